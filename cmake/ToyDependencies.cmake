@@ -1,0 +1,30 @@
+# Every library the project uses, found here and nowhere else. docs/dependencies.md says why each is there.
+function(toy_require package debian)
+  find_package(${package} ${ARGN} QUIET)
+  if(NOT ${package}_FOUND)
+    message(FATAL_ERROR "toy needs ${package}, which CMake did not find. On Debian: "
+                        "apt-get install ${debian}   (bash scripts/setup.sh installs everything)")
+  endif()
+endfunction()
+
+toy_require(Threads libc6-dev)
+toy_require(fmt libfmt-dev)
+toy_require(spdlog libspdlog-dev)
+toy_require(nlohmann_json nlohmann-json3-dev)
+toy_require(CLI11 libcli11-dev)
+toy_require(PkgConfig pkg-config)
+
+function(toy_require_pkg target module debian)
+  pkg_check_modules(${target} QUIET IMPORTED_TARGET ${module})
+  if(NOT ${target}_FOUND)
+    message(FATAL_ERROR "toy needs ${module}, which pkg-config did not find. On Debian: "
+                        "apt-get install ${debian}   (bash scripts/setup.sh installs everything)")
+  endif()
+endfunction()
+
+toy_require_pkg(HWY libhwy libhwy-dev)
+toy_require_pkg(SENTENCEPIECE sentencepiece libsentencepiece-dev)
+
+if(TOY_BUILD_TESTS)
+  toy_require(GTest libgtest-dev)
+endif()

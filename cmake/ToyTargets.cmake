@@ -1,0 +1,30 @@
+# Flags shared by all targets, and toy_library(): one static library per folder of src/.
+add_library(toy_flags INTERFACE)
+target_compile_options(toy_flags INTERFACE -Wall -Wextra -Wshadow -Wno-unused-parameter -fno-math-errno
+                       $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi -Wno-missing-field-initializers>
+                       $<$<CXX_COMPILER_ID:Clang>:-Wno-missing-field-initializers -Wno-missing-braces>
+                       -ffp-contract=off)  # one rounding rule everywhere: fma only where the source says so
+target_include_directories(toy_flags INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+if(TOY_SANITIZE)
+  target_compile_options(toy_flags INTERFACE -fsanitize=${TOY_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(toy_flags INTERFACE -fsanitize=${TOY_SANITIZE})
+endif()
+
+# toy_library(base DEPENDS tensor fmt::fmt): src/base/*.cpp -> toy_base. New files are picked up by themselves.
+function(toy_library name)
+  cmake_parse_arguments(ARG "" "DIR" "DEPENDS;PRIVATE" ${ARGN})
+  if(NOT ARG_DIR)
+    set(ARG_DIR ${name})
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_DIR}/*.cpp)
+  add_library(toy_${name} STATIC ${sources})
+  target_link_libraries(toy_${name} PUBLIC toy_flags)
+  foreach(dep IN LISTS ARG_DEPENDS)
+    if(TARGET toy_${dep} OR dep MATCHES "^[a-z_]+$")
+      target_link_libraries(toy_${name} PUBLIC toy_${dep})
+    else()
+      target_link_libraries(toy_${name} PUBLIC ${dep})
+    endif()
+  endforeach()
+  target_link_libraries(toy_${name} PRIVATE ${ARG_PRIVATE})
+endfunction()

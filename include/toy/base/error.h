@@ -1,0 +1,46 @@
+// The one exception type of the library, and the checks that throw it.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace toy {
+
+/// What went wrong, as a program sees it. The command line exits with 2 for bad_input and with 1 for failure.
+enum class ErrorCode {
+  bad_input,  ///< the caller can mend it: a file, an option, a shape
+  failure,    ///< the machine or the library failed: no memory, no disk, a broken invariant
+};
+
+/// Thrown by every part of the library. The text names the thing, the reason and, where there is one, the way out.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& text) : std::runtime_error(text), code_(code) {}
+  ErrorCode code() const { return code_; }
+
+ private:
+  ErrorCode code_;
+};
+
+/// Throws Error{bad_input} with a formatted text.
+template <class... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(ErrorCode::bad_input, fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// Throws Error{failure} with a formatted text: not the caller's to mend.
+template <class... Args>
+[[noreturn]] void fail_internal(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(ErrorCode::failure, fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// Throws Error{bad_input} unless `ok`. The arguments are formatted only on failure.
+template <class... Args>
+void check(bool ok, fmt::format_string<Args...> format, Args&&... args) {
+  if (!ok) [[unlikely]] fail(format, std::forward<Args>(args)...);
+}
+
+}  // namespace toy

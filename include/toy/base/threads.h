@@ -1,0 +1,51 @@
+// A fixed team of pinned threads that run one function together (SPMD). One region covers a whole step.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace toy {
+
+/// CPUs this process may use: the affinity mask, cut down by the cgroup's CPU quota. At least 1.
+int available_cpus();
+
+/// Half-open range of work items.
+struct Range {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+/// Part `i` of `parts` nearly equal consecutive parts of [0, n).
+inline Range part(int64_t n, int i, int parts) { return {n * i / parts, n * (i + 1) / parts}; }
+
+/// Team of `size` threads, the caller being thread 0. Waits spin for microseconds, then sleep, so that more threads
+/// than cores do not stall. Threads are pinned for their life; the caller is pinned only while run() works.
+class ThreadPool {
+ public:
+  /// size 0: available_cpus(). Throws Error{bad_input} for a negative size or above 1024.
+  explicit ThreadPool(int size = 0);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const { return size_; }
+  /// Calls f(thread) on every thread of the team and returns when all are done. f must not throw.
+  void run(const std::function<void(int)>& f);
+  /// Waits for the whole team; only inside run(), by every thread.
+  void barrier();
+
+ private:
+  void worker(int thread);
+  int size_;
+  std::vector<std::thread> threads_;
+  const std::function<void(int)>* function_ = nullptr;
+  std::atomic<bool> stop_{false};
+  alignas(64) std::atomic<uint32_t> epoch_{0};
+  alignas(64) std::atomic<uint32_t> arrived_{0};
+  alignas(64) std::atomic<uint32_t> phase_{0};
+};
+
+}  // namespace toy

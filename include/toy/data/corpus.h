@@ -1,0 +1,42 @@
+// A tokenized text, split into training and validation parts, and the windows that a step trains on.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace toy {
+
+/// Reads a whole file with read(2). Throws Error{bad_input} naming the path and the reason (missing, folder, empty, no permission).
+std::string read_text_file(const std::string& path);
+
+/// One batch: B windows of T inputs and their next tokens, row-major [B,T].
+struct Windows {
+  std::vector<int32_t> inputs, targets;
+};
+
+/// Shuffled windows of T+1 tokens. Each epoch covers the ids once with windows at stride T from a random start in [0,T),
+/// in a random order; both depend only on (seed, epoch), so that any step can be had without the ones before it.
+class WindowSampler {
+ public:
+  /// Throws Error{bad_input} when there are fewer than T+1 ids: says how many there are and how many are needed.
+  /// `ids` must outlive the sampler.
+  WindowSampler(std::span<const int32_t> ids, int64_t batch, int64_t tokens, uint64_t seed);
+  /// The batch of step `step` (counted from 0). A batch may cross the end of an epoch.
+  Windows batch(int64_t step) const;
+  int64_t windows_per_epoch() const { return per_epoch_; }
+
+ private:
+  std::span<const int32_t> ids_;
+  int64_t batch_, tokens_, per_epoch_;
+  uint64_t seed_;
+};
+
+/// Consecutive, unshuffled windows of up to T inputs that cover ids[1..] exactly once as targets (the last may be shorter).
+struct EvalWindow {
+  int64_t begin, tokens;  ///< inputs ids[begin, begin+tokens), targets one further
+};
+std::vector<EvalWindow> eval_windows(int64_t ids, int64_t tokens);
+
+}  // namespace toy

@@ -1,0 +1,104 @@
+// GGUF version 3, in and out. Shapes are row-major here ([rows, columns]); the file's innermost-first order is
+// reversed in the reader and the writer and nowhere else.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "toy/tensor/dtype.h"
+#include "toy/tensor/shape.h"
+
+namespace toy::gguf {
+
+/// Arrays keep their element type; strings are bytes, not necessarily UTF-8.
+using Array = std::variant<std::vector<uint8_t>, std::vector<int8_t>, std::vector<uint16_t>, std::vector<int16_t>,
+                           std::vector<uint32_t>, std::vector<int32_t>, std::vector<uint64_t>, std::vector<int64_t>,
+                           std::vector<float>, std::vector<double>, std::vector<bool>, std::vector<std::string>>;
+using Value = std::variant<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, uint64_t, int64_t, float, double,
+                           bool, std::string, Array>;
+
+/// One tensor of a file. `data` points into the mapping and lives as long as the File (or a copy of `keep_alive()`).
+struct TensorInfo {
+  std::string name;
+  uint32_t ggml_type = 0;         ///< type number as in the file
+  std::string type_name;          ///< "F32", "F16", "BF16", "Q8_0", ...
+  std::optional<DType> dtype;     ///< set for the types a View can hold (F32, F64, F16, BF16, I32)
+  Shape shape;                    ///< row-major, outermost first
+  const std::byte* data = nullptr;
+  size_t bytes = 0;
+};
+
+/// A GGUF file, memory-mapped read-only and validated once, when it is opened: counts, overflow-checked sizes, offsets
+/// against the file's length, types, alignment, duplicate names, overlaps. After that every TensorInfo is safe to use.
+class File {
+ public:
+  /// Throws Error{bad_input}: path, what is wrong, where in the file.
+  static File open(const std::string& path);
+  /// The same on bytes in memory (tests, fuzzing); `bytes` must outlive the File and be 8-byte aligned.
+  static File parse(std::span<const std::byte> bytes, const std::string& name);
+
+  const std::string& path() const;
+  size_t file_bytes() const;
+  /// Metadata by key, sorted by key.
+  const std::map<std::string, Value, std::less<>>& metadata() const;
+  const std::vector<TensorInfo>& tensors() const;  ///< in file order
+  /// nullptr if there is none of this name.
+  const TensorInfo* find(std::string_view name) const;
+  /// Throws naming the file and the tensor.
+  const TensorInfo& require(std::string_view name) const;
+
+  bool has(std::string_view key) const;
+  /// Typed metadata. get_* throw naming file, key, expected and actual type; with a default, an absent key gives it.
+  uint32_t get_u32(std::string_view key) const;
+  uint32_t get_u32(std::string_view key, uint32_t otherwise) const;
+  float get_f32(std::string_view key) const;
+  float get_f32(std::string_view key, float otherwise) const;
+  bool get_bool(std::string_view key, bool otherwise) const;
+  std::string get_string(std::string_view key) const;
+  std::string get_string(std::string_view key, std::string_view otherwise) const;
+  const std::vector<std::string>& get_strings(std::string_view key) const;
+  const std::vector<float>& get_f32s(std::string_view key) const;
+  const std::vector<int32_t>& get_i32s(std::string_view key) const;
+
+  /// Shares ownership of the mapping, for views that outlive the File.
+  std::shared_ptr<const void> keep_alive() const;
+
+ private:
+  struct Impl;
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// Writes a file atomically: a temporary file beside it, fsync, rename, fsync of the folder. Metadata first, then all
+/// tensor infos, then data at 32-byte alignment, streamed from the views given (which must stay valid until finish()).
+class Writer {
+ public:
+  /// `architecture` becomes general.architecture, the first key.
+  explicit Writer(std::string architecture);
+  void set(std::string key, Value value);  ///< replaces an earlier value; keys are written in order of first set()
+  /// The values of `data` (contiguous; f32, f64, f16, bf16, i32), stored as `stored` (f32 to f16/bf16 is rounded to
+  /// nearest even; f64 sources round to f32 first). Throws on a duplicate name or an impossible conversion.
+  void add(std::string name, const View& data, DType stored);
+  /// Throws Error{bad_input} for an unwritable folder, Error{failure} for a full disk; then nothing is left behind and
+  /// an earlier file of the same name is unharmed.
+  void finish(const std::string& path);
+
+ private:
+  struct Item {
+    std::string name;
+    View data;
+    DType stored;
+  };
+  std::string architecture_;
+  std::vector<std::pair<std::string, Value>> metadata_;
+  std::vector<Item> items_;
+};
+
+}  // namespace toy::gguf

@@ -1,0 +1,71 @@
+// Text to token ids and back.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "toy/formats/gguf.h"
+
+namespace toy {
+
+/// A tokenizer with a fixed vocabulary of ids 0..vocab_size()-1. Immutable, so safe to share between threads.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  /// "bytes", "spm" (SentencePiece BPE).
+  virtual std::string_view kind() const = 0;
+  virtual int32_t vocab_size() const = 0;
+  /// Ids of the text, without a beginning-of-sequence token. Any bytes are accepted; what a tokenizer cannot take
+  /// throws Error{bad_input} with the byte offset.
+  virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+  /// The exact bytes of one token in the middle of a text ("" for control tokens).
+  virtual std::string token_bytes(int32_t id) const = 0;
+  /// The bytes of a whole sequence (the leading space that some tokenizers add is taken away again).
+  /// Throws Error{bad_input} for an id outside the vocabulary.
+  virtual std::string decode(std::span<const int32_t> ids) const = 0;
+  /// Beginning- and end-of-sequence ids, where the vocabulary has them.
+  virtual std::optional<int32_t> bos() const = 0;
+  virtual std::optional<int32_t> eos() const = 0;
+  /// Whether an encoded prompt starts with bos() by default (tokenizer.ggml.add_bos_token).
+  virtual bool adds_bos() const = 0;
+  /// Writes the tokenizer.ggml.* keys that llama.cpp reads.
+  virtual void save(gguf::Writer& writer) const = 0;
+};
+
+/// 256 tokens, one a byte; stored in GGUF as byte-level BPE without merges, which llama.cpp reads as the same thing.
+std::unique_ptr<Tokenizer> make_byte_tokenizer();
+
+/// From tokenizer.ggml.* keys. Throws naming file, key and reason for kinds that are not supported.
+/// nullptr when the file carries no tokenizer (tokenizer.ggml.model absent, "none" or "no_vocab").
+std::unique_ptr<Tokenizer> load_tokenizer(const gguf::File& file);
+
+struct SpmTrainOptions {
+  int32_t vocab_size = 512;
+  int threads = 1;
+};
+/// Trains SentencePiece BPE with byte fallback on a text (identity normalization, no added space, so that decode(encode(t)) == t
+/// for every text). Deterministic. Throws Error{bad_input} when the text is too small for the vocabulary.
+std::unique_ptr<Tokenizer> train_spm(std::string_view text, const SpmTrainOptions& options);
+
+/// "bytes" or "spm:V". Throws with the accepted forms.
+std::unique_ptr<Tokenizer> make_tokenizer(std::string_view spec, std::string_view corpus);
+
+/// Turns a stream of tokens into text that never ends inside a UTF-8 character. Bytes that can never become valid UTF-8
+/// are replaced by U+FFFD when `valid_only`, else passed through.
+class Utf8Stream {
+ public:
+  /// Bytes that are ready to be shown after `bytes` were added.
+  std::string push(std::string_view bytes);
+  /// What is left at the end of the stream.
+  std::string finish();
+
+ private:
+  std::string pending_;
+};
+
+}  // namespace toy

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Makes the Python environment of the peers (PyTorch, transformers, llama.cpp) that golden files and comparisons need.
+#
+#   scripts/peers.sh            # into ${TOY_PEERS:-/opt/toy-peers}
+#   scripts/peers.sh --force    # from nothing
+#
+# Idempotent: a complete environment is left as it is.  pip's own output goes to PATH/install.log.  The last line on stdout
+# is the interpreter's path, so that `PY=$(scripts/peers.sh)` works; messages go to stderr.
+set -euo pipefail
+
+dir=${TOY_PEERS:-/opt/toy-peers}
+packages=(numpy torch transformers peft gguf tokenizers sentencepiece safetensors llama-cpp-python)
+modules="numpy torch transformers peft gguf tokenizers sentencepiece safetensors llama_cpp"
+stamp=$dir/.complete
+want="v1 ${packages[*]}"
+
+say() { echo "peers: $*" >&2; }
+
+case ${1:-} in
+  "") ;;
+  --force) rm -f "$stamp" ;;
+  *) say "unknown argument '$1' (only --force is known)"; exit 2 ;;
+esac
+
+if [[ -x $dir/bin/python && -f $stamp && $(cat "$stamp") == "$want" ]]; then
+  say "ready: $dir"
+  echo "$dir/bin/python"
+  exit 0
+fi
+
+mkdir -p "$dir" || { say "cannot make $dir; choose another place with TOY_PEERS=PATH"; exit 1; }
+exec 9> "$dir/.lock"
+flock 9  # a second call waits for the first
+
+log=$dir/install.log
+fail() { say "$1; the end of $log:"; tail -n 15 "$log" >&2; exit 1; }
+
+say "installing into $dir (about 6 minutes, 6 GB): ${packages[*]}"
+: > "$log"
+python3 -m venv "$dir" >> "$log" 2>&1 || fail "python3 -m venv failed (Debian: apt-get install python3-venv)"
+"$dir/bin/python" -m pip install --disable-pip-version-check --no-input "${packages[@]}" >> "$log" 2>&1 \
+  || fail "pip install failed"
+for module in $modules; do
+  "$dir/bin/python" -c "import $module" >> "$log" 2>&1 || fail "module $module is installed but cannot be imported"
+done
+echo "$want" > "$stamp"
+say "ready: $dir"
+echo "$dir/bin/python"

@@ -1,0 +1,82 @@
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "toy/base/error.h"
+#include "toy/tensor/buffer.h"
+#include "toy/tensor/shape.h"
+
+namespace toy {
+
+Shape::Shape(std::initializer_list<int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
+
+Shape::Shape(std::span<const int64_t> dims) {
+  for (const int64_t d : dims) push_back(d);
+}
+
+void Shape::push_back(int64_t dim) {
+  check(rank_ < kMaxRank, "shape: more than {} dimensions", kMaxRank);
+  dims_[rank_++] = dim;
+}
+
+int64_t Shape::count() const {
+  int64_t n = 1;
+  for (const int64_t d : *this) n *= d;
+  return n;
+}
+
+bool operator==(const Shape& a, const Shape& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+
+std::string Shape::str() const {
+  std::string s = "[";
+  for (int i = 0; i < rank_; ++i) s += (i ? "," : "") + std::to_string(dims_[i]);
+  return s + "]";
+}
+
+View::View(void* data_in, DType dtype_in, const Shape& shape_in) : data(data_in), dtype(dtype_in), shape(shape_in) {
+  int64_t s = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    stride[i] = s;
+    s *= shape[i];
+  }
+}
+
+bool View::contiguous() const {
+  int64_t s = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    if (shape[i] != 1 && stride[i] != s) return false;
+    s *= shape[i];
+  }
+  return true;
+}
+
+bool View::rows_contiguous() const {
+  const int r = shape.rank();
+  return r == 0 || shape[r - 1] <= 1 || stride[r - 1] == 1;
+}
+
+Buffer::Buffer(size_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  constexpr size_t kAlign = 64, kLarge = size_t(1) << 21;
+  const size_t align = bytes >= kLarge ? 4096 : kAlign;
+  const size_t padded = (bytes + align - 1) / align * align;
+  if (bytes >= kLarge) {  // zeroed by the system, page by page when touched
+    void* p = mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p != MAP_FAILED) data_ = static_cast<std::byte*>(p);
+    if (data_) madvise(p, padded, MADV_HUGEPAGE);
+  } else {
+    data_ = static_cast<std::byte*>(std::aligned_alloc(align, padded));
+    if (data_) std::memset(data_, 0, padded);
+  }
+  if (!data_) fail_internal("memory: the system refused {} MiB", bytes >> 20);
+}
+
+Buffer::~Buffer() {
+  if (!data_) return;
+  if (bytes_ >= size_t(1) << 21) munmap(data_, (bytes_ + 4095) / 4096 * 4096);
+  else std::free(data_);
+}
+
+}  // namespace toy
