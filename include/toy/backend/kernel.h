@@ -1,0 +1,100 @@
+// What a backend offers: a list of kernel records. A plan picks one record for each node when it is compiled.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "toy/base/threads.h"
+#include "toy/ops/attrs/attrs.h"
+#include "toy/tensor/shape.h"
+
+namespace toy {
+
+/// First error that a kernel met in its data (an index out of range); kernels do not throw. Reported after the step.
+struct KernelError {
+  std::atomic<const char*> what{nullptr};  ///< a literal: "row {} has token id {}"
+  std::atomic<int64_t> index{0}, value{0};
+  void set(const char* text, int64_t i, int64_t v) noexcept {
+    const char* expected = nullptr;
+    if (what.compare_exchange_strong(expected, text)) index = i, value = v;
+  }
+};
+
+/// Who runs: one of `threads` threads that all call the kernel with the same arguments (SPMD). Work is cut into tiles
+/// that do not depend on `threads`, each tile is done by one thread, and sums keep one order: results are bit-equal
+/// for any number of threads. The executor puts a barrier behind every kernel.
+struct ExecContext {
+  int thread = 0;
+  int threads = 1;
+  ThreadPool* pool = nullptr;
+  KernelError* error = nullptr;
+
+  void barrier() const {
+    if (threads > 1) pool->barrier();
+  }
+  /// This thread's share of `tiles` equal work items, as one consecutive range.
+  Range share(int64_t tiles) const { return part(tiles, thread, threads); }
+};
+
+/// Operands of one call. An absent optional operand or an unused output has data == nullptr.
+struct KernelArgs {
+  std::span<const View> in;
+  std::span<const View> out;
+  const Attrs& attrs;
+  std::byte* workspace = nullptr;  ///< 64-byte aligned, shared by all threads, content undefined
+};
+
+/// Types and largest shapes of one call, known when the plan is compiled. Absent operands have rank 0 and present = false.
+struct OperandDesc {
+  bool present = false;
+  DType dtype = DType::f32;
+  Shape shape;
+};
+struct KernelQuery {
+  std::span<const OperandDesc> in;
+  std::span<const OperandDesc> out;
+  const Attrs& attrs;
+  int threads = 1;
+};
+
+/// What strides an operand may have. Outputs are always contiguous.
+enum class Layout {
+  contiguous,  ///< row-major without gaps
+  rows,        ///< innermost stride 1, the others free
+  any,
+};
+
+struct InPlace {
+  int out, in;  ///< output `out` may lie where input `in` lies
+};
+
+struct KernelRecord {
+  std::string_view op;
+  Layout layout = Layout::contiguous;  ///< of every input
+  std::vector<InPlace> in_place = {};
+  /// Can this record do it? nullptr: whenever every float operand has the device's compute dtype.
+  bool (*accepts)(const KernelQuery&) noexcept = nullptr;
+  /// Bytes of workspace; nullptr: none.
+  size_t (*workspace)(const KernelQuery&) noexcept = nullptr;
+  void (*run)(const ExecContext&, const KernelArgs&) noexcept = nullptr;
+};
+
+/// A place to compute. Today the memory of every device is the host's.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string_view name() const = 0;
+  /// How values of a dtype are held: the reference backend keeps every float in f64.
+  virtual DType storage(DType logical) const = 0;
+  /// The dtype that activations are computed in, as stored.
+  virtual DType compute() const = 0;
+  virtual std::span<const KernelRecord> kernels() const = 0;
+  virtual ThreadPool& pool() = 0;
+};
+
+}  // namespace toy
