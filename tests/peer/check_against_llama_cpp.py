@@ -78,6 +78,8 @@ def check_greedy(a):
             raise Different(f"step {step}: toy chose id {ours[step]} (logprob {our_logprobs[step]:.6f}), llama.cpp {theirs[step]} "
                             f"(logprob {their_logprobs[step]:.6f}, margin {margins[step]:.2e})\n"
                             f"  toy:       {ours[:step + 1]}\n  llama.cpp: {theirs[:step + 1]}")
+        if not isinstance(our_logprobs[step], (int, float)):
+            raise Different(f"step {step}: toy reports logprob {our_logprobs[step]!r}, not a number")
         difference = abs(our_logprobs[step] - their_logprobs[step])
         if not difference <= a.tolerance:  # also true for NaN
             raise Different(f"step {step}: id {ours[step]} has logprob {our_logprobs[step]:.6f} in toy and "
