@@ -92,6 +92,12 @@ struct AttentionAttrs {
   }
 };
 
+/// one_hot: the number of columns.
+struct OneHotAttrs {
+  int64_t classes = 0;
+  static constexpr auto fields() { return std::tuple(field("classes", &OneHotAttrs::classes)); }
+};
+
 /// adamw (Loshchilov and Hutter 2019).
 struct AdamWAttrs {
   float beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, weight_decay = 0;

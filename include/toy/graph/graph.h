@@ -1,0 +1,147 @@
+// A graph of values. Building it allocates no tensors and computes nothing; it is differentiated (autodiff.h), checked
+// (verify.h), printed (print.h), and compiled into a plan that a device runs (toy/runtime).
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "toy/graph/signature.h"
+
+namespace toy {
+
+class Graph;
+struct Node;
+struct OpDef;
+
+/// One output of one node. Cheap to copy; an empty Value stands for an absent optional operand.
+struct Value {
+  Graph* graph = nullptr;
+  int node = -1;
+  int out = 0;
+
+  explicit operator bool() const { return graph != nullptr; }
+  const TensorType& type() const;
+  const Shape& shape() const { return type().shape; }
+  int64_t dim(int i) const { return shape()[i]; }
+  friend bool operator==(const Value& a, const Value& b) = default;
+  friend auto operator<=>(const Value& a, const Value& b) {
+    return std::pair(a.node, a.out) <=> std::pair(b.node, b.out);
+  }
+};
+
+enum class NodeKind {
+  op,
+  input,     ///< fed by the host before each run
+  param,     ///< lives in a store between runs: weights, optimizer moments, caches
+  constant,  ///< known when the graph is built
+};
+
+struct Node {
+  int id = 0;
+  NodeKind kind = NodeKind::op;
+  const OpDef* op = nullptr;
+  Attrs attrs;
+  std::vector<Value> inputs;
+  std::vector<TensorType> outputs;
+  std::string layer;                                   ///< scope it was built in: "blk.3.attn"
+  std::string name;                                    ///< of inputs, params and named values
+  std::shared_ptr<const std::vector<double>> constant;  ///< of constants
+  int64_t index_bound = 0;  ///< of i32 inputs: the host checks 0 <= value < bound when it feeds them (0: unchecked)
+  bool backward = false;    ///< made by autodiff
+};
+
+class Graph {
+ public:
+  Graph() = default;
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  /// Declares a run-time row count with a maximum; use the result in TensorType::rows.
+  int declare_rows(std::string name, int64_t max);
+  /// Type of rows of a declared count: [max, inner...].
+  TensorType rows_type(int rows, DType dtype, std::initializer_list<int64_t> inner = {}) const;
+  struct Rows {
+    std::string name;
+    int64_t max = 0;
+  };
+  /// Declared row counts; index 0 is the unused "fixed".
+  const std::vector<Rows>& rows() const { return rows_; }
+
+  Value input(std::string name, const TensorType& type, int64_t index_bound = 0);
+  /// The parameter of this name; asking again for the same name gives the same value (the types must agree).
+  Value param(const std::string& name, const TensorType& type);
+  Value constant(const TensorType& type, std::vector<double> data, std::string name = {});
+  Value scalar(double v, DType dtype = DType::f32) { return constant({dtype, {}, 0}, {v}); }
+
+  /// Appends a node. Checks operands by the op's signature and rule; an error names the layer. Returns the node's id.
+  int apply(const OpDef& op, std::vector<Value> inputs, Attrs attrs = {});
+  /// apply(), returning the first output.
+  Value apply1(const OpDef& op, std::vector<Value> inputs, Attrs attrs = {}) {
+    return {this, apply(op, std::move(inputs), std::move(attrs)), 0};
+  }
+
+  /// Gives a value a name by which it can be tapped and printed.
+  void set_name(Value v, std::string name);
+  /// The value, input or parameter of this name.
+  std::optional<Value> find(std::string_view name) const;
+
+  const std::deque<Node>& nodes() const { return nodes_; }
+  const Node& node(int id) const { return nodes_[size_t(id)]; }
+  const Node& node(Value v) const { return nodes_[size_t(v.node)]; }
+  const TensorType& type(Value v) const { return node(v).outputs[size_t(v.out)]; }
+
+  /// While it lives, new nodes belong to the layer `outer.name`.
+  class Scope {
+   public:
+    Scope(Graph& g, const std::string& name) : graph_(g), before_(g.layer_) {
+      if (!name.empty()) g.layer_ += (g.layer_.empty() ? "" : ".") + name;
+    }
+    ~Scope() { graph_.layer_ = before_; }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Graph& graph_;
+    std::string before_;
+  };
+  [[nodiscard]] Scope scope(const std::string& name) { return Scope(*this, name); }
+
+  /// Autodiff's own scope: nodes belong to exactly this layer and are marked as backward.
+  class BackwardScope {
+   public:
+    BackwardScope(Graph& g, const std::string& layer) : graph_(g), layer_(g.layer_), was_(g.backward_) {
+      g.layer_ = layer;
+      g.backward_ = true;
+    }
+    ~BackwardScope() {
+      graph_.layer_ = layer_;
+      graph_.backward_ = was_;
+    }
+    BackwardScope(const BackwardScope&) = delete;
+    BackwardScope& operator=(const BackwardScope&) = delete;
+
+   private:
+    Graph& graph_;
+    std::string layer_;
+    bool was_;
+  };
+
+ private:
+  friend class Scope;
+  Value add_leaf(Node node);
+  std::deque<Node> nodes_;  // a deque: references stay valid while the graph grows
+  std::vector<Rows> rows_{{"fixed", 0}};
+  std::map<std::string, Value, std::less<>> names_;
+  std::string layer_;
+  bool backward_ = false;
+};
+
+inline const TensorType& Value::type() const { return graph->type(*this); }
+
+}  // namespace toy

@@ -1,0 +1,132 @@
+// Every op as a function on values. Dimension letters: N rows of a batch, D model width, H query heads, K kv heads,
+// P head width, F ffn width, V vocabulary, I/O columns/rows of a weight, C positions, S sequence slots, G pages a slot.
+//
+// Ops check shapes and dtypes when they are called and throw toy::Error{bad_input} naming op, expectation and actual.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "toy/graph/autodiff.h"
+#include "toy/graph/graph.h"
+#include "toy/ops/attrs/structs.h"
+
+namespace toy {
+
+// ---- elementwise, with numpy broadcasting of both operands
+Value add(Value a, Value b);
+Value sub(Value a, Value b);
+Value mul(Value a, Value b);
+Value div(Value a, Value b);
+inline Value operator+(Value a, Value b) { return add(a, b); }
+inline Value operator-(Value a, Value b) { return sub(a, b); }
+inline Value operator*(Value a, Value b) { return mul(a, b); }
+inline Value operator/(Value a, Value b) { return div(a, b); }
+Value neg(Value x);
+Value exp(Value x);
+Value log(Value x);
+Value sqrt(Value x);
+Value rsqrt(Value x);
+Value sigmoid(Value x);
+/// x sigmoid(x).
+Value silu(Value x);
+/// factor x, with a factor known when the graph is built.
+Value scale(Value x, double factor);
+
+// ---- shape
+/// The same elements in another shape. A first dimension of -1 keeps the input's first dimension (run-time rows).
+Value reshape(Value x, const Shape& shape);
+/// Output dimension i is input dimension order[i].
+Value permute(Value x, const Shape& order);
+/// Elements [begin, begin+count) of an axis.
+Value slice(Value x, int axis, int64_t begin, int64_t count);
+/// Joins along an axis; all other dimensions agree.
+Value concat(std::span<const Value> xs, int axis);
+/// Repeats dimensions of size 1 (and adds leading ones) up to `shape`.
+Value broadcast_to(Value x, const Shape& shape);
+/// Rounds to another dtype.
+Value cast(Value x, DType to);
+/// A tensor of one value.
+Value fill(Graph& g, const Shape& shape, double value);
+
+// ---- reductions
+/// Sum over one axis, which stays with size 1.
+Value sum(Value x, int axis);
+/// Sum of all elements: [].
+Value sum_all(Value x);
+/// Sums the dimensions that broadcasting had repeated: the gradient of broadcasting.
+Value sum_to(Value x, const TensorType& like);
+/// exp(x) / sum exp(x) over the last dimension.
+Value softmax(Value x);
+
+// ---- products
+/// a:[..,M,K] b:[..,K,N] -> [..,M,N]; each may be given transposed.
+Value matmul(Value a, Value b, MatmulAttrs attrs = {});
+/// y = x w^T + bias + acc. x:[N,I] w:[O,I] bias?:[O] acc?:[N,O] -> [N,O].
+Value linear(Value x, Value w, Value bias = {}, Value acc = {});
+/// dx = acc + dy w. dy:[N,O] w:[O,I] acc?:[N,I] -> [N,I].
+Value linear_grad_x(Value dy, Value w, Value acc = {});
+/// dw = acc + dy^T x. dy:[N,O] x:[N,I] acc?:[O,I] -> [O,I].
+Value linear_grad_w(Value dy, Value x, Value acc = {});
+
+// ---- rows of a table
+/// table:[V,D] ids:i32[N] -> [N,D]. Also picks rows of activations.
+Value embedding(Value table, Value ids);
+/// acc[ids[i]] += dy[i], rows of one id in order of i. dy:[N,D] ids:i32[N] acc!:[V,D] -> [V,D].
+Value embedding_grad(Value dy, Value ids, Value acc);
+/// ids:i32[N] -> [N,classes]; a negative id gives a row of zeros.
+Value one_hot(Value ids, int64_t classes);
+
+// ---- transformer primitives
+/// y = w x / sqrt(mean(x^2) + eps) over the last dimension (Zhang and Sennrich 2019). x:[*,D] w:[D].
+Value rms_norm(Value x, Value w, float eps);
+/// Rotary positions (Su et al. 2021). x:[N,H,P] pos:i32[N] table:[C,Q,2] (cos, sin); the first 2Q of P rotate.
+Value rope(Value x, Value pos, Value table, RopeAttrs attrs = {});
+/// silu(gate) * up (Shazeer 2020).
+Value swiglu(Value gate, Value up);
+/// Causal attention over the rows of a batch. q:[N,H,P] k,v:[N,K,P] seq,pos:i32[N] -> [N,H,P]; query head h uses kv head h K/H.
+/// Rows of one sequence are consecutive, their positions increase by one.
+Value attention(Value q, Value k, Value v, Value seq, Value pos, AttentionAttrs attrs);
+/// 0 where row i may see row j, -inf elsewhere: [N,N]. The meaning of attention's mask.
+Value attention_mask(Value seq, Value pos, int64_t window);
+
+/// Pages of keys and values. kc:[pages,K,P,64] (transposed) vc:[pages,K,64,P].
+struct KvPages {
+  Value k, v;
+};
+/// Writes rows into their pages: row i goes to page table[seq_i][pos_i / 64], slot pos_i % 64. k,v:[N,K,P] table:i32[S,G].
+KvPages kv_append(KvPages pages, Value k, Value v, Value seq, Value pos, Value table);
+/// attention() against the pages: row i sees positions 0..pos_i of its sequence.
+Value attention_paged(Value q, KvPages pages, Value seq, Value pos, Value table, AttentionAttrs attrs);
+
+// ---- loss
+struct CrossEntropy {
+  Value loss;  ///< [] = sum_i weight_i nll_i
+  Value nll;   ///< [N] -log softmax(x w^T)_i[target_i]
+};
+/// Output projection and cross-entropy in one, so that logits [N,V] are never held whole.
+/// x:[N,D] w:[V,D] targets:i32[N] (negative: no target) weight:[N].
+CrossEntropy linear_xent(Value x, Value w, Value targets, Value weight);
+
+// ---- optimizer
+struct AdamWState {
+  Value w, m, v;
+};
+/// One step of AdamW (Loshchilov and Hutter 2019); bias1 = 1-beta1^t, bias2 = 1-beta2^t. gscale?: [] multiplies g; when
+/// it is not finite nothing changes.
+AdamWState adamw(AdamWState state, Value g, Value lr, Value bias1, Value bias2, Value gscale, AdamWAttrs attrs);
+/// sqrt of the sum of squares over all tensors: [].
+Value global_norm(std::span<const Value> gs);
+/// min(1, limit / norm): []; not finite when the norm is not.
+Value clip_scale(Value norm, Value limit);
+
+// ---- gradients
+/// d(loss)/d(w) for each w; see toy/graph/autodiff.h.
+std::vector<Value> gradients(Value loss, std::span<const Value> wrt);
+
+/// All ops of this build, for documentation and tests.
+std::span<const OpDef* const> all_ops();
+/// nullptr if there is none of this name.
+const OpDef* find_op(std::string_view name);
+
+}  // namespace toy

@@ -1,0 +1,154 @@
+#include "toy/graph/autodiff.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include "toy/graph/op_def.h"
+
+namespace toy {
+namespace {
+
+// One consumer's contribution to a gradient: a value, or a function that adds into what is there.
+struct Partial {
+  int consumer;
+  bool last;
+  Value value;
+  std::function<Value(Value)> accumulate;
+};
+
+class Backward {
+ public:
+  Backward(Value loss, std::span<const Value> wrt, const AutodiffOps& ops)
+      : graph_(*loss.graph), loss_(loss), wrt_(wrt), ops_(ops) {}
+
+  std::vector<Value> run(Value seed) {
+    mark_paths();
+    partials_[loss_].push_back({loss_.node, false, seed ? seed : graph_.scalar(1, loss_.type().dtype), {}});
+    for (int id = loss_.node; id >= 0; --id) {
+      if (!active_[size_t(id)]) continue;
+      if (graph_.node(id).kind == NodeKind::op) differentiate(id);
+      complete_wrt(id);
+    }
+    std::vector<Value> result;
+    for (const Value& w : wrt_) {
+      const Value g = sum(w);
+      result.push_back(g ? g : ops_.zeros_like(w));
+    }
+    return result;
+  }
+
+ private:
+  // A node matters if it depends on some w and the loss depends on it.
+  void mark_paths() {
+    const size_t n = size_t(loss_.node) + 1;
+    std::vector<bool> below(n), above(n);
+    for (const Value& w : wrt_) {
+      check(w.graph == &graph_, "gradient: the loss and a parameter belong to different graphs");
+      if (size_t(w.node) < n) below[size_t(w.node)] = true;
+    }
+    above[n - 1] = true;
+    for (size_t id = 0; id < n; ++id)
+      for (const Value& v : graph_.node(int(id)).inputs)
+        if (v && below[size_t(v.node)]) below[id] = true;
+    for (size_t id = n; id-- > 0;)
+      if (above[id])
+        for (const Value& v : graph_.node(int(id)).inputs)
+          if (v) above[size_t(v.node)] = true;
+    active_.resize(n);
+    for (size_t id = 0; id < n; ++id) active_[id] = below[id] && above[id];
+    for (size_t id = n; id-- > 0;)  // the first consumer of each value: after it the gradient is complete
+      if (active_[id])
+        for (const Value& v : graph_.node(int(id)).inputs)
+          if (v && active_[size_t(v.node)]) first_consumer_[v] = int(id);
+  }
+
+  void complete_wrt(int id) {
+    for (const Value& w : wrt_) {
+      const auto it = first_consumer_.find(w);
+      if (it != first_consumer_.end() && it->second == id) sum(w);
+    }
+  }
+
+  // The gradient of v from all contributions so far; it is summed once.
+  Value sum(Value v) {
+    if (const auto it = done_.find(v); it != done_.end()) return it->second;
+    const auto it = partials_.find(v);
+    if (it == partials_.end()) return {};
+    auto& list = it->second;
+    std::stable_sort(list.begin(), list.end(),
+                     [](const Partial& a, const Partial& b) { return std::pair(a.last, a.consumer) < std::pair(b.last, b.consumer); });
+    Value total;
+    for (const Partial& p : list) {
+      Graph::BackwardScope scope(graph_, graph_.node(p.consumer).layer);
+      if (p.accumulate) total = p.accumulate(total);
+      else total = total ? ops_.add(total, p.value) : p.value;
+    }
+    check(total.type() == v.type(), "gradient: a value of type {} got a gradient of type {}", v.type().str(),
+          total.type().str());
+    partials_.erase(it);
+    return done_[v] = total;
+  }
+
+  class Context final : public Vjp {
+   public:
+    Context(Backward& b, const Node& n) : b_(b), node_(n) {
+      for (size_t o = 0; o < n.outputs.size(); ++o) grads_.push_back(b.sum({&b.graph_, n.id, int(o)}));
+    }
+    bool any() const { return std::any_of(grads_.begin(), grads_.end(), [](const Value& v) { return bool(v); }); }
+    Graph& graph() override { return b_.graph_; }
+    const Attrs& attrs() const override { return node_.attrs; }
+    Value in(int i) const override { return size_t(i) < node_.inputs.size() ? node_.inputs[size_t(i)] : Value{}; }
+    Value out(int o) const override { return {&b_.graph_, node_.id, o}; }
+    Value grad(int o) const override { return grads_[size_t(o)]; }
+    bool needs(int i) const override {
+      const Value v = in(i);
+      return v && b_.active_[size_t(v.node)];
+    }
+    int inputs() const override { return int(node_.inputs.size()); }
+    void give(int i, Value gradient) override {
+      if (needs(i)) b_.partials_[in(i)].push_back({node_.id, false, gradient, {}});
+    }
+    void give(int i, std::function<Value(Value)> f, bool last) override {
+      if (needs(i)) b_.partials_[in(i)].push_back({node_.id, last, {}, std::move(f)});
+    }
+
+   private:
+    Backward& b_;
+    const Node& node_;
+    std::vector<Value> grads_;
+  };
+
+  void differentiate(int id) {
+    const Node& n = graph_.node(id);
+    Context context(*this, n);
+    if (!context.any()) return;
+    check(n.op->vjp != nullptr, "{}{}{}: this op has no gradient", n.layer, n.layer.empty() ? "" : ": ", n.op->name());
+    Graph::BackwardScope scope(graph_, n.layer);
+    n.op->vjp(context);
+  }
+
+  Graph& graph_;
+  Value loss_;
+  std::span<const Value> wrt_;
+  const AutodiffOps& ops_;
+  std::vector<bool> active_;
+  std::map<Value, int> first_consumer_;
+  std::map<Value, std::vector<Partial>> partials_;
+  std::map<Value, Value> done_;
+};
+
+}  // namespace
+
+std::vector<Value> backward(Value loss, std::span<const Value> wrt, const AutodiffOps& ops, Value seed) {
+  check(bool(loss), "gradient: the loss is an empty value");
+  check(loss.shape().rank() == 0, "gradient: the loss must be a scalar, it is {}", loss.type().str());
+  return Backward(loss, wrt, ops).run(seed);
+}
+
+bool is_one(Value v) {
+  const Node& n = v.graph->node(v);
+  return n.kind == NodeKind::constant && n.constant->size() == 1 && n.constant->front() == 1.0;
+}
+
+}  // namespace toy

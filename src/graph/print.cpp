@@ -1,0 +1,115 @@
+#include "toy/graph/print.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "toy/graph/op_def.h"
+
+namespace toy {
+namespace {
+
+std::string attr_text(const AttrValue& value) {
+  return std::visit(
+      [](const auto& v) -> std::string {
+        using T = std::decay_t<decltype(v)>;
+        if constexpr (std::is_same_v<T, Shape>) return v.str();
+        else if constexpr (std::is_same_v<T, double>) return fmt::format("{:g}", v);
+        else return fmt::format("{}", v);
+      },
+      value);
+}
+
+std::string attrs_text(const Attrs& attrs) {
+  std::string s;
+  attrs.visit([&](const char* name, const AttrValue& v) { s += fmt::format("{}{}={}", s.empty() ? "" : ", ", name, attr_text(v)); });
+  return s.empty() ? s : " {" + s + "}";
+}
+
+nlohmann::ordered_json attr_json(const AttrValue& value) {
+  return std::visit(
+      [](const auto& v) -> nlohmann::ordered_json {
+        using T = std::decay_t<decltype(v)>;
+        if constexpr (std::is_same_v<T, Shape>) return std::vector<int64_t>(v.begin(), v.end());
+        else return v;
+      },
+      value);
+}
+
+std::string ref(const Graph& g, Value v) {
+  if (!v) return "-";
+  const Node& n = g.node(v);
+  if (n.kind != NodeKind::op && !n.name.empty()) return n.name;
+  return v.out == 0 ? fmt::format("%{}", v.node) : fmt::format("%{}.{}", v.node, v.out);
+}
+
+std::string_view kind_name(NodeKind k) {
+  switch (k) {
+    case NodeKind::op: return "op";
+    case NodeKind::input: return "input";
+    case NodeKind::param: return "param";
+    case NodeKind::constant: return "constant";
+  }
+  return "?";
+}
+
+std::string types_text(const Node& n) {
+  std::string s;
+  for (const TensorType& t : n.outputs) s += (s.empty() ? "" : ", ") + t.str();
+  return s;
+}
+
+}  // namespace
+
+std::string to_text(const Graph& graph) {
+  std::string s;
+  for (const Node& n : graph.nodes()) {
+    std::string line;
+    if (n.kind != NodeKind::op) {
+      line = fmt::format("%{} = {} {} : {}", n.id, kind_name(n.kind), n.name, types_text(n));
+    } else {
+      std::string in;
+      for (const Value& v : n.inputs) in += (in.empty() ? "" : ", ") + ref(graph, v);
+      line = fmt::format("%{} = {}({}){} : {}", n.id, n.op->name(), in, attrs_text(n.attrs), types_text(n));
+    }
+    if (!n.layer.empty()) line += "  # " + n.layer + (n.backward ? " (backward)" : "");
+    s += line + "\n";
+  }
+  return s;
+}
+
+nlohmann::ordered_json to_json(const Graph& graph) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array(), nodes = nlohmann::ordered_json::array();
+  for (size_t i = 1; i < graph.rows().size(); ++i) rows.push_back({{"name", graph.rows()[i].name}, {"max", graph.rows()[i].max}});
+  for (const Node& n : graph.nodes()) {
+    nlohmann::ordered_json j{{"id", n.id}, {"kind", kind_name(n.kind)}};
+    if (n.op) j["op"] = n.op->name();
+    if (!n.name.empty()) j["name"] = n.name;
+    if (!n.layer.empty()) j["layer"] = n.layer;
+    if (n.backward) j["backward"] = true;
+    for (const Value& v : n.inputs) j["inputs"].push_back(v ? nlohmann::ordered_json{v.node, v.out} : nlohmann::ordered_json(nullptr));
+    for (const TensorType& t : n.outputs)
+      j["outputs"].push_back({{"dtype", name_of(t.dtype)},
+                              {"shape", std::vector<int64_t>(t.shape.begin(), t.shape.end())},
+                              {"rows", t.rows ? nlohmann::ordered_json(graph.rows()[size_t(t.rows)].name) : nullptr}});
+    n.attrs.visit([&](const char* name, const AttrValue& v) { j["attrs"][name] = attr_json(v); });
+    nodes.push_back(std::move(j));
+  }
+  return {{"rows", rows}, {"nodes", nodes}};
+}
+
+std::string to_mermaid(const Graph& graph, bool with_backward) {
+  std::string s = "flowchart TD\n";
+  const auto shown = [&](const Node& n) { return with_backward || !n.backward; };
+  for (const Node& n : graph.nodes()) {
+    if (!shown(n)) continue;
+    const std::string title = n.kind == NodeKind::op ? n.op->name() : n.name;
+    const auto [open, close] = n.kind == NodeKind::op ? std::pair("[", "]") : std::pair("([", "])");
+    s += fmt::format("  n{}{}\"{}<br/>{}\"{}\n", n.id, open, title, types_text(n), close);
+    for (const Value& v : n.inputs)
+      if (v && shown(graph.node(v))) s += fmt::format("  n{} --> n{}\n", v.node, n.id);
+  }
+  return s;
+}
+
+}  // namespace toy

@@ -1,0 +1,85 @@
+// Causal attention with grouped queries over the rows of a batch (Vaswani et al. 2017; Ainslie et al. 2023). The fused
+// kernels never hold the [N,N] scores (Dao et al. 2022); the decomposition does, and carries the meaning.
+#include "ops/defs.h"
+
+namespace toy {
+namespace {
+
+void infer(const TypeQuery& q, std::vector<TensorType>&) {
+  const int64_t heads = q.in[0]->shape[1], kv = q.in[1]->shape[1];
+  check(kv > 0 && heads % kv == 0, "attention: H={} query heads are not a multiple of K={} kv heads", heads, kv);
+  check(q.attrs.as<AttentionAttrs>().window >= 0, "attention: window {} is negative", q.attrs.as<AttentionAttrs>().window);
+}
+
+// Scores and their sum with the values: 2 products over half of the [N,N] square (an upper bound when N holds many sequences).
+Cost cost(const CostQuery& q) {
+  const Shape& s = q.in[0]->shape;
+  return {.flops = 2.0 * double(s[0]) * double(s[0]) * double(s[1] * s[2]),
+          .transcendentals = 0.5 * double(s[0]) * double(s[0]) * double(s[1])};
+}
+Cost cost_grad(const CostQuery& q) {
+  const Cost c = cost(q);
+  return {.flops = 2.5 * c.flops, .transcendentals = c.transcendentals};
+}
+
+void vjp(Vjp& c) {
+  const int id = c.graph().apply(attention_grad_def(),
+                                 {c.in(0), c.in(1), c.in(2), c.out(0), c.out(1), c.grad(0), c.in(3), c.in(4)}, c.attrs());
+  for (int i = 0; i < 3; ++i) c.give(i, Value{&c.graph(), id, i});
+}
+
+// softmax(scale q k^T + mask) v, query heads [K,G] against kv heads [K].
+std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& attrs) {
+  const AttentionAttrs a = attrs.as<AttentionAttrs>();
+  const Value q = in[0], k = in[1], v = in[2];
+  const int64_t n = q.dim(0), heads = q.dim(1), width = q.dim(2), kv = k.dim(1), group = heads / kv;
+  check(q.type().rows == 0, "attention: the decomposition needs a fixed number of rows");
+  const Value queries = reshape(permute(q, {1, 0, 2}), {kv, group * n, width});
+  const Value keys = permute(k, {1, 0, 2}), values = permute(v, {1, 0, 2});
+  const Value scores = reshape(scale(matmul(queries, keys, {false, true}), a.scale), {kv, group, n, n});
+  const Value p = softmax(scores + attention_mask(in[3], in[4], a.window));
+  const Value o = reshape(matmul(reshape(p, {kv, group * n, n}), values), {heads, n, width});
+  return {permute(o, {1, 0, 2}), {}};
+}
+
+std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
+  const std::vector<Value> operands{in[0], in[1], in[2], in[6], in[7]};
+  const std::vector<Value> ys{decompose(g, operands, attrs)[0]}, dys{in[5]};
+  return pull_back(ys, dys, std::span(operands).first(3));
+}
+
+}  // namespace
+
+const OpDef& attention_def() {
+  static const OpDef def{
+      .signature = "attention(q:[N,H,P], k:[N,K,P], v:[N,K,P], seq:i32[N], pos:i32[N]) -> o:[N,H,P], lse?:[N,H]",
+      .infer = infer,
+      .vjp = vjp,
+      .cost = cost,
+      .decompose = decompose};
+  return def;
+}
+
+const OpDef& attention_grad_def() {
+  static const OpDef def{.signature = "attention_grad(q:[N,H,P], k:[N,K,P], v:[N,K,P], o:[N,H,P], lse:[N,H], do:[N,H,P], "
+                                      "seq:i32[N], pos:i32[N]) -> dq:[N,H,P], dk:[N,K,P], dv:[N,K,P]",
+                         .infer = infer,
+                         .cost = cost_grad,
+                         .decompose = decompose_grad};
+  return def;
+}
+
+const OpDef& attention_mask_def() {
+  static const OpDef def{.signature = "attention_mask(seq:i32[N], pos:i32[N]) -> mask:[N,N]"};
+  return def;
+}
+
+Value attention(Value q, Value k, Value v, Value seq, Value pos, AttentionAttrs attrs) {
+  return q.graph->apply1(attention_def(), {q, k, v, seq, pos}, attrs);
+}
+
+Value attention_mask(Value seq, Value pos, int64_t window) {
+  return seq.graph->apply1(attention_mask_def(), {seq, pos}, AttentionAttrs{1, window});
+}
+
+}  // namespace toy

@@ -1,0 +1,37 @@
+#include "ops/defs.h"
+
+namespace toy {
+namespace {
+
+void vjp(Vjp& c) {
+  if (!c.needs(0)) return;
+  const Value table = c.in(0), ids = c.in(1), dy = c.grad(0);
+  check(table.type().dtype == dy.type().dtype, "embedding: the table is {}; only {} tables can be trained",
+        name_of(table.type().dtype), name_of(dy.type().dtype));
+  check(table.type().rows == 0, "embedding: gradient into run-time rows");
+  c.give(0, [=](Value acc) { return embedding_grad(dy, ids, acc ? acc : fill(*dy.graph, table.shape(), 0)); }, true);
+}
+
+}  // namespace
+
+const OpDef& embedding_def() {
+  static const OpDef def{.signature = "embedding(table:float[V,D], ids:i32[N]) -> y:[N,D]",
+                         .vjp = vjp,
+                         .cost = [](const CostQuery& q) {
+                           return Cost{.bytes = 2.0 * double(q.out[0].bytes())};
+                         }};
+  return def;
+}
+
+const OpDef& embedding_grad_def() {
+  static const OpDef def{.signature = "embedding_grad(dy:[N,D], ids:i32[N], acc!:[V,D]) -> acc!:[V,D]",
+                         .cost = [](const CostQuery& q) {
+                           return Cost{.flops = double(q.in[0]->count()), .bytes = 3.0 * double(q.in[0]->bytes())};
+                         }};
+  return def;
+}
+
+Value embedding(Value table, Value ids) { return table.graph->apply1(embedding_def(), {table, ids}); }
+Value embedding_grad(Value dy, Value ids, Value acc) { return dy.graph->apply1(embedding_grad_def(), {dy, ids, acc}); }
+
+}  // namespace toy

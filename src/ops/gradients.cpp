@@ -1,0 +1,34 @@
+#include "ops/defs.h"
+
+namespace toy {
+namespace {
+
+Value zeros_like(Value v) { return broadcast_to(v.graph->scalar(0, v.type().dtype), v.shape()); }
+
+}  // namespace
+
+std::vector<Value> gradients(Value loss, std::span<const Value> wrt) {
+  return backward(loss, wrt, {.add = add, .zeros_like = zeros_like});
+}
+
+std::vector<Value> pull_back(std::span<const Value> values, std::span<const Value> seeds, std::span<const Value> wrt) {
+  Value loss;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Value part = sum_all(values[i] * seeds[i]);
+    loss = loss ? loss + part : part;
+  }
+  return gradients(loss, wrt);
+}
+
+TensorType resolve_shape(const Shape& wanted, const TensorType& in) {
+  TensorType t{in.dtype, wanted, 0};
+  if (wanted.rank() > 0 && wanted[0] == -1) {
+    check(in.shape.rank() > 0, "shape {}: the input is a scalar, it has no first dimension to keep", wanted.str());
+    t.shape[0] = in.shape[0];
+    t.rows = in.rows;
+  }
+  for (const int64_t d : t.shape) check(d >= 0, "shape {}: negative dimension", wanted.str());
+  return t;
+}
+
+}  // namespace toy

@@ -1,0 +1,54 @@
+// A paged cache of keys and values (Kwon et al. 2023), and attention against it. A page holds 64 positions, aligned: the
+// key tile of the attention kernels, so that results do not depend on how a sequence was cut into calls.
+#include "ops/defs.h"
+
+namespace toy {
+namespace {
+
+constexpr int64_t kPage = 64;
+
+void infer_append(const TypeQuery& q, std::vector<TensorType>&) {
+  check(q.in[0]->shape[3] == kPage && q.in[1]->shape[2] == kPage, "kv_append: pages hold {} positions, got {} and {}", kPage,
+        q.in[0]->str(), q.in[1]->str());
+}
+
+void infer_attention(const TypeQuery& q, std::vector<TensorType>&) {
+  const int64_t heads = q.in[0]->shape[1], kv = q.in[1]->shape[1];
+  check(kv > 0 && heads % kv == 0, "attention_paged: H={} query heads are not a multiple of K={} kv heads", heads, kv);
+}
+
+}  // namespace
+
+const OpDef& kv_append_def() {
+  static const OpDef def{.signature = "kv_append(kc!:[A,K,P,64], vc!:[A,K,64,P], k:[N,K,P], v:[N,K,P], seq:i32[N], pos:i32[N], "
+                                      "table:i32[S,G]) -> kc!:[A,K,P,64], vc!:[A,K,64,P]",
+                         .infer = infer_append,
+                         .cost = [](const CostQuery& q) { return Cost{.bytes = 4.0 * double(q.in[2]->bytes())}; }};
+  return def;
+}
+
+const OpDef& attention_paged_def() {
+  static const OpDef def{.signature = "attention_paged(q:[N,H,P], kc:[A,K,P,64], vc:[A,K,64,P], seq:i32[N], pos:i32[N], "
+                                      "table:i32[S,G]) -> o:[N,H,P]",
+                         .infer = infer_attention,
+                         .cost = [](const CostQuery& q) {  // every row against a full context: an upper bound
+                           const double rows = double(q.in[0]->shape[0]), context = double(q.in[5]->shape[1]) * kPage;
+                           const double width = double(q.in[0]->shape[1] * q.in[0]->shape[2]);
+                           return Cost{.flops = 4 * rows * context * width,
+                                       .bytes = double(q.in[1]->bytes() + q.in[2]->bytes()),
+                                       .transcendentals = rows * context * double(q.in[0]->shape[1])};
+                         }};
+  return def;
+}
+
+KvPages kv_append(KvPages pages, Value k, Value v, Value seq, Value pos, Value table) {
+  Graph& g = *k.graph;
+  const int id = g.apply(kv_append_def(), {pages.k, pages.v, k, v, seq, pos, table});
+  return {{&g, id, 0}, {&g, id, 1}};
+}
+
+Value attention_paged(Value q, KvPages pages, Value seq, Value pos, Value table, AttentionAttrs attrs) {
+  return q.graph->apply1(attention_paged_def(), {q, pages.k, pages.v, seq, pos, table}, attrs);
+}
+
+}  // namespace toy

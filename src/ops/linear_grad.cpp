@@ -1,0 +1,36 @@
+// The two products of linear's gradient, as ops of their own: each can add into what is already there.
+#include "ops/defs.h"
+
+namespace toy {
+namespace {
+
+Cost cost_x(const CostQuery& q) { return {.flops = 2.0 * double(q.in[0]->count()) * double(q.in[1]->shape[1])}; }
+Cost cost_w(const CostQuery& q) { return {.flops = 2.0 * double(q.in[0]->count()) * double(q.in[1]->shape[1])}; }
+
+Value plus(Value acc, Value v) { return acc ? acc + v : v; }
+
+}  // namespace
+
+const OpDef& linear_grad_x_def() {
+  static const OpDef def{.signature = "linear_grad_x(dy:[N,O], w:float[O,I], acc?:[N,I]) -> dx:[N,I]",
+                         .cost = cost_x,
+                         .decompose = [](Graph&, std::span<const Value> in, const Attrs&) {
+                           const Value w = in[1].type().dtype == in[0].type().dtype ? in[1] : cast(in[1], in[0].type().dtype);
+                           return std::vector<Value>{plus(in[2], matmul(in[0], w))};
+                         }};
+  return def;
+}
+
+const OpDef& linear_grad_w_def() {
+  static const OpDef def{.signature = "linear_grad_w(dy:[N,O], x:[N,I], acc?:[O,I]) -> dw:[O,I]",
+                         .cost = cost_w,
+                         .decompose = [](Graph&, std::span<const Value> in, const Attrs&) {
+                           return std::vector<Value>{plus(in[2], matmul(in[0], in[1], {true, false}))};
+                         }};
+  return def;
+}
+
+Value linear_grad_x(Value dy, Value w, Value acc) { return dy.graph->apply1(linear_grad_x_def(), {dy, w, acc}); }
+Value linear_grad_w(Value dy, Value x, Value acc) { return dy.graph->apply1(linear_grad_w_def(), {dy, x, acc}); }
+
+}  // namespace toy

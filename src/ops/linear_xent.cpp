@@ -1,0 +1,54 @@
+// Output projection and cross-entropy in one pass over chunks of rows. The gradients with respect to x and w are made
+// while a chunk's logits are at hand, so backward neither keeps nor recomputes them.
+#include "ops/defs.h"
+
+namespace toy {
+namespace {
+
+enum Out { kLoss, kNll, kDx, kDw };
+
+void vjp(Vjp& c) {
+  check(!c.grad(kNll), "linear_xent: only the loss has a gradient, weight the rows instead of using nll");
+  const Value dloss = c.grad(kLoss);
+  const auto scaled = [&](Value v) { return is_one(dloss) ? v : v * dloss; };
+  if (c.needs(0)) c.give(0, scaled(c.out(kDx)));
+  if (c.needs(1)) c.give(1, scaled(c.out(kDw)));
+  check(!c.needs(3), "linear_xent: no gradient with respect to the rows' weights");
+}
+
+Cost cost(const CostQuery& q) {
+  const double product = 2.0 * double(q.in[0]->count()) * double(q.in[1]->shape[0]);
+  return {.flops = 3 * product, .transcendentals = double(q.in[0]->shape[0] * q.in[1]->shape[0])};
+}
+
+std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs&) {
+  const Value x = in[0], w = in[1], weight = in[3];
+  const int64_t rows = x.dim(0), vocab = w.dim(0);
+  const Value logits = linear(x, w), hot = one_hot(in[2], vocab);
+  const Value lse = log(sum(exp(logits), 1));  // no maximum taken out: a definition, not an algorithm
+  const Value nll = sum(hot, 1) * lse - sum(hot * logits, 1);
+  const Value loss = sum_all(nll * reshape(weight, {rows, 1}));
+  const std::vector<Value> wrt{x, w};
+  const std::vector<Value> grads = gradients(loss, wrt);
+  (void)g;
+  return {loss, reshape(nll, {rows}), grads[0], grads[1]};
+}
+
+}  // namespace
+
+const OpDef& linear_xent_def() {
+  static const OpDef def{.signature = "linear_xent(x:[N,D], w:float[V,D], targets:i32[N], weight:[N]) -> "
+                                      "loss:[], nll?:[N], dx?:[N,D], dw?:[V,D]",
+                         .vjp = vjp,
+                         .cost = cost,
+                         .decompose = decompose};
+  return def;
+}
+
+CrossEntropy linear_xent(Value x, Value w, Value targets, Value weight) {
+  Graph& g = *x.graph;
+  const int id = g.apply(linear_xent_def(), {x, w, targets, weight});
+  return {{&g, id, 0}, {&g, id, 1}};
+}
+
+}  // namespace toy

@@ -1,0 +1,12 @@
+#include "ops/defs.h"
+
+namespace toy {
+
+const OpDef& one_hot_def() {
+  static const OpDef def{.signature = "one_hot(ids:i32[N]) -> y:[N,@classes]"};
+  return def;
+}
+
+Value one_hot(Value ids, int64_t classes) { return ids.graph->apply1(one_hot_def(), {ids}, OneHotAttrs{classes}); }
+
+}  // namespace toy

@@ -1,0 +1,49 @@
+// Root mean square normalization (Zhang and Sennrich 2019, eq. 4).
+#include "ops/defs.h"
+
+namespace toy {
+namespace {
+
+Value rms_norm_grad(Value x, Value w, Value dy, RmsNormAttrs attrs, int out) {
+  return {x.graph, x.graph->apply(rms_norm_grad_def(), {x, w, dy}, attrs), out};
+}
+
+void vjp(Vjp& c) {
+  const Value dx = rms_norm_grad(c.in(0), c.in(1), c.grad(0), c.attrs().as<RmsNormAttrs>(), 0);
+  c.give(0, dx);
+  c.give(1, Value{dx.graph, dx.node, 1});
+}
+
+std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& attrs) {
+  const Value x = in[0], w = in[1];
+  const int last = x.shape().rank() - 1;
+  const Value mean_square = scale(sum(x * x, last), 1.0 / double(x.dim(last)));
+  return {x * rsqrt(mean_square + g.scalar(attrs.as<RmsNormAttrs>().eps, x.type().dtype)) * w};
+}
+
+std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
+  const Value y = decompose(g, in.first(2), attrs)[0];
+  const std::vector<Value> ys{y}, dys{in[2]}, wrt{in[0], in[1]};
+  return pull_back(ys, dys, wrt);
+}
+
+}  // namespace
+
+const OpDef& rms_norm_def() {
+  static const OpDef def{.signature = "rms_norm(x:[*,D], w:[D]) -> y:[*,D]",
+                         .vjp = vjp,
+                         .cost = [](const CostQuery& q) { return Cost{.flops = 4.0 * double(q.out[0].count())}; },
+                         .decompose = decompose};
+  return def;
+}
+
+const OpDef& rms_norm_grad_def() {
+  static const OpDef def{.signature = "rms_norm_grad(x:[*,D], w:[D], dy:[*,D]) -> dx:[*,D], dw?:[D]",
+                         .cost = [](const CostQuery& q) { return Cost{.flops = 10.0 * double(q.out[0].count())}; },
+                         .decompose = decompose_grad};
+  return def;
+}
+
+Value rms_norm(Value x, Value w, float eps) { return x.graph->apply1(rms_norm_def(), {x, w}, RmsNormAttrs{eps}); }
+
+}  // namespace toy

@@ -1,0 +1,21 @@
+#include "ops/defs.h"
+
+namespace toy {
+
+const OpDef& softmax_def() {
+  static const OpDef def{.signature = "softmax(x:[*,D]) -> y:[*,D]",
+                         .vjp =
+                             [](Vjp& c) {  // dx = y (dy - sum(y dy))
+                               const Value y = c.out(0), ydy = y * c.grad(0);
+                               c.give(0, ydy - y * sum(ydy, y.shape().rank() - 1));
+                             },
+                         .cost = [](const CostQuery& q) {
+                           const double n = double(q.out[0].count());
+                           return Cost{.flops = 4 * n, .transcendentals = n};
+                         }};
+  return def;
+}
+
+Value softmax(Value x) { return x.graph->apply1(softmax_def(), {x}); }
+
+}  // namespace toy
