@@ -71,6 +71,15 @@ int Graph::apply(const OpDef& op, std::vector<Value> inputs, Attrs attrs) {
   return nodes_.back().id;
 }
 
+int Graph::append_copy(const Node& node, std::vector<Value> inputs) {
+  Node n = node;
+  n.id = int(nodes_.size());
+  n.inputs = std::move(inputs);
+  if (!n.name.empty()) names_.try_emplace(n.name, Value{this, n.id, 0});
+  nodes_.push_back(std::move(n));
+  return nodes_.back().id;
+}
+
 void Graph::set_name(Value v, std::string name) {
   const auto [it, fresh] = names_.try_emplace(name, v);
   check(fresh, "graph: the name '{}' is taken", name);

@@ -8,8 +8,8 @@ std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& a
   const AdamWAttrs a = attrs.as<AdamWAttrs>();
   const Value w = in[0], m = in[2], v = in[3], lr = in[4];
   const Value grad = in[7] ? in[1] * in[7] : in[1];
-  const Value m1 = scale(m, a.beta1) + scale(grad, 1.0 - double(a.beta1));
-  const Value v1 = scale(v, a.beta2) + scale(grad * grad, 1.0 - double(a.beta2));
+  const Value m1 = scale(m, a.beta1) + scale(grad, 1.0 - a.beta1);
+  const Value v1 = scale(v, a.beta2) + scale(grad * grad, 1.0 - a.beta2);
   const Value step = (m1 / in[5]) / (sqrt(v1 / in[6]) + g.scalar(a.eps, w.type().dtype));
   return {w - w * scale(lr, a.weight_decay) - step * lr, m1, v1};
 }

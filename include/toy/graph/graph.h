@@ -81,6 +81,8 @@ class Graph {
 
   /// Appends a node. Checks operands by the op's signature and rule; an error names the layer. Returns the node's id.
   int apply(const OpDef& op, std::vector<Value> inputs, Attrs attrs = {});
+  /// Appends a copy of another graph's node with these inputs (for passes that rewrite graphs). Returns its id.
+  int append_copy(const Node& node, std::vector<Value> inputs);
   /// apply(), returning the first output.
   Value apply1(const OpDef& op, std::vector<Value> inputs, Attrs attrs = {}) {
     return {this, apply(op, std::move(inputs), std::move(attrs)), 0};

@@ -100,7 +100,7 @@ struct OneHotAttrs {
 
 /// adamw (Loshchilov and Hutter 2019).
 struct AdamWAttrs {
-  float beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, weight_decay = 0;
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0;
   static constexpr auto fields() {
     return std::tuple(field("beta1", &AdamWAttrs::beta1), field("beta2", &AdamWAttrs::beta2),
                       field("eps", &AdamWAttrs::eps), field("weight_decay", &AdamWAttrs::weight_decay));

@@ -1,0 +1,71 @@
+// A plan: what a device does in one run, decided once. Schedule, kernels, in-place decisions, offsets in one arena,
+// workspaces, and so the peak memory, are known before anything runs.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "toy/backend/kernel.h"
+#include "toy/graph/op_def.h"
+
+namespace toy {
+
+/// Where the bytes of an operand are: a base (arena, parameter, input, constant) and a strided view from its begin.
+struct Operand {
+  enum Base { absent, arena, param, input, constant } base = absent;
+  int index = 0;      ///< which parameter, input or constant
+  size_t offset = 0;  ///< bytes from the base
+  View view;          ///< largest shape and strides; data is null
+  int rows = 0;       ///< run-time row count of dimension 0
+};
+
+struct PlanStep {
+  const KernelRecord* kernel = nullptr;
+  Attrs attrs;
+  std::vector<Operand> in, out;
+  size_t workspace_offset = 0, workspace_bytes = 0;
+  std::string op, layer;
+  bool backward = false;
+  Cost cost;
+};
+
+/// A leaf of the graph that a session binds to memory.
+struct PlanLeaf {
+  std::string name;
+  TensorType type;
+  int64_t index_bound = 0;
+  std::shared_ptr<const std::vector<double>> constant;
+};
+
+struct PlanOptions {
+  bool strict = false;  ///< an op that the device has no kernel for is an error instead of running its decomposition
+  int threads = 0;      ///< 0: the device's
+};
+
+class Plan {
+ public:
+  std::vector<PlanStep> steps;
+  std::vector<PlanLeaf> params, inputs, constants;
+  std::vector<Operand> outputs;  ///< in the order asked for
+  std::vector<Graph::Rows> rows;
+  size_t arena_bytes = 0;
+  std::vector<std::string> notes;  ///< what was decomposed, which copies were inserted
+
+  size_t param_bytes(const Device& device) const;
+  size_t input_bytes(const Device& device) const;
+  Cost cost() const;
+};
+
+/// Compiles the part of `graph` that `outputs` and `updates` need. `outputs` can be read by the host after a run;
+/// `updates` are new values of parameters (what donated operands become). Throws Error{bad_input} for what the device
+/// cannot do and for updates that are not linear.
+Plan compile(const Graph& graph, std::span<const Value> outputs, std::span<const Value> updates, Device& device,
+             const PlanOptions& options = {});
+
+/// Steps with operands, bytes and offsets, for `describe`.
+std::string to_text(const Plan& plan);
+
+}  // namespace toy

@@ -1,0 +1,105 @@
+// Memory and execution: parameters that live between runs, and sessions that run a plan on them.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "toy/runtime/plan.h"
+#include "toy/tensor/buffer.h"
+
+namespace toy {
+
+/// Named tensors in a device's storage: weights, optimizer moments, caches. Shared by several sessions.
+class ParamStore {
+ public:
+  explicit ParamStore(const Device& device) : device_(&device) {}
+
+  /// A zeroed tensor. Throws if the name is taken.
+  View add(const std::string& name, const TensorType& type);
+  /// Values of `host` (contiguous). Where the device stores its dtype as it is, nothing is copied and `keep_alive` is held
+  /// as long as the store; such a tensor is frozen.
+  void bind(const std::string& name, const View& host, std::shared_ptr<const void> keep_alive);
+  bool has(std::string_view name) const { return entries_.find(name) != entries_.end(); }
+  /// Throws naming the tensor.
+  View get(std::string_view name) const;
+  const TensorType& type(std::string_view name) const { return entry(name).type; }
+  bool frozen(std::string_view name) const { return entry(name).frozen; }
+  /// The values as f32, row-major.
+  std::vector<float> read(std::string_view name) const;
+  void write(std::string_view name, std::span<const float> values);
+  std::vector<std::string> names() const;
+  /// Bytes allocated here (bound tensors are not counted).
+  size_t bytes() const;
+  const Device& device() const { return *device_; }
+
+ private:
+  struct Entry {
+    TensorType type;
+    View view;
+    Buffer buffer;
+    std::shared_ptr<const void> keep_alive;
+    bool frozen = false;
+  };
+  const Entry& entry(std::string_view name) const;
+  const Device* device_;
+  std::map<std::string, Entry, std::less<>> entries_;
+};
+
+/// Time of one step of a plan, summed over runs.
+struct StepTime {
+  double seconds = 0;
+  int64_t runs = 0;
+};
+
+/// Runs one plan. Not for use by several threads at once; several sessions may share a device and a store if they take turns.
+class Session {
+ public:
+  /// Binds every parameter of the plan to the store. Throws naming a parameter that is missing or has another type.
+  Session(Device& device, std::shared_ptr<const Plan> plan, ParamStore& params);
+
+  /// The actual number of rows (0 <= n <= the maximum), until it is set again.
+  void set_rows(std::string_view name, int64_t n);
+  /// Feeds an input, all of it or its first values (run-time rows). i32 values are checked against the input's bound.
+  void set(std::string_view input, std::span<const int32_t> values);
+  void set(std::string_view input, std::span<const float> values);
+  void set(std::string_view input, float value) { set(input, std::span(&value, 1)); }
+
+  /// Runs the plan. Throws what a kernel found in its data.
+  void run();
+
+  /// Output i of compile(), valid until the next run. The shape has the actual rows.
+  View output(size_t i) const;
+  float scalar(size_t i) const;
+  /// Values of output i as f32.
+  std::vector<float> values(size_t i) const;
+
+  void enable_profile(bool on) { profile_ = on; }
+  const std::vector<StepTime>& profile() const { return times_; }
+  const Plan& plan() const { return *plan_; }
+  size_t arena_bytes() const { return arena_.bytes(); }
+
+ private:
+  struct Call {
+    std::vector<View> in, out;
+  };
+  View resolve(const Operand& o) const;
+  void bind_views();
+  size_t input_index(std::string_view name) const;
+  void execute(int thread, struct KernelError& error);
+
+  Device& device_;
+  std::shared_ptr<const Plan> plan_;
+  Buffer arena_;
+  std::vector<View> params_;
+  std::vector<Buffer> inputs_, constants_;
+  std::vector<int64_t> rows_;
+  std::vector<Call> calls_;
+  std::vector<StepTime> times_;
+  bool stale_ = true, profile_ = false;
+};
+
+}  // namespace toy

@@ -1,0 +1,146 @@
+#include "runtime/lower.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+namespace toy {
+namespace {
+
+OperandDesc desc_of(const Device& device, const TensorType& t) { return {true, device.storage(t.dtype), t.shape}; }
+
+bool computes_in(const Device& device, const KernelQuery& q) {
+  for (const auto& side : {q.in, q.out})
+    for (const OperandDesc& d : side)
+      if (d.present && is_float(d.dtype) && d.dtype != device.compute()) return false;
+  return true;
+}
+
+std::vector<bool> reachable(const Graph& graph, std::span<const Value> roots) {
+  std::vector<bool> live(graph.nodes().size());
+  for (const Value& v : roots) live[size_t(v.node)] = true;
+  for (size_t id = live.size(); id-- > 0;)
+    if (live[id])
+      for (const Value& v : graph.node(int(id)).inputs)
+        if (v) live[size_t(v.node)] = true;
+  return live;
+}
+
+bool updates_in_place(const OpDef& op) {
+  for (const OperandSpec& s : op.signature.inputs())
+    if (s.donated) return true;
+  return false;
+}
+
+// One pass: copies live nodes, each either as it is or as its decomposition.
+class Pass {
+ public:
+  Pass(const Graph& from, std::span<const Value> roots, const Device& device, bool strict, int threads,
+       std::set<std::string>& decomposed)
+      : from_(from), device_(device), strict_(strict), threads_(threads), decomposed_(decomposed) {
+    live_ = reachable(from, roots);
+    used_ = used_outputs(from, roots);
+    to_ = std::make_unique<Graph>();
+    for (size_t i = 1; i < from.rows().size(); ++i) to_->declare_rows(from.rows()[i].name, from.rows()[i].max);
+  }
+
+  std::unique_ptr<Graph> run() {
+    map_.resize(from_.nodes().size());
+    for (const Node& n : from_.nodes())
+      if (live_[size_t(n.id)]) copy(n);
+    return std::move(to_);
+  }
+  bool changed() const { return changed_; }
+  Value mapped(Value v) const { return v ? map_[size_t(v.node)][size_t(v.out)] : Value{}; }
+
+ private:
+  void copy(const Node& n) {
+    std::vector<Value> inputs;
+    for (const Value& v : n.inputs) inputs.push_back(mapped(v));
+    auto& result = map_[size_t(n.id)];
+    if (n.kind != NodeKind::op || n.op->view || find_kernel(device_, from_, n, used_[size_t(n.id)], threads_)) {
+      const int id = to_->append_copy(n, inputs);
+      for (size_t o = 0; o < n.outputs.size(); ++o) result.push_back({to_.get(), id, int(o)});
+      return;
+    }
+    const std::string where = n.layer.empty() ? "" : n.layer + ": ";
+    check(n.op->decompose && !updates_in_place(*n.op), "{}{}: device '{}' has no kernel for these operands", where,
+          n.op->name(), device_.name());
+    check(!strict_, "{}{}: device '{}' has no kernel for it, and --strict forbids its decomposition", where, n.op->name(),
+          device_.name());
+    Graph::BackwardScope scope(*to_, n.layer);
+    result = n.op->decompose(*to_, inputs, n.attrs);
+    result.resize(n.outputs.size());
+    for (size_t o = 0; o < result.size(); ++o)
+      check(!used_[size_t(n.id)][o] || result[o], "{}{}: the decomposition does not give output {}", where, n.op->name(),
+            n.op->signature.outputs()[o].name);
+    decomposed_.insert(n.op->name());
+    changed_ = true;
+  }
+
+  const Graph& from_;
+  const Device& device_;
+  bool strict_;
+  int threads_;
+  std::set<std::string>& decomposed_;
+  std::unique_ptr<Graph> to_;
+  std::vector<bool> live_;
+  std::vector<std::vector<bool>> used_;
+  std::vector<std::vector<Value>> map_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+std::vector<std::vector<bool>> used_outputs(const Graph& graph, std::span<const Value> roots) {
+  const std::vector<bool> live = reachable(graph, roots);
+  std::vector<std::vector<bool>> used;
+  for (const Node& n : graph.nodes()) {
+    used.emplace_back(n.outputs.size());
+    if (n.kind != NodeKind::op) continue;
+    for (size_t o = 0; o < n.outputs.size(); ++o)  // only outputs marked `?` may be left out
+      used.back()[o] = !n.op->signature.outputs()[o].optional;
+  }
+  const auto mark = [&](Value v) { used[size_t(v.node)][size_t(v.out)] = true; };
+  for (const Value& v : roots) mark(v);
+  for (const Node& n : graph.nodes())
+    if (live[size_t(n.id)])
+      for (const Value& v : n.inputs)
+        if (v) mark(v);
+  return used;
+}
+
+const KernelRecord* find_kernel(const Device& device, const Graph& graph, const Node& node, const std::vector<bool>& used,
+                                int threads) {
+  std::vector<OperandDesc> in, out;
+  for (const Value& v : node.inputs) in.push_back(v ? desc_of(device, graph.type(v)) : OperandDesc{});
+  for (size_t o = 0; o < node.outputs.size(); ++o)
+    out.push_back(used[o] ? desc_of(device, node.outputs[o]) : OperandDesc{});
+  const KernelQuery query{in, out, node.attrs, threads};
+  for (const KernelRecord& k : device.kernels())
+    if (k.op == node.op->name() && (k.accepts ? k.accepts(query) : computes_in(device, query))) return &k;
+  return nullptr;
+}
+
+Lowered lower(const Graph& graph, std::span<const Value> outputs, std::span<const Value> updates, const Device& device,
+              bool strict, int threads, std::vector<std::string>& notes) {
+  Lowered now{nullptr, {outputs.begin(), outputs.end()}, {updates.begin(), updates.end()}};
+  std::set<std::string> decomposed;
+  const Graph* from = &graph;
+  for (bool changed = true; changed;) {
+    std::vector<Value> roots = now.outputs;
+    roots.insert(roots.end(), now.updates.begin(), now.updates.end());
+    Pass pass(*from, roots, device, strict, threads, decomposed);
+    auto next = pass.run();
+    for (Value& v : now.outputs) v = pass.mapped(v);
+    for (Value& v : now.updates) v = pass.mapped(v);
+    changed = pass.changed();
+    now.graph = std::move(next);
+    from = now.graph.get();
+  }
+  for (const std::string& op : decomposed)
+    notes.push_back(fmt::format("{}: no kernel on '{}', running its decomposition", op, device.name()));
+  return now;
+}
+
+}  // namespace toy

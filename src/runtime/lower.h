@@ -1,0 +1,29 @@
+// Lowering: from a graph of ops to a graph of ops that the device has kernels for.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "toy/backend/kernel.h"
+#include "toy/graph/op_def.h"
+
+namespace toy {
+
+struct Lowered {
+  std::unique_ptr<Graph> graph;
+  std::vector<Value> outputs, updates;
+};
+
+/// The record of `device` that can run this node, or nullptr. `used`: which outputs are wanted.
+const KernelRecord* find_kernel(const Device& device, const Graph& graph, const Node& node, const std::vector<bool>& used,
+                                int threads);
+
+/// Which outputs of each node are consumed by a node or asked for.
+std::vector<std::vector<bool>> used_outputs(const Graph& graph, std::span<const Value> roots);
+
+/// Copies what the roots need, replacing ops without a kernel by their decomposition (or throws when `strict`).
+Lowered lower(const Graph& graph, std::span<const Value> outputs, std::span<const Value> updates, const Device& device,
+              bool strict, int threads, std::vector<std::string>& notes);
+
+}  // namespace toy

@@ -1,0 +1,63 @@
+#include "toy/runtime/session.h"
+#include "toy/tensor/convert.h"
+
+namespace toy {
+
+View ParamStore::add(const std::string& name, const TensorType& type) {
+  check(!has(name), "parameters: the name '{}' is taken", name);
+  Entry e{.type = type};
+  const DType stored = device_->storage(type.dtype);
+  e.buffer = Buffer(size_t(type.count()) * size_of(stored));
+  e.view = View(e.buffer.data(), stored, type.shape);
+  const View v = e.view;
+  entries_.emplace(name, std::move(e));
+  return v;
+}
+
+void ParamStore::bind(const std::string& name, const View& host, std::shared_ptr<const void> keep_alive) {
+  const TensorType type{host.dtype, host.shape, 0};
+  if (device_->storage(host.dtype) != host.dtype) {
+    convert(host, add(name, type));
+    return;
+  }
+  check(!has(name), "parameters: the name '{}' is taken", name);
+  Entry e{.type = type, .view = host, .keep_alive = std::move(keep_alive), .frozen = true};
+  entries_.emplace(name, std::move(e));
+}
+
+const ParamStore::Entry& ParamStore::entry(std::string_view name) const {
+  const auto it = entries_.find(name);
+  check(it != entries_.end(), "parameters: there is no tensor '{}'", name);
+  return it->second;
+}
+
+View ParamStore::get(std::string_view name) const { return entry(name).view; }
+
+std::vector<float> ParamStore::read(std::string_view name) const {
+  const View& v = entry(name).view;
+  std::vector<float> out(size_t(v.count()));
+  convert(v, View(out.data(), DType::f32, v.shape));
+  return out;
+}
+
+void ParamStore::write(std::string_view name, std::span<const float> values) {
+  const Entry& e = entry(name);
+  check(!e.frozen, "parameters: '{}' is mapped from a file and cannot be written", name);
+  check(int64_t(values.size()) == e.view.count(), "parameters: {} values for '{}' of type {}", values.size(), name,
+        e.type.str());
+  convert(View(const_cast<float*>(values.data()), DType::f32, e.view.shape), e.view);
+}
+
+std::vector<std::string> ParamStore::names() const {
+  std::vector<std::string> result;
+  for (const auto& [name, e] : entries_) result.push_back(name);
+  return result;
+}
+
+size_t ParamStore::bytes() const {
+  size_t n = 0;
+  for (const auto& [name, e] : entries_) n += e.buffer.bytes();
+  return n;
+}
+
+}  // namespace toy

@@ -1,0 +1,386 @@
+#include "toy/runtime/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <set>
+
+#include "runtime/arena.h"
+#include "runtime/lower.h"
+#include "toy/graph/verify.h"
+
+namespace toy {
+namespace {
+
+// Offsets inside a base travel through the ops' view functions as pointers from here (never dereferenced).
+std::byte* const kOrigin = reinterpret_cast<std::byte*>(uintptr_t(1) << 20);
+
+// Memory that one or more values share.
+struct Storage {
+  Operand::Base base = Operand::arena;
+  int index = 0;   // leaf, or block of the arena
+  bool pinned = false;  // asked for by the host: never reused
+};
+
+// What a value is: a storage and a view into it.
+struct Place {
+  int storage = -1;
+  View view;  // data counts from kOrigin
+};
+
+std::string where(const Node& n) { return n.layer.empty() ? n.op->name() : n.layer + ": " + n.op->name(); }
+
+class Planner {
+ public:
+  Planner(Lowered lowered, Device& device, int threads, Plan& plan)
+      : graph_(std::move(lowered.graph)), outputs_(lowered.outputs), updates_(lowered.updates), device_(device),
+        threads_(threads), plan_(plan) {}
+
+  void run() {
+    std::vector<Value> roots = outputs_;
+    roots.insert(roots.end(), updates_.begin(), updates_.end());
+    used_ = used_outputs(*graph_, roots);
+    schedule();
+    find_last_uses();
+    places_.resize(graph_->nodes().size());
+    for (const Node& n : graph_->nodes())
+      if (n.kind != NodeKind::op) place_leaf(n);
+    for (const int id : order_) place_op(graph_->node(id));
+    finish();
+  }
+
+ private:
+  // ---- order: node ids, but updates as soon as everything else has read the old value (gradients die early).
+  void schedule() {
+    const size_t n = graph_->nodes().size();
+    std::vector<std::set<int>> before(n);
+    std::vector<std::vector<int>> after(n);
+    std::vector<bool> mutates(n);
+    std::map<Value, int> updater;
+    for (const Node& node : graph_->nodes())
+      for (size_t i = 0; i < node.inputs.size(); ++i)
+        if (node.op && node.inputs[i] && node.op->signature.input_spec(i).donated) {
+          updater[node.inputs[i]] = node.id;
+          mutates[size_t(node.id)] = true;
+        }
+    for (const Node& node : graph_->nodes())
+      for (const Value& v : node.inputs) {
+        if (!v) continue;
+        if (graph_->node(v).kind == NodeKind::op) before[size_t(node.id)].insert(v.node);
+        const auto it = updater.find(v);
+        if (it != updater.end() && it->second != node.id) add_readers(it->second, node.id, before);
+      }
+    using Key = std::pair<int, int>;  // updates first, then by id
+    std::priority_queue<Key, std::vector<Key>, std::greater<>> ready;
+    std::vector<size_t> left(n);
+    for (const Node& node : graph_->nodes()) {
+      if (node.kind != NodeKind::op) continue;
+      left[size_t(node.id)] = before[size_t(node.id)].size();
+      for (const int b : before[size_t(node.id)]) after[size_t(b)].push_back(node.id);
+      if (left[size_t(node.id)] == 0) ready.push({mutates[size_t(node.id)] ? 0 : 1, node.id});
+    }
+    while (!ready.empty()) {
+      const int id = ready.top().second;
+      ready.pop();
+      order_.push_back(id);
+      for (const int a : after[size_t(id)])
+        if (--left[size_t(a)] == 0) ready.push({mutates[size_t(a)] ? 0 : 1, a});
+    }
+  }
+
+  // `reader` sees a donated value (perhaps through views that others read later): all of that precedes the update.
+  void add_readers(int update, int reader, std::vector<std::set<int>>& before) {
+    before[size_t(update)].insert(reader);
+    if (!graph_->node(reader).op->view) return;
+    for (const Node& n : graph_->nodes())
+      for (const Value& v : n.inputs)
+        if (v && v.node == reader && n.id != update) add_readers(update, n.id, before);
+  }
+
+  void find_last_uses() {
+    position_.assign(graph_->nodes().size(), -1);
+    for (size_t i = 0; i < order_.size(); ++i) position_[size_t(order_[i])] = int(i);
+  }
+
+  // ---- where values live
+  void place_leaf(const Node& n) {
+    std::vector<PlanLeaf>& list = n.kind == NodeKind::param ? plan_.params : n.kind == NodeKind::input ? plan_.inputs : plan_.constants;
+    const auto base = n.kind == NodeKind::param ? Operand::param : n.kind == NodeKind::input ? Operand::input : Operand::constant;
+    storages_.push_back({base, int(list.size()), true});
+    list.push_back({n.name, n.outputs[0], n.index_bound, n.constant});
+    places_[size_t(n.id)] = {{int(storages_.size()) - 1, full_view(n.outputs[0])}};
+  }
+
+  View full_view(const TensorType& t) const { return View(kOrigin, device_.storage(t.dtype), t.shape); }
+  const Place& place(Value v) const { return places_[size_t(v.node)][size_t(v.out)]; }
+
+  int new_block(size_t bytes, int step) {
+    blocks_.push_back({bytes, step, step, 0});
+    storages_.push_back({Operand::arena, int(blocks_.size()) - 1, false});
+    return int(storages_.size()) - 1;
+  }
+  void touch(int storage, int step) {
+    if (storages_[size_t(storage)].base == Operand::arena) {
+      Block& b = blocks_[size_t(storages_[size_t(storage)].index)];
+      b.last = std::max(b.last, step);
+    }
+  }
+
+  // Is this the only remaining reader of what lies in `storage`? Values that alias it count, as do outputs.
+  bool dies_here(int storage, const Node& n, size_t operand) const {
+    if (storages_[size_t(storage)].base != Operand::arena) return false;
+    for (size_t i = 0; i < n.inputs.size(); ++i)
+      if (i != operand && n.inputs[i] && place(n.inputs[i]).storage == storage) return false;
+    const int now = position_[size_t(n.id)];
+    for (const auto& [value, users] : users_of(storage))
+      for (const int u : users)
+        if (u != n.id && position_[size_t(u)] > now) return false;
+    for (const auto* list : {&outputs_, &updates_})
+      for (const Value& v : *list)
+        if (position_[size_t(v.node)] < now && position_[size_t(v.node)] >= 0 && place(v).storage == storage) return false;
+    return true;
+  }
+
+  std::vector<std::pair<Value, std::vector<int>>> users_of(int storage) const {
+    std::vector<std::pair<Value, std::vector<int>>> result;
+    const auto it = values_in_.find(storage);
+    if (it == values_in_.end()) return result;
+    for (const Value& v : it->second) {
+      const auto u = consumers_.find(v);
+      if (u != consumers_.end()) result.emplace_back(v, u->second);
+    }
+    return result;
+  }
+
+  void place_op(const Node& n) {
+    if (consumers_.empty())
+      for (const Node& m : graph_->nodes())
+        for (const Value& v : m.inputs)
+          if (v) consumers_[v].push_back(m.id);
+    auto& mine = places_[size_t(n.id)];
+    mine.resize(n.outputs.size());
+    if (n.op->view) {
+      if (const auto v = n.op->view(place(n.inputs[0]).view, n.attrs)) {
+        mine[0] = {place(n.inputs[0]).storage, *v};
+        values_in_[mine[0].storage].push_back({graph_.get(), n.id, 0});
+        return;
+      }
+      copied_view(n);
+      return;
+    }
+    const KernelRecord* kernel = find_kernel(device_, *graph_, n, used_[size_t(n.id)], threads_);
+    if (!kernel) fail_internal("{}: no kernel after lowering", where(n));
+    std::vector<Place> in;
+    for (const Value& v : n.inputs) in.push_back(v ? laid_out(place(v), kernel->layout, n) : Place{});
+    place_outputs(n, *kernel, in);
+    emit(n, kernel, in);
+  }
+
+  // A view that strides cannot express: a contiguous copy of the input, then the view of that.
+  void copied_view(const Node& n) {
+    const Place source = place(n.inputs[0]);
+    const Place copy = contiguous_copy(source, n);
+    const auto v = n.op->view(copy.view, n.attrs);
+    if (!v) fail_internal("{}: no view of a contiguous value", where(n));
+    places_[size_t(n.id)][0] = {copy.storage, *v};
+    values_in_[copy.storage].push_back({graph_.get(), n.id, 0});
+  }
+
+  Place laid_out(const Place& p, Layout wanted, const Node& n) {
+    const bool fits = wanted == Layout::any || (wanted == Layout::rows && p.view.rows_contiguous()) || p.view.contiguous();
+    return fits ? p : contiguous_copy(p, n);
+  }
+
+  Place contiguous_copy(const Place& source, const Node& n) {
+    const KernelRecord* copy = nullptr;
+    for (const KernelRecord& k : device_.kernels())
+      if (k.op == "copy") copy = &k;
+    if (!copy) fail_internal("{}: the device has no copy kernel", where(n));
+    const int step = int(plan_.steps.size());
+    Place p{new_block(size_t(source.view.count()) * size_of(source.view.dtype), step),
+            View(kOrigin, source.view.dtype, source.view.shape)};
+    touch(source.storage, step);
+    PlanStep s{.kernel = copy, .op = "copy", .layer = n.layer, .backward = n.backward};
+    s.cost.bytes = 2.0 * double(p.view.bytes());
+    const int rows = n.inputs[0] ? graph_->type(n.inputs[0]).rows : 0;
+    s.in = {operand(source, rows)};
+    s.out = {operand(p, rows)};
+    plan_.steps.push_back(std::move(s));
+    plan_.notes.push_back(fmt::format("{}: a copy of {} values for their layout", where(n), p.view.count()));
+    return p;
+  }
+
+  void place_outputs(const Node& n, const KernelRecord& kernel, const std::vector<Place>& in) {
+    auto& mine = places_[size_t(n.id)];
+    const int step = int(plan_.steps.size());
+    for (size_t o = 0; o < n.outputs.size(); ++o) {
+      const int donor = n.op->signature.donor_of(int(o));
+      const Value self{graph_.get(), n.id, int(o)};
+      if (donor >= 0) {
+        if (!in[size_t(donor)].view.contiguous()) fail_internal("{}: a donated operand is strided", where(n));
+        mine[o] = in[size_t(donor)];
+      } else if (!used_[size_t(n.id)][o]) {
+        continue;
+      } else {
+        const View view = full_view(n.outputs[o]);
+        int storage = -1;
+        for (const InPlace& p : kernel.in_place)
+          if (p.out == int(o) && storage < 0) storage = reusable(n, size_t(p.in), in, view, mine);
+        mine[o] = {storage >= 0 ? storage : new_block(view.bytes(), step), view};
+        if (storage >= 0) mine[o].view.data = in_view_data(in, storage);
+      }
+      values_in_[mine[o].storage].push_back(self);
+    }
+  }
+
+  static void* in_view_data(const std::vector<Place>& in, int storage) {
+    for (const Place& p : in)
+      if (p.storage == storage) return p.view.data;
+    return kOrigin;
+  }
+
+  // The storage of input i, if the output may and can lie there.
+  int reusable(const Node& n, size_t i, const std::vector<Place>& in, const View& out, const std::vector<Place>& mine) {
+    if (i >= in.size() || in[i].storage < 0) return -1;
+    const Place& p = in[i];
+    for (const Place& m : mine)
+      if (m.storage == p.storage) return -1;
+    const bool same = p.view.contiguous() && p.view.shape == out.shape && p.view.dtype == out.dtype;
+    if (!same) return -1;
+    if (p.storage != place(n.inputs[i]).storage) return p.storage;  // a private copy made for this step
+    return dies_here(p.storage, n, i) ? p.storage : -1;
+  }
+
+  void emit(const Node& n, const KernelRecord* kernel, const std::vector<Place>& in) {
+    const int step = int(plan_.steps.size());
+    PlanStep s{.kernel = kernel, .attrs = n.attrs, .op = n.op->name(), .layer = n.layer, .backward = n.backward};
+    std::vector<const TensorType*> types;
+    std::vector<OperandDesc> din, dout;
+    for (size_t i = 0; i < in.size(); ++i) {
+      const TensorType* t = n.inputs[i] ? &graph_->type(n.inputs[i]) : nullptr;
+      types.push_back(t);
+      din.push_back(t ? OperandDesc{true, device_.storage(t->dtype), t->shape} : OperandDesc{});
+      s.in.push_back(t ? operand(in[i], t->rows) : Operand{});
+      if (t) touch(in[i].storage, step);
+    }
+    for (size_t o = 0; o < n.outputs.size(); ++o) {
+      const Place& p = places_[size_t(n.id)][o];
+      const bool used = p.storage >= 0;
+      dout.push_back(used ? OperandDesc{true, p.view.dtype, p.view.shape} : OperandDesc{});
+      s.out.push_back(used ? operand(p, n.outputs[o].rows) : Operand{});
+      if (used) touch(p.storage, step);
+    }
+    s.cost = n.op->cost_of({types, n.outputs, n.attrs});
+    if (kernel->workspace) s.workspace_bytes = kernel->workspace({din, dout, n.attrs, threads_});
+    if (s.workspace_bytes > 0) {
+      workspaces_.push_back({step, new_block(s.workspace_bytes, step)});
+    }
+    plan_.steps.push_back(std::move(s));
+  }
+
+  Operand operand(const Place& p, int rows) const {
+    const Storage& s = storages_[size_t(p.storage)];
+    Operand o{s.base, s.index, size_t(static_cast<std::byte*>(p.view.data) - kOrigin), p.view, rows};
+    o.view.data = nullptr;
+    return o;
+  }
+
+  void finish() {
+    const int end = int(plan_.steps.size());
+    for (const Value& v : outputs_) {
+      touch(place(v).storage, end);
+      check(place(v).view.contiguous(), "plan: output %{} is a strided view; it cannot be read", v.node);
+      plan_.outputs.push_back(operand(place(v), graph_->type(v).rows));
+    }
+    plan_.arena_bytes = pack_blocks(blocks_);
+    const auto settle = [&](Operand& o) {
+      if (o.base == Operand::arena) o.offset += blocks_[size_t(o.index)].offset;
+    };
+    for (PlanStep& s : plan_.steps) {
+      for (Operand& o : s.in) settle(o);
+      for (Operand& o : s.out) settle(o);
+    }
+    for (Operand& o : plan_.outputs) settle(o);
+    for (const auto& [step, storage] : workspaces_)
+      plan_.steps[size_t(step)].workspace_offset = blocks_[size_t(storages_[size_t(storage)].index)].offset;
+    plan_.rows = graph_->rows();
+  }
+
+  std::unique_ptr<Graph> graph_;
+  std::vector<Value> outputs_, updates_;
+  Device& device_;
+  int threads_;
+  Plan& plan_;
+  std::vector<std::vector<bool>> used_;
+  std::vector<int> order_, position_;
+  std::vector<Storage> storages_;
+  std::vector<Block> blocks_;
+  std::vector<std::vector<Place>> places_;
+  std::map<int, std::vector<Value>> values_in_;
+  std::map<Value, std::vector<int>> consumers_;
+  std::vector<std::pair<int, int>> workspaces_;
+};
+
+}  // namespace
+
+size_t Plan::param_bytes(const Device& device) const {
+  size_t n = 0;
+  for (const PlanLeaf& p : params) n += size_t(p.type.count()) * size_of(device.storage(p.type.dtype));
+  return n;
+}
+
+size_t Plan::input_bytes(const Device& device) const {
+  size_t n = 0;
+  for (const auto* list : {&inputs, &constants})
+    for (const PlanLeaf& p : *list) n += size_t(p.type.count()) * size_of(device.storage(p.type.dtype));
+  return n;
+}
+
+Cost Plan::cost() const {
+  Cost total;
+  for (const PlanStep& s : steps) {
+    total.flops += s.cost.flops;
+    total.bytes += s.cost.bytes;
+    total.transcendentals += s.cost.transcendentals;
+  }
+  return total;
+}
+
+Plan compile(const Graph& graph, std::span<const Value> outputs, std::span<const Value> updates, Device& device,
+             const PlanOptions& options) {
+  verify(graph);
+  Plan plan;
+  const int threads = options.threads ? options.threads : device.pool().size();
+  Lowered lowered = lower(graph, outputs, updates, device, options.strict, threads, plan.notes);
+  Planner(std::move(lowered), device, threads, plan).run();
+  return plan;
+}
+
+std::string to_text(const Plan& plan) {
+  std::string s;
+  const auto place = [&](const Operand& o) -> std::string {
+    switch (o.base) {
+      case Operand::absent: return "-";
+      case Operand::arena: return fmt::format("@{}", o.offset);
+      case Operand::param: return plan.params[size_t(o.index)].name;
+      case Operand::input: return plan.inputs[size_t(o.index)].name;
+      case Operand::constant: return fmt::format("const{}", o.index);
+    }
+    return "?";
+  };
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const PlanStep& step = plan.steps[i];
+    std::string in, out;
+    for (const Operand& o : step.in) in += (in.empty() ? "" : ", ") + place(o);
+    for (const Operand& o : step.out) out += (out.empty() ? "" : ", ") + place(o) + o.view.shape.str();
+    s += fmt::format("{:4} {} = {}({})", i, out, step.op, in);
+    if (step.workspace_bytes) s += fmt::format(" workspace {} B @{}", step.workspace_bytes, step.workspace_offset);
+    if (!step.layer.empty()) s += fmt::format("  # {}{}", step.layer, step.backward ? " (backward)" : "");
+    s += "\n";
+  }
+  return s;
+}
+
+}  // namespace toy

@@ -1,0 +1,54 @@
+#include "toy/tensor/convert.h"
+
+#include <cstring>
+
+#include "toy/base/error.h"
+
+namespace toy {
+namespace {
+
+double load(const void* p, DType t, int64_t i) {
+  switch (t) {
+    case DType::f32: return static_cast<const float*>(p)[i];
+    case DType::f64: return static_cast<const double*>(p)[i];
+    case DType::f16: return to_float(static_cast<const F16*>(p)[i]);
+    case DType::bf16: return to_float(static_cast<const BF16*>(p)[i]);
+    case DType::i32: return static_cast<const int32_t*>(p)[i];
+  }
+  return 0;
+}
+
+void store(void* p, DType t, int64_t i, double v) {
+  switch (t) {
+    case DType::f32: static_cast<float*>(p)[i] = float(v); break;
+    case DType::f64: static_cast<double*>(p)[i] = v; break;
+    case DType::f16: static_cast<F16*>(p)[i] = to_f16(float(v)); break;
+    case DType::bf16: static_cast<BF16*>(p)[i] = to_bf16(float(v)); break;
+    case DType::i32: static_cast<int32_t*>(p)[i] = int32_t(v); break;
+  }
+}
+
+void convert_dim(const View& from, const View& to, int dim, int64_t source, int64_t& target) {
+  if (dim == from.shape.rank()) {
+    store(to.data, to.dtype, target++, load(from.data, from.dtype, source));
+    return;
+  }
+  for (int64_t i = 0; i < from.shape[dim]; ++i)
+    convert_dim(from, to, dim + 1, source + i * from.stride[size_t(dim)], target);
+}
+
+}  // namespace
+
+void convert(const View& from, const View& to) {
+  check(from.shape == to.shape && to.contiguous(), "convert: {} to {}", from.shape.str(), to.shape.str());
+  if (from.dtype == to.dtype && from.contiguous()) {
+    if (from.bytes()) std::memcpy(to.data, from.data, from.bytes());
+    return;
+  }
+  int64_t target = 0;
+  convert_dim(from, to, 0, 0, target);
+}
+
+double element(const View& v, int64_t i) { return load(v.data, v.dtype, i); }
+
+}  // namespace toy
