@@ -1,0 +1,38 @@
+// A realized model: dimensions, weights in a device's storage, tokenizer; in and out of GGUF.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "toy/formats/gguf.h"
+#include "toy/models/spec.h"
+#include "toy/nn/weights.h"
+#include "toy/runtime/session.h"
+#include "toy/text/tokenizer.h"
+
+namespace toy {
+
+struct Model {
+  ModelSpec spec;
+  std::unique_ptr<ParamStore> params;
+  std::shared_ptr<const Tokenizer> tokenizer;  ///< may be absent
+
+  /// Weights of a graph that is being built for this model.
+  Weights weights(Graph& graph) const;
+};
+
+/// The dimensions that a file's metadata states, with llama.cpp's defaults for absent keys. Throws naming file and key.
+ModelSpec spec_from_gguf(const gguf::File& file);
+
+/// Maps a GGUF. Weights that the device can use as they lie in the file are not copied. Throws naming a missing or misshapen tensor.
+Model load_model(const std::string& path, const Device& device);
+
+/// Fresh weights: N(0, init_scale/sqrt(fan_in)) for matrices, N(0, 0.02) for embeddings and untied output, ones for gains.
+/// The numbers depend on (seed, tensor name, index) alone.
+Model random_model(const ModelSpec& spec, const Device& device, uint64_t seed, double init_scale = 1.0);
+
+/// Writes weights, dimensions and tokenizer as llama.cpp reads them. Matrices are stored as `stored` (f32, f16, bf16), norms
+/// always as f32. An f32 round trip is bit-exact.
+void save_model(const Model& model, const std::string& path, DType stored = DType::f32);
+
+}  // namespace toy

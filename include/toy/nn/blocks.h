@@ -1,0 +1,41 @@
+// Residual blocks: (x, state) -> (x, state). One code for training, prefill and decoding; only the state differs.
+#pragma once
+
+#include <optional>
+
+#include "toy/nn/primitives.h"
+
+namespace toy::nn {
+
+/// What one layer carries from call to call while decoding, as values of the graph. Absent in training, where a batch holds
+/// whole sequences. A layer replaces what it updates.
+struct LayerState {
+  std::optional<KvPages> kv;  ///< attention: pages of keys and values
+};
+
+/// What all layers of one graph share.
+struct Context {
+  Batch batch;
+  Rope rope;
+  Value page_table;  ///< i32[S,G]: the pages of each sequence; absent in training
+};
+
+/// Causal self-attention with grouped queries (Ainslie et al. 2023) and rotary positions. x:[N,D] -> [N,D].
+struct Attention {
+  Linear q, k, v;  ///< [H P,D], [K P,D], [K P,D]
+  Linear out;      ///< [D,H P]
+  int64_t heads, kv_heads, d_head;
+  int64_t window = 0;  ///< 0: all positions before
+  Value operator()(Value x, LayerState& state, const Context& ctx) const;
+};
+
+/// Pre-norm transformer block.
+struct Block {
+  RmsNorm mixer_norm;
+  Attention mixer;
+  RmsNorm ffn_norm;
+  SwiGlu ffn;
+  Value operator()(Value x, LayerState& state, const Context& ctx) const;
+};
+
+}  // namespace toy::nn

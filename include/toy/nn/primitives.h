@@ -1,0 +1,43 @@
+// Named pieces of maths that layers are made of.
+#pragma once
+
+#include "toy/nn/weights.h"
+
+namespace toy::nn {
+
+/// What each row of a batch is. Training with several sequences, prefill and decoding differ only in what it says.
+struct Batch {
+  Value sequence;  ///< i32[N] which sequence the row belongs to; its rows are consecutive
+  Value position;  ///< i32[N] its position there, counted from 0; consecutive rows count up by one
+};
+
+/// y = x w^T + bias. x:[N,I] -> [N,O].
+struct Linear {
+  Value weight;     ///< [O,I]
+  Value bias = {};  ///< [O] or absent
+  Value operator()(Value x) const { return linear(x, weight, bias); }
+};
+
+/// y = w x / rms(x). x:[N,D] -> [N,D].
+struct RmsNorm {
+  Value weight;  ///< [D]
+  float eps;
+  Value operator()(Value x) const { return rms_norm(x, weight, eps); }
+};
+
+/// down(silu(gate(x)) * up(x)). x:[N,D] -> [N,D].
+struct SwiGlu {
+  Linear gate, up;  ///< [F,D]
+  Linear down;      ///< [D,F]
+  Value operator()(Value x) const { return down(swiglu(gate(x), up(x))); }
+};
+
+/// Rotary positions of a model: the table of cosines and sines, shared by all layers.
+struct Rope {
+  Value table;  ///< [C,Q,2]
+  RopePairing pairing = RopePairing::neighbour;
+  /// x:[N,H,P] -> [N,H,P].
+  Value operator()(Value x, const Batch& batch) const { return rope(x, batch.position, table, {pairing, false}); }
+};
+
+}  // namespace toy::nn

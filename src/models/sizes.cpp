@@ -1,0 +1,148 @@
+// Sizes by name, and from a JSON file.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "toy/base/error.h"
+#include "toy/models/spec.h"
+
+namespace toy {
+namespace {
+
+struct Size {
+  const char* name;
+  int64_t d_model, d_ff, layers, heads, kv_heads, d_head, vocab, context;
+  double rope_base;
+};
+
+// Dimensions of the published models; `tiny` and `small` are ours.
+constexpr Size kSizes[] = {
+    {"tiny", 64, 176, 4, 4, 2, 16, 256, 512, 1e4},
+    {"small", 128, 352, 4, 4, 2, 32, 512, 512, 1e4},
+    {"stories15m", 288, 768, 6, 6, 6, 48, 32000, 1024, 1e4},
+    {"smollm2-135m", 576, 1536, 30, 9, 3, 64, 49152, 8192, 1e5},
+    {"smollm2-360m", 960, 2560, 32, 15, 5, 64, 49152, 8192, 1e5},
+};
+
+ModelSpec make(const Size& s) {
+  ModelSpec m;
+  m.name = s.name;
+  m.d_model = s.d_model;
+  m.vocab = s.vocab;
+  m.context = s.context;
+  m.rope_base = s.rope_base;
+  m.layers.assign(size_t(s.layers), LayerSpec{.heads = s.heads, .kv_heads = s.kv_heads, .d_head = s.d_head, .d_ff = s.d_ff});
+  return m;
+}
+
+// Reads the known keys of an object and refuses all others, so that a typing mistake is not silently ignored.
+class Reader {
+ public:
+  Reader(const nlohmann::json& json, std::string where) : json_(json), where_(std::move(where)) {
+    check(json.is_object(), "{}: expected a JSON object of dimensions", where_);
+  }
+  template <class T>
+  void read(const char* key, T& value, bool required = false) {
+    known_.push_back(key);
+    if (!json_.contains(key)) {
+      check(!required, "{}: '{}' is missing", where_, key);
+      return;
+    }
+    try {
+      if constexpr (std::is_same_v<T, int64_t>)
+        check(json_.at(key).is_number_integer(), "{}: '{}' is {}, expected a whole number", where_, key, json_.at(key).dump());
+      value = json_.at(key).get<T>();
+    } catch (const nlohmann::json::exception&) {
+      fail("{}: '{}' is {}, which is not of the right type", where_, key, json_.at(key).dump());
+    }
+  }
+  void done() const {
+    for (const auto& [key, v] : json_.items())
+      if (std::find(known_.begin(), known_.end(), key) == known_.end()) {
+        const std::string near = nearest(key, known_);
+        fail("{}: unknown key '{}'{}", where_, key, near.empty() ? "" : "; did you mean '" + near + "'?");
+      }
+  }
+
+ private:
+  const nlohmann::json& json_;
+  std::string where_;
+  std::vector<std::string> known_;
+};
+
+}  // namespace
+
+std::vector<std::string> size_names() {
+  std::vector<std::string> names;
+  for (const Size& s : kSizes) names.push_back(s.name);
+  return names;
+}
+
+ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where) {
+  ModelSpec m;
+  LayerSpec l;
+  int64_t layers = 0;
+  double eps = m.rms_eps;
+  Reader r(json, where);
+  r.read("architecture", m.architecture);
+  r.read("name", m.name);
+  r.read("d_model", m.d_model, true);
+  r.read("n_layers", layers, true);
+  r.read("n_heads", l.heads, true);
+  l.kv_heads = l.heads;
+  r.read("n_kv", l.kv_heads);
+  l.d_head = l.heads > 0 ? m.d_model / l.heads : 0;
+  r.read("d_head", l.d_head);
+  r.read("d_ff", l.d_ff, true);
+  r.read("window", l.window);
+  m.vocab = 256;
+  r.read("vocab", m.vocab);
+  m.context = 512;
+  r.read("context", m.context);
+  r.read("rms_eps", eps);
+  r.read("rope_base", m.rope_base);
+  r.read("tied", m.tied);
+  r.done();
+  m.rms_eps = float(eps);
+  check(m.architecture == "llama", "{}: architecture '{}' is not known; known: llama", where, m.architecture);
+  check(layers >= 1 && layers <= 4096, "{}: n_layers is {}, expected 1 to 4096", where, layers);
+  m.layers.assign(size_t(layers), l);
+  if (m.name.empty()) m.name = where;
+  m.validate();
+  return m;
+}
+
+nlohmann::ordered_json to_json(const ModelSpec& m) {
+  const LayerSpec& l = m.layers.front();
+  return {{"architecture", m.architecture}, {"name", m.name}, {"d_model", m.d_model}, {"n_layers", m.layers.size()},
+          {"n_heads", l.heads}, {"n_kv", l.kv_heads}, {"d_head", l.d_head}, {"d_ff", l.d_ff}, {"window", l.window},
+          {"vocab", m.vocab}, {"context", m.context}, {"rms_eps", m.rms_eps}, {"rope_base", m.rope_base}, {"tied", m.tied}};
+}
+
+ModelSpec model_spec(const std::string& size_or_file, int64_t vocab, int64_t context) {
+  ModelSpec m;
+  bool found = false;
+  for (const Size& s : kSizes)
+    if (size_or_file == s.name) m = make(s), found = true;
+  if (!found) {
+    std::ifstream f(size_or_file);
+    if (!f) {
+      const std::string near = nearest(size_or_file, size_names());
+      fail("size '{}' is neither a known size ({}) nor a file of dimensions that can be read{}", size_or_file,
+           fmt::join(size_names(), ", "), near.empty() ? "" : "; did you mean '" + near + "'?");
+    }
+    std::stringstream text;
+    text << f.rdbuf();
+    const auto json = nlohmann::json::parse(text.str(), nullptr, false);
+    check(!json.is_discarded(), "{}: not a valid JSON file; it should hold d_model, n_layers, n_heads, d_ff, ...", size_or_file);
+    m = spec_from_json(json, size_or_file);
+  }
+  if (vocab > 0) m.vocab = vocab;
+  if (context > 0) m.context = context;
+  m.validate();
+  return m;
+}
+
+}  // namespace toy

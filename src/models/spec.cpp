@@ -1,0 +1,86 @@
+#include "toy/models/spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "toy/base/error.h"
+
+namespace toy {
+
+void ModelSpec::validate() const {
+  constexpr int64_t kMax = int64_t(1) << 31;
+  const auto in_range = [&](std::string_view what, int64_t v, int64_t max) {
+    check(v >= 1 && v <= max, "model {}: {} is {}, expected 1 to {}", name, what, v, max);
+  };
+  in_range("d_model", d_model, 1 << 20);
+  in_range("vocab", vocab, kMax - 1);
+  in_range("context", context, 1 << 24);
+  in_range("n_layers", int64_t(layers.size()), 4096);
+  check(rms_eps > 0 && rms_eps < 1, "model {}: rms_eps is {}, expected between 0 and 1", name, rms_eps);
+  check(rope_base > 1 && rope_base < 1e12, "model {}: rope_base is {}, expected above 1", name, rope_base);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const LayerSpec& l = layers[i];
+    in_range("n_heads", l.heads, 4096);
+    in_range("n_kv", l.kv_heads, 4096);
+    in_range("d_head", l.d_head, 1024);
+    in_range("d_ff", l.d_ff, 1 << 20);
+    check(l.heads % l.kv_heads == 0, "model {}: layer {}: {} query heads are not a multiple of {} kv heads", name, i, l.heads,
+          l.kv_heads);
+    check(l.d_head % 2 == 0, "model {}: layer {}: d_head is {}, rotary positions need an even width", name, i, l.d_head);
+    check(l.window >= 0, "model {}: layer {}: window is {}", name, i, l.window);
+  }
+}
+
+std::vector<TensorSpec> tensors_of(const ModelSpec& s) {
+  using Init = TensorSpec::Init;
+  std::vector<TensorSpec> list{{Init::embedding, "token_embd.weight", {s.vocab, s.d_model}}};
+  for (size_t i = 0; i < s.layers.size(); ++i) {
+    const LayerSpec& l = s.layers[i];
+    const std::string blk = fmt::format("blk.{}.", i);
+    const auto matrix = [&](const char* name, int64_t rows, int64_t cols) {
+      list.push_back({Init::matrix, blk + name, {rows, cols}});
+    };
+    list.push_back({Init::ones, blk + "attn_norm.weight", {s.d_model}});
+    matrix("attn_q.weight", l.heads * l.d_head, s.d_model);
+    matrix("attn_k.weight", l.kv_heads * l.d_head, s.d_model);
+    matrix("attn_v.weight", l.kv_heads * l.d_head, s.d_model);
+    matrix("attn_output.weight", s.d_model, l.heads * l.d_head);
+    list.push_back({Init::ones, blk + "ffn_norm.weight", {s.d_model}});
+    matrix("ffn_gate.weight", l.d_ff, s.d_model);
+    matrix("ffn_up.weight", l.d_ff, s.d_model);
+    matrix("ffn_down.weight", s.d_model, l.d_ff);
+  }
+  list.push_back({Init::ones, "output_norm.weight", {s.d_model}});
+  if (!s.tied) list.push_back({Init::embedding, "output.weight", {s.vocab, s.d_model}});
+  return list;
+}
+
+int64_t parameter_count(const ModelSpec& spec) {
+  int64_t n = 0;
+  for (const TensorSpec& t : tensors_of(spec)) n += t.shape.count();
+  return n;
+}
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  const auto distance = [](std::string_view a, std::string_view b) {
+    std::vector<size_t> row(b.size() + 1);
+    for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+    for (size_t i = 1; i <= a.size(); ++i) {
+      size_t diagonal = row[0]++;
+      for (size_t j = 1; j <= b.size(); ++j) {
+        const size_t up = row[j];
+        row[j] = std::min({up + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+        diagonal = up;
+      }
+    }
+    return row[b.size()];
+  };
+  std::string best;
+  size_t least = word.size() / 2 + 2;
+  for (const std::string& c : candidates)
+    if (const size_t d = distance(word, c); d < least) least = d, best = c;
+  return best;
+}
+
+}  // namespace toy

@@ -1,0 +1,28 @@
+#include "toy/nn/blocks.h"
+
+#include <cmath>
+
+namespace toy::nn {
+
+Value Attention::operator()(Value x, LayerState& state, const Context& ctx) const {
+  const Value queries = ctx.rope(reshape(q(x), {-1, heads, d_head}), ctx.batch);
+  const Value keys = ctx.rope(reshape(k(x), {-1, kv_heads, d_head}), ctx.batch);
+  const Value values = reshape(v(x), {-1, kv_heads, d_head});
+  const AttentionAttrs attrs{.scale = float(1.0 / std::sqrt(double(d_head))), .window = window};
+  Value o;
+  if (state.kv) {
+    state.kv = kv_append(*state.kv, keys, values, ctx.batch.sequence, ctx.batch.position, ctx.page_table);
+    o = attention_paged(queries, *state.kv, ctx.batch.sequence, ctx.batch.position, ctx.page_table, attrs);
+  } else {
+    o = attention(queries, keys, values, ctx.batch.sequence, ctx.batch.position, attrs);
+  }
+  return out(reshape(o, {-1, heads * d_head}));
+}
+
+// x: [N,D] -> [N,D].
+Value Block::operator()(Value x, LayerState& state, const Context& ctx) const {
+  x = x + mixer(mixer_norm(x), state, ctx);
+  return x + ffn(ffn_norm(x));
+}
+
+}  // namespace toy::nn
