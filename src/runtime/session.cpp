@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #if defined(__SSE__)
@@ -31,13 +32,14 @@ double seconds() {
 
 }  // namespace
 
-Session::Session(Device& device, std::shared_ptr<const Plan> plan, ParamStore& params)
+Session::Session(Device& device, std::shared_ptr<const Plan> plan, std::initializer_list<const ParamStore*> stores)
     : device_(device), plan_(std::move(plan)), arena_(plan_->arena_bytes) {
   for (const PlanLeaf& p : plan_->params) {
-    check(params.has(p.name), "session: the model has no tensor '{}', which its graph needs", p.name);
-    check(params.type(p.name) == p.type, "session: tensor '{}' is {}, the graph needs {}", p.name,
-          params.type(p.name).str(), p.type.str());
-    params_.push_back(params.get(p.name));
+    const auto store = std::find_if(stores.begin(), stores.end(), [&](const ParamStore* s) { return s->has(p.name); });
+    check(store != stores.end(), "session: the model has no tensor '{}', which its graph needs", p.name);
+    check((*store)->type(p.name) == p.type, "session: tensor '{}' is {}, the graph needs {}", p.name,
+          (*store)->type(p.name).str(), p.type.str());
+    params_.push_back((*store)->get(p.name));
   }
   for (const PlanLeaf& p : plan_->inputs)
     inputs_.emplace_back(size_t(p.type.count()) * size_of(device.storage(p.type.dtype)));

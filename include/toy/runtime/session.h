@@ -1,6 +1,7 @@
 // Memory and execution: parameters that live between runs, and sessions that run a plan on them.
 #pragma once
 
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <span>
@@ -58,8 +59,9 @@ struct StepTime {
 /// Runs one plan. Not for use by several threads at once; several sessions may share a device and a store if they take turns.
 class Session {
  public:
-  /// Binds every parameter of the plan to the store. Throws naming a parameter that is missing or has another type.
-  Session(Device& device, std::shared_ptr<const Plan> plan, ParamStore& params);
+  /// Binds every parameter of the plan to the first store that has it (weights, state, ...), which must outlive the session.
+  /// Throws naming a parameter that is missing or has another type.
+  Session(Device& device, std::shared_ptr<const Plan> plan, std::initializer_list<const ParamStore*> stores);
 
   /// The actual number of rows (0 <= n <= the maximum), until it is set again.
   void set_rows(std::string_view name, int64_t n);

@@ -47,21 +47,24 @@ std::unique_ptr<Tokenizer> load_tokenizer(const gguf::File& file);
 struct SpmTrainOptions {
   int32_t vocab_size = 512;
   int threads = 1;
+  /// tokenizer.ggml.add_bos_token. Off: windows of a running text never show a model the beginning-of-sequence token.
+  bool add_bos = false;
 };
-/// Trains SentencePiece BPE with byte fallback on a text (identity normalization, no added space, so that decode(encode(t)) == t
-/// for every text). Deterministic. Throws Error{bad_input} when the text is too small for the vocabulary.
+/// Trains SentencePiece BPE with byte fallback on a text (identity normalization, no added space, so that
+/// decode(encode(t)) == t for every text). Line breaks and tabs are in no piece: they become byte tokens. Deterministic.
+/// Throws Error{bad_input} when the text is too small for the vocabulary, naming how many tokens it gives.
 std::unique_ptr<Tokenizer> train_spm(std::string_view text, const SpmTrainOptions& options);
 
 /// "bytes" or "spm:V". Throws with the accepted forms.
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view spec, std::string_view corpus);
 
-/// Turns a stream of tokens into text that never ends inside a UTF-8 character. Bytes that can never become valid UTF-8
-/// are replaced by U+FFFD when `valid_only`, else passed through.
+/// Turns a stream of tokens into text that never ends inside a UTF-8 character: push() holds back the beginning of a
+/// character that can still be completed (at most three bytes). Bytes that can never become UTF-8 pass as they are.
 class Utf8Stream {
  public:
   /// Bytes that are ready to be shown after `bytes` were added.
   std::string push(std::string_view bytes);
-  /// What is left at the end of the stream.
+  /// What is left at the end of the stream (the cut-off beginning of a character).
   std::string finish();
 
  private:

@@ -1,0 +1,42 @@
+// A file that appears under its name complete or not at all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace toy {
+
+/// Writes to a temporary file beside the target; commit() makes it durable and gives it its name. Destroyed
+/// without a commit, it removes the temporary, and an earlier file of the name is as it was. A symbolic link
+/// is followed, so that its target is replaced and not the link.
+class AtomicFile {
+ public:
+  /// Creates the temporary. Throws Error{bad_input} for a missing or unwritable folder and for a target that
+  /// is a folder or a device; Error{failure} for a full disk.
+  explicit AtomicFile(const std::string& path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  /// Appends. Throws Error{failure}, "disk full" among others.
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view bytes) { write(std::as_bytes(std::span(bytes.data(), bytes.size()))); }
+  uint64_t bytes_written() const { return bytes_written_; }
+  /// fsync, rename, fsync of the folder. Call it once, last.
+  void commit();
+
+ private:
+  [[noreturn]] void fail_write(int error) const;
+  void fsync_folder() const;
+
+  std::string path_;       ///< as given, for messages
+  std::string target_;     ///< with symbolic links resolved
+  std::string temporary_;  ///< empty once it has been renamed
+  int fd_ = -1;
+  uint64_t bytes_written_ = 0;
+};
+
+}  // namespace toy

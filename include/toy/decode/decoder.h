@@ -1,0 +1,60 @@
+// Decoding: many sequences, any number of their tokens, in one call.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "toy/decode/state.h"
+#include "toy/models/model.h"
+
+namespace toy {
+
+struct DecoderOptions {
+  int sequences = 1;         ///< sequences held at once
+  int64_t context = 0;       ///< positions a sequence; 0: what the model was made for
+  int64_t max_rows = 256;    ///< rows computed together; longer prompts are cut, with the same result to the bit
+};
+
+/// One row of a call: the next token of a sequence.
+struct DecodeRow {
+  int sequence = 0;
+  int32_t token = 0;
+  bool logits = false;  ///< are the logits after this token wanted?
+};
+
+/// Runs a model token by token. A row's logits have the same bits alone, among other sequences, and however a prompt was cut.
+class Decoder {
+ public:
+  Decoder(Device& device, const Model& model, const DecoderOptions& options);
+
+  /// Appends each row's token to its sequence (rows of one sequence stand together, in order) and computes the logits asked
+  /// for. Throws Error{bad_input} for a token outside the vocabulary or a context overrun; nothing has changed then.
+  void decode(std::span<const DecodeRow> rows);
+  /// Logits [V] of the i-th row of the last call that asked for them.
+  std::span<const float> logits(size_t i) const;
+  size_t logits_count() const { return logits_.size() / size_t(vocab_); }
+
+  DecodeState& state() { return *state_; }
+  int64_t vocab() const { return vocab_; }
+  int64_t context() const { return state_->context(); }
+  const Plan& plan() const { return session_->plan(); }
+  Session& session() { return *session_; }
+
+ private:
+  void run_piece(std::span<const DecodeRow> rows);
+  int64_t vocab_, max_rows_;
+  std::unique_ptr<DecodeState> state_;
+  std::unique_ptr<Session> session_;
+  std::vector<float> logits_;
+  std::vector<int32_t> tokens_, sequences_, positions_, wanted_;
+};
+
+/// The graph and plan of a decoder, for `describe`.
+struct DecodeGraph {
+  std::unique_ptr<Graph> graph;
+  std::vector<Value> outputs, updates;
+};
+DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const DecodeState& state, int64_t max_rows);
+
+}  // namespace toy

@@ -1,0 +1,71 @@
+// What sequences carry from call to call while decoding: one abstraction for paged caches and (later) recurrent states.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "toy/models/spec.h"
+#include "toy/runtime/session.h"
+
+namespace toy {
+
+/// Positions in one page of a cache, and in one key tile of the attention kernels.
+inline constexpr int64_t kPagePositions = 64;
+
+/// One tensor of state. Dimension 0 counts pages (`paged`: shared out to sequences as they grow) or sequences.
+struct StateSlot {
+  enum class Kind { paged, per_sequence } kind = Kind::paged;
+  std::string name;
+  TensorType type;
+};
+
+/// The slots that a model's layers need.
+std::vector<StateSlot> state_slots(const ModelSpec& spec, int64_t pages, int64_t sequences);
+
+/// Content of one sequence, copied out: independent of the state that it came from.
+struct StateSnapshot {
+  int64_t length = 0;
+  std::vector<std::vector<std::byte>> slots;
+};
+
+/// The state of up to `sequences` sequences of up to `context` positions each.
+class DecodeState {
+ public:
+  /// Throws Error{failure} naming the size when the memory is not there.
+  DecodeState(const ModelSpec& spec, const Device& device, int sequences, int64_t context);
+
+  int sequences() const { return int(lengths_.size()); }
+  int64_t context() const { return context_; }
+  int64_t pages() const { return pages_; }
+  int64_t pages_per_sequence() const { return pages_per_sequence_; }
+  /// Positions that a sequence holds.
+  int64_t length(int sequence) const { return lengths_.at(size_t(sequence)); }
+  /// Makes room for `rows` more positions and returns the first of them. Throws Error{bad_input} on a context overrun.
+  int64_t extend(int sequence, int64_t rows);
+  /// Forgets a sequence: its pages are free again.
+  void reset(int sequence);
+  /// Forgets positions from `length` on (a failed or speculative continuation).
+  void truncate(int sequence, int64_t length);
+  StateSnapshot snapshot(int sequence) const;
+  /// The sequence becomes what the snapshot holds. Throws if it was taken from a state of other dimensions.
+  void restore(int sequence, const StateSnapshot& snapshot);
+
+  /// i32[S,G], row-major: pages of each sequence.
+  std::span<const int32_t> page_table() const { return table_; }
+  const ParamStore& slots() const { return store_; }
+  const std::vector<StateSlot>& slot_list() const { return slots_; }
+  size_t bytes() const { return store_.bytes(); }
+
+ private:
+  int64_t pages_of(int sequence) const { return (length(sequence) + kPagePositions - 1) / kPagePositions; }
+  std::span<std::byte> item(const StateSlot& slot, int64_t index) const;
+  int64_t context_, pages_per_sequence_, pages_;
+  std::vector<StateSlot> slots_;
+  ParamStore store_;
+  std::vector<int64_t> lengths_;
+  std::vector<int32_t> table_, free_pages_;
+};
+
+}  // namespace toy

@@ -1,0 +1,39 @@
+// A whole file as read-only memory.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace toy {
+
+/// Owns a private read-only mapping of a regular file.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  /// Throws Error{bad_input} naming the path and the reason: missing, no permission, a folder or device,
+  /// empty.
+  static MappedFile open(const std::string& path);
+  MappedFile(MappedFile&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  MappedFile& operator=(MappedFile&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {data_, bytes_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+/// From now on, touching a page that a mapped file has lost (somebody truncated it) writes one line to stderr
+/// and ends the process with status 1, in place of a bare SIGBUS. For programs; a library does not own the
+/// process's signals.
+void install_sigbus_message();
+
+}  // namespace toy

@@ -1,0 +1,196 @@
+// attention_grad: gradients of attention, recomputed from lse (FlashAttention-2, Dao 2023, algorithm 2).
+//   in  q:[N,H,P] k,v:[N,K,P] o:[N,H,P] lse:[N,H] do:[N,H,P] seq,pos:[N]   out dq:[N,H,P] dk,dv:[N,K,P]
+// With e_ij = exp(scale q_i.k_j - lse_i), delta_i = sum_p do_i o_i, s_ij = e_ij (do_i.v_j - delta_i) scale:
+//   dv_j = sum_i e_ij do_i,   dk_j = sum_i s_ij q_i,   dq_i = sum_j s_ij k_j.
+//
+// A task is one query head of one run, key tiles outside, blocks of 64 query rows inside: five products a pair, and
+// dk, dv of a tile stay in the cache. Two passes (dk and dv, then dq) could be cut finer but need seven products. The
+// parts of dk and dv from the query heads of a group are kept apart and summed in the order of the heads, behind a
+// barrier. Every sum has one order, given by runs, heads and positions: no bit depends on the number of threads.
+#include "backend/cpu/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/attention_grad.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "backend/cpu/attention_grad.h"
+#include "backend/cpu/attention_tile-inl.h"
+#include "backend/cpu/kernels.h"
+#include "toy/ops/attrs/structs.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace toy::cpu {
+namespace HWY_NAMESPACE {
+
+// delta[row][head] = sum_p do o: 16 virtual lanes, then their tree.
+void row_products(const GradOperands& x, Range rows, float* delta) {
+  const DF d;
+  for (int64_t i = rows.begin * x.heads; i < rows.end * x.heads; ++i) {
+    const float *a = x.d_o + i * x.p, *b = x.o + i * x.p;
+    alignas(64) float lanes[16] = {};
+    int64_t p = 0;
+    for (; p + 16 <= x.p; p += 16)
+      for (int h = 0; h < 16; h += kLanes) {
+        const VF sum = hn::MulAdd(hn::LoadU(d, a + p + h), hn::LoadU(d, b + p + h), hn::Load(d, lanes + h));
+        hn::Store(sum, d, lanes + h);
+      }
+    for (int64_t lane = 0; p < x.p; ++p, ++lane) lanes[lane] += a[p] * b[p];
+    delta[i] = sum_lanes16(lanes);
+  }
+}
+
+// A pair of a block of query rows and a key tile: rows at positions row_at + r, keys at key_at + j for j in [lo, hi).
+struct Pair {
+  int64_t rows, row_at, key_at, lo, hi, window;
+
+  /// First and last + 1 key that row r sees.
+  int64_t begin(int64_t r) const {
+    return window > 0 ? std::clamp(row_at + r - window + 1 - key_at, lo, hi) : lo;
+  }
+  int64_t end(int64_t r) const { return std::clamp(row_at + r + 1 - key_at, lo, hi); }
+  /// First row that may see key j.
+  int64_t first_row(int64_t j) const { return std::clamp<int64_t>(key_at + j - row_at, 0, rows); }
+};
+
+// e and s of one row from its scores (in e) and do.v (in s), both in place.
+HWY_INLINE void grad_row(float* e, float* s, int64_t begin, int64_t end, float scale, float lse, float delta) {
+  const DF d;
+  const bool full = begin == 0 && end == kTile;
+  for (int64_t j = 0; j < kTile; j += kLanes) {
+    VF ev = exp_lanes(hn::MulSub(hn::LoadU(d, e + j), hn::Set(d, scale), hn::Set(d, lse)));
+    VF sv = hn::Mul(ev, hn::Mul(hn::Sub(hn::LoadU(d, s + j), hn::Set(d, delta)), hn::Set(d, scale)));
+    if (!full) {
+      const VF index = hn::Iota(d, float(j));
+      const auto seen = hn::And(hn::Ge(index, hn::Set(d, float(begin))), hn::Lt(index, hn::Set(d, float(end))));
+      ev = hn::IfThenElseZero(seen, ev);
+      sv = hn::IfThenElseZero(seen, sv);
+    }
+    hn::StoreU(ev, d, e + j);
+    hn::StoreU(sv, d, s + j);
+  }
+}
+
+// The five products of one pair. dq of the block is at `dq` with row stride ld_dq; `fresh`: nothing is in it yet.
+void grad_pair(const Pair& x, int64_t p, float scale, const float* lse, const float* delta, int64_t heads,
+               const GradScratch& ws, float* dq, int64_t ld_dq, bool fresh) {
+  const int64_t w = ws.width;
+  for (int64_t r = 0; r < x.rows; r += kStrip) {
+    const int64_t n = std::min(kStrip, x.rows - r), cols = round_up16(x.end(r + n - 1));
+    strip_rows<false, Init::zero>(n, cols, ws.q + r * w, w, ws.kt, kTile, p, nullptr, ws.e + r * kTile, kTile);
+    strip_rows<false, Init::zero>(n, cols, ws.d_o + r * w, w, ws.vt, kTile, p, nullptr, ws.s + r * kTile, kTile);
+    for (int64_t i = r; i < r + n; ++i)
+      grad_row(ws.e + i * kTile, ws.s + i * kTile, x.begin(i), x.end(i), scale, lse[i * heads], delta[i * heads]);
+  }
+  for (int64_t j = x.lo; j < x.hi; j += kStrip) {
+    const int64_t n = std::min(kStrip, x.hi - j), r = x.first_row(j), at = r * kTile + j;
+    strip_rows<true, Init::add>(n, w, ws.e + at, kTile, ws.d_o + r * w, w, x.rows - r, nullptr, ws.dv + j * w, w);
+    strip_rows<true, Init::add>(n, w, ws.s + at, kTile, ws.q + r * w, w, x.rows - r, nullptr, ws.dk + j * w, w);
+  }
+  for (int64_t r = 0; r < x.rows; r += kStrip) {
+    const int64_t n = std::min(kStrip, x.rows - r), keys = x.end(r + n - 1) - x.lo;
+    const float *a = ws.s + r * kTile + x.lo, *b = ws.k + x.lo * w;
+    if (fresh) strip_rows<false, Init::zero>(n, w, a, kTile, b, w, keys, nullptr, dq + r * ld_dq, ld_dq);
+    else strip_rows<false, Init::add>(n, w, a, kTile, b, w, keys, nullptr, dq + r * ld_dq, ld_dq);
+  }
+}
+
+// Copies rows of `width` floats.
+HWY_INLINE void copy_rows(const float* from, int64_t from_ld, float* to, int64_t to_ld, int64_t rows, int64_t width) {
+  for (int64_t r = 0; r < rows; ++r) std::memcpy(to + r * to_ld, from + r * from_ld, size_t(width) * sizeof(float));
+}
+
+// All query rows of the run against the key tile at position `at`, for one query head.
+void grad_tile(const Task& task, int64_t at, const GradOperands& x, const float* delta, const GradScratch& ws) {
+  const int64_t p = x.p, w = ws.width, ld = x.heads * p, last = task.position + task.count;  // last + 1
+  const int64_t lo = std::max<int64_t>(0, task.position - at), hi = std::min(kTile, last - at);
+  for (int64_t block = at; block < last; block += kTile) {
+    const int64_t begin = std::max(block, task.position), rows = std::min(block + kTile, last) - begin;
+    int64_t first_key = task.position;  // that the block sees
+    if (x.window > 0) first_key = std::max(first_key, begin - x.window + 1);
+    if (first_key >= at + hi) break;
+    const int64_t row = task.row + begin - task.position, i = row * x.heads + task.head;
+    pack_rows(x.q + i * p, ld, rows, p, ws.q, w);
+    pack_rows(x.d_o + i * p, ld, rows, p, ws.d_o, w);
+    const Pair pair{rows, begin, at, lo, hi, x.window};
+    const bool fresh = first_key / kTile == at / kTile, direct = w == p;
+    float* dq = direct ? x.dq + i * p : ws.dq;
+    if (!direct && !fresh) pack_rows(x.dq + i * p, ld, rows, p, ws.dq, w);
+    grad_pair(pair, p, x.scale, x.lse + i, delta + i, x.heads, ws, dq, direct ? ld : w, fresh);
+    if (!direct) copy_rows(ws.dq, w, x.dq + i * p, ld, rows, p);
+  }
+}
+
+void grad_task(const Task& task, const GradOperands& x, const float* delta, const GradScratch& ws) {
+  const int64_t p = x.p, w = ws.width, ld = x.kv_heads * p, last = task.position + task.count;
+  for (int64_t at = task.position / kTile * kTile; at < last; at += kTile) {
+    const int64_t begin = std::max(at, task.position), keys = std::min(at + kTile, last) - begin, slot = begin - at;
+    const int64_t row = task.row + begin - task.position, from = (row * x.kv_heads + task.head / x.group()) * p;
+    pack_transposed(x.k + from, ld, keys, p, ws.kt + slot);
+    pack_transposed(x.v + from, ld, keys, p, ws.vt + slot);
+    pack_rows(x.k + from, ld, keys, p, ws.k + slot * w, w);
+    std::fill_n(ws.dk, kTile * w, 0.0f);
+    std::fill_n(ws.dv, kTile * w, 0.0f);
+    grad_tile(task, at, x, delta, ws);
+    const int64_t to = (row * x.heads + task.head) * p;
+    copy_rows(ws.dk + slot * w, w, x.dk_part + to, x.heads * p, keys, p);
+    copy_rows(ws.dv + slot * w, w, x.dv_part + to, x.heads * p, keys, p);
+  }
+}
+
+// Sums the query heads of each group, in their order.
+void sum_heads(const GradOperands& x, Range rows, const float* part, float* out) {
+  for (int64_t i = rows.begin * x.kv_heads; i < rows.end * x.kv_heads; ++i) {
+    const float* from = part + i * x.group() * x.p;
+    float* to = out + i * x.p;
+    for (int64_t p = 0; p < x.p; ++p) to[p] = from[p];
+    for (int64_t g = 1; g < x.group(); ++g)
+      for (int64_t p = 0; p < x.p; ++p) to[p] += from[g * x.p + p];
+  }
+}
+
+void attention_grad_run(const ExecContext& ctx, const KernelArgs& args) {
+  GradOperands x(args);
+  float* workspace = reinterpret_cast<float*>(args.workspace);
+  const GradScratch ws(workspace + ctx.thread * GradScratch::floats(x.p), x.p);
+  float* delta = workspace + ctx.threads * GradScratch::floats(x.p);
+  x.place_parts(delta + round_up16(x.rows * x.heads));
+  const Range mine = ctx.share(x.rows);
+  row_products(x, mine, delta);
+  ctx.barrier();
+  TaskWalk walk(ctx, args.in[6], args.in[7], x.heads, std::max<int64_t>(1, x.rows), x.window);
+  for (Task task; walk.next(task);) grad_task(task, x, delta, ws);
+  if (x.group() == 1) return;
+  ctx.barrier();
+  sum_heads(x, mine, x.dk_part, x.dk);
+  sum_heads(x, mine, x.dv_part, x.dv);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace toy::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace toy::cpu {
+namespace {
+
+HWY_EXPORT(attention_grad_run);
+
+size_t grad_workspace(const KernelQuery& query) noexcept {
+  const Shape& q = query.in[0].shape;
+  const bool grouped = q[1] != query.in[1].shape[1];
+  const int64_t shared = round_up16(q[0] * q[1]) + (grouped ? 2 * q.count() : 0);
+  return size_t(query.threads * GradScratch::floats(q[2]) + shared) * sizeof(float);
+}
+
+void run_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  HWY_DYNAMIC_DISPATCH(attention_grad_run)(ctx, args);
+}
+
+}  // namespace
+
+KernelRecord attention_grad_kernel() {
+  return {.op = "attention_grad", .workspace = grad_workspace, .run = run_grad};
+}
+
+}  // namespace toy::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,351 @@
+// The tile routine that attention and attention_paged share, so that a row has the same bits in training, in prefill cut
+// anywhere and in decoding; and the small dense product under it, which attention_grad uses too.
+//
+// Order of operations of one query row (online softmax: Milakov and Gimelshein 2018; FlashAttention-2, Dao 2023, alg. 1):
+// for each tile of 64 positions, in increasing order,
+//   s_j = scale * (fma chain over p of q[p] k[j][p]),  m' = max(m, max_j s_j),  e_j = exp(s_j - m'),
+//   l[i] = l[i] * exp(m - m') + (e_i + e_(i+16) + e_(i+32) + e_(i+48))          16 virtual lanes i, whatever the vector,
+//   o[p] = o[p] * exp(m - m'), then an fma chain over the visible j of e_j v[j][p];
+// at the end l is the sum of its lanes by the tree i + (i+8), +4, +2, +1. Only visible keys take part: nothing of a
+// masked key, not even NaN, reaches a row, and a tile without a visible key changes nothing.
+//
+// An outer-product register tile gives each score and each output a chain of its own, so that its bits do not depend on
+// the rows and columns that share the tile, nor on the number of lanes.
+#if defined(TOY_CPU_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TOY_CPU_ATTENTION_TILE_INL_H_
+#undef TOY_CPU_ATTENTION_TILE_INL_H_
+#else
+#define TOY_CPU_ATTENTION_TILE_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "backend/cpu/attention_tasks.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace toy::cpu {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using DF = hn::CappedTag<float, 16>;
+using VF = hn::Vec<DF>;
+inline constexpr int kLanes = int(hn::MaxLanes(DF()));
+inline constexpr int kVecs16 = 16 / kLanes;  // vectors that hold 16 virtual lanes
+inline constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;
+inline constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
+
+// GCC 12 folds one load into several fma instructions; then the load port is the limit. This keeps it in a register.
+HWY_INLINE void keep_in_register(VF& v) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  __asm__("" : "+v"(v.raw));
+#endif
+}
+
+// exp(x) for x <= 80 to about one ulp; 0 below -87. Cody and Waite's reduction by multiples of log 2, the polynomial of
+// Cephes' expf. A lane depends on itself alone. NaN stays NaN.
+HWY_INLINE VF exp_lanes(VF x) {
+  const DF d;
+  const hn::RebindToUnsigned<DF> du;
+  const VF magic = hn::Set(d, 12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
+  const VF shifted = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), magic);
+  const VF n = hn::Sub(shifted, magic);
+  VF r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  VF y = hn::Set(d, 1.9875691500e-4f);
+  y = hn::MulAdd(y, r, hn::Set(d, 1.3981999507e-3f));
+  y = hn::MulAdd(y, r, hn::Set(d, 8.3334519073e-3f));
+  y = hn::MulAdd(y, r, hn::Set(d, 4.1665795894e-2f));
+  y = hn::MulAdd(y, r, hn::Set(d, 1.6666665459e-1f));
+  y = hn::MulAdd(y, r, hn::Set(d, 5.0000001201e-1f));
+  y = hn::Add(hn::MulAdd(y, hn::Mul(r, r), r), hn::Set(d, 1.0f));
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
+  y = hn::BitCast(d, hn::Add(hn::BitCast(du, y), exponent));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.0f)), y);
+}
+
+// Sum of 16 virtual lanes: i + (i+8), +4, +2, +1.
+HWY_INLINE float sum_lanes16(const float* lanes) {
+  float t[8];
+  for (int i = 0; i < 8; ++i) t[i] = lanes[i] + lanes[i + 8];
+  for (int i = 0; i < 4; ++i) t[i] += t[i + 4];
+  return (t[0] + t[2]) + (t[1] + t[3]);
+}
+
+// ---------------------------------------------------------------- dense products of small tiles
+
+enum class Init {
+  zero,    ///< C = A B
+  add,     ///< C = C + A B
+  scaled,  ///< C = alpha_row * C + A B
+};
+
+// One register tile: MR rows, NV vectors. A is [row][step] with row stride lda, or (kTransposed) [step][row].
+template <int MR, int NV, bool kTransposed, Init kInit>
+HWY_NOINLINE void micro(const float* HWY_RESTRICT a, int64_t lda, const float* HWY_RESTRICT b, int64_t ldb,
+                        int64_t steps, const float* alpha, float* HWY_RESTRICT c, int64_t ldc) {
+  const DF d;
+  VF acc[MR][NV];
+#pragma GCC unroll 8
+  for (int i = 0; i < MR; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < NV; ++j) {
+      if constexpr (kInit == Init::zero) acc[i][j] = hn::Zero(d);
+      if constexpr (kInit != Init::zero) acc[i][j] = hn::LoadU(d, c + i * ldc + j * kLanes);
+      if constexpr (kInit == Init::scaled) acc[i][j] = hn::Mul(acc[i][j], hn::Set(d, alpha[i]));
+    }
+  for (int64_t step = 0; step < steps; ++step) {
+    VF bv[NV];
+#pragma GCC unroll 4
+    for (int j = 0; j < NV; ++j) {
+      bv[j] = hn::LoadU(d, b + j * kLanes);
+      keep_in_register(bv[j]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < MR; ++i) {
+      VF av = hn::Set(d, kTransposed ? a[i] : a[i * lda]);
+      keep_in_register(av);
+#pragma GCC unroll 4
+      for (int j = 0; j < NV; ++j) acc[i][j] = hn::MulAdd(av, bv[j], acc[i][j]);
+    }
+    a += kTransposed ? lda : 1;
+    b += ldb;
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < MR; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < NV; ++j) hn::StoreU(acc[i][j], d, c + i * ldc + j * kLanes);
+}
+
+// MR rows by any number of columns that is a multiple of 16 (at least of kLanes).
+template <int MR, bool kTransposed, Init kInit>
+HWY_INLINE void strip(int64_t cols, const float* a, int64_t lda, const float* b, int64_t ldb, int64_t steps,
+                      const float* alpha, float* c, int64_t ldc) {
+  constexpr int kVecs = kManyRegisters || MR <= 2 ? 4 : 2;  // accumulators + B + one of A fit the registers
+  int64_t j = 0;
+  for (; j + kVecs * kLanes <= cols; j += kVecs * kLanes)
+    micro<MR, kVecs, kTransposed, kInit>(a, lda, b + j, ldb, steps, alpha, c + j, ldc);
+  if constexpr (kVecs == 4)
+    if (j + 2 * kLanes <= cols) {
+      micro<MR, 2, kTransposed, kInit>(a, lda, b + j, ldb, steps, alpha, c + j, ldc);
+      j += 2 * kLanes;
+    }
+  if (j < cols) micro<MR, 1, kTransposed, kInit>(a, lda, b + j, ldb, steps, alpha, c + j, ldc);
+}
+
+// The same for a number of rows known at run time, at most kStrip.
+template <bool kTransposed, Init kInit, int MR = kStrip>
+HWY_INLINE void strip_rows(int64_t rows, int64_t cols, const float* a, int64_t lda, const float* b, int64_t ldb,
+                           int64_t steps, const float* alpha, float* c, int64_t ldc) {
+  if constexpr (MR > 1)
+    if (rows < MR)
+      return strip_rows<kTransposed, kInit, MR - 1>(rows, cols, a, lda, b, ldb, steps, alpha, c, ldc);
+  strip<MR, kTransposed, kInit>(cols, a, lda, b, ldb, steps, alpha, c, ldc);
+}
+
+// ---------------------------------------------------------------- packing
+
+#if HWY_TARGET != HWY_SCALAR
+// dst[p + i][j] for i < 4: a 4 x 4 block of rows src, src + stride, ... transposed.
+HWY_INLINE void transpose4x4(const float* src, int64_t stride, float* dst, int64_t ld) {
+  const hn::FixedTag<float, 4> d;
+  const auto r0 = hn::LoadU(d, src), r1 = hn::LoadU(d, src + stride);
+  const auto r2 = hn::LoadU(d, src + 2 * stride), r3 = hn::LoadU(d, src + 3 * stride);
+  const auto lo01 = hn::InterleaveLower(d, r0, r1), hi01 = hn::InterleaveUpper(d, r0, r1);
+  const auto lo23 = hn::InterleaveLower(d, r2, r3), hi23 = hn::InterleaveUpper(d, r2, r3);
+  hn::StoreU(hn::ConcatLowerLower(d, lo23, lo01), d, dst);
+  hn::StoreU(hn::ConcatUpperUpper(d, lo23, lo01), d, dst + ld);
+  hn::StoreU(hn::ConcatLowerLower(d, hi23, hi01), d, dst + 2 * ld);
+  hn::StoreU(hn::ConcatUpperUpper(d, hi23, hi01), d, dst + 3 * ld);
+}
+#endif
+
+// dst[p][j] = src[j][p], dst with rows of kTile.
+HWY_INLINE void pack_transposed(const float* src, int64_t stride, int64_t rows, int64_t width, float* dst) {
+  int64_t j = 0;
+#if HWY_TARGET != HWY_SCALAR
+  for (; j + 4 <= rows; j += 4) {
+    int64_t p = 0;
+    for (; p + 4 <= width; p += 4) transpose4x4(src + j * stride + p, stride, dst + p * kTile + j, kTile);
+    for (; p < width; ++p)
+      for (int64_t i = 0; i < 4; ++i) dst[p * kTile + j + i] = src[(j + i) * stride + p];
+  }
+#endif
+  for (; j < rows; ++j)
+    for (int64_t p = 0; p < width; ++p) dst[p * kTile + j] = src[j * stride + p];
+}
+
+// dst[j][p] = src[j][p], zero for p in [width, ld).
+HWY_INLINE void pack_rows(const float* src, int64_t stride, int64_t rows, int64_t width, float* dst, int64_t ld) {
+  for (int64_t j = 0; j < rows; ++j) {
+    std::memcpy(dst + j * ld, src + j * stride, size_t(width) * sizeof(float));
+    std::fill(dst + j * ld + width, dst + (j + 1) * ld, 0.0f);
+  }
+}
+
+// ---------------------------------------------------------------- online softmax over one tile
+
+/// Query rows that share a key tile: `group` rows (the heads of one kv head) for each position, positions increasing.
+struct QueryRows {
+  int64_t rows = 0, group = 1, head_dim = 0;
+  int64_t position = 0;  ///< of row 0
+  int64_t first = 0;     ///< no key before this position is visible
+  int64_t window = 0;
+  float scale = 1;
+
+  int64_t first_visible(int64_t pos) const { return window > 0 ? std::max(first, pos - window + 1) : first; }
+};
+
+/// Keys at positions [position, position + 64): kt is [P][64], v is [64][ldv].
+struct KeyTile {
+  const float* kt;
+  const float* v;
+  int64_t ldv;
+  int64_t position;
+};
+
+// The visible part [lo, hi) of a tile for each row of a strip.
+struct Visible {
+  int lo[kStrip], hi[kStrip];
+  int min_lo = kTile, max_lo = 0, min_hi = kTile, max_hi = 0;
+  bool full() const { return max_lo == 0 && min_hi == kTile; }
+};
+
+HWY_INLINE Visible visible_keys(const QueryRows& q, const KeyTile& tile, int64_t row, int rows) {
+  Visible v;
+  int64_t pos = q.position + row / q.group, within = row % q.group;
+  for (int r = 0; r < rows; ++r) {
+    v.lo[r] = int(std::clamp<int64_t>(q.first_visible(pos) - tile.position, 0, kTile));
+    v.hi[r] = int(std::clamp<int64_t>(pos + 1 - tile.position, 0, kTile));
+    if (v.lo[r] >= v.hi[r]) v.lo[r] = v.hi[r] = 0;
+    v.min_lo = std::min(v.min_lo, v.lo[r]);
+    v.max_lo = std::max(v.max_lo, v.lo[r]);
+    v.min_hi = std::min(v.min_hi, v.hi[r]);
+    v.max_hi = std::max(v.max_hi, v.hi[r]);
+    if (++within == q.group) within = 0, ++pos;
+  }
+  return v;
+}
+
+// Scores of one row: scaled, masked ones set to -inf, in place. Returns their maximum.
+template <bool kMasked>
+HWY_INLINE float scale_and_mask(float* s, int begin, int end, int lo, int hi, float scale) {
+  const DF d;
+  VF max = hn::Set(d, kMinusInf);
+  for (int j = begin; j < end; j += kLanes) {
+    VF x = hn::Mul(hn::Set(d, scale), hn::LoadU(d, s + j));
+    if constexpr (kMasked) {
+      const VF index = hn::Iota(d, float(j));
+      const auto seen = hn::And(hn::Ge(index, hn::Set(d, float(lo))), hn::Lt(index, hn::Set(d, float(hi))));
+      x = hn::IfThenElse(seen, x, hn::Set(d, kMinusInf));
+    }
+    hn::StoreU(x, d, s + j);
+    max = hn::Max(max, x);
+  }
+  return hn::GetLane(hn::MaxOfLanes(d, max));
+}
+
+// e_j = exp(s_j - m) in place, and l = l * alpha + the sum of e by virtual lane.
+HWY_INLINE void exponentiate(float* s, int begin, int end, float m, float alpha, float* l) {
+  const DF d;
+  VF sum[kVecs16];
+  for (int h = 0; h < kVecs16; ++h) sum[h] = hn::Zero(d);
+  for (int j = begin; j < end; j += 16)
+    for (int h = 0; h < kVecs16; ++h) {
+      const VF e = exp_lanes(hn::Sub(hn::LoadU(d, s + j + h * kLanes), hn::Set(d, m)));
+      hn::StoreU(e, d, s + j + h * kLanes);
+      sum[h] = hn::Add(sum[h], e);
+    }
+  for (int h = 0; h < kVecs16; ++h)
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, l + h * kLanes), hn::Set(d, alpha), sum[h]), d, l + h * kLanes);
+}
+
+// o = alpha o + e v where the rows of the strip do not see the same keys: each row for itself before and after the keys
+// that all of them see.
+HWY_INLINE void output_ragged(const Visible& see, int rows, const float* e, const KeyTile& tile, const float* alpha,
+                              float* o, int64_t width) {
+  const int common_lo = see.max_lo, common_hi = std::max(see.max_lo, see.min_hi);
+  const bool common = common_hi > common_lo;
+  for (int r = 0; r < rows; ++r) {
+    if (see.lo[r] == see.hi[r]) continue;
+    const int64_t end = common ? common_lo : see.hi[r];
+    strip<1, false, Init::scaled>(width, e + r * kTile + see.lo[r], kTile, tile.v + see.lo[r] * tile.ldv, tile.ldv,
+                                  end - see.lo[r], alpha + r, o + r * width, width);
+  }
+  if (!common) return;
+  strip_rows<false, Init::add>(rows, width, e + common_lo, kTile, tile.v + common_lo * tile.ldv, tile.ldv,
+                               common_hi - common_lo, nullptr, o, width);
+  for (int r = 0; r < rows; ++r)
+    if (see.hi[r] > common_hi)
+      strip<1, false, Init::add>(width, e + r * kTile + common_hi, kTile, tile.v + common_hi * tile.ldv, tile.ldv,
+                                 see.hi[r] - common_hi, nullptr, o + r * width, width);
+}
+
+HWY_INLINE void attend_strip(const QueryRows& q, const KeyTile& tile, int64_t row, int rows, AttendScratch& ws) {
+  const Visible see = visible_keys(q, tile, row, rows);
+  if (see.max_hi == 0) return;
+  const int begin = see.min_lo / 16 * 16, end = (see.max_hi + 15) / 16 * 16;
+  float *s = ws.s, *o = ws.o + row * ws.width, *m = ws.m + row;
+  strip_rows<false, Init::zero>(rows, end - begin, ws.q + row * ws.width, ws.width, tile.kt + begin, kTile,
+                                q.head_dim, nullptr, s + begin, kTile);
+  const DF d;
+  alignas(64) float alpha[16] = {}, top[16] = {};
+  for (int r = 0; r < rows; ++r) {
+    const float here = see.full() ? scale_and_mask<false>(s + r * kTile, 0, kTile, 0, kTile, q.scale)
+                                  : scale_and_mask<true>(s + r * kTile, begin, end, see.lo[r], see.hi[r], q.scale);
+    top[r] = std::max(m[r], here);
+    alpha[r] = m[r] - top[r];
+  }
+  for (int i = 0; i < kStrip; i += kLanes) hn::Store(exp_lanes(hn::Load(d, alpha + i)), d, alpha + i);
+  for (int r = 0; r < rows; ++r) {
+    if (see.lo[r] == see.hi[r]) continue;  // nothing visible: m, l and o stay
+    exponentiate(s + r * kTile, begin, end, top[r], alpha[r], ws.l + (row + r) * 16);
+    m[r] = top[r];
+  }
+  if (see.min_lo != see.max_lo || see.min_hi != see.max_hi)
+    return output_ragged(see, rows, s, tile, alpha, o, ws.width);
+  strip_rows<false, Init::scaled>(rows, ws.width, s + see.min_lo, kTile, tile.v + see.min_lo * tile.ldv, tile.ldv,
+                                  see.max_hi - see.min_lo, alpha, o, ws.width);
+}
+
+// All query rows against one key tile.
+HWY_INLINE void attend_tile(const QueryRows& q, const KeyTile& tile, AttendScratch& ws) {
+  for (int64_t row = 0; row < q.rows; row += kStrip)
+    attend_strip(q, tile, row, int(std::min(kStrip, q.rows - row)), ws);
+}
+
+/// Query rows of a task: position i has its `group` heads at q + i * stride, consecutive.
+HWY_INLINE void attend_begin(const QueryRows& q, const float* from, int64_t stride, AttendScratch& ws) {
+  const int64_t positions = q.rows / q.group;
+  for (int64_t i = 0; i < positions; ++i)
+    pack_rows(from + i * stride, q.head_dim, q.group, q.head_dim, ws.q + i * q.group * ws.width, ws.width);
+  std::fill_n(ws.o, q.rows * ws.width, 0.0f);
+  std::fill_n(ws.l, q.rows * 16, 0.0f);
+  std::fill_n(ws.m, q.rows, kMinusInf);
+}
+
+/// o / l to `to` (same layout as the queries) and, if wanted, log sum exp (group values at lse + i * lse_stride).
+HWY_INLINE void attend_end(const QueryRows& q, const AttendScratch& ws, float* to, int64_t stride, float* lse,
+                           int64_t lse_stride) {
+  const DF d;
+  for (int64_t row = 0; row < q.rows; ++row) {
+    const int64_t i = row / q.group, g = row % q.group;
+    const float sum = sum_lanes16(ws.l + row * 16);
+    float *from = ws.o + row * ws.width, *out = to + i * stride + g * q.head_dim;
+    for (int64_t p = 0; p < ws.width; p += kLanes)
+      hn::StoreU(hn::Div(hn::LoadU(d, from + p), hn::Set(d, sum)), d, from + p);
+    std::memcpy(out, from, size_t(q.head_dim) * sizeof(float));
+    if (lse) lse[i * lse_stride + g] = ws.m[row] + std::log(sum);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace toy::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // TOY_CPU_ATTENTION_TILE_INL_H_

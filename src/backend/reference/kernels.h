@@ -1,0 +1,91 @@
+// The kernels of the reference device, one line a kernel, and what they share. They are the executable
+// specification of the ops: every float is an f64, one thread does all, and each loop reads like its formula.
+#pragma once
+
+#include "toy/backend/kernel.h"
+
+namespace toy::reference {
+
+KernelRecord linear_kernel();
+KernelRecord linear_grad_x_kernel();
+KernelRecord linear_grad_w_kernel();
+KernelRecord linear_xent_kernel();
+KernelRecord matmul_kernel();
+
+KernelRecord attention_kernel();
+KernelRecord attention_grad_kernel();
+KernelRecord attention_paged_kernel();
+KernelRecord kv_append_kernel();
+
+KernelRecord rms_norm_kernel();
+KernelRecord rms_norm_grad_kernel();
+KernelRecord rope_kernel();
+KernelRecord swiglu_kernel();
+KernelRecord swiglu_grad_kernel();
+KernelRecord softmax_kernel();
+
+KernelRecord embedding_kernel();
+KernelRecord embedding_grad_kernel();
+
+KernelRecord adamw_kernel();
+KernelRecord global_norm_kernel();
+KernelRecord clip_scale_kernel();
+
+KernelRecord add_kernel();
+KernelRecord sub_kernel();
+KernelRecord mul_kernel();
+KernelRecord div_kernel();
+KernelRecord neg_kernel();
+KernelRecord exp_kernel();
+KernelRecord log_kernel();
+KernelRecord sqrt_kernel();
+KernelRecord rsqrt_kernel();
+KernelRecord sigmoid_kernel();
+KernelRecord silu_kernel();
+KernelRecord scale_kernel();
+
+KernelRecord copy_kernel();
+KernelRecord concat_kernel();
+KernelRecord cast_kernel();
+KernelRecord fill_kernel();
+KernelRecord sum_kernel();
+
+// ---- operands
+
+/// An f64 operand; nullptr when it is absent.
+inline const double* input(const KernelArgs& args, int i) {
+  return i < int(args.in.size()) ? args.in[i].as<const double>() : nullptr;
+}
+inline double* output(const KernelArgs& args, int i) {
+  return i < int(args.out.size()) ? args.out[i].as<double>() : nullptr;
+}
+inline const int32_t* indices(const KernelArgs& args, int i) { return args.in[i].as<const int32_t>(); }
+
+inline void report(const ExecContext& ctx, const char* text, int64_t index, int64_t value) {
+  if (ctx.error) ctx.error->set(text, index, value);
+}
+
+/// Calls f(index) for every index of `shape`, the last one fastest.
+template <class F>
+void for_each_index(const Shape& shape, F f) {
+  Shape index = shape;
+  for (int i = 0; i < shape.rank(); ++i) index[i] = 0;
+  for (int64_t n = shape.count(); n > 0; --n) {
+    f(index);
+    for (int i = shape.rank() - 1; i >= 0; --i) {
+      if (++index[i] < shape[i]) break;
+      index[i] = 0;
+    }
+  }
+}
+
+/// Where an element lies. `index` may have more dimensions than the view, and the view may have size 1 where
+/// the index runs: both are numpy's broadcasting.
+inline int64_t offset(const View& v, const Shape& index) {
+  int64_t at = 0;
+  for (int i = 0; i < v.shape.rank(); ++i)
+    if (v.shape.back(i) != 1) at += index.back(i) * v.stride[v.shape.rank() - 1 - i];
+  return at;
+}
+
+}  // namespace toy::reference

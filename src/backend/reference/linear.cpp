@@ -1,0 +1,84 @@
+// Dense products. N rows, I inputs, O outputs; weights are [O,I].
+#include "backend/reference/kernels.h"
+#include "toy/ops/attrs/structs.h"
+
+namespace toy::reference {
+namespace {
+
+// y_no = sum_i x_ni w_oi + bias_o + acc_no
+void linear(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  if (ctx.thread != 0) return;
+  const double *x = input(args, 0), *w = input(args, 1), *bias = input(args, 2), *acc = input(args, 3);
+  double* y = output(args, 0);
+  const int64_t N = args.in[0].shape[0], I = args.in[0].shape[1], O = args.in[1].shape[0];
+  for (int64_t n = 0; n < N; ++n)
+    for (int64_t o = 0; o < O; ++o) {
+      double sum = 0;
+      for (int64_t i = 0; i < I; ++i) sum += x[n * I + i] * w[o * I + i];
+      if (bias) sum += bias[o];
+      if (acc) sum += acc[n * O + o];
+      y[n * O + o] = sum;
+    }
+}
+
+// dx_ni = acc_ni + sum_o dy_no w_oi
+void linear_grad_x(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  if (ctx.thread != 0) return;
+  const double *dy = input(args, 0), *w = input(args, 1), *acc = input(args, 2);
+  double* dx = output(args, 0);
+  const int64_t N = args.in[0].shape[0], O = args.in[1].shape[0], I = args.in[1].shape[1];
+  for (int64_t n = 0; n < N; ++n)
+    for (int64_t i = 0; i < I; ++i) {
+      double sum = acc ? acc[n * I + i] : 0;
+      for (int64_t o = 0; o < O; ++o) sum += dy[n * O + o] * w[o * I + i];
+      dx[n * I + i] = sum;
+    }
+}
+
+// dw_oi = acc_oi + sum_n dy_no x_ni
+void linear_grad_w(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  if (ctx.thread != 0) return;
+  const double *dy = input(args, 0), *x = input(args, 1), *acc = input(args, 2);
+  double* dw = output(args, 0);
+  const int64_t N = args.in[0].shape[0], O = args.in[0].shape[1], I = args.in[1].shape[1];
+  for (int64_t o = 0; o < O; ++o)
+    for (int64_t i = 0; i < I; ++i) {
+      double sum = acc ? acc[o * I + i] : 0;
+      for (int64_t n = 0; n < N; ++n) sum += dy[n * O + o] * x[n * I + i];
+      dw[o * I + i] = sum;
+    }
+}
+
+// out_mn = sum_k a_mk b_kn, for each item of the leading dimensions
+void matmul(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  if (ctx.thread != 0) return;
+  const auto& at = args.attrs.as<MatmulAttrs>();
+  const Shape &a_shape = args.in[0].shape, &out_shape = args.out[0].shape;
+  const int64_t M = out_shape.back(1), N = out_shape.back(0), K = a_shape.back(at.transpose_a ? 1 : 0);
+  const int64_t items = M * N > 0 ? out_shape.count() / (M * N) : 0;
+  for (int64_t item = 0; item < items; ++item) {
+    const double *a = input(args, 0) + item * M * K, *b = input(args, 1) + item * K * N;
+    double* out = output(args, 0) + item * M * N;
+    for (int64_t m = 0; m < M; ++m)
+      for (int64_t n = 0; n < N; ++n) {
+        double sum = 0;
+        for (int64_t k = 0; k < K; ++k)
+          sum +=
+              (at.transpose_a ? a[k * M + m] : a[m * K + k]) * (at.transpose_b ? b[n * K + k] : b[k * N + n]);
+        out[m * N + n] = sum;
+      }
+  }
+}
+
+}  // namespace
+
+KernelRecord linear_kernel() { return {.op = "linear", .in_place = {{0, 3}}, .run = linear}; }
+KernelRecord linear_grad_x_kernel() {
+  return {.op = "linear_grad_x", .in_place = {{0, 2}}, .run = linear_grad_x};
+}
+KernelRecord linear_grad_w_kernel() {
+  return {.op = "linear_grad_w", .in_place = {{0, 2}}, .run = linear_grad_w};
+}
+KernelRecord matmul_kernel() { return {.op = "matmul", .run = matmul}; }
+
+}  // namespace toy::reference

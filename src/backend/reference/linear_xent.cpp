@@ -1,0 +1,73 @@
+// The output projection together with the cross-entropy loss and the gradients of both.
+#include <algorithm>
+#include <cmath>
+
+#include "backend/reference/kernels.h"
+
+namespace toy::reference {
+namespace {
+
+struct Dims {
+  int64_t N, D, V;  // rows, width, vocabulary
+};
+
+// logits_j = sum_d x_d w_jd. Returns log(sum_j exp(logits_j)).
+double logits_of_row(const Dims& dim, const double* x, const double* w, double* logits) {
+  for (int64_t j = 0; j < dim.V; ++j) {
+    logits[j] = 0;
+    for (int64_t d = 0; d < dim.D; ++d) logits[j] += x[d] * w[j * dim.D + d];
+  }
+  const double top = *std::max_element(logits, logits + dim.V);
+  double sum = 0;
+  for (int64_t j = 0; j < dim.V; ++j) sum += std::exp(logits[j] - top);
+  return top + std::log(sum);
+}
+
+// dlogits_j = weight (softmax_j - [j == target]); dx += dlogits w; dw += dlogits^T x. Either gradient may be
+// unused.
+void grad_of_row(const Dims& dim, const double* x, const double* w, const double* logits, double lse,
+                 int32_t target, double weight, double* dx, double* dw) {
+  for (int64_t j = 0; j < dim.V; ++j) {
+    const double dlogit = weight * (std::exp(logits[j] - lse) - (j == target ? 1 : 0));
+    for (int64_t d = 0; d < dim.D; ++d) {
+      if (dx) dx[d] += dlogit * w[j * dim.D + d];
+      if (dw) dw[j * dim.D + d] += dlogit * x[d];
+    }
+  }
+}
+
+// nll_n = lse_n - logit_n[target_n]; loss = sum_n weight_n nll_n. A negative target means that there is none.
+void linear_xent(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  if (ctx.thread != 0) return;
+  const double *x = input(args, 0), *w = input(args, 1), *weight = input(args, 3);
+  const int32_t* target = indices(args, 2);
+  double *loss = output(args, 0), *nll = output(args, 1), *dx = output(args, 2), *dw = output(args, 3);
+  const Dims dim{args.in[0].shape[0], args.in[0].shape[1], args.in[1].shape[0]};
+  double* logits = reinterpret_cast<double*>(args.workspace);
+
+  double total = 0;
+  if (nll) std::fill_n(nll, dim.N, 0.0);
+  if (dx) std::fill_n(dx, dim.N * dim.D, 0.0);
+  if (dw) std::fill_n(dw, dim.V * dim.D, 0.0);
+  for (int64_t n = 0; n < dim.N; ++n) {
+    if (target[n] >= dim.V) report(ctx, "linear_xent: row {} has target {}", n, target[n]);
+    if (target[n] < 0 || target[n] >= dim.V) continue;
+    const double lse = logits_of_row(dim, x + n * dim.D, w, logits);
+    const double row_nll = lse - logits[target[n]];
+    if (nll) nll[n] = row_nll;
+    if (weight[n] == 0) continue;
+    total += weight[n] * row_nll;
+    grad_of_row(dim, x + n * dim.D, w, logits, lse, target[n], weight[n], dx ? dx + n * dim.D : nullptr, dw);
+  }
+  if (loss) *loss = total;
+}
+
+size_t one_row_of_logits(const KernelQuery& q) noexcept { return size_t(q.in[1].shape[0]) * sizeof(double); }
+
+}  // namespace
+
+KernelRecord linear_xent_kernel() {
+  return {.op = "linear_xent", .workspace = one_row_of_logits, .run = linear_xent};
+}
+
+}  // namespace toy::reference

@@ -1,0 +1,58 @@
+// One step of the optimizer, and the clipping of its gradients.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backend/reference/kernels.h"
+#include "toy/ops/attrs/structs.h"
+
+namespace toy::reference {
+namespace {
+
+// AdamW (Loshchilov and Hutter 2019, algorithm 2, with weight decay scaled by the learning rate as in
+// PyTorch): m' = b1 m + (1-b1) g;  v' = b2 v + (1-b2) g^2;  w' = w (1 - lr wd) - lr (m'/bias1) /
+// (sqrt(v'/bias2) + eps) where bias1 = 1 - b1^t, bias2 = 1 - b2^t. A gradient scale that is not finite means:
+// skip this step.
+void adamw(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  if (ctx.thread != 0) return;
+  const auto& at = args.attrs.as<AdamWAttrs>();
+  const double *w = input(args, 0), *g = input(args, 1), *m = input(args, 2), *v = input(args, 3);
+  const double lr = *input(args, 4), bias1 = *input(args, 5), bias2 = *input(args, 6);
+  const double scale = input(args, 7) ? *input(args, 7) : 1;
+  double *w_out = output(args, 0), *m_out = output(args, 1), *v_out = output(args, 2);
+  const double b1 = at.beta1, b2 = at.beta2, eps = at.eps, wd = at.weight_decay;
+  const bool skip = !std::isfinite(scale);
+  for (int64_t i = 0, n = args.in[0].count(); i < n; ++i) {
+    const double gi = g[i] * scale;
+    const double mi = b1 * m[i] + (1 - b1) * gi, vi = b2 * v[i] + (1 - b2) * gi * gi;
+    const double wi = w[i] * (1 - lr * wd) - lr * (mi / bias1) / (std::sqrt(vi / bias2) + eps);
+    w_out[i] = skip ? w[i] : wi;
+    m_out[i] = skip ? m[i] : mi;
+    v_out[i] = skip ? v[i] : vi;
+  }
+}
+
+// sqrt(sum of the squares of all elements of all inputs)
+void global_norm(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  if (ctx.thread != 0) return;
+  double sum = 0;
+  for (const View& g : args.in)
+    for (int64_t i = 0, n = g.count(); i < n; ++i) sum += g.as<const double>()[i] * g.as<const double>()[i];
+  *output(args, 0) = std::sqrt(sum);
+}
+
+// norm > limit ? limit / norm : 1. A norm that is not finite gives NaN, which makes adamw skip the step.
+void clip_scale(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  if (ctx.thread != 0) return;
+  const double norm = *input(args, 0), limit = *input(args, 1);
+  const double scale = norm > limit ? limit / norm : 1;
+  *output(args, 0) = std::isfinite(norm) ? scale : std::numeric_limits<double>::quiet_NaN();
+}
+
+}  // namespace
+
+KernelRecord adamw_kernel() { return {.op = "adamw", .in_place = {{0, 0}, {1, 2}, {2, 3}}, .run = adamw}; }
+KernelRecord global_norm_kernel() { return {.op = "global_norm", .run = global_norm}; }
+KernelRecord clip_scale_kernel() { return {.op = "clip_scale", .run = clip_scale}; }
+
+}  // namespace toy::reference

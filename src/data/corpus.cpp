@@ -1,0 +1,128 @@
+#include "toy/data/corpus.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "toy/base/error.h"
+#include "toy/base/philox.h"
+
+namespace toy {
+namespace {
+
+// Closes a file on every way out.
+class OpenFile {
+ public:
+  explicit OpenFile(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  ~OpenFile() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+[[noreturn]] void fail_reading(const std::string& path, int error) {
+  if (error == ENOENT) fail("{}: no such file", path);
+  if (error == EACCES) fail("{}: no permission to read it", path);
+  if (error == EISDIR) fail("{}: is a folder; a text file is needed", path);
+  fail("{}: cannot be read: {}", path, std::generic_category().message(error));
+}
+
+// A keyed permutation of [0, n): a Feistel network on the next even number of bits, walked along its cycle
+// until it lands inside (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002, method 2).
+// At most 4 n values lie outside n's, so a walk has fewer than 4 steps on average, and no table is needed
+// however long the text is.
+uint64_t permute(uint64_t index, uint64_t n, uint64_t key, uint64_t stream) {
+  constexpr uint64_t kRounds = 6;
+  int half = 1;
+  while ((uint64_t(1) << (2 * half)) < n) ++half;
+  const uint64_t mask = (uint64_t(1) << half) - 1;
+  do {
+    uint64_t left = index >> half, right = index & mask;
+    for (uint64_t round = 0; round < kRounds; ++round) {
+      const uint64_t mixed = philox4x32(key, right << 8 | round, stream)[0];
+      const uint64_t next = (left ^ mixed) & mask;
+      left = right;
+      right = next;
+    }
+    index = left << half | right;
+  } while (index >= n);
+  return index;
+}
+
+}  // namespace
+
+std::string read_text_file(const std::string& path) {
+  const OpenFile file(path);
+  if (file.fd() < 0) fail_reading(path, errno);
+  struct stat status;
+  if (::fstat(file.fd(), &status) != 0) fail_reading(path, errno);
+  std::string text;
+  if (S_ISREG(status.st_mode)) text.reserve(size_t(status.st_size));
+  constexpr size_t kChunk = size_t(1) << 20;
+  for (;;) {
+    const size_t size = text.size();
+    text.resize(size + kChunk);
+    const ssize_t got = ::read(file.fd(), text.data() + size, kChunk);
+    const int error = errno;
+    text.resize(size + (got > 0 ? size_t(got) : 0));
+    if (got == 0) break;
+    if (got < 0 && error != EINTR) fail_reading(path, error);
+  }
+  check(!text.empty(), "{}: the file is empty; a text is needed", path);
+  return text;
+}
+
+WindowSampler::WindowSampler(std::span<const int32_t> ids, int64_t batch, int64_t tokens, uint64_t seed)
+    : ids_(ids), batch_(batch), tokens_(tokens), per_epoch_(0), seed_(seed) {
+  check(batch >= 1, "window sampler: a batch of {} windows; give 1 or more", batch);
+  check(tokens >= 1, "window sampler: windows of {} tokens; give 1 or more", tokens);
+  const int64_t count = int64_t(ids.size());
+  check(count > tokens,
+        "the text is too short: it has {} tokens, and a window of {} tokens and their next ones needs {}; "
+        "give a "
+        "longer text or shorter windows",
+        count, tokens, tokens + 1);
+  // As many as fit whatever the start in [0, tokens) is; a text of less than two windows has room for fewer
+  // starts.
+  per_epoch_ = std::max<int64_t>(1, (count - tokens) / tokens);
+}
+
+Windows WindowSampler::batch(int64_t step) const {
+  check(step >= 0, "window sampler: step {}; steps are counted from 0", step);
+  const Philox starts(seed_, "epoch start");
+  const uint64_t key = hash_name("epoch order") ^ seed_;
+  const int64_t room = std::min(tokens_, int64_t(ids_.size()) - per_epoch_ * tokens_);
+  Windows out;
+  out.inputs.reserve(size_t(batch_ * tokens_));
+  out.targets.reserve(size_t(batch_ * tokens_));
+  for (int64_t b = 0; b < batch_; ++b) {
+    const int64_t window = step * batch_ + b, epoch = window / per_epoch_;
+    const int64_t start = int64_t(starts.below(uint64_t(epoch), uint64_t(room)));
+    const int64_t place =
+        int64_t(permute(uint64_t(window % per_epoch_), uint64_t(per_epoch_), key, uint64_t(epoch)));
+    const auto first = ids_.begin() + start + place * tokens_;
+    out.inputs.insert(out.inputs.end(), first, first + tokens_);
+    out.targets.insert(out.targets.end(), first + 1, first + 1 + tokens_);
+  }
+  return out;
+}
+
+std::vector<EvalWindow> eval_windows(int64_t ids, int64_t tokens) {
+  check(tokens >= 1, "evaluation windows of {} tokens; give 1 or more", tokens);
+  std::vector<EvalWindow> windows;
+  for (int64_t begin = 0; begin + 1 < ids; begin += tokens) {
+    windows.push_back({begin, std::min(tokens, ids - 1 - begin)});
+  }
+  return windows;
+}
+
+}  // namespace toy

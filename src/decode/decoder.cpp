@@ -1,0 +1,94 @@
+#include "toy/decode/decoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "toy/models/transformer.h"
+
+namespace toy {
+
+DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const DecodeState& state, int64_t max_rows) {
+  DecodeGraph d{std::make_unique<Graph>(), {}, {}};
+  Graph& g = *d.graph;
+  const int rows = g.declare_rows("rows", max_rows), wanted = g.declare_rows("logit_rows", max_rows);
+  const Value tokens = g.input("tokens", g.rows_type(rows, DType::i32), spec.vocab);
+  const nn::Context ctx{
+      .batch = {.sequence = g.input("sequence", g.rows_type(rows, DType::i32), state.sequences()),
+                .position = g.input("position", g.rows_type(rows, DType::i32), state.context())},
+      .rope = make_rope(g, spec, state.context()),
+      .page_table = g.input("page_table", {DType::i32, {state.sequences(), state.pages_per_sequence()}, 0}, state.pages())};
+  std::vector<nn::LayerState> layers;
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    const auto slot = [&](const char* what) {
+      const std::string name = fmt::format("blk.{}.state.{}", i, what);
+      return g.param(name, state.slots().type(name));
+    };
+    layers.push_back({KvPages{slot("k"), slot("v")}});
+  }
+  const Transformer model(spec, Weights(g, dtype_of));
+  const Value x = model(tokens, ctx, layers);
+  const Value picked = embedding(x, g.input("logit_rows", g.rows_type(wanted, DType::i32), max_rows));
+  d.outputs = {model.logits(picked)};
+  for (const nn::LayerState& l : layers) d.updates.insert(d.updates.end(), {l.kv->k, l.kv->v});
+  return d;
+}
+
+Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& options)
+    : vocab_(model.spec.vocab) {
+  const int64_t context = options.context > 0 ? options.context : model.spec.context;
+  max_rows_ = std::min(std::max<int64_t>(options.max_rows, 1), context * options.sequences);
+  state_ = std::make_unique<DecodeState>(model.spec, device, options.sequences, context);
+  const ParamStore* store = model.params.get();
+  const DecodeGraph d = build_decode_graph(
+      model.spec, [store](const std::string& name) { return store->type(name).dtype; }, *state_, max_rows_);
+  auto plan = std::make_shared<const Plan>(compile(*d.graph, d.outputs, d.updates, device));
+  session_ = std::make_unique<Session>(device, plan, std::initializer_list<const ParamStore*>{store, &state_->slots()});
+}
+
+void Decoder::decode(std::span<const DecodeRow> rows) {
+  std::vector<int64_t> more(size_t(state_->sequences()));
+  for (size_t i = 0; i < rows.size(); ++i) {  // all checks come before anything is changed
+    const DecodeRow& r = rows[i];
+    check(r.sequence >= 0 && r.sequence < state_->sequences(), "decoder: row {}: sequence {} of {}", i, r.sequence,
+          state_->sequences());
+    check(r.token >= 0 && r.token < vocab_, "token {} at index {} is outside the vocabulary (0 to {})", r.token, i, vocab_ - 1);
+    check(i == 0 || r.sequence == rows[i - 1].sequence || more[size_t(r.sequence)] == 0,
+          "decoder: rows of sequence {} do not stand together", r.sequence);
+    ++more[size_t(r.sequence)];
+  }
+  for (int s = 0; s < state_->sequences(); ++s)
+    check(state_->length(s) + more[size_t(s)] <= state_->context(),
+          "context: {} positions in use and {} more do not fit into {}; use a larger --ctx, or less text",
+          state_->length(s), more[size_t(s)], state_->context());
+  logits_.clear();
+  for (size_t at = 0; at < rows.size(); at += size_t(max_rows_))
+    run_piece(rows.subspan(at, std::min(rows.size() - at, size_t(max_rows_))));
+}
+
+void Decoder::run_piece(std::span<const DecodeRow> rows) {
+  tokens_.clear(), sequences_.clear(), positions_.clear(), wanted_.clear();
+  for (const DecodeRow& r : rows) {
+    if (r.logits) wanted_.push_back(int32_t(tokens_.size()));
+    tokens_.push_back(r.token);
+    sequences_.push_back(r.sequence);
+    positions_.push_back(int32_t(state_->extend(r.sequence, 1)));
+  }
+  session_->set_rows("rows", int64_t(rows.size()));
+  session_->set_rows("logit_rows", int64_t(wanted_.size()));
+  session_->set("tokens", tokens_);
+  session_->set("sequence", sequences_);
+  session_->set("position", positions_);
+  session_->set("page_table", state_->page_table());
+  session_->set("logit_rows", wanted_);
+  session_->run();
+  const std::vector<float> piece = session_->values(0);
+  logits_.insert(logits_.end(), piece.begin(), piece.end());
+}
+
+std::span<const float> Decoder::logits(size_t i) const {
+  check(i < logits_count(), "decoder: logits {} of {}", i, logits_count());
+  return std::span(logits_).subspan(i * size_t(vocab_), size_t(vocab_));
+}
+
+}  // namespace toy

@@ -1,0 +1,98 @@
+#include "toy/decode/state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace toy {
+
+std::vector<StateSlot> state_slots(const ModelSpec& spec, int64_t pages, int64_t sequences) {
+  (void)sequences;  // recurrent layers will need it
+  std::vector<StateSlot> slots;
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    const LayerSpec& l = spec.layers[i];
+    slots.push_back({StateSlot::Kind::paged, fmt::format("blk.{}.state.k", i),
+                     {DType::f32, {pages, l.kv_heads, l.d_head, kPagePositions}, 0}});
+    slots.push_back({StateSlot::Kind::paged, fmt::format("blk.{}.state.v", i),
+                     {DType::f32, {pages, l.kv_heads, kPagePositions, l.d_head}, 0}});
+  }
+  return slots;
+}
+
+DecodeState::DecodeState(const ModelSpec& spec, const Device& device, int sequences, int64_t context)
+    : context_(context), pages_per_sequence_((context + kPagePositions - 1) / kPagePositions),
+      pages_(pages_per_sequence_ * sequences), store_(device), lengths_(size_t(sequences)) {
+  check(sequences >= 1, "decoder: {} sequences, expected at least 1", sequences);
+  check(context >= 1, "decoder: a context of {} positions, expected at least 1", context);
+  slots_ = state_slots(spec, pages_, sequences);
+  for (const StateSlot& s : slots_) store_.add(s.name, s.type);
+  table_.assign(size_t(sequences * pages_per_sequence_), 0);
+  for (int64_t p = pages_; p-- > 0;) free_pages_.push_back(int32_t(p));
+}
+
+int64_t DecodeState::extend(int sequence, int64_t rows) {
+  const int64_t first = length(sequence);
+  check(first + rows <= context_, "context: sequence {} holds {} positions, {} more do not fit into {}; use a larger --ctx",
+        sequence, first, rows, context_);
+  const int64_t had = pages_of(sequence);
+  lengths_[size_t(sequence)] += rows;
+  for (int64_t p = had; p < pages_of(sequence); ++p) {
+    table_[size_t(sequence * pages_per_sequence_ + p)] = free_pages_.back();
+    free_pages_.pop_back();
+  }
+  return first;
+}
+
+void DecodeState::reset(int sequence) { truncate(sequence, 0); }
+
+void DecodeState::truncate(int sequence, int64_t length_wanted) {
+  check(length_wanted >= 0 && length_wanted <= length(sequence), "decoder: sequence {} has {} positions, cannot be cut to {}",
+        sequence, length(sequence), length_wanted);
+  const int64_t had = pages_of(sequence);
+  lengths_[size_t(sequence)] = length_wanted;
+  for (int64_t p = had; p-- > pages_of(sequence);)
+    free_pages_.push_back(table_[size_t(sequence * pages_per_sequence_ + p)]);
+}
+
+// Item `index` of dimension 0 of a slot.
+std::span<std::byte> DecodeState::item(const StateSlot& slot, int64_t index) const {
+  const View v = store_.get(slot.name);
+  const size_t bytes = v.bytes() / size_t(v.shape[0]);
+  return {static_cast<std::byte*>(v.data) + size_t(index) * bytes, bytes};
+}
+
+StateSnapshot DecodeState::snapshot(int sequence) const {
+  StateSnapshot s{length(sequence), {}};
+  for (const StateSlot& slot : slots_) {
+    std::vector<std::byte>& bytes = s.slots.emplace_back();
+    const auto append = [&](int64_t index) {
+      const auto from = item(slot, index);
+      bytes.insert(bytes.end(), from.begin(), from.end());
+    };
+    if (slot.kind == StateSlot::Kind::per_sequence) append(sequence);
+    else
+      for (int64_t p = 0; p < pages_of(sequence); ++p) append(table_[size_t(sequence * pages_per_sequence_ + p)]);
+  }
+  return s;
+}
+
+void DecodeState::restore(int sequence, const StateSnapshot& s) {
+  check(s.slots.size() == slots_.size() && s.length <= context_, "decoder: the snapshot does not fit this state");
+  reset(sequence);
+  extend(sequence, s.length);
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    size_t at = 0;
+    const auto take = [&](int64_t index) {
+      const auto to = item(slots_[i], index);
+      check(at + to.size() <= s.slots[i].size(), "decoder: the snapshot does not fit this state");
+      std::memcpy(to.data(), s.slots[i].data() + at, to.size());
+      at += to.size();
+    };
+    if (slots_[i].kind == StateSlot::Kind::per_sequence) take(sequence);
+    else
+      for (int64_t p = 0; p < pages_of(sequence); ++p) take(table_[size_t(sequence * pages_per_sequence_ + p)]);
+  }
+}
+
+}  // namespace toy

@@ -1,0 +1,158 @@
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+
+#include "gguf_parse.h"
+#include "gguf_types.h"
+#include "toy/base/error.h"
+#include "toy/formats/gguf.h"
+#include "toy/formats/mapped_file.h"
+
+namespace toy::gguf {
+
+struct File::Impl {
+  std::string path;
+  MappedFile mapping;  ///< empty after parse(): the bytes are the caller's
+  std::span<const std::byte> bytes;
+  Contents contents;
+  std::unordered_map<std::string_view, size_t> index;  ///< tensor by name; the names are those of `contents`
+
+  void parse() {
+    contents = parse_contents(bytes, path);
+    index.reserve(contents.tensors.size());
+    for (size_t i = 0; i < contents.tensors.size(); ++i) index.emplace(contents.tensors[i].name, i);
+  }
+  const Value* find(std::string_view key) const {
+    const auto found = contents.metadata.find(key);
+    return found == contents.metadata.end() ? nullptr : &found->second;
+  }
+  const Value& require(std::string_view key) const {
+    const Value* value = find(key);
+    check(value != nullptr, "{}: the metadata key {} is missing", path, quoted(key));
+    return *value;
+  }
+  [[noreturn]] void fail_type(std::string_view key, std::string_view expected, const Value& value) const {
+    fail("{}: metadata key {}: expected {}, found {}", path, quoted(key), expected, type_name_of(value));
+  }
+  template <class T>
+  const T& get(std::string_view key, const Value& value) const {
+    if (const T* exact = std::get_if<T>(&value)) return *exact;
+    fail_type(key, name_of(value_type<T>()), value);
+  }
+  template <class T>
+  const std::vector<T>& get_array(std::string_view key) const {
+    const Value& value = require(key);
+    if (const Array* array = std::get_if<Array>(&value))
+      if (const auto* exact = std::get_if<std::vector<T>>(array)) return *exact;
+    fail_type(key, fmt::format("array of {}", name_of(value_type<T>())), value);
+  }
+  uint32_t to_u32(std::string_view key, const Value& value) const;
+  float to_f32(std::string_view key, const Value& value) const;
+};
+
+// Writers in the wild do not agree on the width and sign of counts, so any integer that fits is taken.
+uint32_t File::Impl::to_u32(std::string_view key, const Value& value) const {
+  return std::visit(
+      [&](const auto& v) -> uint32_t {
+        using T = std::decay_t<decltype(v)>;
+        if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+          check(std::in_range<uint32_t>(v), "{}: metadata key {}: {} does not fit into u32", path,
+                quoted(key), v);
+          return uint32_t(v);
+        } else {
+          fail_type(key, "u32", value);
+        }
+      },
+      value);
+}
+
+float File::Impl::to_f32(std::string_view key, const Value& value) const {
+  if (const auto* wide = std::get_if<double>(&value)) {
+    const bool fits = !std::isfinite(*wide) || std::abs(*wide) <= double(std::numeric_limits<float>::max());
+    check(fits, "{}: metadata key {}: {} does not fit into f32", path, quoted(key), *wide);
+    return float(*wide);
+  }
+  return get<float>(key, value);
+}
+
+File File::open(const std::string& path) {
+  auto impl = std::make_shared<Impl>();
+  impl->path = path;
+  impl->mapping = MappedFile::open(path);
+  impl->bytes = impl->mapping.bytes();
+  impl->parse();
+  File file;
+  file.impl_ = std::move(impl);
+  return file;
+}
+
+File File::parse(std::span<const std::byte> bytes, const std::string& name) {
+  if (reinterpret_cast<uintptr_t>(bytes.data()) % 8 != 0)
+    fail_internal("{}: gguf::File::parse needs 8-byte aligned bytes", name);
+  auto impl = std::make_shared<Impl>();
+  impl->path = name;
+  impl->bytes = bytes;
+  impl->parse();
+  File file;
+  file.impl_ = std::move(impl);
+  return file;
+}
+
+const std::string& File::path() const { return impl_->path; }
+size_t File::file_bytes() const { return impl_->bytes.size(); }
+const std::map<std::string, Value, std::less<>>& File::metadata() const { return impl_->contents.metadata; }
+const std::vector<TensorInfo>& File::tensors() const { return impl_->contents.tensors; }
+std::shared_ptr<const void> File::keep_alive() const { return impl_; }
+
+const TensorInfo* File::find(std::string_view name) const {
+  const auto found = impl_->index.find(name);
+  return found == impl_->index.end() ? nullptr : &impl_->contents.tensors[found->second];
+}
+
+const TensorInfo& File::require(std::string_view name) const {
+  const TensorInfo* info = find(name);
+  check(info != nullptr, "{}: the tensor {} is missing ({} tensors are there)", path(), quoted(name),
+        tensors().size());
+  return *info;
+}
+
+bool File::has(std::string_view key) const { return impl_->find(key) != nullptr; }
+
+uint32_t File::get_u32(std::string_view key) const { return impl_->to_u32(key, impl_->require(key)); }
+
+uint32_t File::get_u32(std::string_view key, uint32_t otherwise) const {
+  const Value* value = impl_->find(key);
+  return value ? impl_->to_u32(key, *value) : otherwise;
+}
+
+float File::get_f32(std::string_view key) const { return impl_->to_f32(key, impl_->require(key)); }
+
+float File::get_f32(std::string_view key, float otherwise) const {
+  const Value* value = impl_->find(key);
+  return value ? impl_->to_f32(key, *value) : otherwise;
+}
+
+bool File::get_bool(std::string_view key, bool otherwise) const {
+  const Value* value = impl_->find(key);
+  return value ? impl_->get<bool>(key, *value) : otherwise;
+}
+
+std::string File::get_string(std::string_view key) const {
+  return impl_->get<std::string>(key, impl_->require(key));
+}
+
+std::string File::get_string(std::string_view key, std::string_view otherwise) const {
+  const Value* value = impl_->find(key);
+  return value ? impl_->get<std::string>(key, *value) : std::string(otherwise);
+}
+
+const std::vector<std::string>& File::get_strings(std::string_view key) const {
+  return impl_->get_array<std::string>(key);
+}
+
+const std::vector<float>& File::get_f32s(std::string_view key) const { return impl_->get_array<float>(key); }
+const std::vector<int32_t>& File::get_i32s(std::string_view key) const {
+  return impl_->get_array<int32_t>(key);
+}
+
+}  // namespace toy::gguf

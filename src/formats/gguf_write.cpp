@@ -1,0 +1,159 @@
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "gguf_types.h"
+#include "toy/base/atomic_file.h"
+#include "toy/base/error.h"
+#include "toy/formats/gguf.h"
+#include "toy/tensor/buffer.h"
+#include "toy/tensor/convert.h"
+
+namespace toy::gguf {
+namespace {
+
+constexpr size_t kMaxName = 63;      // GGML_MAX_NAME less its final zero: llama.cpp refuses longer names
+constexpr size_t kMaxKey = 65535;    // the GGUF specification
+constexpr int64_t kChunk = 1 << 16;  // elements converted at a time, into at most 512 KiB
+
+uint64_t padded(uint64_t n) { return (n + kDefaultAlignment - 1) / kDefaultAlignment * kDefaultAlignment; }
+
+/// The part of the file before the data.
+class Header {
+ public:
+  template <class T>
+  void put(T value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void put_string(std::string_view s) {
+    put(uint64_t(s.size()));
+    bytes_ += s;
+  }
+  void put_raw(std::string_view s) { bytes_ += s; }
+  void put_value(const Value& value) {
+    std::visit(
+        [&]<class T>(const T& v) {
+          put(uint32_t(value_type<T>()));
+          put_plain(v);
+        },
+        value);
+  }
+  void pad() { bytes_.resize(padded(bytes_.size()), '\0'); }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  void put_plain(bool v) { put(uint8_t(v)); }
+  void put_plain(const std::string& v) { put_string(v); }
+  template <class T>
+  requires std::is_arithmetic_v<T>
+  void put_plain(T v) { put(v); }
+  void put_plain(const Array& array) {
+    std::visit(
+        [&]<class T>(const std::vector<T>& elements) {
+          put(uint32_t(value_type<T>()));
+          put(uint64_t(elements.size()));
+          for (const auto& e : elements) put_plain(static_cast<const T&>(e));
+        },
+        array);
+  }
+
+  std::string bytes_;
+};
+
+void write_data(AtomicFile& out, const View& data, DType stored) {
+  auto* from = static_cast<std::byte*>(data.data);
+  if (data.dtype == stored) return out.write({from, data.bytes()});
+  const int64_t count = data.count();
+  const Buffer buffer(size_t(std::min(kChunk, count)) * size_of(stored));
+  for (int64_t first = 0; first < count; first += kChunk) {
+    const int64_t n = std::min(kChunk, count - first);
+    const View to(buffer.data(), stored, {n});
+    convert(View(from + size_t(first) * size_of(data.dtype), data.dtype, {n}), to);
+    out.write({buffer.data(), to.bytes()});
+  }
+}
+
+}  // namespace
+
+Writer::Writer(std::string architecture) : architecture_(std::move(architecture)) {
+  check(!architecture_.empty(), "gguf: the architecture is empty");
+}
+
+void Writer::set(std::string key, Value value) {
+  check(!key.empty() && key.size() <= kMaxKey, "gguf: metadata key {}: a key has 1 to {} bytes, not {}",
+        quoted(key), kMaxKey, key.size());
+  if (key == kAlignmentKey) {
+    const auto* alignment = std::get_if<uint32_t>(&value);
+    check(alignment && *alignment == kDefaultAlignment,
+          "gguf: metadata key '{}': data is written at {}-byte alignment; leave the key out", key,
+          kDefaultAlignment);
+  }
+  if (key == kArchitectureKey) {
+    auto* name = std::get_if<std::string>(&value);
+    check(name && !name->empty(), "gguf: metadata key '{}': expected a string that is not empty", key);
+    architecture_ = std::move(*name);
+    return;
+  }
+  for (auto& [known, old] : metadata_)
+    if (known == key) {
+      old = std::move(value);
+      return;
+    }
+  metadata_.emplace_back(std::move(key), std::move(value));
+}
+
+void Writer::add(std::string name, const View& data, DType stored) {
+  check(!name.empty() && name.size() <= kMaxName, "gguf: tensor {}: a name has 1 to {} bytes, not {}",
+        quoted(name), kMaxName, name.size());
+  const bool twice =
+      std::any_of(items_.begin(), items_.end(), [&](const Item& item) { return item.name == name; });
+  check(!twice, "gguf: tensor {}: added twice", quoted(name));
+  const int rank = data.shape.rank();
+  check(rank >= 1 && rank <= kMaxFileRank, "gguf: tensor {}: {} has {} dimensions; a file holds 1 to {}",
+        quoted(name), data.shape.str(), rank, kMaxFileRank);
+  check(*std::min_element(data.shape.begin(), data.shape.end()) >= 1,
+        "gguf: tensor {}: {} has no elements; a file cannot hold that", quoted(name), data.shape.str());
+  check(data.data != nullptr, "gguf: tensor {}: the view has no memory", quoted(name));
+  check(data.contiguous(), "gguf: tensor {}: the view {} is not contiguous; copy it first", quoted(name),
+        data.shape.str());
+  check(data.dtype == stored || (is_float(data.dtype) && is_float(stored)),
+        "gguf: tensor {}: {} cannot be stored as {}; i32 is stored as i32, floats as floats", quoted(name),
+        toy::name_of(data.dtype), toy::name_of(stored));
+  items_.push_back({std::move(name), data, stored});
+}
+
+void Writer::finish(const std::string& path) {
+  Header header;
+  header.put_raw(kMagic);
+  header.put(kVersion);
+  header.put(uint64_t(items_.size()));
+  header.put(uint64_t(metadata_.size() + 1));
+  header.put_string(kArchitectureKey);
+  header.put_value(architecture_);
+  for (const auto& [key, value] : metadata_) {
+    header.put_string(key);
+    header.put_value(value);
+  }
+  uint64_t offset = 0;
+  for (const Item& item : items_) {
+    const Shape& shape = item.data.shape;
+    header.put_string(item.name);
+    header.put(uint32_t(shape.rank()));
+    for (int i = 0; i < shape.rank(); ++i) header.put(uint64_t(shape.back(i)));  // innermost first
+    header.put(ggml_type_of(item.stored).number);
+    header.put(offset);
+    offset = padded(offset + uint64_t(shape.count()) * size_of(item.stored));
+  }
+  header.pad();
+
+  AtomicFile out(path);
+  out.write(header.bytes());
+  for (const Item& item : items_) {
+    write_data(out, item.data, item.stored);
+    const std::string padding(padded(out.bytes_written()) - out.bytes_written(), '\0');
+    out.write(padding);
+  }
+  out.commit();
+}
+
+}  // namespace toy::gguf

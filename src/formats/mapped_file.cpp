@@ -1,0 +1,73 @@
+#include "toy/formats/mapped_file.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "toy/base/error.h"
+
+namespace toy {
+namespace {
+
+/// Closes on every way out: the mapping needs no descriptor.
+struct Descriptor {
+  int fd = -1;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+[[noreturn]] void fail_open(const std::string& path, int error) {
+  if (error == ENOENT) fail("{}: no such file; check the path", path);
+  if (error == EACCES || error == EPERM) fail("{}: no permission to read it; change it with chmod", path);
+  fail("{}: cannot open: {}", path, std::strerror(error));
+}
+
+extern "C" void on_sigbus(int) {
+  // Only what is safe inside a signal handler: write() and _exit().
+  constexpr char kText[] =
+      "toy: a mapped file was truncated while in use; leave model files as they are while toy runs "
+      "(write a new file and rename it)\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
+  ::_exit(1);
+}
+
+}  // namespace
+
+MappedFile MappedFile::open(const std::string& path) {
+  // O_NONBLOCK: a pipe is refused below, without waiting for its writer.
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.fd < 0) fail_open(path, errno);
+  struct stat st = {};
+  if (::fstat(file.fd, &st) != 0) fail("{}: cannot read its size: {}", path, std::strerror(errno));
+  check(!S_ISDIR(st.st_mode), "{}: is a folder; give the file inside it", path);
+  check(S_ISREG(st.st_mode), "{}: is a device, pipe or socket, not a file", path);
+  check(st.st_size > 0, "{}: the file is empty; copy or download it again", path);
+  void* data = ::mmap(nullptr, size_t(st.st_size), PROT_READ, MAP_PRIVATE, file.fd, 0);
+  if (data == MAP_FAILED) {
+    const int error = errno;
+    fail_internal("{}: cannot map {} bytes: {}", path, st.st_size, std::strerror(error));
+  }
+  MappedFile mapped;
+  mapped.data_ = static_cast<const std::byte*>(data);
+  mapped.bytes_ = size_t(st.st_size);
+  return mapped;
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), bytes_);
+}
+
+void install_sigbus_message() {
+  struct sigaction action = {};
+  action.sa_handler = on_sigbus;
+  sigemptyset(&action.sa_mask);
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
+}  // namespace toy

@@ -1,0 +1,57 @@
+#include "sniff.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace toy {
+namespace {
+
+struct Signature {
+  std::string_view start;
+  std::string_view sentence;
+};
+
+constexpr std::string_view kConvert = "convert it to GGUF first (llama.cpp's convert_hf_to_gguf.py)";
+constexpr Signature kSignatures[] = {
+    {"FUGG", "it is a big-endian GGUF file; only little-endian files are supported"},
+    {"lmgg", "it is a model of the time before GGUF (ggml); convert its source again"},
+    {"fmgg", "it is a model of the time before GGUF (ggmf); convert its source again"},
+    {"tjgg", "it is a model of the time before GGUF (ggjt); convert its source again"},
+    {"algg", "it is an adapter of the time before GGUF (ggla); convert its source again"},
+    {"version https://git-lfs", "it is a git-lfs pointer, not the file itself; fetch it with 'git lfs pull'"},
+    {"\x1f\x8b", "it is a gzip archive; unpack it first"},
+};
+
+bool looks_like_safetensors(std::string_view text) {
+  uint64_t header = 0;
+  if (text.size() < 9) return false;
+  std::memcpy(&header, text.data(), sizeof header);
+  return text[8] == '{' && header >= 2 && header <= 100'000'000;  // the limit of the safetensors library
+}
+
+bool looks_like_text(std::string_view text) {
+  text = text.substr(0, 256);
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= ' ' && c <= '~') || c == '\n' || c == '\r' || c == '\t' || uint8_t(c) >= 0x80;
+  });
+}
+
+}  // namespace
+
+std::string describe_foreign_file(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()),
+                              std::min<size_t>(bytes.size(), 256));
+  for (const Signature& s : kSignatures)
+    if (text.starts_with(s.start)) return std::string(s.sentence);
+  if (text.starts_with("PK\x03\x04"))
+    return "it is a zip archive, perhaps a PyTorch model; " + std::string(kConvert);
+  if (text.starts_with("\x80\x02"))
+    return "it is a Python pickle, perhaps a PyTorch model; " + std::string(kConvert);
+  if (looks_like_safetensors(text)) return "it looks like a safetensors file; " + std::string(kConvert);
+  if (looks_like_text(text)) return "it looks like a text file";
+  return "";
+}
+
+}  // namespace toy

@@ -1,0 +1,98 @@
+// One token a byte. In GGUF it is byte-level BPE ("gpt2") with an empty list of merges: llama.cpp then splits
+// a text into its bytes and merges nothing. (llama.cpp refuses a gpt2 vocabulary without the merges key, but
+// an empty array is fine. On texts that are not UTF-8 it differs from us: it reads U+FFFD for each invalid
+// byte.)
+#include "text/byte_tokenizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "text/utf8.h"
+#include "toy/base/error.h"
+#include "toy/text/tokenizer.h"
+
+namespace toy {
+namespace {
+
+constexpr int32_t kByteTokens = 256;
+
+// llama.cpp takes bos = eos = 11 for a gpt2 vocabulary that names none, and an id outside the vocabulary does
+// not switch them off: generation would stop at byte 11, a vertical tab. Byte 255 occurs in no UTF-8 text, so
+// it does no harm there. Neither is ever added to a prompt (add_bos_token and add_eos_token are false), and
+// we ourselves have no such tokens.
+constexpr uint32_t kStandInForEos = 255;
+
+// Without merges the pre-tokenizer cannot matter to encoding. But "gpt-2" makes llama_detokenize drop spaces
+// before punctuation (clean_spaces in llama-vocab.cpp: "a ." becomes "a."), and "qwen2" does not.
+constexpr std::string_view kPreTokenizer = "qwen2";
+
+constexpr int32_t kNormalToken = 1;  // LLAMA_TOKEN_TYPE_NORMAL
+
+/// GPT-2's name of a byte: itself where Latin-1 can print it, else U+0100, U+0101, ... in order of the bytes
+/// left over (bytes_to_unicode in openai/gpt-2, src/encoder.py).
+std::string byte_level_name(int byte) {
+  const auto printable = [](int b) {
+    return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);
+  };
+  if (printable(byte)) return utf8_encode(uint32_t(byte));
+  uint32_t left_over = 0;
+  for (int b = 0; b < byte; ++b) left_over += !printable(b);
+  return utf8_encode(0x100 + left_over);
+}
+
+class ByteTokenizer final : public Tokenizer {
+ public:
+  std::string_view kind() const override { return "bytes"; }
+  int32_t vocab_size() const override { return kByteTokens; }
+
+  std::vector<int32_t> encode(std::string_view text) const override {
+    std::vector<int32_t> ids(text.size());
+    std::transform(text.begin(), text.end(), ids.begin(), [](char c) { return int32_t(uint8_t(c)); });
+    return ids;
+  }
+  std::string token_bytes(int32_t id) const override { return std::string(1, byte_of(id)); }
+  std::string decode(std::span<const int32_t> ids) const override {
+    std::string text(ids.size(), '\0');
+    std::transform(ids.begin(), ids.end(), text.begin(), [](int32_t id) { return byte_of(id); });
+    return text;
+  }
+
+  std::optional<int32_t> bos() const override { return std::nullopt; }
+  std::optional<int32_t> eos() const override { return std::nullopt; }
+  bool adds_bos() const override { return false; }
+
+  void save(gguf::Writer& writer) const override {
+    std::vector<std::string> tokens;
+    for (int byte = 0; byte < kByteTokens; ++byte) tokens.push_back(byte_level_name(byte));
+    writer.set("tokenizer.ggml.model", gguf::Value(std::string("gpt2")));
+    writer.set("tokenizer.ggml.pre", gguf::Value(std::string(kPreTokenizer)));
+    writer.set("tokenizer.ggml.tokens", gguf::Value(gguf::Array(std::move(tokens))));
+    writer.set("tokenizer.ggml.token_type",
+               gguf::Value(gguf::Array(std::vector<int32_t>(kByteTokens, kNormalToken))));
+    writer.set("tokenizer.ggml.merges", gguf::Value(gguf::Array(std::vector<std::string>())));
+    writer.set("tokenizer.ggml.bos_token_id", gguf::Value(kStandInForEos));
+    writer.set("tokenizer.ggml.eos_token_id", gguf::Value(kStandInForEos));
+    writer.set("tokenizer.ggml.add_bos_token", gguf::Value(false));
+    writer.set("tokenizer.ggml.add_eos_token", gguf::Value(false));
+  }
+
+ private:
+  static char byte_of(int32_t id) {
+    check(id >= 0 && id < kByteTokens, "token id {} is outside the vocabulary of {} tokens", id, kByteTokens);
+    return char(uint8_t(id));
+  }
+};
+
+}  // namespace
+
+bool are_byte_tokens(std::span<const std::string> tokens) {
+  if (tokens.size() != size_t(kByteTokens)) return false;
+  for (int byte = 0; byte < kByteTokens; ++byte) {
+    if (tokens[size_t(byte)] != byte_level_name(byte)) return false;
+  }
+  return true;
+}
+
+std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }
+
+}  // namespace toy

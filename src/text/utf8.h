@@ -1,0 +1,20 @@
+// UTF-8 as the Unicode standard defines it (table 3-7): no overlong forms, no surrogates, nothing above
+// U+10FFFF.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace toy {
+
+/// Bytes of the character that `text` starts with; 0 when it starts with none: empty, invalid, or cut off.
+size_t utf8_character(std::string_view text);
+/// Whether `text` is the beginning of a character and more bytes could complete it.
+bool utf8_cut_off(std::string_view text);
+bool is_utf8(std::string_view text);
+/// The character of a code point (not checked: below 0x110000 and no surrogate).
+std::string utf8_encode(uint32_t code_point);
+
+}  // namespace toy
