@@ -2,7 +2,7 @@
 # Makes the Python environment of the peers (PyTorch, transformers, llama.cpp) that golden files and comparisons need.
 #
 #   scripts/peers.sh            # into ${TOY_PEERS:-/opt/toy-peers}
-#   scripts/peers.sh --force    # from nothing
+#   scripts/peers.sh --force    # install and check again what is there
 #
 # Idempotent: a complete environment is left as it is.  pip's own output goes to PATH/install.log.  The last line on stdout
 # is the interpreter's path, so that `PY=$(scripts/peers.sh)` works; messages go to stderr.

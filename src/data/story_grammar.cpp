@@ -13,43 +13,44 @@ namespace {
 using Patterns = std::span<const std::string_view>;
 
 constexpr Phrase kPhrases[] = {
-    {"who", "[4:{hero.He}|3:{hero}|2:The {kind}]"},
+    {"who", "[3:{hero.He}|2:{hero}|1:The {kind}]"},
     {"thing", "{color} {thing}"},
     {"animals", "<number> <fur> <animals>"},
-    {"sight", "@animals <doing> <near> [the|a] <look> <tree>"},
+    {"sight", "@animals <doing> <near> [a|the] <look> <tree>"},
     {"box", "[a|the] <look> <box>"},
-    {"meal", "<taste> <food>[ and <taste> <food>|, <food> and <food>| with <food>]"},
-    {"when", "[Soon|Then|At last|Before long|A little later|After a while|By and by|Just then]"},
-    {"until",
-     "until [dusk|midnight|supper|bedtime|the bells rang|the moon rose|the stars came out|{hero.his} arms "
-     "hurt]"},
+    {"dish", "<taste> <food>"},
+    {"meal", "@dish[ and @dish|, @dish and @dish| with @dish]"},
+    {"hid", "[under|behind|inside]"},
+    {"when", "[Soon|Then|At last|Before long|Later|After a while|By and by|Just then|Next day|By luck]"},
 };
 
-// --- Beginnings
-// -------------------------------------------------------------------------------------------------
+// --- Beginnings ------------------------------------------------------------
 
 constexpr std::string_view kBeginnings[] = {
-    "Once there [was|lived|dwelt] a {trait=trait} {kind=kind} [named|called] {hero=name}. {hero.He} "
-    "[lived|slept|dwelt] "
-    "in a <look> {home=home} [with|above|beside] @animals. ",
-    "In a <look> {home=home} [with|above|beside] @animals [lived|dwelt] a {trait=trait} {kind=kind} "
-    "[named|called] "
-    "{hero=name}. ",
-    "This is the [story|tale|song] of {hero=name}, a {trait=trait} {kind=kind} from a <look> {home=home}. ",
+    "Once there [was|lived|dwelt] a {trait=trait} {kind=kind} [named|called] {hero=name}, "
+    "[with|beside|above] @animals in a <look> {home=home}. ",
+    "In a <look> {home=home} [with|beside|above] @animals [lived|dwelt] a {trait=trait} {kind=kind} "
+    "[named|called] {hero=name}. ",
+    "This is the [story|tale|song] of {hero=name}, a {trait=trait} {kind=kind} from a <look> {home=home} "
+    "among <fur> <animals>. ",
 };
 
 constexpr std::string_view kTastes =
-    "{hero.He} [loved|liked] {food=food} [and|but not|more than] <food>, and "
-    "[feared|kept|drew|counted|dreamed of] "
-    "<animals>. ";
+    "{hero.He} [loved|liked] {food=food} and @dish, and [feared|kept|drew|counted|sang to] <fur> <animals>. ";
 
 // Rows: spring, summer, autumn, winter. Columns: rain, sun, wind, snow, fog.
 constexpr std::array<double, 5> kWeatherOf[] = {
     {4, 3, 2, 0, 1}, {2, 7, 1, 0, 0}, {4, 1, 3, 0, 3}, {1, 1, 2, 6, 1}};
+constexpr std::array<double, 5> kNightWeatherOf[] = {
+    {4, 0, 3, 0, 2}, {3, 0, 3, 0, 1}, {4, 0, 3, 0, 3}, {1, 0, 2, 6, 1}};
+
+constexpr size_t kNight = 4;  // row of the list "daytime"
 
 constexpr std::string_view kDay = "One {season=season} {daytime=daytime}, [while|as|when] the ";
 
+// A story tells the hero's tastes first, or comes to the day at once.
 constexpr std::string_view kTastesOrDay[] = {kTastes, kDay};
+constexpr std::array<double, 2> kTastesOrDayWeights = {1, 2};
 
 // By weather: what it did, and what comes of it in the evening.
 constexpr std::string_view kWeatherDid[] = {
@@ -60,88 +61,66 @@ constexpr std::string_view kWeatherDid[] = {
     "[hung|lay|rolled|crept] over the <land> <scenery>, ",
 };
 constexpr std::string_view kEvening[] = {
-    "dried {hero.his} wet [ears|feet|coat|tail|scarf] by the [fire|stove]",
-    "cooled {hero.his} hot [feet|head|nose|paws] in [the shade|a tub|a stream]",
-    "shut the [doors|windows|shutters] against the [gusts|wind|storm]",
-    "shook the snow from {hero.his} [boots|cap|mittens|coat]",
-    "hung a [lantern|candle] in the [window|doorway] for those lost in the fog",
+    "dried {hero.his} wet [ears|feet|coat|tail|scarf|nose|socks|paws]",
+    "cooled {hero.his} hot [feet|head|nose|paws|ears|brow|toes|back]",
+    "shut the <look> [doors|windows|shutters|gates]",
+    "shook the snow from {hero.his} <look> [boots|cap|mittens|coat]",
+    "hung out a <look> [lantern|candle|torch|bell]",
 };
 
-// --- Plots
-// ------------------------------------------------------------------------------------------------------ Each
-// begins with the second half of the sentence about the day, and goes on in a function of its own.
+// --- Plots ------------------------------------------------------------
+//
+// Each begins with the second half of the sentence about the day, and goes on in a function of its own.
 
 void lost_thing(Teller& tell) {
+  tell.say("@who [looked|searched|peered|felt] @hid @box and @hid @box, but found only @animals. ");
   tell.say(
-      "@who [looked|searched|peered|felt] [under|behind|inside] @box and [under|behind|inside] @box, but "
-      "found only "
-      "@animals. ");
+      "@when a <mood> {helper=helper} <said>, \"Your @thing is {place=place.at}, [among|behind|beside] "
+      "the [{place.a}|{place.b}].\" ");
   tell.say(
-      "@when a <mood> {helper=helper} <said>, \"[Your|The|That] @thing is {place=place.at}, "
-      "[among|behind|beside] the "
-      "[{place.a}|{place.b}].\" ");
-  tell.say(
-      "@who <walk> to the {place} <how>, and [there it lay|there it was|soon saw it]. {hero.He} thanked the "
-      "{helper} "
-      "with @meal, and {thing.used} the {thing} @until. ");
+      "@who <walk> to the {place}, past @sight, gave the {helper} @meal, and {thing.used} the {thing} "
+      "until <dusk>. ");
 }
 
 void wanted_thing(Teller& tell) {
   tell.say(
-      "It [cost|was worth] <number> <metal> coins, and {hero} had only <number>. So {hero.he} <chore> @box "
-      "for a "
-      "<mood> {helper=helper} {place=place.at}, <how>, for <number> [days|weeks]. ");
+      "It cost <number> <metal> coins, so {hero.he} <chore> @box and <chore> @box for a <mood> "
+      "{helper=helper} {place=place.at} for <number> [days|weeks]. ");
   tell.say(
-      "@when the {helper} paid {hero.him} <number> coins and some <food>. @who <walk> to the "
-      "[shop|fair|market "
-      "square], bought the @thing, and {thing.used} it @until. ");
+      "@when the {helper} paid with coins and @meal. @who <walk> to the [shop|fair|pedlar], bought the "
+      "@thing, and {thing.used} it <how> until <dusk>. ");
 }
 
 void broken_thing(Teller& tell) {
   tell.say(
-      "{hero.He} felt <sad> and hid it [under|behind|inside] @box. But the {kind} could not "
-      "[sleep|eat|sing|smile], "
-      "and <walk> to the {helper} {place=place.at}. ");
+      "{hero.He} felt <sad>, hid it @hid @box, and dreamed of @animals. @when {hero.he} <walk> to the "
+      "{helper} {place=place.at} with @meal. ");
   tell.say(
-      "\"[I broke|It was I who broke] your {thing},\" {hero.he} said <how>. The {helper} [only smiled|was "
-      "not "
-      "angry|nodded <how>]. Together they mended the {thing.part} with <tool> and <tool>, and {thing.used} "
-      "the @thing "
-      "@until. ");
+      "\"[I broke|It was I who broke] your {thing},\" {hero.he} <said>. They mended the {thing.part} "
+      "<how> with <tool>, and {thing.used} the @thing until <dusk>. ");
 }
 
 void birthday(Teller& tell) {
   tell.say(
-      "@who <walk> to the {place=place}, and there, among the [{place.a}|{place.b}], {hero.he} "
-      "[found|saw|gathered] "
-      "[wood|cloth|leather|paper|tin] and <tool>. ");
+      "@who <walk> to the {place=place}, past @sight, and found <look> [wood|cloth|leather|paper|tin] "
+      "and <tool> [among|behind|beside] the [{place.a}|{place.b}]. ");
   tell.say(
-      "For <number> hours {hero.he} [cut|sewed|hammered|carved] <how> [behind|beside] @box, and made a "
-      "{color=color} "
-      "{thing=thing}. The {helper} {thing.used} it <how>, <said>, \"[Thank you|How lovely|Just what I "
-      "wanted], "
-      "{hero},\" and [cut|served|shared] @meal. ");
+      "For <number> hours {hero.he} [cut|sewed|hammered|carved] <how>, and made a {color=color} "
+      "{thing=thing}. The {helper} {thing.used} it until <dusk>, and served @meal. ");
 }
 
 void cooking(Teller& tell) {
+  tell.say("@who <walk> to the {place=place}, past @sight, and asked a <mood> {helper=helper} for {dish}. ");
   tell.say(
-      "{hero.He} <walk> to the {place=place}, past @sight, and asked a <mood> {helper=helper} for {dish}. ");
-  tell.say(
-      "The {helper} wanted a {color=color} {thing=thing} for it. @who had one at [home|hand], "
-      "[under|behind|inside] "
-      "@box, and gave it <how>. The {helper} {thing.used} the {thing}, and {hero} cooked {dish} with <food> "
-      "@until. ");
+      "The {helper} wanted a {color=color} {thing=thing} for it. {hero} had one @hid @box, and gave it "
+      "<how>. The {helper} {thing.used} the {thing} until <dusk>, and {hero} cooked {dish} with @meal. ");
 }
 
 void race(Teller& tell) {
+  tell.say("A <mood> {helper=helper} was faster, but <walk> into @sight, and fell over @box. ");
   tell.say(
-      "A <mood> {helper=helper} [boasted|promised|was sure] to win. But @animals [blocked|crossed] the "
-      "[road|path], "
-      "and the {helper} fell over @box. ");
-  tell.say(
-      "@who [stopped|turned back] and [pulled|helped] the {helper} up <how>. They <walk> to the {goal} "
-      "together, and "
-      "won a {color=color} {thing=thing}, which they {thing.used} in turn @until. ");
+      "@who [stopped|turned back] and helped the {helper} <how>. They <walk> to the {goal}, won @meal "
+      "and a {color=color} {thing=thing}, and {thing.used} it in turn. ");
 }
 
 void strange_noise(Teller& tell) {
@@ -149,65 +128,54 @@ void strange_noise(Teller& tell) {
       "@who felt <sad>, but took a {color=color} {thing=thing} and <walk> to the {place} <how>, past "
       "@sight. ");
   tell.say(
-      "There was the {sound} again, [among|behind] the [{place.a}|{place.b}]! But it was only a <mood> "
-      "{helper=helper}, who [sat|lay|stood] <near> @box. {hero} {thing.used} the {thing}, the {helper} "
-      "laughed, and "
-      "they shared @meal. ");
+      "The {sound} came from the [{place.a}|{place.b}], but it was only a <mood> {helper=helper} <near> "
+      "@box. {hero} {thing.used} the {thing} until <dusk>, and they shared @meal. ");
 }
 
 void planting(Teller& tell) {
   tell.say(
-      "@who [watered|watched|guarded] it <how> for <number> [days|weeks], but @animals came to "
-      "[eat|trample|steal] it. ");
+      "@who [watered|watched|guarded] it <how> for <number> [days|weeks], but @animals and @animals came "
+      "to [eat|trample|steal] it. ");
   tell.say(
-      "@when a <mood> {helper=helper} brought <tool> and @box, and they built a fence {place.at}. The "
-      "{color} seed grew "
-      "as tall as a <tree>, and {hero} picked <food> for the {helper} @until. ");
+      "@when a <mood> {helper=helper} brought <tool> and @box for a fence. The {color} seed became a "
+      "<look> <tree>, and {hero} gave the {helper} @meal. ");
 }
 
 void rescue(Teller& tell) {
   tell.say(
-      "It was a <mood> {helper=helper}, [caught|stuck|trapped] [under|behind|inside] @box among the "
+      "It was a <mood> {helper=helper}, [caught|stuck|trapped] @hid @box among the "
       "[{place.a}|{place.b}]. @who <walk> home for a {color=color} {thing=thing}. ");
   tell.say(
-      "{hero.He} pushed the {thing} under the {helper} <how>, [pulled|counted to <number>|called @animals], "
-      "and the "
-      "{helper} was free. The {thing.part} of the {thing} broke, but the {helper} mended it with <tool>, and "
-      "brought "
+      "{hero.He} pushed the {thing} under the {helper} and called @animals and @animals, who pulled "
+      "<how>. The {thing.part} of the {thing} broke, but the {helper} mended it with <tool>, and brought "
       "@meal. ");
 }
 
 void treasure(Teller& tell) {
   tell.say(
       "@who <walk> to the {place} <how>, past @sight, and dug [among|behind|beside] the "
-      "[{place.a}|{place.b}] for "
-      "<number> hours. ");
+      "[{place.a}|{place.b}]. ");
   tell.say(
       "@when {hero.he} found @box, and in it a {color=color} {thing=thing} and <number> <metal> coins. "
-      "{hero.He} "
-      "{thing.used} the {thing}, and gave the coins to a <mood> {helper=helper}, who bought @meal for "
-      "[everyone|the poor|both]. ");
+      "{hero.He} {thing.used} the {thing} until <dusk>, and gave the coins to a <mood> {helper=helper} "
+      "for @meal. ");
 }
 
 void errand(Teller& tell) {
   tell.say("@who <walk> <how> past @sight and past @sight. ");
   tell.say(
-      "[Near|Before] the {place} {hero.he} [slipped|tripped] on @box, and the {thing.part} of the {thing} "
-      "[bent|came "
-      "loose|cracked]. {hero} felt <sad>, and mended it with <tool>. The {helper} {thing.used} the @thing, "
-      "<said> "
-      "\"[Well done|Thank you|Good work], {hero},\" and paid <number> <metal> coins. ");
+      "[Near|Before] the {place} {hero.he} [slipped|tripped] on @box, and the {thing.part} of the "
+      "{thing} [bent|came loose|cracked]. {hero} mended it with <tool>. The {helper} {thing.used} the "
+      "@thing until <dusk>, and paid with @meal. ");
 }
 
 void quarrel(Teller& tell) {
   tell.say(
-      "They [pulled|tugged|argued|shouted] @until, and the {thing.part} of the {thing} "
-      "[broke|tore|snapped|came off]. "
-      "@who <walk> home and felt <sad>. ");
+      "They [pulled|tugged|argued|shouted] until <dusk>, and the {thing.part} of the {thing} "
+      "[broke|tore|snapped|came off]. @who <walk> home, felt <sad>, and dreamed of @animals. ");
   tell.say(
-      "@when {hero.he} took @meal to the {helper}, and <said> <how>, \"[I am sorry|Forgive me|Let us "
-      "share].\" The "
-      "{helper} brought <tool>, they mended the {thing.part}, and {thing.used} the @thing in turn. ");
+      "@when {hero.he} took @meal to the {helper} <how>. The {helper} brought <tool> and @box, they "
+      "mended the {thing.part}, and {thing.used} the @thing in turn. ");
 }
 
 struct Plot {
@@ -218,35 +186,32 @@ struct Plot {
 
 constexpr Plot kPlots[] = {
     {"{hero} could not find {hero.his} {color=color} {thing=thing}, and felt <sad>. ", lost_thing,
-     "[asking|looking] finds what [crying|waiting] does not"},
-    {"{hero} wished for a {color=color} {thing=thing}. ", wanted_thing,
-     "[hard|honest] work [beats|is better than] wishing"},
+     "to [ask|look|hope]"},
+    {"{hero} wished for a {color=color} {thing=thing}. ", wanted_thing, "to [work|save|earn]"},
     {"{hero} dropped the {color=color} {thing=thing} of a <mood> {helper=helper}, and its {thing.part} "
      "[broke|cracked|snapped|tore]. ",
-     broken_thing, "[truth|courage] mends more than <tool>"},
-    {"a <mood> {helper=helper} had a birthday, and {hero} had no gift. ", birthday,
-     "the best gifts are made by [hand|heart]"},
+     broken_thing, "to [tell the truth|be honest|own up]"},
+    {"a <mood> {helper=helper} had a birthday, and {hero} had no gift. ", birthday, "to [give|sew|carve]"},
     {"{hero} wanted to cook for <number> guests, but had no {dish=food}, only <food> and <food>. ", cooking,
-     "a fair trade makes [two|both] happy"},
+     "to [trade|barter|cook]"},
     {"there was a race from the {place=place} to the {goal=place}, and {hero} [ran|joined in] <how>. ", race,
-     "a friend is [worth more|better] than a prize"},
+     "to [help|lose|care]"},
     {"{hero} heard a [loud|soft|long|low|wild] {sound=sound} from the {place=place}. ", strange_noise,
-     "[most|many] fears are [small|silly] up close"},
-    {"{hero} planted a {color=color} seed {place=place.at}, among the [{place.a}|{place.b}]. ", planting,
-     "[good|great] things grow slowly"},
+     "[courage|not to fear]"},
+    {"{hero} planted a {color=color} seed {place=place.at}, [among|behind|beside] the "
+     "[{place.a}|{place.b}]. ",
+     planting, "[patience|to wait]"},
     {"someone called for help {place=place.at}, and {hero} [heard|came] <how>. ", rescue,
-     "[small|kind] hands can do great deeds"},
-    {"{hero} found a <look> map of the {place=place} [under|behind|inside] @box. ", treasure,
-     "gold is best when [shared|given away|spent on friends]"},
-    {"the <mood> {helper=helper} {place=place.at} sent for a {color=color} {thing=thing}, and {hero} [took "
-     "it|carried "
-     "it|set out with it]. ",
-     errand, "[promises|friends] must be kept"},
+     "to [save|rescue|trust] others"},
+    {"{hero} found a <look> map of the {place=place} @hid @box. ", treasure, "to [give|dig|be kind]"},
+    {"the <mood> {helper=helper} {place=place.at} sent for a {color=color} {thing=thing}, and {hero} "
+     "[took it|carried it|set out with it]. ",
+     errand, "to [keep promises|be careful]"},
     {"{hero} and a <mood> {helper=helper} both wanted the same {color=color} {thing=thing}. ", quarrel,
-     "sharing is [easier|wiser] than fighting"},
+     "to [share|say sorry|make peace]"},
 };
 
-// Seeds are planted in spring, and lost things are likelier to be missed in winter.
+// By season: seeds are planted in spring, races run in summer, things and gifts missed in winter.
 constexpr std::array<double, 12> kPlotsOf[] = {{2, 2, 2, 2, 2, 2, 2, 6, 2, 2, 2, 2},
                                                {2, 2, 2, 2, 2, 4, 2, 2, 2, 4, 2, 2},
                                                {2, 2, 2, 2, 4, 2, 4, 1, 2, 2, 2, 2},
@@ -258,14 +223,14 @@ size_t choose_plot(Teller& tell) {
   return tell.say_one(openings, kPlotsOf[tell.row("season")]);
 }
 
-// --- Endings
-// ----------------------------------------------------------------------------------------------------
+// --- Endings ------------------------------------------------------------
 
 void ending(Teller& tell, const Plot& plot) {
-  tell.say("[In the end|Back in the {home}|When all was done] {hero.he} ");
+  tell.say("[Back in the {home}|At home|Later] {hero.he} ");
   tell.say(kEvening[tell.row("weather")]);
-  tell.say(tell.knows("food") ? ", ate {food}, and felt <glad>. " : ", and felt <glad>. ");
-  tell.say("So the {trait} {kind} [learned|saw] that ");
+  tell.say(tell.knows("food") ? ", ate <taste> {food}, dreamed of @animals, and felt <glad>. "
+                              : ", dreamed of @animals, and felt <glad>. ");
+  tell.say("So the {trait} {kind} learned ");
   tell.say(plot.moral);
   tell.say(".\n\n");
 }
@@ -277,8 +242,9 @@ std::span<const Phrase> story_phrases() { return kPhrases; }
 void tell_story(Chooser& chooser) {
   Teller tell(chooser);
   tell.say_one(kBeginnings);
-  if (tell.say_one(kTastesOrDay) == 0) tell.say(kDay);
-  tell.weigh("weather", kWeatherOf[tell.row("season")]);
+  if (tell.say_one(kTastesOrDay, kTastesOrDayWeights) == 0) tell.say(kDay);
+  const bool night = tell.row("daytime") == kNight;
+  tell.weigh("weather", (night ? kNightWeatherOf : kWeatherOf)[tell.row("season")]);
   tell.say("{weather=weather} ");
   tell.say(kWeatherDid[tell.row("weather")]);
   const Plot& plot = kPlots[choose_plot(tell)];

@@ -19,160 +19,148 @@ constexpr Source kSources[] = {
      "Nora/she/her/her, Pippa/she/her/her, Greta/she/her/her, Lucy/she/her/her, Dora/she/her/her, "
      "Fern/she/her/her, Kitty/she/her/her, Bella/she/her/her, Sally/she/her/her, Vera/she/her/her, "
      "Clara/she/her/her, Tom/he/him/his, Oscar/he/him/his, Felix/he/him/his, Hugo/he/him/his, "
-     "Ben/he/him/his, "
-     "Ned/he/him/his, Max/he/him/his, Jasper/he/him/his, Caspar/he/him/his, Rolf/he/him/his, Leo/he/him/his, "
-     "Finn/he/him/his, Otto/he/him/his, Sam/he/him/his, Walter/he/him/his, Gus/he/him/his"},
+     "Ben/he/him/his, Ned/he/him/his, Max/he/him/his, Jasper/he/him/his, Caspar/he/him/his, "
+     "Rolf/he/him/his, Leo/he/him/his, Finn/he/him/his, Otto/he/him/his, Sam/he/him/his, "
+     "Walter/he/him/his, Gus/he/him/his"},
     {"kind", "text",
-     "fox, hare, mouse, badger, toad, hedgehog, goat, duck, bear, frog, cat, puppy, lamb, crow, mole, pony, "
-     "squirrel, wolf, rabbit, goose, beaver, robin, deer, lizard"},
+     "fox, hare, mouse, badger, toad, hedgehog, goat, duck, bear, frog, cat, puppy, lamb, crow, mole, "
+     "pony, squirrel, wolf, rabbit, goose, beaver, robin, deer, lizard"},
     {"trait", "text",
-     "young, shy, brave, curious, quiet, merry, clever, lazy, gentle, proud, plump, hungry, sleepy, careful, "
-     "cheerful, stubborn, patient, tidy, nosy, bold, dreamy, polite, forgetful, restless"
-     ", hasty, honest, grumbling, gloomy, jumpy, kindly, loyal, messy, noisy, playful, rude, silly, spoiled, "
-     "thrifty, wild, witty"},
+     "young, shy, brave, curious, quiet, merry, clever, lazy, gentle, proud, plump, hungry, sleepy, "
+     "careful, cheerful, stubborn, patient, tidy, nosy, bold, dreamy, polite, forgetful, restless, "
+     "hasty, honest, grumbling, gloomy, jumpy, kindly, loyal, messy, noisy, playful, rude, silly, "
+     "spoiled, thrifty, wild, witty"},
     {"helper", "text",
-     "miller, baker, tailor, smith, fisherman, farmer, gardener, painter, potter, weaver, sailor, shepherd, "
-     "teacher, doctor, postman, carpenter, cobbler, clown, hunter, piper, queen, judge, barber, captain"
-     ", monk, nun, pirate, juggler, knight, sculptor, tinker, beggar, dentist, butcher, grocer, driver, "
-     "librarian, nurse, poet, soldier"},
+     "miller, baker, tailor, smith, fisherman, farmer, gardener, painter, potter, weaver, sailor, "
+     "shepherd, teacher, doctor, postman, carpenter, cobbler, clown, hunter, piper, queen, judge, "
+     "barber, captain, monk, nun, pirate, juggler, knight, sculptor, tinker, beggar, dentist, butcher, "
+     "grocer, driver, librarian, nurse, poet, soldier"},
     {"mood", "text",
-     "kind, grumpy, jolly, weary, tall, thin, round, deaf, wise, silent, noisy, friendly, lonely, bearded, "
-     "busy, famous, nervous, rich, poor, strong, sunburnt, limping, toothless, one-eyed, freckled, bald, "
-     "stout, pale, chatty, gloomy, serious, hoarse"
-     ", merry, greedy, hasty, honest, cheerful, clever, brave, careful, blushing, barefoot, dusty, drowsy, "
-     "sleepy, hungry, tired, proud, patient, mild, modest, lucky, yawning, young, wealthy, humming"},
+     "kind, grumpy, jolly, weary, tall, thin, round, deaf, wise, silent, noisy, friendly, lonely, "
+     "bearded, busy, famous, nervous, rich, poor, strong, sunburnt, limping, toothless, one-eyed, "
+     "freckled, bald, stout, pale, chatty, gloomy, serious, hoarse, merry, greedy, hasty, honest, "
+     "cheerful, clever, brave, careful, blushing, barefoot, dusty, drowsy, sleepy, hungry, tired, proud, "
+     "patient, mild, modest, lucky, yawning, young, wealthy, humming"},
     // Where.
     {"home", "text",
-     "cottage, burrow, barn, hut, den, nest, cellar, wagon, cabin, loft, shed, tent, farmhouse, lighthouse, "
-     "tower, houseboat"},
+     "cottage, burrow, barn, hut, den, nest, cellar, wagon, cabin, loft, shed, tent, farmhouse, "
+     "lighthouse, tower, houseboat"},
     {"look", "text",
-     "snug, crooked, dusty, mossy, narrow, bright, wooden, tiny, humble, sturdy, low, plain, pretty, shabby, "
-     "quaint, leaky, drafty, cozy, thatched, neat, dim, large, strange, broken, rusty, mended, heavy, "
-     "hollow, "
-     "square, tilted, worn, smooth, faded, gloomy, curved, muddy, dry, new, forgotten, striped"
-     ", red-roofed, sloping, secret, spotless, sunlit, quiet, tangled, cracked, carved, clean, cold, common, "
-     "damp, deep, dented, gilded, huge, little, lopsided, marble, polished, sandy, slanting, velvet"},
+     "snug, crooked, dusty, mossy, narrow, bright, wooden, tiny, humble, sturdy, low, plain, pretty, "
+     "shabby, quaint, leaky, drafty, cozy, thatched, neat, dim, large, strange, broken, rusty, mended, "
+     "heavy, hollow, square, tilted, worn, smooth, faded, gloomy, curved, muddy, dry, new, forgotten, "
+     "striped, red-roofed, sloping, secret, spotless, sunlit, quiet, tangled, cracked, carved, clean, "
+     "cold, common, damp, deep, dented, gilded, huge, little, lopsided, marble, polished, sandy, "
+     "slanting, velvet"},
     {"place", "text/at/a/b",
-     "river/by the river/reeds/pebbles, mill/at the mill/sacks/millstones, hill/on the hill/clover/rabbit "
-     "holes, "
-     "forest/in the forest/ferns/mushrooms, market/in the market/stalls/baskets, lake/at the "
-     "lake/lilies/rowboats, "
-     "harbor/in the harbor/ropes/barrels, bridge/under the bridge/arches/nettles, "
-     "meadow/in the meadow/daisies/molehills, garden/in the garden/roses/cabbages, well/near the "
-     "well/buckets/bricks, "
-     "orchard/in the orchard/apples/ladders, castle/at the castle/statues/banners, cave/in the "
-     "cave/crystals/bones, "
-     "beach/on the beach/shells/seaweed, swamp/in the swamp/rushes/puddles, "
-     "station/at the station/trunks/benches, churchyard/in the churchyard/candles/gravestones, "
-     "vineyard/in the vineyard/vines/bottles, quarry/in the quarry/boulders/gravel"},
+     "river/by the river/reeds/pebbles, mill/at the mill/sacks/millstones, hill/on the "
+     "hill/clover/rabbit holes, forest/in the forest/ferns/mushrooms, market/in the "
+     "market/stalls/baskets, lake/at the lake/lilies/rowboats, harbor/in the harbor/ropes/barrels, "
+     "bridge/under the bridge/arches/nettles, meadow/in the meadow/daisies/molehills, garden/in the "
+     "garden/roses/cabbages, well/near the well/buckets/bricks, orchard/in the orchard/apples/ladders, "
+     "castle/at the castle/statues/banners, cave/in the cave/crystals/bones, beach/on the "
+     "beach/shells/seaweed, swamp/in the swamp/rushes/puddles, station/at the station/trunks/benches, "
+     "churchyard/in the churchyard/candles/gravestones, vineyard/in the vineyard/vines/bottles, "
+     "quarry/in the quarry/boulders/gravel"},
     {"scenery", "text",
      "roofs, hills, fields, lanes, woods, gardens, valley, village, hedges, chimneys, streets, pastures, "
-     "moor, "
-     "ponds, cliffs, barley"
-     ", orchards, rivers, towers, bridges, marshes, dunes, docks, steeples, stables, bushes, paths, "
-     "treetops, meadows, market stalls, haystacks, hen houses"},
+     "moor, ponds, cliffs, barley, orchards, rivers, towers, bridges, marshes, dunes, docks, steeples, "
+     "stables, bushes, paths, treetops, meadows, market stalls, haystacks, hen houses"},
     {"tree", "text",
      "willow, birch, fir, pine, beech, cedar, chestnut, maple, poplar, holly, hawthorn, rowan, linden, "
-     "walnut, "
-     "yew, thorn bush"
-     ", plum tree, pear tree, fig tree, hazel bush, lime tree, spruce, larch, laurel, juniper, rose bush, "
-     "cherry tree, mulberry"},
+     "walnut, yew, thorn bush, plum tree, pear tree, fig tree, hazel bush, lime tree, spruce, larch, "
+     "laurel, juniper, rose bush, cherry tree, mulberry"},
     {"near", "text", "under, near, behind, beside, beyond, below, around, opposite"},
     {"box", "text",
      "barrel, bench, basket, bush, cart, chest, crate, fence, haystack, log, stone, sack, stove, stump, "
-     "table, "
-     "wall, wheelbarrow, trough, bucket, gate, cupboard, ladder, pile of wood, doghouse"
-     ", bathtub, bookshelf, blanket, carpet, curtain, kettle, trunk, statue, stool, sundial, scarecrow, "
-     "rowboat, pump, pot, mattress, windowsill"},
+     "table, wall, wheelbarrow, trough, bucket, gate, cupboard, ladder, pile of wood, doghouse, bathtub, "
+     "bookshelf, blanket, carpet, curtain, kettle, trunk, statue, stool, sundial, scarecrow, rowboat, "
+     "pump, pot, mattress, windowsill"},
     // What: things with what is done with them, and the part that may break.
     {"thing", "text/used/part",
-     "kite/flew/tail, drum/beat/skin, lamp/lit/wick, boat/sailed/mast, flute/played/tip, book/read/cover, "
-     "ball/kicked/seam, sled/rode/runner, bell/rang/clapper, hat/wore/brim, clock/wound/spring, "
-     "fiddle/tuned/string, rug/shook/fringe, tent/pitched/pole, horn/blew/mouthpiece, net/cast/mesh, "
-     "cloak/wrapped/button, broom/swung/handle, mirror/polished/frame, rope/climbed/knot, wagon/pulled/axle, "
-     "teapot/filled/spout, spade/sharpened/blade, puppet/danced/arm"},
+     "kite/flew/tail, drum/beat/skin, lamp/lit/wick, boat/sailed/mast, flute/played/tip, "
+     "book/read/cover, ball/kicked/seam, sled/rode/runner, bell/rang/clapper, hat/wore/brim, "
+     "clock/wound/spring, fiddle/tuned/string, rug/shook/fringe, tent/pitched/pole, "
+     "horn/blew/mouthpiece, net/cast/mesh, cloak/wrapped/button, broom/swung/handle, "
+     "mirror/polished/frame, rope/climbed/knot, wagon/pulled/axle, teapot/filled/spout, "
+     "spade/sharpened/blade, puppet/danced/arm"},
     {"color", "text",
      "red, blue, green, white, black, gray, brown, yellow, pink, purple, golden, silver, copper, violet, "
      "scarlet, speckled"},
     {"food", "text",
-     "bread, jam, soup, cheese, honey, milk, plums, pears, nuts, figs, cake, pie, toast, tea, rice, beans, "
-     "peas, "
-     "corn, grapes, cherries, berries, buns, rolls, tarts, stew, butter, cream, cider, mint, dates, melon, "
-     "pudding, porridge, carrots, radishes, turnips, fudge, noodles, pancakes, waffles"
-     ", sausages, biscuits, bacon, beets, cabbage, celery, chowder, custard, dumplings, eggs, fish, garlic, "
-     "gravy, ham, jelly, leeks, lentils, marmalade, muffins, mustard, oats, olives, onions, peaches"},
+     "bread, jam, soup, cheese, honey, milk, plums, pears, nuts, figs, cake, pie, toast, tea, rice, "
+     "beans, peas, corn, grapes, cherries, berries, buns, rolls, tarts, stew, butter, cream, cider, "
+     "mint, dates, melon, pudding, porridge, carrots, radishes, turnips, fudge, noodles, pancakes, "
+     "waffles, sausages, biscuits, bacon, beets, cabbage, celery, chowder, custard, dumplings, eggs, "
+     "fish, garlic, gravy, ham, jelly, leeks, lentils, marmalade, muffins, mustard, oats, olives, "
+     "onions, peaches"},
     {"animals", "text",
-     "geese, ducks, bees, crows, sheep, goats, cows, hens, moths, ants, snails, frogs, swans, bats, owls, "
-     "deer, "
-     "hares, larks, doves, eels, crabs, wasps, foxes, gulls, mice, moles, newts, pigs, rooks, toads, trout, "
-     "worms, wrens, finches, ponies, kittens, spiders, beetles, herons, lambs"
-     ", camels, parrots, rabbits, cats, puppies, turtles, lizards, magpies, turkeys, starlings, squirrels, "
-     "sparrows, salmon, robins, ravens, rats, quails, pigeons, peacocks, mules, hedgehogs, horses, hornets, "
-     "flies"},
+     "geese, ducks, bees, crows, sheep, goats, cows, hens, moths, ants, snails, frogs, swans, bats, "
+     "owls, deer, hares, larks, doves, eels, crabs, wasps, foxes, gulls, mice, moles, newts, pigs, "
+     "rooks, toads, trout, worms, wrens, finches, ponies, kittens, spiders, beetles, herons, lambs, "
+     "camels, parrots, rabbits, cats, puppies, turtles, lizards, magpies, turkeys, starlings, squirrels, "
+     "sparrows, salmon, robins, ravens, rats, quails, pigeons, peacocks, mules, hedgehogs, horses, "
+     "hornets, flies"},
     {"fur", "text",
      "white, brown, black, gray, spotted, fat, lean, wet, old, tame, wild, tired, hungry, lost, angry, "
-     "muddy, "
-     "timid, giddy, noisy, silent, sleepy, fluffy, ragged, proud, clever, greedy, lazy, bold, shiny, drowsy, "
-     "cheeky, huge"
-     ", limping, graceful, gentle, fierce, fearless, fine, dizzy, dirty, curly, crafty, cold, chubby, busy, "
-     "brave, blind, bashful, slender, slow, smug, sneaky, spoiled, stray, sulky, swift"},
+     "muddy, timid, giddy, noisy, silent, sleepy, fluffy, ragged, proud, clever, greedy, lazy, bold, "
+     "shiny, drowsy, cheeky, huge, limping, graceful, gentle, fierce, fearless, fine, dizzy, dirty, "
+     "curly, crafty, cold, chubby, busy, brave, blind, bashful, slender, slow, smug, sneaky, spoiled, "
+     "stray, sulky, swift"},
     {"number", "text",
-     "two, three, four, five, six, seven, eight, nine, ten, twelve, twenty, forty"
-     ", eleven, thirteen, thirty, fifty"},
+     "two, three, four, five, six, seven, eight, nine, ten, twelve, twenty, forty, eleven, thirteen, "
+     "thirty, fifty"},
     {"metal", "text", "copper, silver, gold, tin"},
     {"tool", "text",
-     "glue, thread, wax, nails, string, wire, tape, resin, tar, leather, clay, pins"
-     ", paste, plaster, ribbons, rivets, screws, silk, straw, thorns"},
+     "glue, thread, wax, nails, string, wire, tape, resin, tar, leather, clay, pins, paste, plaster, "
+     "ribbons, rivets, screws, silk, straw, thorns"},
     // How.
     {"walk", "text",
      "walked, ran, hurried, skipped, marched, trotted, wandered, crept, strolled, hopped, rushed, raced, "
-     "tiptoed, sneaked, jogged, dashed, plodded, strode, hobbled, waddled"
-     ", wobbled, scurried, scampered, scrambled, shuffled, sauntered, stumbled, staggered, galloped, "
-     "bounced, drifted, rambled"},
+     "tiptoed, sneaked, jogged, dashed, plodded, strode, hobbled, waddled, wobbled, scurried, scampered, "
+     "scrambled, shuffled, sauntered, stumbled, staggered, galloped, bounced, drifted, rambled"},
     {"how", "text",
      "slowly, softly, gladly, bravely, calmly, quickly, proudly, quietly, gently, happily, boldly, "
-     "carefully, "
-     "eagerly, politely, sleepily, firmly, shyly, merrily, nervously, patiently, briskly, clumsily, warmly, "
-     "at once"
-     ", sweetly, swiftly, steadily, sternly, solemnly, silently, seriously, sadly, promptly, modestly, "
-     "meekly, lightly, lazily, kindly, hoarsely, hastily, gravely, fondly, daintily, cheerfully, busily, "
-     "bashfully, anxiously, awkwardly"},
+     "carefully, eagerly, politely, sleepily, firmly, shyly, merrily, nervously, patiently, briskly, "
+     "clumsily, warmly, at once, sweetly, swiftly, steadily, sternly, solemnly, silently, seriously, "
+     "sadly, promptly, modestly, meekly, lightly, lazily, kindly, hoarsely, hastily, gravely, fondly, "
+     "daintily, cheerfully, busily, bashfully, anxiously, awkwardly"},
     {"doing", "text",
-     "sleeping, singing, dancing, resting, eating, playing, hiding, waiting, fighting, bathing, whispering, "
-     "sunning themselves, quarreling, digging, drinking, dozing, nesting, feasting, yawning, shivering"
-     ", arguing, gossiping, grazing, grumbling, humming, jumping, juggling, limping, marching, napping, "
-     "preening, racing, snoring, sneezing, trembling, wrestling"},
+     "sleeping, singing, dancing, resting, eating, playing, hiding, waiting, fighting, bathing, "
+     "whispering, sunning themselves, quarreling, digging, drinking, dozing, nesting, feasting, yawning, "
+     "shivering, arguing, gossiping, grazing, grumbling, humming, jumping, juggling, limping, marching, "
+     "napping, preening, racing, snoring, sneezing, trembling, wrestling"},
     {"said", "text", "said, cried, whispered, laughed, sighed, called, mumbled, shouted, asked, grunted"},
     {"sad", "text",
      "sad, cross, worried, lost, ashamed, miserable, gloomy, helpless, upset, puzzled, lonely, weak, "
-     "foolish, "
-     "afraid, sorry, tearful"
-     ", dizzy, empty, frightened, guilty, hurt, nervous, shaky, small, stupid, tired, uneasy, wretched"},
+     "foolish, afraid, sorry, tearful, dizzy, empty, frightened, guilty, hurt, nervous, shaky, small, "
+     "stupid, tired, uneasy, wretched"},
     {"glad", "text",
-     "glad, proud, calm, merry, thankful, delighted, cheerful, content, lucky, relieved, rich, joyful, warm, "
-     "brave, grateful, hopeful"
-     ", at peace, wise, cozy, drowsy, free, happy, jolly, loved, safe, sleepy, strong, tall"},
+     "glad, proud, calm, merry, thankful, delighted, cheerful, content, lucky, relieved, rich, joyful, "
+     "warm, brave, grateful, hopeful, at peace, wise, cozy, drowsy, free, happy, jolly, loved, safe, "
+     "sleepy, strong, tall"},
     {"sound", "text",
      "roar, creak, rattle, growl, thump, hum, moan, squeak, whistle, howl, scratch, rumble, crash, sob, "
-     "hiss, "
-     "knock"
-     ", bark, bang, clatter, gurgle, jingle, murmur, screech, wail"},
+     "hiss, knock, bark, bang, clatter, gurgle, jingle, murmur, screech, wail"},
     {"chore", "text",
-     "swept, painted, scrubbed, mended, carried, cleaned, washed, polished, guarded, dusted, fixed, moved, "
-     "oiled, emptied, stacked, sanded"
-     ", brushed, built, hauled, hid, lifted, nailed, patched, rolled"},
+     "swept, painted, scrubbed, mended, carried, cleaned, washed, polished, guarded, dusted, fixed, "
+     "moved, oiled, emptied, stacked, sanded, brushed, built, hauled, hid, lifted, nailed, patched, "
+     "rolled"},
     {"taste", "text",
-     "sweet, salted, hot, cold, warm, fresh, sour, spicy, burnt, baked, boiled, fried, creamy, crisp, dried, "
-     "frozen, golden, green, hard, home-made, juicy, melted, mild, minced, peppered, pickled, plain, red, "
-     "ripe, "
-     "roasted, sliced, smoked, soft, steamed, stuffed, sugared, tasty, toasted, white, wild"},
+     "sweet, salted, hot, cold, warm, fresh, sour, spicy, burnt, baked, boiled, fried, creamy, crisp, "
+     "dried, frozen, golden, green, hard, home-made, juicy, melted, mild, minced, peppered, pickled, "
+     "plain, red, ripe, roasted, sliced, smoked, soft, steamed, stuffed, sugared, tasty, toasted, white, "
+     "wild"},
     {"land", "text",
      "distant, silent, sleepy, quiet, empty, lonely, gray, green, golden, silver, dark, pale, peaceful, "
-     "crowded, "
-     "tidy, wide, narrow, crooked, ancient, busy, brown, bare, frosty, gloomy, little, misty, nearby, "
-     "pretty, "
-     "ruined, wild, white, winding"},
+     "crowded, tidy, wide, narrow, crooked, ancient, busy, brown, bare, frosty, gloomy, little, misty, "
+     "nearby, pretty, ruined, wild, white, winding"},
     // When.
+    {"dusk", "text",
+     "dusk, midnight, supper, bedtime, dawn, teatime, sunset, sunrise, breakfast, lunchtime, dark, the "
+     "bells rang, the moon rose, the stars came out, the geese came home, the lamps were lit, the cock "
+     "crowed, nobody could stand, the owls woke, everyone laughed, the dew fell, the sky turned pink, "
+     "all were tired, the candles went out"},
     {"season", "text", "spring, summer, autumn, winter"},
     {"daytime", "text", "morning, afternoon, evening, day, night, noon"},
     {"weather", "text", "rain, sun, wind, snow, fog"},

@@ -1,7 +1,7 @@
 // One token a byte. In GGUF it is byte-level BPE ("gpt2") with an empty list of merges: llama.cpp then splits
 // a text into its bytes and merges nothing. (llama.cpp refuses a gpt2 vocabulary without the merges key, but
-// an empty array is fine. On texts that are not UTF-8 it differs from us: it reads U+FFFD for each invalid
-// byte.)
+// an empty array is fine. Texts that are not UTF-8 it cannot take: it reads U+FFFD for bad bytes, and some
+// end it.)
 #include "text/byte_tokenizer.h"
 
 #include <algorithm>

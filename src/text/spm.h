@@ -30,11 +30,14 @@ struct SpmVocabulary {
   bool add_bos = true, add_eos = false, add_space_prefix = true, remove_extra_whitespaces = false;
 };
 
-/// Tokenizes as the sentencepiece library does, with three differences, all of which keep what the library
-/// loses: bytes that are not UTF-8 become byte tokens (the library reads U+FFFD), grouped as llama.cpp groups
-/// them; a literal U+2581 becomes byte tokens (for the library and llama.cpp it is a space); and so does a
-/// space without a token of its own. So decode(encode(t)) == t for every text, given 256 byte tokens and
+/// Tokenizes as the sentencepiece library does, with three differences, each of which keeps what the library
+/// loses. Bytes that are not UTF-8 become byte tokens (the library reads U+FFFD), grouped as llama.cpp groups
+/// them. A literal U+2581 becomes byte tokens (for the library and llama.cpp it is a space). So does a space
+/// without a token of its own. Hence decode(encode(t)) == t for every text, given 256 byte tokens and
 /// remove_extra_whitespaces off. Line breaks are in no piece of a trained vocabulary and become <0x0A>.
+///
+/// llama.cpp adds its space prefix again after each user-defined token; the library does not, and neither do
+/// we.
 ///
 /// Control tokens written out in a text ("</s>") are text, as in the library.
 class SpmTokenizer final : public Tokenizer {

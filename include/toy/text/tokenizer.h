@@ -20,8 +20,8 @@ class Tokenizer {
   /// "bytes", "spm" (SentencePiece BPE).
   virtual std::string_view kind() const = 0;
   virtual int32_t vocab_size() const = 0;
-  /// Ids of the text, without a beginning-of-sequence token. Any bytes are accepted; what a tokenizer cannot take
-  /// throws Error{bad_input} with the byte offset.
+  /// Ids of the text, without a beginning-of-sequence token. Any bytes are accepted; what a tokenizer cannot
+  /// take throws Error{bad_input} with the byte offset.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
   /// The exact bytes of one token in the middle of a text ("" for control tokens).
   virtual std::string token_bytes(int32_t id) const = 0;
@@ -37,7 +37,8 @@ class Tokenizer {
   virtual void save(gguf::Writer& writer) const = 0;
 };
 
-/// 256 tokens, one a byte; stored in GGUF as byte-level BPE without merges, which llama.cpp reads as the same thing.
+/// 256 tokens, one a byte; stored in GGUF as byte-level BPE without merges, which llama.cpp reads as the same
+/// thing.
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 
 /// From tokenizer.ggml.* keys. Throws naming file, key and reason for kinds that are not supported.
@@ -47,19 +48,22 @@ std::unique_ptr<Tokenizer> load_tokenizer(const gguf::File& file);
 struct SpmTrainOptions {
   int32_t vocab_size = 512;
   int threads = 1;
-  /// tokenizer.ggml.add_bos_token. Off: windows of a running text never show a model the beginning-of-sequence token.
+  /// tokenizer.ggml.add_bos_token. Off: windows of a running text never show a model the
+  /// beginning-of-sequence token.
   bool add_bos = false;
 };
 /// Trains SentencePiece BPE with byte fallback on a text (identity normalization, no added space, so that
-/// decode(encode(t)) == t for every text). Line breaks and tabs are in no piece: they become byte tokens. Deterministic.
-/// Throws Error{bad_input} when the text is too small for the vocabulary, naming how many tokens it gives.
+/// decode(encode(t)) == t for every text). Line breaks and tabs are in no piece: they become byte tokens.
+/// Deterministic. Throws Error{bad_input} when the text is too small for the vocabulary, naming how many
+/// tokens it gives.
 std::unique_ptr<Tokenizer> train_spm(std::string_view text, const SpmTrainOptions& options);
 
 /// "bytes" or "spm:V". Throws with the accepted forms.
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view spec, std::string_view corpus);
 
-/// Turns a stream of tokens into text that never ends inside a UTF-8 character: push() holds back the beginning of a
-/// character that can still be completed (at most three bytes). Bytes that can never become UTF-8 pass as they are.
+/// Turns a stream of tokens into text that never ends inside a UTF-8 character: push() holds back the
+/// beginning of a character that can still be completed (at most three bytes). Bytes that can never become
+/// UTF-8 pass as they are.
 class Utf8Stream {
  public:
   /// Bytes that are ready to be shown after `bytes` were added.

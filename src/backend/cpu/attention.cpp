@@ -1,7 +1,7 @@
 // attention: causal, optionally windowed, over the rows of a batch; grouped queries (Ainslie et al. 2023).
 //   in  q:[N,H,P] k:[N,K,P] v:[N,K,P] seq:[N] pos:[N]   out o:[N,H,P] lse?:[N,H]
-// A task is a chunk of a run's positions with all query heads of one kv head. It packs each key tile that it needs once
-// (transposed, as the cache holds it) and runs all its rows against it.
+// A task is a chunk of a run's positions with all query heads of one kv head. It packs each key tile that it
+// needs once (transposed, as the cache holds it) and runs all its rows against it.
 #include "backend/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/attention.cpp"
@@ -27,9 +27,11 @@ void attention_task(const Task& task, const KernelArgs& args, AttendScratch& ws)
   const int64_t last = task.position + task.count - 1;
   for (int64_t at = q.first_visible(task.position) / kTile * kTile; at <= last; at += kTile) {
     const int64_t begin = std::max(at, q.first_visible(task.position)), end = std::min(at + kTile, last + 1);
-    const int64_t from = ((task.first_row + begin - task.first) * kv_heads + task.head) * p, slot = begin - at;
+    const int64_t from = ((task.first_row + begin - task.first) * kv_heads + task.head) * p,
+                  slot = begin - at;
     pack_transposed(args.in[1].as<const float>() + from, kv_heads * p, end - begin, p, ws.kt + slot);
-    pack_rows(args.in[2].as<const float>() + from, kv_heads * p, end - begin, p, ws.v + slot * ws.width, ws.width);
+    pack_rows(args.in[2].as<const float>() + from, kv_heads * p, end - begin, p, ws.v + slot * ws.width,
+              ws.width);
     attend_tile(q, KeyTile{ws.kt, ws.v, ws.width, at}, ws);
   }
   float* lse = args.out[1].data ? args.out[1].as<float>() + task.row * heads + head : nullptr;

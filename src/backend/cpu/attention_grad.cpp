@@ -3,10 +3,11 @@
 // With e_ij = exp(scale q_i.k_j - lse_i), delta_i = sum_p do_i o_i, s_ij = e_ij (do_i.v_j - delta_i) scale:
 //   dv_j = sum_i e_ij do_i,   dk_j = sum_i s_ij q_i,   dq_i = sum_j s_ij k_j.
 //
-// A task is one query head of one run, key tiles outside, blocks of 64 query rows inside: five products a pair, and
-// dk, dv of a tile stay in the cache. Two passes (dk and dv, then dq) could be cut finer but need seven products. The
-// parts of dk and dv from the query heads of a group are kept apart and summed in the order of the heads, behind a
-// barrier. Every sum has one order, given by runs, heads and positions: no bit depends on the number of threads.
+// A task is one query head of one run, key tiles outside, blocks of 64 query rows inside: five products a
+// pair, and dk, dv of a tile stay in the cache. Two passes (dk and dv, then dq) could be cut finer but need
+// seven products. The parts of dk and dv from the query heads of a group are kept apart and summed in the
+// order of the heads, behind a barrier. Every sum has one order, given by runs, heads and positions: no bit
+// depends on the number of threads.
 #include "backend/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/attention_grad.cpp"
@@ -39,7 +40,8 @@ void row_products(const GradOperands& x, Range rows, float* delta) {
   }
 }
 
-// A pair of a block of query rows and a key tile: rows at positions row_at + r, keys at key_at + j for j in [lo, hi).
+// A pair of a block of query rows and a key tile: rows at positions row_at + r, keys at key_at + j for j in
+// [lo, hi).
 struct Pair {
   int64_t rows, row_at, key_at, lo, hi, window;
 
@@ -53,7 +55,8 @@ struct Pair {
 };
 
 // e and s of one row from its scores (in e) and do.v (in s), both in place.
-HWY_INLINE void grad_row(float* e, float* s, int64_t begin, int64_t end, float scale, float lse, float delta) {
+HWY_INLINE void grad_row(float* e, float* s, int64_t begin, int64_t end, float scale, float lse,
+                         float delta) {
   const DF d;
   const bool full = begin == 0 && end == kTile;
   for (int64_t j = 0; j < kTile; j += kLanes) {
@@ -61,7 +64,8 @@ HWY_INLINE void grad_row(float* e, float* s, int64_t begin, int64_t end, float s
     VF sv = hn::Mul(ev, hn::Mul(hn::Sub(hn::LoadU(d, s + j), hn::Set(d, delta)), hn::Set(d, scale)));
     if (!full) {
       const VF index = hn::Iota(d, float(j));
-      const auto seen = hn::And(hn::Ge(index, hn::Set(d, float(begin))), hn::Lt(index, hn::Set(d, float(end))));
+      const auto seen =
+          hn::And(hn::Ge(index, hn::Set(d, float(begin))), hn::Lt(index, hn::Set(d, float(end))));
       ev = hn::IfThenElseZero(seen, ev);
       sv = hn::IfThenElseZero(seen, sv);
     }
@@ -70,37 +74,48 @@ HWY_INLINE void grad_row(float* e, float* s, int64_t begin, int64_t end, float s
   }
 }
 
-// The five products of one pair. dq of the block is at `dq` with row stride ld_dq; `fresh`: nothing is in it yet.
+// The five products of one pair. dq of the block is at `dq` with row stride ld_dq; `fresh`: nothing is in it
+// yet.
 void grad_pair(const Pair& x, int64_t p, float scale, const float* lse, const float* delta, int64_t heads,
                const GradScratch& ws, float* dq, int64_t ld_dq, bool fresh) {
   const int64_t w = ws.width;
   for (int64_t r = 0; r < x.rows; r += kStrip) {
     const int64_t n = std::min(kStrip, x.rows - r), cols = round_up16(x.end(r + n - 1));
-    strip_rows<false, Init::zero>(n, cols, ws.q + r * w, w, ws.kt, kTile, p, nullptr, ws.e + r * kTile, kTile);
-    strip_rows<false, Init::zero>(n, cols, ws.d_o + r * w, w, ws.vt, kTile, p, nullptr, ws.s + r * kTile, kTile);
+    strip_rows<false, Init::zero>(n, cols, ws.q + r * w, w, ws.kt, kTile, p, nullptr, ws.e + r * kTile,
+                                  kTile);
+    strip_rows<false, Init::zero>(n, cols, ws.d_o + r * w, w, ws.vt, kTile, p, nullptr, ws.s + r * kTile,
+                                  kTile);
     for (int64_t i = r; i < r + n; ++i)
-      grad_row(ws.e + i * kTile, ws.s + i * kTile, x.begin(i), x.end(i), scale, lse[i * heads], delta[i * heads]);
+      grad_row(ws.e + i * kTile, ws.s + i * kTile, x.begin(i), x.end(i), scale, lse[i * heads],
+               delta[i * heads]);
   }
   for (int64_t j = x.lo; j < x.hi; j += kStrip) {
     const int64_t n = std::min(kStrip, x.hi - j), r = x.first_row(j), at = r * kTile + j;
-    strip_rows<true, Init::add>(n, w, ws.e + at, kTile, ws.d_o + r * w, w, x.rows - r, nullptr, ws.dv + j * w, w);
-    strip_rows<true, Init::add>(n, w, ws.s + at, kTile, ws.q + r * w, w, x.rows - r, nullptr, ws.dk + j * w, w);
+    strip_rows<true, Init::add>(n, w, ws.e + at, kTile, ws.d_o + r * w, w, x.rows - r, nullptr, ws.dv + j * w,
+                                w);
+    strip_rows<true, Init::add>(n, w, ws.s + at, kTile, ws.q + r * w, w, x.rows - r, nullptr, ws.dk + j * w,
+                                w);
   }
   for (int64_t r = 0; r < x.rows; r += kStrip) {
     const int64_t n = std::min(kStrip, x.rows - r), keys = x.end(r + n - 1) - x.lo;
     const float *a = ws.s + r * kTile + x.lo, *b = ws.k + x.lo * w;
-    if (fresh) strip_rows<false, Init::zero>(n, w, a, kTile, b, w, keys, nullptr, dq + r * ld_dq, ld_dq);
-    else strip_rows<false, Init::add>(n, w, a, kTile, b, w, keys, nullptr, dq + r * ld_dq, ld_dq);
+    if (fresh)
+      strip_rows<false, Init::zero>(n, w, a, kTile, b, w, keys, nullptr, dq + r * ld_dq, ld_dq);
+    else
+      strip_rows<false, Init::add>(n, w, a, kTile, b, w, keys, nullptr, dq + r * ld_dq, ld_dq);
   }
 }
 
 // Copies rows of `width` floats.
-HWY_INLINE void copy_rows(const float* from, int64_t from_ld, float* to, int64_t to_ld, int64_t rows, int64_t width) {
-  for (int64_t r = 0; r < rows; ++r) std::memcpy(to + r * to_ld, from + r * from_ld, size_t(width) * sizeof(float));
+HWY_INLINE void copy_rows(const float* from, int64_t from_ld, float* to, int64_t to_ld, int64_t rows,
+                          int64_t width) {
+  for (int64_t r = 0; r < rows; ++r)
+    std::memcpy(to + r * to_ld, from + r * from_ld, size_t(width) * sizeof(float));
 }
 
 // All query rows of the run against the key tile at position `at`, for one query head.
-void grad_tile(const Task& task, int64_t at, const GradOperands& x, const float* delta, const GradScratch& ws) {
+void grad_tile(const Task& task, int64_t at, const GradOperands& x, const float* delta,
+               const GradScratch& ws) {
   const int64_t p = x.p, w = ws.width, ld = x.heads * p, last = task.position + task.count;  // last + 1
   const int64_t lo = std::max<int64_t>(0, task.position - at), hi = std::min(kTile, last - at);
   for (int64_t block = at; block < last; block += kTile) {
@@ -123,8 +138,10 @@ void grad_tile(const Task& task, int64_t at, const GradOperands& x, const float*
 void grad_task(const Task& task, const GradOperands& x, const float* delta, const GradScratch& ws) {
   const int64_t p = x.p, w = ws.width, ld = x.kv_heads * p, last = task.position + task.count;
   for (int64_t at = task.position / kTile * kTile; at < last; at += kTile) {
-    const int64_t begin = std::max(at, task.position), keys = std::min(at + kTile, last) - begin, slot = begin - at;
-    const int64_t row = task.row + begin - task.position, from = (row * x.kv_heads + task.head / x.group()) * p;
+    const int64_t begin = std::max(at, task.position), keys = std::min(at + kTile, last) - begin,
+                  slot = begin - at;
+    const int64_t row = task.row + begin - task.position,
+                  from = (row * x.kv_heads + task.head / x.group()) * p;
     pack_transposed(x.k + from, ld, keys, p, ws.kt + slot);
     pack_transposed(x.v + from, ld, keys, p, ws.vt + slot);
     pack_rows(x.k + from, ld, keys, p, ws.k + slot * w, w);

@@ -24,7 +24,8 @@ bool paged_valid(const Task& task, const QueryRows& q, const KernelArgs& args, K
     return false;
   }
   if (task.position < 0 || last >= slots * kTile) {
-    const int64_t bad = task.position < 0 ? task.row : task.row + std::max<int64_t>(0, slots * kTile - task.position);
+    const int64_t bad =
+        task.position < 0 ? task.row : task.row + std::max<int64_t>(0, slots * kTile - task.position);
     error->set("attention_paged: row {} has position {}", bad, task.position + bad - task.row);
     return false;
   }
@@ -35,6 +36,11 @@ bool paged_valid(const Task& task, const QueryRows& q, const KernelArgs& args, K
       return false;
     }
   return true;
+}
+
+// Pages lie anywhere, so the hardware cannot guess the next one: asks for it (second-level cache) while this one is used.
+HWY_INLINE void fetch(const float* p, int64_t count) {
+  for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(p + i, 0, 2);
 }
 
 void paged_task(const Task& task, const KernelArgs& args, AttendScratch& ws, KernelError* error) {
@@ -52,10 +58,16 @@ void paged_task(const Task& task, const KernelArgs& args, AttendScratch& ws, Ker
     const int64_t offset = (page[t] * kv_heads + task.head) * p * kTile;
     KeyTile tile{args.in[1].as<const float>() + offset, args.in[2].as<const float>() + offset, p, t * kTile};
     if (ws.width != p) {  // whole vectors of v: only slots that are visible may be read
-      const int64_t begin = std::max<int64_t>(0, first - tile.position), end = std::min(kTile, last + 1 - tile.position);
+      const int64_t begin = std::max<int64_t>(0, first - tile.position),
+                    end = std::min(kTile, last + 1 - tile.position);
       pack_rows(tile.v + begin * p, p, end - begin, p, ws.v + begin * ws.width, ws.width);
       tile.v = ws.v;
       tile.ldv = ws.width;
+    }
+    if (t < last / kTile) {
+      const int64_t next = (page[t + 1] * kv_heads + task.head) * p * kTile;
+      fetch(args.in[1].as<const float>() + next, p * kTile);
+      fetch(args.in[2].as<const float>() + next, p * kTile);
     }
     attend_tile(q, tile, ws);
   }

@@ -1,4 +1,5 @@
-// Work items of the attention kernels, and the sizes of their workspace. Plain code, the same for every target.
+// Work items of the attention kernels, and the sizes of their workspace. Plain code, the same for every
+// target.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +19,8 @@ inline int64_t round_up16(int64_t n) { return (n + 15) / 16 * 16; }
 /// Query positions that one task takes at most: about 384 rows of work for each packed key tile.
 inline int64_t max_chunk(int64_t group) { return std::clamp<int64_t>(384 / group, 16, 128); }
 
-/// Rows [row, row + count) of one sequence, at positions position, position + 1, ...; `first` is the position at which
-/// their run begins in this batch, `first_row` its row.
+/// Rows [row, row + count) of one sequence, at positions position, position + 1, ...; `first` is the position
+/// at which their run begins in this batch, `first_row` its row.
 struct Task {
   int64_t row = 0, count = 0;
   int32_t seq = 0;
@@ -28,15 +29,23 @@ struct Task {
   int64_t head = 0;
 };
 
-/// Walks over (run, chunk of its rows, head), later chunks first, and yields the items of one thread: each goes to the
-/// thread with the least work so far, which every thread computes alike. Results never depend on this choice.
+/// Walks over (run, chunk of its rows, head), later chunks first, and yields the items of one thread: each
+/// goes to the thread with the least work so far, which every thread computes alike. Results never depend on
+/// this choice.
 class TaskWalk {
  public:
   static constexpr int kMaxThreads = 1024;
 
-  TaskWalk(const ExecContext& ctx, const View& seq, const View& pos, int64_t heads, int64_t chunk, int64_t window)
-      : seq_(seq.as<const int32_t>()), pos_(pos.as<const int32_t>()), rows_(seq.shape[0]), heads_(heads),
-        chunk_(chunk), window_(window), thread_(ctx.thread), threads_(std::min(ctx.threads, kMaxThreads)) {
+  TaskWalk(const ExecContext& ctx, const View& seq, const View& pos, int64_t heads, int64_t chunk,
+           int64_t window)
+      : seq_(seq.as<const int32_t>()),
+        pos_(pos.as<const int32_t>()),
+        rows_(seq.shape[0]),
+        heads_(heads),
+        chunk_(chunk),
+        window_(window),
+        thread_(ctx.thread),
+        threads_(std::min(ctx.threads, kMaxThreads)) {
     std::fill_n(load_.begin(), threads_, 0.0);
     head_ = heads_;
   }
@@ -71,7 +80,8 @@ class TaskWalk {
     }
     run_begin_ = run_end_;
     if (run_begin_ >= rows_ || heads_ == 0) return false;
-    while (++run_end_ < rows_ && seq_[run_end_] == seq_[run_begin_] && pos_[run_end_] == pos_[run_end_ - 1] + 1) {
+    while (++run_end_ < rows_ && seq_[run_end_] == seq_[run_begin_] &&
+           pos_[run_end_] == pos_[run_end_ - 1] + 1) {
     }
     chunk_end_ = run_end_;
     return true;
@@ -107,7 +117,8 @@ inline int64_t choose_chunk(const View& seq, const View& pos, int64_t heads, int
   return chunk;
 }
 
-/// One thread's state while it attends: query rows and their running maximum, sums and outputs, and packed tiles.
+/// One thread's state while it attends: query rows and their running maximum, sums and outputs, and packed
+/// tiles.
 struct AttendScratch {
   int64_t width;  ///< P rounded up to 16: the row stride of q, o and v
   float *q, *o, *l, *m, *kt, *v, *s;

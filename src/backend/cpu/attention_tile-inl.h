@@ -1,16 +1,16 @@
-// The tile routine that attention and attention_paged share, so that a row has the same bits in training, in prefill cut
-// anywhere and in decoding; and the small dense product under it, which attention_grad uses too.
+// The tile routine that attention and attention_paged share, so that a row has the same bits in training, in
+// prefill cut anywhere and in decoding; and the small dense product under it, which attention_grad uses too.
 //
-// Order of operations of one query row (online softmax: Milakov and Gimelshein 2018; FlashAttention-2, Dao 2023, alg. 1):
-// for each tile of 64 positions, in increasing order,
+// Order of operations of one query row (online softmax: Milakov and Gimelshein 2018; FlashAttention-2, Dao
+// 2023, alg. 1): for each tile of 64 positions, in increasing order,
 //   s_j = scale * (fma chain over p of q[p] k[j][p]),  m' = max(m, max_j s_j),  e_j = exp(s_j - m'),
-//   l[i] = l[i] * exp(m - m') + (e_i + e_(i+16) + e_(i+32) + e_(i+48))          16 virtual lanes i, whatever the vector,
-//   o[p] = o[p] * exp(m - m'), then an fma chain over the visible j of e_j v[j][p];
-// at the end l is the sum of its lanes by the tree i + (i+8), +4, +2, +1. Only visible keys take part: nothing of a
-// masked key, not even NaN, reaches a row, and a tile without a visible key changes nothing.
+//   l[i] = l[i] * exp(m - m') + (e_i + e_(i+16) + e_(i+32) + e_(i+48))          16 virtual lanes i, whatever
+//   the vector, o[p] = o[p] * exp(m - m'), then an fma chain over the visible j of e_j v[j][p];
+// at the end l is the sum of its lanes by the tree i + (i+8), +4, +2, +1. Only visible keys take part:
+// nothing of a masked key, not even NaN, reaches a row, and a tile without a visible key changes nothing.
 //
-// An outer-product register tile gives each score and each output a chain of its own, so that its bits do not depend on
-// the rows and columns that share the tile, nor on the number of lanes.
+// An outer-product register tile gives each score and each output a chain of its own, so that its bits do not
+// depend on the rows and columns that share the tile, nor on the number of lanes.
 #if defined(TOY_CPU_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TOY_CPU_ATTENTION_TILE_INL_H_
 #undef TOY_CPU_ATTENTION_TILE_INL_H_
@@ -40,19 +40,21 @@ inline constexpr int kVecs16 = 16 / kLanes;  // vectors that hold 16 virtual lan
 inline constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;
 inline constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
 
-// GCC 12 folds one load into several fma instructions; then the load port is the limit. This keeps it in a register.
+// GCC 12 folds one load into several fma instructions; then the load port is the limit. This keeps it in a
+// register.
 HWY_INLINE void keep_in_register(VF& v) {
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
   __asm__("" : "+v"(v.raw));
 #endif
 }
 
-// exp(x) for x <= 80 to about one ulp; 0 below -87. Cody and Waite's reduction by multiples of log 2, the polynomial of
-// Cephes' expf. A lane depends on itself alone. NaN stays NaN.
+// exp(x) for x <= 80 to about one ulp; 0 below -87. Cody and Waite's reduction by multiples of log 2, the
+// polynomial of Cephes' expf. A lane depends on itself alone. NaN stays NaN.
 HWY_INLINE VF exp_lanes(VF x) {
   const DF d;
   const hn::RebindToUnsigned<DF> du;
-  const VF magic = hn::Set(d, 12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
+  const VF magic =
+      hn::Set(d, 12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
   const VF shifted = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), magic);
   const VF n = hn::Sub(shifted, magic);
   VF r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
@@ -140,8 +142,8 @@ HWY_INLINE void strip(int64_t cols, const float* a, int64_t lda, const float* b,
 
 // The same for a number of rows known at run time, at most kStrip.
 template <bool kTransposed, Init kInit, int MR = kStrip>
-HWY_INLINE void strip_rows(int64_t rows, int64_t cols, const float* a, int64_t lda, const float* b, int64_t ldb,
-                           int64_t steps, const float* alpha, float* c, int64_t ldc) {
+HWY_INLINE void strip_rows(int64_t rows, int64_t cols, const float* a, int64_t lda, const float* b,
+                           int64_t ldb, int64_t steps, const float* alpha, float* c, int64_t ldc) {
   if constexpr (MR > 1)
     if (rows < MR)
       return strip_rows<kTransposed, kInit, MR - 1>(rows, cols, a, lda, b, ldb, steps, alpha, c, ldc);
@@ -181,7 +183,8 @@ HWY_INLINE void pack_transposed(const float* src, int64_t stride, int64_t rows, 
 }
 
 // dst[j][p] = src[j][p], zero for p in [width, ld).
-HWY_INLINE void pack_rows(const float* src, int64_t stride, int64_t rows, int64_t width, float* dst, int64_t ld) {
+HWY_INLINE void pack_rows(const float* src, int64_t stride, int64_t rows, int64_t width, float* dst,
+                          int64_t ld) {
   for (int64_t j = 0; j < rows; ++j) {
     std::memcpy(dst + j * ld, src + j * stride, size_t(width) * sizeof(float));
     std::fill(dst + j * ld + width, dst + (j + 1) * ld, 0.0f);
@@ -190,7 +193,8 @@ HWY_INLINE void pack_rows(const float* src, int64_t stride, int64_t rows, int64_
 
 // ---------------------------------------------------------------- online softmax over one tile
 
-/// Query rows that share a key tile: `group` rows (the heads of one kv head) for each position, positions increasing.
+/// Query rows that share a key tile: `group` rows (the heads of one kv head) for each position, positions
+/// increasing.
 struct QueryRows {
   int64_t rows = 0, group = 1, head_dim = 0;
   int64_t position = 0;  ///< of row 0
@@ -265,28 +269,29 @@ HWY_INLINE void exponentiate(float* s, int begin, int end, float m, float alpha,
     hn::StoreU(hn::MulAdd(hn::LoadU(d, l + h * kLanes), hn::Set(d, alpha), sum[h]), d, l + h * kLanes);
 }
 
-// o = alpha o + e v where the rows of the strip do not see the same keys: each row for itself before and after the keys
-// that all of them see.
-HWY_INLINE void output_ragged(const Visible& see, int rows, const float* e, const KeyTile& tile, const float* alpha,
-                              float* o, int64_t width) {
+// o = alpha o + e v where the rows of the strip do not see the same keys: each row for itself before and
+// after the keys that all of them see.
+HWY_INLINE void output_ragged(const Visible& see, int rows, const float* e, const KeyTile& tile,
+                              const float* alpha, float* o, int64_t width) {
   const int common_lo = see.max_lo, common_hi = std::max(see.max_lo, see.min_hi);
   const bool common = common_hi > common_lo;
   for (int r = 0; r < rows; ++r) {
     if (see.lo[r] == see.hi[r]) continue;
     const int64_t end = common ? common_lo : see.hi[r];
-    strip<1, false, Init::scaled>(width, e + r * kTile + see.lo[r], kTile, tile.v + see.lo[r] * tile.ldv, tile.ldv,
-                                  end - see.lo[r], alpha + r, o + r * width, width);
+    strip<1, false, Init::scaled>(width, e + r * kTile + see.lo[r], kTile, tile.v + see.lo[r] * tile.ldv,
+                                  tile.ldv, end - see.lo[r], alpha + r, o + r * width, width);
   }
   if (!common) return;
   strip_rows<false, Init::add>(rows, width, e + common_lo, kTile, tile.v + common_lo * tile.ldv, tile.ldv,
                                common_hi - common_lo, nullptr, o, width);
   for (int r = 0; r < rows; ++r)
     if (see.hi[r] > common_hi)
-      strip<1, false, Init::add>(width, e + r * kTile + common_hi, kTile, tile.v + common_hi * tile.ldv, tile.ldv,
-                                 see.hi[r] - common_hi, nullptr, o + r * width, width);
+      strip<1, false, Init::add>(width, e + r * kTile + common_hi, kTile, tile.v + common_hi * tile.ldv,
+                                 tile.ldv, see.hi[r] - common_hi, nullptr, o + r * width, width);
 }
 
-HWY_INLINE void attend_strip(const QueryRows& q, const KeyTile& tile, int64_t row, int rows, AttendScratch& ws) {
+HWY_INLINE void attend_strip(const QueryRows& q, const KeyTile& tile, int64_t row, int rows,
+                             AttendScratch& ws) {
   const Visible see = visible_keys(q, tile, row, rows);
   if (see.max_hi == 0) return;
   const int begin = see.min_lo / 16 * 16, end = (see.max_hi + 15) / 16 * 16;
@@ -296,8 +301,9 @@ HWY_INLINE void attend_strip(const QueryRows& q, const KeyTile& tile, int64_t ro
   const DF d;
   alignas(64) float alpha[16] = {}, top[16] = {};
   for (int r = 0; r < rows; ++r) {
-    const float here = see.full() ? scale_and_mask<false>(s + r * kTile, 0, kTile, 0, kTile, q.scale)
-                                  : scale_and_mask<true>(s + r * kTile, begin, end, see.lo[r], see.hi[r], q.scale);
+    const float here = see.full()
+                           ? scale_and_mask<false>(s + r * kTile, 0, kTile, 0, kTile, q.scale)
+                           : scale_and_mask<true>(s + r * kTile, begin, end, see.lo[r], see.hi[r], q.scale);
     top[r] = std::max(m[r], here);
     alpha[r] = m[r] - top[r];
   }
@@ -309,8 +315,8 @@ HWY_INLINE void attend_strip(const QueryRows& q, const KeyTile& tile, int64_t ro
   }
   if (see.min_lo != see.max_lo || see.min_hi != see.max_hi)
     return output_ragged(see, rows, s, tile, alpha, o, ws.width);
-  strip_rows<false, Init::scaled>(rows, ws.width, s + see.min_lo, kTile, tile.v + see.min_lo * tile.ldv, tile.ldv,
-                                  see.max_hi - see.min_lo, alpha, o, ws.width);
+  strip_rows<false, Init::scaled>(rows, ws.width, s + see.min_lo, kTile, tile.v + see.min_lo * tile.ldv,
+                                  tile.ldv, see.max_hi - see.min_lo, alpha, o, ws.width);
 }
 
 // All query rows against one key tile.
@@ -329,7 +335,8 @@ HWY_INLINE void attend_begin(const QueryRows& q, const float* from, int64_t stri
   std::fill_n(ws.m, q.rows, kMinusInf);
 }
 
-/// o / l to `to` (same layout as the queries) and, if wanted, log sum exp (group values at lse + i * lse_stride).
+/// o / l to `to` (same layout as the queries) and, if wanted, log sum exp (group values at lse + i *
+/// lse_stride).
 HWY_INLINE void attend_end(const QueryRows& q, const AttendScratch& ws, float* to, int64_t stride, float* lse,
                            int64_t lse_stride) {
   const DF d;

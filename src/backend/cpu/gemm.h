@@ -1,12 +1,13 @@
-// The two dense products of the cpu device. Each thread of a team calls them with the same arguments and does its own
-// part; there is no barrier inside, and nothing is allocated. Matrices are row-major.
+// The two dense products of the cpu device. Each thread of a team calls them with the same arguments and does
+// its own part; there is no barrier inside, and nothing is allocated. Matrices are row-major.
 //
-// dot_product (gemm_dot.cpp): y = x w^T + bias + acc on weights as they lie in the file, for everything computed
-// forward. A row of y has the same bits whatever the other rows, the number of threads, the vector width.
-// outer_product (gemm_outer.cpp): C = init + A B from packed panels, for gradients and batched products. An element has
-// the same bits for any number of threads.
+// dot_product (gemm_dot.cpp): y = x w^T + bias + acc on weights as they lie in the file, for everything
+// computed forward. A row of y has the same bits whatever the other rows, the number of threads, the vector
+// width. outer_product (gemm_outer.cpp): C = init + A B from packed panels, for gradients and batched
+// products. An element has the same bits for any number of threads.
 //
-// THE ORDER OF SUMS is part of what these functions promise; tests/backend/gemm_test.cpp holds it as plain loops.
+// THE ORDER OF SUMS is part of what these functions promise; tests/backend/gemm_test.cpp holds it as plain
+// loops.
 #pragma once
 
 #include <algorithm>
@@ -14,17 +15,28 @@
 #include <cstdint>
 
 #include "toy/tensor/dtype.h"
+#include "toy/tensor/shape.h"
 
 namespace toy::cpu {
 
 constexpr size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 constexpr size_t round_up(size_t a, size_t unit) { return ceil_div(a, unit) * unit; }
 
+/// Product of all dimensions but the innermost.
+inline size_t rows_of(const Shape& s) {
+  size_t rows = 1;
+  for (int i = 0; i + 1 < s.rank(); ++i) rows *= size_t(s[i]);
+  return rows;
+}
+/// What weights may be held as while everything else is f32.
+inline bool is_weight_type(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; }
+
 /// How a sum over k is cut: `count` blocks of `len`, the last one shorter. Depends on k alone.
 struct KBlocks {
   size_t len, count, k;
 
-  /// Equal blocks of at most `max`, which is a multiple of `unit`, rounded up to `unit`. k = 0 is one empty block.
+  /// Equal blocks of at most `max`, which is a multiple of `unit`, rounded up to `unit`. k = 0 is one empty
+  /// block.
   KBlocks(size_t k_in, size_t max, size_t unit) : k(k_in) {
     len = std::max(unit, round_up(ceil_div(k, std::max<size_t>(1, ceil_div(k, max))), unit));
     count = std::max<size_t>(1, ceil_div(k, len));
@@ -32,12 +44,13 @@ struct KBlocks {
   size_t size(size_t block) const { return std::min(len, k - block * len); }
 };
 
-/// dot_product: 16 lanes, lane l an fma chain over k = l, l+16, ... of a block, from zero; lanes are added as a tree
-/// (l and l+8, then +4, +2, +1), blocks in order. The tail of k counts as zeros.
-/// Blocks of 640: 320 was 2 to 7% slower, 1152 up to 6%, 2048 up to 13%.
+/// dot_product: 16 lanes, lane l an fma chain over k = l, l+16, ... of a block, from zero; lanes are added as
+/// a tree (l and l+8, then +4, +2, +1), blocks in order. The tail of k counts as zeros. Blocks of 640: 320
+/// was 2 to 7% slower, 1152 up to 6%, 2048 up to 13%.
 inline KBlocks dot_blocks(size_t k) { return KBlocks(k, 640, 16); }
 
-/// outer_product: an element is init, plus block after block the fma chain over the k of the block, from zero.
+/// outer_product: an element is init, plus block after block the fma chain over the k of the block, from
+/// zero.
 inline KBlocks outer_blocks(size_t k) { return KBlocks(k, 512, 8); }
 
 struct DotProduct {

@@ -1,4 +1,5 @@
-// Vectors for the dense products: f32 lanes of the target at hand, loads that convert, the tree of sums, transposition.
+// Vectors for the dense products: f32 lanes of the target at hand, loads that convert, the tree of sums,
+// transposition.
 #if defined(TOY_CPU_GEMM_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TOY_CPU_GEMM_SIMD_INL_H_
 #undef TOY_CPU_GEMM_SIMD_INL_H_
@@ -23,8 +24,8 @@ constexpr size_t kHalfLanes = kLanes < 8 ? kLanes : 8;
 constexpr size_t kParts = 16 / kLanes;  // vectors that make up the 16 lanes of the definition
 static_assert(kLanes >= 4, "the order of sums is written for 4, 8 or 16 lanes");
 
-// An empty statement that pretends to change v. GCC 12 otherwise folds one load into several FMAs as their memory
-// operand, and the load port becomes the limit: 68 instead of 91% of the FMA peak.
+// An empty statement that pretends to change v. GCC 12 otherwise folds one load into several FMAs as their
+// memory operand, and the load port becomes the limit: 68 instead of 91% of the FMA peak.
 template <class V>
 HWY_INLINE void keep(V& v) {
 #if HWY_ARCH_X86
@@ -50,8 +51,8 @@ HWY_INLINE hn::Vec<D> load_f32(D d, const BF16* p) {
   return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::bfloat16_t, D>(), hn::LoadU(bits, &p->bits)));
 }
 
-// The last steps of the tree of sums for eight outputs at once. Every h[j] holds, per output j, what is left of the 16
-// lanes: eight, or four where vectors have four. The sums come out side by side.
+// The last steps of the tree of sums for eight outputs at once. Every h[j] holds, per output j, what is left
+// of the 16 lanes: eight, or four where vectors have four. The sums come out side by side.
 HWY_INLINE Half fold_2(Half a, Half b) {  // l + (l+2) inside each group of four lanes: a, b, a, b
   const HalfTag d;
   const hn::Repartition<double, HalfTag> dd;
@@ -69,7 +70,8 @@ HWY_INLINE Half fold_4(Half a, Half b) {  // l + (l+4): a, b
   return hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
 }
 HWY_INLINE void tree(const Half (&h)[8], Half (&out)[1]) {
-  out[0] = fold_1(fold_2(fold_4(h[0], h[4]), fold_4(h[2], h[6])), fold_2(fold_4(h[1], h[5]), fold_4(h[3], h[7])));
+  out[0] =
+      fold_1(fold_2(fold_4(h[0], h[4]), fold_4(h[2], h[6])), fold_2(fold_4(h[1], h[5]), fold_4(h[3], h[7])));
 }
 #else
 HWY_INLINE void tree(const Half (&h)[8], Half (&out)[2]) {

@@ -28,7 +28,8 @@ int64_t page_of(const KernelArgs& args, int64_t i, KernelError* error) {
   return -1;
 }
 
-// Rows [begin, end) go to consecutive slots of one page. A head at a time: its 64 P keys stay in the first-level cache.
+// Rows [begin, end) go to consecutive slots of one page. A head at a time: its 64 P keys stay in the
+// first-level cache.
 void append(const KernelArgs& args, int64_t begin, int64_t end, int64_t page) {
   const int64_t heads = args.in[2].shape[1], width = args.in[2].shape[2];
   const int64_t slot = args.in[5].as<const int32_t>()[begin] % kTile, count = end - begin;
@@ -52,7 +53,8 @@ void kv_append_run(const ExecContext& ctx, const KernelArgs& args) noexcept {
     end = begin + 1;
     const int64_t page = page_of(args, begin, ctx.error);
     if (page < 0) continue;
-    while (end < rows.end && seq[end] == seq[begin] && pos[end] == pos[end - 1] + 1 && pos[end] % kTile != 0) ++end;
+    while (end < rows.end && seq[end] == seq[begin] && pos[end] == pos[end - 1] + 1 && pos[end] % kTile != 0)
+      ++end;
     append(args, begin, end, page);
   }
 }

@@ -1,0 +1,157 @@
+// Attention on this machine: forward and backward as a share of the measured fma peak (causal: half of T^2
+// counts), decoding as GB/s of cache read.   attention_bench [threads]
+#include "backend/cpu/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "../bench/attention_bench.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "toy/base/threads.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace toy::bench {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Twelve independent chains of multiply-adds; returns the floating point operations done.
+double fma_chains(int64_t steps, float* out) {
+  const hn::CappedTag<float, 16> d;
+  hn::Vec<decltype(d)> a[12];
+  const auto x = hn::Set(d, out[0]), y = hn::Set(d, out[1]);
+#pragma GCC unroll 12
+  for (int i = 0; i < 12; ++i) a[i] = hn::Set(d, float(i));
+  for (int64_t s = 0; s < steps; ++s)
+#pragma GCC unroll 12
+    for (int i = 0; i < 12; ++i) a[i] = hn::MulAdd(a[i], x, y);
+#pragma GCC unroll 12
+  for (int i = 1; i < 12; ++i) a[0] = hn::Add(a[0], a[i]);
+  hn::StoreU(a[0], d, out);
+  return 24.0 * double(steps) * double(hn::Lanes(d));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace toy::bench
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "backend/cpu/kernels.h"
+#include "toy/ops/attrs/structs.h"
+#include "toy/tensor/buffer.h"
+
+namespace toy::bench {
+namespace {
+HWY_EXPORT(fma_chains);
+
+constexpr int64_t kHeads = 9, kKvHeads = 3, kP = 64;
+
+template <class F>
+double seconds(const F& f) {
+  const auto t0 = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count();
+}
+
+struct Operand {
+  Buffer memory;
+  View view;
+  Operand(DType t, const Shape& shape) : memory(size_t(shape.count()) * 4), view(memory.data(), t, shape) {
+    for (int64_t i = 0; t == DType::f32 && i < shape.count(); ++i)
+      view.as<float>()[i] = float((i * 2654435761u >> 8) & 0xffff) / 32768.0f - 1;
+  }
+};
+
+struct Bench {
+  ThreadPool pool;
+  explicit Bench(int threads) : pool(threads) {}
+
+  double fma_peak() {  // GFLOP/s
+    std::vector<double> done(size_t(pool.size()) * 16);
+    const double t = seconds([&] {
+      pool.run([&](int i) {
+        alignas(64) float out[16] = {0.5f, 0.25f};
+        done[size_t(i) * 16] = HWY_DYNAMIC_DISPATCH(fma_chains)(1000000, out);
+      });
+    });
+    double flops = 0;
+    for (double f : done) flops += f;
+    return flops / t * 1e-9;
+  }
+  // Best of several calls, in seconds.
+  double time(const KernelRecord& record, const std::vector<View>& in, const std::vector<View>& out,
+              int reps) {
+    const Attrs attrs = AttentionAttrs{1 / std::sqrt(float(kP)), 0};
+    std::vector<OperandDesc> in_desc, out_desc;
+    for (const View& v : in) in_desc.push_back({true, v.dtype, v.shape});
+    for (const View& v : out) out_desc.push_back({v.data != nullptr, v.dtype, v.shape});
+    Buffer workspace(record.workspace({in_desc, out_desc, attrs, pool.size()}));
+    KernelError error;
+    const KernelArgs args{in, out, attrs, workspace.data()};
+    double best = 1e9;
+    for (int r = 0; r < reps; ++r)
+      best =
+          std::min(best, seconds([&] {
+                     pool.run([&](int t) { record.run(ExecContext{t, pool.size(), &pool, &error}, args); });
+                   }));
+    return best;
+  }
+  void train(int64_t sequences, int64_t length) {
+    const int64_t n = sequences * length;
+    const Shape wide{n, kHeads, kP}, narrow{n, kKvHeads, kP};
+    Operand q(DType::f32, wide), k(DType::f32, narrow), v(DType::f32, narrow), o(DType::f32, wide),
+        lse(DType::f32, {n, kHeads}), d_o(DType::f32, wide), dq(DType::f32, wide), dk(DType::f32, narrow),
+        dv(DType::f32, narrow), seq(DType::i32, {n}), pos(DType::i32, {n});
+    for (int64_t i = 0; i < n; ++i) {
+      seq.view.as<int32_t>()[i] = int32_t(i / length);
+      pos.view.as<int32_t>()[i] = int32_t(i % length);
+    }
+    const double flops = 2.0 * double(kHeads * kP * length * length * sequences) * 1e-9;
+    const int reps = int(std::clamp(60 / flops, 5.0, 200.0));
+    const double f = flops / time(cpu::attention_kernel(), {q.view, k.view, v.view, seq.view, pos.view},
+                                  {o.view, lse.view}, reps);
+    const double b = 2.5 * flops /
+                     time(cpu::attention_grad_kernel(),
+                          {q.view, k.view, v.view, o.view, lse.view, d_o.view, seq.view, pos.view},
+                          {dq.view, dk.view, dv.view}, reps);
+    const double peak = std::max(fma_peak(), fma_peak());
+    std::printf(
+        "B=%-2ld T=%-4ld  forward %5.1f GFLOP/s %3.0f%%   backward %5.1f GFLOP/s %3.0f%%   (fma %.0f)\n",
+        long(sequences), long(length), f, 100 * f / peak, b, 100 * b / peak, peak);
+  }
+  void decode(int64_t sequences, int64_t length) {
+    const int64_t per_seq = (length + 63) / 64, pages = sequences * per_seq;
+    Operand q(DType::f32, {sequences, kHeads, kP}), kc(DType::f32, {pages, kKvHeads, kP, 64}),
+        vc(DType::f32, {pages, kKvHeads, 64, kP}), seq(DType::i32, {sequences}), pos(DType::i32, {sequences}),
+        table(DType::i32, {sequences, per_seq}), o(DType::f32, {sequences, kHeads, kP});
+    for (int64_t i = 0; i < pages; ++i)
+      table.view.as<int32_t>()[i] = int32_t(i % per_seq * sequences + i / per_seq);
+    for (int64_t i = 0; i < sequences; ++i) {
+      seq.view.as<int32_t>()[i] = int32_t(i);
+      pos.view.as<int32_t>()[i] = int32_t(length - 1);
+    }
+    const double t = time(cpu::attention_paged_kernel(),
+                          {q.view, kc.view, vc.view, seq.view, pos.view, table.view}, {o.view}, 50);
+    const double bytes = double(kc.view.bytes() + vc.view.bytes());
+    std::printf("decode %2ld sequences, cache of %4ld (%5.1f MB): %6.1f GB/s\n", long(sequences),
+                long(length), bytes * 1e-6, bytes / t * 1e-9);
+  }
+};
+
+}  // namespace
+}  // namespace toy::bench
+
+int main(int argc, char** argv) {
+  toy::bench::Bench bench(argc > 1 ? std::atoi(argv[1]) : 0);
+  std::printf("%d threads, H=9 K=3 P=64\n", bench.pool.size());
+  for (int64_t sequences : {1, 8}) bench.train(sequences, 256);
+  for (int64_t sequences : {1, 2}) bench.train(sequences, 2048);
+  for (int64_t length : {512, 4096})
+    for (int64_t sequences : {1, 32}) bench.decode(sequences, length);
+}
+#endif  // HWY_ONCE

@@ -1,0 +1,100 @@
+// Rows of a table (f32, f16 or bf16), exactly; and the gradient of the table, one f32 addition for each
+// lookup.
+#include "backend/cpu/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/embedding.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "backend/cpu/half-inl.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/tiles.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace toy::cpu::HWY_NAMESPACE {
+namespace {
+
+template <class T>
+void gather(const ExecContext& ctx, const KernelArgs& args) {
+  const int64_t vocabulary = args.in[0].shape[0], width = args.in[0].shape[1];
+  const T* table = args.in[0].as<const T>();
+  const auto* id = args.in[1].as<const int32_t>();
+  const Range rows = share_rows(ctx, args.in[1].shape[0], width);
+  for (int64_t n = rows.begin; n < rows.end; ++n) {
+    float* out = args.out[0].as<float>() + n * width;
+    if (id[n] >= 0 && id[n] < vocabulary) {
+      to_f32(table + id[n] * width, width, out);
+    } else {
+      if (ctx.error) ctx.error->set("embedding: row {} has id {}", n, id[n]);
+      std::memset(out, 0, size_t(width) * sizeof(float));
+    }
+  }
+}
+
+void embedding(const ExecContext& ctx, const KernelArgs& args) {
+  switch (args.in[0].dtype) {
+    case DType::f16:
+      return gather<F16>(ctx, args);
+    case DType::bf16:
+      return gather<BF16>(ctx, args);
+    default:
+      return gather<float>(ctx, args);
+  }
+}
+
+// acc[id_n] += dy_n. Each thread takes some columns of every row, so rows of one id are added in their order.
+void embedding_grad(const ExecContext& ctx, const KernelArgs& args) {
+  constexpr int64_t kColumns = 64;
+  const int64_t N = args.in[0].shape[0], width = args.in[0].shape[1], vocabulary = args.in[2].shape[0];
+  const float* dy = args.in[0].as<const float>();
+  const auto* id = args.in[1].as<const int32_t>();
+  float* acc = args.out[0].as<float>();
+  // Less than a tile in all: splitting it would cost more than it saves.
+  const Range tiles = N * width <= kTile ? Range{0, ctx.thread == 0 ? div_up(width, kColumns) : 0}
+                                         : ctx.share(div_up(width, kColumns));
+  const int64_t begin = tiles.begin * kColumns, end = HWY_MIN(width, tiles.end * kColumns);
+  for (int64_t n = 0; n < N; ++n) {
+    if (id[n] < 0 || id[n] >= vocabulary) {
+      if (ctx.thread == 0 && ctx.error) ctx.error->set("embedding_grad: row {} has id {}", n, id[n]);
+      continue;
+    }
+    const float* from = dy + n * width + begin;
+    float* to = acc + id[n] * width + begin;
+    for_each_vector(end - begin, [&](auto io, int64_t i) HWY_ATTR {
+      io.store(hn::Add(io.load(to + i), io.load(from + i)), to + i);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace toy::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace toy::cpu {
+namespace {
+
+HWY_EXPORT(embedding);
+HWY_EXPORT(embedding_grad);
+void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  HWY_DYNAMIC_DISPATCH(embedding)(ctx, args);
+}
+void run_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  HWY_DYNAMIC_DISPATCH(embedding_grad)(ctx, args);
+}
+
+bool accepts(const KernelQuery& q) noexcept {
+  const DType table = q.in[0].dtype;
+  return (table == DType::f32 || table == DType::f16 || table == DType::bf16) &&
+         q.in[1].dtype == DType::i32 && q.out[0].dtype == DType::f32;
+}
+
+}  // namespace
+
+KernelRecord embedding_kernel() { return {.op = "embedding", .accepts = accepts, .run = run}; }
+KernelRecord embedding_grad_kernel() {
+  return {.op = "embedding_grad", .in_place = {{0, 2}}, .run = run_grad};
+}
+
+}  // namespace toy::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,67 @@
+// linear_grad_x: dx = acc + dy w. linear_grad_w: dw = acc + dy^T x. Sums start from acc.
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/kernels.h"
+
+namespace toy::cpu {
+namespace {
+
+enum : int { kDy, kOther, kAcc };  // kOther: w, or x
+
+bool accepts_x(const KernelQuery& q) noexcept {
+  if (q.in[kDy].dtype != DType::f32 || q.out[0].dtype != DType::f32) return false;
+  if (q.in[kAcc].present && q.in[kAcc].dtype != DType::f32) return false;
+  return is_weight_type(q.in[kOther].dtype);
+}
+
+size_t workspace_x(const KernelQuery& q) noexcept {
+  const Shape& dy = q.in[kDy].shape;
+  return outer_workspace(rows_of(dy), size_t(dy.back()), q.threads);
+}
+
+void run_x(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  const View& w = args.in[kOther];
+  const size_t outs = size_t(w.shape[0]), ins = size_t(w.shape[1]);
+  const OuterProduct p{.a = {args.in[kDy].data, outs, 1},
+                       .b = {w.data, ins, 1},
+                       .b_type = w.dtype,
+                       .m = rows_of(args.in[kDy].shape),
+                       .n = ins,
+                       .k = outs,
+                       .init = args.in[kAcc].as<float>(),
+                       .c = args.out[0].as<float>()};
+  outer_product(p, ctx.thread, ctx.threads, args.workspace);
+}
+
+size_t workspace_w(const KernelQuery& q) noexcept {
+  const Shape& dy = q.in[kDy].shape;
+  return outer_workspace(size_t(dy.back()), rows_of(dy), q.threads);
+}
+
+void run_w(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  const Shape &dy = args.in[kDy].shape, &x = args.in[kOther].shape;
+  const size_t outs = size_t(dy.back()), ins = size_t(x.back());
+  const OuterProduct p{.a = {args.in[kDy].data, 1, outs},
+                       .b = {args.in[kOther].data, ins, 1},
+                       .m = outs,
+                       .n = ins,
+                       .k = rows_of(dy),
+                       .init = args.in[kAcc].as<float>(),
+                       .c = args.out[0].as<float>()};
+  outer_product(p, ctx.thread, ctx.threads, args.workspace);
+}
+
+}  // namespace
+
+KernelRecord linear_grad_x_kernel() {
+  return {.op = "linear_grad_x",
+          .in_place = {{0, kAcc}},
+          .accepts = accepts_x,
+          .workspace = workspace_x,
+          .run = run_x};
+}
+
+KernelRecord linear_grad_w_kernel() {
+  return {.op = "linear_grad_w", .in_place = {{0, kAcc}}, .workspace = workspace_w, .run = run_w};
+}
+
+}  // namespace toy::cpu

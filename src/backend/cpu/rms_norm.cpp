@@ -1,0 +1,141 @@
+// RMSNorm (Zhang and Sennrich 2019) and its gradient. Rows of width D; a row's bits depend on nothing but the
+// row.
+//
+// Error, with u = 2^-24 and e = (D/64 + 8) u / 2 for the relative error of 1/sqrt of a sum of squares: rstd
+// is within e + 2u; y within e + 4u; dx within (2e + (D/64 + 16) u) rstd (|w dy| + |x| rstd^2/D sum |w dy
+// x|).
+#include "backend/cpu/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/rms_norm.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <cmath>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/tiles.h"
+#include "backend/cpu/vec-inl.h"
+#include "toy/ops/attrs/structs.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace toy::cpu::HWY_NAMESPACE {
+namespace {
+
+constexpr int64_t kChunk = 64;  // rows whose part of dw is summed before the parts are
+
+float rstd_of(const float* x, int64_t D, float eps) {
+  const float sum = sum_over(D, [&](auto io, int64_t i, V s) HWY_ATTR {
+    const V v = io.load(x + i);
+    return hn::MulAdd(v, v, s);
+  });
+  return 1.0f / std::sqrt(sum / float(D) + eps);
+}
+
+void rms_norm(const ExecContext& ctx, const KernelArgs& args) {
+  const int64_t D = args.in[0].shape.back();
+  const float eps = args.attrs.as<RmsNormAttrs>().eps, *w = args.in[1].as<const float>();
+  float* rstds = args.out.size() > 1 ? args.out[1].as<float>() : nullptr;
+  const Range rows = share_rows(ctx, row_count(args.in[0]), D);
+  for (int64_t n = rows.begin; n < rows.end; ++n) {
+    const float* x = args.in[0].as<const float>() + n * D;
+    float* y = args.out[0].as<float>() + n * D;
+    const float rstd = rstd_of(x, D, eps);
+    const V scale = set(rstd);
+    for_each_vector(D, [&](auto io, int64_t i) HWY_ATTR {
+      io.store(hn::Mul(hn::Mul(io.load(x + i), scale), io.load(w + i)), y + i);
+    });
+    if (rstds) rstds[n] = rstd;
+  }
+}
+
+// dx_k = rstd (w_k dy_k - x_k rstd^2/D sum_j w_j dy_j x_j), and dw_k += dy_k x_k rstd. dx may lie on x or dy.
+void grad_of_row(const float* x, const float* w, const float* dy, int64_t D, float eps, float* dx,
+                 float* dw) {
+  const float rstd = rstd_of(x, D, eps);
+  const float dot = sum_over(D, [&](auto io, int64_t i, V s) HWY_ATTR {
+    return hn::MulAdd(hn::Mul(io.load(w + i), io.load(dy + i)), io.load(x + i), s);
+  });
+  const V scale = set(rstd), correction = set(dot * rstd * rstd / float(D));
+  if (dw)
+    for_each_vector(D, [&](auto io, int64_t i) HWY_ATTR {
+      io.store(hn::MulAdd(hn::Mul(io.load(x + i), scale), io.load(dy + i), io.load(dw + i)), dw + i);
+    });
+  if (dx)
+    for_each_vector(D, [&](auto io, int64_t i) HWY_ATTR {
+      const V direct = hn::Mul(io.load(w + i), io.load(dy + i));
+      io.store(hn::Mul(scale, hn::NegMulAdd(io.load(x + i), correction, direct)), dx + i);
+    });
+}
+
+// The chunks' sums of dw, added in order: dw = parts_0 + parts_1 + ... This thread does some of the columns.
+void add_chunks(const ExecContext& ctx, const float* parts, int64_t chunks, int64_t D, float* dw) {
+  constexpr int64_t kColumns = 256;
+  const Range tiles = ctx.share(div_up(D, kColumns));
+  for (int64_t k = tiles.begin * kColumns; k < HWY_MIN(D, tiles.end * kColumns); k += kColumns) {
+    const int64_t count = HWY_MIN(kColumns, D - k);
+    for_each_vector(count, [&](auto io, int64_t i) HWY_ATTR {
+      V sum = hn::Zero(kF32);
+      for (int64_t c = 0; c < chunks; ++c) sum = hn::Add(sum, io.load(parts + c * D + k + i));
+      io.store(sum, dw + k + i);
+    });
+  }
+}
+
+void rms_norm_grad(const ExecContext& ctx, const KernelArgs& args) {
+  const int64_t D = args.in[0].shape.back(), N = row_count(args.in[0]), chunks = div_up(N, kChunk);
+  const float eps = args.attrs.as<RmsNormAttrs>().eps;
+  const float *x = args.in[0].as<const float>(), *w = args.in[1].as<const float>();
+  const float* dy = args.in[2].as<const float>();
+  float *dx = args.out[0].as<float>(), *dw = args.out.size() > 1 ? args.out[1].as<float>() : nullptr;
+  // One chunk needs no second pass: its sum starts in dw itself, from the same zero.
+  float* parts = chunks > 1 ? reinterpret_cast<float*>(args.workspace) : dw;
+  if (dw && chunks == 0 && ctx.thread == 0) std::memset(dw, 0, size_t(D) * sizeof(float));
+  const Range mine = dw ? ctx.share(chunks) : share_rows(ctx, N, D);
+  for (int64_t item = mine.begin; item < mine.end; ++item) {  // a chunk, or without dw a row
+    const int64_t begin = dw ? item * kChunk : item, end = dw ? HWY_MIN(N, begin + kChunk) : item + 1;
+    float* part = dw ? parts + item * D : nullptr;
+    if (part) std::memset(part, 0, size_t(D) * sizeof(float));
+    for (int64_t n = begin; n < end; ++n)
+      grad_of_row(x + n * D, w, dy + n * D, D, eps, dx ? dx + n * D : nullptr, part);
+  }
+  if (dw && chunks > 1) {
+    ctx.barrier();
+    add_chunks(ctx, parts, chunks, D, dw);
+  }
+}
+
+}  // namespace
+}  // namespace toy::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace toy::cpu {
+namespace {
+
+HWY_EXPORT(rms_norm);
+HWY_EXPORT(rms_norm_grad);
+
+void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  HWY_DYNAMIC_DISPATCH(rms_norm)(ctx, args);
+}
+void run_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  HWY_DYNAMIC_DISPATCH(rms_norm_grad)(ctx, args);
+}
+
+// One row of dw for each chunk of 64 rows, if there are several.
+size_t grad_workspace(const KernelQuery& q) noexcept {
+  if (q.out.size() < 2 || !q.out[1].present) return 0;
+  const int64_t D = q.in[0].shape.back(), rows = D > 0 ? q.in[0].shape.count() / D : 0,
+                chunks = div_up(rows, 64);
+  return chunks > 1 ? size_t(chunks * D) * sizeof(float) : 0;
+}
+
+}  // namespace
+
+KernelRecord rms_norm_kernel() { return {.op = "rms_norm", .in_place = {{0, 0}}, .run = run}; }
+KernelRecord rms_norm_grad_kernel() {
+  return {.op = "rms_norm_grad", .in_place = {{0, 2}, {0, 0}}, .workspace = grad_workspace, .run = run_grad};
+}
+
+}  // namespace toy::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,67 @@
+// sum over one axis, kept with size 1. Terms are added in f64 and the sum is rounded once: half an ulp, and
+// an error of n 2^-53 sum |x| before it.
+#include "backend/cpu/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/sum.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/tiles.h"
+#include "backend/cpu/vec-inl.h"
+#include "toy/ops/attrs/structs.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace toy::cpu::HWY_NAMESPACE {
+namespace {
+
+constexpr int64_t kColumns = 128;  // a tile of neighbouring sums
+
+// out_j = sum_i x_ij for `count` columns of `terms` rows that lie `stride` apart.
+void sum_columns(const float* x, int64_t terms, int64_t stride, int64_t count, float* out) {
+  double sums[kColumns] = {};
+  for (int64_t i = 0; i < terms; ++i)
+    for (int64_t j = 0; j < count; ++j) sums[j] += x[i * stride + j];
+  for (int64_t j = 0; j < count; ++j) out[j] = float(sums[j]);
+}
+
+// The input as [outer, terms, inner].
+void sum(const ExecContext& ctx, const KernelArgs& args) {
+  const Shape& shape = args.in[0].shape;
+  const int axis = args.attrs.as<AxisAttrs>().axis;
+  int64_t outer = 1, inner = 1;
+  for (int i = 0; i < axis; ++i) outer *= shape[i];
+  for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
+  const int64_t terms = shape[axis];
+  const float* x = args.in[0].as<const float>();
+  float* out = args.out[0].as<float>();
+  if (inner == 1) {
+    const Range rows = share_rows(ctx, outer, terms);
+    for (int64_t o = rows.begin; o < rows.end; ++o) out[o] = float(sum_f64<false>(x + o * terms, terms));
+    return;
+  }
+  const int64_t pieces = div_up(inner, kColumns);
+  const Range tiles = share_rows(ctx, outer * pieces, terms * HWY_MIN(inner, kColumns));
+  for (int64_t t = tiles.begin; t < tiles.end; ++t) {
+    const int64_t o = t / pieces, j = t % pieces * kColumns;
+    sum_columns(x + o * terms * inner + j, terms, inner, HWY_MIN(kColumns, inner - j), out + o * inner + j);
+  }
+}
+
+}  // namespace
+}  // namespace toy::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace toy::cpu {
+namespace {
+
+HWY_EXPORT(sum);
+void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(sum)(ctx, args); }
+
+}  // namespace
+
+KernelRecord sum_kernel() { return {.op = "sum", .run = run}; }
+
+}  // namespace toy::cpu
+#endif  // HWY_ONCE

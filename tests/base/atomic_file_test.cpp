@@ -1,0 +1,161 @@
+#include "toy/base/atomic_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "toy/base/error.h"
+
+namespace toy {
+namespace {
+
+namespace fs = std::filesystem;
+
+class AtomicFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "toy_atomic_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+  size_t files() const { return size_t(std::distance(fs::directory_iterator(folder_), {})); }
+
+  fs::path folder_;
+};
+
+std::string slurp(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write_all(const std::string& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+template <class F>
+std::optional<Error> error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e;
+  }
+  return std::nullopt;
+}
+
+void expect_error(const std::optional<Error>& error, ErrorCode code, std::string_view part) {
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->code(), code) << error->what();
+  EXPECT_NE(std::string_view(error->what()).find(part), std::string::npos) << error->what() << "\nlacks\n"
+                                                                           << part;
+}
+
+TEST_F(AtomicFileTest, AppearsOnCommit) {
+  AtomicFile file(path("a"));
+  file.write("one ");
+  file.write("two");
+  EXPECT_FALSE(fs::exists(path("a")));
+  EXPECT_EQ(file.bytes_written(), 7u);
+  file.commit();
+  EXPECT_EQ(slurp(path("a")), "one two");
+  EXPECT_EQ(files(), 1u);
+  expect_error(error_of([&] { file.write("x"); }), ErrorCode::failure, "write after commit");
+  expect_error(error_of([&] { file.commit(); }), ErrorCode::failure, "committed twice");
+}
+
+TEST_F(AtomicFileTest, WithoutCommitNothingChanges) {
+  write_all(path("a"), "old");
+  { AtomicFile(path("a")).write("new"); }
+  EXPECT_EQ(slurp(path("a")), "old");
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(AtomicFileTest, TwoAtOnce) {
+  AtomicFile first(path("a")), second(path("a"));
+  first.write("first");
+  second.write("second");
+  first.commit();
+  second.commit();
+  EXPECT_EQ(slurp(path("a")), "second");
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(AtomicFileTest, KeepsModeAndFollowsLinks) {
+  write_all(path("a"), "old");
+  ASSERT_EQ(::chmod(path("a").c_str(), 0600), 0);
+  fs::create_symlink("a", path("link"));
+  write_all(path("link"), "new");
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  EXPECT_EQ(slurp(path("a")), "new");
+  struct stat st = {};
+  ASSERT_EQ(::stat(path("a").c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 07777, 0600u);
+}
+
+TEST_F(AtomicFileTest, NewFileObeysUmask) {
+  const mode_t before = ::umask(027);
+  write_all(path("a"), "x");
+  ::umask(before);
+  struct stat st = {};
+  ASSERT_EQ(::stat(path("a").c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 07777, 0640u);
+}
+
+TEST_F(AtomicFileTest, RefusesBadTargets) {
+  const auto open = [](const std::string& p) { return error_of([&] { AtomicFile file(p); }); };
+  write_all(path("file"), "x");
+  expect_error(open(""), ErrorCode::bad_input, "the name of the file to write is empty");
+  expect_error(open(folder_.string()), ErrorCode::bad_input, "is a folder; give the name of a file");
+  expect_error(open("/dev/null"), ErrorCode::bad_input, "/dev/null: is a device");
+  expect_error(open(path("none/a")), ErrorCode::bad_input, "none does not exist; create it first (mkdir -p ");
+  expect_error(open(path("file/a")), ErrorCode::bad_input, "is not a folder; choose another path");
+  expect_error(open(path(std::string(250, 'x').c_str())), ErrorCode::bad_input, "choose a shorter name");
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(AtomicFileTest, UnwritableFolder) {
+  // Root may write into any folder of a disk, but not into /proc.
+  if (::geteuid() != 0) fs::permissions(folder_, fs::perms::owner_read | fs::perms::owner_exec);
+  const std::string target = ::geteuid() == 0 ? "/proc/toy.gguf" : path("a");
+  const auto error = error_of([&] { AtomicFile file(target); });
+  fs::permissions(folder_, fs::perms::owner_all);
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->code(), ErrorCode::bad_input) << error->what();
+  EXPECT_NE(std::string_view(error->what()).find(target), std::string::npos) << error->what();
+}
+
+// A real full disk, where the test may mount one: a tmpfs of 64 KiB.
+TEST_F(AtomicFileTest, FullDisk) {
+  const std::string disk = path("disk");
+  fs::create_directory(disk);
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=64k") != 0)
+    GTEST_SKIP() << "cannot mount a tmpfs here";
+  const std::string target = disk + "/a";
+  std::optional<Error> error;
+  std::string after;
+  ptrdiff_t left = 0;
+  try {
+    write_all(target, "old");
+    error = error_of([&] { write_all(target, std::string(100'000, 'x')); });
+    after = slurp(target);
+    left = std::distance(fs::directory_iterator(disk), {});
+  } catch (const std::exception& e) {
+    ADD_FAILURE() << e.what();
+  }
+  ::umount(disk.c_str());
+  expect_error(error, ErrorCode::failure, "disk full: " + target + ": No space left on device after ");
+  expect_error(error, ErrorCode::failure, "an earlier file of this name is unharmed");
+  EXPECT_EQ(after, "old");
+  EXPECT_EQ(left, 1);
+}
+
+}  // namespace
+}  // namespace toy

@@ -1,0 +1,191 @@
+#include "toy/data/corpus.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "toy/base/error.h"
+
+namespace toy {
+namespace {
+
+// A folder that is gone when the test ends.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    char name[] = "/tmp/toy_corpus_XXXXXX";
+    path_ = mkdtemp(name);
+  }
+  ~TemporaryFolder() {
+    std::remove(file().c_str());
+    rmdir(path_.c_str());
+  }
+  const std::string& path() const { return path_; }
+  std::string file() const { return path_ + "/text.txt"; }
+
+ private:
+  std::string path_;
+};
+
+template <class Call>
+std::string message_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_input);
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+std::vector<int32_t> counted(int64_t n) {
+  std::vector<int32_t> ids(static_cast<size_t>(n));
+  std::iota(ids.begin(), ids.end(), 0);
+  return ids;
+}
+
+TEST(ReadTextFile, ReadsEveryByte) {
+  const TemporaryFolder folder;
+  std::string text(3000001, 'x');
+  text[0] = '\0', text[1] = '\xff', text.back() = '\n';
+  std::ofstream(folder.file(), std::ios::binary) << text;
+  EXPECT_EQ(read_text_file(folder.file()), text);
+}
+
+TEST(ReadTextFile, SaysWhyNot) {
+  const TemporaryFolder folder;
+  const std::string file = folder.file();
+  EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": no such file");
+  EXPECT_EQ(message_of([&] { read_text_file(folder.path()); }),
+            folder.path() + ": is a folder; a text file is needed");
+  std::ofstream(file).close();
+  EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": the file is empty; a text is needed");
+  EXPECT_NE(message_of([&] { read_text_file(file + "/below"); }).find("cannot be read: Not a directory"),
+            std::string::npos);
+}
+
+TEST(ReadTextFile, SaysThatPermissionIsMissing) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may read every file";
+  const TemporaryFolder folder;
+  std::ofstream(folder.file()) << "text";
+  chmod(folder.file().c_str(), 0);
+  EXPECT_EQ(message_of([&] { read_text_file(folder.file()); }), folder.file() + ": no permission to read it");
+}
+
+TEST(WindowSampler, TargetsAreTheNextIds) {
+  const std::vector<int32_t> ids = counted(1000);
+  const Windows batch = WindowSampler(ids, 4, 16, 1).batch(3);
+  ASSERT_EQ(batch.inputs.size(), 64u);
+  ASSERT_EQ(batch.targets.size(), 64u);
+  for (size_t i = 0; i < 64; ++i) EXPECT_EQ(batch.targets[i], batch.inputs[i] + 1);
+  for (size_t i = 0; i < 64; ++i) EXPECT_EQ(batch.inputs[i], batch.inputs[i / 16 * 16] + int32_t(i % 16));
+}
+
+// Windows of one epoch: all the places at stride T from one start, each once. Batches cross the ends of
+// epochs.
+TEST(WindowSampler, EpochCoversTheTextOnce) {
+  for (const int64_t tokens : {1, 7, 16}) {
+    for (const int64_t count : {2 * tokens, 5 * tokens + 1, 1000 * tokens + 3}) {
+      const std::vector<int32_t> ids = counted(count);
+      const WindowSampler sampler(ids, 3, tokens, 42);
+      const int64_t per_epoch = sampler.windows_per_epoch();
+      EXPECT_GE(per_epoch, std::max<int64_t>(1, count / tokens - 1));
+      std::vector<int64_t> begins;
+      for (int64_t step = 0; step < per_epoch; ++step) {  // three epochs
+        const Windows batch = sampler.batch(step);
+        for (size_t b = 0; b < 3; ++b) begins.push_back(batch.inputs[b * size_t(tokens)]);
+      }
+      for (int64_t epoch = 0; epoch < 3; ++epoch) {
+        const std::set<int64_t> seen(begins.begin() + epoch * per_epoch,
+                                     begins.begin() + (epoch + 1) * per_epoch);
+        ASSERT_EQ(int64_t(seen.size()), per_epoch);
+        EXPECT_LT(*seen.begin(), tokens);
+        EXPECT_EQ(*seen.rbegin() - *seen.begin(), (per_epoch - 1) * tokens);
+        for (const int64_t begin : seen) EXPECT_EQ((begin - *seen.begin()) % tokens, 0);
+      }
+    }
+  }
+}
+
+TEST(WindowSampler, EpochsDifferInStartAndOrder) {
+  const std::vector<int32_t> ids = counted(64 * 100);
+  const WindowSampler sampler(ids, 1, 64, 5);
+  std::set<int32_t> starts;
+  std::set<std::vector<int32_t>> orders;
+  for (int64_t epoch = 0; epoch < 8; ++epoch) {
+    std::vector<int32_t> order;
+    for (int64_t i = 0; i < sampler.windows_per_epoch(); ++i) {
+      order.push_back(sampler.batch(epoch * sampler.windows_per_epoch() + i).inputs[0]);
+    }
+    starts.insert(order[0] % 64);
+    for (int32_t& place : order) place /= 64;
+    orders.insert(order);
+  }
+  EXPECT_GT(starts.size(), 4u);
+  EXPECT_EQ(orders.size(), 8u);
+}
+
+// The order of an epoch is shuffled: neighbours in time are as far apart in the text as chance has them
+// (n/3).
+TEST(WindowSampler, OrderLooksRandom) {
+  const std::vector<int32_t> ids = counted(30001);
+  const WindowSampler sampler(ids, 1, 1, 9);
+  double distance = 0;
+  for (int64_t step = 0; step + 1 < 20000; ++step) {
+    distance += std::abs(sampler.batch(step + 1).inputs[0] - sampler.batch(step).inputs[0]);
+  }
+  EXPECT_NEAR(distance / 20000, 10000, 300);  // the mean of |x - y| has deviation 0.24 n / sqrt(20000) = 50
+}
+
+TEST(WindowSampler, AnyStepAloneAndFromAnyThread) {
+  const std::vector<int32_t> ids = counted(5000);
+  const WindowSampler sampler(ids, 8, 32, 3);
+  std::vector<Windows> expected, got(100);
+  for (int64_t step = 0; step < 100; ++step) expected.push_back(WindowSampler(ids, 8, 32, 3).batch(step));
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (size_t step = 100 - 4 + t; step < 100; step -= 4) got[step] = sampler.batch(int64_t(step));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t step = 0; step < 100; ++step) EXPECT_EQ(got[step].inputs, expected[step].inputs);
+  EXPECT_NE(WindowSampler(ids, 8, 32, 4).batch(0).inputs, expected[0].inputs);
+}
+
+TEST(WindowSampler, ShortTexts) {
+  const std::vector<int32_t> ids = counted(17);
+  EXPECT_EQ(WindowSampler(ids, 2, 16, 0).batch(9).inputs[31], 15);  // one window only
+  EXPECT_EQ(message_of([&] { WindowSampler(ids, 2, 17, 0); }),
+            "the text is too short: it has 17 tokens, and a window of 17 tokens and their next ones needs "
+            "18; give a "
+            "longer text or shorter windows");
+  EXPECT_THROW(WindowSampler(ids, 0, 4, 0), Error);
+  EXPECT_THROW(WindowSampler(ids, 1, 0, 0), Error);
+  EXPECT_THROW(WindowSampler(ids, 1, 4, 0).batch(-1), Error);
+}
+
+TEST(EvalWindows, CoverEveryTargetOnce) {
+  for (int64_t ids = 0; ids < 40; ++ids) {
+    for (int64_t tokens = 1; tokens < 12; ++tokens) {
+      int64_t next = 0;
+      for (const EvalWindow& window : eval_windows(ids, tokens)) {
+        EXPECT_EQ(window.begin, next);
+        EXPECT_GE(window.tokens, 1);
+        EXPECT_LE(window.tokens, tokens);
+        next += window.tokens;
+      }
+      EXPECT_EQ(next, std::max<int64_t>(0, ids - 1));
+    }
+  }
+  EXPECT_THROW(eval_windows(5, 0), Error);
+}
+
+}  // namespace
+}  // namespace toy

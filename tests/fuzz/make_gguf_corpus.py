@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Writes the small GGUF files of tests/fuzz/corpus/gguf: bad_* must be refused, ok_* must be read.
+
+Run it from anywhere; it needs nothing but Python. The same files come out every time.
+"""
+import pathlib
+import struct
+
+U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
+T_F32, T_F16, T_Q4_0, T_Q4_K, T_F64 = 0, 1, 2, 12, 28
+
+
+def u32(n):
+    return struct.pack("<I", n)
+
+
+def u64(n):
+    return struct.pack("<Q", n)
+
+
+def string(s):
+    data = s if isinstance(s, bytes) else s.encode()
+    return u64(len(data)) + data
+
+
+def key(name, type_number, payload):
+    return string(name) + u32(type_number) + payload
+
+
+def tensor(name, dims, type_number, offset):
+    """dims innermost first, as on disk."""
+    return string(name) + u32(len(dims)) + b"".join(u64(d) for d in dims) + u32(type_number) + u64(offset)
+
+
+def gguf(tensors=(), keys=(), data=b"", version=3, n_tensors=None, n_keys=None, alignment=32):
+    n_tensors = len(tensors) if n_tensors is None else n_tensors
+    n_keys = len(keys) if n_keys is None else n_keys
+    head = b"GGUF" + u32(version) + u64(n_tensors) + u64(n_keys) + b"".join(keys) + b"".join(tensors)
+    return head + bytes(-len(head) % alignment) + data
+
+
+ARCHITECTURE = key("general.architecture", STRING, string("llama"))
+BLOCK = bytes(range(64))
+
+
+def one(dims, type_number=T_F32, offset=0, data=BLOCK):
+    return gguf([tensor("t", dims, type_number, offset)], [ARCHITECTURE], data)
+
+
+def array(element, count, payload=b""):
+    return gguf(keys=[key("k", ARRAY, u32(element) + u64(count) + payload)])
+
+
+def good_files():
+    values = [
+        key("u8", U8, b"\xff"), key("i8", I8, b"\x80"), key("u16", U16, b"\xff\xff"), key("i16", I16, b"\0\x80"),
+        key("u32", U32, u32(7)), key("i32", I32, u32(2**32 - 1)), key("f32", F32, struct.pack("<f", 1.5)),
+        key("bool", BOOL, b"\1"), key("string", STRING, string(b"\0\xff")), key("u64", U64, u64(2**64 - 1)),
+        key("i64", I64, u64(2**63)), key("f64", F64, struct.pack("<d", -0.0)),
+        key("strings", ARRAY, u32(STRING) + u64(2) + string("") + string("ab")),
+        key("bools", ARRAY, u32(BOOL) + u64(3) + b"\1\0\1"), key("none", ARRAY, u32(F64) + u64(0)),
+    ]
+    two = [tensor("b", [4], T_F32, 32), tensor("a", [4, 2], T_F16, 0)]
+    return {
+        "empty": gguf(),
+        "every_value": gguf(keys=[ARCHITECTURE] + values),
+        "any_order": gguf(two, [ARCHITECTURE], BLOCK),
+        "version2": gguf(two, [ARCHITECTURE], BLOCK, version=2),
+        "quantized": gguf([tensor("q", [256, 2], T_Q4_K, 0)], [ARCHITECTURE], bytes(288)),
+        "alignment": gguf([tensor("t", [16], T_F32, 64)], [key("general.alignment", U32, u32(64))], 2 * BLOCK,
+                          alignment=64),
+        "trailing": one([8], data=BLOCK + b"more"),
+    }
+
+
+def bad_files():
+    whole = gguf([tensor("t", [16], T_F32, 0)], [ARCHITECTURE], BLOCK)
+    return {
+        "magic": b"GGML" + whole[4:],
+        "big_endian": b"GGUF" + struct.pack(">IQQ", 3, 0, 0),
+        "version1": gguf(version=1),
+        "version9": gguf(version=9),
+        "short_header": whole[:20],
+        "cut_key": gguf(keys=[ARCHITECTURE])[:40],
+        "cut_tensor": whole[:80],
+        "cut_data": whole[:-1],
+        "tensor_count": gguf(n_tensors=2**63),
+        "key_count": gguf(n_keys=2**64 - 1),
+        "key_length": gguf(keys=[u64(2**64 - 1) + bytes(32)]),
+        "key_twice": gguf(keys=[ARCHITECTURE, ARCHITECTURE]),
+        "value_type": gguf(keys=[key("k", 13, bytes(8))]),
+        "bool": gguf(keys=[key("k", BOOL, b"\2")]),
+        "nested": array(ARRAY, 1, u32(U8) + u64(0)),
+        "array_overflow": array(U64, 2**61 + 1),
+        "array_strings": array(STRING, 3, string("a")),
+        "alignment0": gguf(keys=[key("general.alignment", U32, u32(0))]),
+        "alignment24": gguf(keys=[key("general.alignment", U32, u32(24))]),
+        "alignment_type": gguf(keys=[key("general.alignment", STRING, string("32"))]),
+        "alignment_huge": gguf([tensor("t", [8], T_F32, 0)], [key("general.alignment", U32, u32(2**31))], BLOCK),
+        "rank0": one([]),
+        "rank5": one([1, 1, 1, 1, 1]),
+        "rank_huge": gguf([string("t") + u32(2**32 - 1) + bytes(64)], [], BLOCK),
+        "dim0": one([4, 0]),
+        "dim_negative": one([2**64 - 4]),
+        "dims_overflow": one([2**32, 2**32]),
+        "dims_wrap": one([2**33, 2**31, 2, 1]),
+        "bytes_wrap": one([2**62], T_F64),
+        "type": one([8], 43),
+        "type_retired": one([8], 4),
+        "part_of_block": one([40], T_Q4_0),
+        "offset_odd": one([4], offset=4),
+        "offset_far": one([4], offset=2**64 - 32),
+        "past_end": one([16], offset=32),
+        "tensor_twice": gguf([tensor("t", [4], T_F32, 0), tensor("t", [4], T_F32, 32)], [], BLOCK),
+        "overlap": gguf([tensor("a", [4], T_F32, 32), tensor("b", [9], T_F32, 0)], [], BLOCK),
+        "no_name": gguf([tensor("", [4], T_F32, 0)], [], BLOCK),
+    }
+
+
+def main():
+    folder = pathlib.Path(__file__).resolve().parent / "corpus" / "gguf"
+    folder.mkdir(parents=True, exist_ok=True)
+    for prefix, files in (("ok", good_files()), ("bad", bad_files())):
+        for name, data in files.items():
+            (folder / f"{prefix}_{name}.gguf").write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+// What the tests of tokenizers share: files that come and go, random texts, messages of errors.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/utf8.h"
+#include "toy/base/error.h"
+#include "toy/formats/gguf.h"
+#include "toy/text/tokenizer.h"
+
+namespace toy::testing {
+
+/// The message of the Error{bad_input} that `f` must throw; "" (and a failure) if it throws none.
+inline std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_input) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+inline void expect_contains(const std::string& text, std::string_view part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in: " << text;
+}
+
+/// A GGUF file that is gone at the end of the scope.
+class TemporaryGguf {
+ public:
+  explicit TemporaryGguf(const std::function<void(gguf::Writer&)>& fill) {
+    std::string pattern = (std::filesystem::temp_directory_path() / "toy_text_XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    folder_ = pattern;
+    gguf::Writer writer("llama");
+    fill(writer);
+    writer.finish(path());
+  }
+  ~TemporaryGguf() { std::filesystem::remove_all(folder_); }
+  TemporaryGguf(const TemporaryGguf&) = delete;
+  TemporaryGguf& operator=(const TemporaryGguf&) = delete;
+
+  std::string path() const { return (folder_ / "vocabulary.gguf").string(); }
+  gguf::File open() const { return gguf::File::open(path()); }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+/// The tokenizer after a trip through a file.
+inline std::unique_ptr<Tokenizer> saved_and_loaded(const Tokenizer& tokenizer) {
+  const TemporaryGguf file([&](gguf::Writer& writer) { tokenizer.save(writer); });
+  return load_tokenizer(file.open());
+}
+
+/// Random texts: equal on every machine for the same seed.
+class RandomText {
+ public:
+  explicit RandomText(uint32_t seed) : random_(seed) {}
+
+  uint32_t below(uint32_t n) {
+    return uint32_t(random_() % n);
+  }  // distributions of std differ between libraries
+
+  std::string bytes(uint32_t most) {
+    std::string text(below(most + 1), '\0');
+    for (char& c : text) c = char(below(256));
+    return text;
+  }
+
+  /// Valid UTF-8 without U+2581: words, runs of spaces, line breaks, several scripts, emoji, control
+  /// characters.
+  std::string unicode(uint32_t most) {
+    std::string text;
+    for (uint32_t n = below(most + 1); n > 0; --n) text += fragment();
+    return text;
+  }
+
+ private:
+  std::string fragment() {
+    static const std::vector<std::string> kWords = {" the",
+                                                    " and",
+                                                    "ing",
+                                                    "er",
+                                                    " of",
+                                                    "tion",
+                                                    "Hello",
+                                                    " World",
+                                                    "'s",
+                                                    " \xD0\xBD\xD0\xB0",
+                                                    "123",
+                                                    " 7",
+                                                    "...",
+                                                    "\n\n",
+                                                    "  ",
+                                                    " \t",
+                                                    "\xF0\x9F\xA6\x99",
+                                                    "\xE6\x88\x91",
+                                                    "</s>",
+                                                    "<0x41>",
+                                                    "<unk>",
+                                                    "\xEF\xBF\xBD"};
+    switch (below(6)) {
+      case 0:
+        return std::string(below(6), ' ');
+      case 1:
+        return utf8_encode(below(0x80));
+      case 2:
+        return kWords[below(uint32_t(kWords.size()))];
+      case 3:
+        return std::string(1 + below(3), char('a' + below(26)));
+      case 4:
+        return utf8_encode(0x80 + below(0x700));
+      default:
+        return any_character();
+    }
+  }
+  std::string any_character() {
+    const uint32_t c = below(0x110000);
+    const bool excluded = (c >= 0xD800 && c < 0xE000) || c == 0x2581;
+    return utf8_encode(excluded ? 0x1F600 + c % 64 : c);
+  }
+
+  std::mt19937 random_;
+};
+
+/// Text of made-up words in two scripts, enough to train on: the frequent ones come often.
+inline std::string training_text(uint32_t seed, size_t bytes) {
+  RandomText random(seed);
+  static const std::vector<std::string> kSyllables = {"ba",
+                                                      "ne",
+                                                      "ti",
+                                                      "lo",
+                                                      "shu",
+                                                      "ran",
+                                                      "el",
+                                                      "mi",
+                                                      "the",
+                                                      "and",
+                                                      "ou",
+                                                      "qu",
+                                                      "x",
+                                                      "\xC3\xA9",
+                                                      "\xD0\xBD\xD0\xB0",
+                                                      "\xD1\x81\xD0\xBA",
+                                                      "\xE4\xB8\xAD",
+                                                      "\xF0\x9F\xA6\x99"};
+  std::vector<std::string> words(400);
+  for (std::string& word : words) {
+    for (uint32_t n = 1 + random.below(4); n > 0; --n)
+      word += kSyllables[random.below(uint32_t(kSyllables.size()))];
+  }
+  std::string text;
+  while (text.size() < bytes) {
+    text += words[random.below(1 + random.below(uint32_t(words.size())))];
+    const uint32_t what = random.below(20);
+    text += what == 0 ? "\n" : what == 1 ? ". " : what == 2 ? "   " : " ";
+  }
+  return text;
+}
+
+inline std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Path of a file of TOY_SHARED_DIR (data too large for the repository); "" when it is not there.
+inline std::string shared_path(const std::string& name) {
+#ifdef TOY_SHARED_DIR
+  const std::string path = std::string(TOY_SHARED_DIR) + "/" + name;
+  if (std::filesystem::exists(path)) return path;
+#endif
+  return "";
+}
+
+}  // namespace toy::testing

@@ -1,0 +1,53 @@
+// Choosing a tokenizer by a file or by a word.
+#include "toy/text/tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include "text_testing.h"
+
+namespace toy {
+namespace {
+
+using namespace testing;
+
+TEST(MakeTokenizer, AcceptsItsTwoForms) {
+  EXPECT_EQ(make_tokenizer("bytes", "")->kind(), "bytes");
+  const auto spm = make_tokenizer("spm:320", training_text(3, 20000));
+  EXPECT_EQ(spm->kind(), "spm");
+  EXPECT_EQ(spm->vocab_size(), 320);
+}
+
+TEST(MakeTokenizer, NamesTheFormsItAccepts) {
+  for (const char* spec :
+       {"", "byte", "bpe:512", "spm", "spm:", "spm:x", "spm:512x", "spm: 512", "spm:99999999999"}) {
+    const std::string message = message_of([&] { make_tokenizer(spec, "text"); });
+    expect_contains(message, spec);
+    expect_contains(message, "accepted are \"bytes\" and \"spm:V\"");
+  }
+}
+
+TEST(MakeTokenizer, ChecksTheRange) {
+  for (const char* spec : {"spm:-1", "spm:0", "spm:259", "spm:299", "spm:1000001"}) {
+    expect_contains(message_of([&] { make_tokenizer(spec, "text"); }), "must be within 300 and 1000000");
+  }
+}
+
+TEST(LoadTokenizer, NothingThereIsNoError) {
+  EXPECT_EQ(load_tokenizer(TemporaryGguf([](gguf::Writer&) {}).open()), nullptr);
+  for (const char* model : {"none", "no_vocab"}) {
+    const TemporaryGguf file(
+        [&](gguf::Writer& writer) { writer.set("tokenizer.ggml.model", gguf::Value(std::string(model))); });
+    EXPECT_EQ(load_tokenizer(file.open()), nullptr);
+  }
+}
+
+TEST(LoadTokenizer, NamesFileAndModelItCannotRead) {
+  const TemporaryGguf file(
+      [](gguf::Writer& writer) { writer.set("tokenizer.ggml.model", gguf::Value(std::string("t5"))); });
+  const std::string message = message_of([&] { load_tokenizer(file.open()); });
+  expect_contains(message, file.path());
+  expect_contains(message, "tokenizer.ggml.model \"t5\" is not supported");
+}
+
+}  // namespace
+}  // namespace toy
