@@ -116,11 +116,15 @@ Windows WindowSampler::batch(int64_t step) const {
   return out;
 }
 
-std::vector<EvalWindow> eval_windows(int64_t ids, int64_t tokens) {
+std::vector<EvalWindow> eval_windows(int64_t ids, int64_t tokens, int64_t stride) {
+  if (stride == 0) stride = tokens;
   check(tokens >= 1, "evaluation windows of {} tokens; give 1 or more", tokens);
+  check(stride >= 1 && stride <= tokens, "evaluation stride {}; give 1 to {}, the window", stride, tokens);
   std::vector<EvalWindow> windows;
-  for (int64_t begin = 0; begin + 1 < ids; begin += tokens) {
-    windows.push_back({begin, std::min(tokens, ids - 1 - begin)});
+  for (int64_t begin = 0, counted = 0; counted + 1 < ids; begin += stride) {
+    const int64_t length = std::min(tokens, ids - 1 - begin);
+    windows.push_back({begin, length, counted - begin});
+    counted = begin + length;
   }
   return windows;
 }

@@ -243,8 +243,8 @@ void tell_story(Chooser& chooser) {
   Teller tell(chooser);
   tell.say_one(kBeginnings);
   if (tell.say_one(kTastesOrDay, kTastesOrDayWeights) == 0) tell.say(kDay);
-  const bool night = tell.row("daytime") == kNight;
-  tell.weigh("weather", (night ? kNightWeatherOf : kWeatherOf)[tell.row("season")]);
+  const size_t season = tell.row("season");
+  tell.weigh("weather", tell.row("daytime") == kNight ? kNightWeatherOf[season] : kWeatherOf[season]);
   tell.say("{weather=weather} ");
   tell.say(kWeatherDid[tell.row("weather")]);
   const Plot& plot = kPlots[choose_plot(tell)];

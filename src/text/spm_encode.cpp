@@ -81,9 +81,10 @@ std::vector<int32_t> SpmTokenizer::encode(std::string_view text) const {
   std::string prepared;
   if (vocabulary_.remove_extra_whitespaces) text = prepared = without_extra_spaces(text);
   if (text.empty()) return {};
-  const bool prefix = vocabulary_.add_space_prefix;
-  if (prefix) text = prepared = " " + std::string(text);
-  return SpmEncoder(*this, text, prefix ? 1 : 0).run();
+  if (!vocabulary_.add_space_prefix) return SpmEncoder(*this, text, 0).run();
+  std::string prefixed(1, ' ');
+  prefixed += text;
+  return SpmEncoder(*this, prefixed, 1).run();
 }
 
 std::vector<int32_t> SpmEncoder::run() {

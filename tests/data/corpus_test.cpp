@@ -187,5 +187,19 @@ TEST(EvalWindows, CoverEveryTargetOnce) {
   EXPECT_THROW(eval_windows(5, 0), Error);
 }
 
+TEST(EvalWindows, OverlappingOnesCountEveryTargetOnce) {
+  for (int64_t ids = 0; ids < 40; ++ids)
+    for (int64_t tokens = 1; tokens < 12; ++tokens)
+      for (int64_t stride = 1; stride <= tokens; ++stride) {
+        std::vector<int> counted(size_t(ids), 0);
+        for (const EvalWindow& w : eval_windows(ids, tokens, stride)) {
+          for (int64_t t = w.skip; t < w.tokens; ++t) ++counted[size_t(w.begin + t + 1)];
+          if (w.begin > 0) EXPECT_GE(w.skip, std::min(tokens - stride, w.tokens - 1));
+        }
+        for (int64_t i = 1; i < ids; ++i) EXPECT_EQ(counted[size_t(i)], 1);
+      }
+  EXPECT_THROW(eval_windows(5, 4, 5), Error);
+}
+
 }  // namespace
 }  // namespace toy

@@ -33,10 +33,13 @@ class WindowSampler {
   uint64_t seed_;
 };
 
-/// Consecutive, unshuffled windows of up to T inputs that cover ids[1..] exactly once as targets (the last may be shorter).
+/// One window of an evaluation: inputs ids[begin, begin+tokens), targets one further. The first `skip` targets were already
+/// counted by the window before.
 struct EvalWindow {
-  int64_t begin, tokens;  ///< inputs ids[begin, begin+tokens), targets one further
+  int64_t begin, tokens, skip = 0;
 };
-std::vector<EvalWindow> eval_windows(int64_t ids, int64_t tokens);
+/// Unshuffled windows of up to `tokens` inputs, `stride` apart (0: side by side), that count each of ids[1..] exactly once.
+/// A smaller stride gives each counted target at least tokens - stride others to be predicted from.
+std::vector<EvalWindow> eval_windows(int64_t ids, int64_t tokens, int64_t stride = 0);
 
 }  // namespace toy

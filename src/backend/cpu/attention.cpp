@@ -32,7 +32,7 @@ void attention_task(const Task& task, const KernelArgs& args, AttendScratch& ws)
     pack_transposed(args.in[1].as<const float>() + from, kv_heads * p, end - begin, p, ws.kt + slot);
     pack_rows(args.in[2].as<const float>() + from, kv_heads * p, end - begin, p, ws.v + slot * ws.width,
               ws.width);
-    attend_tile(q, KeyTile{ws.kt, ws.v, ws.width, at}, ws);
+    attend_tile(q, KeyTile{ws.kt, ws.v, ws.width, at, nullptr}, ws);
   }
   float* lse = args.out[1].data ? args.out[1].as<float>() + task.row * heads + head : nullptr;
   attend_end(q, ws, args.out[0].as<float>() + (task.row * heads + head) * p, heads * p, lse, heads);

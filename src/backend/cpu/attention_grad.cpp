@@ -74,35 +74,31 @@ HWY_INLINE void grad_row(float* e, float* s, int64_t begin, int64_t end, float s
   }
 }
 
-// The five products of one pair. dq of the block is at `dq` with row stride ld_dq; `fresh`: nothing is in it
+// The five products of one pair. dq of the block is at `dq` with row stride ld; `fresh`: nothing is in it
 // yet.
-void grad_pair(const Pair& x, int64_t p, float scale, const float* lse, const float* delta, int64_t heads,
-               const GradScratch& ws, float* dq, int64_t ld_dq, bool fresh) {
+void grad_pair(const Pair& x, const GradOperands& op, const float* lse, const float* delta,
+               const GradScratch& ws, float* dq, int64_t ld, bool fresh) {
   const int64_t w = ws.width;
   for (int64_t r = 0; r < x.rows; r += kStrip) {
     const int64_t n = std::min(kStrip, x.rows - r), cols = round_up16(x.end(r + n - 1));
-    strip_rows<false, Init::zero>(n, cols, ws.q + r * w, w, ws.kt, kTile, p, nullptr, ws.e + r * kTile,
-                                  kTile);
-    strip_rows<false, Init::zero>(n, cols, ws.d_o + r * w, w, ws.vt, kTile, p, nullptr, ws.s + r * kTile,
-                                  kTile);
+    multiply<Init::zero>(n, cols, {ws.q + r * w, w, ws.kt, kTile, op.p, ws.e + r * kTile, kTile});
+    multiply<Init::zero>(n, cols, {ws.d_o + r * w, w, ws.vt, kTile, op.p, ws.s + r * kTile, kTile});
     for (int64_t i = r; i < r + n; ++i)
-      grad_row(ws.e + i * kTile, ws.s + i * kTile, x.begin(i), x.end(i), scale, lse[i * heads],
-               delta[i * heads]);
+      grad_row(ws.e + i * kTile, ws.s + i * kTile, x.begin(i), x.end(i), op.scale, lse[i * op.heads],
+               delta[i * op.heads]);
   }
   for (int64_t j = x.lo; j < x.hi; j += kStrip) {
     const int64_t n = std::min(kStrip, x.hi - j), r = x.first_row(j), at = r * kTile + j;
-    strip_rows<true, Init::add>(n, w, ws.e + at, kTile, ws.d_o + r * w, w, x.rows - r, nullptr, ws.dv + j * w,
-                                w);
-    strip_rows<true, Init::add>(n, w, ws.s + at, kTile, ws.q + r * w, w, x.rows - r, nullptr, ws.dk + j * w,
-                                w);
+    multiply<Init::add, true>(n, w, {ws.e + at, kTile, ws.d_o + r * w, w, x.rows - r, ws.dv + j * w, w});
+    multiply<Init::add, true>(n, w, {ws.s + at, kTile, ws.q + r * w, w, x.rows - r, ws.dk + j * w, w});
   }
   for (int64_t r = 0; r < x.rows; r += kStrip) {
     const int64_t n = std::min(kStrip, x.rows - r), keys = x.end(r + n - 1) - x.lo;
-    const float *a = ws.s + r * kTile + x.lo, *b = ws.k + x.lo * w;
+    const Product product{ws.s + r * kTile + x.lo, kTile, ws.k + x.lo * w, w, keys, dq + r * ld, ld};
     if (fresh)
-      strip_rows<false, Init::zero>(n, w, a, kTile, b, w, keys, nullptr, dq + r * ld_dq, ld_dq);
+      multiply<Init::zero>(n, w, product);
     else
-      strip_rows<false, Init::add>(n, w, a, kTile, b, w, keys, nullptr, dq + r * ld_dq, ld_dq);
+      multiply<Init::add>(n, w, product);
   }
 }
 
@@ -130,7 +126,7 @@ void grad_tile(const Task& task, int64_t at, const GradOperands& x, const float*
     const bool fresh = first_key / kTile == at / kTile, direct = w == p;
     float* dq = direct ? x.dq + i * p : ws.dq;
     if (!direct && !fresh) pack_rows(x.dq + i * p, ld, rows, p, ws.dq, w);
-    grad_pair(pair, p, x.scale, x.lse + i, delta + i, x.heads, ws, dq, direct ? ld : w, fresh);
+    grad_pair(pair, x, x.lse + i, delta + i, ws, dq, direct ? ld : w, fresh);
     if (!direct) copy_rows(ws.dq, w, x.dq + i * p, ld, rows, p);
   }
 }

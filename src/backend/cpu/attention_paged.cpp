@@ -38,11 +38,6 @@ bool paged_valid(const Task& task, const QueryRows& q, const KernelArgs& args, K
   return true;
 }
 
-// Pages lie anywhere, so the hardware cannot guess the next one: asks for it (second-level cache) while this one is used.
-HWY_INLINE void fetch(const float* p, int64_t count) {
-  for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(p + i, 0, 2);
-}
-
 void paged_task(const Task& task, const KernelArgs& args, AttendScratch& ws, KernelError* error) {
   const auto& attrs = args.attrs.as<AttentionAttrs>();
   const int64_t heads = args.in[0].shape[1], kv_heads = args.in[1].shape[1], p = args.in[0].shape[2];
@@ -56,7 +51,8 @@ void paged_task(const Task& task, const KernelArgs& args, AttendScratch& ws, Ker
   const int64_t first = q.first_visible(task.position), last = task.position + task.count - 1;
   for (int64_t t = first / kTile; t <= last / kTile; ++t) {
     const int64_t offset = (page[t] * kv_heads + task.head) * p * kTile;
-    KeyTile tile{args.in[1].as<const float>() + offset, args.in[2].as<const float>() + offset, p, t * kTile};
+    KeyTile tile{args.in[1].as<const float>() + offset, args.in[2].as<const float>() + offset, p, t * kTile,
+                 nullptr};
     if (ws.width != p) {  // whole vectors of v: only slots that are visible may be read
       const int64_t begin = std::max<int64_t>(0, first - tile.position),
                     end = std::min(kTile, last + 1 - tile.position);
@@ -64,11 +60,9 @@ void paged_task(const Task& task, const KernelArgs& args, AttendScratch& ws, Ker
       tile.v = ws.v;
       tile.ldv = ws.width;
     }
-    if (t < last / kTile) {
-      const int64_t next = (page[t + 1] * kv_heads + task.head) * p * kTile;
-      fetch(args.in[1].as<const float>() + next, p * kTile);
-      fetch(args.in[2].as<const float>() + next, p * kTile);
-    }
+    tile.next = t < last / kTile
+                    ? args.in[1].as<const float>() + (page[t + 1] * kv_heads + task.head) * p * kTile
+                    : tile.kt;
     attend_tile(q, tile, ws);
   }
   attend_end(q, ws, args.out[0].as<float>() + from, heads * p, nullptr, 0);

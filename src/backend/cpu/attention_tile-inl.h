@@ -87,11 +87,29 @@ enum class Init {
   scaled,  ///< C = alpha_row * C + A B
 };
 
-// One register tile: MR rows, NV vectors. A is [row][step] with row stride lda, or (kTransposed) [step][row].
-template <int MR, int NV, bool kTransposed, Init kInit>
-HWY_NOINLINE void micro(const float* HWY_RESTRICT a, int64_t lda, const float* HWY_RESTRICT b, int64_t ldb,
-                        int64_t steps, const float* alpha, float* HWY_RESTRICT c, int64_t ldc) {
+/// C = A B for a few rows. A is [row][step] with row stride lda, or transposed [step][row]; B is
+/// [step][column].
+struct Product {
+  const float* a;
+  int64_t lda;
+  const float* b;
+  int64_t ldb, steps;
+  float* c;
+  int64_t ldc;
+  const float* alpha = nullptr;  ///< of each row, for Init::scaled
+  intptr_t ahead = 0;  ///< with kFetch: bytes from a line of B to the one to ask memory for meanwhile
+
+  /// `next` will be needed after B. Pages of a cache lie anywhere: the hardware cannot guess which one comes.
+  void fetch(const float* next) { ahead = reinterpret_cast<intptr_t>(next) - reinterpret_cast<intptr_t>(b); }
+};
+
+// One register tile: MR rows by NV vectors from column `col`.
+template <int MR, int NV, Init kInit, bool kTransposed, bool kFetch>
+HWY_NOINLINE void micro(const Product& x, int64_t col) {
   const DF d;
+  const float *HWY_RESTRICT a = x.a, *HWY_RESTRICT b = x.b + col;
+  float* HWY_RESTRICT c = x.c + col;
+  const int64_t lda = x.lda, ldb = x.ldb, ldc = x.ldc;
   VF acc[MR][NV];
 #pragma GCC unroll 8
   for (int i = 0; i < MR; ++i)
@@ -99,14 +117,17 @@ HWY_NOINLINE void micro(const float* HWY_RESTRICT a, int64_t lda, const float* H
     for (int j = 0; j < NV; ++j) {
       if constexpr (kInit == Init::zero) acc[i][j] = hn::Zero(d);
       if constexpr (kInit != Init::zero) acc[i][j] = hn::LoadU(d, c + i * ldc + j * kLanes);
-      if constexpr (kInit == Init::scaled) acc[i][j] = hn::Mul(acc[i][j], hn::Set(d, alpha[i]));
+      if constexpr (kInit == Init::scaled) acc[i][j] = hn::Mul(acc[i][j], hn::Set(d, x.alpha[i]));
     }
-  for (int64_t step = 0; step < steps; ++step) {
+  for (int64_t step = x.steps; step > 0; --step) {
     VF bv[NV];
 #pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) {
       bv[j] = hn::LoadU(d, b + j * kLanes);
       keep_in_register(bv[j]);
+      if constexpr (kFetch)
+        if (j * kLanes % 16 == 0)
+          __builtin_prefetch(reinterpret_cast<const char*>(b + j * kLanes) + x.ahead, 0, 3);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < MR; ++i) {
@@ -124,30 +145,18 @@ HWY_NOINLINE void micro(const float* HWY_RESTRICT a, int64_t lda, const float* H
     for (int j = 0; j < NV; ++j) hn::StoreU(acc[i][j], d, c + i * ldc + j * kLanes);
 }
 
-// MR rows by any number of columns that is a multiple of 16 (at least of kLanes).
-template <int MR, bool kTransposed, Init kInit>
-HWY_INLINE void strip(int64_t cols, const float* a, int64_t lda, const float* b, int64_t ldb, int64_t steps,
-                      const float* alpha, float* c, int64_t ldc) {
-  constexpr int kVecs = kManyRegisters || MR <= 2 ? 4 : 2;  // accumulators + B + one of A fit the registers
-  int64_t j = 0;
-  for (; j + kVecs * kLanes <= cols; j += kVecs * kLanes)
-    micro<MR, kVecs, kTransposed, kInit>(a, lda, b + j, ldb, steps, alpha, c + j, ldc);
-  if constexpr (kVecs == 4)
-    if (j + 2 * kLanes <= cols) {
-      micro<MR, 2, kTransposed, kInit>(a, lda, b + j, ldb, steps, alpha, c + j, ldc);
-      j += 2 * kLanes;
-    }
-  if (j < cols) micro<MR, 1, kTransposed, kInit>(a, lda, b + j, ldb, steps, alpha, c + j, ldc);
-}
-
-// The same for a number of rows known at run time, at most kStrip.
-template <bool kTransposed, Init kInit, int MR = kStrip>
-HWY_INLINE void strip_rows(int64_t rows, int64_t cols, const float* a, int64_t lda, const float* b,
-                           int64_t ldb, int64_t steps, const float* alpha, float* c, int64_t ldc) {
+// `rows` <= MR rows by any number of columns that is a multiple of 16.
+template <Init kInit, bool kTransposed = false, bool kFetch = false, int MR = kStrip>
+HWY_INLINE void multiply(int64_t rows, int64_t cols, const Product& x) {
   if constexpr (MR > 1)
-    if (rows < MR)
-      return strip_rows<kTransposed, kInit, MR - 1>(rows, cols, a, lda, b, ldb, steps, alpha, c, ldc);
-  strip<MR, kTransposed, kInit>(cols, a, lda, b, ldb, steps, alpha, c, ldc);
+    if (rows < MR) return multiply<kInit, kTransposed, kFetch, MR - 1>(rows, cols, x);
+  constexpr int kVecs = kManyRegisters || MR <= 2 ? 4 : 2;  // accumulators, B and one of A fit the registers
+  int64_t j = 0;
+  for (; j + kVecs * kLanes <= cols; j += kVecs * kLanes) micro<MR, kVecs, kInit, kTransposed, kFetch>(x, j);
+  if constexpr (kVecs == 4 && kLanes > 4)
+    for (; j + 2 * kLanes <= cols; j += 2 * kLanes) micro<MR, 2, kInit, kTransposed, kFetch>(x, j);
+  if constexpr (kLanes == 16)
+    if (j < cols) micro<MR, 1, kInit, kTransposed, kFetch>(x, j);
 }
 
 // ---------------------------------------------------------------- packing
@@ -185,9 +194,11 @@ HWY_INLINE void pack_transposed(const float* src, int64_t stride, int64_t rows, 
 // dst[j][p] = src[j][p], zero for p in [width, ld).
 HWY_INLINE void pack_rows(const float* src, int64_t stride, int64_t rows, int64_t width, float* dst,
                           int64_t ld) {
-  for (int64_t j = 0; j < rows; ++j) {
-    std::memcpy(dst + j * ld, src + j * stride, size_t(width) * sizeof(float));
-    std::fill(dst + j * ld + width, dst + (j + 1) * ld, 0.0f);
+  const DF d;
+  for (int64_t j = 0; j < rows; ++j, src += stride, dst += ld) {
+    int64_t p = 0;
+    for (; p + kLanes <= width; p += kLanes) hn::StoreU(hn::LoadU(d, src + p), d, dst + p);
+    for (; p < ld; ++p) dst[p] = p < width ? src[p] : 0.0f;
   }
 }
 
@@ -211,6 +222,7 @@ struct KeyTile {
   const float* v;
   int64_t ldv;
   int64_t position;
+  const float* next;  ///< of a cache: the page that is read after this one; else nullptr
 };
 
 // The visible part [lo, hi) of a tile for each row of a strip.
@@ -269,58 +281,82 @@ HWY_INLINE void exponentiate(float* s, int begin, int end, float m, float alpha,
     hn::StoreU(hn::MulAdd(hn::LoadU(d, l + h * kLanes), hn::Set(d, alpha), sum[h]), d, l + h * kLanes);
 }
 
-// o = alpha o + e v where the rows of the strip do not see the same keys: each row for itself before and
-// after the keys that all of them see.
-HWY_INLINE void output_ragged(const Visible& see, int rows, const float* e, const KeyTile& tile,
-                              const float* alpha, float* o, int64_t width) {
-  const int common_lo = see.max_lo, common_hi = std::max(see.max_lo, see.min_hi);
-  const bool common = common_hi > common_lo;
-  for (int r = 0; r < rows; ++r) {
-    if (see.lo[r] == see.hi[r]) continue;
-    const int64_t end = common ? common_lo : see.hi[r];
-    strip<1, false, Init::scaled>(width, e + r * kTile + see.lo[r], kTile, tile.v + see.lo[r] * tile.ldv,
-                                  tile.ldv, end - see.lo[r], alpha + r, o + r * width, width);
-  }
-  if (!common) return;
-  strip_rows<false, Init::add>(rows, width, e + common_lo, kTile, tile.v + common_lo * tile.ldv, tile.ldv,
-                               common_hi - common_lo, nullptr, o, width);
-  for (int r = 0; r < rows; ++r)
-    if (see.hi[r] > common_hi)
-      strip<1, false, Init::add>(width, e + r * kTile + common_hi, kTile, tile.v + common_hi * tile.ldv,
-                                 tile.ldv, see.hi[r] - common_hi, nullptr, o + r * width, width);
+// The product of probabilities (a strip's scores, from key j on) and values that goes to the outputs of row
+// r.
+HWY_INLINE Product weigh_values(const AttendScratch& ws, const KeyTile& tile, int64_t row, int64_t r,
+                                int64_t begin, int64_t end, const float* alpha) {
+  return {ws.s + r * kTile + begin,
+          kTile,
+          tile.v + begin * tile.ldv,
+          tile.ldv,
+          end - begin,
+          ws.o + (row + r) * ws.width,
+          ws.width,
+          alpha + r};
 }
 
-HWY_INLINE void attend_strip(const QueryRows& q, const KeyTile& tile, int64_t row, int rows,
-                             AttendScratch& ws) {
-  const Visible see = visible_keys(q, tile, row, rows);
-  if (see.max_hi == 0) return;
-  const int begin = see.min_lo / 16 * 16, end = (see.max_hi + 15) / 16 * 16;
-  float *s = ws.s, *o = ws.o + row * ws.width, *m = ws.m + row;
-  strip_rows<false, Init::zero>(rows, end - begin, ws.q + row * ws.width, ws.width, tile.kt + begin, kTile,
-                                q.head_dim, nullptr, s + begin, kTile);
+// Outputs where the rows of the strip do not see the same keys: each row for itself before and after the keys
+// that all of them see.
+HWY_INLINE void weigh_ragged(const Visible& see, const KeyTile& tile, int64_t row, int rows,
+                             const float* alpha, const AttendScratch& ws) {
+  const int64_t lo = see.max_lo, hi = see.min_hi, width = ws.width;
+  const bool common = lo < hi;
+  for (int r = 0; r < rows; ++r)
+    if (see.lo[r] < see.hi[r])
+      multiply<Init::scaled, false, false, 1>(
+          1, width, weigh_values(ws, tile, row, r, see.lo[r], common ? lo : see.hi[r], alpha));
+  if (!common) return;
+  multiply<Init::add>(rows, width, weigh_values(ws, tile, row, 0, lo, hi, alpha));
+  for (int r = 0; r < rows; ++r)
+    if (see.hi[r] > hi)
+      multiply<Init::add, false, false, 1>(1, width, weigh_values(ws, tile, row, r, hi, see.hi[r], alpha));
+}
+
+// Scores to probabilities, with the running maximum and sum; alpha: by how much the outputs so far shrink.
+HWY_INLINE void softmax_strip(const Visible& see, int begin, int end, int64_t row, int rows, float scale,
+                              const AttendScratch& ws, float* alpha) {
   const DF d;
-  alignas(64) float alpha[16] = {}, top[16] = {};
+  alignas(64) float top[kStrip];
   for (int r = 0; r < rows; ++r) {
-    const float here = see.full()
-                           ? scale_and_mask<false>(s + r * kTile, 0, kTile, 0, kTile, q.scale)
-                           : scale_and_mask<true>(s + r * kTile, begin, end, see.lo[r], see.hi[r], q.scale);
-    top[r] = std::max(m[r], here);
-    alpha[r] = m[r] - top[r];
+    float* s = ws.s + r * kTile;
+    const float here = see.full() ? scale_and_mask<false>(s, 0, kTile, 0, kTile, scale)
+                                  : scale_and_mask<true>(s, begin, end, see.lo[r], see.hi[r], scale);
+    top[r] = std::max(ws.m[row + r], here);
+    alpha[r] = ws.m[row + r] - top[r];
   }
   for (int i = 0; i < kStrip; i += kLanes) hn::Store(exp_lanes(hn::Load(d, alpha + i)), d, alpha + i);
   for (int r = 0; r < rows; ++r) {
     if (see.lo[r] == see.hi[r]) continue;  // nothing visible: m, l and o stay
-    exponentiate(s + r * kTile, begin, end, top[r], alpha[r], ws.l + (row + r) * 16);
-    m[r] = top[r];
+    exponentiate(ws.s + r * kTile, begin, end, top[r], alpha[r], ws.l + (row + r) * 16);
+    ws.m[row + r] = top[r];
   }
-  if (see.min_lo != see.max_lo || see.min_hi != see.max_hi)
-    return output_ragged(see, rows, s, tile, alpha, o, ws.width);
-  strip_rows<false, Init::scaled>(rows, ws.width, s + see.min_lo, kTile, tile.v + see.min_lo * tile.ldv,
-                                  tile.ldv, see.max_hi - see.min_lo, alpha, o, ws.width);
+}
+
+HWY_INLINE void attend_strip(const QueryRows& q, const KeyTile& tile, int64_t row, int rows,
+                             const AttendScratch& ws) {
+  const Visible see = visible_keys(q, tile, row, rows);
+  if (see.max_hi == 0) return;
+  const int begin = see.min_lo / 16 * 16, end = (see.max_hi + 15) / 16 * 16;
+  alignas(64) float alpha[16] = {};
+  Product scores{ws.q + row * ws.width, ws.width, tile.kt + begin, kTile, q.head_dim, ws.s + begin, kTile};
+  Product outputs = weigh_values(ws, tile, row, 0, see.min_lo, see.max_hi, alpha);
+  if (row == 0 && tile.next && see.full()) {
+    scores.fetch(tile.v);
+    outputs.fetch(tile.next);
+    multiply<Init::zero, false, true>(rows, kTile, scores);
+    softmax_strip(see, begin, end, row, rows, q.scale, ws, alpha);
+    return multiply<Init::scaled, false, true>(rows, ws.width, outputs);
+  }
+  multiply<Init::zero>(rows, end - begin, scores);
+  softmax_strip(see, begin, end, row, rows, q.scale, ws, alpha);
+  if (see.min_lo == see.max_lo && see.min_hi == see.max_hi)
+    multiply<Init::scaled>(rows, ws.width, outputs);
+  else
+    weigh_ragged(see, tile, row, rows, alpha, ws);
 }
 
 // All query rows against one key tile.
-HWY_INLINE void attend_tile(const QueryRows& q, const KeyTile& tile, AttendScratch& ws) {
+HWY_INLINE void attend_tile(const QueryRows& q, const KeyTile& tile, const AttendScratch& ws) {
   for (int64_t row = 0; row < q.rows; row += kStrip)
     attend_strip(q, tile, row, int(std::min(kStrip, q.rows - row)), ws);
 }

@@ -34,10 +34,10 @@ HWY_INLINE void run_of(const F& f, const float* a, int64_t a_stride, const float
   if (a_stride == 1 && b_stride == 1) {
     contiguous_run(f, a, b, y, n);
   } else if (a_stride == 1 && b_stride == 0) {
-    const V one = set(*b);
+    const VF one = set(*b);
     for_each_vector(n, [&](auto io, int64_t i) HWY_ATTR { io.store(f(io.load(a + i), one), y + i); });
   } else if (a_stride == 0 && b_stride == 1) {
-    const V one = set(*a);
+    const VF one = set(*a);
     for_each_vector(n, [&](auto io, int64_t i) HWY_ATTR { io.store(f(one, io.load(b + i)), y + i); });
   } else {
     constexpr int64_t kBuffer = 256;
@@ -66,13 +66,13 @@ HWY_INLINE void all_runs(const ExecContext& ctx, const KernelArgs& args, const F
 void binary(BinaryOp op, const ExecContext& ctx, const KernelArgs& args) {
   switch (op) {
     case BinaryOp::add:
-      return all_runs(ctx, args, [](V a, V b) HWY_ATTR { return hn::Add(a, b); });
+      return all_runs(ctx, args, [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); });
     case BinaryOp::sub:
-      return all_runs(ctx, args, [](V a, V b) HWY_ATTR { return hn::Sub(a, b); });
+      return all_runs(ctx, args, [](VF a, VF b) HWY_ATTR { return hn::Sub(a, b); });
     case BinaryOp::mul:
-      return all_runs(ctx, args, [](V a, V b) HWY_ATTR { return hn::Mul(a, b); });
+      return all_runs(ctx, args, [](VF a, VF b) HWY_ATTR { return hn::Mul(a, b); });
     case BinaryOp::div:
-      return all_runs(ctx, args, [](V a, V b) HWY_ATTR { return hn::Div(a, b); });
+      return all_runs(ctx, args, [](VF a, VF b) HWY_ATTR { return hn::Div(a, b); });
   }
 }
 
@@ -93,7 +93,8 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 template <BinaryOp op>
 KernelRecord record(std::string_view name) {
-  return {.op = name, .layout = Layout::any, .in_place = {{0, 0}, {0, 1}}, .run = run<op>};
+  return {
+      .op = name, .layout = Layout::any, .in_place = {{0, 0}, {0, 1}}, .accepts = only_f32, .run = run<op>};
 }
 
 }  // namespace

@@ -16,13 +16,13 @@ namespace {
 
 template <class T>
 void gather(const ExecContext& ctx, const KernelArgs& args) {
-  const int64_t vocabulary = args.in[0].shape[0], width = args.in[0].shape[1];
+  const int64_t V = args.in[0].shape[0], width = args.in[0].shape[1];
   const T* table = args.in[0].as<const T>();
   const auto* id = args.in[1].as<const int32_t>();
   const Range rows = share_rows(ctx, args.in[1].shape[0], width);
   for (int64_t n = rows.begin; n < rows.end; ++n) {
     float* out = args.out[0].as<float>() + n * width;
-    if (id[n] >= 0 && id[n] < vocabulary) {
+    if (id[n] >= 0 && id[n] < V) {
       to_f32(table + id[n] * width, width, out);
     } else {
       if (ctx.error) ctx.error->set("embedding: row {} has id {}", n, id[n]);
@@ -45,7 +45,7 @@ void embedding(const ExecContext& ctx, const KernelArgs& args) {
 // acc[id_n] += dy_n. Each thread takes some columns of every row, so rows of one id are added in their order.
 void embedding_grad(const ExecContext& ctx, const KernelArgs& args) {
   constexpr int64_t kColumns = 64;
-  const int64_t N = args.in[0].shape[0], width = args.in[0].shape[1], vocabulary = args.in[2].shape[0];
+  const int64_t N = args.in[0].shape[0], width = args.in[0].shape[1], V = args.in[2].shape[0];
   const float* dy = args.in[0].as<const float>();
   const auto* id = args.in[1].as<const int32_t>();
   float* acc = args.out[0].as<float>();
@@ -54,7 +54,7 @@ void embedding_grad(const ExecContext& ctx, const KernelArgs& args) {
                                          : ctx.share(div_up(width, kColumns));
   const int64_t begin = tiles.begin * kColumns, end = HWY_MIN(width, tiles.end * kColumns);
   for (int64_t n = 0; n < N; ++n) {
-    if (id[n] < 0 || id[n] >= vocabulary) {
+    if (id[n] < 0 || id[n] >= V) {
       if (ctx.thread == 0 && ctx.error) ctx.error->set("embedding_grad: row {} has id {}", n, id[n]);
       continue;
     }

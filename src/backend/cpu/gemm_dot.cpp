@@ -28,13 +28,13 @@ constexpr size_t kMaxRows = kRowBlock + kTileRows;  // of a block, after roundin
 
 // Floats of one thread's workspace: packed x, a strip of w, partial sums.
 struct DotSpace {
-  size_t x, strip, sums;
+  size_t x, strip, sums, ld_sums;
   DotSpace(size_t rows, size_t outs, const KBlocks& blocks) {
     const size_t few = std::min(rows, kFewRows) * blocks.len * blocks.count;
     x = std::max(few, std::min(round_up(rows, kTileRows), kMaxRows) * blocks.len);
     strip = kStrip * blocks.len;
-    sums =
-        blocks.count == 1 ? 0 : std::min(rows, kMaxRows) * std::min(round_up(outs, kStrip), kGroup * kStrip);
+    ld_sums = std::min(round_up(outs, kStrip), kGroup * kStrip);
+    sums = blocks.count == 1 ? 0 : std::min(rows, kMaxRows) * ld_sums;
   }
   size_t bytes() const { return round_up((x + strip + sums) * sizeof(float), 64); }
 };
@@ -310,6 +310,7 @@ class DotTask {
     x_ = workspace;
     strip_ = x_ + space.x;
     sums_ = strip_ + space.strip;
+    ld_sums_ = space.ld_sums;
   }
 
   void run() {
@@ -354,7 +355,7 @@ class DotTask {
           pack_x(p_, blocks_, r0, rows, b, x_);
           for (size_t s = g; s < end; ++s) {
             float* sum = aside ? sums_ + (s - g) * kStrip : p_.y + r0 * p_.outs + s * kStrip;
-            const Store to = store(r0, s, b, sum, aside ? kGroup * kStrip : p_.outs);
+            const Store to = store(r0, s, b, sum, aside ? ld_sums_ : p_.outs);
             const PackedStrip w = pack_strip(s, b);
             many_rows_unit(x_, rows, steps(b), w, fetch(s + 1 < end, s + 1, b), to);
           }
@@ -396,6 +397,7 @@ class DotTask {
   const KBlocks blocks_;
   const Range rows_, strips_;
   float *x_, *strip_, *sums_;
+  size_t ld_sums_;
 };
 
 HWY_MAYBE_UNUSED void dot_part_of_thread(const DotProduct& p, Range rows, Range strips, float* workspace) {

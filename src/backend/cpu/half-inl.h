@@ -13,21 +13,21 @@ HWY_BEFORE_NAMESPACE();
 namespace toy::cpu::HWY_NAMESPACE {
 namespace {
 
-using D16 = hn::Rebind<uint16_t, D>;
-using V16 = hn::Vec<D16>;
-constexpr D16 kU16;
+using DU16 = hn::Rebind<uint16_t, DF>;
+using VU16 = hn::Vec<DU16>;
+constexpr DU16 kU16;
 constexpr bool kHasF16C =
     HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;  // Highway emulates it roughly elsewhere
 
-HWY_INLINE V from_bf16(V16 bits) {
-  const hn::Rebind<uint32_t, D> u32;
+HWY_INLINE VF from_bf16(VU16 bits) {
+  const hn::Rebind<uint32_t, DF> u32;
   return hn::BitCast(kF32, hn::ShiftLeft<16>(hn::PromoteTo(u32, bits)));
 }
 
 // As toy::to_bf16: Highway's own conversion truncates.
-HWY_INLINE V16 to_bf16_bits(V v) {
-  const hn::Rebind<uint32_t, D> u32;
-  const hn::Rebind<int32_t, D> i32;
+HWY_INLINE VU16 to_bf16_bits(VF v) {
+  const hn::Rebind<uint32_t, DF> u32;
+  const hn::Rebind<int32_t, DF> i32;
   const auto u = hn::BitCast(u32, v);
   const auto even = hn::And(hn::ShiftRight<16>(u), hn::Set(u32, 1));
   const auto rounded = hn::ShiftRight<16>(hn::Add(u, hn::Add(hn::Set(u32, 0x7fff), even)));
@@ -35,7 +35,7 @@ HWY_INLINE V16 to_bf16_bits(V v) {
   const auto bits = hn::IfThenElse(hn::RebindMask(u32, hn::IsNaN(v)), quiet, rounded);
   // SSSE3 has only the saturating pack of signed numbers; sign-extended, 16 bits pass through it unchanged.
   const auto extended = hn::ShiftRight<16>(hn::ShiftLeft<16>(hn::BitCast(i32, bits)));
-  return hn::BitCast(kU16, hn::DemoteTo(hn::Rebind<int16_t, D>(), extended));
+  return hn::BitCast(kU16, hn::DemoteTo(hn::Rebind<int16_t, DF>(), extended));
 }
 
 HWY_INLINE void to_f32(const BF16* x, int64_t n, float* y) {
@@ -48,7 +48,7 @@ HWY_INLINE void to_f32(const F16* x, int64_t n, float* y) {
   int64_t i = 0;
   if constexpr (kHasF16C)
     for (; i + kLanes <= n; i += kLanes) {
-      const auto halves = hn::BitCast(hn::Rebind<hwy::float16_t, D>(), hn::LoadU(kU16, &x[i].bits));
+      const auto halves = hn::BitCast(hn::Rebind<hwy::float16_t, DF>(), hn::LoadU(kU16, &x[i].bits));
       hn::StoreU(hn::PromoteTo(kF32, halves), kF32, y + i);
     }
   for (; i < n; ++i) y[i] = to_float(x[i]);
@@ -66,7 +66,7 @@ HWY_INLINE void from_f32(const float* x, int64_t n, F16* y) {
   int64_t i = 0;
   if constexpr (kHasF16C)
     for (; i + kLanes <= n; i += kLanes) {
-      const auto halves = hn::DemoteTo(hn::Rebind<hwy::float16_t, D>(), hn::LoadU(kF32, x + i));
+      const auto halves = hn::DemoteTo(hn::Rebind<hwy::float16_t, DF>(), hn::LoadU(kF32, x + i));
       hn::StoreU(hn::BitCast(kU16, halves), kU16, &y[i].bits);
     }
   for (; i < n; ++i) y[i] = to_f16(x[i]);

@@ -28,6 +28,8 @@ std::span<const KernelRecord> kernel_list() {
 
       embedding_kernel(),
       embedding_grad_kernel(),
+      one_hot_kernel(),
+      attention_mask_kernel(),
 
       adamw_kernel(),
       global_norm_kernel(),

@@ -31,6 +31,10 @@ KernelRecord softmax_kernel();
 KernelRecord embedding_kernel();
 KernelRecord embedding_grad_kernel();
 
+// Tensors made from indices.
+KernelRecord one_hot_kernel();
+KernelRecord attention_mask_kernel();
+
 // Optimizer.
 KernelRecord adamw_kernel();
 KernelRecord global_norm_kernel();

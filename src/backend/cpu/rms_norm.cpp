@@ -1,9 +1,10 @@
 // RMSNorm (Zhang and Sennrich 2019) and its gradient. Rows of width D; a row's bits depend on nothing but the
 // row.
 //
-// Error, with u = 2^-24 and e = (D/64 + 8) u / 2 for the relative error of 1/sqrt of a sum of squares: rstd
-// is within e + 2u; y within e + 4u; dx within (2e + (D/64 + 16) u) rstd (|w dy| + |x| rstd^2/D sum |w dy
-// x|).
+// Error, with u = 2^-24. A sum of D squares is within (D/64 + 8) u (vec-inl.h, and a rounding of each square
+// where there is no fma), so rstd is within e = (D/128 + 7) u. y: e + 2u. dx: (D/24 + 40) u of rstd (|w dy| +
+// |x| rstd^2/D sum |w dy x|), that is 3e, the sum's D/64 + 10 and 7 roundings. dw, of N rows: (67 + N/64) u +
+// e of sum |dy x rstd|.
 #include "backend/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/rms_norm.cpp"
@@ -24,8 +25,8 @@ namespace {
 constexpr int64_t kChunk = 64;  // rows whose part of dw is summed before the parts are
 
 float rstd_of(const float* x, int64_t D, float eps) {
-  const float sum = sum_over(D, [&](auto io, int64_t i, V s) HWY_ATTR {
-    const V v = io.load(x + i);
+  const float sum = sum_over(D, [&](auto io, int64_t i, VF s) HWY_ATTR {
+    const VF v = io.load(x + i);
     return hn::MulAdd(v, v, s);
   });
   return 1.0f / std::sqrt(sum / float(D) + eps);
@@ -40,7 +41,7 @@ void rms_norm(const ExecContext& ctx, const KernelArgs& args) {
     const float* x = args.in[0].as<const float>() + n * D;
     float* y = args.out[0].as<float>() + n * D;
     const float rstd = rstd_of(x, D, eps);
-    const V scale = set(rstd);
+    const VF scale = set(rstd);
     for_each_vector(D, [&](auto io, int64_t i) HWY_ATTR {
       io.store(hn::Mul(hn::Mul(io.load(x + i), scale), io.load(w + i)), y + i);
     });
@@ -52,17 +53,17 @@ void rms_norm(const ExecContext& ctx, const KernelArgs& args) {
 void grad_of_row(const float* x, const float* w, const float* dy, int64_t D, float eps, float* dx,
                  float* dw) {
   const float rstd = rstd_of(x, D, eps);
-  const float dot = sum_over(D, [&](auto io, int64_t i, V s) HWY_ATTR {
+  const float dot = sum_over(D, [&](auto io, int64_t i, VF s) HWY_ATTR {
     return hn::MulAdd(hn::Mul(io.load(w + i), io.load(dy + i)), io.load(x + i), s);
   });
-  const V scale = set(rstd), correction = set(dot * rstd * rstd / float(D));
+  const VF scale = set(rstd), correction = set(dot * rstd * rstd / float(D));
   if (dw)
     for_each_vector(D, [&](auto io, int64_t i) HWY_ATTR {
       io.store(hn::MulAdd(hn::Mul(io.load(x + i), scale), io.load(dy + i), io.load(dw + i)), dw + i);
     });
   if (dx)
     for_each_vector(D, [&](auto io, int64_t i) HWY_ATTR {
-      const V direct = hn::Mul(io.load(w + i), io.load(dy + i));
+      const VF direct = hn::Mul(io.load(w + i), io.load(dy + i));
       io.store(hn::Mul(scale, hn::NegMulAdd(io.load(x + i), correction, direct)), dx + i);
     });
 }
@@ -74,7 +75,7 @@ void add_chunks(const ExecContext& ctx, const float* parts, int64_t chunks, int6
   for (int64_t k = tiles.begin * kColumns; k < HWY_MIN(D, tiles.end * kColumns); k += kColumns) {
     const int64_t count = HWY_MIN(kColumns, D - k);
     for_each_vector(count, [&](auto io, int64_t i) HWY_ATTR {
-      V sum = hn::Zero(kF32);
+      VF sum = hn::Zero(kF32);
       for (int64_t c = 0; c < chunks; ++c) sum = hn::Add(sum, io.load(parts + c * D + k + i));
       io.store(sum, dw + k + i);
     });
@@ -132,9 +133,15 @@ size_t grad_workspace(const KernelQuery& q) noexcept {
 
 }  // namespace
 
-KernelRecord rms_norm_kernel() { return {.op = "rms_norm", .in_place = {{0, 0}}, .run = run}; }
+KernelRecord rms_norm_kernel() {
+  return {.op = "rms_norm", .in_place = {{0, 0}}, .accepts = only_f32, .run = run};
+}
 KernelRecord rms_norm_grad_kernel() {
-  return {.op = "rms_norm_grad", .in_place = {{0, 2}, {0, 0}}, .workspace = grad_workspace, .run = run_grad};
+  return {.op = "rms_norm_grad",
+          .in_place = {{0, 2}, {0, 0}},
+          .accepts = only_f32,
+          .workspace = grad_workspace,
+          .run = run_grad};
 }
 
 }  // namespace toy::cpu

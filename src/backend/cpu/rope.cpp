@@ -17,8 +17,8 @@ namespace {
 
 // kLanes pairs. Neighbours: the pairs follow one another from x; halves: x1 lies `half` behind x0.
 template <RopePairing kPairing>
-HWY_INLINE void turn(const float* x, const float* cos_sin, V sign, int64_t half, float* y) {
-  V x0, x1, c, s;
+HWY_INLINE void turn(const float* x, const float* cos_sin, VF sign, int64_t half, float* y) {
+  VF x0, x1, c, s;
   hn::LoadInterleaved2(kF32, cos_sin, c, s);
   s = hn::Mul(s, sign);
   if constexpr (kPairing == RopePairing::neighbour) {
@@ -27,8 +27,8 @@ HWY_INLINE void turn(const float* x, const float* cos_sin, V sign, int64_t half,
     x0 = hn::LoadU(kF32, x);
     x1 = hn::LoadU(kF32, x + half);
   }
-  const V y0 = hn::NegMulAdd(x1, s, hn::Mul(x0, c));
-  const V y1 = hn::MulAdd(x1, c, hn::Mul(x0, s));
+  const VF y0 = hn::NegMulAdd(x1, s, hn::Mul(x0, c));
+  const VF y1 = hn::MulAdd(x1, c, hn::Mul(x0, s));
   if constexpr (kPairing == RopePairing::neighbour) {
     hn::StoreInterleaved2(y0, y1, kF32, y);
   } else {
@@ -39,7 +39,7 @@ HWY_INLINE void turn(const float* x, const float* cos_sin, V sign, int64_t half,
 
 // The last n < kLanes pairs of a head, by way of full vectors: the same bits as elsewhere.
 template <RopePairing kPairing>
-void turn_last(const float* x, const float* cos_sin, V sign, int64_t half, int64_t n, float* y) {
+void turn_last(const float* x, const float* cos_sin, VF sign, int64_t half, int64_t n, float* y) {
   constexpr bool kNeighbour = kPairing == RopePairing::neighbour;
   float pairs[2 * kLanes] = {}, table[2 * kLanes] = {};
   const auto at = [&](int64_t i, int64_t second) { return kNeighbour ? 2 * i + second : i + second * half; };
@@ -57,7 +57,7 @@ void turn_last(const float* x, const float* cos_sin, V sign, int64_t half, int64
 }
 
 template <RopePairing kPairing>
-void turn_head(const float* x, const float* cos_sin, V sign, int64_t Q, float* y) {
+void turn_head(const float* x, const float* cos_sin, VF sign, int64_t Q, float* y) {
   constexpr int64_t kStep = kPairing == RopePairing::neighbour ? 2 : 1;
   int64_t i = 0;
   for (; i + kLanes <= Q; i += kLanes) turn<kPairing>(x + kStep * i, cos_sin + 2 * i, sign, Q, y + kStep * i);
@@ -70,7 +70,7 @@ void rope(const ExecContext& ctx, const KernelArgs& args) {
   const int64_t N = shape[0], H = shape[1], P = shape[2], C = table_shape[0], Q = table_shape[1];
   const auto* pos = args.in[1].as<const int32_t>();
   const auto* table = args.in[2].as<const float>();
-  const V sign = set(at.inverse ? -1.0f : 1.0f);
+  const VF sign = set(at.inverse ? -1.0f : 1.0f);
   const Range rows = share_rows(ctx, N, H * P);
   for (int64_t n = rows.begin; n < rows.end; ++n) {
     const float* x = args.in[0].as<const float>() + n * H * P;

@@ -18,7 +18,7 @@ namespace toy::cpu::HWY_NAMESPACE {
 namespace {
 
 float max_of(const float* x, int64_t D) {
-  V top = set(-kInfinity);
+  VF top = set(-kInfinity);
   int64_t i = 0;
   for (; i + kLanes <= D; i += kLanes) top = hn::Max(top, hn::LoadU(kF32, x + i));
   float best = hn::GetLane(hn::MaxOfLanes(kF32, top));
@@ -27,8 +27,8 @@ float max_of(const float* x, int64_t D) {
 }
 
 // Lanes that a short vector does not have must add nothing: they are exp(0 - max) until this clears them.
-HWY_INLINE V present(Whole, V v) { return v; }
-HWY_INLINE V present(FirstLanes io, V v) { return hn::IfThenElseZero(hn::FirstN(kF32, size_t(io.n)), v); }
+HWY_INLINE VF present(Whole, VF v) { return v; }
+HWY_INLINE VF present(FirstLanes io, VF v) { return hn::IfThenElseZero(hn::FirstN(kF32, size_t(io.n)), v); }
 
 void softmax(const ExecContext& ctx, const KernelArgs& args) {
   const int64_t D = args.in[0].shape.back();
@@ -36,13 +36,13 @@ void softmax(const ExecContext& ctx, const KernelArgs& args) {
   for (int64_t n = rows.begin; n < rows.end; ++n) {
     const float* x = args.in[0].as<const float>() + n * D;
     float* y = args.out[0].as<float>() + n * D;
-    const V top = set(max_of(x, D));  // a NaN that the comparison passes over comes back through the sum
-    const float sum = sum_over(D, [&](auto io, int64_t i, V s) HWY_ATTR {
-      const V e = exp(hn::Sub(io.load(x + i), top));
+    const VF top = set(max_of(x, D));  // a NaN that the comparison passes over comes back through the sum
+    const float sum = sum_over(D, [&](auto io, int64_t i, VF s) HWY_ATTR {
+      const VF e = exp(hn::Sub(io.load(x + i), top));
       io.store(e, y + i);
       return hn::Add(s, present(io, e));
     });
-    const V scale = set(1.0f / sum);
+    const VF scale = set(1.0f / sum);
     for_each_vector(D, [&](auto io, int64_t i) HWY_ATTR { io.store(hn::Mul(io.load(y + i), scale), y + i); });
   }
 }
@@ -62,7 +62,9 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord softmax_kernel() { return {.op = "softmax", .in_place = {{0, 0}}, .run = run}; }
+KernelRecord softmax_kernel() {
+  return {.op = "softmax", .in_place = {{0, 0}}, .accepts = only_f32, .run = run};
+}
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

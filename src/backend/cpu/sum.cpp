@@ -61,7 +61,7 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_
 
 }  // namespace
 
-KernelRecord sum_kernel() { return {.op = "sum", .run = run}; }
+KernelRecord sum_kernel() { return {.op = "sum", .accepts = only_f32, .run = run}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

@@ -13,6 +13,12 @@ namespace toy::cpu {
 
 inline constexpr int64_t kTile = 4096;
 
+/// accepts(): every operand is f32.
+inline bool only_f32(const KernelQuery& q) noexcept {
+  const auto is_f32 = [](const OperandDesc& d) { return !d.present || d.dtype == DType::f32; };
+  return std::all_of(q.in.begin(), q.in.end(), is_f32) && std::all_of(q.out.begin(), q.out.end(), is_f32);
+}
+
 inline int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// This thread's elements of n.

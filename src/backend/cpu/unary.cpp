@@ -33,22 +33,22 @@ HWY_INLINE void all_elements(const ExecContext& ctx, const KernelArgs& args, con
 void unary(UnaryOp op, const ExecContext& ctx, const KernelArgs& args) {
   switch (op) {
     case UnaryOp::neg:
-      return all_elements(ctx, args, [](V x) HWY_ATTR { return hn::Neg(x); });
+      return all_elements(ctx, args, [](VF x) HWY_ATTR { return hn::Neg(x); });
     case UnaryOp::exp:
-      return all_elements(ctx, args, [](V x) HWY_ATTR { return exp(x); });
+      return all_elements(ctx, args, [](VF x) HWY_ATTR { return exp(x); });
     case UnaryOp::log:
-      return all_elements(ctx, args, [](V x) HWY_ATTR { return log(x); });
+      return all_elements(ctx, args, [](VF x) HWY_ATTR { return log(x); });
     case UnaryOp::sqrt:
-      return all_elements(ctx, args, [](V x) HWY_ATTR { return hn::Sqrt(x); });
+      return all_elements(ctx, args, [](VF x) HWY_ATTR { return hn::Sqrt(x); });
     case UnaryOp::rsqrt:
-      return all_elements(ctx, args, [](V x) HWY_ATTR { return rsqrt(x); });
+      return all_elements(ctx, args, [](VF x) HWY_ATTR { return rsqrt(x); });
     case UnaryOp::sigmoid:
-      return all_elements(ctx, args, [](V x) HWY_ATTR { return sigmoid(x); });
+      return all_elements(ctx, args, [](VF x) HWY_ATTR { return sigmoid(x); });
     case UnaryOp::silu:
-      return all_elements(ctx, args, [](V x) HWY_ATTR { return silu(x); });
+      return all_elements(ctx, args, [](VF x) HWY_ATTR { return silu(x); });
     case UnaryOp::scale: {
-      const V factor = set(float(args.attrs.as<ScaleAttrs>().factor));
-      return all_elements(ctx, args, [&](V x) HWY_ATTR { return hn::Mul(x, factor); });
+      const VF factor = set(float(args.attrs.as<ScaleAttrs>().factor));
+      return all_elements(ctx, args, [&](VF x) HWY_ATTR { return hn::Mul(x, factor); });
     }
   }
 }
@@ -70,7 +70,7 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 template <UnaryOp op>
 KernelRecord record(std::string_view name) {
-  return {.op = name, .in_place = {{0, 0}}, .run = run<op>};
+  return {.op = name, .in_place = {{0, 0}}, .accepts = only_f32, .run = run<op>};
 }
 
 }  // namespace

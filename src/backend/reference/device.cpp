@@ -25,6 +25,8 @@ std::vector<KernelRecord> reference_kernels() {
       softmax_kernel(),
       embedding_kernel(),
       embedding_grad_kernel(),
+      one_hot_kernel(),
+      attention_mask_kernel(),
       adamw_kernel(),
       global_norm_kernel(),
       clip_scale_kernel(),

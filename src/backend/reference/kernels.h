@@ -26,6 +26,8 @@ KernelRecord softmax_kernel();
 
 KernelRecord embedding_kernel();
 KernelRecord embedding_grad_kernel();
+KernelRecord one_hot_kernel();
+KernelRecord attention_mask_kernel();
 
 KernelRecord adamw_kernel();
 KernelRecord global_norm_kernel();

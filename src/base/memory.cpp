@@ -1,0 +1,54 @@
+#include "toy/base/memory.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+
+#include "toy/base/error.h"
+
+namespace toy {
+namespace {
+
+// "max" or a number of bytes.
+size_t read_limit(const char* path) {
+  std::ifstream f(path);
+  size_t n = 0;
+  return f >> n ? n : std::numeric_limits<size_t>::max();
+}
+
+}  // namespace
+
+size_t available_memory() {
+  std::ifstream f("/proc/meminfo");
+  std::string key, unit;
+  size_t kib = 0, available = 0;
+  while (f >> key >> kib >> unit)
+    if (key == "MemAvailable:") available = kib << 10;
+  const size_t limit = read_limit("/sys/fs/cgroup/memory.max"), used = read_limit("/sys/fs/cgroup/memory.current");
+  if (limit != std::numeric_limits<size_t>::max() && used < limit) available = std::min(available, limit - used);
+  return available;
+}
+
+void require_memory(size_t bytes, std::string_view what) {
+  const size_t have = available_memory();
+  check(have == 0 || bytes <= have, "memory: {} needs {}, and {} are free; use a smaller model, batch or context", what,
+        format_bytes(bytes), format_bytes(have));
+}
+
+size_t peak_resident_memory() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return size_t(usage.ru_maxrss) << 10;
+}
+
+std::string format_bytes(size_t bytes) {
+  if (bytes >= size_t(1) << 30) return fmt::format("{:.2f} GiB", double(bytes) / double(size_t(1) << 30));
+  if (bytes >= size_t(1) << 20) return fmt::format("{:.1f} MiB", double(bytes) / double(size_t(1) << 20));
+  if (bytes >= 1024) return fmt::format("{:.1f} KiB", double(bytes) / 1024.0);
+  return fmt::format("{} B", bytes);
+}
+
+}  // namespace toy
