@@ -1,62 +1,21 @@
 // Attention on this machine: forward and backward as a share of the measured fma peak (causal: half of T^2
-// counts), decoding as GB/s of cache read.   attention_bench [threads]
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "../bench/attention_bench.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
-
-#include "toy/base/threads.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace toy::bench {
-namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-// Twelve independent chains of multiply-adds; returns the floating point operations done.
-double fma_chains(int64_t steps, float* out) {
-  const hn::CappedTag<float, 16> d;
-  hn::Vec<decltype(d)> a[12];
-  const auto x = hn::Set(d, out[0]), y = hn::Set(d, out[1]);
-#pragma GCC unroll 12
-  for (int i = 0; i < 12; ++i) a[i] = hn::Set(d, float(i));
-  for (int64_t s = 0; s < steps; ++s)
-#pragma GCC unroll 12
-    for (int i = 0; i < 12; ++i) a[i] = hn::MulAdd(a[i], x, y);
-#pragma GCC unroll 12
-  for (int i = 1; i < 12; ++i) a[0] = hn::Add(a[0], a[i]);
-  hn::StoreU(a[0], d, out);
-  return 24.0 * double(steps) * double(hn::Lanes(d));
-}
-
-}  // namespace HWY_NAMESPACE
-}  // namespace toy::bench
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
+// counts), decoding as GB/s of cache read.   attention_bench [threads] [cpu]     cpu: one thread's own time,
+// on a busy machine
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
 
 #include "backend/cpu/kernels.h"
+#include "peak.h"
 #include "toy/ops/attrs/structs.h"
 #include "toy/tensor/buffer.h"
 
 namespace toy::bench {
 namespace {
-HWY_EXPORT(fma_chains);
 
 constexpr int64_t kHeads = 9, kKvHeads = 3, kP = 64;
-
-template <class F>
-double seconds(const F& f) {
-  const auto t0 = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count();
-}
 
 struct Operand {
   Buffer memory;
@@ -71,18 +30,6 @@ struct Bench {
   ThreadPool pool;
   explicit Bench(int threads) : pool(threads) {}
 
-  double fma_peak() {  // GFLOP/s
-    std::vector<double> done(size_t(pool.size()) * 16);
-    const double t = seconds([&] {
-      pool.run([&](int i) {
-        alignas(64) float out[16] = {0.5f, 0.25f};
-        done[size_t(i) * 16] = HWY_DYNAMIC_DISPATCH(fma_chains)(1000000, out);
-      });
-    });
-    double flops = 0;
-    for (double f : done) flops += f;
-    return flops / t * 1e-9;
-  }
   // Best of several calls, in seconds.
   double time(const KernelRecord& record, const std::vector<View>& in, const std::vector<View>& out,
               int reps) {
@@ -94,11 +41,11 @@ struct Bench {
     KernelError error;
     const KernelArgs args{in, out, attrs, workspace.data()};
     double best = 1e9;
-    for (int r = 0; r < reps; ++r)
-      best =
-          std::min(best, seconds([&] {
-                     pool.run([&](int t) { record.run(ExecContext{t, pool.size(), &pool, &error}, args); });
-                   }));
+    for (int r = 0; r < reps; ++r) {
+      const double t0 = now();
+      pool.run([&](int t) { record.run(ExecContext{t, pool.size(), &pool, &error}, args); });
+      best = std::min(best, now() - t0);
+    }
     return best;
   }
   void train(int64_t sequences, int64_t length) {
@@ -119,7 +66,7 @@ struct Bench {
                      time(cpu::attention_grad_kernel(),
                           {q.view, k.view, v.view, o.view, lse.view, d_o.view, seq.view, pos.view},
                           {dq.view, dk.view, dv.view}, reps);
-    const double peak = std::max(fma_peak(), fma_peak());
+    const double peak = std::max({fma_gflops(pool), fma_gflops(pool), fma_gflops(pool)});
     std::printf(
         "B=%-2ld T=%-4ld  forward %5.1f GFLOP/s %3.0f%%   backward %5.1f GFLOP/s %3.0f%%   (fma %.0f)\n",
         long(sequences), long(length), f, 100 * f / peak, b, 100 * b / peak, peak);
@@ -147,11 +94,13 @@ struct Bench {
 }  // namespace toy::bench
 
 int main(int argc, char** argv) {
+  toy::bench::cpu_time = argc > 2;
   toy::bench::Bench bench(argc > 1 ? std::atoi(argv[1]) : 0);
-  std::printf("%d threads, H=9 K=3 P=64\n", bench.pool.size());
+  const std::vector<float> memory(64 << 20, 1.0f);
+  const double read = toy::bench::read_gbs(bench.pool, memory.data(), memory.size());
+  std::printf("%d threads, H=9 K=3 P=64, memory read at %.1f GB/s\n", bench.pool.size(), read);
   for (int64_t sequences : {1, 8}) bench.train(sequences, 256);
   for (int64_t sequences : {1, 2}) bench.train(sequences, 2048);
   for (int64_t length : {512, 4096})
     for (int64_t sequences : {1, 32}) bench.decode(sequences, length);
 }
-#endif  // HWY_ONCE

@@ -1,18 +1,21 @@
 # Every library the project uses, found here and nowhere else. docs/dependencies.md says why each is there.
-function(toy_require package debian)
+macro(toy_require package debian)  # a macro: FindPkgConfig leaves variables behind that its functions need
   find_package(${package} ${ARGN} QUIET)
   if(NOT ${package}_FOUND)
     message(FATAL_ERROR "toy needs ${package}, which CMake did not find. On Debian: "
                         "apt-get install ${debian}   (bash scripts/setup.sh installs everything)")
   endif()
-endfunction()
+endmacro()
 
 toy_require(Threads libc6-dev)
 toy_require(fmt libfmt-dev)
 toy_require(spdlog libspdlog-dev)
 toy_require(nlohmann_json nlohmann-json3-dev)
 toy_require(CLI11 libcli11-dev)
-toy_require(PkgConfig pkg-config)
+find_package(PkgConfig QUIET)  # not inside a function: its variables must outlive the call
+if(NOT PkgConfig_FOUND)
+  message(FATAL_ERROR "toy needs pkg-config. On Debian: apt-get install pkg-config")
+endif()
 
 function(toy_require_pkg target module debian)
   pkg_check_modules(${target} QUIET IMPORTED_TARGET ${module})

@@ -49,7 +49,7 @@ constexpr Source kSources[] = {
      "snug, crooked, dusty, mossy, narrow, bright, wooden, tiny, humble, sturdy, low, plain, pretty, "
      "shabby, quaint, leaky, drafty, cozy, thatched, neat, dim, large, strange, broken, rusty, mended, "
      "heavy, hollow, square, tilted, worn, smooth, faded, gloomy, curved, muddy, dry, new, forgotten, "
-     "striped, red-roofed, sloping, secret, spotless, sunlit, quiet, tangled, cracked, carved, clean, "
+     "striped, patched, sloping, secret, spotless, sunlit, quiet, tangled, cracked, carved, clean, "
      "cold, common, damp, deep, dented, gilded, huge, little, lopsided, marble, polished, sandy, "
      "slanting, velvet"},
     {"place", "text/at/a/b",

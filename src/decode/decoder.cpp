@@ -8,23 +8,22 @@
 
 namespace toy {
 
-DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const DecodeState& state, int64_t max_rows) {
+DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, DecodeShape shape,
+                              int64_t max_rows) {
   DecodeGraph d{std::make_unique<Graph>(), {}, {}};
   Graph& g = *d.graph;
   const int rows = g.declare_rows("rows", max_rows), wanted = g.declare_rows("logit_rows", max_rows);
   const Value tokens = g.input("tokens", g.rows_type(rows, DType::i32), spec.vocab);
   const nn::Context ctx{
-      .batch = {.sequence = g.input("sequence", g.rows_type(rows, DType::i32), state.sequences()),
-                .position = g.input("position", g.rows_type(rows, DType::i32), state.context())},
-      .rope = make_rope(g, spec, state.context()),
-      .page_table = g.input("page_table", {DType::i32, {state.sequences(), state.pages_per_sequence()}, 0}, state.pages())};
+      .batch = {.sequence = g.input("sequence", g.rows_type(rows, DType::i32), shape.sequences),
+                .position = g.input("position", g.rows_type(rows, DType::i32), shape.context)},
+      .rope = make_rope(g, spec, shape.context),
+      .page_table = g.input("page_table", {DType::i32, {shape.sequences, shape.pages_per_sequence()}, 0}, shape.pages())};
   std::vector<nn::LayerState> layers;
+  const std::vector<StateSlot> slots = state_slots(spec, shape.pages(), shape.sequences);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
-    const auto slot = [&](const char* what) {
-      const std::string name = fmt::format("blk.{}.state.{}", i, what);
-      return g.param(name, state.slots().type(name));
-    };
-    layers.push_back({KvPages{slot("k"), slot("v")}});
+    const StateSlot &k = slots[2 * i], &v = slots[2 * i + 1];
+    layers.push_back({KvPages{g.param(k.name, k.type), g.param(v.name, v.type)}});
   }
   const Transformer model(spec, Weights(g, dtype_of));
   const Value x = model(tokens, ctx, layers);
@@ -38,10 +37,10 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
     : vocab_(model.spec.vocab) {
   const int64_t context = options.context > 0 ? options.context : model.spec.context;
   max_rows_ = std::min(std::max<int64_t>(options.max_rows, 1), context * options.sequences);
-  state_ = std::make_unique<DecodeState>(model.spec, device, options.sequences, context);
+  state_ = std::make_unique<DecodeState>(model.spec, device, DecodeShape{options.sequences, context});
   const ParamStore* store = model.params.get();
   const DecodeGraph d = build_decode_graph(
-      model.spec, [store](const std::string& name) { return store->type(name).dtype; }, *state_, max_rows_);
+      model.spec, [store](const std::string& name) { return store->type(name).dtype; }, state_->shape(), max_rows_);
   auto plan = std::make_shared<const Plan>(compile(*d.graph, d.outputs, d.updates, device));
   session_ = std::make_unique<Session>(device, plan, std::initializer_list<const ParamStore*>{store, &state_->slots()});
 }

@@ -20,25 +20,24 @@ std::vector<StateSlot> state_slots(const ModelSpec& spec, int64_t pages, int64_t
   return slots;
 }
 
-DecodeState::DecodeState(const ModelSpec& spec, const Device& device, int sequences, int64_t context)
-    : context_(context), pages_per_sequence_((context + kPagePositions - 1) / kPagePositions),
-      pages_(pages_per_sequence_ * sequences), store_(device), lengths_(size_t(sequences)) {
-  check(sequences >= 1, "decoder: {} sequences, expected at least 1", sequences);
-  check(context >= 1, "decoder: a context of {} positions, expected at least 1", context);
-  slots_ = state_slots(spec, pages_, sequences);
+DecodeState::DecodeState(const ModelSpec& spec, const Device& device, DecodeShape shape)
+    : shape_(shape), store_(device), lengths_(size_t(shape.sequences)) {
+  check(shape.sequences >= 1, "decoder: {} sequences, expected at least 1", shape.sequences);
+  check(shape.context >= 1, "decoder: a context of {} positions, expected at least 1", shape.context);
+  slots_ = state_slots(spec, shape.pages(), shape.sequences);
   for (const StateSlot& s : slots_) store_.add(s.name, s.type);
-  table_.assign(size_t(sequences * pages_per_sequence_), 0);
-  for (int64_t p = pages_; p-- > 0;) free_pages_.push_back(int32_t(p));
+  table_.assign(size_t(shape.pages()), 0);
+  for (int64_t p = shape.pages(); p-- > 0;) free_pages_.push_back(int32_t(p));
 }
 
 int64_t DecodeState::extend(int sequence, int64_t rows) {
   const int64_t first = length(sequence);
-  check(first + rows <= context_, "context: sequence {} holds {} positions, {} more do not fit into {}; use a larger --ctx",
-        sequence, first, rows, context_);
+  check(first + rows <= context(), "context: sequence {} holds {} positions, {} more do not fit into {}; use a larger --ctx",
+        sequence, first, rows, context());
   const int64_t had = pages_of(sequence);
   lengths_[size_t(sequence)] += rows;
   for (int64_t p = had; p < pages_of(sequence); ++p) {
-    table_[size_t(sequence * pages_per_sequence_ + p)] = free_pages_.back();
+    page(sequence, p) = free_pages_.back();
     free_pages_.pop_back();
   }
   return first;
@@ -52,7 +51,7 @@ void DecodeState::truncate(int sequence, int64_t length_wanted) {
   const int64_t had = pages_of(sequence);
   lengths_[size_t(sequence)] = length_wanted;
   for (int64_t p = had; p-- > pages_of(sequence);)
-    free_pages_.push_back(table_[size_t(sequence * pages_per_sequence_ + p)]);
+    free_pages_.push_back(page(sequence, p));
 }
 
 // Item `index` of dimension 0 of a slot.
@@ -72,13 +71,13 @@ StateSnapshot DecodeState::snapshot(int sequence) const {
     };
     if (slot.kind == StateSlot::Kind::per_sequence) append(sequence);
     else
-      for (int64_t p = 0; p < pages_of(sequence); ++p) append(table_[size_t(sequence * pages_per_sequence_ + p)]);
+      for (int64_t p = 0; p < pages_of(sequence); ++p) append(page(sequence, p));
   }
   return s;
 }
 
 void DecodeState::restore(int sequence, const StateSnapshot& s) {
-  check(s.slots.size() == slots_.size() && s.length <= context_, "decoder: the snapshot does not fit this state");
+  check(s.slots.size() == slots_.size() && s.length <= context(), "decoder: the snapshot does not fit this state");
   reset(sequence);
   extend(sequence, s.length);
   for (size_t i = 0; i < slots_.size(); ++i) {
@@ -91,7 +90,7 @@ void DecodeState::restore(int sequence, const StateSnapshot& s) {
     };
     if (slots_[i].kind == StateSlot::Kind::per_sequence) take(sequence);
     else
-      for (int64_t p = 0; p < pages_of(sequence); ++p) take(table_[size_t(sequence * pages_per_sequence_ + p)]);
+      for (int64_t p = 0; p < pages_of(sequence); ++p) take(page(sequence, p));
   }
 }
 

@@ -55,6 +55,7 @@ struct DecodeGraph {
   std::unique_ptr<Graph> graph;
   std::vector<Value> outputs, updates;
 };
-DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const DecodeState& state, int64_t max_rows);
+DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, DecodeShape shape,
+                              int64_t max_rows);
 
 }  // namespace toy

@@ -14,6 +14,14 @@ namespace toy {
 /// Positions in one page of a cache, and in one key tile of the attention kernels.
 inline constexpr int64_t kPagePositions = 64;
 
+/// How much a state holds: sequences of up to `context` positions each.
+struct DecodeShape {
+  int sequences = 1;
+  int64_t context = 0;
+  int64_t pages_per_sequence() const { return (context + kPagePositions - 1) / kPagePositions; }
+  int64_t pages() const { return sequences * pages_per_sequence(); }
+};
+
 /// One tensor of state. Dimension 0 counts pages (`paged`: shared out to sequences as they grow) or sequences.
 struct StateSlot {
   enum class Kind { paged, per_sequence } kind = Kind::paged;
@@ -34,12 +42,11 @@ struct StateSnapshot {
 class DecodeState {
  public:
   /// Throws Error{failure} naming the size when the memory is not there.
-  DecodeState(const ModelSpec& spec, const Device& device, int sequences, int64_t context);
+  DecodeState(const ModelSpec& spec, const Device& device, DecodeShape shape);
 
-  int sequences() const { return int(lengths_.size()); }
-  int64_t context() const { return context_; }
-  int64_t pages() const { return pages_; }
-  int64_t pages_per_sequence() const { return pages_per_sequence_; }
+  const DecodeShape& shape() const { return shape_; }
+  int sequences() const { return shape_.sequences; }
+  int64_t context() const { return shape_.context; }
   /// Positions that a sequence holds.
   int64_t length(int sequence) const { return lengths_.at(size_t(sequence)); }
   /// Makes room for `rows` more positions and returns the first of them. Throws Error{bad_input} on a context overrun.
@@ -61,7 +68,10 @@ class DecodeState {
  private:
   int64_t pages_of(int sequence) const { return (length(sequence) + kPagePositions - 1) / kPagePositions; }
   std::span<std::byte> item(const StateSlot& slot, int64_t index) const;
-  int64_t context_, pages_per_sequence_, pages_;
+  /// Entry of the page table for page p of a sequence.
+  int32_t& page(int sequence, int64_t p) { return table_[size_t(sequence * shape_.pages_per_sequence() + p)]; }
+  int32_t page(int sequence, int64_t p) const { return table_[size_t(sequence * shape_.pages_per_sequence() + p)]; }
+  DecodeShape shape_;
   std::vector<StateSlot> slots_;
   ParamStore store_;
   std::vector<int64_t> lengths_;

@@ -113,22 +113,22 @@ struct Fetch {
 };
 
 // A tile of MR <= kMR rows; the panel of A stays kMR wide.
-template <size_t MR>
+template <size_t MR, size_t NV>
 HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, size_t steps,
                         const Fetch fetch, const float* init, size_t ld_init, float* c, size_t ldc) {
   const FullTag d;
-  Full acc[MR][kNV];
+  Full acc[MR][NV];
 #pragma GCC unroll 16
   for (size_t i = 0; i < MR; ++i)
 #pragma GCC unroll 4
-    for (size_t j = 0; j < kNV; ++j) {
+    for (size_t j = 0; j < NV; ++j) {
       __builtin_prefetch(c + i * ldc + j * kLanes, 1, 3);
       acc[i][j] = hn::Zero(d);
     }
   const auto step = [&]() HWY_ATTR {
-    Full bv[kNV];
+    Full bv[NV];
 #pragma GCC unroll 4
-    for (size_t j = 0; j < kNV; ++j) {
+    for (size_t j = 0; j < NV; ++j) {
       bv[j] = hn::LoadU(d, b + j * kLanes);
       keep(bv[j]);
     }
@@ -137,10 +137,10 @@ HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b
       Full av = hn::Set(d, a[i]);
       keep(av);
 #pragma GCC unroll 4
-      for (size_t j = 0; j < kNV; ++j) acc[i][j] = hn::MulAdd(av, bv[j], acc[i][j]);
+      for (size_t j = 0; j < NV; ++j) acc[i][j] = hn::MulAdd(av, bv[j], acc[i][j]);
     }
     a += kMR;
-    b += kNR;
+    b += NV * kLanes;
   };
   size_t done = 0;
   if (fetch.p) {
@@ -157,20 +157,26 @@ HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b
 #pragma GCC unroll 16
   for (size_t i = 0; i < MR; ++i)
 #pragma GCC unroll 4
-    for (size_t j = 0; j < kNV; ++j) {
+    for (size_t j = 0; j < NV; ++j) {
       Full v = acc[i][j];
       if (init) v = hn::Add(hn::LoadU(d, init + i * ld_init + j * kLanes), v);
       hn::StoreU(v, d, c + i * ldc + j * kLanes);
     }
 }
 
-template <size_t MR = kMR>
+template <size_t NV, size_t MR = kMR>
 HWY_INLINE void micro_rows(size_t rows, const float* a, const float* b, size_t steps, const Fetch& fetch,
                            const float* init, size_t ld_init, float* c, size_t ldc) {
   if constexpr (MR > 1) {
-    if (rows < MR) return micro_rows<MR - 1>(rows, a, b, steps, fetch, init, ld_init, c, ldc);
+    if (rows < MR) return micro_rows<NV, MR - 1>(rows, a, b, steps, fetch, init, ld_init, c, ldc);
   }
-  micro<MR>(a, b, steps, fetch, init, ld_init, c, ldc);
+  micro<MR, NV>(a, b, steps, fetch, init, ld_init, c, ldc);
+}
+HWY_INLINE void micro_tile(size_t width, size_t rows, const float* a, const float* b, size_t steps,
+                           const Fetch& fetch, const float* init, size_t ld_init, float* c, size_t ldc) {
+  if (HWY_LIKELY(width == kNR)) return micro_rows<kNV>(rows, a, b, steps, fetch, init, ld_init, c, ldc);
+  if (kNV == 3 && width == 2 * kLanes) return micro_rows<2>(rows, a, b, steps, fetch, init, ld_init, c, ldc);
+  micro_rows<1>(rows, a, b, steps, fetch, init, ld_init, c, ldc);
 }
 
 // One thread's block of C.
@@ -187,7 +193,7 @@ class OuterTask {
       const size_t r1 = std::min<size_t>(r0 + mc, part_.rows.end);
       for (size_t kb = 0; kb < blocks_.count; ++kb) {
         for (size_t r = r0; r < r1; r += kMR) pack_a(r, kb, a_ + (r - r0) * blocks_.size(kb));
-        for (size_t j = part_.cols.begin; j < size_t(part_.cols.end); j += kNR) {
+        for (size_t j = part_.cols.begin; j < size_t(part_.cols.end); j += width_of(j)) {
           pack_b(j, kb);
           panel(r0, r1, kb, j);
         }
@@ -197,6 +203,12 @@ class OuterTask {
 
  private:
   static size_t space_of_a(const OuterProduct& p) { return round_up(OuterSpace(p.m, p.k).a, 16); }
+  // Columns of the panel from j on: the columns that are left in panels as equal as whole vectors allow, so
+  // that 64 columns are not done as 48 and 48.
+  size_t width_of(size_t j) const {
+    const size_t vectors = ceil_div(size_t(part_.cols.end) - j, kLanes);
+    return ceil_div(vectors, ceil_div(vectors, kNV)) * kLanes;
+  }
   bool b_along_k() const { return p_.b.row_stride == 1 && p_.b.col_stride != 1; }
   const T* b_at(size_t kb, size_t j) const {
     return static_cast<const T*>(p_.b.data) + kb * blocks_.len * p_.b.row_stride + j * p_.b.col_stride;
@@ -221,9 +233,9 @@ class OuterTask {
 
   // The next panel of B is fetched during the first tiles of this one: dX of 64 rows went from 60 to 81% of
   // the peak.
-  Fetch fetch(size_t tile, size_t kb, size_t j) const {
-    if (tile >= std::max<size_t>(1, kNR / 16) || j + kNR >= size_t(part_.cols.end)) return {};
-    const T* next = b_at(kb, j + kNR);
+  Fetch fetch(size_t tile, size_t kb, size_t next_j) const {
+    if (tile >= std::max<size_t>(1, kNR / 16) || next_j >= size_t(part_.cols.end)) return {};
+    const T* next = b_at(kb, next_j);
     const size_t run = blocks_.size(kb) / 16;
     if (b_along_k())
       return {reinterpret_cast<const char*>(next + tile * 16 * p_.b.col_stride), p_.b.col_stride * sizeof(T),
@@ -234,7 +246,8 @@ class OuterTask {
 
   // All tiles of a panel of B: rows [r0, r1), columns from j.
   void panel(size_t r0, size_t r1, size_t kb, size_t j) {
-    const size_t n = std::min<size_t>(kNR, part_.cols.end - j), ld = p_.n, steps = blocks_.size(kb);
+    const size_t width = width_of(j), n = std::min<size_t>(width, part_.cols.end - j), ld = p_.n;
+    const size_t steps = blocks_.size(kb);
     const float* init = kb == 0 ? p_.init : p_.c;
     alignas(64) float tile[kMR * kNR], tile_init[kMR * kNR];
     size_t tile_no = 0;
@@ -242,14 +255,14 @@ class OuterTask {
       const size_t rows = std::min<size_t>(kMR, r1 - r), at = r * ld + j;
       const float* a = a_ + (r - r0) * steps;
       const float* from = init ? init + at : nullptr;
-      if (HWY_LIKELY(n == kNR)) {
-        micro_rows(rows, a, b_, steps, fetch(tile_no, kb, j), from, ld, p_.c + at, ld);
+      if (HWY_LIKELY(n == width)) {
+        micro_tile(width, rows, a, b_, steps, fetch(tile_no, kb, j + width), from, ld, p_.c + at, ld);
         continue;
       }
       for (size_t i = 0; from && i < rows; ++i)
-        std::copy(from + i * ld, from + i * ld + n, tile_init + i * kNR);
-      micro_rows(rows, a, b_, steps, {}, from ? tile_init : nullptr, kNR, tile, kNR);
-      for (size_t i = 0; i < rows; ++i) std::copy(tile + i * kNR, tile + i * kNR + n, p_.c + at + i * ld);
+        std::copy(from + i * ld, from + i * ld + n, tile_init + i * width);
+      micro_tile(width, rows, a, b_, steps, {}, from ? tile_init : nullptr, width, tile, width);
+      for (size_t i = 0; i < rows; ++i) std::copy(tile + i * width, tile + i * width + n, p_.c + at + i * ld);
     }
   }
 
@@ -262,13 +275,13 @@ class OuterTask {
 HWY_MAYBE_UNUSED void outer_part_of_thread(const OuterProduct& p, int thread, int threads, float* workspace) {
   // The team as a grid over C, whichever leaves a thread the least to do: cycles per k, a multiply-add each
   // 1/16 and packing about 0.3 a line. A wrong cut cost 25% of 576 x 576 by 64 rows.
-  const size_t tiles_m = ceil_div(p.m, kMR), tiles_n = ceil_div(p.n, kNR);
+  const size_t tiles_m = ceil_div(p.m, kMR), tiles_n = ceil_div(p.n, kLanes);
   int best = 1;
   double least = 0;
   for (int parts = 1; parts <= threads; ++parts) {
     if (threads % parts) continue;
     const double m = double(std::min(p.m, ceil_div(tiles_m, size_t(parts)) * kMR));
-    const double n = double(std::min(p.n, ceil_div(tiles_n, size_t(threads / parts)) * kNR));
+    const double n = double(std::min(p.n, ceil_div(tiles_n, size_t(threads / parts)) * kLanes));
     const double cost = m * n / 16 + 0.3 * (m + n);
     if (parts == 1 || cost < least) best = parts, least = cost;
   }
@@ -278,7 +291,7 @@ HWY_MAYBE_UNUSED void outer_part_of_thread(const OuterProduct& p, int thread, in
   };
   const int across = threads / best;
   const OuterPart mine{cut(p.m, tiles_m, kMR, thread / across, best),
-                       cut(p.n, tiles_n, kNR, thread % across, across)};
+                       cut(p.n, tiles_n, kLanes, thread % across, across)};
   if (mine.rows.size() <= 0 || mine.cols.size() <= 0) return;
   switch (p.b_type) {
     case DType::f16:

@@ -1,6 +1,6 @@
 // Softmax over the last dimension: exp(x - max x) / sum exp(x - max x).
 //
-// Error: the difference x - max is rounded, which exp turns into |x - max| u; with exp's 2 ulp, the sum's
+// Error: the difference x - max is rounded, which exp turns into |x - max| u; with exp's 1 ulp, the sum's
 // (D/64 + 7) u of positive terms and the quotient's two roundings, a relative (|x - max| + max_k |x_k - max|
 // + D/64 + 18) u.
 #include "backend/cpu/simd_targets.h"

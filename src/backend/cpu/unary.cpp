@@ -1,5 +1,5 @@
 // Functions of one element: neg, exp, log, sqrt, rsqrt, sigmoid, silu, scale. Error bounds are in vec-inl.h;
-// neg and sqrt are exact to half an ulp, scale rounds its factor to f32 and then the product: 1.5 ulp.
+// neg is exact, sqrt one rounding, scale rounds its factor to f32 and then the product: 2u.
 #include "backend/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/unary.cpp"

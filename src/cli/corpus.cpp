@@ -1,0 +1,82 @@
+// toy corpus: texts to train on whose exact probability is known, and yardsticks for a model's loss on them.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "toy/base/atomic_file.h"
+#include "toy/base/error.h"
+#include "toy/data/corpus.h"
+#include "toy/data/ngram.h"
+#include "toy/data/stories.h"
+
+namespace toy::cli {
+namespace {
+
+void print(bool json, const nlohmann::ordered_json& j, const std::string& text) {
+  if (json) fmt::print("{}\n", j.dump());
+  else fmt::print("{}\n", text);
+}
+
+struct Stories {
+  StoryOptions o;
+  std::string out;
+  void add(CLI::App& app) {
+    o.bytes = 1'000'000;
+    app.add_option("--bytes", o.bytes, "length of the text, up to the end of a story")->capture_default_str();
+    app.add_option("--seed", o.seed, "another seed, other stories")->capture_default_str();
+    app.add_option("--out", out, "file to write; absent: stdout");
+    app.callback([this] {
+      check(o.bytes >= 1 && o.bytes <= int64_t(1) << 34, "bytes is {}, expected 1 to {}", o.bytes, int64_t(1) << 34);
+      const std::string text = write_stories(o);
+      if (out.empty()) {
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        return;
+      }
+      AtomicFile file(out);
+      file.write(text);
+      file.commit();
+      fmt::print("{}\n", out);
+    });
+  }
+};
+
+struct Floor {
+  std::string file;
+  bool json = false;
+  void add(CLI::App& app) {
+    app.add_option("--file", file, "a text written by `toy corpus stories`")->required();
+    app.add_flag("--json", json, "a JSON object instead of a number");
+    app.callback([this] {
+      const StoryScore s = score_stories(read_text_file(file));
+      const double rate = s.nats_per_byte();
+      print(json, {{"nats_per_byte", rate}, {"nats", s.nats}, {"bytes", s.bytes}, {"stories", s.stories}}, fmt::format("{:.6f}", rate));
+    });
+  }
+};
+
+struct Ngram {
+  std::string train, file;
+  bool json = false;
+  void add(CLI::App& app) {
+    app.add_option("--train", train, "a text to learn from")->required();
+    app.add_option("--file", file, "the text to score")->required();
+    app.add_flag("--json", json, "a JSON object instead of a number");
+    app.callback([this] {
+      const NgramModel model = NgramModel::train(read_text_file(train));
+      const double rate = model.nats_per_byte(read_text_file(file));
+      print(json, {{"nats_per_byte", rate}, {"order", 5}}, fmt::format("{:.6f}", rate));
+    });
+  }
+};
+
+}  // namespace
+
+void add_corpus(CLI::App& app) {
+  app.require_subcommand(1);
+  add_subcommand<Stories>(app, "stories", "write English stories from a stochastic grammar");
+  add_subcommand<Floor>(app, "floor", "the exact -log probability of such stories, in nats a byte: no model can do better");
+  add_subcommand<Ngram>(app, "ngram", "nats a byte of a text under a 5-gram model of another: what a model should beat");
+}
+
+}  // namespace toy::cli

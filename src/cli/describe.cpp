@@ -1,0 +1,161 @@
+// toy describe: what a model is, what it computes, what it needs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/options.h"
+#include "toy/base/error.h"
+#include "toy/base/memory.h"
+#include "toy/decode/decoder.h"
+#include "toy/graph/print.h"
+#include "toy/train/trainer.h"
+
+namespace toy::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+// One graph of a model, compiled for a device.
+struct Compiled {
+  std::unique_ptr<Graph> graph;
+  Plan plan;
+};
+
+struct Describe {
+  std::string what, graph, plan, format = "text";
+  TrainerOptions trainer;
+  int64_t context = 0;
+  DeviceOptions device;
+  bool json = false;
+
+  void add(CLI::App& app) {
+    app.add_option("model", what, fmt::format("a GGUF file, a size ({}), or a JSON file of dimensions", fmt::join(size_names(), ", ")))
+        ->required();
+    app.add_option("--graph", graph, "print the graph of `train` (forward and backward) or `decode`");
+    app.add_option("--plan", plan, "print the plan of `train` or `decode`: steps, kernels, where each value lies");
+    app.add_option("--format", format, "of --graph: text, json or mermaid")->capture_default_str();
+    app.add_option("--batch", trainer.batch, "B of the training step")->capture_default_str();
+    app.add_option("--tokens", trainer.tokens, "T of the training step")->capture_default_str();
+    app.add_option("--ctx", context, "positions of the decoder; 0: the model's own")->capture_default_str();
+    app.add_flag("--json", json, "the card as JSON");
+    device.add(app);
+    app.footer("\nExamples:\n  toy describe smollm2-135m\n  toy describe out/model.gguf --graph train --format mermaid");
+    app.callback([this] { run(); });
+  }
+
+  void run() {
+    const auto dev = device.make();
+    std::map<std::string, DType> stored;
+    const ModelSpec spec = open(stored);
+    if (context == 0) context = spec.context;
+    const auto dtype_of = [&](const std::string& name) {
+      const auto it = stored.find(name);
+      return it == stored.end() ? DType::f32 : it->second;
+    };
+    if (!graph.empty()) return print_graph(graph_of(graph, spec, dtype_of, *dev));
+    if (!plan.empty()) return (void)fmt::print("{}", to_text(graph_of(plan, spec, dtype_of, *dev).plan));
+    print_card(spec, stored, *dev);
+  }
+
+ private:
+  // The dimensions, and the stored dtype of each tensor where there is a file.
+  ModelSpec open(std::map<std::string, DType>& stored) const {
+    const auto names = size_names();
+    if (std::find(names.begin(), names.end(), what) != names.end() || what.ends_with(".json")) return model_spec(what);
+    const gguf::File file = gguf::File::open(what);
+    for (const gguf::TensorInfo& t : file.tensors())
+      if (t.dtype) stored[t.name] = t.shape.rank() >= 2 ? *t.dtype : DType::f32;
+    return spec_from_gguf(file);
+  }
+
+  Compiled graph_of(const std::string& which, const ModelSpec& spec, const Weights::DTypeOf& dtype_of, Device& dev) const {
+    if (which == "train") {
+      TrainGraph t = build_train_graph(spec, [](const std::string&) { return DType::f32; }, trainer);
+      const std::vector<Value> outputs{t.loss, t.norm};
+      Plan p = compile(*t.graph, outputs, t.updates, dev);
+      return {std::move(t.graph), std::move(p)};
+    }
+    check(which == "decode", "graph '{}' is not one of train, decode", which);
+    const DecodeShape shape{1, context};
+    DecodeGraph d = build_decode_graph(spec, dtype_of, shape, std::min<int64_t>(256, context));
+    Plan p = compile(*d.graph, d.outputs, d.updates, dev);
+    return {std::move(d.graph), std::move(p)};
+  }
+
+  void print_graph(const Compiled& c) const {
+    if (format == "json") fmt::print("{}\n", to_json(*c.graph).dump(2));
+    else if (format == "mermaid") fmt::print("{}", to_mermaid(*c.graph));
+    else {
+      check(format == "text", "format '{}' is not one of text, json, mermaid", format);
+      fmt::print("{}", to_text(*c.graph));
+    }
+  }
+
+  // Parameters by part of the model.
+  static std::vector<std::pair<std::string, int64_t>> parts_of(const ModelSpec& spec) {
+    std::vector<std::pair<std::string, int64_t>> parts{{"embedding", 0}, {"attention", 0}, {"ffn", 0}, {"norms", 0}, {"output", 0}};
+    for (const TensorSpec& t : tensors_of(spec)) {
+      const size_t part = t.name.find("norm") != std::string::npos     ? 3
+                          : t.name.starts_with("token_embd")           ? 0
+                          : t.name.starts_with("output")               ? 4
+                          : t.name.find("attn") != std::string::npos ? 1
+                                                                       : 2;
+      parts[part].second += t.shape.count();
+    }
+    return parts;
+  }
+
+  void print_card(const ModelSpec& spec, const std::map<std::string, DType>& stored, Device& dev) const {
+    const auto dtype_of = [&](const std::string& name) {
+      const auto it = stored.find(name);
+      return it == stored.end() ? DType::f32 : it->second;
+    };
+    const Compiled train = graph_of("train", spec, dtype_of, dev), decode = graph_of("decode", spec, dtype_of, dev);
+    size_t weight_bytes = 0;
+    for (const TensorSpec& t : tensors_of(spec)) weight_bytes += size_t(t.shape.count()) * size_of(dtype_of(t.name));
+    const int64_t params = parameter_count(spec);
+    const double train_flops = train.plan.cost().flops;
+    size_t cache = 0;
+    for (const StateSlot& s : state_slots(spec, DecodeShape{1, context}.pages(), 1)) cache += s.type.bytes();
+    const size_t train_bytes = train.plan.arena_bytes + train.plan.param_bytes(dev) + train.plan.input_bytes(dev);
+    if (json) {
+      ordered_json parts;
+      for (const auto& [name, n] : parts_of(spec)) parts[name] = n;
+      const ordered_json card{{"model", to_json(spec)}, {"parameters", params}, {"parts", parts}, {"weight_bytes", weight_bytes},
+                              {"train", {{"batch", trainer.batch}, {"tokens", trainer.tokens}, {"peak_bytes", train_bytes},
+                                         {"arena_bytes", train.plan.arena_bytes}, {"flops", train_flops}, {"steps", train.plan.steps.size()}}},
+                              {"decode", {{"context", context}, {"state_bytes", cache}, {"arena_bytes", decode.plan.arena_bytes},
+                                          {"weight_bytes_per_token", weight_bytes}, {"flops_per_token", 2.0 * double(params)}}}};
+      fmt::print("{}\n", card.dump(2));
+      return;
+    }
+    const LayerSpec& l = spec.layers.front();
+    fmt::print("{}: {}, {} layers of causal attention and swiglu, {} output\n", spec.name, spec.architecture, spec.layers.size(),
+               spec.tied ? "tied" : "untied");
+    fmt::print("  D={} (width)  F={} (ffn)  H={} K={} P={} (query heads, kv heads, head width)  V={}  context {}\n", spec.d_model, l.d_ff,
+               l.heads, l.kv_heads, l.d_head, spec.vocab, spec.context);
+    fmt::print("  rope base {:g}, rms epsilon {:g}{}\n\nparameters\n", spec.rope_base, spec.rms_eps,
+               l.window ? fmt::format(", window {}", l.window) : "");
+    for (const auto& [name, n] : parts_of(spec))
+      if (n) fmt::print("  {:<10} {:>14} {:5.1f}%\n", name, n, 100.0 * double(n) / double(params));
+    fmt::print("  {:<10} {:>14}  {} as stored\n\n", "all", params, format_bytes(weight_bytes));
+    fmt::print("training step, B={} T={} on {}\n  {} planned: {} weights and moments, {} arena; {} steps, {:.2f} GFLOP\n\n", trainer.batch,
+               trainer.tokens, dev.name(), format_bytes(train_bytes), format_bytes(train.plan.param_bytes(dev)),
+               format_bytes(train.plan.arena_bytes), train.plan.steps.size(), train_flops * 1e-9);
+    fmt::print("decoding, one sequence of up to {} positions\n  {} cache, {} arena; a token reads {} of weights and takes {:.3f} GFLOP\n", context,
+               format_bytes(cache), format_bytes(decode.plan.arena_bytes), format_bytes(weight_bytes), 2e-9 * double(params));
+  }
+};
+
+}  // namespace
+
+void add_describe(CLI::App& app) {
+  auto command = std::make_shared<Describe>();
+  command->add(app);
+  app.parse_complete_callback([command] {});
+}
+
+}  // namespace toy::cli

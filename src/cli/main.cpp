@@ -1,0 +1,137 @@
+// Dispatch: parses the command line, runs a command, turns errors into messages and exit codes.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "toy/base/error.h"
+#include "toy/formats/mapped_file.h"
+#include "toy/models/spec.h"
+
+#ifndef TOY_VERSION
+#define TOY_VERSION "0.1.0"
+#endif
+
+namespace toy::cli {
+namespace {
+
+// What a program needs to know about a command and its options, from the same objects that parse them.
+nlohmann::ordered_json manifest(const CLI::App& app) {
+  nlohmann::ordered_json j{{"name", app.get_name()}, {"summary", app.get_description()}};
+  for (const CLI::Option* o : app.get_options()) {
+    if (o->get_name() == "--help") continue;
+    nlohmann::ordered_json option{{"name", o->get_positional() ? o->get_name(true) : o->get_name()},
+                                  {"positional", o->get_positional()},
+                                  {"required", o->get_required()},
+                                  {"takes_value", o->get_items_expected_max() > 0},
+                                  {"help", o->get_description()}};
+    if (!o->get_default_str().empty()) option["default"] = o->get_default_str();
+    j["options"].push_back(std::move(option));
+  }
+  for (const CLI::App* sub : app.get_subcommands({})) j["commands"].push_back(manifest(*sub));
+  return j;
+}
+
+// The command that the words lead to, and the first word that it does not know.
+std::string explain_extra(const CLI::App& root, const std::vector<std::string>& words) {
+  const CLI::App* app = &root;
+  for (const std::string& word : words) {
+    if (!word.starts_with("-")) {
+      const auto subs = app->get_subcommands({});
+      const auto it = std::find_if(subs.begin(), subs.end(), [&](const CLI::App* s) { return s->get_name() == word; });
+      if (it != subs.end()) {
+        app = *it;
+        continue;
+      }
+      if (subs.empty()) continue;
+      std::vector<std::string> names;
+      for (const CLI::App* s : subs) names.push_back(s->get_name());
+      const std::string near = nearest(word, names);
+      const std::string what = app == &root ? "command" : app->get_name() == "train" ? "recipe" : app->get_name() + " command";
+      return fmt::format("unknown {} '{}'; there are: {}{}", what, word, fmt::join(names, ", "),
+                         near.empty() ? "" : ". Did you mean '" + near + "'?");
+    }
+    const std::string name = word.substr(0, word.find('='));
+    std::vector<std::string> names;
+    for (const CLI::Option* o : app->get_options())
+      for (const std::string& l : o->get_lnames()) names.push_back("--" + l);
+    if (name.size() > 1 && app->get_option_no_throw(name) == nullptr) {
+      const std::string near = nearest(name, names);
+      return fmt::format("unknown option '{}'{}", name, near.empty() ? "; --help shows all" : "; did you mean '" + near + "'?");
+    }
+  }
+  return {};
+}
+
+int fail_with(int code, const std::string& text) {
+  fmt::print(stderr, "toy: {}\n", text);
+  return code;
+}
+
+int parse_error(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv) {
+  if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+  std::string text;
+  if (dynamic_cast<const CLI::ExtrasError*>(&e) || dynamic_cast<const CLI::RequiredError*>(&e))
+    text = explain_extra(app, {argv + 1, argv + argc});
+  return fail_with(2, text.empty() ? e.what() : text);
+}
+
+int run(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout)) return fail_with(1, "stdout: the output could not be written");
+    return 0;
+  } catch (const CLI::ParseError& e) {
+    return parse_error(app, e, argc, argv);
+  } catch (const Error& e) {
+    std::fflush(stdout);
+    return fail_with(e.code() == ErrorCode::bad_input ? 2 : 1, e.what());
+  } catch (const std::bad_alloc&) {
+    return fail_with(2, "memory: there is not enough for this; use a smaller model, batch or context");
+  } catch (const std::exception& e) {
+    return fail_with(1, e.what());
+  }
+}
+
+}  // namespace
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> list{
+      {"train", "Train a model: from a text to a GGUF file", add_train},
+      {"infer", "Continue a prompt with a GGUF model", add_infer},
+      {"describe", "Show a model's card, graph, memory plan and cost", add_describe},
+      {"tokenizer", "Train a tokenizer, encode text, decode ids", add_tokenizer},
+      {"corpus", "Write stories whose exact probability is known, and score texts", add_corpus},
+  };
+  return list;
+}
+
+int main(int argc, char** argv) {
+  install_sigbus_message();
+  CLI::App app{"toy: readable machine learning that is also fast.\n"
+               "Trains, runs and inspects transformer language models; GGUF in and out.\n",
+               "toy"};
+  app.set_version_flag("--version", std::string("toy ") + TOY_VERSION);
+  app.require_subcommand(1);
+  app.footer("\nTry:  toy train from-scratch --corpus text.txt --out out\n"
+             "      toy infer out/model.gguf --prompt \"Once upon a time\"\n"
+             "`toy COMMAND --help` explains each; `toy --manifest` prints all of it as JSON.");
+  app.add_flag_callback(
+      "--manifest",
+      [&app] {
+        fmt::print("{}\n", manifest(app).dump(2));
+        throw CLI::Success();
+      },
+      "print every command and option as JSON");
+  for (const Command& c : commands()) {
+    CLI::App* sub = app.add_subcommand(c.name, c.summary);
+    c.add(*sub);
+  }
+  return run(app, argc, argv);
+}
+
+}  // namespace toy::cli

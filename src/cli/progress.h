@@ -1,0 +1,25 @@
+// A progress bar on a terminal, plain lines elsewhere.
+#pragma once
+
+#include <string>
+
+#include "toy/train/from_scratch.h"
+
+namespace toy::cli {
+
+/// Writes to stderr: one line that is redrawn on a terminal, a line every few seconds otherwise.
+class Progress {
+ public:
+  Progress();
+  void update(const TrainObserver::Step& step);
+  /// Text that stays, above the bar.
+  void note(const std::string& text);
+  void finish();
+
+ private:
+  bool terminal_;
+  bool drawn_ = false;
+  double last_ = 0;
+};
+
+}  // namespace toy::cli

@@ -1,0 +1,82 @@
+// toy tokenizer: train, encode, decode.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "toy/base/error.h"
+#include "toy/data/corpus.h"
+#include "toy/text/tokenizer.h"
+
+namespace toy::cli {
+namespace {
+
+std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
+  auto t = load_tokenizer(gguf::File::open(path));
+  check(t != nullptr, "{}: the file has no tokenizer", path);
+  return t;
+}
+
+struct Train {
+  std::string corpus, spec = "spm:512", out;
+  void add(CLI::App& app) {
+    app.add_option("--corpus", corpus, "a text file to learn from")->required();
+    app.add_option("--tokenizer", spec, "spm:V (SentencePiece BPE of V tokens), or bytes")->capture_default_str();
+    app.add_option("--out", out, "GGUF file to write: a vocabulary without weights")->required();
+    app.callback([this] {
+      const auto t = make_tokenizer(spec, read_text_file(corpus));
+      gguf::Writer w("llama");
+      t->save(w);
+      w.finish(out);
+      fmt::print(stderr, "{} tokens\n", t->vocab_size());
+      fmt::print("{}\n", out);
+    });
+  }
+};
+
+struct Encode {
+  std::string model, text, file;
+  bool json = false, no_bos = false;
+  CLI::Option *text_option = nullptr, *file_option = nullptr;
+  void add(CLI::App& app) {
+    app.add_option("model", model, "a GGUF file with a tokenizer")->required();
+    text_option = app.add_option("--text", text, "the text");
+    file_option = app.add_option("--file", file, "a file that holds the text");
+    text_option->excludes(file_option);
+    app.add_flag("--no-bos", no_bos, "without the beginning-of-sequence token");
+    app.add_flag("--json", json, "a JSON array instead of numbers separated by spaces");
+    app.callback([this] { run(); });
+  }
+  void run() const {
+    check(text_option->count() || file_option->count(), "tokenizer encode: give --text TEXT or --file FILE");
+    const auto t = open_tokenizer(model);
+    std::vector<int32_t> ids = t->encode(file_option->count() ? read_text_file(file) : text);
+    if (!no_bos && t->adds_bos() && t->bos()) ids.insert(ids.begin(), *t->bos());
+    if (json) fmt::print("{}\n", nlohmann::json(ids).dump());
+    else fmt::print("{}\n", fmt::join(ids, " "));
+  }
+};
+
+struct Decode {
+  std::string model;
+  std::vector<int32_t> ids;
+  void add(CLI::App& app) {
+    app.add_option("model", model, "a GGUF file with a tokenizer")->required();
+    app.add_option("ids", ids, "token ids")->required();
+    app.callback([this] {
+      const std::string bytes = open_tokenizer(model)->decode(ids);
+      std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+    });
+  }
+};
+
+}  // namespace
+
+void add_tokenizer(CLI::App& app) {
+  app.require_subcommand(1);
+  add_subcommand<Train>(app, "train", "learn a vocabulary from a text");
+  add_subcommand<Encode>(app, "encode", "ids of a text");
+  add_subcommand<Decode>(app, "decode", "the exact bytes of ids");
+}
+
+}  // namespace toy::cli
