@@ -65,7 +65,7 @@ ModelSpec spec_from_gguf(const gguf::File& f) {
   return m;
 }
 
-Model load_model(const std::string& path, const Device& device) {
+Model load_model(const std::string& path, const Device& device, LoadMode mode) {
   const gguf::File f = gguf::File::open(path);
   Model m{spec_from_gguf(f), std::make_unique<ParamStore>(device), load_tokenizer(f)};
   if (m.tokenizer)
@@ -74,9 +74,10 @@ Model load_model(const std::string& path, const Device& device) {
   for (const TensorSpec& t : tensors_of(m.spec)) {
     const gguf::TensorInfo& info = f.require(t.name);
     const View host(const_cast<std::byte*>(info.data), *info.dtype, info.shape);
-    const bool as_it_lies = t.shape.rank() >= 2 ? *info.dtype != DType::f64 : *info.dtype == DType::f32;
+    const bool as_it_lies = mode == LoadMode::trainable ? false
+                            : t.shape.rank() >= 2 ? *info.dtype != DType::f64 : *info.dtype == DType::f32;
     if (as_it_lies) m.params->bind(t.name, host, f.keep_alive());
-    else convert(host, m.params->add(t.name, {DType::f32, t.shape, 0}));  // kernels take gains as f32 only
+    else convert(host, m.params->add(t.name, {DType::f32, t.shape, 0}));  // gains are always f32
   }
   return m;
 }

@@ -221,6 +221,8 @@ class Planner {
       if (donor >= 0) {
         if (!in[size_t(donor)].view.contiguous()) fail_internal("{}: a donated operand is strided", where(n));
         mine[o] = in[size_t(donor)];
+        const Storage& home = storages_[size_t(mine[o].storage)];
+        if (home.base == Operand::param) plan_.params[size_t(home.index)].updated = true;
       } else if (!used_[size_t(n.id)][o]) {
         continue;
       } else {

@@ -39,6 +39,8 @@ Session::Session(Device& device, std::shared_ptr<const Plan> plan, std::initiali
     check(store != stores.end(), "session: the model has no tensor '{}', which its graph needs", p.name);
     check((*store)->type(p.name) == p.type, "session: tensor '{}' is {}, the graph needs {}", p.name,
           (*store)->type(p.name).str(), p.type.str());
+    check(!p.updated || !(*store)->frozen(p.name), "session: tensor '{}' is mapped from a file and cannot be updated; load the "
+          "model for training instead", p.name);
     params_.push_back((*store)->get(p.name));
   }
   for (const PlanLeaf& p : plan_->inputs)

@@ -24,8 +24,12 @@ struct Model {
 /// The dimensions that a file's metadata states, with llama.cpp's defaults for absent keys. Throws naming file and key.
 ModelSpec spec_from_gguf(const gguf::File& file);
 
-/// Maps a GGUF. Weights that the device can use as they lie in the file are not copied. Throws naming a missing or misshapen tensor.
-Model load_model(const std::string& path, const Device& device);
+enum class LoadMode {
+  mapped,     ///< weights that the device can use as they lie in the file are not copied, and frozen
+  trainable,  ///< every weight is an f32 copy that training may change
+};
+/// Opens a GGUF. Throws naming a missing or misshapen tensor.
+Model load_model(const std::string& path, const Device& device, LoadMode mode = LoadMode::mapped);
 
 /// Fresh weights: N(0, init_scale/sqrt(fan_in)) for matrices, N(0, 0.02) for embeddings and untied output, ones for gains.
 /// The numbers depend on (seed, tensor name, index) alone.

@@ -38,6 +38,7 @@ struct PlanLeaf {
   TensorType type;
   int64_t index_bound = 0;
   std::shared_ptr<const std::vector<double>> constant;
+  bool updated = false;  ///< a parameter that the plan writes
 };
 
 struct PlanOptions {

@@ -1,0 +1,110 @@
+// Small Llamas against PyTorch: logits, loss, every gradient, and ten AdamW steps. The golden files hold f64 results
+// rounded to f32; tests/golden/README.md says how they were made.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "toy/backend/devices.h"
+#include "toy/train/trainer.h"
+
+namespace toy {
+namespace {
+
+std::string golden_path(const std::string& name) { return std::string(TOY_SOURCE_DIR) + "/tests/golden/" + name + ".gguf"; }
+
+std::vector<float> floats(const gguf::File& f, const std::string& name) {
+  const gguf::TensorInfo& t = f.require(name);
+  const float* p = reinterpret_cast<const float*>(t.data);
+  return {p, p + t.shape.count()};
+}
+
+std::vector<int32_t> ints(const gguf::File& f, const std::string& name) {
+  const gguf::TensorInfo& t = f.require(name);
+  const int32_t* p = reinterpret_cast<const int32_t*>(t.data);
+  return {p, p + t.shape.count()};
+}
+
+// Distance of two tensors in units of 2^-24 of the largest magnitude: how many roundings to f32 of the largest element
+// would explain it.
+double roundings(const std::vector<float>& got, const std::vector<float>& want) {
+  EXPECT_EQ(got.size(), want.size());
+  double top = 0, distance = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    top = std::max(top, double(std::abs(want[i])));
+    distance = std::max(distance, double(std::abs(got[i] - want[i])));
+  }
+  return top == 0 ? (distance == 0 ? 0 : INFINITY) : distance / (top * 0x1p-24);
+}
+
+struct Param {
+  const char* model;
+  const char* device;
+};
+
+class Golden : public testing::TestWithParam<std::tuple<const char*, const char*>> {
+ protected:
+  std::string name() const { return std::get<0>(GetParam()); }
+  bool reference() const { return std::string(std::get<1>(GetParam())) == "reference"; }
+  std::unique_ptr<Device> device() const { return reference() ? make_reference_device() : make_cpu_device(2); }
+  // The reference computes in f64, and both sides are rounded to f32 once: half an ulp each, and f64 noise.
+  // The cpu rounds after each operation: the longest path through these models has some 40 operations whose errors add
+  // like a random walk or worse; 64 roundings of the largest element bound it. PyTorch in f32 is about as far away.
+  double tolerance() const { return reference() ? 1.1 : 64; }
+};
+
+constexpr int64_t kB = 3, kT = 17;
+const TrainerOptions kOptions{.batch = kB, .tokens = kT, .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 0}};
+
+TEST_P(Golden, LogitsLossAndEveryGradient) {
+  const auto dev = device();
+  const Model model = load_model(golden_path(name() + ".model"), *dev, LoadMode::trainable);
+  const gguf::File golden = gguf::File::open(golden_path(name() + ".golden"));
+  TrainGraph t = build_train_graph(model.spec, [](const std::string&) { return DType::f32; }, kOptions);
+  std::vector<Value> outputs{t.loss};
+  outputs.insert(outputs.end(), t.gradients.begin(), t.gradients.end());
+  auto plan = std::make_shared<const Plan>(compile(*t.graph, outputs, {}, *dev));
+  Session session(*dev, plan, {model.params.get()});
+  LossGraph l = build_loss_graph(model.spec, [](const std::string&) { return DType::f32; }, kB, kT);
+  auto loss_plan = std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.logits}, {}, *dev));
+  Session forward(*dev, loss_plan, {model.params.get()});
+  std::vector<int32_t> sequence, position;
+  for (int32_t i = 0; i < kB * kT; ++i) sequence.push_back(i / kT), position.push_back(i % kT);
+  for (Session* s : {&session, &forward}) {
+    s->set("tokens", ints(golden, "tokens"));
+    s->set("targets", ints(golden, "targets"));
+    s->set("weight", std::vector<float>(kB * kT, 1.0f / (kB * kT)));
+    s->set("sequence", sequence);
+    s->set("position", position);
+    s->run();
+  }
+  EXPECT_LE(roundings(forward.values(0), floats(golden, "logits")), tolerance()) << "logits";
+  // The weight 1/51 is rounded to f32 for both devices: one more rounding of the loss and of each gradient.
+  EXPECT_LE(roundings(session.values(0), floats(golden, "loss")), tolerance() + 1) << "loss";
+  const auto tensors = tensors_of(model.spec);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    EXPECT_LE(roundings(session.values(i + 1), floats(golden, "grad." + tensors[i].name)), tolerance() + 1) << tensors[i].name;
+}
+
+TEST_P(Golden, TenAdamWSteps) {
+  const auto dev = device();
+  Model model = load_model(golden_path(name() + ".model"), *dev, LoadMode::trainable);
+  const gguf::File golden = gguf::File::open(golden_path(name() + ".golden"));
+  Trainer trainer(*dev, model, kOptions);
+  const Windows batch{ints(golden, "tokens"), ints(golden, "targets")};
+  const std::vector<float> losses = floats(golden, "adamw.losses");
+  // lr and the bias corrections are f32 inputs: a few roundings more, also on the reference; each step adds its own.
+  const double steps_tolerance = reference() ? 8 : 160;
+  for (size_t step = 0; step < losses.size(); ++step) {
+    const StepResult r = trainer.step(batch, 1e-2);
+    EXPECT_LE(roundings({float(r.loss)}, {losses[step]}), steps_tolerance) << "loss of step " << step;
+  }
+  for (const TensorSpec& t : tensors_of(model.spec))
+    EXPECT_LE(roundings(model.params->read(t.name), floats(golden, "adamw." + t.name)), steps_tolerance) << t.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(PyTorch, Golden,
+                         testing::Combine(testing::Values("llama_tied", "llama_untied", "llama_mqa"), testing::Values("reference", "cpu")),
+                         [](const auto& info) { return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param); });
+
+}  // namespace
+}  // namespace toy
