@@ -1,7 +1,7 @@
 # Flags shared by all targets, and toy_library(): one static library per folder of src/.
 add_library(toy_flags INTERFACE)
 target_compile_options(toy_flags INTERFACE -Wall -Wextra -Wshadow -Wno-unused-parameter -fno-math-errno
-                       $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi -Wno-missing-field-initializers>
+                       $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi -Wno-restrict -Wno-missing-field-initializers>
                        $<$<CXX_COMPILER_ID:Clang>:-Wno-missing-field-initializers -Wno-missing-braces>
                        -ffp-contract=off)  # one rounding rule everywhere: fma only where the source says so
 target_include_directories(toy_flags INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)

@@ -24,7 +24,9 @@ if [[ -z $tool ]]; then
 fi
 
 # Found by find, not by git: a source tarball has no .git, and a new file is not yet tracked.
-mapfile -d '' -t files < <(find include src tests bench examples -type f \( -name '*.cpp' -o -name '*.h' \) -print0 | sort -z)
+folders=()
+for f in include src tests bench examples; do [[ -d $f ]] && folders+=("$f"); done
+mapfile -d '' -t files < <(find "${folders[@]}" -type f \( -name '*.cpp' -o -name '*.h' \) -print0 | sort -z)
 jobs=$(nproc 2> /dev/null || echo 1)
 if [[ -z $check ]]; then
   printf '%s\0' "${files[@]}" | xargs -0 -n 16 -P "$jobs" "$tool" -i

@@ -88,6 +88,7 @@ failed() {
 apt update || say "apt-get update reported errors, trying to install all the same"
 if ! apt install -y --no-install-recommends "${missing[@]}"; then
   # An optional package that this release does not have must not keep the others out.
-  ((${#extra[@]} > 0 && ${#needed[@]} > 0)) && apt install -y --no-install-recommends "${needed[@]}" || failed "apt-get install failed"
+  ((${#extra[@]} > 0 && ${#needed[@]} > 0)) || failed "apt-get install failed"
+  apt install -y --no-install-recommends "${needed[@]}" || failed "apt-get install failed"
 fi
 say "done"

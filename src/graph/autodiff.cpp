@@ -121,6 +121,8 @@ class Backward {
 
   void differentiate(int id) {
     const Node& n = graph_.node(id);
+    const auto leads_on = [&](const Value& v) { return v && active_[size_t(v.node)]; };
+    if (std::none_of(n.inputs.begin(), n.inputs.end(), leads_on)) return;  // itself asked for, made of nothing that is
     Context context(*this, n);
     if (!context.any()) return;
     check(n.op->vjp != nullptr, "{}{}{}: this op has no gradient", n.layer, n.layer.empty() ? "" : ": ", n.op->name());

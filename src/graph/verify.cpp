@@ -31,13 +31,21 @@ bool depends(const Graph& g, int id, int from) {
 
 }  // namespace
 
+Value seen_parameter(const Graph& graph, Value v) {
+  Value root = v;
+  while (graph.node(root).op && graph.node(root).op->view) root = graph.node(root).inputs[0];
+  const Node& n = graph.node(root);
+  const bool lives_on = n.kind == NodeKind::param || (n.op && n.op->signature.donor_of(root.out) >= 0);
+  return lives_on ? root : v;
+}
+
 void verify(const Graph& graph) {
   std::map<Value, int> updated_by;
   for (const Node& n : graph.nodes()) {
     if (n.kind != NodeKind::op) continue;
     for (size_t i = 0; i < n.inputs.size(); ++i) {
       if (!n.inputs[i] || !n.op->signature.input_spec(i).donated) continue;
-      const auto [it, fresh] = updated_by.try_emplace(n.inputs[i], n.id);
+      const auto [it, fresh] = updated_by.try_emplace(seen_parameter(graph, n.inputs[i]), n.id);
       check(fresh, "{}: {} is updated a second time (first by {}); update the new value instead", where(n),
             what(graph, n.inputs[i]), where(graph.node(it->second)));
       check(graph.node(n.inputs[i]).kind != NodeKind::constant && graph.node(n.inputs[i]).kind != NodeKind::input,
@@ -47,7 +55,7 @@ void verify(const Graph& graph) {
   for (const Node& n : graph.nodes()) {
     if (n.kind != NodeKind::op) continue;
     for (const Value& v : n.inputs) {
-      const auto it = v ? updated_by.find(v) : updated_by.end();
+      const auto it = v ? updated_by.find(seen_parameter(graph, v)) : updated_by.end();
       if (it == updated_by.end() || it->second == n.id || n.id < it->second) continue;
       check(!depends(graph, n.id, it->second), "{}: reads {} after {} has updated it; read the updated value instead",
             where(n), what(graph, v), where(graph.node(it->second)));

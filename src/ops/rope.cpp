@@ -10,6 +10,7 @@ void infer(const TypeQuery& q, std::vector<TensorType>&) {
 }
 
 void vjp(Vjp& c) {
+  check(!c.needs(2), "rope: no gradient with respect to the table");
   RopeAttrs a = c.attrs().as<RopeAttrs>();
   a.inverse = !a.inverse;
   c.give(0, rope(c.grad(0), c.in(1), c.in(2), a));

@@ -62,15 +62,15 @@ class Planner {
     for (const Node& node : graph_->nodes())
       for (size_t i = 0; i < node.inputs.size(); ++i)
         if (node.op && node.inputs[i] && node.op->signature.input_spec(i).donated) {
-          updater[node.inputs[i]] = node.id;
+          updater[seen_parameter(*graph_, node.inputs[i])] = node.id;
           mutates[size_t(node.id)] = true;
         }
     for (const Node& node : graph_->nodes())
       for (const Value& v : node.inputs) {
         if (!v) continue;
         if (graph_->node(v).kind == NodeKind::op) before[size_t(node.id)].insert(v.node);
-        const auto it = updater.find(v);
-        if (it != updater.end() && it->second != node.id) add_readers(it->second, node.id, before);
+        const auto it = updater.find(seen_parameter(*graph_, v));
+        if (it != updater.end() && it->second != node.id) before[size_t(it->second)].insert(node.id);
       }
     using Key = std::pair<int, int>;  // updates first, then by id
     std::priority_queue<Key, std::vector<Key>, std::greater<>> ready;
@@ -88,15 +88,9 @@ class Planner {
       for (const int a : after[size_t(id)])
         if (--left[size_t(a)] == 0) ready.push({mutates[size_t(a)] ? 0 : 1, a});
     }
-  }
-
-  // `reader` sees a donated value (perhaps through views that others read later): all of that precedes the update.
-  void add_readers(int update, int reader, std::vector<std::set<int>>& before) {
-    before[size_t(update)].insert(reader);
-    if (!graph_->node(reader).op->view) return;
-    for (const Node& n : graph_->nodes())
-      for (const Value& v : n.inputs)
-        if (v && v.node == reader && n.id != update) add_readers(update, n.id, before);
+    for (const Node& node : graph_->nodes())
+      if (node.kind == NodeKind::op && left[size_t(node.id)] > 0)
+        fail_internal("{}: an update and its readers wait for each other", where(node));
   }
 
   void find_last_uses() {
@@ -173,27 +167,36 @@ class Planner {
     const KernelRecord* kernel = find_kernel(device_, *graph_, n, used_[size_t(n.id)], threads_);
     if (!kernel) fail_internal("{}: no kernel after lowering", where(n));
     std::vector<Place> in;
-    for (const Value& v : n.inputs) in.push_back(v ? laid_out(place(v), kernel->layout, n) : Place{});
+    for (size_t i = 0; i < n.inputs.size(); ++i) in.push_back(laid_out(n, i, kernel->layout));
     place_outputs(n, *kernel, in);
     emit(n, kernel, in);
   }
 
   // A view that strides cannot express: a contiguous copy of the input, then the view of that.
   void copied_view(const Node& n) {
-    const Place source = place(n.inputs[0]);
-    const Place copy = contiguous_copy(source, n);
+    const Place copy = contiguous_copy(place(n.inputs[0]), graph_->type(n.inputs[0]).rows, n);
     const auto v = n.op->view(copy.view, n.attrs);
     if (!v) fail_internal("{}: no view of a contiguous value", where(n));
     places_[size_t(n.id)][0] = {copy.storage, *v};
     values_in_[copy.storage].push_back({graph_.get(), n.id, 0});
   }
 
-  Place laid_out(const Place& p, Layout wanted, const Node& n) {
+  Place laid_out(const Node& n, size_t i, Layout wanted) {
+    const Value v = n.inputs[i];
+    if (!v) return {};
+    const Place& p = place(v);
     const bool fits = wanted == Layout::any || (wanted == Layout::rows && p.view.rows_contiguous()) || p.view.contiguous();
-    return fits ? p : contiguous_copy(p, n);
+    const bool spare = !n.op->signature.input_spec(i).donated || may_overwrite(p, n, i);
+    return fits && spare ? p : contiguous_copy(p, graph_->type(v).rows, n);
   }
 
-  Place contiguous_copy(const Place& source, const Node& n) {
+  // Parameters are there to be updated; a temporary only if nobody needs its old value.
+  bool may_overwrite(const Place& p, const Node& n, size_t i) const {
+    if (storages_[size_t(p.storage)].base == Operand::param) return true;
+    return p.view.contiguous() && dies_here(p.storage, n, i);
+  }
+
+  Place contiguous_copy(const Place& source, int rows, const Node& n) {
     const KernelRecord* copy = nullptr;
     for (const KernelRecord& k : device_.kernels())
       if (k.op == "copy") copy = &k;
@@ -204,7 +207,6 @@ class Planner {
     touch(source.storage, step);
     PlanStep s{.kernel = copy, .op = "copy", .layer = n.layer, .backward = n.backward};
     s.cost.bytes = 2.0 * double(p.view.bytes());
-    const int rows = n.inputs[0] ? graph_->type(n.inputs[0]).rows : 0;
     s.in = {operand(source, rows)};
     s.out = {operand(p, rows)};
     plan_.steps.push_back(std::move(s));
@@ -290,11 +292,13 @@ class Planner {
   }
 
   void finish() {
-    const int end = int(plan_.steps.size());
-    for (const Value& v : outputs_) {
-      touch(place(v).storage, end);
-      check(place(v).view.contiguous(), "plan: output %{} is a strided view; it cannot be read", v.node);
-      plan_.outputs.push_back(operand(place(v), graph_->type(v).rows));
+    std::vector<Place> read;
+    for (const Value& v : outputs_)
+      read.push_back(place(v).view.contiguous() ? place(v)
+                                                : contiguous_copy(place(v), graph_->type(v).rows, graph_->node(v)));
+    for (size_t i = 0; i < read.size(); ++i) {
+      touch(read[i].storage, int(plan_.steps.size()));
+      plan_.outputs.push_back(operand(read[i], graph_->type(outputs_[i]).rows));
     }
     plan_.arena_bytes = pack_blocks(blocks_);
     const auto settle = [&](Operand& o) {

@@ -5,6 +5,7 @@
 
 #include "backend/kernel_test_util.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <random>
@@ -207,8 +208,9 @@ inline void compare(const Comparison& c) {
     for (const int threads : {2, 3}) EXPECT_EQ(run_once(c, threads, always), bits) << threads << " threads";
     if (!c.aliased)
       for (const InPlace& pair : c.cpu.in_place)
-        if (fits(c, pair))
+        if (fits(c, pair)) {
           EXPECT_EQ(run_once(c, 2, {pair}), bits) << "output " << pair.out << " on input " << pair.in;
+        }
     if (!target_has_fma()) return;
     if (with_fma.empty()) with_fma = bits;
     EXPECT_EQ(bits, with_fma) << "differs from a wider instruction set";

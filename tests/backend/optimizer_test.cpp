@@ -4,7 +4,7 @@
 namespace toy::test {
 namespace {
 
-constexpr AdamWAttrs kAdamW{.beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
+constexpr AdamWAttrs kAdamW{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1};
 
 // Operands of a step at t = 3; `scale` absent if 0.
 Comparison adamw_case(int64_t n, double scale) {
@@ -62,8 +62,8 @@ TEST(AdamW, FirstStepMovesByTheLearningRate) {
   Tensor w = tensor_of({2}, {1, -2}, DType::f64), m = tensor_of({2}, {0, 0}, DType::f64),
          v = tensor_of({2}, {0, 0}, DType::f64);
   const Tensor g = tensor_of({2}, {3, -0.5}, DType::f64), lr = tensor_of({}, {0.01}, DType::f64);
-  const Tensor bias1 = tensor_of({}, {1 - double(kAdamW.beta1)}, DType::f64);
-  const Tensor bias2 = tensor_of({}, {1 - double(kAdamW.beta2)}, DType::f64);
+  const Tensor bias1 = tensor_of({}, {1 - kAdamW.beta1}, DType::f64);
+  const Tensor bias2 = tensor_of({}, {1 - kAdamW.beta2}, DType::f64);
   run_kernel(reference::adamw_kernel(),
              {w.view, g.view, m.view, v.view, lr.view, bias1.view, bias2.view, View{}},
              {w.view, m.view, v.view}, kAdamW);

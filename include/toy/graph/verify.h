@@ -12,4 +12,7 @@ namespace toy {
 /// update reads, nor an updated parameter.
 void verify(const Graph& graph);
 
+/// The parameter or updated parameter whose memory `v` looks at through views; `v` itself if there is none.
+Value seen_parameter(const Graph& graph, Value v);
+
 }  // namespace toy

@@ -28,9 +28,9 @@ void adamw(const ExecContext& ctx, const KernelArgs& args) {
   const float gscale = scaled ? *args.in[7].as<const float>() : 1.0f;
   if (!std::isfinite(gscale)) return;  // a broken gradient: the step is skipped
 
-  const VF b1 = set(at.beta1), b2 = set(at.beta2), eps = set(at.eps), grad_scale = set(gscale);
-  const VF c1 = set(float(1 - double(at.beta1))), c2 = set(float(1 - double(at.beta2)));
-  const VF keep = set(float(1 - lr * double(at.weight_decay)));
+  const VF b1 = set(float(at.beta1)), c1 = set(float(1 - at.beta1));
+  const VF b2 = set(float(at.beta2)), c2 = set(float(1 - at.beta2));
+  const VF eps = set(float(at.eps)), grad_scale = set(gscale), keep = set(float(1 - lr * at.weight_decay));
   const VF step = set(float(lr / scalar(5))), unbias = set(float(1 / scalar(6)));
 
   const Range r = share_elements(ctx, args.in[0].count());

@@ -101,14 +101,8 @@ HWY_INLINE void dot_tile(const float* HWY_RESTRICT x, size_t steps, const W w, c
     x += MR * 16;
   }
   // Unrolled arrays of constants only: a run-time index would send all sums through the stack.
-  Half h[MR][8];
 #pragma GCC unroll 8
-  for (int i = 0; i < MR; ++i)
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j)
-      h[i][j] = hn::Add(hn::LowerHalf(HalfTag(), acc[i][j]), hn::UpperHalf(HalfTag(), acc[i][j]));
-#pragma GCC unroll 8
-  for (int i = 0; i < MR; ++i) tree(h[i], out[i]);
+  for (int i = 0; i < MR; ++i) tree(acc[i], out[i]);
 }
 #else
 // Sums of MR rows by four outputs (16 registers) for one of the vectors that make up the 16 lanes.

@@ -1,9 +1,9 @@
 // outer_product: C = init + A B. The order of sums is stated in gemm.h.
 //
 // The scheme of Goto and van de Geijn ("Anatomy of High-Performance Matrix Multiplication", 2008): a block of
-// A is packed to L2 as panels [k][kMR], a panel of B as [k][kNR] just before its use against all panels of A;
-// the inner loop keeps kMR x kNR sums in registers. Packing is private to a thread: no barrier, no large
-// workspace.
+// A is packed to L2 as panels [k][kMR], a panel of B as [k][width] just before its use against all panels of
+// A; the inner loop keeps kMR x width sums in registers, width being up to kNV vectors. Packing is private to
+// a thread: no barrier, no large workspace.
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/simd_targets.h"
 
@@ -224,11 +224,11 @@ class OuterTask {
       pack_straight(p, a.col_stride, rows, len, kMR, out);
   }
   void pack_b(size_t j, size_t kb) {
-    const size_t cols = size_t(part_.cols.end) - j, len = blocks_.size(kb);
+    const size_t width = width_of(j), len = blocks_.size(kb), cols = std::min(part_.cols.end - j, width);
     if (b_along_k())
-      pack_transposed(b_at(kb, j), p_.b.col_stride, std::min(cols, kNR), len, kNR, b_);
+      pack_transposed(b_at(kb, j), p_.b.col_stride, cols, len, width, b_);
     else
-      pack_straight(b_at(kb, j), p_.b.row_stride, std::min(cols, kNR), len, kNR, b_);
+      pack_straight(b_at(kb, j), p_.b.row_stride, cols, len, width, b_);
   }
 
   // The next panel of B is fetched during the first tiles of this one: dX of 64 rows went from 60 to 81% of

@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""Checks what the compiler does not: which folder may include which, and a few rules about files.
+
+  scripts/check_includes.py            # the repository this script lies in
+  scripts/check_includes.py --root D   # another tree of the same layout
+
+Prints one line a finding, `src/x/y.cpp:12: data may not include graph`. Exit code 0: none; 1: some; 2: bad usage.
+Warnings (a long file) do not fail.
+"""
+import argparse
+import pathlib
+import posixpath
+import re
+import sys
+
+# A folder of src/ and include/toy/ (they are one: public and private halves), and the folders directly below it. What
+# those may include, it may too. `ops/attrs` is a folder of its own: plain structs that backends may see.
+DIRECTLY_BELOW = {
+    "base": [],
+    "tensor": ["base"],
+    "ops/attrs": ["tensor"],
+    "graph": ["ops/attrs"],
+    "ops": ["graph"],
+    # Devices and kernels know tensors and attributes, never the graph.
+    "backend": ["ops/attrs"],
+    "backend/reference": ["backend"],
+    "backend/cpu": ["backend"],
+    # The one place where graph and backend meet.
+    "runtime": ["ops", "backend"],
+    "formats": ["tensor"],
+    "text": ["formats"],
+    "data": ["tensor"],
+    "runs": ["tensor"],
+    "nn": ["ops"],
+    "models": ["nn", "runtime", "formats", "text"],
+    "train": ["models", "data", "runs"],
+    "decode": ["models"],
+    "eval": ["models", "data", "runs", "decode"],
+    "serve": ["train", "decode", "eval"],
+    # Devices are made here and handed down, so no one else includes a backend's private headers.
+    "cli": ["serve"],
+    "": ["cli"],  # src/main.cpp
+}
+
+SOURCES = ("include", "src", "tests", "bench", "examples")
+SUFFIXES = {".cpp", ".h"}
+LONG, TOO_LONG = 500, 800  # lines of a file
+INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
+LEFTOVER = re.compile(r"\b(TODO|FIXME)\b")
+
+
+def closure(table):
+    """Folder -> every folder that it may include, itself among them."""
+    allowed = {}
+
+    def visit(folder, path):
+        if folder in path:
+            sys.exit(f"check_includes: the table has a circle: {' -> '.join(path + [folder])}")
+        if folder not in allowed:
+            below = {folder}
+            for other in table[folder]:
+                below |= visit(other, path + [folder])
+            allowed[folder] = below
+        return allowed[folder]
+
+    for folder in table:
+        visit(folder, [])
+    return allowed
+
+
+def folder_of(name, table):
+    """The folder in the table that `backend/cpu/gemm.h` belongs to: the longest that fits; None if none does."""
+    parts = name.split("/")[:-1]
+    while parts:
+        if "/".join(parts) in table:
+            return "/".join(parts)
+        parts.pop()
+    return "" if "/" not in name else None
+
+
+def resolve(root, including, target, quoted):
+    """A header of ours as (name below src/ or include/toy/, is it public?); None for a library's."""
+    # The compiler looks beside the including file first, then in include/ and src/.
+    beside = posixpath.normpath(posixpath.join(posixpath.dirname(including), target))
+    for path in ([beside] if quoted else []) + [f"include/{target}", f"src/{target}"]:
+        path = posixpath.normpath(path)
+        if (root / path).is_file():
+            if path.startswith("include/toy/"):
+                return path[len("include/toy/"):], True
+            if path.startswith("src/"):
+                return path[len("src/"):], False
+            return None  # a header of the tests, included by a test
+    if target.startswith("toy/"):  # it does not exist (the compiler will say so), but its direction is still known
+        return target[len("toy/"):], True
+    return None
+
+
+class Checker:
+    def __init__(self, root, table):
+        self.root, self.table, self.allowed = root, table, closure(table)
+        self.findings, self.warnings = [], []
+
+    def add(self, path, line, text):
+        self.findings.append(f"{path}:{line}: {text}")
+
+    def check_include(self, path, number, line):
+        match = INCLUDE.match(line)
+        if not match:
+            return
+        quoted, target = match[1] == '"', match[2]
+        ours = resolve(self.root, path, target, quoted)
+        if ours is None:
+            return
+        name, public = ours
+        if not quoted:
+            self.add(path, number, f'our own headers are included with quotes: "{target}"')
+        is_library = path.startswith(("src/", "include/toy/"))
+        if path.startswith("include/") and not public:
+            self.add(path, number, f"a public header may not include the private {target}")
+        if path.startswith("examples/") and not public:
+            self.add(path, number, f"an example may include public headers only, not {target}")
+        if not is_library:
+            return
+        own = path.removeprefix("src/").removeprefix("include/toy/")
+        source, other = folder_of(own, self.table), folder_of(name, self.table)
+        if source is None:
+            return  # reported once, for the file
+        if other is None:
+            self.add(path, number, f"{target}: its folder is not in the table of scripts/check_includes.py")
+        elif other not in self.allowed[source]:
+            self.add(path, number, f"{source or 'main'} may not include {other or 'main'}")
+        elif not public and other != source and source != "":
+            # ops/attrs' and backend/cpu's private headers are theirs alone, as every folder's.
+            self.add(path, number, f"{target} is private to {other}; only include/toy/{other}/ is for others")
+
+    def check_file(self, file):
+        path = file.relative_to(self.root).as_posix()
+        lines = file.read_text(encoding="utf-8").splitlines()
+        if path.startswith(("src/", "include/toy/")):
+            own = path.removeprefix("src/").removeprefix("include/toy/")
+            if folder_of(own, self.table) is None:
+                self.add(path, 1, "its folder is not in the table of scripts/check_includes.py")
+        for number, line in enumerate(lines, 1):
+            self.check_include(path, number, line)
+            leftover = LEFTOVER.search(line)
+            if leftover:
+                self.add(path, number, f"{leftover[1]}: finish it, or write down why it is left")
+        if path.startswith("include/"):
+            # Only comments may stand in front, so that a reader meets the purpose of the header first.
+            code = next((n for n, l in enumerate(lines, 1) if l.strip() and not l.lstrip().startswith("//")), None)
+            if code is None or lines[code - 1].strip() != "#pragma once":
+                self.add(path, code or 1, "a public header starts with a comment and #pragma once")
+        if len(lines) > TOO_LONG:
+            self.add(path, len(lines), f"{len(lines)} lines, the limit is {TOO_LONG}")
+        elif len(lines) > LONG:
+            self.warnings.append(f"{path}: {len(lines)} lines; above {LONG}, consider splitting it")
+
+    def run(self):
+        count = 0
+        for top in SOURCES:
+            for file in sorted((self.root / top).rglob("*")):
+                if file.suffix in SUFFIXES and file.is_file():
+                    self.check_file(file)
+                    count += 1
+        return count
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    root = parser.parse_args().root.resolve()
+    if not (root / "src").is_dir():
+        parser.error(f"{root} has no folder src")
+    checker = Checker(root, DIRECTLY_BELOW)
+    count = checker.run()
+    for text in checker.warnings:
+        print(f"warning: {text}")
+    for text in checker.findings:
+        print(text)
+    if checker.findings:
+        print(f"{len(checker.findings)} findings in {count} files")
+    return 1 if checker.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

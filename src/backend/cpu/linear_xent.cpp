@@ -1,0 +1,158 @@
+// linear_xent: softmax cross-entropy of x w^T without ever holding all logits. Rows are done in chunks whose
+// size depends on the vocabulary alone: logits by dot_product, then each row becomes its own gradient in
+// place, then dx and dw by outer_product, dw summed over chunks in order.
+#include <cmath>
+
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/xent_row.h"
+
+namespace toy::cpu {
+namespace {
+
+enum : int { kX, kW, kTargets, kWeight };
+enum : int { kLoss, kNll, kDx, kDw };
+
+// The largest multiple of 64 rows whose logits take 32 MiB, and at least 64.
+size_t chunk_rows(size_t vocab) { return std::max<size_t>(64, (size_t(32) << 20) / (vocab * 4) / 64 * 64); }
+
+// Parts of the workspace. Products that may run side by side in different threads have parts of their own.
+struct Space {
+  size_t logits, nll, dx, dw, bytes;  // logits and dot_product's begin are at 0 and at `nll`'s end
+  size_t dot;
+  Space(size_t rows, size_t vocab, size_t width, bool want_dx, bool want_dw, int threads) {
+    const size_t chunk = std::min(rows, chunk_rows(vocab));
+    logits = 0;
+    nll = logits + round_up(chunk * vocab * sizeof(float), 64);
+    dot = dx = nll + round_up(chunk * sizeof(float), 64);
+    dw = dx + (want_dx ? outer_workspace(chunk, vocab, threads) : 0);
+    bytes = std::max(dot + dot_workspace(chunk, vocab, width, threads),
+                     dw + (want_dw ? outer_workspace(vocab, chunk, threads) : 0));
+  }
+};
+
+bool accepts(const KernelQuery& q) noexcept {
+  if (q.in[kX].dtype != DType::f32 || q.in[kTargets].dtype != DType::i32 || q.in[kWeight].dtype != DType::f32)
+    return false;
+  return q.out[kDw].present ? q.in[kW].dtype == DType::f32 : is_weight_type(q.in[kW].dtype);
+}
+
+size_t workspace(const KernelQuery& q) noexcept {
+  const Shape& w = q.in[kW].shape;
+  return Space(rows_of(q.in[kX].shape), size_t(w[0]), size_t(w[1]), q.out[kDx].present, q.out[kDw].present,
+               q.threads)
+      .bytes;
+}
+
+// One call, as one thread sees it.
+class Xent {
+ public:
+  Xent(const ExecContext& ctx, const KernelArgs& args)
+      : ctx_(ctx),
+        w_(args.in[kW]),
+        rows_(rows_of(args.in[kX].shape)),
+        vocab_(size_t(w_.shape[0])),
+        width_(size_t(w_.shape[1])),
+        x_(args.in[kX].as<float>()),
+        targets_(args.in[kTargets].as<int32_t>()),
+        weight_(args.in[kWeight].as<float>()),
+        loss_(args.out[kLoss].as<float>()),
+        nll_(args.out[kNll].as<float>()),
+        dx_(args.out[kDx].as<float>()),
+        dw_(args.out[kDw].as<float>()),
+        workspace_(args.workspace),
+        space_(rows_, vocab_, width_, dx_ != nullptr, dw_ != nullptr, ctx.threads) {}
+
+  void run() {
+    double loss = 0;
+    if (rows_ == 0 && dw_) {
+      const Range r = ctx_.share(int64_t(vocab_ * width_));
+      std::fill(dw_ + r.begin, dw_ + r.end, 0.0f);
+    }
+    for (size_t begin = 0, step = chunk_rows(vocab_); begin < rows_; begin += step) {
+      const size_t rows = std::min(step, rows_ - begin);
+      // Where nobody wants the single terms they lie in the workspace.
+      float* nll = nll_ ? nll_ + begin : reinterpret_cast<float*>(workspace_ + space_.nll);
+      if (begin > 0) ctx_.barrier();  // the previous chunk's logits are still read
+      compute_logits(begin, rows);
+      ctx_.barrier();
+      const Range mine = ctx_.share(int64_t(rows));
+      for (size_t i = size_t(mine.begin); i < size_t(mine.end); ++i)
+        nll[i] = row(begin + i, logits() + i * vocab_);
+      ctx_.barrier();
+      if (dx_) compute_dx(begin, rows);
+      if (dw_) compute_dw(begin, rows);
+      if (ctx_.thread == 0)
+        for (size_t i = 0; i < rows; ++i)
+          if (counts(begin + i)) loss += double(weight_[begin + i]) * double(nll[i]);
+    }
+    if (ctx_.thread == 0 && loss_) *loss_ = float(loss);
+  }
+
+ private:
+  float* logits() const { return reinterpret_cast<float*>(workspace_ + space_.logits); }
+  bool has_target(size_t i) const { return targets_[i] >= 0 && size_t(targets_[i]) < vocab_; }
+  bool counts(size_t i) const { return has_target(i) && weight_[i] != 0; }
+
+  // The row's term; its logits become their gradient, which is zero where the row does not count.
+  float row(size_t i, float* logits) const {
+    const bool gradient = dx_ || dw_;
+    if (targets_[i] >= 0 && size_t(targets_[i]) >= vocab_)
+      ctx_.error->set("linear_xent: row {} has target {}", int64_t(i), targets_[i]);
+    float nll = 0;
+    if (has_target(i)) nll = xent_row(logits, vocab_, size_t(targets_[i]), weight_[i], gradient && counts(i));
+    if (gradient && !counts(i)) std::fill(logits, logits + vocab_, 0.0f);
+    return nll;
+  }
+
+  void compute_logits(size_t begin, size_t rows) const {
+    const DotProduct p{.x = x_ + begin * width_,
+                       .w = w_.data,
+                       .w_type = w_.dtype,
+                       .rows = rows,
+                       .outs = vocab_,
+                       .k = width_,
+                       .y = logits()};
+    dot_product(p, ctx_.thread, ctx_.threads, workspace_ + space_.dot);
+  }
+  void compute_dx(size_t begin, size_t rows) const {
+    const OuterProduct p{.a = {logits(), vocab_, 1},
+                         .b = {w_.data, width_, 1},
+                         .b_type = w_.dtype,
+                         .m = rows,
+                         .n = width_,
+                         .k = vocab_,
+                         .c = dx_ + begin * width_};
+    outer_product(p, ctx_.thread, ctx_.threads, workspace_ + space_.dx);
+  }
+  void compute_dw(size_t begin, size_t rows) const {
+    const OuterProduct p{.a = {logits(), 1, vocab_},
+                         .b = {x_ + begin * width_, width_, 1},
+                         .m = vocab_,
+                         .n = width_,
+                         .k = rows,
+                         .init = begin == 0 ? nullptr : dw_,
+                         .c = dw_};
+    outer_product(p, ctx_.thread, ctx_.threads, workspace_ + space_.dw);
+  }
+
+  const ExecContext& ctx_;
+  const View& w_;
+  const size_t rows_, vocab_, width_;
+  const float* const x_;
+  const int32_t* const targets_;
+  const float* const weight_;
+  float *const loss_, *const nll_, *const dx_, *const dw_;
+  std::byte* const workspace_;
+  const Space space_;
+};
+
+void run(const ExecContext& ctx, const KernelArgs& args) noexcept { Xent(ctx, args).run(); }
+
+}  // namespace
+
+KernelRecord linear_xent_kernel() {
+  return {.op = "linear_xent", .accepts = accepts, .workspace = workspace, .run = run};
+}
+
+}  // namespace toy::cpu

@@ -1,0 +1,49 @@
+// matmul: products of equal numbers of matrices, either operand taken transposed. While there are items for
+// everybody a thread does whole items, the rest are cut over the team: an item's bits are the same either
+// way.
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/kernels.h"
+#include "toy/ops/attrs/structs.h"
+
+namespace toy::cpu {
+namespace {
+
+struct Sizes {
+  size_t items = 1, m, n, k;
+  Sizes(const Shape& a, const Shape& b, const MatmulAttrs& attrs) {
+    for (int i = 0; i + 2 < a.rank(); ++i) items *= size_t(a[i]);
+    m = size_t(a.back(attrs.transpose_a ? 0 : 1));
+    k = size_t(a.back(attrs.transpose_a ? 1 : 0));
+    n = size_t(b.back(attrs.transpose_b ? 1 : 0));
+  }
+};
+
+size_t workspace(const KernelQuery& q) noexcept {
+  const Sizes s(q.in[0].shape, q.in[1].shape, q.attrs.as<MatmulAttrs>());
+  return outer_workspace(s.m, s.k, q.threads);
+}
+
+void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  const MatmulAttrs& attrs = args.attrs.as<MatmulAttrs>();
+  const Sizes s(args.in[0].shape, args.in[1].shape, attrs);
+  const auto item = [&](size_t i) {
+    OuterProduct p{.m = s.m, .n = s.n, .k = s.k, .c = args.out[0].as<float>() + i * s.m * s.n};
+    p.a.data = args.in[0].as<float>() + i * s.m * s.k;
+    p.b.data = args.in[1].as<float>() + i * s.k * s.n;
+    p.a.row_stride = attrs.transpose_a ? 1 : s.k;
+    p.a.col_stride = attrs.transpose_a ? s.m : 1;
+    p.b.row_stride = attrs.transpose_b ? 1 : s.n;
+    p.b.col_stride = attrs.transpose_b ? s.k : 1;
+    return p;
+  };
+  const size_t team = size_t(ctx.threads), whole = s.items / team * team;
+  std::byte* own = args.workspace + size_t(ctx.thread) * outer_workspace(s.m, s.k, 1);
+  for (size_t i = size_t(ctx.thread); i < whole; i += team) outer_product(item(i), 0, 1, own);
+  for (size_t i = whole; i < s.items; ++i) outer_product(item(i), ctx.thread, ctx.threads, args.workspace);
+}
+
+}  // namespace
+
+KernelRecord matmul_kernel() { return {.op = "matmul", .workspace = workspace, .run = run}; }
+
+}  // namespace toy::cpu

@@ -1,0 +1,177 @@
+// Kernels called directly, with every operand in memory of its own between guard bytes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "ops/harness.h"
+#include "toy/ops/ops.h"
+#include "toy/tensor/convert.h"
+
+namespace toy::test {
+namespace {
+
+constexpr size_t kGuard = 512;
+constexpr std::byte kPattern{0xA5};
+
+// Memory between guards. `shift` bytes more than 64-byte alignment, to meet kernels that assume it.
+class Guarded {
+ public:
+  Guarded(size_t bytes, size_t shift) : bytes_(bytes), shift_(shift), memory_(bytes + shift + 2 * kGuard) {
+    std::memset(memory_.data(), int(kPattern), memory_.bytes());
+    if (bytes) std::memset(data(), 0xFF, bytes);  // NaN, or -1: what a kernel leaves out is seen
+  }
+  std::byte* data() const { return memory_.data() + kGuard + shift_; }
+  std::vector<std::byte> content() const { return {data(), data() + bytes_}; }
+  bool intact() const {
+    for (std::byte* p = memory_.data(); p < memory_.data() + memory_.bytes(); ++p)
+      if ((p < data() || p >= data() + bytes_) && *p != kPattern) return false;
+    return true;
+  }
+
+ private:
+  size_t bytes_, shift_;
+  Buffer memory_;
+};
+
+struct Setup {
+  int threads = 1;
+  size_t shift = 0;
+  std::vector<InPlace> in_place;   // outputs that lie on inputs
+  std::vector<bool> left_out;      // outputs that nobody wants
+};
+
+// One call of a record on a case.
+class Call {
+ public:
+  Call(const KernelRecord& record, const Device& device, const Built& b, const std::vector<OperandData>& operands,
+       const Attrs& attrs, const Setup& setup)
+      : record_(record), attrs_(attrs), setup_(setup) {
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i].absent) {
+        in_.push_back({}), in_desc_.push_back({}), memory_.push_back(nullptr);
+        continue;
+      }
+      in_.push_back(allocate(device.storage(operands[i].dtype), operands[i].seen_shape()));
+      in_desc_.push_back({true, in_.back().dtype, in_.back().shape});
+      std::vector<double> values = operands[i].seen();
+      convert(View(values.data(), DType::f64, in_.back().shape), in_.back());
+    }
+    for (size_t o = 0; o < b.outputs.size(); ++o) add_output(o, b.outputs[o].type(), device);
+  }
+
+  bool accepted() const { return !record_.accepts || record_.accepts(query()); }
+
+  void run(ThreadPool& pool, const std::string& what) {
+    const size_t bytes = record_.workspace ? record_.workspace(query()) : 0;
+    const Guarded workspace(bytes, 0);
+    std::vector<std::vector<std::byte>> before;
+    for (const auto& m : memory_) before.push_back(m ? m->content() : std::vector<std::byte>{});
+    KernelError error;
+    pool.run([&](int thread) {
+      record_.run({thread, pool.size(), &pool, &error}, {in_, out_, attrs_, bytes ? workspace.data() : nullptr});
+    });
+    EXPECT_EQ(error.what.load(), nullptr) << what;
+    EXPECT_TRUE(workspace.intact()) << what << ": written outside of the workspace of " << bytes << " bytes";
+    for (size_t m = 0; m < memory_.size(); ++m) {
+      if (!memory_[m]) continue;
+      const std::string name = (m < in_.size() ? "input " : "output ") + std::to_string(m < in_.size() ? m : m - in_.size());
+      EXPECT_TRUE(memory_[m]->intact()) << what << ": written in front of or behind " << name;
+      if (m < in_.size() && !overwritten(m)) EXPECT_TRUE(memory_[m]->content() == before[m]) << what << ": " << name << " changed";
+    }
+  }
+
+  std::vector<double> output(size_t o) const {
+    std::vector<double> values(size_t(out_[o].count()));
+    convert(out_[o], View(values.data(), DType::f64, out_[o].shape));
+    return values;
+  }
+
+ private:
+  View allocate(DType dtype, const Shape& shape) {
+    memory_.push_back(std::make_unique<Guarded>(size_t(shape.count()) * size_of(dtype), setup_.shift));
+    return View(memory_.back()->data(), dtype, shape);
+  }
+  void add_output(size_t o, const TensorType& type, const Device& device) {
+    if (o < setup_.left_out.size() && setup_.left_out[o]) {
+      out_.push_back({}), out_desc_.push_back({});
+      return;
+    }
+    const auto alias = std::find_if(setup_.in_place.begin(), setup_.in_place.end(), [&](const InPlace& p) { return p.out == int(o); });
+    if (alias != setup_.in_place.end()) out_.push_back(in_[size_t(alias->in)]);
+    else out_.push_back(allocate(device.storage(type.dtype), type.shape));
+    out_desc_.push_back({true, out_.back().dtype, out_.back().shape});
+  }
+  bool overwritten(size_t input) const {
+    return std::any_of(setup_.in_place.begin(), setup_.in_place.end(), [&](const InPlace& p) { return p.in == int(input); });
+  }
+  KernelQuery query() const { return {in_desc_, out_desc_, attrs_, setup_.threads}; }
+
+  const KernelRecord& record_;
+  const Attrs& attrs_;
+  Setup setup_;
+  std::vector<std::unique_ptr<Guarded>> memory_;
+  std::vector<View> in_, out_;
+  std::vector<OperandDesc> in_desc_, out_desc_;
+};
+
+// Donated operands always share their memory with the output; what else a record permits is tried one by one and, as a
+// planner may do, all at once.
+std::vector<std::vector<InPlace>> in_place_uses(const KernelRecord& record, const OpDef& op, const Built& b) {
+  std::vector<InPlace> donated;
+  for (size_t o = 0; o < b.outputs.size(); ++o)
+    if (const int i = op.signature.donor_of(int(o)); i >= 0) donated.push_back({int(o), i});
+  std::vector<std::vector<InPlace>> uses{donated};
+  std::vector<InPlace> together = donated;
+  for (const InPlace& p : record.in_place) {
+    const auto clashes = [&](const InPlace& q) { return q.out == p.out || q.in == p.in; };
+    const bool fits = size_t(p.in) < b.operands.size() && b.operands[size_t(p.in)] &&
+                      b.operands[size_t(p.in)].type() == b.outputs[size_t(p.out)].type();
+    if (!fits || std::any_of(donated.begin(), donated.end(), clashes)) continue;
+    uses.push_back(donated);
+    uses.back().push_back(p);
+    if (std::none_of(together.begin(), together.end(), clashes)) together.push_back(p);
+  }
+  uses.push_back(together);
+  return uses;
+}
+
+// Nothing left out, then each optional output alone.
+std::vector<std::vector<bool>> unused_outputs(const OpDef& op) {
+  const auto& specs = op.signature.outputs();
+  std::vector<std::vector<bool>> choices{std::vector<bool>(specs.size())};
+  for (size_t o = 0; o < specs.size(); ++o)
+    if (specs[o].optional) {
+      choices.emplace_back(specs.size());
+      choices.back()[o] = true;
+    }
+  return choices;
+}
+
+}  // namespace
+
+void check_guards(const OpSuite& suite, const Case& c) {
+  const OpDef& op = *find_op(suite.op);
+  const auto operands = parse_operands(c.operands);
+  const Built b = build_op(op, operands, c.attrs);
+  for (Device* device : {&cpu_device(1), &cpu_device(2), &cpu_device(3), &reference_device()}) {
+    const int threads = device->pool().size();
+    const Results expected = Program(b, *device).run();
+    for (const KernelRecord& record : device->kernels()) {
+      if (record.op != suite.op) continue;
+      for (const auto& in_place : in_place_uses(record, op, b))
+        for (const auto& left_out : unused_outputs(op)) {
+          const size_t shift = threads == 2 ? size_of(device->compute()) : 0;
+          Call call(record, *device, b, operands, c.attrs, {threads, shift, in_place, left_out});
+          if (!call.accepted()) continue;
+          const std::string what = c.operands + " on " + std::string(device->name());
+          call.run(device->pool(), what);
+          for (size_t o = 0; o < expected.size(); ++o)
+            if (!left_out[o]) expect_same(call.output(o), expected[o], what + ": output " + std::to_string(o));
+        }
+    }
+  }
+}
+
+}  // namespace toy::test
