@@ -153,7 +153,7 @@ std::vector<std::vector<bool>> unused_outputs(const OpDef& op) {
 
 void check_guards(const OpSuite& suite, const Case& c) {
   const OpDef& op = *find_op(suite.op);
-  const auto operands = parse_operands(c.operands);
+  const auto operands = operands_of(suite, c);
   const Built b = build_op(op, operands, c.attrs);
   for (Device* device : {&cpu_device(1), &cpu_device(2), &cpu_device(3), &reference_device()}) {
     const int threads = device->pool().size();

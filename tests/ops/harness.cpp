@@ -32,7 +32,7 @@ std::vector<Value> differentiable_leaves(const OpSuite& s, const Built& b, const
 }
 
 Built build_gradients(const OpSuite& s, const Case& c) {
-  const auto operands = parse_operands(c.operands);
+  const auto operands = operands_of(s, c);
   Built b = build_op(def_of(s), operands, c.attrs);
   ask_for_gradients(b, s.loss_outputs, differentiable_leaves(s, b, operands));
   return b;
@@ -40,7 +40,7 @@ Built build_gradients(const OpSuite& s, const Case& c) {
 
 // The decomposition instead of the op; outputs that it does not give are left out of `given`.
 Built build_decomposed(const OpSuite& s, const Case& c, std::vector<int>& given) {
-  Built b = build_operands(parse_operands(c.operands));
+  Built b = build_operands(operands_of(s, c));
   const auto values = def_of(s).decompose(*b.graph, b.operands, c.attrs);
   for (size_t o = 0; o < values.size(); ++o)
     if (values[o]) {
@@ -60,8 +60,8 @@ std::string label(const Case& c, const std::string& what, size_t o) {
 }
 
 void cpu_matches_reference(const OpSuite& s, const Case& c) {
-  const Run run(def_of(s), c);
-  const Built b = build_op(def_of(s), parse_operands(c.operands), c.attrs);
+  const Run run(s, c);
+  const Built b = build_op(def_of(s), operands_of(s, c), c.attrs);
   const Results actual = Program(b, cpu_device(2)).run();
   for (int o = 0; o < run.outputs(); ++o)
     expect_close(actual[size_t(o)], run.out(o), times(kU, s.bound(run, o)), label(c, "output", size_t(o)));
@@ -81,7 +81,7 @@ Difference differentiate(const F& f, double x, double evaluation_error) {
 }
 
 void finite_differences(const OpSuite& s, const Case& c) {
-  const auto operands = parse_operands(c.operands);
+  const auto operands = operands_of(s, c);
   const Built b = build_gradients(s, c);
   const Results gradient = Program(b, reference_device()).run();
   Built loss = build_op(def_of(s), operands, c.attrs);
@@ -137,7 +137,7 @@ void compare_in_f64(const Built& fused, const Built& decomposed, const std::vect
 
 void decomposition(const OpSuite& s, const Case& c) {
   const OpDef& op = def_of(s);
-  const auto operands = parse_operands(c.operands);
+  const auto operands = operands_of(s, c);
   std::vector<int> given;
   Built decomposed = build_decomposed(s, c, given);
   compare_in_f64(build_op(op, operands, c.attrs), decomposed, given, c, "output");
@@ -162,7 +162,7 @@ void cpu_gradients(const OpSuite& s, const Case& c) {
 
 void threads_give_equal_bits(const OpSuite& s, const Case& c) {
   std::vector<Built> graphs;
-  graphs.push_back(build_op(def_of(s), parse_operands(c.operands), c.attrs));
+  graphs.push_back(build_op(def_of(s), operands_of(s, c), c.attrs));
   if (differentiable(s)) graphs.push_back(build_gradients(s, c));
   for (const Built& b : graphs) {
     const Results one = Program(b, cpu_device(1)).run();
@@ -203,7 +203,7 @@ std::vector<OperandData> first_rows(std::vector<OperandData> operands, const std
 }
 
 void run_time_rows(const OpSuite& s, const Case& c) {
-  const auto operands = parse_operands(c.operands);
+  const auto operands = operands_of(s, c);
   int64_t most = -1;
   for (const OperandData& o : operands)
     if (std::count(s.rows.begin(), s.rows.end(), o.name) && !o.absent) {
@@ -246,8 +246,14 @@ std::vector<const OpSuite*>& suites() {
 
 }  // namespace
 
-Run::Run(const OpDef& op, const Case& c) : op_(op), attrs_(c.attrs), operands_(parse_operands(c.operands)) {
-  const Built b = build_op(op, operands_, attrs_);
+std::vector<OperandData> operands_of(const OpSuite& s, const Case& c) {
+  std::vector<OperandData> operands = parse_operands(c.operands);
+  if (s.prepare) s.prepare(operands, c.attrs);
+  return operands;
+}
+
+Run::Run(const OpSuite& s, const Case& c) : op_(def_of(s)), attrs_(c.attrs), operands_(operands_of(s, c)) {
+  const Built b = build_op(op_, operands_, attrs_);
   for (const Value& v : b.outputs) out_shapes_.push_back(v.shape());
   out_ = Program(b, reference_device()).run();
 }
@@ -265,6 +271,19 @@ std::vector<double> Run::of_magnitudes(int o) const {
   });
 }
 
+std::vector<double> Run::moved(int o) const {
+  const Built fused = build_op(op_, operands_, attrs_);
+  std::vector<double> moves = sensitivity(fused)[size_t(o)];
+  if (!op_.decompose) return moves;
+  Built other = build_operands(operands_);
+  const Value y = op_.decompose(*other.graph, other.operands, attrs_)[size_t(o)];
+  if (!y) return moves;
+  other.outputs = {y};
+  const std::vector<double> inner = sensitivity(other)[0];
+  for (size_t j = 0; j < moves.size(); ++j) moves[j] = std::max(moves[j], inner[j]);
+  return moves;
+}
+
 Bound relative(double roundings) {
   return relative([=](const Run&) { return roundings; });
 }
@@ -277,6 +296,14 @@ Bound relative(std::function<double(const Run&)> roundings) {
 }
 Bound of_magnitudes(std::function<double(const Run&)> roundings) {
   return [=](const Run& r, int o) { return times(roundings(r), r.of_magnitudes(o)); };
+}
+Bound by_sensitivity() {
+  return [](const Run& r, int o) {
+    int64_t longest = 1;
+    for (int i = 0; r.has(i); ++i)
+      for (const int64_t d : r.shape(i)) longest = std::max(longest, d);
+    return times(2 * double(longest + 16), r.moved(o));
+  };
 }
 Bound exact() { return relative(0.0); }
 

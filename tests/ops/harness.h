@@ -37,10 +37,12 @@ struct BadCase {
   Attrs attrs = {};
 };
 
+struct OpSuite;
+
 /// A case and what the reference computed for it.
 class Run {
  public:
-  Run(const OpDef& op, const Case& c);
+  Run(const OpSuite& suite, const Case& c);
   const Attrs& attrs() const { return attrs_; }
   bool has(int i) const { return size_t(i) < operands_.size() && !operands_[size_t(i)].absent; }
   /// Operand i as the op sees it.
@@ -53,6 +55,8 @@ class Run {
   std::vector<double> of_magnitudes(int o) const;
   /// Output o where f changes the values of operands first (given an operand's index and its stored values).
   std::vector<double> of_changed(int o, const std::function<void(int, std::vector<double>&)>& f) const;
+  /// How far independent roundings move output o: sensitivity() of the op and of its decomposition, the larger.
+  std::vector<double> moved(int o) const;
 
  private:
   const OpDef& op_;
@@ -72,6 +76,10 @@ Bound relative(std::function<double(const Run&)> roundings);
 /// roundings(run) u op(|operands|): sums of products. Any order of n additions and one product each is within n + 1
 /// roundings (Higham 2002, section 3.1).
 Bound of_magnitudes(std::function<double(const Run&)> roundings);
+/// For formulas of several sums: every value of the decomposition (where there is one) is within n + 16 roundings of what
+/// its operands say (n: the longest reduction, 16: the longest formula of an element), so the result moves by that many
+/// times its sensitivity; twice, for the spread of the estimate.
+Bound by_sensitivity();
 /// No error at all.
 Bound exact();
 
@@ -84,7 +92,10 @@ struct OpSuite {
   std::vector<std::string> no_gradient = {};  ///< float operands without one
   std::vector<std::string> rows = {};      ///< operands whose dimension 0 may be a run-time row count
   bool row_wise = true;                    ///< a row's result does not depend on the rows behind it
+  void (*prepare)(std::vector<OperandData>&, const Attrs&) = nullptr;  ///< computes operands from others
 };
+
+std::vector<OperandData> operands_of(const OpSuite& suite, const Case& c);
 
 /// Registers the suite's tests with googletest. The suite must live as long as the program.
 bool register_suite(const OpSuite& suite);

@@ -1,0 +1,231 @@
+// The program as its users meet it: interfaces, exit codes, messages.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Result {
+  int code;
+  std::string out, err;
+};
+
+std::string slurp(const fs::path& p) {
+  std::ifstream f(p, std::ios::binary);
+  std::stringstream s;
+  s << f.rdbuf();
+  return s.str();
+}
+
+class Cli : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("toy_cli_" + std::to_string(getpid()));
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // Runs the program with a shell's words.
+  Result toy(const std::string& arguments) const {
+    const std::string out = path("stdout"), err = path("stderr");
+    const int status = std::system((std::string(TOY_BINARY) + " " + arguments + " >" + out + " 2>" + err + " </dev/null").c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(out), slurp(err)};
+  }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name), std::ios::binary) << text;
+    return path(name);
+  }
+  // Exit code 2 and one line that holds all the words.
+  void refuses(const std::string& arguments, const std::vector<std::string>& words) const {
+    const Result r = toy(arguments);
+    EXPECT_EQ(r.code, 2) << arguments << "\n" << r.err;
+    EXPECT_EQ(r.out, "") << arguments;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << arguments << "\n" << r.err;
+    for (const std::string& w : words) EXPECT_NE(r.err.find(w), std::string::npos) << arguments << "\nexpected: " << w << "\ngot: " << r.err;
+  }
+  std::string tiny_corpus() const {
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += "the cat sat on mat number " + std::to_string(i * i % 97) + " and was glad.\n";
+    return write("corpus.txt", text);
+  }
+  fs::path folder_;
+};
+
+const char* kSmall = " --size tiny --tokenizer bytes --batch 2 --tokens 16 --lr 1e-3 ";
+
+TEST_F(Cli, TrainPrintsStepsAndThePath) {
+  const Result r = toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 3 --seed 4 --threads 2 --out " + path("run"));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.out.rfind("step 1: loss=5.5", 0), 0u) << r.out;
+  EXPECT_NE(r.out.find("\nstep 3: loss="), std::string::npos);
+  const std::string last = r.out.substr(r.out.rfind('\n', r.out.size() - 2) + 1);
+  EXPECT_EQ(last, path("run") + "/model.gguf\n");
+  EXPECT_TRUE(fs::exists(path("run/model.gguf")));
+}
+
+TEST_F(Cli, TrainIsDeterministicForAnyThreads) {
+  std::string first, model;
+  for (const char* threads : {"1", "2", "3"}) {
+    const Result r = toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 4 --threads " + threads + " --out " + path("run"));
+    ASSERT_EQ(r.code, 0) << r.err;
+    if (first.empty()) first = r.out, model = slurp(path("run/model.gguf"));
+    EXPECT_EQ(r.out, first);
+    EXPECT_EQ(slurp(path("run/model.gguf")), model);
+  }
+}
+
+TEST_F(Cli, JsonLinesOfTraining) {
+  const Result r = toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 2 --sample 5 --json --out " + path("run"));
+  ASSERT_EQ(r.code, 0) << r.err;
+  std::istringstream lines(r.out);
+  std::vector<std::string> kinds;
+  for (std::string line; std::getline(lines, line);) kinds.push_back(nlohmann::json::parse(line).at("kind"));
+  EXPECT_EQ(kinds, (std::vector<std::string>{"run_start", "step", "step", "eval", "sample", "run_end"}));
+}
+
+TEST_F(Cli, InferAgreesInTextAndJson) {
+  ASSERT_EQ(toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 20 --out " + path("run")).code, 0);
+  const std::string model = path("run/model.gguf");
+  const Result text = toy("infer " + model + " --prompt 'the cat' --n 12");
+  ASSERT_EQ(text.code, 0) << text.err;
+  const Result json = toy("infer " + model + " --prompt 'the cat' --n 12 --json --top-logprobs 3");
+  ASSERT_EQ(json.code, 0) << json.err;
+  const auto j = nlohmann::json::parse(json.out);
+  EXPECT_EQ(j.at("prompt_ids"), (std::vector<int>{'t', 'h', 'e', ' ', 'c', 'a', 't'}));
+  EXPECT_EQ(j.at("ids").size(), 12u);
+  EXPECT_EQ(j.at("logprobs").size(), 12u);
+  EXPECT_EQ(j.at("top_logprobs").size(), 12u);
+  EXPECT_EQ(j.at("top_logprobs")[0].size(), 3u);
+  EXPECT_EQ(j.at("top_logprobs")[0][0].at("id"), j.at("ids")[0]);
+  EXPECT_EQ(j.at("top_logprobs")[0][0].at("logprob"), j.at("logprobs")[0]);
+  const Result ids = toy("infer " + model + " --prompt-ids 116,104,101,32,99,97,116 --n 12");
+  EXPECT_EQ(ids.out, text.out);
+  const Result reference = toy("infer " + model + " --prompt 'the cat' --n 12 --device reference");
+  EXPECT_EQ(reference.out, text.out);
+  EXPECT_EQ(toy("infer " + model + " --prompt 'the cat' --n 12 --temperature 1 --seed 3").out,
+            toy("infer " + model + " --prompt 'the cat' --n 12 --temperature 1 --seed 3 --threads 1").out);
+}
+
+TEST_F(Cli, TextsThatLookLikeOptions) {
+  ASSERT_EQ(toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("run")).code, 0);
+  const std::string model = path("run/model.gguf");
+  EXPECT_EQ(toy("tokenizer encode " + model + " --text '-a' ").out, "45 97\n");
+  EXPECT_EQ(toy("tokenizer encode " + model + " --text '--help'").out, "45 45 104 101 108 112\n");
+  EXPECT_EQ(toy("tokenizer encode " + model + " --text '' --json").out, "[]\n");
+  EXPECT_EQ(toy("infer " + model + " --prompt '-x' --n 1").code, 0);
+}
+
+TEST_F(Cli, TokenizerTrainEncodeDecode) {
+  const std::string corpus = tiny_corpus(), vocab = path("vocab.gguf");
+  const Result t = toy("tokenizer train --corpus " + corpus + " --tokenizer spm:300 --out " + vocab);
+  ASSERT_EQ(t.code, 0) << t.err;
+  const Result e = toy("tokenizer encode " + vocab + " --text 'the cat sat' --no-bos");
+  ASSERT_EQ(e.code, 0) << e.err;
+  const Result d = toy("tokenizer decode " + vocab + " " + e.out.substr(0, e.out.size() - 1));
+  EXPECT_EQ(d.out, "the cat sat");
+  const Result whole = toy("tokenizer encode " + vocab + " --file " + corpus + " --json --no-bos");
+  std::string words;
+  for (const int id : nlohmann::json::parse(whole.out)) words += " " + std::to_string(id);
+  EXPECT_EQ(toy("tokenizer decode " + vocab + words).out, slurp(corpus));
+}
+
+TEST_F(Cli, CorpusFloorAndNgram) {
+  ASSERT_EQ(toy("corpus stories --bytes 200000 --seed 1 --out " + path("a.txt")).code, 0);
+  ASSERT_EQ(toy("corpus stories --bytes 20000 --seed 2 --out " + path("b.txt")).code, 0);
+  const double floor = std::stod(toy("corpus floor --file " + path("b.txt")).out);
+  const double ngram = std::stod(toy("corpus ngram --train " + path("a.txt") + " --file " + path("b.txt")).out);
+  EXPECT_GT(floor, 0.1);
+  EXPECT_GT(ngram, floor * 1.4);
+  refuses("corpus floor --file " + tiny_corpus(), {"offset"});
+}
+
+TEST_F(Cli, DescribeShowsCardGraphAndPlan) {
+  const Result card = toy("describe tiny");
+  ASSERT_EQ(card.code, 0) << card.err;
+  EXPECT_NE(card.out.find("D=64"), std::string::npos);
+  EXPECT_NE(card.out.find("parameters"), std::string::npos);
+  EXPECT_EQ(nlohmann::json::parse(toy("describe tiny --json").out).at("model").at("d_model"), 64);
+  EXPECT_NE(toy("describe tiny --graph train").out.find("rms_norm("), std::string::npos);
+  EXPECT_NE(toy("describe tiny --graph decode --format mermaid").out.find("flowchart"), std::string::npos);
+  EXPECT_TRUE(nlohmann::json::parse(toy("describe tiny --graph train --format json").out).contains("nodes"));
+  EXPECT_NE(toy("describe tiny --plan train").out.find("adamw"), std::string::npos);
+}
+
+TEST_F(Cli, ManifestAndHelp) {
+  const auto j = nlohmann::json::parse(toy("--manifest").out);
+  std::vector<std::string> names;
+  for (const auto& c : j.at("commands")) names.push_back(c.at("name"));
+  EXPECT_EQ(names, (std::vector<std::string>{"train", "infer", "describe", "tokenizer", "corpus"}));
+  for (const std::string& n : names) {
+    const Result r = toy(n + " --help");
+    EXPECT_EQ(r.code, 0);
+    EXPECT_NE(r.out.find("--help"), std::string::npos) << n;
+  }
+  EXPECT_EQ(toy("--version").out.rfind("toy 0.", 0), 0u);
+}
+
+TEST_F(Cli, UnknownWordsAreNamedWithTheNearest) {
+  refuses("trian", {"unknown command 'trian'", "did you mean 'train'"});
+  refuses("train from-scrach --corpus x", {"unknown recipe 'from-scrach'", "from-scratch"});
+  refuses("infer m.gguf --promt x", {"unknown option '--promt'", "--prompt"});
+  refuses("train from-scratch --corpus " + tiny_corpus() + " --size tinny --out " + path("run"), {"size 'tinny'", "did you mean 'tiny'"});
+  refuses("train from-scratch --corpus " + tiny_corpus() + " --tokenizer spn:3 --out " + path("run"), {"spn:3", "spm:V"});
+  refuses("infer " + std::string(TOY_GOLDEN) + " --prompt-ids 1 --device cuda", {"device 'cuda'", "cpu"});
+  refuses("", {"subcommand"});
+}
+
+TEST_F(Cli, BadModels) {
+  refuses("infer " + path("none.gguf") + " --prompt a", {"none.gguf", "No such file"});
+  refuses("infer " + write("empty.gguf", "") + " --prompt a", {"empty.gguf", "empty"});
+  refuses("infer " + write("text.gguf", "hello, this is text and not a model") + " --prompt a", {"text.gguf", "GGUF"});
+  refuses("infer " + folder_.string() + " --prompt a", {"folder"});
+  const std::string whole = slurp(TOY_GOLDEN);
+  for (const size_t n : {3ul, 20ul, 500ul, whole.size() / 2, whole.size() - 1})
+    refuses("infer " + write("cut.gguf", whole.substr(0, n)) + " --prompt-ids 1", {"cut.gguf"});
+}
+
+TEST_F(Cli, BadPrompts) {
+  const std::string m = std::string("infer ") + TOY_GOLDEN + " ";
+  refuses(m + "--prompt-ids 1,48", {"48", "outside the vocabulary"});
+  refuses(m + "--prompt-ids 1,x", {"prompt-ids", "1,x"});
+  refuses(m + "--prompt-ids ''", {"prompt-ids"});
+  refuses(m + "--prompt hello", {"no tokenizer", "--prompt-ids"});
+  refuses(m + "--prompt-ids 1 --n 128", {"context", "128"});
+  refuses(m + "--prompt-ids 1 --n -1", {"n is -1"});
+  refuses(m + "--prompt-ids 1 --temperature -1", {"temperature"});
+  refuses(m + "--prompt-ids 1 --top-p 2", {"top-p"});
+  refuses(m + "--prompt-ids 1 --threads 100000", {"threads", "100000"});
+}
+
+TEST_F(Cli, BadTraining) {
+  const std::string t = "train from-scratch --out " + path("run") + kSmall;
+  refuses(t + "--corpus " + path("none.txt"), {"none.txt", "No such file"});
+  refuses(t + "--corpus " + write("empty.txt", ""), {"empty.txt", "empty"});
+  refuses(t + "--corpus " + write("short.txt", "hello"), {"short", "17"});
+  refuses(t + "--corpus " + tiny_corpus() + " --steps 0", {"steps is 0"});
+  refuses(t + "--corpus " + tiny_corpus() + " --lr -1", {"lr is -1"});
+  refuses("train from-scratch --corpus " + tiny_corpus() + " --batch 0 --out " + path("run"), {"atch"});
+  refuses("train from-scratch --corpus " + tiny_corpus() + " --batch 1000000000 --tokens 16 --size tiny --out " + path("run"), {"batch"});
+  refuses("train from-scratch --corpus " + tiny_corpus() + " --size " + write("bad.json", R"({"d_model": 64, "n_layers": 2, "n_heads": 3, "n_kv": 2, "d_head": 16, "d_ff": 64})") +
+              " --out " + path("run"), {"3 query heads are not a multiple of 2"});
+  refuses("train from-scratch --corpus " + tiny_corpus() + " --size " + write("typo.json", R"({"d_modle": 64})") + " --out " + path("run"), {"typo.json"});
+  refuses("train from-scratch --corpus " + tiny_corpus() + " --size " + write("broken.json", "{") + " --out " + path("run"), {"broken.json", "JSON"});
+  refuses("train from-scratch --corpus " + tiny_corpus() + kSmall + "--out /proc/nothing", {"out"});
+  EXPECT_FALSE(fs::exists(path("run/model.gguf")));
+}
+
+TEST_F(Cli, MemoryThatWillNotSufficeIsSaidBefore) {
+  refuses("train from-scratch --corpus " + tiny_corpus() + " --size " +
+              write("huge.json", R"({"d_model": 16384, "n_layers": 400, "n_heads": 128, "d_ff": 65536})") + " --out " + path("run"), {"memory", "GiB"});
+}
+
+}  // namespace
