@@ -33,12 +33,12 @@ DIRECTLY_BELOW = {
     "runs": ["tensor"],
     "nn": ["ops"],
     "models": ["nn", "runtime", "formats", "text"],
-    "train": ["models", "data", "runs"],
     "decode": ["models"],
-    "eval": ["models", "data", "runs", "decode"],
+    # Training generates samples with the decoder.
+    "train": ["decode", "data", "runs"],
+    "eval": ["decode", "data", "runs"],
     "serve": ["train", "decode", "eval"],
-    # Devices are made here and handed down, so no one else includes a backend's private headers.
-    "cli": ["serve"],
+    "cli": ["train", "decode", "eval", "serve"],
     "": ["cli"],  # src/main.cpp
 }
 

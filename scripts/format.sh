@@ -32,8 +32,10 @@ if [[ -z $check ]]; then
   printf '%s\0' "${files[@]}" | xargs -0 -n 16 -P "$jobs" "$tool" -i
   exit 0
 fi
-bad=$(printf '%s\0' "${files[@]}" | xargs -0 -n 16 -P "$jobs" "$tool" --dry-run 2>&1 \
-  | sed -nE 's/^([^:]+):[0-9]+:[0-9]+: warning:.*/\1/p' | sort -u)
+# One process a file, and only names are printed: several processes at once would mix their diagnostics.
+# shellcheck disable=SC2016  # $0 and $1 belong to the inner shell
+bad=$(printf '%s\0' "${files[@]}" \
+  | xargs -0 -n 1 -P "$jobs" sh -c '"$0" --dry-run -Werror "$1" 2> /dev/null || echo "$1"' "$tool" | sort)
 if [[ -n $bad ]]; then
   echo "not formatted (bash scripts/format.sh mends it):"
   while IFS= read -r file; do echo "  $file"; done <<< "$bad"

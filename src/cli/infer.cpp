@@ -39,7 +39,7 @@ struct Infer {
 
   void add(CLI::App& app) {
     app.add_option("model", model_path, "a GGUF file")->required();
-    prompt_option = app.add_option("--prompt", prompt, "text to continue");
+    prompt_option = add_text_option(app, "--prompt", prompt, "text to continue");
     ids_option = app.add_option("--prompt-ids", prompt_ids, "token ids to continue, as 1,2,3 (nothing is added)");
     prompt_option->excludes(ids_option);
     app.add_option("-n,--n", g.max_tokens, "tokens to generate")->capture_default_str();

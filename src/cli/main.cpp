@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/formats/mapped_file.h"
 #include "toy/models/spec.h"
@@ -80,20 +81,9 @@ int parse_error(const CLI::App& app, const CLI::ParseError& e, int argc, char** 
   return fail_with(2, text.empty() ? e.what() : text);
 }
 
-// The value of an option that takes a text may look like an option itself, or be empty: it is joined to its option, so that
-// the parser cannot mistake it.
-std::vector<std::string> joined_texts(int argc, char** argv) {
-  std::vector<std::string> words;
-  for (int i = 1; i < argc; ++i) {
-    words.push_back(argv[i]);
-    if ((words.back() == "--prompt" || words.back() == "--text") && i + 1 < argc) words.back() += std::string("=") + argv[++i];
-  }
-  return words;
-}
-
 int run(CLI::App& app, int argc, char** argv) {
   try {
-    std::vector<std::string> words = joined_texts(argc, argv);
+    std::vector<std::string> words = protect_texts(argc, argv);
     std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
     app.parse(words);
     if (std::fflush(stdout) != 0 || std::ferror(stdout)) return fail_with(1, "stdout: the output could not be written");

@@ -20,4 +20,31 @@ std::unique_ptr<Device> DeviceOptions::make() const {
   fail("device '{}' is not there; this build has: cpu, reference{}", device, near.empty() ? "" : "; did you mean '" + near + "'?");
 }
 
+namespace {
+
+constexpr const char* kTextOptions[] = {"--prompt", "--text"};
+constexpr char kMark = '\x01';  // put in front of the value by protect_texts, taken away by the option
+
+}  // namespace
+
+CLI::Option* add_text_option(CLI::App& app, const char* name, std::string& value, const char* help) {
+  return app.add_option_function<std::string>(
+      name, [&value](const std::string& v) { value = !v.empty() && v[0] == kMark ? v.substr(1) : v; }, help);
+}
+
+std::vector<std::string> protect_texts(int argc, char** argv) {
+  std::vector<std::string> words;
+  for (int i = 1; i < argc; ++i) {
+    std::string word = argv[i];
+    for (const std::string name : kTextOptions) {
+      if (word == name && i + 1 < argc) word = name + "=" + kMark + argv[++i];
+      else if (word.starts_with(name + "=")) word.insert(name.size() + 1, 1, kMark);
+      else continue;
+      break;
+    }
+    words.push_back(word);
+  }
+  return words;
+}
+
 }  // namespace toy::cli

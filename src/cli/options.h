@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "toy/backend/devices.h"
 
@@ -16,5 +17,10 @@ struct DeviceOptions {
   /// Throws Error{bad_input} for a device that is not there or an impossible number of threads.
   std::unique_ptr<Device> make() const;
 };
+
+/// An option whose value is any text: it may be empty, or look like an option itself.
+CLI::Option* add_text_option(CLI::App& app, const char* name, std::string& value, const char* help);
+/// The words of the command line, the values of text options marked so that the parser cannot mistake them.
+std::vector<std::string> protect_texts(int argc, char** argv);
 
 }  // namespace toy::cli

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/data/corpus.h"
 #include "toy/text/tokenizer.h"
@@ -40,7 +41,7 @@ struct Encode {
   CLI::Option *text_option = nullptr, *file_option = nullptr;
   void add(CLI::App& app) {
     app.add_option("model", model, "a GGUF file with a tokenizer")->required();
-    text_option = app.add_option("--text", text, "the text");
+    text_option = add_text_option(app, "--text", text, "the text");
     file_option = app.add_option("--file", file, "a file that holds the text");
     text_option->excludes(file_option);
     app.add_flag("--no-bos", no_bos, "without the beginning-of-sequence token");

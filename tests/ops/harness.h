@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "ops/program.h"
+#include "toy/ops/attrs/structs.h"
 
 namespace toy::test {
 

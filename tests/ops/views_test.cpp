@@ -1,0 +1,79 @@
+// Ops that move elements or look at them differently: exact.
+#include <gtest/gtest.h>
+
+#include "ops/harness.h"
+
+namespace toy::test {
+namespace {
+
+Attrs shape(const Shape& s) { return ShapeAttrs{s}; }
+Attrs order(const Shape& s) { return PermuteAttrs{s}; }
+Attrs part(int axis, int64_t begin, int64_t count) { return SliceAttrs{axis, begin, count}; }
+
+const OpSuite kReshape{.op = "reshape",
+                       .cases = {{"x:[2,6]", shape({3, 4})},
+                                 {"x:[2,6]", shape({-1, 2, 3})},
+                                 {"x:[1]", shape({})},
+                                 {"x:[]", shape({1, 1})},
+                                 {"x:[5,4]@(1,0)", shape({2, 10})},
+                                 {"x:[2,3,4]@(1,2,0)", shape({-1, 8})}},
+                       .bad = {{"x:[2,6]", "reshape: [2,6] has 12 elements, [5,2] has 10", shape({5, 2})},
+                               {"x:[]", "shape [-1]: the input is a scalar, it has no first dimension to keep", shape({-1})},
+                               {"x:[4]", "shape [2,-2]: negative dimension", shape({2, -2})}}};
+
+const OpSuite kReshapeRows{.op = "reshape", .cases = {{"x:[6,4]", shape({-1, 2, 2})}}, .rows = {"x"}};
+
+const OpSuite kPermute{.op = "permute",
+                       .cases = {{"x:[3]", order({0})},
+                                 {"x:[3,5]", order({1, 0})},
+                                 {"x:[2,3,4]", order({2, 0, 1})},
+                                 {"x:[2,3,4]@(1,0,2)", order({1, 0, 2})},
+                                 {"x:[2,1,3,2,2]", order({4, 2, 0, 1, 3})}},
+                       .bad = {{"x:[3,5]", "permute: order [0] for 2 dimensions", order({0})},
+                               {"x:[3,5]", "permute: [0,0] is not an order of 2 dimensions", order({0, 0})},
+                               {"x:[3,5]", "permute: [0,2] is not an order of 2 dimensions", order({0, 2})}}};
+const OpSuite kPermuteRows{.op = "permute", .cases = {{"x:[5,2,3]", order({0, 2, 1})}}, .rows = {"x"}};
+
+const OpSuite kSlice{.op = "slice",
+                     .cases = {{"x:[7]", part(0, 2, 3)},
+                               {"x:[4,6]", part(1, 0, 6)},
+                               {"x:[4,6]", part(0, 1, 2)},
+                               {"x:[4,6]", part(1, 5, 1)},
+                               {"x:[4,6,3]@(1,0,2)", part(1, 1, 2)},
+                               {"x:[4,6]", part(1, 3, 0)}},
+                     .bad = {{"x:[4,6]", "slice: axis 2 of 2 dimensions", part(2, 0, 1)},
+                             {"x:[4,6]", "slice: axis -1 of 2 dimensions", part(-1, 0, 1)},
+                             {"x:[4,6]", "slice: elements [5, 8) of axis 1 with 6", part(1, 5, 3)},
+                             {"x:[4,6]", "slice: elements [-1, 1) of axis 1 with 6", part(1, -1, 2)}}};
+const OpSuite kSliceRows{.op = "slice", .cases = {{"x:[5,6]", part(1, 2, 3)}}, .rows = {"x"}};
+
+const OpSuite kConcat{
+    .op = "concat",
+    .cases = {{"a:[3]", AxisAttrs{0}},
+              {"a:[3] b:[4]", AxisAttrs{0}},
+              {"a:[2,3] b:[2,1] c:[2,5]", AxisAttrs{1}},
+              {"a:[2,3,4] b:[2,2,4]", AxisAttrs{1}},
+              {"a:[3,2]@(1,0) b:[2,5]", AxisAttrs{1}},
+              {"a:[130,70] b:[130,3]", AxisAttrs{1}},
+              {"a:[130,70] b:[7,70]", AxisAttrs{0}}},
+    .bad = {{"a:[2,3] b:[3,3]", "concat: xs[1] is f32[3,3], xs[0] is f32[2,3]; only axis 1 may differ", AxisAttrs{1}},
+            {"a:[2,3] b:[2]", "concat: xs[1] has 1 dimensions, xs[0] has 2", AxisAttrs{1}},
+            {"a:[2,3] b:[2,3]", "concat: axis 2 of 2 dimensions", AxisAttrs{2}},
+            {"a:[2] b:f16[2]", "concat: xs[1] is f16, xs[0] is f32; cast one of them", AxisAttrs{0}}}};
+const OpSuite kConcatRows{.op = "concat", .cases = {{"a:[7,3] b:[7,2]", AxisAttrs{1}}}, .rows = {"a", "b"}};
+
+const OpSuite kBroadcast{.op = "broadcast_to",
+                         .cases = {{"x:[]", shape({2, 3})},
+                                   {"x:[3]", shape({2, 3})},
+                                   {"x:[2,1]", shape({2, 5})},
+                                   {"x:[2,1]", shape({-1, 5})},
+                                   {"x:[2,1,3]@(2,1,0)", shape({4, 3, 5, 2})}},
+                         .bad = {{"x:[3]", "broadcast_to: [3] does not repeat to [3,2]", shape({3, 2})},
+                                 {"x:[1,3]", "broadcast_to: [1,3] does not repeat to [3]", shape({3})}}};
+
+const bool kDone = register_suite(kReshape) && register_suite(kReshapeRows) && register_suite(kPermute) &&
+                   register_suite(kPermuteRows) && register_suite(kSlice) && register_suite(kSliceRows) &&
+                   register_suite(kConcat) && register_suite(kConcatRows) && register_suite(kBroadcast);
+
+}  // namespace
+}  // namespace toy::test
