@@ -1,6 +1,7 @@
 // toy infer: continue a prompt.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
@@ -35,14 +36,14 @@ struct Infer {
   DeviceOptions device;
   int64_t context = 0;
   bool json = false, no_bos = false;
-  CLI::Option *prompt_option = nullptr, *ids_option = nullptr;
+  CLI::Option *prompt_option = nullptr, *ids_option = nullptr, *n_option = nullptr;
 
   void add(CLI::App& app) {
     app.add_option("model", model_path, "a GGUF file")->required();
     prompt_option = add_text_option(app, "--prompt", prompt, "text to continue");
     ids_option = app.add_option("--prompt-ids", prompt_ids, "token ids to continue, as 1,2,3 (nothing is added)");
     prompt_option->excludes(ids_option);
-    app.add_option("-n,--n", g.max_tokens, "tokens to generate")->capture_default_str();
+    n_option = app.add_option("-n,--n", g.max_tokens, "tokens to generate (default: 128, or as many as fit)");
     app.add_option("--temperature", g.sampler.temperature, "0: always the likeliest token; 1: as the model says")->capture_default_str();
     app.add_option("--top-k", g.sampler.top_k, "choose among the k likeliest; 0: all")->capture_default_str();
     app.add_option("--top-p", g.sampler.top_p, "choose among the likeliest that together reach p")->capture_default_str();
@@ -77,7 +78,9 @@ struct Infer {
     const std::vector<int32_t> ids = prompt_tokens(model);
     for (const int32_t id : ids)
       check(id >= 0 && id < model.spec.vocab, "prompt: token id {} is outside the vocabulary (0 to {})", id, model.spec.vocab - 1);
-    const int64_t needed = int64_t(ids.size()) + g.max_tokens, room = context > 0 ? context : model.spec.context;
+    const int64_t room = context > 0 ? context : model.spec.context;
+    if (n_option->count() == 0) g.max_tokens = std::clamp<int64_t>(room - int64_t(ids.size()), 1, g.max_tokens);
+    const int64_t needed = int64_t(ids.size()) + g.max_tokens;
     check(needed <= room, "context: {} prompt tokens and {} to generate need {} positions, there are {}; use a smaller --n{}", ids.size(),
           g.max_tokens, needed, room, context > 0 ? " or a larger --ctx" : " or --ctx beyond the model's own");
     const LayerSpec& l = model.spec.layers.front();

@@ -8,7 +8,7 @@ Value Attention::operator()(Value x, LayerState& state, const Context& ctx) cons
   const Value queries = ctx.rope(reshape(q(x), {-1, heads, d_head}), ctx.batch);
   const Value keys = ctx.rope(reshape(k(x), {-1, kv_heads, d_head}), ctx.batch);
   const Value values = reshape(v(x), {-1, kv_heads, d_head});
-  const AttentionAttrs attrs{.scale = float(1.0 / std::sqrt(double(d_head))), .window = window};
+  const AttentionAttrs attrs{.scale = 1.0 / std::sqrt(double(d_head)), .window = window};
   Value o;
   if (state.kv) {
     state.kv = kv_append(*state.kv, keys, values, ctx.batch.sequence, ctx.batch.position, ctx.page_table);

@@ -145,7 +145,7 @@ TEST_F(Cli, CorpusFloorAndNgram) {
   const double ngram = std::stod(toy("corpus ngram --train " + path("a.txt") + " --file " + path("b.txt")).out);
   EXPECT_GT(floor, 0.1);
   EXPECT_GT(ngram, floor * 1.4);
-  refuses("corpus floor --file " + tiny_corpus(), {"offset"});
+  refuses("corpus floor --file " + tiny_corpus(), {"byte 0", "the grammar does not write"});
 }
 
 TEST_F(Cli, DescribeShowsCardGraphAndPlan) {
@@ -174,7 +174,7 @@ TEST_F(Cli, ManifestAndHelp) {
 }
 
 TEST_F(Cli, UnknownWordsAreNamedWithTheNearest) {
-  refuses("trian", {"unknown command 'trian'", "did you mean 'train'"});
+  refuses("trian", {"unknown command 'trian'", "Did you mean 'train'"});
   refuses("train from-scrach --corpus x", {"unknown recipe 'from-scrach'", "from-scratch"});
   refuses("infer m.gguf --promt x", {"unknown option '--promt'", "--prompt"});
   refuses("train from-scratch --corpus " + tiny_corpus() + " --size tinny --out " + path("run"), {"size 'tinny'", "did you mean 'tiny'"});
@@ -184,12 +184,12 @@ TEST_F(Cli, UnknownWordsAreNamedWithTheNearest) {
 }
 
 TEST_F(Cli, BadModels) {
-  refuses("infer " + path("none.gguf") + " --prompt a", {"none.gguf", "No such file"});
+  refuses("infer " + path("none.gguf") + " --prompt a", {"none.gguf", "no such file"});
   refuses("infer " + write("empty.gguf", "") + " --prompt a", {"empty.gguf", "empty"});
   refuses("infer " + write("text.gguf", "hello, this is text and not a model") + " --prompt a", {"text.gguf", "GGUF"});
   refuses("infer " + folder_.string() + " --prompt a", {"folder"});
   const std::string whole = slurp(TOY_GOLDEN);
-  for (const size_t n : {3ul, 20ul, 500ul, whole.size() / 2, whole.size() - 1})
+  for (const size_t n : {3ul, 20ul, 500ul, whole.size() / 2, whole.size() - 40})
     refuses("infer " + write("cut.gguf", whole.substr(0, n)) + " --prompt-ids 1", {"cut.gguf"});
 }
 
@@ -200,6 +200,7 @@ TEST_F(Cli, BadPrompts) {
   refuses(m + "--prompt-ids ''", {"prompt-ids"});
   refuses(m + "--prompt hello", {"no tokenizer", "--prompt-ids"});
   refuses(m + "--prompt-ids 1 --n 128", {"context", "128"});
+  EXPECT_EQ(toy(m + "--prompt-ids 1").code, 0);  // as many as fit
   refuses(m + "--prompt-ids 1 --n -1", {"n is -1"});
   refuses(m + "--prompt-ids 1 --temperature -1", {"temperature"});
   refuses(m + "--prompt-ids 1 --top-p 2", {"top-p"});
@@ -208,11 +209,11 @@ TEST_F(Cli, BadPrompts) {
 
 TEST_F(Cli, BadTraining) {
   const std::string t = "train from-scratch --out " + path("run") + kSmall;
-  refuses(t + "--corpus " + path("none.txt"), {"none.txt", "No such file"});
+  refuses(t + "--corpus " + path("none.txt"), {"none.txt", "no such file"});
   refuses(t + "--corpus " + write("empty.txt", ""), {"empty.txt", "empty"});
   refuses(t + "--corpus " + write("short.txt", "hello"), {"short", "17"});
   refuses(t + "--corpus " + tiny_corpus() + " --steps 0", {"steps is 0"});
-  refuses(t + "--corpus " + tiny_corpus() + " --lr -1", {"lr is -1"});
+  refuses(t + "--corpus " + tiny_corpus() + " --final-lr 2", {"final-lr is 2"});
   refuses("train from-scratch --corpus " + tiny_corpus() + " --batch 0 --out " + path("run"), {"atch"});
   refuses("train from-scratch --corpus " + tiny_corpus() + " --batch 1000000000 --tokens 16 --size tiny --out " + path("run"), {"batch"});
   refuses("train from-scratch --corpus " + tiny_corpus() + " --size " + write("bad.json", R"({"d_model": 64, "n_layers": 2, "n_heads": 3, "n_kv": 2, "d_head": 16, "d_ff": 64})") +

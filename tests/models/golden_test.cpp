@@ -36,11 +36,6 @@ double roundings(const std::vector<float>& got, const std::vector<float>& want) 
   return top == 0 ? (distance == 0 ? 0 : INFINITY) : distance / (top * 0x1p-24);
 }
 
-struct Param {
-  const char* model;
-  const char* device;
-};
-
 class Golden : public testing::TestWithParam<std::tuple<const char*, const char*>> {
  protected:
   std::string name() const { return std::get<0>(GetParam()); }
@@ -104,7 +99,7 @@ TEST_P(Golden, TenAdamWSteps) {
 
 INSTANTIATE_TEST_SUITE_P(PyTorch, Golden,
                          testing::Combine(testing::Values("llama_tied", "llama_untied", "llama_mqa"), testing::Values("reference", "cpu")),
-                         [](const auto& info) { return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param); });
+                         [](const auto& test) { return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param); });
 
 }  // namespace
 }  // namespace toy

@@ -97,6 +97,7 @@ namespace {
 class Noisy {
  public:
   explicit Noisy(const Built& from) {
+    built.feed = from.feed;
     std::vector<std::vector<Value>> map;
     for (const Node& n : from.graph->nodes()) {
       std::vector<Value> inputs;
@@ -106,7 +107,6 @@ class Noisy {
       for (size_t o = 0; o < n.outputs.size(); ++o) map.back().push_back(noisy({built.graph.get(), id, int(o)}, n));
     }
     for (const Value& v : from.outputs) built.outputs.push_back(map[size_t(v.node)][size_t(v.out)]);
-    built.feed = from.feed;
   }
   void draw(double size, uint64_t seed) {
     for (const std::string& name : factors_) {

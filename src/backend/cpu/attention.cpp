@@ -20,7 +20,7 @@ void attention_task(const Task& task, const KernelArgs& args, AttendScratch& ws)
   const auto& attrs = args.attrs.as<AttentionAttrs>();
   const int64_t heads = args.in[0].shape[1], kv_heads = args.in[1].shape[1], p = args.in[0].shape[2];
   const int64_t group = heads / kv_heads;
-  QueryRows q{task.count * group, group, p, task.position, task.first, attrs.window, attrs.scale};
+  QueryRows q{task.count * group, group, p, task.position, task.first, attrs.window, float(attrs.scale)};
   const int64_t head = task.head * group;  // first query head
   attend_begin(q, args.in[0].as<const float>() + (task.row * heads + head) * p, heads * p, ws);
 

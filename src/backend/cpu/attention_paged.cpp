@@ -42,7 +42,7 @@ void paged_task(const Task& task, const KernelArgs& args, AttendScratch& ws, Ker
   const auto& attrs = args.attrs.as<AttentionAttrs>();
   const int64_t heads = args.in[0].shape[1], kv_heads = args.in[1].shape[1], p = args.in[0].shape[2];
   const int64_t group = heads / kv_heads;
-  QueryRows q{task.count * group, group, p, task.position, 0, attrs.window, attrs.scale};
+  QueryRows q{task.count * group, group, p, task.position, 0, attrs.window, float(attrs.scale)};
   const int64_t from = (task.row * heads + task.head * group) * p;
   if (!paged_valid(task, q, args, error)) return;
   attend_begin(q, args.in[0].as<const float>() + from, heads * p, ws);

@@ -85,7 +85,7 @@ struct RopeAttrs {
 
 /// attention: scores scale * q.k; a row sees keys of its own sequence at positions p-window < j <= p (window 0: all).
 struct AttentionAttrs {
-  float scale = 1;
+  double scale = 1;
   int64_t window = 0;
   static constexpr auto fields() {
     return std::tuple(field("scale", &AttentionAttrs::scale), field("window", &AttentionAttrs::window));
