@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/cpu/kernels.h"
-#include "peak.h"
+#include "backend/cpu/peak.h"
 #include "toy/ops/attrs/structs.h"
 #include "toy/tensor/buffer.h"
 

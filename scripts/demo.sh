@@ -75,8 +75,11 @@ say "Training: $size, tokenizer $tokenizer, $steps steps of $batch x $tokens tok
 field() { sed -nE "s/.*\"$1\":\"?([^,\"}]*).*/\1/p"; }  # the value of a key in JSON lines
 loss_at() { sed -n "/\"kind\":\"step\"/p" "$out/train.jsonl" | sed -n "$1" | field loss; }
 say "Training loss (nats a token)"
+shown=0
 for percent in 0 10 25 50 75 100; do
   step=$((steps * percent / 100)); ((step > 0)) || step=1
+  ((step > shown)) || continue
+  shown=$step
   LC_ALL=C printf '  step %6d  %.4f\n' "$step" "$(loss_at "${step}p")"
 done
 

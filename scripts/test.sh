@@ -69,7 +69,7 @@ must() {  # NAME COMMAND...
   return "$code"
 }
 configure() { must "configure $1" cmake --preset "$1"; }  # PRESET
-build() { must "build $1" cmake --build --preset "$1" -j "$jobs"; }  # PRESET
+build() { must "build $1" cmake --build --preset "$1" -j "$jobs" "${@:2}"; }  # PRESET [--target NAME...]
 
 # Runs the tests of a build folder that the arguments of ctest select; ctest's own verdict is left to the summary.
 run_tests() {  # NAME FOLDER LIST-ARGUMENTS... -- SELECT-ARGUMENTS...
@@ -139,15 +139,18 @@ fi
 if [[ -n $fuzz ]]; then
   if ! command -v clang++ > /dev/null; then
     record skipped fuzz "clang++ is not installed; scripts/setup.sh --dev installs it"
-  elif configure fuzz && build fuzz; then
-    for program in build/fuzz/tests/fuzz/fuzz_*; do
-      [[ -f $program && -x $program ]] || continue
-      name=${program##*/fuzz_}
-      finds=$root/build/fuzz/finds/$name  # inputs that crash are kept here
-      mkdir -p "$finds/new"
-      check "fuzz $name" "$program" "-max_total_time=$fuzz" -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
-        "-artifact_prefix=$finds/" "$finds/new" "tests/fuzz/corpus/$name"
-    done
+  else
+    names=()
+    for source in tests/fuzz/*_fuzz.cpp; do name=${source##*/}; names+=("${name%_fuzz.cpp}"); done
+    # Only the fuzzers: they compile the sources that they test themselves.
+    if configure fuzz && build fuzz --target "${names[@]/#/fuzz_}"; then
+      for name in "${names[@]}"; do
+        finds=$root/build/fuzz/finds/$name  # inputs that crash are kept here
+        mkdir -p "$finds/new"
+        check "fuzz $name" "build/fuzz/tests/fuzz/fuzz_$name" "-max_total_time=$fuzz" -timeout=20 -rss_limit_mb=2048 \
+          -print_final_stats=1 "-artifact_prefix=$finds/" "$finds/new" "tests/fuzz/corpus/$name"
+      done
+    fi
   fi
 fi
 

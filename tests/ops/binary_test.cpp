@@ -66,7 +66,9 @@ TEST(Binary, GradientOfABiasOverAtMostOneRow) {
   Graph g;
   const int n = g.declare_rows("N", 1);
   const Value x = g.param("x", g.rows_type(n, DType::f32, {3})), bias = g.param("bias", {DType::f32, {3}, 0});
-  const Value loss = sum_all(x + bias);
+  const Value w = g.param("w", {DType::f32, {5, 3}, 0});
+  const Value targets = g.input("targets", g.rows_type(n, DType::i32)), weight = g.input("weight", g.rows_type(n, DType::f32));
+  const Value loss = linear_xent(x + bias, w, targets, weight).loss;
   const std::vector<Value> wrt{bias};
   const auto grads = gradients(loss, wrt);
   EXPECT_EQ(grads[0].type(), bias.type());

@@ -112,7 +112,7 @@ class Noisy {
     for (const std::string& name : factors_) {
       const Philox random(seed, name);
       auto& values = built.feed[name];
-      for (size_t i = 0; i < values.size(); ++i) values[i] = 1 + (random.word(i) & 1 ? size : -size);
+      for (size_t i = 0; i < values.size(); ++i) values[i] = 1 + size * random.normal(i);
     }
   }
   Built built;

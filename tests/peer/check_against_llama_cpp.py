@@ -118,7 +118,7 @@ def check_encode(a):
     for text in texts:
         theirs = peer.tokenize(text)
         answer = run_json("toy", [a.toy, "tokenizer", "encode", a.model, "--text", text, "--no-bos", "--json", *a.toy_arg])
-        (ours,) = fields("toy tokenizer encode", answer, "ids")
+        ours = answer
         n_ids += len(theirs)
         if ours != theirs:
             at = next((i for i, (x, y) in enumerate(zip(ours, theirs)) if x != y), min(len(ours), len(theirs)))

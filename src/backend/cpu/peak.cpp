@@ -1,11 +1,11 @@
-#include "peak.h"
+#include "backend/cpu/peak.h"
 
 #include <atomic>
 
 #include "backend/cpu/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "bench/peak.cpp"
+#define HWY_TARGET_INCLUDE "backend/cpu/peak.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

@@ -1,0 +1,126 @@
+// Causal attention over the rows of a batch, its gradient and its mask.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ops/harness.h"
+#include "toy/ops/ops.h"
+
+namespace toy::test {
+namespace {
+
+std::string rows(int n, int heads, int kv, int width, const std::string& runs) {
+  const auto shape = [&](int h) { return "[" + std::to_string(n) + "," + std::to_string(h) + "," + std::to_string(width) + "]"; };
+  const std::string ints = "i32[" + std::to_string(n) + "]=runs(" + runs + ")";
+  return "q:" + shape(heads) + " k:" + shape(kv) + " v:" + shape(kv) + " seq:" + ints + " pos:" + ints;
+}
+
+std::vector<Case> cases() {
+  return {{rows(1, 1, 1, 1, "1@0"), AttentionAttrs{1, 0}},
+          {rows(7, 2, 1, 4, "7@0"), AttentionAttrs{0.5, 0}},
+          {rows(9, 6, 2, 5, "4@0,1@7,4@62"), AttentionAttrs{0.4, 0}},
+          {rows(13, 2, 2, 8, "13@3"), AttentionAttrs{0.35, 4}},
+          {rows(9, 4, 2, 3, "2@0,7@60"), AttentionAttrs{0.6, 1}},
+          {"q:[3,7,4]@(1,0,2) k:[7,4,3]@(0,2,1) v:[3,7,4]@(1,0,2) seq:i32[7]=runs(3@0,4@0) pos:i32[7]=runs(3@0,4@0)",
+           AttentionAttrs{0.5, 0}},
+          {rows(150, 6, 2, 16, "70@0,80@30"), AttentionAttrs{0.25, 0}},
+          {rows(150, 3, 3, 16, "150@100"), AttentionAttrs{0.25, 70}}};
+}
+
+const OpSuite kAttention{
+    .op = "attention",
+    .cases = cases(),
+    .bad = {{rows(4, 5, 2, 4, "4@0"), "attention: H=5 query heads are not a multiple of K=2 kv heads", AttentionAttrs{}},
+            {rows(4, 4, 2, 4, "4@0"), "attention: window -1 is negative", AttentionAttrs{1, -1}},
+            {"q:[4,2,4] k:[4,2,3] v:[4,2,3] seq:i32[4]=runs(4@0) pos:i32[4]=runs(4@0)", "attention: k has P=3, q has P=4",
+             AttentionAttrs{}},
+            {"q:[4,2,4] k:[4,2,4] v:[4,1,4] seq:i32[4]=runs(4@0) pos:i32[4]=runs(4@0)", "attention: v has K=1, k has K=2",
+             AttentionAttrs{}}},
+    .bound = by_sensitivity(),
+    .rows = {"q", "k", "v", "seq", "pos"}};
+
+// o and lse are what attention gives for these q, k, v.
+void attend(std::vector<OperandData>& operands, const Attrs& attrs) {
+  const std::vector<OperandData> forward{operands[0], operands[1], operands[2], operands[6], operands[7]};
+  const Results y = Program(build_op(*find_op("attention"), forward, attrs), reference_device()).run();
+  operands[3].values = y[0];
+  operands[4].values = y[1];
+}
+
+std::string grad_rows(int n, int heads, int kv, int width, const std::string& runs) {
+  const std::string text = rows(n, heads, kv, width, runs), q = text.substr(2, text.find(' ') - 2);
+  const std::string lse = " lse:[" + std::to_string(n) + "," + std::to_string(heads) + "]";
+  const size_t at = text.find(" seq:");
+  return text.substr(0, at) + " o:" + q + lse + " do:" + q + text.substr(at);
+}
+
+std::vector<Case> grad_cases() {
+  return {{grad_rows(1, 1, 1, 1, "1@0"), AttentionAttrs{1, 0}},
+          {grad_rows(7, 2, 1, 4, "7@0"), AttentionAttrs{0.5, 0}},
+          {grad_rows(9, 6, 2, 5, "4@0,1@7,4@62"), AttentionAttrs{0.4, 0}},
+          {grad_rows(13, 2, 2, 8, "13@3"), AttentionAttrs{0.35, 4}},
+          {grad_rows(150, 6, 2, 16, "70@0,80@30"), AttentionAttrs{0.25, 0}},
+          {grad_rows(150, 2, 2, 16, "150@100"), AttentionAttrs{0.25, 70}}};
+}
+
+const OpSuite kAttentionGrad{.op = "attention_grad",
+                             .cases = grad_cases(),
+                             .bad = {{grad_rows(4, 5, 2, 4, "4@0"),
+                                      "attention: H=5 query heads are not a multiple of K=2 kv heads", AttentionAttrs{}}},
+                             .bound = by_sensitivity(),
+                             .rows = {"q", "k", "v", "o", "lse", "do", "seq", "pos"},
+                             .row_wise = false,
+                             .prepare = attend};
+
+const OpSuite kMask{.op = "attention_mask",
+                    .cases = {{"seq:i32[1]=runs(1@0) pos:i32[1]=runs(1@0)", AttentionAttrs{}},
+                              {"seq:i32[9]=runs(4@0,1@7,4@62) pos:i32[9]=runs(4@0,1@7,4@62)", AttentionAttrs{1, 0}},
+                              {"seq:i32[13]=runs(13@3) pos:i32[13]=runs(13@3)", AttentionAttrs{1, 4}},
+                              {"seq:i32[6]=list(0,0,0,0,1,1) pos:i32[6]=list(0,1,0,1,0,2)", AttentionAttrs{1, 0}},
+                              {"seq:i32[150]=runs(70@0,80@30) pos:i32[150]=runs(70@0,80@30)", AttentionAttrs{1, 33}}},
+                    .bad = {{"seq:i32[3]=list(0,0,0) pos:i32[2]=list(0,1)", "attention_mask: pos has N=2, seq has N=3",
+                             AttentionAttrs{}}},
+                    .bound = exact()};
+
+const bool kDone = register_suite(kAttention) && register_suite(kAttentionGrad) && register_suite(kMask);
+
+// The rule itself, written once more: same sequence, no gap in the positions between, not later, within the window.
+TEST(AttentionMask, FollowsTheRule) {
+  const std::vector<int> seq{0, 0, 0, 1, 1, 1, 1, 0, 0}, pos{0, 1, 2, 5, 6, 8, 9, 3, 4};
+  for (const int window : {0, 1, 2, 3}) {
+    const Built b = build_op(*find_op("attention_mask"),
+                             parse_operands("seq:i32[9]=list(0,0,0,1,1,1,1,0,0) pos:i32[9]=list(0,1,2,5,6,8,9,3,4)"),
+                             AttentionAttrs{1, window});
+    for (Device* device : {&cpu_device(2), &reference_device()}) {
+      const Results y = Program(b, *device).run();
+      for (size_t i = 0; i < 9; ++i)
+        for (size_t j = 0; j < 9; ++j) {
+          bool one_run = j <= i;
+          for (size_t k = j; one_run && k < i; ++k) one_run = seq[k] == seq[k + 1] && pos[k] + 1 == pos[k + 1];
+          const bool sees = one_run && (window == 0 || pos[i] - pos[j] < window);
+          EXPECT_EQ(y[0][i * 9 + j], sees ? 0 : -INFINITY) << i << " " << j << " " << window << " " << device->name();
+        }
+    }
+  }
+}
+
+// What a row cannot see does not reach it, not even NaN.
+TEST(Attention, OtherSequencesAndLaterRowsDoNotMatter) {
+  const std::string text = rows(9, 4, 2, 3, "4@0,5@0");
+  const Built b = build_op(*find_op("attention"), parse_operands(text), AttentionAttrs{0.5, 0});
+  for (Device* device : {&cpu_device(2), &reference_device()}) {
+    Program program(b, *device);
+    const Results before = program.run();
+    Feed feed = b.feed;
+    for (size_t i = 2 * 6; i < 4 * 6; ++i) feed["k"][i] = NAN, feed["v"][i] = INFINITY;  // rows 2 and 3
+    const Results after = program.run(feed);
+    for (size_t i = 0; i < 9; ++i)
+      for (size_t p = 0; p < 12; ++p) {
+        const bool poisoned = i == 2 || i == 3;
+        if (!poisoned) EXPECT_EQ(after[0][i * 12 + p], before[0][i * 12 + p]) << device->name() << " row " << i;
+      }
+  }
+}
+
+}  // namespace
+}  // namespace toy::test

@@ -1,0 +1,121 @@
+// The paged cache: writing is exact, reading gives what attention over all rows gives.
+#include <gtest/gtest.h>
+
+#include "ops/harness.h"
+#include "toy/ops/ops.h"
+
+namespace toy::test {
+namespace {
+
+const OpSuite kAppend{
+    .op = "kv_append",
+    .cases = {{"kc:[3,1,2,64] vc:[3,1,64,2] k:[1,1,2] v:[1,1,2] seq:i32[1]=list(0) pos:i32[1]=list(64) table:i32[1,2]=pages(3)"},
+              {"kc:[5,2,3,64] vc:[5,2,64,3] k:[9,2,3] v:[9,2,3] seq:i32[9]=runs(4@0,5@61) pos:i32[9]=runs(4@0,5@61) "
+               "table:i32[2,2]=pages(5)"},
+              {"kc:[5,2,3,64] vc:[5,2,64,3] k:[2,9,3]@(1,0,2) v:[9,3,2]@(0,2,1) seq:i32[9]=runs(9@60) pos:i32[9]=runs(9@60) "
+               "table:i32[2,2]=pages(5)"},
+              {"kc:[9,3,16,64] vc:[9,3,64,16] k:[200,3,16] v:[200,3,16] seq:i32[200]=runs(130@30,70@0) "
+               "pos:i32[200]=runs(130@30,70@0) table:i32[2,3]=pages(9)"}},
+    .bad = {{"kc:[3,1,2,32] vc:[3,1,64,2] k:[1,1,2] v:[1,1,2] seq:i32[1]=list(0) pos:i32[1]=list(0) table:i32[1,2]=pages(3)",
+             "kv_append: kc has 32 in dimension 3, expected 64"},
+            {"kc:[3,1,2,64] vc:[3,1,64,2] k:[1,2,2] v:[1,2,2] seq:i32[1]=list(0) pos:i32[1]=list(0) table:i32[1,2]=pages(3)",
+             "kv_append: k has K=2, kc has K=1"}},
+    .bound = exact(),
+    .rows = {"k", "v", "seq", "pos"}};
+
+std::vector<Case> paged_cases() {
+  std::vector<Case> cases;
+  for (const int window : {0, 3, 70}) {
+    cases.push_back({"q:[2,2,3] kc:[3,1,3,64] vc:[3,1,64,3] seq:i32[2]=runs(1@0,1@70) pos:i32[2]=runs(1@0,1@70) "
+                     "table:i32[2,2]=list(0,1,2,1)",
+                     AttentionAttrs{0.5, window}});
+    cases.push_back({"q:[9,4,8] kc:[7,2,8,64] vc:[7,2,64,8] seq:i32[9]=runs(5@61,4@127) pos:i32[9]=runs(5@61,4@127) "
+                     "table:i32[2,3]=pages(7)",
+                     AttentionAttrs{0.3, window}});
+    cases.push_back({"q:[2,150,16]@(1,0,2) kc:[7,1,16,64] vc:[7,1,64,16] seq:i32[150]=runs(140@20,10@0) "
+                     "pos:i32[150]=runs(140@20,10@0) table:i32[2,3]=pages(7)",
+                     AttentionAttrs{0.25, window}});
+  }
+  return cases;
+}
+
+const OpSuite kPaged{
+    .op = "attention_paged",
+    .cases = paged_cases(),
+    .bad = {{"q:[1,3,2] kc:[3,2,2,64] vc:[3,2,64,2] seq:i32[1]=list(0) pos:i32[1]=list(0) table:i32[1,2]=pages(3)",
+             "attention_paged: H=3 query heads are not a multiple of K=2 kv heads", AttentionAttrs{}}},
+    .bound = by_sensitivity(),
+    .rows = {"q", "seq", "pos"}};
+
+const bool kDone = register_suite(kAppend) && register_suite(kPaged);
+
+// A batch that is appended in pieces of `cut` rows and read back from the pages, against attention over all of it.
+void expect_paged_equals_attention(Device& device, int64_t cut, int64_t window, bool bits) {
+  constexpr int64_t kRows = 150, kHeads = 6, kKv = 2, kWidth = 16;
+  const AttentionAttrs attrs{0.25, window};
+  const auto whole = parse_operands(
+      "q:[150,6,16] k:[150,2,16] v:[150,2,16] seq:i32[150]=runs(70@0,80@0) pos:i32[150]=runs(70@0,80@0)");
+  const Results expected = Program(build_op(*find_op("attention"), whole, attrs), device).run();
+
+  const auto paged = parse_operands("kc:[6,2,16,64]=const(1e30) vc:[6,2,64,16]=const(1e30) q:[1,6,16] k:[1,2,16] v:[1,2,16] "
+                                    "seq:i32[1]=list(0) pos:i32[1]=list(0) table:i32[2,2]=pages(6)");
+  for (int64_t begin = 0; begin < kRows; begin += cut) {
+    static Feed cache;  // carried from piece to piece
+    const int64_t n = std::min(cut, kRows - begin);
+    auto piece = paged;
+    for (size_t i = 2; i < 7; ++i) {
+      const OperandData& from = whole[i - 2];
+      piece[i].stored[0] = n;
+      const int64_t row = from.stored.count() / kRows;
+      piece[i].values.assign(from.values.begin() + begin * row, from.values.begin() + (begin + n) * row);
+    }
+    Built b = build_operands(piece);
+    if (begin > 0)
+      for (const auto& [name, values] : cache) b.feed[name] = values;
+    const KvPages pages = kv_append({b.operands[0], b.operands[1]}, b.operands[3], b.operands[4], b.operands[5], b.operands[6],
+                                    b.operands[7]);
+    b.outputs = {attention_paged(b.operands[2], pages, b.operands[5], b.operands[6], b.operands[7], attrs), pages.k, pages.v};
+    const Results y = Program(b, device).run();
+    cache = {{"kc", y[1]}, {"vc", y[2]}};
+    const int64_t width = kHeads * kWidth;
+    const std::vector<double> rows(expected[0].begin() + begin * width, expected[0].begin() + (begin + n) * width);
+    const std::string what = std::string(device.name()) + " rows from " + std::to_string(begin);
+    if (bits) expect_same(y[0], rows, what);
+    else expect_close(y[0], rows, std::vector<double>(rows.size(), 1.5 * double(kRows + kWidth + 16) * unit_roundoff(DType::f64)), what);
+  }
+  static_assert(kHeads % kKv == 0);
+}
+
+TEST(KvCache, PagedAttentionGivesTheBitsOfAttention) {
+  for (const int64_t window : {0, 50})
+    for (const int64_t cut : {150, 64, 37, 1}) {
+      expect_paged_equals_attention(cpu_device(2), cut, window, true);
+      if (cut != 1) expect_paged_equals_attention(reference_device(), cut, window, false);  // values below 1.5
+    }
+}
+
+std::string message_of(const std::string& seq, const std::string& pos, const std::string& table, Device& device) {
+  const Built b = build_op(*find_op("kv_append"),
+                           parse_operands("kc:[3,1,2,64] vc:[3,1,64,2] k:[1,1,2] v:[1,1,2] seq:i32[1]=list(" + seq +
+                                          ") pos:i32[1]=list(" + pos + ") table:i32[1,2]=list(" + table + ")"),
+                           {});
+  try {
+    Program(b, device).run();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(KvCache, PlacesThatDoNotExistAreNamed) {
+  for (Device* device : {&cpu_device(2), &reference_device()}) {
+    EXPECT_EQ(message_of("1", "0", "0,1", *device), "kv_append: row 0 has sequence 1");
+    EXPECT_EQ(message_of("-1", "0", "0,1", *device), "kv_append: row 0 has sequence -1");
+    EXPECT_EQ(message_of("0", "128", "0,1", *device), "kv_append: row 0 has position 128");
+    EXPECT_EQ(message_of("0", "64", "0,3", *device), "kv_append: row 0 has page 3");
+    EXPECT_EQ(message_of("0", "63", "2,-1", *device), "no error");
+  }
+}
+
+}  // namespace
+}  // namespace toy::test

@@ -1,0 +1,86 @@
+// Projection to the vocabulary and cross-entropy in one op.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ops/harness.h"
+#include "toy/ops/ops.h"
+
+namespace toy::test {
+namespace {
+
+const OpSuite kXent{
+    .op = "linear_xent",
+    .cases = {{"x:[1,1] w:[1,1] targets:i32[1]=list(0) weight:[1]"},
+              {"x:[5,3] w:[7,3] targets:i32[5]=targets(7) weight:[5]=range(0,1)"},
+              {"x:[3,5]@(1,0) w:[3,7]@(1,0) targets:i32[5]=below(7) weight:[5]=const(0.2)"},
+              {"x:[4,6] w:[9,6] targets:i32[4]=list(-1,-1,-1,-1) weight:[4]=const(1)"},
+              {"x:[131,33] w:[203,33] targets:i32[131]=targets(203) weight:[131]=const(0.0078125)"}},
+    .bad = {{"x:[5,3] w:[7,4] targets:i32[5]=below(7) weight:[5]", "linear_xent: w has D=4, x has D=3"},
+            {"x:[5,3] w:[7,3] targets:i32[4]=below(7) weight:[5]", "linear_xent: targets has N=4, x has N=5"},
+            {"x:[5,3] w:[7,3] targets:[5] weight:[5]", "linear_xent: targets is f32, expected i32"}},
+    .bound = by_sensitivity(),
+    .no_gradient = {"weight"},
+    .rows = {"x", "targets", "weight"},
+    .row_wise = false};
+const bool kDone = register_suite(kXent);
+
+TEST(LinearXent, LossIsTheFormula) {
+  const Built b = build_op(*find_op("linear_xent"), parse_operands(kXent.cases[1].operands), {});
+  const auto &x = b.feed.at("x"), &w = b.feed.at("w"), &target = b.feed.at("targets"), &weight = b.feed.at("weight");
+  double loss = 0;
+  for (size_t n = 0; n < 5; ++n) {
+    if (target[n] < 0) continue;
+    double sum = 0, hit = 0;
+    for (size_t j = 0; j < 7; ++j) {
+      double logit = 0;
+      for (size_t d = 0; d < 3; ++d) logit += x[n * 3 + d] * w[j * 3 + d];
+      sum += std::exp(logit);
+      if (double(j) == target[n]) hit = logit;
+    }
+    loss += weight[n] * (std::log(sum) - hit);
+  }
+  EXPECT_NEAR(Program(b, reference_device()).run()[0][0], loss, 64 * unit_roundoff(DType::f64) * 5 * 7);
+}
+
+TEST(LinearXent, NoRowsAndNoTargets) {
+  for (Device* device : {&cpu_device(2), &reference_device()}) {
+    const Built b = build_op(*find_op("linear_xent"),
+                             parse_operands("x:[4,6] w:[9,6] targets:i32[4]=list(-1,3,-1,2) weight:[4]=list(1,0,1,0)"), {},
+                             {"x", "targets", "weight"});
+    Program program(b, *device);
+    for (const int64_t n : {4, 0}) {
+      program.set_rows(n);
+      const Results y = program.run();
+      EXPECT_EQ(y[0][0], 0) << device->name() << n;
+      for (const double v : y[2]) EXPECT_EQ(v, 0) << device->name() << n;
+      for (const double v : y[3]) EXPECT_EQ(v, 0) << device->name() << n;
+    }
+  }
+}
+
+TEST(LinearXent, TargetsBeyondTheVocabularyAreNamed) {
+  for (Device* device : {&cpu_device(2), &reference_device()}) {
+    const Built b = build_op(*find_op("linear_xent"), parse_operands("x:[2,3] w:[7,3] targets:i32[2]=list(0,7) weight:[2]"), {});
+    Program program(b, *device);
+    try {
+      program.run();
+      FAIL() << device->name();
+    } catch (const Error& e) {
+      EXPECT_STREQ(e.what(), "linear_xent: row 1 has target 7");
+    }
+  }
+}
+
+TEST(LinearXent, GradientOfTheRowsLossesIsRefused) {
+  Graph g;
+  const Value x = g.param("x", {DType::f32, {2, 3}, 0}), w = g.param("w", {DType::f32, {7, 3}, 0});
+  const Value targets = g.input("targets", {DType::i32, {2}, 0}), weight = g.param("weight", {DType::f32, {2}, 0});
+  const CrossEntropy y = linear_xent(x, w, targets, weight);
+  const std::vector<Value> of_x{x}, of_weight{weight};
+  EXPECT_THROW(gradients(sum_all(y.nll), of_x), Error);
+  EXPECT_THROW(gradients(y.loss, of_weight), Error);
+}
+
+}  // namespace
+}  // namespace toy::test
