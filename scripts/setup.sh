@@ -3,7 +3,7 @@
 # a fraction of a second and changes nothing.
 #
 #   scripts/setup.sh          # to build, run and test
-#   scripts/setup.sh --dev    # also clang, clang-format (fuzzing, formatting) and shellcheck
+#   scripts/setup.sh --dev    # also clang and clang-format (fuzzing, formatting), shellcheck, oneDNN (a yardstick)
 #
 # Without apt or without the right to install it says which command to run. apt's own output goes to build/setup.log.
 set -euo pipefail
@@ -17,7 +17,7 @@ packages=(
 )
 optional=(ccache:ccache)  # makes the second build fast; nothing fails without it
 # The sanitizers' runtime is only recommended by Debian's clang, and clang 14 is the version of Debian 12.
-dev=(clang:clang++ clang-format:clang-format libclang-rt-14-dev shellcheck:shellcheck)
+dev=(clang:clang++ clang-format:clang-format libclang-rt-14-dev shellcheck:shellcheck libdnnl-dev)
 
 say() { echo "setup: $*" >&2; }
 

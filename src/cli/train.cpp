@@ -102,6 +102,8 @@ struct FromScratch {
     app.add_option("--final-lr", o.final_lr, "last learning rate as a fraction of the peak (cosine)")->capture_default_str();
     app.add_option("--weight-decay", o.trainer.optimizer.weight_decay, "AdamW's decay, on matrices only")->capture_default_str();
     app.add_option("--clip", o.trainer.optimizer.clip, "limit of the gradients' global norm; 0: none")->capture_default_str();
+    app.add_option("--init-scale", o.init_scale, "matrices start as N(0, scale / sqrt(columns))")->capture_default_str();
+    app.add_option("--beta2", o.trainer.optimizer.beta2, "AdamW's decay of the second moment")->capture_default_str();
     app.add_option("--seed", o.seed, "seed of weights and shuffling")->capture_default_str();
     app.add_option("--context", o.context, "positions that the model is made for; 0: the size's own")->capture_default_str();
     app.add_option("--eval-every", o.eval_every, "steps between validations; 0: only at the end")->capture_default_str();

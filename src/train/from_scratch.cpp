@@ -21,6 +21,7 @@ void check_options(const FromScratchOptions& o) {
   check(o.lr > 0 && std::isfinite(o.lr), "lr is {}, expected a positive number", o.lr);
   check(o.final_lr >= 0 && o.final_lr <= 1, "final-lr is {}, expected a fraction of the peak, 0 to 1", o.final_lr);
   check(o.warmup >= -1 && o.warmup <= o.steps, "warmup is {}, expected 0 to the number of steps ({})", o.warmup, o.steps);
+  check(o.init_scale > 0 && std::isfinite(o.init_scale), "init-scale is {}, expected a positive number", o.init_scale);
   check(o.validation_fraction >= 0 && o.validation_fraction < 1, "val-fraction is {}, expected 0 to below 1",
         o.validation_fraction);
   check(o.context == 0 || o.context >= o.trainer.tokens, "context is {}, smaller than the window of {} tokens", o.context,
@@ -74,7 +75,7 @@ class Run {
     spec.name = o.name;
     require_room(spec);
     prepare_folder(o.out);
-    model_ = random_model(spec, device, o.seed);
+    model_ = random_model(spec, device, o.seed, o.init_scale);
     model_.tokenizer = std::move(tokenizer);
     trainer_ = std::make_unique<Trainer>(device, model_, o.trainer);
   }

@@ -134,7 +134,7 @@ EvalResult Trainer::evaluate(std::span<const int32_t> ids, int64_t max_tokens) {
   }
   const int64_t rows = options_.batch * options_.tokens;
   const int64_t limit = max_tokens > 0 ? std::min<int64_t>(max_tokens + 1, int64_t(ids.size())) : int64_t(ids.size());
-  const std::vector<EvalWindow> windows = eval_windows(limit, options_.tokens, std::max<int64_t>(1, options_.tokens / 2));
+  const std::vector<EvalWindow> windows = eval_windows(limit, options_.tokens, std::max<int64_t>(1, options_.tokens / 4));
   EvalResult result;
   for (size_t at = 0; at < windows.size(); at += size_t(options_.batch)) {
     std::vector<int32_t> inputs(static_cast<size_t>(rows), 0), targets(static_cast<size_t>(rows), 0);

@@ -117,7 +117,7 @@ TEST(Attention, OtherSequencesAndLaterRowsDoNotMatter) {
     for (size_t i = 0; i < 9; ++i)
       for (size_t p = 0; p < 12; ++p) {
         const bool poisoned = i == 2 || i == 3;
-        if (!poisoned) EXPECT_EQ(after[0][i * 12 + p], before[0][i * 12 + p]) << device->name() << " row " << i;
+        EXPECT_TRUE(poisoned || after[0][i * 12 + p] == before[0][i * 12 + p]) << device->name() << " row " << i;
       }
   }
 }

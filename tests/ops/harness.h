@@ -56,7 +56,7 @@ class Run {
   std::vector<double> of_magnitudes(int o) const;
   /// Output o where f changes the values of operands first (given an operand's index and its stored values).
   std::vector<double> of_changed(int o, const std::function<void(int, std::vector<double>&)>& f) const;
-  /// How far independent roundings move output o: sensitivity() of the op and of its decomposition, the larger.
+  /// How far independent roundings move output o: sensitivity() of the op.
   std::vector<double> moved(int o) const;
 
  private:
@@ -65,6 +65,7 @@ class Run {
   std::vector<OperandData> operands_;
   Results out_;
   std::vector<Shape> out_shapes_;
+  mutable Results moves_;
 };
 
 /// Largest absolute error of each element of output o, in units of the f32 unit roundoff u = 2^-24.

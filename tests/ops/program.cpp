@@ -129,9 +129,30 @@ class Noisy {
   std::vector<std::string> factors_;
 };
 
-}  // namespace
+// The graph with every decomposition in place of its op, again and again. An output that a decomposition does not give
+// comes back empty.
+Built taken_apart(const Built& from, bool& changed) {
+  Built to;
+  to.feed = from.feed;
+  std::vector<std::vector<Value>> map;
+  for (const Node& n : from.graph->nodes()) {
+    std::vector<Value> inputs;
+    for (const Value& v : n.inputs) inputs.push_back(v ? map[size_t(v.node)][size_t(v.out)] : Value{});
+    map.emplace_back();
+    if (n.op && n.op->decompose) {
+      changed = true;
+      map.back() = n.op->decompose(*to.graph, inputs, n.attrs);
+    } else {
+      const int id = to.graph->append_copy(n, inputs);
+      for (size_t o = 0; o < n.outputs.size(); ++o) map.back().push_back({to.graph.get(), id, int(o)});
+    }
+    map.back().resize(n.outputs.size());
+  }
+  for (const Value& v : from.outputs) to.outputs.push_back(v ? map[size_t(v.node)][size_t(v.out)] : Value{});
+  return to;
+}
 
-Results sensitivity(const Built& built) {
+Results moves_of(const Built& built) {
   constexpr int kDraws = 8;
   constexpr double kStep = 0x1p-20;
   Noisy noisy(built);
@@ -151,6 +172,27 @@ Results sensitivity(const Built& built) {
   for (auto& v : total)
     for (double& x : v) x = std::sqrt(x);
   return total;
+}
+
+}  // namespace
+
+Results sensitivity(const Built& built) {
+  Results result = moves_of(built);
+  bool changed = false;
+  Built parts = taken_apart(built, changed);
+  if (!changed) return result;
+  while (changed) {
+    changed = false;
+    parts = taken_apart(parts, changed);
+  }
+  std::vector<size_t> given;
+  for (size_t o = 0; o < parts.outputs.size(); ++o)
+    if (parts.outputs[o]) given.push_back(o);
+  std::erase_if(parts.outputs, [](const Value& v) { return !v; });
+  const Results inner = moves_of(parts);
+  for (size_t i = 0; i < given.size(); ++i)
+    for (size_t j = 0; j < inner[i].size(); ++j) result[given[i]][j] = std::max(result[given[i]][j], inner[i][j]);
+  return result;
 }
 
 int64_t longest_reduction(const Graph& graph) {

@@ -22,6 +22,7 @@ struct FromScratchOptions {
   double lr = 1e-3;
   int64_t warmup = -1;              ///< steps; -1: a twentieth, at most 200
   double final_lr = 0.1;            ///< of the peak
+  double init_scale = 1.0;          ///< matrices start as N(0, init_scale / sqrt(fan_in))
   uint64_t seed = 0;
   int64_t context = 0;              ///< positions that the saved model states; 0: the size's own, at least the window
   int64_t eval_every = 0;           ///< steps; 0: at the end only

@@ -60,8 +60,8 @@ class Trainer {
   StepResult step(const Windows& windows, double lr);
   /// The gradient of a tensor, as of the last step (only when the trainer was asked to keep them).
   std::vector<float> gradient(const std::string& tensor) const;
-  /// Loss of a tokenized text in windows of T that overlap by half, so that every token but the first few is predicted from at
-  /// least T/2 others. Reads at most `max_tokens` (0: all).
+  /// Loss of a tokenized text in windows of T at stride T/4: every token but the first few is predicted from at
+  /// least 3T/4 others. Reads at most `max_tokens` (0: all).
   EvalResult evaluate(std::span<const int32_t> ids, int64_t max_tokens = 0);
 
   int64_t steps_done() const { return steps_; }

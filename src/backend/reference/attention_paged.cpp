@@ -50,7 +50,7 @@ void kv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
     }
     const int64_t page = cache.page(seq[i], pos[i]);
     if (page < 0 || page >= cache.pages) {
-      report(ctx, "kv_append: row {} has page {}", i, page);
+      report(ctx, "kv_append: row {} goes to page {}", i, page);
       continue;
     }
     for (int64_t head = 0; head < cache.K; ++head)
