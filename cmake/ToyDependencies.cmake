@@ -9,7 +9,6 @@ endmacro()
 
 toy_require(Threads libc6-dev)
 toy_require(fmt libfmt-dev)
-toy_require(spdlog libspdlog-dev)
 toy_require(nlohmann_json nlohmann-json3-dev)
 toy_require(CLI11 libcli11-dev)
 find_package(PkgConfig QUIET)  # not inside a function: its variables must outlive the call

@@ -13,7 +13,7 @@ log=$root/build/setup.log
 # name:command is also there when the command is, however it was installed. docs/dependencies.md says what each is for.
 packages=(
   cmake:cmake ninja-build:ninja g++:g++ pkg-config:pkg-config python3:python3
-  libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libhwy-dev libsentencepiece-dev libgtest-dev
+  libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libsentencepiece-dev libgtest-dev
 )
 optional=(ccache:ccache)  # makes the second build fast; nothing fails without it
 # The sanitizers' runtime is only recommended by Debian's clang, and clang 14 is the version of Debian 12.
