@@ -31,8 +31,7 @@ struct Bench {
   explicit Bench(int threads) : pool(threads) {}
 
   // Best of several calls, in seconds.
-  double time(const KernelRecord& record, const std::vector<View>& in, const std::vector<View>& out,
-              int reps) {
+  double time(const KernelRecord& record, const std::vector<View>& in, const std::vector<View>& out, int reps) {
     const Attrs attrs = AttentionAttrs{1 / std::sqrt(float(kP)), 0};
     std::vector<OperandDesc> in_desc, out_desc;
     for (const View& v : in) in_desc.push_back({true, v.dtype, v.shape});
@@ -60,33 +59,31 @@ struct Bench {
     }
     const double flops = 2.0 * double(kHeads * kP * length * length * sequences) * 1e-9;
     const int reps = int(std::clamp(60 / flops, 5.0, 200.0));
-    const double f = flops / time(cpu::attention_kernel(), {q.view, k.view, v.view, seq.view, pos.view},
-                                  {o.view, lse.view}, reps);
-    const double b = 2.5 * flops /
-                     time(cpu::attention_grad_kernel(),
-                          {q.view, k.view, v.view, o.view, lse.view, d_o.view, seq.view, pos.view},
-                          {dq.view, dk.view, dv.view}, reps);
+    const double f =
+        flops / time(cpu::attention_kernel(), {q.view, k.view, v.view, seq.view, pos.view}, {o.view, lse.view}, reps);
+    const double b =
+        2.5 * flops /
+        time(cpu::attention_grad_kernel(), {q.view, k.view, v.view, o.view, lse.view, d_o.view, seq.view, pos.view},
+             {dq.view, dk.view, dv.view}, reps);
     const double peak = std::max({fma_gflops(pool), fma_gflops(pool), fma_gflops(pool)});
-    std::printf(
-        "B=%-2ld T=%-4ld  forward %5.1f GFLOP/s %3.0f%%   backward %5.1f GFLOP/s %3.0f%%   (fma %.0f)\n",
-        long(sequences), long(length), f, 100 * f / peak, b, 100 * b / peak, peak);
+    std::printf("B=%-2ld T=%-4ld  forward %5.1f GFLOP/s %3.0f%%   backward %5.1f GFLOP/s %3.0f%%   (fma %.0f)\n",
+                long(sequences), long(length), f, 100 * f / peak, b, 100 * b / peak, peak);
   }
   void decode(int64_t sequences, int64_t length) {
     const int64_t per_seq = (length + 63) / 64, pages = sequences * per_seq;
     Operand q(DType::f32, {sequences, kHeads, kP}), kc(DType::f32, {pages, kKvHeads, kP, 64}),
         vc(DType::f32, {pages, kKvHeads, 64, kP}), seq(DType::i32, {sequences}), pos(DType::i32, {sequences}),
         table(DType::i32, {sequences, per_seq}), o(DType::f32, {sequences, kHeads, kP});
-    for (int64_t i = 0; i < pages; ++i)
-      table.view.as<int32_t>()[i] = int32_t(i % per_seq * sequences + i / per_seq);
+    for (int64_t i = 0; i < pages; ++i) table.view.as<int32_t>()[i] = int32_t(i % per_seq * sequences + i / per_seq);
     for (int64_t i = 0; i < sequences; ++i) {
       seq.view.as<int32_t>()[i] = int32_t(i);
       pos.view.as<int32_t>()[i] = int32_t(length - 1);
     }
-    const double t = time(cpu::attention_paged_kernel(),
-                          {q.view, kc.view, vc.view, seq.view, pos.view, table.view}, {o.view}, 50);
+    const double t =
+        time(cpu::attention_paged_kernel(), {q.view, kc.view, vc.view, seq.view, pos.view, table.view}, {o.view}, 50);
     const double bytes = double(kc.view.bytes() + vc.view.bytes());
-    std::printf("decode %2ld sequences, cache of %4ld (%5.1f MB): %6.1f GB/s\n", long(sequences),
-                long(length), bytes * 1e-6, bytes / t * 1e-9);
+    std::printf("decode %2ld sequences, cache of %4ld (%5.1f MB): %6.1f GB/s\n", long(sequences), long(length),
+                bytes * 1e-6, bytes / t * 1e-9);
   }
 };
 

@@ -191,9 +191,7 @@ class Bench {
   }
 
   int main(const std::vector<std::string>& words) {
-    const auto wanted = [&](const char* w) {
-      return words.empty() || std::count(words.begin(), words.end(), w) > 0;
-    };
+    const auto wanted = [&](const char* w) { return words.empty() || std::count(words.begin(), words.end(), w) > 0; };
     fmt::print("{} threads, FMA {:.0f} GFLOP/s, read {:.0f} GB/s, peer {}\n", pool_.size(), fma_gflops(pool_),
                read_gbs(pool_, weights_.cold(1 << 24), 1 << 24), kPeer ? "oneDNN sgemm" : "none");
     if (wanted("forward"))
@@ -237,19 +235,18 @@ class Bench {
     float* c = job.out[0].as<float>();
     const size_t m = job.m, n = job.n, team = size_t(pool_.size());
     const bool cut_n = n >= m;
-    const size_t total = cut_n ? n : m,
-                 tiles = std::max(team, ((total + 383) / 384 + team - 1) / team * team);
+    const size_t total = cut_n ? n : m, tiles = std::max(team, ((total + 383) / 384 + team - 1) / team * team);
     const size_t step = ((total + tiles - 1) / tiles + 15) / 16 * 16;
     pool_.run([&](int t) {
       omp_set_num_threads(1);
       for (size_t i = size_t(t); i * step < total; i += team) {
         const size_t o = i * step, len = std::min(step, total - o);
         if (cut_n)
-          dnnl_sgemm(job.ta, job.tb, m, len, job.k, 1, a, job.lda, job.tb == 'T' ? b + o * job.ldb : b + o,
-                     job.ldb, 0, c + o, n);
+          dnnl_sgemm(job.ta, job.tb, m, len, job.k, 1, a, job.lda, job.tb == 'T' ? b + o * job.ldb : b + o, job.ldb, 0,
+                     c + o, n);
         else
-          dnnl_sgemm(job.ta, job.tb, len, n, job.k, 1, job.ta == 'T' ? a + o : a + o * job.lda, job.lda, b,
-                     job.ldb, 0, c + o * n, n);
+          dnnl_sgemm(job.ta, job.tb, len, n, job.k, 1, job.ta == 'T' ? a + o : a + o * job.lda, job.lda, b, job.ldb, 0,
+                     c + o * n, n);
       }
     });
   }

@@ -36,15 +36,13 @@ bool is_disk_full(int error) { return error == ENOSPC || error == EDQUOT; }
 
 [[noreturn]] void fail_create(const std::string& path, const std::string& folder, int error) {
   if (is_disk_full(error))
-    fail_internal("disk full: {}: {}; {}; free some space in {}", path, std::strerror(error), kUnharmed,
-                  folder);
-  if (error == ENOENT)
-    fail("{}: the folder {} does not exist; create it first (mkdir -p {})", path, folder, folder);
+    fail_internal("disk full: {}: {}; {}; free some space in {}", path, std::strerror(error), kUnharmed, folder);
+  if (error == ENOENT) fail("{}: the folder {} does not exist; create it first (mkdir -p {})", path, folder, folder);
   if (error == ENOTDIR) fail("{}: {} is not a folder; choose another path", path, folder);
   if (error == ENAMETOOLONG) fail("{}: {}; choose a shorter name", path, std::strerror(error));
   if (error == EACCES || error == EPERM || error == EROFS)
-    fail("{}: cannot write in the folder {}: {}; choose another folder or change its permissions", path,
-         folder, std::strerror(error));
+    fail("{}: cannot write in the folder {}: {}; choose another folder or change its permissions", path, folder,
+         std::strerror(error));
   fail_internal("{}: cannot create a file in the folder {}: {}", path, folder, std::strerror(error));
 }
 
@@ -85,10 +83,9 @@ void AtomicFile::fail_write(int error) const {
     fail_internal("disk full: {}: {} after {} bytes; {}; free some space in {}", path_, std::strerror(error),
                   bytes_written_, kUnharmed, folder);
   if (error == EFBIG)
-    fail_internal("{}: {} after {} bytes: the limit of the file system or of 'ulimit -f' is reached; {}",
-                  path_, std::strerror(error), bytes_written_, kUnharmed);
-  fail_internal("{}: write error after {} bytes: {}; {}", path_, bytes_written_, std::strerror(error),
-                kUnharmed);
+    fail_internal("{}: {} after {} bytes: the limit of the file system or of 'ulimit -f' is reached; {}", path_,
+                  std::strerror(error), bytes_written_, kUnharmed);
+  fail_internal("{}: write error after {} bytes: {}; {}", path_, bytes_written_, std::strerror(error), kUnharmed);
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {

@@ -1,5 +1,5 @@
-// toy bench: how fast this machine is, and how fast toy is on it. Times vary between machines and from minute to minute;
-// ratios to a peer measured in the same run, and fractions of the ceilings, say something.
+// toy bench: how fast this machine is, and how fast toy is on it. Times vary between machines and from minute to
+// minute; ratios to a peer measured in the same run, and fractions of the ceilings, say something.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -55,12 +55,15 @@ struct Machine {
     app.callback([this] {
       const auto dev = device.make();
       ThreadPool one(1);
-      const ordered_json j{{"threads", dev->pool().size()}, {"fma_gflops", fma_ceiling(dev->pool())}, {"fma_gflops_one", fma_ceiling(one)},
-                           {"read_gbs", read_ceiling(dev->pool())}, {"read_gbs_one", read_ceiling(one)}};
+      const ordered_json j{{"threads", dev->pool().size()},
+                           {"fma_gflops", fma_ceiling(dev->pool())},
+                           {"fma_gflops_one", fma_ceiling(one)},
+                           {"read_gbs", read_ceiling(dev->pool())},
+                           {"read_gbs_one", read_ceiling(one)}};
       if (json) return (void)fmt::print("{}\n", j.dump());
-      fmt::print("{} threads: f32 multiply-add {:.0f} GFLOP/s, read {:.1f} GB/s; one: {:.0f}, {:.1f}\n", j["threads"].get<int>(),
-                 j["fma_gflops"].get<double>(), j["read_gbs"].get<double>(), j["fma_gflops_one"].get<double>(),
-                 j["read_gbs_one"].get<double>());
+      fmt::print("{} threads: f32 multiply-add {:.0f} GFLOP/s, read {:.1f} GB/s; one: {:.0f}, {:.1f}\n",
+                 j["threads"].get<int>(), j["fma_gflops"].get<double>(), j["read_gbs"].get<double>(),
+                 j["fma_gflops_one"].get<double>(), j["read_gbs_one"].get<double>());
     });
   }
 };
@@ -83,11 +86,14 @@ void print_profile(const Session& session, double fma) {
     total += seconds;
   }
   std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
-  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
-  fmt::print(stderr, "{:<30} {:>6} {:>10} {:>6} {:>10} {:>7} {:>8}\n", "op", "calls", "ms", "share", "GFLOP/s", "of FMA", "GB/s");
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  fmt::print(stderr, "{:<30} {:>6} {:>10} {:>6} {:>10} {:>7} {:>8}\n", "op", "calls", "ms", "share", "GFLOP/s",
+             "of FMA", "GB/s");
   for (const auto& [name, r] : sorted)
-    fmt::print(stderr, "{:<30} {:>6} {:>10.3f} {:>5.1f}% {:>10.1f} {:>6.1f}% {:>8.1f}\n", name, r.calls, 1e3 * r.seconds,
-               100 * r.seconds / total, r.flops / r.seconds * 1e-9, 100e-9 * r.flops / r.seconds / fma, r.bytes / r.seconds * 1e-9);
+    fmt::print(stderr, "{:<30} {:>6} {:>10.3f} {:>5.1f}% {:>10.1f} {:>6.1f}% {:>8.1f}\n", name, r.calls,
+               1e3 * r.seconds, 100 * r.seconds / total, r.flops / r.seconds * 1e-9, 100e-9 * r.flops / r.seconds / fma,
+               r.bytes / r.seconds * 1e-9);
 }
 
 struct Train {
@@ -98,7 +104,8 @@ struct Train {
   bool json = false, profile = false;
 
   void add(CLI::App& app) {
-    app.add_option("--shape", shape, fmt::format("{}, or a JSON file of dimensions", fmt::join(size_names(), ", ")))->capture_default_str();
+    app.add_option("--shape", shape, fmt::format("{}, or a JSON file of dimensions", fmt::join(size_names(), ", ")))
+        ->capture_default_str();
     app.add_option("--mode", mode, "full: every weight is trained")->capture_default_str();
     app.add_option("--batch", trainer.batch, "B")->capture_default_str();
     app.add_option("--tokens", trainer.tokens, "T")->capture_default_str();
@@ -133,19 +140,33 @@ struct Train {
       if (i >= warmup) times.push_back(now() - begin);
     }
     const LayerSpec& l = model.spec.layers.front();
-    const double attention = 12.0 * double(model.spec.layers.size()) * double(l.heads * l.d_head * trainer.tokens) * double(n) / 2;
-    const double gflop = (6.0 * double(params) * double(n) + attention) * 1e-9, seconds = median(times), fma = median(ceilings);
-    const ordered_json j{{"shape", shape}, {"mode", mode}, {"device", dev->name()}, {"threads", dev->pool().size()}, {"batch", trainer.batch},
-                         {"tokens", trainer.tokens}, {"params", params}, {"ms", 1e3 * seconds},
-                         {"ms_min", 1e3 * *std::min_element(times.begin(), times.end())}, {"tokens_per_s", double(n) / seconds},
-                         {"gflops", gflop / seconds}, {"fma_gflops", fma}, {"fraction_of_fma", gflop / seconds / fma}, {"loss", loss},
-                         {"planned_mib", engine.planned_bytes() >> 20}, {"peak_rss_mib", peak_resident_memory() >> 20}};
+    const double attention =
+        12.0 * double(model.spec.layers.size()) * double(l.heads * l.d_head * trainer.tokens) * double(n) / 2;
+    const double gflop = (6.0 * double(params) * double(n) + attention) * 1e-9, seconds = median(times),
+                 fma = median(ceilings);
+    const ordered_json j{{"shape", shape},
+                         {"mode", mode},
+                         {"device", dev->name()},
+                         {"threads", dev->pool().size()},
+                         {"batch", trainer.batch},
+                         {"tokens", trainer.tokens},
+                         {"params", params},
+                         {"ms", 1e3 * seconds},
+                         {"ms_min", 1e3 * *std::min_element(times.begin(), times.end())},
+                         {"tokens_per_s", double(n) / seconds},
+                         {"gflops", gflop / seconds},
+                         {"fma_gflops", fma},
+                         {"fraction_of_fma", gflop / seconds / fma},
+                         {"loss", loss},
+                         {"planned_mib", engine.planned_bytes() >> 20},
+                         {"peak_rss_mib", peak_resident_memory() >> 20}};
     if (profile) print_profile(engine.session(), fma);
-    if (json) fmt::print("{}\n", j.dump());
+    if (json)
+      fmt::print("{}\n", j.dump());
     else
-      fmt::print("{} B={} T={}: {:.2f} ms a step, {:.0f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; peak {} MiB\n", shape, trainer.batch,
-                 trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds, 100 * gflop / seconds / fma, fma,
-                 peak_resident_memory() >> 20);
+      fmt::print("{} B={} T={}: {:.2f} ms a step, {:.0f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; peak {} MiB\n",
+                 shape, trainer.batch, trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds,
+                 100 * gflop / seconds / fma, fma, peak_resident_memory() >> 20);
   }
 };
 
@@ -168,7 +189,8 @@ struct Infer {
   }
 
   void run() const {
-    check(prompt >= 1 && decode >= 1 && parallel >= 1 && repeat >= 1, "prompt, decode, parallel and repeat must be at least 1");
+    check(prompt >= 1 && decode >= 1 && parallel >= 1 && repeat >= 1,
+          "prompt, decode, parallel and repeat must be at least 1");
     const auto dev = device.make();
     const double begin = now();
     const Model model = load_model(model_path, *dev);
@@ -200,14 +222,24 @@ struct Infer {
       decode_tps.push_back(double(decode * parallel) / (t2 - t1));
     }
     const double rate = median(decode_tps) / double(parallel) * double(bytes) * 1e-9, read = read_ceiling(dev->pool());
-    const ordered_json j{{"model", model_path}, {"threads", dev->pool().size()}, {"parallel", parallel}, {"prefill_tps", median(prefill_tps)},
-                         {"decode_tps", median(decode_tps)}, {"decode_GBps", rate}, {"read_gbs", read}, {"fraction_of_read", rate / read},
-                         {"load_s", load}, {"peak_rss_mib", peak_resident_memory() >> 20}};
+    const ordered_json j{{"model", model_path},
+                         {"threads", dev->pool().size()},
+                         {"parallel", parallel},
+                         {"prefill_tps", median(prefill_tps)},
+                         {"decode_tps", median(decode_tps)},
+                         {"decode_GBps", rate},
+                         {"read_gbs", read},
+                         {"fraction_of_read", rate / read},
+                         {"load_s", load},
+                         {"peak_rss_mib", peak_resident_memory() >> 20}};
     if (profile) print_profile(d.session(), fma_ceiling(dev->pool()));
-    if (json) fmt::print("{}\n", j.dump());
+    if (json)
+      fmt::print("{}\n", j.dump());
     else
-      fmt::print("prefill {:.1f} tokens/s, decode {:.1f} tokens/s: {:.1f} GB/s of weights = {:.0f}% of {:.1f}; loaded in {:.1f} ms\n",
-                 median(prefill_tps), median(decode_tps), rate, 100 * rate / read, read, 1e3 * load);
+      fmt::print(
+          "prefill {:.1f} tokens/s, decode {:.1f} tokens/s: {:.1f} GB/s of weights = {:.0f}% of {:.1f}; loaded in "
+          "{:.1f} ms\n",
+          median(prefill_tps), median(decode_tps), rate, 100 * rate / read, read, 1e3 * load);
   }
 };
 

@@ -9,8 +9,8 @@
 
 namespace toy::cli {
 
-/// One command: a file of its own that adds a subcommand to the program and sets its callback. Callbacks throw toy::Error; the
-/// exit code follows from it.
+/// One command: a file of its own that adds a subcommand to the program and sets its callback. Callbacks throw
+/// toy::Error; the exit code follows from it.
 struct Command {
   const char* name;
   const char* summary;

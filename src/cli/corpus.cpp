@@ -14,8 +14,10 @@ namespace toy::cli {
 namespace {
 
 void print(bool json, const nlohmann::ordered_json& j, const std::string& text) {
-  if (json) fmt::print("{}\n", j.dump());
-  else fmt::print("{}\n", text);
+  if (json)
+    fmt::print("{}\n", j.dump());
+  else
+    fmt::print("{}\n", text);
 }
 
 struct Stories {
@@ -50,7 +52,8 @@ struct Floor {
     app.callback([this] {
       const StoryScore s = score_stories(read_text_file(file));
       const double rate = s.nats_per_byte();
-      print(json, {{"nats_per_byte", rate}, {"nats", s.nats}, {"bytes", s.bytes}, {"stories", s.stories}}, fmt::format("{:.6f}", rate));
+      print(json, {{"nats_per_byte", rate}, {"nats", s.nats}, {"bytes", s.bytes}, {"stories", s.stories}},
+            fmt::format("{:.6f}", rate));
     });
   }
 };
@@ -75,8 +78,10 @@ struct Ngram {
 void add_corpus(CLI::App& app) {
   app.require_subcommand(1);
   add_subcommand<Stories>(app, "stories", "write English stories from a stochastic grammar");
-  add_subcommand<Floor>(app, "floor", "the exact -log probability of such stories, in nats a byte: no model can do better");
-  add_subcommand<Ngram>(app, "ngram", "nats a byte of a text under a 5-gram model of another: what a model should beat");
+  add_subcommand<Floor>(app, "floor",
+                        "the exact -log probability of such stories, in nats a byte: no model can do better");
+  add_subcommand<Ngram>(app, "ngram",
+                        "nats a byte of a text under a 5-gram model of another: what a model should beat");
 }
 
 }  // namespace toy::cli

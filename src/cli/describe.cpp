@@ -32,7 +32,8 @@ struct Describe {
   bool json = false;
 
   void add(CLI::App& app) {
-    app.add_option("model", what, fmt::format("a GGUF file, a size ({}), or a JSON file of dimensions", fmt::join(size_names(), ", ")))
+    app.add_option("model", what,
+                   fmt::format("a GGUF file, a size ({}), or a JSON file of dimensions", fmt::join(size_names(), ", ")))
         ->required();
     app.add_option("--graph", graph, "print the graph of `train` (forward and backward) or `decode`");
     app.add_option("--plan", plan, "print the plan of `train` or `decode`: steps, kernels, where each value lies");
@@ -42,7 +43,8 @@ struct Describe {
     app.add_option("--ctx", context, "positions of the decoder; 0: the model's own")->capture_default_str();
     app.add_flag("--json", json, "the card as JSON");
     device.add(app);
-    app.footer("\nExamples:\n  toy describe smollm2-135m\n  toy describe out/model.gguf --graph train --format mermaid");
+    app.footer(
+        "\nExamples:\n  toy describe smollm2-135m\n  toy describe out/model.gguf --graph train --format mermaid");
     app.callback([this] { run(); });
   }
 
@@ -71,9 +73,11 @@ struct Describe {
     return spec_from_gguf(file);
   }
 
-  Compiled graph_of(const std::string& which, const ModelSpec& spec, const Weights::DTypeOf& dtype_of, Device& dev) const {
+  Compiled graph_of(const std::string& which, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
+                    Device& dev) const {
     if (which == "train") {
-      TrainGraph t = build_train_graph(spec, [](const std::string&) { return DType::f32; }, trainer);
+      TrainGraph t = build_train_graph(
+          spec, [](const std::string&) { return DType::f32; }, trainer);
       const std::vector<Value> outputs{t.loss, t.norm};
       Plan p = compile(*t.graph, outputs, t.updates, dev);
       return {std::move(t.graph), std::move(p)};
@@ -86,8 +90,10 @@ struct Describe {
   }
 
   void print_graph(const Compiled& c) const {
-    if (format == "json") fmt::print("{}\n", to_json(*c.graph).dump(2));
-    else if (format == "mermaid") fmt::print("{}", to_mermaid(*c.graph));
+    if (format == "json")
+      fmt::print("{}\n", to_json(*c.graph).dump(2));
+    else if (format == "mermaid")
+      fmt::print("{}", to_mermaid(*c.graph));
     else {
       check(format == "text", "format '{}' is not one of text, json, mermaid", format);
       fmt::print("{}", to_text(*c.graph));
@@ -96,13 +102,14 @@ struct Describe {
 
   // Parameters by part of the model.
   static std::vector<std::pair<std::string, int64_t>> parts_of(const ModelSpec& spec) {
-    std::vector<std::pair<std::string, int64_t>> parts{{"embedding", 0}, {"attention", 0}, {"ffn", 0}, {"norms", 0}, {"output", 0}};
+    std::vector<std::pair<std::string, int64_t>> parts{
+        {"embedding", 0}, {"attention", 0}, {"ffn", 0}, {"norms", 0}, {"output", 0}};
     for (const TensorSpec& t : tensors_of(spec)) {
-      const size_t part = t.name.find("norm") != std::string::npos     ? 3
-                          : t.name.starts_with("token_embd")           ? 0
-                          : t.name.starts_with("output")               ? 4
+      const size_t part = t.name.find("norm") != std::string::npos   ? 3
+                          : t.name.starts_with("token_embd")         ? 0
+                          : t.name.starts_with("output")             ? 4
                           : t.name.find("attn") != std::string::npos ? 1
-                                                                       : 2;
+                                                                     : 2;
       parts[part].second += t.shape.count();
     }
     return parts;
@@ -124,29 +131,45 @@ struct Describe {
     if (json) {
       ordered_json parts;
       for (const auto& [name, n] : parts_of(spec)) parts[name] = n;
-      const ordered_json card{{"model", to_json(spec)}, {"parameters", params}, {"parts", parts}, {"weight_bytes", weight_bytes},
-                              {"train", {{"batch", trainer.batch}, {"tokens", trainer.tokens}, {"peak_bytes", train_bytes},
-                                         {"arena_bytes", train.plan.arena_bytes}, {"flops", train_flops}, {"steps", train.plan.steps.size()}}},
-                              {"decode", {{"context", context}, {"state_bytes", cache}, {"arena_bytes", decode.plan.arena_bytes},
-                                          {"weight_bytes_per_token", weight_bytes}, {"flops_per_token", 2.0 * double(params)}}}};
+      const ordered_json card{{"model", to_json(spec)},
+                              {"parameters", params},
+                              {"parts", parts},
+                              {"weight_bytes", weight_bytes},
+                              {"train",
+                               {{"batch", trainer.batch},
+                                {"tokens", trainer.tokens},
+                                {"peak_bytes", train_bytes},
+                                {"arena_bytes", train.plan.arena_bytes},
+                                {"flops", train_flops},
+                                {"steps", train.plan.steps.size()}}},
+                              {"decode",
+                               {{"context", context},
+                                {"state_bytes", cache},
+                                {"arena_bytes", decode.plan.arena_bytes},
+                                {"weight_bytes_per_token", weight_bytes},
+                                {"flops_per_token", 2.0 * double(params)}}}};
       fmt::print("{}\n", card.dump(2));
       return;
     }
     const LayerSpec& l = spec.layers.front();
-    fmt::print("{}: {}, {} layers of causal attention and swiglu, {} output\n", spec.name, spec.architecture, spec.layers.size(),
-               spec.tied ? "tied" : "untied");
-    fmt::print("  D={} (width)  F={} (ffn)  H={} K={} P={} (query heads, kv heads, head width)  V={}  context {}\n", spec.d_model, l.d_ff,
-               l.heads, l.kv_heads, l.d_head, spec.vocab, spec.context);
+    fmt::print("{}: {}, {} layers of causal attention and swiglu, {} output\n", spec.name, spec.architecture,
+               spec.layers.size(), spec.tied ? "tied" : "untied");
+    fmt::print("  D={} (width)  F={} (ffn)  H={} K={} P={} (query heads, kv heads, head width)  V={}  context {}\n",
+               spec.d_model, l.d_ff, l.heads, l.kv_heads, l.d_head, spec.vocab, spec.context);
     fmt::print("  rope base {:g}, rms epsilon {:g}{}\n\nparameters\n", spec.rope_base, spec.rms_eps,
                l.window ? fmt::format(", window {}", l.window) : "");
     for (const auto& [name, n] : parts_of(spec))
       if (n) fmt::print("  {:<10} {:>14} {:5.1f}%\n", name, n, 100.0 * double(n) / double(params));
     fmt::print("  {:<10} {:>14}  {} as stored\n\n", "all", params, format_bytes(weight_bytes));
-    fmt::print("training step, B={} T={} on {}\n  {} planned: {} weights and moments, {} arena; {} steps, {:.2f} GFLOP\n\n", trainer.batch,
-               trainer.tokens, dev.name(), format_bytes(train_bytes), format_bytes(train.plan.param_bytes(dev)),
-               format_bytes(train.plan.arena_bytes), train.plan.steps.size(), train_flops * 1e-9);
-    fmt::print("decoding, one sequence of up to {} positions\n  {} cache, {} arena; a token reads {} of weights and takes {:.3f} GFLOP\n", context,
-               format_bytes(cache), format_bytes(decode.plan.arena_bytes), format_bytes(weight_bytes), 2e-9 * double(params));
+    fmt::print(
+        "training step, B={} T={} on {}\n  {} planned: {} weights and moments, {} arena; {} steps, {:.2f} GFLOP\n\n",
+        trainer.batch, trainer.tokens, dev.name(), format_bytes(train_bytes), format_bytes(train.plan.param_bytes(dev)),
+        format_bytes(train.plan.arena_bytes), train.plan.steps.size(), train_flops * 1e-9);
+    fmt::print(
+        "decoding, one sequence of up to {} positions\n  {} cache, {} arena; a token reads {} of weights and takes "
+        "{:.3f} GFLOP\n",
+        context, format_bytes(cache), format_bytes(decode.plan.arena_bytes), format_bytes(weight_bytes),
+        2e-9 * double(params));
   }
 };
 

@@ -52,7 +52,9 @@ std::string explain_extra(const CLI::App& root, const std::vector<std::string>& 
       std::vector<std::string> names;
       for (const CLI::App* s : subs) names.push_back(s->get_name());
       const std::string near = nearest(word, names);
-      const std::string what = app == &root ? "command" : app->get_name() == "train" ? "recipe" : app->get_name() + " command";
+      const std::string what = app == &root                 ? "command"
+                               : app->get_name() == "train" ? "recipe"
+                                                            : app->get_name() + " command";
       return fmt::format("unknown {} '{}'; there are: {}{}", what, word, fmt::join(names, ", "),
                          near.empty() ? "" : ". Did you mean '" + near + "'?");
     }
@@ -62,7 +64,8 @@ std::string explain_extra(const CLI::App& root, const std::vector<std::string>& 
       for (const std::string& l : o->get_lnames()) names.push_back("--" + l);
     if (name.size() > 1 && app->get_option_no_throw(name) == nullptr) {
       const std::string near = nearest(name, names);
-      return fmt::format("unknown option '{}'{}", name, near.empty() ? "; --help shows all" : "; did you mean '" + near + "'?");
+      return fmt::format("unknown option '{}'{}", name,
+                         near.empty() ? "; --help shows all" : "; did you mean '" + near + "'?");
     }
   }
   return {};
@@ -116,14 +119,16 @@ const std::vector<Command>& commands() {
 
 int main(int argc, char** argv) {
   install_sigbus_message();
-  CLI::App app{"toy: readable machine learning that is also fast.\n"
-               "Trains, runs and inspects transformer language models; GGUF in and out.\n",
-               "toy"};
+  CLI::App app{
+      "toy: readable machine learning that is also fast.\n"
+      "Trains, runs and inspects transformer language models; GGUF in and out.\n",
+      "toy"};
   app.set_version_flag("--version", std::string("toy ") + TOY_VERSION);
   app.require_subcommand(1);
-  app.footer("\nTry:  toy train from-scratch --corpus text.txt --out out\n"
-             "      toy infer out/model.gguf --prompt \"Once upon a time\"\n"
-             "`toy COMMAND --help` explains each; `toy --manifest` prints all of it as JSON.");
+  app.footer(
+      "\nTry:  toy train from-scratch --corpus text.txt --out out\n"
+      "      toy infer out/model.gguf --prompt \"Once upon a time\"\n"
+      "`toy COMMAND --help` explains each; `toy --manifest` prints all of it as JSON.");
   app.add_flag_callback(
       "--manifest",
       [&app] {

@@ -17,7 +17,8 @@ std::unique_ptr<Device> DeviceOptions::make() const {
   if (device == "cpu") return make_cpu_device(threads);
   if (device == "reference") return make_reference_device();
   const std::string near = nearest(device, {"cpu", "reference"});
-  fail("device '{}' is not there; this build has: cpu, reference{}", device, near.empty() ? "" : "; did you mean '" + near + "'?");
+  fail("device '{}' is not there; this build has: cpu, reference{}", device,
+       near.empty() ? "" : "; did you mean '" + near + "'?");
 }
 
 namespace {
@@ -37,9 +38,12 @@ std::vector<std::string> protect_texts(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     std::string word = argv[i];
     for (const std::string name : kTextOptions) {
-      if (word == name && i + 1 < argc) word = name + "=" + kMark + argv[++i];
-      else if (word.starts_with(name + "=")) word.insert(name.size() + 1, 1, kMark);
-      else continue;
+      if (word == name && i + 1 < argc)
+        word = name + "=" + kMark + argv[++i];
+      else if (word.starts_with(name + "="))
+        word.insert(name.size() + 1, 1, kMark);
+      else
+        continue;
       break;
     }
     words.push_back(word);

@@ -20,7 +20,8 @@ int columns() {
 
 std::string clock_text(double seconds) {
   const int s = std::max(0, int(seconds + 0.5));
-  return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60) : fmt::format("{}:{:02}", s / 60, s % 60);
+  return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
+                   : fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
 }  // namespace
@@ -40,7 +41,8 @@ void Progress::update(const TrainObserver::Step& s) {
   }
   const int width = columns(), bar = std::clamp(width - int(text.size()) - 4, 0, 40);
   const int full = int(double(bar) * double(s.step) / double(s.steps));
-  std::string line = bar >= 4 ? "[" + std::string(size_t(full), '#') + std::string(size_t(bar - full), '.') + "] " + text : text;
+  std::string line =
+      bar >= 4 ? "[" + std::string(size_t(full), '#') + std::string(size_t(bar - full), '.') + "] " + text : text;
   line.resize(std::min(line.size(), size_t(std::max(1, width - 1))));
   fmt::print(stderr, "\r\x1b[2K{}", line);
   std::fflush(stderr);

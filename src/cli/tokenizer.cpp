@@ -53,8 +53,10 @@ struct Encode {
     const auto t = open_tokenizer(model);
     std::vector<int32_t> ids = t->encode(file_option->count() ? read_text_file(file) : text);
     if (!no_bos && t->adds_bos() && t->bos()) ids.insert(ids.begin(), *t->bos());
-    if (json) fmt::print("{}\n", nlohmann::json(ids).dump());
-    else fmt::print("{}\n", fmt::join(ids, " "));
+    if (json)
+      fmt::print("{}\n", nlohmann::json(ids).dump());
+    else
+      fmt::print("{}\n", fmt::join(ids, " "));
   }
 };
 

@@ -25,45 +25,60 @@ class Reporter final : public TrainObserver {
 
   void started(const Start& s) override {
     if (json_) {
-      line({{"kind", "run_start"}, {"schema", "toy/v1"}, {"parameters", s.parameters}, {"train_tokens", s.train_tokens},
-            {"validation_tokens", s.validation_tokens}, {"planned_bytes", s.planned_bytes}, {"model", to_json(s.spec)}});
+      line({{"kind", "run_start"},
+            {"schema", "toy/v1"},
+            {"parameters", s.parameters},
+            {"train_tokens", s.train_tokens},
+            {"validation_tokens", s.validation_tokens},
+            {"planned_bytes", s.planned_bytes},
+            {"model", to_json(s.spec)}});
     }
-    progress_.note(fmt::format("{}: {:.2f} M parameters, {} training tokens ({} windows an epoch), {} validation tokens, {} planned",
-                               s.spec.name, double(s.parameters) * 1e-6, s.train_tokens, s.windows_per_epoch, s.validation_tokens,
-                               format_bytes(s.planned_bytes)));
+    progress_.note(fmt::format(
+        "{}: {:.2f} M parameters, {} training tokens ({} windows an epoch), {} validation tokens, {} planned",
+        s.spec.name, double(s.parameters) * 1e-6, s.train_tokens, s.windows_per_epoch, s.validation_tokens,
+        format_bytes(s.planned_bytes)));
     for (const std::string& note : s.plan.notes) progress_.note("plan: " + note);
   }
 
   void stepped(const Step& s) override {
     if (json_) {
-      line({{"kind", "step"}, {"step", s.step}, {"loss", number(s.loss)}, {"lr", s.lr}, {"grad_norm", number(s.grad_norm)},
+      line({{"kind", "step"},
+            {"step", s.step},
+            {"loss", number(s.loss)},
+            {"lr", s.lr},
+            {"grad_norm", number(s.grad_norm)},
             {"tokens_per_second", s.tokens_per_second}});
     } else {
       fmt::print("step {}: loss={:.6f}\n", s.step, s.loss);
       std::fflush(stdout);
     }
-    if (!std::isfinite(s.grad_norm)) progress_.note(fmt::format("step {}: the gradient is not finite; the step was skipped", s.step));
+    if (!std::isfinite(s.grad_norm))
+      progress_.note(fmt::format("step {}: the gradient is not finite; the step was skipped", s.step));
     progress_.update(s);
   }
 
   void evaluated(const Eval& e) override {
     if (json_) {
-      line({{"kind", "eval"}, {"step", e.step}, {"loss", number(e.loss)}, {"nats_per_byte", number(e.nats_per_byte)}, {"whole", e.whole}});
+      line({{"kind", "eval"},
+            {"step", e.step},
+            {"loss", number(e.loss)},
+            {"nats_per_byte", number(e.nats_per_byte)},
+            {"whole", e.whole}});
       if (!e.sample.empty()) {
         const ordered_json event{{"kind", "sample"}, {"step", e.step}, {"text", e.sample}};
         fmt::print("{}\n", event.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
       }
     }
-    progress_.note(fmt::format("step {}: validation loss {:.4f} nats a token, {:.4f} nats a byte{}", e.step, e.loss, e.nats_per_byte,
-                               e.whole ? "" : " (a part of the text)"));
+    progress_.note(fmt::format("step {}: validation loss {:.4f} nats a token, {:.4f} nats a byte{}", e.step, e.loss,
+                               e.nats_per_byte, e.whole ? "" : " (a part of the text)"));
     if (!e.sample.empty()) progress_.note("sample: " + e.sample + "\n");
   }
 
   void done(const FromScratchResult& r) {
     progress_.finish();
     if (json_) {
-      ordered_json j{{"kind", "run_end"}, {"reason", "done"}, {"final_loss", number(r.final_loss)}, {"seconds", r.seconds},
-                     {"model", r.model_path}, {"peak_rss_bytes", peak_resident_memory()}};
+      ordered_json j{{"kind", "run_end"},    {"reason", "done"},      {"final_loss", number(r.final_loss)},
+                     {"seconds", r.seconds}, {"model", r.model_path}, {"peak_rss_bytes", peak_resident_memory()}};
       if (r.eval) j["nats_per_byte"] = number(r.eval->nats_per_byte);
       line(j);
     } else {
@@ -89,7 +104,8 @@ struct FromScratch {
   void add(CLI::App& app) {
     app.add_option("--corpus", o.corpus, "a text file to learn from")->required();
     app.add_option("--val", o.validation, "a text file to validate on (default: the end of the corpus)");
-    app.add_option("--val-fraction", o.validation_fraction, "part of the corpus kept for validation")->capture_default_str();
+    app.add_option("--val-fraction", o.validation_fraction, "part of the corpus kept for validation")
+        ->capture_default_str();
     app.add_option("--size", o.size, fmt::format("{}, or a JSON file of dimensions", fmt::join(size_names(), ", ")))
         ->capture_default_str();
     app.add_option("--tokenizer", o.tokenizer, "bytes, or spm:V (SentencePiece BPE of V tokens, trained on the corpus)")
@@ -98,31 +114,44 @@ struct FromScratch {
     app.add_option("--tokens", o.trainer.tokens, "T, tokens a sequence")->capture_default_str();
     app.add_option("--steps", o.steps, "optimizer steps")->capture_default_str();
     app.add_option("--lr", o.lr, "peak learning rate")->capture_default_str();
-    app.add_option("--warmup", o.warmup, "steps of linear warmup; -1: a twentieth of all, at most 200")->capture_default_str();
-    app.add_option("--final-lr", o.final_lr, "last learning rate as a fraction of the peak (cosine)")->capture_default_str();
-    app.add_option("--weight-decay", o.trainer.optimizer.weight_decay, "AdamW's decay, on matrices only")->capture_default_str();
-    app.add_option("--clip", o.trainer.optimizer.clip, "limit of the gradients' global norm; 0: none")->capture_default_str();
-    app.add_option("--init-scale", o.init_scale, "matrices start as N(0, scale / sqrt(columns))")->capture_default_str();
+    app.add_option("--warmup", o.warmup, "steps of linear warmup; -1: a twentieth of all, at most 200")
+        ->capture_default_str();
+    app.add_option("--final-lr", o.final_lr, "last learning rate as a fraction of the peak (cosine)")
+        ->capture_default_str();
+    app.add_option("--weight-decay", o.trainer.optimizer.weight_decay, "AdamW's decay, on matrices only")
+        ->capture_default_str();
+    app.add_option("--clip", o.trainer.optimizer.clip, "limit of the gradients' global norm; 0: none")
+        ->capture_default_str();
+    app.add_option("--init-scale", o.init_scale, "matrices start as N(0, scale / sqrt(columns))")
+        ->capture_default_str();
     app.add_option("--beta2", o.trainer.optimizer.beta2, "AdamW's decay of the second moment")->capture_default_str();
     app.add_option("--seed", o.seed, "seed of weights and shuffling")->capture_default_str();
-    app.add_option("--context", o.context, "positions that the model is made for; 0: the size's own")->capture_default_str();
-    app.add_option("--eval-every", o.eval_every, "steps between validations; 0: only at the end")->capture_default_str();
-    app.add_option("--eval-tokens", o.eval_tokens, "validation tokens read before the last validation; 0: all")->capture_default_str();
+    app.add_option("--context", o.context, "positions that the model is made for; 0: the size's own")
+        ->capture_default_str();
+    app.add_option("--eval-every", o.eval_every, "steps between validations; 0: only at the end")
+        ->capture_default_str();
+    app.add_option("--eval-tokens", o.eval_tokens, "validation tokens read before the last validation; 0: all")
+        ->capture_default_str();
     app.add_option("--sample", o.sample_tokens, "tokens of a sample written at each validation")->capture_default_str();
     app.add_option("--dtype", stored, "matrices in the file: f32, f16 or bf16")->capture_default_str();
     app.add_option("--name", o.name, "name of the model, for its card")->capture_default_str();
     app.add_option("--out", o.out, "folder for the result")->capture_default_str();
     app.add_flag("--json", json, "JSON Lines on stdout instead of text");
     device.add(app);
-    app.footer("\nExample:\n  toy train from-scratch --corpus book.txt --size small --tokenizer spm:512 --steps 2000 --out out/book\n"
-               "stdout has one line a step and ends with the path of the GGUF; progress is on stderr.");
+    app.footer(
+        "\nExample:\n  toy train from-scratch --corpus book.txt --size small --tokenizer spm:512 --steps 2000 --out "
+        "out/book\n"
+        "stdout has one line a step and ends with the path of the GGUF; progress is on stderr.");
     app.callback([this] { run(); });
   }
 
   void run() {
-    if (stored == "f16") o.stored = DType::f16;
-    else if (stored == "bf16") o.stored = DType::bf16;
-    else check(stored == "f32", "dtype '{}' is not one of f32, f16, bf16", stored);
+    if (stored == "f16")
+      o.stored = DType::f16;
+    else if (stored == "bf16")
+      o.stored = DType::bf16;
+    else
+      check(stored == "f32", "dtype '{}' is not one of f32, f16, bf16", stored);
     const auto dev = device.make();
     Reporter reporter(json);
     reporter.done(train_from_scratch(o, *dev, reporter));

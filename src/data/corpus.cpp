@@ -107,8 +107,7 @@ Windows WindowSampler::batch(int64_t step) const {
   for (int64_t b = 0; b < batch_; ++b) {
     const int64_t window = step * batch_ + b, epoch = window / per_epoch_;
     const int64_t start = int64_t(starts.below(uint64_t(epoch), uint64_t(room)));
-    const int64_t place =
-        int64_t(permute(uint64_t(window % per_epoch_), uint64_t(per_epoch_), key, uint64_t(epoch)));
+    const int64_t place = int64_t(permute(uint64_t(window % per_epoch_), uint64_t(per_epoch_), key, uint64_t(epoch)));
     const auto first = ids_.begin() + start + place * tokens_;
     out.inputs.insert(out.inputs.end(), first, first + tokens_);
     out.targets.insert(out.targets.end(), first + 1, first + 1 + tokens_);

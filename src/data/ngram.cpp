@@ -12,9 +12,7 @@ constexpr int kMaxOrder = 8;  // bytes of a 64-bit key
 // Discounts are estimated and may leave [0, count]; inside these bounds every probability is positive.
 constexpr double kLeastDiscount = 1e-3;
 
-uint64_t low_bytes(uint64_t key, int bytes) {
-  return bytes >= 8 ? key : key & ((uint64_t(1) << (8 * bytes)) - 1);
-}
+uint64_t low_bytes(uint64_t key, int bytes) { return bytes >= 8 ? key : key & ((uint64_t(1) << (8 * bytes)) - 1); }
 
 // Chen and Goodman 1999, eq. 26, from the numbers of n-grams seen once, twice, three and four times.
 std::array<double, 4> estimate_discounts(const std::array<double, 5>& seen) {
@@ -59,8 +57,7 @@ NgramModel::Level NgramModel::build(const std::vector<Gram>& grams) {
 NgramModel NgramModel::train(std::string_view text, int order) {
   check(order >= 1 && order <= kMaxOrder, "n-gram: order {} is not in 1..{}", order, kMaxOrder);
   check(!text.empty(), "n-gram: the training text is empty");
-  check(text.size() < UINT32_MAX, "n-gram: the training text has {} bytes; give less than 4 GiB",
-        text.size());
+  check(text.size() < UINT32_MAX, "n-gram: the training text has {} bytes; give less than 4 GiB", text.size());
   order = int(std::min(size_t(order), text.size()));
   std::vector<uint64_t> keys;
   keys.reserve(text.size());
@@ -103,8 +100,7 @@ double NgramModel::probability(std::string_view context, uint8_t next) const {
     if (at == level.keys.end() || *at != key) break;  // a longer context was not seen either
     const Context& seen = level.contexts[size_t(at - level.keys.begin())];
     const auto begin = level.entries.begin() + seen.begin, end = level.entries.begin() + seen.end;
-    const auto entry =
-        std::lower_bound(begin, end, next, [](const Entry& e, uint8_t byte) { return e.byte < byte; });
+    const auto entry = std::lower_bound(begin, end, next, [](const Entry& e, uint8_t byte) { return e.byte < byte; });
     p *= seen.gamma;
     if (entry != end && entry->byte == next) p += (entry->count - level.discount(entry->count)) / seen.total;
   }

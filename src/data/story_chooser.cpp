@@ -23,8 +23,7 @@ std::string excerpt(std::string_view text) {
 
 [[noreturn]] void fail_at(std::string_view text, size_t offset, std::string_view expected) {
   if (offset >= text.size()) {
-    fail("stories: the text ends at byte {} within a story, where \"{}\" could follow", text.size(),
-         excerpt(expected));
+    fail("stories: the text ends at byte {} within a story, where \"{}\" could follow", text.size(), excerpt(expected));
   }
   fail("stories: byte {}: the grammar does not write \"{}\" here; it could go on with \"{}\"", offset,
        excerpt(text.substr(offset)), excerpt(expected));

@@ -39,8 +39,7 @@ constexpr std::string_view kTastes =
     "{hero.He} [loved|liked] {food=food} and @dish, and [feared|kept|drew|counted|sang to] <fur> <animals>. ";
 
 // Rows: spring, summer, autumn, winter. Columns: rain, sun, wind, snow, fog.
-constexpr std::array<double, 5> kWeatherOf[] = {
-    {4, 3, 2, 0, 1}, {2, 7, 1, 0, 0}, {4, 1, 3, 0, 3}, {1, 1, 2, 6, 1}};
+constexpr std::array<double, 5> kWeatherOf[] = {{4, 3, 2, 0, 1}, {2, 7, 1, 0, 0}, {4, 1, 3, 0, 3}, {1, 1, 2, 6, 1}};
 constexpr std::array<double, 5> kNightWeatherOf[] = {
     {4, 0, 3, 0, 2}, {3, 0, 3, 0, 1}, {4, 0, 3, 0, 3}, {1, 0, 2, 6, 1}};
 

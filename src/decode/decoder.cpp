@@ -9,7 +9,7 @@
 namespace toy {
 
 DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, DecodeShape shape,
-                              int64_t max_rows) {
+                               int64_t max_rows) {
   DecodeGraph d{std::make_unique<Graph>(), {}, {}};
   Graph& g = *d.graph;
   const int rows = g.declare_rows("rows", max_rows), wanted = g.declare_rows("logit_rows", max_rows);
@@ -18,7 +18,8 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
       .batch = {.sequence = g.input("sequence", g.rows_type(rows, DType::i32), shape.sequences),
                 .position = g.input("position", g.rows_type(rows, DType::i32), shape.context)},
       .rope = make_rope(g, spec, shape.context),
-      .page_table = g.input("page_table", {DType::i32, {shape.sequences, shape.pages_per_sequence()}, 0}, shape.pages())};
+      .page_table =
+          g.input("page_table", {DType::i32, {shape.sequences, shape.pages_per_sequence()}, 0}, shape.pages())};
   std::vector<nn::LayerState> layers;
   const std::vector<StateSlot> slots = state_slots(spec, shape.pages(), shape.sequences);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
@@ -33,8 +34,7 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
   return d;
 }
 
-Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& options)
-    : vocab_(model.spec.vocab) {
+Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& options) : vocab_(model.spec.vocab) {
   const int64_t context = options.context > 0 ? options.context : model.spec.context;
   max_rows_ = std::min(std::max<int64_t>(options.max_rows, 1), context * options.sequences);
   state_ = std::make_unique<DecodeState>(model.spec, device, DecodeShape{options.sequences, context});
@@ -51,7 +51,8 @@ void Decoder::decode(std::span<const DecodeRow> rows) {
     const DecodeRow& r = rows[i];
     check(r.sequence >= 0 && r.sequence < state_->sequences(), "decoder: row {}: sequence {} of {}", i, r.sequence,
           state_->sequences());
-    check(r.token >= 0 && r.token < vocab_, "token {} at index {} is outside the vocabulary (0 to {})", r.token, i, vocab_ - 1);
+    check(r.token >= 0 && r.token < vocab_, "token {} at index {} is outside the vocabulary (0 to {})", r.token, i,
+          vocab_ - 1);
     check(i == 0 || r.sequence == rows[i - 1].sequence || more[size_t(r.sequence)] == 0,
           "decoder: rows of sequence {} do not stand together", r.sequence);
     ++more[size_t(r.sequence)];

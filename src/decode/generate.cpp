@@ -39,7 +39,9 @@ void check_finite(std::span<const float> logits) {
 
 }  // namespace
 
-double log_softmax_at(std::span<const float> logits, int32_t id) { return double(logits[size_t(id)]) - log_sum_exp(logits); }
+double log_softmax_at(std::span<const float> logits, int32_t id) {
+  return double(logits[size_t(id)]) - log_sum_exp(logits);
+}
 
 std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, int k) {
   std::vector<TokenLogprob> result;
@@ -50,7 +52,8 @@ std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, int k) {
 }
 
 Sampler::Sampler(const SamplerOptions& options) : options_(options) {
-  check(options.temperature >= 0 && std::isfinite(options.temperature), "temperature {} is not 0 or more", options.temperature);
+  check(options.temperature >= 0 && std::isfinite(options.temperature), "temperature {} is not 0 or more",
+        options.temperature);
   check(options.top_k >= 0, "top-k {} is negative; 0 means all", options.top_k);
   check(options.top_p > 0 && options.top_p <= 1, "top-p {} is not above 0 and at most 1", options.top_p);
 }
@@ -62,7 +65,8 @@ int32_t Sampler::pick(std::span<const float> logits, uint64_t step) const {
   std::vector<double> p;
   const double top = logits[size_t(ids[0])];
   double total = 0;
-  for (const int32_t id : ids) total += p.emplace_back(std::exp((double(logits[size_t(id)]) - top) / options_.temperature));
+  for (const int32_t id : ids)
+    total += p.emplace_back(std::exp((double(logits[size_t(id)]) - top) / options_.temperature));
   if (options_.top_p < 1) {
     double reached = 0;
     size_t keep = 0;
@@ -76,8 +80,9 @@ int32_t Sampler::pick(std::span<const float> logits, uint64_t step) const {
   return ids[p.size() - 1];
 }
 
-std::vector<GeneratedToken> generate(Decoder& decoder, int sequence, std::span<const int32_t> prompt, std::optional<int32_t> eos,
-                                     const GenerateOptions& options, const std::function<bool(const GeneratedToken&)>& on_token) {
+std::vector<GeneratedToken> generate(Decoder& decoder, int sequence, std::span<const int32_t> prompt,
+                                     std::optional<int32_t> eos, const GenerateOptions& options,
+                                     const std::function<bool(const GeneratedToken&)>& on_token) {
   check(!prompt.empty(), "prompt: there is nothing to continue; give at least one token");
   const Sampler sampler(options.sampler);
   std::vector<DecodeRow> rows;

@@ -12,9 +12,11 @@ std::vector<StateSlot> state_slots(const ModelSpec& spec, int64_t pages, int64_t
   std::vector<StateSlot> slots;
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const LayerSpec& l = spec.layers[i];
-    slots.push_back({StateSlot::Kind::paged, fmt::format("blk.{}.state.k", i),
+    slots.push_back({StateSlot::Kind::paged,
+                     fmt::format("blk.{}.state.k", i),
                      {DType::f32, {pages, l.kv_heads, l.d_head, kPagePositions}, 0}});
-    slots.push_back({StateSlot::Kind::paged, fmt::format("blk.{}.state.v", i),
+    slots.push_back({StateSlot::Kind::paged,
+                     fmt::format("blk.{}.state.v", i),
                      {DType::f32, {pages, l.kv_heads, kPagePositions, l.d_head}, 0}});
   }
   return slots;
@@ -32,8 +34,9 @@ DecodeState::DecodeState(const ModelSpec& spec, const Device& device, DecodeShap
 
 int64_t DecodeState::extend(int sequence, int64_t rows) {
   const int64_t first = length(sequence);
-  check(first + rows <= context(), "context: sequence {} holds {} positions, {} more do not fit into {}; use a larger --ctx",
-        sequence, first, rows, context());
+  check(first + rows <= context(),
+        "context: sequence {} holds {} positions, {} more do not fit into {}; use a larger --ctx", sequence, first,
+        rows, context());
   const int64_t had = pages_of(sequence);
   lengths_[size_t(sequence)] += rows;
   for (int64_t p = had; p < pages_of(sequence); ++p) {
@@ -46,12 +49,11 @@ int64_t DecodeState::extend(int sequence, int64_t rows) {
 void DecodeState::reset(int sequence) { truncate(sequence, 0); }
 
 void DecodeState::truncate(int sequence, int64_t length_wanted) {
-  check(length_wanted >= 0 && length_wanted <= length(sequence), "decoder: sequence {} has {} positions, cannot be cut to {}",
-        sequence, length(sequence), length_wanted);
+  check(length_wanted >= 0 && length_wanted <= length(sequence),
+        "decoder: sequence {} has {} positions, cannot be cut to {}", sequence, length(sequence), length_wanted);
   const int64_t had = pages_of(sequence);
   lengths_[size_t(sequence)] = length_wanted;
-  for (int64_t p = had; p-- > pages_of(sequence);)
-    free_pages_.push_back(page(sequence, p));
+  for (int64_t p = had; p-- > pages_of(sequence);) free_pages_.push_back(page(sequence, p));
 }
 
 // Item `index` of dimension 0 of a slot.
@@ -69,7 +71,8 @@ StateSnapshot DecodeState::snapshot(int sequence) const {
       const auto from = item(slot, index);
       bytes.insert(bytes.end(), from.begin(), from.end());
     };
-    if (slot.kind == StateSlot::Kind::per_sequence) append(sequence);
+    if (slot.kind == StateSlot::Kind::per_sequence)
+      append(sequence);
     else
       for (int64_t p = 0; p < pages_of(sequence); ++p) append(page(sequence, p));
   }
@@ -88,7 +91,8 @@ void DecodeState::restore(int sequence, const StateSnapshot& s) {
       std::memcpy(to.data(), s.slots[i].data() + at, to.size());
       at += to.size();
     };
-    if (slots_[i].kind == StateSlot::Kind::per_sequence) take(sequence);
+    if (slots_[i].kind == StateSlot::Kind::per_sequence)
+      take(sequence);
     else
       for (int64_t p = 0; p < pages_of(sequence); ++p) take(page(sequence, p));
   }

@@ -28,8 +28,7 @@ class Cursor {
   /// Error{bad_input} about the field read last.
   template <class... Args>
   [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
-    toy::fail("{}: {} at offset {}: {}", file_, context_, field_,
-              fmt::format(format, std::forward<Args>(args)...));
+    toy::fail("{}: {} at offset {}: {}", file_, context_, field_, fmt::format(format, std::forward<Args>(args)...));
   }
 
   template <class T>
@@ -56,16 +55,16 @@ class Cursor {
   /// Before anything is allocated for them: `count` things of at least `least` bytes each fit into the rest.
   void check_count(uint64_t count, size_t least, std::string_view what) const {
     if (count > remaining() / least)
-      fail("{} {}, at least {} bytes each, but the file has {} bytes left; it is truncated or damaged", count,
-           what, least, remaining());
+      fail("{} {}, at least {} bytes each, but the file has {} bytes left; it is truncated or damaged", count, what,
+           least, remaining());
   }
 
  private:
   const std::byte* take(size_t n, std::string_view what) {
     field_ = position_;
     if (n > remaining())
-      fail("the file ends inside {} ({} bytes needed, {} left); it is truncated, copy or download it again",
-           what, n, remaining());
+      fail("the file ends inside {} ({} bytes needed, {} left); it is truncated, copy or download it again", what, n,
+           remaining());
     position_ += n;
     return bytes_.data() + field_;
   }

@@ -24,14 +24,11 @@ struct Place {
 };
 
 void check_magic(std::span<const std::byte> bytes, const std::string& file) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()),
-                              std::min(bytes.size(), kMagic.size()));
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min(bytes.size(), kMagic.size()));
   if (text == kMagic) return;
-  if (kMagic.starts_with(text))
-    fail("{}: the file ends after {} bytes; copy or download it again", file, bytes.size());
+  if (kMagic.starts_with(text)) fail("{}: the file ends after {} bytes; copy or download it again", file, bytes.size());
   const std::string guess = describe_foreign_file(bytes);
-  fail("{}: not a GGUF file: it starts with {}, not 'GGUF'{}{}", file, quoted(text),
-       guess.empty() ? "" : "; ", guess);
+  fail("{}: not a GGUF file: it starts with {}, not 'GGUF'{}{}", file, quoted(text), guess.empty() ? "" : "; ", guess);
 }
 
 Header read_header(Cursor& in) {
@@ -44,8 +41,7 @@ Header read_header(Cursor& in) {
     in.fail(
         "GGUF version 1 is not supported (versions 2 and 3 are); convert the model again with a current "
         "llama.cpp");
-  if (version != 2 && version != 3)
-    in.fail("GGUF version {} is not supported (versions 2 and 3 are)", version);
+  if (version != 2 && version != 3) in.fail("GGUF version {} is not supported (versions 2 and 3 are)", version);
   Header header;
   header.tensors = in.read<uint64_t>("the number of tensors");
   in.check_count(header.tensors, 32, "tensors");  // name length, rank, one dimension, type, offset
@@ -124,16 +120,14 @@ uint64_t alignment_of(const Contents& contents, const std::string& file) {
   check(alignment != nullptr, "{}: metadata key '{}': expected u32, found {}", file, kAlignmentKey,
         type_name_of(found->second));
   check(std::has_single_bit(*alignment) && *alignment % 8 == 0,
-        "{}: metadata key '{}': {} is not a power of two that is a multiple of 8", file, kAlignmentKey,
-        *alignment);
+        "{}: metadata key '{}': {} is not a power of two that is a multiple of 8", file, kAlignmentKey, *alignment);
   return *alignment;
 }
 
 // On disk the innermost dimension comes first; Shape has it last.
 Shape read_shape(Cursor& in) {
   const auto rank = in.read<uint32_t>("the number of dimensions");
-  if (rank < 1 || rank > uint32_t(kMaxFileRank))
-    in.fail("{} dimensions; 1 to {} are supported", rank, kMaxFileRank);
+  if (rank < 1 || rank > uint32_t(kMaxFileRank)) in.fail("{} dimensions; 1 to {} are supported", rank, kMaxFileRank);
   int64_t dims[kMaxFileRank];
   int64_t count = 1;
   for (uint32_t i = 0; i < rank; ++i) {
@@ -155,8 +149,7 @@ void read_type(Cursor& in, TensorInfo& info) {
   info.type_name = type->name;
   info.dtype = type->dtype;
   if (info.shape.back() % type->block != 0)
-    in.fail("row length {} is not a multiple of {}, the block size of {}", info.shape.back(), type->block,
-            type->name);
+    in.fail("row length {} is not a multiple of {}, the block size of {}", info.shape.back(), type->block, type->name);
   if (__builtin_mul_overflow(uint64_t(info.shape.count()) / type->block, uint64_t(type->bytes), &info.bytes))
     in.fail("the size in bytes of {} {} does not fit into 64 bits", type->name, info.shape.str());
 }
@@ -181,8 +174,8 @@ std::vector<Place> read_tensors(Cursor& in, uint64_t tensors, Contents& contents
 }
 
 // Points every tensor at its data, all of which lies inside the file.
-void place_data(std::span<const std::byte> bytes, size_t header_end, uint64_t alignment,
-                const std::string& file, const std::vector<Place>& places, Contents& contents) {
+void place_data(std::span<const std::byte> bytes, size_t header_end, uint64_t alignment, const std::string& file,
+                const std::vector<Place>& places, Contents& contents) {
   const uint64_t start = (uint64_t(header_end) + alignment - 1) / alignment * alignment;
   const uint64_t available = start < bytes.size() ? bytes.size() - start : 0;
   for (size_t i = 0; i < places.size(); ++i) {
@@ -203,8 +196,7 @@ void place_data(std::span<const std::byte> bytes, size_t header_end, uint64_t al
 void check_overlaps(const std::string& file, const std::vector<Place>& places, const Contents& contents) {
   std::vector<size_t> order(places.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return places[a].offset < places[b].offset; });
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return places[a].offset < places[b].offset; });
   for (size_t k = 1; k < order.size(); ++k) {
     const size_t a = order[k - 1], b = order[k];
     // place_data() has shown that the sum does not overflow. No tensor is empty, so equal offsets overlap

@@ -56,8 +56,7 @@ uint32_t File::Impl::to_u32(std::string_view key, const Value& value) const {
       [&](const auto& v) -> uint32_t {
         using T = std::decay_t<decltype(v)>;
         if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-          check(std::in_range<uint32_t>(v), "{}: metadata key {}: {} does not fit into u32", path,
-                quoted(key), v);
+          check(std::in_range<uint32_t>(v), "{}: metadata key {}: {} does not fit into u32", path, quoted(key), v);
           return uint32_t(v);
         } else {
           fail_type(key, "u32", value);
@@ -111,8 +110,7 @@ const TensorInfo* File::find(std::string_view name) const {
 
 const TensorInfo& File::require(std::string_view name) const {
   const TensorInfo* info = find(name);
-  check(info != nullptr, "{}: the tensor {} is missing ({} tensors are there)", path(), quoted(name),
-        tensors().size());
+  check(info != nullptr, "{}: the tensor {} is missing ({} tensors are there)", path(), quoted(name), tensors().size());
   return *info;
 }
 
@@ -137,9 +135,7 @@ bool File::get_bool(std::string_view key, bool otherwise) const {
   return value ? impl_->get<bool>(key, *value) : otherwise;
 }
 
-std::string File::get_string(std::string_view key) const {
-  return impl_->get<std::string>(key, impl_->require(key));
-}
+std::string File::get_string(std::string_view key) const { return impl_->get<std::string>(key, impl_->require(key)); }
 
 std::string File::get_string(std::string_view key, std::string_view otherwise) const {
   const Value* value = impl_->find(key);
@@ -151,8 +147,6 @@ const std::vector<std::string>& File::get_strings(std::string_view key) const {
 }
 
 const std::vector<float>& File::get_f32s(std::string_view key) const { return impl_->get_array<float>(key); }
-const std::vector<int32_t>& File::get_i32s(std::string_view key) const {
-  return impl_->get_array<int32_t>(key);
-}
+const std::vector<int32_t>& File::get_i32s(std::string_view key) const { return impl_->get_array<int32_t>(key); }
 
 }  // namespace toy::gguf

@@ -65,13 +65,12 @@ std::string type_name_of(const Value& value) {
     };
     return fmt::format("array of {}", std::visit(element, *array));
   }
-  return std::string(
-      std::visit([](const auto& v) { return name_of(value_type<std::decay_t<decltype(v)>>()); }, value));
+  return std::string(std::visit([](const auto& v) { return name_of(value_type<std::decay_t<decltype(v)>>()); }, value));
 }
 
 const GgmlType* find_ggml_type(uint32_t number) {
-  const auto* found = std::find_if(std::begin(kGgmlTypes), std::end(kGgmlTypes),
-                                   [&](const GgmlType& t) { return t.number == number; });
+  const auto* found =
+      std::find_if(std::begin(kGgmlTypes), std::end(kGgmlTypes), [&](const GgmlType& t) { return t.number == number; });
   return found == std::end(kGgmlTypes) ? nullptr : found;
 }
 

@@ -80,13 +80,12 @@ Writer::Writer(std::string architecture) : architecture_(std::move(architecture)
 }
 
 void Writer::set(std::string key, Value value) {
-  check(!key.empty() && key.size() <= kMaxKey, "gguf: metadata key {}: a key has 1 to {} bytes, not {}",
-        quoted(key), kMaxKey, key.size());
+  check(!key.empty() && key.size() <= kMaxKey, "gguf: metadata key {}: a key has 1 to {} bytes, not {}", quoted(key),
+        kMaxKey, key.size());
   if (key == kAlignmentKey) {
     const auto* alignment = std::get_if<uint32_t>(&value);
     check(alignment && *alignment == kDefaultAlignment,
-          "gguf: metadata key '{}': data is written at {}-byte alignment; leave the key out", key,
-          kDefaultAlignment);
+          "gguf: metadata key '{}': data is written at {}-byte alignment; leave the key out", key, kDefaultAlignment);
   }
   if (key == kArchitectureKey) {
     auto* name = std::get_if<std::string>(&value);
@@ -103,14 +102,13 @@ void Writer::set(std::string key, Value value) {
 }
 
 void Writer::add(std::string name, const View& data, DType stored) {
-  check(!name.empty() && name.size() <= kMaxName, "gguf: tensor {}: a name has 1 to {} bytes, not {}",
-        quoted(name), kMaxName, name.size());
-  const bool twice =
-      std::any_of(items_.begin(), items_.end(), [&](const Item& item) { return item.name == name; });
+  check(!name.empty() && name.size() <= kMaxName, "gguf: tensor {}: a name has 1 to {} bytes, not {}", quoted(name),
+        kMaxName, name.size());
+  const bool twice = std::any_of(items_.begin(), items_.end(), [&](const Item& item) { return item.name == name; });
   check(!twice, "gguf: tensor {}: added twice", quoted(name));
   const int rank = data.shape.rank();
-  check(rank >= 1 && rank <= kMaxFileRank, "gguf: tensor {}: {} has {} dimensions; a file holds 1 to {}",
-        quoted(name), data.shape.str(), rank, kMaxFileRank);
+  check(rank >= 1 && rank <= kMaxFileRank, "gguf: tensor {}: {} has {} dimensions; a file holds 1 to {}", quoted(name),
+        data.shape.str(), rank, kMaxFileRank);
   check(*std::min_element(data.shape.begin(), data.shape.end()) >= 1,
         "gguf: tensor {}: {} has no elements; a file cannot hold that", quoted(name), data.shape.str());
   check(data.data != nullptr, "gguf: tensor {}: the view has no memory", quoted(name));

@@ -76,13 +76,16 @@ class Backward {
     const auto it = partials_.find(v);
     if (it == partials_.end()) return {};
     auto& list = it->second;
-    std::stable_sort(list.begin(), list.end(),
-                     [](const Partial& a, const Partial& b) { return std::pair(a.last, a.consumer) < std::pair(b.last, b.consumer); });
+    std::stable_sort(list.begin(), list.end(), [](const Partial& a, const Partial& b) {
+      return std::pair(a.last, a.consumer) < std::pair(b.last, b.consumer);
+    });
     Value total;
     for (const Partial& p : list) {
       Graph::BackwardScope scope(graph_, graph_.node(p.consumer).layer);
-      if (p.accumulate) total = p.accumulate(total);
-      else total = total ? ops_.add(total, p.value) : p.value;
+      if (p.accumulate)
+        total = p.accumulate(total);
+      else
+        total = total ? ops_.add(total, p.value) : p.value;
     }
     check(total.type() == v.type(), "gradient: a value of type {} got a gradient of type {}", v.type().str(),
           total.type().str());
@@ -95,7 +98,9 @@ class Backward {
     Context(Backward& b, const Node& n) : b_(b), node_(n) {
       for (size_t o = 0; o < n.outputs.size(); ++o) grads_.push_back(b.sum({&b.graph_, n.id, int(o)}));
     }
-    bool any() const { return std::any_of(grads_.begin(), grads_.end(), [](const Value& v) { return bool(v); }); }
+    bool any() const {
+      return std::any_of(grads_.begin(), grads_.end(), [](const Value& v) { return bool(v); });
+    }
     Graph& graph() override { return b_.graph_; }
     const Attrs& attrs() const override { return node_.attrs; }
     Value in(int i) const override { return size_t(i) < node_.inputs.size() ? node_.inputs[size_t(i)] : Value{}; }

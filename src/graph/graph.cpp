@@ -45,7 +45,8 @@ Value Graph::param(const std::string& name, const TensorType& type) {
 }
 
 Value Graph::constant(const TensorType& type, std::vector<double> data, std::string name) {
-  check(int64_t(data.size()) == type.count(), "graph: a constant of type {} was given {} values", type.str(), data.size());
+  check(int64_t(data.size()) == type.count(), "graph: a constant of type {} was given {} values", type.str(),
+        data.size());
   return add_leaf({.kind = NodeKind::constant,
                    .outputs = {type},
                    .name = std::move(name),
@@ -53,8 +54,13 @@ Value Graph::constant(const TensorType& type, std::vector<double> data, std::str
 }
 
 int Graph::apply(const OpDef& op, std::vector<Value> inputs, Attrs attrs) {
-  Node n{.id = int(nodes_.size()), .kind = NodeKind::op, .op = &op, .attrs = std::move(attrs),
-         .inputs = std::move(inputs), .layer = layer_, .backward = backward_};
+  Node n{.id = int(nodes_.size()),
+         .kind = NodeKind::op,
+         .op = &op,
+         .attrs = std::move(attrs),
+         .inputs = std::move(inputs),
+         .layer = layer_,
+         .backward = backward_};
   try {
     std::vector<const TensorType*> types;
     for (const Value& v : n.inputs) {

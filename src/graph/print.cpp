@@ -13,16 +13,21 @@ std::string attr_text(const AttrValue& value) {
   return std::visit(
       [](const auto& v) -> std::string {
         using T = std::decay_t<decltype(v)>;
-        if constexpr (std::is_same_v<T, Shape>) return v.str();
-        else if constexpr (std::is_same_v<T, double>) return fmt::format("{:g}", v);
-        else return fmt::format("{}", v);
+        if constexpr (std::is_same_v<T, Shape>)
+          return v.str();
+        else if constexpr (std::is_same_v<T, double>)
+          return fmt::format("{:g}", v);
+        else
+          return fmt::format("{}", v);
       },
       value);
 }
 
 std::string attrs_text(const Attrs& attrs) {
   std::string s;
-  attrs.visit([&](const char* name, const AttrValue& v) { s += fmt::format("{}{}={}", s.empty() ? "" : ", ", name, attr_text(v)); });
+  attrs.visit([&](const char* name, const AttrValue& v) {
+    s += fmt::format("{}{}={}", s.empty() ? "" : ", ", name, attr_text(v));
+  });
   return s.empty() ? s : " {" + s + "}";
 }
 
@@ -30,8 +35,10 @@ nlohmann::ordered_json attr_json(const AttrValue& value) {
   return std::visit(
       [](const auto& v) -> nlohmann::ordered_json {
         using T = std::decay_t<decltype(v)>;
-        if constexpr (std::is_same_v<T, Shape>) return std::vector<int64_t>(v.begin(), v.end());
-        else return v;
+        if constexpr (std::is_same_v<T, Shape>)
+          return std::vector<int64_t>(v.begin(), v.end());
+        else
+          return v;
       },
       value);
 }
@@ -45,10 +52,14 @@ std::string ref(const Graph& g, Value v) {
 
 std::string_view kind_name(NodeKind k) {
   switch (k) {
-    case NodeKind::op: return "op";
-    case NodeKind::input: return "input";
-    case NodeKind::param: return "param";
-    case NodeKind::constant: return "constant";
+    case NodeKind::op:
+      return "op";
+    case NodeKind::input:
+      return "input";
+    case NodeKind::param:
+      return "param";
+    case NodeKind::constant:
+      return "constant";
   }
   return "?";
 }
@@ -80,14 +91,16 @@ std::string to_text(const Graph& graph) {
 
 nlohmann::ordered_json to_json(const Graph& graph) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array(), nodes = nlohmann::ordered_json::array();
-  for (size_t i = 1; i < graph.rows().size(); ++i) rows.push_back({{"name", graph.rows()[i].name}, {"max", graph.rows()[i].max}});
+  for (size_t i = 1; i < graph.rows().size(); ++i)
+    rows.push_back({{"name", graph.rows()[i].name}, {"max", graph.rows()[i].max}});
   for (const Node& n : graph.nodes()) {
     nlohmann::ordered_json j{{"id", n.id}, {"kind", kind_name(n.kind)}};
     if (n.op) j["op"] = n.op->name();
     if (!n.name.empty()) j["name"] = n.name;
     if (!n.layer.empty()) j["layer"] = n.layer;
     if (n.backward) j["backward"] = true;
-    for (const Value& v : n.inputs) j["inputs"].push_back(v ? nlohmann::ordered_json{v.node, v.out} : nlohmann::ordered_json(nullptr));
+    for (const Value& v : n.inputs)
+      j["inputs"].push_back(v ? nlohmann::ordered_json{v.node, v.out} : nlohmann::ordered_json(nullptr));
     for (const TensorType& t : n.outputs)
       j["outputs"].push_back({{"dtype", name_of(t.dtype)},
                               {"shape", std::vector<int64_t>(t.shape.begin(), t.shape.end())},

@@ -39,10 +39,14 @@ class Parser {
     OperandSpec o;
     o.name = word();
     for (bool more = true; more;) {
-      if (take("...")) o.variadic = true;
-      else if (take("?")) o.optional = true;
-      else if (take("!")) o.donated = true;
-      else more = false;
+      if (take("..."))
+        o.variadic = true;
+      else if (take("?"))
+        o.optional = true;
+      else if (take("!"))
+        o.donated = true;
+      else
+        more = false;
     }
     expect(":");
     skip();
@@ -63,16 +67,23 @@ class Parser {
  private:
   void dtype(OperandSpec& o) {
     const std::string w = word();
-    if (w == "float") o.dtypes = OperandSpec::any_float;
-    else if (w == "any") o.dtypes = OperandSpec::any;
-    else if (w == "i32") o.dtypes = OperandSpec::fixed, o.dtype = DType::i32;
-    else if (w == "f32") o.dtypes = OperandSpec::fixed, o.dtype = DType::f32;
-    else broken("float, any, f32 or i32");
+    if (w == "float")
+      o.dtypes = OperandSpec::any_float;
+    else if (w == "any")
+      o.dtypes = OperandSpec::any;
+    else if (w == "i32")
+      o.dtypes = OperandSpec::fixed, o.dtype = DType::i32;
+    else if (w == "f32")
+      o.dtypes = OperandSpec::fixed, o.dtype = DType::f32;
+    else
+      broken("float, any, f32 or i32");
   }
   DimSpec dim() {
     DimSpec d;
-    if (take("*")) d.kind = DimSpec::star;
-    else if (take("@")) d.kind = DimSpec::attribute, d.name = word();
+    if (take("*"))
+      d.kind = DimSpec::star;
+    else if (take("@"))
+      d.kind = DimSpec::attribute, d.name = word();
     else {
       d.name = word();
       if (std::isdigit(uint8_t(d.name[0]))) d.kind = DimSpec::number, d.size = std::stoll(d.name);
@@ -156,8 +167,8 @@ class Bindings {
   }
 
   void match_star(const TensorType& t, int lead, const std::string& who) {
-    TensorType part{.dtype = DType::f32, .shape = Shape(std::span(t.shape.begin(), size_t(lead))),
-                    .rows = lead > 0 ? t.rows : 0};
+    TensorType part{
+        .dtype = DType::f32, .shape = Shape(std::span(t.shape.begin(), size_t(lead))), .rows = lead > 0 ? t.rows : 0};
     if (!star_) {
       star_ = part, star_who_ = who;
       return;
@@ -249,12 +260,15 @@ std::vector<TensorType> Signature::infer(std::span<const TensorType* const> inpu
       check(spec.optional, "{}: input {} is missing", name_, spec.name);
       continue;
     }
-    bindings.match(spec, *inputs[i], spec.variadic ? fmt::format("{}[{}]", spec.name, i - inputs_.size() + 1) : spec.name);
+    bindings.match(spec, *inputs[i],
+                   spec.variadic ? fmt::format("{}[{}]", spec.name, i - inputs_.size() + 1) : spec.name);
   }
   std::vector<TensorType> types;
   for (const OperandSpec& o : outputs_) {
-    if (o.donated && donor_of(int(types.size())) >= 0) types.push_back(*inputs[donor_of(int(types.size()))]);
-    else types.push_back(bindings.make(o));
+    if (o.donated && donor_of(int(types.size())) >= 0)
+      types.push_back(*inputs[donor_of(int(types.size()))]);
+    else
+      types.push_back(bindings.make(o));
   }
   return types;
 }

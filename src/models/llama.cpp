@@ -47,8 +47,9 @@ ModelSpec spec_from_gguf(const gguf::File& f) {
   check(l.heads > 0, "{}: llama.attention.head_count is 0", f.path());
   l.d_head = int64_t(f.get_u32("llama.attention.key_length", uint32_t(m.d_model / l.heads)));
   const int64_t rotated = int64_t(f.get_u32("llama.rope.dimension_count", uint32_t(l.d_head)));
-  check(rotated == l.d_head, "{}: llama.rope.dimension_count is {}, the heads are {} wide; partial rotation is not supported",
-        f.path(), rotated, l.d_head);
+  check(rotated == l.d_head,
+        "{}: llama.rope.dimension_count is {}, the heads are {} wide; partial rotation is not supported", f.path(),
+        rotated, l.d_head);
   check(int64_t(f.get_u32("llama.attention.value_length", uint32_t(l.d_head))) == l.d_head,
         "{}: heads whose values are not as wide as their keys are not supported", f.path());
   l.d_ff = u32("feed_forward_length");
@@ -69,15 +70,18 @@ Model load_model(const std::string& path, const Device& device, LoadMode mode) {
   const gguf::File f = gguf::File::open(path);
   Model m{spec_from_gguf(f), std::make_unique<ParamStore>(device), load_tokenizer(f)};
   if (m.tokenizer)
-    check(m.tokenizer->vocab_size() == m.spec.vocab, "{}: the tokenizer has {} tokens, token_embd.weight has {} rows", path,
-          m.tokenizer->vocab_size(), m.spec.vocab);
+    check(m.tokenizer->vocab_size() == m.spec.vocab, "{}: the tokenizer has {} tokens, token_embd.weight has {} rows",
+          path, m.tokenizer->vocab_size(), m.spec.vocab);
   for (const TensorSpec& t : tensors_of(m.spec)) {
     const gguf::TensorInfo& info = f.require(t.name);
     const View host(const_cast<std::byte*>(info.data), *info.dtype, info.shape);
     const bool as_it_lies = mode == LoadMode::trainable ? false
-                            : t.shape.rank() >= 2 ? *info.dtype != DType::f64 : *info.dtype == DType::f32;
-    if (as_it_lies) m.params->bind(t.name, host, f.keep_alive());
-    else convert(host, m.params->add(t.name, {DType::f32, t.shape, 0}));  // gains are always f32
+                            : t.shape.rank() >= 2       ? *info.dtype != DType::f64
+                                                        : *info.dtype == DType::f32;
+    if (as_it_lies)
+      m.params->bind(t.name, host, f.keep_alive());
+    else
+      convert(host, m.params->add(t.name, {DType::f32, t.shape, 0}));  // gains are always f32
   }
   return m;
 }
@@ -102,8 +106,10 @@ void save_model(const Model& m, const std::string& path, DType stored) {
   w.set("llama.attention.layer_norm_rms_epsilon", s.rms_eps);
   w.set("llama.rope.freq_base", float(s.rope_base));
   u32("vocab_size", s.vocab);
-  if (m.tokenizer) m.tokenizer->save(w);
-  else w.set("tokenizer.ggml.model", std::string("none"));
+  if (m.tokenizer)
+    m.tokenizer->save(w);
+  else
+    w.set("tokenizer.ggml.model", std::string("none"));
   for (const TensorSpec& t : tensors_of(s)) {
     const DType as = t.shape.rank() >= 2 ? stored : DType::f32;
     w.add(t.name, m.params->get(t.name), as);

@@ -18,7 +18,8 @@ Model random_model(const ModelSpec& spec, const Device& device, uint64_t seed, d
     m.params->add(t.name, {DType::f32, t.shape, 0});
     std::vector<float> values(size_t(t.shape.count()), 1.0f);
     if (t.init != TensorSpec::Init::ones) {
-      const double sigma = t.init == TensorSpec::Init::embedding ? 0.02 : init_scale / std::sqrt(double(t.shape.back()));
+      const double sigma =
+          t.init == TensorSpec::Init::embedding ? 0.02 : init_scale / std::sqrt(double(t.shape.back()));
       const Philox random(seed, t.name);
       for (size_t i = 0; i < values.size(); ++i) values[i] = float(sigma * random.normal(i));
     }

@@ -33,7 +33,8 @@ ModelSpec make(const Size& s) {
   m.vocab = s.vocab;
   m.context = s.context;
   m.rope_base = s.rope_base;
-  m.layers.assign(size_t(s.layers), LayerSpec{.heads = s.heads, .kv_heads = s.kv_heads, .d_head = s.d_head, .d_ff = s.d_ff});
+  m.layers.assign(size_t(s.layers),
+                  LayerSpec{.heads = s.heads, .kv_heads = s.kv_heads, .d_head = s.d_head, .d_ff = s.d_ff});
   return m;
 }
 
@@ -52,7 +53,8 @@ class Reader {
     }
     try {
       if constexpr (std::is_same_v<T, int64_t>)
-        check(json_.at(key).is_number_integer(), "{}: '{}' is {}, expected a whole number", where_, key, json_.at(key).dump());
+        check(json_.at(key).is_number_integer(), "{}: '{}' is {}, expected a whole number", where_, key,
+              json_.at(key).dump());
       value = json_.at(key).get<T>();
     } catch (const nlohmann::json::exception&) {
       fail("{}: '{}' is {}, which is not of the right type", where_, key, json_.at(key).dump());
@@ -116,9 +118,20 @@ ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where) {
 
 nlohmann::ordered_json to_json(const ModelSpec& m) {
   const LayerSpec& l = m.layers.front();
-  return {{"architecture", m.architecture}, {"name", m.name}, {"d_model", m.d_model}, {"n_layers", m.layers.size()},
-          {"n_heads", l.heads}, {"n_kv", l.kv_heads}, {"d_head", l.d_head}, {"d_ff", l.d_ff}, {"window", l.window},
-          {"vocab", m.vocab}, {"context", m.context}, {"rms_eps", m.rms_eps}, {"rope_base", m.rope_base}, {"tied", m.tied}};
+  return {{"architecture", m.architecture},
+          {"name", m.name},
+          {"d_model", m.d_model},
+          {"n_layers", m.layers.size()},
+          {"n_heads", l.heads},
+          {"n_kv", l.kv_heads},
+          {"d_head", l.d_head},
+          {"d_ff", l.d_ff},
+          {"window", l.window},
+          {"vocab", m.vocab},
+          {"context", m.context},
+          {"rms_eps", m.rms_eps},
+          {"rope_base", m.rope_base},
+          {"tied", m.tied}};
 }
 
 ModelSpec model_spec(const std::string& size_or_file, int64_t vocab, int64_t context) {
@@ -136,7 +149,8 @@ ModelSpec model_spec(const std::string& size_or_file, int64_t vocab, int64_t con
     std::stringstream text;
     text << f.rdbuf();
     const auto json = nlohmann::json::parse(text.str(), nullptr, false);
-    check(!json.is_discarded(), "{}: not a valid JSON file; it should hold d_model, n_layers, n_heads, d_ff, ...", size_or_file);
+    check(!json.is_discarded(), "{}: not a valid JSON file; it should hold d_model, n_layers, n_heads, d_ff, ...",
+          size_or_file);
     m = spec_from_json(json, size_or_file);
   }
   if (vocab > 0) m.vocab = vocab;

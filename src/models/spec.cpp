@@ -25,9 +25,10 @@ void ModelSpec::validate() const {
     in_range("n_kv", l.kv_heads, 4096);
     in_range("d_head", l.d_head, 1024);
     in_range("d_ff", l.d_ff, 1 << 20);
-    check(l.heads % l.kv_heads == 0, "model {}: layer {}: {} query heads are not a multiple of {} kv heads", name, i, l.heads,
-          l.kv_heads);
-    check(l.d_head % 2 == 0, "model {}: layer {}: d_head is {}, rotary positions need an even width", name, i, l.d_head);
+    check(l.heads % l.kv_heads == 0, "model {}: layer {}: {} query heads are not a multiple of {} kv heads", name, i,
+          l.heads, l.kv_heads);
+    check(l.d_head % 2 == 0, "model {}: layer {}: d_head is {}, rotary positions need an even width", name, i,
+          l.d_head);
     check(l.window >= 0, "model {}: layer {}: window is {}", name, i, l.window);
   }
 }

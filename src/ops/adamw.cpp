@@ -1,4 +1,5 @@
-// AdamW (Loshchilov and Hutter 2019, algorithm 2), and the clipping of gradients by their global norm (Pascanu et al. 2013).
+// AdamW (Loshchilov and Hutter 2019, algorithm 2), and the clipping of gradients by their global norm (Pascanu et al.
+// 2013).
 #include "ops/defs.h"
 
 namespace toy {
@@ -17,10 +18,14 @@ std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& a
 }  // namespace
 
 const OpDef& adamw_def() {
-  static const OpDef def{.signature = "adamw(w!:[*], g:[*], m!:[*], v!:[*], lr:[], bias1:[], bias2:[], gscale?:[]) -> "
-                                      "w!:[*], m!:[*], v!:[*]",
-                         .cost = [](const CostQuery& q) { return Cost{.flops = 14.0 * double(q.out[0].count()),
-                                                                      .bytes = 7.0 * double(q.out[0].bytes())}; },
+  static const OpDef def{.signature =
+                             "adamw(w!:[*], g:[*], m!:[*], v!:[*], lr:[], bias1:[], bias2:[], gscale?:[]) -> "
+                             "w!:[*], m!:[*], v!:[*]",
+                         .cost =
+                             [](const CostQuery& q) {
+                               return Cost{.flops = 14.0 * double(q.out[0].count()),
+                                           .bytes = 7.0 * double(q.out[0].bytes())};
+                             },
                          .decompose = decompose};
   return def;
 }

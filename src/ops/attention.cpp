@@ -8,10 +8,12 @@ namespace {
 void infer(const TypeQuery& q, std::vector<TensorType>&) {
   const int64_t heads = q.in[0]->shape[1], kv = q.in[1]->shape[1];
   check(kv > 0 && heads % kv == 0, "attention: H={} query heads are not a multiple of K={} kv heads", heads, kv);
-  check(q.attrs.as<AttentionAttrs>().window >= 0, "attention: window {} is negative", q.attrs.as<AttentionAttrs>().window);
+  check(q.attrs.as<AttentionAttrs>().window >= 0, "attention: window {} is negative",
+        q.attrs.as<AttentionAttrs>().window);
 }
 
-// Scores and their sum with the values: 2 products over half of the [N,N] square (an upper bound when N holds many sequences).
+// Scores and their sum with the values: 2 products over half of the [N,N] square (an upper bound when N holds many
+// sequences).
 Cost cost(const CostQuery& q) {
   const Shape& s = q.in[0]->shape;
   return {.flops = 2.0 * double(s[0]) * double(s[0]) * double(s[1] * s[2]),
@@ -23,8 +25,8 @@ Cost cost_grad(const CostQuery& q) {
 }
 
 void vjp(Vjp& c) {
-  const int id = c.graph().apply(attention_grad_def(),
-                                 {c.in(0), c.in(1), c.in(2), c.out(0), c.out(1), c.grad(0), c.in(3), c.in(4)}, c.attrs());
+  const int id = c.graph().apply(
+      attention_grad_def(), {c.in(0), c.in(1), c.in(2), c.out(0), c.out(1), c.grad(0), c.in(3), c.in(4)}, c.attrs());
   for (int i = 0; i < 3; ++i) c.give(i, Value{&c.graph(), id, i});
 }
 
@@ -37,15 +39,17 @@ std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& att
   const Value queries = reshape(permute(q, {1, 0, 2}), {kv, group * n, width});
   const Value keys = permute(k, {1, 0, 2}), values = permute(v, {1, 0, 2});
   const Value scores = reshape(scale(matmul(queries, keys, {false, true}), a.scale), {kv, group, n, n});
-  const Value p = softmax(scores + attention_mask(in[3], in[4], a.window));
+  const Value masked = scores + attention_mask(in[3], in[4], a.window);
+  const Value p = softmax(masked);
   const Value o = reshape(matmul(reshape(p, {kv, group * n, n}), values), {heads, n, width});
-  return {permute(o, {1, 0, 2}), {}};
+  const Value lse = log(sum(exp(masked), 3));  // no maximum taken out: a definition, not an algorithm
+  return {permute(o, {1, 0, 2}), permute(reshape(lse, {heads, n}), {1, 0})};
 }
 
 std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
-  const std::vector<Value> operands{in[0], in[1], in[2], in[6], in[7]};
-  const std::vector<Value> ys{decompose(g, operands, attrs)[0]}, dys{in[5]};
-  return pull_back(ys, dys, std::span(operands).first(3));
+  const std::vector<Value> wrt = independent(in.first(3));
+  const std::vector<Value> ys{decompose(g, std::vector{wrt[0], wrt[1], wrt[2], in[6], in[7]}, attrs)[0]}, dys{in[5]};
+  return pull_back(ys, dys, wrt);
 }
 
 }  // namespace
@@ -61,8 +65,9 @@ const OpDef& attention_def() {
 }
 
 const OpDef& attention_grad_def() {
-  static const OpDef def{.signature = "attention_grad(q:[N,H,P], k:[N,K,P], v:[N,K,P], o:[N,H,P], lse:[N,H], do:[N,H,P], "
-                                      "seq:i32[N], pos:i32[N]) -> dq:[N,H,P], dk:[N,K,P], dv:[N,K,P]",
+  static const OpDef def{.signature =
+                             "attention_grad(q:[N,H,P], k:[N,K,P], v:[N,K,P], o:[N,H,P], lse:[N,H], do:[N,H,P], "
+                             "seq:i32[N], pos:i32[N]) -> dq:[N,H,P], dk:[N,K,P], dv:[N,K,P]",
                          .infer = infer,
                          .cost = cost_grad,
                          .decompose = decompose_grad};

@@ -13,13 +13,16 @@ void broadcast(const TypeQuery& q, std::vector<TensorType>& out) {
   TensorType t{a.dtype, {}, 0};
   for (int i = rank - 1; i >= 0; --i) {
     const int64_t da = i < a.shape.rank() ? a.shape.back(i) : 1, db = i < b.shape.rank() ? b.shape.back(i) : 1;
-    check(da == db || da == 1 || db == 1, "elementwise: shapes {} and {} do not broadcast", a.shape.str(), b.shape.str());
+    check(da == db || da == 1 || db == 1, "elementwise: shapes {} and {} do not broadcast", a.shape.str(),
+          b.shape.str());
     t.shape.push_back(da == 1 ? db : da);
   }
   const int ra = a.shape.rank() == rank ? a.rows : 0, rb = b.shape.rank() == rank ? b.rows : 0;
   check(ra == 0 || rb == 0 || ra == rb, "elementwise: different run-time row counts");
-  check(ra == 0 || b.shape.rank() < rank || rb == ra || b.shape[0] == 1, "elementwise: {} and {}: fixed and run-time rows", a.str(), b.str());
-  check(rb == 0 || a.shape.rank() < rank || rb == ra || a.shape[0] == 1, "elementwise: {} and {}: fixed and run-time rows", a.str(), b.str());
+  check(ra == 0 || b.shape.rank() < rank || rb == ra || b.shape[0] == 1,
+        "elementwise: {} and {}: fixed and run-time rows", a.str(), b.str());
+  check(rb == 0 || a.shape.rank() < rank || rb == ra || a.shape[0] == 1,
+        "elementwise: {} and {}: fixed and run-time rows", a.str(), b.str());
   t.rows = ra ? ra : rb;
   out[0] = t;
 }

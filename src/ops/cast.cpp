@@ -3,14 +3,14 @@
 namespace toy {
 
 const OpDef& cast_def() {
-  static const OpDef def{.signature = "cast(x:any[*]) -> y:[*]",
-                         .infer = [](const TypeQuery& q,
-                                     std::vector<TensorType>& out) { out[0].dtype = q.attrs.as<CastAttrs>().to; },
-                         .vjp =
-                             [](Vjp& c) {
-                               check(is_float(c.in(0).type().dtype), "cast: integers have no gradient");
-                               c.give(0, cast(c.grad(0), c.in(0).type().dtype));
-                             }};
+  static const OpDef def{
+      .signature = "cast(x:any[*]) -> y:[*]",
+      .infer = [](const TypeQuery& q, std::vector<TensorType>& out) { out[0].dtype = q.attrs.as<CastAttrs>().to; },
+      .vjp =
+          [](Vjp& c) {
+            check(is_float(c.in(0).type().dtype), "cast: integers have no gradient");
+            c.give(0, cast(c.grad(0), c.in(0).type().dtype));
+          }};
   return def;
 }
 

@@ -52,7 +52,12 @@ const OpDef& clip_scale_def();
 /// gradients() with a gradient that flows into several values: d(sum_i <values_i, seeds_i>) / d(wrt).
 std::vector<Value> pull_back(std::span<const Value> values, std::span<const Value> seeds, std::span<const Value> wrt);
 
-/// The shape of an op's attribute resolved against its input: a first dimension of -1 is the input's (with its row count).
+/// The same values as variables of their own. The operands of a gradient op may depend on each other (dy on x, a tied
+/// weight on itself); its decomposition must not differentiate through that.
+std::vector<Value> independent(std::span<const Value> values);
+
+/// The shape of an op's attribute resolved against its input: a first dimension of -1 is the input's (with its row
+/// count).
 TensorType resolve_shape(const Shape& wanted, const TensorType& in);
 
 }  // namespace toy

@@ -9,7 +9,8 @@ void vjp(Vjp& c) {
   check(table.type().dtype == dy.type().dtype, "embedding: the table is {}; only {} tables can be trained",
         name_of(table.type().dtype), name_of(dy.type().dtype));
   check(table.type().rows == 0, "embedding: gradient into run-time rows");
-  c.give(0, [=](Value acc) { return embedding_grad(dy, ids, acc ? acc : fill(*dy.graph, table.shape(), 0)); }, true);
+  c.give(
+      0, [=](Value acc) { return embedding_grad(dy, ids, acc ? acc : fill(*dy.graph, table.shape(), 0)); }, true);
 }
 
 }  // namespace
@@ -17,9 +18,7 @@ void vjp(Vjp& c) {
 const OpDef& embedding_def() {
   static const OpDef def{.signature = "embedding(table:float[V,D], ids:i32[N]) -> y:[N,D]",
                          .vjp = vjp,
-                         .cost = [](const CostQuery& q) {
-                           return Cost{.bytes = 2.0 * double(q.out[0].bytes())};
-                         }};
+                         .cost = [](const CostQuery& q) { return Cost{.bytes = 2.0 * double(q.out[0].bytes())}; }};
   return def;
 }
 

@@ -3,7 +3,8 @@
 namespace toy {
 
 const OpDef& fill_def() {
-  static const OpDef def{.signature = "fill() -> y:[...]", .infer = [](const TypeQuery& q, std::vector<TensorType>& out) {
+  static const OpDef def{.signature = "fill() -> y:[...]",
+                         .infer = [](const TypeQuery& q, std::vector<TensorType>& out) {
                            out[0] = {DType::f32, q.attrs.as<FillAttrs>().shape, 0};
                          }};
   return def;

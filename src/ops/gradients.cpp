@@ -20,6 +20,16 @@ std::vector<Value> pull_back(std::span<const Value> values, std::span<const Valu
   return gradients(loss, wrt);
 }
 
+std::vector<Value> independent(std::span<const Value> values) {
+  std::vector<Value> result;
+  for (const Value& v : values) {
+    Shape order;
+    for (int i = 0; i < v.shape().rank(); ++i) order.push_back(i);
+    result.push_back(permute(v, order));
+  }
+  return result;
+}
+
 TensorType resolve_shape(const Shape& wanted, const TensorType& in) {
   TensorType t{in.dtype, wanted, 0};
   if (wanted.rank() > 0 && wanted[0] == -1) {

@@ -1,5 +1,5 @@
-// A paged cache of keys and values (Kwon et al. 2023), and attention against it. A page holds 64 positions, aligned: the
-// key tile of the attention kernels, so that results do not depend on how a sequence was cut into calls.
+// A paged cache of keys and values (Kwon et al. 2023), and attention against it. A page holds 64 positions, aligned:
+// the key tile of the attention kernels, so that results do not depend on how a sequence was cut into calls.
 #include "ops/defs.h"
 
 namespace toy {
@@ -8,8 +8,8 @@ namespace {
 constexpr int64_t kPage = 64;
 
 void infer_append(const TypeQuery& q, std::vector<TensorType>&) {
-  check(q.in[0]->shape[3] == kPage && q.in[1]->shape[2] == kPage, "kv_append: pages hold {} positions, got {} and {}", kPage,
-        q.in[0]->str(), q.in[1]->str());
+  check(q.in[0]->shape[3] == kPage && q.in[1]->shape[2] == kPage, "kv_append: pages hold {} positions, got {} and {}",
+        kPage, q.in[0]->str(), q.in[1]->str());
 }
 
 void infer_attention(const TypeQuery& q, std::vector<TensorType>&) {
@@ -20,16 +20,18 @@ void infer_attention(const TypeQuery& q, std::vector<TensorType>&) {
 }  // namespace
 
 const OpDef& kv_append_def() {
-  static const OpDef def{.signature = "kv_append(kc!:[A,K,P,64], vc!:[A,K,64,P], k:[N,K,P], v:[N,K,P], seq:i32[N], pos:i32[N], "
-                                      "table:i32[S,G]) -> kc!:[A,K,P,64], vc!:[A,K,64,P]",
+  static const OpDef def{.signature =
+                             "kv_append(kc!:[A,K,P,64], vc!:[A,K,64,P], k:[N,K,P], v:[N,K,P], seq:i32[N], pos:i32[N], "
+                             "table:i32[S,G]) -> kc!:[A,K,P,64], vc!:[A,K,64,P]",
                          .infer = infer_append,
                          .cost = [](const CostQuery& q) { return Cost{.bytes = 4.0 * double(q.in[2]->bytes())}; }};
   return def;
 }
 
 const OpDef& attention_paged_def() {
-  static const OpDef def{.signature = "attention_paged(q:[N,H,P], kc:[A,K,P,64], vc:[A,K,64,P], seq:i32[N], pos:i32[N], "
-                                      "table:i32[S,G]) -> o:[N,H,P]",
+  static const OpDef def{.signature =
+                             "attention_paged(q:[N,H,P], kc:[A,K,P,64], vc:[A,K,64,P], seq:i32[N], pos:i32[N], "
+                             "table:i32[S,G]) -> o:[N,H,P]",
                          .infer = infer_attention,
                          .cost = [](const CostQuery& q) {  // every row against a full context: an upper bound
                            const double rows = double(q.in[0]->shape[0]), context = double(q.in[5]->shape[1]) * kPage;

@@ -15,7 +15,8 @@ const OpDef& linear_grad_x_def() {
   static const OpDef def{.signature = "linear_grad_x(dy:[N,O], w:float[O,I], acc?:[N,I]) -> dx:[N,I]",
                          .cost = cost_x,
                          .decompose = [](Graph&, std::span<const Value> in, const Attrs&) {
-                           const Value w = in[1].type().dtype == in[0].type().dtype ? in[1] : cast(in[1], in[0].type().dtype);
+                           const Value w =
+                               in[1].type().dtype == in[0].type().dtype ? in[1] : cast(in[1], in[0].type().dtype);
                            return std::vector<Value>{plus(in[2], matmul(in[0], w))};
                          }};
   return def;

@@ -21,24 +21,24 @@ Cost cost(const CostQuery& q) {
   return {.flops = 3 * product, .transcendentals = double(q.in[0]->shape[0] * q.in[1]->shape[0])};
 }
 
-std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs&) {
-  const Value x = in[0], w = in[1], weight = in[3];
+std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs&) {
+  const std::vector<Value> wrt = independent(in.first(2));
+  const Value x = wrt[0], w = wrt[1], weight = in[3];
   const int64_t rows = x.dim(0), vocab = w.dim(0);
   const Value logits = linear(x, w), hot = one_hot(in[2], vocab);
   const Value lse = log(sum(exp(logits), 1));  // no maximum taken out: a definition, not an algorithm
   const Value nll = sum(hot, 1) * lse - sum(hot * logits, 1);
   const Value loss = sum_all(nll * reshape(weight, {rows, 1}));
-  const std::vector<Value> wrt{x, w};
   const std::vector<Value> grads = gradients(loss, wrt);
-  (void)g;
   return {loss, reshape(nll, {rows}), grads[0], grads[1]};
 }
 
 }  // namespace
 
 const OpDef& linear_xent_def() {
-  static const OpDef def{.signature = "linear_xent(x:[N,D], w:float[V,D], targets:i32[N], weight:[N]) -> "
-                                      "loss:[], nll?:[N], dx?:[N,D], dw?:[V,D]",
+  static const OpDef def{.signature =
+                             "linear_xent(x:[N,D], w:float[V,D], targets:i32[N], weight:[N]) -> "
+                             "loss:[], nll?:[N], dx?:[N,D], dw?:[V,D]",
                          .vjp = vjp,
                          .cost = cost,
                          .decompose = decompose};

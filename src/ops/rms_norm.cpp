@@ -22,8 +22,8 @@ std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& a
 }
 
 std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
-  const Value y = decompose(g, in.first(2), attrs)[0];
-  const std::vector<Value> ys{y}, dys{in[2]}, wrt{in[0], in[1]};
+  const std::vector<Value> wrt = independent(in.first(2));
+  const std::vector<Value> ys{decompose(g, wrt, attrs)[0]}, dys{in[2]};
   return pull_back(ys, dys, wrt);
 }
 

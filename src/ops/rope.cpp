@@ -42,12 +42,17 @@ const OpDef& rope_def() {
   static const OpDef def{.signature = "rope(x:[N,H,P], pos:i32[N], table:[C,Q,2]) -> y:[N,H,P]",
                          .infer = infer,
                          .vjp = vjp,
-                         .cost = [](const CostQuery& q) { return Cost{.flops = 3.0 * double(q.out[0].count()),
-                                                                      .bytes = 2.0 * double(q.out[0].bytes())}; },
+                         .cost =
+                             [](const CostQuery& q) {
+                               return Cost{.flops = 3.0 * double(q.out[0].count()),
+                                           .bytes = 2.0 * double(q.out[0].bytes())};
+                             },
                          .decompose = decompose};
   return def;
 }
 
-Value rope(Value x, Value pos, Value table, RopeAttrs attrs) { return x.graph->apply1(rope_def(), {x, pos, table}, attrs); }
+Value rope(Value x, Value pos, Value table, RopeAttrs attrs) {
+  return x.graph->apply1(rope_def(), {x, pos, table}, attrs);
+}
 
 }  // namespace toy

@@ -42,7 +42,8 @@ Value sum_to(Value x, const TensorType& like) {
   if (x.type() == like) return x;
   const int extra = x.shape().rank() - like.shape.rank();
   for (int i = 0; i < x.shape().rank(); ++i)
-    if ((i < extra || like.shape[i - extra] == 1) && (x.dim(i) != 1 || (i == 0 && x.type().rows != like.rows))) x = sum(x, i);
+    if ((i < extra || like.shape[i - extra] == 1) && (x.dim(i) != 1 || (i == 0 && x.type().rows != like.rows)))
+      x = sum(x, i);
   return x.shape() == like.shape ? x : reshape(x, keep_rows(like));
 }
 

@@ -22,16 +22,22 @@ std::vector<Value> decompose_grad(Graph&, std::span<const Value> in, const Attrs
 const OpDef& swiglu_def() {
   static const OpDef def{.signature = "swiglu(gate:[*], up:[*]) -> y:[*]",
                          .vjp = vjp,
-                         .cost = [](const CostQuery& q) { return Cost{.flops = 4.0 * double(q.out[0].count()),
-                                                                      .transcendentals = double(q.out[0].count())}; },
+                         .cost =
+                             [](const CostQuery& q) {
+                               return Cost{.flops = 4.0 * double(q.out[0].count()),
+                                           .transcendentals = double(q.out[0].count())};
+                             },
                          .decompose = decompose};
   return def;
 }
 
 const OpDef& swiglu_grad_def() {
   static const OpDef def{.signature = "swiglu_grad(gate:[*], up:[*], dy:[*]) -> dgate:[*], dup:[*]",
-                         .cost = [](const CostQuery& q) { return Cost{.flops = 9.0 * double(q.out[0].count()),
-                                                                      .transcendentals = double(q.out[0].count())}; },
+                         .cost =
+                             [](const CostQuery& q) {
+                               return Cost{.flops = 9.0 * double(q.out[0].count()),
+                                           .transcendentals = double(q.out[0].count())};
+                             },
                          .decompose = decompose_grad};
   return def;
 }

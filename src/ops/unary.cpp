@@ -4,7 +4,9 @@
 namespace toy {
 namespace {
 
-Cost transcendental(const CostQuery& q) { return {.flops = double(q.out[0].count()), .transcendentals = double(q.out[0].count())}; }
+Cost transcendental(const CostQuery& q) {
+  return {.flops = double(q.out[0].count()), .transcendentals = double(q.out[0].count())};
+}
 
 }  // namespace
 
@@ -48,15 +50,13 @@ const OpDef& silu_def() {  // y' = s + y (1 - s), y = x s
                                c.give(0, c.grad(0) * (s + (c.out(0) - c.out(0) * s)));
                              },
                          .cost = transcendental,
-                         .decompose = [](Graph&, std::span<const Value> in, const Attrs&) {
-                           return std::vector<Value>{in[0] * sigmoid(in[0])};
-                         }};
+                         .decompose = [](Graph&, std::span<const Value> in,
+                                         const Attrs&) { return std::vector<Value>{in[0] * sigmoid(in[0])}; }};
   return def;
 }
 const OpDef& scale_def() {
-  static const OpDef def{.signature = "scale(x:[*]) -> y:[*]", .vjp = [](Vjp& c) {
-                           c.give(0, scale(c.grad(0), c.attrs().as<ScaleAttrs>().factor));
-                         }};
+  static const OpDef def{.signature = "scale(x:[*]) -> y:[*]",
+                         .vjp = [](Vjp& c) { c.give(0, scale(c.grad(0), c.attrs().as<ScaleAttrs>().factor)); }};
   return def;
 }
 

@@ -66,14 +66,14 @@ class Pass {
     const std::string where = n.layer.empty() ? "" : n.layer + ": ";
     check(n.op->decompose && !updates_in_place(*n.op), "{}{}: device '{}' has no kernel for these operands", where,
           n.op->name(), device_.name());
-    check(!strict_, "{}{}: device '{}' has no kernel for it, and --strict forbids its decomposition", where, n.op->name(),
-          device_.name());
+    check(!strict_, "{}{}: device '{}' has no kernel for it, and --strict forbids its decomposition", where,
+          n.op->name(), device_.name());
     Graph::BackwardScope scope(*to_, n.layer);
     result = n.op->decompose(*to_, inputs, n.attrs);
     result.resize(n.outputs.size());
     for (size_t o = 0; o < result.size(); ++o)
-      check(!used_[size_t(n.id)][o] || result[o], "{}{}: the decomposition does not give output {}", where, n.op->name(),
-            n.op->signature.outputs()[o].name);
+      check(!used_[size_t(n.id)][o] || result[o], "{}{}: the decomposition does not give output {}", where,
+            n.op->name(), n.op->signature.outputs()[o].name);
     decomposed_.insert(n.op->name());
     changed_ = true;
   }
@@ -110,8 +110,8 @@ std::vector<std::vector<bool>> used_outputs(const Graph& graph, std::span<const 
   return used;
 }
 
-const KernelRecord* find_kernel(const Device& device, const Graph& graph, const Node& node, const std::vector<bool>& used,
-                                int threads) {
+const KernelRecord* find_kernel(const Device& device, const Graph& graph, const Node& node,
+                                const std::vector<bool>& used, int threads) {
   std::vector<OperandDesc> in, out;
   for (const Value& v : node.inputs) in.push_back(v ? desc_of(device, graph.type(v)) : OperandDesc{});
   for (size_t o = 0; o < node.outputs.size(); ++o)

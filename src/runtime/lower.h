@@ -16,8 +16,8 @@ struct Lowered {
 };
 
 /// The record of `device` that can run this node, or nullptr. `used`: which outputs are wanted.
-const KernelRecord* find_kernel(const Device& device, const Graph& graph, const Node& node, const std::vector<bool>& used,
-                                int threads);
+const KernelRecord* find_kernel(const Device& device, const Graph& graph, const Node& node,
+                                const std::vector<bool>& used, int threads);
 
 /// Which outputs of each node are consumed by a node or asked for.
 std::vector<std::vector<bool>> used_outputs(const Graph& graph, std::span<const Value> roots);

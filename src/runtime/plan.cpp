@@ -20,7 +20,7 @@ std::byte* const kOrigin = reinterpret_cast<std::byte*>(uintptr_t(1) << 20);
 // Memory that one or more values share.
 struct Storage {
   Operand::Base base = Operand::arena;
-  int index = 0;   // leaf, or block of the arena
+  int index = 0;        // leaf, or block of the arena
   bool pinned = false;  // asked for by the host: never reused
 };
 
@@ -35,8 +35,12 @@ std::string where(const Node& n) { return n.layer.empty() ? n.op->name() : n.lay
 class Planner {
  public:
   Planner(Lowered lowered, Device& device, int threads, Plan& plan)
-      : graph_(std::move(lowered.graph)), outputs_(lowered.outputs), updates_(lowered.updates), device_(device),
-        threads_(threads), plan_(plan) {}
+      : graph_(std::move(lowered.graph)),
+        outputs_(lowered.outputs),
+        updates_(lowered.updates),
+        device_(device),
+        threads_(threads),
+        plan_(plan) {}
 
   void run() {
     std::vector<Value> roots = outputs_;
@@ -100,8 +104,12 @@ class Planner {
 
   // ---- where values live
   void place_leaf(const Node& n) {
-    std::vector<PlanLeaf>& list = n.kind == NodeKind::param ? plan_.params : n.kind == NodeKind::input ? plan_.inputs : plan_.constants;
-    const auto base = n.kind == NodeKind::param ? Operand::param : n.kind == NodeKind::input ? Operand::input : Operand::constant;
+    std::vector<PlanLeaf>& list = n.kind == NodeKind::param   ? plan_.params
+                                  : n.kind == NodeKind::input ? plan_.inputs
+                                                              : plan_.constants;
+    const auto base = n.kind == NodeKind::param   ? Operand::param
+                      : n.kind == NodeKind::input ? Operand::input
+                                                  : Operand::constant;
     storages_.push_back({base, int(list.size()), true});
     list.push_back({n.name, n.outputs[0], n.index_bound, n.constant});
     places_[size_t(n.id)] = {{int(storages_.size()) - 1, full_view(n.outputs[0])}};
@@ -133,7 +141,8 @@ class Planner {
         if (u != n.id && position_[size_t(u)] > now) return false;
     for (const auto* list : {&outputs_, &updates_})
       for (const Value& v : *list)
-        if (position_[size_t(v.node)] < now && position_[size_t(v.node)] >= 0 && place(v).storage == storage) return false;
+        if (position_[size_t(v.node)] < now && position_[size_t(v.node)] >= 0 && place(v).storage == storage)
+          return false;
     return true;
   }
 
@@ -185,7 +194,8 @@ class Planner {
     const Value v = n.inputs[i];
     if (!v) return {};
     const Place& p = place(v);
-    const bool fits = wanted == Layout::any || (wanted == Layout::rows && p.view.rows_contiguous()) || p.view.contiguous();
+    const bool fits =
+        wanted == Layout::any || (wanted == Layout::rows && p.view.rows_contiguous()) || p.view.contiguous();
     const bool spare = !n.op->signature.input_spec(i).donated || may_overwrite(p, n, i);
     return fits && spare ? p : contiguous_copy(p, graph_->type(v).rows, n);
   }
@@ -368,11 +378,16 @@ std::string to_text(const Plan& plan) {
   std::string s;
   const auto place = [&](const Operand& o) -> std::string {
     switch (o.base) {
-      case Operand::absent: return "-";
-      case Operand::arena: return fmt::format("@{}", o.offset);
-      case Operand::param: return plan.params[size_t(o.index)].name;
-      case Operand::input: return plan.inputs[size_t(o.index)].name;
-      case Operand::constant: return fmt::format("const{}", o.index);
+      case Operand::absent:
+        return "-";
+      case Operand::arena:
+        return fmt::format("@{}", o.offset);
+      case Operand::param:
+        return plan.params[size_t(o.index)].name;
+      case Operand::input:
+        return plan.inputs[size_t(o.index)].name;
+      case Operand::constant:
+        return fmt::format("const{}", o.index);
     }
     return "?";
   };

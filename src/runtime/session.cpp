@@ -26,9 +26,7 @@ class FlushDenormals {
 #endif
 };
 
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
@@ -39,8 +37,10 @@ Session::Session(Device& device, std::shared_ptr<const Plan> plan, std::initiali
     check(store != stores.end(), "session: the model has no tensor '{}', which its graph needs", p.name);
     check((*store)->type(p.name) == p.type, "session: tensor '{}' is {}, the graph needs {}", p.name,
           (*store)->type(p.name).str(), p.type.str());
-    check(!p.updated || !(*store)->frozen(p.name), "session: tensor '{}' is mapped from a file and cannot be updated; load the "
-          "model for training instead", p.name);
+    check(!p.updated || !(*store)->frozen(p.name),
+          "session: tensor '{}' is mapped from a file and cannot be updated; load the "
+          "model for training instead",
+          p.name);
     params_.push_back((*store)->get(p.name));
   }
   for (const PlanLeaf& p : plan_->inputs)
@@ -58,7 +58,8 @@ Session::Session(Device& device, std::shared_ptr<const Plan> plan, std::initiali
 void Session::set_rows(std::string_view name, int64_t n) {
   for (size_t i = 1; i < rows_.size(); ++i)
     if (plan_->rows[i].name == name) {
-      check(n >= 0 && n <= plan_->rows[i].max, "session: {} {}, the plan was made for at most {}", n, name, plan_->rows[i].max);
+      check(n >= 0 && n <= plan_->rows[i].max, "session: {} {}, the plan was made for at most {}", n, name,
+            plan_->rows[i].max);
       stale_ = stale_ || rows_[i] != n;
       rows_[i] = n;
       return;
@@ -77,11 +78,12 @@ void Session::set(std::string_view input, std::span<const int32_t> values) {
   if (i == plan_->inputs.size()) return;
   const PlanLeaf& p = plan_->inputs[i];
   check(p.type.dtype == DType::i32, "session: input '{}' is {}, got i32 values", input, name_of(p.type.dtype));
-  check(int64_t(values.size()) <= p.type.count(), "session: {} values for input '{}' of type {}", values.size(), input, p.type.str());
+  check(int64_t(values.size()) <= p.type.count(), "session: {} values for input '{}' of type {}", values.size(), input,
+        p.type.str());
   if (p.index_bound)
     for (size_t k = 0; k < values.size(); ++k)
-      check(values[k] >= 0 && values[k] < p.index_bound, "{}: value {} at index {} is outside 0 to {}", input, values[k], k,
-            p.index_bound - 1);
+      check(values[k] >= 0 && values[k] < p.index_bound, "{}: value {} at index {} is outside 0 to {}", input,
+            values[k], k, p.index_bound - 1);
   std::copy(values.begin(), values.end(), reinterpret_cast<int32_t*>(inputs_[i].data()));
 }
 
@@ -90,7 +92,8 @@ void Session::set(std::string_view input, std::span<const float> values) {
   if (i == plan_->inputs.size()) return;
   const PlanLeaf& p = plan_->inputs[i];
   check(p.type.dtype == DType::f32, "session: input '{}' is {}, got f32 values", input, name_of(p.type.dtype));
-  check(int64_t(values.size()) <= p.type.count(), "session: {} values for input '{}' of type {}", values.size(), input, p.type.str());
+  check(int64_t(values.size()) <= p.type.count(), "session: {} values for input '{}' of type {}", values.size(), input,
+        p.type.str());
   const Shape shape{int64_t(values.size())};
   convert(View(const_cast<float*>(values.data()), DType::f32, shape),
           View(inputs_[i].data(), device_.storage(DType::f32), shape));
@@ -100,11 +103,21 @@ View Session::resolve(const Operand& o) const {
   View v = o.view;
   std::byte* base = nullptr;
   switch (o.base) {
-    case Operand::absent: v.data = nullptr; return v;
-    case Operand::arena: base = arena_.data(); break;
-    case Operand::param: base = static_cast<std::byte*>(params_[size_t(o.index)].data); break;
-    case Operand::input: base = inputs_[size_t(o.index)].data(); break;
-    case Operand::constant: base = constants_[size_t(o.index)].data(); break;
+    case Operand::absent:
+      v.data = nullptr;
+      return v;
+    case Operand::arena:
+      base = arena_.data();
+      break;
+    case Operand::param:
+      base = static_cast<std::byte*>(params_[size_t(o.index)].data);
+      break;
+    case Operand::input:
+      base = inputs_[size_t(o.index)].data();
+      break;
+    case Operand::constant:
+      base = constants_[size_t(o.index)].data();
+      break;
   }
   v.data = base + o.offset;
   if (o.rows) v.shape[0] = rows_[size_t(o.rows)];

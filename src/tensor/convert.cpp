@@ -9,22 +9,37 @@ namespace {
 
 double load(const void* p, DType t, int64_t i) {
   switch (t) {
-    case DType::f32: return static_cast<const float*>(p)[i];
-    case DType::f64: return static_cast<const double*>(p)[i];
-    case DType::f16: return to_float(static_cast<const F16*>(p)[i]);
-    case DType::bf16: return to_float(static_cast<const BF16*>(p)[i]);
-    case DType::i32: return static_cast<const int32_t*>(p)[i];
+    case DType::f32:
+      return static_cast<const float*>(p)[i];
+    case DType::f64:
+      return static_cast<const double*>(p)[i];
+    case DType::f16:
+      return to_float(static_cast<const F16*>(p)[i]);
+    case DType::bf16:
+      return to_float(static_cast<const BF16*>(p)[i]);
+    case DType::i32:
+      return static_cast<const int32_t*>(p)[i];
   }
   return 0;
 }
 
 void store(void* p, DType t, int64_t i, double v) {
   switch (t) {
-    case DType::f32: static_cast<float*>(p)[i] = float(v); break;
-    case DType::f64: static_cast<double*>(p)[i] = v; break;
-    case DType::f16: static_cast<F16*>(p)[i] = to_f16(float(v)); break;
-    case DType::bf16: static_cast<BF16*>(p)[i] = to_bf16(float(v)); break;
-    case DType::i32: static_cast<int32_t*>(p)[i] = int32_t(v); break;
+    case DType::f32:
+      static_cast<float*>(p)[i] = float(v);
+      break;
+    case DType::f64:
+      static_cast<double*>(p)[i] = v;
+      break;
+    case DType::f16:
+      static_cast<F16*>(p)[i] = to_f16(float(v));
+      break;
+    case DType::bf16:
+      static_cast<BF16*>(p)[i] = to_bf16(float(v));
+      break;
+    case DType::i32:
+      static_cast<int32_t*>(p)[i] = int32_t(v);
+      break;
   }
 }
 

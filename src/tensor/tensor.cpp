@@ -75,8 +75,10 @@ Buffer::Buffer(size_t bytes) : bytes_(bytes) {
 
 Buffer::~Buffer() {
   if (!data_) return;
-  if (bytes_ >= size_t(1) << 21) munmap(data_, (bytes_ + 4095) / 4096 * 4096);
-  else std::free(data_);
+  if (bytes_ >= size_t(1) << 21)
+    munmap(data_, (bytes_ + 4095) / 4096 * 4096);
+  else
+    std::free(data_);
 }
 
 }  // namespace toy

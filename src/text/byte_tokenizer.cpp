@@ -67,8 +67,7 @@ class ByteTokenizer final : public Tokenizer {
     writer.set("tokenizer.ggml.model", gguf::Value(std::string("gpt2")));
     writer.set("tokenizer.ggml.pre", gguf::Value(std::string(kPreTokenizer)));
     writer.set("tokenizer.ggml.tokens", gguf::Value(gguf::Array(std::move(tokens))));
-    writer.set("tokenizer.ggml.token_type",
-               gguf::Value(gguf::Array(std::vector<int32_t>(kByteTokens, kNormalToken))));
+    writer.set("tokenizer.ggml.token_type", gguf::Value(gguf::Array(std::vector<int32_t>(kByteTokens, kNormalToken))));
     writer.set("tokenizer.ggml.merges", gguf::Value(gguf::Array(std::vector<std::string>())));
     writer.set("tokenizer.ggml.bos_token_id", gguf::Value(kStandInForEos));
     writer.set("tokenizer.ggml.eos_token_id", gguf::Value(kStandInForEos));

@@ -82,35 +82,33 @@ void SpmTokenizer::check_sizes() const {
   const SpmVocabulary& v = vocabulary_;
   const size_t n = v.tokens.size();
   check(n > 0, "{}: tokenizer.ggml.tokens is empty", v.source);
-  check(n <= size_t(std::numeric_limits<int32_t>::max()), "{}: tokenizer.ggml.tokens has {} tokens, too many",
-        v.source, n);
-  check(v.scores.size() == n, "{}: tokenizer.ggml.scores has {} values for {} tokens", v.source,
-        v.scores.size(), n);
-  check(v.types.size() == n, "{}: tokenizer.ggml.token_type has {} values for {} tokens", v.source,
-        v.types.size(), n);
+  check(n <= size_t(std::numeric_limits<int32_t>::max()), "{}: tokenizer.ggml.tokens has {} tokens, too many", v.source,
+        n);
+  check(v.scores.size() == n, "{}: tokenizer.ggml.scores has {} values for {} tokens", v.source, v.scores.size(), n);
+  check(v.types.size() == n, "{}: tokenizer.ggml.token_type has {} values for {} tokens", v.source, v.types.size(), n);
 }
 
 void SpmTokenizer::check_ids() const {
   const SpmVocabulary& v = vocabulary_;
   for (const SpecialId& special : kSpecialIds) {
     const std::optional<int32_t> id = v.*special.member;
-    check(!id || (*id >= 0 && *id < vocab_size()), "{}: {} is {}, outside the vocabulary of {} tokens",
-          v.source, special.key, id.value_or(0), vocab_size());
+    check(!id || (*id >= 0 && *id < vocab_size()), "{}: {} is {}, outside the vocabulary of {} tokens", v.source,
+          special.key, id.value_or(0), vocab_size());
   }
-  check(!v.add_bos || v.bos,
-        "{}: tokenizer.ggml.add_bos_token is true, but tokenizer.ggml.bos_token_id is not set", v.source);
-  check(!v.add_eos || v.eos,
-        "{}: tokenizer.ggml.add_eos_token is true, but tokenizer.ggml.eos_token_id is not set", v.source);
+  check(!v.add_bos || v.bos, "{}: tokenizer.ggml.add_bos_token is true, but tokenizer.ggml.bos_token_id is not set",
+        v.source);
+  check(!v.add_eos || v.eos, "{}: tokenizer.ggml.add_eos_token is true, but tokenizer.ggml.eos_token_id is not set",
+        v.source);
   std::unordered_map<std::string_view, int32_t> seen;
   seen.reserve(v.tokens.size());
   for (int32_t id = 0; id < vocab_size(); ++id) {
     const std::string& token = v.tokens[size_t(id)];
     check(is_utf8(token), "{}: tokenizer.ggml.tokens[{}] is not UTF-8", v.source, id);
-    check(!std::isnan(v.scores[size_t(id)]), "{}: tokenizer.ggml.scores[{}] (token \"{}\") is not a number",
-          v.source, id, token);
+    check(!std::isnan(v.scores[size_t(id)]), "{}: tokenizer.ggml.scores[{}] (token \"{}\") is not a number", v.source,
+          id, token);
     const int32_t type = v.types[size_t(id)];
-    check(type >= 1 && type <= 6, "{}: tokenizer.ggml.token_type[{}] (token \"{}\") is {}, not within 1 to 6",
-          v.source, id, token, type);
+    check(type >= 1 && type <= 6, "{}: tokenizer.ggml.token_type[{}] (token \"{}\") is {}, not within 1 to 6", v.source,
+          id, token, type);
     if (token.empty()) continue;  // a gap: never encoded, decodes to nothing
     const auto [earlier, is_new] = seen.emplace(token, id);
     check(is_new, "{}: tokenizer.ggml.tokens: \"{}\" is there twice, with the ids {} and {}", v.source, token,
@@ -141,12 +139,11 @@ void SpmTokenizer::add_token(int32_t id) {
 void SpmTokenizer::add_byte_token(int32_t id) {
   const std::string& token = vocabulary_.tokens[size_t(id)];
   const std::optional<uint8_t> byte = byte_of_name(token);
-  check(byte.has_value(),
-        "{}: tokenizer.ggml.tokens[{}] is \"{}\"; a byte token (token_type 6) is written like <0x0A>",
+  check(byte.has_value(), "{}: tokenizer.ggml.tokens[{}] is \"{}\"; a byte token (token_type 6) is written like <0x0A>",
         vocabulary_.source, id, token);
   int32_t& slot = byte_ids_[*byte];
-  check(slot < 0, "{}: tokenizer.ggml.tokens: byte {} is there twice, with the ids {} and {}",
-        vocabulary_.source, *byte, slot, id);
+  check(slot < 0, "{}: tokenizer.ggml.tokens: byte {} is there twice, with the ids {} and {}", vocabulary_.source,
+        *byte, slot, id);
   slot = id;
   text_of_[size_t(id)] = std::string(1, char(*byte));
 }
@@ -212,10 +209,8 @@ std::unique_ptr<Tokenizer> load_spm(const gguf::File& file) {
     }
   }
   // Without scores all merges are equal and the leftmost goes first, as in llama.cpp.
-  v.scores =
-      file.has("tokenizer.ggml.scores") ? file.get_f32s("tokenizer.ggml.scores") : std::vector<float>(n);
-  v.types =
-      file.has("tokenizer.ggml.token_type") ? file.get_i32s("tokenizer.ggml.token_type") : guess_types(v);
+  v.scores = file.has("tokenizer.ggml.scores") ? file.get_f32s("tokenizer.ggml.scores") : std::vector<float>(n);
+  v.types = file.has("tokenizer.ggml.token_type") ? file.get_i32s("tokenizer.ggml.token_type") : guess_types(v);
   v.add_bos = file.get_bool("tokenizer.ggml.add_bos_token", v.bos.has_value());
   v.add_eos = file.get_bool("tokenizer.ggml.add_eos_token", false);
   v.add_space_prefix = file.get_bool("tokenizer.ggml.add_space_prefix", true);

@@ -25,8 +25,7 @@ constexpr size_t kLongestSentence = 4000;
 /// Characters that the library keeps out of pieces or uses itself: line breaks end a sentence, a tab is its
 /// word boundary, U+2581 its space, U+2585 its mark for unknown characters, and NUL ends a key of its trie.
 bool is_reserved(std::string_view c) {
-  return c == "\n" || c == "\t" || c == std::string_view("\0", 1) || c == "\xE2\x96\x81" ||
-         c == "\xE2\x96\x85";
+  return c == "\n" || c == "\t" || c == std::string_view("\0", 1) || c == "\xE2\x96\x81" || c == "\xE2\x96\x85";
 }
 
 /// Calls f(character) for every character, with "" for a byte that is not UTF-8.
@@ -100,24 +99,24 @@ class Sentences final : public sentencepiece::SentenceIterator {
 std::string train(std::vector<std::string> sentences, const SpmTrainOptions& options) {
   Sentences iterator(std::move(sentences));
   std::string model;
-  const auto status = sentencepiece::SentencePieceTrainer::Train(
-      {{"model_type", "bpe"},
-       {"vocab_size", std::to_string(options.vocab_size)},
-       {"hard_vocab_limit", "false"},
-       {"byte_fallback", "true"},
-       {"character_coverage", "1.0"},  // the alphabet is already chosen
-       {"normalization_rule_name", "identity"},
-       {"add_dummy_prefix", "false"},
-       {"remove_extra_whitespaces", "false"},
-       {"allow_whitespace_only_pieces", "true"},
-       {"max_sentence_length", std::to_string(2 * kLongestSentence)},
-       {"unk_id", "0"},
-       {"bos_id", "1"},
-       {"eos_id", "2"},
-       {"pad_id", "-1"},
-       {"num_threads", std::to_string(options.threads)},
-       {"minloglevel", "3"}},
-      &iterator, &model);
+  const auto status =
+      sentencepiece::SentencePieceTrainer::Train({{"model_type", "bpe"},
+                                                  {"vocab_size", std::to_string(options.vocab_size)},
+                                                  {"hard_vocab_limit", "false"},
+                                                  {"byte_fallback", "true"},
+                                                  {"character_coverage", "1.0"},  // the alphabet is already chosen
+                                                  {"normalization_rule_name", "identity"},
+                                                  {"add_dummy_prefix", "false"},
+                                                  {"remove_extra_whitespaces", "false"},
+                                                  {"allow_whitespace_only_pieces", "true"},
+                                                  {"max_sentence_length", std::to_string(2 * kLongestSentence)},
+                                                  {"unk_id", "0"},
+                                                  {"bos_id", "1"},
+                                                  {"eos_id", "2"},
+                                                  {"pad_id", "-1"},
+                                                  {"num_threads", std::to_string(options.threads)},
+                                                  {"minloglevel", "3"}},
+                                                 &iterator, &model);
   check(status.ok(), "spm:{}: training failed: {}", options.vocab_size, status.error_message());
   return model;
 }
@@ -149,20 +148,19 @@ SpmVocabulary read_out(const std::string& model) {
 
 std::unique_ptr<Tokenizer> train_spm(std::string_view text, const SpmTrainOptions& options) {
   const int32_t wanted = options.vocab_size;
-  check(
-      wanted >= kLeastTokens && wanted <= kMostTokens,
-      "spm:{}: the number of tokens must be within {} and {} ({} are taken by the bytes and special tokens)",
-      wanted, kLeastTokens, kMostTokens, kBasicTokens);
-  check(options.threads >= 1 && options.threads <= 1024, "spm:{}: threads is {}, not within 1 and 1024",
-        wanted, options.threads);
+  check(wanted >= kLeastTokens && wanted <= kMostTokens,
+        "spm:{}: the number of tokens must be within {} and {} ({} are taken by the bytes and special tokens)", wanted,
+        kLeastTokens, kMostTokens, kBasicTokens);
+  check(options.threads >= 1 && options.threads <= 1024, "spm:{}: threads is {}, not within 1 and 1024", wanted,
+        options.threads);
   const auto alphabet = choose_alphabet(text, size_t(wanted - kBasicTokens));
   std::vector<std::string> sentences = cut_into_sentences(text, alphabet);
   check(!sentences.empty(), "spm:{}: there is no text to train the tokenizer on", wanted);
   SpmVocabulary vocabulary = read_out(train(std::move(sentences), options));
   vocabulary.add_bos = options.add_bos;
   const size_t got = vocabulary.tokens.size();
-  check(got == size_t(wanted),
-        "spm:{}: the text is too small: it gives {} tokens. Ask for fewer, or give more text", wanted, got);
+  check(got == size_t(wanted), "spm:{}: the text is too small: it gives {} tokens. Ask for fewer, or give more text",
+        wanted, got);
   return std::make_unique<SpmTokenizer>(std::move(vocabulary));
 }
 

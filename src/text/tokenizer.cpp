@@ -30,8 +30,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const gguf::File& file) {
   if (model == "none" || model == "no_vocab") return nullptr;
   if (model == "llama") return load_spm(file);
   if (model == "gpt2") return load_byte_level(file);
-  fail("{}: tokenizer.ggml.model \"{}\" is not supported (supported: \"llama\", and \"gpt2\" for bytes)",
-       file.path(), model);
+  fail("{}: tokenizer.ggml.model \"{}\" is not supported (supported: \"llama\", and \"gpt2\" for bytes)", file.path(),
+       model);
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view spec, std::string_view corpus) {
@@ -41,8 +41,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(std::string_view spec, std::string_vie
   const std::string_view number = spec.substr(kSpm.size());
   SpmTrainOptions options;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), options.vocab_size);
-  check(error == std::errc() && end == number.data() + number.size(),
-        "tokenizer \"{}\": \"{}\" is not a number; {}", spec, number, kAcceptedSpecs);
+  check(error == std::errc() && end == number.data() + number.size(), "tokenizer \"{}\": \"{}\" is not a number; {}",
+        spec, number, kAcceptedSpecs);
   return train_spm(corpus, options);
 }
 

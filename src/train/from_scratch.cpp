@@ -20,12 +20,13 @@ void check_options(const FromScratchOptions& o) {
   check(o.steps >= 1, "steps is {}, expected at least 1", o.steps);
   check(o.lr > 0 && std::isfinite(o.lr), "lr is {}, expected a positive number", o.lr);
   check(o.final_lr >= 0 && o.final_lr <= 1, "final-lr is {}, expected a fraction of the peak, 0 to 1", o.final_lr);
-  check(o.warmup >= -1 && o.warmup <= o.steps, "warmup is {}, expected 0 to the number of steps ({})", o.warmup, o.steps);
+  check(o.warmup >= -1 && o.warmup <= o.steps, "warmup is {}, expected 0 to the number of steps ({})", o.warmup,
+        o.steps);
   check(o.init_scale > 0 && std::isfinite(o.init_scale), "init-scale is {}, expected a positive number", o.init_scale);
   check(o.validation_fraction >= 0 && o.validation_fraction < 1, "val-fraction is {}, expected 0 to below 1",
         o.validation_fraction);
-  check(o.context == 0 || o.context >= o.trainer.tokens, "context is {}, smaller than the window of {} tokens", o.context,
-        o.trainer.tokens);
+  check(o.context == 0 || o.context >= o.trainer.tokens, "context is {}, smaller than the window of {} tokens",
+        o.context, o.trainer.tokens);
 }
 
 // The folder is made, and proven writable, before any time is spent.
@@ -61,7 +62,8 @@ Texts read_texts(const FromScratchOptions& o) {
 
 class Run {
  public:
-  Run(const FromScratchOptions& o, Device& device, TrainObserver& observer) : o_(o), device_(device), observer_(observer) {
+  Run(const FromScratchOptions& o, Device& device, TrainObserver& observer)
+      : o_(o), device_(device), observer_(observer) {
     check_options(o);
     const Texts texts = read_texts(o);
     validation_bytes_ = int64_t(texts.validation.size());
@@ -82,9 +84,11 @@ class Run {
 
   FromScratchResult go() {
     FromScratchResult result;
-    const CosineSchedule schedule{o_.lr, o_.warmup >= 0 ? o_.warmup : std::min<int64_t>(200, o_.steps / 20), o_.steps, o_.final_lr};
-    observer_.started({model_.spec, parameter_count(model_.spec), int64_t(train_ids_.size()), int64_t(validation_ids_.size()),
-                       validation_bytes_, sampler_->windows_per_epoch(), trainer_->planned_bytes(), trainer_->plan()});
+    const CosineSchedule schedule{o_.lr, o_.warmup >= 0 ? o_.warmup : std::min<int64_t>(200, o_.steps / 20), o_.steps,
+                                  o_.final_lr};
+    observer_.started({model_.spec, parameter_count(model_.spec), int64_t(train_ids_.size()),
+                       int64_t(validation_ids_.size()), validation_bytes_, sampler_->windows_per_epoch(),
+                       trainer_->planned_bytes(), trainer_->plan()});
     const double begin = now();
     double training = 0;
     for (int64_t step = 0; step < o_.steps; ++step) {
@@ -94,7 +98,8 @@ class Run {
       training += now() - before;
       result.final_loss = r.loss;
       const double rate = double((step + 1) * o_.trainer.batch * o_.trainer.tokens) / training;
-      observer_.stepped({step + 1, o_.steps, r.loss, lr, r.grad_norm, rate, (now() - begin) / double(step + 1) * double(o_.steps - step - 1)});
+      observer_.stepped({step + 1, o_.steps, r.loss, lr, r.grad_norm, rate,
+                         (now() - begin) / double(step + 1) * double(o_.steps - step - 1)});
       const bool last = step + 1 == o_.steps;
       if (last || (o_.eval_every > 0 && (step + 1) % o_.eval_every == 0)) result.eval = evaluate(step + 1, last);
     }
@@ -107,8 +112,8 @@ class Run {
  private:
   // A first bound on the memory, before the weights are made: weights, gradients and two moments.
   void require_room(const ModelSpec& spec) const {
-    require_memory(size_t(parameter_count(spec)) * 16, fmt::format("training '{}' ({:.1f} M parameters)", spec.name,
-                                                                    double(parameter_count(spec)) * 1e-6));
+    require_memory(size_t(parameter_count(spec)) * 16,
+                   fmt::format("training '{}' ({:.1f} M parameters)", spec.name, double(parameter_count(spec)) * 1e-6));
   }
 
   std::optional<TrainObserver::Eval> evaluate(int64_t step, bool last) {
@@ -124,13 +129,16 @@ class Run {
 
   // Continues the first tokens of the validation text.
   std::string sample(int64_t step) {
-    if (!decoder_) decoder_ = std::make_unique<Decoder>(device_, model_, DecoderOptions{1, std::min(model_.spec.context, o_.trainer.tokens), 64});
+    if (!decoder_)
+      decoder_ = std::make_unique<Decoder>(device_, model_,
+                                           DecoderOptions{1, std::min(model_.spec.context, o_.trainer.tokens), 64});
     decoder_->state().reset(0);
     const size_t prompt = std::min<size_t>({8, validation_ids_.size(), size_t(decoder_->context() / 2)});
     std::vector<int32_t> ids(validation_ids_.begin(), validation_ids_.begin() + int64_t(prompt));
     GenerateOptions g{.max_tokens = std::min(o_.sample_tokens, decoder_->context() - int64_t(prompt)),
                       .sampler = {.temperature = 0.8, .seed = o_.seed + uint64_t(step)}};
-    for (const GeneratedToken& t : generate(*decoder_, 0, std::vector<int32_t>(ids), model_.tokenizer->eos(), g)) ids.push_back(t.chosen.id);
+    for (const GeneratedToken& t : generate(*decoder_, 0, std::vector<int32_t>(ids), model_.tokenizer->eos(), g))
+      ids.push_back(t.chosen.id);
     return model_.tokenizer->decode(ids);
   }
 

@@ -16,13 +16,15 @@ struct LossValues {
 };
 
 // Inputs `tokens`, `targets`, `weight`, `sequence`, `position`, and the loss sum_i weight_i nll_i.
-LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t batch, int64_t tokens) {
+LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t batch,
+                      int64_t tokens) {
   const int64_t n = batch * tokens;
   const TensorType ids{DType::i32, {n}, 0};
   const Value inputs = g.input("tokens", ids, spec.vocab), targets = g.input("targets", ids, spec.vocab);
   const Value weight = g.input("weight", {DType::f32, {n}, 0});
   const nn::Context ctx{.batch = {.sequence = g.input("sequence", ids), .position = g.input("position", ids, tokens)},
-                        .rope = make_rope(g, spec, tokens), .page_table = {}};
+                        .rope = make_rope(g, spec, tokens),
+                        .page_table = {}};
   const Transformer model(spec, Weights(g, dtype_of));
   const Value x = model(inputs, ctx);
   const CrossEntropy ce = linear_xent(x, model.output_weight(), targets, weight);
@@ -56,8 +58,8 @@ TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtyp
     const TensorSpec& s = tensors[i];
     const TensorType type{DType::f32, s.shape, 0};
     const AdamWAttrs attrs{o.beta1, o.beta2, o.eps, s.decays() ? o.weight_decay : 0.0};
-    const AdamWState next = adamw({weights[i], g.param(s.name + ".m", type), g.param(s.name + ".v", type)}, t.gradients[i], lr,
-                                  bias1, bias2, gscale, attrs);
+    const AdamWState next = adamw({weights[i], g.param(s.name + ".m", type), g.param(s.name + ".v", type)},
+                                  t.gradients[i], lr, bias1, bias2, gscale, attrs);
     t.updates.insert(t.updates.end(), {next.w, next.m, next.v});
   }
   return t;
@@ -126,7 +128,8 @@ EvalResult Trainer::evaluate(std::span<const int32_t> ids, int64_t max_tokens) {
   if (!eval_session_) {
     const ParamStore* store = model_.params.get();
     const LossGraph l = build_loss_graph(
-        model_.spec, [store](const std::string& name) { return store->type(name).dtype; }, options_.batch, options_.tokens);
+        model_.spec, [store](const std::string& name) { return store->type(name).dtype; }, options_.batch,
+        options_.tokens);
     const std::vector<Value> outputs{l.nll};
     auto plan = std::make_shared<const Plan>(compile(*l.graph, outputs, {}, device_));
     eval_session_ = std::make_unique<Session>(device_, plan, std::initializer_list<const ParamStore*>{store});
@@ -134,7 +137,8 @@ EvalResult Trainer::evaluate(std::span<const int32_t> ids, int64_t max_tokens) {
   }
   const int64_t rows = options_.batch * options_.tokens;
   const int64_t limit = max_tokens > 0 ? std::min<int64_t>(max_tokens + 1, int64_t(ids.size())) : int64_t(ids.size());
-  const std::vector<EvalWindow> windows = eval_windows(limit, options_.tokens, std::max<int64_t>(1, options_.tokens / 4));
+  const std::vector<EvalWindow> windows =
+      eval_windows(limit, options_.tokens, std::max<int64_t>(1, options_.tokens / 4));
   EvalResult result;
   for (size_t at = 0; at < windows.size(); at += size_t(options_.batch)) {
     std::vector<int32_t> inputs(static_cast<size_t>(rows), 0), targets(static_cast<size_t>(rows), 0);

@@ -87,10 +87,9 @@ struct Data {
                             {o.view(), lse.view()}, attrs, threads));
   }
   void backward(int threads) {
-    ASSERT_FALSE(
-        run_kernel(cpu::attention_grad_kernel(),
-                   {q.view(), k.view(), v.view(), o.view(), lse.view(), d_o.view(), seq.view(), pos.view()},
-                   {dq.view(), dk.view(), dv.view()}, attrs, threads));
+    ASSERT_FALSE(run_kernel(cpu::attention_grad_kernel(),
+                            {q.view(), k.view(), v.view(), o.view(), lse.view(), d_o.view(), seq.view(), pos.view()},
+                            {dq.view(), dk.view(), dv.view()}, attrs, threads));
   }
 };
 
@@ -135,8 +134,7 @@ Expected expected_forward(const Data& x) {
       for (int64_t d = 0; d < p; ++d) {
         double o = 0, abs = 0;
         for (int64_t j = 0; j < n; ++j) {
-          const double v =
-              double(x.v[((first + j) * x.c.kv_heads + kh) * p + d]) * std::exp(s[j] - top) / sum;
+          const double v = double(x.v[((first + j) * x.c.kv_heads + kh) * p + d]) * std::exp(s[j] - top) / sum;
           o += v, abs += std::abs(v);
         }
         e.o.push_back(o);
@@ -202,12 +200,10 @@ ExpectedGrad expected_backward(const Data& x) {
           s += t, size += std::abs(t), dp += g, dp_err += (double(p) + 1) * kU * std::abs(g);
         }
         const double lse = f.lse[i * heads + h], w = std::exp(s - lse);
-        const double rel =
-            (double(p) + 5) * kU * size + f.lse_tol[i * heads + h] + kU * std::abs(lse) + 4 * kU;
+        const double rel = (double(p) + 5) * kU * size + f.lse_tol[i * heads + h] + kU * std::abs(lse) + 4 * kU;
         const double ds = w * (dp - delta) * double(x.attrs.scale);
         const double ds_err =
-            (std::abs(ds) * (rel + 4 * kU) + w * (dp_err + delta_err) * double(x.attrs.scale)) * (1 + rel) +
-            1e-37;
+            (std::abs(ds) * (rel + 4 * kU) + w * (dp_err + delta_err) * double(x.attrs.scale)) * (1 + rel) + 1e-37;
         for (int64_t d = 0; d < p; ++d) {
           const double kd = x.k[jk + d], qd = x.q[iq + d], g = x.d_o[iq + d];
           e.dq[iq + d] += ds * kd, e.dq_tol[iq + d] += (ds_err + chain * std::abs(ds)) * std::abs(kd);
@@ -240,11 +236,7 @@ TEST(Attention, bits_do_not_depend_on_threads_or_on_lanes) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
     Data base(c);
-    enum {
-      none,
-      fma,
-      baseline
-    } kind = none;  // AVX2 and AVX-512 agree; without fma every sum rounds otherwise
+    enum { none, fma, baseline } kind = none;  // AVX2 and AVX-512 agree; without fma every sum rounds otherwise
     for_each_target([&] {
       for (int threads : {1, 2, 3, 7}) {
         Data x(c);
@@ -292,11 +284,10 @@ TEST(Attention, fewer_rows_than_planned_and_no_lse) {
       const size_t done = size_t(n * x.c.heads * x.c.p);
       EXPECT_TRUE(same_bits(x.o.data(), all.data(), done));
       for (size_t i = done; i < x.o.size(); ++i) ASSERT_EQ(x.o[i], -7.0f);
-      EXPECT_FALSE(
-          run_kernel(cpu::attention_grad_kernel(),
-                     {x.q.first_rows(n), x.k.first_rows(n), x.v.first_rows(n), x.o.first_rows(n),
-                      x.lse.first_rows(n), x.d_o.first_rows(n), x.seq.first_rows(n), x.pos.first_rows(n)},
-                     {x.dq.first_rows(n), x.dk.first_rows(n), x.dv.first_rows(n)}, x.attrs, 2));
+      EXPECT_FALSE(run_kernel(cpu::attention_grad_kernel(),
+                              {x.q.first_rows(n), x.k.first_rows(n), x.v.first_rows(n), x.o.first_rows(n),
+                               x.lse.first_rows(n), x.d_o.first_rows(n), x.seq.first_rows(n), x.pos.first_rows(n)},
+                              {x.dq.first_rows(n), x.dk.first_rows(n), x.dv.first_rows(n)}, x.attrs, 2));
     }
   });
 }
@@ -330,14 +321,13 @@ std::vector<float> step(Cache& cache, const Data& x, const std::vector<int64_t>&
     std::copy_n(x.v.data() + rows[i] * kd, kd, v.data() + i * kd);
     seq[i] = x.seq[rows[i]], pos[i] = x.pos[rows[i]];
   }
-  EXPECT_FALSE(run_kernel(
-      cpu::kv_append_kernel(),
-      {cache.kc.view(), cache.vc.view(), k.view(), v.view(), seq.view(), pos.view(), cache.table.view()},
-      {cache.kc.view(), cache.vc.view()}, {}, threads));
   EXPECT_FALSE(
-      run_kernel(cpu::attention_paged_kernel(),
-                 {q.view(), cache.kc.view(), cache.vc.view(), seq.view(), pos.view(), cache.table.view()},
-                 {o.view()}, x.attrs, threads));
+      run_kernel(cpu::kv_append_kernel(),
+                 {cache.kc.view(), cache.vc.view(), k.view(), v.view(), seq.view(), pos.view(), cache.table.view()},
+                 {cache.kc.view(), cache.vc.view()}, {}, threads));
+  EXPECT_FALSE(run_kernel(cpu::attention_paged_kernel(),
+                          {q.view(), cache.kc.view(), cache.vc.view(), seq.view(), pos.view(), cache.table.view()},
+                          {o.view()}, x.attrs, threads));
   EXPECT_TRUE(o.intact() && cache.kc.intact() && cache.vc.intact());
   return copy_of(o);
 }
@@ -393,8 +383,7 @@ TEST(AttentionPaged, decoding_among_others_has_the_same_bits) {
         const auto o = step(cache, x, rows, 2);
         const size_t width = size_t(c.heads * c.p);
         for (size_t i = 0; i < rows.size(); ++i)
-          ASSERT_TRUE(same_bits(o.data() + i * width, x.o.data() + size_t(rows[i]) * width, width))
-              << rows[i];
+          ASSERT_TRUE(same_bits(o.data() + i * width, x.o.data() + size_t(rows[i]) * width, width)) << rows[i];
       }
     }
   });
@@ -428,14 +417,14 @@ TEST(AttentionPaged, names_bad_rows) {
     Cache cache(2, 1, 1, 4);
     x.seq[row] = seq, x.pos[row] = pos;
     if (page != 1) cache.table[0] = page;
-    const auto a = run_kernel(cpu::kv_append_kernel(),
-                              {cache.kc.view(), cache.vc.view(), x.k.view(), x.v.view(), x.seq.view(),
-                               x.pos.view(), cache.table.view()},
-                              {cache.kc.view(), cache.vc.view()}, {}, 2);
-    const auto b = run_kernel(
-        cpu::attention_paged_kernel(),
-        {x.q.view(), cache.kc.view(), cache.vc.view(), x.seq.view(), x.pos.view(), cache.table.view()},
-        {x.o.view()}, x.attrs, 2);
+    const auto a = run_kernel(
+        cpu::kv_append_kernel(),
+        {cache.kc.view(), cache.vc.view(), x.k.view(), x.v.view(), x.seq.view(), x.pos.view(), cache.table.view()},
+        {cache.kc.view(), cache.vc.view()}, {}, 2);
+    const auto b =
+        run_kernel(cpu::attention_paged_kernel(),
+                   {x.q.view(), cache.kc.view(), cache.vc.view(), x.seq.view(), x.pos.view(), cache.table.view()},
+                   {x.o.view()}, x.attrs, 2);
     EXPECT_TRUE(x.o.intact() && cache.kc.intact() && cache.vc.intact());
     const auto text = [](const auto& r) {
       return r ? r->what + "|" + std::to_string(r->index) + "|" + std::to_string(r->value) : "";
@@ -446,12 +435,12 @@ TEST(AttentionPaged, names_bad_rows) {
   EXPECT_EQ(errors(0, 0, 0, 1), (Texts{"", ""}));
   EXPECT_EQ(errors(1, 2, 1, 1),
             (Texts{"kv_append: row {} has sequence {}|1|2", "attention_paged: row {} has sequence {}|1|2"}));
-  EXPECT_EQ(errors(1, -1, 1, 1), (Texts{"kv_append: row {} has sequence {}|1|-1",
-                                        "attention_paged: row {} has sequence {}|1|-1"}));
-  EXPECT_EQ(errors(2, 0, 64, 1), (Texts{"kv_append: row {} has position {}|2|64",
-                                        "attention_paged: row {} has position {}|2|64"}));
-  EXPECT_EQ(errors(2, 0, -5, 1), (Texts{"kv_append: row {} has position {}|2|-5",
-                                        "attention_paged: row {} has position {}|2|-5"}));
+  EXPECT_EQ(errors(1, -1, 1, 1),
+            (Texts{"kv_append: row {} has sequence {}|1|-1", "attention_paged: row {} has sequence {}|1|-1"}));
+  EXPECT_EQ(errors(2, 0, 64, 1),
+            (Texts{"kv_append: row {} has position {}|2|64", "attention_paged: row {} has position {}|2|64"}));
+  EXPECT_EQ(errors(2, 0, -5, 1),
+            (Texts{"kv_append: row {} has position {}|2|-5", "attention_paged: row {} has position {}|2|-5"}));
   EXPECT_EQ(errors(0, 0, 0, 3)[1], "attention_paged: row {} reads page {}|0|3");
   EXPECT_EQ(errors(0, 0, 0, -1)[1], "attention_paged: row {} reads page {}|0|-1");
 }

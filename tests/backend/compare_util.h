@@ -62,8 +62,7 @@ inline void set_value(const View& v, int64_t i, double value) {
 class Tensor {
  public:
   Tensor() = default;  // absent
-  Tensor(DType dtype, const Shape& shape)
-      : count_(shape.count()), memory_(2 * kGuard + bytes_of(shape, dtype)) {
+  Tensor(DType dtype, const Shape& shape) : count_(shape.count()), memory_(2 * kGuard + bytes_of(shape, dtype)) {
     std::memset(memory_.data(), 0xA5, memory_.bytes());
     view = View(memory_.data() + kGuard, dtype, shape);
   }
@@ -114,10 +113,8 @@ struct Comparison {
   std::vector<std::pair<DType, Shape>> out;
   Attrs attrs = {};
   /// Largest |cpu - reference| of element i of output o, whose reference value is `expected`.
-  std::function<double(int o, int64_t i, double expected)> tolerance = [](int, int64_t, double) {
-    return 0.0;
-  };
-  bool aliased = false;  ///< the op always works in place: every pair of the record's at once, and only so
+  std::function<double(int o, int64_t i, double expected)> tolerance = [](int, int64_t, double) { return 0.0; };
+  bool aliased = false;           ///< the op always works in place: every pair of the record's at once, and only so
   std::vector<bool> unused = {};  ///< outputs that are not wanted
 };
 
@@ -131,8 +128,7 @@ inline std::vector<View> views_of(const std::vector<Tensor>& tensors) {
 
 inline std::vector<Tensor> copies(const std::vector<Tensor>& tensors, bool as_f64 = false) {
   std::vector<Tensor> out;
-  for (const Tensor& t : tensors)
-    out.emplace_back(t, as_f64 && is_float(t.view.dtype) ? DType::f64 : t.view.dtype);
+  for (const Tensor& t : tensors) out.emplace_back(t, as_f64 && is_float(t.view.dtype) ? DType::f64 : t.view.dtype);
   return out;
 }
 

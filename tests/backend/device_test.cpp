@@ -18,16 +18,13 @@ std::set<std::string> ops_of(const Device& device) {
   return ops;
 }
 
-TEST(Device, BothOfferTheSameOps) {
-  EXPECT_EQ(ops_of(*make_reference_device()), ops_of(*make_cpu_device(1)));
-}
+TEST(Device, BothOfferTheSameOps) { EXPECT_EQ(ops_of(*make_reference_device()), ops_of(*make_cpu_device(1))); }
 
 TEST(Device, ReferenceHoldsEveryFloatInF64) {
   const auto device = make_reference_device();
   EXPECT_EQ(device->name(), "reference");
   EXPECT_EQ(device->compute(), DType::f64);
-  for (const DType t : {DType::f64, DType::f32, DType::f16, DType::bf16})
-    EXPECT_EQ(device->storage(t), DType::f64);
+  for (const DType t : {DType::f64, DType::f32, DType::f16, DType::bf16}) EXPECT_EQ(device->storage(t), DType::f64);
   EXPECT_EQ(device->storage(DType::i32), DType::i32);
   EXPECT_EQ(device->pool().size(), 1);
 }

@@ -20,8 +20,7 @@ double one_rounding(int, int64_t, double expected) { return kUnit * std::fabs(ex
 
 void compare_binary(const std::function<Tensor()>& a, const std::function<Tensor()>& b, const Shape& out) {
   for (const Binary& k : binaries()) {
-    Comparison c{
-        .cpu = k.cpu, .reference = k.reference, .out = {{DType::f32, out}}, .tolerance = one_rounding};
+    Comparison c{.cpu = k.cpu, .reference = k.reference, .out = {{DType::f32, out}}, .tolerance = one_rounding};
     c.in.push_back(a());
     c.in.push_back(b());
     compare(c);
@@ -129,8 +128,7 @@ TEST(Unary, SpecialValues) {
 
 TEST(Unary, Scale) {
   for (const int64_t n : kSizes) {
-    Comparison c{
-        .cpu = cpu::scale_kernel(), .reference = reference::scale_kernel(), .out = {{DType::f32, {n}}}};
+    Comparison c{.cpu = cpu::scale_kernel(), .reference = reference::scale_kernel(), .out = {{DType::f32, {n}}}};
     c.attrs = ScaleAttrs{0.1};
     c.tolerance = [](int, int64_t, double e) { return 2 * kUnit * std::fabs(e); };
     c.in.push_back(random_tensor({n}, 1));
@@ -140,8 +138,7 @@ TEST(Unary, Scale) {
 
 TEST(SwiGlu, AgreesWithReference) {
   for (const int64_t n : kSizes) {
-    Comparison c{
-        .cpu = cpu::swiglu_kernel(), .reference = reference::swiglu_kernel(), .out = {{DType::f32, {n}}}};
+    Comparison c{.cpu = cpu::swiglu_kernel(), .reference = reference::swiglu_kernel(), .out = {{DType::f32, {n}}}};
     c.tolerance = [](int, int64_t, double e) { return 5 * kUnit * std::fabs(e) + 0x1p-117; };
     c.in.push_back(random_tensor({n}, 1, -100, 100));
     c.in.push_back(random_tensor({n}, 2));
@@ -158,8 +155,7 @@ TEST(SwiGlu, Gradient) {
       for (uint32_t seed = 0; seed < 3; ++seed) c.in.push_back(random_tensor({n}, seed, -8, 8));
       c.tolerance = [&](int o, int64_t i, double e) {
         const double z = value_at(c.in[0].view, i), s = 1 / (1 + std::exp(-z));
-        const double scale =
-            std::fabs(value_at(c.in[1].view, i) * value_at(c.in[2].view, i)) * s * (1 + std::fabs(z));
+        const double scale = std::fabs(value_at(c.in[1].view, i) * value_at(c.in[2].view, i)) * s * (1 + std::fabs(z));
         return o == 0 ? 12 * kUnit * scale : 6 * kUnit * std::fabs(e) + kSmallest;
       };
       compare(c);

@@ -10,9 +10,7 @@
 
 namespace toy::test {
 
-inline float multiply_add(float a, float b, float c, bool fused) {
-  return fused ? std::fma(a, b, c) : a * b + c;
-}
+inline float multiply_add(float a, float b, float c, bool fused) { return fused ? std::fma(a, b, c) : a * b + c; }
 
 /// Equal blocks of at most `max`, rounded up to a multiple of `unit`.
 struct Cut {

@@ -38,8 +38,7 @@ TYPED_TEST(LinearOf, EqualsItsDefinition) {
       const int64_t rows_wanted = outs * k > 100000 ? 60 : most;
       for (int64_t i = 0; i < rows_wanted; ++i)
         for (int64_t j = 0; j < outs; ++j)
-          product[size_t(i * outs + j)] =
-              dot_bits(x.data() + i * k, w.data() + j * k, size_t(k), target_has_fma());
+          product[size_t(i * outs + j)] = dot_bits(x.data() + i * k, w.data() + j * k, size_t(k), target_has_fma());
       for (int64_t rows : {1, 2, 3, 4, 5, 7, 8, 16, 47, 48, 49, 50, 129, 260}) {
         if (rows > rows_wanted) continue;
         const int threads = 1 + int(rows % 3);
@@ -54,10 +53,9 @@ TYPED_TEST(LinearOf, EqualsItsDefinition) {
             y[i] = mode == 4 ? acc[i] : -7.0f;
           }
           const View start = !with_acc ? View() : mode == 4 ? y.view() : acc.first_rows(rows);
-          run_kernel(record, {x.first_rows(rows), w.view(), with_bias ? bias.view() : View(), start},
-                     {y.view()}, {}, threads);
-          ASSERT_EQ(first_difference(y, want), -1)
-              << outs << "x" << k << " rows " << rows << " mode " << mode;
+          run_kernel(record, {x.first_rows(rows), w.view(), with_bias ? bias.view() : View(), start}, {y.view()}, {},
+                     threads);
+          ASSERT_EQ(first_difference(y, want), -1) << outs << "x" << k << " rows " << rows << " mode " << mode;
           ASSERT_TRUE(y.intact() && x.intact() && w.intact());
         }
       }
@@ -87,8 +85,7 @@ TYPED_TEST(LinearOf, GradientOfInputEqualsItsDefinition) {
           for (size_t i = 0; i < want.size(); ++i) dx[i] = mode == 2 ? acc[i] : -7.0f;
           const View start = mode == 0 ? View() : mode == 1 ? acc.view() : dx.view();
           run_kernel(record, {dy.view(), w.view(), start}, {dx.view()}, {}, threads);
-          ASSERT_EQ(first_difference(dx, want), -1)
-              << rows << " rows, " << outs << "x" << ins << " mode " << mode;
+          ASSERT_EQ(first_difference(dx, want), -1) << rows << " rows, " << outs << "x" << ins << " mode " << mode;
           ASSERT_TRUE(dx.intact());
         }
       }
@@ -108,16 +105,14 @@ TEST(Linear, GradientOfWeightEqualsItsDefinition) {
         std::vector<float> want(size_t(outs * ins));
         for (size_t i = 0; i < size_t(outs); ++i)
           for (size_t j = 0; j < size_t(ins); ++j)
-            want[i * size_t(ins) + j] =
-                outer_bits(dy.data() + i, size_t(outs), x.data() + j, size_t(ins), size_t(rows),
-                           mode ? &acc[i * size_t(ins) + j] : nullptr, target_has_fma());
+            want[i * size_t(ins) + j] = outer_bits(dy.data() + i, size_t(outs), x.data() + j, size_t(ins), size_t(rows),
+                                                   mode ? &acc[i * size_t(ins) + j] : nullptr, target_has_fma());
         for (int threads : {1, 2, 3, 4}) {
           Array<float> dw({outs, ins});
           for (size_t i = 0; i < want.size(); ++i) dw[i] = mode == 2 ? acc[i] : -7.0f;
           const View start = mode == 0 ? View() : mode == 1 ? acc.view() : dw.view();
           run_kernel(record, {dy.view(), x.view(), start}, {dw.view()}, {}, threads);
-          ASSERT_EQ(first_difference(dw, want), -1)
-              << rows << " rows, " << outs << "x" << ins << " mode " << mode;
+          ASSERT_EQ(first_difference(dw, want), -1) << rows << " rows, " << outs << "x" << ins << " mode " << mode;
           ASSERT_TRUE(dw.intact());
         }
       }
@@ -134,8 +129,7 @@ TEST(Linear, StaysWithinTheErrorBoundOfItsOrder) {
     run_kernel(cpu::linear_kernel(), {x.view(), w.view(), View(), View()}, {y.view()}, {}, 2);
     run_kernel(cpu::linear_grad_x_kernel(), {dy.view(), w.view(), View()}, {dx.view()}, {}, 2);
     run_kernel(cpu::linear_grad_w_kernel(), {dy.view(), x.view(), View()}, {dw.view()}, {}, 2);
-    const auto check = [](float got, const float* a, size_t as, const float* b, size_t bs, size_t n,
-                          double steps) {
+    const auto check = [](float got, const float* a, size_t as, const float* b, size_t bs, size_t n, double steps) {
       double sum = 0, magnitude = 0;
       for (size_t i = 0; i < n; ++i) {
         sum += double(a[i * as]) * b[i * bs];
@@ -144,8 +138,7 @@ TEST(Linear, StaysWithinTheErrorBoundOfItsOrder) {
       ASSERT_LE(std::abs(got - sum), steps * 2 * 0x1p-24 * magnitude);
     };
     for (size_t i = 0; i < size_t(rows); ++i)
-      for (size_t j = 0; j < size_t(outs); ++j)
-        check(y[i * outs + j], &x[i * k], 1, &w[j * k], 1, k, 640 / 16 + 4 + 5);
+      for (size_t j = 0; j < size_t(outs); ++j) check(y[i * outs + j], &x[i * k], 1, &w[j * k], 1, k, 640 / 16 + 4 + 5);
     for (size_t l = 0; l < size_t(k); l += 7) {
       for (size_t i = 0; i < size_t(rows); ++i) check(dx[i * k + l], &dy[i * outs], 1, &w[l], k, outs, outs);
       for (size_t j = 0; j < size_t(outs); ++j) check(dw[j * k + l], &dy[j], outs, &x[l], k, rows, rows);
@@ -155,15 +148,13 @@ TEST(Linear, StaysWithinTheErrorBoundOfItsOrder) {
 
 TEST(Linear, NonFiniteRowLeavesTheOthersAlone) {
   const int64_t rows = 70, outs = 19, k = 33;
-  Array<float> x({rows, k}), w({outs, k}), clean({rows, outs}), y({rows, outs}), dy({rows, outs}),
-      dx({rows, k}), clean_dx({rows, k});
+  Array<float> x({rows, k}), w({outs, k}), clean({rows, outs}), y({rows, outs}), dy({rows, outs}), dx({rows, k}),
+      clean_dx({rows, k});
   fill_random(x, 1), fill_random(w, 2), fill_random(dy, 3);
   for_each_target([&] {
     for (int64_t few : {int64_t(5), rows}) {
-      run_kernel(cpu::linear_kernel(), {x.first_rows(few), w.view(), View(), View()},
-                 {clean.first_rows(few)});
-      run_kernel(cpu::linear_grad_x_kernel(), {dy.first_rows(few), w.view(), View()},
-                 {clean_dx.first_rows(few)});
+      run_kernel(cpu::linear_kernel(), {x.first_rows(few), w.view(), View(), View()}, {clean.first_rows(few)});
+      run_kernel(cpu::linear_grad_x_kernel(), {dy.first_rows(few), w.view(), View()}, {clean_dx.first_rows(few)});
       const float kept = x[size_t(2 * k + 4)], kept_dy = dy[size_t(2 * outs + 4)];
       x[size_t(2 * k + 4)] = std::numeric_limits<float>::quiet_NaN();
       dy[size_t(2 * outs + 4)] = std::numeric_limits<float>::infinity();
@@ -191,8 +182,7 @@ TEST(Linear, NonFiniteRowLeavesTheOthersAlone) {
 
 TEST(Linear, TakesFewerRowsThanPlannedAndNone) {
   const int64_t planned = 600, outs = 70, k = 1300;
-  Array<float> x({planned, k}), w({outs, k}), y({planned, outs}), dy({planned, outs}), dx({planned, k}),
-      dw({outs, k});
+  Array<float> x({planned, k}), w({outs, k}), y({planned, outs}), dy({planned, outs}), dx({planned, k}), dw({outs, k});
   fill_random(x, 1), fill_random(w, 2), fill_random(dy, 3);
   for (int threads : {1, 2, 3})
     for (int64_t rows : {0, 1, 48, 49, 257, 513, 600}) {
@@ -208,8 +198,8 @@ TEST(Linear, TakesFewerRowsThanPlannedAndNone) {
           ASSERT_EQ(y[size_t(i * outs) + j],
                     dot_bits(&x[size_t(i * k)], &w[j * size_t(k)], size_t(k), target_has_fma()));
       for (size_t j = 0; j < size_t(outs); j += 9)
-        ASSERT_EQ(dw[j * size_t(k) + 5], outer_bits(&dy[j], size_t(outs), &x[5], size_t(k), size_t(rows),
-                                                    nullptr, target_has_fma()));
+        ASSERT_EQ(dw[j * size_t(k) + 5],
+                  outer_bits(&dy[j], size_t(outs), &x[5], size_t(k), size_t(rows), nullptr, target_has_fma()));
     }
 }
 
@@ -261,8 +251,7 @@ struct XentCase {
 template <class T>
 void check_xent(const XentCase& c, bool gradients) {
   const auto [rows, vocab, width, scale] = c;
-  Array<float> x({rows, width}), weight({rows}), nll({rows}), dx({rows, width}), dw({vocab, width}),
-      loss((Shape()));
+  Array<float> x({rows, width}), weight({rows}), nll({rows}), dx({rows, width}), dw({vocab, width}), loss((Shape()));
   Array<T> w({vocab, width});
   Array<int32_t> targets({rows});
   fill_random(x, 1), fill_random(weight, 3);
@@ -279,11 +268,10 @@ void check_xent(const XentCase& c, bool gradients) {
   std::vector<float> first;
   for (int threads : {1, 2, 3}) {
     const View none;
-    const auto report =
-        run_kernel(cpu::linear_xent_kernel(), {x.view(), w.view(), targets.view(), weight.view()},
-                   {loss.view(), threads == 2 ? none : nll.view(), gradients ? dx.view() : none,
-                    gradients ? dw.view() : none},
-                   {}, threads);
+    const auto report = run_kernel(
+        cpu::linear_xent_kernel(), {x.view(), w.view(), targets.view(), weight.view()},
+        {loss.view(), threads == 2 ? none : nll.view(), gradients ? dx.view() : none, gradients ? dw.view() : none}, {},
+        threads);
     EXPECT_FALSE(report);
     double magnitude = 0;
     for (size_t i = 0; i < size_t(rows); ++i) {
@@ -306,8 +294,7 @@ void check_xent(const XentCase& c, bool gradients) {
     all.insert(all.end(), dw.data(), dw.data() + dw.size());
     all.push_back(loss[0]);
     if (first.empty()) first = all;
-    EXPECT_EQ(std::memcmp(first.data(), all.data(), all.size() * 4), 0)
-        << "bits differ with " << threads << " threads";
+    EXPECT_EQ(std::memcmp(first.data(), all.data(), all.size() * 4), 0) << "bits differ with " << threads << " threads";
     EXPECT_TRUE(dx.intact() && dw.intact() && nll.intact() && loss.intact());
   }
 }
@@ -330,8 +317,7 @@ TEST(LinearXent, SumsChunksOfRows) { check_xent<float>({150, 131072, 2, 1}, true
 TEST(LinearXent, ExtremeLogitsAndNonFiniteRows) {
   const int64_t rows = 6, vocab = 40, width = 4;
   for_each_target([&] {
-    Array<float> x({rows, width}), w({vocab, width}), weight({rows}), nll({rows}), dx({rows, width}),
-        loss((Shape()));
+    Array<float> x({rows, width}), w({vocab, width}), weight({rows}), nll({rows}), dx({rows, width}), loss((Shape()));
     Array<int32_t> targets({rows});
     for (size_t j = 0; j < size_t(vocab); ++j) w[j * 4] = float(j);
     for (size_t i = 0; i < size_t(rows); ++i) weight[i] = 1, targets[i] = 39;
@@ -373,9 +359,8 @@ TEST(LinearXent, ReportsTargetsOutOfRangeAndTakesNoRows) {
   EXPECT_TRUE(std::isfinite(loss[0]));
   for (size_t i = 0; i < dw.size(); ++i) dw[i] = 7;
   loss[0] = 7;
-  run_kernel(cpu::linear_xent_kernel(),
-             {x.first_rows(0), w.view(), targets.first_rows(0), weight.first_rows(0)}, out, {}, 2,
-             Planned{in, out});
+  run_kernel(cpu::linear_xent_kernel(), {x.first_rows(0), w.view(), targets.first_rows(0), weight.first_rows(0)}, out,
+             {}, 2, Planned{in, out});
   EXPECT_EQ(loss[0], 0);
   for (size_t i = 0; i < dw.size(); ++i) EXPECT_EQ(dw[i], 0);
 }
@@ -398,9 +383,9 @@ TEST(Matmul, EqualsItsDefinition) {
                 for (size_t j = 0; j < size_t(n); j += 2) {
                   const float* pa = &a[t * size_t(m * k)] + (ta ? i : i * size_t(k));
                   const float* pb = &b[t * size_t(k * n)] + (tb ? j * size_t(k) : j);
-                  ASSERT_EQ(c[(t * size_t(m) + i) * size_t(n) + j],
-                            outer_bits(pa, ta ? size_t(m) : 1, pb, tb ? 1 : size_t(n), size_t(k), nullptr,
-                                       target_has_fma()))
+                  ASSERT_EQ(
+                      c[(t * size_t(m) + i) * size_t(n) + j],
+                      outer_bits(pa, ta ? size_t(m) : 1, pb, tb ? 1 : size_t(n), size_t(k), nullptr, target_has_fma()))
                       << items << " " << m << " " << n << " " << k << " " << ta << tb;
                 }
             ASSERT_TRUE(c.intact());

@@ -54,8 +54,7 @@ class Array {
  public:
   static constexpr size_t kGuard = 256;
 
-  explicit Array(const Shape& shape)
-      : shape_(shape), memory_(2 * kGuard + size_t(shape.count()) * sizeof(T)) {
+  explicit Array(const Shape& shape) : shape_(shape), memory_(2 * kGuard + size_t(shape.count()) * sizeof(T)) {
     std::memset(memory_.data(), 0xA5, kGuard);
     std::memset(memory_.data() + memory_.bytes() - kGuard, 0xA5, kGuard);
   }
@@ -123,10 +122,9 @@ struct Planned {
 /// Calls a record on `threads` threads. An absent operand is a default View. The workspace has exactly the
 /// size that the record asked for and is full of NaN; writing past its ends fails the test.
 inline std::optional<Report> run_kernel(const KernelRecord& record, const std::vector<View>& in,
-                                        const std::vector<View>& out, const Attrs& attrs = {},
-                                        int threads = 1, const std::optional<Planned>& planned = {}) {
-  const auto in_desc = describe(planned ? planned->in : in),
-             out_desc = describe(planned ? planned->out : out);
+                                        const std::vector<View>& out, const Attrs& attrs = {}, int threads = 1,
+                                        const std::optional<Planned>& planned = {}) {
+  const auto in_desc = describe(planned ? planned->in : in), out_desc = describe(planned ? planned->out : out);
   const KernelQuery query{in_desc, out_desc, attrs, threads};
   EXPECT_TRUE(!record.accepts || record.accepts(query)) << record.op;
   constexpr size_t kGuard = 4096;

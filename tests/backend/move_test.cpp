@@ -31,8 +31,7 @@ TEST(Concat, EveryAxis) {
   for (const DType dtype : kDTypes)
     for (const int64_t n : {1, 17, 1000, 9000}) {
       const auto joined = [&](const std::vector<Shape>& in, const Shape& out, int axis) {
-        Comparison c{
-            .cpu = cpu::concat_kernel(), .reference = reference::concat_kernel(), .out = {{dtype, out}}};
+        Comparison c{.cpu = cpu::concat_kernel(), .reference = reference::concat_kernel(), .out = {{dtype, out}}};
         for (uint32_t i = 0; i < in.size(); ++i) c.in.push_back(random_tensor(in[i], i, -9, 9, dtype));
         c.attrs = AxisAttrs{axis};
         compare(c);
@@ -46,12 +45,10 @@ TEST(Concat, EveryAxis) {
 
 TEST(Cast, BetweenAll) {
   const double inf = std::numeric_limits<double>::infinity();
-  std::vector<double> values = {0.0,    -0.0,     inf,      -inf,     65504,      65519.99,
-                                65520,  1e30,     -1e30,    0x1p-24,  0x1p-25,    3e-8,
-                                6e-5,   1.5,      2.5,      -2.5,     2147483647, -2147483648.0,
-                                0x1p31, 16777217, 16842753, 33554433, 1.00390625, 1.01171875};
-  for (uint32_t i = 0; i < 3000; ++i)
-    values.push_back(std::ldexp(double(int32_t(i * 2654435761u)), -int(i % 50)));
+  std::vector<double> values = {
+      0.0,  -0.0, inf, -inf, 65504,      65519.99,      65520,  1e30,     -1e30,    0x1p-24,  0x1p-25,    3e-8,
+      6e-5, 1.5,  2.5, -2.5, 2147483647, -2147483648.0, 0x1p31, 16777217, 16842753, 33554433, 1.00390625, 1.01171875};
+  for (uint32_t i = 0; i < 3000; ++i) values.push_back(std::ldexp(double(int32_t(i * 2654435761u)), -int(i % 50)));
   for (const DType from : kDTypes)
     for (const DType to : kDTypes) {
       Comparison c{.cpu = cpu::cast_kernel(), .reference = reference::cast_kernel()};
@@ -83,8 +80,7 @@ TEST(Cast, NaN) {
 TEST(Fill, EverySize) {
   for (const DType dtype : {DType::f32, DType::i32})
     for (const int64_t n : kSizes) {
-      Comparison c{
-          .cpu = cpu::fill_kernel(), .reference = reference::fill_kernel(), .out = {{dtype, {n, 3}}}};
+      Comparison c{.cpu = cpu::fill_kernel(), .reference = reference::fill_kernel(), .out = {{dtype, {n, 3}}}};
       c.attrs = FillAttrs{{-1, 3}, -7};
       compare(c);
     }
@@ -92,8 +88,7 @@ TEST(Fill, EverySize) {
 
 TEST(Sum, EveryAxis) {
   for (const int64_t n : kSizes)
-    for (const Shape& shape :
-         {Shape{n}, Shape{3, n}, Shape{n, 3}, Shape{2, n, 130}, Shape{n, 1}, Shape{2, 0, 3}})
+    for (const Shape& shape : {Shape{n}, Shape{3, n}, Shape{n, 3}, Shape{2, n, 130}, Shape{n, 1}, Shape{2, 0, 3}})
       for (int axis = 0; axis < shape.rank(); ++axis) {
         Comparison c{.cpu = cpu::sum_kernel(), .reference = reference::sum_kernel()};
         Shape out = shape;

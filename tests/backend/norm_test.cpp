@@ -22,9 +22,7 @@ TEST(RmsNorm, AgreesWithReference) {
       c.out = {{DType::f32, {rows, D}}, {DType::f32, {rows}}};
       c.unused = {false, !want_rstd};
       c.attrs = RmsNormAttrs{1e-3f};
-      c.tolerance = [&](int o, int64_t, double e) {
-        return (rstd_units(D) + (o ? 0 : 2)) * kUnit * std::fabs(e);
-      };
+      c.tolerance = [&](int o, int64_t, double e) { return (rstd_units(D) + (o ? 0 : 2)) * kUnit * std::fabs(e); };
       compare(c);
     }
 }
@@ -105,9 +103,7 @@ TEST(Softmax, AgreesWithReference) {
       Comparison c{.cpu = cpu::softmax_kernel(), .reference = reference::softmax_kernel()};
       c.in.push_back(random_tensor({rows, D}, 1, -range, range));
       c.out = {{DType::f32, {rows, D}}};
-      c.tolerance = [&](int, int64_t, double e) {
-        return (4 * range + double(D) / 64 + 18) * kUnit * e + kSmallest;
-      };
+      c.tolerance = [&](int, int64_t, double e) { return (4 * range + double(D) / 64 + 18) * kUnit * e + kSmallest; };
       compare(c);
     }
 }
@@ -154,8 +150,7 @@ TEST(Rope, ReportsPositionOutsideTheTable) {
     for (const double bad : {-1.0, 4.0}) {
       const bool is_reference = record.run == reference::rope_kernel().run;
       const Tensor x(random_tensor({3, 1, 4}, 1), is_reference ? DType::f64 : DType::f32);
-      const Tensor pos = tensor_of({3}, {0, bad, 3}, DType::i32),
-                   table(random_tensor({4, 2, 2}, 2), x.view.dtype);
+      const Tensor pos = tensor_of({3}, {0, bad, 3}, DType::i32), table(random_tensor({4, 2, 2}, 2), x.view.dtype);
       Tensor y(x.view.dtype, {3, 1, 4});
       const auto report = run_kernel(record, {x.view, pos.view, table.view}, {y.view}, RopeAttrs{});
       ASSERT_TRUE(report);

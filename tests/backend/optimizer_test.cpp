@@ -33,8 +33,7 @@ TEST(AdamW, AgreesWithReference) {
         const double g = value_at(c.in[1].view, i) * (scale == 0 ? 1 : scale), w = value_at(c.in[0].view, i);
         const double m1 = 0.9 * std::fabs(value_at(c.in[2].view, i)) + 0.1 * std::fabs(g);
         const double v = 0.95 * value_at(c.in[3].view, i) + 0.05 * g * g;
-        const double move =
-            0.01 * m1 / value_at(c.in[5].view, 0) / (std::sqrt(v / value_at(c.in[6].view, 0)) + 1e-8);
+        const double move = 0.01 * m1 / value_at(c.in[5].view, 0) / (std::sqrt(v / value_at(c.in[6].view, 0)) + 1e-8);
         if (o == 0) return kUnit * (3 * (std::fabs(w) + std::fabs(e)) + 14 * move);
         return kUnit * (o == 1 ? 4 * m1 : 6 * v) + kSmallest;
       };
@@ -64,8 +63,7 @@ TEST(AdamW, FirstStepMovesByTheLearningRate) {
   const Tensor g = tensor_of({2}, {3, -0.5}, DType::f64), lr = tensor_of({}, {0.01}, DType::f64);
   const Tensor bias1 = tensor_of({}, {1 - kAdamW.beta1}, DType::f64);
   const Tensor bias2 = tensor_of({}, {1 - kAdamW.beta2}, DType::f64);
-  run_kernel(reference::adamw_kernel(),
-             {w.view, g.view, m.view, v.view, lr.view, bias1.view, bias2.view, View{}},
+  run_kernel(reference::adamw_kernel(), {w.view, g.view, m.view, v.view, lr.view, bias1.view, bias2.view, View{}},
              {w.view, m.view, v.view}, kAdamW);
   EXPECT_NEAR(value_at(w.view, 0), 1 * (1 - 0.001) - 0.01, 1e-9);
   EXPECT_NEAR(value_at(w.view, 1), -2 * (1 - 0.001) + 0.01, 1e-9);

@@ -41,14 +41,14 @@ TEST(Reference, AttentionGradient) {
     const Tensor o(DType::f64, {N, H, P}), lse(DType::f64, {N, H});
     const Tensor dq(DType::f64, {N, H, P}), dk(DType::f64, {N, K, P}), dv(DType::f64, {N, K, P});
     const auto forward = [&] {
-      run_kernel(reference::attention_kernel(), {q.view, k.view, v.view, seq.view, pos.view},
-                 {o.view, lse.view}, attrs);
+      run_kernel(reference::attention_kernel(), {q.view, k.view, v.view, seq.view, pos.view}, {o.view, lse.view},
+                 attrs);
       return dot(o.view, d_o.view);
     };
     forward();
     run_kernel(reference::attention_grad_kernel(),
-               {q.view, k.view, v.view, o.view, lse.view, d_o.view, seq.view, pos.view},
-               {dq.view, dk.view, dv.view}, attrs);
+               {q.view, k.view, v.view, o.view, lse.view, d_o.view, seq.view, pos.view}, {dq.view, dk.view, dv.view},
+               attrs);
     expect_gradient(q.view, dq.view, forward);
     expect_gradient(k.view, dk.view, forward);
     expect_gradient(v.view, dv.view, forward);
@@ -66,13 +66,11 @@ TEST(Reference, PagedAttentionIsAttention) {
   const Tensor table = tensor_of({2, 2}, {2, -1, 0, 1}, DType::i32);
   const Tensor kc = random_f64({3, K, P, 64}, 5), vc = random_f64({3, K, 64, P}, 6);
   EXPECT_FALSE(run_kernel(reference::kv_append_kernel(),
-                          {kc.view, vc.view, k.view, v.view, seq.view, pos.view, table.view},
-                          {kc.view, vc.view}));
+                          {kc.view, vc.view, k.view, v.view, seq.view, pos.view, table.view}, {kc.view, vc.view}));
   for (const int64_t window : {0, 70}) {
     const AttentionAttrs attrs{.scale = 0.7f, .window = window};
     const Tensor rows(DType::f64, {N, H, P}), paged(DType::f64, {N, H, P});
-    run_kernel(reference::attention_kernel(), {q.view, k.view, v.view, seq.view, pos.view},
-               {rows.view, View{}}, attrs);
+    run_kernel(reference::attention_kernel(), {q.view, k.view, v.view, seq.view, pos.view}, {rows.view, View{}}, attrs);
     EXPECT_FALSE(run_kernel(reference::attention_paged_kernel(),
                             {q.view, kc.view, vc.view, seq.view, pos.view, table.view}, {paged.view}, attrs));
     for (int64_t i = 0; i < N * H * P; ++i)
@@ -103,8 +101,7 @@ TEST(Reference, LinearGradients) {
   const int64_t N = 3, I = 4, O = 5;
   const Tensor x = random_f64({N, I}, 1), w = random_f64({O, I}, 2), bias = random_f64({O}, 3),
                acc = random_f64({N, O}, 4);
-  const Tensor dy = random_f64({N, O}, 5), y(DType::f64, {N, O}), dx(DType::f64, {N, I}),
-               dw(DType::f64, {O, I});
+  const Tensor dy = random_f64({N, O}, 5), y(DType::f64, {N, O}), dx(DType::f64, {N, I}), dw(DType::f64, {O, I});
   const auto forward = [&] {
     run_kernel(reference::linear_kernel(), {x.view, w.view, bias.view, acc.view}, {y.view});
     return dot(y.view, dy.view);
@@ -123,8 +120,7 @@ TEST(Reference, RmsNormAndSwigluGradients) {
     run_kernel(reference::rms_norm_kernel(), {x.view, w.view}, {y.view, View{}}, RmsNormAttrs{1e-3f});
     return dot(y.view, dy.view);
   };
-  run_kernel(reference::rms_norm_grad_kernel(), {x.view, w.view, dy.view}, {dx.view, dw.view},
-             RmsNormAttrs{1e-3f});
+  run_kernel(reference::rms_norm_grad_kernel(), {x.view, w.view, dy.view}, {dx.view, dw.view}, RmsNormAttrs{1e-3f});
   expect_gradient(x.view, dx.view, norm);
   expect_gradient(w.view, dw.view, norm);
   const auto gated = [&] {
@@ -139,8 +135,7 @@ TEST(Reference, RmsNormAndSwigluGradients) {
 // Turning back undoes a turn by an angle.
 TEST(Reference, RopeInverse) {
   const Tensor x = random_f64({2, 2, 6}, 1), pos = tensor_of({2}, {1, 0}, DType::i32);
-  const Tensor table = tensor_of({2, 2, 2}, {0.6, 0.8, 1, 0, 0.8, -0.6, 0, 1}, DType::f64),
-               y(DType::f64, {2, 2, 6});
+  const Tensor table = tensor_of({2, 2, 2}, {0.6, 0.8, 1, 0, 0.8, -0.6, 0, 1}, DType::f64), y(DType::f64, {2, 2, 6});
   for (const RopePairing pairing : {RopePairing::neighbour, RopePairing::half}) {
     run_kernel(reference::rope_kernel(), {x.view, pos.view, table.view}, {y.view}, RopeAttrs{pairing, false});
     run_kernel(reference::rope_kernel(), {y.view, pos.view, table.view}, {y.view}, RopeAttrs{pairing, true});

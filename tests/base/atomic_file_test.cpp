@@ -54,8 +54,7 @@ std::optional<Error> error_of(F&& f) {
 void expect_error(const std::optional<Error>& error, ErrorCode code, std::string_view part) {
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->code(), code) << error->what();
-  EXPECT_NE(std::string_view(error->what()).find(part), std::string::npos) << error->what() << "\nlacks\n"
-                                                                           << part;
+  EXPECT_NE(std::string_view(error->what()).find(part), std::string::npos) << error->what() << "\nlacks\n" << part;
 }
 
 TEST_F(AtomicFileTest, AppearsOnCommit) {
@@ -136,8 +135,7 @@ TEST_F(AtomicFileTest, UnwritableFolder) {
 TEST_F(AtomicFileTest, FullDisk) {
   const std::string disk = path("disk");
   fs::create_directory(disk);
-  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=64k") != 0)
-    GTEST_SKIP() << "cannot mount a tmpfs here";
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=64k") != 0) GTEST_SKIP() << "cannot mount a tmpfs here";
   const std::string target = disk + "/a";
   std::optional<Error> error;
   std::string after;

@@ -36,7 +36,8 @@ class Cli : public testing::Test {
   // Runs the program with a shell's words.
   Result toy(const std::string& arguments) const {
     const std::string out = path("stdout"), err = path("stderr");
-    const int status = std::system((std::string(TOY_BINARY) + " " + arguments + " >" + out + " 2>" + err + " </dev/null").c_str());
+    const int status =
+        std::system((std::string(TOY_BINARY) + " " + arguments + " >" + out + " 2>" + err + " </dev/null").c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(out), slurp(err)};
   }
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
@@ -50,11 +51,13 @@ class Cli : public testing::Test {
     EXPECT_EQ(r.code, 2) << arguments << "\n" << r.err;
     EXPECT_EQ(r.out, "") << arguments;
     EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << arguments << "\n" << r.err;
-    for (const std::string& w : words) EXPECT_NE(r.err.find(w), std::string::npos) << arguments << "\nexpected: " << w << "\ngot: " << r.err;
+    for (const std::string& w : words)
+      EXPECT_NE(r.err.find(w), std::string::npos) << arguments << "\nexpected: " << w << "\ngot: " << r.err;
   }
   std::string tiny_corpus() const {
     std::string text;
-    for (int i = 0; i < 400; ++i) text += "the cat sat on mat number " + std::to_string(i * i % 97) + " and was glad.\n";
+    for (int i = 0; i < 400; ++i)
+      text += "the cat sat on mat number " + std::to_string(i * i % 97) + " and was glad.\n";
     return write("corpus.txt", text);
   }
   fs::path folder_;
@@ -63,7 +66,8 @@ class Cli : public testing::Test {
 const char* kSmall = " --size tiny --tokenizer bytes --batch 2 --tokens 16 --lr 1e-3 ";
 
 TEST_F(Cli, TrainPrintsStepsAndThePath) {
-  const Result r = toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 3 --seed 4 --threads 2 --out " + path("run"));
+  const Result r = toy("train from-scratch --corpus " + tiny_corpus() + kSmall +
+                       "--steps 3 --seed 4 --threads 2 --out " + path("run"));
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(r.out.rfind("step 1: loss=5.5", 0), 0u) << r.out;
   EXPECT_NE(r.out.find("\nstep 3: loss="), std::string::npos);
@@ -75,7 +79,8 @@ TEST_F(Cli, TrainPrintsStepsAndThePath) {
 TEST_F(Cli, TrainIsDeterministicForAnyThreads) {
   std::string first, model;
   for (const char* threads : {"1", "2", "3"}) {
-    const Result r = toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 4 --threads " + threads + " --out " + path("run"));
+    const Result r = toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 4 --threads " + threads +
+                         " --out " + path("run"));
     ASSERT_EQ(r.code, 0) << r.err;
     if (first.empty()) first = r.out, model = slurp(path("run/model.gguf"));
     EXPECT_EQ(r.out, first);
@@ -84,7 +89,8 @@ TEST_F(Cli, TrainIsDeterministicForAnyThreads) {
 }
 
 TEST_F(Cli, JsonLinesOfTraining) {
-  const Result r = toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 2 --sample 5 --json --out " + path("run"));
+  const Result r =
+      toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 2 --sample 5 --json --out " + path("run"));
   ASSERT_EQ(r.code, 0) << r.err;
   std::istringstream lines(r.out);
   std::vector<std::string> kinds;
@@ -177,8 +183,10 @@ TEST_F(Cli, UnknownWordsAreNamedWithTheNearest) {
   refuses("trian", {"unknown command 'trian'", "Did you mean 'train'"});
   refuses("train from-scrach --corpus x", {"unknown recipe 'from-scrach'", "from-scratch"});
   refuses("infer m.gguf --promt x", {"unknown option '--promt'", "--prompt"});
-  refuses("train from-scratch --corpus " + tiny_corpus() + " --size tinny --out " + path("run"), {"size 'tinny'", "did you mean 'tiny'"});
-  refuses("train from-scratch --corpus " + tiny_corpus() + " --tokenizer spn:3 --out " + path("run"), {"spn:3", "spm:V"});
+  refuses("train from-scratch --corpus " + tiny_corpus() + " --size tinny --out " + path("run"),
+          {"size 'tinny'", "did you mean 'tiny'"});
+  refuses("train from-scratch --corpus " + tiny_corpus() + " --tokenizer spn:3 --out " + path("run"),
+          {"spn:3", "spm:V"});
   refuses("infer " + std::string(TOY_GOLDEN) + " --prompt-ids 1 --device cuda", {"device 'cuda'", "cpu"});
   refuses("", {"subcommand"});
 }
@@ -215,18 +223,29 @@ TEST_F(Cli, BadTraining) {
   refuses(t + "--corpus " + tiny_corpus() + " --steps 0", {"steps is 0"});
   refuses(t + "--corpus " + tiny_corpus() + " --final-lr 2", {"final-lr is 2"});
   refuses("train from-scratch --corpus " + tiny_corpus() + " --batch 0 --out " + path("run"), {"atch"});
-  refuses("train from-scratch --corpus " + tiny_corpus() + " --batch 1000000000 --tokens 16 --size tiny --out " + path("run"), {"batch"});
-  refuses("train from-scratch --corpus " + tiny_corpus() + " --size " + write("bad.json", R"({"d_model": 64, "n_layers": 2, "n_heads": 3, "n_kv": 2, "d_head": 16, "d_ff": 64})") +
-              " --out " + path("run"), {"3 query heads are not a multiple of 2"});
-  refuses("train from-scratch --corpus " + tiny_corpus() + " --size " + write("typo.json", R"({"d_modle": 64})") + " --out " + path("run"), {"typo.json"});
-  refuses("train from-scratch --corpus " + tiny_corpus() + " --size " + write("broken.json", "{") + " --out " + path("run"), {"broken.json", "JSON"});
+  refuses("train from-scratch --corpus " + tiny_corpus() + " --batch 1000000000 --tokens 16 --size tiny --out " +
+              path("run"),
+          {"batch"});
+  refuses(
+      "train from-scratch --corpus " + tiny_corpus() + " --size " +
+          write("bad.json", R"({"d_model": 64, "n_layers": 2, "n_heads": 3, "n_kv": 2, "d_head": 16, "d_ff": 64})") +
+          " --out " + path("run"),
+      {"3 query heads are not a multiple of 2"});
+  refuses("train from-scratch --corpus " + tiny_corpus() + " --size " + write("typo.json", R"({"d_modle": 64})") +
+              " --out " + path("run"),
+          {"typo.json"});
+  refuses(
+      "train from-scratch --corpus " + tiny_corpus() + " --size " + write("broken.json", "{") + " --out " + path("run"),
+      {"broken.json", "JSON"});
   refuses("train from-scratch --corpus " + tiny_corpus() + kSmall + "--out /proc/nothing", {"out"});
   EXPECT_FALSE(fs::exists(path("run/model.gguf")));
 }
 
 TEST_F(Cli, MemoryThatWillNotSufficeIsSaidBefore) {
   refuses("train from-scratch --corpus " + tiny_corpus() + " --size " +
-              write("huge.json", R"({"d_model": 16384, "n_layers": 400, "n_heads": 128, "d_ff": 65536})") + " --out " + path("run"), {"memory", "GiB"});
+              write("huge.json", R"({"d_model": 16384, "n_layers": 400, "n_heads": 128, "d_ff": 65536})") + " --out " +
+              path("run"),
+          {"memory", "GiB"});
 }
 
 }  // namespace

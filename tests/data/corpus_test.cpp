@@ -62,8 +62,7 @@ TEST(ReadTextFile, SaysWhyNot) {
   const TemporaryFolder folder;
   const std::string file = folder.file();
   EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": no such file");
-  EXPECT_EQ(message_of([&] { read_text_file(folder.path()); }),
-            folder.path() + ": is a folder; a text file is needed");
+  EXPECT_EQ(message_of([&] { read_text_file(folder.path()); }), folder.path() + ": is a folder; a text file is needed");
   std::ofstream(file).close();
   EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": the file is empty; a text is needed");
   EXPECT_NE(message_of([&] { read_text_file(file + "/below"); }).find("cannot be read: Not a directory"),
@@ -102,8 +101,7 @@ TEST(WindowSampler, EpochCoversTheTextOnce) {
         for (size_t b = 0; b < 3; ++b) begins.push_back(batch.inputs[b * size_t(tokens)]);
       }
       for (int64_t epoch = 0; epoch < 3; ++epoch) {
-        const std::set<int64_t> seen(begins.begin() + epoch * per_epoch,
-                                     begins.begin() + (epoch + 1) * per_epoch);
+        const std::set<int64_t> seen(begins.begin() + epoch * per_epoch, begins.begin() + (epoch + 1) * per_epoch);
         ASSERT_EQ(int64_t(seen.size()), per_epoch);
         EXPECT_LT(*seen.begin(), tokens);
         EXPECT_EQ(*seen.rbegin() - *seen.begin(), (per_epoch - 1) * tokens);

@@ -42,8 +42,7 @@ TEST(Ngram, SumsToOne) {
 TEST(Ngram, SumsToOneOnTinyTexts) {
   for (const std::string text : {"a", "ab", "aaaaaaaaaa", "abracadabra"}) {
     const NgramModel model = NgramModel::train(text);
-    for (const char* context : {"", "a", "abra", "zzzz"})
-      EXPECT_NEAR(sum_over_bytes(model, context), 1, 1e-12);
+    for (const char* context : {"", "a", "abra", "zzzz"}) EXPECT_NEAR(sum_over_bytes(model, context), 1, 1e-12);
   }
 }
 

@@ -56,8 +56,7 @@ class AuditingChooser : public DrawingChooser {
       entropy -= a.weight / total * std::log(a.weight / total);
       for (const Option& b : options) {
         const bool prefix = b.head.substr(0, a.head.size()) == a.head;
-        if (&a != &b && b.weight > 0 && prefix)
-          ADD_FAILURE() << '"' << a.head << "\" begins \"" << b.head << '"';
+        if (&a != &b && b.weight > 0 && prefix) ADD_FAILURE() << '"' << a.head << "\" begins \"" << b.head << '"';
       }
     }
     return DrawingChooser::select(options, total);
@@ -68,8 +67,7 @@ TEST(Stories, AreDeterministic) {
   const std::string text = write_stories({3, 20000});
   EXPECT_EQ(text, write_stories({3, 20000}));
   EXPECT_NE(text.substr(0, 200), write_stories({4, 20000}).substr(0, 200));
-  EXPECT_EQ(text.substr(0, 5000),
-            write_stories({3, 5000}).substr(0, 5000));  // story i depends on (seed, i) alone
+  EXPECT_EQ(text.substr(0, 5000), write_stories({3, 5000}).substr(0, 5000));  // story i depends on (seed, i) alone
   EXPECT_GE(text.size(), 20000u);
   EXPECT_LT(text.size(), 22000u);
 }
@@ -93,8 +91,7 @@ TEST(Stories, ArePlainTextOfTheRightLength) {
     EXPECT_EQ(story.find('\n'), story.size() - 2);
     EXPECT_EQ(story.find_first_of("[]{}<>|@"), std::string::npos) << story;
     EXPECT_EQ(story.find("  "), std::string::npos) << story;
-    for (const char* vowel : {" a a", " a e", " a i", " a u"})
-      EXPECT_EQ(story.find(vowel), std::string::npos) << story;
+    for (const char* vowel : {" a a", " a e", " a i", " a u"}) EXPECT_EQ(story.find(vowel), std::string::npos) << story;
   }
   const double mean = double(text.size()) / double(stories.size());
   EXPECT_GT(mean, 300);
@@ -155,8 +152,7 @@ TEST(Stories, FrequenciesAreWhatIsClaimed) {
       if (contains_word(story, name)) names[name] += 1, ++found;
     }
     EXPECT_EQ(found, 1u) << story;
-    if (story.find("One autumn ") == std::string::npos || story.find("One autumn night") != std::string::npos)
-      continue;
+    if (story.find("One autumn ") == std::string::npos || story.find("One autumn night") != std::string::npos) continue;
     autumns += 1;
     for (const char* weather : {"rain", "sun", "wind", "snow", "fog"}) {
       const size_t at = story.find(", ", story.find("One autumn "));
@@ -184,13 +180,11 @@ TEST(Stories, AreConsistent) {
     }
     ASSERT_NE(hero, nullptr) << story;
     const bool she = (*hero)[1] == "she";
-    for (const char* word : {"he", "He", "him", "his"})
-      EXPECT_FALSE(she && contains_word(story, word)) << story;
+    for (const char* word : {"he", "He", "him", "his"}) EXPECT_FALSE(she && contains_word(story, word)) << story;
     for (const char* word : {"she", "She", "her"}) EXPECT_FALSE(!she && contains_word(story, word)) << story;
     const auto follows = [&](const std::string& effect, const std::string& cause) {
       if (story.find(effect) == std::string::npos) return;
-      EXPECT_TRUE(contains_word(story.substr(0, story.find(effect)), cause))
-          << effect << " without " << cause;
+      EXPECT_TRUE(contains_word(story.substr(0, story.find(effect)), cause)) << effect << " without " << cause;
     };
     const std::string his((*hero)[3]);
     follows("dried " + his + " wet ", "the rain");
@@ -260,8 +254,7 @@ TEST(Stories, MessagesGiveTheOffset) {
     }
     return "nothing was thrown";
   };
-  EXPECT_NE(message("Hello world").find("byte 0: the grammar does not write \"Hello world\""),
-            std::string::npos);
+  EXPECT_NE(message("Hello world").find("byte 0: the grammar does not write \"Hello world\""), std::string::npos);
   EXPECT_NE(message(text + "?").find("byte " + std::to_string(text.size())), std::string::npos);
   EXPECT_NE(message(text.substr(0, text.size() - 1)).find("ends at byte " + std::to_string(text.size() - 1)),
             std::string::npos);

@@ -132,7 +132,8 @@ TEST_F(DecoderBits, ErrorsComeBeforeAnyChange) {
   EXPECT_EQ(text_of({{0, 1, false}, {0, 61, false}}), "token 61 at index 1 is outside the vocabulary (0 to 60)");
   EXPECT_EQ(text_of({{0, -1, false}}), "token -1 at index 0 is outside the vocabulary (0 to 60)");
   EXPECT_EQ(text_of({{2, 1, false}}), "decoder: row 0: sequence 2 of 2");
-  EXPECT_EQ(text_of({{0, 1, false}, {1, 1, false}, {0, 1, false}}), "decoder: rows of sequence 0 do not stand together");
+  EXPECT_EQ(text_of({{0, 1, false}, {1, 1, false}, {0, 1, false}}),
+            "decoder: rows of sequence 0 do not stand together");
   EXPECT_EQ(text_of(std::vector<DecodeRow>(11, {0, 1, false})),
             "context: 0 positions in use and 11 more do not fit into 10; use a larger --ctx, or less text");
   EXPECT_EQ(d.state().length(0), 0);

@@ -36,7 +36,8 @@ TEST(Sampler, TemperatureSharpens) {
 
 TEST(Sampler, TopKAndTopPCut) {
   const std::vector<float> logits{std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f)};
-  const Sampler k({.temperature = 1, .top_k = 2}), p({.temperature = 1, .top_p = 0.6}), one({.temperature = 1, .top_p = 1e-9});
+  const Sampler k({.temperature = 1, .top_k = 2}), p({.temperature = 1, .top_p = 0.6}),
+      one({.temperature = 1, .top_p = 1e-9});
   for (uint64_t i = 0; i < 2000; ++i) {
     EXPECT_LT(k.pick(logits, i), 2);
     EXPECT_LT(p.pick(logits, i), 2);
@@ -92,7 +93,9 @@ TEST(Generate, StopsWhenAskedAndAtTheEnd) {
   ASSERT_EQ(all.size(), 10u);
   d.state().reset(0);
   int seen = 0;
-  EXPECT_EQ(generate(d, 0, prompt, std::nullopt, {.max_tokens = 10}, [&](const GeneratedToken&) { return ++seen < 4; }).size(), 4u);
+  EXPECT_EQ(generate(d, 0, prompt, std::nullopt, {.max_tokens = 10}, [&](const GeneratedToken&) { return ++seen < 4; })
+                .size(),
+            4u);
   d.state().reset(0);
   const int32_t stop = all[5].chosen.id;
   const auto cut = generate(d, 0, prompt, stop, {.max_tokens = 10});
@@ -111,13 +114,17 @@ TEST_P(SharedStories, GreedyTextIsThePublishedOne) {
   const Model model = load_model(path, *device);
   Decoder d(*device, model, {.context = 256});
   std::vector<int32_t> ids{1};
-  for (const auto& t : generate(d, 0, std::vector<int32_t>{1}, model.tokenizer->eos(), {.max_tokens = 200})) ids.push_back(t.chosen.id);
+  for (const auto& t : generate(d, 0, std::vector<int32_t>{1}, model.tokenizer->eos(), {.max_tokens = 200}))
+    ids.push_back(t.chosen.id);
   const std::vector<int32_t> first(ids.begin() + 1, ids.begin() + 17);
-  EXPECT_EQ(first, (std::vector<int32_t>{403, 407, 261, 378, 432, 383, 286, 261, 376, 298, 315, 421, 395, 317, 426, 338}));
+  EXPECT_EQ(first,
+            (std::vector<int32_t>{403, 407, 261, 378, 432, 383, 286, 261, 376, 298, 315, 421, 395, 317, 426, 338}));
   EXPECT_EQ(model.tokenizer->decode(ids),
-            "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. One day, she saw a big, "
+            "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. One day, she "
+            "saw a big, "
             "red ball. She wanted to play with it, but it was too high.\n"
-            "Lily's mom said, \"Lily, let's go to the park.\" Lily was sad and didn't know what to do. She said, \"I want to play "
+            "Lily's mom said, \"Lily, let's go to the park.\" Lily was sad and didn't know what to do. She said, \"I "
+            "want to play "
             "with your ball, but I can't find it.\"\n"
             "Lily was sad and didn't know what to do. She said, \"I'm sorry, Lily. I didn't know what to do.\"\n"
             "Lily didn't want to help her mom, so she");

@@ -88,8 +88,7 @@ inline uint64_t read_everything(const File& file) {
     sum += key.size() + value.index();
     if (const auto* s = std::get_if<std::string>(&value))
       for (const char c : *s) sum = sum * 31 + uint8_t(c);
-    if (const auto* array = std::get_if<Array>(&value))
-      std::visit([&](const auto& v) { sum += v.size(); }, *array);
+    if (const auto* array = std::get_if<Array>(&value)) std::visit([&](const auto& v) { sum += v.size(); }, *array);
   }
   return sum;
 }
@@ -100,19 +99,8 @@ inline std::string small_valid_file() {
   Raw raw;
   raw.header(3, 7).key_string("general.architecture", "llama").key("llama.block_count", kU32, uint32_t(2));
   raw.key("general.alignment", kU32, uint32_t(32)).key("flag", kBool, uint8_t(1)).key("pi", kF64, 3.5);
-  raw.string("words")
-      .put(uint32_t(kArray))
-      .put(uint32_t(kString))
-      .put(uint64_t(3))
-      .string("a")
-      .string("")
-      .string("cd");
-  raw.string("ids")
-      .put(uint32_t(kArray))
-      .put(uint32_t(kI32))
-      .put(uint64_t(2))
-      .put(int32_t(-1))
-      .put(int32_t(7));
+  raw.string("words").put(uint32_t(kArray)).put(uint32_t(kString)).put(uint64_t(3)).string("a").string("").string("cd");
+  raw.string("ids").put(uint32_t(kArray)).put(uint32_t(kI32)).put(uint64_t(2)).put(int32_t(-1)).put(int32_t(7));
   raw.tensor("a", {3, 2}, 0, 0).tensor("b", {32}, 8, 32).tensor("c", {8, 1, 1, 2}, 1, 96);
   raw.data(96 + 32);
   return raw.bytes;

@@ -121,11 +121,7 @@ TEST_F(GgufFile, KeysInOrderOfFirstSet) {
   writer.set("general.architecture", std::string("llama"));
   writer.finish(path("a.gguf"));
   Raw expected;
-  expected.header(0, 3)
-      .key_string("general.architecture", "llama")
-      .key("z", kU32, 3u)
-      .key("a", kU32, 2u)
-      .pad();
+  expected.header(0, 3).key_string("general.architecture", "llama").key("z", kU32, 3u).key("a", kU32, 2u).pad();
   EXPECT_EQ(slurp(path("a.gguf")), expected.bytes);
 }
 
@@ -153,14 +149,10 @@ TEST_F(GgufFile, TensorsOnDisk) {
 
 TEST_F(GgufFile, EveryDTypeBitExact) {
   std::vector<uint64_t> random(60);
-  for (size_t i = 0; i < random.size(); ++i)
-    random[i] = 0x9E3779B97F4A7C15ull * (i + 1);  // any bits, NaNs too
+  for (size_t i = 0; i < random.size(); ++i) random[i] = 0x9E3779B97F4A7C15ull * (i + 1);  // any bits, NaNs too
   Writer writer("x");
-  const std::pair<DType, const char*> dtypes[] = {{DType::f32, "F32"},
-                                                  {DType::f64, "F64"},
-                                                  {DType::f16, "F16"},
-                                                  {DType::bf16, "BF16"},
-                                                  {DType::i32, "I32"}};
+  const std::pair<DType, const char*> dtypes[] = {
+      {DType::f32, "F32"}, {DType::f64, "F64"}, {DType::f16, "F16"}, {DType::bf16, "BF16"}, {DType::i32, "I32"}};
   for (const auto& [dtype, name] : dtypes) writer.add(name, View(random.data(), dtype, {3, 1, 4, 5}), dtype);
   writer.finish(path("a.gguf"));
   const File file = File::open(path("a.gguf"));
@@ -204,9 +196,8 @@ TEST_F(GgufFile, RoundsToF16) {
       const double low = value(bits), middle = (low + value(bits + 1)) / 2;
       const float tie = float(middle), s = sign ? -1.0f : 1.0f;
       ASSERT_EQ(double(tie), middle);
-      for (const auto& [v, b] :
-           {std::pair{float(low), bits}, std::pair{std::nextafter(tie, 0.0f), bits},
-            std::pair{tie, bits + (bits & 1)}, std::pair{std::nextafter(tie, 1e9f), bits + 1}}) {
+      for (const auto& [v, b] : {std::pair{float(low), bits}, std::pair{std::nextafter(tie, 0.0f), bits},
+                                 std::pair{tie, bits + (bits & 1)}, std::pair{std::nextafter(tie, 1e9f), bits + 1}}) {
         values.push_back(s * v);
         expected.push_back(uint16_t(sign | b));
       }
@@ -223,9 +214,8 @@ TEST_F(GgufFile, RoundsToBF16) {
   for (uint32_t bits = 0; bits < 0x7f80; ++bits)
     for (const uint32_t sign : {0u, 0x8000u}) {
       const uint32_t base = (sign | bits) << 16;
-      for (const auto& [low, up] :
-           {std::pair{0u, 0u}, std::pair{1u, 0u}, std::pair{0x7fffu, 0u}, std::pair{0x8000u, bits & 1},
-            std::pair{0x8001u, 1u}, std::pair{0xffffu, 1u}}) {
+      for (const auto& [low, up] : {std::pair{0u, 0u}, std::pair{1u, 0u}, std::pair{0x7fffu, 0u},
+                                    std::pair{0x8000u, bits & 1}, std::pair{0x8001u, 1u}, std::pair{0xffffu, 1u}}) {
         values.push_back(std::bit_cast<float>(base | low));
         expected.push_back(uint16_t(sign | (bits + up)));
       }
@@ -236,11 +226,11 @@ TEST_F(GgufFile, RoundsToBF16) {
 
 TEST_F(GgufFile, ConvertsSpecialValues) {
   const float inf = std::numeric_limits<float>::infinity(), huge = std::numeric_limits<float>::max();
-  const auto f16 = stored_bits<uint16_t>(
-      path("a.gguf"), std::vector<float>{inf, -inf, huge, -huge, -0.0f, 1e-45f}, DType::f32, DType::f16);
+  const auto f16 = stored_bits<uint16_t>(path("a.gguf"), std::vector<float>{inf, -inf, huge, -huge, -0.0f, 1e-45f},
+                                         DType::f32, DType::f16);
   EXPECT_EQ(f16, (std::vector<uint16_t>{0x7c00, 0xfc00, 0x7c00, 0xfc00, 0x8000, 0}));
-  const auto bf16 = stored_bits<uint16_t>(
-      path("a.gguf"), std::vector<float>{inf, -inf, huge, -huge, -0.0f, 1e-45f}, DType::f32, DType::bf16);
+  const auto bf16 = stored_bits<uint16_t>(path("a.gguf"), std::vector<float>{inf, -inf, huge, -huge, -0.0f, 1e-45f},
+                                          DType::f32, DType::bf16);
   EXPECT_EQ(bf16, (std::vector<uint16_t>{0x7f80, 0xff80, 0x7f80, 0xff80, 0x8000, 0}));
   const float small_nan = std::bit_cast<float>(0x7f800001u);  // its payload would vanish
   for (const DType stored : {DType::f16, DType::bf16}) {
@@ -269,9 +259,8 @@ TEST_F(GgufFile, WidensExactly) {
     ASSERT_EQ(f64[i], v);
     ASSERT_EQ(double(f32[i]), v);
   }
-  EXPECT_EQ(
-      stored_bits<float>(path("a.gguf"), std::vector<uint16_t>{0x4049, 0x8001}, DType::bf16, DType::f32),
-      (std::vector<float>{std::bit_cast<float>(0x40490000u), std::bit_cast<float>(0x80010000u)}));
+  EXPECT_EQ(stored_bits<float>(path("a.gguf"), std::vector<uint16_t>{0x4049, 0x8001}, DType::bf16, DType::f32),
+            (std::vector<float>{std::bit_cast<float>(0x40490000u), std::bit_cast<float>(0x80010000u)}));
 }
 
 TEST_F(GgufFile, WriterRefuses) {
@@ -295,8 +284,7 @@ TEST_F(GgufFile, WriterRefuses) {
   expect_error(add("u", View(nullptr, DType::f32, {2}), DType::f32), "the view has no memory");
   expect_error(add("u", strided, DType::f32), "the view [2,2] is not contiguous");
   expect_error(error_of([&] { writer.set("", 1u); }), "a key has 1 to 65535 bytes, not 0");
-  expect_error(error_of([&] { writer.set("general.alignment", 64u); }),
-               "32-byte alignment; leave the key out");
+  expect_error(error_of([&] { writer.set("general.alignment", 64u); }), "32-byte alignment; leave the key out");
   expect_error(error_of([&] { writer.set("general.architecture", 1u); }), "expected a string");
   expect_error(error_of([&] { Writer(""); }), "the architecture is empty");
 }
@@ -369,8 +357,7 @@ TEST_F(GgufFile, TypedMetadata) {
   expect_error(error_of([&] { file.get_string("u8"); }), "expected string, found u8");
   expect_error(error_of([&] { file.get_i32s("u32s"); }), "expected array of i32, found array of u32");
   expect_error(error_of([&] { file.get_strings("string"); }), "expected array of string, found string");
-  expect_error(error_of([&] { file.require("w"); }),
-               "a.gguf: the tensor 'w' is missing (0 tensors are there)");
+  expect_error(error_of([&] { file.require("w"); }), "a.gguf: the tensor 'w' is missing (0 tensors are there)");
 }
 
 TEST_F(GgufFile, Opening) {

@@ -10,7 +10,9 @@
 namespace toy {
 namespace {
 
-std::string golden_path(const std::string& name) { return std::string(TOY_SOURCE_DIR) + "/tests/golden/" + name + ".gguf"; }
+std::string golden_path(const std::string& name) {
+  return std::string(TOY_SOURCE_DIR) + "/tests/golden/" + name + ".gguf";
+}
 
 std::vector<float> floats(const gguf::File& f, const std::string& name) {
   const gguf::TensorInfo& t = f.require(name);
@@ -48,18 +50,21 @@ class Golden : public testing::TestWithParam<std::tuple<const char*, const char*
 };
 
 constexpr int64_t kB = 3, kT = 17;
-const TrainerOptions kOptions{.batch = kB, .tokens = kT, .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 0}};
+const TrainerOptions kOptions{
+    .batch = kB, .tokens = kT, .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 0}};
 
 TEST_P(Golden, LogitsLossAndEveryGradient) {
   const auto dev = device();
   const Model model = load_model(golden_path(name() + ".model"), *dev, LoadMode::trainable);
   const gguf::File golden = gguf::File::open(golden_path(name() + ".golden"));
-  TrainGraph t = build_train_graph(model.spec, [](const std::string&) { return DType::f32; }, kOptions);
+  TrainGraph t = build_train_graph(
+      model.spec, [](const std::string&) { return DType::f32; }, kOptions);
   std::vector<Value> outputs{t.loss};
   outputs.insert(outputs.end(), t.gradients.begin(), t.gradients.end());
   auto plan = std::make_shared<const Plan>(compile(*t.graph, outputs, {}, *dev));
   Session session(*dev, plan, {model.params.get()});
-  LossGraph l = build_loss_graph(model.spec, [](const std::string&) { return DType::f32; }, kB, kT);
+  LossGraph l = build_loss_graph(
+      model.spec, [](const std::string&) { return DType::f32; }, kB, kT);
   auto loss_plan = std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.logits}, {}, *dev));
   Session forward(*dev, loss_plan, {model.params.get()});
   std::vector<int32_t> sequence, position;
@@ -77,7 +82,8 @@ TEST_P(Golden, LogitsLossAndEveryGradient) {
   EXPECT_LE(roundings(session.values(0), floats(golden, "loss")), tolerance() + 1) << "loss";
   const auto tensors = tensors_of(model.spec);
   for (size_t i = 0; i < tensors.size(); ++i)
-    EXPECT_LE(roundings(session.values(i + 1), floats(golden, "grad." + tensors[i].name)), tolerance() + 1) << tensors[i].name;
+    EXPECT_LE(roundings(session.values(i + 1), floats(golden, "grad." + tensors[i].name)), tolerance() + 1)
+        << tensors[i].name;
 }
 
 TEST_P(Golden, TenAdamWSteps) {
@@ -98,8 +104,11 @@ TEST_P(Golden, TenAdamWSteps) {
 }
 
 INSTANTIATE_TEST_SUITE_P(PyTorch, Golden,
-                         testing::Combine(testing::Values("llama_tied", "llama_untied", "llama_mqa"), testing::Values("reference", "cpu")),
-                         [](const auto& test) { return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param); });
+                         testing::Combine(testing::Values("llama_tied", "llama_untied", "llama_mqa"),
+                                          testing::Values("reference", "cpu")),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param);
+                         });
 
 }  // namespace
 }  // namespace toy

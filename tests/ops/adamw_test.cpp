@@ -10,7 +10,8 @@ namespace toy::test {
 namespace {
 
 struct Step {
-  double gradient, moment, second, scale;  // of one element: |b1 m| + |(1-b1) g|, v', lr / (bias1 (sqrt(v'/bias2) + eps))
+  double gradient, moment, second,
+      scale;  // of one element: |b1 m| + |(1-b1) g|, v', lr / (bias1 (sqrt(v'/bias2) + eps))
 };
 
 Step step_of(const Run& r, size_t i) {
@@ -20,9 +21,9 @@ Step step_of(const Run& r, size_t i) {
   return {g, a.beta1 * m + (1 - a.beta1) * g, second, lr / bias1 / (std::sqrt(second / bias2) + a.eps)};
 }
 
-// m' : two products of rounded factors and a sum, g's scale: 5u of the terms. v': the same with one more product, 7u of
-// itself. w': the decay's factor, product and the final sum, and 16u of the step (v' halved by the root, four quotients and
-// products, m').
+// m' : two products of rounded factors and a sum, g's scale: 5u of the terms. v': the same with one more
+// product, 7u of itself. w': the decay's factor, product and the final sum, and 16u of the step (v' halved by
+// the root, four quotients and products, m').
 std::vector<double> bound(const Run& r, int o) {
   std::vector<double> result(r.out(o).size());
   const std::vector<double> w = r.in(0);
@@ -64,8 +65,8 @@ void published(const AdamWAttrs& a, double lr, int t, double g, double& w, doubl
   w -= lr * m_hat / (std::sqrt(v_hat) + a.eps);
 }
 
-// Ten steps on a quadratic, the state carried from step to step. `roundings` is the device's: errors of w grow by at most
-// a few u (|w| + lr) a step, since each step is bounded by lr / (1 - beta1) sqrt(1 - beta2).
+// Ten steps on a quadratic, the state carried from step to step. `roundings` is the device's: errors of w
+// grow by at most a few u (|w| + lr) a step, since each step is bounded by lr / (1 - beta1) sqrt(1 - beta2).
 void ten_steps(Device& device, double u) {
   const AdamWAttrs attrs{0.9, 0.95, 1e-8, 0.1};
   Built b = build_operands(parse_operands(state("[5]", "[]=const(1)")));
@@ -78,7 +79,8 @@ void ten_steps(Device& device, double u) {
   std::vector<double> w = feed["w"], m(5, 0.0), v(5, 0.0);
   const double lr = feed["lr"][0];
   for (int t = 1; t <= 10; ++t) {
-    for (size_t i = 0; i < 5; ++i) feed["g"][i] = round_to(DType::f32, 2 * w[i] - double(i) * 0.3);  // given to both sides
+    for (size_t i = 0; i < 5; ++i)
+      feed["g"][i] = round_to(DType::f32, 2 * w[i] - double(i) * 0.3);  // given to both sides
     feed["bias1"] = {1 - std::pow(attrs.beta1, t)};
     feed["bias2"] = {1 - std::pow(attrs.beta2, t)};
     const Results y = program.run(feed);

@@ -10,7 +10,9 @@ namespace toy::test {
 namespace {
 
 std::string rows(int n, int heads, int kv, int width, const std::string& runs) {
-  const auto shape = [&](int h) { return "[" + std::to_string(n) + "," + std::to_string(h) + "," + std::to_string(width) + "]"; };
+  const auto shape = [&](int h) {
+    return "[" + std::to_string(n) + "," + std::to_string(h) + "," + std::to_string(width) + "]";
+  };
   const std::string ints = "i32[" + std::to_string(n) + "]=runs(" + runs + ")";
   return "q:" + shape(heads) + " k:" + shape(kv) + " v:" + shape(kv) + " seq:" + ints + " pos:" + ints;
 }
@@ -21,23 +23,24 @@ std::vector<Case> cases() {
           {rows(9, 6, 2, 5, "4@0,1@7,4@62"), AttentionAttrs{0.4, 0}},
           {rows(13, 2, 2, 8, "13@3"), AttentionAttrs{0.35, 4}},
           {rows(9, 4, 2, 3, "2@0,7@60"), AttentionAttrs{0.6, 1}},
-          {"q:[3,7,4]@(1,0,2) k:[7,4,3]@(0,2,1) v:[3,7,4]@(1,0,2) seq:i32[7]=runs(3@0,4@0) pos:i32[7]=runs(3@0,4@0)",
+          {"q:[3,7,4]@(1,0,2) k:[7,4,3]@(0,2,1) v:[3,7,4]@(1,0,2) seq:i32[7]=runs(3@0,4@0) "
+           "pos:i32[7]=runs(3@0,4@0)",
            AttentionAttrs{0.5, 0}},
           {rows(150, 6, 2, 16, "70@0,80@30"), AttentionAttrs{0.25, 0}},
           {rows(150, 3, 3, 16, "150@100"), AttentionAttrs{0.25, 70}}};
 }
 
-const OpSuite kAttention{
-    .op = "attention",
-    .cases = cases(),
-    .bad = {{rows(4, 5, 2, 4, "4@0"), "attention: H=5 query heads are not a multiple of K=2 kv heads", AttentionAttrs{}},
-            {rows(4, 4, 2, 4, "4@0"), "attention: window -1 is negative", AttentionAttrs{1, -1}},
-            {"q:[4,2,4] k:[4,2,3] v:[4,2,3] seq:i32[4]=runs(4@0) pos:i32[4]=runs(4@0)", "attention: k has P=3, q has P=4",
-             AttentionAttrs{}},
-            {"q:[4,2,4] k:[4,2,4] v:[4,1,4] seq:i32[4]=runs(4@0) pos:i32[4]=runs(4@0)", "attention: v has K=1, k has K=2",
-             AttentionAttrs{}}},
-    .bound = by_sensitivity(),
-    .rows = {"q", "k", "v", "seq", "pos"}};
+const OpSuite kAttention{.op = "attention",
+                         .cases = cases(),
+                         .bad = {{rows(4, 5, 2, 4, "4@0"),
+                                  "attention: H=5 query heads are not a multiple of K=2 kv heads", AttentionAttrs{}},
+                                 {rows(4, 4, 2, 4, "4@0"), "attention: window -1 is negative", AttentionAttrs{1, -1}},
+                                 {"q:[4,2,4] k:[4,2,3] v:[4,2,3] seq:i32[4]=runs(4@0) pos:i32[4]=runs(4@0)",
+                                  "attention: k has P=3, q has P=4", AttentionAttrs{}},
+                                 {"q:[4,2,4] k:[4,2,4] v:[4,1,4] seq:i32[4]=runs(4@0) pos:i32[4]=runs(4@0)",
+                                  "attention: v has K=1, k has K=2", AttentionAttrs{}}},
+                         .bound = by_sensitivity(),
+                         .rows = {"q", "k", "v", "seq", "pos"}};
 
 // o and lse are what attention gives for these q, k, v.
 void attend(std::vector<OperandData>& operands, const Attrs& attrs) {
@@ -63,14 +66,15 @@ std::vector<Case> grad_cases() {
           {grad_rows(150, 2, 2, 16, "150@100"), AttentionAttrs{0.25, 70}}};
 }
 
-const OpSuite kAttentionGrad{.op = "attention_grad",
-                             .cases = grad_cases(),
-                             .bad = {{grad_rows(4, 5, 2, 4, "4@0"),
-                                      "attention: H=5 query heads are not a multiple of K=2 kv heads", AttentionAttrs{}}},
-                             .bound = by_sensitivity(),
-                             .rows = {"q", "k", "v", "o", "lse", "do", "seq", "pos"},
-                             .row_wise = false,
-                             .prepare = attend};
+const OpSuite kAttentionGrad{
+    .op = "attention_grad",
+    .cases = grad_cases(),
+    .bad = {{grad_rows(4, 5, 2, 4, "4@0"), "attention: H=5 query heads are not a multiple of K=2 kv heads",
+             AttentionAttrs{}}},
+    .bound = by_sensitivity(),
+    .rows = {"q", "k", "v", "o", "lse", "do", "seq", "pos"},
+    .row_wise = false,
+    .prepare = attend};
 
 const OpSuite kMask{.op = "attention_mask",
                     .cases = {{"seq:i32[1]=runs(1@0) pos:i32[1]=runs(1@0)", AttentionAttrs{}},
@@ -84,7 +88,8 @@ const OpSuite kMask{.op = "attention_mask",
 
 const bool kDone = register_suite(kAttention) && register_suite(kAttentionGrad) && register_suite(kMask);
 
-// The rule itself, written once more: same sequence, no gap in the positions between, not later, within the window.
+// The rule itself, written once more: same sequence, no gap in the positions between, not later, within the
+// window.
 TEST(AttentionMask, FollowsTheRule) {
   const std::vector<int> seq{0, 0, 0, 1, 1, 1, 1, 0, 0}, pos{0, 1, 2, 5, 6, 8, 9, 3, 4};
   for (const int window : {0, 1, 2, 3}) {

@@ -35,12 +35,17 @@ OpSuite suite(const std::string& op, const std::string& b_values) {
   return {.op = op, .cases = cases(b_values), .bad = bad, .bound = relative(1)};
 }
 
-const OpSuite kAdd = suite("add", ""), kSub = suite("sub", ""), kMul = suite("mul", ""), kDiv = suite("div", "=range(0.5,2)");
+const OpSuite kAdd = suite("add", ""), kSub = suite("sub", ""), kMul = suite("mul", ""),
+              kDiv = suite("div", "=range(0.5,2)");
 const bool kDone = register_suite(kAdd) && register_suite(kSub) && register_suite(kMul) && register_suite(kDiv);
 
 // Rows that a run-time count covers, against everything that broadcasts to them.
-const OpSuite kRows{.op = "mul", .cases = {{"a:[9,6] b:[9,6]"}, {"a:[9,6] b:[9,1]"}}, .bound = relative(1), .rows = {"a", "b"}};
-const OpSuite kVector{.op = "add", .cases = {{"a:[9,6] b:[6]"}, {"a:[9,6] b:[1,6]"}, {"a:[9,6] b:[]"}}, .bound = relative(1), .rows = {"a"}};
+const OpSuite kRows{
+    .op = "mul", .cases = {{"a:[9,6] b:[9,6]"}, {"a:[9,6] b:[9,1]"}}, .bound = relative(1), .rows = {"a", "b"}};
+const OpSuite kVector{.op = "add",
+                      .cases = {{"a:[9,6] b:[6]"}, {"a:[9,6] b:[1,6]"}, {"a:[9,6] b:[]"}},
+                      .bound = relative(1),
+                      .rows = {"a"}};
 const bool kRowsDone = register_suite(kRows) && register_suite(kVector);
 
 TEST(Binary, RunTimeRowsDoNotMix) {
@@ -67,7 +72,8 @@ TEST(Binary, GradientOfABiasOverAtMostOneRow) {
   const int n = g.declare_rows("N", 1);
   const Value x = g.param("x", g.rows_type(n, DType::f32, {3})), bias = g.param("bias", {DType::f32, {3}, 0});
   const Value w = g.param("w", {DType::f32, {5, 3}, 0});
-  const Value targets = g.input("targets", g.rows_type(n, DType::i32)), weight = g.input("weight", g.rows_type(n, DType::f32));
+  const Value targets = g.input("targets", g.rows_type(n, DType::i32)),
+              weight = g.input("weight", g.rows_type(n, DType::f32));
   const Value loss = linear_xent(x + bias, w, targets, weight).loss;
   const std::vector<Value> wrt{bias};
   const auto grads = gradients(loss, wrt);

@@ -7,24 +7,26 @@
 namespace toy::test {
 namespace {
 
-// Both devices round: no tolerance. (What rounds has no derivative to compare with; its gradient is tested below.)
-const OpSuite kCast{.op = "cast",
-                    .cases = {{"x:[1]", CastAttrs{DType::f32}},
-                              {"x:[3,67]", CastAttrs{DType::f16}},
-                              {"x:[3,67]", CastAttrs{DType::bf16}},
-                              {"x:[5,9]@(1,0)", CastAttrs{DType::bf16}},
-                              {"x:[40]=range(-70000,70000)", CastAttrs{DType::f16}},
-                              {"x:[40]=range(-0.0001,0.0001)", CastAttrs{DType::f16}},
-                              {"x:[7]=list(1.00048828125,1.001,1.00390625,1.01171875,65519,65520,65504)", CastAttrs{DType::f16}},
-                              {"x:[40]=range(-9,9)", CastAttrs{DType::i32}},
-                              {"x:[4]=list(3e9,-3e9,2147483520,-0.5)", CastAttrs{DType::i32}},
-                              {"x:f16[3,67]", CastAttrs{DType::f32}},
-                              {"x:bf16[3,67]", CastAttrs{DType::f16}},
-                              {"x:i32[50]=below(100000)", CastAttrs{DType::f32}},
-                              {"x:i32[50]=below(2000000000)", CastAttrs{DType::bf16}},
-                              {"x:[71,99]", CastAttrs{DType::bf16}}},
-                    .bad = {{"", "cast: 0 inputs given, expected cast(x:any[*]) -> y:[*]", CastAttrs{}}},
-                    .loss_outputs = {}};
+// Both devices round: no tolerance. (What rounds has no derivative to compare with; its gradient is tested
+// below.)
+const OpSuite kCast{
+    .op = "cast",
+    .cases = {{"x:[1]", CastAttrs{DType::f32}},
+              {"x:[3,67]", CastAttrs{DType::f16}},
+              {"x:[3,67]", CastAttrs{DType::bf16}},
+              {"x:[5,9]@(1,0)", CastAttrs{DType::bf16}},
+              {"x:[40]=range(-70000,70000)", CastAttrs{DType::f16}},
+              {"x:[40]=range(-0.0001,0.0001)", CastAttrs{DType::f16}},
+              {"x:[7]=list(1.00048828125,1.001,1.00390625,1.01171875,65519,65520,65504)", CastAttrs{DType::f16}},
+              {"x:[40]=range(-9,9)", CastAttrs{DType::i32}},
+              {"x:[4]=list(3e9,-3e9,2147483520,-0.5)", CastAttrs{DType::i32}},
+              {"x:f16[3,67]", CastAttrs{DType::f32}},
+              {"x:bf16[3,67]", CastAttrs{DType::f16}},
+              {"x:i32[50]=below(100000)", CastAttrs{DType::f32}},
+              {"x:i32[50]=below(2000000000)", CastAttrs{DType::bf16}},
+              {"x:[71,99]", CastAttrs{DType::bf16}}},
+    .bad = {{"", "cast: 0 inputs given, expected cast(x:any[*]) -> y:[*]", CastAttrs{}}},
+    .loss_outputs = {}};
 
 const OpSuite kFill{.op = "fill",
                     .cases = {{"", FillAttrs{{}, 2.5}},

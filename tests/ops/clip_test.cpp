@@ -1,4 +1,5 @@
-// The norm of all gradients and the factor that clips it. Squares are summed in f64: n 2^-53 and one rounding to f32.
+// The norm of all gradients and the factor that clips it. Squares are summed in f64: n 2^-53 and one rounding
+// to f32.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -7,18 +7,19 @@
 namespace toy::test {
 namespace {
 
-const OpSuite kEmbedding{.op = "embedding",
-                         .cases = {{"table:[1,1] ids:i32[1]=below(1)"},
-                                   {"table:[5,3] ids:i32[7]=below(5)"},
-                                   {"table:[3,5]@(1,0) ids:i32[7]=below(5)"},
-                                   {"table:f16[11,9] ids:i32[4]=below(11)"},
-                                   {"table:bf16[11,9] ids:i32[4]=below(11)"},
-                                   {"table:[200,67] ids:i32[131]=below(200)"}},
-                         .bad = {{"table:[5,3] ids:i32[2,2]=below(5)", "embedding: ids has 2 dimensions [2,2], expected 1"},
-                                 {"table:[5,3] ids:[2]", "embedding: ids is f32, expected i32"},
-                                 {"table:i32[5,3]=below(2) ids:i32[2]=below(5)", "embedding: table is i32, expected a float type"}},
-                         .bound = exact(),
-                         .rows = {"ids"}};
+const OpSuite kEmbedding{
+    .op = "embedding",
+    .cases = {{"table:[1,1] ids:i32[1]=below(1)"},
+              {"table:[5,3] ids:i32[7]=below(5)"},
+              {"table:[3,5]@(1,0) ids:i32[7]=below(5)"},
+              {"table:f16[11,9] ids:i32[4]=below(11)"},
+              {"table:bf16[11,9] ids:i32[4]=below(11)"},
+              {"table:[200,67] ids:i32[131]=below(200)"}},
+    .bad = {{"table:[5,3] ids:i32[2,2]=below(5)", "embedding: ids has 2 dimensions [2,2], expected 1"},
+            {"table:[5,3] ids:[2]", "embedding: ids is f32, expected i32"},
+            {"table:i32[5,3]=below(2) ids:i32[2]=below(5)", "embedding: table is i32, expected a float type"}},
+    .bound = exact(),
+    .rows = {"ids"}};
 
 const OpSuite kEmbeddingGrad{
     .op = "embedding_grad",
@@ -53,8 +54,10 @@ std::string message_of_run(const char* op, const char* operands, const Attrs& at
 
 TEST(Embedding, IdsOutsideOfTheTableAreNamed) {
   for (Device* device : {&cpu_device(2), &reference_device()}) {
-    EXPECT_EQ(message_of_run("embedding", "table:[5,3] ids:i32[3]=list(0,5,1)", {}, *device), "embedding: row 1 has id 5");
-    EXPECT_EQ(message_of_run("embedding", "table:[5,3] ids:i32[3]=list(0,1,-7)", {}, *device), "embedding: row 2 has id -7");
+    EXPECT_EQ(message_of_run("embedding", "table:[5,3] ids:i32[3]=list(0,5,1)", {}, *device),
+              "embedding: row 1 has id 5");
+    EXPECT_EQ(message_of_run("embedding", "table:[5,3] ids:i32[3]=list(0,1,-7)", {}, *device),
+              "embedding: row 2 has id -7");
     EXPECT_EQ(message_of_run("embedding_grad", "dy:[2,3] ids:i32[2]=list(0,5) acc:[5,3]", {}, *device),
               "embedding_grad: row 1 has id 5");
     EXPECT_EQ(message_of_run("one_hot", "ids:i32[2]=list(0,5)", OneHotAttrs{5}, *device), "one_hot: row 1 has id 5");
@@ -66,7 +69,8 @@ TEST(EmbeddingGrad, AddsRowsOfOneIdInOrder) {
   for (const auto& [dy, expected] : {std::pair("1e8,1,-1e8", 0.0), std::pair("1e8,-1e8,1", 1.0)})
     for (int threads = 1; threads <= 3; ++threads) {
       const std::string text = "dy:[3,1]=list(" + std::string(dy) + ") ids:i32[3]=list(1,1,1) acc:[2,1]=const(0)";
-      const Results y = Program(build_op(*find_op("embedding_grad"), parse_operands(text), {}), cpu_device(threads)).run();
+      const Results y =
+          Program(build_op(*find_op("embedding_grad"), parse_operands(text), {}), cpu_device(threads)).run();
       EXPECT_EQ(y[0][1], expected);
     }
 }

@@ -38,8 +38,8 @@ class Guarded {
 struct Setup {
   int threads = 1;
   size_t shift = 0;
-  std::vector<InPlace> in_place;   // outputs that lie on inputs
-  std::vector<bool> left_out;      // outputs that nobody wants
+  std::vector<InPlace> in_place;  // outputs that lie on inputs
+  std::vector<bool> left_out;     // outputs that nobody wants
 };
 
 // One call of a record on a case.
@@ -76,7 +76,8 @@ class Call {
     EXPECT_TRUE(workspace.intact()) << what << ": written outside of the workspace of " << bytes << " bytes";
     for (size_t m = 0; m < memory_.size(); ++m) {
       if (!memory_[m]) continue;
-      const std::string name = (m < in_.size() ? "input " : "output ") + std::to_string(m < in_.size() ? m : m - in_.size());
+      const std::string name =
+          (m < in_.size() ? "input " : "output ") + std::to_string(m < in_.size() ? m : m - in_.size());
       EXPECT_TRUE(memory_[m]->intact()) << what << ": written in front of or behind " << name;
       const bool may_change = m >= in_.size() || overwritten(m);
       EXPECT_TRUE(may_change || memory_[m]->content() == before[m]) << what << ": " << name << " changed";
@@ -99,13 +100,17 @@ class Call {
       out_.push_back({}), out_desc_.push_back({});
       return;
     }
-    const auto alias = std::find_if(setup_.in_place.begin(), setup_.in_place.end(), [&](const InPlace& p) { return p.out == int(o); });
-    if (alias != setup_.in_place.end()) out_.push_back(in_[size_t(alias->in)]);
-    else out_.push_back(allocate(device.storage(type.dtype), type.shape));
+    const auto alias =
+        std::find_if(setup_.in_place.begin(), setup_.in_place.end(), [&](const InPlace& p) { return p.out == int(o); });
+    if (alias != setup_.in_place.end())
+      out_.push_back(in_[size_t(alias->in)]);
+    else
+      out_.push_back(allocate(device.storage(type.dtype), type.shape));
     out_desc_.push_back({true, out_.back().dtype, out_.back().shape});
   }
   bool overwritten(size_t input) const {
-    return std::any_of(setup_.in_place.begin(), setup_.in_place.end(), [&](const InPlace& p) { return p.in == int(input); });
+    return std::any_of(setup_.in_place.begin(), setup_.in_place.end(),
+                       [&](const InPlace& p) { return p.in == int(input); });
   }
   KernelQuery query() const { return {in_desc_, out_desc_, attrs_, setup_.threads}; }
 
@@ -117,8 +122,8 @@ class Call {
   std::vector<OperandDesc> in_desc_, out_desc_;
 };
 
-// Donated operands always share their memory with the output; what else a record permits is tried one by one and, as a
-// planner may do, all at once.
+// Donated operands always share their memory with the output; what else a record permits is tried one by one
+// and, as a planner may do, all at once.
 std::vector<std::vector<InPlace>> in_place_uses(const KernelRecord& record, const OpDef& op, const Built& b) {
   std::vector<InPlace> donated;
   for (size_t o = 0; o < b.outputs.size(); ++o)

@@ -67,8 +67,9 @@ void cpu_matches_reference(const OpSuite& s, const Case& c) {
     expect_close(actual[size_t(o)], run.out(o), times(kU, s.bound(run, o)), label(c, "output", size_t(o)));
 }
 
-// Five-point differences: the error is h^4/30 |f^(5)| and what rounding makes of it, (3/2h) times the error of one
-// evaluation. The first is bounded by the difference to the same formula with step 2h, whose error is 16 times larger.
+// Five-point differences: the error is h^4/30 |f^(5)| and what rounding makes of it, (3/2h) times the error
+// of one evaluation. The first is bounded by the difference to the same formula with step 2h, whose error is
+// 16 times larger.
 struct Difference {
   double slope, error;
 };
@@ -111,19 +112,22 @@ void finite_differences(const OpSuite& s, const Case& c) {
       const Difference d = differentiate(f, x, evaluation_error);
       *slot = x;
       EXPECT_LE(std::fabs(d.slope - expected[i]), d.error)
-          << c.operands << ": d loss / d " << name << "[" << i << "] is " << d.slope << ", gradients() gives " << expected[i];
+          << c.operands << ": d loss / d " << name << "[" << i << "] is " << d.slope << ", gradients() gives "
+          << expected[i];
       EXPECT_LE(d.error, 1e-6 * std::max(1.0, largest)) << c.operands << ": " << name << "[" << i << "]: a blunt test";
     }
   }
 }
 
-// Both sides are f64: relative errors of n 2^-53 in every value of the graph, n the longest reduction, bound the
-// difference to first order; 8 for the few roundings of an element's formula and the estimate's own spread.
+// Both sides are f64: relative errors of n 2^-53 in every value of the graph, n the longest reduction, bound
+// the difference to first order; 8 for the few roundings of an element's formula and the estimate's own
+// spread.
 double f64_roundings(const Built& b) { return 8 * kU64 * double(longest_reduction(*b.graph) + 8); }
 
 void compare_in_f64(const Built& fused, const Built& decomposed, const std::vector<int>& given, const Case& c,
                     const std::string& what) {
-  const Results expected = Program(fused, reference_device()).run(), actual = Program(decomposed, reference_device()).run();
+  const Results expected = Program(fused, reference_device()).run(),
+                actual = Program(decomposed, reference_device()).run();
   const Results moves = sensitivity(fused);
   for (size_t i = 0; i < given.size(); ++i) {
     const size_t o = size_t(given[i]);
@@ -145,8 +149,9 @@ void decomposition(const OpSuite& s, const Case& c) {
   compare_in_f64(fused, decomposed, given, c, "loss or gradient");
 }
 
-// Each value of the graph is within n + 16 roundings of what its operands say (n: the longest reduction; 16: the longest
-// formula of one element), so the gradients move by that many times their sensitivity, twice for its spread.
+// Each value of the graph is within n + 16 roundings of what its operands say (n: the longest reduction; 16:
+// the longest formula of one element), so the gradients move by that many times their sensitivity, twice for
+// its spread.
 void cpu_gradients(const OpSuite& s, const Case& c) {
   const Built b = build_gradients(s, c);
   const Results expected = Program(b, reference_device()).run(), actual = Program(b, cpu_device(2)).run();
@@ -189,7 +194,8 @@ void bad_operands(const OpSuite& s) {
 }
 
 // The first n rows of the operands that have run-time rows.
-std::vector<OperandData> first_rows(std::vector<OperandData> operands, const std::vector<std::string>& rows, int64_t n) {
+std::vector<OperandData> first_rows(std::vector<OperandData> operands, const std::vector<std::string>& rows,
+                                    int64_t n) {
   for (OperandData& o : operands)
     if (std::count(rows.begin(), rows.end(), o.name)) {
       o.stored[0] = n;
@@ -295,8 +301,8 @@ Bound by_sensitivity() {
 }
 Bound exact() { return relative(0.0); }
 
-void expect_close(const std::vector<double>& actual, const std::vector<double>& expected, const std::vector<double>& bound,
-                  const std::string& what) {
+void expect_close(const std::vector<double>& actual, const std::vector<double>& expected,
+                  const std::vector<double>& bound, const std::string& what) {
   ASSERT_EQ(actual.size(), expected.size()) << what;
   for (size_t j = 0; j < actual.size(); ++j) {
     if (actual[j] == expected[j] || (std::isnan(actual[j]) && std::isnan(expected[j]))) continue;

@@ -1,9 +1,9 @@
 // The test of an op is one declaration: cases, bad cases, and a bound for the error of one f32 evaluation.
 //
 //   const OpSuite kRmsNorm{.op = "rms_norm",
-//                          .cases = {{"x:[1,1] w:[1]"}, {"x:[4,5,256]@(1,0,2) w:[256]", RmsNormAttrs{1e-3f}}},
-//                          .bad = {{"x:[2,8] w:[7]", "rms_norm: w has D=7, x has D=8"}},
-//                          .bound = relative(...)};
+//                          .cases = {{"x:[1,1] w:[1]"}, {"x:[4,5,256]@(1,0,2) w:[256]",
+//                          RmsNormAttrs{1e-3f}}}, .bad = {{"x:[2,8] w:[7]", "rms_norm: w has D=7, x has
+//                          D=8"}}, .bound = relative(...)};
 //   const bool kDone = register_suite(kRmsNorm);
 //
 // What follows from it, each as a test of its own:
@@ -12,7 +12,8 @@
 //   Decomposition            the op's decomposition against its kernel, values and gradients, in f64
 //   CpuGradients             gradients() on the cpu against the same graph on the reference
 //   Threads                  1, 2 and 3 threads: equal bits, outputs and gradients
-//   Guards                   kernels called directly: nothing written outside of the outputs and the workspace, any
+//   Guards                   kernels called directly: nothing written outside of the outputs and the
+//   workspace, any
 //                            alignment, every permitted in-place use, unused outputs left out: the same bits
 //   BadOperands              the message of each bad case, alone and inside a layer
 //   RuntimeRows              a plan for N rows run with fewer gives the bits of a plan for exactly that many
@@ -52,7 +53,8 @@ class Run {
   const std::vector<double>& out(int o) const { return out_[size_t(o)]; }
   const Shape& out_shape(int o) const { return out_shapes_[size_t(o)]; }
   int outputs() const { return int(out_.size()); }
-  /// Output o of the op on the absolute values of its float operands: what rounding errors of sums scale with.
+  /// Output o of the op on the absolute values of its float operands: what rounding errors of sums scale
+  /// with.
   std::vector<double> of_magnitudes(int o) const;
   /// Output o where f changes the values of operands first (given an operand's index and its stored values).
   std::vector<double> of_changed(int o, const std::function<void(int, std::vector<double>&)>& f) const;
@@ -75,12 +77,12 @@ using Bound = std::function<std::vector<double>(const Run&, int o)>;
 Bound relative(double roundings);
 /// roundings(run) u |y|.
 Bound relative(std::function<double(const Run&)> roundings);
-/// roundings(run) u op(|operands|): sums of products. Any order of n additions and one product each is within n + 1
-/// roundings (Higham 2002, section 3.1).
+/// roundings(run) u op(|operands|): sums of products. Any order of n additions and one product each is within
+/// n + 1 roundings (Higham 2002, section 3.1).
 Bound of_magnitudes(std::function<double(const Run&)> roundings);
-/// For formulas of several sums: every value of the decomposition (where there is one) is within n + 16 roundings of what
-/// its operands say (n: the longest reduction, 16: the longest formula of an element), so the result moves by that many
-/// times its sensitivity; twice, for the spread of the estimate.
+/// For formulas of several sums: every value of the decomposition (where there is one) is within n + 16
+/// roundings of what its operands say (n: the longest reduction, 16: the longest formula of an element), so
+/// the result moves by that many times its sensitivity; twice, for the spread of the estimate.
 Bound by_sensitivity();
 /// No error at all.
 Bound exact();
@@ -90,10 +92,10 @@ struct OpSuite {
   std::vector<Case> cases;
   std::vector<BadCase> bad = {};
   Bound bound = exact();
-  std::vector<int> loss_outputs = {0};     ///< outputs that have gradients; empty: no gradient is tested
+  std::vector<int> loss_outputs = {0};        ///< outputs that have gradients; empty: no gradient is tested
   std::vector<std::string> no_gradient = {};  ///< float operands without one
-  std::vector<std::string> rows = {};      ///< operands whose dimension 0 may be a run-time row count
-  bool row_wise = true;                    ///< a row's result does not depend on the rows behind it
+  std::vector<std::string> rows = {};         ///< operands whose dimension 0 may be a run-time row count
+  bool row_wise = true;                       ///< a row's result does not depend on the rows behind it
   void (*prepare)(std::vector<OperandData>&, const Attrs&) = nullptr;  ///< computes operands from others
 };
 
@@ -105,8 +107,8 @@ bool register_suite(const OpSuite& suite);
 const std::vector<const OpSuite*>& all_suites();
 
 /// Fails the test where |a - b| > bound, naming the first such element. NaN equals NaN.
-void expect_close(const std::vector<double>& actual, const std::vector<double>& expected, const std::vector<double>& bound,
-                  const std::string& what);
+void expect_close(const std::vector<double>& actual, const std::vector<double>& expected,
+                  const std::vector<double>& bound, const std::string& what);
 /// The same bits (NaN equals NaN).
 void expect_same(const std::vector<double>& actual, const std::vector<double>& expected, const std::string& what);
 

@@ -9,16 +9,21 @@ namespace {
 
 const OpSuite kAppend{
     .op = "kv_append",
-    .cases = {{"kc:[3,1,2,64] vc:[3,1,64,2] k:[1,1,2] v:[1,1,2] seq:i32[1]=list(0) pos:i32[1]=list(64) table:i32[1,2]=pages(3)"},
-              {"kc:[5,2,3,64] vc:[5,2,64,3] k:[9,2,3] v:[9,2,3] seq:i32[9]=runs(4@0,5@61) pos:i32[9]=runs(4@0,5@61) "
+    .cases = {{"kc:[3,1,2,64] vc:[3,1,64,2] k:[1,1,2] v:[1,1,2] seq:i32[1]=list(0) pos:i32[1]=list(64) "
+               "table:i32[1,2]=pages(3)"},
+              {"kc:[5,2,3,64] vc:[5,2,64,3] k:[9,2,3] v:[9,2,3] seq:i32[9]=runs(4@0,5@61) "
+               "pos:i32[9]=runs(4@0,5@61) "
                "table:i32[2,2]=pages(5)"},
-              {"kc:[5,2,3,64] vc:[5,2,64,3] k:[2,9,3]@(1,0,2) v:[9,3,2]@(0,2,1) seq:i32[9]=runs(9@60) pos:i32[9]=runs(9@60) "
+              {"kc:[5,2,3,64] vc:[5,2,64,3] k:[2,9,3]@(1,0,2) v:[9,3,2]@(0,2,1) seq:i32[9]=runs(9@60) "
+               "pos:i32[9]=runs(9@60) "
                "table:i32[2,2]=pages(5)"},
               {"kc:[9,3,16,64] vc:[9,3,64,16] k:[200,3,16] v:[200,3,16] seq:i32[200]=runs(130@30,70@0) "
                "pos:i32[200]=runs(130@30,70@0) table:i32[2,3]=pages(9)"}},
-    .bad = {{"kc:[3,1,2,32] vc:[3,1,64,2] k:[1,1,2] v:[1,1,2] seq:i32[1]=list(0) pos:i32[1]=list(0) table:i32[1,2]=pages(3)",
+    .bad = {{"kc:[3,1,2,32] vc:[3,1,64,2] k:[1,1,2] v:[1,1,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
+             "table:i32[1,2]=pages(3)",
              "kv_append: kc has 32 in dimension 3, expected 64"},
-            {"kc:[3,1,2,64] vc:[3,1,64,2] k:[1,2,2] v:[1,2,2] seq:i32[1]=list(0) pos:i32[1]=list(0) table:i32[1,2]=pages(3)",
+            {"kc:[3,1,2,64] vc:[3,1,64,2] k:[1,2,2] v:[1,2,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
+             "table:i32[1,2]=pages(3)",
              "kv_append: k has K=2, kc has K=1"}},
     .bound = exact(),
     .rows = {"k", "v", "seq", "pos"}};
@@ -26,30 +31,34 @@ const OpSuite kAppend{
 std::vector<Case> paged_cases() {
   std::vector<Case> cases;
   for (const int window : {0, 3, 70}) {
-    cases.push_back({"q:[2,2,3] kc:[3,1,3,64] vc:[3,1,64,3] seq:i32[2]=runs(1@0,1@70) pos:i32[2]=runs(1@0,1@70) "
-                     "table:i32[2,2]=list(0,1,2,1)",
-                     AttentionAttrs{0.5, window}});
-    cases.push_back({"q:[9,4,8] kc:[7,2,8,64] vc:[7,2,64,8] seq:i32[9]=runs(5@61,4@127) pos:i32[9]=runs(5@61,4@127) "
-                     "table:i32[2,3]=pages(7)",
-                     AttentionAttrs{0.3, window}});
-    cases.push_back({"q:[2,150,16]@(1,0,2) kc:[7,1,16,64] vc:[7,1,64,16] seq:i32[150]=runs(140@20,10@0) "
-                     "pos:i32[150]=runs(140@20,10@0) table:i32[2,3]=pages(7)",
-                     AttentionAttrs{0.25, window}});
+    cases.push_back(
+        {"q:[2,2,3] kc:[3,1,3,64] vc:[3,1,64,3] seq:i32[2]=runs(1@0,1@70) pos:i32[2]=runs(1@0,1@70) "
+         "table:i32[2,2]=list(0,1,2,1)",
+         AttentionAttrs{0.5, window}});
+    cases.push_back(
+        {"q:[9,4,8] kc:[7,2,8,64] vc:[7,2,64,8] seq:i32[9]=runs(5@61,4@127) pos:i32[9]=runs(5@61,4@127) "
+         "table:i32[2,3]=pages(7)",
+         AttentionAttrs{0.3, window}});
+    cases.push_back(
+        {"q:[2,150,16]@(1,0,2) kc:[7,1,16,64] vc:[7,1,64,16] seq:i32[150]=runs(140@20,10@0) "
+         "pos:i32[150]=runs(140@20,10@0) table:i32[2,3]=pages(7)",
+         AttentionAttrs{0.25, window}});
   }
   return cases;
 }
 
-const OpSuite kPaged{
-    .op = "attention_paged",
-    .cases = paged_cases(),
-    .bad = {{"q:[1,3,2] kc:[3,2,2,64] vc:[3,2,64,2] seq:i32[1]=list(0) pos:i32[1]=list(0) table:i32[1,2]=pages(3)",
-             "attention_paged: H=3 query heads are not a multiple of K=2 kv heads", AttentionAttrs{}}},
-    .bound = by_sensitivity(),
-    .rows = {"q", "seq", "pos"}};
+const OpSuite kPaged{.op = "attention_paged",
+                     .cases = paged_cases(),
+                     .bad = {{"q:[1,3,2] kc:[3,2,2,64] vc:[3,2,64,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
+                              "table:i32[1,2]=pages(3)",
+                              "attention_paged: H=3 query heads are not a multiple of K=2 kv heads", AttentionAttrs{}}},
+                     .bound = by_sensitivity(),
+                     .rows = {"q", "seq", "pos"}};
 
 const bool kDone = register_suite(kAppend) && register_suite(kPaged);
 
-// A batch that is appended in pieces of `cut` rows and read back from the pages, against attention over all of it.
+// A batch that is appended in pieces of `cut` rows and read back from the pages, against attention over all
+// of it.
 void expect_paged_equals_attention(Device& device, int64_t cut, int64_t window, bool bits) {
   constexpr int64_t kRows = 150, kHeads = 6, kKv = 2, kWidth = 16;
   const AttentionAttrs attrs{0.25, window};
@@ -57,8 +66,9 @@ void expect_paged_equals_attention(Device& device, int64_t cut, int64_t window, 
       "q:[150,6,16] k:[150,2,16] v:[150,2,16] seq:i32[150]=runs(70@0,80@0) pos:i32[150]=runs(70@0,80@0)");
   const Results expected = Program(build_op(*find_op("attention"), whole, attrs), device).run();
 
-  const auto paged = parse_operands("kc:[6,2,16,64]=const(1e30) vc:[6,2,64,16]=const(1e30) q:[1,6,16] k:[1,2,16] v:[1,2,16] "
-                                    "seq:i32[1]=list(0) pos:i32[1]=list(0) table:i32[2,2]=pages(6)");
+  const auto paged = parse_operands(
+      "kc:[6,2,16,64]=const(1e30) vc:[6,2,64,16]=const(1e30) q:[1,6,16] k:[1,2,16] v:[1,2,16] "
+      "seq:i32[1]=list(0) pos:i32[1]=list(0) table:i32[2,2]=pages(6)");
   for (int64_t begin = 0; begin < kRows; begin += cut) {
     static Feed cache;  // carried from piece to piece
     const int64_t n = std::min(cut, kRows - begin);
@@ -72,16 +82,21 @@ void expect_paged_equals_attention(Device& device, int64_t cut, int64_t window, 
     Built b = build_operands(piece);
     if (begin > 0)
       for (const auto& [name, values] : cache) b.feed[name] = values;
-    const KvPages pages = kv_append({b.operands[0], b.operands[1]}, b.operands[3], b.operands[4], b.operands[5], b.operands[6],
-                                    b.operands[7]);
-    b.outputs = {attention_paged(b.operands[2], pages, b.operands[5], b.operands[6], b.operands[7], attrs), pages.k, pages.v};
+    const KvPages pages = kv_append({b.operands[0], b.operands[1]}, b.operands[3], b.operands[4], b.operands[5],
+                                    b.operands[6], b.operands[7]);
+    b.outputs = {attention_paged(b.operands[2], pages, b.operands[5], b.operands[6], b.operands[7], attrs), pages.k,
+                 pages.v};
     const Results y = Program(b, device).run();
     cache = {{"kc", y[1]}, {"vc", y[2]}};
     const int64_t width = kHeads * kWidth;
     const std::vector<double> rows(expected[0].begin() + begin * width, expected[0].begin() + (begin + n) * width);
     const std::string what = std::string(device.name()) + " rows from " + std::to_string(begin);
-    if (bits) expect_same(y[0], rows, what);
-    else expect_close(y[0], rows, std::vector<double>(rows.size(), 1.5 * double(kRows + kWidth + 16) * unit_roundoff(DType::f64)), what);
+    if (bits)
+      expect_same(y[0], rows, what);
+    else
+      expect_close(y[0], rows,
+                   std::vector<double>(rows.size(), 1.5 * double(kRows + kWidth + 16) * unit_roundoff(DType::f64)),
+                   what);
   }
   static_assert(kHeads % kKv == 0);
 }

@@ -1,4 +1,5 @@
-// y = x w^T + bias + acc and its two gradients as ops. Sums of products: n + 1 roundings, one for each operand added.
+// y = x w^T + bias + acc and its two gradients as ops. Sums of products: n + 1 roundings, one for each
+// operand added.
 #include <gtest/gtest.h>
 
 #include "ops/harness.h"
@@ -59,11 +60,13 @@ const bool kDone = register_suite(kLinear) && register_suite(kGradX) && register
 TEST(LinearGradW, OfNoRows) {
   for (Device* device : {&cpu_device(2), &reference_device()})
     for (const char* acc : {"acc:none", "acc:[7,5]"}) {
-      const Built b = build_op(*find_op("linear_grad_w"), parse_operands(std::string("dy:[3,7] x:[3,5] ") + acc), {}, {"dy", "x"});
+      const Built b =
+          build_op(*find_op("linear_grad_w"), parse_operands(std::string("dy:[3,7] x:[3,5] ") + acc), {}, {"dy", "x"});
       Program program(b, *device);
       program.set_rows(0);
       const auto it = b.feed.find("acc");
-      EXPECT_EQ(program.run()[0], it == b.feed.end() ? std::vector<double>(35, 0.0) : it->second) << device->name() << acc;
+      EXPECT_EQ(program.run()[0], it == b.feed.end() ? std::vector<double>(35, 0.0) : it->second)
+          << device->name() << acc;
     }
 }
 

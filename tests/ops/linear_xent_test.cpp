@@ -46,8 +46,8 @@ TEST(LinearXent, LossIsTheFormula) {
 TEST(LinearXent, NoRowsAndNoTargets) {
   for (Device* device : {&cpu_device(2), &reference_device()}) {
     const Built b = build_op(*find_op("linear_xent"),
-                             parse_operands("x:[4,6] w:[9,6] targets:i32[4]=list(-1,3,-1,2) weight:[4]=list(1,0,1,0)"), {},
-                             {"x", "targets", "weight"});
+                             parse_operands("x:[4,6] w:[9,6] targets:i32[4]=list(-1,3,-1,2) weight:[4]=list(1,0,1,0)"),
+                             {}, {"x", "targets", "weight"});
     Program program(b, *device);
     for (const int64_t n : {4, 0}) {
       program.set_rows(n);
@@ -61,7 +61,8 @@ TEST(LinearXent, NoRowsAndNoTargets) {
 
 TEST(LinearXent, TargetsBeyondTheVocabularyAreNamed) {
   for (Device* device : {&cpu_device(2), &reference_device()}) {
-    const Built b = build_op(*find_op("linear_xent"), parse_operands("x:[2,3] w:[7,3] targets:i32[2]=list(0,7) weight:[2]"), {});
+    const Built b =
+        build_op(*find_op("linear_xent"), parse_operands("x:[2,3] w:[7,3] targets:i32[2]=list(0,7) weight:[2]"), {});
     Program program(b, *device);
     try {
       program.run();

@@ -78,7 +78,8 @@ struct Generator {
 std::vector<double> generate(const std::string& kind, const Generator& g) {
   if (kind.empty()) return g.each([](const Generator& s, uint64_t i) { return 3 * s.random.uniform(i) - 1.5; });
   if (kind == "range")
-    return g.each([](const Generator& s, uint64_t i) { return s.arg(0) + (s.arg(1) - s.arg(0)) * s.random.uniform(i); });
+    return g.each(
+        [](const Generator& s, uint64_t i) { return s.arg(0) + (s.arg(1) - s.arg(0)) * s.random.uniform(i); });
   if (kind == "const") return g.each([](const Generator& s, uint64_t) { return s.arg(0); });
   if (kind == "angles")
     return g.each([](const Generator& s, uint64_t i) {
@@ -129,11 +130,15 @@ OperandData parse_one(const std::string& text, std::string_view all) {
 
 double round_to(DType t, double v) {
   switch (t) {
-    case DType::f32: return float(v);
-    case DType::f16: return to_float(to_f16(float(v)));
-    case DType::bf16: return to_float(to_bf16(float(v)));
+    case DType::f32:
+      return float(v);
+    case DType::f16:
+      return to_float(to_f16(float(v)));
+    case DType::bf16:
+      return to_float(to_bf16(float(v)));
     case DType::f64:
-    case DType::i32: return v;
+    case DType::i32:
+      return v;
   }
   return v;
 }

@@ -129,8 +129,8 @@ class Noisy {
   std::vector<std::string> factors_;
 };
 
-// The graph with every decomposition in place of its op, again and again. An output that a decomposition does not give
-// comes back empty.
+// The graph with every decomposition in place of its op, again and again. An output that a decomposition does
+// not give comes back empty.
 Built taken_apart(const Built& from, bool& changed) {
   Built to;
   to.feed = from.feed;

@@ -1,4 +1,5 @@
-// Graphs of a test case, compiled and run, and how much their results move when every value in them is rounded.
+// Graphs of a test case, compiled and run, and how much their results move when every value in them is
+// rounded.
 #pragma once
 
 #include <map>
@@ -31,13 +32,14 @@ struct Built {
   Feed feed;
 };
 
-/// Parameters for the operands. Those named in `rows` get the run-time row count "N" with their size as its maximum.
+/// Parameters for the operands. Those named in `rows` get the run-time row count "N" with their size as its
+/// maximum.
 Built build_operands(const std::vector<OperandData>& operands, const std::vector<std::string>& rows = {});
 /// The op on them, all outputs asked for.
 Built build_op(const OpDef& op, const std::vector<OperandData>& operands, const Attrs& attrs,
                const std::vector<std::string>& rows = {});
-/// Adds sum_o sum_i out_oi R_oi with random R, and asks for its gradients with respect to `wrt` (leaves) instead of the
-/// outputs. The first output becomes the loss itself.
+/// Adds sum_o sum_i out_oi R_oi with random R, and asks for its gradients with respect to `wrt` (leaves)
+/// instead of the outputs. The first output becomes the loss itself.
 void ask_for_gradients(Built& b, const std::vector<int>& loss_outputs, const std::vector<Value>& wrt);
 
 /// A compiled graph with its parameters in memory.
@@ -57,10 +59,10 @@ class Program {
   std::unique_ptr<Session> session_;
 };
 
-/// sqrt(sum_k (d y_j / d e_k)^2) for each output element j, where each element k of each parameter and of each value
-/// that is computed on the way is multiplied by 1 + e_k: what independent relative errors of size 1 everywhere add up to,
-/// to first order. On the way: in fused ops, and in their decompositions; the larger counts.
-/// Estimated with normal e_k on the reference device.
+/// sqrt(sum_k (d y_j / d e_k)^2) for each output element j, where each element k of each parameter and of
+/// each value that is computed on the way is multiplied by 1 + e_k: what independent relative errors of size
+/// 1 everywhere add up to, to first order. On the way: in fused ops, and in their decompositions; the larger
+/// counts. Estimated with normal e_k on the reference device.
 Results sensitivity(const Built& built);
 
 /// The largest dimension of any value in the graph: no single reduction is longer.

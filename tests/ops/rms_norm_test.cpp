@@ -9,29 +9,29 @@ namespace {
 
 double width(const Run& r) { return double(r.shape(1)[0]); }
 
-// Of the sum of D squares (D + 1) u, so of rstd half of that, 1 for eps, 2 for the root and the quotient; 2 products.
-const OpSuite kRmsNorm{
-    .op = "rms_norm",
-    .cases = {{"x:[1,1] w:[1]", RmsNormAttrs{}},
-              {"x:[2,31] w:[31]", RmsNormAttrs{}},
-              {"x:[3,2,17] w:[17]", RmsNormAttrs{1e-2f}},
-              {"x:[4,5,32]@(1,0,2) w:[32]", RmsNormAttrs{1e-3f}},
-              {"x:[9,16]@(1,0) w:[9]", RmsNormAttrs{}},
-              {"x:[37,576] w:[576]", RmsNormAttrs{1e-5f}}},
-    .bad = {{"x:[2,8] w:[7]", "rms_norm: w has D=7, x has D=8"},
-            {"x:[] w:[7]", "rms_norm: x has 0 dimensions [], expected at least 1"},
-            {"x:[2,8] w:[1,8]", "rms_norm: w has 2 dimensions [1,8], expected 1"},
-            {"x:[2,8] w:bf16[8]", "rms_norm: w is bf16, x is f32; cast one of them"},
-            {"x:i32[8]=below(3) w:[8]", "rms_norm: x is i32, expected a float type"},
-            {"x:[2,8]", "rms_norm: 1 inputs given, expected rms_norm(x:[*,D], w:[D]) -> y:[*,D]"},
-            {"x:[2,8] w:none", "rms_norm: input w is missing"}},
-    .bound = relative([](const Run& r) { return width(r) / 2 + 6; }),
-    .rows = {"x"}};
+// Of the sum of D squares (D + 1) u, so of rstd half of that, 1 for eps, 2 for the root and the quotient; 2
+// products.
+const OpSuite kRmsNorm{.op = "rms_norm",
+                       .cases = {{"x:[1,1] w:[1]", RmsNormAttrs{}},
+                                 {"x:[2,31] w:[31]", RmsNormAttrs{}},
+                                 {"x:[3,2,17] w:[17]", RmsNormAttrs{1e-2f}},
+                                 {"x:[4,5,32]@(1,0,2) w:[32]", RmsNormAttrs{1e-3f}},
+                                 {"x:[9,16]@(1,0) w:[9]", RmsNormAttrs{}},
+                                 {"x:[37,576] w:[576]", RmsNormAttrs{1e-5f}}},
+                       .bad = {{"x:[2,8] w:[7]", "rms_norm: w has D=7, x has D=8"},
+                               {"x:[] w:[7]", "rms_norm: x has 0 dimensions [], expected at least 1"},
+                               {"x:[2,8] w:[1,8]", "rms_norm: w has 2 dimensions [1,8], expected 1"},
+                               {"x:[2,8] w:bf16[8]", "rms_norm: w is bf16, x is f32; cast one of them"},
+                               {"x:i32[8]=below(3) w:[8]", "rms_norm: x is i32, expected a float type"},
+                               {"x:[2,8]", "rms_norm: 1 inputs given, expected rms_norm(x:[*,D], w:[D]) -> y:[*,D]"},
+                               {"x:[2,8] w:none", "rms_norm: input w is missing"}},
+                       .bound = relative([](const Run& r) { return width(r) / 2 + 6; }),
+                       .rows = {"x"}};
 const OpSuite kOneRow{.op = "rms_norm", .cases = {{"x:[13] w:[13]", RmsNormAttrs{}}}, .bound = kRmsNorm.bound};
 const bool kNormDone = register_suite(kRmsNorm) && register_suite(kOneRow);
 
-// dx_k = rstd (w_k dy_k - x_k rstd^2/D sum_j w_j dy_j x_j): the roundings of each term, D + 2 of the sum, three times those
-// of rstd. dw_k = sum_n dy_nk x_nk rstd_n: N additions, 2 products and rstd's.
+// dx_k = rstd (w_k dy_k - x_k rstd^2/D sum_j w_j dy_j x_j): the roundings of each term, D + 2 of the sum,
+// three times those of rstd. dw_k = sum_n dy_nk x_nk rstd_n: N additions, 2 products and rstd's.
 std::vector<double> grad_bound(const Run& r, int o) {
   const double D = width(r), of_rstd = D / 2 + 4;
   const int64_t d = r.shape(1)[0];
@@ -48,22 +48,26 @@ std::vector<double> grad_bound(const Run& r, int o) {
     const double rstd = 1 / std::sqrt(squares / D + double(r.attrs().as<RmsNormAttrs>().eps));
     for (int64_t k = 0; k < d; ++k) {
       const size_t i = size_t(n * d + k);
-      if (o == 0) bound[i] = (3 * of_rstd + D + 10) * rstd * (std::fabs(w[size_t(k)] * dy[i]) + std::fabs(x[i]) * rstd * rstd / D * dot);
-      else bound[size_t(k)] += (of_rstd + double(rows) + 3) * std::fabs(dy[i] * x[i]) * rstd;
+      if (o == 0)
+        bound[i] =
+            (3 * of_rstd + D + 10) * rstd * (std::fabs(w[size_t(k)] * dy[i]) + std::fabs(x[i]) * rstd * rstd / D * dot);
+      else
+        bound[size_t(k)] += (of_rstd + double(rows) + 3) * std::fabs(dy[i] * x[i]) * rstd;
     }
   }
   return bound;
 }
 
-const OpSuite kRmsNormGrad{.op = "rms_norm_grad",
-                           .cases = {{"x:[1,1] w:[1] dy:[1,1]", RmsNormAttrs{}},
-                                     {"x:[3,31] w:[31] dy:[3,31]", RmsNormAttrs{1e-3f}},
-                                     {"x:[2,3,8] w:[8] dy:[3,2,8]@(1,0,2)", RmsNormAttrs{}},
-                                     {"x:[64,20] w:[20] dy:[64,20]", RmsNormAttrs{}},
-                                     {"x:[150,67] w:[67] dy:[150,67]", RmsNormAttrs{1e-5f}}},
-                           .bad = {{"x:[2,8] w:[8] dy:[3,8]", "rms_norm_grad: dy has leading dimensions [3], x has [2]"}},
-                           .bound = grad_bound,
-                           .rows = {"x", "dy"}};
+const OpSuite kRmsNormGrad{
+    .op = "rms_norm_grad",
+    .cases = {{"x:[1,1] w:[1] dy:[1,1]", RmsNormAttrs{}},
+              {"x:[3,31] w:[31] dy:[3,31]", RmsNormAttrs{1e-3f}},
+              {"x:[2,3,8] w:[8] dy:[3,2,8]@(1,0,2)", RmsNormAttrs{}},
+              {"x:[64,20] w:[20] dy:[64,20]", RmsNormAttrs{}},
+              {"x:[150,67] w:[67] dy:[150,67]", RmsNormAttrs{1e-5f}}},
+    .bad = {{"x:[2,8] w:[8] dy:[3,8]", "rms_norm_grad: dy has leading dimensions [3], x has [2]"}},
+    .bound = grad_bound,
+    .rows = {"x", "dy"}};
 const bool kGradDone = register_suite(kRmsNormGrad);
 
 }  // namespace

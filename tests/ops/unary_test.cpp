@@ -1,5 +1,5 @@
-// Functions of one element. Bounds: exp 1 ulp (2u), log 4 ulp, silu and sigmoid exp and two roundings, the others as they
-// are rounded once or twice.
+// Functions of one element. Bounds: exp 1 ulp (2u), log 4 ulp, silu and sigmoid exp and two roundings, the
+// others as they are rounded once or twice.
 #include <gtest/gtest.h>
 
 #include "ops/harness.h"
@@ -34,8 +34,10 @@ bool register_all() {
 const bool kDone = register_all();
 
 // Far ends: no NaN where the function has a value.
-const OpSuite kSigmoidEnds{.op = "sigmoid", .cases = {{"x:[6]=list(-200,-90,-40,40,90,200)"}}, .bound = relative(4), .loss_outputs = {}};
-const OpSuite kExpEnds{.op = "exp", .cases = {{"x:[6]=list(-200,-104,-80,0,80,88)"}}, .bound = relative(2), .loss_outputs = {}};
+const OpSuite kSigmoidEnds{
+    .op = "sigmoid", .cases = {{"x:[6]=list(-200,-90,-40,40,90,200)"}}, .bound = relative(4), .loss_outputs = {}};
+const OpSuite kExpEnds{
+    .op = "exp", .cases = {{"x:[6]=list(-200,-104,-80,0,80,88)"}}, .bound = relative(2), .loss_outputs = {}};
 const bool kEndsDone = register_suite(kSigmoidEnds) && register_suite(kExpEnds);
 
 }  // namespace

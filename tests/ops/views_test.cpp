@@ -10,16 +10,17 @@ Attrs shape(const Shape& s) { return ShapeAttrs{s}; }
 Attrs order(const Shape& s) { return PermuteAttrs{s}; }
 Attrs part(int axis, int64_t begin, int64_t count) { return SliceAttrs{axis, begin, count}; }
 
-const OpSuite kReshape{.op = "reshape",
-                       .cases = {{"x:[2,6]", shape({3, 4})},
-                                 {"x:[2,6]", shape({-1, 2, 3})},
-                                 {"x:[1]", shape({})},
-                                 {"x:[]", shape({1, 1})},
-                                 {"x:[5,4]@(1,0)", shape({2, 10})},
-                                 {"x:[2,3,4]@(1,2,0)", shape({-1, 8})}},
-                       .bad = {{"x:[2,6]", "reshape: [2,6] has 12 elements, [5,2] has 10", shape({5, 2})},
-                               {"x:[]", "shape [-1]: the input is a scalar, it has no first dimension to keep", shape({-1})},
-                               {"x:[4]", "shape [2,-2]: negative dimension", shape({2, -2})}}};
+const OpSuite kReshape{
+    .op = "reshape",
+    .cases = {{"x:[2,6]", shape({3, 4})},
+              {"x:[2,6]", shape({-1, 2, 3})},
+              {"x:[1]", shape({})},
+              {"x:[]", shape({1, 1})},
+              {"x:[5,4]@(1,0)", shape({2, 10})},
+              {"x:[2,3,4]@(1,2,0)", shape({-1, 8})}},
+    .bad = {{"x:[2,6]", "reshape: [2,6] has 12 elements, [5,2] has 10", shape({5, 2})},
+            {"x:[]", "shape [-1]: the input is a scalar, it has no first dimension to keep", shape({-1})},
+            {"x:[4]", "shape [2,-2]: negative dimension", shape({2, -2})}}};
 
 const OpSuite kReshapeRows{.op = "reshape", .cases = {{"x:[6,4]", shape({-1, 2, 2})}}, .rows = {"x"}};
 

@@ -42,8 +42,7 @@ TEST(ByteTokenizer, RandomBytesComeBack) {
 TEST(ByteTokenizer, RefusesIdsOutside) {
   const auto tokenizer = make_byte_tokenizer();
   const std::vector<int32_t> ids = {65, 256};
-  expect_contains(message_of([&] { tokenizer->decode(ids); }),
-                  "token id 256 is outside the vocabulary of 256");
+  expect_contains(message_of([&] { tokenizer->decode(ids); }), "token id 256 is outside the vocabulary of 256");
   expect_contains(message_of([&] { tokenizer->token_bytes(-1); }), "token id -1 is outside");
 }
 
@@ -102,8 +101,7 @@ TEST(SharedByteLevel, Gpt2IsRefused) {
   const std::string path = shared_path("data/vocab/ggml-vocab-gpt-2.gguf");
   if (path.empty()) GTEST_SKIP() << "no data/vocab/ggml-vocab-gpt-2.gguf under TOY_SHARED_DIR";
   const std::string message = message_of([&] { load_tokenizer(gguf::File::open(path)); });
-  expect_contains(message,
-                  "ggml-vocab-gpt-2.gguf: tokenizer.ggml.model is \"gpt2\": byte-level BPE is not supported");
+  expect_contains(message, "ggml-vocab-gpt-2.gguf: tokenizer.ggml.model is \"gpt2\": byte-level BPE is not supported");
 }
 
 }  // namespace

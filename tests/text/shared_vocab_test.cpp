@@ -15,8 +15,7 @@ using Ids = std::vector<int32_t>;
 std::vector<std::string> read_texts(const std::string& path) {
   const std::string all = read_file(path), separator = "\n__ggml_vocab_test__\n";
   std::vector<std::string> texts;
-  for (size_t at = 0, end; (end = all.find(separator, at)) != std::string::npos;
-       at = end + separator.size()) {
+  for (size_t at = 0, end; (end = all.find(separator, at)) != std::string::npos; at = end + separator.size()) {
     texts.push_back(all.substr(at, end - at));
   }
   return texts;
@@ -73,8 +72,7 @@ TEST(SharedSpm, SavedVocabularyGivesTheSameIds) {
   const std::string path = shared_path("data/vocab/ggml-vocab-llama-spm.gguf");
   const std::string plays = read_file(shared_path("data/tinyshakespeare.txt"));
   if (path.empty() || plays.empty()) {
-    GTEST_SKIP()
-        << "no data/vocab/ggml-vocab-llama-spm.gguf or data/tinyshakespeare.txt under TOY_SHARED_DIR";
+    GTEST_SKIP() << "no data/vocab/ggml-vocab-llama-spm.gguf or data/tinyshakespeare.txt under TOY_SHARED_DIR";
   }
   const auto tokenizer = load_tokenizer(gguf::File::open(path));
   const auto again = saved_and_loaded(*tokenizer);

@@ -148,8 +148,7 @@ TEST(SpmAgainstLibrary, UnusedPieces) {
   for (int id = 0; id < library.GetPieceSize(); id += 1 + id % 2) names.push_back(library.IdToPiece(id));
   const std::vector<std::string_view> kept(names.begin(), names.end());
   SpmVocabulary v = read_out(library);
-  ASSERT_TRUE(
-      library.SetVocabulary(kept).ok());  // makes all others "unused" (of the bytes it forgets the type)
+  ASSERT_TRUE(library.SetVocabulary(kept).ok());  // makes all others "unused" (of the bytes it forgets the type)
   for (size_t id = 0; id < v.types.size(); ++id) {
     if (v.types[id] == 1 && library.IsUnused(int(id))) v.types[id] = 5;
   }

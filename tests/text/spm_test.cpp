@@ -43,9 +43,7 @@ std::string spelled(const SpmVocabulary& v, const Ids& ids) {
   return out;
 }
 
-std::string encoded(const SpmVocabulary& v, std::string_view text) {
-  return spelled(v, SpmTokenizer(v).encode(text));
-}
+std::string encoded(const SpmVocabulary& v, std::string_view text) { return spelled(v, SpmTokenizer(v).encode(text)); }
 
 const std::string kSpace = "\xE2\x96\x81";
 
@@ -151,8 +149,7 @@ TEST(Spm, UnknownTokenWithoutByteTokens) {
   v.types[0] = 3;
   const SpmTokenizer tokenizer(v);
   EXPECT_EQ(tokenizer.encode("aa"), (Ids{1, 1}));
-  expect_contains(message_of([&] { tokenizer.encode("aax"); }),
-                  "no token for the character at byte 2 of the text");
+  expect_contains(message_of([&] { tokenizer.encode("aax"); }), "no token for the character at byte 2 of the text");
 }
 
 TEST(Spm, TokenBytes) {
@@ -162,8 +159,7 @@ TEST(Spm, TokenBytes) {
   EXPECT_EQ(tokenizer.token_bytes(2), "");
   EXPECT_EQ(tokenizer.token_bytes(3 + 0xE2), "\xE2");
   EXPECT_EQ(tokenizer.token_bytes(kFirstPiece), " a ");
-  expect_contains(message_of([&] { tokenizer.token_bytes(260); }),
-                  "token id 260 is outside the vocabulary of 260");
+  expect_contains(message_of([&] { tokenizer.token_bytes(260); }), "token id 260 is outside the vocabulary of 260");
   expect_contains(message_of([&] { tokenizer.decode(Ids{-1}); }), "token id -1 is outside");
 }
 
@@ -218,26 +214,20 @@ TEST(Spm, RefusesWhatIsNoVocabulary) {
   const std::vector<BadVocabulary> cases = {
       {"empty", [](auto& v) { v.tokens.clear(); }, "tokenizer.ggml.tokens is empty"},
       {"scores", [](auto& v) { v.scores.pop_back(); }, "tokenizer.ggml.scores has 260 values for 261 tokens"},
-      {"types", [](auto& v) { v.types.push_back(1); },
-       "tokenizer.ggml.token_type has 262 values for 261 tokens"},
-      {"nan", [](auto& v) { v.scores[260] = NAN; },
-       "tokenizer.ggml.scores[260] (token \"b\") is not a number"},
+      {"types", [](auto& v) { v.types.push_back(1); }, "tokenizer.ggml.token_type has 262 values for 261 tokens"},
+      {"nan", [](auto& v) { v.scores[260] = NAN; }, "tokenizer.ggml.scores[260] (token \"b\") is not a number"},
       {"type", [](auto& v) { v.types[259] = 7; }, "token_type[259] (token \"a\") is 7, not within 1 to 6"},
       {"negative type", [](auto& v) { v.types[259] = -1; }, "is -1, not within 1 to 6"},
-      {"bos", [](auto& v) { v.bos = 261; },
-       "tokenizer.ggml.bos_token_id is 261, outside the vocabulary of 261"},
+      {"bos", [](auto& v) { v.bos = 261; }, "tokenizer.ggml.bos_token_id is 261, outside the vocabulary of 261"},
       {"eos", [](auto& v) { v.eos = -1; }, "tokenizer.ggml.eos_token_id is -1, outside"},
-      {"unknown", [](auto& v) { v.unknown = 1 << 30; },
-       "tokenizer.ggml.unknown_token_id is 1073741824, outside"},
+      {"unknown", [](auto& v) { v.unknown = 1 << 30; }, "tokenizer.ggml.unknown_token_id is 1073741824, outside"},
       {"no bos", [](auto& v) { v.bos.reset(); }, "tokenizer.ggml.add_bos_token is true, but"},
-      {"no eos", [](auto& v) { v.eos.reset(), v.add_eos = true; },
-       "tokenizer.ggml.add_eos_token is true, but"},
+      {"no eos", [](auto& v) { v.eos.reset(), v.add_eos = true; }, "tokenizer.ggml.add_eos_token is true, but"},
       {"twice", [](auto& v) { v.tokens[260] = "a"; }, "\"a\" is there twice, with the ids 259 and 260"},
       {"utf-8", [](auto& v) { v.tokens[260] = "a\xC3"; }, "tokenizer.ggml.tokens[260] is not UTF-8"},
       {"byte name", [](auto& v) { v.tokens[5] = "<0x2>"; }, "tokens[5] is \"<0x2>\"; a byte token"},
       {"byte digits", [](auto& v) { v.tokens[5] = "<0x2G>"; }, "tokens[5] is \"<0x2G>\"; a byte token"},
-      {"byte twice", [](auto& v) { v.tokens[3 + 11] = "<0x0a>"; },
-       "byte 10 is there twice, with the ids 13 and 14"},
+      {"byte twice", [](auto& v) { v.tokens[3 + 11] = "<0x0a>"; }, "byte 10 is there twice, with the ids 13 and 14"},
   };
   for (const BadVocabulary& bad : cases) {
     SCOPED_TRACE(bad.name);

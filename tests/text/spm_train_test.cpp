@@ -27,8 +27,7 @@ TEST(SpmTrain, GivesAVocabularyOfTheSizeAsked) {
   EXPECT_EQ(tokenizer->bos(), 1);
   EXPECT_EQ(tokenizer->eos(), 2);
   EXPECT_FALSE(tokenizer->adds_bos());
-  for (int32_t byte = 0; byte < 256; ++byte)
-    EXPECT_EQ(tokenizer->token_bytes(3 + byte), std::string(1, char(byte)));
+  for (int32_t byte = 0; byte < 256; ++byte) EXPECT_EQ(tokenizer->token_bytes(3 + byte), std::string(1, char(byte)));
   const std::string text = training_text(4, 50000);
   EXPECT_LT(tokenizer->encode(text).size(), text.size() / 2);
 }
@@ -102,8 +101,7 @@ TEST(SpmTrain, TakesBrokenUtf8AndReservedCharacters) {
   RandomText random(14);
   std::string text = training_text(14, 20000);
   for (size_t at = 0; at < text.size(); at += 50) text[at] = char(random.below(256));
-  for (const char* reserved :
-       {"\xE2\x96\x81", "\xE2\x96\x85", "\xEF\xBF\xBD", "<s>", "</s>", "<unk>", "<0x41>"}) {
+  for (const char* reserved : {"\xE2\x96\x81", "\xE2\x96\x85", "\xEF\xBF\xBD", "<s>", "</s>", "<unk>", "<0x41>"}) {
     for (int i = 0; i < 200; ++i) text += reserved;
   }
   text += std::string(100, '\0');
@@ -126,8 +124,7 @@ TEST(SpmTrain, SaysHowMuchATinyTextGives) {
   const std::string tiny = message_of([] { trained("the cat sat on the mat", 512); });
   expect_contains(tiny, "spm:512: the text is too small: it gives ");
   expect_contains(message_of([] { trained("", 512); }), "there is no text to train the tokenizer on");
-  expect_contains(message_of([] { trained("\n\n\t\xFF", 512); }),
-                  "there is no text to train the tokenizer on");
+  expect_contains(message_of([] { trained("\n\n\t\xFF", 512); }), "there is no text to train the tokenizer on");
   expect_contains(message_of([] { trained("text", 299); }), "must be within 300 and 1000000");
   expect_contains(message_of([] { train_spm("text", {512, 0, false}); }), "threads is 0");
 }

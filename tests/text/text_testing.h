@@ -71,9 +71,7 @@ class RandomText {
  public:
   explicit RandomText(uint32_t seed) : random_(seed) {}
 
-  uint32_t below(uint32_t n) {
-    return uint32_t(random_() % n);
-  }  // distributions of std differ between libraries
+  uint32_t below(uint32_t n) { return uint32_t(random_() % n); }  // distributions of std differ between libraries
 
   std::string bytes(uint32_t most) {
     std::string text(below(most + 1), '\0');
@@ -160,8 +158,7 @@ inline std::string training_text(uint32_t seed, size_t bytes) {
                                                       "\xF0\x9F\xA6\x99"};
   std::vector<std::string> words(400);
   for (std::string& word : words) {
-    for (uint32_t n = 1 + random.below(4); n > 0; --n)
-      word += kSyllables[random.below(uint32_t(kSyllables.size()))];
+    for (uint32_t n = 1 + random.below(4); n > 0; --n) word += kSyllables[random.below(uint32_t(kSyllables.size()))];
   }
   std::string text;
   while (text.size() < bytes) {

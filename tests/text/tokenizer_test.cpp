@@ -18,8 +18,7 @@ TEST(MakeTokenizer, AcceptsItsTwoForms) {
 }
 
 TEST(MakeTokenizer, NamesTheFormsItAccepts) {
-  for (const char* spec :
-       {"", "byte", "bpe:512", "spm", "spm:", "spm:x", "spm:512x", "spm: 512", "spm:99999999999"}) {
+  for (const char* spec : {"", "byte", "bpe:512", "spm", "spm:", "spm:x", "spm:512x", "spm: 512", "spm:99999999999"}) {
     const std::string message = message_of([&] { make_tokenizer(spec, "text"); });
     expect_contains(message, spec);
     expect_contains(message, "accepted are \"bytes\" and \"spm:V\"");

@@ -92,8 +92,8 @@ TEST(Utf8Stream, ShowsACharacterAsSoonAsItIsWhole) {
 }
 
 TEST(Utf8Stream, PassesWhatCanNeverBecomeUtf8) {
-  for (const char* bytes : {"\x80", "\xFF", "\xC0", "\xC1", "\xF5", "\xE0\x80", "\xED\xA0", "\xF0\x8F",
-                            "\xF4\x90", "\xE2\x28", "\xC3\xC0"}) {
+  for (const char* bytes : {"\x80", "\xFF", "\xC0", "\xC1", "\xF5", "\xE0\x80", "\xED\xA0", "\xF0\x8F", "\xF4\x90",
+                            "\xE2\x28", "\xC3\xC0"}) {
     Utf8Stream stream;
     EXPECT_EQ(stream.push(bytes), bytes);
     EXPECT_EQ(stream.finish(), "");

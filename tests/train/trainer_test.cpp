@@ -121,7 +121,8 @@ TEST(Trainer, SavedModelGivesTheSameLogits) {
   Decoder a(*device, model, {}), b(*device, loaded, {});
   a.decode(rows);
   b.decode(rows);
-  for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(std::memcmp(a.logits(i).data(), b.logits(i).data(), 97 * 4), 0) << i;
+  for (size_t i = 0; i < rows.size(); ++i)
+    EXPECT_EQ(std::memcmp(a.logits(i).data(), b.logits(i).data(), 97 * 4), 0) << i;
   for (const TensorSpec& t : tensors_of(model.spec)) EXPECT_EQ(loaded.params->read(t.name), model.params->read(t.name));
   std::filesystem::remove_all(folder);
 }
@@ -131,7 +132,8 @@ TEST(Trainer, TrainingForwardEqualsDecoding) {
   const auto device = make_cpu_device(2);
   const Model model = random_model(odd_spec(true), *device, 9, 2.0);
   const auto ids = walk(64);
-  LossGraph l = build_loss_graph(model.spec, [](const std::string&) { return DType::f32; }, 1, 64);
+  LossGraph l = build_loss_graph(
+      model.spec, [](const std::string&) { return DType::f32; }, 1, 64);
   auto plan = std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.logits}, {}, *device));
   Session session(*device, plan, {model.params.get()});
   std::vector<int32_t> position;

@@ -49,7 +49,8 @@ struct KernelArgs {
   std::byte* workspace = nullptr;  ///< 64-byte aligned, shared by all threads, content undefined
 };
 
-/// Types and largest shapes of one call, known when the plan is compiled. Absent operands have rank 0 and present = false.
+/// Types and largest shapes of one call, known when the plan is compiled. Absent operands have rank 0 and present =
+/// false.
 struct OperandDesc {
   bool present = false;
   DType dtype = DType::f32;

@@ -40,7 +40,8 @@ template <class... Args>
 /// Throws Error{bad_input} unless `ok`. The arguments are formatted only on failure.
 template <class... Args>
 void check(bool ok, fmt::format_string<Args...> format, Args&&... args) {
-  if (!ok) [[unlikely]] fail(format, std::forward<Args>(args)...);
+  if (!ok) [[unlikely]]
+    fail(format, std::forward<Args>(args)...);
 }
 
 }  // namespace toy

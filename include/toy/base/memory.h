@@ -7,7 +7,8 @@
 
 namespace toy {
 
-/// Bytes that this process can still have: what the system calls available, cut down by the cgroup's limit. 0 if unknown.
+/// Bytes that this process can still have: what the system calls available, cut down by the cgroup's limit. 0 if
+/// unknown.
 size_t available_memory();
 /// Throws Error{bad_input} naming what needs the memory, how much, and how much there is.
 void require_memory(size_t bytes, std::string_view what);

@@ -13,8 +13,7 @@ namespace toy {
 /// Four 32-bit words from a 64-bit key and a 128-bit counter.
 inline std::array<uint32_t, 4> philox4x32(uint64_t key, uint64_t counter_lo, uint64_t counter_hi = 0) {
   uint32_t k0 = uint32_t(key), k1 = uint32_t(key >> 32);
-  uint32_t c[4] = {uint32_t(counter_lo), uint32_t(counter_lo >> 32), uint32_t(counter_hi),
-                   uint32_t(counter_hi >> 32)};
+  uint32_t c[4] = {uint32_t(counter_lo), uint32_t(counter_lo >> 32), uint32_t(counter_hi), uint32_t(counter_hi >> 32)};
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t(0xD2511F53u) * c[0], p1 = uint64_t(0xCD9E8D57u) * c[2];
     const uint32_t n0 = uint32_t(p1 >> 32) ^ c[1] ^ k0, n2 = uint32_t(p0 >> 32) ^ c[3] ^ k1;
@@ -34,8 +33,7 @@ constexpr uint64_t hash_name(std::string_view name) {
 /// A stream of numbers keyed by (seed, name); the i-th draw is a pure function of the key and i.
 class Philox {
  public:
-  explicit Philox(uint64_t seed, std::string_view name = {})
-      : key_(seed), stream_(hash_name(name)) {}
+  explicit Philox(uint64_t seed, std::string_view name = {}) : key_(seed), stream_(hash_name(name)) {}
 
   /// The i-th 32-bit word of the stream.
   uint32_t word(uint64_t i) const { return philox4x32(key_, i / 4, stream_)[i % 4]; }

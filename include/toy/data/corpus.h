@@ -8,7 +8,8 @@
 
 namespace toy {
 
-/// Reads a whole file with read(2). Throws Error{bad_input} naming the path and the reason (missing, folder, empty, no permission).
+/// Reads a whole file with read(2). Throws Error{bad_input} naming the path and the reason (missing, folder, empty, no
+/// permission).
 std::string read_text_file(const std::string& path);
 
 /// One batch: B windows of T inputs and their next tokens, row-major [B,T].
@@ -16,8 +17,8 @@ struct Windows {
   std::vector<int32_t> inputs, targets;
 };
 
-/// Shuffled windows of T+1 tokens. Each epoch covers the ids once with windows at stride T from a random start in [0,T),
-/// in a random order; both depend only on (seed, epoch), so that any step can be had without the ones before it.
+/// Shuffled windows of T+1 tokens. Each epoch covers the ids once with windows at stride T from a random start in
+/// [0,T), in a random order; both depend only on (seed, epoch), so that any step can be had without the ones before it.
 class WindowSampler {
  public:
   /// Throws Error{bad_input} when there are fewer than T+1 ids: says how many there are and how many are needed.
@@ -33,13 +34,13 @@ class WindowSampler {
   uint64_t seed_;
 };
 
-/// One window of an evaluation: inputs ids[begin, begin+tokens), targets one further. The first `skip` targets were already
-/// counted by the window before.
+/// One window of an evaluation: inputs ids[begin, begin+tokens), targets one further. The first `skip` targets were
+/// already counted by the window before.
 struct EvalWindow {
   int64_t begin, tokens, skip = 0;
 };
-/// Unshuffled windows of up to `tokens` inputs, `stride` apart (0: side by side), that count each of ids[1..] exactly once.
-/// A smaller stride gives each counted target at least tokens - stride others to be predicted from.
+/// Unshuffled windows of up to `tokens` inputs, `stride` apart (0: side by side), that count each of ids[1..] exactly
+/// once. A smaller stride gives each counted target at least tokens - stride others to be predicted from.
 std::vector<EvalWindow> eval_windows(int64_t ids, int64_t tokens, int64_t stride = 0);
 
 }  // namespace toy

@@ -11,9 +11,9 @@
 namespace toy {
 
 struct DecoderOptions {
-  int sequences = 1;         ///< sequences held at once
-  int64_t context = 0;       ///< positions a sequence; 0: what the model was made for
-  int64_t max_rows = 256;    ///< rows computed together; longer prompts are cut, with the same result to the bit
+  int sequences = 1;       ///< sequences held at once
+  int64_t context = 0;     ///< positions a sequence; 0: what the model was made for
+  int64_t max_rows = 256;  ///< rows computed together; longer prompts are cut, with the same result to the bit
 };
 
 /// One row of a call: the next token of a sequence.
@@ -23,13 +23,15 @@ struct DecodeRow {
   bool logits = false;  ///< are the logits after this token wanted?
 };
 
-/// Runs a model token by token. A row's logits have the same bits alone, among other sequences, and however a prompt was cut.
+/// Runs a model token by token. A row's logits have the same bits alone, among other sequences, and however a prompt
+/// was cut.
 class Decoder {
  public:
   Decoder(Device& device, const Model& model, const DecoderOptions& options);
 
-  /// Appends each row's token to its sequence (rows of one sequence stand together, in order) and computes the logits asked
-  /// for. Throws Error{bad_input} for a token outside the vocabulary or a context overrun; nothing has changed then.
+  /// Appends each row's token to its sequence (rows of one sequence stand together, in order) and computes the logits
+  /// asked for. Throws Error{bad_input} for a token outside the vocabulary or a context overrun; nothing has changed
+  /// then.
   void decode(std::span<const DecodeRow> rows);
   /// Logits [V] of the i-th row of the last call that asked for them.
   std::span<const float> logits(size_t i) const;
@@ -56,6 +58,6 @@ struct DecodeGraph {
   std::vector<Value> outputs, updates;
 };
 DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, DecodeShape shape,
-                              int64_t max_rows);
+                               int64_t max_rows);
 
 }  // namespace toy

@@ -28,10 +28,10 @@ using Value = std::variant<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t
 /// One tensor of a file. `data` points into the mapping and lives as long as the File (or a copy of `keep_alive()`).
 struct TensorInfo {
   std::string name;
-  uint32_t ggml_type = 0;         ///< type number as in the file
-  std::string type_name;          ///< "F32", "F16", "BF16", "Q8_0", ...
-  std::optional<DType> dtype;     ///< set for the types a View can hold (F32, F64, F16, BF16, I32)
-  Shape shape;                    ///< row-major, outermost first
+  uint32_t ggml_type = 0;      ///< type number as in the file
+  std::string type_name;       ///< "F32", "F16", "BF16", "Q8_0", ...
+  std::optional<DType> dtype;  ///< set for the types a View can hold (F32, F64, F16, BF16, I32)
+  Shape shape;                 ///< row-major, outermost first
   const std::byte* data = nullptr;
   size_t bytes = 0;
 };

@@ -1,4 +1,5 @@
-// Reverse-mode differentiation on the graph: it appends nodes, so backward is printed, planned and profiled like forward.
+// Reverse-mode differentiation on the graph: it appends nodes, so backward is printed, planned and profiled like
+// forward.
 #pragma once
 
 #include <span>
@@ -17,8 +18,9 @@ struct AutodiffOps {
 /// d(loss)/d(w) for each w, in order. `loss` is a scalar; `seed` (default: 1) is the gradient of the loss itself.
 ///
 /// Contributions to one value are added in the order of their consumers' node ids, scattered ones (embedding) last, and
-/// as soon as the last consumer has been differentiated, so that a gradient can be used while backward still runs. A w that the
-/// loss does not depend on gets zeros. Throws Error{bad_input} naming the op and the layer where an op has no gradient.
+/// as soon as the last consumer has been differentiated, so that a gradient can be used while backward still runs. A w
+/// that the loss does not depend on gets zeros. Throws Error{bad_input} naming the op and the layer where an op has no
+/// gradient.
 std::vector<Value> backward(Value loss, std::span<const Value> wrt, const AutodiffOps& ops, Value seed = {});
 
 /// True for the constant 1: a gradient that need not be multiplied by.

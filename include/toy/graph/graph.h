@@ -49,8 +49,8 @@ struct Node {
   Attrs attrs;
   std::vector<Value> inputs;
   std::vector<TensorType> outputs;
-  std::string layer;                                   ///< scope it was built in: "blk.3.attn"
-  std::string name;                                    ///< of inputs, params and named values
+  std::string layer;                                    ///< scope it was built in: "blk.3.attn"
+  std::string name;                                     ///< of inputs, params and named values
   std::shared_ptr<const std::vector<double>> constant;  ///< of constants
   int64_t index_bound = 0;  ///< of i32 inputs: the host checks 0 <= value < bound when it feeds them (0: unchecked)
   bool backward = false;    ///< made by autodiff

@@ -12,8 +12,8 @@ namespace toy {
 
 /// Work of one call, for `describe`, `bench` and the profiler.
 struct Cost {
-  double flops = 0;           ///< multiplications and additions
-  double bytes = 0;           ///< read and written, each operand once
+  double flops = 0;            ///< multiplications and additions
+  double bytes = 0;            ///< read and written, each operand once
   double transcendentals = 0;  ///< exp, log, sin, ...
 };
 
@@ -34,8 +34,8 @@ class Vjp {
   virtual ~Vjp() = default;
   virtual Graph& graph() = 0;
   virtual const Attrs& attrs() const = 0;
-  virtual Value in(int i) const = 0;   ///< input i (empty if absent)
-  virtual Value out(int o) const = 0;  ///< output o of the node itself, to reuse what forward computed
+  virtual Value in(int i) const = 0;    ///< input i (empty if absent)
+  virtual Value out(int o) const = 0;   ///< output o of the node itself, to reuse what forward computed
   virtual Value grad(int o) const = 0;  ///< gradient of output o; empty if none flows
   virtual bool needs(int i) const = 0;  ///< is the gradient of input i wanted?
   virtual int inputs() const = 0;

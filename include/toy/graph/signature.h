@@ -6,10 +6,10 @@
 //   concat(xs...:[...]) -> y:[...]
 //
 // Dimensions: a letter or word is bound at its first use; `*` is any number of leading dimensions; a number is itself;
-// `@name` is the integer attribute `name`; `[...]` is left to the op's own rule. Operands: `?` optional (an input may be
-// absent, an output exists only if it is used), `!` donated (the output of that name is the updated input and lies where
-// it lies), `...` one or more. Dtypes: none written: the op's float dtype T, the same for all; `float`, `any`: free;
-// `f32`, `i32`: that one.
+// `@name` is the integer attribute `name`; `[...]` is left to the op's own rule. Operands: `?` optional (an input may
+// be absent, an output exists only if it is used), `!` donated (the output of that name is the updated input and lies
+// where it lies), `...` one or more. Dtypes: none written: the op's float dtype T, the same for all; `float`, `any`:
+// free; `f32`, `i32`: that one.
 #pragma once
 
 #include <span>
@@ -21,7 +21,8 @@
 
 namespace toy {
 
-/// Type of a value. `rows` names the run-time row count of dimension 0 (0: the size is fixed); shape[0] is then its maximum.
+/// Type of a value. `rows` names the run-time row count of dimension 0 (0: the size is fixed); shape[0] is then its
+/// maximum.
 struct TensorType {
   DType dtype = DType::f32;
   Shape shape;

@@ -31,12 +31,12 @@ enum class LoadMode {
 /// Opens a GGUF. Throws naming a missing or misshapen tensor.
 Model load_model(const std::string& path, const Device& device, LoadMode mode = LoadMode::mapped);
 
-/// Fresh weights: N(0, init_scale/sqrt(fan_in)) for matrices, N(0, 0.02) for embeddings and untied output, ones for gains.
-/// The numbers depend on (seed, tensor name, index) alone.
+/// Fresh weights: N(0, init_scale/sqrt(fan_in)) for matrices, N(0, 0.02) for embeddings and untied output, ones for
+/// gains. The numbers depend on (seed, tensor name, index) alone.
 Model random_model(const ModelSpec& spec, const Device& device, uint64_t seed, double init_scale = 1.0);
 
-/// Writes weights, dimensions and tokenizer as llama.cpp reads them. Matrices are stored as `stored` (f32, f16, bf16), norms
-/// always as f32. An f32 round trip is bit-exact.
+/// Writes weights, dimensions and tokenizer as llama.cpp reads them. Matrices are stored as `stored` (f32, f16, bf16),
+/// norms always as f32. An f32 round trip is bit-exact.
 void save_model(const Model& model, const std::string& path, DType stored = DType::f32);
 
 }  // namespace toy

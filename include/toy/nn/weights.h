@@ -9,8 +9,8 @@
 
 namespace toy {
 
-/// A view of a model's named tensors, with a prefix. Layers call it with a name and the shape that they need; the dtype is
-/// the stored one (a file may hold f16).
+/// A view of a model's named tensors, with a prefix. Layers call it with a name and the shape that they need; the dtype
+/// is the stored one (a file may hold f16).
 class Weights {
  public:
   using DTypeOf = std::function<DType(const std::string& name)>;

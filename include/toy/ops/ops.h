@@ -84,8 +84,8 @@ Value rms_norm(Value x, Value w, float eps);
 Value rope(Value x, Value pos, Value table, RopeAttrs attrs = {});
 /// silu(gate) * up (Shazeer 2020).
 Value swiglu(Value gate, Value up);
-/// Causal attention over the rows of a batch. q:[N,H,P] k,v:[N,K,P] seq,pos:i32[N] -> [N,H,P]; query head h uses kv head h K/H.
-/// Rows of one sequence are consecutive, their positions increase by one.
+/// Causal attention over the rows of a batch. q:[N,H,P] k,v:[N,K,P] seq,pos:i32[N] -> [N,H,P]; query head h uses kv
+/// head h K/H. Rows of one sequence are consecutive, their positions increase by one.
 Value attention(Value q, Value k, Value v, Value seq, Value pos, AttentionAttrs attrs);
 /// 0 where row i may see row j, -inf elsewhere: [N,N]. The meaning of attention's mask.
 Value attention_mask(Value seq, Value pos, int64_t window);
@@ -94,7 +94,8 @@ Value attention_mask(Value seq, Value pos, int64_t window);
 struct KvPages {
   Value k, v;
 };
-/// Writes rows into their pages: row i goes to page table[seq_i][pos_i / 64], slot pos_i % 64. k,v:[N,K,P] table:i32[S,G].
+/// Writes rows into their pages: row i goes to page table[seq_i][pos_i / 64], slot pos_i % 64. k,v:[N,K,P]
+/// table:i32[S,G].
 KvPages kv_append(KvPages pages, Value k, Value v, Value seq, Value pos, Value table);
 /// attention() against the pages: row i sees positions 0..pos_i of its sequence.
 Value attention_paged(Value q, KvPages pages, Value seq, Value pos, Value table, AttentionAttrs attrs);

@@ -21,8 +21,8 @@ class ParamStore {
 
   /// A zeroed tensor. Throws if the name is taken.
   View add(const std::string& name, const TensorType& type);
-  /// Values of `host` (contiguous). Where the device stores its dtype as it is, nothing is copied and `keep_alive` is held
-  /// as long as the store; such a tensor is frozen.
+  /// Values of `host` (contiguous). Where the device stores its dtype as it is, nothing is copied and `keep_alive` is
+  /// held as long as the store; such a tensor is frozen.
   void bind(const std::string& name, const View& host, std::shared_ptr<const void> keep_alive);
   bool has(std::string_view name) const { return entries_.find(name) != entries_.end(); }
   /// Throws naming the tensor.
@@ -56,11 +56,12 @@ struct StepTime {
   int64_t runs = 0;
 };
 
-/// Runs one plan. Not for use by several threads at once; several sessions may share a device and a store if they take turns.
+/// Runs one plan. Not for use by several threads at once; several sessions may share a device and a store if they take
+/// turns.
 class Session {
  public:
-  /// Binds every parameter of the plan to the first store that has it (weights, state, ...), which must outlive the session.
-  /// Throws naming a parameter that is missing or has another type.
+  /// Binds every parameter of the plan to the first store that has it (weights, state, ...), which must outlive the
+  /// session. Throws naming a parameter that is missing or has another type.
   Session(Device& device, std::shared_ptr<const Plan> plan, std::initializer_list<const ParamStore*> stores);
 
   /// The actual number of rows (0 <= n <= the maximum), until it is set again.

@@ -51,7 +51,9 @@ struct View {
   View(void* data_in, DType dtype_in, const Shape& shape_in);
 
   template <class T>
-  T* as() const { return static_cast<T*>(data); }
+  T* as() const {
+    return static_cast<T*>(data);
+  }
   int64_t count() const { return shape.count(); }
   size_t bytes() const { return size_t(count()) * size_of(dtype); }
   bool contiguous() const;

@@ -12,24 +12,24 @@
 namespace toy {
 
 struct FromScratchOptions {
-  std::string corpus;               ///< path of a text
-  std::string validation;           ///< path of a text, or "": the last `validation_fraction` of the corpus
+  std::string corpus;      ///< path of a text
+  std::string validation;  ///< path of a text, or "": the last `validation_fraction` of the corpus
   double validation_fraction = 0.05;
   std::string size = "small";       ///< a named size or a JSON file
   std::string tokenizer = "bytes";  ///< "bytes" or "spm:V"
   TrainerOptions trainer;
   int64_t steps = 1000;
   double lr = 1e-3;
-  int64_t warmup = -1;              ///< steps; -1: a twentieth, at most 200
-  double final_lr = 0.1;            ///< of the peak
-  double init_scale = 1.0;          ///< matrices start as N(0, init_scale / sqrt(fan_in))
+  int64_t warmup = -1;      ///< steps; -1: a twentieth, at most 200
+  double final_lr = 0.1;    ///< of the peak
+  double init_scale = 1.0;  ///< matrices start as N(0, init_scale / sqrt(fan_in))
   uint64_t seed = 0;
-  int64_t context = 0;              ///< positions that the saved model states; 0: the size's own, at least the window
-  int64_t eval_every = 0;           ///< steps; 0: at the end only
-  int64_t eval_tokens = 0;          ///< of validation text read by evaluations before the last; 0: all
-  int64_t sample_tokens = 0;        ///< tokens of the sample that goes with each evaluation
+  int64_t context = 0;        ///< positions that the saved model states; 0: the size's own, at least the window
+  int64_t eval_every = 0;     ///< steps; 0: at the end only
+  int64_t eval_tokens = 0;    ///< of validation text read by evaluations before the last; 0: all
+  int64_t sample_tokens = 0;  ///< tokens of the sample that goes with each evaluation
   DType stored = DType::f32;
-  std::string out = "out";          ///< folder
+  std::string out = "out";  ///< folder
   std::string name = "toy";
 };
 
@@ -49,9 +49,9 @@ class TrainObserver {
   };
   struct Eval {
     int64_t step;
-    double loss;            ///< nats a token
+    double loss;  ///< nats a token
     double nats_per_byte;
-    bool whole;             ///< all of the validation text was read
+    bool whole;  ///< all of the validation text was read
     std::string sample;
   };
   virtual void started(const Start&) {}

@@ -5,7 +5,8 @@
 
 namespace toy {
 
-/// Linear warmup to `peak`, then half a cosine down to `peak * final_fraction` at the last step (Loshchilov and Hutter 2017).
+/// Linear warmup to `peak`, then half a cosine down to `peak * final_fraction` at the last step (Loshchilov and Hutter
+/// 2017).
 struct CosineSchedule {
   double peak = 1e-3;
   int64_t warmup = 0, steps = 1;

@@ -45,15 +45,15 @@ struct StepResult {
 
 /// Mean negative log-likelihood of a text.
 struct EvalResult {
-  double nats = 0;     ///< sum over the tokens
+  double nats = 0;  ///< sum over the tokens
   int64_t tokens = 0;
   double mean() const { return tokens ? nats / double(tokens) : 0; }
 };
 
 class Trainer {
  public:
-  /// Compiles the step and allocates moments `<tensor>.m` and `.v`. Throws Error{bad_input} when the machine's memory will not
-  /// suffice, before allocating. `model` must outlive the trainer; its weights change.
+  /// Compiles the step and allocates moments `<tensor>.m` and `.v`. Throws Error{bad_input} when the machine's memory
+  /// will not suffice, before allocating. `model` must outlive the trainer; its weights change.
   Trainer(Device& device, Model& model, const TrainerOptions& options);
 
   /// One AdamW step on B windows of T tokens.

@@ -27,11 +27,9 @@ void attention_task(const Task& task, const KernelArgs& args, AttendScratch& ws)
   const int64_t last = task.position + task.count - 1;
   for (int64_t at = q.first_visible(task.position) / kTile * kTile; at <= last; at += kTile) {
     const int64_t begin = std::max(at, q.first_visible(task.position)), end = std::min(at + kTile, last + 1);
-    const int64_t from = ((task.first_row + begin - task.first) * kv_heads + task.head) * p,
-                  slot = begin - at;
+    const int64_t from = ((task.first_row + begin - task.first) * kv_heads + task.head) * p, slot = begin - at;
     pack_transposed(args.in[1].as<const float>() + from, kv_heads * p, end - begin, p, ws.kt + slot);
-    pack_rows(args.in[2].as<const float>() + from, kv_heads * p, end - begin, p, ws.v + slot * ws.width,
-              ws.width);
+    pack_rows(args.in[2].as<const float>() + from, kv_heads * p, end - begin, p, ws.v + slot * ws.width, ws.width);
     attend_tile(q, KeyTile{ws.kt, ws.v, ws.width, at, nullptr}, ws);
   }
   float* lse = args.out[1].data ? args.out[1].as<float>() + task.row * heads + head : nullptr;
@@ -70,9 +68,7 @@ void run_attention(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord attention_kernel() {
-  return {.op = "attention", .workspace = attention_workspace, .run = run_attention};
-}
+KernelRecord attention_kernel() { return {.op = "attention", .workspace = attention_workspace, .run = run_attention}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

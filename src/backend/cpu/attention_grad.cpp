@@ -46,17 +46,14 @@ struct Pair {
   int64_t rows, row_at, key_at, lo, hi, window;
 
   /// First and last + 1 key that row r sees.
-  int64_t begin(int64_t r) const {
-    return window > 0 ? std::clamp(row_at + r - window + 1 - key_at, lo, hi) : lo;
-  }
+  int64_t begin(int64_t r) const { return window > 0 ? std::clamp(row_at + r - window + 1 - key_at, lo, hi) : lo; }
   int64_t end(int64_t r) const { return std::clamp(row_at + r + 1 - key_at, lo, hi); }
   /// First row that may see key j.
   int64_t first_row(int64_t j) const { return std::clamp<int64_t>(key_at + j - row_at, 0, rows); }
 };
 
 // e and s of one row from its scores (in e) and do.v (in s), both in place.
-HWY_INLINE void grad_row(float* e, float* s, int64_t begin, int64_t end, float scale, float lse,
-                         float delta) {
+HWY_INLINE void grad_row(float* e, float* s, int64_t begin, int64_t end, float scale, float lse, float delta) {
   const DF d;
   const bool full = begin == 0 && end == kTile;
   for (int64_t j = 0; j < kTile; j += kLanes) {
@@ -64,8 +61,7 @@ HWY_INLINE void grad_row(float* e, float* s, int64_t begin, int64_t end, float s
     VF sv = hn::Mul(ev, hn::Mul(hn::Sub(hn::LoadU(d, s + j), hn::Set(d, delta)), hn::Set(d, scale)));
     if (!full) {
       const VF index = hn::Iota(d, float(j));
-      const auto seen =
-          hn::And(hn::Ge(index, hn::Set(d, float(begin))), hn::Lt(index, hn::Set(d, float(end))));
+      const auto seen = hn::And(hn::Ge(index, hn::Set(d, float(begin))), hn::Lt(index, hn::Set(d, float(end))));
       ev = hn::IfThenElseZero(seen, ev);
       sv = hn::IfThenElseZero(seen, sv);
     }
@@ -76,8 +72,8 @@ HWY_INLINE void grad_row(float* e, float* s, int64_t begin, int64_t end, float s
 
 // The five products of one pair. dq of the block is at `dq` with row stride ld; `fresh`: nothing is in it
 // yet.
-void grad_pair(const Pair& x, const GradOperands& op, const float* lse, const float* delta,
-               const GradScratch& ws, float* dq, int64_t ld, bool fresh) {
+void grad_pair(const Pair& x, const GradOperands& op, const float* lse, const float* delta, const GradScratch& ws,
+               float* dq, int64_t ld, bool fresh) {
   const int64_t w = ws.width;
   for (int64_t r = 0; r < x.rows; r += kStrip) {
     const int64_t n = std::min(kStrip, x.rows - r), cols = round_up16(x.end(r + n - 1));
@@ -103,15 +99,12 @@ void grad_pair(const Pair& x, const GradOperands& op, const float* lse, const fl
 }
 
 // Copies rows of `width` floats.
-HWY_INLINE void copy_rows(const float* from, int64_t from_ld, float* to, int64_t to_ld, int64_t rows,
-                          int64_t width) {
-  for (int64_t r = 0; r < rows; ++r)
-    std::memcpy(to + r * to_ld, from + r * from_ld, size_t(width) * sizeof(float));
+HWY_INLINE void copy_rows(const float* from, int64_t from_ld, float* to, int64_t to_ld, int64_t rows, int64_t width) {
+  for (int64_t r = 0; r < rows; ++r) std::memcpy(to + r * to_ld, from + r * from_ld, size_t(width) * sizeof(float));
 }
 
 // All query rows of the run against the key tile at position `at`, for one query head.
-void grad_tile(const Task& task, int64_t at, const GradOperands& x, const float* delta,
-               const GradScratch& ws) {
+void grad_tile(const Task& task, int64_t at, const GradOperands& x, const float* delta, const GradScratch& ws) {
   const int64_t p = x.p, w = ws.width, ld = x.heads * p, last = task.position + task.count;  // last + 1
   const int64_t lo = std::max<int64_t>(0, task.position - at), hi = std::min(kTile, last - at);
   for (int64_t block = at; block < last; block += kTile) {
@@ -134,10 +127,8 @@ void grad_tile(const Task& task, int64_t at, const GradOperands& x, const float*
 void grad_task(const Task& task, const GradOperands& x, const float* delta, const GradScratch& ws) {
   const int64_t p = x.p, w = ws.width, ld = x.kv_heads * p, last = task.position + task.count;
   for (int64_t at = task.position / kTile * kTile; at < last; at += kTile) {
-    const int64_t begin = std::max(at, task.position), keys = std::min(at + kTile, last) - begin,
-                  slot = begin - at;
-    const int64_t row = task.row + begin - task.position,
-                  from = (row * x.kv_heads + task.head / x.group()) * p;
+    const int64_t begin = std::max(at, task.position), keys = std::min(at + kTile, last) - begin, slot = begin - at;
+    const int64_t row = task.row + begin - task.position, from = (row * x.kv_heads + task.head / x.group()) * p;
     pack_transposed(x.k + from, ld, keys, p, ws.kt + slot);
     pack_transposed(x.v + from, ld, keys, p, ws.vt + slot);
     pack_rows(x.k + from, ld, keys, p, ws.k + slot * w, w);
@@ -201,9 +192,7 @@ void run_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord attention_grad_kernel() {
-  return {.op = "attention_grad", .workspace = grad_workspace, .run = run_grad};
-}
+KernelRecord attention_grad_kernel() { return {.op = "attention_grad", .workspace = grad_workspace, .run = run_grad}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

@@ -24,8 +24,7 @@ bool paged_valid(const Task& task, const QueryRows& q, const KernelArgs& args, K
     return false;
   }
   if (task.position < 0 || last >= slots * kTile) {
-    const int64_t bad =
-        task.position < 0 ? task.row : task.row + std::max<int64_t>(0, slots * kTile - task.position);
+    const int64_t bad = task.position < 0 ? task.row : task.row + std::max<int64_t>(0, slots * kTile - task.position);
     error->set("attention_paged: row {} has position {}", bad, task.position + bad - task.row);
     return false;
   }
@@ -51,8 +50,7 @@ void paged_task(const Task& task, const KernelArgs& args, AttendScratch& ws, Ker
   const int64_t first = q.first_visible(task.position), last = task.position + task.count - 1;
   for (int64_t t = first / kTile; t <= last / kTile; ++t) {
     const int64_t offset = (page[t] * kv_heads + task.head) * p * kTile;
-    KeyTile tile{args.in[1].as<const float>() + offset, args.in[2].as<const float>() + offset, p, t * kTile,
-                 nullptr};
+    KeyTile tile{args.in[1].as<const float>() + offset, args.in[2].as<const float>() + offset, p, t * kTile, nullptr};
     if (ws.width != p) {  // whole vectors of v: only slots that are visible may be read
       const int64_t begin = std::max<int64_t>(0, first - tile.position),
                     end = std::min(kTile, last + 1 - tile.position);
@@ -60,9 +58,8 @@ void paged_task(const Task& task, const KernelArgs& args, AttendScratch& ws, Ker
       tile.v = ws.v;
       tile.ldv = ws.width;
     }
-    tile.next = t < last / kTile
-                    ? args.in[1].as<const float>() + (page[t + 1] * kv_heads + task.head) * p * kTile
-                    : tile.kt;
+    tile.next =
+        t < last / kTile ? args.in[1].as<const float>() + (page[t + 1] * kv_heads + task.head) * p * kTile : tile.kt;
     attend_tile(q, tile, ws);
   }
   attend_end(q, ws, args.out[0].as<float>() + from, heads * p, nullptr, 0);

@@ -36,8 +36,7 @@ class TaskWalk {
  public:
   static constexpr int kMaxThreads = 1024;
 
-  TaskWalk(const ExecContext& ctx, const View& seq, const View& pos, int64_t heads, int64_t chunk,
-           int64_t window)
+  TaskWalk(const ExecContext& ctx, const View& seq, const View& pos, int64_t heads, int64_t chunk, int64_t window)
       : seq_(seq.as<const int32_t>()),
         pos_(pos.as<const int32_t>()),
         rows_(seq.shape[0]),
@@ -80,8 +79,7 @@ class TaskWalk {
     }
     run_begin_ = run_end_;
     if (run_begin_ >= rows_ || heads_ == 0) return false;
-    while (++run_end_ < rows_ && seq_[run_end_] == seq_[run_begin_] &&
-           pos_[run_end_] == pos_[run_end_ - 1] + 1) {
+    while (++run_end_ < rows_ && seq_[run_end_] == seq_[run_begin_] && pos_[run_end_] == pos_[run_end_ - 1] + 1) {
     }
     chunk_end_ = run_end_;
     return true;

@@ -53,8 +53,7 @@ HWY_INLINE void keep_in_register(VF& v) {
 HWY_INLINE VF exp_lanes(VF x) {
   const DF d;
   const hn::RebindToUnsigned<DF> du;
-  const VF magic =
-      hn::Set(d, 12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
+  const VF magic = hn::Set(d, 12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
   const VF shifted = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), magic);
   const VF n = hn::Sub(shifted, magic);
   VF r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
@@ -97,7 +96,7 @@ struct Product {
   float* c;
   int64_t ldc;
   const float* alpha = nullptr;  ///< of each row, for Init::scaled
-  intptr_t ahead = 0;  ///< with kFetch: bytes from a line of B to the one to ask memory for meanwhile
+  intptr_t ahead = 0;            ///< with kFetch: bytes from a line of B to the one to ask memory for meanwhile
 
   /// `next` will be needed after B. Pages of a cache lie anywhere: the hardware cannot guess which one comes.
   void fetch(const float* next) { ahead = reinterpret_cast<intptr_t>(next) - reinterpret_cast<intptr_t>(b); }
@@ -126,8 +125,7 @@ HWY_NOINLINE void micro(const Product& x, int64_t col) {
       bv[j] = hn::LoadU(d, b + j * kLanes);
       keep_in_register(bv[j]);
       if constexpr (kFetch)
-        if (j * kLanes % 16 == 0)
-          __builtin_prefetch(reinterpret_cast<const char*>(b + j * kLanes) + x.ahead, 0, 3);
+        if (j * kLanes % 16 == 0) __builtin_prefetch(reinterpret_cast<const char*>(b + j * kLanes) + x.ahead, 0, 3);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < MR; ++i) {
@@ -192,8 +190,7 @@ HWY_INLINE void pack_transposed(const float* src, int64_t stride, int64_t rows, 
 }
 
 // dst[j][p] = src[j][p], zero for p in [width, ld).
-HWY_INLINE void pack_rows(const float* src, int64_t stride, int64_t rows, int64_t width, float* dst,
-                          int64_t ld) {
+HWY_INLINE void pack_rows(const float* src, int64_t stride, int64_t rows, int64_t width, float* dst, int64_t ld) {
   const DF d;
   for (int64_t j = 0; j < rows; ++j, src += stride, dst += ld) {
     int64_t p = 0;
@@ -283,8 +280,8 @@ HWY_INLINE void exponentiate(float* s, int begin, int end, float m, float alpha,
 
 // The product of probabilities (a strip's scores, from key j on) and values that goes to the outputs of row
 // r.
-HWY_INLINE Product weigh_values(const AttendScratch& ws, const KeyTile& tile, int64_t row, int64_t r,
-                                int64_t begin, int64_t end, const float* alpha) {
+HWY_INLINE Product weigh_values(const AttendScratch& ws, const KeyTile& tile, int64_t row, int64_t r, int64_t begin,
+                                int64_t end, const float* alpha) {
   return {ws.s + r * kTile + begin,
           kTile,
           tile.v + begin * tile.ldv,
@@ -297,8 +294,8 @@ HWY_INLINE Product weigh_values(const AttendScratch& ws, const KeyTile& tile, in
 
 // Outputs where the rows of the strip do not see the same keys: each row for itself before and after the keys
 // that all of them see.
-HWY_INLINE void weigh_ragged(const Visible& see, const KeyTile& tile, int64_t row, int rows,
-                             const float* alpha, const AttendScratch& ws) {
+HWY_INLINE void weigh_ragged(const Visible& see, const KeyTile& tile, int64_t row, int rows, const float* alpha,
+                             const AttendScratch& ws) {
   const int64_t lo = see.max_lo, hi = see.min_hi, width = ws.width;
   const bool common = lo < hi;
   for (int r = 0; r < rows; ++r)
@@ -332,8 +329,7 @@ HWY_INLINE void softmax_strip(const Visible& see, int begin, int end, int64_t ro
   }
 }
 
-HWY_INLINE void attend_strip(const QueryRows& q, const KeyTile& tile, int64_t row, int rows,
-                             const AttendScratch& ws) {
+HWY_INLINE void attend_strip(const QueryRows& q, const KeyTile& tile, int64_t row, int rows, const AttendScratch& ws) {
   const Visible see = visible_keys(q, tile, row, rows);
   if (see.max_hi == 0) return;
   const int begin = see.min_lo / 16 * 16, end = (see.max_hi + 15) / 16 * 16;

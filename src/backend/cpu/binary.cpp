@@ -23,14 +23,13 @@ namespace {
 
 template <class F>
 HWY_INLINE void contiguous_run(const F& f, const float* a, const float* b, float* y, int64_t n) {
-  for_each_vector(n,
-                  [&](auto io, int64_t i) HWY_ATTR { io.store(f(io.load(a + i), io.load(b + i)), y + i); });
+  for_each_vector(n, [&](auto io, int64_t i) HWY_ATTR { io.store(f(io.load(a + i), io.load(b + i)), y + i); });
 }
 
 // One run along the innermost dimension. Strides of 1 and 0 are the fast ones; others are gathered first.
 template <class F>
-HWY_INLINE void run_of(const F& f, const float* a, int64_t a_stride, const float* b, int64_t b_stride,
-                       float* y, int64_t n) {
+HWY_INLINE void run_of(const F& f, const float* a, int64_t a_stride, const float* b, int64_t b_stride, float* y,
+                       int64_t n) {
   if (a_stride == 1 && b_stride == 1) {
     contiguous_run(f, a, b, y, n);
   } else if (a_stride == 1 && b_stride == 0) {
@@ -93,8 +92,7 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 template <BinaryOp op>
 KernelRecord record(std::string_view name) {
-  return {
-      .op = name, .layout = Layout::any, .in_place = {{0, 0}, {0, 1}}, .accepts = only_f32, .run = run<op>};
+  return {.op = name, .layout = Layout::any, .in_place = {{0, 0}, {0, 1}}, .accepts = only_f32, .run = run<op>};
 }
 
 }  // namespace

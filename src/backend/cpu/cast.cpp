@@ -101,8 +101,7 @@ HWY_EXPORT(cast);
 void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(cast)(ctx, args); }
 
 bool accepts(const KernelQuery& q) noexcept {
-  return q.in[0].dtype != DType::f64 && q.out[0].dtype != DType::f64 &&
-         q.out[0].dtype == q.attrs.as<CastAttrs>().to;
+  return q.in[0].dtype != DType::f64 && q.out[0].dtype != DType::f64 && q.out[0].dtype == q.attrs.as<CastAttrs>().to;
 }
 
 }  // namespace

@@ -50,8 +50,8 @@ void embedding_grad(const ExecContext& ctx, const KernelArgs& args) {
   const auto* id = args.in[1].as<const int32_t>();
   float* acc = args.out[0].as<float>();
   // Less than a tile in all: splitting it would cost more than it saves.
-  const Range tiles = N * width <= kTile ? Range{0, ctx.thread == 0 ? div_up(width, kColumns) : 0}
-                                         : ctx.share(div_up(width, kColumns));
+  const Range tiles =
+      N * width <= kTile ? Range{0, ctx.thread == 0 ? div_up(width, kColumns) : 0} : ctx.share(div_up(width, kColumns));
   const int64_t begin = tiles.begin * kColumns, end = HWY_MIN(width, tiles.end * kColumns);
   for (int64_t n = 0; n < N; ++n) {
     if (id[n] < 0 || id[n] >= V) {
@@ -60,9 +60,8 @@ void embedding_grad(const ExecContext& ctx, const KernelArgs& args) {
     }
     const float* from = dy + n * width + begin;
     float* to = acc + id[n] * width + begin;
-    for_each_vector(end - begin, [&](auto io, int64_t i) HWY_ATTR {
-      io.store(hn::Add(io.load(to + i), io.load(from + i)), to + i);
-    });
+    for_each_vector(end - begin, [&](auto io, int64_t i)
+                                     HWY_ATTR { io.store(hn::Add(io.load(to + i), io.load(from + i)), to + i); });
   }
 }
 
@@ -76,25 +75,21 @@ namespace {
 
 HWY_EXPORT(embedding);
 HWY_EXPORT(embedding_grad);
-void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  HWY_DYNAMIC_DISPATCH(embedding)(ctx, args);
-}
+void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(embedding)(ctx, args); }
 void run_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
   HWY_DYNAMIC_DISPATCH(embedding_grad)(ctx, args);
 }
 
 bool accepts(const KernelQuery& q) noexcept {
   const DType table = q.in[0].dtype;
-  return (table == DType::f32 || table == DType::f16 || table == DType::bf16) &&
-         q.in[1].dtype == DType::i32 && q.out[0].dtype == DType::f32;
+  return (table == DType::f32 || table == DType::f16 || table == DType::bf16) && q.in[1].dtype == DType::i32 &&
+         q.out[0].dtype == DType::f32;
 }
 
 }  // namespace
 
 KernelRecord embedding_kernel() { return {.op = "embedding", .accepts = accepts, .run = run}; }
-KernelRecord embedding_grad_kernel() {
-  return {.op = "embedding_grad", .in_place = {{0, 2}}, .run = run_grad};
-}
+KernelRecord embedding_grad_kernel() { return {.op = "embedding_grad", .in_place = {{0, 2}}, .run = run_grad}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

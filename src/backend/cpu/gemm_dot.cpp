@@ -107,8 +107,8 @@ HWY_INLINE void dot_tile(const float* HWY_RESTRICT x, size_t steps, const W w, c
 #else
 // Sums of MR rows by four outputs (16 registers) for one of the vectors that make up the 16 lanes.
 template <int MR, int PF, class W>
-HWY_INLINE void dot_part(const float* HWY_RESTRICT x, size_t steps, const W w, const Prefetch next,
-                         size_t first, size_t part, Full (&acc)[MR][4]) {
+HWY_INLINE void dot_part(const float* HWY_RESTRICT x, size_t steps, const W w, const Prefetch next, size_t first,
+                         size_t part, Full (&acc)[MR][4]) {
   const FullTag d;
 #pragma GCC unroll 8
   for (int i = 0; i < MR; ++i)
@@ -193,8 +193,7 @@ struct Store {
 
 // One tile. Not inlined: it keeps its registers.
 template <int MR, int PF, class W>
-HWY_NOINLINE void dot_tile_store(const float* x, size_t steps, const W& w, Prefetch next, const Store& to,
-                                 size_t row) {
+HWY_NOINLINE void dot_tile_store(const float* x, size_t steps, const W& w, Prefetch next, const Store& to, size_t row) {
   Half s[MR][kSums];
   dot_tile<MR, PF>(x, steps, w, next, s);
 #pragma GCC unroll 4
@@ -202,8 +201,8 @@ HWY_NOINLINE void dot_tile_store(const float* x, size_t steps, const W& w, Prefe
 }
 
 template <int PF, class W>
-HWY_INLINE void dot_rows(size_t mr, const float* x, size_t steps, const W& w, const Prefetch& next,
-                         const Store& to, size_t row) {
+HWY_INLINE void dot_rows(size_t mr, const float* x, size_t steps, const W& w, const Prefetch& next, const Store& to,
+                         size_t row) {
   if (mr == 3)
     dot_tile_store<3, PF>(x, steps, w, next, to, row);
   else if (mr == 2)
@@ -239,8 +238,8 @@ void few_rows_unit(const float* x, size_t rows, size_t steps, const InPlaceStrip
     r += mr;
   }
 }
-HWY_MAYBE_UNUSED void many_rows_unit(const float* x, size_t rows, size_t steps, const PackedStrip& w,
-                                     Prefetch next, const Store& to) {
+HWY_MAYBE_UNUSED void many_rows_unit(const float* x, size_t rows, size_t steps, const PackedStrip& w, Prefetch next,
+                                     const Store& to) {
   size_t left = next.p ? kStrip : 0;
   for (size_t r = 0; r < rows;) {
     const size_t mr = tile_rows(rows - r);
@@ -344,8 +343,7 @@ class DotTask {
     for (size_t r0 = rows_.begin; r0 < size_t(rows_.end); r0 += row_block)
       for (size_t g = strips_.begin; g < size_t(strips_.end); g += group)
         for (size_t b = 0; b < blocks_.count; ++b) {
-          const size_t rows = std::min(row_block, rows_.end - r0),
-                       end = std::min<size_t>(g + group, strips_.end);
+          const size_t rows = std::min(row_block, rows_.end - r0), end = std::min<size_t>(g + group, strips_.end);
           pack_x(p_, blocks_, r0, rows, b, x_);
           for (size_t s = g; s < end; ++s) {
             float* sum = aside ? sums_ + (s - g) * kStrip : p_.y + r0 * p_.outs + s * kStrip;
@@ -432,8 +430,7 @@ void dot_product(const DotProduct& p, int thread, int threads, std::byte* worksp
   }
   const int strip_parts = threads / best;
   const Range t = part(int64_t(tiles), thread / strip_parts, best);
-  const Range rows{t.begin * int64_t(kTileRows),
-                   std::min<int64_t>(t.end * int64_t(kTileRows), int64_t(p.rows))};
+  const Range rows{t.begin * int64_t(kTileRows), std::min<int64_t>(t.end * int64_t(kTileRows), int64_t(p.rows))};
   const Range mine = part(int64_t(strips), thread % strip_parts, strip_parts);
   if (rows.size() <= 0 || mine.size() == 0) return;
   const size_t bytes = DotSpace(p.rows, p.outs, dot_blocks(p.k)).bytes();

@@ -25,8 +25,7 @@ constexpr size_t kBlockRows = 384;         // rows of A packed at a time
 struct OuterSpace {
   size_t a, b;
   OuterSpace(size_t m, size_t k) {
-    const size_t len =
-        std::min(outer_blocks(k).len * outer_blocks(k).count, outer_blocks(512).len);  // grows with k
+    const size_t len = std::min(outer_blocks(k).len * outer_blocks(k).count, outer_blocks(512).len);  // grows with k
     a = (std::min(round_up(m, kMaxMR), kBlockRows) + 2 * kMaxMR) * len + 64;  // stores run past a panel's end
     b = kMaxNR * len + 64;
   }
@@ -54,8 +53,7 @@ static_assert(kMR <= kMaxMR && kNR <= kMaxNR);
 // Groups are written last to first: a group's stores may overlap the next one's, when kMR is not a multiple
 // of kHalfLanes.
 template <class T>
-void pack_transposed(const T* p, size_t stride, size_t rows, size_t len, size_t width,
-                     float* HWY_RESTRICT out) {
+void pack_transposed(const T* p, size_t stride, size_t rows, size_t len, size_t width, float* HWY_RESTRICT out) {
   const HalfTag d;
   for (size_t g = ceil_div(width, kHalfLanes); g-- > 0;) {
     const T* row[kHalfLanes];
@@ -88,8 +86,7 @@ void pack_transposed(const T* p, size_t stride, size_t rows, size_t len, size_t 
 // `len` lines from p, each with `cols` contiguous values, of which `width` are taken (zeros where there are
 // fewer), to [len][width].
 template <class T>
-void pack_straight(const T* p, size_t stride, size_t cols, size_t len, size_t width,
-                   float* HWY_RESTRICT out) {
+void pack_straight(const T* p, size_t stride, size_t cols, size_t len, size_t width, float* HWY_RESTRICT out) {
   const FullTag d;
   for (size_t k = 0; k < len; ++k, out += width) {
     const T* a = p + k * stride;
@@ -114,8 +111,8 @@ struct Fetch {
 
 // A tile of MR <= kMR rows; the panel of A stays kMR wide.
 template <size_t MR, size_t NV>
-HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, size_t steps,
-                        const Fetch fetch, const float* init, size_t ld_init, float* c, size_t ldc) {
+HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, size_t steps, const Fetch fetch,
+                        const float* init, size_t ld_init, float* c, size_t ldc) {
   const FullTag d;
   Full acc[MR][NV];
 #pragma GCC unroll 16
@@ -172,8 +169,8 @@ HWY_INLINE void micro_rows(size_t rows, const float* a, const float* b, size_t s
   }
   micro<MR, NV>(a, b, steps, fetch, init, ld_init, c, ldc);
 }
-HWY_INLINE void micro_tile(size_t width, size_t rows, const float* a, const float* b, size_t steps,
-                           const Fetch& fetch, const float* init, size_t ld_init, float* c, size_t ldc) {
+HWY_INLINE void micro_tile(size_t width, size_t rows, const float* a, const float* b, size_t steps, const Fetch& fetch,
+                           const float* init, size_t ld_init, float* c, size_t ldc) {
   if (HWY_LIKELY(width == kNR)) return micro_rows<kNV>(rows, a, b, steps, fetch, init, ld_init, c, ldc);
   if (kNV == 3 && width == 2 * kLanes) return micro_rows<2>(rows, a, b, steps, fetch, init, ld_init, c, ldc);
   micro_rows<1>(rows, a, b, steps, fetch, init, ld_init, c, ldc);
@@ -238,8 +235,7 @@ class OuterTask {
     const T* next = b_at(kb, next_j);
     const size_t run = blocks_.size(kb) / 16;
     if (b_along_k())
-      return {reinterpret_cast<const char*>(next + tile * 16 * p_.b.col_stride), p_.b.col_stride * sizeof(T),
-              64};
+      return {reinterpret_cast<const char*>(next + tile * 16 * p_.b.col_stride), p_.b.col_stride * sizeof(T), 64};
     const size_t line = p_.b.row_stride * sizeof(T);
     return {reinterpret_cast<const char*>(next + tile * 16), run * line, line};
   }
@@ -259,8 +255,7 @@ class OuterTask {
         micro_tile(width, rows, a, b_, steps, fetch(tile_no, kb, j + width), from, ld, p_.c + at, ld);
         continue;
       }
-      for (size_t i = 0; from && i < rows; ++i)
-        std::copy(from + i * ld, from + i * ld + n, tile_init + i * width);
+      for (size_t i = 0; from && i < rows; ++i) std::copy(from + i * ld, from + i * ld + n, tile_init + i * width);
       micro_tile(width, rows, a, b_, steps, {}, from ? tile_init : nullptr, width, tile, width);
       for (size_t i = 0; i < rows; ++i) std::copy(tile + i * width, tile + i * width + n, p_.c + at + i * ld);
     }

@@ -57,8 +57,7 @@ HWY_INLINE Half fold_2(Half a, Half b) {  // l + (l+2) inside each group of four
   const HalfTag d;
   const hn::Repartition<double, HalfTag> dd;
   const auto x = hn::BitCast(dd, a), y = hn::BitCast(dd, b);
-  return hn::Add(hn::BitCast(d, hn::InterleaveLower(dd, x, y)),
-                 hn::BitCast(d, hn::InterleaveUpper(dd, x, y)));
+  return hn::Add(hn::BitCast(d, hn::InterleaveLower(dd, x, y)), hn::BitCast(d, hn::InterleaveUpper(dd, x, y)));
 }
 HWY_INLINE Half fold_1(Half a, Half b) {  // l + (l+1): a, b, a, b
   const HalfTag d;
@@ -88,8 +87,7 @@ HWY_INLINE Half fold_4(Half a, Half b) {  // l + (l+4): a, b
   return hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
 }
 HWY_INLINE void tree(const Half (&h)[8], Half (&out)[1]) {
-  out[0] =
-      fold_1(fold_2(fold_4(h[0], h[4]), fold_4(h[2], h[6])), fold_2(fold_4(h[1], h[5]), fold_4(h[3], h[7])));
+  out[0] = fold_1(fold_2(fold_4(h[0], h[4]), fold_4(h[2], h[6])), fold_2(fold_4(h[1], h[5]), fold_4(h[3], h[7])));
 }
 #else
 HWY_INLINE void tree(const Half (&h)[8], Half (&out)[2]) {

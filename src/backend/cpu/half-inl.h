@@ -16,8 +16,7 @@ namespace {
 using DU16 = hn::Rebind<uint16_t, DF>;
 using VU16 = hn::Vec<DU16>;
 constexpr DU16 kU16;
-constexpr bool kHasF16C =
-    HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;  // Highway emulates it roughly elsewhere
+constexpr bool kHasF16C = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;  // Highway emulates it roughly elsewhere
 
 HWY_INLINE VF from_bf16(VU16 bits) {
   const hn::Rebind<uint32_t, DF> u32;

@@ -53,16 +53,13 @@ void kv_append_run(const ExecContext& ctx, const KernelArgs& args) noexcept {
     end = begin + 1;
     const int64_t page = page_of(args, begin, ctx.error);
     if (page < 0) continue;
-    while (end < rows.end && seq[end] == seq[begin] && pos[end] == pos[end - 1] + 1 && pos[end] % kTile != 0)
-      ++end;
+    while (end < rows.end && seq[end] == seq[begin] && pos[end] == pos[end - 1] + 1 && pos[end] % kTile != 0) ++end;
     append(args, begin, end, page);
   }
 }
 
 }  // namespace
 
-KernelRecord kv_append_kernel() {
-  return {.op = "kv_append", .in_place = {{0, 0}, {1, 1}}, .run = kv_append_run};
-}
+KernelRecord kv_append_kernel() { return {.op = "kv_append", .in_place = {{0, 0}, {1, 1}}, .run = kv_append_run}; }
 
 }  // namespace toy::cpu

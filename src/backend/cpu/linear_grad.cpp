@@ -53,11 +53,7 @@ void run_w(const ExecContext& ctx, const KernelArgs& args) noexcept {
 }  // namespace
 
 KernelRecord linear_grad_x_kernel() {
-  return {.op = "linear_grad_x",
-          .in_place = {{0, kAcc}},
-          .accepts = accepts_x,
-          .workspace = workspace_x,
-          .run = run_x};
+  return {.op = "linear_grad_x", .in_place = {{0, kAcc}}, .accepts = accepts_x, .workspace = workspace_x, .run = run_x};
 }
 
 KernelRecord linear_grad_w_kernel() {

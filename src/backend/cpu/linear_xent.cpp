@@ -39,8 +39,7 @@ bool accepts(const KernelQuery& q) noexcept {
 
 size_t workspace(const KernelQuery& q) noexcept {
   const Shape& w = q.in[kW].shape;
-  return Space(rows_of(q.in[kX].shape), size_t(w[0]), size_t(w[1]), q.out[kDx].present, q.out[kDw].present,
-               q.threads)
+  return Space(rows_of(q.in[kX].shape), size_t(w[0]), size_t(w[1]), q.out[kDx].present, q.out[kDw].present, q.threads)
       .bytes;
 }
 
@@ -77,8 +76,7 @@ class Xent {
       compute_logits(begin, rows);
       ctx_.barrier();
       const Range mine = ctx_.share(int64_t(rows));
-      for (size_t i = size_t(mine.begin); i < size_t(mine.end); ++i)
-        nll[i] = row(begin + i, logits() + i * vocab_);
+      for (size_t i = size_t(mine.begin); i < size_t(mine.end); ++i) nll[i] = row(begin + i, logits() + i * vocab_);
       ctx_.barrier();
       if (dx_) compute_dx(begin, rows);
       if (dw_) compute_dw(begin, rows);

@@ -65,8 +65,7 @@ double fma_gflops(ThreadPool& pool) {
   constexpr int kRounds = 20000;
   pool.run([](int) {});  // wakes the team
   const double start = now();
-  pool.run(
-      [](int) { g_sink.store(HWY_DYNAMIC_DISPATCH(multiply_adds)(kRounds), std::memory_order_relaxed); });
+  pool.run([](int) { g_sink.store(HWY_DYNAMIC_DISPATCH(multiply_adds)(kRounds), std::memory_order_relaxed); });
   return pool.size() * double(kRounds) * 12 * 2 * HWY_DYNAMIC_DISPATCH(lanes)() / (now() - start) * 1e-9;
 }
 

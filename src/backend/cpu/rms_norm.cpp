@@ -42,16 +42,14 @@ void rms_norm(const ExecContext& ctx, const KernelArgs& args) {
     float* y = args.out[0].as<float>() + n * D;
     const float rstd = rstd_of(x, D, eps);
     const VF scale = set(rstd);
-    for_each_vector(D, [&](auto io, int64_t i) HWY_ATTR {
-      io.store(hn::Mul(hn::Mul(io.load(x + i), scale), io.load(w + i)), y + i);
-    });
+    for_each_vector(D, [&](auto io, int64_t i)
+                           HWY_ATTR { io.store(hn::Mul(hn::Mul(io.load(x + i), scale), io.load(w + i)), y + i); });
     if (rstds) rstds[n] = rstd;
   }
 }
 
 // dx_k = rstd (w_k dy_k - x_k rstd^2/D sum_j w_j dy_j x_j), and dw_k += dy_k x_k rstd. dx may lie on x or dy.
-void grad_of_row(const float* x, const float* w, const float* dy, int64_t D, float eps, float* dx,
-                 float* dw) {
+void grad_of_row(const float* x, const float* w, const float* dy, int64_t D, float eps, float* dx, float* dw) {
   const float rstd = rstd_of(x, D, eps);
   const float dot = sum_over(D, [&](auto io, int64_t i, VF s) HWY_ATTR {
     return hn::MulAdd(hn::Mul(io.load(w + i), io.load(dy + i)), io.load(x + i), s);
@@ -116,9 +114,7 @@ namespace {
 HWY_EXPORT(rms_norm);
 HWY_EXPORT(rms_norm_grad);
 
-void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  HWY_DYNAMIC_DISPATCH(rms_norm)(ctx, args);
-}
+void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(rms_norm)(ctx, args); }
 void run_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
   HWY_DYNAMIC_DISPATCH(rms_norm_grad)(ctx, args);
 }
@@ -126,16 +122,13 @@ void run_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
 // One row of dw for each chunk of 64 rows, if there are several.
 size_t grad_workspace(const KernelQuery& q) noexcept {
   if (q.out.size() < 2 || !q.out[1].present) return 0;
-  const int64_t D = q.in[0].shape.back(), rows = D > 0 ? q.in[0].shape.count() / D : 0,
-                chunks = div_up(rows, 64);
+  const int64_t D = q.in[0].shape.back(), rows = D > 0 ? q.in[0].shape.count() / D : 0, chunks = div_up(rows, 64);
   return chunks > 1 ? size_t(chunks * D) * sizeof(float) : 0;
 }
 
 }  // namespace
 
-KernelRecord rms_norm_kernel() {
-  return {.op = "rms_norm", .in_place = {{0, 0}}, .accepts = only_f32, .run = run};
-}
+KernelRecord rms_norm_kernel() { return {.op = "rms_norm", .in_place = {{0, 0}}, .accepts = only_f32, .run = run}; }
 KernelRecord rms_norm_grad_kernel() {
   return {.op = "rms_norm_grad",
           .in_place = {{0, 2}, {0, 0}},

@@ -43,9 +43,7 @@ void turn_last(const float* x, const float* cos_sin, VF sign, int64_t half, int6
   constexpr bool kNeighbour = kPairing == RopePairing::neighbour;
   float pairs[2 * kLanes] = {}, table[2 * kLanes] = {};
   const auto at = [&](int64_t i, int64_t second) { return kNeighbour ? 2 * i + second : i + second * half; };
-  const auto in_buffer = [](int64_t i, int64_t second) {
-    return kNeighbour ? 2 * i + second : i + second * kLanes;
-  };
+  const auto in_buffer = [](int64_t i, int64_t second) { return kNeighbour ? 2 * i + second : i + second * kLanes; };
   for (int64_t i = 0; i < n; ++i)
     for (int second = 0; second < 2; ++second) {
       pairs[in_buffer(i, second)] = x[at(i, second)];

@@ -21,9 +21,8 @@ void swiglu(const ExecContext& ctx, const KernelArgs& args) {
   const float* gate = args.in[0].as<const float>() + r.begin;
   const float* up = args.in[1].as<const float>() + r.begin;
   float* y = args.out[0].as<float>() + r.begin;
-  for_each_vector(r.size(), [&](auto io, int64_t i) HWY_ATTR {
-    io.store(hn::Mul(silu(io.load(gate + i)), io.load(up + i)), y + i);
-  });
+  for_each_vector(r.size(), [&](auto io, int64_t i)
+                                HWY_ATTR { io.store(hn::Mul(silu(io.load(gate + i)), io.load(up + i)), y + i); });
 }
 
 // silu'(z) = s (1 + z (1 - s)). Both outputs may lie on inputs: all loads of a vector come first.
@@ -53,20 +52,13 @@ namespace {
 HWY_EXPORT(swiglu);
 HWY_EXPORT(swiglu_grad);
 void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(swiglu)(ctx, args); }
-void run_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  HWY_DYNAMIC_DISPATCH(swiglu_grad)(ctx, args);
-}
+void run_grad(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(swiglu_grad)(ctx, args); }
 
 }  // namespace
 
-KernelRecord swiglu_kernel() {
-  return {.op = "swiglu", .in_place = {{0, 0}, {0, 1}}, .accepts = only_f32, .run = run};
-}
+KernelRecord swiglu_kernel() { return {.op = "swiglu", .in_place = {{0, 0}, {0, 1}}, .accepts = only_f32, .run = run}; }
 KernelRecord swiglu_grad_kernel() {
-  return {.op = "swiglu_grad",
-          .in_place = {{0, 0}, {0, 2}, {1, 1}, {1, 2}},
-          .accepts = only_f32,
-          .run = run_grad};
+  return {.op = "swiglu_grad", .in_place = {{0, 0}, {0, 2}, {1, 1}, {1, 2}}, .accepts = only_f32, .run = run_grad};
 }
 
 }  // namespace toy::cpu

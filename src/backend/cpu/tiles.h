@@ -51,8 +51,7 @@ struct Nest {
       if (out.back(i) == 1) continue;
       std::array<int64_t, kInputs> s{};
       for (int k = 0; k < kInputs; ++k)
-        if (const int r = in[k]->shape.rank(); i < r && in[k]->shape.back(i) != 1)
-          s[k] = in[k]->stride[r - 1 - i];
+        if (const int r = in[k]->shape.rank(); i < r && in[k]->shape.back(i) != 1) s[k] = in[k]->stride[r - 1 - i];
       if (rank > 0 && continues(s)) {
         size[rank - 1] *= out.back(i);
       } else {

@@ -24,9 +24,8 @@ using DF = hn::CappedTag<float, 16>;
 using VF = hn::Vec<DF>;
 constexpr DF kF32;
 constexpr int64_t kLanes = int64_t(hn::MaxLanes(DF()));
-constexpr int64_t kParts = 16 / kLanes;  // vectors that hold 16 virtual lanes
-constexpr bool kMaskedMemory =
-    HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;  // masked lanes are not touched
+constexpr int64_t kParts = 16 / kLanes;                                           // vectors that hold 16 virtual lanes
+constexpr bool kMaskedMemory = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;  // masked lanes are not touched
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 HWY_INLINE VF set(float v) { return hn::Set(kF32, v); }
@@ -173,8 +172,7 @@ HWY_INLINE VF exp(VF x) {
 // measured.
 HWY_INLINE VF log(VF x) {
   const VF zero = hn::Zero(kF32), nan = set(std::numeric_limits<float>::quiet_NaN());
-  const VF special =
-      hn::IfThenElse(hn::Eq(x, zero), set(-kInfinity), hn::IfThenElse(hn::Lt(x, zero), nan, x));
+  const VF special = hn::IfThenElse(hn::Eq(x, zero), set(-kInfinity), hn::IfThenElse(hn::Lt(x, zero), nan, x));
   return hn::IfThenElse(hn::And(hn::Gt(x, zero), hn::Lt(x, set(kInfinity))), hn::Log(kF32, x), special);
 }
 

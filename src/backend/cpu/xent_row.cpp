@@ -86,8 +86,7 @@ HWY_INLINE void multiply(float* p, size_t n, float factor) {
   for (; i < n; ++i) p[i] *= factor;
 }
 
-HWY_MAYBE_UNUSED float xent_row_of_target(float* logits, size_t vocab, size_t target, float weight,
-                                          bool gradient) {
+HWY_MAYBE_UNUSED float xent_row_of_target(float* logits, size_t vocab, size_t target, float weight, bool gradient) {
   const float most = largest(logits, vocab);
   if (!std::isfinite(most)) {
     const float nan = std::numeric_limits<float>::quiet_NaN();

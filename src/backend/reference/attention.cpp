@@ -30,8 +30,7 @@ struct Problem {
   // window.
   int64_t first_key(int64_t i) const {
     int64_t j = i;
-    while (j > 0 && seq[j - 1] == seq[i] && pos[j - 1] + 1 == pos[j] &&
-           (window == 0 || pos[i] - pos[j - 1] < window))
+    while (j > 0 && seq[j - 1] == seq[i] && pos[j - 1] + 1 == pos[j] && (window == 0 || pos[i] - pos[j - 1] < window))
       --j;
     return j;
   }
@@ -92,15 +91,11 @@ void attention_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
     }
 }
 
-size_t one_row_of_scores(const KernelQuery& query) noexcept {
-  return size_t(query.in[0].shape[0]) * sizeof(double);
-}
+size_t one_row_of_scores(const KernelQuery& query) noexcept { return size_t(query.in[0].shape[0]) * sizeof(double); }
 
 }  // namespace
 
-KernelRecord attention_kernel() {
-  return {.op = "attention", .workspace = one_row_of_scores, .run = attention};
-}
+KernelRecord attention_kernel() { return {.op = "attention", .workspace = one_row_of_scores, .run = attention}; }
 KernelRecord attention_grad_kernel() { return {.op = "attention_grad", .run = attention_grad}; }
 
 }  // namespace toy::reference

@@ -63,10 +63,8 @@ void kv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 // The keys of row i lie at positions [first, pos_i] of its sequence. False, with a report, if one has no
 // page.
-bool visible(const ExecContext& ctx, const Cache& cache, int64_t row, int64_t seq, int64_t first,
-             int64_t last) {
-  if (seq < 0 || seq >= cache.S)
-    return report(ctx, "attention_paged: row {} has sequence {}", row, seq), false;
+bool visible(const ExecContext& ctx, const Cache& cache, int64_t row, int64_t seq, int64_t first, int64_t last) {
+  if (seq < 0 || seq >= cache.S) return report(ctx, "attention_paged: row {} has sequence {}", row, seq), false;
   if (last < 0 || last >= kPage * cache.G)
     return report(ctx, "attention_paged: row {} has position {}", row, last), false;
   for (int64_t j = first; j <= last; ++j)
@@ -101,8 +99,7 @@ void attention_paged(const ExecContext& ctx, const KernelArgs& args) noexcept {
       for (int64_t j = first; j <= last; ++j) sum += std::exp(s[j] - top);
       for (int64_t j = first; j <= last; ++j)
         for (int64_t p = 0; p < P; ++p)
-          o[(i * H + h) * P + p] +=
-              std::exp(s[j] - top) / sum * vc[cache.v_at(cache.page(seq[i], j), kv_head, j, p)];
+          o[(i * H + h) * P + p] += std::exp(s[j] - top) / sum * vc[cache.v_at(cache.page(seq[i], j), kv_head, j, p)];
     }
   }
 }
@@ -113,9 +110,7 @@ size_t one_row_of_scores(const KernelQuery& query) noexcept {
 
 }  // namespace
 
-KernelRecord kv_append_kernel() {
-  return {.op = "kv_append", .in_place = {{0, 0}, {1, 1}}, .run = kv_append};
-}
+KernelRecord kv_append_kernel() { return {.op = "kv_append", .in_place = {{0, 0}, {1, 1}}, .run = kv_append}; }
 KernelRecord attention_paged_kernel() {
   return {.op = "attention_paged", .workspace = one_row_of_scores, .run = attention_paged};
 }

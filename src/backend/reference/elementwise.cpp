@@ -24,8 +24,7 @@ void binary(const ExecContext& ctx, const KernelArgs& args) noexcept {
   if (ctx.thread != 0) return;
   const View &a = args.in[0], &b = args.in[1], &out = args.out[0];
   for_each_index(out.shape, [&](const Shape& i) {
-    out.as<double>()[offset(out, i)] =
-        f(a.as<const double>()[offset(a, i)], b.as<const double>()[offset(b, i)]);
+    out.as<double>()[offset(out, i)] = f(a.as<const double>()[offset(a, i)], b.as<const double>()[offset(b, i)]);
   });
 }
 
@@ -33,9 +32,8 @@ template <double (*f)(double)>
 void unary(const ExecContext& ctx, const KernelArgs& args) noexcept {
   if (ctx.thread != 0) return;
   const View &x = args.in[0], &out = args.out[0];
-  for_each_index(out.shape, [&](const Shape& i) {
-    out.as<double>()[offset(out, i)] = f(x.as<const double>()[offset(x, i)]);
-  });
+  for_each_index(out.shape,
+                 [&](const Shape& i) { out.as<double>()[offset(out, i)] = f(x.as<const double>()[offset(x, i)]); });
 }
 
 void scale(const ExecContext& ctx, const KernelArgs& args) noexcept {
@@ -69,8 +67,6 @@ KernelRecord sqrt_kernel() { return unary_record<sqrt>("sqrt"); }
 KernelRecord rsqrt_kernel() { return unary_record<rsqrt>("rsqrt"); }
 KernelRecord sigmoid_kernel() { return unary_record<sigmoid>("sigmoid"); }
 KernelRecord silu_kernel() { return unary_record<silu>("silu"); }
-KernelRecord scale_kernel() {
-  return {.op = "scale", .layout = Layout::any, .in_place = {{0, 0}}, .run = scale};
-}
+KernelRecord scale_kernel() { return {.op = "scale", .layout = Layout::any, .in_place = {{0, 0}}, .run = scale}; }
 
 }  // namespace toy::reference

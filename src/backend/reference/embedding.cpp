@@ -40,8 +40,6 @@ void embedding_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
 }  // namespace
 
 KernelRecord embedding_kernel() { return {.op = "embedding", .run = embedding}; }
-KernelRecord embedding_grad_kernel() {
-  return {.op = "embedding_grad", .in_place = {{0, 2}}, .run = embedding_grad};
-}
+KernelRecord embedding_grad_kernel() { return {.op = "embedding_grad", .in_place = {{0, 2}}, .run = embedding_grad}; }
 
 }  // namespace toy::reference

@@ -63,8 +63,7 @@ void matmul(const ExecContext& ctx, const KernelArgs& args) noexcept {
       for (int64_t n = 0; n < N; ++n) {
         double sum = 0;
         for (int64_t k = 0; k < K; ++k)
-          sum +=
-              (at.transpose_a ? a[k * M + m] : a[m * K + k]) * (at.transpose_b ? b[n * K + k] : b[k * N + n]);
+          sum += (at.transpose_a ? a[k * M + m] : a[m * K + k]) * (at.transpose_b ? b[n * K + k] : b[k * N + n]);
         out[m * N + n] = sum;
       }
   }
@@ -73,12 +72,8 @@ void matmul(const ExecContext& ctx, const KernelArgs& args) noexcept {
 }  // namespace
 
 KernelRecord linear_kernel() { return {.op = "linear", .in_place = {{0, 3}}, .run = linear}; }
-KernelRecord linear_grad_x_kernel() {
-  return {.op = "linear_grad_x", .in_place = {{0, 2}}, .run = linear_grad_x};
-}
-KernelRecord linear_grad_w_kernel() {
-  return {.op = "linear_grad_w", .in_place = {{0, 2}}, .run = linear_grad_w};
-}
+KernelRecord linear_grad_x_kernel() { return {.op = "linear_grad_x", .in_place = {{0, 2}}, .run = linear_grad_x}; }
+KernelRecord linear_grad_w_kernel() { return {.op = "linear_grad_w", .in_place = {{0, 2}}, .run = linear_grad_w}; }
 KernelRecord matmul_kernel() { return {.op = "matmul", .run = matmul}; }
 
 }  // namespace toy::reference

@@ -25,8 +25,8 @@ double logits_of_row(const Dims& dim, const double* x, const double* w, double* 
 
 // dlogits_j = weight (softmax_j - [j == target]); dx += dlogits w; dw += dlogits^T x. Either gradient may be
 // unused.
-void grad_of_row(const Dims& dim, const double* x, const double* w, const double* logits, double lse,
-                 int32_t target, double weight, double* dx, double* dw) {
+void grad_of_row(const Dims& dim, const double* x, const double* w, const double* logits, double lse, int32_t target,
+                 double weight, double* dx, double* dw) {
   for (int64_t j = 0; j < dim.V; ++j) {
     const double dlogit = weight * (std::exp(logits[j] - lse) - (j == target ? 1 : 0));
     for (int64_t d = 0; d < dim.D; ++d) {
@@ -66,8 +66,6 @@ size_t one_row_of_logits(const KernelQuery& q) noexcept { return size_t(q.in[1].
 
 }  // namespace
 
-KernelRecord linear_xent_kernel() {
-  return {.op = "linear_xent", .workspace = one_row_of_logits, .run = linear_xent};
-}
+KernelRecord linear_xent_kernel() { return {.op = "linear_xent", .workspace = one_row_of_logits, .run = linear_xent}; }
 
 }  // namespace toy::reference

@@ -70,14 +70,12 @@ double round_to(DType to, double x) {
 void cast(const ExecContext& ctx, const KernelArgs& args) noexcept {
   if (ctx.thread != 0) return;
   const DType to = args.attrs.as<CastAttrs>().to;
-  for (int64_t i = 0, n = args.in[0].count(); i < n; ++i)
-    store(args.out[0], i, round_to(to, load(args.in[0], i)));
+  for (int64_t i = 0, n = args.in[0].count(); i < n; ++i) store(args.out[0], i, round_to(to, load(args.in[0], i)));
 }
 
 void fill(const ExecContext& ctx, const KernelArgs& args) noexcept {
   if (ctx.thread != 0) return;
-  for (int64_t i = 0, n = args.out[0].count(); i < n; ++i)
-    store(args.out[0], i, args.attrs.as<FillAttrs>().value);
+  for (int64_t i = 0, n = args.out[0].count(); i < n; ++i) store(args.out[0], i, args.attrs.as<FillAttrs>().value);
 }
 
 // The summed axis is kept, with size 1.

@@ -69,8 +69,7 @@ void rope(const ExecContext& ctx, const KernelArgs& args) noexcept {
     }
     for (int64_t h = 0; h < H; ++h)
       for (int64_t i = 0; i < Q; ++i) {
-        const double c = table[(pos[n] * Q + i) * 2],
-                     s = table[(pos[n] * Q + i) * 2 + 1] * (at.inverse ? -1 : 1);
+        const double c = table[(pos[n] * Q + i) * 2], s = table[(pos[n] * Q + i) * 2 + 1] * (at.inverse ? -1 : 1);
         double* head = y + (n * H + h) * P;
         double &y0 = head[half ? i : 2 * i], &y1 = head[half ? i + Q : 2 * i + 1];
         const double x0 = y0, x1 = y1;
@@ -122,9 +121,7 @@ KernelRecord rms_norm_kernel() { return {.op = "rms_norm", .in_place = {{0, 0}},
 KernelRecord rms_norm_grad_kernel() { return {.op = "rms_norm_grad", .run = rms_norm_grad}; }
 KernelRecord rope_kernel() { return {.op = "rope", .in_place = {{0, 0}}, .run = rope}; }
 KernelRecord swiglu_kernel() { return {.op = "swiglu", .in_place = {{0, 0}, {0, 1}}, .run = swiglu}; }
-KernelRecord swiglu_grad_kernel() {
-  return {.op = "swiglu_grad", .in_place = {{0, 0}, {1, 1}}, .run = swiglu_grad};
-}
+KernelRecord swiglu_grad_kernel() { return {.op = "swiglu_grad", .in_place = {{0, 0}, {1, 1}}, .run = swiglu_grad}; }
 KernelRecord softmax_kernel() { return {.op = "softmax", .in_place = {{0, 0}}, .run = softmax}; }
 
 }  // namespace toy::reference

@@ -1,4 +1,5 @@
-// Typed attributes of an op, type-erased. A struct lists its fields once; equality, hashing and printing follow from that.
+// Typed attributes of an op, type-erased. A struct lists its fields once; equality, hashing and printing follow from
+// that.
 //
 //   struct RmsNormAttrs {
 //     float eps = 1e-5f;
@@ -38,14 +39,14 @@ class Attrs {
  public:
   Attrs() = default;
   template <class T>
-    requires(!std::is_same_v<T, Attrs>)
-  Attrs(const T& value) : data_(std::make_shared<Model<T>>(value)) {}
+  requires(!std::is_same_v<T, Attrs>) Attrs(const T& value) : data_(std::make_shared<Model<T>>(value)) {}
 
   bool empty() const { return !data_; }
   /// Throws Error{failure} when the node holds another struct: a defect of the caller.
   template <class T>
   const T& as() const {
-    if (!data_ || data_->type() != typeid(T)) fail_internal("attributes: this node does not hold a {}", typeid(T).name());
+    if (!data_ || data_->type() != typeid(T))
+      fail_internal("attributes: this node does not hold a {}", typeid(T).name());
     return static_cast<const Model<T>&>(*data_).value;
   }
   /// Calls f(name, value) for each field, in order.
@@ -66,10 +67,14 @@ class Attrs {
   };
   template <class M>
   static AttrValue to_value(const M& m) {
-    if constexpr (std::is_same_v<M, bool> || std::is_same_v<M, std::string> || std::is_same_v<M, Shape>) return m;
-    else if constexpr (std::is_same_v<M, DType>) return std::string(name_of(m));
-    else if constexpr (std::is_enum_v<M> || std::is_integral_v<M>) return int64_t(m);
-    else return double(m);
+    if constexpr (std::is_same_v<M, bool> || std::is_same_v<M, std::string> || std::is_same_v<M, Shape>)
+      return m;
+    else if constexpr (std::is_same_v<M, DType>)
+      return std::string(name_of(m));
+    else if constexpr (std::is_enum_v<M> || std::is_integral_v<M>)
+      return int64_t(m);
+    else
+      return double(m);
   }
   template <class T>
   struct Model final : Concept {

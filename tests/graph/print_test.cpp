@@ -1,0 +1,90 @@
+#include "toy/graph/print.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "toy/ops/ops.h"
+
+namespace toy {
+namespace {
+
+// A norm, its gradient and a constant: every kind of node.
+Value build(Graph& g) {
+  const int n = g.declare_rows("N", 4);
+  const Value x = g.input("x", g.rows_type(n, DType::f32, {6})), w = g.param("norm.weight", {DType::f32, {6}, 0});
+  const auto scope = g.scope("blk.0");
+  const Value y = rms_norm(x, w, 1e-5f);
+  return y + g.scalar(0.5);
+}
+
+TEST(Print, Text) {
+  Graph g;
+  const Value y = build(g);
+  reshape(y, {-1, 2, 3});
+  EXPECT_EQ(to_text(g),
+            "%0 = input x : f32[<=4,6]\n"
+            "%1 = param norm.weight : f32[6]\n"
+            "%2 = rms_norm(x, norm.weight) {eps=1e-05} : f32[<=4,6]  # blk.0\n"
+            "%3 = constant  : f32[]  # blk.0\n"
+            "%4 = add(%2, %3) : f32[<=4,6]  # blk.0\n"
+            "%5 = reshape(%4) {shape=[-1,2,3]} : f32[<=4,2,3]\n");
+}
+
+TEST(Print, SeveralOutputsAbsentInputsAndBackward) {
+  Graph g;
+  const Value w = g.param("w", {DType::f32, {2, 3}, 0}), x = g.input("x", {DType::f32, {1, 3}, 0});
+  const std::vector<Value> wrt{w};
+  {
+    const auto scope = g.scope("head");
+    gradients(sum_all(linear(x, w)), wrt);
+  }
+  const std::string text = to_text(g);
+  EXPECT_NE(text.find("%2 = linear(x, w, -, -) : f32[1,2]  # head\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("linear_grad_w(%"), std::string::npos) << text;
+  EXPECT_NE(text.find(" # head (backward)\n"), std::string::npos) << text;
+}
+
+TEST(Print, JsonParses) {
+  Graph g;
+  build(g);
+  const auto j = nlohmann::json::parse(to_json(g).dump());
+  EXPECT_EQ(j.at("rows"), nlohmann::json::parse(R"([{"name": "N", "max": 4}])"));
+  ASSERT_EQ(j.at("nodes").size(), 5u);
+  const auto& norm = j.at("nodes")[2];
+  EXPECT_EQ(norm.at("op"), "rms_norm");
+  EXPECT_EQ(norm.at("layer"), "blk.0");
+  EXPECT_EQ(norm.at("inputs"), nlohmann::json::parse("[[0, 0], [1, 0]]"));
+  EXPECT_EQ(norm.at("outputs"), nlohmann::json::parse(R"([{"dtype": "f32", "shape": [4, 6], "rows": "N"}])"));
+  EXPECT_NEAR(norm.at("attrs").at("eps").get<double>(), 1e-5, 1e-12);
+  EXPECT_EQ(j.at("nodes")[1].at("name"), "norm.weight");
+}
+
+TEST(Print, JsonOfAbsentInputs) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {1, 3}, 0}), w = g.param("w", {DType::f32, {2, 3}, 0});
+  linear(x, w);
+  const auto j = nlohmann::json::parse(to_json(g).dump());
+  EXPECT_EQ(j.at("nodes")[2].at("inputs"), nlohmann::json::parse("[[0, 0], [1, 0], null, null]"));
+}
+
+TEST(Print, Mermaid) {
+  Graph g;
+  const Value w = g.param("w", {DType::f32, {3}, 0});
+  const std::vector<Value> wrt{w};
+  gradients(sum_all(exp(w)), wrt);
+  EXPECT_EQ(to_mermaid(g),
+            "flowchart TD\n"
+            "  n0([\"w<br/>f32[3]\"])\n"
+            "  n1[\"exp<br/>f32[3]\"]\n"
+            "  n0 --> n1\n"
+            "  n2[\"sum<br/>f32[1]\"]\n"
+            "  n1 --> n2\n"
+            "  n3[\"reshape<br/>f32[]\"]\n"
+            "  n2 --> n3\n"
+            "  n4([\"<br/>f32[]\"])\n");
+  EXPECT_GT(to_mermaid(g, true).size(), to_mermaid(g).size());
+}
+
+}  // namespace
+}  // namespace toy

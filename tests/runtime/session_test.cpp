@@ -1,0 +1,231 @@
+#include "toy/runtime/session.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "toy/backend/devices.h"
+#include "toy/base/philox.h"
+#include "toy/ops/ops.h"
+#include "toy/tensor/convert.h"
+
+namespace {
+std::atomic<long> allocations{0};
+}
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // it sees free() through the inlined operators below
+#endif
+
+// Every allocation of this program is counted. (malloc by itself is not: the library has no reason to call
+// it.)
+void* operator new(size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* p = std::malloc(bytes ? bytes : 1)) return p;
+  throw std::bad_alloc();
+}
+void* operator new(size_t bytes, std::align_val_t align) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  const size_t a = size_t(align);
+  if (void* p = std::aligned_alloc(a, (bytes + a - 1) / a * a)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
+
+namespace toy {
+namespace {
+
+template <class F>
+std::string message(F f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+// y = linear(embedding(table, ids), w) over at most 6 rows, and a training step for w.
+struct Model {
+  explicit Model(Device& d, bool train = false) : device(d), store(d) {
+    const int n = graph.declare_rows("N", 6);
+    const Value ids = graph.input("ids", graph.rows_type(n, DType::i32), 5);
+    const Value table = graph.param("table", {DType::f32, {5, 4}, 0});
+    const Value w = graph.param("w", {DType::f32, {5, 4}, 0});
+    const Value x = embedding(table, ids);
+    std::vector<Value> outputs{linear(x, w)}, updates;
+    if (train) {
+      const Value weight = graph.input("weight", graph.rows_type(n, DType::f32));
+      const Value loss =
+          linear_xent(rms_norm(x, graph.param("norm", {DType::f32, {4}, 0}), 1e-5f), w, ids, weight).loss;
+      const std::vector<Value> wrt{w};
+      const Value g = gradients(loss, wrt)[0];
+      const AdamWState s = adamw({w, graph.param("m", w.type()), graph.param("v", w.type())}, g, graph.scalar(0.1),
+                                 graph.scalar(0.1), graph.scalar(0.05), {}, {});
+      outputs = {loss};
+      updates = {s.w, s.m, s.v};
+    }
+    plan = std::make_shared<const Plan>(compile(graph, outputs, updates, device));
+    for (const PlanLeaf& p : plan->params) {
+      store.add(p.name, p.type);
+      std::vector<float> values(size_t(p.type.count()));
+      for (size_t i = 0; i < values.size(); ++i) values[i] = float(Philox(1, p.name).uniform(i));
+      store.write(p.name, values);
+    }
+  }
+  Device& device;
+  Graph graph;
+  std::shared_ptr<const Plan> plan;
+  ParamStore store;
+};
+
+const std::vector<int32_t> kIds{3, 0, 4, 1, 1, 2};
+
+struct SessionTest : testing::Test {
+  std::unique_ptr<Device> cpu = make_cpu_device(2);
+};
+
+TEST_F(SessionTest, RowsAreChosenAtRunTime) {
+  Model m(*cpu);
+  Session s(*cpu, m.plan, {&m.store});
+  s.set("ids", kIds);
+  s.run();
+  const std::vector<float> all = s.values(0);
+  EXPECT_EQ(s.output(0).shape, (Shape{6, 5}));
+  for (const int64_t n : {2, 0, 5, 6}) {
+    s.set_rows("N", n);
+    s.run();
+    EXPECT_EQ(s.output(0).shape, (Shape{n, 5}));
+    EXPECT_EQ(s.values(0), std::vector<float>(all.begin(), all.begin() + n * 5));
+  }
+}
+
+TEST_F(SessionTest, ErrorsOfTheCallerAreExplained) {
+  Model m(*cpu);
+  Session s(*cpu, m.plan, {&m.store});
+  EXPECT_EQ(message([&] { s.set_rows("N", 7); }), "session: 7 N, the plan was made for at most 6");
+  EXPECT_EQ(message([&] { s.set_rows("N", -1); }), "session: -1 N, the plan was made for at most 6");
+  EXPECT_EQ(message([&] { s.set_rows("M", 1); }), "session: the plan has no row count 'M'");
+  EXPECT_EQ(message([&] { s.set("ids", std::vector<int32_t>(7)); }),
+            "session: 7 values for input 'ids' of type i32[<=6]");
+  EXPECT_EQ(message([&] { s.set("ids", std::vector<float>(2)); }), "session: input 'ids' is i32, got f32 values");
+  EXPECT_EQ(message([&] { s.set("ids", std::vector<int32_t>{0, 5}); }), "ids: value 5 at index 1 is outside 0 to 4");
+  EXPECT_EQ(message([&] { s.set("ids", std::vector<int32_t>{-1}); }), "ids: value -1 at index 0 is outside 0 to 4");
+  EXPECT_EQ(message([&] { s.set("nobody", std::vector<int32_t>{-1}); }),
+            "no error");  // an input that no step needs
+}
+
+TEST_F(SessionTest, MissingAndMistypedTensorsAreNamed) {
+  Model m(*cpu);
+  ParamStore empty(*cpu), partial(*cpu);
+  EXPECT_EQ(message([&] { Session(*cpu, m.plan, {&empty}); }),
+            "session: the model has no tensor 'table', which its graph needs");
+  partial.add("table", {DType::f32, {5, 3}, 0});
+  EXPECT_EQ(message([&] { Session(*cpu, m.plan, {&partial}); }),
+            "session: tensor 'table' is f32[5,3], the graph needs f32[5,4]");
+  EXPECT_EQ(message([&] { Session(*cpu, m.plan, {&empty, &m.store}); }),
+            "no error");  // the first store that has it
+}
+
+TEST_F(SessionTest, ErrorsOfKernelsNameOpAndRow) {
+  Graph g;
+  const Value ids = g.input("ids", {DType::i32, {3}, 0});  // no bound: the kernel finds out
+  const std::vector<Value> outputs{embedding(g.param("table", {DType::f32, {5, 4}, 0}), ids)};
+  ParamStore store(*cpu);
+  store.add("table", {DType::f32, {5, 4}, 0});
+  Session s(*cpu, std::make_shared<const Plan>(compile(g, outputs, {}, *cpu)), {&store});
+  s.set("ids", std::vector<int32_t>{0, 1, 9});
+  EXPECT_EQ(message([&] { s.run(); }), "embedding: row 2 has id 9");
+  s.set("ids", std::vector<int32_t>{0, 1, 4});
+  EXPECT_EQ(message([&] { s.run(); }), "no error");  // and it goes on
+}
+
+TEST_F(SessionTest, RunsDoNotAllocate) {
+  const auto reference = make_reference_device();
+  for (Device* device : {cpu.get(), reference.get()}) {
+    Model m(*device, true);
+    Session s(*device, m.plan, {&m.store});
+    s.set("ids", kIds);
+    s.set("weight", std::vector<float>(6, 0.25f));
+    s.run();  // views are bound on the first run, and when the rows change
+    const long before = allocations;
+    for (int i = 0; i < 3; ++i) s.run();
+    EXPECT_EQ(allocations - before, 0) << device->name();
+  }
+}
+
+TEST_F(SessionTest, StepsAreBitEqualOnRepeatAndForAnyTeam) {
+  std::vector<std::vector<float>> ends;
+  for (const int threads : {1, 2, 3, 2}) {
+    const auto device = make_cpu_device(threads);
+    Model m(*device, true);
+    Session s(*device, m.plan, {&m.store});
+    s.set("ids", kIds);
+    s.set("weight", std::vector<float>(6, 0.25f));
+    float first = 0;
+    for (int step = 0; step < 5; ++step) {
+      s.run();
+      if (step == 0) first = s.scalar(0);
+    }
+    EXPECT_LT(s.scalar(0), first);
+    ends.push_back(m.store.read("w"));
+  }
+  for (const auto& w : ends) EXPECT_EQ(w, ends[0]);
+}
+
+TEST_F(SessionTest, TheProfileCountsRuns) {
+  Model m(*cpu);
+  Session s(*cpu, m.plan, {&m.store});
+  s.set("ids", kIds);
+  s.run();
+  s.enable_profile(true);
+  s.run();
+  s.run();
+  ASSERT_EQ(s.profile().size(), m.plan->steps.size());
+  for (const StepTime& t : s.profile()) {
+    EXPECT_EQ(t.runs, 2);
+    EXPECT_GE(t.seconds, 0);
+  }
+  EXPECT_EQ(s.arena_bytes(), m.plan->arena_bytes);
+}
+
+TEST(ParamStore, HoldsNamedTensors) {
+  const auto reference = make_reference_device();
+  ParamStore store(*reference);
+  store.add("w", {DType::f16, {2, 2}, 0});
+  EXPECT_EQ(store.get("w").dtype, DType::f64);
+  EXPECT_EQ(store.type("w").dtype, DType::f16);
+  EXPECT_EQ(store.read("w"), (std::vector<float>(4, 0)));
+  store.write("w", std::vector<float>{1, 2, 3, 4});
+  EXPECT_EQ(store.read("w"), (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_GE(store.bytes(), 32u);
+  EXPECT_EQ(message([&] { store.add("w", {DType::f32, {1}, 0}); }), "parameters: the name 'w' is taken");
+  EXPECT_EQ(message([&] { store.get("u"); }), "parameters: there is no tensor 'u'");
+  EXPECT_EQ(message([&] { store.write("w", std::vector<float>(3)); }), "parameters: 3 values for 'w' of type f16[2,2]");
+  EXPECT_EQ(store.names(), std::vector<std::string>{"w"});
+}
+
+TEST(ParamStore, BoundTensorsAreFrozenAndNotCopied) {
+  const auto cpu = make_cpu_device(1), reference = make_reference_device();
+  const auto file = std::make_shared<std::vector<float>>(std::vector<float>{1, 2, 3});
+  const View view(file->data(), DType::f32, {3});
+  ParamStore store(*cpu), wide(*reference);
+  store.bind("w", view, file);
+  EXPECT_EQ(store.get("w").data, file->data());
+  EXPECT_TRUE(store.frozen("w"));
+  EXPECT_EQ(store.bytes(), 0u);
+  EXPECT_EQ(file.use_count(), 2);
+  EXPECT_EQ(message([&] { store.write("w", std::vector<float>(3)); }),
+            "parameters: 'w' is mapped from a file and cannot be written");
+  wide.bind("w", view, file);  // held as f64: a copy
+  EXPECT_EQ(wide.read("w"), *file);
+  EXPECT_FALSE(wide.frozen("w"));
+}
+
+}  // namespace
+}  // namespace toy
