@@ -9,12 +9,12 @@
 set -euo pipefail
 
 size=small             # toy describe small
-tokenizer=spm:512      # of a text below 50 kB: bytes, for there is too little to learn 512 pieces from
-batch=16 tokens=128    # sequences a step, tokens a sequence
-steps=${TOY_DEMO_STEPS:-2500}
-lr=3e-3
+tokenizer=spm:2048     # of a text below 500 kB: spm:512, below 50 kB: bytes, for there is too little to learn pieces from
+batch=8 tokens=192     # sequences a step, tokens a sequence
+steps=${TOY_DEMO_STEPS:-2400}
+lr=5e-3
 seed=1
-corpus_bytes=8000000   # of stories to train on, and below to validate on
+corpus_bytes=16000000  # of stories to train on, and below to validate on
 valid_bytes=200000
 valid_seed=2           # other stories than those of seed 1
 eval_every=250 eval_tokens=8192 sample_tokens=48
@@ -59,7 +59,8 @@ else
     head -c "$((bytes * 19 / 20))" "$text" > "$train"
     tail -c "+$((bytes * 19 / 20 + 1))" "$text" > "$valid"
   fi
-  if (($(wc -c < "$train") < 50000)); then tokenizer=bytes; fi
+  bytes=$(wc -c < "$train")
+  if ((bytes < 50000)); then tokenizer=bytes; elif ((bytes < 500000)); then tokenizer=spm:512; fi
   # What the model has to continue: the first words of a line that it has not seen.
   prompt=$(awk 'NF >= 4 { print $1, $2, $3, $4; exit }' "$valid")
   [[ -n $prompt ]] || prompt=$(head -c 20 "$train" | tr -d '\0\n')

@@ -192,7 +192,9 @@ TEST(EvalWindows, OverlappingOnesCountEveryTargetOnce) {
         std::vector<int> counted(size_t(ids), 0);
         for (const EvalWindow& w : eval_windows(ids, tokens, stride)) {
           for (int64_t t = w.skip; t < w.tokens; ++t) ++counted[size_t(w.begin + t + 1)];
-          if (w.begin > 0) EXPECT_GE(w.skip, std::min(tokens - stride, w.tokens - 1));
+          if (w.begin > 0) {
+            EXPECT_GE(w.skip, std::min(tokens - stride, w.tokens - 1));
+          }
         }
         for (int64_t i = 1; i < ids; ++i) EXPECT_EQ(counted[size_t(i)], 1);
       }

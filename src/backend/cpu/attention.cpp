@@ -25,8 +25,8 @@ void attention_task(const Task& task, const KernelArgs& args, AttendScratch& ws)
   attend_begin(q, args.in[0].as<const float>() + (task.row * heads + head) * p, heads * p, ws);
 
   const int64_t last = task.position + task.count - 1;
-  for (int64_t at = q.first_visible(task.position) / kTile * kTile; at <= last; at += kTile) {
-    const int64_t begin = std::max(at, q.first_visible(task.position)), end = std::min(at + kTile, last + 1);
+  for (int64_t at = q.first_visible(task.position) / kKeyTile * kKeyTile; at <= last; at += kKeyTile) {
+    const int64_t begin = std::max(at, q.first_visible(task.position)), end = std::min(at + kKeyTile, last + 1);
     const int64_t from = ((task.first_row + begin - task.first) * kv_heads + task.head) * p, slot = begin - at;
     pack_transposed(args.in[1].as<const float>() + from, kv_heads * p, end - begin, p, ws.kt + slot);
     pack_rows(args.in[2].as<const float>() + from, kv_heads * p, end - begin, p, ws.v + slot * ws.width, ws.width);

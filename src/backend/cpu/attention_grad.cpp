@@ -55,8 +55,8 @@ struct Pair {
 // e and s of one row from its scores (in e) and do.v (in s), both in place.
 HWY_INLINE void grad_row(float* e, float* s, int64_t begin, int64_t end, float scale, float lse, float delta) {
   const DF d;
-  const bool full = begin == 0 && end == kTile;
-  for (int64_t j = 0; j < kTile; j += kLanes) {
+  const bool full = begin == 0 && end == kKeyTile;
+  for (int64_t j = 0; j < kKeyTile; j += kLanes) {
     VF ev = exp_lanes(hn::MulSub(hn::LoadU(d, e + j), hn::Set(d, scale), hn::Set(d, lse)));
     VF sv = hn::Mul(ev, hn::Mul(hn::Sub(hn::LoadU(d, s + j), hn::Set(d, delta)), hn::Set(d, scale)));
     if (!full) {
@@ -77,20 +77,20 @@ void grad_pair(const Pair& x, const GradOperands& op, const float* lse, const fl
   const int64_t w = ws.width;
   for (int64_t r = 0; r < x.rows; r += kStrip) {
     const int64_t n = std::min(kStrip, x.rows - r), cols = round_up16(x.end(r + n - 1));
-    multiply<Init::zero>(n, cols, {ws.q + r * w, w, ws.kt, kTile, op.p, ws.e + r * kTile, kTile});
-    multiply<Init::zero>(n, cols, {ws.d_o + r * w, w, ws.vt, kTile, op.p, ws.s + r * kTile, kTile});
+    multiply<Init::zero>(n, cols, {ws.q + r * w, w, ws.kt, kKeyTile, op.p, ws.e + r * kKeyTile, kKeyTile});
+    multiply<Init::zero>(n, cols, {ws.d_o + r * w, w, ws.vt, kKeyTile, op.p, ws.s + r * kKeyTile, kKeyTile});
     for (int64_t i = r; i < r + n; ++i)
-      grad_row(ws.e + i * kTile, ws.s + i * kTile, x.begin(i), x.end(i), op.scale, lse[i * op.heads],
+      grad_row(ws.e + i * kKeyTile, ws.s + i * kKeyTile, x.begin(i), x.end(i), op.scale, lse[i * op.heads],
                delta[i * op.heads]);
   }
   for (int64_t j = x.lo; j < x.hi; j += kStrip) {
-    const int64_t n = std::min(kStrip, x.hi - j), r = x.first_row(j), at = r * kTile + j;
-    multiply<Init::add, true>(n, w, {ws.e + at, kTile, ws.d_o + r * w, w, x.rows - r, ws.dv + j * w, w});
-    multiply<Init::add, true>(n, w, {ws.s + at, kTile, ws.q + r * w, w, x.rows - r, ws.dk + j * w, w});
+    const int64_t n = std::min(kStrip, x.hi - j), r = x.first_row(j), at = r * kKeyTile + j;
+    multiply<Init::add, true>(n, w, {ws.e + at, kKeyTile, ws.d_o + r * w, w, x.rows - r, ws.dv + j * w, w});
+    multiply<Init::add, true>(n, w, {ws.s + at, kKeyTile, ws.q + r * w, w, x.rows - r, ws.dk + j * w, w});
   }
   for (int64_t r = 0; r < x.rows; r += kStrip) {
     const int64_t n = std::min(kStrip, x.rows - r), keys = x.end(r + n - 1) - x.lo;
-    const Product product{ws.s + r * kTile + x.lo, kTile, ws.k + x.lo * w, w, keys, dq + r * ld, ld};
+    const Product product{ws.s + r * kKeyTile + x.lo, kKeyTile, ws.k + x.lo * w, w, keys, dq + r * ld, ld};
     if (fresh)
       multiply<Init::zero>(n, w, product);
     else
@@ -106,9 +106,9 @@ HWY_INLINE void copy_rows(const float* from, int64_t from_ld, float* to, int64_t
 // All query rows of the run against the key tile at position `at`, for one query head.
 void grad_tile(const Task& task, int64_t at, const GradOperands& x, const float* delta, const GradScratch& ws) {
   const int64_t p = x.p, w = ws.width, ld = x.heads * p, last = task.position + task.count;  // last + 1
-  const int64_t lo = std::max<int64_t>(0, task.position - at), hi = std::min(kTile, last - at);
-  for (int64_t block = at; block < last; block += kTile) {
-    const int64_t begin = std::max(block, task.position), rows = std::min(block + kTile, last) - begin;
+  const int64_t lo = std::max<int64_t>(0, task.position - at), hi = std::min(kKeyTile, last - at);
+  for (int64_t block = at; block < last; block += kKeyTile) {
+    const int64_t begin = std::max(block, task.position), rows = std::min(block + kKeyTile, last) - begin;
     int64_t first_key = task.position;  // that the block sees
     if (x.window > 0) first_key = std::max(first_key, begin - x.window + 1);
     if (first_key >= at + hi) break;
@@ -116,7 +116,7 @@ void grad_tile(const Task& task, int64_t at, const GradOperands& x, const float*
     pack_rows(x.q + i * p, ld, rows, p, ws.q, w);
     pack_rows(x.d_o + i * p, ld, rows, p, ws.d_o, w);
     const Pair pair{rows, begin, at, lo, hi, x.window};
-    const bool fresh = first_key / kTile == at / kTile, direct = w == p;
+    const bool fresh = first_key / kKeyTile == at / kKeyTile, direct = w == p;
     float* dq = direct ? x.dq + i * p : ws.dq;
     if (!direct && !fresh) pack_rows(x.dq + i * p, ld, rows, p, ws.dq, w);
     grad_pair(pair, x, x.lse + i, delta + i, ws, dq, direct ? ld : w, fresh);
@@ -126,14 +126,14 @@ void grad_tile(const Task& task, int64_t at, const GradOperands& x, const float*
 
 void grad_task(const Task& task, const GradOperands& x, const float* delta, const GradScratch& ws) {
   const int64_t p = x.p, w = ws.width, ld = x.kv_heads * p, last = task.position + task.count;
-  for (int64_t at = task.position / kTile * kTile; at < last; at += kTile) {
-    const int64_t begin = std::max(at, task.position), keys = std::min(at + kTile, last) - begin, slot = begin - at;
+  for (int64_t at = task.position / kKeyTile * kKeyTile; at < last; at += kKeyTile) {
+    const int64_t begin = std::max(at, task.position), keys = std::min(at + kKeyTile, last) - begin, slot = begin - at;
     const int64_t row = task.row + begin - task.position, from = (row * x.kv_heads + task.head / x.group()) * p;
     pack_transposed(x.k + from, ld, keys, p, ws.kt + slot);
     pack_transposed(x.v + from, ld, keys, p, ws.vt + slot);
     pack_rows(x.k + from, ld, keys, p, ws.k + slot * w, w);
-    std::fill_n(ws.dk, kTile * w, 0.0f);
-    std::fill_n(ws.dv, kTile * w, 0.0f);
+    std::fill_n(ws.dk, kKeyTile * w, 0.0f);
+    std::fill_n(ws.dv, kKeyTile * w, 0.0f);
     grad_tile(task, at, x, delta, ws);
     const int64_t to = (row * x.heads + task.head) * p;
     copy_rows(ws.dk + slot * w, w, x.dk_part + to, x.heads * p, keys, p);

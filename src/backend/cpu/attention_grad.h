@@ -35,13 +35,13 @@ struct GradScratch {
   int64_t width;  ///< P rounded up to 16: row stride of all but kt, vt, e, s
   float *kt, *vt, *k, *q, *d_o, *dq, *dk, *dv, *e, *s;
 
-  static int64_t floats(int64_t p) { return kTile * (2 * p + 6 * round_up16(p) + 2 * kTile); }
+  static int64_t floats(int64_t p) { return kKeyTile * (2 * p + 6 * round_up16(p) + 2 * kKeyTile); }
   GradScratch(float* base, int64_t p) : width(round_up16(p)) {
-    kt = base, vt = kt + kTile * p, k = vt + kTile * p;
+    kt = base, vt = kt + kKeyTile * p, k = vt + kKeyTile * p;
     float** const wide[] = {&q, &d_o, &dq, &dk, &dv};
     float* at = k;
-    for (float** buffer : wide) *buffer = at += kTile * width;
-    e = at + kTile * width, s = e + kTile * kTile;
+    for (float** buffer : wide) *buffer = at += kKeyTile * width;
+    e = at + kKeyTile * width, s = e + kKeyTile * kKeyTile;
   }
 };
 

@@ -23,13 +23,14 @@ bool paged_valid(const Task& task, const QueryRows& q, const KernelArgs& args, K
     error->set("attention_paged: row {} has sequence {}", task.row, task.seq);
     return false;
   }
-  if (task.position < 0 || last >= slots * kTile) {
-    const int64_t bad = task.position < 0 ? task.row : task.row + std::max<int64_t>(0, slots * kTile - task.position);
+  if (task.position < 0 || last >= slots * kKeyTile) {
+    const int64_t bad =
+        task.position < 0 ? task.row : task.row + std::max<int64_t>(0, slots * kKeyTile - task.position);
     error->set("attention_paged: row {} has position {}", bad, task.position + bad - task.row);
     return false;
   }
   const int32_t* page = table.as<const int32_t>() + task.seq * slots;
-  for (int64_t t = q.first_visible(task.position) / kTile; t <= last / kTile; ++t)
+  for (int64_t t = q.first_visible(task.position) / kKeyTile; t <= last / kKeyTile; ++t)
     if (page[t] < 0 || page[t] >= pages) {
       error->set("attention_paged: row {} reads page {}", task.row, page[t]);
       return false;
@@ -48,18 +49,19 @@ void paged_task(const Task& task, const KernelArgs& args, AttendScratch& ws, Ker
 
   const int32_t* page = args.in[5].as<const int32_t>() + task.seq * args.in[5].shape[1];
   const int64_t first = q.first_visible(task.position), last = task.position + task.count - 1;
-  for (int64_t t = first / kTile; t <= last / kTile; ++t) {
-    const int64_t offset = (page[t] * kv_heads + task.head) * p * kTile;
-    KeyTile tile{args.in[1].as<const float>() + offset, args.in[2].as<const float>() + offset, p, t * kTile, nullptr};
+  for (int64_t t = first / kKeyTile; t <= last / kKeyTile; ++t) {
+    const int64_t offset = (page[t] * kv_heads + task.head) * p * kKeyTile;
+    KeyTile tile{args.in[1].as<const float>() + offset, args.in[2].as<const float>() + offset, p, t * kKeyTile,
+                 nullptr};
     if (ws.width != p) {  // whole vectors of v: only slots that are visible may be read
       const int64_t begin = std::max<int64_t>(0, first - tile.position),
-                    end = std::min(kTile, last + 1 - tile.position);
+                    end = std::min(kKeyTile, last + 1 - tile.position);
       pack_rows(tile.v + begin * p, p, end - begin, p, ws.v + begin * ws.width, ws.width);
       tile.v = ws.v;
       tile.ldv = ws.width;
     }
-    tile.next =
-        t < last / kTile ? args.in[1].as<const float>() + (page[t + 1] * kv_heads + task.head) * p * kTile : tile.kt;
+    tile.next = t < last / kKeyTile ? args.in[1].as<const float>() + (page[t + 1] * kv_heads + task.head) * p * kKeyTile
+                                    : tile.kt;
     attend_tile(q, tile, ws);
   }
   attend_end(q, ws, args.out[0].as<float>() + from, heads * p, nullptr, 0);

@@ -11,7 +11,7 @@
 namespace toy::cpu {
 
 /// Keys are visited in tiles of 64, aligned to position: a page of the cache is one tile.
-inline constexpr int64_t kTile = 64;
+inline constexpr int64_t kKeyTile = 64;
 /// Rows that share a register tile.
 inline constexpr int64_t kStrip = 6;
 
@@ -122,7 +122,7 @@ struct AttendScratch {
   float *q, *o, *l, *m, *kt, *v, *s;
 
   static int64_t floats(int64_t rows, int64_t p) {
-    return rows * (2 * round_up16(p) + 16) + round_up16(rows) + kTile * (p + round_up16(p)) + kStrip * kTile;
+    return rows * (2 * round_up16(p) + 16) + round_up16(rows) + kKeyTile * (p + round_up16(p)) + kStrip * kKeyTile;
   }
   AttendScratch(float* base, int64_t rows, int64_t p) : width(round_up16(p)) {
     q = base;
@@ -130,8 +130,8 @@ struct AttendScratch {
     l = o + rows * width;
     m = l + rows * 16;
     kt = m + round_up16(rows);
-    v = kt + kTile * p;
-    s = v + kTile * width;
+    v = kt + kKeyTile * p;
+    s = v + kKeyTile * width;
   }
 };
 

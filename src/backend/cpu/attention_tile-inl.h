@@ -174,19 +174,19 @@ HWY_INLINE void transpose4x4(const float* src, int64_t stride, float* dst, int64
 }
 #endif
 
-// dst[p][j] = src[j][p], dst with rows of kTile.
+// dst[p][j] = src[j][p], dst with rows of kKeyTile.
 HWY_INLINE void pack_transposed(const float* src, int64_t stride, int64_t rows, int64_t width, float* dst) {
   int64_t j = 0;
 #if HWY_TARGET != HWY_SCALAR
   for (; j + 4 <= rows; j += 4) {
     int64_t p = 0;
-    for (; p + 4 <= width; p += 4) transpose4x4(src + j * stride + p, stride, dst + p * kTile + j, kTile);
+    for (; p + 4 <= width; p += 4) transpose4x4(src + j * stride + p, stride, dst + p * kKeyTile + j, kKeyTile);
     for (; p < width; ++p)
-      for (int64_t i = 0; i < 4; ++i) dst[p * kTile + j + i] = src[(j + i) * stride + p];
+      for (int64_t i = 0; i < 4; ++i) dst[p * kKeyTile + j + i] = src[(j + i) * stride + p];
   }
 #endif
   for (; j < rows; ++j)
-    for (int64_t p = 0; p < width; ++p) dst[p * kTile + j] = src[j * stride + p];
+    for (int64_t p = 0; p < width; ++p) dst[p * kKeyTile + j] = src[j * stride + p];
 }
 
 // dst[j][p] = src[j][p], zero for p in [width, ld).
@@ -225,16 +225,16 @@ struct KeyTile {
 // The visible part [lo, hi) of a tile for each row of a strip.
 struct Visible {
   int lo[kStrip], hi[kStrip];
-  int min_lo = kTile, max_lo = 0, min_hi = kTile, max_hi = 0;
-  bool full() const { return max_lo == 0 && min_hi == kTile; }
+  int min_lo = kKeyTile, max_lo = 0, min_hi = kKeyTile, max_hi = 0;
+  bool full() const { return max_lo == 0 && min_hi == kKeyTile; }
 };
 
 HWY_INLINE Visible visible_keys(const QueryRows& q, const KeyTile& tile, int64_t row, int rows) {
   Visible v;
   int64_t pos = q.position + row / q.group, within = row % q.group;
   for (int r = 0; r < rows; ++r) {
-    v.lo[r] = int(std::clamp<int64_t>(q.first_visible(pos) - tile.position, 0, kTile));
-    v.hi[r] = int(std::clamp<int64_t>(pos + 1 - tile.position, 0, kTile));
+    v.lo[r] = int(std::clamp<int64_t>(q.first_visible(pos) - tile.position, 0, kKeyTile));
+    v.hi[r] = int(std::clamp<int64_t>(pos + 1 - tile.position, 0, kKeyTile));
     if (v.lo[r] >= v.hi[r]) v.lo[r] = v.hi[r] = 0;
     v.min_lo = std::min(v.min_lo, v.lo[r]);
     v.max_lo = std::max(v.max_lo, v.lo[r]);
@@ -282,8 +282,8 @@ HWY_INLINE void exponentiate(float* s, int begin, int end, float m, float alpha,
 // r.
 HWY_INLINE Product weigh_values(const AttendScratch& ws, const KeyTile& tile, int64_t row, int64_t r, int64_t begin,
                                 int64_t end, const float* alpha) {
-  return {ws.s + r * kTile + begin,
-          kTile,
+  return {ws.s + r * kKeyTile + begin,
+          kKeyTile,
           tile.v + begin * tile.ldv,
           tile.ldv,
           end - begin,
@@ -315,8 +315,8 @@ HWY_INLINE void softmax_strip(const Visible& see, int begin, int end, int64_t ro
   const DF d;
   alignas(64) float top[kStrip];
   for (int r = 0; r < rows; ++r) {
-    float* s = ws.s + r * kTile;
-    const float here = see.full() ? scale_and_mask<false>(s, 0, kTile, 0, kTile, scale)
+    float* s = ws.s + r * kKeyTile;
+    const float here = see.full() ? scale_and_mask<false>(s, 0, kKeyTile, 0, kKeyTile, scale)
                                   : scale_and_mask<true>(s, begin, end, see.lo[r], see.hi[r], scale);
     top[r] = std::max(ws.m[row + r], here);
     alpha[r] = ws.m[row + r] - top[r];
@@ -324,7 +324,7 @@ HWY_INLINE void softmax_strip(const Visible& see, int begin, int end, int64_t ro
   for (int i = 0; i < kStrip; i += kLanes) hn::Store(exp_lanes(hn::Load(d, alpha + i)), d, alpha + i);
   for (int r = 0; r < rows; ++r) {
     if (see.lo[r] == see.hi[r]) continue;  // nothing visible: m, l and o stay
-    exponentiate(ws.s + r * kTile, begin, end, top[r], alpha[r], ws.l + (row + r) * 16);
+    exponentiate(ws.s + r * kKeyTile, begin, end, top[r], alpha[r], ws.l + (row + r) * 16);
     ws.m[row + r] = top[r];
   }
 }
@@ -334,12 +334,12 @@ HWY_INLINE void attend_strip(const QueryRows& q, const KeyTile& tile, int64_t ro
   if (see.max_hi == 0) return;
   const int begin = see.min_lo / 16 * 16, end = (see.max_hi + 15) / 16 * 16;
   alignas(64) float alpha[16] = {};
-  Product scores{ws.q + row * ws.width, ws.width, tile.kt + begin, kTile, q.head_dim, ws.s + begin, kTile};
+  Product scores{ws.q + row * ws.width, ws.width, tile.kt + begin, kKeyTile, q.head_dim, ws.s + begin, kKeyTile};
   Product outputs = weigh_values(ws, tile, row, 0, see.min_lo, see.max_hi, alpha);
   if (row == 0 && tile.next && see.full()) {
     scores.fetch(tile.v);
     outputs.fetch(tile.next);
-    multiply<Init::zero, false, true>(rows, kTile, scores);
+    multiply<Init::zero, false, true>(rows, kKeyTile, scores);
     softmax_strip(see, begin, end, row, rows, q.scale, ws, alpha);
     return multiply<Init::scaled, false, true>(rows, ws.width, outputs);
   }

@@ -18,11 +18,11 @@ int64_t page_of(const KernelArgs& args, int64_t i, KernelError* error) {
     error->set("kv_append: row {} has sequence {}", i, seq);
     return -1;
   }
-  if (pos < 0 || pos >= table.shape[1] * kTile) {
+  if (pos < 0 || pos >= table.shape[1] * kKeyTile) {
     error->set("kv_append: row {} has position {}", i, pos);
     return -1;
   }
-  const int64_t page = table.as<const int32_t>()[seq * table.shape[1] + pos / kTile];
+  const int64_t page = table.as<const int32_t>()[seq * table.shape[1] + pos / kKeyTile];
   if (page >= 0 && page < args.in[0].shape[0]) return page;
   error->set("kv_append: row {} goes to page {}", i, page);
   return -1;
@@ -32,15 +32,15 @@ int64_t page_of(const KernelArgs& args, int64_t i, KernelError* error) {
 // first-level cache.
 void append(const KernelArgs& args, int64_t begin, int64_t end, int64_t page) {
   const int64_t heads = args.in[2].shape[1], width = args.in[2].shape[2];
-  const int64_t slot = args.in[5].as<const int32_t>()[begin] % kTile, count = end - begin;
+  const int64_t slot = args.in[5].as<const int32_t>()[begin] % kKeyTile, count = end - begin;
   for (int64_t h = 0; h < heads; ++h) {
-    const int64_t to = (page * heads + h) * width * kTile;
+    const int64_t to = (page * heads + h) * width * kKeyTile;
     const float* k = args.in[2].as<const float>() + (begin * heads + h) * width;
     const float* v = args.in[3].as<const float>() + (begin * heads + h) * width;
     float* kc = args.out[0].as<float>() + to + slot;
     float* vc = args.out[1].as<float>() + to + slot * width;
     for (int64_t i = 0; i < count; ++i) {
-      for (int64_t p = 0; p < width; ++p) kc[p * kTile + i] = k[i * heads * width + p];
+      for (int64_t p = 0; p < width; ++p) kc[p * kKeyTile + i] = k[i * heads * width + p];
       std::memcpy(vc + i * width, v + i * heads * width, size_t(width) * sizeof(float));
     }
   }
@@ -53,7 +53,7 @@ void kv_append_run(const ExecContext& ctx, const KernelArgs& args) noexcept {
     end = begin + 1;
     const int64_t page = page_of(args, begin, ctx.error);
     if (page < 0) continue;
-    while (end < rows.end && seq[end] == seq[begin] && pos[end] == pos[end - 1] + 1 && pos[end] % kTile != 0) ++end;
+    while (end < rows.end && seq[end] == seq[begin] && pos[end] == pos[end - 1] + 1 && pos[end] % kKeyTile != 0) ++end;
     append(args, begin, end, page);
   }
 }
