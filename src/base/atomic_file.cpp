@@ -36,7 +36,7 @@ bool is_disk_full(int error) { return error == ENOSPC || error == EDQUOT; }
 
 [[noreturn]] void fail_create(const std::string& path, const std::string& folder, int error) {
   if (is_disk_full(error))
-    fail_internal("disk full: {}: {}; {}; free some space in {}", path, std::strerror(error), kUnharmed, folder);
+    fail("disk full: {}: {}; {}; free some space in {}", path, std::strerror(error), kUnharmed, folder);
   if (error == ENOENT) fail("{}: the folder {} does not exist; create it first (mkdir -p {})", path, folder, folder);
   if (error == ENOTDIR) fail("{}: {} is not a folder; choose another path", path, folder);
   if (error == ENAMETOOLONG) fail("{}: {}; choose a shorter name", path, std::strerror(error));
@@ -83,7 +83,7 @@ void AtomicFile::fail_write(int error) const {
     fail_internal("disk full: {}: {} after {} bytes; {}; free some space in {}", path_, std::strerror(error),
                   bytes_written_, kUnharmed, folder);
   if (error == EFBIG)
-    fail_internal("{}: {} after {} bytes: the limit of the file system or of 'ulimit -f' is reached; {}", path_,
+    fail("{}: {} after {} bytes: the limit of the file system or of 'ulimit -f' is reached; {}", path_,
                   std::strerror(error), bytes_written_, kUnharmed);
   fail_internal("{}: write error after {} bytes: {}; {}", path_, bytes_written_, std::strerror(error), kUnharmed);
 }

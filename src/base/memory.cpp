@@ -19,6 +19,16 @@ size_t read_limit(const char* path) {
   return f >> n ? n : std::numeric_limits<size_t>::max();
 }
 
+// Bytes of files that the group has read and does not need.
+size_t inactive_file() {
+  std::ifstream f("/sys/fs/cgroup/memory.stat");
+  std::string key;
+  size_t value = 0;
+  while (f >> key >> value)
+    if (key == "inactive_file") return value;
+  return 0;
+}
+
 }  // namespace
 
 size_t available_memory() {
@@ -27,8 +37,13 @@ size_t available_memory() {
   size_t kib = 0, available = 0;
   while (f >> key >> kib >> unit)
     if (key == "MemAvailable:") available = kib << 10;
-  const size_t limit = read_limit("/sys/fs/cgroup/memory.max"), used = read_limit("/sys/fs/cgroup/memory.current");
-  if (limit != std::numeric_limits<size_t>::max() && used < limit) available = std::min(available, limit - used);
+  const size_t limit = read_limit("/sys/fs/cgroup/memory.max");
+  if (limit != std::numeric_limits<size_t>::max()) {
+    // What the page cache holds can be had back; the rest of the group's memory cannot.
+    const size_t current = read_limit("/sys/fs/cgroup/memory.current"), cache = inactive_file();
+    const size_t used = current - std::min(current, cache);
+    available = std::min(available, limit - std::min(limit, used));
+  }
   return available;
 }
 

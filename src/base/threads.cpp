@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <system_error>
 
 #include "toy/base/error.h"
 
@@ -74,10 +75,18 @@ int available_cpus() {
 
 ThreadPool::ThreadPool(int size) : size_(size == 0 ? available_cpus() : size) {
   check(size >= 0 && size <= 1024, "threads: {} is not in 1 to 1024 (0 uses every core)", size);
-  for (int t = 1; t < size_; ++t) threads_.emplace_back([this, t] { worker(t); });
+  try {
+    for (int t = 1; t < size_; ++t) threads_.emplace_back([this, t] { worker(t); });
+  } catch (const std::system_error& e) {
+    const size_t started = threads_.size() + 1;
+    stop();
+    fail("threads: the system gave {} of {} ({}); use a smaller --threads", started, size_, e.what());
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   stop_ = true;
   bump(epoch_);
   for (auto& t : threads_) t.join();

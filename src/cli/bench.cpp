@@ -9,6 +9,7 @@
 
 #include "backend/cpu/peak.h"
 #include "cli/command.h"
+#include "cli/console.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
@@ -88,12 +89,12 @@ void print_profile(const Session& session, double fma) {
   std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
   std::sort(sorted.begin(), sorted.end(),
             [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
-  fmt::print(stderr, "{:<30} {:>6} {:>10} {:>6} {:>10} {:>7} {:>8}\n", "op", "calls", "ms", "share", "GFLOP/s",
-             "of FMA", "GB/s");
+  to_stderr(fmt::format("{:<30} {:>6} {:>10} {:>6} {:>10} {:>7} {:>8}\n", "op", "calls", "ms", "share", "GFLOP/s",
+             "of FMA", "GB/s"));
   for (const auto& [name, r] : sorted)
-    fmt::print(stderr, "{:<30} {:>6} {:>10.3f} {:>5.1f}% {:>10.1f} {:>6.1f}% {:>8.1f}\n", name, r.calls,
+    to_stderr(fmt::format("{:<30} {:>6} {:>10.3f} {:>5.1f}% {:>10.1f} {:>6.1f}% {:>8.1f}\n", name, r.calls,
                1e3 * r.seconds, 100 * r.seconds / total, r.flops / r.seconds * 1e-9, 100e-9 * r.flops / r.seconds / fma,
-               r.bytes / r.seconds * 1e-9);
+               r.bytes / r.seconds * 1e-9));
 }
 
 struct Train {
@@ -119,7 +120,10 @@ struct Train {
 
   void run() const {
     check(mode == "full", "mode '{}' is not known; there is: full", mode);
-    check(steps >= 1 && warmup >= 0, "steps is {}, warmup is {}: expected at least 1 and 0", steps, warmup);
+    constexpr int64_t kMost = 1000000;
+    check(steps >= 1 && steps <= kMost && warmup >= 0 && warmup <= kMost,
+          "steps is {}, warmup is {}: expected 1 and 0 to {}", steps, warmup, kMost);
+    trainer.validate();
     const auto dev = device.make();
     Model model = random_model(model_spec(shape), *dev, 0);
     Trainer engine(*dev, model, trainer);

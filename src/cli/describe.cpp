@@ -49,6 +49,8 @@ struct Describe {
   }
 
   void run() {
+    trainer.validate();
+    check(context >= 0 && context <= (int64_t(1) << 24), "ctx is {}, expected 0 (the model's own) to 2^24", context);
     const auto dev = device.make();
     std::map<std::string, DType> stored;
     const ModelSpec spec = open(stored);

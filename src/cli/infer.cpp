@@ -79,6 +79,7 @@ struct Infer {
   void run() {
     check(g.max_tokens >= 0, "n is {}, expected 0 or more", g.max_tokens);
     check(g.top_logprobs >= 0, "top-logprobs is {}, expected 0 or more", g.top_logprobs);
+    check(json || g.top_logprobs == 0, "top-logprobs shows in JSON only; add --json");
     check(context >= 0, "ctx is {}, expected 0 or more", context);
     const Sampler options_are_sound(g.sampler);
     const auto dev = device.make();
@@ -89,7 +90,7 @@ struct Infer {
             model.spec.vocab - 1);
     const int64_t room = context > 0 ? context : model.spec.context;
     if (n_option->count() == 0) g.max_tokens = std::clamp<int64_t>(room - int64_t(ids.size()), 1, g.max_tokens);
-    const int64_t needed = int64_t(ids.size()) + g.max_tokens;
+    const int64_t needed = int64_t(ids.size()) + std::min<int64_t>(g.max_tokens, int64_t(1) << 40);
     check(needed <= room,
           "context: {} prompt tokens and {} to generate need {} positions, there are {}; use a smaller --n{}",
           ids.size(), g.max_tokens, needed, room,

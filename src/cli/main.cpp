@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/console.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/formats/mapped_file.h"
@@ -72,7 +73,7 @@ std::string explain_extra(const CLI::App& root, const std::vector<std::string>& 
 }
 
 int fail_with(int code, const std::string& text) {
-  fmt::print(stderr, "toy: {}\n", text);
+  to_stderr(fmt::format("toy: {}\n", text));
   return code;
 }
 
@@ -81,6 +82,7 @@ int parse_error(const CLI::App& app, const CLI::ParseError& e, int argc, char** 
   std::string text;
   if (dynamic_cast<const CLI::ExtrasError*>(&e) || dynamic_cast<const CLI::RequiredError*>(&e))
     text = explain_extra(app, {argv + 1, argv + argc});
+  if (argc == 1) text = "no command given; `toy --help` shows what there is";
   return fail_with(2, text.empty() ? e.what() : text);
 }
 
@@ -118,6 +120,7 @@ const std::vector<Command>& commands() {
 }
 
 int main(int argc, char** argv) {
+  ensure_standard_streams();
   install_sigbus_message();
   CLI::App app{
       "toy: readable machine learning that is also fast.\n"

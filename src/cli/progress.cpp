@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstdio>
 
+#include "cli/console.h"
+
 namespace toy::cli {
 namespace {
 
@@ -36,7 +38,7 @@ void Progress::update(const TrainObserver::Step& s) {
   const std::string text = fmt::format("step {}/{}  loss {:.4f}  {:.0f} tokens/s  {} left", s.step, s.steps, s.loss,
                                        s.tokens_per_second, clock_text(s.seconds_left));
   if (!terminal_) {
-    fmt::print(stderr, "{}\n", text);
+    to_stderr(text + "\n");
     return;
   }
   const int width = columns(), bar = std::clamp(width - int(text.size()) - 4, 0, 40);
@@ -44,18 +46,22 @@ void Progress::update(const TrainObserver::Step& s) {
   std::string line =
       bar >= 4 ? "[" + std::string(size_t(full), '#') + std::string(size_t(bar - full), '.') + "] " + text : text;
   line.resize(std::min(line.size(), size_t(std::max(1, width - 1))));
-  fmt::print(stderr, "\r\x1b[2K{}", line);
-  std::fflush(stderr);
+  to_stderr("\r\x1b[2K" + line);
   drawn_ = true;
 }
 
 void Progress::note(const std::string& text) {
   finish();
-  fmt::print(stderr, "{}\n", text);
+  to_stderr(text + "\n");
+}
+
+void Progress::clear() {
+  if (drawn_) to_stderr("\r\x1b[2K");
+  drawn_ = false;
 }
 
 void Progress::finish() {
-  if (drawn_) fmt::print(stderr, "\n");
+  if (drawn_) to_stderr("\n");
   drawn_ = false;
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/console.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/data/corpus.h"
@@ -29,7 +30,7 @@ struct Train {
       gguf::Writer w("llama");
       t->save(w);
       w.finish(out);
-      fmt::print(stderr, "{} tokens\n", t->vocab_size());
+      to_stderr(fmt::format("{} tokens\n", t->vocab_size()));
       fmt::print("{}\n", out);
     });
   }
@@ -63,12 +64,15 @@ struct Encode {
 struct Decode {
   std::string model;
   std::vector<int32_t> ids;
+  bool json = false;
   void add(CLI::App& app) {
     app.add_option("model", model, "a GGUF file with a tokenizer")->required();
     app.add_option("ids", ids, "token ids")->required();
+    app.add_flag("--json", json, "a JSON string (bytes that are not UTF-8 are replaced) instead of the exact bytes");
     app.callback([this] {
       const std::string bytes = open_tokenizer(model)->decode(ids);
-      std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+      if (json) fmt::print("{}\n", nlohmann::json(bytes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      else std::fwrite(bytes.data(), 1, bytes.size(), stdout);
     });
   }
 };

@@ -49,8 +49,8 @@ class Reporter final : public TrainObserver {
             {"grad_norm", number(s.grad_norm)},
             {"tokens_per_second", s.tokens_per_second}});
     } else {
-      fmt::print("step {}: loss={:.6f}\n", s.step, s.loss);
-      std::fflush(stdout);
+      progress_.clear();
+      put(fmt::format("step {}: loss={:.6f}\n", s.step, s.loss));
     }
     if (!std::isfinite(s.grad_norm))
       progress_.note(fmt::format("step {}: the gradient is not finite; the step was skipped", s.step));
@@ -64,10 +64,7 @@ class Reporter final : public TrainObserver {
             {"loss", number(e.loss)},
             {"nats_per_byte", number(e.nats_per_byte)},
             {"whole", e.whole}});
-      if (!e.sample.empty()) {
-        const ordered_json event{{"kind", "sample"}, {"step", e.step}, {"text", e.sample}};
-        fmt::print("{}\n", event.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
-      }
+      if (!e.sample.empty()) line({{"kind", "sample"}, {"step", e.step}, {"text", e.sample}});
     }
     progress_.note(fmt::format("step {}: validation loss {:.4f} nats a token, {:.4f} nats a byte{}", e.step, e.loss,
                                e.nats_per_byte, e.whole ? "" : " (a part of the text)"));
@@ -82,14 +79,16 @@ class Reporter final : public TrainObserver {
       if (r.eval) j["nats_per_byte"] = number(r.eval->nats_per_byte);
       line(j);
     } else {
-      fmt::print("{}\n", r.model_path);
+      put(r.model_path + "\n");
     }
   }
 
  private:
-  static void line(const ordered_json& j) {
-    fmt::print("{}\n", j.dump());
-    std::fflush(stdout);
+  static void line(const ordered_json& j) { put(j.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n"); }
+  // A reader that has gone away ends the run: nobody would see its results.
+  static void put(const std::string& text) {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+      fail_internal("stdout: the output could not be written");
   }
   bool json_;
   Progress progress_;

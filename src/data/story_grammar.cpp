@@ -13,7 +13,7 @@ namespace {
 using Patterns = std::span<const std::string_view>;
 
 constexpr Phrase kPhrases[] = {
-    {"who", "[3:{hero.He}|2:{hero}|1:The {kind}]"},
+    {"who", "[2:{hero.He}|3:{hero}|1:The {kind}]"},
     {"thing", "{color} {thing}"},
     {"animals", "<number> <fur> <animals>"},
     {"sight", "@animals <doing> <near> [a|the] <look> <tree>"},

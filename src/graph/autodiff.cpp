@@ -57,17 +57,18 @@ class Backward {
           if (v) above[size_t(v.node)] = true;
     active_.resize(n);
     for (size_t id = 0; id < n; ++id) active_[id] = below[id] && above[id];
+    std::map<Value, int> first_consumer;
     for (size_t id = n; id-- > 0;)  // the first consumer of each value: after it the gradient is complete
       if (active_[id])
         for (const Value& v : graph_.node(int(id)).inputs)
-          if (v && active_[size_t(v.node)]) first_consumer_[v] = int(id);
+          if (v && active_[size_t(v.node)]) first_consumer[v] = int(id);
+    for (const Value& w : wrt_)
+      if (const auto it = first_consumer.find(w); it != first_consumer.end()) complete_at_.emplace(it->second, w);
   }
 
   void complete_wrt(int id) {
-    for (const Value& w : wrt_) {
-      const auto it = first_consumer_.find(w);
-      if (it != first_consumer_.end() && it->second == id) sum(w);
-    }
+    const auto [first, last] = complete_at_.equal_range(id);
+    for (auto it = first; it != last; ++it) sum(it->second);
   }
 
   // The gradient of v from all contributions so far; it is summed once.
@@ -140,7 +141,7 @@ class Backward {
   std::span<const Value> wrt_;
   const AutodiffOps& ops_;
   std::vector<bool> active_;
-  std::map<Value, int> first_consumer_;
+  std::multimap<int, Value> complete_at_;  // node after which nothing more is added to a parameter's gradient
   std::map<Value, std::vector<Partial>> partials_;
   std::map<Value, Value> done_;
 };

@@ -18,7 +18,7 @@ void ModelSpec::validate() const {
   in_range("context", context, 1 << 24);
   in_range("n_layers", int64_t(layers.size()), 4096);
   check(rms_eps > 0 && rms_eps < 1, "model {}: rms_eps is {}, expected between 0 and 1", name, rms_eps);
-  check(rope_base > 1 && rope_base < 1e12, "model {}: rope_base is {}, expected above 1", name, rope_base);
+  check(rope_base > 1 && rope_base < 1e12, "model {}: rope_base is {}, expected above 1 and below 1e12", name, rope_base);
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerSpec& l = layers[i];
     in_range("n_heads", l.heads, 4096);
@@ -29,7 +29,8 @@ void ModelSpec::validate() const {
           l.heads, l.kv_heads);
     check(l.d_head % 2 == 0, "model {}: layer {}: d_head is {}, rotary positions need an even width", name, i,
           l.d_head);
-    check(l.window >= 0, "model {}: layer {}: window is {}", name, i, l.window);
+    check(l.window >= 0 && l.window <= (int64_t(1) << 31), "model {}: layer {}: window is {}, expected 0 (all) to 2^31", name, i,
+          l.window);
   }
 }
 
@@ -78,7 +79,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     return row[b.size()];
   };
   std::string best;
-  size_t least = word.size() / 2 + 2;
+  size_t least = word.size() / 3 + 2;  // a third of the letters wrong is a typing mistake, more is another word
   for (const std::string& c : candidates)
     if (const size_t d = distance(word, c); d < least) least = d, best = c;
   return best;

@@ -21,7 +21,7 @@ std::byte* const kOrigin = reinterpret_cast<std::byte*>(uintptr_t(1) << 20);
 struct Storage {
   Operand::Base base = Operand::arena;
   int index = 0;        // leaf, or block of the arena
-  bool pinned = false;  // asked for by the host: never reused
+  bool pinned = false;  // holds an output or an update: never reused
 };
 
 // What a value is: a storage and a view into it.
@@ -47,7 +47,7 @@ class Planner {
     roots.insert(roots.end(), updates_.begin(), updates_.end());
     used_ = used_outputs(*graph_, roots);
     schedule();
-    find_last_uses();
+    find_uses();
     places_.resize(graph_->nodes().size());
     for (const Node& n : graph_->nodes())
       if (n.kind != NodeKind::op) place_leaf(n);
@@ -97,7 +97,12 @@ class Planner {
         fail_internal("{}: an update and its readers wait for each other", where(node));
   }
 
-  void find_last_uses() {
+  void find_uses() {
+    wanted_.insert(outputs_.begin(), outputs_.end());
+    wanted_.insert(updates_.begin(), updates_.end());
+    for (const Node& n : graph_->nodes())
+      for (const Value& v : n.inputs)
+        if (v) consumers_[v].push_back(n.id);
     position_.assign(graph_->nodes().size(), -1);
     for (size_t i = 0; i < order_.size(); ++i) position_[size_t(order_[i])] = int(i);
   }
@@ -136,38 +141,29 @@ class Planner {
     for (size_t i = 0; i < n.inputs.size(); ++i)
       if (i != operand && n.inputs[i] && place(n.inputs[i]).storage == storage) return false;
     const int now = position_[size_t(n.id)];
-    for (const auto& [value, users] : users_of(storage))
-      for (const int u : users)
-        if (u != n.id && position_[size_t(u)] > now) return false;
-    for (const auto* list : {&outputs_, &updates_})
-      for (const Value& v : *list)
-        if (position_[size_t(v.node)] < now && position_[size_t(v.node)] >= 0 && place(v).storage == storage)
-          return false;
+    if (storages_[size_t(storage)].pinned) return false;
+    const auto values = values_in_.find(storage);
+    if (values == values_in_.end()) return true;
+    for (const Value& v : values->second)
+      if (const auto users = consumers_.find(v); users != consumers_.end())
+        for (const int u : users->second)
+          if (u != n.id && position_[size_t(u)] > now) return false;
     return true;
   }
 
-  std::vector<std::pair<Value, std::vector<int>>> users_of(int storage) const {
-    std::vector<std::pair<Value, std::vector<int>>> result;
-    const auto it = values_in_.find(storage);
-    if (it == values_in_.end()) return result;
-    for (const Value& v : it->second) {
-      const auto u = consumers_.find(v);
-      if (u != consumers_.end()) result.emplace_back(v, u->second);
-    }
-    return result;
+  // From now on `v` lies in `storage`; what the host or the next run wants to see stays there.
+  void settle_value(Value v, int storage) {
+    values_in_[storage].push_back(v);
+    if (wanted_.count(v)) storages_[size_t(storage)].pinned = true;
   }
 
   void place_op(const Node& n) {
-    if (consumers_.empty())
-      for (const Node& m : graph_->nodes())
-        for (const Value& v : m.inputs)
-          if (v) consumers_[v].push_back(m.id);
     auto& mine = places_[size_t(n.id)];
     mine.resize(n.outputs.size());
     if (n.op->view) {
       if (const auto v = n.op->view(place(n.inputs[0]).view, n.attrs)) {
         mine[0] = {place(n.inputs[0]).storage, *v};
-        values_in_[mine[0].storage].push_back({graph_.get(), n.id, 0});
+        settle_value({graph_.get(), n.id, 0}, mine[0].storage);
         return;
       }
       copied_view(n);
@@ -187,7 +183,7 @@ class Planner {
     const auto v = n.op->view(copy.view, n.attrs);
     if (!v) fail_internal("{}: no view of a contiguous value", where(n));
     places_[size_t(n.id)][0] = {copy.storage, *v};
-    values_in_[copy.storage].push_back({graph_.get(), n.id, 0});
+    settle_value({graph_.get(), n.id, 0}, copy.storage);
   }
 
   Place laid_out(const Node& n, size_t i, Layout wanted) {
@@ -245,7 +241,7 @@ class Planner {
         mine[o] = {storage >= 0 ? storage : new_block(view.bytes(), step), view};
         if (storage >= 0) mine[o].view.data = in_view_data(in, storage);
       }
-      values_in_[mine[o].storage].push_back(self);
+      settle_value(self, mine[o].storage);
     }
   }
 
@@ -336,6 +332,7 @@ class Planner {
   std::vector<std::vector<Place>> places_;
   std::map<int, std::vector<Value>> values_in_;
   std::map<Value, std::vector<int>> consumers_;
+  std::set<Value> wanted_;  // outputs and updates
   std::vector<std::pair<int, int>> workspaces_;
 };
 

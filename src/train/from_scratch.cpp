@@ -14,9 +14,12 @@
 namespace toy {
 namespace {
 
+constexpr const char* kModelFile = "model.gguf";
+
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 void check_options(const FromScratchOptions& o) {
+  o.trainer.validate();
   check(o.steps >= 1, "steps is {}, expected at least 1", o.steps);
   check(o.lr > 0 && std::isfinite(o.lr), "lr is {}, expected a positive number", o.lr);
   check(o.final_lr >= 0 && o.final_lr <= 1, "final-lr is {}, expected a fraction of the peak, 0 to 1", o.final_lr);
@@ -25,17 +28,27 @@ void check_options(const FromScratchOptions& o) {
   check(o.init_scale > 0 && std::isfinite(o.init_scale), "init-scale is {}, expected a positive number", o.init_scale);
   check(o.validation_fraction >= 0 && o.validation_fraction < 1, "val-fraction is {}, expected 0 to below 1",
         o.validation_fraction);
+  check(o.eval_every >= 0, "eval-every is {}, expected 0 (only at the end) or more", o.eval_every);
+  check(o.eval_tokens >= 0, "eval-tokens is {}, expected 0 (all) or more", o.eval_tokens);
+  check(o.sample_tokens >= 0, "sample is {}, expected 0 (none) or more", o.sample_tokens);
   check(o.context == 0 || o.context >= o.trainer.tokens, "context is {}, smaller than the window of {} tokens",
         o.context, o.trainer.tokens);
 }
 
 // The folder is made, and proven writable, before any time is spent.
-void prepare_folder(const std::string& out) {
+void prepare_folder(const std::string& out, const ModelSpec& spec, DType stored) {
   std::error_code error;
   std::filesystem::create_directories(out, error);
   check(!error, "out: cannot make the folder '{}': {}", out, error.message());
   check(std::filesystem::is_directory(out), "out: '{}' is not a folder", out);
   check(access(out.c_str(), W_OK | X_OK) == 0, "out: the folder '{}' is not writable", out);
+  const auto target = std::filesystem::path(out) / kModelFile;
+  check(!std::filesystem::is_directory(target, error), "out: '{}' is a folder; the model is to be written there",
+        target.string());
+  const auto space = std::filesystem::space(out, error);
+  const size_t needed = size_t(parameter_count(spec)) * size_of(stored);
+  check(error || space.available >= needed, "disk: '{}' has {} free, the model needs {}", out,
+        format_bytes(space.available), format_bytes(needed));
 }
 
 struct Texts {
@@ -76,7 +89,7 @@ class Run {
     spec.context = std::max(spec.context, o.trainer.tokens);
     spec.name = o.name;
     require_room(spec);
-    prepare_folder(o.out);
+    prepare_folder(o.out, spec, o.stored);
     model_ = random_model(spec, device, o.seed, o.init_scale);
     model_.tokenizer = std::move(tokenizer);
     trainer_ = std::make_unique<Trainer>(device, model_, o.trainer);
@@ -103,13 +116,22 @@ class Run {
       const bool last = step + 1 == o_.steps;
       if (last || (o_.eval_every > 0 && (step + 1) % o_.eval_every == 0)) result.eval = evaluate(step + 1, last);
     }
-    result.model_path = (std::filesystem::path(o_.out) / "model.gguf").string();
+    result.model_path = (std::filesystem::path(o_.out) / kModelFile).string();
+    require_finite();
     save_model(model_, result.model_path, o_.stored);
     result.seconds = now() - begin;
     return result;
   }
 
  private:
+  // Weights that are not numbers are of no use to anybody: better no file than a broken one.
+  void require_finite() const {
+    for (const TensorSpec& t : tensors_of(model_.spec))
+      for (const float w : model_.params->read(t.name))
+        if (!std::isfinite(w))
+          fail_internal("training diverged: '{}' holds {}; nothing was saved. Try a smaller --lr", t.name, w);
+  }
+
   // A first bound on the memory, before the weights are made: weights, gradients and two moments.
   void require_room(const ModelSpec& spec) const {
     require_memory(size_t(parameter_count(spec)) * 16,

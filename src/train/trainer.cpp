@@ -33,6 +33,23 @@ LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& d
 
 }  // namespace
 
+void TrainerOptions::validate() const {
+  constexpr int64_t kMaxRows = (int64_t(1) << 31) - 1;
+  check(batch >= 1, "batch is {}, expected at least 1", batch);
+  check(tokens >= 1, "tokens is {}, expected at least 1", tokens);
+  check(batch <= kMaxRows / tokens, "batch {} of {} tokens are too many: expected at most {} rows a step", batch, tokens,
+        kMaxRows);
+  const AdamWOptions& o = optimizer;
+  const auto below_one = [](std::string_view name, double v) {
+    check(v >= 0 && v < 1, "{} is {}, expected 0 to below 1", name, v);
+  };
+  below_one("beta1", o.beta1);
+  below_one("beta2", o.beta2);
+  check(o.eps > 0 && std::isfinite(o.eps), "eps is {}, expected a small positive number", o.eps);
+  check(o.weight_decay >= 0 && std::isfinite(o.weight_decay), "weight-decay is {}, expected 0 or more", o.weight_decay);
+  check(o.clip >= 0 && std::isfinite(o.clip), "clip is {}, expected 0 (none) or more", o.clip);
+}
+
 std::vector<std::pair<std::string, TensorType>> moment_types(const ModelSpec& spec) {
   std::vector<std::pair<std::string, TensorType>> list;
   for (const TensorSpec& t : tensors_of(spec))
@@ -76,23 +93,23 @@ LossGraph build_loss_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_
 
 Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
     : device_(device), model_(model), options_(options), moments_(device) {
-  check(options.batch >= 1, "batch is {}, expected at least 1", options.batch);
-  check(options.tokens >= 1, "tokens is {}, expected at least 1", options.tokens);
-  check(options.optimizer.clip >= 0, "clip is {}, expected 0 (none) or more", options.optimizer.clip);
+  options.validate();
   const ParamStore* store = model.params.get();
   const auto dtype_of = [store](const std::string& name) { return store->type(name).dtype; };
   const TrainGraph t = build_train_graph(model.spec, dtype_of, options);
   const std::vector<Value> outputs{t.loss, t.norm};
   plan_ = std::make_shared<const Plan>(compile(*t.graph, outputs, t.updates, device));
-  require_memory(plan_->arena_bytes + plan_->param_bytes(device) + plan_->input_bytes(device) - store->bytes(),
-                 "training this model with this batch");
+  const LossGraph l = build_loss_graph(model.spec, dtype_of, options.batch, options.tokens);
+  eval_plan_ = std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.nll}, {}, device));
+  require_memory(planned_bytes() - std::min(planned_bytes(), store->bytes()), "training this model with this batch");
   for (const auto& [name, type] : moment_types(model.spec)) moments_.add(name, type);
   session_ = std::make_unique<Session>(device, plan_, std::initializer_list<const ParamStore*>{store, &moments_});
   feed_batch(*session_);
 }
 
 size_t Trainer::planned_bytes() const {
-  return plan_->arena_bytes + plan_->param_bytes(device_) + plan_->input_bytes(device_);
+  return plan_->arena_bytes + plan_->param_bytes(device_) + plan_->input_bytes(device_) + eval_plan_->arena_bytes +
+         eval_plan_->input_bytes(device_);
 }
 
 // Every sequence of the batch has its own rows, positions restart in each.
@@ -112,27 +129,23 @@ StepResult Trainer::step(const Windows& windows, double lr) {
   const int64_t n = options_.batch * options_.tokens;
   check(int64_t(windows.inputs.size()) == n && int64_t(windows.targets.size()) == n,
         "trainer: a batch of {} tokens, expected {}", windows.inputs.size(), n);
-  ++steps_;
   session_->set("tokens", windows.inputs);
   session_->set("targets", windows.targets);
   session_->set("weight", std::vector<float>(size_t(n), float(1.0 / double(n))));
   session_->set("lr", float(lr));
-  session_->set("bias1", float(1 - std::pow(o.beta1, double(steps_))));
-  session_->set("bias2", float(1 - std::pow(o.beta2, double(steps_))));
+  session_->set("bias1", float(1 - std::pow(o.beta1, double(updates_ + 1))));
+  session_->set("bias2", float(1 - std::pow(o.beta2, double(updates_ + 1))));
   session_->set("clip", o.clip > 0 ? float(o.clip) : std::numeric_limits<float>::infinity());
   session_->run();
-  return {session_->scalar(0), session_->scalar(1)};
+  const StepResult result{session_->scalar(0), session_->scalar(1)};
+  if (std::isfinite(result.grad_norm)) ++updates_;  // else nothing has changed, the moments' age included
+  return result;
 }
 
 EvalResult Trainer::evaluate(std::span<const int32_t> ids, int64_t max_tokens) {
   if (!eval_session_) {
-    const ParamStore* store = model_.params.get();
-    const LossGraph l = build_loss_graph(
-        model_.spec, [store](const std::string& name) { return store->type(name).dtype; }, options_.batch,
-        options_.tokens);
-    const std::vector<Value> outputs{l.nll};
-    auto plan = std::make_shared<const Plan>(compile(*l.graph, outputs, {}, device_));
-    eval_session_ = std::make_unique<Session>(device_, plan, std::initializer_list<const ParamStore*>{store});
+    eval_session_ = std::make_unique<Session>(device_, eval_plan_,
+                                              std::initializer_list<const ParamStore*>{model_.params.get()});
     feed_batch(*eval_session_);
   }
   const int64_t rows = options_.batch * options_.tokens;

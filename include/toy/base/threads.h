@@ -39,6 +39,7 @@ class ThreadPool {
 
  private:
   void worker(int thread);
+  void stop();
   int size_;
   std::vector<std::thread> threads_;
   const std::function<void(int)>* function_ = nullptr;

@@ -21,9 +21,11 @@ struct AdamWOptions {
 struct TrainerOptions {
   int64_t batch = 8, tokens = 128;  ///< B sequences of T tokens
   AdamWOptions optimizer;
+  /// Throws Error{bad_input} naming the option, its value and what would do.
+  void validate() const;
 };
 
-/// The step as a graph: forward, loss, backward, clipping, AdamW. Outputs: loss, gradient norm, then each gradient.
+/// The step as a graph: forward, loss, backward, clipping, AdamW.
 struct TrainGraph {
   std::unique_ptr<Graph> graph;
   Value loss, norm;
@@ -58,17 +60,16 @@ class Trainer {
 
   /// One AdamW step on B windows of T tokens.
   StepResult step(const Windows& windows, double lr);
-  /// The gradient of a tensor, as of the last step (only when the trainer was asked to keep them).
-  std::vector<float> gradient(const std::string& tensor) const;
   /// Loss of a tokenized text in windows of T at stride T/4: every token but the first few is predicted from at
   /// least 3T/4 others. Reads at most `max_tokens` (0: all).
   EvalResult evaluate(std::span<const int32_t> ids, int64_t max_tokens = 0);
 
-  int64_t steps_done() const { return steps_; }
+  /// Updates made: steps whose gradient was finite.
+  int64_t updates() const { return updates_; }
   const Plan& plan() const { return *plan_; }
   Session& session() { return *session_; }
   const ParamStore& moments() const { return moments_; }
-  /// Bytes that training holds: weights, moments, arena, inputs.
+  /// Bytes that training and its evaluations hold: weights, moments, arenas, inputs.
   size_t planned_bytes() const;
 
  private:
@@ -77,9 +78,9 @@ class Trainer {
   Model& model_;
   TrainerOptions options_;
   ParamStore moments_;
-  std::shared_ptr<const Plan> plan_;
+  std::shared_ptr<const Plan> plan_, eval_plan_;
   std::unique_ptr<Session> session_, eval_session_;
-  int64_t steps_ = 0;
+  int64_t updates_ = 0;
 };
 
 /// Names and types of the optimizer's moments.
