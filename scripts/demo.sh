@@ -12,7 +12,7 @@ size=small             # toy describe small
 tokenizer=spm:2048     # of a text below 500 kB: spm:512, below 50 kB: bytes, for there is too little to learn pieces from
 batch=8 tokens=192     # sequences a step, tokens a sequence
 steps=${TOY_DEMO_STEPS:-2400}
-lr=5e-3
+lr=4e-3 final_lr=0.05
 seed=1
 corpus_bytes=16000000  # of stories to train on, and below to validate on
 valid_bytes=200000
@@ -69,7 +69,7 @@ fi
 say "Training: $size, tokenizer $tokenizer, $steps steps of $batch x $tokens tokens"
 # stdout is the record of the run; the progress bar is on stderr.
 "$toy" train from-scratch --json --corpus "$train" --val "$valid" --size "$size" --tokenizer "$tokenizer" \
-  --batch "$batch" --tokens "$tokens" --steps "$steps" --lr "$lr" --seed "$seed" \
+  --batch "$batch" --tokens "$tokens" --steps "$steps" --lr "$lr" --final-lr "$final_lr" --seed "$seed" \
   --eval-every "$eval_every" --eval-tokens "$eval_tokens" --sample "$sample_tokens" --name demo --out "$out" \
   > "$out/train.jsonl"
 
@@ -103,6 +103,13 @@ for sample in 1 2; do
   printf '%s' "$prompt"
   "$toy" infer "$out/model.gguf" --prompt "$prompt" --n "$generate" --temperature "$temperature" --seed "$sample"
 done
+
+if [[ -z $text && -z ${TOY_DEMO_STEPS:-} ]]; then  # what these settings reach, on every machine
+  LC_ALL=C awk -v m="$model_rate" -v n="$ngram_rate" -v f="$floor_rate" 'BEGIN { exit !(m < n && m <= 1.15 * f) }' || {
+    echo "demo: the model should be below the 5-gram and within 15% of the floor: something is wrong" >&2
+    exit 1
+  }
+fi
 
 say "More"
 echo "  $toy infer $out/model.gguf --prompt \"$prompt\" --n 100 --temperature 0.8 --seed 3"

@@ -4,7 +4,8 @@
 #   scripts/test.sh                # release build; every label but slow and, without its environment, peer
 #   scripts/test.sh --quick        # label unit only
 #   scripts/test.sh --slow         # also label slow
-#   scripts/test.sh --asan         # also the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
+#   scripts/test.sh --asan         # also the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, and the
+#                                  # team of threads under ThreadSanitizer
 #   scripts/test.sh --fuzz [S]     # also each fuzzer on its corpus and S seconds (default 30) beyond it; needs clang
 #
 # It runs from any folder, in a fresh clone, with or without a folder ../shared of test data. What is skipped is counted
@@ -133,6 +134,11 @@ if [[ -n $asan ]] && configure asan && build asan; then
   export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS:-}
   run_tests asan build/asan -L '^unit$' --
   summary+=(--run asan "$logs/asan.json" "$logs/asan.xml")
+fi
+
+# ---- the team of threads under ThreadSanitizer
+if [[ -n $asan ]] && configure tsan && build tsan --target test_base; then
+  check "threads under tsan" env TSAN_OPTIONS=halt_on_error=1 build/tsan/tests/test_base '--gtest_filter=ThreadPool.*'
 fi
 
 # ---- fuzzers: every file of the corpus, then new inputs for a while

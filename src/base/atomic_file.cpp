@@ -80,11 +80,11 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::fail_write(int error) const {
   const std::string folder = folder_of(target_);
   if (is_disk_full(error))
-    fail_internal("disk full: {}: {} after {} bytes; {}; free some space in {}", path_, std::strerror(error),
-                  bytes_written_, kUnharmed, folder);
+    fail("disk full: {}: {} after {} bytes; {}; free some space in {}", path_, std::strerror(error), bytes_written_,
+         kUnharmed, folder);
   if (error == EFBIG)
     fail("{}: {} after {} bytes: the limit of the file system or of 'ulimit -f' is reached; {}", path_,
-                  std::strerror(error), bytes_written_, kUnharmed);
+         std::strerror(error), bytes_written_, kUnharmed);
   fail_internal("{}: write error after {} bytes: {}; {}", path_, bytes_written_, std::strerror(error), kUnharmed);
 }
 

@@ -90,11 +90,11 @@ void print_profile(const Session& session, double fma) {
   std::sort(sorted.begin(), sorted.end(),
             [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   to_stderr(fmt::format("{:<30} {:>6} {:>10} {:>6} {:>10} {:>7} {:>8}\n", "op", "calls", "ms", "share", "GFLOP/s",
-             "of FMA", "GB/s"));
+                        "of FMA", "GB/s"));
   for (const auto& [name, r] : sorted)
     to_stderr(fmt::format("{:<30} {:>6} {:>10.3f} {:>5.1f}% {:>10.1f} {:>6.1f}% {:>8.1f}\n", name, r.calls,
-               1e3 * r.seconds, 100 * r.seconds / total, r.flops / r.seconds * 1e-9, 100e-9 * r.flops / r.seconds / fma,
-               r.bytes / r.seconds * 1e-9));
+                          1e3 * r.seconds, 100 * r.seconds / total, r.flops / r.seconds * 1e-9,
+                          100e-9 * r.flops / r.seconds / fma, r.bytes / r.seconds * 1e-9));
 }
 
 struct Train {

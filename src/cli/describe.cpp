@@ -128,7 +128,7 @@ struct Describe {
     const int64_t params = parameter_count(spec);
     const double train_flops = train.plan.cost().flops;
     size_t cache = 0;
-    for (const StateSlot& s : state_slots(spec, DecodeShape{1, context}.pages(), 1)) cache += s.type.bytes();
+    for (const StateSlot& s : state_slots(spec, DecodeShape{1, context})) cache += s.type.bytes();
     const size_t train_bytes = train.plan.arena_bytes + train.plan.param_bytes(dev) + train.plan.input_bytes(dev);
     if (json) {
       ordered_json parts;

@@ -25,7 +25,7 @@ std::vector<int32_t> parse_ids(const std::string& text) {
     check(error == std::errc() && (next == end || *next == ',' || *next == ' '),
           "prompt-ids '{}': expected numbers separated by commas", text);
     ids.push_back(id);
-    p = next == end ? end : next + 1;
+    for (p = next; p < end && (*p == ',' || *p == ' ');) ++p;
   }
   check(!ids.empty(), "prompt-ids: no numbers given");
   return ids;

@@ -71,8 +71,10 @@ struct Decode {
     app.add_flag("--json", json, "a JSON string (bytes that are not UTF-8 are replaced) instead of the exact bytes");
     app.callback([this] {
       const std::string bytes = open_tokenizer(model)->decode(ids);
-      if (json) fmt::print("{}\n", nlohmann::json(bytes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-      else std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+      if (json)
+        fmt::print("{}\n", nlohmann::json(bytes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      else
+        std::fwrite(bytes.data(), 1, bytes.size(), stdout);
     });
   }
 };

@@ -23,6 +23,8 @@ class Reporter final : public TrainObserver {
  public:
   explicit Reporter(bool json) : json_(json) {}
 
+  void preparing(const std::string& what) override { progress_.note(what); }
+
   void started(const Start& s) override {
     if (json_) {
       line({{"kind", "run_start"},
@@ -84,7 +86,9 @@ class Reporter final : public TrainObserver {
   }
 
  private:
-  static void line(const ordered_json& j) { put(j.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n"); }
+  static void line(const ordered_json& j) {
+    put(j.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+  }
   // A reader that has gone away ends the run: nobody would see its results.
   static void put(const std::string& text) {
     if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)

@@ -17,12 +17,9 @@ constexpr Source kSources[] = {
     {"name", "text/he/him/his",
      "Mina/she/her/her, Tilda/she/her/her, Rosa/she/her/her, Wren/she/her/her, Hazel/she/her/her, "
      "Tom/he/him/his, Oscar/he/him/his, Felix/he/him/his, Hugo/he/him/his, Ben/he/him/his"},
-    {"kind", "text",
-     "fox, hare, mouse, badger, toad, hedgehog, goat, duck, bear, frog"},
-    {"trait", "text",
-     "young, shy, brave, curious, quiet, merry, clever, lazy, gentle, proud, plump, hungry"},
-    {"helper", "text",
-     "miller, baker, tailor, smith, fisherman, farmer, gardener, painter, potter, weaver"},
+    {"kind", "text", "fox, hare, mouse, badger, toad, hedgehog, goat, duck, bear, frog"},
+    {"trait", "text", "young, shy, brave, curious, quiet, merry, clever, lazy, gentle, proud, plump, hungry"},
+    {"helper", "text", "miller, baker, tailor, smith, fisherman, farmer, gardener, painter, potter, weaver"},
     {"mood", "text",
      "kind, grumpy, jolly, weary, tall, thin, round, deaf, wise, silent, noisy, friendly, lonely, "
      "bearded, busy, famous, nervous, rich, poor, strong, sunburnt, limping, toothless, one-eyed, "
@@ -64,8 +61,7 @@ constexpr Source kSources[] = {
     {"thing", "text/used/part",
      "kite/flew/tail, drum/beat/skin, lamp/lit/wick, boat/sailed/mast, flute/played/tip, "
      "book/read/cover, ball/kicked/seam, sled/rode/runner, bell/rang/clapper, hat/wore/brim"},
-    {"color", "text",
-     "red, blue, green, white, black, gray, brown, yellow"},
+    {"color", "text", "red, blue, green, white, black, gray, brown, yellow"},
     {"food", "text",
      "bread, jam, soup, cheese, honey, milk, plums, pears, nuts, figs, cake, pie, toast, tea, rice, "
      "beans, peas, corn, grapes, cherries, berries, buns, rolls, tarts, stew, butter, cream, cider, "

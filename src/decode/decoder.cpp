@@ -21,7 +21,7 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
       .page_table =
           g.input("page_table", {DType::i32, {shape.sequences, shape.pages_per_sequence()}, 0}, shape.pages())};
   std::vector<nn::LayerState> layers;
-  const std::vector<StateSlot> slots = state_slots(spec, shape.pages(), shape.sequences);
+  const std::vector<StateSlot> slots = state_slots(spec, shape);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const StateSlot &k = slots[2 * i], &v = slots[2 * i + 1];
     layers.push_back({KvPages{g.param(k.name, k.type), g.param(v.name, v.type)}});

@@ -7,8 +7,8 @@
 
 namespace toy {
 
-std::vector<StateSlot> state_slots(const ModelSpec& spec, int64_t pages, int64_t sequences) {
-  (void)sequences;  // recurrent layers will need it
+std::vector<StateSlot> state_slots(const ModelSpec& spec, DecodeShape shape) {
+  const int64_t pages = shape.pages();
   std::vector<StateSlot> slots;
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const LayerSpec& l = spec.layers[i];
@@ -26,7 +26,7 @@ DecodeState::DecodeState(const ModelSpec& spec, const Device& device, DecodeShap
     : shape_(shape), store_(device), lengths_(size_t(shape.sequences)) {
   check(shape.sequences >= 1, "decoder: {} sequences, expected at least 1", shape.sequences);
   check(shape.context >= 1, "decoder: a context of {} positions, expected at least 1", shape.context);
-  slots_ = state_slots(spec, shape.pages(), shape.sequences);
+  slots_ = state_slots(spec, shape);
   for (const StateSlot& s : slots_) store_.add(s.name, s.type);
   table_.assign(size_t(shape.pages()), 0);
   for (int64_t p = shape.pages(); p-- > 0;) free_pages_.push_back(int32_t(p));

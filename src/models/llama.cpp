@@ -39,6 +39,8 @@ ModelSpec spec_from_gguf(const gguf::File& f) {
   const auto u32 = [&](const char* key) { return int64_t(f.get_u32(std::string("llama.") + key)); };
   ModelSpec m;
   m.name = f.get_string("general.name", "llama");
+  for (char& c : m.name)  // it will be printed on terminals
+    if (uint8_t(c) < 0x20 || c == 0x7f) c = '?';
   m.d_model = u32("embedding_length");
   m.context = u32("context_length");
   LayerSpec l;
@@ -61,7 +63,11 @@ ModelSpec spec_from_gguf(const gguf::File& f) {
   m.rope_base = f.get_f32("llama.rope.freq_base", 10000.0f);
   m.tied = f.find("output.weight") == nullptr;
   m.vocab = f.require("token_embd.weight").shape[0];
-  m.validate();
+  try {
+    m.validate();
+  } catch (const Error& e) {
+    fail("{}: {}", f.path(), e.what());
+  }
   check_against_tensors(f, m);
   return m;
 }

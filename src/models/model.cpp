@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "toy/base/philox.h"
+#include "toy/base/threads.h"
 #include "toy/tensor/convert.h"
 
 namespace toy {
@@ -14,6 +15,7 @@ Weights Model::weights(Graph& graph) const {
 Model random_model(const ModelSpec& spec, const Device& device, uint64_t seed, double init_scale) {
   spec.validate();
   Model m{spec, std::make_unique<ParamStore>(device), nullptr};
+  ThreadPool pool;
   for (const TensorSpec& t : tensors_of(spec)) {
     m.params->add(t.name, {DType::f32, t.shape, 0});
     std::vector<float> values(size_t(t.shape.count()), 1.0f);
@@ -21,7 +23,10 @@ Model random_model(const ModelSpec& spec, const Device& device, uint64_t seed, d
       const double sigma =
           t.init == TensorSpec::Init::embedding ? 0.02 : init_scale / std::sqrt(double(t.shape.back()));
       const Philox random(seed, t.name);
-      for (size_t i = 0; i < values.size(); ++i) values[i] = float(sigma * random.normal(i));
+      pool.run([&](int thread) {
+        const Range mine = part(int64_t(values.size()), thread, pool.size());
+        for (int64_t i = mine.begin; i < mine.end; ++i) values[size_t(i)] = float(sigma * random.normal(uint64_t(i)));
+      });
     }
     m.params->write(t.name, values);
   }

@@ -18,7 +18,8 @@ void ModelSpec::validate() const {
   in_range("context", context, 1 << 24);
   in_range("n_layers", int64_t(layers.size()), 4096);
   check(rms_eps > 0 && rms_eps < 1, "model {}: rms_eps is {}, expected between 0 and 1", name, rms_eps);
-  check(rope_base > 1 && rope_base < 1e12, "model {}: rope_base is {}, expected above 1 and below 1e12", name, rope_base);
+  check(rope_base > 1 && rope_base < 1e12, "model {}: rope_base is {}, expected above 1 and below 1e12", name,
+        rope_base);
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerSpec& l = layers[i];
     in_range("n_heads", l.heads, 4096);
@@ -29,8 +30,8 @@ void ModelSpec::validate() const {
           l.heads, l.kv_heads);
     check(l.d_head % 2 == 0, "model {}: layer {}: d_head is {}, rotary positions need an even width", name, i,
           l.d_head);
-    check(l.window >= 0 && l.window <= (int64_t(1) << 31), "model {}: layer {}: window is {}, expected 0 (all) to 2^31", name, i,
-          l.window);
+    check(l.window >= 0 && l.window <= (int64_t(1) << 31), "model {}: layer {}: window is {}, expected 0 (all) to 2^31",
+          name, i, l.window);
   }
 }
 

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <map>
-#include <queue>
 #include <set>
 
 #include "runtime/arena.h"
 #include "runtime/lower.h"
+#include "runtime/schedule.h"
 #include "toy/graph/verify.h"
 
 namespace toy {
@@ -46,7 +46,7 @@ class Planner {
     std::vector<Value> roots = outputs_;
     roots.insert(roots.end(), updates_.begin(), updates_.end());
     used_ = used_outputs(*graph_, roots);
-    schedule();
+    order_ = schedule(*graph_);
     find_uses();
     places_.resize(graph_->nodes().size());
     for (const Node& n : graph_->nodes())
@@ -56,47 +56,6 @@ class Planner {
   }
 
  private:
-  // ---- order: node ids, but updates as soon as everything else has read the old value (gradients die early).
-  void schedule() {
-    const size_t n = graph_->nodes().size();
-    std::vector<std::set<int>> before(n);
-    std::vector<std::vector<int>> after(n);
-    std::vector<bool> mutates(n);
-    std::map<Value, int> updater;
-    for (const Node& node : graph_->nodes())
-      for (size_t i = 0; i < node.inputs.size(); ++i)
-        if (node.op && node.inputs[i] && node.op->signature.input_spec(i).donated) {
-          updater[seen_parameter(*graph_, node.inputs[i])] = node.id;
-          mutates[size_t(node.id)] = true;
-        }
-    for (const Node& node : graph_->nodes())
-      for (const Value& v : node.inputs) {
-        if (!v) continue;
-        if (graph_->node(v).kind == NodeKind::op) before[size_t(node.id)].insert(v.node);
-        const auto it = updater.find(seen_parameter(*graph_, v));
-        if (it != updater.end() && it->second != node.id) before[size_t(it->second)].insert(node.id);
-      }
-    using Key = std::pair<int, int>;  // updates first, then by id
-    std::priority_queue<Key, std::vector<Key>, std::greater<>> ready;
-    std::vector<size_t> left(n);
-    for (const Node& node : graph_->nodes()) {
-      if (node.kind != NodeKind::op) continue;
-      left[size_t(node.id)] = before[size_t(node.id)].size();
-      for (const int b : before[size_t(node.id)]) after[size_t(b)].push_back(node.id);
-      if (left[size_t(node.id)] == 0) ready.push({mutates[size_t(node.id)] ? 0 : 1, node.id});
-    }
-    while (!ready.empty()) {
-      const int id = ready.top().second;
-      ready.pop();
-      order_.push_back(id);
-      for (const int a : after[size_t(id)])
-        if (--left[size_t(a)] == 0) ready.push({mutates[size_t(a)] ? 0 : 1, a});
-    }
-    for (const Node& node : graph_->nodes())
-      if (node.kind == NodeKind::op && left[size_t(node.id)] > 0)
-        fail_internal("{}: an update and its readers wait for each other", where(node));
-  }
-
   void find_uses() {
     wanted_.insert(outputs_.begin(), outputs_.end());
     wanted_.insert(updates_.begin(), updates_.end());

@@ -80,6 +80,7 @@ class Run {
     check_options(o);
     const Texts texts = read_texts(o);
     validation_bytes_ = int64_t(texts.validation.size());
+    observer.preparing(fmt::format("{}: {}; tokenizer {}", o.corpus, format_bytes(texts.train.size()), o.tokenizer));
     auto tokenizer = make_tokenizer(o.tokenizer, texts.train);
     train_ids_ = tokenizer->encode(texts.train);
     validation_ids_ = tokenizer->encode(texts.validation);
@@ -90,6 +91,8 @@ class Run {
     spec.name = o.name;
     require_room(spec);
     prepare_folder(o.out, spec, o.stored);
+    observer.preparing(
+        fmt::format("{}: making {:.2f} M random weights", spec.name, double(parameter_count(spec)) * 1e-6));
     model_ = random_model(spec, device, o.seed, o.init_scale);
     model_.tokenizer = std::move(tokenizer);
     trainer_ = std::make_unique<Trainer>(device, model_, o.trainer);

@@ -37,8 +37,8 @@ void TrainerOptions::validate() const {
   constexpr int64_t kMaxRows = (int64_t(1) << 31) - 1;
   check(batch >= 1, "batch is {}, expected at least 1", batch);
   check(tokens >= 1, "tokens is {}, expected at least 1", tokens);
-  check(batch <= kMaxRows / tokens, "batch {} of {} tokens are too many: expected at most {} rows a step", batch, tokens,
-        kMaxRows);
+  check(batch <= kMaxRows / tokens, "batch {} of {} tokens are too many: expected at most {} rows a step", batch,
+        tokens, kMaxRows);
   const AdamWOptions& o = optimizer;
   const auto below_one = [](std::string_view name, double v) {
     check(v >= 0 && v < 1, "{} is {}, expected 0 to below 1", name, v);
@@ -144,8 +144,8 @@ StepResult Trainer::step(const Windows& windows, double lr) {
 
 EvalResult Trainer::evaluate(std::span<const int32_t> ids, int64_t max_tokens) {
   if (!eval_session_) {
-    eval_session_ = std::make_unique<Session>(device_, eval_plan_,
-                                              std::initializer_list<const ParamStore*>{model_.params.get()});
+    eval_session_ =
+        std::make_unique<Session>(device_, eval_plan_, std::initializer_list<const ParamStore*>{model_.params.get()});
     feed_batch(*eval_session_);
   }
   const int64_t rows = options_.batch * options_.tokens;

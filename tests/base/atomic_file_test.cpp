@@ -149,8 +149,8 @@ TEST_F(AtomicFileTest, FullDisk) {
     ADD_FAILURE() << e.what();
   }
   ::umount(disk.c_str());
-  expect_error(error, ErrorCode::failure, "disk full: " + target + ": No space left on device after ");
-  expect_error(error, ErrorCode::failure, "an earlier file of this name is unharmed");
+  expect_error(error, ErrorCode::bad_input, "disk full: " + target + ": No space left on device after ");
+  expect_error(error, ErrorCode::bad_input, "an earlier file of this name is unharmed");
   EXPECT_EQ(after, "old");
   EXPECT_EQ(left, 1);
 }

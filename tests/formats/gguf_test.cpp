@@ -316,7 +316,7 @@ TEST_F(GgufFile, FailedWriteHarmsNothing) {
   }
   ::setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, old_handler);
-  EXPECT_EQ(code, ErrorCode::failure);
+  EXPECT_EQ(code, ErrorCode::bad_input);
   expect_error(text, "a.gguf: File too large after 50000 bytes");
   EXPECT_EQ(slurp(path("a.gguf")), "the old file");
   EXPECT_EQ(files(), 1u) << "the temporary file is gone";

@@ -15,13 +15,13 @@ namespace toy {
 class AtomicFile {
  public:
   /// Creates the temporary. Throws Error{bad_input} for a missing or unwritable folder and for a target that
-  /// is a folder or a device; Error{failure} for a full disk.
+  /// is a folder or a device, and for a full disk.
   explicit AtomicFile(const std::string& path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Appends. Throws Error{failure}, "disk full" among others.
+  /// Appends. Throws Error{bad_input} for a full disk, Error{failure} for other write errors.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view bytes) { write(std::as_bytes(std::span(bytes.data(), bytes.size()))); }
   uint64_t bytes_written() const { return bytes_written_; }

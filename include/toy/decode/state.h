@@ -30,7 +30,7 @@ struct StateSlot {
 };
 
 /// The slots that a model's layers need.
-std::vector<StateSlot> state_slots(const ModelSpec& spec, int64_t pages, int64_t sequences);
+std::vector<StateSlot> state_slots(const ModelSpec& spec, DecodeShape shape);
 
 /// Content of one sequence, copied out: independent of the state that it came from.
 struct StateSnapshot {

@@ -86,7 +86,7 @@ class Writer {
   /// The values of `data` (contiguous; f32, f64, f16, bf16, i32), stored as `stored` (f32 to f16/bf16 is rounded to
   /// nearest even; f64 sources round to f32 first). Throws on a duplicate name or an impossible conversion.
   void add(std::string name, const View& data, DType stored);
-  /// Throws Error{bad_input} for an unwritable folder, Error{failure} for a full disk; then nothing is left behind and
+  /// Throws Error{bad_input} for an unwritable folder or a full disk; then nothing is left behind and
   /// an earlier file of the same name is unharmed.
   void finish(const std::string& path);
 

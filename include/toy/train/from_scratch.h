@@ -54,6 +54,8 @@ class TrainObserver {
     bool whole;  ///< all of the validation text was read
     std::string sample;
   };
+  /// What is being done before the first step, for people who wait.
+  virtual void preparing(const std::string& what) { (void)what; }
   virtual void started(const Start&) {}
   virtual void stepped(const Step&) {}
   virtual void evaluated(const Eval&) {}
