@@ -55,6 +55,10 @@ void Progress::note(const std::string& text) {
   to_stderr(text + "\n");
 }
 
+void Progress::waiting(const std::string& what) {
+  if (terminal_) note(what + " ...");
+}
+
 void Progress::clear() {
   if (drawn_) to_stderr("\r\x1b[2K");
   drawn_ = false;

@@ -14,6 +14,8 @@ class Progress {
   void update(const TrainObserver::Step& step);
   /// Text that stays, above the bar.
   void note(const std::string& text);
+  /// What somebody at a terminal is waiting for; not said elsewhere.
+  void waiting(const std::string& what);
   /// Takes the bar away, so that a line of stdout on the same terminal does not run into it.
   void clear();
   void finish();

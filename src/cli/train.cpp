@@ -23,7 +23,7 @@ class Reporter final : public TrainObserver {
  public:
   explicit Reporter(bool json) : json_(json) {}
 
-  void preparing(const std::string& what) override { progress_.note(what); }
+  void preparing(const std::string& what) override { progress_.waiting(what); }
 
   void started(const Start& s) override {
     if (json_) {
