@@ -165,8 +165,9 @@ std::unique_ptr<Tokenizer> train_kind(const Kind& kind, std::string_view text, c
   SpmVocabulary vocabulary = read_out(kind, train(kind, std::move(sentences), options));
   vocabulary.add_bos = options.add_bos;
   const size_t got = vocabulary.tokens.size();
-  check(got == size_t(wanted), "{}:{}: the text is too small: it gives {} tokens. Ask for fewer, or give more text",
-        kind.spec, wanted, got);
+  check(
+      got == size_t(wanted), "{}:{}: the text is too small: it gives {} tokens. {}", kind.spec, wanted, got,
+      got >= size_t(kLeastTokens) ? "Ask for fewer, or give more text" : "Give more text, or take the tokenizer bytes");
   return std::make_unique<SpmTokenizer>(std::move(vocabulary));
 }
 

@@ -1,9 +1,11 @@
 // libFuzzer: any bytes are either refused with an Error or give a tokenizer that can be used, and its text comes back
 // where nothing is normalized and there is a token for every byte.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "text/spm.h"
