@@ -13,17 +13,12 @@
 namespace toy::cli {
 namespace {
 
-std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
-  auto t = load_tokenizer(gguf::File::open(path));
-  check(t != nullptr, "{}: the file has no tokenizer", path);
-  return t;
-}
-
 struct Train {
   std::string corpus, spec = "spm:512", out;
   void add(CLI::App& app) {
     app.add_option("--corpus", corpus, "a text file to learn from")->required();
-    app.add_option("--tokenizer", spec, "spm:V (SentencePiece BPE of V tokens), or bytes")->capture_default_str();
+    app.add_option("--tokenizer", spec, "spm:V or unigram:V (SentencePiece BPE or unigram of V tokens), or bytes")
+        ->capture_default_str();
     app.add_option("--out", out, "GGUF file to write: a vocabulary without weights")->required();
     app.callback([this] {
       const auto t = make_tokenizer(spec, read_text_file(corpus));
@@ -41,7 +36,7 @@ struct Encode {
   bool json = false, no_bos = false;
   CLI::Option *text_option = nullptr, *file_option = nullptr;
   void add(CLI::App& app) {
-    app.add_option("model", model, "a GGUF file with a tokenizer")->required();
+    app.add_option("model", model, "a GGUF file with a tokenizer, or a SentencePiece .model file")->required();
     text_option = add_text_option(app, "--text", text, "the text");
     file_option = app.add_option("--file", file, "a file that holds the text");
     text_option->excludes(file_option);
@@ -51,7 +46,7 @@ struct Encode {
   }
   void run() const {
     check(text_option->count() || file_option->count(), "tokenizer encode: give --text TEXT or --file FILE");
-    const auto t = open_tokenizer(model);
+    const auto t = load_tokenizer_file(model);
     std::vector<int32_t> ids = t->encode(file_option->count() ? read_text_file(file) : text);
     if (!no_bos && t->adds_bos() && t->bos()) ids.insert(ids.begin(), *t->bos());
     if (json)
@@ -66,11 +61,11 @@ struct Decode {
   std::vector<int32_t> ids;
   bool json = false;
   void add(CLI::App& app) {
-    app.add_option("model", model, "a GGUF file with a tokenizer")->required();
+    app.add_option("model", model, "a GGUF file with a tokenizer, or a SentencePiece .model file")->required();
     app.add_option("ids", ids, "token ids")->required();
     app.add_flag("--json", json, "a JSON string (bytes that are not UTF-8 are replaced) instead of the exact bytes");
     app.callback([this] {
-      const std::string bytes = open_tokenizer(model)->decode(ids);
+      const std::string bytes = load_tokenizer_file(model)->decode(ids);
       if (json)
         fmt::print("{}\n", nlohmann::json(bytes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
       else

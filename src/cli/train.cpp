@@ -111,7 +111,8 @@ struct FromScratch {
         ->capture_default_str();
     app.add_option("--size", o.size, fmt::format("{}, or a JSON file of dimensions", fmt::join(size_names(), ", ")))
         ->capture_default_str();
-    app.add_option("--tokenizer", o.tokenizer, "bytes, or spm:V (SentencePiece BPE of V tokens, trained on the corpus)")
+    app.add_option("--tokenizer", o.tokenizer,
+                   "bytes, or spm:V or unigram:V (SentencePiece BPE or unigram of V tokens, trained on the corpus)")
         ->capture_default_str();
     app.add_option("--batch", o.trainer.batch, "B, sequences a step")->capture_default_str();
     app.add_option("--tokens", o.trainer.tokens, "T, tokens a sequence")->capture_default_str();

@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581, how SentencePiece writes a space
 
+}  // namespace
+
 std::string with_spaces(std::string_view piece) {
   std::string out;
   while (true) {
@@ -25,7 +27,6 @@ std::string with_spaces(std::string_view piece) {
   }
 }
 
-/// The byte that "<0x0A>" stands for.
 std::optional<uint8_t> byte_of_name(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return std::nullopt;
   uint8_t byte = 0;
@@ -35,38 +36,11 @@ std::optional<uint8_t> byte_of_name(std::string_view token) {
   return byte;
 }
 
-/// Key of a special id, its value in a file that does not name it (llama-vocab.cpp), and where it goes.
-struct SpecialId {
-  const char* key;
-  int32_t otherwise;
-  std::optional<int32_t> SpmVocabulary::*member;
-};
-constexpr std::array<SpecialId, 3> kSpecialIds = {{
-    {"tokenizer.ggml.bos_token_id", 1, &SpmVocabulary::bos},
-    {"tokenizer.ggml.eos_token_id", 2, &SpmVocabulary::eos},
-    {"tokenizer.ggml.unknown_token_id", 0, &SpmVocabulary::unknown},
-}};
-
-/// Types for a file without tokenizer.ggml.token_type, from names and special ids.
-std::vector<int32_t> guess_types(const SpmVocabulary& v) {
-  std::vector<int32_t> types;
-  for (const std::string& token : v.tokens) {
-    types.push_back(int32_t(byte_of_name(token) ? SpmType::byte : SpmType::normal));
-  }
-  const auto mark = [&](std::optional<int32_t> id, SpmType type) {
-    if (id && size_t(*id) < types.size()) types[size_t(*id)] = int32_t(type);
-  };
-  mark(v.bos, SpmType::control);
-  mark(v.eos, SpmType::control);
-  mark(v.unknown, SpmType::unknown);
-  return types;
-}
-
-}  // namespace
-
 SpmTokenizer::SpmTokenizer(SpmVocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {
   check_sizes();
   check_ids();
+  check_tokens();
+  chars_map_ = CharsMap(vocabulary_.chars_map, vocabulary_.source);
   byte_ids_.fill(-1);
   text_of_.resize(vocabulary_.tokens.size());
   ids_.reserve(vocabulary_.tokens.size());
@@ -76,42 +50,55 @@ SpmTokenizer::SpmTokenizer(SpmVocabulary vocabulary) : vocabulary_(std::move(voc
     std::stable_sort(literals.begin(), literals.end(),
                      [&](int32_t a, int32_t b) { return text_of(a).size() > text_of(b).size(); });
   }
+  if (vocabulary_.model == SpmModel::unigram) prepare_unigram();
 }
 
 void SpmTokenizer::check_sizes() const {
   const SpmVocabulary& v = vocabulary_;
   const size_t n = v.tokens.size();
-  check(n > 0, "{}: tokenizer.ggml.tokens is empty", v.source);
-  check(n <= size_t(std::numeric_limits<int32_t>::max()), "{}: tokenizer.ggml.tokens has {} tokens, too many", v.source,
+  check(n > 0, "{}: {} is empty", v.source, v.names.tokens);
+  check(n <= size_t(std::numeric_limits<int32_t>::max()), "{}: {} has {} tokens, too many", v.source, v.names.tokens,
         n);
-  check(v.scores.size() == n, "{}: tokenizer.ggml.scores has {} values for {} tokens", v.source, v.scores.size(), n);
-  check(v.types.size() == n, "{}: tokenizer.ggml.token_type has {} values for {} tokens", v.source, v.types.size(), n);
+  check(v.scores.size() == n, "{}: {} has {} values for {} tokens", v.source, v.names.scores, v.scores.size(), n);
+  check(v.types.size() == n, "{}: {} has {} values for {} tokens", v.source, v.names.types, v.types.size(), n);
 }
 
 void SpmTokenizer::check_ids() const {
   const SpmVocabulary& v = vocabulary_;
-  for (const SpecialId& special : kSpecialIds) {
-    const std::optional<int32_t> id = v.*special.member;
-    check(!id || (*id >= 0 && *id < vocab_size()), "{}: {} is {}, outside the vocabulary of {} tokens", v.source,
-          special.key, id.value_or(0), vocab_size());
-  }
+  const auto check_id = [&](const char* key, std::optional<int32_t> id) {
+    check(!id || (*id >= 0 && *id < vocab_size()), "{}: {} is {}, outside the vocabulary of {} tokens", v.source, key,
+          id.value_or(0), vocab_size());
+  };
+  check_id("tokenizer.ggml.bos_token_id", v.bos);
+  check_id("tokenizer.ggml.eos_token_id", v.eos);
+  check_id("tokenizer.ggml.unknown_token_id", v.unknown);
   check(!v.add_bos || v.bos, "{}: tokenizer.ggml.add_bos_token is true, but tokenizer.ggml.bos_token_id is not set",
         v.source);
   check(!v.add_eos || v.eos, "{}: tokenizer.ggml.add_eos_token is true, but tokenizer.ggml.eos_token_id is not set",
         v.source);
+}
+
+void SpmTokenizer::check_tokens() const {
+  const SpmVocabulary& v = vocabulary_;
   std::unordered_map<std::string_view, int32_t> seen;
   seen.reserve(v.tokens.size());
+  size_t bytes = 0;
   for (int32_t id = 0; id < vocab_size(); ++id) {
     const std::string& token = v.tokens[size_t(id)];
-    check(is_utf8(token), "{}: tokenizer.ggml.tokens[{}] is not UTF-8", v.source, id);
-    check(!std::isnan(v.scores[size_t(id)]), "{}: tokenizer.ggml.scores[{}] (token \"{}\") is not a number", v.source,
-          id, token);
+    const float score = v.scores[size_t(id)];
+    check(is_utf8(token), "{}: {}[{}] is not UTF-8", v.source, v.names.tokens, id);
+    // Merging only compares scores; a unigram model adds them up.
+    check(v.model == SpmModel::bpe ? !std::isnan(score) : std::isfinite(score),
+          "{}: {}[{}] (token \"{}\") is not a {}number", v.source, v.names.scores, id, token,
+          v.model == SpmModel::bpe ? "" : "finite ");
     const int32_t type = v.types[size_t(id)];
-    check(type >= 1 && type <= 6, "{}: tokenizer.ggml.token_type[{}] (token \"{}\") is {}, not within 1 to 6", v.source,
-          id, token, type);
+    check(type >= 1 && type <= 6, "{}: {}[{}] (token \"{}\") is {}, not within 1 to 6", v.source, v.names.types, id,
+          token, type);
+    bytes += token.size();
+    check(bytes < size_t(1) << 31, "{}: {} is 2 GiB or more", v.source, v.names.tokens);
     if (token.empty()) continue;  // a gap: never encoded, decodes to nothing
     const auto [earlier, is_new] = seen.emplace(token, id);
-    check(is_new, "{}: tokenizer.ggml.tokens: \"{}\" is there twice, with the ids {} and {}", v.source, token,
+    check(is_new, "{}: {}: \"{}\" is there twice, with the ids {} and {}", v.source, v.names.tokens, token,
           earlier->second, id);
   }
 }
@@ -139,11 +126,11 @@ void SpmTokenizer::add_token(int32_t id) {
 void SpmTokenizer::add_byte_token(int32_t id) {
   const std::string& token = vocabulary_.tokens[size_t(id)];
   const std::optional<uint8_t> byte = byte_of_name(token);
-  check(byte.has_value(), "{}: tokenizer.ggml.tokens[{}] is \"{}\"; a byte token (token_type 6) is written like <0x0A>",
-        vocabulary_.source, id, token);
+  check(byte.has_value(), "{}: {}[{}] is \"{}\"; a byte token (type 6) is written like <0x0A>", vocabulary_.source,
+        vocabulary_.names.tokens, id, token);
   int32_t& slot = byte_ids_[*byte];
-  check(slot < 0, "{}: tokenizer.ggml.tokens: byte {} is there twice, with the ids {} and {}", vocabulary_.source,
-        *byte, slot, id);
+  check(slot < 0, "{}: {}: byte {} is there twice, with the ids {} and {}", vocabulary_.source,
+        vocabulary_.names.tokens, *byte, slot, id);
   slot = id;
   text_of_[size_t(id)] = std::string(1, char(*byte));
 }
@@ -153,6 +140,7 @@ void SpmTokenizer::add_piece(int32_t id) {
   const std::string& token = vocabulary_.tokens[size_t(id)];
   std::string& text = text_of_[size_t(id)];
   text = with_spaces(token);
+  if (vocabulary_.model == SpmModel::unigram) return;
   // A piece with a space of its own is never found by the library, whose texts have U+2581 in its place.
   if (text.empty() || token.find(' ') != std::string::npos) return;
   ids_.emplace(text, id);
@@ -160,6 +148,14 @@ void SpmTokenizer::add_piece(int32_t id) {
   for (size_t i = 1; i < text.size(); ++i) {
     neighbours_.set(size_t(uint8_t(text[i - 1])) << 8 | uint8_t(text[i]));
   }
+}
+
+/// The longest user-defined token that a text begins with, or -1.
+int32_t SpmTokenizer::literal_at(std::string_view rest) const {
+  for (const int32_t id : literals_[uint8_t(rest[0])]) {
+    if (rest.starts_with(text_of_[size_t(id)])) return id;
+  }
+  return -1;
 }
 
 const std::string& SpmTokenizer::text_of(int32_t id) const {
@@ -176,46 +172,14 @@ std::string SpmTokenizer::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
-void SpmTokenizer::save(gguf::Writer& writer) const {
+std::vector<int32_t> SpmTokenizer::encode(std::string_view text) const {
   const SpmVocabulary& v = vocabulary_;
-  writer.set("tokenizer.ggml.model", gguf::Value(std::string("llama")));
-  writer.set("tokenizer.ggml.pre", gguf::Value(std::string("default")));
-  writer.set("tokenizer.ggml.tokens", gguf::Value(gguf::Array(v.tokens)));
-  writer.set("tokenizer.ggml.scores", gguf::Value(gguf::Array(v.scores)));
-  writer.set("tokenizer.ggml.token_type", gguf::Value(gguf::Array(v.types)));
-  for (const SpecialId& special : kSpecialIds) {
-    const std::optional<int32_t> id = v.*special.member;
-    if (id) writer.set(special.key, gguf::Value(uint32_t(*id)));
-  }
-  writer.set("tokenizer.ggml.add_bos_token", gguf::Value(v.add_bos));
-  writer.set("tokenizer.ggml.add_eos_token", gguf::Value(v.add_eos));
-  writer.set("tokenizer.ggml.add_space_prefix", gguf::Value(v.add_space_prefix));
-  if (v.remove_extra_whitespaces) writer.set("tokenizer.ggml.remove_extra_whitespaces", gguf::Value(true));
-}
-
-std::unique_ptr<Tokenizer> load_spm(const gguf::File& file) {
-  SpmVocabulary v;
-  v.source = file.path();
-  v.tokens = file.get_strings("tokenizer.ggml.tokens");
-  const size_t n = v.tokens.size();
-  check(n > 0, "{}: tokenizer.ggml.tokens is empty", v.source);
-  for (const SpecialId& special : kSpecialIds) {
-    if (file.has(special.key)) {
-      const uint32_t id = file.get_u32(special.key);
-      check(id < n, "{}: {} is {}, outside the vocabulary of {} tokens", v.source, special.key, id, n);
-      v.*special.member = int32_t(id);
-    } else if (size_t(special.otherwise) < n) {
-      v.*special.member = special.otherwise;
-    }
-  }
-  // Without scores all merges are equal and the leftmost goes first, as in llama.cpp.
-  v.scores = file.has("tokenizer.ggml.scores") ? file.get_f32s("tokenizer.ggml.scores") : std::vector<float>(n);
-  v.types = file.has("tokenizer.ggml.token_type") ? file.get_i32s("tokenizer.ggml.token_type") : guess_types(v);
-  v.add_bos = file.get_bool("tokenizer.ggml.add_bos_token", v.bos.has_value());
-  v.add_eos = file.get_bool("tokenizer.ggml.add_eos_token", false);
-  v.add_space_prefix = file.get_bool("tokenizer.ggml.add_space_prefix", true);
-  v.remove_extra_whitespaces = file.get_bool("tokenizer.ggml.remove_extra_whitespaces", false);
-  return std::make_unique<SpmTokenizer>(std::move(v));
+  const bool as_it_is = !v.add_space_prefix && !v.remove_extra_whitespaces && chars_map_.empty();
+  const std::string changed = as_it_is ? "" : normalized(text);
+  if (!as_it_is) text = changed;
+  if (text.empty()) return {};
+  const size_t prefix = v.add_space_prefix ? 1 : 0;
+  return v.model == SpmModel::bpe ? encode_bpe(text, prefix) : encode_unigram(text, prefix);
 }
 
 }  // namespace toy

@@ -4,17 +4,15 @@
 #include <queue>
 
 #include "text/spm.h"
-#include "toy/base/error.h"
+#include "text/spm_ids.h"
 
 namespace toy {
 
 /// Encodes one text.
 class SpmEncoder {
  public:
-  /// `prefix`: bytes at the beginning of `text` that the caller added; positions in messages do not count
-  /// them.
   SpmEncoder(const SpmTokenizer& tokenizer, std::string_view text, size_t prefix)
-      : tokenizer_(tokenizer), text_(text), prefix_(prefix) {}
+      : tokenizer_(tokenizer), text_(text), ids_(tokenizer, text, prefix) {}
   std::vector<int32_t> run();
 
  private:
@@ -35,20 +33,15 @@ class SpmEncoder {
     }
   };
 
-  int32_t literal_at(size_t at) const;
   void add_symbol(size_t begin, size_t bytes);
   void finish_segment();
   void add_pair(int64_t left, int64_t right);
   void merge(const Pair& pair);
   void emit(std::string_view piece);
-  void emit_unknown(std::string_view piece);
-  void put(int32_t id);
 
   const SpmTokenizer& tokenizer_;
   std::string_view text_;
-  size_t prefix_;
-  std::vector<int32_t> out_;
-  bool after_unknown_ = false;
+  SpmIds ids_;
   std::vector<Symbol> segment_;
   std::priority_queue<Pair> pairs_;
   /// Bytes of the left part of pieces of type "unused", which are taken apart again.
@@ -65,33 +58,17 @@ size_t nominal_bytes(char first) {
   return kBytes[uint8_t(first) >> 4];
 }
 
-/// One space for each run of spaces, none at either end (normalizer.cc of the library).
-std::string without_extra_spaces(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c != ' ' || (!out.empty() && out.back() != ' ')) out += c;
-  }
-  if (out.ends_with(' ')) out.pop_back();
-  return out;
-}
-
 }  // namespace
 
-std::vector<int32_t> SpmTokenizer::encode(std::string_view text) const {
-  std::string prepared;
-  if (vocabulary_.remove_extra_whitespaces) text = prepared = without_extra_spaces(text);
-  if (text.empty()) return {};
-  if (!vocabulary_.add_space_prefix) return SpmEncoder(*this, text, 0).run();
-  std::string prefixed(1, ' ');
-  prefixed += text;
-  return SpmEncoder(*this, prefixed, 1).run();
+std::vector<int32_t> SpmTokenizer::encode_bpe(std::string_view text, size_t prefix) const {
+  return SpmEncoder(*this, text, prefix).run();
 }
 
 std::vector<int32_t> SpmEncoder::run() {
   for (size_t at = 0; at < text_.size();) {
-    if (const int32_t literal = literal_at(at); literal >= 0) {
+    if (const int32_t literal = tokenizer_.literal_at(text_.substr(at)); literal >= 0) {
       finish_segment();
-      put(literal);
+      ids_.put(literal);
       at += tokenizer_.text_of(literal).size();
       continue;
     }
@@ -104,16 +81,7 @@ std::vector<int32_t> SpmEncoder::run() {
     at += bytes;
   }
   finish_segment();
-  return std::move(out_);
-}
-
-/// The longest user-defined token at this place, or -1.
-int32_t SpmEncoder::literal_at(size_t at) const {
-  const std::string_view rest = text_.substr(at);
-  for (const int32_t id : tokenizer_.literals_[uint8_t(rest[0])]) {
-    if (rest.starts_with(tokenizer_.text_of(id))) return id;
-  }
-  return -1;
+  return ids_.take();
 }
 
 void SpmEncoder::add_symbol(size_t begin, size_t bytes) {
@@ -168,39 +136,19 @@ void SpmEncoder::emit(std::string_view piece) {
     to_emit_.pop_back();
     const auto found = tokenizer_.ids_.find(piece);
     if (found == tokenizer_.ids_.end()) {
-      emit_unknown(piece);
+      ids_.put_unknown(piece);
       continue;
     }
     // Pieces of type "unused" serve as steps on the way to others, but do not stay (the library's
     // resegmentation).
     const auto split = splits_.empty() ? splits_.end() : splits_.find(piece);
     if (split == splits_.end()) {
-      put(found->second);
+      ids_.put(found->second);
     } else {
       to_emit_.push_back(piece.substr(split->second));
       to_emit_.push_back(piece.substr(0, split->second));
     }
   }
-}
-
-void SpmEncoder::emit_unknown(std::string_view piece) {
-  if (tokenizer_.has_all_bytes_) {
-    for (const char byte : piece) put(tokenizer_.byte_ids_[uint8_t(byte)]);
-    return;
-  }
-  const std::optional<int32_t> unknown = tokenizer_.vocabulary_.unknown;
-  check(unknown.has_value(),
-        "{}: the vocabulary has no token for the character at byte {} of the text, and neither byte tokens "
-        "nor an unknown "
-        "token",
-        tokenizer_.vocabulary_.source, std::max(size_t(piece.data() - text_.data()), prefix_) - prefix_);
-  if (!after_unknown_) put(*unknown);  // one for a whole run, as in the library
-  after_unknown_ = true;
-}
-
-void SpmEncoder::put(int32_t id) {
-  out_.push_back(id);
-  after_unknown_ = false;
 }
 
 }  // namespace toy

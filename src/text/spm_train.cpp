@@ -1,9 +1,9 @@
-// Training through the sentencepiece library. This is the one file that sees it: the result is read out into
-// a vocabulary of ours, and nothing else depends on the library or on its file format.
-#include <sentencepiece_processor.h>
+// Training through the sentencepiece library. This is the one file that sees it: the model that it writes is read as
+// any other .model file, and nothing else depends on the library.
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -15,8 +15,8 @@
 namespace toy {
 namespace {
 
-constexpr int32_t kBasicTokens = 3 + 256;            // <unk>, <s>, </s>, and the bytes
-constexpr int32_t kLeastTokens = kBasicTokens + 41;  // below 300 the bytes tokenizer is the better choice
+constexpr int32_t kBasicTokens = 3 + 256;  // <unk>, <s>, </s>, and the bytes
+constexpr int32_t kLeastTokens = 300;      // below that the bytes tokenizer is the better choice
 constexpr int32_t kMostTokens = 1'000'000;
 // The library keeps positions within a word in 16 bits (bpe_model_trainer.h) and aborts beyond, so no
 // sentence may be long.
@@ -95,13 +95,32 @@ class Sentences final : public sentencepiece::SentenceIterator {
   size_t next_ = 0;
 };
 
+/// Unigram training adds up counts by thread, and the order of those sums decides about the last bits of the scores:
+/// the number of threads is part of the result. (BPE counts in integers.)
+constexpr int kUnigramThreads = 4;
+
+/// llama.cpp has no byte tokens in unigram vocabularies. So that it gives us no <unk> for every line break, the two
+/// characters of ordinary texts that are in no piece get tokens of their own.
+constexpr std::array<std::string_view, 2> kUnigramLiterals = {"\n", "\t"};
+
+/// One kind of training: what the command line calls it, and which tokens it does not have to learn.
+struct Kind {
+  SpmModel model;
+  const char *spec, *library_name;
+  int32_t basic_tokens, literals;
+};
+constexpr Kind kBpe = {SpmModel::bpe, "spm", "bpe", kBasicTokens, 0};
+constexpr Kind kUnigram = {SpmModel::unigram, "unigram", "unigram", kBasicTokens + int32_t(kUnigramLiterals.size()),
+                           int32_t(kUnigramLiterals.size())};
+
 /// The library's model, serialized.
-std::string train(std::vector<std::string> sentences, const SpmTrainOptions& options) {
+std::string train(const Kind& kind, std::vector<std::string> sentences, const SpmTrainOptions& options) {
   Sentences iterator(std::move(sentences));
   std::string model;
+  const int threads = kind.model == SpmModel::bpe ? options.threads : kUnigramThreads;
   const auto status =
-      sentencepiece::SentencePieceTrainer::Train({{"model_type", "bpe"},
-                                                  {"vocab_size", std::to_string(options.vocab_size)},
+      sentencepiece::SentencePieceTrainer::Train({{"model_type", kind.library_name},
+                                                  {"vocab_size", std::to_string(options.vocab_size - kind.literals)},
                                                   {"hard_vocab_limit", "false"},
                                                   {"byte_fallback", "true"},
                                                   {"character_coverage", "1.0"},  // the alphabet is already chosen
@@ -114,54 +133,52 @@ std::string train(std::vector<std::string> sentences, const SpmTrainOptions& opt
                                                   {"bos_id", "1"},
                                                   {"eos_id", "2"},
                                                   {"pad_id", "-1"},
-                                                  {"num_threads", std::to_string(options.threads)},
+                                                  {"num_threads", std::to_string(threads)},
                                                   {"minloglevel", "3"}},
                                                  &iterator, &model);
-  check(status.ok(), "spm:{}: training failed: {}", options.vocab_size, status.error_message());
+  check(status.ok(), "{}:{}: training failed: {}", kind.spec, options.vocab_size, status.error_message());
   return model;
 }
 
-SpmVocabulary read_out(const std::string& model) {
-  sentencepiece::SentencePieceProcessor library;
-  const auto status = library.LoadFromSerializedProto(model);
-  if (!status.ok()) fail_internal("sentencepiece does not read its own model: {}", status.error_message());
-  SpmVocabulary v;
-  v.source = "trained vocabulary";
-  for (int id = 0; id < library.GetPieceSize(); ++id) {
-    v.tokens.push_back(library.IdToPiece(id));
-    v.scores.push_back(library.GetScore(id));
-    SpmType type = SpmType::normal;
-    if (library.IsUnknown(id)) type = SpmType::unknown;
-    if (library.IsControl(id)) type = SpmType::control;
-    if (library.IsUnused(id)) type = SpmType::unused;
-    if (library.IsByte(id)) type = SpmType::byte;
-    v.types.push_back(int32_t(type));
+/// The library has said what it had to say: the rest is read as any other file.
+SpmVocabulary read_out(const Kind& kind, const std::string& model) {
+  SpmVocabulary v = parse_spm_model(model, "trained vocabulary");
+  v.names = {};
+  for (int32_t i = 0; i < kind.literals; ++i) {
+    v.tokens.emplace_back(kUnigramLiterals[size_t(i)]);
+    v.scores.push_back(0);
+    v.types.push_back(int32_t(SpmType::user_defined));
   }
-  v.unknown = library.unk_id();
-  v.bos = library.bos_id();
-  v.eos = library.eos_id();
-  v.add_space_prefix = false;
   return v;
+}
+
+std::unique_ptr<Tokenizer> train_kind(const Kind& kind, std::string_view text, const SpmTrainOptions& options) {
+  const int32_t wanted = options.vocab_size;
+  check(wanted >= kLeastTokens && wanted <= kMostTokens,
+        "{}:{}: the number of tokens must be within {} and {} ({} are taken by the bytes and special tokens)",
+        kind.spec, wanted, kLeastTokens, kMostTokens, kind.basic_tokens);
+  check(options.threads >= 1 && options.threads <= 1024, "{}:{}: threads is {}, not within 1 and 1024", kind.spec,
+        wanted, options.threads);
+  const auto alphabet = choose_alphabet(text, size_t(wanted - kind.basic_tokens));
+  std::vector<std::string> sentences = cut_into_sentences(text, alphabet);
+  check(!sentences.empty(), "{}:{}: there is no text to train the tokenizer on", kind.spec, wanted);
+  SpmVocabulary vocabulary = read_out(kind, train(kind, std::move(sentences), options));
+  vocabulary.add_bos = options.add_bos;
+  const size_t got = vocabulary.tokens.size();
+  check(
+      got == size_t(wanted), "{}:{}: the text is too small: it gives {} tokens. {}", kind.spec, wanted, got,
+      got >= size_t(kLeastTokens) ? "Ask for fewer, or give more text" : "Give more text, or take the tokenizer bytes");
+  return std::make_unique<SpmTokenizer>(std::move(vocabulary));
 }
 
 }  // namespace
 
 std::unique_ptr<Tokenizer> train_spm(std::string_view text, const SpmTrainOptions& options) {
-  const int32_t wanted = options.vocab_size;
-  check(wanted >= kLeastTokens && wanted <= kMostTokens,
-        "spm:{}: the number of tokens must be within {} and {} ({} are taken by the bytes and special tokens)", wanted,
-        kLeastTokens, kMostTokens, kBasicTokens);
-  check(options.threads >= 1 && options.threads <= 1024, "spm:{}: threads is {}, not within 1 and 1024", wanted,
-        options.threads);
-  const auto alphabet = choose_alphabet(text, size_t(wanted - kBasicTokens));
-  std::vector<std::string> sentences = cut_into_sentences(text, alphabet);
-  check(!sentences.empty(), "spm:{}: there is no text to train the tokenizer on", wanted);
-  SpmVocabulary vocabulary = read_out(train(std::move(sentences), options));
-  vocabulary.add_bos = options.add_bos;
-  const size_t got = vocabulary.tokens.size();
-  check(got == size_t(wanted), "spm:{}: the text is too small: it gives {} tokens. Ask for fewer, or give more text",
-        wanted, got);
-  return std::make_unique<SpmTokenizer>(std::move(vocabulary));
+  return train_kind(kBpe, text, options);
+}
+
+std::unique_ptr<Tokenizer> train_unigram(std::string_view text, const SpmTrainOptions& options) {
+  return train_kind(kUnigram, text, options);
 }
 
 }  // namespace toy

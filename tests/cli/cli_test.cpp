@@ -131,17 +131,35 @@ TEST_F(Cli, TextsThatLookLikeOptions) {
 }
 
 TEST_F(Cli, TokenizerTrainEncodeDecode) {
-  const std::string corpus = tiny_corpus(), vocab = path("vocab.gguf");
-  const Result t = toy("tokenizer train --corpus " + corpus + " --tokenizer spm:300 --out " + vocab);
-  ASSERT_EQ(t.code, 0) << t.err;
-  const Result e = toy("tokenizer encode " + vocab + " --text 'the cat sat' --no-bos");
-  ASSERT_EQ(e.code, 0) << e.err;
-  const Result d = toy("tokenizer decode " + vocab + " " + e.out.substr(0, e.out.size() - 1));
-  EXPECT_EQ(d.out, "the cat sat");
-  const Result whole = toy("tokenizer encode " + vocab + " --file " + corpus + " --json --no-bos");
-  std::string words;
-  for (const int id : nlohmann::json::parse(whole.out)) words += " " + std::to_string(id);
-  EXPECT_EQ(toy("tokenizer decode " + vocab + words).out, slurp(corpus));
+  const std::string corpus = path("stories.txt"), vocab = path("vocab.gguf");
+  ASSERT_EQ(toy("corpus stories --bytes 30000 --seed 1 --out " + corpus).code, 0);
+  for (const char* spec : {"spm:300", "unigram:320"}) {
+    SCOPED_TRACE(spec);
+    const Result t = toy("tokenizer train --corpus " + corpus + " --tokenizer " + spec + " --out " + vocab);
+    ASSERT_EQ(t.code, 0) << t.err;
+    const Result e = toy("tokenizer encode " + vocab + " --text 'the cat sat' --no-bos");
+    ASSERT_EQ(e.code, 0) << e.err;
+    const Result d = toy("tokenizer decode " + vocab + " " + e.out.substr(0, e.out.size() - 1));
+    EXPECT_EQ(d.out, "the cat sat");
+    const Result whole = toy("tokenizer encode " + vocab + " --file " + corpus + " --json --no-bos");
+    std::string words;
+    for (const int id : nlohmann::json::parse(whole.out)) words += " " + std::to_string(id);
+    EXPECT_EQ(toy("tokenizer decode " + vocab + words).out, slurp(corpus));
+  }
+}
+
+TEST_F(Cli, TokenizerOfASentencePieceModel) {
+  // The pieces <unk> (type 2), a and b; the rest by default: unigram, a space in front.
+  using namespace std::string_literals;
+  const std::string model =
+      write("m.model", "\x0A\x09\x0A\x05<unk>\x18\x02\x0A\x03\x0A\x01"s + "a\x0A\x03\x0A\x01" + "b");
+  EXPECT_EQ(toy("tokenizer encode " + model + " --text ab").out, "0 1 2\n");
+  EXPECT_EQ(toy("tokenizer decode " + model + " 2 1").out, "ba");
+  refuses("tokenizer encode " + write("cut.model", slurp(model).substr(0, 14)) + " --text ab",
+          {"cut.model", "(at byte 11)"});
+  refuses("tokenizer encode " + write("text.model", "a text") + " --text ab",
+          {"text.model", "neither a GGUF file nor"});
+  refuses("tokenizer encode " + path("none.model") + " --text ab", {"none.model"});
 }
 
 TEST_F(Cli, CorpusFloorAndNgram) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains two small models, one a tokenizer kind, and lets llama.cpp read the files: the same greedy tokens and log
+# Trains small models of two tokenizer kinds and a unigram vocabulary, and lets llama.cpp read the files: the same greedy tokens and log
 # probabilities, the same tokenization.   llama_cpp_test.sh TOY_BINARY
 set -euo pipefail
 toy=$1
@@ -28,3 +28,8 @@ for tokenizer in bytes spm:512; do
     "$python" "$here/check_against_llama_cpp.py" --toy "$toy" "$out/model.gguf" --encode "$work/texts.txt"
   done
 done
+# llama.cpp has no byte fallback in unigram vocabularies, so the texts have no characters that training did not see.
+"$toy" corpus stories --bytes 3000 --seed 3 --out "$work/stories.txt" > /dev/null
+printf 'two  spaces\n\ttab\n' >> "$work/stories.txt"
+"$toy" tokenizer train --corpus "$work/train.txt" --tokenizer unigram:400 --out "$work/unigram.gguf" > /dev/null 2>&1
+"$python" "$here/check_against_llama_cpp.py" --toy "$toy" "$work/unigram.gguf" --encode "$work/stories.txt"

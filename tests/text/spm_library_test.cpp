@@ -1,57 +1,18 @@
 // The same ids as the sentencepiece library itself, on models trained here with it.
 #include <gtest/gtest.h>
-#include <sentencepiece_processor.h>
-#include <sentencepiece_trainer.h>
 
 #include <algorithm>
-#include <unordered_map>
 
+#include "library_testing.h"
 #include "text/spm.h"
-#include "text_testing.h"
 
 namespace toy {
 namespace {
 
 using namespace testing;
-using Library = sentencepiece::SentencePieceProcessor;
-using Settings = std::unordered_map<std::string, std::string>;
 
-class Lines final : public sentencepiece::SentenceIterator {
- public:
-  explicit Lines(const std::string& text) {
-    for (size_t at = 0; at < text.size();) {
-      const size_t end = std::min(text.find('\n', at), text.size());
-      lines_.push_back(text.substr(at, end - at));
-      at = end + 1;
-    }
-  }
-  bool done() const override { return next_ == lines_.size(); }
-  void Next() override { ++next_; }
-  const std::string& value() const override { return lines_[next_]; }
-  sentencepiece::util::Status status() const override { return {}; }
-
- private:
-  std::vector<std::string> lines_;
-  size_t next_ = 0;
-};
-
-/// The settings of train_spm, changed by `settings`.
 void train_library(Library& library, const std::string& text, Settings settings) {
-  settings.insert({{"model_type", "bpe"},
-                   {"vocab_size", "600"},
-                   {"hard_vocab_limit", "false"},
-                   {"byte_fallback", "true"},
-                   {"character_coverage", "1.0"},
-                   {"normalization_rule_name", "identity"},
-                   {"add_dummy_prefix", "false"},
-                   {"remove_extra_whitespaces", "false"},
-                   {"allow_whitespace_only_pieces", "true"},
-                   {"minloglevel", "3"}});
-  Lines lines(text);
-  std::string model;
-  const auto status = sentencepiece::SentencePieceTrainer::Train(settings, &lines, &model);
-  ASSERT_TRUE(status.ok()) << status.error_message();
-  ASSERT_TRUE(library.LoadFromSerializedProto(model).ok());
+  ASSERT_TRUE(library.LoadFromSerializedProto(trained_model(text, std::move(settings))).ok());
 }
 
 SpmVocabulary read_out(const Library& library, const std::vector<std::string>& user_defined = {}) {
@@ -71,18 +32,6 @@ SpmVocabulary read_out(const Library& library, const std::vector<std::string>& u
   v.unknown = library.unk_id(), v.bos = library.bos_id(), v.eos = library.eos_id();
   v.add_space_prefix = false;
   return v;
-}
-
-void expect_same(const Library& library, const Tokenizer& ours, uint32_t seed, int rounds,
-                 const std::vector<std::string>& extra = {}) {
-  RandomText random(seed);
-  for (int round = 0; round < rounds; ++round) {
-    std::string text = random.unicode(25);
-    if (!extra.empty()) text += extra[random.below(uint32_t(extra.size()))] + random.unicode(5);
-    ASSERT_EQ(ours.encode(text), library.EncodeAsIds(text)) << "\"" << text << "\"";
-  }
-  const std::string text = training_text(seed, 20000);
-  EXPECT_EQ(ours.encode(text), library.EncodeAsIds(text));
 }
 
 TEST(SpmAgainstLibrary, TrainedByTrainSpm) {
@@ -154,19 +103,6 @@ TEST(SpmAgainstLibrary, UnusedPieces) {
   }
   ASSERT_GT(std::count(v.types.begin(), v.types.end(), 5), 50);
   expect_same(library, SpmTokenizer(v), 32, 3000);
-}
-
-TEST(SharedSpm, MistralAsTheLibrary) {
-  const std::string path = shared_path("data/mistral-v1.tokenizer.model");
-  if (path.empty()) GTEST_SKIP() << "no data/mistral-v1.tokenizer.model under TOY_SHARED_DIR";
-  Library library;
-  ASSERT_TRUE(library.Load(path).ok());
-  SpmVocabulary v = read_out(library);
-  v.add_space_prefix = true;
-  const SpmTokenizer ours(v);
-  expect_same(library, ours, 33, 5000);
-  const std::string plays = read_file(shared_path("data/tinyshakespeare.txt"));
-  EXPECT_EQ(ours.encode(plays), library.EncodeAsIds(plays));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ TEST(MakeTokenizer, NamesTheFormsItAccepts) {
   for (const char* spec : {"", "byte", "bpe:512", "spm", "spm:", "spm:x", "spm:512x", "spm: 512", "spm:99999999999"}) {
     const std::string message = message_of([&] { make_tokenizer(spec, "text"); });
     expect_contains(message, spec);
-    expect_contains(message, "accepted are \"bytes\" and \"spm:V\"");
+    expect_contains(message, "accepted are \"bytes\", \"spm:V\" and \"unigram:V\"");
   }
 }
 
@@ -42,10 +42,10 @@ TEST(LoadTokenizer, NothingThereIsNoError) {
 
 TEST(LoadTokenizer, NamesFileAndModelItCannotRead) {
   const TemporaryGguf file(
-      [](gguf::Writer& writer) { writer.set("tokenizer.ggml.model", gguf::Value(std::string("t5"))); });
+      [](gguf::Writer& writer) { writer.set("tokenizer.ggml.model", gguf::Value(std::string("rwkv"))); });
   const std::string message = message_of([&] { load_tokenizer(file.open()); });
   expect_contains(message, file.path());
-  expect_contains(message, "tokenizer.ggml.model \"t5\" is not supported");
+  expect_contains(message, "tokenizer.ggml.model \"rwkv\" is not supported");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Text to token ids and back.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,7 +18,7 @@ namespace toy {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  /// "bytes", "spm" (SentencePiece BPE).
+  /// "bytes", "spm" (SentencePiece BPE), "unigram" (SentencePiece unigram).
   virtual std::string_view kind() const = 0;
   virtual int32_t vocab_size() const = 0;
   /// Ids of the text, without a beginning-of-sequence token. Any bytes are accepted; what a tokenizer cannot
@@ -45,6 +46,14 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer();
 /// nullptr when the file carries no tokenizer (tokenizer.ggml.model absent, "none" or "no_vocab").
 std::unique_ptr<Tokenizer> load_tokenizer(const gguf::File& file);
 
+/// From a GGUF file or a SentencePiece .model file, whichever it is. Throws Error{bad_input} with path and reason for
+/// what is neither, and for a GGUF file without a tokenizer.
+std::unique_ptr<Tokenizer> load_tokenizer_file(const std::string& path);
+
+/// A SentencePiece .model file (BPE or unigram) in memory; `name` is for messages. It says nothing about a
+/// beginning-of-sequence token at the start of prompts: adds_bos() is false.
+std::unique_ptr<Tokenizer> load_spm_model(std::span<const std::byte> bytes, const std::string& name);
+
 struct SpmTrainOptions {
   int32_t vocab_size = 512;
   int threads = 1;
@@ -58,7 +67,12 @@ struct SpmTrainOptions {
 /// tokens it gives.
 std::unique_ptr<Tokenizer> train_spm(std::string_view text, const SpmTrainOptions& options);
 
-/// "bytes" or "spm:V". Throws with the accepted forms.
+/// The same with a unigram model (Kudo 2018), whose text is cut into the pieces of the largest joint probability. Line
+/// breaks and tabs have tokens of their own. llama.cpp has no byte fallback here: it gives <unk> for characters
+/// that are not in the vocabulary. `threads` is not used, for it would change the result.
+std::unique_ptr<Tokenizer> train_unigram(std::string_view text, const SpmTrainOptions& options);
+
+/// "bytes", "spm:V" or "unigram:V". Throws with the accepted forms.
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view spec, std::string_view corpus);
 
 /// Turns a stream of tokens into text that never ends inside a UTF-8 character: push() holds back the
