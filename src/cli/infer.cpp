@@ -205,17 +205,10 @@ struct Infer {
       needed = std::max(needed, int64_t(ids[i].size()) + n[i]);
     }
     const int64_t sequences = std::min<int64_t>(parallel, int64_t(ids.size()));
-    require_memory(kv_bytes(model.spec, sequences, needed), "the cache of keys and values");
+    require_memory(state_bytes(model.spec, {int(sequences), needed}), "the cache of keys and values");
     const int64_t rows = std::max(sequences, std::min<int64_t>(sequences * longest, 512));
     Decoder decoder(*dev, model, {.sequences = int(sequences), .context = needed, .max_rows = rows});
     generate_all(decoder, model, ids, n);
-  }
-
-  static size_t kv_bytes(const ModelSpec& spec, int64_t sequences, int64_t context) {
-    double bytes = 0;  // the product may be more than 64 bits hold
-    for (const LayerSpec& l : spec.layers)
-      bytes += 2.0 * 4.0 * double(sequences) * double(context) * double(l.kv_heads * l.d_head);
-    return bytes < 0x1p62 ? size_t(bytes) : size_t(1) << 62;
   }
 
   void generate_all(Decoder& decoder, const Model& model, const std::vector<std::vector<int32_t>>& ids,
