@@ -31,6 +31,7 @@ void add_subcommand(CLI::App& app, const char* name, const char* summary) {
 
 void add_train(CLI::App& app);
 void add_infer(CLI::App& app);
+void add_eval(CLI::App& app);
 void add_describe(CLI::App& app);
 void add_tokenizer(CLI::App& app);
 void add_corpus(CLI::App& app);

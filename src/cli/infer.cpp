@@ -1,160 +1,249 @@
-// toy infer: continue a prompt.
+// toy infer: continue prompts.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/prompts.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
-#include "toy/decode/generate.h"
+#include "toy/decode/scheduler.h"
+#include "toy/decode/text_stream.h"
 
 namespace toy::cli {
 namespace {
 
 using nlohmann::ordered_json;
 
-std::vector<int32_t> parse_ids(const std::string& text) {
-  std::vector<int32_t> ids;
-  const char *p = text.data(), *end = p + text.size();
-  while (p < end) {
-    int32_t id = 0;
-    const auto [next, error] = std::from_chars(p, end, id);
-    check(error == std::errc() && (next == end || *next == ',' || *next == ' '),
-          "prompt-ids '{}': expected numbers separated by commas", text);
-    ids.push_back(id);
-    for (p = next; p < end && (*p == ',' || *p == ' ');) ++p;
+void write_out(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+const char* name_of(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::length:
+      return "length";
+    case FinishReason::eos:
+      return "eos";
+    case FinishReason::stopped:
+      return "stop";
   }
-  check(!ids.empty(), "prompt-ids: no numbers given");
-  return ids;
+  return "";
+}
+
+// Results in the order of their prompts. The first that is not finished is shown as it grows, the others wait.
+class InOrder {
+ public:
+  InOrder(size_t count, bool headings) : parts_(count), headings_(headings) {}
+
+  void add(size_t i, std::string_view text) {
+    parts_[i].text += text;
+    show();
+  }
+  void done(size_t i) {
+    parts_[i].done = true;
+    show();
+  }
+
+ private:
+  struct Part {
+    std::string text;
+    bool begun = false, done = false;
+  };
+  void show() {
+    for (; at_ < parts_.size(); ++at_) {
+      Part& p = parts_[at_];
+      if (headings_ && !p.begun && (p.done || !p.text.empty())) write_out(fmt::format("--- prompt {} ---\n", at_ + 1));
+      p.begun = p.begun || p.done || !p.text.empty();
+      write_out(p.text);
+      p.text.clear();
+      if (!p.done) break;
+    }
+    std::fflush(stdout);
+  }
+  std::vector<Part> parts_;
+  bool headings_;
+  size_t at_ = 0;
+};
+
+// The text of one result while it grows. Without a tokenizer it is the ids.
+class Text {
+ public:
+  Text(const Model& model, std::span<const int32_t> prompt, const std::vector<std::string>& stops) {
+    if (model.tokenizer) stream_.emplace(*model.tokenizer, prompt, stops);
+  }
+  std::string push(int32_t id) { return stream_ ? stream_->push(id) : fmt::format("{} ", id); }
+  std::string finish() { return stream_ ? stream_->finish() : ""; }
+  bool stopped() const { return stream_ && stream_->stopped(); }
+
+ private:
+  std::optional<TextStream> stream_;
+};
+
+ordered_json to_json(const std::vector<int32_t>& prompt, const Generated& g, const std::string& text, bool with_best) {
+  ordered_json j{
+      {"prompt_ids", prompt}, {"ids", ordered_json::array()}, {"text", text}, {"logprobs", ordered_json::array()}};
+  if (with_best) j["top_logprobs"] = ordered_json::array();
+  for (const GeneratedToken& t : g.tokens) {
+    j["ids"].push_back(t.chosen.id);
+    j["logprobs"].push_back(t.chosen.logprob);
+    if (!with_best) continue;
+    ordered_json best = ordered_json::array();
+    for (const TokenLogprob& b : t.best) best.push_back({{"id", b.id}, {"logprob", b.logprob}});
+    j["top_logprobs"].push_back(best);
+  }
+  j["finish_reason"] = name_of(g.reason);
+  return j;
 }
 
 struct Infer {
-  std::string model_path, prompt, prompt_ids;
+  std::string model_path;
+  PromptOptions prompts;
   GenerateOptions g;
+  std::vector<std::string> stops;
   DeviceOptions device;
-  int64_t context = 0;
-  bool json = false, no_bos = false;
-  CLI::Option *prompt_option = nullptr, *ids_option = nullptr, *n_option = nullptr;
+  int64_t context = 0, parallel = 16;
+  bool json = false;
+  CLI::Option* n_option = nullptr;
 
   void add(CLI::App& app) {
     app.add_option("model", model_path, "a GGUF file")->required();
-    prompt_option = add_text_option(app, "--prompt", prompt, "text to continue");
-    ids_option = app.add_option("--prompt-ids", prompt_ids, "token ids to continue, as 1,2,3 (nothing is added)");
-    prompt_option->excludes(ids_option);
+    prompts.add(app);
     n_option = app.add_option("-n,--n", g.max_tokens, "tokens to generate (default: 128, or as many as fit)");
-    app.add_option("--temperature", g.sampler.temperature, "0: always the likeliest token; 1: as the model says")
-        ->capture_default_str();
-    app.add_option("--top-k", g.sampler.top_k, "choose among the k likeliest; 0: all")->capture_default_str();
-    app.add_option("--top-p", g.sampler.top_p, "choose among the likeliest that together reach p")
-        ->capture_default_str();
-    app.add_option("--seed", g.sampler.seed, "seed of the choices")->capture_default_str();
+    add_text_list_option(app, "--stop", stops,
+                         "end before this text; may be given several times. A line break is written --stop $'\\n' in "
+                         "bash");
+    add_sampling(app);
     app.add_option("--ctx", context,
                    "positions to make room for; 0: what prompt and n need, within the model's context")
+        ->capture_default_str();
+    app.add_option("--parallel", parallel,
+                   "with --prompts: how many are generated at once; a finished one makes room for the next. Changes "
+                   "time and memory, not the results")
         ->capture_default_str();
     app.add_option("--top-logprobs", g.top_logprobs, "with --json: the K best tokens at each position")
         ->capture_default_str();
     app.add_flag("--ignore-eos", g.ignore_eos, "go on after the end-of-sequence token");
-    app.add_flag("--no-bos", no_bos, "do not put the beginning-of-sequence token in front of the prompt");
-    app.add_flag("--json", json, "one JSON object on stdout: prompt_ids, ids, text, logprobs");
+    app.add_flag("--json", json,
+                 "JSON on stdout, one object for each prompt: prompt_ids, ids, text, logprobs, finish_reason (length, "
+                 "eos, stop). ids are all that were generated, text ends before a stop string");
     device.add(app);
     app.footer(
-        "\nExample:\n  toy infer out/model.gguf --prompt \"Once upon a time\" --n 100 --temperature 0.8 --seed 1");
+        "\nWhat happens to the model's logits, in this order: penalties, temperature, top-k, top-p, min-p, and a draw\n"
+        "that depends on the seed, the number of tokens generated so far, and what is left. Logprobs are the model's\n"
+        "own: before all of these.\n"
+        "\nExamples:\n"
+        "  toy infer out/model.gguf --prompt \"Once upon a time\" --n 100 --temperature 0.8 --min-p 0.05 --seed 1\n"
+        "  echo \"Once upon a time\" | toy infer out/model.gguf --prompt-file - --stop \"The end\"\n"
+        "  toy infer out/model.gguf --prompts questions.txt --n 50 --json > answers.jsonl");
     app.callback([this] { run(); });
   }
 
-  std::vector<int32_t> prompt_tokens(const Model& model) const {
-    if (ids_option->count()) return parse_ids(prompt_ids);
-    check(model.tokenizer != nullptr, "{}: the file has no tokenizer; give the prompt as --prompt-ids", model_path);
-    std::vector<int32_t> ids = model.tokenizer->encode(prompt);
-    if (!no_bos && model.tokenizer->adds_bos() && model.tokenizer->bos())
-      ids.insert(ids.begin(), *model.tokenizer->bos());
-    check(!ids.empty(),
-          "prompt: it is empty, and this model's tokenizer has no beginning-of-sequence token; give --prompt TEXT");
-    return ids;
+  void add_sampling(CLI::App& app) {
+    SamplerOptions& s = g.sampler;
+    app.add_option("--temperature", s.temperature, "0: always the likeliest token; 1: as the model says")
+        ->capture_default_str();
+    app.add_option("--top-k", s.top_k, "choose among the k likeliest; 0: all")->capture_default_str();
+    app.add_option("--top-p", s.top_p, "choose among the likeliest that together reach p")->capture_default_str();
+    app.add_option("--min-p", s.min_p, "choose among those at least p times as likely as the likeliest; 0: all")
+        ->capture_default_str();
+    app.add_option("--repeat-penalty", s.repeat_penalty,
+                   "logits of tokens that occurred are divided by it where positive, multiplied where not (as "
+                   "llama.cpp); 1: none")
+        ->capture_default_str();
+    app.add_option("--frequency-penalty", s.frequency_penalty,
+                   "taken from a token's logit for each time it occurred (as OpenAI); 0: none")
+        ->capture_default_str();
+    app.add_option("--presence-penalty", s.presence_penalty,
+                   "taken from a token's logit if it occurred at all (as OpenAI); 0: none")
+        ->capture_default_str();
+    app.add_option("--repeat-last-n", s.penalty_last_n,
+                   "the last N tokens of prompt and text are what the penalties look at (as llama.cpp); -1: all, 0: "
+                   "no penalties")
+        ->capture_default_str();
+    app.add_option("--seed", s.seed, "seed of the choices, the same for every prompt")->capture_default_str();
   }
 
-  void run() {
+  void check_options() const {
     check(g.max_tokens >= 0, "n is {}, expected 0 or more", g.max_tokens);
     check(g.top_logprobs >= 0, "top-logprobs is {}, expected 0 or more", g.top_logprobs);
     check(json || g.top_logprobs == 0, "top-logprobs shows in JSON only; add --json");
     check(context >= 0, "ctx is {}, expected 0 or more", context);
+    check(parallel >= 1 && parallel <= 1024, "parallel is {}, expected 1 to 1024", parallel);
     const Sampler options_are_sound(g.sampler);
+    const StopFilter stops_are_sound(stops);
+  }
+
+  // How much of each prompt's continuation fits. Throws when it was asked for and does not.
+  std::vector<int64_t> lengths(const std::vector<std::vector<int32_t>>& ids, const Model& model) const {
+    const int64_t room = context > 0 ? context : model.spec.context;
+    std::vector<int64_t> result;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const int64_t tokens = int64_t(ids[i].size());
+      int64_t n = std::min<int64_t>(g.max_tokens, int64_t(1) << 40);  // beyond any context, and sums do not overflow
+      if (n_option->count() == 0) n = std::clamp<int64_t>(room - tokens, 1, n);
+      check(tokens + n <= room,
+            "context: {} prompt tokens{} and {} to generate need {} positions, there are {}; use a smaller --n{}",
+            tokens, prompts.several() ? fmt::format(" (prompt {})", i + 1) : "", n, tokens + n, room,
+            context > 0 ? " or a larger --ctx" : " or --ctx beyond the model's own");
+      result.push_back(n);
+    }
+    return result;
+  }
+
+  void run() {
+    check_options();
+    prompts.read();
     const auto dev = device.make();
     const Model model = load_model(model_path, *dev);
-    const std::vector<int32_t> ids = prompt_tokens(model);
-    for (const int32_t id : ids)
-      check(id >= 0 && id < model.spec.vocab, "prompt: token id {} is outside the vocabulary (0 to {})", id,
-            model.spec.vocab - 1);
-    const int64_t room = context > 0 ? context : model.spec.context;
-    if (n_option->count() == 0) g.max_tokens = std::clamp<int64_t>(room - int64_t(ids.size()), 1, g.max_tokens);
-    const int64_t needed = int64_t(ids.size()) + std::min<int64_t>(g.max_tokens, int64_t(1) << 40);
-    check(needed <= room,
-          "context: {} prompt tokens and {} to generate need {} positions, there are {}; use a smaller --n{}",
-          ids.size(), g.max_tokens, needed, room,
-          context > 0 ? " or a larger --ctx" : " or --ctx beyond the model's own");
-    const LayerSpec& l = model.spec.layers.front();
-    require_memory(size_t(2 * 4 * needed * l.kv_heads * l.d_head) * model.spec.layers.size(),
-                   "the cache of keys and values");
-    Decoder decoder(*dev, model,
-                    {.sequences = 1, .context = needed, .max_rows = std::min<int64_t>(int64_t(ids.size()), 512)});
-    json ? print_json(decoder, model, ids) : print_text(decoder, model, ids);
-  }
-
-  // Bytes of the next token. Where a tokenizer puts a space in front of a text, the first token of a text loses it.
-  static std::string piece(const Tokenizer& t, std::span<const int32_t> before, int32_t id) {
-    return t.decode(before).empty() ? t.decode(std::span(&id, 1)) : t.token_bytes(id);
-  }
-
-  void print_text(Decoder& decoder, const Model& model, const std::vector<int32_t>& ids) const {
-    std::vector<int32_t> all = ids;
-    bool begun = model.tokenizer && !model.tokenizer->decode(ids).empty();
-    Utf8Stream stream;
-    const auto eos = model.tokenizer ? model.tokenizer->eos() : std::nullopt;
-    generate(decoder, 0, ids, eos, g, [&](const GeneratedToken& t) {
-      std::string bytes;
-      if (!model.tokenizer)
-        bytes = fmt::format("{} ", t.chosen.id);
-      else if (!(eos && t.chosen.id == *eos))
-        bytes = begun ? model.tokenizer->token_bytes(t.chosen.id) : piece(*model.tokenizer, {}, t.chosen.id);
-      begun = begun || !bytes.empty();
-      const std::string ready = stream.push(bytes);
-      std::fwrite(ready.data(), 1, ready.size(), stdout);
-      std::fflush(stdout);
-      return std::ferror(stdout) == 0;
-    });
-    const std::string rest = stream.finish() + "\n";
-    std::fwrite(rest.data(), 1, rest.size(), stdout);
-  }
-
-  void print_json(Decoder& decoder, const Model& model, const std::vector<int32_t>& ids) const {
-    const auto eos = model.tokenizer ? model.tokenizer->eos() : std::nullopt;
-    const std::vector<GeneratedToken> tokens = generate(decoder, 0, ids, eos, g);
-    ordered_json j{
-        {"prompt_ids", ids}, {"ids", ordered_json::array()}, {"text", ""}, {"logprobs", ordered_json::array()}};
-    std::string text;
-    std::vector<int32_t> shown;
-    for (const GeneratedToken& t : tokens) {
-      j["ids"].push_back(t.chosen.id);
-      j["logprobs"].push_back(t.chosen.logprob);
-      if (!(eos && t.chosen.id == *eos)) shown.push_back(t.chosen.id);
-      if (g.top_logprobs > 0) {
-        ordered_json best = ordered_json::array();
-        for (const TokenLogprob& b : t.best) best.push_back({{"id", b.id}, {"logprob", b.logprob}});
-        j["top_logprobs"].push_back(best);
-      }
+    check(stops.empty() || model.tokenizer, "stop: {} has no tokenizer, so there is no text to stop at; use --n",
+          model_path);
+    const std::vector<std::vector<int32_t>> ids = prompts.tokens(model, model_path);
+    const std::vector<int64_t> n = lengths(ids, model);
+    int64_t needed = 0, longest = 0;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      longest = std::max(longest, int64_t(ids[i].size()));
+      needed = std::max(needed, int64_t(ids[i].size()) + n[i]);
     }
-    if (model.tokenizer) {
-      bool begun = !model.tokenizer->decode(ids).empty();
-      for (const int32_t id : shown) {
-        text += begun ? model.tokenizer->token_bytes(id) : piece(*model.tokenizer, {}, id);
-        begun = begun || !text.empty();
-      }
+    const int64_t sequences = std::min<int64_t>(parallel, int64_t(ids.size()));
+    require_memory(state_bytes(model.spec, {int(sequences), needed}), "the cache of keys and values");
+    const int64_t rows = std::max(sequences, std::min<int64_t>(sequences * longest, 512));
+    Decoder decoder(*dev, model, {.sequences = int(sequences), .context = needed, .max_rows = rows});
+    generate_all(decoder, model, ids, n);
+  }
+
+  void generate_all(Decoder& decoder, const Model& model, const std::vector<std::vector<int32_t>>& ids,
+                    const std::vector<int64_t>& n) const {
+    InOrder out(ids.size(), prompts.several() && !json);
+    std::vector<Text> texts;
+    std::vector<std::string> whole(ids.size());
+    for (const std::vector<int32_t>& prompt : ids) texts.emplace_back(model, prompt, stops);
+    Scheduler scheduler(decoder);
+    for (size_t i = 0; i < ids.size(); ++i) {
+      GenerateRequest r{.prompt = ids[i], .eos = {}, .options = g, .on_token = {}, .on_done = {}};
+      if (model.tokenizer) r.eos = model.tokenizer->eos();
+      r.options.max_tokens = n[i];
+      r.on_token = [&, i](const GeneratedToken& t) {
+        const std::string ready = texts[i].push(t.chosen.id);
+        json ? void(whole[i] += ready) : out.add(i, ready);
+        return !texts[i].stopped() && std::ferror(stdout) == 0;
+      };
+      r.on_done = [&, i](const Generated& result) {
+        const std::string rest = texts[i].finish();
+        out.add(i, json ? line_of(i, ids[i], result, model.tokenizer ? whole[i] + rest : "") : rest + "\n");
+        out.done(i);
+      };
+      scheduler.add(std::move(r));
     }
-    j["text"] = text;
-    fmt::print("{}\n", j.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+    scheduler.run();
+  }
+
+  std::string line_of(size_t i, const std::vector<int32_t>& prompt, const Generated& result,
+                      const std::string& text) const {
+    ordered_json j;
+    if (prompts.several()) j["index"] = i;
+    j.update(to_json(prompt, result, text, g.top_logprobs > 0));
+    return j.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
   }
 };
 

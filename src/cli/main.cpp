@@ -111,6 +111,7 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> list{
       {"train", "Train a model: from a text to a GGUF file", add_train},
       {"infer", "Continue a prompt with a GGUF model", add_infer},
+      {"eval", "Score a text: perplexity, bits a byte, logprobs of every token", add_eval},
       {"describe", "Show a model's card, graph, memory plan and cost", add_describe},
       {"tokenizer", "Train a tokenizer, encode text, decode ids", add_tokenizer},
       {"corpus", "Write stories whose exact probability is known, and score texts", add_corpus},

@@ -23,14 +23,27 @@ std::unique_ptr<Device> DeviceOptions::make() const {
 
 namespace {
 
-constexpr const char* kTextOptions[] = {"--prompt", "--text"};
+constexpr const char* kTextOptions[] = {"--prompt", "--text", "--stop"};
 constexpr char kMark = '\x01';  // put in front of the value by protect_texts, taken away by the option
+
+std::string unmarked(const std::string& v) { return !v.empty() && v[0] == kMark ? v.substr(1) : v; }
 
 }  // namespace
 
 CLI::Option* add_text_option(CLI::App& app, const char* name, std::string& value, const char* help) {
   return app.add_option_function<std::string>(
-      name, [&value](const std::string& v) { value = !v.empty() && v[0] == kMark ? v.substr(1) : v; }, help);
+      name, [&value](const std::string& v) { value = unmarked(v); }, help);
+}
+
+CLI::Option* add_text_list_option(CLI::App& app, const char* name, std::vector<std::string>& values, const char* help) {
+  return app
+      .add_option_function<std::vector<std::string>>(
+          name,
+          [&values](const std::vector<std::string>& list) {
+            for (const std::string& v : list) values.push_back(unmarked(v));
+          },
+          help)
+      ->allow_extra_args(false);
 }
 
 std::vector<std::string> protect_texts(int argc, char** argv) {

@@ -20,6 +20,8 @@ struct DeviceOptions {
 
 /// An option whose value is any text: it may be empty, or look like an option itself.
 CLI::Option* add_text_option(CLI::App& app, const char* name, std::string& value, const char* help);
+/// The same for an option that may be given several times, each time with one text.
+CLI::Option* add_text_list_option(CLI::App& app, const char* name, std::vector<std::string>& values, const char* help);
 /// The words of the command line, the values of text options marked so that the parser cannot mistake them.
 std::vector<std::string> protect_texts(int argc, char** argv);
 

@@ -58,26 +58,38 @@ uint64_t permute(uint64_t index, uint64_t n, uint64_t key, uint64_t stream) {
   return index;
 }
 
-}  // namespace
-
-std::string read_text_file(const std::string& path) {
-  const OpenFile file(path);
-  if (file.fd() < 0) fail_reading(path, errno);
-  struct stat status;
-  if (::fstat(file.fd(), &status) != 0) fail_reading(path, errno);
+// The rest of a file, whose size may not be known before (a pipe).
+std::string read_all(int fd, const std::string& name) {
   std::string text;
+  struct stat status;
+  if (::fstat(fd, &status) != 0) fail_reading(name, errno);
   if (S_ISREG(status.st_mode)) text.reserve(size_t(status.st_size));
   constexpr size_t kChunk = size_t(1) << 20;
   for (;;) {
     const size_t size = text.size();
     text.resize(size + kChunk);
-    const ssize_t got = ::read(file.fd(), text.data() + size, kChunk);
+    const ssize_t got = ::read(fd, text.data() + size, kChunk);
     const int error = errno;
     text.resize(size + (got > 0 ? size_t(got) : 0));
     if (got == 0) break;
-    if (got < 0 && error != EINTR) fail_reading(path, error);
+    if (got < 0 && error != EINTR) fail_reading(name, error);
   }
+  return text;
+}
+
+}  // namespace
+
+std::string read_text_file(const std::string& path) {
+  const OpenFile file(path);
+  if (file.fd() < 0) fail_reading(path, errno);
+  std::string text = read_all(file.fd(), path);
   check(!text.empty(), "{}: the file is empty; a text is needed", path);
+  return text;
+}
+
+std::string read_standard_input() {
+  std::string text = read_all(STDIN_FILENO, "standard input");
+  check(!text.empty(), "standard input: it is empty; a text is needed");
   return text;
 }
 

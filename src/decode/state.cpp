@@ -22,6 +22,14 @@ std::vector<StateSlot> state_slots(const ModelSpec& spec, DecodeShape shape) {
   return slots;
 }
 
+size_t state_bytes(const ModelSpec& spec, DecodeShape shape) {
+  double bytes = 0;  // a shape that was asked for may be larger than 64 bits can count
+  const double pages = double(shape.sequences) * double(shape.pages_per_sequence());
+  for (const StateSlot& s : state_slots(spec, 1, 1))
+    bytes += double(s.type.bytes()) * (s.kind == StateSlot::Kind::paged ? pages : double(shape.sequences));
+  return bytes < 0x1p62 ? size_t(bytes) : size_t(1) << 62;
+}
+
 DecodeState::DecodeState(const ModelSpec& spec, const Device& device, DecodeShape shape)
     : shape_(shape), store_(device), lengths_(size_t(shape.sequences)) {
   check(shape.sequences >= 1, "decoder: {} sequences, expected at least 1", shape.sequences);

@@ -2,87 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 
 #include "toy/backend/devices.h"
 
 namespace toy {
 namespace {
-
-TEST(Sampler, GreedyTakesTheFirstOfTheLikeliest) {
-  const std::vector<float> logits{1, 5, 5, 2};
-  EXPECT_EQ(Sampler({}).pick(logits, 0), 1);
-}
-
-TEST(Sampler, DrawsFollowTheDistribution) {
-  const std::vector<float> logits{std::log(0.1f), std::log(0.6f), std::log(0.3f)};
-  const Sampler sampler({.temperature = 1, .seed = 5});
-  std::vector<int> count(3);
-  const int n = 30000;
-  for (int i = 0; i < n; ++i) ++count[size_t(sampler.pick(logits, uint64_t(i)))];
-  const double p[] = {0.1, 0.6, 0.3};
-  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(count[i], n * p[i], 5 * std::sqrt(n * p[i] * (1 - p[i]))) << i;  // 5 sigma
-}
-
-TEST(Sampler, TemperatureSharpens) {
-  const std::vector<float> logits{0, 1};
-  const Sampler cold({.temperature = 0.25, .seed = 1});
-  int ones = 0;
-  for (int i = 0; i < 10000; ++i) ones += cold.pick(logits, uint64_t(i));
-  const double p = 1 / (1 + std::exp(-4.0));
-  EXPECT_NEAR(ones, 10000 * p, 5 * std::sqrt(10000 * p * (1 - p)));
-}
-
-TEST(Sampler, TopKAndTopPCut) {
-  const std::vector<float> logits{std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f)};
-  const Sampler k({.temperature = 1, .top_k = 2}), p({.temperature = 1, .top_p = 0.6}),
-      one({.temperature = 1, .top_p = 1e-9});
-  for (uint64_t i = 0; i < 2000; ++i) {
-    EXPECT_LT(k.pick(logits, i), 2);
-    EXPECT_LT(p.pick(logits, i), 2);
-    EXPECT_EQ(one.pick(logits, i), 0);
-  }
-}
-
-TEST(Sampler, DrawsDependOnSeedAndStepAlone) {
-  const std::vector<float> logits(100, 0.0f);
-  const Sampler a({.temperature = 1, .seed = 1}), b({.temperature = 1, .seed = 1}), c({.temperature = 1, .seed = 2});
-  int differ = 0;
-  for (uint64_t i = 0; i < 100; ++i) {
-    EXPECT_EQ(a.pick(logits, i), b.pick(logits, i));
-    differ += a.pick(logits, i) != c.pick(logits, i);
-  }
-  EXPECT_GT(differ, 80);
-}
-
-TEST(Sampler, RefusesImpossibleOptions) {
-  EXPECT_THROW(Sampler({.temperature = -1}), Error);
-  EXPECT_THROW(Sampler({.temperature = NAN}), Error);
-  EXPECT_THROW(Sampler({.top_k = -1}), Error);
-  EXPECT_THROW(Sampler({.top_p = 0}), Error);
-  EXPECT_THROW(Sampler({.top_p = 1.5}), Error);
-}
-
-TEST(Sampler, NanIsAFailure) {
-  try {
-    Sampler({}).pick(std::vector<float>{0, NAN}, 0);
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ErrorCode::failure);
-  }
-}
-
-TEST(Logprobs, AreLogSoftmax) {
-  const std::vector<float> logits{1, 2, 3};
-  const double lse = std::log(std::exp(1.0) + std::exp(2.0) + std::exp(3.0));
-  EXPECT_NEAR(log_softmax_at(logits, 0), 1 - lse, 1e-12);
-  const auto best = top_logprobs(logits, 2);
-  ASSERT_EQ(best.size(), 2u);
-  EXPECT_EQ(best[0].id, 2);
-  EXPECT_EQ(best[1].id, 1);
-  EXPECT_NEAR(best[0].logprob, 3 - lse, 1e-12);
-}
 
 TEST(Generate, StopsWhenAskedAndAtTheEnd) {
   const auto device = make_cpu_device(1);

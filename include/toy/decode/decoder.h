@@ -40,6 +40,7 @@ class Decoder {
   DecodeState& state() { return *state_; }
   int64_t vocab() const { return vocab_; }
   int64_t context() const { return state_->context(); }
+  int64_t max_rows() const { return max_rows_; }
   const Plan& plan() const { return session_->plan(); }
   Session& session() { return *session_; }
 

@@ -32,6 +32,9 @@ struct StateSlot {
 /// The slots that a model's layers need.
 std::vector<StateSlot> state_slots(const ModelSpec& spec, DecodeShape shape);
 
+/// Bytes of all slots, asked before they are made.
+size_t state_bytes(const ModelSpec& spec, DecodeShape shape);
+
 /// Content of one sequence, copied out: independent of the state that it came from.
 struct StateSnapshot {
   int64_t length = 0;

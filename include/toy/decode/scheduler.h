@@ -1,0 +1,96 @@
+// Generating for many prompts at once: one that is finished makes room for the next.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "toy/decode/decoder.h"
+#include "toy/decode/sampler.h"
+
+namespace toy {
+
+struct GenerateOptions {
+  int64_t max_tokens = 128;
+  SamplerOptions sampler;
+  int top_logprobs = 0;     ///< the K best at each position
+  bool ignore_eos = false;  ///< go on after the end-of-sequence token
+};
+
+struct GeneratedToken {
+  TokenLogprob chosen;
+  std::vector<TokenLogprob> best;
+};
+
+/// Why a text ended.
+enum class FinishReason {
+  length,   ///< max_tokens, or the context is full
+  eos,      ///< the end-of-sequence token, which is the last of the result
+  stopped,  ///< on_token said so
+};
+
+struct Generated {
+  std::vector<GeneratedToken> tokens;
+  FinishReason reason = FinishReason::length;
+};
+
+/// One prompt and what is wanted of it.
+struct GenerateRequest {
+  std::vector<int32_t> prompt;
+  std::optional<int32_t> eos;
+  GenerateOptions options;
+  /// Sees each token as it comes; returning false ends the text with that token.
+  std::function<bool(const GeneratedToken&)> on_token;
+  /// Sees the finished text. May add requests.
+  std::function<void(const Generated&)> on_done;
+};
+
+/// Shares the sequences of a decoder among requests, in the order in which they were added. Every call of the decoder
+/// carries one token of each text that is being written and pieces of prompts that wait to be read. A result has the
+/// same bits alone and among others.
+class Scheduler {
+ public:
+  /// Uses these sequences of the decoder. What a sequence holds is continued by the first request that gets it, and
+  /// forgotten before the next one.
+  Scheduler(Decoder& decoder, std::vector<int> sequences);
+  /// Uses all sequences of the decoder.
+  explicit Scheduler(Decoder& decoder);
+
+  /// Throws Error{bad_input} for an empty prompt, one that does not fit into the context, an id outside the vocabulary,
+  /// and impossible sampler options.
+  void add(GenerateRequest request);
+  /// One call of the decoder. False when there is nothing left to do.
+  bool step();
+  void run() {
+    while (step()) {
+    }
+  }
+
+ private:
+  struct Job {
+    GenerateRequest request;
+    Sampler sampler;
+    std::vector<int32_t> history;  // prompt and text
+    size_t fed = 0;                // of the history
+    Generated result;
+    bool writing() const { return history.size() - fed == 1; }
+  };
+  struct Slot {
+    int sequence = 0;
+    bool used = false;
+    std::unique_ptr<Job> job;
+  };
+  void fill_slots();
+  void collect_rows();
+  void accept(Slot& slot, std::span<const float> logits);
+
+  Decoder& decoder_;
+  std::vector<Slot> slots_;
+  std::deque<std::unique_ptr<Job>> waiting_;
+  std::vector<DecodeRow> rows_;
+  std::vector<Slot*> answered_;  // slots whose logits the call gives, in their order
+};
+
+}  // namespace toy

@@ -1,0 +1,51 @@
+// Generated tokens as text that can be shown at once.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "toy/text/tokenizer.h"
+
+namespace toy {
+
+/// Cuts a stream of bytes before the first of several stop strings. What may still become one is held back. The stop
+/// string that is complete first counts, of two that are complete at the same byte the longer one; where the pieces end
+/// that the bytes come in makes no difference.
+class StopFilter {
+ public:
+  /// Throws Error{bad_input} for an empty stop string.
+  explicit StopFilter(std::vector<std::string> stops = {});
+  /// Bytes that are certainly before any stop string. Nothing more comes once it has stopped.
+  std::string push(std::string_view bytes);
+  /// What was held back when the stream ends without a stop string.
+  std::string finish();
+  bool stopped() const { return stopped_; }
+
+ private:
+  std::vector<std::string> stops_;
+  std::string held_;
+  bool stopped_ = false;
+};
+
+/// The text of generated tokens: begins as the prompt ends (where a tokenizer puts a space in front of a text, the
+/// first token of a text loses it), never ends inside a character, and ends before a stop string. The end-of-sequence
+/// token has no text.
+class TextStream {
+ public:
+  TextStream(const Tokenizer& tokenizer, std::span<const int32_t> prompt, std::vector<std::string> stops = {});
+  /// Text that is ready to be shown after this token.
+  std::string push(int32_t id);
+  /// What is left at the end: held back characters, unless a stop string has cut them off.
+  std::string finish();
+  bool stopped() const { return stop_.stopped(); }
+
+ private:
+  const Tokenizer& tokenizer_;
+  bool begun_;
+  StopFilter stop_;
+  Utf8Stream characters_;
+};
+
+}  // namespace toy

@@ -1,0 +1,133 @@
+#include "cli/prompts.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "cli/options.h"
+#include "toy/base/error.h"
+#include "toy/data/corpus.h"
+
+namespace toy::cli {
+namespace {
+
+std::vector<int32_t> parse_ids(const std::string& text) {
+  std::vector<int32_t> ids;
+  const char *p = text.data(), *end = p + text.size();
+  while (p < end) {
+    int32_t id = 0;
+    const auto [next, error] = std::from_chars(p, end, id);
+    check(error == std::errc() && (next == end || *next == ',' || *next == ' '),
+          "prompt-ids '{}': expected numbers separated by commas", text);
+    ids.push_back(id);
+    for (p = next; p < end && (*p == ',' || *p == ' ');) ++p;
+  }
+  check(!ids.empty(), "prompt-ids: no numbers given");
+  return ids;
+}
+
+// The last line break of a file belongs to the file, not to its text.
+void drop_line_break(std::string& text) {
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+}
+
+// {"prompt": "..."} or {"prompt_ids": [1, 2]}.
+nlohmann::json parse_object(const std::string& where, const std::string& line) {
+  constexpr const char* kForms = R"(expected {"prompt": "text"} or {"prompt_ids": [1, 2]})";
+  const nlohmann::json j = nlohmann::json::parse(line, nullptr, false);
+  check(!j.is_discarded(), "{}: the line begins with a brace and is not JSON; {}", where, kForms);
+  check(j.size() == 1, "{}: the object has {} keys; {}", where, j.size(), kForms);
+  const std::string key = j.begin().key();
+  check(key == "prompt" || key == "prompt_ids", "{}: unknown key '{}'; {}", where, key, kForms);
+  const nlohmann::json& value = *j.begin();
+  if (key == "prompt") {
+    check(value.is_string(), "{}: 'prompt' is not a text; {}", where, kForms);
+    return j;
+  }
+  check(value.is_array() && !value.empty(), "{}: 'prompt_ids' is not an array of ids; {}", where, kForms);
+  for (const auto& id : value)
+    check(id.is_number_integer() && id >= 0 && id <= INT32_MAX, "{}: 'prompt_ids' has {}, which is no token id", where,
+          id.dump());
+  return j;
+}
+
+}  // namespace
+
+std::string read_text(const std::string& path) { return path == "-" ? read_standard_input() : read_text_file(path); }
+
+void PromptOptions::add(CLI::App& app) {
+  text_option_ = add_text_option(app, "--prompt", text_, "text to continue");
+  ids_option_ = app.add_option("--prompt-ids", ids_, "token ids to continue, as 1,2,3 (nothing is added)");
+  file_option_ = app.add_option("--prompt-file", file_,
+                                "a file that holds the text to continue, without its last line break; -: standard "
+                                "input");
+  many_ = app.add_option("--prompts", lines_,
+                         "a file of prompts, one a line, generated together, each as if it were alone; -: standard "
+                         "input. A line that begins with { is JSON: {\"prompt\": \"text\"} or {\"prompt_ids\": [1, "
+                         "2]}");
+  const std::vector<CLI::Option*> all{text_option_, ids_option_, file_option_, many_};
+  for (CLI::Option* a : all)
+    for (CLI::Option* b : all)
+      if (a != b) a->excludes(b);
+  app.add_flag("--no-bos", no_bos, "do not put the beginning-of-sequence token in front of a prompt");
+}
+
+void PromptOptions::read() {
+  prompts_.clear();
+  if (many_->count()) return read_lines(lines_);
+  Prompt p{.where = "prompt", .is_text = true, .text = text_, .ids = {}};
+  if (ids_option_->count()) {
+    p.is_text = false;
+    p.ids = parse_ids(ids_);
+  } else if (file_option_->count()) {
+    p.where = file_ == "-" ? "standard input" : file_;
+    p.text = read_text(file_);
+    drop_line_break(p.text);
+  }
+  prompts_.push_back(std::move(p));
+}
+
+void PromptOptions::read_lines(const std::string& path) {
+  const std::string all = read_text(path), name = path == "-" ? "standard input" : path;
+  for (size_t begin = 0; begin < all.size();) {
+    const size_t end = std::min(all.find('\n', begin), all.size());
+    Prompt p{.where = fmt::format("{}:{}", name, prompts_.size() + 1), .text = all.substr(begin, end - begin)};
+    drop_line_break(p.text);
+    begin = end + 1;
+    if (p.text.starts_with('{')) {
+      const nlohmann::json j = parse_object(p.where, p.text);
+      p.is_text = j.contains("prompt");
+      if (p.is_text)
+        p.text = j["prompt"].get<std::string>();
+      else
+        p.ids = j["prompt_ids"].get<std::vector<int32_t>>();
+    }
+    prompts_.push_back(std::move(p));
+  }
+}
+
+std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, const std::string& model_path) const {
+  std::vector<std::vector<int32_t>> result;
+  const Tokenizer* t = model.tokenizer.get();
+  for (const Prompt& p : prompts_) {
+    std::vector<int32_t> ids = p.ids;
+    if (p.is_text) {
+      check(t != nullptr, "{}: the file has no tokenizer; give the prompt as --prompt-ids", model_path);
+      ids = t->encode(p.text);
+      if (!no_bos && t->adds_bos() && t->bos()) ids.insert(ids.begin(), *t->bos());
+    }
+    check(!ids.empty(),
+          "{}: it is empty, and nothing stands in front of it (this model's tokenizer adds no beginning-of-sequence "
+          "token, or --no-bos was given); give a text",
+          p.where);
+    for (const int32_t id : ids)
+      check(id >= 0 && id < model.spec.vocab, "{}: token id {} is outside the vocabulary (0 to {})", p.where, id,
+            model.spec.vocab - 1);
+    result.push_back(std::move(ids));
+  }
+  return result;
+}
+
+}  // namespace toy::cli

@@ -1,0 +1,43 @@
+// Where `toy infer` takes its prompts from.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "toy/models/model.h"
+
+namespace toy::cli {
+
+/// A file's text, or what standard input holds for "-". Throws for an empty one.
+std::string read_text(const std::string& path);
+
+/// --prompt, --prompt-ids, --prompt-file, --prompts: one of them, or none (an empty text).
+struct PromptOptions {
+  bool no_bos = false;
+
+  void add(CLI::App& app);
+  /// Reads files and checks what needs no model.
+  void read();
+  /// Was --prompts given?
+  bool several() const { return many_->count() > 0; }
+  /// Token ids of each prompt, with the beginning-of-sequence token where the tokenizer asks for it. Throws naming the
+  /// prompt (the line, for --prompts) for ids outside the vocabulary, an empty prompt, or text without a tokenizer.
+  std::vector<std::vector<int32_t>> tokens(const Model& model, const std::string& model_path) const;
+
+ private:
+  struct Prompt {
+    std::string where;  // "prompt", "stories.txt:3"
+    bool is_text = true;
+    std::string text;
+    std::vector<int32_t> ids;
+  };
+  void read_lines(const std::string& path);
+
+  std::string text_, ids_, file_, lines_;
+  CLI::Option *text_option_ = nullptr, *ids_option_ = nullptr, *file_option_ = nullptr, *many_ = nullptr;
+  std::vector<Prompt> prompts_;
+};
+
+}  // namespace toy::cli

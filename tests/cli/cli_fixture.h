@@ -1,0 +1,74 @@
+// Runs the program in a folder of its own.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace toy_cli_test {
+
+namespace fs = std::filesystem;
+
+struct Result {
+  int code;
+  std::string out, err;
+};
+
+inline std::string slurp(const fs::path& p) {
+  std::ifstream f(p, std::ios::binary);
+  std::stringstream s;
+  s << f.rdbuf();
+  return s.str();
+}
+
+class Cli : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("toy_cli_" + std::to_string(getpid()));
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // Runs the program with a shell's words.
+  Result toy(const std::string& arguments, const std::string& input = "/dev/null") const {
+    const std::string out = path("stdout"), err = path("stderr");
+    const int status =
+        std::system((std::string(TOY_BINARY) + " " + arguments + " >" + out + " 2>" + err + " <" + input).c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(out), slurp(err)};
+  }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name), std::ios::binary) << text;
+    return path(name);
+  }
+  // Exit code 2 and one line that holds all the words.
+  void refuses(const std::string& arguments, const std::vector<std::string>& words) const {
+    const Result r = toy(arguments);
+    EXPECT_EQ(r.code, 2) << arguments << "\n" << r.err;
+    EXPECT_EQ(r.out, "") << arguments;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << arguments << "\n" << r.err;
+    for (const std::string& w : words)
+      EXPECT_NE(r.err.find(w), std::string::npos) << arguments << "\nexpected: " << w << "\ngot: " << r.err;
+  }
+  std::string tiny_corpus() const {
+    std::string text;
+    for (int i = 0; i < 400; ++i)
+      text += "the cat sat on mat number " + std::to_string(i * i % 97) + " and was glad.\n";
+    return write("corpus.txt", text);
+  }
+  fs::path folder_;
+};
+
+inline const char* const kSmall = " --size tiny --tokenizer bytes --batch 2 --tokens 16 --lr 1e-3 ";
+
+}  // namespace toy_cli_test
+
+using namespace toy_cli_test;  // NOLINT: the tests of this folder are all in this vocabulary

@@ -1,0 +1,93 @@
+// toy eval: what it prints, and what it refuses.
+#include <cmath>
+
+#include "cli/cli_fixture.h"
+
+namespace {
+
+using nlohmann::json;
+
+class CliEval : public Cli {
+ protected:
+  std::string model() const {
+    EXPECT_EQ(toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 20 --out " + path("run")).code, 0);
+    return path("run/model.gguf");
+  }
+};
+
+TEST_F(CliEval, TextAndJsonAgreeWithTheLogprobs) {
+  const std::string text = "the cat sat on mat number 12 and was glad.\nthe cat sat.\n", file = write("t.txt", text);
+  const std::string eval = "eval " + model() + " --file " + file + " --ctx 32 --stride 8 ";
+  const Result r = toy(eval + "--json --logprobs-out " + path("l.jsonl") + " --top-logprobs 2");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const json j = json::parse(r.out);
+  EXPECT_EQ(j.at("tokens"), text.size() - 1);  // a token a byte, the first is not predicted
+  EXPECT_EQ(j.at("bytes"), text.size() - 1);
+  std::istringstream lines(slurp(path("l.jsonl")));
+  double nats = 0;
+  size_t index = 1;
+  for (std::string line; std::getline(lines, line); ++index) {
+    const json t = json::parse(line);
+    EXPECT_EQ(t.at("index"), index);
+    EXPECT_EQ(t.at("id"), int(text[index]));
+    EXPECT_EQ(t.at("top").size(), 2u);
+    EXPECT_GE(t.at("top")[0].at("logprob"), t.at("logprob"));
+    nats -= t.at("logprob").get<double>();
+  }
+  EXPECT_EQ(index, text.size());
+  const double mean = nats / double(text.size() - 1);
+  EXPECT_NEAR(j.at("nats_per_token"), mean, 1e-12);
+  EXPECT_NEAR(j.at("perplexity"), std::exp(mean), 1e-9);
+  EXPECT_NEAR(j.at("bits_per_byte"), mean / std::log(2.0), 1e-12);
+  const Result t = toy(eval);
+  EXPECT_EQ(t.out.rfind("perplexity ", 0), 0u) << t.out;
+  EXPECT_NE(t.out.find("bits a byte"), std::string::npos);
+  EXPECT_EQ(toy(eval + "--threads 1").out, t.out);
+}
+
+TEST_F(CliEval, ByDocuments) {
+  const std::string m = model(), file = write("d.txt", "the cat sat\n\nthe cat\nsat on mat\n\n\nglad\n");
+  const Result r = toy("eval " + m + " --file - --by-documents --json --logprobs-out " + path("l.jsonl"), file);
+  ASSERT_EQ(r.code, 0) << r.err;
+  const json j = json::parse(r.out);
+  EXPECT_EQ(j.at("documents"), 3);
+  EXPECT_EQ(j.at("tokens"), 10 + 17 + 3);
+  EXPECT_EQ(j.at("error_over"), "documents");
+  EXPECT_GT(j.at("nats_per_token_error"), 0);
+  EXPECT_EQ(json::parse(slurp(path("l.jsonl")).substr(0, slurp(path("l.jsonl")).find('\n'))).at("document"), 0);
+}
+
+// The validation loss that training prints last is what eval says of the same text in the same windows.
+TEST_F(CliEval, EqualsTheValidationLossOfTraining) {
+  const std::string validation = write("v.txt", "the cat sat on mat number 5 and was glad. the mat sat on the cat.\n");
+  const Result t = toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 5 --json --val " +
+                       validation + " --out " + path("run"));
+  ASSERT_EQ(t.code, 0) << t.err;
+  double loss = 0;
+  std::istringstream lines(t.out);
+  for (std::string line; std::getline(lines, line);)
+    if (const json j = json::parse(line); j.at("kind") == "eval") loss = j.at("loss");
+  const Result e = toy("eval " + path("run/model.gguf") + " --file " + validation + " --ctx 16 --stride 4 --json");
+  // f32 against f64: sums of 256 terms (tests/eval/score_test.cpp).
+  EXPECT_NEAR(json::parse(e.out).at("nats_per_token"), loss, (256 + 8) * 0x1p-24 * loss);
+}
+
+TEST_F(CliEval, BadInput) {
+  const std::string m = model(), file = write("t.txt", "the cat sat"), eval = "eval " + m + " --file " + file;
+  refuses("eval " + m, {"--file"});
+  refuses("eval " + m + " --file " + path("none.txt"), {"none.txt", "no such file"});
+  refuses("eval " + m + " --file " + write("empty.txt", ""), {"empty.txt", "empty"});
+  refuses("eval " + m + " --file -", {"standard input", "empty"});
+  refuses("eval " + m + " --file " + write("one.txt", "a"), {"nothing to score", "fewer than 2"});
+  refuses("eval " + m + " --by-documents --file " + write("blank.txt", "\n\n"), {"nothing to score"});
+  refuses("eval " + std::string(TOY_GOLDEN) + " --file " + file, {"no tokenizer"});
+  refuses("eval " + path("none.gguf") + " --file " + file, {"none.gguf", "no such file"});
+  refuses(eval + " --ctx -1", {"ctx is -1"});
+  refuses(eval + " --ctx 8 --stride 9", {"stride is 9", "1 to 8"});
+  refuses(eval + " --top-logprobs 3", {"top-logprobs", "--logprobs-out"});
+  refuses(eval + " --top-logprobs -3 --logprobs-out " + path("l"), {"top-logprobs is -3"});
+  refuses(eval + " --logprobs-out " + path("no/such/folder"), {"no/such"});
+  EXPECT_FALSE(fs::exists(path("l")));
+}
+
+}  // namespace

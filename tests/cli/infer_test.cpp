@@ -1,0 +1,119 @@
+// toy infer: prompts from everywhere, several at once, stop strings, penalties, and what it refuses.
+#include "cli/cli_fixture.h"
+
+namespace {
+
+using nlohmann::json;
+
+class CliInfer : public Cli {
+ protected:
+  // A byte model that has learnt a little.
+  std::string model() const {
+    EXPECT_EQ(toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 20 --out " + path("run")).code, 0);
+    return path("run/model.gguf");
+  }
+  static std::vector<json> lines_of(const std::string& text) {
+    std::vector<json> list;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) list.push_back(json::parse(line));
+    return list;
+  }
+};
+
+TEST_F(CliInfer, PromptsFromArgumentFileAndStandardInput) {
+  const std::string infer = "infer " + model() + " --n 8 ";
+  const Result argument = toy(infer + "--prompt 'the cat'");
+  ASSERT_EQ(argument.code, 0) << argument.err;
+  const std::string file = write("p.txt", "the cat\n");
+  EXPECT_EQ(toy(infer + "--prompt-file " + file).out, argument.out);
+  EXPECT_EQ(toy(infer + "--prompt-file -", file).out, argument.out);
+  const Result several = toy(infer + "--prompts -", file);
+  EXPECT_EQ(several.out, "--- prompt 1 ---\n" + argument.out);
+}
+
+TEST_F(CliInfer, SeveralPromptsAreWhatEachIsAlone) {
+  const std::string m = model(), sampled = " --temperature 1 --min-p 0.01 --repeat-penalty 1.1 --seed 5 --json ";
+  const std::vector<std::string> texts{"the cat sat on mat number 12 and", "a", "the", "mat"};
+  std::string file;
+  for (const std::string& t : texts) file += t + "\n";
+  file += "{\"prompt\": \"{the\"}\r\n{\"prompt_ids\": [116, 104]}";
+  const std::string prompts = write("prompts.txt", file);
+  std::vector<json> alone;
+  for (const std::string& p :
+       {"--prompt '" + texts[0] + "'", std::string("--prompt a"), std::string("--prompt the"),
+        std::string("--prompt mat"), std::string("--prompt '{the'"), std::string("--prompt-ids 116,104")})
+    alone.push_back(json::parse(toy("infer " + m + " --n 20" + sampled + p).out));
+  for (const char* parallel : {"1", "2", "16"}) {
+    const Result r = toy("infer " + m + " --n 20" + sampled + "--prompts " + prompts + " --parallel " + parallel);
+    ASSERT_EQ(r.code, 0) << r.err;
+    std::vector<json> together = lines_of(r.out);
+    ASSERT_EQ(together.size(), alone.size());
+    for (size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_EQ(together[i].at("index"), i);
+      together[i].erase("index");
+      EXPECT_EQ(together[i], alone[i]) << i;  // ids, text, and logprobs to the last digit
+    }
+  }
+}
+
+TEST_F(CliInfer, StopStringsCutTheText) {
+  const std::string infer = "infer " + model() + " --prompt 'the cat' --n 40 --ignore-eos ";
+  const json whole = json::parse(toy(infer + "--json").out);
+  const std::string text = whole.at("text");
+  ASSERT_GT(text.size(), 12u);
+  EXPECT_EQ(whole.at("finish_reason"), "length");
+  const std::string stop = text.substr(6, 3);  // three tokens of a byte model
+  const std::string before = text.substr(0, text.find(stop));
+  const std::string words = "--stop '" + stop + "' --stop 'never there' ";
+  const json cut = json::parse(toy(infer + words + "--json").out);
+  EXPECT_EQ(cut.at("text"), before);
+  EXPECT_EQ(cut.at("finish_reason"), "stop");
+  EXPECT_EQ(cut.at("ids").size(), before.size() + stop.size());
+  EXPECT_EQ(toy(infer + words).out, before + "\n");
+}
+
+TEST_F(CliInfer, PenaltiesChangeTheText) {
+  const std::string infer = "infer " + model() + " --prompt 'the cat' --n 30 --ignore-eos ";
+  const std::string plain = toy(infer).out;
+  EXPECT_EQ(toy(infer + "--repeat-penalty 1.5 --repeat-last-n 0").out, plain);
+  EXPECT_NE(toy(infer + "--repeat-penalty 1.5").out, plain);
+  // With a penalty that nothing outweighs, no token comes twice.
+  const json j = json::parse(toy(infer + "--presence-penalty 1000 --repeat-last-n -1 --json").out);
+  std::vector<int> ids = j.at("prompt_ids"), generated = j.at("ids");
+  ids.insert(ids.end(), generated.begin(), generated.end());
+  std::sort(ids.begin() + 7, ids.end());
+  EXPECT_EQ(std::adjacent_find(ids.begin() + 7, ids.end()), ids.end());
+}
+
+TEST_F(CliInfer, BadOptions) {
+  const std::string m = std::string("infer ") + TOY_GOLDEN + " --prompt-ids 1 ";
+  refuses(m + "--min-p 1.5", {"min-p 1.5", "0 to 1"});
+  refuses(m + "--repeat-penalty 0", {"repeat-penalty 0", "1 means none"});
+  refuses(m + "--frequency-penalty nan", {"frequency-penalty"});
+  refuses(m + "--repeat-last-n -2", {"repeat-last-n -2", "-1 means all"});
+  refuses(m + "--stop ''", {"stop", "empty"});
+  refuses(m + "--stop x", {"stop", "no tokenizer"});
+  refuses(m + "--parallel 0", {"parallel is 0"});
+  refuses(m + "--prompt x", {"excludes"});
+}
+
+TEST_F(CliInfer, BadPromptFiles) {
+  const std::string m = std::string("infer ") + TOY_GOLDEN + " ";
+  refuses(m + "--prompt-file " + path("none.txt"), {"none.txt", "no such file"});
+  refuses(m + "--prompt-file -", {"standard input", "empty"});
+  refuses(m + "--prompts " + write("empty.txt", ""), {"empty.txt", "empty"});
+  const auto line = [&](const std::string& text) { return m + "--prompts " + write("p.jsonl", text); };
+  refuses(line("{\"prompt_ids\": [1]}\n{oops\n"), {"p.jsonl:2", "not JSON"});
+  refuses(line("{\"prompt\": 3}\n"), {"p.jsonl:1", "not a text"});
+  refuses(line("{\"promt\": \"a\"}\n"), {"p.jsonl:1", "unknown key 'promt'"});
+  refuses(line("{\"prompt\": \"a\", \"n\": 1}\n"), {"p.jsonl:1", "2 keys"});
+  refuses(line("{}\n"), {"p.jsonl:1", "0 keys"});
+  refuses(line("{\"prompt_ids\": []}\n"), {"p.jsonl:1", "not an array"});
+  refuses(line("{\"prompt_ids\": [1, \"a\"]}\n"), {"p.jsonl:1", "no token id"});
+  refuses(line("{\"prompt_ids\": [1]}\n{\"prompt_ids\": [1000]}\n"), {"p.jsonl:2", "1000", "outside the vocabulary"});
+  refuses(line("hello\n"), {"no tokenizer", "--prompt-ids"});
+  refuses(line("{\"prompt_ids\": [1]}\n{\"prompt_ids\": [1, 2]}\n") + " --n 127", {"prompt 2", "context"});
+  refuses("infer " + model() + " --prompts " + write("blank.txt", "a\n\nb\n"), {"blank.txt:2", "empty"});
+}
+
+}  // namespace

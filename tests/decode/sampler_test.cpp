@@ -1,0 +1,157 @@
+// Choosing tokens: cuts, penalties, and draws that follow the distribution.
+#include "toy/decode/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "toy/base/error.h"
+
+namespace toy {
+namespace {
+
+TEST(Sampler, GreedyTakesTheFirstOfTheLikeliest) {
+  const std::vector<float> logits{1, 5, 5, 2};
+  EXPECT_EQ(Sampler({}).pick(logits, 0), 1);
+}
+
+TEST(Sampler, DrawsFollowTheDistribution) {
+  const std::vector<float> logits{std::log(0.1f), std::log(0.6f), std::log(0.3f)};
+  const Sampler sampler({.temperature = 1, .seed = 5});
+  std::vector<int> count(3);
+  const int n = 30000;
+  for (int i = 0; i < n; ++i) ++count[size_t(sampler.pick(logits, uint64_t(i)))];
+  const double p[] = {0.1, 0.6, 0.3};
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(count[i], n * p[i], 5 * std::sqrt(n * p[i] * (1 - p[i]))) << i;  // 5 sigma
+}
+
+TEST(Sampler, TemperatureSharpens) {
+  const std::vector<float> logits{0, 1};
+  const Sampler cold({.temperature = 0.25, .seed = 1});
+  int ones = 0;
+  for (int i = 0; i < 10000; ++i) ones += cold.pick(logits, uint64_t(i));
+  const double p = 1 / (1 + std::exp(-4.0));
+  EXPECT_NEAR(ones, 10000 * p, 5 * std::sqrt(10000 * p * (1 - p)));
+}
+
+TEST(Sampler, TopKAndTopPCut) {
+  const std::vector<float> logits{std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f)};
+  const Sampler k({.temperature = 1, .top_k = 2}), p({.temperature = 1, .top_p = 0.6}),
+      one({.temperature = 1, .top_p = 1e-9});
+  for (uint64_t i = 0; i < 2000; ++i) {
+    EXPECT_LT(k.pick(logits, i), 2);
+    EXPECT_LT(p.pick(logits, i), 2);
+    EXPECT_EQ(one.pick(logits, i), 0);
+  }
+}
+
+TEST(Sampler, DrawsDependOnSeedAndStepAlone) {
+  const std::vector<float> logits(100, 0.0f);
+  const Sampler a({.temperature = 1, .seed = 1}), b({.temperature = 1, .seed = 1}), c({.temperature = 1, .seed = 2});
+  int differ = 0;
+  for (uint64_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(a.pick(logits, i), b.pick(logits, i));
+    differ += a.pick(logits, i) != c.pick(logits, i);
+  }
+  EXPECT_GT(differ, 80);
+}
+
+TEST(Sampler, RefusesImpossibleOptions) {
+  EXPECT_THROW(Sampler({.temperature = -1}), Error);
+  EXPECT_THROW(Sampler({.temperature = NAN}), Error);
+  EXPECT_THROW(Sampler({.top_k = -1}), Error);
+  EXPECT_THROW(Sampler({.top_p = 0}), Error);
+  EXPECT_THROW(Sampler({.top_p = 1.5}), Error);
+  EXPECT_THROW(Sampler({.min_p = -0.1}), Error);
+  EXPECT_THROW(Sampler({.min_p = 1.1}), Error);
+  EXPECT_THROW(Sampler({.repeat_penalty = 0}), Error);
+  EXPECT_THROW(Sampler({.repeat_penalty = NAN}), Error);
+  EXPECT_THROW(Sampler({.frequency_penalty = INFINITY}), Error);
+  EXPECT_THROW(Sampler({.presence_penalty = NAN}), Error);
+  EXPECT_THROW(Sampler({.penalty_last_n = -2}), Error);
+}
+
+TEST(Sampler, NanIsAFailure) {
+  try {
+    Sampler({}).pick(std::vector<float>{0, NAN}, 0);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::failure);
+  }
+}
+
+TEST(Logprobs, AreLogSoftmax) {
+  const std::vector<float> logits{1, 2, 3};
+  const double lse = std::log(std::exp(1.0) + std::exp(2.0) + std::exp(3.0));
+  EXPECT_NEAR(log_softmax_at(logits, 0), 1 - lse, 1e-12);
+  const auto best = top_logprobs(logits, 2);
+  ASSERT_EQ(best.size(), 2u);
+  EXPECT_EQ(best[0].id, 2);
+  EXPECT_EQ(best[1].id, 1);
+  EXPECT_NEAR(best[0].logprob, 3 - lse, 1e-12);
+}
+
+TEST(Sampler, MinPCutsRelativeToTheLikeliest) {
+  // 0.5 * 0.31 = 0.155: above 0.15, below 0.3.
+  const std::vector<float> logits{std::log(0.05f), std::log(0.3f), std::log(0.15f), std::log(0.5f)};
+  const Sampler s({.temperature = 1, .min_p = 0.31}), one({.temperature = 1, .min_p = 1});
+  std::vector<int> count(4);
+  const int n = 20000;
+  for (int i = 0; i < n; ++i) {
+    ++count[size_t(s.pick(logits, uint64_t(i)))];
+    EXPECT_EQ(one.pick(logits, uint64_t(i)), 3);
+  }
+  EXPECT_EQ(count[0] + count[2], 0);
+  const double p = 0.5 / 0.8;
+  EXPECT_NEAR(count[3], n * p, 5 * std::sqrt(n * p * (1 - p)));  // 5 sigma
+}
+
+TEST(Sampler, MinPIsTakenAtTheTemperature) {
+  // The second is 0.6 times as likely at temperature 1 and 0.36 times at one half.
+  const std::vector<float> logits{0, std::log(0.6f)};
+  const Sampler warm({.temperature = 1, .min_p = 0.5}), cold({.temperature = 0.5, .min_p = 0.5});
+  int seen = 0;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    seen += warm.pick(logits, i);
+    EXPECT_EQ(cold.pick(logits, i), 0);
+  }
+  EXPECT_GT(seen, 0);
+}
+
+// Greedy choice shows which logits were changed: the largest that is left wins.
+TEST(Sampler, RepeatPenaltyDividesPositiveAndMultipliesNegativeLogits) {
+  const std::vector<int32_t> history{0};
+  EXPECT_EQ(Sampler({.repeat_penalty = 2}).pick(std::vector<float>{3, 1.6f}, 0, history), 1);    // 1.5 < 1.6
+  EXPECT_EQ(Sampler({.repeat_penalty = 2}).pick(std::vector<float>{3, 1.4f}, 0, history), 0);    // 1.5 > 1.4
+  EXPECT_EQ(Sampler({.repeat_penalty = 2}).pick(std::vector<float>{-1, -1.9f}, 0, history), 1);  // -2 < -1.9
+  EXPECT_EQ(Sampler({.repeat_penalty = 2}).pick(std::vector<float>{-1, -2.1f}, 0, history), 0);
+}
+
+TEST(Sampler, FrequencyCountsAndPresenceDoesNot) {
+  const std::vector<int32_t> thrice{0, 0, 0};
+  EXPECT_EQ(Sampler({.frequency_penalty = 0.5}).pick(std::vector<float>{3, 1.6f}, 0, thrice), 1);  // 3 - 1.5
+  EXPECT_EQ(Sampler({.frequency_penalty = 0.5}).pick(std::vector<float>{3, 1.4f}, 0, thrice), 0);
+  EXPECT_EQ(Sampler({.presence_penalty = 0.5}).pick(std::vector<float>{3, 2.6f}, 0, thrice), 1);  // 3 - 0.5
+  EXPECT_EQ(Sampler({.presence_penalty = 0.5}).pick(std::vector<float>{3, 2.4f}, 0, thrice), 0);
+  const SamplerOptions all{.repeat_penalty = 2, .frequency_penalty = 0.25, .presence_penalty = 0.25};
+  EXPECT_EQ(Sampler(all).pick(std::vector<float>{3, 0.6f}, 0, thrice), 1);  // 3 / 2 - 0.75 - 0.25 = 0.5
+  EXPECT_EQ(Sampler(all).pick(std::vector<float>{3, 0.4f}, 0, thrice), 0);
+}
+
+TEST(Sampler, PenaltiesLookAtTheLastN) {
+  const std::vector<float> logits{3, 2, 1};
+  const std::vector<int32_t> history{0, 1, 1, 2};
+  const auto pick = [&](int64_t n) {
+    return Sampler({.presence_penalty = 10, .penalty_last_n = n}).pick(logits, 0, history);
+  };
+  EXPECT_EQ(pick(0), 0);
+  EXPECT_EQ(pick(1), 0);
+  EXPECT_EQ(pick(3), 0);
+  EXPECT_EQ(pick(4), 0);  // all are penalized alike
+  EXPECT_EQ(pick(-1), 0);
+  EXPECT_EQ(Sampler({.presence_penalty = 10, .penalty_last_n = 2}).pick(logits, 0, std::vector<int32_t>{1, 0, 2}), 1);
+  EXPECT_EQ(Sampler({.presence_penalty = 10, .penalty_last_n = -1}).pick(logits, 0, std::vector<int32_t>{1, 0}), 2);
+}
+
+}  // namespace
+}  // namespace toy

@@ -1,0 +1,188 @@
+// Many prompts at once: each result has the bits that it has alone.
+#include "toy/decode/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include "toy/backend/devices.h"
+#include "toy/base/philox.h"
+#include "toy/decode/generate.h"
+
+namespace toy {
+namespace {
+
+ModelSpec small_spec() {
+  ModelSpec s = model_spec("tiny");
+  s.vocab = 61;
+  s.d_model = 40;
+  s.context = 200;
+  s.tied = false;
+  s.layers.assign(2, {.heads = 6, .kv_heads = 2, .d_head = 10, .d_ff = 52});
+  return s;
+}
+
+struct Case {
+  std::vector<int32_t> prompt;
+  GenerateOptions options;
+  std::optional<int32_t> eos;
+  size_t stop_after = 0;  // on_token says stop after so many; 0: never
+};
+
+// Prompts of 1 to 120 tokens (more than a page), texts of 0 to 60, all kinds of sampling and of ends.
+std::vector<Case> cases() {
+  const Philox random(5, "cases");
+  uint64_t at = 0;
+  const auto below = [&](uint64_t n) { return random.below(at++, n); };
+  std::vector<Case> list;
+  for (int i = 0; i < 14; ++i) {
+    Case c;
+    const uint64_t length = i == 3 ? 120 : 1 + below(70);
+    for (uint64_t k = 0; k < length; ++k) c.prompt.push_back(int32_t(below(61)));
+    c.options.max_tokens = i == 7 ? 0 : int64_t(1 + below(60));
+    c.options.top_logprobs = 2;
+    if (i % 3) c.options.sampler = {.temperature = 1.2, .top_k = 40, .top_p = 0.95, .min_p = 0.01, .seed = 9};
+    if (i % 4 == 1) c.options.sampler.repeat_penalty = 1.3, c.options.sampler.frequency_penalty = 0.2;
+    if (i % 5 == 2) c.eos = int32_t(below(61));
+    if (i % 6 == 4) c.stop_after = 3;
+    list.push_back(c);
+  }
+  return list;
+}
+
+void expect_same(const std::vector<GeneratedToken>& a, const std::vector<GeneratedToken>& b, size_t which) {
+  ASSERT_EQ(a.size(), b.size()) << which;
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].chosen.id, b[i].chosen.id) << which << " at " << i;
+    EXPECT_EQ(a[i].chosen.logprob, b[i].chosen.logprob) << which << " at " << i;  // to the bit
+    for (size_t k = 0; k < a[i].best.size(); ++k) {
+      EXPECT_EQ(a[i].best[k].id, b[i].best[k].id);
+      EXPECT_EQ(a[i].best[k].logprob, b[i].best[k].logprob);
+    }
+  }
+}
+
+class SchedulerTest : public testing::Test {
+ protected:
+  std::vector<GeneratedToken> alone(const Case& c) {
+    Decoder d(*device_, model_, {});
+    size_t seen = 0;
+    return generate(d, 0, c.prompt, c.eos, c.options, [&](const GeneratedToken&) { return ++seen != c.stop_after; });
+  }
+  static std::vector<Generated> together(Decoder& d, const std::vector<Case>& list, std::vector<size_t>* order) {
+    std::vector<Generated> results(list.size());
+    std::vector<size_t> seen(list.size());
+    Scheduler s(d);
+    for (size_t i = 0; i < list.size(); ++i)
+      s.add({.prompt = list[i].prompt,
+             .eos = list[i].eos,
+             .options = list[i].options,
+             .on_token = [&, i](const GeneratedToken&) { return ++seen[i] != list[i].stop_after; },
+             .on_done =
+                 [&, i, order](const Generated& g) {
+                   results[i] = g;
+                   if (order) order->push_back(i);
+                 }});
+    s.run();
+    return results;
+  }
+  std::unique_ptr<Device> device_ = make_cpu_device(2);
+  Model model_ = random_model(small_spec(), *device_, 3, 2.0);
+};
+
+TEST_F(SchedulerTest, AloneAndTogetherAreTheSameBits) {
+  const std::vector<Case> list = cases();
+  std::vector<std::vector<GeneratedToken>> expected;
+  for (const Case& c : list) expected.push_back(alone(c));
+  for (const int sequences : {1, 3, 16})
+    for (const int64_t rows : {4, 256}) {
+      Decoder d(*device_, model_, {.sequences = sequences, .max_rows = rows});
+      const auto results = together(d, list, nullptr);
+      for (size_t i = 0; i < list.size(); ++i) expect_same(results[i].tokens, expected[i], i);
+    }
+}
+
+TEST_F(SchedulerTest, EveryEndHasItsReason) {
+  std::vector<Case> list = cases();
+  Decoder d(*device_, model_, {.sequences = 3});
+  const auto results = together(d, list, nullptr);
+  std::vector<int> count(3);
+  for (size_t i = 0; i < list.size(); ++i) {
+    const auto& tokens = results[i].tokens;
+    ++count[size_t(results[i].reason)];
+    switch (results[i].reason) {
+      case FinishReason::length:
+        EXPECT_EQ(int64_t(tokens.size()), list[i].options.max_tokens) << i;
+        break;
+      case FinishReason::eos:
+        EXPECT_EQ(tokens.back().chosen.id, list[i].eos) << i;
+        break;
+      case FinishReason::stopped:
+        EXPECT_EQ(tokens.size(), list[i].stop_after) << i;
+        break;
+    }
+  }
+  EXPECT_GT(count[0], 0);
+  EXPECT_GT(count[2], 0);
+}
+
+TEST_F(SchedulerTest, AFinishedOneMakesRoomForTheNext) {
+  std::vector<Case> list(3);
+  for (Case& c : list) c.prompt = {1, 2, 3};
+  list[0].options.max_tokens = 20;
+  list[1].options.max_tokens = 3;
+  list[2].options.max_tokens = 4;
+  Decoder d(*device_, model_, {.sequences = 2});
+  std::vector<size_t> order;
+  together(d, list, &order);
+  EXPECT_EQ(order, (std::vector<size_t>{1, 2, 0}));
+}
+
+TEST_F(SchedulerTest, AFullContextEndsTheText) {
+  Decoder d(*device_, model_, {.sequences = 1, .context = 10});
+  std::vector<Case> list(2);
+  list[0].prompt = std::vector<int32_t>(10, 1);
+  list[1].prompt = {4, 5};
+  const auto results = together(d, list, nullptr);
+  EXPECT_EQ(results[0].tokens.size(), 1u);  // chosen, and no room to go on from it
+  EXPECT_EQ(results[1].tokens.size(), 9u);
+  EXPECT_EQ(results[1].reason, FinishReason::length);
+}
+
+TEST_F(SchedulerTest, RequestsMayBeAddedWhileOthersRun) {
+  Decoder d(*device_, model_, {.sequences = 2});
+  const std::vector<Case> list = cases();
+  Scheduler s(d);
+  Generated second;
+  s.add({.prompt = list[0].prompt,
+         .eos = {},
+         .options = {.max_tokens = 5},
+         .on_token = {},
+         .on_done = [&](const Generated&) {
+           s.add({.prompt = list[1].prompt,
+                  .eos = list[1].eos,
+                  .options = list[1].options,
+                  .on_token = {},
+                  .on_done = [&](const Generated& g) { second = g; }});
+         }});
+  s.run();
+  EXPECT_FALSE(s.step());
+  expect_same(second.tokens, alone(list[1]), 1);
+}
+
+TEST_F(SchedulerTest, RefusesWhatCannotBeDone) {
+  Decoder d(*device_, model_, {.sequences = 2, .context = 10});
+  Scheduler s(d);
+  const auto add = [&](std::vector<int32_t> prompt, SamplerOptions sampler = {}) {
+    s.add({.prompt = std::move(prompt), .eos = {}, .options = {.sampler = sampler}, .on_token = {}, .on_done = {}});
+  };
+  EXPECT_THROW(add({}), Error);
+  EXPECT_THROW(add({61}), Error);
+  EXPECT_THROW(add({-1}), Error);
+  EXPECT_THROW(add(std::vector<int32_t>(11, 1)), Error);
+  EXPECT_THROW(add({1}, {.min_p = 2}), Error);
+  EXPECT_THROW(Scheduler(d, {2}), Error);
+  EXPECT_THROW(Scheduler(d, std::vector<int>{}), Error);
+  EXPECT_FALSE(s.step());  // nothing was added
+}
+
+}  // namespace
+}  // namespace toy
