@@ -25,7 +25,7 @@ std::vector<StateSlot> state_slots(const ModelSpec& spec, DecodeShape shape) {
 size_t state_bytes(const ModelSpec& spec, DecodeShape shape) {
   double bytes = 0;  // a shape that was asked for may be larger than 64 bits can count
   const double pages = double(shape.sequences) * double(shape.pages_per_sequence());
-  for (const StateSlot& s : state_slots(spec, 1, 1))
+  for (const StateSlot& s : state_slots(spec, {1, 1}))  // one page
     bytes += double(s.type.bytes()) * (s.kind == StateSlot::Kind::paged ? pages : double(shape.sequences));
   return bytes < 0x1p62 ? size_t(bytes) : size_t(1) << 62;
 }
