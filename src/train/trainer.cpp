@@ -78,7 +78,12 @@ Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
     : device_(device), model_(model), options_(options), moments_(device) {
   check(options.batch >= 1, "batch is {}, expected at least 1", options.batch);
   check(options.tokens >= 1, "tokens is {}, expected at least 1", options.tokens);
-  check(options.optimizer.clip >= 0, "clip is {}, expected 0 (none) or more", options.optimizer.clip);
+  const AdamWOptions& o = options.optimizer;
+  check(o.clip >= 0, "clip is {}, expected 0 (none) or more", o.clip);
+  check(o.beta1 >= 0 && o.beta1 < 1, "beta1 is {}, expected 0 to below 1", o.beta1);
+  check(o.beta2 >= 0 && o.beta2 < 1, "beta2 is {}, expected 0 to below 1", o.beta2);
+  check(o.eps > 0 && std::isfinite(o.eps), "eps is {}, expected a positive number", o.eps);
+  check(o.weight_decay >= 0 && std::isfinite(o.weight_decay), "weight-decay is {}, expected 0 or more", o.weight_decay);
   const ParamStore* store = model.params.get();
   const auto dtype_of = [store](const std::string& name) { return store->type(name).dtype; };
   const TrainGraph t = build_train_graph(model.spec, dtype_of, options);
