@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "toy/train/from_scratch.h"
+#include "toy/train/recipe.h"
 
 namespace toy::cli {
 

@@ -10,6 +10,7 @@
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
 #include "toy/train/from_scratch.h"
+#include "toy/train/warm_start.h"
 
 namespace toy::cli {
 namespace {
@@ -73,7 +74,7 @@ class Reporter final : public TrainObserver {
     if (!e.sample.empty()) progress_.note("sample: " + e.sample + "\n");
   }
 
-  void done(const FromScratchResult& r) {
+  void done(const TrainResult& r) {
     progress_.finish();
     if (json_) {
       ordered_json j{{"kind", "run_end"},    {"reason", "done"},      {"final_loss", number(r.final_loss)},
@@ -98,58 +99,48 @@ class Reporter final : public TrainObserver {
   Progress progress_;
 };
 
-struct FromScratch {
-  FromScratchOptions o;
+// What all recipes take.
+struct Recipe {
   DeviceOptions device;
   bool json = false;
   std::string stored = "f32";
 
-  void add(CLI::App& app) {
+  void add(CLI::App& app, RecipeOptions& o) {
     app.add_option("--corpus", o.corpus, "a text file to learn from")->required();
     app.add_option("--val", o.validation, "a text file to validate on (default: the end of the corpus)");
     app.add_option("--val-fraction", o.validation_fraction, "part of the corpus kept for validation")
         ->capture_default_str();
-    app.add_option("--size", o.size, fmt::format("{}, or a JSON file of dimensions", fmt::join(size_names(), ", ")))
-        ->capture_default_str();
-    app.add_option("--tokenizer", o.tokenizer,
-                   "bytes, or spm:V or unigram:V (SentencePiece BPE or unigram of V tokens, trained on the corpus)")
-        ->capture_default_str();
     app.add_option("--batch", o.trainer.batch, "B, sequences a step")->capture_default_str();
     app.add_option("--tokens", o.trainer.tokens, "T, tokens a sequence")->capture_default_str();
     app.add_option("--steps", o.steps, "optimizer steps")->capture_default_str();
-    app.add_option("--lr", o.lr, "peak learning rate")->capture_default_str();
-    app.add_option("--warmup", o.warmup, "steps of linear warmup; -1: a twentieth of all, at most 200")
-        ->capture_default_str();
-    app.add_option("--final-lr", o.final_lr, "last learning rate as a fraction of the peak (cosine)")
-        ->capture_default_str();
-    app.add_option("--weight-decay", o.trainer.optimizer.weight_decay, "AdamW's decay, on matrices only")
-        ->capture_default_str();
-    app.add_option("--clip", o.trainer.optimizer.clip, "limit of the gradients' global norm; 0: none")
-        ->capture_default_str();
-    app.add_option("--init-scale", o.init_scale, "matrices start as N(0, scale / sqrt(columns))")
-        ->capture_default_str();
-    app.add_option("--beta2", o.trainer.optimizer.beta2, "AdamW's decay of the second moment")->capture_default_str();
-    app.add_option("--seed", o.seed, "seed of weights and shuffling")->capture_default_str();
-    app.add_option("--context", o.context, "positions that the model is made for; 0: the size's own")
-        ->capture_default_str();
+    add_optimizer(app, o);
     app.add_option("--eval-every", o.eval_every, "steps between validations; 0: only at the end")
         ->capture_default_str();
     app.add_option("--eval-tokens", o.eval_tokens, "validation tokens read before the last validation; 0: all")
         ->capture_default_str();
     app.add_option("--sample", o.sample_tokens, "tokens of a sample written at each validation")->capture_default_str();
     app.add_option("--dtype", stored, "matrices in the file: f32, f16 or bf16")->capture_default_str();
-    app.add_option("--name", o.name, "name of the model, for its card")->capture_default_str();
     app.add_option("--out", o.out, "folder for the result")->capture_default_str();
     app.add_flag("--json", json, "JSON Lines on stdout instead of text");
     device.add(app);
-    app.footer(
-        "\nExample:\n  toy train from-scratch --corpus book.txt --size small --tokenizer spm:512 --steps 2000 --out "
-        "out/book\n"
-        "stdout has one line a step and ends with the path of the GGUF; progress is on stderr.");
-    app.callback([this] { run(); });
   }
 
-  void run() {
+  static void add_optimizer(CLI::App& app, RecipeOptions& o) {
+    AdamWOptions& a = o.trainer.optimizer;
+    app.add_option("--lr", o.lr, "peak learning rate")->capture_default_str();
+    app.add_option("--warmup", o.warmup, "steps of linear warmup; -1: a twentieth of all, at most 200")
+        ->capture_default_str();
+    app.add_option("--final-lr", o.final_lr, "last learning rate as a fraction of the peak (cosine)")
+        ->capture_default_str();
+    app.add_option("--weight-decay", a.weight_decay, "AdamW's decay, on matrices only")->capture_default_str();
+    app.add_option("--clip", a.clip, "limit of the gradients' global norm; 0: none")->capture_default_str();
+    app.add_option("--beta1", a.beta1, "AdamW's decay of the first moment, 0 to below 1")->capture_default_str();
+    app.add_option("--beta2", a.beta2, "AdamW's decay of the second moment, 0 to below 1")->capture_default_str();
+    app.add_option("--eps", a.eps, "AdamW's epsilon, added to the root of the second moment")->capture_default_str();
+  }
+
+  template <class Options, class Train>
+  void run(Options& o, const Train& train) const {
     if (stored == "f16")
       o.stored = DType::f16;
     else if (stored == "bf16")
@@ -158,7 +149,53 @@ struct FromScratch {
       check(stored == "f32", "dtype '{}' is not one of f32, f16, bf16", stored);
     const auto dev = device.make();
     Reporter reporter(json);
-    reporter.done(train_from_scratch(o, *dev, reporter));
+    reporter.done(train(o, *dev, reporter));
+  }
+};
+
+struct FromScratch {
+  FromScratchOptions o;
+  Recipe recipe;
+
+  void add(CLI::App& app) {
+    recipe.add(app, o);
+    app.add_option("--size", o.size, fmt::format("{}, or a JSON file of dimensions", fmt::join(size_names(), ", ")))
+        ->capture_default_str();
+    app.add_option("--tokenizer", o.tokenizer,
+                   "bytes, or spm:V or unigram:V (SentencePiece BPE or unigram of V tokens, trained on the corpus)")
+        ->capture_default_str();
+    app.add_option("--init-scale", o.init_scale, "matrices start as N(0, scale / sqrt(columns))")
+        ->capture_default_str();
+    app.add_option("--seed", o.seed, "seed of weights and shuffling")->capture_default_str();
+    app.add_option("--context", o.context, "positions that the model is made for; 0: the size's own")
+        ->capture_default_str();
+    app.add_option("--name", o.name, "name of the model, for its card (default: toy)");
+    app.footer(
+        "\nExample:\n  toy train from-scratch --corpus book.txt --size small --tokenizer spm:512 --steps 2000 --out "
+        "out/book\n"
+        "stdout has one line a step and ends with the path of the GGUF; progress is on stderr.");
+    app.callback([this] { recipe.run(o, train_from_scratch); });
+  }
+};
+
+struct WarmStart {
+  WarmStartOptions o;
+  Recipe recipe;
+
+  void add(CLI::App& app) {
+    o.lr = 1e-4;  // a trained model is soon unlearnt
+    app.add_option("--init", o.init, "a GGUF file (architecture llama) to go on from, with its tokenizer")->required();
+    recipe.add(app, o);
+    app.add_option("--seed", o.seed, "seed of shuffling")->capture_default_str();
+    app.add_option("--context", o.context, "positions that the new file states; 0: as the old one")
+        ->capture_default_str();
+    app.add_option("--name", o.name, "name of the model, for its card (default: the old one)");
+    app.footer(
+        "\nAll weights are trained in f32, whatever the file stores; the optimizer begins anew. --init stays as it "
+        "is.\n"
+        "\nExample:\n  toy train warm-start --init out/book/model.gguf --corpus letters.txt --steps 500 --out "
+        "out/letters");
+    app.callback([this] { recipe.run(o, train_warm_start); });
   }
 };
 
@@ -167,6 +204,7 @@ struct FromScratch {
 void add_train(CLI::App& app) {
   app.require_subcommand(1);
   add_subcommand<FromScratch>(app, "from-scratch", "a new model from a text");
+  add_subcommand<WarmStart>(app, "warm-start", "go on from a GGUF with a text");
 }
 
 }  // namespace toy::cli

@@ -2,6 +2,7 @@
 #include "toy/train/trainer.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
@@ -155,6 +156,46 @@ TEST(Trainer, MappedWeightsCannotBeTrained) {
   const std::string path = std::string(TOY_SOURCE_DIR) + "/tests/golden/llama_tied.model.gguf";
   Model model = load_model(path, *device);
   EXPECT_THROW(Trainer(*device, model, {.batch = 1, .tokens = 8}), Error);
+}
+
+// The first loss of a loaded model is its loss on that batch, and the same bits as going on without the file.
+TEST(Trainer, GoesOnFromASavedModel) {
+  const auto device = make_cpu_device(2);
+  Model model = random_model(odd_spec(false), *device, 9);
+  losses(*device, model, 20);
+  const auto path = std::filesystem::temp_directory_path() / ("toy_goes_on_" + std::to_string(getpid()) + ".gguf");
+  save_model(model, path.string());
+  Model loaded = load_model(path.string(), *device, LoadMode::trainable);
+  const auto ids = walk(4000);
+  const Windows w = WindowSampler(ids, 1, 24, 2).batch(0);
+  std::vector<int32_t> text = w.inputs;
+  text.push_back(w.targets.back());
+  Trainer on(*device, loaded, {.batch = 1, .tokens = 24}), without(*device, model, {.batch = 1, .tokens = 24});
+  const double eval = on.evaluate(text).mean(), loss = on.step(w, 1e-3).loss;
+  EXPECT_NEAR(loss, eval, 24 * 0x1p-24 * eval);  // the step sums in f32, evaluate() in f64
+  EXPECT_EQ(loss, without.step(w, 1e-3).loss);
+  EXPECT_EQ(loaded.params->read("output.weight"), model.params->read("output.weight"));
+  EXPECT_LT(loss, std::log(97.0));
+  std::filesystem::remove(path);
+}
+
+TEST(Trainer, RefusesImpossibleOptimizers) {
+  const auto device = make_cpu_device(1);
+  Model model = random_model(odd_spec(true), *device, 9);
+  const auto make = [&](const AdamWOptions& o) {
+    const Trainer trainer(*device, model, {.batch = 1, .tokens = 8, .optimizer = o});
+  };
+  EXPECT_NO_THROW(make({}));
+  for (const AdamWOptions& o : std::vector<AdamWOptions>{{.beta1 = 1},
+                                                         {.beta1 = -0.1},
+                                                         {.beta2 = 1},
+                                                         {.beta2 = NAN},
+                                                         {.eps = 0},
+                                                         {.eps = -1},
+                                                         {.eps = INFINITY},
+                                                         {.weight_decay = -1},
+                                                         {.clip = -1}})
+    EXPECT_THROW(make(o), Error);
 }
 
 TEST(Schedule, WarmsUpAndDecays) {

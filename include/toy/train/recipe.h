@@ -1,0 +1,66 @@
+// What every training recipe shares: its options, what it tells while it runs, and its result.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "toy/train/schedule.h"
+#include "toy/train/trainer.h"
+
+namespace toy {
+
+struct RecipeOptions {
+  std::string corpus;      ///< path of a text
+  std::string validation;  ///< path of a text, or "": the last `validation_fraction` of the corpus
+  double validation_fraction = 0.05;
+  TrainerOptions trainer;
+  int64_t steps = 1000;
+  double lr = 1e-3;
+  int64_t warmup = -1;        ///< steps; -1: a twentieth, at most 200
+  double final_lr = 0.1;      ///< of the peak
+  uint64_t seed = 0;          ///< of shuffling, samples, and what else a recipe draws
+  int64_t context = 0;        ///< positions that the saved model states; 0: as the model's source says
+  int64_t eval_every = 0;     ///< steps; 0: at the end only
+  int64_t eval_tokens = 0;    ///< of validation text read by evaluations before the last; 0: all
+  int64_t sample_tokens = 0;  ///< tokens of the sample that goes with each evaluation
+  DType stored = DType::f32;  ///< of matrices, in the file
+  std::string out = "out";    ///< folder
+  std::string name;           ///< of the model; "": as the model's source says
+};
+
+/// What a run tells whoever watches it. All methods are called on the caller's thread.
+class TrainObserver {
+ public:
+  virtual ~TrainObserver() = default;
+  struct Start {
+    const ModelSpec& spec;
+    int64_t parameters, train_tokens, validation_tokens, validation_bytes, windows_per_epoch;
+    size_t planned_bytes;
+    const Plan& plan;
+  };
+  struct Step {
+    int64_t step, steps;  ///< step counts from 1
+    double loss, lr, grad_norm, tokens_per_second, seconds_left;
+  };
+  struct Eval {
+    int64_t step;
+    double loss;  ///< nats a token
+    double nats_per_byte;
+    bool whole;  ///< all of the validation text was read
+    std::string sample;
+  };
+  /// What is being done before the first step, for people who wait.
+  virtual void preparing(const std::string& what) { (void)what; }
+  virtual void started(const Start&) {}
+  virtual void stepped(const Step&) {}
+  virtual void evaluated(const Eval&) {}
+};
+
+struct TrainResult {
+  std::string model_path;
+  double final_loss = 0;
+  std::optional<TrainObserver::Eval> eval;
+  double seconds = 0;
+};
+
+}  // namespace toy

@@ -1,0 +1,17 @@
+// The warm-start recipe: the weights and the tokenizer of a GGUF, trained on.
+#pragma once
+
+#include <string>
+
+#include "toy/train/recipe.h"
+
+namespace toy {
+
+struct WarmStartOptions : RecipeOptions {
+  std::string init;  ///< path of a GGUF with a tokenizer
+};
+
+/// As train_from_scratch(), with the weights of `init` in f32 and new optimizer moments. The file stays as it is.
+TrainResult train_warm_start(const WarmStartOptions& options, Device& device, TrainObserver& observer);
+
+}  // namespace toy

@@ -1,0 +1,24 @@
+// The run that all recipes share. They differ in where the model comes from.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "toy/train/recipe.h"
+
+namespace toy {
+
+/// Where a recipe's model comes from. Called in this order, each once; everything that can be refused is, before the
+/// weights are made.
+class ModelSource {
+ public:
+  virtual ~ModelSource() = default;
+  virtual std::unique_ptr<Tokenizer> tokenizer(const std::string& training_text) = 0;
+  virtual ModelSpec spec(const Tokenizer& tokenizer) = 0;
+  /// Weights that can be trained.
+  virtual Model model(const ModelSpec& spec, const Device& device) = 0;
+};
+
+TrainResult run_recipe(const RecipeOptions& options, ModelSource& source, Device& device, TrainObserver& observer);
+
+}  // namespace toy

@@ -1,0 +1,44 @@
+#include "toy/train/warm_start.h"
+
+#include "train/run.h"
+
+namespace toy {
+namespace {
+
+class Loaded final : public ModelSource {
+ public:
+  explicit Loaded(const WarmStartOptions& o) : o_(o), file_(gguf::File::open(o.init)) {}
+
+  std::unique_ptr<Tokenizer> tokenizer(const std::string&) override {
+    auto t = load_tokenizer(file_);
+    check(t != nullptr, "{}: the file has no tokenizer, so it cannot read a text; give a model that has one", o_.init);
+    return t;
+  }
+  ModelSpec spec(const Tokenizer&) override {
+    ModelSpec spec = spec_from_gguf(file_);
+    if (o_.context > 0) spec.context = o_.context;
+    if (!o_.name.empty()) spec.name = o_.name;
+    check(o_.trainer.tokens <= spec.context,
+          "tokens is {}, and {} was made for {} positions; use a smaller --tokens, or --context {} to extend it",
+          o_.trainer.tokens, o_.init, spec.context, o_.trainer.tokens);
+    return spec;
+  }
+  Model model(const ModelSpec& spec, const Device& device) override {
+    Model model = load_model(o_.init, device, LoadMode::trainable);
+    model.spec = spec;  // context and name may be the caller's
+    return model;
+  }
+
+ private:
+  const WarmStartOptions& o_;
+  gguf::File file_;
+};
+
+}  // namespace
+
+TrainResult train_warm_start(const WarmStartOptions& options, Device& device, TrainObserver& observer) {
+  Loaded source(options);
+  return run_recipe(options, source, device, observer);
+}
+
+}  // namespace toy

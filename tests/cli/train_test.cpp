@@ -1,0 +1,104 @@
+// toy train warm-start, and the optimizer's options.
+#include <cmath>
+
+#include "cli/cli_fixture.h"
+
+namespace {
+
+using nlohmann::json;
+
+class CliTrain : public Cli {
+ protected:
+  std::string model() const {
+    const Result r =
+        toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 40 --name first --out " + path("first"));
+    EXPECT_EQ(r.code, 0) << r.err;
+    return path("first/model.gguf");
+  }
+  std::string warm(const std::string& init, const std::string& out = "second", int tokens = 16) const {
+    return "train warm-start --corpus " + tiny_corpus() + " --batch 2 --tokens " + std::to_string(tokens) + " --init " +
+           init + " --out " + path(out) + " ";
+  }
+  static double last_loss(const std::string& out) {
+    const size_t at = out.rfind("loss=");
+    return at == std::string::npos ? NAN : std::stod(out.substr(at + 5));
+  }
+};
+
+TEST_F(CliTrain, WarmStartGoesOnFromAFile) {
+  const std::string first = model(), bytes = slurp(first);
+  // A corpus of one window: the first loss is what eval says of it in the same window.
+  const std::string text = "the cat sat on ma";  // 16 tokens and their next ones
+  const Result e = toy("eval " + first + " --file " + write("window.txt", text) + " --ctx 16 --json");
+  const Result t =
+      toy("train warm-start --corpus " + write("window.txt", text) + " --val-fraction 0 --batch 1 --tokens 16" +
+          " --init " + first + " --steps 1 --json --out " + path("second"));
+  ASSERT_EQ(t.code, 0) << t.err;
+  std::istringstream lines(t.out);
+  double loss = NAN;
+  std::string name;
+  for (std::string line; std::getline(lines, line);) {
+    const json j = json::parse(line);
+    if (j.at("kind") == "step") loss = j.at("loss");
+    if (j.at("kind") == "run_start") name = j.at("model").at("name");
+  }
+  // f32 against f64: sums of 256 terms (tests/eval/score_test.cpp).
+  EXPECT_NEAR(loss, json::parse(e.out).at("nats_per_token"), (256 + 8) * 0x1p-24 * loss);
+  EXPECT_EQ(name, "first");
+  EXPECT_LT(loss, 4);              // a new model begins at log 256 = 5.5
+  EXPECT_EQ(slurp(first), bytes);  // not touched
+  EXPECT_NE(slurp(path("second/model.gguf")), bytes);
+}
+
+TEST_F(CliTrain, WarmStartIsDeterministicAndMayWriteOverItsOwnFile) {
+  const std::string first = model();
+  std::string out, bytes;
+  for (const char* threads : {"1", "3"}) {
+    const Result r = toy(warm(first) + "--steps 5 --threads " + threads);
+    ASSERT_EQ(r.code, 0) << r.err;
+    if (out.empty()) out = r.out, bytes = slurp(path("second/model.gguf"));
+    EXPECT_EQ(r.out, out);
+    EXPECT_EQ(slurp(path("second/model.gguf")), bytes);
+  }
+  const Result over = toy(warm(first, "first") + "--steps 5");
+  ASSERT_EQ(over.code, 0) << over.err;
+  EXPECT_EQ(slurp(first), bytes);
+}
+
+TEST_F(CliTrain, ContextAndNameMayChange) {
+  const std::string first = model();
+  ASSERT_EQ(toy(warm(first) + "--steps 1 --context 4096 --name second").code, 0);
+  const json j = json::parse(toy("describe " + path("second/model.gguf") + " --json").out).at("model");
+  EXPECT_EQ(j.at("name"), "second");
+  EXPECT_EQ(j.at("context"), 4096);
+}
+
+TEST_F(CliTrain, OptimizerOptionsMatter) {
+  const std::string train = "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 4 --out " + path("run");
+  const double plain = last_loss(toy(train).out);
+  EXPECT_EQ(last_loss(toy(train + " --beta1 0.9 --beta2 0.95 --eps 1e-8").out), plain);
+  for (const char* option : {" --beta1 0.5", " --beta2 0.5", " --eps 0.01"})
+    EXPECT_NE(last_loss(toy(train + option).out), plain) << option;
+  refuses(train + " --beta1 1", {"beta1 is 1", "below 1"});
+  refuses(train + " --beta2 -0.1", {"beta2 is -0.1"});
+  refuses(train + " --eps 0", {"eps is 0", "positive"});
+  refuses(train + " --eps nan", {"eps is nan"});
+  refuses(train + " --weight-decay -1", {"weight-decay is -1"});
+}
+
+TEST_F(CliTrain, BadWarmStarts) {
+  const std::string first = model();
+  refuses("train warm-start --corpus " + tiny_corpus(), {"--init"});
+  refuses(warm(path("none.gguf")), {"none.gguf", "no such file"});
+  refuses(warm(write("text.gguf", "hello, this is text and not a model")), {"text.gguf", "GGUF"});
+  refuses(warm(TOY_GOLDEN), {"no tokenizer"});
+  const std::string vocab = path("vocab.gguf");
+  ASSERT_EQ(toy("tokenizer train --corpus " + tiny_corpus() + " --tokenizer bytes --out " + vocab).code, 0);
+  refuses(warm(vocab), {"vocab.gguf"});  // a tokenizer without weights
+  refuses(warm(first, "second", 1000), {"tokens is 1000", "--context 1000"});
+  refuses(warm(first) + "--context 8", {"context is 8", "16"});
+  refuses(warm(first) + "--beta2 2", {"beta2 is 2"});
+  refuses(warm(first) + "--size tiny", {"--size"});  // the file decides
+}
+
+}  // namespace
