@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "toy/base/memory.h"
 #include "toy/models/transformer.h"
 
 namespace toy {
@@ -42,6 +43,7 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
   const DecodeGraph d = build_decode_graph(
       model.spec, [store](const std::string& name) { return store->type(name).dtype; }, state_->shape(), max_rows_);
   auto plan = std::make_shared<const Plan>(compile(*d.graph, d.outputs, d.updates, device));
+  require_memory(plan->arena_bytes + plan->input_bytes(device), "decoding with this context");
   session_ = std::make_unique<Session>(device, plan, std::initializer_list<const ParamStore*>{store, &state_->slots()});
 }
 
