@@ -83,6 +83,7 @@ struct Infer {
     const Sampler options_are_sound(g.sampler);
     const auto dev = device.make();
     const Model model = load_model(model_path, *dev);
+    print_warnings(model_path, model.warnings);
     const std::vector<int32_t> ids = prompt_tokens(model);
     for (const int32_t id : ids)
       check(id >= 0 && id < model.spec.vocab, "prompt: token id {} is outside the vocabulary (0 to {})", id,
