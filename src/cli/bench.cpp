@@ -198,6 +198,7 @@ struct Infer {
     const auto dev = device.make();
     const double begin = now();
     const Model model = load_model(model_path, *dev);
+    print_warnings(model_path, model.warnings);
     Decoder d(*dev, model, {.sequences = int(parallel), .context = prompt + decode, .max_rows = 512});
     const double load = now() - begin;
     size_t bytes = 0;

@@ -65,14 +65,19 @@ struct Describe {
   }
 
  private:
-  // The dimensions, and the stored dtype of each tensor where there is a file.
-  ModelSpec open(std::map<std::string, DType>& stored) const {
+  std::vector<std::string> warnings_;
+
+  // The dimensions, and the dtype of each tensor when loaded where there is a file.
+  ModelSpec open(std::map<std::string, DType>& stored) {
     const auto names = size_names();
     if (std::find(names.begin(), names.end(), what) != names.end() || what.ends_with(".json")) return model_spec(what);
     const gguf::File file = gguf::File::open(what);
     for (const gguf::TensorInfo& t : file.tensors())
       if (t.dtype) stored[t.name] = t.shape.rank() >= 2 ? *t.dtype : DType::f32;
-    return spec_from_gguf(file);
+    const ModelSpec spec = spec_from_gguf(file);
+    warnings_ = warnings_of(file, spec);
+    print_warnings(what, warnings_);
+    return spec;
   }
 
   Compiled graph_of(const std::string& which, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
@@ -100,6 +105,22 @@ struct Describe {
       check(format == "text", "format '{}' is not one of text, json, mermaid", format);
       fmt::print("{}", to_text(*c.graph));
     }
+  }
+
+  static std::string scaling_of(const RopeSpec& r) {
+    std::string text;
+    if (r.scaling == RopeSpec::Scaling::linear) text = fmt::format(", angles / {:g} (linear)", r.factor);
+    if (r.scaling == RopeSpec::Scaling::yarn)
+      text = fmt::format(", YaRN x{:g} of {} positions", r.factor, r.original_context);
+    if (r.attn_factor != 1) text += fmt::format(", attention factor {:g}", r.attn_factor);
+    return r.factors.empty() ? text : text + ", frequency factors";
+  }
+
+  static std::string biases_of(const LayerSpec& l) {
+    std::vector<std::string> names;
+    for (const BiasName& b : kBiasNames)
+      if (l.bias.*b.flag) names.push_back(b.tensor);
+    return names.empty() ? "" : fmt::format(", biases of {}", fmt::join(names, ", "));
   }
 
   // Parameters by part of the model.
@@ -137,6 +158,7 @@ struct Describe {
                               {"parameters", params},
                               {"parts", parts},
                               {"weight_bytes", weight_bytes},
+                              {"warnings", warnings_},
                               {"train",
                                {{"batch", trainer.batch},
                                 {"tokens", trainer.tokens},
@@ -158,11 +180,12 @@ struct Describe {
                spec.layers.size(), spec.tied ? "tied" : "untied");
     fmt::print("  D={} (width)  F={} (ffn)  H={} K={} P={} (query heads, kv heads, head width)  V={}  context {}\n",
                spec.d_model, l.d_ff, l.heads, l.kv_heads, l.d_head, spec.vocab, spec.context);
-    fmt::print("  rope base {:g}, rms epsilon {:g}{}\n\nparameters\n", spec.rope_base, spec.rms_eps,
-               l.window ? fmt::format(", window {}", l.window) : "");
+    fmt::print("  rope base {:g}{}, rms epsilon {:g}{}{}{}\n\nparameters\n", spec.rope.base, scaling_of(spec.rope),
+               spec.rms_eps, l.window ? fmt::format(", window {}", l.window) : "", l.qk_norm ? ", QK-norm" : "",
+               biases_of(l));
     for (const auto& [name, n] : parts_of(spec))
       if (n) fmt::print("  {:<10} {:>14} {:5.1f}%\n", name, n, 100.0 * double(n) / double(params));
-    fmt::print("  {:<10} {:>14}  {} as stored\n\n", "all", params, format_bytes(weight_bytes));
+    fmt::print("  {:<10} {:>14}  {} as loaded\n\n", "all", params, format_bytes(weight_bytes));
     fmt::print(
         "training step, B={} T={} on {}\n  {} planned: {} weights and moments, {} arena; {} steps, {:.2f} GFLOP\n\n",
         trainer.batch, trainer.tokens, dev.name(), format_bytes(train_bytes), format_bytes(train.plan.param_bytes(dev)),

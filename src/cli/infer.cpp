@@ -196,6 +196,7 @@ struct Infer {
     prompts.read();
     const auto dev = device.make();
     const Model model = load_model(model_path, *dev);
+    print_warnings(model_path, model.warnings);
     check(stops.empty() || model.tokenizer, "stop: {} has no tokenizer, so there is no text to stop at; use --n",
           model_path);
     const std::vector<std::vector<int32_t>> ids = prompts.tokens(model, model_path);

@@ -1,5 +1,9 @@
 #include "cli/options.h"
 
+#include "cli/console.h"
+
+#include <fmt/format.h>
+
 #include "toy/base/error.h"
 #include "toy/models/spec.h"
 
@@ -19,6 +23,10 @@ std::unique_ptr<Device> DeviceOptions::make() const {
   const std::string near = nearest(device, {"cpu", "reference"});
   fail("device '{}' is not there; this build has: cpu, reference{}", device,
        near.empty() ? "" : "; did you mean '" + near + "'?");
+}
+
+void print_warnings(const std::string& path, const std::vector<std::string>& warnings) {
+  for (const std::string& w : warnings) to_stderr(fmt::format("toy: {}: {}\n", path, w));
 }
 
 namespace {

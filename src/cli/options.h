@@ -18,6 +18,9 @@ struct DeviceOptions {
   std::unique_ptr<Device> make() const;
 };
 
+/// One line each on stderr: what a user should know about the file that was opened.
+void print_warnings(const std::string& path, const std::vector<std::string>& warnings);
+
 /// An option whose value is any text: it may be empty, or look like an option itself.
 CLI::Option* add_text_option(CLI::App& app, const char* name, std::string& value, const char* help);
 /// The same for an option that may be given several times, each time with one text.

@@ -18,8 +18,8 @@ Model random_model(const ModelSpec& spec, const Device& device, uint64_t seed, d
   ThreadPool pool;
   for (const TensorSpec& t : tensors_of(spec)) {
     m.params->add(t.name, {DType::f32, t.shape, 0});
-    std::vector<float> values(size_t(t.shape.count()), 1.0f);
-    if (t.init != TensorSpec::Init::ones) {
+    std::vector<float> values(size_t(t.shape.count()), t.init == TensorSpec::Init::zeros ? 0.0f : 1.0f);
+    if (t.init == TensorSpec::Init::matrix || t.init == TensorSpec::Init::embedding) {
       const double sigma =
           t.init == TensorSpec::Init::embedding ? 0.02 : init_scale / std::sqrt(double(t.shape.back()));
       const Philox random(seed, t.name);

@@ -32,7 +32,7 @@ ModelSpec make(const Size& s) {
   m.d_model = s.d_model;
   m.vocab = s.vocab;
   m.context = s.context;
-  m.rope_base = s.rope_base;
+  m.rope.base = float(s.rope_base);
   m.layers.assign(size_t(s.layers),
                   LayerSpec{.heads = s.heads, .kv_heads = s.kv_heads, .d_head = s.d_head, .d_ff = s.d_ff});
   return m;
@@ -74,6 +74,50 @@ class Reader {
   std::vector<std::string> known_;
 };
 
+// "biases": the linear maps that have one, as their tensors are called.
+Biases read_biases(Reader& r, const std::string& where) {
+  std::vector<std::string> names, all;
+  r.read("biases", names);
+  for (const BiasName& b : kBiasNames) all.push_back(b.tensor);
+  Biases biases;
+  for (const std::string& name : names) {
+    const auto it = std::find(all.begin(), all.end(), name);
+    check(it != all.end(), "{}: 'biases' names '{}'; there are: {}", where, name, fmt::join(all, ", "));
+    biases.*kBiasNames[it - all.begin()].flag = true;
+  }
+  return biases;
+}
+
+// "llama3" is a way to state factors; "yarn" and "llama3" stretch from rope_original_context (default: context).
+void read_rope(Reader& r, const std::string& where, ModelSpec& m, int64_t d_head) {
+  RopeSpec& rope = m.rope;
+  std::string scaling = "none";
+  Llama3Scaling llama3;
+  int64_t original = m.context;
+  r.read("rope_base", rope.base);
+  r.read("rope_scaling", scaling);
+  r.read("rope_factor", rope.factor, scaling != "none");
+  r.read("rope_original_context", original);
+  r.read("rope_attn_factor", rope.attn_factor);
+  r.read("rope_factors", rope.factors);
+  r.read("rope_low_freq_factor", llama3.low);
+  r.read("rope_high_freq_factor", llama3.high);
+  check(scaling == "none" || scaling == "linear" || scaling == "yarn" || scaling == "llama3",
+        "{}: rope_scaling is '{}'; there are: none, linear, yarn, llama3", where, scaling);
+  if (scaling == "linear") rope.scaling = RopeSpec::Scaling::linear;
+  if (scaling == "yarn") rope.scaling = RopeSpec::Scaling::yarn, rope.original_context = original;
+  if (scaling == "llama3") {
+    check(rope.factors.empty(), "{}: give rope_factors or rope_scaling llama3, not both", where);
+    check(llama3.low > 0 && llama3.high > llama3.low && original >= 1,
+          "{}: llama3 needs 0 < rope_low_freq_factor < rope_high_freq_factor and rope_original_context of 1 or more",
+          where);
+    llama3.factor = rope.factor, llama3.original_context = double(original);
+    rope.factors = llama3_factors(llama3, rope.base, d_head);
+  }
+  check(scaling != "none" || rope.factor == 1, "{}: rope_factor has no meaning without rope_scaling", where);
+  if (rope.scaling == RopeSpec::Scaling::none) rope.factor = 1;
+}
+
 }  // namespace
 
 std::vector<std::string> size_names() {
@@ -104,8 +148,10 @@ ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where) {
   m.context = 512;
   r.read("context", m.context);
   r.read("rms_eps", eps);
-  r.read("rope_base", m.rope_base);
   r.read("tied", m.tied);
+  r.read("qk_norm", l.qk_norm);
+  l.bias = read_biases(r, where);
+  read_rope(r, where, m, l.d_head);
   r.done();
   m.rms_eps = float(eps);
   check(m.architecture == "llama", "{}: architecture '{}' is not known; known: llama", where, m.architecture);
@@ -118,20 +164,33 @@ ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where) {
 
 nlohmann::ordered_json to_json(const ModelSpec& m) {
   const LayerSpec& l = m.layers.front();
-  return {{"architecture", m.architecture},
-          {"name", m.name},
-          {"d_model", m.d_model},
-          {"n_layers", m.layers.size()},
-          {"n_heads", l.heads},
-          {"n_kv", l.kv_heads},
-          {"d_head", l.d_head},
-          {"d_ff", l.d_ff},
-          {"window", l.window},
-          {"vocab", m.vocab},
-          {"context", m.context},
-          {"rms_eps", m.rms_eps},
-          {"rope_base", m.rope_base},
-          {"tied", m.tied}};
+  nlohmann::ordered_json j{{"architecture", m.architecture},
+                           {"name", m.name},
+                           {"d_model", m.d_model},
+                           {"n_layers", m.layers.size()},
+                           {"n_heads", l.heads},
+                           {"n_kv", l.kv_heads},
+                           {"d_head", l.d_head},
+                           {"d_ff", l.d_ff},
+                           {"window", l.window},
+                           {"vocab", m.vocab},
+                           {"context", m.context},
+                           {"rms_eps", m.rms_eps},
+                           {"rope_base", m.rope.base},
+                           {"tied", m.tied}};
+  if (l.qk_norm) j["qk_norm"] = true;
+  for (const BiasName& b : kBiasNames)
+    if (l.bias.*b.flag) j["biases"].push_back(b.tensor);
+  const RopeSpec& r = m.rope;
+  if (r.scaling != RopeSpec::Scaling::none) {
+    const bool yarn = r.scaling == RopeSpec::Scaling::yarn;
+    j["rope_scaling"] = yarn ? "yarn" : "linear";
+    j["rope_factor"] = r.factor;
+    if (yarn) j["rope_original_context"] = r.original_context;
+  }
+  if (r.attn_factor != 1) j["rope_attn_factor"] = r.attn_factor;
+  if (!r.factors.empty()) j["rope_factors"] = r.factors;
+  return j;
 }
 
 ModelSpec model_spec(const std::string& size_or_file, int64_t vocab, int64_t context) {

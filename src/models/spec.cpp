@@ -3,10 +3,31 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "toy/base/error.h"
 
 namespace toy {
+namespace {
+
+void validate_rope(const ModelSpec& m) {
+  const RopeSpec& r = m.rope;
+  const auto positive = [&](std::string_view what, float v) {
+    check(std::isfinite(v) && v > 0, "model {}: {} is {}, expected above 0", m.name, what, v);
+  };
+  check(r.base > 1 && r.base < 1e12f, "model {}: rope_base is {}, expected above 1 and below 1e12", m.name, r.base);
+  positive("rope_factor", r.factor);
+  positive("rope_attn_factor", r.attn_factor);
+  check(r.scaling != RopeSpec::Scaling::yarn || r.original_context >= 1,
+        "model {}: YaRN needs rope_original_context, the positions trained for before scaling; it is {}", m.name,
+        r.original_context);
+  for (const float f : r.factors) positive("a rope factor", f);
+  for (const LayerSpec& l : m.layers)
+    check(r.factors.empty() || int64_t(r.factors.size()) == l.d_head / 2,
+          "model {}: {} rope factors, heads of width {} need {}", m.name, r.factors.size(), l.d_head, l.d_head / 2);
+}
+
+}  // namespace
 
 void ModelSpec::validate() const {
   constexpr int64_t kMax = int64_t(1) << 31;
@@ -18,8 +39,6 @@ void ModelSpec::validate() const {
   in_range("context", context, 1 << 24);
   in_range("n_layers", int64_t(layers.size()), 4096);
   check(rms_eps > 0 && rms_eps < 1, "model {}: rms_eps is {}, expected between 0 and 1", name, rms_eps);
-  check(rope_base > 1 && rope_base < 1e12, "model {}: rope_base is {}, expected above 1 and below 1e12", name,
-        rope_base);
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerSpec& l = layers[i];
     in_range("n_heads", l.heads, 4096);
@@ -32,28 +51,41 @@ void ModelSpec::validate() const {
           l.d_head);
     check(l.window >= 0 && l.window <= (int64_t(1) << 31), "model {}: layer {}: window is {}, expected 0 (all) to 2^31",
           name, i, l.window);
+    check(l.d_head == layers.front().d_head, "model {}: layer {}: d_head is {}, that of layer 0 is {}", name, i,
+          l.d_head, layers.front().d_head);
   }
+  validate_rope(*this);
 }
+
+namespace {
+
+void add_layer(std::vector<TensorSpec>& list, const std::string& blk, const ModelSpec& s, const LayerSpec& l) {
+  using Init = TensorSpec::Init;
+  const auto gain = [&](const char* name, int64_t n) { list.push_back({Init::ones, blk + name, {n}}); };
+  const auto linear = [&](const std::string& name, int64_t rows, int64_t cols) {
+    list.push_back({Init::matrix, blk + name + ".weight", {rows, cols}});
+    for (const BiasName& b : kBiasNames)
+      if (name == b.tensor && l.bias.*b.flag) list.push_back({Init::zeros, blk + name + ".bias", {rows}});
+  };
+  gain("attn_norm.weight", s.d_model);
+  linear("attn_q", l.heads * l.d_head, s.d_model);
+  linear("attn_k", l.kv_heads * l.d_head, s.d_model);
+  linear("attn_v", l.kv_heads * l.d_head, s.d_model);
+  if (l.qk_norm) gain("attn_q_norm.weight", l.d_head);
+  if (l.qk_norm) gain("attn_k_norm.weight", l.d_head);
+  linear("attn_output", s.d_model, l.heads * l.d_head);
+  gain("ffn_norm.weight", s.d_model);
+  linear("ffn_gate", l.d_ff, s.d_model);
+  linear("ffn_up", l.d_ff, s.d_model);
+  linear("ffn_down", s.d_model, l.d_ff);
+}
+
+}  // namespace
 
 std::vector<TensorSpec> tensors_of(const ModelSpec& s) {
   using Init = TensorSpec::Init;
   std::vector<TensorSpec> list{{Init::embedding, "token_embd.weight", {s.vocab, s.d_model}}};
-  for (size_t i = 0; i < s.layers.size(); ++i) {
-    const LayerSpec& l = s.layers[i];
-    const std::string blk = fmt::format("blk.{}.", i);
-    const auto matrix = [&](const char* name, int64_t rows, int64_t cols) {
-      list.push_back({Init::matrix, blk + name, {rows, cols}});
-    };
-    list.push_back({Init::ones, blk + "attn_norm.weight", {s.d_model}});
-    matrix("attn_q.weight", l.heads * l.d_head, s.d_model);
-    matrix("attn_k.weight", l.kv_heads * l.d_head, s.d_model);
-    matrix("attn_v.weight", l.kv_heads * l.d_head, s.d_model);
-    matrix("attn_output.weight", s.d_model, l.heads * l.d_head);
-    list.push_back({Init::ones, blk + "ffn_norm.weight", {s.d_model}});
-    matrix("ffn_gate.weight", l.d_ff, s.d_model);
-    matrix("ffn_up.weight", l.d_ff, s.d_model);
-    matrix("ffn_down.weight", s.d_model, l.d_ff);
-  }
+  for (size_t i = 0; i < s.layers.size(); ++i) add_layer(list, fmt::format("blk.{}.", i), s, s.layers[i]);
   list.push_back({Init::ones, "output_norm.weight", {s.d_model}});
   if (!s.tied) list.push_back({Init::embedding, "output.weight", {s.vocab, s.d_model}});
   return list;

@@ -2,28 +2,38 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 namespace toy {
 namespace {
 
+nn::Linear make_linear(const Weights& w, const std::string& name, int64_t rows, int64_t columns, bool bias) {
+  return {w(name + ".weight", {rows, columns}), bias ? w(name + ".bias", {rows}) : Value{}};
+}
+
+nn::Attention make_attention(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
+  const int64_t d = m.d_model, queries = l.heads * l.d_head, keys = l.kv_heads * l.d_head;
+  nn::Attention a{.q = make_linear(w, "attn_q", queries, d, l.bias.q),
+                  .k = make_linear(w, "attn_k", keys, d, l.bias.k),
+                  .v = make_linear(w, "attn_v", keys, d, l.bias.v),
+                  .out = make_linear(w, "attn_output", d, queries, l.bias.out),
+                  .heads = l.heads,
+                  .kv_heads = l.kv_heads,
+                  .d_head = l.d_head,
+                  .window = l.window};
+  if (l.qk_norm) {
+    a.q_norm = nn::RmsNorm{w("attn_q_norm.weight", {l.d_head}), m.rms_eps};
+    a.k_norm = nn::RmsNorm{w("attn_k_norm.weight", {l.d_head}), m.rms_eps};
+  }
+  return a;
+}
+
 nn::Block make_block(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
   const int64_t d = m.d_model;
-  return {
-      .mixer_norm = {w("attn_norm.weight", {d}), m.rms_eps},
-      .mixer = {.q = {w("attn_q.weight", {l.heads * l.d_head, d})},
-                .k = {w("attn_k.weight", {l.kv_heads * l.d_head, d})},
-                .v = {w("attn_v.weight", {l.kv_heads * l.d_head, d})},
-                .out = {w("attn_output.weight", {d, l.heads * l.d_head})},
-                .heads = l.heads,
-                .kv_heads = l.kv_heads,
-                .d_head = l.d_head,
-                .window = l.window},
-      .ffn_norm = {w("ffn_norm.weight", {d}), m.rms_eps},
-      .ffn = {.gate = {w("ffn_gate.weight", {l.d_ff, d})},
-              .up = {w("ffn_up.weight", {l.d_ff, d})},
-              .down = {w("ffn_down.weight", {d, l.d_ff})}},
-  };
+  return {.mixer_norm = {w("attn_norm.weight", {d}), m.rms_eps},
+          .mixer = make_attention(m, l, w),
+          .ffn_norm = {w("ffn_norm.weight", {d}), m.rms_eps},
+          .ffn = {.gate = make_linear(w, "ffn_gate", l.d_ff, d, l.bias.gate),
+                  .up = make_linear(w, "ffn_up", l.d_ff, d, l.bias.up),
+                  .down = make_linear(w, "ffn_down", d, l.d_ff, l.bias.down)}};
 }
 
 }  // namespace
@@ -46,19 +56,6 @@ Value Transformer::operator()(Value tokens, const nn::Context& ctx, std::span<nn
   }
   const auto layer = g.scope("output");
   return norm_(x);
-}
-
-nn::Rope make_rope(Graph& graph, const ModelSpec& spec, int64_t positions) {
-  const int64_t pairs = spec.layers.front().d_head / 2;
-  std::vector<double> table;
-  table.reserve(size_t(positions * pairs * 2));
-  for (int64_t p = 0; p < positions; ++p)
-    for (int64_t i = 0; i < pairs; ++i) {
-      const double angle = double(p) * std::pow(spec.rope_base, -double(i) / double(pairs));
-      table.push_back(std::cos(angle));
-      table.push_back(std::sin(angle));
-    }
-  return {graph.constant({DType::f32, {positions, pairs, 2}, 0}, std::move(table), "rope_table"), spec.rope_pairing};
 }
 
 }  // namespace toy

@@ -5,8 +5,11 @@
 namespace toy::nn {
 
 Value Attention::operator()(Value x, LayerState& state, const Context& ctx) const {
-  const Value queries = ctx.rope(reshape(q(x), {-1, heads, d_head}), ctx.batch);
-  const Value keys = ctx.rope(reshape(k(x), {-1, kv_heads, d_head}), ctx.batch);
+  Value queries = reshape(q(x), {-1, heads, d_head}), keys = reshape(k(x), {-1, kv_heads, d_head});
+  if (q_norm) queries = (*q_norm)(queries);
+  if (k_norm) keys = (*k_norm)(keys);
+  queries = ctx.rope(queries, ctx.batch);
+  keys = ctx.rope(keys, ctx.batch);
   const Value values = reshape(v(x), {-1, kv_heads, d_head});
   const AttentionAttrs attrs{.scale = 1.0 / std::sqrt(double(d_head)), .window = window};
   Value o;

@@ -204,4 +204,35 @@ TEST_F(Cli, MemoryThatWillNotSufficeIsSaidBefore) {
           {"memory", "GiB"});
 }
 
+// What a user should know about a file is said on stderr, and in the card; results stay alone on stdout.
+TEST_F(Cli, WarnsAboutFiles) {
+  const std::string golden = fs::path(TOY_GOLDEN).parent_path() / "llama_q8_0.model.gguf";
+  const Result infer = toy("infer " + golden + " --prompt-ids 1,2 --n 3 --json");
+  ASSERT_EQ(infer.code, 0) << infer.err;
+  EXPECT_NE(infer.err.find("15 matrices are Q8_0 and are dequantized to f32"), std::string::npos) << infer.err;
+  EXPECT_EQ(nlohmann::json::parse(infer.out).at("ids").size(), 3u);
+  const Result card = toy("describe " + golden + " --json");
+  EXPECT_NE(card.err.find("15 matrices are Q8_0"), std::string::npos) << card.err;
+  EXPECT_EQ(nlohmann::json::parse(card.out).at("warnings").size(), 1u);
+  const Result plain = toy("infer " + std::string(TOY_GOLDEN) + " --prompt-ids 1,2 --n 3");
+  EXPECT_EQ(plain.err, "");
+}
+
+// Dimensions with biases and scaling from JSON are trained, saved, described and run.
+TEST_F(Cli, BiasesAndScalingFromJson) {
+  const std::string size = write("size.json", R"({"d_model": 24, "n_layers": 2, "n_heads": 3, "n_kv": 1, "d_head": 10,
+      "d_ff": 32, "context": 64, "biases": ["attn_q", "ffn_down"], "rope_scaling": "yarn", "rope_factor": 4,
+      "rope_original_context": 16})");
+  const Result trained = toy("train from-scratch --corpus " + tiny_corpus() + " --size " + size +
+                             " --batch 2 --tokens 16 --lr 1e-2 --steps 3 --out " + path("run"));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const Result card = toy("describe " + path("run/model.gguf"));
+  EXPECT_NE(card.out.find("YaRN x4 of 16 positions"), std::string::npos) << card.out;
+  EXPECT_NE(card.out.find("biases of attn_q, ffn_down"), std::string::npos) << card.out;
+  EXPECT_EQ(toy("infer " + path("run/model.gguf") + " --prompt the --n 5").code, 0);
+  refuses("describe " + write("bad.json", R"({"d_model": 24, "n_layers": 2, "n_heads": 3, "d_ff": 32,
+      "rope_scaling": "ntk", "rope_factor": 4})"),
+          {"rope_scaling is 'ntk'", "none, linear, yarn, llama3"});
+}
+
 }  // namespace

@@ -1,8 +1,9 @@
-// Small Llamas against PyTorch: logits, loss, every gradient, and ten AdamW steps. The golden files hold f64 results
-// rounded to f32; tests/golden/README.md says how they were made.
+// Small Llamas against PyTorch: logits, loss, every gradient, and ten AdamW steps; narrow weights; files. The golden
+// files hold f64 results rounded to f32; tests/golden/README.md says how they were made.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "toy/backend/devices.h"
 #include "toy/train/trainer.h"
@@ -48,10 +49,23 @@ class Golden : public testing::TestWithParam<std::tuple<const char*, const char*
   // like a random walk or worse; 64 roundings of the largest element bound it. PyTorch in f32 is about as far away.
   double tolerance() const { return reference() ? 1.1 : 64; }
 };
+class GoldenSteps : public Golden {};
+class GoldenNarrow : public Golden {};
+class GoldenFiles : public testing::TestWithParam<const char*> {};
 
 constexpr int64_t kB = 3, kT = 17;
 const TrainerOptions kOptions{
     .batch = kB, .tokens = kT, .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .clip = 0}};
+
+void feed(Session& session, const gguf::File& golden) {
+  std::vector<int32_t> sequence, position;
+  for (int32_t i = 0; i < kB * kT; ++i) sequence.push_back(i / kT), position.push_back(i % kT);
+  session.set("tokens", ints(golden, "tokens"));
+  session.set("targets", ints(golden, "targets"));
+  session.set("weight", std::vector<float>(kB * kT, 1.0f / (kB * kT)));
+  session.set("sequence", sequence);
+  session.set("position", position);
+}
 
 TEST_P(Golden, LogitsLossAndEveryGradient) {
   const auto dev = device();
@@ -67,14 +81,8 @@ TEST_P(Golden, LogitsLossAndEveryGradient) {
       model.spec, [](const std::string&) { return DType::f32; }, kB, kT);
   auto loss_plan = std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.logits}, {}, *dev));
   Session forward(*dev, loss_plan, {model.params.get()});
-  std::vector<int32_t> sequence, position;
-  for (int32_t i = 0; i < kB * kT; ++i) sequence.push_back(i / kT), position.push_back(i % kT);
   for (Session* s : {&session, &forward}) {
-    s->set("tokens", ints(golden, "tokens"));
-    s->set("targets", ints(golden, "targets"));
-    s->set("weight", std::vector<float>(kB * kT, 1.0f / (kB * kT)));
-    s->set("sequence", sequence);
-    s->set("position", position);
+    feed(*s, golden);
     s->run();
   }
   EXPECT_LE(roundings(forward.values(0), floats(golden, "logits")), tolerance()) << "logits";
@@ -86,7 +94,7 @@ TEST_P(Golden, LogitsLossAndEveryGradient) {
         << tensors[i].name;
 }
 
-TEST_P(Golden, TenAdamWSteps) {
+TEST_P(GoldenSteps, TenAdamWSteps) {
   const auto dev = device();
   Model model = load_model(golden_path(name() + ".model"), *dev, LoadMode::trainable);
   const gguf::File golden = gguf::File::open(golden_path(name() + ".golden"));
@@ -103,12 +111,65 @@ TEST_P(Golden, TenAdamWSteps) {
     EXPECT_LE(roundings(model.params->read(t.name), floats(golden, "adamw." + t.name)), steps_tolerance) << t.name;
 }
 
+// Narrow weights: 16 bits as they lie in the file and promoted to f32, Q8_0 dequantized. All exact: the bound holds.
+TEST_P(GoldenNarrow, Logits) {
+  const auto dev = device();
+  const gguf::File golden = gguf::File::open(golden_path(name() + ".golden"));
+  for (const LoadMode mode : {LoadMode::mapped, LoadMode::trainable}) {
+    const Model model = load_model(golden_path(name() + ".model"), *dev, mode);
+    const bool f32 = mode == LoadMode::trainable || name() == "llama_q8_0";
+    EXPECT_EQ(model.params->type("blk.0.ffn_up.weight").dtype == DType::f32, f32);
+    EXPECT_EQ(model.warnings.size(), name() == "llama_q8_0" ? 1u : 0u);
+    LossGraph l = build_loss_graph(
+        model.spec, [&](const std::string& n) { return model.params->type(n).dtype; }, kB, kT);
+    auto plan = std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.logits}, {}, *dev));
+    Session session(*dev, plan, {model.params.get()});
+    feed(session, golden);
+    session.run();
+    EXPECT_LE(roundings(session.values(0), floats(golden, "logits")), tolerance()) << int(mode);
+  }
+}
+
+// Loading and saving changes nothing: dimensions, scaling, factors, every weight.
+TEST_P(GoldenFiles, RoundTrip) {
+  const auto dev = make_cpu_device(1);
+  const Model model = load_model(golden_path(std::string(GetParam()) + ".model"), *dev, LoadMode::trainable);
+  const std::string path = testing::TempDir() + "toy_round_trip_" + GetParam() + ".gguf";
+  save_model(model, path);
+  const Model again = load_model(path, *dev);
+  EXPECT_TRUE(again.spec == model.spec);
+  for (const TensorSpec& t : tensors_of(model.spec)) EXPECT_EQ(again.params->read(t.name), model.params->read(t.name));
+  const gguf::File a = gguf::File::open(golden_path(std::string(GetParam()) + ".model")), b = gguf::File::open(path);
+  for (const auto& [key, value] : a.metadata()) {
+    const bool same = b.metadata().contains(key) && b.metadata().at(key) == value;
+    EXPECT_TRUE(same || !key.starts_with("llama.")) << key;
+  }
+  EXPECT_EQ(a.tensors().size(), b.tensors().size());
+  std::filesystem::remove(path);
+}
+
+const auto kDevices = testing::Values("reference", "cpu");
+const auto name_test = [](const auto& test) {
+  return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param);
+};
 INSTANTIATE_TEST_SUITE_P(PyTorch, Golden,
-                         testing::Combine(testing::Values("llama_tied", "llama_untied", "llama_mqa"),
-                                          testing::Values("reference", "cpu")),
-                         [](const auto& test) {
-                           return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param);
-                         });
+                         testing::Combine(testing::Values("llama_tied", "llama_untied", "llama_mqa", "llama_bias",
+                                                          "llama_qk_norm", "llama_linear", "llama_yarn10",
+                                                          "llama_yarn24"),
+                                          kDevices),
+                         name_test);
+INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenSteps,
+                         testing::Combine(testing::Values("llama_tied", "llama_untied", "llama_mqa", "llama_bias",
+                                                          "llama_qk_norm"),
+                                          kDevices),
+                         name_test);
+INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenNarrow,
+                         testing::Combine(testing::Values("llama_f16", "llama_bf16", "llama_q8_0"), kDevices),
+                         name_test);
+INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenFiles,
+                         testing::Values("llama_tied", "llama_untied", "llama_mqa", "llama_bias", "llama_qk_norm",
+                                         "llama_linear", "llama_yarn10", "llama_yarn24", "llama_f16", "llama_bf16",
+                                         "llama_q8_0"));
 
 }  // namespace
 }  // namespace toy

@@ -9,6 +9,9 @@ Greedy: the generated ids must be equal, and the log probability of each within 
 llama.cpp's two largest logits lie closer than --margin: from there on the texts may rightly part, and the rest is not
 compared.  toy may stop where llama.cpp generates an end token.
 
+With --every-logit, llama.cpp is fed what toy generates, so that there is nothing to part over: the log probability of every
+token of the vocabulary must be equal within --tolerance at every step; the first step shows the prompt, the others decoding.
+
 Encode: texts are the lines of the file and the whole file.  Two kinds of file hold texts with line breaks: in a .jsonl file
 each line is one JSON string; in an .inp file (llama.cpp's own) texts are separated by a line __ggml_vocab_test__.  No BOS is added on either side, and special tokens in a text are plain characters to llama.cpp.
 
@@ -48,6 +51,32 @@ def fields(what, answer, *names):
     if missing:
         raise Different(f"{what}: the JSON object lacks {', '.join(missing)}; it has {', '.join(answer)}")
     return [answer[n] for n in names]
+
+
+def check_every_logit(a):
+    """Returns the sentence that says what was equal."""
+    import numpy as np
+    ids_text, everything = ",".join(map(str, a.ids)), 1 << 30
+    toy = run_json("toy", [a.toy, "infer", a.model, "--prompt-ids", ids_text, "--n", a.n, "--temperature", "0", "--ignore-eos",
+                           "--json", "--top-logprobs", everything, *a.toy_arg])
+    ids, best = fields("toy infer", toy, "ids", "top_logprobs")
+    if len(ids) != a.n or a.n < 2:
+        raise Different(f"toy generated {len(ids)} tokens, asked for were {a.n} (at least 2)")
+    peer = run_json("llama.cpp", [sys.executable, HERE / "llama_cpp_greedy.py", a.model, "--ids", ids_text, "--feed",
+                                  ",".join(map(str, ids[:-1]))])
+    logits = np.array(peer["logits"])
+    theirs = logits - logits.max(1, keepdims=True)
+    theirs -= np.log(np.exp(theirs).sum(1, keepdims=True))
+    ours = np.full(theirs.shape, np.nan)
+    for step, tokens in enumerate(best):
+        for token in tokens:
+            ours[step, token["id"]] = token["logprob"]
+    difference = np.abs(ours - theirs).max(1)  # NaN where toy left out a token
+    for step, d in enumerate(difference):
+        if not d <= a.tolerance:
+            raise Different(f"step {step}: logprobs differ by {d:.2e}, more than {a.tolerance:g}")
+    return (f"all {theirs.shape[1]} logprobs equal within {difference[0]:.1e} after {len(a.ids)} prompt tokens and within "
+            f"{difference[1:].max():.1e} in {a.n - 1} steps of decoding")
 
 
 def check_greedy(a):
@@ -138,13 +167,14 @@ def main():
     mode.add_argument("--ids", type=lambda t: [int(p) for p in t.split(",")], help="prompt token ids, comma separated")
     mode.add_argument("--encode", type=pathlib.Path, metavar="FILE", help="compare the tokenization of the texts in FILE")
     ap.add_argument("--n", type=int, default=32, help="tokens to generate (default: %(default)s)")
+    ap.add_argument("--every-logit", action="store_true", help="with --ids: compare all log probabilities")
     ap.add_argument("--margin", type=float, default=1e-3, help="stop comparing at a smaller logit margin (default: %(default)s)")
     ap.add_argument("--tolerance", type=float, default=2e-3, help="on logprobs (default: %(default)s)")
     ap.add_argument("--toy-arg", action="append", default=[], metavar="ARG", help="pass ARG on to toy as well, such as --toy-arg=--exact")
     a = ap.parse_args()
     sys.path.insert(0, str(HERE))
     try:
-        said = check_greedy(a) if a.ids else check_encode(a)
+        said = check_encode(a) if a.encode else check_every_logit(a) if a.every_logit else check_greedy(a)
     except Different as e:
         print(f"{a.model}: {e}", file=sys.stderr)
         return 1

@@ -115,7 +115,7 @@ TEST(Trainer, SavedModelGivesTheSameLogits) {
   const std::string path = (folder / "m.gguf").string();
   save_model(model, path);
   const Model loaded = load_model(path, *device);
-  EXPECT_EQ(loaded.spec.rope_base, model.spec.rope_base);
+  EXPECT_EQ(loaded.spec.rope, model.spec.rope);
   EXPECT_EQ(loaded.spec.rms_eps, model.spec.rms_eps);
   std::vector<DecodeRow> rows;
   for (const int32_t id : walk(50)) rows.push_back({0, id, true});

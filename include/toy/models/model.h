@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "toy/formats/gguf.h"
 #include "toy/models/spec.h"
@@ -16,6 +17,7 @@ struct Model {
   ModelSpec spec;
   std::unique_ptr<ParamStore> params;
   std::shared_ptr<const Tokenizer> tokenizer;  ///< may be absent
+  std::vector<std::string> warnings = {};      ///< what to tell the user about the file it came from
 
   /// Weights of a graph that is being built for this model.
   Weights weights(Graph& graph) const;
@@ -23,20 +25,23 @@ struct Model {
 
 /// The dimensions that a file's metadata states, with llama.cpp's defaults for absent keys. Throws naming file and key.
 ModelSpec spec_from_gguf(const gguf::File& file);
+/// What a user should know: metadata that are not honoured, weights that are converted, what llama.cpp does otherwise.
+std::vector<std::string> warnings_of(const gguf::File& file, const ModelSpec& spec);
 
 enum class LoadMode {
   mapped,     ///< weights that the device can use as they lie in the file are not copied, and frozen
   trainable,  ///< every weight is an f32 copy that training may change
 };
-/// Opens a GGUF. Throws naming a missing or misshapen tensor.
+/// Opens a GGUF. Q8_0 weights are dequantized to f32. Throws naming a missing, misshapen or unknown tensor, and, before
+/// it allocates, when memory will not suffice.
 Model load_model(const std::string& path, const Device& device, LoadMode mode = LoadMode::mapped);
 
 /// Fresh weights: N(0, init_scale/sqrt(fan_in)) for matrices, N(0, 0.02) for embeddings and untied output, ones for
-/// gains. The numbers depend on (seed, tensor name, index) alone.
+/// gains, zeros for biases. The numbers depend on (seed, tensor name, index) alone.
 Model random_model(const ModelSpec& spec, const Device& device, uint64_t seed, double init_scale = 1.0);
 
 /// Writes weights, dimensions and tokenizer as llama.cpp reads them. Matrices are stored as `stored` (f32, f16, bf16),
-/// norms always as f32. An f32 round trip is bit-exact.
+/// norms and biases always as f32. An f32 round trip is bit-exact.
 void save_model(const Model& model, const std::string& path, DType stored = DType::f32);
 
 }  // namespace toy

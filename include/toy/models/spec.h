@@ -6,10 +6,25 @@
 #include <string_view>
 #include <vector>
 
-#include "toy/ops/attrs/structs.h"
+#include "toy/models/rope.h"
 #include "toy/tensor/shape.h"
 
 namespace toy {
+
+/// Which linear maps of a layer have a bias.
+struct Biases {
+  bool q = false, k = false, v = false, out = false, gate = false, up = false, down = false;
+  bool operator==(const Biases&) const = default;
+};
+/// A flag and the name of its tensor: "attn_q" has "attn_q.weight" and perhaps "attn_q.bias".
+struct BiasName {
+  const char* tensor;
+  bool Biases::*flag;
+};
+inline constexpr BiasName kBiasNames[] = {
+    {"attn_q", &Biases::q},      {"attn_k", &Biases::k},  {"attn_v", &Biases::v},      {"attn_output", &Biases::out},
+    {"ffn_gate", &Biases::gate}, {"ffn_up", &Biases::up}, {"ffn_down", &Biases::down},
+};
 
 /// One layer. Kinds to come: gated delta rule, mixture of experts.
 struct LayerSpec {
@@ -19,6 +34,9 @@ struct LayerSpec {
   int64_t d_head = 0;    ///< P; H P may differ from D
   int64_t d_ff = 0;      ///< F
   int64_t window = 0;    ///< attend to the last `window` positions; 0: to all
+  bool qk_norm = false;  ///< rms norm of each head of q and k before rope, gains [P] in the row order of q and k
+  Biases bias;
+  bool operator==(const LayerSpec&) const = default;
 };
 
 struct ModelSpec {
@@ -28,10 +46,10 @@ struct ModelSpec {
   int64_t vocab = 0;    ///< V
   int64_t context = 0;  ///< positions the model was made for
   float rms_eps = 1e-5f;
-  double rope_base = 10000;
-  RopePairing rope_pairing = RopePairing::neighbour;
+  RopeSpec rope;
   bool tied = true;  ///< the output projection is the token embedding
   std::vector<LayerSpec> layers;
+  bool operator==(const ModelSpec&) const = default;
 
   /// Throws Error{bad_input} naming the dimension, its value and what would do.
   void validate() const;
@@ -39,7 +57,7 @@ struct ModelSpec {
 
 /// How a tensor is made before training, and whether weight decay applies to it.
 struct TensorSpec {
-  enum class Init { matrix, embedding, ones } init = Init::matrix;
+  enum class Init { matrix, embedding, ones, zeros } init = Init::matrix;
   std::string name;
   Shape shape;
   bool decays() const { return shape.rank() >= 2; }

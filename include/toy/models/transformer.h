@@ -29,7 +29,7 @@ class Transformer {
   Value output_;
 };
 
-/// Cosines and sines for positions 0..positions-1: [C, P/2, 2], angle = position * base^(-2i/P) (Su et al. 2021).
+/// Cosines and sines for positions 0..positions-1: [C, P/2, 2], angle = position * frequency (toy/models/rope.h).
 nn::Rope make_rope(Graph& graph, const ModelSpec& spec, int64_t positions);
 
 }  // namespace toy

@@ -25,7 +25,8 @@ struct Attention {
   Linear q, k, v;  ///< [H P,D], [K P,D], [K P,D]
   Linear out;      ///< [D,H P]
   int64_t heads, kv_heads, d_head;
-  int64_t window = 0;  ///< 0: all positions before
+  int64_t window = 0;                               ///< 0: all positions before
+  std::optional<RmsNorm> q_norm = {}, k_norm = {};  ///< [P], over each head (Henry et al. 2020)
   Value operator()(Value x, LayerState& state, const Context& ctx) const;
 };
 

@@ -1,0 +1,36 @@
+// Rotary positions of a model as data, and the angles that follow from it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "toy/ops/attrs/structs.h"
+
+namespace toy {
+
+/// Pair i of a head turns by position * frequency_i. Numbers are f32 where a file holds f32, so that saving and loading
+/// changes nothing.
+struct RopeSpec {
+  enum class Scaling { none, linear, yarn } scaling = Scaling::none;
+  RopePairing pairing = RopePairing::neighbour;
+  float base = 10000;
+  float factor = 1;              ///< s: how many times longer than trained for; 1 where nothing is scaled
+  int64_t original_context = 0;  ///< yarn: positions the model was trained for before it was scaled
+  float attn_factor = 1;         ///< multiplies cosines and sines
+  std::vector<float> factors;    ///< r_i, empty or one a pair: frequency i is divided by it (Llama 3)
+  bool operator==(const RopeSpec&) const = default;
+};
+
+/// Radians a position, one a pair of a head of `width`: base^(-2i/width) / r_i, scaled.
+std::vector<double> rope_frequencies(const RopeSpec& spec, int64_t width);
+/// What cosines and sines are multiplied by.
+double rope_magnitude(const RopeSpec& spec);
+
+/// How Llama 3.x states its scaling; in a GGUF it is a table of factors.
+struct Llama3Scaling {
+  double factor = 8, low = 1, high = 4, original_context = 8192;
+};
+/// r_i: 1 for wavelengths below original/high, `factor` above original/low, between them smooth.
+std::vector<float> llama3_factors(const Llama3Scaling& scaling, double base, int64_t width);
+
+}  // namespace toy

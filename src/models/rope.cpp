@@ -1,0 +1,74 @@
+// Rotary positions (Su et al. 2021), stretched to longer contexts: linear (Chen et al. 2023), YaRN (Peng et al. 2023),
+// and Llama 3's factors. As llama.cpp computes them, which is as Hugging Face does.
+#include "toy/models/rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "toy/models/transformer.h"
+
+namespace toy {
+namespace {
+
+// How many turns within the original context a pair makes at the two ends of YaRN's ramp. Fixed: GGUF has keys for
+// other values, but llama.cpp does not read them.
+constexpr double kBetaFast = 32, kBetaSlow = 1;
+
+// The pair, as a real number, that makes `turns` turns within the original context.
+double pair_of(double turns, const RopeSpec& r, int64_t width) {
+  const double original = double(r.original_context), base = r.base;
+  return double(width) * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
+}
+
+}  // namespace
+
+std::vector<double> rope_frequencies(const RopeSpec& r, int64_t width) {
+  const double lo = std::max(0.0, std::floor(pair_of(kBetaFast, r, width)));
+  const double hi = std::min(double(width - 1), std::ceil(pair_of(kBetaSlow, r, width)));
+  std::vector<double> frequencies;
+  for (int64_t i = 0; i < width / 2; ++i) {
+    double f = std::pow(double(r.base), -2.0 * double(i) / double(width));
+    if (!r.factors.empty()) f /= double(r.factors[size_t(i)]);
+    if (r.scaling == RopeSpec::Scaling::linear) f /= double(r.factor);
+    if (r.scaling == RopeSpec::Scaling::yarn) {
+      const double keep = 1 - std::clamp((double(i) - lo) / std::max(0.001, hi - lo), 0.0, 1.0);
+      f *= keep + (1 - keep) / double(r.factor);
+    }
+    frequencies.push_back(f);
+  }
+  return frequencies;
+}
+
+double rope_magnitude(const RopeSpec& r) {
+  const double yarn = r.scaling == RopeSpec::Scaling::yarn ? 0.1 * std::log(double(r.factor)) + 1 : 1;
+  return yarn * double(r.attn_factor);
+}
+
+std::vector<float> llama3_factors(const Llama3Scaling& s, double base, int64_t width) {
+  std::vector<float> factors;
+  for (int64_t i = 0; i < width / 2; ++i) {
+    const double wavelength = 2 * std::numbers::pi * std::pow(base, 2.0 * double(i) / double(width));
+    const double smooth = (s.original_context / wavelength - s.low) / (s.high - s.low);
+    factors.push_back(float(wavelength < s.original_context / s.high  ? 1
+                            : wavelength > s.original_context / s.low ? s.factor
+                                                                      : 1 / ((1 - smooth) / s.factor + smooth)));
+  }
+  return factors;
+}
+
+nn::Rope make_rope(Graph& graph, const ModelSpec& spec, int64_t positions) {
+  const std::vector<double> frequencies = rope_frequencies(spec.rope, spec.layers.front().d_head);
+  const double magnitude = rope_magnitude(spec.rope);
+  const int64_t pairs = int64_t(frequencies.size());
+  std::vector<double> table;
+  table.reserve(size_t(positions * pairs * 2));
+  for (int64_t p = 0; p < positions; ++p)
+    for (const double f : frequencies) {
+      table.push_back(magnitude * std::cos(double(p) * f));
+      table.push_back(magnitude * std::sin(double(p) * f));
+    }
+  return {graph.constant({DType::f32, {positions, pairs, 2}, 0}, std::move(table), "rope_table"), spec.rope.pairing};
+}
+
+}  // namespace toy
