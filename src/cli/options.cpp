@@ -58,6 +58,10 @@ std::vector<std::string> protect_texts(int argc, char** argv) {
   std::vector<std::string> words;
   for (int i = 1; i < argc; ++i) {
     std::string word = argv[i];
+    if (i > 1 && words.front() == "bench") {  // its --prompt is a number of tokens
+      words.push_back(word);
+      continue;
+    }
     for (const std::string name : kTextOptions) {
       if (word == name && i + 1 < argc)
         word = name + "=" + kMark + argv[++i];

@@ -68,6 +68,18 @@ TEST_F(Cli, TextsThatLookLikeOptions) {
   EXPECT_EQ(toy("infer " + model + " --prompt '-x' --n 1").code, 0);
 }
 
+TEST_F(Cli, BenchMeasures) {
+  const Result infer = toy(std::string("bench infer ") + TOY_GOLDEN + " --prompt 8 --decode 4 --repeat 1 --json");
+  ASSERT_EQ(infer.code, 0) << infer.err;
+  for (const char* key : {"prefill_tps", "decode_tps", "load_s", "peak_rss_mib"})
+    EXPECT_TRUE(nlohmann::json::parse(infer.out).contains(key)) << key;
+  const Result train = toy("bench train --shape tiny --batch 1 --tokens 16 --steps 2 --json --profile");
+  ASSERT_EQ(train.code, 0) << train.err;
+  for (const char* key : {"ms", "tokens_per_s", "gflops", "loss", "peak_rss_mib"})
+    EXPECT_TRUE(nlohmann::json::parse(train.out).contains(key)) << key;
+  EXPECT_NE(train.err.find("adamw"), std::string::npos);
+}
+
 TEST_F(Cli, TokenizerTrainEncodeDecode) {
   const std::string corpus = path("stories.txt"), vocab = path("vocab.gguf");
   ASSERT_EQ(toy("corpus stories --bytes 30000 --seed 1 --out " + corpus).code, 0);
