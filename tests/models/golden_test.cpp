@@ -1,6 +1,7 @@
 // Small Llamas against PyTorch: logits, loss, every gradient, and ten AdamW steps; narrow weights; files. The golden
 // files hold f64 results rounded to f32; tests/golden/README.md says how they were made.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -134,7 +135,8 @@ TEST_P(GoldenNarrow, Logits) {
 TEST_P(GoldenFiles, RoundTrip) {
   const auto dev = make_cpu_device(1);
   const Model model = load_model(golden_path(std::string(GetParam()) + ".model"), *dev, LoadMode::trainable);
-  const std::string path = testing::TempDir() + "toy_round_trip_" + GetParam() + ".gguf";
+  const std::string path =
+      testing::TempDir() + "toy_round_trip_" + GetParam() + "_" + std::to_string(getpid()) + ".gguf";
   save_model(model, path);
   const Model again = load_model(path, *dev);
   EXPECT_TRUE(again.spec == model.spec);

@@ -2,6 +2,7 @@
 #include "toy/models/spec.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -118,7 +119,7 @@ class Metadata : public testing::Test {
  protected:
   // A file of the smallest sound model, with more metadata and more tensors.
   gguf::File file(const std::vector<std::pair<std::string, gguf::Value>>& metadata, const std::string& tensor = "") {
-    path_ = testing::TempDir() + "toy_metadata_test.gguf";
+    path_ = testing::TempDir() + "toy_metadata_" + std::to_string(getpid()) + ".gguf";  // tests run side by side
     const ModelSpec m = spec_from_json(dimensions(), "x.json");
     gguf::Writer w("llama");
     for (const auto& [key, n] : {std::pair{"embedding_length", 20},

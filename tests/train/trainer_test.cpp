@@ -110,7 +110,7 @@ TEST(Trainer, SavedModelGivesTheSameLogits) {
   Model model = random_model(odd_spec(true), *device, 9);
   model.tokenizer = nullptr;
   losses(*device, model, 5);
-  const auto folder = std::filesystem::temp_directory_path() / "toy_trainer_test";
+  const auto folder = std::filesystem::temp_directory_path() / ("toy_trainer_test_" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   const std::string path = (folder / "m.gguf").string();
   save_model(model, path);
