@@ -1,18 +1,25 @@
 # Flags shared by all targets, and toy_library(): one static library per folder of src/.
 add_library(toy_flags INTERFACE)
-target_compile_options(toy_flags INTERFACE -Wall -Wextra -Wshadow -Wno-unused-parameter -fno-math-errno
-                       $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi -Wno-restrict -Wno-missing-field-initializers>
-                       $<$<CXX_COMPILER_ID:Clang>:-Wno-missing-field-initializers -Wno-missing-braces>
-                       -ffp-contract=off)  # one rounding rule everywhere: fma only where the source says so
-target_include_directories(toy_flags INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+set(toy_options -Wall -Wextra -Wshadow -Wno-unused-parameter -fno-math-errno
+                $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi -Wno-restrict -Wno-missing-field-initializers>
+                $<$<CXX_COMPILER_ID:Clang>:-Wno-missing-field-initializers -Wno-missing-braces>
+                -ffp-contract=off)  # one rounding rule everywhere: fma only where the source says so
+# What a consumer of the installed library gets is the language level and the headers; warnings are our own affair.
+target_compile_features(toy_flags INTERFACE cxx_std_20)
+target_compile_options(toy_flags INTERFACE "$<BUILD_INTERFACE:${toy_options}>")
+target_include_directories(toy_flags INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include;${PROJECT_SOURCE_DIR}/src>")
 if(TOY_SANITIZE)
   target_compile_options(toy_flags INTERFACE -fsanitize=${TOY_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(toy_flags INTERFACE -fsanitize=${TOY_SANITIZE})
 endif()
 
+# Targets of the installed library, in the order in which toy_library() was called: a library stands behind what it uses.
+set_property(GLOBAL PROPERTY TOY_LIBRARIES toy_flags)
+
 # toy_library(base DEPENDS tensor fmt::fmt): src/base/*.cpp -> toy_base. New files are picked up by themselves.
+# NOT_INSTALLED: a part of the program, not of the library.
 function(toy_library name)
-  cmake_parse_arguments(ARG "" "DIR" "DEPENDS;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "NOT_INSTALLED" "DIR" "DEPENDS;PRIVATE" ${ARGN})
   if(NOT ARG_DIR)
     set(ARG_DIR ${name})
   endif()
@@ -34,5 +41,8 @@ function(toy_library name)
   endforeach()
   if(ARG_PRIVATE)
     target_link_libraries(toy_${name} PRIVATE ${ARG_PRIVATE})
+  endif()
+  if(NOT ARG_NOT_INSTALLED)
+    set_property(GLOBAL APPEND PROPERTY TOY_LIBRARIES toy_${name})
   endif()
 endfunction()

@@ -4,6 +4,8 @@
 #
 #   scripts/setup.sh          # to build, run and test
 #   scripts/setup.sh --dev    # also clang and clang-format (fuzzing, formatting), shellcheck, oneDNN (a yardstick)
+#   scripts/setup.sh --docs   # also doxygen (scripts/docs.sh)
+#   scripts/setup.sh --cross  # also clang, the compiler for 64-bit Arm and qemu-user (scripts/portability.sh)
 #
 # Without apt or without the right to install it says which command to run. apt's own output goes to build/setup.log.
 set -euo pipefail
@@ -18,13 +20,17 @@ packages=(
 optional=(ccache:ccache)  # makes the second build fast; nothing fails without it
 # The sanitizers' runtime is only recommended by Debian's clang, and clang 14 is the version of Debian 12.
 dev=(clang:clang++ clang-format:clang-format libclang-rt-14-dev shellcheck:shellcheck libdnnl-dev)
+docs=(doxygen:doxygen)
+cross=(clang:clang++ g++-aarch64-linux-gnu:aarch64-linux-gnu-g++ qemu-user:qemu-aarch64)
 
 say() { echo "setup: $*" >&2; }
 
 case ${1:-} in
   "") ;;
   --dev) packages+=("${dev[@]}") ;;
-  *) say "unknown argument '$1' (only --dev is known)"; exit 2 ;;
+  --docs) packages+=("${docs[@]}") ;;
+  --cross) packages+=("${cross[@]}") ;;
+  *) say "unknown argument '$1' (known: --dev, --docs, --cross)"; exit 2 ;;
 esac
 
 installed() {  # NAME[:COMMAND]

@@ -100,6 +100,14 @@ case $code in
   *) record failed format "see its output above" ;;
 esac
 
+code=0
+stage "API reference" bash scripts/docs.sh --check || code=$?
+case $code in
+  0) record passed "API reference" ;;
+  3) record skipped "API reference" "doxygen is not installed; scripts/docs.sh installs it" ;;
+  *) record failed "API reference" "see its output above" ;;
+esac
+
 # ---- release
 configure release || finish
 check "public headers compile alone" cmake --build --preset release -j "$jobs" --target check_headers
@@ -108,7 +116,7 @@ build release || finish
 select=() not_run=()
 if [[ -n $quick ]]; then
   select=(-L '^unit$')
-  for label in model cli shared peer slow; do not_run+=(--not-run "$label" "--quick runs label unit only"); done
+  for label in model cli install shared peer slow; do not_run+=(--not-run "$label" "--quick runs label unit only"); done
 else
   leave_out=()
   if [[ -z $slow ]]; then

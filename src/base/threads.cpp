@@ -58,8 +58,8 @@ void bump(std::atomic<uint32_t>& a) {
   a.notify_all();
 }
 
-void wait_change(std::atomic<uint32_t>& a, uint32_t old) {
-  for (int i = 0; i < 2000; ++i) {
+void wait_change(std::atomic<uint32_t>& a, uint32_t old, int spins) {
+  for (int i = 0; i < spins; ++i) {
     if (a.load(std::memory_order_acquire) != old) return;
     pause_cpu();
   }
@@ -73,7 +73,9 @@ int available_cpus() {
   return std::max(1, std::min(CPU_COUNT(&set), cgroup_quota()));
 }
 
-ThreadPool::ThreadPool(int size) : size_(size == 0 ? available_cpus() : size) {
+// A thread that spins on a core which another thread of the team needs delays what it waits for.
+ThreadPool::ThreadPool(int size)
+    : size_(size == 0 ? available_cpus() : size), spins_(size_ <= available_cpus() ? 2000 : 20) {
   check(size >= 0 && size <= 1024, "threads: {} is not in 1 to 1024 (0 uses every core)", size);
   try {
     for (int t = 1; t < size_; ++t) threads_.emplace_back([this, t] { worker(t); });
@@ -112,7 +114,7 @@ void ThreadPool::barrier() {
     arrived_.store(0, std::memory_order_relaxed);
     bump(phase_);
   } else {
-    wait_change(phase_, phase);
+    wait_change(phase_, phase, spins_);
   }
 }
 
@@ -120,7 +122,7 @@ void ThreadPool::worker(int thread) {
   const cpu_set_t allowed = process_cpus();
   if (CPU_COUNT(&allowed) >= size_) pin(allowed, thread);
   for (uint32_t seen = 0;;) {
-    wait_change(epoch_, seen);
+    wait_change(epoch_, seen, spins_);
     ++seen;
     if (stop_) return;
     (*function_)(thread);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/options.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
 #include "toy/data/corpus.h"
@@ -26,7 +27,7 @@ struct Stories {
   void add(CLI::App& app) {
     o.bytes = 1'000'000;
     app.add_option("--bytes", o.bytes, "length of the text, up to the end of a story")->capture_default_str();
-    app.add_option("--seed", o.seed, "another seed, other stories")->capture_default_str();
+    add_seed_option(app, o.seed, "another seed, other stories");
     app.add_option("--out", out, "file to write; absent: stdout");
     app.callback([this] {
       check(o.bytes >= 1 && o.bytes <= int64_t(1) << 34, "bytes is {}, expected 1 to {}", o.bytes, int64_t(1) << 34);

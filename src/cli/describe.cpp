@@ -20,9 +20,15 @@ using nlohmann::ordered_json;
 
 // One graph of a model, compiled for a device.
 struct Compiled {
+  std::string what;  // it is
   std::unique_ptr<Graph> graph;
+  std::vector<Value> roots;
   Plan plan;
 };
+
+size_t held_bytes(const Plan& p, const Device& device) {
+  return p.arena_bytes + p.param_bytes(device) + p.input_bytes(device);
+}
 
 struct Describe {
   std::string what, graph, plan, format = "text";
@@ -35,13 +41,17 @@ struct Describe {
     app.add_option("model", what,
                    fmt::format("a GGUF file, a size ({}), or a JSON file of dimensions", fmt::join(size_names(), ", ")))
         ->required();
-    app.add_option("--graph", graph, "print the graph of `train` (forward and backward) or `decode`");
+    app.add_option(
+        "--graph", graph,
+        "print the graph of `train` (forward, loss, backward and update) or `decode`: each op with its shapes "
+        "and its cost (FLOPs, bytes read and written, transcendental functions), totals, and peak memory");
     app.add_option("--plan", plan, "print the plan of `train` or `decode`: steps, kernels, where each value lies");
-    app.add_option("--format", format, "of --graph: text, json or mermaid")->capture_default_str();
+    app.add_option("--format", format, "of --graph: text, json or mermaid (ops and shapes of forward)")
+        ->capture_default_str();
     app.add_option("--batch", trainer.batch, "B of the training step")->capture_default_str();
     app.add_option("--tokens", trainer.tokens, "T of the training step")->capture_default_str();
     app.add_option("--ctx", context, "positions of the decoder; 0: the model's own")->capture_default_str();
-    app.add_flag("--json", json, "the card as JSON");
+    app.add_flag("--json", json, "the card, the graph or the plan as JSON");
     device.add(app);
     app.footer(
         "\nExamples:\n  toy describe smollm2-135m\n  toy describe out/model.gguf --graph train --format mermaid");
@@ -59,8 +69,13 @@ struct Describe {
       const auto it = stored.find(name);
       return it == stored.end() ? DType::f32 : it->second;
     };
-    if (!graph.empty()) return print_graph(graph_of(graph, spec, dtype_of, *dev));
-    if (!plan.empty()) return (void)fmt::print("{}", to_text(graph_of(plan, spec, dtype_of, *dev).plan));
+    check(format == "text" || format == "json" || format == "mermaid", "format '{}' is not one of text, json, mermaid",
+          format);
+    check(graph.empty() || plan.empty(), "graph and plan: give one of them");
+    check(format == "text" || (!graph.empty() && !json), "format is for --graph, and --json is another word for json");
+    if (json) format = "json";
+    if (!graph.empty()) return print_graph(graph_of(graph, spec, dtype_of, *dev), *dev);
+    if (!plan.empty()) return print_plan(graph_of(plan, spec, dtype_of, *dev).plan);
     print_card(spec, stored, *dev);
   }
 
@@ -87,24 +102,54 @@ struct Describe {
           spec, [](const std::string&) { return DType::f32; }, trainer);
       const std::vector<Value> outputs{t.loss, t.norm};
       Plan p = compile(*t.graph, outputs, t.updates, dev);
-      return {std::move(t.graph), std::move(p)};
+      return {fmt::format("training step, B={} T={}", trainer.batch, trainer.tokens), std::move(t.graph),
+              joined(outputs, t.updates), std::move(p)};
     }
     check(which == "decode", "graph '{}' is not one of train, decode", which);
     const DecodeShape shape{1, context};
     DecodeGraph d = build_decode_graph(spec, dtype_of, shape, std::min<int64_t>(256, context));
     Plan p = compile(*d.graph, d.outputs, d.updates, dev);
-    return {std::move(d.graph), std::move(p)};
+    return {fmt::format("decoding, up to {} rows of one sequence of up to {} positions",
+                        std::min<int64_t>(256, context), context),
+            std::move(d.graph), joined(d.outputs, d.updates), std::move(p)};
   }
 
-  void print_graph(const Compiled& c) const {
-    if (format == "json")
-      fmt::print("{}\n", to_json(*c.graph).dump(2));
-    else if (format == "mermaid")
-      fmt::print("{}", to_mermaid(*c.graph));
-    else {
-      check(format == "text", "format '{}' is not one of text, json, mermaid", format);
-      fmt::print("{}", to_text(*c.graph));
+  static std::vector<Value> joined(std::vector<Value> a, const std::vector<Value>& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  }
+
+  void print_graph(const Compiled& c, const Device& dev) const {
+    if (format == "mermaid") return fmt::print("{}", to_mermaid(*c.graph));
+    const GraphCost cost = cost_of(*c.graph, c.roots);
+    if (format == "json") {
+      ordered_json j{{"what", c.what}};
+      j.update(to_json(*c.graph, &cost));
+      j["plan"] = {{"device", dev.name()},
+                   {"steps", c.plan.steps.size()},
+                   {"arena_bytes", c.plan.arena_bytes},
+                   {"param_bytes", c.plan.param_bytes(dev)},
+                   {"input_bytes", c.plan.input_bytes(dev)},
+                   {"peak_bytes", held_bytes(c.plan, dev)},
+                   {"notes", c.plan.notes}};
+      return fmt::print("{}\n", j.dump(2));
     }
+    fmt::print("{}\n{}\n", c.what, to_text(*c.graph, &cost));
+    for (const Phase p : kPhases)
+      if (const std::string text = to_text(cost.phases[size_t(p)]); !text.empty())
+        fmt::print("{:<9} {}\n", name_of(p), text);
+    fmt::print("{:<9} {}\n{:<9} {} steps on {}, peak {}: {} parameters, {} arena, {} inputs and constants\n", "all",
+               to_text(cost.total), "plan", c.plan.steps.size(), dev.name(), format_bytes(held_bytes(c.plan, dev)),
+               format_bytes(c.plan.param_bytes(dev)), format_bytes(c.plan.arena_bytes),
+               format_bytes(c.plan.input_bytes(dev)));
+    for (const std::string& note : c.plan.notes) fmt::print("{:<9} {}\n", "note", note);
+  }
+
+  void print_plan(const Plan& p) const {
+    if (json)
+      fmt::print("{}\n", to_json(p).dump(2));
+    else
+      fmt::print("{}", to_text(p));
   }
 
   static std::string scaling_of(const RopeSpec& r) {
@@ -150,7 +195,7 @@ struct Describe {
     const double train_flops = train.plan.cost().flops;
     size_t cache = 0;
     for (const StateSlot& s : state_slots(spec, DecodeShape{1, context})) cache += s.type.bytes();
-    const size_t train_bytes = train.plan.arena_bytes + train.plan.param_bytes(dev) + train.plan.input_bytes(dev);
+    const size_t train_bytes = held_bytes(train.plan, dev);
     if (json) {
       ordered_json parts;
       for (const auto& [name, n] : parts_of(spec)) parts[name] = n;

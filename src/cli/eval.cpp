@@ -72,6 +72,7 @@ struct Eval {
                                 "a file for JSON Lines, one for each scored token: document, index, id, logprob, top");
     top_option = app.add_option("--top-logprobs", o.top_logprobs, "with --logprobs-out: the K likeliest tokens there")
                      ->capture_default_str();
+    add_check_finite(app, o.check_finite);
     app.add_flag("--json", json, "a JSON object on stdout");
     device.add(app);
     app.footer(
@@ -89,10 +90,15 @@ struct Eval {
   void run() {
     check(top_option->count() == 0 || out_option->count() > 0,
           "top-logprobs: there is no file for them; give --logprobs-out FILE too");
+    if (out_option->count())
+      refuse_overwriting("logprobs-out", logprobs_out, {{"--file", file}, {"the model", model_path}});
     const std::string text = read_text(file);
     const auto dev = device.make();
     const Model model = load_model(model_path, *dev);
     check(model.tokenizer != nullptr, "{}: the file has no tokenizer, so it cannot read a text", model_path);
+    if (o.context > model.spec.context)
+      to_stderr(fmt::format("{}: the model was made for {} positions; with --ctx {} expect worse predictions\n",
+                            model_path, model.spec.context, o.context));
     const std::vector<std::string> documents = by_documents ? split_documents(text) : std::vector<std::string>{text};
     const EvalText ids = tokenize_for_eval(*model.tokenizer, documents, !no_bos);
     std::optional<AtomicFile> lines;

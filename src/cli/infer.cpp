@@ -103,7 +103,7 @@ struct Infer {
   std::vector<std::string> stops;
   DeviceOptions device;
   int64_t context = 0, parallel = 16;
-  bool json = false;
+  bool json = false, check_finite = false;
   CLI::Option* n_option = nullptr;
 
   void add(CLI::App& app) {
@@ -123,6 +123,7 @@ struct Infer {
         ->capture_default_str();
     app.add_option("--top-logprobs", g.top_logprobs, "with --json: the K best tokens at each position")
         ->capture_default_str();
+    add_check_finite(app, check_finite);
     app.add_flag("--ignore-eos", g.ignore_eos, "go on after the end-of-sequence token");
     app.add_flag("--json", json,
                  "JSON on stdout, one object for each prompt: prompt_ids, ids, text, logprobs, finish_reason (length, "
@@ -161,7 +162,7 @@ struct Infer {
                    "the last N tokens of prompt and text are what the penalties look at (as llama.cpp); -1: all, 0: "
                    "no penalties")
         ->capture_default_str();
-    app.add_option("--seed", s.seed, "seed of the choices, the same for every prompt")->capture_default_str();
+    add_seed_option(app, s.seed, "seed of the choices, the same for every prompt");
   }
 
   void check_options() const {
@@ -209,7 +210,8 @@ struct Infer {
     const int64_t sequences = std::min<int64_t>(parallel, int64_t(ids.size()));
     require_memory(state_bytes(model.spec, {int(sequences), needed}), "the cache of keys and values");
     const int64_t rows = std::max(sequences, std::min<int64_t>(sequences * longest, 512));
-    Decoder decoder(*dev, model, {.sequences = int(sequences), .context = needed, .max_rows = rows});
+    Decoder decoder(*dev, model,
+                    {.sequences = int(sequences), .context = needed, .max_rows = rows, .check_finite = check_finite});
     generate_all(decoder, model, ids, n);
   }
 

@@ -14,10 +14,6 @@
 #include "toy/formats/mapped_file.h"
 #include "toy/models/spec.h"
 
-#ifndef TOY_VERSION
-#define TOY_VERSION "0.1.0"
-#endif
-
 namespace toy::cli {
 namespace {
 

@@ -4,6 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+
 #include "toy/base/error.h"
 #include "toy/models/spec.h"
 
@@ -23,6 +27,67 @@ std::unique_ptr<Device> DeviceOptions::make() const {
   const std::string near = nearest(device, {"cpu", "reference"});
   fail("device '{}' is not there; this build has: cpu, reference{}", device,
        near.empty() ? "" : "; did you mean '" + near + "'?");
+}
+
+void ComputeOptions::add(CLI::App& app) {
+  app.add_option("--compute", compute,
+                 "products of a training step: f32, bf16 (operands rounded, sums in f32), or auto: whichever is faster "
+                 "here. Runs with different choices differ in their last digits")
+      ->capture_default_str();
+}
+
+DType ComputeOptions::choose(Device& device) const {
+  if (compute == "f32") return DType::f32;
+  if (compute == "bf16") return DType::bf16;
+  check(compute == "auto", "compute '{}' is not one of f32, bf16, auto", compute);
+  constexpr double kWorthIt = 1.2;  // bf16 costs precision: a tie goes to f32
+  const double speedup = bf16_speedup(device);
+  const DType chosen = speedup >= kWorthIt ? DType::bf16 : DType::f32;
+  to_stderr(speedup > 0
+                ? fmt::format("compute: {}; products in bf16 are {:.2f} times as fast as in f32 here\n",
+                              name_of(chosen), speedup)
+                : fmt::format("compute: {}; device '{}' has no products in bf16\n", name_of(chosen), device.name()));
+  return chosen;
+}
+
+CLI::Option* add_update_option(CLI::App& app, std::string& update) {
+  return app
+      .add_option(
+          "--update", update,
+          "gathered: all gradients, their norm, clipping, then the updates; streaming: each gradient is used and "
+          "forgotten as soon as it is complete, which takes less memory and time but cannot clip (--clip 0)")
+      ->capture_default_str();
+}
+
+TrainerOptions::Updates updates_of(const std::string& update) {
+  check(update == "gathered" || update == "streaming", "update '{}' is not one of gathered, streaming", update);
+  return update == "gathered" ? TrainerOptions::gathered : TrainerOptions::streaming;
+}
+
+void refuse_overwriting(const std::string& option, const std::string& out,
+                        std::initializer_list<std::pair<const char*, std::string>> inputs) {
+  for (const auto& [name, path] : inputs) {
+    std::error_code error;  // a file that is not there is nobody's input
+    check(!std::filesystem::equivalent(out, path, error),
+          "{}: '{}' is what {} reads, and would be lost; choose another name", option, out, name);
+  }
+}
+
+CLI::Option* add_seed_option(CLI::App& app, uint64_t& seed, const char* help) {
+  // The parser's own conversion to an unsigned number takes -1 for 2^64-1.
+  const auto whole = [](const std::string& text) -> std::string {
+    uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size()) return {};
+    return fmt::format("seed is '{}', expected a whole number from 0 to {}", text, UINT64_MAX);
+  };
+  return app.add_option("--seed", seed, help)->check(CLI::Validator(whole, "", "seed"))->capture_default_str();
+}
+
+void add_check_finite(CLI::App& app, bool& value) {
+  app.add_flag("--check-finite", value,
+               "look at every result of every op, and end with exit code 1 at the first that is not finite: layer, op, "
+               "forward or backward, how many values, which. Slower");
 }
 
 void print_warnings(const std::string& path, const std::vector<std::string>& warnings) {

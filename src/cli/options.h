@@ -2,11 +2,14 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "toy/backend/devices.h"
+#include "toy/train/trainer.h"
 
 namespace toy::cli {
 
@@ -17,6 +20,30 @@ struct DeviceOptions {
   /// Throws Error{bad_input} for a device that is not there or an impossible number of threads.
   std::unique_ptr<Device> make() const;
 };
+
+/// What the dense products of a training step are computed in.
+struct ComputeOptions {
+  std::string compute = "f32";
+  void add(CLI::App& app);
+  /// `auto` measures both for some milliseconds and says on stderr what it chose. Throws Error{bad_input} for a name
+  /// that is not known.
+  DType choose(Device& device) const;
+};
+
+/// --update gathered|streaming.
+CLI::Option* add_update_option(CLI::App& app, std::string& update);
+/// Throws Error{bad_input} for a name that is not known.
+TrainerOptions::Updates updates_of(const std::string& update);
+
+/// Throws Error{bad_input} where `out` is a file that the command reads: `inputs` are pairs of an option and a path.
+void refuse_overwriting(const std::string& option, const std::string& out,
+                        std::initializer_list<std::pair<const char*, std::string>> inputs);
+
+/// --seed: a whole number from 0 to 2^64-1, anything else is refused.
+CLI::Option* add_seed_option(CLI::App& app, uint64_t& seed, const char* help);
+
+/// --check-finite, with the help that all commands give.
+void add_check_finite(CLI::App& app, bool& value);
 
 /// One line each on stderr: what a user should know about the file that was opened.
 void print_warnings(const std::string& path, const std::vector<std::string>& warnings);

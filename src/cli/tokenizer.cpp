@@ -21,6 +21,7 @@ struct Train {
         ->capture_default_str();
     app.add_option("--out", out, "GGUF file to write: a vocabulary without weights")->required();
     app.callback([this] {
+      refuse_overwriting("out", out, {{"--corpus", corpus}});
       const auto t = make_tokenizer(spec, read_text_file(corpus));
       gguf::Writer w("llama");
       t->save(w);

@@ -49,14 +49,15 @@ class Reporter final : public TrainObserver {
             {"step", s.step},
             {"loss", number(s.loss)},
             {"lr", s.lr},
-            {"grad_norm", number(s.grad_norm)},
+            {"grad_norm", s.grad_norm ? number(*s.grad_norm) : ordered_json(nullptr)},
             {"tokens_per_second", s.tokens_per_second}});
     } else {
       progress_.clear();
       put(fmt::format("step {}: loss={:.6f}\n", s.step, s.loss));
     }
-    if (!std::isfinite(s.grad_norm))
-      progress_.note(fmt::format("step {}: the gradient is not finite; the step was skipped", s.step));
+    if (s.skipped)
+      progress_.note(fmt::format("step {}: the {} is not finite; the step was skipped", s.step,
+                                 s.grad_norm ? "gradient" : "loss"));
     progress_.update(s);
   }
 
@@ -102,8 +103,9 @@ class Reporter final : public TrainObserver {
 // What all recipes take.
 struct Recipe {
   DeviceOptions device;
+  ComputeOptions compute;
   bool json = false;
-  std::string stored = "f32";
+  std::string stored = "f32", optimizer = "adamw", update = "gathered";
 
   void add(CLI::App& app, RecipeOptions& o) {
     app.add_option("--corpus", o.corpus, "a text file to learn from")->required();
@@ -121,26 +123,50 @@ struct Recipe {
     app.add_option("--sample", o.sample_tokens, "tokens of a sample written at each validation")->capture_default_str();
     app.add_option("--dtype", stored, "matrices in the file: f32, f16 or bf16")->capture_default_str();
     app.add_option("--out", o.out, "folder for the result")->capture_default_str();
+    add_check_finite(app, o.trainer.check_finite);
     app.add_flag("--json", json, "JSON Lines on stdout instead of text");
+    compute.add(app);
+    add_update_option(app, update);
     device.add(app);
   }
 
-  static void add_optimizer(CLI::App& app, RecipeOptions& o) {
-    AdamWOptions& a = o.trainer.optimizer;
+  void add_optimizer(CLI::App& app, RecipeOptions& o) {
+    OptimizerOptions& a = o.trainer.optimizer;
+    app.add_option("--optimizer", optimizer, "adamw or sgd")->capture_default_str();
     app.add_option("--lr", o.lr, "peak learning rate")->capture_default_str();
     app.add_option("--warmup", o.warmup, "steps of linear warmup; -1: a twentieth of all, at most 200")
         ->capture_default_str();
     app.add_option("--final-lr", o.final_lr, "last learning rate as a fraction of the peak (cosine)")
         ->capture_default_str();
-    app.add_option("--weight-decay", a.weight_decay, "AdamW's decay, on matrices only")->capture_default_str();
+    app.add_option("--weight-decay", a.weight_decay,
+                   "decay of the weights, on matrices only; sgd adds it to the gradient")
+        ->capture_default_str();
     app.add_option("--clip", a.clip, "limit of the gradients' global norm; 0: none")->capture_default_str();
     app.add_option("--beta1", a.beta1, "AdamW's decay of the first moment, 0 to below 1")->capture_default_str();
     app.add_option("--beta2", a.beta2, "AdamW's decay of the second moment, 0 to below 1")->capture_default_str();
+    app.add_option("--dropout", o.trainer.dropout,
+                   "part of the outputs of embedding, attention and ffn that each step zeroes, 0 to below 1")
+        ->capture_default_str();
     app.add_option("--eps", a.eps, "AdamW's epsilon, added to the root of the second moment")->capture_default_str();
+    app.add_option("--momentum", a.momentum, "of sgd, 0 (none) to below 1")->capture_default_str();
+    app.add_flag("--nesterov", a.nesterov, "of sgd: Nesterov's step");
+  }
+
+  // An option of the other optimizer would change nothing.
+  void choose_optimizer(const CLI::App& app, RecipeOptions& o) const {
+    check(optimizer == "adamw" || optimizer == "sgd", "optimizer '{}' is not one of adamw, sgd", optimizer);
+    const bool sgd = optimizer == "sgd";
+    o.trainer.optimizer.kind = sgd ? OptimizerOptions::sgd : OptimizerOptions::adamw;
+    for (const auto& [name, of_sgd] :
+         {std::pair("--beta1", false), std::pair("--beta2", false), std::pair("--eps", false),
+          std::pair("--momentum", true), std::pair("--nesterov", true)})
+      check(of_sgd == sgd || app.count(name) == 0, "{} is an option of the optimizer {}, this is {}", name,
+            of_sgd ? "sgd" : "adamw", optimizer);
   }
 
   template <class Options, class Train>
-  void run(Options& o, const Train& train) const {
+  void run(const CLI::App& app, Options& o, const Train& train) const {
+    choose_optimizer(app, o);
     if (stored == "f16")
       o.stored = DType::f16;
     else if (stored == "bf16")
@@ -148,6 +174,9 @@ struct Recipe {
     else
       check(stored == "f32", "dtype '{}' is not one of f32, f16, bf16", stored);
     const auto dev = device.make();
+    o.trainer.compute = compute.choose(*dev);
+    o.trainer.updates = updates_of(update);
+    refuse_overwriting("out", o.out + "/model.gguf", {{"--corpus", o.corpus}, {"--val", o.validation}});
     Reporter reporter(json);
     reporter.done(train(o, *dev, reporter));
   }
@@ -166,7 +195,7 @@ struct FromScratch {
         ->capture_default_str();
     app.add_option("--init-scale", o.init_scale, "matrices start as N(0, scale / sqrt(columns))")
         ->capture_default_str();
-    app.add_option("--seed", o.seed, "seed of weights and shuffling")->capture_default_str();
+    add_seed_option(app, o.seed, "seed of weights and shuffling");
     app.add_option("--context", o.context, "positions that the model is made for; 0: the size's own")
         ->capture_default_str();
     app.add_option("--name", o.name, "name of the model, for its card (default: toy)");
@@ -174,7 +203,7 @@ struct FromScratch {
         "\nExample:\n  toy train from-scratch --corpus book.txt --size small --tokenizer spm:512 --steps 2000 --out "
         "out/book\n"
         "stdout has one line a step and ends with the path of the GGUF; progress is on stderr.");
-    app.callback([this] { recipe.run(o, train_from_scratch); });
+    app.callback([this, &app] { recipe.run(app, o, train_from_scratch); });
   }
 };
 
@@ -186,16 +215,16 @@ struct WarmStart {
     o.lr = 1e-4;  // a trained model is soon unlearnt
     app.add_option("--init", o.init, "a GGUF file (architecture llama) to go on from, with its tokenizer")->required();
     recipe.add(app, o);
-    app.add_option("--seed", o.seed, "seed of shuffling")->capture_default_str();
+    add_seed_option(app, o.seed, "seed of shuffling");
     app.add_option("--context", o.context, "positions that the new file states; 0: as the old one")
         ->capture_default_str();
     app.add_option("--name", o.name, "name of the model, for its card (default: the old one)");
     app.footer(
         "\nAll weights are trained in f32, whatever the file stores; the optimizer begins anew. --init stays as it "
-        "is.\n"
+        "is, unless --out is its own folder and it is named model.gguf.\n"
         "\nExample:\n  toy train warm-start --init out/book/model.gguf --corpus letters.txt --steps 500 --out "
         "out/letters");
-    app.callback([this] { recipe.run(o, train_warm_start); });
+    app.callback([this, &app] { recipe.run(app, o, train_warm_start); });
   }
 };
 

@@ -37,14 +37,21 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
 
 Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& options) : vocab_(model.spec.vocab) {
   const int64_t context = options.context > 0 ? options.context : model.spec.context;
+  constexpr int64_t kMostPositions = (int64_t(1) << 31) - 1;
+  check(options.sequences >= 1, "decoder: {} sequences, expected at least 1", options.sequences);
+  check(context <= kMostPositions / options.sequences,
+        "decoder: {} sequences of {} positions, expected at most {} in all", options.sequences, context,
+        kMostPositions);
   max_rows_ = std::min(std::max<int64_t>(options.max_rows, 1), context * options.sequences);
   state_ = std::make_unique<DecodeState>(model.spec, device, DecodeShape{options.sequences, context});
   const ParamStore* store = model.params.get();
   const DecodeGraph d = build_decode_graph(
       model.spec, [store](const std::string& name) { return store->type(name).dtype; }, state_->shape(), max_rows_);
-  auto plan = std::make_shared<const Plan>(compile(*d.graph, d.outputs, d.updates, device));
+  auto plan =
+      std::make_shared<const Plan>(compile(*d.graph, d.outputs, d.updates, device, {.fuse = !options.check_finite}));
   require_memory(plan->arena_bytes + plan->input_bytes(device), "decoding with this context");
   session_ = std::make_unique<Session>(device, plan, std::initializer_list<const ParamStore*>{store, &state_->slots()});
+  session_->check_finite(options.check_finite);
 }
 
 void Decoder::decode(std::span<const DecodeRow> rows) {
@@ -59,13 +66,21 @@ void Decoder::decode(std::span<const DecodeRow> rows) {
           "decoder: rows of sequence {} do not stand together", r.sequence);
     ++more[size_t(r.sequence)];
   }
+  std::vector<int64_t> before;
+  for (int s = 0; s < state_->sequences(); ++s) before.push_back(state_->length(s));
   for (int s = 0; s < state_->sequences(); ++s)
     check(state_->length(s) + more[size_t(s)] <= state_->context(),
           "context: {} positions in use and {} more do not fit into {}; use a larger --ctx, or less text",
           state_->length(s), more[size_t(s)], state_->context());
   logits_.clear();
-  for (size_t at = 0; at < rows.size(); at += size_t(max_rows_))
-    run_piece(rows.subspan(at, std::min(rows.size() - at, size_t(max_rows_))));
+  try {
+    for (size_t at = 0; at < rows.size(); at += size_t(max_rows_))
+      run_piece(rows.subspan(at, std::min(rows.size() - at, size_t(max_rows_))));
+  } catch (...) {  // positions that were not computed must not count
+    for (int s = 0; s < state_->sequences(); ++s) state_->truncate(s, std::min(state_->length(s), before[size_t(s)]));
+    logits_.clear();
+    throw;
+  }
 }
 
 void Decoder::run_piece(std::span<const DecodeRow> rows) {
@@ -83,7 +98,12 @@ void Decoder::run_piece(std::span<const DecodeRow> rows) {
   session_->set("position", positions_);
   session_->set("page_table", state_->page_table());
   session_->set("logit_rows", wanted_);
-  session_->run();
+  ++calls_;
+  try {
+    session_->run();
+  } catch (const Error& e) {
+    throw Error(e.code(), fmt::format("decoding: call {}, {} rows: {}", calls_, rows.size(), e.what()));
+  }
   const std::vector<float> piece = session_->values(0);
   logits_.insert(logits_.end(), piece.begin(), piece.end());
 }

@@ -1,6 +1,7 @@
 #include "toy/decode/scheduler.h"
 
 #include <algorithm>
+#include <exception>
 #include <numeric>
 
 #include "toy/base/error.h"
@@ -14,13 +15,21 @@ std::vector<int> all_sequences(Decoder& decoder) {
   return list;
 }
 
+// Tokens at the beginning that two texts share.
+size_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
+  return size_t(std::mismatch(a.begin(), a.begin() + int64_t(std::min(a.size(), b.size())), b.begin()).first -
+                a.begin());
+}
+
+constexpr size_t kWorthSharing = size_t(kPagePositions);
+
 }  // namespace
 
 Scheduler::Scheduler(Decoder& decoder, std::vector<int> sequences) : decoder_(decoder) {
   check(!sequences.empty(), "scheduler: there are no sequences; give at least one");
   for (const int s : sequences) {
     check(s >= 0 && s < decoder.state().sequences(), "scheduler: sequence {} of {}", s, decoder.state().sequences());
-    slots_.push_back({s, false, nullptr});
+    slots_.push_back({.sequence = s});
   }
 }
 
@@ -44,8 +53,26 @@ bool Scheduler::step() {
   fill_slots();
   collect_rows();
   if (rows_.empty()) return false;
-  decoder_.decode(rows_);
-  for (size_t i = 0; i < answered_.size(); ++i) accept(*answered_[i], decoder_.logits(i));
+  try {
+    decoder_.decode(rows_);
+  } catch (...) {  // the sequences are as they were; so must be what is known of them
+    for (Slot& slot : slots_) {
+      if (slot.job) slot.job->fed -= slot.rows;
+      slot.held.resize(slot.held.size() - slot.rows);
+      slot.rows = 0;
+    }
+    throw;
+  }
+  // A callback that throws must not cost the other texts their tokens.
+  std::exception_ptr first;
+  for (size_t i = 0; i < answered_.size(); ++i) {
+    try {
+      accept(*answered_[i], decoder_.logits(i));
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
   return true;
 }
 
@@ -58,11 +85,45 @@ void Scheduler::fill_slots() {
         if (job->request.on_done) job->request.on_done(job->result);
         continue;
       }
-      if (slot.used) decoder_.state().reset(slot.sequence);
-      slot.used = true;
+      slot.begun = false;
       slot.job = std::move(job);
     }
   }
+}
+
+// Takes over what some sequence holds of the prompt. False: an earlier request is about to compute more of it.
+bool Scheduler::begin(Slot& slot) {
+  Job& job = *slot.job;
+  DecodeState& state = decoder_.state();
+  if (!slot.used && state.length(slot.sequence) > 0) {  // continued, whatever it is
+    slot.used = slot.begun = true;
+    return true;
+  }
+  slot.used = true;
+  const std::span<const int32_t> prompt(job.history.data(),
+                                        job.history.size() - 1);  // the last one's logits are wanted
+  size_t best = 0, promised = 0;
+  const Slot* source = nullptr;
+  for (const Slot& s : slots_) {
+    if (!s.known) continue;
+    const size_t computed = size_t(state.length(s.sequence));  // the last rows may still be on their way
+    const size_t here = std::min(common_prefix(s.held, prompt), computed);
+    if (here > best) best = here, source = &s;
+    if (s.job && s.begun) promised = std::max(promised, common_prefix(s.job->request.prompt, prompt));
+  }
+  if (promised >= kWorthSharing && promised > best) return false;
+  if (best < kWorthSharing) {
+    best = 0;
+    state.reset(slot.sequence);
+  } else {
+    if (source != &slot) state.fork(source->sequence, slot.sequence);
+    state.truncate(slot.sequence, int64_t(best));
+  }
+  slot.held.assign(prompt.begin(), prompt.begin() + int64_t(best));
+  slot.known = slot.begun = true;
+  job.fed = best;
+  shared_tokens_ += int64_t(best);
+  return true;
 }
 
 // A row for each text that is being written; the room that is left is for prompts, the earliest sequence first.
@@ -73,13 +134,17 @@ void Scheduler::collect_rows() {
       std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.job && s.job->writing(); });
   size_t room = size_t(std::max<int64_t>(decoder_.max_rows() - int64_t(writing), 1));
   for (Slot& slot : slots_) {
-    if (!slot.job) continue;
+    slot.rows = 0;
+    if (!slot.job || (!slot.begun && !begin(slot))) continue;
     Job& job = *slot.job;
     const size_t left = job.history.size() - job.fed, rows = job.writing() ? 1 : std::min(left, room);
     if (!job.writing()) room -= rows;
     for (size_t i = 0; i < rows; ++i) rows_.push_back({slot.sequence, job.history[job.fed + i], i + 1 == left});
+    slot.held.insert(slot.held.end(), job.history.begin() + int64_t(job.fed),
+                     job.history.begin() + int64_t(job.fed + rows));
     job.fed += rows;
-    if (rows == left) answered_.push_back(&slot);
+    slot.rows = rows;
+    if (rows > 0 && rows == left) answered_.push_back(&slot);
   }
 }
 

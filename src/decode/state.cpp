@@ -37,6 +37,7 @@ DecodeState::DecodeState(const ModelSpec& spec, const Device& device, DecodeShap
   slots_ = state_slots(spec, shape);
   for (const StateSlot& s : slots_) store_.add(s.name, s.type);
   table_.assign(size_t(shape.pages()), 0);
+  users_.assign(size_t(shape.pages()), 0);
   for (int64_t p = shape.pages(); p-- > 0;) free_pages_.push_back(int32_t(p));
 }
 
@@ -46,12 +47,33 @@ int64_t DecodeState::extend(int sequence, int64_t rows) {
         "context: sequence {} holds {} positions, {} more do not fit into {}; use a larger --ctx", sequence, first,
         rows, context());
   const int64_t had = pages_of(sequence);
-  lengths_[size_t(sequence)] += rows;
-  for (int64_t p = had; p < pages_of(sequence); ++p) {
-    page(sequence, p) = free_pages_.back();
-    free_pages_.pop_back();
+  if (rows > 0 && first % kPagePositions != 0) {  // goes on in a page; others may hold it, too
+    int32_t& last = page(sequence, had - 1);
+    if (users_[size_t(last)] > 1) {
+      const int32_t own = take_page();
+      copy_page(last, own);
+      --users_[size_t(last)];
+      last = own;
+    }
   }
+  lengths_[size_t(sequence)] += rows;
+  for (int64_t p = had; p < pages_of(sequence); ++p) page(sequence, p) = take_page();
   return first;
+}
+
+int32_t DecodeState::take_page() {
+  const int32_t p = free_pages_.back();
+  free_pages_.pop_back();
+  users_[size_t(p)] = 1;
+  return p;
+}
+
+void DecodeState::copy_page(int32_t from, int32_t to) {
+  for (const StateSlot& slot : slots_)
+    if (slot.kind == StateSlot::Kind::paged) {
+      const auto source = item(slot, from), target = item(slot, to);
+      std::memcpy(target.data(), source.data(), source.size());
+    }
 }
 
 void DecodeState::reset(int sequence) { truncate(sequence, 0); }
@@ -61,7 +83,25 @@ void DecodeState::truncate(int sequence, int64_t length_wanted) {
         "decoder: sequence {} has {} positions, cannot be cut to {}", sequence, length(sequence), length_wanted);
   const int64_t had = pages_of(sequence);
   lengths_[size_t(sequence)] = length_wanted;
-  for (int64_t p = had; p-- > pages_of(sequence);) free_pages_.push_back(page(sequence, p));
+  for (int64_t p = had; p-- > pages_of(sequence);)
+    if (--users_[size_t(page(sequence, p))] == 0) free_pages_.push_back(page(sequence, p));
+}
+
+void DecodeState::fork(int from, int to) {
+  const auto is_there = [&](int s) { return s >= 0 && s < sequences(); };
+  check(is_there(from) && is_there(to) && from != to, "decoder: cannot fork sequence {} of {} into sequence {}", from,
+        sequences(), to);
+  reset(to);
+  lengths_[size_t(to)] = length(from);
+  for (int64_t p = 0; p < pages_of(to); ++p) {
+    page(to, p) = page(from, p);
+    ++users_[size_t(page(to, p))];
+  }
+  for (const StateSlot& slot : slots_)
+    if (slot.kind == StateSlot::Kind::per_sequence) {
+      const auto source = item(slot, from), target = item(slot, to);
+      std::memcpy(target.data(), source.data(), source.size());
+    }
 }
 
 // Item `index` of dimension 0 of a slot.
@@ -88,14 +128,19 @@ StateSnapshot DecodeState::snapshot(int sequence) const {
 }
 
 void DecodeState::restore(int sequence, const StateSnapshot& s) {
-  check(s.slots.size() == slots_.size() && s.length <= context(), "decoder: the snapshot does not fit this state");
+  bool fits = s.slots.size() == slots_.size() && s.length >= 0 && s.length <= context();
+  for (size_t i = 0; fits && i < slots_.size(); ++i) {
+    const bool single = slots_[i].kind == StateSlot::Kind::per_sequence;
+    const int64_t items = single ? 1 : (s.length + kPagePositions - 1) / kPagePositions;
+    fits = s.slots[i].size() == item(slots_[i], 0).size() * size_t(items);
+  }
+  check(fits, "decoder: the snapshot was taken from a state of other dimensions");  // before anything is changed
   reset(sequence);
   extend(sequence, s.length);
   for (size_t i = 0; i < slots_.size(); ++i) {
     size_t at = 0;
     const auto take = [&](int64_t index) {
       const auto to = item(slots_[i], index);
-      check(at + to.size() <= s.slots[i].size(), "decoder: the snapshot does not fit this state");
       std::memcpy(to.data(), s.slots[i].data() + at, to.size());
       at += to.size();
     };

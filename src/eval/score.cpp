@@ -80,8 +80,11 @@ class Scorer {
         std::clamp<int64_t>(kPositions / longest, 1, std::min<int64_t>(16, int64_t(windows_.size())));
     const DecodeShape shape{int(sequences), longest};
     require_memory(state_bytes(model.spec, shape), "the cache of keys and values");
-    decoder_ = std::make_unique<Decoder>(
-        device, model, DecoderOptions{.sequences = shape.sequences, .context = longest, .max_rows = kRows});
+    decoder_ = std::make_unique<Decoder>(device, model,
+                                         DecoderOptions{.sequences = shape.sequences,
+                                                        .context = longest,
+                                                        .max_rows = kRows,
+                                                        .check_finite = options_.check_finite});
   }
 
   TextScore go() {

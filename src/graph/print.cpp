@@ -70,9 +70,14 @@ std::string types_text(const Node& n) {
   return s;
 }
 
+std::string cost_text(const GraphCost::OfNode& c) {
+  const std::string text = c.used ? to_text(c.cost) : "unused";
+  return text.empty() ? text : "  [" + text + "]";
+}
+
 }  // namespace
 
-std::string to_text(const Graph& graph) {
+std::string to_text(const Graph& graph, const GraphCost* costs) {
   std::string s;
   for (const Node& n : graph.nodes()) {
     std::string line;
@@ -82,6 +87,7 @@ std::string to_text(const Graph& graph) {
       std::string in;
       for (const Value& v : n.inputs) in += (in.empty() ? "" : ", ") + ref(graph, v);
       line = fmt::format("%{} = {}({}){} : {}", n.id, n.op->name(), in, attrs_text(n.attrs), types_text(n));
+      if (costs) line += cost_text(costs->nodes[size_t(n.id)]);
     }
     if (!n.layer.empty()) line += "  # " + n.layer + (n.backward ? " (backward)" : "");
     s += line + "\n";
@@ -89,7 +95,11 @@ std::string to_text(const Graph& graph) {
   return s;
 }
 
-nlohmann::ordered_json to_json(const Graph& graph) {
+nlohmann::ordered_json to_json(const Cost& cost) {
+  return {{"flops", cost.flops}, {"bytes", cost.bytes}, {"transcendentals", cost.transcendentals}};
+}
+
+nlohmann::ordered_json to_json(const Graph& graph, const GraphCost* costs) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array(), nodes = nlohmann::ordered_json::array();
   for (size_t i = 1; i < graph.rows().size(); ++i)
     rows.push_back({{"name", graph.rows()[i].name}, {"max", graph.rows()[i].max}});
@@ -106,9 +116,18 @@ nlohmann::ordered_json to_json(const Graph& graph) {
                               {"shape", std::vector<int64_t>(t.shape.begin(), t.shape.end())},
                               {"rows", t.rows ? nlohmann::ordered_json(graph.rows()[size_t(t.rows)].name) : nullptr}});
     n.attrs.visit([&](const char* name, const AttrValue& v) { j["attrs"][name] = attr_json(v); });
+    if (costs && n.op) {
+      const GraphCost::OfNode& c = costs->nodes[size_t(n.id)];
+      j.update({{"phase", name_of(c.phase)}, {"used", c.used}, {"cost", to_json(c.cost)}});
+    }
     nodes.push_back(std::move(j));
   }
-  return {{"rows", rows}, {"nodes", nodes}};
+  nlohmann::ordered_json all{{"rows", rows}, {"nodes", nodes}};
+  if (costs) {
+    for (const Phase p : kPhases) all["cost"][std::string(name_of(p))] = to_json(costs->phases[size_t(p)]);
+    all["cost"]["total"] = to_json(costs->total);
+  }
+  return all;
 }
 
 std::string to_mermaid(const Graph& graph, bool with_backward) {

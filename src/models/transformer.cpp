@@ -48,7 +48,7 @@ Transformer::Transformer(const ModelSpec& spec, const Weights& weights)
 
 Value Transformer::operator()(Value tokens, const nn::Context& ctx, std::span<nn::LayerState> states) const {
   Graph& g = *tokens.graph;
-  Value x = embedding(embedding_, tokens);
+  Value x = ctx.dropout(embedding(embedding_, tokens), "embedding");
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const auto layer = g.scope(fmt::format("blk.{}", i));
     nn::LayerState none;

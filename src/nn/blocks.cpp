@@ -24,8 +24,8 @@ Value Attention::operator()(Value x, LayerState& state, const Context& ctx) cons
 
 // x: [N,D] -> [N,D].
 Value Block::operator()(Value x, LayerState& state, const Context& ctx) const {
-  x = x + mixer(mixer_norm(x), state, ctx);
-  return x + ffn(ffn_norm(x));
+  x = x + ctx.dropout(mixer(mixer_norm(x), state, ctx), "mixer");
+  return x + ctx.dropout(ffn(ffn_norm(x)), "ffn");
 }
 
 }  // namespace toy::nn

@@ -1,5 +1,7 @@
 // Causal attention with grouped queries over the rows of a batch (Vaswani et al. 2017; Ainslie et al. 2023). The fused
 // kernels never hold the [N,N] scores (Dao et al. 2022); the decomposition does, and carries the meaning.
+#include <cmath>
+
 #include "ops/defs.h"
 
 namespace toy {
@@ -8,8 +10,7 @@ namespace {
 void infer(const TypeQuery& q, std::vector<TensorType>&) {
   const int64_t heads = q.in[0]->shape[1], kv = q.in[1]->shape[1];
   check(kv > 0 && heads % kv == 0, "attention: H={} query heads are not a multiple of K={} kv heads", heads, kv);
-  check(q.attrs.as<AttentionAttrs>().window >= 0, "attention: window {} is negative",
-        q.attrs.as<AttentionAttrs>().window);
+  check_attention("attention", q.attrs.as<AttentionAttrs>());
 }
 
 // Scores and their sum with the values: 2 products over half of the [N,N] square (an upper bound when N holds many
@@ -30,7 +31,10 @@ void vjp(Vjp& c) {
   for (int i = 0; i < 3; ++i) c.give(i, Value{&c.graph(), id, i});
 }
 
-// softmax(scale q k^T + mask) v, query heads [K,G] against kv heads [K].
+// softcap tanh(x / softcap), or x.
+Value capped(Value x, double softcap) { return softcap > 0 ? scale(tanh(scale(x, 1 / softcap)), softcap) : x; }
+
+// softmax(capped(scale q k^T) + mask) v, query heads [K,G] against kv heads [K].
 std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& attrs) {
   const AttentionAttrs a = attrs.as<AttentionAttrs>();
   const Value q = in[0], k = in[1], v = in[2];
@@ -39,7 +43,7 @@ std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& att
   const Value queries = reshape(permute(q, {1, 0, 2}), {kv, group * n, width});
   const Value keys = permute(k, {1, 0, 2}), values = permute(v, {1, 0, 2});
   const Value scores = reshape(scale(matmul(queries, keys, {false, true}), a.scale), {kv, group, n, n});
-  const Value masked = scores + attention_mask(in[3], in[4], a.window);
+  const Value masked = capped(scores, a.softcap) + attention_mask(in[3], in[4], a.window);
   const Value p = softmax(masked);
   const Value o = reshape(matmul(reshape(p, {kv, group * n, n}), values), {heads, n, width});
   const Value lse = log(sum(exp(masked), 3));  // no maximum taken out: a definition, not an algorithm
@@ -53,6 +57,12 @@ std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Att
 }
 
 }  // namespace
+
+void check_attention(std::string_view op, const AttentionAttrs& attrs) {
+  check(attrs.window >= 0, "{}: window {} is negative", op, attrs.window);
+  check(attrs.softcap >= 0 && std::isfinite(attrs.softcap), "{}: softcap is {}, expected 0 (none) or more", op,
+        attrs.softcap);
+}
 
 const OpDef& attention_def() {
   static const OpDef def{

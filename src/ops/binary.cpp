@@ -1,4 +1,4 @@
-// add, sub, mul, div: one family, because they share everything but one line of maths.
+// Elementwise functions of two operands, and where: one family, because they share everything but one line of maths.
 #include <algorithm>
 
 #include "ops/defs.h"
@@ -7,8 +7,7 @@ namespace toy {
 namespace {
 
 // numpy's rule: shapes are aligned at the end; a dimension of 1 (or a missing one) repeats.
-void broadcast(const TypeQuery& q, std::vector<TensorType>& out) {
-  const TensorType &a = *q.in[0], &b = *q.in[1];
+TensorType broadcast_of(const TensorType& a, const TensorType& b) {
   const int rank = std::max(a.shape.rank(), b.shape.rank());
   TensorType t{a.dtype, {}, 0};
   for (int i = rank - 1; i >= 0; --i) {
@@ -24,6 +23,13 @@ void broadcast(const TypeQuery& q, std::vector<TensorType>& out) {
   check(rb == 0 || a.shape.rank() < rank || rb == ra || a.shape[0] == 1,
         "elementwise: {} and {}: fixed and run-time rows", a.str(), b.str());
   t.rows = ra ? ra : rb;
+  return t;
+}
+
+void broadcast(const TypeQuery& q, std::vector<TensorType>& out) {
+  TensorType t = *q.in[0];
+  for (size_t i = 1; i < q.in.size(); ++i) t = broadcast_of(t, *q.in[i]);
+  t.dtype = out[0].dtype;  // the signature knows it
   out[0] = t;
 }
 
@@ -44,6 +50,20 @@ void div_vjp(Vjp& c) {  // d(a/b) = da/b - (a/b) db/b
   if (c.needs(1)) c.give(1, sum_to(neg(c.grad(0) * c.out(0) / c.in(1)), c.in(1).type()));
 }
 
+// dy to the operand that was taken. Equal operands: a was.
+void give_to_taken(Vjp& c, Value b_was_taken) {
+  const Value dy = c.grad(0), zero = c.graph().scalar(0, dy.type().dtype);
+  if (c.needs(0)) c.give(0, sum_to(where(b_was_taken, zero, dy), c.in(0).type()));
+  if (c.needs(1)) c.give(1, sum_to(where(b_was_taken, dy, zero), c.in(1).type()));
+}
+void maximum_vjp(Vjp& c) { give_to_taken(c, greater(c.in(1), c.in(0))); }
+void minimum_vjp(Vjp& c) { give_to_taken(c, greater(c.in(0), c.in(1))); }
+void where_vjp(Vjp& c) {
+  const Value cond = c.in(0), dy = c.grad(0), zero = c.graph().scalar(0, dy.type().dtype);
+  if (c.needs(1)) c.give(1, sum_to(where(cond, dy, zero), c.in(1).type()));
+  if (c.needs(2)) c.give(2, sum_to(where(cond, zero, dy), c.in(2).type()));
+}
+
 }  // namespace
 
 const OpDef& add_def() {
@@ -62,10 +82,36 @@ const OpDef& div_def() {
   static const OpDef def{.signature = "div(a:[...], b:[...]) -> y:[...]", .infer = broadcast, .vjp = div_vjp};
   return def;
 }
+const OpDef& maximum_def() {
+  static const OpDef def{.signature = "maximum(a:[...], b:[...]) -> y:[...]", .infer = broadcast, .vjp = maximum_vjp};
+  return def;
+}
+const OpDef& minimum_def() {
+  static const OpDef def{.signature = "minimum(a:[...], b:[...]) -> y:[...]", .infer = broadcast, .vjp = minimum_vjp};
+  return def;
+}
+const OpDef& greater_def() {
+  static const OpDef def{.signature = "greater(a:[...], b:[...]) -> y:i32[...]", .infer = broadcast};
+  return def;
+}
+const OpDef& equal_def() {
+  static const OpDef def{.signature = "equal(a:[...], b:[...]) -> y:i32[...]", .infer = broadcast};
+  return def;
+}
+const OpDef& where_def() {
+  static const OpDef def{
+      .signature = "where(cond:i32[...], a:[...], b:[...]) -> y:[...]", .infer = broadcast, .vjp = where_vjp};
+  return def;
+}
 
 Value add(Value a, Value b) { return a.graph->apply1(add_def(), {a, b}); }
 Value sub(Value a, Value b) { return a.graph->apply1(sub_def(), {a, b}); }
 Value mul(Value a, Value b) { return a.graph->apply1(mul_def(), {a, b}); }
 Value div(Value a, Value b) { return a.graph->apply1(div_def(), {a, b}); }
+Value maximum(Value a, Value b) { return a.graph->apply1(maximum_def(), {a, b}); }
+Value minimum(Value a, Value b) { return a.graph->apply1(minimum_def(), {a, b}); }
+Value greater(Value a, Value b) { return a.graph->apply1(greater_def(), {a, b}); }
+Value equal(Value a, Value b) { return a.graph->apply1(equal_def(), {a, b}); }
+Value where(Value cond, Value a, Value b) { return a.graph->apply1(where_def(), {cond, a, b}); }
 
 }  // namespace toy

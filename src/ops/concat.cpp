@@ -10,6 +10,8 @@ const OpDef& concat_def() {
                                out[0] = *q.in[0];
                                check(axis >= 0 && axis < out[0].shape.rank(), "concat: axis {} of {} dimensions", axis,
                                      out[0].shape.rank());
+                               for (const TensorType* t : q.in)  // a block of fixed size goes along with run-time rows
+                                 if (axis != 0 && out[0].rows == 0) out[0].rows = t->rows;
                                for (size_t i = 1; i < q.in.size(); ++i) {
                                  TensorType t = *q.in[i];
                                  check(t.shape.rank() == out[0].shape.rank(),
@@ -17,7 +19,7 @@ const OpDef& concat_def() {
                                        out[0].shape.rank());
                                  const int64_t size = t.shape[axis];
                                  t.shape[axis] = out[0].shape[axis];
-                                 if (axis != 0 && t.rows != out[0].rows && q.in[i]->rows == 0) t.rows = out[0].rows;
+                                 if (axis != 0 && t.rows == 0) t.rows = out[0].rows;
                                  check(t == out[0], "concat: xs[{}] is {}, xs[0] is {}; only axis {} may differ", i,
                                        q.in[i]->str(), q.in[0]->str(), axis);
                                  check(axis != 0 || (t.rows == 0), "concat: run-time rows cannot be joined");

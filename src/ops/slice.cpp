@@ -1,23 +1,6 @@
 #include "ops/defs.h"
 
 namespace toy {
-namespace {
-
-// Zeros around dy: the gradient of taking a part.
-Value pad_back(Value dy, const TensorType& x, const SliceAttrs& a) {
-  std::vector<Value> parts;
-  const auto zeros = [&](int64_t count) {
-    Shape s = x.shape;
-    s[a.axis] = count;
-    return fill(*dy.graph, s, 0);
-  };
-  if (a.begin > 0) parts.push_back(zeros(a.begin));
-  parts.push_back(dy);
-  if (const int64_t rest = x.shape[a.axis] - a.begin - a.count; rest > 0) parts.push_back(zeros(rest));
-  return parts.size() == 1 ? dy : concat(parts, a.axis);
-}
-
-}  // namespace
 
 const OpDef& slice_def() {
   static const OpDef def{
@@ -39,7 +22,7 @@ const OpDef& slice_def() {
             const TensorType x = c.in(0).type();
             check(x.rows == 0 || a.count == x.shape[a.axis] || x.shape.rank() == 1 || a.axis != 0,
                   "slice: gradient of run-time rows");
-            c.give(0, pad_back(c.grad(0), x, a));
+            c.give(0, pad(c.grad(0), a.axis, a.begin, x.shape[a.axis] - a.begin - a.count));
           },
       .view = [](const View& in, const Attrs& attrs) -> std::optional<View> {
         const SliceAttrs& a = attrs.as<SliceAttrs>();

@@ -33,6 +33,14 @@ const OpDef& sum_def() {
 
 Value sum(Value x, int axis) { return x.graph->apply1(sum_def(), {x}, AxisAttrs{axis}); }
 
+Value mean(Value x, int axis) {
+  const TensorType t = x.type();
+  check(axis >= 0 && axis < t.shape.rank(), "mean: axis {} of {} dimensions", axis, t.shape.rank());
+  check(axis != 0 || t.rows == 0, "mean: over run-time rows, whose number is not known; weigh them and sum");
+  check(t.shape[axis] > 0, "mean: axis {} of {} is empty", axis, t.shape.str());
+  return scale(sum(x, axis), 1.0 / double(t.shape[axis]));
+}
+
 Value sum_all(Value x) {
   for (int i = x.shape().rank() - 1; i >= 0; --i) x = sum(x, i);
   return reshape(x, {});

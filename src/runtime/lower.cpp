@@ -35,9 +35,9 @@ bool updates_in_place(const OpDef& op) {
 // One pass: copies live nodes, each either as it is or as its decomposition.
 class Pass {
  public:
-  Pass(const Graph& from, std::span<const Value> roots, const Device& device, bool strict, int threads,
+  Pass(const Graph& from, std::span<const Value> roots, const Device& device, const PlanOptions& options,
        std::set<std::string>& decomposed)
-      : from_(from), device_(device), strict_(strict), threads_(threads), decomposed_(decomposed) {
+      : from_(from), device_(device), options_(options), decomposed_(decomposed) {
     live_ = reachable(from, roots);
     used_ = used_outputs(from, roots);
     to_ = std::make_unique<Graph>();
@@ -58,7 +58,7 @@ class Pass {
     std::vector<Value> inputs;
     for (const Value& v : n.inputs) inputs.push_back(mapped(v));
     auto& result = map_[size_t(n.id)];
-    if (n.kind != NodeKind::op || n.op->view || find_kernel(device_, from_, n, used_[size_t(n.id)], threads_)) {
+    if (n.kind != NodeKind::op || n.op->view || find_kernel(device_, from_, n, used_[size_t(n.id)], options_)) {
       const int id = to_->append_copy(n, inputs);
       for (size_t o = 0; o < n.outputs.size(); ++o) result.push_back({to_.get(), id, int(o)});
       return;
@@ -66,7 +66,7 @@ class Pass {
     const std::string where = n.layer.empty() ? "" : n.layer + ": ";
     check(n.op->decompose && !updates_in_place(*n.op), "{}{}: device '{}' has no kernel for these operands", where,
           n.op->name(), device_.name());
-    check(!strict_, "{}{}: device '{}' has no kernel for it, and --strict forbids its decomposition", where,
+    check(!options_.strict, "{}{}: device '{}' has no kernel for it, and --strict forbids its decomposition", where,
           n.op->name(), device_.name());
     Graph::BackwardScope scope(*to_, n.layer);
     result = n.op->decompose(*to_, inputs, n.attrs);
@@ -80,8 +80,7 @@ class Pass {
 
   const Graph& from_;
   const Device& device_;
-  bool strict_;
-  int threads_;
+  const PlanOptions& options_;
   std::set<std::string>& decomposed_;
   std::unique_ptr<Graph> to_;
   std::vector<bool> live_;
@@ -111,26 +110,26 @@ std::vector<std::vector<bool>> used_outputs(const Graph& graph, std::span<const 
 }
 
 const KernelRecord* find_kernel(const Device& device, const Graph& graph, const Node& node,
-                                const std::vector<bool>& used, int threads) {
+                                const std::vector<bool>& used, const PlanOptions& options) {
   std::vector<OperandDesc> in, out;
   for (const Value& v : node.inputs) in.push_back(v ? desc_of(device, graph.type(v)) : OperandDesc{});
   for (size_t o = 0; o < node.outputs.size(); ++o)
     out.push_back(used[o] ? desc_of(device, node.outputs[o]) : OperandDesc{});
-  const KernelQuery query{in, out, node.attrs, threads};
+  const KernelQuery query{in, out, node.attrs, options.threads, options.products};
   for (const KernelRecord& k : device.kernels())
     if (k.op == node.op->name() && (k.accepts ? k.accepts(query) : computes_in(device, query))) return &k;
   return nullptr;
 }
 
 Lowered lower(const Graph& graph, std::span<const Value> outputs, std::span<const Value> updates, const Device& device,
-              bool strict, int threads, std::vector<std::string>& notes) {
+              const PlanOptions& options, std::vector<std::string>& notes) {
   Lowered now{nullptr, {outputs.begin(), outputs.end()}, {updates.begin(), updates.end()}};
   std::set<std::string> decomposed;
   const Graph* from = &graph;
   for (bool changed = true; changed;) {
     std::vector<Value> roots = now.outputs;
     roots.insert(roots.end(), now.updates.begin(), now.updates.end());
-    Pass pass(*from, roots, device, strict, threads, decomposed);
+    Pass pass(*from, roots, device, options, decomposed);
     auto next = pass.run();
     for (Value& v : now.outputs) v = pass.mapped(v);
     for (Value& v : now.updates) v = pass.mapped(v);

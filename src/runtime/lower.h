@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "toy/backend/kernel.h"
-#include "toy/graph/op_def.h"
+#include "toy/runtime/plan.h"
 
 namespace toy {
 
@@ -15,15 +14,15 @@ struct Lowered {
   std::vector<Value> outputs, updates;
 };
 
-/// The record of `device` that can run this node, or nullptr. `used`: which outputs are wanted.
+/// The record of `device` that can run this node, or nullptr. `used`: which outputs are wanted; options.threads is set.
 const KernelRecord* find_kernel(const Device& device, const Graph& graph, const Node& node,
-                                const std::vector<bool>& used, int threads);
+                                const std::vector<bool>& used, const PlanOptions& options);
 
 /// Which outputs of each node are consumed by a node or asked for.
 std::vector<std::vector<bool>> used_outputs(const Graph& graph, std::span<const Value> roots);
 
-/// Copies what the roots need, replacing ops without a kernel by their decomposition (or throws when `strict`).
+/// Copies what the roots need, replacing ops without a kernel by their decomposition (or throws when options.strict).
 Lowered lower(const Graph& graph, std::span<const Value> outputs, std::span<const Value> updates, const Device& device,
-              bool strict, int threads, std::vector<std::string>& notes);
+              const PlanOptions& options, std::vector<std::string>& notes);
 
 }  // namespace toy

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "runtime/arena.h"
+#include "runtime/fuse.h"
 #include "runtime/lower.h"
 #include "runtime/schedule.h"
 #include "toy/graph/verify.h"
@@ -34,12 +35,12 @@ std::string where(const Node& n) { return n.layer.empty() ? n.op->name() : n.lay
 
 class Planner {
  public:
-  Planner(Lowered lowered, Device& device, int threads, Plan& plan)
+  Planner(Lowered lowered, Device& device, const PlanOptions& options, Plan& plan)
       : graph_(std::move(lowered.graph)),
         outputs_(lowered.outputs),
         updates_(lowered.updates),
         device_(device),
-        threads_(threads),
+        options_(options),
         plan_(plan) {}
 
   void run() {
@@ -128,7 +129,7 @@ class Planner {
       copied_view(n);
       return;
     }
-    const KernelRecord* kernel = find_kernel(device_, *graph_, n, used_[size_t(n.id)], threads_);
+    const KernelRecord* kernel = find_kernel(device_, *graph_, n, used_[size_t(n.id)], options_);
     if (!kernel) fail_internal("{}: no kernel after lowering", where(n));
     std::vector<Place> in;
     for (size_t i = 0; i < n.inputs.size(); ++i) in.push_back(laid_out(n, i, kernel->layout));
@@ -224,7 +225,7 @@ class Planner {
 
   void emit(const Node& n, const KernelRecord* kernel, const std::vector<Place>& in) {
     const int step = int(plan_.steps.size());
-    PlanStep s{.kernel = kernel, .attrs = n.attrs, .op = n.op->name(), .layer = n.layer, .backward = n.backward};
+    PlanStep s{.kernel = kernel, .attrs = n.attrs, .op = step_name(n), .layer = n.layer, .backward = n.backward};
     std::vector<const TensorType*> types;
     std::vector<OperandDesc> din, dout;
     for (size_t i = 0; i < in.size(); ++i) {
@@ -242,7 +243,8 @@ class Planner {
       if (used) touch(p.storage, step);
     }
     s.cost = n.op->cost_of({types, n.outputs, n.attrs});
-    if (kernel->workspace) s.workspace_bytes = kernel->workspace({din, dout, n.attrs, threads_});
+    if (kernel->workspace)
+      s.workspace_bytes = kernel->workspace({din, dout, n.attrs, options_.threads, options_.products});
     if (s.workspace_bytes > 0) {
       workspaces_.push_back({step, new_block(s.workspace_bytes, step)});
     }
@@ -282,7 +284,7 @@ class Planner {
   std::unique_ptr<Graph> graph_;
   std::vector<Value> outputs_, updates_;
   Device& device_;
-  int threads_;
+  const PlanOptions& options_;
   Plan& plan_;
   std::vector<std::vector<bool>> used_;
   std::vector<int> order_, position_;
@@ -324,40 +326,12 @@ Plan compile(const Graph& graph, std::span<const Value> outputs, std::span<const
              const PlanOptions& options) {
   verify(graph);
   Plan plan;
-  const int threads = options.threads ? options.threads : device.pool().size();
-  Lowered lowered = lower(graph, outputs, updates, device, options.strict, threads, plan.notes);
-  Planner(std::move(lowered), device, threads, plan).run();
+  PlanOptions resolved = options;
+  if (resolved.threads == 0) resolved.threads = device.pool().size();
+  Lowered lowered = lower(graph, outputs, updates, device, resolved, plan.notes);
+  if (options.fuse) lowered = fuse(std::move(lowered), device, resolved);
+  Planner(std::move(lowered), device, resolved, plan).run();
   return plan;
-}
-
-std::string to_text(const Plan& plan) {
-  std::string s;
-  const auto place = [&](const Operand& o) -> std::string {
-    switch (o.base) {
-      case Operand::absent:
-        return "-";
-      case Operand::arena:
-        return fmt::format("@{}", o.offset);
-      case Operand::param:
-        return plan.params[size_t(o.index)].name;
-      case Operand::input:
-        return plan.inputs[size_t(o.index)].name;
-      case Operand::constant:
-        return fmt::format("const{}", o.index);
-    }
-    return "?";
-  };
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    const PlanStep& step = plan.steps[i];
-    std::string in, out;
-    for (const Operand& o : step.in) in += (in.empty() ? "" : ", ") + place(o);
-    for (const Operand& o : step.out) out += (out.empty() ? "" : ", ") + place(o) + o.view.shape.str();
-    s += fmt::format("{:4} {} = {}({})", i, out, step.op, in);
-    if (step.workspace_bytes) s += fmt::format(" workspace {} B @{}", step.workspace_bytes, step.workspace_offset);
-    if (!step.layer.empty()) s += fmt::format("  # {}{}", step.layer, step.backward ? " (backward)" : "");
-    s += "\n";
-  }
-  return s;
 }
 
 }  // namespace toy

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #endif
 
+#include "runtime/finite.h"
 #include "toy/tensor/convert.h"
 
 namespace toy {
@@ -23,6 +25,15 @@ class FlushDenormals {
 
  private:
   unsigned before_;
+#elif defined(__aarch64__)
+  FlushDenormals() {
+    __asm__ volatile("mrs %0, fpcr" : "=r"(before_));
+    __asm__ volatile("msr fpcr, %0" : : "r"(before_ | (uint64_t(1) << 24)));
+  }
+  ~FlushDenormals() { __asm__ volatile("msr fpcr, %0" : : "r"(before_)); }
+
+ private:
+  uint64_t before_;
 #endif
 };
 
@@ -53,6 +64,12 @@ Session::Session(Device& device, std::shared_ptr<const Plan> plan, std::initiali
   }
   for (const Graph::Rows& r : plan_->rows) rows_.push_back(r.max);
   times_.resize(plan_->steps.size());
+}
+
+Session::~Session() = default;
+
+void Session::check_finite(bool on) {
+  finite_ = on ? std::make_unique<FiniteWatch>(*plan_, device_.pool().size()) : nullptr;
 }
 
 void Session::set_rows(std::string_view name, int64_t n) {
@@ -142,8 +159,13 @@ void Session::execute(int thread, KernelError& error) {
   double before = timed ? seconds() : 0;
   for (size_t i = 0; i < calls_.size(); ++i) {
     const PlanStep& s = plan_->steps[i];
+    if (finite_) {
+      finite_->before(thread, i, calls_[i].in);
+      ctx.barrier();  // the kernel may overwrite its operands
+    }
     s.kernel->run(ctx, {calls_[i].in, calls_[i].out, s.attrs, arena_.data() + s.workspace_offset});
     ctx.barrier();
+    if (finite_ && !is_finite(ctx, i)) return;
     if (timed) {
       const double now = seconds();
       times_[i].seconds += now - before;
@@ -153,12 +175,25 @@ void Session::execute(int thread, KernelError& error) {
   }
 }
 
+// The same answer on every thread.
+bool Session::is_finite(const ExecContext& ctx, size_t step) {
+  finite_->after(ctx.thread, step, calls_[step].out);
+  ctx.barrier();
+  if (!finite_->wrong(ctx.thread, step)) return true;
+  if (ctx.thread == 0) stopped_ = step;
+  return false;
+}
+
 void Session::run() {
   if (stale_) bind_views();
+  stopped_ = calls_.size();
   KernelError error;
   device_.pool().run([&](int thread) { execute(thread, error); });
-  if (const char* what = error.what.load())
-    fail("{}", fmt::format(fmt::runtime(what), error.index.load(), error.value.load()));
+  if (const char* what = error.what.load()) {
+    const std::string text = fmt::format(fmt::runtime(what), error.index.load(), error.value.load());
+    throw Error(error.input ? ErrorCode::bad_input : ErrorCode::failure, text);
+  }
+  if (stopped_ < calls_.size()) fail_internal("{}", finite_->text(*plan_, calls_[stopped_].out));
 }
 
 View Session::output(size_t i) const { return resolve(plan_->outputs[i]); }

@@ -91,7 +91,9 @@ class Run {
     observer.preparing(fmt::format("{}: {:.2f} M weights", spec.name, double(parameter_count(spec)) * 1e-6));
     model_ = source.model(spec, device);
     model_.tokenizer = std::move(tokenizer);
-    trainer_ = std::make_unique<Trainer>(device, model_, o.trainer);
+    TrainerOptions options = o.trainer;
+    options.seed = o.seed;
+    trainer_ = std::make_unique<Trainer>(device, model_, options);
   }
 
   TrainResult go() {
@@ -110,7 +112,7 @@ class Run {
       training += now() - before;
       result.final_loss = r.loss;
       const double rate = double((step + 1) * o_.trainer.batch * o_.trainer.tokens) / training;
-      observer_.stepped({step + 1, o_.steps, r.loss, lr, r.grad_norm, rate,
+      observer_.stepped({step + 1, o_.steps, r.loss, lr, r.grad_norm, r.skipped, rate,
                          (now() - begin) / double(step + 1) * double(o_.steps - step - 1)});
       const bool last = step + 1 == o_.steps;
       if (last || (o_.eval_every > 0 && (step + 1) % o_.eval_every == 0)) result.eval = evaluate(step + 1, last);
@@ -131,9 +133,11 @@ class Run {
           fail_internal("training diverged: '{}' holds {}; nothing was saved. Try a smaller --lr", t.name, w);
   }
 
-  // A first bound on the memory, before the weights are made: weights, gradients and two moments.
+  // A first bound on the memory, before the weights are made: weights, gradients and moments.
   void require_room(const ModelSpec& spec) const {
-    require_memory(size_t(parameter_count(spec)) * 16,
+    size_t moments = 0;
+    for (const auto& [name, type] : moment_types(spec, o_.trainer.optimizer)) moments += type.bytes();
+    require_memory(size_t(parameter_count(spec)) * 2 * sizeof(float) + moments,
                    fmt::format("training '{}' ({:.1f} M parameters)", spec.name, double(parameter_count(spec)) * 1e-6));
   }
 
@@ -152,7 +156,10 @@ class Run {
   std::string sample(int64_t step) {
     if (!decoder_)
       decoder_ = std::make_unique<Decoder>(device_, model_,
-                                           DecoderOptions{1, std::min(model_.spec.context, o_.trainer.tokens), 64});
+                                           DecoderOptions{.sequences = 1,
+                                                          .context = std::min(model_.spec.context, o_.trainer.tokens),
+                                                          .max_rows = 64,
+                                                          .check_finite = o_.trainer.check_finite});
     decoder_->state().reset(0);
     const size_t prompt = std::min<size_t>({8, validation_ids_.size(), size_t(decoder_->context() / 2)});
     std::vector<int32_t> ids(validation_ids_.begin(), validation_ids_.begin() + int64_t(prompt));

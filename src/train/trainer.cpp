@@ -16,19 +16,58 @@ struct LossValues {
 };
 
 // Inputs `tokens`, `targets`, `weight`, `sequence`, `position`, and the loss sum_i weight_i nll_i.
-LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t batch,
-                      int64_t tokens) {
+// With dropout also `random`: its seed and the step.
+LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t batch, int64_t tokens,
+                      double dropout) {
   const int64_t n = batch * tokens;
   const TensorType ids{DType::i32, {n}, 0};
   const Value inputs = g.input("tokens", ids, spec.vocab), targets = g.input("targets", ids, spec.vocab);
   const Value weight = g.input("weight", {DType::f32, {n}, 0});
   const nn::Context ctx{.batch = {.sequence = g.input("sequence", ids), .position = g.input("position", ids, tokens)},
                         .rope = make_rope(g, spec, tokens),
-                        .page_table = {}};
+                        .page_table = {},
+                        .dropout = {dropout > 0 ? g.input("random", {DType::i32, {3}, 0}) : Value{}, dropout}};
   const Transformer model(spec, Weights(g, dtype_of));
   const Value x = model(inputs, ctx);
   const CrossEntropy ce = linear_xent(x, model.output_weight(), targets, weight);
   return {x, ce.loss, ce.nll};
+}
+
+// The optimizer's step on one tensor.
+class Update {
+ public:
+  Update(Graph& g, const OptimizerOptions& o, Value gscale) : graph_(g), o_(o), gscale_(gscale) {
+    const TensorType scalar{DType::f32, {}, 0};
+    lr_ = g.input("lr", scalar);
+    if (o.kind == OptimizerOptions::adamw) bias1_ = g.input("bias1", scalar), bias2_ = g.input("bias2", scalar);
+  }
+  // What the weight and the moments become.
+  std::vector<Value> operator()(const TensorSpec& s, Value weight, Value gradient) const {
+    const auto moment = [&](const char* which) { return graph_.param(s.name + which, {DType::f32, s.shape, 0}); };
+    const double decay = s.decays() ? o_.weight_decay : 0.0;
+    if (o_.kind == OptimizerOptions::sgd) {
+      const SgdState state{weight, o_.momentum > 0 ? moment(".v") : Value{}};
+      const SgdState next = sgd(state, gradient, lr_, gscale_, {o_.momentum, decay, o_.nesterov});
+      return next.v ? std::vector<Value>{next.w, next.v} : std::vector<Value>{next.w};
+    }
+    const AdamWState next = adamw({weight, moment(".m"), moment(".v")}, gradient, lr_, bias1_, bias2_, gscale_,
+                                  {o_.beta1, o_.beta2, o_.eps, decay});
+    return {next.w, next.m, next.v};
+  }
+
+ private:
+  Graph& graph_;
+  const OptimizerOptions& o_;
+  Value lr_, bias1_, bias2_, gscale_;
+};
+
+// Says in an error when it happened.
+void run_session(Session& session, const char* what, int64_t step) {
+  try {
+    session.run();
+  } catch (const Error& e) {
+    throw Error(e.code(), fmt::format("{} {}: {}", what, step, e.what()));
+  }
 }
 
 }  // namespace
@@ -39,52 +78,59 @@ void TrainerOptions::validate() const {
   check(tokens >= 1, "tokens is {}, expected at least 1", tokens);
   check(batch <= kMaxRows / tokens, "batch {} of {} tokens are too many: expected at most {} rows a step", batch,
         tokens, kMaxRows);
-  const AdamWOptions& o = optimizer;
+  const OptimizerOptions& o = optimizer;
   const auto below_one = [](std::string_view name, double v) {
     check(v >= 0 && v < 1, "{} is {}, expected 0 to below 1", name, v);
   };
+  below_one("dropout", dropout);
   below_one("beta1", o.beta1);
   below_one("beta2", o.beta2);
+  below_one("momentum", o.momentum);
+  check(o.kind == OptimizerOptions::sgd ? !o.nesterov || o.momentum > 0 : !o.nesterov,
+        "nesterov needs the optimizer sgd with a momentum above 0");
   check(o.eps > 0 && std::isfinite(o.eps), "eps is {}, expected a small positive number", o.eps);
   check(o.weight_decay >= 0 && std::isfinite(o.weight_decay), "weight-decay is {}, expected 0 or more", o.weight_decay);
   check(o.clip >= 0 && std::isfinite(o.clip), "clip is {}, expected 0 (none) or more", o.clip);
+  check(updates == gathered || o.clip == 0,
+        "clip is {}: streaming updates never see all gradients together; use clip 0, or gathered updates", o.clip);
 }
 
-std::vector<std::pair<std::string, TensorType>> moment_types(const ModelSpec& spec) {
+std::vector<std::pair<std::string, TensorType>> moment_types(const ModelSpec& spec, const OptimizerOptions& optimizer) {
+  std::vector<const char*> kept;
+  if (optimizer.kind == OptimizerOptions::adamw) kept = {".m", ".v"};
+  if (optimizer.kind == OptimizerOptions::sgd && optimizer.momentum > 0) kept = {".v"};
   std::vector<std::pair<std::string, TensorType>> list;
   for (const TensorSpec& t : tensors_of(spec))
-    for (const char* which : {".m", ".v"}) list.push_back({t.name + which, {DType::f32, t.shape, 0}});
+    for (const char* which : kept) list.push_back({t.name + which, {DType::f32, t.shape, 0}});
   return list;
 }
 
 TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
   TrainGraph t{std::make_unique<Graph>(), {}, {}, {}, {}};
   Graph& g = *t.graph;
-  t.loss = build_loss(g, spec, dtype_of, options.batch, options.tokens).loss;
+  t.loss = build_loss(g, spec, dtype_of, options.batch, options.tokens, options.dropout).loss;
   const std::vector<TensorSpec> tensors = tensors_of(spec);
   std::vector<Value> weights;
   for (const TensorSpec& s : tensors) weights.push_back(*g.find(s.name));
+  const Value clip = g.input("clip", {DType::f32, {}, 0});
+  // Not finite: the step is skipped. Made before the gradients, so that updates need not wait for it.
+  Value gscale;
+  if (options.updates == TrainerOptions::streaming) gscale = clip_scale(t.loss, clip);
   t.gradients = gradients(t.loss, weights);
   const auto scope = g.scope("optimizer");
-  const TensorType scalar{DType::f32, {}, 0};
-  t.norm = global_norm(t.gradients);
-  const Value gscale = clip_scale(t.norm, g.input("clip", scalar));
-  const Value lr = g.input("lr", scalar), bias1 = g.input("bias1", scalar), bias2 = g.input("bias2", scalar);
-  const AdamWOptions& o = options.optimizer;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const TensorSpec& s = tensors[i];
-    const TensorType type{DType::f32, s.shape, 0};
-    const AdamWAttrs attrs{o.beta1, o.beta2, o.eps, s.decays() ? o.weight_decay : 0.0};
-    const AdamWState next = adamw({weights[i], g.param(s.name + ".m", type), g.param(s.name + ".v", type)},
-                                  t.gradients[i], lr, bias1, bias2, gscale, attrs);
-    t.updates.insert(t.updates.end(), {next.w, next.m, next.v});
+  if (options.updates == TrainerOptions::gathered) {
+    t.norm = global_norm(t.gradients);
+    gscale = clip_scale(t.norm, clip);
   }
+  const Update update(g, options.optimizer, gscale);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    for (const Value& v : update(tensors[i], weights[i], t.gradients[i])) t.updates.push_back(v);
   return t;
 }
 
 LossGraph build_loss_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t batch, int64_t tokens) {
   LossGraph l{std::make_unique<Graph>(), {}, {}, {}};
-  const LossValues v = build_loss(*l.graph, spec, dtype_of, batch, tokens);
+  const LossValues v = build_loss(*l.graph, spec, dtype_of, batch, tokens, 0);
   l.loss = v.loss;
   l.nll = v.nll;
   l.logits = linear(v.x_final, *l.graph->find(spec.tied ? "token_embd.weight" : "output.weight"));
@@ -94,16 +140,23 @@ LossGraph build_loss_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_
 Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
     : device_(device), model_(model), options_(options), moments_(device) {
   options.validate();
+  check(device.has_products(options.compute), "compute: device '{}' on this machine has no products in {}; use f32",
+        device.name(), name_of(options.compute));
   const ParamStore* store = model.params.get();
   const auto dtype_of = [store](const std::string& name) { return store->type(name).dtype; };
   const TrainGraph t = build_train_graph(model.spec, dtype_of, options);
-  const std::vector<Value> outputs{t.loss, t.norm};
-  plan_ = std::make_shared<const Plan>(compile(*t.graph, outputs, t.updates, device));
+  std::vector<Value> outputs{t.loss};
+  if (t.norm) outputs.push_back(t.norm);
+  const PlanOptions plan_options{.fuse = !options.check_finite};  // single ops are to be named
+  PlanOptions step_options = plan_options;
+  step_options.products = options.compute;
+  plan_ = std::make_shared<const Plan>(compile(*t.graph, outputs, t.updates, device, step_options));
   const LossGraph l = build_loss_graph(model.spec, dtype_of, options.batch, options.tokens);
-  eval_plan_ = std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.nll}, {}, device));
+  eval_plan_ = std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.nll}, {}, device, plan_options));
   require_memory(planned_bytes() - std::min(planned_bytes(), store->bytes()), "training this model with this batch");
-  for (const auto& [name, type] : moment_types(model.spec)) moments_.add(name, type);
+  for (const auto& [name, type] : moment_types(model.spec, options.optimizer)) moments_.add(name, type);
   session_ = std::make_unique<Session>(device, plan_, std::initializer_list<const ParamStore*>{store, &moments_});
+  session_->check_finite(options.check_finite);
   feed_batch(*session_);
 }
 
@@ -125,7 +178,7 @@ void Trainer::feed_batch(Session& session) const {
 }
 
 StepResult Trainer::step(const Windows& windows, double lr) {
-  const AdamWOptions& o = options_.optimizer;
+  const OptimizerOptions& o = options_.optimizer;
   const int64_t n = options_.batch * options_.tokens;
   check(int64_t(windows.inputs.size()) == n && int64_t(windows.targets.size()) == n,
         "trainer: a batch of {} tokens, expected {}", windows.inputs.size(), n);
@@ -133,12 +186,19 @@ StepResult Trainer::step(const Windows& windows, double lr) {
   session_->set("targets", windows.targets);
   session_->set("weight", std::vector<float>(size_t(n), float(1.0 / double(n))));
   session_->set("lr", float(lr));
-  session_->set("bias1", float(1 - std::pow(o.beta1, double(updates_ + 1))));
-  session_->set("bias2", float(1 - std::pow(o.beta2, double(updates_ + 1))));
+  if (o.kind == OptimizerOptions::adamw) {
+    session_->set("bias1", float(1 - std::pow(o.beta1, double(updates_ + 1))));
+    session_->set("bias2", float(1 - std::pow(o.beta2, double(updates_ + 1))));
+  }
   session_->set("clip", o.clip > 0 ? float(o.clip) : std::numeric_limits<float>::infinity());
-  session_->run();
-  const StepResult result{session_->scalar(0), session_->scalar(1)};
-  if (std::isfinite(result.grad_norm)) ++updates_;  // else nothing has changed, the moments' age included
+  if (options_.dropout > 0)
+    session_->set("random", std::vector<int32_t>{int32_t(uint32_t(options_.seed)), int32_t(options_.seed >> 32),
+                                                 int32_t(updates_)});
+  run_session(*session_, "step", ++steps_);
+  StepResult result{session_->scalar(0), {}, false};
+  if (plan_->outputs.size() > 1) result.grad_norm = session_->scalar(1);
+  result.skipped = !std::isfinite(result.grad_norm.value_or(result.loss));
+  if (!result.skipped) ++updates_;  // else nothing has changed, the moments' age included
   return result;
 }
 
@@ -146,6 +206,7 @@ EvalResult Trainer::evaluate(std::span<const int32_t> ids, int64_t max_tokens) {
   if (!eval_session_) {
     eval_session_ =
         std::make_unique<Session>(device_, eval_plan_, std::initializer_list<const ParamStore*>{model_.params.get()});
+    eval_session_->check_finite(options_.check_finite);
     feed_batch(*eval_session_);
   }
   const int64_t rows = options_.batch * options_.tokens;
@@ -168,7 +229,7 @@ EvalResult Trainer::evaluate(std::span<const int32_t> ids, int64_t max_tokens) {
     eval_session_->set("tokens", inputs);
     eval_session_->set("targets", targets);
     eval_session_->set("weight", weight);
-    eval_session_->run();
+    run_session(*eval_session_, "validation after step", steps_);
     const std::vector<float> nll = eval_session_->values(0);
     for (int64_t i = 0; i < rows; ++i)
       if (weight[size_t(i)] > 0) result.nats += nll[size_t(i)], ++result.tokens;

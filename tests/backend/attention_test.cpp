@@ -45,6 +45,7 @@ const std::vector<Case>& cases() {
       {"many heads", 40, 1, 8, 0, {{0, 0, 70}}},
       {"window of one", 7, 7, 17, 1, {{0, 0, 66}, {3, 2, 3}}},
       {"several chunks", 3, 1, 16, 0, {{0, 0, 300}}},
+      {"two chunks of keys", 2, 1, 16, 0, {{0, 400, 300}}},
   };
   return all;
 }

@@ -1,4 +1,5 @@
-// add, sub, mul, div with broadcasting; functions of one element; swiglu. Bounds: src/backend/cpu/vec-inl.h.
+// Functions of two elements with broadcasting, of one element, and swiglu. Bounds: src/backend/cpu/vec-inl.h and
+// math-inl.h; math_test.cpp visits the numbers that random ones miss.
 #include "backend/compare_util.h"
 
 namespace toy::test {
@@ -9,10 +10,9 @@ struct Binary {
 };
 
 std::vector<Binary> binaries() {
-  return {{cpu::add_kernel(), reference::add_kernel()},
-          {cpu::sub_kernel(), reference::sub_kernel()},
-          {cpu::mul_kernel(), reference::mul_kernel()},
-          {cpu::div_kernel(), reference::div_kernel()}};
+  return {{cpu::add_kernel(), reference::add_kernel()},         {cpu::sub_kernel(), reference::sub_kernel()},
+          {cpu::mul_kernel(), reference::mul_kernel()},         {cpu::div_kernel(), reference::div_kernel()},
+          {cpu::maximum_kernel(), reference::maximum_kernel()}, {cpu::minimum_kernel(), reference::minimum_kernel()}};
 }
 
 // One IEEE operation: half an ulp of the result.
@@ -79,10 +79,21 @@ struct Unary {
   KernelRecord cpu, reference;
   double low, high;
   double units, floor = kSmallest;
+  Attrs attrs = {};
 };
 
 std::vector<Unary> unaries() {
   return {{cpu::neg_kernel(), reference::neg_kernel(), -9, 9, 0},
+          {cpu::abs_kernel(), reference::abs_kernel(), -9, 9, 0},
+          {cpu::sign_kernel(), reference::sign_kernel(), -9, 9, 0},
+          {cpu::sqr_kernel(), reference::sqr_kernel(), -9, 9, 1},
+          {cpu::relu_kernel(), reference::relu_kernel(), -9, 9, 0},
+          {cpu::clamp_kernel(), reference::clamp_kernel(), -9, 9, 0, 0, ClampAttrs{-0.3f, 2.1f}},
+          {cpu::sin_kernel(), reference::sin_kernel(), -1e5, 1e5, 4},
+          {cpu::cos_kernel(), reference::cos_kernel(), -1e5, 1e5, 4},
+          {cpu::tanh_kernel(), reference::tanh_kernel(), -20, 20, 5},
+          {cpu::erf_kernel(), reference::erf_kernel(), -6, 6, 4},
+          {cpu::softplus_kernel(), reference::softplus_kernel(), -80, 80, 5},
           {cpu::exp_kernel(), reference::exp_kernel(), -100, 88.5, 2},
           {cpu::log_kernel(), reference::log_kernel(), 1e-5, 1e5, 4},
           {cpu::sqrt_kernel(), reference::sqrt_kernel(), 0, 1e5, 1},
@@ -95,7 +106,7 @@ TEST(Unary, AgreesWithReference) {
   for (const Unary& k : unaries())
     for (const int64_t n : kSizes)
       for (const double shrink : {1.0, 0.01}) {
-        Comparison c{.cpu = k.cpu, .reference = k.reference, .out = {{DType::f32, {n}}}};
+        Comparison c{.cpu = k.cpu, .reference = k.reference, .out = {{DType::f32, {n}}}, .attrs = k.attrs};
         c.tolerance = [&](int, int64_t, double e) { return k.units * kUnit * std::fabs(e) + k.floor; };
         c.in.push_back(random_tensor({n}, uint32_t(n), k.low * shrink, k.high * shrink));
         compare(c);
@@ -115,7 +126,7 @@ TEST(Unary, SpecialValues) {
   const std::vector<double> special = {0.0, -0.0, inf, -inf, nan,   1,    -1,    3e38, -3e38,
                                        89,  104,  200, -104, -1000, 1e30, -1e30, 2e-38};
   for (const Unary& k : unaries()) {
-    Comparison c{.cpu = k.cpu, .reference = k.reference};
+    Comparison c{.cpu = k.cpu, .reference = k.reference, .attrs = k.attrs};
     const auto n = int64_t(special.size());
     c.out = {{DType::f32, {n}}};
     c.tolerance = [&](int, int64_t, double e) {  // what f32 cannot hold is infinite

@@ -24,6 +24,7 @@ inline Cut cut(size_t k, size_t max, size_t unit) {
 /// linear, logits: x w^T of one row and one output.
 template <class T>
 float dot_bits(const float* x, const T* w, size_t k, bool fused) {
+  if (k == 0) return 0;
   const Cut c = cut(k, 640, 16);
   float y = 0;
   for (size_t b = 0; b < c.count; ++b) {

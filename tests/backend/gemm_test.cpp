@@ -1,5 +1,6 @@
 // The dense products against their definition, bit by bit, and against f64: every instruction set, 1 to 3
 // threads.
+#include "backend/cpu/gemm.h"
 #include "backend/gemm_reference.h"
 
 #include <cmath>
@@ -25,8 +26,8 @@ int64_t first_difference(const Array<float>& a, const std::vector<float>& b) {
 
 TYPED_TEST(LinearOf, EqualsItsDefinition) {
   using T = TypeParam;
-  const int64_t shapes[][2] = {{1, 1},    {7, 15},    {8, 16},    {9, 17},     {50, 100}, {33, 576},
-                               {41, 641}, {24, 1536}, {17, 1999}, {600, 1280}, {192, 576}};
+  const int64_t shapes[][2] = {{9, 0},    {1, 1},    {7, 15},    {8, 16},    {9, 17},     {50, 100},
+                               {33, 576}, {41, 641}, {24, 1536}, {17, 1999}, {600, 1280}, {192, 576}};
   const int64_t most = 260;
   const KernelRecord record = cpu::linear_kernel();
   for_each_target([&] {
@@ -248,8 +249,9 @@ struct XentCase {
 
 // The f32 logits are off by at most their sum's bound; a softmax moves by twice the largest such error,
 // relatively.
+// With bf16 products x and w hold bf16 values, so that only the rounding of the logits' gradients is added.
 template <class T>
-void check_xent(const XentCase& c, bool gradients) {
+void check_xent(const XentCase& c, bool gradients, bool bf16 = false) {
   const auto [rows, vocab, width, scale] = c;
   Array<float> x({rows, width}), weight({rows}), nll({rows}), dx({rows, width}), dw({vocab, width}), loss((Shape()));
   Array<T> w({vocab, width});
@@ -257,21 +259,25 @@ void check_xent(const XentCase& c, bool gradients) {
   fill_random(x, 1), fill_random(weight, 3);
   Array<float> w32({vocab, width});
   fill_random(w32, 2);
+  for (size_t i = 0; bf16 && i < w32.size(); ++i) w32[i] = to_float(from_float<BF16>(w32[i]));
+  for (size_t i = 0; bf16 && i < x.size(); ++i) x[i] = to_float(from_float<BF16>(x[i]));
   for (size_t i = 0; i < w.size(); ++i) w[i] = from_float<T>(w32[i] * scale);
   for (size_t i = 0; i < size_t(rows); ++i) {
     targets[i] = i % 7 == 3 ? -1 : int32_t(i * 31 % size_t(vocab));
     if (i % 5 == 2) weight[i] = 0;
   }
   const XentResult want = xent_in_f64(x, w, targets, weight, size_t(rows), size_t(vocab), size_t(width));
-  const double off = 2 * 0x1p-24 * double(width / 16 + 8) * double(width) * scale;  // of a logit, at most
-  const double relative = 2 * off + 0x1p-20;
+  const double terms = bf16 ? double(width) : double(width / 16);
+  const double off = 2 * 0x1p-24 * (terms + 8) * double(width) * scale;  // of a logit, at most
+  const double relative = 2 * off + (bf16 ? 0x1p-9 : 0) + 0x1p-20;
   std::vector<float> first;
   for (int threads : {1, 2, 3}) {
     const View none;
     const auto report = run_kernel(
-        cpu::linear_xent_kernel(), {x.view(), w.view(), targets.view(), weight.view()},
+        bf16 ? cpu::linear_xent_bf16_kernel() : cpu::linear_xent_kernel(),
+        {x.view(), w.view(), targets.view(), weight.view()},
         {loss.view(), threads == 2 ? none : nll.view(), gradients ? dx.view() : none, gradients ? dw.view() : none}, {},
-        threads);
+        threads, {}, bf16 ? DType::bf16 : DType::f32);
     EXPECT_FALSE(report);
     double magnitude = 0;
     for (size_t i = 0; i < size_t(rows); ++i) {
@@ -310,6 +316,13 @@ TEST(LinearXent, AgreesWithF64) {
       check_xent<F16>(c, false);
     }
   });
+}
+
+TEST(LinearXent, Bf16ProductsAgreeWithF64) {
+  if (!cpu::has_bf16_products()) GTEST_SKIP() << "this CPU has no bf16 dot product";
+  for (const XentCase& c : {XentCase{1, 3, 16, 1}, {7, 33, 17, 1}, {65, 700, 64, 0.5f}, {150, 131072, 2, 1}})
+    check_xent<float>(c, true, true);
+  check_xent<float>({9, 50, 24, 1}, false, true);
 }
 
 TEST(LinearXent, SumsChunksOfRows) { check_xent<float>({150, 131072, 2, 1}, true); }  // 64 rows a chunk

@@ -123,9 +123,9 @@ struct Planned {
 /// size that the record asked for and is full of NaN; writing past its ends fails the test.
 inline std::optional<Report> run_kernel(const KernelRecord& record, const std::vector<View>& in,
                                         const std::vector<View>& out, const Attrs& attrs = {}, int threads = 1,
-                                        const std::optional<Planned>& planned = {}) {
+                                        const std::optional<Planned>& planned = {}, DType products = DType::f32) {
   const auto in_desc = describe(planned ? planned->in : in), out_desc = describe(planned ? planned->out : out);
-  const KernelQuery query{in_desc, out_desc, attrs, threads};
+  const KernelQuery query{in_desc, out_desc, attrs, threads, products};
   EXPECT_TRUE(!record.accepts || record.accepts(query)) << record.op;
   constexpr size_t kGuard = 4096;
   const size_t bytes = record.workspace ? record.workspace(query) : 0;

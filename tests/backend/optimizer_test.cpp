@@ -55,6 +55,27 @@ TEST(AdamW, SkipsTheStepWhenTheScaleIsNotFinite) {
   }
 }
 
+// Nothing can undo such an update: it must be said.
+TEST(AdamW, ReportsAGradientThatIsNotFinite) {
+  for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()})
+    for (const int64_t at : {0, 50, 99}) {
+      const Comparison c = adamw_case(100, 0.5);
+      for (const bool reference : {false, true}) {
+        const DType dtype = reference ? DType::f64 : DType::f32;
+        std::vector<Tensor> in;
+        for (const Tensor& t : c.in) in.push_back(t.view.data ? Tensor(t, dtype) : Tensor());
+        std::vector<View> views = detail::views_of(in);
+        const std::vector<View> out{views[0], views[2], views[3]};
+        EXPECT_FALSE(run_kernel(reference ? c.reference : c.cpu, views, out, c.attrs)) << reference;
+        if (reference)
+          views[1].as<double>()[at] = bad;
+        else
+          views[1].as<float>()[at] = float(bad);
+        EXPECT_TRUE(run_kernel(reference ? c.reference : c.cpu, views, out, c.attrs)) << reference << " " << at;
+      }
+    }
+}
+
 // torch.optim.AdamW, float64, lr 0.01, betas (0.9, 0.95), eps 1e-8, weight_decay 0.1, by hand for one step
 // from m = v = 0: m/bias1 = g, v/bias2 = g^2, so w = w (1 - lr wd) - lr g / (|g| + eps).
 TEST(AdamW, FirstStepMovesByTheLearningRate) {

@@ -1,6 +1,8 @@
 // The program as its users meet it: interfaces, exit codes, messages.
 #include "cli/cli_fixture.h"
 
+#include <map>
+
 namespace {
 
 TEST_F(Cli, TrainPrintsStepsAndThePath) {
@@ -16,7 +18,7 @@ TEST_F(Cli, TrainPrintsStepsAndThePath) {
 
 TEST_F(Cli, TrainIsDeterministicForAnyThreads) {
   std::string first, model;
-  for (const char* threads : {"1", "2", "3"}) {
+  for (const char* threads : {"1", "2", "3", "8"}) {
     const Result r = toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 4 --threads " + threads +
                          " --out " + path("run"));
     ASSERT_EQ(r.code, 0) << r.err;
@@ -132,6 +134,37 @@ TEST_F(Cli, DescribeShowsCardGraphAndPlan) {
   EXPECT_NE(toy("describe tiny --graph decode --format mermaid").out.find("flowchart"), std::string::npos);
   EXPECT_TRUE(nlohmann::json::parse(toy("describe tiny --graph train --format json").out).contains("nodes"));
   EXPECT_NE(toy("describe tiny --plan train").out.find("adamw"), std::string::npos);
+  const auto plan = nlohmann::json::parse(toy("describe tiny --plan decode --json").out);
+  EXPECT_EQ(plan.at("steps").back().at("op"), "linear");
+  refuses("describe tiny --graph traini", {"traini", "train", "decode"});
+  refuses("describe tiny --format jsn --graph train", {"jsn", "mermaid"});
+  refuses("describe tiny --format json", {"format", "--graph"});
+  refuses("describe tiny --graph train --plan train", {"graph", "plan"});
+}
+
+TEST_F(Cli, DescribeCountsWhatAGraphCosts) {
+  const Result text = toy("describe tiny --graph train --batch 2 --tokens 8");
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_EQ(text.out.substr(0, 26), "training step, B=2 T=8\n%0 ");
+  for (const char* line : {"\nforward ", "\nbackward ", "\nupdate ", "\nall ", "\nplan "})
+    EXPECT_NE(text.out.find(line), std::string::npos) << line;
+  const auto j = nlohmann::json::parse(toy("describe tiny --graph train --batch 2 --tokens 8 --json").out);
+  const auto card = nlohmann::json::parse(toy("describe tiny --batch 2 --tokens 8 --json").out);
+  EXPECT_EQ(j.at("what"), "training step, B=2 T=8");
+  EXPECT_EQ(j.at("plan").at("peak_bytes"), card.at("train").at("peak_bytes"));
+  double forward = 0, products = 0;  // a product forward is two backward
+  for (const auto& n : j.at("nodes")) {
+    if (!n.contains("op")) continue;
+    if (n.at("op") == "linear") forward += n.at("cost").at("flops").get<double>();
+    if (n.at("op") == "linear_grad_x" || n.at("op") == "linear_grad_w")
+      products += n.at("cost").at("flops").get<double>();
+  }
+  EXPECT_GT(forward, 0);
+  EXPECT_EQ(products, 2 * forward);
+  EXPECT_GT(j.at("cost").at("backward").at("flops"), products);
+  const auto wide = nlohmann::json::parse(toy("describe tiny --graph train --batch 4 --tokens 8 --json").out);
+  EXPECT_EQ(wide.at("cost").at("update"), j.at("cost").at("update"));  // does not depend on the batch
+  EXPECT_GT(wide.at("cost").at("forward").at("flops"), j.at("cost").at("forward").at("flops"));
 }
 
 TEST_F(Cli, ManifestAndHelp) {
@@ -181,6 +214,66 @@ TEST_F(Cli, BadPrompts) {
   refuses(m + "--prompt-ids 1 --temperature -1", {"temperature"});
   refuses(m + "--prompt-ids 1 --top-p 2", {"top-p"});
   refuses(m + "--prompt-ids 1 --threads 100000", {"threads", "100000"});
+}
+
+// Leaf commands of the manifest that take an option, as "train from-scratch".
+std::vector<std::string> commands_with(const std::string& option, const nlohmann::json& node, const std::string& name) {
+  std::vector<std::string> found;
+  for (const auto& o : node.value("options", nlohmann::json::array()))
+    if (o.at("name") == option) found.push_back(name);
+  for (const auto& c : node.value("commands", nlohmann::json::array())) {
+    const std::string word = c.at("name");
+    const auto below = commands_with(option, c, name.empty() ? word : name + " " + word);
+    found.insert(found.end(), below.begin(), below.end());
+  }
+  return found;
+}
+
+// Every command that takes --threads, --device or --seed; the manifest says which, so that none is forgotten.
+TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
+  const std::string golden = TOY_GOLDEN, corpus = tiny_corpus(), out = " --out " + path("run");
+  const std::string with_tokenizer = path("start/model.gguf");
+  ASSERT_EQ(toy("train from-scratch --corpus " + corpus + kSmall + "--steps 1 --out " + path("start")).code, 0);
+  const std::map<std::string, std::string> rest{
+      {"train from-scratch", " --steps 1 --corpus " + corpus + kSmall + out},
+      {"train warm-start", " --steps 1 --batch 2 --tokens 16 --corpus " + corpus + " --init " + with_tokenizer + out},
+      {"infer", " " + golden + " --prompt-ids 1,2 --n 2"},
+      {"eval", " " + with_tokenizer + " --ctx 16 --file " + write("little.txt", "the cat sat on the mat again.")},
+      {"describe", " " + golden},
+      {"corpus stories", " --bytes 100"},
+      {"bench machine", ""},
+      {"bench ops", " --shape tiny --batch 1 --tokens 16 --context 16 --steps 1"},
+      {"bench train", " --shape tiny --batch 1 --tokens 16 --steps 1"},
+      {"bench infer", " " + golden + " --prompt 4 --decode 4 --repeat 1"},
+  };
+  const auto manifest = nlohmann::json::parse(toy("--manifest").out);
+  const auto each = [&](const std::string& option, const std::string& value, const std::vector<std::string>& words) {
+    const auto commands = commands_with(option, manifest, "");
+    EXPECT_GE(commands.size(), 3u) << option;
+    for (const std::string& c : commands) {
+      ASSERT_TRUE(rest.contains(c)) << "this test must know how to call: " << c;
+      const std::string call = c + rest.at(c) + " " + option + " " + value;
+      if (words.empty())
+        EXPECT_EQ(toy(call).code, 0) << call;
+      else
+        refuses(call, words);
+    }
+  };
+  each("--threads", "10000", {"threads", "10000", "1 to 1024"});
+  each("--threads", "-1", {"threads", "-1", "1 to 1024"});
+  each("--threads", "two", {"threads", "two"});
+  each("--device", "cuda", {"device 'cuda' is not there", "cpu", "reference"});
+  each("--seed", "-1", {"seed is '-1'", "0 to 18446744073709551615"});
+  each("--seed", "18446744073709551616", {"seed is '18446744073709551616'"});
+  each("--seed", "1.5", {"seed is '1.5'"});
+  each("--seed", "18446744073709551615", {});
+}
+
+TEST_F(Cli, EveryCoreIsZeroThreads) {
+  const std::string call = std::string("infer ") + TOY_GOLDEN + " --prompt-ids 1,2 --n 8 --threads ";
+  const Result every = toy(call + "0"), one = toy(call + "1");
+  ASSERT_EQ(every.code, 0) << every.err;
+  EXPECT_EQ(every.out, one.out);
 }
 
 TEST_F(Cli, BadTraining) {

@@ -80,10 +80,34 @@ TEST_F(CliTrain, OptimizerOptionsMatter) {
   for (const char* option : {" --beta1 0.5", " --beta2 0.5", " --eps 0.01"})
     EXPECT_NE(last_loss(toy(train + option).out), plain) << option;
   refuses(train + " --beta1 1", {"beta1 is 1", "below 1"});
+  refuses(train + " --dropout 1", {"dropout is 1", "below 1"});
+  refuses(train + " --dropout -0.1", {"dropout is -0.1", "0 to below 1"});
+  EXPECT_EQ(last_loss(toy(train + " --dropout 0").out), plain);
+  EXPECT_NE(last_loss(toy(train + " --dropout 0.2").out), plain);
   refuses(train + " --beta2 -0.1", {"beta2 is -0.1"});
   refuses(train + " --eps 0", {"eps is 0", "positive"});
   refuses(train + " --eps nan", {"eps is nan"});
   refuses(train + " --weight-decay -1", {"weight-decay is -1"});
+}
+
+TEST_F(CliTrain, Sgd) {
+  const std::string train =
+      "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 4 --optimizer sgd --out " + path("run");
+  const double plain = last_loss(toy(train).out);
+  EXPECT_EQ(last_loss(toy(train + " --momentum 0.9").out), plain);
+  for (const char* option : {" --momentum 0", " --nesterov", " --weight-decay 0.5"})
+    EXPECT_NE(last_loss(toy(train + option).out), plain) << option;
+  const auto planned = [&](const std::string& option) {
+    const std::string out = toy(train + option + " --json").out;
+    return json::parse(out.substr(0, out.find('\n'))).at("planned_bytes").get<int64_t>();
+  };
+  EXPECT_GT(planned(" --momentum 0.9"), planned(" --momentum 0"));
+  refuses(train + " --momentum 1", {"momentum is 1", "below 1"});
+  refuses(train + " --momentum 0 --nesterov", {"nesterov", "momentum"});
+  refuses(train + " --beta1 0.8", {"--beta1", "adamw", "sgd"});
+  const std::string other = "train from-scratch --corpus " + tiny_corpus() + kSmall + "--out " + path("run");
+  refuses(other + " --momentum 0.9", {"--momentum", "sgd", "adamw"});
+  refuses(other + " --optimizer adam", {"optimizer 'adam'", "adamw, sgd"});
 }
 
 TEST_F(CliTrain, BadWarmStarts) {

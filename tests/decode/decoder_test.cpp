@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "toy/backend/devices.h"
@@ -51,6 +52,50 @@ class DecoderBits : public testing::Test {
   std::vector<int32_t> ids_ = some_tokens(150, "a");
 };
 
+// A fork goes on as a sequence of its own that was fed the same tokens, wherever in a page it was made.
+TEST_F(DecoderBits, ForksGoTheirOwnWays) {
+  const std::vector<int32_t> more = some_tokens(70, "b"), other = some_tokens(70, "c");
+  for (const size_t length : {0, 1, 63, 64, 65, 128, 150}) {
+    const std::vector<int32_t> prefix(ids_.begin(), ids_.begin() + int64_t(length));
+    Decoder apart(*device_, model_, {.sequences = 2});
+    all_logits(apart, 0, prefix, 64), all_logits(apart, 1, prefix, 64);
+    const auto first = all_logits(apart, 0, more, 9), second = all_logits(apart, 1, other, 9);
+    Decoder d(*device_, model_, {.sequences = 3});
+    const int64_t pages = d.state().free_pages();
+    all_logits(d, 0, prefix, 64);
+    const int64_t left = d.state().free_pages();
+    all_logits(d, 2, other, 64);  // forgotten by the fork
+    d.state().fork(0, 2);
+    EXPECT_EQ(d.state().length(2), int64_t(length));
+    EXPECT_EQ(d.state().free_pages(), left);  // nothing is copied
+    EXPECT_TRUE(same_bits(all_logits(d, 2, other, 9), second)) << length;
+    EXPECT_TRUE(same_bits(all_logits(d, 0, more, 9), first)) << length;
+    d.state().truncate(2, int64_t(length / 2));  // back into shared pages, and on from there
+    d.state().fork(2, 1);
+    all_logits(d, 1, more, 9);
+    d.state().reset(1);
+    d.state().truncate(0, int64_t(length));
+    EXPECT_TRUE(same_bits(all_logits(d, 0, more, 9), first)) << length;
+    for (const int s : {0, 2}) d.state().reset(s);
+    EXPECT_EQ(d.state().free_pages(), pages);
+  }
+}
+
+TEST_F(DecoderBits, ForksNeverRunOutOfPages) {
+  Decoder d(*device_, model_, {.sequences = 4, .context = 130});
+  all_logits(d, 0, some_tokens(70, "a"), 64);
+  for (const int s : {1, 2, 3}) d.state().fork(s - 1, s);
+  EXPECT_EQ(d.state().free_pages(), 4 * 3 - 2);
+  for (const int s : {2, 0, 3, 1}) all_logits(d, s, some_tokens(60, "b"), 7);  // every context is full
+  EXPECT_EQ(d.state().free_pages(), 12 - 1 - 4 * 2);                           // the first page is still shared
+  EXPECT_THROW(d.state().extend(2, 1), Error);
+  for (const int s : {0, 1, 2}) d.state().reset(s);
+  EXPECT_EQ(d.state().free_pages(), 12 - 3);
+  EXPECT_THROW(d.state().fork(0, 0), Error);
+  EXPECT_THROW(d.state().fork(0, 4), Error);
+  EXPECT_THROW(d.state().fork(-1, 0), Error);
+}
+
 TEST_F(DecoderBits, PrefillInAnyPieces) {
   Decoder whole(*device_, model_, {});
   const auto expected = all_logits(whole, 0, ids_, ids_.size());
@@ -62,7 +107,7 @@ TEST_F(DecoderBits, PrefillInAnyPieces) {
   EXPECT_TRUE(same_bits(all_logits(small, 0, ids_, ids_.size()), expected));
 }
 
-TEST_F(DecoderBits, OneTwoAndThreeThreads) {
+TEST_F(DecoderBits, OneTwoThreeAndEightThreads) {
   Decoder two(*device_, model_, {});
   const auto expected = all_logits(two, 0, ids_, 50);
   for (const int threads : {1, 3, 8}) {
@@ -92,6 +137,74 @@ TEST_F(DecoderBits, AloneAndAmongOthers) {
   EXPECT_TRUE(same_bits(mine, expected));
 }
 
+// Sequence 0 with 1 to 16 others of other lengths, in prefill and in decoding.
+TEST_F(DecoderBits, AmongOneToSixteenOthers) {
+  const std::vector<int32_t> head(ids_.begin(), ids_.begin() + 67), tail(ids_.begin() + 67, ids_.begin() + 80);
+  Decoder alone(*device_, model_, {.context = 128});
+  all_logits(alone, 0, head, head.size());
+  const auto expected = all_logits(alone, 0, tail, 1);
+  const size_t vocab = size_t(alone.vocab());
+  for (int others = 1; others <= 16; ++others) {
+    Decoder d(*device_, model_, {.sequences = others + 1, .context = 128, .max_rows = 100});
+    std::vector<std::vector<int32_t>> texts;
+    std::vector<DecodeRow> rows;  // all prompts in one call, ours in the middle, cut by max_rows
+    for (int s = 0; s <= others; ++s) {
+      const int sequence = (s + others / 2) % (others + 1);
+      texts.push_back(some_tokens(size_t(3 + 5 * s + 13), "other"));
+      const auto& text = sequence == 0 ? head : texts.back();
+      for (size_t i = 0; i < (sequence == 0 ? text.size() : text.size() - 13); ++i)
+        rows.push_back({sequence, text[i], false});
+    }
+    d.decode(rows);
+    std::vector<float> mine;
+    for (size_t i = 0; i < tail.size(); ++i) {
+      rows.clear();
+      for (int s = 0; s <= others; ++s) {
+        const int sequence = (s + others / 2) % (others + 1);
+        rows.push_back({sequence, sequence == 0 ? tail[i] : texts[size_t(s)][i], true});
+      }
+      d.decode(rows);
+      const auto at = std::find_if(rows.begin(), rows.end(), [](const DecodeRow& r) { return r.sequence == 0; });
+      const auto l = d.logits(size_t(at - rows.begin()));
+      mine.insert(mine.end(), l.begin(), l.end());
+    }
+    ASSERT_EQ(mine.size(), tail.size() * vocab);
+    EXPECT_TRUE(same_bits(mine, expected)) << others;
+  }
+}
+
+// Many sequences with one text: every row of a call has the bits of the row alone.
+TEST_F(DecoderBits, IdenticalRows) {
+  const std::vector<int32_t> ids(ids_.begin(), ids_.begin() + 70);
+  Decoder alone(*device_, model_, {.context = 70});
+  const auto expected = all_logits(alone, 0, ids, 1);
+  const size_t vocab = size_t(alone.vocab());
+  for (const int copies : {2, 5, 16, 49}) {
+    Decoder d(*device_, model_, {.sequences = copies, .context = 70});
+    for (size_t i = 0; i < ids.size(); ++i) {
+      std::vector<DecodeRow> rows;
+      for (int s = 0; s < copies; ++s) rows.push_back({s, ids[i], true});
+      d.decode(rows);
+      for (size_t s = 0; s < size_t(copies); ++s)
+        ASSERT_EQ(std::memcmp(d.logits(s).data(), expected.data() + i * vocab, vocab * 4), 0)
+            << "copy " << s << " of " << copies << ", token " << i;
+    }
+  }
+}
+
+TEST_F(DecoderBits, RunToRun) {
+  Decoder d(*device_, model_, {});
+  const auto first = all_logits(d, 0, ids_, 40);
+  for (int run = 0; run < 3; ++run) {
+    d.state().reset(0);
+    EXPECT_TRUE(same_bits(all_logits(d, 0, ids_, 40), first)) << "the same decoder again, run " << run;
+    const auto device = make_cpu_device(2);
+    const Model model = random_model(odd_spec(), *device, 3, 2.0);
+    Decoder other(*device, model, {});
+    EXPECT_TRUE(same_bits(all_logits(other, 0, ids_, 40), first)) << "another device and model, run " << run;
+  }
+}
+
 TEST_F(DecoderBits, SnapshotRestoreResetTruncate) {
   Decoder d(*device_, model_, {.sequences = 2});
   const std::vector<int32_t> head(ids_.begin(), ids_.begin() + 70), tail(ids_.begin() + 70, ids_.begin() + 90);
@@ -109,13 +222,57 @@ TEST_F(DecoderBits, SnapshotRestoreResetTruncate) {
   EXPECT_TRUE(same_bits(all_logits(d, 0, tail, 3), expected));
 }
 
+TEST_F(DecoderBits, SnapshotsOfOtherDimensionsAreRefusedBeforeAnyChange) {
+  Decoder d(*device_, model_, {.sequences = 2});
+  const auto head = some_tokens(70, "a"), tail = some_tokens(9, "b");
+  all_logits(d, 0, head, 70);
+  const StateSnapshot good = d.state().snapshot(0);
+  const auto expected = all_logits(d, 0, tail, 9);
+  for (const int change : {-1, 1}) {
+    d.state().restore(0, good);
+    for (size_t slot = 0; slot < good.slots.size(); ++slot) {
+      StateSnapshot bad = good;
+      bad.slots[slot].resize(size_t(int64_t(bad.slots[slot].size()) + change));
+      EXPECT_THROW(d.state().restore(0, bad), Error);
+    }
+    StateSnapshot negative = good;
+    negative.length = -1;
+    EXPECT_THROW(d.state().restore(0, negative), Error);
+    EXPECT_EQ(d.state().length(0), 70);
+    EXPECT_TRUE(same_bits(all_logits(d, 0, tail, 9), expected));
+  }
+}
+
 TEST_F(DecoderBits, PagesAreHandedBack) {
   Decoder d(*device_, model_, {.sequences = 3, .context = 130});
   for (int round = 0; round < 20; ++round) {
     for (int s = 0; s < 3; ++s) all_logits(d, s, some_tokens(130, "c"), 130);
+    EXPECT_EQ(d.state().free_pages(), 0);
     for (int s = 0; s < 3; ++s) d.state().reset((s + round) % 3);
+    EXPECT_EQ(d.state().free_pages(), 9);  // 3 sequences of 3 pages
   }
-  EXPECT_EQ(d.state().length(0), 0);
+}
+
+// A call that fails in the middle leaves the sequences as they were, and what it wrote does not trouble later calls.
+TEST_F(DecoderBits, AFailedCallLeavesNoPositions) {
+  Model broken = random_model(model_.spec, *device_, 3);
+  auto table = broken.params->read("token_embd.weight");
+  const int64_t width = broken.spec.d_model;
+  table[size_t(5 * width)] = NAN;  // of token 5
+  broken.params->write("token_embd.weight", table);
+  Decoder d(*device_, broken, {.sequences = 2, .max_rows = 4, .check_finite = true});
+  const auto rows = [](int sequence, std::vector<int32_t> tokens) {
+    std::vector<DecodeRow> list;
+    for (const int32_t t : tokens) list.push_back({sequence, t, true});
+    return list;
+  };
+  d.decode(rows(0, {1, 2, 3}));
+  EXPECT_THROW(d.decode(rows(0, {1, 2, 3, 4, 6, 5, 1})), Error);  // in its second piece
+  EXPECT_EQ(d.state().length(0), 3);
+  EXPECT_EQ(d.logits_count(), 0u);
+  d.decode(rows(0, {4, 6}));
+  d.decode(rows(1, {1, 2, 3, 4, 6}));
+  EXPECT_EQ(d.state().length(0), 5);
 }
 
 TEST_F(DecoderBits, ErrorsComeBeforeAnyChange) {

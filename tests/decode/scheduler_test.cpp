@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 #include "toy/decode/generate.h"
@@ -67,7 +69,8 @@ class SchedulerTest : public testing::Test {
     size_t seen = 0;
     return generate(d, 0, c.prompt, c.eos, c.options, [&](const GeneratedToken&) { return ++seen != c.stop_after; });
   }
-  static std::vector<Generated> together(Decoder& d, const std::vector<Case>& list, std::vector<size_t>* order) {
+  static std::vector<Generated> together(Decoder& d, const std::vector<Case>& list, std::vector<size_t>* order,
+                                         int64_t* shared = nullptr) {
     std::vector<Generated> results(list.size());
     std::vector<size_t> seen(list.size());
     Scheduler s(d);
@@ -82,6 +85,7 @@ class SchedulerTest : public testing::Test {
                    if (order) order->push_back(i);
                  }});
     s.run();
+    if (shared) *shared = s.shared_tokens();
     return results;
   }
   std::unique_ptr<Device> device_ = make_cpu_device(2);
@@ -98,6 +102,84 @@ TEST_F(SchedulerTest, AloneAndTogetherAreTheSameBits) {
       const auto results = together(d, list, nullptr);
       for (size_t i = 0; i < list.size(); ++i) expect_same(results[i].tokens, expected[i], i);
     }
+}
+
+// A callback that throws ends its own step with its error, and costs no text a token.
+TEST_F(SchedulerTest, AThrowingCallbackLeavesTheOthersAlone) {
+  const std::vector<Case> list = cases();
+  const std::vector<size_t> used{0, 1, 2};
+  for (const size_t thrower : used) {
+    Decoder d(*device_, model_, {.sequences = 3});
+    Scheduler s(d);
+    std::vector<Generated> results(list.size());
+    int thrown = 0;
+    for (const size_t i : used) {
+      Case c = list[i];
+      c.options.max_tokens = 9, c.stop_after = 0, c.eos.reset();
+      s.add({.prompt = c.prompt,
+             .eos = c.eos,
+             .options = c.options,
+             .on_token = [&, i](const GeneratedToken&) -> bool {
+               if (i == thrower && thrown++ == 0) throw std::runtime_error("no");
+               return true;
+             },
+             .on_done = [&, i](const Generated& g) { results[i] = g; }});
+    }
+    int errors = 0;
+    for (bool more = true; more;) {
+      try {
+        more = s.step();
+      } catch (const std::runtime_error&) {
+        ++errors;
+      }
+    }
+    EXPECT_EQ(errors, 1);
+    for (const size_t i : used) {
+      Case c = list[i];
+      c.options.max_tokens = 9, c.stop_after = 0, c.eos.reset();
+      expect_same(results[i].tokens, alone(c), i);
+    }
+  }
+}
+
+// Prompts that begin alike: computed once, with the bits that each has alone.
+TEST_F(SchedulerTest, CommonPrefixesAreComputedOnce) {
+  std::vector<Case> list = cases();
+  const std::vector<int32_t> system = list[3].prompt;  // 120 tokens
+  for (size_t i = 0; i < list.size(); ++i) {
+    const size_t common = i % 4 == 0 ? 63 : i % 4 == 1 ? 64 : i % 4 == 2 ? 100 : 120;
+    std::vector<int32_t>& p = list[i].prompt;
+    p.resize(std::min<size_t>(p.size(), 20));
+    p.front() = (system[std::min<size_t>(common, 119)] + 1) % 61;  // where they part
+    p.insert(p.begin(), system.begin(), system.begin() + int64_t(common));
+    if (i == 9) p = list[8].prompt;  // the same again: all but the last token
+    list[i].options.max_tokens = std::min<int64_t>(list[i].options.max_tokens, 40);
+  }
+  std::vector<std::vector<GeneratedToken>> expected;
+  for (const Case& c : list) expected.push_back(alone(c));
+  for (const int sequences : {1, 3, 16})
+    for (const int64_t rows : {4, 256}) {
+      Decoder d(*device_, model_, {.sequences = sequences, .max_rows = rows});
+      int64_t shared = 0;
+      const auto results = together(d, list, nullptr, &shared);
+      for (size_t i = 0; i < list.size(); ++i) expect_same(results[i].tokens, expected[i], i);
+      EXPECT_GT(shared, 5 * 64) << sequences;
+      for (int s = 0; s < sequences; ++s) d.state().reset(s);
+      EXPECT_EQ(d.state().free_pages(), d.state().shape().pages());
+    }
+  // Exactly: three prompts of the same 100 tokens and one of their own.
+  std::vector<Case> same(3);
+  for (size_t i = 0; i < 3; ++i) {
+    same[i].prompt.assign(system.begin(), system.begin() + 100);
+    same[i].prompt.push_back(int32_t(i));
+    same[i].options.max_tokens = 2;
+  }
+  for (const int sequences : {1, 2, 3}) {
+    Decoder d(*device_, model_, {.sequences = sequences, .max_rows = 16});
+    int64_t shared = 0;
+    together(d, same, nullptr, &shared);
+    EXPECT_EQ(shared, 200) << sequences;
+  }
 }
 
 TEST_F(SchedulerTest, EveryEndHasItsReason) {

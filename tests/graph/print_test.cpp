@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "toy/graph/op_def.h"
 #include "toy/ops/ops.h"
 
 namespace toy {
@@ -43,6 +44,51 @@ TEST(Print, SeveralOutputsAbsentInputsAndBackward) {
   EXPECT_NE(text.find("%2 = linear(x, w, -, -) : f32[1,2]  # head\n"), std::string::npos) << text;
   EXPECT_NE(text.find("linear_grad_w(%"), std::string::npos) << text;
   EXPECT_NE(text.find(" # head (backward)\n"), std::string::npos) << text;
+}
+
+// A norm of [4,6], an addition, a loss, its gradient, and an update of the norm's weight.
+TEST(Print, CostsByNodeAndPhase) {
+  Graph g;
+  const Value x = g.input("x", {DType::f32, {4, 6}, 0}), w = g.param("norm.weight", {DType::f32, {6}, 0});
+  const Value normed = rms_norm(x, w, 1e-5f), y = normed + g.scalar(0.5);
+  const std::vector<Value> wrt{w};
+  const Value dw = gradients(sum_all(exp(y)), wrt)[0];
+  const AdamWState next =
+      adamw({w, g.param("m", w.type()), g.param("v", w.type())}, dw, g.scalar(1), g.scalar(1), g.scalar(1), {}, {});
+  neg(y);  // nobody needs it
+  const std::vector<Value> roots{next.w};
+  const GraphCost cost = cost_of(g, roots);
+  const auto node = [&](const std::string& op) -> const GraphCost::OfNode& {
+    for (const Node& n : g.nodes())
+      if (n.op && n.op->name() == op) return cost.nodes[size_t(n.id)];
+    ADD_FAILURE() << op;
+    return cost.nodes[0];
+  };
+  EXPECT_EQ(node("add").phase, Phase::forward);
+  EXPECT_EQ(node("add").cost.flops, 24);
+  EXPECT_EQ(node("add").cost.bytes, 4 * (24 + 1 + 24));
+  EXPECT_EQ(node("exp").cost.transcendentals, 24);
+  EXPECT_EQ(node("rms_norm_grad").phase, Phase::backward);
+  EXPECT_EQ(node("adamw").phase, Phase::update);
+  EXPECT_EQ(node("adamw").cost.flops, 14 * 6);
+  EXPECT_FALSE(node("neg").used);
+  EXPECT_EQ(node("neg").cost.flops, 0);
+  double flops = 0;
+  for (const GraphCost::OfNode& n : cost.nodes) flops += n.cost.flops;
+  EXPECT_EQ(cost.total.flops, flops);
+  EXPECT_EQ(cost.phases[0].flops + cost.phases[1].flops + cost.phases[2].flops, flops);
+  const std::string text = to_text(g, &cost);
+  EXPECT_NE(text.find("%4 = add(%2, %3) : f32[4,6]  [24 FLOP, 196 B]\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("neg(%4) : f32[4,6]  [unused]\n"), std::string::npos) << text;
+  const auto j = nlohmann::json::parse(to_json(g, &cost).dump());
+  EXPECT_EQ(j.at("cost").at("total").at("flops"), flops);
+  EXPECT_EQ(j.at("cost").at("update").at("flops"), 84);
+  EXPECT_EQ(j.at("nodes")[4].at("cost").at("bytes"), 196);
+  EXPECT_EQ(j.at("nodes")[4].at("phase"), "forward");
+  EXPECT_FALSE(j.at("nodes")[0].contains("cost"));
+  EXPECT_EQ(to_text(Cost{999, 999.4, 999.5}), "999 FLOP, 999 B, 1.00 k transcendentals");
+  EXPECT_EQ(to_text(Cost{12345, 99.96e6, 0}), "12.3 kFLOP, 100 MB");
+  EXPECT_EQ(to_text(Cost{0, 0, 7}), "7 transcendentals");
 }
 
 TEST(Print, JsonParses) {

@@ -27,20 +27,26 @@ std::vector<Case> cases() {
            "pos:i32[7]=runs(3@0,4@0)",
            AttentionAttrs{0.5, 0}},
           {rows(150, 6, 2, 16, "70@0,80@30"), AttentionAttrs{0.25, 0}},
-          {rows(150, 3, 3, 16, "150@100"), AttentionAttrs{0.25, 70}}};
+          {rows(150, 3, 3, 16, "150@100"), AttentionAttrs{0.25, 70}},
+          {rows(11, 6, 2, 5, "4@0,7@60"), AttentionAttrs{1.5, 0, 2}},       // softcap, 3 query heads a key head
+          {rows(70, 10, 2, 8, "70@3"), AttentionAttrs{0.9, 20, 0.7}},       // 5 query heads, all capped hard
+          {rows(9, 5, 1, 256, "2@0,7@60"), AttentionAttrs{0.0625, 0, 30}},  // multi-query, wide heads
+          {rows(70, 2, 1, 4, "70@480"), AttentionAttrs{0.7, 0}}};           // two chunks of keys: they meet at 512
 }
 
-const OpSuite kAttention{.op = "attention",
-                         .cases = cases(),
-                         .bad = {{rows(4, 5, 2, 4, "4@0"),
-                                  "attention: H=5 query heads are not a multiple of K=2 kv heads", AttentionAttrs{}},
-                                 {rows(4, 4, 2, 4, "4@0"), "attention: window -1 is negative", AttentionAttrs{1, -1}},
-                                 {"q:[4,2,4] k:[4,2,3] v:[4,2,3] seq:i32[4]=runs(4@0) pos:i32[4]=runs(4@0)",
-                                  "attention: k has P=3, q has P=4", AttentionAttrs{}},
-                                 {"q:[4,2,4] k:[4,2,4] v:[4,1,4] seq:i32[4]=runs(4@0) pos:i32[4]=runs(4@0)",
-                                  "attention: v has K=1, k has K=2", AttentionAttrs{}}},
-                         .bound = by_sensitivity(),
-                         .rows = {"q", "k", "v", "seq", "pos"}};
+const OpSuite kAttention{
+    .op = "attention",
+    .cases = cases(),
+    .bad = {{rows(4, 5, 2, 4, "4@0"), "attention: H=5 query heads are not a multiple of K=2 kv heads",
+             AttentionAttrs{}},
+            {rows(4, 4, 2, 4, "4@0"), "attention: window -1 is negative", AttentionAttrs{1, -1}},
+            {rows(4, 4, 2, 4, "4@0"), "attention: softcap is -3, expected 0 (none) or more", AttentionAttrs{1, 0, -3}},
+            {"q:[4,2,4] k:[4,2,3] v:[4,2,3] seq:i32[4]=runs(4@0) pos:i32[4]=runs(4@0)",
+             "attention: k has P=3, q has P=4", AttentionAttrs{}},
+            {"q:[4,2,4] k:[4,2,4] v:[4,1,4] seq:i32[4]=runs(4@0) pos:i32[4]=runs(4@0)",
+             "attention: v has K=1, k has K=2", AttentionAttrs{}}},
+    .bound = by_sensitivity(),
+    .rows = {"q", "k", "v", "seq", "pos"}};
 
 // o and lse are what attention gives for these q, k, v.
 void attend(std::vector<OperandData>& operands, const Attrs& attrs) {
@@ -63,7 +69,11 @@ std::vector<Case> grad_cases() {
           {grad_rows(9, 6, 2, 5, "4@0,1@7,4@62"), AttentionAttrs{0.4, 0}},
           {grad_rows(13, 2, 2, 8, "13@3"), AttentionAttrs{0.35, 4}},
           {grad_rows(150, 6, 2, 16, "70@0,80@30"), AttentionAttrs{0.25, 0}},
-          {grad_rows(150, 2, 2, 16, "150@100"), AttentionAttrs{0.25, 70}}};
+          {grad_rows(150, 2, 2, 16, "150@100"), AttentionAttrs{0.25, 70}},
+          {grad_rows(11, 6, 2, 5, "4@0,7@60"), AttentionAttrs{1.5, 0, 2}},
+          {grad_rows(70, 10, 2, 8, "70@3"), AttentionAttrs{0.9, 20, 0.7}},
+          {grad_rows(9, 5, 1, 256, "2@0,7@60"), AttentionAttrs{0.0625, 0, 30}},
+          {grad_rows(70, 2, 1, 4, "70@480"), AttentionAttrs{0.7, 0}}};
 }
 
 const OpSuite kAttentionGrad{
@@ -124,6 +134,39 @@ TEST(Attention, OtherSequencesAndLaterRowsDoNotMatter) {
         const bool poisoned = i == 2 || i == 3;
         EXPECT_TRUE(poisoned || after[0][i * 12 + p] == before[0][i * 12 + p]) << device->name() << " row " << i;
       }
+  }
+}
+
+// Documents packed into one batch, each a sequence of its own, against each of them alone: equal bits, of outputs and
+// of gradients.
+TEST(Attention, PackedDocumentsEqualUnpackedOnes) {
+  const std::vector<int64_t> lengths{70, 1, 300, 5};
+  const std::vector<std::string> names{"q", "k", "v"};
+  const AttentionAttrs attrs{0.5, 0, 4};
+  Built packed = build_op(*find_op("attention"), parse_operands(rows(376, 6, 2, 8, "70@0,1@0,300@0,5@0")), attrs);
+  packed.outputs.resize(1);
+  ask_for_gradients(packed, {0}, {packed.leaves[0], packed.leaves[1], packed.leaves[2]});
+  const Results together = Program(packed, cpu_device(2)).run();
+  int64_t at = 0;
+  for (const int64_t n : lengths) {
+    Built alone =
+        build_op(*find_op("attention"), parse_operands(rows(int(n), 6, 2, 8, std::to_string(n) + "@0")), attrs);
+    alone.outputs.resize(1);
+    ask_for_gradients(alone, {0}, {alone.leaves[0], alone.leaves[1], alone.leaves[2]});
+    const auto part = [&](const std::vector<double>& v) {
+      const int64_t width = int64_t(v.size()) / 376;
+      return std::vector<double>(v.begin() + at * width, v.begin() + (at + n) * width);
+    };
+    for (const char* name : {"q", "k", "v", "R0"}) alone.feed[name] = part(packed.feed[name]);
+    const Results y = Program(alone, cpu_device(2)).run();
+    for (size_t i = 1; i < y.size(); ++i) expect_same(y[i], part(together[i]), "d" + names[i - 1]);
+    Built forward =
+        build_op(*find_op("attention"), parse_operands(rows(int(n), 6, 2, 8, std::to_string(n) + "@0")), attrs);
+    const Built whole =
+        build_op(*find_op("attention"), parse_operands(rows(376, 6, 2, 8, "70@0,1@0,300@0,5@0")), attrs);
+    for (const char* name : {"q", "k", "v"}) forward.feed[name] = part(whole.feed.at(name));
+    expect_same(Program(forward, cpu_device(2)).run()[0], part(Program(whole, cpu_device(2)).run()[0]), "o");
+    at += n;
   }
 }
 

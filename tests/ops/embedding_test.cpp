@@ -75,5 +75,22 @@ TEST(EmbeddingGrad, AddsRowsOfOneIdInOrder) {
     }
 }
 
+// A tied table: the product's gradient is complete before rows are added to it, whichever was used first.
+TEST(Embedding, RowsAreAddedLast) {
+  for (const bool embedding_first : {true, false}) {
+    Graph g;
+    const Value table = g.param("table", {DType::f32, {5, 3}, 0}), ids = g.input("ids", {DType::i32, {4}, 0});
+    const Value x = g.param("x", {DType::f32, {4, 3}, 0});
+    Value rows, logits;
+    if (embedding_first) rows = embedding(table, ids);
+    logits = linear(x, table);
+    if (!embedding_first) rows = embedding(table, ids);
+    const std::vector<Value> wrt{table};
+    const Node& last = g.node(gradients(sum_all(rows) + sum_all(logits), wrt)[0]);
+    ASSERT_EQ(last.op->name(), "embedding_grad");
+    EXPECT_EQ(g.node(last.inputs[2]).op->name(), "linear_grad_w");
+  }
+}
+
 }  // namespace
 }  // namespace toy::test

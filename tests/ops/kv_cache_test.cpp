@@ -44,6 +44,17 @@ std::vector<Case> paged_cases() {
          "pos:i32[150]=runs(140@20,10@0) table:i32[2,3]=pages(7)",
          AttentionAttrs{0.25, window}});
   }
+  // Lone rows far apart, whose keys are shared out by chunks; with a softcap, 3 and 5 query heads, P not a multiple
+  // of 16.
+  for (const AttentionAttrs& attrs : {AttentionAttrs{0.5, 0}, AttentionAttrs{0.5, 300, 2}})
+    cases.push_back(
+        {"q:[2,6,5] kc:[20,2,5,64] vc:[20,2,64,5] seq:i32[2]=runs(1@600,1@255) pos:i32[2]=runs(1@600,1@255) "
+         "table:i32[2,10]=pages(20)",
+         attrs});
+  cases.push_back(
+      {"q:[4,5,16] kc:[20,1,16,64] vc:[20,1,64,16] seq:i32[4]=runs(1@512,3@560) pos:i32[4]=runs(1@512,3@560) "
+       "table:i32[2,10]=pages(20)",
+       AttentionAttrs{0.4, 0, 3}});
   return cases;
 }
 
@@ -51,62 +62,74 @@ const OpSuite kPaged{.op = "attention_paged",
                      .cases = paged_cases(),
                      .bad = {{"q:[1,3,2] kc:[3,2,2,64] vc:[3,2,64,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
                               "table:i32[1,2]=pages(3)",
-                              "attention_paged: H=3 query heads are not a multiple of K=2 kv heads", AttentionAttrs{}}},
+                              "attention_paged: H=3 query heads are not a multiple of K=2 kv heads", AttentionAttrs{}},
+                             {"q:[1,2,2] kc:[3,2,2,64] vc:[3,2,64,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
+                              "table:i32[1,2]=pages(3)",
+                              "attention_paged: window -2 is negative", AttentionAttrs{1, -2}}},
                      .bound = by_sensitivity(),
                      .rows = {"q", "seq", "pos"}};
 
 const bool kDone = register_suite(kAppend) && register_suite(kPaged);
 
-// A batch that is appended in pieces of `cut` rows and read back from the pages, against attention over all
-// of it.
-void expect_paged_equals_attention(Device& device, int64_t cut, int64_t window, bool bits) {
-  constexpr int64_t kRows = 150, kHeads = 6, kKv = 2, kWidth = 16;
-  const AttentionAttrs attrs{0.25, window};
-  const auto whole = parse_operands(
-      "q:[150,6,16] k:[150,2,16] v:[150,2,16] seq:i32[150]=runs(70@0,80@0) pos:i32[150]=runs(70@0,80@0)");
-  const Results expected = Program(build_op(*find_op("attention"), whole, attrs), device).run();
+constexpr int64_t kFirst = 290, kSecond = 560, kRows = kFirst + kSecond, kHeads = 6, kKv = 2, kWidth = 16;
 
-  const auto paged = parse_operands(
-      "kc:[6,2,16,64]=const(1e30) vc:[6,2,64,16]=const(1e30) q:[1,6,16] k:[1,2,16] v:[1,2,16] "
-      "seq:i32[1]=list(0) pos:i32[1]=list(0) table:i32[2,2]=pages(6)");
-  for (int64_t begin = 0; begin < kRows; begin += cut) {
-    static Feed cache;  // carried from piece to piece
-    const int64_t n = std::min(cut, kRows - begin);
-    auto piece = paged;
-    for (size_t i = 2; i < 7; ++i) {
-      const OperandData& from = whole[i - 2];
-      piece[i].stored[0] = n;
-      const int64_t row = from.stored.count() / kRows;
-      piece[i].values.assign(from.values.begin() + begin * row, from.values.begin() + (begin + n) * row);
-    }
-    Built b = build_operands(piece);
-    if (begin > 0)
-      for (const auto& [name, values] : cache) b.feed[name] = values;
-    const KvPages pages = kv_append({b.operands[0], b.operands[1]}, b.operands[3], b.operands[4], b.operands[5],
-                                    b.operands[6], b.operands[7]);
-    b.outputs = {attention_paged(b.operands[2], pages, b.operands[5], b.operands[6], b.operands[7], attrs), pages.k,
-                 pages.v};
-    const Results y = Program(b, device).run();
-    cache = {{"kc", y[1]}, {"vc", y[2]}};
-    const int64_t width = kHeads * kWidth;
+// Rows [begin, begin + n) of each operand, written to the pages and attended to; `cache` is carried from piece to
+// piece.
+std::vector<double> piece_of(const std::vector<OperandData>& whole, int64_t begin, int64_t n, Device& device,
+                             const AttentionAttrs& attrs, Feed& cache) {
+  auto piece = parse_operands(
+      "kc:[18,2,16,64]=const(1e30) vc:[18,2,64,16]=const(1e30) q:[1,6,16] k:[1,2,16] v:[1,2,16] "
+      "seq:i32[1]=list(0) pos:i32[1]=list(0) table:i32[2,9]=pages(18)");
+  for (size_t i = 2; i < 7; ++i) {
+    const OperandData& from = whole[i - 2];
+    piece[i].stored[0] = n;
+    const int64_t row = from.stored.count() / kRows;
+    piece[i].values.assign(from.values.begin() + begin * row, from.values.begin() + (begin + n) * row);
+  }
+  Built b = build_operands(piece);
+  for (const auto& [name, values] : cache) b.feed[name] = values;
+  const KvPages pages = kv_append({b.operands[0], b.operands[1]}, b.operands[3], b.operands[4], b.operands[5],
+                                  b.operands[6], b.operands[7]);
+  b.outputs = {attention_paged(b.operands[2], pages, b.operands[5], b.operands[6], b.operands[7], attrs), pages.k,
+               pages.v};
+  const Results y = Program(b, device).run();
+  cache = {{"kc", y[1]}, {"vc", y[2]}};
+  return y[0];
+}
+
+// Two sequences that are appended in pieces of `cut` rows and read back from the pages, against attention over all of
+// it. `last`: only so many rows at the end of the second sequence are compared, the others come in one piece.
+void expect_paged_equals_attention(Device& device, int64_t cut, const AttentionAttrs& attrs, bool bits,
+                                   int64_t last = kRows) {
+  const auto whole = parse_operands(
+      "q:[850,6,16] k:[850,2,16] v:[850,2,16] seq:i32[850]=runs(290@0,560@0) pos:i32[850]=runs(290@0,560@0)");
+  const Results expected = Program(build_op(*find_op("attention"), whole, attrs), device).run();
+  Feed cache;
+  if (last < kRows) piece_of(whole, 0, kRows - last, device, attrs, cache);
+  for (int64_t begin = kRows - last; begin < kRows; begin += cut) {
+    const int64_t n = std::min(cut, kRows - begin), width = kHeads * kWidth;
+    const std::vector<double> y = piece_of(whole, begin, n, device, attrs, cache);
     const std::vector<double> rows(expected[0].begin() + begin * width, expected[0].begin() + (begin + n) * width);
     const std::string what = std::string(device.name()) + " rows from " + std::to_string(begin);
     if (bits)
-      expect_same(y[0], rows, what);
-    else
-      expect_close(y[0], rows,
+      expect_same(y, rows, what);
+    else  // values below 1.5
+      expect_close(y, rows,
                    std::vector<double>(rows.size(), 1.5 * double(kRows + kWidth + 16) * unit_roundoff(DType::f64)),
                    what);
   }
   static_assert(kHeads % kKv == 0);
 }
 
+// Prefill in pieces of any size, and decoding, where the keys of a row are shared out among threads by chunks.
 TEST(KvCache, PagedAttentionGivesTheBitsOfAttention) {
-  for (const int64_t window : {0, 50})
-    for (const int64_t cut : {150, 64, 37, 1}) {
-      expect_paged_equals_attention(cpu_device(2), cut, window, true);
-      if (cut != 1) expect_paged_equals_attention(reference_device(), cut, window, false);  // values below 1.5
-    }
+  for (const AttentionAttrs& attrs :
+       {AttentionAttrs{0.25, 0}, AttentionAttrs{0.25, 50}, AttentionAttrs{0.25, 300, 2}}) {
+    for (const int64_t cut : {850, 64, 37}) expect_paged_equals_attention(cpu_device(2), cut, attrs, true);
+    for (const int threads : {1, 2, 3}) expect_paged_equals_attention(cpu_device(threads), 1, attrs, true, 4);
+    expect_paged_equals_attention(cpu_device(2), 7, attrs, true, 20);
+    expect_paged_equals_attention(reference_device(), 300, attrs, false);
+  }
 }
 
 std::string message_of(const std::string& seq, const std::string& pos, const std::string& table, Device& device) {

@@ -80,6 +80,11 @@ std::vector<double> generate(const std::string& kind, const Generator& g) {
   if (kind == "range")
     return g.each(
         [](const Generator& s, uint64_t i) { return s.arg(0) + (s.arg(1) - s.arg(0)) * s.random.uniform(i); });
+  if (kind == "steps")
+    return g.each([](const Generator& s, uint64_t i) {
+      const auto count = static_cast<uint64_t>((s.arg(1) - s.arg(0)) / s.arg(2));
+      return s.arg(0) + s.arg(2) * double(s.random.below(i, count));
+    });
   if (kind == "const") return g.each([](const Generator& s, uint64_t) { return s.arg(0); });
   if (kind == "angles")
     return g.each([](const Generator& s, uint64_t i) {

@@ -5,9 +5,9 @@
 // name:dtype[stored shape], f32 where no dtype is written; `@(1,0,2)` hands the op a permuted view of what is
 // stored; `none` is an absent optional operand; `=` chooses the values (floats are uniform in (-1.5, 1.5)
 // without it):
-//   range(lo,hi)  const(v)  angles: cos and sin of random angles, in pairs
-//   below(n)  targets(n): from -1 to n-1  list(1,2,...)  pages(n): distinct numbers below n, shuffled
-//   runs(5@0,3@60): runs of rows; an operand named seq gets the run's number, any other the positions from 0,
+//   range(lo,hi)  steps(lo,hi,step): lo plus multiples of step, to stay clear of kinks  const(v)  angles: cos and sin
+//   of random angles, in pairs below(n)  targets(n): from -1 to n-1  list(1,2,...)  pages(n): distinct numbers below n,
+//   shuffled runs(5@0,3@60): runs of rows; an operand named seq gets the run's number, any other the positions from 0,
 //   from 60
 #pragma once
 

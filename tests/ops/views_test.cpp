@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/harness.h"
+#include "toy/ops/ops.h"
 
 namespace toy::test {
 namespace {
@@ -75,6 +76,24 @@ const OpSuite kBroadcast{.op = "broadcast_to",
 const bool kDone = register_suite(kReshape) && register_suite(kReshapeRows) && register_suite(kPermute) &&
                    register_suite(kPermuteRows) && register_suite(kSlice) && register_suite(kSliceRows) &&
                    register_suite(kConcat) && register_suite(kConcatRows) && register_suite(kBroadcast);
+
+// Gradients of run-time rows have run-time rows. Only a loss over rows leads to them: sums over rows have no gradient.
+TEST(Views, GradientsKeepRunTimeRows) {
+  for (Device* device : {&cpu_device(2), &reference_device()}) {
+    Built b = build_operands(parse_operands("x:[5,4] w:[7,6] targets:i32[5]=below(7) weight:[5]"),
+                             {"x", "targets", "weight"});
+    const Value x = b.operands[0], heads = permute(reshape(x, {-1, 2, 2}), {0, 2, 1});
+    const std::vector<Value> parts{reshape(heads, {-1, 4}), slice(x, 1, 1, 2)};
+    const Value loss = linear_xent(concat(parts, 1), b.operands[1], b.operands[2], b.operands[3]).loss;
+    const std::vector<Value> wrt{x};
+    b.outputs = gradients(loss, wrt);
+    ASSERT_EQ(b.outputs[0].type(), x.type());
+    Program program(b, *device);
+    const std::vector<double> all = program.run()[0];
+    program.set_rows(3);
+    expect_same(program.run()[0], {all.begin(), all.begin() + 12}, "three rows of five");
+  }
+}
 
 }  // namespace
 }  // namespace toy::test

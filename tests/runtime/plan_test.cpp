@@ -144,7 +144,7 @@ TEST(Plan, ChainsOfElementwiseOpsNeedOneBuffer) {
   Value x = exp(g.param("x", {DType::f32, {1024}, 0}));
   for (int i = 0; i < 5; ++i) x = sigmoid(x);
   const std::vector<Value> outputs{x};
-  const Plan plan = compile(g, outputs, {}, *devices.cpu);
+  const Plan plan = compile(g, outputs, {}, *devices.cpu, {.fuse = false});
   EXPECT_EQ(plan.arena_bytes, 4096u);
   EXPECT_EQ(compile(g, outputs, {}, *devices.reference).arena_bytes, 8192u);
   EXPECT_EQ(plan.param_bytes(*devices.cpu), 4096u);

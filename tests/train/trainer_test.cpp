@@ -36,20 +36,68 @@ std::vector<int32_t> walk(size_t n) {
   return ids;
 }
 
-std::vector<double> losses(Device& device, Model& model, int steps, int64_t batch = 3, int64_t tokens = 23) {
+std::vector<double> losses(Device& device, Model& model, int steps, int64_t batch = 3, int64_t tokens = 23,
+                           DType compute = DType::f32) {
   const auto ids = walk(4000);
   const WindowSampler sampler(ids, batch, tokens, 1);
-  Trainer trainer(device, model, {.batch = batch, .tokens = tokens});
+  Trainer trainer(device, model, {.batch = batch, .tokens = tokens, .compute = compute});
   std::vector<double> result;
   for (int i = 0; i < steps; ++i) result.push_back(trainer.step(sampler.batch(i), 3e-3).loss);
   return result;
+}
+
+// bf16 rounds operands to 8 bits: the losses stay near, and have the same bits for any number of threads.
+TEST(Trainer, Bf16ProductsTrainLikeF32) {
+  if (!make_cpu_device(1)->has_products(DType::bf16)) GTEST_SKIP() << "this CPU has no bf16 dot product";
+  const auto run = [](int threads, DType compute) {
+    const auto device = make_cpu_device(threads);
+    Model model = random_model(odd_spec(true), *device, 9);
+    return losses(*device, model, 30, 3, 23, compute);
+  };
+  const auto f32 = run(2, DType::f32), bf16 = run(1, DType::bf16);
+  for (const int threads : {2, 3}) EXPECT_EQ(run(threads, DType::bf16), bf16) << threads;
+  EXPECT_NE(bf16, f32);
+  for (size_t i = 0; i < f32.size(); ++i) EXPECT_NEAR(bf16[i], f32[i], 0x1p-8 * f32[i]) << i;
+  EXPECT_LT(bf16.back(), bf16.front() - 0.2);
+}
+
+TEST(Trainer, RefusesProductsThatTheDeviceDoesNotHave) {
+  const auto device = make_reference_device();
+  Model model = random_model(odd_spec(true), *device, 9);
+  try {
+    Trainer(*device, model, {.batch = 1, .tokens = 4, .compute = DType::bf16});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "compute: device 'reference' on this machine has no products in bf16; use f32");
+  }
+}
+
+// d loss / d tensor of a batch of 2 x 8.
+std::vector<double> gradient_of(Device& device, Model& model, const Windows& w, const std::string& name) {
+  const TrainerOptions options{.batch = 2, .tokens = 8};
+  const TrainGraph t = build_train_graph(
+      model.spec, [](const std::string&) { return DType::f32; }, options);
+  std::vector<Value> outputs;
+  const auto tensors = tensors_of(model.spec);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].name == name) outputs.push_back(t.gradients[i]);
+  const auto plan = std::make_shared<const Plan>(compile(*t.graph, outputs, {}, device));
+  Session session(device, plan, {model.params.get()});
+  session.set("tokens", w.inputs);
+  session.set("targets", w.targets);
+  session.set("weight", std::vector<float>(16, 1.0f / 16));
+  session.set("sequence", std::vector<int32_t>{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1});
+  session.set("position", std::vector<int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7});
+  session.run();
+  const std::vector<float> g = session.values(0);
+  return {g.begin(), g.end()};
 }
 
 TEST(Trainer, SameBitsForAnyNumberOfThreads) {
   for (const bool tied : {true, false}) {
     std::vector<double> first;
     std::vector<float> first_weights;
-    for (const int threads : {1, 2, 3}) {
+    for (const int threads : {1, 2, 3, 8}) {
       const auto device = make_cpu_device(threads);
       Model model = random_model(odd_spec(tied), *device, 9);
       const auto l = losses(*device, model, 12);
@@ -59,6 +107,102 @@ TEST(Trainer, SameBitsForAnyNumberOfThreads) {
       EXPECT_EQ(std::memcmp(w.data(), first_weights.data(), w.size() * 4), 0) << threads;
     }
   }
+}
+
+TEST(Trainer, RunToRun) {
+  std::vector<double> first;
+  for (int run = 0; run < 3; ++run) {
+    const auto device = make_cpu_device(2);
+    Model model = random_model(odd_spec(true), *device, 9);
+    const auto l = losses(*device, model, 8);
+    if (first.empty()) first = l;
+    EXPECT_EQ(l, first) << run;
+  }
+}
+
+// Losses of B copies of one window: each has the bits that it has alone.
+TEST(Trainer, IdenticalRowsOfABatch) {
+  const auto device = make_cpu_device(2);
+  const Model model = random_model(odd_spec(false), *device, 9, 2.0);
+  const int64_t tokens = 37;
+  const auto ids = walk(size_t(tokens) + 1);
+  const auto nll_of = [&](int64_t batch) {
+    LossGraph l = build_loss_graph(
+        model.spec, [](const std::string&) { return DType::f32; }, batch, tokens);
+    auto plan = std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.nll}, {}, *device));
+    Session session(*device, plan, {model.params.get()});
+    std::vector<int32_t> inputs, targets, sequence, position;
+    for (int64_t i = 0; i < batch * tokens; ++i) {
+      inputs.push_back(ids[size_t(i % tokens)]), targets.push_back(ids[size_t(i % tokens) + 1]);
+      sequence.push_back(int32_t(i / tokens)), position.push_back(int32_t(i % tokens));
+    }
+    session.set("tokens", inputs), session.set("targets", targets);
+    session.set("sequence", sequence), session.set("position", position);
+    session.set("weight", std::vector<float>(inputs.size(), 1.0f));
+    session.run();
+    return session.values(0);
+  };
+  const auto one = nll_of(1);
+  for (const int64_t batch : {2, 3, 16}) {
+    const auto many = nll_of(batch);
+    for (int64_t b = 0; b < batch; ++b)
+      EXPECT_EQ(std::memcmp(many.data() + b * tokens, one.data(), size_t(tokens) * 4), 0) << b << " of " << batch;
+  }
+}
+
+int count_nodes(const Graph& g, std::string_view op) {
+  int n = 0;
+  for (const Node& node : g.nodes()) n += node.op && node.op->name() == op;
+  return n;
+}
+
+// Behind the embedding, each mixer and each ffn, once forward and once backward; without it the graph has nothing of
+// it.
+TEST(Trainer, DropoutStandsWhereItBelongs) {
+  const ModelSpec spec = odd_spec(true);
+  const auto dtype_of = [](const std::string&) { return DType::f32; };
+  const TrainGraph with = build_train_graph(spec, dtype_of, {.batch = 2, .tokens = 8, .dropout = 0.1});
+  EXPECT_EQ(count_nodes(*with.graph, "dropout"), 2 * (1 + 2 * int(spec.layers.size())));
+  EXPECT_TRUE(with.graph->find("random"));
+  const TrainGraph without = build_train_graph(spec, dtype_of, {.batch = 2, .tokens = 8});
+  EXPECT_EQ(count_nodes(*without.graph, "dropout"), 0);
+  EXPECT_FALSE(without.graph->find("random"));
+  EXPECT_EQ(with.graph->nodes().size(),
+            without.graph->nodes().size() + size_t(count_nodes(*with.graph, "dropout")) + 1);
+}
+
+// The mask follows from seed and step: equal bits for any number of threads and from run to run, another loss with
+// another seed, and validation without it.
+TEST(Trainer, DropoutDependsOnSeedAndStepAlone) {
+  const auto ids = walk(4000);
+  const WindowSampler sampler(ids, 3, 23, 1);
+  const auto run = [&](int threads, double dropout, uint64_t seed, double& validation) {
+    const auto device = make_cpu_device(threads);
+    Model model = random_model(odd_spec(true), *device, 9);
+    Trainer trainer(*device, model, {.batch = 3, .tokens = 23, .dropout = dropout, .seed = seed});
+    validation = trainer.evaluate(std::span(ids).first(200)).mean();
+    std::vector<double> result;
+    for (int i = 0; i < 6; ++i) result.push_back(trainer.step(sampler.batch(0), 3e-3).loss);
+    return result;
+  };
+  double validation = 0, plain_validation = 0;
+  const auto base = run(1, 0.3, 5, validation), plain = run(1, 0, 5, plain_validation);
+  EXPECT_EQ(validation, plain_validation);
+  for (const int threads : {1, 2, 3}) EXPECT_EQ(run(threads, 0.3, 5, validation), base) << threads;
+  for (const uint64_t seed : {uint64_t(6), uint64_t(5) | uint64_t(1) << 32})
+    EXPECT_NE(run(2, 0.3, seed, validation)[0], base[0]);
+  EXPECT_NE(plain[0], base[0]);
+}
+
+// With a learning rate of nothing the weights stay, and steps differ by their masks alone.
+TEST(Trainer, EveryStepDropsOthers) {
+  const auto device = make_cpu_device(2);
+  Model model = random_model(odd_spec(true), *device, 9);
+  const auto ids = walk(500);
+  const Windows windows = WindowSampler(ids, 3, 23, 1).batch(0);
+  Trainer trainer(*device, model, {.batch = 3, .tokens = 23, .dropout = 0.01});
+  const double first = trainer.step(windows, 0).loss, second = trainer.step(windows, 0).loss;
+  EXPECT_NE(first, second);
 }
 
 TEST(Trainer, Learns) {
@@ -89,8 +233,52 @@ TEST(Trainer, NonFiniteGradientSkipsTheStep) {
   const auto ids = walk(500);
   Trainer trainer(*device, model, {.batch = 2, .tokens = 16});
   const StepResult r = trainer.step(WindowSampler(ids, 2, 16, 1).batch(0), 1e-2);
-  EXPECT_FALSE(std::isfinite(r.grad_norm));
+  EXPECT_FALSE(std::isfinite(*r.grad_norm));
+  EXPECT_TRUE(r.skipped);
   EXPECT_EQ(model.params->read("blk.0.attn_q.weight"), before);
+}
+
+TEST(Trainer, StreamingUpdatesGiveTheSameBitsInLessMemory) {
+  const auto device = make_cpu_device(2);
+  const auto ids = walk(4000);
+  const WindowSampler sampler(ids, 3, 23, 1);
+  std::vector<std::vector<double>> all;
+  std::vector<std::vector<float>> weights;
+  std::vector<size_t> bytes;
+  for (const auto updates : {TrainerOptions::gathered, TrainerOptions::streaming}) {
+    Model model = random_model(odd_spec(true), *device, 9);
+    Trainer trainer(*device, model, {.batch = 3, .tokens = 23, .optimizer = {.clip = 0}, .updates = updates});
+    all.emplace_back();
+    for (int i = 0; i < 8; ++i) {
+      const StepResult r = trainer.step(sampler.batch(i), 3e-3);
+      all.back().push_back(r.loss);
+      EXPECT_EQ(r.grad_norm.has_value(), updates == TrainerOptions::gathered);
+    }
+    weights.push_back(model.params->read("blk.1.ffn_down.weight"));
+    // With few rows gradients are most of the arena.
+    Model small = random_model(model_spec("small"), *device, 9);
+    const TrainerOptions few{.batch = 1, .tokens = 2, .optimizer = {.clip = 0}, .updates = updates};
+    bytes.push_back(Trainer(*device, small, few).plan().arena_bytes);
+  }
+  EXPECT_EQ(all[0], all[1]);
+  EXPECT_EQ(weights[0], weights[1]);
+  EXPECT_LT(bytes[1], bytes[0] * 3 / 4);
+}
+
+TEST(Trainer, StreamingSkipsALossThatIsNotFinite) {
+  const auto device = make_cpu_device(1);
+  Model model = random_model(odd_spec(false), *device, 9);
+  auto w = model.params->read("output.weight");
+  w[5] = INFINITY;
+  model.params->write("output.weight", w);
+  const auto before = model.params->read("blk.0.attn_q.weight");
+  const auto ids = walk(500);
+  Trainer trainer(*device, model,
+                  {.batch = 2, .tokens = 16, .optimizer = {.clip = 0}, .updates = TrainerOptions::streaming});
+  EXPECT_TRUE(trainer.step(WindowSampler(ids, 2, 16, 1).batch(0), 1e-2).skipped);
+  EXPECT_EQ(trainer.updates(), 0);
+  EXPECT_EQ(model.params->read("blk.0.attn_q.weight"), before);
+  EXPECT_THROW(Trainer(*device, model, {.batch = 2, .tokens = 16, .updates = TrainerOptions::streaming}), Error);
 }
 
 TEST(Trainer, EvaluationCountsEveryTokenOnce) {
@@ -179,22 +367,63 @@ TEST(Trainer, GoesOnFromASavedModel) {
   std::filesystem::remove(path);
 }
 
+// Three steps of SGD beside a plain statement of it, from the gradients of the plan. Only the weights and, with
+// momentum, one number more for each are held.
+TEST(Trainer, SgdIsItsDefinition) {
+  const auto device = make_cpu_device(2);
+  const auto ids = walk(400);
+  const WindowSampler sampler(ids, 2, 8, 1);
+  const double lr = 0.05;
+  for (const OptimizerOptions& o : std::vector<OptimizerOptions>{
+           {.kind = OptimizerOptions::sgd, .momentum = 0, .weight_decay = 0.1, .clip = 0},
+           {.kind = OptimizerOptions::sgd, .momentum = 0.9, .weight_decay = 0.1, .clip = 0},
+           {.kind = OptimizerOptions::sgd, .momentum = 0.9, .nesterov = true, .weight_decay = 0, .clip = 0}}) {
+    Model model = random_model(odd_spec(true), *device, 9);
+    Trainer trainer(*device, model, {.batch = 2, .tokens = 8, .optimizer = o});
+    const std::string name = "blk.1.ffn_up.weight";
+    EXPECT_EQ(trainer.moments().has(name + ".v"), o.momentum > 0);
+    EXPECT_FALSE(trainer.moments().has(name + ".m"));
+    EXPECT_EQ(trainer.moments().bytes(), o.momentum > 0 ? model.params->bytes() : 0);
+    EXPECT_EQ(trainer.plan().param_bytes(*device), model.params->bytes() + trainer.moments().bytes());
+    std::vector<double> v(model.params->read(name).size());
+    for (int step = 0; step < 3; ++step) {
+      const std::vector<float> before = model.params->read(name);
+      const std::vector<double> g = gradient_of(*device, model, sampler.batch(step), name);
+      trainer.step(sampler.batch(step), lr);
+      const std::vector<float> after = model.params->read(name);
+      for (size_t i = 0; i < v.size(); ++i) {
+        const double gi = g[i] + o.weight_decay * before[i];
+        v[i] = o.momentum * v[i] + gi;
+        const double move = lr * (o.nesterov ? gi + o.momentum * v[i] : v[i]);
+        // src/backend/cpu/sgd.cpp, for one step; the velocity brings what two steps before rounded.
+        const double size = lr * (std::fabs(g[i]) + std::fabs(o.weight_decay * before[i]) + std::fabs(v[i]) + 1e-3);
+        ASSERT_NEAR(after[i], before[i] - move, 0x1p-24 * (std::fabs(after[i]) + 64 * size)) << step << " " << i;
+      }
+    }
+  }
+}
+
 TEST(Trainer, RefusesImpossibleOptimizers) {
   const auto device = make_cpu_device(1);
   Model model = random_model(odd_spec(true), *device, 9);
-  const auto make = [&](const AdamWOptions& o) {
+  const auto make = [&](const OptimizerOptions& o) {
     const Trainer trainer(*device, model, {.batch = 1, .tokens = 8, .optimizer = o});
   };
   EXPECT_NO_THROW(make({}));
-  for (const AdamWOptions& o : std::vector<AdamWOptions>{{.beta1 = 1},
-                                                         {.beta1 = -0.1},
-                                                         {.beta2 = 1},
-                                                         {.beta2 = NAN},
-                                                         {.eps = 0},
-                                                         {.eps = -1},
-                                                         {.eps = INFINITY},
-                                                         {.weight_decay = -1},
-                                                         {.clip = -1}})
+  for (const OptimizerOptions& o :
+       std::vector<OptimizerOptions>{{.beta1 = 1},
+                                     {.beta1 = -0.1},
+                                     {.beta2 = 1},
+                                     {.beta2 = NAN},
+                                     {.eps = 0},
+                                     {.eps = -1},
+                                     {.eps = INFINITY},
+                                     {.kind = OptimizerOptions::sgd, .momentum = 1},
+                                     {.kind = OptimizerOptions::sgd, .momentum = -0.1},
+                                     {.kind = OptimizerOptions::sgd, .momentum = 0, .nesterov = true},
+                                     {.nesterov = true},
+                                     {.weight_decay = -1},
+                                     {.clip = -1}})
     EXPECT_THROW(make(o), Error);
 }
 

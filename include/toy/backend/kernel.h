@@ -19,6 +19,8 @@ namespace toy {
 struct KernelError {
   std::atomic<const char*> what{nullptr};  ///< a literal: "row {} has token id {}"
   std::atomic<int64_t> index{0}, value{0};
+  std::atomic<bool> input{true};  ///< bad input, or a computation that went wrong
+  /// Keeps the first error; any thread may call it.
   void set(const char* text, int64_t i, int64_t v) noexcept {
     const char* expected = nullptr;
     if (what.compare_exchange_strong(expected, text)) index = i, value = v;
@@ -41,6 +43,17 @@ struct ExecContext {
   Range share(int64_t tiles) const { return part(tiles, thread, threads); }
 };
 
+/// What an update says of a gradient that is not finite: nothing can undo it. Steps that look at all gradients first
+/// skip such an update (its gscale is then not finite).
+inline void report_not_finite(const ExecContext& ctx) noexcept {
+  if (!ctx.error) return;
+  ctx.error->input = false;
+  ctx.error->set(
+      "training diverged: a gradient is not finite, and part of the weights has been updated with it. Try a "
+      "smaller learning rate, or gathered updates, which skip such steps",
+      0, 0);
+}
+
 /// Operands of one call. An absent optional operand or an unused output has data == nullptr.
 struct KernelArgs {
   std::span<const View> in;
@@ -56,11 +69,13 @@ struct OperandDesc {
   DType dtype = DType::f32;
   Shape shape;
 };
+/// What a record is asked about when a plan is compiled.
 struct KernelQuery {
   std::span<const OperandDesc> in;
   std::span<const OperandDesc> out;
   const Attrs& attrs;
   int threads = 1;
+  DType products = DType::f32;  ///< what the plan lets dense products round their operands to
 };
 
 /// What strides an operand may have. Outputs are always contiguous.
@@ -70,10 +85,12 @@ enum class Layout {
   any,
 };
 
+/// Permission to let an output lie where an input lies.
 struct InPlace {
   int out, in;  ///< output `out` may lie where input `in` lies
 };
 
+/// One kernel: the op it computes, the operands it takes, and the function that does it.
 struct KernelRecord {
   std::string_view op;
   Layout layout = Layout::contiguous;  ///< of every input
@@ -83,6 +100,11 @@ struct KernelRecord {
   /// Bytes of workspace; nullptr: none.
   size_t (*workspace)(const KernelQuery&) noexcept = nullptr;
   void (*run)(const ExecContext&, const KernelArgs&) noexcept = nullptr;
+  /// A number >= 0 that the device gives to a function of single elements: output 0 is the only one, its element i
+  /// depends on nothing but element i of each input (broadcast to its shape), with the same bits wherever it stands.
+  /// The planner fuses chains of such ops; the device's kernel for `fused_elementwise` finds the function by the
+  /// number.
+  int elementwise = -1;
 };
 
 /// A place to compute. Today the memory of every device is the host's.
@@ -92,6 +114,8 @@ class Device {
   virtual std::string_view name() const = 0;
   /// How values of a dtype are held: the reference backend keeps every float in f64.
   virtual DType storage(DType logical) const = 0;
+  /// Can dense products round their operands to this dtype (PlanOptions::products)?
+  virtual bool has_products(DType type) const { return type == DType::f32; }
   /// The dtype that activations are computed in, as stored.
   virtual DType compute() const = 0;
   virtual std::span<const KernelRecord> kernels() const = 0;

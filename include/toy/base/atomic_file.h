@@ -23,6 +23,7 @@ class AtomicFile {
 
   /// Appends. Throws Error{bad_input} for a full disk, Error{failure} for other write errors.
   void write(std::span<const std::byte> bytes);
+  /// As above, for text.
   void write(std::string_view bytes) { write(std::as_bytes(std::span(bytes.data(), bytes.size()))); }
   uint64_t bytes_written() const { return bytes_written_; }
   /// fsync, rename, fsync of the folder. Call it once, last.

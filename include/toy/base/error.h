@@ -18,6 +18,7 @@ enum class ErrorCode {
 /// Thrown by every part of the library. The text names the thing, the reason and, where there is one, the way out.
 class Error : public std::runtime_error {
  public:
+  /// Most code calls fail() or check(), which format the text.
   Error(ErrorCode code, const std::string& text) : std::runtime_error(text), code_(code) {}
   ErrorCode code() const { return code_; }
 

@@ -33,6 +33,7 @@ constexpr uint64_t hash_name(std::string_view name) {
 /// A stream of numbers keyed by (seed, name); the i-th draw is a pure function of the key and i.
 class Philox {
  public:
+  /// Streams of different seeds or names are independent.
   explicit Philox(uint64_t seed, std::string_view name = {}) : key_(seed), stream_(hash_name(name)) {}
 
   /// The i-th 32-bit word of the stream.

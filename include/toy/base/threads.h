@@ -41,6 +41,7 @@ class ThreadPool {
   void worker(int thread);
   void stop();
   int size_;
+  int spins_;  // looks at a flag before a thread sleeps
   std::vector<std::thread> threads_;
   const std::function<void(int)>* function_ = nullptr;
   std::atomic<bool> stop_{false};

@@ -17,6 +17,7 @@
 
 namespace toy {
 
+/// A trained model of order n.
 class NgramModel {
  public:
   /// Order n looks at n-1 bytes of context; 1 <= order <= 8. Throws Error{bad_input} for an empty text.

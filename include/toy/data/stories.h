@@ -11,6 +11,7 @@
 
 namespace toy {
 
+/// Which text is written.
 struct StoryOptions {
   uint64_t seed = 0;
   int64_t bytes = 0;  ///< the text ends with the first story that reaches this length

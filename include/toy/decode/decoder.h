@@ -10,10 +10,12 @@
 
 namespace toy {
 
+/// How much a decoder holds and computes at once.
 struct DecoderOptions {
-  int sequences = 1;       ///< sequences held at once
-  int64_t context = 0;     ///< positions a sequence; 0: what the model was made for
-  int64_t max_rows = 256;  ///< rows computed together; longer prompts are cut, with the same result to the bit
+  int sequences = 1;          ///< sequences held at once
+  int64_t context = 0;        ///< positions a sequence; 0: what the model was made for
+  int64_t max_rows = 256;     ///< rows computed together; longer prompts are cut, with the same result to the bit
+  bool check_finite = false;  ///< Session::check_finite in every call
 };
 
 /// One row of a call: the next token of a sequence.
@@ -27,6 +29,8 @@ struct DecodeRow {
 /// was cut.
 class Decoder {
  public:
+  /// Compiles the plan and allocates the state. `device` and `model` must outlive the decoder. Throws when
+  /// the memory will not suffice.
   Decoder(Device& device, const Model& model, const DecoderOptions& options);
 
   /// Appends each row's token to its sequence (rows of one sequence stand together, in order) and computes the logits
@@ -50,6 +54,7 @@ class Decoder {
   std::unique_ptr<DecodeState> state_;
   std::unique_ptr<Session> session_;
   std::vector<float> logits_;
+  int64_t calls_ = 0;
   std::vector<int32_t> tokens_, sequences_, positions_, wanted_;
 };
 
@@ -58,6 +63,7 @@ struct DecodeGraph {
   std::unique_ptr<Graph> graph;
   std::vector<Value> outputs, updates;
 };
+/// One call of a decoder for up to `max_rows` rows. The outputs are the logits.
 DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, DecodeShape shape,
                                int64_t max_rows);
 

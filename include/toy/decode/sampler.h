@@ -22,6 +22,7 @@ struct SamplerOptions {
   uint64_t seed = 0;
 };
 
+/// A token and its log probability.
 struct TokenLogprob {
   int32_t id = 0;
   double logprob = 0;  ///< natural logarithm, of the model's own distribution (temperature 1, nothing cut or penalized)

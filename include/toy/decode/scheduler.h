@@ -12,6 +12,7 @@
 
 namespace toy {
 
+/// How one text is generated.
 struct GenerateOptions {
   int64_t max_tokens = 128;
   SamplerOptions sampler;
@@ -19,6 +20,7 @@ struct GenerateOptions {
   bool ignore_eos = false;  ///< go on after the end-of-sequence token
 };
 
+/// One token of a generated text.
 struct GeneratedToken {
   TokenLogprob chosen;
   std::vector<TokenLogprob> best;
@@ -31,6 +33,7 @@ enum class FinishReason {
   stopped,  ///< on_token said so
 };
 
+/// A finished text.
 struct Generated {
   std::vector<GeneratedToken> tokens;
   FinishReason reason = FinishReason::length;
@@ -48,8 +51,10 @@ struct GenerateRequest {
 };
 
 /// Shares the sequences of a decoder among requests, in the order in which they were added. Every call of the decoder
-/// carries one token of each text that is being written and pieces of prompts that wait to be read. A result has the
-/// same bits alone and among others.
+/// carries one token of each text that is being written and pieces of prompts that wait to be read. What a prompt has
+/// in common with another (64 tokens or more, from the beginning) is computed once: a request waits until the other has
+/// read it and then shares its pages; texts that are finished serve, too, until their sequence is used again. A result
+/// has the same bits alone and among others.
 class Scheduler {
  public:
   /// Uses these sequences of the decoder. What a sequence holds is continued by the first request that gets it, and
@@ -61,12 +66,15 @@ class Scheduler {
   /// Throws Error{bad_input} for an empty prompt, one that does not fit into the context, an id outside the vocabulary,
   /// and impossible sampler options.
   void add(GenerateRequest request);
-  /// One call of the decoder. False when there is nothing left to do.
+  /// One call of the decoder. False when there is nothing left to do. What a callback throws is thrown when every text
+  /// has its token, the first of several; after an error of the decoder everything is as before the call.
   bool step();
   void run() {
     while (step()) {
     }
   }
+  /// Tokens of prompts that were not computed because a sequence held them already.
+  int64_t shared_tokens() const { return shared_tokens_; }
 
  private:
   struct Job {
@@ -81,13 +89,19 @@ class Scheduler {
     int sequence = 0;
     bool used = false;
     std::unique_ptr<Job> job;
+    bool begun = false;              // the job is told what it need not compute
+    bool known = false;              // is it known which tokens the sequence holds?
+    std::vector<int32_t> held = {};  // these
+    size_t rows = 0;                 // of the call that is being made
   };
   void fill_slots();
+  bool begin(Slot& slot);
   void collect_rows();
   void accept(Slot& slot, std::span<const float> logits);
 
   Decoder& decoder_;
   std::vector<Slot> slots_;
+  int64_t shared_tokens_ = 0;
   std::deque<std::unique_ptr<Job>> waiting_;
   std::vector<DecodeRow> rows_;
   std::vector<Slot*> answered_;  // slots whose logits the call gives, in their order

@@ -54,10 +54,14 @@ class DecodeState {
   int64_t length(int sequence) const { return lengths_.at(size_t(sequence)); }
   /// Makes room for `rows` more positions and returns the first of them. Throws Error{bad_input} on a context overrun.
   int64_t extend(int sequence, int64_t rows);
-  /// Forgets a sequence: its pages are free again.
+  /// Forgets a sequence: pages that no other sequence shares are free again.
   void reset(int sequence);
   /// Forgets positions from `length` on (a failed or speculative continuation).
   void truncate(int sequence, int64_t length);
+  /// `to` becomes what `from` holds, and each goes its own way from there. Pages are shared, not copied; a page that is
+  /// not full is copied when one of its sequences goes on. There is always a page for that: sharing saves one.
+  void fork(int from, int to);
+  /// Copies out what a sequence holds.
   StateSnapshot snapshot(int sequence) const;
   /// The sequence becomes what the snapshot holds. Throws if it was taken from a state of other dimensions.
   void restore(int sequence, const StateSnapshot& snapshot);
@@ -67,9 +71,13 @@ class DecodeState {
   const ParamStore& slots() const { return store_; }
   const std::vector<StateSlot>& slot_list() const { return slots_; }
   size_t bytes() const { return store_.bytes(); }
+  /// Pages that no sequence holds.
+  int64_t free_pages() const { return int64_t(free_pages_.size()); }
 
  private:
   int64_t pages_of(int sequence) const { return (length(sequence) + kPagePositions - 1) / kPagePositions; }
+  int32_t take_page();
+  void copy_page(int32_t from, int32_t to);
   std::span<std::byte> item(const StateSlot& slot, int64_t index) const;
   /// Entry of the page table for page p of a sequence.
   int32_t& page(int sequence, int64_t p) { return table_[size_t(sequence * shape_.pages_per_sequence() + p)]; }
@@ -79,6 +87,7 @@ class DecodeState {
   ParamStore store_;
   std::vector<int64_t> lengths_;
   std::vector<int32_t> table_, free_pages_;
+  std::vector<int32_t> users_;  // sequences that hold a page
 };
 
 }  // namespace toy

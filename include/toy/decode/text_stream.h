@@ -34,6 +34,7 @@ class StopFilter {
 /// token has no text.
 class TextStream {
  public:
+  /// `tokenizer` must outlive the stream; `prompt` decides how the text begins; `stops` as for StopFilter.
   TextStream(const Tokenizer& tokenizer, std::span<const int32_t> prompt, std::vector<std::string> stops = {});
   /// Text that is ready to be shown after this token.
   std::string push(int32_t id);

@@ -27,11 +27,13 @@ EvalText tokenize_for_eval(const Tokenizer& tokenizer, std::span<const std::stri
 /// them.
 std::vector<std::string> split_documents(std::string_view text);
 
+/// How a text is read.
 struct ScoreOptions {
   int64_t context =
       0;  ///< tokens of a window, the beginning-of-sequence token among them; 0: what the model was made for
-  int64_t stride = 0;    ///< tokens from one window to the next, within a document; 0: half a window
-  int top_logprobs = 0;  ///< the K best at each position
+  int64_t stride = 0;         ///< tokens from one window to the next, within a document; 0: half a window
+  int top_logprobs = 0;       ///< the K best at each position
+  bool check_finite = false;  ///< Session::check_finite in every call of the decoder
 };
 
 /// One token of the text.
@@ -42,6 +44,7 @@ struct TokenScore {
   std::vector<TokenLogprob> best;  ///< what the model would rather have seen
 };
 
+/// Sums over a text, and what follows from them.
 struct TextScore {
   double nats = 0;  ///< sum of -log p
   int64_t tokens = 0, bytes = 0;

@@ -55,7 +55,9 @@ class File {
   /// Throws naming the file and the tensor.
   const TensorInfo& require(std::string_view name) const;
 
+  /// Is there metadata of this key?
   bool has(std::string_view key) const;
+  /// @{
   /// Typed metadata. get_* throw naming file, key, expected and actual type; with a default, an absent key gives it.
   uint32_t get_u32(std::string_view key) const;
   uint32_t get_u32(std::string_view key, uint32_t otherwise) const;
@@ -67,6 +69,7 @@ class File {
   const std::vector<std::string>& get_strings(std::string_view key) const;
   const std::vector<float>& get_f32s(std::string_view key) const;
   const std::vector<int32_t>& get_i32s(std::string_view key) const;
+  /// @}
 
   /// Shares ownership of the mapping, for views that outlive the File.
   std::shared_ptr<const void> keep_alive() const;

@@ -28,6 +28,7 @@ struct Value {
   explicit operator bool() const { return graph != nullptr; }
   const TensorType& type() const;
   const Shape& shape() const { return type().shape; }
+  /// Size of dimension i.
   int64_t dim(int i) const { return shape()[i]; }
   friend bool operator==(const Value& a, const Value& b) = default;
   friend auto operator<=>(const Value& a, const Value& b) {
@@ -35,6 +36,7 @@ struct Value {
   }
 };
 
+/// What a node is.
 enum class NodeKind {
   op,
   input,     ///< fed by the host before each run
@@ -42,6 +44,7 @@ enum class NodeKind {
   constant,  ///< known when the graph is built
 };
 
+/// One node: a leaf, or a call of an op.
 struct Node {
   int id = 0;
   NodeKind kind = NodeKind::op;
@@ -56,6 +59,7 @@ struct Node {
   bool backward = false;    ///< made by autodiff
 };
 
+/// Owns the nodes; a Value points into it.
 class Graph {
  public:
   Graph() = default;
@@ -66,6 +70,7 @@ class Graph {
   int declare_rows(std::string name, int64_t max);
   /// Type of rows of a declared count: [max, inner...].
   TensorType rows_type(int rows, DType dtype, std::initializer_list<int64_t> inner = {}) const;
+  /// A row count that is known only at run time.
   struct Rows {
     std::string name;
     int64_t max = 0;
@@ -73,10 +78,13 @@ class Graph {
   /// Declared row counts; index 0 is the unused "fixed".
   const std::vector<Rows>& rows() const { return rows_; }
 
+  /// A leaf that the host feeds before each run. Throws if the name is taken; for i32, see Node::index_bound.
   Value input(std::string name, const TensorType& type, int64_t index_bound = 0);
   /// The parameter of this name; asking again for the same name gives the same value (the types must agree).
   Value param(const std::string& name, const TensorType& type);
+  /// A leaf whose values (row-major) are known now.
   Value constant(const TensorType& type, std::vector<double> data, std::string name = {});
+  /// A constant of shape [].
   Value scalar(double v, DType dtype = DType::f32) { return constant({dtype, {}, 0}, {v}); }
 
   /// Appends a node. Checks operands by the op's signature and rule; an error names the layer. Returns the node's id.
@@ -94,13 +102,17 @@ class Graph {
   std::optional<Value> find(std::string_view name) const;
 
   const std::deque<Node>& nodes() const { return nodes_; }
+  /// The node of this id, or the one that made a value.
   const Node& node(int id) const { return nodes_[size_t(id)]; }
+  /// @copydoc node(int) const
   const Node& node(Value v) const { return nodes_[size_t(v.node)]; }
+  /// Shape and dtype of a value.
   const TensorType& type(Value v) const { return node(v).outputs[size_t(v.out)]; }
 
   /// While it lives, new nodes belong to the layer `outer.name`.
   class Scope {
    public:
+    /// Usually made by Graph::scope().
     Scope(Graph& g, const std::string& name) : graph_(g), before_(g.layer_) {
       if (!name.empty()) g.layer_ += (g.layer_.empty() ? "" : ".") + name;
     }
@@ -112,11 +124,15 @@ class Graph {
     Graph& graph_;
     std::string before_;
   };
+  /// Enters a layer for as long as the result lives.
   [[nodiscard]] Scope scope(const std::string& name) { return Scope(*this, name); }
+  /// The layer that new nodes belong to.
+  const std::string& layer() const { return layer_; }
 
   /// Autodiff's own scope: nodes belong to exactly this layer and are marked as backward.
   class BackwardScope {
    public:
+    /// Enters exactly this layer.
     BackwardScope(Graph& g, const std::string& layer) : graph_(g), layer_(g.layer_), was_(g.backward_) {
       g.layer_ = layer;
       g.backward_ = true;

@@ -22,6 +22,7 @@ struct TypeQuery {
   std::span<const TensorType* const> in;
   const Attrs& attrs;
 };
+/// The same with the results' types.
 struct CostQuery {
   std::span<const TensorType* const> in;
   std::span<const TensorType> out;
@@ -46,6 +47,7 @@ class Vjp {
   virtual void give(int i, std::function<Value(Value acc)> accumulate, bool last = false) = 0;
 };
 
+/// One op. A function on values builds its nodes; src/ops/op_list.cpp lists all of them.
 struct OpDef {
   Signature signature;
   /// Fills in what the signature leaves open; gets the signature's result and may throw with the op's name in front.
@@ -60,6 +62,7 @@ struct OpDef {
   std::optional<View> (*view)(const View& in, const Attrs&) = nullptr;
 
   const std::string& name() const { return signature.name(); }
+  /// What `cost` says, or its default.
   Cost cost_of(const CostQuery& q) const;
 };
 

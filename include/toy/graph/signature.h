@@ -35,12 +35,14 @@ struct TensorType {
   std::string str() const;
 };
 
+/// One dimension of an operand.
 struct DimSpec {
   enum Kind { letter, star, number, attribute } kind = letter;
   std::string name;
   int64_t size = 0;
 };
 
+/// One operand as the signature states it.
 struct OperandSpec {
   std::string name;
   bool optional = false, donated = false, variadic = false, free_shape = false;
@@ -49,6 +51,7 @@ struct OperandSpec {
   std::vector<DimSpec> dims;
 };
 
+/// A parsed signature.
 class Signature {
  public:
   /// Throws Error{failure} on a malformed text: a defect of the op's author, found when the op is first used.

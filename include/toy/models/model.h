@@ -13,6 +13,7 @@
 
 namespace toy {
 
+/// What load_model() and random_model() return, and training changes.
 struct Model {
   ModelSpec spec;
   std::unique_ptr<ParamStore> params;
@@ -28,6 +29,7 @@ ModelSpec spec_from_gguf(const gguf::File& file);
 /// What a user should know: metadata that are not honoured, weights that are converted, what llama.cpp does otherwise.
 std::vector<std::string> warnings_of(const gguf::File& file, const ModelSpec& spec);
 
+/// What the weights are loaded for.
 enum class LoadMode {
   mapped,     ///< weights that the device can use as they lie in the file are not copied, and frozen
   trainable,  ///< every weight is an f32 copy that training may change

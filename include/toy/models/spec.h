@@ -39,6 +39,7 @@ struct LayerSpec {
   bool operator==(const LayerSpec&) const = default;
 };
 
+/// Everything about a model but its weights.
 struct ModelSpec {
   std::string architecture = "llama";
   std::string name;
@@ -73,7 +74,9 @@ std::vector<std::string> size_names();
 /// A named size or a JSON file of dimensions. `vocab` > 0 replaces the size's own (a tokenizer decides), `context` > 0
 /// likewise. Throws naming the nearest size.
 ModelSpec model_spec(const std::string& size_or_file, int64_t vocab = 0, int64_t context = 0);
+/// Dimensions from JSON with the keys of docs/architecture.md. Throws naming `where`, the key and what is wrong.
 ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where);
+/// What spec_from_json() reads.
 nlohmann::ordered_json to_json(const ModelSpec& spec);
 
 /// The candidate that is most like `word` (edit distance), or "" if none is near.

@@ -17,7 +17,8 @@ struct LayerState {
 struct Context {
   Batch batch;
   Rope rope;
-  Value page_table;  ///< i32[S,G]: the pages of each sequence; absent in training
+  Value page_table;      ///< i32[S,G]: the pages of each sequence; absent in training
+  Dropout dropout = {};  ///< of the embedding's output, the mixers' and the ffns'; only in training
 };
 
 /// Causal self-attention with grouped queries (Ainslie et al. 2023) and rotary positions. x:[N,D] -> [N,D].
@@ -27,6 +28,7 @@ struct Attention {
   int64_t heads, kv_heads, d_head;
   int64_t window = 0;                               ///< 0: all positions before
   std::optional<RmsNorm> q_norm = {}, k_norm = {};  ///< [P], over each head (Henry et al. 2020)
+  /// x:[N,D] -> [N,D]. With `state.kv` the rows are appended to the pages and attend to them.
   Value operator()(Value x, LayerState& state, const Context& ctx) const;
 };
 

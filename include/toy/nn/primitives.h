@@ -1,6 +1,7 @@
 // Named pieces of maths that layers are made of.
 #pragma once
 
+#include "toy/base/philox.h"
 #include "toy/nn/weights.h"
 
 namespace toy::nn {
@@ -9,6 +10,18 @@ namespace toy::nn {
 struct Batch {
   Value sequence;  ///< i32[N] which sequence the row belongs to; its rows are consecutive
   Value position;  ///< i32[N] its position there, counted from 0; consecutive rows count up by one
+};
+
+/// Random zeros while training (Srivastava et al. 2014). Each place drops elements of its own.
+struct Dropout {
+  Value random = {};  ///< i32[3]: seed and step; absent: nothing is dropped
+  double p = 0;
+  /// `place` names it within the layer that is being built.
+  Value operator()(Value x, const std::string& place) const {
+    if (!random) return x;
+    const std::string name = x.graph->layer() + "." + place;
+    return dropout(x, random, {p, int64_t(hash_name(name))});
+  }
 };
 
 /// y = x w^T + bias. x:[N,I] -> [N,O].

@@ -14,6 +14,7 @@ namespace toy {
 class Weights {
  public:
   using DTypeOf = std::function<DType(const std::string& name)>;
+  /// `dtype_of` says how a tensor is stored; `prefix` stands in front of every name.
   Weights(Graph& graph, DTypeOf dtype_of, std::string prefix = {})
       : graph_(&graph), dtype_of_(std::move(dtype_of)), prefix_(std::move(prefix)) {}
 
@@ -21,6 +22,7 @@ class Weights {
   Value operator()(const std::string& name, const Shape& shape) const {
     return graph_->param(prefix_ + name, {dtype_of_(prefix_ + name), shape, 0});
   }
+  /// The same with `layer` and a dot behind the prefix.
   Weights in(const std::string& layer) const { return {*graph_, dtype_of_, prefix_ + layer + "."}; }
   const std::string& prefix() const { return prefix_; }
   Graph& graph() const { return *graph_; }

@@ -14,6 +14,8 @@
 namespace toy {
 
 // ---- elementwise, with numpy broadcasting of both operands
+/// @{
+/// One op on pairs of elements.
 Value add(Value a, Value b);
 Value sub(Value a, Value b);
 Value mul(Value a, Value b);
@@ -22,16 +24,49 @@ inline Value operator+(Value a, Value b) { return add(a, b); }
 inline Value operator-(Value a, Value b) { return sub(a, b); }
 inline Value operator*(Value a, Value b) { return mul(a, b); }
 inline Value operator/(Value a, Value b) { return div(a, b); }
+/// The larger, the smaller of two; NaN if either is. Equal operands: the gradient goes to a.
+Value maximum(Value a, Value b);
+Value minimum(Value a, Value b);
+/// i32 1 where a > b (a = b), else 0; 0 where either is NaN. For where().
+Value greater(Value a, Value b);
+Value equal(Value a, Value b);
+/// a where cond is not 0, else b. cond: i32; all three broadcast.
+Value where(Value cond, Value a, Value b);
+/// @}
+/// @{
+/// One function of each element.
 Value neg(Value x);
+/// The gradient at 0 is 0.
+Value abs(Value x);
+/// -1, 0 or 1; its gradient is 0.
+Value sign(Value x);
+/// x^2.
+Value sqr(Value x);
 Value exp(Value x);
 Value log(Value x);
 Value sqrt(Value x);
 Value rsqrt(Value x);
+Value sin(Value x);
+Value cos(Value x);
+Value tanh(Value x);
+/// 2/sqrt(pi) times the integral of e^(-t^2) from 0 to x.
+Value erf(Value x);
 Value sigmoid(Value x);
+/// log(1 + e^x).
+Value softplus(Value x);
+/// max(x, 0); the gradient at 0 is 0.
+Value relu(Value x);
+/// @}
 /// x sigmoid(x).
 Value silu(Value x);
+/// x Phi(x) with the normal distribution Phi (Hendrycks and Gimpel 2016), exactly.
+Value gelu_erf(Value x);
+/// x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): their approximation, which GPT-2 uses.
+Value gelu_tanh(Value x);
 /// factor x, with a factor known when the graph is built.
 Value scale(Value x, double factor);
+/// x, but lo below lo and hi above hi. The gradient is 1 from lo to hi, both included, and 0 outside.
+Value clamp(Value x, float lo, float hi);
 
 // ---- shape
 /// The same elements in another shape. A first dimension of -1 keeps the input's first dimension (run-time rows).
@@ -44,6 +79,10 @@ Value slice(Value x, int axis, int64_t begin, int64_t count);
 Value concat(std::span<const Value> xs, int axis);
 /// Repeats dimensions of size 1 (and adds leading ones) up to `shape`.
 Value broadcast_to(Value x, const Shape& shape);
+/// `before` and `after` elements of one value around an axis.
+Value pad(Value x, int axis, int64_t before, int64_t after, double value = 0);
+/// The whole of an axis again and again, [a,b] to [a,b,a,b]: numpy's tile along one axis.
+Value repeat(Value x, int axis, int64_t times);
 /// Rounds to another dtype.
 Value cast(Value x, DType to);
 /// A tensor of one value.
@@ -52,6 +91,13 @@ Value fill(Graph& g, const Shape& shape, double value);
 // ---- reductions
 /// Sum over one axis, which stays with size 1.
 Value sum(Value x, int axis);
+/// sum() divided by the number of elements.
+Value mean(Value x, int axis);
+/// The largest element of an axis, which stays with size 1; NaN if one is there. The gradient goes to the first of the
+/// largest.
+Value max(Value x, int axis);
+/// Sums of all elements up to each one along an axis; reverse: from each one on.
+Value cumsum(Value x, int axis, bool reverse = false);
 /// Sum of all elements: [].
 Value sum_all(Value x);
 /// Sums the dimensions that broadcasting had repeated: the gradient of broadcasting.
@@ -60,7 +106,7 @@ Value sum_to(Value x, const TensorType& like);
 Value softmax(Value x);
 
 // ---- products
-/// a:[..,M,K] b:[..,K,N] -> [..,M,N]; each may be given transposed.
+/// a:[..,M,K] b:[..,K,N] -> [..,M,N]; each may be given transposed. Leading dimensions broadcast.
 Value matmul(Value a, Value b, MatmulAttrs attrs = {});
 /// y = x w^T + bias + acc. x:[N,I] w:[O,I] bias?:[O] acc?:[N,O] -> [N,O].
 Value linear(Value x, Value w, Value bias = {}, Value acc = {});
@@ -80,10 +126,20 @@ Value one_hot(Value ids, int64_t classes);
 // ---- transformer primitives
 /// y = w x / sqrt(mean(x^2) + eps) over the last dimension (Zhang and Sennrich 2019). x:[*,D] w:[D].
 Value rms_norm(Value x, Value w, float eps);
+/// y = w (x - mean(x)) / sqrt(var(x) + eps) + b over the last dimension (Ba et al. 2016); the variance is the mean of
+/// squares. x:[*,D] w:[D] b?:[D].
+Value layer_norm(Value x, Value w, Value b, float eps);
+/// y = x / sqrt(sum(x^2) + eps) over the last dimension. x:[*,D].
+Value l2_norm(Value x, float eps);
 /// Rotary positions (Su et al. 2021). x:[N,H,P] pos:i32[N] table:[C,Q,2] (cos, sin); the first 2Q of P rotate.
 Value rope(Value x, Value pos, Value table, RopeAttrs attrs = {});
 /// silu(gate) * up (Shazeer 2020).
 Value swiglu(Value gate, Value up);
+/// gelu(gate) * up (Shazeer 2020).
+Value geglu(Value gate, Value up, GeluKind kind);
+/// Zeros elements at random while training. `random`: i32[3], the low and the high half of a seed, and the step: which
+/// elements it drops follows from these, the stream and an element's index alone. With p = 0, x itself.
+Value dropout(Value x, Value random, DropoutAttrs attrs);
 /// Causal attention over the rows of a batch. q:[N,H,P] k,v:[N,K,P] seq,pos:i32[N] -> [N,H,P]; query head h uses kv
 /// head h K/H. Rows of one sequence are consecutive, their positions increase by one.
 Value attention(Value q, Value k, Value v, Value seq, Value pos, AttentionAttrs attrs);
@@ -100,7 +156,16 @@ KvPages kv_append(KvPages pages, Value k, Value v, Value seq, Value pos, Value t
 /// attention() against the pages: row i sees positions 0..pos_i of its sequence.
 Value attention_paged(Value q, KvPages pages, Value seq, Value pos, Value table, AttentionAttrs attrs);
 
+/// Depthwise causal convolution over the rows of each sequence: y_t = b + sum_i w_i x_(t-W+1+i), a filter for each
+/// channel, whose last column meets the row itself. x:[N,C] w:[C,W] b?:[C] seq,pos:i32[N] -> [N,C]. Rows of one
+/// sequence are consecutive, their positions increase by one. What lies before a run of rows is in `tail`:[S,W-1,C]
+/// (oldest first, by sequence), or nothing where there is none; nothing lies before position 0.
+Value causal_conv(Value x, Value w, Value b, Value tail, Value seq, Value pos);
+/// The tail behind these rows: the last M inputs of each of their sequences. tail!:[S,M,C] x:[N,C].
+Value conv_append(Value tail, Value x, Value seq, Value pos);
+
 // ---- loss
+/// What linear_xent returns.
 struct CrossEntropy {
   Value loss;  ///< [] = sum_i weight_i nll_i
   Value nll;   ///< [N] -log softmax(x w^T)_i[target_i]
@@ -110,12 +175,20 @@ struct CrossEntropy {
 CrossEntropy linear_xent(Value x, Value w, Value targets, Value weight);
 
 // ---- optimizer
+/// A parameter and its moments, all of one shape.
 struct AdamWState {
   Value w, m, v;
 };
 /// One step of AdamW (Loshchilov and Hutter 2019); bias1 = 1-beta1^t, bias2 = 1-beta2^t. gscale?: [] multiplies g; when
 /// it is not finite nothing changes.
 AdamWState adamw(AdamWState state, Value g, Value lr, Value bias1, Value bias2, Value gscale, AdamWAttrs attrs);
+/// A parameter and its velocity.
+struct SgdState {
+  Value w, v;  ///< without momentum there is no velocity v
+};
+/// One step of gradient descent: g' = gscale g + weight_decay w; v' = momentum v + g' (Polyak 1964); w' = w - lr v',
+/// with nesterov w - lr (g' + momentum v'), without momentum w - lr g'. gscale?: as for adamw.
+SgdState sgd(SgdState state, Value g, Value lr, Value gscale, SgdAttrs attrs);
 /// sqrt of the sum of squares over all tensors: [].
 Value global_norm(std::span<const Value> gs);
 /// min(1, limit / norm): []; not finite when the norm is not.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,7 @@ struct Operand {
   int rows = 0;       ///< run-time row count of dimension 0
 };
 
+/// One call of a kernel.
 struct PlanStep {
   const KernelRecord* kernel = nullptr;
   Attrs attrs;
@@ -41,11 +43,16 @@ struct PlanLeaf {
   bool updated = false;  ///< a parameter that the plan writes
 };
 
+/// How a graph is compiled.
 struct PlanOptions {
   bool strict = false;  ///< an op that the device has no kernel for is an error instead of running its decomposition
   int threads = 0;      ///< 0: the device's
+  /// bf16: dense products round their operands to it and sum in f32, where the device has kernels for that.
+  DType products = DType::f32;
+  bool fuse = true;  ///< chains of elementwise ops become one step, with the same bits
 };
 
+/// What compile() returns; it is only read afterwards.
 class Plan {
  public:
   std::vector<PlanStep> steps;
@@ -55,7 +62,9 @@ class Plan {
   size_t arena_bytes = 0;
   std::vector<std::string> notes;  ///< what was decomposed, which copies were inserted
 
+  /// Bytes of the parameters, or of the inputs, as the device stores them.
   size_t param_bytes(const Device& device) const;
+  /// @copydoc param_bytes
   size_t input_bytes(const Device& device) const;
   Cost cost() const;
 };
@@ -68,5 +77,7 @@ Plan compile(const Graph& graph, std::span<const Value> outputs, std::span<const
 
 /// Steps with operands, bytes and offsets, for `describe`.
 std::string to_text(const Plan& plan);
+/// {"steps": [{"op", "layer", "backward", "in", "out", "workspace_bytes", "cost"}], "arena_bytes", "notes"}
+nlohmann::ordered_json to_json(const Plan& plan);
 
 }  // namespace toy

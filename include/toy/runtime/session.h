@@ -14,9 +14,12 @@
 
 namespace toy {
 
+class FiniteWatch;
+
 /// Named tensors in a device's storage: weights, optimizer moments, caches. Shared by several sessions.
 class ParamStore {
  public:
+  /// An empty store; `device` must outlive it.
   explicit ParamStore(const Device& device) : device_(&device) {}
 
   /// A zeroed tensor. Throws if the name is taken.
@@ -24,13 +27,17 @@ class ParamStore {
   /// Values of `host` (contiguous). Where the device stores its dtype as it is, nothing is copied and `keep_alive` is
   /// held as long as the store; such a tensor is frozen.
   void bind(const std::string& name, const View& host, std::shared_ptr<const void> keep_alive);
+  /// Is there a tensor of this name?
   bool has(std::string_view name) const { return entries_.find(name) != entries_.end(); }
   /// Throws naming the tensor.
   View get(std::string_view name) const;
+  /// Its type; throws naming the tensor if there is none.
   const TensorType& type(std::string_view name) const { return entry(name).type; }
+  /// Was it bound without a copy, so that nothing may write to it?
   bool frozen(std::string_view name) const { return entry(name).frozen; }
   /// The values as f32, row-major.
   std::vector<float> read(std::string_view name) const;
+  /// Sets the values, row-major. Throws for another number of values or a frozen tensor.
   void write(std::string_view name, std::span<const float> values);
   std::vector<std::string> names() const;
   /// Bytes allocated here (bound tensors are not counted).
@@ -63,23 +70,33 @@ class Session {
   /// Binds every parameter of the plan to the first store that has it (weights, state, ...), which must outlive the
   /// session. Throws naming a parameter that is missing or has another type.
   Session(Device& device, std::shared_ptr<const Plan> plan, std::initializer_list<const ParamStore*> stores);
+  ~Session();
 
   /// The actual number of rows (0 <= n <= the maximum), until it is set again.
   void set_rows(std::string_view name, int64_t n);
   /// Feeds an input, all of it or its first values (run-time rows). i32 values are checked against the input's bound.
   void set(std::string_view input, std::span<const int32_t> values);
+  /// @copydoc set
   void set(std::string_view input, std::span<const float> values);
+  /// Feeds a scalar.
   void set(std::string_view input, float value) { set(input, std::span(&value, 1)); }
 
   /// Runs the plan. Throws what a kernel found in its data.
   void run();
+  /// From now on run() looks at the outputs of every step and stops at the first that holds a NaN, or an infinity where
+  /// no operand held one: Error{failure} naming layer, op, forward or backward, how many values and the first of them.
+  /// Costs a read of all operands; parameters may be half updated after the error. Compile the plan without
+  /// PlanOptions::fuse to see single ops named.
+  void check_finite(bool on);
 
   /// Output i of compile(), valid until the next run. The shape has the actual rows.
   View output(size_t i) const;
+  /// Output i, which has one element.
   float scalar(size_t i) const;
   /// Values of output i as f32.
   std::vector<float> values(size_t i) const;
 
+  /// From now on, measure the time of every step.
   void enable_profile(bool on) { profile_ = on; }
   const std::vector<StepTime>& profile() const { return times_; }
   const Plan& plan() const { return *plan_; }
@@ -93,6 +110,7 @@ class Session {
   void bind_views();
   size_t input_index(std::string_view name) const;
   void execute(int thread, struct KernelError& error);
+  bool is_finite(const ExecContext& ctx, size_t step);
 
   Device& device_;
   std::shared_ptr<const Plan> plan_;
@@ -102,6 +120,8 @@ class Session {
   std::vector<int64_t> rows_;
   std::vector<Call> calls_;
   std::vector<StepTime> times_;
+  std::unique_ptr<FiniteWatch> finite_;  // nullptr: nobody wants to know
+  size_t stopped_ = 0;                   // at this step, because of what finite_ found; else the number of steps
   bool stale_ = true, profile_ = false;
 };
 

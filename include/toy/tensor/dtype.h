@@ -9,6 +9,7 @@
 
 namespace toy {
 
+/// Element type of a tensor.
 enum class DType : uint8_t { f32, f64, f16, bf16, i32 };
 
 /// Bytes of one element.
@@ -26,6 +27,7 @@ constexpr size_t size_of(DType t) {
   return 0;
 }
 
+/// "f32", "f64", ...
 constexpr std::string_view name_of(DType t) {
   switch (t) {
     case DType::f32:
@@ -42,6 +44,7 @@ constexpr std::string_view name_of(DType t) {
   return "?";
 }
 
+/// Everything but i32.
 constexpr bool is_float(DType t) { return t != DType::i32; }
 
 /// Half the distance from 1 to the next number: the largest relative error of one rounding.
@@ -61,14 +64,16 @@ constexpr double unit_roundoff(DType t) {
   return 0;
 }
 
-// Storage types of the 16-bit formats: bits only, so that nobody computes in them by accident.
+/// Storage of an IEEE 754 half: bits only, so that nobody computes in it by accident.
 struct F16 {
   uint16_t bits;
 };
+/// Storage of a bfloat16, the upper half of an f32.
 struct BF16 {
   uint16_t bits;
 };
 
+/// Exact.
 inline float to_float(BF16 v) { return std::bit_cast<float>(uint32_t(v.bits) << 16); }
 
 /// Rounds to nearest, ties to even; NaN stays NaN.
@@ -78,6 +83,7 @@ inline BF16 to_bf16(float v) {
   return {uint16_t((u + 0x7fffu + ((u >> 16) & 1)) >> 16)};
 }
 
+/// Exact.
 inline float to_float(F16 v) {
   const uint32_t sign = uint32_t(v.bits & 0x8000u) << 16, exponent = (v.bits >> 10) & 31, fraction = v.bits & 1023;
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (fraction << 13));
@@ -100,6 +106,7 @@ inline F16 to_f16(float v) {
   return {uint16_t(sign | ((a - 0x38000000u + 0xfffu + ((a >> 13) & 1)) >> 13))};
 }
 
+/// For templates over the storage types.
 inline float to_float(float v) { return v; }
 
 }  // namespace toy

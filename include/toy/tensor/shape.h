@@ -17,7 +17,9 @@ inline constexpr int kMaxRank = 5;
 class Shape {
  public:
   Shape() = default;
+  /// Throws Error{bad_input} for more than kMaxRank dimensions.
   Shape(std::initializer_list<int64_t> dims);
+  /// @copydoc Shape(std::initializer_list<int64_t>)
   explicit Shape(std::span<const int64_t> dims);
 
   int rank() const { return rank_; }
@@ -27,6 +29,7 @@ class Shape {
   int64_t back(int i = 0) const { return dims_[rank_ - 1 - i]; }
   /// Product of all dimensions; 1 for a scalar.
   int64_t count() const;
+  /// Appends an innermost dimension.
   void push_back(int64_t dim);
   const int64_t* begin() const { return dims_.data(); }
   const int64_t* end() const { return dims_.data() + rank_; }

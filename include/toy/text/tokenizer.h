@@ -54,6 +54,7 @@ std::unique_ptr<Tokenizer> load_tokenizer_file(const std::string& path);
 /// beginning-of-sequence token at the start of prompts: adds_bos() is false.
 std::unique_ptr<Tokenizer> load_spm_model(std::span<const std::byte> bytes, const std::string& name);
 
+/// How a SentencePiece vocabulary is trained.
 struct SpmTrainOptions {
   int32_t vocab_size = 512;
   int threads = 1;
@@ -68,7 +69,7 @@ struct SpmTrainOptions {
 std::unique_ptr<Tokenizer> train_spm(std::string_view text, const SpmTrainOptions& options);
 
 /// The same with a unigram model (Kudo 2018), whose text is cut into the pieces of the largest joint probability. Line
-/// breaks and tabs have tokens of their own. llama.cpp has no byte fallback here: it gives <unk> for characters
+/// breaks and tabs have tokens of their own. llama.cpp has no byte fallback here: it gives `<unk>` for characters
 /// that are not in the vocabulary. `threads` is not used, for it would change the result.
 std::unique_ptr<Tokenizer> train_unigram(std::string_view text, const SpmTrainOptions& options);
 

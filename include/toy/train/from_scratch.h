@@ -7,6 +7,7 @@
 
 namespace toy {
 
+/// What the recipe is told.
 struct FromScratchOptions : RecipeOptions {
   std::string size = "small";       ///< a named size or a JSON file
   std::string tokenizer = "bytes";  ///< as make_tokenizer() takes it: "bytes", "spm:V", "unigram:V"

@@ -9,6 +9,7 @@
 
 namespace toy {
 
+/// What every recipe is told.
 struct RecipeOptions {
   std::string corpus;      ///< path of a text
   std::string validation;  ///< path of a text, or "": the last `validation_fraction` of the corpus
@@ -18,7 +19,7 @@ struct RecipeOptions {
   double lr = 1e-3;
   int64_t warmup = -1;        ///< steps; -1: a twentieth, at most 200
   double final_lr = 0.1;      ///< of the peak
-  uint64_t seed = 0;          ///< of shuffling, samples, and what else a recipe draws
+  uint64_t seed = 0;          ///< of shuffling, samples, dropout, and what else a recipe draws
   int64_t context = 0;        ///< positions that the saved model states; 0: as the model's source says
   int64_t eval_every = 0;     ///< steps; 0: at the end only
   int64_t eval_tokens = 0;    ///< of validation text read by evaluations before the last; 0: all
@@ -32,16 +33,22 @@ struct RecipeOptions {
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
+  /// What is known before the first step.
   struct Start {
     const ModelSpec& spec;
     int64_t parameters, train_tokens, validation_tokens, validation_bytes, windows_per_epoch;
     size_t planned_bytes;
     const Plan& plan;
   };
+  /// One step.
   struct Step {
     int64_t step, steps;  ///< step counts from 1
-    double loss, lr, grad_norm, tokens_per_second, seconds_left;
+    double loss, lr;
+    std::optional<double> grad_norm;  ///< streaming updates have none
+    bool skipped;                     ///< not finite: nothing has changed
+    double tokens_per_second, seconds_left;
   };
+  /// One evaluation on the validation text.
   struct Eval {
     int64_t step;
     double loss;  ///< nats a token
@@ -51,11 +58,15 @@ class TrainObserver {
   };
   /// What is being done before the first step, for people who wait.
   virtual void preparing(const std::string& what) { (void)what; }
+  /// Once, before the first step.
   virtual void started(const Start&) {}
+  /// After every step.
   virtual void stepped(const Step&) {}
+  /// After every evaluation.
   virtual void evaluated(const Eval&) {}
 };
 
+/// What a recipe leaves.
 struct TrainResult {
   std::string model_path;
   double final_loss = 0;

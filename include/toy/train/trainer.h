@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,37 +13,54 @@
 
 namespace toy {
 
-struct AdamWOptions {
-  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
-  double weight_decay = 0.1;  ///< on matrices only
-  double clip = 1.0;          ///< limit of the gradients' global norm; 0: none
+/// The optimizer: AdamW (Loshchilov and Hutter 2019) or SGD with momentum, with clipping.
+struct OptimizerOptions {
+  enum Kind { adamw, sgd } kind = adamw;
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;  ///< of AdamW
+  double momentum = 0.9;                         ///< of SGD; 0: none, and no memory for velocities
+  bool nesterov = false;                         ///< of SGD: step along gradient + momentum * velocity
+  double weight_decay = 0.1;                     ///< on matrices only; SGD adds it to the gradient
+  double clip = 1.0;                             ///< limit of the gradients' global norm; 0: none
 };
 
+/// One step of training.
 struct TrainerOptions {
   int64_t batch = 8, tokens = 128;  ///< B sequences of T tokens
-  AdamWOptions optimizer;
+  OptimizerOptions optimizer;
+  /// gathered: all gradients, then their norm, then the updates; a step whose gradient is not finite is skipped.
+  /// streaming: each gradient is consumed by its update as soon as it is complete, which saves its memory; there is no
+  /// norm and no clipping, a step whose loss is not finite is skipped, and a gradient that is not finite is an error.
+  enum Updates { gathered, streaming } updates = gathered;
+  DType compute = DType::f32;  ///< of the training step's dense products: f32 or bf16; weights and sums stay f32
+  double dropout = 0;  ///< part of the embedding's, the mixers' and the ffns' outputs that a step zeroes, 0 to below 1
+  uint64_t seed = 0;   ///< of dropout
+  bool check_finite = false;  ///< Session::check_finite in steps and evaluations
   /// Throws Error{bad_input} naming the option, its value and what would do.
   void validate() const;
 };
 
-/// The step as a graph: forward, loss, backward, clipping, AdamW.
+/// The step as a graph: forward, loss, backward, clipping, the optimizer.
 struct TrainGraph {
   std::unique_ptr<Graph> graph;
   Value loss, norm;
   std::vector<Value> gradients;  ///< in the order of tensors_of(spec)
   std::vector<Value> updates;
 };
+/// The graph of one step on weights that `dtype_of` describes.
 TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options);
 /// Forward and loss only. Outputs: nll [N].
 struct LossGraph {
   std::unique_ptr<Graph> graph;
   Value logits, loss, nll;
 };
+/// The same without backward, for B sequences of T tokens.
 LossGraph build_loss_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t batch, int64_t tokens);
 
+/// What one step found.
 struct StepResult {
-  double loss = 0;       ///< mean over the batch's tokens, before the update
-  double grad_norm = 0;  ///< before clipping; not finite: the step was skipped
+  double loss = 0;                  ///< mean over the batch's tokens, before the update
+  std::optional<double> grad_norm;  ///< before clipping; streaming updates have none
+  bool skipped = false;             ///< the gradient (streaming: the loss) was not finite; nothing has changed
 };
 
 /// Mean negative log-likelihood of a text.
@@ -52,13 +70,15 @@ struct EvalResult {
   double mean() const { return tokens ? nats / double(tokens) : 0; }
 };
 
+/// A model in training. Losses are bit-identical for any number of threads and from run to run.
 class Trainer {
  public:
-  /// Compiles the step and allocates moments `<tensor>.m` and `.v`. Throws Error{bad_input} when the machine's memory
-  /// will not suffice, before allocating. `model` must outlive the trainer; its weights change.
+  /// Compiles the step and allocates the optimizer's moments (see moment_types). Throws Error{bad_input} when the
+  /// machine's memory will not suffice, before allocating. `model` must outlive the trainer; its weights change.
   Trainer(Device& device, Model& model, const TrainerOptions& options);
 
-  /// One AdamW step on B windows of T tokens.
+  /// One step of the optimizer on B windows of T tokens. With check_finite an error begins with the step, counted
+  /// from 1.
   StepResult step(const Windows& windows, double lr);
   /// Loss of a tokenized text in windows of T at stride T/4: every token but the first few is predicted from at
   /// least 3T/4 others. Reads at most `max_tokens` (0: all).
@@ -80,10 +100,10 @@ class Trainer {
   ParamStore moments_;
   std::shared_ptr<const Plan> plan_, eval_plan_;
   std::unique_ptr<Session> session_, eval_session_;
-  int64_t updates_ = 0;
+  int64_t steps_ = 0, updates_ = 0;
 };
 
-/// Names and types of the optimizer's moments.
-std::vector<std::pair<std::string, TensorType>> moment_types(const ModelSpec& spec);
+/// Names and types of what the optimizer keeps of each tensor: AdamW `<tensor>.m` and `.v`, SGD with momentum `.v`.
+std::vector<std::pair<std::string, TensorType>> moment_types(const ModelSpec& spec, const OptimizerOptions& optimizer);
 
 }  // namespace toy

@@ -7,6 +7,7 @@
 
 namespace toy {
 
+/// What the recipe is told.
 struct WarmStartOptions : RecipeOptions {
   std::string init;  ///< path of a GGUF with a tokenizer
 };

@@ -38,8 +38,10 @@ void adamw(const ExecContext& ctx, const KernelArgs& args) {
   const auto out = [&](size_t i) { return args.out[i].as<float>() + r.begin; };
   const float *w = in(0), *g = in(1), *m = in(2), *v = in(3);
   float *w_out = out(0), *m_out = out(1), *v_out = out(2);
+  Finite finite;
   for_each_vector(r.size(), [&](auto io, int64_t i) HWY_ATTR {
     const VF gi = hn::Mul(io.load(g + i), grad_scale);
+    finite.see(gi);
     const VF mi = hn::MulAdd(b1, io.load(m + i), hn::Mul(c1, gi));
     const VF vi = hn::MulAdd(b2, io.load(v + i), hn::Mul(c2, hn::Mul(gi, gi)));
     const VF denominator = hn::Add(hn::Sqrt(hn::Mul(vi, unbias)), eps);
@@ -48,6 +50,7 @@ void adamw(const ExecContext& ctx, const KernelArgs& args) {
     io.store(mi, m_out + i);
     io.store(vi, v_out + i);
   });
+  if (!finite.all()) report_not_finite(ctx);
 }
 
 }  // namespace

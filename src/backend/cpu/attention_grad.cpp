@@ -1,6 +1,7 @@
 // attention_grad: gradients of attention, recomputed from lse (FlashAttention-2, Dao 2023, algorithm 2).
 //   in  q:[N,H,P] k,v:[N,K,P] o:[N,H,P] lse:[N,H] do:[N,H,P] seq,pos:[N]   out dq:[N,H,P] dk,dv:[N,K,P]
 // With e_ij = exp(scale q_i.k_j - lse_i), delta_i = sum_p do_i o_i, s_ij = e_ij (do_i.v_j - delta_i) scale:
+// times the slope 1 - tanh^2 of a softcap,
 //   dv_j = sum_i e_ij do_i,   dk_j = sum_i s_ij q_i,   dq_i = sum_j s_ij k_j.
 //
 // A task is one query head of one run, key tiles outside, blocks of 64 query rows inside: five products a
@@ -53,12 +54,22 @@ struct Pair {
 };
 
 // e and s of one row from its scores (in e) and do.v (in s), both in place.
-HWY_INLINE void grad_row(float* e, float* s, int64_t begin, int64_t end, float scale, float lse, float delta) {
+template <bool kCapped>
+HWY_INLINE void grad_row(float* e, float* s, int64_t begin, int64_t end, const GradOperands& x, float lse,
+                         float delta) {
   const DF d;
   const bool full = begin == 0 && end == kKeyTile;
+  const VF scale = hn::Set(d, x.scale);
   for (int64_t j = 0; j < kKeyTile; j += kLanes) {
-    VF ev = exp_lanes(hn::MulSub(hn::LoadU(d, e + j), hn::Set(d, scale), hn::Set(d, lse)));
-    VF sv = hn::Mul(ev, hn::Mul(hn::Sub(hn::LoadU(d, s + j), hn::Set(d, delta)), hn::Set(d, scale)));
+    VF ev, slope = scale;  // of the score in q.k
+    if constexpr (kCapped) {
+      const VF t = tanh_lanes(hn::Mul(hn::Set(d, x.scale / x.softcap), hn::LoadU(d, e + j)));
+      ev = exp_lanes(hn::MulSub(t, hn::Set(d, x.softcap), hn::Set(d, lse)));
+      slope = hn::Mul(scale, hn::NegMulAdd(t, t, hn::Set(d, 1.0f)));
+    } else {
+      ev = exp_lanes(hn::MulSub(hn::LoadU(d, e + j), scale, hn::Set(d, lse)));
+    }
+    VF sv = hn::Mul(ev, hn::Mul(hn::Sub(hn::LoadU(d, s + j), hn::Set(d, delta)), slope));
     if (!full) {
       const VF index = hn::Iota(d, float(j));
       const auto seen = hn::And(hn::Ge(index, hn::Set(d, float(begin))), hn::Lt(index, hn::Set(d, float(end))));
@@ -79,9 +90,13 @@ void grad_pair(const Pair& x, const GradOperands& op, const float* lse, const fl
     const int64_t n = std::min(kStrip, x.rows - r), cols = round_up16(x.end(r + n - 1));
     multiply<Init::zero>(n, cols, {ws.q + r * w, w, ws.kt, kKeyTile, op.p, ws.e + r * kKeyTile, kKeyTile});
     multiply<Init::zero>(n, cols, {ws.d_o + r * w, w, ws.vt, kKeyTile, op.p, ws.s + r * kKeyTile, kKeyTile});
-    for (int64_t i = r; i < r + n; ++i)
-      grad_row(ws.e + i * kKeyTile, ws.s + i * kKeyTile, x.begin(i), x.end(i), op.scale, lse[i * op.heads],
-               delta[i * op.heads]);
+    for (int64_t i = r; i < r + n; ++i) {
+      float *e = ws.e + i * kKeyTile, *s = ws.s + i * kKeyTile;
+      if (op.softcap > 0)
+        grad_row<true>(e, s, x.begin(i), x.end(i), op, lse[i * op.heads], delta[i * op.heads]);
+      else
+        grad_row<false>(e, s, x.begin(i), x.end(i), op, lse[i * op.heads], delta[i * op.heads]);
+    }
   }
   for (int64_t j = x.lo; j < x.hi; j += kStrip) {
     const int64_t n = std::min(kStrip, x.hi - j), r = x.first_row(j), at = r * kKeyTile + j;

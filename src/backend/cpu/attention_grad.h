@@ -8,7 +8,7 @@ namespace toy::cpu {
 
 struct GradOperands {
   int64_t rows, heads, kv_heads, p, window;
-  float scale;
+  float scale, softcap;
   const float *q, *k, *v, *o, *lse, *d_o;
   float *dq, *dk, *dv;
   float *dk_part = nullptr, *dv_part = nullptr;  ///< [N,H,P]: each query head's share
@@ -17,7 +17,7 @@ struct GradOperands {
     const auto& attrs = args.attrs.as<AttentionAttrs>();
     rows = args.in[0].shape[0], heads = args.in[0].shape[1], p = args.in[0].shape[2];
     kv_heads = args.in[1].shape[1];
-    scale = attrs.scale, window = attrs.window;
+    scale = float(attrs.scale), softcap = float(attrs.softcap), window = attrs.window;
     q = args.in[0].as<const float>(), k = args.in[1].as<const float>(), v = args.in[2].as<const float>();
     o = args.in[3].as<const float>(), lse = args.in[4].as<const float>(), d_o = args.in[5].as<const float>();
     dq = args.out[0].as<float>(), dk = args.out[1].as<float>(), dv = args.out[2].as<float>();

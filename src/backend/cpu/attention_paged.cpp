@@ -7,6 +7,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "backend/cpu/attention_parts.h"
 #include "backend/cpu/attention_tile-inl.h"
 #include "backend/cpu/kernels.h"
 #include "toy/ops/attrs/structs.h"
@@ -38,43 +39,73 @@ bool paged_valid(const Task& task, const QueryRows& q, const KernelArgs& args, K
   return true;
 }
 
-void paged_task(const Task& task, const KernelArgs& args, AttendScratch& ws, KernelError* error) {
-  const auto& attrs = args.attrs.as<AttentionAttrs>();
-  const int64_t heads = args.in[0].shape[1], kv_heads = args.in[1].shape[1], p = args.in[0].shape[2];
-  const int64_t group = heads / kv_heads;
-  QueryRows q{task.count * group, group, p, task.position, 0, attrs.window, float(attrs.scale)};
-  const int64_t from = (task.row * heads + task.head * group) * p;
-  if (!paged_valid(task, q, args, error)) return;
-  attend_begin(q, args.in[0].as<const float>() + from, heads * p, ws);
-
+// All keys of the task, or of its one chunk, from the pages.
+void attend_pages(const Task& task, const QueryRows& q, const KernelArgs& args, AttendScratch& ws) {
+  const int64_t kv_heads = args.in[1].shape[1], p = q.head_dim;
   const int32_t* page = args.in[5].as<const int32_t>() + task.seq * args.in[5].shape[1];
-  const int64_t first = q.first_visible(task.position), last = task.position + task.count - 1;
-  for (int64_t t = first / kKeyTile; t <= last / kKeyTile; ++t) {
-    const int64_t offset = (page[t] * kv_heads + task.head) * p * kKeyTile;
-    KeyTile tile{args.in[1].as<const float>() + offset, args.in[2].as<const float>() + offset, p, t * kKeyTile,
-                 nullptr};
-    if (ws.width != p) {  // whole vectors of v: only slots that are visible may be read
-      const int64_t begin = std::max<int64_t>(0, first - tile.position),
-                    end = std::min(kKeyTile, last + 1 - tile.position);
-      pack_rows(tile.v + begin * p, p, end - begin, p, ws.v + begin * ws.width, ws.width);
-      tile.v = ws.v;
-      tile.ldv = ws.width;
-    }
-    tile.next = t < last / kKeyTile ? args.in[1].as<const float>() + (page[t + 1] * kv_heads + task.head) * p * kKeyTile
-                                    : tile.kt;
-    attend_tile(q, tile, ws);
+  int64_t first = q.first_visible(task.position), last = task.position + task.count - 1;
+  if (task.key_chunk >= 0) {
+    first = std::max(first, task.key_chunk * kKeyChunk);
+    last = std::min(last, (task.key_chunk + 1) * kKeyChunk - 1);
   }
-  attend_end(q, ws, args.out[0].as<float>() + from, heads * p, nullptr, 0);
+  const auto keys_of = [&](int64_t t) {
+    return args.in[1].as<const float>() + (page[t] * kv_heads + task.head) * p * kKeyTile;
+  };
+  const auto paged_tile = [&](int64_t at) HWY_ATTR {
+    const int64_t t = at / kKeyTile;
+    const float* v = args.in[2].as<const float>() + (page[t] * kv_heads + task.head) * p * kKeyTile;
+    const float* next = t < last / kKeyTile ? keys_of(t + 1) : keys_of(t);
+    if (ws.width == p) return KeyTile{keys_of(t), v, p, at, next};
+    // Whole vectors of v are read: only slots that are visible may be.
+    const int64_t begin = std::max<int64_t>(0, first - at), end = std::min(kKeyTile, last + 1 - at);
+    pack_rows(v + begin * p, p, end - begin, p, ws.v + begin * ws.width, ws.width);
+    return KeyTile{keys_of(t), ws.v, ws.width, at, next};
+  };
+  attend_keys(q, first, last, paged_tile, ws);
+}
+
+// Rows whose chunks were shared out: the parts join in the order of the chunks, as attend_keys() would have it.
+void join_parts(const ExecContext& ctx, const KernelArgs& args, const Parts& parts) {
+  const HeadSizes h(args.in[0].shape, args.in[1].shape);
+  const int64_t window = args.attrs.as<AttentionAttrs>().window, width = round_up16(h.p);
+  float* o = reinterpret_cast<float*>(args.workspace) + ctx.thread * h.scratch_floats();  // attended to: free again
+  for_each_lone_row(args.in[3], args.in[4], parts.positions, [&](int64_t row, int64_t index) HWY_ATTR {
+    const int64_t pos = args.in[4].as<const int32_t>()[row];
+    const int64_t first = window > 0 ? std::max<int64_t>(0, pos - window + 1) : 0;
+    const Range mine = ctx.share(h.heads);
+    for (int64_t head = mine.begin; head < mine.end; ++head) {
+      float l = 0, m = kMinusInf;
+      for (int64_t c = first / kKeyChunk; c <= pos / kKeyChunk; ++c) {
+        const float* part = parts.at(index, head, c);
+        join_chunk(part, part[width], part[width + 1], width, o, l, m);
+      }
+      write_row(o, l, width, args.out[0].as<float>() + (row * h.heads + head) * h.p, h.p);
+    }
+  });
 }
 
 void attention_paged_run(const ExecContext& ctx, const KernelArgs& args) {
-  const int64_t heads = args.in[0].shape[1], kv_heads = args.in[1].shape[1], p = args.in[0].shape[2];
-  const int64_t group = heads / kv_heads, rows = max_chunk(group) * group;
-  float* base = reinterpret_cast<float*>(args.workspace) + ctx.thread * AttendScratch::floats(rows, p);
-  AttendScratch ws(base, rows, p);
-  const int64_t chunk = choose_chunk(args.in[3], args.in[4], kv_heads, group, ctx.threads);
-  TaskWalk walk(ctx, args.in[3], args.in[4], kv_heads, chunk, args.attrs.as<AttentionAttrs>().window);
-  for (Task task; walk.next(task);) paged_task(task, args, ws, ctx.error);
+  const HeadSizes h(args.in[0].shape, args.in[1].shape);
+  const int64_t stride = h.heads * h.p;
+  float* behind_scratch = reinterpret_cast<float*>(args.workspace) + ctx.threads * h.scratch_floats();
+  const Parts parts(h, args.in[5].shape[1], ctx.threads, behind_scratch);
+  const bool split = parts.wanted(args.in[3], args.in[4]);
+  attend_all(ctx, args, split ? parts.positions : 0,
+             [&](const Task& task, const QueryRows& q, AttendScratch& ws) HWY_ATTR {
+               const int64_t at = (task.row * h.heads + task.head * h.group) * h.p;
+               if (!paged_valid(task, q, args, ctx.error)) return;
+               attend_begin(q, args.in[0].as<const float>() + at, stride, ws);
+               attend_pages(task, q, args, ws);
+               if (task.key_chunk < 0) return attend_end(q, ws, args.out[0].as<float>() + at, stride, nullptr, 0);
+               for (int64_t g = 0; g < h.group; ++g) {
+                 float* part = parts.at(task.split, task.head * h.group + g, task.key_chunk);
+                 std::memcpy(part, ws.total_o + g * ws.width, size_t(ws.width) * sizeof(float));
+                 part[ws.width] = ws.total_l[g], part[ws.width + 1] = ws.total_m[g];
+               }
+             });
+  if (!split) return;
+  ctx.barrier();
+  join_parts(ctx, args, parts);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -88,9 +119,8 @@ namespace {
 HWY_EXPORT(attention_paged_run);
 
 size_t paged_workspace(const KernelQuery& query) noexcept {
-  const int64_t group = query.in[0].shape[1] / query.in[1].shape[1];
-  const int64_t floats = AttendScratch::floats(max_chunk(group) * group, query.in[0].shape[2]);
-  return size_t(floats * query.threads) * sizeof(float);
+  const HeadSizes h(query.in[0].shape, query.in[1].shape);
+  return attend_workspace(query) + size_t(Parts::floats(h, query.in[5].shape[1], query.threads)) * sizeof(float);
 }
 
 void run_paged(const ExecContext& ctx, const KernelArgs& args) noexcept {

@@ -12,6 +12,9 @@ namespace toy::cpu {
 
 /// Keys are visited in tiles of 64, aligned to position: a page of the cache is one tile.
 inline constexpr int64_t kKeyTile = 64;
+/// Positions whose part of a row's sums is made in one piece (attention_tile-inl.h): aligned to position like the
+/// tiles, the same for every way of cutting the work.
+inline constexpr int64_t kKeyChunk = 8 * kKeyTile;
 /// Rows that share a register tile.
 inline constexpr int64_t kStrip = 6;
 
@@ -27,22 +30,40 @@ struct Task {
   int64_t position = 0;
   int64_t first_row = 0, first = 0, run = 0;
   int64_t head = 0;
+  int64_t key_chunk = -1;  ///< the one chunk of keys to do, of a row whose chunks are shared out; -1: all
+  int64_t split = 0;       ///< number of such a row among those of the call
 };
 
-/// Walks over (run, chunk of its rows, head), later chunks first, and yields the items of one thread: each
-/// goes to the thread with the least work so far, which every thread computes alike. Results never depend on
-/// this choice.
+/// Sizes of an attention problem, from the shapes of q:[N,H,P] and of keys whose dimension 1 is K.
+struct HeadSizes {
+  int64_t rows, heads, kv_heads, p, group;
+
+  HeadSizes(const Shape& q, const Shape& k) : rows(q[0]), heads(q[1]), kv_heads(k[1]), p(q[2]), group(q[1] / k[1]) {}
+  /// Query rows of the largest task.
+  int64_t chunk_rows() const { return max_chunk(group) * group; }
+  /// Floats of one thread's AttendScratch.
+  int64_t scratch_floats() const;
+};
+
+/// Does a row that is a run of its own stand at one of these positions? Then the chunks of its keys may be shared out.
+inline bool can_split(int64_t pos, int64_t positions) { return pos >= 0 && pos < positions; }
+
+/// Walks over (run, chunk of its rows, head), later chunks first, and for rows that stand alone at one of `split`
+/// positions over the chunks of their keys. Yields the items of one thread: each goes to the thread with the least work
+/// so far, which every thread computes alike. Results never depend on this choice.
 class TaskWalk {
  public:
   static constexpr int kMaxThreads = 1024;
 
-  TaskWalk(const ExecContext& ctx, const View& seq, const View& pos, int64_t heads, int64_t chunk, int64_t window)
+  TaskWalk(const ExecContext& ctx, const View& seq, const View& pos, int64_t heads, int64_t chunk, int64_t window,
+           int64_t split = 0)
       : seq_(seq.as<const int32_t>()),
         pos_(pos.as<const int32_t>()),
         rows_(seq.shape[0]),
         heads_(heads),
         chunk_(chunk),
         window_(window),
+        split_(split),
         thread_(ctx.thread),
         threads_(std::min(ctx.threads, kMaxThreads)) {
     std::fill_n(load_.begin(), threads_, 0.0);
@@ -54,7 +75,7 @@ class TaskWalk {
     while (advance()) {
       const int64_t begin = std::max(run_begin_, chunk_end_ - chunk_);
       const int owner = int(std::min_element(load_.begin(), load_.begin() + threads_) - load_.begin());
-      load_[owner] += cost(begin, chunk_end_);
+      load_[owner] += key_chunk_ >= 0 ? double(kKeyChunk * 3 + 100) : cost(begin, chunk_end_);
       if (owner != thread_) continue;
       task.row = begin;
       task.count = chunk_end_ - begin;
@@ -64,6 +85,8 @@ class TaskWalk {
       task.first = pos_[run_begin_];
       task.run = run_end_ - run_begin_;
       task.head = head_;
+      task.key_chunk = key_chunk_;
+      task.split = splits_ - 1;
       return true;
     }
     return false;
@@ -73,6 +96,11 @@ class TaskWalk {
   bool advance() {
     if (++head_ < heads_) return true;
     head_ = 0;
+    if (key_chunk_ > first_key_chunk_) {
+      --key_chunk_;
+      return true;
+    }
+    key_chunk_ = first_key_chunk_ = -1;
     if (chunk_end_ - chunk_ > run_begin_) {
       chunk_end_ -= chunk_;
       return true;
@@ -82,7 +110,13 @@ class TaskWalk {
     while (++run_end_ < rows_ && seq_[run_end_] == seq_[run_begin_] && pos_[run_end_] == pos_[run_end_ - 1] + 1) {
     }
     chunk_end_ = run_end_;
+    if (run_end_ - run_begin_ == 1 && can_split(pos_[run_begin_], split_)) split_row(pos_[run_begin_]);
     return true;
+  }
+  void split_row(int64_t pos) {
+    ++splits_;
+    key_chunk_ = pos / kKeyChunk;
+    first_key_chunk_ = window_ > 0 ? std::max<int64_t>(0, pos - window_ + 1) / kKeyChunk : 0;
   }
   // Rows times the keys that they see, and something for each tile that is fetched.
   double cost(int64_t begin, int64_t end) const {
@@ -93,8 +127,10 @@ class TaskWalk {
 
   const int32_t *seq_, *pos_;
   int64_t rows_, heads_, chunk_, window_;
+  int64_t split_;
   int thread_, threads_;
   int64_t run_begin_ = 0, run_end_ = 0, chunk_end_ = 0, head_ = 0;
+  int64_t key_chunk_ = -1, first_key_chunk_ = -1, splits_ = 0;
   std::array<double, kMaxThreads> load_;
 };
 
@@ -118,21 +154,34 @@ inline int64_t choose_chunk(const View& seq, const View& pos, int64_t heads, int
 /// One thread's state while it attends: query rows and their running maximum, sums and outputs, and packed
 /// tiles.
 struct AttendScratch {
-  int64_t width;  ///< P rounded up to 16: the row stride of q, o and v
-  float *q, *o, *l, *m, *kt, *v, *s;
+  int64_t width;                       ///< P rounded up to 16: the row stride of q, o and v
+  float *q, *o, *l, *m;                ///< of the chunk of keys at hand
+  float *total_o, *total_l, *total_m;  ///< of the chunks before
+  float *kt, *v, *s;
 
   static int64_t floats(int64_t rows, int64_t p) {
-    return rows * (2 * round_up16(p) + 16) + round_up16(rows) + kKeyTile * (p + round_up16(p)) + kStrip * kKeyTile;
+    return rows * (3 * round_up16(p) + 16) + 3 * round_up16(rows) + kKeyTile * (p + round_up16(p)) + kStrip * kKeyTile;
   }
   AttendScratch(float* base, int64_t rows, int64_t p) : width(round_up16(p)) {
     q = base;
     o = q + rows * width;
     l = o + rows * width;
     m = l + rows * 16;
-    kt = m + round_up16(rows);
+    total_o = m + round_up16(rows);
+    total_l = total_o + rows * width;
+    total_m = total_l + round_up16(rows);
+    kt = total_m + round_up16(rows);
     v = kt + kKeyTile * p;
     s = v + kKeyTile * width;
   }
 };
+
+inline int64_t HeadSizes::scratch_floats() const { return AttendScratch::floats(chunk_rows(), p); }
+
+/// Bytes of all threads' scratch.
+inline size_t attend_workspace(const KernelQuery& query) noexcept {
+  const HeadSizes h(query.in[0].shape, query.in[1].shape);
+  return size_t(h.scratch_floats() * query.threads) * sizeof(float);
+}
 
 }  // namespace toy::cpu

@@ -3,10 +3,13 @@
 //
 // Order of operations of one query row (online softmax: Milakov and Gimelshein 2018; FlashAttention-2, Dao
 // 2023, alg. 1): for each tile of 64 positions, in increasing order,
-//   s_j = scale * (fma chain over p of q[p] k[j][p]),  m' = max(m, max_j s_j),  e_j = exp(s_j - m'),
-//   l[i] = l[i] * exp(m - m') + (e_i + e_(i+16) + e_(i+32) + e_(i+48))          16 virtual lanes i, whatever
-//   the vector, o[p] = o[p] * exp(m - m'), then an fma chain over the visible j of e_j v[j][p];
-// at the end l is the sum of its lanes by the tree i + (i+8), +4, +2, +1. Only visible keys take part:
+//   s_j = scale * (fma chain over p of q[p] k[j][p]), or softcap * tanh(s_j / softcap),  m' = max(m, max_j s_j),  e_j =
+//   exp(s_j - m'), l[i] = l[i] * exp(m - m') + (e_i + e_(i+16) + e_(i+32) + e_(i+48))          16 virtual lanes i,
+//   whatever the vector, o[p] = o[p] * exp(m - m'), then an fma chain over the visible j of e_j v[j][p];
+// at the end of every kKeyChunk positions (and of the row) l becomes the sum of its lanes by the tree i + (i+8), +4,
+// +2, +1, and the chunk joins those before it:
+//   M' = max(M, m),  L = l * exp(m - M') + L * exp(M - M'),  O[p] = o[p] * exp(m - M') + O[p] * exp(M - M'),
+// the first one as it is. So the chunks of one row may be made by several threads. Only visible keys take part:
 // nothing of a masked key, not even NaN, reaches a row, and a tile without a visible key changes nothing.
 //
 // An outer-product register tile gives each score and each output a chain of its own, so that its bits do not
@@ -27,6 +30,7 @@
 #include <limits>
 
 #include "backend/cpu/attention_tasks.h"
+#include "toy/ops/attrs/structs.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace toy::cpu {
@@ -48,13 +52,12 @@ HWY_INLINE void keep_in_register(VF& v) {
 #endif
 }
 
-// exp(x) for x <= 80 to about one ulp; 0 below -87. Cody and Waite's reduction by multiples of log 2, the
-// polynomial of Cephes' expf. A lane depends on itself alone. NaN stays NaN.
-HWY_INLINE VF exp_lanes(VF x) {
+// exp(x) = 2^n (1 + q): returns q, and n in the low bits of `shifted`. Cody and Waite's reduction by multiples of log
+// 2, the polynomial of Cephes' expf.
+HWY_INLINE VF exp_parts(VF x, VF& shifted) {
   const DF d;
-  const hn::RebindToUnsigned<DF> du;
   const VF magic = hn::Set(d, 12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
-  const VF shifted = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), magic);
+  shifted = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), magic);
   const VF n = hn::Sub(shifted, magic);
   VF r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
@@ -64,10 +67,32 @@ HWY_INLINE VF exp_lanes(VF x) {
   y = hn::MulAdd(y, r, hn::Set(d, 4.1665795894e-2f));
   y = hn::MulAdd(y, r, hn::Set(d, 1.6666665459e-1f));
   y = hn::MulAdd(y, r, hn::Set(d, 5.0000001201e-1f));
-  y = hn::Add(hn::MulAdd(y, hn::Mul(r, r), r), hn::Set(d, 1.0f));
+  return hn::MulAdd(y, hn::Mul(r, r), r);
+}
+
+// exp(x) for x <= 80 to about one ulp; 0 below -87. A lane depends on itself alone. NaN stays NaN.
+HWY_INLINE VF exp_lanes(VF x) {
+  const DF d;
+  const hn::RebindToUnsigned<DF> du;
+  VF shifted;
+  VF y = hn::Add(exp_parts(x, shifted), hn::Set(d, 1.0f));
   const auto exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
   y = hn::BitCast(d, hn::Add(hn::BitCast(du, y), exponent));
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.0f)), y);
+}
+
+// tanh(x) = t / (t + 2) with t = exp(2|x|) - 1 = 2^n q + (2^n - 1), and the sign of x. Small x keep their relative
+// precision: 6u with u = 2^-24. Beyond 10 it is 1. NaN stays NaN.
+HWY_INLINE VF tanh_lanes(VF x) {
+  const DF d;
+  const hn::RebindToUnsigned<DF> du;
+  const VF one = hn::Set(d, 1.0f), ten = hn::Set(d, 10.0f);
+  VF a = hn::Abs(x), shifted;
+  a = hn::IfThenElse(hn::Gt(a, ten), ten, a);
+  const VF q = exp_parts(hn::Add(a, a), shifted);
+  const auto bits = hn::Add(hn::BitCast(du, one), hn::ShiftLeft<23>(hn::BitCast(du, shifted)));
+  const VF power = hn::BitCast(d, bits), t = hn::MulAdd(power, q, hn::Sub(power, one));
+  return hn::CopySign(hn::Div(t, hn::Add(t, hn::Set(d, 2.0f))), x);
 }
 
 // Sum of 16 virtual lanes: i + (i+8), +4, +2, +1.
@@ -208,7 +233,7 @@ struct QueryRows {
   int64_t position = 0;  ///< of row 0
   int64_t first = 0;     ///< no key before this position is visible
   int64_t window = 0;
-  float scale = 1;
+  float scale = 1, softcap = 0;
 
   int64_t first_visible(int64_t pos) const { return window > 0 ? std::max(first, pos - window + 1) : first; }
 };
@@ -263,6 +288,14 @@ HWY_INLINE float scale_and_mask(float* s, int begin, int end, int lo, int hi, fl
   return hn::GetLane(hn::MaxOfLanes(d, max));
 }
 
+// softcap * tanh(s_j * scale / softcap) in place.
+HWY_NOINLINE inline void cap_scores(float* s, int begin, int end, float scale, float softcap) {
+  const DF d;
+  const VF factor = hn::Set(d, scale / softcap), cap = hn::Set(d, softcap);
+  for (int j = begin; j < end; j += kLanes)
+    hn::StoreU(hn::Mul(cap, tanh_lanes(hn::Mul(factor, hn::LoadU(d, s + j)))), d, s + j);
+}
+
 // e_j = exp(s_j - m) in place, and l = l * alpha + the sum of e by virtual lane.
 HWY_INLINE void exponentiate(float* s, int begin, int end, float m, float alpha, float* l) {
   const DF d;
@@ -310,12 +343,15 @@ HWY_INLINE void weigh_ragged(const Visible& see, const KeyTile& tile, int64_t ro
 }
 
 // Scores to probabilities, with the running maximum and sum; alpha: by how much the outputs so far shrink.
-HWY_INLINE void softmax_strip(const Visible& see, int begin, int end, int64_t row, int rows, float scale,
+HWY_INLINE void softmax_strip(const Visible& see, int begin, int end, int64_t row, int rows, const QueryRows& q,
                               const AttendScratch& ws, float* alpha) {
   const DF d;
   alignas(64) float top[kStrip];
   for (int r = 0; r < rows; ++r) {
     float* s = ws.s + r * kKeyTile;
+    const bool capped = q.softcap > 0;
+    if (capped) cap_scores(s, begin, end, q.scale, q.softcap);
+    const float scale = capped ? 1.0f : q.scale;
     const float here = see.full() ? scale_and_mask<false>(s, 0, kKeyTile, 0, kKeyTile, scale)
                                   : scale_and_mask<true>(s, begin, end, see.lo[r], see.hi[r], scale);
     top[r] = std::max(ws.m[row + r], here);
@@ -340,11 +376,11 @@ HWY_INLINE void attend_strip(const QueryRows& q, const KeyTile& tile, int64_t ro
     scores.fetch(tile.v);
     outputs.fetch(tile.next);
     multiply<Init::zero, false, true>(rows, kKeyTile, scores);
-    softmax_strip(see, begin, end, row, rows, q.scale, ws, alpha);
+    softmax_strip(see, begin, end, row, rows, q, ws, alpha);
     return multiply<Init::scaled, false, true>(rows, ws.width, outputs);
   }
   multiply<Init::zero>(rows, end - begin, scores);
-  softmax_strip(see, begin, end, row, rows, q.scale, ws, alpha);
+  softmax_strip(see, begin, end, row, rows, q, ws, alpha);
   if (see.min_lo == see.max_lo && see.min_hi == see.max_hi)
     multiply<Init::scaled>(rows, ws.width, outputs);
   else
@@ -357,29 +393,90 @@ HWY_INLINE void attend_tile(const QueryRows& q, const KeyTile& tile, const Atten
     attend_strip(q, tile, row, int(std::min(kStrip, q.rows - row)), ws);
 }
 
-/// Query rows of a task: position i has its `group` heads at q + i * stride, consecutive.
-HWY_INLINE void attend_begin(const QueryRows& q, const float* from, int64_t stride, AttendScratch& ws) {
-  const int64_t positions = q.rows / q.group;
-  for (int64_t i = 0; i < positions; ++i)
-    pack_rows(from + i * stride, q.head_dim, q.group, q.head_dim, ws.q + i * q.group * ws.width, ws.width);
+HWY_INLINE void clear_chunk(const QueryRows& q, const AttendScratch& ws) {
   std::fill_n(ws.o, q.rows * ws.width, 0.0f);
   std::fill_n(ws.l, q.rows * 16, 0.0f);
   std::fill_n(ws.m, q.rows, kMinusInf);
 }
 
-/// o / l to `to` (same layout as the queries) and, if wanted, log sum exp (group values at lse + i *
-/// lse_stride).
+/// Query rows of a task: position i has its `group` heads at q + i * stride, consecutive.
+HWY_INLINE void attend_begin(const QueryRows& q, const float* from, int64_t stride, AttendScratch& ws) {
+  const int64_t positions = q.rows / q.group;
+  for (int64_t i = 0; i < positions; ++i)
+    pack_rows(from + i * stride, q.head_dim, q.group, q.head_dim, ws.q + i * q.group * ws.width, ws.width);
+  clear_chunk(q, ws);
+  std::fill_n(ws.total_l, q.rows, 0.0f);
+}
+
+// A chunk (o, l, m) of one row joins those before it (O, L, M). A visible key adds exp(0) = 1 or more to l: where it is
+// 0 there was none.
+HWY_INLINE void join_chunk(const float* o, float l, float m, int64_t width, float* O, float& L, float& M) {
+  const DF d;
+  if (l == 0) return;
+  if (L == 0) {
+    std::memcpy(O, o, size_t(width) * sizeof(float));
+    L = l, M = m;
+    return;
+  }
+  const float top = std::max(M, m);
+  alignas(64) float shrink[16] = {M - top, m - top};
+  hn::Store(exp_lanes(hn::Load(d, shrink)), d, shrink);
+  const VF before = hn::Set(d, shrink[0]), here = hn::Set(d, shrink[1]);
+  for (int64_t p = 0; p < width; p += kLanes)
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, o + p), here, hn::Mul(hn::LoadU(d, O + p), before)), d, O + p);
+  L = hn::GetLane(hn::MulAdd(hn::Set(d, l), here, hn::Mul(hn::Set(d, L), before)));
+  M = top;
+}
+
+/// The chunk that has been attended to joins the rows' totals.
+HWY_INLINE void attend_join(const QueryRows& q, const AttendScratch& ws) {
+  for (int64_t row = 0; row < q.rows; ++row)
+    join_chunk(ws.o + row * ws.width, sum_lanes16(ws.l + row * 16), ws.m[row], ws.width, ws.total_o + row * ws.width,
+               ws.total_l[row], ws.total_m[row]);
+}
+
+/// All key tiles from position `first` to `last`, chunk by chunk. tile_at(position) gives one.
+template <class TileAt>
+HWY_INLINE void attend_keys(const QueryRows& q, int64_t first, int64_t last, const TileAt& tile_at, AttendScratch& ws) {
+  for (int64_t at = first / kKeyTile * kKeyTile; at <= last; at += kKeyTile) {
+    attend_tile(q, tile_at(at), ws);
+    if (at + kKeyTile > last)
+      attend_join(q, ws);
+    else if ((at + kKeyTile) % kKeyChunk == 0)
+      attend_join(q, ws), clear_chunk(q, ws);
+  }
+}
+
+/// o / l of one row.
+HWY_INLINE void write_row(float* o, float l, int64_t width, float* out, int64_t head_dim) {
+  const DF d;
+  for (int64_t p = 0; p < width; p += kLanes) hn::StoreU(hn::Div(hn::LoadU(d, o + p), hn::Set(d, l)), d, o + p);
+  std::memcpy(out, o, size_t(head_dim) * sizeof(float));
+}
+
+/// The totals to `to` (same layout as the queries) and, if wanted, log sum exp (group values at lse + i * lse_stride).
 HWY_INLINE void attend_end(const QueryRows& q, const AttendScratch& ws, float* to, int64_t stride, float* lse,
                            int64_t lse_stride) {
-  const DF d;
   for (int64_t row = 0; row < q.rows; ++row) {
     const int64_t i = row / q.group, g = row % q.group;
-    const float sum = sum_lanes16(ws.l + row * 16);
-    float *from = ws.o + row * ws.width, *out = to + i * stride + g * q.head_dim;
-    for (int64_t p = 0; p < ws.width; p += kLanes)
-      hn::StoreU(hn::Div(hn::LoadU(d, from + p), hn::Set(d, sum)), d, from + p);
-    std::memcpy(out, from, size_t(q.head_dim) * sizeof(float));
-    if (lse) lse[i * lse_stride + g] = ws.m[row] + std::log(sum);
+    write_row(ws.total_o + row * ws.width, ws.total_l[row], ws.width, to + i * stride + g * q.head_dim, q.head_dim);
+    if (lse) lse[i * lse_stride + g] = ws.total_m[row] + std::log(ws.total_l[row]);
+  }
+}
+
+/// What attention and attention_paged share: every thread walks over the work items and does its own with
+/// task(item, rows of it, scratch).
+template <class DoTask>
+void attend_all(const ExecContext& ctx, const KernelArgs& args, int64_t split, const DoTask& do_task) {
+  const auto& attrs = args.attrs.as<AttentionAttrs>();
+  const HeadSizes h(args.in[0].shape, args.in[1].shape);
+  AttendScratch ws(reinterpret_cast<float*>(args.workspace) + ctx.thread * h.scratch_floats(), h.chunk_rows(), h.p);
+  const int64_t chunk = choose_chunk(args.in[3], args.in[4], h.kv_heads, h.group, ctx.threads);
+  TaskWalk walk(ctx, args.in[3], args.in[4], h.kv_heads, chunk, attrs.window, split);
+  for (Task task; walk.next(task);) {
+    const QueryRows q{task.count * h.group, h.group, h.p, task.position, 0, attrs.window, float(attrs.scale),
+                      float(attrs.softcap)};
+    do_task(task, q, ws);
   }
 }
 

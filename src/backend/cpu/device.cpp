@@ -1,6 +1,11 @@
 // The cpu device: f32 with SIMD on a team of threads.
+#include "backend/cpu/gemm.h"
 #include "backend/cpu/kernel_list.h"
+#include "backend/cpu/simd_targets.h"
 #include "toy/backend/devices.h"
+#include "toy/base/error.h"
+
+#include <hwy/highway.h>
 
 namespace toy {
 namespace {
@@ -10,6 +15,9 @@ class CpuDevice final : public Device {
   explicit CpuDevice(int threads) : pool_(threads) {}
   std::string_view name() const override { return "cpu"; }
   DType storage(DType logical) const override { return logical; }
+  bool has_products(DType type) const override {
+    return type == DType::f32 || (type == DType::bf16 && cpu::has_bf16_products());
+  }
   DType compute() const override { return DType::f32; }
   std::span<const KernelRecord> kernels() const override { return cpu::kernel_list(); }
   ThreadPool& pool() override { return pool_; }
@@ -20,6 +28,12 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> make_cpu_device(int threads) { return std::make_unique<CpuDevice>(threads); }
+std::unique_ptr<Device> make_cpu_device(int threads) {
+  // Better a message than an illegal instruction.
+  check(!hwy::SupportedAndGeneratedTargets().empty(),
+        "device cpu: this processor has none of the instruction sets it is compiled for ({}); use the device reference",
+        HWY_ARCH_X86 ? "SSSE3, AVX2 with FMA, AVX-512" : "NEON");
+  return std::make_unique<CpuDevice>(threads);
+}
 
 }  // namespace toy

@@ -12,32 +12,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "backend/cpu/gemm_outer_task.h"
 #include "backend/cpu/gemm_simd-inl.h"
-#include "toy/base/threads.h"
-
-#ifndef TOY_CPU_GEMM_OUTER_ONCE_
-#define TOY_CPU_GEMM_OUTER_ONCE_
-namespace toy::cpu {
-constexpr size_t kMaxMR = 8, kMaxNR = 48;  // of any target
-constexpr size_t kBlockRows = 384;         // rows of A packed at a time
-
-// Floats of one thread's workspace.
-struct OuterSpace {
-  size_t a, b;
-  OuterSpace(size_t m, size_t k) {
-    const size_t len = std::min(outer_blocks(k).len * outer_blocks(k).count, outer_blocks(512).len);  // grows with k
-    a = (std::min(round_up(m, kMaxMR), kBlockRows) + 2 * kMaxMR) * len + 64;  // stores run past a panel's end
-    b = kMaxNR * len + 64;
-  }
-  size_t bytes() const { return round_up(a * sizeof(float), 64) + round_up(b * sizeof(float), 64); }
-};
-
-// One thread's part of C.
-struct OuterPart {
-  Range rows, cols;
-};
-}  // namespace toy::cpu
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace toy::cpu::HWY_NAMESPACE {
@@ -47,7 +23,6 @@ namespace toy::cpu::HWY_NAMESPACE {
 constexpr size_t kNV = kLanes == 16 ? 3 : 2;
 constexpr size_t kMR = kLanes == 16 ? 8 : 6;
 constexpr size_t kNR = kNV * kLanes;
-static_assert(kMR <= kMaxMR && kNR <= kMaxNR);
 
 // `rows` lines from p (the last repeats up to `width`), each `len` long and contiguous, to [len][width].
 // Groups are written last to first: a group's stores may overlap the next one's, when kMR is not a multiple
@@ -103,15 +78,9 @@ void pack_straight(const T* p, size_t stride, size_t cols, size_t len, size_t wi
   }
 }
 
-// Sixteen runs of lines of what is packed next, fetched to L2 one line a step.
-struct Fetch {
-  const char* p = nullptr;
-  size_t run = 0, line = 0;
-};
-
 // A tile of MR <= kMR rows; the panel of A stays kMR wide.
 template <size_t MR, size_t NV>
-HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, size_t steps, const Fetch fetch,
+HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, size_t steps, const OuterFetch fetch,
                         const float* init, size_t ld_init, float* c, size_t ldc) {
   const FullTag d;
   Full acc[MR][NV];
@@ -162,139 +131,41 @@ HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b
 }
 
 template <size_t NV, size_t MR = kMR>
-HWY_INLINE void micro_rows(size_t rows, const float* a, const float* b, size_t steps, const Fetch& fetch,
-                           const float* init, size_t ld_init, float* c, size_t ldc) {
+HWY_INLINE void micro_rows(const float* a, const float* b, const OuterFetch& fetch, const OuterTile& t) {
   if constexpr (MR > 1) {
-    if (rows < MR) return micro_rows<NV, MR - 1>(rows, a, b, steps, fetch, init, ld_init, c, ldc);
+    if (t.rows < MR) return micro_rows<NV, MR - 1>(a, b, fetch, t);
   }
-  micro<MR, NV>(a, b, steps, fetch, init, ld_init, c, ldc);
-}
-HWY_INLINE void micro_tile(size_t width, size_t rows, const float* a, const float* b, size_t steps, const Fetch& fetch,
-                           const float* init, size_t ld_init, float* c, size_t ldc) {
-  if (HWY_LIKELY(width == kNR)) return micro_rows<kNV>(rows, a, b, steps, fetch, init, ld_init, c, ldc);
-  if (kNV == 3 && width == 2 * kLanes) return micro_rows<2>(rows, a, b, steps, fetch, init, ld_init, c, ldc);
-  micro_rows<1>(rows, a, b, steps, fetch, init, ld_init, c, ldc);
+  micro<MR, NV>(a, b, t.steps, fetch, t.init, t.ld_init, t.c, t.ldc);
 }
 
-// One thread's block of C.
-template <class T>
-class OuterTask {
- public:
-  OuterTask(const OuterProduct& p, const OuterPart& part, float* workspace)
-      : p_(p), part_(part), blocks_(outer_blocks(p.k)), a_(workspace), b_(workspace + space_of_a(p)) {}
+// Panels of f32: see gemm_outer_task.h.
+struct F32Panels {
+  using Panel = float;
+  static constexpr size_t kPack = 1, kMR = HWY_NAMESPACE::kMR, kNV = HWY_NAMESPACE::kNV, kLanes = HWY_NAMESPACE::kLanes;
 
-  void run() {
-    const size_t m = size_t(part_.rows.size());
-    const size_t mc = m <= kBlockRows ? m : round_up(ceil_div(m, ceil_div(m, kBlockRows)), kMR);
-    for (size_t r0 = part_.rows.begin; r0 < size_t(part_.rows.end); r0 += mc) {
-      const size_t r1 = std::min<size_t>(r0 + mc, part_.rows.end);
-      for (size_t kb = 0; kb < blocks_.count; ++kb) {
-        for (size_t r = r0; r < r1; r += kMR) pack_a(r, kb, a_ + (r - r0) * blocks_.size(kb));
-        for (size_t j = part_.cols.begin; j < size_t(part_.cols.end); j += width_of(j)) {
-          pack_b(j, kb);
-          panel(r0, r1, kb, j);
-        }
-      }
-    }
+  template <class T>
+  static void pack_transposed(const T* p, size_t stride, size_t rows, size_t len, size_t width, float* out) {
+    HWY_NAMESPACE::pack_transposed(p, stride, rows, len, width, out);
   }
-
- private:
-  static size_t space_of_a(const OuterProduct& p) { return round_up(OuterSpace(p.m, p.k).a, 16); }
-  // Columns of the panel from j on: the columns that are left in panels as equal as whole vectors allow, so
-  // that 64 columns are not done as 48 and 48.
-  size_t width_of(size_t j) const {
-    const size_t vectors = ceil_div(size_t(part_.cols.end) - j, kLanes);
-    return ceil_div(vectors, ceil_div(vectors, kNV)) * kLanes;
+  template <class T>
+  static void pack_straight(const T* p, size_t stride, size_t cols, size_t len, size_t width, float* out) {
+    HWY_NAMESPACE::pack_straight(p, stride, cols, len, width, out);
   }
-  bool b_along_k() const { return p_.b.row_stride == 1 && p_.b.col_stride != 1; }
-  const T* b_at(size_t kb, size_t j) const {
-    return static_cast<const T*>(p_.b.data) + kb * blocks_.len * p_.b.row_stride + j * p_.b.col_stride;
+  static void micro_tile(const float* a, const float* b, const OuterFetch& fetch, const OuterTile& t) {
+    if (HWY_LIKELY(t.width == kNR)) return micro_rows<kNV>(a, b, fetch, t);
+    if (kNV == 3 && t.width == 2 * kLanes) return micro_rows<2>(a, b, fetch, t);
+    micro_rows<1>(a, b, fetch, t);
   }
-
-  void pack_a(size_t r, size_t kb, float* out) const {
-    const Matrix& a = p_.a;
-    const float* p = static_cast<const float*>(a.data) + r * a.row_stride + kb * blocks_.len * a.col_stride;
-    const size_t rows = size_t(part_.rows.end) - r, len = blocks_.size(kb);
-    if (a.col_stride == 1)
-      pack_transposed(p, a.row_stride, rows, len, kMR, out);
-    else
-      pack_straight(p, a.col_stride, rows, len, kMR, out);
-  }
-  void pack_b(size_t j, size_t kb) {
-    const size_t width = width_of(j), len = blocks_.size(kb), cols = std::min(part_.cols.end - j, width);
-    if (b_along_k())
-      pack_transposed(b_at(kb, j), p_.b.col_stride, cols, len, width, b_);
-    else
-      pack_straight(b_at(kb, j), p_.b.row_stride, cols, len, width, b_);
-  }
-
-  // The next panel of B is fetched during the first tiles of this one: dX of 64 rows went from 60 to 81% of
-  // the peak.
-  Fetch fetch(size_t tile, size_t kb, size_t next_j) const {
-    if (tile >= std::max<size_t>(1, kNR / 16) || next_j >= size_t(part_.cols.end)) return {};
-    const T* next = b_at(kb, next_j);
-    const size_t run = blocks_.size(kb) / 16;
-    if (b_along_k())
-      return {reinterpret_cast<const char*>(next + tile * 16 * p_.b.col_stride), p_.b.col_stride * sizeof(T), 64};
-    const size_t line = p_.b.row_stride * sizeof(T);
-    return {reinterpret_cast<const char*>(next + tile * 16), run * line, line};
-  }
-
-  // All tiles of a panel of B: rows [r0, r1), columns from j.
-  void panel(size_t r0, size_t r1, size_t kb, size_t j) {
-    const size_t width = width_of(j), n = std::min<size_t>(width, part_.cols.end - j), ld = p_.n;
-    const size_t steps = blocks_.size(kb);
-    const float* init = kb == 0 ? p_.init : p_.c;
-    alignas(64) float tile[kMR * kNR], tile_init[kMR * kNR];
-    size_t tile_no = 0;
-    for (size_t r = r0; r < r1; r += kMR, ++tile_no) {
-      const size_t rows = std::min<size_t>(kMR, r1 - r), at = r * ld + j;
-      const float* a = a_ + (r - r0) * steps;
-      const float* from = init ? init + at : nullptr;
-      if (HWY_LIKELY(n == width)) {
-        micro_tile(width, rows, a, b_, steps, fetch(tile_no, kb, j + width), from, ld, p_.c + at, ld);
-        continue;
-      }
-      for (size_t i = 0; from && i < rows; ++i) std::copy(from + i * ld, from + i * ld + n, tile_init + i * width);
-      micro_tile(width, rows, a, b_, steps, {}, from ? tile_init : nullptr, width, tile, width);
-      for (size_t i = 0; i < rows; ++i) std::copy(tile + i * width, tile + i * width + n, p_.c + at + i * ld);
-    }
-  }
-
-  const OuterProduct& p_;
-  const OuterPart& part_;
-  const KBlocks blocks_;
-  float *a_, *b_;
 };
 
-HWY_MAYBE_UNUSED void outer_part_of_thread(const OuterProduct& p, int thread, int threads, float* workspace) {
-  // The team as a grid over C, whichever leaves a thread the least to do: cycles per k, a multiply-add each
-  // 1/16 and packing about 0.3 a line. A wrong cut cost 25% of 576 x 576 by 64 rows.
-  const size_t tiles_m = ceil_div(p.m, kMR), tiles_n = ceil_div(p.n, kLanes);
-  int best = 1;
-  double least = 0;
-  for (int parts = 1; parts <= threads; ++parts) {
-    if (threads % parts) continue;
-    const double m = double(std::min(p.m, ceil_div(tiles_m, size_t(parts)) * kMR));
-    const double n = double(std::min(p.n, ceil_div(tiles_n, size_t(threads / parts)) * kLanes));
-    const double cost = m * n / 16 + 0.3 * (m + n);
-    if (parts == 1 || cost < least) best = parts, least = cost;
-  }
-  const auto cut = [](size_t total, size_t tiles, size_t unit, int i, int parts) {
-    const Range r = part(int64_t(tiles), i, parts);
-    return Range{r.begin * int64_t(unit), std::min(r.end * int64_t(unit), int64_t(total))};
-  };
-  const int across = threads / best;
-  const OuterPart mine{cut(p.m, tiles_m, kMR, thread / across, best),
-                       cut(p.n, tiles_n, kLanes, thread % across, across)};
-  if (mine.rows.size() <= 0 || mine.cols.size() <= 0) return;
+HWY_MAYBE_UNUSED void outer_part_of_thread(const OuterProduct& p, int thread, int threads, std::byte* workspace) {
   switch (p.b_type) {
     case DType::f16:
-      return OuterTask<F16>(p, mine, workspace).run();
+      return outer_task<F32Panels, F16>(p, thread, threads, workspace);
     case DType::bf16:
-      return OuterTask<BF16>(p, mine, workspace).run();
+      return outer_task<F32Panels, BF16>(p, thread, threads, workspace);
     default:
-      return OuterTask<float>(p, mine, workspace).run();
+      return outer_task<F32Panels, float>(p, thread, threads, workspace);
   }
 }
 
@@ -311,7 +182,7 @@ void outer_product(const OuterProduct& p, int thread, int threads, std::byte* wo
   if (p.m == 0 || p.n == 0) return;
   const size_t bytes = OuterSpace(p.m, p.k).bytes();
   HWY_DYNAMIC_DISPATCH(outer_part_of_thread)
-  (p, thread, threads, reinterpret_cast<float*>(workspace + size_t(thread) * bytes));
+  (p, thread, threads, workspace + size_t(thread) * bytes);
 }
 
 }  // namespace toy::cpu

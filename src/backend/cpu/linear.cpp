@@ -1,4 +1,5 @@
-// linear: y = x w^T + bias + acc. A row has the same bits in any batch.
+// linear: y = x w^T + bias + acc. A row has the same bits in any batch, with bf16 products too (they are for training,
+// where the plan allows them).
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/kernels.h"
 
@@ -32,7 +33,38 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
   dot_product(p, ctx.thread, ctx.threads, args.workspace);
 }
 
+// Below that many rows the product waits for memory, whatever it computes in.
+constexpr size_t kLeastRows = 32;
+
+bool accepts_bf16(const KernelQuery& q) noexcept {
+  return q.products == DType::bf16 && has_bf16_products() && accepts(q) && q.in[kW].dtype == DType::f32 &&
+         !(q.in[kBias].present && q.in[kAcc].present) && rows_of(q.in[kX].shape) >= kLeastRows;
+}
+
+size_t workspace_bf16(const KernelQuery& q) noexcept {
+  return outer_workspace(rows_of(q.in[kX].shape), size_t(q.in[kW].shape[1]), q.threads);
+}
+
+void run_bf16(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  const Shape& w = args.in[kW].shape;
+  const float *bias = args.in[kBias].as<float>(), *acc = args.in[kAcc].as<float>();
+  const OuterProduct p{.a = {args.in[kX].data, size_t(w[1]), 1},
+                       .b = {args.in[kW].data, 1, size_t(w[1])},
+                       .m = rows_of(args.in[kX].shape),
+                       .n = size_t(w[0]),
+                       .k = size_t(w[1]),
+                       .init = bias ? bias : acc,
+                       .init_is_row = bias != nullptr,
+                       .c = args.out[0].as<float>()};
+  outer_product_bf16(p, ctx.thread, ctx.threads, args.workspace);
+}
+
 }  // namespace
+
+KernelRecord linear_bf16_kernel() {
+  return {
+      .op = "linear", .in_place = {{0, kAcc}}, .accepts = accepts_bf16, .workspace = workspace_bf16, .run = run_bf16};
+}
 
 KernelRecord linear_kernel() {
   return {.op = "linear", .in_place = {{0, kAcc}}, .accepts = accepts, .workspace = workspace, .run = run};

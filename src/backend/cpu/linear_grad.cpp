@@ -1,4 +1,4 @@
-// linear_grad_x: dx = acc + dy w. linear_grad_w: dw = acc + dy^T x. Sums start from acc.
+// linear_grad_x: dx = acc + dy w. linear_grad_w: dw = acc + dy^T x. Sums start from acc. Each also with bf16 products.
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/kernels.h"
 
@@ -13,11 +13,24 @@ bool accepts_x(const KernelQuery& q) noexcept {
   return is_weight_type(q.in[kOther].dtype);
 }
 
+bool accepts_bf16(const KernelQuery& q) noexcept {
+  return q.products == DType::bf16 && has_bf16_products() && accepts_x(q) && q.in[kOther].dtype == DType::f32;
+}
+
+template <bool kBf16>
+void product(const OuterProduct& p, const ExecContext& ctx, const KernelArgs& args) {
+  if constexpr (kBf16)
+    outer_product_bf16(p, ctx.thread, ctx.threads, args.workspace);
+  else
+    outer_product(p, ctx.thread, ctx.threads, args.workspace);
+}
+
 size_t workspace_x(const KernelQuery& q) noexcept {
   const Shape& dy = q.in[kDy].shape;
   return outer_workspace(rows_of(dy), size_t(dy.back()), q.threads);
 }
 
+template <bool kBf16>
 void run_x(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const View& w = args.in[kOther];
   const size_t outs = size_t(w.shape[0]), ins = size_t(w.shape[1]);
@@ -29,7 +42,7 @@ void run_x(const ExecContext& ctx, const KernelArgs& args) noexcept {
                        .k = outs,
                        .init = args.in[kAcc].as<float>(),
                        .c = args.out[0].as<float>()};
-  outer_product(p, ctx.thread, ctx.threads, args.workspace);
+  product<kBf16>(p, ctx, args);
 }
 
 size_t workspace_w(const KernelQuery& q) noexcept {
@@ -37,6 +50,7 @@ size_t workspace_w(const KernelQuery& q) noexcept {
   return outer_workspace(size_t(dy.back()), rows_of(dy), q.threads);
 }
 
+template <bool kBf16>
 void run_w(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const Shape &dy = args.in[kDy].shape, &x = args.in[kOther].shape;
   const size_t outs = size_t(dy.back()), ins = size_t(x.back());
@@ -47,17 +61,21 @@ void run_w(const ExecContext& ctx, const KernelArgs& args) noexcept {
                        .k = rows_of(dy),
                        .init = args.in[kAcc].as<float>(),
                        .c = args.out[0].as<float>()};
-  outer_product(p, ctx.thread, ctx.threads, args.workspace);
+  product<kBf16>(p, ctx, args);
+}
+
+KernelRecord grad_x(bool (*accepts)(const KernelQuery&) noexcept, decltype(KernelRecord::run) run) {
+  return {.op = "linear_grad_x", .in_place = {{0, kAcc}}, .accepts = accepts, .workspace = workspace_x, .run = run};
+}
+KernelRecord grad_w(bool (*accepts)(const KernelQuery&) noexcept, decltype(KernelRecord::run) run) {
+  return {.op = "linear_grad_w", .in_place = {{0, kAcc}}, .accepts = accepts, .workspace = workspace_w, .run = run};
 }
 
 }  // namespace
 
-KernelRecord linear_grad_x_kernel() {
-  return {.op = "linear_grad_x", .in_place = {{0, kAcc}}, .accepts = accepts_x, .workspace = workspace_x, .run = run_x};
-}
-
-KernelRecord linear_grad_w_kernel() {
-  return {.op = "linear_grad_w", .in_place = {{0, kAcc}}, .workspace = workspace_w, .run = run_w};
-}
+KernelRecord linear_grad_x_kernel() { return grad_x(accepts_x, run_x<false>); }
+KernelRecord linear_grad_w_kernel() { return grad_w(nullptr, run_w<false>); }
+KernelRecord linear_grad_x_bf16_kernel() { return grad_x(accepts_bf16, run_x<true>); }
+KernelRecord linear_grad_w_bf16_kernel() { return grad_w(accepts_bf16, run_w<true>); }
 
 }  // namespace toy::cpu

@@ -20,30 +20,37 @@ size_t chunk_rows(size_t vocab) { return std::max<size_t>(64, (size_t(32) << 20)
 struct Space {
   size_t logits, nll, dx, dw, bytes;  // logits and dot_product's begin are at 0 and at `nll`'s end
   size_t dot;
-  Space(size_t rows, size_t vocab, size_t width, bool want_dx, bool want_dw, int threads) {
+  Space(size_t rows, size_t vocab, size_t width, bool want_dx, bool want_dw, int threads, bool bf16) {
     const size_t chunk = std::min(rows, chunk_rows(vocab));
     logits = 0;
     nll = logits + round_up(chunk * vocab * sizeof(float), 64);
     dot = dx = nll + round_up(chunk * sizeof(float), 64);
     dw = dx + (want_dx ? outer_workspace(chunk, vocab, threads) : 0);
-    bytes = std::max(dot + dot_workspace(chunk, vocab, width, threads),
-                     dw + (want_dw ? outer_workspace(vocab, chunk, threads) : 0));
+    const size_t forward = bf16 ? outer_workspace(chunk, width, threads) : dot_workspace(chunk, vocab, width, threads);
+    bytes = std::max(dot + forward, dw + (want_dw ? outer_workspace(vocab, chunk, threads) : 0));
   }
 };
 
-bool accepts(const KernelQuery& q) noexcept {
+bool accepts_f32(const KernelQuery& q) noexcept {
   if (q.in[kX].dtype != DType::f32 || q.in[kTargets].dtype != DType::i32 || q.in[kWeight].dtype != DType::f32)
     return false;
   return q.out[kDw].present ? q.in[kW].dtype == DType::f32 : is_weight_type(q.in[kW].dtype);
 }
 
+bool accepts_bf16(const KernelQuery& q) noexcept {
+  return q.products == DType::bf16 && has_bf16_products() && accepts_f32(q) && q.in[kW].dtype == DType::f32;
+}
+
+template <bool kBf16>
 size_t workspace(const KernelQuery& q) noexcept {
   const Shape& w = q.in[kW].shape;
-  return Space(rows_of(q.in[kX].shape), size_t(w[0]), size_t(w[1]), q.out[kDx].present, q.out[kDw].present, q.threads)
+  return Space(rows_of(q.in[kX].shape), size_t(w[0]), size_t(w[1]), q.out[kDx].present, q.out[kDw].present, q.threads,
+               kBf16)
       .bytes;
 }
 
 // One call, as one thread sees it.
+template <bool kBf16>
 class Xent {
  public:
   Xent(const ExecContext& ctx, const KernelArgs& args)
@@ -60,7 +67,7 @@ class Xent {
         dx_(args.out[kDx].as<float>()),
         dw_(args.out[kDw].as<float>()),
         workspace_(args.workspace),
-        space_(rows_, vocab_, width_, dx_ != nullptr, dw_ != nullptr, ctx.threads) {}
+        space_(rows_, vocab_, width_, dx_ != nullptr, dw_ != nullptr, ctx.threads, kBf16) {}
 
   void run() {
     double loss = 0;
@@ -103,7 +110,22 @@ class Xent {
     return nll;
   }
 
+  void product(const OuterProduct& p, size_t space) const {
+    if constexpr (kBf16)
+      outer_product_bf16(p, ctx_.thread, ctx_.threads, workspace_ + space);
+    else
+      outer_product(p, ctx_.thread, ctx_.threads, workspace_ + space);
+  }
   void compute_logits(size_t begin, size_t rows) const {
+    if constexpr (kBf16) {
+      const OuterProduct p{.a = {x_ + begin * width_, width_, 1},
+                           .b = {w_.data, 1, width_},
+                           .m = rows,
+                           .n = vocab_,
+                           .k = width_,
+                           .c = logits()};
+      return product(p, space_.dot);
+    }
     const DotProduct p{.x = x_ + begin * width_,
                        .w = w_.data,
                        .w_type = w_.dtype,
@@ -121,7 +143,7 @@ class Xent {
                          .n = width_,
                          .k = vocab_,
                          .c = dx_ + begin * width_};
-    outer_product(p, ctx_.thread, ctx_.threads, workspace_ + space_.dx);
+    product(p, space_.dx);
   }
   void compute_dw(size_t begin, size_t rows) const {
     const OuterProduct p{.a = {logits(), 1, vocab_},
@@ -131,7 +153,7 @@ class Xent {
                          .k = rows,
                          .init = begin == 0 ? nullptr : dw_,
                          .c = dw_};
-    outer_product(p, ctx_.thread, ctx_.threads, workspace_ + space_.dw);
+    product(p, space_.dw);
   }
 
   const ExecContext& ctx_;
@@ -145,12 +167,18 @@ class Xent {
   const Space space_;
 };
 
-void run(const ExecContext& ctx, const KernelArgs& args) noexcept { Xent(ctx, args).run(); }
+template <bool kBf16>
+void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  Xent<kBf16>(ctx, args).run();
+}
 
 }  // namespace
 
 KernelRecord linear_xent_kernel() {
-  return {.op = "linear_xent", .accepts = accepts, .workspace = workspace, .run = run};
+  return {.op = "linear_xent", .accepts = accepts_f32, .workspace = workspace<false>, .run = run<false>};
+}
+KernelRecord linear_xent_bf16_kernel() {
+  return {.op = "linear_xent", .accepts = accepts_bf16, .workspace = workspace<true>, .run = run<true>};
 }
 
 }  // namespace toy::cpu

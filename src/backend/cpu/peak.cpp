@@ -1,6 +1,8 @@
 #include "backend/cpu/peak.h"
 
+#include <algorithm>
 #include <atomic>
+#include <vector>
 
 #include "backend/cpu/simd_targets.h"
 
@@ -8,6 +10,9 @@
 #define HWY_TARGET_INCLUDE "backend/cpu/peak.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+
+#include "backend/cpu/vec-inl.h"
+#include "toy/tensor/buffer.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace toy::bench::HWY_NAMESPACE {
@@ -47,6 +52,34 @@ HWY_NOINLINE float read(const float* begin, const float* end) {
   return hn::GetLane(s[0]);
 }
 
+// Through a block that stays in a cache: no fetching ahead, which would only cost instructions there.
+HWY_NOINLINE float read_block(const float* begin, const float* end) {
+  const Tag d;
+  V s[8];
+  for (auto& v : s) v = hn::Zero(d);
+  for (const float* q = begin; q != end; q += 128)
+    for (size_t h = 0; h < 128; h += 8 * hn::Lanes(d))
+#pragma GCC unroll 8
+      for (size_t j = 0; j < 8; ++j) s[j] = hn::Add(s[j], hn::LoadU(d, q + h + j * hn::Lanes(d)));
+  for (int j = 1; j < 8; ++j) s[0] = hn::Add(s[0], s[j]);
+  return hn::GetLane(s[0]);
+}
+
+HWY_NOINLINE void copy_block(const float* begin, const float* end, float* to) {
+  const Tag d;
+  for (const float* q = begin; q != end; q += 64, to += 64)
+    for (size_t h = 0; h < 64; h += hn::Lanes(d)) hn::StoreU(hn::LoadU(d, q + h), d, to + h);
+}
+
+HWY_NOINLINE float exps(const float* begin, const float* end) {
+  using cpu::HWY_NAMESPACE::exp;
+  cpu::HWY_NAMESPACE::VF s = hn::Zero(cpu::HWY_NAMESPACE::kF32);
+  for (const float* q = begin; q != end; q += cpu::HWY_NAMESPACE::kLanes)
+    s = hn::Add(s, exp(hn::LoadU(cpu::HWY_NAMESPACE::kF32, q)));
+  return hn::GetLane(s);
+}
+
+const char* target_name() { return hwy::TargetName(HWY_TARGET); }
 int lanes() { return int(hn::Lanes(Tag())); }
 
 }  // namespace toy::bench::HWY_NAMESPACE
@@ -56,10 +89,43 @@ HWY_AFTER_NAMESPACE();
 namespace toy::bench {
 HWY_EXPORT(multiply_adds);
 HWY_EXPORT(read);
+HWY_EXPORT(read_block);
+HWY_EXPORT(copy_block);
+HWY_EXPORT(exps);
+HWY_EXPORT(target_name);
 HWY_EXPORT(lanes);
 namespace {
+
 std::atomic<float> g_sink{0};  // what nobody looks at, so that the work is done
+void keep(float v) { g_sink.store(v, std::memory_order_relaxed); }
+
+// Items a second when every thread runs `work(thread)` (which counts for `items`) again and again; about 2 ms.
+template <class F>
+double rate(ThreadPool& pool, double items, const F& work) {
+  int rounds = 1;
+  for (;; rounds *= 2) {
+    const double start = now();
+    pool.run([&](int t) {
+      for (int i = 0; i < rounds; ++i) work(t);
+    });
+    const double seconds = now() - start;
+    if (seconds > 2e-3) return pool.size() * items * rounds / seconds;
+  }
 }
+
+// Each thread's block lies on pages of its own, which it has touched itself.
+std::vector<Buffer> blocks(ThreadPool& pool, size_t bytes) {
+  std::vector<Buffer> result;
+  for (int t = 0; t < pool.size(); ++t) result.emplace_back(bytes);
+  pool.run([&](int t) {
+    float* p = reinterpret_cast<float*>(result[size_t(t)].data());
+    std::fill(p, p + bytes / 4, 0.5f);
+  });
+  return result;
+}
+const float* floats(const Buffer& b) { return reinterpret_cast<const float*>(b.data()); }
+
+}  // namespace
 
 double fma_gflops(ThreadPool& pool) {
   constexpr int kRounds = 20000;
@@ -78,6 +144,39 @@ double read_gbs(ThreadPool& pool, const float* p, size_t floats) {
   });
   return double(floats) * 4 / (now() - start) * 1e-9;
 }
+
+double read_level_gbs(ThreadPool& pool, size_t bytes) {
+  const std::vector<Buffer> from = blocks(pool, bytes);
+  return 1e-9 * rate(pool, double(bytes), [&](int t) {
+           const float* p = floats(from[size_t(t)]);
+           keep(HWY_DYNAMIC_DISPATCH(read_block)(p, p + bytes / 4));
+         });
+}
+
+double copy_level_gbs(ThreadPool& pool, size_t bytes) {
+  const std::vector<Buffer> from = blocks(pool, bytes / 2);
+  std::vector<Buffer> to = blocks(pool, bytes / 2);
+  return 1e-9 * rate(pool, double(bytes), [&](int t) {
+           const float* p = floats(from[size_t(t)]);
+           HWY_DYNAMIC_DISPATCH(copy_block)(p, p + bytes / 8, reinterpret_cast<float*>(to[size_t(t)].data()));
+         });
+}
+
+double exp_gops(ThreadPool& pool) {
+  constexpr size_t kFloats = 2048;
+  const std::vector<Buffer> from = blocks(pool, kFloats * 4);
+  return 1e-9 * rate(pool, kFloats, [&](int t) {
+           const float* p = floats(from[size_t(t)]);
+           keep(HWY_DYNAMIC_DISPATCH(exps)(p, p + kFloats));
+         });
+}
+
+double barrier_seconds(ThreadPool& pool) {
+  if (pool.size() == 1) return 0;
+  return pool.size() / rate(pool, 1, [&](int) { pool.barrier(); });
+}
+
+const char* instruction_set() { return HWY_DYNAMIC_DISPATCH(target_name)(); }
 
 }  // namespace toy::bench
 #endif

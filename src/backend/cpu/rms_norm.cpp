@@ -13,6 +13,7 @@
 
 #include <cmath>
 
+#include "backend/cpu/column_sums-inl.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"
 #include "backend/cpu/vec-inl.h"
@@ -21,8 +22,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace toy::cpu::HWY_NAMESPACE {
 namespace {
-
-constexpr int64_t kChunk = 64;  // rows whose part of dw is summed before the parts are
 
 float rstd_of(const float* x, int64_t D, float eps) {
   const float sum = sum_over(D, [&](auto io, int64_t i, VF s) HWY_ATTR {
@@ -66,41 +65,16 @@ void grad_of_row(const float* x, const float* w, const float* dy, int64_t D, flo
     });
 }
 
-// The chunks' sums of dw, added in order: dw = parts_0 + parts_1 + ... This thread does some of the columns.
-void add_chunks(const ExecContext& ctx, const float* parts, int64_t chunks, int64_t D, float* dw) {
-  constexpr int64_t kColumns = 256;
-  const Range tiles = ctx.share(div_up(D, kColumns));
-  for (int64_t k = tiles.begin * kColumns; k < HWY_MIN(D, tiles.end * kColumns); k += kColumns) {
-    const int64_t count = HWY_MIN(kColumns, D - k);
-    for_each_vector(count, [&](auto io, int64_t i) HWY_ATTR {
-      VF sum = hn::Zero(kF32);
-      for (int64_t c = 0; c < chunks; ++c) sum = hn::Add(sum, io.load(parts + c * D + k + i));
-      io.store(sum, dw + k + i);
-    });
-  }
-}
-
 void rms_norm_grad(const ExecContext& ctx, const KernelArgs& args) {
-  const int64_t D = args.in[0].shape.back(), N = row_count(args.in[0]), chunks = div_up(N, kChunk);
+  const int64_t D = args.in[0].shape.back(), N = row_count(args.in[0]);
   const float eps = args.attrs.as<RmsNormAttrs>().eps;
   const float *x = args.in[0].as<const float>(), *w = args.in[1].as<const float>();
   const float* dy = args.in[2].as<const float>();
-  float *dx = args.out[0].as<float>(), *dw = args.out.size() > 1 ? args.out[1].as<float>() : nullptr;
-  // One chunk needs no second pass: its sum starts in dw itself, from the same zero.
-  float* parts = chunks > 1 ? reinterpret_cast<float*>(args.workspace) : dw;
-  if (dw && chunks == 0 && ctx.thread == 0) std::memset(dw, 0, size_t(D) * sizeof(float));
-  const Range mine = dw ? ctx.share(chunks) : share_rows(ctx, N, D);
-  for (int64_t item = mine.begin; item < mine.end; ++item) {  // a chunk, or without dw a row
-    const int64_t begin = dw ? item * kChunk : item, end = dw ? HWY_MIN(N, begin + kChunk) : item + 1;
-    float* part = dw ? parts + item * D : nullptr;
-    if (part) std::memset(part, 0, size_t(D) * sizeof(float));
-    for (int64_t n = begin; n < end; ++n)
-      grad_of_row(x + n * D, w, dy + n * D, D, eps, dx ? dx + n * D : nullptr, part);
-  }
-  if (dw && chunks > 1) {
-    ctx.barrier();
-    add_chunks(ctx, parts, chunks, D, dw);
-  }
+  float* dx = args.out[0].as<float>();
+  const ColumnSums<1> dw{{args.out.size() > 1 ? args.out[1].as<float>() : nullptr}};
+  for_each_row(ctx, N, D, dw, args.workspace, [&](int64_t n, const ColumnSums<1>& part) HWY_ATTR {
+    grad_of_row(x + n * D, w, dy + n * D, D, eps, dx ? dx + n * D : nullptr, part.sum[0]);
+  });
 }
 
 }  // namespace
@@ -119,12 +93,7 @@ void run_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
   HWY_DYNAMIC_DISPATCH(rms_norm_grad)(ctx, args);
 }
 
-// One row of dw for each chunk of 64 rows, if there are several.
-size_t grad_workspace(const KernelQuery& q) noexcept {
-  if (q.out.size() < 2 || !q.out[1].present) return 0;
-  const int64_t D = q.in[0].shape.back(), rows = D > 0 ? q.in[0].shape.count() / D : 0, chunks = div_up(rows, 64);
-  return chunks > 1 ? size_t(chunks * D) * sizeof(float) : 0;
-}
+size_t grad_workspace(const KernelQuery& q) noexcept { return column_sums_workspace<1>(q, q.in[0].shape); }
 
 }  // namespace
 

@@ -26,10 +26,6 @@ float max_of(const float* x, int64_t D) {
   return best;
 }
 
-// Lanes that a short vector does not have must add nothing: they are exp(0 - max) until this clears them.
-HWY_INLINE VF present(Whole, VF v) { return v; }
-HWY_INLINE VF present(FirstLanes io, VF v) { return hn::IfThenElseZero(hn::FirstN(kF32, size_t(io.n)), v); }
-
 void softmax(const ExecContext& ctx, const KernelArgs& args) {
   const int64_t D = args.in[0].shape.back();
   const Range rows = share_rows(ctx, row_count(args.in[0]), D);
@@ -40,7 +36,7 @@ void softmax(const ExecContext& ctx, const KernelArgs& args) {
     const float sum = sum_over(D, [&](auto io, int64_t i, VF s) HWY_ATTR {
       const VF e = exp(hn::Sub(io.load(x + i), top));
       io.store(e, y + i);
-      return hn::Add(s, present(io, e));
+      return hn::Add(s, present(io, e));  // a lane that is not there holds exp(0 - max)
     });
     const VF scale = set(1.0f / sum);
     for_each_vector(D, [&](auto io, int64_t i) HWY_ATTR { io.store(hn::Mul(io.load(y + i), scale), y + i); });

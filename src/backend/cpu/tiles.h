@@ -37,6 +37,18 @@ inline Range share_rows(const ExecContext& ctx, int64_t rows, int64_t width) {
 /// Rows of a tensor: everything but its last dimension.
 inline int64_t row_count(const View& v) { return v.shape.back() > 0 ? v.count() / v.shape.back() : 0; }
 
+/// Rows whose terms of a sum over rows are added up before such chunks are (column_sums-inl.h).
+inline constexpr int64_t kRowChunk = 64;
+
+/// Bytes for kSums rows of sums over the rows of `x`: one part for each chunk, if there are several. The sums are the
+/// outputs behind the first.
+template <int kSums>
+size_t column_sums_workspace(const KernelQuery& q, const Shape& x) noexcept {
+  const bool wanted = std::any_of(q.out.begin() + 1, q.out.end(), [](const OperandDesc& d) { return d.present; });
+  const int64_t D = x.back(), rows = D > 0 ? x.count() / D : 0, chunks = div_up(rows, kRowChunk);
+  return wanted && chunks > 1 ? size_t(chunks * kSums * D) * sizeof(float) : 0;
+}
+
 /// The loops over a contiguous output with the strides of kInputs operands that are broadcast to it (numpy's
 /// rules). Dimensions of size 1 are dropped and neighbours joined where every operand allows it, so runs are
 /// long. Dimension 0 is the innermost.

@@ -1,56 +1,34 @@
-// Functions of one element: neg, exp, log, sqrt, rsqrt, sigmoid, silu, scale. Error bounds are in vec-inl.h;
-// neg is exact, sqrt one rounding, scale rounds its factor to f32 and then the product: 2u.
+// Functions of one element: elementwise.def lists them, elementwise-inl.h has what they compute and their errors.
 #include "backend/cpu/simd_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/unary.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "backend/cpu/elementwise-inl.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"
-#include "backend/cpu/vec-inl.h"
-#include "toy/ops/attrs/structs.h"
-
-#ifndef TOY_CPU_UNARY_OP_
-#define TOY_CPU_UNARY_OP_
-namespace toy::cpu {
-enum class UnaryOp { neg, exp, log, sqrt, rsqrt, sigmoid, silu, scale };
-}
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace toy::cpu::HWY_NAMESPACE {
 namespace {
 
 template <class F>
-HWY_INLINE void all_elements(const ExecContext& ctx, const KernelArgs& args, const F& f) {
+void all_elements(const ExecContext& ctx, const KernelArgs& args) {
+  const F f = function_of<F>(args.attrs);
   const Range r = share_elements(ctx, args.in[0].count());
   const float* x = args.in[0].as<const float>() + r.begin;
   float* y = args.out[0].as<float>() + r.begin;
   for_each_vector(r.size(), [&](auto io, int64_t i) HWY_ATTR { io.store(f(io.load(x + i)), y + i); });
 }
 
-void unary(UnaryOp op, const ExecContext& ctx, const KernelArgs& args) {
-  switch (op) {
-    case UnaryOp::neg:
-      return all_elements(ctx, args, [](VF x) HWY_ATTR { return hn::Neg(x); });
-    case UnaryOp::exp:
-      return all_elements(ctx, args, [](VF x) HWY_ATTR { return exp(x); });
-    case UnaryOp::log:
-      return all_elements(ctx, args, [](VF x) HWY_ATTR { return log(x); });
-    case UnaryOp::sqrt:
-      return all_elements(ctx, args, [](VF x) HWY_ATTR { return hn::Sqrt(x); });
-    case UnaryOp::rsqrt:
-      return all_elements(ctx, args, [](VF x) HWY_ATTR { return rsqrt(x); });
-    case UnaryOp::sigmoid:
-      return all_elements(ctx, args, [](VF x) HWY_ATTR { return sigmoid(x); });
-    case UnaryOp::silu:
-      return all_elements(ctx, args, [](VF x) HWY_ATTR { return silu(x); });
-    case UnaryOp::scale: {
-      const VF factor = set(float(args.attrs.as<ScaleAttrs>().factor));
-      return all_elements(ctx, args, [&](VF x) HWY_ATTR { return hn::Mul(x, factor); });
-    }
-  }
+// Function `index` of elementwise.def.
+void unary(int index, const ExecContext& ctx, const KernelArgs& args) {
+  constexpr void (*kFunctions[])(const ExecContext&, const KernelArgs&) = {
+#define TOY_UNARY(op, type) all_elements<type>,
+#include "backend/cpu/elementwise.def"
+  };
+  kFunctions[index](ctx, args);
 }
 
 }  // namespace
@@ -63,26 +41,26 @@ namespace {
 
 HWY_EXPORT(unary);
 
-template <UnaryOp op>
+enum Index {
+#define TOY_UNARY(op, type) k##type,
+#include "backend/cpu/elementwise.def"
+};
+
+template <Index index>
 void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  HWY_DYNAMIC_DISPATCH(unary)(op, ctx, args);
+  HWY_DYNAMIC_DISPATCH(unary)(index, ctx, args);
 }
 
-template <UnaryOp op>
-KernelRecord record(std::string_view name) {
-  return {.op = name, .in_place = {{0, 0}}, .accepts = only_f32, .run = run<op>};
+template <Index index>
+KernelRecord record(std::string_view op) {
+  return {.op = op, .in_place = {{0, 0}}, .accepts = only_f32, .run = run<index>};
 }
 
 }  // namespace
 
-KernelRecord neg_kernel() { return record<UnaryOp::neg>("neg"); }
-KernelRecord exp_kernel() { return record<UnaryOp::exp>("exp"); }
-KernelRecord log_kernel() { return record<UnaryOp::log>("log"); }
-KernelRecord sqrt_kernel() { return record<UnaryOp::sqrt>("sqrt"); }
-KernelRecord rsqrt_kernel() { return record<UnaryOp::rsqrt>("rsqrt"); }
-KernelRecord sigmoid_kernel() { return record<UnaryOp::sigmoid>("sigmoid"); }
-KernelRecord silu_kernel() { return record<UnaryOp::silu>("silu"); }
-KernelRecord scale_kernel() { return record<UnaryOp::scale>("scale"); }
+#define TOY_UNARY(op, type) \
+  KernelRecord op##_kernel() { return record<k##type>(#op); }
+#include "backend/cpu/elementwise.def"
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

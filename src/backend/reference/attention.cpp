@@ -13,7 +13,7 @@ struct Problem {
   const double *q, *k, *v;
   const int32_t *seq, *pos;
   int64_t N, H, K, P;
-  double scale;
+  double scale, softcap;
   int64_t window;
 
   Problem(const KernelArgs& args, const int32_t* seq_in, const int32_t* pos_in)
@@ -21,6 +21,7 @@ struct Problem {
     const Shape &q_shape = args.in[0].shape, &k_shape = args.in[1].shape;
     N = q_shape[0], H = q_shape[1], P = q_shape[2], K = k_shape[1];
     scale = args.attrs.as<AttentionAttrs>().scale;
+    softcap = args.attrs.as<AttentionAttrs>().softcap;
     window = args.attrs.as<AttentionAttrs>().window;
   }
   int64_t q_at(int64_t row, int64_t head) const { return (row * H + head) * P; }
@@ -37,11 +38,14 @@ struct Problem {
   double score(int64_t i, int64_t j, int64_t head) const {
     double dot = 0;
     for (int64_t p = 0; p < P; ++p) dot += q[q_at(i, head) + p] * k[kv_at(j, head) + p];
-    return scale * dot;
+    return capped(scale * dot, softcap);
   }
+  // d capped(s) / d s = 1 - tanh^2
+  double slope(double capped) const { return softcap > 0 ? 1 - capped / softcap * (capped / softcap) : 1; }
 };
 
-// s_j = scale q.k_j; P_j = exp(s_j) / sum exp(s); o = sum_j P_j v_j; lse = log(sum exp(s))
+// s_j = scale q.k_j, softcap tanh(s_j / softcap) where there is one; P_j = exp(s_j) / sum exp(s); o = sum_j P_j v_j;
+// lse = log(sum exp(s))
 void attention(const ExecContext& ctx, const KernelArgs& args) noexcept {
   if (ctx.thread != 0) return;
   const Problem a(args, indices(args, 3), indices(args, 4));
@@ -62,7 +66,7 @@ void attention(const ExecContext& ctx, const KernelArgs& args) noexcept {
 }
 
 // With P = exp(s - lse) and delta = sum_p do_p o_p (FlashAttention, Dao et al. 2022, appendix B):
-// dv_j += P_j do; ds_j = P_j (do.v_j - delta); dq += scale ds_j k_j; dk_j += scale ds_j q
+// dv_j += P_j do; ds_j = P_j (do.v_j - delta) (1 - tanh^2 of a softcap); dq += scale ds_j k_j; dk_j += scale ds_j q
 void attention_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
   if (ctx.thread != 0) return;
   const Problem a(args, indices(args, 6), indices(args, 7));
@@ -78,10 +82,10 @@ void attention_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
       for (int64_t p = 0; p < a.P; ++p) delta += d_o[at_q + p] * o[at_q + p];
       for (int64_t j = a.first_key(i); j <= i; ++j) {
         const int64_t at_kv = a.kv_at(j, h);
-        const double prob = std::exp(a.score(i, j, h) - lse[i * a.H + h]);
+        const double score = a.score(i, j, h), prob = std::exp(score - lse[i * a.H + h]);
         double dprob = 0;
         for (int64_t p = 0; p < a.P; ++p) dprob += d_o[at_q + p] * a.v[at_kv + p];
-        const double ds = prob * (dprob - delta) * a.scale;
+        const double ds = prob * (dprob - delta) * a.slope(score) * a.scale;
         for (int64_t p = 0; p < a.P; ++p) {
           if (dq) dq[at_q + p] += ds * a.k[at_kv + p];
           if (dk) dk[at_kv + p] += ds * a.q[at_q + p];

@@ -92,7 +92,7 @@ void attention_paged(const ExecContext& ctx, const KernelArgs& args) noexcept {
       for (int64_t j = first; j <= last; ++j) {
         s[j] = 0;
         for (int64_t p = 0; p < P; ++p) s[j] += row[p] * kc[cache.k_at(cache.page(seq[i], j), kv_head, j, p)];
-        s[j] *= at.scale;
+        s[j] = capped(s[j] * at.scale, at.softcap);
       }
       const double top = *std::max_element(s + first, s + last + 1);
       double sum = 0;

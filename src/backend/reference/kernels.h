@@ -2,55 +2,15 @@
 // specification of the ops: every float is an f64, one thread does all, and each loop reads like its formula.
 #pragma once
 
+#include <cmath>
+
 #include "toy/backend/kernel.h"
 
 namespace toy::reference {
 
-KernelRecord linear_kernel();
-KernelRecord linear_grad_x_kernel();
-KernelRecord linear_grad_w_kernel();
-KernelRecord linear_xent_kernel();
-KernelRecord matmul_kernel();
-
-KernelRecord attention_kernel();
-KernelRecord attention_grad_kernel();
-KernelRecord attention_paged_kernel();
-KernelRecord kv_append_kernel();
-
-KernelRecord rms_norm_kernel();
-KernelRecord rms_norm_grad_kernel();
-KernelRecord rope_kernel();
-KernelRecord swiglu_kernel();
-KernelRecord swiglu_grad_kernel();
-KernelRecord softmax_kernel();
-
-KernelRecord embedding_kernel();
-KernelRecord embedding_grad_kernel();
-KernelRecord one_hot_kernel();
-KernelRecord attention_mask_kernel();
-
-KernelRecord adamw_kernel();
-KernelRecord global_norm_kernel();
-KernelRecord clip_scale_kernel();
-
-KernelRecord add_kernel();
-KernelRecord sub_kernel();
-KernelRecord mul_kernel();
-KernelRecord div_kernel();
-KernelRecord neg_kernel();
-KernelRecord exp_kernel();
-KernelRecord log_kernel();
-KernelRecord sqrt_kernel();
-KernelRecord rsqrt_kernel();
-KernelRecord sigmoid_kernel();
-KernelRecord silu_kernel();
-KernelRecord scale_kernel();
-
-KernelRecord copy_kernel();
-KernelRecord concat_kernel();
-KernelRecord cast_kernel();
-KernelRecord fill_kernel();
-KernelRecord sum_kernel();
+#define TOY_KERNEL(name) KernelRecord name##_kernel();
+#include "toy/backend/kernels.def"
+#undef TOY_KERNEL
 
 // ---- operands
 
@@ -66,6 +26,9 @@ inline const int32_t* indices(const KernelArgs& args, int i) { return args.in[i]
 inline void report(const ExecContext& ctx, const char* text, int64_t index, int64_t value) {
   if (ctx.error) ctx.error->set(text, index, value);
 }
+
+/// A score of attention under a softcap (0: none).
+inline double capped(double s, double softcap) { return softcap > 0 ? softcap * std::tanh(s / softcap) : s; }
 
 /// Calls f(index) for every index of `shape`, the last one fastest.
 template <class F>

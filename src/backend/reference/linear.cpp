@@ -49,24 +49,24 @@ void linear_grad_w(const ExecContext& ctx, const KernelArgs& args) noexcept {
     }
 }
 
-// out_mn = sum_k a_mk b_kn, for each item of the leading dimensions
+// out_mn = sum_k a_mk b_kn, for each item of the leading dimensions, which broadcast
 void matmul(const ExecContext& ctx, const KernelArgs& args) noexcept {
   if (ctx.thread != 0) return;
   const auto& at = args.attrs.as<MatmulAttrs>();
-  const Shape &a_shape = args.in[0].shape, &out_shape = args.out[0].shape;
-  const int64_t M = out_shape.back(1), N = out_shape.back(0), K = a_shape.back(at.transpose_a ? 1 : 0);
-  const int64_t items = M * N > 0 ? out_shape.count() / (M * N) : 0;
-  for (int64_t item = 0; item < items; ++item) {
-    const double *a = input(args, 0) + item * M * K, *b = input(args, 1) + item * K * N;
-    double* out = output(args, 0) + item * M * N;
-    for (int64_t m = 0; m < M; ++m)
-      for (int64_t n = 0; n < N; ++n) {
-        double sum = 0;
-        for (int64_t k = 0; k < K; ++k)
-          sum += (at.transpose_a ? a[k * M + m] : a[m * K + k]) * (at.transpose_b ? b[n * K + k] : b[k * N + n]);
-        out[m * N + n] = sum;
-      }
-  }
+  const View &a = args.in[0], &b = args.in[1], &out = args.out[0];
+  const int64_t K = a.shape.back(at.transpose_a ? 1 : 0);
+  for_each_index(out.shape, [&](const Shape& i) {
+    Shape left = i, right = i;
+    const int row = i.rank() - 2, column = i.rank() - 1;
+    double sum = 0;
+    for (int64_t k = 0; k < K; ++k) {
+      left[at.transpose_a ? row : column] = right[at.transpose_b ? column : row] = k;
+      left[at.transpose_a ? column : row] = i[row];
+      right[at.transpose_b ? row : column] = i[column];
+      sum += a.as<const double>()[offset(a, left)] * b.as<const double>()[offset(b, right)];
+    }
+    out.as<double>()[offset(out, i)] = sum;
+  });
 }
 
 }  // namespace
@@ -74,6 +74,6 @@ void matmul(const ExecContext& ctx, const KernelArgs& args) noexcept {
 KernelRecord linear_kernel() { return {.op = "linear", .in_place = {{0, 3}}, .run = linear}; }
 KernelRecord linear_grad_x_kernel() { return {.op = "linear_grad_x", .in_place = {{0, 2}}, .run = linear_grad_x}; }
 KernelRecord linear_grad_w_kernel() { return {.op = "linear_grad_w", .in_place = {{0, 2}}, .run = linear_grad_w}; }
-KernelRecord matmul_kernel() { return {.op = "matmul", .run = matmul}; }
+KernelRecord matmul_kernel() { return {.op = "matmul", .layout = Layout::any, .run = matmul}; }
 
 }  // namespace toy::reference

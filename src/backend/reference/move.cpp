@@ -1,4 +1,4 @@
-// Moving, rounding and summing elements. Here alone i32 tensors are values rather than indices.
+// Moving, rounding and reducing elements. Here alone i32 tensors are values rather than indices.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -91,6 +91,20 @@ void sum(const ExecContext& ctx, const KernelArgs& args) noexcept {
   });
 }
 
+// NaN if one is there; -inf over nothing.
+void max(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  if (ctx.thread != 0) return;
+  const int axis = args.attrs.as<AxisAttrs>().axis;
+  const View &x = args.in[0], &out = args.out[0];
+  for_each_index(out.shape, [&](const Shape& i) {
+    double best = -std::numeric_limits<double>::infinity();
+    Shape from = i;
+    for (from[axis] = 0; from[axis] < x.shape[axis]; ++from[axis])
+      if (const double v = load(x, offset(x, from)); v > best || std::isnan(v)) best = v;
+    store(out, offset(out, i), best);
+  });
+}
+
 }  // namespace
 
 KernelRecord copy_kernel() { return {.op = "copy", .layout = Layout::any, .run = copy}; }
@@ -98,5 +112,6 @@ KernelRecord concat_kernel() { return {.op = "concat", .run = concat}; }
 KernelRecord cast_kernel() { return {.op = "cast", .run = cast}; }
 KernelRecord fill_kernel() { return {.op = "fill", .run = fill}; }
 KernelRecord sum_kernel() { return {.op = "sum", .layout = Layout::any, .run = sum}; }
+KernelRecord max_kernel() { return {.op = "max", .layout = Layout::any, .run = max}; }
 
 }  // namespace toy::reference

@@ -49,6 +49,88 @@ void rms_norm_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
   }
 }
 
+// mean(x) and 1 / sqrt(mean((x - mean)^2) + eps)
+struct Moments {
+  double mean = 0, rstd = 0;
+};
+Moments moments_of(const double* x, int64_t D, double eps) {
+  Moments m;
+  for (int64_t k = 0; k < D; ++k) m.mean += x[k] / double(D);
+  double squares = 0;
+  for (int64_t k = 0; k < D; ++k) squares += (x[k] - m.mean) * (x[k] - m.mean);
+  m.rstd = 1 / std::sqrt(squares / double(D) + eps);
+  return m;
+}
+
+// y_k = (x_k - mean) rstd w_k + b_k
+void layer_norm(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  if (ctx.thread != 0) return;
+  const double *x = input(args, 0), *w = input(args, 1), *b = input(args, 2);
+  double* y = output(args, 0);
+  const int64_t D = args.in[0].shape.back(), N = rows_of(args.in[0]);
+  for (int64_t n = 0; n < N; ++n) {
+    const Moments m = moments_of(x + n * D, D, args.attrs.as<LayerNormAttrs>().eps);
+    for (int64_t k = 0; k < D; ++k) y[n * D + k] = (x[n * D + k] - m.mean) * m.rstd * w[k] + (b ? b[k] : 0);
+  }
+}
+
+// With z = (x - mean) rstd and g = w dy: dx = rstd (g - mean(g) - z mean(g z));  dw = sum_n dy z;  db = sum_n dy
+void layer_norm_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  if (ctx.thread != 0) return;
+  const double *x = input(args, 0), *w = input(args, 1), *dy = input(args, 2);
+  double *dx = output(args, 0), *dw = output(args, 1), *db = output(args, 2);
+  const int64_t D = args.in[0].shape.back(), N = rows_of(args.in[0]);
+  if (dw) std::fill_n(dw, D, 0.0);
+  if (db) std::fill_n(db, D, 0.0);
+  for (int64_t n = 0; n < N; ++n) {
+    const double *xn = x + n * D, *dyn = dy + n * D;
+    const Moments m = moments_of(xn, D, args.attrs.as<LayerNormAttrs>().eps);
+    double mean_g = 0, mean_gz = 0;
+    for (int64_t k = 0; k < D; ++k) {
+      mean_g += w[k] * dyn[k] / double(D);
+      mean_gz += w[k] * dyn[k] * (xn[k] - m.mean) * m.rstd / double(D);
+    }
+    for (int64_t k = 0; k < D; ++k) {
+      const double z = (xn[k] - m.mean) * m.rstd;
+      if (dw) dw[k] += dyn[k] * z;
+      if (db) db[k] += dyn[k];
+      if (dx) dx[n * D + k] = m.rstd * (w[k] * dyn[k] - mean_g - z * mean_gz);
+    }
+  }
+}
+
+// 1 / sqrt(sum(x^2) + eps)
+double rnorm_of(const double* x, int64_t D, double eps) {
+  double sum = eps;
+  for (int64_t k = 0; k < D; ++k) sum += x[k] * x[k];
+  return 1 / std::sqrt(sum);
+}
+
+void l2_norm(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  if (ctx.thread != 0) return;
+  const double* x = input(args, 0);
+  double* y = output(args, 0);
+  const int64_t D = args.in[0].shape.back(), N = rows_of(args.in[0]);
+  for (int64_t n = 0; n < N; ++n) {
+    const double r = rnorm_of(x + n * D, D, args.attrs.as<L2NormAttrs>().eps);
+    for (int64_t k = 0; k < D; ++k) y[n * D + k] = x[n * D + k] * r;
+  }
+}
+
+// With y = x r: dx = r (dy - y (y.dy))
+void l2_norm_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  if (ctx.thread != 0) return;
+  const double *x = input(args, 0), *dy = input(args, 1);
+  double* dx = output(args, 0);
+  const int64_t D = args.in[0].shape.back(), N = rows_of(args.in[0]);
+  for (int64_t n = 0; n < N; ++n) {
+    const double r = rnorm_of(x + n * D, D, args.attrs.as<L2NormAttrs>().eps);
+    double dot = 0;
+    for (int64_t k = 0; k < D; ++k) dot += x[n * D + k] * r * dy[n * D + k];
+    for (int64_t k = 0; k < D; ++k) dx[n * D + k] = r * (dy[n * D + k] - x[n * D + k] * r * dot);
+  }
+}
+
 // A pair (x0, x1) turns by the angle of its row's position: y0 = x0 c - x1 s, y1 = x0 s + x1 c. Elements
 // beyond the 2Q that the table turns are copied. A row whose position is not in the table is reported and not
 // turned.
@@ -119,6 +201,10 @@ void softmax(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 KernelRecord rms_norm_kernel() { return {.op = "rms_norm", .in_place = {{0, 0}}, .run = rms_norm}; }
 KernelRecord rms_norm_grad_kernel() { return {.op = "rms_norm_grad", .run = rms_norm_grad}; }
+KernelRecord layer_norm_kernel() { return {.op = "layer_norm", .in_place = {{0, 0}}, .run = layer_norm}; }
+KernelRecord layer_norm_grad_kernel() { return {.op = "layer_norm_grad", .run = layer_norm_grad}; }
+KernelRecord l2_norm_kernel() { return {.op = "l2_norm", .in_place = {{0, 0}}, .run = l2_norm}; }
+KernelRecord l2_norm_grad_kernel() { return {.op = "l2_norm_grad", .run = l2_norm_grad}; }
 KernelRecord rope_kernel() { return {.op = "rope", .in_place = {{0, 0}}, .run = rope}; }
 KernelRecord swiglu_kernel() { return {.op = "swiglu", .in_place = {{0, 0}, {0, 1}}, .run = swiglu}; }
 KernelRecord swiglu_grad_kernel() { return {.op = "swiglu_grad", .in_place = {{0, 0}, {1, 1}}, .run = swiglu_grad}; }

@@ -29,6 +29,38 @@ void adamw(const ExecContext& ctx, const KernelArgs& args) noexcept {
     w_out[i] = skip ? w[i] : wi;
     m_out[i] = skip ? m[i] : mi;
     v_out[i] = skip ? v[i] : vi;
+    if (!skip && !std::isfinite(gi)) report_not_finite(ctx);
+  }
+}
+
+// Gradient descent: g' = gscale g + wd w, v' = momentum v + g' (Polyak 1964), w' = w - lr v', or with Nesterov's step
+// w' = w - lr (g' + momentum v').
+void sgd_momentum(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  if (ctx.thread != 0) return;
+  const auto& at = args.attrs.as<SgdAttrs>();
+  const double *w = input(args, 0), *g = input(args, 1), *v = input(args, 2);
+  const double lr = *input(args, 3), scale = input(args, 4) ? *input(args, 4) : 1;
+  double *w_out = output(args, 0), *v_out = output(args, 1);
+  const bool skip = !std::isfinite(scale);
+  for (int64_t i = 0, n = args.in[0].count(); i < n; ++i) {
+    const double gi = scale * g[i] + at.weight_decay * w[i], vi = at.momentum * v[i] + gi;
+    const double wi = w[i] - lr * (at.nesterov ? gi + at.momentum * vi : vi);
+    w_out[i] = skip ? w[i] : wi;
+    v_out[i] = skip ? v[i] : vi;
+    if (!skip && !std::isfinite(g[i])) report_not_finite(ctx);
+  }
+}
+
+// Without momentum: w' = w - lr g'.
+void sgd(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  if (ctx.thread != 0) return;
+  const double decay = args.attrs.as<SgdAttrs>().weight_decay;
+  const double *w = input(args, 0), *g = input(args, 1);
+  const double lr = *input(args, 2), scale = input(args, 3) ? *input(args, 3) : 1;
+  const bool skip = !std::isfinite(scale);
+  for (int64_t i = 0, n = args.in[0].count(); i < n; ++i) {
+    output(args, 0)[i] = skip ? w[i] : w[i] - lr * (scale * g[i] + decay * w[i]);
+    if (!skip && !std::isfinite(g[i])) report_not_finite(ctx);
   }
 }
 
@@ -52,6 +84,8 @@ void clip_scale(const ExecContext& ctx, const KernelArgs& args) noexcept {
 }  // namespace
 
 KernelRecord adamw_kernel() { return {.op = "adamw", .in_place = {{0, 0}, {1, 2}, {2, 3}}, .run = adamw}; }
+KernelRecord sgd_kernel() { return {.op = "sgd", .in_place = {{0, 0}}, .run = sgd}; }
+KernelRecord sgd_momentum_kernel() { return {.op = "sgd_momentum", .in_place = {{0, 0}, {1, 2}}, .run = sgd_momentum}; }
 KernelRecord global_norm_kernel() { return {.op = "global_norm", .run = global_norm}; }
 KernelRecord clip_scale_kernel() { return {.op = "clip_scale", .run = clip_scale}; }
 

@@ -21,11 +21,13 @@
 
 namespace toy {
 
+/// A member of an attribute struct and its name.
 template <class T, class M>
 struct AttrField {
   const char* name;
   M T::*member;
 };
+/// What a struct's fields() lists.
 template <class T, class M>
 constexpr AttrField<T, M> field(const char* name, M T::*member) {
   return {name, member};
@@ -38,6 +40,7 @@ using AttrValue = std::variant<bool, int64_t, double, std::string, Shape>;
 class Attrs {
  public:
   Attrs() = default;
+  /// Holds a copy of an attribute struct.
   template <class T>
   requires(!std::is_same_v<T, Attrs>) Attrs(const T& value) : data_(std::make_shared<Model<T>>(value)) {}
 

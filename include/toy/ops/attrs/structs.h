@@ -2,6 +2,8 @@
 // Whatever changes from step to step (learning rate, positions) is an input of the op, never an attribute.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <tuple>
 
 #include "toy/ops/attrs/attrs.h"
@@ -12,6 +14,12 @@ namespace toy {
 struct ScaleAttrs {
   double factor = 1;
   static constexpr auto fields() { return std::tuple(field("factor", &ScaleAttrs::factor)); }
+};
+
+/// clamp: the ends of the range, in f32 so that they are the same number on every device.
+struct ClampAttrs {
+  float lo = 0, hi = 1;
+  static constexpr auto fields() { return std::tuple(field("lo", &ClampAttrs::lo), field("hi", &ClampAttrs::hi)); }
 };
 
 /// fill: a tensor of one value.
@@ -45,10 +53,19 @@ struct SliceAttrs {
   }
 };
 
-/// concat, sum: the axis that is joined, or summed (and kept with size 1).
+/// concat: the axis that is joined. sum, max: the axis that is reduced (and kept with size 1).
 struct AxisAttrs {
   int axis = 0;
   static constexpr auto fields() { return std::tuple(field("axis", &AxisAttrs::axis)); }
+};
+
+/// cumsum: the axis; reverse: from its end.
+struct CumsumAttrs {
+  int axis = 0;
+  bool reverse = false;
+  static constexpr auto fields() {
+    return std::tuple(field("axis", &CumsumAttrs::axis), field("reverse", &CumsumAttrs::reverse));
+  }
 };
 
 /// cast: the dtype to round to.
@@ -71,6 +88,18 @@ struct RmsNormAttrs {
   static constexpr auto fields() { return std::tuple(field("eps", &RmsNormAttrs::eps)); }
 };
 
+/// layer_norm (Ba et al. 2016): y = w (x - mean(x)) / sqrt(var(x) + eps) + b.
+struct LayerNormAttrs {
+  float eps = 1e-5f;
+  static constexpr auto fields() { return std::tuple(field("eps", &LayerNormAttrs::eps)); }
+};
+
+/// l2_norm: y = x / sqrt(sum(x^2) + eps). eps is inside the root, as Gated DeltaNet's keys and queries want it.
+struct L2NormAttrs {
+  float eps = 1e-6f;
+  static constexpr auto fields() { return std::tuple(field("eps", &L2NormAttrs::eps)); }
+};
+
 /// Which elements of a head rotate together: 2i with 2i+1 (Llama files), or i with i + n/2 (most others).
 enum class RopePairing { neighbour, half };
 
@@ -83,13 +112,38 @@ struct RopeAttrs {
   }
 };
 
-/// attention: scores scale * q.k; a row sees keys of its own sequence at positions p-window < j <= p (window 0: all).
+/// geglu: which gelu (Hendrycks and Gimpel 2016), the one with tanh or the one with erf.
+enum class GeluKind { tanh, erf };
+/// geglu: which of the two it uses.
+struct GegluAttrs {
+  GeluKind kind = GeluKind::tanh;
+  static constexpr auto fields() { return std::tuple(field("kind", &GegluAttrs::kind)); }
+};
+
+/// attention: scores s = scale * q.k, with a softcap (Gemma 2; 0: none) softcap * tanh(s / softcap); a row sees keys of
+/// its own sequence at positions p-window < j <= p (window 0: all).
 struct AttentionAttrs {
   double scale = 1;
   int64_t window = 0;
+  double softcap = 0;
   static constexpr auto fields() {
-    return std::tuple(field("scale", &AttentionAttrs::scale), field("window", &AttentionAttrs::window));
+    return std::tuple(field("scale", &AttentionAttrs::scale), field("window", &AttentionAttrs::window),
+                      field("softcap", &AttentionAttrs::softcap));
   }
+};
+
+/// dropout (Srivastava et al. 2014): an element is 0 with probability p, else multiplied by 1/(1-p). `stream` tells the
+/// places of a graph apart: two with one stream drop the same elements.
+struct DropoutAttrs {
+  double p = 0;
+  int64_t stream = 0;
+  static constexpr auto fields() {
+    return std::tuple(field("p", &DropoutAttrs::p), field("stream", &DropoutAttrs::stream));
+  }
+  /// An element whose 32 random bits are below this is dropped.
+  uint32_t threshold() const { return uint32_t(std::min(p * 0x1p32 + 0.5, 0x1p32 - 1)); }
+  /// What the others are multiplied by, so that the expectation is kept exactly.
+  double gain() const { return 1 / (1 - double(threshold()) * 0x1p-32); }
 };
 
 /// one_hot: the number of columns.
@@ -104,6 +158,16 @@ struct AdamWAttrs {
   static constexpr auto fields() {
     return std::tuple(field("beta1", &AdamWAttrs::beta1), field("beta2", &AdamWAttrs::beta2),
                       field("eps", &AdamWAttrs::eps), field("weight_decay", &AdamWAttrs::weight_decay));
+  }
+};
+
+/// sgd: momentum 0 has no velocity; nesterov steps along gradient + momentum * velocity.
+struct SgdAttrs {
+  double momentum = 0, weight_decay = 0;
+  bool nesterov = false;
+  static constexpr auto fields() {
+    return std::tuple(field("momentum", &SgdAttrs::momentum), field("weight_decay", &SgdAttrs::weight_decay),
+                      field("nesterov", &SgdAttrs::nesterov));
   }
 };
 

@@ -1,0 +1,16 @@
+// Kernels of one's own: a device that can do what another can, and more.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "toy/backend/kernel.h"
+
+namespace toy {
+
+/// The device `base` with the kernels `more` in front of its own: they are asked first, so that a kernel may also take
+/// the place of a built-in one. `base` must have memory and dtypes for them: f64 on the reference, f32 on the cpu.
+/// Throws Error{bad_input} for a kernel without a name or a function.
+std::unique_ptr<Device> extend_device(std::unique_ptr<Device> base, std::vector<KernelRecord> more);
+
+}  // namespace toy

@@ -1,0 +1,37 @@
+// What a graph costs: the work of each node, and of forward, backward and update as wholes.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "toy/graph/op_def.h"
+
+namespace toy {
+
+/// What a node is for. `update`: not made by autodiff, but it needs something that was.
+enum class Phase { forward, backward, update };
+inline constexpr std::array kPhases{Phase::forward, Phase::backward, Phase::update};
+/// "forward", "backward", ...
+std::string_view name_of(Phase phase);
+
+struct GraphCost {
+  /// What one node costs, and when it runs.
+  struct OfNode {
+    Cost cost;  ///< with the largest number of rows; nothing for leaves, views and unused nodes
+    Phase phase = Phase::forward;
+    bool used = false;  ///< do the roots need it?
+  };
+  std::vector<OfNode> nodes;  ///< by id
+  std::array<Cost, kPhases.size()> phases;
+  Cost total;
+};
+
+/// Costs of what `roots` (outputs and updates) need. Every operand counts as read or written once by each op.
+GraphCost cost_of(const Graph& graph, std::span<const Value> roots);
+
+/// "1.23 GFLOP, 45.6 MB, 7.89 k transcendentals"; parts that are 0 are left out.
+std::string to_text(const Cost& cost);
+
+}  // namespace toy

@@ -1,0 +1,81 @@
+// max over one axis, kept with size 1: exact. NaN if one is there, -inf over nothing, and 0 rather than -0, so that the
+// order of comparisons does not show.
+#include "backend/cpu/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/max.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "backend/cpu/elementwise-inl.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/tiles.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace toy::cpu::HWY_NAMESPACE {
+namespace {
+
+// The larger of two maxima of parts, elementwise.
+HWY_INLINE void take_larger(const float* x, int64_t n, float* best) {
+  const Maximum larger;
+  for_each_vector(n,
+                  [&](auto io, int64_t i) HWY_ATTR { io.store(larger(io.load(best + i), io.load(x + i)), best + i); });
+}
+
+float max_of_row(const float* x, int64_t n) {
+  HWY_ALIGN float best[kLanes];
+  VF top = set(-kInfinity);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) top = Maximum()(top, hn::LoadU(kF32, x + i));
+  hn::Store(top, kF32, best);
+  if (i < n) take_larger(x + i, n - i, best);
+  for (int64_t half = kLanes / 2; half > 0; half /= 2) take_larger(best + half, half, best);
+  return best[0];
+}
+
+constexpr int64_t kColumns = 1024;  // a tile of neighbouring maxima
+
+// The input as [outer, terms, inner].
+void max(const ExecContext& ctx, const KernelArgs& args) {
+  const Shape& shape = args.in[0].shape;
+  const int axis = args.attrs.as<AxisAttrs>().axis;
+  int64_t outer = 1, inner = 1;
+  for (int i = 0; i < axis; ++i) outer *= shape[i];
+  for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
+  const int64_t terms = shape[axis];
+  const float* x = args.in[0].as<const float>();
+  float* y = args.out[0].as<float>();
+  if (inner == 1) {
+    const Range rows = share_rows(ctx, outer, terms);
+    for (int64_t o = rows.begin; o < rows.end; ++o) y[o] = max_of_row(x + o * terms, terms) + 0.0f;
+    return;
+  }
+  const int64_t pieces = div_up(inner, kColumns);
+  const Range tiles = share_rows(ctx, outer * pieces, terms * HWY_MIN(inner, kColumns));
+  for (int64_t t = tiles.begin; t < tiles.end; ++t) {
+    const int64_t o = t / pieces, j = t % pieces * kColumns, count = HWY_MIN(kColumns, inner - j);
+    float* best = y + o * inner + j;
+    std::fill_n(best, count, -kInfinity);
+    for (int64_t i = 0; i < terms; ++i) take_larger(x + (o * terms + i) * inner + j, count, best);
+    for (int64_t k = 0; k < count; ++k) best[k] += 0.0f;
+  }
+}
+
+}  // namespace
+}  // namespace toy::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace toy::cpu {
+namespace {
+
+HWY_EXPORT(max);
+void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(max)(ctx, args); }
+
+}  // namespace
+
+KernelRecord max_kernel() { return {.op = "max", .accepts = only_f32, .run = run}; }
+
+}  // namespace toy::cpu
+#endif  // HWY_ONCE

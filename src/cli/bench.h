@@ -1,0 +1,60 @@
+// What the parts of `toy bench` share: the ceilings of the machine, and how a session's time is spread over its ops.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "toy/base/threads.h"
+#include "toy/runtime/session.h"
+#include "toy/train/trainer.h"
+
+namespace CLI {
+class App;
+}
+
+namespace toy::cli {
+
+/// Seconds of a clock that only goes forward.
+double now();
+double median(std::vector<double> values);
+
+/// f32 multiply-add GFLOP/s and GB/s read from memory: the best of several short measurements, which is what the
+/// machine can do when nobody disturbs it.
+double fma_ceiling(ThreadPool& pool);
+double read_ceiling(ThreadPool& pool);
+
+/// A level of memory, the whole team at work.
+struct MemoryLevel {
+  std::string name;           ///< L1, L2, L3, memory
+  size_t holds = 0;           ///< bytes that all threads together can keep in it; 0: no end
+  double read = 0, copy = 0;  ///< GB/s; of a copy, bytes read and written both count
+};
+std::vector<MemoryLevel> memory_levels(ThreadPool& pool);
+
+/// What bounds an op: multiply-adds, transcendental functions, and the memory that holds its operands.
+struct Ceilings {
+  double fma = 0;  ///< GFLOP/s
+  double exp = 0;  ///< 1e9 a second
+  std::vector<MemoryLevel> levels;
+
+  explicit Ceilings(ThreadPool& pool);
+  const MemoryLevel& level_of(double bytes) const;
+  struct Best {
+    double seconds;
+    std::string by;  ///< "FMA", "exp", or a level of memory
+  };
+  /// The least time that work of this cost can take.
+  Best best_time(const Cost& cost) const;
+};
+
+/// Random tokens below `vocab`, and what follows each.
+Windows random_windows(int64_t tokens, int64_t vocab);
+/// Time, FLOPs and bytes of a session's profiled steps, summed by op, on stderr.
+void print_profile(const Session& session, double fma);
+
+void add_bench_machine(CLI::App& app);
+void add_bench_ops(CLI::App& app);
+void add_bench_train(CLI::App& app);
+void add_bench_infer(CLI::App& app);
+
+}  // namespace toy::cli

@@ -1,0 +1,122 @@
+// toy bench machine: the ceilings by which everything else is judged.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/peak.h"
+#include "cli/bench.h"
+#include "cli/command.h"
+#include "cli/options.h"
+#include "toy/tensor/buffer.h"
+
+namespace toy::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+// The best of a few measurements.
+template <class F>
+double best_of(const F& measure) {
+  double best = 0;
+  for (int i = 0; i < 5; ++i) best = std::max(best, measure());
+  return best;
+}
+
+// Square products of 2048 with our own kernels: kernel A as in forward, kernel B as for gradients.
+struct Gemm {
+  static constexpr size_t kSize = 2048;
+  Buffer a{kSize * kSize * 4}, b{kSize * kSize * 4}, c{kSize * kSize * 4};
+
+  template <class F>
+  double gflops(ThreadPool& pool, size_t workspace_bytes, const F& product) {
+    Buffer workspace(workspace_bytes);
+    return best_of([&] {
+      const double begin = now();
+      pool.run([&](int thread) { product(thread, workspace.data()); });
+      return 2.0 * double(kSize * kSize * kSize) / (now() - begin) * 1e-9;
+    });
+  }
+  float* floats(Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); }
+  double forward(ThreadPool& pool) {
+    const cpu::DotProduct p{.x = floats(a), .w = b.data(), .rows = kSize, .outs = kSize, .k = kSize, .y = floats(c)};
+    return gflops(pool, cpu::dot_workspace(kSize, kSize, kSize, pool.size()),
+                  [&](int thread, std::byte* space) { cpu::dot_product(p, thread, pool.size(), space); });
+  }
+  double gradient(ThreadPool& pool) {
+    const cpu::OuterProduct p{
+        .a = {a.data(), kSize, 1}, .b = {b.data(), kSize, 1}, .m = kSize, .n = kSize, .k = kSize, .c = floats(c)};
+    return gflops(pool, cpu::outer_workspace(kSize, kSize, pool.size()),
+                  [&](int thread, std::byte* space) { cpu::outer_product(p, thread, pool.size(), space); });
+  }
+};
+
+struct Row {
+  const char *key, *title;
+  double all, one;
+};
+
+struct Machine {
+  DeviceOptions device;
+  bool json = false;
+  void add(CLI::App& app) {
+    app.add_flag("--json", json, "a JSON object");
+    device.add(app);
+    app.callback([this] { run(); });
+  }
+
+  void run() const {
+    const auto dev = device.make();
+    ThreadPool& all = dev->pool();
+    ThreadPool one(1);
+    Gemm gemm;
+    const std::vector<Row> rows{
+        {"fma_gflops", "f32 multiply-add, GFLOP/s", fma_ceiling(all), fma_ceiling(one)},
+        {"bf16_dot_gflops", "bf16 dot, GFLOP/s", best_of([&] { return bench::bf16_dot_gflops(all); }),
+         best_of([&] { return bench::bf16_dot_gflops(one); })},
+        {"int8_dot_gops", "int8 dot, GOP/s", best_of([&] { return bench::int8_dot_gops(all); }),
+         best_of([&] { return bench::int8_dot_gops(one); })},
+        {"gemm_forward_gflops", "f32 product of 2048, forward, GFLOP/s", gemm.forward(all), gemm.forward(one)},
+        {"gemm_gradient_gflops", "f32 product of 2048, gradient, GFLOP/s", gemm.gradient(all), gemm.gradient(one)},
+        {"exp_gops", "exp in L1, 1e9 a second", best_of([&] { return bench::exp_gops(all); }),
+         best_of([&] { return bench::exp_gops(one); })},
+    };
+    const std::vector<MemoryLevel> of_all = memory_levels(all), of_one = memory_levels(one);
+    const double barrier = bench::barrier_seconds(all);
+
+    ordered_json j{{"threads", all.size()}, {"instruction_set", bench::instruction_set()}};
+    for (const Row& r : rows) j[r.key] = r.all, j[std::string(r.key) + "_one"] = r.one;
+    j["read_gbs"] = of_all.back().read, j["read_gbs_one"] = of_one.back().read;
+    for (size_t i = 0; i < std::min(of_all.size(), of_one.size()); ++i)
+      j["levels"].push_back({{"name", of_all[i].name},
+                             {"bytes", of_all[i].holds},
+                             {"read_gbs", of_all[i].read},
+                             {"read_gbs_one", of_one[i].read},
+                             {"copy_gbs", of_all[i].copy},
+                             {"copy_gbs_one", of_one[i].copy}});
+    j["barrier_us"] = 1e6 * barrier;
+    if (json) return (void)fmt::print("{}\n", j.dump());
+
+    fmt::print("{} threads, {}; barrier {:.2f} us\n\n{:<40} {:>8} {:>8}\n", all.size(), bench::instruction_set(),
+               1e6 * barrier, "", "all", "one");
+    for (const Row& r : rows) {
+      if (r.all > 0)
+        fmt::print("{:<40} {:>8.1f} {:>8.1f}\n", r.title, r.all, r.one);
+      else
+        fmt::print("{:<40} {:>8} {:>8}\n", r.title, "none", "none");
+    }
+    for (const auto& l : j["levels"])
+      for (const char* kind : {"read", "copy"})
+        fmt::print("{:<40} {:>8.1f} {:>8.1f}\n", fmt::format("{} {}, GB/s", l["name"].get<std::string>(), kind),
+                   l[fmt::format("{}_gbs", kind)].get<double>(), l[fmt::format("{}_gbs_one", kind)].get<double>());
+  }
+};
+
+}  // namespace
+
+void add_bench_machine(CLI::App& app) {
+  add_subcommand<Machine>(app, "machine", "this machine's ceilings: arithmetic, and bandwidth by level of memory");
+}
+
+}  // namespace toy::cli

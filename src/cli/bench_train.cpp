@@ -1,0 +1,106 @@
+// toy bench train: one training step of a shape.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/bench.h"
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/options.h"
+#include "toy/base/error.h"
+#include "toy/base/memory.h"
+
+namespace toy::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Train {
+  std::string shape = "smollm2-135m", mode = "full";
+  TrainerOptions trainer{.batch = 1, .tokens = 256, .optimizer = {.clip = 0}};
+  int64_t steps = 5, warmup = 2;
+  DeviceOptions device;
+  ComputeOptions compute;
+  std::string update = "streaming";  // as the peers, which neither clip nor look at the norm
+  bool json = false, profile = false;
+
+  void add(CLI::App& app) {
+    app.add_option("--shape", shape, fmt::format("{}, or a JSON file of dimensions", fmt::join(size_names(), ", ")))
+        ->capture_default_str();
+    app.add_option("--mode", mode, "full: every weight is trained")->capture_default_str();
+    app.add_option("--batch", trainer.batch, "B")->capture_default_str();
+    app.add_option("--tokens", trainer.tokens, "T")->capture_default_str();
+    app.add_option("--steps", steps, "steps that count")->capture_default_str();
+    app.add_option("--warmup", warmup, "steps before them")->capture_default_str();
+    app.add_flag("--profile", profile, "time of each kind of op, on stderr");
+    app.add_flag("--json", json, "a JSON object");
+    compute.add(app);
+    add_update_option(app, update);
+    device.add(app);
+    app.callback([this] { run(); });
+  }
+
+  void run() const {
+    check(mode == "full", "mode '{}' is not known; there is: full", mode);
+    constexpr int64_t kMost = 1000000;
+    check(steps >= 1 && steps <= kMost && warmup >= 0 && warmup <= kMost,
+          "steps is {}, warmup is {}: expected 1 and 0 to {}", steps, warmup, kMost);
+    trainer.validate();
+    const auto dev = device.make();
+    TrainerOptions options = trainer;
+    options.compute = compute.choose(*dev);
+    options.updates = updates_of(update);
+    Model model = random_model(model_spec(shape), *dev, 0);
+    Trainer engine(*dev, model, options);
+    const int64_t n = trainer.batch * trainer.tokens, params = parameter_count(model.spec);
+    const Windows w = random_windows(n, model.spec.vocab);
+    std::vector<double> times, ceilings;
+    double loss = 0;
+    for (int64_t i = 0; i < warmup + steps; ++i) {
+      if (i == warmup) engine.session().enable_profile(profile);
+      ceilings.push_back(fma_ceiling(dev->pool()));
+      const double begin = now();
+      loss = engine.step(w, 1e-4).loss;
+      if (i >= warmup) times.push_back(now() - begin);
+    }
+    const LayerSpec& l = model.spec.layers.front();
+    const double attention =
+        12.0 * double(model.spec.layers.size()) * double(l.heads * l.d_head * trainer.tokens) * double(n) / 2;
+    const double gflop = (6.0 * double(params) * double(n) + attention) * 1e-9, seconds = median(times),
+                 fma = median(ceilings);
+    const ordered_json j{{"shape", shape},
+                         {"mode", mode},
+                         {"device", dev->name()},
+                         {"threads", dev->pool().size()},
+                         {"compute", name_of(options.compute)},
+                         {"update", update},
+                         {"batch", trainer.batch},
+                         {"tokens", trainer.tokens},
+                         {"params", params},
+                         {"ms", 1e3 * seconds},
+                         {"ms_min", 1e3 * *std::min_element(times.begin(), times.end())},
+                         {"tokens_per_s", double(n) / seconds},
+                         {"gflops", gflop / seconds},
+                         {"fma_gflops", fma},
+                         {"fraction_of_fma", gflop / seconds / fma},
+                         {"loss", loss},
+                         {"planned_mib", engine.planned_bytes() >> 20},
+                         {"peak_rss_mib", peak_resident_memory() >> 20}};
+    if (profile) print_profile(engine.session(), fma);
+    if (json)
+      fmt::print("{}\n", j.dump());
+    else
+      fmt::print("{} B={} T={}: {:.2f} ms a step, {:.0f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; peak {} MiB\n",
+                 shape, trainer.batch, trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds,
+                 100 * gflop / seconds / fma, fma, peak_resident_memory() >> 20);
+  }
+};
+
+}  // namespace
+
+void add_bench_train(CLI::App& app) {
+  add_subcommand<Train>(app, "train", "one training step of a shape, with random weights and tokens");
+}
+
+}  // namespace toy::cli

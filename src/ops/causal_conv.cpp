@@ -1,0 +1,69 @@
+// Depthwise causal convolution along each sequence (in front of linear recurrences: Gu and Dao 2023, Yang et al. 2024),
+// and its state, the last W-1 inputs.
+#include "ops/defs.h"
+
+namespace toy {
+namespace {
+
+void check_tail(std::string_view op, const TensorType* tail, int64_t width) {
+  check(!tail || tail->shape[1] == width - 1, "{}: tail has M={}, a filter of W={} needs {}", op,
+        tail ? tail->shape[1] : 0, width, width - 1);
+}
+
+void infer(const TypeQuery& q, std::vector<TensorType>&) {
+  check(q.in[1]->shape[1] >= 1, "causal_conv: w has W=0, expected at least 1");
+  check_tail("causal_conv", q.in[3], q.in[1]->shape[1]);
+}
+void infer_grad(const TypeQuery& q, std::vector<TensorType>&) {
+  check(q.in[1]->shape[1] >= 1, "causal_conv_grad: w has W=0, expected at least 1");
+  check_tail("causal_conv_grad", q.in[3], q.in[1]->shape[1]);
+}
+
+void vjp(Vjp& c) {
+  check(!c.needs(3), "causal_conv: no gradient with respect to the tail");
+  const int id = c.graph().apply(causal_conv_grad_def(), {c.in(0), c.in(1), c.grad(0), c.in(3), c.in(4), c.in(5)});
+  for (int i = 0; i < 3; ++i) c.give(i, Value{&c.graph(), id, i});
+}
+
+Cost cost(const CostQuery& q) {
+  return {.flops = 2.0 * double(q.out[0].count() * q.in[1]->shape[1]), .bytes = 2.0 * double(q.out[0].bytes())};
+}
+Cost cost_grad(const CostQuery& q) {
+  return {.flops = 4.0 * double(q.out[0].count() * q.in[1]->shape[1]), .bytes = 3.0 * double(q.out[0].bytes())};
+}
+
+}  // namespace
+
+const OpDef& causal_conv_def() {
+  static const OpDef def{
+      .signature = "causal_conv(x:[N,C], w:[C,W], b?:[C], tail?:[S,M,C], seq:i32[N], pos:i32[N]) -> y:[N,C]",
+      .infer = infer,
+      .vjp = vjp,
+      .cost = cost};
+  return def;
+}
+
+const OpDef& causal_conv_grad_def() {
+  static const OpDef def{.signature =
+                             "causal_conv_grad(x:[N,C], w:[C,W], dy:[N,C], tail?:[S,M,C], seq:i32[N], pos:i32[N]) -> "
+                             "dx:[N,C], dw?:[C,W], db?:[C]",
+                         .infer = infer_grad,
+                         .cost = cost_grad};
+  return def;
+}
+
+const OpDef& conv_append_def() {
+  static const OpDef def{.signature = "conv_append(tail!:[S,M,C], x:[N,C], seq:i32[N], pos:i32[N]) -> tail!:[S,M,C]",
+                         .cost = [](const CostQuery& q) { return Cost{.bytes = 2.0 * double(q.in[1]->bytes())}; }};
+  return def;
+}
+
+Value causal_conv(Value x, Value w, Value b, Value tail, Value seq, Value pos) {
+  return x.graph->apply1(causal_conv_def(), {x, w, b, tail, seq, pos});
+}
+
+Value conv_append(Value tail, Value x, Value seq, Value pos) {
+  return x.graph->apply1(conv_append_def(), {tail, x, seq, pos});
+}
+
+}  // namespace toy

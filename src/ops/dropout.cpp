@@ -1,0 +1,33 @@
+// Dropout (Srivastava et al. 2014) with random numbers that are a function of (seed, step, place, element): backward
+// makes the same mask again, for any number of threads, and a run that is resumed goes on as it would have.
+#include "ops/defs.h"
+
+namespace toy {
+namespace {
+
+void infer(const TypeQuery& q, std::vector<TensorType>&) {
+  const double p = q.attrs.as<DropoutAttrs>().p;
+  check(p >= 0 && p < 1, "dropout: p is {}, expected 0 to below 1", p);
+  check(q.in[0]->count() <= int64_t(1) << 34, "dropout: x has {} elements, expected at most 2^34", q.in[0]->count());
+}
+
+void vjp(Vjp& c) { c.give(0, dropout(c.grad(0), c.in(1), c.attrs().as<DropoutAttrs>())); }
+
+}  // namespace
+
+const OpDef& dropout_def() {
+  static const OpDef def{.signature = "dropout(x:[*], random:i32[3]) -> y:[*]",
+                         .infer = infer,
+                         .vjp = vjp,
+                         .cost = [](const CostQuery& q) {  // ten rounds of two products for four elements
+                           return Cost{.flops = 6.0 * double(q.out[0].count()),
+                                       .bytes = 2.0 * double(q.out[0].bytes())};
+                         }};
+  return def;
+}
+
+Value dropout(Value x, Value random, DropoutAttrs attrs) {
+  return attrs.p == 0 ? x : x.graph->apply1(dropout_def(), {x, random}, attrs);
+}
+
+}  // namespace toy

@@ -1,0 +1,51 @@
+// Gated linear unit with gelu (Shazeer 2020, eq. 6).
+#include "ops/defs.h"
+
+namespace toy {
+namespace {
+
+void vjp(Vjp& c) {
+  const int id = c.graph().apply(geglu_grad_def(), {c.in(0), c.in(1), c.grad(0)}, c.attrs());
+  c.give(0, Value{&c.graph(), id, 0});
+  c.give(1, Value{&c.graph(), id, 1});
+}
+
+std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& attrs) {
+  const bool by_tanh = attrs.as<GegluAttrs>().kind == GeluKind::tanh;
+  return {(by_tanh ? gelu_tanh(in[0]) : gelu_erf(in[0])) * in[1]};
+}
+
+std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
+  const std::vector<Value> wrt = independent(in.first(2));
+  const std::vector<Value> ys{decompose(g, wrt, attrs)[0]}, dys{in[2]};
+  return pull_back(ys, dys, wrt);
+}
+
+Cost cost_of(const CostQuery& q, double flops) {
+  const double n = double(q.out[0].count());
+  const bool by_tanh = q.attrs.as<GegluAttrs>().kind == GeluKind::tanh;  // erf has a polynomial too
+  return {.flops = (by_tanh ? flops : flops + 22) * n, .transcendentals = n};
+}
+
+}  // namespace
+
+const OpDef& geglu_def() {
+  static const OpDef def{.signature = "geglu(gate:[*], up:[*]) -> y:[*]",
+                         .vjp = vjp,
+                         .cost = [](const CostQuery& q) { return cost_of(q, 6); },
+                         .decompose = decompose};
+  return def;
+}
+
+const OpDef& geglu_grad_def() {
+  static const OpDef def{.signature = "geglu_grad(gate:[*], up:[*], dy:[*]) -> dgate:[*], dup:[*]",
+                         .cost = [](const CostQuery& q) { return cost_of(q, 14); },
+                         .decompose = decompose_grad};
+  return def;
+}
+
+Value geglu(Value gate, Value up, GeluKind kind) {
+  return gate.graph->apply1(geglu_def(), {gate, up}, GegluAttrs{kind});
+}
+
+}  // namespace toy

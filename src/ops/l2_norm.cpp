@@ -1,0 +1,40 @@
+// Rows of length one: x / sqrt(sum x^2 + eps). eps stands inside the root, as in the layers of Gated DeltaNet (Yang et
+// al. 2024) that PyTorch trains; ggml's op of this name divides by max(|x|, eps) instead.
+#include "ops/defs.h"
+
+namespace toy {
+namespace {
+
+void vjp(Vjp& c) { c.give(0, c.graph().apply1(l2_norm_grad_def(), {c.in(0), c.grad(0)}, c.attrs())); }
+
+std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& attrs) {
+  const Value x = in[0], squares = sum(x * x, x.shape().rank() - 1);
+  return {x * rsqrt(squares + g.scalar(attrs.as<L2NormAttrs>().eps, x.type().dtype))};
+}
+
+std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
+  const std::vector<Value> wrt = independent(in.first(1));
+  const std::vector<Value> ys{decompose(g, wrt, attrs)[0]}, dys{in[1]};
+  return pull_back(ys, dys, wrt);
+}
+
+}  // namespace
+
+const OpDef& l2_norm_def() {
+  static const OpDef def{.signature = "l2_norm(x:[*,D]) -> y:[*,D]",
+                         .vjp = vjp,
+                         .cost = [](const CostQuery& q) { return Cost{.flops = 3.0 * double(q.out[0].count())}; },
+                         .decompose = decompose};
+  return def;
+}
+
+const OpDef& l2_norm_grad_def() {
+  static const OpDef def{.signature = "l2_norm_grad(x:[*,D], dy:[*,D]) -> dx:[*,D]",
+                         .cost = [](const CostQuery& q) { return Cost{.flops = 7.0 * double(q.out[0].count())}; },
+                         .decompose = decompose_grad};
+  return def;
+}
+
+Value l2_norm(Value x, float eps) { return x.graph->apply1(l2_norm_def(), {x}, L2NormAttrs{eps}); }
+
+}  // namespace toy

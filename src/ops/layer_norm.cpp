@@ -1,0 +1,50 @@
+// Layer normalization (Ba et al. 2016, eq. 4).
+#include "ops/defs.h"
+
+namespace toy {
+namespace {
+
+void vjp(Vjp& c) {
+  const int id = c.graph().apply(layer_norm_grad_def(), {c.in(0), c.in(1), c.grad(0)}, c.attrs());
+  for (int i = 0; i < 3; ++i) c.give(i, Value{&c.graph(), id, i});
+}
+
+std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& attrs) {
+  const Value x = in[0], w = in[1], b = in[2];
+  const int last = x.shape().rank() - 1;
+  const double part = 1.0 / double(x.dim(last));
+  const Value centred = x - scale(sum(x, last), part);
+  const Value variance = scale(sum(centred * centred, last), part);
+  const Value y = centred * rsqrt(variance + g.scalar(attrs.as<LayerNormAttrs>().eps, x.type().dtype)) * w;
+  return {b ? y + b : y};
+}
+
+std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
+  std::vector<Value> wrt = independent(in.first(2));
+  wrt.push_back(fill(g, in[1].shape(), 0));  // any b: its gradient does not depend on it
+  const std::vector<Value> ys{decompose(g, wrt, attrs)[0]}, dys{in[2]};
+  return pull_back(ys, dys, wrt);
+}
+
+}  // namespace
+
+const OpDef& layer_norm_def() {
+  static const OpDef def{.signature = "layer_norm(x:[*,D], w:[D], b?:[D]) -> y:[*,D]",
+                         .vjp = vjp,
+                         .cost = [](const CostQuery& q) { return Cost{.flops = 7.0 * double(q.out[0].count())}; },
+                         .decompose = decompose};
+  return def;
+}
+
+const OpDef& layer_norm_grad_def() {
+  static const OpDef def{.signature = "layer_norm_grad(x:[*,D], w:[D], dy:[*,D]) -> dx:[*,D], dw?:[D], db?:[D]",
+                         .cost = [](const CostQuery& q) { return Cost{.flops = 16.0 * double(q.out[0].count())}; },
+                         .decompose = decompose_grad};
+  return def;
+}
+
+Value layer_norm(Value x, Value w, Value b, float eps) {
+  return x.graph->apply1(layer_norm_def(), {x, w, b}, LayerNormAttrs{eps});
+}
+
+}  // namespace toy

@@ -1,0 +1,116 @@
+// mean, pad, repeat: functions that put other ops together, against plain loops, with their gradients.
+#include <gtest/gtest.h>
+
+#include "ops/harness.h"
+#include "toy/ops/ops.h"
+
+namespace toy::test {
+namespace {
+
+// y = f(x) with d (sum y R) / dx, for x:[2,3,2] with the values 1, 2, ..., 12, and R = 1, 2, ...
+struct Result {
+  Shape shape;
+  std::vector<double> y, dx;
+};
+Result evaluate(const std::function<Value(Value)>& f, Device& device) {
+  Built b = build_operands(parse_operands("x:[2,3,2]=list(1,2,3,4,5,6,7,8,9,10,11,12)"));
+  const Value y = f(b.operands[0]);
+  std::vector<double> r(size_t(y.type().count()));
+  for (size_t i = 0; i < r.size(); ++i) r[i] = double(i + 1);
+  const std::vector<Value> wrt{b.leaves[0]};
+  const std::vector<Value> dx = gradients(sum_all(y * b.graph->constant(y.type(), r)), wrt);
+  b.outputs = {y, dx[0]};
+  const Results results = Program(b, device).run();
+  return {y.shape(), results[0], results[1]};
+}
+void expect_result(const std::function<Value(Value)>& f, const Result& expected) {
+  for (Device* device : {&cpu_device(2), &reference_device()}) {
+    const Result r = evaluate(f, *device);
+    EXPECT_EQ(r.shape, expected.shape) << device->name();
+    EXPECT_EQ(r.y, expected.y) << device->name();
+    EXPECT_EQ(r.dx, expected.dx) << device->name();
+  }
+}
+
+std::string message_of(const std::function<Value(Value)>& f, const TensorType& type) {
+  Graph g;
+  try {
+    f(g.input("x", type));
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+const TensorType kFixed{DType::f32, {2, 3}, 0};
+
+TEST(Composed, Mean) {
+  expect_result([](Value x) { return mean(x, 0); },
+                {{1, 3, 2}, {4, 5, 6, 7, 8, 9}, {0.5, 1, 1.5, 2, 2.5, 3, 0.5, 1, 1.5, 2, 2.5, 3}});
+  expect_result([](Value x) { return mean(x, 2); },
+                {{2, 3, 1}, {1.5, 3.5, 5.5, 7.5, 9.5, 11.5}, {0.5, 0.5, 1, 1, 1.5, 1.5, 2, 2, 2.5, 2.5, 3, 3}});
+  EXPECT_EQ(message_of([](Value x) { return mean(x, 2); }, kFixed), "mean: axis 2 of 2 dimensions");
+  EXPECT_EQ(message_of([](Value x) { return mean(x, 0); }, {DType::f32, {0, 3}, 0}), "mean: axis 0 of [0,3] is empty");
+}
+
+TEST(Composed, Pad) {
+  expect_result([](Value x) { return pad(x, 1, 1, 2, -7); },
+                {{2, 6, 2},
+                 {-7, -7, 1, 2, 3, 4, 5, 6, -7, -7, -7, -7, -7, -7, 7, 8, 9, 10, 11, 12, -7, -7, -7, -7},
+                 {3, 4, 5, 6, 7, 8, 15, 16, 17, 18, 19, 20}});
+  expect_result(
+      [](Value x) { return pad(x, 0, 0, 1); },
+      {{3, 3, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 0, 0, 0, 0, 0}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}});
+  EXPECT_EQ(message_of([](Value x) { return pad(x, -1, 0, 1); }, kFixed), "pad: axis -1 of 2 dimensions");
+  EXPECT_EQ(message_of([](Value x) { return pad(x, 0, -1, 1); }, kFixed),
+            "pad: -1 elements in front and 1 behind, expected 0 or more; slice() takes away");
+}
+
+TEST(Composed, Repeat) {
+  expect_result([](Value x) { return repeat(x, 1, 2); },
+                {{2, 6, 2},
+                 {1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 7, 8, 9, 10, 11, 12},
+                 {8, 10, 12, 14, 16, 18, 32, 34, 36, 38, 40, 42}});
+  expect_result([](Value x) { return repeat(x, 2, 2); },
+                {{2, 3, 4},
+                 {1, 2, 1, 2, 3, 4, 3, 4, 5, 6, 5, 6, 7, 8, 7, 8, 9, 10, 9, 10, 11, 12, 11, 12},
+                 {4, 6, 12, 14, 20, 22, 28, 30, 36, 38, 44, 46}});
+  expect_result(
+      [](Value x) { return repeat(slice(x, 0, 0, 1), 0, 3); },
+      {{3, 3, 2}, {1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6}, {21, 24, 27, 30, 33, 36, 0, 0, 0, 0, 0, 0}});
+  EXPECT_EQ(message_of([](Value x) { return repeat(x, 2, 2); }, kFixed), "repeat: axis 2 of 2 dimensions");
+  EXPECT_EQ(message_of([](Value x) { return repeat(x, 1, 0); }, kFixed), "repeat: 0 times, expected 1 or more");
+}
+
+// Columns of run-time rows are padded and repeated like others; the rows themselves cannot be.
+TEST(Composed, RunTimeRows) {
+  for (Device* device : {&cpu_device(2), &reference_device()}) {
+    Built b = build_operands(parse_operands("x:[3,2]=list(1,2,3,4,5,6)"), {"x"});
+    const Value x = b.operands[0];
+    b.outputs = {pad(x, 1, 1, 0, 9), repeat(x, 1, 2), mean(x, 1)};
+    Program program(b, *device);
+    program.set_rows(2);
+    const Results y = program.run();
+    EXPECT_EQ(y[0], (std::vector<double>{9, 1, 2, 9, 3, 4}));
+    EXPECT_EQ(y[1], (std::vector<double>{1, 2, 1, 2, 3, 4, 3, 4}));
+    EXPECT_EQ(y[2], (std::vector<double>{1.5, 3.5}));
+  }
+  Graph g;
+  const Value x = g.input("x", g.rows_type(g.declare_rows("N", 4), DType::f32, {3}));
+  EXPECT_THROW(repeat(x, 0, 2), Error);
+  EXPECT_THROW(mean(x, 0), Error);
+  EXPECT_THROW(pad(x, 0, 1, 0), Error);
+}
+
+// The gradient of a part of the columns of run-time rows has run-time rows too.
+TEST(Composed, GradientOfASliceOfRunTimeRows) {
+  Graph g;
+  const int n = g.declare_rows("N", 3);
+  const Value x = g.param("x", g.rows_type(n, DType::f32, {4})), w = g.param("w", {DType::f32, {5, 2}, 0});
+  const Value targets = g.input("targets", g.rows_type(n, DType::i32)),
+              weight = g.input("weight", g.rows_type(n, DType::f32));
+  const std::vector<Value> wrt{x};
+  EXPECT_EQ(gradients(linear_xent(slice(x, 1, 1, 2), w, targets, weight).loss, wrt)[0].type(), x.type());
+}
+
+}  // namespace
+}  // namespace toy::test
