@@ -116,7 +116,7 @@ build release || finish
 select=() not_run=()
 if [[ -n $quick ]]; then
   select=(-L '^unit$')
-  for label in model cli install shared peer slow; do not_run+=(--not-run "$label" "--quick runs label unit only"); done
+  for label in model cli example install shared peer slow; do not_run+=(--not-run "$label" "--quick runs label unit only"); done
 else
   leave_out=()
   if [[ -z $slow ]]; then

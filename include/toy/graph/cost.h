@@ -16,6 +16,7 @@ inline constexpr std::array kPhases{Phase::forward, Phase::backward, Phase::upda
 /// "forward", "backward", ...
 std::string_view name_of(Phase phase);
 
+/// What a graph costs, node by node and by phase.
 struct GraphCost {
   /// What one node costs, and when it runs.
   struct OfNode {

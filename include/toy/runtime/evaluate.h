@@ -22,6 +22,7 @@ namespace toy {
 /// Values of inputs (and of parameters that no store holds) by name, row-major.
 using Feeds = std::map<std::string, std::variant<std::vector<float>, std::vector<int32_t>>>;
 
+/// What a value is computed from, and where.
 struct EvaluateOptions {
   /// Inputs with run-time rows take as many rows as they are given; all that share a row count must agree.
   Feeds feeds = {};
