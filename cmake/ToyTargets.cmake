@@ -13,6 +13,16 @@ if(TOY_SANITIZE)
   target_link_options(toy_flags INTERFACE -fsanitize=${TOY_SANITIZE})
 endif()
 
+# Headers of other people that many files include are parsed once. OFF shows whether every file includes what it uses.
+option(TOY_PCH "Precompile the headers of CLI11, nlohmann-json and GoogleTest" ON)
+# toy_compile_fast(toy_cli <CLI/CLI.hpp>): what need not run fast is to compile fast.
+function(toy_compile_fast target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(TOY_PCH AND ARGN)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
+
 # Targets of the installed library, in the order in which toy_library() was called: a library stands behind what it uses.
 set_property(GLOBAL PROPERTY TOY_LIBRARIES toy_flags)
 

@@ -9,7 +9,7 @@
 A mutant is one change in a gradient or decomposition (src/ops/*.cpp) or a kernel (src/backend/{reference,cpu}):
 a sign flipped, a term or factor dropped, two operands or an index swapped, a constant changed. It is made in a copy of
 the tree (build/mutate/tree), never in this one; test_ops and test_backend are rebuilt there and run. Mutants that do
-not compile do not count. Which ones are made follows from the seed and the sources alone. A run that was stopped goes
+not compile do not count; kernels are compiled for this machine's instruction set alone. Which ones are made follows from the seed and the sources alone. A run that was stopped goes
 on where it was. Exit: 0 done, 1 fewer caught than --at-least percent, 2 bad arguments or a tree that fails unchanged.
 """
 import argparse
@@ -203,7 +203,7 @@ class Tree:
                 shutil.copyfile(source, target)
         if not (self.build / "build.ninja").exists():
             self.call(["cmake", "-S", self.root, "-B", self.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                       "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG"])
+                       "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -march=native -DNDEBUG"])
 
     def call(self, command, timeout=None, **more):
         limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))

@@ -1,4 +1,5 @@
 // Products with operands rounded to bf16, against f64 sums of the rounded operands; bits for any number of threads.
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -116,6 +117,86 @@ TEST_F(Bf16, GradientOfWeight) {
     run(cpu::linear_grad_w_bf16_kernel(), {dy.view(), x.view(), acc.view()}, dw);
     e.compare(dw, "acc");
   }
+}
+
+// a [m,k] and b [k,n] with either dimension contiguous, init a matrix, a row, or absent.
+struct ProductCase {
+  size_t m, n, k;
+  bool a_along_k, b_along_k;
+  enum Init { none, matrix, row } init;
+};
+
+// The product by `product` with a team of `threads`.
+std::vector<float> product_of(const ProductCase& c, const Array<float>& a, const Array<float>& b,
+                              const Array<float>& init, int threads,
+                              void (*product)(const cpu::OuterProduct&, int, int, std::byte*)) {
+  std::vector<float> result(c.m * c.n, -7.0f);
+  std::vector<std::byte> workspace(cpu::outer_workspace(c.m, c.k, threads) + 64);
+  auto* aligned = reinterpret_cast<std::byte*>(cpu::round_up(reinterpret_cast<size_t>(workspace.data()), 64));
+  const cpu::OuterProduct p{
+      .a = {a.data(), c.a_along_k ? c.k : 1, c.a_along_k ? 1 : c.m},
+      .b = {b.data(), c.b_along_k ? 1 : c.n, c.b_along_k ? c.k : 1},
+      .m = c.m,
+      .n = c.n,
+      .k = c.k,
+      .init = c.init == ProductCase::none ? nullptr : init.data(),
+      .init_is_row = c.init == ProductCase::row,
+      .c = result.data(),
+  };
+  ThreadPool pool(threads);
+  pool.run([&](int thread) { product(p, thread, threads, aligned); });
+  return result;
+}
+
+// What gemm.h promises of AMX, as plain loops.
+float in_order_of_amx(const ProductCase& c, const Array<float>& a, const Array<float>& b, const Array<float>& init,
+                      size_t i, size_t j) {
+  const auto of_a = [&](size_t l) { return l < c.k ? float(rounded(a[c.a_along_k ? i * c.k + l : l * c.m + i])) : 0; };
+  const auto of_b = [&](size_t l) { return l < c.k ? float(rounded(b[c.b_along_k ? j * c.k + l : l * c.n + j])) : 0; };
+  float sum = c.init == ProductCase::none ? 0 : init[c.init == ProductCase::row ? j : i * c.n + j];
+  const cpu::KBlocks blocks = cpu::outer_blocks(c.k);
+  for (size_t block = 0; block < blocks.count; ++block)
+    for (size_t g = 0; g < blocks.size(block); g += 32) {
+      float chain[2] = {0, 0};
+      for (size_t l = g; l < std::min(g + 32, blocks.size(block)); ++l) {
+        const size_t at = block * blocks.len + l;
+        chain[l % 2] = std::fma(of_a(at), of_b(at), chain[l % 2]);
+      }
+      sum += chain[0] + chain[1];
+    }
+  return sum;
+}
+
+TEST_F(Bf16, EveryInstructionGivesTheProductForEveryLayout) {
+  for (const auto& [m, n, k] :
+       {std::array<size_t, 3>{1, 1, 1}, {33, 47, 70}, {64, 32, 512}, {31, 16, 1100}, {97, 33, 2}})
+    for (const bool a_along_k : {true, false})
+      for (const bool b_along_k : {true, false})
+        for (const auto init : {ProductCase::none, ProductCase::matrix, ProductCase::row}) {
+          const ProductCase c{m, n, k, a_along_k, b_along_k, init};
+          SCOPED_TRACE(testing::Message() << m << " " << n << " " << k << " " << a_along_k << b_along_k << init);
+          Array<float> a({int64_t(m * k)}), b({int64_t(k * n)}), start({int64_t(m * n)});
+          fill_random(a, 1), fill_random(b, 2), fill_random(start, 3);
+          Array<float> out({int64_t(m), int64_t(n)});
+          Expected e{m,
+                     n,
+                     k,
+                     [&](size_t i, size_t l) { return a[a_along_k ? i * k + l : l * m + i]; },
+                     [&](size_t l, size_t j) { return b[b_along_k ? j * k + l : l * n + j]; },
+                     {}};
+          if (init != ProductCase::none)
+            e.start = [&](size_t i, size_t j) { return start[init == ProductCase::row ? j : i * n + j]; };
+          const std::vector<float> dot = product_of(c, a, b, start, 1, cpu::outer_product_dot);
+          std::copy(dot.begin(), dot.end(), out.data());
+          e.compare(out, "dot");
+          EXPECT_EQ(dot, product_of(c, a, b, start, 3, cpu::outer_product_dot));
+          if (!cpu::has_amx()) continue;
+          const std::vector<float> amx = product_of(c, a, b, start, 1, cpu::outer_product_amx);
+          EXPECT_EQ(amx, product_of(c, a, b, start, 3, cpu::outer_product_amx));
+          for (size_t i = 0; i < m; ++i)
+            for (size_t j = 0; j < n; ++j)
+              ASSERT_EQ(amx[i * n + j], in_order_of_amx(c, a, b, start, i, j)) << i << "," << j;
+        }
 }
 
 TEST_F(Bf16, IsChosenOnlyWhereThePlanAllowsIt) {

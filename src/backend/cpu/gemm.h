@@ -85,10 +85,18 @@ struct OuterProduct {
 size_t outer_workspace(size_t m, size_t k, int threads);
 void outer_product(const OuterProduct& p, int thread, int threads, std::byte* workspace);
 
-/// The same with both operands (f32) rounded to bf16 and summed in f32, twice as fast where the machine has the
-/// instruction for it (AVX512_BF16 on AMD). The rounding is to nearest even; denormals count as zeros. Sums run over
-/// pairs of k: an element is init, plus block after block a chain of (a b + a' b'). Only where has_bf16_products().
+/// The same with both operands (f32) rounded to bf16 and summed in f32, with the best instruction that the machine has
+/// for it. The rounding is to nearest even; denormals count as zeros. Only where has_bf16_products().
 bool has_bf16_products();
 void outer_product_bf16(const OuterProduct& p, int thread, int threads, std::byte* workspace);
+
+/// One way to do it: AVX512_BF16, twice as fast as f32 on AMD (gemm_bf16.cpp). Sums run over pairs of k: an element is
+/// init, plus block after block a chain of (a b + a' b').
+void outer_product_dot(const OuterProduct& p, int thread, int threads, std::byte* workspace);
+/// Another: AMX, several times as fast (gemm_amx.cpp). An element is init, plus for every 32 k of a block the chain of
+/// fma over the first of each pair added to the chain over the second, both from zero; the last 32 of a block may be
+/// fewer.
+bool has_amx();  ///< is it there, and may this process use it?
+void outer_product_amx(const OuterProduct& p, int thread, int threads, std::byte* workspace);
 
 }  // namespace toy::cpu

@@ -1,5 +1,6 @@
-// outer_product_bf16: outer_product on pairs of bf16, for CPUs with AVX512_BF16. Highway 1.0.3 does not have the
-// instruction, so this file is intrinsics, fenced off behind has_bf16_products(). Only what stands between push and pop
+// outer_product_dot: outer_product on pairs of bf16, for CPUs with AVX512_BF16; those with AMX have a faster one
+// (gemm_amx.cpp). Highway 1.0.3 does not have the instruction, so this file is intrinsics, fenced off behind
+// has_bf16_products(). Only what stands between push and pop
 // is compiled for that instruction set: code that other files share must not be.
 #include "backend/cpu/gemm_outer_task.h"
 
@@ -14,18 +15,13 @@
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
 #endif
 
+#include "backend/cpu/bf16_pairs-inl.h"
+
 namespace toy::cpu {
 namespace {
 
 // GCC 12 folds one load into several instructions as their memory operand, and the load port becomes the limit.
 inline void keep(__m512i& v) { __asm__("" : "+v"(v)); }
-
-// Two lines of sixteen f32 as sixteen pairs (low, high).
-inline __m512i pairs(__m512 low, __m512 high) {
-  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
-                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(high, low));
-}
 
 // r[i] becomes column i of the square of 32-bit words that the r[] were rows of.
 inline void transpose(__m256i (&r)[8]) {
@@ -93,7 +89,7 @@ __attribute__((noinline)) void micro(const uint32_t* a, const uint32_t* b, const
 // Panels of pairs (k, k+1) of bf16: see gemm_outer_task.h.
 struct Bf16Panels {
   using Panel = uint32_t;
-  static constexpr size_t kPack = 2, kMR = 8, kNV = 3, kLanes = 16;
+  static constexpr size_t kPack = 2, kStep = 1, kMR = 8, kNV = 3, kLanes = 16, kRuns = 16, kMacs = 16;
 
   static void pack_transposed(const float* p, size_t stride, size_t rows, size_t len, size_t width, uint32_t* out) {
     for (size_t g = ceil_div(width, 8); g-- > 0;) {
@@ -127,6 +123,13 @@ struct Bf16Panels {
     }
   }
 
+  static void pack_a_transposed(const float* p, size_t stride, size_t rows, size_t len, uint32_t* out) {
+    pack_transposed(p, stride, rows, len, kMR, out);
+  }
+  static void pack_a_straight(const float* p, size_t stride, size_t cols, size_t len, uint32_t* out) {
+    pack_straight(p, stride, cols, len, kMR, out);
+  }
+
   template <int NV, int MR = int(kMR)>
   static void rows(const uint32_t* a, const uint32_t* b, const OuterFetch& fetch, const OuterTile& t) {
     if constexpr (MR > 1) {
@@ -158,6 +161,10 @@ bool has_bf16_products() {
 }
 
 void outer_product_bf16(const OuterProduct& p, int thread, int threads, std::byte* workspace) {
+  (has_amx() ? outer_product_amx : outer_product_dot)(p, thread, threads, workspace);
+}
+
+void outer_product_dot(const OuterProduct& p, int thread, int threads, std::byte* workspace) {
   if (p.m == 0 || p.n == 0) return;
   outer_task<Bf16Panels, float>(p, thread, threads, workspace + size_t(thread) * OuterSpace(p.m, p.k).bytes());
 }
@@ -168,6 +175,7 @@ namespace toy::cpu {
 
 bool has_bf16_products() { return false; }
 void outer_product_bf16(const OuterProduct&, int, int, std::byte*) {}  // never called: see has_bf16_products()
+void outer_product_dot(const OuterProduct&, int, int, std::byte*) {}
 
 }  // namespace toy::cpu
 #endif

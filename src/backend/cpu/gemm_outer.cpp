@@ -141,7 +141,8 @@ HWY_INLINE void micro_rows(const float* a, const float* b, const OuterFetch& fet
 // Panels of f32: see gemm_outer_task.h.
 struct F32Panels {
   using Panel = float;
-  static constexpr size_t kPack = 1, kMR = HWY_NAMESPACE::kMR, kNV = HWY_NAMESPACE::kNV, kLanes = HWY_NAMESPACE::kLanes;
+  static constexpr size_t kPack = 1, kStep = 1, kMR = HWY_NAMESPACE::kMR, kNV = HWY_NAMESPACE::kNV,
+                          kLanes = HWY_NAMESPACE::kLanes, kRuns = 16, kMacs = 16;
 
   template <class T>
   static void pack_transposed(const T* p, size_t stride, size_t rows, size_t len, size_t width, float* out) {
@@ -150,6 +151,12 @@ struct F32Panels {
   template <class T>
   static void pack_straight(const T* p, size_t stride, size_t cols, size_t len, size_t width, float* out) {
     HWY_NAMESPACE::pack_straight(p, stride, cols, len, width, out);
+  }
+  static void pack_a_transposed(const float* p, size_t stride, size_t rows, size_t len, float* out) {
+    HWY_NAMESPACE::pack_transposed(p, stride, rows, len, kMR, out);
+  }
+  static void pack_a_straight(const float* p, size_t stride, size_t cols, size_t len, float* out) {
+    HWY_NAMESPACE::pack_straight(p, stride, cols, len, kMR, out);
   }
   static void micro_tile(const float* a, const float* b, const OuterFetch& fetch, const OuterTile& t) {
     if (HWY_LIKELY(t.width == kNR)) return micro_rows<kNV>(a, b, fetch, t);

@@ -1,11 +1,15 @@
 // The blocking of outer_product, without its vectors: which panels are packed when, and which tiles are computed from
-// them. E says how a panel looks and computes a tile from two (f32 in gemm_outer.cpp, pairs of bf16 in gemm_bf16.cpp):
+// them. E says how a panel looks and computes a tile from two (f32 in gemm_outer.cpp, pairs of bf16 in gemm_bf16.cpp
+// and gemm_amx.cpp):
 //
-//   Panel            32 bits: what a panel is made of; kPack consecutive k in one
-//   kMR, kNV, kLanes a tile is kMR rows by up to kNV vectors of kLanes columns
-//   pack_transposed  `rows` lines of `len` contiguous k (the last repeats up to `width`) to [len / kPack][width]
-//   pack_straight    `len` lines of k with `cols` contiguous values (zeros up to `width`) to [len / kPack][width]
-//   micro_tile       C = init + A B for one tile
+//   Panel              32 bits: what a panel is made of; kPack consecutive k in one
+//   kStep              panels are a multiple of kStep long (in Panels along k), the rest zeros
+//   kMR, kNV, kLanes   a tile is kMR rows by up to kNV vectors of kLanes columns
+//   pack_transposed    of B: `rows` lines of `len` contiguous k (the last repeats up to `width`)
+//   pack_straight      of B: `len` lines of k with `cols` contiguous values (what is beyond them is not used)
+//   pack_a_...         likewise of A, kMR rows
+//   micro_tile         C = init + A B for one tile; fetches kRuns runs of lines meanwhile
+//   kMacs              multiply-adds that a tile does while packing reads a value, about
 #pragma once
 
 #include <algorithm>
@@ -15,15 +19,17 @@
 
 namespace toy::cpu {
 
-constexpr size_t kMaxMR = 8, kMaxNR = 48;  // of any E
-constexpr size_t kBlockRows = 384;         // rows of A packed at a time
+constexpr size_t kMaxMR = 32, kMaxNR = 48;  // of any E
+constexpr size_t kLeastLength = 32;         // of a panel along k, of any E
+constexpr size_t kBlockRows = 384;          // rows of A packed at a time
 
 // 32-bit words of one thread's workspace.
 struct OuterSpace {
   size_t a, b;
   OuterSpace(size_t m, size_t k) {
-    const size_t len = std::min(outer_blocks(k).len * outer_blocks(k).count, outer_blocks(512).len);  // grows with k
-    a = (std::min(round_up(m, kMaxMR), kBlockRows) + 2 * kMaxMR) * len + 64;  // stores run past a panel's end
+    const KBlocks all = outer_blocks(k);
+    const size_t len = std::max(kLeastLength, std::min(all.len * all.count, outer_blocks(512).len));  // grows with k
+    a = (std::min(round_up(m, kMaxMR), kBlockRows) + 16) * len + 64;  // stores run past a panel's end
     b = kMaxNR * len + 64;
   }
   size_t bytes() const { return round_up(a * sizeof(float), 64) + round_up(b * sizeof(float), 64); }
@@ -34,7 +40,7 @@ struct OuterPart {
   Range rows, cols;
 };
 
-// Sixteen runs of lines of what is packed next, fetched to L2 while a tile is computed.
+// E::kRuns runs of lines of what is packed next, fetched to L2 while a tile is computed.
 struct OuterFetch {
   const char* p = nullptr;
   size_t run = 0, line = 0;
@@ -80,7 +86,7 @@ class OuterTask {
   static constexpr size_t kMR = E::kMR, kLanes = E::kLanes, kNV = E::kNV, kNR = kNV * kLanes;
   static_assert(kMR <= kMaxMR && kNR <= kMaxNR && sizeof(Panel) == 4);
 
-  size_t steps(size_t kb) const { return ceil_div(blocks_.size(kb), E::kPack); }
+  size_t steps(size_t kb) const { return round_up(ceil_div(blocks_.size(kb), E::kPack), E::kStep); }
   // Columns of the panel from j on: the columns that are left in panels as equal as whole vectors allow, so
   // that 64 columns are not done as 48 and 48.
   size_t width_of(size_t j) const {
@@ -97,9 +103,9 @@ class OuterTask {
     const float* p = static_cast<const float*>(a.data) + r * a.row_stride + kb * blocks_.len * a.col_stride;
     const size_t rows = size_t(part_.rows.end) - r, len = blocks_.size(kb);
     if (a.col_stride == 1)
-      E::pack_transposed(p, a.row_stride, rows, len, kMR, out);
+      E::pack_a_transposed(p, a.row_stride, rows, len, out);
     else
-      E::pack_straight(p, a.col_stride, rows, len, kMR, out);
+      E::pack_a_straight(p, a.col_stride, rows, len, out);
   }
   void pack_b(size_t j, size_t kb) {
     const size_t width = width_of(j), len = blocks_.size(kb), cols = std::min(part_.cols.end - j, width);
@@ -112,13 +118,13 @@ class OuterTask {
   // The next panel of B is fetched during the first tiles of this one: dX of 64 rows went from 60 to 81% of
   // the peak.
   OuterFetch fetch(size_t tile, size_t kb, size_t next_j) const {
-    if (tile >= std::max<size_t>(1, kNR / 16) || next_j >= size_t(part_.cols.end)) return {};
+    const size_t first = tile * E::kRuns;  // a run is a column, or a sixteenth of 16 columns
+    if (first >= std::max<size_t>(16, kNR) || next_j >= size_t(part_.cols.end)) return {};
     const T* next = b_at(kb, next_j);
-    const size_t run = blocks_.size(kb) / 16;
     if (b_along_k())
-      return {reinterpret_cast<const char*>(next + tile * 16 * p_.b.col_stride), p_.b.col_stride * sizeof(T), 64};
-    const size_t line = p_.b.row_stride * sizeof(T);
-    return {reinterpret_cast<const char*>(next + tile * 16), run * line, line};
+      return {reinterpret_cast<const char*>(next + first * p_.b.col_stride), p_.b.col_stride * sizeof(T), 64};
+    const size_t line = p_.b.row_stride * sizeof(T), run = blocks_.size(kb) / 16 * line;
+    return {reinterpret_cast<const char*>(next + first / 16 * 16) + first % 16 * run, run, line};
   }
 
   // All tiles of a panel of B: rows [r0, r1), columns from j.
@@ -150,8 +156,8 @@ class OuterTask {
   Panel *a_, *b_;
 };
 
-// The team as a grid over C, whichever leaves a thread the least to do: cycles per k, a multiply-add each 1/16 and
-// packing about 0.3 a line. A wrong cut cost 25% of 576 x 576 by 64 rows.
+// The team as a grid over C, whichever leaves a thread the least to do: cycles per k, a multiply-add each 1/kMacs
+// and packing about 0.3 a line. A wrong cut cost 25% of 576 x 576 by 64 rows.
 template <class E>
 OuterPart outer_part(const OuterProduct& p, int thread, int threads) {
   const size_t tiles_m = ceil_div(p.m, E::kMR), tiles_n = ceil_div(p.n, E::kLanes);
@@ -161,7 +167,7 @@ OuterPart outer_part(const OuterProduct& p, int thread, int threads) {
     if (threads % parts) continue;
     const double m = double(std::min(p.m, ceil_div(tiles_m, size_t(parts)) * E::kMR));
     const double n = double(std::min(p.n, ceil_div(tiles_n, size_t(threads / parts)) * E::kLanes));
-    const double cost = m * n / 16 + 0.3 * (m + n);
+    const double cost = m * n / double(E::kMacs) + 0.3 * (m + n);
     if (parts == 1 || cost < least) best = parts, least = cost;
   }
   const auto cut = [](size_t total, size_t tiles, size_t unit, int i, int parts) {
