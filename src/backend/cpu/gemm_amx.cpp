@@ -9,12 +9,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define TOY_AMX_TARGET "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16"
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target(TOY_AMX_TARGET))), apply_to = function)
+#pragma clang attribute push(                                                                            \
+    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target(TOY_AMX_TARGET)
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")
 #endif
 
 #include "backend/cpu/bf16_pairs-inl.h"
