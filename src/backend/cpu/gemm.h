@@ -81,8 +81,9 @@ struct OuterProduct {
   float* c = nullptr;           ///< [m,n]
   size_t init_stride() const { return init_is_row ? 0 : n; }
 };
-/// Bytes for all threads together, enough for any m and k up to these.
-size_t outer_workspace(size_t m, size_t k, int threads);
+/// Bytes for all threads together, enough for any m and k up to these: of outer_product, or (bf16) of
+/// outer_product_bf16 and each way to do it.
+size_t outer_workspace(size_t m, size_t k, int threads, DType products = DType::f32);
 void outer_product(const OuterProduct& p, int thread, int threads, std::byte* workspace);
 
 /// The same with both operands (f32) rounded to bf16 and summed in f32, with the best instruction that the machine has
@@ -93,10 +94,13 @@ void outer_product_bf16(const OuterProduct& p, int thread, int threads, std::byt
 /// One way to do it: AVX512_BF16, twice as fast as f32 on AMD (gemm_bf16.cpp). Sums run over pairs of k: an element is
 /// init, plus block after block a chain of (a b + a' b').
 void outer_product_dot(const OuterProduct& p, int thread, int threads, std::byte* workspace);
-/// Another: AMX, several times as fast (gemm_amx.cpp). An element is init, plus for every 32 k of a block the chain of
-/// fma over the first of each pair added to the chain over the second, both from zero; the last 32 of a block may be
-/// fewer.
+/// Another: AMX, several times as fast (gemm_amx.cpp). An element is init, plus for every 32 k the chain of fma over
+/// the first of each pair added to the chain over the second, both from zero.
 bool has_amx();  ///< is it there, and may this process use it?
 void outer_product_amx(const OuterProduct& p, int thread, int threads, std::byte* workspace);
+
+/// Parts of outer_workspace.
+size_t bf16_bytes_of_thread(size_t m, size_t k);
+size_t amx_bytes_of_thread(size_t m, size_t k);
 
 }  // namespace toy::cpu

@@ -89,7 +89,9 @@ __attribute__((noinline)) void micro(const uint32_t* a, const uint32_t* b, const
 // Panels of pairs (k, k+1) of bf16: see gemm_outer_task.h.
 struct Bf16Panels {
   using Panel = uint32_t;
-  static constexpr size_t kPack = 2, kStep = 1, kMR = 8, kNV = 3, kLanes = 16, kRuns = 16, kMacs = 16;
+  static constexpr size_t kPack = 2, kStep = 1, kMR = 8, kNV = 3, kLanes = 16, kMacs = 16;
+  static constexpr bool kFetchesLines = true;
+  static KBlocks blocks(size_t k) { return outer_blocks(k); }
 
   static void pack_transposed(const float* p, size_t stride, size_t rows, size_t len, size_t width, uint32_t* out) {
     for (size_t g = ceil_div(width, 8); g-- > 0;) {
@@ -155,6 +157,10 @@ struct Bf16Panels {
 
 namespace toy::cpu {
 
+size_t bf16_bytes_of_thread(size_t m, size_t k) {
+  return std::max(OuterSpace<Bf16Panels>(m, k).bytes(), amx_bytes_of_thread(m, k));
+}
+
 bool has_bf16_products() {
   return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -166,7 +172,7 @@ void outer_product_bf16(const OuterProduct& p, int thread, int threads, std::byt
 
 void outer_product_dot(const OuterProduct& p, int thread, int threads, std::byte* workspace) {
   if (p.m == 0 || p.n == 0) return;
-  outer_task<Bf16Panels, float>(p, thread, threads, workspace + size_t(thread) * OuterSpace(p.m, p.k).bytes());
+  outer_task<Bf16Panels, float>(p, thread, threads, workspace);
 }
 
 }  // namespace toy::cpu
@@ -174,6 +180,7 @@ void outer_product_dot(const OuterProduct& p, int thread, int threads, std::byte
 namespace toy::cpu {
 
 bool has_bf16_products() { return false; }
+size_t bf16_bytes_of_thread(size_t, size_t) { return 0; }
 void outer_product_bf16(const OuterProduct&, int, int, std::byte*) {}  // never called: see has_bf16_products()
 void outer_product_dot(const OuterProduct&, int, int, std::byte*) {}
 

@@ -110,11 +110,12 @@ HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b
   };
   size_t done = 0;
   if (fetch.p) {
-    for (size_t r = 0; r < 16; ++r) {
+    const size_t each = 16 / fetch.runs;
+    for (size_t r = 0; r < fetch.runs; ++r) {
       const char* q = fetch.p + r * fetch.run;
       for (size_t s = 0; s < steps / 16; ++s, q += fetch.line) {
         __builtin_prefetch(q, 0, 2);
-        step();
+        for (size_t e = 0; e < each; ++e) step();
       }
     }
     done = steps / 16 * 16;
@@ -142,7 +143,9 @@ HWY_INLINE void micro_rows(const float* a, const float* b, const OuterFetch& fet
 struct F32Panels {
   using Panel = float;
   static constexpr size_t kPack = 1, kStep = 1, kMR = HWY_NAMESPACE::kMR, kNV = HWY_NAMESPACE::kNV,
-                          kLanes = HWY_NAMESPACE::kLanes, kRuns = 16, kMacs = 16;
+                          kLanes = HWY_NAMESPACE::kLanes, kMacs = 16;
+  static constexpr bool kFetchesLines = true;
+  static KBlocks blocks(size_t k) { return outer_blocks(k); }
 
   template <class T>
   static void pack_transposed(const T* p, size_t stride, size_t rows, size_t len, size_t width, float* out) {
@@ -176,6 +179,8 @@ HWY_MAYBE_UNUSED void outer_part_of_thread(const OuterProduct& p, int thread, in
   }
 }
 
+HWY_MAYBE_UNUSED size_t bytes_of_thread(size_t m, size_t k) { return OuterSpace<F32Panels>(m, k).bytes(); }
+
 }  // namespace toy::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -183,13 +188,16 @@ HWY_AFTER_NAMESPACE();
 namespace toy::cpu {
 HWY_EXPORT(outer_part_of_thread);
 
-size_t outer_workspace(size_t m, size_t k, int threads) { return OuterSpace(m, k).bytes() * size_t(threads); }
+HWY_EXPORT(bytes_of_thread);
+
+size_t outer_workspace(size_t m, size_t k, int threads, DType products) {
+  const size_t f32 = HWY_DYNAMIC_DISPATCH(bytes_of_thread)(m, k);
+  return (products == DType::bf16 ? std::max(f32, bf16_bytes_of_thread(m, k)) : f32) * size_t(threads);
+}
 
 void outer_product(const OuterProduct& p, int thread, int threads, std::byte* workspace) {
   if (p.m == 0 || p.n == 0) return;
-  const size_t bytes = OuterSpace(p.m, p.k).bytes();
-  HWY_DYNAMIC_DISPATCH(outer_part_of_thread)
-  (p, thread, threads, workspace + size_t(thread) * bytes);
+  HWY_DYNAMIC_DISPATCH(outer_part_of_thread)(p, thread, threads, workspace);
 }
 
 }  // namespace toy::cpu

@@ -25,9 +25,12 @@ struct Space {
     logits = 0;
     nll = logits + round_up(chunk * vocab * sizeof(float), 64);
     dot = dx = nll + round_up(chunk * sizeof(float), 64);
-    dw = dx + (want_dx ? outer_workspace(chunk, vocab, threads) : 0);
-    const size_t forward = bf16 ? outer_workspace(chunk, width, threads) : dot_workspace(chunk, vocab, width, threads);
-    bytes = std::max(dot + forward, dw + (want_dw ? outer_workspace(vocab, chunk, threads) : 0));
+    const auto outer = [&](size_t m, size_t k) {
+      return outer_workspace(m, k, threads, bf16 ? DType::bf16 : DType::f32);
+    };
+    dw = dx + (want_dx ? outer(chunk, vocab) : 0);
+    const size_t forward = bf16 ? outer(chunk, width) : dot_workspace(chunk, vocab, width, threads);
+    bytes = std::max(dot + forward, dw + (want_dw ? outer(vocab, chunk) : 0));
   }
 };
 
