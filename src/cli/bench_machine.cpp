@@ -75,6 +75,8 @@ struct Machine {
         {"fma_gflops", "f32 multiply-add, GFLOP/s", fma_ceiling(all), fma_ceiling(one)},
         {"bf16_dot_gflops", "bf16 dot, GFLOP/s", best_of([&] { return bench::bf16_dot_gflops(all); }),
          best_of([&] { return bench::bf16_dot_gflops(one); })},
+        {"bf16_tile_gflops", "bf16 tiles (AMX), GFLOP/s", best_of([&] { return bench::bf16_tile_gflops(all); }),
+         best_of([&] { return bench::bf16_tile_gflops(one); })},
         {"int8_dot_gops", "int8 dot, GOP/s", best_of([&] { return bench::int8_dot_gops(all); }),
          best_of([&] { return bench::int8_dot_gops(one); })},
         {"gemm_forward_gflops", "f32 product of 2048, forward, GFLOP/s", gemm.forward(all), gemm.forward(one)},

@@ -15,33 +15,17 @@
     __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns of its own intrinsics
+// GCC 12 warns of its own intrinsics.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")
 #endif
 
+#include "backend/cpu/amx-inl.h"
 #include "backend/cpu/bf16_pairs-inl.h"
 
 namespace toy::cpu {
 namespace {
-
-template <int Tile>
-inline void tile_zero() {
-  __asm__ volatile("tilezero %%tmm%c0" ::"i"(Tile));
-}
-// Sixteen lines of 64 bytes, `stride` bytes apart.
-template <int Tile>
-inline void tile_load(const void* p, size_t stride) {
-  __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(p), "r"(stride), "i"(Tile) : "memory");
-}
-template <int Tile>
-inline void tile_store(void* p, size_t stride) {
-  __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(p), "r"(stride), "i"(Tile) : "memory");
-}
-// C += A B on pairs of bf16.
-template <int C, int A, int B>
-inline void tile_product() {
-  __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
-}
 
 // r[i] becomes column i of the square of 32-bit words that the r[] were rows of.
 inline void transpose(__m512i (&r)[16]) {
@@ -195,22 +179,6 @@ struct AmxPanels {
     }
     t.width == 2 * kLanes ? whole_tile<2>(a, b, fetch, t) : whole_tile<1>(a, b, fetch, t);
   }
-};
-
-// Eight tiles of 16 rows by 64 bytes, as long as it lives. A thread that has none costs less to switch away from.
-class TileConfig {
- public:
-  TileConfig() {
-    struct alignas(64) {
-      uint8_t palette = 1, start_row = 0, reserved[14] = {};
-      uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    } config;
-    __asm__ volatile("ldtilecfg %0" ::"m"(config));
-  }
-  ~TileConfig() { __asm__ volatile("tilerelease"); }
-  TileConfig(const TileConfig&) = delete;
-  TileConfig& operator=(const TileConfig&) = delete;
 };
 
 }  // namespace

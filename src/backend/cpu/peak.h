@@ -26,6 +26,8 @@ double exp_gops(ThreadPool& pool);
 /// count); 0 where the machine has none.
 double bf16_dot_gflops(ThreadPool& pool);
 double int8_dot_gops(ThreadPool& pool);
+/// GFLOP/s of products of bf16 tiles (AMX); 0 where the machine has none.
+double bf16_tile_gflops(ThreadPool& pool);
 
 /// GB/s of reading `floats` floats from memory with all threads.
 double read_gbs(ThreadPool& pool, const float* p, size_t floats);
