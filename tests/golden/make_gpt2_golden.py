@@ -142,7 +142,8 @@ def check_transformers(weights, s, tokens, targets, golden):
     from transformers import GPT2Config, GPT2LMHeadModel
     model = GPT2LMHeadModel(GPT2Config(vocab_size=s.V, n_positions=s.context, n_embd=s.D, n_layer=s.L, n_head=s.H, n_inner=s.F,
                                        layer_norm_epsilon=s.eps, tie_word_embeddings=s.tied, resid_pdrop=0, embd_pdrop=0,
-                                       attn_pdrop=0, attn_implementation="eager")).double().eval()
+                                       attn_pdrop=0, bos_token_id=None, eos_token_id=None,
+                                       attn_implementation="eager")).double().eval()
     params = dict(model.named_parameters())
     assert {hf_name(name) for name in weights} == set(params), "transformers has other parameters than the file"
     with torch.no_grad():
