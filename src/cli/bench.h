@@ -1,6 +1,7 @@
 // What the parts of `toy bench` share: the ceilings of the machine, and how a session's time is spread over its ops.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,15 @@ struct Ceilings {
   /// The least time that work of this cost can take.
   Best best_time(const Cost& cost) const;
 };
+
+/// The names in "NAME[,NAME...]". Throws for one that is neither a size nor a file of dimensions, before anything is
+/// measured.
+std::vector<std::string> shapes_of(const std::string& list);
+/// Calls `work` in a process of its own, so that memory it needs is not counted as the caller's. Call it before there
+/// are threads. Throws what `work` throws.
+void run_apart(const std::function<void()>& work);
+/// Calls `measure` for each shape; where there are several, in processes of their own: peak memory is each shape's.
+void for_each_shape(const std::vector<std::string>& shapes, const std::function<void(const std::string&)>& measure);
 
 /// Random tokens below `vocab`, and what follows each.
 Windows random_windows(int64_t tokens, int64_t vocab);

@@ -1,7 +1,10 @@
-// toy bench infer: prefill and decoding of a file.
+// toy bench infer: prefill and decoding of a file, or of shapes with random weights.
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/bench.h"
@@ -18,20 +21,62 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// A random model as a file, which is there until it has been loaded. Made apart: its memory is not the measured one's.
+class RandomFile {
+ public:
+  explicit RandomFile(const ModelSpec& spec)
+      : path_(std::filesystem::temp_directory_path() / fmt::format("toy_bench_{}.gguf", getpid())) {
+    run_apart([&] { save_model(random_model(spec, *make_cpu_device(0), 0), path_.string()); });
+  }
+  ~RandomFile() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  RandomFile(const RandomFile&) = delete;
+  RandomFile& operator=(const RandomFile&) = delete;
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Weights that every decoded token reads: not tables, of which it reads a row.
+size_t bytes_a_token(const Model& model) {
+  size_t bytes = 0;
+  for (const TensorSpec& t : tensors_of(model.spec))
+    if (t.name != "position_embd.weight" && (model.spec.tied || t.name != "token_embd.weight"))
+      bytes += model.params->get(t.name).bytes();
+  return bytes;
+}
+
+// Of one token in a prompt of T, whose logits nobody asks for: the products of its blocks and, half a prompt on
+// average, scores and sums of values.
+double flops_a_prompt_token(const ModelSpec& spec, int64_t prompt) {
+  double flops = 0;
+  for (const TensorSpec& t : tensors_of(spec))
+    if (t.name.starts_with("blk.") && t.shape.rank() == 2) flops += 2.0 * double(t.shape.count());
+  for (const LayerSpec& l : spec.layers) flops += 2.0 * double(l.heads * l.d_head) * double(prompt);
+  return flops;
+}
+
 struct Infer {
-  std::string model_path;
+  std::string model_path, shape;
   int64_t prompt = 512, decode = 64, parallel = 1, repeat = 3;
   DeviceOptions device;
   bool json = false, profile = false;
 
   void add(CLI::App& app) {
-    app.add_option("model", model_path, "a GGUF file")->required();
+    app.add_option("model", model_path, "a GGUF file");
+    app.add_option("--shape", shape,
+                   fmt::format("in place of a file, NAME[,NAME...] with random f32 weights: {}, or JSON files of "
+                               "dimensions",
+                               fmt::join(size_names(), ", ")));
     app.add_option("--prompt", prompt, "tokens of prefill")->capture_default_str();
     app.add_option("--decode", decode, "tokens generated after it")->capture_default_str();
     app.add_option("--parallel", parallel, "sequences together")->capture_default_str();
     app.add_option("--repeat", repeat, "runs; the median counts")->capture_default_str();
     app.add_flag("--profile", profile, "time of each kind of op while decoding, on stderr");
-    app.add_flag("--json", json, "a JSON object");
+    app.add_flag("--json", json, "a JSON object for each model");
     device.add(app);
     app.callback([this] { run(); });
   }
@@ -42,15 +87,26 @@ struct Infer {
          {std::tuple("prompt", prompt, kMost), std::tuple("decode", decode, kMost),
           std::tuple("parallel", parallel, kMostSequences), std::tuple("repeat", repeat, kMost)})
       check(value >= 1 && value <= most, "--{} is {}: expected 1 to {}", name, value, most);
+    check(model_path.empty() != shape.empty(), "bench infer: give one of a GGUF file and --shape");
+    if (shape.empty()) return measure(model_path, [this](const Device& dev) { return load_model(model_path, dev); });
+    const std::vector<std::string> shapes = shapes_of(shape);
+    for (const std::string& name : shapes) model_spec(name).require_positions(prompt + decode, "prompt + decode");
+    for_each_shape(shapes, [this](const std::string& name) {
+      const RandomFile file(model_spec(name));
+      measure(name, [&](const Device& dev) { return load_model(file.path(), dev); });
+    });
+  }
+
+  // `load_it` makes the model called `name`.
+  void measure(const std::string& name, const std::function<Model(const Device&)>& load_it) const {
     const auto dev = device.make();
     const double begin = now();
-    const Model model = load_model(model_path, *dev);
-    print_warnings(model_path, model.warnings);
+    const Model model = load_it(*dev);
+    print_warnings(name, model.warnings);
+    model.spec.require_positions(prompt + decode, "prompt + decode");
     require_memory(state_bytes(model.spec, {int(parallel), prompt + decode}), "the cache of keys and values");
     Decoder d(*dev, model, {.sequences = int(parallel), .context = prompt + decode, .max_rows = 512});
     const double load = now() - begin;
-    size_t bytes = 0;
-    for (const TensorSpec& t : tensors_of(model.spec)) bytes += model.params->get(t.name).bytes();
     std::vector<double> prefill_tps, decode_tps;
     const Philox random(0, "bench");
     const auto token = [&](int64_t i) { return int32_t(random.below(uint64_t(i), uint64_t(model.spec.vocab))); };
@@ -74,30 +130,39 @@ struct Infer {
       prefill_tps.push_back(double(prompt * parallel) / (t1 - t0));
       decode_tps.push_back(double(decode * parallel) / (t2 - t1));
     }
-    const double rate = median(decode_tps) / double(parallel) * double(bytes) * 1e-9, read = read_ceiling(dev->pool());
-    const ordered_json j{{"model", model_path},
+    const double rate = median(decode_tps) / double(parallel) * double(bytes_a_token(model)) * 1e-9,
+                 read = read_ceiling(dev->pool()), fma = fma_ceiling(dev->pool()),
+                 gflops = median(prefill_tps) * flops_a_prompt_token(model.spec, prompt) * 1e-9;
+    const ordered_json j{{shape.empty() ? "model" : "shape", name},
+                         {"params", parameter_count(model.spec)},
                          {"threads", dev->pool().size()},
                          {"parallel", parallel},
                          {"prefill_tps", median(prefill_tps)},
                          {"decode_tps", median(decode_tps)},
+                         {"prefill_gflops", gflops},
+                         {"fma_gflops", fma},
+                         {"fraction_of_fma", gflops / fma},
                          {"decode_GBps", rate},
                          {"read_gbs", read},
                          {"fraction_of_read", rate / read},
                          {"load_s", load},
                          {"peak_rss_mib", peak_resident_memory() >> 20}};
-    if (profile) print_profile(d.session(), fma_ceiling(dev->pool()));
+    if (profile) print_profile(d.session(), fma);
     if (json)
       fmt::print("{}\n", j.dump());
     else
       fmt::print(
-          "prefill {:.1f} tokens/s, decode {:.1f} tokens/s: {:.1f} GB/s of weights = {:.0f}% of {:.1f}; loaded in "
-          "{:.1f} ms\n",
-          median(prefill_tps), median(decode_tps), rate, 100 * rate / read, read, 1e3 * load);
+          "{}: prefill {:.1f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; decode {:.1f} tokens/s, {:.1f} GB/s of "
+          "weights = {:.0f}% of {:.1f}; loaded in {:.1f} ms; peak {} MiB\n",
+          name, median(prefill_tps), gflops, 100 * gflops / fma, fma, median(decode_tps), rate, 100 * rate / read, read,
+          1e3 * load, peak_resident_memory() >> 20);
   }
 };
 
 }  // namespace
 
-void add_bench_infer(CLI::App& app) { add_subcommand<Infer>(app, "infer", "prefill and decoding of a GGUF"); }
+void add_bench_infer(CLI::App& app) {
+  add_subcommand<Infer>(app, "infer", "prefill and decoding of a GGUF, or of shapes");
+}
 
 }  // namespace toy::cli

@@ -26,7 +26,8 @@ struct Train {
   bool json = false, profile = false;
 
   void add(CLI::App& app) {
-    app.add_option("--shape", shape, fmt::format("{}, or a JSON file of dimensions", fmt::join(size_names(), ", ")))
+    app.add_option("--shape", shape,
+                   fmt::format("NAME[,NAME...]: {}, or JSON files of dimensions", fmt::join(size_names(), ", ")))
         ->capture_default_str();
     app.add_option("--mode", mode, "full: every weight is trained")->capture_default_str();
     app.add_option("--batch", trainer.batch, "B")->capture_default_str();
@@ -34,7 +35,7 @@ struct Train {
     app.add_option("--steps", steps, "steps that count")->capture_default_str();
     app.add_option("--warmup", warmup, "steps before them")->capture_default_str();
     app.add_flag("--profile", profile, "time of each kind of op, on stderr");
-    app.add_flag("--json", json, "a JSON object");
+    app.add_flag("--json", json, "a JSON object for each shape");
     compute.add(app);
     add_update_option(app, update);
     device.add(app);
@@ -47,11 +48,17 @@ struct Train {
     check(steps >= 1 && steps <= kMost && warmup >= 0 && warmup <= kMost,
           "steps is {}, warmup is {}: expected 1 and 0 to {}", steps, warmup, kMost);
     trainer.validate();
+    const std::vector<std::string> shapes = shapes_of(shape);
+    for (const std::string& name : shapes) model_spec(name).require_positions(trainer.tokens, "tokens");
+    for_each_shape(shapes, [this](const std::string& name) { measure(name); });
+  }
+
+  void measure(const std::string& name) const {
     const auto dev = device.make();
     TrainerOptions options = trainer;
     options.compute = compute.choose(*dev);
     options.updates = updates_of(update);
-    Model model = random_model(model_spec(shape), *dev, 0);
+    Model model = random_model(model_spec(name), *dev, 0);
     Trainer engine(*dev, model, options);
     const int64_t n = trainer.batch * trainer.tokens, params = parameter_count(model.spec);
     const Windows w = random_windows(n, model.spec.vocab);
@@ -69,7 +76,7 @@ struct Train {
         12.0 * double(model.spec.layers.size()) * double(l.heads * l.d_head * trainer.tokens) * double(n) / 2;
     const double gflop = (6.0 * double(params) * double(n) + attention) * 1e-9, seconds = median(times),
                  fma = median(ceilings);
-    const ordered_json j{{"shape", shape},
+    const ordered_json j{{"shape", name},
                          {"mode", mode},
                          {"device", dev->name()},
                          {"threads", dev->pool().size()},
@@ -92,7 +99,7 @@ struct Train {
       fmt::print("{}\n", j.dump());
     else
       fmt::print("{} B={} T={}: {:.2f} ms a step, {:.0f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; peak {} MiB\n",
-                 shape, trainer.batch, trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds,
+                 name, trainer.batch, trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds,
                  100 * gflop / seconds / fma, fma, peak_resident_memory() >> 20);
   }
 };
@@ -100,7 +107,7 @@ struct Train {
 }  // namespace
 
 void add_bench_train(CLI::App& app) {
-  add_subcommand<Train>(app, "train", "one training step of a shape, with random weights and tokens");
+  add_subcommand<Train>(app, "train", "one training step of each shape, with random weights and tokens");
 }
 
 }  // namespace toy::cli

@@ -49,7 +49,7 @@ struct Describe {
     app.add_option("--format", format, "of --graph: text, json or mermaid (ops and shapes of forward)")
         ->capture_default_str();
     app.add_option("--batch", trainer.batch, "B of the training step")->capture_default_str();
-    app.add_option("--tokens", trainer.tokens, "T of the training step")->capture_default_str();
+    tokens_ = app.add_option("--tokens", trainer.tokens, "T of the training step")->capture_default_str();
     app.add_option("--ctx", context, "positions of the decoder; 0: the model's own")->capture_default_str();
     app.add_flag("--json", json, "the card, the graph or the plan as JSON");
     device.add(app);
@@ -65,6 +65,8 @@ struct Describe {
     std::map<std::string, DType> stored;
     const ModelSpec spec = open(stored);
     if (context == 0) context = spec.context;
+    if (spec.positions == PositionKind::learned && tokens_->count() == 0)
+      trainer.tokens = std::min(trainer.tokens, spec.context);
     const auto dtype_of = [&](const std::string& name) {
       const auto it = stored.find(name);
       return it == stored.end() ? DType::f32 : it->second;
@@ -80,6 +82,7 @@ struct Describe {
   }
 
  private:
+  const CLI::Option* tokens_ = nullptr;
   std::vector<std::string> warnings_;
 
   // The dimensions, and the dtype of each tensor when loaded where there is a file.
@@ -87,9 +90,10 @@ struct Describe {
     const auto names = size_names();
     if (std::find(names.begin(), names.end(), what) != names.end() || what.ends_with(".json")) return model_spec(what);
     const gguf::File file = gguf::File::open(what);
-    for (const gguf::TensorInfo& t : file.tensors())
-      if (t.dtype) stored[t.name] = t.shape.rank() >= 2 ? *t.dtype : DType::f32;
     const ModelSpec spec = spec_from_gguf(file);
+    for (const FileTensor& t : file_tensors(spec))
+      for (const TensorSpec& part : t.parts)
+        if (const auto dtype = file.require(t.name).dtype; dtype && part.shape.rank() >= 2) stored[part.name] = *dtype;
     warnings_ = warnings_of(file, spec);
     print_warnings(what, warnings_);
     return spec;
@@ -161,6 +165,11 @@ struct Describe {
     return r.factors.empty() ? text : text + ", frequency factors";
   }
 
+  static std::string positions_of(const ModelSpec& spec) {
+    if (spec.positions == PositionKind::learned) return "learned positions";
+    return fmt::format("rope base {:g}{}", spec.rope.base, scaling_of(spec.rope));
+  }
+
   static std::string biases_of(const LayerSpec& l) {
     std::vector<std::string> names;
     for (const BiasName& b : kBiasNames)
@@ -173,11 +182,11 @@ struct Describe {
     std::vector<std::pair<std::string, int64_t>> parts{
         {"embedding", 0}, {"attention", 0}, {"ffn", 0}, {"norms", 0}, {"output", 0}};
     for (const TensorSpec& t : tensors_of(spec)) {
-      const size_t part = t.name.find("norm") != std::string::npos   ? 3
-                          : t.name.starts_with("token_embd")         ? 0
-                          : t.name.starts_with("output")             ? 4
-                          : t.name.find("attn") != std::string::npos ? 1
-                                                                     : 2;
+      const size_t part = t.name.find("norm") != std::string::npos     ? 3
+                          : t.name.find("_embd.") != std::string::npos ? 0
+                          : t.name.starts_with("output")               ? 4
+                          : t.name.find("attn") != std::string::npos   ? 1
+                                                                       : 2;
       parts[part].second += t.shape.count();
     }
     return parts;
@@ -221,13 +230,13 @@ struct Describe {
       return;
     }
     const LayerSpec& l = spec.layers.front();
-    fmt::print("{}: {}, {} layers of causal attention and swiglu, {} output\n", spec.name, spec.architecture,
-               spec.layers.size(), spec.tied ? "tied" : "untied");
+    fmt::print("{}: {}, {} layers of causal attention and {}, {} output\n", spec.name, spec.architecture,
+               spec.layers.size(), l.ffn == FfnKind::gelu ? "gelu" : "swiglu", spec.tied ? "tied" : "untied");
     fmt::print("  D={} (width)  F={} (ffn)  H={} K={} P={} (query heads, kv heads, head width)  V={}  context {}\n",
                spec.d_model, l.d_ff, l.heads, l.kv_heads, l.d_head, spec.vocab, spec.context);
-    fmt::print("  rope base {:g}{}, rms epsilon {:g}{}{}{}\n\nparameters\n", spec.rope.base, scaling_of(spec.rope),
-               spec.rms_eps, l.window ? fmt::format(", window {}", l.window) : "", l.qk_norm ? ", QK-norm" : "",
-               biases_of(l));
+    fmt::print("  {}, {} norm epsilon {:g}{}{}{}\n\nparameters\n", positions_of(spec),
+               spec.norm == NormKind::rms ? "rms" : "layer", spec.norm_eps,
+               l.window ? fmt::format(", window {}", l.window) : "", l.qk_norm ? ", QK-norm" : "", biases_of(l));
     for (const auto& [name, n] : parts_of(spec))
       if (n) fmt::print("  {:<10} {:>14} {:5.1f}%\n", name, n, 100.0 * double(n) / double(params));
     fmt::print("  {:<10} {:>14}  {} as loaded\n\n", "all", params, format_bytes(weight_bytes));

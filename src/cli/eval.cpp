@@ -96,6 +96,7 @@ struct Eval {
     const auto dev = device.make();
     const Model model = load_model(model_path, *dev);
     check(model.tokenizer != nullptr, "{}: the file has no tokenizer, so it cannot read a text", model_path);
+    model.spec.require_positions(o.context, "ctx");
     if (o.context > model.spec.context)
       to_stderr(fmt::format("{}: the model was made for {} positions; with --ctx {} expect worse predictions\n",
                             model_path, model.spec.context, o.context));

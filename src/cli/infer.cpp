@@ -175,8 +175,16 @@ struct Infer {
     const StopFilter stops_are_sound(stops);
   }
 
+  // What else than a smaller --n would help.
+  const char* room_to_grow(const ModelSpec& spec) const {
+    if (context > 0) return " or a larger --ctx";
+    return spec.positions == PositionKind::learned ? ": these are all that the model has learned"
+                                                   : " or --ctx beyond the model's own";
+  }
+
   // How much of each prompt's continuation fits. Throws when it was asked for and does not.
   std::vector<int64_t> lengths(const std::vector<std::vector<int32_t>>& ids, const Model& model) const {
+    if (context > 0) model.spec.require_positions(context, "ctx");
     const int64_t room = context > 0 ? context : model.spec.context;
     std::vector<int64_t> result;
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -186,7 +194,7 @@ struct Infer {
       check(tokens + n <= room,
             "context: {} prompt tokens{} and {} to generate need {} positions, there are {}; use a smaller --n{}",
             tokens, prompts.several() ? fmt::format(" (prompt {})", i + 1) : "", n, tokens + n, room,
-            context > 0 ? " or a larger --ctx" : " or --ctx beyond the model's own");
+            room_to_grow(model.spec));
       result.push_back(n);
     }
     return result;

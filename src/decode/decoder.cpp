@@ -11,6 +11,7 @@ namespace toy {
 
 DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, DecodeShape shape,
                                int64_t max_rows) {
+  spec.require_positions(shape.context, "context");
   DecodeGraph d{std::make_unique<Graph>(), {}, {}};
   Graph& g = *d.graph;
   const int rows = g.declare_rows("rows", max_rows), wanted = g.declare_rows("logit_rows", max_rows);
@@ -42,6 +43,7 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
   check(context <= kMostPositions / options.sequences,
         "decoder: {} sequences of {} positions, expected at most {} in all", options.sequences, context,
         kMostPositions);
+  model.spec.require_positions(context, "context");  // before there is memory for them
   max_rows_ = std::min(std::max<int64_t>(options.max_rows, 1), context * options.sequences);
   state_ = std::make_unique<DecodeState>(model.spec, device, DecodeShape{options.sequences, context});
   const ParamStore* store = model.params.get();

@@ -73,6 +73,20 @@ void write_data(AtomicFile& out, const View& data, DType stored) {
   }
 }
 
+void check_view(const std::string& name, const View& data, DType stored) {
+  const int rank = data.shape.rank();
+  check(rank >= 1 && rank <= kMaxFileRank, "gguf: tensor {}: {} has {} dimensions; a file holds 1 to {}", quoted(name),
+        data.shape.str(), rank, kMaxFileRank);
+  check(*std::min_element(data.shape.begin(), data.shape.end()) >= 1,
+        "gguf: tensor {}: {} has no elements; a file cannot hold that", quoted(name), data.shape.str());
+  check(data.data != nullptr, "gguf: tensor {}: the view has no memory", quoted(name));
+  check(data.contiguous(), "gguf: tensor {}: the view {} is not contiguous; copy it first", quoted(name),
+        data.shape.str());
+  check(data.dtype == stored || (is_float(data.dtype) && is_float(stored)),
+        "gguf: tensor {}: {} cannot be stored as {}; i32 is stored as i32, floats as floats", quoted(name),
+        toy::name_of(data.dtype), toy::name_of(stored));
+}
+
 }  // namespace
 
 Writer::Writer(std::string architecture) : architecture_(std::move(architecture)) {
@@ -102,22 +116,25 @@ void Writer::set(std::string key, Value value) {
 }
 
 void Writer::add(std::string name, const View& data, DType stored) {
+  add(std::move(name), std::span(&data, 1), stored);
+}
+
+void Writer::add(std::string name, std::span<const View> parts, DType stored) {
   check(!name.empty() && name.size() <= kMaxName, "gguf: tensor {}: a name has 1 to {} bytes, not {}", quoted(name),
         kMaxName, name.size());
   const bool twice = std::any_of(items_.begin(), items_.end(), [&](const Item& item) { return item.name == name; });
   check(!twice, "gguf: tensor {}: added twice", quoted(name));
-  const int rank = data.shape.rank();
-  check(rank >= 1 && rank <= kMaxFileRank, "gguf: tensor {}: {} has {} dimensions; a file holds 1 to {}", quoted(name),
-        data.shape.str(), rank, kMaxFileRank);
-  check(*std::min_element(data.shape.begin(), data.shape.end()) >= 1,
-        "gguf: tensor {}: {} has no elements; a file cannot hold that", quoted(name), data.shape.str());
-  check(data.data != nullptr, "gguf: tensor {}: the view has no memory", quoted(name));
-  check(data.contiguous(), "gguf: tensor {}: the view {} is not contiguous; copy it first", quoted(name),
-        data.shape.str());
-  check(data.dtype == stored || (is_float(data.dtype) && is_float(stored)),
-        "gguf: tensor {}: {} cannot be stored as {}; i32 is stored as i32, floats as floats", quoted(name),
-        toy::name_of(data.dtype), toy::name_of(stored));
-  items_.push_back({std::move(name), data, stored});
+  check(!parts.empty(), "gguf: tensor {}: there is no view", quoted(name));
+  Shape shape = parts.front().shape;
+  for (const View& part : parts) check_view(name, part, stored);
+  for (const View& part : parts.subspan(1)) {
+    Shape like = shape;
+    like[0] = part.shape[0];
+    check(part.shape == like, "gguf: tensor {}: rows of {} cannot stand behind {}", quoted(name), part.shape.str(),
+          shape.str());
+    shape[0] += part.shape[0];
+  }
+  items_.push_back({std::move(name), {parts.begin(), parts.end()}, shape, stored});
 }
 
 void Writer::finish(const std::string& path) {
@@ -134,20 +151,19 @@ void Writer::finish(const std::string& path) {
   }
   uint64_t offset = 0;
   for (const Item& item : items_) {
-    const Shape& shape = item.data.shape;
     header.put_string(item.name);
-    header.put(uint32_t(shape.rank()));
-    for (int i = 0; i < shape.rank(); ++i) header.put(uint64_t(shape.back(i)));  // innermost first
+    header.put(uint32_t(item.shape.rank()));
+    for (int i = 0; i < item.shape.rank(); ++i) header.put(uint64_t(item.shape.back(i)));  // innermost first
     header.put(ggml_type_of(item.stored).number);
     header.put(offset);
-    offset = padded(offset + uint64_t(shape.count()) * size_of(item.stored));
+    offset = padded(offset + uint64_t(item.shape.count()) * size_of(item.stored));
   }
   header.pad();
 
   AtomicFile out(path);
   out.write(header.bytes());
   for (const Item& item : items_) {
-    write_data(out, item.data, item.stored);
+    for (const View& part : item.parts) write_data(out, part, item.stored);
     const std::string padding(padded(out.bytes_written()) - out.bytes_written(), '\0');
     out.write(padding);
   }

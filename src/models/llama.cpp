@@ -1,36 +1,15 @@
-// The `llama` family in GGUF: metadata keys and tensor names as llama.cpp reads and writes them.
+// The `llama` family in GGUF: metadata keys as llama.cpp reads and writes them.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <unordered_set>
-
-#include "toy/base/memory.h"
-#include "toy/formats/dequantize.h"
-#include "toy/models/model.h"
+#include "models/family.h"
+#include "models/llama_warnings.h"
+#include "toy/base/error.h"
 #include "toy/tensor/convert.h"
 
 namespace toy {
 namespace {
 
 constexpr const char* kFactors = "rope_freqs.weight";
-
-// Metadata decides; the file was validated, but not its dimensions against its tensors. A tensor that nobody asks for
-// would have changed the result: refused, as llama.cpp refuses it.
-void check_against_tensors(const gguf::File& f, const ModelSpec& spec) {
-  std::unordered_set<std::string> known{kFactors};
-  for (const TensorSpec& t : tensors_of(spec)) {
-    const gguf::TensorInfo& info = f.require(t.name);
-    check(info.shape == t.shape, "{}: tensor '{}' is {}, the metadata ask for {}", f.path(), t.name, info.shape.str(),
-          t.shape.str());
-    const bool readable = info.dtype ? is_float(*info.dtype) : t.shape.rank() >= 2 && gguf::can_dequantize(info);
-    check(readable, "{}: tensor '{}' is {}; supported: F32, F16, BF16, and Q8_0 for matrices", f.path(), t.name,
-          info.type_name);
-    known.insert(t.name);
-  }
-  for (const gguf::TensorInfo& info : f.tensors())
-    check(known.contains(info.name),
-          "{}: tensor '{}' is not known in the architecture llama as these metadata state it", f.path(), info.name);
-}
 
 RopeSpec read_rope(const gguf::File& f, const ModelSpec& m) {
   RopeSpec r;
@@ -84,8 +63,6 @@ void read_optional_tensors(const gguf::File& f, ModelSpec& m) {
     for (const BiasName& b : kBiasNames) l.bias.*b.flag = f.find(fmt::format("blk.{}.{}.bias", i, b.tensor)) != nullptr;
     l.qk_norm = f.find(fmt::format("blk.{}.attn_q_norm.weight", i)) != nullptr;
   }
-  m.tied = f.find("output.weight") == nullptr;
-  m.vocab = f.require("token_embd.weight").shape[0];
 }
 
 void write_rope(gguf::Writer& w, const RopeSpec& r) {
@@ -102,90 +79,16 @@ void write_rope(gguf::Writer& w, const RopeSpec& r) {
   w.add(kFactors, factors, DType::f32);
 }
 
-// Weights that the device can use as they lie in the file need no memory of their own.
-bool as_it_lies(const gguf::TensorInfo& info, LoadMode mode) {
-  if (mode == LoadMode::trainable || !info.dtype) return false;
-  return info.shape.rank() >= 2 ? *info.dtype != DType::f64 : *info.dtype == DType::f32;
-}
-
-void require_memory_for(const gguf::File& f, const ModelSpec& spec, const Device& device, LoadMode mode) {
-  size_t bytes = 0;
-  bool quantized = false;
-  for (const TensorSpec& t : tensors_of(spec)) {
-    const gguf::TensorInfo& info = f.require(t.name);
-    if (as_it_lies(info, mode) && device.storage(*info.dtype) == *info.dtype) continue;
-    bytes += size_t(t.shape.count()) * size_of(device.storage(DType::f32));
-    quantized = quantized || !info.dtype;
-  }
-  require_memory(bytes, fmt::format("holding the weights of {}{}", f.path(),
-                                    quantized ? ", which are quantized there, as f32" : ""));
-}
-
-void load_tensor(const gguf::File& f, const gguf::TensorInfo& info, LoadMode mode, ParamStore& params) {
-  const TensorType f32{DType::f32, info.shape, 0};
-  if (!info.dtype) {
-    const View to = params.add(info.name, f32);
-    if (to.dtype == DType::f32) return gguf::dequantize(info, {to.as<float>(), size_t(to.count())});
-    std::vector<float> values(size_t(info.shape.count()));
-    gguf::dequantize(info, values);
-    return params.write(info.name, values);
-  }
-  const View host(const_cast<std::byte*>(info.data), *info.dtype, info.shape);
-  if (as_it_lies(info, mode))
-    params.bind(info.name, host, f.keep_alive());
-  else
-    convert(host, params.add(info.name, f32));  // gains and biases are always f32
-}
-
-}  // namespace
-
-ModelSpec spec_from_gguf(const gguf::File& f) {
-  const std::string arch = f.get_string("general.architecture");
-  check(arch == "llama", "{}: architecture '{}' is not supported; supported: llama", f.path(), arch);
-  check(f.get_u32("llama.expert_count", 0) == 0, "{}: mixture-of-experts models are not supported yet", f.path());
-  ModelSpec m;
-  m.name = f.get_string("general.name", "llama");
-  for (char& c : m.name)  // it will be printed on terminals
-    if (uint8_t(c) < 0x20 || c == 0x7f) c = '?';
-  m.d_model = int64_t(f.get_u32("llama.embedding_length"));
-  m.context = int64_t(f.get_u32("llama.context_length"));
-  const int64_t blocks = int64_t(f.get_u32("llama.block_count"));
-  check(blocks >= 1 && blocks <= 4096, "{}: llama.block_count is {}, expected 1 to 4096", f.path(), blocks);
-  m.layers.assign(size_t(blocks), read_layer(f, m.d_model));
-  m.rms_eps = f.get_f32("llama.attention.layer_norm_rms_epsilon");
+void read(const gguf::File& f, ModelSpec& m) {
+  m.layers.assign(m.layers.size(), read_layer(f, m.d_model));
+  m.norm_eps = f.get_f32("llama.attention.layer_norm_rms_epsilon");
   m.rope = read_rope(f, m);
   read_optional_tensors(f, m);
-  try {
-    m.validate();
-  } catch (const Error& e) {
-    fail("{}: {}", f.path(), e.what());
-  }
-  check_against_tensors(f, m);
-  return m;
 }
 
-Model load_model(const std::string& path, const Device& device, LoadMode mode) {
-  const gguf::File f = gguf::File::open(path);
-  Model m{spec_from_gguf(f), std::make_unique<ParamStore>(device), load_tokenizer(f)};
-  if (m.tokenizer)
-    check(m.tokenizer->vocab_size() == m.spec.vocab, "{}: the tokenizer has {} tokens, token_embd.weight has {} rows",
-          path, m.tokenizer->vocab_size(), m.spec.vocab);
-  m.warnings = warnings_of(f, m.spec);
-  require_memory_for(f, m.spec, device, mode);
-  for (const TensorSpec& t : tensors_of(m.spec)) load_tensor(f, f.require(t.name), mode, *m.params);
-  return m;
-}
-
-void save_model(const Model& m, const std::string& path, DType stored) {
-  const ModelSpec& s = m.spec;
+void write(gguf::Writer& w, const ModelSpec& s) {
   const LayerSpec& l = s.layers.front();
-  gguf::Writer w("llama");
   const auto u32 = [&](const char* key, int64_t v) { w.set(std::string("llama.") + key, uint32_t(v)); };
-  w.set("general.name", s.name);
-  w.set("general.file_type", uint32_t(stored == DType::f16 ? 1 : stored == DType::bf16 ? 32 : 0));
-  u32("context_length", s.context);
-  u32("embedding_length", s.d_model);
-  u32("block_count", int64_t(s.layers.size()));
   u32("feed_forward_length", l.d_ff);
   u32("attention.head_count", l.heads);
   u32("attention.head_count_kv", l.kv_heads);
@@ -193,18 +96,28 @@ void save_model(const Model& m, const std::string& path, DType stored) {
   u32("attention.value_length", l.d_head);
   u32("rope.dimension_count", l.d_head);
   if (l.window) u32("attention.sliding_window", l.window);
-  w.set("llama.attention.layer_norm_rms_epsilon", s.rms_eps);
+  w.set("llama.attention.layer_norm_rms_epsilon", s.norm_eps);
   write_rope(w, s.rope);
-  u32("vocab_size", s.vocab);
-  if (m.tokenizer)
-    m.tokenizer->save(w);
-  else
-    w.set("tokenizer.ggml.model", std::string("none"));
-  for (const TensorSpec& t : tensors_of(s)) {
-    const DType as = t.shape.rank() >= 2 ? stored : DType::f32;
-    w.add(t.name, m.params->get(t.name), as);
-  }
-  w.finish(path);
+}
+
+void check_layers(const ModelSpec& m) {
+  bool fits = m.norm == NormKind::rms && m.positions == PositionKind::rope;
+  for (const LayerSpec& l : m.layers) fits = fits && l.ffn == FfnKind::swiglu && !l.fused_qkv;
+  check(fits, "model {}: the architecture llama has rms norms, rotary positions and swiglu", m.name);
+}
+
+}  // namespace
+
+Family llama_family() {
+  Family family{.defaults = {},
+                .read = read,
+                .write = write,
+                .check = check_layers,
+                .warn = warn_of_llama,
+                .extra_tensors = {kFactors}};
+  family.defaults.architecture = "llama";
+  family.defaults.layers = {LayerSpec{}};
+  return family;
 }
 
 }  // namespace toy

@@ -1,14 +1,10 @@
-// What a `llama` file asks for and does not get, here or in llama.cpp.
+#include "models/llama_warnings.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
-
-#include "toy/base/memory.h"
-#include "toy/formats/dequantize.h"
-#include "toy/models/model.h"
 
 namespace toy {
 namespace {
@@ -83,25 +79,9 @@ void warn_of_rope(const gguf::File& f, std::vector<std::string>& out) {
     out.push_back(fmt::format("llama.rope.scaling.factor {:g} has no effect: llama.rope.scaling.type is none", factor));
 }
 
-// Q8_0 takes 34 bytes for 32 values, f32 128.
-void warn_of_types(const gguf::File& f, std::vector<std::string>& out) {
-  size_t tensors = 0, stored = 0, loaded = 0;
-  std::set<std::string> types;
-  for (const gguf::TensorInfo& t : f.tensors())
-    if (gguf::can_dequantize(t)) {
-      ++tensors, stored += t.bytes, loaded += size_t(t.shape.count()) * 4;
-      types.insert(t.type_name);
-    }
-  if (tensors)
-    out.push_back(fmt::format("{} matrices are {} and are dequantized to f32 when loaded: {} in the file, {} in memory",
-                              tensors, fmt::join(types, ", "), format_bytes(stored), format_bytes(loaded)));
-}
-
 }  // namespace
 
-std::vector<std::string> warnings_of(const gguf::File& f, const ModelSpec& m) {
-  std::vector<std::string> out;
-  warn_of_types(f, out);
+void warn_of_llama(const gguf::File& f, const ModelSpec& m, std::vector<std::string>& out) {
   warn_of_keys(f, m, out);
   warn_of_rope(f, out);
   if (const int64_t window = m.layers.front().window; window > 0 && window < m.context)
@@ -111,9 +91,6 @@ std::vector<std::string> warnings_of(const gguf::File& f, const ModelSpec& m) {
                     window, window));
   if (std::any_of(m.layers.begin(), m.layers.end(), [](const LayerSpec& l) { return l.qk_norm; }))
     out.push_back("QK-norm in the architecture llama: llama.cpp does not load this file");
-  if (const uint32_t v = f.get_u32("llama.vocab_size", uint32_t(m.vocab)); int64_t(v) != m.vocab)
-    out.push_back(fmt::format("llama.vocab_size is {}, token_embd.weight has {} rows, which are used", v, m.vocab));
-  return out;
 }
 
 }  // namespace toy

@@ -58,6 +58,7 @@ std::vector<float> llama3_factors(const Llama3Scaling& s, double base, int64_t w
 }
 
 nn::Rope make_rope(Graph& graph, const ModelSpec& spec, int64_t positions) {
+  if (spec.positions != PositionKind::rope) return {};
   const std::vector<double> frequencies = rope_frequencies(spec.rope, spec.layers.front().d_head);
   const double magnitude = rope_magnitude(spec.rope);
   const int64_t pairs = int64_t(frequencies.size());

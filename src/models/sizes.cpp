@@ -5,36 +5,40 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "models/family.h"
 #include "toy/base/error.h"
-#include "toy/models/spec.h"
 
 namespace toy {
 namespace {
 
 struct Size {
-  const char* name;
+  const char *name, *architecture;
   int64_t d_model, d_ff, layers, heads, kv_heads, d_head, vocab, context;
-  double rope_base;
+  double rope_base = 0;  // where positions are rope
 };
 
-// Dimensions of the published models; `tiny` and `small` are ours.
+// Dimensions of the published models; `tiny`, `small` and `gpt2-tiny` are ours.
 constexpr Size kSizes[] = {
-    {"tiny", 64, 176, 4, 4, 2, 16, 256, 512, 1e4},
-    {"small", 128, 352, 4, 4, 2, 32, 512, 512, 1e4},
-    {"stories15m", 288, 768, 6, 6, 6, 48, 32000, 1024, 1e4},
-    {"smollm2-135m", 576, 1536, 30, 9, 3, 64, 49152, 8192, 1e5},
-    {"smollm2-360m", 960, 2560, 32, 15, 5, 64, 49152, 8192, 1e5},
+    {"tiny", "llama", 64, 176, 4, 4, 2, 16, 256, 512, 1e4},
+    {"small", "llama", 128, 352, 4, 4, 2, 32, 512, 512, 1e4},
+    {"stories15m", "llama", 288, 768, 6, 6, 6, 48, 32000, 1024, 1e4},
+    {"smollm2-135m", "llama", 576, 1536, 30, 9, 3, 64, 49152, 8192, 1e5},
+    {"smollm2-360m", "llama", 960, 2560, 32, 15, 5, 64, 49152, 8192, 1e5},
+    {"gpt2-tiny", "gpt2", 64, 256, 4, 4, 4, 16, 256, 512},
+    {"gpt2-124m", "gpt2", 768, 3072, 12, 12, 12, 64, 50257, 1024},
+    {"gpt2-355m", "gpt2", 1024, 4096, 24, 16, 16, 64, 50257, 1024},
 };
 
 ModelSpec make(const Size& s) {
-  ModelSpec m;
+  ModelSpec m = find_family(s.architecture)->defaults;
   m.name = s.name;
   m.d_model = s.d_model;
   m.vocab = s.vocab;
   m.context = s.context;
-  m.rope.base = float(s.rope_base);
-  m.layers.assign(size_t(s.layers),
-                  LayerSpec{.heads = s.heads, .kv_heads = s.kv_heads, .d_head = s.d_head, .d_ff = s.d_ff});
+  if (m.positions == PositionKind::rope) m.rope.base = float(s.rope_base);
+  LayerSpec l = m.layers.front();
+  l.heads = s.heads, l.kv_heads = s.kv_heads, l.d_head = s.d_head, l.d_ff = s.d_ff;
+  m.layers.assign(size_t(s.layers), l);
   return m;
 }
 
@@ -74,9 +78,16 @@ class Reader {
   std::vector<std::string> known_;
 };
 
+std::vector<std::string> names_of(const Biases& biases) {
+  std::vector<std::string> names;
+  for (const BiasName& b : kBiasNames)
+    if (biases.*b.flag) names.push_back(b.tensor);
+  return names;
+}
+
 // "biases": the linear maps that have one, as their tensors are called.
-Biases read_biases(Reader& r, const std::string& where) {
-  std::vector<std::string> names, all;
+Biases read_biases(Reader& r, const std::string& where, const Biases& otherwise) {
+  std::vector<std::string> names = names_of(otherwise), all;
   r.read("biases", names);
   for (const BiasName& b : kBiasNames) all.push_back(b.tensor);
   Biases biases;
@@ -118,6 +129,8 @@ void read_rope(Reader& r, const std::string& where, ModelSpec& m, int64_t d_head
   if (rope.scaling == RopeSpec::Scaling::none) rope.factor = 1;
 }
 
+const char* eps_key(const ModelSpec& m) { return m.norm == NormKind::rms ? "rms_eps" : "layer_norm_eps"; }
+
 }  // namespace
 
 std::vector<std::string> size_names() {
@@ -127,12 +140,15 @@ std::vector<std::string> size_names() {
 }
 
 ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where) {
-  ModelSpec m;
-  LayerSpec l;
   int64_t layers = 0;
-  double eps = m.rms_eps;
+  std::string architecture = "llama";
   Reader r(json, where);
-  r.read("architecture", m.architecture);
+  r.read("architecture", architecture);
+  const Family* family = find_family(architecture);
+  check(family != nullptr, "{}: architecture '{}' is not known; known: {}", where, architecture, family_names());
+  ModelSpec m = family->defaults;
+  LayerSpec l = m.layers.front();
+  double eps = m.norm_eps;
   r.read("name", m.name);
   r.read("d_model", m.d_model, true);
   r.read("n_layers", layers, true);
@@ -147,14 +163,13 @@ ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where) {
   r.read("vocab", m.vocab);
   m.context = 512;
   r.read("context", m.context);
-  r.read("rms_eps", eps);
+  r.read(eps_key(m), eps);
   r.read("tied", m.tied);
   r.read("qk_norm", l.qk_norm);
-  l.bias = read_biases(r, where);
-  read_rope(r, where, m, l.d_head);
+  l.bias = read_biases(r, where, l.bias);
+  if (m.positions == PositionKind::rope) read_rope(r, where, m, l.d_head);
   r.done();
-  m.rms_eps = float(eps);
-  check(m.architecture == "llama", "{}: architecture '{}' is not known; known: llama", where, m.architecture);
+  m.norm_eps = float(eps);
   check(layers >= 1 && layers <= 4096, "{}: n_layers is {}, expected 1 to 4096", where, layers);
   m.layers.assign(size_t(layers), l);
   if (m.name.empty()) m.name = where;
@@ -175,12 +190,11 @@ nlohmann::ordered_json to_json(const ModelSpec& m) {
                            {"window", l.window},
                            {"vocab", m.vocab},
                            {"context", m.context},
-                           {"rms_eps", m.rms_eps},
-                           {"rope_base", m.rope.base},
-                           {"tied", m.tied}};
+                           {eps_key(m), m.norm_eps}};
+  if (m.positions == PositionKind::rope) j["rope_base"] = m.rope.base;
+  j["tied"] = m.tied;
   if (l.qk_norm) j["qk_norm"] = true;
-  for (const BiasName& b : kBiasNames)
-    if (l.bias.*b.flag) j["biases"].push_back(b.tensor);
+  if (const auto names = names_of(l.bias); !names.empty()) j["biases"] = names;
   const RopeSpec& r = m.rope;
   if (r.scaling != RopeSpec::Scaling::none) {
     const bool yarn = r.scaling == RopeSpec::Scaling::yarn;

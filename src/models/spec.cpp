@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 
+#include "models/family.h"
 #include "toy/base/error.h"
 
 namespace toy {
@@ -38,7 +40,7 @@ void ModelSpec::validate() const {
   in_range("vocab", vocab, kMax - 1);
   in_range("context", context, 1 << 24);
   in_range("n_layers", int64_t(layers.size()), 4096);
-  check(rms_eps > 0 && rms_eps < 1, "model {}: rms_eps is {}, expected between 0 and 1", name, rms_eps);
+  check(norm_eps > 0 && norm_eps < 1, "model {}: epsilon is {}, expected between 0 and 1", name, norm_eps);
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerSpec& l = layers[i];
     in_range("n_heads", l.heads, 4096);
@@ -47,35 +49,50 @@ void ModelSpec::validate() const {
     in_range("d_ff", l.d_ff, 1 << 20);
     check(l.heads % l.kv_heads == 0, "model {}: layer {}: {} query heads are not a multiple of {} kv heads", name, i,
           l.heads, l.kv_heads);
-    check(l.d_head % 2 == 0, "model {}: layer {}: d_head is {}, rotary positions need an even width", name, i,
-          l.d_head);
+    check(l.d_head % 2 == 0 || positions != PositionKind::rope,
+          "model {}: layer {}: d_head is {}, rotary positions need an even width", name, i, l.d_head);
     check(l.window >= 0 && l.window <= (int64_t(1) << 31), "model {}: layer {}: window is {}, expected 0 (all) to 2^31",
           name, i, l.window);
     check(l.d_head == layers.front().d_head, "model {}: layer {}: d_head is {}, that of layer 0 is {}", name, i,
           l.d_head, layers.front().d_head);
   }
-  validate_rope(*this);
+  if (positions == PositionKind::rope) validate_rope(*this);
+  family_of(*this).check(*this);
+}
+
+void ModelSpec::require_positions(int64_t wanted, std::string_view option) const {
+  check(positions != PositionKind::learned || wanted <= context,
+        "{} is {}: the model '{}' has learned {} positions and knows none beyond; use a smaller {}", option, wanted,
+        name, context, option);
 }
 
 namespace {
 
+void add_norm(std::vector<TensorSpec>& list, const ModelSpec& s, const std::string& name) {
+  list.push_back({TensorSpec::Init::ones, name + ".weight", {s.d_model}});
+  if (s.norm == NormKind::layer) list.push_back({TensorSpec::Init::zeros, name + ".bias", {s.d_model}});
+}
+
 void add_layer(std::vector<TensorSpec>& list, const std::string& blk, const ModelSpec& s, const LayerSpec& l) {
   using Init = TensorSpec::Init;
   const auto gain = [&](const char* name, int64_t n) { list.push_back({Init::ones, blk + name, {n}}); };
-  const auto linear = [&](const std::string& name, int64_t rows, int64_t cols) {
-    list.push_back({Init::matrix, blk + name + ".weight", {rows, cols}});
+  const auto linear = [&](const std::string& name, int64_t rows, int64_t cols, const std::string& in_file = {}) {
+    const auto held = [&](const char* kind) { return in_file.empty() ? "" : blk + in_file + kind; };
+    list.push_back({Init::matrix, blk + name + ".weight", {rows, cols}, held(".weight")});
     for (const BiasName& b : kBiasNames)
-      if (name == b.tensor && l.bias.*b.flag) list.push_back({Init::zeros, blk + name + ".bias", {rows}});
+      if (name == b.tensor && l.bias.*b.flag)
+        list.push_back({Init::zeros, blk + name + ".bias", {rows}, held(".bias")});
   };
-  gain("attn_norm.weight", s.d_model);
-  linear("attn_q", l.heads * l.d_head, s.d_model);
-  linear("attn_k", l.kv_heads * l.d_head, s.d_model);
-  linear("attn_v", l.kv_heads * l.d_head, s.d_model);
+  const std::string qkv = l.fused_qkv ? "attn_qkv" : "";
+  add_norm(list, s, blk + "attn_norm");
+  linear("attn_q", l.heads * l.d_head, s.d_model, qkv);
+  linear("attn_k", l.kv_heads * l.d_head, s.d_model, qkv);
+  linear("attn_v", l.kv_heads * l.d_head, s.d_model, qkv);
   if (l.qk_norm) gain("attn_q_norm.weight", l.d_head);
   if (l.qk_norm) gain("attn_k_norm.weight", l.d_head);
   linear("attn_output", s.d_model, l.heads * l.d_head);
-  gain("ffn_norm.weight", s.d_model);
-  linear("ffn_gate", l.d_ff, s.d_model);
+  add_norm(list, s, blk + "ffn_norm");
+  if (l.ffn == FfnKind::swiglu) linear("ffn_gate", l.d_ff, s.d_model);
   linear("ffn_up", l.d_ff, s.d_model);
   linear("ffn_down", s.d_model, l.d_ff);
 }
@@ -85,9 +102,27 @@ void add_layer(std::vector<TensorSpec>& list, const std::string& blk, const Mode
 std::vector<TensorSpec> tensors_of(const ModelSpec& s) {
   using Init = TensorSpec::Init;
   std::vector<TensorSpec> list{{Init::embedding, "token_embd.weight", {s.vocab, s.d_model}}};
+  if (s.positions == PositionKind::learned)  // f32 in files, as llama.cpp's converter writes it
+    list.push_back({Init::embedding, "position_embd.weight", {s.context, s.d_model}, "", false});
   for (size_t i = 0; i < s.layers.size(); ++i) add_layer(list, fmt::format("blk.{}.", i), s, s.layers[i]);
-  list.push_back({Init::ones, "output_norm.weight", {s.d_model}});
+  add_norm(list, s, "output_norm");
   if (!s.tied) list.push_back({Init::embedding, "output.weight", {s.vocab, s.d_model}});
+  return list;
+}
+
+std::vector<FileTensor> file_tensors(const ModelSpec& s) {
+  std::vector<FileTensor> list;
+  std::unordered_map<std::string, size_t> shared;  // names of several, and where they stand
+  for (TensorSpec& t : tensors_of(s)) {
+    const std::string name = t.file_name.empty() ? t.name : t.file_name;
+    size_t at = list.size();
+    if (!t.file_name.empty()) at = shared.emplace(name, at).first->second;
+    if (at == list.size())
+      list.push_back({name, t.shape, {}});
+    else
+      list[at].shape[0] += t.shape[0];
+    list[at].parts.push_back(std::move(t));
+  }
   return list;
 }
 

@@ -20,27 +20,39 @@ nn::Attention make_attention(const ModelSpec& m, const LayerSpec& l, const Weigh
                   .d_head = l.d_head,
                   .window = l.window};
   if (l.qk_norm) {
-    a.q_norm = nn::RmsNorm{w("attn_q_norm.weight", {l.d_head}), m.rms_eps};
-    a.k_norm = nn::RmsNorm{w("attn_k_norm.weight", {l.d_head}), m.rms_eps};
+    a.q_norm = nn::RmsNorm{w("attn_q_norm.weight", {l.d_head}), m.norm_eps};
+    a.k_norm = nn::RmsNorm{w("attn_k_norm.weight", {l.d_head}), m.norm_eps};
   }
   return a;
 }
 
+nn::Norm make_norm(const ModelSpec& m, const Weights& w, const std::string& name) {
+  const Value weight = w(name + ".weight", {m.d_model});
+  if (m.norm == NormKind::rms) return {nn::RmsNorm{weight, m.norm_eps}};
+  return {nn::LayerNorm{weight, w(name + ".bias", {m.d_model}), m.norm_eps}};
+}
+
+nn::Ffn make_ffn(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
+  const auto up = [&](const char* name, bool bias) { return make_linear(w, name, l.d_ff, m.d_model, bias); };
+  const auto down = [&] { return make_linear(w, "ffn_down", m.d_model, l.d_ff, l.bias.down); };
+  if (l.ffn == FfnKind::gelu) return {nn::GeluMlp{.up = up("ffn_up", l.bias.up), .down = down()}};
+  return {nn::SwiGlu{.gate = up("ffn_gate", l.bias.gate), .up = up("ffn_up", l.bias.up), .down = down()}};
+}
+
 nn::Block make_block(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
-  const int64_t d = m.d_model;
-  return {.mixer_norm = {w("attn_norm.weight", {d}), m.rms_eps},
+  return {.mixer_norm = make_norm(m, w, "attn_norm"),
           .mixer = make_attention(m, l, w),
-          .ffn_norm = {w("ffn_norm.weight", {d}), m.rms_eps},
-          .ffn = {.gate = make_linear(w, "ffn_gate", l.d_ff, d, l.bias.gate),
-                  .up = make_linear(w, "ffn_up", l.d_ff, d, l.bias.up),
-                  .down = make_linear(w, "ffn_down", d, l.d_ff, l.bias.down)}};
+          .ffn_norm = make_norm(m, w, "ffn_norm"),
+          .ffn = make_ffn(m, l, w)};
 }
 
 }  // namespace
 
 Transformer::Transformer(const ModelSpec& spec, const Weights& weights)
     : embedding_(weights("token_embd.weight", {spec.vocab, spec.d_model})),
-      norm_{weights("output_norm.weight", {spec.d_model}), spec.rms_eps} {
+      norm_(make_norm(spec, weights, "output_norm")) {
+  if (spec.positions == PositionKind::learned)
+    positions_ = weights("position_embd.weight", {spec.context, spec.d_model});
   for (size_t i = 0; i < spec.layers.size(); ++i)
     blocks_.push_back(make_block(spec, spec.layers[i], weights.in(fmt::format("blk.{}", i))));
   output_ = spec.tied ? embedding_ : weights("output.weight", {spec.vocab, spec.d_model});
@@ -48,7 +60,9 @@ Transformer::Transformer(const ModelSpec& spec, const Weights& weights)
 
 Value Transformer::operator()(Value tokens, const nn::Context& ctx, std::span<nn::LayerState> states) const {
   Graph& g = *tokens.graph;
-  Value x = ctx.dropout(embedding(embedding_, tokens), "embedding");
+  Value x = embedding(embedding_, tokens);
+  if (positions_) x = x + embedding(positions_, ctx.batch.position);
+  x = ctx.dropout(x, "embedding");
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const auto layer = g.scope(fmt::format("blk.{}", i));
     nn::LayerState none;

@@ -19,6 +19,7 @@ struct LossValues {
 // With dropout also `random`: its seed and the step.
 LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t batch, int64_t tokens,
                       double dropout) {
+  spec.require_positions(tokens, "tokens");
   const int64_t n = batch * tokens;
   const TensorType ids{DType::i32, {n}, 0};
   const Value inputs = g.input("tokens", ids, spec.vocab), targets = g.input("targets", ids, spec.vocab);

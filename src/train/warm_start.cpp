@@ -16,6 +16,12 @@ class Loaded final : public ModelSource {
   }
   ModelSpec spec(const Tokenizer&) override {
     ModelSpec spec = spec_from_gguf(file_);
+    if (spec.positions == PositionKind::learned) {
+      spec.require_positions(o_.trainer.tokens, "tokens");
+      check(o_.context == 0 || o_.context == spec.context,
+            "context is {}: {} has learned {} positions, neither more nor fewer; leave --context out", o_.context,
+            o_.init, spec.context);
+    }
     if (o_.context > 0) spec.context = o_.context;
     if (!o_.name.empty()) spec.name = o_.name;
     check(o_.trainer.tokens <= spec.context,

@@ -82,6 +82,37 @@ TEST_F(Cli, BenchMeasures) {
   EXPECT_NE(train.err.find("adamw"), std::string::npos);
 }
 
+// One JSON line a shape, each from a process of its own.
+TEST_F(Cli, BenchMeasuresListsOfShapes) {
+  const std::string mine = write("mine.json", R"({"d_model": 20, "n_layers": 1, "n_heads": 2, "d_ff": 28})");
+  const std::vector<std::string> names{"tiny", "gpt2-tiny", mine};
+  const std::string list = "tiny,gpt2-tiny," + mine;
+  const auto lines = [&](const std::string& command, const std::vector<std::string>& keys) {
+    const Result r = toy(command);
+    ASSERT_EQ(r.code, 0) << r.err;
+    std::istringstream text(r.out);
+    std::vector<std::string> found;
+    for (std::string line; std::getline(text, line);) {
+      const auto j = nlohmann::json::parse(line);
+      found.push_back(j.at("shape"));
+      for (const std::string& key : keys) EXPECT_GT(j.at(key).get<double>(), 0) << key << " of " << line;
+    }
+    EXPECT_EQ(found, names);
+  };
+  lines("bench train --shape " + list + " --batch 1 --tokens 16 --steps 1 --warmup 0 --json",
+        {"ms", "tokens_per_s", "gflops", "fraction_of_fma", "loss", "peak_rss_mib", "params"});
+  lines("bench infer --shape " + list + " --prompt 8 --decode 4 --repeat 1 --json",
+        {"prefill_tps", "decode_tps", "load_s", "peak_rss_mib", "fraction_of_read", "fraction_of_fma", "params"});
+  EXPECT_EQ(toy("bench infer --shape gpt2-tiny --prompt 8 --decode 4 --repeat 1").code, 0);
+  refuses("bench train --shape tiny,gpt2-tny", {"gpt2-tny", "did you mean 'gpt2-tiny'"});
+  refuses("bench train --shape tiny,,small", {"a name is empty"});
+  refuses("bench train --shape tiny,gpt2-tiny --tokens 513", {"tokens is 513", "512 positions"});
+  refuses("bench train --shape tiny,small --tokens 16 --compute f99", {"f99"});  // found by the first of them
+  refuses("bench infer --shape gpt2-tiny --prompt 500 --decode 13", {"prompt + decode is 513", "512 positions"});
+  refuses("bench infer", {"one of a GGUF file and --shape"});
+  refuses(std::string("bench infer --shape tiny ") + TOY_GOLDEN, {"one of a GGUF file and --shape"});
+}
+
 TEST_F(Cli, TokenizerTrainEncodeDecode) {
   const std::string corpus = path("stories.txt"), vocab = path("vocab.gguf");
   ASSERT_EQ(toy("corpus stories --bytes 30000 --seed 1 --out " + corpus).code, 0);

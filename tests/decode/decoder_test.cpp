@@ -22,6 +22,17 @@ ModelSpec odd_spec() {
   return s;
 }
 
+ModelSpec gpt2_spec() {
+  ModelSpec s = model_spec("gpt2-tiny");
+  s.vocab = 61;
+  s.d_model = 42;
+  s.context = 200;
+  LayerSpec l = s.layers.front();
+  l.heads = l.kv_heads = 6, l.d_head = 7, l.d_ff = 53;
+  s.layers.assign(2, l);
+  return s;
+}
+
 std::vector<int32_t> some_tokens(size_t n, const char* stream) {
   const Philox random(7, stream);
   std::vector<int32_t> ids;
@@ -294,6 +305,48 @@ TEST_F(DecoderBits, ErrorsComeBeforeAnyChange) {
   EXPECT_EQ(text_of(std::vector<DecodeRow>(11, {0, 1, false})),
             "context: 0 positions in use and 11 more do not fit into 10; use a larger --ctx, or less text");
   EXPECT_EQ(d.state().length(0), 0);
+}
+
+// Learned positions: the same bits in pieces, by one, among others and for any number of threads; nothing beyond the
+// table.
+TEST_F(DecoderBits, LearnedPositions) {
+  const Model model = random_model(gpt2_spec(), *device_, 3, 2.0);
+  Decoder whole(*device_, model, {});
+  EXPECT_EQ(whole.context(), 200);
+  const auto expected = all_logits(whole, 0, ids_, ids_.size());
+  for (const size_t piece : {1, 7, 64}) {
+    Decoder d(*device_, model, {.sequences = 3, .context = 160});
+    all_logits(d, 1, some_tokens(33, "b"), 11);
+    EXPECT_TRUE(same_bits(all_logits(d, 2, ids_, piece), expected)) << piece;
+  }
+  for (const int threads : {1, 3}) {
+    const auto device = make_cpu_device(threads);
+    const Model again = random_model(gpt2_spec(), *device, 3, 2.0);
+    Decoder d(*device, again, {});
+    EXPECT_TRUE(same_bits(all_logits(d, 0, ids_, 50), expected)) << threads;
+  }
+  // One token again and again: only positions tell its rows apart, by much more than rounding.
+  Decoder same(*device_, model, {});
+  const auto rows = all_logits(same, 0, {5, 5}, 2);
+  float distance = 0;
+  for (size_t i = 0; i < 61; ++i) distance = std::max(distance, std::abs(rows[i] - rows[61 + i]));
+  EXPECT_GT(distance, 1e-3f);
+}
+
+TEST_F(DecoderBits, NoPositionsBeyondTheLearned) {
+  const Model model = random_model(gpt2_spec(), *device_, 3);
+  try {
+    Decoder d(*device_, model, {.context = 201});
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::bad_input);
+    EXPECT_EQ(std::string(e.what()),
+              "context is 201: the model 'gpt2-tiny' has learned 200 positions and knows none beyond; use a smaller "
+              "context");
+  }
+  Decoder d(*device_, model, {});
+  all_logits(d, 0, some_tokens(200, "a"), 64);
+  EXPECT_THROW(d.decode(std::vector<DecodeRow>{{0, 1, false}}), Error);
 }
 
 TEST_F(DecoderBits, CpuAgreesWithTheReference) {

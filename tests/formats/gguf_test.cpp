@@ -263,6 +263,32 @@ TEST_F(GgufFile, WidensExactly) {
             (std::vector<float>{std::bit_cast<float>(0x40490000u), std::bit_cast<float>(0x80010000u)}));
 }
 
+// Rows of several views in one tensor, rounded or not; the views lie anywhere in memory.
+TEST_F(GgufFile, PartsBecomeOneTensor) {
+  std::vector<float> a(6), b(3), c(9);
+  std::iota(a.begin(), a.end(), 0.0f), std::iota(b.begin(), b.end(), 6.0f), std::iota(c.begin(), c.end(), 9.0f);
+  const std::vector<View> parts{View(a.data(), DType::f32, {2, 3}), View(b.data(), DType::f32, {1, 3}),
+                                View(c.data(), DType::f32, {3, 3})};
+  const std::vector<View> lines{View(b.data(), DType::f32, {3}), View(a.data(), DType::f32, {6})};
+  Writer w("x");
+  w.add("f32", parts, DType::f32);
+  w.add("f16", parts, DType::f16);
+  w.add("bias", lines, DType::f32);
+  w.finish(path("m.gguf"));
+  const File f = File::open(path("m.gguf"));
+  EXPECT_EQ(f.require("f32").shape, (Shape{6, 3}));
+  EXPECT_EQ(f.require("f16").shape, (Shape{6, 3}));
+  EXPECT_EQ(f.require("bias").shape, Shape{9});
+  const float* values = reinterpret_cast<const float*>(f.require("f32").data);
+  for (int i = 0; i < 18; ++i) EXPECT_EQ(values[i], float(i));
+  const float* bias = reinterpret_cast<const float*>(f.require("bias").data);
+  EXPECT_EQ(std::vector<float>(bias, bias + 9), (std::vector<float>{6, 7, 8, 0, 1, 2, 3, 4, 5}));
+  Writer bad("x");
+  const std::vector<View> other{parts[0], View(b.data(), DType::f32, {3, 1})};
+  expect_error(error_of([&] { bad.add("w", other, DType::f32); }), "rows of [3,1] cannot stand behind [2,3]");
+  expect_error(error_of([&] { bad.add("w", std::span<const View>{}, DType::f32); }), "there is no view");
+}
+
 TEST_F(GgufFile, WriterRefuses) {
   float x[8] = {};
   const View row(x, DType::f32, {8});

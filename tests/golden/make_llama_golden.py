@@ -218,7 +218,7 @@ def forward(tokens, w, s):
 
 # --- what is recorded -------------------------------------------------------------------------------------------------
 
-def compute(weights, s, tokens, targets, dtype):
+def compute(weights, s, tokens, targets, dtype, forward=forward, adam_eps=ADAM_EPS):
     """All golden values, in `dtype`: logits; of f32 models also loss, grad.*; and where the shape says so adamw.*."""
     w = {name: torch.tensor(a, dtype=dtype, requires_grad=True) for name, a in weights.items()}
     tokens, targets = torch.tensor(tokens, dtype=torch.long), torch.tensor(targets, dtype=torch.long)
@@ -238,7 +238,7 @@ def compute(weights, s, tokens, targets, dtype):
         return {name: t.numpy() for name, t in out.items()}
     groups = [{"params": [p for p in w.values() if p.ndim >= 2], "weight_decay": DECAY},
               {"params": [p for p in w.values() if p.ndim < 2], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=ADAM_EPS, foreach=False)
+    optimizer = torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=adam_eps, foreach=False)
     losses = []
     for _ in range(STEPS):
         optimizer.zero_grad()
@@ -332,7 +332,7 @@ def check_transformers(weights, s, tokens, targets, golden):
     return worst
 
 
-def check_llama_cpp(path, s, tokens, golden):
+def check_llama_cpp(path, s, tokens, golden, tolerance=None):
     """Asserts that llama.cpp computes the golden logits of every sequence from the model file.  Returns the largest difference."""
     from llama_cpp_greedy import LlamaCpp
     model = LlamaCpp(path, n_ctx=64)
@@ -341,7 +341,8 @@ def check_llama_cpp(path, s, tokens, golden):
         logits = model.logits(ids)
         assert logits.shape == (T, s.V), f"{path.name}: llama.cpp gives logits {logits.shape}"
         worst = max(worst, np.abs(logits - golden["logits"].reshape(B, T, s.V)[b]).max())
-    assert worst < LLAMA_CPP_NARROW_TOLERANCE.get(s.dtype, LLAMA_CPP_TOLERANCE), f"{path.name}: logits differ from llama.cpp by {worst:.2e}"
+    tolerance = tolerance or LLAMA_CPP_NARROW_TOLERANCE.get(s.dtype, LLAMA_CPP_TOLERANCE)
+    assert worst < tolerance, f"{path.name}: logits differ from llama.cpp by {worst:.2e}"
     return worst
 
 
@@ -391,13 +392,13 @@ def write_model(path, s, weights, matrices=None):
     finish(w)
 
 
-def write_golden(path, s, tokens, targets, golden):
+def write_golden(path, s, tokens, targets, golden, adam_eps=ADAM_EPS):
     w = gguf.GGUFWriter(path, "golden")
     w.add_name(s.name)
     w.add_description("what PyTorch computes in f64 from " + s.name + ".model.gguf")
     if s.adamw and s.dtype == "f32":
         w.add_uint32("golden.adamw.steps", STEPS)
-        for key, value in [("lr", LR), ("beta1", BETAS[0]), ("beta2", BETAS[1]), ("eps", ADAM_EPS), ("weight_decay", DECAY)]:
+        for key, value in [("lr", LR), ("beta1", BETAS[0]), ("beta2", BETAS[1]), ("eps", adam_eps), ("weight_decay", DECAY)]:
             w.add_float32("golden.adamw." + key, value)
     w.add_tensor("tokens", tokens)
     w.add_tensor("targets", targets)

@@ -1,11 +1,13 @@
 // Models as data: JSON, tensors, rotary scaling, and what a file asks for and does not get.
 #include "toy/models/spec.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -79,6 +81,122 @@ TEST(ModelSpec, RefusesRopeThatMakesNoSense) {
   EXPECT_NE(with({{"rope_factors", {1, 2}}}).find("2 rope factors, heads of width 6 need 3"), std::string::npos);
   EXPECT_NE(with({{"rope_factors", {1, 0, 1}}}).find("a rope factor is 0"), std::string::npos);
   EXPECT_NE(with({{"biases", {"attn_norm"}}}).find("'biases' names 'attn_norm'; there are: attn_q"), std::string::npos);
+}
+
+nlohmann::json gpt2_dimensions() {
+  return {{"architecture", "gpt2"}, {"d_model", 24}, {"n_layers", 2}, {"n_heads", 4}, {"d_ff", 40}, {"context", 32}};
+}
+
+TEST(Gpt2, TensorsOfTheModelAndOfItsFile) {
+  const ModelSpec m = spec_from_json(gpt2_dimensions(), "x.json");
+  std::set<std::string> model, file;
+  for (const TensorSpec& t : tensors_of(m)) model.insert(t.name + " " + t.shape.str());
+  for (const FileTensor& t : file_tensors(m)) file.insert(t.name + " " + t.shape.str());
+  for (const char* both : {"position_embd.weight [32,24]", "blk.1.attn_norm.bias [24]", "blk.0.ffn_up.bias [40]",
+                           "blk.0.ffn_down.bias [24]", "output_norm.bias [24]", "blk.1.attn_output.bias [24]"}) {
+    EXPECT_TRUE(model.contains(both)) << both;
+    EXPECT_TRUE(file.contains(both)) << both;
+  }
+  for (const char* one : {"blk.0.attn_q.weight [24,24]", "blk.0.attn_k.bias [24]"}) {
+    EXPECT_TRUE(model.contains(one)) << one;
+    EXPECT_FALSE(file.contains(one)) << one;
+  }
+  EXPECT_TRUE(file.contains("blk.1.attn_qkv.weight [72,24]"));
+  EXPECT_TRUE(file.contains("blk.1.attn_qkv.bias [72]"));
+  EXPECT_FALSE(model.contains("blk.0.ffn_gate.weight [40,24]"));
+  EXPECT_EQ(file.size(), 2u + 2 * 12 + 2);  // embeddings; six pairs a layer; the last norm
+}
+
+TEST(Gpt2, SizesAreThePublishedOnes) {
+  // Radford et al. 2019 say 117M and 345M; these are the numbers of the weights that were published.
+  EXPECT_EQ(parameter_count(model_spec("gpt2-124m")), 124439808);
+  EXPECT_EQ(parameter_count(model_spec("gpt2-355m")), 354823168);
+}
+
+TEST(Gpt2, JsonRoundTrip) {
+  for (const nlohmann::json& more : std::vector<nlohmann::json>{
+           {}, {{"tied", false}}, {{"layer_norm_eps", 1e-3}, {"name", "x"}}, {{"n_kv", 4}, {"d_head", 6}}}) {
+    nlohmann::json j = gpt2_dimensions();
+    if (!more.is_null()) j.update(more);
+    const ModelSpec m = spec_from_json(j, "x.json");
+    EXPECT_TRUE(spec_from_json(to_json(m), "x.json") == m) << j.dump();
+  }
+}
+
+TEST(Gpt2, RefusesWhatItsFilesCannotHold) {
+  const auto with = [](const nlohmann::json& more) {
+    nlohmann::json j = gpt2_dimensions();
+    j.update(more);
+    return refusal(j);
+  };
+  EXPECT_EQ(with(nlohmann::json::object()), "accepted");
+  EXPECT_NE(with({{"n_kv", 2}}).find("n_kv is 2; in the architecture gpt2 it is n_heads, 4"), std::string::npos);
+  EXPECT_NE(with({{"d_head", 8}}).find("4 heads of width 8 are not d_model, 24"), std::string::npos);
+  EXPECT_NE(with({{"window", 8}}).find("neither window nor qk_norm"), std::string::npos);
+  EXPECT_NE(with({{"qk_norm", true}}).find("neither window nor qk_norm"), std::string::npos);
+  EXPECT_NE(with({{"biases", {"attn_q"}}}).find("biases on all of its linear maps"), std::string::npos);
+  EXPECT_NE(with({{"rope_base", 500}}).find("unknown key 'rope_base'"), std::string::npos);
+  EXPECT_NE(with({{"rms_eps", 1e-5}}).find("unknown key 'rms_eps'"), std::string::npos);
+  EXPECT_NE(with({{"architecture", "gpt3"}}).find("'gpt3' is not known; known: llama, gpt2"), std::string::npos);
+  ModelSpec m = spec_from_json(gpt2_dimensions(), "x.json");
+  m.architecture = "llama";
+  EXPECT_THROW(m.validate(), Error);
+}
+
+// Files that differ from a sound one in one key or tensor.
+class Gpt2File : public testing::Test {
+ protected:
+  std::string refusal(const std::string& without, const std::string& key = "", const gguf::Value& value = uint32_t(0),
+                      const std::string& tensor = "") {
+    const std::map<std::string, gguf::Value> sound{
+        {"gpt2.embedding_length", uint32_t(24)},    {"gpt2.context_length", uint32_t(32)},
+        {"gpt2.block_count", uint32_t(2)},          {"gpt2.feed_forward_length", uint32_t(40)},
+        {"gpt2.attention.head_count", uint32_t(4)}, {"gpt2.attention.layer_norm_epsilon", 1e-5f}};
+    gguf::Writer w("gpt2");
+    for (const auto& [name, v] : sound)
+      if (name != without) w.set(name, v);
+    if (!key.empty()) w.set(key, value);
+    std::vector<float> zeros(256 * 40);
+    for (const FileTensor& t : file_tensors(spec_from_json(gpt2_dimensions(), "x.json")))
+      if (t.name != without) w.add(t.name, View(zeros.data(), DType::f32, t.shape), DType::f32);
+    if (!tensor.empty()) w.add(tensor, View(zeros.data(), DType::f32, {24}), DType::f32);
+    const std::string path = testing::TempDir() + "toy_gpt2_" + std::to_string(getpid()) + ".gguf";
+    w.finish(path);
+    std::string text = "accepted";
+    try {
+      spec_from_gguf(gguf::File::open(path));
+    } catch (const Error& e) {
+      text = e.what();
+      EXPECT_EQ(e.code(), ErrorCode::bad_input);
+      EXPECT_NE(text.find(path), std::string::npos) << text;
+    }
+    std::filesystem::remove(path);
+    return text;
+  }
+};
+
+TEST_F(Gpt2File, MissingMetadataAndTensorsAreNamed) {
+  EXPECT_EQ(refusal(""), "accepted");
+  for (const char* name :
+       {"gpt2.embedding_length", "gpt2.context_length", "gpt2.block_count", "gpt2.feed_forward_length",
+        "gpt2.attention.head_count", "gpt2.attention.layer_norm_epsilon", "token_embd.weight", "position_embd.weight",
+        "blk.1.attn_qkv.weight", "blk.0.attn_qkv.bias", "blk.0.attn_norm.bias", "output_norm.bias"}) {
+    EXPECT_NE(refusal(name).find(name), std::string::npos) << name;
+  }
+}
+
+TEST_F(Gpt2File, UnknownMetadataAndTensorsAreNamed) {
+  for (const char* key : {"gpt2.rope.freq_base", "gpt2.attention.sliding_window", "gpt2.attention.scale", "gpt2.x"})
+    EXPECT_NE(refusal("", key, 1.0f).find(fmt::format("metadata key {} is not known", key)), std::string::npos);
+  EXPECT_NE(refusal("", "gpt2.expert_count", uint32_t(4)).find("mixture-of-experts"), std::string::npos);
+  EXPECT_NE(refusal("", "gpt2.attention.head_count_kv", uint32_t(2)).find("head_count_kv is 2"), std::string::npos);
+  EXPECT_NE(refusal("", "gpt2.attention.key_length", uint32_t(8)).find("key_length is 8"), std::string::npos);
+  EXPECT_NE(refusal("", "gpt2.attention.head_count", uint32_t(5)).find("head_count is 5"), std::string::npos);
+  EXPECT_NE(refusal("", "gpt2.context_length", uint32_t(33)).find("'position_embd.weight' is [32,24]"),
+            std::string::npos);
+  for (const char* tensor : {"rope_freqs.weight", "blk.0.attn_q.bias", "blk.0.attn_q_norm.weight"})
+    EXPECT_NE(refusal("", "", uint32_t(0), tensor).find(tensor), std::string::npos);
+  EXPECT_EQ(refusal("", "gpt2.attention.key_length", uint32_t(6)), "accepted");
 }
 
 // The factors that the script computed for the golden file, by the same numbers.

@@ -27,6 +27,18 @@ ModelSpec odd_spec(bool tied) {
   return s;
 }
 
+// Learned positions, layer norms, biases, gelu.
+ModelSpec gpt2_spec() {
+  ModelSpec s = model_spec("gpt2-tiny");
+  s.vocab = 97;
+  s.d_model = 42;
+  s.context = 64;
+  LayerSpec l = s.layers.front();
+  l.heads = l.kv_heads = 3, l.d_head = 14, l.d_ff = 50;
+  s.layers.assign(2, l);
+  return s;
+}
+
 // Text with something to learn: a random walk with small steps.
 std::vector<int32_t> walk(size_t n) {
   std::vector<int32_t> ids;
@@ -48,17 +60,20 @@ std::vector<double> losses(Device& device, Model& model, int steps, int64_t batc
 
 // bf16 rounds operands to 8 bits: the losses stay near, and have the same bits for any number of threads.
 TEST(Trainer, Bf16ProductsTrainLikeF32) {
-  if (!make_cpu_device(1)->has_products(DType::bf16)) GTEST_SKIP() << "this CPU has no bf16 dot product";
-  const auto run = [](int threads, DType compute) {
-    const auto device = make_cpu_device(threads);
-    Model model = random_model(odd_spec(true), *device, 9);
-    return losses(*device, model, 30, 3, 23, compute);
-  };
-  const auto f32 = run(2, DType::f32), bf16 = run(1, DType::bf16);
-  for (const int threads : {2, 3}) EXPECT_EQ(run(threads, DType::bf16), bf16) << threads;
-  EXPECT_NE(bf16, f32);
-  for (size_t i = 0; i < f32.size(); ++i) EXPECT_NEAR(bf16[i], f32[i], 0x1p-8 * f32[i]) << i;
-  EXPECT_LT(bf16.back(), bf16.front() - 0.2);
+  for (const ModelSpec& spec : {odd_spec(true), gpt2_spec()}) {
+    SCOPED_TRACE(spec.name);
+    if (!make_cpu_device(1)->has_products(DType::bf16)) GTEST_SKIP() << "this CPU has no bf16 dot product";
+    const auto run = [&](int threads, DType compute) {
+      const auto device = make_cpu_device(threads);
+      Model model = random_model(spec, *device, 9);
+      return losses(*device, model, 30, 3, 23, compute);
+    };
+    const auto f32 = run(2, DType::f32), bf16 = run(1, DType::bf16);
+    for (const int threads : {2, 3}) EXPECT_EQ(run(threads, DType::bf16), bf16) << threads;
+    EXPECT_NE(bf16, f32);
+    for (size_t i = 0; i < f32.size(); ++i) EXPECT_NEAR(bf16[i], f32[i], 0x1p-8 * f32[i]) << i;
+    EXPECT_LT(bf16.back(), bf16.front() - 0.2);
+  }
 }
 
 TEST(Trainer, RefusesProductsThatTheDeviceDoesNotHave) {
@@ -94,12 +109,12 @@ std::vector<double> gradient_of(Device& device, Model& model, const Windows& w, 
 }
 
 TEST(Trainer, SameBitsForAnyNumberOfThreads) {
-  for (const bool tied : {true, false}) {
+  for (const ModelSpec& spec : {odd_spec(true), odd_spec(false), gpt2_spec()}) {
     std::vector<double> first;
     std::vector<float> first_weights;
     for (const int threads : {1, 2, 3, 8}) {
       const auto device = make_cpu_device(threads);
-      Model model = random_model(odd_spec(tied), *device, 9);
+      Model model = random_model(spec, *device, 9);
       const auto l = losses(*device, model, 12);
       const auto w = model.params->read("token_embd.weight");
       if (first.empty()) first = l, first_weights = w;
@@ -206,21 +221,27 @@ TEST(Trainer, EveryStepDropsOthers) {
 }
 
 TEST(Trainer, Learns) {
-  const auto device = make_cpu_device(2);
-  Model model = random_model(odd_spec(true), *device, 9);
-  const auto l = losses(*device, model, 300, 8, 32);
-  EXPECT_NEAR(l.front(), std::log(97.0), 0.2);
-  EXPECT_LT(l.back(), 1.5);  // the walk itself has log 3 = 1.1 nats a token
+  for (const ModelSpec& spec : {odd_spec(true), gpt2_spec()}) {
+    SCOPED_TRACE(spec.name);
+    const auto device = make_cpu_device(2);
+    Model model = random_model(spec, *device, 9);
+    const auto l = losses(*device, model, 300, 8, 32);
+    EXPECT_NEAR(l.front(), std::log(97.0), 0.2);
+    EXPECT_LT(l.back(), 1.5);  // the walk itself has log 3 = 1.1 nats a token
+  }
 }
 
 TEST(Trainer, CpuFollowsTheReference) {
-  std::vector<std::vector<double>> all;
-  for (const bool cpu : {true, false}) {
-    const auto device = cpu ? make_cpu_device(2) : make_reference_device();
-    Model model = random_model(odd_spec(true), *device, 9);
-    all.push_back(losses(*device, model, 5));
+  for (const ModelSpec& spec : {odd_spec(true), gpt2_spec()}) {
+    SCOPED_TRACE(spec.name);
+    std::vector<std::vector<double>> all;
+    for (const bool cpu : {true, false}) {
+      const auto device = cpu ? make_cpu_device(2) : make_reference_device();
+      Model model = random_model(spec, *device, 9);
+      all.push_back(losses(*device, model, 5));
+    }
+    for (size_t i = 0; i < all[0].size(); ++i) EXPECT_NEAR(all[0][i], all[1][i], 160 * 0x1p-24 * all[1][i]) << i;
   }
-  for (size_t i = 0; i < all[0].size(); ++i) EXPECT_NEAR(all[0][i], all[1][i], 160 * 0x1p-24 * all[1][i]) << i;
 }
 
 TEST(Trainer, NonFiniteGradientSkipsTheStep) {
@@ -239,30 +260,33 @@ TEST(Trainer, NonFiniteGradientSkipsTheStep) {
 }
 
 TEST(Trainer, StreamingUpdatesGiveTheSameBitsInLessMemory) {
-  const auto device = make_cpu_device(2);
-  const auto ids = walk(4000);
-  const WindowSampler sampler(ids, 3, 23, 1);
-  std::vector<std::vector<double>> all;
-  std::vector<std::vector<float>> weights;
-  std::vector<size_t> bytes;
-  for (const auto updates : {TrainerOptions::gathered, TrainerOptions::streaming}) {
-    Model model = random_model(odd_spec(true), *device, 9);
-    Trainer trainer(*device, model, {.batch = 3, .tokens = 23, .optimizer = {.clip = 0}, .updates = updates});
-    all.emplace_back();
-    for (int i = 0; i < 8; ++i) {
-      const StepResult r = trainer.step(sampler.batch(i), 3e-3);
-      all.back().push_back(r.loss);
-      EXPECT_EQ(r.grad_norm.has_value(), updates == TrainerOptions::gathered);
+  for (const ModelSpec& spec : {odd_spec(true), gpt2_spec()}) {
+    SCOPED_TRACE(spec.name);
+    const auto device = make_cpu_device(2);
+    const auto ids = walk(4000);
+    const WindowSampler sampler(ids, 3, 23, 1);
+    std::vector<std::vector<double>> all;
+    std::vector<std::vector<float>> weights;
+    std::vector<size_t> bytes;
+    for (const auto updates : {TrainerOptions::gathered, TrainerOptions::streaming}) {
+      Model model = random_model(spec, *device, 9);
+      Trainer trainer(*device, model, {.batch = 3, .tokens = 23, .optimizer = {.clip = 0}, .updates = updates});
+      all.emplace_back();
+      for (int i = 0; i < 8; ++i) {
+        const StepResult r = trainer.step(sampler.batch(i), 3e-3);
+        all.back().push_back(r.loss);
+        EXPECT_EQ(r.grad_norm.has_value(), updates == TrainerOptions::gathered);
+      }
+      weights.push_back(model.params->read("blk.1.ffn_down.weight"));
+      // With few rows gradients are most of the arena.
+      Model small = random_model(model_spec("small"), *device, 9);
+      const TrainerOptions few{.batch = 1, .tokens = 2, .optimizer = {.clip = 0}, .updates = updates};
+      bytes.push_back(Trainer(*device, small, few).plan().arena_bytes);
     }
-    weights.push_back(model.params->read("blk.1.ffn_down.weight"));
-    // With few rows gradients are most of the arena.
-    Model small = random_model(model_spec("small"), *device, 9);
-    const TrainerOptions few{.batch = 1, .tokens = 2, .optimizer = {.clip = 0}, .updates = updates};
-    bytes.push_back(Trainer(*device, small, few).plan().arena_bytes);
+    EXPECT_EQ(all[0], all[1]);
+    EXPECT_EQ(weights[0], weights[1]);
+    EXPECT_LT(bytes[1], bytes[0] * 3 / 4);
   }
-  EXPECT_EQ(all[0], all[1]);
-  EXPECT_EQ(weights[0], weights[1]);
-  EXPECT_LT(bytes[1], bytes[0] * 3 / 4);
 }
 
 TEST(Trainer, StreamingSkipsALossThatIsNotFinite) {
@@ -294,49 +318,64 @@ TEST(Trainer, EvaluationCountsEveryTokenOnce) {
 
 // Train, save, load, decode: the same logits to the bit, alone and through the file.
 TEST(Trainer, SavedModelGivesTheSameLogits) {
-  const auto device = make_cpu_device(2);
-  Model model = random_model(odd_spec(true), *device, 9);
-  model.tokenizer = nullptr;
-  losses(*device, model, 5);
-  const auto folder = std::filesystem::temp_directory_path() / ("toy_trainer_test_" + std::to_string(getpid()));
-  std::filesystem::create_directories(folder);
-  const std::string path = (folder / "m.gguf").string();
-  save_model(model, path);
-  const Model loaded = load_model(path, *device);
-  EXPECT_EQ(loaded.spec.rope, model.spec.rope);
-  EXPECT_EQ(loaded.spec.rms_eps, model.spec.rms_eps);
-  std::vector<DecodeRow> rows;
-  for (const int32_t id : walk(50)) rows.push_back({0, id, true});
-  Decoder a(*device, model, {}), b(*device, loaded, {});
-  a.decode(rows);
-  b.decode(rows);
-  for (size_t i = 0; i < rows.size(); ++i)
-    EXPECT_EQ(std::memcmp(a.logits(i).data(), b.logits(i).data(), 97 * 4), 0) << i;
-  for (const TensorSpec& t : tensors_of(model.spec)) EXPECT_EQ(loaded.params->read(t.name), model.params->read(t.name));
-  std::filesystem::remove_all(folder);
+  for (const ModelSpec& spec : {odd_spec(true), gpt2_spec()}) {
+    SCOPED_TRACE(spec.name);
+    const auto device = make_cpu_device(2);
+    Model model = random_model(spec, *device, 9);
+    model.tokenizer = nullptr;
+    losses(*device, model, 5);
+    const auto folder = std::filesystem::temp_directory_path() / ("toy_trainer_test_" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder);
+    const std::string path = (folder / "m.gguf").string();
+    save_model(model, path);
+    const Model loaded = load_model(path, *device);
+    EXPECT_EQ(loaded.spec.rope, model.spec.rope);
+    EXPECT_EQ(loaded.spec.norm_eps, model.spec.norm_eps);
+    std::vector<DecodeRow> rows;
+    for (const int32_t id : walk(50)) rows.push_back({0, id, true});
+    Decoder a(*device, model, {}), b(*device, loaded, {});
+    a.decode(rows);
+    b.decode(rows);
+    for (size_t i = 0; i < rows.size(); ++i)
+      EXPECT_EQ(std::memcmp(a.logits(i).data(), b.logits(i).data(), 97 * 4), 0) << i;
+    for (const TensorSpec& t : tensors_of(model.spec))
+      EXPECT_EQ(loaded.params->read(t.name), model.params->read(t.name));
+    std::filesystem::remove_all(folder);
+  }
 }
 
 // Training's forward pass and decoding compute the same bits.
 TEST(Trainer, TrainingForwardEqualsDecoding) {
-  const auto device = make_cpu_device(2);
-  const Model model = random_model(odd_spec(true), *device, 9, 2.0);
-  const auto ids = walk(64);
-  LossGraph l = build_loss_graph(
-      model.spec, [](const std::string&) { return DType::f32; }, 1, 64);
-  auto plan = std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.logits}, {}, *device));
-  Session session(*device, plan, {model.params.get()});
-  std::vector<int32_t> position;
-  for (int32_t i = 0; i < 64; ++i) position.push_back(i);
-  session.set("tokens", ids);
-  session.set("sequence", std::vector<int32_t>(64, 0));
-  session.set("position", position);
-  session.run();
-  const auto training = session.values(0);
-  Decoder d(*device, model, {});
-  std::vector<DecodeRow> rows;
-  for (const int32_t id : ids) rows.push_back({0, id, true});
-  d.decode(rows);
-  for (size_t i = 0; i < 64; ++i) EXPECT_EQ(std::memcmp(d.logits(i).data(), training.data() + i * 97, 97 * 4), 0) << i;
+  for (const ModelSpec& spec : {odd_spec(true), gpt2_spec()}) {
+    SCOPED_TRACE(spec.name);
+    const auto device = make_cpu_device(2);
+    const Model model = random_model(spec, *device, 9, 2.0);
+    const auto ids = walk(64);
+    LossGraph l = build_loss_graph(
+        model.spec, [](const std::string&) { return DType::f32; }, 1, 64);
+    auto plan = std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.logits}, {}, *device));
+    Session session(*device, plan, {model.params.get()});
+    std::vector<int32_t> position;
+    for (int32_t i = 0; i < 64; ++i) position.push_back(i);
+    session.set("tokens", ids);
+    session.set("sequence", std::vector<int32_t>(64, 0));
+    session.set("position", position);
+    session.run();
+    const auto training = session.values(0);
+    Decoder d(*device, model, {});
+    std::vector<DecodeRow> rows;
+    for (const int32_t id : ids) rows.push_back({0, id, true});
+    d.decode(rows);
+    for (size_t i = 0; i < 64; ++i)
+      EXPECT_EQ(std::memcmp(d.logits(i).data(), training.data() + i * 97, 97 * 4), 0) << i;
+  }
+}
+
+TEST(Trainer, WindowsEndWhereLearnedPositionsDo) {
+  const auto device = make_cpu_device(1);
+  Model model = random_model(gpt2_spec(), *device, 9);
+  EXPECT_NO_THROW(Trainer(*device, model, {.batch = 1, .tokens = 64}));
+  EXPECT_THROW(Trainer(*device, model, {.batch = 1, .tokens = 65}), Error);
 }
 
 TEST(Trainer, MappedWeightsCannotBeTrained) {

@@ -89,6 +89,8 @@ class Writer {
   /// The values of `data` (contiguous; f32, f64, f16, bf16, i32), stored as `stored` (f32 to f16/bf16 is rounded to
   /// nearest even; f64 sources round to f32 first). Throws on a duplicate name or an impossible conversion.
   void add(std::string name, const View& data, DType stored);
+  /// One tensor of several views that differ in their first dimension alone: rows of one behind those of another.
+  void add(std::string name, std::span<const View> parts, DType stored);
   /// Throws Error{bad_input} for an unwritable folder or a full disk; then nothing is left behind and
   /// an earlier file of the same name is unharmed.
   void finish(const std::string& path);
@@ -96,7 +98,8 @@ class Writer {
  private:
   struct Item {
     std::string name;
-    View data;
+    std::vector<View> parts;
+    Shape shape;
     DType stored;
   };
   std::string architecture_;

@@ -26,6 +26,12 @@ inline constexpr BiasName kBiasNames[] = {
     {"ffn_gate", &Biases::gate}, {"ffn_up", &Biases::up}, {"ffn_down", &Biases::down},
 };
 
+/// What a feed-forward layer computes.
+enum class FfnKind {
+  swiglu,  ///< down(silu(gate(x)) * up(x))
+  gelu,    ///< down(gelu_tanh(up(x))): GPT-2
+};
+
 /// One layer. Kinds to come: gated delta rule, mixture of experts.
 struct LayerSpec {
   enum class Kind { attention } kind = Kind::attention;
@@ -36,24 +42,42 @@ struct LayerSpec {
   int64_t window = 0;    ///< attend to the last `window` positions; 0: to all
   bool qk_norm = false;  ///< rms norm of each head of q and k before rope, gains [P] in the row order of q and k
   Biases bias;
+  FfnKind ffn = FfnKind::swiglu;
+  bool fused_qkv = false;  ///< a file holds q, k and v as rows of one tensor "attn_qkv"; in memory they are three
   bool operator==(const LayerSpec&) const = default;
+};
+
+/// What a model normalizes with: before mixers, before ffns, and at the end.
+enum class NormKind {
+  rms,    ///< w x / rms(x)
+  layer,  ///< w (x - mean(x)) / sqrt(var(x) + eps) + b
+};
+/// How a model knows where a token stands.
+enum class PositionKind {
+  rope,     ///< queries and keys turn (RopeSpec)
+  learned,  ///< a table "position_embd" [context,D] is added to the embedding; there is nothing beyond it
 };
 
 /// Everything about a model but its weights.
 struct ModelSpec {
-  std::string architecture = "llama";
+  std::string architecture = "llama";  ///< the family: how a file states all this
   std::string name;
   int64_t d_model = 0;  ///< D
   int64_t vocab = 0;    ///< V
   int64_t context = 0;  ///< positions the model was made for
-  float rms_eps = 1e-5f;
-  RopeSpec rope;
+  NormKind norm = NormKind::rms;
+  float norm_eps = 1e-5f;  ///< of every norm
+  PositionKind positions = PositionKind::rope;
+  RopeSpec rope;     ///< where positions are rope
   bool tied = true;  ///< the output projection is the token embedding
   std::vector<LayerSpec> layers;
   bool operator==(const ModelSpec&) const = default;
 
   /// Throws Error{bad_input} naming the dimension, its value and what would do.
   void validate() const;
+  /// Throws Error{bad_input} when the model cannot have that many positions: learned ones end at `context`. `option`:
+  /// what asked for them, as the message is to name it.
+  void require_positions(int64_t wanted, std::string_view option) const;
 };
 
 /// How a tensor is made before training, and whether weight decay applies to it.
@@ -61,11 +85,21 @@ struct TensorSpec {
   enum class Init { matrix, embedding, ones, zeros } init = Init::matrix;
   std::string name;
   Shape shape;
+  std::string file_name = {};       ///< the file's tensor that holds it, behind those listed before; "": its own name
+  bool narrow = shape.rank() >= 2;  ///< a file may hold it in fewer than 32 bits
   bool decays() const { return shape.rank() >= 2; }
 };
 
 /// Every tensor of a model, in the order in which it is stored.
 std::vector<TensorSpec> tensors_of(const ModelSpec& spec);
+/// A tensor of a file: one of the model's tensors, or several whose rows follow each other.
+struct FileTensor {
+  std::string name;
+  Shape shape;
+  std::vector<TensorSpec> parts;
+};
+/// tensors_of() as a file holds them.
+std::vector<FileTensor> file_tensors(const ModelSpec& spec);
 /// Number of parameters.
 int64_t parameter_count(const ModelSpec& spec);
 

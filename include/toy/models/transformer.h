@@ -24,13 +24,14 @@ class Transformer {
   Value output_weight() const { return output_; }
 
  private:
-  Value embedding_;
+  Value embedding_, positions_;  // positions_: where they are learned
   std::vector<nn::Block> blocks_;
-  nn::RmsNorm norm_;
+  nn::Norm norm_;
   Value output_;
 };
 
 /// Cosines and sines for positions 0..positions-1: [C, P/2, 2], angle = position * frequency (toy/models/rope.h).
+/// Nothing where positions are learned.
 nn::Rope make_rope(Graph& graph, const ModelSpec& spec, int64_t positions);
 
 }  // namespace toy

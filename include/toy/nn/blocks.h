@@ -21,7 +21,8 @@ struct Context {
   Dropout dropout = {};  ///< of the embedding's output, the mixers' and the ffns'; only in training
 };
 
-/// Causal self-attention with grouped queries (Ainslie et al. 2023) and rotary positions. x:[N,D] -> [N,D].
+/// Causal self-attention with grouped queries (Ainslie et al. 2023) and, where the model has them, rotary
+/// positions. x:[N,D] -> [N,D].
 struct Attention {
   Linear q, k, v;  ///< [H P,D], [K P,D], [K P,D]
   Linear out;      ///< [D,H P]
@@ -34,10 +35,10 @@ struct Attention {
 
 /// Pre-norm transformer block.
 struct Block {
-  RmsNorm mixer_norm;
+  Norm mixer_norm;
   Attention mixer;
-  RmsNorm ffn_norm;
-  SwiGlu ffn;
+  Norm ffn_norm;
+  Ffn ffn;
   Value operator()(Value x, LayerState& state, const Context& ctx) const;
 };
 

@@ -1,6 +1,8 @@
 // Named pieces of maths that layers are made of.
 #pragma once
 
+#include <variant>
+
 #include "toy/base/philox.h"
 #include "toy/nn/weights.h"
 
@@ -38,6 +40,23 @@ struct RmsNorm {
   Value operator()(Value x) const { return rms_norm(x, weight, eps); }
 };
 
+/// y = w (x - mean(x)) / sqrt(var(x) + eps) + b. x:[N,D] -> [N,D].
+struct LayerNorm {
+  Value weight, bias;  ///< [D]
+  float eps;
+  Value operator()(Value x) const { return layer_norm(x, weight, bias, eps); }
+};
+
+/// One of several pieces of maths that go from rows to rows of the same width.
+template <class... Kinds>
+struct OneOf {
+  std::variant<Kinds...> kind;
+  Value operator()(Value x) const {
+    return std::visit([x](const auto& piece) { return piece(x); }, kind);
+  }
+};
+using Norm = OneOf<RmsNorm, LayerNorm>;
+
 /// down(silu(gate(x)) * up(x)). x:[N,D] -> [N,D].
 struct SwiGlu {
   Linear gate, up;  ///< [F,D]
@@ -45,12 +64,22 @@ struct SwiGlu {
   Value operator()(Value x) const { return down(swiglu(gate(x), up(x))); }
 };
 
+/// down(gelu(up(x))), gelu by its tanh approximation (Hendrycks and Gimpel 2016). x:[N,D] -> [N,D].
+struct GeluMlp {
+  Linear up;    ///< [F,D]
+  Linear down;  ///< [D,F]
+  Value operator()(Value x) const { return down(gelu_tanh(up(x))); }
+};
+using Ffn = OneOf<SwiGlu, GeluMlp>;
+
 /// Rotary positions of a model: the table of cosines and sines, shared by all layers.
 struct Rope {
-  Value table;  ///< [C,Q,2]
+  Value table = {};  ///< [C,Q,2]; absent: nothing turns
   RopePairing pairing = RopePairing::neighbour;
   /// x:[N,H,P] -> [N,H,P].
-  Value operator()(Value x, const Batch& batch) const { return rope(x, batch.position, table, {pairing, false}); }
+  Value operator()(Value x, const Batch& batch) const {
+    return table ? rope(x, batch.position, table, {pairing, false}) : x;
+  }
 };
 
 }  // namespace toy::nn

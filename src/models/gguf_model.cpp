@@ -1,0 +1,172 @@
+// Models in GGUF, of whatever family: tensors, their types and memory, the tokenizer.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <unordered_set>
+
+#include "models/family.h"
+#include "toy/base/memory.h"
+#include "toy/formats/dequantize.h"
+#include "toy/models/model.h"
+#include "toy/tensor/convert.h"
+
+namespace toy {
+namespace {
+
+// Metadata decides; the file was validated, but not its dimensions against its tensors. A tensor that nobody asks for
+// would have changed the result: refused, as llama.cpp refuses it.
+void check_against_tensors(const gguf::File& f, const ModelSpec& spec) {
+  const std::vector<std::string>& extra = family_of(spec).extra_tensors;
+  std::unordered_set<std::string> known{extra.begin(), extra.end()};
+  for (const FileTensor& t : file_tensors(spec)) {
+    const gguf::TensorInfo& info = f.require(t.name);
+    check(info.shape == t.shape, "{}: tensor '{}' is {}, the metadata ask for {}", f.path(), t.name, info.shape.str(),
+          t.shape.str());
+    const bool readable = info.dtype ? is_float(*info.dtype) : t.shape.rank() >= 2 && gguf::can_dequantize(info);
+    check(readable, "{}: tensor '{}' is {}; supported: F32, F16, BF16, and Q8_0 for matrices", f.path(), t.name,
+          info.type_name);
+    known.insert(t.name);
+  }
+  for (const gguf::TensorInfo& info : f.tensors())
+    check(known.contains(info.name), "{}: tensor '{}' is not known in the architecture {} as these metadata state it",
+          f.path(), info.name, spec.architecture);
+}
+
+// Weights that the device can use as they lie in the file need no memory of their own.
+bool as_it_lies(const gguf::TensorInfo& info, LoadMode mode) {
+  if (mode == LoadMode::trainable || !info.dtype) return false;
+  return info.shape.rank() >= 2 ? *info.dtype != DType::f64 : *info.dtype == DType::f32;
+}
+
+void require_memory_for(const gguf::File& f, const ModelSpec& spec, const Device& device, LoadMode mode) {
+  size_t bytes = 0;
+  bool quantized = false;
+  for (const FileTensor& t : file_tensors(spec)) {
+    const gguf::TensorInfo& info = f.require(t.name);
+    if (as_it_lies(info, mode) && device.storage(*info.dtype) == *info.dtype) continue;
+    bytes += size_t(t.shape.count()) * size_of(device.storage(DType::f32));
+    quantized = quantized || !info.dtype;
+  }
+  require_memory(bytes, fmt::format("holding the weights of {}{}", f.path(),
+                                    quantized ? ", which are quantized there, as f32" : ""));
+}
+
+void load_tensor(const gguf::File& f, const gguf::TensorInfo& info, LoadMode mode, ParamStore& params) {
+  const TensorType f32{DType::f32, info.shape, 0};
+  if (!info.dtype) {
+    const View to = params.add(info.name, f32);
+    if (to.dtype == DType::f32) return gguf::dequantize(info, {to.as<float>(), size_t(to.count())});
+    std::vector<float> values(size_t(info.shape.count()));
+    gguf::dequantize(info, values);
+    return params.write(info.name, values);
+  }
+  const View host(const_cast<std::byte*>(info.data), *info.dtype, info.shape);
+  if (as_it_lies(info, mode))
+    params.bind(info.name, host, f.keep_alive());
+  else
+    convert(host, params.add(info.name, f32));  // gains and biases are always f32
+}
+
+// Rows of a tensor lie one behind the other, in every type: a part is a tensor of its own.
+void load_parts(const gguf::File& f, const FileTensor& t, LoadMode mode, ParamStore& params) {
+  gguf::TensorInfo part = f.require(t.name);
+  const size_t row_bytes = part.bytes / size_t(t.shape[0]);
+  for (const TensorSpec& p : t.parts) {
+    part.name = p.name, part.shape = p.shape, part.bytes = row_bytes * size_t(p.shape[0]);
+    load_tensor(f, part, mode, params);
+    part.data += part.bytes;
+  }
+}
+
+// Q8_0 takes 34 bytes for 32 values, f32 128.
+void warn_of_types(const gguf::File& f, std::vector<std::string>& out) {
+  size_t tensors = 0, stored = 0, loaded = 0;
+  std::set<std::string> types;
+  for (const gguf::TensorInfo& t : f.tensors())
+    if (gguf::can_dequantize(t)) {
+      ++tensors, stored += t.bytes, loaded += size_t(t.shape.count()) * 4;
+      types.insert(t.type_name);
+    }
+  if (tensors)
+    out.push_back(fmt::format("{} matrices are {} and are dequantized to f32 when loaded: {} in the file, {} in memory",
+                              tensors, fmt::join(types, ", "), format_bytes(stored), format_bytes(loaded)));
+}
+
+}  // namespace
+
+ModelSpec spec_from_gguf(const gguf::File& f) {
+  const std::string arch = f.get_string("general.architecture");
+  const Family* family = find_family(arch);
+  check(family != nullptr, "{}: architecture '{}' is not supported; supported: {}", f.path(), arch, family_names());
+  ModelSpec m = family->defaults;
+  const auto u32 = [&](const char* key) { return int64_t(f.get_u32(family_key(m, key))); };
+  check(f.get_u32(family_key(m, "expert_count"), 0) == 0, "{}: mixture-of-experts models are not supported yet",
+        f.path());
+  m.name = f.get_string("general.name", arch);
+  for (char& c : m.name)  // it will be printed on terminals
+    if (uint8_t(c) < 0x20 || c == 0x7f) c = '?';
+  m.d_model = u32("embedding_length");
+  m.context = u32("context_length");
+  m.vocab = f.require("token_embd.weight").shape[0];
+  m.tied = f.find("output.weight") == nullptr;
+  const int64_t blocks = u32("block_count");
+  check(blocks >= 1 && blocks <= 4096, "{}: {} is {}, expected 1 to 4096", f.path(), family_key(m, "block_count"),
+        blocks);
+  m.layers.assign(size_t(blocks), LayerSpec(m.layers.front()));
+  family->read(f, m);
+  try {
+    m.validate();
+  } catch (const Error& e) {
+    fail("{}: {}", f.path(), e.what());
+  }
+  check_against_tensors(f, m);
+  return m;
+}
+
+std::vector<std::string> warnings_of(const gguf::File& f, const ModelSpec& m) {
+  std::vector<std::string> out;
+  warn_of_types(f, out);
+  family_of(m).warn(f, m, out);
+  const std::string key = family_key(m, "vocab_size");
+  if (const uint32_t v = f.get_u32(key, uint32_t(m.vocab)); int64_t(v) != m.vocab)
+    out.push_back(fmt::format("{} is {}, token_embd.weight has {} rows, which are used", key, v, m.vocab));
+  return out;
+}
+
+Model load_model(const std::string& path, const Device& device, LoadMode mode) {
+  const gguf::File f = gguf::File::open(path);
+  Model m{spec_from_gguf(f), std::make_unique<ParamStore>(device), load_tokenizer(f)};
+  if (m.tokenizer)
+    check(m.tokenizer->vocab_size() == m.spec.vocab, "{}: the tokenizer has {} tokens, token_embd.weight has {} rows",
+          path, m.tokenizer->vocab_size(), m.spec.vocab);
+  m.warnings = warnings_of(f, m.spec);
+  require_memory_for(f, m.spec, device, mode);
+  for (const FileTensor& t : file_tensors(m.spec)) load_parts(f, t, mode, *m.params);
+  return m;
+}
+
+void save_model(const Model& m, const std::string& path, DType stored) {
+  const ModelSpec& s = m.spec;
+  gguf::Writer w(s.architecture);
+  const auto u32 = [&](const char* key, int64_t v) { w.set(family_key(s, key), uint32_t(v)); };
+  w.set("general.name", s.name);
+  w.set("general.file_type", uint32_t(stored == DType::f16 ? 1 : stored == DType::bf16 ? 32 : 0));
+  u32("context_length", s.context);
+  u32("embedding_length", s.d_model);
+  u32("block_count", int64_t(s.layers.size()));
+  family_of(s).write(w, s);
+  u32("vocab_size", s.vocab);
+  if (m.tokenizer)
+    m.tokenizer->save(w);
+  else
+    w.set("tokenizer.ggml.model", std::string("none"));
+  for (const FileTensor& t : file_tensors(s)) {
+    std::vector<View> parts;
+    for (const TensorSpec& p : t.parts) parts.push_back(m.params->get(p.name));
+    w.add(t.name, parts, t.parts.front().narrow ? stored : DType::f32);
+  }
+  w.finish(path);
+}
+
+}  // namespace toy
