@@ -40,8 +40,9 @@ A language model that `toy` trains from `corpus.txt`.
 | `train.json` | options of `toy train from-scratch`; its `--help` explains each |
 | `train.sh`, `generate.sh` | the commands |
 
-Options of `train.sh` go before those of `train.json`: `./train.sh --steps 2000 --out out/longer`. A larger model wants a
-longer text: with a few megabytes, try `"size": "small"` and `"tokenizer": "spm:512"` in `train.json`.
+Options of `train.sh` go before those of `train.json`: `./train.sh --steps 5000 --out out/longer`. A text of a few
+megabytes deserves a larger model: `"size": "small"`, or more layers in `model.json`. One of a few kilobytes is too short
+for a vocabulary of 512 pieces: `"tokenizer": "bytes"`.
 
 How good it is, on a text that it has not seen: `toy eval out/model.gguf --file other.txt`.
 )";
@@ -49,14 +50,14 @@ How good it is, on a text that it has not seen: `toy eval out/model.gguf --file 
 constexpr const char* kTrainJson = R"({
   "corpus": "corpus.txt",
   "size": "model.json",
-  "tokenizer": "bytes",
+  "tokenizer": "spm:512",
   "name": "@NAME@",
   "batch": 16,
   "tokens": 64,
-  "steps": 400,
-  "lr": 0.004,
+  "steps": 1000,
+  "lr": 0.01,
   "weight-decay": 0.01,
-  "eval-every": 100,
+  "eval-every": 250,
   "sample": 80,
   "seed": 1,
   "out": "out"
@@ -65,7 +66,7 @@ constexpr const char* kTrainJson = R"({
 
 constexpr const char* kModelJson = R"({
   "d_model": 64,
-  "n_layers": 4,
+  "n_layers": 2,
   "n_heads": 4,
   "n_kv": 2,
   "d_ff": 176,
@@ -171,7 +172,7 @@ std::vector<ProjectFile> training_project(const std::string& name, const std::st
     return fill_in(kScriptHead, {{"WHAT", what}, {"PROGRAM", quoted(program)}}) + commands;
   };
   return {{"README.md", fill_in(kReadme, {{"NAME", name}})},
-          {"corpus.txt", write_stories({.seed = 1, .bytes = 200'000})},
+          {"corpus.txt", write_stories({.seed = 1, .bytes = 300'000})},
           {"model.json", kModelJson},
           {"train.json", fill_in(kTrainJson, {{"NAME", name}})},
           {"train.sh", script("Trains the model. Options go before those of train.json.", kTrain), true},
