@@ -20,6 +20,7 @@ struct Matrix {
   std::vector<double> data = {};
 
   Matrix() = default;
+  /// All zero.
   Matrix(int64_t r, int64_t c) : rows(r), cols(c), data(size_t(r * c), 0.0) {}
   /// The c-th number of row r follows at [c].
   double* operator[](int64_t r) { return data.data() + r * cols; }
