@@ -92,7 +92,8 @@ struct New {
     std::error_code error;
     check(fs::is_directory(in, error), "in: there is no folder '{}'", in);
     const fs::path path = in == "." ? fs::path(name) : fs::path(in) / name;
-    check(fs::symlink_status(path, error).type() == fs::file_type::not_found,
+    const fs::file_type there = fs::symlink_status(path, error).type();  // none: it cannot be told
+    check(there == fs::file_type::not_found || there == fs::file_type::none,
           "'{}' is there already, and nothing in it was changed; choose another name", path.string());
     NewFolder folder(path);
     std::string paths;
