@@ -77,7 +77,8 @@ std::vector<std::string> with_config(const CLI::App& root, std::vector<std::stri
     for (const std::string& name : o->get_lnames())
       if (name != "help" && name != "config") known.push_back(name);
   const size_t given = words.size();
-  for (const auto& [key, value] : read_object(path).items()) {
+  const nlohmann::json object = read_object(path);
+  for (const auto& [key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       const std::string near = nearest(key, known);
       fail("{}: unknown key '{}'; {}", path, key,
