@@ -17,6 +17,8 @@ import sys
 # those may include, it may too. `ops/attrs` is a folder of its own: plain structs that backends may see.
 DIRECTLY_BELOW = {
     "base": [],
+    # A whole model without any of the rest.
+    "plain": ["base"],
     "tensor": ["base"],
     "ops/attrs": ["tensor"],
     "graph": ["ops/attrs"],

@@ -29,6 +29,7 @@ void add_subcommand(CLI::App& app, const char* name, const char* summary) {
   sub->parse_complete_callback([command] {});
 }
 
+void add_new(CLI::App& app);
 void add_train(CLI::App& app);
 void add_infer(CLI::App& app);
 void add_eval(CLI::App& app);

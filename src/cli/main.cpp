@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/config.h"
 #include "cli/console.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
@@ -84,7 +85,7 @@ int parse_error(const CLI::App& app, const CLI::ParseError& e, int argc, char** 
 
 int run(CLI::App& app, int argc, char** argv) {
   try {
-    std::vector<std::string> words = protect_texts(argc, argv);
+    std::vector<std::string> words = with_config(app, protect_texts(argc, argv));
     std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
     app.parse(words);
     if (std::fflush(stdout) != 0 || std::ferror(stdout)) return fail_with(1, "stdout: the output could not be written");
@@ -105,6 +106,7 @@ int run(CLI::App& app, int argc, char** argv) {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> list{
+      {"new", "Make a project: a corpus, a config, scripts; or a CMake project that uses the library", add_new},
       {"train", "Train a model: from a text to a GGUF file", add_train},
       {"infer", "Continue a prompt with a GGUF model", add_infer},
       {"eval", "Score a text: perplexity, bits a byte, logprobs of every token", add_eval},

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/config.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "toy/base/error.h"
@@ -108,6 +109,7 @@ struct Recipe {
   std::string stored = "f32", optimizer = "adamw", update = "gathered";
 
   void add(CLI::App& app, RecipeOptions& o) {
+    add_config_option(app);
     app.add_option("--corpus", o.corpus, "a text file to learn from")->required();
     app.add_option("--val", o.validation, "a text file to validate on (default: the end of the corpus)");
     app.add_option("--val-fraction", o.validation_fraction, "part of the corpus kept for validation")

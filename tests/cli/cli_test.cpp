@@ -202,7 +202,8 @@ TEST_F(Cli, ManifestAndHelp) {
   const auto j = nlohmann::json::parse(toy("--manifest").out);
   std::vector<std::string> names;
   for (const auto& c : j.at("commands")) names.push_back(c.at("name"));
-  EXPECT_EQ(names, (std::vector<std::string>{"train", "infer", "eval", "describe", "tokenizer", "corpus", "bench"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"new", "train", "infer", "eval", "describe", "tokenizer", "corpus", "bench"}));
   for (const std::string& n : names) {
     const Result r = toy(n + " --help");
     EXPECT_EQ(r.code, 0);

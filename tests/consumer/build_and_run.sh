@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs a build into a temporary folder, moves it, and uses it from outside: the program from another folder without
-# a home, and a project of its own that finds toy by CMake and by pkg-config.
+# a home, a project of its own that finds toy by CMake and by pkg-config, and the project that `toy new --lib` writes.
 #
 #   tests/consumer/build_and_run.sh BUILD-FOLDER [CXX]
 set -euo pipefail
@@ -40,6 +40,15 @@ if cmake -S "$here/wrong_version" -B "$tmp/wrong" -DCMAKE_PREFIX_PATH="$tmp/tree
   fail "find_package(toy 0.99) was satisfied"
 fi
 grep -q 'toyConfig.cmake, version' "$tmp/wrong.log" || { cat "$tmp/wrong.log"; fail "not refused for its version"; }
+
+echo "the project that toy new --lib writes"
+"$tmp/tree/bin/toy" new --lib mine --in "$tmp" > "$tmp/new.log"
+CXX=$cxx cmake -S "$tmp/mine" -B "$tmp/mine/build" -G Ninja -DCMAKE_PREFIX_PATH="$tmp/tree" > "$tmp/configure.log" \
+  || { cat "$tmp/configure.log"; fail "the new project was not configured"; }
+cmake --build "$tmp/mine/build" > "$tmp/build.log" || { cat "$tmp/build.log"; fail "the new project was not built"; }
+(cd "$tmp/mine" && ./build/mine) > "$tmp/mine.log" || { cat "$tmp/mine.log"; fail "the new project did not learn"; }
+grep -q '^The mill turns by day' "$tmp/mine.log" || { cat "$tmp/mine.log"; fail "the new project wrote something else"; }
+"$tmp/tree/bin/toy" describe "$tmp/mine/model.gguf" > /dev/null
 
 echo "a compiler call with pkg-config"
 export PKG_CONFIG_PATH

@@ -1,0 +1,95 @@
+#include "cli/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "toy/base/error.h"
+#include "toy/data/corpus.h"
+#include "toy/models/spec.h"
+
+namespace toy::cli {
+namespace {
+
+// What follows a `--config` (or `--config=`) among the words; nullptr: it is not there, or nothing follows.
+const char* config_path(const std::vector<std::string>& words) {
+  constexpr std::string_view kOption = "--config";
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == kOption && i + 1 < words.size()) return words[i + 1].c_str();
+    if (words[i].starts_with(kOption) && words[i][kOption.size()] == '=') return words[i].c_str() + kOption.size() + 1;
+  }
+  return nullptr;
+}
+
+// The command that the words call: "train from-scratch".
+const CLI::App* called(const CLI::App& root, const std::vector<std::string>& words) {
+  const CLI::App* app = &root;
+  for (const std::string& word : words) {
+    const auto subs = app->get_subcommands({});
+    const auto it = std::find_if(subs.begin(), subs.end(), [&](const CLI::App* s) { return s->get_name() == word; });
+    if (it == subs.end()) break;
+    app = *it;
+  }
+  return app;
+}
+
+bool is_among(const CLI::Option& option, const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    return word.starts_with("-") && option.check_name(word.substr(0, word.find('=')));
+  });
+}
+
+// What the value is on a command line.
+std::vector<std::string> words_of(const CLI::Option& option, const std::string& key, const nlohmann::json& value,
+                                  const std::string& path) {
+  const std::string name = "--" + key;
+  if (option.get_items_expected_max() == 0) {
+    check(value.is_boolean(), "{}: '{}' is {}, expected true or false", path, key, value.dump());
+    return value.get<bool>() ? std::vector{name} : std::vector<std::string>{};
+  }
+  check(value.is_string() || value.is_number(), "{}: '{}' is {}, expected a number or a text in quotes", path, key,
+        value.dump());
+  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  // Joined, so that a text that begins with a dash is no option; the parser takes the word after an empty "--name=".
+  return text.empty() ? std::vector{name, text} : std::vector{name + "=" + text};
+}
+
+nlohmann::json read_object(const std::string& path) {
+  const auto json = nlohmann::json::parse(read_text_file(path), nullptr, false);
+  check(json.is_object(), "{}: not a JSON object of options, such as {{\"steps\": 500}}", path);
+  return json;
+}
+
+}  // namespace
+
+void add_config_option(CLI::App& app) {
+  app.add_option("--config", "a JSON object of options, as {\"steps\": 500}; what the command line says goes first");
+}
+
+std::vector<std::string> with_config(const CLI::App& root, std::vector<std::string> words) {
+  const CLI::App* app = called(root, words);
+  const char* path_or_none = config_path(words);
+  if (!path_or_none || !app->get_option_no_throw("--config")) return words;
+  const std::string path = path_or_none;
+  std::vector<std::string> known;
+  for (const CLI::Option* o : app->get_options())
+    for (const std::string& name : o->get_lnames())
+      if (name != "help" && name != "config") known.push_back(name);
+  const size_t given = words.size();
+  const nlohmann::json object = read_object(path);
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) == known.end()) {
+      const std::string near = nearest(key, known);
+      fail("{}: unknown key '{}'; {}", path, key,
+           near.empty() ? "the keys are the options that --help shows" : "did you mean '" + near + "'?");
+    }
+    const CLI::Option& option = *app->get_option("--" + key);
+    const std::vector<std::string> more = words_of(option, key, value, path);
+    if (!is_among(option, {words.begin(), words.begin() + int64_t(given)}))
+      words.insert(words.end(), more.begin(), more.end());
+  }
+  return words;
+}
+
+}  // namespace toy::cli

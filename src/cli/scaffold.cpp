@@ -1,0 +1,191 @@
+#include "cli/scaffold.h"
+
+#include <string_view>
+#include <utility>
+
+#include "toy/data/stories.h"
+
+namespace toy::cli {
+namespace {
+
+// `text` with each @KEY@ replaced.
+std::string fill_in(std::string text, std::initializer_list<std::pair<std::string, std::string>> values) {
+  for (const auto& [key, value] : values) {
+    const std::string mark = "@" + key + "@";
+    for (size_t at = 0; (at = text.find(mark, at)) != std::string::npos; at += value.size())
+      text.replace(at, mark.size(), value);
+  }
+  return text;
+}
+
+// One word of a shell, whatever is in it.
+std::string quoted(const std::string& text) {
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
+constexpr const char* kReadme = R"(# @NAME@
+
+A language model that `toy` trains from `corpus.txt`.
+
+    ./train.sh                 # under a minute; the model is out/model.gguf
+    ./generate.sh              # writes a text with it
+    ./generate.sh "One day"    # beginning with these words
+
+| file | what it is |
+| --- | --- |
+| `corpus.txt` | what it learns from: stories of a small grammar. Put your own text here |
+| `model.json` | dimensions of the model; `toy describe model.json` shows what they cost |
+| `train.json` | options of `toy train from-scratch`; its `--help` explains each |
+| `train.sh`, `generate.sh` | the commands |
+
+Options of `train.sh` go before those of `train.json`: `./train.sh --steps 5000 --out out/longer`. A text of a few
+megabytes deserves a larger model: `"size": "small"`, or more layers in `model.json`. One of a few kilobytes is too short
+for a vocabulary of 512 pieces: `"tokenizer": "bytes"`.
+
+How good it is, on a text that it has not seen: `toy eval out/model.gguf --file other.txt`.
+)";
+
+constexpr const char* kTrainJson = R"({
+  "corpus": "corpus.txt",
+  "size": "model.json",
+  "tokenizer": "spm:512",
+  "name": "@NAME@",
+  "batch": 16,
+  "tokens": 64,
+  "steps": 1000,
+  "lr": 0.01,
+  "weight-decay": 0.01,
+  "eval-every": 250,
+  "sample": 80,
+  "seed": 1,
+  "out": "out"
+}
+)";
+
+constexpr const char* kModelJson = R"({
+  "d_model": 64,
+  "n_layers": 2,
+  "n_heads": 4,
+  "n_kv": 2,
+  "d_ff": 176,
+  "context": 512
+}
+)";
+
+// A path that the caller gave is meant from where the caller is, so only files of the project are named here.
+constexpr const char* kScriptHead = R"sh(#!/usr/bin/env bash
+# @WHAT@
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+# The program: $TOY, or the one on the PATH, or the one that made this project.
+toy=${TOY:-$(command -v toy || echo @PROGRAM@)}
+)sh";
+constexpr const char* kTrain = R"sh("$toy" train from-scratch --config train.json "$@"
+)sh";
+constexpr const char* kGenerate =
+    R"sh("$toy" infer out/model.gguf --prompt "${1:-Once upon a time}" --n 300 --temperature 0.8 --seed 1
+echo
+)sh";
+
+constexpr const char* kLibraryReadme = R"(# @NAME@
+
+A program that uses the library of `toy` @VERSION@: it trains a small model on a text and lets it write.
+
+    cmake -S . -B build -DCMAKE_PREFIX_PATH=PREFIX    # where toy is installed; not needed for /usr and /usr/local
+    cmake --build build
+    ./build/@NAME@
+
+toy is installed from its own build: `cmake --install build/release --prefix PREFIX`. The headers in `PREFIX/include/toy`
+say what there is: a graph of values that is differentiated and run (`ops/ops.h`, `runtime/evaluate.h`), models
+(`models/model.h`), training (`train/trainer.h`), generating (`decode/generate.h`), scoring (`eval/score.h`).
+)";
+
+constexpr const char* kLibraryCMake = R"(cmake_minimum_required(VERSION 3.25)
+project(@NAME@ LANGUAGES CXX)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_package(toy @VERSION@ REQUIRED)
+
+add_executable(@NAME@ main.cpp)
+target_link_libraries(@NAME@ PRIVATE toy::toy)
+)";
+
+constexpr const char* kLibraryMain = R"(// Trains a small model on a text and lets it write.
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "toy/backend/devices.h"
+#include "toy/decode/generate.h"
+#include "toy/models/model.h"
+#include "toy/train/schedule.h"
+#include "toy/train/trainer.h"
+
+int main() try {
+  // The text, as token ids: one a byte.
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "The mill turns by day, and the mill rests by night. ";
+  const std::shared_ptr<const toy::Tokenizer> tokenizer = toy::make_byte_tokenizer();
+  const std::vector<int32_t> ids = tokenizer->encode(text);
+
+  // A Llama with random weights.
+  const auto device = toy::make_cpu_device();
+  toy::Model model = toy::random_model(toy::model_spec("tiny", tokenizer->vocab_size()), *device, /*seed=*/1);
+  model.tokenizer = tokenizer;
+
+  // One step: forward, backward, AdamW.
+  constexpr int64_t kSteps = 60;
+  toy::Trainer trainer(*device, model, {.batch = 4, .tokens = 64});
+  const toy::WindowSampler windows(ids, 4, 64, /*seed=*/1);
+  const toy::CosineSchedule rate{.peak = 5e-3, .warmup = 5, .steps = kSteps};
+  double loss = 0;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    loss = trainer.step(windows.batch(step), rate.at(step)).loss;
+    if ((step + 1) % 10 == 0) std::printf("step %d: loss=%.4f\n", int(step + 1), loss);
+  }
+
+  toy::Decoder decoder(*device, model, {.sequences = 1, .context = 128});
+  const std::string prompt = "The mill";
+  std::vector<int32_t> written;
+  for (const toy::GeneratedToken& t : toy::generate(decoder, 0, tokenizer->encode(prompt), {}, {.max_tokens = 44}))
+    written.push_back(t.chosen.id);
+  std::printf("%s%s\n", prompt.c_str(), tokenizer->decode(written).c_str());
+
+  toy::save_model(model, "model.gguf");
+  std::puts("model.gguf");
+  return loss < 1 ? 0 : 1;
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "%s\n", e.what());
+  return 1;
+}
+)";
+
+}  // namespace
+
+std::vector<ProjectFile> training_project(const std::string& name, const std::string& program) {
+  const auto script = [&](const char* what, const char* commands) {
+    return fill_in(kScriptHead, {{"WHAT", what}, {"PROGRAM", quoted(program)}}) + commands;
+  };
+  return {{"README.md", fill_in(kReadme, {{"NAME", name}})},
+          {"corpus.txt", write_stories({.seed = 1, .bytes = 300'000})},
+          {"model.json", kModelJson},
+          {"train.json", fill_in(kTrainJson, {{"NAME", name}})},
+          {"train.sh", script("Trains the model. Options go before those of train.json.", kTrain), true},
+          {"generate.sh", script("Writes a text that begins with the first argument.", kGenerate), true}};
+}
+
+std::vector<ProjectFile> library_project(const std::string& name) {
+  const std::string version = TOY_VERSION;
+  const std::string minor = version.substr(0, version.rfind('.'));  // patches of it have its interface
+  return {{"README.md", fill_in(kLibraryReadme, {{"NAME", name}, {"VERSION", minor}})},
+          {"CMakeLists.txt", fill_in(kLibraryCMake, {{"NAME", name}, {"VERSION", minor}})},
+          {"main.cpp", kLibraryMain},
+          {".gitignore", "/build/\n/model.gguf\n"}};
+}
+
+}  // namespace toy::cli

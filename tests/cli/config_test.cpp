@@ -1,0 +1,70 @@
+// --config: options from a JSON file.
+#include "cli/cli_fixture.h"
+
+namespace {
+
+const char* const kConfig = R"({"size": "tiny", "tokenizer": "bytes", "batch": 2, "tokens": 16, "lr": 1e-3,
+    "steps": 3, "seed": 18446744073709551615, "final-lr": 0.5, "name": "-dashed", "json": false})";
+
+// The same bytes as with the options on the command line.
+TEST_F(Cli, ConfigIsTheOptionsItNames) {
+  const std::string rest = "train from-scratch --corpus " + tiny_corpus();
+  const Result by_words = toy(rest + kSmall + "--steps 3 --seed 18446744073709551615 --final-lr 0.5 --name=-dashed" +
+                              " --out " + path("words"));
+  ASSERT_EQ(by_words.code, 0) << by_words.err;
+  const std::string config = write("c.json", kConfig);
+  for (const std::string& option : {" --config " + config, " --config=" + config}) {
+    const Result by_file = toy(rest + option + " --out " + path("file"));
+    ASSERT_EQ(by_file.code, 0) << by_file.err;
+    EXPECT_EQ(slurp(path("file/model.gguf")), slurp(path("words/model.gguf")));
+    EXPECT_EQ(by_file.out.substr(0, by_file.out.rfind("step 3")), by_words.out.substr(0, by_words.out.rfind("step 3")));
+  }
+}
+
+TEST_F(Cli, TheCommandLineGoesBeforeTheConfig) {
+  const std::string config = write("c.json", kConfig), corpus = " --corpus " + tiny_corpus() + " --out " + path("run");
+  for (const char* words : {" --steps 1", " --steps=1"}) {
+    const Result r = toy("train from-scratch" + std::string(words) + " --config " + config + corpus);
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_EQ(std::count(r.out.begin(), r.out.end(), '\n'), 2) << r.out;
+  }
+}
+
+TEST_F(Cli, ConfigGivesRequiredOptionsAndFlags) {
+  const std::string config = write("c.json", R"({"corpus": ")" + tiny_corpus() + R"(", "steps": 1, "size": "tiny",
+      "batch": 2, "tokens": 16, "json": true, "out": ")" +
+                                                 path("run") + R"(", "name": ""})");
+  const Result r = toy("train from-scratch --config " + config);
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(nlohmann::json::parse(r.out.substr(0, r.out.find('\n'))).at("kind"), "run_start");
+  const Result warm = toy("train warm-start --init " + path("run/model.gguf") + " --config " + config);
+  EXPECT_EQ(warm.code, 0) << warm.err;
+}
+
+TEST_F(Cli, BadConfigs) {
+  const std::string train = "train from-scratch --corpus " + tiny_corpus() + " --out " + path("run") + " --config ";
+  const auto with = [&](const std::string& text) { return train + write("c.json", text); };
+  refuses(with(R"({"stepz": 3})"), {"c.json: unknown key 'stepz'", "did you mean 'steps'"});
+  refuses(with(R"({"zzzzzzzz": 3})"), {"c.json: unknown key 'zzzzzzzz'", "--help"});
+  refuses(with(R"({"--steps": 3})"), {"c.json: unknown key '--steps'", "did you mean 'steps'"});
+  refuses(with(R"({"config": "other.json"})"), {"unknown key 'config'"});
+  refuses(with(R"({"help": true})"), {"unknown key 'help'"});
+  refuses(with(R"({"init": "a.gguf"})"), {"unknown key 'init'"});  // of another recipe
+  refuses(with(R"({"steps": [3]})"), {"c.json: 'steps' is [3]", "expected a number or a text"});
+  refuses(with(R"({"steps": true})"), {"c.json: 'steps' is true"});
+  refuses(with(R"({"steps": null})"), {"c.json: 'steps' is null"});
+  refuses(with(R"({"steps": "many"})"), {"steps", "many"});
+  refuses(with(R"({"steps": 1.5})"), {"steps", "1.5"});
+  refuses(with(R"({"seed": -1})"), {"seed is '-1'"});
+  refuses(with(R"({"json": 1})"), {"c.json: 'json' is 1, expected true or false"});
+  refuses(with("[1]"), {"c.json: not a JSON object"});
+  refuses(with("{"), {"c.json: not a JSON object"});
+  refuses(train + path("none.json"), {"none.json", "no such file"});
+  refuses(train + folder_.string(), {"folder"});
+  refuses(train, {"--config"});
+  refuses("infer " + std::string(TOY_GOLDEN) + " --prompt-ids 1 --config " + write("c.json", "{}"),
+          {"unknown option '--config'"});
+  EXPECT_FALSE(fs::exists(path("run/model.gguf")));
+}
+
+}  // namespace
