@@ -85,7 +85,9 @@ toy=${TOY:-$(command -v toy || echo @PROGRAM@)}
 constexpr const char* kTrain = R"sh("$toy" train from-scratch --config train.json "$@"
 )sh";
 constexpr const char* kGenerate =
-    R"sh("$toy" infer out/model.gguf --prompt "${1:-Once upon a time}" --n 300 --temperature 0.8 --seed 1
+    R"sh(prompt=${1:-Once upon a time}
+printf '%s' "$prompt"
+"$toy" infer out/model.gguf --prompt "$prompt" --n 300 --temperature 0.8 --seed 1
 echo
 )sh";
 
