@@ -31,14 +31,19 @@ TEST_F(Cli, TheCommandLineGoesBeforeTheConfig) {
 }
 
 TEST_F(Cli, ConfigGivesRequiredOptionsAndFlags) {
-  const std::string config = write("c.json", R"({"corpus": ")" + tiny_corpus() + R"(", "steps": 1, "size": "tiny",
-      "batch": 2, "tokens": 16, "json": true, "out": ")" +
-                                                 path("run") + R"(", "name": ""})");
-  const Result r = toy("train from-scratch --config " + config);
+  const std::string common = R"({"corpus": ")" + tiny_corpus() + R"(", "steps": 1, "batch": 2, "tokens": 16,
+      "json": true, "name": "", "out": ")" +
+                             path("run") + R"(", )";
+  const Result r = toy("train from-scratch --config " + write("c.json", common + R"("size": "tiny"})"));
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(nlohmann::json::parse(r.out.substr(0, r.out.find('\n'))).at("kind"), "run_start");
-  const Result warm = toy("train warm-start --init " + path("run/model.gguf") + " --config " + config);
+  // Each recipe knows its own options.
+  fs::rename(path("run/model.gguf"), path("first.gguf"));
+  const Result warm =
+      toy("train warm-start --config " + write("w.json", common + R"("init": ")" + path("first.gguf") + "\"}"));
   EXPECT_EQ(warm.code, 0) << warm.err;
+  EXPECT_TRUE(fs::exists(path("run/model.gguf")));
+  refuses("train warm-start --config " + write("w.json", common + R"("size": "tiny"})"), {"unknown key 'size'"});
 }
 
 TEST_F(Cli, BadConfigs) {
