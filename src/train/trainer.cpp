@@ -74,9 +74,10 @@ TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtyp
     t.norm = global_norm(t.gradients);
     gscale = clip_scale(t.norm, clip);
   }
-  const Update update(g, options.optimizer, gscale);
+  Update update(g, options.optimizer, gscale);
+  const std::vector<TensorUpdate> how = tensor_updates(spec, options.optimizer);
   for (size_t i = 0; i < tensors.size(); ++i)
-    for (const Value& v : update(tensors[i], weights[i], t.gradients[i])) t.updates.push_back(v);
+    for (const Value& v : update(tensors[i], how[i], weights[i], t.gradients[i])) t.updates.push_back(v);
   return t;
 }
 
