@@ -9,6 +9,7 @@
 
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
+#include "toy/tensor/convert.h"
 #include "toy/train/trainer.h"
 
 namespace toy {

@@ -96,10 +96,11 @@ void adamw8(const ExecContext& ctx, const KernelArgs& args) {
       const VF vi = hn::MulAdd(b2, v_old, hn::Mul(c2, hn::Mul(gi, gi)));
       const VF denominator = hn::Add(hn::Sqrt(hn::Mul(vi, unbias)), eps);
       io.store(hn::Sub(hn::Mul(io.load(w + i), keep), hn::Div(hn::Mul(step, mi), denominator)), w_out + i);
-      hn::Store(mi, kF32, m + i);  // 0 behind the last element
-      hn::Store(vi, kF32, v + i);
-      m_largest = hn::Max(m_largest, hn::Abs(mi));
-      v_largest = hn::Max(v_largest, vi);
+      const VF m_here = present(io, mi), v_here = present(io, vi);  // 0 behind the last element
+      hn::Store(m_here, kF32, m + i);
+      hn::Store(v_here, kF32, v + i);
+      m_largest = hn::Max(m_largest, hn::Abs(m_here));
+      v_largest = hn::Max(v_largest, v_here);
     });
     uint8_t *m_new = args.out[1].as<uint8_t>() + begin, *v_new = args.out[3].as<uint8_t>() + begin;
     store_block<true>(m, count, largest_lane(m_largest), m_new, args.out[2].as<float>() + b);
