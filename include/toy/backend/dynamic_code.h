@@ -12,6 +12,7 @@
 
 namespace toy {
 
+/// A code: 256 numbers, and what lies between them.
 struct DynamicCode {
   std::array<float, 256> value{};      ///< ascending
   std::array<float, 256> threshold{};  ///< numbers above threshold[k] have a code above k; the last is not used
@@ -25,6 +26,7 @@ struct DynamicCode {
   }
 };
 
+/// The code from -1 to 1, or from 0 to 1.
 constexpr DynamicCode dynamic_code(bool has_sign) {
   constexpr double kTop[] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
   DynamicCode c;

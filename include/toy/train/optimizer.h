@@ -103,6 +103,7 @@ void feed_optimizer(Session& session, const OptimizerOptions& options, int64_t u
 /// that reads the weights reads the averages.
 class AveragedWeights {
  public:
+  /// Both stores must outlive it; `moments` has an average of every weight (OptimizerOptions::ema).
   AveragedWeights(const ModelSpec& spec, const ParamStore& weights, const ParamStore& moments);
   ~AveragedWeights() { swap(); }
   AveragedWeights(const AveragedWeights&) = delete;

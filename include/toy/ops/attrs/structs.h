@@ -161,8 +161,9 @@ struct AdamWAttrs {
   }
 };
 
-/// adamw8: elements that share a scale, and how many such blocks n elements have.
+/// adamw8: elements that share a scale.
 inline constexpr int64_t kCodeBlock = 256;
+/// adamw8: how many blocks n elements have.
 constexpr int64_t code_blocks(int64_t n) { return (n + kCodeBlock - 1) / kCodeBlock; }
 
 /// sgd: momentum 0 has no velocity; nesterov steps along gradient + momentum * velocity.
