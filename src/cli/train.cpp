@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/config.h"
+#include "cli/optimizer_options.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "toy/base/error.h"
@@ -64,23 +65,32 @@ class Reporter final : public TrainObserver {
 
   void evaluated(const Eval& e) override {
     if (json_) {
-      line({{"kind", "eval"},
-            {"step", e.step},
-            {"loss", number(e.loss)},
-            {"nats_per_byte", number(e.nats_per_byte)},
-            {"whole", e.whole}});
+      ordered_json j{{"kind", "eval"},
+                     {"step", e.step},
+                     {"loss", number(e.loss)},
+                     {"nats_per_byte", number(e.nats_per_byte)},
+                     {"whole", e.whole}};
+      if (e.average_loss) j["average_loss"] = number(*e.average_loss);
+      line(j);
       if (!e.sample.empty()) line({{"kind", "sample"}, {"step", e.step}, {"text", e.sample}});
     }
     progress_.note(fmt::format("step {}: validation loss {:.4f} nats a token, {:.4f} nats a byte{}", e.step, e.loss,
                                e.nats_per_byte, e.whole ? "" : " (a part of the text)"));
+    if (e.average_loss) progress_.note(fmt::format("averaged weights: {:.4f} nats a token", *e.average_loss));
     if (!e.sample.empty()) progress_.note("sample: " + e.sample + "\n");
   }
 
   void done(const TrainResult& r) {
     progress_.finish();
+    constexpr const char* kReasons[] = {"done", "patience", "time"};
+    if (r.reason == TrainResult::patience) progress_.note("stopped: validation got no better");
+    if (r.reason == TrainResult::time) progress_.note("stopped: the time limit has passed");
+    if (!r.average_path.empty()) progress_.note("averaged weights: " + r.average_path);
     if (json_) {
-      ordered_json j{{"kind", "run_end"},    {"reason", "done"},      {"final_loss", number(r.final_loss)},
-                     {"seconds", r.seconds}, {"model", r.model_path}, {"peak_rss_bytes", peak_resident_memory()}};
+      ordered_json j{
+          {"kind", "run_end"},    {"reason", kReasons[r.reason]}, {"final_loss", number(r.final_loss)},
+          {"seconds", r.seconds}, {"model", r.model_path},        {"peak_rss_bytes", peak_resident_memory()}};
+      if (!r.average_path.empty()) j["average_model"] = r.average_path;
       if (r.eval) j["nats_per_byte"] = number(r.eval->nats_per_byte);
       line(j);
     } else {
@@ -106,9 +116,11 @@ struct Recipe {
   DeviceOptions device;
   ComputeOptions compute;
   bool json = false;
-  std::string stored = "f32", optimizer = "adamw", update = "gathered";
+  std::string stored = "f32", update = "gathered";
+  OptimizerChoice optimizer;
 
-  void add(CLI::App& app, RecipeOptions& o) {
+  // `lr_part`: see OptimizerChoice.
+  void add(CLI::App& app, RecipeOptions& o, double lr_part = 1) {
     add_config_option(app);
     app.add_option("--corpus", o.corpus, "a text file to learn from")->required();
     app.add_option("--val", o.validation, "a text file to validate on (default: the end of the corpus)");
@@ -117,7 +129,7 @@ struct Recipe {
     app.add_option("--batch", o.trainer.batch, "B, sequences a step")->capture_default_str();
     app.add_option("--tokens", o.trainer.tokens, "T, tokens a sequence")->capture_default_str();
     app.add_option("--steps", o.steps, "optimizer steps")->capture_default_str();
-    add_optimizer(app, o);
+    optimizer.add(app, o, lr_part);
     app.add_option("--eval-every", o.eval_every, "steps between validations; 0: only at the end")
         ->capture_default_str();
     app.add_option("--eval-tokens", o.eval_tokens, "validation tokens read before the last validation; 0: all")
@@ -132,43 +144,9 @@ struct Recipe {
     device.add(app);
   }
 
-  void add_optimizer(CLI::App& app, RecipeOptions& o) {
-    OptimizerOptions& a = o.trainer.optimizer;
-    app.add_option("--optimizer", optimizer, "adamw or sgd")->capture_default_str();
-    app.add_option("--lr", o.lr, "peak learning rate")->capture_default_str();
-    app.add_option("--warmup", o.warmup, "steps of linear warmup; -1: a twentieth of all, at most 200")
-        ->capture_default_str();
-    app.add_option("--final-lr", o.final_lr, "last learning rate as a fraction of the peak (cosine)")
-        ->capture_default_str();
-    app.add_option("--weight-decay", a.weight_decay,
-                   "decay of the weights, on matrices only; sgd adds it to the gradient")
-        ->capture_default_str();
-    app.add_option("--clip", a.clip, "limit of the gradients' global norm; 0: none")->capture_default_str();
-    app.add_option("--beta1", a.beta1, "AdamW's decay of the first moment, 0 to below 1")->capture_default_str();
-    app.add_option("--beta2", a.beta2, "AdamW's decay of the second moment, 0 to below 1")->capture_default_str();
-    app.add_option("--dropout", o.trainer.dropout,
-                   "part of the outputs of embedding, attention and ffn that each step zeroes, 0 to below 1")
-        ->capture_default_str();
-    app.add_option("--eps", a.eps, "AdamW's epsilon, added to the root of the second moment")->capture_default_str();
-    app.add_option("--momentum", a.momentum, "of sgd, 0 (none) to below 1")->capture_default_str();
-    app.add_flag("--nesterov", a.nesterov, "of sgd: Nesterov's step");
-  }
-
-  // An option of the other optimizer would change nothing.
-  void choose_optimizer(const CLI::App& app, RecipeOptions& o) const {
-    check(optimizer == "adamw" || optimizer == "sgd", "optimizer '{}' is not one of adamw, sgd", optimizer);
-    const bool sgd = optimizer == "sgd";
-    o.trainer.optimizer.kind = sgd ? OptimizerOptions::sgd : OptimizerOptions::adamw;
-    for (const auto& [name, of_sgd] :
-         {std::pair("--beta1", false), std::pair("--beta2", false), std::pair("--eps", false),
-          std::pair("--momentum", true), std::pair("--nesterov", true)})
-      check(of_sgd == sgd || app.count(name) == 0, "{} is an option of the optimizer {}, this is {}", name,
-            of_sgd ? "sgd" : "adamw", optimizer);
-  }
-
   template <class Options, class Train>
   void run(const CLI::App& app, Options& o, const Train& train) const {
-    choose_optimizer(app, o);
+    optimizer.apply(app, o);
     if (stored == "f16")
       o.stored = DType::f16;
     else if (stored == "bf16")
@@ -178,7 +156,8 @@ struct Recipe {
     const auto dev = device.make();
     o.trainer.compute = compute.choose(*dev);
     o.trainer.updates = updates_of(update);
-    refuse_overwriting("out", o.out + "/model.gguf", {{"--corpus", o.corpus}, {"--val", o.validation}});
+    for (const char* file : {"/model.gguf", "/model-ema.gguf"})
+      refuse_overwriting("out", o.out + file, {{"--corpus", o.corpus}, {"--val", o.validation}});
     Reporter reporter(json);
     reporter.done(train(o, *dev, reporter));
   }
@@ -214,9 +193,8 @@ struct WarmStart {
   Recipe recipe;
 
   void add(CLI::App& app) {
-    o.lr = 1e-4;  // a trained model is soon unlearnt
     app.add_option("--init", o.init, "a GGUF file (architecture llama) to go on from, with its tokenizer")->required();
-    recipe.add(app, o);
+    recipe.add(app, o, 0.1);  // a trained model is soon unlearnt
     add_seed_option(app, o.seed, "seed of shuffling");
     app.add_option("--context", o.context, "positions that the new file states; 0: as the old one")
         ->capture_default_str();

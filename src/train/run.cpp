@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "toy/base/memory.h"
 #include "toy/decode/generate.h"
@@ -15,16 +16,20 @@ namespace toy {
 namespace {
 
 constexpr const char* kModelFile = "model.gguf";
+constexpr const char* kAverageFile = "model-ema.gguf";
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 void check_options(const RecipeOptions& o) {
   o.trainer.validate();
-  check(o.steps >= 1, "steps is {}, expected at least 1", o.steps);
-  check(o.lr > 0 && std::isfinite(o.lr), "lr is {}, expected a positive number", o.lr);
-  check(o.final_lr >= 0 && o.final_lr <= 1, "final-lr is {}, expected a fraction of the peak, 0 to 1", o.final_lr);
-  check(o.warmup >= -1 && o.warmup <= o.steps, "warmup is {}, expected 0 to the number of steps ({})", o.warmup,
-        o.steps);
+  o.rates();
+  check(o.max_skipped >= 1, "max-skipped is {}, expected at least 1", o.max_skipped);
+  check(o.patience >= 0, "patience is {}, expected 0 (never stop early) or more", o.patience);
+  check(o.patience == 0 || o.eval_every > 0,
+        "patience is {}, but validation comes only at the end; say how often with --eval-every", o.patience);
+  check(o.min_delta >= 0 && std::isfinite(o.min_delta), "min-delta is {}, expected 0 or more", o.min_delta);
+  check(o.time_limit >= 0 && std::isfinite(o.time_limit), "time-limit is {} s, expected 0 (none) or more",
+        o.time_limit);
   check(o.validation_fraction >= 0 && o.validation_fraction < 1, "val-fraction is {}, expected 0 to below 1",
         o.validation_fraction);
   check(o.eval_every >= 0, "eval-every is {}, expected 0 (only at the end) or more", o.eval_every);
@@ -41,9 +46,11 @@ void prepare_folder(const std::string& out, const ModelSpec& spec, DType stored)
   check(!error, "out: cannot make the folder '{}': {}", out, error.message());
   check(std::filesystem::is_directory(out), "out: '{}' is not a folder", out);
   check(access(out.c_str(), W_OK | X_OK) == 0, "out: the folder '{}' is not writable", out);
-  const auto target = std::filesystem::path(out) / kModelFile;
-  check(!std::filesystem::is_directory(target, error), "out: '{}' is a folder; the model is to be written there",
-        target.string());
+  for (const char* file : {kModelFile, kAverageFile}) {
+    const auto target = std::filesystem::path(out) / file;
+    check(!std::filesystem::is_directory(target, error), "out: '{}' is a folder; the model is to be written there",
+          target.string());
+  }
   const auto space = std::filesystem::space(out, error);
   const size_t needed = size_t(parameter_count(spec)) * size_of(stored);
   check(error || space.available >= needed, "disk: '{}' has {} free, the model needs {}", out,
@@ -72,6 +79,26 @@ Texts read_texts(const RecipeOptions& o) {
   return t;
 }
 
+// Early stopping: the run is over when `limit` validations in a row were no better than the best by `min_delta`.
+class Patience {
+ public:
+  Patience(int64_t limit, double min_delta) : limit_(limit), min_delta_(min_delta) {}
+  // Looks at a validation once; a loss that is not a number is no better.
+  bool over(const std::optional<TrainObserver::Eval>& eval) {
+    if (limit_ == 0 || !eval || eval->step == seen_) return false;
+    seen_ = eval->step;
+    if (eval->loss < best_ - min_delta_) {
+      best_ = eval->loss, waited_ = 0;
+      return false;
+    }
+    return ++waited_ >= limit_;
+  }
+
+ private:
+  int64_t limit_, waited_ = 0, seen_ = 0;
+  double min_delta_, best_ = std::numeric_limits<double>::infinity();
+};
+
 class Run {
  public:
   Run(const RecipeOptions& o, ModelSource& source, Device& device, TrainObserver& observer)
@@ -98,8 +125,7 @@ class Run {
 
   TrainResult go() {
     TrainResult result;
-    const CosineSchedule schedule{o_.lr, o_.warmup >= 0 ? o_.warmup : std::min<int64_t>(200, o_.steps / 20), o_.steps,
-                                  o_.final_lr};
+    const Schedule schedule = o_.rates();
     observer_.started({model_.spec, parameter_count(model_.spec), int64_t(train_ids_.size()),
                        int64_t(validation_ids_.size()), validation_bytes_, sampler_->windows_per_epoch(),
                        trainer_->planned_bytes(), trainer_->plan()});
@@ -114,17 +140,50 @@ class Run {
       const double rate = double((step + 1) * o_.trainer.batch * o_.trainer.tokens) / training;
       observer_.stepped({step + 1, o_.steps, r.loss, lr, r.grad_norm, r.skipped, rate,
                          (now() - begin) / double(step + 1) * double(o_.steps - step - 1)});
-      const bool last = step + 1 == o_.steps;
-      if (last || (o_.eval_every > 0 && (step + 1) % o_.eval_every == 0)) result.eval = evaluate(step + 1, last);
+      result.steps = step + 1;
+      watch_skipped(step + 1, r.skipped);
+      const bool timed_out = o_.time_limit > 0 && now() - begin >= o_.time_limit, last = step + 1 == o_.steps;
+      if (timed_out && !last) result.reason = TrainResult::time;
+      const bool ends = last || timed_out;
+      if (ends || (o_.eval_every > 0 && (step + 1) % o_.eval_every == 0)) result.eval = evaluate(step + 1, ends);
+      if (ends) break;
+      if (patience_.over(result.eval)) {
+        result.reason = TrainResult::patience;
+        if (!result.eval->whole) result.eval = evaluate(step + 1, true);
+        break;
+      }
     }
-    result.model_path = (std::filesystem::path(o_.out) / kModelFile).string();
-    require_finite();
-    save_model(model_, result.model_path, o_.stored);
+    save(result);
     result.seconds = now() - begin;
     return result;
   }
 
  private:
+  void save(TrainResult& result) {
+    result.model_path = (std::filesystem::path(o_.out) / kModelFile).string();
+    require_finite();
+    save_model(model_, result.model_path, o_.stored);
+    if (!has_average()) return;
+    const AveragedWeights averaged(model_.spec, *model_.params, trainer_->moments());
+    result.average_path = (std::filesystem::path(o_.out) / kAverageFile).string();
+    save_model(model_, result.average_path, o_.stored);
+  }
+
+  // The average begins with the first update.
+  bool has_average() const { return o_.trainer.optimizer.ema > 0 && trainer_->updates() > 0; }
+
+  // Skipped steps change nothing, so the weights are those of the last good step: they are kept.
+  void watch_skipped(int64_t step, bool skipped) {
+    skipped_ = skipped ? skipped_ + 1 : 0;
+    if (skipped_ < o_.max_skipped) return;
+    TrainResult result;
+    save(result);
+    fail_internal(
+        "training diverged: the {} of {} steps in a row, up to step {}, was not finite, and these steps were skipped. "
+        "The weights before them are in {}. Try a smaller --lr",
+        o_.trainer.updates == TrainerOptions::gathered ? "gradient" : "loss", skipped_, step, result.model_path);
+  }
+
   // Weights that are not numbers are of no use to anybody: better no file than a broken one.
   void require_finite() const {
     for (const TensorSpec& t : tensors_of(model_.spec))
@@ -147,6 +206,10 @@ class Run {
     const EvalResult r = trainer_->evaluate(validation_ids_, limit);
     const double bytes = double(validation_bytes_) * double(r.tokens) / double(validation_ids_.size() - 1);
     TrainObserver::Eval e{step, r.mean(), r.nats / bytes, r.tokens + 1 == int64_t(validation_ids_.size()), {}};
+    if (has_average()) {
+      const AveragedWeights averaged(model_.spec, *model_.params, trainer_->moments());
+      e.average_loss = trainer_->evaluate(validation_ids_, limit).mean();
+    }
     if (o_.sample_tokens > 0) e.sample = sample(step);
     observer_.evaluated(e);
     return e;
@@ -179,9 +242,21 @@ class Run {
   Model model_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Decoder> decoder_;
+  Patience patience_{o_.patience, o_.min_delta};
+  int64_t skipped_ = 0;  // in a row
 };
 
 }  // namespace
+
+Schedule RecipeOptions::rates() const {
+  check(warmup >= -1, "warmup is {}, expected 0 to the number of steps ({})", warmup, steps);
+  check(decay_steps >= -1, "decay-steps is {}, expected 0 to the number of steps ({})", decay_steps, steps);
+  Schedule s{.kind = schedule, .peak = lr, .warmup = warmup, .steps = steps, .decay = 0, .final_fraction = final_lr};
+  if (warmup < 0) s.warmup = std::min<int64_t>(200, steps / 20);
+  if (schedule == Schedule::wsd) s.decay = decay_steps >= 0 ? decay_steps : std::min(steps / 5, steps - s.warmup);
+  s.validate();
+  return s;
+}
 
 TrainResult run_recipe(const RecipeOptions& options, ModelSource& source, Device& device, TrainObserver& observer) {
   return Run(options, source, device, observer).go();

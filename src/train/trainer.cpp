@@ -34,34 +34,6 @@ LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& d
   return {x, ce.loss, ce.nll};
 }
 
-// The optimizer's step on one tensor.
-class Update {
- public:
-  Update(Graph& g, const OptimizerOptions& o, Value gscale) : graph_(g), o_(o), gscale_(gscale) {
-    const TensorType scalar{DType::f32, {}, 0};
-    lr_ = g.input("lr", scalar);
-    if (o.kind == OptimizerOptions::adamw) bias1_ = g.input("bias1", scalar), bias2_ = g.input("bias2", scalar);
-  }
-  // What the weight and the moments become.
-  std::vector<Value> operator()(const TensorSpec& s, Value weight, Value gradient) const {
-    const auto moment = [&](const char* which) { return graph_.param(s.name + which, {DType::f32, s.shape, 0}); };
-    const double decay = s.decays() ? o_.weight_decay : 0.0;
-    if (o_.kind == OptimizerOptions::sgd) {
-      const SgdState state{weight, o_.momentum > 0 ? moment(".v") : Value{}};
-      const SgdState next = sgd(state, gradient, lr_, gscale_, {o_.momentum, decay, o_.nesterov});
-      return next.v ? std::vector<Value>{next.w, next.v} : std::vector<Value>{next.w};
-    }
-    const AdamWState next = adamw({weight, moment(".m"), moment(".v")}, gradient, lr_, bias1_, bias2_, gscale_,
-                                  {o_.beta1, o_.beta2, o_.eps, decay});
-    return {next.w, next.m, next.v};
-  }
-
- private:
-  Graph& graph_;
-  const OptimizerOptions& o_;
-  Value lr_, bias1_, bias2_, gscale_;
-};
-
 // Says in an error when it happened.
 void run_session(Session& session, const char* what, int64_t step) {
   try {
@@ -79,31 +51,11 @@ void TrainerOptions::validate() const {
   check(tokens >= 1, "tokens is {}, expected at least 1", tokens);
   check(batch <= kMaxRows / tokens, "batch {} of {} tokens are too many: expected at most {} rows a step", batch,
         tokens, kMaxRows);
-  const OptimizerOptions& o = optimizer;
-  const auto below_one = [](std::string_view name, double v) {
-    check(v >= 0 && v < 1, "{} is {}, expected 0 to below 1", name, v);
-  };
-  below_one("dropout", dropout);
-  below_one("beta1", o.beta1);
-  below_one("beta2", o.beta2);
-  below_one("momentum", o.momentum);
-  check(o.kind == OptimizerOptions::sgd ? !o.nesterov || o.momentum > 0 : !o.nesterov,
-        "nesterov needs the optimizer sgd with a momentum above 0");
-  check(o.eps > 0 && std::isfinite(o.eps), "eps is {}, expected a small positive number", o.eps);
-  check(o.weight_decay >= 0 && std::isfinite(o.weight_decay), "weight-decay is {}, expected 0 or more", o.weight_decay);
-  check(o.clip >= 0 && std::isfinite(o.clip), "clip is {}, expected 0 (none) or more", o.clip);
-  check(updates == gathered || o.clip == 0,
-        "clip is {}: streaming updates never see all gradients together; use clip 0, or gathered updates", o.clip);
-}
-
-std::vector<std::pair<std::string, TensorType>> moment_types(const ModelSpec& spec, const OptimizerOptions& optimizer) {
-  std::vector<const char*> kept;
-  if (optimizer.kind == OptimizerOptions::adamw) kept = {".m", ".v"};
-  if (optimizer.kind == OptimizerOptions::sgd && optimizer.momentum > 0) kept = {".v"};
-  std::vector<std::pair<std::string, TensorType>> list;
-  for (const TensorSpec& t : tensors_of(spec))
-    for (const char* which : kept) list.push_back({t.name + which, {DType::f32, t.shape, 0}});
-  return list;
+  check(dropout >= 0 && dropout < 1, "dropout is {}, expected 0 to below 1", dropout);
+  optimizer.validate();
+  check(updates == gathered || optimizer.clip == 0,
+        "clip is {}: streaming updates never see all gradients together; use clip 0, or gathered updates",
+        optimizer.clip);
 }
 
 TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
@@ -123,9 +75,10 @@ TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtyp
     t.norm = global_norm(t.gradients);
     gscale = clip_scale(t.norm, clip);
   }
-  const Update update(g, options.optimizer, gscale);
+  Update update(g, options.optimizer, gscale);
+  const std::vector<TensorUpdate> how = tensor_updates(spec, options.optimizer);
   for (size_t i = 0; i < tensors.size(); ++i)
-    for (const Value& v : update(tensors[i], weights[i], t.gradients[i])) t.updates.push_back(v);
+    for (const Value& v : update(tensors[i], how[i], weights[i], t.gradients[i])) t.updates.push_back(v);
   return t;
 }
 
@@ -186,11 +139,7 @@ StepResult Trainer::step(const Windows& windows, double lr) {
   session_->set("tokens", windows.inputs);
   session_->set("targets", windows.targets);
   session_->set("weight", std::vector<float>(size_t(n), float(1.0 / double(n))));
-  session_->set("lr", float(lr));
-  if (o.kind == OptimizerOptions::adamw) {
-    session_->set("bias1", float(1 - std::pow(o.beta1, double(updates_ + 1))));
-    session_->set("bias2", float(1 - std::pow(o.beta2, double(updates_ + 1))));
-  }
+  feed_optimizer(*session_, o, updates_, lr);
   session_->set("clip", o.clip > 0 ? float(o.clip) : std::numeric_limits<float>::infinity());
   if (options_.dropout > 0)
     session_->set("random", std::vector<int32_t>{int32_t(uint32_t(options_.seed)), int32_t(options_.seed >> 32),

@@ -64,8 +64,8 @@ const OpSuite kMomentum{
     .bound = bound};
 const bool kDone = register_suite(kSgd) && register_suite(kMomentum);
 
-// Ten steps on a quadratic, the state carried from step to step, beside the definition: every step rounds the state a
-// few times and the next steps shrink what was there, so that 64 u of the largest weight is ample.
+// Ten steps on a quadratic, the state carried from step to step, beside the definition. The gradient is the same on
+// both sides; what w and v may be off is carried along: a step adds the roundings of `bound`.
 void ten_steps(Device& device, double u, const SgdAttrs& a) {
   const bool momentum = a.momentum > 0;
   Built b =
@@ -77,7 +77,7 @@ void ten_steps(Device& device, double u, const SgdAttrs& a) {
   if (momentum) b.outputs.push_back(next.v);
   Program program(b, device);
   Feed feed = b.feed;
-  std::vector<double> w = feed["w"], v(5, 0.0);
+  std::vector<double> w = feed["w"], v(5, 0.0), w_error(5, 0.0), v_error(5, 0.0);
   if (momentum) feed["v"] = v;
   const double lr = feed["lr"][0];
   for (int t = 0; t < 10; ++t) {
@@ -85,11 +85,16 @@ void ten_steps(Device& device, double u, const SgdAttrs& a) {
     const Results y = program.run(feed);
     for (size_t i = 0; i < 5; ++i) {
       const double g = 0.5 * feed["g"][i] + a.weight_decay * w[i];
+      const double G = std::fabs(0.5 * feed["g"][i]) + std::fabs(a.weight_decay * w[i]);
+      const double V = std::fabs(a.momentum * v[i]) + G, g_error = a.weight_decay * w_error[i];
       v[i] = a.momentum * v[i] + g;
       w[i] -= lr * (a.nesterov ? g + a.momentum * v[i] : v[i]);
-      EXPECT_NEAR(y[0][i], w[i], 64 * u * 1.5) << device.name() << ", step " << t;
+      v_error[i] = a.momentum * v_error[i] + g_error + 6 * u * V;
+      w_error[i] += lr * (a.nesterov ? g_error + a.momentum * v_error[i] : v_error[i]) + u * std::fabs(w[i]) +
+                    12 * u * lr * (a.nesterov ? G + a.momentum * V : V);
+      EXPECT_NEAR(y[0][i], w[i], w_error[i]) << device.name() << ", step " << t;
       if (!momentum) continue;
-      EXPECT_NEAR(y[1][i], v[i], 64 * u * 10) << device.name() << ", step " << t;
+      EXPECT_NEAR(y[1][i], v[i], v_error[i]) << device.name() << ", step " << t;
     }
     feed["w"] = y[0];
     if (momentum) feed["v"] = y[1];

@@ -189,6 +189,43 @@ struct SgdState {
 /// One step of gradient descent: g' = gscale g + weight_decay w; v' = momentum v + g' (Polyak 1964); w' = w - lr v',
 /// with nesterov w - lr (g' + momentum v'), without momentum w - lr g'. gscale?: as for adamw.
 SgdState sgd(SgdState state, Value g, Value lr, Value gscale, SgdAttrs attrs);
+/// A parameter and AdamW's moments in 8 bits. For n elements there are B = code_blocks(n) blocks: m, v: i32[B,64], the
+/// codes of 256 elements, four in an i32; m_scale, v_scale: [B], the largest magnitude of the block.
+struct AdamW8State {
+  Value w, m, m_scale, v, v_scale;
+};
+/// adamw() with moments in 8 bits (Dettmers et al. 2021): decoded, used in full precision, and rounded to the dynamic
+/// code when they are stored (toy/backend/dynamic_code.h). A second moment above 0 is not rounded to 0.
+AdamW8State adamw8(AdamW8State state, Value g, Value lr, Value bias1, Value bias2, Value gscale, AdamWAttrs attrs);
+/// A parameter and its moment.
+struct LionState {
+  Value w, m;
+};
+/// One step of Lion (Chen et al. 2023, algorithm 2): w' = w - lr (sign(beta1 m + (1-beta1) g) + weight_decay w);
+/// m' = beta2 m + (1-beta2) g. gscale?: as for adamw.
+LionState lion(LionState state, Value g, Value lr, Value gscale, LionAttrs attrs);
+/// A parameter and its second moment: of a matrix w:[R,C] the means of its rows [R] and columns [C]; of any other shape
+/// that of each element, in `row`.
+struct AdafactorState {
+  Value w, row, col;
+};
+/// One step of Adafactor (Shazeer and Stern 2018, algorithms 4 and 5, in the form of torch.optim.Adafactor): the second
+/// moments come nearer to g^2 by `mix` []; u = g / max(sqrt(v), eps), with v = row col / mean(row) for a matrix;
+/// w' = w (1 - lr weight_decay) - lr u / max(1, rms(u) / clip). gscale?: as for adamw.
+AdafactorState adafactor(AdafactorState state, Value g, Value lr, Value mix, Value gscale, AdafactorAttrs attrs);
+/// A velocity and the direction of a step.
+struct Momentum {
+  Value v, step;
+};
+/// v' = momentum v + gscale g; step = v', with nesterov gscale g + momentum v'. gscale?: where it is not finite v stays
+/// and the step is 0.
+Momentum momentum(Value v, Value g, Value gscale, MomentumAttrs attrs);
+/// x:[..,R,C] near an orthogonal matrix with the same singular vectors: five steps of X <- a X + (b A + c A^2) X, A = X
+/// X^T, from x / |x|, on the shorter side (the Newton-Schulz iteration of Jordan et al. 2024, "Muon"): singular values
+/// come to 0.7 to 1.2.
+Value orthogonalized(Value x);
+/// avg + mix (w - avg): an exponential average, mix:[]. gscale?: where it is not finite nothing changes.
+Value ema(Value avg, Value w, Value mix, Value gscale);
 /// sqrt of the sum of squares over all tensors: [].
 Value global_norm(std::span<const Value> gs);
 /// min(1, limit / norm): []; not finite when the norm is not.

@@ -17,8 +17,14 @@ struct RecipeOptions {
   TrainerOptions trainer;
   int64_t steps = 1000;
   double lr = 1e-3;
+  Schedule::Kind schedule = Schedule::cosine;
   int64_t warmup = -1;        ///< steps; -1: a twentieth, at most 200
+  int64_t decay_steps = -1;   ///< of schedule wsd; -1: a fifth of all
   double final_lr = 0.1;      ///< of the peak
+  int64_t max_skipped = 10;   ///< steps in a row that are skipped because something is not finite, before the run fails
+  int64_t patience = 0;       ///< validations in a row without a better loss before the run stops; 0: it does not
+  double min_delta = 0;       ///< nats a token by which a loss must be better to count
+  double time_limit = 0;      ///< seconds; the run stops after the step in which they have passed; 0: none
   uint64_t seed = 0;          ///< of shuffling, samples, dropout, and what else a recipe draws
   int64_t context = 0;        ///< positions that the saved model states; 0: as the model's source says
   int64_t eval_every = 0;     ///< steps; 0: at the end only
@@ -27,6 +33,8 @@ struct RecipeOptions {
   DType stored = DType::f32;  ///< of matrices, in the file
   std::string out = "out";    ///< folder
   std::string name;           ///< of the model; "": as the model's source says
+  /// The schedule that these say. Throws Error{bad_input} for an impossible one.
+  Schedule rates() const;
 };
 
 /// What a run tells whoever watches it. All methods are called on the caller's thread.
@@ -55,6 +63,7 @@ class TrainObserver {
     double nats_per_byte;
     bool whole;  ///< all of the validation text was read
     std::string sample;
+    std::optional<double> average_loss = {};  ///< nats a token of the averaged weights, where an average is kept
   };
   /// What is being done before the first step, for people who wait.
   virtual void preparing(const std::string& what) { (void)what; }
@@ -72,6 +81,10 @@ struct TrainResult {
   double final_loss = 0;
   std::optional<TrainObserver::Eval> eval;
   double seconds = 0;
+  std::string average_path;  ///< of the averaged weights; "": none were kept
+  /// done: all steps were made; patience: validation got no better; time: the limit has passed.
+  enum Reason { done, patience, time } reason = done;
+  int64_t steps = 0;  ///< that were made
 };
 
 }  // namespace toy

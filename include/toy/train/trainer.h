@@ -10,18 +10,9 @@
 #include "toy/data/corpus.h"
 #include "toy/models/model.h"
 #include "toy/models/transformer.h"
+#include "toy/train/optimizer.h"
 
 namespace toy {
-
-/// The optimizer: AdamW (Loshchilov and Hutter 2019) or SGD with momentum, with clipping.
-struct OptimizerOptions {
-  enum Kind { adamw, sgd } kind = adamw;
-  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;  ///< of AdamW
-  double momentum = 0.9;                         ///< of SGD; 0: none, and no memory for velocities
-  bool nesterov = false;                         ///< of SGD: step along gradient + momentum * velocity
-  double weight_decay = 0.1;                     ///< on matrices only; SGD adds it to the gradient
-  double clip = 1.0;                             ///< limit of the gradients' global norm; 0: none
-};
 
 /// One step of training.
 struct TrainerOptions {
@@ -102,8 +93,5 @@ class Trainer {
   std::unique_ptr<Session> session_, eval_session_;
   int64_t steps_ = 0, updates_ = 0;
 };
-
-/// Names and types of what the optimizer keeps of each tensor: AdamW `<tensor>.m` and `.v`, SGD with momentum `.v`.
-std::vector<std::pair<std::string, TensorType>> moment_types(const ModelSpec& spec, const OptimizerOptions& optimizer);
 
 }  // namespace toy

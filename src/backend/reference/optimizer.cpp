@@ -64,6 +64,47 @@ void sgd(const ExecContext& ctx, const KernelArgs& args) noexcept {
   }
 }
 
+// Lion (Chen et al. 2023, algorithm 2): w' = w - lr (sign(b1 m + (1-b1) g) + wd w), m' = b2 m + (1-b2) g.
+void lion(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  if (ctx.thread != 0) return;
+  const auto& at = args.attrs.as<LionAttrs>();
+  const double *w = input(args, 0), *g = input(args, 1), *m = input(args, 2);
+  const double lr = *input(args, 3), scale = input(args, 4) ? *input(args, 4) : 1;
+  const bool skip = !std::isfinite(scale);
+  for (int64_t i = 0, n = args.in[0].count(); i < n; ++i) {
+    const double gi = scale * g[i], c = at.beta1 * m[i] + (1 - at.beta1) * gi;
+    const double wi = w[i] - lr * (double(c > 0) - double(c < 0) + at.weight_decay * w[i]);
+    const double mi = at.beta2 * m[i] + (1 - at.beta2) * gi;
+    output(args, 0)[i] = skip ? w[i] : wi;
+    output(args, 1)[i] = skip ? m[i] : mi;
+    if (!skip && !std::isfinite(gi)) report_not_finite(ctx);
+  }
+}
+
+// v' = momentum v + g; the step along v', or with Nesterov's along g + momentum v'.
+void momentum(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  if (ctx.thread != 0) return;
+  const auto& at = args.attrs.as<MomentumAttrs>();
+  const double *v = input(args, 0), *g = input(args, 1), scale = input(args, 2) ? *input(args, 2) : 1;
+  const bool skip = !std::isfinite(scale);
+  for (int64_t i = 0, n = args.in[0].count(); i < n; ++i) {
+    const double gi = scale * g[i], vi = at.momentum * v[i] + gi;
+    output(args, 0)[i] = skip ? v[i] : vi;
+    output(args, 1)[i] = skip ? 0 : at.nesterov ? gi + at.momentum * vi : vi;
+    if (!skip && !std::isfinite(gi)) report_not_finite(ctx);
+  }
+}
+
+// avg + mix (w - avg)
+void ema(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  if (ctx.thread != 0) return;
+  const double *avg = input(args, 0), *w = input(args, 1);
+  const double mix = *input(args, 2), scale = input(args, 3) ? *input(args, 3) : 1;
+  const bool skip = !std::isfinite(scale);
+  for (int64_t i = 0, n = args.in[0].count(); i < n; ++i)
+    output(args, 0)[i] = skip ? avg[i] : avg[i] + mix * (w[i] - avg[i]);
+}
+
 // sqrt(sum of the squares of all elements of all inputs)
 void global_norm(const ExecContext& ctx, const KernelArgs& args) noexcept {
   if (ctx.thread != 0) return;
@@ -86,6 +127,9 @@ void clip_scale(const ExecContext& ctx, const KernelArgs& args) noexcept {
 KernelRecord adamw_kernel() { return {.op = "adamw", .in_place = {{0, 0}, {1, 2}, {2, 3}}, .run = adamw}; }
 KernelRecord sgd_kernel() { return {.op = "sgd", .in_place = {{0, 0}}, .run = sgd}; }
 KernelRecord sgd_momentum_kernel() { return {.op = "sgd_momentum", .in_place = {{0, 0}, {1, 2}}, .run = sgd_momentum}; }
+KernelRecord lion_kernel() { return {.op = "lion", .in_place = {{0, 0}, {1, 2}}, .run = lion}; }
+KernelRecord momentum_kernel() { return {.op = "momentum", .in_place = {{0, 0}, {1, 1}}, .run = momentum}; }
+KernelRecord ema_kernel() { return {.op = "ema", .in_place = {{0, 0}}, .run = ema}; }
 KernelRecord global_norm_kernel() { return {.op = "global_norm", .run = global_norm}; }
 KernelRecord clip_scale_kernel() { return {.op = "clip_scale", .run = clip_scale}; }
 

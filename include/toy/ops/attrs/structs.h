@@ -161,6 +161,11 @@ struct AdamWAttrs {
   }
 };
 
+/// adamw8: elements that share a scale.
+inline constexpr int64_t kCodeBlock = 256;
+/// adamw8: how many blocks n elements have.
+constexpr int64_t code_blocks(int64_t n) { return (n + kCodeBlock - 1) / kCodeBlock; }
+
 /// sgd: momentum 0 has no velocity; nesterov steps along gradient + momentum * velocity.
 struct SgdAttrs {
   double momentum = 0, weight_decay = 0;
@@ -168,6 +173,37 @@ struct SgdAttrs {
   static constexpr auto fields() {
     return std::tuple(field("momentum", &SgdAttrs::momentum), field("weight_decay", &SgdAttrs::weight_decay),
                       field("nesterov", &SgdAttrs::nesterov));
+  }
+};
+
+/// lion (Chen et al. 2023).
+struct LionAttrs {
+  double beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
+  static constexpr auto fields() {
+    return std::tuple(field("beta1", &LionAttrs::beta1), field("beta2", &LionAttrs::beta2),
+                      field("weight_decay", &LionAttrs::weight_decay));
+  }
+};
+
+/// adafactor (Shazeer and Stern 2018). eps: smallest root of a second moment; clip: of the update's root mean square;
+/// relative: steps are multiplied by the root mean square of the weights, at least smallest_scale.
+struct AdafactorAttrs {
+  double eps = 1e-15, clip = 1, weight_decay = 0, smallest_scale = 1e-3;
+  bool relative = false;
+  static constexpr auto fields() {
+    return std::tuple(field("eps", &AdafactorAttrs::eps), field("clip", &AdafactorAttrs::clip),
+                      field("weight_decay", &AdafactorAttrs::weight_decay),
+                      field("smallest_scale", &AdafactorAttrs::smallest_scale),
+                      field("relative", &AdafactorAttrs::relative));
+  }
+};
+
+/// momentum: nesterov looks one step ahead.
+struct MomentumAttrs {
+  double momentum = 0.95;
+  bool nesterov = true;
+  static constexpr auto fields() {
+    return std::tuple(field("momentum", &MomentumAttrs::momentum), field("nesterov", &MomentumAttrs::nesterov));
   }
 };
 

@@ -1,0 +1,117 @@
+// The optimizers: their options, what they keep between steps, and their step on one tensor as a graph.
+// docs/training.md has the formula, the source and the memory of each.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "toy/models/spec.h"
+#include "toy/ops/ops.h"
+#include "toy/runtime/session.h"
+
+namespace toy {
+
+/// Which optimizer, with which numbers. Tensors are groups by name: patterns are globs over tensor names (`*` any
+/// characters, `?` one, `[abc]` one of these), as in "blk.*.attn_?.weight".
+struct OptimizerOptions {
+  enum Kind {
+    adamw,      ///< Loshchilov and Hutter 2019
+    sgd,        ///< with momentum
+    adamw8,     ///< AdamW with moments in 8 bits (Dettmers et al. 2021)
+    lion,       ///< Chen et al. 2023
+    adafactor,  ///< Shazeer and Stern 2018
+    muon,       ///< Jordan et al. 2024, on the matrices between embedding and output; AdamW on the rest
+  } kind = adamw;
+  double beta1 = 0.9, beta2 = 0.95;  ///< of AdamW (also muon's) and Lion
+  double eps = 1e-8;                 ///< of AdamW, and Adafactor's smallest root of a second moment
+  double momentum = 0.9;             ///< of SGD and Muon; 0: none (SGD then keeps no velocities)
+  bool nesterov = false;             ///< of SGD and Muon: step along gradient + momentum * velocity
+  double weight_decay = 0.1;         ///< on matrices only; SGD adds it to the gradient, the others to the step
+  double clip = 1.0;                 ///< limit of the gradients' global norm; 0: none
+  double decay_rate = 0.8;           ///< of Adafactor: beta2 = 1 - t^-decay_rate at step t
+  double update_clip = 1.0;          ///< of Adafactor: limit of an update's root mean square
+  bool relative_step = false;        ///< of Adafactor: steps of min(lr, 1/sqrt(t)) times the weights' root mean square
+  /// Of Muon, what an orthogonalized matrix [R,C] is multiplied by. original: sqrt(max(1, R/C)) (Jordan et al. 2024);
+  /// match_rms: 0.2 sqrt(max(R,C)), whose elements are as large as AdamW's (Liu et al. 2025, "Moonlight").
+  enum MuonScale { original, match_rms } muon_scale = original;
+  double adamw_factor = 0.05;  ///< of Muon: learning rate of what AdamW does, as a part of Muon's
+  /// Learning rates of tensors that a pattern fits, as a part of the others'; where several fit, the last one counts.
+  std::vector<std::pair<std::string, double>> lr_for;
+  std::vector<std::string> no_decay;  ///< patterns of tensors without weight decay
+  double ema = 0;                     ///< decay of an exponential average of the weights; 0: none is kept
+
+  /// The numbers that this optimizer is usually run with.
+  static OptimizerOptions of(Kind kind);
+  /// A peak learning rate for a new model that suits of(kind).
+  double usual_lr() const;
+  /// Throws Error{bad_input} naming the option, its value and what would do.
+  void validate() const;
+};
+
+/// An optimizer's name and which options it reads, beyond those that all do.
+struct OptimizerInfo {
+  OptimizerOptions::Kind kind;
+  std::string_view name;
+  std::vector<std::string_view> options;  ///< "beta1", "momentum", ...
+};
+/// All optimizers.
+std::span<const OptimizerInfo> optimizers();
+
+/// How one tensor is updated.
+struct TensorUpdate {
+  enum Rule { adamw, sgd, sgd_momentum, adamw8, lion, adafactor, adafactor_vector, muon } rule = adamw;
+  double lr_factor = 1;
+  double weight_decay = 0;
+  std::vector<std::pair<std::string, TensorType>> state;  ///< what is kept between steps, by name, with the average
+};
+/// The rule for each tensor of a model, in the order of tensors_of(spec). Throws Error{bad_input} for a pattern that no
+/// tensor's name fits.
+std::vector<TensorUpdate> tensor_updates(const ModelSpec& spec, const OptimizerOptions& options);
+/// Names and types of all that the optimizer keeps, in the order of tensors_of(spec): `<tensor>.m` and `.v` (AdamW),
+/// `.v` (SGD with momentum, Muon, Adafactor of vectors), `.m` (Lion), `.row` and `.col` (Adafactor), `.m8`, `.m_scale`,
+/// `.v8`, `.v_scale` (8-bit AdamW; the codes are i32, four in each), and `.ema`.
+std::vector<std::pair<std::string, TensorType>> moment_types(const ModelSpec& spec, const OptimizerOptions& optimizer);
+
+/// The optimizer's step on one tensor. Makes the inputs that change from step to step; see feed_optimizer().
+class Update {
+ public:
+  /// `gscale`: [] multiplies every gradient; where it is not finite nothing changes. The options must outlive this.
+  Update(Graph& graph, const OptimizerOptions& options, Value gscale);
+  /// What the weight, its moments and its average become.
+  std::vector<Value> operator()(const TensorSpec& spec, const TensorUpdate& how, Value weight, Value gradient);
+
+ private:
+  std::vector<Value> step(const TensorUpdate& how, const std::vector<Value>& state, Value weight, Value gradient);
+  std::vector<Value> muon_step(const TensorUpdate& how, Value velocity, Value weight, Value gradient);
+  Value input(const char* name);
+  Value lr(double factor);
+  Graph& graph_;
+  const OptimizerOptions& o_;
+  Value gscale_;
+  std::map<double, Value> lr_;           // by factor
+  std::map<std::string, Value> inputs_;  // scalars
+};
+
+/// Feeds the inputs of Update for the step behind `updates` updates at learning rate `lr`.
+void feed_optimizer(Session& session, const OptimizerOptions& options, int64_t updates, double lr);
+
+/// While it lives, weights and their averages (`<tensor>.ema` in `moments`) have changed places, so that everything
+/// that reads the weights reads the averages.
+class AveragedWeights {
+ public:
+  /// Both stores must outlive it; `moments` has an average of every weight (OptimizerOptions::ema).
+  AveragedWeights(const ModelSpec& spec, const ParamStore& weights, const ParamStore& moments);
+  ~AveragedWeights() { swap(); }
+  AveragedWeights(const AveragedWeights&) = delete;
+  AveragedWeights& operator=(const AveragedWeights&) = delete;
+
+ private:
+  void swap() noexcept;
+  std::vector<std::pair<View, View>> pairs_;
+};
+
+}  // namespace toy

@@ -1,0 +1,138 @@
+// AdamW with moments in 8 bits: a block of 256 elements is decoded, moved on as in adamw.cpp, and encoded by a binary
+// search over the thresholds between codes, vector by vector. One pass: 10 bytes read and 6 written an element.
+//
+// Error, with u = 2^-24: m' and v' before they are rounded to codes as in adamw.cpp and one u more for decoding; the
+// scales are the largest of these; w' as in adamw.cpp with 16u. A code differs from the reference's by one where its
+// number lies that near to a threshold.
+#include "backend/cpu/simd_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/adamw8.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/tiles.h"
+#include "backend/cpu/vec-inl.h"
+#include "toy/backend/dynamic_code.h"
+#include "toy/ops/attrs/structs.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace toy::cpu::HWY_NAMESPACE {
+namespace {
+
+using DI = hn::RebindToSigned<DF>;
+using DB = hn::Rebind<uint8_t, DI>;
+constexpr int64_t kBlocksPerTile = kTile / kCodeBlock;
+
+HWY_INLINE VF decoded(const uint8_t* codes, const DynamicCode& code) {
+  return hn::GatherIndex(kF32, code.value.data(), hn::PromoteTo(DI(), hn::LoadU(DB(), codes)));
+}
+
+// DynamicCode::of() for each lane.
+HWY_INLINE hn::Vec<DI> encoded(VF x, const DynamicCode& code) {
+  auto found = hn::Zero(DI());
+  for (int bit = 128; bit > 0; bit /= 2) {
+    const VF threshold = hn::GatherIndex(kF32, code.threshold.data() + bit - 1, found);
+    found = hn::Add(found, hn::IfThenElseZero(hn::RebindMask(DI(), hn::Gt(x, threshold)), hn::Set(DI(), bit)));
+  }
+  return found;
+}
+
+// Encodes n values (0 behind them) and their largest magnitude.
+template <bool kSigned>
+HWY_INLINE void store_block(const float* moment, int64_t n, float largest, uint8_t* codes, float* scale) {
+  const DynamicCode& code = kSigned ? kSignedCode : kUnsignedCode;
+  const VF divisor = set(largest > 0 ? largest : 1);
+  for (int64_t i = 0; i < kCodeBlock; i += kLanes) {
+    VF x = hn::Zero(kF32);
+    if (i < n) x = hn::Div(hn::Load(kF32, moment + i), divisor);
+    auto found = encoded(x, code);
+    if constexpr (!kSigned) {  // a second moment above 0 stays above 0
+      const auto positive = hn::RebindMask(DI(), hn::Gt(x, hn::Zero(kF32)));
+      found = hn::Max(found, hn::IfThenElseZero(positive, hn::Set(DI(), 1)));
+    }
+    hn::StoreU(hn::DemoteTo(DB(), found), DB(), codes + i);
+  }
+  *scale = largest;
+}
+
+HWY_INLINE float largest_lane(VF v) { return hn::GetLane(hn::MaxOfLanes(kF32, v)); }
+
+void adamw8(const ExecContext& ctx, const KernelArgs& args) {
+  const auto& at = args.attrs.as<AdamWAttrs>();
+  const auto scalar = [&](size_t i) { return double(*args.in[i].as<const float>()); };
+  const double lr = scalar(6);
+  const bool scaled = args.in.size() > 9 && args.in[9].data;
+  const float gscale = scaled ? *args.in[9].as<const float>() : 1.0f;
+  if (!std::isfinite(gscale)) return;  // a broken gradient: the step is skipped
+
+  const VF b1 = set(float(at.beta1)), c1 = set(float(1 - at.beta1));
+  const VF b2 = set(float(at.beta2)), c2 = set(float(1 - at.beta2));
+  const VF eps = set(float(at.eps)), grad_scale = set(gscale), keep = set(float(1 - lr * at.weight_decay));
+  const VF step = set(float(lr / scalar(7))), unbias = set(float(1 / scalar(8)));
+
+  const int64_t n = args.in[0].count(), blocks = code_blocks(n);
+  const Range tiles = ctx.share(div_up(blocks, kBlocksPerTile));
+  const int64_t end = HWY_MIN(blocks, tiles.end * kBlocksPerTile);
+  Finite finite;
+  for (int64_t b = tiles.begin * kBlocksPerTile; b < end; ++b) {
+    HWY_ALIGN float m[kCodeBlock], v[kCodeBlock];
+    const int64_t begin = b * kCodeBlock, count = HWY_MIN(kCodeBlock, n - begin);
+    const float *w = args.in[0].as<const float>() + begin, *g = args.in[1].as<const float>() + begin;
+    float* w_out = args.out[0].as<float>() + begin;
+    const uint8_t* m_codes = args.in[2].as<const uint8_t>() + begin;
+    const uint8_t* v_codes = args.in[4].as<const uint8_t>() + begin;
+    const VF m_scale = set(args.in[3].as<const float>()[b]), v_scale = set(args.in[5].as<const float>()[b]);
+    VF m_largest = hn::Zero(kF32), v_largest = hn::Zero(kF32);
+    for_each_vector(count, [&](auto io, int64_t i) HWY_ATTR {
+      const VF gi = hn::Mul(io.load(g + i), grad_scale);
+      finite.see(gi);
+      const VF m_old = hn::Mul(decoded(m_codes + i, kSignedCode), m_scale);
+      const VF v_old = hn::Mul(decoded(v_codes + i, kUnsignedCode), v_scale);
+      const VF mi = hn::MulAdd(b1, m_old, hn::Mul(c1, gi));
+      const VF vi = hn::MulAdd(b2, v_old, hn::Mul(c2, hn::Mul(gi, gi)));
+      const VF denominator = hn::Add(hn::Sqrt(hn::Mul(vi, unbias)), eps);
+      io.store(hn::Sub(hn::Mul(io.load(w + i), keep), hn::Div(hn::Mul(step, mi), denominator)), w_out + i);
+      const VF m_here = present(io, mi), v_here = present(io, vi);  // 0 behind the last element
+      hn::Store(m_here, kF32, m + i);
+      hn::Store(v_here, kF32, v + i);
+      m_largest = hn::Max(m_largest, hn::Abs(m_here));
+      v_largest = hn::Max(v_largest, v_here);
+    });
+    uint8_t *m_new = args.out[1].as<uint8_t>() + begin, *v_new = args.out[3].as<uint8_t>() + begin;
+    store_block<true>(m, count, largest_lane(m_largest), m_new, args.out[2].as<float>() + b);
+    store_block<false>(v, count, largest_lane(v_largest), v_new, args.out[4].as<float>() + b);
+  }
+  if (!finite.all()) report_not_finite(ctx);
+}
+
+}  // namespace
+}  // namespace toy::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace toy::cpu {
+namespace {
+
+HWY_EXPORT(adamw8);
+void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(adamw8)(ctx, args); }
+
+}  // namespace
+
+KernelRecord adamw8_kernel() {
+  return {.op = "adamw8",
+          .in_place = {{0, 0}, {1, 2}, {2, 3}, {3, 4}, {4, 5}},
+          .accepts =
+              [](const KernelQuery& q) noexcept {  // all but the codes
+                return std::all_of(q.in.begin(), q.in.end(), [](const OperandDesc& d) {
+                  return !d.present || d.dtype == DType::f32 || d.dtype == DType::i32;
+                });
+              },
+          .run = run};
+}
+
+}  // namespace toy::cpu
+#endif  // HWY_ONCE

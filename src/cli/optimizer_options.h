@@ -1,0 +1,34 @@
+// toy train: the options of optimizer, schedule and early end.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "toy/train/recipe.h"
+
+namespace toy::cli {
+
+/// Reads them into RecipeOptions. What is not given is what the chosen optimizer is usually run with; what the chosen
+/// optimizer or schedule does not read is refused.
+class OptimizerChoice {
+ public:
+  /// `lr_part`: the usual learning rate as a part of the one for a new model.
+  void add(CLI::App& app, RecipeOptions& o, double lr_part = 1);
+  /// Throws Error{bad_input} naming the option.
+  void apply(const CLI::App& app, RecipeOptions& o) const;
+
+ private:
+  void add_schedule(CLI::App& app, RecipeOptions& o);
+  void add_groups(CLI::App& app);
+  void refuse_unread(const CLI::App& app) const;
+  std::string optimizer_ = "adamw", schedule_ = "cosine", muon_scale_ = "original", time_limit_;
+  std::optional<double> lr_;
+  std::vector<std::optional<double>> numbers_;
+  std::vector<std::string> lr_for_, no_decay_;
+  bool nesterov_ = false, relative_step_ = false;
+  double ema_ = 0, lr_part_ = 1;
+};
+
+}  // namespace toy::cli

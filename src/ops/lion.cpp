@@ -1,0 +1,33 @@
+// Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2).
+#include "ops/defs.h"
+
+namespace toy {
+namespace {
+
+std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& attrs) {
+  const LionAttrs a = attrs.as<LionAttrs>();
+  const Value w = in[0], m = in[2], lr = in[3], grad = in[4] ? in[1] * in[4] : in[1];
+  const Value direction = sign(scale(m, a.beta1) + scale(grad, 1 - a.beta1));
+  return {w - (direction + scale(w, a.weight_decay)) * lr, scale(m, a.beta2) + scale(grad, 1 - a.beta2)};
+}
+
+}  // namespace
+
+const OpDef& lion_def() {
+  static const OpDef def{.signature = "lion(w!:[*], g:[*], m!:[*], lr:[], gscale?:[]) -> w!:[*], m!:[*]",
+                         .cost =
+                             [](const CostQuery& q) {
+                               return Cost{.flops = 10.0 * double(q.out[0].count()),
+                                           .bytes = 5.0 * double(q.out[0].bytes())};
+                             },
+                         .decompose = decompose};
+  return def;
+}
+
+LionState lion(LionState state, Value g, Value lr, Value gscale, LionAttrs attrs) {
+  Graph& graph = *g.graph;
+  const int id = graph.apply(lion_def(), {state.w, g, state.m, lr, gscale}, attrs);
+  return {{&graph, id, 0}, {&graph, id, 1}};
+}
+
+}  // namespace toy

@@ -1,0 +1,283 @@
+#include "toy/train/optimizer.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace toy {
+namespace {
+
+using Options = OptimizerOptions;
+
+constexpr int64_t kSmallestCoded = 4096;  // smaller tensors keep f32 moments (Dettmers et al. 2021, section 2)
+
+bool fits(const std::string& pattern, const std::string& name) {
+  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+void check_pattern(std::string_view option, const std::string& pattern, const std::vector<TensorSpec>& tensors) {
+  const auto fitting = [&](const TensorSpec& t) { return fits(pattern, t.name); };
+  check(std::any_of(tensors.begin(), tensors.end(), fitting),
+        "{}: no tensor's name fits '{}'; names are like '{}', and toy describe lists them", option, pattern,
+        tensors.back().name);
+}
+
+// Does the tensor lie between embedding and output, where Muon was made for (Jordan et al. 2024)?
+bool is_hidden_matrix(const TensorSpec& t) {
+  return t.shape.rank() >= 2 && t.init == TensorSpec::Init::matrix && t.name != "output.weight";
+}
+
+TensorUpdate::Rule rule_for(const TensorSpec& t, const Options& o) {
+  const bool embedding = t.init == TensorSpec::Init::embedding;
+  switch (o.kind) {
+    case Options::adamw:
+      return TensorUpdate::adamw;
+    case Options::sgd:
+      return o.momentum > 0 ? TensorUpdate::sgd_momentum : TensorUpdate::sgd;
+    case Options::adamw8:
+      return embedding || t.shape.count() < kSmallestCoded ? TensorUpdate::adamw : TensorUpdate::adamw8;
+    case Options::lion:
+      return TensorUpdate::lion;
+    case Options::adafactor:
+      return t.shape.rank() == 2 ? TensorUpdate::adafactor : TensorUpdate::adafactor_vector;
+    case Options::muon:
+      return is_hidden_matrix(t) ? TensorUpdate::muon : TensorUpdate::adamw;
+  }
+  return TensorUpdate::adamw;
+}
+
+// Suffixes and types of what a rule keeps of a tensor, in the order in which its op takes them.
+std::vector<std::pair<std::string, TensorType>> state_of(TensorUpdate::Rule rule, const Shape& shape) {
+  const TensorType same{DType::f32, shape, 0};
+  const int64_t blocks = code_blocks(shape.count());
+  const TensorType codes{DType::i32, {blocks, kCodeBlock / 4}, 0}, scales{DType::f32, {blocks}, 0};
+  switch (rule) {
+    case TensorUpdate::adamw:
+      return {{".m", same}, {".v", same}};
+    case TensorUpdate::sgd:
+      return {};
+    case TensorUpdate::lion:
+      return {{".m", same}};
+    case TensorUpdate::adamw8:
+      return {{".m8", codes}, {".m_scale", scales}, {".v8", codes}, {".v_scale", scales}};
+    case TensorUpdate::adafactor:
+      return {{".row", {DType::f32, {shape[0]}, 0}}, {".col", {DType::f32, {shape[1]}, 0}}};
+    case TensorUpdate::sgd_momentum:
+    case TensorUpdate::adafactor_vector:
+    case TensorUpdate::muon:
+      break;
+  }
+  return {{".v", same}};
+}
+
+bool reads(Options::Kind kind, std::string_view option) {
+  for (const OptimizerInfo& info : optimizers())
+    if (info.kind == kind) return std::find(info.options.begin(), info.options.end(), option) != info.options.end();
+  return false;
+}
+
+}  // namespace
+
+std::span<const OptimizerInfo> optimizers() {
+  static const OptimizerInfo list[] = {
+      {Options::adamw, "adamw", {"beta1", "beta2", "eps"}},
+      {Options::sgd, "sgd", {"momentum", "nesterov"}},
+      {Options::adamw8, "adamw8", {"beta1", "beta2", "eps"}},
+      {Options::lion, "lion", {"beta1", "beta2"}},
+      {Options::adafactor, "adafactor", {"eps", "decay-rate", "update-clip", "relative-step"}},
+      {Options::muon, "muon", {"momentum", "nesterov", "muon-scale", "adamw-factor", "beta1", "beta2", "eps"}},
+  };
+  return list;
+}
+
+OptimizerOptions OptimizerOptions::of(Kind kind) {
+  OptimizerOptions o{.kind = kind};
+  switch (kind) {
+    case adamw:
+    case adamw8:
+      break;
+    case sgd:
+      o.weight_decay = 1e-4;
+      break;
+    case lion:
+      o.beta2 = 0.99, o.weight_decay = 1;
+      break;
+    case adafactor:
+      o.eps = 1e-15;
+      break;
+    case muon:
+      o.momentum = 0.95, o.nesterov = true, o.weight_decay = 0.01;
+      break;
+  }
+  return o;
+}
+
+double OptimizerOptions::usual_lr() const {
+  switch (kind) {
+    case adamw:
+    case adamw8:
+      return 1e-3;
+    case sgd:
+      return 0.1;
+    case lion:
+      return 1e-4;
+    case adafactor:
+      return relative_step ? 1e-2 : 1e-3;
+    case muon:
+      return muon_scale == match_rms ? 1e-3 : 0.02;
+  }
+  return 1e-3;
+}
+
+void OptimizerOptions::validate() const {
+  const auto below_one = [](std::string_view name, double v) {
+    check(v >= 0 && v < 1, "{} is {}, expected 0 to below 1", name, v);
+  };
+  const auto positive = [](std::string_view name, double v) {
+    check(v > 0 && std::isfinite(v), "{} is {}, expected a positive number", name, v);
+  };
+  const auto not_negative = [](std::string_view name, double v) {
+    check(v >= 0 && std::isfinite(v), "{} is {}, expected 0 or more", name, v);
+  };
+  below_one("beta1", beta1);
+  below_one("beta2", beta2);
+  below_one("momentum", momentum);
+  below_one("ema", ema);
+  check(!nesterov || (reads(kind, "nesterov") && momentum > 0),
+        "nesterov needs the optimizer sgd or muon with a momentum above 0");
+  check(eps > 0 && std::isfinite(eps), "eps is {}, expected a small positive number", eps);
+  not_negative("weight-decay", weight_decay);
+  check(clip >= 0 && std::isfinite(clip), "clip is {}, expected 0 (none) or more", clip);
+  positive("decay-rate", decay_rate);
+  positive("update-clip", update_clip);
+  not_negative("adamw-factor", adamw_factor);
+  for (const auto& [pattern, factor] : lr_for) not_negative("lr-for " + pattern, factor);
+}
+
+std::vector<TensorUpdate> tensor_updates(const ModelSpec& spec, const OptimizerOptions& o) {
+  const std::vector<TensorSpec> tensors = tensors_of(spec);
+  for (const auto& [pattern, factor] : o.lr_for) check_pattern("lr-for", pattern, tensors);
+  for (const std::string& pattern : o.no_decay) check_pattern("no-decay", pattern, tensors);
+  std::vector<TensorUpdate> list;
+  for (const TensorSpec& t : tensors) {
+    TensorUpdate u{.rule = rule_for(t, o)};
+    const bool spared =
+        std::any_of(o.no_decay.begin(), o.no_decay.end(), [&](const auto& p) { return fits(p, t.name); });
+    u.weight_decay = t.decays() && !spared ? o.weight_decay : 0;
+    for (const auto& [pattern, factor] : o.lr_for)
+      if (fits(pattern, t.name)) u.lr_factor = factor;
+    if (o.kind == Options::muon && u.rule == TensorUpdate::adamw) u.lr_factor *= o.adamw_factor;
+    for (const auto& [suffix, type] : state_of(u.rule, t.shape)) u.state.push_back({t.name + suffix, type});
+    if (o.ema > 0) u.state.push_back({t.name + ".ema", {DType::f32, t.shape, 0}});
+    list.push_back(std::move(u));
+  }
+  return list;
+}
+
+std::vector<std::pair<std::string, TensorType>> moment_types(const ModelSpec& spec, const OptimizerOptions& optimizer) {
+  std::vector<std::pair<std::string, TensorType>> list;
+  for (const TensorUpdate& u : tensor_updates(spec, optimizer)) list.insert(list.end(), u.state.begin(), u.state.end());
+  return list;
+}
+
+Update::Update(Graph& graph, const OptimizerOptions& options, Value gscale)
+    : graph_(graph), o_(options), gscale_(gscale) {}
+
+Value Update::input(const char* name) {
+  Value& v = inputs_[name];
+  if (!v) v = graph_.input(name, {DType::f32, {}, 0});
+  return v;
+}
+
+Value Update::lr(double factor) {
+  Value& v = lr_[factor];
+  if (!v) v = factor == 1 ? input("lr") : scale(input("lr"), factor);
+  return v;
+}
+
+std::vector<Value> Update::operator()(const TensorSpec& spec, const TensorUpdate& how, Value weight, Value gradient) {
+  std::vector<Value> state;
+  for (const auto& [name, type] : how.state) state.push_back(graph_.param(name, type));
+  std::vector<Value> next = step(how, state, weight, gradient);
+  if (o_.ema > 0)
+    next.push_back(
+        ema(graph_.param(spec.name + ".ema", {DType::f32, spec.shape, 0}), next[0], input("ema_mix"), gscale_));
+  return next;
+}
+
+std::vector<Value> Update::step(const TensorUpdate& how, const std::vector<Value>& s, Value w, Value g) {
+  const double decay = how.weight_decay;
+  const Value rate = lr(how.lr_factor);
+  const AdamWAttrs adam{o_.beta1, o_.beta2, o_.eps, decay};
+  const AdafactorAttrs factored{
+      .eps = o_.eps, .clip = o_.update_clip, .weight_decay = decay, .relative = o_.relative_step};
+  switch (how.rule) {
+    case TensorUpdate::adamw: {
+      const AdamWState n = toy::adamw({w, s[0], s[1]}, g, rate, input("bias1"), input("bias2"), gscale_, adam);
+      return {n.w, n.m, n.v};
+    }
+    case TensorUpdate::adamw8: {
+      const AdamW8State n =
+          toy::adamw8({w, s[0], s[1], s[2], s[3]}, g, rate, input("bias1"), input("bias2"), gscale_, adam);
+      return {n.w, n.m, n.m_scale, n.v, n.v_scale};
+    }
+    case TensorUpdate::sgd:
+      return {toy::sgd({w, {}}, g, rate, gscale_, {0, decay, false}).w};
+    case TensorUpdate::sgd_momentum: {
+      const SgdState n = toy::sgd({w, s[0]}, g, rate, gscale_, {o_.momentum, decay, o_.nesterov});
+      return {n.w, n.v};
+    }
+    case TensorUpdate::lion: {
+      const LionState n = toy::lion({w, s[0]}, g, rate, gscale_, {o_.beta1, o_.beta2, decay});
+      return {n.w, n.m};
+    }
+    case TensorUpdate::adafactor: {
+      const AdafactorState n = toy::adafactor({w, s[0], s[1]}, g, rate, input("mix"), gscale_, factored);
+      return {n.w, n.row, n.col};
+    }
+    case TensorUpdate::adafactor_vector: {
+      const AdafactorState n = toy::adafactor({w, s[0], {}}, g, rate, input("mix"), gscale_, factored);
+      return {n.w, n.row};
+    }
+    case TensorUpdate::muon:
+      return muon_step(how, s[0], w, g);
+  }
+  fail_internal("optimizer: no such rule");
+}
+
+// v' = momentum v + g; w' = w - lr (s NS(g + momentum v') + wd w). The last line is sgd's, whose factor of the gradient
+// carries s, or what is not finite.
+std::vector<Value> Update::muon_step(const TensorUpdate& how, Value velocity, Value w, Value g) {
+  const Momentum m = momentum(velocity, g, gscale_, {o_.momentum, o_.nesterov});
+  const double rows = double(w.shape().back(1)), columns = double(w.shape().back(0));
+  const double size = o_.muon_scale == Options::original ? std::sqrt(std::max(1.0, rows / columns))
+                                                         : 0.2 * std::sqrt(std::max(rows, columns));
+  const Value factor = gscale_ ? scale(gscale_, 0) + graph_.scalar(size) : graph_.scalar(size);
+  return {toy::sgd({w, {}}, orthogonalized(m.step), lr(how.lr_factor), factor, {0, how.weight_decay, false}).w, m.v};
+}
+
+void feed_optimizer(Session& session, const OptimizerOptions& o, int64_t updates, double lr) {
+  const double t = double(updates + 1);
+  session.set("lr", float(o.relative_step ? std::min(lr, 1 / std::sqrt(t)) : lr));
+  if (reads(o.kind, "beta1") && o.kind != Options::lion) {
+    session.set("bias1", float(1 - std::pow(o.beta1, t)));
+    session.set("bias2", float(1 - std::pow(o.beta2, t)));
+  }
+  if (o.kind == Options::adafactor) session.set("mix", float(std::pow(t, -o.decay_rate)));
+  // A young average forgets faster, so that the first weights do not weigh on it: decay min(ema, n / (9 + n)) behind n
+  // updates, as TensorFlow's ExponentialMovingAverage. The first update sets it.
+  if (o.ema > 0) session.set("ema_mix", float(std::max(1 - o.ema, 9 / (9 + double(updates)))));
+}
+
+AveragedWeights::AveragedWeights(const ModelSpec& spec, const ParamStore& weights, const ParamStore& moments) {
+  for (const TensorSpec& t : tensors_of(spec)) pairs_.push_back({weights.get(t.name), moments.get(t.name + ".ema")});
+  swap();
+}
+
+void AveragedWeights::swap() noexcept {
+  for (const auto& [a, b] : pairs_)
+    std::swap_ranges(a.as<std::byte>(), a.as<std::byte>() + a.bytes(), b.as<std::byte>());
+}
+
+}  // namespace toy

@@ -1,0 +1,182 @@
+// toy train: every optimizer and schedule, groups of tensors, averages, and the ways in which a run ends early.
+#include <cmath>
+#include <map>
+
+#include "cli/cli_fixture.h"
+
+namespace {
+
+using nlohmann::json;
+
+class CliOptimizer : public Cli {
+ protected:
+  // No --lr: the optimizer's own.
+  std::string train(int steps = 4) const {
+    return "train from-scratch --corpus " + tiny_corpus() + " --size tiny --tokenizer bytes --batch 2 --tokens 16 " +
+           "--steps " + std::to_string(steps) + " --out " + path("run") + " ";
+  }
+  std::vector<json> events(const std::string& arguments, int code = 0) const {
+    const Result r = toy(arguments + " --json");
+    EXPECT_EQ(r.code, code) << arguments << "\n" << r.err;
+    std::istringstream lines(r.out);
+    std::vector<json> list;
+    for (std::string line; std::getline(lines, line);) list.push_back(json::parse(line));
+    return list;
+  }
+  static std::vector<json> of_kind(const std::vector<json>& all, const std::string& kind) {
+    std::vector<json> list;
+    for (const json& j : all)
+      if (j.at("kind") == kind) list.push_back(j);
+    return list;
+  }
+  std::vector<double> rates(const std::string& arguments) const {
+    std::vector<double> list;
+    for (const json& j : of_kind(events(arguments), "step")) list.push_back(j.at("lr"));
+    return list;
+  }
+  double last_loss(const std::string& arguments) const {
+    return of_kind(events(arguments), "step").back().at("loss").get<double>();
+  }
+};
+
+TEST_F(CliOptimizer, EachHasItsOwnNumbers) {
+  const std::map<std::string, std::pair<double, std::string>> defaults{
+      {"adamw", {1e-3, "--weight-decay 0.1 --beta1 0.9 --beta2 0.95 --eps 1e-8"}},
+      {"adamw8", {1e-3, "--weight-decay 0.1 --beta1 0.9 --beta2 0.95 --eps 1e-8"}},
+      {"sgd", {0.1, "--weight-decay 1e-4 --momentum 0.9 --no-nesterov"}},
+      {"lion", {1e-4, "--weight-decay 1 --beta1 0.9 --beta2 0.99"}},
+      {"adafactor", {1e-3, "--weight-decay 0.1 --eps 1e-15 --decay-rate 0.8 --update-clip 1"}},
+      {"muon", {0.02, "--weight-decay 0.01 --momentum 0.95 --nesterov --adamw-factor 0.05 --muon-scale original"}}};
+  const std::string help = toy("train from-scratch --help").out;
+  for (const auto& [name, numbers] : defaults) {
+    const std::string command = train() + "--optimizer " + name + " ";
+    const auto all = of_kind(events(command + "--warmup 0"), "step");
+    EXPECT_DOUBLE_EQ(all.front().at("lr"), numbers.first) << name;
+    EXPECT_EQ(last_loss(command + "--warmup 0 " + numbers.second), all.back().at("loss")) << name;
+    for (const std::string update : {"1", "2"})  // bit-equal for any number of threads
+      EXPECT_EQ(last_loss(command + "--warmup 0 --threads " + update), all.back().at("loss")) << name;
+    EXPECT_NE(help.find(name + " "), std::string::npos);
+    EXPECT_EQ(toy(command + "--update streaming --clip 0").code, 0) << name;
+  }
+}
+
+TEST_F(CliOptimizer, EachOptionMatters) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> options{
+      {"adamw8", {"--beta1 0.5", "--beta2 0.5", "--eps 0.01", "--weight-decay 10"}},
+      {"lion", {"--beta1 0.1", "--beta2 0.5", "--weight-decay 100"}},
+      {"adafactor", {"--eps 0.1", "--decay-rate 0.1", "--update-clip 0.1", "--relative-step", "--weight-decay 10"}},
+      {"muon",
+       {"--momentum 0.5", "--no-nesterov", "--momentum 0", "--muon-scale match-rms", "--adamw-factor 1", "--beta1 0.1",
+        "--beta2 0.5", "--eps 0.01", "--weight-decay 10"}}};
+  for (const auto& [name, list] : options) {
+    const std::string command = train() + "--lr 0.01 --optimizer " + name + " ";
+    const double plain = last_loss(command);
+    for (const std::string& option : list) EXPECT_NE(last_loss(command + option), plain) << name << " " << option;
+  }
+}
+
+TEST_F(CliOptimizer, OptionsOfOthersAreRefused) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> refused{
+      {"adamw",
+       {"--momentum 0.9", "--nesterov", "--decay-rate 0.8", "--update-clip 1", "--relative-step",
+        "--muon-scale original", "--adamw-factor 1"}},
+      {"adamw8", {"--momentum 0.9", "--relative-step"}},
+      {"sgd", {"--beta1 0.9", "--beta2 0.9", "--eps 1e-8", "--muon-scale original"}},
+      {"lion", {"--eps 1e-8", "--momentum 0.9", "--no-nesterov"}},
+      {"adafactor", {"--beta1 0.9", "--momentum 0.9"}},
+      {"muon", {"--relative-step", "--decay-rate 0.8", "--update-clip 1"}}};
+  for (const auto& [name, list] : refused)
+    for (const std::string& option : list)
+      refuses(train() + "--optimizer " + name + " " + option, {"is an option of the optimizer", "this is " + name});
+  refuses(train() + "--optimizer muon --muon-scale other", {"muon-scale 'other'", "match-rms"});
+  refuses(train() + "--optimizer adafactor --update-clip 0", {"update-clip is 0"});
+  refuses(train() + "--optimizer muon --adamw-factor -1", {"adamw-factor is -1"});
+  refuses(train() + "--lr 0", {"lr is 0"});
+}
+
+TEST_F(CliOptimizer, Schedules) {
+  const std::string command = train(10) + "--lr 1 --warmup 2 --clip 1e-9 --weight-decay 0 ";
+  EXPECT_EQ(rates(command + "--schedule constant"), (std::vector<double>{0.5, 1, 1, 1, 1, 1, 1, 1, 1, 1}));
+  const auto wsd = rates(command + "--schedule wsd --decay-steps 4 --final-lr 0");
+  EXPECT_EQ(wsd, (std::vector<double>{0.5, 1, 1, 1, 1, 1, 0.75, 0.5, 0.25, 0}));
+  const auto line = rates(command + "--schedule linear --final-lr 0.3");
+  for (size_t i = 2; i < 10; ++i) EXPECT_NEAR(line[i], 1 - 0.1 * double(i - 2), 1e-12);
+  EXPECT_EQ(rates(command), rates(command + "--schedule cosine"));
+  EXPECT_EQ(rates(command + "--schedule wsd").at(8), 0.55);  // a fifth: 2 steps down to 0.1
+  refuses(command + "--schedule wsd --decay-steps 9", {"warmup 2 and decay-steps 9", "10 steps"});
+  refuses(command + "--schedule wsd --decay-steps 11", {"decay-steps is 11"});
+  refuses(command + "--schedule cosine --decay-steps 2", {"--decay-steps", "wsd"});
+  refuses(command + "--schedule constant --final-lr 0", {"--final-lr", "constant"});
+  refuses(command + "--schedule square", {"schedule 'square'", "constant, linear, cosine, wsd"});
+  refuses(train(10) + "--warmup 11", {"warmup is 11"});
+}
+
+TEST_F(CliOptimizer, GroupsByPattern) {
+  const double plain = last_loss(train());
+  EXPECT_EQ(last_loss(train() + "--lr-for '*=1'"), plain);
+  EXPECT_NE(last_loss(train() + "--lr-for 'blk.*=0.1'"), plain);
+  EXPECT_EQ(last_loss(train() + "--lr-for 'blk.*=0.1' --lr-for '*=1'"), plain);  // the last that fits
+  EXPECT_NE(last_loss(train() + "--weight-decay 10 --no-decay '*'"), last_loss(train() + "--weight-decay 10"));
+  EXPECT_EQ(last_loss(train() + "--weight-decay 10 --no-decay '*'"), last_loss(train() + "--weight-decay 0"));
+  refuses(train() + "--lr-for 'nothing.*=2'", {"lr-for", "'nothing.*'"});
+  refuses(train() + "--no-decay nothing", {"no-decay", "'nothing'"});
+  refuses(train() + "--lr-for 'blk.*'", {"PATTERN=FACTOR"});
+  refuses(train() + "--lr-for 'blk.*=fast'", {"'fast' is not a number"});
+  refuses(train() + "--lr-for 'blk.*=-1'", {"lr-for blk.* is -1"});
+}
+
+TEST_F(CliOptimizer, AveragesAreValidatedAndSaved) {
+  const auto all = events(train(30) + "--lr 1e-2 --ema 0.8 --eval-every 15");
+  const auto evals = of_kind(all, "eval");
+  ASSERT_EQ(evals.size(), 2u);
+  for (const json& e : evals) EXPECT_NE(e.at("average_loss"), e.at("loss"));
+  const std::string average = path("run/model-ema.gguf");
+  EXPECT_EQ(all.back().at("average_model"), average);
+  EXPECT_NE(slurp(average), slurp(path("run/model.gguf")));
+  // The file is what was validated: a run of one step at a rate of nothing begins where it is.
+  EXPECT_EQ(toy("describe " + average).code, 0);
+  const auto without = events(train(30) + "--lr 1e-2 --eval-every 15 --out " + path("plain"));
+  EXPECT_FALSE(of_kind(without, "eval").back().contains("average_loss"));
+  EXPECT_EQ(of_kind(without, "eval").back().at("loss"), evals.back().at("loss"));  // the average changes nothing
+  EXPECT_FALSE(fs::exists(path("plain/model-ema.gguf")));
+  refuses(train() + "--ema 1", {"ema is 1", "below 1"});
+}
+
+// At a rate of almost nothing validation stays where it is.
+TEST_F(CliOptimizer, PatienceEndsARun) {
+  const auto all = events(train(40) + "--lr 1e-3 --min-delta 100 --eval-every 2 --eval-tokens 40 --patience 3");
+  EXPECT_EQ(of_kind(all, "step").size(), 8u);  // the first validation is the best, then three that are not better
+  EXPECT_EQ(all.back().at("reason"), "patience");
+  EXPECT_TRUE(of_kind(all, "eval").back().at("whole").get<bool>());
+  EXPECT_TRUE(fs::exists(path("run/model.gguf")));
+  const auto better = events(train(12) + "--lr 1e-3 --eval-every 2 --patience 3");
+  EXPECT_EQ(of_kind(better, "step").size(), 12u);
+  EXPECT_EQ(better.back().at("reason"), "done");
+  refuses(train() + "--patience 2", {"patience is 2", "--eval-every"});
+  refuses(train() + "--patience -1", {"patience is -1"});
+  refuses(train() + "--min-delta 1", {"--min-delta", "--patience"});
+  refuses(train() + "--eval-every 1 --patience 1 --min-delta -1", {"min-delta is -1"});
+}
+
+TEST_F(CliOptimizer, ATimeLimitEndsARun) {
+  const std::string many = train(1000000) + "--schedule constant --lr 1e-3 ";
+  const auto all = events(many + "--time-limit 0.2s");
+  EXPECT_EQ(all.back().at("reason"), "time");
+  EXPECT_LT(of_kind(all, "step").size(), 1000000u);
+  EXPECT_TRUE(of_kind(all, "eval").back().at("whole").get<bool>());
+  EXPECT_TRUE(fs::exists(path("run/model.gguf")));
+  EXPECT_EQ(of_kind(events(train(3) + "--time-limit 2h"), "step").size(), 3u);
+  for (const char* bad : {"90", "soon", "-1s", "0m", "10 m", "1d"})
+    refuses(train() + "--time-limit '" + bad + "'", {"time-limit is '" + std::string(bad) + "'", "90s, 10m or 2h"});
+}
+
+// A learning rate that breaks the weights: the steps behind it are skipped, and so many in a row are the end.
+TEST_F(CliOptimizer, TooManySkippedStepsAreFatal) {
+  const std::string broken = train(50) + "--optimizer sgd --lr 1e30 --clip 0 --schedule constant --warmup 0 ";
+  const Result r = toy(broken + "--max-skipped 3");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.err.find("training diverged"), std::string::npos) << r.err;
+  refuses(train() + "--max-skipped 0", {"max-skipped is 0"});
+}
+
+}  // namespace
