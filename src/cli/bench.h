@@ -37,6 +37,8 @@ struct Ceilings {
   double exp = 0;  ///< 1e9 a second
   std::vector<MemoryLevel> levels;
 
+  Ceilings() = default;
+  /// Measures them, for some seconds.
   explicit Ceilings(ThreadPool& pool);
   const MemoryLevel& level_of(double bytes) const;
   struct Best {
@@ -46,6 +48,9 @@ struct Ceilings {
   /// The least time that work of this cost can take.
   Best best_time(const Cost& cost) const;
 };
+
+/// From a file that `toy bench machine --json` wrote. Throws Error{bad_input} naming file and key.
+Ceilings read_ceilings(const std::string& path);
 
 /// Random tokens below `vocab`, and what follows each.
 Windows random_windows(int64_t tokens, int64_t vocab);

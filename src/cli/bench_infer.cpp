@@ -46,7 +46,7 @@ struct Infer {
     const double begin = now();
     const Model model = load_model(model_path, *dev);
     print_warnings(model_path, model.warnings);
-    require_memory(state_bytes(model.spec, {int(parallel), prompt + decode}), "the cache of keys and values");
+    warn_of_long_context(model_path, model.spec, prompt + decode);
     Decoder d(*dev, model, {.sequences = int(parallel), .context = prompt + decode, .max_rows = 512});
     const double load = now() - begin;
     size_t bytes = 0;
