@@ -38,6 +38,8 @@ struct Ceilings {
   double exp = 0;  ///< 1e9 a second
   std::vector<MemoryLevel> levels;
 
+  Ceilings() = default;
+  /// Measures them, for some seconds.
   explicit Ceilings(ThreadPool& pool);
   const MemoryLevel& level_of(double bytes) const;
   struct Best {
@@ -56,6 +58,8 @@ std::vector<std::string> shapes_of(const std::string& list);
 void run_apart(const std::function<void()>& work);
 /// Calls `measure` for each shape; where there are several, in processes of their own: peak memory is each shape's.
 void for_each_shape(const std::vector<std::string>& shapes, const std::function<void(const std::string&)>& measure);
+/// From a file that `toy bench machine --json` wrote. Throws Error{bad_input} naming file and key.
+Ceilings read_ceilings(const std::string& path);
 
 /// Random tokens below `vocab`, and what follows each.
 Windows random_windows(int64_t tokens, int64_t vocab);

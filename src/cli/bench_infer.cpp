@@ -103,6 +103,7 @@ struct Infer {
     const double begin = now();
     const Model model = load_it(*dev);
     print_warnings(name, model.warnings);
+    warn_of_long_context(name, model.spec, prompt + decode);
     model.spec.require_positions(prompt + decode, "prompt + decode");
     require_memory(state_bytes(model.spec, {int(parallel), prompt + decode}), "the cache of keys and values");
     Decoder d(*dev, model, {.sequences = int(parallel), .context = prompt + decode, .max_rows = 512});

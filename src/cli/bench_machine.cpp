@@ -8,6 +8,7 @@
 #include "backend/cpu/peak.h"
 #include "cli/bench.h"
 #include "cli/command.h"
+#include "cli/console.h"
 #include "cli/options.h"
 #include "toy/tensor/buffer.h"
 
@@ -57,6 +58,18 @@ struct Row {
   double all, one;
 };
 
+// Several cores that do less together than one alone share the machine with somebody.
+std::vector<std::string> slower_together(int threads, const std::vector<Row>& rows, const std::vector<MemoryLevel>& all,
+                                         const std::vector<MemoryLevel>& one) {
+  std::vector<std::string> names;
+  if (threads < 2) return names;
+  for (const Row& r : rows)
+    if (r.all < r.one) names.push_back(r.key);
+  for (size_t i = 0; i < std::min(all.size(), one.size()); ++i)
+    if (all[i].read < one[i].read) names.push_back(all[i].name + " read");
+  return names;
+}
+
 struct Machine {
   DeviceOptions device;
   bool json = false;
@@ -98,6 +111,14 @@ struct Machine {
                              {"copy_gbs", of_all[i].copy},
                              {"copy_gbs_one", of_one[i].copy}});
     j["barrier_us"] = 1e6 * barrier;
+    const std::vector<std::string> slower = slower_together(all.size(), rows, of_all, of_one);
+    if (!slower.empty()) {
+      j["slower_together"] = slower;
+      to_stderr(
+          fmt::format("toy: {} threads together are slower than one ({}): the machine is busy, or --threads is "
+                      "more than it has cores; do not rely on these figures\n",
+                      all.size(), fmt::join(slower, ", ")));
+    }
     if (json) return (void)fmt::print("{}\n", j.dump());
 
     fmt::print("{} threads, {}; barrier {:.2f} us\n\n{:<40} {:>8} {:>8}\n", all.size(), bench::instruction_set(),

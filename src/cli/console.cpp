@@ -13,8 +13,9 @@ void to_stderr(std::string_view text) {
 }
 
 void ensure_standard_streams() {
+  // A standard output for reading only: what is written to it is seen to fail.
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
-    if (fcntl(fd, F_GETFD) == -1) (void)!open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY);
+    if (fcntl(fd, F_GETFD) == -1) (void)!open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
 }
 
 }  // namespace toy::cli

@@ -6,7 +6,8 @@
 namespace toy::cli {
 
 void to_stderr(std::string_view text);
-/// Opens /dev/null in place of closed standard streams, so that no file of ours gets their numbers. Call it first.
+/// Opens /dev/null in place of closed standard streams, so that no file of ours gets their numbers; writing to a
+/// standard output that was closed fails. Call it first.
 void ensure_standard_streams();
 
 }  // namespace toy::cli

@@ -88,6 +88,7 @@ struct Eval {
   }
 
   void run() {
+    check_context(o.context);
     check(top_option->count() == 0 || out_option->count() > 0,
           "top-logprobs: there is no file for them; give --logprobs-out FILE too");
     if (out_option->count())
@@ -97,9 +98,7 @@ struct Eval {
     const Model model = load_model(model_path, *dev);
     check(model.tokenizer != nullptr, "{}: the file has no tokenizer, so it cannot read a text", model_path);
     model.spec.require_positions(o.context, "ctx");
-    if (o.context > model.spec.context)
-      to_stderr(fmt::format("{}: the model was made for {} positions; with --ctx {} expect worse predictions\n",
-                            model_path, model.spec.context, o.context));
+    warn_of_long_context(model_path, model.spec, o.context);
     const std::vector<std::string> documents = by_documents ? split_documents(text) : std::vector<std::string>{text};
     const EvalText ids = tokenize_for_eval(*model.tokenizer, documents, !no_bos);
     std::optional<AtomicFile> lines;
@@ -152,8 +151,11 @@ struct Eval {
     fmt::print("perplexity {}\n{} nats a token\n{} bits a byte\n", with_error(s.perplexity(), s.perplexity_error()),
                with_error(s.nats_per_token(), s.standard_error),
                with_error(s.bits_per_byte(), s.bits_per_byte_error()));
-    fmt::print("{} tokens, {} bytes, {} document{}, windows of {} at stride {}; +- is the standard error over {} {}\n",
-               s.tokens, s.bytes, documents, documents == 1 ? "" : "s", context, stride, s.blocks, over);
+    const std::string error =
+        s.blocks >= 2 ? fmt::format("+- is the standard error over {} {}", s.blocks, over)
+                      : fmt::format("no standard error: it needs at least two {}, there is {}", over, s.blocks);
+    fmt::print("{} tokens, {} bytes, {} document{}, windows of {} at stride {}; {}\n", s.tokens, s.bytes, documents,
+               documents == 1 ? "" : "s", context, stride, error);
   }
 };
 

@@ -8,7 +8,6 @@
 #include "cli/options.h"
 #include "cli/prompts.h"
 #include "toy/base/error.h"
-#include "toy/base/memory.h"
 #include "toy/decode/scheduler.h"
 #include "toy/decode/text_stream.h"
 
@@ -104,7 +103,7 @@ struct Infer {
   DeviceOptions device;
   int64_t context = 0, parallel = 16;
   bool json = false, check_finite = false;
-  CLI::Option* n_option = nullptr;
+  CLI::Option *n_option = nullptr, *parallel_option = nullptr;
 
   void add(CLI::App& app) {
     app.add_option("model", model_path, "a GGUF file")->required();
@@ -117,10 +116,12 @@ struct Infer {
     app.add_option("--ctx", context,
                    "positions to make room for; 0: what prompt and n need, within the model's context")
         ->capture_default_str();
-    app.add_option("--parallel", parallel,
-                   "with --prompts: how many are generated at once; a finished one makes room for the next. Changes "
-                   "time and memory, not the results")
-        ->capture_default_str();
+    parallel_option =
+        app.add_option(
+               "--parallel", parallel,
+               "with --prompts: how many are generated at once; a finished one makes room for the next. Changes "
+               "time and memory, not the results")
+            ->capture_default_str();
     app.add_option("--top-logprobs", g.top_logprobs, "with --json: the K best tokens at each position")
         ->capture_default_str();
     add_check_finite(app, check_finite);
@@ -169,8 +170,12 @@ struct Infer {
     check(g.max_tokens >= 0, "n is {}, expected 0 or more", g.max_tokens);
     check(g.top_logprobs >= 0, "top-logprobs is {}, expected 0 or more", g.top_logprobs);
     check(json || g.top_logprobs == 0, "top-logprobs shows in JSON only; add --json");
-    check(context >= 0, "ctx is {}, expected 0 or more", context);
+    check_context(context);
     check(parallel >= 1 && parallel <= 1024, "parallel is {}, expected 1 to 1024", parallel);
+    check(
+        prompts.several() || parallel_option->count() == 0,
+        "--parallel is how many prompts are generated at once, and there is one; give several with --prompts FILE, or "
+        "leave it out");
     const Sampler options_are_sound(g.sampler);
     const StopFilter stops_are_sound(stops);
   }
@@ -216,7 +221,7 @@ struct Infer {
       needed = std::max(needed, int64_t(ids[i].size()) + n[i]);
     }
     const int64_t sequences = std::min<int64_t>(parallel, int64_t(ids.size()));
-    require_memory(state_bytes(model.spec, {int(sequences), needed}), "the cache of keys and values");
+    warn_of_long_context(model_path, model.spec, std::max(context, needed));
     const int64_t rows = std::max(sequences, std::min<int64_t>(sequences * longest, 512));
     Decoder decoder(*dev, model,
                     {.sequences = int(sequences), .context = needed, .max_rows = rows, .check_finite = check_finite});

@@ -11,9 +11,9 @@
 #include "cli/config.h"
 #include "cli/console.h"
 #include "cli/options.h"
+#include "cli/parse_errors.h"
 #include "toy/base/error.h"
 #include "toy/formats/mapped_file.h"
-#include "toy/models/spec.h"
 
 namespace toy::cli {
 namespace {
@@ -35,70 +35,34 @@ nlohmann::ordered_json manifest(const CLI::App& app) {
   return j;
 }
 
-// The command that the words lead to, and the first word that it does not know.
-std::string explain_extra(const CLI::App& root, const std::vector<std::string>& words) {
-  const CLI::App* app = &root;
-  for (const std::string& word : words) {
-    if (!word.starts_with("-")) {
-      const auto subs = app->get_subcommands({});
-      const auto it = std::find_if(subs.begin(), subs.end(), [&](const CLI::App* s) { return s->get_name() == word; });
-      if (it != subs.end()) {
-        app = *it;
-        continue;
-      }
-      if (subs.empty()) continue;
-      std::vector<std::string> names;
-      for (const CLI::App* s : subs) names.push_back(s->get_name());
-      const std::string near = nearest(word, names);
-      const std::string what = app == &root                 ? "command"
-                               : app->get_name() == "train" ? "recipe"
-                                                            : app->get_name() + " command";
-      return fmt::format("unknown {} '{}'; there are: {}{}", what, word, fmt::join(names, ", "),
-                         near.empty() ? "" : ". Did you mean '" + near + "'?");
-    }
-    const std::string name = word.substr(0, word.find('='));
-    std::vector<std::string> names;
-    for (const CLI::Option* o : app->get_options())
-      for (const std::string& l : o->get_lnames()) names.push_back("--" + l);
-    if (name.size() > 1 && app->get_option_no_throw(name) == nullptr) {
-      const std::string near = nearest(name, names);
-      return fmt::format("unknown option '{}'{}", name,
-                         near.empty() ? "; --help shows all" : "; did you mean '" + near + "'?");
-    }
-  }
-  return {};
-}
-
 int fail_with(int code, const std::string& text) {
   to_stderr(fmt::format("toy: {}\n", text));
   return code;
 }
 
-int parse_error(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv) {
-  if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-  std::string text;
-  if (dynamic_cast<const CLI::ExtrasError*>(&e) || dynamic_cast<const CLI::RequiredError*>(&e))
-    text = explain_extra(app, {argv + 1, argv + argc});
-  if (argc == 1) text = "no command given; `toy --help` shows what there is";
-  return fail_with(2, text.empty() ? e.what() : text);
+// Results that nobody got are a failure, whatever was computed.
+int with_output_written(int code) {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) return fail_with(1, "stdout: the output could not be written");
+  return code;
 }
 
 int run(CLI::App& app, int argc, char** argv) {
+  const std::vector<std::string> given(argv + std::min(argc, 1), argv + argc);
   try {
     std::vector<std::string> words = with_config(app, protect_texts(argc, argv));
     std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
     app.parse(words);
-    if (std::fflush(stdout) != 0 || std::ferror(stdout)) return fail_with(1, "stdout: the output could not be written");
-    return 0;
+    return with_output_written(0);
   } catch (const CLI::ParseError& e) {
-    return parse_error(app, e, argc, argv);
+    if (e.get_exit_code() == 0) return with_output_written(app.exit(e));  // --help, --version
+    return fail_with(2, explain(app, e, given));
   } catch (const Error& e) {
     std::fflush(stdout);
     return fail_with(e.code() == ErrorCode::bad_input ? 2 : 1, e.what());
   } catch (const std::bad_alloc&) {
     return fail_with(2, "memory: there is not enough for this; use a smaller model, batch or context");
   } catch (const std::exception& e) {
-    return fail_with(1, e.what());
+    return std::ferror(stdout) ? with_output_written(1) : fail_with(1, e.what());
   }
 }
 
@@ -142,6 +106,7 @@ int main(int argc, char** argv) {
     CLI::App* sub = app.add_subcommand(c.name, c.summary);
     c.add(*sub);
   }
+  make_numbers_strict(app);
   return run(app, argc, argv);
 }
 

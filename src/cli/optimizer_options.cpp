@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "cli/options.h"
 #include "toy/base/error.h"
 
 namespace toy::cli {
@@ -42,18 +43,6 @@ std::string usual(std::string_view option, const Value& value) {
   return fmt::format("{}", fmt::join(list, ", "));
 }
 
-std::string names_of_optimizers() {
-  std::vector<std::string_view> names;
-  for (const OptimizerInfo& info : optimizers()) names.push_back(info.name);
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
-const OptimizerInfo& optimizer_of(const std::string& name) {
-  for (const OptimizerInfo& info : optimizers())
-    if (info.name == name) return info;
-  fail("optimizer '{}' is not one of {}", name, names_of_optimizers());
-}
-
 // "90s", "10m", "1.5h" in seconds.
 double seconds_of(const std::string& text) {
   char* end = nullptr;
@@ -81,8 +70,8 @@ std::pair<std::string, double> pattern_and_factor(const std::string& text) {
 void OptimizerChoice::add(CLI::App& app, RecipeOptions& o, double lr_part) {
   lr_part_ = lr_part;
   OptimizerOptions& a = o.trainer.optimizer;
-  app.add_option("--optimizer", optimizer_, names_of_optimizers() + "; docs/training.md says which is for what")
-      ->capture_default_str();
+  CLI::Option* name = add_optimizer_option(app, optimizer_);
+  name->description(name->get_description() + "; docs/training.md says which is for what");
   app.add_option("--lr", lr_, fmt::format("peak learning rate (default: {})", usual("lr", [&](const auto& u) {
                                             return u.usual_lr() * lr_part;
                                           })));

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
 
@@ -50,6 +49,29 @@ DType ComputeOptions::choose(Device& device) const {
   return chosen;
 }
 
+namespace {
+
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const OptimizerInfo& info : optimizers()) names.emplace_back(info.name);
+  return names;
+}
+
+}  // namespace
+
+CLI::Option* add_optimizer_option(CLI::App& app, std::string& optimizer) {
+  return app.add_option("--optimizer", optimizer, fmt::format("{}", fmt::join(optimizer_names(), ", ")))
+      ->capture_default_str();
+}
+
+const OptimizerInfo& optimizer_of(const std::string& optimizer) {
+  for (const OptimizerInfo& info : optimizers())
+    if (optimizer == info.name) return info;
+  const std::string near = nearest(optimizer, optimizer_names());
+  fail("optimizer '{}' is not one of {}{}", optimizer, fmt::join(optimizer_names(), ", "),
+       near.empty() ? "" : "; did you mean '" + near + "'?");
+}
+
 CLI::Option* add_update_option(CLI::App& app, std::string& update) {
   return app
       .add_option(
@@ -74,20 +96,25 @@ void refuse_overwriting(const std::string& option, const std::string& out,
 }
 
 CLI::Option* add_seed_option(CLI::App& app, uint64_t& seed, const char* help) {
-  // The parser's own conversion to an unsigned number takes -1 for 2^64-1.
-  const auto whole = [](const std::string& text) -> std::string {
-    uint64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error == std::errc() && end == text.data() + text.size()) return {};
-    return fmt::format("seed is '{}', expected a whole number from 0 to {}", text, UINT64_MAX);
-  };
-  return app.add_option("--seed", seed, help)->check(CLI::Validator(whole, "", "seed"))->capture_default_str();
+  return app.add_option("--seed", seed, help)->capture_default_str();
 }
 
 void add_check_finite(CLI::App& app, bool& value) {
   app.add_flag("--check-finite", value,
                "look at every result of every op, and end with exit code 1 at the first that is not finite: layer, op, "
                "forward or backward, how many values, which. Slower");
+}
+
+void check_context(int64_t context) {
+  constexpr int64_t kMost = int64_t(1) << 24;  // as ModelSpec::validate
+  check(context >= 0 && context <= kMost, "ctx is {}, expected 1 to {} positions, or 0: the model's own", context,
+        kMost);
+}
+
+void warn_of_long_context(const std::string& path, const ModelSpec& spec, int64_t positions) {
+  if (positions > spec.context)
+    to_stderr(fmt::format("toy: {}: the model was made for {} positions; with {} expect worse predictions\n", path,
+                          spec.context, positions));
 }
 
 void print_warnings(const std::string& path, const std::vector<std::string>& warnings) {
@@ -99,9 +126,9 @@ namespace {
 constexpr const char* kTextOptions[] = {"--prompt", "--text", "--stop"};
 constexpr char kMark = '\x01';  // put in front of the value by protect_texts, taken away by the option
 
-std::string unmarked(const std::string& v) { return !v.empty() && v[0] == kMark ? v.substr(1) : v; }
-
 }  // namespace
+
+std::string unmarked(const std::string& v) { return !v.empty() && v[0] == kMark ? v.substr(1) : v; }
 
 CLI::Option* add_text_option(CLI::App& app, const char* name, std::string& value, const char* help) {
   return app.add_option_function<std::string>(

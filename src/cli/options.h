@@ -30,6 +30,11 @@ struct ComputeOptions {
   DType choose(Device& device) const;
 };
 
+/// --optimizer, with the names of all that there are.
+CLI::Option* add_optimizer_option(CLI::App& app, std::string& optimizer);
+/// Throws Error{bad_input} for a name that is not known.
+const OptimizerInfo& optimizer_of(const std::string& optimizer);
+
 /// --update gathered|streaming.
 CLI::Option* add_update_option(CLI::App& app, std::string& update);
 /// Throws Error{bad_input} for a name that is not known.
@@ -45,6 +50,11 @@ CLI::Option* add_seed_option(CLI::App& app, uint64_t& seed, const char* help);
 /// --check-finite, with the help that all commands give.
 void add_check_finite(CLI::App& app, bool& value);
 
+/// --ctx of a command that decodes. Throws Error{bad_input} beyond what any model may state.
+void check_context(int64_t context);
+/// Says on stderr when `positions` are more than the model of this file was made for.
+void warn_of_long_context(const std::string& path, const ModelSpec& spec, int64_t positions);
+
 /// One line each on stderr: what a user should know about the file that was opened.
 void print_warnings(const std::string& path, const std::vector<std::string>& warnings);
 
@@ -54,5 +64,7 @@ CLI::Option* add_text_option(CLI::App& app, const char* name, std::string& value
 CLI::Option* add_text_list_option(CLI::App& app, const char* name, std::vector<std::string>& values, const char* help);
 /// The words of the command line, the values of text options marked so that the parser cannot mistake them.
 std::vector<std::string> protect_texts(int argc, char** argv);
+/// A value as it was before protect_texts().
+std::string unmarked(const std::string& value);
 
 }  // namespace toy::cli

@@ -21,6 +21,8 @@ int columns() {
 }
 
 std::string clock_text(double seconds) {
+  constexpr double kMost = 1e9;  // more than 30 years: nobody waits, and it fits
+  if (!(seconds < kMost)) return "years";
   const int s = std::max(0, int(seconds + 0.5));
   return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
                    : fmt::format("{}:{:02}", s / 60, s % 60);

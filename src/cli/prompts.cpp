@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
@@ -12,18 +13,29 @@
 namespace toy::cli {
 namespace {
 
+// Numbers with a comma, spaces, or both between any two.
 std::vector<int32_t> parse_ids(const std::string& text) {
+  check(text.find_first_not_of(' ') != std::string::npos, "prompt-ids: no numbers given; write them as 1,2,3");
   std::vector<int32_t> ids;
   const char *p = text.data(), *end = p + text.size();
-  while (p < end) {
+  const auto skip_spaces = [&] {
+    while (p < end && *p == ' ') ++p;
+  };
+  for (bool more = true; more;) {
+    skip_spaces();
+    const char* item_end = std::find_if(p, end, [](char c) { return c == ',' || c == ' '; });
+    const std::string item(p, item_end);
     int32_t id = 0;
-    const auto [next, error] = std::from_chars(p, end, id);
-    check(error == std::errc() && (next == end || *next == ',' || *next == ' '),
-          "prompt-ids '{}': expected numbers separated by commas", text);
+    const auto [next, error] = std::from_chars(p, item_end, id);
+    check(error == std::errc() && next == item_end && id >= 0,
+          "prompt-ids '{}': item {} is '{}', expected a whole number from 0 to {}; write them as 1,2,3", text,
+          ids.size() + 1, item, INT32_MAX);
     ids.push_back(id);
-    for (p = next; p < end && (*p == ',' || *p == ' ');) ++p;
+    p = item_end;
+    skip_spaces();
+    more = p < end;
+    if (more && *p == ',') ++p;
   }
-  check(!ids.empty(), "prompt-ids: no numbers given");
   return ids;
 }
 

@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/options.h"
+#include "cli/prompts.h"
 #include "toy/base/error.h"
 #include "toy/data/corpus.h"
 #include "toy/text/tokenizer.h"
@@ -39,7 +40,7 @@ struct Encode {
   void add(CLI::App& app) {
     app.add_option("model", model, "a GGUF file with a tokenizer, or a SentencePiece .model file")->required();
     text_option = add_text_option(app, "--text", text, "the text");
-    file_option = app.add_option("--file", file, "a file that holds the text");
+    file_option = app.add_option("--file", file, "a file that holds the text; -: standard input");
     text_option->excludes(file_option);
     app.add_flag("--no-bos", no_bos, "without the beginning-of-sequence token");
     app.add_flag("--json", json, "a JSON array instead of numbers separated by spaces");
@@ -48,7 +49,7 @@ struct Encode {
   void run() const {
     check(text_option->count() || file_option->count(), "tokenizer encode: give --text TEXT or --file FILE");
     const auto t = load_tokenizer_file(model);
-    std::vector<int32_t> ids = t->encode(file_option->count() ? read_text_file(file) : text);
+    std::vector<int32_t> ids = t->encode(file_option->count() ? read_text(file) : text);
     if (!no_bos && t->adds_bos() && t->bos()) ids.insert(ids.begin(), *t->bos());
     if (json)
       fmt::print("{}\n", nlohmann::json(ids).dump());
@@ -66,7 +67,11 @@ struct Decode {
     app.add_option("ids", ids, "token ids")->required();
     app.add_flag("--json", json, "a JSON string (bytes that are not UTF-8 are replaced) instead of the exact bytes");
     app.callback([this] {
-      const std::string bytes = load_tokenizer_file(model)->decode(ids);
+      const auto t = load_tokenizer_file(model);
+      for (size_t i = 0; i < ids.size(); ++i)
+        check(ids[i] >= 0 && ids[i] < t->vocab_size(), "ids: number {} is {}, the ids of {} are 0 to {}", i + 1, ids[i],
+              model, t->vocab_size() - 1);
+      const std::string bytes = t->decode(ids);
       if (json)
         fmt::print("{}\n", nlohmann::json(bytes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
       else

@@ -44,8 +44,10 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
         "decoder: {} sequences of {} positions, expected at most {} in all", options.sequences, context,
         kMostPositions);
   model.spec.require_positions(context, "context");  // before there is memory for them
+  const DecodeShape shape{options.sequences, context};
+  require_memory(state_bytes(model.spec, shape), "the cache of keys and values");
   max_rows_ = std::min(std::max<int64_t>(options.max_rows, 1), context * options.sequences);
-  state_ = std::make_unique<DecodeState>(model.spec, device, DecodeShape{options.sequences, context});
+  state_ = std::make_unique<DecodeState>(model.spec, device, shape);
   const ParamStore* store = model.params.get();
   const DecodeGraph d = build_decode_graph(
       model.spec, [store](const std::string& name) { return store->type(name).dtype; }, state_->shape(), max_rows_);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "toy/graph/op_def.h"
@@ -70,6 +71,14 @@ std::string types_text(const Node& n) {
   return s;
 }
 
+// The layer, and the phase where it is not forward.
+std::string place_of(const Node& n, const GraphCost* costs) {
+  std::string s = n.layer;
+  const bool update = costs && n.kind == NodeKind::op && costs->nodes[size_t(n.id)].phase == Phase::update;
+  if (n.backward || update) s += fmt::format("{}({})", s.empty() ? "" : " ", n.backward ? "backward" : "update");
+  return s;
+}
+
 std::string cost_text(const GraphCost::OfNode& c) {
   const std::string text = c.used ? to_text(c.cost) : "unused";
   return text.empty() ? text : "  [" + text + "]";
@@ -89,7 +98,7 @@ std::string to_text(const Graph& graph, const GraphCost* costs) {
       line = fmt::format("%{} = {}({}){} : {}", n.id, n.op->name(), in, attrs_text(n.attrs), types_text(n));
       if (costs) line += cost_text(costs->nodes[size_t(n.id)]);
     }
-    if (!n.layer.empty()) line += "  # " + n.layer + (n.backward ? " (backward)" : "");
+    if (const std::string comment = place_of(n, costs); !comment.empty()) line += "  # " + comment;
     s += line + "\n";
   }
   return s;
@@ -130,18 +139,55 @@ nlohmann::ordered_json to_json(const Graph& graph, const GraphCost* costs) {
   return all;
 }
 
-std::string to_mermaid(const Graph& graph, bool with_backward) {
+namespace {
+
+std::string mermaid_box(const Node& n) {
+  const bool op = n.kind == NodeKind::op;
+  return fmt::format("n{}{}\"{}<br/>{}\"{}\n", n.id, op ? "[" : "([", op ? n.op->name() : n.name, types_text(n),
+                     op ? "]" : "])");
+}
+
+// The ops of each phase in a subgraph of its own, then what connects them.
+std::string mermaid_phases(const Graph& graph, const GraphCost& costs) {
+  std::string s = "flowchart TD\n", edges;
+  const auto used = [&](const Node& n) { return costs.nodes[size_t(n.id)].used; };
+  for (const Node& n : graph.nodes())
+    if (used(n) && n.kind != NodeKind::op) s += "  " + mermaid_box(n);
+  for (const Phase phase : kPhases) {
+    std::string boxes;
+    for (const Node& n : graph.nodes())
+      if (used(n) && n.kind == NodeKind::op && costs.nodes[size_t(n.id)].phase == phase) {
+        boxes += "    " + mermaid_box(n);
+        for (const Value& v : n.inputs)
+          if (v) edges += fmt::format("  n{} --> n{}\n", v.node, n.id);
+      }
+    if (!boxes.empty()) s += fmt::format("  subgraph {}\n{}  end\n", name_of(phase), boxes);
+  }
+  return s + edges;
+}
+
+}  // namespace
+
+std::string to_mermaid(const Graph& graph, const GraphCost* costs) {
+  if (costs) return mermaid_phases(graph, *costs);
   std::string s = "flowchart TD\n";
-  const auto shown = [&](const Node& n) { return with_backward || !n.backward; };
   for (const Node& n : graph.nodes()) {
-    if (!shown(n)) continue;
-    const std::string title = n.kind == NodeKind::op ? n.op->name() : n.name;
-    const auto [open, close] = n.kind == NodeKind::op ? std::pair("[", "]") : std::pair("([", "])");
-    s += fmt::format("  n{}{}\"{}<br/>{}\"{}\n", n.id, open, title, types_text(n), close);
+    if (n.backward) continue;
+    s += "  " + mermaid_box(n);
     for (const Value& v : n.inputs)
-      if (v && shown(graph.node(v))) s += fmt::format("  n{} --> n{}\n", v.node, n.id);
+      if (v && !graph.node(v).backward) s += fmt::format("  n{} --> n{}\n", v.node, n.id);
   }
   return s;
+}
+
+std::string_view outer_layer(std::string_view scope) {
+  for (size_t begin = 0; begin < scope.size();) {
+    const size_t end = std::min(scope.find('.', begin), scope.size());
+    const std::string_view part = scope.substr(begin, end - begin);
+    if (part.find_first_not_of("0123456789") == std::string_view::npos) return scope.substr(0, end);
+    begin = end + 1;
+  }
+  return scope.substr(0, std::min(scope.find('.'), scope.size()));
 }
 
 }  // namespace toy

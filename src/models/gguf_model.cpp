@@ -93,9 +93,21 @@ void warn_of_types(const gguf::File& f, std::vector<std::string>& out) {
                               tensors, fmt::join(types, ", "), format_bytes(stored), format_bytes(loaded)));
 }
 
+// Files with a vocabulary alone are made to test tokenizers; what they say of an architecture has no weights to it.
+void check_holds_weights(const gguf::File& f) {
+  if (!f.tensors().empty()) return;
+  check(
+      !f.has("tokenizer.ggml.tokens"),
+      "{}: it holds a vocabulary and no weights ({} tokens, tokenizer.ggml.model {}), so it cannot be run or trained; "
+      "`toy tokenizer encode` and `decode` take it where they know its kind",
+      f.path(), f.get_strings("tokenizer.ggml.tokens").size(), f.get_string("tokenizer.ggml.model", "absent"));
+  fail("{}: it holds metadata and no weights, so it cannot be run or trained", f.path());
+}
+
 }  // namespace
 
 ModelSpec spec_from_gguf(const gguf::File& f) {
+  check_holds_weights(f);
   const std::string arch = f.get_string("general.architecture");
   const Family* family = find_family(arch);
   check(family != nullptr, "{}: architecture '{}' is not supported; supported: {}", f.path(), arch, family_names());

@@ -2,10 +2,13 @@
 // and Llama 3's factors. As llama.cpp computes them, which is as Hugging Face does.
 #include "toy/models/rope.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
+#include "toy/base/memory.h"
 #include "toy/models/transformer.h"
 
 namespace toy {
@@ -62,6 +65,9 @@ nn::Rope make_rope(Graph& graph, const ModelSpec& spec, int64_t positions) {
   const std::vector<double> frequencies = rope_frequencies(spec.rope, spec.layers.front().d_head);
   const double magnitude = rope_magnitude(spec.rope);
   const int64_t pairs = int64_t(frequencies.size());
+  // In f64 here, and in f32 on the device.
+  require_memory(size_t(positions) * size_t(pairs) * 2 * (sizeof(double) + sizeof(float)),
+                 fmt::format("a table of the angles of {} positions", positions));
   std::vector<double> table;
   table.reserve(size_t(positions * pairs * 2));
   for (int64_t p = 0; p < positions; ++p)

@@ -94,7 +94,6 @@ TEST_F(CliInfer, BadOptions) {
   refuses(m + "--stop ''", {"stop", "empty"});
   refuses(m + "--stop x", {"stop", "no tokenizer"});
   refuses(m + "--parallel 0", {"parallel is 0"});
-  refuses(m + "--prompt x", {"excludes"});
 }
 
 TEST_F(CliInfer, BadPromptFiles) {

@@ -129,7 +129,77 @@ TEST(Print, Mermaid) {
             "  n3[\"reshape<br/>f32[]\"]\n"
             "  n2 --> n3\n"
             "  n4([\"<br/>f32[]\"])\n");
-  EXPECT_GT(to_mermaid(g, true).size(), to_mermaid(g).size());
+}
+
+// The step of gradient descent on sum(exp(w)): every phase has ops.
+void build_step(Graph& g, std::vector<Value>& roots) {
+  const TensorType scalar{DType::f32, {}, 0};
+  const Value w = g.param("blk.0.w", {DType::f32, {3}, 0}), lr = g.input("lr", scalar);
+  Value loss;
+  {
+    const auto layer = g.scope("blk.0.mixer");
+    loss = sum_all(exp(w));
+  }
+  const std::vector<Value> wrt{w}, gradient = gradients(loss, wrt);
+  const auto layer = g.scope("optimizer");
+  roots = {loss, sgd({w, {}}, gradient[0], lr, g.scalar(1), {0, 0, false}).w};
+}
+
+TEST(Print, MermaidOfPhases) {
+  Graph g;
+  std::vector<Value> roots;
+  build_step(g, roots);
+  const GraphCost cost = cost_of(g, roots);
+  const std::string text = to_mermaid(g, &cost);
+  const size_t forward = text.find("  subgraph forward\n"), backward = text.find("  subgraph backward\n"),
+               update = text.find("  subgraph update\n");
+  ASSERT_NE(update, std::string::npos) << text;
+  EXPECT_LT(forward, text.find("\"exp<br/>"));
+  EXPECT_LT(text.find("\"exp<br/>"), backward);
+  EXPECT_LT(backward, update);
+  EXPECT_LT(update, text.find("\"sgd<br/>"));
+  const auto count = [&](const std::string& word) {
+    size_t n = 0;
+    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++n;
+    return n;
+  };
+  EXPECT_EQ(count("  end\n"), 3u);
+  EXPECT_NE(to_text(g, &cost).find("# optimizer (update)"), std::string::npos);
+}
+
+TEST(Print, SvgOfPhasesAndResiduals) {
+  Graph g;
+  std::vector<Value> roots;
+  build_step(g, roots);
+  const std::string text = to_svg(g, cost_of(g, roots), "a <title> & more");
+  EXPECT_EQ(text.rfind("<svg ", 0), 0u);
+  EXPECT_NE(text.find("a &lt;title&gt; &amp; more"), std::string::npos);
+  for (const char* word : {">forward: ", ">backward: ", ">update: ", ">blk.0<", ">optimizer<", ">exp<", ">sgd<"})
+    EXPECT_NE(text.find(word), std::string::npos) << word << "\n" << text;
+  EXPECT_EQ(text.find("class=\"residual\""), std::string::npos);
+}
+
+TEST(Print, SvgFoldsLayersThatAreAlike) {
+  Graph g;
+  Value x = exp(g.input("x", {DType::f32, {3}, 0}));
+  for (int i = 0; i < 5; ++i) {
+    const auto layer = g.scope("blk." + std::to_string(i));
+    x = x + sin(exp(x));
+  }
+  const auto layer = g.scope("output");
+  const std::vector<Value> roots{exp(x)};
+  const std::string text = to_svg(g, cost_of(g, roots), "five");
+  EXPECT_NE(text.find(">blk.0 to blk.4: 5 times<"), std::string::npos) << text;
+  EXPECT_EQ(text.find(">blk.1<"), std::string::npos);
+  EXPECT_NE(text.find("class=\"residual\""), std::string::npos);
+}
+
+TEST(Print, OuterLayers) {
+  EXPECT_EQ(outer_layer(""), "");
+  EXPECT_EQ(outer_layer("output"), "output");
+  EXPECT_EQ(outer_layer("output.norm"), "output");
+  EXPECT_EQ(outer_layer("blk.13"), "blk.13");
+  EXPECT_EQ(outer_layer("blk.13.mixer.q"), "blk.13");
 }
 
 }  // namespace

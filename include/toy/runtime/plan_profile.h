@@ -1,0 +1,58 @@
+// What a plan holds in memory from step to step, and what each layer of it costs: known before anything runs.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "toy/graph/cost.h"
+#include "toy/runtime/plan.h"
+
+namespace toy {
+
+/// What each step is for, by what it reads: `update` needs something that autodiff's steps made, and is not of them.
+std::vector<Phase> phases_of(const Plan& plan);
+
+/// One block of the arena, from the step that makes it to the last that needs it, both inclusive.
+struct LiveBlock {
+  int first = 0, last = 0;
+  size_t bytes = 0, offset = 0;
+  std::string what;  ///< "blk.3: swiglu f32[1024,1536]"
+};
+
+/// The arena over time.
+struct MemoryProfile {
+  std::vector<LiveBlock> blocks;  ///< in the order in which they are made
+  std::vector<size_t> live;       ///< bytes that are needed during each step
+  std::vector<Phase> phases;      ///< of the steps
+  size_t arena_bytes = 0;         ///< what the plan takes for them: the peak and what lies free between blocks
+  int peak_step = 0;              ///< the first of those with most
+
+  size_t peak_bytes() const { return live.empty() ? 0 : live[size_t(peak_step)]; }
+  /// Blocks alive at a step, the largest first.
+  std::vector<LiveBlock> at(int step) const;
+};
+MemoryProfile memory_profile(const Plan& plan);
+
+/// A line of blocks as high as the memory in use, the phases below it, and the `most` largest blocks of the peak.
+std::string to_text(const MemoryProfile& profile, size_t most = 12);
+/// {"arena_bytes", "peak_bytes", "peak_step", "live": [...], "phases": [...], "blocks": [{"first", "last", "bytes",
+/// "offset", "what"}]}
+nlohmann::ordered_json to_json(const MemoryProfile& profile);
+/// A drawing that needs no other file: bytes in use against steps, coloured by phase, and the blocks of the peak.
+std::string to_svg(const MemoryProfile& profile, const std::string& title);
+
+/// Work of the steps of one layer, or of each of several alike in a row.
+struct LayerCost {
+  std::string layer;  ///< "blk.3"; steps without a layer stand under their op
+  std::string last;   ///< of several alike, the last
+  int count = 1;
+  std::array<Cost, kPhases.size()> phases;       ///< of one of them
+  std::array<double, kPhases.size()> seconds{};  ///< sum over the steps of what `seconds_of` says
+};
+/// In the order in which the layers begin. `seconds_of`: the time of one step, or nothing.
+std::vector<LayerCost> costs_by_layer(const Plan& plan, const std::function<double(const Cost&)>& seconds_of = {});
+
+}  // namespace toy

@@ -1,0 +1,35 @@
+// The ceilings of a machine that was measured before.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/bench.h"
+#include "toy/base/error.h"
+#include "toy/data/corpus.h"
+
+namespace toy::cli {
+
+Ceilings read_ceilings(const std::string& path) {
+  const nlohmann::json j = nlohmann::json::parse(read_text_file(path), nullptr, false);
+  check(j.is_object(), "ceilings: {} is not JSON as `toy bench machine --json` writes it", path);
+  const auto number = [&](const nlohmann::json& object, const char* key) {
+    check(object.is_object() && object.contains(key) && object[key].is_number() && object[key] >= 0,
+          "ceilings: {}: '{}' is missing or no number; the file is made by `toy bench machine --json`", path, key);
+    return object[key].get<double>();
+  };
+  Ceilings c;
+  c.fma = number(j, "fma_gflops"), c.exp = number(j, "exp_gops");
+  check(j.contains("levels") && j["levels"].is_array() && !j["levels"].empty(),
+        "ceilings: {}: 'levels' is missing; the file is made by `toy bench machine --json`", path);
+  for (const nlohmann::json& l : j["levels"])
+    c.levels.push_back(
+        {l.value("name", "memory"), size_t(number(l, "bytes")), number(l, "read_gbs"), number(l, "copy_gbs")});
+  c.levels.back().holds = 0;  // what is beyond all others has no end
+  const bool positive = c.fma > 0 && c.exp > 0 &&
+                        std::all_of(c.levels.begin(), c.levels.end(), [](const MemoryLevel& l) { return l.read > 0; });
+  check(positive, "ceilings: {}: a speed is 0, so nothing would ever be done", path);
+  return c;
+}
+
+}  // namespace toy::cli

@@ -1,0 +1,61 @@
+// What the parts of `toy describe` share.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/bench.h"
+#include "toy/models/spec.h"
+#include "toy/runtime/plan.h"
+#include "toy/train/trainer.h"
+
+namespace toy::cli {
+
+/// A model as far as it can be known without its weights.
+struct Described {
+  ModelSpec spec;
+  std::map<std::string, DType> stored;  ///< each tensor as loaded, where there is a file
+  std::vector<std::string> warnings;    ///< about the file
+
+  DType dtype_of(const std::string& name) const {
+    const auto it = stored.find(name);
+    return it == stored.end() ? DType::f32 : it->second;
+  }
+};
+
+/// A GGUF file, the folder of a run, a size, or a JSON file of dimensions. Throws Error{bad_input} naming the sizes and
+/// the nearest of them for what is none of these.
+Described open_description(const std::string& what);
+
+/// What the graphs of a model are made for.
+struct GraphOptions {
+  TrainerOptions trainer;
+  int64_t context = 0, rows = 0;  ///< of the decoder
+};
+
+/// One graph of a model, compiled for a device.
+struct Compiled {
+  std::string what;  ///< it is
+  std::unique_ptr<Graph> graph;
+  std::vector<Value> roots;
+  Plan plan;
+};
+
+/// `which`: train, forward (as far as the loss) or decode. Throws Error{bad_input} for another word.
+Compiled graph_of(const std::string& which, const Described& model, const GraphOptions& options, Device& device);
+
+/// Bytes of everything that running a plan needs.
+size_t held_bytes(const Plan& plan, const Device& device);
+/// The least time that a plan can take: for each step the time of what bounds it, one after the other.
+double least_seconds(const Plan& plan, const Ceilings& ceilings);
+
+/// The card: what the model is, its parameters by part, what a training step and a token need, and at best take.
+void print_card(const Described& model, const GraphOptions& options, Device& device,
+                const std::optional<Ceilings>& ceilings, bool json);
+/// FLOPs and bytes of each layer by phase, and the least time where there are ceilings.
+void print_costs(const Compiled& graph, const std::optional<Ceilings>& ceilings, bool json);
+
+}  // namespace toy::cli

@@ -1,0 +1,97 @@
+// What `toy describe` describes: opened, and its graphs built.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "cli/describe.h"
+#include "cli/options.h"
+#include "toy/base/error.h"
+#include "toy/decode/decoder.h"
+#include "toy/formats/gguf.h"
+
+namespace toy::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The file that a word stands for.
+std::string file_of(const std::string& what) {
+  std::error_code error;
+  if (fs::is_directory(what, error)) {
+    const std::string model = (fs::path(what) / "model.gguf").string();
+    check(fs::exists(model, error), "{}: a folder without a model.gguf, so it is no run; give a GGUF file", what);
+    return model;
+  }
+  const std::string near = nearest(what, size_names());
+  check(fs::exists(what, error), "'{}' is no file, no folder of a run, and none of the sizes {}{}", what,
+        fmt::join(size_names(), ", "), near.empty() ? "" : "; did you mean '" + near + "'?");
+  return what;
+}
+
+std::vector<Value> joined(std::vector<Value> a, const std::vector<Value>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+Compiled train_graph(const Described& m, const TrainerOptions& o, Device& dev) {
+  TrainGraph t = build_train_graph(
+      m.spec, [](const std::string&) { return DType::f32; }, o);
+  std::vector<Value> outputs{t.loss};
+  if (t.norm) outputs.push_back(t.norm);
+  Plan p = compile(*t.graph, outputs, t.updates, dev);
+  return {fmt::format("training step, B={} T={}", o.batch, o.tokens), std::move(t.graph), joined(outputs, t.updates),
+          std::move(p)};
+}
+
+Compiled forward_graph(const Described& m, const TrainerOptions& o, Device& dev) {
+  LossGraph l = build_loss_graph(
+      m.spec, [](const std::string&) { return DType::f32; }, o.batch, o.tokens);
+  const std::vector<Value> outputs{l.loss};
+  Plan p = compile(*l.graph, outputs, {}, dev);
+  return {fmt::format("forward and loss, B={} T={}", o.batch, o.tokens), std::move(l.graph), outputs, std::move(p)};
+}
+
+Compiled decode_graph(const Described& m, const GraphOptions& o, Device& dev) {
+  const int64_t rows = std::min(o.rows, o.context);
+  DecodeGraph d = build_decode_graph(
+      m.spec, [&](const std::string& name) { return m.dtype_of(name); }, {1, o.context}, rows);
+  Plan p = compile(*d.graph, d.outputs, d.updates, dev);
+  return {fmt::format("decoding, {} of one sequence of up to {} positions",
+                      rows == 1 ? "one row" : fmt::format("up to {} rows", rows), o.context),
+          std::move(d.graph), joined(d.outputs, d.updates), std::move(p)};
+}
+
+}  // namespace
+
+Described open_description(const std::string& what) {
+  const auto names = size_names();
+  if (std::find(names.begin(), names.end(), what) != names.end() || what.ends_with(".json"))
+    return {model_spec(what), {}, {}};
+  const gguf::File file = gguf::File::open(file_of(what));
+  Described d{spec_from_gguf(file), {}, {}};
+  for (const FileTensor& t : file_tensors(d.spec))
+    for (const TensorSpec& part : t.parts)
+      if (const auto dtype = file.require(t.name).dtype; dtype && part.shape.rank() >= 2) d.stored[part.name] = *dtype;
+  d.warnings = warnings_of(file, d.spec);
+  return d;
+}
+
+Compiled graph_of(const std::string& which, const Described& model, const GraphOptions& options, Device& device) {
+  if (which == "train") return train_graph(model, options.trainer, device);
+  if (which == "forward") return forward_graph(model, options.trainer, device);
+  check(which == "decode", "'{}' is not one of the graphs train, forward, decode", which);
+  return decode_graph(model, options, device);
+}
+
+size_t held_bytes(const Plan& p, const Device& device) {
+  return p.arena_bytes + p.param_bytes(device) + p.input_bytes(device);
+}
+
+double least_seconds(const Plan& plan, const Ceilings& ceilings) {
+  double seconds = 0;
+  for (const PlanStep& s : plan.steps) seconds += ceilings.best_time(s.cost).seconds;
+  return seconds;
+}
+
+}  // namespace toy::cli

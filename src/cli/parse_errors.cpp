@@ -1,0 +1,186 @@
+#include "cli/parse_errors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "cli/options.h"
+#include "toy/base/error.h"
+#include "toy/models/spec.h"
+
+namespace toy::cli {
+namespace {
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates) {
+  const std::string near = nearest(word, candidates);
+  return near.empty() ? "" : fmt::format("; did you mean '{}'?", near);
+}
+
+// "toy train from-scratch"
+std::string full_name(const CLI::App& app) {
+  return app.get_parent() ? full_name(*app.get_parent()) + " " + app.get_name() : app.get_name();
+}
+
+std::string help_of(const CLI::App& app) { return fmt::format("`{} --help` explains it", full_name(app)); }
+
+std::vector<std::string> commands_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* s : app.get_subcommands({})) names.push_back(s->get_name());
+  return names;
+}
+
+// What the words after an app's name are called.
+std::string kind_of_commands(const CLI::App& app) {
+  return app.get_parent() == nullptr ? "command" : app.get_name() == "train" ? "recipe" : app.get_name() + " command";
+}
+
+// The first word that the command it belongs to does not know, if there is one.
+std::string explain_unknown(const CLI::App& root, const std::vector<std::string>& words) {
+  const CLI::App* app = &root;
+  for (const std::string& word : words) {
+    if (!word.starts_with("-")) {
+      const auto subs = app->get_subcommands({});
+      const auto it = std::find_if(subs.begin(), subs.end(), [&](const CLI::App* s) { return s->get_name() == word; });
+      if (it != subs.end()) {
+        app = *it;
+        continue;
+      }
+      if (subs.empty()) continue;
+      const std::vector<std::string> names = commands_of(*app);
+      const std::string near = nearest(word, names);
+      return fmt::format("unknown {} '{}'; there are: {}{}", kind_of_commands(*app), word, fmt::join(names, ", "),
+                         near.empty() ? "" : ". Did you mean '" + near + "'?");
+    }
+    const std::string name = word.substr(0, word.find('='));
+    std::vector<std::string> names;
+    for (const CLI::Option* o : app->get_options())
+      for (const std::string& l : o->get_lnames()) names.push_back("--" + l);
+    if (name.size() > 1 && app->get_option_no_throw(name) == nullptr) {
+      const std::string near = did_you_mean(name, names);
+      return fmt::format("unknown option '{}'{}", name, near.empty() ? "; --help shows all" : near);
+    }
+  }
+  return {};
+}
+
+// The command that was being parsed: the last one whose name was read.
+const CLI::App& deepest(const CLI::App& root) {
+  const auto parsed = root.get_subcommands();
+  return parsed.empty() ? root : deepest(*parsed.back());
+}
+
+std::string expectation(const CLI::Option& o) {
+  const std::string type = o.get_type_name();
+  return type.starts_with("INT") || type.starts_with("UINT") ? "a whole number"
+         : type.starts_with("FLOAT")                         ? "a number"
+                                                             : "a value";
+}
+
+std::string explain_missing(const CLI::App& app) {
+  if (app.get_require_subcommand_min() > 0 && app.get_subcommands().empty())
+    return fmt::format("{}: no {} given; there are: {}", full_name(app), kind_of_commands(app),
+                       fmt::join(commands_of(app), ", "));
+  for (const CLI::Option* o : app.get_options())
+    if (o->get_required() && o->count() == 0)
+      return fmt::format("{}: {} is missing: {}; {}", full_name(app), o->get_name(), o->get_description(),
+                         help_of(app));
+  return {};
+}
+
+std::string explain_exclusion(const CLI::App& app) {
+  for (const CLI::Option* o : app.get_options())
+    for (const CLI::Option* other : o->get_excludes())
+      if (o->count() && other->count())
+        return fmt::format("{} and {} were both given; give one of them", o->get_name(), other->get_name());
+  return {};
+}
+
+// Too many values of an option, or none. The parser's text begins with the option's name or ends with it.
+std::string explain_count(const CLI::App& app, const std::string& text) {
+  for (const CLI::Option* o : app.get_options()) {
+    if (o->count() <= size_t(std::max(1, o->get_items_expected_max()))) continue;
+    std::vector<std::string> values = o->results();
+    for (std::string& v : values) v = unmarked(v);
+    return fmt::format("{} was given {} times: {}; give it once", o->get_name(), o->count(), fmt::join(values, ", "));
+  }
+  const std::string name = text.substr(0, text.find(':'));
+  if (const CLI::Option* o = app.get_option_no_throw(name))
+    return fmt::format("{} has no value; it takes {}: {}", name, expectation(*o), o->get_description());
+  return {};
+}
+
+// Strict numbers have refused all that is no number; what is left does not fit into fewer bits, or is a flag's.
+std::string explain_conversion(const CLI::App& app, const std::string& text) {
+  for (const CLI::Option* o : app.get_options()) {
+    if (o->count() == 0 || text.find(o->get_name()) == std::string::npos) continue;
+    const std::string value = fmt::format("{}", fmt::join(o->results(), " "));
+    if (o->get_items_expected_max() == 0)
+      return fmt::format("{} takes no value, '{}' was given; write {} alone", o->get_name(), value, o->get_name());
+    return fmt::format("{} is '{}', expected {} from {} to {}", o->get_name(), value, expectation(*o),
+                       std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max());
+  }
+  return {};
+}
+
+// Replaces the text by what the parser reads as the same decimal number: it takes 010 for 8.
+template <class T>
+void take_whole(const std::string& name, std::string& text) {
+  T value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  check(error == std::errc() && end == text.data() + text.size(), "{} is '{}', expected a whole number from {} to {}",
+        name, text, std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
+  text = fmt::format("{}", value);
+}
+
+void take_decimal(const std::string& name, const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  check(error == std::errc() && end == text.data() + text.size() && std::isfinite(value),
+        "{} is '{}', expected a finite number between -{:.4g} and {:.4g}, as 0.1 or 1e-3", name, text,
+        std::numeric_limits<double>::max(), std::numeric_limits<double>::max());
+}
+
+void make_strict(CLI::Option& o) {
+  const std::string type = o.get_type_name(), name = o.get_name();
+  if (type.empty() || o.get_items_expected_max() == 0) return;  // a flag
+  const auto each = [&](auto&& take) {
+    o.transform(CLI::Validator(
+        [name, take](std::string& text) {
+          take(name, text);
+          return std::string();
+        },
+        "", ""));
+  };
+  if (type.starts_with("INT")) each(take_whole<int64_t>);
+  if (type.starts_with("UINT")) each(take_whole<uint64_t>);
+  if (type.starts_with("FLOAT")) each(take_decimal);
+}
+
+}  // namespace
+
+std::string explain(const CLI::App& root, const CLI::ParseError& error, const std::vector<std::string>& words) {
+  if (words.empty()) return "no command given; `toy --help` shows what there is";
+  const CLI::App& app = deepest(root);
+  const std::string text = error.what();
+  std::string own;
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) || dynamic_cast<const CLI::RequiredError*>(&error))
+    own = explain_unknown(root, words);
+  if (own.empty() && dynamic_cast<const CLI::RequiredError*>(&error)) own = explain_missing(app);
+  if (own.empty() && dynamic_cast<const CLI::ExcludesError*>(&error)) own = explain_exclusion(app);
+  if (own.empty() && dynamic_cast<const CLI::ArgumentMismatch*>(&error)) own = explain_count(app, text);
+  if (own.empty() && dynamic_cast<const CLI::ConversionError*>(&error)) own = explain_conversion(app, text);
+  if (own.empty() && dynamic_cast<const CLI::ExtrasError*>(&error))
+    own = fmt::format("{}: more words than it takes; {}", full_name(app), help_of(app));
+  return own.empty() ? text : own;
+}
+
+void make_numbers_strict(CLI::App& app) {
+  for (CLI::Option* o : app.get_options()) make_strict(*o);
+  for (CLI::App* sub : app.get_subcommands({})) make_numbers_strict(*sub);
+}
+
+}  // namespace toy::cli

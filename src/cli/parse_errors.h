@@ -1,0 +1,18 @@
+// What was wrong with a command line, in our own words: the option, what came, what is expected, the way out.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace toy::cli {
+
+/// One sentence about an error of the parser. `words` are the arguments; `root` has parsed them as far as it came.
+std::string explain(const CLI::App& root, const CLI::ParseError& error, const std::vector<std::string>& words);
+
+/// Makes every option of numbers, in every command, take whole or finite decimal numbers that fit, and nothing else.
+/// The parser's own conversions clamp what is too large, and take nan, octal numbers and "true". What does not fit
+/// throws Error{bad_input} with option, value and range. Call it when all commands are there.
+void make_numbers_strict(CLI::App& root);
+
+}  // namespace toy::cli

@@ -1,0 +1,135 @@
+// What a command line can get wrong, and an output that nobody takes.
+#include "cli/cli_fixture.h"
+
+namespace {
+
+class CliArguments : public Cli {
+ protected:
+  // Runs with standard output led elsewhere.
+  Result toy_to(const std::string& output, const std::string& arguments) const {
+    const std::string err = path("stderr");
+    const int status =
+        std::system((std::string(TOY_BINARY) + " " + arguments + " 2>" + err + " </dev/null " + output).c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), "", slurp(err)};
+  }
+};
+
+// Every option of numbers of every command: what it takes is in the manifest's defaults.
+TEST_F(CliArguments, NumbersThatAreNone) {
+  const std::string golden = TOY_GOLDEN, infer = "infer " + golden + " --prompt-ids 1 ";
+  const std::string most = "99999999999999999999", range = "-9223372036854775808 to 9223372036854775807";
+  refuses("train from-scratch --corpus x --steps " + most, {"--steps is '" + most + "'", range});
+  refuses("train from-scratch --corpus x --steps=-" + most, {"--steps is '-" + most + "'", range});
+  refuses(infer + "--n " + most, {"--n is '" + most + "'", range});
+  refuses("corpus stories --bytes " + most, {"--bytes is '" + most + "'", range});
+  refuses(infer + "--threads 99999999999", {"--threads is '99999999999'", "-2147483648 to 2147483647"});
+  refuses("tokenizer decode " + golden + " 1 99999999999", {"ids is '1 99999999999'", "2147483647"});
+  for (const std::string value : {"abc", "1.5", "1e3", "0x10", "true", "''", "' 1'", "1,2"})
+    refuses(infer + "--n " + value, {"--n is '", "whole number"});
+  for (const std::string value : {"abc", "nan", "inf", "1e999", "-1e999", "0x1p3", "''", "1.0f"}) {
+    refuses(infer + "--temperature " + value, {"--temperature is '", "finite number"});
+    refuses("train from-scratch --corpus x --lr " + value, {"--lr is '", "finite number"});
+  }
+  EXPECT_EQ(toy(infer + "--n 010 --ignore-eos").out, toy(infer + "--n 10 --ignore-eos").out);  // decimal
+}
+
+TEST_F(CliArguments, WhatTheParserRefusesIsSaidInOurWords) {
+  const std::string infer = std::string("infer ") + TOY_GOLDEN + " ";
+  refuses(infer + "--n 1 --n 2", {"--n was given 2 times: 1, 2", "once"});
+  refuses(infer + "--prompt a --prompt b", {"--prompt was given 2 times: a, b;"});
+  refuses(infer + "--n", {"--n has no value", "a whole number", "tokens to generate"});
+  refuses(infer + "--json=maybe", {"--json"});
+  refuses(infer + "--prompt a --prompt-ids 1", {"--prompt", "--prompt-ids", "give one of them"});
+  refuses("infer", {"toy infer: model is missing", "a GGUF file", "toy infer --help"});
+  refuses("train from-scratch", {"toy train from-scratch: --corpus is missing", "toy train from-scratch --help"});
+  refuses("train", {"toy train: no recipe given", "from-scratch, warm-start"});
+  refuses("bench", {"toy bench: no bench command given", "machine, ops, train, infer"});
+  refuses("tokenizer", {"toy tokenizer: no tokenizer command given", "train, encode, decode"});
+  refuses("describe tiny small", {"describe", "more words than it takes"});
+}
+
+TEST_F(CliArguments, AnOutputThatNobodyTakesIsAFailure) {
+  const std::string infer = std::string("infer ") + TOY_GOLDEN + " --prompt-ids 1 --n 2";
+  for (const std::string output : {">&-", ">/dev/full"})
+    for (const std::string& arguments :
+         {std::string("--help"), std::string("--version"), std::string("--manifest"), std::string("infer --help"),
+          std::string("describe tiny"), std::string("describe tiny --graph train"),
+          std::string("corpus stories --bytes 100"), infer, infer + " --json"}) {
+      const Result r = toy_to(output, arguments);
+      EXPECT_EQ(r.code, 1) << arguments << output;
+      EXPECT_NE(r.err.find("toy: stdout: the output could not be written"), std::string::npos)
+          << arguments << output << "\n"
+          << r.err;
+    }
+  EXPECT_EQ(toy_to(">/dev/null 2>&-", "describe tiny").code, 0);  // nobody listens to what is said on the side
+  const Result bad = toy_to(">&-", "infer none.gguf");
+  EXPECT_EQ(bad.code, 2) << bad.err;  // there would have been no output
+}
+
+TEST_F(CliArguments, IdsAreRefusedOneByOne) {
+  const std::string infer = std::string("infer ") + TOY_GOLDEN + " --n 2 --prompt-ids ";
+  refuses(infer + "1,,2", {"prompt-ids '1,,2'", "item 2 is ''"});
+  refuses(infer + "1,2,", {"item 3 is ''"});
+  refuses(infer + ",1", {"item 1 is ''"});
+  refuses(infer + "1,-2", {"item 2 is '-2'", "0 to"});
+  refuses(infer + "1,2x,3", {"item 2 is '2x'"});
+  refuses(infer + "' '", {"prompt-ids", "no numbers"});
+  const std::string plain = toy(infer + "1,2,3").out;
+  EXPECT_EQ(toy(infer + "'1 2 3'").out, plain);
+  EXPECT_EQ(toy(infer + "' 1, 2 ,3 '").out, plain);
+}
+
+TEST_F(CliArguments, TokenizerTakesStandardInputAndRefusesIds) {
+  const std::string vocab = path("vocab.gguf"), text = write("text.txt", "the cat\nsat");
+  ASSERT_EQ(toy("tokenizer train --corpus " + tiny_corpus() + " --tokenizer spm:280 --out " + vocab).code, 0);
+  const Result file = toy("tokenizer encode " + vocab + " --file " + text);
+  ASSERT_EQ(file.code, 0) << file.err;
+  EXPECT_EQ(toy("tokenizer encode " + vocab + " --file -", text).out, file.out);
+  refuses("tokenizer encode " + vocab + " --file -", {"standard input", "empty"});
+  refuses("tokenizer encode " + vocab, {"--text TEXT", "--file FILE"});
+  refuses("tokenizer decode " + vocab + " 1 2 280", {"number 3 is 280", "0 to 279"});
+  refuses("tokenizer decode " + vocab + " -- -1", {"number 1 is -1", "0 to 279"});
+}
+
+TEST_F(CliArguments, AVocabularyIsNoModel) {
+  const std::string vocab = path("vocab.gguf"), corpus = tiny_corpus();
+  ASSERT_EQ(toy("tokenizer train --corpus " + corpus + " --tokenizer spm:280 --out " + vocab).code, 0);
+  for (const std::string& call :
+       {"infer " + vocab + " --prompt a", "eval " + vocab + " --file " + corpus, "describe " + vocab,
+        "bench infer " + vocab, "train warm-start --init " + vocab + " --corpus " + corpus + " --out " + path("run")})
+    refuses(call, {"vocab.gguf", "a vocabulary and no weights (280 tokens", "toy tokenizer"});
+}
+
+TEST_F(CliArguments, ContextsBeyondTheModels) {
+  const std::string golden = TOY_GOLDEN;  // made for 128 positions
+  const std::string warning = "made for 128 positions; with ";
+  const Result infer = toy("infer " + golden + " --prompt-ids 1,2 --n 130 --ctx 200");
+  ASSERT_EQ(infer.code, 0) << infer.err;
+  EXPECT_NE(infer.err.find(warning + "200"), std::string::npos) << infer.err;
+  EXPECT_EQ(toy("infer " + golden + " --prompt-ids 1,2 --n 4 --ctx 128").err, "");
+  const Result bench = toy("bench infer " + golden + " --prompt 120 --decode 20 --repeat 1 --json");
+  ASSERT_EQ(bench.code, 0) << bench.err;
+  EXPECT_NE(bench.err.find(warning + "140"), std::string::npos) << bench.err;
+  for (const std::string call : {"infer " + golden + " --prompt-ids 1 --ctx ", "describe " + golden + " --ctx ",
+                                 "eval " + golden + " --file " + tiny_corpus() + " --ctx "}) {
+    refuses(call + "16777217", {"ctx is 16777217", "16777216"});
+    refuses(call + "-1", {"ctx is -1"});
+  }
+}
+
+TEST_F(CliArguments, ParallelNeedsPrompts) {
+  refuses(std::string("infer ") + TOY_GOLDEN + " --prompt-ids 1 --parallel 4", {"--parallel", "--prompts"});
+}
+
+TEST_F(CliArguments, OneBlockHasNoStandardError) {
+  ASSERT_EQ(toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("run")).code, 0);
+  const std::string eval = "eval " + path("run/model.gguf") + " --ctx 32 --file ";
+  const Result one = toy(eval + write("short.txt", "the cat sat on the mat"));
+  ASSERT_EQ(one.code, 0) << one.err;
+  EXPECT_EQ(one.out.find("+-"), std::string::npos) << one.out;
+  EXPECT_NE(one.out.find("no standard error: it needs at least two blocks of 64 tokens, there is 1"), std::string::npos)
+      << one.out;
+  EXPECT_NE(toy(eval + tiny_corpus()).out.find("+- is the standard error over"), std::string::npos);
+}
+
+}  // namespace

@@ -1,0 +1,146 @@
+// toy describe: the card, graphs in every format, memory over time, costs, the least time.
+#include "cli/cli_fixture.h"
+
+namespace {
+
+using nlohmann::json;
+
+class CliDescribe : public Cli {
+ protected:
+  std::string out_of(const std::string& arguments) const {
+    const Result r = toy("describe " + arguments);
+    EXPECT_EQ(r.code, 0) << arguments << "\n" << r.err;
+    return r.out;
+  }
+  // Speeds that make times easy to tell: a FLOP takes 1 ns, memory counts for nothing.
+  std::string slow_machine() const {
+    return write("machine.json", R"({"fma_gflops": 1, "exp_gops": 1e15, "levels":
+      [{"name": "memory", "bytes": 0, "read_gbs": 1e15, "copy_gbs": 1e15}]})");
+  }
+};
+
+TEST_F(CliDescribe, UnknownModelsAreComparedWithTheSizes) {
+  refuses("describe tinny", {"'tinny'", "tiny, small, stories15m", "did you mean 'tiny'"});
+  refuses("describe " + path("none.gguf"), {"none.gguf", "no file"});
+  refuses("describe " + folder_.string(), {"a folder without a model.gguf"});
+}
+
+TEST_F(CliDescribe, ARunIsItsFolder) {
+  fs::create_directories(path("run"));
+  fs::copy_file(TOY_GOLDEN, path("run/model.gguf"));
+  EXPECT_EQ(out_of(path("run")), out_of(TOY_GOLDEN));
+}
+
+TEST_F(CliDescribe, TheCardCountsByPartAndLayer) {
+  const json j = json::parse(out_of("tiny --json"));
+  int64_t sum = 0;
+  for (const auto& [name, n] : j.at("parts").items()) sum += n.get<int64_t>();
+  EXPECT_EQ(sum, j.at("parameters"));
+  const json& each = j.at("parts_of_a_layer");
+  EXPECT_EQ(each.at("attention"), 64 * 64 + 2 * 32 * 64 + 64 * 64);  // q, k and v, output
+  EXPECT_EQ(each.at("ffn"), 3 * 64 * 176);
+  EXPECT_EQ(j.at("parts").at("ffn"), 4 * 3 * 64 * 176);
+  EXPECT_NE(out_of("tiny").find("33792 in each of 4 layers"), std::string::npos);
+}
+
+TEST_F(CliDescribe, AGraphOfTrainingHasAllPhasesInEveryFormat) {
+  const std::string graph = "tiny --batch 1 --tokens 8 --graph train";
+  const std::string mermaid = out_of(graph + " --format mermaid"), svg = out_of(graph + " --format svg"),
+                    text = out_of(graph);
+  for (const std::string phase : {"forward", "backward", "update"}) {
+    EXPECT_NE(mermaid.find("  subgraph " + phase + "\n"), std::string::npos) << phase;
+    EXPECT_NE(svg.find(">" + phase + ": "), std::string::npos) << phase;
+  }
+  EXPECT_NE(text.find("(backward)"), std::string::npos);
+  EXPECT_NE(text.find("(update)"), std::string::npos);
+  std::vector<std::string> phases;
+  for (const auto& n : json::parse(out_of(graph + " --format json")).at("nodes"))
+    if (n.contains("phase")) phases.push_back(n.at("phase"));
+  for (const std::string phase : {"forward", "backward", "update"})
+    EXPECT_NE(std::find(phases.begin(), phases.end(), phase), phases.end()) << phase;
+  EXPECT_NE(svg.find(">blk.0 to blk.3: 4 times<"), std::string::npos);
+  EXPECT_NE(svg.find("class=\"residual\""), std::string::npos);
+  const std::string forward = out_of("tiny --batch 1 --tokens 8 --graph forward --format svg");
+  EXPECT_EQ(forward.find(">backward: "), std::string::npos);
+  EXPECT_EQ(forward.rfind("<svg ", 0), 0u);
+}
+
+TEST_F(CliDescribe, OptimizerAndUpdateAreChosen) {
+  const std::string graph = "tiny --batch 1 --tokens 8 --graph train ";
+  EXPECT_NE(out_of(graph).find("adamw("), std::string::npos);
+  const std::string sgd = out_of(graph + "--optimizer sgd");
+  EXPECT_NE(sgd.find("sgd("), std::string::npos);
+  EXPECT_EQ(sgd.find("adamw("), std::string::npos);
+  EXPECT_NE(sgd.find("global_norm"), std::string::npos);
+  EXPECT_EQ(out_of(graph + "--update streaming").find("global_norm"), std::string::npos);
+  const auto peak = [&](const std::string& update) {
+    return json::parse(out_of("tiny --memory train --json --update " + update)).at("peak_bytes").get<int64_t>();
+  };
+  EXPECT_LT(peak("streaming"), peak("gathered"));
+  refuses("describe tiny --optimizer adamx", {"optimizer 'adamx'", "adamw", "did you mean 'adamw'"});
+  refuses("describe tiny --update later", {"update 'later'", "gathered, streaming"});
+}
+
+TEST_F(CliDescribe, MemoryOverTime) {
+  const json j = json::parse(out_of("tiny --memory train --json"));
+  const json card = json::parse(out_of("tiny --json"));
+  EXPECT_EQ(j.at("arena_bytes"), card.at("train").at("arena_bytes"));
+  EXPECT_EQ(j.at("live").size(), card.at("train").at("steps"));
+  EXPECT_EQ(*std::max_element(j.at("live").begin(), j.at("live").end()), j.at("peak_bytes"));
+  EXPECT_LE(j.at("peak_bytes"), j.at("arena_bytes"));
+  EXPECT_EQ(j.at("phases").front(), "forward");
+  EXPECT_EQ(j.at("phases").back(), "update");
+  const std::string text = out_of("tiny --memory train"), svg = out_of("tiny --memory train --format svg");
+  EXPECT_NE(text.find("█"), std::string::npos);
+  EXPECT_NE(text.find("in use: step " + j.at("peak_step").dump()), std::string::npos);
+  EXPECT_NE(svg.find("class=\"backward\""), std::string::npos);
+  EXPECT_NE(svg.find("the peak, "), std::string::npos);
+}
+
+TEST_F(CliDescribe, CostsOfLayersAndTheLeastTime) {
+  const std::string machine = slow_machine(), tiny = "tiny --batch 2 --tokens 8 ";
+  const json j = json::parse(out_of(tiny + "--cost train --json --ceilings " + machine));
+  double flops = 0, seconds = 0;
+  int blocks = 0;
+  for (const auto& l : j.at("layers")) {
+    if (l.at("layer").get<std::string>().starts_with("blk.")) blocks += l.at("count").get<int>();
+    for (const char* phase : {"forward", "backward", "update"}) {
+      flops += l.at("count").get<double>() * l.at(phase).at("flops").get<double>();
+      seconds += l.at("count").get<double>() * l.at(phase).at("least_seconds").get<double>();
+    }
+  }
+  EXPECT_EQ(blocks, 4);
+  EXPECT_DOUBLE_EQ(flops, j.at("total").at("flops"));  // whole numbers: exact
+  EXPECT_NEAR(seconds, flops * 1e-9, flops * 1e-9 * 1e-12);
+  const json card = json::parse(out_of(tiny + "--json --ceilings " + machine));
+  EXPECT_NEAR(card.at("train").at("least_seconds").get<double>(), seconds, seconds * 1e-12);
+  EXPECT_GT(card.at("decode").at("least_seconds_per_token").get<double>(), 0);
+  EXPECT_NE(out_of(tiny + "--cost train --ceilings " + machine).find("at best"), std::string::npos);
+  EXPECT_EQ(out_of(tiny + "--cost train").find("at best"), std::string::npos);
+  EXPECT_NE(out_of(tiny + "--ceilings " + machine).find("tokens/s by the ceilings"), std::string::npos);
+}
+
+TEST_F(CliDescribe, CeilingsOfThisMachine) {
+  EXPECT_GT(json::parse(out_of("tiny --json --ceilings here")).at("train").at("least_seconds").get<double>(), 0);
+}
+
+TEST_F(CliDescribe, BadOptions) {
+  refuses("describe tiny --graph traini", {"'traini'", "train, forward, decode"});
+  refuses("describe tiny --memory all", {"'all'", "train, forward, decode"});
+  refuses("describe tiny --graph train --plan train", {"--graph and --plan", "one of them"});
+  refuses("describe tiny --graph train --memory train", {"--graph and --memory", "one of them"});
+  refuses("describe tiny --graph train --format jsn", {"format 'jsn'", "text, json, mermaid, svg"});
+  refuses("describe tiny --memory train --format mermaid", {"mermaid", "--graph"});
+  refuses("describe tiny --format svg", {"svg", "--graph or --memory"});
+  refuses("describe tiny --graph train --json --format svg", {"--json", "svg"});
+  refuses("describe tiny --rows 0", {"rows is 0"});
+  refuses("describe tiny --memory train --ceilings here", {"ceilings", "--cost"});
+  refuses("describe tiny --ceilings " + path("none.json"), {"none.json"});
+  refuses("describe tiny --ceilings " + write("text.json", "hello"), {"text.json", "toy bench machine --json"});
+  refuses("describe tiny --ceilings " + write("part.json", R"({"fma_gflops": 1})"), {"exp_gops"});
+  refuses("describe tiny --ceilings " + write("zero.json", R"({"fma_gflops": 0, "exp_gops": 1, "levels":
+          [{"bytes": 0, "read_gbs": 1, "copy_gbs": 1}]})"),
+          {"a speed is 0"});
+}
+
+}  // namespace

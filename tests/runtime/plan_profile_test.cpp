@@ -1,0 +1,116 @@
+// Memory over time and costs by layer, derived from a plan.
+#include "toy/runtime/plan_profile.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "toy/backend/devices.h"
+#include "toy/graph/autodiff.h"
+#include "toy/ops/ops.h"
+
+namespace toy {
+namespace {
+
+// A step of gradient descent on two layers of linear and exp.
+Plan step_plan(Device& device) {
+  Graph g;
+  Value x = g.input("x", {DType::f32, {32, 16}, 0});
+  const Value lr = g.input("lr", {DType::f32, {}, 0});
+  std::vector<Value> weights;
+  for (int i = 0; i < 2; ++i) {
+    const auto layer = g.scope("blk." + std::to_string(i) + ".mixer");
+    weights.push_back(g.param("w" + std::to_string(i), {DType::f32, {16, 16}, 0}));
+    x = exp(linear(x, weights.back()));
+  }
+  const Value loss = sum_all(x);
+  const std::vector<Value> gradient = gradients(loss, weights), outputs{loss};
+  const auto layer = g.scope("optimizer");
+  std::vector<Value> updates;
+  for (size_t i = 0; i < 2; ++i)
+    updates.push_back(sgd({weights[i], {}}, gradient[i], lr, g.scalar(1), {0, 0, false}).w);
+  return compile(g, outputs, updates, device);
+}
+
+TEST(PlanProfile, PhasesFollowWhatIsRead) {
+  const auto device = make_cpu_device(1);
+  const Plan plan = step_plan(*device);
+  const std::vector<Phase> phases = phases_of(plan);
+  ASSERT_EQ(phases.size(), plan.steps.size());
+  for (size_t i = 0; i < phases.size(); ++i)
+    EXPECT_EQ(phases[i], plan.steps[i].backward      ? Phase::backward
+                         : plan.steps[i].op == "sgd" ? Phase::update
+                                                     : Phase::forward)
+        << i << " " << plan.steps[i].op;
+  EXPECT_NE(std::find(phases.begin(), phases.end(), Phase::update), phases.end());
+}
+
+// Two blocks alive together do not overlap, so that lifetimes which were too long would show; each operand lies inside
+// its block while that is alive, so that lifetimes which were too short would show.
+TEST(PlanProfile, BlocksAreThoseOfTheArena) {
+  const auto device = make_cpu_device(1);
+  const Plan plan = step_plan(*device);
+  const MemoryProfile p = memory_profile(plan);
+  EXPECT_EQ(p.arena_bytes, plan.arena_bytes);
+  EXPECT_LE(p.peak_bytes(), p.arena_bytes);
+  EXPECT_EQ(*std::max_element(p.live.begin(), p.live.end()), p.peak_bytes());
+  for (size_t i = 0; i < p.blocks.size(); ++i)
+    for (size_t j = 0; j < i; ++j) {
+      const LiveBlock &a = p.blocks[i], &b = p.blocks[j];
+      if (a.last < b.first || b.last < a.first) continue;
+      EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset) << a.what << ", " << b.what;
+    }
+  for (size_t i = 0; i < plan.steps.size(); ++i)
+    for (const auto* list : {&plan.steps[i].in, &plan.steps[i].out})
+      for (const Operand& o : *list) {
+        if (o.base != Operand::arena) continue;
+        const auto holds = [&](const LiveBlock& b) {
+          return b.first <= int(i) && int(i) <= b.last && b.offset <= o.offset && o.offset < b.offset + b.bytes;
+        };
+        EXPECT_EQ(std::count_if(p.blocks.begin(), p.blocks.end(), holds), 1) << "step " << i;
+      }
+  const std::vector<LiveBlock> alive = p.at(p.peak_step);
+  size_t sum = 0;
+  for (const LiveBlock& b : alive) sum += b.bytes;
+  EXPECT_EQ(sum, p.peak_bytes());
+  EXPECT_TRUE(std::is_sorted(alive.begin(), alive.end(),
+                             [](const LiveBlock& a, const LiveBlock& b) { return a.bytes > b.bytes; }));
+}
+
+TEST(PlanProfile, TextJsonAndSvgAgree) {
+  const auto device = make_cpu_device(1);
+  const MemoryProfile p = memory_profile(step_plan(*device));
+  const std::string peak = std::to_string(p.peak_step), text = to_text(p, 1), svg = to_svg(p, "a <b>");
+  EXPECT_NE(text.find("in use: step " + peak + "\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(p.at(p.peak_step).front().what), std::string::npos);
+  EXPECT_NE(text.find(" more\n"), std::string::npos);
+  EXPECT_NE(svg.find(">step " + peak + "<"), std::string::npos);
+  EXPECT_NE(svg.find("a &lt;b&gt;"), std::string::npos);
+  EXPECT_EQ(to_json(p).at("live").size(), p.live.size());
+  EXPECT_EQ(to_text(MemoryProfile{}), "nothing is computed\n");
+}
+
+TEST(PlanProfile, CostsByLayerAddUp) {
+  const auto device = make_cpu_device(1);
+  const Plan plan = step_plan(*device);
+  const std::vector<LayerCost> layers = costs_by_layer(plan, [](const Cost&) { return 1.0; });
+  Cost sum;
+  double steps = 0;
+  for (const LayerCost& l : layers)
+    for (const Phase phase : kPhases) {
+      sum.flops += l.count * l.phases[size_t(phase)].flops;
+      sum.bytes += l.count * l.phases[size_t(phase)].bytes;
+      steps += l.count * l.seconds[size_t(phase)];
+    }
+  EXPECT_EQ(sum.flops, plan.cost().flops);  // whole numbers below 2^53: exact
+  EXPECT_EQ(sum.bytes, plan.cost().bytes);
+  EXPECT_EQ(steps, double(plan.steps.size()));
+  EXPECT_EQ(layers.front().layer, "blk.0");
+  EXPECT_TRUE(std::any_of(layers.begin(), layers.end(), [](const LayerCost& l) {
+    return l.layer == "optimizer" && l.phases[size_t(Phase::update)].bytes > 0;
+  }));
+}
+
+}  // namespace
+}  // namespace toy
