@@ -108,8 +108,8 @@ Recorder::Sinks open_sinks(const std::string& out, const ordered_json& config, c
                            const TrainerOptions& trainer, const std::string& tensorboard, bool json) {
   Recorder::Sinks sinks;
   const std::filesystem::path folder(out);
-  sinks.push_back(std::make_unique<runs::EventWriter>((folder / runs::kEventsFile).string(),
-                                                      runs::EventWriter::Mode::fresh));
+  sinks.push_back(
+      std::make_unique<runs::EventWriter>((folder / runs::kEventsFile).string(), runs::EventWriter::Mode::fresh));
   write_json(folder / "config.json", config);
   write_json(folder / "flow.json", flow(spec, trainer));
   if (!tensorboard.empty())

@@ -40,8 +40,8 @@ class OutFolder {
   bool made_;
 };
 
-/// Opens events.jsonl in `out`, writes config.json and flow.json beside it, and opens what else is wanted: JSON Lines on
-/// stdout, TensorBoard's files.
+/// Opens events.jsonl in `out`, writes config.json and flow.json beside it, and opens what else is wanted: JSON Lines
+/// on stdout, TensorBoard's files.
 Recorder::Sinks open_sinks(const std::string& out, const nlohmann::ordered_json& config, const ModelSpec& spec,
                            const TrainerOptions& trainer, const std::string& tensorboard, bool json);
 

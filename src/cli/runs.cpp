@@ -3,13 +3,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <langinfo.h>
 #include <algorithm>
 #include <chrono>
 #include <clocale>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <langinfo.h>
 #include <thread>
 
 #include "cli/command.h"
@@ -29,7 +29,8 @@ using runs::Summary;
 
 // Where runs are looked for when nobody says: the folder of --out 'runs/{...}', and --out's default.
 const std::vector<std::string> kRoots{"runs", "out"};
-constexpr const char* kRunHelp = "a run: its folder, its events.jsonl, or its id (or the beginning of it) below runs or out";
+constexpr const char* kRunHelp =
+    "a run: its folder, its events.jsonl, or its id (or the beginning of it) below runs or out";
 
 struct Opened {
   Log log;
@@ -47,7 +48,9 @@ Opened open_run(const std::string& what) {
   return o;
 }
 
-void put_json(const ordered_json& j) { put_line(j.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n"); }
+void put_json(const ordered_json& j) {
+  put_line(j.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+}
 
 // How charts are drawn on stdout.
 struct ScreenOptions {
@@ -67,7 +70,9 @@ struct ScreenOptions {
     const bool is_terminal = isatty(STDOUT_FILENO) == 1;
     const bool known = is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0;
     const char* no_color = std::getenv("NO_COLOR");  // https://no-color.org
-    return {.columns = columns > 0 ? columns : known ? w.ws_col : 80,
+    return {.columns = columns > 0 ? columns
+                       : known     ? w.ws_col
+                                   : 80,
             .rows = rows,
             .unicode = !ascii && has_unicode(),
             .color = is_terminal && !(no_color && *no_color)};
@@ -181,8 +186,9 @@ struct Show {
 
   void add(CLI::App& app) {
     app.add_option("run", run_name, kRunHelp)->required();
-    app.add_option("--metric", metrics,
-                   fmt::format("curves to draw, of {} (default: loss, grad_norm, lr)", fmt::join(runs::metrics(), ", ")))
+    app.add_option(
+           "--metric", metrics,
+           fmt::format("curves to draw, of {} (default: loss, grad_norm, lr)", fmt::join(runs::metrics(), ", ")))
         ->delimiter(',');
     app.add_option("--svg", svg, "a folder to write the curves to instead, METRIC.svg");
     app.add_flag("--json", json, "the summary as a JSON object, without curves");
@@ -364,7 +370,9 @@ struct Tail {
             if constexpr (std::is_same_v<T, std::optional<double>>)
               if (v) s += fmt::format("  {} {:.5g}", name, *v);
             if constexpr (std::is_same_v<T, int64_t>) s += fmt::format("  {} {}", name, v);
-            if constexpr (std::is_same_v<T, std::string>) s += fmt::format("  {} {}", name, ordered_json(v).dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+            if constexpr (std::is_same_v<T, std::string>)
+              s += fmt::format("  {} {}", name,
+                               ordered_json(v).dump(-1, ' ', false, ordered_json::error_handler_t::replace));
           });
         },
         e.body);
@@ -384,7 +392,8 @@ struct Report {
   void run() {
     const Opened o = open_run(run_name);
     std::error_code ignored;
-    check(!std::filesystem::equivalent(out, o.path, ignored), "out: '{}' is the run's own log; choose another name", out);
+    check(!std::filesystem::equivalent(out, o.path, ignored), "out: '{}' is the run's own log; choose another name",
+          out);
     write_file(out, runs::html_report(o.log, o.summary));
     put_line(out + "\n");
   }

@@ -80,9 +80,10 @@ struct Recipe {
         ->capture_default_str();
     app.add_option("--sample", o.sample_tokens, "tokens of a sample written at each validation")->capture_default_str();
     app.add_option("--dtype", stored, "matrices in the file: f32, f16 or bf16")->capture_default_str();
-    app.add_option("--out", o.out,
-                   "folder for the result and the run's files; {arch}, {recipe}, {date}, {time} and {seq} (the next free "
-                   "number) are filled in, as in runs/{arch}-{date}-{seq}")
+    app.add_option(
+           "--out", o.out,
+           "folder for the result and the run's files; {arch}, {recipe}, {date}, {time} and {seq} (the next free "
+           "number) are filled in, as in runs/{arch}-{date}-{seq}")
         ->capture_default_str();
     add_check_finite(app, o.trainer.check_finite);
     app.add_flag("--json", json, "the run's events as JSON Lines on stdout instead of text");
@@ -149,9 +150,9 @@ struct Recipe {
       return open_sinks(o.out, config, s.spec, o.trainer, run_options.tensorboard, json);
     };
     const std::string id = std::filesystem::weakly_canonical(o.out).filename().string();
-    Recorder recorder({.run_id = id, .toy = TOY_VERSION, .recipe = app.get_name(), .threads = dev->pool().size(),
-                       .config = config},
-                      o, *dev, open, reporter);
+    Recorder recorder(
+        {.run_id = id, .toy = TOY_VERSION, .recipe = app.get_name(), .threads = dev->pool().size(), .config = config},
+        o, *dev, open, reporter);
     try {
       const TrainResult result = train(o, *dev, recorder);
       recorder.done(result);

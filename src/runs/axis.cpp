@@ -13,7 +13,7 @@ namespace {
 
 bool shown(double v, bool log) { return std::isfinite(v) && (!log || v > 0); }
 
-// A number that is a power of ten or 2 or 5 times one, "1e-5" without the zero of printf.
+// "1e-5", without the zero that printf writes.
 std::string log_label(double v) {
   if (v >= 1e-3 && v < 1e6) return short_number(v);
   const int e = int(std::floor(std::log10(v) + 1e-9));
@@ -49,12 +49,12 @@ std::vector<double> log_ticks(double lo, double hi, int most) {
     std::vector<double> ticks;
     for (int e = first; e <= last; ++e)
       for (const double m : mantissas)
-        if (const double v = m * std::pow(10.0, e);
-            e % every == 0 && v >= lo * (1 - 1e-9) && v <= hi * (1 + 1e-9))
+        if (const double v = m * std::pow(10.0, e); e % every == 0 && v >= lo * (1 - 1e-9) && v <= hi * (1 + 1e-9))
           ticks.push_back(v);
     return ticks;
   };
-  for (const auto& ticks : {collect({1, 2, 5}, 1), collect({1, 3}, 1), collect({1}, 1)})
+  for (const auto& ticks : {collect({1, 1.5, 2, 3, 4, 5, 6, 8}, 1), collect({1, 2, 3, 5}, 1), collect({1, 2, 5}, 1),
+                            collect({1, 3}, 1), collect({1}, 1)})
     if (ticks.size() >= 2 && int(ticks.size()) <= most) return ticks;
   for (int every = 2; every < 700; ++every)
     if (const auto ticks = collect({1}, every); int(ticks.size()) <= most && ticks.size() >= 2) return ticks;
@@ -62,17 +62,12 @@ std::vector<double> log_ticks(double lo, double hi, int most) {
 }
 
 std::vector<double> smoothed(const std::vector<double>& y) {
-  const double keep = 1 - 1 / std::max(1.0, double(y.size()) / 40);
+  const double most = double(y.size()) / 40;
   std::vector<double> out;
-  double sum = 0, weight = 0;
+  double mean = 0, seen = 0;
   for (const double v : y) {
-    if (!std::isfinite(v)) {
-      out.push_back(v);
-      continue;
-    }
-    sum = keep * sum + (1 - keep) * v;
-    weight = keep * weight + (1 - keep);
-    out.push_back(sum / weight);
+    if (std::isfinite(v)) mean += (v - mean) / std::max(1.0, std::min(most, ++seen / 4));
+    out.push_back(std::isfinite(v) ? mean : v);
   }
   return out;
 }
@@ -90,8 +85,8 @@ Axis x_axis(const Chart& chart) {
     for (const double v : s.x)
       if (std::isfinite(v)) lo = std::min(lo, v), hi = std::max(hi, v);
   if (!(lo <= hi)) return {};
-  if (lo == hi) lo -= 1, hi += 1;
-  return {lo, hi, false};
+  if (lo == hi) return {lo - 1, hi + 1, false};
+  return {lo > 0 && lo < 0.05 * hi ? 0 : lo, hi, false};
 }
 
 Axis y_axis(const Chart& chart) {
@@ -118,7 +113,7 @@ Axis y_axis(const Chart& chart) {
   }
   const double room = (hi - lo) * 0.04;
   // A scale that would begin just above zero begins at zero.
-  const double from = lo >= 0 && lo < 0.25 * hi ? 0 : lo - room;
+  const double from = lo >= 0 && lo < 0.1 * hi ? 0 : lo - room;
   return {from, hi + room, false};
 }
 
@@ -133,9 +128,10 @@ std::vector<std::string> tick_labels(const std::vector<double>& ticks, bool log)
   for (const double t : ticks) most = std::max(most, std::fabs(t));
   const int digits = std::clamp(int(-std::floor(std::log10(step) + 1e-9)), 0, 12);
   for (const double t : ticks)
-    labels.push_back(most >= 1000   ? short_number(t)
-                     : most < 1e-3 ? fmt::format("{:.3g}", t)
-                                   : fmt::format("{:.{}f}", t, digits));
+    labels.push_back(t == 0         ? "0"
+                     : most >= 1000 ? short_number(t)
+                     : most < 1e-3  ? number_text(t)
+                                    : fmt::format("{:.{}f}", t, digits));
   return labels;
 }
 

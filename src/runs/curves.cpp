@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
+#include <cmath>
 
 #include "toy/base/error.h"
 #include "toy/runs/report.h"
@@ -14,6 +14,16 @@ using Style = Series::Style;
 void add(Series& s, const Event& e, double y) {
   s.x.push_back(double(e.step.value_or(0)));
   s.y.push_back(y);
+}
+
+// A loss that falls to a fraction of its beginning is drawn on a logarithmic scale: else all but the beginning is flat.
+bool falls_far(const Chart& chart) {
+  constexpr double kFar = 2.5;
+  double lo = INFINITY, hi = 0;
+  for (const Series& s : chart.series)
+    for (const double v : s.y)
+      if (std::isfinite(v)) lo = std::min(lo, v), hi = std::max(hi, v);
+  return lo > 0 && hi > kFar * lo;
 }
 
 // The numbers as they are behind their smoothed course; few numbers speak for themselves.
@@ -115,15 +125,19 @@ Chart chart_of(const Log& log, const Scalar& s) {
     Series validation = series_of(log, "validation", validation_of, 1, Style::points);
     if (!validation.y.empty()) chart.series.push_back(std::move(validation));
   }
+  chart.log_y = chart.log_y || (s.value == loss_of && falls_far(chart));
   return chart;
 }
 
 Chart chart_of(const Log& log, const Named& n) {
   Chart chart{n.title, n.unit, "step", n.log_y, {}};
   for (const Event& e : log.events) {
-    const auto v = n.value(e);
+    auto v = n.value(e);
     if (!v) continue;
-    auto it = std::find_if(chart.series.begin(), chart.series.end(), [&](const Series& s) { return s.name == v->first; });
+    constexpr std::string_view kWeight = ".weight";  // nearly all have it, so it tells nothing
+    if (v->first.ends_with(kWeight)) v->first.resize(v->first.size() - kWeight.size());
+    auto it =
+        std::find_if(chart.series.begin(), chart.series.end(), [&](const Series& s) { return s.name == v->first; });
     if (it == chart.series.end())
       it = chart.series.insert(it, {v->first, {}, {}, Style::line, int(chart.series.size())});
     add(*it, e, v->second);
@@ -151,7 +165,8 @@ std::vector<Curve> curves(const Log& log) {
 }
 
 Chart compare_chart(const std::string& metric, std::span<const Log> logs, std::span<const std::string> names) {
-  const auto it = std::find_if(std::begin(kScalars), std::end(kScalars), [&](const Scalar& s) { return s.metric == metric; });
+  const auto it =
+      std::find_if(std::begin(kScalars), std::end(kScalars), [&](const Scalar& s) { return s.metric == metric; });
   std::vector<std::string> known;
   for (const Scalar& s : kScalars) known.push_back(s.metric);
   check(it != std::end(kScalars), "metric '{}' is not one of those that runs are compared by: {}", metric,
@@ -164,6 +179,7 @@ Chart compare_chart(const std::string& metric, std::span<const Log> logs, std::s
     else
       chart.series.push_back(std::move(s));
   }
+  chart.log_y = chart.log_y || (it->value == loss_of && falls_far(chart));
   return chart;
 }
 

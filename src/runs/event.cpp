@@ -24,7 +24,9 @@ struct Nobody {
   void operator()(T&&...) const {}
 };
 template <class T>
-constexpr bool kHasFields = requires(T& e) { T::fields(e, Nobody{}); };
+constexpr bool kHasFields = requires(T& e) {
+  T::fields(e, Nobody{});
+};
 
 std::string quoted(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
 

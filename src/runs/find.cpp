@@ -54,8 +54,10 @@ std::string filled_in(const std::string& path, const std::map<std::string, std::
       continue;
     }
     const size_t end = path.find('}', at);
-    check(path[at] == '{' && end != std::string::npos, "'{}': a brace without its partner; placeholders are {{date}} "
-          "and the like", path);
+    check(path[at] == '{' && end != std::string::npos,
+          "'{}': a brace without its partner; placeholders are {{date}} "
+          "and the like",
+          path);
     const std::string name = path.substr(at + 1, end - at - 1);
     any = true;
     at = end + 1;

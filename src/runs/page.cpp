@@ -23,17 +23,17 @@ header p{flex-basis:100%;margin:0;color:var(--soft)}
 .status{font-weight:600;color:var(--soft)}.status.done{color:var(--good)}.status.failed{color:var(--bad)}
 .status.running{color:var(--accent)}
 h2{font-size:15px;margin:0 0 10px}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(128px,1fr));gap:1px;background:var(--line);
+.tiles{display:flex;flex-wrap:wrap;gap:1px;background:var(--line);
 border:1px solid var(--line);border-radius:10px;overflow:hidden;margin-bottom:16px}
-.tile{background:var(--card);padding:12px 16px}
+.tile{flex:1 1 128px;background:var(--card);padding:12px 16px}
 .tile span,.tile i{display:block;color:var(--soft);font-style:normal;font-size:12px}
 .tile i{display:inline;margin-left:6px}.tile b{font-size:20px;font-weight:600}
 .charts,.pair{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,460px),1fr));gap:16px;
 margin-bottom:16px;align-items:start}
 figure,.card{margin:0;background:var(--card);border:1px solid var(--line);border-radius:10px}
-figure{padding:6px 4px;position:relative}.hero{grid-column:1/-1}
+figure{padding:6px 4px;position:relative;overflow-x:auto}.hero{grid-column:1/-1}
 .card{padding:16px 18px;margin-bottom:16px}.pair .card{margin:0}
-figure svg{display:block;width:100%;height:auto;touch-action:pan-y}
+figure svg{display:block;width:100%;min-width:460px;height:auto}
 .narrow{display:none}
 @media(max-width:760px){.wide{display:none}.narrow{display:block}main{padding:20px 12px 40px}}
 .bars{display:grid;grid-template-columns:max-content 1fr max-content;gap:5px 14px;align-items:center}
@@ -98,7 +98,7 @@ for (const svg of document.querySelectorAll('figure svg')) {
     figure.append(tip);
     const inside = figure.getBoundingClientRect(), place = event.clientX - inside.left;
     const flip = place > inside.width - tip.offsetWidth - 24;
-    tip.style.left = `${flip ? place - tip.offsetWidth - 14 : place + 14}px`;
+    tip.style.left = `${figure.scrollLeft + (flip ? Math.max(0, place - tip.offsetWidth - 14) : place + 14)}px`;
     tip.style.top = `${Math.max(4, event.clientY - inside.top - tip.offsetHeight - 8)}px`;
   });
 }

@@ -98,20 +98,23 @@ std::string series_svg(const Drawing& d, const Series& s) {
 
 std::string grid_svg(const Drawing& d, const SvgOptions& o) {
   std::string s;
-  const std::vector<double> ys = d.y.ticks(std::max(2, o.height / 55));
+  const std::vector<double> ys = d.y.ticks(std::max(2, o.height / 45));
   const std::vector<std::string> names = tick_labels(ys, d.y.log);
   for (size_t i = 0; i < ys.size(); ++i) {
     const double y = d.py(ys[i]);
-    s += fmt::format("<path class=\"grid\" d=\"M{:.1f} {:.1f}H{:.1f}\"/><text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\" "
-                     "text-anchor=\"end\">{}</text>\n",
-                     d.box.left, y, d.box.right, d.box.left - 8, y + 4, names[i]);
+    s += fmt::format(
+        "<path class=\"grid\" d=\"M{:.1f} {:.1f}H{:.1f}\"/><text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\" "
+        "text-anchor=\"end\">{}</text>\n",
+        d.box.left, y, d.box.right, d.box.left - 8, y + 4, names[i]);
   }
-  const std::vector<double> xs = d.x.ticks(std::max(2, int(d.box.right - d.box.left) / 90));
+  const std::vector<double> xs = d.x.ticks(std::max(2, int(d.box.right - d.box.left) / 70));
   const std::vector<std::string> steps = tick_labels(xs, false);
   for (size_t i = 0; i < xs.size(); ++i) {
-    const bool last = i + 1 == xs.size();
-    s += fmt::format("<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}{}</text>\n", d.px(xs[i]),
-                     d.box.bottom + 18, last && !d.chart.x_label.empty() ? d.chart.x_label + " " : "", steps[i]);
+    const bool last = i + 1 == xs.size() && !d.chart.x_label.empty();
+    const std::string text = last ? d.chart.x_label + " " + steps[i] : steps[i];
+    const double x = std::min(d.px(xs[i]), o.width - text_width(text) / 2 - 6);  // not over the edge
+    s += fmt::format("<text class=\"tick\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n", x,
+                     d.box.bottom + 18, text);
   }
   return s + fmt::format("<path class=\"axis\" d=\"M{:.1f} {:.1f}H{:.1f}\"/>\n", d.box.left, d.box.bottom, d.box.right);
 }
@@ -128,11 +131,10 @@ std::string labels_svg(const Drawing& d, const std::vector<Label>& labels) {
 }
 
 std::string page_colors() {
-  return
-      ".plot{--ink:#1c2127;--soft:#69717c;--grid:#e6e8ec;--paper:#fff;--c0:#2563c9;--c1:#d06a00;--c2:#178152;"
-      "--c3:#8446c4;--c4:#c72c48;--c5:#0b7f92;--c6:#86592d;--c7:#5f6874}\n"
-      "@media(prefers-color-scheme:dark){.plot{--ink:#e8eaed;--soft:#9aa2ad;--grid:#2c3138;--paper:#16191d;"
-      "--c0:#74aaff;--c1:#f5a14b;--c2:#5acb96;--c3:#c29bff;--c4:#ff8093;--c5:#56c8da;--c6:#d0a67c;--c7:#a3acb8}}\n";
+  return ".plot{--ink:#1c2127;--soft:#69717c;--grid:#e6e8ec;--paper:#fff;--c0:#2563c9;--c1:#d06a00;--c2:#178152;"
+         "--c3:#8446c4;--c4:#c72c48;--c5:#0b7f92;--c6:#86592d;--c7:#5f6874}\n"
+         "@media(prefers-color-scheme:dark){.plot{--ink:#e8eaed;--soft:#9aa2ad;--grid:#2c3138;--paper:#16191d;"
+         "--c0:#74aaff;--c1:#f5a14b;--c2:#5acb96;--c3:#c29bff;--c4:#ff8093;--c5:#56c8da;--c6:#d0a67c;--c7:#a3acb8}}\n";
 }
 
 }  // namespace
@@ -149,7 +151,8 @@ std::string svg_style() {
                   ".plot .faint polyline{stroke-width:1;opacity:.35}\n.plot .faint circle{opacity:.35}\n"
                   ".plot .paper{fill:var(--paper)}\n";
   for (int c = 0; c < kColors; ++c)
-    s += fmt::format(".plot .c{0} polyline{{stroke:var(--c{0})}}.plot .c{0} circle,.plot .t{0}{{fill:var(--c{0})}}\n", c);
+    s += fmt::format(".plot .c{0} polyline{{stroke:var(--c{0})}}.plot .c{0} circle,.plot .t{0}{{fill:var(--c{0})}}\n",
+                     c);
   return s;
 }
 
@@ -157,7 +160,7 @@ std::string to_svg(const Chart& chart, const SvgOptions& o) {
   Drawing d{chart, x_axis(chart), y_axis(chart)};
   const std::vector<Label> labels = labels_of(d);
   double left = 0, right = 0;
-  for (const std::string& s : tick_labels(d.y.ticks(std::max(2, o.height / 55)), d.y.log))
+  for (const std::string& s : tick_labels(d.y.ticks(std::max(2, o.height / 45)), d.y.log))
     left = std::max(left, text_width(s));
   for (const Label& l : labels) right = std::max(right, text_width(l.series->name) + 14);
   right = std::min(right, o.width * 0.4);
@@ -173,13 +176,15 @@ std::string to_svg(const Chart& chart, const SvgOptions& o) {
   s += fmt::format("<text class=\"title\" x=\"12\" y=\"22\">{}<tspan class=\"unit\" dx=\"8\">{}</tspan></text>\n",
                    escaped(chart.title), escaped(chart.unit));
   if (chart.empty())
-    return s + fmt::format("<text class=\"tick\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">nothing to draw</text>\n</svg>\n",
-                           o.width / 2, o.height / 2);
+    return s +
+           fmt::format("<text class=\"tick\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">nothing to draw</text>\n</svg>\n",
+                       o.width / 2, o.height / 2);
   s += grid_svg(d, o);
   // A viewport of its own cuts what leaves the scale.
-  s += fmt::format("<svg x=\"{0:.1f}\" y=\"{1:.1f}\" width=\"{2:.1f}\" height=\"{3:.1f}\" viewBox=\"{0:.1f} {1:.1f} "
-                   "{2:.1f} {3:.1f}\">\n",
-                   d.box.left - 4, d.box.top - 4, d.box.right - d.box.left + 8, d.box.bottom - d.box.top + 8);
+  s += fmt::format(
+      "<svg x=\"{0:.1f}\" y=\"{1:.1f}\" width=\"{2:.1f}\" height=\"{3:.1f}\" viewBox=\"{0:.1f} {1:.1f} "
+      "{2:.1f} {3:.1f}\">\n",
+      d.box.left - 4, d.box.top - 4, d.box.right - d.box.left + 8, d.box.bottom - d.box.top + 8);
   for (const bool faint : {true, false})
     for (const Series& series : chart.series)
       if ((series.style == Series::Style::faint) == faint) s += series_svg(d, series);

@@ -37,7 +37,8 @@ class Canvas {
   void line(int x0, int y0, int x1, int y1, int color) {
     const int steps = std::max({std::abs(x1 - x0), std::abs(y1 - y0), 1});
     for (int i = 0; i <= steps; ++i)
-      dot(x0 + int(std::lround(double(x1 - x0) * i / steps)), y0 + int(std::lround(double(y1 - y0) * i / steps)), color);
+      dot(x0 + int(std::lround(double(x1 - x0) * i / steps)), y0 + int(std::lround(double(y1 - y0) * i / steps)),
+          color);
   }
   std::string row(int r, bool color) const {
     std::string s;
@@ -114,7 +115,7 @@ std::vector<std::string> names_at_rows(const Chart& chart, const Frame& f, const
     const auto last = std::find_if(s.y.rbegin(), s.y.rend(), [&](double v) { return std::isfinite(f.y.at(v)); });
     if (!labelled(s) || last == s.y.rend()) continue;
     list.push_back(&s);
-    wanted.push_back(std::floor((1 - std::clamp(f.y.at(*last), 0.0, 1.0)) * (t.rows - 1) + 0.5));
+    wanted.push_back((1 - std::clamp(f.y.at(*last), 0.0, 1.0)) * (t.rows - 1));
   }
   const std::vector<double> rows = spread(wanted, 1, 0, t.rows - 1);
   for (size_t i = 0; i < list.size(); ++i) {
@@ -130,7 +131,7 @@ std::string padded(const std::string& s, int width) {
 
 // Numbers below their ticks, as many as fit with a space between.
 std::string x_labels(const Frame& f, int indent, const std::string& label, int columns) {
-  const std::vector<double> ticks = f.x.ticks(std::max(1, f.columns / 10));
+  const std::vector<double> ticks = f.x.ticks(std::max(2, f.columns / 10));
   const std::vector<std::string> labels = tick_labels(ticks, false);
   std::string line(static_cast<size_t>(columns), ' ');
   int free_from = 0;

@@ -69,9 +69,10 @@ std::string timings(const Log& log) {
   if (order.size() > 14) order.resize(14);
   std::string out = "<section class=\"card\"><h2>Time by op</h2><div class=\"bars\">\n";
   for (const auto& [t, name] : order)
-    out += fmt::format("<span>{} <i>{}</i></span><div><b style=\"width:{:.1f}%\"></b></div><span class=\"n\">{:.1f}%"
-                       "</span>\n",
-                       escaped(name.first), escaped(name.second), 100 * t / longest, 100 * t / all);
+    out += fmt::format(
+        "<span>{} <i>{}</i></span><div><b style=\"width:{:.1f}%\"></b></div><span class=\"n\">{:.1f}%"
+        "</span>\n",
+        escaped(name.first), escaped(name.second), 100 * t / longest, 100 * t / all);
   return out + "</div></section>\n";
 }
 
@@ -84,9 +85,10 @@ std::string histogram_svg(const Histogram& h) {
     const double height = 20.0 * double(h.counts[i]) / double(most);
     bars += fmt::format("M{} 22h5v-{:.1f}h-5z", i * 6, h.counts[i] > 0 ? std::max(height, 0.6) : 0.0);
   }
-  return fmt::format("<svg class=\"mini\" viewBox=\"0 0 96 22\" width=\"96\" height=\"22\" aria-hidden=\"true\"><path "
-                     "d=\"{}\"/></svg>",
-                     bars);
+  return fmt::format(
+      "<svg class=\"mini\" viewBox=\"0 0 96 22\" width=\"96\" height=\"22\" aria-hidden=\"true\"><path "
+      "d=\"{}\"/></svg>",
+      bars);
 }
 
 template <class T>
@@ -101,10 +103,11 @@ std::string statistics(const Log& log, const char* title) {
       title);
   for (const auto& [name, entry] : last) {
     const T& t = *entry.second;
-    out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td "
-                       "class=\"l\">{}</td></tr>\n",
-                       escaped(name), grouped(entry.first), number_text(t.rms), number_text(t.mean), number_text(t.min),
-                       number_text(t.max), grouped(t.nonfinite), histogram_svg(t.histogram));
+    out += fmt::format(
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td "
+        "class=\"l\">{}</td></tr>\n",
+        escaped(name), grouped(entry.first), number_text(t.rms), number_text(t.mean), number_text(t.min),
+        number_text(t.max), grouped(t.nonfinite), histogram_svg(t.histogram));
   }
   return out + "</table></div></section>\n";
 }
@@ -125,9 +128,10 @@ void rows_of(const nlohmann::ordered_json& j, const std::string& prefix, std::st
     if (v.is_object())
       rows_of(v, prefix + name + ".", out);
     else
-      out += fmt::format("<tr><td>{}</td><td class=\"l\">{}</td></tr>\n", escaped(prefix + name),
-                         escaped(v.is_string() ? v.get<std::string>()
-                                               : v.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)));
+      out += fmt::format(
+          "<tr><td>{}</td><td class=\"l\">{}</td></tr>\n", escaped(prefix + name),
+          escaped(v.is_string() ? v.get<std::string>()
+                                : v.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)));
   }
 }
 
@@ -154,9 +158,10 @@ std::string about(const Log& log) {
   std::string rows, out = "<section class=\"pair\">\n";
   rows_of(start->config, "", rows);
   const auto card = [](const char* title, const std::string& body) {
-    return fmt::format("<details class=\"card\"><summary>{}</summary><div class=\"scroll\"><table>{}</table></div>"
-                       "</details>\n",
-                       title, body);
+    return fmt::format(
+        "<details class=\"card\"><summary>{}</summary><div class=\"scroll\"><table>{}</table></div>"
+        "</details>\n",
+        title, body);
   };
   out += card("Options", rows);
   rows.clear();

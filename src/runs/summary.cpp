@@ -28,7 +28,8 @@ constexpr Column kColumns[] = {
      [](const Summary& s) -> Column::Cell { return s.validation_loss; }},
     {"best_validation_loss", "best validation", Better::less, false,
      [](const Summary& s) -> Column::Cell { return s.best_validation_loss; }},
-    {"nats_per_byte", "nats/byte", Better::less, true, [](const Summary& s) -> Column::Cell { return s.nats_per_byte; }},
+    {"nats_per_byte", "nats/byte", Better::less, true,
+     [](const Summary& s) -> Column::Cell { return s.nats_per_byte; }},
     {"lr", "lr", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.lr; }},
     {"tokens", "tokens", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.tokens; }},
     {"seconds", "time", Better::less, true,
@@ -98,7 +99,8 @@ bool comes_before(const Column::Cell& a, const Column::Cell& b, bool descending)
 std::span<const Column> columns() { return kColumns; }
 
 const Column& column(const std::string& name) {
-  const auto it = std::find_if(std::begin(kColumns), std::end(kColumns), [&](const Column& c) { return c.name == name; });
+  const auto it =
+      std::find_if(std::begin(kColumns), std::end(kColumns), [&](const Column& c) { return c.name == name; });
   if (it != std::end(kColumns)) return *it;
   std::vector<std::string> names;
   for (const Column& c : kColumns) names.push_back(c.name);

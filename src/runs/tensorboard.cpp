@@ -44,9 +44,7 @@ std::string varint(uint64_t v) {
   return s + char(v);
 }
 std::string key(int field, int wire) { return varint(uint64_t(field) << 3 | uint64_t(wire)); }
-std::string bytes_field(int field, std::string_view b) {
-  return key(field, 2) + varint(b.size()) + std::string(b);
-}
+std::string bytes_field(int field, std::string_view b) { return key(field, 2) + varint(b.size()) + std::string(b); }
 std::string double_field(int field, double v) { return key(field, 1) + little_endian(std::bit_cast<uint64_t>(v)); }
 std::string float_field(int field, float v) { return key(field, 5) + little_endian(std::bit_cast<uint32_t>(v)); }
 
@@ -61,7 +59,8 @@ Scalars scalars_of(const Event& e) {
     if (s->grad_norm) list.emplace_back("train/grad_norm", *s->grad_norm);
     return list;
   }
-  if (const Eval* v = e.as<Eval>()) return {{"validation/loss", v->loss}, {"validation/nats_per_byte", v->nats_per_byte}};
+  if (const Eval* v = e.as<Eval>())
+    return {{"validation/loss", v->loss}, {"validation/nats_per_byte", v->nats_per_byte}};
   if (const Tap* t = e.as<Tap>()) return {{"tap_rms/" + t->name, t->rms}, {"tap_absmax/" + t->name, t->absmax}};
   if (const Grad* g = e.as<Grad>()) return {{"grad_rms/" + g->name, g->rms}, {"grad_absmax/" + g->name, g->absmax}};
   if (const Drift* d = e.as<Drift>())

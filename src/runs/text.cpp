@@ -48,12 +48,16 @@ std::string readable_time(const std::string& iso) {
 std::string number_text(double v) {
   if (!std::isfinite(v)) return "-";
   if (std::fabs(v) >= 10000 && std::fabs(v) < 1e15) return grouped(std::llround(v));
-  return fmt::format("{:.4g}", v);
+  std::string s = fmt::format("{:.4g}", v);
+  // printf writes at least two digits of an exponent.
+  if (const size_t e = s.find('e'); e != std::string::npos && s[e + 2] == '0') s.erase(e + 2, 1);
+  return s;
 }
 
 std::string short_number(double v) {
   const double a = std::fabs(v);
-  for (const auto& [unit, letter] : {std::pair(1e12, 'T'), std::pair(1e9, 'G'), std::pair(1e6, 'M'), std::pair(1e3, 'k')})
+  for (const auto& [unit, letter] :
+       {std::pair(1e12, 'T'), std::pair(1e9, 'G'), std::pair(1e6, 'M'), std::pair(1e3, 'k')})
     if (a >= unit && a < unit * 1000) return fmt::format("{:.4g}{}", v / unit, letter);
   return fmt::format("{:.4g}", v == 0 ? 0.0 : v);
 }

@@ -13,7 +13,7 @@ std::string grouped(int64_t v);
 std::string duration_text(double seconds);
 /// "2026-01-31T23:59:59Z" -> "2026-01-31 23:59"
 std::string readable_time(const std::string& iso);
-/// Four significant digits without noise: "1.234", "0.0005", "3e-05", "12,345".
+/// Four significant digits without noise: "1.234", "0.0005", "3e-5", "12,345".
 std::string number_text(double v);
 /// 1500 -> "1.5k", 2000000 -> "2M", else as it is; for axes.
 std::string short_number(double v);

@@ -199,7 +199,8 @@ std::unique_ptr<Watcher::Probe> Watcher::make_probe(const Graph& graph,
   plan_options.products = options_.compute;
   auto plan = std::make_shared<const Plan>(compile(graph, outputs, {}, device_, plan_options));
   require_memory(plan->arena_bytes + plan->input_bytes(device_), "looking at these values");
-  auto session = std::make_unique<Session>(device_, plan, std::initializer_list<const ParamStore*>{model_.params.get()});
+  auto session =
+      std::make_unique<Session>(device_, plan, std::initializer_list<const ParamStore*>{model_.params.get()});
   return std::make_unique<Probe>(Probe{names_of(values), watches, plan, std::move(session)});
 }
 
@@ -230,8 +231,8 @@ void Watcher::look(Probe& probe, int64_t step, const Windows& windows, int64_t u
   s.set("targets", windows.targets);
   s.set("weight", std::vector<float>(size_t(rows), float(1.0 / double(rows))));
   if (options_.dropout > 0)
-    s.set("random", std::vector<int32_t>{int32_t(uint32_t(options_.seed)), int32_t(options_.seed >> 32),
-                                         int32_t(updates)});
+    s.set("random",
+          std::vector<int32_t>{int32_t(uint32_t(options_.seed)), int32_t(options_.seed >> 32), int32_t(updates)});
   s.run();
   for (const size_t i : due) {
     const runs::TensorStats stats = stats_of(s.values(i));

@@ -10,8 +10,7 @@ using nlohmann::json;
 // The part of JSON Schema that docs/events.schema.json uses.
 std::string fault(const json& schema, const json& v, const std::string& where) {
   if (schema.contains("const") && v != schema["const"]) return where + " is not " + schema["const"].dump();
-  if (schema.contains("enum") &&
-      std::find(schema["enum"].begin(), schema["enum"].end(), v) == schema["enum"].end())
+  if (schema.contains("enum") && std::find(schema["enum"].begin(), schema["enum"].end(), v) == schema["enum"].end())
     return where + " is none of " + schema["enum"].dump();
   if (schema.contains("minimum") && v < schema["minimum"]) return where + " is too small";
   if (schema.contains("type")) {
@@ -91,7 +90,8 @@ TEST_F(CliRuns, EveryLineFollowsTheSchema) {
   EXPECT_EQ(lines.front().at("run_id"), "run");
   EXPECT_EQ(lines.front().at("config").at("steps"), 6);
   EXPECT_EQ(lines.back().at("kind"), "run_end");
-  for (const char* kind : {"step", "tap", "grad", "drift", "op_timing", "sample", "eval", "region_enter", "region_exit"})
+  for (const char* kind :
+       {"step", "tap", "grad", "drift", "op_timing", "sample", "eval", "region_enter", "region_exit"})
     EXPECT_TRUE(kinds.contains(kind)) << kind;
   // The checker itself finds faults.
   json bad = lines.back();
@@ -112,8 +112,10 @@ TEST_F(CliRuns, FilesOfARun) {
   EXPECT_EQ(config.at("clip"), 1.0);  // not given
   EXPECT_EQ(config.at("nesterov"), false);
   const json flow = json::parse(slurp(path("run/flow.json")));
-  const json described = json::parse(toy("describe " + path("run/model.gguf") + " --graph train --batch 2 --tokens 16 "
-                                         "--json").out);
+  const json described = json::parse(toy("describe " + path("run/model.gguf") +
+                                         " --graph train --batch 2 --tokens 16 "
+                                         "--json")
+                                         .out);
   EXPECT_EQ(flow.at("nodes").size(), described.at("nodes").size());
 }
 

@@ -164,17 +164,26 @@ TEST_F(LogTest, SkipsATornLastLineAndUnknownKinds) {
 }
 
 TEST_F(LogTest, AResumeTakesBackWhatCameLater) {
-  const Log log = read_events(
-      write("e.jsonl", lines({start_event(), step_event(1, 5), step_event(2, 4), step_event(3, 99),
-                              {3, 3, "end", RunEnd{}}, resume_event(2), step_event(3, 3), step_event(4, 2)})));
+  const Log log = read_events(write("e.jsonl", lines({start_event(),
+                                                      step_event(1, 5),
+                                                      step_event(2, 4),
+                                                      step_event(3, 99),
+                                                      {3, 3, "end", RunEnd{}},
+                                                      resume_event(2),
+                                                      step_event(3, 3),
+                                                      step_event(4, 2)})));
   EXPECT_EQ(losses(log), (std::vector<double>{5, 4, 3, 2}));
   for (const Event& e : log.events) EXPECT_EQ(e.as<RunEnd>(), nullptr);
 }
 
 TEST_F(LogTest, TheLastEventOfAStepCounts) {
   const Tap a{{}, "a"}, b{{}, "b"};
-  const Log log = read_events(write("e.jsonl", lines({start_event(), step_event(1, 5), {1, 1, "train", a},
-                                                      {1, 1, "train", b}, step_event(1, 4), {2, 1, "train", a}})));
+  const Log log = read_events(write("e.jsonl", lines({start_event(),
+                                                      step_event(1, 5),
+                                                      {1, 1, "train", a},
+                                                      {1, 1, "train", b},
+                                                      step_event(1, 4),
+                                                      {2, 1, "train", a}})));
   EXPECT_EQ(losses(log), (std::vector<double>{4}));
   int taps = 0;
   for (const Event& e : log.events) taps += e.as<Tap>() != nullptr;
@@ -194,8 +203,9 @@ TEST_F(LogTest, RefusesWhatIsNoLog) {
   EXPECT_NE(error_of([&] { read_events(write("t", "hello\nworld\n")); }).find("is not a log of events"),
             std::string::npos);
   EXPECT_NE(error_of([&] { read_events(write("t", "")); }).find("holds no event"), std::string::npos);
-  EXPECT_NE(error_of([&] { read_events(write("t", "{\"kind\":\"run_start\",\"schema\":\"toy/v9\"}\n")); })
-                .find("'toy/v9'; this version reads toy/v1"),
+  EXPECT_NE(error_of([&] {
+              read_events(write("t", "{\"kind\":\"run_start\",\"schema\":\"toy/v9\"}\n"));
+            }).find("'toy/v9'; this version reads toy/v1"),
             std::string::npos);
 }
 

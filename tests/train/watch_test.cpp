@@ -46,13 +46,12 @@ std::string error_of(const std::function<void()>& f) {
 }
 
 TEST(Watch, Patterns) {
-  for (const auto& [pattern, name, fits] : {std::tuple("*", "", true), std::tuple("*", "anything", true),
-                                            std::tuple("blk.*.attn_q*", "blk.11.attn_q.weight", true),
-                                            std::tuple("blk.*.attn_q", "blk.1.attn_q.weight", false),
-                                            std::tuple("blk.?.out", "blk.1.out", true),
-                                            std::tuple("blk.?.out", "blk.11.out", false),
-                                            std::tuple("a*b*c", "abbbc", true), std::tuple("a*b*c", "acb", false),
-                                            std::tuple("a", "a", true), std::tuple("a", "ab", false)})
+  for (const auto& [pattern, name, fits] :
+       {std::tuple("*", "", true), std::tuple("*", "anything", true),
+        std::tuple("blk.*.attn_q*", "blk.11.attn_q.weight", true),
+        std::tuple("blk.*.attn_q", "blk.1.attn_q.weight", false), std::tuple("blk.?.out", "blk.1.out", true),
+        std::tuple("blk.?.out", "blk.11.out", false), std::tuple("a*b*c", "abbbc", true),
+        std::tuple("a*b*c", "acb", false), std::tuple("a", "a", true), std::tuple("a", "ab", false)})
     EXPECT_EQ(matches(pattern, name), fits) << pattern << " " << name;
 }
 
@@ -88,15 +87,15 @@ TEST(Watch, StatisticsAreTheirDefinitions) {
 }
 
 TEST(Watch, NamesFollowTheWeights) {
-  const TrainGraph t = build_train_graph(
-      small_spec(), [](const std::string&) { return DType::f32; }, {.batch = 1, .tokens = 8});
+  const TrainGraph t =
+      build_train_graph(small_spec(), [](const std::string&) { return DType::f32; }, {.batch = 1, .tokens = 8});
   std::set<std::string> names;
   for (const auto& [name, value] : named_values(*t.graph)) {
     EXPECT_TRUE(names.insert(name).second) << name << " twice";
     EXPECT_FALSE(t.graph->node(value).backward) << name;
   }
-  for (const char* name : {"x_embed", "blk.0.attn_norm", "blk.0.attn_q", "blk.0.attention", "blk.1.ffn_down", "blk.0.out",
-                           "blk.1.out", "x_final"})
+  for (const char* name : {"x_embed", "blk.0.attn_norm", "blk.0.attn_q", "blk.0.attention", "blk.1.ffn_down",
+                           "blk.0.out", "blk.1.out", "x_final"})
     EXPECT_TRUE(names.contains(name)) << name;
 }
 
@@ -143,8 +142,7 @@ TEST(Watcher, LookingChangesNoBit) {
 // The gradients that are told are the step's own: their norm is the step's, with dropout too.
 TEST(Watcher, GradientsAreTheSteps) {
   for (const double dropout : {0.0, 0.2}) {
-    const Told told =
-        train({.grads = {{"*", 1}}}, {.batch = 2, .tokens = 16, .dropout = dropout, .seed = 3}, false);
+    const Told told = train({.grads = {{"*", 1}}}, {.batch = 2, .tokens = 16, .dropout = dropout, .seed = 3}, false);
     std::map<int64_t, double> squares;
     std::map<int64_t, double> count;
     for (const runs::Event& e : told.events) {
@@ -231,7 +229,9 @@ TEST(Watcher, TimesEveryOp) {
 }
 
 TEST(Watcher, RefusesPatternsThatFitNothing) {
-  EXPECT_NE(error_of([] { train({.taps = {{"x_finale", 1}}}); }).find("tap: no name fits 'x_finale'; there are"),
+  EXPECT_NE(error_of([] {
+              train({.taps = {{"x_finale", 1}}});
+            }).find("tap: no name fits 'x_finale'; there are"),
             std::string::npos);
   EXPECT_NE(error_of([] { train({.taps = {{"x_finale", 1}}}); }).find("Did you mean 'x_final'?"), std::string::npos);
   EXPECT_NE(error_of([] { train({.grads = {{"blk.9.*", 1}}}); }).find("grads: no name fits"), std::string::npos);
@@ -249,13 +249,14 @@ TEST(Recorder, AResumedRunSaysSo) {
   std::vector<runs::Event> events;
   TrainObserver nobody;
   const RecipeOptions recipe;
-  Recorder recorder({.resumed = RecordOptions::Resumed{40, "step_40", 12.5}}, recipe, *device,
-                    [&](const TrainObserver::Start&) {
-                      Recorder::Sinks sinks;
-                      sinks.push_back(std::make_unique<Keep>(events));
-                      return sinks;
-                    },
-                    nobody);
+  Recorder recorder(
+      {.resumed = RecordOptions::Resumed{40, "step_40", 12.5}}, recipe, *device,
+      [&](const TrainObserver::Start&) {
+        Recorder::Sinks sinks;
+        sinks.push_back(std::make_unique<Keep>(events));
+        return sinks;
+      },
+      nobody);
   recorder.failed(1, "too early");  // nothing has started, nothing is written
   EXPECT_TRUE(events.empty());
   const Plan plan;

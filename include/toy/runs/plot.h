@@ -33,8 +33,8 @@ std::vector<double> nice_ticks(double lo, double hi, int most);
 /// The same for a logarithmic scale: powers of ten, with 2 and 5 times them where there is room. 0 < lo < hi.
 std::vector<double> log_ticks(double lo, double hi, int most);
 
-/// Exponentially weighted mean over about a fortieth of the points, without the bias of its beginning (Kingma and Ba
-/// 2015, section 3). What is not finite is left out and stays so.
+/// Exponentially weighted mean over about a fortieth of the points, at the beginning over a quarter of those before it,
+/// so that a steep beginning stays steep. What is not finite is left out and stays so.
 std::vector<double> smoothed(const std::vector<double>& y);
 
 /// Where a chart is shown.

@@ -49,14 +49,14 @@ std::vector<Compare> compare(std::span<const Summary> runs);
 /// Folders of runs: `root` itself if it has a log, and those below it, at most three deep, in the order of their names.
 /// Hidden folders and links to folders are not entered.
 std::vector<std::string> find_runs(const std::string& root);
-/// The log that a user means: a file, the folder of a run, or an id (or the beginning of only one) below `roots`. Throws
-/// Error{bad_input} that says what is near, or which runs begin so.
+/// The log that a user means: a file, the folder of a run, or an id (or the beginning of only one) below `roots`.
+/// Throws Error{bad_input} that says what is near, or which runs begin so.
 std::string find_log(const std::string& what, std::span<const std::string> roots);
 
-/// Replaces {name} by fields.at(name), {date} by 20260131, {time} by 235959 (UTC) and {seq} by the first number, 001 and
-/// up, whose folder is not there, and makes the folder (with its parents). Without a placeholder the path is returned
-/// as it is, and nothing is made. Throws Error{bad_input} for an unknown placeholder, a brace without its partner, or a
-/// folder that cannot be made.
+/// Replaces {name} by fields.at(name), {date} by 20260131, {time} by 235959 (UTC) and {seq} by the first number, 001
+/// and up, whose folder is not there, and makes the folder (with its parents). Without a placeholder the path is
+/// returned as it is, and nothing is made. Throws Error{bad_input} for an unknown placeholder, a brace without its
+/// partner, or a folder that cannot be made.
 std::string make_folder(const std::string& path, const std::map<std::string, std::string>& fields);
 
 /// Now, as "2026-01-31T23:59:59Z".
