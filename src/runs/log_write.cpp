@@ -86,7 +86,9 @@ void EventWriter::append(const std::string& text) {
 }
 
 void EventWriter::write(const Event& event) {
-  append(to_json_line(event) + "\n");
+  Event moved = event;
+  moved.t += last_t_;
+  append(to_json_line(moved) + "\n");
   const bool durable = event.as<RunStart>() || event.as<Resume>() || event.as<Eval>() || event.as<RunEnd>();
   if (durable && ::fsync(fd_) != 0 && errno == EIO) fail_internal("{}: cannot write: {}", path_, std::strerror(errno));
 }

@@ -20,8 +20,11 @@ Recorder::Recorder(RecordOptions record, const RecipeOptions& recipe, const Devi
       backend_(device.name()),
       open_(std::move(open)),
       next_(next),
-      begin_(seconds() - (record_.resumed ? record_.resumed->t : 0)) {
-  if (record_.resumed) step_ = record_.resumed->step;
+      begin_(seconds()) {}
+
+void Recorder::resume_from(int64_t step, const std::string& checkpoint) {
+  step_ = step;
+  resumed_from_ = checkpoint;
 }
 
 double Recorder::now() const { return seconds() - begin_; }
@@ -33,8 +36,8 @@ void Recorder::write(const std::string& phase, runs::Body body) {
 
 void Recorder::started(const Start& s) {
   sinks_ = open_(s);
-  if (record_.resumed) {
-    write("prepare", runs::Resume{runs::utc_now(), record_.resumed->from});
+  if (resumed_from_) {
+    write("prepare", runs::Resume{runs::utc_now(), *resumed_from_});
   } else {
     runs::RunStart e;
     e.run_id = record_.run_id;

@@ -227,8 +227,9 @@ void Watcher::look(Probe& probe, int64_t step, const Windows& windows, int64_t u
   Session& s = *probe.session;
   s.set("sequence", sequence);
   s.set("position", position);
-  s.set("tokens", windows.inputs);
-  s.set("targets", windows.targets);
+  // Where a step sums over several batches, its first.
+  s.set("tokens", std::span(windows.inputs).first(size_t(rows)));
+  s.set("targets", std::span(windows.targets).first(size_t(rows)));
   s.set("weight", std::vector<float>(size_t(rows), float(1.0 / double(rows))));
   if (options_.dropout > 0)
     s.set("random",

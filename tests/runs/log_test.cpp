@@ -236,10 +236,11 @@ TEST_F(LogTest, AResumedWriterGoesOnBehindATornLine) {
     EventWriter w(file, EventWriter::Mode::resume);
     EXPECT_EQ(w.last_t(), 4.5);
     w.write(resume_event(1));
-    w.write(step_event(2, 2));
+    w.write(step_event(2, 2, 0.25));
   }
   const Log log = read_events(file);
   EXPECT_EQ(losses(log), (std::vector<double>{3, 2}));
+  EXPECT_EQ(log.events.back().t, 4.75);  // the clock goes on
   EXPECT_EQ(log.warnings.size(), 1u);
 }
 

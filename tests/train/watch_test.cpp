@@ -238,7 +238,7 @@ TEST(Watcher, RefusesPatternsThatFitNothing) {
   EXPECT_NE(error_of([] { train({.drifts = {{"q", 1}}}); }).find("drift: no name fits"), std::string::npos);
 }
 
-// A recorder that goes on from a checkpoint begins with `resume`, at the clock of the log.
+// A recorder that goes on from a checkpoint begins with `resume`.
 TEST(Recorder, AResumedRunSaysSo) {
   struct Keep final : runs::EventSink {
     explicit Keep(std::vector<runs::Event>& list) : events(list) {}
@@ -250,7 +250,7 @@ TEST(Recorder, AResumedRunSaysSo) {
   TrainObserver nobody;
   const RecipeOptions recipe;
   Recorder recorder(
-      {.resumed = RecordOptions::Resumed{40, "step_40", 12.5}}, recipe, *device,
+      {}, recipe, *device,
       [&](const TrainObserver::Start&) {
         Recorder::Sinks sinks;
         sinks.push_back(std::make_unique<Keep>(events));
@@ -259,6 +259,7 @@ TEST(Recorder, AResumedRunSaysSo) {
       nobody);
   recorder.failed(1, "too early");  // nothing has started, nothing is written
   EXPECT_TRUE(events.empty());
+  recorder.resume_from(40, "step_40");
   const Plan plan;
   recorder.started({small_spec(), 1, 2, 3, 4, 5, 6, plan});
   recorder.stepped({41, 100, 2.0, 1e-3, {}, false, 10, 1});
@@ -266,7 +267,7 @@ TEST(Recorder, AResumedRunSaysSo) {
   ASSERT_EQ(events.size(), 3u);
   ASSERT_TRUE(events[0].as<runs::Resume>());
   EXPECT_EQ(events[0].step, 40);
-  EXPECT_GE(events[0].t, 12.5);
+  EXPECT_EQ(events[0].as<runs::Resume>()->from, "step_40");
   EXPECT_EQ(events[1].step, 41);
   const runs::RunEnd* end = events[2].as<runs::RunEnd>();
   ASSERT_TRUE(end);

@@ -35,7 +35,7 @@ class EventWriter final : public EventSink {
  public:
   enum class Mode {
     fresh,   ///< a new run; an earlier log of this name becomes events.previous.jsonl
-    resume,  ///< the run that the log is of goes on
+    resume,  ///< the run that the log is of goes on, and so does its clock: last_t() is added to the time of events
   };
   /// Throws Error{bad_input} where the file cannot be made or another process is writing it.
   EventWriter(const std::string& path, Mode mode);

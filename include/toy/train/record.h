@@ -17,13 +17,6 @@ struct RecordOptions {
   std::string run_id, toy, recipe;
   int threads = 1;
   nlohmann::ordered_json config = nlohmann::ordered_json::object();
-  /// The run goes on from a checkpoint: a `resume` event takes the place of run_start.
-  struct Resumed {
-    int64_t step = 0;  ///< the last one that counts
-    std::string from;
-    double t = 0;  ///< where the clock of the log stands
-  };
-  std::optional<Resumed> resumed = {};
 };
 
 /// Makes events and hands them to sinks, then passes what it was told on to `next`. The clock is steady and begins with
@@ -35,6 +28,9 @@ class Recorder final : public TrainObserver {
   /// `open` is called once, when the run starts: the folder is there by then. `next` must outlive the recorder.
   Recorder(RecordOptions record, const RecipeOptions& recipe, const Device& device, Open open, TrainObserver& next);
 
+  /// The run goes on from a checkpoint, `step` is the last one that counts: a `resume` event takes the place of
+  /// run_start. Called before started(), whose sinks go on with the log (runs::EventWriter::Mode::resume).
+  void resume_from(int64_t step, const std::string& checkpoint);
   void preparing(const std::string& what) override { next_.preparing(what); }
   void started(const Start& start) override;
   void entered(const std::string& region) override;
@@ -58,6 +54,7 @@ class Recorder final : public TrainObserver {
   TrainObserver& next_;
   double begin_;
   std::optional<int64_t> step_;
+  std::optional<std::string> resumed_from_;
   double loss_ = runs::kUnknown;
   std::vector<std::pair<std::string, double>> regions_;
 };

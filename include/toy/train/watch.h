@@ -15,6 +15,7 @@ namespace toy {
 struct Watch {
   std::string pattern;  ///< `*` stands for any characters, `?` for one
   int64_t every = 10;   ///< steps; the first step is always looked at
+  /// Is step `step`, counted from 1, looked at?
   bool due(int64_t step) const { return step == 1 || step % every == 0; }
 };
 /// "PATTERN" or "PATTERN:EVERY". Throws Error{bad_input} naming `option` for an empty pattern or a period that is not a
