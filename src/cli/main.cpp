@@ -77,6 +77,7 @@ const std::vector<Command>& commands() {
       {"describe", "Show a model's card, graph, memory plan and cost", add_describe},
       {"tokenizer", "Train a tokenizer, encode text, decode ids", add_tokenizer},
       {"corpus", "Write stories whose exact probability is known, and score texts", add_corpus},
+      {"runs", "List, show and compare training runs; curves, reports", add_runs},
       {"bench", "Measure toy's speed beside this machine's ceilings", add_bench},
   };
   return list;

@@ -1,14 +1,14 @@
 // toy train: recipes that make a model.
 #include <fmt/format.h>
 
-#include <cmath>
-#include <nlohmann/json.hpp>
+#include <filesystem>
 
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/optimizer_options.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "cli/run_files.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
 #include "toy/train/from_scratch.h"
@@ -17,11 +17,7 @@
 namespace toy::cli {
 namespace {
 
-using nlohmann::ordered_json;
-
-ordered_json number(double v) { return std::isfinite(v) ? ordered_json(v) : ordered_json(nullptr); }
-
-// stdout: results alone, the same bytes for the same options. stderr: for people.
+// For people: progress on stderr; results on stdout, the same bytes for the same options, unless events go there.
 class Reporter final : public TrainObserver {
  public:
   explicit Reporter(bool json) : json_(json) {}
@@ -29,15 +25,6 @@ class Reporter final : public TrainObserver {
   void preparing(const std::string& what) override { progress_.waiting(what); }
 
   void started(const Start& s) override {
-    if (json_) {
-      line({{"kind", "run_start"},
-            {"schema", "toy/v1"},
-            {"parameters", s.parameters},
-            {"train_tokens", s.train_tokens},
-            {"validation_tokens", s.validation_tokens},
-            {"planned_bytes", s.planned_bytes},
-            {"model", to_json(s.spec)}});
-    }
     progress_.note(fmt::format(
         "{}: {:.2f} M parameters, {} training tokens ({} windows an epoch), {} validation tokens, {} planned",
         s.spec.name, double(s.parameters) * 1e-6, s.train_tokens, s.windows_per_epoch, s.validation_tokens,
@@ -46,16 +33,9 @@ class Reporter final : public TrainObserver {
   }
 
   void stepped(const Step& s) override {
-    if (json_) {
-      line({{"kind", "step"},
-            {"step", s.step},
-            {"loss", number(s.loss)},
-            {"lr", s.lr},
-            {"grad_norm", s.grad_norm ? number(*s.grad_norm) : ordered_json(nullptr)},
-            {"tokens_per_second", s.tokens_per_second}});
-    } else {
+    if (!json_) {
       progress_.clear();
-      put(fmt::format("step {}: loss={:.6f}\n", s.step, s.loss));
+      put_line(fmt::format("step {}: loss={:.6f}\n", s.step, s.loss));
     }
     if (s.skipped)
       progress_.note(fmt::format("step {}: the {} is not finite; the step was skipped", s.step,
@@ -64,16 +44,6 @@ class Reporter final : public TrainObserver {
   }
 
   void evaluated(const Eval& e) override {
-    if (json_) {
-      ordered_json j{{"kind", "eval"},
-                     {"step", e.step},
-                     {"loss", number(e.loss)},
-                     {"nats_per_byte", number(e.nats_per_byte)},
-                     {"whole", e.whole}};
-      if (e.average_loss) j["average_loss"] = number(*e.average_loss);
-      line(j);
-      if (!e.sample.empty()) line({{"kind", "sample"}, {"step", e.step}, {"text", e.sample}});
-    }
     progress_.note(fmt::format("step {}: validation loss {:.4f} nats a token, {:.4f} nats a byte{}", e.step, e.loss,
                                e.nats_per_byte, e.whole ? "" : " (a part of the text)"));
     if (e.average_loss) progress_.note(fmt::format("averaged weights: {:.4f} nats a token", *e.average_loss));
@@ -82,31 +52,13 @@ class Reporter final : public TrainObserver {
 
   void done(const TrainResult& r) {
     progress_.finish();
-    constexpr const char* kReasons[] = {"done", "patience", "time"};
     if (r.reason == TrainResult::patience) progress_.note("stopped: validation got no better");
     if (r.reason == TrainResult::time) progress_.note("stopped: the time limit has passed");
     if (!r.average_path.empty()) progress_.note("averaged weights: " + r.average_path);
-    if (json_) {
-      ordered_json j{
-          {"kind", "run_end"},    {"reason", kReasons[r.reason]}, {"final_loss", number(r.final_loss)},
-          {"seconds", r.seconds}, {"model", r.model_path},        {"peak_rss_bytes", peak_resident_memory()}};
-      if (!r.average_path.empty()) j["average_model"] = r.average_path;
-      if (r.eval) j["nats_per_byte"] = number(r.eval->nats_per_byte);
-      line(j);
-    } else {
-      put(r.model_path + "\n");
-    }
+    if (!json_) put_line(r.model_path + "\n");
   }
 
  private:
-  static void line(const ordered_json& j) {
-    put(j.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
-  }
-  // A reader that has gone away ends the run: nobody would see its results.
-  static void put(const std::string& text) {
-    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-      fail_internal("stdout: the output could not be written");
-  }
   bool json_;
   Progress progress_;
 };
@@ -115,6 +67,7 @@ class Reporter final : public TrainObserver {
 struct Recipe {
   DeviceOptions device;
   ComputeOptions compute;
+  RunOptions run_options;
   bool json = false;
   std::string stored = "f32", update = "gathered";
   OptimizerChoice optimizer;
@@ -136,9 +89,14 @@ struct Recipe {
         ->capture_default_str();
     app.add_option("--sample", o.sample_tokens, "tokens of a sample written at each validation")->capture_default_str();
     app.add_option("--dtype", stored, "matrices in the file: f32, f16 or bf16")->capture_default_str();
-    app.add_option("--out", o.out, "folder for the result")->capture_default_str();
+    app.add_option(
+           "--out", o.out,
+           "folder for the result and the run's files; {arch}, {recipe}, {date}, {time} and {seq} (the next free "
+           "number) are filled in, as in runs/{arch}-{date}-{seq}")
+        ->capture_default_str();
     add_check_finite(app, o.trainer.check_finite);
-    app.add_flag("--json", json, "JSON Lines on stdout instead of text");
+    app.add_flag("--json", json, "the run's events as JSON Lines on stdout instead of text");
+    run_options.add(app);
     compute.add(app);
     add_update_option(app, update);
     device.add(app);
@@ -156,10 +114,37 @@ struct Recipe {
     const auto dev = device.make();
     o.trainer.compute = compute.choose(*dev);
     o.trainer.updates = updates_of(update);
+    o.watch = run_options.watch();
+    const OutFolder folder(o.out, {{"arch", o.out.find("{arch}") == std::string::npos ? "" : architecture_of(o)},
+                                   {"recipe", app.get_name()}});
+    o.out = folder.path();
     for (const char* file : {"/model.gguf", "/model-ema.gguf"})
       refuse_overwriting("out", o.out + file, {{"--corpus", o.corpus}, {"--val", o.validation}});
+    const nlohmann::ordered_json config = config_of(app);
     Reporter reporter(json);
-    reporter.done(train(o, *dev, reporter));
+    const auto open = [&](const TrainObserver::Start& s) {
+      return open_sinks(o.out, config, s.spec, o.trainer, run_options.tensorboard, json);
+    };
+    const std::string id = std::filesystem::weakly_canonical(o.out).filename().string();
+    Recorder recorder(
+        {.run_id = id, .toy = TOY_VERSION, .recipe = app.get_name(), .threads = dev->pool().size(), .config = config},
+        o, *dev, open, reporter);
+    try {
+      const TrainResult result = train(o, *dev, recorder);
+      recorder.done(result);
+      reporter.done(result);
+    } catch (const Error& e) {
+      recorder.failed(e.code() == ErrorCode::bad_input ? 2 : 1, e.what());
+      throw;
+    }
+  }
+
+  static std::string architecture_of(const FromScratchOptions& o) {
+    constexpr int64_t kAnyVocabulary = 256;  // the tokenizer decides later
+    return model_spec(o.size, kAnyVocabulary).architecture;
+  }
+  static std::string architecture_of(const WarmStartOptions& o) {
+    return spec_from_gguf(gguf::File::open(o.init)).architecture;
   }
 };
 

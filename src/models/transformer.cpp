@@ -63,13 +63,17 @@ Value Transformer::operator()(Value tokens, const nn::Context& ctx, std::span<nn
   Value x = embedding(embedding_, tokens);
   if (positions_) x = x + embedding(positions_, ctx.batch.position);
   x = ctx.dropout(x, "embedding");
+  g.set_name(x, "x_embed");
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const auto layer = g.scope(fmt::format("blk.{}", i));
     nn::LayerState none;
     x = blocks_[i](x, states.empty() ? none : states[i], ctx);
+    g.set_name(x, fmt::format("blk.{}.out", i));
   }
   const auto layer = g.scope("output");
-  return norm_(x);
+  const Value x_final = norm_(x);
+  g.set_name(x_final, "x_final");
+  return x_final;
 }
 
 }  // namespace toy

@@ -121,6 +121,7 @@ class Run {
     TrainerOptions options = o.trainer;
     options.seed = o.seed;
     trainer_ = std::make_unique<Trainer>(device, model_, options);
+    watcher_ = std::make_unique<Watcher>(o.watch, device, model_, options);
   }
 
   TrainResult go() {
@@ -128,18 +129,23 @@ class Run {
     const Schedule schedule = o_.rates();
     observer_.started({model_.spec, parameter_count(model_.spec), int64_t(train_ids_.size()),
                        int64_t(validation_ids_.size()), validation_bytes_, sampler_->windows_per_epoch(),
-                       trainer_->planned_bytes(), trainer_->plan()});
+                       trainer_->planned_bytes() + watcher_->planned_bytes(), trainer_->plan()});
+    const auto tell = [this](const runs::Event& e) { observer_.measured(e); };
     const double begin = now();
     double training = 0;
     for (int64_t step = 0; step < o_.steps; ++step) {
+      const Windows windows = sampler_->batch(step);
+      watcher_->before(step + 1, windows, *trainer_, tell);
       const double before = now();
       const double lr = schedule.at(step);
-      const StepResult r = trainer_->step(sampler_->batch(step), lr);
-      training += now() - before;
+      const StepResult r = trainer_->step(windows, lr);
+      const double seconds = now() - before;
+      training += seconds;
       result.final_loss = r.loss;
       const double rate = double((step + 1) * o_.trainer.batch * o_.trainer.tokens) / training;
       observer_.stepped({step + 1, o_.steps, r.loss, lr, r.grad_norm, r.skipped, rate,
-                         (now() - begin) / double(step + 1) * double(o_.steps - step - 1)});
+                         (now() - begin) / double(step + 1) * double(o_.steps - step - 1), seconds});
+      watcher_->after(step + 1, *trainer_, tell);
       result.steps = step + 1;
       watch_skipped(step + 1, r.skipped);
       const bool timed_out = o_.time_limit > 0 && now() - begin >= o_.time_limit, last = step + 1 == o_.steps;
@@ -153,7 +159,9 @@ class Run {
         break;
       }
     }
+    observer_.entered("save");
     save(result);
+    observer_.left("save");
     result.seconds = now() - begin;
     return result;
   }
@@ -203,7 +211,9 @@ class Run {
   std::optional<TrainObserver::Eval> evaluate(int64_t step, bool last) {
     if (validation_ids_.size() < 2) return std::nullopt;
     const int64_t limit = last ? 0 : o_.eval_tokens;
+    observer_.entered("validation");
     const EvalResult r = trainer_->evaluate(validation_ids_, limit);
+    observer_.left("validation");
     const double bytes = double(validation_bytes_) * double(r.tokens) / double(validation_ids_.size() - 1);
     TrainObserver::Eval e{step, r.mean(), r.nats / bytes, r.tokens + 1 == int64_t(validation_ids_.size()), {}};
     if (has_average()) {
@@ -241,6 +251,7 @@ class Run {
   std::unique_ptr<WindowSampler> sampler_;
   Model model_;
   std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<Watcher> watcher_;
   std::unique_ptr<Decoder> decoder_;
   Patience patience_{o_.patience, o_.min_delta};
   int64_t skipped_ = 0;  // in a row

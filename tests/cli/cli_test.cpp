@@ -35,7 +35,9 @@ TEST_F(Cli, JsonLinesOfTraining) {
   std::istringstream lines(r.out);
   std::vector<std::string> kinds;
   for (std::string line; std::getline(lines, line);) kinds.push_back(nlohmann::json::parse(line).at("kind"));
-  EXPECT_EQ(kinds, (std::vector<std::string>{"run_start", "step", "step", "eval", "sample", "run_end"}));
+  EXPECT_EQ(kinds, (std::vector<std::string>{"run_start", "step", "step", "region_enter", "region_exit", "eval",
+                                             "sample", "region_enter", "region_exit", "run_end"}));
+  EXPECT_EQ(slurp(path("run/events.jsonl")), r.out);  // the same events
 }
 
 TEST_F(Cli, InferAgreesInTextAndJson) {
@@ -198,8 +200,8 @@ TEST_F(Cli, ManifestAndHelp) {
   const auto j = nlohmann::json::parse(toy("--manifest").out);
   std::vector<std::string> names;
   for (const auto& c : j.at("commands")) names.push_back(c.at("name"));
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"new", "train", "infer", "eval", "describe", "tokenizer", "corpus", "bench"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"new", "train", "infer", "eval", "describe", "tokenizer", "corpus", "runs",
+                                             "bench"}));
   for (const std::string& n : names) {
     const Result r = toy(n + " --help");
     EXPECT_EQ(r.code, 0);

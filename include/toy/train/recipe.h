@@ -6,6 +6,7 @@
 
 #include "toy/train/schedule.h"
 #include "toy/train/trainer.h"
+#include "toy/train/watch.h"
 
 namespace toy {
 
@@ -33,6 +34,7 @@ struct RecipeOptions {
   DType stored = DType::f32;  ///< of matrices, in the file
   std::string out = "out";    ///< folder
   std::string name;           ///< of the model; "": as the model's source says
+  WatchOptions watch;         ///< what is looked at while it runs
   /// The schedule that these say. Throws Error{bad_input} for an impossible one.
   Schedule rates() const;
 };
@@ -55,6 +57,7 @@ class TrainObserver {
     std::optional<double> grad_norm;  ///< streaming updates have none
     bool skipped;                     ///< not finite: nothing has changed
     double tokens_per_second, seconds_left;
+    double seconds = 0;  ///< that this step took
   };
   /// One evaluation on the validation text.
   struct Eval {
@@ -69,6 +72,12 @@ class TrainObserver {
   virtual void preparing(const std::string& what) { (void)what; }
   /// Once, before the first step.
   virtual void started(const Start&) {}
+  /// A part of the run begins, "validation" or "save"; and it ends.
+  virtual void entered(const std::string& region) { (void)region; }
+  /// @copydoc entered
+  virtual void left(const std::string& region) { (void)region; }
+  /// What RecipeOptions::watch asks for: a tap, grad, drift or op_timing, without its time.
+  virtual void measured(const runs::Event& event) { (void)event; }
   /// After every step.
   virtual void stepped(const Step&) {}
   /// After every evaluation.

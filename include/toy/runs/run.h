@@ -1,0 +1,70 @@
+// Runs in their folders: found, summed up, sorted, compared.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "toy/runs/log.h"
+
+namespace toy::runs {
+
+/// A run in one line.
+struct Summary {
+  std::string id, folder, model, recipe, started, status;
+  int64_t step = 0, steps = 0, parameters = 0, tokens = 0, resumes = 0;
+  std::optional<double> loss, best_loss, validation_loss, best_validation_loss, nats_per_byte, lr, tokens_per_second;
+  double seconds = 0;
+};
+
+/// A column of a list of runs.
+struct Column {
+  enum class Better { neither, less, more };
+  using Cell = std::variant<std::string, int64_t, std::optional<double>>;
+  const char* name;   ///< of JSON, --sort and --metric
+  const char* title;  ///< of tables
+  Better better;
+  bool in_list;  ///< shown by `toy runs list`
+  Cell (*cell)(const Summary&);
+};
+/// All columns; lists, comparisons, sorting and JSON go by this list.
+std::span<const Column> columns();
+/// The column of this name. Throws Error{bad_input} that lists the names.
+const Column& column(const std::string& name);
+/// A cell as people read it: counts with thousands apart, times as 1:02:03, "-" for what is not there.
+std::string to_text(const Column& column, const Summary& summary);
+/// {"id": ..., ...} with a member for each column.
+nlohmann::ordered_json to_json(const Summary& summary);
+
+/// `folder` is the run's; `running`: a process is writing the log now.
+Summary summarize(const Log& log, const std::string& folder, bool running);
+/// Stable; what a run does not have stands last. Ascending, or descending.
+void sort_by(std::vector<Summary>& runs, const Column& column, bool descending);
+/// One event for each column in which less or more is better, in their order.
+std::vector<Compare> compare(std::span<const Summary> runs);
+
+/// Folders of runs: `root` itself if it has a log, and those below it, at most three deep, in the order of their names.
+/// Hidden folders and links to folders are not entered.
+std::vector<std::string> find_runs(const std::string& root);
+/// The log that a user means: a file, the folder of a run, or an id (or the beginning of only one) below `roots`.
+/// Throws Error{bad_input} that says what is near, or which runs begin so.
+std::string find_log(const std::string& what, std::span<const std::string> roots);
+
+/// Replaces {name} by fields.at(name), {date} by 20260131, {time} by 235959 (UTC) and {seq} by the first number, 001
+/// and up, whose folder is not there, and makes the folder (with its parents). Without a placeholder the path is
+/// returned as it is, and nothing is made. Throws Error{bad_input} for an unknown placeholder, a brace without its
+/// partner, or a folder that cannot be made.
+std::string make_folder(const std::string& path, const std::map<std::string, std::string>& fields);
+
+/// Now, as "2026-01-31T23:59:59Z".
+std::string utc_now();
+/// Name, CPUs and memory of this machine.
+Host this_host(int threads);
+/// The commit that is checked out in the repository around `folder`; nullopt if there is none. Reads files of .git,
+/// runs nothing.
+std::optional<std::string> git_commit(const std::string& folder);
+
+}  // namespace toy::runs

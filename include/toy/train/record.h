@@ -1,0 +1,62 @@
+// A run as events: what the recipe tells an observer, written where it is wanted.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "toy/runs/event.h"
+#include "toy/train/recipe.h"
+
+namespace toy {
+
+/// What the recorder cannot see by itself.
+struct RecordOptions {
+  std::string run_id, toy, recipe;
+  int threads = 1;
+  nlohmann::ordered_json config = nlohmann::ordered_json::object();
+};
+
+/// Makes events and hands them to sinks, then passes what it was told on to `next`. The clock is steady and begins with
+/// the recorder.
+class Recorder final : public TrainObserver {
+ public:
+  using Sinks = std::vector<std::unique_ptr<runs::EventSink>>;
+  using Open = std::function<Sinks(const Start&)>;
+  /// `open` is called once, when the run starts: the folder is there by then. `next` must outlive the recorder.
+  Recorder(RecordOptions record, const RecipeOptions& recipe, const Device& device, Open open, TrainObserver& next);
+
+  /// The run goes on from a checkpoint, `step` is the last one that counts: a `resume` event takes the place of
+  /// run_start. Called before started(), whose sinks go on with the log (runs::EventWriter::Mode::resume).
+  void resume_from(int64_t step, const std::string& checkpoint);
+  void preparing(const std::string& what) override { next_.preparing(what); }
+  void started(const Start& start) override;
+  void entered(const std::string& region) override;
+  void left(const std::string& region) override;
+  void measured(const runs::Event& event) override;
+  void stepped(const Step& step) override;
+  void evaluated(const Eval& eval) override;
+  /// The last event of a run that has come to its end.
+  void done(const TrainResult& result);
+  /// The last event of a run that has not. Nothing is written if it had not started.
+  void failed(int exit_code, const std::string& error);
+
+ private:
+  double now() const;
+  void write(const std::string& phase, runs::Body body);
+  RecordOptions record_;
+  const RecipeOptions& recipe_;
+  std::string backend_;
+  Open open_;
+  Sinks sinks_;
+  TrainObserver& next_;
+  double begin_;
+  std::optional<int64_t> step_;
+  std::optional<std::string> resumed_from_;
+  double loss_ = runs::kUnknown;
+  std::vector<std::pair<std::string, double>> regions_;
+};
+
+}  // namespace toy

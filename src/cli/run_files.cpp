@@ -1,0 +1,121 @@
+#include "cli/run_files.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+
+#include "toy/base/atomic_file.h"
+#include "toy/base/error.h"
+#include "toy/graph/print.h"
+#include "toy/runs/log.h"
+#include "toy/runs/run.h"
+#include "toy/runs/tensorboard.h"
+
+namespace toy::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+class JsonLines final : public runs::EventSink {
+ public:
+  void write(const runs::Event& event) override { put_line(runs::to_json_line(event) + "\n"); }
+};
+
+ordered_json typed(const std::string& text) {
+  const ordered_json j = ordered_json::parse(text, nullptr, false);
+  return j.is_number() || j.is_boolean() ? j : ordered_json(text);
+}
+
+void write_json(const std::filesystem::path& path, const ordered_json& j) {
+  AtomicFile file(path.string());
+  file.write(j.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+  file.commit();
+}
+
+// The graph of a step with the cost of every op, as `describe --graph train --json` prints it.
+ordered_json flow(const ModelSpec& spec, const TrainerOptions& options) {
+  const TrainGraph t = build_train_graph(
+      spec, [](const std::string&) { return DType::f32; }, options);
+  std::vector<Value> roots{t.loss};
+  if (t.norm) roots.push_back(t.norm);
+  roots.insert(roots.end(), t.updates.begin(), t.updates.end());
+  const GraphCost cost = cost_of(*t.graph, roots);
+  return to_json(*t.graph, &cost);
+}
+
+}  // namespace
+
+void put_line(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    fail_internal("stdout: the output could not be written");
+}
+
+void RunOptions::add(CLI::App& app) {
+  app.add_option("--tensorboard", tensorboard, "a folder for event files that TensorBoard reads");
+  const auto list = [&](const char* name, std::vector<std::string>& values, const std::string& help) {
+    app.add_option(name, values, help)->allow_extra_args(false);
+  };
+  list("--tap", taps,
+       "PATTERN[:EVERY]: statistics of values of the forward pass (x_embed, blk.0.attn_q, blk.*.out, x_final, logits) "
+       "at the first and every EVERY-th (10th) step, in events.jsonl; may be given again");
+  list("--grads", grads, "PATTERN[:EVERY]: the same of the gradients of weights");
+  list("--drift", drifts, "PATTERN[:EVERY]: how far weights have come from where they started; keeps a copy of them");
+  app.add_option("--op-timing", op_timing, "steps between two measurements of the time of every op; 0: none")
+      ->capture_default_str();
+}
+
+WatchOptions RunOptions::watch() const {
+  WatchOptions w;
+  for (const std::string& s : taps) w.taps.push_back(parse_watch("tap", s));
+  for (const std::string& s : grads) w.grads.push_back(parse_watch("grads", s));
+  for (const std::string& s : drifts) w.drifts.push_back(parse_watch("drift", s));
+  check(op_timing >= 0, "op-timing is {}, expected 0 (never) or more steps", op_timing);
+  w.op_timing = op_timing;
+  return w;
+}
+
+ordered_json config_of(const CLI::App& app) {
+  ordered_json j = ordered_json::object();
+  for (const CLI::Option* o : app.get_options()) {
+    if (o->get_lnames().empty() || o->get_lnames()[0] == "help") continue;
+    const std::string& name = o->get_lnames()[0];
+    if (o->get_items_expected_max() == 0) {  // a flag
+      j[name] = o->count() > 0;
+      continue;
+    }
+    const std::vector<std::string> values = o->count() > 0 ? o->results() : std::vector<std::string>{};
+    if (values.size() > 1) {
+      for (const std::string& v : values) j[name].push_back(typed(v));
+    } else {
+      const std::string text = values.empty() ? o->get_default_str() : values[0];
+      j[name] = values.empty() && text.empty() ? ordered_json(nullptr) : typed(text);
+    }
+  }
+  return j;
+}
+
+OutFolder::OutFolder(const std::string& out, const std::map<std::string, std::string>& fields)
+    : path_(runs::make_folder(out, fields)), made_(path_ != out) {}
+
+OutFolder::~OutFolder() {
+  std::error_code ignored;
+  if (made_ && std::filesystem::is_empty(path_, ignored)) std::filesystem::remove(path_, ignored);
+}
+
+Recorder::Sinks open_sinks(const std::string& out, const ordered_json& config, const ModelSpec& spec,
+                           const TrainerOptions& trainer, const std::string& tensorboard, bool json) {
+  Recorder::Sinks sinks;
+  const std::filesystem::path folder(out);
+  sinks.push_back(
+      std::make_unique<runs::EventWriter>((folder / runs::kEventsFile).string(), runs::EventWriter::Mode::fresh));
+  write_json(folder / "config.json", config);
+  write_json(folder / "flow.json", flow(spec, trainer));
+  if (!tensorboard.empty())
+    sinks.push_back(std::make_unique<runs::TensorBoardWriter>(tensorboard, double(std::time(nullptr))));
+  if (json) sinks.push_back(std::make_unique<JsonLines>());
+  return sinks;
+}
+
+}  // namespace toy::cli

@@ -1,0 +1,51 @@
+// What a training run leaves beside its weights: events, config, graph; and the options for it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "toy/train/record.h"
+
+namespace toy::cli {
+
+/// --tensorboard, --tap, --grads, --drift and --op-timing.
+struct RunOptions {
+  std::string tensorboard;
+  std::vector<std::string> taps, grads, drifts;
+  int64_t op_timing = 0;
+  void add(CLI::App& app);
+  /// Throws Error{bad_input} naming the option.
+  WatchOptions watch() const;
+};
+
+/// Every option of a command with its value, given or not: what config.json holds. Numbers are numbers, a flag is true
+/// or false, several values are a list.
+nlohmann::ordered_json config_of(const CLI::App& app);
+
+/// Makes the folder that --out means (runs::make_folder: {arch}, {recipe}, {name}, {date}, {time}, {seq}). Destroyed
+/// while it is still empty, it takes a folder that it made away again.
+class OutFolder {
+ public:
+  OutFolder(const std::string& out, const std::map<std::string, std::string>& fields);
+  ~OutFolder();
+  OutFolder(const OutFolder&) = delete;
+  OutFolder& operator=(const OutFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  bool made_;
+};
+
+/// Opens events.jsonl in `out`, writes config.json and flow.json beside it, and opens what else is wanted: JSON Lines
+/// on stdout, TensorBoard's files.
+Recorder::Sinks open_sinks(const std::string& out, const nlohmann::ordered_json& config, const ModelSpec& spec,
+                           const TrainerOptions& trainer, const std::string& tensorboard, bool json);
+
+/// Writes a result to stdout. Throws Error{failure} when its reader has gone away: nobody would see the rest.
+void put_line(const std::string& text);
+
+}  // namespace toy::cli

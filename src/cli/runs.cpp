@@ -1,0 +1,420 @@
+// toy runs: what training runs have written.
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <langinfo.h>
+#include <algorithm>
+#include <chrono>
+#include <clocale>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/run_files.h"
+#include "toy/base/atomic_file.h"
+#include "toy/base/error.h"
+#include "toy/runs/report.h"
+#include "toy/runs/run.h"
+
+namespace toy::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using runs::Log;
+using runs::Summary;
+
+// Where runs are looked for when nobody says: the folder of --out 'runs/{...}', and --out's default.
+const std::vector<std::string> kRoots{"runs", "out"};
+constexpr const char* kRunHelp =
+    "a run: its folder, its events.jsonl, or its id (or the beginning of it) below runs or out";
+
+struct Opened {
+  Log log;
+  Summary summary;
+  std::string path;
+};
+
+Opened open_run(const std::string& what) {
+  Opened o;
+  o.path = runs::find_log(what, kRoots);
+  o.log = runs::read_events(o.path);
+  const std::string folder = std::filesystem::absolute(o.path).parent_path().string();
+  o.summary = runs::summarize(o.log, folder, runs::is_being_written(o.path));
+  for (const std::string& w : o.log.warnings) to_stderr(fmt::format("toy: {}: {}\n", o.path, w));
+  return o;
+}
+
+void put_json(const ordered_json& j) {
+  put_line(j.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+}
+
+// How charts are drawn on stdout.
+struct ScreenOptions {
+  int columns = 0, rows = 12;
+  bool ascii = false;
+
+  void add(CLI::App& app) {
+    app.add_option("--width", columns, "columns of the drawing; 0: the terminal's, or 80")->capture_default_str();
+    app.add_option("--height", rows, "rows of a chart")->capture_default_str();
+    app.add_flag("--ascii", ascii, "draw without Unicode, as where the locale has none");
+  }
+  runs::Terminal terminal() const {
+    check(columns == 0 || (columns >= 8 && columns <= 1000), "width is {}, expected 8 to 1000, or 0 for the terminal's",
+          columns);
+    check(rows >= 3 && rows <= 200, "height is {}, expected 3 to 200", rows);
+    winsize w{};
+    const bool is_terminal = isatty(STDOUT_FILENO) == 1;
+    const bool known = is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0;
+    const char* no_color = std::getenv("NO_COLOR");  // https://no-color.org
+    return {.columns = columns > 0 ? columns
+                       : known     ? w.ws_col
+                                   : 80,
+            .rows = rows,
+            .unicode = !ascii && has_unicode(),
+            .color = is_terminal && !(no_color && *no_color)};
+  }
+  static bool has_unicode() {
+    std::setlocale(LC_CTYPE, "");
+    const std::string codeset = nl_langinfo(CODESET);
+    std::setlocale(LC_CTYPE, "C");
+    return codeset == "UTF-8";
+  }
+};
+
+// Columns as wide as their widest cell; numbers to the right. What a narrow terminal has no room for is left out from
+// the right, the first column stays.
+std::string table(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& right, int columns) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows)
+    for (size_t c = 0; c < row.size(); ++c) {
+      if (c == widths.size()) widths.push_back(0);
+      widths[c] = std::max(widths[c], row[c].size());
+    }
+  size_t shown = 1;
+  for (size_t total = widths[0]; shown < widths.size() && total + 2 + widths[shown] <= size_t(columns); ++shown)
+    total += 2 + widths[shown];
+  std::string out;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t c = 0; c < shown; ++c) {
+      const std::string pad(widths[c] - row[c].size(), ' ');
+      line += (c ? "  " : "") + (right[c] ? pad + row[c] : row[c] + pad);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line.substr(0, size_t(columns)) + "\n";
+  }
+  return out;
+}
+
+bool is_number(const runs::Column& c) { return !std::holds_alternative<std::string>(c.cell(Summary{})); }
+
+struct List {
+  std::vector<std::string> folders;
+  std::string sort = "started";
+  bool reverse = false, json = false;
+  ScreenOptions screen;
+
+  void add(CLI::App& app) {
+    app.add_option("folder", folders, "where to look, three folders deep (default: runs and out)");
+    std::vector<std::string> names;
+    for (const runs::Column& c : runs::columns()) names.push_back(c.name);
+    app.add_option("--sort", sort, fmt::format("by one of {}", fmt::join(names, ", ")))->capture_default_str();
+    app.add_flag("--reverse", reverse, "from the largest down");
+    app.add_flag("--json", json, "one JSON object a line, with every column");
+    app.add_option("--width", screen.columns, "columns of the table; 0: the terminal's, or all")->capture_default_str();
+    app.callback([this] { run(); });
+  }
+
+  void run() {
+    const runs::Column& by = runs::column(sort);
+    std::vector<Summary> list;
+    for (const std::string& root : folders.empty() ? kRoots : folders) {
+      std::error_code error;
+      if (folders.empty() && !std::filesystem::is_directory(root, error)) continue;
+      for (const std::string& folder : runs::find_runs(root)) add_run(folder, list);
+    }
+    if (list.empty()) to_stderr("no runs here; `toy train` leaves one in its --out\n");
+    runs::sort_by(list, by, reverse);
+    if (json) {
+      for (const Summary& s : list) put_json(to_json(s));
+      return;
+    }
+    if (!list.empty()) print(list);
+  }
+
+ private:
+  // One log that cannot be read must not hide the others.
+  static void add_run(const std::string& folder, std::vector<Summary>& list) {
+    const std::string path = folder + "/" + runs::kEventsFile;
+    try {
+      list.push_back(runs::summarize(runs::read_events(path), folder, runs::is_being_written(path)));
+    } catch (const Error& e) {
+      to_stderr(fmt::format("toy: {}\n", e.what()));
+    }
+  }
+  void print(const std::vector<Summary>& list) const {
+    std::vector<std::vector<std::string>> rows(1);
+    std::vector<bool> right;
+    for (const runs::Column& c : runs::columns())
+      if (c.in_list) rows[0].push_back(c.title), right.push_back(is_number(c));
+    for (const Summary& s : list) {
+      rows.emplace_back();
+      for (const runs::Column& c : runs::columns())
+        if (c.in_list) rows.back().push_back(runs::to_text(c, s));
+    }
+    const int all = 100000;
+    const bool fits = screen.columns == 0 && isatty(STDOUT_FILENO) != 1;
+    put_line(table(rows, right, fits ? all : screen.terminal().columns));
+  }
+};
+
+void write_file(const std::string& path, const std::string& text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+struct Show {
+  std::string run_name, svg;
+  std::vector<std::string> metrics;
+  ScreenOptions screen;
+  bool json = false;
+
+  void add(CLI::App& app) {
+    app.add_option("run", run_name, kRunHelp)->required();
+    app.add_option(
+           "--metric", metrics,
+           fmt::format("curves to draw, of {} (default: loss, grad_norm, lr)", fmt::join(runs::metrics(), ", ")))
+        ->delimiter(',');
+    app.add_option("--svg", svg, "a folder to write the curves to instead, METRIC.svg");
+    app.add_flag("--json", json, "the summary as a JSON object, without curves");
+    screen.add(app);
+    app.callback([this] { run(); });
+  }
+
+  void run() {
+    const std::vector<std::string> known = runs::metrics();
+    for (const std::string& m : metrics)
+      check(std::find(known.begin(), known.end(), m) != known.end(), "metric '{}' is not one of {}", m,
+            fmt::join(known, ", "));
+    const runs::Terminal terminal = screen.terminal();
+    const Opened o = open_run(run_name);
+    if (json) return put_json(to_json(o.summary));
+    std::vector<runs::Curve> curves = runs::curves(o.log);
+    const std::vector<std::string> wanted =
+        metrics.empty() && svg.empty() ? std::vector<std::string>{"loss", "grad_norm", "lr"} : metrics;
+    for (const std::string& m : metrics)
+      check(std::any_of(curves.begin(), curves.end(), [&](const runs::Curve& c) { return c.metric == m; }),
+            "metric: the run has no {}", m);
+    if (!wanted.empty())
+      std::erase_if(curves, [&](const runs::Curve& c) {
+        return std::find(wanted.begin(), wanted.end(), c.metric) == wanted.end();
+      });
+    if (!svg.empty()) return draw(curves);
+    put_line(facts(o, terminal.columns));
+    for (const runs::Curve& c : curves) put_line("\n" + runs::to_terminal(c.chart, terminal));
+  }
+
+ private:
+  void draw(const std::vector<runs::Curve>& curves) const {
+    std::error_code error;
+    std::filesystem::create_directories(svg, error);
+    check(!error && std::filesystem::is_directory(svg), "svg: cannot make the folder '{}'", svg);
+    for (const runs::Curve& c : curves) {
+      const std::string path = (std::filesystem::path(svg) / (c.metric + ".svg")).string();
+      write_file(path, runs::to_svg(c.chart, {.width = 720, .height = 360}));
+      put_line(path + "\n");
+    }
+  }
+  static std::string facts(const Opened& o, int columns) {
+    std::vector<std::vector<std::string>> rows;
+    for (const runs::Column& c : runs::columns())
+      if (const std::string text = runs::to_text(c, o.summary); text != "-") rows.push_back({c.title, text});
+    return table(rows, {false, false}, std::max(columns, 40));
+  }
+};
+
+struct CompareRuns {
+  std::vector<std::string> names;
+  std::string metric = "loss", svg;
+  ScreenOptions screen;
+  bool json = false;
+
+  void add(CLI::App& app) {
+    app.add_option("runs", names, "two runs or more, each by folder, events.jsonl or id")->required();
+    app.add_option("--metric", metric, "the curve: loss, validation_loss, lr, grad_norm or tokens_per_second")
+        ->capture_default_str();
+    app.add_option("--svg", svg, "a file to draw the curves to");
+    app.add_flag("--json", json, "one `compare` event a line for each metric, without curves");
+    screen.add(app);
+    app.callback([this] { run(); });
+  }
+
+  void run() {
+    check(names.size() >= 2, "compare: {} run given; expected two or more", names.size());
+    const runs::Terminal terminal = screen.terminal();
+    std::vector<Log> logs;
+    std::vector<Summary> list;
+    for (const std::string& name : names) {
+      Opened o = open_run(name);
+      logs.push_back(std::move(o.log));
+      list.push_back(std::move(o.summary));
+    }
+    name_apart(list);
+    std::vector<std::string> ids;
+    for (const Summary& s : list) ids.push_back(s.id);
+    const runs::Chart chart = runs::compare_chart(metric, logs, ids);
+    if (!svg.empty()) write_file(svg, runs::to_svg(chart, {.width = 720, .height = 380}));
+    const std::vector<runs::Compare> metrics = runs::compare(list);
+    if (json) {
+      for (const runs::Compare& c : metrics) put_line(runs::to_json_line({0, {}, "end", c}) + "\n");
+      return;
+    }
+    put_line(rows_of(list, metrics, terminal.columns) + "\n" + runs::to_terminal(chart, terminal));
+  }
+
+ private:
+  // Two folders may have one name: then the runs are called by their folders.
+  static void name_apart(std::vector<Summary>& list) {
+    std::vector<bool> twice;
+    for (const Summary& s : list)
+      twice.push_back(std::count_if(list.begin(), list.end(), [&](const Summary& o) { return o.id == s.id; }) > 1);
+    for (size_t i = 0; i < list.size(); ++i)
+      if (twice[i]) list[i].id = list[i].folder;
+  }
+  // A row for each run; the best of each metric has a star.
+  static std::string rows_of(const std::vector<Summary>& list, const std::vector<runs::Compare>& metrics, int columns) {
+    std::vector<std::vector<std::string>> rows{{"run"}};
+    std::vector<bool> right{false};
+    for (const Summary& s : list) rows.push_back({s.id});
+    for (const runs::Compare& c : metrics) {
+      const runs::Column& column = runs::column(c.metric);
+      rows[0].push_back(column.title);
+      right.push_back(true);
+      for (size_t i = 0; i < list.size(); ++i)
+        rows[i + 1].push_back(runs::to_text(column, list[i]) + (c.best == list[i].id ? "*" : " "));
+    }
+    return table(rows, right, columns);
+  }
+};
+
+struct Tail {
+  std::string run_name;
+  int64_t n = 10;
+  bool follow = false, json = false;
+
+  void add(CLI::App& app) {
+    app.add_option("run", run_name, kRunHelp)->required();
+    app.add_option("-n,--lines", n, "events to begin with")->capture_default_str();
+    app.add_flag("--follow", follow, "go on with what comes, until the run ends");
+    app.add_flag("--json", json, "the lines as they are in the log");
+    app.callback([this] { run(); });
+  }
+
+  void run() {
+    check(n >= 0 && n <= 1000000000, "lines is {}, expected 0 to 1000000000", n);
+    const std::string path = runs::find_log(run_name, kRoots);
+    const Log log = runs::read_events(path);  // refuses what is not a log
+    std::ifstream file(path, std::ios::binary);
+    std::vector<std::string> lines;
+    std::string part;
+    const auto read = [&] {
+      file.clear();
+      for (char c = 0; file.get(c);)
+        if (c == '\n')
+          lines.push_back(std::exchange(part, {}));
+        else
+          part += c;
+    };
+    read();
+    if (int64_t(lines.size()) > n) lines.erase(lines.begin(), lines.end() - n);
+    bool ended = false;
+    for (;;) {
+      for (const std::string& line : lines) ended = put(line);
+      lines.clear();
+      if (!follow || ended || !runs::is_being_written(path)) {
+        read();  // what was written between the last look and the end
+        if (lines.empty() || !follow) return;
+        continue;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      read();
+    }
+  }
+
+ private:
+  // Prints a line if it is an event; says whether it is the last one.
+  bool put(const std::string& line) const {
+    std::optional<runs::Event> e;
+    try {
+      e = runs::parse_event(line);
+    } catch (const Error&) {
+      return false;
+    }
+    if (!e) return false;
+    put_line(json ? line + "\n" : text_of(*e) + "\n");
+    return e->as<runs::RunEnd>() != nullptr;
+  }
+  static std::string text_of(const runs::Event& e) {
+    std::string s = fmt::format("{:>9.1f} s  {:<12}", e.t, e.kind());
+    if (e.step) s += fmt::format("  step {}", *e.step);
+    std::visit(
+        [&](const auto& b) {
+          std::decay_t<decltype(b)>::fields(b, [&](const char* name, const auto& v, const char*) {
+            using T = std::decay_t<decltype(v)>;
+            if constexpr (std::is_same_v<T, double>) s += fmt::format("  {} {:.5g}", name, v);
+            if constexpr (std::is_same_v<T, std::optional<double>>)
+              if (v) s += fmt::format("  {} {:.5g}", name, *v);
+            if constexpr (std::is_same_v<T, int64_t>) s += fmt::format("  {} {}", name, v);
+            if constexpr (std::is_same_v<T, std::string>)
+              s += fmt::format("  {} {}", name,
+                               ordered_json(v).dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+          });
+        },
+        e.body);
+    return s;
+  }
+};
+
+struct Report {
+  std::string run_name, out = "report.html";
+
+  void add(CLI::App& app) {
+    app.add_option("run", run_name, kRunHelp)->required();
+    app.add_option("--out", out, "the file to write")->capture_default_str();
+    app.footer("\nOne file that any browser opens: it loads nothing, and needs no network.");
+    app.callback([this] { run(); });
+  }
+  void run() {
+    const Opened o = open_run(run_name);
+    std::error_code ignored;
+    check(!std::filesystem::equivalent(out, o.path, ignored), "out: '{}' is the run's own log; choose another name",
+          out);
+    write_file(out, runs::html_report(o.log, o.summary));
+    put_line(out + "\n");
+  }
+};
+
+struct SchemaOf {
+  void add(CLI::App& app) {
+    app.callback([] { put_line(runs::events_schema().dump(2) + "\n"); });
+  }
+};
+
+}  // namespace
+
+void add_runs(CLI::App& app) {
+  app.require_subcommand(1);
+  add_subcommand<List>(app, "list", "the runs in a folder, a line each");
+  add_subcommand<Show>(app, "show", "one run: what it is, and its curves");
+  add_subcommand<CompareRuns>(app, "compare", "several runs side by side");
+  add_subcommand<Tail>(app, "tail", "the last events of a run, and those to come");
+  add_subcommand<Report>(app, "report", "one HTML file with everything about a run");
+  add_subcommand<SchemaOf>(app, "schema", "the JSON Schema of a line of events.jsonl");
+}
+
+}  // namespace toy::cli

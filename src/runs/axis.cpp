@@ -1,0 +1,151 @@
+#include "runs/axis.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "runs/text.h"
+
+namespace toy::runs {
+namespace {
+
+bool shown(double v, bool log) { return std::isfinite(v) && (!log || v > 0); }
+
+// "1e-5", without the zero that printf writes.
+std::string log_label(double v) {
+  if (v >= 1e-3 && v < 1e6) return short_number(v);
+  const int e = int(std::floor(std::log10(v) + 1e-9));
+  return fmt::format("{:.3g}e{}", v / std::pow(10.0, e), e);
+}
+
+}  // namespace
+
+bool Chart::empty() const {
+  for (const Series& s : series)
+    for (const double v : s.y)
+      if (shown(v, log_y)) return false;
+  return true;
+}
+
+std::vector<double> nice_ticks(double lo, double hi, int most) {
+  if (!(hi > lo) || most < 1) return {};
+  const double rough = (hi - lo) / most, power = std::pow(10.0, std::floor(std::log10(rough)));
+  for (const double m : {1.0, 2.0, 5.0, 10.0, 20.0, 50.0}) {
+    const double step = m * power;
+    const double first = std::ceil(lo / step - 1e-9), last = std::floor(hi / step + 1e-9);
+    if (last - first + 1 > most) continue;
+    std::vector<double> ticks;
+    for (double i = first; i <= last; ++i) ticks.push_back(i == 0 ? 0 : i * step);
+    return ticks;
+  }
+  return {};
+}
+
+std::vector<double> log_ticks(double lo, double hi, int most) {
+  const int first = int(std::floor(std::log10(lo))), last = int(std::ceil(std::log10(hi)));
+  const auto collect = [&](std::initializer_list<double> mantissas, int every) {
+    std::vector<double> ticks;
+    for (int e = first; e <= last; ++e)
+      for (const double m : mantissas)
+        if (const double v = m * std::pow(10.0, e); e % every == 0 && v >= lo * (1 - 1e-9) && v <= hi * (1 + 1e-9))
+          ticks.push_back(v);
+    return ticks;
+  };
+  for (const auto& ticks : {collect({1, 1.5, 2, 3, 4, 5, 6, 8}, 1), collect({1, 2, 3, 5}, 1), collect({1, 2, 5}, 1),
+                            collect({1, 3}, 1), collect({1}, 1)})
+    if (ticks.size() >= 2 && int(ticks.size()) <= most) return ticks;
+  for (int every = 2; every < 700; ++every)
+    if (const auto ticks = collect({1}, every); int(ticks.size()) <= most && ticks.size() >= 2) return ticks;
+  return nice_ticks(lo, hi, most);  // less than a factor of two
+}
+
+std::vector<double> smoothed(const std::vector<double>& y) {
+  const double most = double(y.size()) / 40;
+  std::vector<double> out;
+  double mean = 0, seen = 0;
+  for (const double v : y) {
+    if (std::isfinite(v)) mean += (v - mean) / std::max(1.0, std::min(most, ++seen / 4));
+    out.push_back(std::isfinite(v) ? mean : v);
+  }
+  return out;
+}
+
+double Axis::at(double v) const {
+  if (!shown(v, log)) return NAN;
+  return log ? std::log(v / lo) / std::log(hi / lo) : (v - lo) / (hi - lo);
+}
+
+std::vector<double> Axis::ticks(int most) const { return log ? log_ticks(lo, hi, most) : nice_ticks(lo, hi, most); }
+
+Axis x_axis(const Chart& chart) {
+  double lo = INFINITY, hi = -INFINITY;
+  for (const Series& s : chart.series)
+    for (const double v : s.x)
+      if (std::isfinite(v)) lo = std::min(lo, v), hi = std::max(hi, v);
+  if (!(lo <= hi)) return {};
+  if (lo == hi) return {lo - 1, hi + 1, false};
+  return {lo > 0 && lo < 0.05 * hi ? 0 : lo, hi, false};
+}
+
+Axis y_axis(const Chart& chart) {
+  double lo = INFINITY, hi = -INFINITY;
+  for (const Series& s : chart.series) {
+    std::vector<double> v;
+    for (const double y : s.y)
+      if (shown(y, chart.log_y)) v.push_back(y);
+    if (v.empty()) continue;
+    std::sort(v.begin(), v.end());
+    // Of what lies behind, one percent on either side may be cut.
+    const size_t cut = s.style == Series::Style::faint ? v.size() / 100 : 0;
+    lo = std::min(lo, v[cut]), hi = std::max(hi, v[v.size() - 1 - cut]);
+  }
+  if (!(lo <= hi)) return {};
+  if (chart.log_y) {
+    if (hi / lo < 1.5) lo /= 1.5, hi *= 1.5;
+    const double room = std::pow(hi / lo, 0.04);
+    return {lo / room, hi * room, true};
+  }
+  if (hi - lo <= 1e-9 * std::max(std::fabs(lo), std::fabs(hi))) {
+    const double room = lo == 0 ? 1 : std::fabs(lo) * 0.1;
+    return {lo - room, hi + room, false};
+  }
+  const double room = (hi - lo) * 0.04;
+  // A scale that would begin just above zero begins at zero.
+  const double from = lo >= 0 && lo < 0.1 * hi ? 0 : lo - room;
+  return {from, hi + room, false};
+}
+
+std::vector<std::string> tick_labels(const std::vector<double>& ticks, bool log) {
+  std::vector<std::string> labels;
+  if (log && ticks.size() > 1 && ticks.back() / ticks.front() >= 1.99) {
+    for (const double t : ticks) labels.push_back(log_label(t));
+    return labels;
+  }
+  const double step = ticks.size() > 1 ? ticks[1] - ticks[0] : 1;
+  double most = 0;
+  for (const double t : ticks) most = std::max(most, std::fabs(t));
+  const int digits = std::clamp(int(-std::floor(std::log10(step) + 1e-9)), 0, 12);
+  for (const double t : ticks)
+    labels.push_back(t == 0         ? "0"
+                     : most >= 1000 ? short_number(t)
+                     : most < 1e-3  ? number_text(t)
+                                    : fmt::format("{:.{}f}", t, digits));
+  return labels;
+}
+
+std::vector<double> spread(const std::vector<double>& wanted, double height, double lo, double hi) {
+  std::vector<size_t> order(wanted.size());
+  std::iota(order.begin(), order.end(), size_t(0));
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return wanted[a] < wanted[b]; });
+  if (wanted.size() > 1) height = std::min(height, (hi - lo) / double(wanted.size() - 1));
+  std::vector<double> at = wanted;
+  double from = lo;
+  for (const size_t i : order) from = (at[i] = std::max(at[i], from)) + height;
+  double to = hi;
+  for (auto i = order.rbegin(); i != order.rend(); ++i) to = (at[*i] = std::min(at[*i], to)) - height;
+  return at;
+}
+
+}  // namespace toy::runs

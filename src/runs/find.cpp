@@ -1,0 +1,186 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+
+#include "toy/base/error.h"
+#include "toy/base/memory.h"
+#include "toy/base/threads.h"
+#include "toy/runs/run.h"
+
+namespace toy::runs {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kDepth = 3;
+
+void find_below(const fs::path& folder, int depth, std::vector<std::string>& found) {
+  std::error_code error;
+  if (fs::is_regular_file(folder / kEventsFile, error)) found.push_back(folder.string());
+  if (depth == 0) return;
+  std::vector<fs::path> folders;
+  for (fs::directory_iterator it(folder, fs::directory_options::skip_permission_denied, error), end;
+       !error && it != end; it.increment(error)) {
+    const bool hidden = it->path().filename().string().starts_with(".");
+    std::error_code ignored;
+    if (!hidden && !it->is_symlink(ignored) && it->is_directory(ignored)) folders.push_back(it->path());
+  }
+  std::sort(folders.begin(), folders.end());
+  for (const fs::path& f : folders) find_below(f, depth - 1, found);
+}
+
+std::string utc(const char* format) {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[64];
+  return {text, std::strftime(text, sizeof text, format, &parts)};
+}
+
+std::string id_of(const std::string& folder) { return fs::path(folder).filename().string(); }
+
+// The path with every placeholder but {seq} replaced; says whether that one is there.
+std::string filled_in(const std::string& path, const std::map<std::string, std::string>& fields, bool& any) {
+  std::string out;
+  for (size_t at = 0; at < path.size();) {
+    if (path[at] != '{' && path[at] != '}') {
+      out += path[at++];
+      continue;
+    }
+    const size_t end = path.find('}', at);
+    check(path[at] == '{' && end != std::string::npos,
+          "'{}': a brace without its partner; placeholders are {{date}} "
+          "and the like",
+          path);
+    const std::string name = path.substr(at + 1, end - at - 1);
+    any = true;
+    at = end + 1;
+    if (name == "seq") {
+      out += "{seq}";
+      continue;
+    }
+    const auto it = fields.find(name);
+    std::vector<std::string> known{"date", "time", "seq"};
+    for (const auto& f : fields) known.push_back(f.first);
+    if (name == "date")
+      out += utc("%Y%m%d");
+    else if (name == "time")
+      out += utc("%H%M%S");
+    else
+      check(it != fields.end(), "'{}': '{}' is not a placeholder; there are {}", path, name, fmt::join(known, ", "));
+    if (it != fields.end()) out += it->second;
+  }
+  return out;
+}
+
+std::string with_seq(std::string path, int seq) {
+  constexpr std::string_view kMark = "{seq}";
+  for (size_t at = path.find(kMark); at != std::string::npos; at = path.find(kMark))
+    path.replace(at, kMark.size(), fmt::format("{:03}", seq));
+  return path;
+}
+
+// Creating it is what claims it: two runs that start together get different folders.
+bool claim(const fs::path& folder) {
+  std::error_code error;
+  if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), error);
+  check(!error, "cannot make the folder '{}': {}", folder.parent_path().string(), error.message());
+  const bool made = fs::create_directory(folder, error);
+  check(!error || fs::exists(folder), "cannot make the folder '{}': {}", folder.string(), error.message());
+  return made;
+}
+
+std::string first_line(const fs::path& path) {
+  std::ifstream f(path);
+  std::string line;
+  std::getline(f, line);
+  return line;
+}
+
+}  // namespace
+
+std::vector<std::string> find_runs(const std::string& root) {
+  check(fs::exists(root), "'{}': no such folder", root);
+  check(fs::is_directory(root), "'{}' is not a folder", root);
+  std::vector<std::string> found;
+  find_below(root, kDepth, found);
+  return found;
+}
+
+std::string find_log(const std::string& what, std::span<const std::string> roots) {
+  std::error_code error;
+  if (fs::is_regular_file(what, error)) return what;
+  if (fs::is_directory(what, error)) {
+    const std::string log = (fs::path(what) / kEventsFile).string();
+    check(fs::exists(log), "'{}': the folder has no {}", what, kEventsFile);
+    return log;
+  }
+  std::vector<std::string> exact, begins, all;
+  for (const std::string& root : roots) {
+    if (!fs::is_directory(root, error)) continue;
+    for (const std::string& folder : find_runs(root)) {
+      const std::string id = id_of(folder);
+      all.push_back(id);
+      if (id == what) exact.push_back(folder);
+      if (!what.empty() && id.starts_with(what)) begins.push_back(folder);
+    }
+  }
+  const std::vector<std::string>& chosen = exact.empty() ? begins : exact;
+  if (chosen.size() == 1) return (fs::path(chosen[0]) / kEventsFile).string();
+  check(chosen.empty(), "'{}' may be {}; give the folder", what, fmt::join(chosen, " or "));
+  const std::string places = fmt::format("{}", fmt::join(roots, ", "));
+  check(!all.empty(), "'{}' is not a file, a folder, or a run below {}", what, places);
+  fail("'{}' is not a file, a folder, or one of the runs below {}: {}", what, places, fmt::join(all, ", "));
+}
+
+std::string make_folder(const std::string& path, const std::map<std::string, std::string>& fields) {
+  bool any = false;
+  const std::string pattern = filled_in(path, fields, any);
+  if (!any) return path;
+  constexpr int kMost = 1000000;
+  for (int seq = 1; seq < kMost; ++seq) {
+    const std::string folder = with_seq(pattern, seq);
+    if (claim(folder)) return folder;
+    check(folder != with_seq(pattern, seq + 1), "'{}' is there already; put {{seq}} into its name", folder);
+  }
+  fail("'{}': every number up to {} is taken", pattern, kMost);
+}
+
+std::string utc_now() { return utc("%Y-%m-%dT%H:%M:%SZ"); }
+
+Host this_host(int threads) {
+  char name[HOST_NAME_MAX + 1] = {};
+  if (::gethostname(name, HOST_NAME_MAX) != 0) name[0] = 0;
+  return {name, available_cpus(), threads, int64_t(available_memory())};
+}
+
+std::optional<std::string> git_commit(const std::string& folder) {
+  std::error_code error;
+  for (fs::path at = fs::absolute(folder, error);; at = at.parent_path()) {
+    fs::path git = at / ".git";
+    if (fs::is_regular_file(git, error)) {  // a worktree: "gitdir: PATH"
+      const std::string line = first_line(git);
+      if (line.starts_with("gitdir: ")) git = at / line.substr(8);
+    }
+    if (const std::string head = first_line(git / "HEAD"); !head.empty()) {
+      if (!head.starts_with("ref: ")) return head;
+      const std::string ref = head.substr(5);
+      const std::string common = first_line(git / "commondir");
+      const fs::path shared = common.empty() ? git : git / common;
+      if (const std::string commit = first_line(shared / ref); !commit.empty()) return commit;
+      std::ifstream packed(shared / "packed-refs");
+      for (std::string line; std::getline(packed, line);)
+        if (line.size() == 41 + ref.size() && line.ends_with(" " + ref)) return line.substr(0, 40);
+      return std::nullopt;
+    }
+    if (at == at.parent_path()) return std::nullopt;
+  }
+}
+
+}  // namespace toy::runs

@@ -1,0 +1,120 @@
+#include "runs/page.h"
+
+#include <fmt/format.h>
+
+#include "runs/text.h"
+#include "toy/runs/plot.h"
+
+namespace toy::runs {
+namespace {
+
+constexpr const char* kStyle = R"css(
+:root{color-scheme:light dark;--ink:#1c2127;--soft:#69717c;--line:#e3e6ea;--page:#f6f7f9;--card:#fff;--accent:#2563c9;
+--good:#178152;--bad:#c72c48}
+@media(prefers-color-scheme:dark){:root{--ink:#e8eaed;--soft:#9aa2ad;--line:#2c3138;--page:#0f1114;--card:#16191d;
+--accent:#74aaff;--good:#5acb96;--bad:#ff8093}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--page);color:var(--ink);font:14px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,
+'Helvetica Neue',Arial,sans-serif;font-variant-numeric:tabular-nums}
+main{max-width:1200px;margin:0 auto;padding:28px 20px 60px}
+header{display:flex;flex-wrap:wrap;align-items:baseline;gap:4px 12px;margin-bottom:18px}
+h1{font-size:24px;line-height:1.2;margin:0;overflow-wrap:anywhere}
+header p{flex-basis:100%;margin:0;color:var(--soft)}
+.status{font-weight:600;color:var(--soft)}.status.done{color:var(--good)}.status.failed{color:var(--bad)}
+.status.running{color:var(--accent)}
+h2{font-size:15px;margin:0 0 10px}
+.tiles{display:flex;flex-wrap:wrap;gap:1px;background:var(--line);
+border:1px solid var(--line);border-radius:10px;overflow:hidden;margin-bottom:16px}
+.tile{flex:1 1 128px;background:var(--card);padding:12px 16px}
+.tile span,.tile i{display:block;color:var(--soft);font-style:normal;font-size:12px}
+.tile i{display:inline;margin-left:6px}.tile b{font-size:20px;font-weight:600}
+.charts,.pair{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,460px),1fr));gap:16px;
+margin-bottom:16px;align-items:start}
+figure,.card{margin:0;background:var(--card);border:1px solid var(--line);border-radius:10px}
+figure{padding:6px 4px;position:relative;overflow-x:auto}.hero{grid-column:1/-1}
+.card{padding:16px 18px;margin-bottom:16px}.pair .card{margin:0}
+figure svg{display:block;width:100%;min-width:460px;height:auto}
+.narrow{display:none}
+@media(max-width:760px){.wide{display:none}.narrow{display:block}main{padding:20px 12px 40px}}
+.bars{display:grid;grid-template-columns:max-content 1fr max-content;gap:5px 14px;align-items:center}
+.bars i,li i{color:var(--soft);font-style:normal}.bars div{height:12px}
+.bars b{display:block;height:100%;background:var(--accent);border-radius:3px;min-width:1px}
+.n{text-align:right}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;width:100%}
+th,td{padding:4px 10px;text-align:right;border-top:1px solid var(--line);white-space:nowrap}
+tr:first-child>*{border-top:0}
+th{font-weight:500;color:var(--soft)}th:first-child,td:first-child,.l{text-align:left}
+.pair td{white-space:normal;overflow-wrap:anywhere;vertical-align:top}.pair td:first-child{color:var(--soft)}
+.mini path{fill:var(--accent);opacity:.75}.mini{display:block}
+summary{cursor:pointer;font-weight:600}.card>summary+div{margin-top:10px}
+.card>details{margin-top:6px}.card>details summary{font-weight:400;color:var(--soft)}
+pre{margin:4px 0 10px;padding:10px 14px;background:var(--page);border-radius:8px;white-space:pre-wrap;
+overflow-wrap:anywhere;font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
+ul{margin:0;padding-left:18px}.none{color:var(--soft)}
+.tip{position:absolute;pointer-events:none;background:var(--ink);color:var(--card);border-radius:6px;padding:5px 9px;
+font-size:12px;line-height:1.45;white-space:nowrap;z-index:2}
+.tip b{font-weight:600}
+)css";
+
+// A line under the pointer, and what the series are there. Values come back from the drawing's own coordinates.
+constexpr const char* kScript = R"js(
+for (const svg of document.querySelectorAll('figure svg')) {
+  const [x0, x1, left, right] = svg.dataset.x.split(' ').map(Number);
+  const [y0, y1, bottom, top] = svg.dataset.y.split(' ').map(Number);
+  const log = svg.dataset.log === '1', figure = svg.closest('figure');
+  const value = (y) => {
+    const u = (y - bottom) / (top - bottom);
+    return log ? y0 * Math.pow(y1 / y0, u) : y0 + u * (y1 - y0);
+  };
+  const lines = [...svg.querySelectorAll('.line:not(.faint)')].map((g) => ({
+    name: g.dataset.name,
+    points: [...g.querySelectorAll('polyline,circle')].flatMap((p) => p.points
+      ? [...p.points].map((q) => [q.x, q.y]) : [[+p.getAttribute('cx'), +p.getAttribute('cy')]])
+      .sort((a, b) => a[0] - b[0]),
+  })).filter((l) => l.points.length);
+  if (!lines.length) continue;
+  const rule = document.createElementNS('http://www.w3.org/2000/svg', 'path');
+  rule.setAttribute('class', 'axis');
+  const tip = document.createElement('div');
+  tip.className = 'tip';
+  const hide = () => { rule.remove(); tip.remove(); };
+  const nearest = (points, x) => points.reduce((a, b) => Math.abs(b[0] - x) < Math.abs(a[0] - x) ? b : a);
+  svg.addEventListener('pointerleave', hide);
+  svg.addEventListener('pointermove', (event) => {
+    const box = svg.getBoundingClientRect(), scale = svg.viewBox.baseVal.width / box.width;
+    const x = (event.clientX - box.left) * scale;
+    if (x < left - 6 || x > right + 6) return hide();
+    const at = nearest(lines[0].points, x)[0];
+    const near = lines.map((l) => [l.name, nearest(l.points, at)]).filter((n) => Math.abs(n[1][0] - at) < 12)
+      .sort((a, b) => a[1][1] - b[1][1]).slice(0, 10);
+    rule.setAttribute('d', `M${at} ${top}V${bottom}`);
+    svg.append(rule);
+    tip.replaceChildren(Object.assign(document.createElement('b'), {
+      textContent: 'step ' + Math.round(x0 + (at - left) / (right - left) * (x1 - x0)).toLocaleString('en')}));
+    for (const [name, p] of near)
+      tip.append(document.createElement('br'), `${name} ${Number(value(p[1]).toPrecision(4)).toLocaleString('en',
+        {maximumSignificantDigits: 4})}`);
+    figure.append(tip);
+    const inside = figure.getBoundingClientRect(), place = event.clientX - inside.left;
+    const flip = place > inside.width - tip.offsetWidth - 24;
+    tip.style.left = `${figure.scrollLeft + (flip ? Math.max(0, place - tip.offsetWidth - 14) : place + 14)}px`;
+    tip.style.top = `${Math.max(4, event.clientY - inside.top - tip.offsetHeight - 8)}px`;
+  });
+}
+)js";
+
+}  // namespace
+
+std::string page_head(const std::string& title) {
+  return fmt::format(
+      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
+      "content=\"width=device-width,initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" "
+      "content=\"default-src 'none';style-src 'unsafe-inline';script-src 'unsafe-inline'\">\n<title>{}</title>\n<style>"
+      "{}{}</style>\n</head>\n<body>\n<main>\n",
+      escaped(title), kStyle, svg_style());
+}
+
+std::string page_foot() { return std::string("</main>\n<script>") + kScript + "</script>\n</body>\n</html>\n"; }
+
+}  // namespace toy::runs

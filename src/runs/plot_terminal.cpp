@@ -1,0 +1,185 @@
+// Charts in characters: braille dots, 2 by 4 in a cell, or 1 by 2 where there is no Unicode.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "runs/axis.h"
+#include "runs/text.h"
+
+namespace toy::runs {
+namespace {
+
+constexpr const char* kAnsi[] = {"34", "33", "32", "35", "31", "36", "37", "90"};
+constexpr size_t kColors = std::size(kAnsi);
+
+std::string ansi(int color) { return fmt::format("\x1b[{}m", kAnsi[size_t(color) % kColors]); }
+
+class Canvas {
+ public:
+  Canvas(int columns, int rows, bool unicode)
+      : columns_(columns), rows_(rows), wide_(unicode ? 2 : 1), high_(unicode ? 4 : 2) {
+    dots_.assign(size_t(columns) * size_t(rows), 0);
+    colors_.assign(dots_.size(), -1);
+  }
+  int width() const { return columns_ * wide_; }
+  int height() const { return rows_ * high_; }
+
+  void dot(int x, int y, int color) {
+    if (x < 0 || y < 0 || x >= width() || y >= height()) return;
+    // Dots of a braille character, Unicode 15, section 21.1.
+    constexpr unsigned char kBraille[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
+    const size_t cell = size_t(y / high_) * size_t(columns_) + size_t(x / wide_);
+    dots_[cell] |= wide_ == 2 ? kBraille[y % 4][x % 2] : static_cast<unsigned char>(1 + y % 2);
+    colors_[cell] = color;
+  }
+  void line(int x0, int y0, int x1, int y1, int color) {
+    const int steps = std::max({std::abs(x1 - x0), std::abs(y1 - y0), 1});
+    for (int i = 0; i <= steps; ++i)
+      dot(x0 + int(std::lround(double(x1 - x0) * i / steps)), y0 + int(std::lround(double(y1 - y0) * i / steps)),
+          color);
+  }
+  std::string row(int r, bool color) const {
+    std::string s;
+    int now = -1;
+    for (int c = 0; c < columns_; ++c) {
+      const size_t cell = size_t(r) * size_t(columns_) + size_t(c);
+      const int wanted = dots_[cell] ? colors_[cell] : now;
+      if (color && wanted != now) s += ansi(now = wanted);
+      s += character(dots_[cell]);
+    }
+    return now >= 0 ? s + "\x1b[0m" : s;
+  }
+
+ private:
+  std::string character(unsigned char dots) const {
+    if (dots == 0) return " ";
+    if (wide_ == 1) return std::string(1, " '.:"[dots]);
+    return {char(0xe2), char(0xa0 | dots >> 6), char(0x80 | (dots & 0x3f))};
+  }
+  int columns_, rows_, wide_, high_;
+  std::vector<unsigned char> dots_;
+  std::vector<int> colors_;
+};
+
+struct Frame {
+  Axis x, y;
+  std::vector<std::string> left;  // label of each row, "" for most
+  int left_width = 0, right_width = 0, columns = 0;
+};
+
+bool labelled(const Series& s) { return s.style != Series::Style::faint; }
+
+Frame frame_of(const Chart& chart, const Terminal& t, int names) {
+  Frame f{x_axis(chart), y_axis(chart), std::vector<std::string>(size_t(t.rows)), 0, 0, 0};
+  const std::vector<double> ticks = f.y.ticks(std::max(2, t.rows / 2));
+  const std::vector<std::string> labels = tick_labels(ticks, f.y.log);
+  for (size_t i = 0; i < ticks.size(); ++i) {
+    const int row = std::clamp(int((1 - f.y.at(ticks[i])) * t.rows), 0, t.rows - 1);
+    f.left[size_t(row)] = labels[i];
+    f.left_width = std::max(f.left_width, int(width_of(labels[i])));
+  }
+  if (t.columns - f.left_width < 8) f.left_width = 0;  // no room for numbers
+  if (names > 1 && t.columns >= 56) {
+    for (const Series& s : chart.series)
+      if (labelled(s)) f.right_width = std::max(f.right_width, int(width_of(s.name)) + 1);
+    f.right_width = std::min(f.right_width, t.columns / 4);
+  }
+  f.columns = t.columns - f.left_width - (f.left_width ? 2 : 0) - f.right_width;
+  return f;
+}
+
+void draw(const Series& s, const Frame& f, Canvas& canvas) {
+  int before_x = -1, before_y = -1;
+  for (size_t i = 0; i < s.x.size(); ++i) {
+    const double u = f.x.at(s.x[i]), v = f.y.at(s.y[i]);
+    if (!std::isfinite(u) || !std::isfinite(v)) {
+      before_x = -1;
+      continue;
+    }
+    const int x = int(std::lround(u * (canvas.width() - 1)));
+    const int y = int(std::lround((1 - std::clamp(v, 0.0, 1.0)) * (canvas.height() - 1)));
+    canvas.line(before_x < 0 ? x : before_x, before_x < 0 ? y : before_y, x, y, s.color);
+    before_x = x, before_y = y;
+  }
+}
+
+// Names at the rows where their series end.
+std::vector<std::string> names_at_rows(const Chart& chart, const Frame& f, const Terminal& t) {
+  std::vector<std::string> names(static_cast<size_t>(t.rows));
+  if (f.right_width == 0) return names;
+  std::vector<const Series*> list;
+  std::vector<double> wanted;
+  for (const Series& s : chart.series) {
+    const auto last = std::find_if(s.y.rbegin(), s.y.rend(), [&](double v) { return std::isfinite(f.y.at(v)); });
+    if (!labelled(s) || last == s.y.rend()) continue;
+    list.push_back(&s);
+    wanted.push_back((1 - std::clamp(f.y.at(*last), 0.0, 1.0)) * (t.rows - 1));
+  }
+  const std::vector<double> rows = spread(wanted, 1, 0, t.rows - 1);
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string text = " " + shortened(list[i]->name, f.right_width - 1, t.unicode);
+    names[size_t(std::lround(rows[i]))] = t.color ? ansi(list[i]->color) + text + "\x1b[0m" : text;
+  }
+  return names;
+}
+
+std::string padded(const std::string& s, int width) {
+  return std::string(size_t(std::max<int64_t>(0, width - width_of(s))), ' ') + s;
+}
+
+// Numbers below their ticks, as many as fit with a space between.
+std::string x_labels(const Frame& f, int indent, const std::string& label, int columns) {
+  const std::vector<double> ticks = f.x.ticks(std::max(2, f.columns / 10));
+  const std::vector<std::string> labels = tick_labels(ticks, false);
+  std::string line(static_cast<size_t>(columns), ' ');
+  int free_from = 0;
+  for (size_t i = 0; i < ticks.size(); ++i) {
+    const int w = int(labels[i].size());
+    const int at = std::clamp(indent + int(std::lround(f.x.at(ticks[i]) * (f.columns - 1))) - w / 2, 0, columns - w);
+    if (at < free_from || w > columns) continue;
+    line.replace(size_t(at), size_t(w), labels[i]);
+    free_from = at + w + 1;
+  }
+  const int at = columns - int(label.size());
+  if (at >= free_from) line.replace(size_t(at), label.size(), label);
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
+}  // namespace
+
+std::string to_terminal(const Chart& chart, const Terminal& wanted) {
+  Terminal t = wanted;
+  t.columns = std::max(t.columns, 8);
+  t.rows = std::max(t.rows, 3);
+  const std::string unit = chart.unit.empty() ? "" : ", " + chart.unit;
+  std::string out = shortened(chart.title + unit, t.columns, t.unicode) + "\n";
+  if (chart.empty()) return out + shortened("(nothing to draw)", t.columns, t.unicode) + "\n";
+  const int names = int(std::count_if(chart.series.begin(), chart.series.end(), labelled));
+  const Frame f = frame_of(chart, t, names);
+  Canvas canvas(f.columns, t.rows, t.unicode);
+  // Where there is no color a faint series would hide what lies over it.
+  for (const Series& s : chart.series)
+    if (labelled(s)) draw(s, f, canvas);
+  const std::vector<std::string> right = names_at_rows(chart, f, t);
+  const std::string axis = t.unicode ? "│" : "|", tick = t.unicode ? "┤" : "+";
+  for (int r = 0; r < t.rows; ++r) {
+    if (f.left_width) out += padded(f.left[size_t(r)], f.left_width) + " " + (f.left[size_t(r)].empty() ? axis : tick);
+    std::string line = canvas.row(r, t.color) + right[size_t(r)];
+    if (right[size_t(r)].empty() && !t.color) line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+  const int indent = f.left_width ? f.left_width + 2 : 0;
+  out += x_labels(f, indent, chart.x_label, t.columns);
+  if (names > 1 && f.right_width == 0)
+    for (const Series& s : chart.series)
+      if (labelled(s)) {
+        const std::string name = shortened(s.name, t.columns - 2, t.unicode);
+        out += (t.color ? ansi(s.color) : "") + (t.unicode ? "─ " : "- ") + name + (t.color ? "\x1b[0m" : "") + "\n";
+      }
+  return out;
+}
+
+}  // namespace toy::runs

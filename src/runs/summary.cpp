@@ -1,0 +1,180 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "runs/text.h"
+#include "toy/base/error.h"
+#include "toy/runs/run.h"
+
+namespace toy::runs {
+namespace {
+
+using Better = Column::Better;
+
+constexpr Column kColumns[] = {
+    {"id", "run", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.id; }},
+    {"status", "status", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.status; }},
+    {"started", "started (UTC)", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.started; }},
+    {"model", "model", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.model; }},
+    {"recipe", "recipe", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.recipe; }},
+    {"parameters", "parameters", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.parameters; }},
+    {"step", "step", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.step; }},
+    {"steps", "of", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.steps; }},
+    {"loss", "loss", Better::less, true, [](const Summary& s) -> Column::Cell { return s.loss; }},
+    {"best_loss", "best loss", Better::less, false, [](const Summary& s) -> Column::Cell { return s.best_loss; }},
+    {"validation_loss", "validation", Better::less, true,
+     [](const Summary& s) -> Column::Cell { return s.validation_loss; }},
+    {"best_validation_loss", "best validation", Better::less, false,
+     [](const Summary& s) -> Column::Cell { return s.best_validation_loss; }},
+    {"nats_per_byte", "nats/byte", Better::less, true,
+     [](const Summary& s) -> Column::Cell { return s.nats_per_byte; }},
+    {"lr", "lr", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.lr; }},
+    {"tokens", "tokens", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.tokens; }},
+    {"seconds", "time", Better::less, true,
+     [](const Summary& s) -> Column::Cell { return std::optional<double>(s.seconds); }},
+    {"tokens_per_second", "tokens/s", Better::more, true,
+     [](const Summary& s) -> Column::Cell { return s.tokens_per_second; }},
+    {"resumes", "resumes", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.resumes; }},
+    {"folder", "folder", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.folder; }},
+};
+
+std::optional<double> finite(double v) { return std::isfinite(v) ? std::optional(v) : std::nullopt; }
+
+void keep_less(std::optional<double>& best, double v) {
+  if (std::isfinite(v)) best = best ? std::min(*best, v) : v;
+}
+
+std::string model_name(const nlohmann::ordered_json& model) {
+  const auto it = model.find("name");
+  return it != model.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
+std::string id_of(const std::string& folder) {
+  const auto path = std::filesystem::absolute(folder).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+void take(Summary& s, const RunStart& e) {
+  if (!e.run_id.empty()) s.id = e.run_id;
+  s.model = model_name(e.model);
+  s.recipe = e.recipe;
+  s.started = e.time;
+  s.steps = e.steps;
+  s.parameters = e.parameters;
+}
+
+void take(Summary& s, const Step& e) {
+  s.loss = finite(e.loss);
+  keep_less(s.best_loss, e.loss);
+  s.lr = finite(e.lr);
+  s.tokens += e.tokens;
+  s.tokens_per_second = finite(e.tokens_per_second);
+}
+
+void take(Summary& s, const Eval& e) {
+  s.validation_loss = finite(e.loss);
+  s.nats_per_byte = finite(e.nats_per_byte);
+  keep_less(s.best_validation_loss, e.loss);
+}
+
+// Value of a cell that can be ordered by number.
+std::optional<double> number_of(const Column::Cell& c) {
+  if (const auto* i = std::get_if<int64_t>(&c)) return double(*i);
+  if (const auto* d = std::get_if<std::optional<double>>(&c)) return *d;
+  return std::nullopt;
+}
+
+bool comes_before(const Column::Cell& a, const Column::Cell& b, bool descending) {
+  if (const auto* text = std::get_if<std::string>(&a))
+    return descending ? *text > std::get<std::string>(b) : *text < std::get<std::string>(b);
+  const auto x = number_of(a), y = number_of(b);
+  if (!x || !y) return x.has_value();  // what is not there stands last
+  return descending ? *x > *y : *x < *y;
+}
+
+}  // namespace
+
+std::span<const Column> columns() { return kColumns; }
+
+const Column& column(const std::string& name) {
+  const auto it =
+      std::find_if(std::begin(kColumns), std::end(kColumns), [&](const Column& c) { return c.name == name; });
+  if (it != std::end(kColumns)) return *it;
+  std::vector<std::string> names;
+  for (const Column& c : kColumns) names.push_back(c.name);
+  fail("'{}' is not one of {}", name, fmt::join(names, ", "));
+}
+
+std::string to_text(const Column& column, const Summary& summary) {
+  const Column::Cell c = column.cell(summary);
+  const std::string name = column.name;
+  if (const auto* text = std::get_if<std::string>(&c)) {
+    if (text->empty()) return "-";
+    return name == "started" ? readable_time(*text) : *text;
+  }
+  if (name == "seconds") return duration_text(summary.seconds);
+  if (const auto* i = std::get_if<int64_t>(&c)) return grouped(*i);
+  const auto& d = std::get<std::optional<double>>(c);
+  if (!d) return "-";
+  if (name == "tokens_per_second") return grouped(std::llround(*d));
+  return name == "lr" ? fmt::format("{:.3g}", *d) : fmt::format("{:.4f}", *d);
+}
+
+nlohmann::ordered_json to_json(const Summary& summary) {
+  nlohmann::ordered_json j;
+  for (const Column& c : kColumns)
+    std::visit(
+        [&](const auto& v) {
+          if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::optional<double>>)
+            j[c.name] = v ? nlohmann::ordered_json(*v) : nlohmann::ordered_json(nullptr);
+          else
+            j[c.name] = v;
+        },
+        c.cell(summary));
+  return j;
+}
+
+Summary summarize(const Log& log, const std::string& folder, bool running) {
+  Summary s;
+  s.id = id_of(folder);
+  s.folder = folder;
+  s.status = running ? "running" : "stopped";
+  for (const Event& e : log.events) {
+    s.seconds = std::max(s.seconds, e.t);
+    if (e.step) s.step = std::max(s.step, *e.step);
+    if (const auto* start = e.as<RunStart>()) take(s, *start);
+    if (const auto* step = e.as<Step>()) take(s, *step);
+    if (const auto* eval = e.as<Eval>()) take(s, *eval);
+    if (e.as<Resume>()) ++s.resumes;
+    if (const auto* end = e.as<RunEnd>()) s.status = end->exit_code == 0 ? end->reason : "failed";
+  }
+  return s;
+}
+
+void sort_by(std::vector<Summary>& runs, const Column& column, bool descending) {
+  std::stable_sort(runs.begin(), runs.end(), [&](const Summary& a, const Summary& b) {
+    return comes_before(column.cell(a), column.cell(b), descending);
+  });
+}
+
+std::vector<Compare> compare(std::span<const Summary> runs) {
+  std::vector<Compare> list;
+  for (const Column& c : kColumns) {
+    if (c.better == Better::neither) continue;
+    Compare e;
+    e.metric = c.name;
+    std::optional<double> best;
+    for (const Summary& s : runs) {
+      const std::optional<double> v = number_of(c.cell(s));
+      e.runs.push_back(s.id);
+      e.values.push_back(v.value_or(kUnknown));
+      if (v && (!best || (c.better == Better::less ? *v < *best : *v > *best))) best = v, e.best = s.id;
+    }
+    list.push_back(std::move(e));
+  }
+  return list;
+}
+
+}  // namespace toy::runs

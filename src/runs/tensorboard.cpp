@@ -1,0 +1,120 @@
+#include "toy/runs/tensorboard.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include "toy/base/error.h"
+
+namespace toy::runs {
+namespace {
+
+constexpr std::array<uint32_t, 256> make_table() {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t i = 0; i < 256; ++i) {
+    uint32_t c = i;
+    for (int bit = 0; bit < 8; ++bit) c = c & 1 ? 0x82f63b78u ^ (c >> 1) : c >> 1;  // Castagnoli, bits reversed
+    table[i] = c;
+  }
+  return table;
+}
+constexpr std::array<uint32_t, 256> kTable = make_table();
+
+uint32_t masked(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8u; }
+
+template <class T>
+std::string little_endian(T v) {
+  std::string s;
+  for (size_t i = 0; i < sizeof(T); ++i) s += char(v >> (8 * i) & 0xff);
+  return s;
+}
+
+// ---- protocol buffers: fields of tensorflow/core/util/event.proto and framework/summary.proto
+std::string varint(uint64_t v) {
+  std::string s;
+  for (; v >= 0x80; v >>= 7) s += char(v | 0x80);
+  return s + char(v);
+}
+std::string key(int field, int wire) { return varint(uint64_t(field) << 3 | uint64_t(wire)); }
+std::string bytes_field(int field, std::string_view b) { return key(field, 2) + varint(b.size()) + std::string(b); }
+std::string double_field(int field, double v) { return key(field, 1) + little_endian(std::bit_cast<uint64_t>(v)); }
+std::string float_field(int field, float v) { return key(field, 5) + little_endian(std::bit_cast<uint32_t>(v)); }
+
+std::string summary_value(const std::string& tag, double v) { return bytes_field(1, tag) + float_field(2, float(v)); }
+
+using Scalars = std::vector<std::pair<std::string, double>>;
+
+// Charts are grouped by what stands before the slash.
+Scalars scalars_of(const Event& e) {
+  if (const Step* s = e.as<Step>()) {
+    Scalars list{{"train/loss", s->loss}, {"train/lr", s->lr}, {"train/tokens_per_second", s->tokens_per_second}};
+    if (s->grad_norm) list.emplace_back("train/grad_norm", *s->grad_norm);
+    return list;
+  }
+  if (const Eval* v = e.as<Eval>())
+    return {{"validation/loss", v->loss}, {"validation/nats_per_byte", v->nats_per_byte}};
+  if (const Tap* t = e.as<Tap>()) return {{"tap_rms/" + t->name, t->rms}, {"tap_absmax/" + t->name, t->absmax}};
+  if (const Grad* g = e.as<Grad>()) return {{"grad_rms/" + g->name, g->rms}, {"grad_absmax/" + g->name, g->absmax}};
+  if (const Drift* d = e.as<Drift>())
+    return {{"drift_l2/" + d->name, d->l2_to_init}, {"drift_cos/" + d->name, d->cos_to_init}};
+  if (const OpTiming* o = e.as<OpTiming>()) return {{fmt::format("op_us/{}_{}", o->pass, o->op), o->us}};
+  return {};
+}
+
+}  // namespace
+
+uint32_t crc32c(std::string_view bytes) {
+  uint32_t c = ~0u;
+  for (const char b : bytes) c = kTable[(c ^ static_cast<unsigned char>(b)) & 0xff] ^ (c >> 8);
+  return ~c;
+}
+
+std::string tfrecord(std::string_view bytes) {
+  const std::string length = little_endian(uint64_t(bytes.size()));
+  return length + little_endian(masked(crc32c(length))) + std::string(bytes) + little_endian(masked(crc32c(bytes)));
+}
+
+TensorBoardWriter::TensorBoardWriter(const std::string& folder, double wall_time) : wall_time_(wall_time) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  check(!error && std::filesystem::is_directory(folder), "tensorboard: cannot make the folder '{}'", folder);
+  char host[HOST_NAME_MAX + 1] = {};
+  if (::gethostname(host, HOST_NAME_MAX) != 0) std::strcpy(host, "host");
+  const std::string name = fmt::format("events.out.tfevents.{:010.0f}.{}.{}", wall_time, host, ::getpid());
+  path_ = (std::filesystem::path(folder) / name).string();
+  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  check(fd_ >= 0, "tensorboard: cannot make '{}': {}", path_, std::strerror(errno));
+  append(double_field(1, wall_time) + bytes_field(3, "brain.Event:2"));
+}
+
+TensorBoardWriter::~TensorBoardWriter() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void TensorBoardWriter::write(const Event& event) {
+  std::string summary;
+  for (const auto& [tag, v] : scalars_of(event)) summary += bytes_field(1, summary_value(tag, v));
+  if (summary.empty()) return;
+  append(double_field(1, wall_time_ + event.t) + key(2, 0) + varint(uint64_t(event.step.value_or(0))) +
+         bytes_field(5, summary));
+}
+
+void TensorBoardWriter::append(std::string_view record) {
+  const std::string framed = tfrecord(record);
+  for (size_t done = 0; done < framed.size();) {
+    const ssize_t n = ::write(fd_, framed.data() + done, framed.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    check(n >= 0, "{}: cannot write: {}", path_, std::strerror(errno));
+    done += size_t(n);
+  }
+}
+
+}  // namespace toy::runs

@@ -1,0 +1,105 @@
+#include "runs/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace toy::runs {
+namespace {
+
+bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+
+// Length of the UTF-8 character at the beginning, 0 if there is none (overlong forms and surrogates are none).
+size_t character_length(std::string_view s) {
+  const auto b = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
+  if (b(0) < 0x80) return 1;
+  const size_t n = b(0) >= 0xf0 ? 4 : b(0) >= 0xe0 ? 3 : 2;
+  if (b(0) < 0xc2 || b(0) > 0xf4 || s.size() < n) return 0;
+  for (size_t i = 1; i < n; ++i)
+    if (!is_continuation(s[i])) return 0;
+  const bool bad = (b(0) == 0xe0 && b(1) < 0xa0) || (b(0) == 0xed && b(1) > 0x9f) || (b(0) == 0xf0 && b(1) < 0x90) ||
+                   (b(0) == 0xf4 && b(1) > 0x8f);
+  return bad ? 0 : n;
+}
+
+}  // namespace
+
+std::string grouped(int64_t v) {
+  std::string s = std::to_string(v);
+  for (int64_t at = int64_t(s.size()) - 3; at > (v < 0 ? 1 : 0); at -= 3) s.insert(size_t(at), ",");
+  return s;
+}
+
+std::string duration_text(double seconds) {
+  if (!(seconds >= 0)) return "-";
+  if (seconds < 60) return fmt::format("{:.1f} s", seconds);
+  const int64_t s = std::llround(seconds);
+  return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
+                   : fmt::format("{}:{:02}", s / 60, s % 60);
+}
+
+std::string readable_time(const std::string& iso) {
+  std::string s = iso.substr(0, 16);
+  std::replace(s.begin(), s.end(), 'T', ' ');
+  return s;
+}
+
+std::string number_text(double v) {
+  if (!std::isfinite(v)) return "-";
+  if (std::fabs(v) >= 10000 && std::fabs(v) < 1e15) return grouped(std::llround(v));
+  std::string s = fmt::format("{:.4g}", v);
+  // printf writes at least two digits of an exponent.
+  if (const size_t e = s.find('e'); e != std::string::npos && s[e + 2] == '0') s.erase(e + 2, 1);
+  return s;
+}
+
+std::string short_number(double v) {
+  const double a = std::fabs(v);
+  for (const auto& [unit, letter] :
+       {std::pair(1e12, 'T'), std::pair(1e9, 'G'), std::pair(1e6, 'M'), std::pair(1e3, 'k')})
+    if (a >= unit && a < unit * 1000) return fmt::format("{:.4g}{}", v / unit, letter);
+  return fmt::format("{:.4g}", v == 0 ? 0.0 : v);
+}
+
+int64_t width_of(std::string_view text) {
+  return std::count_if(text.begin(), text.end(), [](char c) { return !is_continuation(c); });
+}
+
+std::string shortened(const std::string& text, int64_t width, bool unicode) {
+  if (width_of(text) <= width) return text;
+  if (width <= 0) return {};
+  size_t end = 0;
+  for (int64_t kept = 0; end < text.size(); ++end)
+    if (!is_continuation(text[end]) && ++kept == width) break;
+  return text.substr(0, end) + (unicode ? "…" : ".");
+}
+
+std::string escaped(std::string_view text) {
+  std::string s;
+  while (!text.empty()) {
+    const size_t n = character_length(text);
+    const char c = text[0];
+    if (n == 0) {
+      s += "\xef\xbf\xbd";
+    } else if (n > 1) {
+      s += text.substr(0, n);
+    } else if (c == '&') {
+      s += "&amp;";
+    } else if (c == '<') {
+      s += "&lt;";
+    } else if (c == '>') {
+      s += "&gt;";
+    } else if (c == '"') {
+      s += "&quot;";
+    } else if (c == '\'') {
+      s += "&#39;";
+    } else if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t') {
+      s += c;
+    }
+    text.remove_prefix(std::max<size_t>(n, 1));
+  }
+  return s;
+}
+
+}  // namespace toy::runs

@@ -1,0 +1,27 @@
+// Numbers, times and names as people read them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace toy::runs {
+
+/// 1234567 -> "1,234,567"
+std::string grouped(int64_t v);
+/// 3723.4 -> "1:02:03"; below a minute "12.3 s"
+std::string duration_text(double seconds);
+/// "2026-01-31T23:59:59Z" -> "2026-01-31 23:59"
+std::string readable_time(const std::string& iso);
+/// Four significant digits without noise: "1.234", "0.0005", "3e-5", "12,345".
+std::string number_text(double v);
+/// 1500 -> "1.5k", 2000000 -> "2M", else as it is; for axes.
+std::string short_number(double v);
+/// Characters of a UTF-8 text (what a terminal shows in as many columns, wide ones aside).
+int64_t width_of(std::string_view text);
+/// At most `width` characters, the last one an ellipsis where something was cut (a dot without Unicode).
+std::string shortened(const std::string& text, int64_t width, bool unicode = true);
+/// With &, <, >, " and ' as entities, bytes that are not UTF-8 replaced, control characters taken out.
+std::string escaped(std::string_view text);
+
+}  // namespace toy::runs

@@ -1,0 +1,130 @@
+#include "toy/train/record.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "toy/base/memory.h"
+#include "toy/runs/run.h"
+
+namespace toy {
+namespace {
+
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+Recorder::Recorder(RecordOptions record, const RecipeOptions& recipe, const Device& device, Open open,
+                   TrainObserver& next)
+    : record_(std::move(record)),
+      recipe_(recipe),
+      backend_(device.name()),
+      open_(std::move(open)),
+      next_(next),
+      begin_(seconds()) {}
+
+void Recorder::resume_from(int64_t step, const std::string& checkpoint) {
+  step_ = step;
+  resumed_from_ = checkpoint;
+}
+
+double Recorder::now() const { return seconds() - begin_; }
+
+void Recorder::write(const std::string& phase, runs::Body body) {
+  const runs::Event e{now(), step_, phase, std::move(body)};
+  for (const auto& sink : sinks_) sink->write(e);
+}
+
+void Recorder::started(const Start& s) {
+  sinks_ = open_(s);
+  if (resumed_from_) {
+    write("prepare", runs::Resume{runs::utc_now(), *resumed_from_});
+  } else {
+    runs::RunStart e;
+    e.run_id = record_.run_id;
+    e.time = runs::utc_now();
+    e.toy = record_.toy;
+    e.recipe = record_.recipe;
+    e.backend = backend_;
+    e.git = runs::git_commit(".");
+    e.host = runs::this_host(record_.threads);
+    e.model = to_json(s.spec);
+    e.model["name"] = s.spec.name;
+    e.config = record_.config;
+    e.parameters = s.parameters;
+    e.steps = recipe_.steps;
+    e.tokens_per_step = recipe_.trainer.batch * recipe_.trainer.tokens;
+    e.train_tokens = s.train_tokens;
+    e.validation_tokens = s.validation_tokens;
+    e.planned_bytes = int64_t(s.planned_bytes);
+    write("prepare", std::move(e));
+  }
+  for (const std::string& note : s.plan.notes) write("prepare", runs::Note{"plan: " + note});
+  next_.started(s);
+}
+
+void Recorder::entered(const std::string& region) {
+  regions_.emplace_back(region, now());
+  write(region == "validation" ? "eval" : "end", runs::RegionEnter{region});
+  next_.entered(region);
+}
+
+void Recorder::left(const std::string& region) {
+  const double begin = regions_.back().second;
+  regions_.pop_back();
+  write(region == "validation" ? "eval" : "end", runs::RegionExit{region, std::llround((now() - begin) * 1e6)});
+  next_.left(region);
+}
+
+void Recorder::measured(const runs::Event& event) {
+  runs::Event e = event;
+  e.t = now();
+  for (const auto& sink : sinks_) sink->write(e);
+  next_.measured(event);
+}
+
+void Recorder::stepped(const Step& s) {
+  step_ = s.step;
+  loss_ = s.loss;
+  runs::Step e;
+  e.loss = s.loss;
+  e.lr = s.lr;
+  e.grad_norm = s.grad_norm;
+  e.tokens = recipe_.trainer.batch * recipe_.trainer.tokens;
+  e.wall_us = std::llround(s.seconds * 1e6);
+  e.tokens_per_second = s.tokens_per_second;
+  if (s.skipped) e.skipped = true;
+  write("train", std::move(e));
+  next_.stepped(s);
+}
+
+void Recorder::evaluated(const Eval& v) {
+  write("eval", runs::Eval{v.loss, v.nats_per_byte, v.whole, v.average_loss});
+  if (!v.sample.empty()) write("eval", runs::Sample{v.sample});
+  next_.evaluated(v);
+}
+
+void Recorder::done(const TrainResult& r) {
+  runs::RunEnd e;
+  constexpr const char* kReasons[] = {"done", "patience", "time"};
+  e.reason = kReasons[r.reason];
+  e.final_loss = r.final_loss;
+  e.seconds = r.seconds;
+  e.model = r.model_path;
+  if (!r.average_path.empty()) e.average_model = r.average_path;
+  e.peak_rss_bytes = int64_t(peak_resident_memory());
+  if (r.eval) e.nats_per_byte = r.eval->nats_per_byte;
+  write("end", std::move(e));
+}
+
+void Recorder::failed(int exit_code, const std::string& error) {
+  runs::RunEnd e;
+  e.reason = "error";
+  e.final_loss = loss_;
+  e.exit_code = exit_code;
+  e.seconds = now();
+  e.error = error;
+  e.peak_rss_bytes = int64_t(peak_resident_memory());
+  write("end", std::move(e));
+}
+
+}  // namespace toy

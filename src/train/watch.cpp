@@ -1,0 +1,290 @@
+#include "toy/train/watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "toy/base/memory.h"
+#include "toy/graph/op_def.h"
+
+namespace toy {
+namespace {
+
+constexpr const char* kLogits = "logits";
+constexpr const char* kWeight = ".weight";
+
+bool any_matches(const std::vector<Watch>& watches, const std::string& name) {
+  return std::any_of(watches.begin(), watches.end(), [&](const Watch& w) { return matches(w.pattern, name); });
+}
+bool any_due(const std::vector<Watch>& watches, const std::string& name, int64_t step) {
+  return std::any_of(watches.begin(), watches.end(),
+                     [&](const Watch& w) { return w.due(step) && matches(w.pattern, name); });
+}
+
+// Refuses a pattern that no name fits, with the names that there are.
+void require_matches(const char* option, const std::vector<Watch>& watches, const std::vector<std::string>& names) {
+  for (const Watch& w : watches) {
+    if (std::any_of(names.begin(), names.end(), [&](const std::string& n) { return matches(w.pattern, n); })) continue;
+    const std::string near = nearest(w.pattern, names);
+    constexpr size_t kShown = 8;
+    std::vector<std::string> some(names.begin(), names.begin() + int64_t(std::min(names.size(), kShown)));
+    if (names.size() > kShown) some.push_back(fmt::format("{} more", names.size() - kShown));
+    fail("{}: no name fits '{}'; there are {}{}", option, w.pattern, fmt::join(some, ", "),
+         near.empty() ? "" : ". Did you mean '" + near + "'?");
+  }
+}
+
+std::vector<std::string> names_of(const std::vector<std::pair<std::string, Value>>& values) {
+  std::vector<std::string> names;
+  for (const auto& v : values) names.push_back(v.first);
+  return names;
+}
+
+struct Dots {
+  double ab = 0, aa = 0, bb = 0, difference = 0;
+  double cosine() const { return ab / std::sqrt(aa * bb); }  // NaN where there is no direction
+};
+
+Dots dots(std::span<const float> a, std::span<const float> b) {
+  Dots d;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double x = a[i], y = b[i];
+    d.ab += x * y, d.aa += x * x, d.bb += y * y, d.difference += (x - y) * (x - y);
+  }
+  return d;
+}
+
+// The rows that have come farthest.
+std::vector<runs::RowDrift> row_drifts(std::span<const float> now, std::span<const float> init, int64_t columns) {
+  constexpr size_t kMost = 8;
+  std::vector<runs::RowDrift> rows;
+  for (size_t at = 0; at < now.size(); at += size_t(columns)) {
+    const Dots d = dots(now.subspan(at, size_t(columns)), init.subspan(at, size_t(columns)));
+    rows.push_back({int64_t(at) / columns, d.cosine(), std::sqrt(d.difference)});
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const runs::RowDrift& a, const runs::RowDrift& b) { return a.l2_to_init > b.l2_to_init; });
+  if (rows.size() > kMost) rows.resize(kMost);
+  return rows;
+}
+
+}  // namespace
+
+Watch parse_watch(const std::string& option, const std::string& text) {
+  Watch w;
+  const size_t colon = text.rfind(':');
+  w.pattern = text.substr(0, colon);
+  check(!w.pattern.empty(), "{}: '{}' has no pattern; expected PATTERN or PATTERN:EVERY, as 'blk.*.attn_q*:50'", option,
+        text);
+  if (colon == std::string::npos) return w;
+  const char *begin = text.data() + colon + 1, *end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(begin, end, w.every);
+  check(error == std::errc() && stop == end && w.every >= 1,
+        "{}: '{}': the steps between two looks are '{}', expected a whole number of at least 1", option, text, begin);
+  return w;
+}
+
+bool matches(const std::string& pattern, const std::string& name) {
+  // Greedy with one point to go back to: the last star.
+  size_t p = 0, n = 0, star = std::string::npos, from = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++, from = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p, ++n;
+    } else if (star != std::string::npos) {
+      p = star + 1, n = ++from;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+std::vector<std::pair<std::string, Value>> named_values(const Graph& graph) {
+  std::vector<std::pair<std::string, Value>> list;
+  std::map<std::string, int> seen;
+  Graph& g = const_cast<Graph&>(graph);  // a Value points to its graph; nothing is changed
+  for (const Node& n : graph.nodes()) {
+    if (n.kind != NodeKind::op || n.backward || n.op->view || n.layer == "optimizer") continue;
+    if (!is_float(n.outputs[0].dtype)) continue;
+    std::string name = n.name;
+    for (const Value& in : n.inputs)
+      if (name.empty() && in && graph.node(in).kind == NodeKind::param && graph.node(in).name.ends_with(kWeight))
+        name = graph.node(in).name.substr(0, graph.node(in).name.size() - std::string_view(kWeight).size());
+    if (name.empty()) name = (n.layer.empty() ? "" : n.layer + ".") + n.op->name();
+    const int again = ++seen[name];
+    list.emplace_back(again > 1 ? fmt::format("{}.{}", name, again) : name, Value{&g, n.id, 0});
+  }
+  return list;
+}
+
+runs::TensorStats stats_of(std::span<const float> values) {
+  constexpr size_t kBins = 16;
+  runs::TensorStats s;
+  s.count = int64_t(values.size());
+  double sum = 0, squares = 0, low = INFINITY, high = -INFINITY;
+  for (const float v : values) {
+    if (!std::isfinite(v)) {
+      ++s.nonfinite;
+      continue;
+    }
+    sum += v, squares += double(v) * v;
+    low = std::min(low, double(v)), high = std::max(high, double(v));
+  }
+  const int64_t finite = s.count - s.nonfinite;
+  s.histogram.counts.assign(kBins, 0);
+  if (finite == 0) return s;
+  s.mean = sum / double(finite);
+  s.rms = std::sqrt(squares / double(finite));
+  s.min = s.histogram.low = low;
+  s.max = s.histogram.high = high;
+  s.absmax = std::max(std::fabs(low), std::fabs(high));
+  for (const float v : values)
+    if (std::isfinite(v)) {
+      const double at = high > low ? (v - low) / (high - low) * double(kBins) : 0;
+      ++s.histogram.counts[std::min(size_t(at), kBins - 1)];
+    }
+  return s;
+}
+
+struct Watcher::Probe {
+  std::vector<std::string> names;
+  const std::vector<Watch>& watches;
+  std::shared_ptr<const Plan> plan;
+  std::unique_ptr<Session> session;
+};
+
+Watcher::Watcher(const WatchOptions& watch, Device& device, const Model& model, const TrainerOptions& options)
+    : watch_(watch), device_(device), model_(model), options_(options) {
+  std::vector<std::string> tensors;
+  for (const TensorSpec& t : tensors_of(model.spec)) tensors.push_back(t.name);
+  require_matches("grads", watch.grads, tensors);
+  require_matches("drift", watch.drifts, tensors);
+  check(watch.op_timing >= 0, "op-timing is {}, expected 0 (never) or more steps", watch.op_timing);
+  if (!watch.taps.empty() || !watch.grads.empty()) {
+    const ParamStore* store = model.params.get();
+    const TrainGraph t = build_train_graph(
+        model.spec, [store](const std::string& name) { return store->type(name).dtype; }, options);
+    std::vector<std::pair<std::string, Value>> values = named_values(*t.graph), gradients;
+    if (const auto x = t.graph->find("x_final"); x && any_matches(watch.taps, kLogits))
+      values.emplace_back(kLogits, linear(*x, *t.graph->find(model.spec.tied ? "token_embd.weight" : "output.weight")));
+    std::vector<std::string> names = names_of(values);
+    if (values.empty() || names.back() != kLogits) names.push_back(kLogits);
+    require_matches("tap", watch.taps, names);
+    for (size_t i = 0; i < tensors.size(); ++i) gradients.emplace_back(tensors[i], t.gradients[i]);
+    taps_ = make_probe(*t.graph, std::move(values), watch_.taps);
+    grads_ = make_probe(*t.graph, std::move(gradients), watch_.grads);
+  }
+  for (const std::string& name : tensors)
+    if (any_matches(watch.drifts, name)) initial_.emplace_back(name, model.params->read(name));
+}
+
+Watcher::~Watcher() = default;
+
+std::unique_ptr<Watcher::Probe> Watcher::make_probe(const Graph& graph,
+                                                    std::vector<std::pair<std::string, Value>> values,
+                                                    const std::vector<Watch>& watches) {
+  std::erase_if(values, [&](const auto& v) { return !any_matches(watches, v.first); });
+  if (values.empty()) return nullptr;
+  std::vector<Value> outputs;
+  for (const auto& v : values) outputs.push_back(v.second);
+  PlanOptions plan_options{.fuse = !options_.check_finite};
+  plan_options.products = options_.compute;
+  auto plan = std::make_shared<const Plan>(compile(graph, outputs, {}, device_, plan_options));
+  require_memory(plan->arena_bytes + plan->input_bytes(device_), "looking at these values");
+  auto session =
+      std::make_unique<Session>(device_, plan, std::initializer_list<const ParamStore*>{model_.params.get()});
+  return std::make_unique<Probe>(Probe{names_of(values), watches, plan, std::move(session)});
+}
+
+size_t Watcher::planned_bytes() const {
+  size_t bytes = 0;
+  for (const Probe* p : {taps_.get(), grads_.get()})
+    if (p) bytes += p->plan->arena_bytes + p->plan->input_bytes(device_);
+  for (const auto& [name, values] : initial_) bytes += values.size() * sizeof(float);
+  return bytes;
+}
+
+// The same batch, weights and dropout as the step that follows.
+void Watcher::look(Probe& probe, int64_t step, const Windows& windows, int64_t updates, const Tell& tell) const {
+  std::vector<size_t> due;
+  for (size_t i = 0; i < probe.names.size(); ++i)
+    if (any_due(probe.watches, probe.names[i], step)) due.push_back(i);
+  if (due.empty()) return;
+  const int64_t rows = options_.batch * options_.tokens;
+  std::vector<int32_t> sequence, position;
+  for (int64_t i = 0; i < rows; ++i) {
+    sequence.push_back(int32_t(i / options_.tokens));
+    position.push_back(int32_t(i % options_.tokens));
+  }
+  Session& s = *probe.session;
+  s.set("sequence", sequence);
+  s.set("position", position);
+  // Where a step sums over several batches, its first.
+  s.set("tokens", std::span(windows.inputs).first(size_t(rows)));
+  s.set("targets", std::span(windows.targets).first(size_t(rows)));
+  s.set("weight", std::vector<float>(size_t(rows), float(1.0 / double(rows))));
+  if (options_.dropout > 0)
+    s.set("random",
+          std::vector<int32_t>{int32_t(uint32_t(options_.seed)), int32_t(options_.seed >> 32), int32_t(updates)});
+  s.run();
+  for (const size_t i : due) {
+    const runs::TensorStats stats = stats_of(s.values(i));
+    runs::Event e{0, step, "train", {}};
+    if (&probe == taps_.get())
+      e.body = runs::Tap{stats, probe.names[i]};
+    else
+      e.body = runs::Grad{stats, probe.names[i]};
+    tell(e);
+  }
+}
+
+void Watcher::before(int64_t step, const Windows& windows, Trainer& trainer, const Tell& tell) {
+  for (Probe* p : {taps_.get(), grads_.get()})
+    if (p) look(*p, step, windows, trainer.updates(), tell);
+  const bool timed = watch_.op_timing > 0 && (step == 1 || step % watch_.op_timing == 0);
+  if (!timed) return;
+  times_before_ = trainer.session().profile();
+  trainer.session().enable_profile(true);
+}
+
+void Watcher::after(int64_t step, Trainer& trainer, const Tell& tell) {
+  if (!times_before_.empty()) tell_times(step, trainer, tell);
+  tell_drift(step, tell);
+}
+
+void Watcher::tell_times(int64_t step, Trainer& trainer, const Tell& tell) {
+  trainer.session().enable_profile(false);
+  const std::vector<StepTime>& now = trainer.session().profile();
+  std::map<std::pair<std::string, std::string>, runs::OpTiming> all;
+  for (size_t i = 0; i < now.size(); ++i) {
+    const PlanStep& p = trainer.session().plan().steps[i];
+    const std::string pass = p.layer == "optimizer" ? "update" : p.backward ? "backward" : "forward";
+    runs::OpTiming& o = all.try_emplace({pass, p.op}, runs::OpTiming{p.op, pass, 0, 0}).first->second;
+    o.calls += now[i].runs - times_before_[i].runs;
+    o.us += (now[i].seconds - times_before_[i].seconds) * 1e6;
+  }
+  times_before_.clear();
+  for (auto& [key, o] : all) tell({0, step, "train", std::move(o)});
+}
+
+void Watcher::tell_drift(int64_t step, const Tell& tell) const {
+  for (const auto& [name, init] : initial_) {
+    if (!any_due(watch_.drifts, name, step)) continue;
+    const std::vector<float> now = model_.params->read(name);
+    const Dots d = dots(now, init);
+    runs::Drift drift{name, d.cosine(), std::sqrt(d.difference), std::sqrt(d.aa), {}};
+    if (name == "token_embd.weight" || name == "output.weight")
+      drift.rows = row_drifts(now, init, model_.params->type(name).shape.back());
+    tell({0, step, "train", std::move(drift)});
+  }
+}
+
+}  // namespace toy

@@ -1,0 +1,250 @@
+// What a training leaves in its folder, and toy runs.
+#include <set>
+
+#include "cli/cli_fixture.h"
+
+namespace {
+
+using nlohmann::json;
+
+// The part of JSON Schema that docs/events.schema.json uses.
+std::string fault(const json& schema, const json& v, const std::string& where) {
+  if (schema.contains("const") && v != schema["const"]) return where + " is not " + schema["const"].dump();
+  if (schema.contains("enum") && std::find(schema["enum"].begin(), schema["enum"].end(), v) == schema["enum"].end())
+    return where + " is none of " + schema["enum"].dump();
+  if (schema.contains("minimum") && v < schema["minimum"]) return where + " is too small";
+  if (schema.contains("type")) {
+    const json types = schema["type"].is_array() ? schema["type"] : json::array({schema["type"]});
+    const std::string is = v.is_number_integer() ? "integer"
+                           : v.is_number()       ? "number"
+                           : v.is_string()       ? "string"
+                           : v.is_boolean()      ? "boolean"
+                           : v.is_array()        ? "array"
+                           : v.is_object()       ? "object"
+                                                 : "null";
+    const bool fits = std::any_of(types.begin(), types.end(),
+                                  [&](const json& t) { return t == is || (t == "number" && is == "integer"); });
+    if (!fits) return where + " is " + is + ", not " + types.dump();
+  }
+  for (const auto& name : schema.value("required", json::array()))
+    if (!v.contains(name)) return where + " has no " + name.dump();
+  if (v.is_object() && schema.contains("properties"))
+    for (const auto& [name, member] : v.items()) {
+      if (!schema["properties"].contains(name)) {
+        if (schema.value("additionalProperties", true)) continue;
+        return where + " has an unknown " + name;
+      }
+      if (const std::string f = fault(schema["properties"][name], member, where + "." + name); !f.empty()) return f;
+    }
+  if (v.is_array() && schema.contains("items"))
+    for (const json& e : v)
+      if (const std::string f = fault(schema["items"], e, where + "[]"); !f.empty()) return f;
+  return {};
+}
+
+// "" if exactly one kind of the schema takes the line.
+std::string fault_of_line(const json& schema, const json& line) {
+  std::string faults;
+  int fits = 0;
+  for (const json& kind : schema.at("oneOf")) {
+    const std::string f = fault(kind, line, line.value("kind", "?"));
+    if (f.empty()) ++fits;
+    if (kind.at("properties").at("kind").at("const") == line.value("kind", "?")) faults += f;
+  }
+  return fits == 1 ? "" : "fits " + std::to_string(fits) + " kinds: " + faults;
+}
+
+std::vector<json> lines_of(const std::string& text) {
+  std::vector<json> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
+  return lines;
+}
+
+class CliRuns : public Cli {
+ protected:
+  std::string train(const std::string& out, const std::string& more = "") const {
+    return "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 6 --out '" + path(out) + "' " + more;
+  }
+  void trained(const std::string& out, const std::string& more = "") const {
+    const Result r = toy(train(out, more));
+    ASSERT_EQ(r.code, 0) << r.err;
+  }
+};
+
+const char* const kLookAtAll = "--tap '*:3' --grads 'blk.0.*:2' --drift '*:5' --op-timing 4 --sample 4 --eval-every 3 ";
+
+TEST_F(CliRuns, EveryLineFollowsTheSchema) {
+  trained("run", kLookAtAll);
+  const json schema = json::parse(slurp(std::string(TOY_SOURCE_DIR) + "/docs/events.schema.json"));
+  std::set<std::string> kinds;
+  double t = 0;
+  const std::vector<json> lines = lines_of(slurp(path("run/events.jsonl")));
+  for (const json& line : lines) {
+    EXPECT_EQ(fault_of_line(schema, line), "") << line.dump();
+    kinds.insert(line.at("kind"));
+    EXPECT_GE(line.at("t"), t);
+    t = line.at("t");
+  }
+  EXPECT_EQ(lines.front().at("kind"), "run_start");
+  EXPECT_EQ(lines.front().at("run_id"), "run");
+  EXPECT_EQ(lines.front().at("config").at("steps"), 6);
+  EXPECT_EQ(lines.back().at("kind"), "run_end");
+  for (const char* kind :
+       {"step", "tap", "grad", "drift", "op_timing", "sample", "eval", "region_enter", "region_exit"})
+    EXPECT_TRUE(kinds.contains(kind)) << kind;
+  // The checker itself finds faults.
+  json bad = lines.back();
+  bad["exit_code"] = "none";
+  EXPECT_NE(fault_of_line(schema, bad), "");
+  bad = lines.front();
+  bad.erase("t");
+  EXPECT_NE(fault_of_line(schema, bad), "");
+}
+
+TEST_F(CliRuns, FilesOfARun) {
+  trained("run");
+  for (const char* name : {"model.gguf", "events.jsonl", "config.json", "flow.json"})
+    EXPECT_TRUE(fs::exists(path("run") + "/" + name)) << name;
+  const json config = json::parse(slurp(path("run/config.json")));
+  EXPECT_EQ(config.at("size"), "tiny");
+  EXPECT_EQ(config.at("lr"), 1e-3);
+  EXPECT_EQ(config.at("clip"), 1.0);  // not given
+  EXPECT_EQ(config.at("nesterov"), false);
+  const json flow = json::parse(slurp(path("run/flow.json")));
+  const json described = json::parse(toy("describe " + path("run/model.gguf") +
+                                         " --graph train --batch 2 --tokens 16 "
+                                         "--json")
+                                         .out);
+  EXPECT_EQ(flow.at("nodes").size(), described.at("nodes").size());
+}
+
+TEST_F(CliRuns, LookingDoesNotChangeTheResult) {
+  const Result plain = toy(train("a")), watched = toy(train("a", kLookAtAll)), again = toy(train("a"));
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  EXPECT_EQ(watched.out, plain.out);
+  EXPECT_EQ(again.out, plain.out);
+}
+
+TEST_F(CliRuns, FoldersByTemplate) {
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(toy(train("runs/{arch}-{recipe}-{seq}")).code, 0);
+  EXPECT_TRUE(fs::exists(path("runs/llama-from-scratch-001/model.gguf")));
+  EXPECT_TRUE(fs::exists(path("runs/llama-from-scratch-002/events.jsonl")));
+  refuses(train("runs/{speed}"), {"'speed' is not a placeholder", "arch"});
+  refuses(train("runs/{arch"), {"brace"});
+  // A run that is refused leaves no folder.
+  refuses("train from-scratch --corpus " + path("none.txt") + kSmall + "--out " + path("runs/x{seq}"), {"none.txt"});
+  EXPECT_FALSE(fs::exists(path("runs/x001")));
+}
+
+TEST_F(CliRuns, ListShowCompare) {
+  trained("runs/a"), trained("runs/b", "--lr 5e-3 ");
+  const Result list = toy("runs list " + path("runs") + " --sort loss");
+  ASSERT_EQ(list.code, 0) << list.err;
+  EXPECT_EQ(std::count(list.out.begin(), list.out.end(), '\n'), 3);
+  EXPECT_NE(list.out.find("done"), std::string::npos);
+  const auto summaries = lines_of(toy("runs list " + path("runs") + " --sort id --reverse --json").out);
+  ASSERT_EQ(summaries.size(), 2u);
+  EXPECT_EQ(summaries[0].at("id"), "b");
+  EXPECT_EQ(summaries[0].at("step"), 6);
+  const Result show = toy("runs show " + path("runs/a") + " --width 60");
+  ASSERT_EQ(show.code, 0) << show.err;
+  EXPECT_NE(show.out.find("Loss"), std::string::npos);
+  EXPECT_EQ(json::parse(toy("runs show " + path("runs/a") + " --json").out).at("status"), "done");
+  const Result compare = toy("runs compare " + path("runs/a") + " " + path("runs/b") + " --svg " + path("c.svg"));
+  ASSERT_EQ(compare.code, 0) << compare.err;
+  EXPECT_NE(slurp(path("c.svg")).find("<svg"), std::string::npos);
+  for (const json& line : lines_of(toy("runs compare " + path("runs/a") + " " + path("runs/b") + " --json").out)) {
+    EXPECT_EQ(line.at("kind"), "compare");
+    EXPECT_EQ(line.at("values").size(), 2u);
+  }
+  const Result svg = toy("runs show " + path("runs/a") + " --svg " + path("plots"));
+  ASSERT_EQ(svg.code, 0) << svg.err;
+  EXPECT_TRUE(fs::exists(path("plots/loss.svg")));
+  const Result report = toy("runs report " + path("runs/a") + " --out " + path("r.html"));
+  ASSERT_EQ(report.code, 0) << report.err;
+  EXPECT_NE(slurp(path("r.html")).find("</html>"), std::string::npos);
+}
+
+TEST_F(CliRuns, NarrowAndPlainTerminals) {
+  trained("run");
+  for (const char* width : {"20", "8"}) {
+    const Result r = toy("runs show " + path("run") + " --ascii --metric loss --width " + width);
+    ASSERT_EQ(r.code, 0) << r.err;
+    std::istringstream in(r.out.substr(r.out.find("Loss")));
+    for (std::string line; std::getline(in, line);) {
+      EXPECT_LE(line.size(), size_t(std::stoi(width))) << line;
+      for (const char c : line) EXPECT_TRUE(c >= 32 && c < 127) << line;
+    }
+  }
+  setenv("LC_ALL", "C", 1);
+  const Result plain = toy("runs show " + path("run"));
+  unsetenv("LC_ALL");
+  EXPECT_EQ(plain.out.find('\xe2'), std::string::npos);  // no braille where the locale has no UTF-8
+}
+
+TEST_F(CliRuns, Tail) {
+  trained("run");
+  const Result raw = toy("runs tail " + path("run") + " --json -n 3");
+  ASSERT_EQ(raw.code, 0) << raw.err;
+  const auto lines = lines_of(raw.out);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines.back().at("kind"), "run_end");
+  const Result text = toy("runs tail " + path("run") + " -n 100 --follow");  // has ended: does not wait
+  EXPECT_EQ(text.code, 0);
+  EXPECT_NE(text.out.find("step 6  loss"), std::string::npos) << text.out;
+  EXPECT_EQ(toy("runs tail " + path("run") + " -n 0").out, "");
+  refuses("runs tail " + path("run") + " -n -1", {"lines is -1"});
+}
+
+TEST_F(CliRuns, TornLogsAreReadAndSaid) {
+  trained("run");
+  const std::string log = slurp(path("run/events.jsonl"));
+  write("run/events.jsonl", log.substr(0, log.size() - 20));
+  const Result r = toy("runs show " + path("run") + " --json");
+  EXPECT_EQ(r.code, 0);
+  EXPECT_NE(r.err.find("the last line is torn"), std::string::npos) << r.err;
+  EXPECT_EQ(json::parse(r.out).at("status"), "stopped");
+}
+
+TEST_F(CliRuns, AFailedRunSaysWhy) {
+  const Result r = toy(train("run", "--lr 1e30 --clip 0 --optimizer sgd --momentum 0"));
+  EXPECT_EQ(r.code, 1) << r.err;
+  const json end = lines_of(slurp(path("run/events.jsonl"))).back();
+  EXPECT_EQ(end.at("kind"), "run_end");
+  EXPECT_EQ(end.at("exit_code"), 1);
+  EXPECT_NE(end.at("error").get<std::string>().find("diverged"), std::string::npos);
+  EXPECT_EQ(json::parse(toy("runs show " + path("run") + " --json").out).at("status"), "failed");
+}
+
+TEST_F(CliRuns, BadInput) {
+  trained("run");
+  const std::string run = path("run");
+  refuses("runs list " + path("none"), {"none", "no such folder"});
+  refuses("runs list " + run + " --sort speed", {"'speed'", "loss"});
+  refuses("runs show nothing", {"'nothing' is not a file"});
+  refuses("runs show " + write("text", "hello\nthere\n"), {"text", "not a log"});
+  refuses("runs show " + run + " --metric speed", {"'speed'", "grad_norm"});
+  refuses("runs show " + run + " --metric tap", {"the run has no tap"});
+  refuses("runs show " + run + " --width 3", {"width is 3"});
+  refuses("runs compare " + run, {"two or more"});
+  refuses("runs compare " + run + " " + run + " --metric tap", {"metric 'tap'"});
+  refuses("runs report " + run + " --out " + run + "/events.jsonl", {"own log"});
+  refuses(train("x", "--tap nothing"), {"tap: no name fits 'nothing'"});
+  refuses(train("x", "--tap x_final:0"), {"tap", "at least 1"});
+  refuses(train("x", "--grads ':3'"), {"grads", "no pattern"});
+  refuses(train("x", "--drift 'blk.7.*'"), {"drift: no name fits"});
+  refuses(train("x", "--op-timing -1"), {"op-timing is -1"});
+  refuses(train("x", "--tensorboard " + path("corpus.txt")), {"tensorboard", "corpus.txt"});
+  const Result none = toy("runs list " + write("empty/file", "x").substr(0, path("empty").size()));
+  EXPECT_EQ(none.code, 0);
+  EXPECT_NE(none.err.find("no runs here"), std::string::npos);
+}
+
+TEST_F(CliRuns, TensorBoardFilesAndSchema) {
+  trained("run", "--tensorboard " + path("tb"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(path("tb")), fs::directory_iterator()), 1);
+  EXPECT_EQ(toy("runs schema").out, slurp(std::string(TOY_SOURCE_DIR) + "/docs/events.schema.json"));
+}
+
+}  // namespace

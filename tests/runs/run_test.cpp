@@ -1,0 +1,149 @@
+// Runs in their folders: summaries, order, comparison, names.
+#include "toy/runs/run.h"
+
+#include <cmath>
+
+#include "runs/temp_folder.h"
+#include "toy/base/error.h"
+
+namespace toy::runs {
+namespace {
+
+using namespace toy_runs_test;  // NOLINT
+
+Log log_of(const std::string& id, std::vector<double> losses, std::optional<int> exit_code = 0) {
+  RunStart start;
+  start.run_id = id;
+  start.steps = int64_t(losses.size());
+  start.time = "2026-01-31T12:30:00Z";
+  Log log;
+  log.events.push_back({0, {}, "prepare", start});
+  double t = 0;
+  int64_t step = 0;
+  for (const double loss : losses) {
+    Step s;
+    s.loss = loss;
+    s.tokens = 10;
+    s.tokens_per_second = 1000 * double(++step);
+    log.events.push_back({t += 0.5, step, "train", s});
+  }
+  log.events.push_back({t, step, "eval", Eval{2, 1, true}});
+  if (exit_code) {
+    RunEnd end;
+    end.reason = *exit_code == 0 ? "done" : "error";
+    end.exit_code = *exit_code;
+    log.events.push_back({t, step, "end", end});
+  }
+  return log;
+}
+
+TEST(Summary, SumsUp) {
+  const Summary s = summarize(log_of("a", {5, 3, NAN, 4}), "runs/a", false);
+  EXPECT_EQ(s.id, "a");
+  EXPECT_EQ(s.status, "done");
+  EXPECT_EQ(s.step, 4);
+  EXPECT_EQ(s.tokens, 40);
+  EXPECT_EQ(s.loss, 4);
+  EXPECT_EQ(s.best_loss, 3);
+  EXPECT_EQ(s.validation_loss, 2);
+  EXPECT_EQ(s.seconds, 2);
+  EXPECT_EQ(to_text(column("started"), s), "2026-01-31 12:30");
+  EXPECT_EQ(to_text(column("loss"), s), "4.0000");
+  EXPECT_EQ(to_text(column("lr"), s), "-");
+  EXPECT_EQ(to_json(s).size(), columns().size());
+}
+
+TEST(Summary, StatusIsWhatHappened) {
+  EXPECT_EQ(summarize(log_of("a", {5}, 1), "a", false).status, "failed");
+  EXPECT_EQ(summarize(log_of("a", {5}, std::nullopt), "a", false).status, "stopped");
+  EXPECT_EQ(summarize(log_of("a", {5}, std::nullopt), "a", true).status, "running");
+  EXPECT_EQ(summarize(Log{}, "/x/y/", false).id, "y");
+}
+
+TEST(Summary, SortsWithWhatIsMissingLast) {
+  std::vector<Summary> runs;
+  for (const auto& [id, loss] : {std::pair("a", 2.0), std::pair("b", double(NAN)), std::pair("c", 1.0)})
+    runs.push_back(summarize(log_of(id, {loss}), id, false));
+  const auto ids = [&] { return runs[0].id + runs[1].id + runs[2].id; };
+  sort_by(runs, column("loss"), false);
+  EXPECT_EQ(ids(), "cab");
+  sort_by(runs, column("loss"), true);
+  EXPECT_EQ(ids(), "acb");
+  sort_by(runs, column("id"), true);
+  EXPECT_EQ(ids(), "cba");
+  EXPECT_NE(error_of([] { column("speed"); }).find("'speed' is not one of id, status"), std::string::npos);
+}
+
+TEST(Summary, CompareFindsTheBest) {
+  const Summary runs[] = {summarize(log_of("a", {5, 2}), "a", false), summarize(log_of("b", {4, 3, 3}), "b", false)};
+  for (const Compare& c : compare(runs)) {
+    EXPECT_EQ(c.runs, (std::vector<std::string>{"a", "b"}));
+    if (c.metric == "loss") {
+      EXPECT_EQ(c.values, (std::vector<double>{2, 3}));
+      EXPECT_EQ(c.best, "a");
+    }
+    if (c.metric == "tokens_per_second") EXPECT_EQ(c.best, "b");  // more is better
+  }
+}
+
+class Folders : public InFolder {};
+
+TEST_F(Folders, FindsRuns) {
+  for (const char* name : {"b/events.jsonl", "a/deep/er/events.jsonl", "a/too/deep/for/events.jsonl",
+                           ".hidden/events.jsonl", "c/other.txt"})
+    write(name, "x");
+  fs::create_directory_symlink(folder_, folder_ / "loop");
+  EXPECT_EQ(find_runs(folder_.string()), (std::vector<std::string>{path("a/deep/er"), path("b")}));
+  EXPECT_EQ(find_runs(path("b")), (std::vector<std::string>{path("b")}));
+  EXPECT_NE(error_of([&] { find_runs(path("none")); }).find("no such folder"), std::string::npos);
+  EXPECT_NE(error_of([&] { find_runs(path("c/other.txt")); }).find("is not a folder"), std::string::npos);
+}
+
+TEST_F(Folders, FindsALog) {
+  for (const char* name : {"llama-1", "llama-2", "gpt"}) write(std::string(name) + "/events.jsonl", "x");
+  const std::vector<std::string> roots{folder_.string(), path("absent")};
+  const std::string gpt = path("gpt/events.jsonl");
+  for (const std::string& what : {gpt, path("gpt"), std::string("gpt"), std::string("g")})
+    EXPECT_EQ(find_log(what, roots), gpt);
+  EXPECT_EQ(find_log("llama-1", roots), path("llama-1/events.jsonl"));
+  EXPECT_NE(error_of([&] { find_log("llama", roots); }).find("may be"), std::string::npos);
+  EXPECT_NE(error_of([&] { find_log("bert", roots); }).find("gpt, llama-1, llama-2"), std::string::npos);
+  fs::create_directories(path("empty"));
+  EXPECT_NE(error_of([&] { find_log(path("empty"), roots); }).find("has no events.jsonl"), std::string::npos);
+}
+
+TEST_F(Folders, NamesByTemplate) {
+  const std::map<std::string, std::string> fields{{"arch", "llama"}};
+  EXPECT_EQ(make_folder("plain/out", fields), "plain/out");
+  EXPECT_FALSE(fs::exists("plain"));
+  EXPECT_EQ(make_folder(path("runs/{arch}-{seq}"), fields), path("runs/llama-001"));
+  EXPECT_EQ(make_folder(path("runs/{arch}-{seq}"), fields), path("runs/llama-002"));
+  EXPECT_TRUE(fs::is_directory(path("runs/llama-002")));
+  const std::string dated = make_folder(path("{date}"), fields);
+  EXPECT_EQ(dated.size(), path("20260131").size());
+  EXPECT_NE(error_of([&] { make_folder(dated.substr(0, dated.size() - 8) + "{date}", fields); }).find("{seq}"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { make_folder("{speed}", fields); }).find("'speed' is not a placeholder"), std::string::npos);
+  for (const char* bad : {"{arch", "arch}", "a{b"})
+    EXPECT_NE(error_of([&] { make_folder(bad, fields); }).find("brace"), std::string::npos) << bad;
+}
+
+TEST_F(Folders, FindsTheCommit) {
+  const std::string hash(40, 'a'), other(40, 'b');
+  EXPECT_EQ(git_commit(folder_.string()).value_or("none").size() == 40, fs::exists("/tmp/.git"));
+  write(".git/HEAD", "ref: refs/heads/main\n");
+  write(".git/packed-refs", "# pack-refs\n" + other + " refs/heads/main\n");
+  fs::create_directories(path("src/deep"));
+  EXPECT_EQ(git_commit(path("src/deep")), other);
+  write(".git/refs/heads/main", hash + "\n");
+  EXPECT_EQ(git_commit(path("src/deep")), hash);
+  write("tree/.git", "gitdir: ../.git/worktrees/t\n");
+  write(".git/worktrees/t/HEAD", "ref: refs/heads/main\n");
+  write(".git/worktrees/t/commondir", "../..\n");
+  EXPECT_EQ(git_commit(path("tree")), hash);
+  write(".git/HEAD", other + "\n");
+  EXPECT_EQ(git_commit(folder_.string()), other);
+}
+
+}  // namespace
+}  // namespace toy::runs

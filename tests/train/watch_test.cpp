@@ -1,0 +1,280 @@
+// Looking into a run: patterns, names, statistics, and that looking changes nothing.
+#include "toy/train/watch.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "toy/backend/devices.h"
+#include "toy/base/philox.h"
+#include "toy/train/record.h"
+
+namespace toy {
+namespace {
+
+ModelSpec small_spec(bool tied = true) {
+  ModelSpec s = model_spec("tiny");
+  s.name = "small";
+  s.vocab = 61;
+  s.d_model = 24;
+  s.context = 32;
+  s.tied = tied;
+  s.layers.assign(2, {.heads = 2, .kv_heads = 1, .d_head = 12, .d_ff = 40});
+  return s;
+}
+
+std::vector<int32_t> some_ids(size_t n) {
+  std::vector<int32_t> ids;
+  const Philox random(5, "ids");
+  for (size_t i = 0; i < n; ++i) ids.push_back(int32_t(random.below(i, 61)));
+  return ids;
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return {};
+}
+
+TEST(Watch, Patterns) {
+  for (const auto& [pattern, name, fits] :
+       {std::tuple("*", "", true), std::tuple("*", "anything", true),
+        std::tuple("blk.*.attn_q*", "blk.11.attn_q.weight", true),
+        std::tuple("blk.*.attn_q", "blk.1.attn_q.weight", false), std::tuple("blk.?.out", "blk.1.out", true),
+        std::tuple("blk.?.out", "blk.11.out", false), std::tuple("a*b*c", "abbbc", true),
+        std::tuple("a*b*c", "acb", false), std::tuple("a", "a", true), std::tuple("a", "ab", false)})
+    EXPECT_EQ(matches(pattern, name), fits) << pattern << " " << name;
+}
+
+TEST(Watch, PatternsWithPeriods) {
+  const Watch plain = parse_watch("tap", "x_final"), every = parse_watch("tap", "blk.*:50");
+  EXPECT_EQ(plain.pattern, "x_final");
+  EXPECT_EQ(plain.every, 10);
+  EXPECT_EQ(every.pattern, "blk.*");
+  EXPECT_EQ(every.every, 50);
+  for (const auto& [step, due] : {std::pair(1, true), std::pair(2, false), std::pair(50, true), std::pair(51, false)})
+    EXPECT_EQ(every.due(step), due) << step;
+  for (const char* bad : {"", ":5", "a:0", "a:-1", "a:x", "a:1.5", "a:", "a:99999999999999999999"})
+    EXPECT_NE(error_of([&] { parse_watch("tap", bad); }).find("tap: '"), std::string::npos) << bad;
+}
+
+TEST(Watch, StatisticsAreTheirDefinitions) {
+  const std::vector<float> v{-2, 0, 1, 5, NAN, INFINITY};
+  const runs::TensorStats s = stats_of(v);
+  EXPECT_EQ(s.count, 6);
+  EXPECT_EQ(s.nonfinite, 2);
+  EXPECT_EQ(s.mean, 1);
+  EXPECT_EQ(s.rms, std::sqrt(30.0 / 4));
+  EXPECT_EQ(s.min, -2);
+  EXPECT_EQ(s.max, 5);
+  EXPECT_EQ(s.absmax, 5);
+  std::vector<int64_t> counts(16, 0);
+  counts[0] = counts[4] = counts[6] = counts[15] = 1;  // (0+2)/7*16 = 4.6, (1+2)/7*16 = 6.9, the top in the last bin
+  EXPECT_EQ(s.histogram.counts, counts);
+  const runs::TensorStats constant = stats_of(std::vector<float>(3, 2.0f));
+  EXPECT_EQ(constant.histogram.counts[0], 3);
+  EXPECT_TRUE(std::isnan(stats_of({}).mean));
+  EXPECT_TRUE(std::isnan(stats_of(std::vector<float>{NAN}).rms));
+}
+
+TEST(Watch, NamesFollowTheWeights) {
+  const TrainGraph t =
+      build_train_graph(small_spec(), [](const std::string&) { return DType::f32; }, {.batch = 1, .tokens = 8});
+  std::set<std::string> names;
+  for (const auto& [name, value] : named_values(*t.graph)) {
+    EXPECT_TRUE(names.insert(name).second) << name << " twice";
+    EXPECT_FALSE(t.graph->node(value).backward) << name;
+  }
+  for (const char* name : {"x_embed", "blk.0.attn_norm", "blk.0.attn_q", "blk.0.attention", "blk.1.ffn_down",
+                           "blk.0.out", "blk.1.out", "x_final"})
+    EXPECT_TRUE(names.contains(name)) << name;
+}
+
+// What a training of some steps tells and computes.
+struct Told {
+  std::vector<double> losses, norms;
+  std::vector<float> weights;
+  std::vector<runs::Event> events;
+};
+
+Told train(const WatchOptions& watch, const TrainerOptions& options = {.batch = 2, .tokens = 16, .seed = 3},
+           bool tied = true) {
+  const auto device = make_cpu_device(2);
+  Model model = random_model(small_spec(tied), *device, 9);
+  const auto ids = some_ids(800);
+  const WindowSampler sampler(ids, options.batch, options.tokens, 1);
+  Trainer trainer(*device, model, options);
+  Watcher watcher(watch, *device, model, options);
+  Told told;
+  const auto tell = [&](const runs::Event& e) { told.events.push_back(e); };
+  for (int64_t step = 1; step <= 6; ++step) {
+    const Windows w = sampler.batch(step - 1);
+    watcher.before(step, w, trainer, tell);
+    const StepResult r = trainer.step(w, 1e-2);
+    watcher.after(step, trainer, tell);
+    told.losses.push_back(r.loss);
+    told.norms.push_back(r.grad_norm.value_or(NAN));
+  }
+  told.weights = model.params->read("blk.1.ffn_down.weight");
+  return told;
+}
+
+const WatchOptions kEverything{.taps = {{"*", 3}}, .grads = {{"*", 2}}, .drifts = {{"*", 1}}, .op_timing = 2};
+
+TEST(Watcher, LookingChangesNoBit) {
+  const Told without = train({}), with = train(kEverything);
+  EXPECT_TRUE(without.events.empty());
+  EXPECT_FALSE(with.events.empty());
+  EXPECT_EQ(with.losses, without.losses);
+  EXPECT_EQ(with.norms, without.norms);
+  EXPECT_EQ(with.weights, without.weights);
+}
+
+// The gradients that are told are the step's own: their norm is the step's, with dropout too.
+TEST(Watcher, GradientsAreTheSteps) {
+  for (const double dropout : {0.0, 0.2}) {
+    const Told told = train({.grads = {{"*", 1}}}, {.batch = 2, .tokens = 16, .dropout = dropout, .seed = 3}, false);
+    std::map<int64_t, double> squares;
+    std::map<int64_t, double> count;
+    for (const runs::Event& e : told.events) {
+      const runs::Grad* g = e.as<runs::Grad>();
+      ASSERT_TRUE(g);
+      squares[*e.step] += g->rms * g->rms * double(g->count);
+      count[*e.step] += double(g->count);
+    }
+    ASSERT_EQ(squares.size(), 6u);
+    // The step sums squares in f32 in some order: at most one rounding a term, half of that in the root.
+    for (const auto& [step, sum] : squares) {
+      const double norm = told.norms[size_t(step - 1)];
+      EXPECT_NEAR(std::sqrt(sum), norm, norm * count[step] / 2 * 0x1p-24) << step;
+    }
+  }
+}
+
+TEST(Watcher, EachPatternHasItsPeriod) {
+  const Told told = train({.taps = {{"x_final", 2}, {"logits", 5}}});
+  std::map<std::string, std::vector<int64_t>> steps;
+  for (const runs::Event& e : told.events) {
+    const runs::Tap* t = e.as<runs::Tap>();
+    ASSERT_TRUE(t);
+    steps[t->name].push_back(*e.step);
+    EXPECT_EQ(t->count, 2 * 16 * (t->name == "logits" ? 61 : 24));
+    EXPECT_EQ(t->nonfinite, 0);
+    EXPECT_GT(t->rms, 0);
+  }
+  EXPECT_EQ(steps["x_final"], (std::vector<int64_t>{1, 2, 4, 6}));
+  EXPECT_EQ(steps["logits"], (std::vector<int64_t>{1, 5}));
+}
+
+// x_final is an rms_norm with gains of one: at the first step its rms is 1, but for epsilon and rounding.
+TEST(Watcher, TapsSeeTheValues) {
+  const Told told = train({.taps = {{"x_final", 100}}});
+  ASSERT_EQ(told.events.size(), 1u);
+  const double rms = told.events[0].as<runs::Tap>()->rms;
+  EXPECT_LE(rms, 1 + 32 * 0x1p-24);
+  EXPECT_GT(rms, 0.9);  // epsilon 1e-5 beside a mean square of at least 1e-4
+}
+
+TEST(Watcher, DriftIsItsDefinition) {
+  const auto device = make_cpu_device(1);
+  Model model = random_model(small_spec(), *device, 9);
+  const TrainerOptions options{.batch = 1, .tokens = 8};
+  Trainer trainer(*device, model, options);
+  Watcher watcher({.drifts = {{"token_embd.weight", 1}, {"blk.0.attn_norm.weight", 1}}}, *device, model, options);
+  std::vector<float> w = model.params->read("token_embd.weight");
+  const std::vector<float> init = w;
+  for (size_t i = 0; i < 24; ++i) w[5 * 24 + i] *= -1;  // one row turned around
+  model.params->write("token_embd.weight", w);
+  std::map<std::string, runs::Drift> drifts;
+  watcher.after(1, trainer, [&](const runs::Event& e) { drifts[e.as<runs::Drift>()->name] = *e.as<runs::Drift>(); });
+  ASSERT_EQ(drifts.size(), 2u);
+  double all = 0, row = 0;
+  for (size_t i = 0; i < init.size(); ++i) all += double(init[i]) * init[i];
+  for (size_t i = 0; i < 24; ++i) row += double(init[5 * 24 + i]) * init[5 * 24 + i];
+  const runs::Drift& d = drifts["token_embd.weight"];
+  const double tiny = double(init.size()) * 0x1p-52;
+  EXPECT_NEAR(d.l2_to_init, 2 * std::sqrt(row), 2 * std::sqrt(row) * tiny);
+  EXPECT_NEAR(d.cos_to_init, 1 - 2 * row / all, tiny);
+  EXPECT_NEAR(d.l2, std::sqrt(all), std::sqrt(all) * tiny);
+  ASSERT_TRUE(d.rows);
+  EXPECT_EQ(d.rows->size(), 8u);
+  EXPECT_EQ(d.rows->front().row, 5);
+  EXPECT_NEAR(d.rows->front().cos_to_init, -1, tiny);
+  EXPECT_EQ(drifts["blk.0.attn_norm.weight"].l2_to_init, 0);
+  EXPECT_FALSE(drifts["blk.0.attn_norm.weight"].rows);
+}
+
+TEST(Watcher, TimesEveryOp) {
+  const Told told = train({.op_timing = 3});
+  std::set<int64_t> steps;
+  std::set<std::string> passes;
+  for (const runs::Event& e : told.events) {
+    const runs::OpTiming* o = e.as<runs::OpTiming>();
+    ASSERT_TRUE(o);
+    steps.insert(*e.step), passes.insert(o->pass);
+    EXPECT_GT(o->calls, 0);
+    EXPECT_GE(o->us, 0);
+  }
+  EXPECT_EQ(steps, (std::set<int64_t>{1, 3, 6}));
+  EXPECT_EQ(passes, (std::set<std::string>{"backward", "forward", "update"}));
+}
+
+TEST(Watcher, RefusesPatternsThatFitNothing) {
+  EXPECT_NE(error_of([] {
+              train({.taps = {{"x_finale", 1}}});
+            }).find("tap: no name fits 'x_finale'; there are"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { train({.taps = {{"x_finale", 1}}}); }).find("Did you mean 'x_final'?"), std::string::npos);
+  EXPECT_NE(error_of([] { train({.grads = {{"blk.9.*", 1}}}); }).find("grads: no name fits"), std::string::npos);
+  EXPECT_NE(error_of([] { train({.drifts = {{"q", 1}}}); }).find("drift: no name fits"), std::string::npos);
+}
+
+// A recorder that goes on from a checkpoint begins with `resume`.
+TEST(Recorder, AResumedRunSaysSo) {
+  struct Keep final : runs::EventSink {
+    explicit Keep(std::vector<runs::Event>& list) : events(list) {}
+    void write(const runs::Event& e) override { events.push_back(e); }
+    std::vector<runs::Event>& events;
+  };
+  const auto device = make_cpu_device(1);
+  std::vector<runs::Event> events;
+  TrainObserver nobody;
+  const RecipeOptions recipe;
+  Recorder recorder(
+      {}, recipe, *device,
+      [&](const TrainObserver::Start&) {
+        Recorder::Sinks sinks;
+        sinks.push_back(std::make_unique<Keep>(events));
+        return sinks;
+      },
+      nobody);
+  recorder.failed(1, "too early");  // nothing has started, nothing is written
+  EXPECT_TRUE(events.empty());
+  recorder.resume_from(40, "step_40");
+  const Plan plan;
+  recorder.started({small_spec(), 1, 2, 3, 4, 5, 6, plan});
+  recorder.stepped({41, 100, 2.0, 1e-3, {}, false, 10, 1});
+  recorder.failed(2, "the disk is full");
+  ASSERT_EQ(events.size(), 3u);
+  ASSERT_TRUE(events[0].as<runs::Resume>());
+  EXPECT_EQ(events[0].step, 40);
+  EXPECT_EQ(events[0].as<runs::Resume>()->from, "step_40");
+  EXPECT_EQ(events[1].step, 41);
+  const runs::RunEnd* end = events[2].as<runs::RunEnd>();
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->exit_code, 2);
+  EXPECT_EQ(end->error, "the disk is full");
+  EXPECT_EQ(end->final_loss, 2.0);
+}
+
+}  // namespace
+}  // namespace toy
