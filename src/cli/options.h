@@ -55,4 +55,7 @@ CLI::Option* add_text_list_option(CLI::App& app, const char* name, std::vector<s
 /// The words of the command line, the values of text options marked so that the parser cannot mistake them.
 std::vector<std::string> protect_texts(int argc, char** argv);
 
+/// As a shell's word that means this text.
+std::string shell_quoted(const std::string& text);
+
 }  // namespace toy::cli

@@ -3,8 +3,11 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/command.h"
+#include "cli/console.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "toy/base/error.h"
@@ -25,6 +28,8 @@ class Reporter final : public TrainObserver {
   explicit Reporter(bool json) : json_(json) {}
 
   void preparing(const std::string& what) override { progress_.waiting(what); }
+  void warned(const std::string& text) override { progress_.note("toy: " + text); }
+  bool stop() override { return interrupt_ && interrupt_->signal() != 0; }
 
   void started(const Start& s) override {
     if (json_) {
@@ -41,6 +46,17 @@ class Reporter final : public TrainObserver {
         s.spec.name, double(s.parameters) * 1e-6, s.train_tokens, s.windows_per_epoch, s.validation_tokens,
         format_bytes(s.planned_bytes)));
     for (const std::string& note : s.plan.notes) progress_.note("plan: " + note);
+    interrupt_.emplace();  // before the first step there is nothing to save, and a signal ends the program at once
+  }
+
+  void resumed(int64_t step) override {
+    if (json_) line({{"kind", "resume"}, {"step", step}});
+    progress_.note(fmt::format("resumed behind step {}", step));
+  }
+
+  void checkpointed(const std::string& path, int64_t step) override {
+    if (json_) line({{"kind", "checkpoint"}, {"step", step}, {"path", path}});
+    progress_.note("checkpoint: " + path);
   }
 
   void stepped(const Step& s) override {
@@ -75,16 +91,27 @@ class Reporter final : public TrainObserver {
     if (!e.sample.empty()) progress_.note("sample: " + e.sample + "\n");
   }
 
-  void done(const TrainResult& r) {
+  // Ends the program by the signal that stopped the run, if one did.
+  void done(const TrainResult& r, const std::string& how_to_resume) {
     progress_.finish();
+    const bool stopped = r.model_path.empty();
     if (json_) {
-      ordered_json j{{"kind", "run_end"},    {"reason", "done"},      {"final_loss", number(r.final_loss)},
-                     {"seconds", r.seconds}, {"model", r.model_path}, {"peak_rss_bytes", peak_resident_memory()}};
+      ordered_json j{{"kind", "run_end"},
+                     {"reason", stopped ? "stopped" : "done"},
+                     {"final_loss", number(r.final_loss)},
+                     {"seconds", r.seconds}};
+      if (!stopped) j["model"] = r.model_path;
+      if (!r.checkpoint.empty()) j["checkpoint"] = r.checkpoint;
+      j["peak_rss_bytes"] = peak_resident_memory();
       if (r.eval) j["nats_per_byte"] = number(r.eval->nats_per_byte);
       line(j);
-    } else {
+    } else if (!stopped) {
       put(r.model_path + "\n");
     }
+    if (!stopped) return;
+    to_stderr(fmt::format("stopped after step {}; everything is in {}. To go on:\n  {}\n", r.step, r.checkpoint,
+                          how_to_resume));
+    interrupt_->end_by_signal();
   }
 
  private:
@@ -98,7 +125,20 @@ class Reporter final : public TrainObserver {
   }
   bool json_;
   Progress progress_;
+  std::optional<Interrupt> interrupt_;
 };
+
+// The command line that goes on with this run.
+std::string how_to_resume(const CLI::App& app) {
+  std::string line = "toy train " + app.get_name();
+  for (const CLI::Option* o : app.get_options()) {
+    if (o->count() == 0 || o->get_name() == "--resume") continue;
+    line += " " + o->get_name();
+    if (o->get_items_expected_max() == 0) continue;  // a flag
+    for (const std::string& value : o->results()) line += " " + shell_quoted(value);
+  }
+  return line + " --resume";
+}
 
 // What all recipes take.
 struct Recipe {
@@ -114,6 +154,10 @@ struct Recipe {
         ->capture_default_str();
     app.add_option("--batch", o.trainer.batch, "B, sequences a step")->capture_default_str();
     app.add_option("--tokens", o.trainer.tokens, "T, tokens a sequence")->capture_default_str();
+    app.add_option("--accumulate", o.trainer.accumulate,
+                   "batches of --batch sequences a step: their gradients are summed, weighted by tokens, then there is "
+                   "one update. As --batch times as large, in the memory of one")
+        ->capture_default_str();
     app.add_option("--steps", o.steps, "optimizer steps")->capture_default_str();
     add_optimizer(app, o);
     app.add_option("--eval-every", o.eval_every, "steps between validations; 0: only at the end")
@@ -122,12 +166,31 @@ struct Recipe {
         ->capture_default_str();
     app.add_option("--sample", o.sample_tokens, "tokens of a sample written at each validation")->capture_default_str();
     app.add_option("--dtype", stored, "matrices in the file: f32, f16 or bf16")->capture_default_str();
-    app.add_option("--out", o.out, "folder for the result")->capture_default_str();
+    app.add_option("--out", o.out, "folder for the result: model.gguf, also as weights/latest.gguf, and checkpoints/")
+        ->capture_default_str();
+    add_checkpoints(app, o);
     add_check_finite(app, o.trainer.check_finite);
     app.add_flag("--json", json, "JSON Lines on stdout instead of text");
     compute.add(app);
     add_update_option(app, update);
     device.add(app);
+  }
+
+  void add_checkpoints(CLI::App& app, RecipeOptions& o) {
+    app.add_option(
+           "--checkpoint-every", o.checkpoint_every,
+           "steps between checkpoints in OUT/checkpoints; also at the end and where validation finds a new best. "
+           "0: only when the run is stopped (Ctrl-C, SIGTERM)")
+        ->capture_default_str();
+    app.add_option("--keep", o.keep, "checkpoints to keep: the last ones, and the best beside them")
+        ->capture_default_str();
+    app.add_flag(
+        "--resume", o.resume,
+        "go on from the newest whole checkpoint in OUT, to the same bytes as a run that was never stopped; begin "
+        "if there is none. Other options, texts or another version of toy are refused, with the difference");
+    app.add_flag("--allow-changes", o.allow_changes,
+                 "with --resume: go on although options, texts or version differ, from the checkpoint's weights, "
+                 "optimizer state and place in the data, with the new options");
   }
 
   void add_optimizer(CLI::App& app, RecipeOptions& o) {
@@ -174,11 +237,18 @@ struct Recipe {
     else
       check(stored == "f32", "dtype '{}' is not one of f32, f16, bf16", stored);
     const auto dev = device.make();
-    o.trainer.compute = compute.choose(*dev);
+    o.trainer.compute = compute_of(o, *dev);
     o.trainer.updates = updates_of(update);
     refuse_overwriting("out", o.out + "/model.gguf", {{"--corpus", o.corpus}, {"--val", o.validation}});
     Reporter reporter(json);
-    reporter.done(train(o, *dev, reporter));
+    reporter.done(train(o, *dev, reporter), how_to_resume(app));
+  }
+
+  // A choice that was measured stays what it was: the run would not be the same.
+  DType compute_of(const RecipeOptions& o, Device& device) const {
+    if (o.resume && compute.compute == "auto")
+      if (const std::optional<DType> before = checkpoint_compute(o.out)) return *before;
+    return compute.choose(device);
   }
 };
 
@@ -202,7 +272,12 @@ struct FromScratch {
     app.footer(
         "\nExample:\n  toy train from-scratch --corpus book.txt --size small --tokenizer spm:512 --steps 2000 --out "
         "out/book\n"
-        "stdout has one line a step and ends with the path of the GGUF; progress is on stderr.");
+        "stdout has one line a step and ends with the path of the GGUF; progress is on stderr.\n"
+        "\nCtrl-C and SIGTERM finish the step, write a checkpoint, print the command that goes on, and end the program "
+        "by that signal; a second one ends it at once, and the last checkpoint is whole all the same. A run that was "
+        "killed, or whose disk was full, goes on from its last checkpoint:\n"
+        "  toy train from-scratch --corpus book.txt --steps 2000 --checkpoint-every 100 --out out/book\n"
+        "  toy train from-scratch --corpus book.txt --steps 2000 --checkpoint-every 100 --out out/book --resume");
     app.callback([this, &app] { recipe.run(app, o, train_from_scratch); });
   }
 };

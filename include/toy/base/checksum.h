@@ -10,10 +10,10 @@
 
 namespace toy {
 
-/// XXH64 with seed 0 (Collet, "xxHash fast digest algorithm", specification 0.1.1, section XXH64), fed in pieces. Chosen
-/// because plain C++ runs it near the speed of memory, so that checkpoints of gigabytes cost no time worth saving, and
-/// because chance damage passes it once in 2^64; a CRC of 32 bits is weaker, SHA-256 ten times slower. It is no defence
-/// against somebody who wants to deceive.
+/// XXH64 with seed 0 (Collet, "xxHash fast digest algorithm", specification 0.1.1, section XXH64), fed in pieces.
+/// Chosen because plain C++ runs it near the speed of memory, so that checkpoints of gigabytes cost no time worth
+/// saving, and because chance damage passes it once in 2^64; a CRC of 32 bits is weaker, SHA-256 ten times slower. It
+/// is no defence against somebody who wants to deceive.
 class Xxh64 {
  public:
   /// Appends; any cut of the same bytes gives the same digest.
@@ -30,8 +30,8 @@ class Xxh64 {
 
 /// Of one piece.
 uint64_t xxh64(std::string_view bytes);
-/// Of a whole file, read with read(2); `bytes` becomes its length. Throws Error{bad_input} naming the path when it cannot
-/// be read.
+/// Of a whole file, read with read(2); `bytes` becomes its length. Throws Error{bad_input} naming the path when it
+/// cannot be read.
 uint64_t xxh64_of_file(const std::string& path, uint64_t& bytes);
 /// 16 hexadecimal digits, the way checksums are written.
 std::string checksum_text(uint64_t digest);

@@ -9,13 +9,13 @@
 
 namespace toy {
 
-/// Writes one checkpoint, `<root>/step_<step>`: the caller's files go into a temporary folder beside it, each fsynced by
-/// whoever writes it (AtomicFile does); commit() adds the manifest, fsyncs the folder, renames it and fsyncs the root.
-/// Destroyed without a commit it removes what it made. One writer a root at a time (FolderLock).
+/// Writes one checkpoint, `<root>/step_<step>`: the caller's files go into a temporary folder beside it, each fsynced
+/// by whoever writes it (AtomicFile does); commit() adds the manifest, fsyncs the folder, renames it and fsyncs the
+/// root. Destroyed without a commit it removes what it made. One writer a root at a time (FolderLock).
 class CheckpointWriter {
  public:
-  /// Makes the root, if need be, and the temporary folder. Throws Error{bad_input} for a full disk or a root that cannot
-  /// be written.
+  /// Makes the root, if need be, and the temporary folder. Throws Error{bad_input} for a full disk or a root that
+  /// cannot be written.
   CheckpointWriter(const std::string& root, int64_t step);
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
@@ -46,15 +46,16 @@ std::vector<int64_t> checkpoint_steps(const std::string& root);
 std::string checkpoint_path(const std::string& root, int64_t step);
 /// Why a checkpoint cannot be used (a file is missing, cut off, changed), or "" if it is whole. Reads all of it.
 std::string checkpoint_damage(const std::string& root, int64_t step);
-/// Removes a checkpoint. Renamed first: there is never half of one under its name. Errors are ignored, it is cleaning up.
+/// Removes a checkpoint. Renamed first: there is never half of one under its name. Errors are ignored, it is cleaning
+/// up.
 void remove_checkpoint(const std::string& root, int64_t step);
 /// Renames a damaged one to `<root>/damaged_step_<step>`, where nobody looks for it, and returns that. Throws
 /// Error{failure}.
 std::string set_checkpoint_aside(const std::string& root, int64_t step);
 /// Removes what writers that were killed have left.
 void clean_checkpoints(const std::string& root);
-/// Lets the relative link `<root>/<name>` lead to a checkpoint, atomically. File systems without links go without. Throws
-/// Error{bad_input} for a full disk.
+/// Lets the relative link `<root>/<name>` lead to a checkpoint, atomically. File systems without links go without.
+/// Throws Error{bad_input} for a full disk.
 void link_checkpoint(const std::string& root, const std::string& name, int64_t step);
 
 }  // namespace toy

@@ -17,8 +17,8 @@ namespace toy::safetensors {
 /// "F32" for f32 and so on: toy's name of the type in capitals.
 std::string type_name(DType t);
 
-/// Writes a file atomically (AtomicFile). Tensors with the widest elements come first, otherwise in the order of add(), so
-/// that each is aligned to its elements.
+/// Writes a file atomically (AtomicFile). Tensors with the widest elements come first, otherwise in the order of add(),
+/// so that each is aligned to its elements.
 class Writer {
  public:
   /// The bytes of `data` (contiguous), which must stay valid until finish(). Throws Error{bad_input} for a name that is
