@@ -245,10 +245,10 @@ struct Recipe {
   }
 
   // A choice that was measured stays what it was: the run would not be the same.
-  DType compute_of(const RecipeOptions& o, Device& device) const {
+  DType compute_of(const RecipeOptions& o, Device& dev) const {
     if (o.resume && compute.compute == "auto")
       if (const std::optional<DType> before = checkpoint_compute(o.out)) return *before;
-    return compute.choose(device);
+    return compute.choose(dev);
   }
 };
 

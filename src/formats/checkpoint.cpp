@@ -144,7 +144,7 @@ std::vector<int64_t> checkpoint_steps(const std::string& root) {
     int64_t step = 0;
     const char* last = name.data() + name.size();
     const auto [stop, bad] = std::from_chars(name.data() + kPrefix.size(), last, step);
-    if (bad == std::errc() && stop == last && name == name_of_step(step)) steps.push_back(step);
+    if (bad == std::errc() && stop == last && step >= 0 && name == name_of_step(step)) steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;

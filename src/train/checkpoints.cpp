@@ -14,6 +14,7 @@
 namespace toy {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 using Eval = TrainObserver::Eval;
 
@@ -81,8 +82,9 @@ std::string Checkpoints::find(std::vector<std::string>& told) {
     damaged.emplace_back(steps.back(), std::move(damage));
   }
   if (steps.empty() && damaged.empty()) return {};
-  check(!steps.empty(), "{}: no checkpoint is whole ({}: {}); to begin anew, remove the folder", root_,
-        checkpoint_path(root_, damaged[0].first), damaged[0].second);
+  if (steps.empty())
+    fail("{}: no checkpoint is whole ({}: {}); to begin anew, remove the folder", root_,
+         checkpoint_path(root_, damaged[0].first), damaged[0].second);
   newest_ = checkpoint_path(root_, steps.back());
   for (const auto& [step, damage] : damaged) {
     const std::string before = checkpoint_path(root_, step), aside = set_checkpoint_aside(root_, step);
@@ -112,23 +114,24 @@ std::string Checkpoints::save(const Model& model, const Trainer& trainer, const 
     tensors.finish(writer.path(kMoments));
     save_model(model, writer.path(kWeights));
     newest_ = writer.commit();
-    if (s.best && s.best->step == s.step) link_best(s);
+    tidy(s);
   } catch (const Error& e) {
     const std::string rest = newest_.empty() ? "there is none yet to go on from"
                                              : fmt::format("{} is whole, and --resume goes on from it", newest_);
     throw Error(e.code(),
                 fmt::format("the checkpoint of step {} could not be written: {}; {}", s.step, e.what(), rest));
   }
-  prune(s);
   return newest_;
 }
 
-void Checkpoints::link_best(const RunState& s) const {
-  if (s.best && std::filesystem::exists(checkpoint_path(root_, s.best->step)))
-    link_checkpoint(root_, kBest, s.best->step);
-}
-
-void Checkpoints::prune(const RunState& s) const {
+void Checkpoints::tidy(const RunState& s) const {
+  const std::string link = root_ + "/" + kBest;
+  if (s.best) {
+    const std::string best = checkpoint_path(root_, s.best->step);
+    std::error_code error;
+    if (fs::exists(best) && fs::read_symlink(link, error) != fs::path(best).filename())
+      link_checkpoint(root_, kBest, s.best->step);
+  }
   std::vector<int64_t> steps = checkpoint_steps(root_);
   steps.resize(steps.size() - std::min(steps.size(), size_t(keep_)));
   for (const int64_t step : steps)

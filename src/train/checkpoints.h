@@ -36,15 +36,14 @@ class Checkpoints {
   std::string save(const Model& model, const Trainer& trainer, const nlohmann::ordered_json& config, const RunState& s);
   /// The newest that is known to be whole, or "".
   const std::string& newest() const { return newest_; }
-  /// Lets the link `best` lead to the best one, if it is there.
-  void link_best(const RunState& s) const;
+  /// Lets the link `best` lead to the best one, and removes what is not to be kept. save() does.
+  void tidy(const RunState& s) const;
   /// How many are there, whole or not.
   size_t count() const { return checkpoint_steps(root_).size(); }
   /// Bytes of one.
   static size_t bytes(const ModelSpec& spec, const OptimizerOptions& optimizer);
 
  private:
-  void prune(const RunState& s) const;
   std::string root_, newest_;
   int64_t keep_;
 };

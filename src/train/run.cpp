@@ -104,7 +104,7 @@ class Run {
     trainer_ = std::make_unique<Trainer>(device, model_, options);
     if (from_.empty()) return;
     restore_trainer(from_, state_, model_, *trainer_);
-    checkpoints_.link_best(state_);  // the run may have been killed before it did
+    checkpoints_.tidy(state_);  // the run may have been killed before it did
   }
 
   TrainResult go() {
@@ -225,7 +225,8 @@ class Run {
     const double bytes = double(validation_bytes_) * double(r.tokens) / double(validation_ids_.size() - 1);
     TrainObserver::Eval e{state_.step, r.mean(), r.nats / bytes, r.tokens + 1 == int64_t(validation_ids_.size()), {}};
     state_.eval = e;
-    if (!state_.best || (state_.best->whole == e.whole && e.loss < state_.best->loss)) state_.best = e;
+    const bool best = !state_.best || (state_.best->whole == e.whole && e.loss < state_.best->loss);
+    if (best && std::isfinite(e.loss)) state_.best = e;
     if (o_.sample_tokens > 0) e.sample = sample(state_.step);
     observer_.evaluated(e);
   }

@@ -4,10 +4,8 @@
 #include <fcntl.h>
 #include <signal.h>
 
-#include <chrono>
 #include <functional>
 #include <map>
-#include <thread>
 
 #include "cli/cli_fixture.h"
 
@@ -57,46 +55,56 @@ class Checkpoints : public Cli {
     for (const auto& [name, bytes] : got) EXPECT_TRUE(wanted.contains(name)) << how << ": " << name << " is too much";
   }
 
-  // A program of its own process group that can be sent signals. stdout and stderr go into <name>.out and <name>.err.
+  // A program that runs beside the test and can be sent signals. Its stdout is a pipe of one page, read by wait_for()
+  // and wait(), so that it cannot run far ahead of the test however slow the machine is; stderr goes into <name>.err.
   class Running {
    public:
     Running(const Checkpoints& test, const std::string& name, const std::string& arguments)
-        : out_(test.path(name + ".out")), err_(test.path(name + ".err")) {
-      const std::string line = "exec " + std::string(TOY_BINARY) + " " + arguments;
+        : err_(test.path(name + ".err")) {
+      const std::string line = "exec " + std::string(TOY_BINARY) + " " + arguments + " 2>" + err_;
+      int ends[2];
+      EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+      EXPECT_GE(fcntl(ends[1], F_SETPIPE_SZ, 4096), 4096);
       pid_ = fork();
-      if (pid_ != 0) return;
-      signal(SIGINT, SIG_DFL);
-      redirect(out_, 1), redirect(err_, 2);
-      execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
-      _exit(127);
+      if (pid_ == 0) {
+        signal(SIGINT, SIG_DFL);
+        dup2(ends[1], STDOUT_FILENO);
+        execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+        _exit(127);
+      }
+      close(ends[1]);
+      from_ = ends[0];
     }
     ~Running() {
       if (pid_ > 0) kill(pid_, SIGKILL), wait();
     }
-    // False if the program ended before stdout had it, or after a minute.
-    bool wait_for(const std::string& text) const {
-      for (int i = 0; i < 6000; ++i) {
-        if (slurp(out_).find(text) != std::string::npos) return true;
-        siginfo_t info{};
-        if (waitid(P_PID, id_t(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_) return false;
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      }
-      return false;
+    // False if stdout ends without it.
+    bool wait_for(const std::string& text) {
+      while (out_.find(text) == std::string::npos)
+        if (!read_some()) return false;
+      return true;
     }
     void send(int number) const { kill(pid_, number); }
     // 128 + signal where one ended it.
     Result wait() {
+      while (read_some()) {
+      }
+      close(from_);
       int status = 0;
       waitpid(pid_, &status, 0);
       pid_ = -1;
-      return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(out_), slurp(err_)};
+      return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), out_, slurp(err_)};
     }
 
    private:
-    static void redirect(const std::string& file, int fd) {
-      dup2(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666), fd);
+    bool read_some() {
+      char block[256];
+      const ssize_t n = read(from_, block, sizeof block);
+      if (n > 0) out_.append(block, size_t(n));
+      return n > 0;
     }
-    std::string out_, err_;
+    std::string err_, out_;
+    int from_ = -1;
     pid_t pid_ = -1;
   };
 

@@ -2,7 +2,9 @@
 // them on, the order of fsyncs, and kills at random moments.
 #include <sys/mount.h>
 
+#include <chrono>
 #include <random>
+#include <thread>
 
 #include "cli/checkpoint_fixture.h"
 
