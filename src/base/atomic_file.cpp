@@ -115,19 +115,19 @@ void AtomicFile::commit() {
     fail_write(error);
   }
   temporary_.clear();
-  fsync_folder();
+  sync_folder(folder_of(target_), path_);
 }
 
-// Makes the new name itself durable. Folders that cannot be opened or synced (write-only, some network file
-// systems) are left to the system: the file is complete and in place.
-void AtomicFile::fsync_folder() const {
-  const std::string folder = folder_of(target_);
+void sync_folder(const std::string& folder, std::string_view what) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return;
   const int error = ::fsync(fd) == 0 ? 0 : errno;
   ::close(fd);
-  if (error == EIO || is_disk_full(error))
-    fail_internal("{}: is written, but the folder {} could not be made durable: {}", path_, folder,
+  if (is_disk_full(error))
+    fail("disk full: {}: is written, but the folder {} could not be made durable: {}; free some space there", what,
+         folder, std::strerror(error));
+  if (error == EIO)
+    fail_internal("{}: is written, but the folder {} could not be made durable: {}", what, folder,
                   std::strerror(error));
 }
 

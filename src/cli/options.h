@@ -67,4 +67,7 @@ std::vector<std::string> protect_texts(int argc, char** argv);
 /// A value as it was before protect_texts().
 std::string unmarked(const std::string& value);
 
+/// As a shell's word that means this text.
+std::string shell_quoted(const std::string& text);
+
 }  // namespace toy::cli

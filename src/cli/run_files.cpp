@@ -105,11 +105,13 @@ OutFolder::~OutFolder() {
 }
 
 Recorder::Sinks open_sinks(const std::string& out, const ordered_json& config, const ModelSpec& spec,
-                           const TrainerOptions& trainer, const std::string& tensorboard, bool json) {
+                           const TrainerOptions& trainer, const std::string& tensorboard, bool json, bool resumed) {
   Recorder::Sinks sinks;
   const std::filesystem::path folder(out);
-  sinks.push_back(
-      std::make_unique<runs::EventWriter>((folder / runs::kEventsFile).string(), runs::EventWriter::Mode::fresh));
+  const std::string log = (folder / runs::kEventsFile).string();
+  const bool goes_on = resumed && std::filesystem::exists(log);
+  sinks.push_back(std::make_unique<runs::EventWriter>(
+      log, goes_on ? runs::EventWriter::Mode::resume : runs::EventWriter::Mode::fresh));
   write_json(folder / "config.json", config);
   write_json(folder / "flow.json", flow(spec, trainer));
   if (!tensorboard.empty())

@@ -41,9 +41,9 @@ class OutFolder {
 };
 
 /// Opens events.jsonl in `out`, writes config.json and flow.json beside it, and opens what else is wanted: JSON Lines
-/// on stdout, TensorBoard's files.
+/// on stdout, TensorBoard's files. `resumed`: the log goes on, if it is there.
 Recorder::Sinks open_sinks(const std::string& out, const nlohmann::ordered_json& config, const ModelSpec& spec,
-                           const TrainerOptions& trainer, const std::string& tensorboard, bool json);
+                           const TrainerOptions& trainer, const std::string& tensorboard, bool json, bool resumed);
 
 /// Writes a result to stdout. Throws Error{failure} when its reader has gone away: nobody would see the rest.
 void put_line(const std::string& text);

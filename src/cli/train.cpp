@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <optional>
 
 #include "cli/command.h"
 #include "cli/config.h"
+#include "cli/console.h"
+#include "cli/interrupt.h"
 #include "cli/optimizer_options.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -23,6 +26,8 @@ class Reporter final : public TrainObserver {
   explicit Reporter(bool json) : json_(json) {}
 
   void preparing(const std::string& what) override { progress_.waiting(what); }
+  void warned(const std::string& text) override { progress_.note("toy: " + text); }
+  bool stop() override { return interrupt_ && interrupt_->signal() != 0; }
 
   void started(const Start& s) override {
     progress_.note(fmt::format(
@@ -30,7 +35,14 @@ class Reporter final : public TrainObserver {
         s.spec.name, double(s.parameters) * 1e-6, s.train_tokens, s.windows_per_epoch, s.validation_tokens,
         format_bytes(s.planned_bytes)));
     for (const std::string& note : s.plan.notes) progress_.note("plan: " + note);
+    interrupt_.emplace();  // before the first step there is nothing to save, and a signal ends the program at once
   }
+
+  void resumed(int64_t step, const std::string&) override {
+    progress_.note(fmt::format("resumed behind step {}", step));
+  }
+
+  void checkpointed(const std::string& path, int64_t) override { progress_.note("checkpoint: " + path); }
 
   void stepped(const Step& s) override {
     if (!json_) {
@@ -50,18 +62,38 @@ class Reporter final : public TrainObserver {
     if (!e.sample.empty()) progress_.note("sample: " + e.sample + "\n");
   }
 
-  void done(const TrainResult& r) {
+  // Ends the program by the signal that stopped the run, if one did.
+  void done(const TrainResult& r, const std::string& how_to_resume) {
     progress_.finish();
     if (r.reason == TrainResult::patience) progress_.note("stopped: validation got no better");
     if (r.reason == TrainResult::time) progress_.note("stopped: the time limit has passed");
     if (!r.average_path.empty()) progress_.note("averaged weights: " + r.average_path);
-    if (!json_) put_line(r.model_path + "\n");
+    if (r.reason != TrainResult::stopped) {
+      if (!json_) put_line(r.model_path + "\n");
+      return;
+    }
+    to_stderr(fmt::format("stopped after step {}; everything is in {}. To go on:\n  {}\n", r.step, r.checkpoint,
+                          how_to_resume));
+    interrupt_->end_by_signal();
   }
 
  private:
   bool json_;
   Progress progress_;
+  std::optional<Interrupt> interrupt_;
 };
+
+// The command line that goes on with the run in folder `out`.
+std::string how_to_resume(const CLI::App& app, const std::string& out) {
+  std::string line = "toy train " + app.get_name();
+  for (const CLI::Option* o : app.get_options()) {
+    if (o->count() == 0 || o->get_name() == "--resume" || o->get_name() == "--out") continue;
+    line += " " + o->get_name();
+    if (o->get_items_expected_max() == 0) continue;  // a flag
+    for (const std::string& value : o->results()) line += " " + shell_quoted(value);
+  }
+  return line + " --out " + shell_quoted(out) + " --resume";
+}
 
 // What all recipes take.
 struct Recipe {
@@ -81,6 +113,10 @@ struct Recipe {
         ->capture_default_str();
     app.add_option("--batch", o.trainer.batch, "B, sequences a step")->capture_default_str();
     app.add_option("--tokens", o.trainer.tokens, "T, tokens a sequence")->capture_default_str();
+    app.add_option("--accumulate", o.trainer.accumulate,
+                   "batches of --batch sequences a step: their gradients are summed, weighted by tokens, then there is "
+                   "one update. As --batch times as large, in the memory of one")
+        ->capture_default_str();
     app.add_option("--steps", o.steps, "optimizer steps")->capture_default_str();
     optimizer.add(app, o, lr_part);
     app.add_option("--eval-every", o.eval_every, "steps between validations; 0: only at the end")
@@ -89,17 +125,35 @@ struct Recipe {
         ->capture_default_str();
     app.add_option("--sample", o.sample_tokens, "tokens of a sample written at each validation")->capture_default_str();
     app.add_option("--dtype", stored, "matrices in the file: f32, f16 or bf16")->capture_default_str();
-    app.add_option(
-           "--out", o.out,
-           "folder for the result and the run's files; {arch}, {recipe}, {date}, {time} and {seq} (the next free "
-           "number) are filled in, as in runs/{arch}-{date}-{seq}")
+    app.add_option("--out", o.out,
+                   "folder for the result (model.gguf, also as weights/latest.gguf), checkpoints/ and the run's files; "
+                   "{arch}, {recipe}, {date}, {time} and {seq} (the next free number) are filled in, as in "
+                   "runs/{arch}-{date}-{seq}")
         ->capture_default_str();
+    add_checkpoints(app, o);
     add_check_finite(app, o.trainer.check_finite);
     app.add_flag("--json", json, "the run's events as JSON Lines on stdout instead of text");
     run_options.add(app);
     compute.add(app);
     add_update_option(app, update);
     device.add(app);
+  }
+
+  void add_checkpoints(CLI::App& app, RecipeOptions& o) {
+    app.add_option(
+           "--checkpoint-every", o.checkpoint_every,
+           "steps between checkpoints in OUT/checkpoints; also at the end and where validation finds a new best. "
+           "0: only when the run is stopped (Ctrl-C, SIGTERM)")
+        ->capture_default_str();
+    app.add_option("--keep", o.keep, "checkpoints to keep: the last ones, and the best beside them")
+        ->capture_default_str();
+    app.add_flag(
+        "--resume", o.resume,
+        "go on from the newest whole checkpoint in OUT, to the same bytes as a run that was never stopped; begin "
+        "if there is none. Other options, texts or another version of toy are refused, with the difference");
+    app.add_flag("--allow-changes", o.allow_changes,
+                 "with --resume: go on although options, texts or version differ, from the checkpoint's weights, "
+                 "optimizer state and place in the data, with the new options");
   }
 
   template <class Options, class Train>
@@ -112,7 +166,7 @@ struct Recipe {
     else
       check(stored == "f32", "dtype '{}' is not one of f32, f16, bf16", stored);
     const auto dev = device.make();
-    o.trainer.compute = compute.choose(*dev);
+    o.trainer.compute = compute_of(o, *dev);
     o.trainer.updates = updates_of(update);
     o.watch = run_options.watch();
     const OutFolder folder(o.out, {{"arch", o.out.find("{arch}") == std::string::npos ? "" : architecture_of(o)},
@@ -122,8 +176,8 @@ struct Recipe {
       refuse_overwriting("out", o.out + file, {{"--corpus", o.corpus}, {"--val", o.validation}});
     const nlohmann::ordered_json config = config_of(app);
     Reporter reporter(json);
-    const auto open = [&](const TrainObserver::Start& s) {
-      return open_sinks(o.out, config, s.spec, o.trainer, run_options.tensorboard, json);
+    const auto open = [&](const TrainObserver::Start& s, bool resumed) {
+      return open_sinks(o.out, config, s.spec, o.trainer, run_options.tensorboard, json, resumed);
     };
     const std::string id = std::filesystem::weakly_canonical(o.out).filename().string();
     Recorder recorder(
@@ -132,11 +186,18 @@ struct Recipe {
     try {
       const TrainResult result = train(o, *dev, recorder);
       recorder.done(result);
-      reporter.done(result);
+      reporter.done(result, how_to_resume(app, o.out));
     } catch (const Error& e) {
       recorder.failed(e.code() == ErrorCode::bad_input ? 2 : 1, e.what());
       throw;
     }
+  }
+
+  // A choice that was measured stays what it was: the run would not be the same.
+  DType compute_of(const RecipeOptions& o, Device& dev) const {
+    if (o.resume && compute.compute == "auto")
+      if (const std::optional<DType> before = checkpoint_compute(o.out)) return *before;
+    return compute.choose(dev);
   }
 
   static std::string architecture_of(const FromScratchOptions& o) {
@@ -168,7 +229,12 @@ struct FromScratch {
     app.footer(
         "\nExample:\n  toy train from-scratch --corpus book.txt --size small --tokenizer spm:512 --steps 2000 --out "
         "out/book\n"
-        "stdout has one line a step and ends with the path of the GGUF; progress is on stderr.");
+        "stdout has one line a step and ends with the path of the GGUF; progress is on stderr.\n"
+        "\nCtrl-C and SIGTERM finish the step, write a checkpoint, print the command that goes on, and end the program "
+        "by that signal; a second one ends it at once, and the last checkpoint is whole all the same. A run that was "
+        "killed, or whose disk was full, goes on from its last checkpoint:\n"
+        "  toy train from-scratch --corpus book.txt --steps 2000 --checkpoint-every 100 --out out/book\n"
+        "  toy train from-scratch --corpus book.txt --steps 2000 --checkpoint-every 100 --out out/book --resume");
     app.callback([this, &app] { recipe.run(app, o, train_from_scratch); });
   }
 };

@@ -110,14 +110,19 @@ WindowSampler::WindowSampler(std::span<const int32_t> ids, int64_t batch, int64_
 
 Windows WindowSampler::batch(int64_t step) const {
   check(step >= 0, "window sampler: step {}; steps are counted from 0", step);
+  return windows(step * batch_, batch_);
+}
+
+Windows WindowSampler::windows(int64_t first_window, int64_t count) const {
+  check(first_window >= 0, "window sampler: window {}; windows are counted from 0", first_window);
   const Philox starts(seed_, "epoch start");
   const uint64_t key = hash_name("epoch order") ^ seed_;
   const int64_t room = std::min(tokens_, int64_t(ids_.size()) - per_epoch_ * tokens_);
   Windows out;
-  out.inputs.reserve(size_t(batch_ * tokens_));
-  out.targets.reserve(size_t(batch_ * tokens_));
-  for (int64_t b = 0; b < batch_; ++b) {
-    const int64_t window = step * batch_ + b, epoch = window / per_epoch_;
+  out.inputs.reserve(size_t(count * tokens_));
+  out.targets.reserve(size_t(count * tokens_));
+  for (int64_t window = first_window; window < first_window + count; ++window) {
+    const int64_t epoch = window / per_epoch_;
     const int64_t start = int64_t(starts.below(uint64_t(epoch), uint64_t(room)));
     const int64_t place = int64_t(permute(uint64_t(window % per_epoch_), uint64_t(per_epoch_), key, uint64_t(epoch)));
     const auto first = ids_.begin() + start + place * tokens_;

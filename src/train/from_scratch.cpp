@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "train/run.h"
 
@@ -13,6 +14,9 @@ class Fresh final : public ModelSource {
   explicit Fresh(const FromScratchOptions& o) : o_(o) {
     check(o.init_scale > 0 && std::isfinite(o.init_scale), "init-scale is {}, expected a positive number",
           o.init_scale);
+  }
+  nlohmann::ordered_json config() const override {
+    return {{"name", "from-scratch"}, {"size", o_.size}, {"tokenizer", o_.tokenizer}, {"init_scale", o_.init_scale}};
   }
   std::unique_ptr<Tokenizer> tokenizer(const std::string& training_text) override {
     return make_tokenizer(o_.tokenizer, training_text);

@@ -22,9 +22,20 @@ Recorder::Recorder(RecordOptions record, const RecipeOptions& recipe, const Devi
       next_(next),
       begin_(seconds()) {}
 
-void Recorder::resume_from(int64_t step, const std::string& checkpoint) {
+void Recorder::resumed(int64_t step, const std::string& checkpoint) {
   step_ = step;
   resumed_from_ = checkpoint;
+  next_.resumed(step, checkpoint);
+}
+
+void Recorder::checkpointed(const std::string& path, int64_t step) {
+  write("train", runs::Note{"checkpoint: " + path});
+  next_.checkpointed(path, step);
+}
+
+void Recorder::warned(const std::string& text) {
+  if (!sinks_.empty()) write("train", runs::Note{text});
+  next_.warned(text);
 }
 
 double Recorder::now() const { return seconds() - begin_; }
@@ -35,7 +46,7 @@ void Recorder::write(const std::string& phase, runs::Body body) {
 }
 
 void Recorder::started(const Start& s) {
-  sinks_ = open_(s);
+  sinks_ = open_(s, resumed_from_.has_value());
   if (resumed_from_) {
     write("prepare", runs::Resume{runs::utc_now(), *resumed_from_});
   } else {
@@ -52,7 +63,7 @@ void Recorder::started(const Start& s) {
     e.config = record_.config;
     e.parameters = s.parameters;
     e.steps = recipe_.steps;
-    e.tokens_per_step = recipe_.trainer.batch * recipe_.trainer.tokens;
+    e.tokens_per_step = recipe_.trainer.batch * recipe_.trainer.tokens * recipe_.trainer.accumulate;
     e.train_tokens = s.train_tokens;
     e.validation_tokens = s.validation_tokens;
     e.planned_bytes = int64_t(s.planned_bytes);
@@ -89,7 +100,7 @@ void Recorder::stepped(const Step& s) {
   e.loss = s.loss;
   e.lr = s.lr;
   e.grad_norm = s.grad_norm;
-  e.tokens = recipe_.trainer.batch * recipe_.trainer.tokens;
+  e.tokens = recipe_.trainer.batch * recipe_.trainer.tokens * recipe_.trainer.accumulate;
   e.wall_us = std::llround(s.seconds * 1e6);
   e.tokens_per_second = s.tokens_per_second;
   if (s.skipped) e.skipped = true;
@@ -105,11 +116,12 @@ void Recorder::evaluated(const Eval& v) {
 
 void Recorder::done(const TrainResult& r) {
   runs::RunEnd e;
-  constexpr const char* kReasons[] = {"done", "patience", "time"};
+  constexpr const char* kReasons[] = {"done", "patience", "time", "stopped"};
   e.reason = kReasons[r.reason];
   e.final_loss = r.final_loss;
   e.seconds = r.seconds;
-  e.model = r.model_path;
+  if (!r.model_path.empty()) e.model = r.model_path;
+  if (!r.checkpoint.empty()) e.checkpoint = r.checkpoint;
   if (!r.average_path.empty()) e.average_model = r.average_path;
   e.peak_rss_bytes = int64_t(peak_resident_memory());
   if (r.eval) e.nats_per_byte = r.eval->nats_per_byte;

@@ -9,14 +9,15 @@
 #include <filesystem>
 #include <limits>
 
+#include "toy/base/folder_lock.h"
 #include "toy/base/memory.h"
 #include "toy/decode/generate.h"
+#include "train/checkpoints.h"
+#include "train/config.h"
+#include "train/publish.h"
 
 namespace toy {
 namespace {
-
-constexpr const char* kModelFile = "model.gguf";
-constexpr const char* kAverageFile = "model-ema.gguf";
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -34,38 +35,42 @@ void check_options(const RecipeOptions& o) {
         o.validation_fraction);
   check(o.eval_every >= 0, "eval-every is {}, expected 0 (only at the end) or more", o.eval_every);
   check(o.eval_tokens >= 0, "eval-tokens is {}, expected 0 (all) or more", o.eval_tokens);
+  check(o.checkpoint_every >= 0, "checkpoint-every is {}, expected 0 (only when the run is stopped) or more",
+        o.checkpoint_every);
+  check(o.keep >= 1, "keep is {}, expected at least 1 checkpoint", o.keep);
+  check(o.resume || !o.allow_changes, "allow-changes says how to resume; give it with resume");
   check(o.sample_tokens >= 0, "sample is {}, expected 0 (none) or more", o.sample_tokens);
   check(o.context == 0 || o.context >= o.trainer.tokens, "context is {}, smaller than the window of {} tokens",
         o.context, o.trainer.tokens);
 }
 
 // The folder is made, and proven writable, before any time is spent.
-void prepare_folder(const std::string& out, const ModelSpec& spec, DType stored) {
+void prepare_folder(const std::string& out, size_t needed) {
   std::error_code error;
   std::filesystem::create_directories(out, error);
   check(!error, "out: cannot make the folder '{}': {}", out, error.message());
   check(std::filesystem::is_directory(out), "out: '{}' is not a folder", out);
   check(access(out.c_str(), W_OK | X_OK) == 0, "out: the folder '{}' is not writable", out);
-  for (const char* file : {kModelFile, kAverageFile}) {
-    const auto target = std::filesystem::path(out) / file;
+  for (const std::string& target : {model_path(out), average_path(out)})
     check(!std::filesystem::is_directory(target, error), "out: '{}' is a folder; the model is to be written there",
-          target.string());
-  }
+          target);
   const auto space = std::filesystem::space(out, error);
-  const size_t needed = size_t(parameter_count(spec)) * size_of(stored);
-  check(error || space.available >= needed, "disk: '{}' has {} free, the model needs {}", out,
+  check(error || space.available >= needed, "disk: '{}' has {} free, the model and its checkpoints need {}", out,
         format_bytes(space.available), format_bytes(needed));
 }
 
 struct Texts {
   std::string train, validation;
+  nlohmann::ordered_json config;  // by which they are known again
 };
 
 // The validation part is the end of the text, from the next blank line (or line) on, so that it begins at a beginning.
 Texts read_texts(const RecipeOptions& o) {
-  Texts t{read_text_file(o.corpus), {}};
+  Texts t{read_text_file(o.corpus), {}, {}};
+  t.config["corpus"] = text_config(o.corpus, t.train);
   if (!o.validation.empty()) {
     t.validation = read_text_file(o.validation);
+    t.config["validation"] = text_config(o.validation, t.validation);
     return t;
   }
   size_t at = size_t(double(t.train.size()) * (1 - o.validation_fraction));
@@ -79,117 +84,186 @@ Texts read_texts(const RecipeOptions& o) {
   return t;
 }
 
-// Early stopping: the run is over when `limit` validations in a row were no better than the best by `min_delta`.
-class Patience {
- public:
-  Patience(int64_t limit, double min_delta) : limit_(limit), min_delta_(min_delta) {}
-  // Looks at a validation once; a loss that is not a number is no better.
-  bool over(const std::optional<TrainObserver::Eval>& eval) {
-    if (limit_ == 0 || !eval || eval->step == seen_) return false;
-    seen_ = eval->step;
-    if (eval->loss < best_ - min_delta_) {
-      best_ = eval->loss, waited_ = 0;
-      return false;
-    }
-    return ++waited_ >= limit_;
-  }
-
- private:
-  int64_t limit_, waited_ = 0, seen_ = 0;
-  double min_delta_, best_ = std::numeric_limits<double>::infinity();
-};
-
 class Run {
  public:
   Run(const RecipeOptions& o, ModelSource& source, Device& device, TrainObserver& observer)
-      : o_(o), device_(device), observer_(observer) {
+      : o_(o), device_(device), observer_(observer), checkpoints_(o.out, o.keep) {
     check_options(o);
     const Texts texts = read_texts(o);
-    validation_bytes_ = int64_t(texts.validation.size());
+    find_checkpoint();
     observer.preparing(fmt::format("{}: {}", o.corpus, format_bytes(texts.train.size())));
-    auto tokenizer = source.tokenizer(texts.train);
-    train_ids_ = tokenizer->encode(texts.train);
-    validation_ids_ = tokenizer->encode(texts.validation);
-    if (!validation_ids_.empty()) validation_bytes_ -= int64_t(tokenizer->token_bytes(validation_ids_[0]).size());
-    sampler_ = std::make_unique<WindowSampler>(train_ids_, o.trainer.batch, o.trainer.tokens, o.seed);
+    auto tokenizer = from_.empty() ? source.tokenizer(texts.train) : checkpoint_tokenizer(from_);
     const ModelSpec spec = source.spec(*tokenizer);
+    config_ = config_of(o, source, device, spec, texts.config);
+    if (!from_.empty()) require_same_run();
+    encode(texts, *tokenizer);
     require_room(spec);
-    prepare_folder(o.out, spec, o.stored);
+    prepare_folder(o.out, disk_bytes(spec));
+    if (!lock_) lock_.emplace(o.out);
     observer.preparing(fmt::format("{}: {:.2f} M weights", spec.name, double(parameter_count(spec)) * 1e-6));
-    model_ = source.model(spec, device);
+    model_ = from_.empty() ? source.model(spec, device) : checkpoint_model(from_, spec, device);
     model_.tokenizer = std::move(tokenizer);
     TrainerOptions options = o.trainer;
     options.seed = o.seed;
     trainer_ = std::make_unique<Trainer>(device, model_, options);
     watcher_ = std::make_unique<Watcher>(o.watch, device, model_, options);
+    if (from_.empty()) return;
+    restore_trainer(from_, state_, model_, *trainer_);
+    checkpoints_.tidy(state_);  // the run may have been killed before it did
   }
 
   TrainResult go() {
-    TrainResult result;
     const Schedule schedule = o_.rates();
+    if (!from_.empty()) observer_.resumed(state_.step, from_);
     observer_.started({model_.spec, parameter_count(model_.spec), int64_t(train_ids_.size()),
                        int64_t(validation_ids_.size()), validation_bytes_, sampler_->windows_per_epoch(),
                        trainer_->planned_bytes() + watcher_->planned_bytes(), trainer_->plan()});
-    const auto tell = [this](const runs::Event& e) { observer_.measured(e); };
     const double begin = now();
+    const int64_t first = state_.step;
+    TrainResult::Reason reason = patience_over() ? TrainResult::patience : TrainResult::done;
     double training = 0;
-    for (int64_t step = 0; step < o_.steps; ++step) {
-      const Windows windows = sampler_->batch(step);
-      watcher_->before(step + 1, windows, *trainer_, tell);
-      const double before = now();
-      const double lr = schedule.at(step);
-      const StepResult r = trainer_->step(windows, lr);
-      const double seconds = now() - before;
-      training += seconds;
-      result.final_loss = r.loss;
-      const double rate = double((step + 1) * o_.trainer.batch * o_.trainer.tokens) / training;
-      observer_.stepped({step + 1, o_.steps, r.loss, lr, r.grad_norm, r.skipped, rate,
-                         (now() - begin) / double(step + 1) * double(o_.steps - step - 1), seconds});
-      watcher_->after(step + 1, *trainer_, tell);
-      result.steps = step + 1;
-      watch_skipped(step + 1, r.skipped);
-      const bool timed_out = o_.time_limit > 0 && now() - begin >= o_.time_limit, last = step + 1 == o_.steps;
-      if (timed_out && !last) result.reason = TrainResult::time;
-      const bool ends = last || timed_out;
-      if (ends || (o_.eval_every > 0 && (step + 1) % o_.eval_every == 0)) result.eval = evaluate(step + 1, ends);
-      if (ends) break;
-      if (patience_.over(result.eval)) {
-        result.reason = TrainResult::patience;
-        if (!result.eval->whole) result.eval = evaluate(step + 1, true);
-        break;
+    while (reason == TrainResult::done && state_.step < o_.steps) {
+      step(schedule.at(state_.step), first, begin, training);
+      const bool timed_out = o_.time_limit > 0 && now() - begin >= o_.time_limit, all = state_.step == o_.steps;
+      if (timed_out && !all) reason = TrainResult::time;
+      const bool ends = all || timed_out;
+      if (ends || (o_.eval_every > 0 && state_.step % o_.eval_every == 0)) evaluate(ends);
+      if (!ends && patience_over()) {
+        reason = TrainResult::patience;
+        if (!state_.eval->whole) evaluate(true);
+      } else if (!ends && observer_.stop()) {
+        reason = TrainResult::stopped;
       }
+      if (reason == TrainResult::stopped || checkpoint_due(ends || reason == TrainResult::patience)) save_checkpoint();
     }
-    observer_.entered("save");
-    save(result);
-    observer_.left("save");
-    result.seconds = now() - begin;
-    return result;
+    TrainResult r{.model_path = {},
+                  .checkpoint = checkpoints_.newest(),
+                  .step = state_.step,
+                  .final_loss = state_.loss,
+                  .eval = state_.eval,
+                  .seconds = 0,
+                  .average_path = {},
+                  .reason = reason};
+    if (reason != TrainResult::stopped) publish(r);
+    r.seconds = now() - begin;
+    return r;
   }
 
  private:
-  void save(TrainResult& result) {
-    result.model_path = (std::filesystem::path(o_.out) / kModelFile).string();
+  // One step of the optimizer. `first` and `begin`: the step and the time at which this process began; `training`: what
+  // its steps have taken, in seconds.
+  void step(double lr, int64_t first, double begin, double& training) {
+    const int64_t count = o_.trainer.batch * o_.trainer.accumulate;
+    const auto tell = [this](const runs::Event& e) { observer_.measured(e); };
+    const Windows windows = sampler_->windows(state_.windows, count);
+    watcher_->before(state_.step + 1, windows, *trainer_, tell);
+    const double before = now();
+    const StepResult r = trainer_->step(windows, lr);
+    const double seconds = now() - before;
+    training += seconds;
+    ++state_.step;
+    state_.updates = trainer_->updates();
+    state_.windows += count;
+    state_.loss = r.loss;
+    state_.skipped = r.skipped ? state_.skipped + 1 : 0;
+    const double done = double(state_.step - first);
+    observer_.stepped({state_.step, o_.steps, r.loss, lr, r.grad_norm, r.skipped,
+                       done * double(count * o_.trainer.tokens) / training,
+                       (now() - begin) / done * double(o_.steps - state_.step), seconds});
+    watcher_->after(state_.step, *trainer_, tell);
+    if (state_.skipped >= o_.max_skipped) give_up();
+  }
+
+  void publish(TrainResult& r) {
+    observer_.entered("save");
     require_finite();
-    save_model(model_, result.model_path, o_.stored);
-    if (!has_average()) return;
-    const AveragedWeights averaged(model_.spec, *model_.params, trainer_->moments());
-    result.average_path = (std::filesystem::path(o_.out) / kAverageFile).string();
-    save_model(model_, result.average_path, o_.stored);
+    r.model_path = publish_model(model_, o_.out, o_.stored);
+    if (has_average()) {
+      const AveragedWeights averaged(model_.spec, *model_.params, trainer_->moments());
+      r.average_path = average_path(o_.out);
+      save_model(model_, r.average_path, o_.stored);
+    }
+    observer_.left("save");
   }
 
   // The average begins with the first update.
   bool has_average() const { return o_.trainer.optimizer.ema > 0 && trainer_->updates() > 0; }
 
   // Skipped steps change nothing, so the weights are those of the last good step: they are kept.
-  void watch_skipped(int64_t step, bool skipped) {
-    skipped_ = skipped ? skipped_ + 1 : 0;
-    if (skipped_ < o_.max_skipped) return;
-    TrainResult result;
-    save(result);
+  void give_up() {
+    TrainResult r;
+    publish(r);
     fail_internal(
         "training diverged: the {} of {} steps in a row, up to step {}, was not finite, and these steps were skipped. "
         "The weights before them are in {}. Try a smaller --lr",
-        o_.trainer.updates == TrainerOptions::gathered ? "gradient" : "loss", skipped_, step, result.model_path);
+        o_.trainer.updates == TrainerOptions::gathered ? "gradient" : "loss", state_.skipped, state_.step,
+        r.model_path);
+  }
+
+  // Early stopping: so many validations in a row were no better than the best before them.
+  bool patience_over() const { return o_.patience > 0 && state_.waited >= o_.patience; }
+
+  // Looks at a validation; a loss that is not a number is no better.
+  void judge(double loss) {
+    const bool better = loss < state_.least - o_.min_delta;
+    state_.waited = better ? 0 : state_.waited + 1;
+    if (better) state_.least = loss;
+  }
+
+  // Where the run goes on, if it is to and there is something. Nothing of an earlier run is ever written over.
+  void find_checkpoint() {
+    if (std::filesystem::is_directory(o_.out)) lock_.emplace(o_.out);
+    if (!o_.resume) {
+      check(checkpoints_.count() == 0,
+            "out: '{}' has checkpoints of an earlier run; go on with it (--resume), remove the folder {}, or choose "
+            "another --out",
+            o_.out, checkpoints_.root());
+      return;
+    }
+    std::vector<std::string> told;
+    from_ = checkpoints_.find(told);
+    for (const std::string& text : told) observer_.warned(text);
+    if (!from_.empty()) state_ = checkpoint_state(from_);
+  }
+
+  void require_same_run() {
+    const std::vector<std::string> changed = differences(checkpoint_config(from_), config_);
+    if (!changed.empty()) {
+      const std::string list = fmt::format("{}", fmt::join(changed, ", "));
+      check(o_.allow_changes,
+            "resume: {} is of another run: {}. Give the options and texts that it had, --allow-changes to go on with "
+            "these, or another --out",
+            from_, list);
+      observer_.warned(fmt::format("resuming {} with changes: {}", from_, list));
+    }
+    check(state_.step <= o_.steps, "resume: {} is behind step {}, --steps is {}", from_, state_.step, o_.steps);
+  }
+
+  void encode(const Texts& texts, const Tokenizer& tokenizer) {
+    train_ids_ = tokenizer.encode(texts.train);
+    validation_ids_ = tokenizer.encode(texts.validation);
+    validation_bytes_ = int64_t(texts.validation.size());
+    if (!validation_ids_.empty()) validation_bytes_ -= int64_t(tokenizer.token_bytes(validation_ids_[0]).size());
+    sampler_ = std::make_unique<WindowSampler>(train_ids_, o_.trainer.batch, o_.trainer.tokens, o_.seed);
+  }
+
+  // What the run will write beside what is there: the model, the checkpoints that are kept, the best, the next one.
+  size_t disk_bytes(const ModelSpec& spec) const {
+    const size_t model = size_t(parameter_count(spec)) * size_of(o_.stored);
+    if (o_.checkpoint_every == 0) return model;
+    const size_t most = size_t(o_.keep) + 2, there = std::min(checkpoints_.count(), most);
+    return model + (most - there) * Checkpoints::bytes(spec, o_.trainer.optimizer);
+  }
+
+  // Evaluations that find a new best are kept too, so that the best is there and not merely near.
+  bool checkpoint_due(bool last) const {
+    if (o_.checkpoint_every == 0) return false;
+    return last || state_.step % o_.checkpoint_every == 0 || (state_.best && state_.best->step == state_.step);
+  }
+
+  void save_checkpoint() {
+    require_finite();
+    observer_.checkpointed(checkpoints_.save(model_, *trainer_, config_, state_), state_.step);
   }
 
   // Weights that are not numbers are of no use to anybody: better no file than a broken one.
@@ -197,7 +271,8 @@ class Run {
     for (const TensorSpec& t : tensors_of(model_.spec))
       for (const float w : model_.params->read(t.name))
         if (!std::isfinite(w))
-          fail_internal("training diverged: '{}' holds {}; nothing was saved. Try a smaller --lr", t.name, w);
+          fail_internal("training diverged: '{}' holds {}; nothing was saved{}. Try a smaller --lr", t.name, w,
+                        checkpoints_.newest().empty() ? "" : " since " + checkpoints_.newest());
   }
 
   // A first bound on the memory, before the weights are made: weights, gradients and moments.
@@ -208,21 +283,24 @@ class Run {
                    fmt::format("training '{}' ({:.1f} M parameters)", spec.name, double(parameter_count(spec)) * 1e-6));
   }
 
-  std::optional<TrainObserver::Eval> evaluate(int64_t step, bool last) {
-    if (validation_ids_.size() < 2) return std::nullopt;
+  void evaluate(bool last) {
+    if (validation_ids_.size() < 2) return;
     const int64_t limit = last ? 0 : o_.eval_tokens;
     observer_.entered("validation");
     const EvalResult r = trainer_->evaluate(validation_ids_, limit);
     observer_.left("validation");
     const double bytes = double(validation_bytes_) * double(r.tokens) / double(validation_ids_.size() - 1);
-    TrainObserver::Eval e{step, r.mean(), r.nats / bytes, r.tokens + 1 == int64_t(validation_ids_.size()), {}};
+    TrainObserver::Eval e{state_.step, r.mean(), r.nats / bytes, r.tokens + 1 == int64_t(validation_ids_.size()), {}};
     if (has_average()) {
       const AveragedWeights averaged(model_.spec, *model_.params, trainer_->moments());
       e.average_loss = trainer_->evaluate(validation_ids_, limit).mean();
     }
-    if (o_.sample_tokens > 0) e.sample = sample(step);
+    if (!state_.eval || state_.eval->step != e.step) judge(e.loss);  // not the whole text after a part of it
+    state_.eval = e;
+    const bool best = !state_.best || (state_.best->whole == e.whole && e.loss < state_.best->loss);
+    if (best && std::isfinite(e.loss)) state_.best = e;
+    if (o_.sample_tokens > 0) e.sample = sample(state_.step);
     observer_.evaluated(e);
-    return e;
   }
 
   // Continues the first tokens of the validation text.
@@ -246,6 +324,11 @@ class Run {
   const RecipeOptions& o_;
   Device& device_;
   TrainObserver& observer_;
+  std::optional<FolderLock> lock_;
+  Checkpoints checkpoints_;
+  std::string from_;  // the checkpoint that the run goes on from, or ""
+  nlohmann::ordered_json config_;
+  RunState state_;
   std::vector<int32_t> train_ids_, validation_ids_;
   int64_t validation_bytes_ = 0;
   std::unique_ptr<WindowSampler> sampler_;
@@ -253,8 +336,6 @@ class Run {
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Watcher> watcher_;
   std::unique_ptr<Decoder> decoder_;
-  Patience patience_{o_.patience, o_.min_delta};
-  int64_t skipped_ = 0;  // in a row
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "toy/train/recipe.h"
@@ -9,10 +10,12 @@
 namespace toy {
 
 /// Where a recipe's model comes from. Called in this order, each once; everything that can be refused is, before the
-/// weights are made.
+/// weights are made. A run that is resumed takes tokenizer and weights from its checkpoint instead.
 class ModelSource {
  public:
   virtual ~ModelSource() = default;
+  /// The recipe's name and its own options, by which a resumed run knows that it is the same.
+  virtual nlohmann::ordered_json config() const = 0;
   virtual std::unique_ptr<Tokenizer> tokenizer(const std::string& training_text) = 0;
   virtual ModelSpec spec(const Tokenizer& tokenizer) = 0;
   /// Weights that can be trained.

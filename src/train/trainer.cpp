@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "toy/base/memory.h"
@@ -34,6 +36,33 @@ LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& d
   return {x, ce.loss, ce.nll};
 }
 
+std::string accumulator_name(const TensorSpec& s) { return s.name + ".grad"; }
+TensorType accumulator_type(const TensorSpec& s) { return {DType::f32, s.shape, 0}; }
+
+// acc + g, where acc lies: the step of plain gradient descent at rate -1.
+Value accumulated(Graph& g, const TensorSpec& s, Value gradient) {
+  const Value acc = g.param(accumulator_name(s), accumulator_type(s));
+  return sgd({acc, {}}, gradient, g.scalar(-1.0), {}, {.momentum = 0, .weight_decay = 0, .nesterov = false}).w;
+}
+
+// The optimizer's step on every tensor.
+void update_all(TrainGraph& t, const ModelSpec& spec, std::span<const Value> weights, const OptimizerOptions& o,
+                Value gscale) {
+  Update update(*t.graph, o, gscale);
+  const std::vector<TensorSpec> tensors = tensors_of(spec);
+  const std::vector<TensorUpdate> how = tensor_updates(spec, o);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    for (const Value& v : update(tensors[i], how[i], weights[i], t.gradients[i])) t.updates.push_back(v);
+}
+
+// Norm, clipping and the optimizer on gradients that are all there.
+void add_updates(TrainGraph& t, const ModelSpec& spec, std::span<const Value> weights, const OptimizerOptions& o) {
+  Graph& g = *t.graph;
+  const auto scope = g.scope("optimizer");
+  t.norm = global_norm(t.gradients);
+  update_all(t, spec, weights, o, clip_scale(t.norm, g.input("clip", {DType::f32, {}, 0})));
+}
+
 // Says in an error when it happened.
 void run_session(Session& session, const char* what, int64_t step) {
   try {
@@ -51,6 +80,14 @@ void TrainerOptions::validate() const {
   check(tokens >= 1, "tokens is {}, expected at least 1", tokens);
   check(batch <= kMaxRows / tokens, "batch {} of {} tokens are too many: expected at most {} rows a step", batch,
         tokens, kMaxRows);
+  check(accumulate >= 1, "accumulate is {}, expected at least 1", accumulate);
+  check(accumulate <= kMaxRows / (batch * tokens),
+        "accumulate {} times {} rows are too many: expected at most {} rows a step", accumulate, batch * tokens,
+        kMaxRows);
+  check(accumulate == 1 || updates == gathered,
+        "accumulate is {}: streaming updates forget each gradient as soon as it is used; use accumulate 1, or gathered "
+        "updates",
+        accumulate);
   check(dropout >= 0 && dropout < 1, "dropout is {}, expected 0 to below 1", dropout);
   optimizer.validate();
   check(updates == gathered || optimizer.clip == 0,
@@ -65,20 +102,32 @@ TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtyp
   const std::vector<TensorSpec> tensors = tensors_of(spec);
   std::vector<Value> weights;
   for (const TensorSpec& s : tensors) weights.push_back(*g.find(s.name));
-  const Value clip = g.input("clip", {DType::f32, {}, 0});
-  // Not finite: the step is skipped. Made before the gradients, so that updates need not wait for it.
-  Value gscale;
-  if (options.updates == TrainerOptions::streaming) gscale = clip_scale(t.loss, clip);
-  t.gradients = gradients(t.loss, weights);
-  const auto scope = g.scope("optimizer");
-  if (options.updates == TrainerOptions::gathered) {
-    t.norm = global_norm(t.gradients);
-    gscale = clip_scale(t.norm, clip);
+  if (options.updates == TrainerOptions::streaming) {
+    // Not finite: the step is skipped. Made before the gradients, so that updates need not wait for it.
+    const Value gscale = clip_scale(t.loss, g.input("clip", {DType::f32, {}, 0}));
+    t.gradients = gradients(t.loss, weights);
+    const auto scope = g.scope("optimizer");
+    update_all(t, spec, weights, options.optimizer, gscale);
+    return t;
   }
-  Update update(g, options.optimizer, gscale);
-  const std::vector<TensorUpdate> how = tensor_updates(spec, options.optimizer);
-  for (size_t i = 0; i < tensors.size(); ++i)
-    for (const Value& v : update(tensors[i], how[i], weights[i], t.gradients[i])) t.updates.push_back(v);
+  t.gradients = gradients(t.loss, weights);
+  if (options.accumulate == 1) {
+    add_updates(t, spec, weights, options.optimizer);
+    return t;
+  }
+  const auto scope = g.scope("accumulate");
+  for (size_t i = 0; i < tensors.size(); ++i) t.updates.push_back(accumulated(g, tensors[i], t.gradients[i]));
+  return t;
+}
+
+TrainGraph build_update_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
+  TrainGraph t{std::make_unique<Graph>(), {}, {}, {}, {}};
+  std::vector<Value> weights;
+  for (const TensorSpec& s : tensors_of(spec)) {
+    weights.push_back(t.graph->param(s.name, {dtype_of(s.name), s.shape, 0}));
+    t.gradients.push_back(t.graph->param(accumulator_name(s), accumulator_type(s)));
+  }
+  add_updates(t, spec, weights, options.optimizer);
   return t;
 }
 
@@ -92,31 +141,59 @@ LossGraph build_loss_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_
 }
 
 Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
-    : device_(device), model_(model), options_(options), moments_(device) {
+    : device_(device), model_(model), options_(options), moments_(device), accumulators_(device) {
   options.validate();
   check(device.has_products(options.compute), "compute: device '{}' on this machine has no products in {}; use f32",
         device.name(), name_of(options.compute));
   const ParamStore* store = model.params.get();
   const auto dtype_of = [store](const std::string& name) { return store->type(name).dtype; };
-  const TrainGraph t = build_train_graph(model.spec, dtype_of, options);
-  std::vector<Value> outputs{t.loss};
-  if (t.norm) outputs.push_back(t.norm);
   const PlanOptions plan_options{.fuse = !options.check_finite};  // single ops are to be named
   PlanOptions step_options = plan_options;
   step_options.products = options.compute;
-  plan_ = std::make_shared<const Plan>(compile(*t.graph, outputs, t.updates, device, step_options));
+  const auto compiled = [&](const TrainGraph& t, const PlanOptions& o) {
+    std::vector<Value> outputs;
+    for (const Value& v : {t.loss, t.norm})
+      if (v) outputs.push_back(v);
+    return std::make_shared<const Plan>(compile(*t.graph, outputs, t.updates, device, o));
+  };
+  plan_ = compiled(build_train_graph(model.spec, dtype_of, options), step_options);
+  if (options.accumulate > 1) update_plan_ = compiled(build_update_graph(model.spec, dtype_of, options), plan_options);
   const LossGraph l = build_loss_graph(model.spec, dtype_of, options.batch, options.tokens);
   eval_plan_ = std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.nll}, {}, device, plan_options));
   require_memory(planned_bytes() - std::min(planned_bytes(), store->bytes()), "training this model with this batch");
   for (const auto& [name, type] : moment_types(model.spec, options.optimizer)) moments_.add(name, type);
-  session_ = std::make_unique<Session>(device, plan_, std::initializer_list<const ParamStore*>{store, &moments_});
+  if (update_plan_)
+    for (const TensorSpec& s : tensors_of(model.spec))
+      accumulator_views_.push_back(accumulators_.add(accumulator_name(s), accumulator_type(s)));
+  const std::initializer_list<const ParamStore*> stores{store, &moments_, &accumulators_};
+  session_ = std::make_unique<Session>(device, plan_, stores);
   session_->check_finite(options.check_finite);
+  if (update_plan_) {
+    update_session_ = std::make_unique<Session>(device, update_plan_, stores);
+    update_session_->check_finite(options.check_finite);
+  }
   feed_batch(*session_);
+  // The mean over all tokens of a step, however many batches it takes.
+  const int64_t rows = options.batch * options.tokens;
+  session_->set("weight", std::vector<float>(size_t(rows), float(1.0 / double(rows * options.accumulate))));
+  Session& last = update_session_ ? *update_session_ : *session_;
+  const double clip = options.optimizer.clip;
+  last.set("clip", clip > 0 ? float(clip) : std::numeric_limits<float>::infinity());
+}
+
+void Trainer::resume(int64_t steps, int64_t updates) {
+  check(steps >= updates && updates >= 0, "trainer: {} steps with {} updates cannot be", steps, updates);
+  steps_ = steps;
+  updates_ = updates;
 }
 
 size_t Trainer::planned_bytes() const {
-  return plan_->arena_bytes + plan_->param_bytes(device_) + plan_->input_bytes(device_) + eval_plan_->arena_bytes +
-         eval_plan_->input_bytes(device_);
+  // An update touches every parameter there is, and so does a step that does not accumulate.
+  const Plan& last = update_plan_ ? *update_plan_ : *plan_;
+  size_t bytes = last.param_bytes(device_);
+  for (const Plan* p : {plan_.get(), update_plan_.get(), eval_plan_.get()})
+    if (p) bytes += p->arena_bytes + p->input_bytes(device_);
+  return bytes;
 }
 
 // Every sequence of the batch has its own rows, positions restart in each.
@@ -131,22 +208,39 @@ void Trainer::feed_batch(Session& session) const {
   session.set("position", position);
 }
 
+void Trainer::clear_accumulators() {
+  device_.pool().run([this](int thread) {
+    for (const View& v : accumulator_views_) {
+      const Range mine = part(int64_t(v.bytes()), thread, device_.pool().size());
+      std::memset(static_cast<std::byte*>(v.data) + mine.begin, 0, size_t(mine.size()));
+    }
+  });
+}
+
+double Trainer::run_batch(const Windows& windows, int64_t first, int64_t random) {
+  const size_t at = size_t(first * options_.tokens), rows = size_t(options_.batch * options_.tokens);
+  session_->set("tokens", std::span(windows.inputs).subspan(at, rows));
+  session_->set("targets", std::span(windows.targets).subspan(at, rows));
+  if (options_.dropout > 0)
+    session_->set("random",
+                  std::array{int32_t(uint32_t(options_.seed)), int32_t(options_.seed >> 32), int32_t(random)});
+  run_session(*session_, "step", steps_);
+  return session_->scalar(0);
+}
+
 StepResult Trainer::step(const Windows& windows, double lr) {
-  const OptimizerOptions& o = options_.optimizer;
-  const int64_t n = options_.batch * options_.tokens;
+  const int64_t n = options_.batch * options_.tokens * options_.accumulate;
   check(int64_t(windows.inputs.size()) == n && int64_t(windows.targets.size()) == n,
         "trainer: a batch of {} tokens, expected {}", windows.inputs.size(), n);
-  session_->set("tokens", windows.inputs);
-  session_->set("targets", windows.targets);
-  session_->set("weight", std::vector<float>(size_t(n), float(1.0 / double(n))));
-  feed_optimizer(*session_, o, updates_, lr);
-  session_->set("clip", o.clip > 0 ? float(o.clip) : std::numeric_limits<float>::infinity());
-  if (options_.dropout > 0)
-    session_->set("random", std::vector<int32_t>{int32_t(uint32_t(options_.seed)), int32_t(options_.seed >> 32),
-                                                 int32_t(updates_)});
-  run_session(*session_, "step", ++steps_);
-  StepResult result{session_->scalar(0), {}, false};
-  if (plan_->outputs.size() > 1) result.grad_norm = session_->scalar(1);
+  ++steps_;
+  Session& last = update_session_ ? *update_session_ : *session_;
+  feed_optimizer(last, options_.optimizer, updates_, lr);
+  if (update_session_) clear_accumulators();
+  StepResult result;
+  for (int64_t i = 0; i < options_.accumulate; ++i)
+    result.loss += run_batch(windows, i * options_.batch, updates_ * options_.accumulate + i);
+  if (update_session_) run_session(last, "step", steps_);
+  if (options_.updates == TrainerOptions::gathered) result.grad_norm = last.scalar(last.plan().outputs.size() - 1);
   result.skipped = !std::isfinite(result.grad_norm.value_or(result.loss));
   if (!result.skipped) ++updates_;  // else nothing has changed, the moments' age included
   return result;

@@ -1,5 +1,7 @@
 #include "toy/train/warm_start.h"
 
+#include <nlohmann/json.hpp>
+
 #include "train/run.h"
 
 namespace toy {
@@ -9,6 +11,9 @@ class Loaded final : public ModelSource {
  public:
   explicit Loaded(const WarmStartOptions& o) : o_(o), file_(gguf::File::open(o.init)) {}
 
+  // The path alone: the weights of a run that goes on are the checkpoint's, and --init may be what it writes in the
+  // end.
+  nlohmann::ordered_json config() const override { return {{"name", "warm-start"}, {"init", o_.init}}; }
   std::unique_ptr<Tokenizer> tokenizer(const std::string&) override {
     auto t = load_tokenizer(file_);
     check(t != nullptr, "{}: the file has no tokenizer, so it cannot read a text; give a model that has one", o_.init);

@@ -157,6 +157,23 @@ TEST(WindowSampler, AnyStepAloneAndFromAnyThread) {
   EXPECT_NE(WindowSampler(ids, 8, 32, 4).batch(0).inputs, expected[0].inputs);
 }
 
+// A cursor in windows goes on wherever a batch of another size has stopped.
+TEST(WindowSampler, WindowsAreOneSequenceHoweverTheyAreTaken) {
+  const std::vector<int32_t> ids = counted(100);
+  const WindowSampler sampler(ids, 3, 8, 1);
+  const Windows all = sampler.windows(0, 60);  // five epochs
+  std::vector<int32_t> taken;
+  int64_t cursor = 0;
+  for (const int64_t count : {3, 1, 7, 0, 40, 9}) {
+    const Windows some = sampler.windows(cursor, count);
+    taken.insert(taken.end(), some.inputs.begin(), some.inputs.end());
+    cursor += count;
+  }
+  EXPECT_EQ(taken, all.inputs);
+  EXPECT_EQ(sampler.batch(4).targets, sampler.windows(12, 3).targets);
+  EXPECT_THROW(sampler.windows(-1, 1), Error);
+}
+
 TEST(WindowSampler, ShortTexts) {
   const std::vector<int32_t> ids = counted(17);
   EXPECT_EQ(WindowSampler(ids, 2, 16, 0).batch(9).inputs[31], 15);  // one window only

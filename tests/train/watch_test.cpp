@@ -251,7 +251,8 @@ TEST(Recorder, AResumedRunSaysSo) {
   const RecipeOptions recipe;
   Recorder recorder(
       {}, recipe, *device,
-      [&](const TrainObserver::Start&) {
+      [&](const TrainObserver::Start&, bool resumed) {
+        EXPECT_TRUE(resumed);
         Recorder::Sinks sinks;
         sinks.push_back(std::make_unique<Keep>(events));
         return sinks;
@@ -259,7 +260,7 @@ TEST(Recorder, AResumedRunSaysSo) {
       nobody);
   recorder.failed(1, "too early");  // nothing has started, nothing is written
   EXPECT_TRUE(events.empty());
-  recorder.resume_from(40, "step_40");
+  recorder.resumed(40, "step_40");
   const Plan plan;
   recorder.started({small_spec(), 1, 2, 3, 4, 5, 6, plan});
   recorder.stepped({41, 100, 2.0, 1e-3, {}, false, 10, 1});

@@ -31,7 +31,6 @@ class AtomicFile {
 
  private:
   [[noreturn]] void fail_write(int error) const;
-  void fsync_folder() const;
 
   std::string path_;       ///< as given, for messages
   std::string target_;     ///< with symbolic links resolved
@@ -39,5 +38,10 @@ class AtomicFile {
   int fd_ = -1;
   uint64_t bytes_written_ = 0;
 };
+
+/// fsync of a folder: makes the names in it durable, of which `what` is the newest. Folders that cannot be opened or
+/// synced (write-only, some network file systems) are left to the system. Throws Error{bad_input} for a full disk,
+/// Error{failure} for a write error that the system reports late.
+void sync_folder(const std::string& folder, std::string_view what);
 
 }  // namespace toy

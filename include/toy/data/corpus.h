@@ -26,8 +26,10 @@ class WindowSampler {
   /// Throws Error{bad_input} when there are fewer than T+1 ids: says how many there are and how many are needed.
   /// `ids` must outlive the sampler.
   WindowSampler(std::span<const int32_t> ids, int64_t batch, int64_t tokens, uint64_t seed);
-  /// The batch of step `step` (counted from 0). A batch may cross the end of an epoch.
+  /// The batch of step `step` (counted from 0): windows(step * batch, batch).
   Windows batch(int64_t step) const;
+  /// `count` windows from window `first` on, counted from 0 through all epochs. They may cross the end of an epoch.
+  Windows windows(int64_t first, int64_t count) const;
   int64_t windows_per_epoch() const { return per_epoch_; }
 
  private:

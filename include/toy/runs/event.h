@@ -298,18 +298,20 @@ struct RunEnd {
   int64_t exit_code = 0;
   double seconds = kUnknown;
   std::optional<double> nats_per_byte;
-  std::optional<std::string> model, average_model, error;
+  std::optional<std::string> model, average_model, checkpoint, error;
   int64_t peak_rss_bytes = 0;
   /// @copydoc Host::fields
   template <class Self, class F>
   static void fields(Self& e, F&& f) {
-    f("reason", e.reason, "done, patience (validation got no better), time (the limit has passed), or error");
+    f("reason", e.reason,
+      "done, patience (validation got no better), time (the limit has passed), stopped (to be resumed), or error");
     f("final_loss", e.final_loss, "of the last step");
     f("exit_code", e.exit_code, "0 done, 1 failure, 2 bad input");
     f("seconds", e.seconds, "that the run took");
     f("nats_per_byte", e.nats_per_byte, "of the last evaluation");
     f("model", e.model, "path of the model that was written");
     f("average_model", e.average_model, "path of the averaged weights");
+    f("checkpoint", e.checkpoint, "path of the newest checkpoint");
     f("error", e.error, "what went wrong");
     f("peak_rss_bytes", e.peak_rss_bytes, "largest resident memory");
   }

@@ -34,7 +34,11 @@ struct RecipeOptions {
   DType stored = DType::f32;  ///< of matrices, in the file
   std::string out = "out";    ///< folder
   std::string name;           ///< of the model; "": as the model's source says
-  WatchOptions watch;         ///< what is looked at while it runs
+  int64_t checkpoint_every = 0;  ///< steps; 0: only when the run is stopped
+  int64_t keep = 2;              ///< checkpoints kept: the last ones; the best is kept beside them
+  bool resume = false;           ///< go on from the newest whole checkpoint in `out`, or begin if there is none
+  bool allow_changes = false;    ///< resume although options, texts or version are not the checkpoint's
+  WatchOptions watch;            ///< what is looked at while it runs
   /// The schedule that these say. Throws Error{bad_input} for an impossible one.
   Schedule rates() const;
 };
@@ -82,18 +86,32 @@ class TrainObserver {
   virtual void stepped(const Step&) {}
   /// After every evaluation.
   virtual void evaluated(const Eval&) {}
+  /// Before started(), where a run goes on from a checkpoint, behind `step` steps that are done.
+  virtual void resumed(int64_t step, const std::string& checkpoint) { (void)step, (void)checkpoint; }
+  /// A checkpoint is on disk.
+  virtual void checkpointed(const std::string& path, int64_t step) { (void)path, (void)step; }
+  /// What somebody should know although the run goes on: a damaged checkpoint that was passed over, a changed option.
+  virtual void warned(const std::string& text) { (void)text; }
+  /// Asked after every step and its evaluation. Once it says true, the run saves a checkpoint and ends there.
+  virtual bool stop() { return false; }
 };
 
 /// What a recipe leaves.
 struct TrainResult {
-  std::string model_path;
+  std::string model_path;  ///< "" if the run was stopped before its end
+  std::string checkpoint;  ///< the newest that is on disk, or ""
+  int64_t step = 0;        ///< steps done
   double final_loss = 0;
   std::optional<TrainObserver::Eval> eval;
   double seconds = 0;
   std::string average_path;  ///< of the averaged weights; "": none were kept
-  /// done: all steps were made; patience: validation got no better; time: the limit has passed.
-  enum Reason { done, patience, time } reason = done;
-  int64_t steps = 0;  ///< that were made
+  /// done: all steps were made; patience: validation got no better; time: the limit has passed; stopped: it was asked
+  /// to.
+  enum Reason { done, patience, time, stopped } reason = done;
 };
+
+/// What the newest checkpoint in `out` computed its products in; nullopt where there is none that can be read. For a
+/// caller who chose it by measuring and wants to resume.
+std::optional<DType> checkpoint_compute(const std::string& out);
 
 }  // namespace toy

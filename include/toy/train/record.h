@@ -24,13 +24,13 @@ struct RecordOptions {
 class Recorder final : public TrainObserver {
  public:
   using Sinks = std::vector<std::unique_ptr<runs::EventSink>>;
-  using Open = std::function<Sinks(const Start&)>;
+  using Open = std::function<Sinks(const Start&, bool resumed)>;
   /// `open` is called once, when the run starts: the folder is there by then. `next` must outlive the recorder.
   Recorder(RecordOptions record, const RecipeOptions& recipe, const Device& device, Open open, TrainObserver& next);
 
-  /// The run goes on from a checkpoint, `step` is the last one that counts: a `resume` event takes the place of
-  /// run_start. Called before started(), whose sinks go on with the log (runs::EventWriter::Mode::resume).
-  void resume_from(int64_t step, const std::string& checkpoint);
+  /// A `resume` event takes the place of run_start, and the sinks are to go on with the log
+  /// (runs::EventWriter::Mode::resume): `open` is told.
+  void resumed(int64_t step, const std::string& checkpoint) override;
   void preparing(const std::string& what) override { next_.preparing(what); }
   void started(const Start& start) override;
   void entered(const std::string& region) override;
@@ -38,6 +38,9 @@ class Recorder final : public TrainObserver {
   void measured(const runs::Event& event) override;
   void stepped(const Step& step) override;
   void evaluated(const Eval& eval) override;
+  void checkpointed(const std::string& path, int64_t step) override;
+  void warned(const std::string& text) override;
+  bool stop() override { return next_.stop(); }
   /// The last event of a run that has come to its end.
   void done(const TrainResult& result);
   /// The last event of a run that has not. Nothing is written if it had not started.

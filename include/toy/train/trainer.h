@@ -17,6 +17,9 @@ namespace toy {
 /// One step of training.
 struct TrainerOptions {
   int64_t batch = 8, tokens = 128;  ///< B sequences of T tokens
+  /// Batches of B a step: the gradients of the mean loss over all their tokens are summed in their order, then there is
+  /// one update. As one batch of B * accumulate sequences, in the memory of B and one gradient. Gathered updates only.
+  int64_t accumulate = 1;
   OptimizerOptions optimizer;
   /// gathered: all gradients, then their norm, then the updates; a step whose gradient is not finite is skipped.
   /// streaming: each gradient is consumed by its update as soon as it is complete, which saves its memory; there is no
@@ -37,8 +40,11 @@ struct TrainGraph {
   std::vector<Value> gradients;  ///< in the order of tensors_of(spec)
   std::vector<Value> updates;
 };
-/// The graph of one step on weights that `dtype_of` describes.
+/// The graph of one step on weights that `dtype_of` describes. With accumulate > 1: forward and backward of one batch
+/// of the step; its updates are accumulators, `<tensor>.grad`, which have taken the gradients in, and there is no norm.
 TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options);
+/// The rest of a step that accumulates: norm, clipping and the optimizer, on the accumulators. No loss.
+TrainGraph build_update_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options);
 /// Forward and loss only. Outputs: nll [N].
 struct LossGraph {
   std::unique_ptr<Graph> graph;
@@ -68,8 +74,8 @@ class Trainer {
   /// machine's memory will not suffice, before allocating. `model` must outlive the trainer; its weights change.
   Trainer(Device& device, Model& model, const TrainerOptions& options);
 
-  /// One step of the optimizer on B windows of T tokens. With check_finite an error begins with the step, counted
-  /// from 1.
+  /// One step of the optimizer on B * accumulate windows of T tokens. With check_finite an error begins with the step,
+  /// counted from 1.
   StepResult step(const Windows& windows, double lr);
   /// Loss of a tokenized text in windows of T at stride T/4: every token but the first few is predicted from at
   /// least 3T/4 others. Reads at most `max_tokens` (0: all).
@@ -77,20 +83,27 @@ class Trainer {
 
   /// Updates made: steps whose gradient was finite.
   int64_t updates() const { return updates_; }
+  /// Goes on as if it had made `steps` steps, `updates` of them updates. Weights and moments are the caller's to
+  /// restore.
+  void resume(int64_t steps, int64_t updates);
   const Plan& plan() const { return *plan_; }
   Session& session() { return *session_; }
   const ParamStore& moments() const { return moments_; }
-  /// Bytes that training and its evaluations hold: weights, moments, arenas, inputs.
+  /// Bytes that training and its evaluations hold: weights, moments, accumulators, arenas, inputs.
   size_t planned_bytes() const;
 
  private:
   void feed_batch(Session& session) const;
+  void clear_accumulators();
+  /// Forward and backward of windows [first, first + B) of a step; returns their share of the loss.
+  double run_batch(const Windows& windows, int64_t first, int64_t random);
   Device& device_;
   Model& model_;
   TrainerOptions options_;
-  ParamStore moments_;
-  std::shared_ptr<const Plan> plan_, eval_plan_;
-  std::unique_ptr<Session> session_, eval_session_;
+  ParamStore moments_, accumulators_;
+  std::vector<View> accumulator_views_;
+  std::shared_ptr<const Plan> plan_, update_plan_, eval_plan_;  // update_plan_: only if a step accumulates
+  std::unique_ptr<Session> session_, update_session_, eval_session_;
   int64_t steps_ = 0, updates_ = 0;
 };
 

@@ -1,0 +1,51 @@
+// safetensors (huggingface/safetensors, "Format"): named tensors as raw bytes behind a JSON header. Python's libraries
+// open it as it is.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "toy/formats/mapped_file.h"
+#include "toy/tensor/shape.h"
+
+namespace toy::safetensors {
+
+/// "F32" for f32 and so on: toy's name of the type in capitals.
+std::string type_name(DType t);
+
+/// Writes a file atomically (AtomicFile). Tensors with the widest elements come first, otherwise in the order of add(),
+/// so that each is aligned to its elements.
+class Writer {
+ public:
+  /// The bytes of `data` (contiguous), which must stay valid until finish(). Throws Error{bad_input} for a name that is
+  /// taken or reserved and for a view that is not contiguous.
+  void add(const std::string& name, const View& data);
+  /// Throws as AtomicFile does.
+  void finish(const std::string& path) const;
+
+ private:
+  std::vector<std::pair<std::string, View>> tensors_;
+};
+
+/// A file, memory-mapped read-only and validated once, when it is opened: header length, JSON, types, overflow-checked
+/// sizes, offsets that cover the data without gaps or overlaps.
+class File {
+ public:
+  /// Throws Error{bad_input}: path and what is wrong.
+  static File open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  /// By name. The views' data are in the mapping, which may not be written, and live as long as the File.
+  const std::map<std::string, View, std::less<>>& tensors() const { return tensors_; }
+
+ private:
+  std::string path_;
+  MappedFile mapping_;
+  std::map<std::string, View, std::less<>> tensors_;
+};
+
+}  // namespace toy::safetensors

@@ -1,0 +1,23 @@
+// Ctrl-C and SIGTERM as a request that is read between two steps.
+#pragma once
+
+namespace toy::cli {
+
+/// While it lives, the first SIGINT or SIGTERM is noted and nothing else; the second ends the program at once, as it
+/// would have without this. A signal that was ignored stays ignored (nohup, a shell's background jobs). One at a time:
+/// a handler can reach nothing but a global.
+class Interrupt {
+ public:
+  Interrupt();
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+
+  /// The signal that came, or 0.
+  int signal() const;
+  /// Ends the program by the signal that came, so that whoever started it sees why: a shell's exit code is 128 +
+  /// signal, and a script stops. Returns if none came.
+  void end_by_signal();
+};
+
+}  // namespace toy::cli

@@ -1,0 +1,151 @@
+#include "toy/formats/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "toy/base/atomic_file.h"
+#include "toy/base/error.h"
+
+namespace toy::safetensors {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kLength = 8;                     // of the number in front of the header
+constexpr size_t kMaxHeader = 100 * 1000 * 1000;  // the format's own limit
+constexpr const char* kMetadata = "__metadata__";
+
+json parse_header(const std::string& path, std::span<const std::byte> file) {
+  check(file.size() >= kLength, "{}: not a safetensors file: it has {} bytes", path, file.size());
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), kLength);
+  check(length <= kMaxHeader && length <= file.size() - kLength,
+        "{}: not a safetensors file, or cut off: a header of {} bytes in a file of {}", path, length, file.size());
+  const char* text = reinterpret_cast<const char*>(file.data() + kLength);
+  json header = json::parse(text, text + length, nullptr, false);
+  check(header.is_object(), "{}: the header is not a JSON object", path);
+  return header;
+}
+
+// Bytes of a shape, or -1 where they do not fit into `most`.
+int64_t bytes_of(const Shape& shape, DType type, int64_t most) {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
+  int64_t bytes = int64_t(size_of(type));
+  for (const int64_t d : shape) {
+    if (d < 0 || d > most / bytes) return -1;
+    bytes *= d;
+  }
+  return bytes;
+}
+
+// Every DType, whichever there are: their numbers are consecutive and only real ones have a size.
+std::optional<DType> type_of(const std::string& name) {
+  for (int i = 0; size_of(DType(i)) > 0; ++i)
+    if (type_name(DType(i)) == name) return DType(i);
+  return std::nullopt;
+}
+
+struct Entry {
+  View view;
+  int64_t begin = 0, end = 0;
+};
+
+Entry parse_entry(const std::string& path, const std::string& name, const json& j, int64_t data_bytes) {
+  const auto integers = [&](const char* key) {
+    std::vector<int64_t> list;
+    const bool there = j.is_object() && j.contains(key) && j.at(key).is_array();
+    check(there, "{}: tensor '{}' has no list '{}'", path, name, key);
+    for (const json& v : j.at(key)) {
+      check(v.is_number_unsigned() && v.get<uint64_t>() <= uint64_t(INT64_MAX),
+            "{}: tensor '{}': '{}' holds {}, expected whole numbers", path, name, key, v.dump());
+      list.push_back(v.get<int64_t>());
+    }
+    return list;
+  };
+  const std::vector<int64_t> dims = integers("shape"), offsets = integers("data_offsets");
+  check(dims.size() <= size_t(kMaxRank), "{}: tensor '{}' has {} dimensions, at most {} are known", path, name,
+        dims.size(), kMaxRank);
+  check(j.contains("dtype") && j.at("dtype").is_string(), "{}: tensor '{}' has no dtype", path, name);
+  const std::string type = j.at("dtype");
+  const std::optional<DType> known = type_of(type);
+  check(known.has_value(), "{}: tensor '{}' has the dtype {}, which is not known", path, name, type);
+  const Shape shape{std::span<const int64_t>(dims)};
+  check(offsets.size() == 2 && offsets[0] <= offsets[1] && offsets[1] <= data_bytes &&
+            offsets[1] - offsets[0] == bytes_of(shape, *known, data_bytes),
+        "{}: tensor '{}': {} {} does not lie at {} in {} bytes", path, name, type, shape.str(),
+        j.at("data_offsets").dump(), data_bytes);
+  return {View(nullptr, *known, shape), offsets[0], offsets[1]};
+}
+
+}  // namespace
+
+std::string type_name(DType t) {
+  std::string name(name_of(t));
+  for (char& c : name)
+    if (c >= 'a' && c <= 'z') c = char(c - 'a' + 'A');
+  return name;
+}
+
+void Writer::add(const std::string& name, const View& data) {
+  check(name != kMetadata, "safetensors: '{}' is not a name for a tensor", name);
+  const bool taken = std::any_of(tensors_.begin(), tensors_.end(), [&](const auto& t) { return t.first == name; });
+  check(!taken, "safetensors: tensor '{}': added twice", name);
+  check(data.contiguous(), "safetensors: tensor '{}': the view is not contiguous; copy it first", name);
+  tensors_.emplace_back(name, data);
+}
+
+void Writer::finish(const std::string& path) const {
+  // The widest first, so that every tensor is aligned without gaps, which the format does not allow.
+  std::vector<std::pair<std::string, View>> sorted = tensors_;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return size_of(a.second.dtype) > size_of(b.second.dtype); });
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  uint64_t at = 0;
+  for (const auto& [name, view] : sorted) {
+    header[name] = {{"dtype", type_name(view.dtype)},
+                    {"shape", std::vector<int64_t>(view.shape.begin(), view.shape.end())},
+                    {"data_offsets", {at, at + view.bytes()}}};
+    at += view.bytes();
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + kLength - 1) / kLength * kLength, ' ');
+  const uint64_t length = text.size();
+  AtomicFile file(path);
+  file.write(std::string(reinterpret_cast<const char*>(&length), kLength) + text);
+  for (const auto& [name, view] : sorted)
+    if (view.count() > 0) file.write({static_cast<const std::byte*>(view.data), view.bytes()});
+  file.commit();
+}
+
+File File::open(const std::string& path) {
+  File f;
+  f.path_ = path;
+  f.mapping_ = MappedFile::open(path);
+  const std::span<const std::byte> file = f.mapping_.bytes();
+  const json header = parse_header(path, file);
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), kLength);
+  const std::span<const std::byte> data = file.subspan(kLength + size_t(length));
+  std::vector<std::pair<int64_t, int64_t>> covered;
+  for (const auto& [name, j] : header.items()) {
+    if (name == kMetadata) continue;
+    Entry e = parse_entry(path, name, j, int64_t(data.size()));
+    check(e.begin % int64_t(size_of(e.view.dtype)) == 0 && length % kLength == 0,
+          "{}: tensor '{}' is not aligned to its elements", path, name);
+    e.view.data = const_cast<std::byte*>(data.data()) + e.begin;
+    covered.emplace_back(e.begin, e.end);
+    f.tensors_.emplace(name, e.view);
+  }
+  std::sort(covered.begin(), covered.end());
+  int64_t at = 0;
+  for (const auto& [begin, end] : covered) {
+    check(begin == at, "{}: the tensors leave a gap or overlap at byte {} of the data", path, at);
+    at = end;
+  }
+  check(at == int64_t(data.size()), "{}: {} bytes behind the last tensor", path, int64_t(data.size()) - at);
+  return f;
+}
+
+}  // namespace toy::safetensors

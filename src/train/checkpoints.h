@@ -1,0 +1,66 @@
+// The checkpoints of a run: what is in them, which are kept, and how a run takes one up again. docs/checkpoints.md has
+// the layout.
+#pragma once
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "toy/formats/checkpoint.h"
+#include "toy/train/recipe.h"
+
+namespace toy {
+
+/// Where a run is, beside weights and moments.
+struct RunState {
+  int64_t step = 0;                         ///< steps done
+  int64_t updates = 0;                      ///< of the optimizer: steps whose gradient was finite
+  int64_t windows = 0;                      ///< the data cursor: windows of T tokens taken from the shuffled epochs
+  double loss = 0;                          ///< of the last step
+  std::optional<TrainObserver::Eval> eval;  ///< the last; without its sample
+  std::optional<TrainObserver::Eval> best;  ///< of least loss; evaluations of a part and of the whole do not compare
+  int64_t skipped = 0;                      ///< steps in a row that were not finite
+  int64_t waited = 0;                       ///< evaluations in a row that were no better than `least`
+  double least = std::numeric_limits<double>::infinity();  ///< loss that early stopping compares with
+};
+
+/// The folder `<out>/checkpoints`.
+class Checkpoints {
+ public:
+  Checkpoints(const std::string& out, int64_t keep) : root_(out + "/checkpoints"), keep_(keep) {}
+
+  const std::string& root() const { return root_; }
+  /// The newest that is whole, or "". Damaged ones that are newer are set aside; `told` says of each what was wrong.
+  /// Throws Error{bad_input} when there are some and none is whole.
+  std::string find(std::vector<std::string>& told);
+  /// Writes one and removes what is not to be kept. Returns its path. Throws Error{bad_input} for a full disk, with
+  /// what there is to go on from; checkpoints that are there are unharmed.
+  std::string save(const Model& model, const Trainer& trainer, const nlohmann::ordered_json& config, const RunState& s);
+  /// The newest that is known to be whole, or "".
+  const std::string& newest() const { return newest_; }
+  /// Lets the link `best` lead to the best one, and removes what is not to be kept. save() does.
+  void tidy(const RunState& s) const;
+  /// How many are there, whole or not.
+  size_t count() const { return checkpoint_steps(root_).size(); }
+  /// Bytes of one.
+  static size_t bytes(const ModelSpec& spec, const OptimizerOptions& optimizer);
+
+ private:
+  std::string root_, newest_;
+  int64_t keep_;
+};
+
+/// @{
+/// The parts of the checkpoint in folder `path`. They throw Error{bad_input} naming the file and what is wrong.
+nlohmann::ordered_json checkpoint_config(const std::string& path);
+RunState checkpoint_state(const std::string& path);
+std::unique_ptr<Tokenizer> checkpoint_tokenizer(const std::string& path);
+/// Weights that can be trained, for the dimensions `spec`.
+Model checkpoint_model(const std::string& path, const ModelSpec& spec, const Device& device);
+/// Into a trainer of that model: moments and counters.
+void restore_trainer(const std::string& path, const RunState& state, const Model& model, Trainer& trainer);
+/// @}
+
+}  // namespace toy

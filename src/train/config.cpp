@@ -1,0 +1,102 @@
+#include "train/config.h"
+
+#include <fmt/format.h>
+
+#include "toy/base/checksum.h"
+
+namespace toy {
+namespace {
+
+using nlohmann::ordered_json;
+
+// The bindings below name every field of a struct, so that a new field does not compile until it is dealt with here.
+ordered_json optimizer_config(const OptimizerOptions& o) {
+  const auto& [kind, beta1, beta2, eps, momentum, nesterov, weight_decay, clip, decay_rate, update_clip, relative_step,
+               muon_scale, adamw_factor, lr_for, no_decay, ema] = o;
+  return {{"kind", int(kind)},
+          {"beta1", beta1},
+          {"beta2", beta2},
+          {"eps", eps},
+          {"momentum", momentum},
+          {"nesterov", nesterov},
+          {"weight_decay", weight_decay},
+          {"clip", clip},
+          {"decay_rate", decay_rate},
+          {"update_clip", update_clip},
+          {"relative_step", relative_step},
+          {"muon_scale", int(muon_scale)},
+          {"adamw_factor", adamw_factor},
+          {"lr_for", lr_for},
+          {"no_decay", no_decay},
+          {"ema", ema}};
+}
+
+ordered_json trainer_config(const TrainerOptions& o) {
+  const auto& [batch, tokens, accumulate, optimizer, updates, compute, dropout, seed, check_finite] = o;
+  (void)seed, (void)check_finite;  // the recipe's; changes no number
+  return {{"batch", batch},
+          {"tokens", tokens},
+          {"accumulate", accumulate},
+          {"optimizer", optimizer_config(optimizer)},
+          {"updates", updates == TrainerOptions::gathered ? "gathered" : "streaming"},
+          {"compute", name_of(compute)},
+          {"dropout", dropout}};
+}
+
+ordered_json recipe_config(const RecipeOptions& o) {
+  const auto& [corpus, validation, validation_fraction, trainer, steps, lr, schedule, warmup, decay_steps, final_lr,
+               max_skipped, patience, min_delta, time_limit, seed, context, eval_every, eval_tokens, sample_tokens,
+               stored, out, name, checkpoint_every, keep, resume, allow_changes, watch] = o;
+  (void)corpus, (void)out, (void)checkpoint_every, (void)keep, (void)resume, (void)allow_changes;
+  (void)max_skipped, (void)time_limit, (void)watch;  // when a run ends early, what is looked at
+  ordered_json j{{"steps", steps},
+                 {"lr", lr},
+                 {"schedule", int(schedule)},
+                 {"warmup", warmup},
+                 {"decay_steps", decay_steps},
+                 {"final_lr", final_lr},
+                 {"patience", patience},
+                 {"min_delta", min_delta},
+                 {"seed", seed},
+                 {"context", context},
+                 {"eval_every", eval_every},
+                 {"eval_tokens", eval_tokens},
+                 {"sample_tokens", sample_tokens},
+                 {"stored", name_of(stored)},
+                 {"name", name}};
+  if (validation.empty()) j["validation_fraction"] = validation_fraction;
+  j.update(trainer_config(trainer));
+  return j;
+}
+
+}  // namespace
+
+ordered_json config_of(const RecipeOptions& options, const ModelSource& source, const Device& device,
+                       const ModelSpec& spec, ordered_json texts) {
+  return {{"toy", TOY_VERSION},        {"recipe", source.config()},         {"device", device.name()},
+          {"texts", std::move(texts)}, {"options", recipe_config(options)}, {"model", to_json(spec)}};
+}
+
+ordered_json text_config(const std::string& path, const std::string& text) {
+  return {{"path", path}, {"bytes", text.size()}, {"xxh64", checksum_text(xxh64(text))}};
+}
+
+std::vector<std::string> differences(const ordered_json& there, const ordered_json& here) {
+  const ordered_json a = there.flatten(), b = here.flatten();
+  std::vector<std::string> list;
+  const auto compare = [&](const std::string& key) {
+    if (key.ends_with("/path")) return;
+    const auto value = [&](const ordered_json& j) { return j.contains(key) ? j.at(key).dump() : "absent"; };
+    if (value(a) == value(b)) return;
+    std::string name = key.substr(1);
+    for (char& c : name)
+      if (c == '/') c = '.';
+    list.push_back(fmt::format("{} is {} there and {} here", name, value(a), value(b)));
+  };
+  for (const auto& [key, v] : a.items()) compare(key);
+  for (const auto& [key, v] : b.items())
+    if (!a.contains(key)) compare(key);
+  return list;
+}
+
+}  // namespace toy

@@ -1,0 +1,274 @@
+// toy train --checkpoint-every, --resume, --accumulate; Ctrl-C; two runs in one folder; damage.
+#include "cli/checkpoint_fixture.h"
+
+namespace {
+
+using nlohmann::json;
+
+// Lines `step N: ...` of N > step, and what follows them.
+std::string behind(const std::string& out, int step) {
+  const size_t at = out.find("step " + std::to_string(step + 1) + ": ");
+  return at == std::string::npos ? out.substr(out.rfind('\n', out.size() - 2) + 1) : out.substr(at);
+}
+
+// Paths of another run's folder become this one's.
+std::string renamed(std::string text, const std::string& from, const std::string& to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+TEST_F(Checkpoints, LayoutAndWhatIsKept) {
+  const Result r = toy(train("run", "--steps 8 --checkpoint-every 1 --keep 2 --eval-every 0"));
+  ASSERT_EQ(r.code, 0) << r.err;
+  std::vector<std::string> names;
+  for (const auto& e : fs::directory_iterator(path("run/checkpoints"))) names.push_back(e.path().filename());
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"best", "step_000007", "step_000008"}));
+  for (const char* file : {"config.json", "manifest", "state.json", "state.safetensors", "weights.gguf"})
+    EXPECT_TRUE(fs::exists(path("run/checkpoints/step_000008/") + file)) << file;
+  const json state = json::parse(slurp(path("run/checkpoints/step_000008/state.json")));
+  EXPECT_EQ(state.at("step"), 8);
+  EXPECT_EQ(state.at("windows"), 16);
+  EXPECT_EQ(fs::read_symlink(path("run/checkpoints/best")), "step_000008");
+  // One file, two names.
+  EXPECT_TRUE(fs::equivalent(path("run/model.gguf"), path("run/weights/latest.gguf")));
+  EXPECT_EQ(toy("describe " + path("run/checkpoints/best/weights.gguf")).code, 0);
+}
+
+TEST_F(Checkpoints, TheBestStaysBesideTheLast) {
+  // At this rate the model unlearns what it knew: the first evaluation is the best.
+  const Result r =
+      toy(train("run", "--steps 6 --lr 3 --warmup 0 --clip 0 --eval-every 1 --checkpoint-every 2 --keep 1"));
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::string best = fs::read_symlink(path("run/checkpoints/best")).string();
+  ASSERT_NE(best, "step_000006");
+  EXPECT_TRUE(fs::exists(path("run/checkpoints/" + best + "/manifest")));
+  EXPECT_TRUE(fs::exists(path("run/checkpoints/step_000006/manifest")));
+  const json state = json::parse(slurp(path("run/checkpoints/step_000006/state.json")));
+  EXPECT_LT(state.at("best").at("loss"), state.at("eval").at("loss"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(path("run/checkpoints")), {}), 3);
+}
+
+// One run, told to stop after step 3 by a signal, and then resumed by the command that it printed.
+TEST_F(Checkpoints, CtrlCAndTermSaveAndSayHowToResume) {
+  const std::string options = "--steps 400 --eval-every 100 --sample 4 --name 'two words'";
+  const Result whole = toy(train("whole", options));
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  for (const int number : {SIGINT, SIGTERM}) {
+    Running run(*this, "first", train("run", options));
+    ASSERT_TRUE(run.wait_for("step 3:"));
+    run.send(number);
+    const Result first = run.wait();
+    EXPECT_EQ(first.code, 128 + number) << first.err;
+    const size_t to_go_on = first.err.find("To go on:\n  toy train from-scratch ");
+    ASSERT_NE(to_go_on, std::string::npos) << first.err;
+    EXPECT_FALSE(fs::exists(path("run/model.gguf")));
+    std::string command = first.err.substr(to_go_on + std::string("To go on:\n  toy ").size());
+    command.pop_back();  // the line's end
+    EXPECT_TRUE(command.ends_with(" --resume")) << command;
+    const Result second = toy(command);
+    ASSERT_EQ(second.code, 0) << command << "\n" << second.err;
+    EXPECT_EQ(first.out + second.out, renamed(whole.out, path("whole"), path("run")));
+    EXPECT_EQ(slurp(path("run/model.gguf")), slurp(path("whole/model.gguf")));
+    fs::remove_all(path("run"));
+  }
+}
+
+TEST_F(Checkpoints, ASecondCtrlCEndsAtOnceAndHarmlessly) {
+  const std::string options = "--steps 200 --checkpoint-every 3";
+  const Result whole = toy(train("whole", options));
+  Running run(*this, "first", train("run", options));
+  ASSERT_TRUE(run.wait_for("step 5:"));
+  run.send(SIGINT), run.send(SIGTERM), run.send(SIGINT);
+  EXPECT_GE(run.wait().code, 128);
+  const Result second = toy(train("run", options + " --resume"));
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_TRUE(renamed(whole.out, path("whole"), path("run")).ends_with(second.out));
+  EXPECT_EQ(slurp(path("run/model.gguf")), slurp(path("whole/model.gguf")));
+}
+
+TEST_F(Checkpoints, ResumeBeginsWhereThereIsNothingAndEndsWhereAllIsDone) {
+  const std::string command = train("run", "--checkpoint-every 2 --resume");
+  const Result first = toy(command), again = toy(command);
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(first.out.rfind("step 1:", 0), 0u);
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(again.out, path("run") + "/model.gguf\n");
+}
+
+TEST_F(Checkpoints, JsonLinesOfAResumedRun) {
+  ASSERT_EQ(toy(train("run", "--checkpoint-every 2")).code, 0);
+  fs::remove_all(path("run/checkpoints/step_000004"));
+  const Result r = toy(train("run", "--checkpoint-every 2 --resume --json"));
+  ASSERT_EQ(r.code, 0) << r.err;
+  std::istringstream lines(r.out);
+  std::vector<std::string> kinds;
+  json last;
+  for (std::string line; std::getline(lines, line);) kinds.push_back((last = json::parse(line)).at("kind"));
+  EXPECT_EQ(kinds, (std::vector<std::string>{"run_start", "resume", "step", "step", "eval", "checkpoint", "run_end"}));
+  EXPECT_EQ(last.at("checkpoint"), path("run/checkpoints/step_000004"));
+}
+
+// For every option that changes a number: the difference is shown, with both values.
+TEST_F(Checkpoints, OtherOptionsAreRefusedWithTheDifference) {
+  ASSERT_EQ(toy(train("run", "--steps 6 --checkpoint-every 2 --keep 9")).code, 0);
+  fs::remove_all(path("run/checkpoints/step_000006"));
+  const std::string resume = train("run", "--steps 6 --resume ");
+  const std::vector<std::pair<std::string, std::string>> changes{
+      {"--lr 0.01", "options.lr is 0.001 there and 0.01 here"},
+      {"--seed 1", "options.seed is 0 there and 1 here"},
+      {"--batch 4", "options.batch is 2 there and 4 here"},
+      {"--tokens 4", "options.tokens is 8 there and 4 here"},
+      {"--accumulate 2", "options.accumulate is 1 there and 2 here"},
+      {"--steps 8", "options.steps is 6 there and 8 here"},
+      {"--warmup 1", "options.warmup is -1 there and 1 here"},
+      {"--final-lr 0.5", "options.final_lr is 0.1 there and 0.5 here"},
+      {"--weight-decay 0.2", "options.optimizer.weight_decay is 0.1 there and 0.2 here"},
+      {"--clip 2", "options.optimizer.clip is 1.0 there and 2.0 here"},
+      {"--beta1 0.5", "options.optimizer.beta1 is 0.9 there and 0.5 here"},
+      {"--optimizer sgd", "options.optimizer.kind is"},
+      {"--dropout 0.1", "options.dropout is 0.0 there and 0.1 here"},
+      {"--eval-every 3", "options.eval_every is 2 there and 3 here"},
+      {"--eval-tokens 50", "options.eval_tokens is 40 there and 50 here"},
+      {"--sample 3", "options.sample_tokens is 0 there and 3 here"},
+      {"--dtype f16", "options.stored is \"f32\" there and \"f16\" here"},
+      {"--val-fraction 0.1", "options.validation_fraction is 0.05 there and 0.1 here"},
+      {"--name other", "options.name is \"\" there and \"other\" here"},
+      {"--context 64", "options.context is 0 there and 64 here"},
+      {"--init-scale 2", "recipe.init_scale is 1.0 there and 2.0 here"},
+      {"--tokenizer spm:300", "recipe.tokenizer is \"bytes\" there and \"spm:300\" here"},
+      {"--device reference", "device is \"cpu\" there and \"reference\" here"},
+      {"--clip 0 --update streaming", "options.updates is \"gathered\" there and \"streaming\" here"},
+      {"--val " + write("val.txt", "the cat sat on the mat and was glad"), "texts.validation.xxh64 is absent there"},
+  };
+  for (const auto& [option, difference] : changes)
+    refuses(resume + option,
+            {"resume: " + path("run/checkpoints/step_000004") + " is of another run", difference, "--allow-changes"});
+  write("size.json", R"({"d_model": 16, "n_layers": 2, "n_heads": 2, "n_kv": 1, "d_head": 8, "d_ff": 24})");
+  refuses(resume, {"model.", " there and "});
+  // What changes no number may change.
+  write("size.json", R"({"d_model": 16, "n_layers": 1, "n_heads": 2, "n_kv": 1, "d_head": 8, "d_ff": 24})");
+  const Result r = toy(resume + "--threads 2 --keep 1 --checkpoint-every 0");
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.out.rfind("step 5:", 0), 0u);
+}
+
+TEST_F(Checkpoints, AnotherCorpusOrVersionIsRefusedUnlessTold) {
+  ASSERT_EQ(toy(train("run", "--checkpoint-every 2 --keep 9")).code, 0);
+  fs::remove_all(path("run/checkpoints/step_000004"));
+  const std::string resume = train("run", "--checkpoint-every 2 --resume");
+  const std::string text = slurp(corpus_), moved = path("moved.txt");
+  fs::rename(corpus_, moved);
+  refuses(resume, {"corpus.txt", "no such file"});
+  std::string changed = text;
+  changed[1000] = '#';
+  write("corpus.txt", changed);
+  refuses(resume, {"texts.corpus.xxh64 is ", " there and ", " here"});
+  const Result told = toy(resume + " --allow-changes");
+  EXPECT_EQ(told.code, 0) << told.err;
+  EXPECT_EQ(told.out.rfind("step 3:", 0), 0u);
+  EXPECT_NE(told.err.find("resuming " + path("run/checkpoints/step_000002") + " with changes: texts.corpus.xxh64"),
+            std::string::npos)
+      << told.err;
+  refuses(train("run", "--allow-changes"), {"allow-changes", "resume"});
+  refuses(resume + " --allow-changes --steps 3", {"step_000004 is behind step 4, --steps is 3"});
+  refuses(resume + " --allow-changes --optimizer sgd", {"state.safetensors", "weight.v"});
+}
+
+TEST_F(Checkpoints, AnEarlierRunIsNotWrittenOver) {
+  ASSERT_EQ(toy(train("run", "--checkpoint-every 2")).code, 0);
+  const auto before = files("run");
+  refuses(train("run", "--checkpoint-every 2"), {path("run"), "earlier run", "--resume", "another --out"});
+  expect_same_files("run", before, "refused");
+}
+
+TEST_F(Checkpoints, BadValues) {
+  refuses(train("run", "--checkpoint-every -1"), {"checkpoint-every is -1", "0 (only when the run is stopped)"});
+  refuses(train("run", "--keep 0"), {"keep is 0", "at least 1"});
+  refuses(train("run", "--accumulate 0"), {"accumulate is 0", "at least 1"});
+  refuses(train("run", "--accumulate 1000000000"), {"accumulate 1000000000", "too many"});
+  refuses(train("run", "--accumulate 2 --clip 0 --update streaming"), {"accumulate is 2", "streaming", "gathered"});
+}
+
+// Accumulation: other bytes than the batch that it stands for, the same windows, nearly the same losses; a stop between
+// two steps of it goes on to the same bytes (kill tests of docs/checkpoints.md hold for all).
+TEST_F(Checkpoints, AccumulationSeesTheSameWindows) {
+  const auto first_loss = [&](const std::string& options) {
+    const Result r = toy(train("run", options + " --steps 1 --json"));
+    EXPECT_EQ(r.code, 0) << r.err;
+    const size_t at = r.out.find("\"loss\":");
+    return std::stod(r.out.substr(at + 7));
+  };
+  const double batch = first_loss("--batch 8"), accumulated = first_loss("--batch 2 --accumulate 4");
+  // A sum of 64 terms in two orders, each within 64 u of the exact one.
+  EXPECT_NEAR(accumulated, batch, 2 * 64 * 0x1p-24 * batch);
+}
+
+TEST_F(Checkpoints, TwoRunsInOneFolder) {
+  Running run(*this, "first", train("run", "--steps 1000000"));
+  ASSERT_TRUE(run.wait_for("step 2:"));
+  for (const char* more : {"", "--resume"}) {
+    const Result r = toy(train("run", more));
+    EXPECT_EQ(r.code, 2);
+    EXPECT_NE(r.err.find(path("run") + ": another run (process "), std::string::npos) << r.err;
+  }
+}
+
+// A flipped bit, a file cut off, a file gone: the checkpoint before it is used, which is said, and the end is the same.
+TEST_F(Checkpoints, TheOneBeforeADamagedOneIsUsed) {
+  const std::string options = "--checkpoint-every 1 --keep 3 --eval-every 0";
+  ASSERT_EQ(toy(train("whole", options)).code, 0);
+  const auto damage = [&](const std::string& name, const std::function<void(std::string&)>& change) {
+    std::string bytes = slurp(path(name));
+    change(bytes);
+    write(name, bytes);
+  };
+  const std::string newest = "run/checkpoints/step_000004/";
+  const std::vector<std::pair<std::string, std::function<void()>>> ways{
+      {"weights.gguf is damaged",
+       [&] { damage(newest + "weights.gguf", [](std::string& b) { b[b.size() / 2] ^= 1; }); }},
+      {"state.safetensors has ", [&] { damage(newest + "state.safetensors", [](std::string& b) { b.pop_back(); }); }},
+      {"config.json is missing", [&] { fs::remove(path(newest + "config.json")); }},
+      {"its manifest is damaged", [&] { damage(newest + "manifest", [](std::string& b) { b[3] ^= 4; }); }},
+      {"it has no manifest", [&] { fs::remove(path(newest + "manifest")); }},
+  };
+  for (const auto& [words, way] : ways) {
+    fs::remove_all(path("run"));
+    fs::copy(path("whole"), path("run"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    way();
+    const Result r = toy(train("run", options + " --resume"));
+    ASSERT_EQ(r.code, 0) << words << r.err;
+    EXPECT_NE(r.err.find(path("run/checkpoints/step_000004") + " is damaged: " + words), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find("goes on from " + path("run/checkpoints/step_000003")), std::string::npos) << r.err;
+    EXPECT_EQ(r.out.rfind("step 4:", 0), 0u) << words;
+    fs::remove_all(path("run/checkpoints/damaged_step_000004"));
+    expect_same_files("run", files("whole"), words);
+  }
+  for (const int step : {2, 3, 4}) fs::remove(path("run/checkpoints/step_00000" + std::to_string(step) + "/manifest"));
+  refuses(train("run", options + " --resume"), {"no checkpoint is whole", "it has no manifest", "begin anew"});
+}
+
+TEST_F(Checkpoints, WarmStartAndTokenizersThatWereTrained) {
+  ASSERT_EQ(toy(train("first", "--tokenizer spm:300")).code, 0);
+  const auto warm = [&](const std::string& out) {
+    return "train warm-start --corpus " + corpus_ + " --init " + path("first/model.gguf") +
+           " --batch 2 --tokens 8 --steps 4 --checkpoint-every 2 --keep 9 --accumulate 2 --out " + path(out);
+  };
+  for (const std::string recipe : {"scratch", "warm"}) {
+    const auto command = [&](const std::string& out) {
+      return recipe == "warm" ? warm(out) : train(out, "--tokenizer unigram:290 --checkpoint-every 2 --keep 9");
+    };
+    const Result whole = toy(command("whole_" + recipe));
+    ASSERT_EQ(whole.code, 0) << whole.err;
+    fs::copy(path("whole_" + recipe), path("run_" + recipe),
+             fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    fs::remove_all(path("run_" + recipe + "/checkpoints/step_000004"));
+    const Result r = toy(command("run_" + recipe) + " --resume");
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_EQ(r.out, renamed(behind(whole.out, 2), "whole_", "run_"));
+    expect_same_files("run_" + recipe, files("whole_" + recipe), recipe);
+  }
+}
+
+}  // namespace

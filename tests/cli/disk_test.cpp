@@ -1,0 +1,211 @@
+// What a checkpoint goes through: kill -9 in front of every call that changes a file, a disk that is full from any of
+// them on, the order of fsyncs, and kills at random moments.
+#include <sys/mount.h>
+
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "cli/checkpoint_fixture.h"
+
+namespace {
+
+class Disk : public Checkpoints {
+ protected:
+  void SetUp() override {
+    Checkpoints::SetUp();
+    options_ = "--checkpoint-every 2 --keep 1 --eval-every 2";
+    const Result r = toy(train("whole", options_ + " --steps 6 --resume"));
+    ASSERT_EQ(r.code, 0) << r.err;
+    whole_ = files("whole");
+    // What a run of 6 steps has behind step 4: it is killed when it begins to write the next checkpoint.
+    ASSERT_EQ(toy_with(shim("start", "TOY_SHIM_LOG=" + path("log")), command("start")).code, 0);
+    fs::remove_all(path("start"));
+    const size_t writes = calls_until("mkdir", ".step_000006.tmp");
+    ASSERT_GT(writes, 0u);
+    ASSERT_EQ(toy_with(shim("start", "TOY_SHIM_KILL_AT=" + std::to_string(writes)), command("start")).code, 137);
+    ASSERT_TRUE(fs::exists(path("start/checkpoints/step_000004/manifest")));
+    ASSERT_FALSE(fs::exists(path("start/checkpoints/step_000006")));
+  }
+  std::string command(const std::string& out) const { return train(out, options_ + " --steps 6 --resume"); }
+  std::string shim(const std::string& out, const std::string& more) const {
+    return std::string("LD_PRELOAD=") + TOY_DISK_SHIM + " TOY_SHIM_ROOT=" + path(out) + " " + more;
+  }
+  std::vector<std::string> log() const {
+    std::istringstream in(slurp(path("log")));
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    return lines;
+  }
+  // The number of the first call of this kind on a file whose name ends so, from 1; 0: there is none.
+  size_t calls_until(const std::string& what, const std::string& end) const {
+    const auto lines = log();
+    for (size_t i = 0; i < lines.size(); ++i)
+      if (lines[i].starts_with(what + " ") && lines[i].ends_with(end)) return i + 1;
+    return 0;
+  }
+  void restart() const {
+    fs::remove_all(path("run"));
+    fs::copy(path("start"), path("run"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  }
+  // Resumed without a shim it comes to the same end, whatever happened.
+  void expect_same_end(const std::string& how) const {
+    const Result r = toy(command("run"));
+    EXPECT_EQ(r.code, 0) << how << "\n" << r.err;
+    expect_same_files("run", whole_, how);
+  }
+
+  std::string options_;
+  std::map<std::string, std::string> whole_;
+};
+
+TEST_F(Disk, KilledAtEveryCall) {
+  restart();
+  fs::remove(path("log"));
+  ASSERT_EQ(toy_with(shim("run", "TOY_SHIM_LOG=" + path("log")), command("run")).code, 0);
+  const auto calls = log();
+  ASSERT_GT(calls.size(), 50u);
+  expect_same_files("run", whole_, "with the shim");
+  for (size_t k = 1; k <= calls.size(); ++k) {
+    restart();
+    const std::string how = "killed before " + calls[k - 1];
+    ASSERT_EQ(toy_with(shim("run", "TOY_SHIM_KILL_AT=" + std::to_string(k)), command("run")).code, 137) << how;
+    expect_same_end(how);
+  }
+}
+
+TEST_F(Disk, FullFromEveryCallOn) {
+  restart();
+  fs::remove(path("log"));
+  ASSERT_EQ(toy_with(shim("run", "TOY_SHIM_LOG=" + path("log")), command("run")).code, 0);
+  const auto calls = log();
+  size_t failures = 0;
+  for (size_t k = 1; k <= calls.size(); ++k) {
+    restart();
+    const std::string how = "full from " + calls[k - 1] + " on";
+    const Result r = toy_with(shim("run", "TOY_SHIM_FULL_AT=" + std::to_string(k)), command("run"));
+    if (r.code != 0) {  // the last calls may be of the kind that no full disk stops
+      ++failures;
+      EXPECT_EQ(r.code, 2) << how << r.err;
+      EXPECT_NE(r.err.find("No space left on device"), std::string::npos) << how << r.err;
+      EXPECT_NE(r.err.find("free some space"), std::string::npos) << how << r.err;
+    }
+    const bool there = fs::exists(path("run/checkpoints/step_000004/manifest")) ||
+                       fs::exists(path("run/checkpoints/step_000006/manifest"));
+    EXPECT_TRUE(there) << how;
+    expect_same_end(how);
+  }
+  EXPECT_GT(failures, 50u);
+}
+
+// Before a name appears everything behind it is on disk, and then the name is.
+TEST_F(Disk, OrderOfFsyncs) {
+  restart();
+  fs::remove(path("log"));
+  ASSERT_EQ(toy_with(shim("run", "TOY_SHIM_LOG=" + path("log")), command("run")).code, 0);
+  const auto lines = log();
+  const std::string root = path("run/checkpoints"), temporary = root + "/.step_000006.tmp";
+  const auto first = [&](const std::string& line) {
+    return size_t(std::find(lines.begin(), lines.end(), line) - lines.begin());
+  };
+  const auto last = [&](const std::string& beginning) {
+    size_t at = lines.size();
+    for (size_t i = 0; i < lines.size(); ++i)
+      if (lines[i].starts_with(beginning)) at = i;
+    return at;
+  };
+  const size_t rename = first("rename " + temporary + " " + root + "/step_000006");
+  ASSERT_LT(rename, lines.size());
+  size_t files = 0;
+  for (size_t i = 0; i < lines.size(); ++i) {  // each file: written, fsynced, named
+    std::istringstream words(lines[i]);
+    std::string what, from, to;
+    words >> what >> from >> to;
+    if (what != "rename" || !from.starts_with(temporary + "/")) continue;
+    ++files;
+    const size_t write = last("write " + from), sync = first("fsync " + from);
+    ASSERT_LT(write, lines.size()) << from;
+    EXPECT_LT(write, sync) << from;
+    EXPECT_LT(sync, i) << from;
+    EXPECT_LT(i, last("fsync " + temporary)) << from;
+  }
+  EXPECT_EQ(files, 5u);
+  // `last` takes files of the folder too, whose lines begin alike: the folder's own line is what counts.
+  size_t folder = 0;
+  for (size_t i = 0; i < rename; ++i)
+    if (lines[i] == "fsync " + temporary) folder = i;
+  for (size_t i = folder + 1; i < rename; ++i) EXPECT_EQ(lines[i].find(temporary), std::string::npos) << lines[i];
+  ASSERT_LT(rename + 1, lines.size());
+  EXPECT_EQ(lines[rename + 1], "fsync " + root);
+  for (size_t i = rename + 1; i < lines.size(); ++i)  // and nobody writes to it any more
+    EXPECT_FALSE(lines[i].starts_with("write " + root + "/step_000006")) << lines[i];
+  // The checkpoint that it replaces goes only then.
+  EXPECT_GT(first("rename " + root + "/step_000004 " + root + "/.step_000004.tmp"), rename);
+}
+
+// Killed again and again at random moments until it is through.
+class RandomKills : public Checkpoints {
+ protected:
+  void kill_at_random(int kills, unsigned seed) {
+    const std::string options = "--steps 60 --checkpoint-every 3 --eval-every 12 --dropout 0.1 --accumulate 2 --resume";
+    const auto begin = std::chrono::steady_clock::now();
+    ASSERT_EQ(toy(train("whole", options)).code, 0);
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    const auto whole = files("whole");
+    std::mt19937 random(seed);
+    for (int i = 0; i < kills; ++i) {
+      std::uniform_real_distribution<double> moment(0, 1.2 * time.count());
+      Running run(*this, "killed", train("run", options));
+      std::this_thread::sleep_for(std::chrono::duration<double>(moment(random)));
+      run.send(SIGKILL);
+      const Result r = run.wait();
+      ASSERT_TRUE(r.code == 137 || r.code == 0) << r.code << r.err;
+      if (i % 4 != 3) continue;  // mostly a run is killed several times on its way
+      const Result end = toy(train("run", options));
+      ASSERT_EQ(end.code, 0) << end.err;
+      expect_same_files("run", whole, "killed at random");
+      fs::remove_all(path("run"));
+    }
+    const Result end = toy(train("run", options));
+    ASSERT_EQ(end.code, 0) << end.err;
+    expect_same_files("run", whole, "killed at random");
+  }
+};
+
+TEST_F(RandomKills, AFew) { kill_at_random(3, 1); }
+TEST_F(RandomKills, SlowFifty) { kill_at_random(50, 2); }
+
+// A real full disk, where the test may mount one.
+TEST_F(Checkpoints, SlowATmpfsThatFills) {
+  const std::string disk = path("disk");
+  fs::create_directory(disk);
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=2m") != 0) GTEST_SKIP() << "cannot mount a tmpfs here";
+  const std::string options = "--steps 3000 --checkpoint-every 10 --eval-every 0 --keep 2";
+  const Result whole = toy(train("whole", options));
+  Result full{}, early{}, end{};
+  {
+    Running run(*this, "full", train("disk/run", options));
+    EXPECT_TRUE(run.wait_for("step 40:"));
+    // Whatever is left is taken by somebody else.
+    const int fd = ::open((disk + "/other").c_str(), O_WRONLY | O_CREAT, 0666);
+    const std::string block(4096, 'x');
+    for (int failed = 0; failed < 200;)
+      if (::write(fd, block.data(), block.size()) < 0) ++failed, usleep(1000);
+    ::close(fd);
+    full = run.wait();
+  }
+  early = toy(train("disk/run", options + " --resume"));  // still full: said before the first step
+  fs::remove(disk + "/other");
+  end = toy(train("disk/run", options + " --resume"));
+  const std::string got = slurp(disk + "/run/model.gguf");
+  ::umount(disk.c_str());
+  EXPECT_EQ(full.code, 2) << full.err;
+  EXPECT_NE(full.err.find("disk full"), std::string::npos) << full.err;
+  EXPECT_NE(full.err.find("is whole, and --resume goes on from it"), std::string::npos) << full.err;
+  EXPECT_EQ(early.code, 2) << early.err;
+  EXPECT_NE(early.err.find("disk"), std::string::npos) << early.err;
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_TRUE(got == slurp(path("whole/model.gguf")));
+}
+
+}  // namespace

@@ -1,0 +1,129 @@
+#include "toy/formats/checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "toy/base/error.h"
+
+namespace toy {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "toy_checkpoint_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    root_ = pattern + "/checkpoints";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  static void put(const std::string& path, std::string_view text) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+  }
+  static std::string get(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  void make(int64_t step) const {
+    CheckpointWriter w(root_, step);
+    put(w.path("b.bin"), "the weights of step " + std::to_string(step));
+    put(w.path("a.json"), "{}");
+    EXPECT_EQ(w.commit(), checkpoint_path(root_, step));
+  }
+  size_t entries() const { return size_t(std::distance(fs::directory_iterator(root_), {})); }
+
+  fs::path folder_;
+  std::string root_;
+};
+
+TEST_F(CheckpointTest, AppearsOnCommit) {
+  EXPECT_TRUE(checkpoint_steps(root_).empty());
+  {
+    CheckpointWriter w(root_, 7);
+    put(w.path("a"), "x");
+    EXPECT_TRUE(checkpoint_steps(root_).empty());
+  }
+  EXPECT_EQ(entries(), 0u);  // not committed: nothing is left
+  make(7), make(120), make(1234567);
+  EXPECT_EQ(checkpoint_steps(root_), (std::vector<int64_t>{7, 120, 1234567}));
+  EXPECT_EQ(checkpoint_path(root_, 120), root_ + "/step_000120");
+  const std::string manifest = get(root_ + "/step_000007/manifest");
+  EXPECT_EQ(manifest.substr(0, 26), "toy checkpoint 1\na.json 2 ");
+  EXPECT_EQ(std::count(manifest.begin(), manifest.end(), '\n'), 4);
+  for (const int64_t step : checkpoint_steps(root_)) EXPECT_EQ(checkpoint_damage(root_, step), "");
+}
+
+TEST_F(CheckpointTest, OtherNamesAreNotCheckpoints) {
+  make(1);
+  for (const char* name : {"step_2", "step_0000003", "step_00000x", "step_-00004", "step_", "damaged_step_000005"})
+    fs::create_directory(root_ + "/" + name);
+  EXPECT_EQ(checkpoint_steps(root_), std::vector<int64_t>{1});
+}
+
+// Any file cut off at any byte, with any bit flipped, longer by one byte, or gone.
+TEST_F(CheckpointTest, EveryDamageIsFound) {
+  make(3);
+  const std::string folder = checkpoint_path(root_, 3);
+  for (const char* name : {"a.json", "b.bin", "manifest"}) {
+    const std::string path = folder + "/" + name, whole = get(path);
+    for (size_t n = 0; n < whole.size(); ++n) {
+      put(path, whole.substr(0, n));
+      EXPECT_NE(checkpoint_damage(root_, 3), "") << name << " of " << n << " bytes";
+    }
+    for (size_t bit = 0; bit < whole.size() * 8; ++bit) {
+      std::string flipped = whole;
+      flipped[bit / 8] = char(flipped[bit / 8] ^ (1 << bit % 8));
+      put(path, flipped);
+      EXPECT_NE(checkpoint_damage(root_, 3), "") << name << " bit " << bit;
+    }
+    put(path, whole + "\n");
+    EXPECT_NE(checkpoint_damage(root_, 3), "") << name;
+    fs::remove(path);
+    EXPECT_NE(checkpoint_damage(root_, 3), "") << name;
+    put(path, whole);
+    EXPECT_EQ(checkpoint_damage(root_, 3), "");
+  }
+  put(folder + "/b.bin", "the weights of step 4");
+  EXPECT_EQ(checkpoint_damage(root_, 3), "b.bin is damaged (checksum)");
+  fs::remove(folder + "/b.bin");
+  EXPECT_EQ(checkpoint_damage(root_, 3), "b.bin is missing or cannot be read: No such file or directory");
+}
+
+TEST_F(CheckpointTest, RemovedSetAsideAndCleaned) {
+  make(1), make(2), make(3);
+  remove_checkpoint(root_, 1);
+  EXPECT_EQ(set_checkpoint_aside(root_, 3), root_ + "/damaged_step_000003");
+  EXPECT_EQ(checkpoint_steps(root_), std::vector<int64_t>{2});
+  make(2);  // one of this name is there: it is not lost
+  EXPECT_TRUE(fs::exists(root_ + "/damaged_step_000002/manifest"));
+  fs::create_directories(root_ + "/.step_000009.tmp/x");
+  clean_checkpoints(root_);
+  EXPECT_FALSE(fs::exists(root_ + "/.step_000009.tmp"));
+  EXPECT_EQ(entries(), 3u);
+}
+
+TEST_F(CheckpointTest, Links) {
+  make(1), make(2);
+  for (const int64_t step : {1, 2}) {
+    link_checkpoint(root_, "best", step);
+    EXPECT_EQ(fs::read_symlink(root_ + "/best"), fs::path(checkpoint_path(root_, step)).filename());
+  }
+  EXPECT_EQ(entries(), 3u);
+}
+
+TEST_F(CheckpointTest, FoldersThatCannotBeMade) {
+  put(folder_.string() + "/file", "x");
+  EXPECT_THROW(CheckpointWriter(folder_.string() + "/file", 1), Error);
+  EXPECT_THROW(CheckpointWriter(folder_.string() + "/file/below", 1), Error);
+  EXPECT_THROW(CheckpointWriter("/proc/nothing", 1), Error);
+}
+
+}  // namespace
+}  // namespace toy

@@ -1,0 +1,158 @@
+// Gradients summed over several batches against those of one batch that holds them all.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "toy/backend/devices.h"
+#include "toy/base/philox.h"
+#include "toy/train/trainer.h"
+
+namespace toy {
+namespace {
+
+ModelSpec spec() {
+  ModelSpec s = model_spec("tiny");
+  s.vocab = 61;
+  s.d_model = 24;
+  s.context = 64;
+  s.tied = false;
+  s.layers.assign(2, {.heads = 3, .kv_heads = 1, .d_head = 8, .d_ff = 40});
+  return s;
+}
+
+// The velocity of plain SGD after its first step is the gradient as the optimizer saw it.
+TrainerOptions bare(int64_t batch, int64_t tokens, int64_t accumulate) {
+  return {
+      .batch = batch,
+      .tokens = tokens,
+      .accumulate = accumulate,
+      .optimizer = {.kind = OptimizerOptions::sgd, .momentum = 0.5, .nesterov = false, .weight_decay = 0, .clip = 0}};
+}
+
+Windows windows(int64_t first, int64_t count, int64_t tokens) {
+  Windows w;
+  const Philox random(5, "accumulate");
+  for (int64_t i = first * tokens; i < (first + count) * tokens; ++i) {
+    w.inputs.push_back(int32_t(random.below(uint64_t(2 * i), 61)));
+    w.targets.push_back(int32_t(random.below(uint64_t(2 * i + 1), 61)));
+  }
+  return w;
+}
+
+struct Gradient {
+  std::map<std::string, std::vector<float>> of;
+  double loss = 0, norm = 0;
+};
+
+Gradient gradient(const TrainerOptions& options, const Windows& w, int threads = 2) {
+  const auto device = make_cpu_device(threads);
+  Model model = random_model(spec(), *device, 9, 2.0);
+  Trainer trainer(*device, model, options);
+  const StepResult r = trainer.step(w, 1e-3);
+  Gradient g{{}, r.loss, r.grad_norm.value()};
+  for (const TensorSpec& t : tensors_of(spec())) g.of[t.name] = trainer.moments().read(t.name + ".v");
+  return g;
+}
+
+// Windows of one token, so that a sequence is one row and the gradient of each row alone can be had: g_i, exactly 4
+// times its share in a batch of 4 (a power of two scales exactly). A gradient is then a sum of 4 known terms, each the
+// product of two numbers, rounded or not: any order of 4 terms is within (4 - 1 + 1) u sum |g_i| of the exact sum, so
+// two are within 8 u sum |g_i| of each other.
+TEST(Accumulate, FourBatchesOfOneAreABatchOfFour) {
+  const Gradient batch = gradient(bare(4, 1, 1), windows(0, 4, 1)), sum = gradient(bare(1, 1, 4), windows(0, 4, 1));
+  std::vector<Gradient> rows;
+  for (int64_t i = 0; i < 4; ++i) rows.push_back(gradient(bare(1, 1, 1), windows(i, 1, 1)));
+  for (const auto& [name, g] : batch.of)
+    for (size_t i = 0; i < g.size(); ++i) {
+      double magnitude = 0;
+      for (const Gradient& r : rows) magnitude += std::abs(double(r.of.at(name)[i])) / 4;
+      ASSERT_LE(std::abs(double(g[i]) - double(sum.of.at(name)[i])), 8 * 0x1p-24 * magnitude + 0x1p-126)
+          << name << " " << i;
+    }
+  EXPECT_NEAR(sum.loss, batch.loss, 8 * 0x1p-24 * batch.loss);
+}
+
+// Longer windows, on a device that computes in f64: what is left are roundings of its own, far below f32's. The
+// yardstick is that of whole models (docs/numerics.md): 64 roundings of the largest element.
+TEST(Accumulate, LongerWindowsOnTheReference) {
+  const auto velocities = [](int64_t batch, int64_t accumulate) {
+    const auto device = make_reference_device();
+    Model model = random_model(spec(), *device, 9, 2.0);
+    Trainer trainer(*device, model, bare(batch, 7, accumulate));
+    trainer.step(windows(0, 4, 7), 1e-3);
+    std::map<std::string, std::vector<double>> all;
+    for (const TensorSpec& t : tensors_of(spec())) {
+      const View v = trainer.moments().get(t.name + ".v");
+      all[t.name].assign(v.as<double>(), v.as<double>() + v.count());
+    }
+    return all;
+  };
+  const auto batch = velocities(4, 1);
+  for (const auto& [b, a] : {std::pair<int64_t, int64_t>{1, 4}, {2, 2}}) {
+    const auto sum = velocities(b, a);
+    for (const auto& [name, g] : batch) {
+      double largest = 0;
+      for (const double x : g) largest = std::max(largest, std::abs(x));
+      for (size_t i = 0; i < g.size(); ++i)
+        ASSERT_LE(std::abs(g[i] - sum.at(name)[i]), 64 * 0x1p-53 * largest) << name << " " << i;
+    }
+  }
+}
+
+TEST(Accumulate, SameBitsForAnyThreads) {
+  const Gradient one = gradient(bare(2, 5, 3), windows(0, 6, 5), 1);
+  for (const int threads : {2, 3}) {
+    const Gradient g = gradient(bare(2, 5, 3), windows(0, 6, 5), threads);
+    EXPECT_EQ(g.of, one.of) << threads;
+    EXPECT_EQ(g.loss, one.loss);
+    EXPECT_EQ(g.norm, one.norm);
+  }
+}
+
+// The accumulators begin at zero in every step, after a step that was skipped too.
+TEST(Accumulate, ASkippedStepLeavesNothingBehind) {
+  const auto device = make_cpu_device(2);
+  const auto after = [&](bool poisoned) {
+    Model model = random_model(spec(), *device, 9);
+    Trainer trainer(*device, model, {.batch = 1, .tokens = 5, .accumulate = 3});
+    if (poisoned) {
+      const std::string name = "blk.0.ffn_up.weight";
+      const std::vector<float> before = model.params->read(name);
+      std::vector<float> bad = before;
+      bad[3] = std::nanf("");
+      model.params->write(name, bad);
+      EXPECT_TRUE(trainer.step(windows(9, 3, 5), 1e-3).skipped);
+      model.params->write(name, before);
+    }
+    EXPECT_FALSE(trainer.step(windows(0, 3, 5), 1e-3).skipped);
+    EXPECT_EQ(trainer.updates(), 1);
+    return model.params->read("blk.1.attn_q.weight");
+  };
+  EXPECT_EQ(after(true), after(false));
+}
+
+TEST(Accumulate, MemoryIsThatOfASmallBatchAndCountsTheAccumulators) {
+  const auto device = make_cpu_device(1);
+  Model model = random_model(spec(), *device, 9);
+  const auto planned = [&](int64_t batch, int64_t accumulate) {
+    return Trainer(*device, model, {.batch = batch, .tokens = 32, .accumulate = accumulate}).planned_bytes();
+  };
+  EXPECT_LT(planned(1, 16), planned(16, 1));
+  const Trainer t(*device, model, {.batch = 1, .tokens = 32, .accumulate = 2});
+  EXPECT_GE(t.planned_bytes(), t.plan().arena_bytes + model.params->bytes() * 2 + t.moments().bytes());
+  EXPECT_EQ(planned(1, 2), planned(1, 16));
+}
+
+TEST(Accumulate, BadOptions) {
+  const auto device = make_cpu_device(1);
+  Model model = random_model(spec(), *device, 9);
+  EXPECT_THROW(Trainer(*device, model, {.batch = 1, .tokens = 4, .accumulate = 0}), Error);
+  TrainerOptions streaming{.batch = 1, .tokens = 4, .accumulate = 2, .updates = TrainerOptions::streaming};
+  streaming.optimizer.clip = 0;
+  EXPECT_THROW(Trainer(*device, model, streaming), Error);
+  Trainer t(*device, model, {.batch = 1, .tokens = 4, .accumulate = 2});
+  EXPECT_THROW(t.step(windows(0, 1, 4), 1e-3), Error);
+}
+
+}  // namespace
+}  // namespace toy
