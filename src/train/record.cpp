@@ -29,7 +29,7 @@ void Recorder::resumed(int64_t step, const std::string& checkpoint) {
 }
 
 void Recorder::checkpointed(const std::string& path, int64_t step) {
-  write("train", runs::Note{"checkpoint: " + path});
+  write("train", runs::Checkpoint{path});
   next_.checkpointed(path, step);
 }
 

@@ -39,12 +39,6 @@ LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& d
 std::string accumulator_name(const TensorSpec& s) { return s.name + ".grad"; }
 TensorType accumulator_type(const TensorSpec& s) { return {DType::f32, s.shape, 0}; }
 
-// acc + g, where acc lies: the step of plain gradient descent at rate -1.
-Value accumulated(Graph& g, const TensorSpec& s, Value gradient) {
-  const Value acc = g.param(accumulator_name(s), accumulator_type(s));
-  return sgd({acc, {}}, gradient, g.scalar(-1.0), {}, {.momentum = 0, .weight_decay = 0, .nesterov = false}).w;
-}
-
 // The optimizer's step on every tensor.
 void update_all(TrainGraph& t, const ModelSpec& spec, std::span<const Value> weights, const OptimizerOptions& o,
                 Value gscale) {
@@ -116,7 +110,9 @@ TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtyp
     return t;
   }
   const auto scope = g.scope("accumulate");
-  for (size_t i = 0; i < tensors.size(); ++i) t.updates.push_back(accumulated(g, tensors[i], t.gradients[i]));
+  for (size_t i = 0; i < tensors.size(); ++i)
+    t.updates.push_back(
+        accumulate(g.param(accumulator_name(tensors[i]), accumulator_type(tensors[i])), t.gradients[i]));
   return t;
 }
 

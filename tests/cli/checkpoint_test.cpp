@@ -106,7 +106,8 @@ TEST_F(Checkpoints, JsonLinesOfAResumedRun) {
   std::vector<std::string> kinds;
   json last;
   for (std::string line; std::getline(lines, line);) kinds.push_back((last = json::parse(line)).at("kind"));
-  EXPECT_EQ(kinds, (std::vector<std::string>{"run_start", "resume", "step", "step", "eval", "checkpoint", "run_end"}));
+  std::erase_if(kinds, [](const std::string& kind) { return kind.starts_with("region_"); });
+  EXPECT_EQ(kinds, (std::vector<std::string>{"resume", "step", "step", "eval", "checkpoint", "run_end"}));
   EXPECT_EQ(last.at("checkpoint"), path("run/checkpoints/step_000004"));
 }
 

@@ -63,13 +63,13 @@ class Resume : public ::testing::Test {
     std::string pattern = (fs::temp_directory_path() / "toy_resume_XXXXXX").string();
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     folder_ = pattern;
-    std::ofstream(folder_ / "text.txt") << write_stories({.bytes = 2000});
+    std::ofstream(folder_ / "text.txt") << write_stories({.bytes = 2500});
     std::ofstream(folder_ / "size.json")
         << R"({"d_model": 16, "n_layers": 2, "n_heads": 2, "n_kv": 1, "d_head": 8, "d_ff": 24})";
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // 2000 bytes are 11 epochs of 20 windows or so: runs are stopped in the middle of one.
+  // About 60 windows an epoch, of which 9 steps take 18 to 54: a run is stopped in the middle of one.
   FromScratchOptions options(const std::string& out, const TrainerOptions& trainer) const {
     FromScratchOptions o;
     o.corpus = (folder_ / "text.txt").string();
@@ -82,6 +82,7 @@ class Resume : public ::testing::Test {
     o.warmup = 3;
     o.lr = 1e-2;
     o.seed = 7;
+    o.validation_fraction = 0.2;
     o.eval_every = 3;
     o.eval_tokens = 40;
     o.sample_tokens = 6;
@@ -117,6 +118,7 @@ TEST_F(Resume, EveryOptimizerAndThreads) {
         EXPECT_EQ(part.resumed_at, stop == 1 ? -1 : stop == 4 ? 1 : stop == 6 ? 4 : 6) << what;
         EXPECT_EQ(part.checkpoints.size(), stop > 0 ? 1u : 0u) << what;
       }
+      EXPECT_EQ(whole.evals.size(), 3u) << what;
       EXPECT_EQ(losses, whole.losses) << what;
       EXPECT_EQ(evals, whole.evals) << what;
       EXPECT_EQ(samples, whole.samples) << what;

@@ -174,6 +174,10 @@ struct CrossEntropy {
 /// x:[N,D] w:[V,D] targets:i32[N] (negative: no target) weight:[N].
 CrossEntropy linear_xent(Value x, Value w, Value targets, Value weight);
 
+// ---- sums over several runs
+/// acc + x, which acc becomes.
+Value accumulate(Value acc, Value x);
+
 // ---- optimizer
 /// A parameter and its moments, all of one shape.
 struct AdamWState {

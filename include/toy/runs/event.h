@@ -289,6 +289,18 @@ struct Note {
   }
 };
 
+/// A checkpoint is on disk.
+struct Checkpoint {
+  static constexpr std::string_view kKind = "checkpoint";
+  static constexpr bool kOncePerStep = false;
+  std::string path;
+  /// @copydoc Host::fields
+  template <class Self, class F>
+  static void fields(Self& e, F&& f) {
+    f("path", e.path, "its folder");
+  }
+};
+
 /// Last event.
 struct RunEnd {
   static constexpr std::string_view kKind = "run_end";
@@ -319,7 +331,7 @@ struct RunEnd {
 
 /// Any of them. Every kind stands here once.
 using Body = std::variant<RunStart, Resume, Step, Tap, Grad, Drift, OpTiming, Sample, Eval, Compare, RegionEnter,
-                          RegionExit, Note, RunEnd>;
+                          RegionExit, Note, Checkpoint, RunEnd>;
 
 /// One line of a log.
 struct Event {

@@ -1,0 +1,19 @@
+// Adds to what is kept between runs: gradients of several batches.
+#include "ops/defs.h"
+
+namespace toy {
+
+const OpDef& accumulate_def() {
+  static const OpDef def{
+      .signature = "accumulate(acc!:[*], x:[*]) -> acc!:[*]",
+      .cost =
+          [](const CostQuery& q) {
+            return Cost{.flops = double(q.out[0].count()), .bytes = 3.0 * double(q.out[0].bytes())};
+          },
+      .decompose = [](Graph&, std::span<const Value> in, const Attrs&) { return std::vector<Value>{in[0] + in[1]}; }};
+  return def;
+}
+
+Value accumulate(Value acc, Value x) { return x.graph->apply1(accumulate_def(), {acc, x}); }
+
+}  // namespace toy
