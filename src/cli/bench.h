@@ -49,6 +49,8 @@ struct Ceilings {
   Best best_time(const Cost& cost) const;
 };
 
+/// Was somebody else at work while they were measured? Then a level of memory seems slower than one further away.
+bool look_disturbed(const Ceilings& ceilings);
 /// From a file that `toy bench machine --json` wrote. Throws Error{bad_input} naming file and key.
 Ceilings read_ceilings(const std::string& path);
 
