@@ -58,6 +58,8 @@ std::vector<std::string> shapes_of(const std::string& list);
 void run_apart(const std::function<void()>& work);
 /// Calls `measure` for each shape; where there are several, in processes of their own: peak memory is each shape's.
 void for_each_shape(const std::vector<std::string>& shapes, const std::function<void(const std::string&)>& measure);
+/// Was somebody else at work while they were measured? Then a level of memory seems slower than one further away.
+bool look_disturbed(const Ceilings& ceilings);
 /// From a file that `toy bench machine --json` wrote. Throws Error{bad_input} naming file and key.
 Ceilings read_ceilings(const std::string& path);
 

@@ -10,6 +10,13 @@
 
 namespace toy::cli {
 
+bool look_disturbed(const Ceilings& c) {
+  constexpr double kSlack = 0.8;  // of two levels that are as fast, either may be measured faster
+  for (size_t i = 1; i < c.levels.size(); ++i)
+    if (c.levels[i - 1].read < kSlack * c.levels[i].read) return true;
+  return false;
+}
+
 Ceilings read_ceilings(const std::string& path) {
   const nlohmann::json j = nlohmann::json::parse(read_text_file(path), nullptr, false);
   check(j.is_object(), "ceilings: {} is not JSON as `toy bench machine --json` writes it", path);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/console.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
@@ -72,6 +73,10 @@ struct Describe {
       o.trainer.tokens = std::min(o.trainer.tokens, model.spec.context);
     std::optional<Ceilings> limits;
     if (ceilings_option->count()) limits = ceilings == "here" ? Ceilings(dev->pool()) : read_ceilings(ceilings);
+    if (limits && look_disturbed(*limits))
+      to_stderr(
+          "toy: ceilings: a cache seems slower than what lies behind it: the machine was busy while it was "
+          "measured; do not rely on the least times\n");
     if (!graph.empty()) return print_graph(graph_of(graph, model, o, *dev), *dev);
     if (!plan.empty()) return print_plan(graph_of(plan, model, o, *dev).plan);
     if (!memory.empty()) return print_memory(graph_of(memory, model, o, *dev));

@@ -174,18 +174,18 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
   print_dimensions(m.spec);
   print_parts(m.spec, n.weight_bytes);
   const Plan& train = n.train.plan;
-  fmt::print("training step, B={} T={} on {}\n  {} planned: {} weights and moments, {} arena; {} steps, {:.2f} GFLOP\n",
+  fmt::print("training step, B={} T={} on {}\n  {} planned: {} weights and moments, {} arena; {} steps, {}\n",
              o.trainer.batch, o.trainer.tokens, dev.name(), format_bytes(held_bytes(train, dev)),
              format_bytes(train.param_bytes(dev)), format_bytes(train.arena_bytes), train.steps.size(),
-             train.cost().flops * 1e-9);
+             flops(train.cost().flops));
   if (n.step_seconds)
     fmt::print("  at best {:.2f} ms, {:.0f} tokens/s by the ceilings\n", 1e3 * *n.step_seconds,
                double(o.trainer.batch * o.trainer.tokens) / *n.step_seconds);
   fmt::print(
       "\ndecoding, one sequence of up to {} positions\n  {} cache, {} arena; a token reads {} of weights and takes "
-      "{:.3f} GFLOP\n",
+      "{}\n",
       o.context, format_bytes(n.cache_bytes), format_bytes(n.decode.plan.arena_bytes), format_bytes(n.weight_bytes),
-      2e-9 * double(parameter_count(m.spec)));
+      flops(2.0 * double(parameter_count(m.spec))));
   if (n.token_seconds)
     fmt::print("  at best {:.3f} ms a token with the cache full, {:.0f} tokens/s by the ceilings\n",
                1e3 * *n.token_seconds, 1 / *n.token_seconds);
@@ -196,7 +196,8 @@ void print_costs(const Compiled& c, const std::optional<Ceilings>& ceilings, boo
   if (ceilings) seconds = [&](const Cost& cost) { return ceilings->best_time(cost).seconds; };
   const std::vector<LayerCost> layers = costs_by_layer(c.plan, seconds);
   if (json) return fmt::print("{}\n", costs_json(c, layers, ceilings.has_value()).dump(2));
-  fmt::print("{}\n{:<28} {:>8}  {:>12} {:>9}{}\n", c.what, "layer", "phase", "", "", ceilings ? "     at best" : "");
+  fmt::print("{}\n{:<28} {:>8}  {:>12} {:>9}{}\n", c.what, "layer", "phase", "work", "bytes",
+             ceilings ? "     at best" : "");
   std::array<Cost, kPhases.size()> sums;
   std::array<double, kPhases.size()> times{};
   const auto row = [&](const std::string& name, Phase p, const Cost& cost, double s) {

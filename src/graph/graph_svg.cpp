@@ -214,13 +214,15 @@ void draw_edges(svg::Drawing& d, const Layer& l, double x, double right, double 
     const Edge& e = l.edges[i];
     const char* css = e.residual ? "residual" : "flow";
     if (e.to - e.from == 1) {
-      const double from = e.from == kPort ? top : middle(e.from) + 8, to = middle(e.to) - 8;
-      if (e.from != kPort) d.path(fmt::format("M{:.1f} {:.1f}V{:.1f}", x + kPad + 14, from, to), css, true);
+      if (e.from != kPort)
+        d.path(fmt::format("M{:.1f} {:.1f}V{:.1f}", x + kPad + 14, middle(e.from) + 8, middle(e.to) - 8), css, true);
       continue;
     }
     const double at = right + kLane * (lane[i] + 1);
-    const std::string begin = e.from == kPort ? fmt::format("M{:.1f} {:.1f}", at, top)
-                                              : fmt::format("M{:.1f} {:.1f}H{:.1f}", right, middle(e.from) + 4, at);
+    // What enters the layer does so between its title and its first row.
+    const double from_x = e.from == kPort ? x + kPad + 14 : right,
+                 from_y = e.from == kPort ? top + kTitle - 0.5 : middle(e.from) + 4;
+    const std::string begin = fmt::format("M{:.1f} {:.1f}H{:.1f}", from_x, from_y, at);
     d.path(fmt::format("{}V{:.1f}H{:.1f}", begin, middle(e.to) - 4, right), css, true);
   }
 }

@@ -5,6 +5,14 @@ namespace {
 
 class CliArguments : public Cli {
  protected:
+  // A file with a vocabulary of 300 tokens and no weights.
+  std::string vocabulary() const {
+    const std::string corpus = path("stories.txt"), vocab = path("vocab.gguf");
+    EXPECT_EQ(toy("corpus stories --bytes 30000 --seed 1 --out " + corpus).code, 0);
+    const Result r = toy("tokenizer train --corpus " + corpus + " --tokenizer spm:300 --out " + vocab);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return vocab;
+  }
   // Runs with standard output led elsewhere.
   Result toy_to(const std::string& output, const std::string& arguments) const {
     const std::string err = path("stderr");
@@ -80,24 +88,22 @@ TEST_F(CliArguments, IdsAreRefusedOneByOne) {
 }
 
 TEST_F(CliArguments, TokenizerTakesStandardInputAndRefusesIds) {
-  const std::string vocab = path("vocab.gguf"), text = write("text.txt", "the cat\nsat");
-  ASSERT_EQ(toy("tokenizer train --corpus " + tiny_corpus() + " --tokenizer spm:280 --out " + vocab).code, 0);
+  const std::string vocab = vocabulary(), text = write("text.txt", "the cat\nsat");
   const Result file = toy("tokenizer encode " + vocab + " --file " + text);
   ASSERT_EQ(file.code, 0) << file.err;
   EXPECT_EQ(toy("tokenizer encode " + vocab + " --file -", text).out, file.out);
   refuses("tokenizer encode " + vocab + " --file -", {"standard input", "empty"});
   refuses("tokenizer encode " + vocab, {"--text TEXT", "--file FILE"});
-  refuses("tokenizer decode " + vocab + " 1 2 280", {"number 3 is 280", "0 to 279"});
-  refuses("tokenizer decode " + vocab + " -- -1", {"number 1 is -1", "0 to 279"});
+  refuses("tokenizer decode " + vocab + " 1 2 300", {"number 3 is 300", "0 to 299"});
+  refuses("tokenizer decode " + vocab + " -- -1", {"number 1 is -1", "0 to 299"});
 }
 
 TEST_F(CliArguments, AVocabularyIsNoModel) {
-  const std::string vocab = path("vocab.gguf"), corpus = tiny_corpus();
-  ASSERT_EQ(toy("tokenizer train --corpus " + corpus + " --tokenizer spm:280 --out " + vocab).code, 0);
+  const std::string vocab = vocabulary(), corpus = tiny_corpus();
   for (const std::string& call :
        {"infer " + vocab + " --prompt a", "eval " + vocab + " --file " + corpus, "describe " + vocab,
         "bench infer " + vocab, "train warm-start --init " + vocab + " --corpus " + corpus + " --out " + path("run")})
-    refuses(call, {"vocab.gguf", "a vocabulary and no weights (280 tokens", "toy tokenizer"});
+    refuses(call, {"vocab.gguf", "a vocabulary and no weights (300 tokens", "toy tokenizer"});
 }
 
 TEST_F(CliArguments, ContextsBeyondTheModels) {
@@ -129,7 +135,9 @@ TEST_F(CliArguments, OneBlockHasNoStandardError) {
   EXPECT_EQ(one.out.find("+-"), std::string::npos) << one.out;
   EXPECT_NE(one.out.find("no standard error: it needs at least two blocks of 64 tokens, there is 1"), std::string::npos)
       << one.out;
-  EXPECT_NE(toy(eval + tiny_corpus()).out.find("+- is the standard error over"), std::string::npos);
+  EXPECT_NE(
+      toy(eval + write("long.txt", slurp(path("corpus.txt")).substr(0, 400))).out.find("+- is the standard error over"),
+      std::string::npos);
 }
 
 }  // namespace

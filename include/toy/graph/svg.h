@@ -16,7 +16,9 @@ inline constexpr double kCharacter = 6.7, kSmallCharacter = 5.9;
 /// `backward`, `update`; of lines `flow`, `residual`, `grid`, `limit`; of texts `title`, `small`, `right` and `middle`.
 class Drawing {
  public:
+  /// A box whose upper left corner is (x, y).
   void rect(double x, double y, double w, double h, std::string_view css, double radius = 4);
+  /// A straight line.
   void line(double x1, double y1, double x2, double y2, std::string_view css);
   /// `arrow`: it ends with one.
   void path(std::string_view commands, std::string_view css, bool arrow = false);

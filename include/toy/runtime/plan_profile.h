@@ -34,6 +34,7 @@ struct MemoryProfile {
   /// Blocks alive at a step, the largest first.
   std::vector<LiveBlock> at(int step) const;
 };
+/// Lifetimes and bytes of all blocks of a plan's arena.
 MemoryProfile memory_profile(const Plan& plan);
 
 /// A line of blocks as high as the memory in use, the phases below it, and the `most` largest blocks of the peak.
