@@ -131,6 +131,7 @@ struct Infer {
       prefill_tps.push_back(double(prompt * parallel) / (t1 - t0));
       decode_tps.push_back(double(decode * parallel) / (t2 - t1));
     }
+    const size_t peak = peak_resident_memory() >> 20;  // the ceilings need memory of their own
     const double rate = median(decode_tps) / double(parallel) * double(bytes_a_token(model)) * 1e-9,
                  read = read_ceiling(dev->pool()), fma = fma_ceiling(dev->pool()),
                  gflops = median(prefill_tps) * flops_a_prompt_token(model.spec, prompt) * 1e-9;
@@ -147,7 +148,7 @@ struct Infer {
                          {"read_gbs", read},
                          {"fraction_of_read", rate / read},
                          {"load_s", load},
-                         {"peak_rss_mib", peak_resident_memory() >> 20}};
+                         {"peak_rss_mib", peak}};
     if (profile) print_profile(d.session(), fma);
     if (json)
       fmt::print("{}\n", j.dump());
@@ -156,7 +157,7 @@ struct Infer {
           "{}: prefill {:.1f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; decode {:.1f} tokens/s, {:.1f} GB/s of "
           "weights = {:.0f}% of {:.1f}; loaded in {:.1f} ms; peak {} MiB\n",
           name, median(prefill_tps), gflops, 100 * gflops / fma, fma, median(decode_tps), rate, 100 * rate / read, read,
-          1e3 * load, peak_resident_memory() >> 20);
+          1e3 * load, peak);
   }
 };
 

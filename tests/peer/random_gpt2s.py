@@ -18,7 +18,7 @@ import numpy as np
 from make_gpt2_golden import Shape, make_weights, write_model
 from random_llamas import EXACT, prompts, run
 
-TABLE = 2e-2  # of gelu: logits of rms 1 differ by up to 3e-3, here through three layers, and logprobs by twice that
+TABLE = 6e-3  # of gelu: logits of rms 1 differ by up to 3e-3, so logprobs by twice that
 SATURATION = 1e4
 
 SHAPES = [  # D, H, F, V, L, context
