@@ -82,7 +82,9 @@ TEST(Summary, CompareFindsTheBest) {
       EXPECT_EQ(c.values, (std::vector<double>{2, 3}));
       EXPECT_EQ(c.best, "a");
     }
-    if (c.metric == "tokens_per_second") EXPECT_EQ(c.best, "b");  // more is better
+    if (c.metric == "tokens_per_second") {
+      EXPECT_EQ(c.best, "b");  // more is better
+    }
   }
 }
 

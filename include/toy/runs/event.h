@@ -92,7 +92,7 @@ struct Step {
     f("lr", e.lr, "learning rate");
     f("grad_norm", e.grad_norm, "global norm of the gradients before clipping; streaming updates have none");
     f("tokens", e.tokens, "tokens of this step");
-    f("wall_us", e.wall_us, "microseconds since the step before, without evaluations");
+    f("wall_us", e.wall_us, "microseconds of this step alone");
     f("tokens_per_second", e.tokens_per_second, "training alone, mean since the start");
     f("skipped", e.skipped, "true: not finite, nothing has changed; else absent");
   }
