@@ -227,7 +227,8 @@ class Run {
   }
 
   void require_same_run() {
-    const std::vector<std::string> changed = differences(checkpoint_config(from_), config_);
+    const nlohmann::ordered_json there = checkpoint_config(from_);
+    const std::vector<std::string> changed = differences(there, config_);
     if (!changed.empty()) {
       const std::string list = fmt::format("{}", fmt::join(changed, ", "));
       check(o_.allow_changes,
@@ -236,6 +237,9 @@ class Run {
             from_, list);
       observer_.warned(fmt::format("resuming {} with changes: {}", from_, list));
     }
+    const nlohmann::ordered_json::json_pointer optimizer("/options/optimizer/kind");
+    check(there.at(optimizer) == config_.at(optimizer),
+          "resume: {} has the state of another optimizer, which this one cannot take over", from_);
     check(state_.step <= o_.steps, "resume: {} is behind step {}, --steps is {}", from_, state_.step, o_.steps);
   }
 

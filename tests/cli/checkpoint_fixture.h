@@ -19,11 +19,18 @@ class Checkpoints : public Cli {
     size_ = write("size.json", R"({"d_model": 16, "n_layers": 1, "n_heads": 2, "n_kv": 1, "d_head": 8, "d_ff": 24})");
   }
 
-  // 4 steps, so few that a run takes hardly longer than its start.
+  // 4 steps, so few that a run takes hardly longer than its start; what is in `more` comes instead.
   std::string train(const std::string& out, const std::string& more = "") const {
-    return "train from-scratch --corpus " + corpus_ + " --size " + size_ +
-           " --batch 2 --tokens 8 --steps 4 --threads 1 --eval-every 2 --eval-tokens 40 --out " + path(out) + " " +
-           more;
+    std::string line = "train from-scratch --corpus " + corpus_ + " --size " + size_ + " --out " + path(out);
+    for (const auto& [option, value] : {std::pair("--batch", "2"),
+                                        {"--tokens", "8"},
+                                        {"--steps", "4"},
+                                        {"--threads", "1"},
+                                        {"--eval-every", "2"},
+                                        {"--eval-tokens", "40"}})
+      if ((" " + more).find(" " + std::string(option) + " ") == std::string::npos)
+        line += std::string(" ") + option + " " + value;
+    return line + " " + more;
   }
   // As toy(), with variables of the environment in front.
   Result toy_with(const std::string& variables, const std::string& arguments) const {

@@ -15,7 +15,7 @@ class Disk : public Checkpoints {
   void SetUp() override {
     Checkpoints::SetUp();
     options_ = "--checkpoint-every 2 --keep 1 --eval-every 2";
-    const Result r = toy(train("whole", options_ + " --steps 6 --resume"));
+    const Result r = toy(command("whole"));
     ASSERT_EQ(r.code, 0) << r.err;
     whole_ = files("whole");
     // What a run of 6 steps has behind step 4: it is killed when it begins to write the next checkpoint.

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -33,18 +32,12 @@ class CheckpointWriter {
   std::vector<std::string> files_;
 };
 
-/// One checkpoint that is whole: every file has the length and the checksum (XXH64) that its manifest states.
-struct Checkpoint {
-  std::string path;
-  int64_t step = 0;
-  std::string file(const std::string& name) const { return path + "/" + name; }
-};
-
 /// Steps of which `root` has a folder, ascending, whole or not; none if there is no root.
 std::vector<int64_t> checkpoint_steps(const std::string& root);
 /// `<root>/step_<step>`, with six digits at least.
 std::string checkpoint_path(const std::string& root, int64_t step);
-/// Why a checkpoint cannot be used (a file is missing, cut off, changed), or "" if it is whole. Reads all of it.
+/// Why a checkpoint cannot be used, or "" if it is whole: every file has the length and the checksum (XXH64) that its
+/// manifest states. Reads all of it.
 std::string checkpoint_damage(const std::string& root, int64_t step);
 /// Removes a checkpoint. Renamed first: there is never half of one under its name. Errors are ignored, it is cleaning
 /// up.
