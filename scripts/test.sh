@@ -137,8 +137,7 @@ run_tests release build/release -- "${select[@]}"
 summary+=(--run "" "$logs/release.json" "$logs/release.xml" "${not_run[@]}")
 
 # ---- sanitizers: the unit tests, every finding fatal. Impossible allocations fail as they do without a sanitizer.
-unit_targets=(test_base test_tensor test_data test_formats test_text test_graph test_ops test_runtime test_backend)
-if [[ -n $asan ]] && configure asan && build asan --target "${unit_targets[@]}"; then
+if [[ -n $asan ]] && configure asan && build asan --target unit_tests; then
   export ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1:${ASAN_OPTIONS:-}
   export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS:-}
   run_tests asan build/asan -L '^unit$' --
