@@ -34,7 +34,7 @@ int run(const char* out) {
   const TrainerOptions options{.batch = 8, .tokens = 64, .optimizer = {.weight_decay = 0.01}};
   Trainer trainer(*device, model, options);
   const WindowSampler windows(train, options.batch, options.tokens, 1);
-  const CosineSchedule rate{.peak = 1e-2, .warmup = 15, .steps = kSteps};
+  const Schedule rate{.kind = Schedule::cosine, .peak = 1e-2, .warmup = 15, .steps = kSteps};
   const double before = trainer.evaluate(validation, 1000).mean();
   for (int64_t step = 0; step < kSteps; ++step) {
     const StepResult r = trainer.step(windows.batch(step), rate.at(step));

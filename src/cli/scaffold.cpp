@@ -144,7 +144,7 @@ int main() try {
   constexpr int64_t kSteps = 60;
   toy::Trainer trainer(*device, model, {.batch = 4, .tokens = 64});
   const toy::WindowSampler windows(ids, 4, 64, /*seed=*/1);
-  const toy::CosineSchedule rate{.peak = 5e-3, .warmup = 5, .steps = kSteps};
+  const toy::Schedule rate{.kind = toy::Schedule::cosine, .peak = 5e-3, .warmup = 5, .steps = kSteps};
   double loss = 0;
   for (int64_t step = 0; step < kSteps; ++step) {
     loss = trainer.step(windows.batch(step), rate.at(step)).loss;

@@ -136,7 +136,10 @@ void Recorder::failed(int exit_code, const std::string& error) {
   e.seconds = now();
   e.error = error;
   e.peak_rss_bytes = int64_t(peak_resident_memory());
-  write("end", std::move(e));
+  try {
+    write("end", std::move(e));
+  } catch (const Error&) {  // a full disk, say: what the run failed of is what counts
+  }
 }
 
 }  // namespace toy

@@ -235,12 +235,13 @@ class Run {
             "resume: {} is of another run: {}. Give the options and texts that it had, --allow-changes to go on with "
             "these, or another --out",
             from_, list);
-      observer_.warned(fmt::format("resuming {} with changes: {}", from_, list));
     }
     const nlohmann::ordered_json::json_pointer optimizer("/options/optimizer/kind");
     check(there.at(optimizer) == config_.at(optimizer),
           "resume: {} has the state of another optimizer, which this one cannot take over", from_);
     check(state_.step <= o_.steps, "resume: {} is behind step {}, --steps is {}", from_, state_.step, o_.steps);
+    if (!changed.empty())
+      observer_.warned(fmt::format("resuming {} with changes: {}", from_, fmt::join(changed, ", ")));
   }
 
   void encode(const Texts& texts, const Tokenizer& tokenizer) {

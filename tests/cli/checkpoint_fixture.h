@@ -40,14 +40,14 @@ class Checkpoints : public Cli {
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(out), slurp(err)};
   }
 
-  // Every file of a run but its lock, by relative path; links as what they lead to.
+  // Every file of a run by relative path, but its lock and what says when and how it ran; links as what they lead to.
   std::map<std::string, std::string> files(const std::string& out) const {
     std::map<std::string, std::string> all;
     for (const auto& e : fs::recursive_directory_iterator(path(out))) {
       const std::string name = fs::relative(e.path(), path(out)).string();
       if (e.is_symlink())
         all[name] = "-> " + fs::read_symlink(e.path()).string();
-      else if (e.is_regular_file() && name != ".lock")
+      else if (e.is_regular_file() && name != ".lock" && name != "events.jsonl" && name != "config.json")
         all[name] = slurp(e.path());
     }
     return all;

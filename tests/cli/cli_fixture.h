@@ -67,6 +67,15 @@ class Cli : public testing::Test {
   fs::path folder_;
 };
 
+// `options` without those that `more` has too: an option is given once. Each is "--name value".
+inline std::string with(const std::string& options, const std::string& more) {
+  std::istringstream words(options);
+  std::string result = " ";
+  for (std::string name, value; words >> name >> value;)
+    if ((" " + more).find(" " + name + " ") == std::string::npos) result += name + " " + value + " ";
+  return result;
+}
+
 inline const char* const kSmall = " --size tiny --tokenizer bytes --batch 2 --tokens 16 --lr 1e-3 ";
 
 }  // namespace toy_cli_test

@@ -11,9 +11,9 @@ using nlohmann::json;
 class CliOptimizer : public Cli {
  protected:
   // No --lr: the optimizer's own.
-  std::string train(int steps = 4) const {
+  std::string train(int steps = 4, const std::string& out = "run") const {
     return "train from-scratch --corpus " + tiny_corpus() + " --size tiny --tokenizer bytes --batch 2 --tokens 16 " +
-           "--steps " + std::to_string(steps) + " --out " + path("run") + " ";
+           "--steps " + std::to_string(steps) + " --out " + path(out) + " ";
   }
   std::vector<json> events(const std::string& arguments, int code = 0) const {
     const Result r = toy(arguments + " --json");
@@ -135,7 +135,7 @@ TEST_F(CliOptimizer, AveragesAreValidatedAndSaved) {
   EXPECT_NE(slurp(average), slurp(path("run/model.gguf")));
   // The file is what was validated: a run of one step at a rate of nothing begins where it is.
   EXPECT_EQ(toy("describe " + average).code, 0);
-  const auto without = events(train(30) + "--lr 1e-2 --eval-every 15 --out " + path("plain"));
+  const auto without = events(train(30, "plain") + "--lr 1e-2 --eval-every 15");
   EXPECT_FALSE(of_kind(without, "eval").back().contains("average_loss"));
   EXPECT_EQ(of_kind(without, "eval").back().at("loss"), evals.back().at("loss"));  // the average changes nothing
   EXPECT_FALSE(fs::exists(path("plain/model-ema.gguf")));

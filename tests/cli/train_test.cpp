@@ -86,7 +86,7 @@ TEST_F(CliTrain, OptimizerOptionsMatter) {
   EXPECT_NE(last_loss(toy(train + " --dropout 0.2").out), plain);
   refuses(train + " --beta2 -0.1", {"beta2 is -0.1"});
   refuses(train + " --eps 0", {"eps is 0", "positive"});
-  refuses(train + " --eps nan", {"eps is nan"});
+  refuses(train + " --eps nan", {"--eps is 'nan'", "finite"});
   refuses(train + " --weight-decay -1", {"weight-decay is -1"});
 }
 

@@ -74,6 +74,7 @@ TEST(Event, EveryKindComesBack) {
                                  RegionEnter{"save"},
                                  RegionExit{"save", 5},
                                  Note{"note"},
+                                 Checkpoint{"checkpoints/step_000003"},
                                  end};
   EXPECT_EQ(bodies.size(), std::variant_size_v<Body>);
   for (size_t i = 0; i < bodies.size(); ++i) {

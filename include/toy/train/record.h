@@ -43,7 +43,7 @@ class Recorder final : public TrainObserver {
   bool stop() override { return next_.stop(); }
   /// The last event of a run that has come to its end.
   void done(const TrainResult& result);
-  /// The last event of a run that has not. Nothing is written if it had not started.
+  /// The last event of a run that has not. Nothing is written if it had not started. Does not throw where a sink does.
   void failed(int exit_code, const std::string& error);
 
  private:
