@@ -265,9 +265,7 @@ struct CompareRuns {
       list.push_back(std::move(o.summary));
     }
     name_apart(list);
-    std::vector<std::string> ids;
-    for (const Summary& s : list) ids.push_back(s.id);
-    const runs::Chart chart = runs::compare_chart(metric, logs, ids);
+    const runs::Chart chart = runs::compare_chart(metric, logs, short_names(list));
     if (!svg.empty()) write_file(svg, runs::to_svg(chart, {.width = 720, .height = 380}));
     const std::vector<runs::Compare> metrics = runs::compare(list);
     if (json) {
@@ -285,6 +283,17 @@ struct CompareRuns {
       twice.push_back(std::count_if(list.begin(), list.end(), [&](const Summary& o) { return o.id == s.id; }) > 1);
     for (size_t i = 0; i < list.size(); ++i)
       if (twice[i]) list[i].id = list[i].folder;
+  }
+  // Ids without the words that all begin with: where there is little room, what tells them apart is what counts.
+  static std::vector<std::string> short_names(const std::vector<Summary>& list) {
+    size_t same = list[0].id.size();
+    for (const Summary& s : list)
+      same = std::min(same, size_t(std::mismatch(s.id.begin(), s.id.end(), list[0].id.begin(), list[0].id.end()).first -
+                                   s.id.begin()));
+    while (same > 0 && std::string_view("-_/").find(list[0].id[same - 1]) == std::string_view::npos) --same;
+    std::vector<std::string> names;
+    for (const Summary& s : list) names.push_back(s.id.size() > same ? s.id.substr(same) : s.id);
+    return names;
   }
   // A row for each run; the best of each metric has a star.
   static std::string rows_of(const std::vector<Summary>& list, const std::vector<runs::Compare>& metrics, int columns) {

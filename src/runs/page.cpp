@@ -33,7 +33,7 @@ margin-bottom:16px;align-items:start}
 figure,.card{margin:0;background:var(--card);border:1px solid var(--line);border-radius:10px}
 figure{padding:6px 4px;position:relative;overflow-x:auto}.hero{grid-column:1/-1}
 .card{padding:16px 18px;margin-bottom:16px}.pair .card{margin:0}
-figure svg{display:block;width:100%;min-width:460px;height:auto}
+figure .plot{display:block;width:100%;min-width:460px;height:auto}
 .narrow{display:none}
 @media(max-width:760px){.wide{display:none}.narrow{display:block}main{padding:20px 12px 40px}}
 .bars{display:grid;grid-template-columns:max-content 1fr max-content;gap:5px 14px;align-items:center}
@@ -59,7 +59,7 @@ font-size:12px;line-height:1.45;white-space:nowrap;z-index:2}
 
 // A line under the pointer, and what the series are there. Values come back from the drawing's own coordinates.
 constexpr const char* kScript = R"js(
-for (const svg of document.querySelectorAll('figure svg')) {
+for (const svg of document.querySelectorAll('figure svg.plot')) {
   const [x0, x1, left, right] = svg.dataset.x.split(' ').map(Number);
   const [y0, y1, bottom, top] = svg.dataset.y.split(' ').map(Number);
   const log = svg.dataset.log === '1', figure = svg.closest('figure');
