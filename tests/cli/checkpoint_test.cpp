@@ -38,8 +38,8 @@ TEST_F(Checkpoints, LayoutAndWhatIsKept) {
 
 TEST_F(Checkpoints, TheBestStaysBesideTheLast) {
   // At this rate the model unlearns what it knew: the first evaluation is the best.
-  const Result r =
-      toy(train("run", "--steps 6 --lr 3 --warmup 0 --clip 0 --eval-every 1 --eval-tokens 0 --checkpoint-every 2 --keep 1"));
+  const Result r = toy(train(
+      "run", "--steps 6 --lr 3 --warmup 0 --clip 0 --eval-every 1 --eval-tokens 0 --checkpoint-every 2 --keep 1"));
   ASSERT_EQ(r.code, 0) << r.err;
   const std::string best = fs::read_symlink(path("run/checkpoints/best")).string();
   ASSERT_NE(best, "step_000006");

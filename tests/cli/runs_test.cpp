@@ -64,7 +64,8 @@ std::vector<json> lines_of(const std::string& text) {
 class CliRuns : public Cli {
  protected:
   std::string train(const std::string& out, const std::string& more = "") const {
-    return "train from-scratch --corpus " + tiny_corpus() + with(kSmall, more) + "--steps 6 --out '" + path(out) + "' " + more;
+    return "train from-scratch --corpus " + tiny_corpus() + with(kSmall, more) + "--steps 6 --out '" + path(out) +
+           "' " + more;
   }
   void trained(const std::string& out, const std::string& more = "") const {
     const Result r = toy(train(out, more));
