@@ -9,8 +9,10 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <regex>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "toy/base/error.h"
 
@@ -75,6 +77,16 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(resolve(p
 AtomicFile::~AtomicFile() {
   if (fd_ >= 0) ::close(fd_);
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void remove_leftovers(const std::string& folder) {
+  static const std::regex temporary(R"(.+\.[0-9]+-[0-9]+\.tmp)");  // as in the constructor above
+  std::error_code ignored;
+  std::vector<std::filesystem::path> left;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+    if (entry.is_regular_file(ignored) && std::regex_match(entry.path().filename().string(), temporary))
+      left.push_back(entry.path());
+  for (const std::filesystem::path& path : left) std::filesystem::remove(path, ignored);
 }
 
 void AtomicFile::fail_write(int error) const {

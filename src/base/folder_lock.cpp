@@ -26,6 +26,8 @@ std::string holder(int fd) {
 FolderLock::FolderLock(const std::string& folder)
     : fd_(::open((folder + "/.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
   const int open_error = errno;
+  check(fd_ >= 0 || (open_error != ENOSPC && open_error != EDQUOT), "disk full: {}: {}; free some space there", folder,
+        std::strerror(open_error));
   check(fd_ >= 0, "{}: cannot write in this folder: {}", folder, std::strerror(open_error));
   if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     const std::string who = holder(fd_);

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "toy/base/atomic_file.h"
 #include "toy/base/folder_lock.h"
 #include "toy/base/memory.h"
 #include "toy/decode/generate.h"
@@ -100,6 +101,7 @@ class Run {
     require_room(spec);
     prepare_folder(o.out, disk_bytes(spec));
     if (!lock_) lock_.emplace(o.out);
+    remove_leftovers(o.out);
     observer.preparing(fmt::format("{}: {:.2f} M weights", spec.name, double(parameter_count(spec)) * 1e-6));
     model_ = from_.empty() ? source.model(spec, device) : checkpoint_model(from_, spec, device);
     model_.tokenizer = std::move(tokenizer);

@@ -209,7 +209,7 @@ TEST_F(CliRuns, TornLogsAreReadAndSaid) {
 }
 
 TEST_F(CliRuns, AFailedRunSaysWhy) {
-  const Result r = toy(train("run", "--lr 1e30 --clip 0 --optimizer sgd --momentum 0"));
+  const Result r = toy(train("run", "--lr 1e30 --clip 0 --optimizer sgd --momentum 0 --max-skipped 3"));
   EXPECT_EQ(r.code, 1) << r.err;
   const json end = lines_of(slurp(path("run/events.jsonl"))).back();
   EXPECT_EQ(end.at("kind"), "run_end");

@@ -39,6 +39,10 @@ class AtomicFile {
   uint64_t bytes_written_ = 0;
 };
 
+/// Removes the temporaries that killed processes left in a folder. Only for a folder in which nobody else writes now
+/// (FolderLock). Errors are ignored, it is cleaning up.
+void remove_leftovers(const std::string& folder);
+
 /// fsync of a folder: makes the names in it durable, of which `what` is the newest. Folders that cannot be opened or
 /// synced (write-only, some network file systems) are left to the system. Throws Error{bad_input} for a full disk,
 /// Error{failure} for a write error that the system reports late.
