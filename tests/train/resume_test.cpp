@@ -24,11 +24,14 @@ std::vector<Case> cases() {
   using O = OptimizerOptions;
   const auto with = [](O optimizer) { return TrainerOptions{.optimizer = optimizer}; };
   std::vector<Case> list{
-      {"adamw", with({.kind = O::adamw})},
-      {"sgd", with({.kind = O::sgd, .momentum = 0})},
+      {"sgd_plain", with({.kind = O::sgd, .momentum = 0})},
       {"sgd_momentum", with({.kind = O::sgd, .momentum = 0.9})},
       {"sgd_nesterov", with({.kind = O::sgd, .momentum = 0.9, .nesterov = true})},
   };
+  for (const OptimizerInfo& info : optimizers()) list.push_back({std::string(info.name), with(O::of(info.kind))});
+  Case average{"average", with({})};
+  average.trainer.optimizer.ema = 0.9;
+  list.push_back(average);
   Case accumulate{"accumulate", with({})}, dropout{"dropout", with({})}, streaming{"streaming", with({.clip = 0})};
   accumulate.trainer.accumulate = 3;
   dropout.trainer.dropout = 0.2;
@@ -65,7 +68,9 @@ class Resume : public ::testing::Test {
     folder_ = pattern;
     std::ofstream(folder_ / "text.txt") << write_stories({.bytes = 2500});
     std::ofstream(folder_ / "size.json")
-        << R"({"d_model": 16, "n_layers": 2, "n_heads": 2, "n_kv": 1, "d_head": 8, "d_ff": 24})";
+        << R"({"d_model": 16, "n_layers": 2, "n_heads": 2, "n_kv": 1, "d_head": 8, "d_ff": 256})";  // 16 x 256: AdamW
+                                                                                                    // keeps its moments
+                                                                                                    // in 8 bits
   }
   void TearDown() override { fs::remove_all(folder_); }
 
