@@ -252,7 +252,7 @@ TEST_F(LogTest, AFullDiskIsSaid) {
   EXPECT_NE(error_of([&] {
               EventWriter w(link, EventWriter::Mode::fresh);
               w.write(start_event());
-            }).find("the disk is full"),
+            }).find("disk full: "),
             std::string::npos);
 }
 
