@@ -117,7 +117,7 @@ TEST_F(CliArguments, ContextsBeyondTheModels) {
   ASSERT_EQ(bench.code, 0) << bench.err;
   EXPECT_NE(bench.err.find(warning + "140"), std::string::npos) << bench.err;
   for (const std::string& call : {"infer " + golden + " --prompt-ids 1 --ctx ", "describe " + golden + " --ctx ",
-                                 "eval " + golden + " --file " + tiny_corpus() + " --ctx "}) {
+                                  "eval " + golden + " --file " + tiny_corpus() + " --ctx "}) {
     refuses(call + "16777217", {"ctx is 16777217", "16777216"});
     refuses(call + "-1", {"ctx is -1"});
   }
