@@ -116,8 +116,8 @@ TEST_F(CliArguments, ContextsBeyondTheModels) {
   const Result bench = toy("bench infer " + golden + " --prompt 120 --decode 20 --repeat 1 --json");
   ASSERT_EQ(bench.code, 0) << bench.err;
   EXPECT_NE(bench.err.find(warning + "140"), std::string::npos) << bench.err;
-  for (const std::string call : {"infer " + golden + " --prompt-ids 1 --ctx ", "describe " + golden + " --ctx ",
-                                 "eval " + golden + " --file " + tiny_corpus() + " --ctx "}) {
+  for (const std::string& call : {"infer " + golden + " --prompt-ids 1 --ctx ", "describe " + golden + " --ctx ",
+                                  "eval " + golden + " --file " + tiny_corpus() + " --ctx "}) {
     refuses(call + "16777217", {"ctx is 16777217", "16777216"});
     refuses(call + "-1", {"ctx is -1"});
   }
