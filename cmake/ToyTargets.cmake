@@ -17,7 +17,7 @@ endif()
 option(TOY_PCH "Precompile the headers of CLI11, nlohmann-json and GoogleTest" ON)
 # toy_compile_fast(toy_cli <CLI/CLI.hpp>): what need not run fast is to compile fast.
 function(toy_compile_fast target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${target} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O1>)
   if(TOY_PCH AND ARGN)
     target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()
