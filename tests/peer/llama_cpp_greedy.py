@@ -46,6 +46,7 @@ class LlamaCpp:
         self.ctx = self.model = None
         mp = lc.llama_model_default_params()
         mp.n_gpu_layers = 0
+        mp.use_extra_bufts = False  # no repacked weights: its AMX kernels die of SIGILL on some virtual machines
         mp.vocab_only = vocab_only
         self.model = lc.llama_model_load_from_file(str(path).encode(), mp)
         if not self.model:
