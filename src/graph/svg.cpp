@@ -5,8 +5,10 @@
 #include <cstdint>
 
 namespace toy::svg {
+namespace {
 
-std::string escape(std::string_view text) {
+// `<`, `>`, `&` and quotes as XML wants them.
+std::string escaped(std::string_view text) {
   std::string s;
   for (const char c : text) {
     if (c == '<')
@@ -22,6 +24,8 @@ std::string escape(std::string_view text) {
   }
   return s;
 }
+
+}  // namespace
 
 void Drawing::rect(double x, double y, double w, double h, std::string_view css, double radius) {
   body_ +=
@@ -40,7 +44,7 @@ void Drawing::path(std::string_view commands, std::string_view css, bool arrow) 
 
 void Drawing::text(double x, double y, std::string_view text, std::string_view css) {
   body_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>\n", x, y,
-                       css.empty() ? "" : fmt::format(" class=\"{}\"", css), escape(text));
+                       css.empty() ? "" : fmt::format(" class=\"{}\"", css), escaped(text));
 }
 
 std::string Drawing::finish(double width, double height) const {

@@ -254,7 +254,8 @@ class Run {
     sampler_ = std::make_unique<WindowSampler>(train_ids_, o_.trainer.batch, o_.trainer.tokens, o_.seed);
   }
 
-  // What the run will write beside what is there: the model, the averaged one, the checkpoints that are kept, the best, the next one.
+  // What the run will write beside what is there: the model, the averaged one, the checkpoints that are kept, the best,
+  // the next one.
   size_t disk_bytes(const ModelSpec& spec) const {
     const size_t models = o_.trainer.optimizer.ema > 0 ? 2 : 1;
     const size_t model = models * size_t(parameter_count(spec)) * size_of(o_.stored);

@@ -6,9 +6,6 @@
 
 namespace toy::svg {
 
-/// `<`, `>`, `&` and quotes as XML wants them.
-std::string escape(std::string_view text);
-
 /// Width of a text of the class `small` or of no class, in pixels: every character of the font is as wide.
 inline constexpr double kCharacter = 6.7, kSmallCharacter = 5.9;
 

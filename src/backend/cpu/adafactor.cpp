@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/cpu/gradient_scale.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"
 #include "backend/cpu/vec-inl.h"
@@ -68,9 +69,9 @@ HWY_INLINE void add_squares(const float* g, int64_t n, double* columns) {
 struct Scalars {
   double lr, mix, gscale;
   Scalars(const KernelArgs& args, size_t first)
-      : lr(*args.in[first].as<const float>()), mix(*args.in[first + 1].as<const float>()), gscale(1) {
-    if (args.in.size() > first + 2 && args.in[first + 2].data) gscale = *args.in[first + 2].as<const float>();
-  }
+      : lr(*args.in[first].as<const float>()),
+        mix(*args.in[first + 1].as<const float>()),
+        gscale(scale_of_gradients(args, first + 2)) {}
 };
 
 // The numbers of the last pass, from the sums over all chunks of u^2 and of w^2.

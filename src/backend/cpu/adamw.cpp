@@ -11,6 +11,8 @@
 
 #include <cmath>
 
+#include "backend/cpu/adam-inl.h"
+#include "backend/cpu/gradient_scale.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"
 #include "backend/cpu/vec-inl.h"
@@ -21,17 +23,11 @@ namespace toy::cpu::HWY_NAMESPACE {
 namespace {
 
 void adamw(const ExecContext& ctx, const KernelArgs& args) {
-  const auto& at = args.attrs.as<AdamWAttrs>();
   const auto scalar = [&](size_t i) { return double(*args.in[i].as<const float>()); };
-  const double lr = scalar(4);
-  const bool scaled = args.in.size() > 7 && args.in[7].data;
-  const float gscale = scaled ? *args.in[7].as<const float>() : 1.0f;
-  if (!std::isfinite(gscale)) return;  // a broken gradient: the step is skipped
-
-  const VF b1 = set(float(at.beta1)), c1 = set(float(1 - at.beta1));
-  const VF b2 = set(float(at.beta2)), c2 = set(float(1 - at.beta2));
-  const VF eps = set(float(at.eps)), grad_scale = set(gscale), keep = set(float(1 - lr * at.weight_decay));
-  const VF step = set(float(lr / scalar(5))), unbias = set(float(1 / scalar(6)));
+  const float gscale = scale_of_gradients(args, 7);
+  if (!std::isfinite(gscale)) return;  // the step is skipped
+  const VF grad_scale = set(gscale);
+  const Adam adam(args.attrs.as<AdamWAttrs>(), scalar(4), scalar(5), scalar(6));
 
   const Range r = share_elements(ctx, args.in[0].count());
   const auto in = [&](size_t i) { return args.in[i].as<const float>() + r.begin; };
@@ -42,11 +38,8 @@ void adamw(const ExecContext& ctx, const KernelArgs& args) {
   for_each_vector(r.size(), [&](auto io, int64_t i) HWY_ATTR {
     const VF gi = hn::Mul(io.load(g + i), grad_scale);
     finite.see(gi);
-    const VF mi = hn::MulAdd(b1, io.load(m + i), hn::Mul(c1, gi));
-    const VF vi = hn::MulAdd(b2, io.load(v + i), hn::Mul(c2, hn::Mul(gi, gi)));
-    const VF denominator = hn::Add(hn::Sqrt(hn::Mul(vi, unbias)), eps);
-    const VF move = hn::Div(hn::Mul(step, mi), denominator);
-    io.store(hn::Sub(hn::Mul(io.load(w + i), keep), move), w_out + i);
+    VF mi = io.load(m + i), vi = io.load(v + i);
+    io.store(adam(io.load(w + i), gi, mi, vi), w_out + i);
     io.store(mi, m_out + i);
     io.store(vi, v_out + i);
   });

@@ -13,6 +13,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/cpu/adam-inl.h"
+#include "backend/cpu/gradient_scale.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"
 #include "backend/cpu/vec-inl.h"
@@ -62,17 +64,11 @@ HWY_INLINE void store_block(const float* moment, int64_t n, float largest, uint8
 HWY_INLINE float largest_lane(VF v) { return hn::GetLane(hn::MaxOfLanes(kF32, v)); }
 
 void adamw8(const ExecContext& ctx, const KernelArgs& args) {
-  const auto& at = args.attrs.as<AdamWAttrs>();
   const auto scalar = [&](size_t i) { return double(*args.in[i].as<const float>()); };
-  const double lr = scalar(6);
-  const bool scaled = args.in.size() > 9 && args.in[9].data;
-  const float gscale = scaled ? *args.in[9].as<const float>() : 1.0f;
-  if (!std::isfinite(gscale)) return;  // a broken gradient: the step is skipped
-
-  const VF b1 = set(float(at.beta1)), c1 = set(float(1 - at.beta1));
-  const VF b2 = set(float(at.beta2)), c2 = set(float(1 - at.beta2));
-  const VF eps = set(float(at.eps)), grad_scale = set(gscale), keep = set(float(1 - lr * at.weight_decay));
-  const VF step = set(float(lr / scalar(7))), unbias = set(float(1 / scalar(8)));
+  const float gscale = scale_of_gradients(args, 9);
+  if (!std::isfinite(gscale)) return;  // the step is skipped
+  const VF grad_scale = set(gscale);
+  const Adam adam(args.attrs.as<AdamWAttrs>(), scalar(6), scalar(7), scalar(8));
 
   const int64_t n = args.in[0].count(), blocks = code_blocks(n);
   const Range tiles = ctx.share(div_up(blocks, kBlocksPerTile));
@@ -90,12 +86,9 @@ void adamw8(const ExecContext& ctx, const KernelArgs& args) {
     for_each_vector(count, [&](auto io, int64_t i) HWY_ATTR {
       const VF gi = hn::Mul(io.load(g + i), grad_scale);
       finite.see(gi);
-      const VF m_old = hn::Mul(decoded(m_codes + i, kSignedCode), m_scale);
-      const VF v_old = hn::Mul(decoded(v_codes + i, kUnsignedCode), v_scale);
-      const VF mi = hn::MulAdd(b1, m_old, hn::Mul(c1, gi));
-      const VF vi = hn::MulAdd(b2, v_old, hn::Mul(c2, hn::Mul(gi, gi)));
-      const VF denominator = hn::Add(hn::Sqrt(hn::Mul(vi, unbias)), eps);
-      io.store(hn::Sub(hn::Mul(io.load(w + i), keep), hn::Div(hn::Mul(step, mi), denominator)), w_out + i);
+      VF mi = hn::Mul(decoded(m_codes + i, kSignedCode), m_scale);
+      VF vi = hn::Mul(decoded(v_codes + i, kUnsignedCode), v_scale);
+      io.store(adam(io.load(w + i), gi, mi, vi), w_out + i);
       const VF m_here = present(io, mi), v_here = present(io, vi);  // 0 behind the last element
       hn::Store(m_here, kF32, m + i);
       hn::Store(v_here, kF32, v + i);

@@ -1,8 +1,8 @@
 // cumsum along an axis. A line is summed by one thread, from one end to the other, in f64, and each partial sum is
 // rounded once: the error is u |y| and n 2^-53 sum |x| before it, and the bits do not depend on threads or instruction
 // set.
+#include "backend/cpu/along_axis.h"
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/tiles.h"
 #include "toy/ops/attrs/structs.h"
 
 namespace toy::cpu {
@@ -20,22 +20,14 @@ void sum_lines(const float* x, float* y, int64_t n, int64_t stride, int64_t coun
     }
 }
 
-// The input as [outer, n, inner].
 void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const auto& at = args.attrs.as<CumsumAttrs>();
-  const Shape& shape = args.in[0].shape;
-  const int64_t n = shape[at.axis];
-  int64_t outer = 1, inner = 1;
-  for (int i = 0; i < at.axis; ++i) outer *= shape[i];
-  for (int i = at.axis + 1; i < shape.rank(); ++i) inner *= shape[i];
-  const int64_t pieces = div_up(inner, kColumns), stride = at.reverse ? -inner : inner;
-  const Range tiles = share_rows(ctx, outer * pieces, n * std::min(inner, kColumns));
-  for (int64_t t = tiles.begin; t < tiles.end; ++t) {
-    const int64_t j = t % pieces * kColumns, begin = t / pieces * n * inner + j;
-    const int64_t first = begin + (at.reverse ? (n - 1) * inner : 0);
-    sum_lines(args.in[0].as<const float>() + first, args.out[0].as<float>() + first, n, stride,
-              std::min(kColumns, inner - j));
-  }
+  const AlongAxis a(args.in[0].shape, at.axis);
+  const int64_t stride = at.reverse ? -a.inner : a.inner;
+  a.for_each_tile(ctx, kColumns, [&](int64_t o, int64_t j, int64_t count) {
+    const int64_t first = (o * a.terms + (at.reverse ? a.terms - 1 : 0)) * a.inner + j;
+    sum_lines(args.in[0].as<const float>() + first, args.out[0].as<float>() + first, a.terms, stride, count);
+  });
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include <cmath>
 
+#include "backend/cpu/gradient_scale.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"
 #include "backend/cpu/vec-inl.h"
@@ -22,9 +23,8 @@ namespace {
 void lion(const ExecContext& ctx, const KernelArgs& args) {
   const auto& at = args.attrs.as<LionAttrs>();
   const double rate = double(*args.in[3].as<const float>());
-  const bool scaled = args.in.size() > 4 && args.in[4].data;
-  const float gscale = scaled ? *args.in[4].as<const float>() : 1.0f;
-  if (!std::isfinite(gscale)) return;  // a broken gradient: the step is skipped
+  const float gscale = scale_of_gradients(args, 4);
+  if (!std::isfinite(gscale)) return;  // the step is skipped
 
   const VF b1 = set(float(at.beta1)), c1 = set(float(1 - at.beta1));
   const VF b2 = set(float(at.beta2)), c2 = set(float(1 - at.beta2));

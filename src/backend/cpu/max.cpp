@@ -8,9 +8,9 @@
 
 #include <algorithm>
 
+#include "backend/cpu/along_axis.h"
 #include "backend/cpu/elementwise-inl.h"
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/tiles.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace toy::cpu::HWY_NAMESPACE {
@@ -36,30 +36,18 @@ float max_of_row(const float* x, int64_t n) {
 
 constexpr int64_t kColumns = 1024;  // a tile of neighbouring maxima
 
-// The input as [outer, terms, inner].
 void max(const ExecContext& ctx, const KernelArgs& args) {
-  const Shape& shape = args.in[0].shape;
-  const int axis = args.attrs.as<AxisAttrs>().axis;
-  int64_t outer = 1, inner = 1;
-  for (int i = 0; i < axis; ++i) outer *= shape[i];
-  for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
-  const int64_t terms = shape[axis];
+  const AlongAxis a(args.in[0].shape, args.attrs.as<AxisAttrs>().axis);
   const float* x = args.in[0].as<const float>();
   float* y = args.out[0].as<float>();
-  if (inner == 1) {
-    const Range rows = share_rows(ctx, outer, terms);
-    for (int64_t o = rows.begin; o < rows.end; ++o) y[o] = max_of_row(x + o * terms, terms) + 0.0f;
-    return;
-  }
-  const int64_t pieces = div_up(inner, kColumns);
-  const Range tiles = share_rows(ctx, outer * pieces, terms * HWY_MIN(inner, kColumns));
-  for (int64_t t = tiles.begin; t < tiles.end; ++t) {
-    const int64_t o = t / pieces, j = t % pieces * kColumns, count = HWY_MIN(kColumns, inner - j);
-    float* best = y + o * inner + j;
+  if (a.inner == 1)
+    return a.for_each_line(ctx, [&](int64_t o) HWY_ATTR { y[o] = max_of_row(x + o * a.terms, a.terms) + 0.0f; });
+  a.for_each_tile(ctx, kColumns, [&](int64_t o, int64_t j, int64_t count) HWY_ATTR {
+    float* best = y + o * a.inner + j;
     std::fill_n(best, count, -kInfinity);
-    for (int64_t i = 0; i < terms; ++i) take_larger(x + (o * terms + i) * inner + j, count, best);
+    for (int64_t i = 0; i < a.terms; ++i) take_larger(x + (o * a.terms + i) * a.inner + j, count, best);
     for (int64_t k = 0; k < count; ++k) best[k] += 0.0f;
-  }
+  });
 }
 
 }  // namespace

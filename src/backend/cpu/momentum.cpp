@@ -10,6 +10,7 @@
 
 #include <cmath>
 
+#include "backend/cpu/gradient_scale.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"
 #include "backend/cpu/vec-inl.h"
@@ -19,13 +20,9 @@ HWY_BEFORE_NAMESPACE();
 namespace toy::cpu::HWY_NAMESPACE {
 namespace {
 
-float scale_of(const KernelArgs& args, size_t operand) {
-  return args.in.size() > operand && args.in[operand].data ? *args.in[operand].as<const float>() : 1.0f;
-}
-
 void momentum(const ExecContext& ctx, const KernelArgs& args) {
   const auto& at = args.attrs.as<MomentumAttrs>();
-  const float gscale = scale_of(args, 2);
+  const float gscale = scale_of_gradients(args, 2);
   const Range r = share_elements(ctx, args.in[0].count());
   const float *v = args.in[0].as<const float>() + r.begin, *g = args.in[1].as<const float>() + r.begin;
   float *v_out = args.out[0].as<float>() + r.begin, *step = args.out[1].as<float>() + r.begin;
@@ -46,7 +43,7 @@ void momentum(const ExecContext& ctx, const KernelArgs& args) {
 }
 
 void ema(const ExecContext& ctx, const KernelArgs& args) {
-  if (!std::isfinite(scale_of(args, 3))) return;  // the weights have not moved either
+  if (!std::isfinite(scale_of_gradients(args, 3))) return;  // the weights have not moved either
   const VF mix = set(*args.in[2].as<const float>());
   const Range r = share_elements(ctx, args.in[0].count());
   const float *avg = args.in[0].as<const float>() + r.begin, *w = args.in[1].as<const float>() + r.begin;

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/along_axis.h"
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/tiles.h"
 #include "toy/ops/attrs/structs.h"
 
 namespace toy::cpu {
@@ -38,21 +38,18 @@ void copy(const ExecContext& ctx, const KernelArgs& args) noexcept {
 // The output is rows of the inputs' rows, one behind the other; a row is everything from the joined axis on.
 void concat(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const int axis = args.attrs.as<AxisAttrs>().axis;
-  const Shape& shape = args.out[0].shape;
-  const int64_t size = int64_t(size_of(args.out[0].dtype));
-  int64_t outer = 1, inner = size;  // inner: bytes behind one index of the axis
-  for (int i = 0; i < axis; ++i) outer *= shape[i];
-  for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
-  const int64_t out_row = shape[axis] * inner;
+  const AlongAxis a(args.out[0].shape, axis);
+  const int64_t size = int64_t(size_of(args.out[0].dtype)), inner = a.inner * size;  // bytes behind one index
+  const int64_t out_row = a.terms * inner;
   int64_t begin = 0;
   for (const View& x : args.in) {
     const int64_t row = x.shape[axis] * inner;
-    if (outer == 1) {  // long rows: cut them
+    if (a.outer == 1) {  // long rows: cut them
       const Range r = share_elements(ctx, row / size);
       std::memcpy(args.out[0].as<char>() + begin + r.begin * size, x.as<const char>() + r.begin * size,
                   size_t(r.size() * size));
     } else {
-      const Range rows = share_rows(ctx, outer, out_row / size);
+      const Range rows = share_rows(ctx, a.outer, out_row / size);
       for (int64_t o = rows.begin; o < rows.end; ++o)
         std::memcpy(args.out[0].as<char>() + o * out_row + begin, x.as<const char>() + o * row, size_t(row));
     }

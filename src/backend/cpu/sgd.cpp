@@ -11,6 +11,7 @@
 
 #include <cmath>
 
+#include "backend/cpu/gradient_scale.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"
 #include "backend/cpu/vec-inl.h"
@@ -25,9 +26,8 @@ template <bool kMomentum>
 void step(const ExecContext& ctx, const KernelArgs& args) {
   constexpr size_t kLr = kMomentum ? 3 : 2;
   const auto& at = args.attrs.as<SgdAttrs>();
-  const bool scaled = args.in.size() > kLr + 1 && args.in[kLr + 1].data;
-  const float gscale = scaled ? *args.in[kLr + 1].as<const float>() : 1.0f;
-  if (!std::isfinite(gscale)) return;  // a broken gradient: the step is skipped
+  const float gscale = scale_of_gradients(args, kLr + 1);
+  if (!std::isfinite(gscale)) return;  // the step is skipped
 
   const VF lr = set(*args.in[kLr].as<const float>()), grad_scale = set(gscale);
   const VF decay = set(float(at.weight_decay)), momentum = set(float(at.momentum));

@@ -6,8 +6,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "backend/cpu/along_axis.h"
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/tiles.h"
 #include "backend/cpu/vec-inl.h"
 #include "toy/ops/attrs/structs.h"
 
@@ -25,27 +25,15 @@ void sum_columns(const float* x, int64_t terms, int64_t stride, int64_t count, f
   for (int64_t j = 0; j < count; ++j) out[j] = float(sums[j]);
 }
 
-// The input as [outer, terms, inner].
 void sum(const ExecContext& ctx, const KernelArgs& args) {
-  const Shape& shape = args.in[0].shape;
-  const int axis = args.attrs.as<AxisAttrs>().axis;
-  int64_t outer = 1, inner = 1;
-  for (int i = 0; i < axis; ++i) outer *= shape[i];
-  for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
-  const int64_t terms = shape[axis];
+  const AlongAxis a(args.in[0].shape, args.attrs.as<AxisAttrs>().axis);
   const float* x = args.in[0].as<const float>();
   float* out = args.out[0].as<float>();
-  if (inner == 1) {
-    const Range rows = share_rows(ctx, outer, terms);
-    for (int64_t o = rows.begin; o < rows.end; ++o) out[o] = float(sum_f64<false>(x + o * terms, terms));
-    return;
-  }
-  const int64_t pieces = div_up(inner, kColumns);
-  const Range tiles = share_rows(ctx, outer * pieces, terms * HWY_MIN(inner, kColumns));
-  for (int64_t t = tiles.begin; t < tiles.end; ++t) {
-    const int64_t o = t / pieces, j = t % pieces * kColumns;
-    sum_columns(x + o * terms * inner + j, terms, inner, HWY_MIN(kColumns, inner - j), out + o * inner + j);
-  }
+  if (a.inner == 1)
+    return a.for_each_line(ctx, [&](int64_t o) HWY_ATTR { out[o] = float(sum_f64<false>(x + o * a.terms, a.terms)); });
+  a.for_each_tile(ctx, kColumns, [&](int64_t o, int64_t j, int64_t count) HWY_ATTR {
+    sum_columns(x + o * a.terms * a.inner + j, a.terms, a.inner, count, out + o * a.inner + j);
+  });
 }
 
 }  // namespace
