@@ -1,0 +1,32 @@
+// What the parts of dot_product agree on: how it cuts its work, and one thread's workspace.
+#pragma once
+
+#include <algorithm>
+
+#include "backend/cpu/gemm.h"
+
+namespace toy::cpu {
+
+inline constexpr size_t kStrip = 8;       // outputs of a unit
+inline constexpr size_t kTileRows = 3;    // rows of a register tile
+inline constexpr size_t kFewRows = 48;    // up to here w is read in place, strip by strip
+inline constexpr size_t kMaxOrdered = 8;  // up to here (at most, by the number of registers) w is read row after row
+inline constexpr size_t kRowBlock = 256;  // rows for which a packed K-block of x stays in L2
+inline constexpr size_t kGroup = 32;      // strips whose partial sums are held aside when y must not be touched yet
+inline constexpr size_t kMaxRows = kRowBlock + kTileRows;  // of a block, after rounding to whole tiles
+
+// Floats of one thread's workspace: packed x, a strip of w, partial sums.
+struct DotSpace {
+  size_t x, strip, sums, ld_sums, lanes;
+  DotSpace(size_t rows, size_t outs, const KBlocks& blocks) {
+    const size_t few = std::min(rows, kFewRows) * blocks.len * blocks.count;
+    x = std::max(few, std::min(round_up(rows, kTileRows), kMaxRows) * blocks.len);
+    strip = kStrip * blocks.len;
+    ld_sums = std::min(round_up(outs, kStrip), kGroup * kStrip);
+    sums = round_up(blocks.count == 1 ? 0 : std::min(rows, kMaxRows) * ld_sums, 16);
+    lanes = std::min(rows, kMaxOrdered) * kStrip * 16 * blocks.count;
+  }
+  size_t bytes() const { return round_up((x + strip + sums + lanes) * sizeof(float), 64); }
+};
+
+}  // namespace toy::cpu
