@@ -4,8 +4,9 @@
 #   scripts/test.sh                # release build; every label but slow and, without its environment, peer
 #   scripts/test.sh --quick        # label unit only
 #   scripts/test.sh --slow         # also label slow
-#   scripts/test.sh --asan         # also the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, and the
-#                                  # team of threads under ThreadSanitizer
+#   scripts/test.sh --asan         # also the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer (needs
+#                                  # clang), and the team of threads under ThreadSanitizer
+#   scripts/test.sh --tsan         # also kernels, every op and training with several threads under ThreadSanitizer
 #   scripts/test.sh --fuzz [S]     # also each fuzzer on its corpus and S seconds (default 30) beyond it; needs clang
 #
 # It runs from any folder, in a fresh clone, with or without a folder ../shared of test data. What is skipped is counted
@@ -16,12 +17,13 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 exec < /dev/null  # nothing here asks anything
 
-quick='' slow='' asan='' fuzz=''
+quick='' slow='' asan='' tsan='' fuzz=''
 while (($#)); do
   case $1 in
     --quick) quick=1 ;;
     --slow) slow=1 ;;
     --asan) asan=1 ;;
+    --tsan) tsan=1 ;;
     --fuzz) fuzz=30; if [[ ${2:-} =~ ^[0-9]+$ ]]; then fuzz=$2; shift; fi ;;
     -h | --help) sed -nE '2,/^set /{s/^# ?//p}' "${BASH_SOURCE[0]}"; exit 0 ;;
     *) echo "test: unknown argument '$1' (--help shows all)" >&2; exit 2 ;;
@@ -137,16 +139,29 @@ run_tests release build/release -- "${select[@]}"
 summary+=(--run "" "$logs/release.json" "$logs/release.xml" "${not_run[@]}")
 
 # ---- sanitizers: the unit tests, every finding fatal. Impossible allocations fail as they do without a sanitizer.
-if [[ -n $asan ]] && configure asan && build asan --target unit_tests; then
-  export ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1:${ASAN_OPTIONS:-}
-  export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS:-}
-  run_tests asan build/asan -L '^unit$' --
-  summary+=(--run asan "$logs/asan.json" "$logs/asan.xml")
+if [[ -n $asan ]]; then
+  if ! command -v clang++ > /dev/null; then
+    record skipped asan "clang++ is not installed; scripts/setup.sh --dev installs it"
+  elif configure asan && build asan --target unit_tests; then
+    export ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1:${ASAN_OPTIONS:-}
+    export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS:-}
+    run_tests asan build/asan -L '^unit$' --
+    summary+=(--run asan "$logs/asan.json" "$logs/asan.xml")
+  fi
 fi
 
-# ---- the team of threads under ThreadSanitizer
-if [[ -n $asan ]] && configure tsan && build tsan --target test_base; then
-  check "threads under tsan" env TSAN_OPTIONS=halt_on_error=1 build/tsan/tests/test_base '--gtest_filter=ThreadPool.*'
+# ---- ThreadSanitizer: the team of threads, and on demand all that it runs
+if [[ -n $asan$tsan ]]; then
+  suites=("test_base ThreadPool.*")
+  if [[ -n $tsan ]]; then
+    suites+=("test_backend *" "test_ops *.Threads" "test_runtime *" "test_train Trainer*:Accumulat*")
+  fi
+  export TSAN_OPTIONS=halt_on_error=1
+  if configure tsan && build tsan --target "${suites[@]%% *}"; then
+    for suite in "${suites[@]}"; do
+      check "${suite%% *} under tsan" "build/tsan/tests/${suite%% *}" "--gtest_filter=${suite#* }"
+    done
+  fi
 fi
 
 # ---- fuzzers: every file of the corpus, then new inputs for a while

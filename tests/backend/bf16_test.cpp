@@ -163,11 +163,12 @@ float in_order_of_amx(const ProductCase& c, const Array<float>& a, const Array<f
 }
 
 TEST_F(Bf16, EveryInstructionGivesTheProductForEveryLayout) {
-  for (const auto& [m, n, k] :
+  for (const auto& size :
        {std::array<size_t, 3>{1, 1, 1}, {33, 47, 70}, {64, 32, 512}, {31, 16, 1100}, {40, 20, 4200}, {97, 33, 2}})
     for (const bool a_along_k : {true, false})
       for (const bool b_along_k : {true, false})
         for (const auto init : {ProductCase::none, ProductCase::matrix, ProductCase::row}) {
+          const size_t m = size[0], n = size[1], k = size[2];
           const ProductCase c{m, n, k, a_along_k, b_along_k, init};
           SCOPED_TRACE(testing::Message() << m << " " << n << " " << k << " " << a_along_k << b_along_k << init);
           Array<float> a({int64_t(m * k)}), b({int64_t(k * n)}), start({int64_t(m * n)});

@@ -127,7 +127,7 @@ TEST(Stories, ScoreOfStoriesInAnyOrder) {
 // weights.
 TEST(Stories, DrawsFollowTheWeights) {
   double difference = 0, squares = 0, entropy = 0;
-  constexpr int kStories = 20000;
+  constexpr int kStories = 5000;
   for (uint64_t story = 0; story < kStories; ++story) {
     std::string text;
     AuditingChooser chooser(11, story, text);

@@ -108,11 +108,13 @@ class Noisy {
     }
     for (const Value& v : from.outputs) built.outputs.push_back(map[size_t(v.node)][size_t(v.out)]);
   }
+  // Factors uniform about 1, with standard deviation `size`. (Signs alone would cancel too often in short sums.)
   void draw(double size, uint64_t seed) {
+    const double width = size * std::sqrt(12.0) * 0x1p-32;
     for (const std::string& name : factors_) {
       const Philox random(seed, name);
       auto& values = built.feed[name];
-      for (size_t i = 0; i < values.size(); ++i) values[i] = 1 + size * random.normal(i);
+      for (size_t i = 0; i < values.size(); ++i) values[i] = 1 + width * (double(random.word(i)) - 0x1p31);
     }
   }
   Built built;

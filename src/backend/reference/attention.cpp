@@ -56,11 +56,11 @@ void attention(const ExecContext& ctx, const KernelArgs& args) noexcept {
       for (int64_t j = first; j <= i; ++j) s[j] = a.score(i, j, h);
       const double top = *std::max_element(s + first, s + i + 1);
       double sum = 0;
-      for (int64_t j = first; j <= i; ++j) sum += std::exp(s[j] - top);
+      for (int64_t j = first; j <= i; ++j) sum += s[j] = std::exp(s[j] - top);
       double* out = o + a.q_at(i, h);
       std::fill_n(out, a.P, 0.0);
       for (int64_t j = first; j <= i; ++j)
-        for (int64_t p = 0; p < a.P; ++p) out[p] += std::exp(s[j] - top) / sum * a.v[a.kv_at(j, h) + p];
+        for (int64_t p = 0; p < a.P; ++p) out[p] += s[j] / sum * a.v[a.kv_at(j, h) + p];
       if (lse) lse[i * a.H + h] = top + std::log(sum);
     }
 }

@@ -54,17 +54,16 @@ void matmul(const ExecContext& ctx, const KernelArgs& args) noexcept {
   if (ctx.thread != 0) return;
   const auto& at = args.attrs.as<MatmulAttrs>();
   const View &a = args.in[0], &b = args.in[1], &out = args.out[0];
-  const int64_t K = a.shape.back(at.transpose_a ? 1 : 0);
+  const int a_k = a.shape.rank() - (at.transpose_a ? 2 : 1), b_k = b.shape.rank() - (at.transpose_b ? 1 : 2);
+  const int64_t K = a.shape[a_k];
   for_each_index(out.shape, [&](const Shape& i) {
-    Shape left = i, right = i;
     const int row = i.rank() - 2, column = i.rank() - 1;
+    Shape left = i, right = i;  // where the sums begin, at k = 0
+    left[at.transpose_a ? column : row] = i[row], left[at.transpose_a ? row : column] = 0;
+    right[at.transpose_b ? row : column] = i[column], right[at.transpose_b ? column : row] = 0;
+    const double *x = a.as<const double>() + offset(a, left), *y = b.as<const double>() + offset(b, right);
     double sum = 0;
-    for (int64_t k = 0; k < K; ++k) {
-      left[at.transpose_a ? row : column] = right[at.transpose_b ? column : row] = k;
-      left[at.transpose_a ? column : row] = i[row];
-      right[at.transpose_b ? row : column] = i[column];
-      sum += a.as<const double>()[offset(a, left)] * b.as<const double>()[offset(b, right)];
-    }
+    for (int64_t k = 0; k < K; ++k) sum += x[k * a.stride[a_k]] * y[k * b.stride[b_k]];
     out.as<double>()[offset(out, i)] = sum;
   });
 }
