@@ -21,6 +21,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr int64_t kShortPrompt = 8;  // tokens, for the time to the first one generated
+
 // A random model as a file, which is there until it has been loaded. Made apart: its memory is not the measured one's.
 class RandomFile {
  public:
@@ -111,14 +113,17 @@ struct Infer {
     std::vector<double> prefill_tps, decode_tps;
     const Philox random(0, "bench");
     const auto token = [&](int64_t i) { return int32_t(random.below(uint64_t(i), uint64_t(model.spec.vocab))); };
+    const auto prefill = [&](int sequence, int64_t tokens) {
+      std::vector<DecodeRow> rows;
+      for (int64_t i = 0; i < tokens; ++i) rows.push_back({sequence, token(i), i + 1 == tokens});
+      d.decode(rows);
+    };
+    prefill(0, std::min(prompt, kShortPrompt));
+    const double first_token = now() - begin;
     for (int64_t r = 0; r <= repeat; ++r) {
       for (int s = 0; s < int(parallel); ++s) d.state().reset(s);
       const double t0 = now();
-      for (int s = 0; s < int(parallel); ++s) {
-        std::vector<DecodeRow> rows;
-        for (int64_t i = 0; i < prompt; ++i) rows.push_back({s, token(i), i + 1 == prompt});
-        d.decode(rows);
-      }
+      for (int s = 0; s < int(parallel); ++s) prefill(s, prompt);
       const double t1 = now();
       d.session().enable_profile(profile && r == repeat);
       for (int64_t i = 0; i < decode; ++i) {
@@ -148,6 +153,7 @@ struct Infer {
                          {"read_gbs", read},
                          {"fraction_of_read", rate / read},
                          {"load_s", load},
+                         {"first_token_s", first_token},
                          {"peak_rss_mib", peak}};
     if (profile) print_profile(d.session(), fma);
     if (json)
@@ -155,9 +161,9 @@ struct Infer {
     else
       fmt::print(
           "{}: prefill {:.1f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; decode {:.1f} tokens/s, {:.1f} GB/s of "
-          "weights = {:.0f}% of {:.1f}; loaded in {:.1f} ms; peak {} MiB\n",
+          "weights = {:.0f}% of {:.1f}; loaded in {:.1f} ms, first token of a short prompt after {:.1f}; peak {} MiB\n",
           name, median(prefill_tps), gflops, 100 * gflops / fma, fma, median(decode_tps), rate, 100 * rate / read, read,
-          1e3 * load, peak);
+          1e3 * load, 1e3 * first_token, peak);
   }
 };
 

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Writes SmolLM2-135M's shape with random weights as a GGUF that toy and llama.cpp read: for speed, never for quality.
+
+  PY=$(scripts/peers.sh) && $PY bench/peers/random_gguf.py out.gguf --dtype f16
+
+The vocabulary is a stand-in: feed token ids.
+"""
+import argparse
+
+import gguf
+import numpy as np
+
+D, F, L, H, K, P, V = 576, 1536, 30, 9, 3, 64, 49152
+DTYPES = {"f32": np.float32, "f16": np.float16}
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("out")
+    ap.add_argument("--dtype", default="f32", choices=DTYPES)
+    a = ap.parse_args()
+    random = np.random.default_rng(0)
+    out = gguf.GGUFWriter(a.out, "llama")
+    out.add_name("random")
+    out.add_context_length(8192)
+    out.add_embedding_length(D)
+    out.add_feed_forward_length(F)
+    out.add_block_count(L)
+    out.add_head_count(H)
+    out.add_head_count_kv(K)
+    out.add_rope_dimension_count(P)
+    out.add_rope_freq_base(1e5)
+    out.add_layer_norm_rms_eps(1e-5)
+    out.add_vocab_size(V)
+    out.add_tokenizer_model("llama")
+    out.add_token_list([b"<unk>", b"<s>", b"</s>"] + [b"t%d" % i for i in range(3, V)])
+    out.add_token_scores([0.0] * V)
+    out.add_token_types([2, 3, 3] + [1] * (V - 3))
+
+    def matrix(name, rows, columns):
+        values = random.standard_normal((rows, columns), dtype=np.float32) * np.float32(columns**-0.5)
+        out.add_tensor(name, values.astype(DTYPES[a.dtype]))
+
+    def gain(name):
+        out.add_tensor(name, np.ones(D, np.float32))
+
+    matrix("token_embd.weight", V, D)
+    gain("output_norm.weight")
+    for i in range(L):
+        b = f"blk.{i}."
+        gain(b + "attn_norm.weight")
+        gain(b + "ffn_norm.weight")
+        for name, rows, columns in (("attn_q", H * P, D), ("attn_k", K * P, D), ("attn_v", K * P, D), ("attn_output", D, H * P),
+                                    ("ffn_gate", F, D), ("ffn_up", F, D), ("ffn_down", D, F)):
+            matrix(f"{b}{name}.weight", rows, columns)
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+
+
+if __name__ == "__main__":
+    main()
