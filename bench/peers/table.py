@@ -8,7 +8,7 @@
 Two commands run in turn (A B A B ...), so that both have the machine's good and bad minutes; a row is the median of the ratios
 round by round, with the smallest and the largest. Above 1 toy is ahead. Beside it stand toy's share of the machine's ceiling and
 the bar the project has set itself. Where several peers are given, each round takes the best of them. llm.c's CPU trainer is a
-peer if --llm-c names its program (train_gpt2, built with OpenMP; it prints a line a step).
+peer if --llm-c names its program (train_gpt2, built with OpenMP, beside the files of llm_c_inputs.py).
 
 Nothing else should run: the machine's load is printed with the table. Exit: 0, or 1 if a row is below its bar.
 """
@@ -85,13 +85,21 @@ def run(command):
     return json.loads(lines[-1])
 
 
-def run_llm_c(program):
-    """tokens_per_s of llm.c's CPU trainer at B=4 T=64: the median of its steps but for the first two."""
-    done = subprocess.run([program], capture_output=True, text=True, cwd=pathlib.Path(program).resolve().parent)
-    ms = [float(m) for m in re.findall(r"^step \d+:.*took ([0-9.]+) ms", done.stdout, re.M)][2:]
-    if not ms:
-        raise RuntimeError(f"{program} printed no steps:\n{done.stdout[-500:]}{done.stderr[-500:]}")
-    return {"tokens_per_s": 4 * 64 * 1e3 / statistics.median(ms)}
+def run_llm_c(program, steps=6):
+    """tokens_per_s of llm.c's CPU trainer at B=4 T=64: the median of its first steps but for two."""
+    command = ["stdbuf", "-oL", str(pathlib.Path(program).resolve())]  # line by line, although it writes into a pipe
+    threads = {"OMP_NUM_THREADS": str(len(os.sched_getaffinity(0)))}
+    ms = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=pathlib.Path(program).resolve().parent,
+                          env={**os.environ, **threads}) as process:
+        for line in process.stdout:
+            if found := re.match(r"step \d+:.*took ([0-9.]+) ms", line):
+                ms.append(float(found.group(1)))
+            if len(ms) == steps:
+                process.kill()
+    if len(ms) < steps:
+        raise RuntimeError(f"{program} stopped after {len(ms)} steps (bench/peers/llm_c_inputs.py makes what it reads)")
+    return {"tokens_per_s": 4 * 64 * 1e3 / statistics.median(ms[2:])}
 
 
 def measure(row, toy, rounds, llm_c):
