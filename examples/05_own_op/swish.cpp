@@ -52,7 +52,7 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-toy::Value swish(toy::Value x, toy::Value beta) { return x.graph->apply1(swish_def(), {x, beta}); }
+toy::Value swish(toy::Value x, toy::Value beta) { return toy::apply(swish_def(), {x, beta}); }
 
 std::unique_ptr<toy::Device> with_swish(std::unique_ptr<toy::Device> device) {
   const bool f64 = device->compute() == DType::f64;

@@ -37,6 +37,9 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
 }
 
 Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& options) : vocab_(model.spec.vocab) {
+  check(options.context >= 0, "decoder: a context of {} positions, expected at least 1, or 0 for the model's own",
+        options.context);
+  check(options.max_rows >= 1, "decoder: at most {} rows together, expected at least 1", options.max_rows);
   const int64_t context = options.context > 0 ? options.context : model.spec.context;
   constexpr int64_t kMostPositions = (int64_t(1) << 31) - 1;
   check(options.sequences >= 1, "decoder: {} sequences, expected at least 1", options.sequences);
@@ -46,7 +49,7 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
   model.spec.require_positions(context, "context");  // before there is memory for them
   const DecodeShape shape{options.sequences, context};
   require_memory(state_bytes(model.spec, shape), "the cache of keys and values");
-  max_rows_ = std::min(std::max<int64_t>(options.max_rows, 1), context * options.sequences);
+  max_rows_ = std::min(options.max_rows, context * options.sequences);
   state_ = std::make_unique<DecodeState>(model.spec, device, shape);
   const ParamStore* store = model.params.get();
   const DecodeGraph d = build_decode_graph(

@@ -34,7 +34,12 @@ std::vector<int32_t> ranked(std::span<const float> logits, size_t k) {
   return ids;
 }
 
+void check_id(std::span<const float> logits, int32_t id) {
+  check(id >= 0 && size_t(id) < logits.size(), "token id {} is outside the {} logits", id, logits.size());
+}
+
 void check_finite(std::span<const float> logits) {
+  check(!logits.empty(), "there are no logits to choose from");
   for (size_t i = 0; i < logits.size(); ++i)
     if (std::isnan(logits[i])) fail_internal("the model gives NaN for token {}: its weights are broken", i);
 }
@@ -42,12 +47,13 @@ void check_finite(std::span<const float> logits) {
 }  // namespace
 
 double log_softmax_at(std::span<const float> logits, int32_t id) {
+  check_id(logits, id);
   return double(logits[size_t(id)]) - log_sum_exp(logits);
 }
 
 std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, int k) {
   std::vector<TokenLogprob> result;
-  if (k <= 0) return result;
+  if (k <= 0 || logits.empty()) return result;
   const double lse = log_sum_exp(logits);
   for (const int32_t id : ranked(logits, size_t(k))) result.push_back({id, double(logits[size_t(id)]) - lse});
   return result;
@@ -75,7 +81,10 @@ void Sampler::penalize(std::span<float> logits, std::span<const int32_t> history
   if (o.penalty_last_n > 0 && uint64_t(o.penalty_last_n) < history.size())
     history = history.last(size_t(o.penalty_last_n));
   std::map<int32_t, int64_t> counts;
-  for (const int32_t id : history) ++counts[id];
+  for (const int32_t id : history) {
+    check_id(logits, id);
+    ++counts[id];
+  }
   for (const auto& [id, count] : counts) {
     double l = logits[size_t(id)];
     l = l > 0 ? l / o.repeat_penalty : l * o.repeat_penalty;

@@ -29,6 +29,8 @@ Scheduler::Scheduler(Decoder& decoder, std::vector<int> sequences) : decoder_(de
   check(!sequences.empty(), "scheduler: there are no sequences; give at least one");
   for (const int s : sequences) {
     check(s >= 0 && s < decoder.state().sequences(), "scheduler: sequence {} of {}", s, decoder.state().sequences());
+    check(std::none_of(slots_.begin(), slots_.end(), [s](const Slot& slot) { return slot.sequence == s; }),
+          "scheduler: sequence {} is given twice", s);
     slots_.push_back({.sequence = s});
   }
 }

@@ -41,9 +41,15 @@ DecodeState::DecodeState(const ModelSpec& spec, const Device& device, DecodeShap
   for (int64_t p = shape.pages(); p-- > 0;) free_pages_.push_back(int32_t(p));
 }
 
+int64_t DecodeState::length(int sequence) const {
+  check(sequence >= 0 && sequence < sequences(), "decoder: sequence {} of {}", sequence, sequences());
+  return lengths_[size_t(sequence)];
+}
+
 int64_t DecodeState::extend(int sequence, int64_t rows) {
   const int64_t first = length(sequence);
-  check(first + rows <= context(),
+  check(rows >= 0, "decoder: sequence {} cannot be extended by {} positions", sequence, rows);
+  check(rows <= context() - first,
         "context: sequence {} holds {} positions, {} more do not fit into {}; use a larger --ctx", sequence, first,
         rows, context());
   const int64_t had = pages_of(sequence);

@@ -2,23 +2,56 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "toy/graph/op_def.h"
 
 namespace toy {
 
 int Graph::declare_rows(std::string name, int64_t max) {
   check(max >= 1, "graph: row count '{}' has maximum {}, expected at least 1", name, max);
+  for (const Rows& r : rows_) check(r.name != name, "graph: the row count '{}' is declared twice", name);
   rows_.push_back({std::move(name), max});
   return int(rows_.size()) - 1;
 }
 
 TensorType Graph::rows_type(int rows, DType dtype, std::initializer_list<int64_t> inner) const {
+  check(rows > 0 && size_t(rows) < rows_.size(), "graph: no row count number {} is declared", rows);
   TensorType t{dtype, {rows_[size_t(rows)].max}, rows};
   for (const int64_t d : inner) t.shape.push_back(d);
   return t;
 }
 
+const Node& Graph::node(int id) const {
+  check(id >= 0 && size_t(id) < nodes_.size(), "graph: node {} of {}", id, nodes_.size());
+  return nodes_[size_t(id)];
+}
+
+const TensorType& Graph::type(Value v) const {
+  const Node& n = node(v);
+  check(v.out >= 0 && size_t(v.out) < n.outputs.size(), "graph: output {} of node {}, which has {}", v.out, v.node,
+        n.outputs.size());
+  return n.outputs[size_t(v.out)];
+}
+
+const TensorType& Value::type() const {
+  check(graph, "graph: an empty value has no type; was an operand left out?");
+  return graph->type(*this);
+}
+
+// Bytes, and differences of offsets, are to be counted in 64 bits.
+void Graph::check_type(const TensorType& t, std::string_view maker) const {
+  check(t.rows >= 0 && size_t(t.rows) < rows_.size(), "{}: no row count number {} is declared", maker, t.rows);
+  double bytes = double(size_of(t.dtype));
+  for (const int64_t d : t.shape) {
+    check(d >= 0, "{}: a tensor of {} has a negative dimension", maker, t.str());
+    bytes *= double(d);
+  }
+  check(bytes < 0x1p60, "{}: a tensor of {} is larger than any memory", maker, t.str());
+}
+
 Value Graph::add_leaf(Node node) {
+  check_type(node.outputs[0], "graph");
   node.id = int(nodes_.size());
   node.layer = layer_;
   const Value v{this, node.id, 0};
@@ -45,6 +78,7 @@ Value Graph::param(const std::string& name, const TensorType& type) {
 }
 
 Value Graph::constant(const TensorType& type, std::vector<double> data, std::string name) {
+  check_type(type, "graph");
   check(int64_t(data.size()) == type.count(), "graph: a constant of type {} was given {} values", type.str(),
         data.size());
   return add_leaf({.kind = NodeKind::constant,
@@ -69,6 +103,7 @@ int Graph::apply(const OpDef& op, std::vector<Value> inputs, Attrs attrs) {
     }
     n.outputs = op.signature.infer(types, n.attrs);
     if (op.infer) op.infer({types, n.attrs}, n.outputs);
+    for (const TensorType& t : n.outputs) check_type(t, op.name());
   } catch (const Error& e) {
     if (layer_.empty()) throw;
     throw Error(e.code(), layer_ + ": " + e.what());
@@ -87,9 +122,17 @@ int Graph::append_copy(const Node& node, std::vector<Value> inputs) {
 }
 
 void Graph::set_name(Value v, std::string name) {
+  check(v.graph == this, "graph: the name '{}' was given to a value that is not of this graph", name);
   const auto [it, fresh] = names_.try_emplace(name, v);
   check(fresh, "graph: the name '{}' is taken", name);
   nodes_[size_t(v.node)].name = std::move(name);
+}
+
+Value apply(const OpDef& op, std::vector<Value> inputs, Attrs attrs) {
+  const auto given = std::find_if(inputs.begin(), inputs.end(), [](const Value& v) { return bool(v); });
+  check(given != inputs.end(), "{}: no operand is there", op.name());
+  Graph& graph = *given->graph;
+  return {&graph, graph.apply(op, std::move(inputs), std::move(attrs)), 0};
 }
 
 std::optional<Value> Graph::find(std::string_view name) const {

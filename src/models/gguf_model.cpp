@@ -160,6 +160,9 @@ Model load_model(const std::string& path, const Device& device, LoadMode mode) {
 
 void save_model(const Model& m, const std::string& path, DType stored) {
   const ModelSpec& s = m.spec;
+  check(m.params != nullptr, "save: the model has no weights");
+  check(stored == DType::f32 || stored == DType::f16 || stored == DType::bf16,
+        "save: weights cannot be stored as {}; expected f32, f16 or bf16", name_of(stored));
   gguf::Writer w(s.architecture);
   const auto u32 = [&](const char* key, int64_t v) { w.set(family_key(s, key), uint32_t(v)); };
   w.set("general.name", s.name);

@@ -14,6 +14,6 @@ const OpDef& accumulate_def() {
   return def;
 }
 
-Value accumulate(Value acc, Value x) { return x.graph->apply1(accumulate_def(), {acc, x}); }
+Value accumulate(Value acc, Value x) { return apply(accumulate_def(), {acc, x}); }
 
 }  // namespace toy

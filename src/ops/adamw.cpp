@@ -52,9 +52,9 @@ AdamWState adamw(AdamWState state, Value g, Value lr, Value bias1, Value bias2, 
 
 Value global_norm(std::span<const Value> gs) {
   check(!gs.empty(), "global_norm: no operands");
-  return gs[0].graph->apply1(global_norm_def(), {gs.begin(), gs.end()});
+  return apply(global_norm_def(), {gs.begin(), gs.end()});
 }
 
-Value clip_scale(Value norm, Value limit) { return norm.graph->apply1(clip_scale_def(), {norm, limit}); }
+Value clip_scale(Value norm, Value limit) { return apply(clip_scale_def(), {norm, limit}); }
 
 }  // namespace toy

@@ -90,11 +90,11 @@ const OpDef& attention_mask_def() {
 }
 
 Value attention(Value q, Value k, Value v, Value seq, Value pos, AttentionAttrs attrs) {
-  return q.graph->apply1(attention_def(), {q, k, v, seq, pos}, attrs);
+  return apply(attention_def(), {q, k, v, seq, pos}, attrs);
 }
 
 Value attention_mask(Value seq, Value pos, int64_t window) {
-  return seq.graph->apply1(attention_mask_def(), {seq, pos}, AttentionAttrs{1, window});
+  return apply(attention_mask_def(), {seq, pos}, AttentionAttrs{1, window});
 }
 
 }  // namespace toy

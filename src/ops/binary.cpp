@@ -104,14 +104,14 @@ const OpDef& where_def() {
   return def;
 }
 
-Value add(Value a, Value b) { return a.graph->apply1(add_def(), {a, b}); }
-Value sub(Value a, Value b) { return a.graph->apply1(sub_def(), {a, b}); }
-Value mul(Value a, Value b) { return a.graph->apply1(mul_def(), {a, b}); }
-Value div(Value a, Value b) { return a.graph->apply1(div_def(), {a, b}); }
-Value maximum(Value a, Value b) { return a.graph->apply1(maximum_def(), {a, b}); }
-Value minimum(Value a, Value b) { return a.graph->apply1(minimum_def(), {a, b}); }
-Value greater(Value a, Value b) { return a.graph->apply1(greater_def(), {a, b}); }
-Value equal(Value a, Value b) { return a.graph->apply1(equal_def(), {a, b}); }
-Value where(Value cond, Value a, Value b) { return a.graph->apply1(where_def(), {cond, a, b}); }
+Value add(Value a, Value b) { return apply(add_def(), {a, b}); }
+Value sub(Value a, Value b) { return apply(sub_def(), {a, b}); }
+Value mul(Value a, Value b) { return apply(mul_def(), {a, b}); }
+Value div(Value a, Value b) { return apply(div_def(), {a, b}); }
+Value maximum(Value a, Value b) { return apply(maximum_def(), {a, b}); }
+Value minimum(Value a, Value b) { return apply(minimum_def(), {a, b}); }
+Value greater(Value a, Value b) { return apply(greater_def(), {a, b}); }
+Value equal(Value a, Value b) { return apply(equal_def(), {a, b}); }
+Value where(Value cond, Value a, Value b) { return apply(where_def(), {cond, a, b}); }
 
 }  // namespace toy

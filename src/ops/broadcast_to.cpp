@@ -28,6 +28,6 @@ const OpDef& broadcast_to_def() {
   return def;
 }
 
-Value broadcast_to(Value x, const Shape& shape) { return x.graph->apply1(broadcast_to_def(), {x}, ShapeAttrs{shape}); }
+Value broadcast_to(Value x, const Shape& shape) { return apply(broadcast_to_def(), {x}, ShapeAttrs{shape}); }
 
 }  // namespace toy

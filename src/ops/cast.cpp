@@ -3,17 +3,21 @@
 namespace toy {
 
 const OpDef& cast_def() {
-  static const OpDef def{
-      .signature = "cast(x:any[*]) -> y:[*]",
-      .infer = [](const TypeQuery& q, std::vector<TensorType>& out) { out[0].dtype = q.attrs.as<CastAttrs>().to; },
-      .vjp =
-          [](Vjp& c) {
-            check(is_float(c.in(0).type().dtype), "cast: integers have no gradient");
-            c.give(0, cast(c.grad(0), c.in(0).type().dtype));
-          }};
+  static const OpDef def{.signature = "cast(x:any[*]) -> y:[*]",
+                         .infer =
+                             [](const TypeQuery& q, std::vector<TensorType>& out) {
+                               out[0].dtype = q.attrs.as<CastAttrs>().to;
+                               check(size_of(out[0].dtype) != 0, "cast: there is no dtype number {}",
+                                     int(out[0].dtype));
+                             },
+                         .vjp =
+                             [](Vjp& c) {
+                               check(is_float(c.in(0).type().dtype), "cast: integers have no gradient");
+                               c.give(0, cast(c.grad(0), c.in(0).type().dtype));
+                             }};
   return def;
 }
 
-Value cast(Value x, DType to) { return x.graph->apply1(cast_def(), {x}, CastAttrs{to}); }
+Value cast(Value x, DType to) { return apply(cast_def(), {x}, CastAttrs{to}); }
 
 }  // namespace toy

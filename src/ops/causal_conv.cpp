@@ -59,11 +59,9 @@ const OpDef& conv_append_def() {
 }
 
 Value causal_conv(Value x, Value w, Value b, Value tail, Value seq, Value pos) {
-  return x.graph->apply1(causal_conv_def(), {x, w, b, tail, seq, pos});
+  return apply(causal_conv_def(), {x, w, b, tail, seq, pos});
 }
 
-Value conv_append(Value tail, Value x, Value seq, Value pos) {
-  return x.graph->apply1(conv_append_def(), {tail, x, seq, pos});
-}
+Value conv_append(Value tail, Value x, Value seq, Value pos) { return apply(conv_append_def(), {tail, x, seq, pos}); }
 
 }  // namespace toy

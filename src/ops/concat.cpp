@@ -41,7 +41,7 @@ const OpDef& concat_def() {
 
 Value concat(std::span<const Value> xs, int axis) {
   check(!xs.empty(), "concat: no operands");
-  return xs[0].graph->apply1(concat_def(), {xs.begin(), xs.end()}, AxisAttrs{axis});
+  return apply(concat_def(), {xs.begin(), xs.end()}, AxisAttrs{axis});
 }
 
 }  // namespace toy

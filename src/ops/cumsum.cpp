@@ -16,6 +16,6 @@ const OpDef& cumsum_def() {
   return def;
 }
 
-Value cumsum(Value x, int axis, bool reverse) { return x.graph->apply1(cumsum_def(), {x}, CumsumAttrs{axis, reverse}); }
+Value cumsum(Value x, int axis, bool reverse) { return apply(cumsum_def(), {x}, CumsumAttrs{axis, reverse}); }
 
 }  // namespace toy

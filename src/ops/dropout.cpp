@@ -27,7 +27,7 @@ const OpDef& dropout_def() {
 }
 
 Value dropout(Value x, Value random, DropoutAttrs attrs) {
-  return attrs.p == 0 ? x : x.graph->apply1(dropout_def(), {x, random}, attrs);
+  return attrs.p == 0 ? x : apply(dropout_def(), {x, random}, attrs);
 }
 
 }  // namespace toy

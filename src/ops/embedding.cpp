@@ -30,7 +30,7 @@ const OpDef& embedding_grad_def() {
   return def;
 }
 
-Value embedding(Value table, Value ids) { return table.graph->apply1(embedding_def(), {table, ids}); }
-Value embedding_grad(Value dy, Value ids, Value acc) { return dy.graph->apply1(embedding_grad_def(), {dy, ids, acc}); }
+Value embedding(Value table, Value ids) { return apply(embedding_def(), {table, ids}); }
+Value embedding_grad(Value dy, Value ids, Value acc) { return apply(embedding_grad_def(), {dy, ids, acc}); }
 
 }  // namespace toy

@@ -10,6 +10,8 @@ const OpDef& fill_def() {
   return def;
 }
 
-Value fill(Graph& g, const Shape& shape, double value) { return g.apply1(fill_def(), {}, FillAttrs{shape, value}); }
+Value fill(Graph& g, const Shape& shape, double value) {
+  return {&g, g.apply(fill_def(), {}, FillAttrs{shape, value}), 0};
+}
 
 }  // namespace toy

@@ -44,8 +44,6 @@ const OpDef& geglu_grad_def() {
   return def;
 }
 
-Value geglu(Value gate, Value up, GeluKind kind) {
-  return gate.graph->apply1(geglu_def(), {gate, up}, GegluAttrs{kind});
-}
+Value geglu(Value gate, Value up, GeluKind kind) { return apply(geglu_def(), {gate, up}, GegluAttrs{kind}); }
 
 }  // namespace toy

@@ -59,7 +59,7 @@ const OpDef& gelu_erf_def() {
   return def;
 }
 
-Value gelu_tanh(Value x) { return x.graph->apply1(gelu_tanh_def(), {x}); }
-Value gelu_erf(Value x) { return x.graph->apply1(gelu_erf_def(), {x}); }
+Value gelu_tanh(Value x) { return apply(gelu_tanh_def(), {x}); }
+Value gelu_erf(Value x) { return apply(gelu_erf_def(), {x}); }
 
 }  // namespace toy

@@ -51,7 +51,7 @@ KvPages kv_append(KvPages pages, Value k, Value v, Value seq, Value pos, Value t
 }
 
 Value attention_paged(Value q, KvPages pages, Value seq, Value pos, Value table, AttentionAttrs attrs) {
-  return q.graph->apply1(attention_paged_def(), {q, pages.k, pages.v, seq, pos, table}, attrs);
+  return apply(attention_paged_def(), {q, pages.k, pages.v, seq, pos, table}, attrs);
 }
 
 }  // namespace toy

@@ -5,7 +5,7 @@
 namespace toy {
 namespace {
 
-void vjp(Vjp& c) { c.give(0, c.graph().apply1(l2_norm_grad_def(), {c.in(0), c.grad(0)}, c.attrs())); }
+void vjp(Vjp& c) { c.give(0, apply(l2_norm_grad_def(), {c.in(0), c.grad(0)}, c.attrs())); }
 
 std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& attrs) {
   const Value x = in[0], squares = sum(x * x, x.shape().rank() - 1);
@@ -35,6 +35,6 @@ const OpDef& l2_norm_grad_def() {
   return def;
 }
 
-Value l2_norm(Value x, float eps) { return x.graph->apply1(l2_norm_def(), {x}, L2NormAttrs{eps}); }
+Value l2_norm(Value x, float eps) { return apply(l2_norm_def(), {x}, L2NormAttrs{eps}); }
 
 }  // namespace toy

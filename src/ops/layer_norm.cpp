@@ -44,7 +44,7 @@ const OpDef& layer_norm_grad_def() {
 }
 
 Value layer_norm(Value x, Value w, Value b, float eps) {
-  return x.graph->apply1(layer_norm_def(), {x, w, b}, LayerNormAttrs{eps});
+  return apply(layer_norm_def(), {x, w, b}, LayerNormAttrs{eps});
 }
 
 }  // namespace toy

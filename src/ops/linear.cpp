@@ -35,6 +35,6 @@ const OpDef& linear_def() {
   return def;
 }
 
-Value linear(Value x, Value w, Value bias, Value acc) { return x.graph->apply1(linear_def(), {x, w, bias, acc}); }
+Value linear(Value x, Value w, Value bias, Value acc) { return apply(linear_def(), {x, w, bias, acc}); }
 
 }  // namespace toy

@@ -31,7 +31,7 @@ const OpDef& linear_grad_w_def() {
   return def;
 }
 
-Value linear_grad_x(Value dy, Value w, Value acc) { return dy.graph->apply1(linear_grad_x_def(), {dy, w, acc}); }
-Value linear_grad_w(Value dy, Value x, Value acc) { return dy.graph->apply1(linear_grad_w_def(), {dy, x, acc}); }
+Value linear_grad_x(Value dy, Value w, Value acc) { return apply(linear_grad_x_def(), {dy, w, acc}); }
+Value linear_grad_w(Value dy, Value x, Value acc) { return apply(linear_grad_w_def(), {dy, x, acc}); }
 
 }  // namespace toy

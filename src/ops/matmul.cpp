@@ -58,6 +58,6 @@ const OpDef& matmul_def() {
   return def;
 }
 
-Value matmul(Value a, Value b, MatmulAttrs attrs) { return a.graph->apply1(matmul_def(), {a, b}, attrs); }
+Value matmul(Value a, Value b, MatmulAttrs attrs) { return apply(matmul_def(), {a, b}, attrs); }
 
 }  // namespace toy

@@ -30,6 +30,6 @@ const OpDef& max_def() {
   return def;
 }
 
-Value max(Value x, int axis) { return x.graph->apply1(max_def(), {x}, AxisAttrs{axis}); }
+Value max(Value x, int axis) { return apply(max_def(), {x}, AxisAttrs{axis}); }
 
 }  // namespace toy

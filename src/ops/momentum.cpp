@@ -47,7 +47,7 @@ Momentum momentum(Value v, Value g, Value gscale, MomentumAttrs attrs) {
   return {{&graph, id, 0}, {&graph, id, 1}};
 }
 
-Value ema(Value avg, Value w, Value mix, Value gscale) { return w.graph->apply1(ema_def(), {avg, w, mix, gscale}); }
+Value ema(Value avg, Value w, Value mix, Value gscale) { return apply(ema_def(), {avg, w, mix, gscale}); }
 
 Value orthogonalized(Value x) {
   constexpr double a = 3.4445, b = -4.7750, c = 2.0315;  // of Jordan et al.: steep at 0, so that 5 steps suffice

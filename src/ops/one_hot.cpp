@@ -7,6 +7,6 @@ const OpDef& one_hot_def() {
   return def;
 }
 
-Value one_hot(Value ids, int64_t classes) { return ids.graph->apply1(one_hot_def(), {ids}, OneHotAttrs{classes}); }
+Value one_hot(Value ids, int64_t classes) { return apply(one_hot_def(), {ids}, OneHotAttrs{classes}); }
 
 }  // namespace toy

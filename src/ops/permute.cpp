@@ -41,6 +41,6 @@ const OpDef& permute_def() {
   return def;
 }
 
-Value permute(Value x, const Shape& order) { return x.graph->apply1(permute_def(), {x}, PermuteAttrs{order}); }
+Value permute(Value x, const Shape& order) { return apply(permute_def(), {x}, PermuteAttrs{order}); }
 
 }  // namespace toy

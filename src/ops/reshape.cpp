@@ -33,6 +33,6 @@ const OpDef& reshape_def() {
   return def;
 }
 
-Value reshape(Value x, const Shape& shape) { return x.graph->apply1(reshape_def(), {x}, ShapeAttrs{shape}); }
+Value reshape(Value x, const Shape& shape) { return apply(reshape_def(), {x}, ShapeAttrs{shape}); }
 
 }  // namespace toy

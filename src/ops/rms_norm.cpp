@@ -5,7 +5,9 @@ namespace toy {
 namespace {
 
 Value rms_norm_grad(Value x, Value w, Value dy, RmsNormAttrs attrs, int out) {
-  return {x.graph, x.graph->apply(rms_norm_grad_def(), {x, w, dy}, attrs), out};
+  Value grad = apply(rms_norm_grad_def(), {x, w, dy}, attrs);
+  grad.out = out;
+  return grad;
 }
 
 void vjp(Vjp& c) {
@@ -44,6 +46,6 @@ const OpDef& rms_norm_grad_def() {
   return def;
 }
 
-Value rms_norm(Value x, Value w, float eps) { return x.graph->apply1(rms_norm_def(), {x, w}, RmsNormAttrs{eps}); }
+Value rms_norm(Value x, Value w, float eps) { return apply(rms_norm_def(), {x, w}, RmsNormAttrs{eps}); }
 
 }  // namespace toy

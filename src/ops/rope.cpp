@@ -51,8 +51,6 @@ const OpDef& rope_def() {
   return def;
 }
 
-Value rope(Value x, Value pos, Value table, RopeAttrs attrs) {
-  return x.graph->apply1(rope_def(), {x, pos, table}, attrs);
-}
+Value rope(Value x, Value pos, Value table, RopeAttrs attrs) { return apply(rope_def(), {x, pos, table}, attrs); }
 
 }  // namespace toy

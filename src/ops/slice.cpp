@@ -10,8 +10,8 @@ const OpDef& slice_def() {
             const SliceAttrs& a = q.attrs.as<SliceAttrs>();
             const TensorType& x = *q.in[0];
             check(a.axis >= 0 && a.axis < x.shape.rank(), "slice: axis {} of {} dimensions", a.axis, x.shape.rank());
-            check(a.begin >= 0 && a.count >= 0 && a.begin + a.count <= x.shape[a.axis],
-                  "slice: elements [{}, {}) of axis {} with {}", a.begin, a.begin + a.count, a.axis, x.shape[a.axis]);
+            check(a.begin >= 0 && a.count >= 0 && a.begin <= x.shape[a.axis] && a.count <= x.shape[a.axis] - a.begin,
+                  "slice: {} elements from {} on of axis {} with {}", a.count, a.begin, a.axis, x.shape[a.axis]);
             check(x.rows == 0 || a.axis != 0, "slice: run-time rows cannot be sliced; pick rows with embedding()");
             out[0] = x;
             out[0].shape[a.axis] = a.count;
@@ -35,7 +35,7 @@ const OpDef& slice_def() {
 }
 
 Value slice(Value x, int axis, int64_t begin, int64_t count) {
-  return x.graph->apply1(slice_def(), {x}, SliceAttrs{axis, begin, count});
+  return apply(slice_def(), {x}, SliceAttrs{axis, begin, count});
 }
 
 }  // namespace toy

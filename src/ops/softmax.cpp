@@ -17,6 +17,6 @@ const OpDef& softmax_def() {
   return def;
 }
 
-Value softmax(Value x) { return x.graph->apply1(softmax_def(), {x}); }
+Value softmax(Value x) { return apply(softmax_def(), {x}); }
 
 }  // namespace toy

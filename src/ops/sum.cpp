@@ -31,7 +31,7 @@ const OpDef& sum_def() {
   return def;
 }
 
-Value sum(Value x, int axis) { return x.graph->apply1(sum_def(), {x}, AxisAttrs{axis}); }
+Value sum(Value x, int axis) { return apply(sum_def(), {x}, AxisAttrs{axis}); }
 
 Value mean(Value x, int axis) {
   const TensorType t = x.type();

@@ -42,6 +42,6 @@ const OpDef& swiglu_grad_def() {
   return def;
 }
 
-Value swiglu(Value gate, Value up) { return gate.graph->apply1(swiglu_def(), {gate, up}); }
+Value swiglu(Value gate, Value up) { return apply(swiglu_def(), {gate, up}); }
 
 }  // namespace toy

@@ -135,23 +135,23 @@ const OpDef& clamp_def() {  // y' = [y = x]: the ends included
   return def;
 }
 
-Value neg(Value x) { return x.graph->apply1(neg_def(), {x}); }
-Value abs(Value x) { return x.graph->apply1(abs_def(), {x}); }
-Value sign(Value x) { return x.graph->apply1(sign_def(), {x}); }
-Value sqr(Value x) { return x.graph->apply1(sqr_def(), {x}); }
-Value exp(Value x) { return x.graph->apply1(exp_def(), {x}); }
-Value log(Value x) { return x.graph->apply1(log_def(), {x}); }
-Value sqrt(Value x) { return x.graph->apply1(sqrt_def(), {x}); }
-Value rsqrt(Value x) { return x.graph->apply1(rsqrt_def(), {x}); }
-Value sin(Value x) { return x.graph->apply1(sin_def(), {x}); }
-Value cos(Value x) { return x.graph->apply1(cos_def(), {x}); }
-Value tanh(Value x) { return x.graph->apply1(tanh_def(), {x}); }
-Value erf(Value x) { return x.graph->apply1(erf_def(), {x}); }
-Value sigmoid(Value x) { return x.graph->apply1(sigmoid_def(), {x}); }
-Value softplus(Value x) { return x.graph->apply1(softplus_def(), {x}); }
-Value relu(Value x) { return x.graph->apply1(relu_def(), {x}); }
-Value silu(Value x) { return x.graph->apply1(silu_def(), {x}); }
-Value scale(Value x, double factor) { return x.graph->apply1(scale_def(), {x}, ScaleAttrs{factor}); }
-Value clamp(Value x, float lo, float hi) { return x.graph->apply1(clamp_def(), {x}, ClampAttrs{lo, hi}); }
+Value neg(Value x) { return apply(neg_def(), {x}); }
+Value abs(Value x) { return apply(abs_def(), {x}); }
+Value sign(Value x) { return apply(sign_def(), {x}); }
+Value sqr(Value x) { return apply(sqr_def(), {x}); }
+Value exp(Value x) { return apply(exp_def(), {x}); }
+Value log(Value x) { return apply(log_def(), {x}); }
+Value sqrt(Value x) { return apply(sqrt_def(), {x}); }
+Value rsqrt(Value x) { return apply(rsqrt_def(), {x}); }
+Value sin(Value x) { return apply(sin_def(), {x}); }
+Value cos(Value x) { return apply(cos_def(), {x}); }
+Value tanh(Value x) { return apply(tanh_def(), {x}); }
+Value erf(Value x) { return apply(erf_def(), {x}); }
+Value sigmoid(Value x) { return apply(sigmoid_def(), {x}); }
+Value softplus(Value x) { return apply(softplus_def(), {x}); }
+Value relu(Value x) { return apply(relu_def(), {x}); }
+Value silu(Value x) { return apply(silu_def(), {x}); }
+Value scale(Value x, double factor) { return apply(scale_def(), {x}, ScaleAttrs{factor}); }
+Value clamp(Value x, float lo, float hi) { return apply(clamp_def(), {x}, ClampAttrs{lo, hi}); }
 
 }  // namespace toy

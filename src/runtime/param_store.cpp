@@ -15,6 +15,7 @@ View ParamStore::add(const std::string& name, const TensorType& type) {
 }
 
 void ParamStore::bind(const std::string& name, const View& host, std::shared_ptr<const void> keep_alive) {
+  check(host.data || host.count() == 0, "store: tensor '{}' has no data", name);
   const TensorType type{host.dtype, host.shape, 0};
   if (device_->storage(host.dtype) != host.dtype) {
     convert(host, add(name, type));

@@ -297,6 +297,22 @@ class Planner {
   std::vector<std::pair<int, int>> workspaces_;
 };
 
+// What is asked for has to be of this graph, and an update has to update something.
+void check_roots(const Graph& graph, std::span<const Value> outputs, std::span<const Value> updates) {
+  const auto check_one = [&](Value v, const char* what, size_t i) {
+    check(bool(v), "compile: {} {} is an empty value", what, i);
+    check(v.graph == &graph, "compile: {} {} is a value of another graph", what, i);
+    graph.type(v);  // throws if there is no such value
+  };
+  for (size_t i = 0; i < outputs.size(); ++i) check_one(outputs[i], "output", i);
+  for (size_t i = 0; i < updates.size(); ++i) {
+    check_one(updates[i], "update", i);
+    const Node& n = graph.node(updates[i]);
+    check(n.op && n.op->signature.donor_of(updates[i].out) >= 0,
+          "compile: update {} ({}) updates no parameter; give it as an output", i, n.op ? n.op->name() : n.name);
+  }
+}
+
 }  // namespace
 
 size_t Plan::param_bytes(const Device& device) const {
@@ -324,6 +340,7 @@ Cost Plan::cost() const {
 
 Plan compile(const Graph& graph, std::span<const Value> outputs, std::span<const Value> updates, Device& device,
              const PlanOptions& options) {
+  check_roots(graph, outputs, updates);
   verify(graph);
   Plan plan;
   PlanOptions resolved = options;
@@ -331,6 +348,10 @@ Plan compile(const Graph& graph, std::span<const Value> outputs, std::span<const
   Lowered lowered = lower(graph, outputs, updates, device, resolved, plan.notes);
   if (options.fuse) lowered = fuse(std::move(lowered), device, resolved);
   Planner(std::move(lowered), device, resolved, plan).run();
+  for (const Node& n : graph.nodes())
+    if (n.kind == NodeKind::input &&
+        std::none_of(plan.inputs.begin(), plan.inputs.end(), [&](const PlanLeaf& p) { return p.name == n.name; }))
+      plan.unused_inputs.push_back(n.name);
   return plan;
 }
 

@@ -42,7 +42,9 @@ double seconds() { return std::chrono::duration<double>(std::chrono::steady_cloc
 }  // namespace
 
 Session::Session(Device& device, std::shared_ptr<const Plan> plan, std::initializer_list<const ParamStore*> stores)
-    : device_(device), plan_(std::move(plan)), arena_(plan_->arena_bytes) {
+    : device_(device), plan_(std::move(plan)), arena_(plan_ ? plan_->arena_bytes : 0) {
+  check(plan_ != nullptr, "session: there is no plan");
+  for (const ParamStore* s : stores) check(s != nullptr, "session: one of the stores is a null pointer");
   for (const PlanLeaf& p : plan_->params) {
     const auto store = std::find_if(stores.begin(), stores.end(), [&](const ParamStore* s) { return s->has(p.name); });
     check(store != stores.end(), "session: the model has no tensor '{}', which its graph needs", p.name);
@@ -84,36 +86,38 @@ void Session::set_rows(std::string_view name, int64_t n) {
   fail("session: the plan has no row count '{}'", name);
 }
 
-size_t Session::input_index(std::string_view name) const {
-  for (size_t i = 0; i < plan_->inputs.size(); ++i)
-    if (plan_->inputs[i].name == name) return i;
-  return plan_->inputs.size();  // an input that no step needs
+// nullptr: no step needs this input.
+const PlanLeaf* Session::input_of(std::string_view name, DType dtype, size_t values) const {
+  const auto found =
+      std::find_if(plan_->inputs.begin(), plan_->inputs.end(), [&](const PlanLeaf& p) { return p.name == name; });
+  if (found == plan_->inputs.end()) {
+    const auto& unused = plan_->unused_inputs;
+    check(std::find(unused.begin(), unused.end(), name) != unused.end(), "session: the graph has no input '{}'", name);
+    return nullptr;
+  }
+  const TensorType& t = found->type;
+  check(t.dtype == dtype, "session: input '{}' is {}, got {} values", name, name_of(t.dtype), name_of(dtype));
+  const int64_t n = int64_t(values);
+  check(t.rows ? n <= t.count() : n == t.count(), "session: {} values for input '{}' of type {}", n, name, t.str());
+  return &*found;
 }
 
 void Session::set(std::string_view input, std::span<const int32_t> values) {
-  const size_t i = input_index(input);
-  if (i == plan_->inputs.size()) return;
-  const PlanLeaf& p = plan_->inputs[i];
-  check(p.type.dtype == DType::i32, "session: input '{}' is {}, got i32 values", input, name_of(p.type.dtype));
-  check(int64_t(values.size()) <= p.type.count(), "session: {} values for input '{}' of type {}", values.size(), input,
-        p.type.str());
-  if (p.index_bound)
+  const PlanLeaf* p = input_of(input, DType::i32, values.size());
+  if (!p) return;
+  if (p->index_bound)
     for (size_t k = 0; k < values.size(); ++k)
-      check(values[k] >= 0 && values[k] < p.index_bound, "{}: value {} at index {} is outside 0 to {}", input,
-            values[k], k, p.index_bound - 1);
-  std::copy(values.begin(), values.end(), reinterpret_cast<int32_t*>(inputs_[i].data()));
+      check(values[k] >= 0 && values[k] < p->index_bound, "{}: value {} at index {} is outside 0 to {}", input,
+            values[k], k, p->index_bound - 1);
+  std::copy(values.begin(), values.end(), reinterpret_cast<int32_t*>(data_of(*p)));
 }
 
 void Session::set(std::string_view input, std::span<const float> values) {
-  const size_t i = input_index(input);
-  if (i == plan_->inputs.size()) return;
-  const PlanLeaf& p = plan_->inputs[i];
-  check(p.type.dtype == DType::f32, "session: input '{}' is {}, got f32 values", input, name_of(p.type.dtype));
-  check(int64_t(values.size()) <= p.type.count(), "session: {} values for input '{}' of type {}", values.size(), input,
-        p.type.str());
+  const PlanLeaf* p = input_of(input, DType::f32, values.size());
+  if (!p) return;
   const Shape shape{int64_t(values.size())};
   convert(View(const_cast<float*>(values.data()), DType::f32, shape),
-          View(inputs_[i].data(), device_.storage(DType::f32), shape));
+          View(data_of(*p), device_.storage(DType::f32), shape));
 }
 
 View Session::resolve(const Operand& o) const {
@@ -196,9 +200,16 @@ void Session::run() {
   if (stopped_ < calls_.size()) fail_internal("{}", finite_->text(*plan_, calls_[stopped_].out));
 }
 
-View Session::output(size_t i) const { return resolve(plan_->outputs[i]); }
+View Session::output(size_t i) const {
+  check(i < plan_->outputs.size(), "session: output {} of {}", i, plan_->outputs.size());
+  return resolve(plan_->outputs[i]);
+}
 
-float Session::scalar(size_t i) const { return float(element(output(i), 0)); }
+float Session::scalar(size_t i) const {
+  const View v = output(i);
+  check(v.count() == 1, "session: output {} of shape {} is not a scalar", i, v.shape.str());
+  return float(element(v, 0));
+}
 
 std::vector<float> Session::values(size_t i) const {
   const View v = output(i);

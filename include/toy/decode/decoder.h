@@ -58,7 +58,7 @@ class Decoder {
   std::vector<int32_t> tokens_, sequences_, positions_, wanted_;
 };
 
-/// The graph and plan of a decoder, for `describe`.
+/// What a decoder compiles, for `describe`.
 struct DecodeGraph {
   std::unique_ptr<Graph> graph;
   std::vector<Value> outputs, updates;

@@ -50,8 +50,8 @@ class DecodeState {
   const DecodeShape& shape() const { return shape_; }
   int sequences() const { return shape_.sequences; }
   int64_t context() const { return shape_.context; }
-  /// Positions that a sequence holds.
-  int64_t length(int sequence) const { return lengths_.at(size_t(sequence)); }
+  /// Positions that a sequence holds. Here and below, a sequence that is not there throws Error{bad_input}.
+  int64_t length(int sequence) const;
   /// Makes room for `rows` more positions and returns the first of them. Throws Error{bad_input} on a context overrun.
   int64_t extend(int sequence, int64_t rows);
   /// Forgets a sequence: pages that no other sequence shares are free again.

@@ -26,6 +26,7 @@ struct Value {
   int out = 0;
 
   explicit operator bool() const { return graph != nullptr; }
+  /// Throws Error{bad_input} for an empty Value.
   const TensorType& type() const;
   const Shape& shape() const { return type().shape; }
   /// Size of dimension i.
@@ -66,7 +67,7 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  /// Declares a run-time row count with a maximum; use the result in TensorType::rows.
+  /// Declares a run-time row count with a maximum; use the result in TensorType::rows. Throws if the name is taken.
   int declare_rows(std::string name, int64_t max);
   /// Type of rows of a declared count: [max, inner...].
   TensorType rows_type(int rows, DType dtype, std::initializer_list<int64_t> inner = {}) const;
@@ -87,27 +88,23 @@ class Graph {
   /// A constant of shape [].
   Value scalar(double v, DType dtype = DType::f32) { return constant({dtype, {}, 0}, {v}); }
 
-  /// Appends a node. Checks operands by the op's signature and rule; an error names the layer. Returns the node's id.
+  /// Appends a node. Checks operands by the op's signature and rule, and that no shape is negative or too large to be
+  /// counted; an error names the layer. Returns the node's id.
   int apply(const OpDef& op, std::vector<Value> inputs, Attrs attrs = {});
   /// Appends a copy of another graph's node with these inputs (for passes that rewrite graphs). Returns its id.
   int append_copy(const Node& node, std::vector<Value> inputs);
-  /// apply(), returning the first output.
-  Value apply1(const OpDef& op, std::vector<Value> inputs, Attrs attrs = {}) {
-    return {this, apply(op, std::move(inputs), std::move(attrs)), 0};
-  }
-
   /// Gives a value a name by which it can be tapped and printed.
   void set_name(Value v, std::string name);
   /// The value, input or parameter of this name.
   std::optional<Value> find(std::string_view name) const;
 
   const std::deque<Node>& nodes() const { return nodes_; }
-  /// The node of this id, or the one that made a value.
-  const Node& node(int id) const { return nodes_[size_t(id)]; }
+  /// The node of this id, or the one that made a value. Throws Error{bad_input} if there is none.
+  const Node& node(int id) const;
   /// @copydoc node(int) const
-  const Node& node(Value v) const { return nodes_[size_t(v.node)]; }
-  /// Shape and dtype of a value.
-  const TensorType& type(Value v) const { return node(v).outputs[size_t(v.out)]; }
+  const Node& node(Value v) const { return node(v.node); }
+  /// Shape and dtype of a value. Throws Error{bad_input} if the graph has no such value.
+  const TensorType& type(Value v) const;
 
   /// While it lives, new nodes belong to the layer `outer.name`.
   class Scope {
@@ -153,6 +150,7 @@ class Graph {
  private:
   friend class Scope;
   Value add_leaf(Node node);
+  void check_type(const TensorType& type, std::string_view maker) const;
   std::deque<Node> nodes_;  // a deque: references stay valid while the graph grows
   std::vector<Rows> rows_{{"fixed", 0}};
   std::map<std::string, Value, std::less<>> names_;
@@ -160,6 +158,8 @@ class Graph {
   bool backward_ = false;
 };
 
-inline const TensorType& Value::type() const { return graph->type(*this); }
+/// Appends a node to the graph of its operands and returns its first output: what the functions of ops.h do. Throws
+/// Error{bad_input} as Graph::apply() does, and if no operand is there.
+Value apply(const OpDef& op, std::vector<Value> inputs, Attrs attrs = {});
 
 }  // namespace toy

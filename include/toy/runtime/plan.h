@@ -57,7 +57,8 @@ class Plan {
  public:
   std::vector<PlanStep> steps;
   std::vector<PlanLeaf> params, inputs, constants;
-  std::vector<Operand> outputs;  ///< in the order asked for
+  std::vector<std::string> unused_inputs;  ///< of the graph: no step needs them, so feeding them does nothing
+  std::vector<Operand> outputs;            ///< in the order asked for
   std::vector<Graph::Rows> rows;
   size_t arena_bytes = 0;
   std::vector<std::string> notes;  ///< what was decomposed, which copies were inserted

@@ -68,13 +68,14 @@ struct StepTime {
 class Session {
  public:
   /// Binds every parameter of the plan to the first store that has it (weights, state, ...), which must outlive the
-  /// session. Throws naming a parameter that is missing or has another type.
+  /// session. Throws naming a parameter that is missing or has another type, and without a plan or store.
   Session(Device& device, std::shared_ptr<const Plan> plan, std::initializer_list<const ParamStore*> stores);
   ~Session();
 
   /// The actual number of rows (0 <= n <= the maximum), until it is set again.
   void set_rows(std::string_view name, int64_t n);
-  /// Feeds an input, all of it or its first values (run-time rows). i32 values are checked against the input's bound.
+  /// Feeds an input: all of it, or with run-time rows its first values. i32 values are checked against the input's
+  /// bound. An input that no step needs is ignored; a name that the graph does not have throws Error{bad_input}.
   void set(std::string_view input, std::span<const int32_t> values);
   /// @copydoc set
   void set(std::string_view input, std::span<const float> values);
@@ -89,9 +90,9 @@ class Session {
   /// PlanOptions::fuse to see single ops named.
   void check_finite(bool on);
 
-  /// Output i of compile(), valid until the next run. The shape has the actual rows.
+  /// Output i of compile(), valid until the next run. The shape has the actual rows. Throws if there is no output i.
   View output(size_t i) const;
-  /// Output i, which has one element.
+  /// Output i, which has one element; throws if it has another number.
   float scalar(size_t i) const;
   /// Values of output i as f32.
   std::vector<float> values(size_t i) const;
@@ -108,7 +109,8 @@ class Session {
   };
   View resolve(const Operand& o) const;
   void bind_views();
-  size_t input_index(std::string_view name) const;
+  const PlanLeaf* input_of(std::string_view name, DType dtype, size_t values) const;
+  std::byte* data_of(const PlanLeaf& input) { return inputs_[size_t(&input - plan_->inputs.data())].data(); }
   void execute(int thread, struct KernelError& error);
   bool is_finite(const ExecContext& ctx, size_t step);
 

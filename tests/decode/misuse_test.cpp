@@ -1,0 +1,73 @@
+// Mistakes of a program that decodes: an Error each, and nothing has changed.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "toy/backend/devices.h"
+#include "toy/base/error.h"
+#include "toy/decode/decoder.h"
+#include "toy/decode/sampler.h"
+#include "toy/decode/scheduler.h"
+#include "toy/models/model.h"
+
+namespace toy {
+namespace {
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+struct DecodeMisuse : testing::Test {
+  std::unique_ptr<Device> device = make_cpu_device(1);
+  Model model = random_model(model_spec("tiny"), *device, 1);
+};
+
+TEST_F(DecodeMisuse, States) {
+  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+  Decoder d(*device, model, {.sequences = 2, .context = 64, .max_rows = 8});
+  const DecodeRow rows[] = {{0, 1, true}, {0, 2, true}};
+  d.decode(rows);
+  DecodeState& state = d.state();
+  EXPECT_EQ(error_of([&] { state.extend(0, -1); }), "decoder: sequence 0 cannot be extended by -1 positions");
+  EXPECT_EQ(error_of([&] { state.extend(0, kHuge); }),
+            "context: sequence 0 holds 2 positions, 9223372036854775807 more do not fit into 64; use a larger --ctx");
+  EXPECT_EQ(error_of([&] { state.length(9); }), "decoder: sequence 9 of 2");
+  EXPECT_EQ(error_of([&] { state.length(-1); }), "decoder: sequence -1 of 2");
+  EXPECT_EQ(error_of([&] { state.reset(9); }), "decoder: sequence 9 of 2");
+  EXPECT_EQ(error_of([&] { state.snapshot(9); }), "decoder: sequence 9 of 2");
+  EXPECT_EQ(state.length(0), 2);
+  EXPECT_EQ(error_of([&] { Scheduler(d, {0, 0}); }), "scheduler: sequence 0 is given twice");
+  EXPECT_NE(error_of([&] { Decoder(*device, model, {.context = -1}); }).find("context of -1"), std::string::npos);
+  EXPECT_NE(error_of([&] { Decoder(*device, model, {.max_rows = 0}); }).find("at most 0 rows"), std::string::npos);
+}
+
+TEST_F(DecodeMisuse, LogitsAndHistories) {
+  const std::vector<float> logits{1, 2};
+  const std::vector<int32_t> outside{99999999}, negative{-4};
+  EXPECT_EQ(error_of([&] { log_softmax_at(logits, 9); }), "token id 9 is outside the 2 logits");
+  EXPECT_EQ(error_of([] { log_softmax_at({}, 0); }), "token id 0 is outside the 0 logits");
+  EXPECT_EQ(error_of([] { Sampler({.temperature = 1}).pick({}, 0); }), "there are no logits to choose from");
+  EXPECT_EQ(error_of([] { Sampler({}).pick({}, 0); }), "there are no logits to choose from");
+  const Sampler penalizing({.repeat_penalty = 2});
+  EXPECT_EQ(error_of([&] { penalizing.pick(logits, 0, outside); }), "token id 99999999 is outside the 2 logits");
+  EXPECT_EQ(error_of([&] { penalizing.pick(logits, 0, negative); }), "token id -4 is outside the 2 logits");
+  EXPECT_TRUE(top_logprobs({}, 3).empty());
+}
+
+TEST_F(DecodeMisuse, Saving) {
+  const std::string path = testing::TempDir() + "toy_misuse.gguf";
+  EXPECT_EQ(error_of([&] { save_model(model, path, DType::f64); }),
+            "save: weights cannot be stored as f64; expected f32, f16 or bf16");
+  Model empty;
+  empty.spec = model.spec;
+  EXPECT_EQ(error_of([&] { save_model(empty, path); }), "save: the model has no weights");
+}
+
+}  // namespace
+}  // namespace toy
