@@ -58,12 +58,10 @@ struct Train {
   }
 
   MemoryFit fit_of(Device& dev, const Model& model, const TrainerOptions& options) const {
-    constexpr size_t kSmallThings = size_t(8) << 20;  // plans, stacks of threads
     const ParamStore* store = model.params.get();
-    const size_t there = anonymous_memory();
     return fit_memory(
         dev, model.spec, [store](const std::string& t) { return store->type(t).dtype; }, options, memory.bytes(),
-        there - std::min(there, store->bytes()) + kSmallThings);
+        bytes_beside(*store));
   }
 
   void measure(const std::string& name) const {

@@ -22,7 +22,7 @@ using nlohmann::ordered_json;
 
 struct Describe {
   std::string what, graph, plan, memory, cost, format = "text", ceilings, optimizer = "adamw", update = "gathered",
-              limit;
+                                               limit;
   GraphOptions o{.trainer = {}, .rows = 256};
   DeviceOptions device;
   bool json = false;

@@ -53,7 +53,7 @@ class Blocks {
     list_[at->second].last = step;
   }
   std::vector<LiveBlock> list_;
-  std::map<int, size_t> of_;          // index of the arena's block -> in list_
+  std::map<int, size_t> of_;         // index of the arena's block -> in list_
   std::map<int, bool> of_backward_;  // was it last written by backward?
 };
 

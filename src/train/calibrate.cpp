@@ -44,7 +44,8 @@ int64_t evaluation_batches(int64_t ids, int64_t max_tokens, const TrainerOptions
 
 double time_evaluation(Trainer& trainer, std::span<const int32_t> ids, const TrainerOptions& o) {
   constexpr int kTimes = 3;
-  const int64_t tokens = std::min(int64_t(ids.size()) - 1, o.tokens + (o.batch - 1) * std::max<int64_t>(1, o.tokens / 4));
+  const int64_t tokens =
+      std::min(int64_t(ids.size()) - 1, o.tokens + (o.batch - 1) * std::max<int64_t>(1, o.tokens / 4));
   const int64_t batches = evaluation_batches(int64_t(ids.size()), tokens, o);
   trainer.evaluate(ids, tokens);  // makes the session
   std::vector<double> seconds;

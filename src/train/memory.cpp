@@ -1,6 +1,9 @@
 #include "toy/train/memory.h"
 
 #include <fmt/format.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -72,14 +75,21 @@ class Fitting {
   size_t other_;
 };
 
+// Of nothing, everything lightly and everything wholly computed again.
+TrainMemory least_of(const Fitting& fitting, const TrainMemory& kept, size_t light, size_t whole) {
+  if (kept.total() <= std::min(light, whole)) return kept;
+  return fitting.memory(fitting.plans(fitting.level(fitting.blocks() * (light < whole ? 1 : 2))));
+}
+
 [[noreturn]] void refuse(const TrainerOptions& o, size_t limit, const TrainMemory& least) {
   const std::string streaming =
       o.updates == TrainerOptions::gathered && o.accumulate == 1 ? ", --update streaming (with --clip 0)" : "";
   constexpr size_t kMiB = size_t(1) << 20;
-  fail("memory: {} are too little: with every block recomputed this training needs {}. Allow {}M or more, or "
-       "use a smaller --batch or --tokens{}, another --optimizer (lion keeps half of adamw's moments, sgd --momentum 0 "
-       "none), or a smaller model",
-       format_bytes(limit), to_text(least), (least.total() + kMiB - 1) / kMiB, streaming);
+  fail(
+      "memory: {} are too little: even with activations computed again this training needs {}. Allow {}M or more, or "
+      "use a smaller --batch or --tokens{}, another --optimizer (lion keeps half of adamw's moments, sgd --momentum 0 "
+      "none), or a smaller model",
+      format_bytes(limit), to_text(least), (least.total() + kMiB - 1) / kMiB, streaming);
 }
 
 }  // namespace
@@ -118,9 +128,19 @@ TrainMemory memory_of(const TrainPlans& plans, const ModelSpec& spec, const Devi
   return m;
 }
 
+size_t bytes_beside(const ParamStore& weights) {
+  constexpr size_t kSmallThings = size_t(8) << 20;
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+  const size_t there = anonymous_memory();
+  return there - std::min(there, weights.bytes()) + kSmallThings;
+}
+
 std::string MemoryFit::text() const {
   if (recompute.none()) return "";
-  const std::string light = recompute.light > 0 ? fmt::format("norms and activation functions of {}", recompute.light) : "",
+  const std::string light =
+                        recompute.light > 0 ? fmt::format("norms and activation functions of {}", recompute.light) : "",
                     whole = recompute.whole > 0 ? fmt::format("{} of {} blocks", recompute.whole, blocks) : "",
                     and_more = recompute.light > 0 ? " more" : "";
   return fmt::format("recomputing {}: {} in place of {}, about {:.0f}% more work",
@@ -146,7 +166,12 @@ MemoryFit fit_memory(Device& device, const ModelSpec& spec, const Weights::DType
   if (limit == 0) return options.recompute.none() ? fit : take(options.recompute);
   if (fit.kept <= limit) return fit;
   int64_t too_few = 0, enough = 2 * fitting.blocks();
-  if (fitting.bytes(enough) > limit) refuse(options, limit, fitting.memory(fitting.plans(fitting.level(enough))));
+  if (const size_t whole = fitting.bytes(enough); whole > limit) {
+    // Where gradients make the peak, at the first block, repeating that block may take more than keeping it.
+    const size_t light = fitting.bytes(fitting.blocks());
+    if (light > limit) refuse(options, limit, least_of(fitting, fit.memory, light, whole));
+    enough = fitting.blocks();
+  }
   while (enough - too_few > 1) {
     const int64_t middle = too_few + (enough - too_few) / 2;
     (fitting.bytes(middle) <= limit ? enough : too_few) = middle;

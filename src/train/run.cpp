@@ -292,7 +292,8 @@ class Run {
     sampler_ = std::make_unique<WindowSampler>(train_ids_, o_.trainer.batch, o_.trainer.tokens, o_.seed);
   }
 
-  // What the run will write beside what is there: the model, the averaged one, the checkpoints that are kept, the best, the next one.
+  // What the run will write beside what is there: the model, the averaged one, the checkpoints that are kept, the best,
+  // the next one.
   size_t disk_bytes(const ModelSpec& spec) const {
     const size_t models = o_.trainer.optimizer.ema > 0 ? 2 : 1;
     const size_t model = models * size_t(parameter_count(spec)) * size_of(o_.stored);
@@ -342,12 +343,10 @@ class Run {
     trainer_ = std::make_unique<Trainer>(device_, model_, options);
   }
 
-  // What the process holds by now beside the weights, and what will come to it beside trainer and watcher.
+  // What the process holds beside the weights, now and later, without trainer and watcher.
   size_t other_bytes() const {
-    constexpr size_t kSmallThings = size_t(16) << 20;  // plans, events, graphs as JSON, stacks of threads
-    const size_t there = anonymous_memory();
     const size_t samples = o_.sample_tokens > 0 ? decoder_bytes(device_, model_, sample_options()) : 0;
-    return there - std::min(there, model_.params->bytes()) + samples + kSmallThings;
+    return bytes_beside(*model_.params) + samples;
   }
 
   // Of a validation in between and of the last one.
@@ -423,7 +422,7 @@ class Run {
   Checkpoints checkpoints_;
   bool writes_;
   double made_;
-  MemoryFit fit_;  // nothing is computed again where nobody asked for less memory
+  MemoryFit fit_;     // nothing is computed again where nobody asked for less memory
   std::string from_;  // the checkpoint that the run goes on from, or ""
   nlohmann::ordered_json config_;
   RunState state_;

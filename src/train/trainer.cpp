@@ -221,10 +221,11 @@ void Trainer::resume(int64_t steps, int64_t updates) {
 void Trainer::require_room() const {
   const size_t more = planned_bytes() - std::min(planned_bytes(), model_.params->bytes()), have = available_memory();
   if (have == 0 || more <= have) return;
-  const std::string less = options_.recompute.whole > 0
-                               ? ""
-                               : fmt::format("--memory {}M, which computes activations again in place of keeping them, ",
-                                             (have + anonymous_memory()) >> 20);
+  const std::string less =
+      options_.recompute.whole > 0
+          ? ""
+          : fmt::format("--memory {}M, which computes activations again in place of keeping them, ",
+                        (have + anonymous_memory()) >> 20);
   fail("memory: training this model with this batch needs {}, and {} are free; use {}a smaller model, batch or context",
        format_bytes(more), format_bytes(have), less);
 }
@@ -281,9 +282,8 @@ StepResult Trainer::step(const Windows& windows, double lr) {
 
 EvalResult Trainer::evaluate(std::span<const int32_t> ids, int64_t max_tokens) {
   if (!eval_session_) {
-    eval_session_ =
-        std::make_unique<Session>(device_, plans_.eval, std::initializer_list<const ParamStore*>{model_.params.get()},
-                                  arena_);
+    eval_session_ = std::make_unique<Session>(device_, plans_.eval,
+                                              std::initializer_list<const ParamStore*>{model_.params.get()}, arena_);
     eval_session_->check_finite(options_.check_finite);
     feed_batch(*eval_session_);
   }

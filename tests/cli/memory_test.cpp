@@ -153,10 +153,10 @@ TEST_F(CliMemory, DescribeShowsTheEffect) {
 
 // Above 500 MB a plan is within 5% of what the run then has, whatever the memory is spent on.
 TEST_F(CliMemory, SlowPlansAreWithinFivePercent) {
-  const std::string weights = write(
-      "weights.json", R"({"d_model": 512, "n_layers": 4, "n_heads": 8, "n_kv": 8, "d_head": 64, "d_ff": 8192})");
-  const std::string rows = write(
-      "rows.json", R"({"d_model": 256, "n_layers": 10, "n_heads": 4, "n_kv": 2, "d_head": 64, "d_ff": 704})");
+  const std::string weights =
+      write("weights.json", R"({"d_model": 512, "n_layers": 4, "n_heads": 8, "n_kv": 8, "d_head": 64, "d_ff": 8192})");
+  const std::string rows =
+      write("rows.json", R"({"d_model": 256, "n_layers": 10, "n_heads": 4, "n_kv": 2, "d_head": 64, "d_ff": 704})");
   for (const std::string& run :
        {"--steps 2 --batch 1 --tokens 64 --size " + weights,
         "--steps 2 --batch 1 --tokens 64 --optimizer lion --update streaming --clip 0 --size " + weights,

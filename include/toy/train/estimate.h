@@ -10,11 +10,11 @@ namespace toy {
 
 /// Memory by plan, time by steps of that very plan in this process.
 struct RunEstimate {
-  std::string model;       ///< its name
+  std::string model;  ///< its name
   int64_t parameters = 0;
-  int64_t steps = 0;       ///< that the run has to make
-  MemoryFit fit;           ///< of the whole process
-  double step_seconds = 0;        ///< median of the steps that were made
+  int64_t steps = 0;        ///< that the run has to make
+  MemoryFit fit;            ///< of the whole process
+  double step_seconds = 0;  ///< median of the steps that were made
   int64_t measured_steps = 0;
   double preparing_seconds = 0;   ///< before the first step: texts, tokenizer, weights, plans
   double validation_seconds = 0;  ///< of all validations, with their samples

@@ -27,20 +27,24 @@ nlohmann::ordered_json to_json(const TrainMemory& memory);
 /// The arena counts as its largest plan has it at its peak. `other` stays 0.
 TrainMemory memory_of(const TrainPlans& plans, const ModelSpec& spec, const Device& device);
 
+/// Bytes that the process holds beside `weights`: what is resident now, once the heap has given back what is free, and
+/// some for small things that come later (plans, events, graphs as JSON, stacks).
+size_t bytes_beside(const ParamStore& weights);
+
 /// How a training fits.
 struct MemoryFit {
   Recompute recompute;
-  int64_t blocks = 0;   ///< of the model
-  TrainMemory memory;   ///< with `recompute`
-  size_t kept = 0;      ///< bytes at the peak where nothing is computed again
+  int64_t blocks = 0;    ///< of the model
+  TrainMemory memory;    ///< with `recompute`
+  size_t kept = 0;       ///< bytes at the peak where nothing is computed again
   double more_work = 0;  ///< of a step, as part of the FLOPs where nothing is computed again
   /// "recomputing 18 of 30 blocks: 5.7 GiB in place of 9.1 GiB, about 22% more work", or "" where nothing is.
   std::string text() const;
 };
 /// The least that has to be computed again for the whole process to hold at most `limit` bytes, of which `other` are
-/// not the trainer's; where `limit` is 0, what options.recompute says. Blocks are taken from the first on, first lightly and then wholly, until plans fit:
-/// what an early block keeps is kept longest. Allocates nothing. Throws Error{bad_input} with the least that is needed
-/// and what would need less.
+/// not the trainer's; where `limit` is 0, what options.recompute says. Blocks are taken from the first on, first
+/// lightly and then wholly, until plans fit: what an early block keeps is kept longest. Allocates nothing. Throws
+/// Error{bad_input} with the least that is needed and what would need less.
 MemoryFit fit_memory(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
                      const TrainerOptions& options, size_t limit, size_t other);
 
