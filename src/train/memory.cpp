@@ -33,13 +33,15 @@ size_t bytes_of(const PlanLeaf& p, const Device& device) {
 
 // Weights, moments and accumulators.
 void add_parameters(TrainMemory& m, const TrainPlans& plans, const ModelSpec& spec, const Device& device) {
-  std::set<std::string, std::less<>> weights, moments;
+  std::set<std::string, std::less<>> weights, accumulators;
   for (const TensorSpec& t : tensors_of(spec)) weights.insert(t.name);
-  for (const PlanLeaf& p : plans.step->params)  // accumulators, where there are any, are the step's alone
-    if (plans.update && !weights.contains(p.name)) m.gradients += bytes_of(p, device);
-  for (const PlanLeaf& p : (plans.update ? *plans.update : *plans.step).params)
-    (weights.contains(p.name) ? m.weights : m.moments) += bytes_of(p, device);
-  m.moments -= plans.update ? m.gradients : 0;  // the update reads them too
+  if (plans.update)
+    for (const PlanLeaf& p : plans.step->params)
+      if (!weights.contains(p.name)) accumulators.insert(p.name);
+  for (const PlanLeaf& p : (plans.update ? *plans.update : *plans.step).params) {
+    size_t& part = weights.contains(p.name) ? m.weights : accumulators.contains(p.name) ? m.gradients : m.moments;
+    part += bytes_of(p, device);
+  }
 }
 
 // The plans of a training with so many blocks taken.

@@ -154,13 +154,15 @@ TEST_F(CliMemory, DescribeShowsTheEffect) {
 // Above 500 MB a plan is within 5% of what the run then has, whatever the memory is spent on.
 TEST_F(CliMemory, SlowPlansAreWithinFivePercent) {
   const std::string weights =
-      write("weights.json", R"({"d_model": 512, "n_layers": 4, "n_heads": 8, "n_kv": 8, "d_head": 64, "d_ff": 8192})");
+      write("weights.json", R"({"d_model": 512, "n_layers": 4, "n_heads": 8, "n_kv": 8, "d_head": 64, "d_ff": 8704})");
   const std::string rows =
       write("rows.json", R"({"d_model": 256, "n_layers": 10, "n_heads": 4, "n_kv": 2, "d_head": 64, "d_ff": 704})");
   for (const std::string& run :
-       {"--steps 2 --batch 1 --tokens 64 --size " + weights,
-        "--steps 2 --batch 1 --tokens 64 --optimizer lion --update streaming --clip 0 --size " + weights,
-        "--steps 2 --batch 1 --tokens 64 --accumulate 2 --ema 0.9 --checkpoint-every 1 --size " + weights,
+       {"--steps 2 --val-fraction 0.01 --batch 1 --tokens 64 --size " + weights,
+        "--steps 2 --val-fraction 0.01 --batch 1 --tokens 64 --optimizer lion --update streaming --clip 0 --size " +
+            weights,
+        "--steps 2 --val-fraction 0.01 --batch 1 --tokens 64 --accumulate 2 --ema 0.9 --checkpoint-every 1 --size " +
+            weights,
         "--steps 2 --batch 16 --tokens 256 --eval-every 1 --size " + rows,
         "--steps 2 --batch 16 --tokens 256 --memory 550M --size " + rows}) {
     const auto planned = json_of(train(run + " --dry-run --json")).at("memory").at("peak_bytes").get<double>();
@@ -168,7 +170,8 @@ TEST_F(CliMemory, SlowPlansAreWithinFivePercent) {
     const auto peak = double(peak_of(train(run)));
     EXPECT_GT(peak, 500e6) << run;
     EXPECT_NEAR(planned / peak, 1, 0.05) << run << "\nplanned " << planned << ", had " << peak;
-    if (run.find("--memory") != std::string::npos) EXPECT_LE(peak, 550.0 * 1024 * 1024);
+    const bool limited = run.find("--memory 550M") != std::string::npos;
+    EXPECT_TRUE(!limited || peak <= 550.0 * 1024 * 1024) << peak;
   }
 }
 
