@@ -141,15 +141,14 @@ size_t bytes_beside(const ParamStore& weights) {
 
 std::string MemoryFit::text() const {
   if (recompute.none()) return "";
-  const std::string light =
-                        recompute.light > 0 ? fmt::format("norms and activation functions of {}", recompute.light) : "",
-                    whole = recompute.whole > 0 ? fmt::format("{} of {} blocks", recompute.whole, blocks) : "",
-                    and_more = recompute.light > 0 ? " more" : "";
-  return fmt::format("recomputing {}: {} in place of {}, about {:.0f}% more work",
-                     whole.empty()   ? fmt::format("{} of {} blocks", light, blocks)
-                     : light.empty() ? whole
-                                     : whole + ", " + light + and_more,
-                     format_bytes(memory.total()), format_bytes(kept), 100 * more_work);
+  std::string what;
+  if (recompute.whole > 0) what = fmt::format("{} of {} blocks", recompute.whole, blocks);
+  if (recompute.light > 0)
+    what += fmt::format("{}norms and activation functions of {}", what.empty() ? "" : ", ", recompute.light) +
+            (what.empty() ? fmt::format(" of {} blocks", blocks) : " more");
+  const std::string work = more_work < 0.005 ? "less than 1%" : fmt::format("about {:.0f}%", 100 * more_work);
+  return fmt::format("recomputing {}: {} in place of {}, {} more work", what, format_bytes(memory.total()),
+                     format_bytes(kept), work);
 }
 
 MemoryFit fit_memory(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,

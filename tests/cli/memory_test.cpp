@@ -165,8 +165,8 @@ TEST_F(CliMemory, SlowPlansAreWithinFivePercent) {
             weights,
         "--steps 2 --batch 16 --tokens 256 --eval-every 1 --size " + rows,
         "--steps 2 --batch 16 --tokens 256 --memory 550M --size " + rows}) {
-    const auto planned = json_of(train(run + " --dry-run --json")).at("memory").at("peak_bytes").get<double>();
     fs::remove_all(path("run"));
+    const auto planned = json_of(train(run + " --dry-run --json")).at("memory").at("peak_bytes").get<double>();
     const auto peak = double(peak_of(train(run)));
     EXPECT_GT(peak, 500e6) << run;
     EXPECT_NEAR(planned / peak, 1, 0.05) << run << "\nplanned " << planned << ", had " << peak;
