@@ -59,6 +59,36 @@ size_t peak_resident_memory() {
   return size_t(usage.ru_maxrss) << 10;
 }
 
+size_t anonymous_memory() {
+  std::ifstream f("/proc/self/status");
+  for (std::string line; std::getline(f, line);)
+    if (line.starts_with("RssAnon:")) return size_t(std::stoull(line.substr(line.find(':') + 1))) << 10;
+  return 0;
+}
+
+size_t parse_bytes(std::string_view option, std::string_view text) {
+  constexpr size_t kLeast = size_t(1) << 20;
+  constexpr double kMost = 0x1p60;
+  const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  std::string_view unit = text.substr(digits);
+  double factor = 1, base = 1024;
+  if (unit.size() == 2 && unit[1] == 'B')
+    base = 1000, unit = unit.substr(0, 1);
+  else if (unit.size() == 3 && unit.substr(1) == "iB")
+    unit = unit.substr(0, 1);
+  const size_t power = unit.empty() ? 0 : std::string_view("KMGT").find(unit) + 1;  // 0: also where it is not found
+  for (size_t i = 0; i < power; ++i) factor *= base;
+  const std::string number(text.substr(0, digits));
+  const bool good = !number.empty() && number != "." && std::count(number.begin(), number.end(), '.') <= 1 &&
+                    (unit.empty() ? digits == text.size() : unit.size() == 1 && power > 0);
+  check(good, "{}: '{}' is no size; expected a number with K, M, G or T, as in 4G, 512M or 6.5GB", option, text);
+  const double bytes = std::stod(number) * factor;
+  check(bytes <= kMost, "{}: '{}' is more than any machine has", option, text);
+  check(bytes >= double(kLeast), "{}: '{}' is {}; expected at least {}, as in 512M or 4G", option, text,
+        format_bytes(size_t(bytes)), format_bytes(kLeast));
+  return size_t(bytes);
+}
+
 std::string format_bytes(size_t bytes) {
   if (bytes >= size_t(1) << 30) return fmt::format("{:.2f} GiB", double(bytes) / double(size_t(1) << 30));
   if (bytes >= size_t(1) << 20) return fmt::format("{:.1f} MiB", double(bytes) / double(size_t(1) << 20));

@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
+#include "toy/train/memory.h"
 
 namespace toy::cli {
 namespace {
@@ -23,6 +24,7 @@ struct Train {
   DeviceOptions device;
   ComputeOptions compute;
   std::string update = "streaming";  // as the peers, which neither clip nor look at the norm
+  MemoryOption memory;
   bool json = false, profile = false;
 
   void add(CLI::App& app) {
@@ -38,6 +40,7 @@ struct Train {
     app.add_flag("--json", json, "a JSON object for each shape");
     compute.add(app);
     add_update_option(app, update);
+    memory.add(app);
     device.add(app);
     app.callback([this] { run(); });
   }
@@ -48,9 +51,17 @@ struct Train {
     check(steps >= 1 && steps <= kMost && warmup >= 0 && warmup <= kMost,
           "steps is {}, warmup is {}: expected 1 and 0 to {}", steps, warmup, kMost);
     trainer.validate();
+    memory.bytes();
     const std::vector<std::string> shapes = shapes_of(shape);
     for (const std::string& name : shapes) model_spec(name).require_positions(trainer.tokens, "tokens");
     for_each_shape(shapes, [this](const std::string& name) { measure(name); });
+  }
+
+  MemoryFit fit_of(Device& dev, const Model& model, const TrainerOptions& options) const {
+    const ParamStore* store = model.params.get();
+    return fit_memory(
+        dev, model.spec, [store](const std::string& t) { return store->type(t).dtype; }, options, memory.bytes(),
+        bytes_beside(*store));
   }
 
   void measure(const std::string& name) const {
@@ -59,6 +70,9 @@ struct Train {
     options.compute = compute.choose(*dev);
     options.updates = updates_of(update);
     Model model = random_model(model_spec(name), *dev, 0);
+    const MemoryFit fit = fit_of(*dev, model, options);
+    options.recompute = fit.recompute;
+    if (const std::string text = fit.text(); !text.empty()) to_stderr(fmt::format("{}: {}\n", name, text));
     Trainer engine(*dev, model, options);
     const int64_t n = trainer.batch * trainer.tokens, params = parameter_count(model.spec);
     const Windows w = random_windows(n, model.spec.vocab);
@@ -92,7 +106,10 @@ struct Train {
                          {"fma_gflops", fma},
                          {"fraction_of_fma", gflop / seconds / fma},
                          {"loss", loss},
-                         {"planned_mib", engine.planned_bytes() >> 20},
+                         {"planned_mib", fit.memory.total() >> 20},
+                         {"recomputed_blocks", fit.recompute.whole},
+                         {"lightly_recomputed_blocks", fit.recompute.light},
+                         {"anonymous_mib", anonymous_memory() >> 20},
                          {"peak_rss_mib", peak_resident_memory() >> 20}};
     if (profile) print_profile(engine.session(), fma);
     if (json)

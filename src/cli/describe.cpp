@@ -13,6 +13,7 @@
 #include "toy/base/memory.h"
 #include "toy/graph/print.h"
 #include "toy/runtime/plan_profile.h"
+#include "toy/train/memory.h"
 
 namespace toy::cli {
 namespace {
@@ -20,7 +21,8 @@ namespace {
 using nlohmann::ordered_json;
 
 struct Describe {
-  std::string what, graph, plan, memory, cost, format = "text", ceilings, optimizer = "adamw", update = "gathered";
+  std::string what, graph, plan, memory, cost, format = "text", ceilings, optimizer = "adamw", update = "gathered",
+                                               limit;
   GraphOptions o{.trainer = {}, .rows = 256};
   DeviceOptions device;
   bool json = false;
@@ -50,6 +52,9 @@ struct Describe {
     tokens_option = app.add_option("--tokens", o.trainer.tokens, "T of the training step")->capture_default_str();
     add_optimizer_option(app, optimizer);
     add_update_option(app, update);
+    app.add_option("--limit", limit,
+                   "SIZE, as 4G: show the training step that `toy train --memory` would make of it: activations "
+                   "computed again in backward until weights, moments, gradients and the rest take no more than that");
     app.add_option("--ctx", o.context, "positions of the decoder; 0: the model's own")->capture_default_str();
     app.add_option("--rows", o.rows, "rows that the decoder computes together, 1 to --ctx")->capture_default_str();
     app.add_flag("--json", json, "the same as --format json");
@@ -59,6 +64,7 @@ struct Describe {
         "  toy describe smollm2-135m --ceilings here\n"
         "  toy describe out/model.gguf --graph forward --format svg > forward.svg\n"
         "  toy describe small --memory train --batch 16 --tokens 128\n"
+        "  toy describe small --memory train --batch 16 --tokens 128 --limit 128M\n"
         "  toy describe small --cost train --ceilings machine.json");
     app.callback([this] { run(); });
   }
@@ -71,6 +77,7 @@ struct Describe {
     if (o.context == 0) o.context = model.spec.context;
     if (model.spec.positions == PositionKind::learned && tokens_option->count() == 0)
       o.trainer.tokens = std::min(o.trainer.tokens, model.spec.context);
+    if (!limit.empty()) fit(model.spec, *dev);
     std::optional<Ceilings> limits;
     if (ceilings_option->count()) limits = ceilings == "here" ? Ceilings(dev->pool()) : read_ceilings(ceilings);
     if (limits && look_disturbed(*limits))
@@ -91,6 +98,10 @@ struct Describe {
     if (o.trainer.updates == TrainerOptions::streaming) o.trainer.optimizer.clip = 0;  // it cannot clip
     o.trainer.validate();
     check_context(o.context);
+    if (!limit.empty()) parse_bytes("limit", limit);
+    for (const std::string* shown : {&graph, &plan, &memory, &cost})
+      check(limit.empty() || shown->empty() || *shown == "train",
+            "limit is of the training step, and '{}' was asked for; leave it out, or ask for train", *shown);
     check(o.rows >= 1, "rows is {}, expected at least 1", o.rows);
     const auto shown = {std::pair("graph", &graph), std::pair("plan", &plan), std::pair("memory", &memory),
                         std::pair("cost", &cost)};
@@ -109,6 +120,13 @@ struct Describe {
     check(ceilings_option->count() == 0 || given.empty() || !cost.empty(),
           "ceilings: the least time stands in the card and in --cost; {} does not show it",
           given.empty() ? "" : given.front());
+  }
+
+  void fit(const ModelSpec& spec, Device& dev) {
+    const MemoryFit f = fit_memory(
+        dev, spec, [](const std::string&) { return DType::f32; }, o.trainer, parse_bytes("limit", limit), 0);
+    o.trainer.recompute = f.recompute;
+    o.recomputing = f.text();
   }
 
   void print_graph(const Compiled& c, const Device& dev) const {

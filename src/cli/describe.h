@@ -34,6 +34,7 @@ Described open_description(const std::string& what);
 struct GraphOptions {
   TrainerOptions trainer;
   int64_t context = 0, rows = 0;  ///< of the decoder
+  std::string recomputing = {};   ///< MemoryFit::text() of the training step, or ""
 };
 
 /// One graph of a model, compiled for a device.

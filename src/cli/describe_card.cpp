@@ -178,6 +178,7 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
              o.trainer.batch, o.trainer.tokens, dev.name(), format_bytes(held_bytes(train, dev)),
              format_bytes(train.param_bytes(dev)), format_bytes(train.arena_bytes), train.steps.size(),
              flops(train.cost().flops));
+  if (!o.recomputing.empty()) fmt::print("  {}\n", o.recomputing);
   if (n.step_seconds)
     fmt::print("  at best {:.2f} ms, {:.0f} tokens/s by the ceilings\n", 1e3 * *n.step_seconds,
                double(o.trainer.batch * o.trainer.tokens) / *n.step_seconds);

@@ -34,14 +34,16 @@ std::vector<Value> joined(std::vector<Value> a, const std::vector<Value>& b) {
   return a;
 }
 
-Compiled train_graph(const Described& m, const TrainerOptions& o, Device& dev) {
+Compiled train_graph(const Described& m, const GraphOptions& options, Device& dev) {
+  const TrainerOptions& o = options.trainer;
   TrainGraph t = build_train_graph(
       m.spec, [](const std::string&) { return DType::f32; }, o);
   std::vector<Value> outputs{t.loss};
   if (t.norm) outputs.push_back(t.norm);
   Plan p = compile(*t.graph, outputs, t.updates, dev);
-  return {fmt::format("training step, B={} T={}", o.batch, o.tokens), std::move(t.graph), joined(outputs, t.updates),
-          std::move(p)};
+  return {fmt::format("training step, B={} T={}{}{}", o.batch, o.tokens, options.recomputing.empty() ? "" : ", ",
+                      options.recomputing),
+          std::move(t.graph), joined(outputs, t.updates), std::move(p)};
 }
 
 Compiled forward_graph(const Described& m, const TrainerOptions& o, Device& dev) {
@@ -78,7 +80,7 @@ Described open_description(const std::string& what) {
 }
 
 Compiled graph_of(const std::string& which, const Described& model, const GraphOptions& options, Device& device) {
-  if (which == "train") return train_graph(model, options.trainer, device);
+  if (which == "train") return train_graph(model, options, device);
   if (which == "forward") return forward_graph(model, options.trainer, device);
   check(which == "decode", "'{}' is not one of the graphs train, forward, decode", which);
   return decode_graph(model, options, device);

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "toy/base/error.h"
+#include "toy/base/memory.h"
 #include "toy/models/spec.h"
 
 namespace toy::cli {
@@ -86,6 +87,15 @@ TrainerOptions::Updates updates_of(const std::string& update) {
   check(update == "gathered" || update == "streaming", "update '{}' is not one of gathered, streaming", update);
   return update == "gathered" ? TrainerOptions::gathered : TrainerOptions::streaming;
 }
+
+void MemoryOption::add(CLI::App& app) {
+  app.add_option("--memory", memory,
+                 "SIZE, as 4G, 512M or 6.5GB: the whole process keeps below it. Where it would not, as few activations "
+                 "as need be are computed again in backward in place of being kept, which takes longer and gives the "
+                 "same bits (default: nothing is computed again)");
+}
+
+size_t MemoryOption::bytes() const { return memory.empty() ? 0 : parse_bytes("memory", memory); }
 
 void refuse_overwriting(const std::string& option, const std::string& out,
                         std::initializer_list<std::pair<const char*, std::string>> inputs) {

@@ -40,6 +40,14 @@ CLI::Option* add_update_option(CLI::App& app, std::string& update);
 /// Throws Error{bad_input} for a name that is not known.
 TrainerOptions::Updates updates_of(const std::string& update);
 
+/// --memory of commands that train.
+struct MemoryOption {
+  std::string memory;
+  void add(CLI::App& app);
+  /// 0: no limit. Throws Error{bad_input} for what is no size.
+  size_t bytes() const;
+};
+
 /// Throws Error{bad_input} where `out` is a file that the command reads: `inputs` are pairs of an option and a path.
 void refuse_overwriting(const std::string& option, const std::string& out,
                         std::initializer_list<std::pair<const char*, std::string>> inputs);

@@ -34,6 +34,7 @@ class Reporter final : public TrainObserver {
         "{}: {:.2f} M parameters, {} training tokens ({} windows an epoch), {} validation tokens, {} planned",
         s.spec.name, double(s.parameters) * 1e-6, s.train_tokens, s.windows_per_epoch, s.validation_tokens,
         format_bytes(s.planned_bytes)));
+    if (!s.recomputing.empty()) progress_.note(s.recomputing);
     for (const std::string& note : s.plan.notes) progress_.note("plan: " + note);
     interrupt_.emplace();  // before the first step there is nothing to save, and a signal ends the program at once
   }
@@ -60,6 +61,12 @@ class Reporter final : public TrainObserver {
                                e.nats_per_byte, e.whole ? "" : " (a part of the text)"));
     if (e.average_loss) progress_.note(fmt::format("averaged weights: {:.4f} nats a token", *e.average_loss));
     if (!e.sample.empty()) progress_.note("sample: " + e.sample + "\n");
+  }
+
+  // The whole output of a run that is only planned.
+  void estimated(const RunEstimate& e) {
+    progress_.finish();
+    put_line(json_ ? to_json(e).dump() + "\n" : to_text(e));
   }
 
   // Ends the program by the signal that stopped the run, if one did.
@@ -100,7 +107,8 @@ struct Recipe {
   DeviceOptions device;
   ComputeOptions compute;
   RunOptions run_options;
-  bool json = false;
+  MemoryOption memory;
+  bool json = false, dry_run = false;
   std::string stored = "f32", update = "gathered";
   OptimizerChoice optimizer;
 
@@ -136,6 +144,10 @@ struct Recipe {
     run_options.add(app);
     compute.add(app);
     add_update_option(app, update);
+    memory.add(app);
+    app.add_flag("--dry-run", dry_run,
+                 "do everything up to the first step and print what the run would take: peak memory with its parts, "
+                 "and time, from some steps that are made and forgotten. Nothing is written; --json: one object");
     device.add(app);
   }
 
@@ -156,8 +168,8 @@ struct Recipe {
                  "optimizer state and place in the data, with the new options");
   }
 
-  template <class Options, class Train>
-  void run(const CLI::App& app, Options& o, const Train& train) const {
+  template <class Options, class Train, class Estimate>
+  void run(const CLI::App& app, Options& o, const Train& train, const Estimate& estimate) const {
     optimizer.apply(app, o);
     if (stored == "f16")
       o.stored = DType::f16;
@@ -169,6 +181,11 @@ struct Recipe {
     o.trainer.compute = compute_of(o, *dev);
     o.trainer.updates = updates_of(update);
     o.watch = run_options.watch();
+    o.memory = memory.bytes();
+    if (dry_run) {
+      Reporter reporter(json);
+      return reporter.estimated(estimate(o, *dev, reporter));
+    }
     const OutFolder folder(o.out, {{"arch", o.out.find("{arch}") == std::string::npos ? "" : architecture_of(o)},
                                    {"recipe", app.get_name()}});
     o.out = folder.path();
@@ -235,7 +252,7 @@ struct FromScratch {
         "killed, or whose disk was full, goes on from its last checkpoint:\n"
         "  toy train from-scratch --corpus book.txt --steps 2000 --checkpoint-every 100 --out out/book\n"
         "  toy train from-scratch --corpus book.txt --steps 2000 --checkpoint-every 100 --out out/book --resume");
-    app.callback([this, &app] { recipe.run(app, o, train_from_scratch); });
+    app.callback([this, &app] { recipe.run(app, o, train_from_scratch, estimate_from_scratch); });
   }
 };
 
@@ -255,7 +272,7 @@ struct WarmStart {
         "is, unless --out is its own folder and it is named model.gguf.\n"
         "\nExample:\n  toy train warm-start --init out/book/model.gguf --corpus letters.txt --steps 500 --out "
         "out/letters");
-    app.callback([this, &app] { recipe.run(app, o, train_warm_start); });
+    app.callback([this, &app] { recipe.run(app, o, train_warm_start, estimate_warm_start); });
   }
 };
 

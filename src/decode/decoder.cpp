@@ -36,6 +36,16 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
   return d;
 }
 
+size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& options) {
+  const DecodeShape shape{options.sequences, options.context > 0 ? options.context : model.spec.context};
+  const ParamStore* store = model.params.get();
+  const DecodeGraph d = build_decode_graph(
+      model.spec, [store](const std::string& name) { return store->type(name).dtype; }, shape,
+      std::min(std::max<int64_t>(options.max_rows, 1), shape.context * shape.sequences));
+  const Plan plan = compile(*d.graph, d.outputs, d.updates, device, {.fuse = !options.check_finite});
+  return state_bytes(model.spec, shape) + plan.arena_bytes + plan.input_bytes(device);
+}
+
 Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& options) : vocab_(model.spec.vocab) {
   check(options.context >= 0, "decoder: a context of {} positions, expected at least 1, or 0 for the model's own",
         options.context);

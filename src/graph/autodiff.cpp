@@ -19,8 +19,8 @@ struct Partial {
 
 class Backward {
  public:
-  Backward(Value loss, std::span<const Value> wrt, const AutodiffOps& ops)
-      : graph_(*loss.graph), loss_(loss), wrt_(wrt), ops_(ops) {}
+  Backward(Value loss, std::span<const Value> wrt, const AutodiffOps& ops, const std::vector<bool>& again)
+      : graph_(*loss.graph), loss_(loss), wrt_(wrt), ops_(ops), again_(again) {}
 
   std::vector<Value> run(Value seed) {
     mark_paths();
@@ -94,6 +94,21 @@ class Backward {
     return done_[v] = total;
   }
 
+  // What backward reads in place of v: v itself if it is kept, else the result of its op's repetition.
+  Value kept(Value v) {
+    if (!v || size_t(v.node) >= again_.size() || !again_[size_t(v.node)]) return v;
+    const auto [it, first] = repeated_.try_emplace(v.node, -1);
+    if (first) {
+      Node node = graph_.node(v);
+      std::vector<Value> inputs;
+      for (const Value& in : node.inputs) inputs.push_back(kept(in));
+      node.backward = true;
+      node.name.clear();
+      repeated_[v.node] = graph_.append_copy(node, std::move(inputs));
+    }
+    return {&graph_, repeated_.at(v.node), v.out};
+  }
+
   class Context final : public Vjp {
    public:
     Context(Backward& b, const Node& n) : b_(b), node_(n) {
@@ -104,22 +119,23 @@ class Backward {
     }
     Graph& graph() override { return b_.graph_; }
     const Attrs& attrs() const override { return node_.attrs; }
-    Value in(int i) const override { return size_t(i) < node_.inputs.size() ? node_.inputs[size_t(i)] : Value{}; }
-    Value out(int o) const override { return {&b_.graph_, node_.id, o}; }
+    Value in(int i) const override { return b_.kept(original(i)); }
+    Value out(int o) const override { return b_.kept({&b_.graph_, node_.id, o}); }
     Value grad(int o) const override { return grads_[size_t(o)]; }
     bool needs(int i) const override {
-      const Value v = in(i);
+      const Value v = original(i);
       return v && b_.active_[size_t(v.node)];
     }
     int inputs() const override { return int(node_.inputs.size()); }
     void give(int i, Value gradient) override {
-      if (needs(i)) b_.partials_[in(i)].push_back({node_.id, false, gradient, {}});
+      if (needs(i)) b_.partials_[original(i)].push_back({node_.id, false, gradient, {}});
     }
     void give(int i, std::function<Value(Value)> f, bool last) override {
-      if (needs(i)) b_.partials_[in(i)].push_back({node_.id, last, {}, std::move(f)});
+      if (needs(i)) b_.partials_[original(i)].push_back({node_.id, last, {}, std::move(f)});
     }
 
    private:
+    Value original(int i) const { return size_t(i) < node_.inputs.size() ? node_.inputs[size_t(i)] : Value{}; }
     Backward& b_;
     const Node& node_;
     std::vector<Value> grads_;
@@ -140,6 +156,8 @@ class Backward {
   Value loss_;
   std::span<const Value> wrt_;
   const AutodiffOps& ops_;
+  const std::vector<bool>& again_;
+  std::map<int, int> repeated_;  // node -> its repetition
   std::vector<bool> active_;
   std::multimap<int, Value> complete_at_;  // node after which nothing more is added to a parameter's gradient
   std::map<Value, std::vector<Partial>> partials_;
@@ -148,10 +166,11 @@ class Backward {
 
 }  // namespace
 
-std::vector<Value> backward(Value loss, std::span<const Value> wrt, const AutodiffOps& ops, Value seed) {
+std::vector<Value> backward(Value loss, std::span<const Value> wrt, const AutodiffOps& ops, Value seed,
+                            const std::vector<bool>& again) {
   check(bool(loss), "gradient: the loss is an empty value");
   check(loss.shape().rank() == 0, "gradient: the loss must be a scalar, it is {}", loss.type().str());
-  return Backward(loss, wrt, ops).run(seed);
+  return Backward(loss, wrt, ops, again).run(seed);
 }
 
 bool is_one(Value v) {

@@ -7,8 +7,8 @@ Value zeros_like(Value v) { return broadcast_to(v.graph->scalar(0, v.type().dtyp
 
 }  // namespace
 
-std::vector<Value> gradients(Value loss, std::span<const Value> wrt) {
-  return backward(loss, wrt, {.add = add, .zeros_like = zeros_like});
+std::vector<Value> gradients(Value loss, std::span<const Value> wrt, const std::vector<bool>& again) {
+  return backward(loss, wrt, {.add = add, .zeros_like = zeros_like}, {}, again);
 }
 
 std::vector<Value> pull_back(std::span<const Value> values, std::span<const Value> seeds, std::span<const Value> wrt) {

@@ -21,15 +21,23 @@ std::string made_by(const PlanStep& s, const Operand& o) {
 // A value's memory is a block; ops that work in place and views of it are in the same one.
 class Blocks {
  public:
-  explicit Blocks(const Plan& plan) {
+  Blocks(const Plan& plan, const std::vector<Phase>& phases) {
     for (size_t i = 0; i < plan.steps.size(); ++i) {
       const PlanStep& s = plan.steps[i];
       const int step = int(i);
-      for (const Operand& o : s.in) touch(o, step, s);
-      for (const Operand& o : s.out) touch(o, step, s);
+      for (const Operand& o : s.in) {
+        touch(o, step, s);
+        if (o.base == Operand::arena && phases[i] == Phase::update && of_backward_[o.index])
+          list_[of_.at(o.index)].use = LiveBlock::gradient;
+      }
+      for (const Operand& o : s.out) {
+        touch(o, step, s);
+        if (o.base == Operand::arena) of_backward_[o.index] = phases[i] == Phase::backward;
+      }
       if (s.workspace_bytes > 0)
         list_.push_back({step, step, s.workspace_bytes, s.workspace_offset,
-                         fmt::format("{}{}workspace of {}", s.layer, s.layer.empty() ? "" : ": ", s.op)});
+                         fmt::format("{}{}workspace of {}", s.layer, s.layer.empty() ? "" : ": ", s.op),
+                         LiveBlock::workspace});
     }
     for (const Operand& o : plan.outputs)
       if (const auto at = of_.find(o.index); o.base == Operand::arena && at != of_.end())
@@ -41,15 +49,18 @@ class Blocks {
   void touch(const Operand& o, int step, const PlanStep& s) {
     if (o.base != Operand::arena) return;
     const auto [at, made] = of_.try_emplace(o.index, list_.size());
-    if (made) list_.push_back({step, step, o.view.bytes(), o.offset, made_by(s, o)});
+    if (made) list_.push_back({step, step, o.view.bytes(), o.offset, made_by(s, o), LiveBlock::value});
     list_[at->second].last = step;
   }
   std::vector<LiveBlock> list_;
-  std::map<int, size_t> of_;  // index of the arena's block -> in list_
+  std::map<int, size_t> of_;         // index of the arena's block -> in list_
+  std::map<int, bool> of_backward_;  // was it last written by backward?
 };
 
 nlohmann::ordered_json to_json(const LiveBlock& b) {
-  return {{"first", b.first}, {"last", b.last}, {"bytes", b.bytes}, {"offset", b.offset}, {"what", b.what}};
+  constexpr const char* kUses[] = {"value", "gradient", "workspace"};
+  return {{"first", b.first},   {"last", b.last}, {"bytes", b.bytes},
+          {"offset", b.offset}, {"what", b.what}, {"use", kUses[b.use]}};
 }
 
 // One of eight heights.
@@ -91,7 +102,8 @@ std::vector<LiveBlock> MemoryProfile::at(int step) const {
 }
 
 MemoryProfile memory_profile(const Plan& plan) {
-  MemoryProfile p{Blocks(plan).take(), std::vector<size_t>(plan.steps.size()), phases_of(plan), plan.arena_bytes, 0};
+  MemoryProfile p{{}, std::vector<size_t>(plan.steps.size()), phases_of(plan), plan.arena_bytes, 0};
+  p.blocks = Blocks(plan, p.phases).take();
   for (const LiveBlock& b : p.blocks)
     for (int step = b.first; step <= b.last; ++step) p.live[size_t(step)] += b.bytes;
   p.peak_step = int(std::max_element(p.live.begin(), p.live.end()) - p.live.begin());

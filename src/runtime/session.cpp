@@ -41,10 +41,14 @@ double seconds() { return std::chrono::duration<double>(std::chrono::steady_cloc
 
 }  // namespace
 
-Session::Session(Device& device, std::shared_ptr<const Plan> plan, std::initializer_list<const ParamStore*> stores)
-    : device_(device), plan_(std::move(plan)), arena_(plan_ ? plan_->arena_bytes : 0) {
+Session::Session(Device& device, std::shared_ptr<const Plan> plan, std::initializer_list<const ParamStore*> stores,
+                 std::shared_ptr<const Buffer> arena)
+    : device_(device), plan_(std::move(plan)), arena_(std::move(arena)) {
   check(plan_ != nullptr, "session: there is no plan");
   for (const ParamStore* s : stores) check(s != nullptr, "session: one of the stores is a null pointer");
+  if (!arena_) arena_ = std::make_shared<const Buffer>(plan_->arena_bytes);
+  check(arena_->bytes() >= plan_->arena_bytes, "session: an arena of {} bytes, the plan needs {}", arena_->bytes(),
+        plan_->arena_bytes);
   for (const PlanLeaf& p : plan_->params) {
     const auto store = std::find_if(stores.begin(), stores.end(), [&](const ParamStore* s) { return s->has(p.name); });
     check(store != stores.end(), "session: the model has no tensor '{}', which its graph needs", p.name);
@@ -128,7 +132,7 @@ View Session::resolve(const Operand& o) const {
       v.data = nullptr;
       return v;
     case Operand::arena:
-      base = arena_.data();
+      base = arena_->data();
       break;
     case Operand::param:
       base = static_cast<std::byte*>(params_[size_t(o.index)].data);
@@ -167,7 +171,7 @@ void Session::execute(int thread, KernelError& error) {
       finite_->before(thread, i, calls_[i].in);
       ctx.barrier();  // the kernel may overwrite its operands
     }
-    s.kernel->run(ctx, {calls_[i].in, calls_[i].out, s.attrs, arena_.data() + s.workspace_offset});
+    s.kernel->run(ctx, {calls_[i].in, calls_[i].out, s.attrs, arena_->data() + s.workspace_offset});
     ctx.barrier();
     if (finite_ && !is_finite(ctx, i)) return;
     if (timed) {

@@ -98,6 +98,13 @@ std::string Checkpoints::find(std::vector<std::string>& told) {
   return newest_;
 }
 
+std::string Checkpoints::look() const {
+  const std::vector<int64_t> steps = checkpoint_steps(root_);
+  const auto whole = std::find_if(steps.rbegin(), steps.rend(),
+                                  [this](int64_t step) { return checkpoint_damage(root_, step).empty(); });
+  return whole == steps.rend() ? std::string{} : checkpoint_path(root_, *whole);
+}
+
 std::string Checkpoints::save(const Model& model, const Trainer& trainer, const ordered_json& config,
                               const RunState& s) {
   try {
@@ -193,14 +200,9 @@ void restore_trainer(const std::string& path, const RunState& state, const Model
 }
 
 std::optional<DType> checkpoint_compute(const std::string& out) {
-  const std::string root = Checkpoints(out, 1).root();
-  const std::vector<int64_t> steps = checkpoint_steps(root);
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    if (!checkpoint_damage(root, *step).empty()) continue;
-    const ordered_json config = checkpoint_config(checkpoint_path(root, *step));
-    return config.at("options").at("compute") == name_of(DType::bf16) ? DType::bf16 : DType::f32;
-  }
-  return std::nullopt;
+  const std::string path = Checkpoints(out, 1).look();
+  if (path.empty()) return std::nullopt;
+  return checkpoint_config(path).at("options").at("compute") == name_of(DType::bf16) ? DType::bf16 : DType::f32;
 }
 
 }  // namespace toy

@@ -32,8 +32,8 @@ ordered_json optimizer_config(const OptimizerOptions& o) {
 }
 
 ordered_json trainer_config(const TrainerOptions& o) {
-  const auto& [batch, tokens, accumulate, optimizer, updates, compute, dropout, seed, check_finite] = o;
-  (void)seed, (void)check_finite;  // the recipe's; changes no number
+  const auto& [batch, tokens, accumulate, optimizer, updates, compute, dropout, seed, check_finite, recompute] = o;
+  (void)seed, (void)check_finite, (void)recompute;  // the recipe's; change no number
   return {{"batch", batch},
           {"tokens", tokens},
           {"accumulate", accumulate},
@@ -46,9 +46,9 @@ ordered_json trainer_config(const TrainerOptions& o) {
 ordered_json recipe_config(const RecipeOptions& o) {
   const auto& [corpus, validation, validation_fraction, trainer, steps, lr, schedule, warmup, decay_steps, final_lr,
                max_skipped, patience, min_delta, time_limit, seed, context, eval_every, eval_tokens, sample_tokens,
-               stored, out, name, checkpoint_every, keep, resume, allow_changes, watch] = o;
+               memory, stored, out, name, checkpoint_every, keep, resume, allow_changes, watch] = o;
   (void)corpus, (void)out, (void)checkpoint_every, (void)keep, (void)resume, (void)allow_changes;
-  (void)max_skipped, (void)time_limit, (void)watch;  // when a run ends early, what is looked at
+  (void)max_skipped, (void)time_limit, (void)watch, (void)memory;  // when a run ends early, what is looked at
   ordered_json j{{"steps", steps},
                  {"lr", lr},
                  {"schedule", int(schedule)},

@@ -42,4 +42,9 @@ TrainResult train_from_scratch(const FromScratchOptions& options, Device& device
   return run_recipe(options, source, device, observer);
 }
 
+RunEstimate estimate_from_scratch(const FromScratchOptions& options, Device& device, TrainObserver& observer) {
+  Fresh source(options);
+  return estimate_recipe(options, source, device, observer);
+}
+
 }  // namespace toy

@@ -69,6 +69,7 @@ void Recorder::started(const Start& s) {
     e.planned_bytes = int64_t(s.planned_bytes);
     write("prepare", std::move(e));
   }
+  if (!s.recomputing.empty()) write("prepare", runs::Note{s.recomputing});
   for (const std::string& note : s.plan.notes) write("prepare", runs::Note{"plan: " + note});
   next_.started(s);
 }

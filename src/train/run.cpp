@@ -13,6 +13,8 @@
 #include "toy/base/folder_lock.h"
 #include "toy/base/memory.h"
 #include "toy/decode/generate.h"
+#include "toy/tensor/convert.h"
+#include "train/calibrate.h"
 #include "train/checkpoints.h"
 #include "train/config.h"
 #include "train/publish.h"
@@ -60,6 +62,20 @@ void prepare_folder(const std::string& out, size_t needed) {
         format_bytes(space.available), format_bytes(needed));
 }
 
+// In pieces: a copy of the largest tensor would be the peak of the run.
+std::optional<float> first_not_finite(const View& v) {
+  constexpr int64_t kPiece = 1 << 16;
+  std::vector<float> piece(size_t(std::min(kPiece, v.count())));
+  for (int64_t at = 0; at < v.count(); at += kPiece) {
+    const int64_t n = std::min(kPiece, v.count() - at);
+    auto* from = static_cast<std::byte*>(v.data) + size_t(at) * size_of(v.dtype);
+    convert(View(from, v.dtype, {n}), View(piece.data(), DType::f32, {n}));
+    for (int64_t i = 0; i < n; ++i)
+      if (!std::isfinite(piece[size_t(i)])) return piece[size_t(i)];
+  }
+  return std::nullopt;
+}
+
 struct Texts {
   std::string train, validation;
   nlohmann::ordered_json config;  // by which they are known again
@@ -87,10 +103,11 @@ Texts read_texts(const RecipeOptions& o) {
 
 class Run {
  public:
-  Run(const RecipeOptions& o, ModelSource& source, Device& device, TrainObserver& observer)
-      : o_(o), device_(device), observer_(observer), checkpoints_(o.out, o.keep) {
+  /// `writes`: false where nothing on disk may change, for estimate().
+  Run(const RecipeOptions& o, ModelSource& source, Device& device, TrainObserver& observer, bool writes)
+      : o_(o), device_(device), observer_(observer), checkpoints_(o.out, o.keep), writes_(writes), made_(now()) {
     check_options(o);
-    const Texts texts = read_texts(o);
+    Texts texts = read_texts(o);
     find_checkpoint();
     observer.preparing(fmt::format("{}: {}", o.corpus, format_bytes(texts.train.size())));
     auto tokenizer = from_.empty() ? source.tokenizer(texts.train) : checkpoint_tokenizer(from_);
@@ -98,20 +115,41 @@ class Run {
     config_ = config_of(o, source, device, spec, texts.config);
     if (!from_.empty()) require_same_run();
     encode(texts, *tokenizer);
+    texts = {};
     require_room(spec);
-    prepare_folder(o.out, disk_bytes(spec));
-    if (!lock_) lock_.emplace(o.out);
-    remove_leftovers(o.out);
+    if (writes_) {
+      prepare_folder(o.out, disk_bytes(spec));
+      if (!lock_) lock_.emplace(o.out);
+      remove_leftovers(o.out);
+    }
     observer.preparing(fmt::format("{}: {:.2f} M weights", spec.name, double(parameter_count(spec)) * 1e-6));
     model_ = from_.empty() ? source.model(spec, device) : checkpoint_model(from_, spec, device);
     model_.tokenizer = std::move(tokenizer);
-    TrainerOptions options = o.trainer;
-    options.seed = o.seed;
-    trainer_ = std::make_unique<Trainer>(device, model_, options);
-    watcher_ = std::make_unique<Watcher>(o.watch, device, model_, options);
+    make_trainer();
     if (from_.empty()) return;
     restore_trainer(from_, state_, model_, *trainer_);
-    checkpoints_.tidy(state_);  // the run may have been killed before it did
+    if (writes_) checkpoints_.tidy(state_);  // the run may have been killed before it did
+  }
+
+  RunEstimate estimate() {
+    RunEstimate e{.model = model_.spec.name, .parameters = parameter_count(model_.spec), .fit = fit_};
+    e.steps = o_.steps - state_.step;
+    e.preparing_seconds = now() - made_;
+    observer_.preparing("some steps, to see how long they take");
+    const int64_t count = o_.trainer.batch * o_.trainer.accumulate;
+    const auto windows = [&](int64_t i) { return sampler_->windows(state_.windows + i * count, count); };
+    const StepTimes t = time_steps(*trainer_, windows, o_.rates().at(state_.step), e.steps);
+    e.step_seconds = t.step;
+    e.measured_steps = t.steps;
+    const int64_t parts = o_.eval_every > 0 ? (o_.steps - 1) / o_.eval_every - state_.step / o_.eval_every : 0;
+    const auto [part, whole] = validation_seconds();
+    double steps = std::max(t.first, t.step) + t.step * double(e.steps - 1);
+    if (e.steps == 0) steps = 0;
+    double loop = steps + double(parts) * part;
+    if (o_.time_limit > 0) loop = std::min(loop, o_.time_limit);
+    e.validation_seconds = double(parts) * part + whole;
+    e.seconds = e.preparing_seconds + loop + whole;
+    return e;
   }
 
   TrainResult go() {
@@ -119,7 +157,7 @@ class Run {
     if (!from_.empty()) observer_.resumed(state_.step, from_);
     observer_.started({model_.spec, parameter_count(model_.spec), int64_t(train_ids_.size()),
                        int64_t(validation_ids_.size()), validation_bytes_, sampler_->windows_per_epoch(),
-                       trainer_->planned_bytes() + watcher_->planned_bytes(), trainer_->plan()});
+                       trainer_->planned_bytes() + watcher_->planned_bytes(), trainer_->plan(), fit_.text()});
     const double begin = now();
     const int64_t first = state_.step;
     TrainResult::Reason reason = patience_over() ? TrainResult::patience : TrainResult::done;
@@ -214,7 +252,7 @@ class Run {
 
   // Where the run goes on, if it is to and there is something. Nothing of an earlier run is ever written over.
   void find_checkpoint() {
-    if (std::filesystem::is_directory(o_.out)) lock_.emplace(o_.out);
+    if (writes_ && std::filesystem::is_directory(o_.out)) lock_.emplace(o_.out);
     if (!o_.resume) {
       check(checkpoints_.count() == 0,
             "out: '{}' has checkpoints of an earlier run; go on with it (--resume), remove the folder {}, or choose "
@@ -223,7 +261,7 @@ class Run {
       return;
     }
     std::vector<std::string> told;
-    from_ = checkpoints_.find(told);
+    from_ = writes_ ? checkpoints_.find(told) : checkpoints_.look();
     for (const std::string& text : told) observer_.warned(text);
     if (!from_.empty()) state_ = checkpoint_state(from_);
   }
@@ -278,10 +316,55 @@ class Run {
   // Weights that are not numbers are of no use to anybody: better no file than a broken one.
   void require_finite() const {
     for (const TensorSpec& t : tensors_of(model_.spec))
-      for (const float w : model_.params->read(t.name))
-        if (!std::isfinite(w))
-          fail_internal("training diverged: '{}' holds {}; nothing was saved{}. Try a smaller --lr", t.name, w,
-                        checkpoints_.newest().empty() ? "" : " since " + checkpoints_.newest());
+      if (const std::optional<float> w = first_not_finite(model_.params->get(t.name)))
+        fail_internal("training diverged: '{}' holds {}; nothing was saved{}. Try a smaller --lr", t.name, *w,
+                      checkpoints_.newest().empty() ? "" : " since " + checkpoints_.newest());
+  }
+
+  // Watcher and trainer. What is computed again to save memory depends on what the process holds beside the trainer.
+  void make_trainer() {
+    TrainerOptions options = o_.trainer;
+    options.seed = o_.seed;
+    const ParamStore* store = model_.params.get();
+    const auto dtype_of = [store](const std::string& name) { return store->type(name).dtype; };
+    const size_t other = other_bytes();
+    const bool fits = o_.memory > 0 || !writes_;  // has to, or somebody wants to know
+    const auto fit = [&](size_t watching) {
+      fit_ = fit_memory(device_, model_.spec, dtype_of, options, o_.memory, other + watching);
+      options.recompute = fit_.recompute;
+    };
+    if (fits) fit(0);
+    watcher_ = std::make_unique<Watcher>(o_.watch, device_, model_, options);
+    if (const size_t watching = watcher_->planned_bytes(); fits && watching > 0) {
+      watcher_.reset();
+      fit(watching);
+      watcher_ = std::make_unique<Watcher>(o_.watch, device_, model_, options);
+    }
+    trainer_ = std::make_unique<Trainer>(device_, model_, options);
+  }
+
+  // What the process holds beside the weights, now and later, without trainer and watcher.
+  size_t other_bytes() const {
+    const size_t samples = o_.sample_tokens > 0 ? decoder_bytes(device_, model_, sample_options()) : 0;
+    return bytes_beside(*model_.params) + samples;
+  }
+
+  // Of a validation in between and of the last one.
+  std::pair<double, double> validation_seconds() {
+    if (validation_ids_.size() < 2) return {0, 0};
+    double batch = time_evaluation(*trainer_, validation_ids_, o_.trainer);
+    if (o_.trainer.optimizer.ema > 0) batch *= 2;
+    double writing = 0;
+    if (o_.sample_tokens > 0) {
+      sample(0);  // makes the decoder
+      const double before = now();
+      sample(0);
+      writing = now() - before;
+    }
+    const auto of = [&](int64_t limit) {
+      return batch * double(evaluation_batches(int64_t(validation_ids_.size()), limit, o_.trainer)) + writing;
+    };
+    return {of(o_.eval_tokens), of(0)};
   }
 
   // A first bound on the memory, before the weights are made: weights, gradients and moments.
@@ -312,14 +395,16 @@ class Run {
     observer_.evaluated(e);
   }
 
+  DecoderOptions sample_options() const {
+    return {.sequences = 1,
+            .context = std::min(model_.spec.context, o_.trainer.tokens),
+            .max_rows = 64,
+            .check_finite = o_.trainer.check_finite};
+  }
+
   // Continues the first tokens of the validation text.
   std::string sample(int64_t step) {
-    if (!decoder_)
-      decoder_ = std::make_unique<Decoder>(device_, model_,
-                                           DecoderOptions{.sequences = 1,
-                                                          .context = std::min(model_.spec.context, o_.trainer.tokens),
-                                                          .max_rows = 64,
-                                                          .check_finite = o_.trainer.check_finite});
+    if (!decoder_) decoder_ = std::make_unique<Decoder>(device_, model_, sample_options());
     decoder_->state().reset(0);
     const size_t prompt = std::min<size_t>({8, validation_ids_.size(), size_t(decoder_->context() / 2)});
     std::vector<int32_t> ids(validation_ids_.begin(), validation_ids_.begin() + int64_t(prompt));
@@ -335,6 +420,9 @@ class Run {
   TrainObserver& observer_;
   std::optional<FolderLock> lock_;
   Checkpoints checkpoints_;
+  bool writes_;
+  double made_;
+  MemoryFit fit_;     // nothing is computed again where nobody asked for less memory
   std::string from_;  // the checkpoint that the run goes on from, or ""
   nlohmann::ordered_json config_;
   RunState state_;
@@ -360,7 +448,12 @@ Schedule RecipeOptions::rates() const {
 }
 
 TrainResult run_recipe(const RecipeOptions& options, ModelSource& source, Device& device, TrainObserver& observer) {
-  return Run(options, source, device, observer).go();
+  return Run(options, source, device, observer, true).go();
+}
+
+RunEstimate estimate_recipe(const RecipeOptions& options, ModelSource& source, Device& device,
+                            TrainObserver& observer) {
+  return Run(options, source, device, observer, false).estimate();
 }
 
 }  // namespace toy

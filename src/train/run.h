@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "toy/train/estimate.h"
 #include "toy/train/recipe.h"
 
 namespace toy {
@@ -23,5 +24,7 @@ class ModelSource {
 };
 
 TrainResult run_recipe(const RecipeOptions& options, ModelSource& source, Device& device, TrainObserver& observer);
+/// All that run_recipe() does before its first step, and some steps to see how long they take. Writes nothing.
+RunEstimate estimate_recipe(const RecipeOptions& options, ModelSource& source, Device& device, TrainObserver& observer);
 
 }  // namespace toy

@@ -89,7 +89,11 @@ void TrainerOptions::validate() const {
         optimizer.clip);
 }
 
-TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
+namespace {
+
+// `again`: see backward().
+TrainGraph build_step(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options,
+                      const std::vector<bool>& again) {
   TrainGraph t{std::make_unique<Graph>(), {}, {}, {}, {}};
   Graph& g = *t.graph;
   t.loss = build_loss(g, spec, dtype_of, options.batch, options.tokens, options.dropout).loss;
@@ -99,12 +103,12 @@ TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtyp
   if (options.updates == TrainerOptions::streaming) {
     // Not finite: the step is skipped. Made before the gradients, so that updates need not wait for it.
     const Value gscale = clip_scale(t.loss, g.input("clip", {DType::f32, {}, 0}));
-    t.gradients = gradients(t.loss, weights);
+    t.gradients = gradients(t.loss, weights, again);
     const auto scope = g.scope("optimizer");
     update_all(t, spec, weights, options.optimizer, gscale);
     return t;
   }
-  t.gradients = gradients(t.loss, weights);
+  t.gradients = gradients(t.loss, weights, again);
   if (options.accumulate == 1) {
     add_updates(t, spec, weights, options.optimizer);
     return t;
@@ -114,6 +118,14 @@ TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtyp
     t.updates.push_back(
         accumulate(g.param(accumulator_name(tensors[i]), accumulator_type(tensors[i])), t.gradients[i]));
   return t;
+}
+
+}  // namespace
+
+TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
+  TrainGraph t = build_step(spec, dtype_of, options, {});
+  if (options.recompute.none()) return t;
+  return build_step(spec, dtype_of, options, recomputed_nodes(*t.graph, t.loss, t.updates, options.recompute));
 }
 
 TrainGraph build_update_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
@@ -136,13 +148,11 @@ LossGraph build_loss_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_
   return l;
 }
 
-Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
-    : device_(device), model_(model), options_(options), moments_(device), accumulators_(device) {
+TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
+                            const TrainerOptions& options) {
   options.validate();
   check(device.has_products(options.compute), "compute: device '{}' on this machine has no products in {}; use f32",
         device.name(), name_of(options.compute));
-  const ParamStore* store = model.params.get();
-  const auto dtype_of = [store](const std::string& name) { return store->type(name).dtype; };
   const PlanOptions plan_options{.fuse = !options.check_finite};  // single ops are to be named
   PlanOptions step_options = plan_options;
   step_options.products = options.compute;
@@ -152,20 +162,44 @@ Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
       if (v) outputs.push_back(v);
     return std::make_shared<const Plan>(compile(*t.graph, outputs, t.updates, device, o));
   };
-  plan_ = compiled(build_train_graph(model.spec, dtype_of, options), step_options);
-  if (options.accumulate > 1) update_plan_ = compiled(build_update_graph(model.spec, dtype_of, options), plan_options);
-  const LossGraph l = build_loss_graph(model.spec, dtype_of, options.batch, options.tokens);
-  eval_plan_ = std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.nll}, {}, device, plan_options));
-  require_memory(planned_bytes() - std::min(planned_bytes(), store->bytes()), "training this model with this batch");
+  TrainPlans plans{compiled(build_train_graph(spec, dtype_of, options), step_options), nullptr, nullptr};
+  if (options.accumulate > 1) plans.update = compiled(build_update_graph(spec, dtype_of, options), plan_options);
+  const LossGraph l = build_loss_graph(spec, dtype_of, options.batch, options.tokens);
+  plans.eval = std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.nll}, {}, device, plan_options));
+  return plans;
+}
+
+size_t TrainPlans::arena_bytes() const {
+  size_t bytes = 0;
+  for (const Plan* p : {step.get(), update.get(), eval.get()})
+    if (p) bytes = std::max(bytes, p->arena_bytes);
+  return bytes;
+}
+
+size_t TrainPlans::bytes(const Device& device) const {
+  // An update touches every parameter there is, and so does a step that does not accumulate.
+  size_t bytes = (update ? *update : *step).param_bytes(device) + arena_bytes();
+  for (const Plan* p : {step.get(), update.get(), eval.get()})
+    if (p) bytes += p->input_bytes(device);
+  return bytes;
+}
+
+Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
+    : device_(device), model_(model), options_(options), moments_(device), accumulators_(device) {
+  const ParamStore* store = model.params.get();
+  plans_ = compile_training(
+      device, model.spec, [store](const std::string& name) { return store->type(name).dtype; }, options);
+  require_room();
   for (const auto& [name, type] : moment_types(model.spec, options.optimizer)) moments_.add(name, type);
-  if (update_plan_)
+  if (plans_.update)
     for (const TensorSpec& s : tensors_of(model.spec))
       accumulator_views_.push_back(accumulators_.add(accumulator_name(s), accumulator_type(s)));
   const std::initializer_list<const ParamStore*> stores{store, &moments_, &accumulators_};
-  session_ = std::make_unique<Session>(device, plan_, stores);
+  arena_ = std::make_shared<const Buffer>(plans_.arena_bytes());
+  session_ = std::make_unique<Session>(device, plans_.step, stores, arena_);
   session_->check_finite(options.check_finite);
-  if (update_plan_) {
-    update_session_ = std::make_unique<Session>(device, update_plan_, stores);
+  if (plans_.update) {
+    update_session_ = std::make_unique<Session>(device, plans_.update, stores, arena_);
     update_session_->check_finite(options.check_finite);
   }
   feed_batch(*session_);
@@ -183,13 +217,17 @@ void Trainer::resume(int64_t steps, int64_t updates) {
   updates_ = updates;
 }
 
-size_t Trainer::planned_bytes() const {
-  // An update touches every parameter there is, and so does a step that does not accumulate.
-  const Plan& last = update_plan_ ? *update_plan_ : *plan_;
-  size_t bytes = last.param_bytes(device_);
-  for (const Plan* p : {plan_.get(), update_plan_.get(), eval_plan_.get()})
-    if (p) bytes += p->arena_bytes + p->input_bytes(device_);
-  return bytes;
+// Before anything is allocated; the weights are there.
+void Trainer::require_room() const {
+  const size_t more = planned_bytes() - std::min(planned_bytes(), model_.params->bytes()), have = available_memory();
+  if (have == 0 || more <= have) return;
+  const std::string less =
+      options_.recompute.whole > 0
+          ? ""
+          : fmt::format("--memory {}M, which computes activations again in place of keeping them, ",
+                        (have + anonymous_memory()) >> 20);
+  fail("memory: training this model with this batch needs {}, and {} are free; use {}a smaller model, batch or context",
+       format_bytes(more), format_bytes(have), less);
 }
 
 // Every sequence of the batch has its own rows, positions restart in each.
@@ -244,8 +282,8 @@ StepResult Trainer::step(const Windows& windows, double lr) {
 
 EvalResult Trainer::evaluate(std::span<const int32_t> ids, int64_t max_tokens) {
   if (!eval_session_) {
-    eval_session_ =
-        std::make_unique<Session>(device_, eval_plan_, std::initializer_list<const ParamStore*>{model_.params.get()});
+    eval_session_ = std::make_unique<Session>(device_, plans_.eval,
+                                              std::initializer_list<const ParamStore*>{model_.params.get()}, arena_);
     eval_session_->check_finite(options_.check_finite);
     feed_batch(*eval_session_);
   }

@@ -52,4 +52,9 @@ TrainResult train_warm_start(const WarmStartOptions& options, Device& device, Tr
   return run_recipe(options, source, device, observer);
 }
 
+RunEstimate estimate_warm_start(const WarmStartOptions& options, Device& device, TrainObserver& observer) {
+  Loaded source(options);
+  return estimate_recipe(options, source, device, observer);
+}
+
 }  // namespace toy

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "toy/base/error.h"
 
 namespace toy {
@@ -21,6 +23,32 @@ TEST(Memory, RefusesWhatDoesNotFit) {
     EXPECT_EQ(e.code(), ErrorCode::bad_input);
     EXPECT_EQ(std::string(e.what()).rfind("memory: a test needs 1073741824.00 GiB", 0), 0u) << e.what();
   }
+}
+
+TEST(Memory, AnonymousMemoryIsWhatWasTouched) {
+  constexpr size_t kBytes = size_t(32) << 20;
+  const size_t before = anonymous_memory();
+  const std::vector<char> touched(kBytes, 1);
+  EXPECT_GE(anonymous_memory(), before + kBytes * 9 / 10);
+  EXPECT_LE(anonymous_memory(), peak_resident_memory());
+  EXPECT_EQ(touched.back(), 1);
+}
+
+TEST(Memory, ReadsSizes) {
+  const std::pair<const char*, size_t> good[] = {
+      {"4G", size_t(4) << 30}, {"512M", size_t(512) << 20}, {"6GiB", size_t(6) << 30},
+      {"6GB", 6000000000},     {"1.5G", size_t(3) << 29},   {"2048K", size_t(2) << 20},
+      {"5MB", 5000000},        {"1T", size_t(1) << 40},     {"1048576", size_t(1) << 20}};
+  for (const auto& [text, bytes] : good) EXPECT_EQ(parse_bytes("memory", text), bytes) << text;
+  for (const char* bad : {"", "G", "4X", "4g", "-4G", "4 G", "4G ", "1e9", "1.2.3G", ".", "4GB2", "4iB", "0", "1023K",
+                          "nan", "inf", "0x10G", "2000000T"})
+    try {
+      parse_bytes("memory", bad);
+      ADD_FAILURE() << bad;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::bad_input);
+      EXPECT_EQ(std::string(e.what()).rfind(std::string("memory: '") + bad + "' is ", 0), 0u) << e.what();
+    }
 }
 
 TEST(Memory, FormatsBytes) {

@@ -58,6 +58,9 @@ class Decoder {
   std::vector<int32_t> tokens_, sequences_, positions_, wanted_;
 };
 
+/// Bytes that a decoder holds beside the weights: state, arena, inputs. Allocates nothing.
+size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& options);
+
 /// What a decoder compiles, for `describe`.
 struct DecodeGraph {
   std::unique_ptr<Graph> graph;

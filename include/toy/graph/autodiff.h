@@ -21,7 +21,11 @@ struct AutodiffOps {
 /// as soon as the last consumer has been differentiated, so that a gradient can be used while backward still runs. A w
 /// that the loss does not depend on gets zeros. Throws Error{bad_input} naming the op and the layer where an op has no
 /// gradient.
-std::vector<Value> backward(Value loss, std::span<const Value> wrt, const AutodiffOps& ops, Value seed = {});
+///
+/// `again` (by node id, or empty; see recompute.h): nodes whose results backward does not read. Where it needs one it
+/// repeats the op right before, once, on operands that are repeated in the same way or were kept.
+std::vector<Value> backward(Value loss, std::span<const Value> wrt, const AutodiffOps& ops, Value seed = {},
+                            const std::vector<bool>& again = {});
 
 /// True for the constant 1: a gradient that need not be multiplied by.
 bool is_one(Value v);

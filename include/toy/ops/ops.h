@@ -236,8 +236,9 @@ Value global_norm(std::span<const Value> gs);
 Value clip_scale(Value norm, Value limit);
 
 // ---- gradients
-/// d(loss)/d(w) for each w; see toy/graph/autodiff.h.
-std::vector<Value> gradients(Value loss, std::span<const Value> wrt);
+/// d(loss)/d(w) for each w; `again`: nodes whose results are computed again in place of being kept. See
+/// toy/graph/autodiff.h.
+std::vector<Value> gradients(Value loss, std::span<const Value> wrt, const std::vector<bool>& again = {});
 
 /// All ops of this build, for documentation and tests.
 std::span<const OpDef* const> all_ops();

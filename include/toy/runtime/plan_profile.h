@@ -20,6 +20,8 @@ struct LiveBlock {
   int first = 0, last = 0;
   size_t bytes = 0, offset = 0;
   std::string what;  ///< "blk.3: swiglu f32[1024,1536]"
+  /// A gradient is what backward makes and an update reads; workspace is a kernel's own; the rest are values.
+  enum Use { value, gradient, workspace } use = value;
 };
 
 /// The arena over time.
@@ -40,7 +42,7 @@ MemoryProfile memory_profile(const Plan& plan);
 /// A line of blocks as high as the memory in use, the phases below it, and the `most` largest blocks of the peak.
 std::string to_text(const MemoryProfile& profile, size_t most = 12);
 /// {"arena_bytes", "peak_bytes", "peak_step", "live": [...], "phases": [...], "blocks": [{"first", "last", "bytes",
-/// "offset", "what"}]}
+/// "offset", "what", "use"}]}
 nlohmann::ordered_json to_json(const MemoryProfile& profile);
 /// A drawing that needs no other file: bytes in use against steps, coloured by phase, and the blocks of the peak.
 std::string to_svg(const MemoryProfile& profile, const std::string& title);

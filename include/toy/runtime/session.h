@@ -68,8 +68,11 @@ struct StepTime {
 class Session {
  public:
   /// Binds every parameter of the plan to the first store that has it (weights, state, ...), which must outlive the
-  /// session. Throws naming a parameter that is missing or has another type, and without a plan or store.
-  Session(Device& device, std::shared_ptr<const Plan> plan, std::initializer_list<const ParamStore*> stores);
+  /// session. Throws naming a parameter that is missing or has another type, and without a plan or store. `arena`:
+  /// memory that sessions share which take turns, as large as the largest of their plans wants; outputs are then valid
+  /// until another of them runs. Default: the session has its own.
+  Session(Device& device, std::shared_ptr<const Plan> plan, std::initializer_list<const ParamStore*> stores,
+          std::shared_ptr<const Buffer> arena = nullptr);
   ~Session();
 
   /// The actual number of rows (0 <= n <= the maximum), until it is set again.
@@ -101,7 +104,7 @@ class Session {
   void enable_profile(bool on) { profile_ = on; }
   const std::vector<StepTime>& profile() const { return times_; }
   const Plan& plan() const { return *plan_; }
-  size_t arena_bytes() const { return arena_.bytes(); }
+  size_t arena_bytes() const { return plan_->arena_bytes; }
 
  private:
   struct Call {
@@ -116,7 +119,7 @@ class Session {
 
   Device& device_;
   std::shared_ptr<const Plan> plan_;
-  Buffer arena_;
+  std::shared_ptr<const Buffer> arena_;
   std::vector<View> params_;
   std::vector<Buffer> inputs_, constants_;
   std::vector<int64_t> rows_;

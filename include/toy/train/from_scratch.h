@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "toy/train/estimate.h"
 #include "toy/train/recipe.h"
 
 namespace toy {
@@ -17,5 +18,7 @@ struct FromScratchOptions : RecipeOptions {
 /// Checks everything that can be checked (options, files, dimensions, memory, the output folder) before the first step.
 /// Throws Error{bad_input} for what the caller can mend. Deterministic: the same options give the same bytes.
 TrainResult train_from_scratch(const FromScratchOptions& options, Device& device, TrainObserver& observer);
+/// What that will need. Writes nothing.
+RunEstimate estimate_from_scratch(const FromScratchOptions& options, Device& device, TrainObserver& observer);
 
 }  // namespace toy

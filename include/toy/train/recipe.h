@@ -31,6 +31,7 @@ struct RecipeOptions {
   int64_t eval_every = 0;     ///< steps; 0: at the end only
   int64_t eval_tokens = 0;    ///< of validation text read by evaluations before the last; 0: all
   int64_t sample_tokens = 0;  ///< tokens of the sample that goes with each evaluation
+  size_t memory = 0;          ///< bytes that the whole process may hold, see fit_memory(); 0: no limit
   DType stored = DType::f32;  ///< of matrices, in the file
   std::string out = "out";    ///< folder
   std::string name;           ///< of the model; "": as the model's source says
@@ -53,6 +54,7 @@ class TrainObserver {
     int64_t parameters, train_tokens, validation_tokens, validation_bytes, windows_per_epoch;
     size_t planned_bytes;
     const Plan& plan;
+    std::string recomputing = {};  ///< MemoryFit::text(): what is computed again to save memory, or ""
   };
   /// One step.
   struct Step {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "toy/data/corpus.h"
+#include "toy/graph/recompute.h"
 #include "toy/models/model.h"
 #include "toy/models/transformer.h"
 #include "toy/train/optimizer.h"
@@ -29,6 +30,7 @@ struct TrainerOptions {
   double dropout = 0;  ///< part of the embedding's, the mixers' and the ffns' outputs that a step zeroes, 0 to below 1
   uint64_t seed = 0;   ///< of dropout
   bool check_finite = false;  ///< Session::check_finite in steps and evaluations
+  Recompute recompute;        ///< what backward computes again; changes no bit. See fit_memory() in toy/train/memory.h
   /// Throws Error{bad_input} naming the option, its value and what would do.
   void validate() const;
 };
@@ -52,6 +54,18 @@ struct LossGraph {
 };
 /// The same without backward, for B sequences of T tokens.
 LossGraph build_loss_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t batch, int64_t tokens);
+
+/// The plans of a training, of which one runs at a time, in an arena that they share.
+struct TrainPlans {
+  std::shared_ptr<const Plan> step, update, eval;  ///< update: only where a step accumulates
+  /// Of the largest arena.
+  size_t arena_bytes() const;
+  /// All parameters, the arena, inputs and constants.
+  size_t bytes(const Device& device) const;
+};
+/// Compiles them for weights that `dtype_of` describes. Allocates nothing.
+TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
+                            const TrainerOptions& options);
 
 /// What one step found.
 struct StepResult {
@@ -86,13 +100,15 @@ class Trainer {
   /// Goes on as if it had made `steps` steps, `updates` of them updates. Weights and moments are the caller's to
   /// restore.
   void resume(int64_t steps, int64_t updates);
-  const Plan& plan() const { return *plan_; }
+  const Plan& plan() const { return *plans_.step; }
+  const TrainPlans& plans() const { return plans_; }
   Session& session() { return *session_; }
   const ParamStore& moments() const { return moments_; }
-  /// Bytes that training and its evaluations hold: weights, moments, accumulators, arenas, inputs.
-  size_t planned_bytes() const;
+  /// Bytes that training and its evaluations hold: weights, moments, accumulators, arena, inputs.
+  size_t planned_bytes() const { return plans_.bytes(device_); }
 
  private:
+  void require_room() const;
   void feed_batch(Session& session) const;
   void clear_accumulators();
   /// Forward and backward of windows [first, first + B) of a step; returns their share of the loss.
@@ -102,7 +118,8 @@ class Trainer {
   TrainerOptions options_;
   ParamStore moments_, accumulators_;
   std::vector<View> accumulator_views_;
-  std::shared_ptr<const Plan> plan_, update_plan_, eval_plan_;  // update_plan_: only if a step accumulates
+  TrainPlans plans_;
+  std::shared_ptr<const Buffer> arena_;
   std::unique_ptr<Session> session_, update_session_, eval_session_;
   int64_t steps_ = 0, updates_ = 0;
 };

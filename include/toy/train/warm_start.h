@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "toy/train/estimate.h"
 #include "toy/train/recipe.h"
 
 namespace toy {
@@ -14,5 +15,7 @@ struct WarmStartOptions : RecipeOptions {
 
 /// As train_from_scratch(), with the weights of `init` in f32 and new optimizer moments. The file stays as it is.
 TrainResult train_warm_start(const WarmStartOptions& options, Device& device, TrainObserver& observer);
+/// What that will need. Writes nothing.
+RunEstimate estimate_warm_start(const WarmStartOptions& options, Device& device, TrainObserver& observer);
 
 }  // namespace toy

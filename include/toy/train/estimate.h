@@ -1,0 +1,30 @@
+// What a run will need, told without making it (`toy train --dry-run`).
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "toy/train/memory.h"
+
+namespace toy {
+
+/// Memory by plan, time by steps of that very plan in this process.
+struct RunEstimate {
+  std::string model;  ///< its name
+  int64_t parameters = 0;
+  int64_t steps = 0;        ///< that the run has to make
+  MemoryFit fit;            ///< of the whole process
+  double step_seconds = 0;  ///< median of the steps that were made
+  int64_t measured_steps = 0;
+  double preparing_seconds = 0;   ///< before the first step: texts, tokenizer, weights, plans
+  double validation_seconds = 0;  ///< of all validations, with their samples
+  /// preparing, all steps and all validations, as far as a time limit lets them. Not counted: what files take, early
+  /// stopping, and what is looked at beside (taps, gradients).
+  double seconds = 0;
+};
+/// Some lines for people.
+std::string to_text(const RunEstimate& estimate);
+/// One object.
+nlohmann::ordered_json to_json(const RunEstimate& estimate);
+
+}  // namespace toy

@@ -1,0 +1,183 @@
+#include "toy/train/memory.h"
+
+#include <fmt/format.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "toy/base/memory.h"
+#include "toy/runtime/plan_profile.h"
+
+namespace toy {
+namespace {
+
+// One list of the parts, for text and JSON.
+template <class Visit>
+void visit_parts(const TrainMemory& m, const Visit& visit) {
+  visit("weights", m.weights);
+  visit("moments", m.moments);
+  visit("gradients", m.gradients);
+  visit("activations", m.activations);
+  visit("workspace", m.workspace);
+  visit("inputs", m.inputs);
+  visit("other", m.other);
+}
+
+size_t bytes_of(const PlanLeaf& p, const Device& device) {
+  return size_t(p.type.count()) * size_of(device.storage(p.type.dtype));
+}
+
+// Weights, moments and accumulators.
+void add_parameters(TrainMemory& m, const TrainPlans& plans, const ModelSpec& spec, const Device& device) {
+  std::set<std::string, std::less<>> weights, accumulators;
+  for (const TensorSpec& t : tensors_of(spec)) weights.insert(t.name);
+  if (plans.update)
+    for (const PlanLeaf& p : plans.step->params)
+      if (!weights.contains(p.name)) accumulators.insert(p.name);
+  for (const PlanLeaf& p : (plans.update ? *plans.update : *plans.step).params) {
+    size_t& part = weights.contains(p.name) ? m.weights : accumulators.contains(p.name) ? m.gradients : m.moments;
+    part += bytes_of(p, device);
+  }
+}
+
+// The plans of a training with so many blocks taken.
+class Fitting {
+ public:
+  Fitting(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options,
+          size_t other)
+      : device_(device), spec_(spec), dtype_of_(dtype_of), options_(options), other_(other) {}
+
+  int64_t blocks() const { return int64_t(spec_.layers.size()); }
+  // 0: nothing is computed again; blocks(): all lightly; twice that: all wholly.
+  Recompute level(int64_t n) const {
+    const int64_t whole = std::max<int64_t>(0, n - blocks());
+    return {.whole = whole, .light = std::min(n, blocks()) - whole};
+  }
+  TrainPlans plans(const Recompute& recompute) const {
+    TrainerOptions o = options_;
+    o.recompute = recompute;
+    return compile_training(device_, spec_, dtype_of_, o);
+  }
+  size_t bytes(int64_t n) const { return plans(level(n)).bytes(device_) + other_; }
+  TrainMemory memory(const TrainPlans& p) const {
+    TrainMemory m = memory_of(p, spec_, device_);
+    m.other = other_;
+    return m;
+  }
+
+ private:
+  Device& device_;
+  const ModelSpec& spec_;
+  const Weights::DTypeOf& dtype_of_;
+  const TrainerOptions& options_;
+  size_t other_;
+};
+
+// Of nothing, everything lightly and everything wholly computed again.
+TrainMemory least_of(const Fitting& fitting, const TrainMemory& kept, size_t light, size_t whole) {
+  if (kept.total() <= std::min(light, whole)) return kept;
+  return fitting.memory(fitting.plans(fitting.level(fitting.blocks() * (light < whole ? 1 : 2))));
+}
+
+[[noreturn]] void refuse(const TrainerOptions& o, size_t limit, const TrainMemory& least) {
+  const std::string streaming =
+      o.updates == TrainerOptions::gathered && o.accumulate == 1 ? ", --update streaming (with --clip 0)" : "";
+  constexpr size_t kMiB = size_t(1) << 20;
+  fail(
+      "memory: {} are too little: even with activations computed again this training needs {}. Allow {}M or more, or "
+      "use a smaller --batch or --tokens{}, another --optimizer (lion keeps half of adamw's moments, sgd --momentum 0 "
+      "none), or a smaller model",
+      format_bytes(limit), to_text(least), (least.total() + kMiB - 1) / kMiB, streaming);
+}
+
+}  // namespace
+
+std::string to_text(const TrainMemory& memory) {
+  std::vector<std::string> parts;
+  visit_parts(memory, [&](const char* name, size_t bytes) {
+    if (bytes > 0) parts.push_back(fmt::format("{} {}", name, format_bytes(bytes)));
+  });
+  return fmt::format("{} ({})", format_bytes(memory.total()), fmt::join(parts, ", "));
+}
+
+nlohmann::ordered_json to_json(const TrainMemory& memory) {
+  nlohmann::ordered_json j{{"peak_bytes", memory.total()}};
+  visit_parts(memory, [&](const char* name, size_t bytes) { j[std::string(name) + "_bytes"] = bytes; });
+  return j;
+}
+
+TrainMemory memory_of(const TrainPlans& plans, const ModelSpec& spec, const Device& device) {
+  TrainMemory m;
+  add_parameters(m, plans, spec, device);
+  const Plan* largest = plans.step.get();
+  for (const Plan* p : {plans.step.get(), plans.update.get(), plans.eval.get()}) {
+    if (!p) continue;
+    m.inputs += p->input_bytes(device);
+    if (p->arena_bytes > largest->arena_bytes) largest = p;
+  }
+  const MemoryProfile profile = memory_profile(*largest);
+  size_t rest = largest->arena_bytes;  // what lies free between blocks counts as activations
+  for (const LiveBlock& b : profile.at(profile.peak_step)) {
+    if (b.use == LiveBlock::value) continue;
+    (b.use == LiveBlock::gradient ? m.gradients : m.workspace) += b.bytes;
+    rest -= std::min(rest, b.bytes);
+  }
+  m.activations = rest;
+  return m;
+}
+
+size_t bytes_beside(const ParamStore& weights) {
+  constexpr size_t kSmallThings = size_t(8) << 20;
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+  const size_t there = anonymous_memory();
+  return there - std::min(there, weights.bytes()) + kSmallThings;
+}
+
+std::string MemoryFit::text() const {
+  if (recompute.none()) return "";
+  std::string what;
+  if (recompute.whole > 0) what = fmt::format("{} of {} blocks", recompute.whole, blocks);
+  if (recompute.light > 0)
+    what += fmt::format("{}norms and activation functions of {}", what.empty() ? "" : ", ", recompute.light) +
+            (what.empty() ? fmt::format(" of {} blocks", blocks) : " more");
+  const std::string work = more_work < 0.005 ? "less than 1%" : fmt::format("about {:.0f}%", 100 * more_work);
+  return fmt::format("recomputing {}: {} in place of {}, {} more work", what, format_bytes(memory.total()),
+                     format_bytes(kept), work);
+}
+
+MemoryFit fit_memory(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
+                     const TrainerOptions& options, size_t limit, size_t other) {
+  const Fitting fitting(device, spec, dtype_of, options, other);
+  const TrainPlans all_kept = fitting.plans({});
+  MemoryFit fit{.recompute = {}, .blocks = fitting.blocks(), .memory = fitting.memory(all_kept)};
+  fit.kept = fit.memory.total();
+  const auto take = [&](const Recompute& recompute) {
+    const TrainPlans plans = fitting.plans(recompute);
+    fit.recompute = recompute;
+    fit.memory = fitting.memory(plans);
+    fit.more_work = plans.step->cost().flops / all_kept.step->cost().flops - 1;
+    return fit;
+  };
+  if (limit == 0) return options.recompute.none() ? fit : take(options.recompute);
+  if (fit.kept <= limit) return fit;
+  int64_t too_few = 0, enough = 2 * fitting.blocks();
+  if (const size_t whole = fitting.bytes(enough); whole > limit) {
+    // Where gradients make the peak, at the first block, repeating that block may take more than keeping it.
+    const size_t light = fitting.bytes(fitting.blocks());
+    if (light > limit) refuse(options, limit, least_of(fitting, fit.memory, light, whole));
+    enough = fitting.blocks();
+  }
+  while (enough - too_few > 1) {
+    const int64_t middle = too_few + (enough - too_few) / 2;
+    (fitting.bytes(middle) <= limit ? enough : too_few) = middle;
+  }
+  return take(fitting.level(enough));
+}
+
+}  // namespace toy

@@ -1,0 +1,235 @@
+// Recomputation changes no bit, and a training fits into what it is given.
+#include "toy/train/memory.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "toy/backend/devices.h"
+#include "toy/base/memory.h"
+#include "toy/base/philox.h"
+#include "toy/data/stories.h"
+#include "toy/train/from_scratch.h"
+
+namespace toy {
+namespace {
+
+DType f32(const std::string&) { return DType::f32; }
+
+ModelSpec spec_of(const char* size) {
+  ModelSpec s = model_spec(size);
+  s.vocab = 97;
+  s.d_model = 42;
+  s.context = 64;
+  LayerSpec l = s.layers.front();
+  l.heads = l.kv_heads = 3, l.d_head = 14, l.d_ff = 50;
+  s.layers.assign(3, l);
+  return s;
+}
+
+std::vector<int32_t> some_text(size_t n) {
+  std::vector<int32_t> ids;
+  const Philox random(3, "text");
+  for (size_t i = 0; i < n; ++i) ids.push_back(int32_t(random.below(i, 97)));
+  return ids;
+}
+
+struct Outcome {
+  std::vector<double> losses, norms;
+  std::vector<std::vector<float>> weights;
+  friend bool operator==(const Outcome& a, const Outcome& b) = default;
+};
+
+Outcome train(const ModelSpec& spec, TrainerOptions options, const Recompute& recompute, int threads) {
+  const auto device = make_cpu_device(threads);
+  Model model = random_model(spec, *device, 9);
+  options.batch = 2, options.tokens = 23, options.seed = 5, options.recompute = recompute;
+  Trainer trainer(*device, model, options);
+  const auto ids = some_text(2000);
+  const int64_t count = options.batch * options.accumulate;
+  const WindowSampler sampler(ids, options.batch, options.tokens, 1);
+  Outcome o;
+  for (int64_t i = 0; i < 3; ++i) {
+    const StepResult r = trainer.step(sampler.windows(i * count, count), 3e-3);
+    o.losses.push_back(r.loss);
+    o.norms.push_back(r.grad_norm.value_or(0));
+  }
+  for (const TensorSpec& t : tensors_of(spec)) o.weights.push_back(model.params->read(t.name));
+  return o;
+}
+
+const std::vector<Recompute> kChoices{{.light = 2}, {.whole = 1, .light = 1}, {.whole = 3}};
+
+TEST(TrainMemory, RecomputationChangesNoBit) {
+  TrainerOptions streaming{.optimizer = {.clip = 0}, .updates = TrainerOptions::streaming}, dropout{.dropout = 0.2},
+      accumulate{.accumulate = 2, .dropout = 0.1}, bf16{.compute = DType::bf16};
+  const std::vector<std::pair<const char*, TrainerOptions>> cases{
+      {"plain", {}}, {"streaming", streaming}, {"dropout", dropout}, {"accumulate", accumulate}, {"bf16", bf16}};
+  for (const char* size : {"tiny", "gpt2-tiny"})
+    for (const auto& [name, options] : cases) {
+      if (!make_cpu_device(1)->has_products(options.compute)) continue;
+      const Outcome kept = train(spec_of(size), options, {}, 1);
+      for (size_t i = 0; i < kChoices.size(); ++i) {
+        const Outcome again = train(spec_of(size), options, kChoices[i], 1 + int(i % 2));
+        EXPECT_TRUE(again == kept) << size << " " << name << " whole=" << kChoices[i].whole
+                                   << " light=" << kChoices[i].light;
+      }
+    }
+}
+
+// The oracle agrees too: the same graph in f64, whose plan fuses nothing.
+TEST(TrainMemory, RecomputationChangesNoGradientOfTheReference) {
+  const auto device = make_reference_device();
+  std::vector<std::vector<std::vector<float>>> all;
+  for (const Recompute& r : {Recompute{}, Recompute{.whole = 1, .light = 1}}) {
+    Model model = random_model(spec_of("tiny"), *device, 9);
+    const TrainerOptions options{.batch = 1, .tokens = 5, .recompute = r};
+    const TrainGraph t = build_train_graph(model.spec, f32, options);
+    const auto plan = std::make_shared<const Plan>(compile(*t.graph, t.gradients, {}, *device));
+    Session session(*device, plan, {model.params.get()});
+    session.set("tokens", std::vector<int32_t>{1, 2, 3, 4, 5});
+    session.set("targets", std::vector<int32_t>{2, 3, 4, 5, 6});
+    session.set("weight", std::vector<float>(5, 0.2f));
+    session.set("sequence", std::vector<int32_t>(5, 0));
+    session.set("position", std::vector<int32_t>{0, 1, 2, 3, 4});
+    session.run();
+    all.emplace_back();
+    for (size_t i = 0; i < t.gradients.size(); ++i) all.back().push_back(session.values(i));
+  }
+  EXPECT_EQ(all[0], all[1]);
+}
+
+TEST(TrainMemory, TheLossIsNeverComputedTwice) {
+  const TrainerOptions options{.batch = 2, .tokens = 8, .recompute = {.whole = 3}};
+  const TrainGraph t = build_train_graph(spec_of("tiny"), f32, options);
+  int losses = 0, attentions = 0;
+  for (const Node& n : t.graph->nodes()) {
+    losses += n.op && n.op->name() == "linear_xent";
+    attentions += n.op && n.op->name() == "attention";
+  }
+  EXPECT_EQ(losses, 1);
+  EXPECT_EQ(attentions, 6);
+}
+
+TEST(TrainMemory, PartsAreWhatThePlansHold) {
+  const auto device = make_cpu_device(1);
+  for (const int64_t accumulate : {1, 2}) {
+    Model model = random_model(spec_of("tiny"), *device, 9);
+    const Trainer t(*device, model, {.batch = 2, .tokens = 16, .accumulate = accumulate});
+    const TrainMemory m = memory_of(t.plans(), model.spec, *device);
+    EXPECT_EQ(m.total(), t.planned_bytes());
+    EXPECT_EQ(m.weights, model.params->bytes());
+    EXPECT_EQ(m.moments, t.moments().bytes());
+    EXPECT_GT(m.gradients, accumulate > 1 ? m.weights : 0u);
+    EXPECT_GT(m.activations, 0u);
+    EXPECT_EQ(to_json(m).at("peak_bytes"), t.planned_bytes());
+  }
+}
+
+// With ever less memory ever more is computed again, never more than needed, down to a limit that is named.
+TEST(TrainMemory, FitsWithTheLeastWork) {
+  const auto device = make_cpu_device(1);
+  const ModelSpec spec = model_spec("tiny");
+  const TrainerOptions options{.batch = 8, .tokens = 64};
+  constexpr size_t kOther = 12345;
+  const auto bytes = [&](const Recompute& r) {
+    TrainerOptions o = options;
+    o.recompute = r;
+    return compile_training(*device, spec, f32, o).bytes(*device) + kOther;
+  };
+  const MemoryFit free = fit_memory(*device, spec, f32, options, 0, kOther);
+  EXPECT_TRUE(free.recompute.none());
+  EXPECT_EQ(free.text(), "");
+  EXPECT_EQ(free.memory.total(), bytes({}));
+  EXPECT_TRUE(fit_memory(*device, spec, f32, options, free.kept, kOther).recompute.none());
+  const auto blocks = int64_t(spec.layers.size());
+  const size_t least = bytes({.whole = blocks});
+  double work = 0;
+  for (size_t limit = free.kept - 1; limit > least; limit -= (free.kept - least) / 7) {
+    const MemoryFit f = fit_memory(*device, spec, f32, options, limit, kOther);
+    EXPECT_LE(f.memory.total(), limit);
+    EXPECT_EQ(f.memory.total(), bytes(f.recompute));
+    EXPECT_EQ(f.kept, free.kept);
+    EXPECT_GE(f.more_work, work);
+    EXPECT_NE(f.text().find("recomputing "), std::string::npos);
+    work = f.more_work;
+    const Recompute& r = f.recompute;  // one step less does not fit
+    const Recompute less = r.whole > 0 ? Recompute{r.whole - 1, blocks - r.whole + 1} : Recompute{.light = r.light - 1};
+    EXPECT_GT(bytes(less), limit);
+  }
+  EXPECT_GT(work, 0.1);
+  EXPECT_LT(work, 0.34);  // forward is a third of a step
+  try {
+    fit_memory(*device, spec, f32, options, least - 1, kOther);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::bad_input);
+    for (const std::string& words : {std::string("are too little"), format_bytes(least), std::string("moments"),
+                                     std::string("--update streaming")})
+      EXPECT_NE(std::string(e.what()).find(words), std::string::npos) << e.what();
+  }
+}
+
+TEST(TrainMemory, ATrainerThatHasNoRoomNamesTheWayOut) {
+  const auto device = make_cpu_device(1);
+  Model model = random_model(model_spec("tiny"), *device, 9);
+  for (const int64_t whole : {0, 4}) try {
+      const int64_t all_of_it = int64_t(available_memory() / (size_t(2) << 10)) / 64;  // a row takes more than 2 KiB
+      Trainer(*device, model, {.batch = all_of_it, .tokens = 64, .recompute = {.whole = whole}});
+      FAIL();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::bad_input);
+      EXPECT_NE(std::string(e.what()).find(" are free; use "), std::string::npos) << e.what();
+      EXPECT_EQ(std::string(e.what()).find("--memory ") != std::string::npos, whole == 0) << e.what();
+    }
+}
+
+// A run that goes on with another limit writes the bytes of one that had none.
+TEST(TrainMemory, ResumesUnderAnotherLimit) {
+  namespace fs = std::filesystem;
+  std::string pattern = (fs::temp_directory_path() / "toy_memory_XXXXXX").string();
+  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+  const fs::path folder = pattern;
+  std::ofstream(folder / "text.txt") << write_stories({.bytes = 4000});
+  struct StopAt final : TrainObserver {
+    explicit StopAt(int64_t stop_at) : at(stop_at) {}
+    void started(const Start& s) override { recomputing = s.recomputing; }
+    void stepped(const Step& s) override { step = s.step; }
+    bool stop() override { return step == at; }
+    int64_t at, step = 0;
+    std::string recomputing;
+  };
+  const auto device = make_cpu_device(1);
+  const auto run = [&](const std::string& out, size_t memory, int64_t stop) {
+    FromScratchOptions o;
+    o.corpus = (folder / "text.txt").string();
+    o.size = "tiny";
+    o.out = (folder / out).string();
+    o.trainer = {.batch = 16, .tokens = 64};
+    o.trainer.dropout = 0.1;
+    o.steps = 4;
+    o.resume = true;
+    o.memory = memory;
+    StopAt observer(stop);
+    train_from_scratch(o, *device, observer);
+    return observer.recomputing;
+  };
+  // 3 MiB less than what the run takes, where it could do with 10 less.
+  const size_t plans = compile_training(*device, model_spec("tiny"), f32, {.batch = 16, .tokens = 64}).bytes(*device);
+  const size_t limit = bytes_beside(ParamStore(*device)) + plans - (size_t(3) << 20);
+  EXPECT_EQ(run("whole", 0, -1), "");
+  EXPECT_NE(run("parts", limit, 2).find("recomputing "), std::string::npos);
+  EXPECT_EQ(run("parts", 0, -1), "");
+  const auto slurp = [&](const char* out) {
+    std::ifstream in(folder / out / "model.gguf", std::ios::binary);
+    return std::string{std::istreambuf_iterator<char>(in), {}};
+  };
+  EXPECT_EQ(slurp("whole"), slurp("parts"));
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace toy
