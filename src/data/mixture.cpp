@@ -8,7 +8,7 @@
 namespace toy {
 namespace {
 
-constexpr uint64_t kBlock = 1024;       // rows that are shuffled among themselves
+constexpr uint64_t kBlock = 1024;        // rows that are shuffled among themselves
 constexpr double kUnits = 4294967296.0;  // of a share: 2^32
 
 // floor(n * part / 2^32), exactly.

@@ -74,7 +74,10 @@ std::string reason_against(const fs::directory_entry& entry, std::span<const std
   return looks_binary(path) ? "no text (it has NUL bytes)" : "";
 }
 
-void add_folder(const std::string& folder, std::span<const std::string> except, TextFiles& out) {
+void add_folder(const std::string& folder, std::span<const std::string> all_except, TextFiles& out) {
+  // A folder that holds this one, or is it, does not empty it.
+  std::vector<std::string> except(all_except.begin(), all_except.end());
+  std::erase_if(except, [&](const std::string& e) { return lies_below(fs::weakly_canonical(folder), e); });
   std::error_code error;
   std::vector<std::string> paths;
   for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
@@ -151,8 +154,7 @@ void read_text(const TextFile& file, uint64_t begin, uint64_t end, const std::fu
   const Descriptor in = opened(file.path);
   std::string buffer(size_t(std::min<uint64_t>(kChunk, end - begin)), '\0');
   for (uint64_t at = begin; at < end;) {
-    const ssize_t got =
-        ::pread(in.fd, buffer.data(), size_t(std::min<uint64_t>(buffer.size(), end - at)), off_t(at));
+    const ssize_t got = ::pread(in.fd, buffer.data(), size_t(std::min<uint64_t>(buffer.size(), end - at)), off_t(at));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_reading(file.path, errno);
     check(got > 0, "{}: the file has become shorter while it was read: {} bytes instead of {}", file.path, at,

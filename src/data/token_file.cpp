@@ -53,7 +53,7 @@ std::string open_token_file(std::span<const std::byte> bytes, TokenFileView& vie
   std::array<uint64_t, 6> footer;
   std::memcpy(footer.data(), bytes.data() + bytes.size() - kFooter, kFooter);
   Xxh64 sum;
-  constexpr size_t kStretch = size_t(64) << 20;
+  constexpr size_t kStretch = size_t(8) << 20;
   const std::span<const std::byte> summed = bytes.first(bytes.size() - sizeof(uint64_t));
   for (size_t at = 0; at < summed.size(); at += kStretch) {
     sum.update(summed.subspan(at, std::min(kStretch, summed.size() - at)));

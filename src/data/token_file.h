@@ -1,6 +1,7 @@
 // The file of a data cache, in memory or on disk:
-//   "toytok1\n" | ids, 2 or 4 bytes each | zeros up to a multiple of 8 | where documents begin, u64 | what is known about
-//   them, JSON | footer of u64: fingerprint, width, tokens, documents, bytes of the JSON, XXH64 of all bytes before it.
+//   "toytok1\n" | ids, 2 or 4 bytes each | zeros up to a multiple of 8 | where documents begin, u64 | what is known
+//   about them, JSON | footer of u64: fingerprint, width, tokens, documents, bytes of the JSON, XXH64 of all bytes
+//   before it.
 // Little-endian. The footer stands at the end because it is known last.
 #pragma once
 
@@ -47,7 +48,7 @@ struct TokenFileView {
   nlohmann::ordered_json about;
 };
 
-/// Reads and checks all of it. Returns what is wrong, or "" and the view. `read` is called every 64 MiB.
+/// Reads and checks all of it. Returns what is wrong, or "" and the view. `read` is called every 8 MiB.
 std::string open_token_file(std::span<const std::byte> bytes, TokenFileView& view,
                             const std::function<void()>& read = {});
 

@@ -55,8 +55,8 @@ ordered_json to_json(const TokenizedText::Part& p) {
 
 // What makes two tokenized texts the same thing: all but what is in the files.
 uint64_t fingerprint_of(const std::vector<TextFile>& files, const Tokenizer& tokenizer, const TokenizeOptions& o) {
-  std::string text = fmt::format("tokens 1\n{:016x}\n{}\n{}\n", tokenizer.fingerprint(), o.documents.str(),
-                                 o.validation_fraction);
+  std::string text =
+      fmt::format("tokens 1\n{:016x}\n{}\n{}\n", tokenizer.fingerprint(), o.documents.str(), o.validation_fraction);
   for (const TextFile& f : files) text += fmt::format("{}\n", fs::weakly_canonical(f.path).string());
   return xxh64(text);
 }
@@ -114,10 +114,23 @@ class TextTokenizer {
   TokenizedText run() {
     const bool once = std::any_of(files_.begin(), files_.end(), [](const TextFile& f) { return f.text != nullptr; });
     if (o_.cache.empty() || once) return in_memory();
+    try {
+      return cached();
+    } catch (const Error& e) {
+      const std::string what = e.what();
+      if (!what.starts_with("disk full")) throw;
+      throw Error(e.code(), what + ", or give another --data-cache ('none' keeps the tokens in memory)");
+    }
+  }
+
+ private:
+  TokenizedText cached() {
     const fs::path folder = fs::path(o_.cache) / checksum_text(fingerprint_);
     const std::string path = (folder / kTokens).string();
     std::error_code error;
     fs::create_directories(folder, error);
+    check(error != std::errc::no_space_on_device, "disk full: cannot make the folder '{}': {}; free some space there",
+          folder.string(), error.message());
     check(!error, "data-cache: cannot make the folder '{}': {}", folder.string(), error.message());
     // A cache that is whole can be read where nothing can be written.
     std::optional<FolderLock> lock;
@@ -130,26 +143,18 @@ class TextTokenizer {
         return text;
       }
       o_.warn(fmt::format("data-cache: {} is made anew: {}", path, wrong));
+      text = {};
     }
     check(lock.has_value(), "data-cache: the folder '{}' is not writable; give another --data-cache", folder.string());
-    try {
-      remove_leftovers(folder.string());
-      AtomicFile file(path);
-      write([&file](std::span<const std::byte> bytes) { file.write(bytes); });
-      file.commit();
-    } catch (const EncodeError&) {
-      throw;
-    } catch (const Error& e) {
-      const std::string what = e.what();
-      if (!what.starts_with("disk full")) throw;
-      throw Error(e.code(), what + ", or give another --data-cache ('none' keeps the ids in memory)");
-    }
+    remove_leftovers(folder.string());
+    AtomicFile file(path);
+    write([&file](std::span<const std::byte> bytes) { file.write(bytes); });
+    file.commit();
     const std::string wrong = open(path, text);
     if (!wrong.empty()) fail_internal("data-cache: {} was written and is wrong: {}", path, wrong);
     return text;
   }
 
- private:
   static void view_part(const TokenFileView& view, const ordered_json& about, int64_t first_token,
                         int64_t first_document, TokenizedText::Part& part) {
     part.begin = first_token;
@@ -175,8 +180,10 @@ class TextTokenizer {
   }
 
   TokenizedText in_memory() {
-    const std::string what = fmt::format("keeping the tokens of {} of text in memory (--data-cache DIR keeps them on "
-                                         "disk)", format_bytes(size_t(size_of_all(files_))));
+    const std::string what = fmt::format(
+        "keeping the tokens of {} of text in memory (--data-cache DIR keeps them on "
+        "disk)",
+        format_bytes(size_t(size_of_all(files_))));
     require_memory(size_t(size_of_all(files_)), what);
     auto storage = std::make_shared<TokenizedText::Storage>();
     write([&](std::span<const std::byte> bytes) {
@@ -298,8 +305,10 @@ class TextTokenizer {
   void require_untouched(const TextFile& f) const {
     if (f.text) return;
     const TextFile now = looked_at(f.path);
-    check(is_untouched(f, now), "{}: the file has changed while it was tokenized ({} bytes before, {} now); begin "
-          "again when nothing writes to it", f.path, f.bytes, now.bytes);
+    check(is_untouched(f, now),
+          "{}: the file has changed while it was tokenized ({} bytes before, {} now); begin "
+          "again when nothing writes to it",
+          f.path, f.bytes, now.bytes);
   }
 
   void tell(uint64_t done, uint64_t all) {

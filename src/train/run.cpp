@@ -15,7 +15,9 @@
 #include "toy/decode/generate.h"
 #include "train/checkpoints.h"
 #include "train/config.h"
+#include "train/dataset.h"
 #include "train/publish.h"
+#include "train/validate.h"
 
 namespace toy {
 namespace {
@@ -32,8 +34,6 @@ void check_options(const RecipeOptions& o) {
   check(o.min_delta >= 0 && std::isfinite(o.min_delta), "min-delta is {}, expected 0 or more", o.min_delta);
   check(o.time_limit >= 0 && std::isfinite(o.time_limit), "time-limit is {} s, expected 0 (none) or more",
         o.time_limit);
-  check(o.validation_fraction >= 0 && o.validation_fraction < 1, "val-fraction is {}, expected 0 to below 1",
-        o.validation_fraction);
   check(o.eval_every >= 0, "eval-every is {}, expected 0 (only at the end) or more", o.eval_every);
   check(o.eval_tokens >= 0, "eval-tokens is {}, expected 0 (all) or more", o.eval_tokens);
   check(o.checkpoint_every >= 0, "checkpoint-every is {}, expected 0 (only when the run is stopped) or more",
@@ -60,44 +60,19 @@ void prepare_folder(const std::string& out, size_t needed) {
         format_bytes(space.available), format_bytes(needed));
 }
 
-struct Texts {
-  std::string train, validation;
-  nlohmann::ordered_json config;  // by which they are known again
-};
-
-// The validation part is the end of the text, from the next blank line (or line) on, so that it begins at a beginning.
-Texts read_texts(const RecipeOptions& o) {
-  Texts t{read_text_file(o.corpus), {}, {}};
-  t.config["corpus"] = text_config(o.corpus, t.train);
-  if (!o.validation.empty()) {
-    t.validation = read_text_file(o.validation);
-    t.config["validation"] = text_config(o.validation, t.validation);
-    return t;
-  }
-  size_t at = size_t(double(t.train.size()) * (1 - o.validation_fraction));
-  for (const char* mark : {"\n\n", "\n"})
-    if (const size_t found = t.train.find(mark, at); found != std::string::npos && found - at < t.train.size() / 20) {
-      at = found + std::string_view(mark).size();
-      break;
-    }
-  t.validation = t.train.substr(at);
-  t.train.resize(at);
-  return t;
-}
-
 class Run {
  public:
   Run(const RecipeOptions& o, ModelSource& source, Device& device, TrainObserver& observer)
       : o_(o), device_(device), observer_(observer), checkpoints_(o.out, o.keep) {
     check_options(o);
-    const Texts texts = read_texts(o);
+    data_ = std::make_unique<Dataset>(o.data, o.out, observer);
     find_checkpoint();
-    observer.preparing(fmt::format("{}: {}", o.corpus, format_bytes(texts.train.size())));
-    auto tokenizer = from_.empty() ? source.tokenizer(texts.train) : checkpoint_tokenizer(from_);
+    auto tokenizer =
+        from_.empty() ? source.tokenizer([this] { return data_->tokenizer_text(); }) : checkpoint_tokenizer(from_);
     const ModelSpec spec = source.spec(*tokenizer);
-    config_ = config_of(o, source, device, spec, texts.config);
+    data_->tokenize(*tokenizer, o.trainer.tokens, o.seed);
+    config_ = config_of(o, source, device, spec, data_->config());
     if (!from_.empty()) require_same_run();
-    encode(texts, *tokenizer);
     require_room(spec);
     prepare_folder(o.out, disk_bytes(spec));
     if (!lock_) lock_.emplace(o.out);
@@ -117,15 +92,17 @@ class Run {
   TrainResult go() {
     const Schedule schedule = o_.rates();
     if (!from_.empty()) observer_.resumed(state_.step, from_);
-    observer_.started({model_.spec, parameter_count(model_.spec), int64_t(train_ids_.size()),
-                       int64_t(validation_ids_.size()), validation_bytes_, sampler_->windows_per_epoch(),
+    observer_.started({model_.spec, parameter_count(model_.spec), data_->training_tokens(), data_->validation_tokens(),
+                       data_->validation_bytes(), data_->windows_per_epoch(),
                        trainer_->planned_bytes() + watcher_->planned_bytes(), trainer_->plan()});
+    data_->tell_sources({});
     const double begin = now();
     const int64_t first = state_.step;
     TrainResult::Reason reason = patience_over() ? TrainResult::patience : TrainResult::done;
     double training = 0;
     while (reason == TrainResult::done && state_.step < o_.steps) {
       step(schedule.at(state_.step), first, begin, training);
+      if (const std::string change = data_->change(); !change.empty()) give_up_on(change);
       const bool timed_out = o_.time_limit > 0 && now() - begin >= o_.time_limit, all = state_.step == o_.steps;
       if (timed_out && !all) reason = TrainResult::time;
       const bool ends = all || timed_out;
@@ -146,7 +123,10 @@ class Run {
                   .seconds = 0,
                   .average_path = {},
                   .reason = reason};
-    if (reason != TrainResult::stopped) publish(r);
+    if (reason != TrainResult::stopped) {
+      publish(r);
+      data_->tell_sources(state_.windows);
+    }
     r.seconds = now() - begin;
     return r;
   }
@@ -157,7 +137,7 @@ class Run {
   void step(double lr, int64_t first, double begin, double& training) {
     const int64_t count = o_.trainer.batch * o_.trainer.accumulate;
     const auto tell = [this](const runs::Event& e) { observer_.measured(e); };
-    const Windows windows = sampler_->windows(state_.windows, count);
+    const Windows windows = data_->windows(state_.windows, count);
     watcher_->before(state_.step + 1, windows, *trainer_, tell);
     const double before = now();
     const StepResult r = trainer_->step(windows, lr);
@@ -200,6 +180,15 @@ class Run {
         "The weights before them are in {}. Try a smaller --lr",
         o_.trainer.updates == TrainerOptions::gathered ? "gradient" : "loss", state_.skipped, state_.step,
         r.model_path);
+  }
+
+  // The texts are no longer those that the run began with. Its ids are; but it could not be resumed.
+  void give_up_on(const std::string& change) {
+    save_checkpoint();
+    fail(
+        "corpus: a text has changed under the run: {}. It has ended behind step {}, and everything is in {}. With the "
+        "text as it was --resume goes on; with another one give --allow-changes too",
+        change, state_.step, checkpoints_.newest());
   }
 
   // Early stopping: so many validations in a row were no better than the best before them.
@@ -246,15 +235,8 @@ class Run {
       observer_.warned(fmt::format("resuming {} with changes: {}", from_, fmt::join(changed, ", ")));
   }
 
-  void encode(const Texts& texts, const Tokenizer& tokenizer) {
-    train_ids_ = tokenizer.encode(texts.train);
-    validation_ids_ = tokenizer.encode(texts.validation);
-    validation_bytes_ = int64_t(texts.validation.size());
-    if (!validation_ids_.empty()) validation_bytes_ -= int64_t(tokenizer.token_bytes(validation_ids_[0]).size());
-    sampler_ = std::make_unique<WindowSampler>(train_ids_, o_.trainer.batch, o_.trainer.tokens, o_.seed);
-  }
-
-  // What the run will write beside what is there: the model, the averaged one, the checkpoints that are kept, the best, the next one.
+  // What the run will write beside what is there: the model, the averaged one, the checkpoints that are kept, the best,
+  // the next one.
   size_t disk_bytes(const ModelSpec& spec) const {
     const size_t models = o_.trainer.optimizer.ema > 0 ? 2 : 1;
     const size_t model = models * size_t(parameter_count(spec)) * size_of(o_.stored);
@@ -292,16 +274,15 @@ class Run {
   }
 
   void evaluate(bool last) {
-    if (validation_ids_.size() < 2) return;
+    if (data_->validation().empty()) return;
     const int64_t limit = last ? 0 : o_.eval_tokens;
     observer_.entered("validation");
-    const EvalResult r = trainer_->evaluate(validation_ids_, limit);
+    const ValidationResult r = validate(*trainer_, data_->validation(), limit);
     observer_.left("validation");
-    const double bytes = double(validation_bytes_) * double(r.tokens) / double(validation_ids_.size() - 1);
-    TrainObserver::Eval e{state_.step, r.mean(), r.nats / bytes, r.tokens + 1 == int64_t(validation_ids_.size()), {}};
+    TrainObserver::Eval e{state_.step, r.loss, r.nats_per_byte, r.whole, {}};
     if (has_average()) {
       const AveragedWeights averaged(model_.spec, *model_.params, trainer_->moments());
-      e.average_loss = trainer_->evaluate(validation_ids_, limit).mean();
+      e.average_loss = validate(*trainer_, data_->validation(), limit).loss;
     }
     if (!state_.eval || state_.eval->step != e.step) judge(e.loss);  // not the whole text after a part of it
     state_.eval = e;
@@ -309,6 +290,9 @@ class Run {
     if (best && std::isfinite(e.loss)) state_.best = e;
     if (o_.sample_tokens > 0) e.sample = sample(state_.step);
     observer_.evaluated(e);
+    for (size_t i = 0; r.losses.size() > 1 && i < r.losses.size(); ++i)
+      observer_.noted(fmt::format("step {}: validation loss {:.4f} nats a token on {}", state_.step, r.losses[i],
+                                  data_->validation()[i].name));
   }
 
   // Continues the first tokens of the validation text.
@@ -320,9 +304,8 @@ class Run {
                                                           .max_rows = 64,
                                                           .check_finite = o_.trainer.check_finite});
     decoder_->state().reset(0);
-    const size_t prompt = std::min<size_t>({8, validation_ids_.size(), size_t(decoder_->context() / 2)});
-    std::vector<int32_t> ids(validation_ids_.begin(), validation_ids_.begin() + int64_t(prompt));
-    GenerateOptions g{.max_tokens = std::min(o_.sample_tokens, decoder_->context() - int64_t(prompt)),
+    std::vector<int32_t> ids = data_->validation_start(std::min<size_t>(8, size_t(decoder_->context() / 2)));
+    GenerateOptions g{.max_tokens = std::min(o_.sample_tokens, decoder_->context() - int64_t(ids.size())),
                       .sampler = {.temperature = 0.8, .seed = o_.seed + uint64_t(step)}};
     for (const GeneratedToken& t : generate(*decoder_, 0, std::vector<int32_t>(ids), model_.tokenizer->eos(), g))
       ids.push_back(t.chosen.id);
@@ -337,9 +320,7 @@ class Run {
   std::string from_;  // the checkpoint that the run goes on from, or ""
   nlohmann::ordered_json config_;
   RunState state_;
-  std::vector<int32_t> train_ids_, validation_ids_;
-  int64_t validation_bytes_ = 0;
-  std::unique_ptr<WindowSampler> sampler_;
+  std::unique_ptr<Dataset> data_;
   Model model_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Watcher> watcher_;

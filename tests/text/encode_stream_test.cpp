@@ -65,7 +65,8 @@ TEST(EncodeStream, UnknownRunsLiteralsAndThePrefix) {
         expect_same(tokenizer, fmt::format("model {}, prefix {}, trim {}", int(model), prefix, trim));
         RandomText random(2);
         std::string text;
-        for (int i = 0; i < 300; ++i) text += std::vector<std::string>{"<|x|>", "y", "ab", "<|x", "~~", " the"}[random.below(6)];
+        for (int i = 0; i < 300; ++i)
+          text += std::vector<std::string>{"<|x|>", "y", "ab", "<|x", "~~", " the"}[random.below(6)];
         EXPECT_EQ(in_parts(tokenizer, text, random, 3), tokenizer.encode(text));
       }
 }

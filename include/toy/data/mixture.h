@@ -8,8 +8,8 @@
 namespace toy {
 
 /// Which source a row comes from, and which of the source's rows it is, counted from 0: both functions of (seed, row).
-/// Within any beginning of the rows a source has its share to within 1024 rows, and of every whole block of 1024 rows to
-/// within one or two. Each source's rows come once each.
+/// Within any beginning of the rows a source has its share to within 1024 rows, and of every whole block of 1024 rows
+/// to within one or two. Each source's rows come once each.
 class Mixture {
  public:
   /// Shares w / sum(w), in units of 2^-32. Throws Error{bad_input} for weights that are negative, not finite, all 0, or

@@ -13,8 +13,8 @@ namespace toy {
 /// rest, each of them a sequence of its own; one of a single token has nothing to predict and is passed over.
 ///
 /// Best fit, longest first (Ding et al. 2024, "Fewer truncations improve language modeling"), with a list of rows for
-/// each number of free places: O(documents log T). Of equal documents the earlier comes first, and of equal rows the one
-/// that was last filled so far takes it. Memory: about 32 bytes a document.
+/// each number of free places: O(documents log T). Of equal documents the earlier comes first, and of equal rows the
+/// one that was last filled so far takes it. Memory: about 32 bytes a document.
 class PackedRows {
  public:
   /// `begins`: first tokens of the documents in `ids`, ascending; the last one ends at `end`. Throws Error{bad_input}

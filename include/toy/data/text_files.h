@@ -32,8 +32,8 @@ struct TextFiles {
 
 /// The files of `paths` in their order; a folder stands for the files in it and below, ordered by path, byte by byte.
 /// Of a folder are left out: hidden names, empty files, files with a NUL byte among the first 8192, links to folders,
-/// what is no regular file, and what lies below one of `except`. Throws Error{bad_input} naming the path for one that is
-/// missing, empty or cannot be read, and for a folder without a text.
+/// what is no regular file, and what lies below one of `except`. Throws Error{bad_input} naming the path for one that
+/// is missing, empty or cannot be read, and for a folder without a text.
 TextFiles list_text_files(std::span<const std::string> paths, std::span<const std::string> except = {});
 
 /// Reads bytes [begin, end) of a file and hands them on in pieces of at most 1 MiB, in order, until `take` says false.

@@ -62,8 +62,8 @@ class TokenizedText {
   bool was_cached_ = false;
 };
 
-/// Tokenizes files in their order, or takes the cache of an earlier run that is whole and of the same texts. Memory does
-/// not grow with the text, if there is a cache; with documents by 8 bytes for each.
+/// Tokenizes files in their order, or takes the cache of an earlier run that is whole and of the same texts. Memory
+/// does not grow with the text, if there is a cache; with documents by 8 bytes for each.
 ///
 /// Each document begins with bos() if the tokenizer adds it to prompts, and ends with eos() if there is one; without
 /// documents nothing is added. The validation part begins at a border of documents, else behind a blank line or a line.
