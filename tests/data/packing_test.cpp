@@ -115,7 +115,9 @@ TEST(PackedRows, ManyDocuments) {
 }
 
 TEST(PackedRows, Refusals) {
-  EXPECT_EQ(message_of([] { packed(documents_of({1, 1}), 4); }),
+  EXPECT_EQ(message_of([] {
+              packed(documents_of({1, 1}), 4);
+            }),
             "pack: of 2 documents none has two tokens, so there is nothing to learn");
   EXPECT_EQ(message_of([] { packed(documents_of({5}), 0); }), "packed rows of 0 tokens; give 1 or more");
 }
