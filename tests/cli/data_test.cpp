@@ -17,7 +17,6 @@ class Data : public Cli {
     }
     write("books/b.txt", text.substr(0, 4000));
     write("books/more/a.txt", text.substr(4000, 4000));
-    write("books/picture.png", std::string("\x89PNG\0\1", 6));
     write("letters.txt", text.substr(8000));
   }
   std::string train(const std::string& more, const std::string& out = "run") const {
@@ -36,6 +35,7 @@ class Data : public Cli {
 };
 
 TEST_F(Data, AFolderSaysWhatItTakes) {
+  write("books/picture.png", std::string("\x89PNG\0\1", 6));
   const Result r = toy(train("--corpus " + path("books") + " --corpus " + path("letters.txt")));
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.err.find("3 files are taken; left out: " + path("books/picture.png") + " (no text (it has NUL bytes))"),
@@ -49,7 +49,7 @@ TEST_F(Data, MixedAndPackedFromTheCommandLineAndAConfig) {
   const std::string words = mix("3 1") + " --documents blank-lines --pack --data-cache " + path("cache");
   const Result r = toy(train(words));
   EXPECT_EQ(r.code, 0) << r.err;
-  for (const std::string part :
+  for (const std::string& part :
        {path("books") + ": 75.0% of the rows, 2 files, ", path("letters.txt") + ": 25.0% of the rows, 1 files, ",
         std::string("packed rows, "), path("letters.txt") + ": 25.0% of 6 rows, ",
         std::string("step 3: validation loss "), path("books") + ": tokens kept in " + path("cache")})
@@ -83,7 +83,7 @@ TEST_F(Data, BadInput) {
   refuses(train(books + " --tokenizer-bytes 0"), {"tokenizer-bytes is 0"});
   refuses(train(books + " --data-cache " + path("letters.txt")), {"data-cache", "letters.txt"});
   refuses(train("--corpus " + write("short.txt", "hello")), {"too short"});
-  refuses(train(mix("1 1") + " --tokens 3000"), {"letters.txt: the text is too short"});
+  refuses(train(mix("1 1") + " --tokens 6000"), {"letters.txt: the text is too short"});
   refuses(train("--config " + write("c.json", R"({"corpus": [["x"]]})")), {"c.json: 'corpus' holds [\"x\"]"});
 }
 

@@ -1,8 +1,8 @@
 // Ids wherever they lie: in memory or in a mapped file, in two bytes or four.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <vector>
 
