@@ -15,8 +15,8 @@ struct DocumentRule {
   /// As parse_documents() reads it.
   std::string str() const;
 };
-/// "none", "files", "blank-lines" or "separator:TEXT", in which \n, \t and \\ stand for themselves. Throws
-/// Error{bad_input} with these.
+/// "none", "files", "blank-lines" or "separator:TEXT", in which a backslash with n, t or another one is read as in C.
+/// Throws Error{bad_input} with these.
 DocumentRule parse_documents(const std::string& text);
 
 /// Cuts one file, which comes in parts, into documents, which go on in parts. Documents may be empty.
@@ -27,6 +27,7 @@ class DocumentCutter {
   using End = std::function<void()>;  ///< the current document is over
   /// `keep`: separators and the blank lines behind a document are its end; otherwise they are dropped.
   DocumentCutter(const DocumentRule& rule, bool keep, Text text, End end);
+  /// More of the file.
   void push(std::string_view part);
   /// The file is over, and so is the document. The next push() begins another file.
   void finish();

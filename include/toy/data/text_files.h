@@ -22,6 +22,7 @@ struct TextFile {
 
 /// What a list of paths means.
 struct TextFiles {
+  /// A file that is no text of the corpus, and why.
   struct LeftOut {
     std::string path, reason;
   };

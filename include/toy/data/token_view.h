@@ -12,8 +12,11 @@ namespace toy {
 class TokenView {
  public:
   TokenView() = default;
+  /// @{
+  /// Of ids in memory.
   TokenView(std::span<const int32_t> ids) : TokenView(ids.data(), 4, int64_t(ids.size())) {}  // NOLINT: as a span would
   TokenView(const std::vector<int32_t>& ids) : TokenView(std::span(ids)) {}                   // NOLINT
+  /// @}
   /// `count` ids of `width` bytes, 2 or 4, at `data`, aligned to their width.
   TokenView(const void* data, int width, int64_t count)
       : data_(static_cast<const std::byte*>(data)), width_(width), count_(count) {}

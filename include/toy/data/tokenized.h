@@ -31,6 +31,7 @@ struct HashedFile {
 /// The ids of a text, in a part for training and one for validation.
 class TokenizedText {
  public:
+  /// One of the two parts.
   struct Part {
     int64_t begin = 0;  ///< its first token, in ids()
     TokenView ids;

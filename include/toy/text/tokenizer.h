@@ -18,6 +18,7 @@ namespace toy {
 /// A text that a tokenizer cannot take, and where. The place stands between the two parts of the message.
 class EncodeError : public Error {
  public:
+  /// The message has "byte N of the text" between the two.
   EncodeError(std::string before, uint64_t offset, std::string after)
       : Error(ErrorCode::bad_input, before + fmt::format("byte {} of the text", offset) + after),
         before_(std::move(before)),
