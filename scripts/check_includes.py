@@ -31,7 +31,8 @@ DIRECTLY_BELOW = {
     "runtime": ["ops", "backend"],
     "formats": ["tensor"],
     "text": ["formats"],
-    "data": ["tensor"],
+    # A corpus is tokenized while it is read.
+    "data": ["text"],
     "runs": ["tensor"],
     "nn": ["ops"],
     "models": ["nn", "runtime", "formats", "text"],

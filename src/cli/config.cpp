@@ -48,8 +48,16 @@ std::vector<std::string> words_of(const CLI::Option& option, const std::string& 
     check(value.is_boolean(), "{}: '{}' is {}, expected true or false", path, key, value.dump());
     return value.get<bool>() ? std::vector{name} : std::vector<std::string>{};
   }
-  check(value.is_string() || value.is_number(), "{}: '{}' is {}, expected a number or a text in quotes", path, key,
-        value.dump());
+  if (value.is_array() && option.get_items_expected_max() > 1) {
+    std::vector<std::string> words;
+    for (const nlohmann::json& item : value) {
+      check(!item.is_array(), "{}: '{}' holds {}, expected numbers or texts in quotes", path, key, item.dump());
+      for (std::string& word : words_of(option, key, item, path)) words.push_back(std::move(word));
+    }
+    return words;
+  }
+  check(value.is_string() || value.is_number(), "{}: '{}' is {}, expected a number or a text in quotes{}", path, key,
+        value.dump(), option.get_items_expected_max() > 1 ? ", or a list of them" : "");
   const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
   // Joined, so that a text that begins with a dash is no option; the parser takes the word after an empty "--name=".
   return text.empty() ? std::vector{name, text} : std::vector{name + "=" + text};

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/console.h"
+#include "cli/data_options.h"
 #include "cli/interrupt.h"
 #include "cli/optimizer_options.h"
 #include "cli/options.h"
@@ -27,6 +28,7 @@ class Reporter final : public TrainObserver {
 
   void preparing(const std::string& what) override { progress_.waiting(what); }
   void warned(const std::string& text) override { progress_.note("toy: " + text); }
+  void noted(const std::string& text) override { progress_.note(text); }
   bool stop() override { return interrupt_ && interrupt_->signal() != 0; }
 
   void started(const Start& s) override {
@@ -95,9 +97,11 @@ std::string how_to_resume(const CLI::App& app, const std::string& out) {
   std::string line = "toy train " + app.get_name();
   for (const CLI::Option* o : app.get_options()) {
     if (o->count() == 0 || o->get_name() == "--resume" || o->get_name() == "--out") continue;
-    line += " " + o->get_name();
-    if (o->get_items_expected_max() == 0) continue;  // a flag
-    for (const std::string& value : o->results()) line += " " + shell_quoted(value);
+    if (o->get_items_expected_max() == 0) {  // a flag
+      line += " " + o->get_name();
+      continue;
+    }
+    for (const std::string& value : o->results()) line += " " + o->get_name() + " " + shell_quoted(value);
   }
   return line + " --out " + shell_quoted(out) + " --resume";
 }
@@ -115,10 +119,7 @@ struct Recipe {
   // `lr_part`: see OptimizerChoice.
   void add(CLI::App& app, RecipeOptions& o, double lr_part = 1) {
     add_config_option(app);
-    app.add_option("--corpus", o.corpus, "a text file to learn from")->required();
-    app.add_option("--val", o.validation, "a text file to validate on (default: the end of the corpus)");
-    app.add_option("--val-fraction", o.validation_fraction, "part of the corpus kept for validation")
-        ->capture_default_str();
+    add_data_options(app, o.data);
     app.add_option("--batch", o.trainer.batch, "B, sequences a step")->capture_default_str();
     app.add_option("--tokens", o.trainer.tokens, "T, tokens a sequence")->capture_default_str();
     app.add_option("--accumulate", o.trainer.accumulate,
@@ -189,8 +190,7 @@ struct Recipe {
     const OutFolder folder(o.out, {{"arch", o.out.find("{arch}") == std::string::npos ? "" : architecture_of(o)},
                                    {"recipe", app.get_name()}});
     o.out = folder.path();
-    for (const char* file : {"/model.gguf", "/model-ema.gguf"})
-      refuse_overwriting("out", o.out + file, {{"--corpus", o.corpus}, {"--val", o.validation}});
+    for (const char* file : {"/model.gguf", "/model-ema.gguf"}) refuse_overwriting_texts(o.out + file, o.data);
     const nlohmann::ordered_json config = config_of(app);
     Reporter reporter(json);
     const auto open = [&](const TrainObserver::Start& s, bool resumed) {
@@ -237,6 +237,7 @@ struct FromScratch {
     app.add_option("--tokenizer", o.tokenizer,
                    "bytes, or spm:V or unigram:V (SentencePiece BPE or unigram of V tokens, trained on the corpus)")
         ->capture_default_str();
+    add_tokenizer_bytes(app, o.data);
     app.add_option("--init-scale", o.init_scale, "matrices start as N(0, scale / sqrt(columns))")
         ->capture_default_str();
     add_seed_option(app, o.seed, "seed of weights and shuffling");
@@ -246,6 +247,10 @@ struct FromScratch {
     app.footer(
         "\nExample:\n  toy train from-scratch --corpus book.txt --size small --tokenizer spm:512 --steps 2000 --out "
         "out/book\n"
+        "  toy train from-scratch --corpus books/ --corpus-weight 3 --corpus letters/ --corpus-weight 1 --documents "
+        "files "
+        "--pack --tokenizer spm:512\n"
+        "docs/data.md explains corpora, documents and mixtures.\n"
         "stdout has one line a step and ends with the path of the GGUF; progress is on stderr.\n"
         "\nCtrl-C and SIGTERM finish the step, write a checkpoint, print the command that goes on, and end the program "
         "by that signal; a second one ends it at once, and the last checkpoint is whole all the same. A run that was "

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "data/permute.h"
 #include "toy/base/error.h"
-#include "toy/base/philox.h"
 
 namespace toy {
 namespace {
@@ -34,28 +34,6 @@ class OpenFile {
   if (error == EACCES) fail("{}: no permission to read it", path);
   if (error == EISDIR) fail("{}: is a folder; a text file is needed", path);
   fail("{}: cannot be read: {}", path, std::generic_category().message(error));
-}
-
-// A keyed permutation of [0, n): a Feistel network on the next even number of bits, walked along its cycle
-// until it lands inside (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002, method 2).
-// At most 4 n values lie outside n's, so a walk has fewer than 4 steps on average, and no table is needed
-// however long the text is.
-uint64_t permute(uint64_t index, uint64_t n, uint64_t key, uint64_t stream) {
-  constexpr uint64_t kRounds = 6;
-  int half = 1;
-  while ((uint64_t(1) << (2 * half)) < n) ++half;
-  const uint64_t mask = (uint64_t(1) << half) - 1;
-  do {
-    uint64_t left = index >> half, right = index & mask;
-    for (uint64_t round = 0; round < kRounds; ++round) {
-      const uint64_t mixed = philox4x32(key, right << 8 | round, stream)[0];
-      const uint64_t next = (left ^ mixed) & mask;
-      left = right;
-      right = next;
-    }
-    index = left << half | right;
-  } while (index >= n);
-  return index;
 }
 
 // The rest of a file, whose size may not be known before (a pipe).
@@ -93,7 +71,7 @@ std::string read_standard_input() {
   return text;
 }
 
-WindowSampler::WindowSampler(std::span<const int32_t> ids, int64_t batch, int64_t tokens, uint64_t seed)
+WindowSampler::WindowSampler(TokenView ids, int64_t batch, int64_t tokens, uint64_t seed)
     : ids_(ids), batch_(batch), tokens_(tokens), per_epoch_(0), seed_(seed) {
   check(batch >= 1, "window sampler: a batch of {} windows; give 1 or more", batch);
   check(tokens >= 1, "window sampler: windows of {} tokens; give 1 or more", tokens);
@@ -125,9 +103,9 @@ Windows WindowSampler::windows(int64_t first_window, int64_t count) const {
     const int64_t epoch = window / per_epoch_;
     const int64_t start = int64_t(starts.below(uint64_t(epoch), uint64_t(room)));
     const int64_t place = int64_t(permute(uint64_t(window % per_epoch_), uint64_t(per_epoch_), key, uint64_t(epoch)));
-    const auto first = ids_.begin() + start + place * tokens_;
-    out.inputs.insert(out.inputs.end(), first, first + tokens_);
-    out.targets.insert(out.targets.end(), first + 1, first + 1 + tokens_);
+    const int64_t first = start + place * tokens_;
+    ids_.copy(first, tokens_, out.inputs);
+    ids_.copy(first + 1, tokens_, out.targets);
   }
   return out;
 }

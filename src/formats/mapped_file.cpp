@@ -63,6 +63,12 @@ MappedFile::~MappedFile() {
   if (data_) ::munmap(const_cast<std::byte*>(data_), bytes_);
 }
 
+void MappedFile::release() const {
+  // Only a hint: where the system refuses it, pages stay until it wants them.
+  if (data_) [[maybe_unused]]
+    const int ignored = ::madvise(const_cast<std::byte*>(data_), bytes_, MADV_DONTNEED);
+}
+
 void install_sigbus_message() {
   struct sigaction action = {};
   action.sa_handler = on_sigbus;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "text/utf8.h"
+#include "toy/base/checksum.h"
 #include "toy/base/error.h"
 #include "toy/text/tokenizer.h"
 
@@ -50,6 +51,12 @@ class ByteTokenizer final : public Tokenizer {
     std::transform(text.begin(), text.end(), ids.begin(), [](char c) { return int32_t(uint8_t(c)); });
     return ids;
   }
+  size_t encode_part(std::string_view text, bool, EncodePlace& place, std::vector<int32_t>& ids) const override {
+    for (const char c : text) ids.push_back(int32_t(uint8_t(c)));
+    place.bytes += text.size();
+    return text.size();
+  }
+  uint64_t fingerprint() const override { return xxh64("bytes"); }
   std::string token_bytes(int32_t id) const override { return std::string(1, byte_of(id)); }
   std::string decode(std::span<const int32_t> ids) const override {
     std::string text(ids.size(), '\0');

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "text/utf8.h"
+#include "toy/base/checksum.h"
 #include "toy/base/error.h"
 
 namespace toy {
@@ -114,6 +115,7 @@ void SpmTokenizer::add_token(int32_t id) {
     case SpmType::user_defined:
       text_of_[size_t(id)] = token;
       if (!token.empty()) literals_[uint8_t(token[0])].push_back(id);
+      longest_literal_ = std::max(longest_literal_, token.size());
       return;
     case SpmType::unused:
       has_unused_ = true;
@@ -173,13 +175,53 @@ std::string SpmTokenizer::decode(std::span<const int32_t> ids) const {
 }
 
 std::vector<int32_t> SpmTokenizer::encode(std::string_view text) const {
+  std::vector<int32_t> ids;
+  EncodePlace place;
+  encode_part(text, true, place, ids);
+  return ids;
+}
+
+// The prefix belongs to the first part. A normalization may look at any stretch of the text, so it takes all of it.
+size_t SpmTokenizer::encode_part(std::string_view text, bool last, EncodePlace& place,
+                                 std::vector<int32_t>& ids) const {
   const SpmVocabulary& v = vocabulary_;
-  const bool as_it_is = !v.add_space_prefix && !v.remove_extra_whitespaces && chars_map_.empty();
-  const std::string changed = as_it_is ? "" : normalized(text);
-  if (!as_it_is) text = changed;
-  if (text.empty()) return {};
-  const size_t prefix = v.add_space_prefix ? 1 : 0;
-  return v.model == SpmModel::bpe ? encode_bpe(text, prefix) : encode_unigram(text, prefix);
+  if (!as_it_is() && !last) return 0;
+  const size_t given = text.size(), prefix = v.add_space_prefix && !place.begun ? 1 : 0;
+  std::string changed;
+  if (!as_it_is())
+    changed = normalized(text);
+  else if (prefix > 0 && given > 0)
+    changed.append(1, ' ').append(text);
+  if (!as_it_is() || prefix > 0) text = changed;
+  if (text.empty()) return given;
+  const size_t used = v.model == SpmModel::bpe ? encode_bpe(text, prefix, last, place, ids)
+                                               : encode_unigram(text, prefix, last, place, ids);
+  if (used < prefix) return 0;  // not even that is certain
+  place.begun = true;
+  const size_t bytes = last ? given : used - prefix;
+  place.bytes += bytes;
+  return bytes;
+}
+
+uint64_t SpmTokenizer::fingerprint() const {
+  const SpmVocabulary& v = vocabulary_;
+  Xxh64 sum;
+  const auto bytes = [&sum](const void* data, size_t n) {
+    sum.update(std::as_bytes(std::span(static_cast<const char*>(data), n)));
+  };
+  const auto number = [&](int64_t n) { bytes(&n, sizeof n); };
+  const auto text = [&](std::string_view t) {
+    number(int64_t(t.size()));
+    bytes(t.data(), t.size());
+  };
+  text(kind());
+  for (const std::string& t : v.tokens) text(t);
+  bytes(v.scores.data(), v.scores.size() * sizeof(float));
+  bytes(v.types.data(), v.types.size() * sizeof(int32_t));
+  for (const std::optional<int32_t> id : {v.bos, v.eos, v.unknown}) number(id.value_or(-1));
+  for (const bool flag : {v.add_bos, v.add_eos, v.add_space_prefix, v.remove_extra_whitespaces}) number(flag);
+  text(v.chars_map);
+  return sum.digest();
 }
 
 }  // namespace toy

@@ -64,6 +64,8 @@ class SpmTokenizer final : public Tokenizer {
   std::string_view kind() const override { return vocabulary_.model == SpmModel::bpe ? "spm" : "unigram"; }
   int32_t vocab_size() const override { return int32_t(vocabulary_.tokens.size()); }
   std::vector<int32_t> encode(std::string_view text) const override;
+  size_t encode_part(std::string_view text, bool last, EncodePlace& place, std::vector<int32_t>& ids) const override;
+  uint64_t fingerprint() const override;
   std::string token_bytes(int32_t id) const override;
   std::string decode(std::span<const int32_t> ids) const override;
   std::optional<int32_t> bos() const override { return vocabulary_.bos; }
@@ -87,13 +89,17 @@ class SpmTokenizer final : public Tokenizer {
   const std::string& text_of(int32_t id) const;
   int32_t literal_at(std::string_view rest) const;
   std::string normalized(std::string_view text) const;
-  std::vector<int32_t> encode_bpe(std::string_view text, size_t prefix) const;
-  std::vector<int32_t> encode_unigram(std::string_view text, size_t prefix) const;
+  bool as_it_is() const { return !vocabulary_.remove_extra_whitespaces && chars_map_.empty(); }
+  size_t encode_bpe(std::string_view text, size_t prefix, bool last, EncodePlace& place,
+                    std::vector<int32_t>& ids) const;
+  size_t encode_unigram(std::string_view text, size_t prefix, bool last, EncodePlace& place,
+                        std::vector<int32_t>& ids) const;
 
   SpmVocabulary vocabulary_;
   CharsMap chars_map_;
   std::vector<std::string> text_of_;                ///< what each token decodes to
   std::array<std::vector<int32_t>, 256> literals_;  ///< user-defined tokens by first byte, longest first
+  size_t longest_literal_ = 0;                      ///< bytes
   std::array<int32_t, 256> byte_ids_;               ///< -1: no token for this byte
   bool has_all_bytes_ = false;
 

@@ -11,9 +11,12 @@ namespace toy {
 /// Encodes one text.
 class SpmEncoder {
  public:
-  SpmEncoder(const SpmTokenizer& tokenizer, std::string_view text, size_t prefix)
-      : tokenizer_(tokenizer), text_(text), ids_(tokenizer, text, prefix) {}
-  std::vector<int32_t> run();
+  SpmEncoder(const SpmTokenizer& tokenizer, std::string_view text, size_t prefix, EncodePlace& place,
+             std::vector<int32_t>& ids)
+      : tokenizer_(tokenizer), text_(text), ids_(tokenizer, text, prefix, place, ids) {}
+  /// Returns how many bytes it has encoded, the prefix among them: all, or where more text follows the segments before
+  /// the last.
+  size_t run(bool last);
 
  private:
   /// A run of text in the chain of a segment; no bytes once it was merged into its left neighbour.
@@ -60,12 +63,18 @@ size_t nominal_bytes(char first) {
 
 }  // namespace
 
-std::vector<int32_t> SpmTokenizer::encode_bpe(std::string_view text, size_t prefix) const {
-  return SpmEncoder(*this, text, prefix).run();
+size_t SpmTokenizer::encode_bpe(std::string_view text, size_t prefix, bool last, EncodePlace& place,
+                                std::vector<int32_t>& ids) const {
+  return SpmEncoder(*this, text, prefix, place, ids).run(last);
 }
 
-std::vector<int32_t> SpmEncoder::run() {
+// Nothing reaches from one segment into the next, so where more text follows, what is before the last segment is
+// certain. A character or a user-defined token that the end of `text_` may have cut off is not looked at.
+size_t SpmEncoder::run(bool last) {
+  constexpr size_t kLongestCharacter = 4;
+  const size_t least = last ? 0 : std::max(kLongestCharacter, tokenizer_.longest_literal_);
   for (size_t at = 0; at < text_.size();) {
+    if (at + least > text_.size()) return segment_.empty() ? at : segment_[0].begin;
     if (const int32_t literal = tokenizer_.literal_at(text_.substr(at)); literal >= 0) {
       finish_segment();
       ids_.put(literal);
@@ -81,7 +90,7 @@ std::vector<int32_t> SpmEncoder::run() {
     at += bytes;
   }
   finish_segment();
-  return ids_.take();
+  return text_.size();
 }
 
 void SpmEncoder::add_symbol(size_t begin, size_t bytes) {

@@ -8,7 +8,7 @@ namespace toy {
 
 void SpmIds::put(int32_t id) {
   ids_.push_back(id);
-  after_unknown_ = false;
+  place_.after_unknown = false;
 }
 
 void SpmIds::put_unknown(std::string_view piece) {
@@ -17,12 +17,13 @@ void SpmIds::put_unknown(std::string_view piece) {
     return;
   }
   const std::optional<int32_t> unknown = tokenizer_.vocabulary_.unknown;
-  check(unknown.has_value(),
-        "{}: the vocabulary has no token for the character at byte {} of the text, and neither byte tokens nor an "
-        "unknown token",
-        tokenizer_.vocabulary_.source, std::max(size_t(piece.data() - text_.data()), prefix_) - prefix_);
-  if (!after_unknown_) put(*unknown);
-  after_unknown_ = true;
+  if (!unknown)
+    throw EncodeError(
+        fmt::format("{}: the vocabulary has no token for the character at ", tokenizer_.vocabulary_.source),
+        place_.bytes + std::max(size_t(piece.data() - text_.data()), prefix_) - prefix_,
+        ", and neither byte tokens nor an unknown token");
+  if (!place_.after_unknown) put(*unknown);
+  place_.after_unknown = true;
 }
 
 }  // namespace toy

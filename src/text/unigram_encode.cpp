@@ -20,9 +20,11 @@ constexpr size_t kLeastSegment = 4096;    // bytes
 /// Encodes one text.
 class UnigramEncoder {
  public:
-  UnigramEncoder(const SpmTokenizer& tokenizer, std::string_view text, size_t prefix)
-      : tokenizer_(tokenizer), text_(text), ids_(tokenizer, text, prefix) {}
-  std::vector<int32_t> run();
+  UnigramEncoder(const SpmTokenizer& tokenizer, std::string_view text, size_t prefix, EncodePlace& place,
+                 std::vector<int32_t>& ids)
+      : tokenizer_(tokenizer), text_(text), ids_(tokenizer, text, prefix, place, ids) {}
+  /// Returns how many bytes it has encoded, the prefix among them: all, or where more text follows whole segments.
+  size_t run(bool last);
 
  private:
   /// The best way to cut the text up to some place: its last piece, and the sum of all scores.
@@ -52,15 +54,18 @@ class UnigramEncoder {
 // The library's sums are floats, which over a whole book become too coarse to tell pieces apart. (Its own programs
 // read texts by lines.) So where no piece reaches across line breaks, a long text is cut into segments that end with
 // the first line break after kLeastSegment bytes, and the sums begin anew. Shorter texts give the library's ids.
-std::vector<int32_t> UnigramEncoder::run() {
-  for (std::string_view rest = text_; !rest.empty();) {
+size_t UnigramEncoder::run(bool last) {
+  std::string_view rest = text_;
+  while (!rest.empty()) {
     size_t bytes = rest.size();
     if (const size_t at = rest.find('\n', kLeastSegment); tokenizer_.lines_are_apart_ && at != rest.npos)
       bytes = at + 1;
+    else if (!last)
+      break;
     encode_segment(rest.substr(0, bytes));
     rest.remove_prefix(bytes);
   }
-  return ids_.take();
+  return text_.size() - rest.size();
 }
 
 void UnigramEncoder::encode_segment(std::string_view text) {
@@ -135,8 +140,9 @@ void SpmTokenizer::prepare_unigram() {
   trie_ = std::make_unique<PieceTrie>(entries);
 }
 
-std::vector<int32_t> SpmTokenizer::encode_unigram(std::string_view text, size_t prefix) const {
-  return UnigramEncoder(*this, text, prefix).run();
+size_t SpmTokenizer::encode_unigram(std::string_view text, size_t prefix, bool last, EncodePlace& place,
+                                    std::vector<int32_t>& ids) const {
+  return UnigramEncoder(*this, text, prefix, place, ids).run(last);
 }
 
 }  // namespace toy

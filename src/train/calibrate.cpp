@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+
+#include "train/validate.h"
 
 namespace toy {
 namespace {
@@ -35,24 +38,21 @@ StepTimes time_steps(Trainer& trainer, const std::function<Windows(int64_t step)
   return t;
 }
 
-int64_t evaluation_batches(int64_t ids, int64_t max_tokens, const TrainerOptions& o) {
-  if (ids < 2) return 0;
-  const int64_t limit = max_tokens > 0 ? std::min(max_tokens + 1, ids) : ids;
-  const auto windows = int64_t(eval_windows(limit, o.tokens, std::max<int64_t>(1, o.tokens / 4)).size());
-  return (windows + o.batch - 1) / o.batch;
+int64_t evaluation_batches(const ValidationText& text, int64_t max_tokens, const TrainerOptions& o) {
+  const int64_t tokens = max_tokens > 0 ? std::min(max_tokens, text.tokens) : text.tokens;
+  const auto batches = [&o](double rows) { return int64_t(std::ceil(rows / double(o.batch))); };
+  if (text.rows) return batches(double(tokens) * double(text.rows->rows()) / double(text.tokens));
+  return batches(double(eval_windows(tokens + 1, o.tokens, std::max<int64_t>(1, o.tokens / 4)).size()));
 }
 
-double time_evaluation(Trainer& trainer, std::span<const int32_t> ids, const TrainerOptions& o) {
+double time_evaluation(Trainer& trainer, const ValidationText& text) {
   constexpr int kTimes = 3;
-  const int64_t tokens =
-      std::min(int64_t(ids.size()) - 1, o.tokens + (o.batch - 1) * std::max<int64_t>(1, o.tokens / 4));
-  const int64_t batches = evaluation_batches(int64_t(ids.size()), tokens, o);
-  trainer.evaluate(ids, tokens);  // makes the session
+  validate(trainer, {text}, 1);  // makes the session
   std::vector<double> seconds;
   for (int i = 0; i < kTimes; ++i) {
     const double before = now();
-    trainer.evaluate(ids, tokens);
-    seconds.push_back((now() - before) / double(std::max<int64_t>(1, batches)));
+    validate(trainer, {text}, 1);
+    seconds.push_back(now() - before);
   }
   return median(seconds);
 }

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "toy/train/trainer.h"
+#include "train/dataset.h"
 
 namespace toy {
 
@@ -17,9 +18,9 @@ struct StepTimes {
 /// The weights change.
 StepTimes time_steps(Trainer& trainer, const std::function<Windows(int64_t step)>& windows, double lr, int64_t most);
 
-/// Seconds of evaluating one batch of windows of `ids`.
-double time_evaluation(Trainer& trainer, std::span<const int32_t> ids, const TrainerOptions& options);
-/// Batches of windows that Trainer::evaluate reads of so many ids.
-int64_t evaluation_batches(int64_t ids, int64_t max_tokens, const TrainerOptions& options);
+/// Seconds of evaluating one batch; all take the same.
+double time_evaluation(Trainer& trainer, const ValidationText& text);
+/// Batches that a validation of at most `max_tokens` of the text (0: all) reads.
+int64_t evaluation_batches(const ValidationText& text, int64_t max_tokens, const TrainerOptions& options);
 
 }  // namespace toy

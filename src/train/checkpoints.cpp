@@ -166,6 +166,7 @@ RunState checkpoint_state(const std::string& path) {
                .best = eval_of(j.at("best")),
                .skipped = j.at("skipped"),
                .waited = j.at("waited")};
+    check(s.step >= 0 && s.updates >= 0 && s.windows >= 0, "{}: a negative count of steps, updates or windows", file);
     if (!j.at("least").is_null()) s.least = j.at("least");  // else none was found yet
     return s;
   } catch (const ordered_json::exception& e) {

@@ -17,7 +17,7 @@ namespace toy {
 struct RunState {
   int64_t step = 0;                         ///< steps done
   int64_t updates = 0;                      ///< of the optimizer: steps whose gradient was finite
-  int64_t windows = 0;                      ///< the data cursor: windows of T tokens taken from the shuffled epochs
+  int64_t windows = 0;                      ///< the data cursor: rows of T tokens taken (docs/data.md)
   double loss = 0;                          ///< of the last step
   std::optional<TrainObserver::Eval> eval;  ///< the last; without its sample
   std::optional<TrainObserver::Eval> best;  ///< of least loss; evaluations of a part and of the whole do not compare

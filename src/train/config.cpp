@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "toy/base/checksum.h"
-
 namespace toy {
 namespace {
 
@@ -44,10 +42,10 @@ ordered_json trainer_config(const TrainerOptions& o) {
 }
 
 ordered_json recipe_config(const RecipeOptions& o) {
-  const auto& [corpus, validation, validation_fraction, trainer, steps, lr, schedule, warmup, decay_steps, final_lr,
-               max_skipped, patience, min_delta, time_limit, seed, context, eval_every, eval_tokens, sample_tokens,
-               memory, stored, out, name, checkpoint_every, keep, resume, allow_changes, watch] = o;
-  (void)corpus, (void)out, (void)checkpoint_every, (void)keep, (void)resume, (void)allow_changes;
+  const auto& [data, trainer, steps, lr, schedule, warmup, decay_steps, final_lr, max_skipped, patience, min_delta,
+               time_limit, seed, context, eval_every, eval_tokens, sample_tokens, memory, stored, out, name,
+               checkpoint_every, keep, resume, allow_changes, watch] = o;
+  (void)out, (void)checkpoint_every, (void)keep, (void)resume, (void)allow_changes;
   (void)max_skipped, (void)time_limit, (void)watch, (void)memory;  // when a run ends early, what is looked at
   ordered_json j{{"steps", steps},
                  {"lr", lr},
@@ -64,7 +62,9 @@ ordered_json recipe_config(const RecipeOptions& o) {
                  {"sample_tokens", sample_tokens},
                  {"stored", name_of(stored)},
                  {"name", name}};
-  if (validation.empty()) j["validation_fraction"] = validation_fraction;
+  // The rest of the data is in `texts`, but for where it is cached, which changes no number.
+  if (data.validation.empty()) j["validation_fraction"] = data.validation_fraction;
+  if (data.tokenizer_bytes != DataOptions().tokenizer_bytes) j["tokenizer_bytes"] = data.tokenizer_bytes;
   j.update(trainer_config(trainer));
   return j;
 }
@@ -75,10 +75,6 @@ ordered_json config_of(const RecipeOptions& options, const ModelSource& source, 
                        const ModelSpec& spec, ordered_json texts) {
   return {{"toy", TOY_VERSION},        {"recipe", source.config()},         {"device", device.name()},
           {"texts", std::move(texts)}, {"options", recipe_config(options)}, {"model", to_json(spec)}};
-}
-
-ordered_json text_config(const std::string& path, const std::string& text) {
-  return {{"path", path}, {"bytes", text.size()}, {"xxh64", checksum_text(xxh64(text))}};
 }
 
 std::vector<std::string> differences(const ordered_json& there, const ordered_json& here) {

@@ -10,11 +10,9 @@
 namespace toy {
 
 /// Everything but what changes no number: folder, threads, when to save, what to check. `texts` identifies the corpora,
-/// see text_config().
+/// see Dataset::config().
 nlohmann::ordered_json config_of(const RecipeOptions& options, const ModelSource& source, const Device& device,
                                  const ModelSpec& spec, nlohmann::ordered_json texts);
-/// Path, length and checksum of a text.
-nlohmann::ordered_json text_config(const std::string& path, const std::string& text);
 /// "options.lr is 0.001 there and 0.002 here", for every difference; paths do not count.
 std::vector<std::string> differences(const nlohmann::ordered_json& there, const nlohmann::ordered_json& here);
 

@@ -18,8 +18,8 @@ class Fresh final : public ModelSource {
   nlohmann::ordered_json config() const override {
     return {{"name", "from-scratch"}, {"size", o_.size}, {"tokenizer", o_.tokenizer}, {"init_scale", o_.init_scale}};
   }
-  std::unique_ptr<Tokenizer> tokenizer(const std::string& training_text) override {
-    return make_tokenizer(o_.tokenizer, training_text);
+  std::unique_ptr<Tokenizer> tokenizer(const std::function<std::string()>& training_text) override {
+    return make_tokenizer(o_.tokenizer, o_.tokenizer == "bytes" ? "" : training_text());
   }
   ModelSpec spec(const Tokenizer& tokenizer) override {
     ModelSpec spec = model_spec(o_.size, tokenizer.vocab_size(), o_.context);

@@ -34,8 +34,19 @@ void Recorder::checkpointed(const std::string& path, int64_t step) {
 }
 
 void Recorder::warned(const std::string& text) {
-  if (!sinks_.empty()) write("train", runs::Note{text});
+  if (sinks_.empty())
+    early_notes_.push_back(text);
+  else
+    write("train", runs::Note{text});
   next_.warned(text);
+}
+
+void Recorder::noted(const std::string& text) {
+  if (sinks_.empty())
+    early_notes_.push_back(text);
+  else
+    write(step_ ? "eval" : "prepare", runs::Note{text});
+  next_.noted(text);
 }
 
 double Recorder::now() const { return seconds() - begin_; }
@@ -69,6 +80,8 @@ void Recorder::started(const Start& s) {
     e.planned_bytes = int64_t(s.planned_bytes);
     write("prepare", std::move(e));
   }
+  for (const std::string& note : early_notes_) write("prepare", runs::Note{note});
+  early_notes_.clear();
   if (!s.recomputing.empty()) write("prepare", runs::Note{s.recomputing});
   for (const std::string& note : s.plan.notes) write("prepare", runs::Note{"plan: " + note});
   next_.started(s);

@@ -17,7 +17,9 @@
 #include "train/calibrate.h"
 #include "train/checkpoints.h"
 #include "train/config.h"
+#include "train/dataset.h"
 #include "train/publish.h"
+#include "train/validate.h"
 
 namespace toy {
 namespace {
@@ -34,8 +36,6 @@ void check_options(const RecipeOptions& o) {
   check(o.min_delta >= 0 && std::isfinite(o.min_delta), "min-delta is {}, expected 0 or more", o.min_delta);
   check(o.time_limit >= 0 && std::isfinite(o.time_limit), "time-limit is {} s, expected 0 (none) or more",
         o.time_limit);
-  check(o.validation_fraction >= 0 && o.validation_fraction < 1, "val-fraction is {}, expected 0 to below 1",
-        o.validation_fraction);
   check(o.eval_every >= 0, "eval-every is {}, expected 0 (only at the end) or more", o.eval_every);
   check(o.eval_tokens >= 0, "eval-tokens is {}, expected 0 (all) or more", o.eval_tokens);
   check(o.checkpoint_every >= 0, "checkpoint-every is {}, expected 0 (only when the run is stopped) or more",
@@ -76,46 +76,20 @@ std::optional<float> first_not_finite(const View& v) {
   return std::nullopt;
 }
 
-struct Texts {
-  std::string train, validation;
-  nlohmann::ordered_json config;  // by which they are known again
-};
-
-// The validation part is the end of the text, from the next blank line (or line) on, so that it begins at a beginning.
-Texts read_texts(const RecipeOptions& o) {
-  Texts t{read_text_file(o.corpus), {}, {}};
-  t.config["corpus"] = text_config(o.corpus, t.train);
-  if (!o.validation.empty()) {
-    t.validation = read_text_file(o.validation);
-    t.config["validation"] = text_config(o.validation, t.validation);
-    return t;
-  }
-  size_t at = size_t(double(t.train.size()) * (1 - o.validation_fraction));
-  for (const char* mark : {"\n\n", "\n"})
-    if (const size_t found = t.train.find(mark, at); found != std::string::npos && found - at < t.train.size() / 20) {
-      at = found + std::string_view(mark).size();
-      break;
-    }
-  t.validation = t.train.substr(at);
-  t.train.resize(at);
-  return t;
-}
-
 class Run {
  public:
   /// `writes`: false where nothing on disk may change, for estimate().
   Run(const RecipeOptions& o, ModelSource& source, Device& device, TrainObserver& observer, bool writes)
       : o_(o), device_(device), observer_(observer), checkpoints_(o.out, o.keep), writes_(writes), made_(now()) {
     check_options(o);
-    Texts texts = read_texts(o);
+    data_ = std::make_unique<Dataset>(o.data, o.out, observer);
     find_checkpoint();
-    observer.preparing(fmt::format("{}: {}", o.corpus, format_bytes(texts.train.size())));
-    auto tokenizer = from_.empty() ? source.tokenizer(texts.train) : checkpoint_tokenizer(from_);
+    auto tokenizer =
+        from_.empty() ? source.tokenizer([this] { return data_->tokenizer_text(); }) : checkpoint_tokenizer(from_);
     const ModelSpec spec = source.spec(*tokenizer);
-    config_ = config_of(o, source, device, spec, texts.config);
+    data_->tokenize(*tokenizer, o.trainer.tokens, o.seed);
+    config_ = config_of(o, source, device, spec, data_->config());
     if (!from_.empty()) require_same_run();
-    encode(texts, *tokenizer);
-    texts = {};
     require_room(spec);
     if (writes_) {
       prepare_folder(o.out, disk_bytes(spec));
@@ -137,7 +111,7 @@ class Run {
     e.preparing_seconds = now() - made_;
     observer_.preparing("some steps, to see how long they take");
     const int64_t count = o_.trainer.batch * o_.trainer.accumulate;
-    const auto windows = [&](int64_t i) { return sampler_->windows(state_.windows + i * count, count); };
+    const auto windows = [&](int64_t i) { return data_->windows(state_.windows + i * count, count); };
     const StepTimes t = time_steps(*trainer_, windows, o_.rates().at(state_.step), e.steps);
     e.step_seconds = t.step;
     e.measured_steps = t.steps;
@@ -155,15 +129,17 @@ class Run {
   TrainResult go() {
     const Schedule schedule = o_.rates();
     if (!from_.empty()) observer_.resumed(state_.step, from_);
-    observer_.started({model_.spec, parameter_count(model_.spec), int64_t(train_ids_.size()),
-                       int64_t(validation_ids_.size()), validation_bytes_, sampler_->windows_per_epoch(),
+    observer_.started({model_.spec, parameter_count(model_.spec), data_->training_tokens(), data_->validation_tokens(),
+                       data_->validation_bytes(), data_->windows_per_epoch(),
                        trainer_->planned_bytes() + watcher_->planned_bytes(), trainer_->plan(), fit_.text()});
+    data_->tell_sources({});
     const double begin = now();
     const int64_t first = state_.step;
     TrainResult::Reason reason = patience_over() ? TrainResult::patience : TrainResult::done;
     double training = 0;
     while (reason == TrainResult::done && state_.step < o_.steps) {
       step(schedule.at(state_.step), first, begin, training);
+      if (const std::string change = data_->change(); !change.empty()) give_up_on(change);
       const bool timed_out = o_.time_limit > 0 && now() - begin >= o_.time_limit, all = state_.step == o_.steps;
       if (timed_out && !all) reason = TrainResult::time;
       const bool ends = all || timed_out;
@@ -184,7 +160,10 @@ class Run {
                   .seconds = 0,
                   .average_path = {},
                   .reason = reason};
-    if (reason != TrainResult::stopped) publish(r);
+    if (reason != TrainResult::stopped) {
+      publish(r);
+      data_->tell_sources(state_.windows);
+    }
     r.seconds = now() - begin;
     return r;
   }
@@ -195,7 +174,7 @@ class Run {
   void step(double lr, int64_t first, double begin, double& training) {
     const int64_t count = o_.trainer.batch * o_.trainer.accumulate;
     const auto tell = [this](const runs::Event& e) { observer_.measured(e); };
-    const Windows windows = sampler_->windows(state_.windows, count);
+    const Windows windows = data_->windows(state_.windows, count);
     watcher_->before(state_.step + 1, windows, *trainer_, tell);
     const double before = now();
     const StepResult r = trainer_->step(windows, lr);
@@ -240,6 +219,15 @@ class Run {
         r.model_path);
   }
 
+  // The texts are no longer those that the run began with. Its ids are; but it could not be resumed.
+  void give_up_on(const std::string& change) {
+    save_checkpoint();
+    fail(
+        "corpus: a text has changed under the run: {}. It has ended behind step {}, and everything is in {}. With the "
+        "text as it was --resume goes on; with another one give --allow-changes too",
+        change, state_.step, checkpoints_.newest());
+  }
+
   // Early stopping: so many validations in a row were no better than the best before them.
   bool patience_over() const { return o_.patience > 0 && state_.waited >= o_.patience; }
 
@@ -282,14 +270,6 @@ class Run {
     check(state_.step <= o_.steps, "resume: {} is behind step {}, --steps is {}", from_, state_.step, o_.steps);
     if (!changed.empty())
       observer_.warned(fmt::format("resuming {} with changes: {}", from_, fmt::join(changed, ", ")));
-  }
-
-  void encode(const Texts& texts, const Tokenizer& tokenizer) {
-    train_ids_ = tokenizer.encode(texts.train);
-    validation_ids_ = tokenizer.encode(texts.validation);
-    validation_bytes_ = int64_t(texts.validation.size());
-    if (!validation_ids_.empty()) validation_bytes_ -= int64_t(tokenizer.token_bytes(validation_ids_[0]).size());
-    sampler_ = std::make_unique<WindowSampler>(train_ids_, o_.trainer.batch, o_.trainer.tokens, o_.seed);
   }
 
   // What the run will write beside what is there: the model, the averaged one, the checkpoints that are kept, the best,
@@ -351,8 +331,9 @@ class Run {
 
   // Of a validation in between and of the last one.
   std::pair<double, double> validation_seconds() {
-    if (validation_ids_.size() < 2) return {0, 0};
-    double batch = time_evaluation(*trainer_, validation_ids_, o_.trainer);
+    const std::vector<ValidationText>& texts = data_->validation();
+    if (texts.empty()) return {0, 0};
+    double batch = time_evaluation(*trainer_, texts[0]);
     if (o_.trainer.optimizer.ema > 0) batch *= 2;
     double writing = 0;
     if (o_.sample_tokens > 0) {
@@ -362,7 +343,9 @@ class Run {
       writing = now() - before;
     }
     const auto of = [&](int64_t limit) {
-      return batch * double(evaluation_batches(int64_t(validation_ids_.size()), limit, o_.trainer)) + writing;
+      int64_t batches = 0;
+      for (const ValidationText& text : texts) batches += evaluation_batches(text, limit, o_.trainer);
+      return batch * double(batches) + writing;
     };
     return {of(o_.eval_tokens), of(0)};
   }
@@ -376,16 +359,15 @@ class Run {
   }
 
   void evaluate(bool last) {
-    if (validation_ids_.size() < 2) return;
+    if (data_->validation().empty()) return;
     const int64_t limit = last ? 0 : o_.eval_tokens;
     observer_.entered("validation");
-    const EvalResult r = trainer_->evaluate(validation_ids_, limit);
+    const ValidationResult r = validate(*trainer_, data_->validation(), limit);
     observer_.left("validation");
-    const double bytes = double(validation_bytes_) * double(r.tokens) / double(validation_ids_.size() - 1);
-    TrainObserver::Eval e{state_.step, r.mean(), r.nats / bytes, r.tokens + 1 == int64_t(validation_ids_.size()), {}};
+    TrainObserver::Eval e{state_.step, r.loss, r.nats_per_byte, r.whole, {}};
     if (has_average()) {
       const AveragedWeights averaged(model_.spec, *model_.params, trainer_->moments());
-      e.average_loss = trainer_->evaluate(validation_ids_, limit).mean();
+      e.average_loss = validate(*trainer_, data_->validation(), limit).loss;
     }
     if (!state_.eval || state_.eval->step != e.step) judge(e.loss);  // not the whole text after a part of it
     state_.eval = e;
@@ -393,6 +375,9 @@ class Run {
     if (best && std::isfinite(e.loss)) state_.best = e;
     if (o_.sample_tokens > 0) e.sample = sample(state_.step);
     observer_.evaluated(e);
+    for (size_t i = 0; r.losses.size() > 1 && i < r.losses.size(); ++i)
+      observer_.noted(fmt::format("step {}: validation loss {:.4f} nats a token on {}", state_.step, r.losses[i],
+                                  data_->validation()[i].name));
   }
 
   DecoderOptions sample_options() const {
@@ -406,9 +391,8 @@ class Run {
   std::string sample(int64_t step) {
     if (!decoder_) decoder_ = std::make_unique<Decoder>(device_, model_, sample_options());
     decoder_->state().reset(0);
-    const size_t prompt = std::min<size_t>({8, validation_ids_.size(), size_t(decoder_->context() / 2)});
-    std::vector<int32_t> ids(validation_ids_.begin(), validation_ids_.begin() + int64_t(prompt));
-    GenerateOptions g{.max_tokens = std::min(o_.sample_tokens, decoder_->context() - int64_t(prompt)),
+    std::vector<int32_t> ids = data_->validation_start(std::min<size_t>(8, size_t(decoder_->context() / 2)));
+    GenerateOptions g{.max_tokens = std::min(o_.sample_tokens, decoder_->context() - int64_t(ids.size())),
                       .sampler = {.temperature = 0.8, .seed = o_.seed + uint64_t(step)}};
     for (const GeneratedToken& t : generate(*decoder_, 0, std::vector<int32_t>(ids), model_.tokenizer->eos(), g))
       ids.push_back(t.chosen.id);
@@ -426,9 +410,7 @@ class Run {
   std::string from_;  // the checkpoint that the run goes on from, or ""
   nlohmann::ordered_json config_;
   RunState state_;
-  std::vector<int32_t> train_ids_, validation_ids_;
-  int64_t validation_bytes_ = 0;
-  std::unique_ptr<WindowSampler> sampler_;
+  std::unique_ptr<Dataset> data_;
   Model model_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Watcher> watcher_;

@@ -1,6 +1,7 @@
 // The run that all recipes share. They differ in where the model comes from.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -17,7 +18,8 @@ class ModelSource {
   virtual ~ModelSource() = default;
   /// The recipe's name and its own options, by which a resumed run knows that it is the same.
   virtual nlohmann::ordered_json config() const = 0;
-  virtual std::unique_ptr<Tokenizer> tokenizer(const std::string& training_text) = 0;
+  /// `training_text` reads it, for a tokenizer that is trained on it.
+  virtual std::unique_ptr<Tokenizer> tokenizer(const std::function<std::string()>& training_text) = 0;
   virtual ModelSpec spec(const Tokenizer& tokenizer) = 0;
   /// Weights that can be trained.
   virtual Model model(const ModelSpec& spec, const Device& device) = 0;

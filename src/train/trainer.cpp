@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "toy/base/memory.h"
+#include "train/feed.h"
 
 namespace toy {
 namespace {
@@ -202,10 +203,6 @@ Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
     update_session_ = std::make_unique<Session>(device, plans_.update, stores, arena_);
     update_session_->check_finite(options.check_finite);
   }
-  feed_batch(*session_);
-  // The mean over all tokens of a step, however many batches it takes.
-  const int64_t rows = options.batch * options.tokens;
-  session_->set("weight", std::vector<float>(size_t(rows), float(1.0 / double(rows * options.accumulate))));
   Session& last = update_session_ ? *update_session_ : *session_;
   const double clip = options.optimizer.clip;
   last.set("clip", clip > 0 ? float(clip) : std::numeric_limits<float>::infinity());
@@ -251,10 +248,9 @@ void Trainer::clear_accumulators() {
   });
 }
 
-double Trainer::run_batch(const Windows& windows, int64_t first, int64_t random) {
+double Trainer::run_batch(const Windows& windows, int64_t first, int64_t random, double weight) {
   const size_t at = size_t(first * options_.tokens), rows = size_t(options_.batch * options_.tokens);
-  session_->set("tokens", std::span(windows.inputs).subspan(at, rows));
-  session_->set("targets", std::span(windows.targets).subspan(at, rows));
+  feed_windows(*session_, windows, at, rows, options_.tokens, weight);
   if (options_.dropout > 0)
     session_->set("random",
                   std::array{int32_t(uint32_t(options_.seed)), int32_t(options_.seed >> 32), int32_t(random)});
@@ -266,13 +262,21 @@ StepResult Trainer::step(const Windows& windows, double lr) {
   const int64_t n = options_.batch * options_.tokens * options_.accumulate;
   check(int64_t(windows.inputs.size()) == n && int64_t(windows.targets.size()) == n,
         "trainer: a batch of {} tokens, expected {}", windows.inputs.size(), n);
+  check(windows.sequence.size() == windows.position.size() &&
+            (windows.sequence.empty() || int64_t(windows.sequence.size()) == n),
+        "trainer: {} sequences and {} positions for {} tokens; expected none, or one of each for every token",
+        windows.sequence.size(), windows.position.size(), n);
+  // The mean over all targets of a step, however many batches it takes.
+  const int64_t counted = counted_targets(windows, 0, size_t(n));
+  check(counted > 0, "trainer: a batch of padding alone");
+  const double weight = 1.0 / double(counted);
   ++steps_;
   Session& last = update_session_ ? *update_session_ : *session_;
   feed_optimizer(last, options_.optimizer, updates_, lr);
   if (update_session_) clear_accumulators();
   StepResult result;
   for (int64_t i = 0; i < options_.accumulate; ++i)
-    result.loss += run_batch(windows, i * options_.batch, updates_ * options_.accumulate + i);
+    result.loss += run_batch(windows, i * options_.batch, updates_ * options_.accumulate + i, weight);
   if (update_session_) run_session(last, "step", steps_);
   if (options_.updates == TrainerOptions::gathered) result.grad_norm = last.scalar(last.plan().outputs.size() - 1);
   result.skipped = !std::isfinite(result.grad_norm.value_or(result.loss));
@@ -280,13 +284,36 @@ StepResult Trainer::step(const Windows& windows, double lr) {
   return result;
 }
 
-EvalResult Trainer::evaluate(std::span<const int32_t> ids, int64_t max_tokens) {
+Session& Trainer::eval_session() {
   if (!eval_session_) {
     eval_session_ = std::make_unique<Session>(device_, plans_.eval,
                                               std::initializer_list<const ParamStore*>{model_.params.get()}, arena_);
     eval_session_->check_finite(options_.check_finite);
-    feed_batch(*eval_session_);
   }
+  return *eval_session_;
+}
+
+EvalResult Trainer::evaluate(const PackedRows& rows, int64_t max_tokens) {
+  Session& session = eval_session();
+  EvalResult result;
+  for (int64_t first = 0; first < rows.rows() && (max_tokens == 0 || result.tokens < max_tokens);
+       first += options_.batch) {
+    Windows w = rows.rows(first, std::min(options_.batch, rows.rows() - first));
+    const size_t places = size_t(options_.batch * options_.tokens);
+    for (std::vector<int32_t>* v : {&w.inputs, &w.targets, &w.position}) v->resize(places, 0);
+    // Rows behind the last: padding, each place a sequence of its own.
+    while (w.sequence.size() < places) w.sequence.push_back(-1 - int32_t(places + w.sequence.size()));
+    feed_windows(session, w, 0, places, options_.tokens, 1);
+    run_session(session, "validation after step", steps_);
+    const std::vector<float> nll = session.values(0);
+    for (size_t i = 0; i < places; ++i)
+      if (w.sequence[i] >= 0) result.nats += nll[i], ++result.tokens;
+  }
+  return result;
+}
+
+EvalResult Trainer::evaluate(TokenView ids, int64_t max_tokens) {
+  feed_batch(eval_session());
   const int64_t rows = options_.batch * options_.tokens;
   const int64_t limit = max_tokens > 0 ? std::min<int64_t>(max_tokens + 1, int64_t(ids.size())) : int64_t(ids.size());
   const std::vector<EvalWindow> windows =
@@ -299,8 +326,8 @@ EvalResult Trainer::evaluate(std::span<const int32_t> ids, int64_t max_tokens) {
       const EvalWindow& w = windows[at + b];
       for (int64_t t = 0; t < w.tokens; ++t) {
         const size_t row = b * size_t(options_.tokens) + size_t(t);
-        inputs[row] = ids[size_t(w.begin + t)];
-        targets[row] = ids[size_t(w.begin + t + 1)];
+        inputs[row] = ids[w.begin + t];
+        targets[row] = ids[w.begin + t + 1];
         weight[row] = t >= w.skip ? 1.0f : 0.0f;
       }
     }

@@ -14,7 +14,7 @@ class Loaded final : public ModelSource {
   // The path alone: the weights of a run that goes on are the checkpoint's, and --init may be what it writes in the
   // end.
   nlohmann::ordered_json config() const override { return {{"name", "warm-start"}, {"init", o_.init}}; }
-  std::unique_ptr<Tokenizer> tokenizer(const std::string&) override {
+  std::unique_ptr<Tokenizer> tokenizer(const std::function<std::string()>&) override {
     auto t = load_tokenizer(file_);
     check(t != nullptr, "{}: the file has no tokenizer, so it cannot read a text; give a model that has one", o_.init);
     return t;

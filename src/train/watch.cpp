@@ -11,6 +11,7 @@
 
 #include "toy/base/memory.h"
 #include "toy/graph/op_def.h"
+#include "train/feed.h"
 
 namespace toy {
 namespace {
@@ -219,18 +220,10 @@ void Watcher::look(Probe& probe, int64_t step, const Windows& windows, int64_t u
     if (any_due(probe.watches, probe.names[i], step)) due.push_back(i);
   if (due.empty()) return;
   const int64_t rows = options_.batch * options_.tokens;
-  std::vector<int32_t> sequence, position;
-  for (int64_t i = 0; i < rows; ++i) {
-    sequence.push_back(int32_t(i / options_.tokens));
-    position.push_back(int32_t(i % options_.tokens));
-  }
   Session& s = *probe.session;
-  s.set("sequence", sequence);
-  s.set("position", position);
   // Where a step sums over several batches, its first.
-  s.set("tokens", std::span(windows.inputs).first(size_t(rows)));
-  s.set("targets", std::span(windows.targets).first(size_t(rows)));
-  s.set("weight", std::vector<float>(size_t(rows), float(1.0 / double(rows))));
+  const double weight = 1.0 / double(counted_targets(windows, 0, size_t(rows)));
+  feed_windows(s, windows, 0, size_t(rows), options_.tokens, weight);
   if (options_.dropout > 0)
     s.set("random",
           std::vector<int32_t>{int32_t(uint32_t(options_.seed)), int32_t(options_.seed >> 32), int32_t(updates)});

@@ -77,7 +77,7 @@ class Resume : public ::testing::Test {
   // About 60 windows an epoch, of which 9 steps take 18 to 54: a run is stopped in the middle of one.
   FromScratchOptions options(const std::string& out, const TrainerOptions& trainer) const {
     FromScratchOptions o;
-    o.corpus = (folder_ / "text.txt").string();
+    o.data.corpus = {(folder_ / "text.txt").string()};
     o.size = (folder_ / "size.json").string();
     o.out = (folder_ / out).string();
     o.trainer = trainer;
@@ -87,7 +87,7 @@ class Resume : public ::testing::Test {
     o.warmup = 3;
     o.lr = 1e-2;
     o.seed = 7;
-    o.validation_fraction = 0.2;
+    o.data.validation_fraction = 0.2;
     o.eval_every = 3;
     o.eval_tokens = 40;
     o.sample_tokens = 6;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "toy/data/token_view.h"
+
 namespace toy {
 
 /// Reads a whole file with read(2). Throws Error{bad_input} naming the path and the reason (missing, folder, empty, no
@@ -17,6 +19,9 @@ std::string read_standard_input();
 /// One batch: B windows of T inputs and their next tokens, row-major [B,T].
 struct Windows {
   std::vector<int32_t> inputs, targets;
+  /// Of packed rows: which sequence each place belongs to, unique in the batch, and its position there, from 0. A
+  /// negative sequence is padding, which counts in no loss. Empty: each row is one sequence.
+  std::vector<int32_t> sequence = {}, position = {};
 };
 
 /// Shuffled windows of T+1 tokens. Each epoch covers the ids once with windows at stride T from a random start in
@@ -25,7 +30,7 @@ class WindowSampler {
  public:
   /// Throws Error{bad_input} when there are fewer than T+1 ids: says how many there are and how many are needed.
   /// `ids` must outlive the sampler.
-  WindowSampler(std::span<const int32_t> ids, int64_t batch, int64_t tokens, uint64_t seed);
+  WindowSampler(TokenView ids, int64_t batch, int64_t tokens, uint64_t seed);
   /// The batch of step `step` (counted from 0): windows(step * batch, batch).
   Windows batch(int64_t step) const;
   /// `count` windows from window `first` on, counted from 0 through all epochs. They may cross the end of an epoch.
@@ -33,7 +38,7 @@ class WindowSampler {
   int64_t windows_per_epoch() const { return per_epoch_; }
 
  private:
-  std::span<const int32_t> ids_;
+  TokenView ids_;
   int64_t batch_, tokens_, per_epoch_;
   uint64_t seed_;
 };

@@ -25,6 +25,9 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, bytes_}; }
+  /// Gives the pages that were touched back to the system; touched again, they are read again. So a walk over a file
+  /// that is larger than memory does not fill it.
+  void release() const;
 
  private:
   const std::byte* data_ = nullptr;

@@ -10,9 +10,36 @@
 #include <string_view>
 #include <vector>
 
+#include "toy/base/error.h"
 #include "toy/formats/gguf.h"
 
 namespace toy {
+
+/// A text that a tokenizer cannot take, and where. The place stands between the two parts of the message.
+class EncodeError : public Error {
+ public:
+  /// The message has "byte N of the text" between the two.
+  EncodeError(std::string before, uint64_t offset, std::string after)
+      : Error(ErrorCode::bad_input, before + fmt::format("byte {} of the text", offset) + after),
+        before_(std::move(before)),
+        after_(std::move(after)),
+        offset_(offset) {}
+  /// In bytes, from the beginning of the text.
+  uint64_t offset() const { return offset_; }
+  /// The message with the caller's words for the place.
+  std::string at(const std::string& place) const { return before_ + place + after_; }
+
+ private:
+  std::string before_, after_;
+  uint64_t offset_;
+};
+
+/// Where the encoding of a text that comes in parts stands; at first at its beginning.
+struct EncodePlace {
+  uint64_t bytes = 0;          ///< encoded so far
+  bool begun = false;          ///< something was encoded: perhaps no more than what a tokenizer puts in front
+  bool after_unknown = false;  ///< the last token stands for a run of unknown characters, which may go on
+};
 
 /// A tokenizer with a fixed vocabulary of ids 0..vocab_size()-1. Immutable, so safe to share between threads.
 class Tokenizer {
@@ -24,6 +51,12 @@ class Tokenizer {
   /// Ids of the text, without a beginning-of-sequence token. Any bytes are accepted; what a tokenizer cannot
   /// take throws Error{bad_input} with the byte offset.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+  /// The same for a text that comes in parts: `text` is what follows behind `place`, and `last` says that nothing comes
+  /// after it. Appends the ids of its first bytes, as many as no further text can change, moves `place` behind them and
+  /// returns their number, which may be 0 unless `last`. See EncodeStream.
+  virtual size_t encode_part(std::string_view text, bool last, EncodePlace& place, std::vector<int32_t>& ids) const = 0;
+  /// Two tokenizers with the same one encode every text alike.
+  virtual uint64_t fingerprint() const = 0;
   /// The exact bytes of one token in the middle of a text ("" for control tokens).
   virtual std::string token_bytes(int32_t id) const = 0;
   /// The bytes of a whole sequence (the leading space that some tokenizers add is taken away again).
@@ -75,6 +108,28 @@ std::unique_ptr<Tokenizer> train_unigram(std::string_view text, const SpmTrainOp
 
 /// "bytes", "spm:V" or "unigram:V". Throws with the accepted forms.
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view spec, std::string_view corpus);
+
+/// Encodes a text that comes in parts, to the ids of the whole, whatever the parts. Holds what may still change: about
+/// a chunk, or as much as the tokenizer finds no place to cut in (unigram: a line break behind 4096 bytes; tokenizers
+/// that normalize: the whole text).
+class EncodeStream {
+ public:
+  static constexpr size_t kChunk = size_t(1) << 20;
+  /// Encodes whenever `chunk` bytes have come together. `tokenizer` must outlive the stream.
+  explicit EncodeStream(const Tokenizer& tokenizer, size_t chunk = kChunk)
+      : tokenizer_(&tokenizer), chunk_(chunk), enough_(chunk) {}
+  /// Takes the next part and appends what ids are certain. Throws Error{bad_input} as Tokenizer::encode does, with the
+  /// offset in the whole text.
+  void push(std::string_view text, std::vector<int32_t>& ids);
+  /// The text ends here; the next push() begins another.
+  void finish(std::vector<int32_t>& ids);
+
+ private:
+  const Tokenizer* tokenizer_;
+  size_t chunk_, enough_;
+  std::string pending_;
+  EncodePlace place_;
+};
 
 /// Turns a stream of tokens into text that never ends inside a UTF-8 character: push() holds back the
 /// beginning of a character that can still be completed (at most three bytes). Bytes that can never become

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "toy/train/data.h"
 #include "toy/train/schedule.h"
 #include "toy/train/trainer.h"
 #include "toy/train/watch.h"
@@ -12,9 +13,7 @@ namespace toy {
 
 /// What every recipe is told.
 struct RecipeOptions {
-  std::string corpus;      ///< path of a text
-  std::string validation;  ///< path of a text, or "": the last `validation_fraction` of the corpus
-  double validation_fraction = 0.05;
+  DataOptions data;
   TrainerOptions trainer;
   int64_t steps = 1000;
   double lr = 1e-3;
@@ -94,6 +93,8 @@ class TrainObserver {
   virtual void checkpointed(const std::string& path, int64_t step) { (void)path, (void)step; }
   /// What somebody should know although the run goes on: a damaged checkpoint that was passed over, a changed option.
   virtual void warned(const std::string& text) { (void)text; }
+  /// What somebody may want to know: what a corpus is made of, the loss on a part of the validation text.
+  virtual void noted(const std::string& text) { (void)text; }
   /// Asked after every step and its evaluation. Once it says true, the run saves a checkpoint and ends there.
   virtual bool stop() { return false; }
 };

@@ -40,6 +40,7 @@ class Recorder final : public TrainObserver {
   void evaluated(const Eval& eval) override;
   void checkpointed(const std::string& path, int64_t step) override;
   void warned(const std::string& text) override;
+  void noted(const std::string& text) override;
   bool stop() override { return next_.stop(); }
   /// The last event of a run that has come to its end.
   void done(const TrainResult& result);
@@ -54,6 +55,7 @@ class Recorder final : public TrainObserver {
   std::string backend_;
   Open open_;
   Sinks sinks_;
+  std::vector<std::string> early_notes_;  // from before there is a log
   TrainObserver& next_;
   double begin_;
   std::optional<int64_t> step_;

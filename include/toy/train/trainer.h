@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "toy/data/corpus.h"
+#include "toy/data/packing.h"
 #include "toy/graph/recompute.h"
 #include "toy/models/model.h"
 #include "toy/models/transformer.h"
@@ -89,11 +90,14 @@ class Trainer {
   Trainer(Device& device, Model& model, const TrainerOptions& options);
 
   /// One step of the optimizer on B * accumulate windows of T tokens. With check_finite an error begins with the step,
-  /// counted from 1.
+  /// counted from 1. The loss is the mean over the windows' targets; padding of packed rows counts in nothing.
   StepResult step(const Windows& windows, double lr);
   /// Loss of a tokenized text in windows of T at stride T/4: every token but the first few is predicted from at
   /// least 3T/4 others. Reads at most `max_tokens` (0: all).
-  EvalResult evaluate(std::span<const int32_t> ids, int64_t max_tokens = 0);
+  EvalResult evaluate(TokenView ids, int64_t max_tokens = 0);
+  /// Loss of packed documents, each read alone from its beginning. Reads the plan's first rows, until `max_tokens` are
+  /// counted (0: all).
+  EvalResult evaluate(const PackedRows& rows, int64_t max_tokens = 0);
 
   /// Updates made: steps whose gradient was finite.
   int64_t updates() const { return updates_; }
@@ -112,7 +116,8 @@ class Trainer {
   void feed_batch(Session& session) const;
   void clear_accumulators();
   /// Forward and backward of windows [first, first + B) of a step; returns their share of the loss.
-  double run_batch(const Windows& windows, int64_t first, int64_t random);
+  double run_batch(const Windows& windows, int64_t first, int64_t random, double weight);
+  Session& eval_session();
   Device& device_;
   Model& model_;
   TrainerOptions options_;

@@ -1,0 +1,50 @@
+// Rows filled with whole documents.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "toy/data/corpus.h"
+
+namespace toy {
+
+/// A plan of rows of T places, made of whole documents, and the rows. A document of L tokens takes L - 1 places: an
+/// input with the next token as its target at each. One of more than T + 1 tokens is cut into rows of T places and a
+/// rest, each of them a sequence of its own; one of a single token has nothing to predict and is passed over.
+///
+/// Best fit, longest first (Ding et al. 2024, "Fewer truncations improve language modeling"), with a list of rows for
+/// each number of free places: O(documents log T). Of equal documents the earlier comes first, and of equal rows the
+/// one that was last filled so far takes it. Memory: about 32 bytes a document.
+class PackedRows {
+ public:
+  /// `begins`: first tokens of the documents in `ids`, ascending; the last one ends at `end`. Throws Error{bad_input}
+  /// where no document has two tokens. `ids` must outlive the plan.
+  PackedRows(TokenView ids, std::span<const uint64_t> begins, uint64_t end, int64_t tokens, uint64_t seed);
+
+  int64_t rows() const { return int64_t(row_begins_.size()) - 1; }
+  /// Places that are filled, of rows() * T.
+  int64_t targets() const { return targets_; }
+  /// Documents that are longer than a row, and those that are passed over.
+  int64_t cut() const { return cut_; }
+  int64_t passed_over() const { return passed_over_; }
+  /// `count` rows from `first` on in the order of training, counted from 0 through all epochs: each epoch has every row
+  /// of the plan once, in an order that follows from (seed, epoch).
+  Windows windows(int64_t first, int64_t count) const;
+  /// Rows [first, first + count) of the plan itself.
+  Windows rows(int64_t first, int64_t count) const;
+
+ private:
+  struct Piece {
+    uint64_t begin;
+    int32_t inputs;
+  };
+  void add_row(int64_t row, int64_t sequence, Windows& out) const;
+
+  TokenView ids_;
+  int64_t tokens_, targets_ = 0, cut_ = 0, passed_over_ = 0;
+  uint64_t seed_;
+  std::vector<Piece> pieces_;        // by row
+  std::vector<int64_t> row_begins_;  // [rows + 1], in pieces_
+};
+
+}  // namespace toy

@@ -1,0 +1,209 @@
+#include "toy/data/text_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+
+#include "toy/base/checksum.h"
+#include "toy/base/error.h"
+#include "toy/data/corpus.h"
+
+namespace toy {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kChunk = size_t(1) << 20;
+constexpr size_t kSniffed = 8192;
+
+struct Descriptor {
+  int fd = -1;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+[[noreturn]] void fail_reading(const std::string& path, int error) {
+  if (error == ENOENT) fail("{}: no such file", path);
+  if (error == EACCES) fail("{}: no permission to read it", path);
+  fail("{}: cannot be read: {}", path, std::strerror(error));
+}
+
+int64_t nanoseconds(const timespec& t) { return int64_t(t.tv_sec) * 1'000'000'000 + t.tv_nsec; }
+
+TextFile described(const std::string& path, const struct stat& st) {
+  return {path, uint64_t(st.st_size), nanoseconds(st.st_mtim), nanoseconds(st.st_ctim)};
+}
+
+Descriptor opened(const std::string& path) {
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.fd < 0) fail_reading(path, errno);
+  return file;
+}
+
+bool looks_binary(const std::string& path) {
+  const Descriptor file = opened(path);
+  std::array<char, kSniffed> start;
+  const ssize_t got = ::read(file.fd, start.data(), start.size());
+  if (got < 0) fail_reading(path, errno);
+  return std::memchr(start.data(), 0, size_t(got)) != nullptr;
+}
+
+bool lies_below(const fs::path& path, const std::string& folder) {
+  const fs::path relative = path.lexically_relative(folder);
+  return !relative.empty() && *relative.begin() != "..";
+}
+
+// Why a file of a folder is no text of the corpus; "" if it is one.
+std::string reason_against(const fs::directory_entry& entry, std::span<const std::string> except) {
+  const std::string path = entry.path().string();
+  struct stat st;
+  if (::stat(path.c_str(), &st) != 0) return "a link that leads nowhere";
+  if (S_ISDIR(st.st_mode)) return "a link to a folder";
+  if (!S_ISREG(st.st_mode)) return "no regular file";
+  if (st.st_size == 0) return "empty";
+  for (const std::string& folder : except)
+    if (!folder.empty() && lies_below(fs::weakly_canonical(entry.path()), folder)) return "written by toy itself";
+  return looks_binary(path) ? "no text (it has NUL bytes)" : "";
+}
+
+void add_folder(const std::string& folder, std::span<const std::string> all_except, TextFiles& out) {
+  // A folder that holds this one, or is it, does not empty it.
+  std::vector<std::string> except(all_except.begin(), all_except.end());
+  std::erase_if(except, [&](const std::string& e) { return lies_below(fs::weakly_canonical(folder), e); });
+  std::error_code error;
+  std::vector<std::string> paths;
+  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const bool below = it->is_directory(error) && !it->is_symlink(error);
+    if (it->path().filename().string().starts_with(".")) {
+      out.left_out.push_back({it->path().string(), "hidden"});
+      if (below) it.disable_recursion_pending();
+    } else if (!below) {
+      const std::string reason = reason_against(*it, except);
+      if (reason.empty())
+        paths.push_back(it->path().string());
+      else
+        out.left_out.push_back({it->path().string(), reason});
+    }
+  }
+  check(!error, "{}: the folder cannot be read: {}", folder, error.message());
+  std::sort(paths.begin(), paths.end());
+  std::sort(out.left_out.begin(), out.left_out.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
+  if (paths.empty() && !out.left_out.empty())
+    fail("{}: there is no text in this folder; {} files were left out, as {} ({})", folder, out.left_out.size(),
+         out.left_out[0].path, out.left_out[0].reason);
+  check(!paths.empty(), "{}: the folder is empty; a text is needed", folder);
+  for (const std::string& path : paths) out.files.push_back(looked_at(path));
+}
+
+// A pipe, which has its text only once.
+TextFile taken_whole(const std::string& path) {
+  auto text = std::make_shared<const std::string>(read_text_file(path));
+  const uint64_t bytes = text->size();
+  return {path, bytes, 0, 0, std::move(text)};
+}
+
+}  // namespace
+
+uint64_t TextFiles::bytes() const {
+  return std::accumulate(files.begin(), files.end(), uint64_t(0),
+                         [](uint64_t sum, const TextFile& f) { return sum + f.bytes; });
+}
+
+TextFile looked_at(const std::string& path) {
+  struct stat st;
+  if (::stat(path.c_str(), &st) != 0) fail_reading(path, errno);
+  return described(path, st);
+}
+
+bool is_untouched(const TextFile& before, const TextFile& now) {
+  return before.bytes == now.bytes && before.modified == now.modified && before.changed == now.changed;
+}
+
+TextFiles list_text_files(std::span<const std::string> paths, std::span<const std::string> except) {
+  TextFiles out;
+  for (const std::string& path : paths) {
+    struct stat st;
+    if (::stat(path.c_str(), &st) != 0) fail_reading(path, errno);
+    if (S_ISDIR(st.st_mode)) {
+      add_folder(path, except, out);
+    } else if (!S_ISREG(st.st_mode)) {
+      out.files.push_back(taken_whole(path));
+    } else {
+      check(st.st_size > 0, "{}: the file is empty; a text is needed", path);
+      opened(path);
+      out.files.push_back(described(path, st));
+    }
+  }
+  return out;
+}
+
+void read_text(const TextFile& file, uint64_t begin, uint64_t end, const std::function<bool(std::string_view)>& take) {
+  if (file.text) {
+    for (uint64_t at = begin; at < end; at += kChunk)
+      if (!take(std::string_view(*file.text).substr(at, std::min<uint64_t>(kChunk, end - at)))) return;
+    return;
+  }
+  const Descriptor in = opened(file.path);
+  std::string buffer(size_t(std::min<uint64_t>(kChunk, end - begin)), '\0');
+  for (uint64_t at = begin; at < end;) {
+    const ssize_t got = ::pread(in.fd, buffer.data(), size_t(std::min<uint64_t>(buffer.size(), end - at)), off_t(at));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_reading(file.path, errno);
+    check(got > 0, "{}: the file has become shorter while it was read: {} bytes instead of {}", file.path, at,
+          file.bytes);
+    if (!take(std::string_view(buffer.data(), size_t(got)))) return;
+    at += uint64_t(got);
+  }
+}
+
+uint64_t hash_of(const TextFile& file) {
+  Xxh64 sum;
+  read_text(file, 0, file.bytes, [&](std::string_view part) {
+    sum.update(std::as_bytes(std::span(part)));
+    return true;
+  });
+  return sum.digest();
+}
+
+std::string sample_text(std::span<const TextFile> files, uint64_t end, uint64_t bytes, uint64_t piece) {
+  std::string text;
+  // Bytes [begin, stop) of the concatenated text.
+  const auto append = [&](uint64_t begin, uint64_t stop) {
+    uint64_t first = 0;
+    for (const TextFile& f : files) {
+      const uint64_t from = std::max(begin, first), to = std::min(stop, first + f.bytes);
+      if (from < to)
+        read_text(f, from - first, to - first, [&](std::string_view part) {
+          text += part;
+          return true;
+        });
+      first += f.bytes;
+    }
+  };
+  if (end <= bytes) {
+    text.reserve(size_t(end));
+    append(0, end);
+    return text;
+  }
+  const uint64_t pieces = std::max<uint64_t>(1, bytes / piece), length = std::min(piece, bytes);
+  for (uint64_t i = 0; i < pieces; ++i) {
+    const uint64_t begin = pieces == 1 ? 0 : (end - length) / (pieces - 1) * i;
+    const size_t at = text.size();
+    append(begin, begin + length);
+    const size_t last = text.rfind('\n'), first = text.find('\n', at);
+    if (first >= last || last == std::string::npos) continue;  // no whole line
+    text.resize(last + 1);
+    if (begin > 0) text.erase(at, first + 1 - at);
+  }
+  return text;
+}
+
+}  // namespace toy

@@ -1,0 +1,391 @@
+#include "toy/data/tokenized.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <thread>
+
+#include "data/token_file.h"
+#include "toy/base/atomic_file.h"
+#include "toy/base/checksum.h"
+#include "toy/base/folder_lock.h"
+#include "toy/base/memory.h"
+#include "toy/formats/mapped_file.h"
+
+namespace toy {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+constexpr const char* kTokens = "tokens";
+constexpr int32_t kNarrow = 65536;  // ids below fit into two bytes
+
+uint64_t size_of_all(const std::vector<TextFile>& files) {
+  uint64_t bytes = 0;
+  for (const TextFile& f : files) bytes += f.bytes;
+  return bytes;
+}
+
+// The first place of `mark` from `from` on that begins before `limit`.
+std::optional<uint64_t> find_in(const TextFile& file, uint64_t from, uint64_t limit, const std::string& mark) {
+  std::optional<uint64_t> found;
+  std::string held;
+  uint64_t behind = from;  // the end of what is held
+  read_text(file, from, std::min(file.bytes, limit + mark.size() - 1), [&](std::string_view part) {
+    held += part;
+    behind += part.size();
+    if (const size_t at = held.find(mark); at != std::string::npos) found = behind - held.size() + at;
+    held.erase(0, held.size() - std::min(held.size(), mark.size() - 1));
+    return !found;
+  });
+  return found;
+}
+
+ordered_json to_json(const TokenizedText::Part& p) {
+  return {{"tokens", p.ids.size()},
+          {"documents", p.documents},
+          {"text_bytes", p.text_bytes},
+          {"first_bytes", p.first_bytes}};
+}
+
+// What makes two tokenized texts the same thing: all but what is in the files.
+uint64_t fingerprint_of(const std::vector<TextFile>& files, const Tokenizer& tokenizer, const TokenizeOptions& o) {
+  std::string text =
+      fmt::format("tokens 1\n{:016x}\n{}\n{}\n", tokenizer.fingerprint(), o.documents.str(), o.validation_fraction);
+  for (const TextFile& f : files) text += fmt::format("{}\n", fs::weakly_canonical(f.path).string());
+  return xxh64(text);
+}
+
+}  // namespace
+
+// Bytes of the layout of data/token_file.h.
+struct TokenizedText::Storage {
+  MappedFile file;
+  std::vector<std::byte> memory;
+};
+
+void TokenizedText::release() const {
+  if (storage_) storage_->file.release();
+}
+
+uint64_t validation_begin(const std::vector<TextFile>& files, double fraction, const DocumentRule& documents) {
+  const uint64_t all = size_of_all(files), near = all / 20;
+  if (fraction <= 0) return all;
+  if (fraction >= 1) return 0;
+  const uint64_t at = uint64_t(double(all) * (1 - fraction));
+  if (documents.kind == DocumentRule::files && files.size() > 1) {
+    uint64_t border = files[0].bytes;
+    for (size_t i = 1; i + 1 < files.size() && border < at; ++i) border += files[i].bytes;
+    return border;
+  }
+  uint64_t first = 0;
+  size_t i = 0;
+  while (i + 1 < files.size() && first + files[i].bytes <= at) first += files[i++].bytes;
+  const TextFile& file = files[i];
+  std::vector<std::string> marks{"\n\n", "\n"};
+  if (documents.kind == DocumentRule::separator) marks.insert(marks.begin(), documents.text);
+  for (const std::string& mark : marks)
+    if (const auto found = find_in(file, at - first, at - first + near, mark); found && *found + first - at < near)
+      return first + *found + mark.size();
+  const uint64_t border = first + file.bytes;
+  return i + 1 < files.size() && border - at < near ? border : at;
+}
+
+/// Makes one tokenized text, or finds it.
+class TextTokenizer {
+ public:
+  TextTokenizer(const std::vector<TextFile>& files, const Tokenizer& tokenizer, const TokenizeOptions& options)
+      : files_(files),
+        tokenizer_(tokenizer),
+        o_(options),
+        fingerprint_(fingerprint_of(files, tokenizer, options)),
+        keep_(!tokenizer.eos()) {
+    if (o_.documents.kind != DocumentRule::none) {
+      if (tokenizer.adds_bos()) bos_ = tokenizer.bos();
+      eos_ = tokenizer.eos();
+    }
+  }
+
+  TokenizedText run() {
+    const bool once = std::any_of(files_.begin(), files_.end(), [](const TextFile& f) { return f.text != nullptr; });
+    if (o_.cache.empty() || once) return in_memory();
+    try {
+      return cached();
+    } catch (const Error& e) {
+      const std::string what = e.what();
+      if (!what.starts_with("disk full")) throw;
+      throw Error(e.code(), what + ", or give another --data-cache ('none' keeps the tokens in memory)");
+    }
+  }
+
+ private:
+  TokenizedText cached() {
+    const fs::path folder = fs::path(o_.cache) / checksum_text(fingerprint_);
+    const std::string path = (folder / kTokens).string();
+    std::error_code error;
+    fs::create_directories(folder, error);
+    check(error != std::errc::no_space_on_device, "disk full: cannot make the folder '{}': {}; free some space there",
+          folder.string(), error.message());
+    check(!error, "data-cache: cannot make the folder '{}': {}", folder.string(), error.message());
+    // A cache that is whole can be read where nothing can be written.
+    std::optional<FolderLock> lock;
+    if (access(folder.c_str(), W_OK | X_OK) == 0) lock_folder(folder.string(), lock);
+    TokenizedText text;
+    if (fs::exists(path)) {
+      const std::string wrong = open(path, text);
+      if (wrong.empty()) {
+        text.was_cached_ = true;
+        return text;
+      }
+      o_.warn(fmt::format("data-cache: {} is made anew: {}", path, wrong));
+      text = {};
+    }
+    check(lock.has_value(), "data-cache: the folder '{}' is not writable; give another --data-cache", folder.string());
+    remove_leftovers(folder.string());
+    AtomicFile file(path);
+    write([&file](std::span<const std::byte> bytes) { file.write(bytes); });
+    file.commit();
+    const std::string wrong = open(path, text);
+    if (!wrong.empty()) fail_internal("data-cache: {} was written and is wrong: {}", path, wrong);
+    return text;
+  }
+
+  static void view_part(const TokenFileView& view, const ordered_json& about, int64_t first_token,
+                        int64_t first_document, TokenizedText::Part& part) {
+    part.begin = first_token;
+    part.ids = view.ids.part(first_token, about.at("tokens"));
+    part.documents = about.at("documents");
+    part.begins = view.documents.subspan(size_t(first_document), size_t(part.documents));
+    part.text_bytes = about.at("text_bytes");
+    part.first_bytes = about.at("first_bytes");
+  }
+
+  // Two runs that want the same cache do not both make it.
+  void lock_folder(const std::string& folder, std::optional<FolderLock>& lock) const {
+    for (bool told = false;; told = true) {
+      try {
+        lock.emplace(folder);
+        return;
+      } catch (const Error& e) {
+        if (std::string_view(e.what()).find("another run") == std::string_view::npos) throw;
+        if (!told) o_.tell(fmt::format("waiting for another run that makes the data cache {}", folder));
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      }
+    }
+  }
+
+  TokenizedText in_memory() {
+    const std::string what = fmt::format(
+        "keeping the tokens of {} of text in memory (--data-cache DIR keeps them on "
+        "disk)",
+        format_bytes(size_t(size_of_all(files_))));
+    require_memory(size_t(size_of_all(files_)), what);
+    auto storage = std::make_shared<TokenizedText::Storage>();
+    write([&](std::span<const std::byte> bytes) {
+      storage->memory.insert(storage->memory.end(), bytes.begin(), bytes.end());
+    });
+    TokenizedText text;
+    const std::string wrong = use(storage, text);
+    if (!wrong.empty()) fail_internal("tokenized text: {}", wrong);
+    return text;
+  }
+
+  std::string open(const std::string& path, TokenizedText& text) const {
+    auto storage = std::make_shared<TokenizedText::Storage>();
+    if (fs::file_size(path) == 0) return "it is empty";
+    storage->file = MappedFile::open(path);
+    text.path_ = path;
+    return use(storage, text);
+  }
+
+  // What is wrong with it, or "".
+  std::string use(const std::shared_ptr<const TokenizedText::Storage>& storage, TokenizedText& text) const {
+    TokenFileView view;
+    const bool mapped = storage->memory.empty();
+    const std::string wrong = open_token_file(mapped ? storage->file.bytes() : std::span(storage->memory), view,
+                                              [&] { storage->file.release(); });
+    if (!wrong.empty()) return wrong;
+    if (view.fingerprint != fingerprint_) return "it is of another text";
+    try {
+      const ordered_json &training = view.about.at("training"), &validation = view.about.at("validation");
+      view_part(view, training, 0, 0, text.training_);
+      view_part(view, validation, training.at("tokens"), training.at("documents"), text.validation_);
+      text.ids_ = view.ids;
+      text.storage_ = storage;
+      return take_files(view.about.at("files"), text.files_);
+    } catch (const ordered_json::exception&) {
+      return "its list of files is wrong";
+    }
+  }
+
+  // Are they those that it was made from?
+  std::string take_files(const ordered_json& list, std::vector<HashedFile>& out) const {
+    if (list.size() != files_.size()) return "it is of other files";
+    out.clear();
+    for (size_t i = 0; i < files_.size(); ++i) {
+      const ordered_json& j = list[i];
+      HashedFile f{files_[i], j.at("xxh64")};
+      const TextFile there{f.file.path, j.at("bytes"), j.at("modified"), j.at("changed")};
+      if (!is_untouched(there, f.file)) {
+        if (there.bytes != f.file.bytes || hash_of(f.file) != f.xxh64)
+          return fmt::format("{} is not what it was", f.file.path);
+      }
+      out.push_back(std::move(f));
+    }
+    return "";
+  }
+
+  void write(const TokenFileWriter::Write& to) {
+    TokenFileWriter writer(tokenizer_.vocab_size() <= kNarrow ? 2 : 4, to);
+    writer_ = &writer;
+    stream_.emplace(tokenizer_);
+    const uint64_t split = validation_begin(files_, o_.validation_fraction, o_.documents), all = size_of_all(files_);
+    uint64_t first = 0;
+    ordered_json list = ordered_json::array();
+    TokenizedText::Part training;
+    bool in_validation = false;
+    const auto end_training = [&] {
+      if (o_.documents.kind == DocumentRule::none) end_document();
+      training = part_;
+      training.ids = TokenView(nullptr, 4, writer.tokens());
+      training.documents = writer.documents();
+      part_ = {};
+      in_validation = true;
+    };
+    if (split == 0) end_training();
+    for (file_ = 0; file_ < files_.size(); ++file_) {
+      const TextFile& f = files_[file_];
+      DocumentCutter cutter(
+          o_.documents, keep_, [this](std::string_view part, uint64_t at) { add_text(part, at + shift_); },
+          [this] {
+            if (o_.documents.kind != DocumentRule::none) end_document();
+          });
+      Xxh64 sum;
+      uint64_t at = first;
+      shift_ = 0;
+      read_text(f, 0, f.bytes, [&](std::string_view part) {
+        sum.update(std::as_bytes(std::span(part)));
+        if (!in_validation && split < at + part.size()) {
+          const size_t before = size_t(split - at);
+          cutter.push(part.substr(0, before));
+          cutter.finish();
+          end_training();
+          shift_ = split - first;
+          part.remove_prefix(before);
+          at += before;
+        }
+        cutter.push(part);
+        at += part.size();
+        tell(at, all);
+        return true;
+      });
+      cutter.finish();
+      require_untouched(f);
+      first += f.bytes;
+      list.push_back({{"path", f.path},
+                      {"bytes", f.bytes},
+                      {"modified", f.modified},
+                      {"changed", f.changed},
+                      {"xxh64", sum.digest()}});
+    }
+    if (!in_validation) end_training();
+    if (o_.documents.kind == DocumentRule::none) end_document();
+    TokenizedText::Part validation = part_;
+    validation.ids = TokenView(nullptr, 4, writer.tokens() - training.ids.size());
+    validation.documents = writer.documents() - training.documents;
+    writer.finish(fingerprint_,
+                  {{"training", to_json(training)}, {"validation", to_json(validation)}, {"files", std::move(list)}});
+  }
+
+  void require_untouched(const TextFile& f) const {
+    if (f.text) return;
+    const TextFile now = looked_at(f.path);
+    check(is_untouched(f, now),
+          "{}: the file has changed while it was tokenized ({} bytes before, {} now); begin "
+          "again when nothing writes to it",
+          f.path, f.bytes, now.bytes);
+  }
+
+  void tell(uint64_t done, uint64_t all) {
+    constexpr uint64_t kEvery = uint64_t(64) << 20;
+    if (done < told_ + kEvery) return;
+    told_ = done;
+    o_.tell(fmt::format("tokenizing: {} of {}", format_bytes(size_t(done)), format_bytes(size_t(all))));
+  }
+
+  // Text of the current document, which lies at `at` of the current file.
+  void add_text(std::string_view part, uint64_t at) {
+    stretches_.push_back({document_bytes_, file_, at});
+    document_bytes_ += part.size();
+    part_.text_bytes += part.size();
+    encode([&] { stream_->push(part, ids_); });
+  }
+
+  void end_document() {
+    encode([&] { stream_->finish(ids_); });
+    if (open_ && eos_) writer_->add(std::array{*eos_});
+    open_ = false;
+    document_bytes_ = 0;
+    stretches_.clear();
+  }
+
+  // A document begins with its first token: without one there is none.
+  template <class F>
+  void encode(const F& f) {
+    try {
+      f();
+    } catch (const EncodeError& e) {
+      throw Error(ErrorCode::bad_input, e.at(place_of(e.offset())));
+    }
+    if (ids_.empty()) return;
+    if (!open_) {
+      if (o_.documents.kind != DocumentRule::none) writer_->begin_document();
+      if (bos_) writer_->add(std::array{*bos_});
+      part_.first_bytes += tokenizer_.token_bytes(bos_.value_or(ids_[0])).size();
+      open_ = true;
+    }
+    writer_->add(ids_);
+    ids_.clear();
+  }
+
+  std::string place_of(uint64_t offset) const {
+    auto it = std::upper_bound(stretches_.begin(), stretches_.end(), offset,
+                               [](uint64_t o, const Stretch& s) { return o < s.begin; });
+    --it;
+    return fmt::format("byte {} of {}", it->at + (offset - it->begin), files_[it->file].path);
+  }
+
+  // Where a stretch of a document's text lies.
+  struct Stretch {
+    uint64_t begin;  // in the document
+    size_t file;
+    uint64_t at;  // in the file
+  };
+
+  const std::vector<TextFile>& files_;
+  const Tokenizer& tokenizer_;
+  const TokenizeOptions& o_;
+  uint64_t fingerprint_;
+  bool keep_;
+  std::optional<int32_t> bos_, eos_;
+  TokenFileWriter* writer_ = nullptr;
+  std::optional<EncodeStream> stream_;
+  std::vector<int32_t> ids_;
+  TokenizedText::Part part_;
+  size_t file_ = 0;
+  uint64_t shift_ = 0, told_ = 0, document_bytes_ = 0;
+  bool open_ = false;  // does the current document have a token?
+  std::vector<Stretch> stretches_;
+};
+
+TokenizedText tokenize_files(const std::vector<TextFile>& files, const Tokenizer& tokenizer,
+                             const TokenizeOptions& options) {
+  return TextTokenizer(files, tokenizer, options).run();
+}
+
+}  // namespace toy

@@ -1,0 +1,340 @@
+#include "train/dataset.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "toy/base/checksum.h"
+#include "toy/base/memory.h"
+#include "toy/base/philox.h"
+
+namespace toy {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+constexpr uint64_t kCacheFrom = uint64_t(64) << 20;  // bytes of text
+constexpr uint64_t kReleaseAfter = uint64_t(64) << 20;
+constexpr uint64_t kAround = uint64_t(128) << 10;  // what a place that is touched may bring along (fault-around)
+constexpr const char* kNoCache = "none";
+
+// Where programs keep what they can make again (XDG Base Directory Specification); "" without a home.
+std::string users_cache() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value ? value : "");
+  };
+  if (const std::string xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return xdg + "/toy";
+  if (const std::string home = variable("HOME"); !home.empty()) return home + "/.cache/toy";
+  return {};
+}
+
+bool can_write(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  return !error && access(folder.c_str(), W_OK | X_OK) == 0;
+}
+
+// Length and checksum: of one file the file's own, of several that of their lengths and checksums.
+ordered_json files_config(const std::string& name, const std::vector<HashedFile>& files) {
+  if (files.size() == 1)
+    return {{"path", name}, {"bytes", files[0].file.bytes}, {"xxh64", checksum_text(files[0].xxh64)}};
+  uint64_t bytes = 0;
+  std::string all;
+  for (const HashedFile& f : files) {
+    bytes += f.file.bytes;
+    all += fmt::format("{} {}\n", f.file.bytes, checksum_text(f.xxh64));
+  }
+  return {{"path", name}, {"files", files.size()}, {"bytes", bytes}, {"xxh64", checksum_text(xxh64(all))}};
+}
+
+std::string joined(const std::vector<std::string>& paths) { return fmt::format("{}", fmt::join(paths, ", ")); }
+
+// Sequences of a row's own numbers become those of place `at` among rows of `tokens`.
+void append_row(const Windows& row, int64_t at, int64_t tokens, Windows& out) {
+  const auto add = [](const std::vector<int32_t>& from, std::vector<int32_t>& to) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  add(row.inputs, out.inputs);
+  add(row.targets, out.targets);
+  add(row.position, out.position);
+  const int32_t shift = int32_t(at * tokens);
+  for (const int32_t s : row.sequence) out.sequence.push_back(s < 0 ? s - shift : s + shift);
+}
+
+}  // namespace
+
+Dataset::Dataset(const DataOptions& options, const std::string& out, TrainObserver& observer)
+    : o_(options), observer_(observer), documents_(parse_documents(options.documents)) {
+  check(!o_.corpus.empty(), "corpus: there is none; give a file or a folder with --corpus");
+  check(o_.weights.empty() || o_.weights.size() == o_.corpus.size(),
+        "corpus-weight: {} weights for {} of --corpus; give one for each, in the same order", o_.weights.size(),
+        o_.corpus.size());
+  check(!o_.pack || documents_.kind != DocumentRule::none,
+        "pack: rows are filled with whole documents; say what a document is with --documents files, blank-lines or "
+        "separator:TEXT");
+  check(o_.validation_fraction >= 0 && o_.validation_fraction < 1, "val-fraction is {}, expected 0 to below 1",
+        o_.validation_fraction);
+  check(o_.tokenizer_bytes >= 1, "tokenizer-bytes is {}, expected at least 1", o_.tokenizer_bytes);
+  if (!o_.weights.empty()) mixture_.emplace(o_.weights, 0);  // refuses impossible weights before a text is read
+  list(out);
+}
+
+void Dataset::list(const std::string& out) {
+  std::vector<std::string> except;
+  const std::string cache = o_.cache.empty() ? users_cache() : o_.cache == kNoCache ? "" : o_.cache;
+  for (const std::string& folder : {out, cache})
+    if (!folder.empty()) except.push_back(fs::weakly_canonical(folder).string());
+  if (mixture_) {
+    for (size_t i = 0; i < o_.corpus.size(); ++i) {
+      Source& s = sources_.emplace_back();
+      s.name = o_.corpus[i];
+      s.weight = o_.weights[i];
+      s.files = list_text_files(std::span(&o_.corpus[i], 1), except);
+    }
+  } else {
+    Source& s = sources_.emplace_back();
+    s.name = joined(o_.corpus);
+    s.files = list_text_files(o_.corpus, except);
+  }
+  if (!o_.validation.empty()) {
+    Source& s = given_validation_.emplace();
+    s.name = joined(o_.validation);
+    s.files = list_text_files(o_.validation, except);
+  }
+  say_left_out();
+}
+
+void Dataset::say_left_out() const {
+  constexpr size_t kShown = 5;
+  const auto say = [&](const Source& s) {
+    const auto& left = s.files.left_out;
+    if (left.empty()) return;
+    std::vector<std::string> shown;
+    for (size_t i = 0; i < std::min(left.size(), kShown); ++i)
+      shown.push_back(fmt::format("{} ({})", left[i].path, left[i].reason));
+    if (left.size() > kShown) shown.push_back(fmt::format("and {} more", left.size() - kShown));
+    observer_.noted(fmt::format("{}: {} files are taken; left out: {}", s.name, s.files.files.size(), joined(shown)));
+  };
+  for (const Source& s : sources_) say(s);
+  if (given_validation_) say(*given_validation_);
+}
+
+std::string Dataset::cache_folder() const {
+  if (o_.cache == kNoCache) return {};
+  if (!o_.cache.empty()) {
+    std::error_code error;
+    fs::create_directories(o_.cache, error);
+    check(!error, "data-cache: cannot make the folder '{}': {}", o_.cache, error.message());
+    check(fs::is_directory(o_.cache), "data-cache: '{}' is not a folder", o_.cache);
+    return o_.cache;
+  }
+  uint64_t bytes = given_validation_ ? given_validation_->files.bytes() : 0;
+  for (const Source& s : sources_) bytes += s.files.bytes();
+  if (bytes <= kCacheFrom) return {};
+  const std::string folder = users_cache();
+  if (!folder.empty() && can_write(folder)) return folder;
+  observer_.warned(
+      fmt::format("data-cache: {}, so the tokens stay in memory; --data-cache DIR keeps them on disk",
+                  folder.empty() ? "there is no home folder" : fmt::format("'{}' is not writable", folder)));
+  return {};
+}
+
+std::string Dataset::tokenizer_text() const {
+  std::string text;
+  uint64_t all = 0;
+  for (const Source& s : sources_) all += s.files.bytes();
+  for (const Source& s : sources_) {
+    const auto& files = s.files.files;
+    const uint64_t end =
+        given_validation_ ? s.files.bytes() : validation_begin(files, o_.validation_fraction, documents_);
+    const double part = double(s.files.bytes()) / double(all);
+    const uint64_t most = sources_.size() == 1 ? uint64_t(o_.tokenizer_bytes)
+                                               : std::max<uint64_t>(1, uint64_t(part * double(o_.tokenizer_bytes)));
+    if (end > most)
+      observer_.noted(fmt::format("{}: the tokenizer is trained on {} of its {} of training text", s.name,
+                                  format_bytes(size_t(most)), format_bytes(size_t(end))));
+    text += sample_text(files, end, most);
+  }
+  return text;
+}
+
+void Dataset::tokenize(Source& source, const Tokenizer& tokenizer, double fraction) const {
+  TokenizeOptions options{.documents = documents_, .validation_fraction = fraction, .cache = cache_folder()};
+  options.tell = [this](const std::string& text) { observer_.preparing(text); };
+  options.warn = [this](const std::string& text) { observer_.warned(text); };
+  source.text = tokenize_files(source.files.files, tokenizer, options);
+  if (!source.text.path().empty())
+    observer_.noted(fmt::format("{}: tokens {} {}", source.name, source.text.was_cached() ? "from" : "kept in",
+                                source.text.path()));
+}
+
+void Dataset::tokenize(const Tokenizer& tokenizer, int64_t tokens, uint64_t seed) {
+  tokens_ = tokens;
+  if (mixture_) mixture_.emplace(o_.weights, seed);
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    Source& s = sources_[i];
+    observer_.preparing(fmt::format("{}: {}", s.name, format_bytes(size_t(s.files.bytes()))));
+    tokenize(s, tokenizer, given_validation_ ? 0 : o_.validation_fraction);
+    const uint64_t own = mixture_ ? seed ^ hash_name(fmt::format("source {}", i)) : seed;
+    const TokenizedText::Part& part = s.text.training();
+    try {
+      if (o_.pack)
+        s.packed = std::make_unique<PackedRows>(s.text.ids(), part.begins, uint64_t(part.ids.size()), tokens, own);
+      else
+        s.windows = std::make_unique<WindowSampler>(part.ids, 1, tokens, own);
+    } catch (const Error& e) {
+      if (!mixture_) throw;
+      throw Error(e.code(), fmt::format("{}: {}", s.name, e.what()));
+    }
+  }
+  if (given_validation_) {
+    tokenize(*given_validation_, tokenizer, 1);
+    add_validation(*given_validation_, 1, tokenizer, tokens);
+  } else {
+    for (size_t i = 0; i < sources_.size(); ++i)
+      add_validation(sources_[i], mixture_ ? mixture_->shares()[i] : 1, tokenizer, tokens);
+  }
+  double shares = 0;
+  for (const ValidationText& v : validation_) shares += v.share;
+  for (ValidationText& v : validation_) v.share /= shares;
+  each([this](const Source& s) {
+    for (const HashedFile& f : s.text.files())
+      if (!f.file.text) watched_.push_back(f);
+  });
+}
+
+void Dataset::add_validation(Source& source, double share, const Tokenizer& tokenizer, int64_t tokens) {
+  const TokenizedText::Part& part = source.text.validation();
+  if (share == 0 || part.ids.size() < 2) return;
+  ValidationText v{source.name, share, part.ids, nullptr, part.ids.size() - 1, double(part.text_bytes)};
+  if (o_.pack) {
+    const uint64_t end = uint64_t(part.begin + part.ids.size());
+    source.packed_validation = std::make_unique<PackedRows>(source.text.ids(), part.begins, end, tokens, 0);
+    v.rows = source.packed_validation.get();
+    v.tokens = v.rows->targets();
+    v.bytes -= double(part.first_bytes);
+  } else {
+    v.bytes -= double(tokenizer.token_bytes(part.ids[0]).size());
+  }
+  validation_.push_back(std::move(v));
+}
+
+ordered_json Dataset::config() const {
+  ordered_json j;
+  if (!mixture_) {
+    j["corpus"] = files_config(sources_[0].name, sources_[0].text.files());
+  } else {
+    for (const Source& s : sources_) {
+      ordered_json& source = j["corpus"].emplace_back(files_config(s.name, s.text.files()));
+      source["weight"] = s.weight;
+    }
+  }
+  if (given_validation_) j["validation"] = files_config(given_validation_->name, given_validation_->text.files());
+  if (documents_.kind != DocumentRule::none) j["documents"] = documents_.str();
+  if (o_.pack) j["pack"] = true;
+  return j;
+}
+
+Windows Dataset::windows(int64_t first, int64_t count) {
+  Windows out = take(first, count);
+  const auto places = out.position.empty() ? count : std::count(out.position.begin(), out.position.end(), 0);
+  touched_ += uint64_t(count * tokens_) * 4 + uint64_t(places) * kAround;
+  if (touched_ >= kReleaseAfter) {
+    each([](const Source& s) { s.text.release(); });
+    touched_ = 0;
+  }
+  return out;
+}
+
+Windows Dataset::take(int64_t first, int64_t count) const {
+  if (!mixture_) return sources_[0].take(first, count);
+  Windows out;
+  for (int64_t i = 0; i < count; ++i) {
+    const Mixture::Place place = mixture_->at(first + i);
+    append_row(sources_[place.source].take(place.row, 1), i, tokens_, out);
+  }
+  return out;
+}
+
+int64_t Dataset::windows_per_epoch() const {
+  int64_t rows = 0;
+  for (const Source& s : sources_) rows += s.rows();
+  return rows;
+}
+
+int64_t Dataset::training_tokens() const {
+  int64_t tokens = 0;
+  for (const Source& s : sources_) tokens += s.text.training().ids.size();
+  return tokens;
+}
+
+int64_t Dataset::validation_tokens() const {
+  int64_t tokens = given_validation_ ? given_validation_->text.validation().ids.size() : 0;
+  if (!given_validation_)
+    for (const Source& s : sources_) tokens += s.text.validation().ids.size();
+  return tokens;
+}
+
+int64_t Dataset::validation_bytes() const {
+  double bytes = 0;
+  for (const ValidationText& v : validation_) bytes += v.bytes;
+  return int64_t(bytes);
+}
+
+std::vector<int32_t> Dataset::validation_start(size_t count) const {
+  std::vector<int32_t> ids;
+  if (!validation_.empty())
+    validation_[0].ids.copy(0, std::min<int64_t>(int64_t(count), validation_[0].ids.size()), ids);
+  return ids;
+}
+
+std::string Dataset::change() {
+  constexpr size_t kAtOnce = 64;
+  for (size_t i = 0; i < std::min(kAtOnce, watched_.size()); ++i) {
+    HashedFile& f = watched_[next_watched_++ % watched_.size()];
+    try {
+      const TextFile now = looked_at(f.file.path);
+      if (is_untouched(f.file, now)) continue;
+      if (now.bytes != f.file.bytes)
+        return fmt::format("{} had {} bytes and has {}", f.file.path, f.file.bytes, now.bytes);
+      if (hash_of(now) != f.xxh64) return fmt::format("{} has another text of the same length", f.file.path);
+      f.file = now;
+    } catch (const Error& e) {
+      return e.what();
+    }
+  }
+  return {};
+}
+
+void Dataset::tell_sources(std::optional<int64_t> rows) const {
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const Source& s = sources_[i];
+    const double share = mixture_ ? mixture_->shares()[i] : 1;
+    if (rows) {
+      if (mixture_)
+        observer_.noted(fmt::format("{}: {:.1f}% of {} rows, {:.2f} epochs", s.name, 100 * share, *rows,
+                                    share * double(*rows) / double(s.rows())));
+      continue;
+    }
+    const TokenizedText::Part& part = s.text.training();
+    if (mixture_ || s.text.files().size() > 1)
+      observer_.noted(fmt::format("{}: {}{} files, {} training tokens, {} rows an epoch", s.name,
+                                  mixture_ ? fmt::format("{:.1f}% of the rows, ", 100 * share) : "",
+                                  s.text.files().size(), part.ids.size(), s.rows()));
+    if (!s.packed) continue;
+    const PackedRows& p = *s.packed;
+    observer_.noted(
+        fmt::format("{}: {} documents in {} packed rows, {:.1f}% full{}{}", s.name, part.documents, p.rows(),
+                    100 * double(p.targets()) / double(p.rows() * tokens_),
+                    p.cut() ? fmt::format("; {} are longer than a row of {} tokens and are cut", p.cut(), tokens_) : "",
+                    p.passed_over() ? fmt::format("; {} of a single token are passed over", p.passed_over()) : ""));
+  }
+}
+
+}  // namespace toy

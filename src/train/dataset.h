@@ -1,0 +1,99 @@
+// The data of a run: sources, their samplers, and the order of rows. docs/data.md says what a row is.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "toy/data/mixture.h"
+#include "toy/data/packing.h"
+#include "toy/data/tokenized.h"
+#include "toy/train/data.h"
+#include "toy/train/recipe.h"
+
+namespace toy {
+
+/// What a validation reads of one source.
+struct ValidationText {
+  std::string name;
+  double share;            ///< in the run's loss; those of all texts sum up to 1
+  TokenView ids;           ///< not packed
+  const PackedRows* rows;  ///< packed; else nullptr
+  int64_t tokens;          ///< that are predicted
+  double bytes;            ///< of the text that they are
+};
+
+/// Opened in two steps: the files, from which a tokenizer may be trained, then their tokens.
+class Dataset {
+ public:
+  /// Lists the files. `out` is no part of any corpus. Throws Error{bad_input} as list_text_files() does, and naming the
+  /// option, for impossible options.
+  Dataset(const DataOptions& options, const std::string& out, TrainObserver& observer);
+
+  /// Training text for a tokenizer.
+  std::string tokenizer_text() const;
+  /// Tokenizes, or opens caches, for rows of `tokens` places.
+  void tokenize(const Tokenizer& tokenizer, int64_t tokens, uint64_t seed);
+
+  /// @{
+  /// After tokenize().
+  /// By which texts are known again.
+  nlohmann::ordered_json config() const;
+  /// Rows [first, first + count), counted from 0 through all steps.
+  Windows windows(int64_t first, int64_t count);
+  /// Rows of one epoch of each source, together.
+  int64_t windows_per_epoch() const;
+  int64_t training_tokens() const;
+  const std::vector<ValidationText>& validation() const { return validation_; }
+  int64_t validation_tokens() const;
+  int64_t validation_bytes() const;
+  /// The first tokens of the validation text, `count` at most.
+  std::vector<int32_t> validation_start(size_t count) const;
+  /// Looks at some of the files, others at the next call. "", or what has changed since they were tokenized.
+  std::string change();
+  /// Says what each source is; `rows`: how many rows of it all have been taken, for a run at its end.
+  void tell_sources(std::optional<int64_t> rows) const;
+  /// @}
+
+ private:
+  struct Source {
+    std::string name;
+    double weight = 1;
+    TextFiles files;
+    TokenizedText text;
+    std::unique_ptr<WindowSampler> windows;
+    std::unique_ptr<PackedRows> packed, packed_validation;
+    int64_t rows() const { return packed ? packed->rows() : windows->windows_per_epoch(); }
+    Windows take(int64_t first, int64_t count) const {
+      return packed ? packed->windows(first, count) : windows->windows(first, count);
+    }
+  };
+
+  Windows take(int64_t first, int64_t count) const;
+  void list(const std::string& out);
+  std::string cache_folder() const;
+  void tokenize(Source& source, const Tokenizer& tokenizer, double fraction) const;
+  void add_validation(Source& source, double share, const Tokenizer& tokenizer, int64_t tokens);
+  void say_left_out() const;
+  template <class F>
+  void each(const F& f) {
+    for (Source& s : sources_) f(s);
+    if (given_validation_) f(*given_validation_);
+  }
+
+  const DataOptions& o_;
+  TrainObserver& observer_;
+  DocumentRule documents_;
+  std::vector<Source> sources_;
+  std::optional<Source> given_validation_;
+  std::optional<Mixture> mixture_;
+  std::vector<ValidationText> validation_;
+  std::vector<HashedFile> watched_;
+  int64_t tokens_ = 0;
+  size_t next_watched_ = 0;
+  uint64_t touched_ = 0;  // bytes of ids read since memory was given back
+};
+
+}  // namespace toy

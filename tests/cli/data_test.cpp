@@ -1,0 +1,184 @@
+// Corpora of several files and folders, mixtures, documents and the data cache, as a user meets them.
+#include <gtest/gtest.h>
+
+#include "cli_fixture.h"
+
+namespace {
+
+class Data : public Cli {
+ protected:
+  void SetUp() override {
+    Cli::SetUp();
+    fs::create_directories(path("books/more"));
+    std::string text;
+    for (int i = 0; i < 300; ++i) {
+      text += "the cat sat on mat number " + std::to_string(i * i % 97) + " and was glad.\n";
+      if (i % 5 == 4) text += "\n";
+    }
+    write("books/b.txt", text.substr(0, 4000));
+    write("books/more/a.txt", text.substr(4000, 4000));
+    write("letters.txt", text.substr(8000));
+  }
+  std::string train(const std::string& more, const std::string& out = "run") const {
+    return "train from-scratch" + with(kSmall, more) + " --steps 3 " + more + " --out " + path(out);
+  }
+  std::string mix(const std::string& weights) const {
+    std::string words;
+    std::istringstream in(weights);
+    for (const char* corpus : {"books", "letters.txt"}) {
+      std::string weight;
+      in >> weight;
+      words += " --corpus " + path(corpus) + " --corpus-weight=" + weight;
+    }
+    return words;
+  }
+};
+
+TEST_F(Data, AFolderSaysWhatItTakes) {
+  write("books/picture.png", std::string("\x89PNG\0\1", 6));
+  const Result r = toy(train("--corpus " + path("books") + " --corpus " + path("letters.txt")));
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("3 files are taken; left out: " + path("books/picture.png") + " (no text (it has NUL bytes))"),
+            std::string::npos)
+      << r.err;
+  const std::string log = slurp(path("run/events.jsonl"));
+  EXPECT_NE(log.find("picture.png"), std::string::npos);
+}
+
+TEST_F(Data, MixedAndPackedFromTheCommandLineAndAConfig) {
+  const std::string words = mix("3 1") + " --documents blank-lines --pack --data-cache " + path("cache");
+  const Result r = toy(train(words));
+  EXPECT_EQ(r.code, 0) << r.err;
+  for (const std::string& part :
+       {path("books") + ": 75.0% of the rows, 2 files, ", path("letters.txt") + ": 25.0% of the rows, 1 files, ",
+        std::string("packed rows, "), path("letters.txt") + ": 25.0% of 6 rows, ",
+        std::string("step 3: validation loss "), path("books") + ": tokens kept in " + path("cache")})
+    EXPECT_NE(r.err.find(part), std::string::npos) << part << "\n" << r.err;
+  const nlohmann::json config{{"corpus", {path("books"), path("letters.txt")}},
+                              {"corpus-weight", {3, 1}},
+                              {"documents", "blank-lines"},
+                              {"pack", true},
+                              {"data-cache", path("cache")}};
+  const Result again = toy(train("--config " + write("c.json", config.dump()), "again"));
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_NE(again.err.find(path("books") + ": tokens from " + path("cache")), std::string::npos) << again.err;
+  EXPECT_EQ(slurp(path("run/model.gguf")), slurp(path("again/model.gguf")));
+}
+
+TEST_F(Data, BadInput) {
+  const std::string books = "--corpus " + path("books");
+  refuses(train("--corpus " + path("none")), {path("none"), "no such file"});
+  refuses(train("--corpus " + write("empty.txt", "")), {"empty.txt", "the file is empty"});
+  fs::create_directory(path("bare"));
+  refuses(train("--corpus " + path("bare")), {"bare: the folder is empty"});
+  refuses(train(books + " --val " + path("bare")), {"bare: the folder is empty"});
+  refuses(train(mix("3 x")), {"--corpus-weight is 'x'", "finite number"});
+  refuses(train(mix("3 nan")), {"--corpus-weight is 'nan'"});
+  refuses(train(mix("3 -1")), {"corpus-weight is -1, expected 0 or more"});
+  refuses(train(mix("0 0")), {"corpus-weight: all weights are 0"});
+  refuses(train(books + " --corpus " + path("letters.txt") + " --corpus-weight 1"),
+          {"corpus-weight: 1 weights for 2 of --corpus"});
+  refuses(train(books + " --documents chapters"), {"documents is 'chapters', expected one of none, files"});
+  refuses(train(books + " --pack"), {"pack: rows are filled with whole documents; say what a document is"});
+  refuses(train(books + " --tokenizer-bytes 0"), {"tokenizer-bytes is 0"});
+  refuses(train(books + " --data-cache " + path("letters.txt")), {"data-cache", "letters.txt"});
+  refuses(train("--corpus " + write("short.txt", "hello")), {"too short"});
+  refuses(train(mix("1 1") + " --tokens 6000"), {"letters.txt: the text is too short"});
+  refuses(train("--config " + write("c.json", R"({"corpus": [["x"]]})")), {"c.json: 'corpus' holds [\"x\"]"});
+}
+
+TEST_F(Data, ALongDocumentIsCutAndThatIsSaid) {
+  const Result r = toy(train("--corpus " + path("books") + " --documents files --pack"));
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("1 are longer than a row of 16 tokens and are cut"), std::string::npos) << r.err;
+}
+
+TEST_F(Data, ADamagedCacheIsMadeAnew) {
+  const std::string words = "--corpus " + path("letters.txt") + " --data-cache " + path("cache");
+  ASSERT_EQ(toy(train(words)).code, 0);
+  fs::path file;
+  for (const auto& entry : fs::recursive_directory_iterator(path("cache")))
+    if (entry.path().filename() == "tokens") file = entry.path();
+  std::string bytes = slurp(file);
+  bytes[bytes.size() / 2] = char(bytes[bytes.size() / 2] ^ 4);
+  std::ofstream(file, std::ios::binary) << bytes;
+  const Result r = toy(train(words, "again"));
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("data-cache: " + file.string() + " is made anew: its checksum is wrong"), std::string::npos)
+      << r.err;
+  EXPECT_EQ(slurp(path("run/model.gguf")), slurp(path("again/model.gguf")));
+}
+
+TEST_F(Data, AFullDiskWhileTheCacheIsWritten) {
+  fs::create_directory(path("cache"));
+  const std::string words = train("--corpus " + path("letters.txt") + " --data-cache " + path("cache"));
+  const std::string shim = std::string("LD_PRELOAD=") + TOY_DISK_SHIM + " TOY_SHIM_ROOT=" + path("cache") + " ";
+  const auto run = [&](const std::string& variable) {
+    const int status = std::system((shim + variable + " " + TOY_BINARY + " " + words + " >" + path("stdout") + " 2>" +
+                                    path("stderr") + " </dev/null")
+                                       .c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  ASSERT_EQ(run("TOY_SHIM_LOG=" + path("log")), 0);
+  const std::string log = slurp(path("log")), model = slurp(path("run/model.gguf"));
+  const long calls = std::count(log.begin(), log.end(), '\n');
+  ASSERT_GT(calls, 5);
+  int failures = 0;
+  for (long k = 1; k <= calls; ++k) {
+    fs::remove_all(path("cache"));
+    fs::create_directory(path("cache"));
+    const int code = run("TOY_SHIM_FULL_AT=" + std::to_string(k));
+    const std::string err = slurp(path("stderr"));
+    if (code != 0) {
+      ++failures;
+      EXPECT_EQ(code, 2) << k << err;
+      EXPECT_NE(err.find("No space left on device"), std::string::npos) << k << err;
+      EXPECT_NE(err.find("--data-cache"), std::string::npos) << k << err;
+    }
+    const Result r = toy(words);  // what is left does no harm
+    EXPECT_EQ(r.code, 0) << k << r.err;
+    EXPECT_EQ(slurp(path("run/model.gguf")), model) << k;
+  }
+  EXPECT_GT(failures, 3);
+}
+
+TEST_F(Data, WithoutAHomeTokensStayInMemory) {
+  // 64 MiB of text and a little more; few steps, a small validation text.
+  std::ofstream out(path("large.txt"), std::ios::binary);
+  const std::string line(1 << 20, 'x');
+  for (int i = 0; i < 64; ++i) out << line.substr(1) << "\n";
+  out << "more\n";
+  out.close();
+  const std::string words = "--corpus " + path("large.txt") + " --val " + path("letters.txt");
+  const std::string unset = "env -u XDG_CACHE_HOME HOME=" + path("letters.txt") + " ";
+  const auto run = [&](const std::string& environment, const std::string& name) {
+    return std::system((environment + TOY_BINARY + " " + train(words, name) + " >" + path("stdout") + " 2>" +
+                        path("stderr") + " </dev/null")
+                           .c_str());
+  };
+  ASSERT_EQ(run(unset, "run"), 0) << slurp(path("stderr"));
+  EXPECT_NE(slurp(path("stderr")).find("is not writable, so the tokens stay in memory"), std::string::npos);
+  ASSERT_EQ(run("XDG_CACHE_HOME=" + path("xdg") + " ", "again"), 0) << slurp(path("stderr"));
+  EXPECT_TRUE(fs::exists(path("xdg/toy")));
+  EXPECT_EQ(slurp(path("run/model.gguf")), slurp(path("again/model.gguf")));
+  // Ids take twice the text: with the cache memory is smaller than either.
+  const auto peak = [&](const std::string& name) {
+    const std::string log = slurp(path(name + "/events.jsonl"));
+    return nlohmann::json::parse(log.substr(log.rfind("{\"", log.rfind("run_end")))).at("peak_rss_bytes").get<size_t>();
+  };
+  EXPECT_GT(peak("run"), size_t(128) << 20);
+  EXPECT_LT(peak("again"), size_t(64) << 20);
+}
+
+TEST_F(Data, ResumeRefusesOtherData) {
+  const std::string words = mix("3 1") + " --documents files --checkpoint-every 3";
+  ASSERT_EQ(toy(train(words)).code, 0);
+  refuses(train(mix("1 1") + " --documents files --checkpoint-every 3 --resume"),
+          {"texts.corpus.0.weight is 3.0 there and 1.0 here"});
+  refuses(train(mix("3 1") + " --documents files --pack --checkpoint-every 3 --resume"),
+          {"texts.pack is absent there and true here"});
+  refuses(train(mix("3 1") + " --checkpoint-every 3 --resume"), {"texts.documents is \"files\" there and absent here"});
+  EXPECT_EQ(toy(train(words + " --data-cache " + path("cache") + " --resume")).code, 0);
+}
+
+}  // namespace

@@ -1,0 +1,120 @@
+// A text in parts gives the ids of the whole, for every tokenizer and however it is cut.
+#include <gtest/gtest.h>
+
+#include "text/spm.h"
+#include "text_testing.h"
+
+namespace toy {
+namespace {
+
+using namespace testing;
+using Ids = std::vector<int32_t>;
+
+// In random parts, with chunks small enough that every part is an occasion to cut.
+Ids in_parts(const Tokenizer& tokenizer, std::string_view text, RandomText& random, size_t chunk) {
+  EncodeStream stream(tokenizer, chunk);
+  Ids ids;
+  while (!text.empty()) {
+    const size_t bytes = std::min<size_t>(text.size(), random.below(uint32_t(3 * chunk)));
+    stream.push(text.substr(0, bytes), ids);
+    text.remove_prefix(bytes);
+  }
+  stream.finish(ids);
+  return ids;
+}
+
+void expect_same(const Tokenizer& tokenizer, const std::string& what) {
+  RandomText random(11);
+  for (int i = 0; i < 60; ++i) {
+    const std::string text = i % 3 == 0 ? random.bytes(400) : random.unicode(200);
+    for (const size_t chunk : {1, 7, 64})
+      ASSERT_EQ(in_parts(tokenizer, text, random, chunk), tokenizer.encode(text)) << what << ", text " << i;
+  }
+  const std::string lines = training_text(3, 60000);  // unigram cuts behind 4096 bytes
+  EXPECT_EQ(in_parts(tokenizer, lines, random, 5000), tokenizer.encode(lines)) << what;
+}
+
+SpmVocabulary bare_vocabulary() {
+  SpmVocabulary v;
+  v.source = "small";
+  v.tokens = {"<unk>", "ab", "a", "b", "\xE2\x96\x81", "\n", "e", "er", "\xE2\x96\x81the", "<|x|>", "<|x|>y", "h", "t"};
+  for (size_t i = 0; i < v.tokens.size(); ++i) v.scores.push_back(-float(i)), v.types.push_back(1);
+  v.types[0] = 2, v.types[9] = v.types[10] = 4;
+  v.unknown = 0;
+  v.add_bos = v.add_space_prefix = false;
+  return v;
+}
+
+TEST(EncodeStream, PartsGiveTheIdsOfTheWhole) {
+  expect_same(*make_byte_tokenizer(), "bytes");
+  const std::string text = training_text(5, 30000);
+  expect_same(*train_spm(text, {.vocab_size = 400}), "spm");
+  expect_same(*train_unigram(text, {.vocab_size = 400}), "unigram");
+}
+
+// Runs of unknown characters give one token, also across a cut; user-defined tokens and the prefix cross none.
+TEST(EncodeStream, UnknownRunsLiteralsAndThePrefix) {
+  for (const SpmModel model : {SpmModel::bpe, SpmModel::unigram})
+    for (const bool prefix : {false, true})
+      for (const bool trim : {false, true}) {
+        SpmVocabulary v = bare_vocabulary();
+        v.model = model;
+        v.add_space_prefix = prefix;
+        v.remove_extra_whitespaces = trim;
+        const SpmTokenizer tokenizer(v);
+        expect_same(tokenizer, fmt::format("model {}, prefix {}, trim {}", int(model), prefix, trim));
+        RandomText random(2);
+        std::string text;
+        for (int i = 0; i < 300; ++i)
+          text += std::vector<std::string>{"<|x|>", "y", "ab", "<|x", "~~", " the"}[random.below(6)];
+        EXPECT_EQ(in_parts(tokenizer, text, random, 3), tokenizer.encode(text));
+      }
+}
+
+// What is held back is a chunk and no more, where a tokenizer has places to cut in.
+TEST(EncodeStream, GivesIdsAsTheTextComes) {
+  const std::string text = training_text(7, 200000);
+  for (const char* spec : {"bytes", "spm:400", "unigram:400"}) {
+    const auto tokenizer = make_tokenizer(spec, training_text(5, 30000));
+    EncodeStream stream(*tokenizer, 20000);
+    Ids ids;
+    size_t most = 0;
+    for (size_t at = 0; at < text.size(); at += 1000) {
+      stream.push(std::string_view(text).substr(at, 1000), ids);
+      most = std::max(most, at + 1000 - std::min(at + 1000, tokenizer->decode(ids).size()));
+    }
+    EXPECT_LT(most, 30000u) << spec;
+  }
+}
+
+TEST(EncodeStream, AnErrorHasTheOffsetInTheWholeText) {
+  SpmVocabulary v = bare_vocabulary();
+  v.unknown.reset();
+  const SpmTokenizer tokenizer(v);
+  std::string text(500, 'a');
+  for (size_t i = 0; i < text.size(); i += 3) text[i] = '\n';
+  text += "z and so on";
+  EncodeStream stream(tokenizer, 16);
+  expect_contains(message_of([&] {
+                    Ids ids;
+                    for (const char c : text) stream.push(std::string(1, c), ids);
+                    stream.finish(ids);
+                  }),
+                  "the character at byte 500 of the text");
+}
+
+TEST(Fingerprint, TellsTokenizersApart) {
+  const std::string text = training_text(5, 30000);
+  const auto spm = train_spm(text, {.vocab_size = 400});
+  EXPECT_EQ(spm->fingerprint(), saved_and_loaded(*spm)->fingerprint());
+  EXPECT_EQ(spm->fingerprint(), train_spm(text, {.vocab_size = 400})->fingerprint());
+  EXPECT_NE(spm->fingerprint(), train_spm(text, {.vocab_size = 401})->fingerprint());
+  EXPECT_NE(spm->fingerprint(), make_byte_tokenizer()->fingerprint());
+  SpmVocabulary v = bare_vocabulary();
+  const uint64_t before = SpmTokenizer(v).fingerprint();
+  v.scores[3] += 1;
+  EXPECT_NE(before, SpmTokenizer(v).fingerprint());
+}
+
+}  // namespace
+}  // namespace toy

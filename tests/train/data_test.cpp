@@ -1,0 +1,341 @@
+// Packed documents against the same documents alone, and runs on mixtures and packed rows: resumed, by threads, from a
+// cache.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "toy/backend/devices.h"
+#include "toy/base/philox.h"
+#include "toy/data/packing.h"
+#include "toy/data/stories.h"
+#include "toy/train/from_scratch.h"
+
+namespace toy {
+namespace {
+
+namespace fs = std::filesystem;
+
+ModelSpec spec(PositionKind positions = PositionKind::rope) {
+  if (positions == PositionKind::learned) {
+    ModelSpec s = model_spec("gpt2-tiny", 61, 64);
+    s.d_model = 24;
+    s.layers.resize(2);
+    for (LayerSpec& l : s.layers) l.heads = l.kv_heads = 3, l.d_head = 8, l.d_ff = 40;
+    return s;
+  }
+  ModelSpec s = model_spec("tiny");
+  s.vocab = 61;
+  s.d_model = 24;
+  s.context = 64;
+  s.layers.assign(2, {.heads = 3, .kv_heads = 1, .d_head = 8, .d_ff = 40});
+  return s;
+}
+
+// The velocity of plain SGD after its first step is the gradient as the optimizer saw it.
+TrainerOptions bare(int64_t batch, int64_t tokens, int64_t accumulate = 1) {
+  return {
+      .batch = batch,
+      .tokens = tokens,
+      .accumulate = accumulate,
+      .optimizer = {.kind = OptimizerOptions::sgd, .momentum = 0.5, .nesterov = false, .weight_decay = 0, .clip = 0}};
+}
+
+struct Documents {
+  std::vector<int32_t> ids;
+  std::vector<uint64_t> begins;
+  std::vector<int64_t> lengths;
+};
+
+Documents documents_of(const std::vector<int64_t>& lengths) {
+  Documents d{{}, {}, lengths};
+  const Philox random(8, "documents");
+  for (const int64_t n : lengths) {
+    d.begins.push_back(d.ids.size());
+    for (int64_t i = 0; i < n; ++i) d.ids.push_back(int32_t(random.below(d.ids.size(), 61)));
+  }
+  return d;
+}
+
+Windows alone(const Documents& d, size_t i) {
+  const auto first = d.ids.begin() + int64_t(d.begins[i]);
+  return {{first, first + d.lengths[i] - 1}, {first + 1, first + d.lengths[i]}};
+}
+
+struct Gradient {
+  std::map<std::string, std::vector<double>> of;
+  double loss = 0;
+};
+
+Gradient gradient(Device& device, const ModelSpec& spec, const TrainerOptions& options, const Windows& w) {
+  Model model = random_model(spec, device, 9, 2.0);
+  Trainer trainer(device, model, options);
+  Gradient g;
+  g.loss = trainer.step(w, 1e-3).loss;
+  for (const TensorSpec& t : tensors_of(spec)) {
+    const View v = trainer.moments().get(t.name + ".v");
+    for (int64_t i = 0; i < v.count(); ++i)
+      g.of[t.name].push_back(v.dtype == DType::f64 ? v.as<double>()[i] : double(v.as<float>()[i]));
+  }
+  return g;
+}
+
+// Loss and gradients of a packed batch are those of each document alone, weighted by its targets. On a device that
+// computes in f64, by the yardstick of whole models (docs/numerics.md): 64 roundings of the largest element.
+TEST(Packed, IsEachDocumentAloneWeightedByTokens) {
+  const Documents d = documents_of({8, 3, 6, 2, 5, 4, 7, 3, 2});
+  int64_t targets = 0;
+  for (const int64_t n : d.lengths) targets += n - 1;
+  for (const PositionKind positions : {PositionKind::rope, PositionKind::learned}) {
+    const ModelSpec s = spec(positions);
+    const auto device = make_reference_device();
+    const PackedRows rows(d.ids, d.begins, d.ids.size(), 9, 1);
+    ASSERT_EQ(rows.rows(), 4);  // 31 targets in 36 places: some padding
+    Gradient expected;
+    for (size_t i = 0; i < d.lengths.size(); ++i) {
+      const double share = double(d.lengths[i] - 1) / double(targets);
+      const Gradient g = gradient(*device, s, bare(1, d.lengths[i] - 1), alone(d, i));
+      expected.loss += share * g.loss;
+      for (const auto& [name, values] : g.of) {
+        std::vector<double>& sum = expected.of[name];
+        sum.resize(values.size());
+        for (size_t k = 0; k < values.size(); ++k) sum[k] += share * values[k];
+      }
+    }
+    for (const auto& [batch, accumulate] : {std::pair<int64_t, int64_t>{4, 1}, {2, 2}, {1, 4}}) {
+      const Gradient packed = gradient(*device, s, bare(batch, 9, accumulate), rows.windows(0, 4));
+      // A weight is rounded to f32, the same for every target: relative 2^-24 in the loss and in every gradient.
+      EXPECT_NEAR(packed.loss, expected.loss, (0x1p-23 + 64 * 0x1p-53) * expected.loss);
+      for (const auto& [name, g] : packed.of) {
+        // Without rope a bias of all keys moves all scores of a query alike, so its gradient is 0 and what there is are
+        // roundings of terms that cancel: they are as large as those of the key's matrix.
+        const bool cancels = name.ends_with("attn_k.bias");
+        double largest = 0;
+        for (const double x : expected.of.at(cancels ? name.substr(0, name.size() - 4) + "weight" : name))
+          largest = std::max(largest, std::abs(x));
+        for (size_t k = 0; k < g.size(); ++k)
+          ASSERT_LE(std::abs(g[k] - expected.of.at(name)[k]), (0x1p-23 + 64 * 0x1p-53) * largest) << name << " " << k;
+      }
+    }
+  }
+}
+
+// On the cpu in f32, documents of two tokens: each is one row, whose gradient alone is exactly 4 times its share in a
+// packed row of 4 (a power of two scales exactly). Any order of 4 terms is within 4 u sum |g_i| of the exact sum, so
+// two are within 8 u sum |g_i| of each other; see tests/train/accumulate_test.cpp.
+TEST(Packed, DocumentsOfTwoTokensOnTheCpu) {
+  const Documents d = documents_of({2, 2, 2, 2});
+  const auto device = make_cpu_device(2);
+  const PackedRows rows(d.ids, d.begins, d.ids.size(), 4, 1);
+  ASSERT_EQ(rows.rows(), 1);
+  const Gradient packed = gradient(*device, spec(), bare(1, 4), rows.windows(0, 1));
+  std::vector<Gradient> each;
+  for (size_t i = 0; i < 4; ++i) each.push_back(gradient(*device, spec(), bare(1, 1), alone(d, i)));
+  for (const auto& [name, g] : packed.of)
+    for (size_t k = 0; k < g.size(); ++k) {
+      double sum = 0, magnitude = 0;
+      for (const Gradient& one : each) sum += one.of.at(name)[k] / 4, magnitude += std::abs(one.of.at(name)[k]) / 4;
+      ASSERT_LE(std::abs(g[k] - sum), 8 * 0x1p-24 * magnitude + 0x1p-126) << name << " " << k;
+    }
+}
+
+// A validation of packed rows is the sum over the documents; each token has the bits that it has alone.
+TEST(Packed, ValidationIsEachDocumentAlone) {
+  const Documents d = documents_of({8, 3, 6, 2, 5, 4, 7, 3, 2});
+  const auto device = make_cpu_device(2);
+  Model model = random_model(spec(), *device, 9, 2.0);
+  const PackedRows rows(d.ids, d.begins, d.ids.size(), 9, 1);
+  Trainer trainer(*device, model, bare(3, 9));
+  const EvalResult packed = trainer.evaluate(rows);
+  double nats = 0, largest = 0;
+  int64_t tokens = 0;
+  for (size_t i = 0; i < d.lengths.size(); ++i) {
+    Trainer one(*device, model, bare(1, d.lengths[i] - 1));
+    const auto first = d.ids.begin() + int64_t(d.begins[i]);
+    const EvalResult r = one.evaluate(std::vector<int32_t>(first, first + d.lengths[i]));
+    nats += r.nats, tokens += r.tokens, largest = std::max(largest, r.nats);
+  }
+  EXPECT_EQ(packed.tokens, tokens);
+  EXPECT_NEAR(packed.nats, nats, double(tokens) * 0x1p-53 * nats);                // two orders of a sum in f64
+  EXPECT_EQ(trainer.evaluate(rows, 5).tokens, trainer.evaluate(rows, 6).tokens);  // whole batches of rows
+  EXPECT_LT(trainer.evaluate(rows, 5).tokens, tokens);
+}
+
+TEST(Packed, RefusesHalfAPlan) {
+  const auto device = make_cpu_device(1);
+  Model model = random_model(spec(), *device, 9);
+  Trainer trainer(*device, model, bare(1, 4));
+  Windows w{{1, 2, 3, 4}, {2, 3, 4, 5}, {0, 0, 1}, {0, 1, 0}};
+  EXPECT_THROW(trainer.step(w, 1e-3), Error);
+  w.sequence = {-1, -1, -1, -1}, w.position = {0, 1, 2, 3};
+  EXPECT_THROW(trainer.step(w, 1e-3), Error);
+}
+
+class Listener final : public TrainObserver {
+ public:
+  explicit Listener(int64_t stop_behind = -1) : stop_behind_(stop_behind) {}
+  void stepped(const Step& s) override { at_ = s.step, losses.push_back(s.loss); }
+  void evaluated(const Eval& e) override { evals.push_back(e.loss), evals.push_back(e.nats_per_byte); }
+  void noted(const std::string& text) override { notes += text + "\n"; }
+  void warned(const std::string& text) override { notes += text + "\n"; }
+  bool stop() override { return at_ == stop_behind_; }
+  std::vector<double> losses, evals;
+  std::string notes;
+
+ private:
+  int64_t stop_behind_, at_ = 0;
+};
+
+class DataRun : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "toy_data_run_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    fs::create_directory(folder_ / "books");
+    for (const char* name : {"books/a", "books/b", "letters"})
+      std::ofstream(folder_ / name) << write_stories({.seed = hash_name(name), .bytes = 1500});
+    std::ofstream(folder_ / "size.json")
+        << R"({"d_model": 16, "n_layers": 2, "n_heads": 2, "n_kv": 1, "d_head": 8, "d_ff": 24})";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // 8 steps of 3 rows, some 30 rows an epoch of the smaller source.
+  FromScratchOptions options(const std::string& out, bool mix, bool pack) const {
+    FromScratchOptions o;
+    o.data.corpus = {(folder_ / "books").string(), (folder_ / "letters").string()};
+    if (mix) o.data.weights = {2, 1};
+    o.data.documents = "blank-lines";
+    o.data.pack = pack;
+    o.data.validation_fraction = 0.2;
+    o.tokenizer = "spm:300";
+    o.size = (folder_ / "size.json").string();
+    o.out = (folder_ / out).string();
+    o.trainer.batch = 3;
+    o.trainer.tokens = 24;
+    o.steps = 8;
+    o.lr = 1e-2;
+    o.seed = 7;
+    o.eval_every = 4;
+    o.resume = true;
+    return o;
+  }
+  static std::string slurp(const fs::path& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  fs::path folder_;
+};
+
+// Stopped three times, in the middle of epochs, with other threads each time and a cache now and then: the bytes of a
+// run that never was.
+TEST_F(DataRun, ResumedIsUninterrupted) {
+  for (const bool mix : {false, true})
+    for (const bool pack : {false, true}) {
+      const std::string what = std::string(mix ? "mixed" : "joined") + (pack ? "_packed" : "_cut");
+      Listener whole;
+      const auto device = make_cpu_device(1);
+      const TrainResult end = train_from_scratch(options("whole_" + what, mix, pack), *device, whole);
+      std::vector<double> losses, evals;
+      TrainResult r;
+      int threads = 1;
+      for (const int64_t stop : {1, 3, 6, -1}) {
+        FromScratchOptions o = options(what, mix, pack);
+        if (stop != 3) o.data.cache = (folder_ / "cache").string();
+        Listener part(stop);
+        const auto other = make_cpu_device(threads++ % 3 + 1);
+        r = train_from_scratch(o, *other, part);
+        losses.insert(losses.end(), part.losses.begin(), part.losses.end());
+        evals.insert(evals.end(), part.evals.begin(), part.evals.end());
+      }
+      EXPECT_EQ(losses, whole.losses) << what;
+      EXPECT_EQ(evals, whole.evals) << what;
+      EXPECT_TRUE(slurp(r.model_path) == slurp(end.model_path)) << what;
+      EXPECT_EQ(whole.notes.find("of the rows") != std::string::npos, mix) << whole.notes;
+      EXPECT_EQ(whole.notes.find("packed rows") != std::string::npos, pack) << whole.notes;
+    }
+}
+
+// One source given in two files, or with a weight, is the same text; a weight changes which rows come when.
+TEST_F(DataRun, WhatDoesNotMatterDoesNotMatter) {
+  const auto losses = [&](FromScratchOptions o) {
+    o.resume = false;
+    const auto device = make_cpu_device(1);
+    Listener l;
+    train_from_scratch(o, *device, l);
+    return l.losses;
+  };
+  FromScratchOptions one = options("one", false, false), two = options("two", false, false);
+  one.data.documents = two.data.documents = "none";
+  one.tokenizer = two.tokenizer = "bytes";
+  const std::string text = slurp(folder_ / "books/a") + slurp(folder_ / "books/b") + slurp(folder_ / "letters");
+  std::ofstream(folder_ / "all") << text;
+  one.data.corpus = {(folder_ / "all").string()};
+  const std::vector<double> expected = losses(one);
+  EXPECT_EQ(losses(two), expected);
+  two.out += "_mixed";
+  two.data.weights = {1, 0};
+  FromScratchOptions books = options("books", false, false);
+  books.data.documents = "none";
+  books.tokenizer = "bytes";
+  books.data.corpus = {(folder_ / "books").string()};
+  EXPECT_NE(losses(two), expected);
+  EXPECT_NE(losses(two =
+                       [&] {
+                         two.out += "_again";
+                         two.data.weights = {1, 3};
+                         return two;
+                       }()),
+            expected);
+}
+
+// The text changes under the run: a checkpoint, exit code 2, and with the old text back the same end.
+TEST_F(DataRun, ATextThatChanges) {
+  class Changer final : public TrainObserver {
+   public:
+    explicit Changer(fs::path path) : path_(std::move(path)) {}
+    void stepped(const Step& s) override {
+      losses.push_back(s.loss);
+      if (s.step == 3 && !path_.empty()) std::ofstream(path_) << "another text";
+    }
+    std::vector<double> losses;
+
+   private:
+    fs::path path_;
+  };
+  const auto device = make_cpu_device(1);
+  Changer whole(""), stopped(folder_ / "books/b"), rest("");
+  const TrainResult expected = train_from_scratch(options("whole", true, true), *device, whole);
+  const std::string text = slurp(folder_ / "books/b");
+  const FromScratchOptions o = options("run", true, true);
+  std::string message;
+  try {
+    train_from_scratch(o, *device, stopped);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::bad_input);
+    message = e.what();
+  }
+  const std::string checkpoint = o.out + "/checkpoints/step_000003";
+  for (const std::string& part : {"corpus: a text has changed under the run: " + (folder_ / "books/b").string(),
+                                  std::string("ended behind step 3"), checkpoint})
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  EXPECT_TRUE(fs::exists(checkpoint));
+  try {
+    train_from_scratch(o, *device, rest);
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("texts.corpus.0.xxh64 is "), std::string::npos) << e.what();
+  }
+  std::ofstream(folder_ / "books/b") << text;
+  const TrainResult r = train_from_scratch(o, *device, rest);
+  stopped.losses.insert(stopped.losses.end(), rest.losses.begin(), rest.losses.end());
+  EXPECT_EQ(stopped.losses, whole.losses);
+  EXPECT_TRUE(slurp(r.model_path) == slurp(expected.model_path));
+}
+
+}  // namespace
+}  // namespace toy
