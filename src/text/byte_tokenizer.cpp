@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "text/utf8.h"
 #include "toy/base/error.h"
+#include "toy/base/utf8.h"
 #include "toy/text/tokenizer.h"
 
 namespace toy {
