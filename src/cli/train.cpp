@@ -14,6 +14,7 @@
 #include "cli/run_files.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
+#include "toy/base/utf8.h"
 #include "toy/train/from_scratch.h"
 #include "toy/train/warm_start.h"
 
@@ -23,16 +24,16 @@ namespace {
 // For people: progress on stderr; results on stdout, the same bytes for the same options, unless events go there.
 class Reporter final : public TrainObserver {
  public:
-  explicit Reporter(bool json) : json_(json) {}
+  Reporter(Results& results, bool json) : results_(results), json_(json) {}
 
-  void preparing(const std::string& what) override { progress_.waiting(what); }
-  void warned(const std::string& text) override { progress_.note("toy: " + text); }
-  bool stop() override { return interrupt_ && interrupt_->signal() != 0; }
+  void preparing(const std::string& what) override { progress_.waiting(one_line(what)); }
+  void warned(const std::string& text) override { progress_.note("toy: " + one_line(text)); }
+  bool stop() override { return results_.lost() || (interrupt_ && interrupt_->signal() != 0); }
 
   void started(const Start& s) override {
     progress_.note(fmt::format(
         "{}: {:.2f} M parameters, {} training tokens ({} windows an epoch), {} validation tokens, {} planned",
-        s.spec.name, double(s.parameters) * 1e-6, s.train_tokens, s.windows_per_epoch, s.validation_tokens,
+        one_line(s.spec.name), double(s.parameters) * 1e-6, s.train_tokens, s.windows_per_epoch, s.validation_tokens,
         format_bytes(s.planned_bytes)));
     for (const std::string& note : s.plan.notes) progress_.note("plan: " + note);
     interrupt_.emplace();  // before the first step there is nothing to save, and a signal ends the program at once
@@ -42,12 +43,12 @@ class Reporter final : public TrainObserver {
     progress_.note(fmt::format("resumed behind step {}", step));
   }
 
-  void checkpointed(const std::string& path, int64_t) override { progress_.note("checkpoint: " + path); }
+  void checkpointed(const std::string& path, int64_t) override { progress_.note("checkpoint: " + one_line(path)); }
 
   void stepped(const Step& s) override {
     if (!json_) {
       progress_.clear();
-      put_line(fmt::format("step {}: loss={:.6f}\n", s.step, s.loss));
+      results_.put(fmt::format("step {}: loss={:.6f}\n", s.step, s.loss));
     }
     if (s.skipped)
       progress_.note(fmt::format("step {}: the {} is not finite; the step was skipped", s.step,
@@ -62,22 +63,25 @@ class Reporter final : public TrainObserver {
     if (!e.sample.empty()) progress_.note("sample: " + e.sample + "\n");
   }
 
-  // Ends the program by the signal that stopped the run, if one did.
+  // Ends the program by the signal that stopped the run, if one did; else the lost output makes it fail.
   void done(const TrainResult& r, const std::string& how_to_resume) {
     progress_.finish();
     if (r.reason == TrainResult::patience) progress_.note("stopped: validation got no better");
     if (r.reason == TrainResult::time) progress_.note("stopped: the time limit has passed");
-    if (!r.average_path.empty()) progress_.note("averaged weights: " + r.average_path);
+    if (!r.average_path.empty()) progress_.note("averaged weights: " + one_line(r.average_path));
     if (r.reason != TrainResult::stopped) {
-      if (!json_) put_line(r.model_path + "\n");
+      if (!json_) results_.put(r.model_path + "\n");
       return;
     }
-    to_stderr(fmt::format("stopped after step {}; everything is in {}. To go on:\n  {}\n", r.step, r.checkpoint,
-                          how_to_resume));
+    std::error_code unknown;  // a folder that was removed has no name
+    to_stderr(fmt::format("{}stopped after step {}; everything is in {}. To go on, in the folder {}:\n  {}\n",
+                          results_.lost() ? "nobody takes the output; " : "", r.step, one_line(r.checkpoint),
+                          one_line(std::filesystem::current_path(unknown).string()), how_to_resume));
     interrupt_->end_by_signal();
   }
 
  private:
+  Results& results_;
   bool json_;
   Progress progress_;
   std::optional<Interrupt> interrupt_;
@@ -88,9 +92,11 @@ std::string how_to_resume(const CLI::App& app, const std::string& out) {
   std::string line = "toy train " + app.get_name();
   for (const CLI::Option* o : app.get_options()) {
     if (o->count() == 0 || o->get_name() == "--resume" || o->get_name() == "--out") continue;
-    line += " " + o->get_name();
-    if (o->get_items_expected_max() == 0) continue;  // a flag
-    for (const std::string& value : o->results()) line += " " + shell_quoted(value);
+    if (o->get_items_expected_max() == 0) {  // a flag
+      line += " " + flag_name(*o, o->results()[0] == "true");
+      continue;
+    }
+    for (const std::string& value : o->results()) line += fmt::format(" {}={}", o->get_name(), shell_quoted(value));
   }
   return line + " --out " + shell_quoted(out) + " --resume";
 }
@@ -108,9 +114,11 @@ struct Recipe {
   void add(CLI::App& app, RecipeOptions& o, double lr_part = 1) {
     add_config_option(app);
     app.add_option("--corpus", o.corpus, "a text file to learn from")->required();
-    app.add_option("--val", o.validation, "a text file to validate on (default: the end of the corpus)");
+    CLI::Option* text =
+        app.add_option("--val", o.validation, "a text file to validate on (default: the end of the corpus)");
     app.add_option("--val-fraction", o.validation_fraction, "part of the corpus kept for validation")
-        ->capture_default_str();
+        ->capture_default_str()
+        ->excludes(text);
     app.add_option("--batch", o.trainer.batch, "B, sequences a step")->capture_default_str();
     app.add_option("--tokens", o.trainer.tokens, "T, tokens a sequence")->capture_default_str();
     app.add_option("--accumulate", o.trainer.accumulate,
@@ -175,9 +183,10 @@ struct Recipe {
     for (const char* file : {"/model.gguf", "/model-ema.gguf"})
       refuse_overwriting("out", o.out + file, {{"--corpus", o.corpus}, {"--val", o.validation}});
     const nlohmann::ordered_json config = config_of(app);
-    Reporter reporter(json);
+    Results results;
+    Reporter reporter(results, json);
     const auto open = [&](const TrainObserver::Start& s, bool resumed) {
-      return open_sinks(o.out, config, s.spec, o.trainer, run_options.tensorboard, json, resumed);
+      return open_sinks(o.out, config, s.spec, o.trainer, run_options.tensorboard, json ? &results : nullptr, resumed);
     };
     const std::string id = std::filesystem::weakly_canonical(o.out).filename().string();
     Recorder recorder(
@@ -244,7 +253,7 @@ struct WarmStart {
   Recipe recipe;
 
   void add(CLI::App& app) {
-    app.add_option("--init", o.init, "a GGUF file (architecture llama) to go on from, with its tokenizer")->required();
+    app.add_option("--init", o.init, "a GGUF file to go on from, with its tokenizer")->required();
     recipe.add(app, o, 0.1);  // a trained model is soon unlearnt
     add_seed_option(app, o.seed, "seed of shuffling");
     app.add_option("--context", o.context, "positions that the new file states; 0: as the old one")
