@@ -12,6 +12,7 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/base/memory.h"
 #include "toy/base/philox.h"
 #include "toy/decode/decoder.h"
@@ -157,7 +158,7 @@ struct Infer {
                          {"peak_rss_mib", peak}};
     if (profile) print_profile(d.session(), fma);
     if (json)
-      fmt::print("{}\n", j.dump());
+      fmt::print("{}\n", json_text(j));
     else
       fmt::print(
           "{}: prefill {:.1f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; decode {:.1f} tokens/s, {:.1f} GB/s of "

@@ -10,6 +10,8 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/options.h"
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/tensor/buffer.h"
 
 namespace toy::cli {
@@ -80,6 +82,8 @@ struct Machine {
   }
 
   void run() const {
+    check(device.device == "cpu", "device is '{}': what is measured is the processor; leave --device out",
+          device.device);
     const auto dev = device.make();
     ThreadPool& all = dev->pool();
     ThreadPool one(1);
@@ -119,7 +123,7 @@ struct Machine {
                       "more than it has cores; do not rely on these figures\n",
                       all.size(), fmt::join(slower, ", ")));
     }
-    if (json) return (void)fmt::print("{}\n", j.dump());
+    if (json) return (void)fmt::print("{}\n", json_text(j));
 
     fmt::print("{} threads, {}; barrier {:.2f} us\n\n{:<40} {:>8} {:>8}\n", all.size(), bench::instruction_set(),
                1e6 * barrier, "", "all", "one");

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/base/philox.h"
 #include "toy/decode/decoder.h"
 
@@ -121,7 +122,7 @@ struct Ops {
                            {"read_gbs", ceilings.levels.back().read},
                            {"training", to_json(training)},
                            {"decoding", to_json(decoding)}};
-      return (void)fmt::print("{}\n", j.dump());
+      return (void)fmt::print("{}\n", json_text(j));
     }
     fmt::print("ceilings: f32 multiply-add {:.0f} GFLOP/s, exp {:.1f}e9/s, read", ceilings.fma, ceilings.exp);
     for (const MemoryLevel& l : ceilings.levels) fmt::print(" {} {:.0f}", l.name, l.read);

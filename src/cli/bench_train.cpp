@@ -9,6 +9,7 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/base/memory.h"
 #include "toy/train/memory.h"
 
@@ -48,13 +49,24 @@ struct Train {
   void run() const {
     check(mode == "full", "mode '{}' is not known; there is: full", mode);
     constexpr int64_t kMost = 1000000;
-    check(steps >= 1 && steps <= kMost && warmup >= 0 && warmup <= kMost,
-          "steps is {}, warmup is {}: expected 1 and 0 to {}", steps, warmup, kMost);
+    check(steps >= 1 && steps <= kMost, "steps is {}, expected 1 to {}", steps, kMost);
+    check(warmup >= 0 && warmup <= kMost, "warmup is {}, expected 0 to {}", warmup, kMost);
     trainer.validate();
     memory.bytes();
     const std::vector<std::string> shapes = shapes_of(shape);
-    for (const std::string& name : shapes) model_spec(name).require_positions(trainer.tokens, "tokens");
+    for (const std::string& name : shapes) {
+      const ModelSpec spec = model_spec(name);
+      spec.require_positions(trainer.tokens, "tokens");
+      require_room(spec);
+    }
     for_each_shape(shapes, [this](const std::string& name) { measure(name); });
+  }
+
+  // A first bound, before tables of so many positions are made: weights, gradients, and what goes into each layer.
+  void require_room(const ModelSpec& spec) const {
+    const size_t rows = size_t(trainer.batch) * size_t(trainer.tokens);
+    const size_t layers = rows * size_t(spec.d_model) * spec.layers.size();
+    require_memory((2 * size_t(parameter_count(spec)) + layers) * sizeof(float), "training this model with this batch");
   }
 
   MemoryFit fit_of(Device& dev, const Model& model, const TrainerOptions& options) const {
@@ -113,7 +125,7 @@ struct Train {
                          {"peak_rss_mib", peak_resident_memory() >> 20}};
     if (profile) print_profile(engine.session(), fma);
     if (json)
-      fmt::print("{}\n", j.dump());
+      fmt::print("{}\n", json_text(j));
     else
       fmt::print("{} B={} T={}: {:.2f} ms a step, {:.0f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; peak {} MiB\n",
                  name, trainer.batch, trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds,

@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "cli/options.h"
+#include "cli/parse_errors.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/data/corpus.h"
 #include "toy/models/spec.h"
 
@@ -40,31 +44,40 @@ bool is_among(const CLI::Option& option, const std::vector<std::string>& words) 
   });
 }
 
-// What the value is on a command line.
+// What the value is on a command line. null is an option that is not given, as in the config.json of a run.
 std::vector<std::string> words_of(const CLI::Option& option, const std::string& key, const nlohmann::json& value,
                                   const std::string& path) {
+  if (value.is_null()) return {};
   const std::string name = "--" + key;
   if (option.get_items_expected_max() == 0) {
-    check(value.is_boolean(), "{}: '{}' is {}, expected true or false", path, key, value.dump());
-    return value.get<bool>() ? std::vector{name} : std::vector<std::string>{};
+    check(value.is_boolean(), "{}: '{}' is {}, expected true or false", path, key, json_text(value));
+    const bool has_false = !option.get_fnames().empty();
+    return value.get<bool>() || has_false ? std::vector{flag_name(option, value)} : std::vector<std::string>{};
   }
-  if (value.is_array() && option.get_items_expected_max() > 1) {
-    std::vector<std::string> words;
-    for (const nlohmann::json& item : value) {
-      check(!item.is_array(), "{}: '{}' holds {}, expected numbers or texts in quotes", path, key, item.dump());
-      for (std::string& word : words_of(option, key, item, path)) words.push_back(std::move(word));
-    }
-    return words;
+  const bool several = value.is_array() && option.get_items_expected_max() > 1;
+  std::vector<std::string> words;
+  for (const nlohmann::json& v : several ? value : nlohmann::json::array({value})) {
+    check(v.is_string() || v.is_number(), "{}: '{}' is {}, expected a number or a text in quotes{}", path, key,
+          json_text(v), option.get_items_expected_max() > 1 ? ", or a list of them" : "");
+    const std::string text = v.is_string() ? v.get<std::string>() : json_text(v);
+    check_value(option, text);  // also where the command line goes first, and the parser will not see it
+    // Joined, so that a text that begins with a dash is no option; the parser takes the word after an empty "--name=".
+    if (text.empty())
+      words.insert(words.end(), {name, text});
+    else
+      words.push_back(name + "=" + text);
   }
-  check(value.is_string() || value.is_number(), "{}: '{}' is {}, expected a number or a text in quotes{}", path, key,
-        value.dump(), option.get_items_expected_max() > 1 ? ", or a list of them" : "");
-  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-  // Joined, so that a text that begins with a dash is no option; the parser takes the word after an empty "--name=".
-  return text.empty() ? std::vector{name, text} : std::vector{name + "=" + text};
+  return words;
 }
 
 nlohmann::json read_object(const std::string& path) {
-  const auto json = nlohmann::json::parse(read_text_file(path), nullptr, false);
+  std::set<std::string> keys;
+  const auto once = [&](int depth, nlohmann::json::parse_event_t event, const nlohmann::json& key) {
+    check(depth != 1 || event != nlohmann::json::parse_event_t::key || keys.insert(key.get<std::string>()).second,
+          "{}: '{}' is there twice; keep one of them", path, key.get<std::string>());
+    return true;
+  };
+  const auto json = nlohmann::json::parse(read_text_file(path), once, false);
   check(json.is_object(), "{}: not a JSON object of options, such as {{\"steps\": 500}}", path);
   return json;
 }

@@ -7,6 +7,7 @@
 #include "cli/options.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/data/corpus.h"
 #include "toy/data/ngram.h"
 #include "toy/data/stories.h"
@@ -16,7 +17,7 @@ namespace {
 
 void print(bool json, const nlohmann::ordered_json& j, const std::string& text) {
   if (json)
-    fmt::print("{}\n", j.dump());
+    fmt::print("{}\n", json_text(j));
   else
     fmt::print("{}\n", text);
 }

@@ -14,11 +14,13 @@ void add_data_options(CLI::App& app, DataOptions& data) {
                  "for each --corpus, in the same order: rows come from it in this proportion, as 3 and 1 for three "
                  "quarters and one. Absent: all of them are one text")
       ->allow_extra_args(false);
-  app.add_option("--val", data.validation,
-                 "a text file or a folder to validate on; may be given again (default: the end of each corpus)")
-      ->allow_extra_args(false);
+  CLI::Option* texts =
+      app.add_option("--val", data.validation,
+                     "a text file or a folder to validate on; may be given again (default: the end of each corpus)")
+          ->allow_extra_args(false);
   app.add_option("--val-fraction", data.validation_fraction, "part of each corpus kept for validation")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->excludes(texts);
   app.add_option("--documents", data.documents,
                  "what a document is: none (one running text), files, blank-lines, or separator:TEXT, as "
                  "'separator:<|endoftext|>'. Documents end with the tokenizer's end-of-sequence token")

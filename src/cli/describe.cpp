@@ -10,6 +10,7 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/base/memory.h"
 #include "toy/graph/print.h"
 #include "toy/runtime/plan_profile.h"
@@ -26,7 +27,8 @@ struct Describe {
   GraphOptions o{.trainer = {}, .rows = 256};
   DeviceOptions device;
   bool json = false;
-  CLI::Option *ceilings_option = nullptr, *tokens_option = nullptr;
+  CLI::Option *ceilings_option = nullptr, *tokens_option = nullptr, *rows_option = nullptr;
+  std::vector<const CLI::Option*> of_training, of_passes, of_decoding;  // what these graphs alone read
 
   void add(CLI::App& app) {
     app.add_option("model", what,
@@ -48,15 +50,21 @@ struct Describe {
         "--ceilings", ceilings,
         "for the card and --cost: the least time, by what bounds each op. `here` measures this machine for some "
         "seconds; else a file written by `toy bench machine --json`");
-    app.add_option("--batch", o.trainer.batch, "B of the training step")->capture_default_str();
+    of_passes = {app.add_option("--batch", o.trainer.batch, "B of the training step")->capture_default_str()};
     tokens_option = app.add_option("--tokens", o.trainer.tokens, "T of the training step")->capture_default_str();
-    add_optimizer_option(app, optimizer);
-    add_update_option(app, update);
-    app.add_option("--limit", limit,
-                   "SIZE, as 4G: show the training step that `toy train --memory` would make of it: activations "
-                   "computed again in backward until weights, moments, gradients and the rest take no more than that");
-    app.add_option("--ctx", o.context, "positions of the decoder; 0: the model's own")->capture_default_str();
-    app.add_option("--rows", o.rows, "rows that the decoder computes together, 1 to --ctx")->capture_default_str();
+    of_passes.push_back(tokens_option);
+    of_training = {add_optimizer_option(app, optimizer), add_update_option(app, update)};
+    of_training.push_back(app.add_option(
+        "--limit", limit,
+        "SIZE, as 4G: show the training step that `toy train --memory` would make of it: activations "
+        "computed again in backward until weights, moments, gradients and the rest take no more than that"));
+    of_decoding = {
+        app.add_option("--ctx", o.context, "positions of the decoder; 0: the model's own")->capture_default_str()};
+    rows_option =
+        app.add_option("--rows", o.rows,
+                       "rows that the decoder computes together, 1 to --ctx (by default fewer where --ctx is)")
+            ->capture_default_str();
+    of_decoding.push_back(rows_option);
     app.add_flag("--json", json, "the same as --format json");
     device.add(app);
     app.footer(
@@ -75,6 +83,8 @@ struct Describe {
     const Described model = open_description(what);
     print_warnings(what, model.warnings);
     if (o.context == 0) o.context = model.spec.context;
+    check(rows_option->count() == 0 || o.rows <= o.context, "rows is {}, expected 1 to {}, the positions (--ctx)",
+          o.rows, o.context);
     if (model.spec.positions == PositionKind::learned && tokens_option->count() == 0)
       o.trainer.tokens = std::min(o.trainer.tokens, model.spec.context);
     if (!limit.empty()) fit(model.spec, *dev);
@@ -109,6 +119,7 @@ struct Describe {
     for (const auto& [name, value] : shown)
       if (!value->empty()) given.push_back(std::string("--") + name);
     check(given.size() < 2, "{} were given; give one of them", fmt::join(given, " and "));
+    if (!given.empty()) check_read_by(graph + plan + memory + cost);
     check(format == "text" || format == "json" || format == "mermaid" || format == "svg",
           "format '{}' is not one of text, json, mermaid, svg", format);
     check(format != "mermaid" || !graph.empty(), "format mermaid draws a graph; add --graph train, forward or decode");
@@ -120,6 +131,17 @@ struct Describe {
     check(ceilings_option->count() == 0 || given.empty() || !cost.empty(),
           "ceilings: the least time stands in the card and in --cost; {} does not show it",
           given.empty() ? "" : given.front());
+  }
+
+  // Options that the graph does not read would promise what they do not do.
+  void check_read_by(const std::string& which) const {
+    const auto refuse = [&](const std::vector<const CLI::Option*>& options) {
+      for (const CLI::Option* option : options)
+        check(option->count() == 0, "{} changes nothing in the graph of '{}'; leave it out", option->get_name(), which);
+    };
+    if (which == "decode") refuse(of_passes);
+    if (which == "decode" || which == "forward") refuse(of_training);
+    if (which == "train" || which == "forward") refuse(of_decoding);
   }
 
   void fit(const ModelSpec& spec, Device& dev) {
@@ -143,7 +165,7 @@ struct Describe {
                    {"input_bytes", c.plan.input_bytes(dev)},
                    {"peak_bytes", held_bytes(c.plan, dev)},
                    {"notes", c.plan.notes}};
-      return fmt::print("{}\n", j.dump(2));
+      return fmt::print("{}\n", json_text(j, 2));
     }
     fmt::print("{}\n{}\n", c.what, to_text(*c.graph, &costs));
     for (const Phase p : kPhases)
@@ -158,7 +180,7 @@ struct Describe {
 
   void print_plan(const Plan& p) const {
     if (format == "json")
-      fmt::print("{}\n", to_json(p).dump(2));
+      fmt::print("{}\n", json_text(to_json(p), 2));
     else
       fmt::print("{}", to_text(p));
   }
@@ -169,7 +191,7 @@ struct Describe {
     if (format == "text") return fmt::print("{}\n{}", c.what, to_text(profile));
     ordered_json j{{"what", c.what}};
     j.update(to_json(profile));
-    fmt::print("{}\n", j.dump(2));
+    fmt::print("{}\n", json_text(j, 2));
   }
 };
 

@@ -13,6 +13,7 @@
 #include "cli/prompts.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/eval/score.h"
 
 namespace toy::cli {
@@ -122,7 +123,7 @@ struct Eval {
       j["top"] = ordered_json::array();
       for (const TokenLogprob& b : t.best) j["top"].push_back({{"id", b.id}, {"logprob", number(b.logprob)}});
     }
-    return j.dump() + "\n";
+    return json_text(j) + "\n";
   }
 
   void print(const TextScore& s, int64_t documents, int64_t model_context) const {
@@ -145,7 +146,7 @@ struct Eval {
                            {"bits_per_byte_error", number(s.bits_per_byte_error())},
                            {"error_over", over},
                            {"error_blocks", s.blocks}};
-      fmt::print("{}\n", j.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+      fmt::print("{}\n", json_text(j));
       return;
     }
     fmt::print("perplexity {}\n{} nats a token\n{} bits a byte\n", with_error(s.perplexity(), s.perplexity_error()),

@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/console.h"
 #include "cli/options.h"
 #include "cli/prompts.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/decode/scheduler.h"
 #include "toy/decode/text_stream.h"
 
@@ -104,6 +106,7 @@ struct Infer {
   int64_t context = 0, parallel = 16;
   bool json = false, check_finite = false;
   CLI::Option *n_option = nullptr, *parallel_option = nullptr;
+  std::vector<const CLI::Option*> of_chance;  // what temperature 0 has no use for
 
   void add(CLI::App& app) {
     app.add_option("model", model_path, "a GGUF file")->required();
@@ -143,12 +146,15 @@ struct Infer {
 
   void add_sampling(CLI::App& app) {
     SamplerOptions& s = g.sampler;
-    app.add_option("--temperature", s.temperature, "0: always the likeliest token; 1: as the model says")
+    app.add_option(
+           "--temperature", s.temperature,
+           "0: always the likeliest token, whatever --top-k, --top-p, --min-p and --seed say; 1: as the model says")
         ->capture_default_str();
-    app.add_option("--top-k", s.top_k, "choose among the k likeliest; 0: all")->capture_default_str();
-    app.add_option("--top-p", s.top_p, "choose among the likeliest that together reach p")->capture_default_str();
-    app.add_option("--min-p", s.min_p, "choose among those at least p times as likely as the likeliest; 0: all")
-        ->capture_default_str();
+    of_chance = {
+        app.add_option("--top-k", s.top_k, "choose among the k likeliest; 0: all")->capture_default_str(),
+        app.add_option("--top-p", s.top_p, "choose among the likeliest that together reach p")->capture_default_str(),
+        app.add_option("--min-p", s.min_p, "choose among those at least p times as likely as the likeliest; 0: all")
+            ->capture_default_str()};
     app.add_option("--repeat-penalty", s.repeat_penalty,
                    "logits of tokens that occurred are divided by it where positive, multiplied where not (as "
                    "llama.cpp); 1: none")
@@ -163,7 +169,7 @@ struct Infer {
                    "the last N tokens of prompt and text are what the penalties look at (as llama.cpp); -1: all, 0: "
                    "no penalties")
         ->capture_default_str();
-    add_seed_option(app, s.seed, "seed of the choices, the same for every prompt");
+    of_chance.push_back(add_seed_option(app, s.seed, "seed of the choices, the same for every prompt"));
   }
 
   void check_options() const {
@@ -177,6 +183,14 @@ struct Infer {
         "--parallel is how many prompts are generated at once, and there is one; give several with --prompts FILE, or "
         "leave it out");
     const Sampler options_are_sound(g.sampler);
+    std::vector<std::string> unused;  // no error: greedy runs of scripts that always give a seed are what they seem
+    for (const CLI::Option* option : of_chance)
+      if (option->count() > 0 && g.sampler.temperature == 0) unused.push_back(option->get_name());
+    if (!unused.empty())
+      to_stderr(
+          fmt::format("toy: {} changes nothing at temperature 0, which always takes the likeliest token; add "
+                      "--temperature 0.8, say\n",
+                      fmt::join(unused, ", ")));
     const StopFilter stops_are_sound(stops);
   }
 
@@ -259,7 +273,7 @@ struct Infer {
     ordered_json j;
     if (prompts.several()) j["index"] = i;
     j.update(to_json(prompt, result, text, g.top_logprobs > 0));
-    return j.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+    return json_text(j) + "\n";
   }
 };
 

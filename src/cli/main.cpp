@@ -13,6 +13,8 @@
 #include "cli/options.h"
 #include "cli/parse_errors.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
 #include "toy/formats/mapped_file.h"
 
 namespace toy::cli {
@@ -36,7 +38,7 @@ nlohmann::ordered_json manifest(const CLI::App& app) {
 }
 
 int fail_with(int code, const std::string& text) {
-  to_stderr(fmt::format("toy: {}\n", text));
+  to_stderr(fmt::format("toy: {}\n", one_line(text)));
   return code;
 }
 
@@ -54,6 +56,8 @@ int run(CLI::App& app, int argc, char** argv) {
     app.parse(words);
     return with_output_written(0);
   } catch (const CLI::ParseError& e) {
+    if (const std::string unknown = explain_unknown_command(app, given); e.get_exit_code() == 0 && !unknown.empty())
+      return fail_with(2, unknown);                                       // --help of a command that is not there
     if (e.get_exit_code() == 0) return with_output_written(app.exit(e));  // --help, --version
     return fail_with(2, explain(app, e, given));
   } catch (const Error& e) {
@@ -99,7 +103,7 @@ int main(int argc, char** argv) {
   app.add_flag_callback(
       "--manifest",
       [&app] {
-        fmt::print("{}\n", manifest(app).dump(2));
+        fmt::print("{}\n", json_text(manifest(app), 2));
         throw CLI::Success();
       },
       "print every command and option as JSON");

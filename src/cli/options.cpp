@@ -10,6 +10,7 @@
 
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
+#include "toy/base/utf8.h"
 #include "toy/models/spec.h"
 
 namespace toy::cli {
@@ -179,12 +180,23 @@ std::vector<std::string> protect_texts(int argc, char** argv) {
   return words;
 }
 
+std::string flag_name(const CLI::Option& flag, bool value) {
+  return value || flag.get_fnames().empty() ? flag.get_name() : "--" + flag.get_fnames()[0];
+}
+
 std::string shell_quoted(const std::string& text) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            std::string_view("_-./:,=+@%").find(c) != std::string_view::npos;
   };
   if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
+  if (one_line(text) != text) {
+    std::string escaped = "$'";
+    for (const char c : text)
+      escaped +=
+          c >= ' ' && c <= '~' && c != '\'' && c != '\\' ? std::string(1, c) : fmt::format("\\{:03o}", uint8_t(c));
+    return escaped + "'";
+  }
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";

@@ -75,7 +75,11 @@ std::vector<std::string> protect_texts(int argc, char** argv);
 /// A value as it was before protect_texts().
 std::string unmarked(const std::string& value);
 
-/// As a shell's word that means this text.
+/// "--nesterov" of a flag, "--no-nesterov" where it is false; a flag that has no such form has one name.
+std::string flag_name(const CLI::Option& flag, bool value);
+
+/// As a shell's word that means this text: plain, in quotes, or, where a terminal would act on it or it is not UTF-8,
+/// as $'...' of bash, zsh and POSIX 2024.
 std::string shell_quoted(const std::string& text);
 
 }  // namespace toy::cli

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "cli/options.h"
 #include "toy/base/error.h"
@@ -38,31 +39,37 @@ std::string kind_of_commands(const CLI::App& app) {
   return app.get_parent() == nullptr ? "command" : app.get_name() == "train" ? "recipe" : app.get_name() + " command";
 }
 
+// The command of this name below an app, or nullptr.
+const CLI::App* command_of(const CLI::App& app, const std::string& name) {
+  for (const CLI::App* s : app.get_subcommands({}))
+    if (s->get_name() == name) return s;
+  return nullptr;
+}
+
+// "; did you mean --clip?", or who has an option of that name.
+std::string who_has(const CLI::App& app, const std::string& option, const std::vector<std::string>& names) {
+  if (app.get_parent() && app.get_parent()->get_parent())  // another recipe, say
+    for (const CLI::App* other : app.get_parent()->get_subcommands({}))
+      if (other->get_option_no_throw(option)) return fmt::format("; `{}` has it", full_name(*other));
+  const std::string near = did_you_mean(option, names);
+  return near.empty() ? "; --help shows all" : near;
+}
+
 // The first word that the command it belongs to does not know, if there is one.
 std::string explain_unknown(const CLI::App& root, const std::vector<std::string>& words) {
+  if (std::string unknown = explain_unknown_command(root, words); !unknown.empty()) return unknown;
   const CLI::App* app = &root;
   for (const std::string& word : words) {
     if (!word.starts_with("-")) {
-      const auto subs = app->get_subcommands({});
-      const auto it = std::find_if(subs.begin(), subs.end(), [&](const CLI::App* s) { return s->get_name() == word; });
-      if (it != subs.end()) {
-        app = *it;
-        continue;
-      }
-      if (subs.empty()) continue;
-      const std::vector<std::string> names = commands_of(*app);
-      const std::string near = nearest(word, names);
-      return fmt::format("unknown {} '{}'; there are: {}{}", kind_of_commands(*app), word, fmt::join(names, ", "),
-                         near.empty() ? "" : ". Did you mean '" + near + "'?");
+      if (const CLI::App* sub = command_of(*app, word)) app = sub;
+      continue;
     }
     const std::string name = word.substr(0, word.find('='));
     std::vector<std::string> names;
     for (const CLI::Option* o : app->get_options())
       for (const std::string& l : o->get_lnames()) names.push_back("--" + l);
-    if (name.size() > 1 && app->get_option_no_throw(name) == nullptr) {
-      const std::string near = did_you_mean(name, names);
-      return fmt::format("unknown option '{}'{}", name, near.empty() ? "; --help shows all" : near);
-    }
+    if (name.size() > 1 && app->get_option_no_throw(name) == nullptr)
+      return fmt::format("unknown option '{}'{}", name, who_has(*app, name, names));
   }
   return {};
 }
@@ -131,8 +138,10 @@ template <class T>
 void take_whole(const std::string& name, std::string& text) {
   T value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  check(error == std::errc() && end == text.data() + text.size(), "{} is '{}', expected a whole number from {} to {}",
-        name, text, std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
+  const bool negative = std::is_unsigned_v<T> && text.starts_with("-");
+  check(error != std::errc::result_out_of_range && !negative, "{} is '{}', expected a whole number from {} to {}", name,
+        text, std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
+  check(error == std::errc() && end == text.data() + text.size(), "{} is '{}', expected a whole number", name, text);
   text = fmt::format("{}", value);
 }
 
@@ -144,23 +153,41 @@ void take_decimal(const std::string& name, const std::string& text) {
         std::numeric_limits<double>::max(), std::numeric_limits<double>::max());
 }
 
-void make_strict(CLI::Option& o) {
+// Throws for what an option of numbers does not take; else the text becomes the parser's words for the same number.
+void take_number(const CLI::Option& o, std::string& text) {
   const std::string type = o.get_type_name(), name = o.get_name();
-  if (type.empty() || o.get_items_expected_max() == 0) return;  // a flag
-  const auto each = [&](auto&& take) {
-    o.transform(CLI::Validator(
-        [name, take](std::string& text) {
-          take(name, text);
-          return std::string();
-        },
-        "", ""));
-  };
-  if (type.starts_with("INT")) each(take_whole<int64_t>);
-  if (type.starts_with("UINT")) each(take_whole<uint64_t>);
-  if (type.starts_with("FLOAT")) each(take_decimal);
+  if (type.starts_with("INT")) take_whole<int64_t>(name, text);
+  if (type.starts_with("UINT")) take_whole<uint64_t>(name, text);
+  if (type.starts_with("FLOAT")) take_decimal(name, text);
+}
+
+void make_strict(CLI::Option& o) {
+  if (o.get_type_name().empty() || o.get_items_expected_max() == 0) return;  // a flag
+  o.transform(CLI::Validator(
+      [&o](std::string& text) {
+        take_number(o, text);
+        return std::string();
+      },
+      "", ""));
 }
 
 }  // namespace
+
+std::string explain_unknown_command(const CLI::App& root, const std::vector<std::string>& words) {
+  const CLI::App* app = &root;
+  for (const std::string& word : words) {
+    const std::vector<std::string> names = commands_of(*app);
+    if (word.starts_with("-") || names.empty()) continue;
+    const CLI::App* sub = command_of(*app, word);
+    if (!sub) {
+      const std::string near = nearest(word, names);
+      return fmt::format("unknown {} '{}'; there are: {}{}", kind_of_commands(*app), word, fmt::join(names, ", "),
+                         near.empty() ? "" : ". Did you mean '" + near + "'?");
+    }
+    app = sub;
+  }
+  return {};
+}
 
 std::string explain(const CLI::App& root, const CLI::ParseError& error, const std::vector<std::string>& words) {
   if (words.empty()) return "no command given; `toy --help` shows what there is";
@@ -177,6 +204,8 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
     own = fmt::format("{}: more words than it takes; {}", full_name(app), help_of(app));
   return own.empty() ? text : own;
 }
+
+void check_value(const CLI::Option& option, std::string text) { take_number(option, text); }
 
 void make_numbers_strict(CLI::App& app) {
   for (CLI::Option* o : app.get_options()) make_strict(*o);

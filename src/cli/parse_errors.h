@@ -10,6 +10,12 @@ namespace toy::cli {
 /// One sentence about an error of the parser. `words` are the arguments; `root` has parsed them as far as it came.
 std::string explain(const CLI::App& root, const CLI::ParseError& error, const std::vector<std::string>& words);
 
+/// The same of a word where a command is expected and no command has that name; else "".
+std::string explain_unknown_command(const CLI::App& root, const std::vector<std::string>& words);
+
+/// Throws Error{bad_input} where an option of numbers would refuse this value.
+void check_value(const CLI::Option& option, std::string text);
+
 /// Makes every option of numbers, in every command, take whole or finite decimal numbers that fit, and nothing else.
 /// The parser's own conversions clamp what is too large, and take nan, octal numbers and "true". What does not fit
 /// throws Error{bad_input} with option, value and range. Call it when all commands are there.

@@ -8,6 +8,7 @@
 
 #include "cli/options.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/data/corpus.h"
 
 namespace toy::cli {
@@ -61,7 +62,7 @@ nlohmann::json parse_object(const std::string& where, const std::string& line) {
   check(value.is_array() && !value.empty(), "{}: 'prompt_ids' is not an array of ids; {}", where, kForms);
   for (const auto& id : value)
     check(id.is_number_integer() && id >= 0 && id <= INT32_MAX, "{}: 'prompt_ids' has {}, which is no token id", where,
-          id.dump());
+          json_text(id));
   return j;
 }
 

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
 #include "toy/graph/print.h"
 #include "toy/runs/log.h"
 #include "toy/runs/run.h"
@@ -20,17 +23,22 @@ using nlohmann::ordered_json;
 
 class JsonLines final : public runs::EventSink {
  public:
-  void write(const runs::Event& event) override { put_line(runs::to_json_line(event) + "\n"); }
+  explicit JsonLines(Results& results) : results_(results) {}
+  void write(const runs::Event& event) override { results_.put(runs::to_json_line(event) + "\n"); }
+
+ private:
+  Results& results_;
 };
 
-ordered_json typed(const std::string& text) {
+// A number where the option takes numbers.
+ordered_json typed(const CLI::Option& option, const std::string& text) {
   const ordered_json j = ordered_json::parse(text, nullptr, false);
-  return j.is_number() || j.is_boolean() ? j : ordered_json(text);
+  return j.is_number() && !option.get_type_name().starts_with("TEXT") ? j : ordered_json(text);
 }
 
 void write_json(const std::filesystem::path& path, const ordered_json& j) {
   AtomicFile file(path.string());
-  file.write(j.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
+  file.write(json_text(j, 1) + "\n");
   file.commit();
 }
 
@@ -43,6 +51,23 @@ ordered_json flow(const ModelSpec& spec, const TrainerOptions& options) {
   roots.insert(roots.end(), t.updates.begin(), t.updates.end());
   const GraphCost cost = cost_of(*t.graph, roots);
   return to_json(*t.graph, &cost);
+}
+
+// Whether a log can be read and written on. One that cannot must not keep a whole checkpoint from going on: it gets
+// another name.
+bool can_go_on(const std::string& log) {
+  try {
+    runs::read_events(log);
+    return true;
+  } catch (const Error& e) {
+    const auto previous = std::filesystem::path(log).replace_extension("previous.jsonl");
+    std::error_code error;
+    std::filesystem::rename(log, previous, error);
+    check(!error, "{}; it cannot be renamed to {}: {}", e.what(), previous.string(), error.message());
+    to_stderr(
+        fmt::format("toy: {}; it is now {}, and a new log begins\n", one_line(e.what()), one_line(previous.string())));
+    return false;
+  }
 }
 
 }  // namespace
@@ -78,19 +103,25 @@ WatchOptions RunOptions::watch() const {
 
 ordered_json config_of(const CLI::App& app) {
   ordered_json j = ordered_json::object();
+  const auto shut_out = [](const CLI::Option& o) {
+    return std::any_of(o.get_excludes().begin(), o.get_excludes().end(), [](const auto* e) { return e->count() > 0; });
+  };
   for (const CLI::Option* o : app.get_options()) {
-    if (o->get_lnames().empty() || o->get_lnames()[0] == "help") continue;
+    if (o->get_lnames().empty() || o->get_lnames()[0] == "help" || o->get_lnames()[0] == "config") continue;
     const std::string& name = o->get_lnames()[0];
-    if (o->get_items_expected_max() == 0) {  // a flag
-      j[name] = o->count() > 0;
+    if (o->get_items_expected_max() == 0) {  // a flag; null: one that can be true or false, and neither was given
+      if (o->count() == 0 && !o->get_fnames().empty())
+        j[name] = nullptr;
+      else
+        j[name] = o->count() > 0 && o->results()[0] == "true";
       continue;
     }
     const std::vector<std::string> values = o->count() > 0 ? o->results() : std::vector<std::string>{};
     if (values.size() > 1) {
-      for (const std::string& v : values) j[name].push_back(typed(v));
+      for (const std::string& v : values) j[name].push_back(typed(*o, v));
     } else {
       const std::string text = values.empty() ? o->get_default_str() : values[0];
-      j[name] = values.empty() && text.empty() ? ordered_json(nullptr) : typed(text);
+      j[name] = values.empty() && (text.empty() || shut_out(*o)) ? ordered_json(nullptr) : typed(*o, text);
     }
   }
   return j;
@@ -105,18 +136,19 @@ OutFolder::~OutFolder() {
 }
 
 Recorder::Sinks open_sinks(const std::string& out, const ordered_json& config, const ModelSpec& spec,
-                           const TrainerOptions& trainer, const std::string& tensorboard, bool json, bool resumed) {
+                           const TrainerOptions& trainer, const std::string& tensorboard, Results* json, bool resumed) {
   Recorder::Sinks sinks;
+  std::unique_ptr<runs::EventSink> board;  // first: nothing has been written when its folder cannot be made
+  if (!tensorboard.empty()) board = std::make_unique<runs::TensorBoardWriter>(tensorboard, double(std::time(nullptr)));
   const std::filesystem::path folder(out);
   const std::string log = (folder / runs::kEventsFile).string();
-  const bool goes_on = resumed && std::filesystem::exists(log);
+  const bool goes_on = resumed && std::filesystem::exists(log) && can_go_on(log);
   sinks.push_back(std::make_unique<runs::EventWriter>(
       log, goes_on ? runs::EventWriter::Mode::resume : runs::EventWriter::Mode::fresh));
   write_json(folder / "config.json", config);
   write_json(folder / "flow.json", flow(spec, trainer));
-  if (!tensorboard.empty())
-    sinks.push_back(std::make_unique<runs::TensorBoardWriter>(tensorboard, double(std::time(nullptr))));
-  if (json) sinks.push_back(std::make_unique<JsonLines>());
+  if (board) sinks.push_back(std::move(board));
+  if (json) sinks.push_back(std::make_unique<JsonLines>(*json));
   return sinks;
 }
 

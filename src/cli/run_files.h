@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/console.h"
 #include "toy/train/record.h"
 
 namespace toy::cli {
@@ -41,9 +42,10 @@ class OutFolder {
 };
 
 /// Opens events.jsonl in `out`, writes config.json and flow.json beside it, and opens what else is wanted: JSON Lines
-/// on stdout, TensorBoard's files. `resumed`: the log goes on, if it is there.
+/// on stdout (`json`, unless it is nullptr), TensorBoard's files. `resumed`: the log goes on if it is there; one that
+/// cannot be read is put aside, and that is said on stderr.
 Recorder::Sinks open_sinks(const std::string& out, const nlohmann::ordered_json& config, const ModelSpec& spec,
-                           const TrainerOptions& trainer, const std::string& tensorboard, bool json, bool resumed);
+                           const TrainerOptions& trainer, const std::string& tensorboard, Results* json, bool resumed);
 
 /// Writes a result to stdout. Throws Error{failure} when its reader has gone away: nobody would see the rest.
 void put_line(const std::string& text);

@@ -17,6 +17,8 @@
 #include "cli/run_files.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
 #include "toy/runs/report.h"
 #include "toy/runs/run.h"
 
@@ -44,23 +46,22 @@ Opened open_run(const std::string& what) {
   o.log = runs::read_events(o.path);
   const std::string folder = std::filesystem::absolute(o.path).parent_path().string();
   o.summary = runs::summarize(o.log, folder, runs::is_being_written(o.path));
-  for (const std::string& w : o.log.warnings) to_stderr(fmt::format("toy: {}: {}\n", o.path, w));
+  for (const std::string& w : o.log.warnings) to_stderr(fmt::format("toy: {}: {}\n", one_line(o.path), one_line(w)));
   return o;
 }
 
-void put_json(const ordered_json& j) {
-  put_line(j.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
-}
+void put_json(const ordered_json& j) { put_line(json_text(j) + "\n"); }
 
 // How charts are drawn on stdout.
 struct ScreenOptions {
   int columns = 0, rows = 12;
   bool ascii = false;
 
-  void add(CLI::App& app) {
-    app.add_option("--width", columns, "columns of the drawing; 0: the terminal's, or 80")->capture_default_str();
-    app.add_option("--height", rows, "rows of a chart")->capture_default_str();
-    app.add_flag("--ascii", ascii, "draw without Unicode, as where the locale has none");
+  std::vector<CLI::Option*> add(CLI::App& app) {
+    return {
+        app.add_option("--width", columns, "columns of the drawing; 0: the terminal's, or 80")->capture_default_str(),
+        app.add_option("--height", rows, "rows of a chart")->capture_default_str(),
+        app.add_flag("--ascii", ascii, "draw without Unicode, as where the locale has none")};
   }
   runs::Terminal terminal() const {
     check(columns == 0 || (columns >= 8 && columns <= 1000), "width is {}, expected 8 to 1000, or 0 for the terminal's",
@@ -110,6 +111,34 @@ std::string table(const std::vector<std::vector<std::string>>& rows, const std::
   return out;
 }
 
+// Whether all columns of a table may be shown: nobody said how many, and nobody looks at it on a terminal.
+bool is_unlimited(const ScreenOptions& screen) { return screen.columns == 0 && isatty(STDOUT_FILENO) != 1; }
+constexpr int kUnlimited = 100000;
+
+// Titles and values. A value that is too long for its line goes on below; where beside the titles is hardly any room,
+// it has the lines below its title.
+std::string card(const std::vector<std::pair<std::string, std::string>>& rows, int columns) {
+  constexpr size_t kLeast = 12;
+  size_t titles = 0;
+  for (const auto& [title, value] : rows) titles = std::max(titles, title.size());
+  const bool below = size_t(columns) < titles + 2 + kLeast;
+  const size_t indent = below ? 2 : titles + 2, room = std::max(size_t(columns), indent + 1) - indent;
+  std::string out;
+  for (const auto& [title, value] : rows) {
+    out += below ? title.substr(0, size_t(columns)) + "\n" : title + std::string(indent - title.size(), ' ');
+    size_t used = 0;
+    if (below) out += std::string(indent, ' ');
+    for (std::string_view rest = value; !rest.empty(); ++used) {
+      if (used == room) out += "\n" + std::string(indent, ' '), used = 0;
+      const size_t bytes = std::max<size_t>(utf8_character(rest), 1);
+      out += rest.substr(0, bytes);
+      rest.remove_prefix(bytes);
+    }
+    out += "\n";
+  }
+  return out;
+}
+
 bool is_number(const runs::Column& c) { return !std::holds_alternative<std::string>(c.cell(Summary{})); }
 
 struct List {
@@ -153,7 +182,7 @@ struct List {
     try {
       list.push_back(runs::summarize(runs::read_events(path), folder, runs::is_being_written(path)));
     } catch (const Error& e) {
-      to_stderr(fmt::format("toy: {}\n", e.what()));
+      to_stderr(fmt::format("toy: {}\n", one_line(e.what())));
     }
   }
   void print(const std::vector<Summary>& list) const {
@@ -164,11 +193,9 @@ struct List {
     for (const Summary& s : list) {
       rows.emplace_back();
       for (const runs::Column& c : runs::columns())
-        if (c.in_list) rows.back().push_back(runs::to_text(c, s));
+        if (c.in_list) rows.back().push_back(one_line(runs::to_text(c, s)));
     }
-    const int all = 100000;
-    const bool fits = screen.columns == 0 && isatty(STDOUT_FILENO) != 1;
-    put_line(table(rows, right, fits ? all : screen.terminal().columns));
+    put_line(table(rows, right, is_unlimited(screen) ? kUnlimited : screen.terminal().columns));
   }
 };
 
@@ -181,18 +208,19 @@ void write_file(const std::string& path, const std::string& text) {
 struct Show {
   std::string run_name, svg;
   std::vector<std::string> metrics;
+  std::vector<const CLI::Option*> of_curves;  // what --json has no use for
   ScreenOptions screen;
   bool json = false;
 
   void add(CLI::App& app) {
     app.add_option("run", run_name, kRunHelp)->required();
-    app.add_option(
-           "--metric", metrics,
-           fmt::format("curves to draw, of {} (default: loss, grad_norm, lr)", fmt::join(runs::metrics(), ", ")))
-        ->delimiter(',');
-    app.add_option("--svg", svg, "a folder to write the curves to instead, METRIC.svg");
+    of_curves = {app.add_option("--metric", metrics,
+                                fmt::format("curves to draw, of {} (default: loss, grad_norm, lr)",
+                                            fmt::join(runs::metrics(), ", ")))
+                     ->delimiter(','),
+                 app.add_option("--svg", svg, "a folder to write the curves to instead, METRIC.svg")};
     app.add_flag("--json", json, "the summary as a JSON object, without curves");
-    screen.add(app);
+    for (const CLI::Option* option : screen.add(app)) of_curves.push_back(option);
     app.callback([this] { run(); });
   }
 
@@ -202,6 +230,9 @@ struct Show {
       check(std::find(known.begin(), known.end(), m) != known.end(), "metric '{}' is not one of {}", m,
             fmt::join(known, ", "));
     const runs::Terminal terminal = screen.terminal();
+    for (const CLI::Option* option : of_curves)
+      check(!json || option->count() == 0, "--json is the summary, which has no curves; leave {} out",
+            option->get_name());
     const Opened o = open_run(run_name);
     if (json) return put_json(to_json(o.summary));
     std::vector<runs::Curve> curves = runs::curves(o.log);
@@ -215,7 +246,7 @@ struct Show {
         return std::find(wanted.begin(), wanted.end(), c.metric) == wanted.end();
       });
     if (!svg.empty()) return draw(curves);
-    put_line(facts(o, terminal.columns));
+    put_line(facts(o, is_unlimited(screen) ? kUnlimited : terminal.columns));
     for (const runs::Curve& c : curves) put_line("\n" + runs::to_terminal(c.chart, terminal));
   }
 
@@ -231,10 +262,10 @@ struct Show {
     }
   }
   static std::string facts(const Opened& o, int columns) {
-    std::vector<std::vector<std::string>> rows;
+    std::vector<std::pair<std::string, std::string>> rows;
     for (const runs::Column& c : runs::columns())
-      if (const std::string text = runs::to_text(c, o.summary); text != "-") rows.push_back({c.title, text});
-    return table(rows, {false, false}, std::max(columns, 40));
+      if (const std::string text = runs::to_text(c, o.summary); text != "-") rows.emplace_back(c.title, one_line(text));
+    return card(rows, columns);
   }
 };
 
@@ -299,7 +330,7 @@ struct CompareRuns {
   static std::string rows_of(const std::vector<Summary>& list, const std::vector<runs::Compare>& metrics, int columns) {
     std::vector<std::vector<std::string>> rows{{"run"}};
     std::vector<bool> right{false};
-    for (const Summary& s : list) rows.push_back({s.id});
+    for (const Summary& s : list) rows.push_back({one_line(s.id)});
     for (const runs::Compare& c : metrics) {
       const runs::Column& column = runs::column(c.metric);
       rows[0].push_back(column.title);
@@ -379,9 +410,7 @@ struct Tail {
             if constexpr (std::is_same_v<T, std::optional<double>>)
               if (v) s += fmt::format("  {} {:.5g}", name, *v);
             if constexpr (std::is_same_v<T, int64_t>) s += fmt::format("  {} {}", name, v);
-            if constexpr (std::is_same_v<T, std::string>)
-              s += fmt::format("  {} {}", name,
-                               ordered_json(v).dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+            if constexpr (std::is_same_v<T, std::string>) s += fmt::format("  {} {}", name, json_text(ordered_json(v)));
           });
         },
         e.body);
@@ -410,7 +439,7 @@ struct Report {
 
 struct SchemaOf {
   void add(CLI::App& app) {
-    app.callback([] { put_line(runs::events_schema().dump(2) + "\n"); });
+    app.callback([] { put_line(json_text(runs::events_schema(), 2) + "\n"); });
   }
 };
 

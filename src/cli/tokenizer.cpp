@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "cli/prompts.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/data/corpus.h"
 #include "toy/text/tokenizer.h"
 
@@ -52,7 +53,7 @@ struct Encode {
     std::vector<int32_t> ids = t->encode(file_option->count() ? read_text(file) : text);
     if (!no_bos && t->adds_bos() && t->bos()) ids.insert(ids.begin(), *t->bos());
     if (json)
-      fmt::print("{}\n", nlohmann::json(ids).dump());
+      fmt::print("{}\n", json_text(nlohmann::json(ids)));
     else
       fmt::print("{}\n", fmt::join(ids, " "));
   }
@@ -73,7 +74,7 @@ struct Decode {
               model, t->vocab_size() - 1);
       const std::string bytes = t->decode(ids);
       if (json)
-        fmt::print("{}\n", nlohmann::json(bytes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+        fmt::print("{}\n", json_text(nlohmann::json(bytes)));
       else
         std::fwrite(bytes.data(), 1, bytes.size(), stdout);
     });

@@ -14,7 +14,9 @@
 #include "cli/progress.h"
 #include "cli/run_files.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/base/memory.h"
+#include "toy/base/utf8.h"
 #include "toy/train/from_scratch.h"
 #include "toy/train/warm_start.h"
 
@@ -24,17 +26,17 @@ namespace {
 // For people: progress on stderr; results on stdout, the same bytes for the same options, unless events go there.
 class Reporter final : public TrainObserver {
  public:
-  explicit Reporter(bool json) : json_(json) {}
+  Reporter(Results& results, bool json) : results_(results), json_(json) {}
 
-  void preparing(const std::string& what) override { progress_.waiting(what); }
-  void warned(const std::string& text) override { progress_.note("toy: " + text); }
-  void noted(const std::string& text) override { progress_.note(text); }
-  bool stop() override { return interrupt_ && interrupt_->signal() != 0; }
+  void preparing(const std::string& what) override { progress_.waiting(one_line(what)); }
+  void warned(const std::string& text) override { progress_.note("toy: " + one_line(text)); }
+  void noted(const std::string& text) override { progress_.note(one_line(text)); }
+  bool stop() override { return results_.lost() || (interrupt_ && interrupt_->signal() != 0); }
 
   void started(const Start& s) override {
     progress_.note(fmt::format(
         "{}: {:.2f} M parameters, {} training tokens ({} windows an epoch), {} validation tokens, {} planned",
-        s.spec.name, double(s.parameters) * 1e-6, s.train_tokens, s.windows_per_epoch, s.validation_tokens,
+        one_line(s.spec.name), double(s.parameters) * 1e-6, s.train_tokens, s.windows_per_epoch, s.validation_tokens,
         format_bytes(s.planned_bytes)));
     if (!s.recomputing.empty()) progress_.note(s.recomputing);
     for (const std::string& note : s.plan.notes) progress_.note("plan: " + note);
@@ -45,12 +47,12 @@ class Reporter final : public TrainObserver {
     progress_.note(fmt::format("resumed behind step {}", step));
   }
 
-  void checkpointed(const std::string& path, int64_t) override { progress_.note("checkpoint: " + path); }
+  void checkpointed(const std::string& path, int64_t) override { progress_.note("checkpoint: " + one_line(path)); }
 
   void stepped(const Step& s) override {
     if (!json_) {
       progress_.clear();
-      put_line(fmt::format("step {}: loss={:.6f}\n", s.step, s.loss));
+      results_.put(fmt::format("step {}: loss={:.6f}\n", s.step, s.loss));
     }
     if (s.skipped)
       progress_.note(fmt::format("step {}: the {} is not finite; the step was skipped", s.step,
@@ -68,25 +70,28 @@ class Reporter final : public TrainObserver {
   // The whole output of a run that is only planned.
   void estimated(const RunEstimate& e) {
     progress_.finish();
-    put_line(json_ ? to_json(e).dump() + "\n" : to_text(e));
+    put_line(json_ ? json_text(to_json(e)) + "\n" : to_text(e));
   }
 
-  // Ends the program by the signal that stopped the run, if one did.
+  // Ends the program by the signal that stopped the run, if one did; else the lost output makes it fail.
   void done(const TrainResult& r, const std::string& how_to_resume) {
     progress_.finish();
     if (r.reason == TrainResult::patience) progress_.note("stopped: validation got no better");
     if (r.reason == TrainResult::time) progress_.note("stopped: the time limit has passed");
-    if (!r.average_path.empty()) progress_.note("averaged weights: " + r.average_path);
+    if (!r.average_path.empty()) progress_.note("averaged weights: " + one_line(r.average_path));
     if (r.reason != TrainResult::stopped) {
-      if (!json_) put_line(r.model_path + "\n");
+      if (!json_) results_.put(r.model_path + "\n");
       return;
     }
-    to_stderr(fmt::format("stopped after step {}; everything is in {}. To go on:\n  {}\n", r.step, r.checkpoint,
-                          how_to_resume));
+    std::error_code unknown;  // a folder that was removed has no name
+    to_stderr(fmt::format("{}stopped after step {}; everything is in {}. To go on, in the folder {}:\n  {}\n",
+                          results_.lost() ? "nobody takes the output; " : "", r.step, one_line(r.checkpoint),
+                          one_line(std::filesystem::current_path(unknown).string()), how_to_resume));
     interrupt_->end_by_signal();
   }
 
  private:
+  Results& results_;
   bool json_;
   Progress progress_;
   std::optional<Interrupt> interrupt_;
@@ -98,10 +103,10 @@ std::string how_to_resume(const CLI::App& app, const std::string& out) {
   for (const CLI::Option* o : app.get_options()) {
     if (o->count() == 0 || o->get_name() == "--resume" || o->get_name() == "--out") continue;
     if (o->get_items_expected_max() == 0) {  // a flag
-      line += " " + o->get_name();
+      line += " " + flag_name(*o, o->results()[0] == "true");
       continue;
     }
-    for (const std::string& value : o->results()) line += " " + o->get_name() + " " + shell_quoted(value);
+    for (const std::string& value : o->results()) line += fmt::format(" {}={}", o->get_name(), shell_quoted(value));
   }
   return line + " --out " + shell_quoted(out) + " --resume";
 }
@@ -183,8 +188,9 @@ struct Recipe {
     o.trainer.updates = updates_of(update);
     o.watch = run_options.watch();
     o.memory = memory.bytes();
+    Results results;
     if (dry_run) {
-      Reporter reporter(json);
+      Reporter reporter(results, json);
       return reporter.estimated(estimate(o, *dev, reporter));
     }
     const OutFolder folder(o.out, {{"arch", o.out.find("{arch}") == std::string::npos ? "" : architecture_of(o)},
@@ -192,9 +198,9 @@ struct Recipe {
     o.out = folder.path();
     for (const char* file : {"/model.gguf", "/model-ema.gguf"}) refuse_overwriting_texts(o.out + file, o.data);
     const nlohmann::ordered_json config = config_of(app);
-    Reporter reporter(json);
+    Reporter reporter(results, json);
     const auto open = [&](const TrainObserver::Start& s, bool resumed) {
-      return open_sinks(o.out, config, s.spec, o.trainer, run_options.tensorboard, json, resumed);
+      return open_sinks(o.out, config, s.spec, o.trainer, run_options.tensorboard, json ? &results : nullptr, resumed);
     };
     const std::string id = std::filesystem::weakly_canonical(o.out).filename().string();
     Recorder recorder(
@@ -266,7 +272,7 @@ struct WarmStart {
   Recipe recipe;
 
   void add(CLI::App& app) {
-    app.add_option("--init", o.init, "a GGUF file (architecture llama) to go on from, with its tokenizer")->required();
+    app.add_option("--init", o.init, "a GGUF file to go on from, with its tokenizer")->required();
     recipe.add(app, o, 0.1);  // a trained model is soon unlearnt
     add_seed_option(app, o.seed, "seed of shuffling");
     app.add_option("--context", o.context, "positions that the new file states; 0: as the old one")

@@ -30,6 +30,7 @@ class OpenFile {
 };
 
 [[noreturn]] void fail_reading(const std::string& path, int error) {
+  check(!path.empty(), "the name of the file is empty; give a path");
   if (error == ENOENT) fail("{}: no such file", path);
   if (error == EACCES) fail("{}: no permission to read it", path);
   if (error == EISDIR) fail("{}: is a folder; a text file is needed", path);
@@ -60,6 +61,9 @@ std::string read_all(int fd, const std::string& name) {
 std::string read_text_file(const std::string& path) {
   const OpenFile file(path);
   if (file.fd() < 0) fail_reading(path, errno);
+  struct stat status;  // a device may have no end
+  check(::fstat(file.fd(), &status) != 0 || !(S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)),
+        "{}: is a device; a text file or a pipe is needed", path);
   std::string text = read_all(file.fd(), path);
   check(!text.empty(), "{}: the file is empty; a text is needed", path);
   return text;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 
 namespace toy {
 namespace {
@@ -39,7 +40,7 @@ void TokenFileWriter::finish(uint64_t fingerprint, const nlohmann::ordered_json&
   constexpr std::array<std::byte, 8> kZeros{};
   put(std::span(kZeros).first(padding(bytes_)));
   put(std::as_bytes(std::span(documents_)));
-  const std::string text = about.dump();
+  const std::string text = json_text(about);
   put(std::as_bytes(std::span(text)));
   const std::array<uint64_t, 5> footer{fingerprint, uint64_t(width_), uint64_t(tokens_), documents_.size(),
                                        text.size()};

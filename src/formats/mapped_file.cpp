@@ -23,6 +23,7 @@ struct Descriptor {
 };
 
 [[noreturn]] void fail_open(const std::string& path, int error) {
+  check(!path.empty(), "the name of the file is empty; give a path");
   if (error == ENOENT) fail("{}: no such file; check the path", path);
   if (error == EACCES || error == EPERM) fail("{}: no permission to read it; change it with chmod", path);
   fail("{}: cannot open: {}", path, std::strerror(error));

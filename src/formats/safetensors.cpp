@@ -7,6 +7,7 @@
 
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 
 namespace toy::safetensors {
 namespace {
@@ -59,7 +60,7 @@ Entry parse_entry(const std::string& path, const std::string& name, const json& 
     check(there, "{}: tensor '{}' has no list '{}'", path, name, key);
     for (const json& v : j.at(key)) {
       check(v.is_number_unsigned() && v.get<uint64_t>() <= uint64_t(INT64_MAX),
-            "{}: tensor '{}': '{}' holds {}, expected whole numbers", path, name, key, v.dump());
+            "{}: tensor '{}': '{}' holds {}, expected whole numbers", path, name, key, json_text(v));
       list.push_back(v.get<int64_t>());
     }
     return list;
@@ -75,7 +76,7 @@ Entry parse_entry(const std::string& path, const std::string& name, const json& 
   check(offsets.size() == 2 && offsets[0] <= offsets[1] && offsets[1] <= data_bytes &&
             offsets[1] - offsets[0] == bytes_of(shape, *known, data_bytes),
         "{}: tensor '{}': {} {} does not lie at {} in {} bytes", path, name, type, shape.str(),
-        j.at("data_offsets").dump(), data_bytes);
+        json_text(j.at("data_offsets")), data_bytes);
   return {View(nullptr, *known, shape), offsets[0], offsets[1]};
 }
 
@@ -109,7 +110,7 @@ void Writer::finish(const std::string& path) const {
                     {"data_offsets", {at, at + view.bytes()}}};
     at += view.bytes();
   }
-  std::string text = header.dump();
+  std::string text = json_text(header);
   text.resize((text.size() + kLength - 1) / kLength * kLength, ' ');
   const uint64_t length = text.size();
   AtomicFile file(path);

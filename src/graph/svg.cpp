@@ -2,15 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
+#include "toy/base/utf8.h"
 
 namespace toy::svg {
 namespace {
 
-// `<`, `>`, `&` and quotes as XML wants them.
+// `<`, `>`, `&` and quotes as XML wants them, which wants UTF-8 without control characters too.
 std::string escaped(std::string_view text) {
   std::string s;
-  for (const char c : text) {
+  for (const char c : one_line(text)) {
     if (c == '<')
       s += "&lt;";
     else if (c == '>')
@@ -20,7 +20,7 @@ std::string escaped(std::string_view text) {
     else if (c == '"')
       s += "&quot;";
     else
-      s += uint8_t(c) < 0x20 ? '?' : c;  // no control character may stand in XML
+      s += c;
   }
   return s;
 }

@@ -7,6 +7,7 @@
 
 #include "models/family.h"
 #include "toy/base/memory.h"
+#include "toy/base/utf8.h"
 #include "toy/formats/dequantize.h"
 #include "toy/models/model.h"
 #include "toy/tensor/convert.h"
@@ -115,9 +116,7 @@ ModelSpec spec_from_gguf(const gguf::File& f) {
   const auto u32 = [&](const char* key) { return int64_t(f.get_u32(family_key(m, key))); };
   check(f.get_u32(family_key(m, "expert_count"), 0) == 0, "{}: mixture-of-experts models are not supported yet",
         f.path());
-  m.name = f.get_string("general.name", arch);
-  for (char& c : m.name)  // it will be printed on terminals
-    if (uint8_t(c) < 0x20 || c == 0x7f) c = '?';
+  m.name = one_line(f.get_string("general.name", arch));  // it will be printed on terminals
   m.d_model = u32("embedding_length");
   m.context = u32("context_length");
   m.vocab = f.require("token_embd.weight").shape[0];

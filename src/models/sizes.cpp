@@ -7,6 +7,7 @@
 
 #include "models/family.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 
 namespace toy {
 namespace {
@@ -58,10 +59,10 @@ class Reader {
     try {
       if constexpr (std::is_same_v<T, int64_t>)
         check(json_.at(key).is_number_integer(), "{}: '{}' is {}, expected a whole number", where_, key,
-              json_.at(key).dump());
+              json_text(json_.at(key)));
       value = json_.at(key).get<T>();
     } catch (const nlohmann::json::exception&) {
-      fail("{}: '{}' is {}, which is not of the right type", where_, key, json_.at(key).dump());
+      fail("{}: '{}' is {}, which is not of the right type", where_, key, json_text(json_.at(key)));
     }
   }
   void done() const {

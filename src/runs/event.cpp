@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 
 namespace toy::runs {
 namespace {
@@ -28,7 +29,7 @@ constexpr bool kHasFields = requires(T& e) {
   T::fields(e, Nobody{});
 };
 
-std::string quoted(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string quoted(const std::string& text) { return json_text(Json(text)); }
 
 // ---- writing
 template <class T>
@@ -60,7 +61,7 @@ void write_value(std::string& s, const T& v) {
   } else if constexpr (std::is_same_v<T, std::string>) {
     s += quoted(v);
   } else if constexpr (std::is_same_v<T, Json>) {
-    s += v.dump(-1, ' ', false, Json::error_handler_t::replace);
+    s += json_text(v);
   } else if constexpr (IsVector<T>::value) {
     s += '[';
     for (const auto& e : v) {

@@ -106,8 +106,13 @@ std::string first_line(const fs::path& path) {
 }  // namespace
 
 std::vector<std::string> find_runs(const std::string& root) {
-  check(fs::exists(root), "'{}': no such folder", root);
-  check(fs::is_directory(root), "'{}' is not a folder", root);
+  std::error_code error;
+  const fs::file_type type = fs::status(root, error).type();
+  check(type != fs::file_type::not_found, "'{}': no such folder", root);
+  check(type != fs::file_type::none, "'{}' cannot be read: {}", root, error.message());
+  check(type == fs::file_type::directory, "'{}' is not a folder", root);
+  fs::directory_iterator readable(root, error);
+  check(!error, "'{}' cannot be read: {}", root, error.message());
   std::vector<std::string> found;
   find_below(root, kDepth, found);
   return found;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <tuple>
@@ -71,6 +72,10 @@ class Reader {
 }  // namespace
 
 Log read_events(const std::string& path) {
+  std::error_code error;
+  const auto type = std::filesystem::status(path, error).type();
+  check(type != std::filesystem::file_type::fifo && type != std::filesystem::file_type::character,
+        "{}: is a pipe or a device; a file is needed", path);
   std::ifstream file(path, std::ios::binary);
   check(file.good(), "{}: cannot open: {}", path, std::strerror(errno));
   Reader reader(path);

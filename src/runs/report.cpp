@@ -7,6 +7,7 @@
 
 #include "runs/page.h"
 #include "runs/text.h"
+#include "toy/base/json_text.h"
 
 namespace toy::runs {
 namespace {
@@ -128,10 +129,8 @@ void rows_of(const nlohmann::ordered_json& j, const std::string& prefix, std::st
     if (v.is_object())
       rows_of(v, prefix + name + ".", out);
     else
-      out += fmt::format(
-          "<tr><td>{}</td><td class=\"l\">{}</td></tr>\n", escaped(prefix + name),
-          escaped(v.is_string() ? v.get<std::string>()
-                                : v.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)));
+      out += fmt::format("<tr><td>{}</td><td class=\"l\">{}</td></tr>\n", escaped(prefix + name),
+                         escaped(v.is_string() ? v.get<std::string>() : json_text(v)));
   }
 }
 
@@ -152,11 +151,14 @@ std::string notes(const Log& log) {
 
 std::string about(const Log& log) {
   const RunStart* start = nullptr;
-  for (const Event& e : log.events)
-    if (const RunStart* s = e.as<RunStart>()) start = s;
+  const nlohmann::ordered_json* config = nullptr;  // the last one
+  for (const Event& e : log.events) {
+    if (const RunStart* s = e.as<RunStart>()) start = s, config = &s->config;
+    if (const Resume* r = e.as<Resume>(); r && r->config) config = &*r->config;
+  }
   if (!start) return {};
   std::string rows, out = "<section class=\"pair\">\n";
-  rows_of(start->config, "", rows);
+  rows_of(*config, "", rows);
   const auto card = [](const char* title, const std::string& body) {
     return fmt::format(
         "<details class=\"card\"><summary>{}</summary><div class=\"scroll\"><table>{}</table></div>"

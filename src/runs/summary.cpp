@@ -65,6 +65,11 @@ void take(Summary& s, const RunStart& e) {
   s.parameters = e.parameters;
 }
 
+void take(Summary& s, const Resume& e) {
+  ++s.resumes;
+  if (e.steps) s.steps = *e.steps;
+}
+
 void take(Summary& s, const Step& e) {
   s.loss = finite(e.loss);
   keep_less(s.best_loss, e.loss);
@@ -147,7 +152,7 @@ Summary summarize(const Log& log, const std::string& folder, bool running) {
     if (const auto* start = e.as<RunStart>()) take(s, *start);
     if (const auto* step = e.as<Step>()) take(s, *step);
     if (const auto* eval = e.as<Eval>()) take(s, *eval);
-    if (e.as<Resume>()) ++s.resumes;
+    if (const auto* resume = e.as<Resume>()) take(s, *resume);
     if (const auto* end = e.as<RunEnd>()) s.status = end->exit_code == 0 ? end->reason : "failed";
   }
   return s;

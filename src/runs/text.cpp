@@ -5,23 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "toy/base/utf8.h"
+
 namespace toy::runs {
 namespace {
 
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
-
-// Length of the UTF-8 character at the beginning, 0 if there is none (overlong forms and surrogates are none).
-size_t character_length(std::string_view s) {
-  const auto b = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
-  if (b(0) < 0x80) return 1;
-  const size_t n = b(0) >= 0xf0 ? 4 : b(0) >= 0xe0 ? 3 : 2;
-  if (b(0) < 0xc2 || b(0) > 0xf4 || s.size() < n) return 0;
-  for (size_t i = 1; i < n; ++i)
-    if (!is_continuation(s[i])) return 0;
-  const bool bad = (b(0) == 0xe0 && b(1) < 0xa0) || (b(0) == 0xed && b(1) > 0x9f) || (b(0) == 0xf0 && b(1) < 0x90) ||
-                   (b(0) == 0xf4 && b(1) > 0x8f);
-  return bad ? 0 : n;
-}
 
 }  // namespace
 
@@ -77,14 +66,8 @@ std::string shortened(const std::string& text, int64_t width, bool unicode) {
 
 std::string escaped(std::string_view text) {
   std::string s;
-  while (!text.empty()) {
-    const size_t n = character_length(text);
-    const char c = text[0];
-    if (n == 0) {
-      s += "\xef\xbf\xbd";
-    } else if (n > 1) {
-      s += text.substr(0, n);
-    } else if (c == '&') {
+  for (const char c : valid_utf8(text)) {
+    if (c == '&') {
       s += "&amp;";
     } else if (c == '<') {
       s += "&lt;";
@@ -97,7 +80,6 @@ std::string escaped(std::string_view text) {
     } else if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t') {
       s += c;
     }
-    text.remove_prefix(std::max<size_t>(n, 1));
   }
   return s;
 }

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "text/utf8.h"
 #include "toy/base/checksum.h"
 #include "toy/base/error.h"
+#include "toy/base/utf8.h"
 #include "toy/text/tokenizer.h"
 
 namespace toy {

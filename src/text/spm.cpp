@@ -6,9 +6,9 @@
 #include <limits>
 #include <utility>
 
-#include "text/utf8.h"
 #include "toy/base/checksum.h"
 #include "toy/base/error.h"
+#include "toy/base/utf8.h"
 
 namespace toy {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "text/spm.h"
-#include "text/utf8.h"
+#include "toy/base/utf8.h"
 
 namespace toy {
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "text/spm.h"
-#include "text/utf8.h"
 #include "toy/base/error.h"
+#include "toy/base/utf8.h"
 
 namespace toy {
 namespace {

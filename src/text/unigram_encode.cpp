@@ -7,7 +7,7 @@
 
 #include "text/spm.h"
 #include "text/spm_ids.h"
-#include "text/utf8.h"
+#include "toy/base/utf8.h"
 
 namespace toy {
 namespace {

@@ -1,4 +1,4 @@
-#include "text/utf8.h"
+#include "toy/base/utf8.h"
 #include "toy/text/tokenizer.h"
 
 namespace toy {

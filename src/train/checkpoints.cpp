@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "toy/base/atomic_file.h"
+#include "toy/base/json_text.h"
 #include "toy/data/corpus.h"
 #include "toy/formats/safetensors.h"
 
@@ -109,7 +110,7 @@ std::string Checkpoints::save(const Model& model, const Trainer& trainer, const 
                               const RunState& s) {
   try {
     CheckpointWriter writer(root_, s.step);
-    write_text(writer.path(kConfig), config.dump(2) + "\n");
+    write_text(writer.path(kConfig), json_text(config, 2) + "\n");
     const ordered_json state{{"step", s.step},
                              {"updates", s.updates},
                              {"windows", s.windows},
@@ -120,7 +121,7 @@ std::string Checkpoints::save(const Model& model, const Trainer& trainer, const 
                              {"skipped", s.skipped},
                              {"waited", s.waited},
                              {"least", number(s.least)}};
-    write_text(writer.path(kState), state.dump(2) + "\n");
+    write_text(writer.path(kState), json_text(state, 2) + "\n");
     safetensors::Writer tensors;
     for (const std::string& name : trainer.moments().names()) tensors.add(name, trainer.moments().get(name));
     for (const std::string& name : model.params->names())

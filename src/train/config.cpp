@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "toy/base/json_text.h"
+
 namespace toy {
 namespace {
 
@@ -82,7 +84,7 @@ std::vector<std::string> differences(const ordered_json& there, const ordered_js
   std::vector<std::string> list;
   const auto compare = [&](const std::string& key) {
     if (key.ends_with("/path")) return;
-    const auto value = [&](const ordered_json& j) { return j.contains(key) ? j.at(key).dump() : "absent"; };
+    const auto value = [&](const ordered_json& j) { return j.contains(key) ? json_text(j.at(key)) : "absent"; };
     if (value(a) == value(b)) return;
     std::string name = key.substr(1);
     for (char& c : name)

@@ -59,7 +59,7 @@ void Recorder::write(const std::string& phase, runs::Body body) {
 void Recorder::started(const Start& s) {
   sinks_ = open_(s, resumed_from_.has_value());
   if (resumed_from_) {
-    write("prepare", runs::Resume{runs::utc_now(), *resumed_from_});
+    write("prepare", runs::Resume{runs::utc_now(), *resumed_from_, recipe_.steps, record_.config});
   } else {
     runs::RunStart e;
     e.run_id = record_.run_id;

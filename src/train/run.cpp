@@ -38,6 +38,9 @@ void check_options(const RecipeOptions& o) {
         o.time_limit);
   check(o.eval_every >= 0, "eval-every is {}, expected 0 (only at the end) or more", o.eval_every);
   check(o.eval_tokens >= 0, "eval-tokens is {}, expected 0 (all) or more", o.eval_tokens);
+  check(o.eval_tokens == 0 || o.eval_every > 0,
+        "eval-tokens is {}, but validation comes only at the end, and reads all; say how often with --eval-every",
+        o.eval_tokens);
   check(o.checkpoint_every >= 0, "checkpoint-every is {}, expected 0 (only when the run is stopped) or more",
         o.checkpoint_every);
   check(o.keep >= 1, "keep is {}, expected at least 1 checkpoint", o.keep);
@@ -54,6 +57,9 @@ void prepare_folder(const std::string& out, size_t needed) {
   check(!error, "out: cannot make the folder '{}': {}", out, error.message());
   check(std::filesystem::is_directory(out), "out: '{}' is not a folder", out);
   check(access(out.c_str(), W_OK | X_OK) == 0, "out: the folder '{}' is not writable", out);
+  const std::string checkpoints = Checkpoints(out, 1).root();
+  check(!std::filesystem::exists(checkpoints, error) || std::filesystem::is_directory(checkpoints, error),
+        "out: '{}' is not a folder; checkpoints are to be written there", checkpoints);
   for (const std::string& target : {model_path(out), average_path(out)})
     check(!std::filesystem::is_directory(target, error), "out: '{}' is a folder; the model is to be written there",
           target);
@@ -163,6 +169,7 @@ class Run {
     if (reason != TrainResult::stopped) {
       publish(r);
       data_->tell_sources(state_.windows);
+      require_success(r);
     }
     r.seconds = now() - begin;
     return r;
@@ -203,6 +210,20 @@ class Run {
       save_model(model_, r.average_path, o_.stored);
     }
     observer_.left("save");
+  }
+
+  // A run that changed no weight, or whose model ends up predicting nothing, has failed however many steps it made.
+  void require_success(const TrainResult& r) const {
+    if (state_.updates == 0)
+      fail_internal(
+          "training failed: nothing was finite in any of {} steps, all were skipped, and no weight has changed. They "
+          "are in {}. Try a smaller --lr, or what the weights start from",
+          state_.step, r.model_path);
+    if (state_.eval && state_.eval->step == state_.step && !std::isfinite(state_.eval->loss))
+      fail_internal(
+          "training diverged: the validation loss behind step {} is {}. The weights are in {}. Try a smaller "
+          "--lr",
+          state_.step, state_.eval->loss, r.model_path);
   }
 
   // The average begins with the first update.

@@ -56,6 +56,38 @@ TEST_F(CliArguments, WhatTheParserRefusesIsSaidInOurWords) {
   refuses("describe tiny small", {"describe", "more words than it takes"});
 }
 
+TEST_F(CliArguments, MessagesSayWhatIsMeant) {
+  const std::string infer = std::string("infer ") + TOY_GOLDEN + " --prompt-ids 1 ";
+  refuses("infer '' --prompt a", {"the name of the file is empty"});
+  refuses("train from-scratch --corpus ''", {"the name of the file is empty"});
+  EXPECT_EQ(toy(infer + "--n 5.5").err, "toy: --n is '5.5', expected a whole number\n");
+  refuses("bench train --shape tiny --steps 0", {"steps is 0, expected 1 to 1000000"});
+  refuses("bench machine --device reference", {"device is 'reference'"});
+  refuses("bench train --shape tiny --tokens 100000000 --batch 20", {"memory", "training this model with this batch"});
+  refuses("train from-scratch --corpus x --init y", {"unknown option '--init'; `toy train warm-start` has it"});
+  refuses("generate --help", {"unknown command 'generate'"});
+  refuses("train scratch --help", {"unknown recipe 'scratch'"});
+  EXPECT_EQ(toy("train --help").code, 0);
+  EXPECT_EQ(toy("--help").code, 0);
+}
+
+// A device may have no end.
+TEST_F(CliArguments, TextsAreFilesAndPipes) {
+  const std::string golden = TOY_GOLDEN;
+  refuses("infer " + golden + " --prompt-file /dev/zero", {"/dev/zero", "is a device"});
+  refuses("eval " + golden + " --file /dev/zero", {"/dev/zero", "is a device"});
+  refuses("train from-scratch --corpus /dev/zero --out " + path("run"), {"/dev/zero", "is a device"});
+}
+
+TEST_F(CliArguments, WhatChanceDecidesNeedsATemperature) {
+  const std::string infer = std::string("infer ") + TOY_GOLDEN + " --prompt-ids 1 --n 2 ";
+  const Result greedy = toy(infer + "--top-k 4 --seed 1");
+  EXPECT_EQ(greedy.code, 0) << greedy.err;
+  EXPECT_NE(greedy.err.find("--top-k, --seed changes nothing at temperature 0"), std::string::npos) << greedy.err;
+  EXPECT_EQ(greedy.out, toy(infer).out);
+  EXPECT_EQ(toy(infer + "--top-k 4 --temperature 0.5").err, "");
+}
+
 TEST_F(CliArguments, AnOutputThatNobodyTakesIsAFailure) {
   const std::string infer = std::string("infer ") + TOY_GOLDEN + " --prompt-ids 1 --n 2";
   for (const std::string output : {">&-", ">/dev/full"})

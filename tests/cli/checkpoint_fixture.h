@@ -22,12 +22,13 @@ class Checkpoints : public Cli {
   // 4 steps, so few that a run takes hardly longer than its start; what is in `more` comes instead.
   std::string train(const std::string& out, const std::string& more = "") const {
     std::string line = "train from-scratch --corpus " + corpus_ + " --size " + size_ + " --out " + path(out);
-    for (const auto& [option, value] : {std::pair("--batch", "2"),
-                                        {"--tokens", "8"},
-                                        {"--steps", "4"},
-                                        {"--threads", "1"},
-                                        {"--eval-every", "2"},
-                                        {"--eval-tokens", "40"}})
+    for (const auto& [option, value] :
+         {std::pair("--batch", "2"),
+          {"--tokens", "8"},
+          {"--steps", "4"},
+          {"--threads", "1"},
+          {"--eval-every", "2"},
+          {"--eval-tokens", more.find("--eval-every 0") == std::string::npos ? "40" : "0"}})
       if ((" " + more).find(" " + std::string(option) + " ") == std::string::npos)
         line += std::string(" ") + option + " " + value;
     return line + " " + more;

@@ -62,10 +62,11 @@ TEST_F(Checkpoints, CtrlCAndTermSaveAndSayHowToResume) {
     run.send(number);
     const Result first = run.wait();
     EXPECT_EQ(first.code, 128 + number) << first.err;
-    const size_t to_go_on = first.err.find("To go on:\n  toy train from-scratch ");
+    const size_t to_go_on = first.err.find(":\n  toy train from-scratch ");
+    EXPECT_NE(first.err.find("To go on, in the folder " + fs::current_path().string() + ":\n"), std::string::npos);
     ASSERT_NE(to_go_on, std::string::npos) << first.err;
     EXPECT_FALSE(fs::exists(path("run/model.gguf")));
-    std::string command = first.err.substr(to_go_on + std::string("To go on:\n  toy ").size());
+    std::string command = first.err.substr(to_go_on + std::string(":\n  toy ").size());
     command.pop_back();  // the line's end
     EXPECT_TRUE(command.ends_with(" --resume")) << command;
     const Result second = toy(command);
@@ -181,6 +182,81 @@ TEST_F(Checkpoints, AnotherCorpusOrVersionIsRefusedUnlessTold) {
   const Result wider = toy(resume + " --allow-changes --device reference");
   EXPECT_EQ(wider.code, 2);
   EXPECT_NE(wider.err.find("is f32 [8,16], this run needs f64 [8,16]"), std::string::npos) << wider.err;
+}
+
+// Names of other bytes than UTF-8 are names; in JSON they have a mark in place of what is none.
+TEST_F(Checkpoints, NamesThatAreNotUtf8) {
+  const std::string corpus = "$(printf '" + path("t\\377.txt") + "')";
+  ASSERT_EQ(std::system(("cp " + corpus_ + " \"" + corpus + "\"").c_str()), 0);
+  const std::string command = train("run", "--steps 4 --checkpoint-every 2 --name \"$(printf 'x\\377')\" ");
+  std::string other = command;
+  other.replace(other.find(corpus_), corpus_.size(), "\"" + corpus + "\"");
+  const Result whole = toy(other);
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  const auto wanted = files("run");
+  EXPECT_EQ(json::parse(slurp(path("run/checkpoints/step_000004/config.json"))).at("options").at("name"),
+            "x\xEF\xBF\xBD");
+  fs::remove_all(path("run/checkpoints/step_000004"));
+  fs::remove(path("run/model.gguf"));
+  const Result resumed = toy(other + "--resume");  // the same name: no difference
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  expect_same_files("run", wanted, "resumed");
+}
+
+// Whoever reads stdout goes away, or its disk is full: the run is saved as by Ctrl-C, and fails.
+TEST_F(Checkpoints, ALostOutputEndsTheRunInOrder) {
+  const std::string options = "--steps 3000 --checkpoint-every 1000 ";
+  for (const std::string& more : {options, options + "--json "})
+    for (const std::string to : {" | head -c 300 >" + path("stdout"), std::string(" >/dev/full")}) {
+      fs::remove_all(path("run"));
+      const std::string line = "(" + std::string(TOY_BINARY) + " " + train("run", more) + " 2>" + path("stderr") +
+                               "; echo $? >" + path("code") + ")" + to;
+      ASSERT_EQ(std::system(line.c_str()), 0);
+      const std::string err = slurp(path("stderr"));
+      EXPECT_EQ(slurp(path("code")), "1\n") << line << "\n" << err;
+      EXPECT_NE(err.find("nobody takes the output; stopped after step "), std::string::npos) << err;
+      EXPECT_NE(err.find(" --resume\n"), std::string::npos) << err;
+      EXPECT_EQ(std::distance(fs::directory_iterator(path("run/checkpoints")), {}), 1) << line;
+      EXPECT_EQ(json::parse(slurp(path("run/events.jsonl")).substr(slurp(path("run/events.jsonl")).rfind("\n{") + 1))
+                    .at("reason"),
+                "stopped");
+    }
+}
+
+// A log that holds nothing, or is none, does not keep a whole checkpoint from going on.
+TEST_F(Checkpoints, ALogThatCannotBeReadIsPutAside) {
+  const std::string command = train("run", "--checkpoint-every 2 ");
+  ASSERT_EQ(toy(command).code, 0);
+  const auto wanted = files("run");
+  for (const std::string text : {"", "hello\nthere\n"}) {
+    fs::remove_all(path("run/checkpoints/step_000004"));
+    fs::remove(path("run/events.previous.jsonl"));
+    write("run/events.jsonl", text);
+    const Result r = toy(command + "--resume");
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_NE(r.err.find("it is now " + path("run/events.previous.jsonl")), std::string::npos) << r.err;
+    EXPECT_EQ(slurp(path("run/events.previous.jsonl")), text);
+    fs::remove(path("run/events.previous.jsonl"));
+    expect_same_files("run", wanted, "resumed");
+    EXPECT_EQ(json::parse(toy("runs show " + path("run") + " --json").out).at("steps"), 4);
+  }
+}
+
+// What a run is told when it goes on is what counts.
+TEST_F(Checkpoints, AResumedRunMayHaveAnotherNumberOfSteps) {
+  ASSERT_EQ(toy(train("run", "--steps 4 --checkpoint-every 2 ")).code, 0);
+  const Result r = toy(train("run", "--steps 6 --checkpoint-every 2 --resume --allow-changes "));
+  ASSERT_EQ(r.code, 0) << r.err;
+  const json shown = json::parse(toy("runs show " + path("run") + " --json").out);
+  EXPECT_EQ(shown.at("step"), 6);
+  EXPECT_EQ(shown.at("steps"), 6);
+}
+
+TEST_F(Checkpoints, AFileInPlaceOfTheFolder) {
+  fs::create_directories(path("run"));
+  write("run/checkpoints", "mine");
+  refuses(train("run", "--checkpoint-every 2"), {path("run/checkpoints"), "is not a folder"});
+  EXPECT_FALSE(fs::exists(path("run/events.jsonl")));
 }
 
 TEST_F(Checkpoints, AnEarlierRunIsNotWrittenOver) {

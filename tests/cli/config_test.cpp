@@ -46,6 +46,23 @@ TEST_F(Cli, ConfigGivesRequiredOptionsAndFlags) {
   refuses("train warm-start --config " + write("w.json", common + R"("size": "tiny"})"), {"unknown key 'size'"});
 }
 
+// What a run wrote of its options makes the same run.
+TEST_F(Cli, TheConfigOfARunIsAConfig) {
+  const std::string corpus = tiny_corpus();
+  const std::string first = "train from-scratch --corpus " + corpus + " --val " + corpus + kSmall +
+                            "--steps 3 --name 1e3 --tap x_final --tap logits --optimizer muon --no-nesterov --out ";
+  const Result by_words = toy(first + path("words"));
+  ASSERT_EQ(by_words.code, 0) << by_words.err;
+  const Result by_file = toy("train from-scratch --config " + path("words/config.json") + " --out " + path("file"));
+  ASSERT_EQ(by_file.code, 0) << by_file.err;
+  EXPECT_EQ(slurp(path("file/model.gguf")), slurp(path("words/model.gguf")));
+  auto written = nlohmann::json::parse(slurp(path("words/config.json")));
+  EXPECT_EQ(written.at("nesterov"), false);
+  EXPECT_TRUE(written.at("val-fraction").is_null());  // --val took its place
+  written["out"] = path("file");
+  EXPECT_EQ(nlohmann::json::parse(slurp(path("file/config.json"))), written);
+}
+
 TEST_F(Cli, BadConfigs) {
   const std::string train = "train from-scratch --corpus " + tiny_corpus() + " --out " + path("run") + " --config ";
   const auto with = [&](const std::string& text) { return train + write("c.json", text); };
@@ -57,9 +74,12 @@ TEST_F(Cli, BadConfigs) {
   refuses(with(R"({"init": "a.gguf"})"), {"unknown key 'init'"});  // of another recipe
   refuses(with(R"({"steps": [3]})"), {"c.json: 'steps' is [3]", "expected a number or a text"});
   refuses(with(R"({"steps": true})"), {"c.json: 'steps' is true"});
-  refuses(with(R"({"steps": null})"), {"c.json: 'steps' is null"});
+  refuses(with(R"({"steps": {}})"), {"c.json: 'steps' is {}"});
+  refuses(with(R"({"tap": ["x_final", 3, true]})"), {"c.json: 'tap' is [", "expected a number or a text"});
   refuses(with(R"({"steps": "many"})"), {"steps", "many"});
   refuses(with(R"({"steps": 1.5})"), {"steps", "1.5"});
+  refuses(with(R"({"steps": "many"})") + " --steps 1", {"steps", "many"});  // wrong although it does not count
+  refuses(with(R"({"steps": 1, "lr": 1, "steps": 2})"), {"c.json: 'steps' is there twice"});
   refuses(with(R"({"seed": -1})"), {"seed is '-1'"});
   refuses(with(R"({"json": 1})"), {"c.json: 'json' is 1, expected true or false"});
   refuses(with("[1]"), {"c.json: not a JSON object"});

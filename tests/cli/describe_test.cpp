@@ -136,6 +136,34 @@ TEST_F(CliDescribe, CeilingsOfThisMachine) {
   EXPECT_GT(json::parse(out_of("tiny --json --ceilings here")).at("train").at("least_seconds").get<double>(), 0);
 }
 
+// File names are any bytes; JSON and SVG are not.
+TEST_F(CliDescribe, NamesThatAreNotUtf8) {
+  const std::string name = "\"$(printf '" + path("m\\377\"\\n.gguf") + "')\"";
+  ASSERT_EQ(std::system(("cp " + std::string(TOY_GOLDEN) + " " + name).c_str()), 0);
+  for (const char* options : {" --graph train --format svg", " --memory train --format svg"}) {
+    const std::string svg = out_of(name + options);
+    EXPECT_EQ(svg.find('\xff'), std::string::npos) << options;
+    EXPECT_NE(svg.find("m\xEF\xBF\xBD&quot;?.gguf"), std::string::npos) << options;
+  }
+  for (const std::string& command : {"describe " + name + " --json",
+                                     "bench infer " + name + " --json --prompt 2 --decode 1 --repeat 1 --threads 1"}) {
+    const Result r = toy(command);
+    ASSERT_EQ(r.code, 0) << command << r.err;
+    EXPECT_TRUE(json::accept(r.out)) << command;
+  }
+}
+
+TEST_F(CliDescribe, OptionsThatWouldDoNothing) {
+  for (const char* option : {"--batch 2", "--tokens 8", "--optimizer sgd", "--update streaming"})
+    refuses("describe tiny --graph decode " + std::string(option),
+            {std::string(option).substr(0, 7), "changes nothing", "'decode'"});
+  for (const char* option : {"--ctx 64", "--rows 2"})
+    refuses("describe tiny --memory train " + std::string(option),
+            {std::string(option).substr(0, 5), "changes nothing", "'train'"});
+  refuses("describe tiny --graph forward --optimizer sgd", {"--optimizer", "'forward'"});
+  refuses("describe tiny --graph decode --ctx 64 --rows 65", {"rows is 65", "1 to 64"});
+}
+
 TEST_F(CliDescribe, BadOptions) {
   refuses("describe tiny --graph traini", {"'traini'", "train, forward, decode"});
   refuses("describe tiny --memory all", {"'all'", "train, forward, decode"});

@@ -178,6 +178,22 @@ TEST_F(CliRuns, NarrowAndPlainTerminals) {
       for (const char c : line) EXPECT_TRUE(c >= 32 && c < 127) << line;
     }
   }
+  // No value is lost however narrow it is: the folder goes on below.
+  for (const char* width : {"8", "20", "30", "80"}) {
+    const Result r = toy("runs show " + path("run") + " --ascii --metric loss --width " + width);
+    ASSERT_EQ(r.code, 0) << r.err;
+    const std::string facts = r.out.substr(0, r.out.find("Loss"));
+    std::string joined;
+    std::istringstream in(facts);
+    for (std::string line; std::getline(in, line);) {
+      EXPECT_LE(line.size(), size_t(std::stoi(width))) << line;
+      joined += line.substr(std::min(line.size(), line.find_first_not_of(' ')));
+    }
+    EXPECT_NE(joined.find(path("run")), std::string::npos) << facts;
+    EXPECT_NE(joined.find("done"), std::string::npos) << facts;
+  }
+  EXPECT_NE(toy("runs show " + path("run") + " --metric loss").out.find(path("run") + "\n"),
+            std::string::npos);  // a pipe
   setenv("LC_ALL", "C", 1);
   const Result plain = toy("runs show " + path("run"));
   unsetenv("LC_ALL");
@@ -237,12 +253,40 @@ TEST_F(CliRuns, BadInput) {
   refuses(train("x", "--drift 'blk.7.*'"), {"drift: no name fits"});
   refuses(train("x", "--op-timing -1"), {"op-timing is -1"});
   refuses(train("x", "--tensorboard " + path("corpus.txt")), {"tensorboard", "corpus.txt"});
+  EXPECT_FALSE(fs::exists(path("x/events.jsonl")));
+  refuses("runs show " + run + " --json --metric loss", {"--json", "leave --metric out"});
+  refuses("runs show " + run + " --json --width 80", {"--json", "leave --width out"});
   const Result none = [&] {
     std::filesystem::create_directories(path("empty"));
     return toy("runs list " + path("empty"));
   }();
   EXPECT_EQ(none.code, 0);
   EXPECT_NE(none.err.find("no runs here"), std::string::npos);
+}
+
+TEST_F(CliRuns, WhatTheFileSystemRefuses) {
+  fs::create_directory_symlink("loop", path("loop"));
+  refuses("runs list " + path("loop"), {"'" + path("loop") + "' cannot be read"});
+  fs::create_directories(path("pipe"));
+  ASSERT_EQ(std::system(("mkfifo " + path("pipe/events.jsonl")).c_str()), 0);
+  refuses("runs show " + path("pipe"), {path("pipe/events.jsonl"), "a pipe"});
+  refuses("runs tail " + path("pipe"), {"a pipe"});
+  if (geteuid() == 0) return;  // root reads everything
+  fs::create_directories(path("closed"));
+  fs::permissions(path("closed"), fs::perms::none);
+  refuses("runs list " + path("closed"), {"'" + path("closed") + "' cannot be read"});
+  fs::permissions(path("closed"), fs::perms::all);
+}
+
+TEST_F(CliRuns, NamesChangeNothingOnATerminal) {
+  const std::string name = "\"$(printf 'n\\nm\\033[32m')\"";
+  const Result r = toy(train("run", "--name " + name + " "));
+  ASSERT_EQ(r.code, 0) << r.err;
+  for (const std::string& shown : {r.err, toy("runs list " + folder_.string()).out,
+                                   toy("runs show " + path("run") + " --metric loss --ascii").out}) {
+    EXPECT_EQ(shown.find('\x1b'), std::string::npos) << shown;
+    EXPECT_NE(shown.find("n?m?[32m"), std::string::npos) << shown;
+  }
 }
 
 TEST_F(CliRuns, TensorBoardFilesAndSchema) {

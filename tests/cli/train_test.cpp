@@ -110,6 +110,29 @@ TEST_F(CliTrain, Sgd) {
   refuses(other + " --optimizer adam", {"optimizer 'adam'", "adamw, sgd"});
 }
 
+// Every step skipped, or a model that predicts nothing: that is no success, and the weights are there to look at.
+TEST_F(CliTrain, ARunThatLearnsNothingFails) {
+  const std::string train = "train from-scratch --corpus " + tiny_corpus() +
+                            " --size tiny --tokenizer bytes --batch 2 " + "--tokens 16 --steps 3 --out " + path("run") +
+                            " ";
+  for (const auto& [options, said] :
+       {std::pair("--init-scale 1e38", "no weight has changed"), {"--lr 1e30 --warmup 0 --clip 0", "diverged"}}) {
+    const Result r = toy(train + options);
+    EXPECT_EQ(r.code, 1) << options << r.err;
+    EXPECT_NE(r.err.find(said), std::string::npos) << options << r.err;
+    const nlohmann::json shown = nlohmann::json::parse(toy("runs show " + path("run") + " --json").out);
+    EXPECT_EQ(shown.at("status"), "failed") << options;
+  }
+}
+
+TEST_F(CliTrain, OptionsThatWouldDoNothing) {
+  const std::string corpus = tiny_corpus();
+  const std::string train = "train from-scratch --corpus " + corpus + kSmall + "--steps 1 --out " + path("run");
+  refuses(train + " --val " + corpus + " --val-fraction 0.5", {"--val", "--val-fraction", "give one of them"});
+  refuses(train + " --eval-tokens 100", {"eval-tokens is 100", "--eval-every"});
+  EXPECT_FALSE(fs::exists(path("run/model.gguf")));
+}
+
 TEST_F(CliTrain, BadWarmStarts) {
   const std::string first = model();
   refuses("train warm-start --corpus " + tiny_corpus(), {"--init"});
@@ -122,7 +145,7 @@ TEST_F(CliTrain, BadWarmStarts) {
   refuses(warm(first, "second", 1000), {"tokens is 1000", "--context 1000"});
   refuses(warm(first) + "--context 8", {"context is 8", "16"});
   refuses(warm(first) + "--beta2 2", {"beta2 is 2"});
-  refuses(warm(first) + "--size tiny", {"--size"});  // the file decides
+  refuses(warm(first) + "--size tiny", {"--size", "`toy train from-scratch` has it"});  // the file decides
 }
 
 }  // namespace

@@ -148,5 +148,25 @@ TEST(CausalConv, SequencesWithoutATailAreNamed) {
   }
 }
 
+TEST(CausalConv, ASequenceWithoutATailGivesZerosAndTouchesNoOtherRow) {
+  const auto conv = [](const std::string& seq, const std::string& pos) {
+    return build_op(
+        *find_op("causal_conv"),
+        parse_operands("x:[2,3] w:[3,4] b:none tail:[1,3,3] seq:i32[2]=list(" + seq + ") pos:i32[2]=list(" + pos + ")"),
+        {});
+  };
+  const Built good = conv("0,0", "0,1"), bad = conv("0,1", "0,0");
+  for (Device* device : {&cpu_device(2), &reference_device()}) {
+    const Results expected = Program(good, *device).run();
+    Program program(bad, *device);
+    EXPECT_THROW(program.run(), Error);
+    const std::vector<float> y = program.session().values(0);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(y[i], float(expected[0][i])) << device->name() << " " << i;
+      EXPECT_EQ(y[3 + i], 0) << device->name() << " " << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace toy::test

@@ -62,7 +62,7 @@ class Program {
 /// sqrt(sum_k (d y_j / d e_k)^2) for each output element j, where each element k of each parameter and of
 /// each value that is computed on the way is multiplied by 1 + e_k: what independent relative errors of size
 /// 1 everywhere add up to, to first order. On the way: in fused ops, and in their decompositions; the larger
-/// counts. Estimated with normal e_k on the reference device.
+/// counts. Estimated with random e_k on the reference device.
 Results sensitivity(const Built& built);
 
 /// The largest dimension of any value in the graph: no single reduction is longer.

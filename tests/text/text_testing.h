@@ -15,8 +15,8 @@
 #include <string_view>
 #include <vector>
 
-#include "text/utf8.h"
 #include "toy/base/error.h"
+#include "toy/base/utf8.h"
 #include "toy/formats/gguf.h"
 #include "toy/text/tokenizer.h"
 

@@ -1,5 +1,5 @@
 // Every byte of UTF-8: characters, cut-off characters, and the stream that never ends inside one.
-#include "text/utf8.h"
+#include "toy/base/utf8.h"
 
 #include <gtest/gtest.h>
 
@@ -102,6 +102,19 @@ TEST(Utf8Stream, PassesWhatCanNeverBecomeUtf8) {
   EXPECT_EQ(stream.push("\xE2\x82"), "");
   EXPECT_EQ(stream.push("\xC3"), "\xE2\x82");
   EXPECT_EQ(stream.push("\xA9"), "\xC3\xA9");
+}
+
+TEST(Utf8, WhatIsNoneIsReplaced) {
+  EXPECT_EQ(valid_utf8("a\xC3\xA9\n"), "a\xC3\xA9\n");
+  EXPECT_EQ(valid_utf8("x\xFF\xE2\x82y"), "x\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBDy");
+  EXPECT_EQ(one_line("n\nm\x1b[32m\x7f"), "n?m?[32m?");
+  EXPECT_EQ(one_line("\xC2\x9B\xC2\xA0\xC3\xA9\xFF"), "?\xC2\xA0\xC3\xA9\xEF\xBF\xBD");  // CSI in one character
+  RandomText random(2);
+  for (int round = 0; round < 500; ++round) {
+    const std::string bytes = random.bytes(40), text = random.unicode(10);
+    ASSERT_TRUE(is_utf8(valid_utf8(bytes)) && is_utf8(one_line(bytes)));
+    ASSERT_EQ(valid_utf8(text), text);
+  }
 }
 
 TEST(Utf8Stream, LosesNothingOfRandomBytes) {

@@ -205,7 +205,7 @@ TEST(TrainMemory, ResumesUnderAnotherLimit) {
   const auto device = make_cpu_device(1);
   const auto run = [&](const std::string& out, size_t memory, int64_t stop) {
     FromScratchOptions o;
-    o.corpus = (folder / "text.txt").string();
+    o.data.corpus = {(folder / "text.txt").string()};
     o.size = "tiny";
     o.out = (folder / out).string();
     o.trainer = {.batch = 16, .tokens = 64};

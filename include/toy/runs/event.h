@@ -68,11 +68,15 @@ struct Resume {
   static constexpr std::string_view kKind = "resume";
   static constexpr bool kOncePerStep = false;
   std::string time, from;
+  std::optional<int64_t> steps = {};
+  std::optional<nlohmann::ordered_json> config = {};
   /// @copydoc Host::fields
   template <class Self, class F>
   static void fields(Self& e, F&& f) {
     f("time", e.time, "wall clock, ISO 8601 in UTC");
     f("from", e.from, "the checkpoint");
+    f("steps", e.steps, "steps that the run will take in all; it may have been told another number");
+    f("config", e.config, "every option with its value, as in config.json");
   }
 };
 

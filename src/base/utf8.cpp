@@ -1,4 +1,4 @@
-#include "text/utf8.h"
+#include "toy/base/utf8.h"
 
 #include <algorithm>
 
@@ -54,6 +54,37 @@ bool is_utf8(std::string_view text) {
     text.remove_prefix(bytes);
   }
   return true;
+}
+
+namespace {
+
+// Hands every character to `take`, U+FFFD for a byte that is in none.
+template <class Take>
+void each_character(std::string_view text, const Take& take) {
+  while (!text.empty()) {
+    const size_t bytes = utf8_character(text);
+    take(bytes == 0 ? std::string_view("\xEF\xBF\xBD") : text.substr(0, bytes));
+    text.remove_prefix(std::max<size_t>(bytes, 1));
+  }
+}
+
+bool is_control(std::string_view c) {
+  if (c.size() == 1) return uint8_t(c[0]) < 0x20 || c[0] == 0x7F;
+  return c.size() == 2 && uint8_t(c[0]) == 0xC2 && uint8_t(c[1]) < 0xA0;
+}
+
+}  // namespace
+
+std::string valid_utf8(std::string_view text) {
+  std::string out;
+  each_character(text, [&](std::string_view c) { out += c; });
+  return out;
+}
+
+std::string one_line(std::string_view text) {
+  std::string out;
+  each_character(text, [&](std::string_view c) { out += is_control(c) ? "?" : c; });
+  return out;
 }
 
 std::string utf8_encode(uint32_t c) {

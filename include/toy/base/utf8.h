@@ -13,7 +13,13 @@ namespace toy {
 size_t utf8_character(std::string_view text);
 /// Whether `text` is the beginning of a character and more bytes could complete it.
 bool utf8_cut_off(std::string_view text);
+/// Whether all of it is valid UTF-8.
 bool is_utf8(std::string_view text);
+/// The text with U+FFFD in place of every byte that no character has.
+std::string valid_utf8(std::string_view text);
+/// A name for a terminal, a message or XML: as valid_utf8(), and with `?` in place of every control character (line
+/// breaks, escapes, U+0080 to U+009F), so that it stays on its line and changes nothing but its place.
+std::string one_line(std::string_view text);
 /// The character of a code point (not checked: below 0x110000 and no surrogate).
 std::string utf8_encode(uint32_t code_point);
 
