@@ -13,6 +13,7 @@ namespace toy {
 size_t utf8_character(std::string_view text);
 /// Whether `text` is the beginning of a character and more bytes could complete it.
 bool utf8_cut_off(std::string_view text);
+/// Whether all of it is characters.
 bool is_utf8(std::string_view text);
 /// The text with U+FFFD in place of every byte that no character has.
 std::string valid_utf8(std::string_view text);
