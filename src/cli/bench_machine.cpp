@@ -82,9 +82,9 @@ struct Machine {
   }
 
   void run() const {
+    const auto dev = device.make();
     check(device.device == "cpu", "device is '{}': what is measured is the processor; leave --device out",
           device.device);
-    const auto dev = device.make();
     ThreadPool& all = dev->pool();
     ThreadPool one(1);
     Gemm gemm;

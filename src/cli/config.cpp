@@ -44,7 +44,8 @@ bool is_among(const CLI::Option& option, const std::vector<std::string>& words) 
   });
 }
 
-// What the value is on a command line. null is an option that is not given, as in the config.json of a run.
+// What the value is on a command line. null, and what is so by default, is
+// as not given: the config.json of a run has the options of every optimizer, and only its own may be given.
 std::vector<std::string> words_of(const CLI::Option& option, const std::string& key, const nlohmann::json& value,
                                   const std::string& path) {
   if (value.is_null()) return {};
@@ -60,6 +61,7 @@ std::vector<std::string> words_of(const CLI::Option& option, const std::string& 
     check(v.is_string() || v.is_number(), "{}: '{}' is {}, expected a number or a text in quotes{}", path, key,
           json_text(v), option.get_items_expected_max() > 1 ? ", or a list of them" : "");
     const std::string text = v.is_string() ? v.get<std::string>() : json_text(v);
+    if (text == option.get_default_str()) continue;
     check_value(option, text);  // also where the command line goes first, and the parser will not see it
     // Joined, so that a text that begins with a dash is no option; the parser takes the word after an empty "--name=".
     if (text.empty())
@@ -73,8 +75,9 @@ std::vector<std::string> words_of(const CLI::Option& option, const std::string& 
 nlohmann::json read_object(const std::string& path) {
   std::set<std::string> keys;
   const auto once = [&](int depth, nlohmann::json::parse_event_t event, const nlohmann::json& key) {
-    check(depth != 1 || event != nlohmann::json::parse_event_t::key || keys.insert(key.get<std::string>()).second,
-          "{}: '{}' is there twice; keep one of them", path, key.get<std::string>());
+    if (depth != 1 || event != nlohmann::json::parse_event_t::key) return true;
+    const std::string name = key.get<std::string>();
+    check(keys.insert(name).second, "{}: '{}' is there twice; keep one of them", path, name);
     return true;
   };
   const auto json = nlohmann::json::parse(read_text_file(path), once, false);

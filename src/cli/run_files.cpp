@@ -104,7 +104,8 @@ WatchOptions RunOptions::watch() const {
 ordered_json config_of(const CLI::App& app) {
   ordered_json j = ordered_json::object();
   const auto shut_out = [](const CLI::Option& o) {
-    return std::any_of(o.get_excludes().begin(), o.get_excludes().end(), [](const auto* e) { return e->count() > 0; });
+    const auto excludes = o.get_excludes();
+    return std::any_of(excludes.begin(), excludes.end(), [](const auto* e) { return e->count() > 0; });
   };
   for (const CLI::Option* o : app.get_options()) {
     if (o->get_lnames().empty() || o->get_lnames()[0] == "help" || o->get_lnames()[0] == "config") continue;

@@ -212,13 +212,15 @@ class Run {
     observer_.left("save");
   }
 
-  // A run that changed no weight, or whose model ends up predicting nothing, has failed however many steps it made.
+  // A run that changed next to nothing, or whose model ends up predicting nothing, has failed, however many steps it
+  // made. There is no loss scaling here whose overflows would be the way of things: a step that is skipped is an
+  // accident.
   void require_success(const TrainResult& r) const {
-    if (state_.updates == 0)
+    if (2 * state_.updates < state_.step)
       fail_internal(
-          "training failed: nothing was finite in any of {} steps, all were skipped, and no weight has changed. They "
-          "are in {}. Try a smaller --lr, or what the weights start from",
-          state_.step, r.model_path);
+          "training failed: {} of {} steps were not finite and changed no weight. The weights are in {}. Try a smaller "
+          "--lr, or others to start from",
+          state_.step - state_.updates, state_.step, r.model_path);
     if (state_.eval && state_.eval->step == state_.step && !std::isfinite(state_.eval->loss))
       fail_internal(
           "training diverged: the validation loss behind step {} is {}. The weights are in {}. Try a smaller "

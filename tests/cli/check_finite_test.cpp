@@ -48,8 +48,9 @@ TEST_F(CliCheckFinite, ChangesNothingWhereAllIsFinite) {
 }
 
 TEST_F(CliCheckFinite, InferEvalAndWarmStart) {
-  const Result r = toy(train("--steps 1 --init-scale 1e30"));  // no step was made, the weights are finite
-  ASSERT_EQ(r.code, 0) << r.err;
+  const Result r = toy(train("--steps 1 --init-scale 1e30"));  // a failure, whose finite weights are kept
+  ASSERT_EQ(r.code, 1) << r.err;
+  ASSERT_NE(r.err.find("The weights are in"), std::string::npos) << r.err;
   const std::string rest = path("run/model.gguf") + " --check-finite";
   ends_with(toy("infer --prompt 'the cat' --n 4 " + rest), "toy: decoding: call 1, 7 rows: " + kOp + kFind);
   ends_with(toy("eval --file " + tiny_corpus() + " " + rest), "toy: decoding: call 1, [0-9]+ rows: " + kOp + kFind);

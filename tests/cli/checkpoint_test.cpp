@@ -205,7 +205,7 @@ TEST_F(Checkpoints, NamesThatAreNotUtf8) {
 
 // Whoever reads stdout goes away, or its disk is full: the run is saved as by Ctrl-C, and fails.
 TEST_F(Checkpoints, ALostOutputEndsTheRunInOrder) {
-  const std::string options = "--steps 3000 --checkpoint-every 1000 ";
+  const std::string options = "--steps 3000 --checkpoint-every 1000 --eval-every 0 ";
   for (const std::string& more : {options, options + "--json "})
     for (const std::string to : {" | head -c 300 >" + path("stdout"), std::string(" >/dev/full")}) {
       fs::remove_all(path("run"));

@@ -49,8 +49,9 @@ TEST_F(Cli, ConfigGivesRequiredOptionsAndFlags) {
 // What a run wrote of its options makes the same run.
 TEST_F(Cli, TheConfigOfARunIsAConfig) {
   const std::string corpus = tiny_corpus();
-  const std::string first = "train from-scratch --corpus " + corpus + " --val " + corpus + kSmall +
-                            "--steps 3 --name 1e3 --tap x_final --tap logits --optimizer muon --no-nesterov --out ";
+  const std::string first = "train from-scratch --corpus " + corpus + " --val " +
+                            write("val.txt", "the cat sat and was glad.\n") + kSmall +
+                            "--steps 3 --name 1e3 --tap x_final --tap logits --optimizer sgd --no-nesterov --out ";
   const Result by_words = toy(first + path("words"));
   ASSERT_EQ(by_words.code, 0) << by_words.err;
   const Result by_file = toy("train from-scratch --config " + path("words/config.json") + " --out " + path("file"));

@@ -113,10 +113,11 @@ TEST_F(CliTrain, Sgd) {
 // Every step skipped, or a model that predicts nothing: that is no success, and the weights are there to look at.
 TEST_F(CliTrain, ARunThatLearnsNothingFails) {
   const std::string train = "train from-scratch --corpus " + tiny_corpus() +
-                            " --size tiny --tokenizer bytes --batch 2 " + "--tokens 16 --steps 3 --out " + path("run") +
-                            " ";
+                            " --tokenizer bytes --batch 2 --tokens 16 --out " + path("run") + " ";
   for (const auto& [options, said] :
-       {std::pair("--init-scale 1e38", "no weight has changed"), {"--lr 1e30 --warmup 0 --clip 0", "diverged"}}) {
+       {std::pair("--size tiny --steps 3 --init-scale 1e38", "3 of 3 steps"),
+        {"--size tiny --steps 3 --lr 1e30 --warmup 0 --clip 0", "2 of 3 steps"},
+        {"--size gpt2-tiny --steps 1 --lr 1e30 --warmup 0", "the validation loss behind"}}) {
     const Result r = toy(train + options);
     EXPECT_EQ(r.code, 1) << options << r.err;
     EXPECT_NE(r.err.find(said), std::string::npos) << options << r.err;
