@@ -31,6 +31,7 @@ struct Descriptor {
 };
 
 [[noreturn]] void fail_reading(const std::string& path, int error) {
+  check(!path.empty(), "the name of the file is empty; give a path");
   if (error == ENOENT) fail("{}: no such file", path);
   if (error == EACCES) fail("{}: no permission to read it", path);
   fail("{}: cannot be read: {}", path, std::strerror(error));

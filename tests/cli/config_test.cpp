@@ -76,7 +76,7 @@ TEST_F(Cli, BadConfigs) {
   refuses(with(R"({"steps": [3]})"), {"c.json: 'steps' is [3]", "expected a number or a text"});
   refuses(with(R"({"steps": true})"), {"c.json: 'steps' is true"});
   refuses(with(R"({"steps": {}})"), {"c.json: 'steps' is {}"});
-  refuses(with(R"({"tap": ["x_final", 3, true]})"), {"c.json: 'tap' is [", "expected a number or a text"});
+  refuses(with(R"({"tap": ["x_final", 3, true]})"), {"c.json: 'tap' is true", "expected a number or a text"});
   refuses(with(R"({"steps": "many"})"), {"steps", "many"});
   refuses(with(R"({"steps": 1.5})"), {"steps", "1.5"});
   refuses(with(R"({"steps": "many"})") + " --steps 1", {"steps", "many"});  // wrong although it does not count

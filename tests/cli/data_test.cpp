@@ -84,7 +84,7 @@ TEST_F(Data, BadInput) {
   refuses(train(books + " --data-cache " + path("letters.txt")), {"data-cache", "letters.txt"});
   refuses(train("--corpus " + write("short.txt", "hello")), {"too short"});
   refuses(train(mix("1 1") + " --tokens 6000"), {"letters.txt: the text is too short"});
-  refuses(train("--config " + write("c.json", R"({"corpus": [["x"]]})")), {"c.json: 'corpus' holds [\"x\"]"});
+  refuses(train("--config " + write("c.json", R"({"corpus": [["x"]]})")), {"c.json: 'corpus' is [\"x\"]"});
 }
 
 TEST_F(Data, ALongDocumentIsCutAndThatIsSaid) {
