@@ -32,8 +32,9 @@ Value repeat(Value x, int axis, int64_t times) {
   if (t.rows) one = many = {-1}, result[0] = -1;
   for (const int64_t d : {outer, int64_t(1), inner}) one.push_back(d);
   for (const int64_t d : {outer, times, inner}) many.push_back(d);
+  const Value repeated = broadcast_to(reshape(x, one), many);  // throws where there are more than can be counted
   result[axis] *= times;
-  return reshape(broadcast_to(reshape(x, one), many), result);
+  return reshape(repeated, result);
 }
 
 }  // namespace toy
