@@ -15,9 +15,10 @@ endif()
 
 # Headers of other people that many files include are parsed once. OFF shows whether every file includes what it uses.
 option(TOY_PCH "Precompile the headers of CLI11, nlohmann-json and GoogleTest" ON)
-# toy_compile_fast(toy_cli <CLI/CLI.hpp>): what need not run fast is to compile fast.
+# toy_compile_fast(toy_cli <CLI/CLI.hpp>): what need not run fast is to compile fast. Sanitizers make it twice as slow
+# to compile, so with them it is not optimized at all.
 function(toy_compile_fast target)
-  target_compile_options(${target} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O1>)
+  target_compile_options(${target} PRIVATE $<$<NOT:$<CONFIG:Debug>>:$<IF:$<BOOL:${TOY_SANITIZE}>,-O0,-O1>>)
   if(TOY_PCH AND ARGN)
     target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()

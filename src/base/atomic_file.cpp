@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <regex>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -38,7 +37,7 @@ bool is_disk_full(int error) { return error == ENOSPC || error == EDQUOT; }
 
 [[noreturn]] void fail_create(const std::string& path, const std::string& folder, int error) {
   if (is_disk_full(error))
-    fail("disk full: {}: {}; {}; free some space in {}", path, std::strerror(error), kUnharmed, folder);
+    fail_disk_full("{}: {}; {}; free some space in {}", path, std::strerror(error), kUnharmed, folder);
   if (error == ENOENT) fail("{}: the folder {} does not exist; create it first (mkdir -p {})", path, folder, folder);
   if (error == ENOTDIR) fail("{}: {} is not a folder; choose another path", path, folder);
   if (error == ENAMETOOLONG) fail("{}: {}; choose a shorter name", path, std::strerror(error));
@@ -79,21 +78,35 @@ AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
+// Whether the constructor above makes such names: NAME.PROCESS-COUNT.tmp.
+static bool is_temporary(std::string_view name) {
+  const auto take_back = [&name](std::string_view end) {
+    const bool there = name.ends_with(end);
+    if (there) name.remove_suffix(end.size());
+    return there;
+  };
+  const auto take_digits = [&name] {
+    const size_t rest = name.find_last_not_of("0123456789") + 1;  // npos + 1 is 0: digits alone
+    const bool any = rest < name.size();
+    name = name.substr(0, rest);
+    return any;
+  };
+  return take_back(".tmp") && take_digits() && take_back("-") && take_digits() && take_back(".") && !name.empty();
+}
+
 void remove_leftovers(const std::string& folder) {
-  static const std::regex temporary(R"(.+\.[0-9]+-[0-9]+\.tmp)");  // as in the constructor above
   std::error_code ignored;
   std::vector<std::filesystem::path> left;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-    if (entry.is_regular_file(ignored) && std::regex_match(entry.path().filename().string(), temporary))
-      left.push_back(entry.path());
+    if (entry.is_regular_file(ignored) && is_temporary(entry.path().filename().string())) left.push_back(entry.path());
   for (const std::filesystem::path& path : left) std::filesystem::remove(path, ignored);
 }
 
 void AtomicFile::fail_write(int error) const {
   const std::string folder = folder_of(target_);
   if (is_disk_full(error))
-    fail("disk full: {}: {} after {} bytes; {}; free some space in {}", path_, std::strerror(error), bytes_written_,
-         kUnharmed, folder);
+    fail_disk_full("{}: {} after {} bytes; {}; free some space in {}", path_, std::strerror(error), bytes_written_,
+                   kUnharmed, folder);
   if (error == EFBIG)
     fail("{}: {} after {} bytes: the limit of the file system or of 'ulimit -f' is reached; {}", path_,
          std::strerror(error), bytes_written_, kUnharmed);
@@ -136,8 +149,8 @@ void sync_folder(const std::string& folder, std::string_view what) {
   const int error = ::fsync(fd) == 0 ? 0 : errno;
   ::close(fd);
   if (is_disk_full(error))
-    fail("disk full: {}: is written, but the folder {} could not be made durable: {}; free some space there", what,
-         folder, std::strerror(error));
+    fail_disk_full("{}: is written, but the folder {} could not be made durable: {}; free some space there", what,
+                   folder, std::strerror(error));
   if (error == EIO)
     fail_internal("{}: is written, but the folder {} could not be made durable: {}", what, folder,
                   std::strerror(error));

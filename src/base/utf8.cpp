@@ -87,6 +87,12 @@ std::string one_line(std::string_view text) {
   return out;
 }
 
+std::string printable(std::string_view text) {
+  std::string out;
+  each_character(text, [&](std::string_view c) { out += is_control(c) && c != "\n" && c != "\t" ? "?" : c; });
+  return out;
+}
+
 std::string utf8_encode(uint32_t c) {
   std::string out;
   const auto put = [&](uint32_t byte) { out.push_back(char(byte)); };

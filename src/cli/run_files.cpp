@@ -101,7 +101,7 @@ WatchOptions RunOptions::watch() const {
   return w;
 }
 
-ordered_json config_of(const CLI::App& app) {
+ordered_json options_json(const CLI::App& app) {
   ordered_json j = ordered_json::object();
   const auto shut_out = [](const CLI::Option& o) {
     const auto excludes = o.get_excludes();
@@ -136,8 +136,8 @@ OutFolder::~OutFolder() {
   if (made_ && std::filesystem::is_empty(path_, ignored)) std::filesystem::remove(path_, ignored);
 }
 
-Recorder::Sinks open_sinks(const std::string& out, const ordered_json& config, const ModelSpec& spec,
-                           const TrainerOptions& trainer, const std::string& tensorboard, Results* json, bool resumed) {
+Recorder::Log open_log(const std::string& out, const ordered_json& config, const ModelSpec& spec,
+                       const TrainerOptions& trainer, const std::string& tensorboard, Results* json, bool resumed) {
   Recorder::Sinks sinks;
   std::unique_ptr<runs::EventSink> board;  // first: nothing has been written when its folder cannot be made
   if (!tensorboard.empty()) board = std::make_unique<runs::TensorBoardWriter>(tensorboard, double(std::time(nullptr)));
@@ -150,7 +150,7 @@ Recorder::Sinks open_sinks(const std::string& out, const ordered_json& config, c
   write_json(folder / "flow.json", flow(spec, trainer));
   if (board) sinks.push_back(std::move(board));
   if (json) sinks.push_back(std::make_unique<JsonLines>(*json));
-  return sinks;
+  return {std::move(sinks), goes_on};
 }
 
 }  // namespace toy::cli

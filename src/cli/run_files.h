@@ -24,7 +24,7 @@ struct RunOptions {
 
 /// Every option of a command with its value, given or not: what config.json holds. Numbers are numbers, a flag is true
 /// or false, several values are a list.
-nlohmann::ordered_json config_of(const CLI::App& app);
+nlohmann::ordered_json options_json(const CLI::App& app);
 
 /// Makes the folder that --out means (runs::make_folder: {arch}, {recipe}, {name}, {date}, {time}, {seq}). Destroyed
 /// while it is still empty, it takes a folder that it made away again.
@@ -44,8 +44,8 @@ class OutFolder {
 /// Opens events.jsonl in `out`, writes config.json and flow.json beside it, and opens what else is wanted: JSON Lines
 /// on stdout (`json`, unless it is nullptr), TensorBoard's files. `resumed`: the log goes on if it is there; one that
 /// cannot be read is put aside, and that is said on stderr.
-Recorder::Sinks open_sinks(const std::string& out, const nlohmann::ordered_json& config, const ModelSpec& spec,
-                           const TrainerOptions& trainer, const std::string& tensorboard, Results* json, bool resumed);
+Recorder::Log open_log(const std::string& out, const nlohmann::ordered_json& config, const ModelSpec& spec,
+                       const TrainerOptions& trainer, const std::string& tensorboard, Results* json, bool resumed);
 
 /// Writes a result to stdout. Throws Error{failure} when its reader has gone away: nobody would see the rest.
 void put_line(const std::string& text);

@@ -64,7 +64,7 @@ class Reporter final : public TrainObserver {
     progress_.note(fmt::format("step {}: validation loss {:.4f} nats a token, {:.4f} nats a byte{}", e.step, e.loss,
                                e.nats_per_byte, e.whole ? "" : " (a part of the text)"));
     if (e.average_loss) progress_.note(fmt::format("averaged weights: {:.4f} nats a token", *e.average_loss));
-    if (!e.sample.empty()) progress_.note("sample: " + e.sample + "\n");
+    if (!e.sample.empty()) progress_.note("sample: " + printable(e.sample) + "\n");
   }
 
   // The whole output of a run that is only planned.
@@ -197,10 +197,10 @@ struct Recipe {
                                    {"recipe", app.get_name()}});
     o.out = folder.path();
     for (const char* file : {"/model.gguf", "/model-ema.gguf"}) refuse_overwriting_texts(o.out + file, o.data);
-    const nlohmann::ordered_json config = config_of(app);
+    const nlohmann::ordered_json config = options_json(app);
     Reporter reporter(results, json);
     const auto open = [&](const TrainObserver::Start& s, bool resumed) {
-      return open_sinks(o.out, config, s.spec, o.trainer, run_options.tensorboard, json ? &results : nullptr, resumed);
+      return open_log(o.out, config, s.spec, o.trainer, run_options.tensorboard, json ? &results : nullptr, resumed);
     };
     const std::string id = std::filesystem::weakly_canonical(o.out).filename().string();
     Recorder recorder(

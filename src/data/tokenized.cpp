@@ -3,11 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <optional>
-#include <thread>
 
 #include "data/token_file.h"
 #include "toy/base/atomic_file.h"
@@ -116,10 +114,8 @@ class TextTokenizer {
     if (o_.cache.empty() || once) return in_memory();
     try {
       return cached();
-    } catch (const Error& e) {
-      const std::string what = e.what();
-      if (!what.starts_with("disk full")) throw;
-      throw Error(e.code(), what + ", or give another --data-cache ('none' keeps the tokens in memory)");
+    } catch (const DiskFull& e) {
+      fail("{}, or give another --data-cache ('none' keeps the tokens in memory)", e.what());
     }
   }
 
@@ -129,12 +125,16 @@ class TextTokenizer {
     const std::string path = (folder / kTokens).string();
     std::error_code error;
     fs::create_directories(folder, error);
-    check(error != std::errc::no_space_on_device, "disk full: cannot make the folder '{}': {}; free some space there",
-          folder.string(), error.message());
+    if (error == std::errc::no_space_on_device)
+      fail_disk_full("cannot make the folder '{}': {}; free some space there", folder.string(), error.message());
     check(!error, "data-cache: cannot make the folder '{}': {}", folder.string(), error.message());
     // A cache that is whole can be read where nothing can be written.
     std::optional<FolderLock> lock;
-    if (access(folder.c_str(), W_OK | X_OK) == 0) lock_folder(folder.string(), lock);
+    // Two runs that want the same cache do not both make it.
+    if (access(folder.c_str(), W_OK | X_OK) == 0)
+      lock.emplace(folder.string(), [&] {
+        o_.tell(fmt::format("waiting for another run that makes the data cache {}", folder.string()));
+      });
     TokenizedText text;
     if (fs::exists(path)) {
       const std::string wrong = open(path, text);
@@ -163,20 +163,6 @@ class TextTokenizer {
     part.begins = view.documents.subspan(size_t(first_document), size_t(part.documents));
     part.text_bytes = about.at("text_bytes");
     part.first_bytes = about.at("first_bytes");
-  }
-
-  // Two runs that want the same cache do not both make it.
-  void lock_folder(const std::string& folder, std::optional<FolderLock>& lock) const {
-    for (bool told = false;; told = true) {
-      try {
-        lock.emplace(folder);
-        return;
-      } catch (const Error& e) {
-        if (std::string_view(e.what()).find("another run") == std::string_view::npos) throw;
-        if (!told) o_.tell(fmt::format("waiting for another run that makes the data cache {}", folder));
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      }
-    }
   }
 
   TokenizedText in_memory() {

@@ -36,17 +36,8 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
   return d;
 }
 
-size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& options) {
-  const DecodeShape shape{options.sequences, options.context > 0 ? options.context : model.spec.context};
-  const ParamStore* store = model.params.get();
-  const DecodeGraph d = build_decode_graph(
-      model.spec, [store](const std::string& name) { return store->type(name).dtype; }, shape,
-      std::min(std::max<int64_t>(options.max_rows, 1), shape.context * shape.sequences));
-  const Plan plan = compile(*d.graph, d.outputs, d.updates, device, {.fuse = !options.check_finite});
-  return state_bytes(model.spec, shape) + plan.arena_bytes + plan.input_bytes(device);
-}
-
-Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& options) : vocab_(model.spec.vocab) {
+// What the options ask for, where it is possible.
+static DecodeShape shape_of(const Model& model, const DecoderOptions& options) {
   check(options.context >= 0, "decoder: a context of {} positions, expected at least 1, or 0 for the model's own",
         options.context);
   check(options.max_rows >= 1, "decoder: at most {} rows together, expected at least 1", options.max_rows);
@@ -57,9 +48,26 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
         "decoder: {} sequences of {} positions, expected at most {} in all", options.sequences, context,
         kMostPositions);
   model.spec.require_positions(context, "context");  // before there is memory for them
-  const DecodeShape shape{options.sequences, context};
+  return {options.sequences, context};
+}
+
+static int64_t rows_of(const DecodeShape& shape, const DecoderOptions& options) {
+  return std::min(options.max_rows, shape.context * shape.sequences);
+}
+
+size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& options) {
+  const DecodeShape shape = shape_of(model, options);
+  const ParamStore* store = model.params.get();
+  const DecodeGraph d = build_decode_graph(
+      model.spec, [store](const std::string& name) { return store->type(name).dtype; }, shape, rows_of(shape, options));
+  const Plan plan = compile(*d.graph, d.outputs, d.updates, device, {.fuse = !options.check_finite});
+  return state_bytes(model.spec, shape) + plan.arena_bytes + plan.input_bytes(device);
+}
+
+Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& options) : vocab_(model.spec.vocab) {
+  const DecodeShape shape = shape_of(model, options);
   require_memory(state_bytes(model.spec, shape), "the cache of keys and values");
-  max_rows_ = std::min(options.max_rows, context * options.sequences);
+  max_rows_ = rows_of(shape, options);
   state_ = std::make_unique<DecodeState>(model.spec, device, shape);
   const ParamStore* store = model.params.get();
   const DecodeGraph d = build_decode_graph(

@@ -34,7 +34,7 @@ bool is_temporary(const std::string& name) { return name.starts_with(".step_") &
 
 [[noreturn]] void fail_errno(const std::string& what, const std::string& path, int error) {
   if (error == ENOSPC || error == EDQUOT)
-    fail("disk full: {} {}: {}; free some space there", what, path, std::strerror(error));
+    fail_disk_full("{} {}: {}; free some space there", what, path, std::strerror(error));
   if (error == EACCES || error == EPERM || error == EROFS || error == ENOTDIR)
     fail("{} {}: {}; choose another folder or change its permissions", what, path, std::strerror(error));
   fail_internal("{} {}: {}", what, path, std::strerror(error));

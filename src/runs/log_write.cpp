@@ -79,7 +79,7 @@ void EventWriter::append(const std::string& text) {
     const ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
-      fail("disk full: {}: {}; free some space and resume", path_, std::strerror(errno));
+      fail_disk_full("{}: {}; free some space and resume", path_, std::strerror(errno));
     if (n < 0) fail_internal("{}: cannot write: {}", path_, std::strerror(errno));
     done += size_t(n);
   }

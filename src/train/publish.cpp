@@ -17,8 +17,8 @@ constexpr const char *kModelFile = "model.gguf", *kAverageFile = "model-ema.gguf
 
 [[noreturn]] void fail_link(const std::string& link, int error) {
   if (error == ENOSPC || error == EDQUOT)
-    fail("disk full: {}: {}; the model is written, this second name of it is not; free some space and --resume", link,
-         std::strerror(error));
+    fail_disk_full("{}: {}; the model is written, this second name of it is not; free some space and --resume", link,
+                   std::strerror(error));
   fail("{}: cannot be made: {}; the model is written, this second name of it is not", link, std::strerror(error));
 }
 

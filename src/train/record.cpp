@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include "toy/base/memory.h"
 #include "toy/runs/run.h"
@@ -57,10 +58,9 @@ void Recorder::write(const std::string& phase, runs::Body body) {
 }
 
 void Recorder::started(const Start& s) {
-  sinks_ = open_(s, resumed_from_.has_value());
-  if (resumed_from_) {
-    write("prepare", runs::Resume{runs::utc_now(), *resumed_from_, recipe_.steps, record_.config});
-  } else {
+  Log log = open_(s, resumed_from_.has_value());
+  sinks_ = std::move(log.sinks);
+  if (!resumed_from_ || !log.goes_on) {
     runs::RunStart e;
     e.run_id = record_.run_id;
     e.time = runs::utc_now();
@@ -78,8 +78,11 @@ void Recorder::started(const Start& s) {
     e.train_tokens = s.train_tokens;
     e.validation_tokens = s.validation_tokens;
     e.planned_bytes = int64_t(s.planned_bytes);
+    const std::optional<int64_t> step = std::exchange(step_, std::nullopt);  // the run begins, wherever we are in it
     write("prepare", std::move(e));
+    step_ = step;
   }
+  if (resumed_from_) write("prepare", runs::Resume{runs::utc_now(), *resumed_from_, recipe_.steps, record_.config});
   for (const std::string& note : early_notes_) write("prepare", runs::Note{note});
   early_notes_.clear();
   if (!s.recomputing.empty()) write("prepare", runs::Note{s.recomputing});

@@ -238,8 +238,10 @@ TEST(Watcher, RefusesPatternsThatFitNothing) {
   EXPECT_NE(error_of([] { train({.drifts = {{"q", 1}}}); }).find("drift: no name fits"), std::string::npos);
 }
 
-// A recorder that goes on from a checkpoint begins with `resume`.
-TEST(Recorder, AResumedRunSaysSo) {
+// A recorder that goes on from a checkpoint begins with `resume`, or, in a new log, with run_start before it.
+class ResumedRecorder : public ::testing::TestWithParam<bool> {};
+TEST_P(ResumedRecorder, SaysSo) {
+  const bool goes_on = GetParam();
   struct Keep final : runs::EventSink {
     explicit Keep(std::vector<runs::Event>& list) : events(list) {}
     void write(const runs::Event& e) override { events.push_back(e); }
@@ -253,9 +255,9 @@ TEST(Recorder, AResumedRunSaysSo) {
       {}, recipe, *device,
       [&](const TrainObserver::Start&, bool resumed) {
         EXPECT_TRUE(resumed);
-        Recorder::Sinks sinks;
-        sinks.push_back(std::make_unique<Keep>(events));
-        return sinks;
+        Recorder::Log log{.goes_on = goes_on};
+        log.sinks.push_back(std::make_unique<Keep>(events));
+        return log;
       },
       nobody);
   recorder.failed(1, "too early");  // nothing has started, nothing is written
@@ -265,6 +267,13 @@ TEST(Recorder, AResumedRunSaysSo) {
   recorder.started({small_spec(), 1, 2, 3, 4, 5, 6, plan});
   recorder.stepped({41, 100, 2.0, 1e-3, {}, false, 10, 1});
   recorder.failed(2, "the disk is full");
+  if (!goes_on) {
+    ASSERT_FALSE(events.empty());
+    ASSERT_TRUE(events[0].as<runs::RunStart>());
+    EXPECT_EQ(events[0].step, std::nullopt);
+    EXPECT_EQ(events[0].as<runs::RunStart>()->model.at("name"), small_spec().name);
+    events.erase(events.begin());
+  }
   ASSERT_EQ(events.size(), 3u);
   ASSERT_TRUE(events[0].as<runs::Resume>());
   EXPECT_EQ(events[0].step, 40);
@@ -276,6 +285,7 @@ TEST(Recorder, AResumedRunSaysSo) {
   EXPECT_EQ(end->error, "the disk is full");
   EXPECT_EQ(end->final_loss, 2.0);
 }
+INSTANTIATE_TEST_SUITE_P(, ResumedRecorder, ::testing::Bool());
 
 }  // namespace
 }  // namespace toy

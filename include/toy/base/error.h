@@ -26,10 +26,22 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
+/// No space is left where something has to be written: the caller can free some or choose another place.
+class DiskFull : public Error {
+ public:
+  explicit DiskFull(const std::string& text) : Error(ErrorCode::bad_input, "disk full: " + text) {}
+};
+
 /// Throws Error{bad_input} with a formatted text.
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
   throw Error(ErrorCode::bad_input, fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// Throws DiskFull with a formatted text.
+template <class... Args>
+[[noreturn]] void fail_disk_full(fmt::format_string<Args...> format, Args&&... args) {
+  throw DiskFull(fmt::format(format, std::forward<Args>(args)...));
 }
 
 /// Throws Error{failure} with a formatted text: not the caller's to mend.

@@ -1,6 +1,7 @@
 // One writer a folder.
 #pragma once
 
+#include <functional>
 #include <string>
 
 namespace toy {
@@ -12,11 +13,15 @@ class FolderLock {
  public:
   /// Throws Error{bad_input} naming the folder and the process that has it.
   explicit FolderLock(const std::string& folder);
+  /// Waits for it; calls `waiting` once, and first, where another process has it.
+  FolderLock(const std::string& folder, const std::function<void()>& waiting);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
  private:
+  bool try_lock();
+
   int fd_;
 };
 

@@ -20,6 +20,8 @@ std::string valid_utf8(std::string_view text);
 /// A name for a terminal, a message or XML: as valid_utf8(), and with `?` in place of every control character (line
 /// breaks, escapes, U+0080 to U+009F), so that it stays on its line and changes nothing but its place.
 std::string one_line(std::string_view text);
+/// The same for a text of several lines: line breaks and tabs stay.
+std::string printable(std::string_view text);
 /// The character of a code point (not checked: below 0x110000 and no surrogate).
 std::string utf8_encode(uint32_t code_point);
 

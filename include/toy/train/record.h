@@ -24,12 +24,17 @@ struct RecordOptions {
 class Recorder final : public TrainObserver {
  public:
   using Sinks = std::vector<std::unique_ptr<runs::EventSink>>;
-  using Open = std::function<Sinks(const Start&, bool resumed)>;
+  /// Where events go. `goes_on`: the run that is resumed has its beginning there.
+  struct Log {
+    Sinks sinks;
+    bool goes_on = false;
+  };
+  using Open = std::function<Log(const Start&, bool resumed)>;
   /// `open` is called once, when the run starts: the folder is there by then. `next` must outlive the recorder.
   Recorder(RecordOptions record, const RecipeOptions& recipe, const Device& device, Open open, TrainObserver& next);
 
-  /// A `resume` event takes the place of run_start, and the sinks are to go on with the log
-  /// (runs::EventWriter::Mode::resume): `open` is told.
+  /// A `resume` event takes the place of run_start where the log goes on (runs::EventWriter::Mode::resume), and comes
+  /// after it where a log had to begin again.
   void resumed(int64_t step, const std::string& checkpoint) override;
   void preparing(const std::string& what) override { next_.preparing(what); }
   void started(const Start& start) override;
