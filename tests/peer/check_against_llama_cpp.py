@@ -53,18 +53,22 @@ def fields(what, answer, *names):
     return [answer[n] for n in names]
 
 
-def check_every_logit(a):
-    """Returns the sentence that says what was equal."""
+def check_every_logit(program, model, prompt, n, tolerance, toy_args=()):
+    """Returns the sentence that says what was equal.  llama.cpp runs in this process, which ends with it if it aborts."""
     import numpy as np
-    ids_text, everything = ",".join(map(str, a.ids)), 1 << 30
-    toy = run_json("toy", [a.toy, "infer", a.model, "--prompt-ids", ids_text, "--n", a.n, "--temperature", "0", "--ignore-eos",
-                           "--json", "--top-logprobs", everything, *a.toy_arg])
+    from llama_cpp_greedy import LlamaCpp
+    ids_text, everything = ",".join(map(str, prompt)), 1 << 30
+    toy = run_json("toy", [program, "infer", model, "--prompt-ids", ids_text, "--n", n, "--temperature", "0", "--ignore-eos",
+                           "--json", "--top-logprobs", everything, *toy_args])
     ids, best = fields("toy infer", toy, "ids", "top_logprobs")
-    if len(ids) != a.n or a.n < 2:
-        raise Different(f"toy generated {len(ids)} tokens, asked for were {a.n} (at least 2)")
-    peer = run_json("llama.cpp", [sys.executable, HERE / "llama_cpp_greedy.py", a.model, "--ids", ids_text, "--feed",
-                                  ",".join(map(str, ids[:-1]))])
-    logits = np.array(peer["logits"])
+    if len(ids) != n or n < 2:
+        raise Different(f"toy generated {len(ids)} tokens, asked for were {n} (at least 2)")
+    try:
+        peer = LlamaCpp(model, n_ctx=len(prompt) + n)
+        logits = peer.forced(prompt, ids[:-1]).astype(np.float64)
+        peer.close()
+    except (RuntimeError, ValueError) as e:
+        raise Different(f"llama.cpp: {e}") from None
     theirs = logits - logits.max(1, keepdims=True)
     theirs -= np.log(np.exp(theirs).sum(1, keepdims=True))
     ours = np.full(theirs.shape, np.nan)
@@ -73,10 +77,10 @@ def check_every_logit(a):
             ours[step, token["id"]] = token["logprob"]
     difference = np.abs(ours - theirs).max(1)  # NaN where toy left out a token
     for step, d in enumerate(difference):
-        if not d <= a.tolerance:
-            raise Different(f"step {step}: logprobs differ by {d:.2e}, more than {a.tolerance:g}")
-    return (f"all {theirs.shape[1]} logprobs equal within {difference[0]:.1e} after {len(a.ids)} prompt tokens and within "
-            f"{difference[1:].max():.1e} in {a.n - 1} steps of decoding")
+        if not d <= tolerance:
+            raise Different(f"step {step}: logprobs differ by {d:.2e}, more than {tolerance:g}")
+    return (f"all {theirs.shape[1]} logprobs equal within {difference[0]:.1e} after {len(prompt)} prompt tokens and within "
+            f"{difference[1:].max():.1e} in {n - 1} steps of decoding")
 
 
 def check_greedy(a):
@@ -174,7 +178,12 @@ def main():
     a = ap.parse_args()
     sys.path.insert(0, str(HERE))
     try:
-        said = check_encode(a) if a.encode else check_every_logit(a) if a.every_logit else check_greedy(a)
+        if a.encode:
+            said = check_encode(a)
+        elif a.every_logit:
+            said = check_every_logit(a.toy, a.model, a.ids, a.n, a.tolerance, a.toy_arg)
+        else:
+            said = check_greedy(a)
     except Different as e:
         print(f"{a.model}: {e}", file=sys.stderr)
         return 1

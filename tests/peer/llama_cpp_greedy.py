@@ -9,9 +9,6 @@
   end_step       the first step that generated an end-of-generation token, or null
   logits_first   the logits after the prompt (what the first generated token is chosen from)
 
-With --feed 4,5,6 nothing is chosen: the object has `logits`, a row after the prompt and after each of these ids, each of them
-decoded alone as if it had been generated.
-
 llama.cpp runs on the CPU with an f32 cache and without flash attention, so that an f32 file is computed in f32 throughout.
 `LlamaCpp` below is the low-level API in a form that the other scripts share.
 """
@@ -147,12 +144,11 @@ def main():
     ap.add_argument("model")
     ap.add_argument("--ids", type=parse_ids, required=True, help="prompt token ids, comma separated")
     ap.add_argument("--n", type=int, default=32, help="tokens to generate")
-    ap.add_argument("--feed", type=parse_ids, help="ids to go on with, in place of llama.cpp's own choice")
     ap.add_argument("--threads", type=int, default=2)
     a = ap.parse_args()
     try:
-        model = LlamaCpp(a.model, n_ctx=len(a.ids) + max(a.n, len(a.feed or [])), threads=a.threads)
-        print(json.dumps({"logits": model.forced(a.ids, a.feed).tolist()} if a.feed else model.greedy(a.ids, a.n)))
+        model = LlamaCpp(a.model, n_ctx=len(a.ids) + a.n, threads=a.threads)
+        print(json.dumps(model.greedy(a.ids, a.n)))
     except (RuntimeError, ValueError) as e:
         sys.exit(f"llama_cpp_greedy: {e}")
 

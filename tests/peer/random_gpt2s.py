@@ -12,11 +12,11 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "golden"))
+sys.path[:0] = [str(HERE), str(HERE.parent / "golden")]
 
 import numpy as np
 from make_gpt2_golden import Shape, make_weights, write_model
-from random_llamas import EXACT, prompts, run
+from random_llamas import EXACT, compare
 
 TABLE = 6e-3  # of gelu: logits of rms 1 differ by up to 3e-3, so logprobs by twice that
 SATURATION = 1e4
@@ -42,9 +42,7 @@ def main():
             for kind, w, tolerance in [("gelu", weights, TABLE), ("saturated", saturated(weights), EXACT)]:
                 path = pathlib.Path(scratch) / f"{s.name}-{kind}.gguf"
                 write_model(path, s, w)
-                for ids in prompts(s):
-                    print(run(sys.executable, HERE / "check_against_llama_cpp.py", "--toy", toy, path, "--ids", ids, "--n", 40,
-                              "--every-logit", "--tolerance", tolerance).strip().replace(scratch + "/", ""))
+                compare(toy, path, s, tolerance)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
   PY=$(scripts/peers.sh) && $PY tests/peer/random_llamas.py build/release/toy
 
-Each model is written to a scratch folder and compared with check_against_llama_cpp.py --every-logit, from prompts of 1 and
+Each model is written to a scratch folder and compared by check_against_llama_cpp.check_every_logit(), from prompts of 1 and
 of 40 tokens, 40 generated: the longer run crosses a page of 64.  A Q8_0 model is compared twice: bit for bit with its f32
 twin, which gguf-py dequantized, in toy alone; and with llama.cpp within what rounding activations to 8 bits makes.
 """
@@ -13,10 +13,10 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "golden"))
+sys.path[:0] = [str(HERE), str(HERE.parent / "golden")]
 
-import gguf
 import numpy as np
+from check_against_llama_cpp import Different, check_every_logit
 from make_llama_golden import BIASED, Shape, make_weights, write_model
 
 EXACT = 1e-4  # both compute in f32; logits are of rms 1
@@ -53,7 +53,16 @@ def run(*command):
 
 def prompts(s):
     rng = np.random.RandomState(100 + s.seed)
-    return [",".join(map(str, rng.randint(0, s.V, n))) for n in (1, 40)]
+    return [rng.randint(0, s.V, n).tolist() for n in (1, 40)]
+
+
+def compare(toy, path, shape, tolerance):
+    for ids in prompts(shape):
+        print(f"{path.name}: ", end="", flush=True)  # first: llama.cpp may end this process
+        try:
+            print(check_every_logit(toy, path, ids, 40, tolerance), flush=True)
+        except Different as e:
+            raise SystemExit(f"{path.name}: {e}") from None
 
 
 def main():
@@ -63,14 +72,12 @@ def main():
             weights = make_weights(s, np.random.RandomState(s.seed))
             path = pathlib.Path(scratch) / f"{s.name}.gguf"
             write_model(path, s, weights)
-            for ids in prompts(s):
-                print(run(sys.executable, HERE / "check_against_llama_cpp.py", "--toy", toy, path, "--ids", ids, "--n", 40,
-                          "--every-logit", "--tolerance", tolerance).strip().replace(scratch + "/", ""))
+            compare(toy, path, s, tolerance)
             if s.dtype == "q8_0":
                 twin = pathlib.Path(scratch) / f"{s.name}-f32.gguf"
                 write_model(twin, s, weights, "f32")  # `weights` are the dequantized ones
                 for ids in prompts(s):
-                    answers = [run(toy, "infer", p, "--prompt-ids", ids, "--n", 40, "--json", "--top-logprobs", s.V)
+                    answers = [run(toy, "infer", p, "--prompt-ids", ",".join(map(str, ids)), "--n", 40, "--json", "--top-logprobs", s.V)
                                for p in (path, twin)]
                     if answers[0] != answers[1]:
                         raise SystemExit(f"random_llamas: {s.name}: toy computes otherwise from the f32 twin")
