@@ -1,6 +1,7 @@
 // Tokenized texts: the ids of the whole text, in memory and from the cache; damaged, outdated and full caches.
 #include "toy/data/tokenized.h"
 
+#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,7 +11,8 @@
 #include <thread>
 
 #include "data/token_file.h"
-#include "data_testing.h"
+#include "testing/errors.h"
+#include "testing/files.h"
 #include "text/spm.h"
 #include "toy/base/memory.h"
 #include "toy/data/corpus.h"
