@@ -1,10 +1,8 @@
 #include "toy/formats/safetensors.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 
 #include "testing/files.h"
@@ -12,8 +10,6 @@
 
 namespace toy {
 namespace {
-
-namespace fs = std::filesystem;
 
 class Safetensors : public ::testing::Test {
  protected:
