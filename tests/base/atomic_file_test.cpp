@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <optional>
 
+#include "testing/files.h"
 #include "toy/base/error.h"
 
 namespace toy {
@@ -16,24 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class AtomicFileTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "toy_atomic_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  std::string path(const char* name) const { return (folder_ / name).string(); }
-  size_t files() const { return size_t(std::distance(fs::directory_iterator(folder_), {})); }
+class AtomicFileTest : public ::testing::Test, protected testing::Folder {};
 
-  fs::path folder_;
-};
-
-std::string slurp(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
+using testing::slurp;
 
 void write_all(const std::string& path, std::string_view text) {
   AtomicFile file(path);
@@ -65,7 +50,7 @@ TEST_F(AtomicFileTest, AppearsOnCommit) {
   EXPECT_EQ(file.bytes_written(), 7u);
   file.commit();
   EXPECT_EQ(slurp(path("a")), "one two");
-  EXPECT_EQ(files(), 1u);
+  EXPECT_EQ(entries(), 1u);
   expect_error(error_of([&] { file.write("x"); }), ErrorCode::failure, "write after commit");
   expect_error(error_of([&] { file.commit(); }), ErrorCode::failure, "committed twice");
 }
@@ -74,7 +59,7 @@ TEST_F(AtomicFileTest, WithoutCommitNothingChanges) {
   write_all(path("a"), "old");
   { AtomicFile(path("a")).write("new"); }
   EXPECT_EQ(slurp(path("a")), "old");
-  EXPECT_EQ(files(), 1u);
+  EXPECT_EQ(entries(), 1u);
 }
 
 TEST_F(AtomicFileTest, TwoAtOnce) {
@@ -84,7 +69,7 @@ TEST_F(AtomicFileTest, TwoAtOnce) {
   first.commit();
   second.commit();
   EXPECT_EQ(slurp(path("a")), "second");
-  EXPECT_EQ(files(), 1u);
+  EXPECT_EQ(entries(), 1u);
 }
 
 TEST_F(AtomicFileTest, KeepsModeAndFollowsLinks) {
@@ -112,20 +97,20 @@ TEST_F(AtomicFileTest, RefusesBadTargets) {
   const auto open = [](const std::string& p) { return error_of([&] { AtomicFile file(p); }); };
   write_all(path("file"), "x");
   expect_error(open(""), ErrorCode::bad_input, "the name of the file to write is empty");
-  expect_error(open(folder_.string()), ErrorCode::bad_input, "is a folder; give the name of a file");
+  expect_error(open(path()), ErrorCode::bad_input, "is a folder; give the name of a file");
   expect_error(open("/dev/null"), ErrorCode::bad_input, "/dev/null: is a device");
   expect_error(open(path("none/a")), ErrorCode::bad_input, "none does not exist; create it first (mkdir -p ");
   expect_error(open(path("file/a")), ErrorCode::bad_input, "is not a folder; choose another path");
-  expect_error(open(path(std::string(250, 'x').c_str())), ErrorCode::bad_input, "choose a shorter name");
-  EXPECT_EQ(files(), 1u);
+  expect_error(open(path(std::string(250, 'x'))), ErrorCode::bad_input, "choose a shorter name");
+  EXPECT_EQ(entries(), 1u);
 }
 
 TEST_F(AtomicFileTest, UnwritableFolder) {
   // Root may write into any folder of a disk, but not into /proc.
-  if (::geteuid() != 0) fs::permissions(folder_, fs::perms::owner_read | fs::perms::owner_exec);
+  if (::geteuid() != 0) fs::permissions(path(), fs::perms::owner_read | fs::perms::owner_exec);
   const std::string target = ::geteuid() == 0 ? "/proc/toy.gguf" : path("a");
   const auto error = error_of([&] { AtomicFile file(target); });
-  fs::permissions(folder_, fs::perms::owner_all);
+  fs::permissions(path(), fs::perms::owner_all);
   ASSERT_TRUE(error.has_value());
   EXPECT_EQ(error->code(), ErrorCode::bad_input) << error->what();
   EXPECT_NE(std::string_view(error->what()).find(target), std::string::npos) << error->what();

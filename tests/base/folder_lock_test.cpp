@@ -6,14 +6,16 @@
 #include <filesystem>
 #include <optional>
 
+#include "testing/files.h"
 #include "toy/base/error.h"
 
 namespace toy {
 namespace {
 
 TEST(FolderLock, OneHolderAtATime) {
-  std::string folder = (std::filesystem::temp_directory_path() / "toy_lock_XXXXXX").string();
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const testing::Folder in;
+  const std::string folder = in.path("run");
+  std::filesystem::create_directory(folder);
   std::optional<FolderLock> first(std::in_place, folder);
   try {
     FolderLock second(folder);  // another open file, as another process would have

@@ -14,7 +14,6 @@ namespace toy_cli_test {
 class Checkpoints : public Cli {
  protected:
   void SetUp() override {
-    Cli::SetUp();
     corpus_ = tiny_corpus();
     size_ = write("size.json", R"({"d_model": 16, "n_layers": 1, "n_heads": 2, "n_kv": 1, "d_head": 8, "d_ff": 24})");
   }

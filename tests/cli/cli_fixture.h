@@ -12,6 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "testing/files.h"
+
 namespace toy_cli_test {
 
 namespace fs = std::filesystem;
@@ -21,33 +23,16 @@ struct Result {
   std::string out, err;
 };
 
-inline std::string slurp(const fs::path& p) {
-  std::ifstream f(p, std::ios::binary);
-  std::stringstream s;
-  s << f.rdbuf();
-  return s.str();
-}
+using toy::testing::slurp;
 
-class Cli : public testing::Test {
+class Cli : public testing::Test, protected toy::testing::Folder {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("toy_cli_" + std::to_string(getpid()));
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   // Runs the program with a shell's words.
   Result toy(const std::string& arguments, const std::string& input = "/dev/null") const {
     const std::string out = path("stdout"), err = path("stderr");
     const int status =
         std::system((std::string(TOY_BINARY) + " " + arguments + " >" + out + " 2>" + err + " <" + input).c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(out), slurp(err)};
-  }
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path(name), std::ios::binary) << text;
-    return path(name);
   }
   // Exit code 2 and one line that holds all the words.
   void refuses(const std::string& arguments, const std::vector<std::string>& words) const {
@@ -64,7 +49,6 @@ class Cli : public testing::Test {
       text += "the cat sat on mat number " + std::to_string(i * i % 97) + " and was glad.\n";
     return write("corpus.txt", text);
   }
-  fs::path folder_;
 };
 
 // `options` without those that `more` has too: an option is given once. Each is "--name value".

@@ -226,7 +226,7 @@ TEST_F(Cli, BadModels) {
   refuses("infer " + path("none.gguf") + " --prompt a", {"none.gguf", "no such file"});
   refuses("infer " + write("empty.gguf", "") + " --prompt a", {"empty.gguf", "empty"});
   refuses("infer " + write("text.gguf", "hello, this is text and not a model") + " --prompt a", {"text.gguf", "GGUF"});
-  refuses("infer " + folder_.string() + " --prompt a", {"folder"});
+  refuses("infer " + path() + " --prompt a", {"folder"});
   const std::string whole = slurp(TOY_GOLDEN);
   for (const size_t n : {3ul, 20ul, 500ul, whole.size() / 2, whole.size() - 40})
     refuses("infer " + write("cut.gguf", whole.substr(0, n)) + " --prompt-ids 1", {"cut.gguf"});

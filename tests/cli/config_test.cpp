@@ -86,7 +86,7 @@ TEST_F(Cli, BadConfigs) {
   refuses(with("[1]"), {"c.json: not a JSON object"});
   refuses(with("{"), {"c.json: not a JSON object"});
   refuses(train + path("none.json"), {"none.json", "no such file"});
-  refuses(train + folder_.string(), {"folder"});
+  refuses(train + path(), {"folder"});
   refuses(train, {"--config"});
   refuses("infer " + std::string(TOY_GOLDEN) + " --prompt-ids 1 --config " + write("c.json", "{}"),
           {"unknown option '--config'"});

@@ -22,7 +22,7 @@ class CliDescribe : public Cli {
 TEST_F(CliDescribe, UnknownModelsAreComparedWithTheSizes) {
   refuses("describe tinny", {"'tinny'", "tiny, small, stories15m", "did you mean 'tiny'"});
   refuses("describe " + path("none.gguf"), {"none.gguf", "no file"});
-  refuses("describe " + folder_.string(), {"a folder without a model.gguf"});
+  refuses("describe " + path(), {"a folder without a model.gguf"});
 }
 
 TEST_F(CliDescribe, ARunIsItsFolder) {

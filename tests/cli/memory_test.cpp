@@ -111,7 +111,7 @@ TEST_F(CliMemory, ADryRunOfARunThatGoesOnLeavesItAsItIs) {
   const auto seen = [&] {
     std::string all;
     for (const auto& e : fs::recursive_directory_iterator(path("run"))) {
-      all += fs::relative(e.path(), folder_).string() + " ";
+      all += fs::relative(e.path(), path()).string() + " ";
       if (e.is_regular_file())
         all += std::to_string(e.last_write_time().time_since_epoch().count()) + " " + std::to_string(e.file_size());
       all += "\n";

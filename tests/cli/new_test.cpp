@@ -7,12 +7,12 @@ class New : public Cli {
  protected:
   // Runs a shell command in the folder of the test.
   Result shell(const std::string& command) const {
-    const int status = std::system(("cd " + folder_.string() + " && { " + command + "; } >" + path("stdout") + " 2>" +
-                                    path("stderr") + " </dev/null")
-                                       .c_str());
+    const int status = std::system(
+        ("cd " + path() + " && { " + command + "; } >" + path("stdout") + " 2>" + path("stderr") + " </dev/null")
+            .c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, slurp(path("stdout")), slurp(path("stderr"))};
   }
-  std::string in() const { return " --in " + folder_.string(); }
+  std::string in() const { return " --in " + path(); }
 };
 
 TEST_F(New, TheProjectTrainsAndGenerates) {

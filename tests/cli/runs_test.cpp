@@ -282,8 +282,8 @@ TEST_F(CliRuns, NamesChangeNothingOnATerminal) {
   const std::string name = "\"$(printf 'n\\nm\\033[32m')\"";
   const Result r = toy(train("run", "--name " + name + " "));
   ASSERT_EQ(r.code, 0) << r.err;
-  for (const std::string& shown : {r.err, toy("runs list " + folder_.string()).out,
-                                   toy("runs show " + path("run") + " --metric loss --ascii").out}) {
+  for (const std::string& shown :
+       {r.err, toy("runs list " + path()).out, toy("runs show " + path("run") + " --metric loss --ascii").out}) {
     EXPECT_EQ(shown.find('\x1b'), std::string::npos) << shown;
     EXPECT_NE(shown.find("n?m?[32m"), std::string::npos) << shown;
   }

@@ -4,45 +4,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <fstream>
 #include <numeric>
 #include <set>
 #include <thread>
 
+#include "testing/errors.h"
+#include "testing/files.h"
 #include "toy/base/error.h"
 
 namespace toy {
 namespace {
 
-// A folder that is gone when the test ends.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    char name[] = "/tmp/toy_corpus_XXXXXX";
-    path_ = mkdtemp(name);
-  }
-  ~TemporaryFolder() {
-    std::remove(file().c_str());
-    rmdir(path_.c_str());
-  }
-  const std::string& path() const { return path_; }
-  std::string file() const { return path_ + "/text.txt"; }
-
- private:
-  std::string path_;
-};
-
-template <class Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::bad_input);
-    return error.what();
-  }
-  return "nothing was thrown";
-}
+using testing::Folder;
+using testing::message_of;
 
 std::vector<int32_t> counted(int64_t n) {
   std::vector<int32_t> ids(static_cast<size_t>(n));
@@ -51,19 +25,18 @@ std::vector<int32_t> counted(int64_t n) {
 }
 
 TEST(ReadTextFile, ReadsEveryByte) {
-  const TemporaryFolder folder;
+  const Folder folder;
   std::string text(3000001, 'x');
   text[0] = '\0', text[1] = '\xff', text.back() = '\n';
-  std::ofstream(folder.file(), std::ios::binary) << text;
-  EXPECT_EQ(read_text_file(folder.file()), text);
+  EXPECT_EQ(read_text_file(folder.write("text.txt", text)), text);
 }
 
 TEST(ReadTextFile, SaysWhyNot) {
-  const TemporaryFolder folder;
-  const std::string file = folder.file();
+  const Folder folder;
+  const std::string file = folder.path("text.txt");
   EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": no such file");
   EXPECT_EQ(message_of([&] { read_text_file(folder.path()); }), folder.path() + ": is a folder; a text file is needed");
-  std::ofstream(file).close();
+  folder.write("text.txt", "");
   EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": the file is empty; a text is needed");
   EXPECT_NE(message_of([&] { read_text_file(file + "/below"); }).find("cannot be read: Not a directory"),
             std::string::npos);
@@ -71,10 +44,10 @@ TEST(ReadTextFile, SaysWhyNot) {
 
 TEST(ReadTextFile, SaysThatPermissionIsMissing) {
   if (geteuid() == 0) GTEST_SKIP() << "root may read every file";
-  const TemporaryFolder folder;
-  std::ofstream(folder.file()) << "text";
-  chmod(folder.file().c_str(), 0);
-  EXPECT_EQ(message_of([&] { read_text_file(folder.file()); }), folder.file() + ": no permission to read it");
+  const Folder folder;
+  const std::string file = folder.write("text.txt", "text");
+  chmod(file.c_str(), 0);
+  EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": no permission to read it");
 }
 
 TEST(WindowSampler, TargetsAreTheNextIds) {

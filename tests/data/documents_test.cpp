@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "data_testing.h"
+#include "testing/errors.h"
 
 namespace toy {
 namespace {

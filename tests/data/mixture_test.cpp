@@ -6,7 +6,7 @@
 #include <limits>
 #include <set>
 
-#include "data_testing.h"
+#include "testing/errors.h"
 
 namespace toy {
 namespace {

@@ -7,7 +7,7 @@
 #include <map>
 #include <numeric>
 
-#include "data_testing.h"
+#include "testing/errors.h"
 #include "toy/base/philox.h"
 
 namespace toy {

@@ -1,8 +1,10 @@
 #include "toy/data/text_files.h"
 
+#include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "data_testing.h"
+#include "testing/errors.h"
+#include "testing/files.h"
 #include "toy/base/checksum.h"
 
 namespace toy {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "testing/models.h"
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 
@@ -13,32 +14,17 @@ namespace toy {
 namespace {
 
 ModelSpec odd_spec() {
-  ModelSpec s = model_spec("tiny");
-  s.vocab = 61;
-  s.d_model = 40;
-  s.context = 400;
-  s.tied = false;
-  s.layers.assign(2, {.heads = 6, .kv_heads = 2, .d_head = 10, .d_ff = 52});
-  return s;
+  return testing::small_model(
+      "tiny",
+      {.vocab = 61, .d_model = 40, .context = 400, .tied = false, .heads = 6, .kv_heads = 2, .d_head = 10, .d_ff = 52});
 }
 
 ModelSpec gpt2_spec() {
-  ModelSpec s = model_spec("gpt2-tiny");
-  s.vocab = 61;
-  s.d_model = 42;
-  s.context = 200;
-  LayerSpec l = s.layers.front();
-  l.heads = l.kv_heads = 6, l.d_head = 7, l.d_ff = 53;
-  s.layers.assign(2, l);
-  return s;
+  return testing::small_model(
+      "gpt2-tiny", {.vocab = 61, .d_model = 42, .context = 200, .heads = 6, .kv_heads = 6, .d_head = 7, .d_ff = 53});
 }
 
-std::vector<int32_t> some_tokens(size_t n, const char* stream) {
-  const Philox random(7, stream);
-  std::vector<int32_t> ids;
-  for (size_t i = 0; i < n; ++i) ids.push_back(int32_t(random.below(i, 61)));
-  return ids;
-}
+std::vector<int32_t> some_tokens(size_t n, const char* stream) { return testing::random_ids(n, 61, Philox(7, stream)); }
 
 // Logits after every token of `ids`, fed `piece` tokens at a time.
 std::vector<float> all_logits(Decoder& d, int sequence, const std::vector<int32_t>& ids, size_t piece) {
@@ -56,7 +42,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * 4) == 0;
 }
 
-class DecoderBits : public testing::Test {
+class DecoderBits : public ::testing::Test {
  protected:
   std::unique_ptr<Device> device_ = make_cpu_device(2);
   Model model_ = random_model(odd_spec(), *device_, 3, 2.0);

@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
+#include "testing/files.h"
 #include "toy/backend/devices.h"
 
 namespace toy {
@@ -30,11 +29,11 @@ TEST(Generate, StopsWhenAskedAndAtTheEnd) {
 }
 
 // The published greedy output of a real trained model (../shared/data/README.md).
-class SharedStories : public testing::TestWithParam<const char*> {};
+class SharedStories : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SharedStories, GreedyTextIsThePublishedOne) {
-  const std::string path = std::string(TOY_SHARED_DIR) + "/data/stories260K.gguf";
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << "../shared is absent: " << path;
+  const std::string path = testing::shared_path("data/stories260K.gguf");
+  if (path.empty()) GTEST_SKIP() << "no data/stories260K.gguf under TOY_SHARED_DIR";
   const auto device = std::string(GetParam()) == "cpu" ? make_cpu_device(2) : make_reference_device();
   const Model model = load_model(path, *device);
   Decoder d(*device, model, {.context = 256});
@@ -55,7 +54,7 @@ TEST_P(SharedStories, GreedyTextIsThePublishedOne) {
             "Lily didn't want to help her mom, so she");
 }
 
-INSTANTIATE_TEST_SUITE_P(SharedDevices, SharedStories, testing::Values("cpu", "reference"));
+INSTANTIATE_TEST_SUITE_P(SharedDevices, SharedStories, ::testing::Values("cpu", "reference"));
 
 }  // namespace
 }  // namespace toy

@@ -1,9 +1,9 @@
 // Mistakes of a program that decodes: an Error each, and nothing has changed.
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <limits>
 
+#include "testing/errors.h"
 #include "toy/backend/devices.h"
 #include "toy/base/error.h"
 #include "toy/decode/decoder.h"
@@ -14,16 +14,9 @@
 namespace toy {
 namespace {
 
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using testing::error_of;
 
-struct DecodeMisuse : testing::Test {
+struct DecodeMisuse : ::testing::Test {
   std::unique_ptr<Device> device = make_cpu_device(1);
   Model model = random_model(model_spec("tiny"), *device, 1);
 };
@@ -61,7 +54,7 @@ TEST_F(DecodeMisuse, LogitsAndHistories) {
 }
 
 TEST_F(DecodeMisuse, Saving) {
-  const std::string path = testing::TempDir() + "toy_misuse.gguf";
+  const std::string path = ::testing::TempDir() + "toy_misuse.gguf";
   EXPECT_EQ(error_of([&] { save_model(model, path, DType::f64); }),
             "save: weights cannot be stored as f64; expected f32, f16 or bf16");
   Model empty;

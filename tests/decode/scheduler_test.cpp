@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 
+#include "testing/models.h"
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 #include "toy/decode/generate.h"
@@ -13,13 +14,9 @@ namespace toy {
 namespace {
 
 ModelSpec small_spec() {
-  ModelSpec s = model_spec("tiny");
-  s.vocab = 61;
-  s.d_model = 40;
-  s.context = 200;
-  s.tied = false;
-  s.layers.assign(2, {.heads = 6, .kv_heads = 2, .d_head = 10, .d_ff = 52});
-  return s;
+  return testing::small_model(
+      "tiny",
+      {.vocab = 61, .d_model = 40, .context = 200, .tied = false, .heads = 6, .kv_heads = 2, .d_head = 10, .d_ff = 52});
 }
 
 struct Case {
@@ -62,7 +59,7 @@ void expect_same(const std::vector<GeneratedToken>& a, const std::vector<Generat
   }
 }
 
-class SchedulerTest : public testing::Test {
+class SchedulerTest : public ::testing::Test {
  protected:
   std::vector<GeneratedToken> alone(const Case& c) {
     Decoder d(*device_, model_, {});

@@ -4,8 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 
+#include "testing/files.h"
+#include "testing/models.h"
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 #include "toy/data/corpus.h"
@@ -15,20 +16,11 @@ namespace toy {
 namespace {
 
 ModelSpec small_spec() {
-  ModelSpec s = model_spec("tiny");
-  s.vocab = 61;
-  s.d_model = 40;
-  s.context = 400;
-  s.layers.assign(2, {.heads = 6, .kv_heads = 2, .d_head = 10, .d_ff = 52});
-  return s;
+  return testing::small_model(
+      "tiny", {.vocab = 61, .d_model = 40, .context = 400, .heads = 6, .kv_heads = 2, .d_head = 10, .d_ff = 52});
 }
 
-std::vector<int32_t> some_tokens(size_t n, const char* stream) {
-  const Philox random(7, stream);
-  std::vector<int32_t> ids;
-  for (size_t i = 0; i < n; ++i) ids.push_back(int32_t(random.below(i, 61)));
-  return ids;
-}
+std::vector<int32_t> some_tokens(size_t n, const char* stream) { return testing::random_ids(n, 61, Philox(7, stream)); }
 
 // log p of every token, each window alone and one token at a time.
 std::vector<double> plain(Device& device, const Model& model, const EvalText& text, int64_t context, int64_t stride) {
@@ -54,7 +46,7 @@ std::vector<double> plain(Device& device, const Model& model, const EvalText& te
   return result;
 }
 
-class ScoreTest : public testing::Test {
+class ScoreTest : public ::testing::Test {
  protected:
   std::vector<TokenScore> scores(const EvalText& text, const ScoreOptions& o, TextScore* total = nullptr) {
     std::vector<TokenScore> list;
@@ -197,8 +189,8 @@ TEST(Documents, BytesAreThoseOfScoredTokens) {
 }
 
 TEST(SharedEval, BeginningOfSequenceAsTheTokenizerSays) {
-  const std::string path = std::string(TOY_SHARED_DIR) + "/data/stories260K.gguf";
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << "../shared is absent: " << path;
+  const std::string path = testing::shared_path("data/stories260K.gguf");
+  if (path.empty()) GTEST_SKIP() << "no data/stories260K.gguf under TOY_SHARED_DIR";
   const auto device = make_cpu_device(2);
   const Model model = load_model(path, *device);
   const std::vector<std::string> documents{"Once upon a time, there was a little girl named Lily."};

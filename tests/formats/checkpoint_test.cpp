@@ -7,40 +7,29 @@
 #include <filesystem>
 #include <fstream>
 
+#include "testing/files.h"
 #include "toy/base/error.h"
 
 namespace toy {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::slurp;
 
-class CheckpointTest : public ::testing::Test {
+void put(const std::string& path, std::string_view text) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+}
+
+class CheckpointTest : public ::testing::Test, protected testing::Folder {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "toy_checkpoint_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-    root_ = pattern + "/checkpoints";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  static void put(const std::string& path, std::string_view text) {
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
-  }
-  static std::string get(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
   void make(int64_t step) const {
     CheckpointWriter w(root_, step);
     put(w.path("b.bin"), "the weights of step " + std::to_string(step));
     put(w.path("a.json"), "{}");
     EXPECT_EQ(w.commit(), checkpoint_path(root_, step));
   }
-  size_t entries() const { return size_t(std::distance(fs::directory_iterator(root_), {})); }
 
-  fs::path folder_;
-  std::string root_;
+  const std::string root_ = path("checkpoints");
 };
 
 TEST_F(CheckpointTest, AppearsOnCommit) {
@@ -50,11 +39,11 @@ TEST_F(CheckpointTest, AppearsOnCommit) {
     put(w.path("a"), "x");
     EXPECT_TRUE(checkpoint_steps(root_).empty());
   }
-  EXPECT_EQ(entries(), 0u);  // not committed: nothing is left
+  EXPECT_EQ(entries("checkpoints"), 0u);  // not committed: nothing is left
   make(7), make(120), make(1234567);
   EXPECT_EQ(checkpoint_steps(root_), (std::vector<int64_t>{7, 120, 1234567}));
   EXPECT_EQ(checkpoint_path(root_, 120), root_ + "/step_000120");
-  const std::string manifest = get(root_ + "/step_000007/manifest");
+  const std::string manifest = slurp(root_ + "/step_000007/manifest");
   EXPECT_EQ(manifest.substr(0, 26), "toy checkpoint 1\na.json 2 ");
   EXPECT_EQ(std::count(manifest.begin(), manifest.end(), '\n'), 4);
   for (const int64_t step : checkpoint_steps(root_)) EXPECT_EQ(checkpoint_damage(root_, step), "");
@@ -72,7 +61,7 @@ TEST_F(CheckpointTest, EveryDamageIsFound) {
   make(3);
   const std::string folder = checkpoint_path(root_, 3);
   for (const char* name : {"a.json", "b.bin", "manifest"}) {
-    const std::string path = folder + "/" + name, whole = get(path);
+    const std::string path = folder + "/" + name, whole = slurp(path);
     for (size_t n = 0; n < whole.size(); ++n) {
       put(path, whole.substr(0, n));
       EXPECT_NE(checkpoint_damage(root_, 3), "") << name << " of " << n << " bytes";
@@ -106,7 +95,7 @@ TEST_F(CheckpointTest, RemovedSetAsideAndCleaned) {
   fs::create_directories(root_ + "/.step_000009.tmp/x");
   clean_checkpoints(root_);
   EXPECT_FALSE(fs::exists(root_ + "/.step_000009.tmp"));
-  EXPECT_EQ(entries(), 3u);
+  EXPECT_EQ(entries("checkpoints"), 3u);
 }
 
 TEST_F(CheckpointTest, Links) {
@@ -115,13 +104,13 @@ TEST_F(CheckpointTest, Links) {
     link_checkpoint(root_, "best", step);
     EXPECT_EQ(fs::read_symlink(root_ + "/best"), fs::path(checkpoint_path(root_, step)).filename());
   }
-  EXPECT_EQ(entries(), 3u);
+  EXPECT_EQ(entries("checkpoints"), 3u);
 }
 
 TEST_F(CheckpointTest, FoldersThatCannotBeMade) {
-  put(folder_.string() + "/file", "x");
-  EXPECT_THROW(CheckpointWriter(folder_.string() + "/file", 1), Error);
-  EXPECT_THROW(CheckpointWriter(folder_.string() + "/file/below", 1), Error);
+  write("file", "x");
+  EXPECT_THROW(CheckpointWriter(path("file"), 1), Error);
+  EXPECT_THROW(CheckpointWriter(path("file/below"), 1), Error);
   EXPECT_THROW(CheckpointWriter("/proc/nothing", 1), Error);
 }
 

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "gguf_raw.h"
+#include "testing/files.h"
 #include "toy/base/error.h"
 #include "toy/base/philox.h"
 
@@ -12,6 +12,7 @@ namespace toy::gguf {
 namespace {
 
 using namespace testing;
+using namespace toy::testing;
 
 std::string refusal(std::string_view bytes) {
   const Aligned aligned(bytes);
@@ -165,9 +166,7 @@ TEST(GgufCorpus, IsRefusedOrRead) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".gguf") continue;
     ++files;
-    std::ifstream in(entry.path(), std::ios::binary);
-    const std::string bytes(std::istreambuf_iterator<char>(in), {});
-    const std::string name = entry.path().filename().string(), text = refusal(bytes);
+    const std::string name = entry.path().filename().string(), bytes = slurp(entry.path()), text = refusal(bytes);
     EXPECT_TRUE(name.starts_with("bad_") ? !text.empty() : true) << name << " was read";
     EXPECT_TRUE(name.starts_with("ok_") ? text.empty() : true) << name << ": " << text;
     EXPECT_LT(bytes.size(), 4096u) << name;

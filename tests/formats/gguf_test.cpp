@@ -9,11 +9,12 @@
 #include <cmath>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <numeric>
 
 #include "gguf_raw.h"
+#include "testing/errors.h"
+#include "testing/files.h"
 #include "toy/base/error.h"
 #include "toy/formats/mapped_file.h"
 
@@ -21,46 +22,10 @@ namespace toy::gguf {
 namespace {
 
 using namespace testing;
+using namespace toy::testing;
 namespace fs = std::filesystem;
 
-/// An empty folder that is gone after the test.
-class GgufFile : public ::testing::Test {
- protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "toy_gguf_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  std::string path(const char* name) const { return (folder_ / name).string(); }
-  size_t files() const { return size_t(std::distance(fs::directory_iterator(folder_), {})); }
-
-  fs::path folder_;
-};
-
-std::string slurp(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-void spill(const std::string& path, std::string_view bytes) {
-  std::ofstream(path, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()));
-}
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
-// For checks of a part of a message; prints the message when it fails.
-void expect_error(const std::string& text, std::string_view part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text << "\nlacks\n" << part;
-}
+class GgufFile : public ::testing::Test, protected Folder {};
 
 std::map<std::string, Value> all_value_types() {
   const float nan = std::bit_cast<float>(0x7fc12345u);
@@ -285,8 +250,8 @@ TEST_F(GgufFile, PartsBecomeOneTensor) {
   EXPECT_EQ(std::vector<float>(bias, bias + 9), (std::vector<float>{6, 7, 8, 0, 1, 2, 3, 4, 5}));
   Writer bad("x");
   const std::vector<View> other{parts[0], View(b.data(), DType::f32, {3, 1})};
-  expect_error(error_of([&] { bad.add("w", other, DType::f32); }), "rows of [3,1] cannot stand behind [2,3]");
-  expect_error(error_of([&] { bad.add("w", std::span<const View>{}, DType::f32); }), "there is no view");
+  expect_contains(error_of([&] { bad.add("w", other, DType::f32); }), "rows of [3,1] cannot stand behind [2,3]");
+  expect_contains(error_of([&] { bad.add("w", std::span<const View>{}, DType::f32); }), "there is no view");
 }
 
 TEST_F(GgufFile, WriterRefuses) {
@@ -299,32 +264,32 @@ TEST_F(GgufFile, WriterRefuses) {
   };
   View strided(x, DType::f32, {2, 2});
   strided.stride = {4, 1};
-  expect_error(add("t", row, DType::f32), "gguf: tensor 't': added twice");
-  expect_error(add("", row, DType::f32), "a name has 1 to 63 bytes, not 0");
-  expect_error(add(std::string(64, 'a'), row, DType::f32), "a name has 1 to 63 bytes, not 64");
-  expect_error(add("u", row, DType::i32), "tensor 'u': f32 cannot be stored as i32");
-  expect_error(add("u", View(x, DType::i32, {8}), DType::f16), "i32 cannot be stored as f16");
-  expect_error(add("u", View(x, DType::f32, {}), DType::f32), "[] has 0 dimensions; a file holds 1 to 4");
-  expect_error(add("u", View(x, DType::f32, {1, 1, 1, 1, 1}), DType::f32), "has 5 dimensions");
-  expect_error(add("u", View(x, DType::f32, {2, 0}), DType::f32), "[2,0] has no elements");
-  expect_error(add("u", View(nullptr, DType::f32, {2}), DType::f32), "the view has no memory");
-  expect_error(add("u", strided, DType::f32), "the view [2,2] is not contiguous");
-  expect_error(error_of([&] { writer.set("", 1u); }), "a key has 1 to 65535 bytes, not 0");
-  expect_error(error_of([&] { writer.set("general.alignment", 64u); }), "32-byte alignment; leave the key out");
-  expect_error(error_of([&] { writer.set("general.architecture", 1u); }), "expected a string");
-  expect_error(error_of([&] { Writer(""); }), "the architecture is empty");
+  expect_contains(add("t", row, DType::f32), "gguf: tensor 't': added twice");
+  expect_contains(add("", row, DType::f32), "a name has 1 to 63 bytes, not 0");
+  expect_contains(add(std::string(64, 'a'), row, DType::f32), "a name has 1 to 63 bytes, not 64");
+  expect_contains(add("u", row, DType::i32), "tensor 'u': f32 cannot be stored as i32");
+  expect_contains(add("u", View(x, DType::i32, {8}), DType::f16), "i32 cannot be stored as f16");
+  expect_contains(add("u", View(x, DType::f32, {}), DType::f32), "[] has 0 dimensions; a file holds 1 to 4");
+  expect_contains(add("u", View(x, DType::f32, {1, 1, 1, 1, 1}), DType::f32), "has 5 dimensions");
+  expect_contains(add("u", View(x, DType::f32, {2, 0}), DType::f32), "[2,0] has no elements");
+  expect_contains(add("u", View(nullptr, DType::f32, {2}), DType::f32), "the view has no memory");
+  expect_contains(add("u", strided, DType::f32), "the view [2,2] is not contiguous");
+  expect_contains(error_of([&] { writer.set("", 1u); }), "a key has 1 to 65535 bytes, not 0");
+  expect_contains(error_of([&] { writer.set("general.alignment", 64u); }), "32-byte alignment; leave the key out");
+  expect_contains(error_of([&] { writer.set("general.architecture", 1u); }), "expected a string");
+  expect_contains(error_of([&] { Writer(""); }), "the architecture is empty");
 }
 
 TEST_F(GgufFile, UnwritableFolder) {
   Writer writer("llama");
-  expect_error(error_of([&] { writer.finish(path("none/a.gguf")); }), "none does not exist; create it first");
-  expect_error(error_of([&] { writer.finish(folder_.string()); }), "is a folder; give the name of a file");
-  EXPECT_EQ(files(), 0u);
+  expect_contains(error_of([&] { writer.finish(path("none/a.gguf")); }), "none does not exist; create it first");
+  expect_contains(error_of([&] { writer.finish(path()); }), "is a folder; give the name of a file");
+  EXPECT_EQ(entries(), 0u);
 }
 
 // A limit on the size of files stands in for a full disk: write() fails half-way either way.
 TEST_F(GgufFile, FailedWriteHarmsNothing) {
-  spill(path("a.gguf"), "the old file");
+  write("a.gguf", "the old file");
   std::vector<float> big(1 << 16);
   Writer writer("llama");
   writer.add("t", View(big.data(), DType::f32, {1 << 16}), DType::f16);
@@ -343,9 +308,9 @@ TEST_F(GgufFile, FailedWriteHarmsNothing) {
   ::setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, old_handler);
   EXPECT_EQ(code, ErrorCode::bad_input);
-  expect_error(text, "a.gguf: File too large after 50000 bytes");
+  expect_contains(text, "a.gguf: File too large after 50000 bytes");
   EXPECT_EQ(slurp(path("a.gguf")), "the old file");
-  EXPECT_EQ(files(), 1u) << "the temporary file is gone";
+  EXPECT_EQ(entries(), 1u) << "the temporary file is gone";
 }
 
 TEST_F(GgufFile, TypedMetadata) {
@@ -371,35 +336,35 @@ TEST_F(GgufFile, TypedMetadata) {
   EXPECT_EQ(file.get_strings("strings").size(), 3u);
   EXPECT_EQ(file.get_i32s("i32s"), (std::vector<int32_t>{-7, 7}));
   EXPECT_EQ(file.get_f32s("f32s")[0], 1.5f);
-  expect_error(error_of([&] { file.get_u32("m"); }), "a.gguf: the metadata key 'm' is missing");
-  expect_error(error_of([&] { file.get_u32("f32"); }), "metadata key 'f32': expected u32, found f32");
-  expect_error(error_of([&] { file.get_u32("bool"); }), "expected u32, found bool");
-  expect_error(error_of([&] { file.get_u32("u32s", 1); }), "expected u32, found array of u32");
-  expect_error(error_of([&] { file.get_u32("i8"); }), "metadata key 'i8': -128 does not fit into u32");
-  expect_error(error_of([&] { file.get_u32("u64"); }), "18446744073709551615 does not fit into u32");
-  expect_error(error_of([&] { file.get_f32("u32"); }), "expected f32, found u32");
-  expect_error(error_of([&] { file.get_f32("huge"); }), "1e+39 does not fit into f32");
-  expect_error(error_of([&] { file.get_bool("u8", true); }), "expected bool, found u8");
-  expect_error(error_of([&] { file.get_string("u8"); }), "expected string, found u8");
-  expect_error(error_of([&] { file.get_i32s("u32s"); }), "expected array of i32, found array of u32");
-  expect_error(error_of([&] { file.get_strings("string"); }), "expected array of string, found string");
-  expect_error(error_of([&] { file.require("w"); }), "a.gguf: the tensor 'w' is missing (0 tensors are there)");
+  expect_contains(error_of([&] { file.get_u32("m"); }), "a.gguf: the metadata key 'm' is missing");
+  expect_contains(error_of([&] { file.get_u32("f32"); }), "metadata key 'f32': expected u32, found f32");
+  expect_contains(error_of([&] { file.get_u32("bool"); }), "expected u32, found bool");
+  expect_contains(error_of([&] { file.get_u32("u32s", 1); }), "expected u32, found array of u32");
+  expect_contains(error_of([&] { file.get_u32("i8"); }), "metadata key 'i8': -128 does not fit into u32");
+  expect_contains(error_of([&] { file.get_u32("u64"); }), "18446744073709551615 does not fit into u32");
+  expect_contains(error_of([&] { file.get_f32("u32"); }), "expected f32, found u32");
+  expect_contains(error_of([&] { file.get_f32("huge"); }), "1e+39 does not fit into f32");
+  expect_contains(error_of([&] { file.get_bool("u8", true); }), "expected bool, found u8");
+  expect_contains(error_of([&] { file.get_string("u8"); }), "expected string, found u8");
+  expect_contains(error_of([&] { file.get_i32s("u32s"); }), "expected array of i32, found array of u32");
+  expect_contains(error_of([&] { file.get_strings("string"); }), "expected array of string, found string");
+  expect_contains(error_of([&] { file.require("w"); }), "a.gguf: the tensor 'w' is missing (0 tensors are there)");
 }
 
 TEST_F(GgufFile, Opening) {
-  expect_error(error_of([&] { File::open(path("none")); }), "none: no such file");
-  expect_error(error_of([&] { File::open(folder_.string()); }), "is a folder");
-  expect_error(error_of([&] { File::open("/dev/null"); }), "is a device, pipe or socket");
-  spill(path("empty"), "");
-  expect_error(error_of([&] { File::open(path("empty")); }), "the file is empty");
+  expect_contains(error_of([&] { File::open(path("none")); }), "none: no such file");
+  expect_contains(error_of([&] { File::open(path()); }), "is a folder");
+  expect_contains(error_of([&] { File::open("/dev/null"); }), "is a device, pipe or socket");
+  write("empty", "");
+  expect_contains(error_of([&] { File::open(path("empty")); }), "the file is empty");
   if (::geteuid() == 0) return;  // root may read everything
-  spill(path("secret"), "x");
+  write("secret", "x");
   fs::permissions(path("secret"), fs::perms::none);
-  expect_error(error_of([&] { File::open(path("secret")); }), "no permission to read it");
+  expect_contains(error_of([&] { File::open(path("secret")); }), "no permission to read it");
 }
 
 TEST_F(GgufFile, MappingOutlivesTheFile) {
-  spill(path("a.gguf"), small_valid_file());
+  write("a.gguf", small_valid_file());
   std::shared_ptr<const void> alive;
   const std::byte* data;
   {
@@ -412,7 +377,7 @@ TEST_F(GgufFile, MappingOutlivesTheFile) {
 }
 
 TEST_F(GgufFile, TruncatedWhileMapped) {
-  spill(path("a.gguf"), std::string(1 << 16, 'x'));
+  write("a.gguf", std::string(1 << 16, 'x'));
   const auto touch = [&] {
     install_sigbus_message();
     const MappedFile mapped = MappedFile::open(path("a.gguf"));
@@ -444,11 +409,10 @@ TEST(Gguf, LargerAlignment) {
   EXPECT_EQ(file.require("t").data, aligned.span().data() + 256);
 }
 
-std::string shared(const char* name) { return std::string(TOY_SHARED_DIR) + "/data/" + name; }
-
 TEST(SharedGguf, Stories260K) {
-  if (!fs::exists(shared("stories260K.gguf"))) GTEST_SKIP() << shared("stories260K.gguf") << " is not there";
-  const File file = File::open(shared("stories260K.gguf"));
+  const std::string path = shared_path("data/stories260K.gguf");
+  if (path.empty()) GTEST_SKIP() << "no data/stories260K.gguf under TOY_SHARED_DIR";
+  const File file = File::open(path);
   EXPECT_EQ(file.get_string("general.architecture"), "llama");
   EXPECT_EQ(file.get_u32("llama.embedding_length"), 64u);
   EXPECT_EQ(file.get_u32("llama.block_count"), 5u);
@@ -467,11 +431,12 @@ TEST(SharedGguf, Stories260K) {
 }
 
 TEST(SharedGguf, Vocabularies) {
-  const std::pair<const char*, size_t> files[] = {{"vocab/ggml-vocab-gpt-2.gguf", 50257},
-                                                  {"vocab/ggml-vocab-llama-spm.gguf", 32000}};
+  const std::pair<const char*, size_t> files[] = {{"ggml-vocab-gpt-2.gguf", 50257},
+                                                  {"ggml-vocab-llama-spm.gguf", 32000}};
   for (const auto& [name, tokens] : files) {
-    if (!fs::exists(shared(name))) GTEST_SKIP() << shared(name) << " is not there";
-    const File file = File::open(shared(name));
+    const std::string path = shared_path(std::string("data/vocab/") + name);
+    if (path.empty()) GTEST_SKIP() << "no data/vocab/" << name << " under TOY_SHARED_DIR";
+    const File file = File::open(path);
     EXPECT_EQ(file.get_strings("tokenizer.ggml.tokens").size(), tokens) << name;
     EXPECT_EQ(file.get_i32s("tokenizer.ggml.token_type").size(), tokens) << name;
     EXPECT_TRUE(file.tensors().empty());

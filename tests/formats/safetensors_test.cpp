@@ -1,22 +1,18 @@
 #include "toy/formats/safetensors.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 
+#include "testing/files.h"
 #include "toy/base/error.h"
 
 namespace toy {
 namespace {
 
-namespace fs = std::filesystem;
-
 class Safetensors : public ::testing::Test {
  protected:
-  void TearDown() override { fs::remove(path_); }
   // A file with this header and so many bytes of data.
   void raw(const std::string& header, size_t data, uint64_t length) const {
     std::ofstream f(path_, std::ios::binary | std::ios::trunc);
@@ -38,7 +34,9 @@ class Safetensors : public ::testing::Test {
       EXPECT_NE(std::string(e.what()).find(words), std::string::npos) << e.what();
     }
   }
-  std::string path_ = (fs::temp_directory_path() / ("toy_safetensors_" + std::to_string(::getpid()))).string();
+
+  const testing::Folder folder_;
+  const std::string path_ = folder_.path("a.safetensors");
 };
 
 TEST_F(Safetensors, RoundTripOfEveryTypeAndShape) {

@@ -2,23 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include "testing/errors.h"
 #include "toy/graph/op_def.h"
 #include "toy/ops/ops.h"
 
 namespace toy {
 namespace {
 
-const TensorType kVector{DType::f32, {3}, 0};
+using testing::error_of;
 
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+const TensorType kVector{DType::f32, {3}, 0};
 
 TEST(Graph, LeavesAreFoundByName) {
   Graph g;
@@ -26,19 +19,19 @@ TEST(Graph, LeavesAreFoundByName) {
   EXPECT_EQ(g.find("x"), x);
   EXPECT_EQ(g.param("w", kVector), w);
   EXPECT_EQ(g.find("v"), std::nullopt);
-  EXPECT_EQ(message([&] { g.input("w", kVector); }), "graph: the name 'w' is taken");
-  EXPECT_EQ(message([&] { g.param("w", {DType::f32, {4}, 0}); }), "graph: parameter 'w' is f32[3], asked for f32[4]");
-  EXPECT_EQ(message([&] { g.param("x", kVector); }), "graph: parameter 'x' is f32[3], asked for f32[3]");
+  EXPECT_EQ(error_of([&] { g.input("w", kVector); }), "graph: the name 'w' is taken");
+  EXPECT_EQ(error_of([&] { g.param("w", {DType::f32, {4}, 0}); }), "graph: parameter 'w' is f32[3], asked for f32[4]");
+  EXPECT_EQ(error_of([&] { g.param("x", kVector); }), "graph: parameter 'x' is f32[3], asked for f32[3]");
   const Value y = x + w;
   g.set_name(y, "sum");
   EXPECT_EQ(g.find("sum"), y);
-  EXPECT_EQ(message([&] { g.set_name(x * w, "sum"); }), "graph: the name 'sum' is taken");
+  EXPECT_EQ(error_of([&] { g.set_name(x * w, "sum"); }), "graph: the name 'sum' is taken");
 }
 
 TEST(Graph, ConstantsHaveTheirCount) {
   Graph g;
   EXPECT_EQ(g.scalar(2).type(), (TensorType{DType::f32, {}, 0}));
-  EXPECT_EQ(message([&] { g.constant(kVector, {1, 2}); }), "graph: a constant of type f32[3] was given 2 values");
+  EXPECT_EQ(error_of([&] { g.constant(kVector, {1, 2}); }), "graph: a constant of type f32[3] was given 2 values");
 }
 
 TEST(Graph, LayersNestAndNameErrors) {
@@ -51,7 +44,7 @@ TEST(Graph, LayersNestAndNameErrors) {
     {
       const auto inner = g.scope("attn");
       EXPECT_EQ(g.node(x + x).layer, "blk.3.attn");
-      EXPECT_EQ(message([&] { x + y; }), "blk.3.attn: elementwise: shapes [3] and [4] do not broadcast");
+      EXPECT_EQ(error_of([&] { x + y; }), "blk.3.attn: elementwise: shapes [3] and [4] do not broadcast");
       const auto nothing = g.scope("");
       EXPECT_EQ(g.node(x + x).layer, "blk.3.attn");
     }
@@ -71,7 +64,7 @@ TEST(Graph, AFailedOpLeavesTheGraphAsItWas) {
 TEST(Graph, GraphsDoNotMix) {
   Graph g, h;
   const Value x = g.input("x", kVector), y = h.input("y", kVector);
-  EXPECT_EQ(message([&] { x + y; }), "add: an input belongs to another graph");
+  EXPECT_EQ(error_of([&] { x + y; }), "add: an input belongs to another graph");
 }
 
 TEST(Graph, RowCountsAreDeclared) {
@@ -79,7 +72,7 @@ TEST(Graph, RowCountsAreDeclared) {
   const int n = g.declare_rows("N", 7);
   EXPECT_EQ(g.rows_type(n, DType::i32), (TensorType{DType::i32, {7}, n}));
   EXPECT_EQ(g.rows_type(n, DType::f32, {2, 3}).str(), "f32[<=7,2,3]");
-  EXPECT_EQ(message([&] { g.declare_rows("M", 0); }), "graph: row count 'M' has maximum 0, expected at least 1");
+  EXPECT_EQ(error_of([&] { g.declare_rows("M", 0); }), "graph: row count 'M' has maximum 0, expected at least 1");
 }
 
 TEST(Graph, RunTimeRowsStayInFront) {
@@ -89,13 +82,13 @@ TEST(Graph, RunTimeRowsStayInFront) {
   EXPECT_EQ(reshape(x, {-1, 6}).type(), g.rows_type(n, DType::f32, {6}));
   EXPECT_EQ(permute(x, {0, 2, 1}).type(), g.rows_type(n, DType::f32, {3, 2}));
   EXPECT_EQ(sum(x, 0).type(), (TensorType{DType::f32, {1, 2, 3}, 0}));
-  EXPECT_EQ(message([&] { reshape(x, {42}); }),
+  EXPECT_EQ(error_of([&] { reshape(x, {42}); }),
             "reshape: f32[<=7,2,3] has run-time rows; keep them with a first dimension of -1");
-  EXPECT_EQ(message([&] { permute(x, {1, 0, 2}); }), "permute: run-time rows must stay the first dimension");
-  EXPECT_EQ(message([&] { slice(x, 0, 0, 2); }), "slice: run-time rows cannot be sliced; pick rows with embedding()");
+  EXPECT_EQ(error_of([&] { permute(x, {1, 0, 2}); }), "permute: run-time rows must stay the first dimension");
+  EXPECT_EQ(error_of([&] { slice(x, 0, 0, 2); }), "slice: run-time rows cannot be sliced; pick rows with embedding()");
   const std::vector<Value> two{x, x};
-  EXPECT_EQ(message([&] { concat(two, 0); }), "concat: run-time rows cannot be joined");
-  EXPECT_EQ(message([&] { matmul(x, x, {false, true}); }), "matmul: run-time rows are not supported; use linear()");
+  EXPECT_EQ(error_of([&] { concat(two, 0); }), "concat: run-time rows cannot be joined");
+  EXPECT_EQ(error_of([&] { matmul(x, x, {false, true}); }), "matmul: run-time rows are not supported; use linear()");
 }
 
 TEST(Graph, CostCountsOperandsByDefault) {

@@ -2,27 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include "testing/errors.h"
 #include "toy/ops/attrs/structs.h"
 
 namespace toy {
 namespace {
 
+using testing::error_of;
 using Types = std::vector<TensorType>;
 
 Types infer(const Signature& s, const std::vector<TensorType>& in, const Attrs& attrs = {}) {
   std::vector<const TensorType*> pointers;
   for (const TensorType& t : in) pointers.push_back(&t);
   return s.infer(pointers, attrs);
-}
-
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 std::string broken(const char* text) {
@@ -81,17 +73,17 @@ TEST(Signature, BindsLettersAndStars) {
   const Signature s("f(x:[*,D], w:[O,D]) -> y:[*,O]");
   EXPECT_EQ(infer(s, {{DType::f32, {2, 3, 5}}, {DType::f32, {7, 5}}}), (Types{{DType::f32, {2, 3, 7}}}));
   EXPECT_EQ(infer(s, {{DType::bf16, {5}}, {DType::bf16, {7, 5}}}), (Types{{DType::bf16, {7}}}));
-  EXPECT_EQ(message([&] { infer(s, {{DType::f32, {2, 4}}, {DType::f32, {7, 5}}}); }), "f: w has D=5, x has D=4");
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(error_of([&] { infer(s, {{DType::f32, {2, 4}}, {DType::f32, {7, 5}}}); }), "f: w has D=5, x has D=4");
+  EXPECT_EQ(error_of([&] {
               infer(s, {{DType::f32, {}}, {DType::f32, {7, 5}}});
             }),
             "f: x has 0 dimensions [], expected at least 1");
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(error_of([&] {
               infer(s, {{DType::f32, {5}}, {DType::f32, {5}}});
             }),
             "f: w has 1 dimensions [5], expected 2");
   const Signature two("f(x:[*], y:[*]) -> z:[*]");
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(error_of([&] {
               infer(two, {{DType::f32, {2, 4}}, {DType::f32, {4}}});
             }),
             "f: y has leading dimensions [4], x has [2,4]");
@@ -102,11 +94,11 @@ TEST(Signature, CarriesRunTimeRows) {
   const TensorType rows{DType::f32, {8, 3}, 1}, other{DType::f32, {8, 3}, 2}, fixed{DType::f32, {8, 3}, 0};
   const Signature letters("f(x:[N,D], y:[N,D]) -> z:[N], w:[D]");
   EXPECT_EQ(infer(letters, {rows, rows}), (Types{{DType::f32, {8}, 1}, {DType::f32, {3}, 0}}));
-  EXPECT_EQ(message([&] { infer(letters, {rows, other}); }), "f: N of y and of x have different run-time row counts");
-  EXPECT_EQ(message([&] { infer(letters, {rows, fixed}); }), "f: N of y and of x have different run-time row counts");
+  EXPECT_EQ(error_of([&] { infer(letters, {rows, other}); }), "f: N of y and of x have different run-time row counts");
+  EXPECT_EQ(error_of([&] { infer(letters, {rows, fixed}); }), "f: N of y and of x have different run-time row counts");
   const Signature star("f(x:[*,D], y:[*,D]) -> z:[*]");
   EXPECT_EQ(infer(star, {rows, rows}), (Types{{DType::f32, {8}, 1}}));
-  EXPECT_NE(message([&] { infer(star, {rows, fixed}); }), "no error");
+  EXPECT_NE(error_of([&] { infer(star, {rows, fixed}); }), "no error");
 }
 
 TEST(Signature, ChecksDtypes) {
@@ -116,14 +108,14 @@ TEST(Signature, ChecksDtypes) {
   };
   EXPECT_EQ(infer(s, types(DType::f32, DType::f16, DType::i32, DType::i32)),
             (Types{{DType::f32, {2}}, {DType::i32, {2}}}));
-  EXPECT_EQ(message([&] { infer(s, types(DType::i32, DType::f16, DType::i32, DType::i32)); }),
+  EXPECT_EQ(error_of([&] { infer(s, types(DType::i32, DType::f16, DType::i32, DType::i32)); }),
             "f: x is i32, expected a float type");
-  EXPECT_EQ(message([&] { infer(s, types(DType::f32, DType::i32, DType::i32, DType::i32)); }),
+  EXPECT_EQ(error_of([&] { infer(s, types(DType::f32, DType::i32, DType::i32, DType::i32)); }),
             "f: w is i32, expected a float type");
-  EXPECT_EQ(message([&] { infer(s, types(DType::f32, DType::f16, DType::f32, DType::i32)); }),
+  EXPECT_EQ(error_of([&] { infer(s, types(DType::f32, DType::f16, DType::f32, DType::i32)); }),
             "f: ids is f32, expected i32");
   const Signature same("f(x:[N], y:[N]) -> z:[N]");
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(error_of([&] {
               infer(same, {{DType::f32, {2}}, {DType::f16, {2}}});
             }),
             "f: y is f16, x is f32; cast one of them");
@@ -135,19 +127,19 @@ TEST(Signature, OptionalVariadicAndAttributes) {
   const TensorType* with_hole[] = {&t, nullptr};
   EXPECT_EQ(optional.infer(with_hole, {}), (Types{t}));
   const TensorType* without_x[] = {nullptr, &t};
-  EXPECT_EQ(message([&] { optional.infer(without_x, {}); }), "f: input x is missing");
-  EXPECT_EQ(message([&] { infer(optional, {t}); }), "f: 1 inputs given, expected f(x:[N], b?:[N]) -> y:[N]");
+  EXPECT_EQ(error_of([&] { optional.infer(without_x, {}); }), "f: input x is missing");
+  EXPECT_EQ(error_of([&] { infer(optional, {t}); }), "f: 1 inputs given, expected f(x:[N], b?:[N]) -> y:[N]");
 
   const Signature variadic("f(gs...:[N]) -> y:[N]");
   EXPECT_EQ(infer(variadic, {t, t, t}), (Types{t}));
-  EXPECT_EQ(message([&] { infer(variadic, {}); }), "f: 0 inputs given, expected f(gs...:[N]) -> y:[N]");
-  EXPECT_EQ(message([&] { infer(variadic, {t, {DType::f32, {3}}}); }), "f: gs[1] has N=3, gs[0] has N=2");
+  EXPECT_EQ(error_of([&] { infer(variadic, {}); }), "f: 0 inputs given, expected f(gs...:[N]) -> y:[N]");
+  EXPECT_EQ(error_of([&] { infer(variadic, {t, {DType::f32, {3}}}); }), "f: gs[1] has N=3, gs[0] has N=2");
 
   const Signature attribute("f(ids:i32[N]) -> y:[N,@classes], z:[@classes]");
   EXPECT_EQ(infer(attribute, {{DType::i32, {2}}}, OneHotAttrs{9}), (Types{{DType::f32, {2, 9}}, {DType::f32, {9}}}));
-  EXPECT_EQ(message([&] { infer(attribute, {{DType::i32, {2}}}); }), "f: the attributes have no integer 'classes'");
+  EXPECT_EQ(error_of([&] { infer(attribute, {{DType::i32, {2}}}); }), "f: the attributes have no integer 'classes'");
   const Signature number("f(x:[N,2]) -> y:[N]");
-  EXPECT_EQ(message([&] { infer(number, {{DType::f32, {4, 3}}}); }), "f: x has 3 in dimension 1, expected 2");
+  EXPECT_EQ(error_of([&] { infer(number, {{DType::f32, {4, 3}}}); }), "f: x has 3 in dimension 1, expected 2");
 }
 
 TEST(Signature, DonatedOutputsHaveTheDonorsType) {

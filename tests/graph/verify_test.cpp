@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "testing/errors.h"
 #include "toy/ops/ops.h"
 
 namespace toy {
@@ -15,12 +16,7 @@ struct Fixture {
         ids = g.input("ids", {DType::i32, {2}, 0}, 5);
 
   std::string message() const {
-    try {
-      verify(g);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
+    return testing::error_of([&] { verify(g); });
   }
 };
 

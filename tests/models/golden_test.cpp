@@ -1,12 +1,11 @@
 // Small Llamas and GPT-2s against PyTorch: logits, loss, every gradient, and ten AdamW steps; narrow weights; files.
 // The golden files hold f64 results rounded to f32; tests/golden/README.md says how they were made.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
 #include <map>
 
+#include "testing/files.h"
 #include "toy/backend/devices.h"
 #include "toy/train/trainer.h"
 
@@ -75,7 +74,7 @@ class Expected {
   std::map<std::string, Place> places_;
 };
 
-class Golden : public testing::TestWithParam<std::tuple<const char*, const char*>> {
+class Golden : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {
  protected:
   std::string name() const { return std::get<0>(GetParam()); }
   bool reference() const { return std::string(std::get<1>(GetParam())) == "reference"; }
@@ -87,7 +86,7 @@ class Golden : public testing::TestWithParam<std::tuple<const char*, const char*
 };
 class GoldenSteps : public Golden {};
 class GoldenNarrow : public Golden {};
-class GoldenFiles : public testing::TestWithParam<const char*> {};
+class GoldenFiles : public ::testing::TestWithParam<const char*> {};
 
 constexpr int64_t kB = 3, kT = 17;
 const TrainerOptions kOptions{
@@ -175,8 +174,8 @@ TEST_P(GoldenNarrow, Logits) {
 TEST_P(GoldenFiles, RoundTrip) {
   const auto dev = make_cpu_device(1);
   const Model model = load_model(golden_path(std::string(GetParam()) + ".model"), *dev, LoadMode::trainable);
-  const std::string path =
-      testing::TempDir() + "toy_round_trip_" + GetParam() + "_" + std::to_string(getpid()) + ".gguf";
+  const testing::Folder folder;
+  const std::string path = folder.path("again.gguf");
   save_model(model, path);
   const Model again = load_model(path, *dev);
   EXPECT_TRUE(again.spec == model.spec);
@@ -187,31 +186,30 @@ TEST_P(GoldenFiles, RoundTrip) {
     EXPECT_TRUE(same || !key.starts_with(model.spec.architecture + ".")) << key;
   }
   EXPECT_EQ(a.tensors().size(), b.tensors().size());
-  std::filesystem::remove(path);
 }
 
-const auto kDevices = testing::Values("reference", "cpu");
+const auto kDevices = ::testing::Values("reference", "cpu");
 const auto name_test = [](const auto& test) {
   return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param);
 };
 INSTANTIATE_TEST_SUITE_P(PyTorch, Golden,
-                         testing::Combine(testing::Values("llama_tied", "llama_untied", "llama_mqa", "llama_bias",
-                                                          "llama_qk_norm", "llama_linear", "llama_yarn10",
-                                                          "llama_yarn24", "gpt2_tied", "gpt2_untied"),
-                                          kDevices),
+                         ::testing::Combine(::testing::Values("llama_tied", "llama_untied", "llama_mqa", "llama_bias",
+                                                              "llama_qk_norm", "llama_linear", "llama_yarn10",
+                                                              "llama_yarn24", "gpt2_tied", "gpt2_untied"),
+                                            kDevices),
                          name_test);
 INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenSteps,
-                         testing::Combine(testing::Values("llama_tied", "llama_untied", "llama_mqa", "llama_bias",
-                                                          "llama_qk_norm", "gpt2_tied", "gpt2_untied"),
-                                          kDevices),
+                         ::testing::Combine(::testing::Values("llama_tied", "llama_untied", "llama_mqa", "llama_bias",
+                                                              "llama_qk_norm", "gpt2_tied", "gpt2_untied"),
+                                            kDevices),
                          name_test);
 INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenNarrow,
-                         testing::Combine(testing::Values("llama_f16", "llama_bf16", "llama_q8_0"), kDevices),
+                         ::testing::Combine(::testing::Values("llama_f16", "llama_bf16", "llama_q8_0"), kDevices),
                          name_test);
 INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenFiles,
-                         testing::Values("llama_tied", "llama_untied", "llama_mqa", "llama_bias", "llama_qk_norm",
-                                         "llama_linear", "llama_yarn10", "llama_yarn24", "llama_f16", "llama_bf16",
-                                         "llama_q8_0", "gpt2_tied", "gpt2_untied"));
+                         ::testing::Values("llama_tied", "llama_untied", "llama_mqa", "llama_bias", "llama_qk_norm",
+                                           "llama_linear", "llama_yarn10", "llama_yarn24", "llama_f16", "llama_bf16",
+                                           "llama_q8_0", "gpt2_tied", "gpt2_untied"));
 
 }  // namespace
 }  // namespace toy

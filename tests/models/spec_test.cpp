@@ -3,14 +3,13 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "testing/files.h"
 #include "toy/backend/devices.h"
 #include "toy/models/model.h"
 
@@ -144,7 +143,7 @@ TEST(Gpt2, RefusesWhatItsFilesCannotHold) {
 }
 
 // Files that differ from a sound one in one key or tensor.
-class Gpt2File : public testing::Test {
+class Gpt2File : public ::testing::Test {
  protected:
   std::string refusal(const std::string& without, const std::string& key = "", const gguf::Value& value = uint32_t(0),
                       const std::string& tensor = "") {
@@ -160,7 +159,8 @@ class Gpt2File : public testing::Test {
     for (const FileTensor& t : file_tensors(spec_from_json(gpt2_dimensions(), "x.json")))
       if (t.name != without) w.add(t.name, View(zeros.data(), DType::f32, t.shape), DType::f32);
     if (!tensor.empty()) w.add(tensor, View(zeros.data(), DType::f32, {24}), DType::f32);
-    const std::string path = testing::TempDir() + "toy_gpt2_" + std::to_string(getpid()) + ".gguf";
+    const testing::Folder folder;
+    const std::string path = folder.path("model.gguf");
     w.finish(path);
     std::string text = "accepted";
     try {
@@ -170,7 +170,6 @@ class Gpt2File : public testing::Test {
       EXPECT_EQ(e.code(), ErrorCode::bad_input);
       EXPECT_NE(text.find(path), std::string::npos) << text;
     }
-    std::filesystem::remove(path);
     return text;
   }
 };
@@ -233,11 +232,10 @@ TEST(Rope, FrequenciesOfLinearAndYarn) {
   EXPECT_DOUBLE_EQ(rope_magnitude(r), 0.1 * std::log(4.0) + 1);
 }
 
-class Metadata : public testing::Test {
+class Metadata : public ::testing::Test {
  protected:
   // A file of the smallest sound model, with more metadata and more tensors.
   gguf::File file(const std::vector<std::pair<std::string, gguf::Value>>& metadata, const std::string& tensor = "") {
-    path_ = testing::TempDir() + "toy_metadata_" + std::to_string(getpid()) + ".gguf";  // tests run side by side
     const ModelSpec m = spec_from_json(dimensions(), "x.json");
     gguf::Writer w("llama");
     for (const auto& [key, n] : {std::pair{"embedding_length", 20},
@@ -262,8 +260,9 @@ class Metadata : public testing::Test {
     for (const std::string& w : warnings_of(f, spec_from_gguf(f))) text += w + "\n";
     return text;
   }
-  void TearDown() override { std::filesystem::remove(path_); }
-  std::string path_;
+
+  const testing::Folder folder_;
+  const std::string path_ = folder_.path("model.gguf");
 };
 
 TEST_F(Metadata, DefaultsOfRopeScalingAreThoseOfLlamaCpp) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/harness.h"
+#include "testing/errors.h"
 #include "toy/ops/ops.h"
 
 namespace toy::test {
@@ -134,13 +135,8 @@ TEST(CausalConv, SequencesWithoutATailAreNamed) {
                               {});
   const Built append = build_op(*find_op("conv_append"),
                                 parse_operands("tail:[1,3,3] x:[2,3] seq:i32[2]=list(0,-1) pos:i32[2]=list(0,0)"), {});
-  const auto message = [](const Built& b, Device& device) -> std::string {
-    try {
-      Program(b, device).run();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
+  const auto message = [](const Built& b, Device& device) {
+    return toy::testing::error_of([&] { Program(b, device).run(); });
   };
   for (Device* device : {&cpu_device(2), &reference_device()}) {
     EXPECT_EQ(message(conv, *device), "causal_conv: row 1 has sequence 1");

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/harness.h"
+#include "testing/errors.h"
 #include "toy/ops/ops.h"
 
 namespace toy::test {
@@ -34,12 +35,7 @@ void expect_result(const std::function<Value(Value)>& f, const Result& expected)
 
 std::string message_of(const std::function<Value(Value)>& f, const TensorType& type) {
   Graph g;
-  try {
-    f(g.input("x", type));
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
+  return toy::testing::error_of([&] { f(g.input("x", type)); });
 }
 const TensorType kFixed{DType::f32, {2, 3}, 0};
 

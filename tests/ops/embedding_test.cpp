@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/harness.h"
+#include "testing/errors.h"
 #include "toy/ops/ops.h"
 
 namespace toy::test {
@@ -44,12 +45,7 @@ const bool kDone = register_suite(kEmbedding) && register_suite(kEmbeddingGrad) 
 
 std::string message_of_run(const char* op, const char* operands, const Attrs& attrs, Device& device) {
   const Built b = build_op(*find_op(op), parse_operands(operands), attrs);
-  try {
-    Program(b, device).run();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
+  return toy::testing::error_of([&] { Program(b, device).run(); });
 }
 
 TEST(Embedding, IdsOutsideOfTheTableAreNamed) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/harness.h"
+#include "testing/errors.h"
 #include "toy/ops/ops.h"
 
 namespace toy::test {
@@ -137,12 +138,7 @@ std::string message_of(const std::string& seq, const std::string& pos, const std
                            parse_operands("kc:[3,1,2,64] vc:[3,1,64,2] k:[1,1,2] v:[1,1,2] seq:i32[1]=list(" + seq +
                                           ") pos:i32[1]=list(" + pos + ") table:i32[1,2]=list(" + table + ")"),
                            {});
-  try {
-    Program(b, device).run();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
+  return toy::testing::error_of([&] { Program(b, device).run(); });
 }
 
 TEST(KvCache, PlacesThatDoNotExistAreNamed) {

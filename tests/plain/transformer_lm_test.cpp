@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "testing/errors.h"
 #include "toy/base/error.h"
 #include "toy/base/philox.h"
 #include "toy/ops/ops.h"
@@ -14,6 +15,8 @@
 
 namespace toy::plain {
 namespace {
+
+using testing::error_of;
 
 constexpr double kEps = double(1e-5f);  // the graph's epsilon is an f32
 
@@ -39,16 +42,6 @@ std::vector<int32_t> some_tokens(const Config& config, int64_t count, uint64_t s
   std::vector<int32_t> tokens;
   for (int64_t i = 0; i < count; ++i) tokens.push_back(int32_t(random.below(uint64_t(i), uint64_t(config.vocab))));
   return tokens;
-}
-
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 // ---- the same maths of graph ops
@@ -308,19 +301,19 @@ TEST(TransformerLM, BadInputIsRefused) {
   const TransformerLM lm(c, 1);
   Config bad = c;
   bad.n_heads = 5;
-  EXPECT_EQ(message([&] { TransformerLM(bad, 1); }), "d_model is 12, expected a multiple of n_heads, 5");
+  EXPECT_EQ(error_of([&] { TransformerLM(bad, 1); }), "d_model is 12, expected a multiple of n_heads, 5");
   bad = c, bad.d_ff = 0;
-  EXPECT_EQ(message([&] { Weights{bad}; }), "d_ff is 0, expected 1 or more");
+  EXPECT_EQ(error_of([&] { Weights{bad}; }), "d_ff is 0, expected 1 or more");
   bad = c, bad.eps = 0;
-  EXPECT_NE(message([&] { bad.validate(); }).find("eps is 0"), std::string::npos);
-  EXPECT_EQ(message([&] { lm.loss(std::vector<int32_t>{1}); }),
+  EXPECT_NE(error_of([&] { bad.validate(); }).find("eps is 0"), std::string::npos);
+  EXPECT_EQ(error_of([&] { lm.loss(std::vector<int32_t>{1}); }),
             "there are 1 tokens, expected 2 to 10 (the context and one to predict)");
-  EXPECT_NE(message([&] { lm.loss(std::vector<int32_t>(11, 0)); }).find("there are 11 tokens"), std::string::npos);
-  EXPECT_EQ(message([&] { lm.loss(std::vector<int32_t>{1, 11}); }), "token 1 is 11, the vocabulary is 0 to 10");
-  EXPECT_EQ(message([&] { lm.logits(std::vector<int32_t>{-1}); }), "token 0 is -1, the vocabulary is 0 to 10");
-  EXPECT_NE(message([&] { lm.logits(std::vector<int32_t>{}); }).find("there are 0 tokens"), std::string::npos);
-  EXPECT_NE(message([&] { lm.generate({}, 1, 0, 0); }).find("prompt is empty"), std::string::npos);
-  EXPECT_NE(message([&] { lm.generate({1}, 1, std::nan(""), 0); }).find("temperature"), std::string::npos);
+  EXPECT_NE(error_of([&] { lm.loss(std::vector<int32_t>(11, 0)); }).find("there are 11 tokens"), std::string::npos);
+  EXPECT_EQ(error_of([&] { lm.loss(std::vector<int32_t>{1, 11}); }), "token 1 is 11, the vocabulary is 0 to 10");
+  EXPECT_EQ(error_of([&] { lm.logits(std::vector<int32_t>{-1}); }), "token 0 is -1, the vocabulary is 0 to 10");
+  EXPECT_NE(error_of([&] { lm.logits(std::vector<int32_t>{}); }).find("there are 0 tokens"), std::string::npos);
+  EXPECT_NE(error_of([&] { lm.generate({}, 1, 0, 0); }).find("prompt is empty"), std::string::npos);
+  EXPECT_NE(error_of([&] { lm.generate({1}, 1, std::nan(""), 0); }).find("temperature"), std::string::npos);
 }
 
 }  // namespace

@@ -1,17 +1,20 @@
 // Events and their log: what is written is read again, and what is broken is skipped or refused.
 #include "toy/runs/log.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <limits>
 
-#include "runs/temp_folder.h"
+#include "testing/errors.h"
+#include "testing/files.h"
 #include "toy/base/error.h"
 #include "toy/runs/tensorboard.h"
 
 namespace toy::runs {
 namespace {
 
-using namespace toy_runs_test;  // NOLINT
+using namespace testing;
 
 Event step_event(int64_t step, double loss, double t = 1) {
   Step s;
@@ -115,17 +118,12 @@ TEST(Event, WhatIsNotKnownOrNotRight) {
 
 // The file in docs/ is what the types say; `toy runs schema > docs/events.schema.json` makes it anew.
 TEST(Event, SchemaInDocsIsThisOne) {
-  std::ifstream f(std::string(TOY_SOURCE_DIR) + "/docs/events.schema.json");
-  std::stringstream text;
-  text << f.rdbuf();
-  EXPECT_TRUE(text.str() == events_schema().dump(2) + "\n") << "docs/events.schema.json is not what the types say";
+  const std::string text = slurp(std::string(TOY_SOURCE_DIR) + "/docs/events.schema.json");
+  EXPECT_TRUE(text == events_schema().dump(2) + "\n") << "docs/events.schema.json is not what the types say";
 }
 
 TEST(Event, DocsNameEveryKindAndField) {
-  std::ifstream f(std::string(TOY_SOURCE_DIR) + "/docs/runs.md");
-  std::stringstream s;
-  s << f.rdbuf();
-  const std::string docs = s.str();
+  const std::string docs = slurp(std::string(TOY_SOURCE_DIR) + "/docs/runs.md");
   const auto require = [&](const std::string& name) {
     EXPECT_NE(docs.find("`" + name + "`"), std::string::npos) << "docs/runs.md does not name " << name;
   };
@@ -136,7 +134,7 @@ TEST(Event, DocsNameEveryKindAndField) {
   }
 }
 
-class LogTest : public InFolder {};
+class LogTest : public ::testing::Test, protected Folder {};
 
 TEST_F(LogTest, WritesAndReads) {
   {

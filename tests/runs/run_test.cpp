@@ -1,15 +1,18 @@
 // Runs in their folders: summaries, order, comparison, names.
 #include "toy/runs/run.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 
-#include "runs/temp_folder.h"
+#include "testing/errors.h"
+#include "testing/files.h"
 #include "toy/base/error.h"
 
 namespace toy::runs {
 namespace {
 
-using namespace toy_runs_test;  // NOLINT
+using namespace testing;
 
 Log log_of(const std::string& id, std::vector<double> losses, std::optional<int> exit_code = 0) {
   RunStart start;
@@ -88,14 +91,14 @@ TEST(Summary, CompareFindsTheBest) {
   }
 }
 
-class Folders : public InFolder {};
+class Folders : public ::testing::Test, protected Folder {};
 
 TEST_F(Folders, FindsRuns) {
   for (const char* name : {"b/events.jsonl", "a/deep/er/events.jsonl", "a/too/deep/for/events.jsonl",
                            ".hidden/events.jsonl", "c/other.txt"})
     write(name, "x");
-  fs::create_directory_symlink(folder_, folder_ / "loop");
-  EXPECT_EQ(find_runs(folder_.string()), (std::vector<std::string>{path("a/deep/er"), path("b")}));
+  fs::create_directory_symlink(path(), path("loop"));
+  EXPECT_EQ(find_runs(path()), (std::vector<std::string>{path("a/deep/er"), path("b")}));
   EXPECT_EQ(find_runs(path("b")), (std::vector<std::string>{path("b")}));
   EXPECT_NE(error_of([&] { find_runs(path("none")); }).find("no such folder"), std::string::npos);
   EXPECT_NE(error_of([&] { find_runs(path("c/other.txt")); }).find("is not a folder"), std::string::npos);
@@ -103,7 +106,7 @@ TEST_F(Folders, FindsRuns) {
 
 TEST_F(Folders, FindsALog) {
   for (const char* name : {"llama-1", "llama-2", "gpt"}) write(std::string(name) + "/events.jsonl", "x");
-  const std::vector<std::string> roots{folder_.string(), path("absent")};
+  const std::vector<std::string> roots{path(), path("absent")};
   const std::string gpt = path("gpt/events.jsonl");
   for (const std::string& what : {gpt, path("gpt"), std::string("gpt"), std::string("g")})
     EXPECT_EQ(find_log(what, roots), gpt);
@@ -132,7 +135,7 @@ TEST_F(Folders, NamesByTemplate) {
 
 TEST_F(Folders, FindsTheCommit) {
   const std::string hash(40, 'a'), other(40, 'b');
-  EXPECT_EQ(git_commit(folder_.string()).value_or("none").size() == 40, fs::exists("/tmp/.git"));
+  EXPECT_EQ(git_commit(path()).value_or("none").size() == 40, fs::exists("/tmp/.git"));
   write(".git/HEAD", "ref: refs/heads/main\n");
   write(".git/packed-refs", "# pack-refs\n" + other + " refs/heads/main\n");
   fs::create_directories(path("src/deep"));
@@ -144,7 +147,7 @@ TEST_F(Folders, FindsTheCommit) {
   write(".git/worktrees/t/commondir", "../..\n");
   EXPECT_EQ(git_commit(path("tree")), hash);
   write(".git/HEAD", other + "\n");
-  EXPECT_EQ(git_commit(folder_.string()), other);
+  EXPECT_EQ(git_commit(path()), other);
 }
 
 }  // namespace

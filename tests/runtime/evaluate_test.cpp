@@ -5,21 +5,14 @@
 #include <cmath>
 #include <limits>
 
+#include "testing/errors.h"
 #include "toy/backend/devices.h"
 #include "toy/ops/ops.h"
 
 namespace toy {
 namespace {
 
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using testing::error_of;
 
 TensorType f32(const Shape& shape) { return {DType::f32, shape, 0}; }
 
@@ -61,38 +54,38 @@ TEST(Evaluate, InputsAndParametersByName) {
   EXPECT_EQ(evaluate(embedding(table, ids), {.feeds = {{"ids", two}, {"table", ones}}}).values,
             (std::vector<double>{1, 1, 1, 1}));
 
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(error_of([&] {
               evaluate(y, {.feeds = {{"ids", two}, {"scales", factors}}, .stores = {&store}});
             }),
             "evaluate: input 'bias' of type f32[2] is not fed");
-  EXPECT_EQ(message([&] { evaluate(table); }),
+  EXPECT_EQ(error_of([&] { evaluate(table); }),
             "evaluate: parameter 'table' of type f32[3,2] has no values; give a store that holds it, or feed it");
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(error_of([&] {
               evaluate(bias, {.feeds = {{"bia", half}}});
             }),
             "evaluate: the graph has no input or parameter 'bia', which was fed");
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(error_of([&] {
               evaluate(bias, {.feeds = {{"bias", ones}}});
             }),
             "evaluate: input 'bias' of type f32[2] was fed 6 values");
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(error_of([&] {
               evaluate(bias, {.feeds = {{"bias", two}}});
             }),
             "session: input 'bias' is f32, got i32 values");
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(error_of([&] {
               evaluate(table, {.feeds = {{"table", two}}});
             }),
             "evaluate: parameter 'table' is f32[3,2], it was fed i32 values");
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(error_of([&] {
               evaluate(y, {.feeds = {{"ids", two}, {"bias", half}, {"scales", ones}}, .stores = {&store}});
             }),
             "evaluate: input 'scales' of type f32[<=4,1] was fed 6 values");
   EXPECT_EQ(
-      message([&] {
+      error_of([&] {
         evaluate(y, {.feeds = {{"ids", two}, {"bias", half}, {"scales", std::vector<float>{1}}}, .stores = {&store}});
       }),
       "evaluate: input 'scales' was fed 1 rows and 'ids' 2; both are 'rows'");
-  EXPECT_EQ(message([] { evaluate(Value{}); }), "evaluate: the value is empty");
+  EXPECT_EQ(error_of([] { evaluate(Value{}); }), "evaluate: the value is empty");
 }
 
 TEST(Evaluate, ChangesNothing) {
@@ -120,9 +113,9 @@ TEST(Print, ShowsWhatItIsAndItsElements) {
             "[[0.090031   0.24473   0.66524]\n"
             " [ 0.33333   0.33333   0.33333]]\n");
   EXPECT_EQ(to_text(evaluate(sum_all(y)), {.digits = 3}), "blk.0: reshape f32[]\n2\n");
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   print(g.constant({DType::i32, {2}, 0}, {7, -100}, "ids"));
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "blk.0: constant 'ids' i32[2]\n[   7  -100]\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "blk.0: constant 'ids' i32[2]\n[   7  -100]\n");
 }
 
 TEST(Print, OddValues) {
@@ -131,7 +124,7 @@ TEST(Print, OddValues) {
   EXPECT_EQ(to_text(e), "x f32[4]\n[   1   nan   inf  -inf]\n");
   EXPECT_EQ(to_text({"x", f32({0}), {}}), "x f32[0]\n[]\n");
   EXPECT_EQ(to_text({"x", f32({2, 0}), {}}), "x f32[2,0]\n[[]\n []]\n");
-  EXPECT_EQ(message([&] { to_text(e, {.digits = 0}); }),
+  EXPECT_EQ(error_of([&] { to_text(e, {.digits = 0}); }),
             "print: digits 0 (expected 1 to 17), edge 3 and width 100 (expected at least 1)");
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "runtime/arena.h"
+#include "testing/errors.h"
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 #include "toy/ops/ops.h"
@@ -13,6 +14,8 @@
 
 namespace toy {
 namespace {
+
+using testing::error_of;
 
 // ---- the arena
 
@@ -302,16 +305,6 @@ class Without final : public Device {
   std::vector<KernelRecord> kernels_;
 };
 
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
 TEST(Plan, MissingKernelsRunAsTheirDecomposition) {
   const Devices devices;
   Without partial(*devices.reference, {"swiglu", "silu", "log"});
@@ -330,10 +323,10 @@ TEST(Plan, MissingKernelsRunAsTheirDecomposition) {
   const auto whole = run(g, outputs, 1, *devices.reference), parts = run(g, outputs, 1, partial);
   for (size_t i = 0; i < 5; ++i) EXPECT_FLOAT_EQ(whole[0][i], parts[0][i]);
 
-  EXPECT_EQ(message([&] { compile(g, outputs, {}, partial, {.strict = true}); }),
+  EXPECT_EQ(error_of([&] { compile(g, outputs, {}, partial, {.strict = true}); }),
             "blk.2: swiglu: device 'partial' has no kernel for it, and --strict forbids its decomposition");
   const std::vector<Value> impossible{log(a)};
-  EXPECT_EQ(message([&] { compile(g, impossible, {}, partial); }),
+  EXPECT_EQ(error_of([&] { compile(g, impossible, {}, partial); }),
             "log: device 'partial' has no kernel for these operands");
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "testing/errors.h"
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 #include "toy/ops/ops.h"
@@ -45,15 +46,7 @@ void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p);
 namespace toy {
 namespace {
 
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using testing::error_of;
 
 // y = linear(embedding(table, ids), w) over at most 6 rows, and a training step for w.
 struct Model {
@@ -91,7 +84,7 @@ struct Model {
 
 const std::vector<int32_t> kIds{3, 0, 4, 1, 1, 2};
 
-struct SessionTest : testing::Test {
+struct SessionTest : ::testing::Test {
   std::unique_ptr<Device> cpu = make_cpu_device(2);
 };
 
@@ -113,26 +106,26 @@ TEST_F(SessionTest, RowsAreChosenAtRunTime) {
 TEST_F(SessionTest, ErrorsOfTheCallerAreExplained) {
   Model m(*cpu);
   Session s(*cpu, m.plan, {&m.store});
-  EXPECT_EQ(message([&] { s.set_rows("N", 7); }), "session: 7 N, the plan was made for at most 6");
-  EXPECT_EQ(message([&] { s.set_rows("N", -1); }), "session: -1 N, the plan was made for at most 6");
-  EXPECT_EQ(message([&] { s.set_rows("M", 1); }), "session: the plan has no row count 'M'");
-  EXPECT_EQ(message([&] { s.set("ids", std::vector<int32_t>(7)); }),
+  EXPECT_EQ(error_of([&] { s.set_rows("N", 7); }), "session: 7 N, the plan was made for at most 6");
+  EXPECT_EQ(error_of([&] { s.set_rows("N", -1); }), "session: -1 N, the plan was made for at most 6");
+  EXPECT_EQ(error_of([&] { s.set_rows("M", 1); }), "session: the plan has no row count 'M'");
+  EXPECT_EQ(error_of([&] { s.set("ids", std::vector<int32_t>(7)); }),
             "session: 7 values for input 'ids' of type i32[<=6]");
-  EXPECT_EQ(message([&] { s.set("ids", std::vector<float>(2)); }), "session: input 'ids' is i32, got f32 values");
-  EXPECT_EQ(message([&] { s.set("ids", std::vector<int32_t>{0, 5}); }), "ids: value 5 at index 1 is outside 0 to 4");
-  EXPECT_EQ(message([&] { s.set("ids", std::vector<int32_t>{-1}); }), "ids: value -1 at index 0 is outside 0 to 4");
-  EXPECT_EQ(message([&] { s.set("nobody", std::vector<int32_t>{-1}); }), "session: the graph has no input 'nobody'");
+  EXPECT_EQ(error_of([&] { s.set("ids", std::vector<float>(2)); }), "session: input 'ids' is i32, got f32 values");
+  EXPECT_EQ(error_of([&] { s.set("ids", std::vector<int32_t>{0, 5}); }), "ids: value 5 at index 1 is outside 0 to 4");
+  EXPECT_EQ(error_of([&] { s.set("ids", std::vector<int32_t>{-1}); }), "ids: value -1 at index 0 is outside 0 to 4");
+  EXPECT_EQ(error_of([&] { s.set("nobody", std::vector<int32_t>{-1}); }), "session: the graph has no input 'nobody'");
 }
 
 TEST_F(SessionTest, MissingAndMistypedTensorsAreNamed) {
   Model m(*cpu);
   ParamStore empty(*cpu), partial(*cpu);
-  EXPECT_EQ(message([&] { Session(*cpu, m.plan, {&empty}); }),
+  EXPECT_EQ(error_of([&] { Session(*cpu, m.plan, {&empty}); }),
             "session: the model has no tensor 'table', which its graph needs");
   partial.add("table", {DType::f32, {5, 3}, 0});
-  EXPECT_EQ(message([&] { Session(*cpu, m.plan, {&partial}); }),
+  EXPECT_EQ(error_of([&] { Session(*cpu, m.plan, {&partial}); }),
             "session: tensor 'table' is f32[5,3], the graph needs f32[5,4]");
-  EXPECT_EQ(message([&] { Session(*cpu, m.plan, {&empty, &m.store}); }),
+  EXPECT_EQ(error_of([&] { Session(*cpu, m.plan, {&empty, &m.store}); }),
             "no error");  // the first store that has it
 }
 
@@ -144,9 +137,9 @@ TEST_F(SessionTest, ErrorsOfKernelsNameOpAndRow) {
   store.add("table", {DType::f32, {5, 4}, 0});
   Session s(*cpu, std::make_shared<const Plan>(compile(g, outputs, {}, *cpu)), {&store});
   s.set("ids", std::vector<int32_t>{0, 1, 9});
-  EXPECT_EQ(message([&] { s.run(); }), "embedding: row 2 has id 9");
+  EXPECT_EQ(error_of([&] { s.run(); }), "embedding: row 2 has id 9");
   s.set("ids", std::vector<int32_t>{0, 1, 4});
-  EXPECT_EQ(message([&] { s.run(); }), "no error");  // and it goes on
+  EXPECT_EQ(error_of([&] { s.run(); }), "no error");  // and it goes on
 }
 
 TEST_F(SessionTest, RunsDoNotAllocate) {
@@ -208,9 +201,10 @@ TEST(ParamStore, HoldsNamedTensors) {
   store.write("w", std::vector<float>{1, 2, 3, 4});
   EXPECT_EQ(store.read("w"), (std::vector<float>{1, 2, 3, 4}));
   EXPECT_GE(store.bytes(), 32u);
-  EXPECT_EQ(message([&] { store.add("w", {DType::f32, {1}, 0}); }), "parameters: the name 'w' is taken");
-  EXPECT_EQ(message([&] { store.get("u"); }), "parameters: there is no tensor 'u'");
-  EXPECT_EQ(message([&] { store.write("w", std::vector<float>(3)); }), "parameters: 3 values for 'w' of type f16[2,2]");
+  EXPECT_EQ(error_of([&] { store.add("w", {DType::f32, {1}, 0}); }), "parameters: the name 'w' is taken");
+  EXPECT_EQ(error_of([&] { store.get("u"); }), "parameters: there is no tensor 'u'");
+  EXPECT_EQ(error_of([&] { store.write("w", std::vector<float>(3)); }),
+            "parameters: 3 values for 'w' of type f16[2,2]");
   EXPECT_EQ(store.names(), std::vector<std::string>{"w"});
 }
 
@@ -224,7 +218,7 @@ TEST(ParamStore, BoundTensorsAreFrozenAndNotCopied) {
   EXPECT_TRUE(store.frozen("w"));
   EXPECT_EQ(store.bytes(), 0u);
   EXPECT_EQ(file.use_count(), 2);
-  EXPECT_EQ(message([&] { store.write("w", std::vector<float>(3)); }),
+  EXPECT_EQ(error_of([&] { store.write("w", std::vector<float>(3)); }),
             "parameters: 'w' is mapped from a file and cannot be written");
   wide.bind("w", view, file);  // held as f64: a copy
   EXPECT_EQ(wide.read("w"), *file);

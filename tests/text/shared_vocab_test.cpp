@@ -13,7 +13,7 @@ using Ids = std::vector<int32_t>;
 
 /// Texts of a .inp file: each is followed by "\n__ggml_vocab_test__\n".
 std::vector<std::string> read_texts(const std::string& path) {
-  const std::string all = read_file(path), separator = "\n__ggml_vocab_test__\n";
+  const std::string all = slurp(path), separator = "\n__ggml_vocab_test__\n";
   std::vector<std::string> texts;
   for (size_t at = 0, end; (end = all.find(separator, at)) != std::string::npos; at = end + separator.size()) {
     texts.push_back(all.substr(at, end - at));
@@ -22,7 +22,7 @@ std::vector<std::string> read_texts(const std::string& path) {
 }
 
 std::vector<Ids> read_ids(const std::string& path) {
-  std::istringstream lines(read_file(path));
+  std::istringstream lines(slurp(path));
   std::vector<Ids> all;
   for (std::string line; std::getline(lines, line);) {
     std::istringstream numbers(line);
@@ -70,7 +70,7 @@ TEST(SharedSpm, StoriesVocabulary) {
 
 TEST(SharedSpm, SavedVocabularyGivesTheSameIds) {
   const std::string path = shared_path("data/vocab/ggml-vocab-llama-spm.gguf");
-  const std::string plays = read_file(shared_path("data/tinyshakespeare.txt"));
+  const std::string plays = slurp(shared_path("data/tinyshakespeare.txt"));
   if (path.empty() || plays.empty()) {
     GTEST_SKIP() << "no data/vocab/ggml-vocab-llama-spm.gguf or data/tinyshakespeare.txt under TOY_SHARED_DIR";
   }

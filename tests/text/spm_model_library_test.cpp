@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Trained, SpmModelAgainstLibrary,
 
 TEST(SharedSpmModel, MistralAsTheLibrary) {
   const std::string path = shared_path("data/mistral-v1.tokenizer.model");
-  const std::string plays = read_file(shared_path("data/tinyshakespeare.txt"));
+  const std::string plays = slurp(shared_path("data/tinyshakespeare.txt"));
   if (path.empty() || plays.empty()) GTEST_SKIP() << "no data/mistral-v1.tokenizer.model under TOY_SHARED_DIR";
   Library library;
   ASSERT_TRUE(library.Load(path).ok());
@@ -88,7 +88,7 @@ TEST(SharedSpmModel, MistralAsTheLibrary) {
 // A whole book as one text: the library's ids of its parts, each of which ends with the first line break after 4096
 // bytes.
 TEST(SharedSpmModel, UnigramOnABook) {
-  const std::string plays = read_file(shared_path("data/tinyshakespeare.txt"));
+  const std::string plays = slurp(shared_path("data/tinyshakespeare.txt"));
   if (plays.empty()) GTEST_SKIP() << "no data/tinyshakespeare.txt under TOY_SHARED_DIR";
   const std::string model = trained_model(plays, {{"model_type", "unigram"}, {"vocab_size", "2000"}});
   Library library;

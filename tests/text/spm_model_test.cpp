@@ -182,20 +182,15 @@ TEST(SpmModelFile, RefusesWhatIsNoVocabulary) {
 }
 
 TEST(SpmModelFile, IsToldFromGguf) {
-  const std::string folder = ::testing::TempDir();
-  const auto written = [&](const std::string& name, const std::string& bytes) {
-    std::ofstream(folder + name, std::ios::binary) << bytes;
-    return folder + name;
-  };
-  EXPECT_EQ(load_tokenizer_file(written("toy_text_a.model", small_model()))->vocab_size(), 7);
+  const Folder folder;
+  EXPECT_EQ(load_tokenizer_file(folder.write("a.model", small_model()))->vocab_size(), 7);
   const TemporaryGguf file([](gguf::Writer& writer) { parse(small_model())->save(writer); });
   EXPECT_EQ(load_tokenizer_file(file.path())->encode("ab"), Ids{5});
   const TemporaryGguf without([](gguf::Writer&) {});
   expect_contains(message_of([&] { load_tokenizer_file(without.path()); }), "the file has no tokenizer");
-  const std::string text = written("toy_text_b.model", "just a text");
+  const std::string text = folder.write("b.model", "just a text");
   expect_contains(message_of([&] { load_tokenizer_file(text); }), text + ": neither a GGUF file nor a SentencePiece");
-  expect_contains(message_of([&] { load_tokenizer_file(folder + "toy_text_none"); }), "toy_text_none");
-  std::filesystem::remove(folder + "toy_text_a.model"), std::filesystem::remove(text);
+  expect_contains(message_of([&] { load_tokenizer_file(folder.path("none")); }), folder.path("none"));
 }
 
 // What the fuzzer and the writers of tests found worth keeping; made by tests/fuzz/make_spm_corpus.py.
@@ -205,7 +200,7 @@ TEST(SpmModelCorpus, IsRefusedOrRead) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".model") continue;
     ++files;
-    const std::string name = entry.path().filename().string(), bytes = read_file(entry.path().string());
+    const std::string name = entry.path().filename().string(), bytes = slurp(entry.path());
     const std::string text = try_it(bytes);
     EXPECT_TRUE(name.starts_with("bad_") ? !text.empty() : true) << name << " was read";
     EXPECT_TRUE(name.starts_with("ok_") ? text.empty() : true) << name << ": " << text;

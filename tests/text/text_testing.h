@@ -1,63 +1,37 @@
-// What the tests of tokenizers share: files that come and go, random texts, messages of errors.
+// What the tests of tokenizers share: vocabularies in files that come and go, random texts.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "toy/base/error.h"
+#include "testing/errors.h"
+#include "testing/files.h"
 #include "toy/base/utf8.h"
 #include "toy/formats/gguf.h"
 #include "toy/text/tokenizer.h"
 
 namespace toy::testing {
 
-/// The message of the Error{bad_input} that `f` must throw; "" (and a failure) if it throws none.
-inline std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::bad_input) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
-
-inline void expect_contains(const std::string& text, std::string_view part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in: " << text;
-}
-
 /// A GGUF file that is gone at the end of the scope.
 class TemporaryGguf {
  public:
   explicit TemporaryGguf(const std::function<void(gguf::Writer&)>& fill) {
-    std::string pattern = (std::filesystem::temp_directory_path() / "toy_text_XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    folder_ = pattern;
     gguf::Writer writer("llama");
     fill(writer);
     writer.finish(path());
   }
-  ~TemporaryGguf() { std::filesystem::remove_all(folder_); }
-  TemporaryGguf(const TemporaryGguf&) = delete;
-  TemporaryGguf& operator=(const TemporaryGguf&) = delete;
 
-  std::string path() const { return (folder_ / "vocabulary.gguf").string(); }
+  std::string path() const { return folder_.path("vocabulary.gguf"); }
   gguf::File open() const { return gguf::File::open(path()); }
 
  private:
-  std::filesystem::path folder_;
+  Folder folder_;
 };
 
 /// The tokenizer after a trip through a file.
@@ -167,20 +141,6 @@ inline std::string training_text(uint32_t seed, size_t bytes) {
     text += what == 0 ? "\n" : what == 1 ? ". " : what == 2 ? "   " : " ";
   }
   return text;
-}
-
-inline std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-/// Path of a file of TOY_SHARED_DIR (data too large for the repository); "" when it is not there.
-inline std::string shared_path(const std::string& name) {
-#ifdef TOY_SHARED_DIR
-  const std::string path = std::string(TOY_SHARED_DIR) + "/" + name;
-  if (std::filesystem::exists(path)) return path;
-#endif
-  return "";
 }
 
 }  // namespace toy::testing

@@ -4,29 +4,19 @@
 #include <cmath>
 
 #include "toy/backend/devices.h"
-#include "toy/base/philox.h"
 #include "toy/train/trainer.h"
+#include "train_testing.h"
 
 namespace toy {
 namespace {
 
-ModelSpec spec() {
-  ModelSpec s = model_spec("tiny");
-  s.vocab = 61;
-  s.d_model = 24;
-  s.context = 64;
-  s.tied = false;
-  s.layers.assign(2, {.heads = 3, .kv_heads = 1, .d_head = 8, .d_ff = 40});
-  return s;
-}
+using testing::bare;
+using testing::Gradient;
 
-// The velocity of plain SGD after its first step is the gradient as the optimizer saw it.
-TrainerOptions bare(int64_t batch, int64_t tokens, int64_t accumulate) {
-  return {
-      .batch = batch,
-      .tokens = tokens,
-      .accumulate = accumulate,
-      .optimizer = {.kind = OptimizerOptions::sgd, .momentum = 0.5, .nesterov = false, .weight_decay = 0, .clip = 0}};
+ModelSpec spec() {
+  return testing::small_model(
+      "tiny",
+      {.vocab = 61, .d_model = 24, .context = 64, .tied = false, .heads = 3, .kv_heads = 1, .d_head = 8, .d_ff = 40});
 }
 
 Windows windows(int64_t first, int64_t count, int64_t tokens) {
@@ -39,19 +29,8 @@ Windows windows(int64_t first, int64_t count, int64_t tokens) {
   return w;
 }
 
-struct Gradient {
-  std::map<std::string, std::vector<float>> of;
-  double loss = 0, norm = 0;
-};
-
 Gradient gradient(const TrainerOptions& options, const Windows& w, int threads = 2) {
-  const auto device = make_cpu_device(threads);
-  Model model = random_model(spec(), *device, 9, 2.0);
-  Trainer trainer(*device, model, options);
-  const StepResult r = trainer.step(w, 1e-3);
-  Gradient g{{}, r.loss, r.grad_norm.value()};
-  for (const TensorSpec& t : tensors_of(spec())) g.of[t.name] = trainer.moments().read(t.name + ".v");
-  return g;
+  return testing::gradient(*make_cpu_device(threads), spec(), options, w);
 }
 
 // Windows of one token, so that a sequence is one row and the gradient of each row alone can be had: g_i, exactly 4
@@ -59,15 +38,14 @@ Gradient gradient(const TrainerOptions& options, const Windows& w, int threads =
 // product of two numbers, rounded or not: any order of 4 terms is within (4 - 1 + 1) u sum |g_i| of the exact sum, so
 // two are within 8 u sum |g_i| of each other.
 TEST(Accumulate, FourBatchesOfOneAreABatchOfFour) {
-  const Gradient batch = gradient(bare(4, 1, 1), windows(0, 4, 1)), sum = gradient(bare(1, 1, 4), windows(0, 4, 1));
+  const Gradient batch = gradient(bare(4, 1), windows(0, 4, 1)), sum = gradient(bare(1, 1, 4), windows(0, 4, 1));
   std::vector<Gradient> rows;
-  for (int64_t i = 0; i < 4; ++i) rows.push_back(gradient(bare(1, 1, 1), windows(i, 1, 1)));
+  for (int64_t i = 0; i < 4; ++i) rows.push_back(gradient(bare(1, 1), windows(i, 1, 1)));
   for (const auto& [name, g] : batch.of)
     for (size_t i = 0; i < g.size(); ++i) {
       double magnitude = 0;
-      for (const Gradient& r : rows) magnitude += std::abs(double(r.of.at(name)[i])) / 4;
-      ASSERT_LE(std::abs(double(g[i]) - double(sum.of.at(name)[i])), 8 * 0x1p-24 * magnitude + 0x1p-126)
-          << name << " " << i;
+      for (const Gradient& r : rows) magnitude += std::abs(r.of.at(name)[i]) / 4;
+      ASSERT_LE(std::abs(g[i] - sum.of.at(name)[i]), 8 * 0x1p-24 * magnitude + 0x1p-126) << name << " " << i;
     }
   EXPECT_NEAR(sum.loss, batch.loss, 8 * 0x1p-24 * batch.loss);
 }
@@ -76,16 +54,7 @@ TEST(Accumulate, FourBatchesOfOneAreABatchOfFour) {
 // yardstick is that of whole models (docs/numerics.md): 64 roundings of the largest element.
 TEST(Accumulate, LongerWindowsOnTheReference) {
   const auto velocities = [](int64_t batch, int64_t accumulate) {
-    const auto device = make_reference_device();
-    Model model = random_model(spec(), *device, 9, 2.0);
-    Trainer trainer(*device, model, bare(batch, 7, accumulate));
-    trainer.step(windows(0, 4, 7), 1e-3);
-    std::map<std::string, std::vector<double>> all;
-    for (const TensorSpec& t : tensors_of(spec())) {
-      const View v = trainer.moments().get(t.name + ".v");
-      all[t.name].assign(v.as<double>(), v.as<double>() + v.count());
-    }
-    return all;
+    return testing::gradient(*make_reference_device(), spec(), bare(batch, 7, accumulate), windows(0, 4, 7)).of;
   };
   const auto batch = velocities(4, 1);
   for (const auto& [b, a] : {std::pair<int64_t, int64_t>{1, 4}, {2, 2}}) {

@@ -1,47 +1,34 @@
 // Packed documents against the same documents alone, and runs on mixtures and packed rows: resumed, by threads, from a
 // cache.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <map>
 
+#include "testing/files.h"
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 #include "toy/data/packing.h"
 #include "toy/data/stories.h"
 #include "toy/train/from_scratch.h"
+#include "train_testing.h"
 
 namespace toy {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::bare;
+using testing::Gradient;
+using testing::gradient;
+using testing::Listener;
+using testing::slurp;
 
 ModelSpec spec(PositionKind positions = PositionKind::rope) {
-  if (positions == PositionKind::learned) {
-    ModelSpec s = model_spec("gpt2-tiny", 61, 64);
-    s.d_model = 24;
-    s.layers.resize(2);
-    for (LayerSpec& l : s.layers) l.heads = l.kv_heads = 3, l.d_head = 8, l.d_ff = 40;
-    return s;
-  }
-  ModelSpec s = model_spec("tiny");
-  s.vocab = 61;
-  s.d_model = 24;
-  s.context = 64;
-  s.layers.assign(2, {.heads = 3, .kv_heads = 1, .d_head = 8, .d_ff = 40});
-  return s;
-}
-
-// The velocity of plain SGD after its first step is the gradient as the optimizer saw it.
-TrainerOptions bare(int64_t batch, int64_t tokens, int64_t accumulate = 1) {
-  return {
-      .batch = batch,
-      .tokens = tokens,
-      .accumulate = accumulate,
-      .optimizer = {.kind = OptimizerOptions::sgd, .momentum = 0.5, .nesterov = false, .weight_decay = 0, .clip = 0}};
+  const bool rope = positions == PositionKind::rope;
+  return testing::small_model(
+      rope ? "tiny" : "gpt2-tiny",
+      {.vocab = 61, .d_model = 24, .context = 64, .heads = 3, .kv_heads = rope ? 1 : 3, .d_head = 8, .d_ff = 40});
 }
 
 struct Documents {
@@ -63,24 +50,6 @@ Documents documents_of(const std::vector<int64_t>& lengths) {
 Windows alone(const Documents& d, size_t i) {
   const auto first = d.ids.begin() + int64_t(d.begins[i]);
   return {{first, first + d.lengths[i] - 1}, {first + 1, first + d.lengths[i]}};
-}
-
-struct Gradient {
-  std::map<std::string, std::vector<double>> of;
-  double loss = 0;
-};
-
-Gradient gradient(Device& device, const ModelSpec& spec, const TrainerOptions& options, const Windows& w) {
-  Model model = random_model(spec, device, 9, 2.0);
-  Trainer trainer(device, model, options);
-  Gradient g;
-  g.loss = trainer.step(w, 1e-3).loss;
-  for (const TensorSpec& t : tensors_of(spec)) {
-    const View v = trainer.moments().get(t.name + ".v");
-    for (int64_t i = 0; i < v.count(); ++i)
-      g.of[t.name].push_back(v.dtype == DType::f64 ? v.as<double>()[i] : double(v.as<float>()[i]));
-  }
-  return g;
 }
 
 // Loss and gradients of a packed batch are those of each document alone, weighted by its targets. On a device that
@@ -174,46 +143,25 @@ TEST(Packed, RefusesHalfAPlan) {
   EXPECT_THROW(trainer.step(w, 1e-3), Error);
 }
 
-class Listener final : public TrainObserver {
- public:
-  explicit Listener(int64_t stop_behind = -1) : stop_behind_(stop_behind) {}
-  void stepped(const Step& s) override { at_ = s.step, losses.push_back(s.loss); }
-  void evaluated(const Eval& e) override { evals.push_back(e.loss), evals.push_back(e.nats_per_byte); }
-  void noted(const std::string& text) override { notes += text + "\n"; }
-  void warned(const std::string& text) override { notes += text + "\n"; }
-  bool stop() override { return at_ == stop_behind_; }
-  std::vector<double> losses, evals;
-  std::string notes;
-
- private:
-  int64_t stop_behind_, at_ = 0;
-};
-
-class DataRun : public ::testing::Test {
+class DataRun : public ::testing::Test, protected testing::Folder {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "toy_data_run_XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-    fs::create_directory(folder_ / "books");
+  DataRun() {
     for (const char* name : {"books/a", "books/b", "letters"})
-      std::ofstream(folder_ / name) << write_stories({.seed = hash_name(name), .bytes = 1500});
-    std::ofstream(folder_ / "size.json")
-        << R"({"d_model": 16, "n_layers": 2, "n_heads": 2, "n_kv": 1, "d_head": 8, "d_ff": 24})";
+      write(name, write_stories({.seed = hash_name(name), .bytes = 1500}));
+    write("size.json", R"({"d_model": 16, "n_layers": 2, "n_heads": 2, "n_kv": 1, "d_head": 8, "d_ff": 24})");
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   // 8 steps of 3 rows, some 30 rows an epoch of the smaller source.
   FromScratchOptions options(const std::string& out, bool mix, bool pack) const {
     FromScratchOptions o;
-    o.data.corpus = {(folder_ / "books").string(), (folder_ / "letters").string()};
+    o.data.corpus = {path("books"), path("letters")};
     if (mix) o.data.weights = {2, 1};
     o.data.documents = "blank-lines";
     o.data.pack = pack;
     o.data.validation_fraction = 0.2;
     o.tokenizer = "spm:300";
-    o.size = (folder_ / "size.json").string();
-    o.out = (folder_ / out).string();
+    o.size = path("size.json");
+    o.out = path(out);
     o.trainer.batch = 3;
     o.trainer.tokens = 24;
     o.steps = 8;
@@ -223,12 +171,6 @@ class DataRun : public ::testing::Test {
     o.resume = true;
     return o;
   }
-  static std::string slurp(const fs::path& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-
-  fs::path folder_;
 };
 
 // Stopped three times, in the middle of epochs, with other threads each time and a cache now and then: the bytes of a
@@ -240,20 +182,19 @@ TEST_F(DataRun, ResumedIsUninterrupted) {
       Listener whole;
       const auto device = make_cpu_device(1);
       const TrainResult end = train_from_scratch(options("whole_" + what, mix, pack), *device, whole);
-      std::vector<double> losses, evals;
+      Listener parts;
       TrainResult r;
       int threads = 1;
       for (const int64_t stop : {1, 3, 6, -1}) {
         FromScratchOptions o = options(what, mix, pack);
-        if (stop != 3) o.data.cache = (folder_ / "cache").string();
+        if (stop != 3) o.data.cache = path("cache");
         Listener part(stop);
         const auto other = make_cpu_device(threads++ % 3 + 1);
         r = train_from_scratch(o, *other, part);
-        losses.insert(losses.end(), part.losses.begin(), part.losses.end());
-        evals.insert(evals.end(), part.evals.begin(), part.evals.end());
+        parts.append(part);
       }
-      EXPECT_EQ(losses, whole.losses) << what;
-      EXPECT_EQ(evals, whole.evals) << what;
+      EXPECT_EQ(parts.losses, whole.losses) << what;
+      EXPECT_EQ(parts.evals, whole.evals) << what;
       EXPECT_TRUE(slurp(r.model_path) == slurp(end.model_path)) << what;
       EXPECT_EQ(whole.notes.find("of the rows") != std::string::npos, mix) << whole.notes;
       EXPECT_EQ(whole.notes.find("packed rows") != std::string::npos, pack) << whole.notes;
@@ -272,9 +213,8 @@ TEST_F(DataRun, WhatDoesNotMatterDoesNotMatter) {
   FromScratchOptions one = options("one", false, false), two = options("two", false, false);
   one.data.documents = two.data.documents = "none";
   one.tokenizer = two.tokenizer = "bytes";
-  const std::string text = slurp(folder_ / "books/a") + slurp(folder_ / "books/b") + slurp(folder_ / "letters");
-  std::ofstream(folder_ / "all") << text;
-  one.data.corpus = {(folder_ / "all").string()};
+  const std::string text = slurp(path("books/a")) + slurp(path("books/b")) + slurp(path("letters"));
+  one.data.corpus = {write("all", text)};
   const std::vector<double> expected = losses(one);
   EXPECT_EQ(losses(two), expected);
   two.out += "_mixed";
@@ -282,7 +222,7 @@ TEST_F(DataRun, WhatDoesNotMatterDoesNotMatter) {
   FromScratchOptions books = options("books", false, false);
   books.data.documents = "none";
   books.tokenizer = "bytes";
-  books.data.corpus = {(folder_ / "books").string()};
+  books.data.corpus = {path("books")};
   EXPECT_NE(losses(two), expected);
   EXPECT_NE(losses(two =
                        [&] {
@@ -295,22 +235,22 @@ TEST_F(DataRun, WhatDoesNotMatterDoesNotMatter) {
 
 // The text changes under the run: a checkpoint, exit code 2, and with the old text back the same end.
 TEST_F(DataRun, ATextThatChanges) {
-  class Changer final : public TrainObserver {
+  class Changer final : public Listener {
    public:
-    explicit Changer(fs::path path) : path_(std::move(path)) {}
+    explicit Changer(std::string path) : path_(std::move(path)) {}
     void stepped(const Step& s) override {
-      losses.push_back(s.loss);
-      if (s.step == 3 && !path_.empty()) std::ofstream(path_) << "another text";
+      Listener::stepped(s);
+      if (s.step == 3) std::ofstream(path_) << "another text";
     }
-    std::vector<double> losses;
 
    private:
-    fs::path path_;
+    std::string path_;
   };
   const auto device = make_cpu_device(1);
-  Changer whole(""), stopped(folder_ / "books/b"), rest("");
+  Listener whole, rest;
+  Changer stopped(path("books/b"));
   const TrainResult expected = train_from_scratch(options("whole", true, true), *device, whole);
-  const std::string text = slurp(folder_ / "books/b");
+  const std::string text = slurp(path("books/b"));
   const FromScratchOptions o = options("run", true, true);
   std::string message;
   try {
@@ -320,8 +260,8 @@ TEST_F(DataRun, ATextThatChanges) {
     message = e.what();
   }
   const std::string checkpoint = o.out + "/checkpoints/step_000003";
-  for (const std::string& part : {"corpus: a text has changed under the run: " + (folder_ / "books/b").string(),
-                                  std::string("ended behind step 3"), checkpoint})
+  for (const std::string& part :
+       {"corpus: a text has changed under the run: " + path("books/b"), std::string("ended behind step 3"), checkpoint})
     EXPECT_NE(message.find(part), std::string::npos) << message;
   EXPECT_TRUE(fs::exists(checkpoint));
   try {
@@ -330,9 +270,9 @@ TEST_F(DataRun, ATextThatChanges) {
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("texts.corpus.0.xxh64 is "), std::string::npos) << e.what();
   }
-  std::ofstream(folder_ / "books/b") << text;
+  write("books/b", text);
   const TrainResult r = train_from_scratch(o, *device, rest);
-  stopped.losses.insert(stopped.losses.end(), rest.losses.begin(), rest.losses.end());
+  stopped.append(rest);
   EXPECT_EQ(stopped.losses, whole.losses);
   EXPECT_TRUE(slurp(r.model_path) == slurp(expected.model_path));
 }

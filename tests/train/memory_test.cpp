@@ -2,39 +2,25 @@
 #include "toy/train/memory.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "testing/files.h"
 #include "toy/backend/devices.h"
 #include "toy/base/memory.h"
-#include "toy/base/philox.h"
 #include "toy/data/stories.h"
 #include "toy/train/from_scratch.h"
+#include "train_testing.h"
 
 namespace toy {
 namespace {
 
-DType f32(const std::string&) { return DType::f32; }
+using testing::all_f32;
 
 ModelSpec spec_of(const char* size) {
-  ModelSpec s = model_spec(size);
-  s.vocab = 97;
-  s.d_model = 42;
-  s.context = 64;
-  LayerSpec l = s.layers.front();
-  l.heads = l.kv_heads = 3, l.d_head = 14, l.d_ff = 50;
-  s.layers.assign(3, l);
-  return s;
-}
-
-std::vector<int32_t> some_text(size_t n) {
-  std::vector<int32_t> ids;
-  const Philox random(3, "text");
-  for (size_t i = 0; i < n; ++i) ids.push_back(int32_t(random.below(i, 97)));
-  return ids;
+  return testing::small_model(
+      size,
+      {.vocab = 97, .d_model = 42, .context = 64, .layers = 3, .heads = 3, .kv_heads = 3, .d_head = 14, .d_ff = 50});
 }
 
 struct Outcome {
@@ -48,7 +34,7 @@ Outcome train(const ModelSpec& spec, TrainerOptions options, const Recompute& re
   Model model = random_model(spec, *device, 9);
   options.batch = 2, options.tokens = 23, options.seed = 5, options.recompute = recompute;
   Trainer trainer(*device, model, options);
-  const auto ids = some_text(2000);
+  const auto ids = testing::random_ids(2000, 97, Philox(3, "text"));
   const int64_t count = options.batch * options.accumulate;
   const WindowSampler sampler(ids, options.batch, options.tokens, 1);
   Outcome o;
@@ -87,7 +73,7 @@ TEST(TrainMemory, RecomputationChangesNoGradientOfTheReference) {
   for (const Recompute& r : {Recompute{}, Recompute{.whole = 1, .light = 1}}) {
     Model model = random_model(spec_of("tiny"), *device, 9);
     const TrainerOptions options{.batch = 1, .tokens = 5, .recompute = r};
-    const TrainGraph t = build_train_graph(model.spec, f32, options);
+    const TrainGraph t = build_train_graph(model.spec, all_f32, options);
     const auto plan = std::make_shared<const Plan>(compile(*t.graph, t.gradients, {}, *device));
     Session session(*device, plan, {model.params.get()});
     session.set("tokens", std::vector<int32_t>{1, 2, 3, 4, 5});
@@ -104,7 +90,7 @@ TEST(TrainMemory, RecomputationChangesNoGradientOfTheReference) {
 
 TEST(TrainMemory, TheLossIsNeverComputedTwice) {
   const TrainerOptions options{.batch = 2, .tokens = 8, .recompute = {.whole = 3}};
-  const TrainGraph t = build_train_graph(spec_of("tiny"), f32, options);
+  const TrainGraph t = build_train_graph(spec_of("tiny"), all_f32, options);
   int losses = 0, attentions = 0;
   for (const Node& n : t.graph->nodes()) {
     losses += n.op && n.op->name() == "linear_xent";
@@ -138,18 +124,18 @@ TEST(TrainMemory, FitsWithTheLeastWork) {
   const auto bytes = [&](const Recompute& r) {
     TrainerOptions o = options;
     o.recompute = r;
-    return compile_training(*device, spec, f32, o).bytes(*device) + kOther;
+    return compile_training(*device, spec, all_f32, o).bytes(*device) + kOther;
   };
-  const MemoryFit free = fit_memory(*device, spec, f32, options, 0, kOther);
+  const MemoryFit free = fit_memory(*device, spec, all_f32, options, 0, kOther);
   EXPECT_TRUE(free.recompute.none());
   EXPECT_EQ(free.text(), "");
   EXPECT_EQ(free.memory.total(), bytes({}));
-  EXPECT_TRUE(fit_memory(*device, spec, f32, options, free.kept, kOther).recompute.none());
+  EXPECT_TRUE(fit_memory(*device, spec, all_f32, options, free.kept, kOther).recompute.none());
   const auto blocks = int64_t(spec.layers.size());
   const size_t least = bytes({.whole = blocks});
   double work = 0;
   for (size_t limit = free.kept - 1; limit > least; limit -= (free.kept - least) / 7) {
-    const MemoryFit f = fit_memory(*device, spec, f32, options, limit, kOther);
+    const MemoryFit f = fit_memory(*device, spec, all_f32, options, limit, kOther);
     EXPECT_LE(f.memory.total(), limit);
     EXPECT_EQ(f.memory.total(), bytes(f.recompute));
     EXPECT_EQ(f.kept, free.kept);
@@ -163,7 +149,7 @@ TEST(TrainMemory, FitsWithTheLeastWork) {
   EXPECT_GT(work, 0.1);
   EXPECT_LT(work, 0.34);  // forward is a third of a step
   try {
-    fit_memory(*device, spec, f32, options, least - 1, kOther);
+    fit_memory(*device, spec, all_f32, options, least - 1, kOther);
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::bad_input);
@@ -189,46 +175,31 @@ TEST(TrainMemory, ATrainerThatHasNoRoomNamesTheWayOut) {
 
 // A run that goes on with another limit writes the bytes of one that had none.
 TEST(TrainMemory, ResumesUnderAnotherLimit) {
-  namespace fs = std::filesystem;
-  std::string pattern = (fs::temp_directory_path() / "toy_memory_XXXXXX").string();
-  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-  const fs::path folder = pattern;
-  std::ofstream(folder / "text.txt") << write_stories({.bytes = 4000});
-  struct StopAt final : TrainObserver {
-    explicit StopAt(int64_t stop_at) : at(stop_at) {}
-    void started(const Start& s) override { recomputing = s.recomputing; }
-    void stepped(const Step& s) override { step = s.step; }
-    bool stop() override { return step == at; }
-    int64_t at, step = 0;
-    std::string recomputing;
-  };
+  const testing::Folder folder;
+  const std::string text = folder.write("text.txt", write_stories({.bytes = 4000}));
   const auto device = make_cpu_device(1);
   const auto run = [&](const std::string& out, size_t memory, int64_t stop) {
     FromScratchOptions o;
-    o.data.corpus = {(folder / "text.txt").string()};
+    o.data.corpus = {text};
     o.size = "tiny";
-    o.out = (folder / out).string();
+    o.out = folder.path(out);
     o.trainer = {.batch = 16, .tokens = 64};
     o.trainer.dropout = 0.1;
     o.steps = 4;
     o.resume = true;
     o.memory = memory;
-    StopAt observer(stop);
+    testing::Listener observer(stop);
     train_from_scratch(o, *device, observer);
     return observer.recomputing;
   };
   // 3 MiB less than what the run takes, where it could do with 10 less.
-  const size_t plans = compile_training(*device, model_spec("tiny"), f32, {.batch = 16, .tokens = 64}).bytes(*device);
+  const size_t plans =
+      compile_training(*device, model_spec("tiny"), all_f32, {.batch = 16, .tokens = 64}).bytes(*device);
   const size_t limit = bytes_beside(ParamStore(*device)) + plans - (size_t(3) << 20);
   EXPECT_EQ(run("whole", 0, -1), "");
   EXPECT_NE(run("parts", limit, 2).find("recomputing "), std::string::npos);
   EXPECT_EQ(run("parts", 0, -1), "");
-  const auto slurp = [&](const char* out) {
-    std::ifstream in(folder / out / "model.gguf", std::ios::binary);
-    return std::string{std::istreambuf_iterator<char>(in), {}};
-  };
-  EXPECT_EQ(slurp("whole"), slurp("parts"));
-  fs::remove_all(folder);
+  EXPECT_EQ(testing::slurp(folder.path("whole/model.gguf")), testing::slurp(folder.path("parts/model.gguf")));
 }
 
 }  // namespace

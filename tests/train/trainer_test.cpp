@@ -2,49 +2,33 @@
 #include "toy/train/trainer.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 
+#include "testing/files.h"
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 #include "toy/decode/decoder.h"
+#include "train_testing.h"
 
 namespace toy {
 namespace {
 
+using testing::all_f32;
+using testing::small_model;
+using testing::walk;
+
 ModelSpec odd_spec(bool tied) {
-  ModelSpec s = model_spec("tiny");
-  s.name = "odd";
-  s.vocab = 97;
-  s.d_model = 36;
-  s.context = 64;
-  s.tied = tied;
-  s.layers.assign(2, {.heads = 3, .kv_heads = 1, .d_head = 14, .d_ff = 50});
-  return s;
+  return small_model(
+      "tiny",
+      {.vocab = 97, .d_model = 36, .context = 64, .tied = tied, .heads = 3, .kv_heads = 1, .d_head = 14, .d_ff = 50});
 }
 
 // Learned positions, layer norms, biases, gelu.
 ModelSpec gpt2_spec() {
-  ModelSpec s = model_spec("gpt2-tiny");
-  s.vocab = 97;
-  s.d_model = 42;
-  s.context = 64;
-  LayerSpec l = s.layers.front();
-  l.heads = l.kv_heads = 3, l.d_head = 14, l.d_ff = 50;
-  s.layers.assign(2, l);
-  return s;
-}
-
-// Text with something to learn: a random walk with small steps.
-std::vector<int32_t> walk(size_t n) {
-  std::vector<int32_t> ids;
-  const Philox random(3, "walk");
-  int32_t at = 10;
-  for (size_t i = 0; i < n; ++i) ids.push_back(at = int32_t((at + 1 + int32_t(random.below(i, 3))) % 97));
-  return ids;
+  return small_model("gpt2-tiny",
+                     {.vocab = 97, .d_model = 42, .context = 64, .heads = 3, .kv_heads = 3, .d_head = 14, .d_ff = 50});
 }
 
 std::vector<double> losses(Device& device, Model& model, int steps, int64_t batch = 3, int64_t tokens = 23,
@@ -92,8 +76,7 @@ TEST(Trainer, RefusesProductsThatTheDeviceDoesNotHave) {
 // d loss / d tensor of a batch of 2 x 8.
 std::vector<double> gradient_of(Device& device, Model& model, const Windows& w, const std::string& name) {
   const TrainerOptions options{.batch = 2, .tokens = 8};
-  const TrainGraph t = build_train_graph(
-      model.spec, [](const std::string&) { return DType::f32; }, options);
+  const TrainGraph t = build_train_graph(model.spec, all_f32, options);
   std::vector<Value> outputs;
   const auto tensors = tensors_of(model.spec);
   for (size_t i = 0; i < tensors.size(); ++i)
@@ -144,8 +127,7 @@ TEST(Trainer, IdenticalRowsOfABatch) {
   const int64_t tokens = 37;
   const auto ids = walk(size_t(tokens) + 1);
   const auto nll_of = [&](int64_t batch) {
-    LossGraph l = build_loss_graph(
-        model.spec, [](const std::string&) { return DType::f32; }, batch, tokens);
+    LossGraph l = build_loss_graph(model.spec, all_f32, batch, tokens);
     auto plan = std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.nll}, {}, *device));
     Session session(*device, plan, {model.params.get()});
     std::vector<int32_t> inputs, targets, sequence, position;
@@ -177,11 +159,10 @@ int count_nodes(const Graph& g, std::string_view op) {
 // it.
 TEST(Trainer, DropoutStandsWhereItBelongs) {
   const ModelSpec spec = odd_spec(true);
-  const auto dtype_of = [](const std::string&) { return DType::f32; };
-  const TrainGraph with = build_train_graph(spec, dtype_of, {.batch = 2, .tokens = 8, .dropout = 0.1});
+  const TrainGraph with = build_train_graph(spec, all_f32, {.batch = 2, .tokens = 8, .dropout = 0.1});
   EXPECT_EQ(count_nodes(*with.graph, "dropout"), 2 * (1 + 2 * int(spec.layers.size())));
   EXPECT_TRUE(with.graph->find("random"));
-  const TrainGraph without = build_train_graph(spec, dtype_of, {.batch = 2, .tokens = 8});
+  const TrainGraph without = build_train_graph(spec, all_f32, {.batch = 2, .tokens = 8});
   EXPECT_EQ(count_nodes(*without.graph, "dropout"), 0);
   EXPECT_FALSE(without.graph->find("random"));
   EXPECT_EQ(with.graph->nodes().size(),
@@ -342,9 +323,8 @@ TEST(Trainer, SavedModelGivesTheSameLogits) {
     Model model = random_model(spec, *device, 9);
     model.tokenizer = nullptr;
     losses(*device, model, 5);
-    const auto folder = std::filesystem::temp_directory_path() / ("toy_trainer_test_" + std::to_string(getpid()));
-    std::filesystem::create_directories(folder);
-    const std::string path = (folder / "m.gguf").string();
+    const testing::Folder folder;
+    const std::string path = folder.path("m.gguf");
     save_model(model, path);
     const Model loaded = load_model(path, *device);
     EXPECT_EQ(loaded.spec.rope, model.spec.rope);
@@ -358,7 +338,6 @@ TEST(Trainer, SavedModelGivesTheSameLogits) {
       EXPECT_EQ(std::memcmp(a.logits(i).data(), b.logits(i).data(), 97 * 4), 0) << i;
     for (const TensorSpec& t : tensors_of(model.spec))
       EXPECT_EQ(loaded.params->read(t.name), model.params->read(t.name));
-    std::filesystem::remove_all(folder);
   }
 }
 
@@ -369,8 +348,7 @@ TEST(Trainer, TrainingForwardEqualsDecoding) {
     const auto device = make_cpu_device(2);
     const Model model = random_model(spec, *device, 9, 2.0);
     const auto ids = walk(64);
-    LossGraph l = build_loss_graph(
-        model.spec, [](const std::string&) { return DType::f32; }, 1, 64);
+    LossGraph l = build_loss_graph(model.spec, all_f32, 1, 64);
     auto plan = std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.logits}, {}, *device));
     Session session(*device, plan, {model.params.get()});
     std::vector<int32_t> position;
@@ -408,9 +386,10 @@ TEST(Trainer, GoesOnFromASavedModel) {
   const auto device = make_cpu_device(2);
   Model model = random_model(odd_spec(false), *device, 9);
   losses(*device, model, 20);
-  const auto path = std::filesystem::temp_directory_path() / ("toy_goes_on_" + std::to_string(getpid()) + ".gguf");
-  save_model(model, path.string());
-  Model loaded = load_model(path.string(), *device, LoadMode::trainable);
+  const testing::Folder folder;
+  const std::string path = folder.path("m.gguf");
+  save_model(model, path);
+  Model loaded = load_model(path, *device, LoadMode::trainable);
   const auto ids = walk(4000);
   const Windows w = WindowSampler(ids, 1, 24, 2).batch(0);
   std::vector<int32_t> text = w.inputs;
@@ -421,7 +400,6 @@ TEST(Trainer, GoesOnFromASavedModel) {
   EXPECT_EQ(loss, without.step(w, 1e-3).loss);
   EXPECT_EQ(loaded.params->read("output.weight"), model.params->read("output.weight"));
   EXPECT_LT(loss, std::log(97.0));
-  std::filesystem::remove(path);
 }
 
 // Three steps of SGD beside a plain statement of it, from the gradients of the plan. Only the weights and, with

@@ -2,47 +2,27 @@
 #include "toy/train/watch.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <set>
 
+#include "testing/errors.h"
 #include "toy/backend/devices.h"
-#include "toy/base/philox.h"
 #include "toy/train/record.h"
+#include "train_testing.h"
 
 namespace toy {
 namespace {
 
+using testing::error_of;
+
 ModelSpec small_spec(bool tied = true) {
-  ModelSpec s = model_spec("tiny");
-  s.name = "small";
-  s.vocab = 61;
-  s.d_model = 24;
-  s.context = 32;
-  s.tied = tied;
-  s.layers.assign(2, {.heads = 2, .kv_heads = 1, .d_head = 12, .d_ff = 40});
-  return s;
-}
-
-std::vector<int32_t> some_ids(size_t n) {
-  std::vector<int32_t> ids;
-  const Philox random(5, "ids");
-  for (size_t i = 0; i < n; ++i) ids.push_back(int32_t(random.below(i, 61)));
-  return ids;
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return {};
+  return testing::small_model(
+      "tiny",
+      {.vocab = 61, .d_model = 24, .context = 32, .tied = tied, .heads = 2, .kv_heads = 1, .d_head = 12, .d_ff = 40});
 }
 
 TEST(Watch, Patterns) {
@@ -87,8 +67,7 @@ TEST(Watch, StatisticsAreTheirDefinitions) {
 }
 
 TEST(Watch, NamesFollowTheWeights) {
-  const TrainGraph t =
-      build_train_graph(small_spec(), [](const std::string&) { return DType::f32; }, {.batch = 1, .tokens = 8});
+  const TrainGraph t = build_train_graph(small_spec(), testing::all_f32, {.batch = 1, .tokens = 8});
   std::set<std::string> names;
   for (const auto& [name, value] : named_values(*t.graph)) {
     EXPECT_TRUE(names.insert(name).second) << name << " twice";
@@ -110,7 +89,7 @@ Told train(const WatchOptions& watch, const TrainerOptions& options = {.batch = 
            bool tied = true) {
   const auto device = make_cpu_device(2);
   Model model = random_model(small_spec(tied), *device, 9);
-  const auto ids = some_ids(800);
+  const auto ids = testing::random_ids(800, 61, Philox(5, "ids"));
   const WindowSampler sampler(ids, options.batch, options.tokens, 1);
   Trainer trainer(*device, model, options);
   Watcher watcher(watch, *device, model, options);
