@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include "testing/files.h"
 #include "toy/base/error.h"
@@ -53,6 +54,19 @@ TEST_F(AtomicFileTest, AppearsOnCommit) {
   EXPECT_EQ(entries(), 1u);
   expect_error(error_of([&] { file.write("x"); }), ErrorCode::failure, "write after commit");
   expect_error(error_of([&] { file.commit(); }), ErrorCode::failure, "committed twice");
+}
+
+TEST_F(AtomicFileTest, LeftoversAreWhatAtomicFilesMake) {
+  for (const char* name : {"a.12-0.tmp", "a.b.1-23.tmp", "..1-1.tmp"}) write(name, "x");
+  const std::set<std::string> others{"a",        ".tmp",     ".1-2.tmp",   "a.1-.tmp",   "a.-2.tmp",
+                                     "a.12.tmp", "a1-2.tmp", "a.1-2.tmpx", "a.1-b2.tmp", "1-2.tmp"};
+  for (const std::string& name : others) write(name, "x");
+  fs::create_directory(path("folder.1-2.tmp"));
+  remove_leftovers(path());
+  std::set<std::string> left;
+  for (const auto& entry : fs::directory_iterator(path())) left.insert(entry.path().filename().string());
+  EXPECT_EQ(left.erase("folder.1-2.tmp"), 1u);
+  EXPECT_EQ(left, others);
 }
 
 TEST_F(AtomicFileTest, WithoutCommitNothingChanges) {

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
+#include <future>
 #include <optional>
+#include <thread>
 
 #include "testing/files.h"
 #include "toy/base/error.h"
@@ -29,6 +32,31 @@ TEST(FolderLock, OneHolderAtATime) {
   { FolderLock again(folder); }
   std::filesystem::remove_all(folder);
   EXPECT_THROW(FolderLock gone(folder), Error);
+}
+
+TEST(FolderLock, WaitsAndSaysSoOnce) {
+  const testing::Folder folder;
+  int told = 0;
+  {
+    FolderLock free(folder.path(), [&] { ++told; });
+  }
+  EXPECT_EQ(told, 0);
+  std::optional<FolderLock> first(std::in_place, folder.path());
+  std::promise<void> waiting;
+  std::atomic<bool> has_it = false;
+  std::thread second([&] {
+    FolderLock lock(folder.path(), [&] {
+      ++told;
+      waiting.set_value();
+    });
+    has_it = true;
+  });
+  waiting.get_future().wait();
+  EXPECT_FALSE(has_it);
+  first.reset();
+  second.join();
+  EXPECT_TRUE(has_it);
+  EXPECT_EQ(told, 1);
 }
 
 }  // namespace

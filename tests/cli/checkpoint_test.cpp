@@ -207,7 +207,7 @@ TEST_F(Checkpoints, NamesThatAreNotUtf8) {
 TEST_F(Checkpoints, ALostOutputEndsTheRunInOrder) {
   const std::string options = "--steps 3000 --checkpoint-every 1000 --eval-every 0 ";
   for (const std::string& more : {options, options + "--json "})
-    for (const std::string to : {" | head -c 300 >" + path("stdout"), std::string(" >/dev/full")}) {
+    for (const std::string& to : {" | head -c 300 >" + path("stdout"), std::string(" >/dev/full")}) {
       fs::remove_all(path("run"));
       const std::string line = "(" + std::string(TOY_BINARY) + " " + train("run", more) + " 2>" + path("stderr") +
                                "; echo $? >" + path("code") + ")" + to;

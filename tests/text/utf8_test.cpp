@@ -109,6 +109,7 @@ TEST(Utf8, WhatIsNoneIsReplaced) {
   EXPECT_EQ(valid_utf8("x\xFF\xE2\x82y"), "x\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBDy");
   EXPECT_EQ(one_line("n\nm\x1b[32m\x7f"), "n?m?[32m?");
   EXPECT_EQ(one_line("\xC2\x9B\xC2\xA0\xC3\xA9\xFF"), "?\xC2\xA0\xC3\xA9\xEF\xBF\xBD");  // CSI in one character
+  EXPECT_EQ(printable("a\tb\n\r\x1b[2J\xC2\x9B"), "a\tb\n??[2J?");
   RandomText random(2);
   for (int round = 0; round < 500; ++round) {
     const std::string bytes = random.bytes(40), text = random.unicode(10);
