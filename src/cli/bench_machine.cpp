@@ -50,7 +50,7 @@ struct Gemm {
   double gradient(ThreadPool& pool) {
     const cpu::OuterProduct p{
         .a = {a.data(), kSize, 1}, .b = {b.data(), kSize, 1}, .m = kSize, .n = kSize, .k = kSize, .c = floats(c)};
-    return gflops(pool, cpu::outer_workspace(kSize, kSize, pool.size()),
+    return gflops(pool, cpu::outer_workspace(kSize, kSize, kSize, pool.size()),
                   [&](int thread, std::byte* space) { cpu::outer_product(p, thread, pool.size(), space); });
   }
 };

@@ -131,7 +131,7 @@ std::vector<float> product_of(const ProductCase& c, const Array<float>& a, const
                               const Array<float>& init, int threads,
                               void (*product)(const cpu::OuterProduct&, int, int, std::byte*)) {
   std::vector<float> result(c.m * c.n, -7.0f);
-  std::vector<std::byte> workspace(cpu::outer_workspace(c.m, c.k, threads, DType::bf16) + 64);
+  std::vector<std::byte> workspace(cpu::outer_workspace(c.m, c.n, c.k, threads, DType::bf16) + 64);
   auto* aligned = reinterpret_cast<std::byte*>(cpu::round_up(reinterpret_cast<size_t>(workspace.data()), 64));
   const cpu::OuterProduct p{
       .a = {a.data(), c.a_along_k ? c.k : 1, c.a_along_k ? 1 : c.m},

@@ -34,7 +34,7 @@ double seconds_of(Device& device, const cpu::OuterProduct& p, std::byte* workspa
 double bf16_speedup(Device& device) {
   if (!device.has_products(DType::bf16)) return 0;
   const Buffer dy(kRows * kOuts * 4), w(kOuts * kIns * 4);
-  Buffer dx(kRows * kIns * 4), workspace(cpu::outer_workspace(kRows, kOuts, device.pool().size(), DType::bf16));
+  Buffer dx(kRows * kIns * 4), workspace(cpu::outer_workspace(kRows, kIns, kOuts, device.pool().size(), DType::bf16));
   const cpu::OuterProduct p{.a = {dy.data(), kOuts, 1},
                             .b = {w.data(), kIns, 1},
                             .m = kRows,

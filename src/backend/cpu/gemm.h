@@ -81,9 +81,9 @@ struct OuterProduct {
   float* c = nullptr;           ///< [m,n]
   size_t init_stride() const { return init_is_row ? 0 : n; }
 };
-/// Bytes for all threads together, enough for any m and k up to these: of outer_product, or (bf16) of
+/// Bytes for all threads together, enough for any m, n and k up to these: of outer_product, or (bf16) of
 /// outer_product_bf16 and each way to do it.
-size_t outer_workspace(size_t m, size_t k, int threads, DType products = DType::f32);
+size_t outer_workspace(size_t m, size_t n, size_t k, int threads, DType products = DType::f32);
 void outer_product(const OuterProduct& p, int thread, int threads, std::byte* workspace);
 
 /// The same with both operands (f32) rounded to bf16 and summed in f32, with the best instruction that the machine has
@@ -100,7 +100,7 @@ bool has_amx();  ///< is it there, and may this process use it?
 void outer_product_amx(const OuterProduct& p, int thread, int threads, std::byte* workspace);
 
 /// Parts of outer_workspace.
-size_t bf16_bytes_of_thread(size_t m, size_t k);
-size_t amx_bytes_of_thread(size_t m, size_t k);
+size_t bf16_bytes_of_thread(size_t m, size_t n, size_t k);
+size_t amx_bytes_of_thread(size_t m, size_t n, size_t k);
 
 }  // namespace toy::cpu

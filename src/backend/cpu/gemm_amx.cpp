@@ -123,7 +123,7 @@ struct AmxPanels {
 
   // 32 rows by NV tiles across.
   template <int NV>
-  __attribute__((noinline)) static void whole_tile(const uint32_t* a, const uint32_t* b, const OuterFetch& fetch,
+  __attribute__((noinline)) static void whole_tile(const uint32_t* a, const uint32_t* b, OuterFetch fetch,
                                                    const OuterTile& t) {
     const size_t ldc = t.ldc * 4, ld_init = t.ld_init * 4;
     if (t.init) {
@@ -133,8 +133,8 @@ struct AmxPanels {
     } else {
       tile_zero<0>(), tile_zero<1>(), tile_zero<2>(), tile_zero<3>();
     }
-    const char* line = fetch.p;
-    const size_t steps = t.steps / 16, rows_each = ceil_div(kMR, std::max<size_t>(1, steps));
+    const size_t steps = t.steps / 16, rows_each = ceil_div(kMR, std::max<size_t>(1, steps)),
+                 lines_each = ceil_div(fetch.lines, std::max<size_t>(1, steps));
     size_t row = 0;
     for (size_t g = 0; g < steps; ++g, a += 512, b += NV * 256) {
       // C is often cold: fetched for the stores, dW was half as fast again.
@@ -142,14 +142,7 @@ struct AmxPanels {
         __builtin_prefetch(t.c + row * t.ldc, 1, 3);
         if constexpr (NV == 2) __builtin_prefetch(t.c + row * t.ldc + 16, 1, 3);
       }
-      if (fetch.p) {  // two lines of each run
-        const char* q = line;
-        for (size_t r = 0; r < fetch.runs; ++r, q += fetch.run) {
-          __builtin_prefetch(q, 0, 2);
-          __builtin_prefetch(q + fetch.line, 0, 2);
-        }
-        line += 2 * fetch.line;
-      }
+      for (size_t i = std::min(lines_each, fetch.lines); i > 0; --i) fetch.line();
       // Loads first: products between them cost up to twice the time.
       tile_load<4>(a, 64);
       tile_load<5>(a + 256, 64);
@@ -192,7 +185,7 @@ struct AmxPanels {
 
 namespace toy::cpu {
 
-size_t amx_bytes_of_thread(size_t m, size_t k) { return OuterSpace<AmxPanels>(m, k).bytes(); }
+size_t amx_bytes_of_thread(size_t m, size_t n, size_t k) { return OuterSpace<AmxPanels>(m, n, k).bytes(); }
 
 bool has_amx() {
   // Linux keeps the large registers from a process until it asks for them, and grants only what it saves
@@ -218,7 +211,7 @@ void outer_product_amx(const OuterProduct& p, int thread, int threads, std::byte
 namespace toy::cpu {
 
 bool has_amx() { return false; }
-size_t amx_bytes_of_thread(size_t, size_t) { return 0; }
+size_t amx_bytes_of_thread(size_t, size_t, size_t) { return 0; }
 void outer_product_amx(const OuterProduct&, int, int, std::byte*) {}  // never called: see has_amx()
 
 }  // namespace toy::cpu

@@ -41,8 +41,7 @@ inline void transpose(__m256i (&r)[8]) {
 }
 
 template <int MR, int NV>
-__attribute__((noinline)) void micro(const uint32_t* a, const uint32_t* b, const OuterFetch& fetch,
-                                     const OuterTile& t) {
+__attribute__((noinline)) void micro(const uint32_t* a, const uint32_t* b, OuterFetch fetch, const OuterTile& t) {
   __m512 acc[MR][NV];
 #pragma GCC unroll 8
   for (int i = 0; i < MR; ++i)
@@ -51,21 +50,19 @@ __attribute__((noinline)) void micro(const uint32_t* a, const uint32_t* b, const
       __builtin_prefetch(t.c + size_t(i) * t.ldc + size_t(j) * 16, 1, 3);
       acc[i][j] = _mm512_setzero_ps();
     }
-  const char* line = fetch.p;
-  size_t run = 0, left = fetch.p ? t.steps / 16 * 16 : 0;
-  for (size_t s = 0; s < t.steps; ++s, a += 8, b += NV * 16) {
-    if (left > 0) {  // two lines a step: a step is two k
-      __builtin_prefetch(line, 0, 2);
-      __builtin_prefetch(line + fetch.line, 0, 2);
-      line += 2 * fetch.line;
-      --left;
-      if (++run == t.steps / 16) run = 0, line += fetch.run - t.steps / 16 * 2 * fetch.line;
+  const size_t each = fetch.lines ? std::max<size_t>(1, t.steps / fetch.lines) : t.steps + 1;
+  const size_t together = fetch.lines > t.steps ? ceil_div(fetch.lines, t.steps) : 1;
+  for (size_t s = 0, due = each; s < t.steps; ++s, a += 8, b += NV * 16) {
+    if (--due == 0) {
+      for (size_t i = std::min(together, fetch.lines); i > 0; --i) fetch.line();
+      due = each;
     }
     __m512i bv[NV];
 #pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) {
-      bv[j] = _mm512_loadu_si512(b + j * 16);
-      keep(bv[j]);
+      __m512i v = _mm512_loadu_si512(b + j * 16);
+      keep(v);
+      bv[j] = v;
     }
 #pragma GCC unroll 8
     for (int i = 0; i < MR; ++i) {
@@ -157,8 +154,8 @@ struct Bf16Panels {
 
 namespace toy::cpu {
 
-size_t bf16_bytes_of_thread(size_t m, size_t k) {
-  return std::max(OuterSpace<Bf16Panels>(m, k).bytes(), amx_bytes_of_thread(m, k));
+size_t bf16_bytes_of_thread(size_t m, size_t n, size_t k) {
+  return std::max(OuterSpace<Bf16Panels>(m, n, k).bytes(), amx_bytes_of_thread(m, n, k));
 }
 
 bool has_bf16_products() {
@@ -180,7 +177,7 @@ void outer_product_dot(const OuterProduct& p, int thread, int threads, std::byte
 namespace toy::cpu {
 
 bool has_bf16_products() { return false; }
-size_t bf16_bytes_of_thread(size_t, size_t) { return 0; }
+size_t bf16_bytes_of_thread(size_t, size_t, size_t) { return 0; }
 void outer_product_bf16(const OuterProduct&, int, int, std::byte*) {}  // never called: see has_bf16_products()
 void outer_product_dot(const OuterProduct&, int, int, std::byte*) {}
 

@@ -1,9 +1,9 @@
 // outer_product: C = init + A B. The order of sums is stated in gemm.h.
 //
 // The scheme of Goto and van de Geijn ("Anatomy of High-Performance Matrix Multiplication", 2008): a block of
-// A is packed to L2 as panels [k][kMR], a panel of B as [k][width] just before its use against all panels of
-// A; the inner loop keeps kMR x width sums in registers, width being up to kNV vectors. Packing is private to
-// a thread: no barrier, no large workspace.
+// one operand is packed to L2 as panels ([k][kMR] of A, [k][width] of B), a panel of the other just before its use
+// against all of them; the inner loop keeps kMR x width sums in registers, width being up to kNV vectors. Packing is
+// private to a thread: no barrier, no large workspace.
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/simd_targets.h"
 
@@ -63,9 +63,14 @@ void pack_transposed(const T* p, size_t stride, size_t rows, size_t len, size_t 
 template <class T>
 void pack_straight(const T* p, size_t stride, size_t cols, size_t len, size_t width, float* HWY_RESTRICT out) {
   const FullTag d;
+  const HalfTag half;
   for (size_t k = 0; k < len; ++k, out += width) {
     const T* a = p + k * stride;
     __builtin_prefetch(a + 24 * stride, 0, 3);
+    if (width == kHalfLanes && cols >= kHalfLanes) {  // whole vectors would lie across two lines of the cache
+      hn::StoreU(load_f32(half, a), half, out);
+      continue;
+    }
     for (size_t j = 0; j < width; j += kLanes) {
       if (HWY_LIKELY(j + kLanes <= cols)) {
         hn::StoreU(load_f32(d, a + j), d, out + j);  // may run into the next line, which is rewritten
@@ -80,7 +85,7 @@ void pack_straight(const T* p, size_t stride, size_t cols, size_t len, size_t wi
 
 // A tile of MR <= kMR rows; the panel of A stays kMR wide.
 template <size_t MR, size_t NV>
-HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, size_t steps, const OuterFetch fetch,
+HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, size_t steps, OuterFetch fetch,
                         const float* init, size_t ld_init, float* c, size_t ldc) {
   const FullTag d;
   Full acc[MR][NV];
@@ -91,12 +96,19 @@ HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b
       __builtin_prefetch(c + i * ldc + j * kLanes, 1, 3);
       acc[i][j] = hn::Zero(d);
     }
-  const auto step = [&]() HWY_ATTR {
+  const size_t each = fetch.lines ? std::max<size_t>(1, steps / fetch.lines) : steps + 1;
+  const size_t together = fetch.lines > steps ? ceil_div(fetch.lines, steps) : 1;
+  for (size_t s = 0, due = each; s < steps; ++s, a += kMR, b += NV * kLanes) {
+    if (HWY_UNLIKELY(--due == 0)) {
+      for (size_t i = std::min(together, fetch.lines); i > 0; --i) fetch.line();
+      due = each;
+    }
     Full bv[NV];
 #pragma GCC unroll 4
     for (size_t j = 0; j < NV; ++j) {
-      bv[j] = hn::LoadU(d, b + j * kLanes);
-      keep(bv[j]);
+      Full v = hn::LoadU(d, b + j * kLanes);
+      keep(v);
+      bv[j] = v;
     }
 #pragma GCC unroll 16
     for (size_t i = 0; i < MR; ++i) {
@@ -105,22 +117,7 @@ HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b
 #pragma GCC unroll 4
       for (size_t j = 0; j < NV; ++j) acc[i][j] = hn::MulAdd(av, bv[j], acc[i][j]);
     }
-    a += kMR;
-    b += NV * kLanes;
-  };
-  size_t done = 0;
-  if (fetch.p) {
-    const size_t each = 16 / fetch.runs;
-    for (size_t r = 0; r < fetch.runs; ++r) {
-      const char* q = fetch.p + r * fetch.run;
-      for (size_t s = 0; s < steps / 16; ++s, q += fetch.line) {
-        __builtin_prefetch(q, 0, 2);
-        for (size_t e = 0; e < each; ++e) step();
-      }
-    }
-    done = steps / 16 * 16;
   }
-  for (; done < steps; ++done) step();
 #pragma GCC unroll 16
   for (size_t i = 0; i < MR; ++i)
 #pragma GCC unroll 4
@@ -179,7 +176,7 @@ HWY_MAYBE_UNUSED void outer_part_of_thread(const OuterProduct& p, int thread, in
   }
 }
 
-HWY_MAYBE_UNUSED size_t bytes_of_thread(size_t m, size_t k) { return OuterSpace<F32Panels>(m, k).bytes(); }
+HWY_MAYBE_UNUSED size_t bytes_of_thread(size_t m, size_t n, size_t k) { return OuterSpace<F32Panels>(m, n, k).bytes(); }
 
 }  // namespace toy::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -190,9 +187,9 @@ HWY_EXPORT(outer_part_of_thread);
 
 HWY_EXPORT(bytes_of_thread);
 
-size_t outer_workspace(size_t m, size_t k, int threads, DType products) {
-  const size_t f32 = HWY_DYNAMIC_DISPATCH(bytes_of_thread)(m, k);
-  return (products == DType::bf16 ? std::max(f32, bf16_bytes_of_thread(m, k)) : f32) * size_t(threads);
+size_t outer_workspace(size_t m, size_t n, size_t k, int threads, DType products) {
+  const size_t f32 = HWY_DYNAMIC_DISPATCH(bytes_of_thread)(m, n, k);
+  return (products == DType::bf16 ? std::max(f32, bf16_bytes_of_thread(m, n, k)) : f32) * size_t(threads);
 }
 
 void outer_product(const OuterProduct& p, int thread, int threads, std::byte* workspace) {

@@ -9,8 +9,8 @@
 //   pack_transposed    of B: `rows` lines of `len` contiguous k (the last repeats up to `width`)
 //   pack_straight      of B: `len` lines of k with `cols` contiguous values (what is beyond them is not used)
 //   pack_a_...         likewise of A, kMR rows
-//   micro_tile         C = init + A B for one tile; fetches runs of lines meanwhile
-//   kFetchesLines      is B fetched ahead also where its k are lines apart?
+//   micro_tile         C = init + A B for one tile; fetches lines meanwhile, evenly
+//   kFetchesLines      are operands fetched ahead also where their k are lines apart?
 //   kMacs              multiply-adds that a tile does while packing reads a value, about
 #pragma once
 
@@ -21,19 +21,24 @@
 
 namespace toy::cpu {
 
-constexpr size_t kBlockRows = 384;  // rows of A packed at a time
+constexpr size_t kHeldLines = 384;  // lines of the longest block of k, of the operand that is held; of a shorter, more
 
-// Panels of one thread's workspace.
+// Panels of one thread's workspace: a block of the operand that is held, and one panel of the one that streams by.
 template <class E>
 struct OuterSpace {
-  size_t a, b;
-  OuterSpace(size_t m, size_t k) {
-    const KBlocks all = E::blocks(k), longest = E::blocks(size_t(1) << 20);
-    const size_t len = round_up(ceil_div(std::min(all.len * all.count, longest.len), E::kPack), E::kStep);
-    a = (std::min(round_up(m, E::kMR), kBlockRows) + 16) * len + 64;  // stores run past a panel's end
-    b = E::kNV * E::kLanes * len + 64;
+  size_t held, streamed;
+  OuterSpace(size_t m, size_t n, size_t k) {
+    const KBlocks all = E::blocks(k);
+    const size_t len = round_up(ceil_div(std::min(all.len * all.count, longest()), E::kPack), E::kStep);
+    constexpr size_t kWidest = std::max(E::kMR, E::kNV * E::kLanes);
+    // Stores run past a panel's end, and the last panel of a block is whole.
+    held = std::min(round_up(std::max(m, n), kWidest) * len, budget()) + kWidest * len + 64;
+    streamed = kWidest * len + 64;
   }
-  size_t bytes() const { return round_up(a * sizeof(uint32_t), 64) + round_up(b * sizeof(uint32_t), 64); }
+  size_t bytes() const { return round_up(held * sizeof(uint32_t), 64) + round_up(streamed * sizeof(uint32_t), 64); }
+
+  static size_t longest() { return E::blocks(size_t(1) << 20).len; }
+  static size_t budget() { return kHeldLines * round_up(ceil_div(longest(), E::kPack), E::kStep); }
 };
 
 // One thread's part of C.
@@ -41,11 +46,49 @@ struct OuterPart {
   Range rows, cols;
 };
 
-// `runs` (1, 2, 4, 8 or 16) runs of a sixteenth of a block's lines of what is packed next, fetched to L2 while a tile
-// is computed.
+// Lines to fetch to L2 while a tile is computed, one after the other.
 struct OuterFetch {
   const char* p = nullptr;
-  size_t run = 0, line = 0, runs = 0;
+  size_t lines = 0;   // still to fetch
+  size_t in_row = 0;  // of them, up to the end of the row
+  size_t per_row = 0;
+  size_t skip = 0;  // bytes from a row's last line to the next row's first, beyond a line
+
+  void line() {
+    __builtin_prefetch(p, 0, 2);
+    p += 64;
+    --lines;
+    if (--in_row == 0) p += skip, in_row = per_row;
+  }
+};
+
+// What will be packed later: rows of `width` bytes, `stride` bytes apart.
+class LinesAhead {
+ public:
+  LinesAhead() = default;
+  LinesAhead(const void* p, size_t stride, size_t rows, size_t width)
+      : p_(static_cast<const char*>(p)), stride_(stride) {
+    const size_t before = reinterpret_cast<uintptr_t>(p) % 64;
+    // The end of lines that were fetched for the panel before.
+    if (before > 0 && before + width <= 64 && stride % 64 == 0) return;
+    per_row_ = ceil_div(before + width, 64);
+    left_ = rows * per_row_;
+  }
+  size_t left() const { return left_; }
+  // The next lines, at most so many.
+  OuterFetch take(size_t most) {
+    const size_t lines = std::min(most, left_);
+    if (lines == 0) return {};
+    const size_t row = done_ / per_row_, in_row = done_ % per_row_;
+    const OuterFetch f{p_ + row * stride_ + in_row * 64, lines, per_row_ - in_row, per_row_, stride_ - per_row_ * 64};
+    done_ += lines;
+    left_ -= lines;
+    return f;
+  }
+
+ private:
+  const char* p_ = nullptr;
+  size_t stride_ = 0, per_row_ = 1, left_ = 0, done_ = 0;
 };
 
 // Where a tile starts from and goes to.
@@ -57,7 +100,8 @@ struct OuterTile {
   size_t ldc;
 };
 
-// One thread's block of C.
+// One thread's block of C. One operand is packed a block at a time and held in L2, the other streams by, each of its
+// panels packed just before its use against all that is held.
 template <class E, class T>
 class OuterTask {
  public:
@@ -65,102 +109,161 @@ class OuterTask {
       : p_(p),
         part_(part),
         blocks_(E::blocks(p.k)),
-        a_(reinterpret_cast<Panel*>(workspace)),
-        b_(a_ + round_up(OuterSpace<E>(p.m, p.k).a, 16)) {}
+        held_(reinterpret_cast<Panel*>(workspace)),
+        streamed_(held_ + round_up(OuterSpace<E>(p.m, p.n, p.k).held, 16)) {}
 
   void run() {
-    const size_t m = size_t(part_.rows.size());
-    const size_t mc = m <= kBlockRows ? m : round_up(ceil_div(m, ceil_div(m, kBlockRows)), kMR);
-    for (size_t r0 = part_.rows.begin; r0 < size_t(part_.rows.end); r0 += mc) {
-      const size_t r1 = std::min<size_t>(r0 + mc, part_.rows.end);
+    const size_t m = size_t(part_.rows.size()), n = size_t(part_.cols.size()), fit = fitting();
+    // What is held is packed while nothing else is done, so it counts twice.
+    const size_t holding_a = 2 * m + n * ceil_div(m, fit), holding_b = 2 * n + m * ceil_div(n, fit);
+    if (holding_a <= holding_b)
+      run_holding<Side::a>();
+    else
+      run_holding<Side::b>();
+  }
+
+ private:
+  using Panel = typename E::Panel;
+  enum class Side { a, b };
+  static constexpr Side other(Side s) { return s == Side::a ? Side::b : Side::a; }
+  static constexpr size_t kMR = E::kMR, kLanes = E::kLanes, kNV = E::kNV, kNR = kNV * kLanes;
+  static_assert(sizeof(Panel) == 4);
+
+  size_t steps(size_t kb) const { return round_up(ceil_div(blocks_.size(kb), E::kPack), E::kStep); }
+  // Rows of A or columns of B that fit into what is held.
+  size_t fitting() const { return OuterSpace<E>::budget() / std::max<size_t>(1, steps(0)); }
+
+  template <Side S>
+  const Range& range() const {
+    return S == Side::a ? part_.rows : part_.cols;
+  }
+  // Of the panel from `at` on. Columns are left in panels as equal as whole vectors allow, so that 64 columns are not
+  // done as 48 and 48.
+  template <Side S>
+  size_t width_of(size_t at) const {
+    if constexpr (S == Side::a) return kMR;
+    const size_t vectors = ceil_div(size_t(part_.cols.end) - at, kLanes);
+    return ceil_div(vectors, ceil_div(vectors, kNV)) * kLanes;
+  }
+  // Where the block that begins at `begin` ends: blocks are about equal.
+  template <Side S>
+  size_t block_end(size_t begin) const {
+    const size_t all = size_t(range<S>().end) - begin, most = ceil_div(all, ceil_div(all, fitting()));
+    size_t end = begin;
+    while (end < begin + most) end += width_of<S>(end);
+    return std::min(end, size_t(range<S>().end));
+  }
+
+  template <Side S>
+  bool along_k() const {
+    if constexpr (S == Side::a) return p_.a.col_stride == 1;
+    return p_.b.row_stride == 1 && p_.b.col_stride != 1;
+  }
+  // Bytes between rows of A or columns of B where k is contiguous, else between values of k.
+  template <Side S>
+  size_t stride() const {
+    if constexpr (S == Side::a) return along_k<S>() ? p_.a.row_stride : p_.a.col_stride;
+    return along_k<S>() ? p_.b.col_stride : p_.b.row_stride;
+  }
+  // The values of row or column `at` of a block of k.
+  template <Side S>
+  auto source(size_t kb, size_t at) const {
+    const size_t k = kb * blocks_.len;
+    if constexpr (S == Side::a)
+      return static_cast<const float*>(p_.a.data) + at * p_.a.row_stride + k * p_.a.col_stride;
+    else
+      return static_cast<const T*>(p_.b.data) + k * p_.b.row_stride + at * p_.b.col_stride;
+  }
+
+  template <Side S>
+  void pack(size_t at, size_t kb, Panel* out) const {
+    const auto* p = source<S>(kb, at);
+    const size_t len = blocks_.size(kb), width = width_of<S>(at), left = size_t(range<S>().end) - at;
+    if constexpr (S == Side::a) {
+      if (along_k<S>())
+        E::pack_a_transposed(p, stride<S>(), left, len, out);
+      else
+        E::pack_a_straight(p, stride<S>(), left, len, out);
+    } else {
+      if (along_k<S>())
+        E::pack_transposed(p, stride<S>(), std::min(left, width), len, width, out);
+      else
+        E::pack_straight(p, stride<S>(), std::min(left, width), len, width, out);
+    }
+  }
+
+  // Rows or columns [begin, end) of a block of k.
+  template <Side S>
+  LinesAhead lines_of(size_t kb, size_t begin, size_t end) const {
+    end = std::min(end, size_t(range<S>().end));
+    if (begin >= end || p_.k == 0 || !(E::kFetchesLines || along_k<S>())) return {};
+    const auto* p = source<S>(kb, begin);
+    const size_t size = sizeof(*p), len = blocks_.size(kb);
+    return along_k<S>() ? LinesAhead(p, stride<S>() * size, end - begin, len * size)
+                        : LinesAhead(p, stride<S>() * size, len, (end - begin) * size);
+  }
+
+  // What comes next is fetched during the tiles, a few lines in each and far between: all at once would keep Intel's
+  // fill buffers from the tiles' own operands.
+  template <Side kHeld>
+  void run_holding() {
+    constexpr Side kBy = other(kHeld);
+    const size_t by0 = size_t(range<kBy>().begin), by1 = size_t(range<kBy>().end), last = size_t(range<kHeld>().end);
+    for (size_t h0 = size_t(range<kHeld>().begin), h1; h0 < last; h0 = h1) {
+      h1 = block_end<kHeld>(h0);
       for (size_t kb = 0; kb < blocks_.count; ++kb) {
-        for (size_t r = r0; r < r1; r += kMR) pack_a(r, kb, a_ + (r - r0) * steps(kb));
-        for (size_t j = part_.cols.begin; j < size_t(part_.cols.end); j += width_of(j)) {
-          pack_b(j, kb);
-          panel(r0, r1, kb, j);
+        size_t tiles = 0;
+        for (size_t h = h0; h < h1; h += width_of<kHeld>(h), ++tiles) pack<kHeld>(h, kb, held_ + (h - h0) * steps(kb));
+        const bool last_block = kb + 1 == blocks_.count;
+        const size_t next_kb = last_block ? 0 : kb + 1, next_h = last_block ? h1 : h0;
+        LinesAhead held_next =
+            E::kFetchesLines ? lines_of<kHeld>(next_kb, next_h, last_block && h1 < last ? block_end<kHeld>(h1) : h1)
+                             : LinesAhead();
+        size_t panels = 0;
+        for (size_t s = by0; s < by1; s += width_of<kBy>(s)) ++panels;
+        for (size_t s = by0, next; s < by1; s = next, --panels) {
+          pack<kBy>(s, kb, streamed_);
+          next = s + width_of<kBy>(s);
+          LinesAhead by_next = next < by1      ? lines_of<kBy>(kb, next, next + width_of<kBy>(next))
+                               : next_h < last ? lines_of<kBy>(next_kb, by0, by0 + width_of<kBy>(by0))
+                                               : LinesAhead();
+          size_t share = ceil_div(held_next.left(), panels);
+          const size_t each = ceil_div(by_next.left() + share, tiles);
+          for (size_t h = h0; h < h1; h += width_of<kHeld>(h)) {
+            OuterFetch fetch = by_next.take(each);
+            if (fetch.lines == 0) {
+              fetch = held_next.take(std::min(each, share));
+              share -= fetch.lines;
+            }
+            const Panel* panel = held_ + (h - h0) * steps(kb);
+            if constexpr (kHeld == Side::a)
+              tile(h, s, kb, panel, streamed_, fetch);
+            else
+              tile(s, h, kb, streamed_, panel, fetch);
+          }
         }
       }
     }
   }
 
- private:
-  using Panel = typename E::Panel;
-  static constexpr size_t kMR = E::kMR, kLanes = E::kLanes, kNV = E::kNV, kNR = kNV * kLanes;
-  static_assert(sizeof(Panel) == 4);
-
-  size_t steps(size_t kb) const { return round_up(ceil_div(blocks_.size(kb), E::kPack), E::kStep); }
-  // Columns of the panel from j on: the columns that are left in panels as equal as whole vectors allow, so
-  // that 64 columns are not done as 48 and 48.
-  size_t width_of(size_t j) const {
-    const size_t vectors = ceil_div(size_t(part_.cols.end) - j, kLanes);
-    return ceil_div(vectors, ceil_div(vectors, kNV)) * kLanes;
-  }
-  bool b_along_k() const { return p_.b.row_stride == 1 && p_.b.col_stride != 1; }
-  const T* b_at(size_t kb, size_t j) const {
-    return static_cast<const T*>(p_.b.data) + kb * blocks_.len * p_.b.row_stride + j * p_.b.col_stride;
-  }
-
-  void pack_a(size_t r, size_t kb, Panel* out) const {
-    const Matrix& a = p_.a;
-    const float* p = static_cast<const float*>(a.data) + r * a.row_stride + kb * blocks_.len * a.col_stride;
-    const size_t rows = size_t(part_.rows.end) - r, len = blocks_.size(kb);
-    if (a.col_stride == 1)
-      E::pack_a_transposed(p, a.row_stride, rows, len, out);
-    else
-      E::pack_a_straight(p, a.col_stride, rows, len, out);
-  }
-  void pack_b(size_t j, size_t kb) {
-    const size_t width = width_of(j), len = blocks_.size(kb), cols = std::min(part_.cols.end - j, width);
-    if (b_along_k())
-      E::pack_transposed(b_at(kb, j), p_.b.col_stride, cols, len, width, b_);
-    else
-      E::pack_straight(b_at(kb, j), p_.b.row_stride, cols, len, width, b_);
-  }
-
-  // The next panel of B is fetched during the tiles of this one, a few runs in each: all at once would keep Intel's
-  // fill buffers from the tile's own operands. dX of 64 rows went from 60 to 81% of the peak on Zen 5; spreading the
-  // fetches took dX from 61 to 68% on Sapphire Rapids.
-  OuterFetch fetch(size_t tile, size_t tiles, size_t kb, size_t next_j) const {
-    if (next_j >= size_t(part_.cols.end) || !(E::kFetchesLines || b_along_k())) return {};
-    size_t runs = 1;
-    while (runs < 16 && runs * tiles < kNR) runs *= 2;
-    const size_t first = tile * runs;  // a run is a column, or a sixteenth of 16 columns
-    if (first >= std::max<size_t>(16, kNR)) return {};
-    const T* next = b_at(kb, next_j);
-    if (b_along_k())
-      return {reinterpret_cast<const char*>(next + first * p_.b.col_stride), p_.b.col_stride * sizeof(T), 64, runs};
-    const size_t line = p_.b.row_stride * sizeof(T), run = blocks_.size(kb) / 16 * line;
-    return {reinterpret_cast<const char*>(next + first / 16 * 16) + first % 16 * run, run, line, runs};
-  }
-
-  // All tiles of a panel of B: rows [r0, r1), columns from j.
-  void panel(size_t r0, size_t r1, size_t kb, size_t j) {
-    const size_t width = width_of(j), n = std::min<size_t>(width, part_.cols.end - j), ld = p_.n;
-    const size_t ld_init = kb == 0 ? p_.init_stride() : ld;
+  // Rows from r on, columns from j on.
+  void tile(size_t r, size_t j, size_t kb, const Panel* a, const Panel* b, const OuterFetch& fetch) const {
+    const size_t width = width_of<Side::b>(j), n = std::min<size_t>(width, part_.cols.end - j), ld = p_.n;
+    const size_t ld_init = kb == 0 ? p_.init_stride() : ld, rows = std::min<size_t>(kMR, part_.rows.end - r);
     const float* init = kb == 0 ? p_.init : p_.c;
-    alignas(64) float tile[kMR * kNR], tile_init[kMR * kNR];
-    size_t tile_no = 0;
-    for (size_t r = r0; r < r1; r += kMR, ++tile_no) {
-      const size_t rows = std::min<size_t>(kMR, r1 - r);
-      const Panel* a = a_ + (r - r0) * steps(kb);
-      const float* from = init ? init + r * ld_init + j : nullptr;
-      float* to = p_.c + r * ld + j;
-      if (n == width) {
-        E::micro_tile(a, b_, fetch(tile_no, ceil_div(r1 - r0, kMR), kb, j + width),
-                      {width, rows, steps(kb), from, ld_init, to, ld});
-        continue;
-      }
-      for (size_t i = 0; from && i < rows; ++i)
-        std::copy(from + i * ld_init, from + i * ld_init + n, tile_init + i * width);
-      E::micro_tile(a, b_, {}, {width, rows, steps(kb), from ? tile_init : nullptr, width, tile, width});
-      for (size_t i = 0; i < rows; ++i) std::copy(tile + i * width, tile + i * width + n, to + i * ld);
-    }
+    const float* from = init ? init + r * ld_init + j : nullptr;
+    float* to = p_.c + r * ld + j;
+    if (n == width) return E::micro_tile(a, b, fetch, {width, rows, steps(kb), from, ld_init, to, ld});
+    alignas(64) float c[kMR * kNR], c_init[kMR * kNR];
+    for (size_t i = 0; from && i < rows; ++i) std::copy(from + i * ld_init, from + i * ld_init + n, c_init + i * width);
+    E::micro_tile(a, b, fetch, {width, rows, steps(kb), from ? c_init : nullptr, width, c, width});
+    for (size_t i = 0; i < rows; ++i) std::copy(c + i * width, c + i * width + n, to + i * ld);
   }
 
   const OuterProduct& p_;
   const OuterPart& part_;
   const KBlocks blocks_;
-  Panel *a_, *b_;
+  Panel *held_, *streamed_;
 };
 
 // The team as a grid over C, whichever leaves a thread the least to do: cycles per k, a multiply-add each 1/kMacs
@@ -190,7 +293,7 @@ template <class E, class T>
 void outer_task(const OuterProduct& p, int thread, int threads, std::byte* workspace) {
   const OuterPart mine = outer_part<E>(p, thread, threads);
   if (mine.rows.size() == 0 || mine.cols.size() == 0) return;
-  OuterTask<E, T>(p, mine, workspace + size_t(thread) * OuterSpace<E>(p.m, p.k).bytes()).run();
+  OuterTask<E, T>(p, mine, workspace + size_t(thread) * OuterSpace<E>(p.m, p.n, p.k).bytes()).run();
 }
 
 }  // namespace toy::cpu

@@ -42,7 +42,8 @@ bool accepts_bf16(const KernelQuery& q) noexcept {
 }
 
 size_t workspace_bf16(const KernelQuery& q) noexcept {
-  return outer_workspace(rows_of(q.in[kX].shape), size_t(q.in[kW].shape[1]), q.threads, q.products);
+  return outer_workspace(rows_of(q.in[kX].shape), size_t(q.in[kW].shape[0]), size_t(q.in[kW].shape[1]), q.threads,
+                         q.products);
 }
 
 void run_bf16(const ExecContext& ctx, const KernelArgs& args) noexcept {

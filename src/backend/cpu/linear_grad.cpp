@@ -27,7 +27,7 @@ void product(const OuterProduct& p, const ExecContext& ctx, const KernelArgs& ar
 
 size_t workspace_x(const KernelQuery& q) noexcept {
   const Shape& dy = q.in[kDy].shape;
-  return outer_workspace(rows_of(dy), size_t(dy.back()), q.threads, q.products);
+  return outer_workspace(rows_of(dy), size_t(q.in[kOther].shape[1]), size_t(dy.back()), q.threads, q.products);
 }
 
 template <bool kBf16>
@@ -47,7 +47,7 @@ void run_x(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 size_t workspace_w(const KernelQuery& q) noexcept {
   const Shape& dy = q.in[kDy].shape;
-  return outer_workspace(size_t(dy.back()), rows_of(dy), q.threads, q.products);
+  return outer_workspace(size_t(dy.back()), size_t(q.in[kOther].shape.back()), rows_of(dy), q.threads, q.products);
 }
 
 template <bool kBf16>

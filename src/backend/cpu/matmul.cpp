@@ -31,7 +31,7 @@ size_t matrix_of(size_t item, const Shape& in, const Shape& out) {
 
 size_t workspace(const KernelQuery& q) noexcept {
   const Sizes s(q.in[0].shape, q.in[1].shape, q.out[0].shape, q.attrs.as<MatmulAttrs>());
-  return outer_workspace(s.m, s.k, q.threads);
+  return outer_workspace(s.m, s.n, s.k, q.threads);
 }
 
 void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
@@ -49,7 +49,7 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
     return p;
   };
   const size_t team = size_t(ctx.threads), whole = s.items / team * team;
-  std::byte* own = args.workspace + size_t(ctx.thread) * outer_workspace(s.m, s.k, 1);
+  std::byte* own = args.workspace + size_t(ctx.thread) * outer_workspace(s.m, s.n, s.k, 1);
   for (size_t i = size_t(ctx.thread); i < whole; i += team) outer_product(item(i), 0, 1, own);
   for (size_t i = whole; i < s.items; ++i) outer_product(item(i), ctx.thread, ctx.threads, args.workspace);
 }
