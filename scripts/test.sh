@@ -177,8 +177,9 @@ if [[ -n $fuzz ]]; then
         finds=$root/build/fuzz/finds/$name  # inputs that crash are kept here
         mkdir -p "$finds/new"
         check "fuzz $name" "build/fuzz/tests/fuzz/fuzz_$name" "-max_total_time=$fuzz" -timeout=20 -rss_limit_mb=2048 \
-          -print_final_stats=1 "-artifact_prefix=$finds/" "$finds/new" "tests/fuzz/corpus/$name"
+          -print_final_stats=1 "-artifact_prefix=$finds/" "$finds/new" "tests/fuzz/corpus/$name" &
       done
+      wait
     fi
   fi
 fi

@@ -77,7 +77,7 @@ inline __m512i lines(const float* p, size_t stride, size_t k, size_t len, __mmas
 // 16 are a tile.
 struct AmxPanels {
   using Panel = uint32_t;
-  static constexpr size_t kPack = 2, kStep = 16, kMR = 32, kNV = 2, kLanes = 16, kMacs = 512;
+  static constexpr size_t kPack = 2, kStep = 16, kMR = 32, kNV = 2, kLanes = 16, kMacs = 512, kStepsAtOnce = 16;
   static constexpr bool kFetchesLines = false;  // took 10% of dX
   // Longer than f32's: C is read and written less often. Blocks of 2048 were up to 20% faster than of 512.
   static KBlocks blocks(size_t k) { return KBlocks(k, 2048, 32); }
@@ -123,7 +123,7 @@ struct AmxPanels {
 
   // 32 rows by NV tiles across.
   template <int NV>
-  __attribute__((noinline)) static void whole_tile(const uint32_t* a, const uint32_t* b, OuterFetch fetch,
+  __attribute__((noinline)) static void whole_tile(const uint32_t* a, const uint32_t* b, Fetch fetch,
                                                    const OuterTile& t) {
     const size_t ldc = t.ldc * 4, ld_init = t.ld_init * 4;
     if (t.init) {
@@ -133,8 +133,7 @@ struct AmxPanels {
     } else {
       tile_zero<0>(), tile_zero<1>(), tile_zero<2>(), tile_zero<3>();
     }
-    const size_t steps = t.steps / 16, rows_each = ceil_div(kMR, std::max<size_t>(1, steps)),
-                 lines_each = ceil_div(fetch.lines, std::max<size_t>(1, steps));
+    const size_t steps = t.steps / 16, rows_each = ceil_div(kMR, std::max<size_t>(1, steps));
     size_t row = 0;
     for (size_t g = 0; g < steps; ++g, a += 512, b += NV * 256) {
       // C is often cold: fetched for the stores, dW was half as fast again.
@@ -142,7 +141,7 @@ struct AmxPanels {
         __builtin_prefetch(t.c + row * t.ldc, 1, 3);
         if constexpr (NV == 2) __builtin_prefetch(t.c + row * t.ldc + 16, 1, 3);
       }
-      for (size_t i = std::min(lines_each, fetch.lines); i > 0; --i) fetch.line();
+      fetch.step();
       // Loads first: products between them cost up to twice the time.
       tile_load<4>(a, 64);
       tile_load<5>(a + 256, 64);
@@ -157,7 +156,7 @@ struct AmxPanels {
     if constexpr (NV == 2) tile_store<1>(t.c + 16, ldc), tile_store<3>(t.c + 16 * t.ldc + 16, ldc);
   }
 
-  static void micro_tile(const uint32_t* a, const uint32_t* b, const OuterFetch& fetch, const OuterTile& t) {
+  static void micro_tile(const uint32_t* a, const uint32_t* b, const Fetch& fetch, const OuterTile& t) {
     if (t.rows < kMR) {  // the rows that are there take a way round
       alignas(64) float c[kMR * kNV * kLanes] = {};
       OuterTile all = t;

@@ -41,7 +41,7 @@ inline void transpose(__m256i (&r)[8]) {
 }
 
 template <int MR, int NV>
-__attribute__((noinline)) void micro(const uint32_t* a, const uint32_t* b, OuterFetch fetch, const OuterTile& t) {
+__attribute__((noinline)) void micro(const uint32_t* a, const uint32_t* b, Fetch fetch, const OuterTile& t) {
   __m512 acc[MR][NV];
 #pragma GCC unroll 8
   for (int i = 0; i < MR; ++i)
@@ -50,13 +50,8 @@ __attribute__((noinline)) void micro(const uint32_t* a, const uint32_t* b, Outer
       __builtin_prefetch(t.c + size_t(i) * t.ldc + size_t(j) * 16, 1, 3);
       acc[i][j] = _mm512_setzero_ps();
     }
-  const size_t each = fetch.lines ? std::max<size_t>(1, t.steps / fetch.lines) : t.steps + 1;
-  const size_t together = fetch.lines > t.steps ? ceil_div(fetch.lines, t.steps) : 1;
-  for (size_t s = 0, due = each; s < t.steps; ++s, a += 8, b += NV * 16) {
-    if (--due == 0) {
-      for (size_t i = std::min(together, fetch.lines); i > 0; --i) fetch.line();
-      due = each;
-    }
+  for (size_t s = 0; s < t.steps; ++s, a += 8, b += NV * 16) {
+    fetch.step();
     __m512i bv[NV];
 #pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) {
@@ -86,7 +81,7 @@ __attribute__((noinline)) void micro(const uint32_t* a, const uint32_t* b, Outer
 // Panels of pairs (k, k+1) of bf16: see gemm_outer_task.h.
 struct Bf16Panels {
   using Panel = uint32_t;
-  static constexpr size_t kPack = 2, kStep = 1, kMR = 8, kNV = 3, kLanes = 16, kMacs = 16;
+  static constexpr size_t kPack = 2, kStep = 1, kMR = 8, kNV = 3, kLanes = 16, kMacs = 16, kStepsAtOnce = 1;
   static constexpr bool kFetchesLines = true;
   static KBlocks blocks(size_t k) { return outer_blocks(k); }
 
@@ -130,13 +125,13 @@ struct Bf16Panels {
   }
 
   template <int NV, int MR = int(kMR)>
-  static void rows(const uint32_t* a, const uint32_t* b, const OuterFetch& fetch, const OuterTile& t) {
+  static void rows(const uint32_t* a, const uint32_t* b, const Fetch& fetch, const OuterTile& t) {
     if constexpr (MR > 1) {
       if (t.rows < MR) return rows<NV, MR - 1>(a, b, fetch, t);
     }
     micro<MR, NV>(a, b, fetch, t);
   }
-  static void micro_tile(const uint32_t* a, const uint32_t* b, const OuterFetch& fetch, const OuterTile& t) {
+  static void micro_tile(const uint32_t* a, const uint32_t* b, const Fetch& fetch, const OuterTile& t) {
     if (t.width == kNV * kLanes) return rows<3>(a, b, fetch, t);
     if (t.width == 2 * kLanes) return rows<2>(a, b, fetch, t);
     rows<1>(a, b, fetch, t);

@@ -85,7 +85,7 @@ void pack_straight(const T* p, size_t stride, size_t cols, size_t len, size_t wi
 
 // A tile of MR <= kMR rows; the panel of A stays kMR wide.
 template <size_t MR, size_t NV>
-HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, size_t steps, OuterFetch fetch,
+HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, size_t steps, Fetch fetch,
                         const float* init, size_t ld_init, float* c, size_t ldc) {
   const FullTag d;
   Full acc[MR][NV];
@@ -96,13 +96,8 @@ HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b
       __builtin_prefetch(c + i * ldc + j * kLanes, 1, 3);
       acc[i][j] = hn::Zero(d);
     }
-  const size_t each = fetch.lines ? std::max<size_t>(1, steps / fetch.lines) : steps + 1;
-  const size_t together = fetch.lines > steps ? ceil_div(fetch.lines, steps) : 1;
-  for (size_t s = 0, due = each; s < steps; ++s, a += kMR, b += NV * kLanes) {
-    if (HWY_UNLIKELY(--due == 0)) {
-      for (size_t i = std::min(together, fetch.lines); i > 0; --i) fetch.line();
-      due = each;
-    }
+  for (size_t s = 0; s < steps; ++s, a += kMR, b += NV * kLanes) {
+    fetch.step();
     Full bv[NV];
 #pragma GCC unroll 4
     for (size_t j = 0; j < NV; ++j) {
@@ -129,7 +124,7 @@ HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b
 }
 
 template <size_t NV, size_t MR = kMR>
-HWY_INLINE void micro_rows(const float* a, const float* b, const OuterFetch& fetch, const OuterTile& t) {
+HWY_INLINE void micro_rows(const float* a, const float* b, const Fetch& fetch, const OuterTile& t) {
   if constexpr (MR > 1) {
     if (t.rows < MR) return micro_rows<NV, MR - 1>(a, b, fetch, t);
   }
@@ -140,7 +135,7 @@ HWY_INLINE void micro_rows(const float* a, const float* b, const OuterFetch& fet
 struct F32Panels {
   using Panel = float;
   static constexpr size_t kPack = 1, kStep = 1, kMR = HWY_NAMESPACE::kMR, kNV = HWY_NAMESPACE::kNV,
-                          kLanes = HWY_NAMESPACE::kLanes, kMacs = 16;
+                          kLanes = HWY_NAMESPACE::kLanes, kMacs = 16, kStepsAtOnce = 1;
   static constexpr bool kFetchesLines = true;
   static KBlocks blocks(size_t k) { return outer_blocks(k); }
 
@@ -158,7 +153,7 @@ struct F32Panels {
   static void pack_a_straight(const float* p, size_t stride, size_t cols, size_t len, float* out) {
     HWY_NAMESPACE::pack_straight(p, stride, cols, len, kMR, out);
   }
-  static void micro_tile(const float* a, const float* b, const OuterFetch& fetch, const OuterTile& t) {
+  static void micro_tile(const float* a, const float* b, const Fetch& fetch, const OuterTile& t) {
     if (HWY_LIKELY(t.width == kNR)) return micro_rows<kNV>(a, b, fetch, t);
     if (kNV == 3 && t.width == 2 * kLanes) return micro_rows<2>(a, b, fetch, t);
     micro_rows<1>(a, b, fetch, t);

@@ -11,12 +11,14 @@
 //   pack_a_...         likewise of A, kMR rows
 //   micro_tile         C = init + A B for one tile; fetches lines meanwhile, evenly
 //   kFetchesLines      are operands fetched ahead also where their k are lines apart?
+//   kStepsAtOnce       Panels along k between two calls of Fetch::step()
 //   kMacs              multiply-adds that a tile does while packing reads a value, about
 #pragma once
 
 #include <algorithm>
 
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/lines_ahead.h"
 #include "toy/base/threads.h"
 
 namespace toy::cpu {
@@ -44,51 +46,6 @@ struct OuterSpace {
 // One thread's part of C.
 struct OuterPart {
   Range rows, cols;
-};
-
-// Lines to fetch to L2 while a tile is computed, one after the other.
-struct OuterFetch {
-  const char* p = nullptr;
-  size_t lines = 0;   // still to fetch
-  size_t in_row = 0;  // of them, up to the end of the row
-  size_t per_row = 0;
-  size_t skip = 0;  // bytes from a row's last line to the next row's first, beyond a line
-
-  void line() {
-    __builtin_prefetch(p, 0, 2);
-    p += 64;
-    --lines;
-    if (--in_row == 0) p += skip, in_row = per_row;
-  }
-};
-
-// What will be packed later: rows of `width` bytes, `stride` bytes apart.
-class LinesAhead {
- public:
-  LinesAhead() = default;
-  LinesAhead(const void* p, size_t stride, size_t rows, size_t width)
-      : p_(static_cast<const char*>(p)), stride_(stride) {
-    const size_t before = reinterpret_cast<uintptr_t>(p) % 64;
-    // The end of lines that were fetched for the panel before.
-    if (before > 0 && before + width <= 64 && stride % 64 == 0) return;
-    per_row_ = ceil_div(before + width, 64);
-    left_ = rows * per_row_;
-  }
-  size_t left() const { return left_; }
-  // The next lines, at most so many.
-  OuterFetch take(size_t most) {
-    const size_t lines = std::min(most, left_);
-    if (lines == 0) return {};
-    const size_t row = done_ / per_row_, in_row = done_ % per_row_;
-    const OuterFetch f{p_ + row * stride_ + in_row * 64, lines, per_row_ - in_row, per_row_, stride_ - per_row_ * 64};
-    done_ += lines;
-    left_ -= lines;
-    return f;
-  }
-
- private:
-  const char* p_ = nullptr;
-  size_t stride_ = 0, per_row_ = 1, left_ = 0, done_ = 0;
 };
 
 // Where a tile starts from and goes to.
@@ -203,8 +160,6 @@ class OuterTask {
                         : LinesAhead(p, stride<S>() * size, len, (end - begin) * size);
   }
 
-  // What comes next is fetched during the tiles, a few lines in each and far between: all at once would keep Intel's
-  // fill buffers from the tiles' own operands.
   template <Side kHeld>
   void run_holding() {
     constexpr Side kBy = other(kHeld);
@@ -229,11 +184,12 @@ class OuterTask {
                                                : LinesAhead();
           size_t share = ceil_div(held_next.left(), panels);
           const size_t each = ceil_div(by_next.left() + share, tiles);
+          const Pace pace(each, steps(kb) / E::kStepsAtOnce);
           for (size_t h = h0; h < h1; h += width_of<kHeld>(h)) {
-            OuterFetch fetch = by_next.take(each);
-            if (fetch.lines == 0) {
-              fetch = held_next.take(std::min(each, share));
-              share -= fetch.lines;
+            Fetch fetch = by_next.take(each, pace);
+            if (fetch.lines() == 0) {
+              fetch = held_next.take(std::min(each, share), pace);
+              share -= fetch.lines();
             }
             const Panel* panel = held_ + (h - h0) * steps(kb);
             if constexpr (kHeld == Side::a)
@@ -247,7 +203,7 @@ class OuterTask {
   }
 
   // Rows from r on, columns from j on.
-  void tile(size_t r, size_t j, size_t kb, const Panel* a, const Panel* b, const OuterFetch& fetch) const {
+  void tile(size_t r, size_t j, size_t kb, const Panel* a, const Panel* b, const Fetch& fetch) const {
     const size_t width = width_of<Side::b>(j), n = std::min<size_t>(width, part_.cols.end - j), ld = p_.n;
     const size_t ld_init = kb == 0 ? p_.init_stride() : ld, rows = std::min<size_t>(kMR, part_.rows.end - r);
     const float* init = kb == 0 ? p_.init : p_.c;
