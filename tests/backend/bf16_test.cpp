@@ -195,6 +195,21 @@ TEST_F(Bf16, EveryInstructionGivesTheProductForEveryLayout) {
         }
 }
 
+// Many blocks of what is held; a team cuts them elsewhere.
+TEST_F(Bf16, ManyBlocksGiveTheSameBitsForAnyTeam) {
+  for (const auto& [m, n] : {std::pair<size_t, size_t>{1503, 741}, {741, 1503}})
+    for (const bool along_k : {true, false}) {
+      const ProductCase c{m, n, 1100, along_k, !along_k, ProductCase::matrix};
+      Array<float> a({int64_t(m * c.k)}), b({int64_t(c.k * n)}), start({int64_t(m * n)});
+      fill_random(a, 1), fill_random(b, 2), fill_random(start, 3);
+      EXPECT_EQ(product_of(c, a, b, start, 1, cpu::outer_product_dot),
+                product_of(c, a, b, start, 5, cpu::outer_product_dot));
+      if (!cpu::has_amx()) continue;
+      EXPECT_EQ(product_of(c, a, b, start, 1, cpu::outer_product_amx),
+                product_of(c, a, b, start, 5, cpu::outer_product_amx));
+    }
+}
+
 TEST_F(Bf16, IsChosenOnlyWhereThePlanAllowsIt) {
   const std::vector<OperandDesc> in{{true, DType::f32, {64, 32}}, {true, DType::f32, {48, 32}}, {}, {}},
       out{{true, DType::f32, {64, 48}}};

@@ -406,5 +406,29 @@ TEST(Matmul, EqualsItsDefinition) {
   });
 }
 
+// Sizes of which no operand is held in one block, nor k done in one: A is held in the second, B in the first.
+TEST(Matmul, EqualsItsDefinitionInManyBlocks) {
+  for_each_target([&] {
+    for (const auto& [m, n] : {std::pair<int64_t, int64_t>{803, 401}, {401, 803}})
+      for (const bool ta : {false, true})
+        for (const bool tb : {false, true}) {
+          constexpr int64_t k = 1001;
+          Array<float> a(ta ? Shape{k, m} : Shape{m, k}), b(tb ? Shape{n, k} : Shape{k, n});
+          fill_random(a, 1), fill_random(b, 2);
+          for (int threads : {1, 3}) {
+            Array<float> c({m, n});
+            run_kernel(cpu::matmul_kernel(), {a.view(), b.view()}, {c.view()}, MatmulAttrs{ta, tb}, threads);
+            for (int64_t i = 0; i < m; i += 7)
+              for (int64_t j = i % 5; j < n; j += 5)
+                ASSERT_EQ(c[size_t(i * n + j)],
+                          outer_bits(&a[size_t(ta ? i : i * k)], size_t(ta ? m : 1), &b[size_t(tb ? j * k : j)],
+                                     size_t(tb ? 1 : n), size_t(k), nullptr, target_has_fma()))
+                    << i << "," << j << " of " << m << "x" << n << " " << ta << tb;
+            ASSERT_TRUE(c.intact());
+          }
+        }
+  });
+}
+
 }  // namespace
 }  // namespace toy::test
