@@ -18,7 +18,11 @@ option(TOY_PCH "Precompile the headers of CLI11, nlohmann-json and GoogleTest" O
 # toy_compile_fast(toy_cli <CLI/CLI.hpp>): what need not run fast is to compile fast. Sanitizers make it twice as slow
 # to compile, so with them it is not optimized at all.
 function(toy_compile_fast target)
-  target_compile_options(${target} PRIVATE $<$<NOT:$<CONFIG:Debug>>:$<IF:$<BOOL:${TOY_SANITIZE}>,-O0,-O1>>)
+  set(level -O1)
+  if(TOY_SANITIZE)
+    set(level -O0)
+  endif()
+  target_compile_options(${target} PRIVATE $<$<NOT:$<CONFIG:Debug>>:${level}>)
   if(TOY_PCH AND ARGN)
     target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()

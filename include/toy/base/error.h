@@ -29,6 +29,7 @@ class Error : public std::runtime_error {
 /// No space is left where something has to be written: the caller can free some or choose another place.
 class DiskFull : public Error {
  public:
+  /// `text`: what could not be written, and the way out.
   explicit DiskFull(const std::string& text) : Error(ErrorCode::bad_input, "disk full: " + text) {}
 };
 
