@@ -15,14 +15,9 @@ endif()
 
 # Headers of other people that many files include are parsed once. OFF shows whether every file includes what it uses.
 option(TOY_PCH "Precompile the headers of CLI11, nlohmann-json and GoogleTest" ON)
-# toy_compile_fast(toy_cli <CLI/CLI.hpp>): what need not run fast is to compile fast. Sanitizers make it twice as slow
-# to compile, so with them it is not optimized at all.
+# toy_compile_fast(toy_cli <CLI/CLI.hpp>): what need not run fast is to compile fast.
 function(toy_compile_fast target)
-  set(level -O1)
-  if(TOY_SANITIZE)
-    set(level -O0)
-  endif()
-  target_compile_options(${target} PRIVATE $<$<NOT:$<CONFIG:Debug>>:${level}>)
+  target_compile_options(${target} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O1>)
   if(TOY_PCH AND ARGN)
     target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()

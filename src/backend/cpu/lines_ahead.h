@@ -21,11 +21,12 @@ struct Pace {
   size_t together = 0;
 };
 
-// Where reading goes on: lines of rows, one after the other.
+// Where reading goes on: lines of rows, one after the other. Addresses are numbers: rows may overlap, and the last line
+// of a row may lie behind its memory.
 struct LineCursor {
-  const char* p = nullptr;
+  uintptr_t p = 0;
   size_t in_row = 0, per_row = 0;
-  size_t skip = 0;  // bytes from a row's end to the next one's begin
+  size_t skip = 0;  // bytes from the end of a row's last line to the next row, modulo 2^64
 
   void advance(size_t lines) {
     for (; lines >= in_row && lines > 0; in_row = per_row) {
@@ -53,7 +54,7 @@ class Fetch {
 
  private:
   void line() {
-    __builtin_prefetch(at_.p, 0, 2);
+    __builtin_prefetch(reinterpret_cast<const void*>(at_.p), 0, 2);
     at_.p += 64;
     if (--at_.in_row == 0) at_.p += at_.skip, at_.in_row = at_.per_row;
   }
@@ -73,7 +74,7 @@ class LinesAhead {
     // Half lines: their other halves were read just before, and these with them.
     if (before > 0 && before + width <= 64 && stride % 64 == 0) return;
     const size_t per_row = ceil_div(before + width, 64);
-    at_ = {static_cast<const char*>(p), per_row, per_row, stride - per_row * 64};
+    at_ = {reinterpret_cast<uintptr_t>(p), per_row, per_row, stride - per_row * 64};
     left_ = rows * per_row;
   }
   size_t left() const { return left_; }
