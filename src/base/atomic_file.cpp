@@ -53,6 +53,22 @@ void check_target(const std::string& path, const struct stat& st) {
   check(S_ISREG(st.st_mode), "{}: is a device, pipe or socket, not a file; give the name of a file", path);
 }
 
+// Whether the constructor below makes such names: NAME.PROCESS-COUNT.tmp.
+bool is_temporary(std::string_view name) {
+  const auto take_back = [&name](std::string_view end) {
+    const bool there = name.ends_with(end);
+    if (there) name.remove_suffix(end.size());
+    return there;
+  };
+  const auto take_digits = [&name] {
+    const size_t rest = name.find_last_not_of("0123456789") + 1;  // npos + 1 is 0: digits alone
+    const bool any = rest < name.size();
+    name = name.substr(0, rest);
+    return any;
+  };
+  return take_back(".tmp") && take_digits() && take_back("-") && take_digits() && take_back(".") && !name.empty();
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(resolve(path)) {
@@ -76,22 +92,6 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(resolve(p
 AtomicFile::~AtomicFile() {
   if (fd_ >= 0) ::close(fd_);
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
-}
-
-// Whether the constructor above makes such names: NAME.PROCESS-COUNT.tmp.
-static bool is_temporary(std::string_view name) {
-  const auto take_back = [&name](std::string_view end) {
-    const bool there = name.ends_with(end);
-    if (there) name.remove_suffix(end.size());
-    return there;
-  };
-  const auto take_digits = [&name] {
-    const size_t rest = name.find_last_not_of("0123456789") + 1;  // npos + 1 is 0: digits alone
-    const bool any = rest < name.size();
-    name = name.substr(0, rest);
-    return any;
-  };
-  return take_back(".tmp") && take_digits() && take_back("-") && take_digits() && take_back(".") && !name.empty();
 }
 
 void remove_leftovers(const std::string& folder) {

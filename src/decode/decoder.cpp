@@ -36,8 +36,10 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
   return d;
 }
 
+namespace {
+
 // What the options ask for, where it is possible.
-static DecodeShape shape_of(const Model& model, const DecoderOptions& options) {
+DecodeShape shape_of(const Model& model, const DecoderOptions& options) {
   check(options.context >= 0, "decoder: a context of {} positions, expected at least 1, or 0 for the model's own",
         options.context);
   check(options.max_rows >= 1, "decoder: at most {} rows together, expected at least 1", options.max_rows);
@@ -51,9 +53,11 @@ static DecodeShape shape_of(const Model& model, const DecoderOptions& options) {
   return {options.sequences, context};
 }
 
-static int64_t rows_of(const DecodeShape& shape, const DecoderOptions& options) {
+int64_t rows_of(const DecodeShape& shape, const DecoderOptions& options) {
   return std::min(options.max_rows, shape.context * shape.sequences);
 }
+
+}  // namespace
 
 size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& options) {
   const DecodeShape shape = shape_of(model, options);

@@ -112,11 +112,18 @@ class OuterTask {
   }
 
   template <Side S>
+  size_t panels(size_t begin, size_t end) const {
+    size_t count = 0;
+    for (size_t at = begin; at < end; at += width_of<S>(at)) ++count;
+    return count;
+  }
+
+  template <Side S>
   bool along_k() const {
     if constexpr (S == Side::a) return p_.a.col_stride == 1;
     return p_.b.row_stride == 1 && p_.b.col_stride != 1;
   }
-  // Bytes between rows of A or columns of B where k is contiguous, else between values of k.
+  // From one row of A or column of B to the next where k is contiguous, else from one k to the next; in values.
   template <Side S>
   size_t stride() const {
     if constexpr (S == Side::a) return along_k<S>() ? p_.a.row_stride : p_.a.col_stride;
@@ -167,22 +174,21 @@ class OuterTask {
     for (size_t h0 = size_t(range<kHeld>().begin), h1; h0 < last; h0 = h1) {
       h1 = block_end<kHeld>(h0);
       for (size_t kb = 0; kb < blocks_.count; ++kb) {
-        size_t tiles = 0;
-        for (size_t h = h0; h < h1; h += width_of<kHeld>(h), ++tiles) pack<kHeld>(h, kb, held_ + (h - h0) * steps(kb));
+        const size_t tiles = panels<kHeld>(h0, h1);
+        for (size_t h = h0; h < h1; h += width_of<kHeld>(h)) pack<kHeld>(h, kb, held_ + (h - h0) * steps(kb));
         const bool last_block = kb + 1 == blocks_.count;
         const size_t next_kb = last_block ? 0 : kb + 1, next_h = last_block ? h1 : h0;
         LinesAhead held_next =
             E::kFetchesLines ? lines_of<kHeld>(next_kb, next_h, last_block && h1 < last ? block_end<kHeld>(h1) : h1)
                              : LinesAhead();
-        size_t panels = 0;
-        for (size_t s = by0; s < by1; s += width_of<kBy>(s)) ++panels;
-        for (size_t s = by0, next; s < by1; s = next, --panels) {
+        size_t panels_left = panels<kBy>(by0, by1);
+        for (size_t s = by0, next; s < by1; s = next, --panels_left) {
           pack<kBy>(s, kb, streamed_);
           next = s + width_of<kBy>(s);
           LinesAhead by_next = next < by1      ? lines_of<kBy>(kb, next, next + width_of<kBy>(next))
                                : next_h < last ? lines_of<kBy>(next_kb, by0, by0 + width_of<kBy>(by0))
                                                : LinesAhead();
-          size_t share = ceil_div(held_next.left(), panels);
+          size_t share = ceil_div(held_next.left(), panels_left);
           const size_t each = ceil_div(by_next.left() + share, tiles);
           const Pace pace(each, steps(kb) / E::kStepsAtOnce);
           for (size_t h = h0; h < h1; h += width_of<kHeld>(h)) {
