@@ -121,10 +121,15 @@ void Writer::finish(const std::string& path) const {
 }
 
 File File::open(const std::string& path) {
+  MappedFile mapping = MappedFile::open(path);
+  File f = parse(mapping.bytes(), path);
+  f.mapping_ = std::move(mapping);
+  return f;
+}
+
+File File::parse(std::span<const std::byte> file, const std::string& path) {
   File f;
   f.path_ = path;
-  f.mapping_ = MappedFile::open(path);
-  const std::span<const std::byte> file = f.mapping_.bytes();
   const json header = parse_header(path, file);
   uint64_t length = 0;
   std::memcpy(&length, file.data(), kLength);

@@ -171,8 +171,10 @@ Watcher::Watcher(const WatchOptions& watch, Device& device, const Model& model, 
   check(watch.op_timing >= 0, "op-timing is {}, expected 0 (never) or more steps", watch.op_timing);
   if (!watch.taps.empty() || !watch.grads.empty()) {
     const ParamStore* store = model.params.get();
+    TrainerOptions one_batch = options;  // what sums over batches and what updates is not looked at
+    one_batch.accumulate = 1, one_batch.updates = TrainerOptions::gathered;
     const TrainGraph t = build_train_graph(
-        model.spec, [store](const std::string& name) { return store->type(name).dtype; }, options);
+        model.spec, [store](const std::string& name) { return store->type(name).dtype; }, one_batch);
     std::vector<std::pair<std::string, Value>> values = named_values(*t.graph), gradients;
     if (const auto x = t.graph->find("x_final"); x && any_matches(watch.taps, kLogits))
       values.emplace_back(kLogits, linear(*x, *t.graph->find(model.spec.tied ? "token_embd.weight" : "output.weight")));
@@ -214,7 +216,7 @@ size_t Watcher::planned_bytes() const {
 }
 
 // The same batch, weights and dropout as the step that follows.
-void Watcher::look(Probe& probe, int64_t step, const Windows& windows, int64_t updates, const Tell& tell) const {
+void Watcher::look(Probe& probe, int64_t step, const Windows& windows, int64_t random, const Tell& tell) const {
   std::vector<size_t> due;
   for (size_t i = 0; i < probe.names.size(); ++i)
     if (any_due(probe.watches, probe.names[i], step)) due.push_back(i);
@@ -222,11 +224,11 @@ void Watcher::look(Probe& probe, int64_t step, const Windows& windows, int64_t u
   const int64_t rows = options_.batch * options_.tokens;
   Session& s = *probe.session;
   // Where a step sums over several batches, its first.
-  const double weight = 1.0 / double(counted_targets(windows, 0, size_t(rows)));
+  const double weight = 1.0 / double(std::max<int64_t>(1, counted_targets(windows, 0, size_t(rows))));
   feed_windows(s, windows, 0, size_t(rows), options_.tokens, weight);
   if (options_.dropout > 0)
     s.set("random",
-          std::vector<int32_t>{int32_t(uint32_t(options_.seed)), int32_t(options_.seed >> 32), int32_t(updates)});
+          std::vector<int32_t>{int32_t(uint32_t(options_.seed)), int32_t(options_.seed >> 32), int32_t(random)});
   s.run();
   for (const size_t i : due) {
     const runs::TensorStats stats = stats_of(s.values(i));
@@ -241,7 +243,7 @@ void Watcher::look(Probe& probe, int64_t step, const Windows& windows, int64_t u
 
 void Watcher::before(int64_t step, const Windows& windows, Trainer& trainer, const Tell& tell) {
   for (Probe* p : {taps_.get(), grads_.get()})
-    if (p) look(*p, step, windows, trainer.updates(), tell);
+    if (p) look(*p, step, windows, trainer.updates() * options_.accumulate, tell);
   const bool timed = watch_.op_timing > 0 && (step == 1 || step % watch_.op_timing == 0);
   if (!timed) return;
   times_before_ = trainer.session().profile();

@@ -1,16 +1,12 @@
 // Builds GGUF files byte by byte, right or wrong: for tests that must not depend on the writer.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "testing/aligned.h"
 #include "toy/formats/gguf.h"
 
 namespace toy::gguf::testing {
@@ -59,23 +55,7 @@ struct Raw {
   }
 };
 
-/// Bytes as File::parse() wants them: at an 8-byte boundary and ending where the allocation ends, so that
-/// AddressSanitizer sees the first byte read past the end.
-class Aligned {
- public:
-  explicit Aligned(std::string_view bytes)
-      : memory_(std::malloc(std::max<size_t>(bytes.size(), 1))), size_(bytes.size()) {
-    if (size_) std::memcpy(memory_.get(), bytes.data(), size_);
-  }
-  std::span<const std::byte> span() const { return {static_cast<const std::byte*>(memory_.get()), size_}; }
-
- private:
-  struct Free {
-    void operator()(void* p) const { std::free(p); }
-  };
-  std::unique_ptr<void, Free> memory_;
-  size_t size_;
-};
+using toy::testing::Aligned;
 
 /// Touches every byte that the file gives out.
 inline uint64_t read_everything(const File& file) {

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
+#include "safetensors_bytes.h"
+#include "testing/aligned.h"
 #include "testing/files.h"
 #include "toy/base/error.h"
 
@@ -103,6 +106,26 @@ TEST_F(Safetensors, BadFiles) {
       R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
       4, "overlap");
   refuses(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 5, "1 bytes behind");
+}
+
+// What the fuzzer and the writers of tests found worth keeping; made by tests/fuzz/make_safetensors_corpus.py.
+TEST(SafetensorsCorpus, IsRefusedOrRead) {
+  const std::filesystem::path folder = std::filesystem::path(TOY_SOURCE_DIR) / "tests/fuzz/corpus/safetensors";
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    ++files;
+    const std::string name = entry.path().filename().string();
+    const testing::Aligned aligned(testing::slurp(entry.path()));
+    bool refused = false;
+    try {
+      testing::sum_of_bytes(safetensors::File::parse(aligned.span(), name));
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::bad_input) << e.what();
+      refused = true;
+    }
+    EXPECT_EQ(refused, name.starts_with("bad_")) << name;
+  }
+  EXPECT_GE(files, 20) << folder;
 }
 
 }  // namespace

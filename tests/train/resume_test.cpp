@@ -1,8 +1,13 @@
 // A run that is stopped and resumed writes the bytes of one that never was, for every optimizer and number of threads.
+#include "backend/cpu/simd_targets.h"
+
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <hwy/highway.h>
 
 #include "testing/files.h"
 #include "toy/backend/devices.h"
+#include "toy/base/error.h"
 #include "toy/data/stories.h"
 #include "toy/train/from_scratch.h"
 #include "train_testing.h"
@@ -132,6 +137,33 @@ TEST_F(Resume, ComputeThatWasMeasuredIsKept) {
   Listener stopped(2);
   train_from_scratch(o, *device, stopped);
   EXPECT_EQ(checkpoint_compute(path("run")), o.trainer.compute);
+}
+
+// Another instruction set sums in another order.
+TEST_F(Resume, OnAnotherInstructionSetIsRefusedUnlessTold) {
+  const std::vector<int64_t> sets = hwy::SupportedAndGeneratedTargets();
+  if (sets.size() < 2) GTEST_SKIP() << "this machine has one instruction set only";
+  const auto only = [](int64_t set) {
+    hwy::SetSupportedTargetsForTest(set);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  };
+  const auto device = make_cpu_device(1);
+  Listener begin(4), rest;
+  FromScratchOptions o = options("run", {});
+  train_from_scratch(o, *device, begin);
+  only(sets[1]);
+  try {
+    train_from_scratch(o, *device, rest);
+    ADD_FAILURE() << "resumed with " << hwy::TargetName(sets[1]);
+  } catch (const Error& e) {
+    const std::string difference = fmt::format("instruction_set is \"{}\" there and \"{}\" here",
+                                               hwy::TargetName(sets[0]), hwy::TargetName(sets[1]));
+    EXPECT_NE(std::string(e.what()).find(difference), std::string::npos) << e.what();
+  }
+  o.allow_changes = true;
+  EXPECT_EQ(train_from_scratch(o, *device, rest).step, 9);
+  EXPECT_NE(rest.notes.find("instruction_set is "), std::string::npos) << rest.notes;
+  only(0);
 }
 
 }  // namespace

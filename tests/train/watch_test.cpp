@@ -85,18 +85,25 @@ struct Told {
   std::vector<runs::Event> events;
 };
 
-Told train(const WatchOptions& watch, const TrainerOptions& options = {.batch = 2, .tokens = 16, .seed = 3},
-           bool tied = true) {
+const TrainerOptions kPlain{.batch = 2, .tokens = 16, .optimizer = {}, .seed = 3};
+
+// `first_alone`: of a step that sums over several batches, all but the first are padding.
+Told train(const WatchOptions& watch, const TrainerOptions& options = kPlain, bool tied = true,
+           bool first_alone = false) {
   const auto device = make_cpu_device(2);
   Model model = random_model(small_spec(tied), *device, 9);
   const auto ids = testing::random_ids(800, 61, Philox(5, "ids"));
-  const WindowSampler sampler(ids, options.batch, options.tokens, 1);
+  const WindowSampler sampler(ids, options.batch * options.accumulate, options.tokens, 1);
   Trainer trainer(*device, model, options);
   Watcher watcher(watch, *device, model, options);
   Told told;
   const auto tell = [&](const runs::Event& e) { told.events.push_back(e); };
   for (int64_t step = 1; step <= 6; ++step) {
-    const Windows w = sampler.batch(step - 1);
+    Windows w = sampler.batch(step - 1);
+    for (int32_t i = 0; first_alone && i < int32_t(w.inputs.size()); ++i) {
+      w.sequence.push_back(i < options.batch * options.tokens ? i / int32_t(options.tokens) : -1);
+      w.position.push_back(i % int32_t(options.tokens));
+    }
     watcher.before(step, w, trainer, tell);
     const StepResult r = trainer.step(w, 1e-2);
     watcher.after(step, trainer, tell);
@@ -110,18 +117,35 @@ Told train(const WatchOptions& watch, const TrainerOptions& options = {.batch = 
 const WatchOptions kEverything{.taps = {{"*", 3}}, .grads = {{"*", 2}}, .drifts = {{"*", 1}}, .op_timing = 2};
 
 TEST(Watcher, LookingChangesNoBit) {
-  const Told without = train({}), with = train(kEverything);
-  EXPECT_TRUE(without.events.empty());
-  EXPECT_FALSE(with.events.empty());
-  EXPECT_EQ(with.losses, without.losses);
-  EXPECT_EQ(with.norms, without.norms);
-  EXPECT_EQ(with.weights, without.weights);
+  TrainerOptions accumulate = kPlain, streaming = kPlain;
+  accumulate.accumulate = 2;
+  streaming.updates = TrainerOptions::streaming, streaming.optimizer.clip = 0;
+  std::set<std::string> first_taps;
+  for (const TrainerOptions& options : {kPlain, accumulate, streaming}) {
+    const Told without = train({}, options), with = train(kEverything, options);
+    EXPECT_TRUE(without.events.empty());
+    EXPECT_EQ(with.losses, without.losses);
+    EXPECT_EQ(with.weights, without.weights);
+    if (options.updates == TrainerOptions::gathered) {
+      EXPECT_EQ(with.norms, without.norms);
+    }
+    // What is there to look at depends neither on how gradients are summed nor on how they are used.
+    std::set<std::string> taps;
+    for (const runs::Event& e : with.events)
+      if (const runs::Tap* t = e.as<runs::Tap>()) taps.insert(t->name);
+    EXPECT_FALSE(taps.empty());
+    if (first_taps.empty()) first_taps = taps;
+    EXPECT_EQ(taps, first_taps);
+  }
 }
 
-// The gradients that are told are the step's own: their norm is the step's, with dropout too.
+// The gradients that are told are the step's own: their norm is the step's, with dropout too. Of several batches they
+// are the first one's, with its dropout.
 TEST(Watcher, GradientsAreTheSteps) {
-  for (const double dropout : {0.0, 0.2}) {
-    const Told told = train({.grads = {{"*", 1}}}, {.batch = 2, .tokens = 16, .dropout = dropout, .seed = 3}, false);
+  for (const auto& [dropout, accumulate] : {std::pair(0.0, 1), {0.2, 1}, {0.2, 2}}) {
+    TrainerOptions options = kPlain;
+    options.dropout = dropout, options.accumulate = accumulate;
+    const Told told = train({.grads = {{"*", 1}}}, options, false, accumulate > 1);
     std::map<int64_t, double> squares;
     std::map<int64_t, double> count;
     for (const runs::Event& e : told.events) {

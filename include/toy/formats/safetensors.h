@@ -2,8 +2,10 @@
 // open it as it is.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,6 +39,8 @@ class File {
  public:
   /// Throws Error{bad_input}: path and what is wrong.
   static File open(const std::string& path);
+  /// The same on bytes in memory (tests, fuzzing); `bytes` must outlive the File and be 8-byte aligned.
+  static File parse(std::span<const std::byte> bytes, const std::string& name);
 
   const std::string& path() const { return path_; }
   /// By name. The views' data are in the mapping, which may not be written, and live as long as the File.

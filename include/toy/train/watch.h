@@ -61,7 +61,7 @@ class Watcher {
   struct Probe;
   std::unique_ptr<Probe> make_probe(const Graph& graph, std::vector<std::pair<std::string, Value>> values,
                                     const std::vector<Watch>& watches);
-  void look(Probe& probe, int64_t step, const Windows& windows, int64_t updates, const Tell& tell) const;
+  void look(Probe& probe, int64_t step, const Windows& windows, int64_t random, const Tell& tell) const;
   void tell_drift(int64_t step, const Tell& tell) const;
   void tell_times(int64_t step, Trainer& trainer, const Tell& tell);
 

@@ -18,6 +18,11 @@ class CpuDevice final : public Device {
   bool has_products(DType type) const override {
     return type == DType::f32 || (type == DType::bf16 && cpu::has_bf16_products());
   }
+  std::string instruction_set(DType products) const override {
+    const std::vector<int64_t> best_first = hwy::SupportedAndGeneratedTargets();
+    return std::string(hwy::TargetName(best_first.front())) +
+           (products == DType::bf16 && cpu::has_amx() ? " with AMX" : "");
+  }
   DType compute() const override { return DType::f32; }
   std::span<const KernelRecord> kernels() const override { return cpu::kernel_list(); }
   ThreadPool& pool() override { return pool_; }
