@@ -2,7 +2,8 @@
 add_library(toy_flags INTERFACE)
 set(toy_options -Wall -Wextra -Wshadow -Wno-unused-parameter -fno-math-errno
                 $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi -Wno-restrict -Wno-missing-field-initializers>
-                $<$<CXX_COMPILER_ID:Clang>:-Wno-missing-field-initializers -Wno-missing-braces>
+                # clang takes an enumerator of a class for a shadow of the op that it is named after
+                $<$<CXX_COMPILER_ID:Clang>:-Wno-missing-field-initializers -Wno-missing-braces -Wno-shadow>
                 -ffp-contract=off)  # one rounding rule everywhere: fma only where the source says so
 # What a consumer of the installed library gets is the language level and the headers; warnings are our own affair.
 target_compile_features(toy_flags INTERFACE cxx_std_20)

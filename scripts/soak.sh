@@ -6,8 +6,8 @@
 #
 # A model of half a million parameters on a text of its own; validation, samples, checkpoints, taps, gradients, drift,
 # times of ops and TensorBoard files every few steps. Every two seconds: anonymous resident memory and open descriptors
-# from /proc. It fails where the largest of the last third is more than 1% and 2 MiB above that of the second third, or
-# any descriptor is left. Environment: TOY (default build/release/toy), TOY_OUT (default build/soak, replaced).
+# from /proc. It fails where the most memory of the last third is more than 1% and 2 MiB above that of the second third,
+# or the fewest descriptors are more. Environment: TOY (default build/release/toy), TOY_OUT (default build/soak, replaced).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 minutes=${1:-30}
@@ -49,12 +49,14 @@ awk -v out="$out" -v steps="$(grep -c '^step ' "$out/stdout.log" || true)" '
   NR > 1 { n++; memory[n] = $2; files[n] = $3; seconds = $1 }
   # The largest of the rows from..to.
   function most(of, from, to,   i, m) { for (i = from; i <= to; i++) if (of[i] > m) m = of[i]; return m }
+  # The smallest: what is open now and then does not count.
+  function least(of, from, to,   i, m) { m = of[from]; for (i = from; i <= to; i++) if (of[i] < m) m = of[i]; return m }
   END {
     if (n < 15) { print "soak: only " n + 0 " readings"; exit 1 }
     third = int(n / 3)
     before = most(memory, third + 1, 2 * third); after = most(memory, 2 * third + 1, n - 1)
-    files_before = most(files, third + 1, 2 * third); files_after = most(files, 2 * third + 1, n - 1)
-    printf "soak: %d steps in %d s; at most %d KiB and %d descriptors, then %d KiB and %d (readings: %s/memory.tsv)\n",
+    files_before = least(files, third + 1, 2 * third); files_after = least(files, 2 * third + 1, n - 1)
+    printf "soak: %d steps in %d s; at most %d KiB, at least %d descriptors, then %d KiB, %d (readings: %s/memory.tsv)\n",
            steps, seconds, before, files_before, after, files_after, out
     if (after > before * 1.01 + 2048) { print "soak: memory grows"; exit 1 }
     if (files_after > files_before) { print "soak: descriptors are left open"; exit 1 }

@@ -18,7 +18,7 @@ class ExtendedDevice final : public Device {
   DType storage(DType logical) const override { return base_->storage(logical); }
   DType compute() const override { return base_->compute(); }
   bool has_products(DType type) const override { return base_->has_products(type); }
-  std::string instruction_set(DType products) const override { return base_->instruction_set(products); }
+  std::string arithmetic(DType products) const override { return base_->arithmetic(products); }
   std::span<const KernelRecord> kernels() const override { return kernels_; }
   ThreadPool& pool() override { return base_->pool(); }
 

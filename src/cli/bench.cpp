@@ -73,11 +73,25 @@ const MemoryLevel& Ceilings::level_of(double bytes) const {
                        [&](const MemoryLevel& l) { return l.holds == 0 || bytes <= double(l.holds); });
 }
 
-Ceilings::Best Ceilings::best_time(const Cost& cost) const {
-  const MemoryLevel& level = level_of(cost.bytes);
-  Best best{cost.bytes / level.read * 1e-9, level.name};
+Ceilings::Best Ceilings::best_time(const Cost& cost, std::span<const Reuse> reuse) const {
+  std::map<std::string, double> by_level;
+  Best best{0, levels.front().name};
+  for (const Reuse& r : reuse) {
+    const MemoryLevel& level = level_of(r.bytes + r.since);
+    by_level[level.name] += r.bytes / level.read * 1e-9;
+    best.seconds += r.bytes / level.read * 1e-9;
+  }
+  for (const auto& [name, seconds] : by_level)
+    if (seconds > by_level[best.by]) best.by = name;
   if (const double t = cost.flops / fma * 1e-9; t > best.seconds) best = {t, "FMA"};
   if (const double t = cost.transcendentals / exp * 1e-9; t > best.seconds) best = {t, "exp"};
+  return best;
+}
+
+std::vector<Ceilings::Best> best_times(const Plan& plan, const Ceilings& ceilings) {
+  const std::vector<std::vector<Reuse>> reuse = reuse_of(plan);
+  std::vector<Ceilings::Best> best;
+  for (size_t i = 0; i < plan.steps.size(); ++i) best.push_back(ceilings.best_time(plan.steps[i].cost, reuse[i]));
   return best;
 }
 

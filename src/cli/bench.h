@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "toy/base/threads.h"
+#include "toy/runtime/plan_profile.h"
 #include "toy/runtime/session.h"
 #include "toy/train/trainer.h"
 
@@ -46,9 +48,11 @@ struct Ceilings {
     double seconds;
     std::string by;  ///< "FMA", "exp", or a level of memory
   };
-  /// The least time that work of this cost can take.
-  Best best_time(const Cost& cost) const;
+  /// The least time that work of this cost can take, whose bytes come from where `reuse` says that they are.
+  Best best_time(const Cost& cost, std::span<const Reuse> reuse) const;
 };
+/// Of each step of a plan that runs again and again.
+std::vector<Ceilings::Best> best_times(const Plan& plan, const Ceilings& ceilings);
 
 /// The names in "NAME[,NAME...]". Throws for one that is neither a size nor a file of dimensions, before anything is
 /// measured.

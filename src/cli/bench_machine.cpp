@@ -10,7 +10,6 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/options.h"
-#include "toy/backend/devices.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/tensor/buffer.h"
@@ -105,8 +104,7 @@ struct Machine {
     const std::vector<MemoryLevel> of_all = memory_levels(all), of_one = memory_levels(one);
     const double barrier = bench::barrier_seconds(all);
 
-    const std::string instructions = make_cpu_device(1)->instruction_set(DType::f32);
-    ordered_json j{{"threads", all.size()}, {"instruction_set", instructions}};
+    ordered_json j{{"threads", all.size()}, {"instruction_set", bench::instruction_set()}};
     for (const Row& r : rows) j[r.key] = r.all, j[std::string(r.key) + "_one"] = r.one;
     j["read_gbs"] = of_all.back().read, j["read_gbs_one"] = of_one.back().read;
     for (size_t i = 0; i < std::min(of_all.size(), of_one.size()); ++i)
@@ -127,8 +125,8 @@ struct Machine {
     }
     if (json) return (void)fmt::print("{}\n", json_text(j));
 
-    fmt::print("{} threads, {}; barrier {:.2f} us\n\n{:<40} {:>8} {:>8}\n", all.size(), instructions, 1e6 * barrier, "",
-               "all", "one");
+    fmt::print("{} threads, {}; barrier {:.2f} us\n\n{:<40} {:>8} {:>8}\n", all.size(), bench::instruction_set(),
+               1e6 * barrier, "", "all", "one");
     for (const Row& r : rows) {
       if (r.all > 0)
         fmt::print("{:<40} {:>8.1f} {:>8.1f}\n", r.title, r.all, r.one);

@@ -38,14 +38,14 @@ std::string operands_of(const PlanStep& s) {
 // One row for each op and shape, the dearest first.
 std::vector<OpTime> times_of(const Session& session, const std::string& phase, const Ceilings& ceilings) {
   std::map<std::pair<std::string, std::string>, OpTime> rows;
+  const std::vector<Ceilings::Best> best = best_times(session.plan(), ceilings);
   for (size_t i = 0; i < session.profile().size(); ++i) {
     const StepTime& t = session.profile()[i];
     if (t.runs == 0) continue;
     const PlanStep& s = session.plan().steps[i];
     OpTime& r = rows[{s.op, operands_of(s)}];
     if (r.calls++ == 0) r.phase = phase, r.op = s.op, r.operands = operands_of(s), r.cost = s.cost;
-    const Ceilings::Best best = ceilings.best_time(s.cost);
-    r.seconds += t.seconds / double(t.runs), r.best += best.seconds, r.bound = best.by;
+    r.seconds += t.seconds / double(t.runs), r.best += best[i].seconds, r.bound = best[i].by;
   }
   std::vector<OpTime> result;
   for (auto& [key, row] : rows) result.push_back(std::move(row));

@@ -52,8 +52,10 @@ std::vector<std::string> words_of(const CLI::Option& option, const std::string& 
   const std::string name = "--" + key;
   if (option.get_items_expected_max() == 0) {
     check(value.is_boolean(), "{}: '{}' is {}, expected true or false", path, key, json_text(value));
-    const bool has_false = !option.get_fnames().empty();
-    return value.get<bool>() || has_false ? std::vector{flag_name(option, value)} : std::vector<std::string>{};
+    const std::vector<std::string>& negated = option.get_fnames();  // "no-nesterov"
+    const bool is_negated = std::find(negated.begin(), negated.end(), key) != negated.end();
+    if (!value.get<bool>() && negated.empty()) return {};
+    return {flag_name(option, value.get<bool>() != is_negated)};
   }
   const bool several = value.is_array() && option.get_items_expected_max() > 1;
   std::vector<std::string> words;
@@ -61,6 +63,7 @@ std::vector<std::string> words_of(const CLI::Option& option, const std::string& 
     check(v.is_string() || v.is_number(), "{}: '{}' is {}, expected a number or a text in quotes{}", path, key,
           json_text(v), option.get_items_expected_max() > 1 ? ", or a list of them" : "");
     const std::string text = v.is_string() ? v.get<std::string>() : json_text(v);
+    check(text.find('\0') == std::string::npos, "{}: '{}' holds a NUL character, which no option can", path, key);
     if (text == option.get_default_str()) continue;
     check_value(option, text);  // also where the command line goes first, and the parser will not see it
     // Joined, so that a text that begins with a dash is no option; the parser takes the word after an empty "--name=".

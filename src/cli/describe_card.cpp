@@ -194,8 +194,9 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
 }
 
 void print_costs(const Compiled& c, const std::optional<Ceilings>& ceilings, bool json) {
-  std::function<double(const Cost&)> seconds;
-  if (ceilings) seconds = [&](const Cost& cost) { return ceilings->best_time(cost).seconds; };
+  std::vector<double> seconds;
+  if (ceilings)
+    for (const Ceilings::Best& best : best_times(c.plan, *ceilings)) seconds.push_back(best.seconds);
   const std::vector<LayerCost> layers = costs_by_layer(c.plan, seconds);
   if (json) return fmt::print("{}\n", json_text(costs_json(c, layers, ceilings.has_value()), 2));
   fmt::print("{}\n{:<28} {:>8}  {:>12} {:>9}{}\n", c.what, "layer", "phase", "work", "bytes",

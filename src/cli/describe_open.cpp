@@ -92,7 +92,7 @@ size_t held_bytes(const Plan& p, const Device& device) {
 
 double least_seconds(const Plan& plan, const Ceilings& ceilings) {
   double seconds = 0;
-  for (const PlanStep& s : plan.steps) seconds += ceilings.best_time(s.cost).seconds;
+  for (const Ceilings::Best& best : best_times(plan, ceilings)) seconds += best.seconds;
   return seconds;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <new>
 #include <nlohmann/json.hpp>
 
@@ -63,6 +64,8 @@ int run(CLI::App& app, int argc, char** argv) {
   } catch (const Error& e) {
     std::fflush(stdout);
     return fail_with(e.code() == ErrorCode::bad_input ? 2 : 1, e.what());
+  } catch (const std::filesystem::filesystem_error& e) {
+    return fail_with(2, fmt::format("{}: {}", printable(e.path1().string()), e.code().message()));
   } catch (const std::bad_alloc&) {
     return fail_with(2, "memory: there is not enough for this; use a smaller model, batch or context");
   } catch (const std::exception& e) {

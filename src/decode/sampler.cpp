@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -88,7 +89,9 @@ void Sampler::penalize(std::span<float> logits, std::span<const int32_t> history
   for (const auto& [id, count] : counts) {
     double l = logits[size_t(id)];
     l = l > 0 ? l / o.repeat_penalty : l * o.repeat_penalty;
-    logits[size_t(id)] = float(l - double(count) * o.frequency_penalty - o.presence_penalty);
+    l = l - double(count) * o.frequency_penalty - o.presence_penalty;
+    constexpr double kMost = std::numeric_limits<float>::max();  // an infinity would be no logit
+    logits[size_t(id)] = float(std::clamp(l, -kMost, kMost));
   }
 }
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "toy/base/memory.h"
 #include "toy/graph/print.h"
@@ -147,7 +149,40 @@ nlohmann::ordered_json to_json(const MemoryProfile& p) {
           {"blocks", blocks}};
 }
 
-std::vector<LayerCost> costs_by_layer(const Plan& plan, const std::function<double(const Cost&)>& seconds_of) {
+std::vector<std::vector<Reuse>> reuse_of(const Plan& plan) {
+  using Place = std::tuple<Operand::Base, int, size_t>;
+  const auto place = [](const Operand& o) {
+    // The arena's blocks take each other's place; what has no entry of its own lies in the block that begins before it.
+    return o.base == Operand::arena ? Place{o.base, 0, o.offset} : Place{o.base, o.index, 0};
+  };
+  std::map<Place, double> last;  // what had been touched in all by then
+  double touched = 0;
+  std::vector<std::vector<Reuse>> result;
+  for (const bool again : {false, true})
+    for (const PlanStep& s : plan.steps) {
+      std::vector<Reuse> list;
+      std::vector<Place> places;
+      double bytes = 0;
+      for (const auto* operands : {&s.in, &s.out})
+        for (const Operand& o : *operands) {
+          if (o.base == Operand::absent) continue;
+          places.push_back(place(o));
+          const auto behind = last.upper_bound(places.back());
+          const bool known = behind != last.begin() && std::get<0>(std::prev(behind)->first) == o.base &&
+                             std::get<1>(std::prev(behind)->first) == std::get<1>(places.back());
+          list.push_back({double(o.view.bytes()), touched - (known ? std::prev(behind)->second : 0)});
+          bytes += list.back().bytes;
+        }
+      // Of an operand not everything need be touched, as of an embedding.
+      for (Reuse& r : list) r.bytes *= bytes > 0 ? s.cost.bytes / bytes : 0;
+      touched += s.cost.bytes;
+      for (const Place& p : places) last[p] = touched;
+      if (again) result.push_back(std::move(list));
+    }
+  return result;
+}
+
+std::vector<LayerCost> costs_by_layer(const Plan& plan, std::span<const double> seconds) {
   std::vector<LayerCost> layers;
   std::map<std::string, size_t, std::less<>> index;
   const std::vector<Phase> phases = phases_of(plan);
@@ -159,14 +194,17 @@ std::vector<LayerCost> costs_by_layer(const Plan& plan, const std::function<doub
     LayerCost& l = layers[at->second];
     Cost& c = l.phases[size_t(phases[i])];
     c.flops += s.cost.flops, c.bytes += s.cost.bytes, c.transcendentals += s.cost.transcendentals;
-    if (seconds_of) l.seconds[size_t(phases[i])] += seconds_of(s.cost);
+    if (!seconds.empty()) l.seconds[size_t(phases[i])] += seconds[i];
   }
   std::vector<LayerCost> folded;
   for (LayerCost& l : layers) {
-    if (!folded.empty() && same_work(folded.back(), l))
-      ++folded.back().count, folded.back().last = l.layer;
-    else
+    if (folded.empty() || !same_work(folded.back(), l)) {
       folded.push_back(std::move(l));
+      continue;
+    }
+    LayerCost& same = folded.back();
+    ++same.count, same.last = l.layer;
+    for (size_t p = 0; p < kPhases.size(); ++p) same.seconds[p] += (l.seconds[p] - same.seconds[p]) / same.count;
   }
   return folded;
 }

@@ -76,7 +76,7 @@ ordered_json recipe_config(const RecipeOptions& o) {
 ordered_json config_of(const RecipeOptions& options, const ModelSource& source, const Device& device,
                        const ModelSpec& spec, ordered_json texts) {
   return {{"toy", TOY_VERSION},        {"recipe", source.config()},
-          {"device", device.name()},   {"instruction_set", device.instruction_set(options.trainer.compute)},
+          {"device", device.name()},   {"arithmetic", device.arithmetic(options.trainer.compute)},
           {"texts", std::move(texts)}, {"options", recipe_config(options)},
           {"model", to_json(spec)}};
 }

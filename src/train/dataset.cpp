@@ -92,18 +92,18 @@ void Dataset::list(const std::string& out) {
     if (!folder.empty()) except.push_back(fs::weakly_canonical(folder).string());
   if (mixture_) {
     for (size_t i = 0; i < o_.corpus.size(); ++i) {
-      Source& s = sources_.emplace_back();
+      DataSource& s = sources_.emplace_back();
       s.name = o_.corpus[i];
       s.weight = o_.weights[i];
       s.files = list_text_files(std::span(&o_.corpus[i], 1), except);
     }
   } else {
-    Source& s = sources_.emplace_back();
+    DataSource& s = sources_.emplace_back();
     s.name = joined(o_.corpus);
     s.files = list_text_files(o_.corpus, except);
   }
   if (!o_.validation.empty()) {
-    Source& s = given_validation_.emplace();
+    DataSource& s = given_validation_.emplace();
     s.name = joined(o_.validation);
     s.files = list_text_files(o_.validation, except);
   }
@@ -112,7 +112,7 @@ void Dataset::list(const std::string& out) {
 
 void Dataset::say_left_out() const {
   constexpr size_t kShown = 5;
-  const auto say = [&](const Source& s) {
+  const auto say = [&](const DataSource& s) {
     const auto& left = s.files.left_out;
     if (left.empty()) return;
     std::vector<std::string> shown;
@@ -121,7 +121,7 @@ void Dataset::say_left_out() const {
     if (left.size() > kShown) shown.push_back(fmt::format("and {} more", left.size() - kShown));
     observer_.noted(fmt::format("{}: {} files are taken; left out: {}", s.name, s.files.files.size(), joined(shown)));
   };
-  for (const Source& s : sources_) say(s);
+  for (const DataSource& s : sources_) say(s);
   if (given_validation_) say(*given_validation_);
 }
 
@@ -135,7 +135,7 @@ std::string Dataset::cache_folder() const {
     return o_.cache;
   }
   uint64_t bytes = given_validation_ ? given_validation_->files.bytes() : 0;
-  for (const Source& s : sources_) bytes += s.files.bytes();
+  for (const DataSource& s : sources_) bytes += s.files.bytes();
   if (bytes <= kCacheFrom) return {};
   const std::string folder = users_cache();
   if (!folder.empty() && can_write(folder)) return folder;
@@ -148,8 +148,8 @@ std::string Dataset::cache_folder() const {
 std::string Dataset::tokenizer_text() const {
   std::string text;
   uint64_t all = 0;
-  for (const Source& s : sources_) all += s.files.bytes();
-  for (const Source& s : sources_) {
+  for (const DataSource& s : sources_) all += s.files.bytes();
+  for (const DataSource& s : sources_) {
     const auto& files = s.files.files;
     const uint64_t end =
         given_validation_ ? s.files.bytes() : validation_begin(files, o_.validation_fraction, documents_);
@@ -164,7 +164,7 @@ std::string Dataset::tokenizer_text() const {
   return text;
 }
 
-void Dataset::tokenize(Source& source, const Tokenizer& tokenizer, double fraction) const {
+void Dataset::tokenize(DataSource& source, const Tokenizer& tokenizer, double fraction) const {
   TokenizeOptions options{.documents = documents_, .validation_fraction = fraction, .cache = cache_folder()};
   options.tell = [this](const std::string& text) { observer_.preparing(text); };
   options.warn = [this](const std::string& text) { observer_.warned(text); };
@@ -178,7 +178,7 @@ void Dataset::tokenize(const Tokenizer& tokenizer, int64_t tokens, uint64_t seed
   tokens_ = tokens;
   if (mixture_) mixture_.emplace(o_.weights, seed);
   for (size_t i = 0; i < sources_.size(); ++i) {
-    Source& s = sources_[i];
+    DataSource& s = sources_[i];
     observer_.preparing(fmt::format("{}: {}", s.name, format_bytes(size_t(s.files.bytes()))));
     tokenize(s, tokenizer, given_validation_ ? 0 : o_.validation_fraction);
     const uint64_t own = mixture_ ? seed ^ hash_name(fmt::format("source {}", i)) : seed;
@@ -203,13 +203,13 @@ void Dataset::tokenize(const Tokenizer& tokenizer, int64_t tokens, uint64_t seed
   double shares = 0;
   for (const ValidationText& v : validation_) shares += v.share;
   for (ValidationText& v : validation_) v.share /= shares;
-  each([this](const Source& s) {
+  each([this](const DataSource& s) {
     for (const HashedFile& f : s.text.files())
       if (!f.file.text) watched_.push_back(f);
   });
 }
 
-void Dataset::add_validation(Source& source, double share, const Tokenizer& tokenizer, int64_t tokens) {
+void Dataset::add_validation(DataSource& source, double share, const Tokenizer& tokenizer, int64_t tokens) {
   const TokenizedText::Part& part = source.text.validation();
   if (share == 0 || part.ids.size() < 2) return;
   ValidationText v{source.name, share, part.ids, nullptr, part.ids.size() - 1, double(part.text_bytes)};
@@ -230,7 +230,7 @@ ordered_json Dataset::config() const {
   if (!mixture_) {
     j["corpus"] = files_config(sources_[0].name, sources_[0].text.files());
   } else {
-    for (const Source& s : sources_) {
+    for (const DataSource& s : sources_) {
       ordered_json& source = j["corpus"].emplace_back(files_config(s.name, s.text.files()));
       source["weight"] = s.weight;
     }
@@ -246,7 +246,7 @@ Windows Dataset::windows(int64_t first, int64_t count) {
   const auto places = out.position.empty() ? count : std::count(out.position.begin(), out.position.end(), 0);
   touched_ += uint64_t(count * tokens_) * 4 + uint64_t(places) * kAround;
   if (touched_ >= kReleaseAfter) {
-    each([](const Source& s) { s.text.release(); });
+    each([](const DataSource& s) { s.text.release(); });
     touched_ = 0;
   }
   return out;
@@ -264,20 +264,20 @@ Windows Dataset::take(int64_t first, int64_t count) const {
 
 int64_t Dataset::windows_per_epoch() const {
   int64_t rows = 0;
-  for (const Source& s : sources_) rows += s.rows();
+  for (const DataSource& s : sources_) rows += s.rows();
   return rows;
 }
 
 int64_t Dataset::training_tokens() const {
   int64_t tokens = 0;
-  for (const Source& s : sources_) tokens += s.text.training().ids.size();
+  for (const DataSource& s : sources_) tokens += s.text.training().ids.size();
   return tokens;
 }
 
 int64_t Dataset::validation_tokens() const {
   int64_t tokens = given_validation_ ? given_validation_->text.validation().ids.size() : 0;
   if (!given_validation_)
-    for (const Source& s : sources_) tokens += s.text.validation().ids.size();
+    for (const DataSource& s : sources_) tokens += s.text.validation().ids.size();
   return tokens;
 }
 
@@ -314,7 +314,7 @@ std::string Dataset::change() {
 
 void Dataset::tell_sources(std::optional<int64_t> rows) const {
   for (size_t i = 0; i < sources_.size(); ++i) {
-    const Source& s = sources_[i];
+    const DataSource& s = sources_[i];
     const double share = mixture_ ? mixture_->shares()[i] : 1;
     if (rows) {
       if (mixture_)

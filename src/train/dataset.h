@@ -25,6 +25,20 @@ struct ValidationText {
   double bytes;            ///< of the text that they are
 };
 
+/// A corpus or a validation text of its own: files, tokens, and the rows that are made of them.
+struct DataSource {
+  std::string name;
+  double weight = 1;
+  TextFiles files;
+  TokenizedText text;
+  std::unique_ptr<WindowSampler> windows;
+  std::unique_ptr<PackedRows> packed, packed_validation;
+  int64_t rows() const { return packed ? packed->rows() : windows->windows_per_epoch(); }
+  Windows take(int64_t first, int64_t count) const {
+    return packed ? packed->windows(first, count) : windows->windows(first, count);
+  }
+};
+
 /// Opened in two steps: the files, from which a tokenizer may be trained, then their tokens.
 class Dataset {
  public:
@@ -58,36 +72,23 @@ class Dataset {
   /// @}
 
  private:
-  struct Source {
-    std::string name;
-    double weight = 1;
-    TextFiles files;
-    TokenizedText text;
-    std::unique_ptr<WindowSampler> windows;
-    std::unique_ptr<PackedRows> packed, packed_validation;
-    int64_t rows() const { return packed ? packed->rows() : windows->windows_per_epoch(); }
-    Windows take(int64_t first, int64_t count) const {
-      return packed ? packed->windows(first, count) : windows->windows(first, count);
-    }
-  };
-
   Windows take(int64_t first, int64_t count) const;
   void list(const std::string& out);
   std::string cache_folder() const;
-  void tokenize(Source& source, const Tokenizer& tokenizer, double fraction) const;
-  void add_validation(Source& source, double share, const Tokenizer& tokenizer, int64_t tokens);
+  void tokenize(DataSource& source, const Tokenizer& tokenizer, double fraction) const;
+  void add_validation(DataSource& source, double share, const Tokenizer& tokenizer, int64_t tokens);
   void say_left_out() const;
   template <class F>
   void each(const F& f) {
-    for (Source& s : sources_) f(s);
+    for (DataSource& s : sources_) f(s);
     if (given_validation_) f(*given_validation_);
   }
 
   const DataOptions& o_;
   TrainObserver& observer_;
   DocumentRule documents_;
-  std::vector<Source> sources_;
-  std::optional<Source> given_validation_;
+  std::vector<DataSource> sources_;
+  std::optional<DataSource> given_validation_;
   std::optional<Mixture> mixture_;
   std::vector<ValidationText> validation_;
   std::vector<HashedFile> watched_;

@@ -68,8 +68,9 @@ void prepare_folder(const std::string& out, size_t needed) {
         format_bytes(space.available), format_bytes(needed));
 }
 
-// In pieces: a copy of the largest tensor would be the peak of the run.
-std::optional<float> first_not_finite(const View& v) {
+// The first value that is no number of at most `limit`. In pieces: a copy of the largest tensor would be the peak of
+// the run.
+std::optional<float> first_beyond(const View& v, float limit) {
   constexpr int64_t kPiece = 1 << 16;
   std::vector<float> piece(size_t(std::min(kPiece, v.count())));
   for (int64_t at = 0; at < v.count(); at += kPiece) {
@@ -77,7 +78,7 @@ std::optional<float> first_not_finite(const View& v) {
     auto* from = static_cast<std::byte*>(v.data) + size_t(at) * size_of(v.dtype);
     convert(View(from, v.dtype, {n}), View(piece.data(), DType::f32, {n}));
     for (int64_t i = 0; i < n; ++i)
-      if (!std::isfinite(piece[size_t(i)])) return piece[size_t(i)];
+      if (!(std::fabs(piece[size_t(i)]) <= limit)) return piece[size_t(i)];
   }
   return std::nullopt;
 }
@@ -94,6 +95,7 @@ class Run {
         from_.empty() ? source.tokenizer([this] { return data_->tokenizer_text(); }) : checkpoint_tokenizer(from_);
     const ModelSpec spec = source.spec(*tokenizer);
     data_->tokenize(*tokenizer, o.trainer.tokens, o.seed);
+    require_validation();
     config_ = config_of(o, source, device, spec, data_->config());
     if (!from_.empty()) require_same_run();
     require_room(spec);
@@ -143,19 +145,21 @@ class Run {
     const int64_t first = state_.step;
     TrainResult::Reason reason = patience_over() ? TrainResult::patience : TrainResult::done;
     double training = 0;
+    if (!catch_up()) reason = TrainResult::stopped;
     while (reason == TrainResult::done && state_.step < o_.steps) {
       step(schedule.at(state_.step), first, begin, training);
       if (const std::string change = data_->change(); !change.empty()) give_up_on(change);
       const bool timed_out = o_.time_limit > 0 && now() - begin >= o_.time_limit, all = state_.step == o_.steps;
       if (timed_out && !all) reason = TrainResult::time;
       const bool ends = all || timed_out;
-      if (ends || (o_.eval_every > 0 && state_.step % o_.eval_every == 0)) evaluate(ends);
-      if (!ends && patience_over()) {
+      bool stopped = (ends || evaluation_due()) && !evaluate(ends);
+      if (!stopped && !ends && patience_over()) {
         reason = TrainResult::patience;
-        if (!state_.eval->whole) evaluate(true);
-      } else if (!ends && observer_.stop()) {
-        reason = TrainResult::stopped;
+        stopped = !state_.eval->whole && !evaluate(true);
+      } else if (!ends) {
+        stopped = stopped || observer_.stop();
       }
+      if (stopped) reason = TrainResult::stopped;
       if (reason == TrainResult::stopped || checkpoint_due(ends || reason == TrainResult::patience)) save_checkpoint();
     }
     TrainResult r{.model_path = {},
@@ -203,11 +207,15 @@ class Run {
   void publish(TrainResult& r) {
     observer_.entered("save");
     require_finite();
+    require_range();
     r.model_path = publish_model(model_, o_.out, o_.stored);
     if (has_average()) {
       const AveragedWeights averaged(model_.spec, *model_.params, trainer_->moments());
       r.average_path = average_path(o_.out);
       save_model(model_, r.average_path, o_.stored);
+    } else {
+      std::error_code none;
+      std::filesystem::remove(average_path(o_.out), none);  // of an earlier run here
     }
     observer_.left("save");
   }
@@ -259,6 +267,15 @@ class Run {
     const bool better = loss < state_.least - o_.min_delta;
     state_.waited = better ? 0 : state_.waited + 1;
     if (better) state_.least = loss;
+  }
+
+  // What was asked for has a text to be measured on.
+  void require_validation() const {
+    if (!data_->validation().empty()) return;
+    constexpr const char* kWhy = "no validation text has two tokens, so that one can be predicted from another";
+    check(o_.data.validation.empty(), "val: {}; give a longer one", kWhy);
+    check(o_.patience == 0, "patience: {}; give --val, or a larger --val-fraction", kWhy);
+    if (o_.eval_every > 0) observer_.warned(fmt::format("eval-every: {}: there is nothing to validate on", kWhy));
   }
 
   // Where the run goes on, if it is to and there is something. Nothing of an earlier run is ever written over.
@@ -319,9 +336,25 @@ class Run {
   // Weights that are not numbers are of no use to anybody: better no file than a broken one.
   void require_finite() const {
     for (const TensorSpec& t : tensors_of(model_.spec))
-      if (const std::optional<float> w = first_not_finite(model_.params->get(t.name)))
+      if (const std::optional<float> w = first_beyond(model_.params->get(t.name), std::numeric_limits<float>::max()))
         fail_internal("training diverged: '{}' holds {}; nothing was saved{}. Try a smaller --lr", t.name, *w,
                       checkpoints_.newest().empty() ? "" : " since " + checkpoints_.newest());
+  }
+
+  // f16 would make infinities of large weights.
+  void require_range() {
+    constexpr float kMost = 65504;
+    if (o_.stored != DType::f16) return;
+    for (const TensorSpec& t : tensors_of(model_.spec)) {
+      const std::optional<float> w =
+          t.shape.rank() < 2 ? std::nullopt : first_beyond(model_.params->get(t.name), kMost);
+      if (!w) continue;
+      save_checkpoint();
+      fail(
+          "dtype: '{}' holds {}, and f16 goes to {}; no model was written, everything is in {}. --resume "
+          "--allow-changes --dtype bf16 writes it",
+          t.name, *w, kMost, checkpoints_.newest());
+    }
   }
 
   // Watcher and trainer. What is computed again to save memory depends on what the process holds beside the trainer.
@@ -373,6 +406,17 @@ class Run {
     return {of(o_.eval_tokens), of(0)};
   }
 
+  bool evaluation_due() const { return o_.eval_every > 0 && state_.step % o_.eval_every == 0; }
+
+  // The validation that a run which goes on was kept from. False: it was kept from it again.
+  bool catch_up() {
+    if (state_.step == 0) return true;
+    const bool there = state_.eval && state_.eval->step == state_.step;
+    const bool last = state_.step == o_.steps || (there && patience_over());
+    if (there && (!last || state_.eval->whole)) return true;
+    return (!last && !evaluation_due()) || evaluate(last);
+  }
+
   // A first bound on the memory, before the weights are made: weights, gradients and moments.
   void require_room(const ModelSpec& spec) const {
     size_t moments = 0;
@@ -381,16 +425,23 @@ class Run {
                    fmt::format("training '{}' ({:.1f} M parameters)", spec.name, double(parameter_count(spec)) * 1e-6));
   }
 
-  void evaluate(bool last) {
-    if (data_->validation().empty()) return;
-    const int64_t limit = last ? 0 : o_.eval_tokens;
+  // False: somebody wants the run to end. Then nothing was learned of this validation, and catch_up() makes it later.
+  bool evaluate(bool last) {
+    if (data_->validation().empty()) return true;
+    const auto validation = [&] {
+      return validate(*trainer_, data_->validation(), last ? 0 : o_.eval_tokens, [this] { return observer_.stop(); });
+    };
     observer_.entered("validation");
-    const ValidationResult r = validate(*trainer_, data_->validation(), limit);
+    const std::optional<ValidationResult> weights = validation();
     observer_.left("validation");
+    if (!weights) return false;
+    const ValidationResult& r = *weights;
     TrainObserver::Eval e{state_.step, r.loss, r.nats_per_byte, r.whole, {}};
     if (has_average()) {
       const AveragedWeights averaged(model_.spec, *model_.params, trainer_->moments());
-      e.average_loss = validate(*trainer_, data_->validation(), limit).loss;
+      const std::optional<ValidationResult> average = validation();
+      if (!average) return false;
+      e.average_loss = average->loss;
     }
     if (!state_.eval || state_.eval->step != e.step) judge(e.loss);  // not the whole text after a part of it
     state_.eval = e;
@@ -401,6 +452,7 @@ class Run {
     for (size_t i = 0; r.losses.size() > 1 && i < r.losses.size(); ++i)
       observer_.noted(fmt::format("step {}: validation loss {:.4f} nats a token on {}", state_.step, r.losses[i],
                                   data_->validation()[i].name));
+    return true;
   }
 
   DecoderOptions sample_options() const {

@@ -293,11 +293,12 @@ Session& Trainer::eval_session() {
   return *eval_session_;
 }
 
-EvalResult Trainer::evaluate(const PackedRows& rows, int64_t max_tokens) {
+EvalResult Trainer::evaluate(const PackedRows& rows, int64_t max_tokens, const std::function<bool()>& stop) {
   Session& session = eval_session();
   EvalResult result;
   for (int64_t first = 0; first < rows.rows() && (max_tokens == 0 || result.tokens < max_tokens);
        first += options_.batch) {
+    if (stop && stop()) break;
     Windows w = rows.rows(first, std::min(options_.batch, rows.rows() - first));
     const size_t places = size_t(options_.batch * options_.tokens);
     for (std::vector<int32_t>* v : {&w.inputs, &w.targets, &w.position}) v->resize(places, 0);
@@ -312,7 +313,7 @@ EvalResult Trainer::evaluate(const PackedRows& rows, int64_t max_tokens) {
   return result;
 }
 
-EvalResult Trainer::evaluate(TokenView ids, int64_t max_tokens) {
+EvalResult Trainer::evaluate(TokenView ids, int64_t max_tokens, const std::function<bool()>& stop) {
   feed_batch(eval_session());
   const int64_t rows = options_.batch * options_.tokens;
   const int64_t limit = max_tokens > 0 ? std::min<int64_t>(max_tokens + 1, int64_t(ids.size())) : int64_t(ids.size());
@@ -320,6 +321,7 @@ EvalResult Trainer::evaluate(TokenView ids, int64_t max_tokens) {
       eval_windows(limit, options_.tokens, std::max<int64_t>(1, options_.tokens / 4));
   EvalResult result;
   for (size_t at = 0; at < windows.size(); at += size_t(options_.batch)) {
+    if (stop && stop()) break;
     std::vector<int32_t> inputs(static_cast<size_t>(rows), 0), targets(static_cast<size_t>(rows), 0);
     std::vector<float> weight(static_cast<size_t>(rows), 0.0f);
     for (size_t b = 0; b < size_t(options_.batch) && at + b < windows.size(); ++b) {

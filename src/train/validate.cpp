@@ -2,11 +2,14 @@
 
 namespace toy {
 
-ValidationResult validate(Trainer& trainer, const std::vector<ValidationText>& texts, int64_t limit) {
+std::optional<ValidationResult> validate(Trainer& trainer, const std::vector<ValidationText>& texts, int64_t limit,
+                                         const std::function<bool()>& stop) {
   ValidationResult all;
   double bytes_a_token = 0;
   for (const ValidationText& text : texts) {
-    const EvalResult r = text.rows ? trainer.evaluate(*text.rows, limit) : trainer.evaluate(text.ids, limit);
+    const EvalResult r =
+        text.rows ? trainer.evaluate(*text.rows, limit, stop) : trainer.evaluate(text.ids, limit, stop);
+    if (stop && stop()) return std::nullopt;
     const double bytes = text.bytes * double(r.tokens) / double(text.tokens);
     all.losses.push_back(r.mean());
     all.loss += text.share * r.mean();

@@ -1,6 +1,8 @@
 // The loss on the validation texts of a run.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "toy/train/trainer.h"
@@ -15,7 +17,9 @@ struct ValidationResult {
   bool whole = true;           ///< all of it was read
   std::vector<double> losses;  ///< of each text
 };
-/// Reads at most `limit` tokens of each text (0: all).
-ValidationResult validate(Trainer& trainer, const std::vector<ValidationText>& texts, int64_t limit);
+/// Reads at most `limit` tokens of each text (0: all). Nothing where `stop`, asked before every batch and at the end,
+/// says true.
+std::optional<ValidationResult> validate(Trainer& trainer, const std::vector<ValidationText>& texts, int64_t limit,
+                                         const std::function<bool()>& stop = {});
 
 }  // namespace toy

@@ -46,6 +46,22 @@ TEST_F(Cli, ConfigGivesRequiredOptionsAndFlags) {
   refuses("train warm-start --config " + write("w.json", common + R"("size": "tiny"})"), {"unknown key 'size'"});
 }
 
+// "no-nesterov" is true where Nesterov's step is not wanted.
+TEST_F(Cli, ANegatedFlagInAConfig) {
+  const auto nesterov = [this](const char* key, const char* value) {
+    fs::remove_all(path("run"));
+    const std::string config = std::string("{\"optimizer\": \"muon\", \"") + key + "\": " + value + "}";
+    const Result r = toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("run") +
+                         " --config " + write("c.json", config));
+    EXPECT_EQ(r.code, 0) << r.err;
+    return nlohmann::json::parse(slurp(path("run/config.json"))).at("nesterov");
+  };
+  EXPECT_EQ(nesterov("nesterov", "false"), false);
+  EXPECT_EQ(nesterov("nesterov", "true"), true);
+  EXPECT_EQ(nesterov("no-nesterov", "true"), false);
+  EXPECT_EQ(nesterov("no-nesterov", "false"), true);
+}
+
 // What a run wrote of its options makes the same run.
 TEST_F(Cli, TheConfigOfARunIsAConfig) {
   const std::string corpus = tiny_corpus();
@@ -83,6 +99,7 @@ TEST_F(Cli, BadConfigs) {
   refuses(with(R"({"steps": 1, "lr": 1, "steps": 2})"), {"c.json: 'steps' is there twice"});
   refuses(with(R"({"seed": -1})"), {"seed is '-1'"});
   refuses(with(R"({"json": 1})"), {"c.json: 'json' is 1, expected true or false"});
+  refuses(with(R"({"name": "x\u0000y"})"), {"c.json: 'name' holds a NUL"});
   refuses(with("[1]"), {"c.json: not a JSON object"});
   refuses(with("{"), {"c.json: not a JSON object"});
   refuses(train + path("none.json"), {"none.json", "no such file"});

@@ -126,6 +126,30 @@ TEST_F(CliTrain, ARunThatLearnsNothingFails) {
   }
 }
 
+// Weights that f16 would make infinities of are written to no file, and are not lost.
+TEST_F(CliTrain, WeightsBeyondF16) {
+  const std::string train = "train from-scratch --corpus " + tiny_corpus() +
+                            " --tokenizer bytes --batch 2 --tokens 16 --size tiny --steps 3 --optimizer lion --lr 1e6 "
+                            "--warmup 0 --weight-decay 0 --out " +
+                            path("run");
+  const Result half = toy(train + " --dtype f16");
+  EXPECT_EQ(half.code, 2) << half.err;
+  EXPECT_NE(half.err.find("f16 goes to 65504"), std::string::npos) << half.err;
+  EXPECT_FALSE(fs::exists(path("run/model.gguf")));
+  const Result r = toy(train + " --dtype bf16 --resume --allow-changes");
+  EXPECT_TRUE(fs::exists(path("run/model.gguf"))) << r.err;
+}
+
+// A validation that was asked for has something to read.
+TEST_F(CliTrain, ValidationWithoutText) {
+  const std::string train = "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 2 --out " + path("run");
+  refuses(train + " --val " + write("one.txt", "a"), {"val: no validation text has two tokens"});
+  refuses(train + " --val-fraction 0 --eval-every 1 --patience 1", {"patience: no validation text", "--val-fraction"});
+  const Result r = toy(train + " --val-fraction 0 --eval-every 1");
+  EXPECT_EQ(r.code, 0);
+  EXPECT_NE(r.err.find("nothing to validate on"), std::string::npos) << r.err;
+}
+
 TEST_F(CliTrain, OptionsThatWouldDoNothing) {
   const std::string corpus = tiny_corpus();
   const std::string train = "train from-scratch --corpus " + corpus + kSmall + "--steps 1 --out " + path("run");

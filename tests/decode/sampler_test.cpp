@@ -138,6 +138,16 @@ TEST(Sampler, FrequencyCountsAndPresenceDoesNot) {
   EXPECT_EQ(Sampler(all).pick(std::vector<float>{3, 0.4f}, 0, thrice), 0);
 }
 
+// What is beyond f32 stays a number: the rewarded token is chosen, the penalized one never.
+TEST(Sampler, HugePenaltiesMakeNoInfinity) {
+  const std::vector<int32_t> history{1};
+  const std::vector<float> logits{1, 2, 3};
+  EXPECT_EQ(Sampler({.temperature = 1, .frequency_penalty = -1e300}).pick(logits, 0, history), 1);
+  EXPECT_EQ(Sampler({.temperature = 1, .repeat_penalty = 1e-300}).pick(logits, 0, history), 1);
+  for (uint64_t seed = 0; seed < 20; ++seed)
+    EXPECT_NE(Sampler({.temperature = 1, .presence_penalty = 1e300, .seed = seed}).pick(logits, 0, history), 1);
+}
+
 TEST(Sampler, PenaltiesLookAtTheLastN) {
   const std::vector<float> logits{3, 2, 1};
   const std::vector<int32_t> history{0, 1, 1, 2};

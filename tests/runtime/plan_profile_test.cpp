@@ -91,10 +91,53 @@ TEST(PlanProfile, TextJsonAndSvgAgree) {
   EXPECT_EQ(to_text(MemoryProfile{}), "nothing is computed\n");
 }
 
+// Does a step touch this parameter or input?
+bool touches(const PlanStep& s, const Operand& leaf) {
+  const auto same = [&](const Operand& o) { return o.base == leaf.base && o.index == leaf.index; };
+  return std::any_of(s.in.begin(), s.in.end(), same) || std::any_of(s.out.begin(), s.out.end(), same);
+}
+
+// Bytes add up to the cost's. What the step before has made is near; a leaf is as far as its definition says, counted
+// back from the step, into the run before where need be.
+TEST(PlanProfile, ReuseCountsWhatWasTouchedSince) {
+  const auto device = make_cpu_device(1);
+  const Plan plan = step_plan(*device);
+  const std::vector<std::vector<Reuse>> reuse = reuse_of(plan);
+  const size_t n = plan.steps.size();
+  ASSERT_EQ(reuse.size(), n);
+  int near = 0, leaves = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const PlanStep& s = plan.steps[i];
+    double bytes = 0;
+    size_t at = 0;
+    for (const auto* operands : {&s.in, &s.out})
+      for (const Operand& o : *operands) {
+        if (o.base == Operand::absent) continue;
+        const Reuse& r = reuse[i][at++];
+        bytes += r.bytes;
+        if (o.base == Operand::arena) {
+          if (i == 0 || operands != &s.in || plan.steps[i - 1].out[0].index != o.index) continue;
+          EXPECT_EQ(r.since, 0) << s.op;
+          ++near;
+        } else {
+          double since = 0;
+          size_t back = (i + n - 1) % n;
+          for (; !touches(plan.steps[back], o); back = (back + n - 1) % n) since += plan.steps[back].cost.bytes;
+          EXPECT_EQ(r.since, since) << s.op;  // whole numbers
+          ++leaves;
+        }
+      }
+    EXPECT_NEAR(bytes, s.cost.bytes, s.cost.bytes * 1e-12);
+  }
+  EXPECT_GT(near, 0);
+  EXPECT_GT(leaves, 0);
+}
+
 TEST(PlanProfile, CostsByLayerAddUp) {
   const auto device = make_cpu_device(1);
   const Plan plan = step_plan(*device);
-  const std::vector<LayerCost> layers = costs_by_layer(plan, [](const Cost&) { return 1.0; });
+  const std::vector<double> seconds(plan.steps.size(), 1.0);
+  const std::vector<LayerCost> layers = costs_by_layer(plan, seconds);
   Cost sum;
   double steps = 0;
   for (const LayerCost& l : layers)

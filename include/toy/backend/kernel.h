@@ -116,9 +116,9 @@ class Device {
   virtual DType storage(DType logical) const = 0;
   /// Can dense products round their operands to this dtype (PlanOptions::products)?
   virtual bool has_products(DType type) const { return type == DType::f32; }
-  /// What else than its name decides the bits of its results, with dense products in that dtype: the instruction set,
-  /// whose width is the order of sums. Empty where nothing does.
-  virtual std::string instruction_set(DType products) const { return {}; }
+  /// What else than its name decides the bits of its results, with dense products in that dtype: how this processor
+  /// rounds, as "fma". Empty where nothing does.
+  virtual std::string arithmetic(DType products) const { return {}; }
   /// The dtype that activations are computed in, as stored.
   virtual DType compute() const = 0;
   virtual std::span<const KernelRecord> kernels() const = 0;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <array>
-#include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,15 +47,23 @@ nlohmann::ordered_json to_json(const MemoryProfile& profile);
 /// A drawing that needs no other file: bytes in use against steps, coloured by phase, and the blocks of the peak.
 std::string to_svg(const MemoryProfile& profile, const std::string& title);
 
+/// Bytes that a step reads or writes, and how many bytes other steps touched since these were last read or written:
+/// what a level of memory has to hold for them to be still in it.
+struct Reuse {
+  double bytes = 0, since = 0;
+};
+/// Of each operand of each step, for a plan that runs again and again. The bytes of a step add up to its cost's.
+std::vector<std::vector<Reuse>> reuse_of(const Plan& plan);
+
 /// Work of the steps of one layer, or of each of several alike in a row.
 struct LayerCost {
   std::string layer;  ///< "blk.3"; steps without a layer stand under their op
   std::string last;   ///< of several alike, the last
   int count = 1;
   std::array<Cost, kPhases.size()> phases;       ///< of one of them
-  std::array<double, kPhases.size()> seconds{};  ///< sum over the steps of what `seconds_of` says
+  std::array<double, kPhases.size()> seconds{};  ///< of the mean one
 };
-/// In the order in which the layers begin. `seconds_of`: the time of one step, or nothing.
-std::vector<LayerCost> costs_by_layer(const Plan& plan, const std::function<double(const Cost&)>& seconds_of = {});
+/// In the order in which the layers begin. `seconds`: of each step, or nothing.
+std::vector<LayerCost> costs_by_layer(const Plan& plan, std::span<const double> seconds = {});
 
 }  // namespace toy

@@ -1,6 +1,7 @@
 // The training engine: a model, its optimizer, and one compiled step.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -93,11 +94,12 @@ class Trainer {
   /// counted from 1. The loss is the mean over the windows' targets; padding of packed rows counts in nothing.
   StepResult step(const Windows& windows, double lr);
   /// Loss of a tokenized text in windows of T at stride T/4: every token but the first few is predicted from at
-  /// least 3T/4 others. Reads at most `max_tokens` (0: all).
-  EvalResult evaluate(TokenView ids, int64_t max_tokens = 0);
+  /// least 3T/4 others. Reads at most `max_tokens` (0: all). `stop` is asked before every batch: once it says true, the
+  /// result is that of the batches before.
+  EvalResult evaluate(TokenView ids, int64_t max_tokens = 0, const std::function<bool()>& stop = {});
   /// Loss of packed documents, each read alone from its beginning. Reads the plan's first rows, until `max_tokens` are
   /// counted (0: all).
-  EvalResult evaluate(const PackedRows& rows, int64_t max_tokens = 0);
+  EvalResult evaluate(const PackedRows& rows, int64_t max_tokens = 0, const std::function<bool()>& stop = {});
 
   /// Updates made: steps whose gradient was finite.
   int64_t updates() const { return updates_; }

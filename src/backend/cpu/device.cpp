@@ -18,10 +18,12 @@ class CpuDevice final : public Device {
   bool has_products(DType type) const override {
     return type == DType::f32 || (type == DType::bf16 && cpu::has_bf16_products());
   }
-  std::string instruction_set(DType products) const override {
-    const std::vector<int64_t> best_first = hwy::SupportedAndGeneratedTargets();
-    return std::string(hwy::TargetName(best_first.front())) +
-           (products == DType::bf16 && cpu::has_amx() ? " with AMX" : "");
+  // The width of vectors decides nothing, see docs/numerics.md.
+  std::string arithmetic(DType products) const override {
+    const bool fused = hwy::SupportedAndGeneratedTargets().front() != HWY_SSSE3;  // the best comes first
+    return std::string(fused ? "fma" : "no fma") + (products == DType::f32 ? ""
+                                                    : cpu::has_amx()       ? ", AMX"
+                                                                           : ", AVX512_BF16");
   }
   DType compute() const override { return DType::f32; }
   std::span<const KernelRecord> kernels() const override { return cpu::kernel_list(); }

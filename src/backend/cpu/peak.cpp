@@ -79,6 +79,7 @@ HWY_NOINLINE float exps(const float* begin, const float* end) {
   return hn::GetLane(s);
 }
 
+const char* target_name() { return hwy::TargetName(HWY_TARGET); }
 int lanes() { return int(hn::Lanes(Tag())); }
 
 }  // namespace toy::bench::HWY_NAMESPACE
@@ -91,6 +92,7 @@ HWY_EXPORT(read);
 HWY_EXPORT(read_block);
 HWY_EXPORT(copy_block);
 HWY_EXPORT(exps);
+HWY_EXPORT(target_name);
 HWY_EXPORT(lanes);
 namespace {
 
@@ -173,6 +175,8 @@ double barrier_seconds(ThreadPool& pool) {
   if (pool.size() == 1) return 0;
   return pool.size() / rate(pool, 1, [&](int) { pool.barrier(); });
 }
+
+const char* instruction_set() { return HWY_DYNAMIC_DISPATCH(target_name)(); }
 
 }  // namespace toy::bench
 #endif

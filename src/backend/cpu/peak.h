@@ -38,5 +38,7 @@ double copy_level_gbs(ThreadPool& pool, size_t bytes);
 
 /// Seconds that a barrier of the team takes.
 double barrier_seconds(ThreadPool& pool);
+/// The instruction set that the kernels of this process use: "AVX3", "AVX2", "SSSE3", "NEON".
+const char* instruction_set();
 
 }  // namespace toy::bench
