@@ -110,9 +110,10 @@ struct Ops {
     check(context >= 1 && context <= kMost, "--context is {}: expected 1 to {}", context, kMost);
     check(parallel >= 1 && parallel <= 4096, "--parallel is {}: expected 1 to 4096", parallel);
     trainer.validate();
+    const ModelSpec spec = model_spec(shape);
     const auto dev = device.make();
     const Ceilings ceilings(dev->pool());
-    Model model = random_model(model_spec(shape), *dev, 0);
+    Model model = random_model(spec, *dev, 0);
     const std::vector<OpTime> decoding = decode(*dev, model, ceilings), training = train(*dev, model, ceilings);
     if (json) {
       const ordered_json j{{"shape", shape},

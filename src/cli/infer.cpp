@@ -194,7 +194,7 @@ struct Infer {
     const StopFilter stops_are_sound(stops);
   }
 
-  // What else than a smaller --n would help.
+  // What else than fewer tokens would help.
   const char* room_to_grow(const ModelSpec& spec) const {
     if (context > 0) return " or a larger --ctx";
     return spec.positions == PositionKind::learned ? ": these are all that the model has learned"
@@ -211,9 +211,9 @@ struct Infer {
       int64_t n = std::min<int64_t>(g.max_tokens, int64_t(1) << 40);  // beyond any context, and sums do not overflow
       if (n_option->count() == 0) n = std::clamp<int64_t>(room - tokens, 1, n);
       check(tokens + n <= room,
-            "context: {} prompt tokens{} and {} to generate need {} positions, there are {}; use a smaller --n{}",
-            tokens, prompts.several() ? fmt::format(" (prompt {})", i + 1) : "", n, tokens + n, room,
-            room_to_grow(model.spec));
+            "context: {} prompt tokens{} and {} to generate need {} positions, there are {}; use a {}{}", tokens,
+            prompts.several() ? fmt::format(" (prompt {})", i + 1) : "", n, tokens + n, room,
+            tokens < room ? "smaller --n" : "shorter prompt", room_to_grow(model.spec));
       result.push_back(n);
     }
     return result;

@@ -61,8 +61,8 @@ bool is_wide(const View& weight) { return weight.dtype != DType::f32; }
 // Into `to`, which has a store's memory.
 void copy_tensor(const safetensors::File& file, const std::string& name, const View& to) {
   const auto it = file.tensors().find(name);
-  check(it != file.tensors().end(), "{}: there is no tensor '{}': the optimizer or the device was another", file.path(),
-        name);
+  check(it != file.tensors().end(), "{}: there is no tensor '{}': optimizer, average or device was another",
+        file.path(), name);
   const View& from = it->second;
   check(from.dtype == to.dtype && from.shape == to.shape, "{}: tensor '{}' is {} {}, this run needs {} {}", file.path(),
         name, name_of(from.dtype), from.shape.str(), name_of(to.dtype), to.shape.str());

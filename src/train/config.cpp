@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "toy/base/json_text.h"
 
 namespace toy {
@@ -13,7 +15,9 @@ using nlohmann::ordered_json;
 ordered_json optimizer_config(const OptimizerOptions& o) {
   const auto& [kind, beta1, beta2, eps, momentum, nesterov, weight_decay, clip, decay_rate, update_clip, relative_step,
                muon_scale, adamw_factor, lr_for, no_decay, ema] = o;
-  return {{"kind", int(kind)},
+  const auto info =
+      std::find_if(optimizers().begin(), optimizers().end(), [&o](const OptimizerInfo& i) { return i.kind == o.kind; });
+  return {{"kind", info->name},
           {"beta1", beta1},
           {"beta2", beta2},
           {"eps", eps},
@@ -24,7 +28,7 @@ ordered_json optimizer_config(const OptimizerOptions& o) {
           {"decay_rate", decay_rate},
           {"update_clip", update_clip},
           {"relative_step", relative_step},
-          {"muon_scale", int(muon_scale)},
+          {"muon_scale", muon_scale == OptimizerOptions::match_rms ? "match-rms" : "original"},
           {"adamw_factor", adamw_factor},
           {"lr_for", lr_for},
           {"no_decay", no_decay},
@@ -51,7 +55,7 @@ ordered_json recipe_config(const RecipeOptions& o) {
   (void)max_skipped, (void)time_limit, (void)watch, (void)memory;  // when a run ends early, what is looked at
   ordered_json j{{"steps", steps},
                  {"lr", lr},
-                 {"schedule", int(schedule)},
+                 {"schedule", name_of(schedule)},
                  {"warmup", warmup},
                  {"decay_steps", decay_steps},
                  {"final_lr", final_lr},

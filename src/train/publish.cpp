@@ -3,12 +3,18 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <vector>
 
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
+#include "toy/base/memory.h"
+#include "toy/tensor/convert.h"
+#include "train/checkpoints.h"
 
 namespace toy {
 namespace {
@@ -26,6 +32,40 @@ constexpr const char *kModelFile = "model.gguf", *kAverageFile = "model-ema.gguf
 
 std::string model_path(const std::string& out) { return (std::filesystem::path(out) / kModelFile).string(); }
 std::string average_path(const std::string& out) { return (std::filesystem::path(out) / kAverageFile).string(); }
+
+void prepare_folder(const std::string& out, size_t needed) {
+  std::error_code error;
+  std::filesystem::create_directories(out, error);
+  check(!error, "out: cannot make the folder '{}': {}", out, error.message());
+  check(std::filesystem::is_directory(out), "out: '{}' is not a folder", out);
+  check(access(out.c_str(), W_OK | X_OK) == 0, "out: the folder '{}' is not writable", out);
+  const std::string checkpoints = Checkpoints(out, 1).root();
+  check(!std::filesystem::exists(checkpoints, error) || std::filesystem::is_directory(checkpoints, error),
+        "out: '{}' is not a folder; checkpoints are to be written there", checkpoints);
+  for (const std::string& target : {model_path(out), average_path(out)})
+    check(!std::filesystem::is_directory(target, error), "out: '{}' is a folder; the model is to be written there",
+          target);
+  const auto space = std::filesystem::space(out, error);
+  check(error || space.available >= needed, "disk: '{}' has {} free, the model and its checkpoints need {}", out,
+        format_bytes(space.available), format_bytes(needed));
+}
+
+std::optional<Weight> first_beyond(const Model& model, float limit, bool matrices_alone) {
+  constexpr int64_t kPiece = 1 << 16;  // a copy of the largest tensor would be the peak of the run
+  std::vector<float> piece(static_cast<size_t>(kPiece));
+  for (const TensorSpec& t : tensors_of(model.spec)) {
+    if (matrices_alone && t.shape.rank() < 2) continue;
+    const View v = model.params->get(t.name);
+    for (int64_t at = 0; at < v.count(); at += kPiece) {
+      const int64_t n = std::min(kPiece, v.count() - at);
+      auto* from = static_cast<std::byte*>(v.data) + size_t(at) * size_of(v.dtype);
+      convert(View(from, v.dtype, {n}), View(piece.data(), DType::f32, {n}));
+      for (int64_t i = 0; i < n; ++i)
+        if (const float w = piece[size_t(i)]; !(std::fabs(w) <= limit)) return Weight{t.name, w};
+    }
+  }
+  return std::nullopt;
+}
 
 std::string publish_model(const Model& model, const std::string& out, DType stored) {
   const std::string path = model_path(out), folder = (std::filesystem::path(out) / "weights").string(),

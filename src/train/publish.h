@@ -1,6 +1,8 @@
-// The names under which a run's model is found.
+// The folder of a run's results: made, proven, and the names under which the model is found in it.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 
 #include "toy/models/model.h"
@@ -11,6 +13,18 @@ namespace toy {
 std::string model_path(const std::string& out);
 /// `<out>/model-ema.gguf`: the averaged weights, where an average is kept.
 std::string average_path(const std::string& out);
+/// Makes the folder and proves, before any time is spent, that it can be written and has room for `needed` bytes.
+/// Throws Error{bad_input} naming --out.
+void prepare_folder(const std::string& out, size_t needed);
+
+/// One weight of a model.
+struct Weight {
+  std::string tensor;
+  float value = 0;
+};
+/// The first weight, or the first in a matrix, whose magnitude is above `limit`, or that is no number.
+std::optional<Weight> first_beyond(const Model& model, float limit, bool matrices_alone = false);
+
 /// Writes it, and gives the same file the name `<out>/weights/latest.gguf`: a hard link, so that each can be copied or
 /// moved alone, or a relative symbolic link where the file system has no hard ones. Returns model_path(). Throws as
 /// save_model() does.

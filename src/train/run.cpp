@@ -1,7 +1,6 @@
 #include "train/run.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,7 +12,6 @@
 #include "toy/base/folder_lock.h"
 #include "toy/base/memory.h"
 #include "toy/decode/generate.h"
-#include "toy/tensor/convert.h"
 #include "train/calibrate.h"
 #include "train/checkpoints.h"
 #include "train/config.h"
@@ -48,39 +46,6 @@ void check_options(const RecipeOptions& o) {
   check(o.sample_tokens >= 0, "sample is {}, expected 0 (none) or more", o.sample_tokens);
   check(o.context == 0 || o.context >= o.trainer.tokens, "context is {}, smaller than the window of {} tokens",
         o.context, o.trainer.tokens);
-}
-
-// The folder is made, and proven writable, before any time is spent.
-void prepare_folder(const std::string& out, size_t needed) {
-  std::error_code error;
-  std::filesystem::create_directories(out, error);
-  check(!error, "out: cannot make the folder '{}': {}", out, error.message());
-  check(std::filesystem::is_directory(out), "out: '{}' is not a folder", out);
-  check(access(out.c_str(), W_OK | X_OK) == 0, "out: the folder '{}' is not writable", out);
-  const std::string checkpoints = Checkpoints(out, 1).root();
-  check(!std::filesystem::exists(checkpoints, error) || std::filesystem::is_directory(checkpoints, error),
-        "out: '{}' is not a folder; checkpoints are to be written there", checkpoints);
-  for (const std::string& target : {model_path(out), average_path(out)})
-    check(!std::filesystem::is_directory(target, error), "out: '{}' is a folder; the model is to be written there",
-          target);
-  const auto space = std::filesystem::space(out, error);
-  check(error || space.available >= needed, "disk: '{}' has {} free, the model and its checkpoints need {}", out,
-        format_bytes(space.available), format_bytes(needed));
-}
-
-// The first value that is no number of at most `limit`. In pieces: a copy of the largest tensor would be the peak of
-// the run.
-std::optional<float> first_beyond(const View& v, float limit) {
-  constexpr int64_t kPiece = 1 << 16;
-  std::vector<float> piece(size_t(std::min(kPiece, v.count())));
-  for (int64_t at = 0; at < v.count(); at += kPiece) {
-    const int64_t n = std::min(kPiece, v.count() - at);
-    auto* from = static_cast<std::byte*>(v.data) + size_t(at) * size_of(v.dtype);
-    convert(View(from, v.dtype, {n}), View(piece.data(), DType::f32, {n}));
-    for (int64_t i = 0; i < n; ++i)
-      if (!(std::fabs(piece[size_t(i)]) <= limit)) return piece[size_t(i)];
-  }
-  return std::nullopt;
 }
 
 class Run {
@@ -335,26 +300,22 @@ class Run {
 
   // Weights that are not numbers are of no use to anybody: better no file than a broken one.
   void require_finite() const {
-    for (const TensorSpec& t : tensors_of(model_.spec))
-      if (const std::optional<float> w = first_beyond(model_.params->get(t.name), std::numeric_limits<float>::max()))
-        fail_internal("training diverged: '{}' holds {}; nothing was saved{}. Try a smaller --lr", t.name, *w,
-                      checkpoints_.newest().empty() ? "" : " since " + checkpoints_.newest());
+    if (const auto w = first_beyond(model_, std::numeric_limits<float>::max()))
+      fail_internal("training diverged: '{}' holds {}; nothing was saved{}. Try a smaller --lr", w->tensor, w->value,
+                    checkpoints_.newest().empty() ? "" : " since " + checkpoints_.newest());
   }
 
   // f16 would make infinities of large weights.
   void require_range() {
     constexpr float kMost = 65504;
     if (o_.stored != DType::f16) return;
-    for (const TensorSpec& t : tensors_of(model_.spec)) {
-      const std::optional<float> w =
-          t.shape.rank() < 2 ? std::nullopt : first_beyond(model_.params->get(t.name), kMost);
-      if (!w) continue;
-      save_checkpoint();
-      fail(
-          "dtype: '{}' holds {}, and f16 goes to {}; no model was written, everything is in {}. --resume "
-          "--allow-changes --dtype bf16 writes it",
-          t.name, *w, kMost, checkpoints_.newest());
-    }
+    const auto w = first_beyond(model_, kMost, true);
+    if (!w) return;
+    save_checkpoint();
+    fail(
+        "dtype: '{}' holds {}, and f16 goes to {}; no model was written, everything is in {}. --resume "
+        "--allow-changes --dtype bf16 writes it",
+        w->tensor, w->value, kMost, checkpoints_.newest());
   }
 
   // Watcher and trainer. What is computed again to save memory depends on what the process holds beside the trainer.

@@ -1,12 +1,22 @@
 #include "toy/train/schedule.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 
 #include "toy/base/error.h"
 
 namespace toy {
+
+namespace {
+
+constexpr std::array<std::string_view, 4> kNames{"constant", "linear", "cosine", "wsd"};  // in the order of Kind
+static_assert(kNames[Schedule::wsd] == "wsd");
+
+}  // namespace
 
 void Schedule::validate() const {
   check(peak > 0 && std::isfinite(peak), "lr is {}, expected a positive number", peak);
@@ -41,12 +51,12 @@ double Schedule::at(int64_t step) const {
   return peak * (final_fraction + (1 - final_fraction) * wave);
 }
 
+std::string_view name_of(Schedule::Kind kind) { return kNames[size_t(kind)]; }
+
 Schedule::Kind schedule_of(std::string_view name) {
-  if (name == "constant") return Schedule::constant;
-  if (name == "linear") return Schedule::linear;
-  if (name == "cosine") return Schedule::cosine;
-  check(name == "wsd", "schedule '{}' is not one of constant, linear, cosine, wsd", name);
-  return Schedule::wsd;
+  const auto at = std::find(kNames.begin(), kNames.end(), name);
+  check(at != kNames.end(), "schedule '{}' is not one of {}", name, fmt::join(kNames, ", "));
+  return Schedule::Kind(at - kNames.begin());
 }
 
 }  // namespace toy

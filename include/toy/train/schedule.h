@@ -25,7 +25,9 @@ struct Schedule {
   double at(int64_t step) const;
 };
 
-/// "constant", "linear", "cosine", "wsd". Throws Error{bad_input} for any other name.
+/// "constant", "linear", "cosine", "wsd".
+std::string_view name_of(Schedule::Kind kind);
+/// The other way. Throws Error{bad_input} for a name that is none of them.
 Schedule::Kind schedule_of(std::string_view name);
 
 }  // namespace toy
