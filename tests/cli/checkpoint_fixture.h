@@ -47,7 +47,7 @@ class Checkpoints : public Cli {
       const std::string name = fs::relative(e.path(), path(out)).string();
       if (e.is_symlink())
         all[name] = "-> " + fs::read_symlink(e.path()).string();
-      else if (e.is_regular_file() && name != ".lock" && name != "events.jsonl" && name != "config.json")
+      else if (e.is_regular_file() && name != ".lock" && !name.starts_with("events.") && name != "config.json")
         all[name] = slurp(e.path());
     }
     return all;
