@@ -126,6 +126,11 @@ TEST_F(CliTrain, ARunThatLearnsNothingFails) {
   }
 }
 
+TEST_F(CliTrain, NamesThatTheDiskRefuses) {
+  const std::string train = "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 ";
+  refuses(train + "--out " + path(std::string(300, 'x')), {"xxx", "File name too long"});
+}
+
 // Weights that f16 would make infinities of are written to no file, and are not lost.
 TEST_F(CliTrain, WeightsBeyondF16) {
   const std::string train = "train from-scratch --corpus " + tiny_corpus() +
