@@ -134,6 +134,12 @@ struct Store {
 
   HWY_INLINE float* to(size_t row) const { return last ? y + row * ld : sum + row * ld_sum; }
 
+  // Ahead of put(): of many rows none is still in the first-level cache from the strip before.
+  HWY_INLINE void fetch(size_t row, size_t rows) const {
+#pragma GCC unroll 4
+    for (size_t i = 0; i < rows; ++i) __builtin_prefetch(to(row + i), 1, 3);
+  }
+
   HWY_INLINE void put(const Half (&s)[kSums], size_t row) const {
     const HalfTag d;
     if (HWY_LIKELY(outs == kStrip)) {
@@ -164,6 +170,7 @@ struct Store {
 template <int MR, int PF, class W>
 HWY_NOINLINE void dot_tile_store(const float* x, size_t steps, const W& w, Prefetch next, const Store& to, size_t row) {
   Half s[MR][kSums];
+  to.fetch(row, MR);
   dot_tile<MR, PF>(x, steps, w, next, s);
 #pragma GCC unroll 4
   for (int i = 0; i < MR; ++i) to.put(s[i], row + i);
