@@ -1,13 +1,25 @@
-# check_headers: compiles each public header alone, so that whoever includes it need not know what else it wants.
-# An object library of one generated source a header; built with the tests.
+# check_headers: compiles public headers alone, so that whoever includes one need not know what else it wants.
+# An object library of one generated source a header; built with the tests. A header that is the first include of its own
+# source is compiled alone there, unless that folder has precompiled headers.
 function(toy_check_headers)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/include/*.h)
   set(sources)
   foreach(header IN LISTS headers)
+    string(REGEX REPLACE "^toy/([^/]+)/(.+)\\.h$" "\\1" folder ${header})
+    string(REGEX REPLACE "^toy/(.+)\\.h$" "${PROJECT_SOURCE_DIR}/src/\\1.cpp" own ${header})
+    set(precompiled)
+    if(TARGET toy_${folder})
+      get_target_property(precompiled toy_${folder} PRECOMPILE_HEADERS)
+    endif()
+    if(EXISTS ${own} AND NOT precompiled)
+      file(STRINGS ${own} first REGEX "^#include" LIMIT_COUNT 1)
+      if(first STREQUAL "#include \"${header}\"")
+        continue()
+      endif()
+    endif()
     string(REPLACE "/" "_" name ${header})
     set(source ${PROJECT_BINARY_DIR}/check_headers/${name}.cpp)
-    # Twice, because a header without an include guard compiles once.
-    file(GENERATE OUTPUT ${source} CONTENT "#include \"${header}\"\n#include \"${header}\"\n")
+    file(GENERATE OUTPUT ${source} CONTENT "#include \"${header}\"\n")
     list(APPEND sources ${source})
   endforeach()
   add_library(check_headers OBJECT ${sources})

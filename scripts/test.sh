@@ -171,7 +171,7 @@ if [[ -n $fuzz ]]; then
   else
     names=()
     for source in tests/fuzz/*_fuzz.cpp; do name=${source##*/}; names+=("${name%_fuzz.cpp}"); done
-    # Only the fuzzers: they compile the sources that they test themselves.
+    # Only the fuzzers and what they link.
     if configure fuzz && build fuzz --target "${names[@]/#/fuzz_}"; then
       for name in "${names[@]}"; do
         finds=$root/build/fuzz/finds/$name  # inputs that crash are kept here

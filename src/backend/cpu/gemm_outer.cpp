@@ -92,25 +92,29 @@ HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b
 #pragma GCC unroll 16
   for (size_t i = 0; i < MR; ++i)
 #pragma GCC unroll 4
-    for (size_t j = 0; j < NV; ++j) {
-      __builtin_prefetch(c + i * ldc + j * kLanes, 1, 3);
-      acc[i][j] = hn::Zero(d);
-    }
-  for (size_t s = 0; s < steps; ++s, a += kMR, b += NV * kLanes) {
-    fetch.step();
-    Full bv[NV];
+    for (size_t j = 0; j < NV; ++j) acc[i][j] = hn::Zero(d);
+  // C is often cold. Its rows are fetched for the stores one after the other during the tile, the last an eighth of the
+  // tile ahead of them: all together would fill the core's fill buffers while the first steps need them.
+  const size_t each = steps / (MR + 1);
+  for (size_t row = 0, s = 0; row < MR; ++row) {
 #pragma GCC unroll 4
-    for (size_t j = 0; j < NV; ++j) {
-      Full v = hn::LoadU(d, b + j * kLanes);
-      keep(v);
-      bv[j] = v;
-    }
+    for (size_t j = 0; j < NV; ++j) __builtin_prefetch(c + row * ldc + j * kLanes, 1, 3);
+    for (const size_t end = row + 1 < MR ? s + each : steps; s < end; ++s, a += kMR, b += NV * kLanes) {
+      fetch.step();
+      Full bv[NV];
+#pragma GCC unroll 4
+      for (size_t j = 0; j < NV; ++j) {
+        Full v = hn::LoadU(d, b + j * kLanes);
+        keep(v);
+        bv[j] = v;
+      }
 #pragma GCC unroll 16
-    for (size_t i = 0; i < MR; ++i) {
-      Full av = hn::Set(d, a[i]);
-      keep(av);
+      for (size_t i = 0; i < MR; ++i) {
+        Full av = hn::Set(d, a[i]);
+        keep(av);
 #pragma GCC unroll 4
-      for (size_t j = 0; j < NV; ++j) acc[i][j] = hn::MulAdd(av, bv[j], acc[i][j]);
+        for (size_t j = 0; j < NV; ++j) acc[i][j] = hn::MulAdd(av, bv[j], acc[i][j]);
+      }
     }
   }
 #pragma GCC unroll 16
