@@ -156,6 +156,11 @@ struct Store {
     }
     alignas(32) float t[kStrip];
     for (size_t q = 0; q < kSums; ++q) hn::Store(s[q], d, t + q * kHalfLanes);
+    put_some(t, row);
+  }
+
+  // Of the last strip. Not inlined: it would be half of the code of every tile.
+  HWY_NOINLINE void put_some(const float* t, size_t row) const {
     for (size_t j = 0; j < outs; ++j) {
       float v = t[j];
       if (!first) v = sum[row * ld_sum + j] + v;
