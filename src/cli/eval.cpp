@@ -92,11 +92,13 @@ struct Eval {
     check_context(o.context);
     check(top_option->count() == 0 || out_option->count() > 0,
           "top-logprobs: there is no file for them; give --logprobs-out FILE too");
+    if (out_option->count()) check(logprobs_out != "-", "logprobs-out is '-'; stdout has the result, so give a file");
     if (out_option->count())
       refuse_overwriting("logprobs-out", logprobs_out, {{"--file", file}, {"the model", model_path}});
     const std::string text = read_text(file);
     const auto dev = device.make();
     const Model model = load_model(model_path, *dev);
+    print_warnings(model_path, model.warnings);
     check(model.tokenizer != nullptr, "{}: the file has no tokenizer, so it cannot read a text", model_path);
     model.spec.require_positions(o.context, "ctx");
     warn_of_long_context(model_path, model.spec, o.context);

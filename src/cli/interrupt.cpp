@@ -8,7 +8,7 @@
 namespace toy::cli {
 namespace {
 
-constexpr int kSignals[] = {SIGINT, SIGTERM};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};  // one that nohup has set aside stays so
 
 // What a handler may touch has to be global and lock-free.
 std::atomic<int> caught{0};

@@ -1,11 +1,11 @@
-// Ctrl-C and SIGTERM as a request that is read between two steps.
+// Ctrl-C, SIGTERM and SIGHUP (the terminal is gone) as a request that is read between two steps.
 #pragma once
 
 namespace toy::cli {
 
-/// While it lives, the first SIGINT or SIGTERM is noted and nothing else; the second ends the program at once, as it
-/// would have without this. A signal that was ignored stays ignored (nohup, a shell's background jobs). One at a time:
-/// a handler can reach nothing but a global.
+/// While it lives, the first SIGINT, SIGTERM or SIGHUP is noted and nothing else; the second ends the program at once,
+/// as it would have without this. A signal that was ignored stays ignored (nohup, a shell's background jobs). One at a
+/// time: a handler can reach nothing but a global.
 class Interrupt {
  public:
   Interrupt();

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <new>
@@ -93,6 +94,7 @@ const std::vector<Command>& commands() {
 int main(int argc, char** argv) {
   ensure_standard_streams();
   install_sigbus_message();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit is an error of its write, with a message
   CLI::App app{
       "toy: readable machine learning that is also fast.\n"
       "Trains, runs and inspects transformer language models; GGUF in and out.\n",

@@ -175,11 +175,16 @@ void make_strict(CLI::Option& o) {
 
 std::string explain_unknown_command(const CLI::App& root, const std::vector<std::string>& words) {
   const CLI::App* app = &root;
+  std::string option;  // that stands before the word
   for (const std::string& word : words) {
     const std::vector<std::string> names = commands_of(*app);
+    if (word.starts_with("-")) option = word.substr(0, word.find('='));
     if (word.starts_with("-") || names.empty()) continue;
     const CLI::App* sub = command_of(*app, word);
     if (!sub) {
+      for (const CLI::App* s : app->get_subcommands({}))
+        if (!option.empty() && s->get_option_no_throw(option) && !app->get_option_no_throw(option))
+          return fmt::format("{} is an option of `{}`, and stands behind that", option, full_name(*s));
       const std::string near = nearest(word, names);
       return fmt::format("unknown {} '{}'; there are: {}{}", kind_of_commands(*app), word, fmt::join(names, ", "),
                          near.empty() ? "" : ". Did you mean '" + near + "'?");

@@ -104,7 +104,8 @@ void PromptOptions::read() {
 
 void PromptOptions::read_lines(const std::string& path) {
   const std::string all = read_text(path), name = path == "-" ? "standard input" : path;
-  for (size_t begin = 0; begin < all.size();) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";  // some editors begin a file of UTF-8 with it
+  for (size_t begin = all.starts_with(kMark) ? kMark.size() : 0; begin < all.size();) {
     const size_t end = std::min(all.find('\n', begin), all.size());
     Prompt p{.where = fmt::format("{}:{}", name, prompts_.size() + 1), .text = all.substr(begin, end - begin)};
     drop_line_break(p.text);

@@ -77,7 +77,8 @@ class Reporter final : public TrainObserver {
   void done(const TrainResult& r, const std::string& how_to_resume) {
     progress_.finish();
     if (r.reason == TrainResult::patience) progress_.note("stopped: validation got no better");
-    if (r.reason == TrainResult::time) progress_.note("stopped: the time limit has passed");
+    if (r.reason == TrainResult::time)
+      progress_.note("stopped: the time limit has passed. To go on:\n  " + how_to_resume);
     if (!r.average_path.empty()) progress_.note("averaged weights: " + one_line(r.average_path));
     if (r.reason != TrainResult::stopped) {
       if (!json_) results_.put(r.model_path + "\n");
@@ -161,7 +162,7 @@ struct Recipe {
     app.add_option(
            "--checkpoint-every", o.checkpoint_every,
            "steps between checkpoints in OUT/checkpoints; also at the end and where validation finds a new best. "
-           "0: only when the run is stopped (Ctrl-C, SIGTERM)")
+           "0: only when the run is stopped (Ctrl-C, SIGTERM, SIGHUP, --time-limit)")
         ->capture_default_str();
     app.add_option("--keep", o.keep, "checkpoints to keep: the last ones, and the best beside them")
         ->capture_default_str();
@@ -193,6 +194,10 @@ struct Recipe {
       Reporter reporter(results, json);
       return reporter.estimated(estimate(o, *dev, reporter));
     }
+    for (const char* fresh : {"{seq}", "{time}"})
+      check(!o.resume || o.out.find(fresh) == std::string::npos,
+            "resume: --out is '{}', and {} names a new folder each time; give the folder of the run that is to go on",
+            o.out, fresh);
     const OutFolder folder(o.out, {{"arch", o.out.find("{arch}") == std::string::npos ? "" : architecture_of(o)},
                                    {"recipe", app.get_name()}});
     o.out = folder.path();
@@ -258,7 +263,8 @@ struct FromScratch {
         "--pack --tokenizer spm:512\n"
         "docs/data.md explains corpora, documents and mixtures.\n"
         "stdout has one line a step and ends with the path of the GGUF; progress is on stderr.\n"
-        "\nCtrl-C and SIGTERM finish the step, write a checkpoint, print the command that goes on, and end the program "
+        "\nCtrl-C, SIGTERM and SIGHUP finish the step, write a checkpoint, print the command that goes on, and end the "
+        "program "
         "by that signal; a second one ends it at once, and the last checkpoint is whole all the same. A run that was "
         "killed, or whose disk was full, goes on from its last checkpoint:\n"
         "  toy train from-scratch --corpus book.txt --steps 2000 --checkpoint-every 100 --out out/book\n"

@@ -75,13 +75,12 @@ const OpDef& adafactor_vector_def() {
 }
 
 AdafactorState adafactor(AdafactorState s, Value g, Value lr, Value mix, Value gscale, AdafactorAttrs attrs) {
-  Graph& graph = *g.graph;
   if (!s.col) {
-    const int id = graph.apply(adafactor_vector_def(), {s.w, g, s.row, lr, mix, gscale}, attrs);
-    return {{&graph, id, 0}, {&graph, id, 1}, {}};
+    const Value first = apply(adafactor_vector_def(), {s.w, g, s.row, lr, mix, gscale}, attrs);
+    return {first, output(first, 1), {}};
   }
-  const int id = graph.apply(adafactor_def(), {s.w, g, s.row, s.col, lr, mix, gscale}, attrs);
-  return {{&graph, id, 0}, {&graph, id, 1}, {&graph, id, 2}};
+  const Value first = apply(adafactor_def(), {s.w, g, s.row, s.col, lr, mix, gscale}, attrs);
+  return {first, output(first, 1), output(first, 2)};
 }
 
 }  // namespace toy

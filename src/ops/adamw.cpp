@@ -21,6 +21,12 @@ const OpDef& adamw_def() {
   static const OpDef def{.signature =
                              "adamw(w!:[*], g:[*], m!:[*], v!:[*], lr:[], bias1:[], bias2:[], gscale?:[]) -> "
                              "w!:[*], m!:[*], v!:[*]",
+                         .infer =
+                             [](const TypeQuery& q, std::vector<TensorType>&) {
+                               const auto a = q.attrs.as<AdamWAttrs>();
+                               check_betas("adamw", a.beta1, a.beta2);
+                               check_eps("adamw", a.eps);
+                             },
                          .cost =
                              [](const CostQuery& q) {
                                return Cost{.flops = 14.0 * double(q.out[0].count()),
@@ -45,9 +51,8 @@ const OpDef& clip_scale_def() {
 }
 
 AdamWState adamw(AdamWState state, Value g, Value lr, Value bias1, Value bias2, Value gscale, AdamWAttrs attrs) {
-  Graph& graph = *g.graph;
-  const int id = graph.apply(adamw_def(), {state.w, g, state.m, state.v, lr, bias1, bias2, gscale}, attrs);
-  return {{&graph, id, 0}, {&graph, id, 1}, {&graph, id, 2}};
+  const Value first = apply(adamw_def(), {state.w, g, state.m, state.v, lr, bias1, bias2, gscale}, attrs);
+  return {first, output(first, 1), output(first, 2)};
 }
 
 Value global_norm(std::span<const Value> gs) {

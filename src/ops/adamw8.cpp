@@ -14,6 +14,9 @@ const OpDef& adamw8_def() {
                                const int64_t n = q.in[0]->count(), blocks = q.in[3]->count();
                                check(blocks == code_blocks(n), "adamw8: {} blocks of {} for {} elements, expected {}",
                                      blocks, kCodeBlock, n, code_blocks(n));
+                               const auto a = q.attrs.as<AdamWAttrs>();
+                               check_betas("adamw8", a.beta1, a.beta2);
+                               check_eps("adamw8", a.eps);
                              },
                          .cost =
                              [](const CostQuery& q) {
@@ -25,9 +28,8 @@ const OpDef& adamw8_def() {
 }
 
 AdamW8State adamw8(AdamW8State s, Value g, Value lr, Value bias1, Value bias2, Value gscale, AdamWAttrs attrs) {
-  Graph& graph = *g.graph;
-  const int id = graph.apply(adamw8_def(), {s.w, g, s.m, s.m_scale, s.v, s.v_scale, lr, bias1, bias2, gscale}, attrs);
-  return {{&graph, id, 0}, {&graph, id, 1}, {&graph, id, 2}, {&graph, id, 3}, {&graph, id, 4}};
+  const Value first = apply(adamw8_def(), {s.w, g, s.m, s.m_scale, s.v, s.v_scale, lr, bias1, bias2, gscale}, attrs);
+  return {first, output(first, 1), output(first, 2), output(first, 3), output(first, 4)};
 }
 
 }  // namespace toy

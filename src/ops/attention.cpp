@@ -59,6 +59,7 @@ std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Att
 }  // namespace
 
 void check_attention(std::string_view op, const AttentionAttrs& attrs) {
+  check(std::isfinite(attrs.scale), "{}: scale is {}, expected a number", op, attrs.scale);
   check(attrs.window >= 0, "{}: window {} is negative", op, attrs.window);
   check(attrs.softcap >= 0 && std::isfinite(attrs.softcap), "{}: softcap is {}, expected 0 (none) or more", op,
         attrs.softcap);

@@ -21,6 +21,13 @@ std::vector<Value> independent(std::span<const Value> values);
 /// count).
 TensorType resolve_shape(const Shape& wanted, const TensorType& in);
 
+/// Output i of the op whose first output this is.
+inline Value output(Value first, int i) { return {first.graph, first.node, i}; }
+
+/// What every norm asks of its eps, and every optimizer with moments of their decay.
+void check_eps(std::string_view op, double eps);
+void check_betas(std::string_view op, double beta1, double beta2);
+
 /// What every form of attention asks of its attributes.
 void check_attention(std::string_view op, const AttentionAttrs& attrs);
 

@@ -45,9 +45,8 @@ const OpDef& attention_paged_def() {
 }
 
 KvPages kv_append(KvPages pages, Value k, Value v, Value seq, Value pos, Value table) {
-  Graph& g = *k.graph;
-  const int id = g.apply(kv_append_def(), {pages.k, pages.v, k, v, seq, pos, table});
-  return {{&g, id, 0}, {&g, id, 1}};
+  const Value first = apply(kv_append_def(), {pages.k, pages.v, k, v, seq, pos, table});
+  return {first, output(first, 1)};
 }
 
 Value attention_paged(Value q, KvPages pages, Value seq, Value pos, Value table, AttentionAttrs attrs) {

@@ -22,6 +22,8 @@ std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Att
 
 const OpDef& l2_norm_def() {
   static const OpDef def{.signature = "l2_norm(x:[*,D]) -> y:[*,D]",
+                         .infer = [](const TypeQuery& q,
+                                     std::vector<TensorType>&) { check_eps("l2_norm", q.attrs.as<L2NormAttrs>().eps); },
                          .vjp = vjp,
                          .cost = [](const CostQuery& q) { return Cost{.flops = 3.0 * double(q.out[0].count())}; },
                          .decompose = decompose};

@@ -29,10 +29,13 @@ std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Att
 }  // namespace
 
 const OpDef& layer_norm_def() {
-  static const OpDef def{.signature = "layer_norm(x:[*,D], w:[D], b?:[D]) -> y:[*,D]",
-                         .vjp = vjp,
-                         .cost = [](const CostQuery& q) { return Cost{.flops = 7.0 * double(q.out[0].count())}; },
-                         .decompose = decompose};
+  static const OpDef def{
+      .signature = "layer_norm(x:[*,D], w:[D], b?:[D]) -> y:[*,D]",
+      .infer = [](const TypeQuery& q,
+                  std::vector<TensorType>&) { check_eps("layer_norm", q.attrs.as<LayerNormAttrs>().eps); },
+      .vjp = vjp,
+      .cost = [](const CostQuery& q) { return Cost{.flops = 7.0 * double(q.out[0].count())}; },
+      .decompose = decompose};
   return def;
 }
 

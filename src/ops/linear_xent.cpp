@@ -46,9 +46,8 @@ const OpDef& linear_xent_def() {
 }
 
 CrossEntropy linear_xent(Value x, Value w, Value targets, Value weight) {
-  Graph& g = *x.graph;
-  const int id = g.apply(linear_xent_def(), {x, w, targets, weight});
-  return {{&g, id, 0}, {&g, id, 1}};
+  const Value first = apply(linear_xent_def(), {x, w, targets, weight});
+  return {first, output(first, 1)};
 }
 
 }  // namespace toy

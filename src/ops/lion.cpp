@@ -15,6 +15,11 @@ std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& att
 
 const OpDef& lion_def() {
   static const OpDef def{.signature = "lion(w!:[*], g:[*], m!:[*], lr:[], gscale?:[]) -> w!:[*], m!:[*]",
+                         .infer =
+                             [](const TypeQuery& q, std::vector<TensorType>&) {
+                               const auto a = q.attrs.as<LionAttrs>();
+                               check_betas("lion", a.beta1, a.beta2);
+                             },
                          .cost =
                              [](const CostQuery& q) {
                                return Cost{.flops = 10.0 * double(q.out[0].count()),
@@ -25,9 +30,8 @@ const OpDef& lion_def() {
 }
 
 LionState lion(LionState state, Value g, Value lr, Value gscale, LionAttrs attrs) {
-  Graph& graph = *g.graph;
-  const int id = graph.apply(lion_def(), {state.w, g, state.m, lr, gscale}, attrs);
-  return {{&graph, id, 0}, {&graph, id, 1}};
+  const Value first = apply(lion_def(), {state.w, g, state.m, lr, gscale}, attrs);
+  return {first, output(first, 1)};
 }
 
 }  // namespace toy

@@ -42,9 +42,8 @@ const OpDef& ema_def() {
 }
 
 Momentum momentum(Value v, Value g, Value gscale, MomentumAttrs attrs) {
-  Graph& graph = *g.graph;
-  const int id = graph.apply(momentum_def(), {v, g, gscale}, attrs);
-  return {{&graph, id, 0}, {&graph, id, 1}};
+  const Value first = apply(momentum_def(), {v, g, gscale}, attrs);
+  return {first, output(first, 1)};
 }
 
 Value ema(Value avg, Value w, Value mix, Value gscale) { return apply(ema_def(), {avg, w, mix, gscale}); }

@@ -32,10 +32,13 @@ std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Att
 }  // namespace
 
 const OpDef& rms_norm_def() {
-  static const OpDef def{.signature = "rms_norm(x:[*,D], w:[D]) -> y:[*,D]",
-                         .vjp = vjp,
-                         .cost = [](const CostQuery& q) { return Cost{.flops = 4.0 * double(q.out[0].count())}; },
-                         .decompose = decompose};
+  static const OpDef def{
+      .signature = "rms_norm(x:[*,D], w:[D]) -> y:[*,D]",
+      .infer = [](const TypeQuery& q,
+                  std::vector<TensorType>&) { check_eps("rms_norm", q.attrs.as<RmsNormAttrs>().eps); },
+      .vjp = vjp,
+      .cost = [](const CostQuery& q) { return Cost{.flops = 4.0 * double(q.out[0].count())}; },
+      .decompose = decompose};
   return def;
 }
 

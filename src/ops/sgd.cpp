@@ -54,13 +54,12 @@ const OpDef& sgd_momentum_def() {
 }
 
 SgdState sgd(SgdState state, Value g, Value lr, Value gscale, SgdAttrs attrs) {
-  Graph& graph = *g.graph;
   if (!state.v) {
     check(attrs.momentum == 0, "sgd: momentum {} needs a velocity", attrs.momentum);
     return {apply(sgd_def(), {state.w, g, lr, gscale}, attrs), {}};
   }
-  const int id = graph.apply(sgd_momentum_def(), {state.w, g, state.v, lr, gscale}, attrs);
-  return {{&graph, id, 0}, {&graph, id, 1}};
+  const Value first = apply(sgd_momentum_def(), {state.w, g, state.v, lr, gscale}, attrs);
+  return {first, output(first, 1)};
 }
 
 }  // namespace toy

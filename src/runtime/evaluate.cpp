@@ -56,13 +56,15 @@ class Evaluation {
       store_.write(p.name, *values);
       return;
     }
-    for (const ParamStore* s : options_.stores)
+    for (const ParamStore* s : options_.stores) {
+      check(s != nullptr, "evaluate: one of the stores is a null pointer");
       if (s->has(p.name)) {
         check(s->type(p.name) == p.type, "evaluate: tensor '{}' is {}, the graph needs {}", p.name,
               s->type(p.name).str(), p.type.str());
         convert(s->get(p.name), to);
         return;
       }
+    }
     fail("evaluate: parameter '{}' of type {} has no values; give a store that holds it, or feed it", p.name,
          p.type.str());
   }

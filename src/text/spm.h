@@ -46,9 +46,10 @@ struct SpmVocabulary {
 
 /// Tokenizes as the sentencepiece library does, with three differences, each of which keeps what the library
 /// loses. Bytes that are not UTF-8 become byte tokens (the library reads U+FFFD), grouped as llama.cpp groups
-/// them. A literal U+2581 becomes byte tokens (for the library and llama.cpp it is a space). So does a space
-/// without a token of its own. Hence decode(encode(t)) == t for every text, given 256 byte tokens and
-/// remove_extra_whitespaces off. Line breaks are in no piece of a trained vocabulary and become <0x0A>.
+/// them; a vocabulary without byte tokens refuses them with an EncodeError. A literal U+2581 becomes byte tokens (for
+/// the library and llama.cpp it is a space). So does a space without a token of its own. Hence decode(encode(t)) == t
+/// for every text, given 256 byte tokens and remove_extra_whitespaces off. Line breaks are in no piece of a trained
+/// vocabulary and become <0x0A>.
 ///
 /// llama.cpp adds its space prefix again after each user-defined token; the library does not, and neither do
 /// we. llama.cpp knows no byte tokens in unigram vocabularies: it gives <unk> where the library and we give bytes.

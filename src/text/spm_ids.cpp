@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "toy/base/error.h"
+#include "toy/base/utf8.h"
 
 namespace toy {
 
@@ -17,11 +18,15 @@ void SpmIds::put_unknown(std::string_view piece) {
     return;
   }
   const std::optional<int32_t> unknown = tokenizer_.vocabulary_.unknown;
+  const std::string& source = tokenizer_.vocabulary_.source;
+  const size_t at = place_.bytes + std::max(size_t(piece.data() - text_.data()), prefix_) - prefix_;
+  // What is no character cannot be an unknown one, and how many bytes it would stand for is anyone's guess.
+  if (!is_utf8(piece))
+    throw EncodeError(fmt::format("{}: the text is not UTF-8 at ", source), at,
+                      ", and the vocabulary has no byte tokens to spell it with; convert it to UTF-8");
   if (!unknown)
-    throw EncodeError(
-        fmt::format("{}: the vocabulary has no token for the character at ", tokenizer_.vocabulary_.source),
-        place_.bytes + std::max(size_t(piece.data() - text_.data()), prefix_) - prefix_,
-        ", and neither byte tokens nor an unknown token");
+    throw EncodeError(fmt::format("{}: the vocabulary has no token for the character at ", source), at,
+                      ", and neither byte tokens nor an unknown token");
   if (!place_.after_unknown) put(*unknown);
   place_.after_unknown = true;
 }

@@ -71,6 +71,7 @@ class Run {
     }
     observer.preparing(fmt::format("{}: {:.2f} M weights", spec.name, double(parameter_count(spec)) * 1e-6));
     model_ = from_.empty() ? source.model(spec, device) : checkpoint_model(from_, spec, device);
+    for (const std::string& warning : model_.warnings) observer_.warned(warning);
     model_.tokenizer = std::move(tokenizer);
     make_trainer();
     if (from_.empty()) return;
@@ -125,7 +126,9 @@ class Run {
         stopped = stopped || observer_.stop();
       }
       if (stopped) reason = TrainResult::stopped;
-      if (reason == TrainResult::stopped || checkpoint_due(ends || reason == TrainResult::patience)) save_checkpoint();
+      // Whoever ended it, a signal or the clock: there is more to be done.
+      const bool unfinished = reason == TrainResult::stopped || reason == TrainResult::time;
+      if (unfinished || checkpoint_due(ends || reason == TrainResult::patience)) save_checkpoint();
     }
     TrainResult r{.model_path = {},
                   .checkpoint = checkpoints_.newest(),
@@ -282,8 +285,10 @@ class Run {
   size_t disk_bytes(const ModelSpec& spec) const {
     const size_t models = o_.trainer.optimizer.ema > 0 ? 2 : 1;
     const size_t model = models * size_t(parameter_count(spec)) * size_of(o_.stored);
-    if (o_.checkpoint_every == 0) return model;
-    const size_t most = size_t(o_.keep) + 2, there = std::min(checkpoints_.count(), most);
+    if (o_.checkpoint_every == 0)
+      return model + (o_.time_limit > 0 ? Checkpoints::bytes(spec, o_.trainer.optimizer) : 0);
+    const int64_t ahead = (o_.steps - state_.step) / o_.checkpoint_every + 1;
+    const size_t most = size_t(std::min<int64_t>(o_.keep, ahead)) + 2, there = std::min(checkpoints_.count(), most);
     return model + (most - there) * Checkpoints::bytes(spec, o_.trainer.optimizer);
   }
 

@@ -1,5 +1,7 @@
 #include "toy/train/warm_start.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "train/run.h"
@@ -36,6 +38,7 @@ class Loaded final : public ModelSource {
   }
   Model model(const ModelSpec& spec, const Device& device) override {
     Model model = load_model(o_.init, device, LoadMode::trainable);
+    for (std::string& w : model.warnings) w = fmt::format("{}: {}", o_.init, w);
     model.spec = spec;  // context and name may be the caller's
     return model;
   }

@@ -65,6 +65,8 @@ TEST_F(CliArguments, MessagesSayWhatIsMeant) {
   refuses("bench machine --device reference", {"device is 'reference'"});
   refuses("bench train --shape tiny --tokens 100000000 --batch 20", {"memory", "training this model with this batch"});
   refuses("train from-scratch --corpus x --init y", {"unknown option '--init'; `toy train warm-start` has it"});
+  refuses("train --corpus x", {"--corpus is an option of `toy train from-scratch`"});
+  refuses("train --init y", {"--init is an option of `toy train warm-start`, and stands behind that"});
   refuses("generate --help", {"unknown command 'generate'"});
   refuses("train scratch --help", {"unknown recipe 'scratch'"});
   EXPECT_EQ(toy("train --help").code, 0);

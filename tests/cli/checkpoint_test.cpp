@@ -56,7 +56,8 @@ TEST_F(Checkpoints, CtrlCAndTermSaveAndSayHowToResume) {
   const std::string options = "--steps 600 --eval-every 100 --sample 4 --name 'two words'";
   const Result whole = toy(train("whole", options));
   ASSERT_EQ(whole.code, 0) << whole.err;
-  for (const int number : {SIGINT, SIGTERM}) {
+  const auto inherited = ::signal(SIGHUP, SIG_DFL);  // these tests may run under nohup
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     Running run(*this, "first", train("run", options));
     ASSERT_TRUE(run.wait_for("step 3:"));
     run.send(number);
@@ -75,6 +76,45 @@ TEST_F(Checkpoints, CtrlCAndTermSaveAndSayHowToResume) {
     EXPECT_EQ(slurp(path("run/model.gguf")), slurp(path("whole/model.gguf")));
     fs::remove_all(path("run"));
   }
+  ::signal(SIGHUP, inherited);
+}
+
+TEST_F(Checkpoints, ATimeLimitLeavesACheckpoint) {
+  const std::string options = "--steps 1000000 --schedule constant --json --time-limit ";
+  const auto steps = [](const Result& r) {
+    std::vector<int64_t> list;
+    std::istringstream lines(r.out);
+    for (std::string line; std::getline(lines, line);)
+      if (const auto j = nlohmann::json::parse(line); j.at("kind") == "step") list.push_back(j.at("step"));
+    return list;
+  };
+  const Result first = toy(train("run", options + "0.2s"));
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_NE(first.err.find("the time limit has passed. To go on:\n  toy train"), std::string::npos) << first.err;
+  EXPECT_TRUE(fs::exists(path("run/model.gguf")));
+  const Result second = toy(train("run", options + "0.1s --resume"));
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_EQ(steps(second).front(), steps(first).back() + 1);
+}
+
+// The disk has to hold what there will be.
+TEST_F(Checkpoints, ManyToKeepOfFewAreFew) {
+  const Result r = toy(train("run", "--steps 2 --checkpoint-every 1 --keep 100000000"));
+  EXPECT_EQ(r.code, 0) << r.err;
+}
+
+TEST_F(Checkpoints, ResumeWantsAFolderThatStays) {
+  refuses(train("run-{seq}", "--resume"), {"resume: --out is", "{seq} names a new folder each time"});
+  refuses(train("run-{time}", "--resume"), {"{time} names a new folder each time"});
+}
+
+// Without the signal being set aside, the system kills a program whose file grows beyond the limit.
+TEST_F(Checkpoints, ALimitOfFileSizesIsAMessage) {
+  const std::string command = "ulimit -f 20; " TOY_BINARY " " + train("run", "--steps 3 --checkpoint-every 1") + " >" +
+                              path("o") + " 2>" + path("e") + " </dev/null";
+  const int status = std::system(command.c_str());
+  EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 2) << slurp(path("e"));
+  EXPECT_NE(slurp(path("e")).find("ulimit -f"), std::string::npos) << slurp(path("e"));
 }
 
 TEST_F(Checkpoints, ASecondCtrlCEndsAtOnceAndHarmlessly) {

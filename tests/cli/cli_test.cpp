@@ -363,6 +363,8 @@ TEST_F(Cli, WarnsAboutFiles) {
   EXPECT_EQ(nlohmann::json::parse(infer.out).at("ids").size(), 3u);
   const Result card = toy("describe " + golden + " --json");
   EXPECT_NE(card.err.find("15 matrices are Q8_0"), std::string::npos) << card.err;
+  const Result eval = toy("eval " + golden + " --file " + tiny_corpus());
+  EXPECT_NE(eval.err.find("15 matrices are Q8_0"), std::string::npos) << eval.err;
   EXPECT_EQ(nlohmann::json::parse(card.out).at("warnings").size(), 1u);
   const Result plain = toy("infer " + std::string(TOY_GOLDEN) + " --prompt-ids 1,2 --n 3");
   EXPECT_EQ(plain.err, "");

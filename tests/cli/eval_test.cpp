@@ -87,6 +87,7 @@ TEST_F(CliEval, BadInput) {
   refuses(eval + " --top-logprobs 3", {"top-logprobs", "--logprobs-out"});
   refuses(eval + " --top-logprobs -3 --logprobs-out " + path("l"), {"top-logprobs is -3"});
   refuses(eval + " --logprobs-out " + path("no/such/folder"), {"no/such"});
+  refuses(eval + " --logprobs-out -", {"logprobs-out is '-'", "give a file"});
   refuses(eval + " --logprobs-out " + file, {"logprobs-out", "would be lost"});
   EXPECT_FALSE(fs::exists(path("l")));
 }

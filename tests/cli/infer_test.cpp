@@ -29,6 +29,8 @@ TEST_F(CliInfer, PromptsFromArgumentFileAndStandardInput) {
   EXPECT_EQ(toy(infer + "--prompt-file -", file).out, argument.out);
   const Result several = toy(infer + "--prompts -", file);
   EXPECT_EQ(several.out, "--- prompt 1 ---\n" + argument.out);
+  const std::string marked = write("marked.txt", "\xEF\xBB\xBF{\"prompt\": \"the cat\"}\n");
+  EXPECT_EQ(toy(infer + "--prompts " + marked).out, several.out);
 }
 
 TEST_F(CliInfer, SeveralPromptsAreWhatEachIsAlone) {

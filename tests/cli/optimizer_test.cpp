@@ -164,7 +164,7 @@ TEST_F(CliOptimizer, ATimeLimitEndsARun) {
   EXPECT_LT(of_kind(all, "step").size(), 1000000u);
   EXPECT_TRUE(of_kind(all, "eval").back().at("whole").get<bool>());
   EXPECT_TRUE(fs::exists(path("run/model.gguf")));
-  EXPECT_EQ(of_kind(events(train(3) + "--time-limit 2h"), "step").size(), 3u);
+  EXPECT_EQ(of_kind(events(train(3, 1, "other") + "--time-limit 2h"), "step").size(), 3u);
   for (const char* bad : {"90", "soon", "-1s", "0m", "10 m", "1d"})
     refuses(train() + "--time-limit '" + bad + "'", {"time-limit is '" + std::string(bad) + "'", "90s, 10m or 2h"});
 }

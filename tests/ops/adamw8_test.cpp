@@ -93,7 +93,8 @@ const OpSuite kSuite{
               {state("[3,31]", "1", "[]=const(0.37)"), AdamWAttrs{0.9, 0.95, 1e-8, 0.1}},
               {state("[512]", "2", "none"), AdamWAttrs{0.5, 0.999, 1e-3, 0}},
               {state("[67,131]", "35", "[]=const(0.5)"), AdamWAttrs{0.9, 0.95, 1e-8, 0.1}}},
-    .bad = {{state("[257]", "1", "none"), "adamw8: 1 blocks of 256 for 257 elements, expected 2", AdamWAttrs{}},
+    .bad = {{state("[3]", "1", "none"), "adamw8: beta1 is -1, expected 0 to below 1", AdamWAttrs{-1}},
+            {state("[257]", "1", "none"), "adamw8: 1 blocks of 256 for 257 elements, expected 2", AdamWAttrs{}},
             {"w:[3] g:[3] m:[1,64] m_scale:[1] v:i32[1,64] v_scale:[1] lr:[] bias1:[] bias2:[] "
              "gscale:none",
              "adamw8: m is f32, expected i32", AdamWAttrs{}}},

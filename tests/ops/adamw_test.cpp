@@ -41,19 +41,23 @@ std::string state(const std::string& shape, const std::string& gscale) {
          "=range(0,2) lr:[]=const(0.01) bias1:[]=const(0.19) bias2:[]=const(0.0975) gscale:" + gscale;
 }
 
-const OpSuite kAdamW{.op = "adamw",
-                     .cases = {{state("[1]", "none"), AdamWAttrs{}},
-                               {state("[3,31]", "none"), AdamWAttrs{0.9, 0.95, 1e-8, 0.1}},
-                               {state("[3,31]", "[]=const(0.37)"), AdamWAttrs{0.9, 0.95, 1e-8, 0.1}},
-                               {state("[2,3,5]", "[]=const(0.37)"), AdamWAttrs{0.5, 0.999, 1e-3, 0}},
-                               {state("[67,131]", "[]=const(0.5)"), AdamWAttrs{0.9, 0.95, 1e-8, 0.1}}},
-                     .bad = {{"w:[3] g:[4] m:[3] v:[3] lr:[] bias1:[] bias2:[] gscale:none",
-                              "adamw: g has leading dimensions [4], w has [3]", AdamWAttrs{}},
-                             {"w:[3] g:[3] m:[3] v:[3] lr:[1] bias1:[] bias2:[] gscale:none",
-                              "adamw: lr has 1 dimensions [1], expected 0", AdamWAttrs{}},
-                             {"w:bf16[3] g:[3] m:[3] v:[3] lr:[] bias1:[] bias2:[] gscale:none",
-                              "adamw: g is f32, w is bf16; cast one of them", AdamWAttrs{}}},
-                     .bound = bound};
+const OpSuite kAdamW{
+    .op = "adamw",
+    .cases = {{state("[1]", "none"), AdamWAttrs{}},
+              {state("[3,31]", "none"), AdamWAttrs{0.9, 0.95, 1e-8, 0.1}},
+              {state("[3,31]", "[]=const(0.37)"), AdamWAttrs{0.9, 0.95, 1e-8, 0.1}},
+              {state("[2,3,5]", "[]=const(0.37)"), AdamWAttrs{0.5, 0.999, 1e-3, 0}},
+              {state("[67,131]", "[]=const(0.5)"), AdamWAttrs{0.9, 0.95, 1e-8, 0.1}}},
+    .bad = {{state("[3]", "none"), "adamw: beta1 is 1, expected 0 to below 1", AdamWAttrs{1}},
+            {state("[3]", "none"), "adamw: beta2 is -1, expected 0 to below 1", AdamWAttrs{0.9, -1}},
+            {state("[3]", "none"), "adamw: eps is -1, expected a small number, not below 0", AdamWAttrs{0.9, 0.95, -1}},
+            {"w:[3] g:[4] m:[3] v:[3] lr:[] bias1:[] bias2:[] gscale:none",
+             "adamw: g has leading dimensions [4], w has [3]", AdamWAttrs{}},
+            {"w:[3] g:[3] m:[3] v:[3] lr:[1] bias1:[] bias2:[] gscale:none",
+             "adamw: lr has 1 dimensions [1], expected 0", AdamWAttrs{}},
+            {"w:bf16[3] g:[3] m:[3] v:[3] lr:[] bias1:[] bias2:[] gscale:none",
+             "adamw: g is f32, w is bf16; cast one of them", AdamWAttrs{}}},
+    .bound = bound};
 const bool kDone = register_suite(kAdamW);
 
 // Algorithm 2 of Loshchilov and Hutter 2019, the decay scaled by the learning rate (as in PyTorch).

@@ -39,6 +39,7 @@ const OpSuite kAttention{
     .cases = cases(),
     .bad = {{rows(4, 5, 2, 4, "4@0"), "attention: H=5 query heads are not a multiple of K=2 kv heads",
              AttentionAttrs{}},
+            {rows(4, 4, 2, 4, "4@0"), "attention: scale is inf, expected a number", AttentionAttrs{INFINITY}},
             {rows(4, 4, 2, 4, "4@0"), "attention: window -1 is negative", AttentionAttrs{1, -1}},
             {rows(4, 4, 2, 4, "4@0"), "attention: softcap is -3, expected 0 (none) or more", AttentionAttrs{1, 0, -3}},
             {"q:[4,2,4] k:[4,2,3] v:[4,2,3] seq:i32[4]=runs(4@0) pos:i32[4]=runs(4@0)",

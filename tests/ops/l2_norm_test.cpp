@@ -11,16 +11,18 @@ namespace {
 // The bounds are derived in src/backend/cpu/l2_norm.cpp.
 double width(const Run& r) { return double(r.shape(0).back()); }
 
-const OpSuite kL2Norm{.op = "l2_norm",
-                      .cases = {{"x:[1,1]", L2NormAttrs{}},
-                                {"x:[2,31]", L2NormAttrs{}},
-                                {"x:[5,3,16]@(1,0,2)", L2NormAttrs{1e-2f}},
-                                {"x:[9,8]=range(-0.2,0.2)", L2NormAttrs{3e-2f}},
-                                {"x:[70,2,128]", L2NormAttrs{}}},
-                      .bad = {{"x:[]", "l2_norm: x has 0 dimensions [], expected at least 1", L2NormAttrs{}},
-                              {"x:i32[8]=below(3)", "l2_norm: x is i32, expected a float type", L2NormAttrs{}}},
-                      .bound = relative([](const Run& r) { return width(r) / 128 + 8; }),
-                      .rows = {"x"}};
+const OpSuite kL2Norm{
+    .op = "l2_norm",
+    .cases = {{"x:[1,1]", L2NormAttrs{}},
+              {"x:[2,31]", L2NormAttrs{}},
+              {"x:[5,3,16]@(1,0,2)", L2NormAttrs{1e-2f}},
+              {"x:[9,8]=range(-0.2,0.2)", L2NormAttrs{3e-2f}},
+              {"x:[70,2,128]", L2NormAttrs{}}},
+    .bad = {{"x:[8]", "l2_norm: eps is -0.5, expected a small number, not below 0", L2NormAttrs{-0.5f}},
+            {"x:[]", "l2_norm: x has 0 dimensions [], expected at least 1", L2NormAttrs{}},
+            {"x:i32[8]=below(3)", "l2_norm: x is i32, expected a float type", L2NormAttrs{}}},
+    .bound = relative([](const Run& r) { return width(r) / 128 + 8; }),
+    .rows = {"x"}};
 
 const OpSuite kOneRow{.op = "l2_norm", .cases = {{"x:[13]", L2NormAttrs{}}}, .bound = kL2Norm.bound};
 

@@ -35,7 +35,8 @@ const OpSuite kLion{
               {state("[3,31]", "none"), LionAttrs{0.9, 0.99, 0.1}},
               {state("[2,3,5]", "[]=const(0.37)"), LionAttrs{0.5, 0.8, 1}},
               {state("[67,131]", "[]=const(0.5)"), LionAttrs{0.9, 0.99, 0.1}}},
-    .bad = {{"w:[3] g:[4] m:[3] lr:[] gscale:none", "lion: g has leading dimensions [4], w has [3]", LionAttrs{}},
+    .bad = {{"w:[3] g:[3] m:[3] lr:[] gscale:none", "lion: beta2 is 1.5, expected 0 to below 1", LionAttrs{0.9, 1.5}},
+            {"w:[3] g:[4] m:[3] lr:[] gscale:none", "lion: g has leading dimensions [4], w has [3]", LionAttrs{}},
             {"w:[3] g:[3] m:[3] lr:[1] gscale:none", "lion: lr has 1 dimensions [1], expected 0", LionAttrs{}}},
     .bound = bound};
 const bool kDone = register_suite(kLion);

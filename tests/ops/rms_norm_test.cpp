@@ -11,22 +11,25 @@ double width(const Run& r) { return double(r.shape(1)[0]); }
 
 // Of the sum of D squares (D + 1) u, so of rstd half of that, 1 for eps, 2 for the root and the quotient; 2
 // products.
-const OpSuite kRmsNorm{.op = "rms_norm",
-                       .cases = {{"x:[1,1] w:[1]", RmsNormAttrs{}},
-                                 {"x:[2,31] w:[31]", RmsNormAttrs{}},
-                                 {"x:[3,2,17] w:[17]", RmsNormAttrs{1e-2f}},
-                                 {"x:[4,5,32]@(1,0,2) w:[32]", RmsNormAttrs{1e-3f}},
-                                 {"x:[9,16]@(1,0) w:[9]", RmsNormAttrs{}},
-                                 {"x:[37,576] w:[576]", RmsNormAttrs{1e-5f}}},
-                       .bad = {{"x:[2,8] w:[7]", "rms_norm: w has D=7, x has D=8"},
-                               {"x:[] w:[7]", "rms_norm: x has 0 dimensions [], expected at least 1"},
-                               {"x:[2,8] w:[1,8]", "rms_norm: w has 2 dimensions [1,8], expected 1"},
-                               {"x:[2,8] w:bf16[8]", "rms_norm: w is bf16, x is f32; cast one of them"},
-                               {"x:i32[8]=below(3) w:[8]", "rms_norm: x is i32, expected a float type"},
-                               {"x:[2,8]", "rms_norm: 1 inputs given, expected rms_norm(x:[*,D], w:[D]) -> y:[*,D]"},
-                               {"x:[2,8] w:none", "rms_norm: input w is missing"}},
-                       .bound = relative([](const Run& r) { return width(r) / 2 + 6; }),
-                       .rows = {"x"}};
+const OpSuite kRmsNorm{
+    .op = "rms_norm",
+    .cases = {{"x:[1,1] w:[1]", RmsNormAttrs{}},
+              {"x:[2,31] w:[31]", RmsNormAttrs{}},
+              {"x:[3,2,17] w:[17]", RmsNormAttrs{1e-2f}},
+              {"x:[4,5,32]@(1,0,2) w:[32]", RmsNormAttrs{1e-3f}},
+              {"x:[9,16]@(1,0) w:[9]", RmsNormAttrs{}},
+              {"x:[37,576] w:[576]", RmsNormAttrs{1e-5f}}},
+    .bad = {{"x:[2,8] w:[7]", "rms_norm: w has D=7, x has D=8"},
+            {"x:[2,8] w:[8]", "rms_norm: eps is -1, expected a small number, not below 0", RmsNormAttrs{-1}},
+            {"x:[2,8] w:[8]", "rms_norm: eps is nan, expected a small number, not below 0", RmsNormAttrs{NAN}},
+            {"x:[] w:[7]", "rms_norm: x has 0 dimensions [], expected at least 1"},
+            {"x:[2,8] w:[1,8]", "rms_norm: w has 2 dimensions [1,8], expected 1"},
+            {"x:[2,8] w:bf16[8]", "rms_norm: w is bf16, x is f32; cast one of them"},
+            {"x:i32[8]=below(3) w:[8]", "rms_norm: x is i32, expected a float type"},
+            {"x:[2,8]", "rms_norm: 1 inputs given, expected rms_norm(x:[*,D], w:[D]) -> y:[*,D]"},
+            {"x:[2,8] w:none", "rms_norm: input w is missing"}},
+    .bound = relative([](const Run& r) { return width(r) / 2 + 6; }),
+    .rows = {"x"}};
 const OpSuite kOneRow{.op = "rms_norm", .cases = {{"x:[13] w:[13]", RmsNormAttrs{}}}, .bound = kRmsNorm.bound};
 const bool kNormDone = register_suite(kRmsNorm) && register_suite(kOneRow);
 

@@ -77,6 +77,20 @@ const bool kDone = register_suite(kReshape) && register_suite(kReshapeRows) && r
                    register_suite(kPermuteRows) && register_suite(kSlice) && register_suite(kSliceRows) &&
                    register_suite(kConcat) && register_suite(kConcatRows) && register_suite(kBroadcast);
 
+TEST(Views, BroadcastToKeepsRunTimeRowsOrSaysHow) {
+  const Built b = build_operands(parse_operands("x:[4,3]"), {"x"});
+  const Value x = b.operands[0];
+  EXPECT_EQ(broadcast_to(x, {-1, 3}).type(), x.type());
+  for (const Shape& s : {Shape{4, 3}, Shape{2, 4, 3}, Shape{-1, 4, 3}}) {
+    try {
+      broadcast_to(x, s);
+      ADD_FAILURE() << s.str();
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("keep them with a first dimension of -1"), std::string::npos) << e.what();
+    }
+  }
+}
+
 // Gradients of run-time rows have run-time rows. Only a loss over rows leads to them: sums over rows have no gradient.
 TEST(Views, GradientsKeepRunTimeRows) {
   for (Device* device : {&cpu_device(2), &reference_device()}) {

@@ -43,6 +43,22 @@ TEST_F(Misuse, OperandsThatAreNotThere) {
   expect_error("output 7 of node 0, which has 1", [&] { softmax({&g, 0, 7}); });
   expect_error("node 99 of 2", [&] { (void)g.node(99); });
   expect_error("not of this graph", [&] { g.set_name({}, "x"); });
+  // Ops with several outputs.
+  expect_error("linear_xent: no operand is there", [] { linear_xent({}, {}, {}, {}); });
+  expect_error("linear_xent: input x is missing", [&] { linear_xent({}, a, ids, {}); });
+  expect_error("kv_append: no operand is there", [] { kv_append({}, {}, {}, {}, {}, {}); });
+  expect_error("adamw: input g is missing", [&] { adamw({a, a, a}, {}, a, a, a, {}, {}); });
+  expect_error("adamw8: input g is missing", [&] { adamw8({a, a, a, a, a}, {}, a, a, a, {}, {}); });
+  expect_error("sgd: input g is missing", [&] { sgd({a, {}}, {}, a, {}, {}); });
+  expect_error("sgd_momentum: input g is missing", [&] { sgd({a, a}, {}, a, {}, {}); });
+  expect_error("lion: input g is missing", [&] { lion({a, a}, {}, a, {}, {}); });
+  expect_error("adafactor: input g is missing", [&] { adafactor({a, a, a}, {}, a, a, {}, {}); });
+  expect_error("adafactor_vector: input g is missing", [&] { adafactor({a, a, {}}, {}, a, a, {}, {}); });
+  expect_error("momentum: input g is missing", [&] { momentum(a, {}, {}, {}); });
+  expect_error("null pointer", [&] {
+    const Value p = g.param("p", {DType::f32, {2}, 0});
+    evaluate(p + p, {.feeds = {}, .stores = {nullptr}});
+  });
 }
 
 TEST_F(Misuse, ShapesThatCannotBe) {

@@ -3,6 +3,7 @@
 
 #include "text/spm.h"
 #include "text_testing.h"
+#include "toy/base/utf8.h"
 
 namespace toy {
 namespace {
@@ -23,10 +24,13 @@ Ids in_parts(const Tokenizer& tokenizer, std::string_view text, RandomText& rand
   return ids;
 }
 
-void expect_same(const Tokenizer& tokenizer, const std::string& what) {
+enum class Takes { any_bytes, utf8 };
+
+void expect_same(const Tokenizer& tokenizer, const std::string& what, Takes takes = Takes::any_bytes) {
   RandomText random(11);
   for (int i = 0; i < 60; ++i) {
-    const std::string text = i % 3 == 0 ? random.bytes(400) : random.unicode(200);
+    std::string text = i % 3 == 0 ? random.bytes(400) : random.unicode(200);
+    if (takes == Takes::utf8) text = valid_utf8(text);
     for (const size_t chunk : {1, 7, 64})
       ASSERT_EQ(in_parts(tokenizer, text, random, chunk), tokenizer.encode(text)) << what << ", text " << i;
   }
@@ -62,7 +66,7 @@ TEST(EncodeStream, UnknownRunsLiteralsAndThePrefix) {
         v.add_space_prefix = prefix;
         v.remove_extra_whitespaces = trim;
         const SpmTokenizer tokenizer(v);
-        expect_same(tokenizer, fmt::format("model {}, prefix {}, trim {}", int(model), prefix, trim));
+        expect_same(tokenizer, fmt::format("model {}, prefix {}, trim {}", int(model), prefix, trim), Takes::utf8);
         RandomText random(2);
         std::string text;
         for (int i = 0; i < 300; ++i)

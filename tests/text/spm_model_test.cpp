@@ -27,8 +27,12 @@ std::string refusal(const std::string& bytes) {
 std::string try_it(const std::string& bytes) {
   try {
     const auto tokenizer = parse(bytes);
-    const std::string text = "ab \xC3\xA9 a\n ba\xFF";
-    tokenizer->decode(tokenizer->encode(text));
+    tokenizer->decode(tokenizer->encode("ab \xC3\xA9 a\n ba"));
+    try {
+      tokenizer->encode("ab\xFF a");
+    } catch (const EncodeError& e) {  // of a vocabulary without byte tokens
+      EXPECT_EQ(e.offset(), 2u);
+    }
     return "";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::bad_input) << e.what();

@@ -145,6 +145,12 @@ TEST(Spm, UnknownTokenWithoutByteTokens) {
   v.unknown = 0;
   v.add_bos = v.add_space_prefix = false;
   EXPECT_EQ(encoded(v, "axyza z"), "a|<unk>|a|" + kSpace + "|<unk>");
+  expect_contains(message_of([&] {
+                    SpmTokenizer(v).encode(
+                        "aa\xff"
+                        "aaa");
+                  }),
+                  "the text is not UTF-8 at byte 2 of the text");
   v.unknown.reset();
   v.types[0] = 3;
   const SpmTokenizer tokenizer(v);

@@ -61,6 +61,7 @@ TEST(Unigram, Unknown) {
   EXPECT_EQ(encoded(v, "xa"), "xa");
   EXPECT_EQ(encoded(v, "xyaa"), "xyaa");                            // -30 against two unknown with -40 each
   EXPECT_EQ(encoded(v, "a\n\nx\n a"), "a|<unk>|" + kSpace + "|a");  // across line breaks, too
+  expect_contains(message_of([&] { SpmTokenizer(v).encode("ax\xe2\x82"); }), "not UTF-8 at byte 2 of the text");
   SpmVocabulary without = v;
   without.unknown.reset(), without.types[0] = 3;
   expect_contains(message_of([&] { SpmTokenizer(without).encode("a\nax"); }),
