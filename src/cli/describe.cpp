@@ -32,7 +32,8 @@ struct Describe {
 
   void add(CLI::App& app) {
     app.add_option("model", what,
-                   fmt::format("a GGUF file, the folder of a run, a size ({}), or a JSON file of dimensions",
+                   fmt::format("a GGUF file, a run (its folder, or its id below runs or out), a size ({}), or a JSON "
+                               "file of dimensions",
                                fmt::join(size_names(), ", ")))
         ->required();
     app.add_option("--graph", graph,

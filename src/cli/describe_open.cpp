@@ -8,6 +8,7 @@
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/decode/decoder.h"
+#include "toy/formats/checkpoint.h"
 #include "toy/formats/gguf.h"
 
 namespace toy::cli {
@@ -18,13 +19,24 @@ namespace fs = std::filesystem;
 // The file that a word stands for.
 std::string file_of(const std::string& what) {
   std::error_code error;
+  if (!fs::exists(what, error))
+    for (const char* root : {"runs", "out"})  // where `toy runs` looks, too
+      if (const fs::path run = fs::path(root) / what; !what.empty() && fs::is_directory(run, error))
+        return file_of(run.string());
   if (fs::is_directory(what, error)) {
-    const std::string model = (fs::path(what) / "model.gguf").string();
-    check(fs::exists(model, error), "{}: a folder without a model.gguf, so it is no run; give a GGUF file", what);
-    return model;
+    // A run that has ended, a checkpoint, a run that has not.
+    const fs::path folder(what);
+    std::vector<fs::path> there{folder / "model.gguf", folder / "weights.gguf"};
+    const std::string checkpoints = (folder / "checkpoints").string();
+    if (fs::is_directory(checkpoints, error))
+      for (const int64_t step : checkpoint_steps(checkpoints))
+        there.insert(there.begin() + 2, fs::path(checkpoint_path(checkpoints, step)) / "weights.gguf");
+    for (const fs::path& file : there)
+      if (fs::exists(file, error)) return file.string();
+    fail("{}: a folder without a model.gguf and without a checkpoint, so there is no model; give a GGUF file", what);
   }
   const std::string near = nearest(what, size_names());
-  check(fs::exists(what, error), "'{}' is no file, no folder of a run, and none of the sizes {}{}", what,
+  check(fs::exists(what, error), "'{}' is no file, no run, and none of the sizes {}{}", what,
         fmt::join(size_names(), ", "), near.empty() ? "" : "; did you mean '" + near + "'?");
   return what;
 }

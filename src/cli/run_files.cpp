@@ -87,8 +87,10 @@ void RunOptions::add(CLI::App& app) {
        "at the first and every EVERY-th (10th) step, in events.jsonl; may be given again");
   list("--grads", grads, "PATTERN[:EVERY]: the same of the gradients of weights");
   list("--drift", drifts, "PATTERN[:EVERY]: how far weights have come from where they started; keeps a copy of them");
-  app.add_option("--op-timing", op_timing, "steps between two measurements of the time of every op; 0: none")
-      ->capture_default_str();
+  list(
+      "--op-timing", op_timings,
+      "EVERY or PATTERN:EVERY: the time that all ops, or those of a name (linear*, adamw), take in the first and every "
+      "EVERY-th step");
 }
 
 WatchOptions RunOptions::watch() const {
@@ -96,8 +98,8 @@ WatchOptions RunOptions::watch() const {
   for (const std::string& s : taps) w.taps.push_back(parse_watch("tap", s));
   for (const std::string& s : grads) w.grads.push_back(parse_watch("grads", s));
   for (const std::string& s : drifts) w.drifts.push_back(parse_watch("drift", s));
-  check(op_timing >= 0, "op-timing is {}, expected 0 (never) or more steps", op_timing);
-  w.op_timing = op_timing;
+  for (const std::string& s : op_timings)
+    for (Watch& one : parse_op_timing(s)) w.op_timings.push_back(std::move(one));
   return w;
 }
 

@@ -15,8 +15,7 @@ namespace toy::cli {
 /// --tensorboard, --tap, --grads, --drift and --op-timing.
 struct RunOptions {
   std::string tensorboard;
-  std::vector<std::string> taps, grads, drifts;
-  int64_t op_timing = 0;
+  std::vector<std::string> taps, grads, drifts, op_timings;
   void add(CLI::App& app);
   /// Throws Error{bad_input} naming the option.
   WatchOptions watch() const;

@@ -343,6 +343,7 @@ class Run {
       watcher_ = std::make_unique<Watcher>(o_.watch, device_, model_, options);
     }
     trainer_ = std::make_unique<Trainer>(device_, model_, options);
+    watcher_->require_ops(trainer_->session().plan());
   }
 
   // What the process holds beside the weights, now and later, without trainer and watcher.

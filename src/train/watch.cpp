@@ -90,6 +90,15 @@ Watch parse_watch(const std::string& option, const std::string& text) {
   return w;
 }
 
+std::vector<Watch> parse_op_timing(const std::string& text) {
+  int64_t every = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, every);
+  if (error != std::errc() || stop != end) return {parse_watch("op-timing", text)};
+  check(every >= 0, "op-timing is {}, expected 0 (never) or more steps", every);
+  return every == 0 ? std::vector<Watch>{} : std::vector<Watch>{{"*", every}};
+}
+
 bool matches(const std::string& pattern, const std::string& name) {
   // Greedy with one point to go back to: the last star.
   size_t p = 0, n = 0, star = std::string::npos, from = 0;
@@ -168,7 +177,6 @@ Watcher::Watcher(const WatchOptions& watch, Device& device, const Model& model, 
   for (const TensorSpec& t : tensors_of(model.spec)) tensors.push_back(t.name);
   require_matches("grads", watch.grads, tensors);
   require_matches("drift", watch.drifts, tensors);
-  check(watch.op_timing >= 0, "op-timing is {}, expected 0 (never) or more steps", watch.op_timing);
   if (!watch.taps.empty() || !watch.grads.empty()) {
     const ParamStore* store = model.params.get();
     TrainerOptions one_batch = options;  // what sums over batches and what updates is not looked at
@@ -241,11 +249,18 @@ void Watcher::look(Probe& probe, int64_t step, const Windows& windows, int64_t r
   }
 }
 
+void Watcher::require_ops(const Plan& plan) const {
+  std::vector<std::string> ops;
+  for (const PlanStep& s : plan.steps)
+    if (std::find(ops.begin(), ops.end(), s.op) == ops.end()) ops.push_back(s.op);
+  require_matches("op-timing", watch_.op_timings, ops);
+}
+
 void Watcher::before(int64_t step, const Windows& windows, Trainer& trainer, const Tell& tell) {
   for (Probe* p : {taps_.get(), grads_.get()})
     if (p) look(*p, step, windows, trainer.updates() * options_.accumulate, tell);
-  const bool timed = watch_.op_timing > 0 && (step == 1 || step % watch_.op_timing == 0);
-  if (!timed) return;
+  const auto due = [&](const Watch& w) { return w.due(step); };
+  if (std::none_of(watch_.op_timings.begin(), watch_.op_timings.end(), due)) return;
   times_before_ = trainer.session().profile();
   trainer.session().enable_profile(true);
 }
@@ -261,6 +276,7 @@ void Watcher::tell_times(int64_t step, Trainer& trainer, const Tell& tell) {
   std::map<std::pair<std::string, std::string>, runs::OpTiming> all;
   for (size_t i = 0; i < now.size(); ++i) {
     const PlanStep& p = trainer.session().plan().steps[i];
+    if (!any_due(watch_.op_timings, p.op, step)) continue;
     const std::string pass = p.layer == "optimizer" ? "update" : p.backward ? "backward" : "forward";
     runs::OpTiming& o = all.try_emplace({pass, p.op}, runs::OpTiming{p.op, pass, 0, 0}).first->second;
     o.calls += now[i].runs - times_before_[i].runs;

@@ -29,6 +29,20 @@ TEST_F(CliDescribe, ARunIsItsFolder) {
   fs::create_directories(path("run"));
   fs::copy_file(TOY_GOLDEN, path("run/model.gguf"));
   EXPECT_EQ(out_of(path("run")), out_of(TOY_GOLDEN));
+  // One that goes on, or was killed, is its newest checkpoint.
+  fs::create_directories(path("killed/checkpoints/step_000002"));
+  fs::create_directories(path("killed/checkpoints/step_000010"));
+  fs::copy_file(TOY_GOLDEN, path("killed/checkpoints/step_000010/weights.gguf"));
+  EXPECT_EQ(out_of(path("killed")), out_of(TOY_GOLDEN));
+  EXPECT_EQ(out_of(path("killed/checkpoints/step_000010")), out_of(TOY_GOLDEN));
+}
+
+TEST_F(CliDescribe, ARunIsFoundByItsId) {
+  fs::create_directories(path("runs/first"));
+  fs::copy_file(TOY_GOLDEN, path("runs/first/model.gguf"));
+  const std::string command = "cd " + path() + " && " TOY_BINARY " describe first >card.txt 2>&1";
+  EXPECT_EQ(std::system(command.c_str()), 0) << slurp(path("card.txt"));
+  EXPECT_EQ(slurp(path("card.txt")), out_of(TOY_GOLDEN));
 }
 
 TEST_F(CliDescribe, TheCardCountsByPartAndLayer) {

@@ -252,6 +252,7 @@ TEST_F(CliRuns, BadInput) {
   refuses(train("x", "--grads ':3'"), {"grads", "no pattern"});
   refuses(train("x", "--drift 'blk.7.*'"), {"drift: no name fits"});
   refuses(train("x", "--op-timing -1"), {"op-timing is -1"});
+  refuses(train("x", "--op-timing linaer:3"), {"op-timing: no name fits 'linaer'", "Did you mean 'linear'?"});
   refuses(train("x", "--tensorboard " + path("corpus.txt")), {"tensorboard", "corpus.txt"});
   EXPECT_FALSE(fs::exists(path("x/events.jsonl")));
   refuses("runs show " + run + " --json --metric loss", {"--json", "leave --metric out"});

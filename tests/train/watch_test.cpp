@@ -114,7 +114,7 @@ Told train(const WatchOptions& watch, const TrainerOptions& options = kPlain, bo
   return told;
 }
 
-const WatchOptions kEverything{.taps = {{"*", 3}}, .grads = {{"*", 2}}, .drifts = {{"*", 1}}, .op_timing = 2};
+const WatchOptions kEverything{.taps = {{"*", 3}}, .grads = {{"*", 2}}, .drifts = {{"*", 1}}, .op_timings = {{"*", 2}}};
 
 TEST(Watcher, LookingChangesNoBit) {
   TrainerOptions accumulate = kPlain, streaming = kPlain;
@@ -217,7 +217,7 @@ TEST(Watcher, DriftIsItsDefinition) {
 }
 
 TEST(Watcher, TimesEveryOp) {
-  const Told told = train({.op_timing = 3});
+  const Told told = train({.op_timings = {{"*", 3}}});
   std::set<int64_t> steps;
   std::set<std::string> passes;
   for (const runs::Event& e : told.events) {
@@ -229,6 +229,16 @@ TEST(Watcher, TimesEveryOp) {
   }
   EXPECT_EQ(steps, (std::set<int64_t>{1, 3, 6}));
   EXPECT_EQ(passes, (std::set<std::string>{"backward", "forward", "update"}));
+}
+
+TEST(Watcher, TimesOpsByName) {
+  std::map<std::string, std::set<int64_t>> steps;
+  for (const runs::Event& e : train({.op_timings = {{"linear*", 2}, {"adamw", 5}}}).events)
+    steps[e.as<runs::OpTiming>()->op].insert(*e.step);
+  EXPECT_EQ(steps.at("linear"), (std::set<int64_t>{1, 2, 4, 6}));
+  EXPECT_EQ(steps.at("linear_grad_w"), (std::set<int64_t>{1, 2, 4, 6}));
+  EXPECT_EQ(steps.at("adamw"), (std::set<int64_t>{1, 5}));
+  EXPECT_FALSE(steps.contains("attention"));
 }
 
 TEST(Watcher, RefusesPatternsThatFitNothing) {

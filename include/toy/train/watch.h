@@ -21,6 +21,8 @@ struct Watch {
 /// "PATTERN" or "PATTERN:EVERY". Throws Error{bad_input} naming `option` for an empty pattern or a period that is not a
 /// whole number of at least 1.
 Watch parse_watch(const std::string& option, const std::string& text);
+/// The same of op timings, where a number alone stands for all ops; 0 for none.
+std::vector<Watch> parse_op_timing(const std::string& text);
 /// Does the whole name fit the pattern?
 bool matches(const std::string& pattern, const std::string& name);
 
@@ -29,7 +31,7 @@ struct WatchOptions {
   std::vector<Watch> taps;    ///< values of the forward pass: x_embed, blk.0.attn_q, blk.0.out, x_final, logits, ...
   std::vector<Watch> grads;   ///< gradients of weights
   std::vector<Watch> drifts;  ///< weights; a copy of what they are at the start is kept
-  int64_t op_timing = 0;      ///< steps from one measurement of the ops' time to the next; 0: none
+  std::vector<Watch> op_timings;  ///< times of ops, by name: linear, adamw, ...
 };
 
 /// Names and values of a graph's forward pass. A value that was given a name has it; what an op makes of `X.weight` is
@@ -49,6 +51,9 @@ class Watcher {
   /// name fits, and when memory will not suffice. `model` must outlive the watcher.
   Watcher(const WatchOptions& watch, Device& device, const Model& model, const TrainerOptions& options);
   ~Watcher();
+
+  /// Throws Error{bad_input} for a pattern of op timings that no op of the trainer's plan fits.
+  void require_ops(const Plan& plan) const;
 
   /// Before step `step` (counted from 1) on `windows`.
   void before(int64_t step, const Windows& windows, Trainer& trainer, const Tell& tell);
