@@ -1,6 +1,7 @@
 # check_headers: compiles public headers alone, so that whoever includes one need not know what else it wants.
 # An object library of one generated source a header; built with the tests. A header that is the first include of its own
-# source is compiled alone there, unless that folder has precompiled headers.
+# source is compiled alone there, unless that folder has precompiled headers. That each has its `#pragma once` is
+# scripts/check_includes.py's to see.
 function(toy_check_headers)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/include/*.h)
   set(sources)

@@ -92,9 +92,10 @@ struct Eval {
     check_context(o.context);
     check(top_option->count() == 0 || out_option->count() > 0,
           "top-logprobs: there is no file for them; give --logprobs-out FILE too");
-    if (out_option->count()) check(logprobs_out != "-", "logprobs-out is '-'; stdout has the result, so give a file");
-    if (out_option->count())
+    if (out_option->count()) {
+      check(logprobs_out != "-", "logprobs-out is '-'; stdout has the result, so give a file");
       refuse_overwriting("logprobs-out", logprobs_out, {{"--file", file}, {"the model", model_path}});
+    }
     const std::string text = read_text(file);
     const auto dev = device.make();
     const Model model = load_model(model_path, *dev);

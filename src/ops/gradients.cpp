@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "ops/defs.h"
 
 namespace toy {
@@ -41,15 +39,6 @@ TensorType resolve_shape(const Shape& wanted, const TensorType& in) {
   }
   for (const int64_t d : t.shape) check(d >= 0, "shape {}: negative dimension", wanted.str());
   return t;
-}
-
-void check_eps(std::string_view op, double eps) {
-  check(eps >= 0 && std::isfinite(eps), "{}: eps is {}, expected a small number, not below 0", op, eps);
-}
-
-void check_betas(std::string_view op, double beta1, double beta2) {
-  check(beta1 >= 0 && beta1 < 1, "{}: beta1 is {}, expected 0 to below 1", op, beta1);
-  check(beta2 >= 0 && beta2 < 1, "{}: beta2 is {}, expected 0 to below 1", op, beta2);
 }
 
 }  // namespace toy

@@ -175,6 +175,9 @@ Watcher::Watcher(const WatchOptions& watch, Device& device, const Model& model, 
     : watch_(watch), device_(device), model_(model), options_(options) {
   std::vector<std::string> tensors;
   for (const TensorSpec& t : tensors_of(model.spec)) tensors.push_back(t.name);
+  for (const std::vector<Watch>* all : {&watch.taps, &watch.grads, &watch.drifts, &watch.op_timings})
+    for (const Watch& w : *all)
+      check(w.every >= 1, "'{}' is to be looked at every {} steps, expected at least 1", w.pattern, w.every);
   require_matches("grads", watch.grads, tensors);
   require_matches("drift", watch.drifts, tensors);
   if (!watch.taps.empty() || !watch.grads.empty()) {

@@ -126,9 +126,30 @@ TEST_F(CliTrain, ARunThatLearnsNothingFails) {
   }
 }
 
+// What a file asks for and does not get is said by whoever goes on from it, too.
+TEST_F(CliTrain, WarmStartWarnsAboutItsFile) {
+  const std::string dimensions = write("window.json", R"({"d_model": 16, "n_layers": 1, "n_heads": 2, "n_kv": 1,
+    "d_head": 8, "d_ff": 24, "window": 7, "qk_norm": true})");
+  const std::string corpus = "--corpus " + tiny_corpus() + " --batch 2 --tokens 16 --steps 1 ";
+  const Result first =
+      toy("train from-scratch " + corpus + "--tokenizer bytes --size " + dimensions + " --out " + path("a"));
+  ASSERT_EQ(first.code, 0) << first.err;
+  const Result second = toy("train warm-start --init " + path("a/model.gguf") + " " + corpus + "--out " + path("b"));
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_NE(second.err.find(path("a/model.gguf") + ": "), std::string::npos) << second.err;
+  EXPECT_NE(second.err.find("window"), std::string::npos) << second.err;
+}
+
 TEST_F(CliTrain, NamesThatTheDiskRefuses) {
   const std::string train = "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 ";
   refuses(train + "--out " + path(std::string(300, 'x')), {"xxx", "File name too long"});
+}
+
+TEST_F(CliTrain, ACorpusMayBeAPipe) {
+  const std::string command = "cat " + tiny_corpus() + " | " TOY_BINARY " train from-scratch --corpus /dev/stdin" +
+                              kSmall + "--steps 1 --out " + path("run") + " >" + path("o") + " 2>" + path("e");
+  EXPECT_EQ(std::system(command.c_str()), 0) << slurp(path("e"));
+  EXPECT_TRUE(fs::exists(path("run/model.gguf")));
 }
 
 // Weights that f16 would make infinities of are written to no file, and are not lost.

@@ -243,6 +243,10 @@ TEST(Watcher, TimesOpsByName) {
 
 TEST(Watcher, RefusesPatternsThatFitNothing) {
   EXPECT_NE(error_of([] {
+              train({.op_timings = {{"*", 0}}});
+            }).find("every 0 steps, expected at least 1"),
+            std::string::npos);
+  EXPECT_NE(error_of([] {
               train({.taps = {{"x_finale", 1}}});
             }).find("tap: no name fits 'x_finale'; there are"),
             std::string::npos);

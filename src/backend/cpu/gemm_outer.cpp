@@ -93,8 +93,8 @@ HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b
   for (size_t i = 0; i < MR; ++i)
 #pragma GCC unroll 4
     for (size_t j = 0; j < NV; ++j) acc[i][j] = hn::Zero(d);
-  // C is often cold. Its rows are fetched for the stores one after the other during the tile, the last an eighth of the
-  // tile ahead of them: all together would fill the core's fill buffers while the first steps need them.
+  // C is often cold. Its rows are fetched for the stores one after the other during the tile, the last when a fifth of
+  // it is left: all together would take the core's fill buffers while the first steps need them.
   const size_t each = steps / (MR + 1);
   for (size_t row = 0, s = 0; row < MR; ++row) {
 #pragma GCC unroll 4
