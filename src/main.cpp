@@ -1,3 +1,3 @@
-#include "cli/command.h"
+#include "cli/main.h"
 
 int main(int argc, char** argv) { return toy::cli::main(argc, argv); }

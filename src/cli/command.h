@@ -39,7 +39,4 @@ void add_corpus(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_runs(CLI::App& app);
 
-/// Parses and runs. Exit codes: 0 done, 2 bad input, 1 failure.
-int main(int argc, char** argv);
-
 }  // namespace toy::cli

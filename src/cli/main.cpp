@@ -1,4 +1,6 @@
 // Dispatch: parses the command line, runs a command, turns errors into messages and exit codes.
+#include "cli/main.h"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
