@@ -83,9 +83,17 @@ nlohmann::json read_object(const std::string& path) {
     check(keys.insert(name).second, "{}: '{}' is there twice; keep one of them", path, name);
     return true;
   };
-  const auto json = nlohmann::json::parse(read_text_file(path), once, false);
-  check(json.is_object(), "{}: not a JSON object of options, such as {{\"steps\": 500}}", path);
-  return json;
+  constexpr const char* kExpected = "not a JSON object of options, such as {\"steps\": 500}";
+  const std::string text = read_text_file(path);
+  try {
+    auto json = nlohmann::json::parse(text, once);
+    check(json.is_object(), "{}: {}", path, kExpected);
+    return json;
+  } catch (const nlohmann::json::exception& e) {
+    const std::string what = e.what();  // "[json.exception.parse_error.101] parse error at line 1, column 3: ..."
+    const size_t start = what.find("] ");
+    fail("{}: {}: {}", path, kExpected, what.substr(start == what.npos ? 0 : start + 2));
+  }
 }
 
 }  // namespace
@@ -107,6 +115,7 @@ std::vector<std::string> with_config(const CLI::App& root, std::vector<std::stri
   const nlohmann::json object = read_object(path);
   for (const auto& [key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) == known.end()) {
+      check(key != "help" && key != "config", "{}: '{}' belongs on the command line", path, key);
       const std::string near = nearest(key, known);
       fail("{}: unknown key '{}'; {}", path, key,
            near.empty() ? "the keys are the options that --help shows" : "did you mean '" + near + "'?");

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "cli/describe.h"
 #include "cli/options.h"
@@ -31,14 +33,49 @@ std::string file_of(const std::string& what) {
     if (fs::is_directory(checkpoints, error))
       for (const int64_t step : checkpoint_steps(checkpoints))
         there.insert(there.begin() + 2, fs::path(checkpoint_path(checkpoints, step)) / "weights.gguf");
+    there.insert(there.end(), {folder / "config.json", folder / "train.json"});  // options of a run to come
     for (const fs::path& file : there)
       if (fs::exists(file, error)) return file.string();
-    fail("{}: a folder without a model.gguf and without a checkpoint, so there is no model; give a GGUF file", what);
+    fail("{}: a folder without a model.gguf, a checkpoint, or options of a run, so there is no model; give a GGUF file",
+         what);
   }
   const std::string near = nearest(what, size_names());
   check(fs::exists(what, error), "'{}' is no file, no run, and none of the sizes {}{}", what,
         fmt::join(size_names(), ", "), near.empty() ? "" : "; did you mean '" + near + "'?");
   return what;
+}
+
+// The model that the options of a run name (config.json, train.json): a size, dimensions, or a GGUF file to begin with.
+// "": the file holds no such options.
+std::string model_of_options(const std::string& path) {
+  if (!path.ends_with(".json")) return {};
+  std::ifstream file(path);
+  const auto j = nlohmann::json::parse(file, nullptr, false);
+  for (const char* key : {"init", "size"})
+    if (const auto it = j.find(key); j.is_object() && it != j.end() && it->is_string()) {
+      // Paths are meant from where the run is started: the folder of a scaffold, or here.
+      const fs::path named(it->get<std::string>()), beside = fs::path(path).parent_path() / named;
+      std::error_code error;
+      return fs::exists(beside, error) ? beside.string() : named.string();
+    }
+  return {};
+}
+
+bool is_size(const std::string& what) {
+  const auto names = size_names();
+  return std::find(names.begin(), names.end(), what) != names.end();
+}
+
+// A size, a file of dimensions or a GGUF.
+Described open_model(const std::string& what) {
+  if (is_size(what) || what.ends_with(".json")) return {model_spec(what), {}, {}};
+  const gguf::File file = gguf::File::open(what);
+  Described d{spec_from_gguf(file), {}, {}};
+  for (const FileTensor& t : file_tensors(d.spec))
+    for (const TensorSpec& part : t.parts)
+      if (const auto dtype = file.require(t.name).dtype; dtype && part.shape.rank() >= 2) d.stored[part.name] = *dtype;
+  d.warnings = warnings_of(file, d.spec);
+  return d;
 }
 
 std::vector<Value> joined(std::vector<Value> a, const std::vector<Value>& b) {
@@ -79,16 +116,9 @@ Compiled decode_graph(const Described& m, const GraphOptions& o, Device& dev) {
 }  // namespace
 
 Described open_description(const std::string& what) {
-  const auto names = size_names();
-  if (std::find(names.begin(), names.end(), what) != names.end() || what.ends_with(".json"))
-    return {model_spec(what), {}, {}};
-  const gguf::File file = gguf::File::open(file_of(what));
-  Described d{spec_from_gguf(file), {}, {}};
-  for (const FileTensor& t : file_tensors(d.spec))
-    for (const TensorSpec& part : t.parts)
-      if (const auto dtype = file.require(t.name).dtype; dtype && part.shape.rank() >= 2) d.stored[part.name] = *dtype;
-  d.warnings = warnings_of(file, d.spec);
-  return d;
+  if (is_size(what)) return open_model(what);
+  const std::string file = file_of(what), named = model_of_options(file);
+  return open_model(named.empty() ? file : named);
 }
 
 Compiled graph_of(const std::string& which, const Described& model, const GraphOptions& options, Device& device) {

@@ -104,6 +104,7 @@ struct Eval {
     model.spec.require_positions(o.context, "ctx");
     warn_of_long_context(model_path, model.spec, o.context);
     const std::vector<std::string> documents = by_documents ? split_documents(text) : std::vector<std::string>{text};
+    check(!documents.empty(), "by-documents: {} holds no document, only blank lines", file);
     const EvalText ids = tokenize_for_eval(*model.tokenizer, documents, !no_bos);
     std::optional<AtomicFile> lines;
     if (out_option->count()) lines.emplace(logprobs_out);

@@ -105,7 +105,7 @@ struct Infer {
   DeviceOptions device;
   int64_t context = 0, parallel = 16;
   bool json = false, check_finite = false;
-  CLI::Option *n_option = nullptr, *parallel_option = nullptr;
+  CLI::Option *n_option = nullptr, *parallel_option = nullptr, *last_n_option = nullptr;
   std::vector<const CLI::Option*> of_chance;  // what temperature 0 has no use for
 
   void add(CLI::App& app) {
@@ -165,10 +165,11 @@ struct Infer {
     app.add_option("--presence-penalty", s.presence_penalty,
                    "taken from a token's logit if it occurred at all (as OpenAI); 0: none")
         ->capture_default_str();
-    app.add_option("--repeat-last-n", s.penalty_last_n,
-                   "the last N tokens of prompt and text are what the penalties look at (as llama.cpp); -1: all, 0: "
-                   "no penalties")
-        ->capture_default_str();
+    last_n_option =
+        app.add_option("--repeat-last-n", s.penalty_last_n,
+                       "the last N tokens of prompt and text are what the penalties look at (as llama.cpp); -1: all, "
+                       "0: no penalties")
+            ->capture_default_str();
     of_chance.push_back(add_seed_option(app, s.seed, "seed of the choices, the same for every prompt"));
   }
 
@@ -191,6 +192,11 @@ struct Infer {
           fmt::format("toy: {} changes nothing at temperature 0, which always takes the likeliest token; add "
                       "--temperature 0.8, say\n",
                       fmt::join(unused, ", ")));
+    const SamplerOptions& s = g.sampler;
+    if (last_n_option->count() > 0 && s.repeat_penalty == 1 && s.frequency_penalty == 0 && s.presence_penalty == 0)
+      to_stderr(
+          "toy: --repeat-last-n changes nothing without a penalty; add --repeat-penalty 1.1, say, or "
+          "--frequency-penalty or --presence-penalty\n");
     const StopFilter stops_are_sound(stops);
   }
 
@@ -212,7 +218,7 @@ struct Infer {
       if (n_option->count() == 0) n = std::clamp<int64_t>(room - tokens, 1, n);
       check(tokens + n <= room,
             "context: {} prompt tokens{} and {} to generate need {} positions, there are {}; use a {}{}", tokens,
-            prompts.several() ? fmt::format(" (prompt {})", i + 1) : "", n, tokens + n, room,
+            prompts.several() ? fmt::format(" ({})", prompts.where(i)) : "", n, tokens + n, room,
             tokens < room ? "smaller --n" : "shorter prompt", room_to_grow(model.spec));
       result.push_back(n);
     }

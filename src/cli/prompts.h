@@ -22,13 +22,15 @@ struct PromptOptions {
   void read();
   /// Was --prompts given?
   bool several() const { return many_->count() > 0; }
+  /// Where prompt `i` stands, for messages: "prompt", "stories.txt:3".
+  const std::string& where(size_t i) const { return prompts_[i].where; }
   /// Token ids of each prompt, with the beginning-of-sequence token where the tokenizer asks for it. Throws naming the
   /// prompt (the line, for --prompts) for ids outside the vocabulary, an empty prompt, or text without a tokenizer.
   std::vector<std::vector<int32_t>> tokens(const Model& model, const std::string& model_path) const;
 
  private:
   struct Prompt {
-    std::string where;  // "prompt", "stories.txt:3"
+    std::string where;
     bool is_text = true;
     std::string text;
     std::vector<int32_t> ids;

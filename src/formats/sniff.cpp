@@ -31,6 +31,13 @@ bool looks_like_safetensors(std::string_view text) {
   return text[8] == '{' && header >= 2 && header <= 100'000'000;  // the limit of the safetensors library
 }
 
+// A ModelProto that begins with a piece: field 1, in it the text (field 1) and the score (field 2, four bytes).
+bool looks_like_sentencepiece(std::string_view text) {
+  if (text.size() < 5 || text[0] != '\x0A' || text[2] != '\x0A') return false;
+  const size_t score = 4 + size_t(uint8_t(text[3]));
+  return score < text.size() && text[score] == '\x15';
+}
+
 bool looks_like_text(std::string_view text) {
   text = text.substr(0, 256);
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
@@ -47,6 +54,8 @@ std::string describe_foreign_file(std::span<const std::byte> bytes) {
   if (text.starts_with("PK\x03\x04")) return "it is a zip archive, perhaps a PyTorch model; " + std::string(kConvert);
   if (text.starts_with("\x80\x02")) return "it is a Python pickle, perhaps a PyTorch model; " + std::string(kConvert);
   if (looks_like_safetensors(text)) return "it looks like a safetensors file; " + std::string(kConvert);
+  if (looks_like_sentencepiece(text))
+    return "it looks like the model of a SentencePiece tokenizer, for 'toy tokenizer'";
   if (looks_like_text(text)) return "it looks like a text file";
   return "";
 }

@@ -108,14 +108,14 @@ void read_rope(Reader& r, const std::string& where, ModelSpec& m, int64_t d_head
   int64_t original = m.context;
   r.read("rope_base", rope.base);
   r.read("rope_scaling", scaling);
+  check(scaling == "none" || scaling == "linear" || scaling == "yarn" || scaling == "llama3",
+        "{}: rope_scaling is '{}'; there are: none, linear, yarn, llama3", where, scaling);
   r.read("rope_factor", rope.factor, scaling != "none");
   r.read("rope_original_context", original);
   r.read("rope_attn_factor", rope.attn_factor);
   r.read("rope_factors", rope.factors);
   r.read("rope_low_freq_factor", llama3.low);
   r.read("rope_high_freq_factor", llama3.high);
-  check(scaling == "none" || scaling == "linear" || scaling == "yarn" || scaling == "llama3",
-        "{}: rope_scaling is '{}'; there are: none, linear, yarn, llama3", where, scaling);
   if (scaling == "linear") rope.scaling = RopeSpec::Scaling::linear;
   if (scaling == "yarn") rope.scaling = RopeSpec::Scaling::yarn, rope.original_context = original;
   if (scaling == "llama3") {
@@ -156,8 +156,12 @@ ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where) {
   r.read("n_heads", l.heads, true);
   l.kv_heads = l.heads;
   r.read("n_kv", l.kv_heads);
-  l.d_head = l.heads > 0 ? m.d_model / l.heads : 0;
+  const bool divides = l.heads > 0 && m.d_model % l.heads == 0;
+  l.d_head = divides ? m.d_model / l.heads : 0;
   r.read("d_head", l.d_head);
+  check(divides || l.heads <= 0 || l.d_head != 0,
+        "{}: d_model {} is not a multiple of n_heads {}, so the width of a head is not plain; give d_head", where,
+        m.d_model, l.heads);
   r.read("d_ff", l.d_ff, true);
   r.read("window", l.window);
   m.vocab = 256;

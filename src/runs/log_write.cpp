@@ -2,9 +2,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "toy/base/error.h"
@@ -21,10 +23,33 @@ struct flock whole_file(short type) {
   return f;
 }
 
-bool ends_a_line(int fd) {
+// What stands behind the last line break: "" unless a process or a machine died while it wrote.
+std::string last_line(int fd) {
+  std::string tail;
   struct stat s {};
-  char last = '\n';
-  return ::fstat(fd, &s) != 0 || s.st_size == 0 || ::pread(fd, &last, 1, s.st_size - 1) != 1 || last == '\n';
+  if (::fstat(fd, &s) != 0) return tail;
+  for (off_t at = s.st_size; at > 0;) {
+    char piece[4096];
+    const off_t n = std::min<off_t>(at, sizeof piece);
+    if (::pread(fd, piece, size_t(n), at - n) != n) break;
+    at -= n;
+    const std::string_view text(piece, size_t(n));
+    const size_t line_break = text.rfind('\n');
+    tail.insert(0, text.substr(line_break + 1));  // npos + 1 is 0
+    if (line_break != text.npos) break;
+  }
+  return tail;
+}
+
+// Takes a torn last line away. False: it is whole and lacks its line break alone, or cannot be taken away.
+bool cut(int fd, const std::string& line) {
+  try {
+    parse_event(line);
+    return false;
+  } catch (const Error&) {
+    struct stat s {};
+    return ::fstat(fd, &s) == 0 && ::ftruncate(fd, s.st_size - off_t(line.size())) == 0;
+  }
 }
 
 }  // namespace
@@ -44,7 +69,7 @@ EventWriter::EventWriter(const std::string& path, Mode mode) : path_(path) {
   if (mode == Mode::resume) {
     const Log log = read_events(path);
     for (const Event& e : log.events) last_t_ = std::max(last_t_, e.t);
-    if (!ends_a_line(fd_)) append("\n");  // what was torn stays a line of its own
+    if (const std::string tail = last_line(fd_); !tail.empty() && !cut(fd_, tail)) append("\n");
     return;
   }
   std::error_code error;

@@ -66,6 +66,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(std::string_view spec, std::string_vie
   const std::string_view number = spec.substr(colon + 1);
   SpmTrainOptions options;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), options.vocab_size);
+  check(error != std::errc::result_out_of_range, "tokenizer \"{}\": no vocabulary has {} tokens; {}", spec, number,
+        kAcceptedSpecs);
   check(error == std::errc() && end == number.data() + number.size(), "tokenizer \"{}\": \"{}\" is not a number; {}",
         spec, number, kAcceptedSpecs);
   return kind == "spm" ? train_spm(corpus, options) : train_unigram(corpus, options);

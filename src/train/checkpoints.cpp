@@ -131,8 +131,12 @@ std::string Checkpoints::save(const Model& model, const Trainer& trainer, const 
     newest_ = writer.commit();
     tidy(s);
   } catch (const Error& e) {
-    const std::string rest = newest_.empty() ? "there is none yet to go on from"
-                                             : fmt::format("{} is whole, and --resume goes on from it", newest_);
+    std::string rest = "there is none yet to go on from";
+    std::error_code unknown;
+    if (!newest_.empty() && fs::exists(newest_, unknown))
+      rest = fmt::format("{} is whole, and --resume goes on from it", newest_);
+    else if (!newest_.empty())
+      rest = fmt::format("{}, the one before, is no longer there either", newest_);
     throw Error(e.code(),
                 fmt::format("the checkpoint of step {} could not be written: {}; {}", s.step, e.what(), rest));
   }

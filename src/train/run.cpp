@@ -74,7 +74,10 @@ class Run {
     for (const std::string& warning : model_.warnings) observer_.warned(warning);
     model_.tokenizer = std::move(tokenizer);
     make_trainer();
-    if (from_.empty()) return;
+    if (from_.empty()) {
+      tell_of_replaced_model();
+      return;
+    }
     restore_trainer(from_, state_, model_, *trainer_);
     if (writes_) checkpoints_.tidy(state_);  // the run may have been killed before it did
   }
@@ -260,6 +263,14 @@ class Run {
     from_ = writes_ ? checkpoints_.find(told) : checkpoints_.look();
     for (const std::string& text : told) observer_.warned(text);
     if (!from_.empty()) state_ = checkpoint_state(from_);
+  }
+
+  // Not a refusal: whoever tries things out begins again and again with the same command.
+  void tell_of_replaced_model() const {
+    std::error_code unknown;
+    if (writes_ && std::filesystem::exists(model_path(o_.out), unknown))
+      observer_.noted(fmt::format("out: {} is of an earlier run; this run's model takes its place when it is done",
+                                  model_path(o_.out)));
   }
 
   void require_same_run() {

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "train/publish.h"
 #include "train/run.h"
 
 namespace toy {
@@ -38,6 +40,9 @@ class Loaded final : public ModelSource {
   }
   Model model(const ModelSpec& spec, const Device& device) override {
     Model model = load_model(o_.init, device, LoadMode::trainable);
+    if (const auto w = first_beyond(model, std::numeric_limits<float>::max()))
+      fail("{}: tensor '{}' holds {}, and nothing can be learned from there; give weights that are finite", o_.init,
+           w->tensor, w->value);
     for (std::string& w : model.warnings) w = fmt::format("{}: {}", o_.init, w);
     model.spec = spec;  // context and name may be the caller's
     return model;

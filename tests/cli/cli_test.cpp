@@ -47,9 +47,9 @@ TEST_F(Cli, InferAgreesInTextAndJson) {
   const std::string model = path("run/model.gguf");
   const Result text = toy("infer " + model + " --prompt 'the cat' --n 12");
   ASSERT_EQ(text.code, 0) << text.err;
-  const Result json = toy("infer " + model + " --prompt 'the cat' --n 12 --json --top-logprobs 3");
-  ASSERT_EQ(json.code, 0) << json.err;
-  const auto j = nlohmann::json::parse(json.out);
+  const Result in_json = toy("infer " + model + " --prompt 'the cat' --n 12 --json --top-logprobs 3");
+  ASSERT_EQ(in_json.code, 0) << in_json.err;
+  const auto j = nlohmann::json::parse(in_json.out);
   EXPECT_EQ(j.at("prompt_ids"), (std::vector<int>{'t', 'h', 'e', ' ', 'c', 'a', 't'}));
   EXPECT_EQ(j.at("ids").size(), 12u);
   EXPECT_EQ(j.at("logprobs").size(), 12u);

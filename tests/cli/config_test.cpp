@@ -86,8 +86,8 @@ TEST_F(Cli, BadConfigs) {
   refuses(with(R"({"stepz": 3})"), {"c.json: unknown key 'stepz'", "did you mean 'steps'"});
   refuses(with(R"({"zzzzzzzz": 3})"), {"c.json: unknown key 'zzzzzzzz'", "--help"});
   refuses(with(R"({"--steps": 3})"), {"c.json: unknown key '--steps'", "did you mean 'steps'"});
-  refuses(with(R"({"config": "other.json"})"), {"unknown key 'config'"});
-  refuses(with(R"({"help": true})"), {"unknown key 'help'"});
+  refuses(with(R"({"config": "other.json"})"), {"c.json: 'config' belongs on the command line"});
+  refuses(with(R"({"help": true})"), {"c.json: 'help' belongs on the command line"});
   refuses(with(R"({"init": "a.gguf"})"), {"unknown key 'init'"});  // of another recipe
   refuses(with(R"({"steps": [3]})"), {"c.json: 'steps' is [3]", "expected a number or a text"});
   refuses(with(R"({"steps": true})"), {"c.json: 'steps' is true"});
@@ -101,7 +101,8 @@ TEST_F(Cli, BadConfigs) {
   refuses(with(R"({"json": 1})"), {"c.json: 'json' is 1, expected true or false"});
   refuses(with(R"({"name": "x\u0000y"})"), {"c.json: 'name' holds a NUL"});
   refuses(with("[1]"), {"c.json: not a JSON object"});
-  refuses(with("{"), {"c.json: not a JSON object"});
+  refuses(with("{"), {"c.json: not a JSON object", "parse error at line 1, column 2"});
+  refuses(with(R"({"lr": 1e999})"), {"c.json: not a JSON object", "number overflow parsing '1e999'"});
   refuses(train + path("none.json"), {"none.json", "no such file"});
   refuses(train + path(), {"folder"});
   refuses(train, {"--config"});

@@ -37,6 +37,18 @@ TEST_F(CliDescribe, ARunIsItsFolder) {
   EXPECT_EQ(out_of(path("killed/checkpoints/step_000010")), out_of(TOY_GOLDEN));
 }
 
+// What a run would train, before it has: a project of `toy new`, and options in a file.
+TEST_F(CliDescribe, ARunToComeIsItsOptions) {
+  ASSERT_EQ(toy("new project --in " + path()).code, 0);
+  const std::string card = out_of(path("project/model.json"));
+  EXPECT_EQ(out_of(path("project")), card);
+  EXPECT_EQ(out_of(path("project/train.json")), card);
+  EXPECT_EQ(out_of(write("config.json", R"({"size": "small", "steps": 3})")), out_of("small"));
+  EXPECT_EQ(out_of(write("warm.json", R"({"init": ")" + std::string(TOY_GOLDEN) + R"(", "size": null})")),
+            out_of(TOY_GOLDEN));
+  refuses("describe " + write("loop.json", R"({"size": "loop.json"})"), {"loop.json", "d_model"});
+}
+
 TEST_F(CliDescribe, ARunIsFoundByItsId) {
   fs::create_directories(path("runs/first"));
   fs::copy_file(TOY_GOLDEN, path("runs/first/model.gguf"));

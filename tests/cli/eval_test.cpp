@@ -79,7 +79,10 @@ TEST_F(CliEval, BadInput) {
   refuses("eval " + m + " --file " + write("empty.txt", ""), {"empty.txt", "empty"});
   refuses("eval " + m + " --file -", {"standard input", "empty"});
   refuses("eval " + m + " --file " + write("one.txt", "a"), {"nothing to score", "fewer than 2"});
-  refuses("eval " + m + " --by-documents --file " + write("blank.txt", "\n\n"), {"nothing to score"});
+  refuses("eval " + m + " --by-documents --file " + write("blank.txt", "\n\n"),
+          {"blank.txt holds no document", "only blank lines"});
+  refuses("eval " + write("v.model", std::string("\x0A\x0E\x0A\x05<unk>\x15\0\0\0\0\x18\x02", 16)) + " --file " + file,
+          {"v.model: not a GGUF file", "the model of a SentencePiece tokenizer"});
   refuses("eval " + std::string(TOY_GOLDEN) + " --file " + file, {"no tokenizer"});
   refuses("eval " + path("none.gguf") + " --file " + file, {"none.gguf", "no such file"});
   refuses(eval + " --ctx -1", {"ctx is -1"});

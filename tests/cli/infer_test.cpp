@@ -96,6 +96,12 @@ TEST_F(CliInfer, BadOptions) {
   refuses(m + "--stop ''", {"stop", "empty"});
   refuses(m + "--stop x", {"stop", "no tokenizer"});
   refuses(m + "--parallel 0", {"parallel is 0"});
+  const auto warns = [&](const std::string& options) {
+    return toy(m + "--n 2 " + options).err.find("--repeat-last-n changes nothing") != std::string::npos;
+  };
+  EXPECT_TRUE(warns("--repeat-last-n 5"));
+  for (const char* penalty : {"--repeat-penalty 1.1", "--frequency-penalty 1", "--presence-penalty 1"})
+    EXPECT_FALSE(warns(std::string("--repeat-last-n 5 ") + penalty)) << penalty;
 }
 
 TEST_F(CliInfer, BadPromptFiles) {
@@ -113,7 +119,7 @@ TEST_F(CliInfer, BadPromptFiles) {
   refuses(line("{\"prompt_ids\": [1, \"a\"]}\n"), {"p.jsonl:1", "no token id"});
   refuses(line("{\"prompt_ids\": [1]}\n{\"prompt_ids\": [1000]}\n"), {"p.jsonl:2", "1000", "outside the vocabulary"});
   refuses(line("hello\n"), {"no tokenizer", "--prompt-ids"});
-  refuses(line("{\"prompt_ids\": [1]}\n{\"prompt_ids\": [1, 2]}\n") + " --n 127", {"prompt 2", "context"});
+  refuses(line("{\"prompt_ids\": [1]}\n{\"prompt_ids\": [1, 2]}\n") + " --n 127", {"p.jsonl:2", "context"});
   refuses("infer " + model() + " --prompts " + write("blank.txt", "a\n\nb\n"), {"blank.txt:2", "empty"});
 }
 

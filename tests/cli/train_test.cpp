@@ -140,6 +140,22 @@ TEST_F(CliTrain, WarmStartWarnsAboutItsFile) {
   EXPECT_NE(second.err.find("window"), std::string::npos) << second.err;
 }
 
+TEST_F(CliTrain, WarmStartRefusesWeightsThatAreNotNumbers) {
+  const std::string corpus = "--corpus " + tiny_corpus() + " --batch 2 --tokens 16 --steps 1 ";
+  ASSERT_EQ(toy("train from-scratch --tokenizer bytes --size tiny " + corpus + "--out " + path("a")).code, 0);
+  std::string file = slurp(path("a/model.gguf"));
+  file.replace(file.size() - 400, 4, "\xff\xff\xff\xff");
+  refuses("train warm-start --init " + write("nan.gguf", file) + " " + corpus + "--out " + path("b"),
+          {"nan.gguf: tensor '", "nan, and nothing can be learned", "give weights that are finite"});
+  EXPECT_FALSE(fs::exists(path("b/model.gguf")));
+}
+
+TEST_F(CliTrain, AModelThatIsReplacedIsNamed) {
+  const std::string train = "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("run");
+  EXPECT_EQ(toy(train).err.find("of an earlier run"), std::string::npos);
+  EXPECT_NE(toy(train).err.find(path("run/model.gguf") + " is of an earlier run"), std::string::npos);
+}
+
 TEST_F(CliTrain, NamesThatTheDiskRefuses) {
   const std::string train = "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 ";
   refuses(train + "--out " + path(std::string(300, 'x')), {"xxx", "File name too long"});

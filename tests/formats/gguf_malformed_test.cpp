@@ -46,6 +46,7 @@ std::vector<Case> foreign_files() {
       {"zip", std::string("PK\x03\x04\x00\x00", 6), "zip archive, perhaps a PyTorch model; convert it to GGUF"},
       {"pickle", std::string("\x80\x02}q\x00", 5), "Python pickle"},
       {"safetensors", Raw().put(uint64_t(70)).bytes + "{\"a\":", "it looks like a safetensors file; convert it"},
+      {"sentencepiece", std::string("\x0A\x0E\x0A\x05<unk>\x15\0\0\0\0\x18\x02", 16), "for 'toy tokenizer'"},
       {"ggjt", std::string("tjgg\x03\x00", 6), "before GGUF"},
       {"big_endian", std::string("GGUF\x00\x00\x00\x03", 8), "version 3 is byte-swapped: a big-endian GGUF file"},
   };

@@ -54,6 +54,17 @@ TEST(ModelSpec, BiasesAndQkNormAreTensors) {
   EXPECT_EQ(model.params->read("blk.1.attn_k_norm.weight"), std::vector<float>(6, 1.0f));
 }
 
+TEST(ModelSpec, AHeadNeedsAWidth) {
+  nlohmann::json j = dimensions();
+  j["n_heads"] = 3;  // d_model is 20
+  EXPECT_EQ(refusal(j), "accepted");
+  j.erase("d_head");
+  EXPECT_NE(refusal(j).find("d_model 20 is not a multiple of n_heads 3"), std::string::npos) << refusal(j);
+  j["rope_scaling"] = "foo";
+  j["d_head"] = 6;
+  EXPECT_NE(refusal(j).find("rope_scaling is 'foo'; there are: none, linear"), std::string::npos) << refusal(j);
+}
+
 TEST(ModelSpec, JsonRoundTrip) {
   for (const nlohmann::json& more : std::vector<nlohmann::json>{
            {{"qk_norm", true}, {"biases", {"attn_output", "ffn_gate"}}},
