@@ -95,7 +95,10 @@ void ThreadPool::stop() {
 }
 
 void ThreadPool::run(const std::function<void(int)>& f) {
-  if (size_ == 1) return f(0);
+  if (size_ == 1) {
+    f(0);
+    return barrier();
+  }
   // The caller keeps its own mask outside of a region; with fewer cores than threads pinning would only hurt.
   const cpu_set_t before = process_cpus();
   const bool pinned = CPU_COUNT(&before) >= size_;
@@ -108,10 +111,11 @@ void ThreadPool::run(const std::function<void(int)>& f) {
 }
 
 void ThreadPool::barrier() {
-  if (size_ == 1) return;
+  if (size_ == 1) return claimed_.store(0, std::memory_order_relaxed);
   const uint32_t phase = phase_.load(std::memory_order_relaxed);
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) == uint32_t(size_ - 1)) {
     arrived_.store(0, std::memory_order_relaxed);
+    claimed_.store(0, std::memory_order_relaxed);
     bump(phase_);
   } else {
     wait_change(phase_, phase, spins_);

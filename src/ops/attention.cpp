@@ -86,7 +86,10 @@ const OpDef& attention_grad_def() {
 }
 
 const OpDef& attention_mask_def() {
-  static const OpDef def{.signature = "attention_mask(seq:i32[N], pos:i32[N]) -> mask:[N,N]"};
+  static const OpDef def{.signature = "attention_mask(seq:i32[N], pos:i32[N]) -> mask:[N,N]",
+                         .infer = [](const TypeQuery& q, std::vector<TensorType>&) {
+                           check_attention("attention_mask", q.attrs.as<AttentionAttrs>());
+                         }};
   return def;
 }
 

@@ -211,7 +211,15 @@ void Dataset::tokenize(const Tokenizer& tokenizer, int64_t tokens, uint64_t seed
 
 void Dataset::add_validation(DataSource& source, double share, const Tokenizer& tokenizer, int64_t tokens) {
   const TokenizedText::Part& part = source.text.validation();
-  if (share == 0 || part.ids.size() < 2) return;
+  if (share == 0) return;
+  if (part.ids.size() < 2) {
+    if (mixture_ && o_.validation_fraction > 0)
+      observer_.warned(
+          fmt::format("{}: its validation part has fewer than 2 tokens, so validation leaves it out; give "
+                      "--val, or a larger --val-fraction",
+                      source.name));
+    return;
+  }
   ValidationText v{source.name, share, part.ids, nullptr, part.ids.size() - 1, double(part.text_bytes)};
   if (o_.pack) {
     const uint64_t end = uint64_t(part.begin + part.ids.size());

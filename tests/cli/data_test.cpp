@@ -65,6 +65,14 @@ TEST_F(Data, MixedAndPackedFromTheCommandLineAndAConfig) {
   EXPECT_EQ(slurp(path("run/model.gguf")), slurp(path("again/model.gguf")));
 }
 
+TEST_F(Data, AMixtureSaysWhatValidationLeavesOut) {
+  const std::string note = write("note.txt", "a note of no more than thirty.");
+  const Result r =
+      toy(train("--corpus " + path("books") + " --corpus-weight 3 --corpus " + note + " --corpus-weight 1 --tokens 8"));
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("note.txt: its validation part has fewer than 2 tokens"), std::string::npos) << r.err;
+}
+
 TEST_F(Data, BadInput) {
   const std::string books = "--corpus " + path("books");
   refuses(train("--corpus " + path("none")), {path("none"), "no such file"});

@@ -214,6 +214,29 @@ TEST_F(CliRuns, Tail) {
   refuses("runs tail " + path("run") + " -n -1", {"lines is -1"});
 }
 
+// Only the date that a run says of itself follows the wall clock; its times, its end and its weights do not.
+TEST_F(CliRuns, AClockThatJumps) {
+  trained("calm");
+  const std::string command = std::string("LD_PRELOAD=") + TOY_CLOCK_SHIM + " " + TOY_BINARY + " " +
+                              train("run", "--eval-every 2 --time-limit 3600 --tensorboard " + path("board")) + " >" +
+                              path("o") + " 2>" + path("e");
+  ASSERT_EQ(std::system(command.c_str()), 0) << slurp(path("e"));
+  double t = 0;
+  const auto lines = lines_of(slurp(path("run/events.jsonl")));
+  for (const json& line : lines) {
+    EXPECT_GE(line.at("t"), t);
+    t = line.at("t");
+  }
+  EXPECT_LT(t, 3600);
+  EXPECT_EQ(lines.back().at("reason"), "done");
+  const auto year = [this](const char* run) {
+    const auto start = lines_of(slurp(path(std::string(run) + "/events.jsonl"))).front();
+    return std::stoi(start.at("time").get<std::string>().substr(0, 4));
+  };
+  EXPECT_GE(std::abs(year("run") - year("calm")), 9);  // it did jump
+  EXPECT_EQ(slurp(path("run/model.gguf")), slurp(path("calm/model.gguf")));
+}
+
 TEST_F(CliRuns, TornLogsAreReadAndSaid) {
   trained("run");
   const std::string log = slurp(path("run/events.jsonl"));

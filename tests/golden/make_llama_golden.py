@@ -6,7 +6,7 @@
 
 For each shape in SHAPES two GGUF files:
 
-  NAME.model.gguf    a random model that llama.cpp loads (tokenizer "none"; not llama_qk_norm)
+  NAME.model.gguf    a random model that llama.cpp loads (tokenizer "none"; not llama_qk_norm, llama_window)
   NAME.golden.gguf   its logits, loss and every gradient for one batch of B=3 sequences of T=17 tokens, and ten AdamW steps
                      where the shape says so; for models of narrow weights the logits alone
 
@@ -14,9 +14,9 @@ The model is written out below in plain PyTorch.  Weights are f32 values; everyt
 rounded once, to f32, when stored.  Moments and weights stay f64 throughout the ten steps.
 
 Before anything is written the script asserts that
-  - transformers' LlamaForCausalLM (with QK-norm: Qwen3ForCausalLM) gives the same logits and the same gradients (its rope
+  - transformers' LlamaForCausalLM (with QK-norm: Qwen3ForCausalLM, with a window: MistralForCausalLM) gives the same logits and the same gradients (its rope
     pairs i with i + P/2, so the rows of q and k, of their biases and of their norms move; see `hf_rows`),
-  - llama.cpp gives the same logits from NAME.model.gguf (no llama.cpp loads QK-norm in architecture llama).
+  - llama.cpp gives the same logits from NAME.model.gguf (in architecture llama it neither loads QK-norm nor heeds a window).
 It also runs the same steps in f32 and prints the distance: what a correct f32 program may differ by.
 
 Letters: B sequences, T tokens, D model width, H query heads, K kv heads, P head width, F ffn width, V vocabulary, L layers.
@@ -71,6 +71,7 @@ class Shape(NamedTuple):
     attn_factor: float = 1.0
     dtype: str = "f32"  # of the matrices
     adamw: bool = True
+    window: int = 0  # keys that a query sees, its own with them; 0: all before it
 
 
 # P >= 6 because at P = 4 the two orders of rope's rows cannot be told apart by direction; H*P != D everywhere.
@@ -89,6 +90,8 @@ SHAPES = [
           scaling="yarn", factor=4.0, original=32, adamw=False),
     Shape("llama_yarn24", D=12, H=3, K=1, P=24, F=20, V=31, L=2, tied=True,  base=5000.0,  eps=1e-5, seed=1,
           biases=("attn_q", "attn_k", "attn_v"), scaling="yarn", factor=8.0, original=64, attn_factor=0.75, adamw=False),
+    Shape("llama_window", D=20, H=4, K=2, P=6, F=28, V=31, L=2, tied=False, base=500.0,   eps=1e-5, seed=1, window=5,
+          adamw=False),
     Shape("llama_f16",    D=16, H=6, K=2, P=8,  F=33, V=31, L=2, tied=True,  base=5000.0,  eps=1e-5, seed=1, dtype="f16"),
     Shape("llama_bf16",   D=16, H=6, K=2, P=8,  F=33, V=31, L=2, tied=True,  base=5000.0,  eps=1e-5, seed=2, dtype="bf16"),
     Shape("llama_q8_0",   D=32, H=4, K=2, P=8,  F=32, V=31, L=2, tied=True,  base=5000.0,  eps=1e-5, seed=1, dtype="q8_0"),
@@ -184,7 +187,7 @@ def rope(x, s):
 
 
 def attention(h, w, blk, s):
-    """h: [B,T,D] -> [B,T,D].  Causal; query head h reads kv head h div (H/K)."""
+    """h: [B,T,D] -> [B,T,D].  Causal, and within the window; query head h reads kv head h div (H/K)."""
     n_seq, n_tokens, _ = h.shape
     q = linear(h, w, blk + "attn_q").view(n_seq, n_tokens, s.H, s.P)
     k = linear(h, w, blk + "attn_k").view(n_seq, n_tokens, s.K, s.P)
@@ -194,8 +197,9 @@ def attention(h, w, blk, s):
     q, k = rope(q, s), rope(k, s)
     k, v = (t.repeat_interleave(s.H // s.K, dim=2) for t in (k, v))
     scores = torch.einsum("bihp,bjhp->bhij", q, k) / s.P ** 0.5
-    future = torch.ones(n_tokens, n_tokens, dtype=torch.bool).triu(1)
-    prob = scores.masked_fill(future, float("-inf")).softmax(-1)
+    everywhere = torch.ones(n_tokens, n_tokens, dtype=torch.bool)
+    unseen = everywhere.triu(1) | (everywhere.tril(-s.window) if s.window else ~everywhere)
+    prob = scores.masked_fill(unseen, float("-inf")).softmax(-1)
     out = torch.einsum("bhij,bjhp->bihp", prob, v).reshape(n_seq, n_tokens, s.H * s.P)
     return linear(out, w, blk + "attn_output")
 
@@ -286,12 +290,16 @@ def hf_rope(s):
 
 def hf_model(s):
     """A model of transformers that has what the shape asks for; its weights are still to be set."""
-    from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
-    make_config, make_model = (Qwen3Config, Qwen3ForCausalLM) if s.qk_norm else (LlamaConfig, LlamaForCausalLM)
+    from transformers import (LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen3Config,
+                              Qwen3ForCausalLM)
+    make_config, make_model = ((Qwen3Config, Qwen3ForCausalLM) if s.qk_norm else
+                               (MistralConfig, MistralForCausalLM) if s.window else (LlamaConfig, LlamaForCausalLM))
     config = make_config(vocab_size=s.V, hidden_size=s.D, intermediate_size=s.F, num_hidden_layers=s.L,
                          num_attention_heads=1, num_key_value_heads=s.K, head_dim=s.P, rms_norm_eps=s.eps,
                          max_position_embeddings=CONTEXT, tie_word_embeddings=s.tied, attn_implementation="sdpa",
                          attention_bias="attn_q" in s.biases, rope_parameters=hf_rope(s))
+    if s.window:
+        config.sliding_window = s.window
     config.mlp_bias = "ffn_gate" in s.biases
     # Set afterwards: the constructor refuses a D that H does not divide (llama_mqa), the model itself uses head_dim only.
     config.num_attention_heads = s.H
@@ -378,6 +386,8 @@ def write_model(path, s, weights, matrices=None):
         w.add_rope_scaling_factor(s.factor)
     if s.scaling == "yarn":
         w.add_rope_scaling_orig_ctx_len(s.original)
+    if s.window:
+        w.add_sliding_window(s.window)
     if s.attn_factor != 1:
         w.add_rope_scaling_attn_factors(s.attn_factor)
     w.add_tokenizer_model("none")
@@ -444,7 +454,7 @@ def make(s, out):
         check_file(pathlib.Path(scratch) / model_path.name, weights)
         check_file(pathlib.Path(scratch) / golden_path.name,
                    {"tokens": tokens, "targets": targets} | {n: a.astype(np.float32) for n, a in golden.items()})
-        cpp = None if s.qk_norm else check_llama_cpp(pathlib.Path(scratch) / model_path.name, s, tokens, golden)
+        cpp = None if s.qk_norm or s.window else check_llama_cpp(pathlib.Path(scratch) / model_path.name, s, tokens, golden)
         for path in (model_path, golden_path):
             os.replace(pathlib.Path(scratch) / path.name, path)
 

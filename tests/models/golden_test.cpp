@@ -195,7 +195,8 @@ const auto name_test = [](const auto& test) {
 INSTANTIATE_TEST_SUITE_P(PyTorch, Golden,
                          ::testing::Combine(::testing::Values("llama_tied", "llama_untied", "llama_mqa", "llama_bias",
                                                               "llama_qk_norm", "llama_linear", "llama_yarn10",
-                                                              "llama_yarn24", "gpt2_tied", "gpt2_untied"),
+                                                              "llama_yarn24", "llama_window", "gpt2_tied",
+                                                              "gpt2_untied"),
                                             kDevices),
                          name_test);
 INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenSteps,
@@ -208,8 +209,8 @@ INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenNarrow,
                          name_test);
 INSTANTIATE_TEST_SUITE_P(PyTorch, GoldenFiles,
                          ::testing::Values("llama_tied", "llama_untied", "llama_mqa", "llama_bias", "llama_qk_norm",
-                                           "llama_linear", "llama_yarn10", "llama_yarn24", "llama_f16", "llama_bf16",
-                                           "llama_q8_0", "gpt2_tied", "gpt2_untied"));
+                                           "llama_linear", "llama_yarn10", "llama_yarn24", "llama_window", "llama_f16",
+                                           "llama_bf16", "llama_q8_0", "gpt2_tied", "gpt2_untied"));
 
 }  // namespace
 }  // namespace toy

@@ -94,7 +94,9 @@ const OpSuite kMask{.op = "attention_mask",
                               {"seq:i32[6]=list(0,0,0,0,1,1) pos:i32[6]=list(0,1,0,1,0,2)", AttentionAttrs{1, 0}},
                               {"seq:i32[150]=runs(70@0,80@30) pos:i32[150]=runs(70@0,80@30)", AttentionAttrs{1, 33}}},
                     .bad = {{"seq:i32[3]=list(0,0,0) pos:i32[2]=list(0,1)", "attention_mask: pos has N=2, seq has N=3",
-                             AttentionAttrs{}}},
+                             AttentionAttrs{}},
+                            {"seq:i32[2]=list(0,0) pos:i32[2]=list(0,1)", "attention_mask: window -1 is negative",
+                             AttentionAttrs{1, -1}}},
                     .bound = exact()};
 
 const bool kDone = register_suite(kAttention) && register_suite(kAttentionGrad) && register_suite(kMask);

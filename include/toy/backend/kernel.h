@@ -30,17 +30,8 @@ struct KernelError {
 /// Who runs: one of `threads` threads that all call the kernel with the same arguments (SPMD). Work is cut into tiles
 /// that do not depend on `threads`, each tile is done by one thread, and sums keep one order: results are bit-equal
 /// for any number of threads. The executor puts a barrier behind every kernel.
-struct ExecContext {
-  int thread = 0;
-  int threads = 1;
-  ThreadPool* pool = nullptr;
+struct ExecContext : Member {
   KernelError* error = nullptr;
-
-  void barrier() const {
-    if (threads > 1) pool->barrier();
-  }
-  /// This thread's share of `tiles` equal work items, as one consecutive range.
-  Range share(int64_t tiles) const { return part(tiles, thread, threads); }
 };
 
 /// What an update says of a gradient that is not finite: nothing can undo it. Steps that look at all gradients first

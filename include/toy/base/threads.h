@@ -36,6 +36,9 @@ class ThreadPool {
   void run(const std::function<void(int)>& f);
   /// Waits for the whole team; only inside run(), by every thread.
   void barrier();
+  /// 0, 1, 2, ... since the last barrier, each to one thread: work that is shared out as threads come for it, for cores
+  /// that are not equally fast. Only inside run(), and for one piece of work between two barriers.
+  int64_t claim() { return claimed_.fetch_add(1, std::memory_order_relaxed); }
 
  private:
   void worker(int thread);
@@ -48,6 +51,20 @@ class ThreadPool {
   alignas(64) std::atomic<uint32_t> epoch_{0};
   alignas(64) std::atomic<uint32_t> arrived_{0};
   alignas(64) std::atomic<uint32_t> phase_{0};
+  alignas(64) std::atomic<int64_t> claimed_{0};
+};
+
+/// One thread of a team, for functions that all of its threads call with the same arguments (SPMD).
+struct Member {
+  int thread = 0;
+  int threads = 1;
+  ThreadPool* pool = nullptr;  ///< the team; none for a thread that is alone
+
+  void barrier() const {
+    if (threads > 1) pool->barrier();
+  }
+  /// This thread's share of `items` equal work items, as one consecutive range.
+  Range share(int64_t items) const { return part(items, thread, threads); }
 };
 
 }  // namespace toy

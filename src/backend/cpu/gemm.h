@@ -1,5 +1,9 @@
-// The two dense products of the cpu device. Each thread of a team calls them with the same arguments and does
-// its own part; there is no barrier inside, and nothing is allocated. Matrices are row-major.
+// The two dense products of the cpu device. Each thread of a team calls them with the same arguments and does its part;
+// nothing is allocated. Matrices are row-major.
+//
+// Where it costs little, the parts are not fixed: a thread claims the next piece when it is done with one, so that a
+// core which somebody else uses too, or a slower kind of core, does less. Such a product claims and may wait at
+// barriers, so there is a barrier between it and the next use of ThreadPool::claim().
 //
 // dot_product (gemm_dot.cpp): y = x w^T + bias + acc on weights as they lie in the file, for everything
 // computed forward. A row of y has the same bits whatever the other rows, the number of threads, the vector
@@ -14,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "toy/base/threads.h"
 #include "toy/tensor/dtype.h"
 #include "toy/tensor/shape.h"
 
@@ -64,7 +69,7 @@ struct DotProduct {
 };
 /// Bytes for all threads together, enough for any number of rows up to `rows`.
 size_t dot_workspace(size_t rows, size_t outs, size_t k, int threads);
-void dot_product(const DotProduct& p, int thread, int threads, std::byte* workspace);
+void dot_product(const DotProduct& p, const Member& team, std::byte* workspace);
 
 /// Element (row, col) at data[row * row_stride + col * col_stride]; one of the strides is 1.
 struct Matrix {
@@ -84,20 +89,20 @@ struct OuterProduct {
 /// Bytes for all threads together, enough for any m, n and k up to these: of outer_product, or (bf16) of
 /// outer_product_bf16 and each way to do it.
 size_t outer_workspace(size_t m, size_t n, size_t k, int threads, DType products = DType::f32);
-void outer_product(const OuterProduct& p, int thread, int threads, std::byte* workspace);
+void outer_product(const OuterProduct& p, const Member& team, std::byte* workspace);
 
 /// The same with both operands (f32) rounded to bf16 and summed in f32, with the best instruction that the machine has
 /// for it. The rounding is to nearest even; denormals count as zeros. Only where has_bf16_products().
 bool has_bf16_products();
-void outer_product_bf16(const OuterProduct& p, int thread, int threads, std::byte* workspace);
+void outer_product_bf16(const OuterProduct& p, const Member& team, std::byte* workspace);
 
 /// One way to do it: AVX512_BF16, twice as fast as f32 on AMD (gemm_bf16.cpp). Sums run over pairs of k: an element is
 /// init, plus block after block a chain of (a b + a' b').
-void outer_product_dot(const OuterProduct& p, int thread, int threads, std::byte* workspace);
+void outer_product_dot(const OuterProduct& p, const Member& team, std::byte* workspace);
 /// Another: AMX, several times as fast (gemm_amx.cpp). An element is init, plus for every 32 k the chain of fma over
 /// the first of each pair added to the chain over the second, both from zero.
 bool has_amx();  ///< is it there, and may this process use it?
-void outer_product_amx(const OuterProduct& p, int thread, int threads, std::byte* workspace);
+void outer_product_amx(const OuterProduct& p, const Member& team, std::byte* workspace);
 
 /// Parts of outer_workspace.
 size_t bf16_bytes_of_thread(size_t m, size_t n, size_t k);

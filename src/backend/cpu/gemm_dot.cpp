@@ -58,12 +58,12 @@ HWY_MAYBE_UNUSED void pack_x(const DotProduct& p, const KBlocks& blocks, size_t 
   }
 }
 
-// One thread's part of the product: a block of rows by some strips.
+// One thread's part of the product: a block of rows by some strips; or all rows by the strips that it claims.
 template <class T>
 class DotTask {
  public:
-  DotTask(const DotProduct& p, Range rows, Range strips, float* workspace)
-      : p_(p), blocks_(dot_blocks(p.k)), rows_(rows), strips_(strips) {
+  DotTask(const DotProduct& p, const DotPart& part, float* workspace)
+      : p_(p), blocks_(dot_blocks(p.k)), rows_(part.rows), strips_(part.strips), at_once_(part.at_once) {
     const DotSpace space(p.rows, p.outs, blocks_);
     x_ = workspace;
     strip_ = x_ + space.x;
@@ -72,8 +72,10 @@ class DotTask {
     ld_sums_ = space.ld_sums;
   }
 
-  void run() {
-    if (size_t(rows_.size()) <= kFewRows)
+  void run(const Member& team) {
+    if (at_once_ > 0)
+      share_out(team);
+    else if (size_t(rows_.size()) <= kFewRows)
       few();
     else
       many();
@@ -126,10 +128,15 @@ class DotTask {
     }
   }
 
+  // Equal blocks of rows that are whole tiles.
+  size_t row_block() const {
+    const size_t total = size_t(rows_.size()), count = ceil_div(total, kRowBlock);
+    return count == 1 ? total : round_up(ceil_div(total, count), kTileRows);
+  }
+
   // K-block by K-block, so that its packed x stays in L2 while the strips pass.
   void many() {
-    const size_t total = size_t(rows_.size()), count = ceil_div(total, kRowBlock);
-    const size_t row_block = count == 1 ? total : round_up(ceil_div(total, count), kTileRows);
+    const size_t row_block = this->row_block();
     // Partial sums lie in y, unless y still holds what has to be added last.
     const bool aside = p_.acc == p_.y && blocks_.count > 1;
     const size_t group = aside ? kGroup : size_t(strips_.size());
@@ -145,6 +152,26 @@ class DotTask {
             many_rows_unit(x_, rows, steps(b), w, fetch(s + 1 < end, s + 1, b), to);
           }
         }
+  }
+
+  // The same with strips that are claimed, `at_once_` at a time, for a single K-block. Each thread packs x for itself.
+  // The next strips are claimed before the last are done, to be fetched.
+  void share_out(const Member& team) {
+    const size_t row_block = this->row_block(), strips = size_t(strips_.end);
+    for (size_t r0 = rows_.begin; r0 < size_t(rows_.end); r0 += row_block) {
+      const size_t rows = std::min(row_block, rows_.end - r0);
+      pack_x(p_, blocks_, r0, rows, 0, x_);
+      if (r0 > size_t(rows_.begin)) team.barrier();
+      const auto claim = [&] { return size_t(team.pool->claim()) * at_once_; };
+      for (size_t s = claim(), next; s < strips; s = next) {
+        next = claim();
+        for (const size_t end = std::min(s + at_once_, strips); s < end; ++s) {
+          const size_t after = s + 1 < end ? s + 1 : next;
+          const PackedStrip w = pack_strip(s, 0);
+          many_rows_unit(x_, rows, steps(0), w, fetch(after < strips, after, 0), store(r0, s, 0, sums_, kStrip));
+        }
+      }
+    }
   }
 
   size_t steps(size_t b) const { return ceil_div(blocks_.size(b), 16); }
@@ -181,18 +208,20 @@ class DotTask {
   const DotProduct& p_;
   const KBlocks blocks_;
   const Range rows_, strips_;
+  const size_t at_once_;
   float *x_, *strip_, *sums_, *lanes_;
   size_t ld_sums_;
 };
 
-HWY_MAYBE_UNUSED void dot_part_of_thread(const DotProduct& p, Range rows, Range strips, float* workspace) {
+HWY_MAYBE_UNUSED void dot_part_of_thread(const DotProduct& p, const DotPart& part, const Member& team,
+                                         float* workspace) {
   switch (p.w_type) {
     case DType::f16:
-      return DotTask<F16>(p, rows, strips, workspace).run();
+      return DotTask<F16>(p, part, workspace).run(team);
     case DType::bf16:
-      return DotTask<BF16>(p, rows, strips, workspace).run();
+      return DotTask<BF16>(p, part, workspace).run(team);
     default:
-      return DotTask<float>(p, rows, strips, workspace).run();
+      return DotTask<float>(p, part, workspace).run(team);
   }
 }
 
@@ -203,14 +232,20 @@ HWY_AFTER_NAMESPACE();
 namespace toy::cpu {
 HWY_EXPORT(dot_part_of_thread);
 
-size_t dot_workspace(size_t rows, size_t outs, size_t k, int threads) {
-  return DotSpace(rows, outs, dot_blocks(k)).bytes() * size_t(threads);
+namespace {
+
+// Strips to claim at once, so that a claim is small beside its work: ten microseconds or more.
+size_t strips_at_once(const DotProduct& p) {
+  constexpr size_t kMultiplyAdds = 500'000;
+  return ceil_div(kMultiplyAdds, std::min(p.rows, kRowBlock) * kStrip * std::max<size_t>(p.k, 1));
 }
 
-void dot_product(const DotProduct& p, int thread, int threads, std::byte* workspace) {
-  if (p.rows == 0 || p.outs == 0) return;
-  // The team as a grid of row parts by strip parts, whichever leaves a thread the least to do: an element of
-  // work is a row by a strip; packing a row costs about half of one, passing over a strip about four.
+// What a thread does, whichever way leaves it the least: an element of work is a row by a strip; packing a row costs
+// about half of one, passing over a strip about four. Fixed parts are a grid of row parts by strip parts. Strips that
+// are claimed cost half a claim, waiting for the last, and may cost a little more: that is made good as soon as the
+// cores are not equally fast. With several K-blocks they were 5% slower: partial sums went from core to core.
+DotPart dot_part(const DotProduct& p, const Member& team) {
+  const int threads = team.threads;
   const size_t tiles = ceil_div(p.rows, kTileRows), strips = ceil_div(p.outs, kStrip);
   int best = 1;
   double least = 0;
@@ -221,14 +256,31 @@ void dot_product(const DotProduct& p, int thread, int threads, std::byte* worksp
     const double cost = r * s + 0.5 * r + 4 * s;
     if (parts == 1 || cost < least) best = parts, least = cost;
   }
-  const int strip_parts = threads / best;
-  const Range t = part(int64_t(tiles), thread / strip_parts, best);
-  const Range rows{t.begin * int64_t(kTileRows), std::min<int64_t>(t.end * int64_t(kTileRows), int64_t(p.rows))};
-  const Range mine = part(int64_t(strips), thread % strip_parts, strip_parts);
-  if (rows.size() <= 0 || mine.size() == 0) return;
+  if (threads > 1 && p.rows > kFewRows && dot_blocks(p.k).count == 1) {
+    const size_t at_once = strips_at_once(p), rows = std::min(p.rows, kRowBlock);
+    const double r = double(p.rows), s = double(strips) / threads;
+    const double cost = r * s + 0.5 * r + 4 * s + 0.5 * double(at_once * rows);
+    if (cost <= 1.04 * least) return {{0, int64_t(p.rows)}, {0, int64_t(strips)}, at_once};
+  }
+  const int across = threads / best;
+  const Range t = part(int64_t(tiles), team.thread / across, best);
+  return {{t.begin * int64_t(kTileRows), std::min<int64_t>(t.end * int64_t(kTileRows), int64_t(p.rows))},
+          part(int64_t(strips), team.thread % across, across)};
+}
+
+}  // namespace
+
+size_t dot_workspace(size_t rows, size_t outs, size_t k, int threads) {
+  return DotSpace(rows, outs, dot_blocks(k)).bytes() * size_t(threads);
+}
+
+void dot_product(const DotProduct& p, const Member& team, std::byte* workspace) {
+  if (p.rows == 0 || p.outs == 0) return;
+  const DotPart part = dot_part(p, team);
+  if (part.rows.size() <= 0 || part.strips.size() == 0) return;
   const size_t bytes = DotSpace(p.rows, p.outs, dot_blocks(p.k)).bytes();
   HWY_DYNAMIC_DISPATCH(dot_part_of_thread)
-  (p, rows, mine, reinterpret_cast<float*>(workspace + size_t(thread) * bytes));
+  (p, part, team, reinterpret_cast<float*>(workspace + size_t(team.thread) * bytes));
 }
 
 }  // namespace toy::cpu

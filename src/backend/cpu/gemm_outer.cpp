@@ -3,7 +3,7 @@
 // The scheme of Goto and van de Geijn ("Anatomy of High-Performance Matrix Multiplication", 2008): a block of
 // one operand is packed to L2 as panels ([k][kMR] of A, [k][width] of B), a panel of the other just before its use
 // against all of them; the inner loop keeps kMR x width sums in registers, width being up to kNV vectors. Packing is
-// private to a thread: no barrier, no large workspace.
+// private to a thread.
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/simd_targets.h"
 
@@ -164,14 +164,14 @@ struct F32Panels {
   }
 };
 
-HWY_MAYBE_UNUSED void outer_part_of_thread(const OuterProduct& p, int thread, int threads, std::byte* workspace) {
+HWY_MAYBE_UNUSED void outer_part_of_thread(const OuterProduct& p, const Member& team, std::byte* workspace) {
   switch (p.b_type) {
     case DType::f16:
-      return outer_task<F32Panels, F16>(p, thread, threads, workspace);
+      return outer_task<F32Panels, F16>(p, team, workspace);
     case DType::bf16:
-      return outer_task<F32Panels, BF16>(p, thread, threads, workspace);
+      return outer_task<F32Panels, BF16>(p, team, workspace);
     default:
-      return outer_task<F32Panels, float>(p, thread, threads, workspace);
+      return outer_task<F32Panels, float>(p, team, workspace);
   }
 }
 
@@ -191,9 +191,9 @@ size_t outer_workspace(size_t m, size_t n, size_t k, int threads, DType products
   return (products == DType::bf16 ? std::max(f32, bf16_bytes_of_thread(m, n, k)) : f32) * size_t(threads);
 }
 
-void outer_product(const OuterProduct& p, int thread, int threads, std::byte* workspace) {
+void outer_product(const OuterProduct& p, const Member& team, std::byte* workspace) {
   if (p.m == 0 || p.n == 0) return;
-  HWY_DYNAMIC_DISPATCH(outer_part_of_thread)(p, thread, threads, workspace);
+  HWY_DYNAMIC_DISPATCH(outer_part_of_thread)(p, team, workspace);
 }
 
 }  // namespace toy::cpu

@@ -16,6 +16,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/lines_ahead.h"
@@ -39,13 +41,21 @@ struct OuterSpace {
   }
   size_t bytes() const { return round_up(held * sizeof(uint32_t), 64) + round_up(streamed * sizeof(uint32_t), 64); }
 
+  // Rows of A or columns of B that fit into what is held.
+  static size_t fitting(size_t k) {
+    const size_t longest_of_k = round_up(ceil_div(E::blocks(k).size(0), E::kPack), E::kStep);
+    return budget() / std::max<size_t>(1, longest_of_k);
+  }
   static size_t longest() { return E::blocks(size_t(1) << 20).len; }
   static size_t budget() { return kHeldLines * round_up(ceil_div(longest(), E::kPack), E::kStep); }
 };
 
-// One thread's part of C.
+// One thread's part of C, and which operand it holds. `at_once` > 0: of the panels that stream by those that it claims,
+// so many at a time.
 struct OuterPart {
   Range rows, cols;
+  bool holds_a = true;
+  size_t at_once = 0;
 };
 
 // Where a tile starts from and goes to.
@@ -62,18 +72,16 @@ struct OuterTile {
 template <class E, class T>
 class OuterTask {
  public:
-  OuterTask(const OuterProduct& p, const OuterPart& part, std::byte* workspace)
+  OuterTask(const OuterProduct& p, const OuterPart& part, const Member& team, std::byte* workspace)
       : p_(p),
         part_(part),
+        team_(team),
         blocks_(E::blocks(p.k)),
         held_(reinterpret_cast<Panel*>(workspace)),
         streamed_(held_ + round_up(OuterSpace<E>(p.m, p.n, p.k).held, 16)) {}
 
   void run() {
-    const size_t m = size_t(part_.rows.size()), n = size_t(part_.cols.size()), fit = fitting();
-    // What is held is packed while nothing else is done, so it counts twice.
-    const size_t holding_a = 2 * m + n * ceil_div(m, fit), holding_b = 2 * n + m * ceil_div(n, fit);
-    if (holding_a <= holding_b)
+    if (part_.holds_a)
       run_holding<Side::a>();
     else
       run_holding<Side::b>();
@@ -87,8 +95,7 @@ class OuterTask {
   static_assert(sizeof(Panel) == 4);
 
   size_t steps(size_t kb) const { return round_up(ceil_div(blocks_.size(kb), E::kPack), E::kStep); }
-  // Rows of A or columns of B that fit into what is held.
-  size_t fitting() const { return OuterSpace<E>::budget() / std::max<size_t>(1, steps(0)); }
+  size_t fitting() const { return OuterSpace<E>::fitting(p_.k); }
 
   template <Side S>
   const Range& range() const {
@@ -167,28 +174,93 @@ class OuterTask {
                         : LinesAhead(p, stride<S>() * size, len, (end - begin) * size);
   }
 
+  // Goes along the panels that stream by against one block of what is held.
+  template <Side S>
+  class Stream {
+   public:
+    explicit Stream(const OuterTask& task)
+        : task_(task),
+          end_(size_t(task.range<S>().end)),
+          count_(task.panels<S>(size_t(task.range<S>().begin), end_)),
+          now_{0, size_t(task.range<S>().begin)} {
+      if (claims()) go_to_next_claim(now_);
+      look_ahead();
+    }
+    bool more() const { return now_.index < count_; }
+    size_t at() const { return now_.at; }
+    // Of the panel after this one; nothing where it is not known yet, or there is none.
+    std::optional<size_t> next() const {
+      return ahead_ && next_.index < count_ ? std::optional(next_.at) : std::nullopt;
+    }
+    // How many this thread will do, about, this one with them.
+    size_t left() const { return claims() ? ceil_div(count_ - now_.index, size_t(threads())) : count_ - now_.index; }
+    void advance() {
+      if (!ahead_) step();
+      now_ = next_;
+      look_ahead();
+    }
+
+   private:
+    struct Place {
+      size_t index, at;
+    };
+    bool claims() const { return task_.part_.at_once > 0; }
+    int threads() const { return task_.team_.threads; }
+    // The next panel is claimed before this one is done, so that it can be fetched; but not the last ones, which are
+    // for the thread that is done first.
+    void look_ahead() {
+      ahead_ =
+          !claims() || now_.index + 1 < claim_end_ || now_.index + 2 * size_t(threads()) * task_.part_.at_once < count_;
+      if (ahead_) step();
+    }
+    void step() {
+      next_ = now_;
+      if (claims() && now_.index + 1 >= claim_end_)
+        go_to_next_claim(next_);
+      else
+        go_to(now_.index + 1, next_);
+    }
+    void go_to_next_claim(Place& place) {
+      const size_t begin = size_t(task_.team_.pool->claim()) * task_.part_.at_once;
+      claim_end_ = begin + task_.part_.at_once;
+      go_to(std::min(begin, count_), place);
+    }
+    // Claims only grow.
+    void go_to(size_t index, Place& place) const {
+      for (; place.index < index; ++place.index) place.at += task_.width_of<S>(std::min(place.at, end_ - 1));
+    }
+
+    const OuterTask& task_;
+    const size_t end_, count_;
+    size_t claim_end_ = 0;
+    Place now_, next_{};
+    bool ahead_ = false;
+  };
+
   template <Side kHeld>
   void run_holding() {
     constexpr Side kBy = other(kHeld);
-    const size_t by0 = size_t(range<kBy>().begin), by1 = size_t(range<kBy>().end), last = size_t(range<kHeld>().end);
-    for (size_t h0 = size_t(range<kHeld>().begin), h1; h0 < last; h0 = h1) {
+    const size_t by0 = size_t(range<kBy>().begin), first = size_t(range<kHeld>().begin), last = range<kHeld>().end;
+    for (size_t h0 = first, h1; h0 < last; h0 = h1) {
       h1 = block_end<kHeld>(h0);
       for (size_t kb = 0; kb < blocks_.count; ++kb) {
         const size_t tiles = panels<kHeld>(h0, h1);
         for (size_t h = h0; h < h1; h += width_of<kHeld>(h)) pack<kHeld>(h, kb, held_ + (h - h0) * steps(kb));
+        // Who claims adds to what others began.
+        if (part_.at_once > 0 && (h0 > first || kb > 0)) team_.barrier();
         const bool last_block = kb + 1 == blocks_.count;
         const size_t next_kb = last_block ? 0 : kb + 1, next_h = last_block ? h1 : h0;
         LinesAhead held_next =
             E::kFetchesLines ? lines_of<kHeld>(next_kb, next_h, last_block && h1 < last ? block_end<kHeld>(h1) : h1)
                              : LinesAhead();
-        size_t panels_left = panels<kBy>(by0, by1);
-        for (size_t s = by0, next; s < by1; s = next, --panels_left) {
+        for (Stream<kBy> stream(*this); stream.more(); stream.advance()) {
+          const size_t s = stream.at();
           pack<kBy>(s, kb, streamed_);
-          next = s + width_of<kBy>(s);
-          LinesAhead by_next = next < by1      ? lines_of<kBy>(kb, next, next + width_of<kBy>(next))
+          const std::optional<size_t> next = stream.next();
+          LinesAhead by_next = next            ? lines_of<kBy>(kb, *next, *next + width_of<kBy>(*next))
                                : next_h < last ? lines_of<kBy>(next_kb, by0, by0 + width_of<kBy>(by0))
                                                : LinesAhead();
-          size_t share = ceil_div(held_next.left(), panels_left);
+          size_t share = ceil_div(held_next.left(), stream.left());
           const size_t each = ceil_div(by_next.left() + share, tiles);
           const Pace pace(each, steps(kb) / E::kStepsAtOnce);
           for (size_t h = h0; h < h1; h += width_of<kHeld>(h)) {
@@ -224,38 +296,76 @@ class OuterTask {
 
   const OuterProduct& p_;
   const OuterPart& part_;
+  const Member& team_;
   const KBlocks blocks_;
   Panel *held_, *streamed_;
 };
 
-// The team as a grid over C, whichever leaves a thread the least to do: cycles per k, a multiply-add each 1/kMacs
-// and packing about 0.3 a line. A wrong cut cost 25% of 576 x 576 by 64 rows.
+// Cycles per k of a block of C: a multiply-add each 1/kMacs, and packing about 0.3 a line. What is held is packed while
+// nothing else is done, so it counts twice; each block of it meets all that streams by.
+constexpr double kPacking = 0.3;
 template <class E>
-OuterPart outer_part(const OuterProduct& p, int thread, int threads) {
+double cost_of_holding(size_t held, size_t streamed, size_t k) {
+  return kPacking * double(2 * held + streamed * ceil_div(held, OuterSpace<E>::fitting(k)));
+}
+
+// Fixed parts: the team as a grid over C, whichever leaves a thread the least to do. A wrong cut cost 25% of 576 x 576
+// by 64 rows.
+template <class E>
+OuterPart fixed_part(const OuterProduct& p, const Member& team, double& least) {
+  const int threads = team.threads;
   const size_t tiles_m = ceil_div(p.m, E::kMR), tiles_n = ceil_div(p.n, E::kLanes);
   int best = 1;
-  double least = 0;
+  bool holds_a = true;
   for (int parts = 1; parts <= threads; ++parts) {
     if (threads % parts) continue;
-    const double m = double(std::min(p.m, ceil_div(tiles_m, size_t(parts)) * E::kMR));
-    const double n = double(std::min(p.n, ceil_div(tiles_n, size_t(threads / parts)) * E::kLanes));
-    const double cost = m * n / double(E::kMacs) + 0.3 * (m + n);
-    if (parts == 1 || cost < least) best = parts, least = cost;
+    const size_t m = std::min(p.m, ceil_div(tiles_m, size_t(parts)) * E::kMR);
+    const size_t n = std::min(p.n, ceil_div(tiles_n, size_t(threads / parts)) * E::kLanes);
+    const double a = cost_of_holding<E>(m, n, p.k), b = cost_of_holding<E>(n, m, p.k);
+    const double cost = double(m) * double(n) / double(E::kMacs) + std::min(a, b);
+    if (parts == 1 || cost < least) best = parts, least = cost, holds_a = a <= b;
   }
   const auto cut = [](size_t total, size_t tiles, size_t unit, int i, int parts) {
     const Range r = part(int64_t(tiles), i, parts);
     return Range{r.begin * int64_t(unit), std::min(r.end * int64_t(unit), int64_t(total))};
   };
   const int across = threads / best;
-  return {cut(p.m, tiles_m, E::kMR, thread / across, best), cut(p.n, tiles_n, E::kLanes, thread % across, across)};
+  return {cut(p.m, tiles_m, E::kMR, team.thread / across, best),
+          cut(p.n, tiles_n, E::kLanes, team.thread % across, across), holds_a};
+}
+
+// Every thread holds the same operand, and the panels of the other are claimed. That costs packing, and half of what is
+// claimed at once, waiting for the last. A little more than fixed parts cost is made good as soon as the cores are not
+// equally fast.
+template <class E>
+OuterPart outer_part(const OuterProduct& p, const Member& team) {
+  double fixed = 0;
+  const OuterPart part = fixed_part<E>(p, team, fixed);
+  if (team.threads == 1) return part;
+  constexpr double kClaim = 20'000;  // cycles: a claim is small beside so much work
+  constexpr size_t kNR = E::kNV * E::kLanes;
+  const double products = double(p.m) * double(p.n) / double(E::kMacs * team.threads);
+  const size_t fit = OuterSpace<E>::fitting(p.k), k = std::min(p.k, E::blocks(p.k).len);
+  OuterPart shared{{0, int64_t(p.m)}, {0, int64_t(p.n)}};
+  double least = 0;
+  for (const bool holds_a : {true, false}) {
+    const size_t held = holds_a ? p.m : p.n, streamed = holds_a ? p.n : p.m, width = holds_a ? kNR : E::kMR;
+    const double panel = double(std::min(held, fit) * std::min(width, streamed)) / double(E::kMacs);
+    const size_t at_once = size_t(std::ceil(kClaim / (panel * double(std::max<size_t>(1, k)))));
+    const double waits = 0.5 * panel * double(at_once) * double(ceil_div(held, fit));
+    const double cost = products + cost_of_holding<E>(held, ceil_div(streamed, size_t(team.threads)), p.k) + waits;
+    if (least == 0 || cost < least) least = cost, shared.holds_a = holds_a, shared.at_once = at_once;
+  }
+  constexpr double kWorthIt = 1.04;  // products that cost 1.05 were slower, also beside a busy core
+  return least <= kWorthIt * fixed ? shared : part;
 }
 
 // This thread's part of a product whose B is made of T. The workspace is the team's.
 template <class E, class T>
-void outer_task(const OuterProduct& p, int thread, int threads, std::byte* workspace) {
-  const OuterPart mine = outer_part<E>(p, thread, threads);
+void outer_task(const OuterProduct& p, const Member& team, std::byte* workspace) {
+  const OuterPart mine = outer_part<E>(p, team);
   if (mine.rows.size() == 0 || mine.cols.size() == 0) return;
-  OuterTask<E, T>(p, mine, workspace + size_t(thread) * OuterSpace<E>(p.m, p.n, p.k).bytes()).run();
+  OuterTask<E, T>(p, mine, team, workspace + size_t(team.thread) * OuterSpace<E>(p.m, p.n, p.k).bytes()).run();
 }
 
 }  // namespace toy::cpu

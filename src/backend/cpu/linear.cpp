@@ -30,7 +30,7 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
                      .bias = args.in[kBias].as<float>(),
                      .acc = args.in[kAcc].as<float>(),
                      .y = args.out[0].as<float>()};
-  dot_product(p, ctx.thread, ctx.threads, args.workspace);
+  dot_product(p, ctx, args.workspace);
 }
 
 // Below that many rows the product waits for memory, whatever it computes in.
@@ -57,7 +57,7 @@ void run_bf16(const ExecContext& ctx, const KernelArgs& args) noexcept {
                        .init = bias ? bias : acc,
                        .init_is_row = bias != nullptr,
                        .c = args.out[0].as<float>()};
-  outer_product_bf16(p, ctx.thread, ctx.threads, args.workspace);
+  outer_product_bf16(p, ctx, args.workspace);
 }
 
 }  // namespace

@@ -20,9 +20,9 @@ bool accepts_bf16(const KernelQuery& q) noexcept {
 template <bool kBf16>
 void product(const OuterProduct& p, const ExecContext& ctx, const KernelArgs& args) {
   if constexpr (kBf16)
-    outer_product_bf16(p, ctx.thread, ctx.threads, args.workspace);
+    outer_product_bf16(p, ctx, args.workspace);
   else
-    outer_product(p, ctx.thread, ctx.threads, args.workspace);
+    outer_product(p, ctx, args.workspace);
 }
 
 size_t workspace_x(const KernelQuery& q) noexcept {

@@ -90,6 +90,7 @@ class Xent {
       for (size_t i = size_t(mine.begin); i < size_t(mine.end); ++i) nll[i] = row(begin + i, logits() + i * vocab_);
       ctx_.barrier();
       if (dx_) compute_dx(begin, rows);
+      if (dx_ && dw_) ctx_.barrier();  // both share work out
       if (dw_) compute_dw(begin, rows);
       if (ctx_.thread == 0)
         for (size_t i = 0; i < rows; ++i)
@@ -116,9 +117,9 @@ class Xent {
 
   void product(const OuterProduct& p, size_t space) const {
     if constexpr (kBf16)
-      outer_product_bf16(p, ctx_.thread, ctx_.threads, workspace_ + space);
+      outer_product_bf16(p, ctx_, workspace_ + space);
     else
-      outer_product(p, ctx_.thread, ctx_.threads, workspace_ + space);
+      outer_product(p, ctx_, workspace_ + space);
   }
   void compute_logits(size_t begin, size_t rows) const {
     if constexpr (kBf16) {
@@ -137,7 +138,7 @@ class Xent {
                        .outs = vocab_,
                        .k = width_,
                        .y = logits()};
-    dot_product(p, ctx_.thread, ctx_.threads, workspace_ + space_.dot);
+    dot_product(p, ctx_, workspace_ + space_.dot);
   }
   void compute_dx(size_t begin, size_t rows) const {
     const OuterProduct p{.a = {logits(), vocab_, 1},
