@@ -121,6 +121,32 @@ TEST(Linear, GradientOfWeightEqualsItsDefinition) {
   });
 }
 
+// Products so large that a team shares them out piece by piece, in no fixed order.
+TEST(Linear, PiecesThatAreClaimedHaveTheSameBits) {
+  const int64_t outs = 2001, ins = 200;
+  Array<float> w({outs, ins});
+  fill_random(w, 2);
+  for (const int64_t rows : {49, 300}) {  // 300: two blocks of rows
+    Array<float> x({rows, ins}), dy({rows, outs});
+    fill_random(x, 1), fill_random(dy, 3);
+    const auto results = [&](int threads) {
+      Array<float> y({rows, outs}), dx({rows, ins}), dw({outs, ins});
+      run_kernel(cpu::linear_kernel(), {x.view(), w.view(), View(), View()}, {y.view()}, {}, threads);
+      run_kernel(cpu::linear_grad_x_kernel(), {dy.view(), w.view(), View()}, {dx.view()}, {}, threads);
+      run_kernel(cpu::linear_grad_w_kernel(), {dy.view(), x.view(), View()}, {dw.view()}, {}, threads);
+      std::vector<float> all;
+      for (const auto* a : {&y, &dx, &dw}) {
+        EXPECT_TRUE(a->intact());
+        all.insert(all.end(), a->data(), a->data() + a->size());
+      }
+      return all;
+    };
+    const std::vector<float> alone = results(1);
+    for (const int threads : {2, 3})
+      EXPECT_TRUE(results(threads) == alone) << rows << " rows, " << threads << " threads";
+  }
+}
+
 // The longest chain of roundings: steps of a lane (or of a block), the tree, the blocks, bias and acc.
 TEST(Linear, StaysWithinTheErrorBoundOfItsOrder) {
   const int64_t rows = 33, outs = 20, k = 3000;

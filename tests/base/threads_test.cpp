@@ -38,6 +38,23 @@ TEST(ThreadPool, BarriersSeparatePhases) {
   }
 }
 
+// Each number goes to one thread, and they begin again behind a barrier and in the next region.
+TEST(ThreadPool, ClaimsGoToOneThreadEach) {
+  for (const int size : {1, 2, 3, 8}) {
+    ThreadPool pool(size);
+    constexpr int64_t kItems = 1000;
+    std::vector<int> done(kItems, 0);
+    for (int region = 0; region < 20; ++region)
+      pool.run([&](int) {
+        for (int phase = 0; phase < 3; ++phase) {
+          for (int64_t i = pool.claim(); i < kItems; i = pool.claim()) ++done[size_t(i)];
+          pool.barrier();
+        }
+      });
+    for (const int n : done) EXPECT_EQ(n, 60) << size;
+  }
+}
+
 TEST(ThreadPool, RefusesImpossibleSizes) {
   EXPECT_THROW(ThreadPool(-1), Error);
   EXPECT_THROW(ThreadPool(1025), Error);
