@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/describe.h"
 #include "cli/options.h"
@@ -17,6 +19,51 @@ namespace toy::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+bool is_size(const std::string& what) {
+  const auto names = size_names();
+  return std::find(names.begin(), names.end(), what) != names.end();
+}
+
+// Of "spm:512"; 0 for what does not say.
+int64_t vocabulary_of(const std::string& tokenizer) {
+  const size_t colon = tokenizer.find(':');
+  int64_t vocab = 0;
+  if (colon != tokenizer.npos)
+    std::from_chars(tokenizer.data() + colon + 1, tokenizer.data() + tokenizer.size(), vocab);
+  return std::max<int64_t>(0, vocab);
+}
+
+int64_t context_of(const nlohmann::json& options) {
+  const auto it = options.find("context");
+  return it != options.end() && it->is_number_unsigned() ? it->get<int64_t>() : 0;
+}
+
+// What the options of a run (config.json, train.json) would train.
+struct Planned {
+  std::string model;               // a size, dimensions, or a GGUF file to begin with
+  int64_t vocab = 0, context = 0;  // 0: as the model says
+};
+
+// nullopt: the file holds no such options.
+std::optional<Planned> planned(const fs::path& path) {
+  if (path.extension() != ".json") return std::nullopt;
+  std::ifstream file(path);
+  const auto j = nlohmann::json::parse(file, nullptr, false);
+  if (!j.is_object()) return std::nullopt;
+  const auto text = [&](const char* key) {
+    const auto it = j.find(key);
+    return it != j.end() && it->is_string() ? it->get<std::string>() : "";
+  };
+  const std::string init = text("init"), size = text("size"), tokenizer = text("tokenizer");
+  if (is_size(size) && init.empty()) return Planned{size, vocabulary_of(tokenizer), context_of(j)};
+  if (init.empty() && size.empty()) return std::nullopt;
+  // Paths are meant from where the run is started: the folder of a project, or here.
+  const fs::path named(init.empty() ? size : init), beside = path.parent_path() / named;
+  std::error_code error;
+  const std::string model = fs::is_regular_file(beside, error) ? beside.string() : named.string();
+  return init.empty() ? Planned{model, vocabulary_of(tokenizer), context_of(j)} : Planned{model};
+}
 
 // The file that a word stands for.
 std::string file_of(const std::string& what) {
@@ -33,9 +80,10 @@ std::string file_of(const std::string& what) {
     if (fs::is_directory(checkpoints, error))
       for (const int64_t step : checkpoint_steps(checkpoints))
         there.insert(there.begin() + 2, fs::path(checkpoint_path(checkpoints, step)) / "weights.gguf");
-    there.insert(there.end(), {folder / "config.json", folder / "train.json"});  // options of a run to come
     for (const fs::path& file : there)
       if (fs::exists(file, error)) return file.string();
+    for (const char* options : {"config.json", "train.json"})  // of a run to come
+      if (planned(folder / options)) return (folder / options).string();
     fail("{}: a folder without a model.gguf, a checkpoint, or options of a run, so there is no model; give a GGUF file",
          what);
   }
@@ -45,30 +93,9 @@ std::string file_of(const std::string& what) {
   return what;
 }
 
-// The model that the options of a run name (config.json, train.json): a size, dimensions, or a GGUF file to begin with.
-// "": the file holds no such options.
-std::string model_of_options(const std::string& path) {
-  if (!path.ends_with(".json")) return {};
-  std::ifstream file(path);
-  const auto j = nlohmann::json::parse(file, nullptr, false);
-  for (const char* key : {"init", "size"})
-    if (const auto it = j.find(key); j.is_object() && it != j.end() && it->is_string()) {
-      // Paths are meant from where the run is started: the folder of a scaffold, or here.
-      const fs::path named(it->get<std::string>()), beside = fs::path(path).parent_path() / named;
-      std::error_code error;
-      return fs::exists(beside, error) ? beside.string() : named.string();
-    }
-  return {};
-}
-
-bool is_size(const std::string& what) {
-  const auto names = size_names();
-  return std::find(names.begin(), names.end(), what) != names.end();
-}
-
 // A size, a file of dimensions or a GGUF.
-Described open_model(const std::string& what) {
-  if (is_size(what) || what.ends_with(".json")) return {model_spec(what), {}, {}};
+Described open_model(const std::string& what, int64_t vocab = 0, int64_t context = 0) {
+  if (is_size(what) || what.ends_with(".json")) return {model_spec(what, vocab, context), {}, {}};
   const gguf::File file = gguf::File::open(what);
   Described d{spec_from_gguf(file), {}, {}};
   for (const FileTensor& t : file_tensors(d.spec))
@@ -117,8 +144,9 @@ Compiled decode_graph(const Described& m, const GraphOptions& o, Device& dev) {
 
 Described open_description(const std::string& what) {
   if (is_size(what)) return open_model(what);
-  const std::string file = file_of(what), named = model_of_options(file);
-  return open_model(named.empty() ? file : named);
+  const std::string file = file_of(what);
+  if (const auto p = planned(file)) return open_model(p->model, p->vocab, p->context);
+  return open_model(file);
 }
 
 Compiled graph_of(const std::string& which, const Described& model, const GraphOptions& options, Device& device) {

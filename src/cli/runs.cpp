@@ -362,11 +362,14 @@ struct Tail {
     std::ifstream file(path, std::ios::binary);
     std::vector<std::string> lines;
     std::string part;
+    int64_t whole = 0;  // where the first line that is not whole yet begins: a run that resumes may take it away
     const auto read = [&] {
       file.clear();
+      file.seekg(whole);
+      part.clear();
       for (char c = 0; file.get(c);)
         if (c == '\n')
-          lines.push_back(std::exchange(part, {}));
+          whole += int64_t(part.size()) + 1, lines.push_back(std::exchange(part, {}));
         else
           part += c;
     };

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -23,17 +24,17 @@ struct flock whole_file(short type) {
   return f;
 }
 
-// What stands behind the last line break: "" unless a process or a machine died while it wrote.
-std::string last_line(int fd) {
+// What stands behind the last line break, "" if nothing does; nullopt where the file cannot be read.
+std::optional<std::string> last_line(int fd) {
   std::string tail;
   struct stat s {};
-  if (::fstat(fd, &s) != 0) return tail;
+  if (::fstat(fd, &s) != 0) return std::nullopt;
   for (off_t at = s.st_size; at > 0;) {
     char piece[4096];
-    const off_t n = std::min<off_t>(at, sizeof piece);
-    if (::pread(fd, piece, size_t(n), at - n) != n) break;
-    at -= n;
-    const std::string_view text(piece, size_t(n));
+    const size_t n = size_t(std::min<off_t>(at, sizeof piece));
+    if (::pread(fd, piece, n, at - off_t(n)) != ssize_t(n)) return std::nullopt;
+    at -= off_t(n);
+    const std::string_view text(piece, n);
     const size_t line_break = text.rfind('\n');
     tail.insert(0, text.substr(line_break + 1));  // npos + 1 is 0
     if (line_break != text.npos) break;
@@ -69,7 +70,8 @@ EventWriter::EventWriter(const std::string& path, Mode mode) : path_(path) {
   if (mode == Mode::resume) {
     const Log log = read_events(path);
     for (const Event& e : log.events) last_t_ = std::max(last_t_, e.t);
-    if (const std::string tail = last_line(fd_); !tail.empty() && !cut(fd_, tail)) append("\n");
+    const std::optional<std::string> torn = last_line(fd_);
+    if (!torn || (!torn->empty() && !cut(fd_, *torn))) append("\n");  // an empty line more is no event
     return;
   }
   std::error_code error;

@@ -142,7 +142,7 @@ TEST(Linear, PiecesThatAreClaimedHaveTheSameBits) {
       return all;
     };
     const std::vector<float> alone = results(1);
-    for (const int threads : {2, 3})
+    for (const int threads : {2, 3, 16})
       EXPECT_TRUE(results(threads) == alone) << rows << " rows, " << threads << " threads";
   }
 }

@@ -67,8 +67,8 @@ TEST_F(Data, MixedAndPackedFromTheCommandLineAndAConfig) {
 
 TEST_F(Data, AMixtureSaysWhatValidationLeavesOut) {
   const std::string note = write("note.txt", "a note of no more than thirty.");
-  const Result r =
-      toy(train("--corpus " + path("books") + " --corpus-weight 3 --corpus " + note + " --corpus-weight 1 --tokens 8"));
+  const Result r = toy(train("--corpus " + path("books") + " --corpus-weight 3 --corpus " + note +
+                             " --corpus-weight 1 --tokens 8 --val-fraction 0.02"));
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.err.find("note.txt: its validation part has fewer than 2 tokens"), std::string::npos) << r.err;
 }

@@ -40,10 +40,19 @@ TEST_F(CliDescribe, ARunIsItsFolder) {
 // What a run would train, before it has: a project of `toy new`, and options in a file.
 TEST_F(CliDescribe, ARunToComeIsItsOptions) {
   ASSERT_EQ(toy("new project --in " + path()).code, 0);
-  const std::string card = out_of(path("project/model.json"));
-  EXPECT_EQ(out_of(path("project")), card);
+  const std::string card = out_of(path("project"));
+  EXPECT_NE(card.find("D=64"), std::string::npos) << card;
+  EXPECT_NE(card.find("V=512"), std::string::npos) << card;  // of its tokenizer, spm:512
   EXPECT_EQ(out_of(path("project/train.json")), card);
   EXPECT_EQ(out_of(write("config.json", R"({"size": "small", "steps": 3})")), out_of("small"));
+  const std::string longer = out_of(write("c.json", R"({"size": "small", "tokenizer": "unigram:300", "context": 77})"));
+  EXPECT_NE(longer.find("V=300  context 77"), std::string::npos) << longer;
+  // A folder of that name does not stand before the size, and not every config.json holds options.
+  fs::create_directory(path("small"));
+  EXPECT_EQ(out_of(path("config.json")), out_of("small"));
+  fs::create_directory(path("other"));
+  write("other/config.json", R"({"hidden_size": 3})");
+  refuses("describe " + path("other"), {"a folder without a model.gguf"});
   EXPECT_EQ(out_of(write("warm.json", R"({"init": ")" + std::string(TOY_GOLDEN) + R"(", "size": null})")),
             out_of(TOY_GOLDEN));
   refuses("describe " + write("loop.json", R"({"size": "loop.json"})"), {"loop.json", "d_model"});

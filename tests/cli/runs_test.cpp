@@ -218,7 +218,7 @@ TEST_F(CliRuns, Tail) {
 TEST_F(CliRuns, AClockThatJumps) {
   trained("calm");
   const std::string command = std::string("LD_PRELOAD=") + TOY_CLOCK_SHIM + " " + TOY_BINARY + " " +
-                              train("run", "--eval-every 2 --time-limit 3600 --tensorboard " + path("board")) + " >" +
+                              train("run", "--eval-every 2 --time-limit 1h --tensorboard " + path("board")) + " >" +
                               path("o") + " 2>" + path("e");
   ASSERT_EQ(std::system(command.c_str()), 0) << slurp(path("e"));
   double t = 0;

@@ -19,19 +19,18 @@ size_t chunk_rows(size_t vocab) { return std::max<size_t>(64, (size_t(64) << 20)
 
 // Parts of the workspace. Products that may run side by side in different threads have parts of their own.
 struct Space {
-  size_t logits, nll, dx, dw, bytes;  // logits and dot_product's begin are at 0 and at `nll`'s end
-  size_t dot;
+  size_t logits = 0, nll, product, bytes;
   Space(size_t rows, size_t vocab, size_t width, bool want_dx, bool want_dw, int threads, bool bf16) {
     const size_t chunk = std::min(rows, chunk_rows(vocab));
-    logits = 0;
-    nll = logits + round_up(chunk * vocab * sizeof(float), 64);
-    dot = dx = nll + round_up(chunk * sizeof(float), 64);
     const auto outer = [&](size_t m, size_t n, size_t k) {
       return outer_workspace(m, n, k, threads, bf16 ? DType::bf16 : DType::f32);
     };
-    dw = dx + (want_dx ? outer(chunk, width, vocab) : 0);
-    const size_t forward = bf16 ? outer(chunk, vocab, width) : dot_workspace(chunk, vocab, width, threads);
-    bytes = std::max(dot + forward, dw + (want_dw ? outer(vocab, width, chunk) : 0));
+    size_t most = bf16 ? outer(chunk, vocab, width) : dot_workspace(chunk, vocab, width, threads);
+    if (want_dx) most = std::max(most, outer(chunk, width, vocab));
+    if (want_dw) most = std::max(most, outer(vocab, width, chunk));
+    nll = logits + round_up(chunk * vocab * sizeof(float), 64);
+    product = nll + round_up(chunk * sizeof(float), 64);
+    bytes = product + most;
   }
 };
 
@@ -90,7 +89,7 @@ class Xent {
       for (size_t i = size_t(mine.begin); i < size_t(mine.end); ++i) nll[i] = row(begin + i, logits() + i * vocab_);
       ctx_.barrier();
       if (dx_) compute_dx(begin, rows);
-      if (dx_ && dw_) ctx_.barrier();  // both share work out
+      if (dx_ && dw_) ctx_.barrier();  // both share work out, and the workspace
       if (dw_) compute_dw(begin, rows);
       if (ctx_.thread == 0)
         for (size_t i = 0; i < rows; ++i)
@@ -115,11 +114,11 @@ class Xent {
     return nll;
   }
 
-  void product(const OuterProduct& p, size_t space) const {
+  void product(const OuterProduct& p) const {
     if constexpr (kBf16)
-      outer_product_bf16(p, ctx_, workspace_ + space);
+      outer_product_bf16(p, ctx_, workspace_ + space_.product);
     else
-      outer_product(p, ctx_, workspace_ + space);
+      outer_product(p, ctx_, workspace_ + space_.product);
   }
   void compute_logits(size_t begin, size_t rows) const {
     if constexpr (kBf16) {
@@ -129,7 +128,7 @@ class Xent {
                            .n = vocab_,
                            .k = width_,
                            .c = logits()};
-      return product(p, space_.dot);
+      return product(p);
     }
     const DotProduct p{.x = x_ + begin * width_,
                        .w = w_.data,
@@ -138,7 +137,7 @@ class Xent {
                        .outs = vocab_,
                        .k = width_,
                        .y = logits()};
-    dot_product(p, ctx_, workspace_ + space_.dot);
+    dot_product(p, ctx_, workspace_ + space_.product);
   }
   void compute_dx(size_t begin, size_t rows) const {
     const OuterProduct p{.a = {logits(), vocab_, 1},
@@ -148,7 +147,7 @@ class Xent {
                          .n = width_,
                          .k = vocab_,
                          .c = dx_ + begin * width_};
-    product(p, space_.dx);
+    product(p);
   }
   void compute_dw(size_t begin, size_t rows) const {
     const OuterProduct p{.a = {logits(), 1, vocab_},
@@ -158,7 +157,7 @@ class Xent {
                          .k = rows,
                          .init = begin == 0 ? nullptr : dw_,
                          .c = dw_};
-    product(p, space_.dw);
+    product(p);
   }
 
   const ExecContext& ctx_;
