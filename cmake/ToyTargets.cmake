@@ -32,7 +32,7 @@ function(toy_compile_fast target)
 endfunction()
 
 # toy_compile_together(toy_cli 6): so many files at a time. For folders whose includes cost more than their own lines: CLI11
-# makes each file that includes it compile its validators, 3 s even where it is precompiled.
+# makes each file that includes it compile its validators, for seconds, also where it is precompiled.
 function(toy_compile_together target batch)
   if(TOY_PCH)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${batch})

@@ -234,7 +234,7 @@ HWY_EXPORT(dot_part_of_thread);
 
 namespace {
 
-// Strips to claim at once, so that a claim is small beside its work: ten microseconds or more.
+// Strips to claim at once, so that a claim is small beside its work: about eight microseconds or more.
 size_t strips_at_once(const DotProduct& p) {
   constexpr size_t kMultiplyAdds = 500'000;
   return ceil_div(kMultiplyAdds, std::min(p.rows, kRowBlock) * kStrip * std::max<size_t>(p.k, 1));
