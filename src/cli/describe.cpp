@@ -31,10 +31,11 @@ struct Describe {
   std::vector<const CLI::Option*> of_training, of_passes, of_decoding;  // what these graphs alone read
 
   void add(CLI::App& app) {
-    app.add_option("model", what,
-                   fmt::format("a GGUF file, a run (its folder, or its id below runs or out), a size ({}), or a JSON "
-                               "file of dimensions",
-                               fmt::join(size_names(), ", ")))
+    app.add_option(
+           "model", what,
+           fmt::format("a GGUF file, a run (its folder, or its id below runs or out), a size ({}), a JSON file "
+                       "of dimensions, or the options of a run to come (train.json, or the folder of `toy new`)",
+                       fmt::join(size_names(), ", ")))
         ->required();
     app.add_option("--graph", graph,
                    "print the graph of `train` (forward, loss, backward and update), `forward` (as far as the loss) or "

@@ -25,8 +25,9 @@ bool is_size(const std::string& what) {
   return std::find(names.begin(), names.end(), what) != names.end();
 }
 
-// Of "spm:512"; 0 for what does not say.
+// Of "spm:512" or "bytes"; 0 for what does not say.
 int64_t vocabulary_of(const std::string& tokenizer) {
+  if (tokenizer == "bytes") return 256;
   const size_t colon = tokenizer.find(':');
   int64_t vocab = 0;
   if (colon != tokenizer.npos)

@@ -47,6 +47,8 @@ TEST_F(CliDescribe, ARunToComeIsItsOptions) {
   EXPECT_EQ(out_of(write("config.json", R"({"size": "small", "steps": 3})")), out_of("small"));
   const std::string longer = out_of(write("c.json", R"({"size": "small", "tokenizer": "unigram:300", "context": 77})"));
   EXPECT_NE(longer.find("V=300  context 77"), std::string::npos) << longer;
+  const std::string bytes = out_of(write("bytes.json", R"({"size": "gpt2-124m", "tokenizer": "bytes"})"));
+  EXPECT_NE(bytes.find("V=256"), std::string::npos) << bytes;
   // A folder of that name does not stand before the size, and not every config.json holds options.
   fs::create_directory(path("small"));
   EXPECT_EQ(out_of(path("config.json")), out_of("small"));
