@@ -2,11 +2,15 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <exception>
+#include <filesystem>
+#include <utility>
 
 #include "toy/base/error.h"
 
@@ -21,8 +25,11 @@ std::string holder(int fd) {
   return id.empty() ? "" : " (process " + id.substr(0, id.find('\n')) + ")";
 }
 
+constexpr const char* kLock = ".lock";
+std::string lock_path(const std::string& folder) { return folder + "/" + kLock; }
+
 int open_lock(const std::string& folder) {
-  const int fd = ::open((folder + "/.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  const int fd = ::open(lock_path(folder).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   const int error = errno;
   if (fd < 0 && (error == ENOSPC || error == EDQUOT))
     fail_disk_full("{}: {}; free some space there", folder, std::strerror(error));
@@ -41,24 +48,49 @@ void write_holder(int fd) {
 // False only where somebody has it: a file system without locks guards nothing.
 bool FolderLock::try_lock() { return ::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
 
-FolderLock::FolderLock(const std::string& folder) : fd_(open_lock(folder)) {
-  if (!try_lock()) {
-    const std::string who = holder(fd_);
-    ::close(fd_);
-    fail("{}: another run{} is writing to this folder; wait for it to end, or choose another folder", folder, who);
-  }
+// Is the file that is locked still the one of this name? remove_unused_folder() may have taken it away in between.
+bool FolderLock::holds(const std::string& folder) const {
+  struct stat ours = {}, named = {};
+  return ::fstat(fd_, &ours) == 0 && ::stat(lock_path(folder).c_str(), &named) == 0 && ours.st_ino == named.st_ino;
+}
+
+FolderLock::FolderLock(const std::string& folder) {
+  do {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = open_lock(folder);
+    if (!try_lock()) {
+      const std::string who = holder(fd_);
+      ::close(fd_);
+      fail("{}: another run{} is writing to this folder; wait for it to end, or choose another folder", folder, who);
+    }
+  } while (!holds(folder));
   write_holder(fd_);
 }
 
-FolderLock::FolderLock(const std::string& folder, const std::function<void()>& waiting) : fd_(open_lock(folder)) {
-  if (!try_lock()) {
-    waiting();
+FolderLock::FolderLock(const std::string& folder, const std::function<void()>& waiting) {
+  bool told = false;
+  do {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = open_lock(folder);
+    if (try_lock()) continue;
+    if (!std::exchange(told, true)) waiting();
     while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
     }
-  }
+  } while (!holds(folder));
   write_holder(fd_);
 }
 
 FolderLock::~FolderLock() { ::close(fd_); }
+
+void remove_unused_folder(const std::string& folder) noexcept try {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (entry.path().filename() != kLock) return;
+  if (error) return;
+  const FolderLock ours(folder);  // nobody begins to use it now
+  std::filesystem::remove(lock_path(folder), error);
+  std::filesystem::remove(folder, error);  // not if something has come into it
+} catch (const std::exception&) {          // somebody has it: then it is of use
+}
 
 }  // namespace toy

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <limits>
 
@@ -78,11 +79,14 @@ size_t parse_bytes(std::string_view option, std::string_view text) {
     unit = unit.substr(0, 1);
   const size_t power = unit.empty() ? 0 : std::string_view("KMGT").find(unit) + 1;  // 0: also where it is not found
   for (size_t i = 0; i < power; ++i) factor *= base;
-  const std::string number(text.substr(0, digits));
+  const std::string_view number = text.substr(0, digits);
   const bool good = !number.empty() && number != "." && std::count(number.begin(), number.end(), '.') <= 1 &&
                     (unit.empty() ? digits == text.size() : unit.size() == 1 && power > 0);
   check(good, "{}: '{}' is no size; expected a number with K, M, G or T, as in 4G, 512M or 6.5GB", option, text);
-  const double bytes = std::stod(number) * factor;
+  // Left as it is where a double cannot hold the number: too large with a digit in front of the point, else too small.
+  double value = number.find_first_of("123456789") < number.find('.') ? std::numeric_limits<double>::infinity() : 0;
+  std::from_chars(number.data(), number.data() + number.size(), value);
+  const double bytes = value * factor;
   check(bytes <= kMost, "{}: '{}' is more than any machine has", option, text);
   check(bytes >= double(kLeast), "{}: '{}' is {}; expected at least {}, as in 512M or 4G", option, text,
         format_bytes(size_t(bytes)), format_bytes(kLeast));

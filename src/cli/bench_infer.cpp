@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -28,19 +31,28 @@ constexpr int64_t kShortPrompt = 8;  // tokens, for the time to the first one ge
 class RandomFile {
  public:
   explicit RandomFile(const ModelSpec& spec)
-      : path_(std::filesystem::temp_directory_path() / fmt::format("toy_bench_{}.gguf", getpid())) {
-    run_apart([&] { save_model(random_model(spec, *make_cpu_device(0), 0), path_.string()); });
+      : folder_((std::filesystem::temp_directory_path() / "toy_bench_XXXXXX").string()) {
+    check(mkdtemp(folder_.data()) != nullptr, "bench infer: no folder can be made in {}: {}",
+          std::filesystem::temp_directory_path().string(), std::strerror(errno));
+    run_apart([&] { save_model(random_model(spec, *make_cpu_device(0), 0), path()); });
   }
-  ~RandomFile() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
+  ~RandomFile() { remove(); }
   RandomFile(const RandomFile&) = delete;
   RandomFile& operator=(const RandomFile&) = delete;
-  std::string path() const { return path_.string(); }
+
+  Model load(const Device& device) {
+    Model model = load_model(path(), device);
+    remove();  // what is mapped stays until it is unmapped
+    return model;
+  }
 
  private:
-  std::filesystem::path path_;
+  std::string path() const { return folder_ + "/model.gguf"; }
+  void remove() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  std::string folder_;
 };
 
 // Weights that every decoded token reads: not tables, of which it reads a row.
@@ -95,8 +107,8 @@ struct Infer {
     const std::vector<std::string> shapes = shapes_of(shape);
     for (const std::string& name : shapes) model_spec(name).require_positions(prompt + decode, "prompt + decode");
     for_each_shape(shapes, [this](const std::string& name) {
-      const RandomFile file(model_spec(name));
-      measure(name, [&](const Device& dev) { return load_model(file.path(), dev); });
+      RandomFile file(model_spec(name));
+      measure(name, [&](const Device& dev) { return file.load(dev); });
     });
   }
 
@@ -108,7 +120,8 @@ struct Infer {
     print_warnings(name, model.warnings);
     warn_of_long_context(name, model.spec, prompt + decode);
     model.spec.require_positions(prompt + decode, "prompt + decode");
-    require_memory(state_bytes(model.spec, {int(parallel), prompt + decode}), "the cache of keys and values");
+    require_memory(state_bytes(model.spec, {int(parallel), prompt + decode}, dev.get()),
+                   "the cache of keys and values");
     Decoder d(*dev, model, {.sequences = int(parallel), .context = prompt + decode, .max_rows = 512});
     const double load = now() - begin;
     std::vector<double> prefill_tps, decode_tps;

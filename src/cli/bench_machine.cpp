@@ -45,14 +45,14 @@ struct Gemm {
   double forward(ThreadPool& pool) {
     const cpu::DotProduct p{.x = floats(a), .w = b.data(), .rows = kSize, .outs = kSize, .k = kSize, .y = floats(c)};
     return gflops(pool, cpu::dot_workspace(kSize, kSize, kSize, pool.size()), [&](int thread, std::byte* space) {
-      cpu::dot_product(p, Member{thread, pool.size(), &pool}, space);
+      cpu::dot_product(p, TeamMember{thread, pool.size(), &pool}, space);
     });
   }
   double gradient(ThreadPool& pool) {
     const cpu::OuterProduct p{
         .a = {a.data(), kSize, 1}, .b = {b.data(), kSize, 1}, .m = kSize, .n = kSize, .k = kSize, .c = floats(c)};
     return gflops(pool, cpu::outer_workspace(kSize, kSize, kSize, pool.size()), [&](int thread, std::byte* space) {
-      cpu::outer_product(p, Member{thread, pool.size(), &pool}, space);
+      cpu::outer_product(p, TeamMember{thread, pool.size(), &pool}, space);
     });
   }
 };

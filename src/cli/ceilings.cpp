@@ -6,6 +6,7 @@
 
 #include "cli/bench.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/data/corpus.h"
 
 namespace toy::cli {
@@ -18,7 +19,7 @@ bool look_disturbed(const Ceilings& c) {
 }
 
 Ceilings read_ceilings(const std::string& path) {
-  const nlohmann::json j = nlohmann::json::parse(read_text_file(path), nullptr, false);
+  const nlohmann::json j = parse_json<nlohmann::json>(read_text_file(path));
   check(j.is_object(), "ceilings: {} is not JSON as `toy bench machine --json` writes it", path);
   const auto number = [&](const nlohmann::json& object, const char* key) {
     check(object.is_object() && object.contains(key) && object[key].is_number() && object[key] >= 0,

@@ -11,14 +11,18 @@
 #include "cli/describe.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/decode/decoder.h"
 #include "toy/formats/checkpoint.h"
 #include "toy/formats/gguf.h"
+#include "toy/runs/run.h"
 
 namespace toy::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+const std::vector<std::string> kRoots{"runs", "out"};  // where `toy runs` looks, too
 
 bool is_size(const std::string& what) {
   const auto names = size_names();
@@ -50,7 +54,7 @@ struct Planned {
 std::optional<Planned> planned(const fs::path& path) {
   if (path.extension() != ".json") return std::nullopt;
   std::ifstream file(path);
-  const auto j = nlohmann::json::parse(file, nullptr, false);
+  const auto j = parse_json<nlohmann::json>(std::string(std::istreambuf_iterator<char>(file), {}));
   if (!j.is_object()) return std::nullopt;
   const auto text = [&](const char* key) {
     const auto it = j.find(key);
@@ -66,13 +70,25 @@ std::optional<Planned> planned(const fs::path& path) {
   return init.empty() ? Planned{model, vocabulary_of(tokenizer), context_of(j)} : Planned{model};
 }
 
+// Of a run further down, or of the beginning of its id; "" where there is none.
+std::string folder_of_run(const std::string& what) {
+  std::error_code error;
+  if (what.empty() || is_size(what) || fs::exists(what, error)) return {};
+  try {
+    return fs::path(runs::find_log(what, kRoots)).parent_path().string();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 // The file that a word stands for.
 std::string file_of(const std::string& what) {
   std::error_code error;
   if (!fs::exists(what, error))
-    for (const char* root : {"runs", "out"})  // where `toy runs` looks, too
+    for (const std::string& root : kRoots)
       if (const fs::path run = fs::path(root) / what; !what.empty() && fs::is_directory(run, error))
         return file_of(run.string());
+  if (const std::string run = folder_of_run(what); !run.empty()) return file_of(run);
   if (fs::is_directory(what, error)) {
     // A run that has ended, a checkpoint, a run that has not.
     const fs::path folder(what);

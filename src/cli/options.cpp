@@ -16,7 +16,8 @@
 namespace toy::cli {
 
 void DeviceOptions::add(CLI::App& app) {
-  app.add_option("--device", device, "cpu (f32, SIMD) or reference (f64 plain loops, slow: what every op means)")
+  app.add_option("--device", device,
+                 "cpu (f32, SIMD) or reference (f64 plain loops on one thread, slow: what every op means)")
       ->capture_default_str();
   app.add_option("--threads", threads, "number of threads, 1 to 1024; 0: every core. Results do not depend on it")
       ->capture_default_str();
@@ -130,7 +131,7 @@ void warn_of_long_context(const std::string& path, const ModelSpec& spec, int64_
 }
 
 void print_warnings(const std::string& path, const std::vector<std::string>& warnings) {
-  for (const std::string& w : warnings) to_stderr(fmt::format("toy: {}: {}\n", path, w));
+  for (const std::string& w : warnings) to_stderr(fmt::format("toy: {}: {}\n", path, one_line(w)));
 }
 
 namespace {

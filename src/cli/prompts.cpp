@@ -49,7 +49,7 @@ void drop_line_break(std::string& text) {
 // {"prompt": "..."} or {"prompt_ids": [1, 2]}.
 nlohmann::json parse_object(const std::string& where, const std::string& line) {
   constexpr const char* kForms = R"(expected {"prompt": "text"} or {"prompt_ids": [1, 2]})";
-  const nlohmann::json j = nlohmann::json::parse(line, nullptr, false);
+  const nlohmann::json j = parse_json<nlohmann::json>(line);
   check(!j.is_discarded(), "{}: the line begins with a brace and is not JSON; {}", where, kForms);
   check(j.size() == 1, "{}: the object has {} keys; {}", where, j.size(), kForms);
   const std::string key = j.begin().key();
@@ -120,6 +120,7 @@ void PromptOptions::read_lines(const std::string& path) {
     }
     prompts_.push_back(std::move(p));
   }
+  check(!prompts_.empty(), "{}: there is no prompt in it; write one a line", name);
 }
 
 std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, const std::string& model_path) const {
@@ -129,7 +130,11 @@ std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, cons
     std::vector<int32_t> ids = p.ids;
     if (p.is_text) {
       check(t != nullptr, "{}: the file has no tokenizer; give the prompt as --prompt-ids", model_path);
-      ids = t->encode(p.text);
+      try {
+        ids = t->encode(p.text);
+      } catch (const EncodeError& e) {
+        fail("{}", e.at(fmt::format("byte {} of {}", e.offset(), p.where)));
+      }
       if (!no_bos && t->adds_bos() && t->bos()) ids.insert(ids.begin(), *t->bos());
     }
     check(!ids.empty(),

@@ -9,6 +9,7 @@
 
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
+#include "toy/base/folder_lock.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
 #include "toy/graph/print.h"
@@ -23,16 +24,22 @@ using nlohmann::ordered_json;
 
 class JsonLines final : public runs::EventSink {
  public:
-  explicit JsonLines(Results& results) : results_(results) {}
-  void write(const runs::Event& event) override { results_.put(runs::to_json_line(event) + "\n"); }
+  /// `begin`: where the clock of the run stands, which is not a new one.
+  JsonLines(Results& results, double begin) : results_(results), begin_(begin) {}
+  void write(const runs::Event& event) override {
+    runs::Event moved = event;
+    moved.t += begin_;
+    results_.put(runs::to_json_line(moved) + "\n");
+  }
 
  private:
   Results& results_;
+  double begin_;
 };
 
 // A number where the option takes numbers.
 ordered_json typed(const CLI::Option& option, const std::string& text) {
-  const ordered_json j = ordered_json::parse(text, nullptr, false);
+  const ordered_json j = parse_json<ordered_json>(text);
   return j.is_number() && !option.get_type_name().starts_with("TEXT") ? j : ordered_json(text);
 }
 
@@ -131,11 +138,10 @@ ordered_json options_json(const CLI::App& app) {
 }
 
 OutFolder::OutFolder(const std::string& out, const std::map<std::string, std::string>& fields)
-    : path_(runs::make_folder(out, fields)), made_(path_ != out) {}
+    : path_(runs::make_folder(out, fields)), ours_(path_ != out || !std::filesystem::exists(path_)) {}
 
 OutFolder::~OutFolder() {
-  std::error_code ignored;
-  if (made_ && std::filesystem::is_empty(path_, ignored)) std::filesystem::remove(path_, ignored);
+  if (ours_) remove_unused_folder(path_);
 }
 
 Recorder::Log open_log(const std::string& out, const ordered_json& config, const ModelSpec& spec,
@@ -146,12 +152,14 @@ Recorder::Log open_log(const std::string& out, const ordered_json& config, const
   const std::filesystem::path folder(out);
   const std::string log = (folder / runs::kEventsFile).string();
   const bool goes_on = resumed && std::filesystem::exists(log) && can_go_on(log);
-  sinks.push_back(std::make_unique<runs::EventWriter>(
-      log, goes_on ? runs::EventWriter::Mode::resume : runs::EventWriter::Mode::fresh));
+  auto writer = std::make_unique<runs::EventWriter>(
+      log, goes_on ? runs::EventWriter::Mode::resume : runs::EventWriter::Mode::fresh);
+  const double begin = writer->last_t();
+  sinks.push_back(std::move(writer));
   write_json(folder / "config.json", config);
   write_json(folder / "flow.json", flow(spec, trainer));
   if (board) sinks.push_back(std::move(board));
-  if (json) sinks.push_back(std::make_unique<JsonLines>(*json));
+  if (json) sinks.push_back(std::make_unique<JsonLines>(*json, begin));
   return {std::move(sinks), goes_on};
 }
 

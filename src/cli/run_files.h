@@ -25,8 +25,8 @@ struct RunOptions {
 /// or false, several values are a list.
 nlohmann::ordered_json options_json(const CLI::App& app);
 
-/// Makes the folder that --out means (runs::make_folder: {arch}, {recipe}, {name}, {date}, {time}, {seq}). Destroyed
-/// while it is still empty, it takes a folder that it made away again.
+/// The folder that --out means (runs::make_folder: {arch}, {recipe}, {name}, {date}, {time}, {seq}). Destroyed while
+/// the folder is empty, it takes it away again, unless it was there before the run.
 class OutFolder {
  public:
   OutFolder(const std::string& out, const std::map<std::string, std::string>& fields);
@@ -37,7 +37,7 @@ class OutFolder {
 
  private:
   std::string path_;
-  bool made_;
+  bool ours_;  // it was not there before
 };
 
 /// Opens events.jsonl in `out`, writes config.json and flow.json beside it, and opens what else is wanted: JSON Lines

@@ -107,7 +107,9 @@ std::string how_to_resume(const CLI::App& app, const std::string& out) {
       line += " " + flag_name(*o, o->results()[0] == "true");
       continue;
     }
-    for (const std::string& value : o->results()) line += fmt::format(" {}={}", o->get_name(), shell_quoted(value));
+    // CLI11 takes the word behind `--name=` for an empty value.
+    for (const std::string& value : o->results())
+      line += fmt::format(" {}{}{}", o->get_name(), value.empty() ? " " : "=", shell_quoted(value));
   }
   return line + " --out " + shell_quoted(out) + " --resume";
 }
@@ -152,9 +154,11 @@ struct Recipe {
     compute.add(app);
     add_update_option(app, update);
     memory.add(app);
-    app.add_flag("--dry-run", dry_run,
-                 "do everything up to the first step and print what the run would take: peak memory with its parts, "
-                 "and time, from some steps that are made and forgotten. Nothing is written; --json: one object");
+    app.add_flag(
+        "--dry-run", dry_run,
+        "do everything up to the first step and print what the run would take: peak memory with its parts, "
+        "and time, from some steps that are made and forgotten. Nothing but the data cache is written; --json: one "
+        "object");
     device.add(app);
   }
 
@@ -207,7 +211,8 @@ struct Recipe {
     const auto open = [&](const TrainObserver::Start& s, bool resumed) {
       return open_log(o.out, config, s.spec, o.trainer, run_options.tensorboard, json ? &results : nullptr, resumed);
     };
-    const std::string id = std::filesystem::weakly_canonical(o.out).filename().string();
+    const std::filesystem::path where = std::filesystem::weakly_canonical(o.out);
+    const std::string id = (where.has_filename() ? where : where.parent_path()).filename().string();
     Recorder recorder(
         {.run_id = id, .toy = TOY_VERSION, .recipe = app.get_name(), .threads = dev->pool().size(), .config = config},
         o, *dev, open, reporter);

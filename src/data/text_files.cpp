@@ -75,6 +75,16 @@ std::string reason_against(const fs::directory_entry& entry, std::span<const std
   return looks_binary(path) ? "no text (it has NUL bytes)" : "";
 }
 
+// What a run writes into its folder (docs/runs.md); all else there may be a text.
+bool is_of_run(const fs::path& entry) {
+  const std::string name = entry.filename().string();
+  const bool named = name == "config.json" || name == "flow.json" || name == "checkpoints" || name == "weights" ||
+                     (name.starts_with("events") && name.ends_with(".jsonl"));
+  std::error_code error;
+  return named && fs::exists(entry.parent_path() / "events.jsonl", error) &&
+         fs::exists(entry.parent_path() / "flow.json", error);
+}
+
 void add_folder(const std::string& folder, std::span<const std::string> all_except, TextFiles& out) {
   // A folder that holds this one, or is it, does not empty it.
   std::vector<std::string> except(all_except.begin(), all_except.end());
@@ -85,6 +95,9 @@ void add_folder(const std::string& folder, std::span<const std::string> all_exce
     const bool below = it->is_directory(error) && !it->is_symlink(error);
     if (it->path().filename().string().starts_with(".")) {
       out.left_out.push_back({it->path().string(), "hidden"});
+      if (below) it.disable_recursion_pending();
+    } else if (is_of_run(it->path())) {
+      out.left_out.push_back({it->path().string(), "written by a run"});
       if (below) it.disable_recursion_pending();
     } else if (!below) {
       const std::string reason = reason_against(*it, except);

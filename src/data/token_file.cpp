@@ -73,7 +73,7 @@ std::string open_token_file(std::span<const std::byte> bytes, TokenFileView& vie
   view.ids = {bytes.data() + head, int(width), int64_t(tokens)};
   view.documents = {reinterpret_cast<const uint64_t*>(bytes.data() + begins), size_t(documents)};
   const auto* first = reinterpret_cast<const char*>(bytes.data() + text);
-  view.about = nlohmann::ordered_json::parse(first, first + about, nullptr, false);
+  view.about = parse_json<nlohmann::ordered_json>({first, size_t(about)});
   return view.about.is_object() ? "" : "its list of files is wrong";
 }
 

@@ -63,6 +63,17 @@ uint64_t fingerprint_of(const std::vector<TextFile>& files, const Tokenizer& tok
   return xxh64(text);
 }
 
+// Where a character of UTF-8 begins, at `at` or up to three bytes behind it.
+uint64_t character_at(const TextFile& file, uint64_t at) {
+  uint64_t begin = at;
+  read_text(file, at, std::min(at + 3, file.bytes), [&](std::string_view bytes) {
+    const auto other = std::find_if(bytes.begin(), bytes.end(), [](char c) { return (uint8_t(c) & 0xc0) != 0x80; });
+    begin += uint64_t(other - bytes.begin());
+    return other == bytes.end();
+  });
+  return begin;
+}
+
 }  // namespace
 
 // Bytes of the layout of data/token_file.h.
@@ -95,7 +106,7 @@ uint64_t validation_begin(const std::vector<TextFile>& files, double fraction, c
     if (const auto found = find_in(file, at - first, at - first + near, mark); found && *found + first - at < near)
       return first + *found + mark.size();
   const uint64_t border = first + file.bytes;
-  return i + 1 < files.size() && border - at < near ? border : at;
+  return i + 1 < files.size() && border - at < near ? border : first + character_at(file, at - first);
 }
 
 /// Makes one tokenized text, or finds it.

@@ -44,13 +44,10 @@ DecodeShape shape_of(const Model& model, const DecoderOptions& options) {
         options.context);
   check(options.max_rows >= 1, "decoder: at most {} rows together, expected at least 1", options.max_rows);
   const int64_t context = options.context > 0 ? options.context : model.spec.context;
-  constexpr int64_t kMostPositions = (int64_t(1) << 31) - 1;
-  check(options.sequences >= 1, "decoder: {} sequences, expected at least 1", options.sequences);
-  check(context <= kMostPositions / options.sequences,
-        "decoder: {} sequences of {} positions, expected at most {} in all", options.sequences, context,
-        kMostPositions);
+  const DecodeShape shape{options.sequences, context};
+  shape.validate();
   model.spec.require_positions(context, "context");  // before there is memory for them
-  return {options.sequences, context};
+  return shape;
 }
 
 int64_t rows_of(const DecodeShape& shape, const DecoderOptions& options) {
@@ -65,12 +62,12 @@ size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& o
   const DecodeGraph d = build_decode_graph(
       model.spec, [store](const std::string& name) { return store->type(name).dtype; }, shape, rows_of(shape, options));
   const Plan plan = compile(*d.graph, d.outputs, d.updates, device, {.fuse = !options.check_finite});
-  return state_bytes(model.spec, shape) + plan.arena_bytes + plan.input_bytes(device);
+  return state_bytes(model.spec, shape, &device) + plan.arena_bytes + plan.input_bytes(device);
 }
 
 Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& options) : vocab_(model.spec.vocab) {
   const DecodeShape shape = shape_of(model, options);
-  require_memory(state_bytes(model.spec, shape), "the cache of keys and values");
+  require_memory(state_bytes(model.spec, shape, &device), "the cache of keys and values");
   max_rows_ = rows_of(shape, options);
   state_ = std::make_unique<DecodeState>(model.spec, device, shape);
   const ParamStore* store = model.params.get();

@@ -39,10 +39,17 @@ void check_id(std::span<const float> logits, int32_t id) {
   check(id >= 0 && size_t(id) < logits.size(), "token id {} is outside the {} logits", id, logits.size());
 }
 
-void check_finite(std::span<const float> logits) {
+// -inf is a token that is ruled out; it may not be all of them.
+void check_logits(std::span<const float> logits) {
   check(!logits.empty(), "there are no logits to choose from");
-  for (size_t i = 0; i < logits.size(); ++i)
-    if (std::isnan(logits[i])) fail_internal("the model gives NaN for token {}: its weights are broken", i);
+  bool any = false;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const bool nan = std::isnan(logits[i]), finite = std::isfinite(logits[i]);
+    if (nan || (!finite && logits[i] > 0))
+      fail_internal("the model gives {} for token {}: its weights are broken", nan ? "NaN" : "infinity", i);
+    any = any || finite;
+  }
+  if (!any) fail_internal("the model gives -infinity for every token: its weights are broken");
 }
 
 }  // namespace
@@ -96,7 +103,7 @@ void Sampler::penalize(std::span<float> logits, std::span<const int32_t> history
 }
 
 int32_t Sampler::pick(std::span<const float> logits, uint64_t step, std::span<const int32_t> history) const {
-  check_finite(logits);
+  check_logits(logits);
   if (!penalizes() || history.empty()) return draw(logits, step);
   std::vector<float> changed(logits.begin(), logits.end());
   penalize(changed, history);

@@ -21,6 +21,25 @@ size_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
                 a.begin());
 }
 
+// Of several calls that throw, the first to do so.
+class FirstError {
+ public:
+  template <class Call>
+  void guard(Call&& call) {
+    try {
+      call();
+    } catch (...) {
+      if (!first_) first_ = std::current_exception();
+    }
+  }
+  void rethrow() const {
+    if (first_) std::rethrow_exception(first_);
+  }
+
+ private:
+  std::exception_ptr first_;
+};
+
 constexpr size_t kWorthSharing = size_t(kPagePositions);
 
 }  // namespace
@@ -66,15 +85,9 @@ bool Scheduler::step() {
     throw;
   }
   // A callback that throws must not cost the other texts their tokens.
-  std::exception_ptr first;
-  for (size_t i = 0; i < answered_.size(); ++i) {
-    try {
-      accept(*answered_[i], decoder_.logits(i));
-    } catch (...) {
-      if (!first) first = std::current_exception();
-    }
-  }
-  if (first) std::rethrow_exception(first);
+  FirstError error;
+  for (size_t i = 0; i < answered_.size(); ++i) error.guard([&] { accept(*answered_[i], decoder_.logits(i)); });
+  error.rethrow();
   return true;
 }
 
@@ -154,10 +167,18 @@ void Scheduler::accept(Slot& slot, std::span<const float> logits) {
   Job& job = *slot.job;
   const GenerateOptions& o = job.request.options;
   std::vector<GeneratedToken>& tokens = job.result.tokens;
-  const int32_t id = job.sampler.pick(logits, tokens.size(), job.history);
+  int32_t id = 0;
+  try {
+    id = job.sampler.pick(logits, tokens.size(), job.history);
+  } catch (...) {  // the text cannot go on, and others wait for its sequence
+    slot.job.reset();
+    throw;
+  }
   tokens.push_back({{id, log_softmax_at(logits, id)}, top_logprobs(logits, o.top_logprobs)});
   job.history.push_back(id);
-  const bool go_on = !job.request.on_token || job.request.on_token(tokens.back());
+  FirstError error;
+  bool go_on = true;  // also where the callback throws: its error ends the step, not the text
+  error.guard([&] { go_on = !job.request.on_token || job.request.on_token(tokens.back()); });
   std::optional<FinishReason> reason;
   if (!go_on)
     reason = FinishReason::stopped;
@@ -165,10 +186,12 @@ void Scheduler::accept(Slot& slot, std::span<const float> logits) {
     reason = FinishReason::eos;
   else if (int64_t(tokens.size()) >= o.max_tokens || decoder_.state().length(slot.sequence) >= decoder_.context())
     reason = FinishReason::length;
-  if (!reason) return;
-  const std::unique_ptr<Job> done = std::move(slot.job);  // on_done may add requests, and throw
-  done->result.reason = *reason;
-  if (done->request.on_done) done->request.on_done(done->result);
+  if (reason) {
+    const std::unique_ptr<Job> done = std::move(slot.job);  // on_done may add requests, and throw
+    done->result.reason = *reason;
+    if (done->request.on_done) error.guard([&] { done->request.on_done(done->result); });
+  }
+  error.rethrow();
 }
 
 }  // namespace toy

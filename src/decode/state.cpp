@@ -22,18 +22,29 @@ std::vector<StateSlot> state_slots(const ModelSpec& spec, DecodeShape shape) {
   return slots;
 }
 
-size_t state_bytes(const ModelSpec& spec, DecodeShape shape) {
+void DecodeShape::validate() const {
+  constexpr int64_t kMostPositions = (int64_t(1) << 31) - 1;
+  check(sequences >= 1, "decoder: {} sequences, expected at least 1", sequences);
+  check(context >= 1, "decoder: a context of {} positions, expected at least 1", context);
+  check(context <= kMostPositions / sequences, "decoder: {} sequences of {} positions, expected at most {} in all",
+        sequences, context, kMostPositions);
+}
+
+size_t state_bytes(const ModelSpec& spec, DecodeShape shape, const Device* device) {
   double bytes = 0;  // a shape that was asked for may be larger than 64 bits can count
   const double pages = double(shape.sequences) * double(shape.pages_per_sequence());
-  for (const StateSlot& s : state_slots(spec, {1, 1}))  // one page
-    bytes += double(s.type.bytes()) * (s.kind == StateSlot::Kind::paged ? pages : double(shape.sequences));
+  for (const StateSlot& s : state_slots(spec, {1, 1})) {  // one page
+    const size_t element = size_of(device ? device->storage(s.type.dtype) : s.type.dtype);
+    bytes +=
+        double(s.type.count()) * double(element) * (s.kind == StateSlot::Kind::paged ? pages : double(shape.sequences));
+  }
   return bytes < 0x1p62 ? size_t(bytes) : size_t(1) << 62;
 }
 
 DecodeState::DecodeState(const ModelSpec& spec, const Device& device, DecodeShape shape)
-    : shape_(shape), store_(device), lengths_(size_t(shape.sequences)) {
-  check(shape.sequences >= 1, "decoder: {} sequences, expected at least 1", shape.sequences);
-  check(shape.context >= 1, "decoder: a context of {} positions, expected at least 1", shape.context);
+    : shape_(shape), store_(device) {
+  shape.validate();
+  lengths_.assign(size_t(shape.sequences), 0);
   slots_ = state_slots(spec, shape);
   for (const StateSlot& s : slots_) store_.add(s.name, s.type);
   table_.assign(size_t(shape.pages()), 0);

@@ -1,4 +1,6 @@
 // From a text to the documents that are scored.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "toy/base/error.h"
@@ -9,8 +11,17 @@ namespace toy {
 EvalText tokenize_for_eval(const Tokenizer& tokenizer, std::span<const std::string> documents, bool with_bos) {
   EvalText text;
   if (with_bos && tokenizer.adds_bos()) text.bos = tokenizer.bos();
+  const auto encode = [&](const std::string& document) {
+    try {
+      return tokenizer.encode(document);
+    } catch (const EncodeError& e) {
+      if (documents.size() == 1) throw;
+      fail("{}",
+           e.at(fmt::format("byte {} of document {} of {}", e.offset(), text.documents.size() + 1, documents.size())));
+    }
+  };
   for (const std::string& document : documents) {
-    const std::vector<int32_t>& ids = text.documents.emplace_back(tokenizer.encode(document));
+    const std::vector<int32_t>& ids = text.documents.emplace_back(encode(document));
     if (ids.empty()) continue;
     // decode(), unlike token_bytes(), leaves out a space that the tokenizer put in front of the text.
     const size_t unscored = text.bos ? 0 : tokenizer.decode(std::span(ids).first(1)).size();

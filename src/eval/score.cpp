@@ -69,6 +69,7 @@ class Scorer {
     const int64_t context = o.context > 0 ? o.context : model.spec.context;
     const int64_t stride = o.stride == 0 ? std::max<int64_t>(1, context / 2) : o.stride;
     check(stride >= 1 && stride <= context, "stride is {}, expected 1 to {}, the window", o.stride, context);
+    check_ids(model.spec.vocab);
     int64_t longest = 0;
     for (size_t d = 0; d < text.documents.size(); ++d)
       for (const EvalWindow& w : eval_windows(length(d), context, stride)) {
@@ -79,7 +80,7 @@ class Scorer {
     const int64_t sequences =
         std::clamp<int64_t>(kPositions / longest, 1, std::min<int64_t>(16, int64_t(windows_.size())));
     const DecodeShape shape{int(sequences), longest};
-    require_memory(state_bytes(model.spec, shape), "the cache of keys and values");
+    require_memory(state_bytes(model.spec, shape, &device), "the cache of keys and values");
     decoder_ = std::make_unique<Decoder>(device, model,
                                          DecoderOptions{.sequences = shape.sequences,
                                                         .context = longest,
@@ -99,6 +100,17 @@ class Scorer {
   }
 
  private:
+  // The decoder looks at what it reads; a document's last token is only predicted.
+  void check_ids(int64_t vocab) const {
+    const auto known = [&](int32_t id) { return id >= 0 && id < vocab; };
+    check(!text_.bos || known(*text_.bos), "eval: the beginning-of-sequence token is {}, the vocabulary is 0 to {}",
+          text_.bos.value_or(0), vocab - 1);
+    for (size_t d = 0; d < text_.documents.size(); ++d)
+      for (size_t i = 0; i < text_.documents[d].size(); ++i)
+        check(known(text_.documents[d][i]), "eval: token {} of document {} is {}, the vocabulary is 0 to {}", i, d,
+              text_.documents[d][i], vocab - 1);
+  }
+
   int64_t length(size_t d) const { return int64_t(text_.documents[d].size()) + (text_.bos ? 1 : 0); }
   // Token i of a document with the beginning-of-sequence token in front, in a window that begins at `begin`.
   int32_t token(size_t d, int64_t i, int64_t begin) const {

@@ -93,6 +93,11 @@ Writer::Writer(std::string architecture) : architecture_(std::move(architecture)
   check(!architecture_.empty(), "gguf: the architecture is empty");
 }
 
+bool Writer::has(std::string_view key) const {
+  return key == kArchitectureKey ||
+         std::any_of(metadata_.begin(), metadata_.end(), [&](const auto& item) { return item.first == key; });
+}
+
 void Writer::set(std::string key, Value value) {
   check(!key.empty() && key.size() <= kMaxKey, "gguf: metadata key {}: a key has 1 to {} bytes, not {}", quoted(key),
         kMaxKey, key.size());

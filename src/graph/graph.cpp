@@ -123,6 +123,11 @@ int Graph::append_copy(const Node& node, std::vector<Value> inputs) {
 
 void Graph::set_name(Value v, std::string name) {
   check(v.graph == this, "graph: the name '{}' was given to a value that is not of this graph", name);
+  type(v);  // throws if there is no such value
+  const Node& n = node(v);
+  check(n.kind != NodeKind::input && n.kind != NodeKind::param,
+        "graph: '{}' is {}, which is found by its name and cannot become '{}'; name what is computed from it", n.name,
+        n.kind == NodeKind::input ? "an input" : "a parameter", name);
   const auto [it, fresh] = names_.try_emplace(name, v);
   check(fresh, "graph: the name '{}' is taken", name);
   nodes_[size_t(v.node)].name = std::move(name);

@@ -40,6 +40,12 @@ const Family* find_family(std::string_view architecture);
 /// The family of a model. Throws naming the architecture when there is none.
 const Family& family_of(const ModelSpec& spec);
 
+/// Throws naming layer and dimension where layers differ in what metadata hold once for all of them.
+void require_like_layers(const ModelSpec& spec);
+
+/// The widest head that a model may have.
+inline constexpr int64_t kMaxHeadWidth = 1024;
+
 /// `key` of a family's metadata: "llama.context_length".
 inline std::string family_key(const ModelSpec& spec, std::string_view key) {
   return spec.architecture + "." + std::string(key);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <unordered_set>
 
@@ -105,6 +106,14 @@ void check_holds_weights(const gguf::File& f) {
   fail("{}: it holds metadata and no weights, so it cannot be run or trained", f.path());
 }
 
+// Metadata that nothing here depends on, and that stay true whatever the weights are trained to or stored as.
+bool is_for_others(std::string_view key) {
+  constexpr std::array kOfTheFile{"general.alignment", "general.file_type", "general.quantization_version"};
+  if (key.starts_with("general.")) return std::find(kOfTheFile.begin(), kOfTheFile.end(), key) == kOfTheFile.end();
+  return key.starts_with("tokenizer.chat_template") ||
+         (key.starts_with("tokenizer.ggml.") && key.ends_with("_token_id"));
+}
+
 }  // namespace
 
 ModelSpec spec_from_gguf(const gguf::File& f) {
@@ -152,6 +161,8 @@ Model load_model(const std::string& path, const Device& device, LoadMode mode) {
     check(m.tokenizer->vocab_size() == m.spec.vocab, "{}: the tokenizer has {} tokens, token_embd.weight has {} rows",
           path, m.tokenizer->vocab_size(), m.spec.vocab);
   m.warnings = warnings_of(f, m.spec);
+  for (const auto& [key, value] : f.metadata())
+    if (is_for_others(key)) m.metadata.emplace(key, value);
   require_memory_for(f, m.spec, device, mode);
   for (const FileTensor& t : file_tensors(m.spec)) load_parts(f, t, mode, *m.params);
   return m;
@@ -175,6 +186,8 @@ void save_model(const Model& m, const std::string& path, DType stored) {
     m.tokenizer->save(w);
   else
     w.set("tokenizer.ggml.model", std::string("none"));
+  for (const auto& [key, value] : m.metadata)
+    if (!w.has(key)) w.set(key, value);
   for (const FileTensor& t : file_tensors(s)) {
     std::vector<View> parts;
     for (const TensorSpec& p : t.parts) parts.push_back(m.params->get(p.name));

@@ -55,16 +55,10 @@ void read(const gguf::File& f, ModelSpec& m) {
   m.norm_eps = f.get_f32("gpt2.attention.layer_norm_epsilon");
 }
 
-void write(gguf::Writer& w, const ModelSpec& s) {
-  const LayerSpec& l = s.layers.front();
-  w.set("gpt2.feed_forward_length", uint32_t(l.d_ff));
-  w.set("gpt2.attention.head_count", uint32_t(l.heads));
-  w.set("gpt2.attention.layer_norm_epsilon", s.norm_eps);
-}
-
 void check_layers(const ModelSpec& m) {
   check(m.norm == NormKind::layer && m.positions == PositionKind::learned,
         "model {}: the architecture gpt2 has layer norms and learned positions", m.name);
+  require_like_layers(m);
   for (const LayerSpec& l : m.layers) {
     check(l.kv_heads == l.heads, "model {}: n_kv is {}; in the architecture gpt2 it is n_heads, {}", m.name, l.kv_heads,
           l.heads);
@@ -75,6 +69,14 @@ void check_layers(const ModelSpec& m) {
     check(l.ffn == FfnKind::gelu && l.fused_qkv && l.bias == kBiases,
           "model {}: the architecture gpt2 has a gelu ffn and biases on all of its linear maps", m.name);
   }
+}
+
+void write(gguf::Writer& w, const ModelSpec& s) {
+  check_layers(s);
+  const LayerSpec& l = s.layers.front();
+  w.set("gpt2.feed_forward_length", uint32_t(l.d_ff));
+  w.set("gpt2.attention.head_count", uint32_t(l.heads));
+  w.set("gpt2.attention.layer_norm_epsilon", s.norm_eps);
 }
 
 }  // namespace

@@ -86,7 +86,19 @@ void read(const gguf::File& f, ModelSpec& m) {
   read_optional_tensors(f, m);
 }
 
+void check_layers(const ModelSpec& m) {
+  bool fits = m.norm == NormKind::rms && m.positions == PositionKind::rope;
+  for (const LayerSpec& l : m.layers) fits = fits && l.ffn == FfnKind::swiglu && !l.fused_qkv;
+  check(fits, "model {}: the architecture llama has rms norms, rotary positions and swiglu", m.name);
+  require_like_layers(m);
+  check(m.rope.pairing == RopePairing::neighbour,
+        "model {}: rope turns halves of a head; in the architecture llama a pair is two neighbours: put the rows of q "
+        "and k in that order",
+        m.name);
+}
+
 void write(gguf::Writer& w, const ModelSpec& s) {
+  check_layers(s);
   const LayerSpec& l = s.layers.front();
   const auto u32 = [&](const char* key, int64_t v) { w.set(std::string("llama.") + key, uint32_t(v)); };
   u32("feed_forward_length", l.d_ff);
@@ -98,12 +110,6 @@ void write(gguf::Writer& w, const ModelSpec& s) {
   if (l.window) u32("attention.sliding_window", l.window);
   w.set("llama.attention.layer_norm_rms_epsilon", s.norm_eps);
   write_rope(w, s.rope);
-}
-
-void check_layers(const ModelSpec& m) {
-  bool fits = m.norm == NormKind::rms && m.positions == PositionKind::rope;
-  for (const LayerSpec& l : m.layers) fits = fits && l.ffn == FfnKind::swiglu && !l.fused_qkv;
-  check(fits, "model {}: the architecture llama has rms norms, rotary positions and swiglu", m.name);
 }
 
 }  // namespace

@@ -65,6 +65,7 @@ class Reader {
       fail("{}: '{}' is {}, which is not of the right type", where_, key, json_text(json_.at(key)));
     }
   }
+  bool has(const char* key) const { return json_.contains(key); }
   void done() const {
     for (const auto& [key, v] : json_.items())
       if (std::find(known_.begin(), known_.end(), key) == known_.end()) {
@@ -116,6 +117,12 @@ void read_rope(Reader& r, const std::string& where, ModelSpec& m, int64_t d_head
   r.read("rope_factors", rope.factors);
   r.read("rope_low_freq_factor", llama3.low);
   r.read("rope_high_freq_factor", llama3.high);
+  const auto only_with = [&](bool used, const char* key) {
+    check(used || !r.has(key), "{}: {} has no meaning with rope_scaling {}", where, key, scaling);
+  };
+  only_with(scaling == "yarn" || scaling == "llama3", "rope_original_context");
+  only_with(scaling == "llama3", "rope_low_freq_factor");
+  only_with(scaling == "llama3", "rope_high_freq_factor");
   if (scaling == "linear") rope.scaling = RopeSpec::Scaling::linear;
   if (scaling == "yarn") rope.scaling = RopeSpec::Scaling::yarn, rope.original_context = original;
   if (scaling == "llama3") {
@@ -123,6 +130,7 @@ void read_rope(Reader& r, const std::string& where, ModelSpec& m, int64_t d_head
     check(llama3.low > 0 && llama3.high > llama3.low && original >= 1,
           "{}: llama3 needs 0 < rope_low_freq_factor < rope_high_freq_factor and rope_original_context of 1 or more",
           where);
+    check(d_head <= kMaxHeadWidth, "{}: d_head is {}, expected 1 to {}", where, d_head, kMaxHeadWidth);
     llama3.factor = rope.factor, llama3.original_context = double(original);
     rope.factors = llama3_factors(llama3, rope.base, d_head);
   }
@@ -226,7 +234,7 @@ ModelSpec model_spec(const std::string& size_or_file, int64_t vocab, int64_t con
     }
     std::stringstream text;
     text << f.rdbuf();
-    const auto json = nlohmann::json::parse(text.str(), nullptr, false);
+    const auto json = parse_json<nlohmann::json>(text.str());
     check(!json.is_discarded(), "{}: not a valid JSON file; it should hold d_model, n_layers, n_heads, d_ff, ...",
           size_or_file);
     m = spec_from_json(json, size_or_file);

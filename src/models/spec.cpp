@@ -45,7 +45,7 @@ void ModelSpec::validate() const {
     const LayerSpec& l = layers[i];
     in_range("n_heads", l.heads, 4096);
     in_range("n_kv", l.kv_heads, 4096);
-    in_range("d_head", l.d_head, 1024);
+    in_range("d_head", l.d_head, kMaxHeadWidth);
     in_range("d_ff", l.d_ff, 1 << 20);
     check(l.heads % l.kv_heads == 0, "model {}: layer {}: {} query heads are not a multiple of {} kv heads", name, i,
           l.heads, l.kv_heads);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "toy/base/error.h"
+
 namespace toy {
 namespace {
 
@@ -59,6 +61,8 @@ Transformer::Transformer(const ModelSpec& spec, const Weights& weights)
 }
 
 Value Transformer::operator()(Value tokens, const nn::Context& ctx, std::span<nn::LayerState> states) const {
+  check(states.empty() || states.size() == blocks_.size(),
+        "transformer: {} states for {} layers; give one for each, or none", states.size(), blocks_.size());
   Graph& g = *tokens.graph;
   Value x = embedding(embedding_, tokens);
   if (positions_) x = x + embedding(positions_, ctx.batch.position);

@@ -9,6 +9,7 @@ namespace {
 
 void infer(const TypeQuery& q, std::vector<TensorType>&) {
   const int64_t heads = q.in[0]->shape[1], kv = q.in[1]->shape[1];
+  check(heads > 0, "attention: q has H={}, expected at least 1", heads);
   check(kv > 0 && heads % kv == 0, "attention: H={} query heads are not a multiple of K={} kv heads", heads, kv);
   check_attention("attention", q.attrs.as<AttentionAttrs>());
 }

@@ -16,7 +16,9 @@ TensorType broadcast_of(const TensorType& a, const TensorType& b) {
           b.shape.str());
     t.shape.push_back(da == 1 ? db : da);
   }
-  const int ra = a.shape.rank() == rank ? a.rows : 0, rb = b.shape.rank() == rank ? b.rows : 0;
+  const int ra = a.rows, rb = b.rows;
+  check((ra == 0 || a.shape.rank() == rank) && (rb == 0 || b.shape.rank() == rank),
+        "elementwise: {} and {}: run-time rows must stay the first dimension", a.str(), b.str());
   check(ra == 0 || rb == 0 || ra == rb, "elementwise: different run-time row counts");
   check(ra == 0 || b.shape.rank() < rank || rb == ra || b.shape[0] == 1,
         "elementwise: {} and {}: fixed and run-time rows", a.str(), b.str());

@@ -7,6 +7,11 @@ namespace {
 
 enum Out { kLoss, kNll, kDx, kDw };
 
+void infer(const TypeQuery& q, std::vector<TensorType>&) {
+  const int64_t vocab = q.in[1]->shape[0];
+  check(vocab > 0, "linear_xent: w has V={}, expected at least 1", vocab);
+}
+
 void vjp(Vjp& c) {
   check(!c.grad(kNll), "linear_xent: only the loss has a gradient, weight the rows instead of using nll");
   const Value dloss = c.grad(kLoss);
@@ -39,6 +44,7 @@ const OpDef& linear_xent_def() {
   static const OpDef def{.signature =
                              "linear_xent(x:[N,D], w:float[V,D], targets:i32[N], weight:[N]) -> "
                              "loss:[], nll?:[N], dx?:[N,D], dw?:[V,D]",
+                         .infer = infer,
                          .vjp = vjp,
                          .cost = cost,
                          .decompose = decompose};

@@ -99,11 +99,24 @@ void backward(const TransformerLM& lm, std::span<const int32_t> tokens, const Ca
     }
 }
 
+// Loops go by the shapes of the weights; what they reach into beside them must have the same.
+void check_shapes(const char* what, const Weights& like, const Weights& weights) {
+  const auto a = like.named(), w = weights.named();
+  check(a.size() == w.size(), "{}: {} matrices, the weights have {}; make them of the same Config", what, a.size(),
+        w.size());
+  for (size_t n = 0; n < w.size(); ++n) {
+    const Matrix &mine = *a[n].second, &theirs = *w[n].second;
+    check(mine.rows == theirs.rows && mine.cols == theirs.cols, "{}: {} is [{},{}], in the weights [{},{}]", what,
+          w[n].first, mine.rows, mine.cols, theirs.rows, theirs.cols);
+  }
+}
+
 // The loss of tokens[1..] given those before them.
 double predict(const TransformerLM& lm, std::span<const int32_t> tokens, Weights* gradients) {
   const int64_t T = int64_t(tokens.size()), C = lm.config.context_length;
   check(T >= 2 && T <= C + 1, "there are {} tokens, expected 2 to {} (the context and one to predict)", T, C + 1);
   check_tokens(lm.config, tokens);
+  if (gradients) check_shapes("gradients", *gradients, lm.weights);
   const auto inputs = tokens.first(tokens.size() - 1), targets = tokens.subspan(1);
   Cache cache;
   const Matrix logits = forward(lm, inputs, cache);
@@ -215,6 +228,7 @@ std::vector<int32_t> TransformerLM::generate(std::vector<int32_t> tokens, int64_
 }
 
 void Sgd::step(Weights& weights, const Weights& gradients) const {
+  check_shapes("gradients", gradients, weights);
   const auto w = weights.named();
   const auto g = gradients.named();
   for (size_t n = 0; n < w.size(); ++n)
@@ -226,6 +240,8 @@ Adam::Adam(const Config& config, double lr, double beta1, double beta2, double e
 
 // m and v are running means of g and g^2 that begin at 0; dividing by 1 - beta^t undoes the beginning.
 void Adam::step(Weights& weights, const Weights& gradients) {
+  check_shapes("gradients", gradients, weights);
+  check_shapes("moments", m_, weights);
   power1_ *= beta1_;
   power2_ *= beta2_;
   const auto all_w = weights.named(), all_m = m_.named(), all_v = v_.named();

@@ -32,7 +32,8 @@ class Evaluation {
       : graph_(*v.graph), options_(options), device_(device), store_(device) {
     for (const auto& [name, feed] : options.feeds) {
       const auto value = graph_.find(name);
-      check(value && graph_.node(*value).kind != NodeKind::op,
+      const NodeKind kind = value ? graph_.node(*value).kind : NodeKind::op;
+      check(kind == NodeKind::input || kind == NodeKind::param,
             "evaluate: the graph has no input or parameter '{}', which was fed", name);
     }
     plan_ = std::make_shared<const Plan>(compile(graph_, std::vector<Value>{v}, {}, device));

@@ -68,7 +68,7 @@ class Pass {
           n.op->name(), device_.name());
     check(!options_.strict, "{}{}: device '{}' has no kernel for it, and --strict forbids its decomposition", where,
           n.op->name(), device_.name());
-    Graph::BackwardScope scope(*to_, n.layer);
+    Graph::BackwardScope scope(*to_, n.layer, n.backward);
     result = n.op->decompose(*to_, inputs, n.attrs);
     result.resize(n.outputs.size());
     for (size_t o = 0; o < result.size(); ++o)

@@ -16,6 +16,7 @@ View ParamStore::add(const std::string& name, const TensorType& type) {
 
 void ParamStore::bind(const std::string& name, const View& host, std::shared_ptr<const void> keep_alive) {
   check(host.data || host.count() == 0, "store: tensor '{}' has no data", name);
+  check(host.contiguous(), "store: tensor '{}' is a strided view of {}; give a contiguous one", name, host.shape.str());
   const TensorType type{host.dtype, host.shape, 0};
   if (device_->storage(host.dtype) != host.dtype) {
     convert(host, add(name, type));

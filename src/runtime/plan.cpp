@@ -53,6 +53,8 @@ class Planner {
     for (const Node& n : graph_->nodes())
       if (n.kind != NodeKind::op) place_leaf(n);
     for (const int id : order_) place_op(graph_->node(id));
+    check_updates();
+    check_outputs();
     finish();
   }
 
@@ -158,8 +160,8 @@ class Planner {
 
   // Parameters are there to be updated; a temporary only if nobody needs its old value.
   bool may_overwrite(const Place& p, const Node& n, size_t i) const {
-    if (storages_[size_t(p.storage)].base == Operand::param) return true;
-    return p.view.contiguous() && dies_here(p.storage, n, i);
+    if (!p.view.contiguous()) return false;
+    return storages_[size_t(p.storage)].base == Operand::param || dies_here(p.storage, n, i);
   }
 
   Place contiguous_copy(const Place& source, int rows, const Node& n) {
@@ -256,6 +258,40 @@ class Planner {
     Operand o{s.base, s.index, size_t(static_cast<std::byte*>(p.view.data) - kOrigin), p.view, rows};
     o.view.data = nullptr;
     return o;
+  }
+
+  // An update has to arrive in its parameter, not in a temporary or in the copy that was made of a strided view.
+  void check_updates() const {
+    for (const Value& v : updates_) {
+      if (storages_[size_t(place(v).storage)].base == Operand::param) continue;
+      const Node& n = graph_->node(v);
+      const Value of = seen_parameter(*graph_, n.inputs[size_t(n.op->signature.donor_of(v.out))]);
+      const Node& updated = graph_->node(of);
+      check(updated.kind == NodeKind::param, "{}: it updates a temporary and no parameter; give it as an output",
+            where(n));
+      fail(
+          "{}: the update would go to a copy of '{}', which is seen here through a strided view; update '{}' itself, "
+          "or a view of it that is contiguous",
+          where(n), updated.name, updated.name);
+    }
+  }
+
+  // Outputs are read after the run: one that lies in a parameter shows what its update has left there.
+  void check_outputs() const {
+    std::set<Value> overwritten;
+    for (const Node& n : graph_->nodes())
+      for (size_t i = 0; i < n.inputs.size(); ++i)
+        if (n.inputs[i] && n.op->signature.input_spec(i).donated)
+          overwritten.insert(seen_parameter(*graph_, n.inputs[i]));
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const Value of = seen_parameter(*graph_, outputs_[i]);
+      const bool in_parameter = storages_[size_t(place(outputs_[i]).storage)].base == Operand::param;
+      const Node& n = graph_->node(of);
+      check(!in_parameter || !overwritten.count(of),
+            "compile: output {} lies in the memory of '{}', which the plan updates, so it would show the new value; "
+            "ask for the updated value, or read it with a plan that does not update",
+            i, n.op ? n.op->name() : n.name);
+    }
   }
 
   void finish() {

@@ -54,6 +54,11 @@ Session::Session(Device& device, std::shared_ptr<const Plan> plan, std::initiali
     check(store != stores.end(), "session: the model has no tensor '{}', which its graph needs", p.name);
     check((*store)->type(p.name) == p.type, "session: tensor '{}' is {}, the graph needs {}", p.name,
           (*store)->type(p.name).str(), p.type.str());
+    const DType held = (*store)->get(p.name).dtype, needed = device.storage(p.type.dtype);
+    check(held == needed,
+          "session: tensor '{}' was made for the device '{}', which holds {} as {}; '{}' needs {}. Load or make the "
+          "model on the device that runs it",
+          p.name, (*store)->device().name(), name_of(p.type.dtype), name_of(held), device.name(), name_of(needed));
     check(!p.updated || !(*store)->frozen(p.name),
           "session: tensor '{}' is mapped from a file and cannot be updated; load the "
           "model for training instead",

@@ -90,6 +90,7 @@ class SpmTokenizer final : public Tokenizer {
   const std::string& text_of(int32_t id) const;
   int32_t literal_at(std::string_view rest) const;
   std::string normalized(std::string_view text) const;
+  EncodeError not_utf8(uint64_t at) const;
   bool as_it_is() const { return !vocabulary_.remove_extra_whitespaces && chars_map_.empty(); }
   size_t encode_bpe(std::string_view text, size_t prefix, bool last, EncodePlace& place,
                     std::vector<int32_t>& ids) const;

@@ -7,6 +7,12 @@
 
 namespace toy {
 
+// What is no character cannot be an unknown one, and how many bytes it would stand for is anyone's guess.
+EncodeError SpmTokenizer::not_utf8(uint64_t at) const {
+  return {fmt::format("{}: the text is not UTF-8 at ", vocabulary_.source), at,
+          ", and the vocabulary has no byte tokens to spell it with; convert it to UTF-8"};
+}
+
 void SpmIds::put(int32_t id) {
   ids_.push_back(id);
   place_.after_unknown = false;
@@ -20,10 +26,7 @@ void SpmIds::put_unknown(std::string_view piece) {
   const std::optional<int32_t> unknown = tokenizer_.vocabulary_.unknown;
   const std::string& source = tokenizer_.vocabulary_.source;
   const size_t at = place_.bytes + std::max(size_t(piece.data() - text_.data()), prefix_) - prefix_;
-  // What is no character cannot be an unknown one, and how many bytes it would stand for is anyone's guess.
-  if (!is_utf8(piece))
-    throw EncodeError(fmt::format("{}: the text is not UTF-8 at ", source), at,
-                      ", and the vocabulary has no byte tokens to spell it with; convert it to UTF-8");
+  if (!is_utf8(piece)) throw tokenizer_.not_utf8(at);
   if (!unknown)
     throw EncodeError(fmt::format("{}: the vocabulary has no token for the character at ", source), at,
                       ", and neither byte tokens nor an unknown token");

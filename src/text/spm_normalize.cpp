@@ -8,6 +8,11 @@
 namespace toy {
 
 std::string SpmTokenizer::normalized(std::string_view text) const {
+  if (!has_all_bytes_ && !is_utf8(text)) {  // said here, where the bytes are those of the text that was given
+    size_t at = 0;
+    while (const size_t bytes = utf8_character(text.substr(at))) at += bytes;
+    throw not_utf8(at);
+  }
   const bool trim = vocabulary_.remove_extra_whitespaces;
   const std::string prefix(vocabulary_.add_space_prefix ? 1 : 0, ' ');
   if (!trim && chars_map_.empty()) return text.empty() ? "" : prefix + std::string(text);

@@ -51,7 +51,7 @@ std::optional<Eval> eval_of(const ordered_json& j) {
 }
 
 ordered_json read_json(const std::string& path) {
-  ordered_json j = ordered_json::parse(read_text_file(path), nullptr, false);
+  ordered_json j = parse_json<ordered_json>(read_text_file(path));
   check(j.is_object(), "{}: not a JSON object", path);
   return j;
 }

@@ -28,6 +28,17 @@ constexpr const char *kModelFile = "model.gguf", *kAverageFile = "model-ema.gguf
   fail("{}: cannot be made: {}; the model is written, this second name of it is not", link, std::strerror(error));
 }
 
+// With its parents; each is sure to be found after a loss of power.
+void make_durable_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (std::filesystem::exists(folder, error) || folder.empty()) return;
+  const std::filesystem::path path = folder.has_filename() ? folder : folder.parent_path();
+  make_durable_folder(path.parent_path());
+  std::filesystem::create_directory(path, error);
+  check(!error, "out: cannot make the folder '{}': {}", path.string(), error.message());
+  sync_folder(path.has_parent_path() ? path.parent_path().string() : ".", path.string());
+}
+
 }  // namespace
 
 std::string model_path(const std::string& out) { return (std::filesystem::path(out) / kModelFile).string(); }
@@ -35,8 +46,7 @@ std::string average_path(const std::string& out) { return (std::filesystem::path
 
 void prepare_folder(const std::string& out, size_t needed) {
   std::error_code error;
-  std::filesystem::create_directories(out, error);
-  check(!error, "out: cannot make the folder '{}': {}", out, error.message());
+  make_durable_folder(out);
   check(std::filesystem::is_directory(out), "out: '{}' is not a folder", out);
   check(access(out.c_str(), W_OK | X_OK) == 0, "out: the folder '{}' is not writable", out);
   const std::string checkpoints = Checkpoints(out, 1).root();

@@ -11,7 +11,7 @@
 #include "toy/base/atomic_file.h"
 #include "toy/base/folder_lock.h"
 #include "toy/base/memory.h"
-#include "toy/decode/generate.h"
+#include "toy/decode/decoder.h"
 #include "train/calibrate.h"
 #include "train/checkpoints.h"
 #include "train/config.h"
@@ -66,8 +66,9 @@ class Run {
     require_room(spec);
     if (writes_) {
       prepare_folder(o.out, disk_bytes(spec));
-      if (!lock_) lock_.emplace(o.out);
+      if (!lock_) take_new_folder();
       remove_leftovers(o.out);
+      clean_checkpoints(checkpoints_.root());
     }
     observer.preparing(fmt::format("{}: {:.2f} M weights", spec.name, double(parameter_count(spec)) * 1e-6));
     model_ = from_.empty() ? source.model(spec, device) : checkpoint_model(from_, spec, device);
@@ -93,7 +94,7 @@ class Run {
     e.step_seconds = t.step;
     e.measured_steps = t.steps;
     const int64_t parts = o_.eval_every > 0 ? (o_.steps - 1) / o_.eval_every - state_.step / o_.eval_every : 0;
-    const auto [part, whole] = validation_seconds();
+    const double part = validator_->seconds(o_.eval_tokens), whole = validator_->seconds(0);
     double steps = std::max(t.first, t.step) + t.step * double(e.steps - 1);
     if (e.steps == 0) steps = 0;
     double loop = steps + double(parts) * part;
@@ -113,6 +114,7 @@ class Run {
     const double begin = now();
     const int64_t first = state_.step;
     TrainResult::Reason reason = patience_over() ? TrainResult::patience : TrainResult::done;
+    std::optional<TrainObserver::Eval> at_limit;
     double training = 0;
     if (!catch_up()) reason = TrainResult::stopped;
     while (reason == TrainResult::done && state_.step < o_.steps) {
@@ -121,7 +123,8 @@ class Run {
       const bool timed_out = o_.time_limit > 0 && now() - begin >= o_.time_limit, all = state_.step == o_.steps;
       if (timed_out && !all) reason = TrainResult::time;
       const bool ends = all || timed_out;
-      bool stopped = (ends || evaluation_due()) && !evaluate(ends);
+      bool stopped = (all || evaluation_due()) && !evaluate(all);
+      if (timed_out && !all && !stopped) stopped = !look(at_limit);
       if (!stopped && !ends && patience_over()) {
         reason = TrainResult::patience;
         stopped = !state_.eval->whole && !evaluate(true);
@@ -137,7 +140,7 @@ class Run {
                   .checkpoint = checkpoints_.newest(),
                   .step = state_.step,
                   .final_loss = state_.loss,
-                  .eval = state_.eval,
+                  .eval = at_limit ? at_limit : state_.eval,
                   .seconds = 0,
                   .average_path = {},
                   .reason = reason};
@@ -180,7 +183,7 @@ class Run {
     require_finite();
     require_range();
     r.model_path = publish_model(model_, o_.out, o_.stored);
-    if (has_average()) {
+    if (trainer_->has_average()) {
       const AveragedWeights averaged(model_.spec, *model_.params, trainer_->moments());
       r.average_path = average_path(o_.out);
       save_model(model_, r.average_path, o_.stored);
@@ -200,15 +203,12 @@ class Run {
           "training failed: {} of {} steps were not finite and changed no weight. The weights are in {}. Try a smaller "
           "--lr, or others to start from",
           state_.step - state_.updates, state_.step, r.model_path);
-    if (state_.eval && state_.eval->step == state_.step && !std::isfinite(state_.eval->loss))
+    if (r.eval && r.eval->step == state_.step && !std::isfinite(r.eval->loss))
       fail_internal(
           "training diverged: the validation loss behind step {} is {}. The weights are in {}. Try a smaller "
           "--lr",
-          state_.step, state_.eval->loss, r.model_path);
+          state_.step, r.eval->loss, r.model_path);
   }
-
-  // The average begins with the first update.
-  bool has_average() const { return o_.trainer.optimizer.ema > 0 && trainer_->updates() > 0; }
 
   // Skipped steps change nothing, so the weights are those of the last good step: they are kept.
   void give_up() {
@@ -247,6 +247,7 @@ class Run {
     check(o_.data.validation.empty(), "val: {}; give a longer one", kWhy);
     check(o_.patience == 0, "patience: {}; give --val, or a larger --val-fraction", kWhy);
     if (o_.eval_every > 0) observer_.warned(fmt::format("eval-every: {}: there is nothing to validate on", kWhy));
+    if (o_.sample_tokens > 0) observer_.warned(fmt::format("sample: {}: samples are written at validations", kWhy));
   }
 
   // Where the run goes on, if it is to and there is something. Nothing of an earlier run is ever written over.
@@ -263,6 +264,15 @@ class Run {
     from_ = writes_ ? checkpoints_.find(told) : checkpoints_.look();
     for (const std::string& text : told) observer_.warned(text);
     if (!from_.empty()) state_ = checkpoint_state(from_);
+  }
+
+  // The folder was not there when the run began to prepare.
+  void take_new_folder() {
+    lock_.emplace(o_.out);
+    check(checkpoints_.count() == 0,
+          "out: another run has made the folder '{}' and written checkpoints there in the meantime; go on with them "
+          "(--resume), or choose another --out",
+          o_.out);
   }
 
   // Not a refusal: whoever tries things out begins again and again with the same command.
@@ -327,7 +337,7 @@ class Run {
     if (o_.stored != DType::f16) return;
     const auto w = first_beyond(model_, kMost, true);
     if (!w) return;
-    save_checkpoint();
+    if (checkpoints_.newest() != checkpoint_path(checkpoints_.root(), state_.step)) save_checkpoint();
     fail(
         "dtype: '{}' holds {}, and f16 goes to {}; no model was written, everything is in {}. --resume "
         "--allow-changes --dtype bf16 writes it",
@@ -354,34 +364,14 @@ class Run {
       watcher_ = std::make_unique<Watcher>(o_.watch, device_, model_, options);
     }
     trainer_ = std::make_unique<Trainer>(device_, model_, options);
-    watcher_->require_ops(trainer_->session().plan());
+    watcher_->require_ops(*trainer_);
+    validator_ = std::make_unique<Validator>(o_, device_, model_, *trainer_, *data_, observer_);
   }
 
   // What the process holds beside the weights, now and later, without trainer and watcher.
   size_t other_bytes() const {
-    const size_t samples = o_.sample_tokens > 0 ? decoder_bytes(device_, model_, sample_options()) : 0;
+    const size_t samples = o_.sample_tokens > 0 ? decoder_bytes(device_, model_, sample_options(o_, model_.spec)) : 0;
     return bytes_beside(*model_.params) + samples;
-  }
-
-  // Of a validation in between and of the last one.
-  std::pair<double, double> validation_seconds() {
-    const std::vector<ValidationText>& texts = data_->validation();
-    if (texts.empty()) return {0, 0};
-    double batch = time_evaluation(*trainer_, texts[0]);
-    if (o_.trainer.optimizer.ema > 0) batch *= 2;
-    double writing = 0;
-    if (o_.sample_tokens > 0) {
-      sample(0);  // makes the decoder
-      const double before = now();
-      sample(0);
-      writing = now() - before;
-    }
-    const auto of = [&](int64_t limit) {
-      int64_t batches = 0;
-      for (const ValidationText& text : texts) batches += evaluation_batches(text, limit, o_.trainer);
-      return batch * double(batches) + writing;
-    };
-    return {of(o_.eval_tokens), of(0)};
   }
 
   bool evaluation_due() const { return o_.eval_every > 0 && state_.step % o_.eval_every == 0; }
@@ -403,53 +393,26 @@ class Run {
                    fmt::format("training '{}' ({:.1f} M parameters)", spec.name, double(parameter_count(spec)) * 1e-6));
   }
 
-  // False: somebody wants the run to end. Then nothing was learned of this validation, and catch_up() makes it later.
+  // A validation that belongs to the run: early stopping and the best checkpoint look at it. False: somebody wants the
+  // run to end. Then nothing was learned of this validation, and catch_up() makes it later.
   bool evaluate(bool last) {
     if (data_->validation().empty()) return true;
-    const auto validation = [&] {
-      return validate(*trainer_, data_->validation(), last ? 0 : o_.eval_tokens, [this] { return observer_.stop(); });
-    };
-    observer_.entered("validation");
-    const std::optional<ValidationResult> weights = validation();
-    observer_.left("validation");
-    if (!weights) return false;
-    const ValidationResult& r = *weights;
-    TrainObserver::Eval e{state_.step, r.loss, r.nats_per_byte, r.whole, {}};
-    if (has_average()) {
-      const AveragedWeights averaged(model_.spec, *model_.params, trainer_->moments());
-      const std::optional<ValidationResult> average = validation();
-      if (!average) return false;
-      e.average_loss = average->loss;
-    }
-    if (!state_.eval || state_.eval->step != e.step) judge(e.loss);  // not the whole text after a part of it
-    state_.eval = e;
-    const bool best = !state_.best || (state_.best->whole == e.whole && e.loss < state_.best->loss);
-    if (best && std::isfinite(e.loss)) state_.best = e;
-    if (o_.sample_tokens > 0) e.sample = sample(state_.step);
-    observer_.evaluated(e);
-    for (size_t i = 0; r.losses.size() > 1 && i < r.losses.size(); ++i)
-      observer_.noted(fmt::format("step {}: validation loss {:.4f} nats a token on {}", state_.step, r.losses[i],
-                                  data_->validation()[i].name));
+    const std::optional<TrainObserver::Eval> e = validator_->run(state_.step, last ? 0 : o_.eval_tokens);
+    if (!e) return false;
+    if (!state_.eval || state_.eval->step != e->step) judge(e->loss);  // not the whole text after a part of it
+    state_.eval = *e;
+    const bool best = !state_.best || (state_.best->whole == e->whole && e->loss < state_.best->loss);
+    if (best && std::isfinite(e->loss)) state_.best = *e;
     return true;
   }
 
-  DecoderOptions sample_options() const {
-    return {.sequences = 1,
-            .context = std::min(model_.spec.context, o_.trainer.tokens),
-            .max_rows = 64,
-            .check_finite = o_.trainer.check_finite};
-  }
-
-  // Continues the first tokens of the validation text.
-  std::string sample(int64_t step) {
-    if (!decoder_) decoder_ = std::make_unique<Decoder>(device_, model_, sample_options());
-    decoder_->state().reset(0);
-    std::vector<int32_t> ids = data_->validation_start(std::min<size_t>(8, size_t(decoder_->context() / 2)));
-    GenerateOptions g{.max_tokens = std::min(o_.sample_tokens, decoder_->context() - int64_t(ids.size())),
-                      .sampler = {.temperature = 0.8, .seed = o_.seed + uint64_t(step)}};
-    for (const GeneratedToken& t : generate(*decoder_, 0, std::vector<int32_t>(ids), model_.tokenizer->eos(), g))
-      ids.push_back(t.chosen.id);
-    return model_.tokenizer->decode(ids);
+  // The whole validation text where the clock ended this part of the run: to be known, but not to be learned from. The
+  // run has the same bits however often it is stopped.
+  bool look(std::optional<TrainObserver::Eval>& e) {
+    if (data_->validation().empty()) return true;
+    const bool there = state_.eval && state_.eval->step == state_.step && state_.eval->whole;
+    e = there ? state_.eval : validator_->run(state_.step, 0);
+    return e.has_value();
   }
 
   const RecipeOptions& o_;
@@ -467,7 +430,7 @@ class Run {
   Model model_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Watcher> watcher_;
-  std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<Validator> validator_;
 };
 
 }  // namespace

@@ -26,7 +26,8 @@ class ModelSource {
 };
 
 TrainResult run_recipe(const RecipeOptions& options, ModelSource& source, Device& device, TrainObserver& observer);
-/// All that run_recipe() does before its first step, and some steps to see how long they take. Writes nothing.
+/// All that run_recipe() does before its first step, and some steps to see how long they take. Writes nothing
+/// but the data cache.
 RunEstimate estimate_recipe(const RecipeOptions& options, ModelSource& source, Device& device, TrainObserver& observer);
 
 }  // namespace toy

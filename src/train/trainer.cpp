@@ -299,7 +299,9 @@ EvalResult Trainer::evaluate(const PackedRows& rows, int64_t max_tokens, const s
   for (int64_t first = 0; first < rows.rows() && (max_tokens == 0 || result.tokens < max_tokens);
        first += options_.batch) {
     if (stop && stop()) break;
-    Windows w = rows.rows(first, std::min(options_.batch, rows.rows() - first));
+    const int64_t count = std::min(options_.batch, rows.rows() - first);
+    // Rows are numbered by length, longest documents first: a part of them is taken from everywhere.
+    Windows w = max_tokens == 0 ? rows.rows(first, count) : rows.windows(first, count);
     const size_t places = size_t(options_.batch * options_.tokens);
     for (std::vector<int32_t>* v : {&w.inputs, &w.targets, &w.position}) v->resize(places, 0);
     // Rows behind the last: padding, each place a sequence of its own.

@@ -1,24 +1,97 @@
 #include "train/validate.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "toy/decode/generate.h"
+#include "train/calibrate.h"
+
 namespace toy {
 
-std::optional<ValidationResult> validate(Trainer& trainer, const std::vector<ValidationText>& texts, int64_t limit,
-                                         const std::function<bool()>& stop) {
-  ValidationResult all;
+DecoderOptions sample_options(const RecipeOptions& o, const ModelSpec& spec) {
+  return {.sequences = 1,
+          .context = std::min(spec.context, o.trainer.tokens),
+          .max_rows = 64,
+          .check_finite = o.trainer.check_finite};
+}
+
+/// Means; see docs/data.md for several texts.
+struct Validator::Losses {
+  double loss = 0;  ///< nats a token
+  double nats_per_byte = 0;
+  bool whole = true;         ///< all of it was read
+  std::vector<double> each;  ///< of each text
+};
+
+std::optional<Validator::Losses> Validator::losses(int64_t limit) {
+  const auto stop = [this] { return observer_.stop(); };
+  Losses all;
   double bytes_a_token = 0;
-  for (const ValidationText& text : texts) {
+  for (const ValidationText& text : data_.validation()) {
     const EvalResult r =
-        text.rows ? trainer.evaluate(*text.rows, limit, stop) : trainer.evaluate(text.ids, limit, stop);
-    if (stop && stop()) return std::nullopt;
+        text.rows ? trainer_.evaluate(*text.rows, limit, stop) : trainer_.evaluate(text.ids, limit, stop);
+    if (stop()) return std::nullopt;
     const double bytes = text.bytes * double(r.tokens) / double(text.tokens);
-    all.losses.push_back(r.mean());
+    all.each.push_back(r.mean());
     all.loss += text.share * r.mean();
     all.whole &= r.tokens == text.tokens;
     bytes_a_token += text.share * bytes / double(r.tokens);
     all.nats_per_byte = r.nats / bytes;
   }
-  if (texts.size() > 1) all.nats_per_byte = all.loss / bytes_a_token;
+  if (all.each.size() > 1) all.nats_per_byte = all.loss / bytes_a_token;
   return all;
+}
+
+std::optional<TrainObserver::Eval> Validator::run(int64_t step, int64_t limit) {
+  observer_.entered("validation");
+  const std::optional<Losses> weights = losses(limit);
+  observer_.left("validation");
+  if (!weights) return std::nullopt;
+  TrainObserver::Eval e{step, weights->loss, weights->nats_per_byte, weights->whole, {}};
+  if (trainer_.has_average()) {
+    const AveragedWeights averaged(model_.spec, *model_.params, trainer_.moments());
+    const std::optional<Losses> average = losses(limit);
+    if (!average) return std::nullopt;
+    e.average_loss = average->loss;
+  }
+  TrainObserver::Eval told = e;
+  if (o_.sample_tokens > 0) told.sample = sample(step);
+  observer_.evaluated(told);
+  for (size_t i = 0; weights->each.size() > 1 && i < weights->each.size(); ++i)
+    observer_.noted(fmt::format("step {}: validation loss {:.4f} nats a token on {}", step, weights->each[i],
+                                data_.validation()[i].name));
+  return e;
+}
+
+double Validator::seconds(int64_t limit) {
+  if (data_.validation().empty()) return 0;
+  if (!batch_seconds_) {
+    batch_seconds_ = time_evaluation(trainer_, data_.validation()[0]) * (o_.trainer.optimizer.ema > 0 ? 2 : 1);
+    if (o_.sample_tokens > 0) {
+      sample(0);  // makes the decoder
+      const auto begin = std::chrono::steady_clock::now();
+      sample(0);
+      sample_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    }
+  }
+  int64_t batches = 0;
+  for (const ValidationText& text : data_.validation()) batches += evaluation_batches(text, limit, o_.trainer);
+  return *batch_seconds_ * double(batches) + sample_seconds_;
+}
+
+// Continues the first tokens of the validation text.
+std::string Validator::sample(int64_t step) {
+  if (!decoder_) decoder_ = std::make_unique<Decoder>(device_, model_, sample_options(o_, model_.spec));
+  decoder_->state().reset(0);
+  std::vector<int32_t> ids = data_.validation_start(std::min<size_t>(8, size_t(decoder_->context() / 2)));
+  GenerateOptions g{.max_tokens = std::min(o_.sample_tokens, decoder_->context() - int64_t(ids.size())),
+                    .sampler = {.temperature = 0.8, .seed = o_.seed + uint64_t(step)}};
+  for (const GeneratedToken& t : generate(*decoder_, 0, std::vector<int32_t>(ids), model_.tokenizer->eos(), g))
+    ids.push_back(t.chosen.id);
+  return model_.tokenizer->decode(ids);
 }
 
 }  // namespace toy

@@ -1,25 +1,48 @@
-// The loss on the validation texts of a run.
+// What a run does between its steps to see how well it learns: the loss on its validation texts, and samples.
 #pragma once
 
-#include <functional>
+#include <cstdint>
+#include <memory>
 #include <optional>
-#include <vector>
+#include <string>
 
+#include "toy/decode/decoder.h"
+#include "toy/train/recipe.h"
 #include "toy/train/trainer.h"
 #include "train/dataset.h"
 
 namespace toy {
 
-/// Mean losses; see docs/data.md for several texts.
-struct ValidationResult {
-  double loss = 0;  ///< nats a token
-  double nats_per_byte = 0;
-  bool whole = true;           ///< all of it was read
-  std::vector<double> losses;  ///< of each text
+/// The decoder that writes a run's samples.
+DecoderOptions sample_options(const RecipeOptions& options, const ModelSpec& spec);
+
+class Validator {
+ public:
+  /// All that it is given must outlive it.
+  Validator(const RecipeOptions& options, Device& device, const Model& model, Trainer& trainer, const Dataset& data,
+            TrainObserver& observer)
+      : o_(options), device_(device), model_(model), trainer_(trainer), data_(data), observer_(observer) {}
+
+  /// The loss behind step `step` on at most `limit` tokens of each text (0: all), of the averaged weights too, and a
+  /// sample, all told to the observer. Nothing where the observer wants the run to end.
+  std::optional<TrainObserver::Eval> run(int64_t step, int64_t limit);
+  /// Seconds that run() will take; measured once, with a batch and a sample.
+  double seconds(int64_t limit);
+
+ private:
+  struct Losses;
+  std::optional<Losses> losses(int64_t limit);
+  std::string sample(int64_t step);
+
+  const RecipeOptions& o_;
+  Device& device_;
+  const Model& model_;
+  Trainer& trainer_;
+  const Dataset& data_;
+  TrainObserver& observer_;
+  std::unique_ptr<Decoder> decoder_;
+  std::optional<double> batch_seconds_;
+  double sample_seconds_ = 0;
 };
-/// Reads at most `limit` tokens of each text (0: all). Nothing where `stop`, asked before every batch and at the end,
-/// says true.
-std::optional<ValidationResult> validate(Trainer& trainer, const std::vector<ValidationText>& texts, int64_t limit,
-                                         const std::function<bool()>& stop = {});
 
 }  // namespace toy

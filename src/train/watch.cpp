@@ -252,10 +252,11 @@ void Watcher::look(Probe& probe, int64_t step, const Windows& windows, int64_t r
   }
 }
 
-void Watcher::require_ops(const Plan& plan) const {
+void Watcher::require_ops(Trainer& trainer) const {
   std::vector<std::string> ops;
-  for (const PlanStep& s : plan.steps)
-    if (std::find(ops.begin(), ops.end(), s.op) == ops.end()) ops.push_back(s.op);
+  for (const Session* session : trainer.sessions())
+    for (const PlanStep& s : session->plan().steps)
+      if (std::find(ops.begin(), ops.end(), s.op) == ops.end()) ops.push_back(s.op);
   require_matches("op-timing", watch_.op_timings, ops);
 }
 
@@ -264,8 +265,10 @@ void Watcher::before(int64_t step, const Windows& windows, Trainer& trainer, con
     if (p) look(*p, step, windows, trainer.updates() * options_.accumulate, tell);
   const auto due = [&](const Watch& w) { return w.due(step); };
   if (std::none_of(watch_.op_timings.begin(), watch_.op_timings.end(), due)) return;
-  times_before_ = trainer.session().profile();
-  trainer.session().enable_profile(true);
+  for (Session* session : trainer.sessions()) {
+    times_before_.push_back(session->profile());
+    session->enable_profile(true);
+  }
 }
 
 void Watcher::after(int64_t step, Trainer& trainer, const Tell& tell) {
@@ -274,16 +277,19 @@ void Watcher::after(int64_t step, Trainer& trainer, const Tell& tell) {
 }
 
 void Watcher::tell_times(int64_t step, Trainer& trainer, const Tell& tell) {
-  trainer.session().enable_profile(false);
-  const std::vector<StepTime>& now = trainer.session().profile();
   std::map<std::pair<std::string, std::string>, runs::OpTiming> all;
-  for (size_t i = 0; i < now.size(); ++i) {
-    const PlanStep& p = trainer.session().plan().steps[i];
-    if (!any_due(watch_.op_timings, p.op, step)) continue;
-    const std::string pass = p.layer == "optimizer" ? "update" : p.backward ? "backward" : "forward";
-    runs::OpTiming& o = all.try_emplace({pass, p.op}, runs::OpTiming{p.op, pass, 0, 0}).first->second;
-    o.calls += now[i].runs - times_before_[i].runs;
-    o.us += (now[i].seconds - times_before_[i].seconds) * 1e6;
+  for (size_t k = 0; k < times_before_.size(); ++k) {
+    Session& session = *trainer.sessions()[k];
+    session.enable_profile(false);
+    const std::vector<StepTime>&now = session.profile(), &before = times_before_[k];
+    for (size_t i = 0; i < now.size(); ++i) {
+      const PlanStep& p = session.plan().steps[i];
+      if (!any_due(watch_.op_timings, p.op, step)) continue;
+      const std::string pass = p.layer == "optimizer" ? "update" : p.backward ? "backward" : "forward";
+      runs::OpTiming& o = all.try_emplace({pass, p.op}, runs::OpTiming{p.op, pass, 0, 0}).first->second;
+      o.calls += now[i].runs - before[i].runs;
+      o.us += (now[i].seconds - before[i].seconds) * 1e6;
+    }
   }
   times_before_.clear();
   for (auto& [key, o] : all) tell({0, step, "train", std::move(o)});

@@ -129,7 +129,7 @@ struct ProductCase {
 // The product by `product` with a team of `threads`.
 std::vector<float> product_of(const ProductCase& c, const Array<float>& a, const Array<float>& b,
                               const Array<float>& init, int threads,
-                              void (*product)(const cpu::OuterProduct&, const Member&, std::byte*)) {
+                              void (*product)(const cpu::OuterProduct&, const TeamMember&, std::byte*)) {
   std::vector<float> result(c.m * c.n, -7.0f);
   std::vector<std::byte> workspace(cpu::outer_workspace(c.m, c.n, c.k, threads, DType::bf16) + 64);
   auto* aligned = reinterpret_cast<std::byte*>(cpu::round_up(reinterpret_cast<size_t>(workspace.data()), 64));
@@ -144,7 +144,7 @@ std::vector<float> product_of(const ProductCase& c, const Array<float>& a, const
       .c = result.data(),
   };
   ThreadPool pool(threads);
-  pool.run([&](int thread) { product(p, Member{thread, threads, &pool}, aligned); });
+  pool.run([&](int thread) { product(p, TeamMember{thread, threads, &pool}, aligned); });
   return result;
 }
 

@@ -59,5 +59,44 @@ TEST(FolderLock, WaitsAndSaysSoOnce) {
   EXPECT_EQ(told, 1);
 }
 
+TEST(FolderLock, AFolderThatNobodyUsesIsTakenAway) {
+  const testing::Folder in;
+  const auto folder = [&](const char* name) {
+    std::filesystem::create_directory(in.path(name));
+    return in.path(name);
+  };
+  const auto is_removed = [](const std::string& path) {
+    remove_unused_folder(path);
+    return !std::filesystem::exists(path);
+  };
+  EXPECT_TRUE(is_removed(folder("empty")));
+  { FolderLock used(folder("locked before")); }
+  EXPECT_TRUE(is_removed(in.path("locked before")));
+  EXPECT_TRUE(is_removed(in.path("never there")));
+  const FolderLock used(folder("locked"));
+  EXPECT_FALSE(is_removed(in.path("locked")));
+  folder("full");
+  in.write("full/file", "text");
+  EXPECT_FALSE(is_removed(in.path("full")));
+}
+
+// Who waits for a lock whose file is taken away does not hold a file without a name.
+TEST(FolderLock, HoldsTheFileOfItsName) {
+  const testing::Folder folder;
+  std::optional<FolderLock> first(std::in_place, folder.path());
+  std::promise<void> waiting, has_it;
+  std::optional<FolderLock> second;
+  std::thread other([&] {
+    second.emplace(folder.path(), [&] { waiting.set_value(); });
+    has_it.set_value();
+  });
+  waiting.get_future().wait();
+  std::filesystem::remove(folder.path(".lock"));
+  first.reset();
+  has_it.get_future().wait();
+  EXPECT_THROW(FolderLock third(folder.path()), Error);
+  other.join();
+}
+
 }  // namespace
 }  // namespace toy

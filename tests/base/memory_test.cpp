@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "toy/base/error.h"
@@ -49,6 +51,24 @@ TEST(Memory, ReadsSizes) {
       EXPECT_EQ(e.code(), ErrorCode::bad_input);
       EXPECT_EQ(std::string(e.what()).rfind(std::string("memory: '") + bad + "' is ", 0), 0u) << e.what();
     }
+}
+
+// Neither fits into a double; the message is that of their size.
+TEST(Memory, ReadsSizesOfHundredsOfDigits) {
+  const std::string nines(400, '9'), small = "0." + std::string(400, '0') + "1";
+  for (const auto& [text, expected] :
+       {std::pair(nines, std::string("' is more than any machine has")),
+        std::pair(small + "G", std::string("' is 0 B; expected at least 1.0 MiB, as in 512M or 4G"))})
+    try {
+      parse_bytes("memory", text);
+      ADD_FAILURE() << text;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::bad_input);
+      EXPECT_EQ(e.what(), "memory: '" + text + expected);
+    }
+  EXPECT_EQ(parse_bytes("memory", std::string(400, '0') + "4G"), size_t(4) << 30);
+  EXPECT_EQ(parse_bytes("memory", ".5G"), size_t(1) << 29);
+  EXPECT_EQ(parse_bytes("memory", "2.M"), size_t(2) << 20);
 }
 
 TEST(Memory, FormatsBytes) {

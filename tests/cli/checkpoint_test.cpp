@@ -97,6 +97,40 @@ TEST_F(Checkpoints, ATimeLimitLeavesACheckpoint) {
   EXPECT_EQ(steps(second).front(), steps(first).back() + 1);
 }
 
+// What is validated because the clock ends a part of the run is not the run's: neither early stopping nor the best
+// checkpoint takes notice of it.
+TEST_F(Checkpoints, ATimeLimitChangesNoByte) {
+  const std::string options =
+      "--steps 60 --eval-every 10 --eval-tokens 40 --patience 2 --min-delta 100 --checkpoint-every 10";
+  const Result whole = toy(train("whole", options));
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  EXPECT_NE(whole.out.find("step 30:"), std::string::npos);
+  EXPECT_EQ(whole.out.find("step 31:"), std::string::npos);  // the first one and two that were no better
+  std::string last;
+  for (int part = 0; part < 40; ++part) {
+    const Result r = toy(train("run", options + " --time-limit 0.0001s --resume"));
+    ASSERT_EQ(r.code, 0) << r.err;
+    if (r.err.find("the time limit has passed") == std::string::npos) break;
+    last = r.err;
+  }
+  EXPECT_EQ(slurp(path("run/model.gguf")), slurp(path("whole/model.gguf"))) << last;
+  EXPECT_EQ(fs::read_symlink(path("run/checkpoints/best")), fs::read_symlink(path("whole/checkpoints/best")));
+}
+
+// The command that is printed is one that works.
+TEST_F(Checkpoints, TheWayToGoOnHoldsEmptyValues) {
+  const Result r = toy(train("run/", "--name '' --steps 1000000 --schedule constant --time-limit 0.0001s"));
+  ASSERT_EQ(r.code, 0) << r.err;
+  const size_t at = r.err.find("toy train ");
+  ASSERT_NE(at, std::string::npos) << r.err;
+  const Result again = toy(r.err.substr(at + 4, r.err.find('\n', at) - at - 4));
+  EXPECT_EQ(again.code, 0) << again.err;
+  std::istringstream log(slurp(path("run/events.jsonl")));
+  std::string line;
+  std::getline(log, line);
+  EXPECT_EQ(json::parse(line).at("run_id"), "run");
+}
+
 // The disk has to hold what there will be.
 TEST_F(Checkpoints, ManyToKeepOfFewAreFew) {
   const Result r = toy(train("run", "--steps 2 --checkpoint-every 1 --keep 100000000"));
@@ -147,7 +181,11 @@ TEST_F(Checkpoints, JsonLinesOfAResumedRun) {
   std::istringstream lines(r.out);
   std::vector<std::string> kinds;
   json last;
-  for (std::string line; std::getline(lines, line);) kinds.push_back((last = json::parse(line)).at("kind"));
+  for (std::string line; std::getline(lines, line);) {
+    kinds.push_back((last = json::parse(line)).at("kind"));
+    EXPECT_NE(slurp(path("run/events.jsonl")).find("\n" + line + "\n"), std::string::npos)
+        << "not in the log: " << line;
+  }
   std::erase_if(kinds, [](const std::string& kind) { return kind.starts_with("region_"); });
   EXPECT_EQ(kinds, (std::vector<std::string>{"resume", "step", "step", "eval", "checkpoint", "run_end"}));
   EXPECT_EQ(last.at("checkpoint"), path("run/checkpoints/step_000004"));

@@ -66,6 +66,12 @@ TEST_F(CliDescribe, ARunIsFoundByItsId) {
   const std::string command = "cd " + path() + " && " TOY_BINARY " describe first >card.txt 2>&1";
   EXPECT_EQ(std::system(command.c_str()), 0) << slurp(path("card.txt"));
   EXPECT_EQ(slurp(path("card.txt")), out_of(TOY_GOLDEN));
+  // As `toy runs` finds it: further down, by the beginning of its id.
+  fs::create_directories(path("runs/book/second-001"));
+  fs::rename(path("runs/first/model.gguf"), path("runs/book/second-001/model.gguf"));
+  write("runs/book/second-001/events.jsonl", "");
+  const std::string further = "cd " + path() + " && " TOY_BINARY " describe second >card.txt 2>&1";
+  EXPECT_EQ(std::system(further.c_str()), 0) << slurp(path("card.txt"));
 }
 
 TEST_F(CliDescribe, TheCardCountsByPartAndLayer) {

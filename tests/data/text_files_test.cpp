@@ -42,6 +42,20 @@ TEST(TextFiles, AFolderIsItsTextsInOrder) {
   EXPECT_EQ(files.bytes(), 5u + 9 + 10 + 9 + 9 + 9 + 9);
 }
 
+// A corpus may lie beside runs, or be where they write.
+TEST(TextFiles, WhatARunWritesIsNoText) {
+  const Folder folder;
+  for (const char* name :
+       {"a.txt", "config.json", "run/events.jsonl", "run/events.previous.jsonl", "run/flow.json", "run/config.json",
+        "run/checkpoints/step_000001/state.json", "run/weights/notes", "run/b.txt", "other/events.jsonl"})
+    folder.write(name, "text");
+  const auto texts = [&](const std::string& below, const std::vector<std::string>& except) {
+    return paths_of(list_text_files(std::vector<std::string>{folder.path(below)}, except), folder.path().size());
+  };
+  EXPECT_EQ(texts("", {}), (std::vector<std::string>{"/a.txt", "/config.json", "/other/events.jsonl", "/run/b.txt"}));
+  EXPECT_EQ(texts("run", {folder.path("run")}), (std::vector<std::string>{"/run/b.txt"}));
+}
+
 TEST(TextFiles, Refusals) {
   const Folder folder;
   const auto message = [](const std::string& path) {

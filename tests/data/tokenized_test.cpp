@@ -117,6 +117,10 @@ TEST(Tokenized, WhereValidationBegins) {
   EXPECT_EQ(begin({std::string(152, 'x') + "\n" + std::string(3, 'x') + "\n\n" + std::string(42, 'x')}, 0.25, "none"),
             158u);  // a blank line goes before a line
   EXPECT_EQ(begin({std::string(152, 'x') + "\n" + std::string(47, 'x')}, 0.25, "none"), 153u);
+  std::string wide;  // no character is cut in two
+  for (int i = 0; i < 67; ++i) wide += "\u20ac";
+  EXPECT_EQ(begin({wide}, 0.5, "none"), 102u);  // 100 is inside the 34th
+  EXPECT_EQ(begin({"x" + wide}, 0.5, "none"), 103u);
   EXPECT_EQ(begin({std::string(155, 'x'), std::string(45, 'x')}, 0.25, "none"), 155u);  // the border of two files
   EXPECT_EQ(begin({std::string(100, 'x'), std::string(55, 'x'), std::string(45, 'x')}, 0.25, "files"), 155u);
   EXPECT_EQ(begin({std::string(10, 'x'), std::string(190, 'x')}, 0.25, "files"), 10u);

@@ -40,6 +40,33 @@ TEST_F(DecodeMisuse, States) {
   EXPECT_NE(error_of([&] { Decoder(*device, model, {.max_rows = 0}); }).find("at most 0 rows"), std::string::npos);
 }
 
+TEST_F(DecodeMisuse, Shapes) {
+  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+  const auto message = [&](const DecodeShape& shape) {
+    return error_of([&] { DecodeState(model.spec, *device, shape); });
+  };
+  EXPECT_EQ(message({-1, 64}), "decoder: -1 sequences, expected at least 1");
+  EXPECT_EQ(message({0, 64}), "decoder: 0 sequences, expected at least 1");
+  EXPECT_EQ(message({1, 0}), "decoder: a context of 0 positions, expected at least 1");
+  EXPECT_EQ(message({2, kHuge}),
+            "decoder: 2 sequences of 9223372036854775807 positions, expected at most 2147483647 in all");
+  EXPECT_EQ(state_bytes(model.spec, {1, kHuge}), size_t(1) << 62);
+}
+
+// What a device stores in f64 takes twice the bytes.
+TEST_F(DecodeMisuse, BytesAreThoseOfTheDevice) {
+  const auto reference = make_reference_device();
+  const DecodeShape shape{2, 100};
+  for (const Device* on : {device.get(), reference.get()})
+    EXPECT_EQ(state_bytes(model.spec, shape, on), DecodeState(model.spec, *on, shape).bytes()) << on->name();
+  EXPECT_EQ(state_bytes(model.spec, shape, reference.get()), 2 * state_bytes(model.spec, shape));
+}
+
+TEST_F(DecodeMisuse, AModelOfAnotherDevice) {
+  const auto reference = make_reference_device();
+  EXPECT_NE(error_of([&] { Decoder(*reference, model, {}); }).find("was made for the device 'cpu'"), std::string::npos);
+}
+
 TEST_F(DecodeMisuse, LogitsAndHistories) {
   const std::vector<float> logits{1, 2};
   const std::vector<int32_t> outside{99999999}, negative{-4};

@@ -71,12 +71,20 @@ TEST(Sampler, RefusesImpossibleOptions) {
   EXPECT_THROW(Sampler({.penalty_last_n = -2}), Error);
 }
 
-TEST(Sampler, NanIsAFailure) {
-  try {
-    Sampler({}).pick(std::vector<float>{0, NAN}, 0);
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ErrorCode::failure);
+TEST(Sampler, LogitsThatAreNoneAreAFailure) {
+  const auto message = [](const std::vector<float>& logits, const SamplerOptions& o) -> std::string {
+    try {
+      return "picks " + std::to_string(Sampler(o).pick(logits, 0));
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::failure);
+      return e.what();
+    }
+  };
+  for (const SamplerOptions& o : {SamplerOptions{}, SamplerOptions{.temperature = 1}}) {
+    EXPECT_EQ(message({0, NAN}, o), "the model gives NaN for token 1: its weights are broken");
+    EXPECT_EQ(message({0, 1, INFINITY}, o), "the model gives infinity for token 2: its weights are broken");
+    EXPECT_EQ(message({-INFINITY, -INFINITY}, o), "the model gives -infinity for every token: its weights are broken");
+    EXPECT_EQ(message({-INFINITY, 1, -INFINITY}, o), "picks 1");  // ruled out, and one that is not
   }
 }
 

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
+#include "testing/errors.h"
 #include "testing/models.h"
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
@@ -137,6 +140,52 @@ TEST_F(SchedulerTest, AThrowingCallbackLeavesTheOthersAlone) {
       expect_same(results[i].tokens, alone(c), i);
     }
   }
+}
+
+// The text has all its tokens, and nobody will come for another.
+TEST_F(SchedulerTest, ACallbackThatThrowsAtTheLastTokenEndsTheText) {
+  Decoder d(*device_, model_, {.sequences = 1});
+  Scheduler s(d);
+  int seen = 0;
+  std::vector<Generated> done;
+  s.add({.prompt = {1, 2, 3},
+         .eos = {},
+         .options = {.max_tokens = 3},
+         .on_token = [&](const GeneratedToken&) -> bool {
+           if (++seen == 3) throw std::runtime_error("first");
+           return true;
+         },
+         .on_done =
+             [&](const Generated& g) {
+               done.push_back(g);
+               throw std::logic_error("second");
+             }});
+  EXPECT_THROW(s.run(), std::runtime_error);
+  EXPECT_FALSE(s.step());
+  EXPECT_EQ(seen, 3);
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].tokens.size(), 3u);
+  EXPECT_EQ(done[0].reason, FinishReason::length);
+}
+
+// Logits that are NaN cost their text alone: its sequence is free for the prompt that waits.
+TEST_F(SchedulerTest, ATextWithoutLogitsMakesRoom) {
+  std::vector<float> table = model_.params->read("token_embd.weight");
+  std::fill_n(table.begin() + 60 * 40, 40, NAN);
+  model_.params->write("token_embd.weight", table);
+  Decoder d(*device_, model_, {.sequences = 1});
+  Scheduler s(d);
+  std::vector<size_t> done;
+  for (const std::vector<int32_t>& prompt : {std::vector<int32_t>{60}, std::vector<int32_t>{1, 2, 3}})
+    s.add({.prompt = prompt,
+           .eos = {},
+           .options = {.max_tokens = 1},
+           .on_token = {},
+           .on_done = [&, n = prompt.size()](const Generated&) { done.push_back(n); }});
+  EXPECT_EQ(testing::error_of([&] { s.step(); }), "the model gives NaN for token 0: its weights are broken");
+  EXPECT_TRUE(s.step());
+  EXPECT_FALSE(s.step());
+  EXPECT_EQ(done, std::vector<size_t>{3});
 }
 
 // Prompts that begin alike: computed once, with the bits that each has alone.

@@ -5,8 +5,10 @@
 
 #include <cmath>
 
+#include "testing/errors.h"
 #include "testing/files.h"
 #include "testing/models.h"
+#include "text/spm.h"
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 #include "toy/data/corpus.h"
@@ -172,6 +174,19 @@ TEST_F(ScoreTest, RefusesWhatCannotBeScored) {
   EXPECT_THROW(score({.top_logprobs = -1}), Error);
 }
 
+// A document's last token is predicted and never read: no decoder looks at it.
+TEST_F(ScoreTest, IdsOutsideTheVocabularyAreNamed) {
+  EvalText text;
+  const auto message = [&] { return testing::error_of([&] { score_text(*device_, model_, text, {}); }); };
+  text.documents = {{1, 2}, {3, 4, 61}};
+  EXPECT_EQ(message(), "eval: token 2 of document 1 is 61, the vocabulary is 0 to 60");
+  text.documents = {{1, -1}};
+  EXPECT_EQ(message(), "eval: token 1 of document 0 is -1, the vocabulary is 0 to 60");
+  text.documents = {{1, 2}};
+  text.bos = 61;
+  EXPECT_EQ(message(), "eval: the beginning-of-sequence token is 61, the vocabulary is 0 to 60");
+}
+
 TEST(Documents, BlankLinesSeparate) {
   EXPECT_EQ(split_documents("a\nb\n\n \t\r\nc\n"), (std::vector<std::string>{"a\nb", "c"}));
   EXPECT_EQ(split_documents("\n\na"), (std::vector<std::string>{"a"}));
@@ -186,6 +201,22 @@ TEST(Documents, BytesAreThoseOfScoredTokens) {
   EXPECT_FALSE(text.bos);  // bytes have none
   EXPECT_EQ(text.documents.size(), 4u);
   EXPECT_EQ(text.bytes, 3);  // b, c, f
+}
+
+// A place is a byte of a document of those that were given.
+TEST(Documents, TextThatIsNotUtf8IsNamedByDocument) {
+  SpmVocabulary v;
+  v.tokens = {"<unk>", "a"};
+  v.types = {2, 1};
+  v.scores = {0, 0};
+  v.unknown = 0;
+  v.add_bos = v.add_space_prefix = false;
+  const SpmTokenizer tokenizer(v);  // without byte tokens
+  const auto message = [&](const std::vector<std::string>& documents) {
+    return testing::message_of([&] { tokenize_for_eval(tokenizer, documents, true); });
+  };
+  EXPECT_NE(message({"aa", "a\xff"}).find("not UTF-8 at byte 1 of document 2 of 2"), std::string::npos);
+  EXPECT_NE(message({"a\xff"}).find("not UTF-8 at byte 1 of the text"), std::string::npos);
 }
 
 TEST(SharedEval, BeginningOfSequenceAsTheTokenizerSays) {

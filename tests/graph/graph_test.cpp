@@ -28,6 +28,21 @@ TEST(Graph, LeavesAreFoundByName) {
   EXPECT_EQ(error_of([&] { g.set_name(x * w, "sum"); }), "graph: the name 'sum' is taken");
 }
 
+// A leaf's name is how it is fed and where its tensor is looked for.
+TEST(Graph, LeavesKeepTheirNames) {
+  Graph g;
+  const Value x = g.input("x", kVector), w = g.param("w", kVector);
+  EXPECT_EQ(error_of([&] { g.set_name(x, "y"); }),
+            "graph: 'x' is an input, which is found by its name and cannot become 'y'; name what is computed from it");
+  EXPECT_EQ(
+      error_of([&] { g.set_name(w, "y"); }),
+      "graph: 'w' is a parameter, which is found by its name and cannot become 'y'; name what is computed from it");
+  EXPECT_EQ(g.node(w).name, "w");
+  EXPECT_EQ(g.find("y"), std::nullopt);
+  EXPECT_EQ(error_of([&] { g.set_name({&g, 999, 0}, "y"); }), "graph: node 999 of 2");
+  EXPECT_EQ(error_of([&] { g.set_name({&g, 0, 7}, "y"); }), "graph: output 7 of node 0, which has 1");
+}
+
 TEST(Graph, ConstantsHaveTheirCount) {
   Graph g;
   EXPECT_EQ(g.scalar(2).type(), (TensorType{DType::f32, {}, 0}));

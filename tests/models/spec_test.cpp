@@ -5,13 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "testing/errors.h"
 #include "testing/files.h"
 #include "toy/backend/devices.h"
 #include "toy/models/model.h"
+#include "toy/models/transformer.h"
 
 namespace toy {
 namespace {
@@ -91,6 +94,75 @@ TEST(ModelSpec, RefusesRopeThatMakesNoSense) {
   EXPECT_NE(with({{"rope_factors", {1, 2}}}).find("2 rope factors, heads of width 6 need 3"), std::string::npos);
   EXPECT_NE(with({{"rope_factors", {1, 0, 1}}}).find("a rope factor is 0"), std::string::npos);
   EXPECT_NE(with({{"biases", {"attn_norm"}}}).find("'biases' names 'attn_norm'; there are: attn_q"), std::string::npos);
+  // Keys that would change nothing.
+  const std::string original = "rope_original_context", low = "rope_low_freq_factor", high = "rope_high_freq_factor";
+  EXPECT_EQ(with({{original, 64}}), "x.json: rope_original_context has no meaning with rope_scaling none");
+  EXPECT_EQ(with({{"rope_scaling", "linear"}, {"rope_factor", 2}, {original, 64}}),
+            "x.json: rope_original_context has no meaning with rope_scaling linear");
+  for (const std::string& key : {low, high})
+    for (const std::string scaling : {"linear", "yarn"})
+      EXPECT_EQ(with({{"rope_scaling", scaling}, {"rope_factor", 2}, {key, 2}}),
+                "x.json: " + key + " has no meaning with rope_scaling " + scaling);
+  EXPECT_EQ(with({{"rope_scaling", "llama3"}, {"rope_factor", 2}, {original, 64}, {low, 1}, {high, 2}}), "accepted");
+  // Before a table is made for it.
+  EXPECT_EQ(with({{"rope_scaling", "llama3"}, {"rope_factor", 2}, {"d_head", int64_t(1000000000000)}}),
+            "x.json: d_head is 1000000000000, expected 1 to 1024");
+}
+
+// What a file states once for all layers, or not at all, is not lost on the way into it.
+TEST(ModelSpec, RefusesWhatFilesOfItsFamilyCannotHold) {
+  const auto device = make_cpu_device(1);
+  const auto message = [&](const char* size, const std::function<void(ModelSpec&)>& change) {
+    ModelSpec m = model_spec(size);
+    change(m);
+    return testing::error_of([&] { random_model(m, *device, 1); });
+  };
+  const std::string once = "; a file of the architecture llama has one for all layers";
+  EXPECT_EQ(message("tiny", [](ModelSpec& m) { m.layers[2].heads = 8; }),
+            "model tiny: layer 2: n_heads is 8, that of layer 0 is 4" + once);
+  EXPECT_EQ(message("tiny", [](ModelSpec& m) { m.layers[3].kv_heads = 4; }),
+            "model tiny: layer 3: n_kv is 4, that of layer 0 is 2" + once);
+  EXPECT_EQ(message("tiny", [](ModelSpec& m) { m.layers[1].d_ff = 100; }),
+            "model tiny: layer 1: d_ff is 100, that of layer 0 is 176" + once);
+  EXPECT_EQ(message("tiny", [](ModelSpec& m) { m.layers[1].window = 7; }),
+            "model tiny: layer 1: window is 7, that of layer 0 is 0" + once);
+  EXPECT_EQ(
+      message("gpt2-tiny", [](ModelSpec& m) { m.layers[1].d_ff = 100; }),
+      "model gpt2-tiny: layer 1: d_ff is 100, that of layer 0 is 256; a file of the architecture gpt2 has one for "
+      "all layers");
+  const std::string halves =
+      "model tiny: rope turns halves of a head; in the architecture llama a pair is two neighbours: put the rows of q "
+      "and k in that order";
+  EXPECT_EQ(message("tiny", [](ModelSpec& m) { m.rope.pairing = RopePairing::half; }), halves);
+  // Tensors tell these.
+  EXPECT_EQ(message("tiny", [](ModelSpec& m) { m.layers[1].qk_norm = m.layers[2].bias.q = true; }), "no error");
+
+  // A model that was put together by hand is refused when it is saved.
+  Model m = random_model(model_spec("tiny"), *device, 1);
+  const testing::Folder folder;
+  m.spec.rope.pairing = RopePairing::half;
+  EXPECT_EQ(testing::error_of([&] { save_model(m, folder.path("m.gguf")); }), halves);
+  m.spec.rope.pairing = RopePairing::neighbour;
+  m.spec.layers[1].window = 7;
+  EXPECT_EQ(testing::error_of([&] { save_model(m, folder.path("m.gguf")); }),
+            "model tiny: layer 1: window is 7, that of layer 0 is 0" + once);
+  EXPECT_EQ(folder.entries(), 0u);
+}
+
+TEST(Transformer, HasAStateForEachLayerOrNone) {
+  const ModelSpec m = model_spec("tiny");
+  Graph g;
+  const Transformer transformer(m, Weights(g, [](const std::string&) { return DType::f32; }));
+  const TensorType rows{DType::i32, {3}, 0};
+  const Value tokens = g.input("tokens", rows, m.vocab);
+  const nn::Context ctx{.batch = {.sequence = g.input("sequence", rows), .position = g.input("position", rows, 8)},
+                        .rope = make_rope(g, m, 8),
+                        .page_table = {}};
+  std::vector<nn::LayerState> states(3);
+  EXPECT_EQ(testing::error_of([&] { transformer(tokens, ctx, states); }),
+            "transformer: 3 states for 4 layers; give one for each, or none");
+  states.resize(4);
+  EXPECT_EQ(testing::error_of([&] { transformer(tokens, ctx, states); }), "no error");
 }
 
 nlohmann::json gpt2_dimensions() {
@@ -302,6 +374,26 @@ TEST_F(Metadata, WarnsOfWhatIsNotHonoured) {
   EXPECT_NE(warnings({{"llama.rope.scaling.type", std::string("none")}, {"llama.rope.scaling.factor", 2.0f}})
                 .find("factor 2 has no effect"),
             std::string::npos);
+}
+
+// A model that was trained further is still under its license, and still chats.
+TEST_F(Metadata, WhatIsForOthersIsKept) {
+  const std::vector<std::pair<std::string, gguf::Value>> theirs{{"general.license", std::string("mit")},
+                                                                {"tokenizer.chat_template", std::string("{{ x }}")},
+                                                                {"tokenizer.ggml.eot_token_id", uint32_t(7)}};
+  auto all = theirs;
+  all.emplace_back("general.quantization_version", uint32_t(2));  // of this file's weights alone
+  all.emplace_back("tokenizer.ggml.model", std::string("none"));
+  file(all);
+  const auto device = make_reference_device();
+  Model model = load_model(path_, *device);
+  model.spec.name = "mine";
+  const std::string path = folder_.path("saved.gguf");
+  save_model(model, path, DType::f32);
+  const gguf::File saved = gguf::File::open(path);
+  for (const auto& [key, value] : theirs) EXPECT_EQ(saved.metadata().at(key), value) << key;
+  EXPECT_EQ(saved.get_string("general.name"), "mine");
+  EXPECT_FALSE(saved.has("general.quantization_version"));
 }
 
 TEST_F(Metadata, UnknownTensorsAreRefused) {

@@ -149,6 +149,14 @@ TEST(Binary, RunTimeRowsDoNotMix) {
   EXPECT_EQ(message([&] { a + b; }), "elementwise: different run-time row counts");
   EXPECT_EQ(message([&] { a + fixed; }), "elementwise: f32[<=8,3] and f32[8,3]: fixed and run-time rows");
   EXPECT_EQ(message([&] { fixed + a; }), "elementwise: f32[8,3] and f32[<=8,3]: fixed and run-time rows");
+  // Aligned at the end, the rows would be columns.
+  const Value row = g.input("d", g.rows_type(n, DType::f32)), wide = g.input("e", {DType::f32, {3, 8}, 0});
+  EXPECT_EQ(message([&] { row + wide; }),
+            "elementwise: f32[<=8] and f32[3,8]: run-time rows must stay the first dimension");
+  EXPECT_EQ(message([&] { wide* row; }),
+            "elementwise: f32[3,8] and f32[<=8]: run-time rows must stay the first dimension");
+  EXPECT_EQ(message([&] { where(greater(wide, g.scalar(0)), wide, row); }),
+            "elementwise: i32[3,8] and f32[<=8]: run-time rows must stay the first dimension");
 }
 
 // The gradient of a broadcast row must be summed even where a plan allows one row only.

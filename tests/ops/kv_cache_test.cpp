@@ -64,6 +64,9 @@ const OpSuite kPaged{.op = "attention_paged",
                      .bad = {{"q:[1,3,2] kc:[3,2,2,64] vc:[3,2,64,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
                               "table:i32[1,2]=pages(3)",
                               "attention_paged: H=3 query heads are not a multiple of K=2 kv heads", AttentionAttrs{}},
+                             {"q:[1,0,2] kc:[3,2,2,64] vc:[3,2,64,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
+                              "table:i32[1,2]=pages(3)",
+                              "attention_paged: q has H=0, expected at least 1", AttentionAttrs{}},
                              {"q:[1,2,2] kc:[3,2,2,64] vc:[3,2,64,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
                               "table:i32[1,2]=pages(3)",
                               "attention_paged: window -2 is negative", AttentionAttrs{1, -2}}},

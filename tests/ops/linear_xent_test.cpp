@@ -17,6 +17,7 @@ const OpSuite kXent{
               {"x:[4,6] w:[9,6] targets:i32[4]=list(-1,-1,-1,-1) weight:[4]=const(1)"},
               {"x:[131,33] w:[203,33] targets:i32[131]=targets(203) weight:[131]=const(0.0078125)"}},
     .bad = {{"x:[5,3] w:[7,4] targets:i32[5]=below(7) weight:[5]", "linear_xent: w has D=4, x has D=3"},
+            {"x:[5,3] w:[0,3] targets:i32[5]=const(-1) weight:[5]", "linear_xent: w has V=0, expected at least 1"},
             {"x:[5,3] w:[7,3] targets:i32[4]=below(7) weight:[5]", "linear_xent: targets has N=4, x has N=5"},
             {"x:[5,3] w:[7,3] targets:[5] weight:[5]", "linear_xent: targets is f32, expected i32"}},
     .bound = by_sensitivity(),

@@ -313,6 +313,22 @@ TEST(TransformerLM, BadInputIsRefused) {
   EXPECT_EQ(error_of([&] { lm.logits(std::vector<int32_t>{-1}); }), "token 0 is -1, the vocabulary is 0 to 10");
   EXPECT_NE(error_of([&] { lm.logits(std::vector<int32_t>{}); }).find("there are 0 tokens"), std::string::npos);
   EXPECT_NE(error_of([&] { lm.generate({}, 1, 0, 0); }).find("prompt is empty"), std::string::npos);
+  // Gradients and moments of another shape.
+  Config wider = c;
+  wider.d_ff = 24;
+  Weights none, other(wider), gradients(c), weights(c);
+  const std::vector<int32_t> tokens{1, 2};
+  const std::string empty = "gradients: 3 matrices, the weights have 19; make them of the same Config",
+                    wide = "gradients: blocks.0.w1 is [12,24], in the weights [12,20]";
+  Adam adam(c, 0.1), of_other(wider, 0.1);
+  EXPECT_EQ(error_of([&] { lm.loss_and_gradients(tokens, none); }), empty);
+  EXPECT_EQ(error_of([&] { lm.loss_and_gradients(tokens, other); }), wide);
+  EXPECT_EQ(error_of([&] { Sgd{}.step(weights, none); }), empty);
+  EXPECT_EQ(error_of([&] { Sgd{}.step(weights, other); }), wide);
+  EXPECT_EQ(error_of([&] { adam.step(weights, none); }), empty);
+  EXPECT_EQ(error_of([&] { adam.step(weights, other); }), wide);
+  EXPECT_EQ(error_of([&] { of_other.step(weights, gradients); }),
+            "moments: blocks.0.w1 is [12,24], in the weights [12,20]");
   EXPECT_NE(error_of([&] { lm.generate({1}, 1, std::nan(""), 0); }).find("temperature"), std::string::npos);
 }
 

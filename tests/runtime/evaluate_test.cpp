@@ -64,6 +64,11 @@ TEST(Evaluate, InputsAndParametersByName) {
               evaluate(bias, {.feeds = {{"bia", half}}});
             }),
             "evaluate: the graph has no input or parameter 'bia', which was fed");
+  const Value fixed = g.constant(f32({2}), {1, 2}, "fixed");
+  EXPECT_EQ(error_of([&] {
+              evaluate(fixed, {.feeds = {{"fixed", half}}});
+            }),
+            "evaluate: the graph has no input or parameter 'fixed', which was fed");
   EXPECT_EQ(error_of([&] {
               evaluate(bias, {.feeds = {{"bias", ones}}});
             }),

@@ -246,6 +246,61 @@ TEST(Plan, DonatedTemporariesOfOthersAreCopied) {
   }
 }
 
+// An update that a copy would receive: refused, whether the copy is made for the kernel's layout or for a view.
+TEST(Plan, UpdatesArriveInTheirParameter) {
+  const Devices devices;
+  for (Device* device : {devices.cpu.get(), devices.reference.get()}) {
+    const auto message = [&](const auto& seen) {
+      Graph g;
+      const auto layer = g.scope("blk.0");
+      const Value w = g.param("w", {DType::f32, {4, 4}, 0}), ids = g.constant({DType::i32, {1}, 0}, {2});
+      const Value to = seen(g, w), dy = g.constant({DType::f32, {1, to.dim(1)}, 0}, std::vector<double>(4, 1.0));
+      const std::vector<Value> updates{embedding_grad(dy, ids, to)};
+      return error_of([&] { compile(g, {}, updates, *device); });
+    };
+    const std::string refused =
+        "blk.0: embedding_grad: the update would go to a copy of 'w', which is seen here through a strided view; "
+        "update 'w' itself, or a view of it that is contiguous";
+    EXPECT_EQ(message([](Graph&, Value w) { return permute(w, {1, 0}); }), refused);
+    EXPECT_EQ(message([](Graph&, Value w) { return reshape(permute(w, {1, 0}), {4, 4}); }), refused);
+    EXPECT_EQ(message([](Graph& g, Value) {
+                return fill(g, {4, 4}, 0);
+              }),
+              "blk.0: embedding_grad: it updates a temporary and no parameter; give it as an output");
+    EXPECT_EQ(message([](Graph&, Value w) { return w; }), "no error");
+    EXPECT_EQ(message([](Graph&, Value w) { return slice(w, 0, 1, 3); }), "no error");
+    EXPECT_EQ(message([](Graph& g, Value w) {  // an update of an updated parameter
+                const Value dy = g.constant({DType::f32, {1, 4}, 0}, std::vector<double>(4, 2.0));
+                return embedding_grad(dy, g.constant({DType::i32, {1}, 0}, {0}), w);
+              }),
+              "no error");
+  }
+}
+
+// What lies in a parameter is read behind the run, when the update has been there.
+TEST(Plan, OutputsDoNotShowWhatTheirUpdateLeaves) {
+  const Devices devices;
+  Graph g;
+  const Value w = g.param("w", {DType::f32, {4, 2}, 0}), other = g.param("other", {DType::f32, {4, 2}, 0});
+  const Value ids = g.constant({DType::i32, {1}, 0}, {2}), dy = g.constant({DType::f32, {1, 2}, 0}, {1, 1});
+  const Value once = embedding_grad(dy, ids, w), twice = embedding_grad(dy, ids, once);
+  const auto message = [&](Value output, Value update) {
+    const std::vector<Value> outputs{other, output}, updates{update};
+    return error_of([&] { compile(g, outputs, updates, *devices.cpu); });
+  };
+  const std::string text =
+      "which the plan updates, so it would show the new value; ask for the updated value, or read it with a plan that "
+      "does not update";
+  EXPECT_EQ(message(w, once), "compile: output 1 lies in the memory of 'w', " + text);
+  EXPECT_EQ(message(permute(w, {1, 0}), once), "compile: output 1 lies in the memory of 'w', " + text);
+  EXPECT_EQ(message(once, twice), "compile: output 1 lies in the memory of 'embedding_grad', " + text);
+  EXPECT_EQ(message(once, once), "no error");
+  EXPECT_EQ(message(reshape(twice, {8}), twice), "no error");
+  EXPECT_EQ(message(exp(w), twice), "no error");  // computed before the update
+  const std::vector<Value> outputs{w};
+  EXPECT_EQ(error_of([&] { compile(g, outputs, {}, *devices.cpu); }), "no error");
+}
+
 TEST(Plan, StridedValuesCanBeRead) {
   const Devices devices;
   Graph g;
@@ -319,7 +374,10 @@ TEST(Plan, MissingKernelsRunAsTheirDecomposition) {
   const Plan plan = compile(g, outputs, {}, partial);
   EXPECT_EQ(plan.notes, (std::vector<std::string>{"silu: no kernel on 'partial', running its decomposition",
                                                   "swiglu: no kernel on 'partial', running its decomposition"}));
-  for (const PlanStep& s : plan.steps) EXPECT_EQ(s.layer, "blk.2") << s.op;
+  for (const PlanStep& s : plan.steps) {
+    EXPECT_EQ(s.layer, "blk.2") << s.op;
+    EXPECT_FALSE(s.backward) << s.op;
+  }
   const auto whole = run(g, outputs, 1, *devices.reference), parts = run(g, outputs, 1, partial);
   for (size_t i = 0; i < 5; ++i) EXPECT_FLOAT_EQ(whole[0][i], parts[0][i]);
 

@@ -129,6 +129,22 @@ TEST_F(SessionTest, MissingAndMistypedTensorsAreNamed) {
             "no error");  // the first store that has it
 }
 
+// The graph's types agree; what lies in memory does not.
+TEST_F(SessionTest, StoresOfADeviceThatStoresOtherwiseAreRefused) {
+  const auto reference = make_reference_device();
+  Model narrow(*cpu), wide(*reference);
+  EXPECT_EQ(
+      error_of([&] { Session(*reference, wide.plan, {&narrow.store}); }),
+      "session: tensor 'table' was made for the device 'cpu', which holds f32 as f32; 'reference' needs f64. Load "
+      "or make the model on the device that runs it");
+  EXPECT_EQ(
+      error_of([&] { Session(*cpu, narrow.plan, {&wide.store}); }),
+      "session: tensor 'table' was made for the device 'reference', which holds f32 as f64; 'cpu' needs f32. Load "
+      "or make the model on the device that runs it");
+  const auto other = make_cpu_device(1);  // stores as the first does
+  EXPECT_EQ(error_of([&] { Session(*other, narrow.plan, {&narrow.store}); }), "no error");
+}
+
 TEST_F(SessionTest, ErrorsOfKernelsNameOpAndRow) {
   Graph g;
   const Value ids = g.input("ids", {DType::i32, {3}, 0});  // no bound: the kernel finds out
@@ -220,6 +236,11 @@ TEST(ParamStore, BoundTensorsAreFrozenAndNotCopied) {
   EXPECT_EQ(file.use_count(), 2);
   EXPECT_EQ(error_of([&] { store.write("w", std::vector<float>(3)); }),
             "parameters: 'w' is mapped from a file and cannot be written");
+  View gaps(file->data(), DType::f32, {2});
+  gaps.stride[0] = 2;
+  for (ParamStore* s : {&store, &wide})
+    EXPECT_EQ(error_of([&] { s->bind("gaps", gaps, file); }),
+              "store: tensor 'gaps' is a strided view of [2]; give a contiguous one");
   wide.bind("w", view, file);  // held as f64: a copy
   EXPECT_EQ(wide.read("w"), *file);
   EXPECT_FALSE(wide.frozen("w"));

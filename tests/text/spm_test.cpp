@@ -151,6 +151,9 @@ TEST(Spm, UnknownTokenWithoutByteTokens) {
                         "aaa");
                   }),
                   "the text is not UTF-8 at byte 2 of the text");
+  v.remove_extra_whitespaces = true;  // bytes are counted in the text that was given
+  expect_contains(message_of([&] { SpmTokenizer(v).encode("a    \xff"); }), "not UTF-8 at byte 5 of the text");
+  v.remove_extra_whitespaces = false;
   v.unknown.reset();
   v.types[0] = 3;
   const SpmTokenizer tokenizer(v);

@@ -217,18 +217,22 @@ TEST(Watcher, DriftIsItsDefinition) {
 }
 
 TEST(Watcher, TimesEveryOp) {
-  const Told told = train({.op_timings = {{"*", 3}}});
-  std::set<int64_t> steps;
-  std::set<std::string> passes;
-  for (const runs::Event& e : told.events) {
-    const runs::OpTiming* o = e.as<runs::OpTiming>();
-    ASSERT_TRUE(o);
-    steps.insert(*e.step), passes.insert(o->pass);
-    EXPECT_GT(o->calls, 0);
-    EXPECT_GE(o->us, 0);
+  TrainerOptions accumulate = kPlain;  // the optimizer is a plan of its own
+  accumulate.accumulate = 2;
+  for (const TrainerOptions& options : {kPlain, accumulate}) {
+    const Told told = train({.op_timings = {{"*", 3}}}, options);
+    std::set<int64_t> steps;
+    std::set<std::string> passes;
+    for (const runs::Event& e : told.events) {
+      const runs::OpTiming* o = e.as<runs::OpTiming>();
+      ASSERT_TRUE(o);
+      steps.insert(*e.step), passes.insert(o->pass);
+      EXPECT_GT(o->calls, 0);
+      EXPECT_GE(o->us, 0);
+    }
+    EXPECT_EQ(steps, (std::set<int64_t>{1, 3, 6}));
+    EXPECT_EQ(passes, (std::set<std::string>{"backward", "forward", "update"}));
   }
-  EXPECT_EQ(steps, (std::set<int64_t>{1, 3, 6}));
-  EXPECT_EQ(passes, (std::set<std::string>{"backward", "forward", "update"}));
 }
 
 TEST(Watcher, TimesOpsByName) {

@@ -30,7 +30,7 @@ struct KernelError {
 /// Who runs: one of `threads` threads that all call the kernel with the same arguments (SPMD). Work is cut into tiles
 /// that do not depend on `threads`, each tile is done by one thread, and sums keep one order: results are bit-equal
 /// for any number of threads. The executor puts a barrier behind every kernel.
-struct ExecContext : Member {
+struct ExecContext : TeamMember {
   KernelError* error = nullptr;
 };
 

@@ -21,8 +21,12 @@ class FolderLock {
 
  private:
   bool try_lock();
+  bool holds(const std::string& folder) const;
 
-  int fd_;
+  int fd_ = -1;
 };
+
+/// Takes away a folder that holds nothing, or nothing but a lock that nobody has.
+void remove_unused_folder(const std::string& folder) noexcept;
 
 }  // namespace toy

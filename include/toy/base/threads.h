@@ -55,7 +55,7 @@ class ThreadPool {
 };
 
 /// One thread of a team, for functions that all of its threads call with the same arguments (SPMD).
-struct Member {
+struct TeamMember {
   int thread = 0;
   int threads = 1;
   ThreadPool* pool = nullptr;  ///< the team; none for a thread that is alone

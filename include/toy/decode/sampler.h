@@ -39,7 +39,8 @@ class Sampler {
   /// Throws Error{bad_input} for a negative temperature or top_k, top_p outside (0, 1], min_p outside [0, 1], a
   /// repeat_penalty that is not positive, or penalties that are not finite.
   explicit Sampler(const SamplerOptions& options);
-  /// `history` is what penalties look at: prompt and text so far, the latest last.
+  /// `history` is what penalties look at: prompt and text so far, the latest last. Throws Error{failure} for logits
+  /// that hold NaN or +infinity, or -infinity for every token.
   int32_t pick(std::span<const float> logits, uint64_t step, std::span<const int32_t> history = {}) const;
 
  private:

@@ -67,7 +67,9 @@ class Scheduler {
   /// and impossible sampler options.
   void add(GenerateRequest request);
   /// One call of the decoder. False when there is nothing left to do. What a callback throws is thrown when every text
-  /// has its token, the first of several; after an error of the decoder everything is as before the call.
+  /// has its token, the first of several; a text whose last token that was is finished. So is what is thrown for logits
+  /// that are no numbers; their text is given up, without on_done. After an error of the decoder everything is as
+  /// before the call.
   bool step();
   void run() {
     while (step()) {

@@ -18,8 +18,10 @@ inline constexpr int64_t kPagePositions = 64;
 struct DecodeShape {
   int sequences = 1;
   int64_t context = 0;
-  int64_t pages_per_sequence() const { return (context + kPagePositions - 1) / kPagePositions; }
+  int64_t pages_per_sequence() const { return context / kPagePositions + (context % kPagePositions > 0 ? 1 : 0); }
   int64_t pages() const { return sequences * pages_per_sequence(); }
+  /// Throws Error{bad_input} unless there are 1 to 2^31 - 1 positions in all.
+  void validate() const;
 };
 
 /// One tensor of state. Dimension 0 counts pages (`paged`: shared out to sequences as they grow) or sequences.
@@ -32,8 +34,8 @@ struct StateSlot {
 /// The slots that a model's layers need.
 std::vector<StateSlot> state_slots(const ModelSpec& spec, DecodeShape shape);
 
-/// Bytes of all slots, asked before they are made.
-size_t state_bytes(const ModelSpec& spec, DecodeShape shape);
+/// Bytes of all slots as the device stores them (nullptr: in the slots' own types), asked before they are made.
+size_t state_bytes(const ModelSpec& spec, DecodeShape shape, const Device* device = nullptr);
 
 /// Content of one sequence, copied out: independent of the state that it came from.
 struct StateSnapshot {
@@ -44,7 +46,7 @@ struct StateSnapshot {
 /// The state of up to `sequences` sequences of up to `context` positions each.
 class DecodeState {
  public:
-  /// Throws Error{failure} naming the size when the memory is not there.
+  /// Throws as DecodeShape::validate(), and Error{failure} naming the size when the memory is not there.
   DecodeState(const ModelSpec& spec, const Device& device, DecodeShape shape);
 
   const DecodeShape& shape() const { return shape_; }

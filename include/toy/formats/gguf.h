@@ -85,6 +85,7 @@ class Writer {
  public:
   /// `architecture` becomes general.architecture, the first key.
   explicit Writer(std::string architecture);
+  bool has(std::string_view key) const;    ///< was it set?
   void set(std::string key, Value value);  ///< replaces an earlier value; keys are written in order of first set()
   /// The values of `data` (contiguous; f32, f64, f16, bf16, i32), stored as `stored` (f32 to f16/bf16 is rounded to
   /// nearest even; f64 sources round to f32 first). Throws on a duplicate name or an impossible conversion.

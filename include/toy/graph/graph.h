@@ -93,7 +93,8 @@ class Graph {
   int apply(const OpDef& op, std::vector<Value> inputs, Attrs attrs = {});
   /// Appends a copy of another graph's node with these inputs (for passes that rewrite graphs). Returns its id.
   int append_copy(const Node& node, std::vector<Value> inputs);
-  /// Gives a value a name by which it can be tapped and printed.
+  /// Gives a value a name by which it can be tapped and printed. Throws if the name is taken, if the graph has no such
+  /// value, and for inputs and parameters, which are found by the names that they have.
   void set_name(Value v, std::string name);
   /// The value, input or parameter of this name.
   std::optional<Value> find(std::string_view name) const;
@@ -129,10 +130,11 @@ class Graph {
   /// Autodiff's own scope: nodes belong to exactly this layer and are marked as backward.
   class BackwardScope {
    public:
-    /// Enters exactly this layer.
-    BackwardScope(Graph& g, const std::string& layer) : graph_(g), layer_(g.layer_), was_(g.backward_) {
+    /// Enters exactly this layer. `backward`: of the node that a pass puts others in place of.
+    BackwardScope(Graph& g, const std::string& layer, bool backward = true)
+        : graph_(g), layer_(g.layer_), was_(g.backward_) {
       g.layer_ = layer;
-      g.backward_ = true;
+      g.backward_ = backward;
     }
     ~BackwardScope() {
       graph_.layer_ = layer_;

@@ -1,6 +1,7 @@
 // A realized model: dimensions, weights in a device's storage, tokenizer; in and out of GGUF.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ struct Model {
   std::unique_ptr<ParamStore> params;
   std::shared_ptr<const Tokenizer> tokenizer;  ///< may be absent
   std::vector<std::string> warnings = {};      ///< what to tell the user about the file it came from
+  /// What its file says for others: license and authors, chat template, further special tokens. save_model() keeps it.
+  std::map<std::string, gguf::Value, std::less<>> metadata = {};
 
   /// Weights of a graph that is being built for this model.
   Weights weights(Graph& graph) const;

@@ -73,7 +73,8 @@ struct ModelSpec {
   std::vector<LayerSpec> layers;
   bool operator==(const ModelSpec&) const = default;
 
-  /// Throws Error{bad_input} naming the dimension, its value and what would do.
+  /// Throws Error{bad_input} naming the dimension, its value and what would do; also for what files of the family
+  /// cannot hold, such as layers of different sizes.
   void validate() const;
   /// Throws Error{bad_input} when the model cannot have that many positions: learned ones end at `context`. `option`:
   /// what asked for them, as the message is to name it.

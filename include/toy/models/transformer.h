@@ -16,7 +16,7 @@ class Transformer {
   Transformer(const ModelSpec& spec, const Weights& weights);
 
   /// tokens: i32[N] -> x_final [N,D], the normed output of the last block. `states`: one for each layer while decoding,
-  /// empty in training; updated.
+  /// empty in training; updated. Throws Error{bad_input} for another number of them.
   Value operator()(Value tokens, const nn::Context& ctx, std::span<nn::LayerState> states = {}) const;
   /// Logits of the rows x:[M,D] -> [M,V].
   Value logits(Value x) const { return linear(x, output_); }

@@ -80,7 +80,7 @@ struct TransformerLM {
   /// Cross-entropy of each token after the first, given those before it, averaged over these T-1 predictions; in nats.
   /// Throws Error{bad_input} unless 2 <= T <= C+1 and every token is in [0, V).
   double loss(std::span<const int32_t> tokens) const;
-  /// The same, and adds its gradient to `gradients`, which has the shape of the weights.
+  /// The same, and adds its gradient to `gradients`. Throws Error{bad_input} unless it has the shape of the weights.
   double loss_and_gradients(std::span<const int32_t> tokens, Weights& gradients) const;
   /// `count` tokens that follow the prompt, each drawn from softmax(logits / temperature) after the last C tokens;
   /// temperature 0 or less: always the likeliest. Throws Error{bad_input} for an empty prompt.
@@ -93,7 +93,7 @@ std::vector<double> softmax(std::span<const double> x, double temperature = 1);
 /// Gradient descent: w <- w - lr g.
 struct Sgd {
   double lr = 0.1;
-  /// One step. `gradients` has the shape of `weights`.
+  /// One step. Throws Error{bad_input} unless `gradients` has the shape of `weights`.
   void step(Weights& weights, const Weights& gradients) const;
 };
 
@@ -102,7 +102,7 @@ class Adam {
  public:
   /// Moments of zero for a model of these dimensions.
   Adam(const Config& config, double lr, double beta1 = 0.9, double beta2 = 0.999, double eps = 1e-8);
-  /// One step. `gradients` has the shape of `weights`.
+  /// One step. Throws Error{bad_input} unless `weights` and `gradients` have the shape of the moments.
   void step(Weights& weights, const Weights& gradients);
 
  private:

@@ -72,7 +72,8 @@ class Plan {
 
 /// Compiles the part of `graph` that `outputs` and `updates` need. `outputs` can be read by the host after a run;
 /// `updates` are new values of parameters (what donated operands become). Throws Error{bad_input} for what the device
-/// cannot do and for updates that are not linear.
+/// cannot do, for updates that are not linear or would not arrive in a parameter (of a temporary, of a strided view),
+/// and for an output that lies in a parameter which the plan updates.
 Plan compile(const Graph& graph, std::span<const Value> outputs, std::span<const Value> updates, Device& device,
              const PlanOptions& options = {});
 

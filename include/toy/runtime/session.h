@@ -25,7 +25,8 @@ class ParamStore {
   /// A zeroed tensor. Throws if the name is taken.
   View add(const std::string& name, const TensorType& type);
   /// Values of `host` (contiguous). Where the device stores its dtype as it is, nothing is copied and `keep_alive` is
-  /// held as long as the store; such a tensor is frozen.
+  /// held as long as the store; such a tensor is frozen. Throws if the name is taken, and for a view that has no data
+  /// or is not contiguous.
   void bind(const std::string& name, const View& host, std::shared_ptr<const void> keep_alive);
   /// Is there a tensor of this name?
   bool has(std::string_view name) const { return entries_.find(name) != entries_.end(); }
@@ -68,9 +69,9 @@ struct StepTime {
 class Session {
  public:
   /// Binds every parameter of the plan to the first store that has it (weights, state, ...), which must outlive the
-  /// session. Throws naming a parameter that is missing or has another type, and without a plan or store. `arena`:
-  /// memory that sessions share which take turns, as large as the largest of their plans wants; outputs are then valid
-  /// until another of them runs. Default: the session has its own.
+  /// session. Throws naming a parameter that is missing, has another type or was made for a device that stores it
+  /// otherwise, and without a plan or store. `arena`: memory that sessions share which take turns, as large as the
+  /// largest of their plans wants; outputs are then valid until another of them runs. Default: the session has its own.
   Session(Device& device, std::shared_ptr<const Plan> plan, std::initializer_list<const ParamStore*> stores,
           std::shared_ptr<const Buffer> arena = nullptr);
   ~Session();

@@ -103,12 +103,18 @@ class Trainer {
 
   /// Updates made: steps whose gradient was finite.
   int64_t updates() const { return updates_; }
+  /// Is there an average of the weights? It begins with the first update.
+  bool has_average() const { return options_.optimizer.ema > 0 && updates_ > 0; }
   /// Goes on as if it had made `steps` steps, `updates` of them updates. Weights and moments are the caller's to
   /// restore.
   void resume(int64_t steps, int64_t updates);
   const Plan& plan() const { return *plans_.step; }
   const TrainPlans& plans() const { return plans_; }
   Session& session() { return *session_; }
+  /// What a step runs: the batch, and with accumulate > 1 the optimizer's part behind it.
+  std::vector<Session*> sessions() {
+    return update_session_ ? std::vector{session_.get(), update_session_.get()} : std::vector{session_.get()};
+  }
   const ParamStore& moments() const { return moments_; }
   /// Bytes that training and its evaluations hold: weights, moments, accumulators, arena, inputs.
   size_t planned_bytes() const { return plans_.bytes(device_); }

@@ -52,8 +52,8 @@ class Watcher {
   Watcher(const WatchOptions& watch, Device& device, const Model& model, const TrainerOptions& options);
   ~Watcher();
 
-  /// Throws Error{bad_input} for a pattern of op timings that no op of the trainer's plan fits.
-  void require_ops(const Plan& plan) const;
+  /// Throws Error{bad_input} for a pattern of op timings that no op of the trainer's plans fits.
+  void require_ops(Trainer& trainer) const;
 
   /// Before step `step` (counted from 1) on `windows`.
   void before(int64_t step, const Windows& windows, Trainer& trainer, const Tell& tell);
@@ -76,7 +76,7 @@ class Watcher {
   TrainerOptions options_;
   std::unique_ptr<Probe> taps_, grads_;
   std::vector<std::pair<std::string, std::vector<float>>> initial_;
-  std::vector<StepTime> times_before_;
+  std::vector<std::vector<StepTime>> times_before_;  // of each of the trainer's sessions
 };
 
 }  // namespace toy

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 
 #include "toy/backend/kernel.h"
@@ -48,13 +47,12 @@ struct HeadSizes {
 /// Does a row that is a run of its own stand at one of these positions? Then the chunks of its keys may be shared out.
 inline bool can_split(int64_t pos, int64_t positions) { return pos >= 0 && pos < positions; }
 
-/// Walks over (run, chunk of its rows, head), later chunks first, and for rows that stand alone at one of `split`
-/// positions over the chunks of their keys. Yields the items of one thread: each goes to the thread with the least work
-/// so far, which every thread computes alike. Results never depend on this choice.
+/// Walks over (run, chunk of its rows, head), later chunks first as they see more keys, and for rows that stand alone
+/// at one of `split` positions over the chunks of their keys. Yields the items of one thread, which claims each when it
+/// is done with the one before. Results never depend on who does what. A barrier is between this and another use of
+/// ThreadPool::claim().
 class TaskWalk {
  public:
-  static constexpr int kMaxThreads = 1024;
-
   TaskWalk(const ExecContext& ctx, const View& seq, const View& pos, int64_t heads, int64_t chunk, int64_t window,
            int64_t split = 0)
       : seq_(seq.as<const int32_t>()),
@@ -64,19 +62,15 @@ class TaskWalk {
         chunk_(chunk),
         window_(window),
         split_(split),
-        thread_(ctx.thread),
-        threads_(std::min(ctx.threads, kMaxThreads)) {
-    std::fill_n(load_.begin(), threads_, 0.0);
+        pool_(ctx.threads > 1 ? ctx.pool : nullptr) {
     head_ = heads_;
   }
 
   /// The next item of this thread; false at the end.
   bool next(Task& task) {
-    while (advance()) {
+    for (const int64_t mine = pool_ ? pool_->claim() : passed_; advance();) {
+      if (passed_++ != mine) continue;
       const int64_t begin = std::max(run_begin_, chunk_end_ - chunk_);
-      const int owner = int(std::min_element(load_.begin(), load_.begin() + threads_) - load_.begin());
-      load_[owner] += key_chunk_ >= 0 ? double(kKeyChunk * 3 + 100) : cost(begin, chunk_end_);
-      if (owner != thread_) continue;
       task.row = begin;
       task.count = chunk_end_ - begin;
       task.seq = seq_[begin];
@@ -118,20 +112,14 @@ class TaskWalk {
     key_chunk_ = pos / kKeyChunk;
     first_key_chunk_ = window_ > 0 ? std::max<int64_t>(0, pos - window_ + 1) / kKeyChunk : 0;
   }
-  // Rows times the keys that they see, and something for each tile that is fetched.
-  double cost(int64_t begin, int64_t end) const {
-    int64_t keys = int64_t(pos_[begin]) + int64_t(pos_[end - 1]) + 2;
-    if (window_ > 0) keys = std::min(keys, 2 * window_);
-    return double(keys) / 2 * double(end - begin + 2) + 100;
-  }
 
   const int32_t *seq_, *pos_;
   int64_t rows_, heads_, chunk_, window_;
   int64_t split_;
-  int thread_, threads_;
+  ThreadPool* pool_;
+  int64_t passed_ = 0;  // items so far, of all threads
   int64_t run_begin_ = 0, run_end_ = 0, chunk_end_ = 0, head_ = 0;
   int64_t key_chunk_ = -1, first_key_chunk_ = -1, splits_ = 0;
-  std::array<double, kMaxThreads> load_;
 };
 
 /// Chunk length for this call: the largest one that leaves each thread a few items to balance with.

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kRows = 256, kOuts = 1024, kIns = 768;
 
 double seconds_of(Device& device, const cpu::OuterProduct& p, std::byte* workspace,
-                  void (*product)(const cpu::OuterProduct&, const Member&, std::byte*)) {
+                  void (*product)(const cpu::OuterProduct&, const TeamMember&, std::byte*)) {
   const auto now = [] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   };
@@ -23,7 +23,7 @@ double seconds_of(Device& device, const cpu::OuterProduct& p, std::byte* workspa
   double best = std::numeric_limits<double>::infinity();
   for (int i = 0; i < 7; ++i) {
     const double begin = now();
-    pool.run([&](int thread) { product(p, Member{thread, pool.size(), &pool}, workspace); });
+    pool.run([&](int thread) { product(p, TeamMember{thread, pool.size(), &pool}, workspace); });
     best = std::min(best, now() - begin);
   }
   return best;

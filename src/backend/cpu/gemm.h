@@ -69,7 +69,7 @@ struct DotProduct {
 };
 /// Bytes for all threads together, enough for any number of rows up to `rows`.
 size_t dot_workspace(size_t rows, size_t outs, size_t k, int threads);
-void dot_product(const DotProduct& p, const Member& team, std::byte* workspace);
+void dot_product(const DotProduct& p, const TeamMember& team, std::byte* workspace);
 
 /// Element (row, col) at data[row * row_stride + col * col_stride]; one of the strides is 1.
 struct Matrix {
@@ -89,20 +89,20 @@ struct OuterProduct {
 /// Bytes for all threads together, enough for any m, n and k up to these: of outer_product, or (bf16) of
 /// outer_product_bf16 and each way to do it.
 size_t outer_workspace(size_t m, size_t n, size_t k, int threads, DType products = DType::f32);
-void outer_product(const OuterProduct& p, const Member& team, std::byte* workspace);
+void outer_product(const OuterProduct& p, const TeamMember& team, std::byte* workspace);
 
 /// The same with both operands (f32) rounded to bf16 and summed in f32, with the best instruction that the machine has
 /// for it. The rounding is to nearest even; denormals count as zeros. Only where has_bf16_products().
 bool has_bf16_products();
-void outer_product_bf16(const OuterProduct& p, const Member& team, std::byte* workspace);
+void outer_product_bf16(const OuterProduct& p, const TeamMember& team, std::byte* workspace);
 
 /// One way to do it: AVX512_BF16, twice as fast as f32 on AMD (gemm_bf16.cpp). Sums run over pairs of k: an element is
 /// init, plus block after block a chain of (a b + a' b').
-void outer_product_dot(const OuterProduct& p, const Member& team, std::byte* workspace);
+void outer_product_dot(const OuterProduct& p, const TeamMember& team, std::byte* workspace);
 /// Another: AMX, several times as fast (gemm_amx.cpp). An element is init, plus for every 32 k the chain of fma over
 /// the first of each pair added to the chain over the second, both from zero.
 bool has_amx();  ///< is it there, and may this process use it?
-void outer_product_amx(const OuterProduct& p, const Member& team, std::byte* workspace);
+void outer_product_amx(const OuterProduct& p, const TeamMember& team, std::byte* workspace);
 
 /// Parts of outer_workspace.
 size_t bf16_bytes_of_thread(size_t m, size_t n, size_t k);

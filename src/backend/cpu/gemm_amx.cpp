@@ -199,7 +199,7 @@ bool has_amx() {
   return there;
 }
 
-void outer_product_amx(const OuterProduct& p, const Member& team, std::byte* workspace) {
+void outer_product_amx(const OuterProduct& p, const TeamMember& team, std::byte* workspace) {
   if (p.m == 0 || p.n == 0) return;
   const TileConfig tiles;
   outer_task<AmxPanels, float>(p, team, workspace);
@@ -211,7 +211,7 @@ namespace toy::cpu {
 
 bool has_amx() { return false; }
 size_t amx_bytes_of_thread(size_t, size_t, size_t) { return 0; }
-void outer_product_amx(const OuterProduct&, const Member&, std::byte*) {}  // never called: see has_amx()
+void outer_product_amx(const OuterProduct&, const TeamMember&, std::byte*) {}  // never called: see has_amx()
 
 }  // namespace toy::cpu
 #endif

@@ -158,11 +158,11 @@ bool has_bf16_products() {
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-void outer_product_bf16(const OuterProduct& p, const Member& team, std::byte* workspace) {
+void outer_product_bf16(const OuterProduct& p, const TeamMember& team, std::byte* workspace) {
   (has_amx() ? outer_product_amx : outer_product_dot)(p, team, workspace);
 }
 
-void outer_product_dot(const OuterProduct& p, const Member& team, std::byte* workspace) {
+void outer_product_dot(const OuterProduct& p, const TeamMember& team, std::byte* workspace) {
   if (p.m == 0 || p.n == 0) return;
   outer_task<Bf16Panels, float>(p, team, workspace);
 }
@@ -173,8 +173,8 @@ namespace toy::cpu {
 
 bool has_bf16_products() { return false; }
 size_t bf16_bytes_of_thread(size_t, size_t, size_t) { return 0; }
-void outer_product_bf16(const OuterProduct&, const Member&, std::byte*) {}  // never called: see has_bf16_products()
-void outer_product_dot(const OuterProduct&, const Member&, std::byte*) {}
+void outer_product_bf16(const OuterProduct&, const TeamMember&, std::byte*) {}  // never called: see has_bf16_products()
+void outer_product_dot(const OuterProduct&, const TeamMember&, std::byte*) {}
 
 }  // namespace toy::cpu
 #endif

@@ -15,6 +15,7 @@
 
 #include "backend/cpu/gemm_dot_ordered-inl.h"
 #include "backend/cpu/gemm_dot_tile-inl.h"
+#include "backend/cpu/pieces.h"
 #include "toy/base/threads.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -62,8 +63,8 @@ HWY_MAYBE_UNUSED void pack_x(const DotProduct& p, const KBlocks& blocks, size_t 
 template <class T>
 class DotTask {
  public:
-  DotTask(const DotProduct& p, const DotPart& part, float* workspace)
-      : p_(p), blocks_(dot_blocks(p.k)), rows_(part.rows), strips_(part.strips), at_once_(part.at_once) {
+  DotTask(const DotProduct& p, const DotPart& part, const TeamMember& team, float* workspace)
+      : p_(p), blocks_(dot_blocks(p.k)), rows_(part.rows), strips_(part.strips), claim_(part.claim), team_(team) {
     const DotSpace space(p.rows, p.outs, blocks_);
     x_ = workspace;
     strip_ = x_ + space.x;
@@ -72,25 +73,40 @@ class DotTask {
     ld_sums_ = space.ld_sums;
   }
 
-  void run(const Member& team) {
-    if (at_once_ > 0)
-      share_out(team);
-    else if (size_t(rows_.size()) <= kFewRows)
+  void run() {
+    if (size_t(rows_.size()) <= kFewRows)
       few();
+    else if (claim_ > 0)
+      share_out();
     else
       many();
   }
 
  private:
+  static constexpr size_t kNone = ~size_t(0);
+
+  // Calls f(strip, the one that follows or kNone) for each strip of this thread. What follows is known, and so can be
+  // fetched, before a strip is begun.
+  template <class F>
+  void for_each_strip(const F& f) {
+    Pieces claimed(strips_.size(), int64_t(claim_), team_);
+    for (Range piece = claim_ > 0 ? claimed.next() : strips_, next; piece.size() > 0; piece = next) {
+      next = {};
+      for (int64_t s = piece.begin; s < piece.end; ++s) {
+        if (claim_ > 0 && s + 1 == piece.end) next = claimed.next();
+        f(size_t(s), s + 1 < piece.end ? size_t(s + 1) : next.size() > 0 ? size_t(next.begin) : kNone);
+      }
+    }
+  }
+
   // Strip by strip, its K-blocks in turn: w is read once, in the file's order.
   void few() {
     const size_t rows = size_t(rows_.size()), step = blocks_.len * rows;  // between the K-blocks of packed x
     if (p_.k > 0 && p_.k % 16 == 0 && rows <= kOrdered) return in_order(rows);
     for (size_t b = 0; b < blocks_.count; ++b) pack_x(p_, blocks_, rows_.begin, rows, b, x_ + b * step);
-    for (size_t s = strips_.begin; s < size_t(strips_.end); ++s)
+    for_each_strip([&](size_t s, size_t after) {
       for (size_t b = 0; b < blocks_.count; ++b) {
-        const bool last = b + 1 == blocks_.count;
-        const Prefetch next = last ? fetch(s + 1 < size_t(strips_.end), s + 1, 0) : fetch(true, s, b + 1);
+        const Prefetch next = b + 1 < blocks_.count ? fetch(s, b + 1) : fetch(after, 0);
         const Store to = store(rows_.begin, s, b, sums_, kStrip);
         if (p_.k % 16 == 0) {
           InPlaceStrip<T> w;
@@ -100,6 +116,7 @@ class DotTask {
           many_rows_unit(x_ + b * step, rows, steps(b), pack_strip(s, b), next, to);
         }
       }
+    });
   }
 
   // One tile of all rows, and all K-blocks of a row of w in one go.
@@ -113,10 +130,11 @@ class DotTask {
       for (size_t i = 0; i < MR; ++i) row[i] = p_.x + (rows_.begin + i) * p_.k + b * blocks_.len;
       pack_rows(row, MR, blocks_.size(b), x_ + b * blocks_.len * MR);
     }
-    for (size_t s = strips_.begin; s < size_t(strips_.end); ++s) {
+    for_each_strip([&](size_t s, size_t after) {
       const T* row[kStrip];
       find_rows(s, 0, row);
-      lanes_in_order<MR, MR <= 4 ? 1 : 2>(x_, blocks_, row, lanes_);
+      const T* next = static_cast<const T*>(p_.w) + (after == kNone ? s + 1 : after) * kStrip * p_.k;
+      lanes_in_order<MR, MR <= 4 ? 1 : 2>(x_, blocks_, row, next, lanes_);
       for (size_t b = 0; b < blocks_.count; ++b) {
         const Store to = store(rows_.begin, s, b, sums_, kStrip);
         for (size_t i = 0; i < MR; ++i) {
@@ -125,7 +143,7 @@ class DotTask {
           to.put(sum, i);
         }
       }
-    }
+    });
   }
 
   // Equal blocks of rows that are whole tiles.
@@ -149,28 +167,22 @@ class DotTask {
             float* sum = aside ? sums_ + (s - g) * kStrip : p_.y + r0 * p_.outs + s * kStrip;
             const Store to = store(r0, s, b, sum, aside ? ld_sums_ : p_.outs);
             const PackedStrip w = pack_strip(s, b);
-            many_rows_unit(x_, rows, steps(b), w, fetch(s + 1 < end, s + 1, b), to);
+            many_rows_unit(x_, rows, steps(b), w, fetch(s + 1 < end ? s + 1 : kNone, b), to);
           }
         }
   }
 
-  // The same with strips that are claimed, `at_once_` at a time, for a single K-block. Each thread packs x for itself.
-  // The next strips are claimed before the last are done, to be fetched.
-  void share_out(const Member& team) {
-    const size_t row_block = this->row_block(), strips = size_t(strips_.end);
+  // The same with strips that are claimed, for a single K-block. Each thread packs x for itself.
+  void share_out() {
+    const size_t row_block = this->row_block();
     for (size_t r0 = rows_.begin; r0 < size_t(rows_.end); r0 += row_block) {
       const size_t rows = std::min(row_block, rows_.end - r0);
       pack_x(p_, blocks_, r0, rows, 0, x_);
-      if (r0 > size_t(rows_.begin)) team.barrier();
-      const auto claim = [&] { return size_t(team.pool->claim()) * at_once_; };
-      for (size_t s = claim(), next; s < strips; s = next) {
-        next = claim();
-        for (const size_t end = std::min(s + at_once_, strips); s < end; ++s) {
-          const size_t after = s + 1 < end ? s + 1 : next;
-          const PackedStrip w = pack_strip(s, 0);
-          many_rows_unit(x_, rows, steps(0), w, fetch(after < strips, after, 0), store(r0, s, 0, sums_, kStrip));
-        }
-      }
+      if (r0 > size_t(rows_.begin)) team_.barrier();
+      for_each_strip([&](size_t s, size_t after) {
+        const PackedStrip w = pack_strip(s, 0);
+        many_rows_unit(x_, rows, steps(0), w, fetch(after, 0), store(r0, s, 0, sums_, kStrip));
+      });
     }
   }
 
@@ -187,8 +199,8 @@ class DotTask {
     pack_rows(row, kStrip, blocks_.size(b), strip_);
     return {strip_};
   }
-  Prefetch fetch(bool wanted, size_t s, size_t b) const {
-    if (!wanted) return {};
+  Prefetch fetch(size_t s, size_t b) const {
+    if (s == kNone) return {};
     const T* w = static_cast<const T*>(p_.w) + s * kStrip * p_.k + b * blocks_.len;
     return {reinterpret_cast<const char*>(w), p_.k * sizeof(T), 16 * sizeof(T)};
   }
@@ -208,20 +220,21 @@ class DotTask {
   const DotProduct& p_;
   const KBlocks blocks_;
   const Range rows_, strips_;
-  const size_t at_once_;
+  const size_t claim_;
+  const TeamMember& team_;
   float *x_, *strip_, *sums_, *lanes_;
   size_t ld_sums_;
 };
 
-HWY_MAYBE_UNUSED void dot_part_of_thread(const DotProduct& p, const DotPart& part, const Member& team,
+HWY_MAYBE_UNUSED void dot_part_of_thread(const DotProduct& p, const DotPart& part, const TeamMember& team,
                                          float* workspace) {
   switch (p.w_type) {
     case DType::f16:
-      return DotTask<F16>(p, part, workspace).run(team);
+      return DotTask<F16>(p, part, team, workspace).run();
     case DType::bf16:
-      return DotTask<BF16>(p, part, workspace).run(team);
+      return DotTask<BF16>(p, part, team, workspace).run();
     default:
-      return DotTask<float>(p, part, workspace).run(team);
+      return DotTask<float>(p, part, team, workspace).run();
   }
 }
 
@@ -234,17 +247,20 @@ HWY_EXPORT(dot_part_of_thread);
 
 namespace {
 
-// Strips to claim at once, so that a claim is small beside its work: about eight microseconds or more.
-size_t strips_at_once(const DotProduct& p) {
-  constexpr size_t kMultiplyAdds = 500'000;
-  return ceil_div(kMultiplyAdds, std::min(p.rows, kRowBlock) * kStrip * std::max<size_t>(p.k, 1));
+// Strips to claim at least, so that a claim is small beside its work: about eight microseconds or more of arithmetic,
+// or 32 KiB of weights.
+size_t least_claim(const DotProduct& p) {
+  constexpr size_t kMultiplyAdds = 500'000, kWeights = 32'768;
+  const size_t of_strip = kStrip * std::max<size_t>(p.k, 1);
+  if (p.rows <= kFewRows) return ceil_div(kWeights, of_strip * size_of(p.w_type));
+  return ceil_div(kMultiplyAdds, std::min(p.rows, kRowBlock) * of_strip);
 }
 
 // What a thread does, whichever way leaves it the least: an element of work is a row by a strip; packing a row costs
 // about half of one, passing over a strip about four. Fixed parts are a grid of row parts by strip parts. Strips that
 // are claimed cost half a claim, waiting for the last, and may cost a little more: that is made good as soon as the
 // cores are not equally fast. With several K-blocks they were 5% slower: partial sums went from core to core.
-DotPart dot_part(const DotProduct& p, const Member& team) {
+DotPart dot_part(const DotProduct& p, const TeamMember& team) {
   const int threads = team.threads;
   const size_t tiles = ceil_div(p.rows, kTileRows), strips = ceil_div(p.outs, kStrip);
   int best = 1;
@@ -256,11 +272,11 @@ DotPart dot_part(const DotProduct& p, const Member& team) {
     const double cost = r * s + 0.5 * r + 4 * s;
     if (parts == 1 || cost < least) best = parts, least = cost;
   }
-  if (threads > 1 && p.rows > kFewRows && dot_blocks(p.k).count == 1) {
-    const size_t at_once = strips_at_once(p), rows = std::min(p.rows, kRowBlock);
+  if (threads > 1 && (p.rows <= kFewRows || dot_blocks(p.k).count == 1)) {
+    const size_t claim = least_claim(p), rows = std::min(p.rows, kRowBlock);
     const double r = double(p.rows), s = double(strips) / threads;
-    const double cost = r * s + 0.5 * r + 4 * s + 0.5 * double(at_once * rows);
-    if (cost <= 1.04 * least) return {{0, int64_t(p.rows)}, {0, int64_t(strips)}, at_once};
+    const double cost = r * s + 0.5 * r + 4 * s + 0.5 * double(claim * rows);
+    if (cost <= 1.04 * least) return {{0, int64_t(p.rows)}, {0, int64_t(strips)}, claim};
   }
   const int across = threads / best;
   const Range t = part(int64_t(tiles), team.thread / across, best);
@@ -274,7 +290,7 @@ size_t dot_workspace(size_t rows, size_t outs, size_t k, int threads) {
   return DotSpace(rows, outs, dot_blocks(k)).bytes() * size_t(threads);
 }
 
-void dot_product(const DotProduct& p, const Member& team, std::byte* workspace) {
+void dot_product(const DotProduct& p, const TeamMember& team, std::byte* workspace) {
   if (p.rows == 0 || p.outs == 0) return;
   const DotPart part = dot_part(p, team);
   if (part.rows.size() <= 0 || part.strips.size() == 0) return;

@@ -15,10 +15,10 @@ inline constexpr size_t kRowBlock = 256;  // rows for which a packed K-block of 
 inline constexpr size_t kGroup = 32;      // strips whose partial sums are held aside when y must not be touched yet
 inline constexpr size_t kMaxRows = kRowBlock + kTileRows;  // of a block, after rounding to whole tiles
 
-// What a thread does: strips of rows; `at_once` > 0: of these the ones that it claims, so many at a time.
+// What a thread does: strips of rows; `claim` > 0: of these the ones that it claims, at least so many at a time.
 struct DotPart {
   Range rows, strips;
-  size_t at_once = 0;
+  size_t claim = 0;
 };
 
 // Floats of one thread's workspace: packed x, a strip of w, partial sums.

@@ -68,15 +68,17 @@ HWY_INLINE void block_in_order(const float* HWY_RESTRICT x, size_t len, const T*
         hn::Store(acc[i][n][h], d, lanes + (size_t(i) * kStrip + n) * 16 + h * kLanes);
 }
 
-// All lanes of a strip of eight rows of w. x: [block][step][MR][16], lanes: [block][MR][8][16].
+// All lanes of a strip of eight rows of w, `after` being what will be read next. x: [block][step][MR][16],
+// lanes: [block][MR][8][16].
 template <int MR, int NJ, class T>
-HWY_NOINLINE void lanes_in_order(const float* x, const KBlocks& blocks, const T* const (&row)[kStrip], float* lanes) {
+HWY_NOINLINE void lanes_in_order(const float* x, const KBlocks& blocks, const T* const (&row)[kStrip], const T* after,
+                                 float* lanes) {
   const size_t pass = std::max<size_t>(1, kOrderedX / (MR * blocks.len * sizeof(float)));  // K-blocks in one go
   for (size_t first = 0; first < blocks.count; first += pass) {
     const size_t end = std::min(first + pass, blocks.count),
                  run = std::min(end * blocks.len, blocks.k) - first * blocks.len;
-    NextRows<T> next{row[0] + first * blocks.len, row[0] + (end < blocks.count ? end * blocks.len : kStrip * blocks.k),
-                     blocks.k, std::clamp<size_t>(ceil_div(kAhead, run * sizeof(T)), 1, kStrip)};
+    NextRows<T> next{row[0] + first * blocks.len, end < blocks.count ? row[0] + end * blocks.len : after, blocks.k,
+                     std::clamp<size_t>(ceil_div(kAhead, run * sizeof(T)), 1, kStrip)};
     for (size_t j = 0; j < kStrip; j += NJ)
       for (size_t b = first; b < end; ++b) {
         const T *w[NJ], *fetch[NJ];

@@ -164,7 +164,7 @@ struct F32Panels {
   }
 };
 
-HWY_MAYBE_UNUSED void outer_part_of_thread(const OuterProduct& p, const Member& team, std::byte* workspace) {
+HWY_MAYBE_UNUSED void outer_part_of_thread(const OuterProduct& p, const TeamMember& team, std::byte* workspace) {
   switch (p.b_type) {
     case DType::f16:
       return outer_task<F32Panels, F16>(p, team, workspace);
@@ -191,7 +191,7 @@ size_t outer_workspace(size_t m, size_t n, size_t k, int threads, DType products
   return (products == DType::bf16 ? std::max(f32, bf16_bytes_of_thread(m, n, k)) : f32) * size_t(threads);
 }
 
-void outer_product(const OuterProduct& p, const Member& team, std::byte* workspace) {
+void outer_product(const OuterProduct& p, const TeamMember& team, std::byte* workspace) {
   if (p.m == 0 || p.n == 0) return;
   HWY_DYNAMIC_DISPATCH(outer_part_of_thread)(p, team, workspace);
 }

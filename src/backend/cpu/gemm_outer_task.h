@@ -72,7 +72,7 @@ struct OuterTile {
 template <class E, class T>
 class OuterTask {
  public:
-  OuterTask(const OuterProduct& p, const OuterPart& part, const Member& team, std::byte* workspace)
+  OuterTask(const OuterProduct& p, const OuterPart& part, const TeamMember& team, std::byte* workspace)
       : p_(p),
         part_(part),
         team_(team),
@@ -296,7 +296,7 @@ class OuterTask {
 
   const OuterProduct& p_;
   const OuterPart& part_;
-  const Member& team_;
+  const TeamMember& team_;
   const KBlocks blocks_;
   Panel *held_, *streamed_;
 };
@@ -312,7 +312,7 @@ double cost_of_holding(size_t held, size_t streamed, size_t k) {
 // Fixed parts: the team as a grid over C, whichever leaves a thread the least to do. A wrong cut cost 25% of 576 x 576
 // by 64 rows.
 template <class E>
-OuterPart fixed_part(const OuterProduct& p, const Member& team, double& least) {
+OuterPart fixed_part(const OuterProduct& p, const TeamMember& team, double& least) {
   const int threads = team.threads;
   const size_t tiles_m = ceil_div(p.m, E::kMR), tiles_n = ceil_div(p.n, E::kLanes);
   int best = 1;
@@ -338,7 +338,7 @@ OuterPart fixed_part(const OuterProduct& p, const Member& team, double& least) {
 // claimed at once, waiting for the last. A little more than fixed parts cost is made good as soon as the cores are not
 // equally fast.
 template <class E>
-OuterPart outer_part(const OuterProduct& p, const Member& team) {
+OuterPart outer_part(const OuterProduct& p, const TeamMember& team) {
   double fixed = 0;
   const OuterPart part = fixed_part<E>(p, team, fixed);
   if (team.threads == 1) return part;
@@ -362,7 +362,7 @@ OuterPart outer_part(const OuterProduct& p, const Member& team) {
 
 // This thread's part of a product whose B is made of T. The workspace is the team's.
 template <class E, class T>
-void outer_task(const OuterProduct& p, const Member& team, std::byte* workspace) {
+void outer_task(const OuterProduct& p, const TeamMember& team, std::byte* workspace) {
   const OuterPart mine = outer_part<E>(p, team);
   if (mine.rows.size() == 0 || mine.cols.size() == 0) return;
   OuterTask<E, T>(p, mine, team, workspace + size_t(team.thread) * OuterSpace<E>(p.m, p.n, p.k).bytes()).run();

@@ -50,7 +50,7 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
   };
   const size_t team = size_t(ctx.threads), whole = s.items / team * team;
   std::byte* own = args.workspace + size_t(ctx.thread) * outer_workspace(s.m, s.n, s.k, 1);
-  for (size_t i = size_t(ctx.thread); i < whole; i += team) outer_product(item(i), Member{}, own);
+  for (size_t i = size_t(ctx.thread); i < whole; i += team) outer_product(item(i), TeamMember{}, own);
   for (size_t i = whole; i < s.items; ++i) {
     if (i > whole) ctx.barrier();
     outer_product(item(i), ctx, args.workspace);
