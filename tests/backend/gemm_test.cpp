@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "backend/cpu/kernels.h"
 #include "backend/kernel_test_util.h"
@@ -26,8 +27,8 @@ int64_t first_difference(const Array<float>& a, const std::vector<float>& b) {
 
 TYPED_TEST(LinearOf, EqualsItsDefinition) {
   using T = TypeParam;
-  const int64_t shapes[][2] = {{9, 0},    {1, 1},    {7, 15},    {8, 16},    {9, 17},     {50, 100},
-                               {33, 576}, {41, 641}, {24, 1536}, {17, 1999}, {600, 1280}, {192, 576}};
+  const int64_t shapes[][2] = {{9, 0},    {1, 1},     {7, 15},    {8, 16},     {9, 17},    {50, 100}, {33, 576},
+                               {41, 641}, {24, 1536}, {17, 1999}, {600, 1280}, {192, 576}, {9, 2400}, {300, 2400}};
   const int64_t most = 260;
   const KernelRecord record = cpu::linear_kernel();
   for_each_target([&] {
@@ -123,10 +124,15 @@ TEST(Linear, GradientOfWeightEqualsItsDefinition) {
 
 // Products so large that a team shares them out piece by piece, in no fixed order.
 TEST(Linear, PiecesThatAreClaimedHaveTheSameBits) {
-  const int64_t outs = 2001, ins = 200;
-  Array<float> w({outs, ins});
-  fill_random(w, 2);
-  for (const int64_t rows : {49, 300}) {  // 300: two blocks of rows
+  for (const auto& [rows, outs, ins] : {std::tuple<int64_t, int64_t, int64_t>{1, 3001, 208},  // one row after the other
+                                        {5, 2001, 208},
+                                        {20, 2001, 200},   // few rows, w packed
+                                        {20, 2001, 1296},  // three blocks of K
+                                        {49, 2001, 200},
+                                        {300, 2001, 200},      // two blocks of rows
+                                        {260, 1001, 1300}}) {  // two, of three blocks of K
+    Array<float> w({outs, ins});
+    fill_random(w, 2);
     Array<float> x({rows, ins}), dy({rows, outs});
     fill_random(x, 1), fill_random(dy, 3);
     const auto results = [&](int threads) {

@@ -1,10 +1,11 @@
 // dot_product: y = x w^T (+ bias) (+ acc). The order of sums is stated in gemm.h.
 //
-// A unit of work is a strip of eight outputs by one K-block, for all rows of a thread's block. Inside it
-// tiles of three rows by eight outputs keep 24 sums in registers; eight outputs make the tree of sums end in
-// eight neighbours of y. x is packed by each thread for itself (private packing measured faster than sharing
-// between two cores), w is read where it lies for few rows and through a converted copy of the strip in L1
-// for many.
+// A unit of work is a strip of eight outputs by one K-block, for a block of rows. Inside it tiles of three rows by
+// eight outputs keep 24 sums in registers; eight outputs make the tree of sums end in eight neighbours of y. x is
+// packed by each thread for itself (private packing measured faster than sharing between two cores), w is read where it
+// lies for few rows and through a converted copy of the strip in L1 for many. The K-blocks of a strip come one after
+// the other, with partial sums in L1, as long as the packed x of enough rows stays in L2; with a longer K all strips of
+// a K-block.
 #include "backend/cpu/gemm_dot.h"
 #include "backend/cpu/simd_targets.h"
 
@@ -74,12 +75,10 @@ class DotTask {
   }
 
   void run() {
-    if (size_t(rows_.size()) <= kFewRows)
-      few();
-    else if (claim_ > 0)
-      share_out();
+    if (strip_rows(size_t(rows_.size()), blocks_) > 0)
+      by_strips();
     else
-      many();
+      by_blocks();
   }
 
  private:
@@ -99,24 +98,28 @@ class DotTask {
     }
   }
 
-  // Strip by strip, its K-blocks in turn: w is read once, in the file's order.
-  void few() {
-    const size_t rows = size_t(rows_.size()), step = blocks_.len * rows;  // between the K-blocks of packed x
-    if (p_.k > 0 && p_.k % 16 == 0 && rows <= kOrdered) return in_order(rows);
-    for (size_t b = 0; b < blocks_.count; ++b) pack_x(p_, blocks_, rows_.begin, rows, b, x_ + b * step);
-    for_each_strip([&](size_t s, size_t after) {
-      for (size_t b = 0; b < blocks_.count; ++b) {
-        const Prefetch next = b + 1 < blocks_.count ? fetch(s, b + 1) : fetch(after, 0);
-        const Store to = store(rows_.begin, s, b, sums_, kStrip);
-        if (p_.k % 16 == 0) {
-          InPlaceStrip<T> w;
-          find_rows(s, b, w.row);
-          few_rows_unit(x_ + b * step, rows, steps(b), w, next, to);
-        } else {
-          many_rows_unit(x_ + b * step, rows, steps(b), pack_strip(s, b), next, to);
+  // Strip by strip, its K-blocks in turn: w is read once for each block of rows, in the file's order.
+  void by_strips() {
+    const size_t all = size_t(rows_.size()), most = strip_rows(all, blocks_);
+    if (p_.k > 0 && p_.k % 16 == 0 && all <= kOrdered) return in_order(all);
+    for (size_t r0 = rows_.begin; r0 < size_t(rows_.end); r0 += most) {
+      const size_t rows = std::min(most, rows_.end - r0), step = blocks_.len * rows;  // between K-blocks of packed x
+      for (size_t b = 0; b < blocks_.count; ++b) pack_x(p_, blocks_, r0, rows, b, x_ + b * step);
+      if (claim_ > 0 && r0 > size_t(rows_.begin)) team_.barrier();
+      for_each_strip([&](size_t s, size_t after) {
+        for (size_t b = 0; b < blocks_.count; ++b) {
+          const Prefetch next = b + 1 < blocks_.count ? fetch(s, b + 1) : fetch(after, 0);
+          const Store to = store(r0, s, b, sums_, kStrip);
+          if (rows <= kFewRows && p_.k % 16 == 0) {
+            InPlaceStrip<T> w;
+            find_rows(s, b, w.row);
+            few_rows_unit(x_ + b * step, rows, steps(b), w, next, to);
+          } else {
+            many_rows_unit(x_ + b * step, rows, steps(b), pack_strip(s, b), next, to);
+          }
         }
-      }
-    });
+      });
+    }
   }
 
   // One tile of all rows, and all K-blocks of a row of w in one go.
@@ -146,15 +149,10 @@ class DotTask {
     });
   }
 
-  // Equal blocks of rows that are whole tiles.
-  size_t row_block() const {
-    const size_t total = size_t(rows_.size()), count = ceil_div(total, kRowBlock);
-    return count == 1 ? total : round_up(ceil_div(total, count), kTileRows);
-  }
-
   // K-block by K-block, so that its packed x stays in L2 while the strips pass.
-  void many() {
-    const size_t row_block = this->row_block();
+  void by_blocks() {
+    const size_t total = size_t(rows_.size()), count = ceil_div(total, kRowBlock),
+                 row_block = round_up(ceil_div(total, count), kTileRows);
     // Partial sums lie in y, unless y still holds what has to be added last.
     const bool aside = p_.acc == p_.y && blocks_.count > 1;
     const size_t group = aside ? kGroup : size_t(strips_.size());
@@ -170,20 +168,6 @@ class DotTask {
             many_rows_unit(x_, rows, steps(b), w, fetch(s + 1 < end ? s + 1 : kNone, b), to);
           }
         }
-  }
-
-  // The same with strips that are claimed, for a single K-block. Each thread packs x for itself.
-  void share_out() {
-    const size_t row_block = this->row_block();
-    for (size_t r0 = rows_.begin; r0 < size_t(rows_.end); r0 += row_block) {
-      const size_t rows = std::min(row_block, rows_.end - r0);
-      pack_x(p_, blocks_, r0, rows, 0, x_);
-      if (r0 > size_t(rows_.begin)) team_.barrier();
-      for_each_strip([&](size_t s, size_t after) {
-        const PackedStrip w = pack_strip(s, 0);
-        many_rows_unit(x_, rows, steps(0), w, fetch(after, 0), store(r0, s, 0, sums_, kStrip));
-      });
-    }
   }
 
   size_t steps(size_t b) const { return ceil_div(blocks_.size(b), 16); }
@@ -249,34 +233,37 @@ namespace {
 
 // Strips to claim at least, so that a claim is small beside its work: about eight microseconds or more of arithmetic,
 // or 32 KiB of weights.
-size_t least_claim(const DotProduct& p) {
+size_t least_claim(const DotProduct& p, size_t rows) {
   constexpr size_t kMultiplyAdds = 500'000, kWeights = 32'768;
   const size_t of_strip = kStrip * std::max<size_t>(p.k, 1);
-  if (p.rows <= kFewRows) return ceil_div(kWeights, of_strip * size_of(p.w_type));
-  return ceil_div(kMultiplyAdds, std::min(p.rows, kRowBlock) * of_strip);
+  if (rows <= kFewRows) return ceil_div(kWeights, of_strip * size_of(p.w_type));
+  return ceil_div(kMultiplyAdds, rows * of_strip);
 }
 
 // What a thread does, whichever way leaves it the least: an element of work is a row by a strip; packing a row costs
 // about half of one, passing over a strip about four. Fixed parts are a grid of row parts by strip parts. Strips that
 // are claimed cost half a claim, waiting for the last, and may cost a little more: that is made good as soon as the
-// cores are not equally fast. With several K-blocks they were 5% slower: partial sums went from core to core.
+// cores are not equally fast. Not where the strips of a K-block pass together: partial sums would go from core to core.
 DotPart dot_part(const DotProduct& p, const TeamMember& team) {
   const int threads = team.threads;
   const size_t tiles = ceil_div(p.rows, kTileRows), strips = ceil_div(p.outs, kStrip);
+  const auto cost = [&](size_t rows, double strips_of_thread) {
+    const size_t at_once = strip_rows(rows, dot_blocks(p.k));
+    const double r = double(rows), passes = double(ceil_div(rows, at_once > 0 ? at_once : kRowBlock));
+    return (r + 4 * passes) * strips_of_thread + 0.5 * r;
+  };
   int best = 1;
   double least = 0;
   for (int parts = 1; parts <= threads; ++parts) {
     if (threads % parts) continue;
-    const double r = double(std::min(p.rows, ceil_div(tiles, parts) * kTileRows));
-    const double s = double(ceil_div(strips, size_t(threads / parts)));
-    const double cost = r * s + 0.5 * r + 4 * s;
-    if (parts == 1 || cost < least) best = parts, least = cost;
+    const double c =
+        cost(std::min(p.rows, ceil_div(tiles, parts) * kTileRows), double(ceil_div(strips, size_t(threads / parts))));
+    if (parts == 1 || c < least) best = parts, least = c;
   }
-  if (threads > 1 && (p.rows <= kFewRows || dot_blocks(p.k).count == 1)) {
-    const size_t claim = least_claim(p), rows = std::min(p.rows, kRowBlock);
-    const double r = double(p.rows), s = double(strips) / threads;
-    const double cost = r * s + 0.5 * r + 4 * s + 0.5 * double(claim * rows);
-    if (cost <= 1.04 * least) return {{0, int64_t(p.rows)}, {0, int64_t(strips)}, claim};
+  if (const size_t at_once = strip_rows(p.rows, dot_blocks(p.k)); threads > 1 && at_once > 0) {
+    const size_t claim = least_claim(p, at_once);
+    if (cost(p.rows, double(strips) / threads) + 0.5 * double(claim * at_once) <= 1.04 * least)
+      return {{0, int64_t(p.rows)}, {0, int64_t(strips)}, claim};
   }
   const int across = threads / best;
   const Range t = part(int64_t(tiles), team.thread / across, best);
