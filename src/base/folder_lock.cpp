@@ -26,6 +26,7 @@ std::string holder(int fd) {
 }
 
 constexpr const char* kLock = ".lock";
+constexpr int kPasses = 100;  // where files have no number that stays, a lock is taken as it is
 std::string lock_path(const std::string& folder) { return folder + "/" + kLock; }
 
 int open_lock(const std::string& folder) {
@@ -33,6 +34,7 @@ int open_lock(const std::string& folder) {
   const int error = errno;
   if (fd < 0 && (error == ENOSPC || error == EDQUOT))
     fail_disk_full("{}: {}; free some space there", folder, std::strerror(error));
+  check(fd >= 0 || error != ENOENT, "{}: there is no such folder; another run may have taken it away", folder);
   check(fd >= 0, "{}: cannot write in this folder: {}", folder, std::strerror(error));
   return fd;
 }
@@ -55,6 +57,7 @@ bool FolderLock::holds(const std::string& folder) const {
 }
 
 FolderLock::FolderLock(const std::string& folder) {
+  int passes = 0;
   do {
     if (fd_ >= 0) ::close(fd_);
     fd_ = open_lock(folder);
@@ -63,12 +66,13 @@ FolderLock::FolderLock(const std::string& folder) {
       ::close(fd_);
       fail("{}: another run{} is writing to this folder; wait for it to end, or choose another folder", folder, who);
     }
-  } while (!holds(folder));
+  } while (!holds(folder) && ++passes < kPasses);
   write_holder(fd_);
 }
 
 FolderLock::FolderLock(const std::string& folder, const std::function<void()>& waiting) {
   bool told = false;
+  int passes = 0;
   do {
     if (fd_ >= 0) ::close(fd_);
     fd_ = open_lock(folder);
@@ -76,7 +80,7 @@ FolderLock::FolderLock(const std::string& folder, const std::function<void()>& w
     if (!std::exchange(told, true)) waiting();
     while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
     }
-  } while (!holds(folder));
+  } while (!holds(folder) && ++passes < kPasses);
   write_holder(fd_);
 }
 

@@ -34,7 +34,12 @@ class RandomFile {
       : folder_((std::filesystem::temp_directory_path() / "toy_bench_XXXXXX").string()) {
     check(mkdtemp(folder_.data()) != nullptr, "bench infer: no folder can be made in {}: {}",
           std::filesystem::temp_directory_path().string(), std::strerror(errno));
-    run_apart([&] { save_model(random_model(spec, *make_cpu_device(0), 0), path()); });
+    try {
+      run_apart([&] { save_model(random_model(spec, *make_cpu_device(0), 0), path()); });
+    } catch (...) {
+      remove();
+      throw;
+    }
   }
   ~RandomFile() { remove(); }
   RandomFile(const RandomFile&) = delete;

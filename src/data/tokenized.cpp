@@ -54,7 +54,7 @@ ordered_json to_json(const TokenizedText::Part& p) {
 // What makes two tokenized texts the same thing: all but what is in the files.
 uint64_t fingerprint_of(const std::vector<TextFile>& files, const Tokenizer& tokenizer, const TokenizeOptions& o) {
   std::string text =
-      fmt::format("tokens 1\n{:016x}\n{}\n{}\n", tokenizer.fingerprint(), o.documents.str(), o.validation_fraction);
+      fmt::format("tokens 2\n{:016x}\n{}\n{}\n", tokenizer.fingerprint(), o.documents.str(), o.validation_fraction);
   for (const TextFile& f : files) {
     std::error_code none;  // a pipe's name under /proc leads nowhere
     const fs::path path = fs::weakly_canonical(f.path, none);

@@ -279,10 +279,14 @@ class Planner {
   // Outputs are read after the run: one that lies in a parameter shows what its update has left there.
   void check_outputs() const {
     std::set<Value> overwritten;
-    for (const Node& n : graph_->nodes())
-      for (size_t i = 0; i < n.inputs.size(); ++i)
-        if (n.inputs[i] && n.op->signature.input_spec(i).donated)
-          overwritten.insert(seen_parameter(*graph_, n.inputs[i]));
+    for (const int id : order_) {
+      const Node& n = graph_->node(id);
+      for (size_t o = 0; o < n.outputs.size(); ++o) {
+        const int donor = n.op->signature.donor_of(int(o));
+        if (donor >= 0 && storages_[size_t(place({graph_.get(), id, int(o)}).storage)].base == Operand::param)
+          overwritten.insert(seen_parameter(*graph_, n.inputs[size_t(donor)]));
+      }
+    }
     for (size_t i = 0; i < outputs_.size(); ++i) {
       const Value of = seen_parameter(*graph_, outputs_[i]);
       const bool in_parameter = storages_[size_t(place(outputs_[i]).storage)].base == Operand::param;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <vector>
 
+#include "toy/base/error.h"
 #include "toy/decode/generate.h"
 #include "train/calibrate.h"
 
@@ -58,7 +59,11 @@ std::optional<TrainObserver::Eval> Validator::run(int64_t step, int64_t limit) {
     e.average_loss = average->loss;
   }
   TrainObserver::Eval told = e;
-  if (o_.sample_tokens > 0) told.sample = sample(step);
+  try {
+    if (o_.sample_tokens > 0) told.sample = sample(step);
+  } catch (const Error& error) {  // of a model that has diverged; what that means for the run, its losses say
+    observer_.noted(fmt::format("step {}: there is no sample: {}", step, error.what()));
+  }
   observer_.evaluated(told);
   for (size_t i = 0; weights->each.size() > 1 && i < weights->each.size(); ++i)
     observer_.noted(fmt::format("step {}: validation loss {:.4f} nats a token on {}", step, weights->each[i],

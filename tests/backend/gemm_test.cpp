@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <limits>
-#include <tuple>
 
 #include "backend/cpu/kernels.h"
 #include "backend/kernel_test_util.h"
@@ -124,19 +123,20 @@ TEST(Linear, GradientOfWeightEqualsItsDefinition) {
 
 // Products so large that a team shares them out piece by piece, in no fixed order.
 TEST(Linear, PiecesThatAreClaimedHaveTheSameBits) {
-  for (const auto& [rows, outs, ins] : {std::tuple<int64_t, int64_t, int64_t>{1, 3001, 208},  // one row after the other
-                                        {5, 2001, 208},
-                                        {20, 2001, 200},   // few rows, w packed
-                                        {20, 2001, 1296},  // three blocks of K
-                                        {49, 2001, 200},
-                                        {300, 2001, 200},      // two blocks of rows
-                                        {260, 1001, 1300}}) {  // two, of three blocks of K
-    Array<float> w({outs, ins});
+  struct Sizes {
+    int64_t rows, outs, ins;
+  };
+  for (const Sizes n : {Sizes{1, 3001, 208},                          // one row after the other
+                        Sizes{5, 2001, 208}, Sizes{20, 2001, 200},    // few rows, w packed
+                        Sizes{20, 2001, 1296},                        // three blocks of K
+                        Sizes{49, 2001, 200}, Sizes{300, 2001, 200},  // two blocks of rows
+                        Sizes{260, 1001, 1300}}) {                    // two, of three blocks of K
+    Array<float> w({n.outs, n.ins});
     fill_random(w, 2);
-    Array<float> x({rows, ins}), dy({rows, outs});
+    Array<float> x({n.rows, n.ins}), dy({n.rows, n.outs});
     fill_random(x, 1), fill_random(dy, 3);
     const auto results = [&](int threads) {
-      Array<float> y({rows, outs}), dx({rows, ins}), dw({outs, ins});
+      Array<float> y({n.rows, n.outs}), dx({n.rows, n.ins}), dw({n.outs, n.ins});
       run_kernel(cpu::linear_kernel(), {x.view(), w.view(), View(), View()}, {y.view()}, {}, threads);
       run_kernel(cpu::linear_grad_x_kernel(), {dy.view(), w.view(), View()}, {dx.view()}, {}, threads);
       run_kernel(cpu::linear_grad_w_kernel(), {dy.view(), x.view(), View()}, {dw.view()}, {}, threads);
@@ -149,7 +149,7 @@ TEST(Linear, PiecesThatAreClaimedHaveTheSameBits) {
     };
     const std::vector<float> alone = results(1);
     for (const int threads : {2, 3, 16})
-      EXPECT_TRUE(results(threads) == alone) << rows << " rows, " << threads << " threads";
+      EXPECT_TRUE(results(threads) == alone) << n.rows << " rows, " << threads << " threads";
   }
 }
 

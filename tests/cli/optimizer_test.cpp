@@ -181,4 +181,15 @@ TEST_F(CliOptimizer, TooManySkippedStepsAreFatal) {
   refuses(train() + "--max-skipped 0", {"max-skipped is 0"});
 }
 
+// Logits that are no numbers choose no token, which is not what the run ends by.
+TEST_F(CliOptimizer, ARunThatDivergesMissesItsSamplesAlone) {
+  const Result r = toy(train(3) +
+                       "--optimizer sgd --lr 1e13 --clip 0 --schedule constant --warmup 0 --eval-every 1 "
+                       "--sample 4");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.err.find("step 1: there is no sample: the model gives "), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("training failed: "), std::string::npos) << r.err;
+  EXPECT_TRUE(fs::exists(path("run/model.gguf")));
+}
+
 }  // namespace

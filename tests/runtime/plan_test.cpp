@@ -299,6 +299,10 @@ TEST(Plan, OutputsDoNotShowWhatTheirUpdateLeaves) {
   EXPECT_EQ(message(exp(w), twice), "no error");  // computed before the update
   const std::vector<Value> outputs{w};
   EXPECT_EQ(error_of([&] { compile(g, outputs, {}, *devices.cpu); }), "no error");
+  // What is donated is a copy: the parameter stays as it is.
+  const Value v = g.param("v", {DType::f32, {2, 4}, 0});
+  const std::vector<Value> copied{v, embedding_grad(dy, ids, permute(v, {1, 0}))};
+  EXPECT_EQ(error_of([&] { compile(g, copied, {}, *devices.cpu); }), "no error");
 }
 
 TEST(Plan, StridedValuesCanBeRead) {
