@@ -13,7 +13,7 @@ inline constexpr size_t kFewRows = 48;    // up to here w is read in place, stri
 inline constexpr size_t kMaxOrdered = 8;  // up to here (at most, by the number of registers) w is read row after row
 inline constexpr size_t kRowBlock = 256;  // rows for which a packed K-block of x stays in L2
 inline constexpr size_t kPackedX = size_t(13) << 16;  // bytes of packed x, all K-blocks of it, that stay in 1 MiB of L2
-inline constexpr size_t kLeastRows = 96;              // fewer rows at once are not worth to pass over w for
+inline constexpr size_t kLeastRows = 96;              // fewer rows at once are not worth passing over w for
 inline constexpr size_t kGroup = 32;  // strips whose partial sums are held aside when y must not be touched yet
 inline constexpr size_t kMaxRows = kRowBlock + kTileRows;  // of a block, after rounding to whole tiles
 
