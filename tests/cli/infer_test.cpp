@@ -109,6 +109,7 @@ TEST_F(CliInfer, BadPromptFiles) {
   refuses(m + "--prompt-file " + path("none.txt"), {"none.txt", "no such file"});
   refuses(m + "--prompt-file -", {"standard input", "empty"});
   refuses(m + "--prompts " + write("empty.txt", ""), {"empty.txt", "empty"});
+  refuses(m + "--prompts " + write("mark.txt", "\xEF\xBB\xBF"), {"mark.txt", "no prompt in it"});
   const auto line = [&](const std::string& text) { return m + "--prompts " + write("p.jsonl", text); };
   refuses(line("{\"prompt_ids\": [1]}\n{oops\n"), {"p.jsonl:2", "not JSON"});
   refuses(line("{\"prompt\": 3}\n"), {"p.jsonl:1", "not a text"});

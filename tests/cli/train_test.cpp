@@ -150,6 +150,15 @@ TEST_F(CliTrain, WarmStartRefusesWeightsThatAreNotNumbers) {
   EXPECT_FALSE(fs::exists(path("b")));  // nothing was written, so the folder is taken away again
 }
 
+TEST_F(CliTrain, OptionsWithoutEffectAreSaid) {
+  const std::string train = "train from-scratch --corpus " + tiny_corpus() + " --size tiny --batch 2 --tokens 16 " +
+                            "--steps 1 --out " + path("run");
+  refuses(train + " --tokenizer bytes --tokenizer-bytes 100", {"tokenizer-bytes", "'bytes' is not trained"});
+  const Result r = toy(train + " --tokenizer bytes --val-fraction 0 --sample 4");
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("sample: no validation text"), std::string::npos) << r.err;
+}
+
 TEST_F(CliTrain, AModelThatIsReplacedIsNamed) {
   const std::string train = "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("run");
   EXPECT_EQ(toy(train).err.find("of an earlier run"), std::string::npos);
@@ -178,6 +187,10 @@ TEST_F(CliTrain, WeightsBeyondF16) {
   EXPECT_EQ(half.code, 2) << half.err;
   EXPECT_NE(half.err.find("f16 goes to 65504"), std::string::npos) << half.err;
   EXPECT_FALSE(fs::exists(path("run/model.gguf")));
+  // A checkpoint of that step that is there already is left as it is.
+  EXPECT_EQ(toy(train + "2 --dtype f16 --checkpoint-every 3").code, 2);
+  for (const auto& e : fs::directory_iterator(path("run2/checkpoints")))
+    EXPECT_FALSE(e.path().filename().string().starts_with("damaged_")) << e.path();
   const Result r = toy(train + " --dtype bf16 --resume --allow-changes");
   EXPECT_TRUE(fs::exists(path("run/model.gguf"))) << r.err;
 }

@@ -133,6 +133,22 @@ TEST(Packed, ValidationIsEachDocumentAlone) {
   EXPECT_LT(trainer.evaluate(rows, 5).tokens, tokens);
 }
 
+// Rows of long documents come first in the plan. A validation of a part of them is not of those alone.
+TEST(Packed, APartIsTakenFromEverywhere) {
+  std::vector<int64_t> lengths(17, 3);
+  lengths[0] = 33;
+  const Documents d = documents_of(lengths);
+  const auto device = make_cpu_device(1);
+  Model model = random_model(spec(), *device, 9, 2.0);
+  const PackedRows all(d.ids, d.begins, d.ids.size(), 8, 0), longest(d.ids, std::vector<uint64_t>{0}, 33, 8, 0);
+  ASSERT_EQ(all.rows(), 2 * longest.rows());
+  Trainer trainer(*device, model, bare(4, 8));  // a batch is half of the rows, and as many as the long document takes
+  const EvalResult part = trainer.evaluate(all, 1), first = trainer.evaluate(longest);
+  EXPECT_EQ(part.tokens, first.tokens);
+  EXPECT_NE(part.nats, first.nats);
+  EXPECT_EQ(trainer.evaluate(all, 1).nats, part.nats);  // the same part each time
+}
+
 TEST(Packed, RefusesHalfAPlan) {
   const auto device = make_cpu_device(1);
   Model model = random_model(spec(), *device, 9);
