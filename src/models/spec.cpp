@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <unordered_map>
 
 #include "models/family.h"
@@ -20,9 +21,10 @@ void validate_rope(const ModelSpec& m) {
   check(r.base > 1 && r.base < 1e12f, "model {}: rope_base is {}, expected above 1 and below 1e12", m.name, r.base);
   positive("rope_factor", r.factor);
   positive("rope_attn_factor", r.attn_factor);
-  check(r.scaling != RopeSpec::Scaling::yarn || r.original_context >= 1,
-        "model {}: YaRN needs rope_original_context, the positions trained for before scaling; it is {}", m.name,
-        r.original_context);
+  constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();  // files hold 32 bits
+  check(r.scaling != RopeSpec::Scaling::yarn || (r.original_context >= 1 && r.original_context <= kMost),
+        "model {}: YaRN needs rope_original_context, the positions trained for before scaling, 1 to {}; it is {}",
+        m.name, kMost, r.original_context);
   for (const float f : r.factors) positive("a rope factor", f);
   for (const LayerSpec& l : m.layers)
     check(r.factors.empty() || int64_t(r.factors.size()) == l.d_head / 2,

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <utility>
+
 #include "toy/runtime/session.h"
 #include "toy/tensor/convert.h"
 
@@ -5,13 +8,25 @@ namespace toy {
 
 View ParamStore::add(const std::string& name, const TensorType& type) {
   check(!has(name), "parameters: the name '{}' is taken", name);
-  Entry e{.type = type};
   const DType stored = device_->storage(type.dtype);
-  e.buffer = Buffer(size_t(type.count()) * size_of(stored));
-  e.view = View(e.buffer.data(), stored, type.shape);
-  const View v = e.view;
-  entries_.emplace(name, std::move(e));
+  const size_t bytes = size_t(type.count()) * size_of(stored);
+  const View v(allocate(bytes), stored, type.shape);
+  entries_.emplace(name, Entry{.type = type, .view = v, .bytes = bytes});
   return v;
+}
+
+// Tensors lie together in few large buffers, which huge pages can hold: of each tensor alone, only what happens to fill
+// a page of 2 MiB would. Buffers grow with the store; what is not touched yet costs nothing.
+std::byte* ParamStore::allocate(size_t bytes) {
+  constexpr size_t kSmallest = size_t(1) << 16, kLargest = size_t(1) << 26, kAlign = 64;
+  const size_t size = std::clamp(this->bytes(), kSmallest, kLargest), wanted = (bytes + kAlign - 1) / kAlign * kAlign;
+  if (wanted > size / 2) return buffers_.emplace_back(wanted).data();
+  if (wanted > left_) {
+    free_ = buffers_.emplace_back(size).data();
+    left_ = size;
+  }
+  left_ -= wanted;
+  return std::exchange(free_, free_ + wanted);
 }
 
 void ParamStore::bind(const std::string& name, const View& host, std::shared_ptr<const void> keep_alive) {
@@ -58,7 +73,7 @@ std::vector<std::string> ParamStore::names() const {
 
 size_t ParamStore::bytes() const {
   size_t n = 0;
-  for (const auto& [name, e] : entries_) n += e.buffer.bytes();
+  for (const auto& [name, e] : entries_) n += e.bytes;
   return n;
 }
 

@@ -386,7 +386,7 @@ Plan compile(const Graph& graph, std::span<const Value> outputs, std::span<const
   PlanOptions resolved = options;
   if (resolved.threads == 0) resolved.threads = device.pool().size();
   Lowered lowered = lower(graph, outputs, updates, device, resolved, plan.notes);
-  if (options.fuse) lowered = fuse(std::move(lowered), device, resolved);
+  if (options.fuse) lowered = fuse_updates(fuse(std::move(lowered), device, resolved), device, resolved);
   Planner(std::move(lowered), device, resolved, plan).run();
   for (const Node& n : graph.nodes())
     if (n.kind == NodeKind::input &&

@@ -57,17 +57,36 @@ bool View::rows_contiguous() const {
   return r == 0 || shape[r - 1] <= 1 || stride[r - 1] == 1;
 }
 
+namespace {
+
+constexpr size_t kHugePage = size_t(1) << 21, kPage = 4096;  // buffers of a huge page and more are mapped
+
+size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// From the start of a huge page on, so that nearly all of it can lie in huge pages: a 4 KiB page costs a walk of tables
+// each time the processor has forgotten it, and the hardware fetches ahead only to its end.
+std::byte* map_pages(size_t bytes) {
+  const size_t wanted = round_up(bytes, kPage), mapped = wanted + kHugePage;
+  void* const p = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  std::byte* const base = static_cast<std::byte*>(p);
+  const size_t before =
+      round_up(size_t(reinterpret_cast<uintptr_t>(base)), kHugePage) - reinterpret_cast<uintptr_t>(base);
+  if (before > 0) munmap(base, before);
+  munmap(base + before + wanted, mapped - before - wanted);
+  madvise(base + before, wanted, MADV_HUGEPAGE);
+  return base + before;
+}
+
+}  // namespace
+
 Buffer::Buffer(size_t bytes) : bytes_(bytes) {
   if (bytes == 0) return;
-  constexpr size_t kAlign = 64, kLarge = size_t(1) << 21;
-  const size_t align = bytes >= kLarge ? 4096 : kAlign;
-  const size_t padded = (bytes + align - 1) / align * align;
-  if (bytes >= kLarge) {  // zeroed by the system, page by page when touched
-    void* p = mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p != MAP_FAILED) data_ = static_cast<std::byte*>(p);
-    if (data_) madvise(p, padded, MADV_HUGEPAGE);
+  if (bytes >= kHugePage) {  // zeroed by the system, page by page when touched
+    data_ = map_pages(bytes);
   } else {
-    data_ = static_cast<std::byte*>(std::aligned_alloc(align, padded));
+    const size_t padded = round_up(bytes, 64);
+    data_ = static_cast<std::byte*>(std::aligned_alloc(64, padded));
     if (data_) std::memset(data_, 0, padded);
   }
   if (!data_) fail_internal("memory: the system refused {} MiB", bytes >> 20);
@@ -75,8 +94,8 @@ Buffer::Buffer(size_t bytes) : bytes_(bytes) {
 
 Buffer::~Buffer() {
   if (!data_) return;
-  if (bytes_ >= size_t(1) << 21)
-    munmap(data_, (bytes_ + 4095) / 4096 * 4096);
+  if (bytes_ >= kHugePage)
+    munmap(data_, round_up(bytes_, kPage));
   else
     std::free(data_);
 }

@@ -104,6 +104,10 @@ TEST(ModelSpec, RefusesRopeThatMakesNoSense) {
       EXPECT_EQ(with({{"rope_scaling", scaling}, {"rope_factor", 2}, {key, 2}}),
                 "x.json: " + key + " has no meaning with rope_scaling " + scaling);
   EXPECT_EQ(with({{"rope_scaling", "llama3"}, {"rope_factor", 2}, {original, 64}, {low, 1}, {high, 2}}), "accepted");
+  for (const int64_t positions : {int64_t(0), int64_t(1) << 32})
+    EXPECT_NE(with({{"rope_scaling", "yarn"}, {"rope_factor", 2}, {original, positions}})
+                  .find("before scaling, 1 to 4294967295; it is " + std::to_string(positions)),
+              std::string::npos);
   // Before a table is made for it.
   EXPECT_EQ(with({{"rope_scaling", "llama3"}, {"rope_factor", 2}, {"d_head", int64_t(1000000000000)}}),
             "x.json: d_head is 1000000000000, expected 1 to 1024");

@@ -8,6 +8,7 @@
 #include "runtime/arena.h"
 #include "testing/errors.h"
 #include "toy/backend/devices.h"
+#include "toy/backend/fused.h"
 #include "toy/base/philox.h"
 #include "toy/ops/ops.h"
 #include "toy/runtime/session.h"
@@ -201,15 +202,18 @@ TEST(Plan, UpdatesRunAsSoonAsOthersHaveRead) {
                                   grads[size_t(i)], g.scalar(0.1), g.scalar(1), g.scalar(1), {}, {});
     updates.insert(updates.end(), {next.w, next.m, next.v});
   }
-  const Plan plan = compile(g, {}, updates, *devices.cpu);
-  std::vector<std::string> order;
-  for (const PlanStep& s : plan.steps)
-    if (s.op == "adamw" || s.op == "linear_grad_w") order.push_back(s.op);
-  EXPECT_EQ(order,
-            (std::vector<std::string>{"linear_grad_w", "adamw", "linear_grad_w", "adamw", "linear_grad_w", "adamw"}));
-  for (const PlanStep& s : plan.steps) {
-    if (s.op != "adamw") continue;
-    for (size_t o = 0; o < 3; ++o) EXPECT_EQ(s.out[o].base, Operand::param);
+  for (const bool fuse : {false, true}) {
+    const Plan plan = compile(g, {}, updates, *devices.cpu, {.fuse = fuse});
+    std::vector<std::string> order;
+    for (const PlanStep& s : plan.steps) {
+      if (s.op.find("adamw") != std::string::npos || s.op == "linear_grad_w") order.push_back(s.op);
+      if (s.op.find("adamw") == std::string::npos) continue;
+      for (size_t o = 0; o < 3; ++o) EXPECT_EQ(s.out[o].base, Operand::param);
+    }
+    const std::string product(kLinearGradWAdamW);
+    EXPECT_EQ(order, fuse ? std::vector<std::string>(3, product)
+                          : (std::vector<std::string>{"linear_grad_w", "adamw", "linear_grad_w", "adamw",
+                                                      "linear_grad_w", "adamw"}));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -222,6 +223,26 @@ TEST(ParamStore, HoldsNamedTensors) {
   EXPECT_EQ(error_of([&] { store.write("w", std::vector<float>(3)); }),
             "parameters: 3 values for 'w' of type f16[2,2]");
   EXPECT_EQ(store.names(), std::vector<std::string>{"w"});
+}
+
+// Tensors share buffers; none lies on another.
+TEST(ParamStore, TensorsOfManySizesDoNotOverlap) {
+  const auto cpu = make_cpu_device(1);
+  ParamStore store(*cpu);
+  const std::vector<int64_t> sizes = {1, 3, 17, 20000, 5, 0, 400000, 1, 70000, 3000000, 8, 30000, 30000, 30000, 9};
+  size_t bytes = 0;
+  std::vector<View> views;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    views.push_back(store.add(std::to_string(i), {DType::f32, {sizes[i]}, 0}));
+    bytes += size_t(sizes[i]) * 4;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(views.back().data) % 64, 0u);
+    EXPECT_EQ(store.bytes(), bytes);
+    const float* p = views.back().as<const float>();
+    EXPECT_TRUE(std::all_of(p, p + sizes[i], [](float f) { return f == 0; })) << i;
+    std::fill_n(views.back().as<float>(), sizes[i], float(i + 1));
+  }
+  for (size_t i = 0; i < sizes.size(); ++i)
+    EXPECT_EQ(store.read(std::to_string(i)), std::vector<float>(size_t(sizes[i]), float(i + 1))) << i;
 }
 
 TEST(ParamStore, BoundTensorsAreFrozenAndNotCopied) {

@@ -1,5 +1,5 @@
-// Elementwise ops that run as one: a small program that a device interprets block by block, so that what stands between
-// them never leaves the cache.
+// Ops that run as one, so that what stands between them never leaves the cache. The planner makes them where the device
+// has a kernel for them.
 #pragma once
 
 #include <string>
@@ -9,6 +9,13 @@
 #include "toy/backend/kernel.h"
 
 namespace toy {
+
+/// Elementwise ops: a small program that a device interprets block by block.
+inline constexpr std::string_view kFusedElementwise = "fused_elementwise";
+
+/// linear_grad_w(dy, x) and the adamw that alone uses it: `(w!, g?, m!, v!, lr, bias1, bias2, gscale?, dy, x) -> w!,
+/// m!, v!` with AdamWAttrs, g being absent.
+inline constexpr std::string_view kLinearGradWAdamW = "linear_grad_w_adamw";
 
 /// One op of a fused program.
 struct FusedStep {
@@ -31,7 +38,5 @@ struct FusedAttrs {
   double flops = 0, transcendentals = 0;
   static constexpr auto fields() { return std::tuple(field("program", &FusedAttrs::program)); }
 };
-
-inline constexpr std::string_view kFusedElementwise = "fused_elementwise";
 
 }  // namespace toy

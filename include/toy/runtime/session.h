@@ -49,12 +49,16 @@ class ParamStore {
   struct Entry {
     TensorType type;
     View view;
-    Buffer buffer;
+    size_t bytes = 0;  // allocated here
     std::shared_ptr<const void> keep_alive;
     bool frozen = false;
   };
   const Entry& entry(std::string_view name) const;
+  std::byte* allocate(size_t bytes);
   const Device* device_;
+  std::vector<Buffer> buffers_;
+  std::byte* free_ = nullptr;  // what is left of the last shared one
+  size_t left_ = 0;
   std::map<std::string, Entry, std::less<>> entries_;
 };
 

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -58,6 +59,9 @@ inline KBlocks dot_blocks(size_t k) { return KBlocks(k, 640, 16); }
 /// zero.
 inline KBlocks outer_blocks(size_t k) { return KBlocks(k, 512, 8); }
 
+/// Can a product over k be given to a consumer? An element has to be finished with its first block.
+inline bool consumes(size_t k) { return outer_blocks(k).count == 1; }
+
 struct DotProduct {
   const float* x = nullptr;  ///< [rows,k]
   const void* w = nullptr;   ///< [outs,k], f32, f16 or bf16
@@ -71,6 +75,19 @@ struct DotProduct {
 size_t dot_workspace(size_t rows, size_t outs, size_t k, int threads);
 void dot_product(const DotProduct& p, const TeamMember& team, std::byte* workspace);
 
+/// A finished block of C: rows from `row` on and columns from `col` on, in memory that holds it only for now.
+struct OuterBlock {
+  const float* c = nullptr;  ///< [rows,cols], row stride ldc
+  size_t ldc = 0, row = 0, col = 0, rows = 0, cols = 0;
+};
+/// What uses the blocks of C in place of storing them. Threads call it at the same time, each element comes once.
+struct OuterConsumer {
+  void (*use)(const OuterConsumer& self, const OuterBlock& block) = nullptr;
+  /// Arrays [m,n] of which use() reads and writes the elements of its block: fetched while it is computed. Absent ones
+  /// last.
+  std::array<const float*, 3> touches = {};
+};
+
 /// Element (row, col) at data[row * row_stride + col * col_stride]; one of the strides is 1.
 struct Matrix {
   const void* data = nullptr;
@@ -83,9 +100,13 @@ struct OuterProduct {
   size_t m = 0, n = 0, k = 0;
   const float* init = nullptr;  ///< [m,n] or absent. May be c itself
   bool init_is_row = false;     ///< init is [n], the same for every row: a bias
-  float* c = nullptr;           ///< [m,n]
+  float* c = nullptr;           ///< [m,n]; absent with a consumer
+  /// Then there is no init, and k fits into one block of sums (consumes()).
+  const OuterConsumer* consumer = nullptr;
   size_t init_stride() const { return init_is_row ? 0 : n; }
 };
+/// dw = dy^T x, dy [N,O] and x [N,I]; what is left is where it starts from and goes to.
+OuterProduct product_of_grad_w(const View& dy, const View& x);
 /// Bytes for all threads together, enough for any m, n and k up to these: of outer_product, or (bf16) of
 /// outer_product_bf16 and each way to do it.
 size_t outer_workspace(size_t m, size_t n, size_t k, int threads, DType products = DType::f32);

@@ -137,10 +137,7 @@ struct AmxPanels {
     size_t row = 0;
     for (size_t g = 0; g < steps; ++g, a += 512, b += NV * 256) {
       // C is often cold: fetched for the stores, dW was half as fast again.
-      for (const size_t end = std::min(row + rows_each, kMR); row < end; ++row) {
-        __builtin_prefetch(t.c + row * t.ldc, 1, 3);
-        if constexpr (NV == 2) __builtin_prefetch(t.c + row * t.ldc + 16, 1, 3);
-      }
+      for (const size_t end = std::min(row + rows_each, kMR); row < end; ++row) t.stored.fetch_row<NV * 16>(row);
       fetch.step();
       // Loads first: products between them cost up to twice the time.
       tile_load<4>(a, 64);

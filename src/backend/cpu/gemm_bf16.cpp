@@ -44,12 +44,11 @@ template <int MR, int NV>
 __attribute__((noinline)) void micro(const uint32_t* a, const uint32_t* b, Fetch fetch, const OuterTile& t) {
   __m512 acc[MR][NV];
 #pragma GCC unroll 8
-  for (int i = 0; i < MR; ++i)
+  for (int i = 0; i < MR; ++i) {
+    t.stored.fetch_row<size_t(NV) * 16>(size_t(i));
 #pragma GCC unroll 4
-    for (int j = 0; j < NV; ++j) {
-      __builtin_prefetch(t.c + size_t(i) * t.ldc + size_t(j) * 16, 1, 3);
-      acc[i][j] = _mm512_setzero_ps();
-    }
+    for (int j = 0; j < NV; ++j) acc[i][j] = _mm512_setzero_ps();
+  }
   for (size_t s = 0; s < t.steps; ++s, a += 8, b += NV * 16) {
     fetch.step();
     __m512i bv[NV];

@@ -86,19 +86,17 @@ void pack_straight(const T* p, size_t stride, size_t cols, size_t len, size_t wi
 // A tile of MR <= kMR rows; the panel of A stays kMR wide.
 template <size_t MR, size_t NV>
 HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, size_t steps, Fetch fetch,
-                        const float* init, size_t ld_init, float* c, size_t ldc) {
+                        const OuterTile& t) {
   const FullTag d;
   Full acc[MR][NV];
 #pragma GCC unroll 16
   for (size_t i = 0; i < MR; ++i)
 #pragma GCC unroll 4
     for (size_t j = 0; j < NV; ++j) acc[i][j] = hn::Zero(d);
-  // C is often cold. Its rows are fetched for the stores one after the other during the tile, the last when a fifth of
-  // it is left: all together would take the core's fill buffers while the first steps need them.
+  // The last row is fetched when a fifth of the tile is left.
   const size_t each = steps / (MR + 1);
   for (size_t row = 0, s = 0; row < MR; ++row) {
-#pragma GCC unroll 4
-    for (size_t j = 0; j < NV; ++j) __builtin_prefetch(c + row * ldc + j * kLanes, 1, 3);
+    t.stored.fetch_row<NV * kLanes>(row);
     for (const size_t end = row + 1 < MR ? s + each : steps; s < end; ++s, a += kMR, b += NV * kLanes) {
       fetch.step();
       Full bv[NV];
@@ -122,8 +120,8 @@ HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b
 #pragma GCC unroll 4
     for (size_t j = 0; j < NV; ++j) {
       Full v = acc[i][j];
-      if (init) v = hn::Add(hn::LoadU(d, init + i * ld_init + j * kLanes), v);
-      hn::StoreU(v, d, c + i * ldc + j * kLanes);
+      if (t.init) v = hn::Add(hn::LoadU(d, t.init + i * t.ld_init + j * kLanes), v);
+      hn::StoreU(v, d, t.c + i * t.ldc + j * kLanes);
     }
 }
 
@@ -132,7 +130,7 @@ HWY_INLINE void micro_rows(const float* a, const float* b, const Fetch& fetch, c
   if constexpr (MR > 1) {
     if (t.rows < MR) return micro_rows<NV, MR - 1>(a, b, fetch, t);
   }
-  micro<MR, NV>(a, b, t.steps, fetch, t.init, t.ld_init, t.c, t.ldc);
+  micro<MR, NV>(a, b, t.steps, fetch, t);
 }
 
 // Panels of f32: see gemm_outer_task.h.

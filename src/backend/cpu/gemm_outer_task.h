@@ -58,6 +58,32 @@ struct OuterPart {
   size_t at_once = 0;
 };
 
+// To this core alone: what another core has read or written before would be waited for at the store. The compiler has
+// the instruction only for targets that are sure to have it; where a processor of 64 bits does not, it does nothing.
+inline void fetch_for_store(const void* p) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw (%0)" : : "r"(p));
+#else
+  __builtin_prefetch(p, 1, 3);
+#endif
+}
+
+// What is written when a tile is done: C, or the arrays of a consumer. Often cold, so it is fetched for the stores, a
+// row at a time while the tile is computed: all together would take the core's fill buffers while the first steps need
+// them.
+struct StoredLines {
+  std::array<const float*, 3> at;  // the tile's first element; absent ones last
+  size_t ld;
+  template <size_t kWidth>
+  void fetch_row(size_t row) const {
+    for (const float* p : at) {
+      if (!p) return;
+#pragma GCC unroll 4
+      for (size_t j = 0; j < kWidth; j += 16) fetch_for_store(p + row * ld + j);
+    }
+  }
+};
+
 // Where a tile starts from and goes to.
 struct OuterTile {
   size_t width, rows, steps;
@@ -65,6 +91,7 @@ struct OuterTile {
   size_t ld_init;
   float* c;
   size_t ldc;
+  StoredLines stored;
 };
 
 // One thread's block of C. One operand is packed a block at a time and held in L2, the other streams by, each of its
@@ -270,28 +297,56 @@ class OuterTask {
               share -= fetch.lines();
             }
             const Panel* panel = held_ + (h - h0) * steps(kb);
+            const size_t after = h + width_of<kHeld>(h);
+            const Corner here = corner<kHeld>(h, s);
+            const Corner then = after < h1 ? corner<kHeld>(after, s) : next ? corner<kHeld>(h0, *next) : here;
             if constexpr (kHeld == Side::a)
-              tile(h, s, kb, panel, streamed_, fetch);
+              tile(here, then, kb, panel, streamed_, fetch);
             else
-              tile(s, h, kb, streamed_, panel, fetch);
+              tile(here, then, kb, streamed_, panel, fetch);
           }
         }
       }
     }
   }
 
-  // Rows from r on, columns from j on.
-  void tile(size_t r, size_t j, size_t kb, const Panel* a, const Panel* b, const Fetch& fetch) const {
+  // Where a tile begins.
+  struct Corner {
+    size_t row, col;
+  };
+  template <Side kHeld>
+  static Corner corner(size_t held, size_t streamed) {
+    return kHeld == Side::a ? Corner{held, streamed} : Corner{streamed, held};
+  }
+
+  // `then`: the tile that this thread does next, if it is known.
+  void tile(Corner here, Corner then, size_t kb, const Panel* a, const Panel* b, const Fetch& fetch) const {
+    const auto [r, j] = here;
     const size_t width = width_of<Side::b>(j), n = std::min<size_t>(width, part_.cols.end - j), ld = p_.n;
     const size_t ld_init = kb == 0 ? p_.init_stride() : ld, rows = std::min<size_t>(kMR, part_.rows.end - r);
+    if (p_.consumer) return consumed_tile(here, then, a, b, fetch, {width, rows, steps(kb)}, n);
     const float* init = kb == 0 ? p_.init : p_.c;
     const float* from = init ? init + r * ld_init + j : nullptr;
     float* to = p_.c + r * ld + j;
-    if (n == width) return E::micro_tile(a, b, fetch, {width, rows, steps(kb), from, ld_init, to, ld});
+    const StoredLines stored{{to}, ld};
+    if (n == width) return E::micro_tile(a, b, fetch, {width, rows, steps(kb), from, ld_init, to, ld, stored});
     alignas(64) float c[kMR * kNR], c_init[kMR * kNR];
     for (size_t i = 0; from && i < rows; ++i) std::copy(from + i * ld_init, from + i * ld_init + n, c_init + i * width);
-    E::micro_tile(a, b, fetch, {width, rows, steps(kb), from ? c_init : nullptr, width, c, width});
+    E::micro_tile(a, b, fetch, {width, rows, steps(kb), from ? c_init : nullptr, width, c, width, stored});
     for (size_t i = 0; i < rows; ++i) std::copy(c + i * width, c + i * width + n, to + i * ld);
+  }
+
+  // Likewise, for a consumer. `n` columns of the tile are there. What the consumer touches is fetched one tile ahead:
+  // it is waited for at once, and until a line may be written takes longer than until it can be read.
+  void consumed_tile(Corner here, Corner then, const Panel* a, const Panel* b, const Fetch& fetch, OuterTile t,
+                     size_t n) const {
+    alignas(64) float c[kMR * kNR];
+    t.c = c, t.ldc = t.width;
+    t.stored = {p_.consumer->touches, p_.n};
+    for (const float*& p : t.stored.at)
+      if (p) p += then.row * p_.n + then.col;
+    E::micro_tile(a, b, fetch, t);
+    p_.consumer->use(*p_.consumer, {c, t.ldc, here.row, here.col, t.rows, n});
   }
 
   const OuterProduct& p_;

@@ -21,6 +21,7 @@ std::vector<KernelRecord> all_kernels() {
   };
   for (KernelRecord& k : list) k.elementwise = fused_function(k.op);
   list.push_back(fused_elementwise_kernel());
+  list.push_back(linear_grad_w_adamw_kernel());
   return list;
 }
 

@@ -52,15 +52,9 @@ size_t workspace_w(const KernelQuery& q) noexcept {
 
 template <bool kBf16>
 void run_w(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  const Shape &dy = args.in[kDy].shape, &x = args.in[kOther].shape;
-  const size_t outs = size_t(dy.back()), ins = size_t(x.back());
-  const OuterProduct p{.a = {args.in[kDy].data, 1, outs},
-                       .b = {args.in[kOther].data, ins, 1},
-                       .m = outs,
-                       .n = ins,
-                       .k = rows_of(dy),
-                       .init = args.in[kAcc].as<float>(),
-                       .c = args.out[0].as<float>()};
+  OuterProduct p = product_of_grad_w(args.in[kDy], args.in[kOther]);
+  p.init = args.in[kAcc].as<float>();
+  p.c = args.out[0].as<float>();
   product<kBf16>(p, ctx, args);
 }
 
@@ -72,6 +66,11 @@ KernelRecord grad_w(bool (*accepts)(const KernelQuery&) noexcept, decltype(Kerne
 }
 
 }  // namespace
+
+OuterProduct product_of_grad_w(const View& dy, const View& x) {
+  const size_t outs = size_t(dy.shape.back()), ins = size_t(x.shape.back());
+  return {.a = {dy.data, 1, outs}, .b = {x.data, ins, 1}, .m = outs, .n = ins, .k = rows_of(dy.shape)};
+}
 
 KernelRecord linear_grad_x_kernel() { return grad_x(accepts_x, run_x<false>); }
 KernelRecord linear_grad_w_kernel() { return grad_w(nullptr, run_w<false>); }

@@ -1,0 +1,103 @@
+// A weight's gradient and the update that alone uses it become one node, so that the gradient never comes to memory and
+// what the update reads is fetched while the product is computed.
+#include <map>
+#include <optional>
+#include <set>
+
+#include "runtime/fuse.h"
+#include "toy/backend/fused.h"
+#include "toy/ops/ops.h"
+
+namespace toy {
+namespace {
+
+enum : size_t { kGradient = 1, kDy = 8, kX };  // operands of the node, those before kDy as adamw's
+
+const OpDef& linear_grad_w_adamw_def() {
+  static const OpDef def{.signature =
+                             "linear_grad_w_adamw(w!:[O,I], g?:[O,I], m!:[O,I], v!:[O,I], lr:[], bias1:[], "
+                             "bias2:[], gscale?:[], dy:[N,O], x:[N,I]) -> w!:[O,I], m!:[O,I], v!:[O,I]",
+                         .cost = [](const CostQuery& q) {
+                           const TensorType &dy = *q.in[kDy], &x = *q.in[kX], &w = q.out[0];
+                           return Cost{
+                               .flops = 2.0 * double(dy.count()) * double(x.shape[1]) + 14.0 * double(w.count()),
+                               .bytes = double(dy.bytes()) + double(x.bytes()) + 6.0 * double(w.bytes())};
+                         }};
+  return def;
+}
+
+class UpdateFuser {
+ public:
+  UpdateFuser(Lowered from, const Device& device, const PlanOptions& options)
+      : from_(std::move(from)), graph_(*from_.graph), device_(device), options_(options) {
+    roots_ = from_.outputs;
+    roots_.insert(roots_.end(), from_.updates.begin(), from_.updates.end());
+    used_ = used_outputs(graph_, roots_);
+    for (const Node& n : graph_.nodes())
+      for (const Value& v : n.inputs)
+        if (v) ++uses_[v];
+    for (const Value& v : roots_) ++uses_[v];
+  }
+
+  Lowered run() {
+    std::map<int, Node> fused;
+    std::set<int> gone;
+    for (const Node& n : graph_.nodes())
+      if (auto one = with_its_gradient(n)) {
+        gone.insert(n.inputs[kGradient].node);
+        fused.emplace(n.id, std::move(*one));
+      }
+    if (fused.empty()) return std::move(from_);
+    Lowered to{std::make_unique<Graph>(), {}, {}};
+    for (size_t i = 1; i < graph_.rows().size(); ++i)
+      to.graph->declare_rows(graph_.rows()[i].name, graph_.rows()[i].max);
+    std::vector<int> map(graph_.nodes().size(), -1);
+    const auto mapped = [&](Value v) { return v ? Value{to.graph.get(), map[size_t(v.node)], v.out} : Value{}; };
+    for (const Node& n : graph_.nodes()) {
+      if (gone.count(n.id)) continue;
+      const auto it = fused.find(n.id);
+      const Node& copied = it == fused.end() ? n : it->second;
+      std::vector<Value> inputs;
+      for (const Value& v : copied.inputs) inputs.push_back(mapped(v));
+      map[size_t(n.id)] = to.graph->append_copy(copied, inputs);
+    }
+    for (const Value& v : from_.outputs) to.outputs.push_back(mapped(v));
+    for (const Value& v : from_.updates) to.updates.push_back(mapped(v));
+    return to;
+  }
+
+ private:
+  // An adamw joined by the linear_grad_w that makes its gradient, if nobody else wants that, it starts from nothing,
+  // and the device can.
+  std::optional<Node> with_its_gradient(const Node& n) const {
+    if (n.kind != NodeKind::op || n.op->name() != "adamw") return std::nullopt;
+    const Value g = n.inputs[kGradient];
+    const Node& product = graph_.node(g);
+    if (product.kind != NodeKind::op || product.op->name() != "linear_grad_w" || uses_.at(g) != 1) return std::nullopt;
+    if (product.inputs.size() > 2 && product.inputs[2]) return std::nullopt;
+    Node one = n;
+    one.op = &linear_grad_w_adamw_def();
+    one.inputs[kGradient] = {};
+    one.inputs.resize(kDy);
+    one.inputs.push_back(product.inputs[0]);
+    one.inputs.push_back(product.inputs[1]);
+    if (!find_kernel(device_, graph_, one, used_[size_t(n.id)], options_)) return std::nullopt;
+    return one;
+  }
+
+  Lowered from_;
+  const Graph& graph_;
+  const Device& device_;
+  const PlanOptions& options_;
+  std::vector<Value> roots_;
+  std::vector<std::vector<bool>> used_;
+  std::map<Value, int> uses_;
+};
+
+}  // namespace
+
+Lowered fuse_updates(Lowered lowered, const Device& device, const PlanOptions& options) {
+  return UpdateFuser(std::move(lowered), device, options).run();
+}
+
+}  // namespace toy
