@@ -1,5 +1,8 @@
 #include "toy/backend/extend.h"
 
+#include <algorithm>
+
+#include "toy/backend/fused.h"
 #include "toy/base/error.h"
 
 namespace toy {
@@ -12,7 +15,13 @@ class ExtendedDevice final : public Device {
     for (const KernelRecord& k : kernels_)
       check(!k.op.empty() && k.run, "device '{}': a kernel for '{}' has no {}", base_->name(), k.op,
             k.run ? "name" : "function");
-    kernels_.insert(kernels_.end(), base_->kernels().begin(), base_->kernels().end());
+    const auto own = [&](std::string_view op) {
+      return std::any_of(kernels_.begin(), kernels_.end(), [&](const KernelRecord& k) { return k.op == op; });
+    };
+    // What runs two ops as one would pass by a kernel of one's own for either.
+    const bool joins = !own("adamw") && !own("linear_grad_w");
+    for (const KernelRecord& k : base_->kernels())
+      if (joins || k.op != kLinearGradWAdamW) kernels_.push_back(k);
   }
   std::string_view name() const override { return base_->name(); }
   DType storage(DType logical) const override { return base_->storage(logical); }

@@ -94,10 +94,10 @@ void RunOptions::add(CLI::App& app) {
        "at the first and every EVERY-th (10th) step, in events.jsonl; may be given again");
   list("--grads", grads, "PATTERN[:EVERY]: the same of the gradients of weights");
   list("--drift", drifts, "PATTERN[:EVERY]: how far weights have come from where they started; keeps a copy of them");
-  list(
-      "--op-timing", op_timings,
-      "EVERY or PATTERN:EVERY: the time that all ops, or those of a name (linear*, adamw), take in the first and every "
-      "EVERY-th step");
+  list("--op-timing", op_timings,
+       "EVERY or PATTERN:EVERY: the time that all ops, or those of a name (linear*, *adamw), take in the first and "
+       "every "
+       "EVERY-th step");
 }
 
 WatchOptions RunOptions::watch() const {

@@ -6,6 +6,7 @@
 
 #include "runtime/fuse.h"
 #include "toy/backend/fused.h"
+#include "toy/graph/verify.h"
 #include "toy/ops/ops.h"
 
 namespace toy {
@@ -37,6 +38,10 @@ class UpdateFuser {
       for (const Value& v : n.inputs)
         if (v) ++uses_[v];
     for (const Value& v : roots_) ++uses_[v];
+    for (const Node& n : graph_.nodes())
+      for (size_t i = 0; i < n.inputs.size(); ++i)
+        if (n.op && n.inputs[i] && n.op->signature.input_spec(i).donated)
+          updated_.insert(seen_parameter(graph_, n.inputs[i]));
   }
 
   Lowered run() {
@@ -67,16 +72,19 @@ class UpdateFuser {
   }
 
  private:
-  // An adamw joined by the linear_grad_w that makes its gradient, if nobody else wants that, it starts from nothing,
-  // and the device can.
+  // An adamw joined by the linear_grad_w that makes its gradient, if nobody else wants that, it starts from nothing and
+  // reads nothing that is updated (the whole product would have to precede that update), and the device can.
   std::optional<Node> with_its_gradient(const Node& n) const {
     if (n.kind != NodeKind::op || n.op->name() != "adamw") return std::nullopt;
     const Value g = n.inputs[kGradient];
     const Node& product = graph_.node(g);
     if (product.kind != NodeKind::op || product.op->name() != "linear_grad_w" || uses_.at(g) != 1) return std::nullopt;
     if (product.inputs.size() > 2 && product.inputs[2]) return std::nullopt;
+    for (size_t i = 0; i < 2; ++i)
+      if (updated_.count(seen_parameter(graph_, product.inputs[i]))) return std::nullopt;
     Node one = n;
     one.op = &linear_grad_w_adamw_def();
+    one.layer = product.layer, one.backward = product.backward;  // most of it is the product
     one.inputs[kGradient] = {};
     one.inputs.resize(kDy);
     one.inputs.push_back(product.inputs[0]);
@@ -92,6 +100,7 @@ class UpdateFuser {
   std::vector<Value> roots_;
   std::vector<std::vector<bool>> used_;
   std::map<Value, int> uses_;
+  std::set<Value> updated_;  // parameters that the graph updates, as they were before
 };
 
 }  // namespace

@@ -16,17 +16,16 @@ View ParamStore::add(const std::string& name, const TensorType& type) {
 }
 
 // Tensors lie together in few large buffers, which huge pages can hold: of each tensor alone, only what happens to fill
-// a page of 2 MiB would. Buffers grow with the store; what is not touched yet costs nothing.
+// a page of 2 MiB would. Buffers grow with the store; of large ones, what is not touched yet costs nothing.
 std::byte* ParamStore::allocate(size_t bytes) {
-  constexpr size_t kSmallest = size_t(1) << 16, kLargest = size_t(1) << 26, kAlign = 64;
+  constexpr size_t kSmallest = size_t(1) << 16, kLargest = size_t(1) << 28, kAlign = 64;
   const size_t size = std::clamp(this->bytes(), kSmallest, kLargest), wanted = (bytes + kAlign - 1) / kAlign * kAlign;
-  if (wanted > size / 2) return buffers_.emplace_back(wanted).data();
-  if (wanted > left_) {
-    free_ = buffers_.emplace_back(size).data();
-    left_ = size;
+  if (wanted > size / 2) return full_.emplace_back(wanted).data();
+  if (used_ + wanted > shared_.bytes()) {
+    full_.push_back(std::exchange(shared_, Buffer(size)));
+    used_ = 0;
   }
-  left_ -= wanted;
-  return std::exchange(free_, free_ + wanted);
+  return shared_.data() + std::exchange(used_, used_ + wanted);
 }
 
 void ParamStore::bind(const std::string& name, const View& host, std::shared_ptr<const void> keep_alive) {

@@ -59,7 +59,8 @@ bool View::rows_contiguous() const {
 
 namespace {
 
-constexpr size_t kHugePage = size_t(1) << 21, kPage = 4096;  // buffers of a huge page and more are mapped
+constexpr size_t kHugePage = size_t(1) << 21;  // buffers of a huge page and more are mapped
+constexpr size_t kPage = size_t(1) << 16;      // other pages are at most so large
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 

@@ -43,7 +43,8 @@ std::string state(const std::string& shape, const std::string& gscale) {
 
 const OpSuite kAdamW{
     .op = "adamw",
-    .cases = {{state("[1]", "none"), AdamWAttrs{}},
+    .cases = {{state("[]", "none"), AdamWAttrs{}},
+              {state("[1]", "none"), AdamWAttrs{}},
               {state("[3,31]", "none"), AdamWAttrs{0.9, 0.95, 1e-8, 0.1}},
               {state("[3,31]", "[]=const(0.37)"), AdamWAttrs{0.9, 0.95, 1e-8, 0.1}},
               {state("[2,3,5]", "[]=const(0.37)"), AdamWAttrs{0.5, 0.999, 1e-3, 0}},

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "toy/backend/devices.h"
+#include "toy/backend/extend.h"
 #include "toy/backend/fused.h"
 #include "toy/base/philox.h"
 #include "toy/ops/ops.h"
@@ -96,11 +97,40 @@ TEST(FusedUpdates, JoinWhereNobodyElseWantsTheGradient) {
   EXPECT_EQ(one.cost().bytes, two.cost().bytes - 2 * 4 * 6 * 20);  // the gradient is neither written nor read
 }
 
+// Two products that read each other's weight, and one that reads the weight it updates: no order is right for whole
+// products.
+TEST(FusedUpdates, DoNotReadWhatIsUpdated) {
+  const auto cpu = make_cpu_device(2);
+  Graph g;
+  const auto square = [&](const char* name) { return g.param(name, f32({4, 4})); };
+  const Value dy = g.input("dy", f32({4, 4})), one = g.scalar(1), p = square("p"), q = square("q");
+  const AdamWState a = adamw({p, square("pm"), square("pv")}, linear_grad_w(dy, q, {}), one, one, one, {}, {});
+  const AdamWState b = adamw({q, square("qm"), square("qv")}, linear_grad_w(dy, p, {}), one, one, one, {}, {});
+  const Value w = square("w");
+  const AdamWState c = adamw({w, square("wm"), square("wv")}, linear_grad_w(dy, w, {}), one, one, one, {}, {});
+  const Plan plan = compile(g, {}, std::vector<Value>{a.w, a.m, a.v, b.w, b.m, b.v, c.w, c.m, c.v}, *cpu);
+  EXPECT_EQ(plan.steps.size(), 6u);
+}
+
+// A kernel of one's own for one of the two is used.
+TEST(FusedUpdates, LeaveKernelsOfOnesOwnAlone) {
+  const Updates u(8, 6, 20);
+  for (const char* op : {"adamw", "linear_grad_w", "linear"}) {
+    const auto cpu = make_cpu_device(2);
+    KernelRecord own;
+    for (const KernelRecord& k : cpu->kernels())
+      if (k.op == op) own = k;
+    const auto device = extend_device(make_cpu_device(2), {own});
+    EXPECT_EQ(u.joins(*device), op == std::string("linear")) << op;
+  }
+}
+
 // Whole tiles and parts of them, either operand held, blocks of it, fewer tiles than threads.
 TEST(FusedUpdates, KeepTheBits) {
   for (const int threads : {1, 2, 3, 8}) {
     const auto cpu = make_cpu_device(threads);
     for (const auto& [rows, outs, ins] : {std::array<int64_t, 3>{1, 1, 1},
+                                          {0, 7, 5},
                                           {3, 7, 5},
                                           {64, 8, 48},
                                           {64, 97, 131},

@@ -243,6 +243,10 @@ TEST(ParamStore, TensorsOfManySizesDoNotOverlap) {
   }
   for (size_t i = 0; i < sizes.size(); ++i)
     EXPECT_EQ(store.read(std::to_string(i)), std::vector<float>(size_t(sizes[i]), float(i + 1))) << i;
+
+  ParamStore moved = std::move(store);
+  std::fill_n(store.add("x", {DType::f32, {100}, 0}).as<float>(), 100, 1.0f);  // an empty store like any other
+  EXPECT_EQ(moved.add("y", {DType::f32, {100}, 0}).as<const float>()[0], 0);
 }
 
 TEST(ParamStore, BoundTensorsAreFrozenAndNotCopied) {

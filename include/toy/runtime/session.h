@@ -41,7 +41,7 @@ class ParamStore {
   /// Sets the values, row-major. Throws for another number of values or a frozen tensor.
   void write(std::string_view name, std::span<const float> values);
   std::vector<std::string> names() const;
-  /// Bytes allocated here (bound tensors are not counted).
+  /// Bytes of the tensors allocated here (bound ones are not counted).
   size_t bytes() const;
   const Device& device() const { return *device_; }
 
@@ -56,9 +56,9 @@ class ParamStore {
   const Entry& entry(std::string_view name) const;
   std::byte* allocate(size_t bytes);
   const Device* device_;
-  std::vector<Buffer> buffers_;
-  std::byte* free_ = nullptr;  // what is left of the last shared one
-  size_t left_ = 0;
+  std::vector<Buffer> full_;
+  Buffer shared_;  // its first used_ bytes are
+  size_t used_ = 0;
   std::map<std::string, Entry, std::less<>> entries_;
 };
 

@@ -34,7 +34,8 @@ void adamw_block(const ExecContext& ctx, const KernelArgs& args, const OuterBloc
   const VF grad_scale = set(gscale);
   const Adam adam(args.attrs.as<AdamWAttrs>(), scalar(4), scalar(5), scalar(6));
 
-  const size_t ld = size_t(args.in[0].shape.back()), first = g.row * ld + g.col;
+  const Shape& shape = args.in[0].shape;
+  const size_t ld = shape.rank() > 0 ? size_t(shape.back()) : 1, first = g.row * ld + g.col;
   const auto in = [&](size_t i) { return args.in[i].as<const float>() + first; };
   const auto out = [&](size_t i) { return args.out[i].as<float>() + first; };
   const float *w = in(0), *m = in(2), *v = in(3);

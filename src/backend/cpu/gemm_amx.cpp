@@ -157,7 +157,7 @@ struct AmxPanels {
     if (t.rows < kMR) {  // the rows that are there take a way round
       alignas(64) float c[kMR * kNV * kLanes] = {};
       OuterTile all = t;
-      all.rows = kMR, all.c = c, all.ldc = t.width;
+      all.rows = kMR, all.c = c, all.ldc = t.width, all.stored = {};
       if (t.init) {
         for (size_t i = 0; i < t.rows; ++i) std::copy_n(t.init + i * t.ld_init, t.width, c + i * t.width);
         all.init = c, all.ld_init = t.width;

@@ -96,7 +96,7 @@ HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b
   // The last row is fetched when a fifth of the tile is left.
   const size_t each = steps / (MR + 1);
   for (size_t row = 0, s = 0; row < MR; ++row) {
-    t.stored.fetch_row<NV * kLanes>(row);
+    t.stored.fetch_row<NV * kLanes, kLanes>(row);
     for (const size_t end = row + 1 < MR ? s + each : steps; s < end; ++s, a += kMR, b += NV * kLanes) {
       fetch.step();
       Full bv[NV];

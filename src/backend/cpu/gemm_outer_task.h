@@ -68,18 +68,18 @@ inline void fetch_for_store(const void* p) {
 #endif
 }
 
-// What is written when a tile is done: C, or the arrays of a consumer. Often cold, so it is fetched for the stores, a
-// row at a time while the tile is computed: all together would take the core's fill buffers while the first steps need
-// them.
+// What is written when a tile is done: C, or the arrays of a consumer. Often cold, so it is fetched for the stores;
+// where the tile is long, a row at a time while it is computed: all together would take the core's fill buffers while
+// the first steps need them.
 struct StoredLines {
   std::array<const float*, 3> at;  // the tile's first element; absent ones last
   size_t ld;
-  template <size_t kWidth>
+  template <size_t kWidth, size_t kEach = 16>
   void fetch_row(size_t row) const {
     for (const float* p : at) {
       if (!p) return;
 #pragma GCC unroll 4
-      for (size_t j = 0; j < kWidth; j += 16) fetch_for_store(p + row * ld + j);
+      for (size_t j = 0; j < kWidth; j += kEach) fetch_for_store(p + row * ld + j);
     }
   }
 };
