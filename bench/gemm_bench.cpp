@@ -196,7 +196,7 @@ class Bench {
                read_gbs(pool_, weights_.cold(1 << 24), 1 << 24), kPeer ? "oneDNN sgemm" : "none");
     if (wanted("forward"))
       for (const Shape2 s : kShapes)
-        for (size_t rows : {1, 4, 8, 16, 32, 64, 256}) layer(s, rows, DType::f32, false);
+        for (size_t rows : {1, 4, 8, 16, 32, 64, 128, 256}) layer(s, rows, DType::f32, false);
     for (const DType t : {DType::f16, DType::bf16})
       if (wanted("half")) {
         fmt::print("{}\n", name_of(t));
