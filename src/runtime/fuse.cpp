@@ -127,23 +127,13 @@ class Fuser {
 
   // ---- the new graph
 
-  Lowered rebuild() {
-    Lowered to{std::make_unique<Graph>(), {}, {}};
-    for (size_t i = 1; i < graph_.rows().size(); ++i)
-      to.graph->declare_rows(graph_.rows()[i].name, graph_.rows()[i].max);
-    std::vector<int> map(graph_.nodes().size(), -1);
-    const auto mapped = [&](Value v) { return v ? Value{to.graph.get(), map[size_t(v.node)], v.out} : Value{}; };
-    for (const Node& n : graph_.nodes()) {
+  Lowered rebuild() const {
+    return rewrite(from_, [&](const Node& n) -> std::optional<Node> {
       const int g = group_of_[size_t(n.id)];
-      const bool fused = g >= 0 && groups_[size_t(g)].nodes.size() > 1;
-      if (fused && groups_[size_t(g)].nodes.back() != n.id) continue;
-      std::vector<Value> inputs;
-      for (const Value& v : fused ? outside(groups_[size_t(g)]) : n.inputs) inputs.push_back(mapped(v));
-      map[size_t(n.id)] = to.graph->append_copy(fused ? fused_node(groups_[size_t(g)]) : n, inputs);
-    }
-    for (const Value& v : from_.outputs) to.outputs.push_back(mapped(v));
-    for (const Value& v : from_.updates) to.updates.push_back(mapped(v));
-    return to;
+      if (g < 0 || groups_[size_t(g)].nodes.size() == 1) return n;
+      if (groups_[size_t(g)].nodes.back() != n.id) return std::nullopt;
+      return fused_node(groups_[size_t(g)]);
+    });
   }
 
   Node fused_node(const Group& group) const {
@@ -175,6 +165,7 @@ class Fuser {
     a.slots = int(taken.size());
     result.op = &fused_def();
     result.attrs = a;
+    result.inputs = inputs;
     return result;
   }
 

@@ -53,22 +53,11 @@ class UpdateFuser {
         fused.emplace(n.id, std::move(*one));
       }
     if (fused.empty()) return std::move(from_);
-    Lowered to{std::make_unique<Graph>(), {}, {}};
-    for (size_t i = 1; i < graph_.rows().size(); ++i)
-      to.graph->declare_rows(graph_.rows()[i].name, graph_.rows()[i].max);
-    std::vector<int> map(graph_.nodes().size(), -1);
-    const auto mapped = [&](Value v) { return v ? Value{to.graph.get(), map[size_t(v.node)], v.out} : Value{}; };
-    for (const Node& n : graph_.nodes()) {
-      if (gone.count(n.id)) continue;
+    return rewrite(from_, [&](const Node& n) -> std::optional<Node> {
+      if (gone.count(n.id)) return std::nullopt;
       const auto it = fused.find(n.id);
-      const Node& copied = it == fused.end() ? n : it->second;
-      std::vector<Value> inputs;
-      for (const Value& v : copied.inputs) inputs.push_back(mapped(v));
-      map[size_t(n.id)] = to.graph->append_copy(copied, inputs);
-    }
-    for (const Value& v : from_.outputs) to.outputs.push_back(mapped(v));
-    for (const Value& v : from_.updates) to.updates.push_back(mapped(v));
-    return to;
+      return it == fused.end() ? n : it->second;
+    });
   }
 
  private:

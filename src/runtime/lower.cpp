@@ -121,6 +121,24 @@ const KernelRecord* find_kernel(const Device& device, const Graph& graph, const 
   return nullptr;
 }
 
+Lowered rewrite(const Lowered& from, const std::function<std::optional<Node>(const Node& n)>& node_for) {
+  const Graph& graph = *from.graph;
+  Lowered to{std::make_unique<Graph>(), {}, {}};
+  for (size_t i = 1; i < graph.rows().size(); ++i) to.graph->declare_rows(graph.rows()[i].name, graph.rows()[i].max);
+  std::vector<int> map(graph.nodes().size(), -1);
+  const auto mapped = [&](Value v) { return v ? Value{to.graph.get(), map[size_t(v.node)], v.out} : Value{}; };
+  for (const Node& n : graph.nodes()) {
+    const std::optional<Node> copied = node_for(n);
+    if (!copied) continue;
+    std::vector<Value> inputs;
+    for (const Value& v : copied->inputs) inputs.push_back(mapped(v));
+    map[size_t(n.id)] = to.graph->append_copy(*copied, inputs);
+  }
+  for (const Value& v : from.outputs) to.outputs.push_back(mapped(v));
+  for (const Value& v : from.updates) to.updates.push_back(mapped(v));
+  return to;
+}
+
 Lowered lower(const Graph& graph, std::span<const Value> outputs, std::span<const Value> updates, const Device& device,
               const PlanOptions& options, std::vector<std::string>& notes) {
   Lowered now{nullptr, {outputs.begin(), outputs.end()}, {updates.begin(), updates.end()}};

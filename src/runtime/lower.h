@@ -1,7 +1,9 @@
 // Lowering: from a graph of ops to a graph of ops that the device has kernels for.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,9 @@ const KernelRecord* find_kernel(const Device& device, const Graph& graph, const 
 
 /// Which outputs of each node are consumed by a node or asked for.
 std::vector<std::vector<bool>> used_outputs(const Graph& graph, std::span<const Value> roots);
+
+/// A copy of `from` with node_for(n) in place of each node n, on operands of the old graph; nothing: it is left out.
+Lowered rewrite(const Lowered& from, const std::function<std::optional<Node>(const Node& n)>& node_for);
 
 /// Copies what the roots need, replacing ops without a kernel by their decomposition (or throws when options.strict).
 Lowered lower(const Graph& graph, std::span<const Value> outputs, std::span<const Value> updates, const Device& device,
