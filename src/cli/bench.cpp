@@ -105,22 +105,25 @@ Windows random_windows(int64_t tokens, int64_t vocab) {
   return w;
 }
 
-void print_profile(const Session& session, double fma) {
+void print_profile(const Session& session, double fma, const Plan& costs) {
   struct Row {
     double seconds = 0, flops = 0, bytes = 0;
     int64_t calls = 0;
   };
+  const auto name_of = [](const PlanStep& s) { return s.op + (s.backward ? " (backward)" : ""); };
   std::map<std::string, Row> rows;
   double total = 0;
   const auto& times = session.profile();
   for (size_t i = 0; i < times.size(); ++i) {
     if (times[i].runs == 0) continue;
-    const PlanStep& s = session.plan().steps[i];
-    Row& r = rows[s.op + (s.backward ? " (backward)" : "")];
+    Row& r = rows[name_of(session.plan().steps[i])];
     const double seconds = times[i].seconds / double(times[i].runs);
-    r.seconds += seconds, r.flops += s.cost.flops, r.bytes += s.cost.bytes, ++r.calls;
+    r.seconds += seconds, ++r.calls;
     total += seconds;
   }
+  for (const PlanStep& s : costs.steps)
+    if (const auto it = rows.find(name_of(s)); it != rows.end())
+      it->second.flops += s.cost.flops, it->second.bytes += s.cost.bytes;
   std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
   std::sort(sorted.begin(), sorted.end(),
             [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });

@@ -69,8 +69,9 @@ Ceilings read_ceilings(const std::string& path);
 
 /// Random tokens below `vocab`, and what follows each.
 Windows random_windows(int64_t tokens, int64_t vocab);
-/// Time, FLOPs and bytes of a session's profiled steps, summed by op, on stderr.
-void print_profile(const Session& session, double fma);
+/// Time, FLOPs and bytes of a session's profiled steps, summed by op, on stderr. `costs`: the session's plan, or one of
+/// the same graph for as many rows as were computed.
+void print_profile(const Session& session, double fma, const Plan& costs);
 
 void add_bench_machine(CLI::App& app);
 void add_bench_ops(CLI::App& app);

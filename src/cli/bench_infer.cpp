@@ -69,6 +69,23 @@ size_t bytes_a_token(const Model& model) {
   return bytes;
 }
 
+// Keys and values that a token reads with `visible` positions before it and itself.
+double cache_bytes_a_token(const ModelSpec& spec, const Device& device, double visible) {
+  double bytes = 0;
+  for (const LayerSpec& l : spec.layers)
+    bytes += (l.window > 0 ? std::min(double(l.window), visible) : visible) * 2 * double(l.kv_heads * l.d_head) *
+             double(size_of(device.storage(DType::f32)));
+  return bytes;
+}
+
+// What a call that decodes `rows` costs: the plan of the decoder that is measured has room for a prompt.
+Plan plan_of_rows(Device& device, const Model& model, DecodeShape shape, int64_t rows) {
+  const ParamStore* store = model.params.get();
+  const DecodeGraph d = build_decode_graph(
+      model.spec, [store](const std::string& name) { return store->type(name).dtype; }, shape, rows);
+  return compile(*d.graph, d.outputs, d.updates, device);
+}
+
 // Of one token in a prompt of T, whose logits nobody asks for: the products of its blocks and, half a prompt on
 // average, scores and sums of values.
 double flops_a_prompt_token(const ModelSpec& spec, int64_t prompt) {
@@ -129,7 +146,12 @@ struct Infer {
                    "the cache of keys and values");
     Decoder d(*dev, model, {.sequences = int(parallel), .context = prompt + decode, .max_rows = 512});
     const double load = now() - begin;
-    std::vector<double> prefill_tps, decode_tps;
+    std::vector<double> prefill_tps, decode_tps, reads, rates, of_read;
+    const double read_a_call =
+        double(bytes_a_token(model)) +
+        double(parallel) * cache_bytes_a_token(model.spec, *dev, double(prompt) + double(decode + 1) / 2);
+    size_t peak = 0;
+    double read_before = 0;
     const Philox random(0, "bench");
     const auto token = [&](int64_t i) { return int32_t(random.below(uint64_t(i), uint64_t(model.spec.vocab))); };
     const auto prefill = [&](int sequence, int64_t tokens) {
@@ -151,13 +173,19 @@ struct Infer {
         d.decode(rows);
       }
       const double t2 = now();
-      if (r == 0) continue;
-      prefill_tps.push_back(double(prompt * parallel) / (t1 - t0));
-      decode_tps.push_back(double(decode * parallel) / (t2 - t1));
+      if (r == 0) peak = peak_resident_memory() >> 20;  // the ceilings need memory of their own
+      // Machines change from second to second: beside what memory gave right before and after.
+      const double read_after = read_ceiling(dev->pool());
+      if (r > 0) {
+        prefill_tps.push_back(double(prompt * parallel) / (t1 - t0));
+        decode_tps.push_back(double(decode * parallel) / (t2 - t1));
+        reads.push_back((read_before + read_after) / 2);
+        rates.push_back(double(decode) / (t2 - t1) * read_a_call * 1e-9);
+        of_read.push_back(rates.back() / reads.back());
+      }
+      read_before = read_after;
     }
-    const size_t peak = peak_resident_memory() >> 20;  // the ceilings need memory of their own
-    const double rate = median(decode_tps) / double(parallel) * double(bytes_a_token(model)) * 1e-9,
-                 read = read_ceiling(dev->pool()), fma = fma_ceiling(dev->pool()),
+    const double fma = fma_ceiling(dev->pool()),
                  gflops = median(prefill_tps) * flops_a_prompt_token(model.spec, prompt) * 1e-9;
     const ordered_json j{{shape.empty() ? "model" : "shape", name},
                          {"params", parameter_count(model.spec)},
@@ -168,21 +196,23 @@ struct Infer {
                          {"prefill_gflops", gflops},
                          {"fma_gflops", fma},
                          {"fraction_of_fma", gflops / fma},
-                         {"decode_GBps", rate},
-                         {"read_gbs", read},
-                         {"fraction_of_read", rate / read},
+                         {"decode_GBps", median(rates)},
+                         {"read_gbs", median(reads)},
+                         {"fraction_of_read", median(of_read)},
                          {"load_s", load},
                          {"first_token_s", first_token},
                          {"peak_rss_mib", peak}};
-    if (profile) print_profile(d.session(), fma);
+    if (profile)
+      print_profile(d.session(), fma,
+                    plan_of_rows(*dev, model, {int(parallel), prompt + decode}, std::min(parallel, d.max_rows())));
     if (json)
       fmt::print("{}\n", json_text(j));
     else
       fmt::print(
           "{}: prefill {:.1f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; decode {:.1f} tokens/s, {:.1f} GB/s of "
-          "weights = {:.0f}% of {:.1f}; loaded in {:.1f} ms, first token of a short prompt after {:.1f}; peak {} MiB\n",
-          name, median(prefill_tps), gflops, 100 * gflops / fma, fma, median(decode_tps), rate, 100 * rate / read, read,
-          1e3 * load, 1e3 * first_token, peak);
+          "weights and cache = {:.0f}% of {:.1f}; loaded in {:.1f} ms, first token of a short prompt after {:.1f}; peak {} MiB\n",
+          name, median(prefill_tps), gflops, 100 * gflops / fma, fma, median(decode_tps), median(rates),
+          100 * median(of_read), median(reads), 1e3 * load, 1e3 * first_token, peak);
   }
 };
 

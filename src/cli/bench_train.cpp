@@ -123,7 +123,7 @@ struct Train {
                          {"lightly_recomputed_blocks", fit.recompute.light},
                          {"anonymous_mib", anonymous_memory() >> 20},
                          {"peak_rss_mib", peak_resident_memory() >> 20}};
-    if (profile) print_profile(engine.session(), fma);
+    if (profile) print_profile(engine.session(), fma, engine.session().plan());
     if (json)
       fmt::print("{}\n", json_text(j));
     else

@@ -150,7 +150,7 @@ HWY_NOINLINE void micro(const Product& x, int64_t col) {
       bv[j] = hn::LoadU(d, b + j * kLanes);
       keep_in_register(bv[j]);
       if constexpr (kFetch)
-        if (j * kLanes % 16 == 0) __builtin_prefetch(reinterpret_cast<const char*>(b + j * kLanes) + x.ahead, 0, 3);
+        if (j * kLanes % 16 == 0) __builtin_prefetch(reinterpret_cast<const char*>(b + j * kLanes) + x.ahead, 0, 2);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < MR; ++i) {
