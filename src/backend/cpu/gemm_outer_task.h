@@ -68,18 +68,21 @@ inline void fetch_for_store(const void* p) {
 #endif
 }
 
-// What is written when a tile is done: C, or the arrays of a consumer. Often cold, so it is fetched for the stores;
-// where the tile is long, a row at a time while it is computed: all together would take the core's fill buffers while
-// the first steps need them.
+// What is written when a tile is done: C, fetched for its stores a row at a time while the tile is computed (all together
+// would take the core's buffers for misses while the first steps need them); or the arrays of a consumer, which reads
+// them first, so that they are fetched a tile before, to L2: on their way to L1 they would hold those buffers, which
+// this tile needs for its panels.
 struct StoredLines {
   std::array<const float*, 3> at;  // the tile's first element; absent ones last
   size_t ld;
+  bool read_later = false;
   template <size_t kWidth, size_t kEach = 16>
   void fetch_row(size_t row) const {
     for (const float* p : at) {
       if (!p) return;
 #pragma GCC unroll 4
-      for (size_t j = 0; j < kWidth; j += kEach) fetch_for_store(p + row * ld + j);
+      for (size_t j = 0; j < kWidth; j += kEach)
+        read_later ? __builtin_prefetch(p + row * ld + j, 0, 2) : fetch_for_store(p + row * ld + j);
     }
   }
 };
@@ -336,13 +339,13 @@ class OuterTask {
     for (size_t i = 0; i < rows; ++i) std::copy(c + i * width, c + i * width + n, to + i * ld);
   }
 
-  // Likewise, for a consumer. `n` columns of the tile are there. What the consumer touches is fetched one tile ahead:
-  // it is waited for at once, and until a line may be written takes longer than until it can be read.
+  // Likewise, for a consumer. `n` columns of the tile are there. What the consumer touches is fetched one tile ahead, as
+  // it is waited for at once.
   void consumed_tile(Corner here, Corner then, const Panel* a, const Panel* b, const Fetch& fetch, OuterTile t,
                      size_t n) const {
     alignas(64) float c[kMR * kNR];
     t.c = c, t.ldc = t.width;
-    t.stored = {p_.consumer->touches, p_.n};
+    t.stored = {p_.consumer->touches, p_.n, true};
     for (const float*& p : t.stored.at)
       if (p) p += then.row * p_.n + then.col;
     E::micro_tile(a, b, fetch, t);
