@@ -210,7 +210,8 @@ struct Infer {
     else
       fmt::print(
           "{}: prefill {:.1f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; decode {:.1f} tokens/s, {:.1f} GB/s of "
-          "weights and cache = {:.0f}% of {:.1f}; loaded in {:.1f} ms, first token of a short prompt after {:.1f}; peak {} MiB\n",
+          "weights and cache = {:.0f}% of {:.1f}; loaded in {:.1f} ms, first token of a short prompt after {:.1f}; "
+          "peak {} MiB\n",
           name, median(prefill_tps), gflops, 100 * gflops / fma, fma, median(decode_tps), median(rates),
           100 * median(of_read), median(reads), 1e3 * load, 1e3 * first_token, peak);
   }

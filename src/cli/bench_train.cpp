@@ -24,6 +24,7 @@ struct Train {
   int64_t steps = 5, warmup = 2;
   DeviceOptions device;
   ComputeOptions compute;
+  std::string optimizer = "adamw";
   std::string update = "streaming";  // as the peers, which neither clip nor look at the norm
   MemoryOption memory;
   bool json = false, profile = false;
@@ -40,6 +41,7 @@ struct Train {
     app.add_flag("--profile", profile, "time of each kind of op, on stderr");
     app.add_flag("--json", json, "a JSON object for each shape");
     compute.add(app);
+    add_optimizer_option(app, optimizer);
     add_update_option(app, update);
     memory.add(app);
     device.add(app);
@@ -51,7 +53,7 @@ struct Train {
     constexpr int64_t kMost = 1000000;
     check(steps >= 1 && steps <= kMost, "steps is {}, expected 1 to {}", steps, kMost);
     check(warmup >= 0 && warmup <= kMost, "warmup is {}, expected 0 to {}", warmup, kMost);
-    trainer.validate();
+    options_of_run().validate();
     memory.bytes();
     const std::vector<std::string> shapes = shapes_of(shape);
     for (const std::string& name : shapes) {
@@ -60,6 +62,14 @@ struct Train {
       require_room(spec);
     }
     for_each_shape(shapes, [this](const std::string& name) { measure(name); });
+  }
+
+  TrainerOptions options_of_run() const {
+    TrainerOptions options = trainer;
+    options.optimizer = OptimizerOptions::of(optimizer_of(optimizer).kind);
+    options.optimizer.clip = trainer.optimizer.clip;
+    options.updates = updates_of(update);
+    return options;
   }
 
   // A first bound, before tables of so many positions are made: weights, gradients, and what goes into each layer.
@@ -78,9 +88,8 @@ struct Train {
 
   void measure(const std::string& name) const {
     const auto dev = device.make();
-    TrainerOptions options = trainer;
+    TrainerOptions options = options_of_run();
     options.compute = compute.choose(*dev);
-    options.updates = updates_of(update);
     Model model = random_model(model_spec(name), *dev, 0);
     const MemoryFit fit = fit_of(*dev, model, options);
     options.recompute = fit.recompute;
@@ -107,6 +116,7 @@ struct Train {
                          {"device", dev->name()},
                          {"threads", dev->pool().size()},
                          {"compute", name_of(options.compute)},
+                         {"optimizer", optimizer},
                          {"update", update},
                          {"batch", trainer.batch},
                          {"tokens", trainer.tokens},

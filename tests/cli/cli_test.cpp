@@ -108,6 +108,15 @@ TEST_F(Cli, BenchMeasuresListsOfShapes) {
   lines("bench infer --shape " + list + " --prompt 8 --decode 4 --repeat 1 --json",
         {"prefill_tps", "decode_tps", "load_s", "peak_rss_mib", "fraction_of_read", "fraction_of_fma", "params"});
   EXPECT_EQ(toy("bench infer --shape gpt2-tiny --prompt 8 --decode 4 --repeat 1").code, 0);
+  for (const char* optimizer : {"adamw8", "lion"}) {
+    const Result r = toy(std::string("bench train --shape tiny --tokens 16 --steps 1 --warmup 0 --profile --json "
+                                     "--optimizer ") +
+                         optimizer);
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_EQ(nlohmann::json::parse(r.out).at("optimizer"), optimizer);
+    EXPECT_NE(r.err.find(optimizer), std::string::npos) << r.err;  // its op was run
+  }
+  refuses("bench train --shape tiny --optimizer adam", {"adam", "adamw"});
   refuses("bench train --shape tiny,gpt2-tny", {"gpt2-tny", "did you mean 'gpt2-tiny'"});
   refuses("bench train --shape tiny,,small", {"a name is empty"});
   refuses("bench train --shape tiny,gpt2-tiny --tokens 513", {"tokens is 513", "512 positions"});

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "ops/harness.h"
 #include "toy/backend/dynamic_code.h"
@@ -171,6 +172,32 @@ TEST(AdamW8, TenStepsOfAPlainStatement) {
     feed["w"] = y[0], feed["m"] = y[1], feed["m_scale"] = y[2], feed["v"] = y[3], feed["v_scale"] = y[4];
     for (size_t i = 0; i < kN; ++i)
       EXPECT_NEAR(y[2][i / kCodeBlock] * double(kSignedCode.value[code_at(y[1], i)]), m[i], 1e-15) << t << " " << i;
+  }
+}
+
+// Without memory of the gradients before, the moments are the gradient and its square. Numbers on both sides of every
+// threshold, and on it; the largest of each block is 1.
+TEST(AdamW8, EveryThresholdIsWhereItIs) {
+  std::vector<double> g;
+  for (const DynamicCode* code : {&kSignedCode, &kUnsignedCode})
+    for (const float threshold : std::span(code->threshold).first(255))
+      for (const float x : {std::nextafter(threshold, -2.0f), threshold, std::nextafter(threshold, 2.0f)})
+        for (const float number : {x, std::sqrt(std::fabs(x))}) {
+          if (g.size() % kCodeBlock == 0) g.push_back(1);
+          g.push_back(double(number));
+        }
+  for (const double x : {0.0, -0.0, 0x1p-149, -0x1p-149, 0x1p-23, -0x1p-23, 0x1p-30, -1.0}) g.push_back(x);
+  const size_t blocks = (g.size() + kCodeBlock - 1) / kCodeBlock;
+  const std::string shape = "[" + std::to_string(g.size()) + "]";
+  const Built b = build_op(*find_op("adamw8"), parse_operands(state(shape, std::to_string(blocks), "none")),
+                           AdamWAttrs{0, 0, 1e-8, 0.1});
+  Feed feed = b.feed;
+  feed["g"] = g;
+  const Results y = Program(b, cpu_device(2)).run(feed);
+  for (size_t i = 0; i < g.size(); ++i) {
+    const float x = float(g[i]), square = x * x;
+    EXPECT_EQ(code_at(y[1], i), kSignedCode.of(double(x))) << x;
+    EXPECT_EQ(code_at(y[3], i), std::max<int>(kUnsignedCode.of(double(square)), square > 0)) << x;
   }
 }
 

@@ -10,13 +10,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace toy {
 
 /// A code: 256 numbers, and what lies between them.
 struct DynamicCode {
   std::array<float, 256> value{};      ///< ascending
-  std::array<float, 256> threshold{};  ///< numbers above threshold[k] have a code above k; the last is not used
+  std::array<float, 256> threshold{};  ///< numbers above threshold[k] have a code above k; the last is infinite
 
   /// The number of thresholds below x.
   constexpr uint8_t of(double x) const {
@@ -42,6 +43,7 @@ constexpr DynamicCode dynamic_code(bool has_sign) {
   for (int d = 0; d < 7; ++d)
     for (int part = 0, parts = has_sign ? 1 << d : 2 << d; part < parts; ++part) c.value[n++] = middle(d, part, parts);
   c.value[n] = 1;
+  c.threshold[255] = std::numeric_limits<float>::infinity();
   for (size_t k = 0; k < 255; ++k) c.threshold[k] = float((double(c.value[k]) + double(c.value[k + 1])) / 2);
   return c;
 }

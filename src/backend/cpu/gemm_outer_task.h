@@ -68,10 +68,10 @@ inline void fetch_for_store(const void* p) {
 #endif
 }
 
-// What is written when a tile is done: C, fetched for its stores a row at a time while the tile is computed (all together
-// would take the core's buffers for misses while the first steps need them); or the arrays of a consumer, which reads
-// them first, so that they are fetched a tile before, to L2: on their way to L1 they would hold those buffers, which
-// this tile needs for its panels.
+// What is written when a tile is done: C, fetched for its stores a row at a time while the tile is computed (all
+// together would take the core's buffers for misses while the first steps need them); or the arrays of a consumer,
+// which reads them first, so that they are fetched a tile before, to L2: on their way to L1 they would hold those
+// buffers, which this tile needs for its panels.
 struct StoredLines {
   std::array<const float*, 3> at;  // the tile's first element; absent ones last
   size_t ld;
@@ -339,8 +339,8 @@ class OuterTask {
     for (size_t i = 0; i < rows; ++i) std::copy(c + i * width, c + i * width + n, to + i * ld);
   }
 
-  // Likewise, for a consumer. `n` columns of the tile are there. What the consumer touches is fetched one tile ahead, as
-  // it is waited for at once.
+  // Likewise, for a consumer. `n` columns of the tile are there. What the consumer touches is fetched one tile ahead,
+  // as it is waited for at once.
   void consumed_tile(Corner here, Corner then, const Panel* a, const Panel* b, const Fetch& fetch, OuterTile t,
                      size_t n) const {
     alignas(64) float c[kMR * kNR];
