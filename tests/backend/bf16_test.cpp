@@ -6,6 +6,7 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/kernels.h"
 #include "backend/kernel_test_util.h"
+#include "toy/ops/attrs/structs.h"
 
 namespace toy::test {
 namespace {
@@ -41,11 +42,11 @@ class Bf16 : public testing::Test {
   }
 
   // Runs the record with 1, 2, 3 and 8 threads: the same bits, nothing written outside.
-  static void run(const KernelRecord& record, const std::vector<View>& in, Array<float>& out) {
+  static void run(const KernelRecord& record, const std::vector<View>& in, Array<float>& out, const Attrs& attrs = {}) {
     std::vector<float> first;
     for (const int threads : {1, 2, 3, 8}) {
       std::fill(out.data(), out.data() + out.size(), -7.0f);
-      EXPECT_FALSE(run_kernel(record, in, {out.view()}, {}, threads, {}, DType::bf16));
+      EXPECT_FALSE(run_kernel(record, in, {out.view()}, attrs, threads, {}, DType::bf16));
       if (first.empty()) first.assign(out.data(), out.data() + out.size());
       ASSERT_EQ(std::memcmp(first.data(), out.data(), out.size() * 4), 0) << threads << " threads";
       ASSERT_TRUE(out.intact());
@@ -117,6 +118,35 @@ TEST_F(Bf16, GradientOfWeight) {
     run(cpu::linear_grad_w_bf16_kernel(), {dy.view(), x.view(), acc.view()}, dw);
     e.compare(dw, "acc");
   }
+}
+
+// Three matrices by one, either operand transposed; more threads than matrices, and fewer.
+TEST_F(Bf16, Matmul) {
+  for (const auto& shape : kShapes)
+    for (const bool transpose_a : {false, true})
+      for (const bool transpose_b : {false, true}) {
+        const int64_t m = shape.rows, n = shape.outs, k = shape.ins;
+        const auto sides = [](bool transposed, int64_t r, int64_t c) {
+          return transposed ? std::pair(c, r) : std::pair(r, c);
+        };
+        const auto [a0, a1] = sides(transpose_a, m, k);
+        const auto [b0, b1] = sides(transpose_b, k, n);
+        Array<float> a({3, a0, a1}), b({1, b0, b1}), y({3, m, n});
+        fill_random(a, 11), fill_random(b, 12);
+        run(cpu::matmul_bf16_kernel(), {a.view(), b.view()}, y, MatmulAttrs{transpose_a, transpose_b});
+        for (int64_t item = 0; item < 3; ++item) {
+          const float *ai = a.data() + item * m * k, *bi = b.data();
+          const Expected e{size_t(m),
+                           size_t(n),
+                           size_t(k),
+                           [&](size_t i, size_t l) { return ai[transpose_a ? l * size_t(m) + i : i * size_t(k) + l]; },
+                           [&](size_t l, size_t j) { return bi[transpose_b ? j * size_t(k) + l : l * size_t(n) + j]; },
+                           {}};
+          Array<float> c({m, n});
+          std::copy_n(y.data() + item * m * n, m * n, c.data());
+          e.compare(c, "item");
+        }
+      }
 }
 
 // a [m,k] and b [k,n] with either dimension contiguous, init a matrix, a row, or absent.

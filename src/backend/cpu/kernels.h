@@ -14,5 +14,6 @@ KernelRecord linear_bf16_kernel();
 KernelRecord linear_grad_x_bf16_kernel();
 KernelRecord linear_grad_w_bf16_kernel();
 KernelRecord linear_xent_bf16_kernel();
+KernelRecord matmul_bf16_kernel();
 
 }  // namespace toy::cpu

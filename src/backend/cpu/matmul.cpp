@@ -1,6 +1,7 @@
 // matmul: products of many matrices, either operand taken transposed, leading dimensions broadcast. While there are
 // items for everybody a thread does whole items, the rest are cut over the team: an item's bits are the same either
-// way.
+// way. Also with bf16 products, for which Muon's Newton-Schulz iteration is known to be good enough (Jordan et al.
+// 2024).
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/kernels.h"
 #include "toy/ops/attrs/structs.h"
@@ -31,10 +32,15 @@ size_t matrix_of(size_t item, const Shape& in, const Shape& out) {
 
 size_t workspace(const KernelQuery& q) noexcept {
   const Sizes s(q.in[0].shape, q.in[1].shape, q.out[0].shape, q.attrs.as<MatmulAttrs>());
-  return outer_workspace(s.m, s.n, s.k, q.threads);
+  return outer_workspace(s.m, s.n, s.k, q.threads, q.products);
 }
 
+bool accepts_bf16(const KernelQuery& q) noexcept { return q.products == DType::bf16 && has_bf16_products(); }
+
+template <bool kBf16>
 void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  constexpr auto product = kBf16 ? outer_product_bf16 : outer_product;
+  constexpr DType kProducts = kBf16 ? DType::bf16 : DType::f32;
   const MatmulAttrs& attrs = args.attrs.as<MatmulAttrs>();
   const Shape &a = args.in[0].shape, &b = args.in[1].shape, &out = args.out[0].shape;
   const Sizes s(a, b, out, attrs);
@@ -49,16 +55,19 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
     return p;
   };
   const size_t team = size_t(ctx.threads), whole = s.items / team * team;
-  std::byte* own = args.workspace + size_t(ctx.thread) * outer_workspace(s.m, s.n, s.k, 1);
-  for (size_t i = size_t(ctx.thread); i < whole; i += team) outer_product(item(i), TeamMember{}, own);
+  std::byte* own = args.workspace + size_t(ctx.thread) * outer_workspace(s.m, s.n, s.k, 1, kProducts);
+  for (size_t i = size_t(ctx.thread); i < whole; i += team) product(item(i), TeamMember{}, own);
   for (size_t i = whole; i < s.items; ++i) {
     if (i > whole) ctx.barrier();
-    outer_product(item(i), ctx, args.workspace);
+    product(item(i), ctx, args.workspace);
   }
 }
 
 }  // namespace
 
-KernelRecord matmul_kernel() { return {.op = "matmul", .workspace = workspace, .run = run}; }
+KernelRecord matmul_kernel() { return {.op = "matmul", .workspace = workspace, .run = run<false>}; }
+KernelRecord matmul_bf16_kernel() {
+  return {.op = "matmul", .accepts = accepts_bf16, .workspace = workspace, .run = run<true>};
+}
 
 }  // namespace toy::cpu
