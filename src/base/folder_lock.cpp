@@ -25,9 +25,8 @@ std::string holder(int fd) {
   return id.empty() ? "" : " (process " + id.substr(0, id.find('\n')) + ")";
 }
 
-constexpr const char* kLock = ".lock";
 constexpr int kPasses = 100;  // where files have no number that stays, a lock is taken as it is
-std::string lock_path(const std::string& folder) { return folder + "/" + kLock; }
+std::string lock_path(const std::string& folder) { return folder + "/" + kLockFile; }
 
 int open_lock(const std::string& folder) {
   const int fd = ::open(lock_path(folder).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -89,7 +88,7 @@ FolderLock::~FolderLock() { ::close(fd_); }
 void remove_unused_folder(const std::string& folder) noexcept try {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-    if (entry.path().filename() != kLock) return;
+    if (entry.path().filename() != kLockFile) return;
   if (error) return;
   const FolderLock ours(folder);  // nobody begins to use it now
   std::filesystem::remove(lock_path(folder), error);

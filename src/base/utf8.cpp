@@ -93,6 +93,50 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+namespace {
+
+uint32_t code_point(std::string_view character) {
+  const auto byte = [&](size_t i) { return uint32_t(uint8_t(character[i])); };
+  const size_t n = character.size();
+  uint32_t c = n == 1 ? byte(0) : byte(0) & (0xFFu >> (n + 1));
+  for (size_t i = 1; i < n; ++i) c = c << 6 | (byte(i) & 0x3F);
+  return c;
+}
+
+size_t columns_of(uint32_t c) {
+  struct Block {
+    uint32_t first, last;
+  };
+  constexpr Block kCombining[] = {{0x300, 0x36F},   {0x1AB0, 0x1AFF}, {0x1DC0, 0x1DFF}, {0x200B, 0x200F},
+                                  {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}};
+  constexpr Block kWide[] = {{0x1100, 0x115F}, {0x2E80, 0x303E},   {0x3041, 0xA4CF},   {0xA960, 0xA97F},
+                             {0xAC00, 0xD7A3}, {0xF900, 0xFAFF},   {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},
+                             {0xFFE0, 0xFFE6}, {0x1F300, 0x1F64F}, {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD}};
+  const auto in = [c](const auto& blocks) {
+    return std::any_of(std::begin(blocks), std::end(blocks), [c](Block b) { return b.first <= c && c <= b.last; });
+  };
+  return in(kCombining) ? 0 : in(kWide) ? 2 : 1;
+}
+
+}  // namespace
+
+size_t terminal_columns(std::string_view text) {
+  size_t columns = 0;
+  each_character(text, [&](std::string_view c) { columns += columns_of(code_point(c)); });
+  return columns;
+}
+
+std::string_view first_columns(std::string_view text, size_t columns) {
+  size_t bytes = 0;
+  for (size_t n; bytes < text.size(); bytes += n) {
+    n = std::max<size_t>(utf8_character(text.substr(bytes)), 1);
+    const size_t wide = terminal_columns(text.substr(bytes, n));
+    if (wide > columns) break;
+    columns -= wide;
+  }
+  return text.substr(0, bytes);
+}
+
 std::string utf8_encode(uint32_t c) {
   std::string out;
   const auto put = [&](uint32_t byte) { out.push_back(char(byte)); };

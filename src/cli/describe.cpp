@@ -52,8 +52,10 @@ struct Describe {
         "--ceilings", ceilings,
         "for the card and --cost: the least time, by what bounds each op. `here` measures this machine for some "
         "seconds; else a file written by `toy bench machine --json`");
-    of_passes = {app.add_option("--batch", o.trainer.batch, "B of the training step")->capture_default_str()};
-    tokens_option = app.add_option("--tokens", o.trainer.tokens, "T of the training step")->capture_default_str();
+    of_passes = {app.add_option("--batch", o.trainer.batch, "B of the training step; of a run: by default its own")
+                     ->capture_default_str()};
+    tokens_option = app.add_option("--tokens", o.trainer.tokens, "T of the training step; of a run: by default its own")
+                        ->capture_default_str();
     of_passes.push_back(tokens_option);
     of_training = {add_optimizer_option(app, optimizer), add_update_option(app, update)};
     of_training.push_back(app.add_option(
@@ -83,11 +85,12 @@ struct Describe {
     check_options();
     const auto dev = device.make();
     const Described model = open_description(what);
+    take_step_of(model.step);
     print_warnings(what, model.warnings);
     if (o.context == 0) o.context = model.spec.context;
     check(rows_option->count() == 0 || o.rows <= o.context, "rows is {}, expected 1 to {}, the positions (--ctx)",
           o.rows, o.context);
-    if (model.spec.positions == PositionKind::learned && tokens_option->count() == 0)
+    if (model.spec.positions == PositionKind::learned && tokens_option->count() == 0 && !model.step.tokens)
       o.trainer.tokens = std::min(o.trainer.tokens, model.spec.context);
     if (!limit.empty()) fit(model.spec, *dev);
     std::optional<Ceilings> limits;
@@ -104,11 +107,25 @@ struct Describe {
   }
 
  private:
-  void check_options() {
+  // The command line comes first.
+  void take_step_of(const RunStep& run) {
+    const auto take = [](const CLI::Option* option, auto& value, const auto& of_run) {
+      if (of_run && option->count() == 0) value = *of_run;
+    };
+    take(of_passes[0], o.trainer.batch, run.batch), take(tokens_option, o.trainer.tokens, run.tokens);
+    take(of_training[0], optimizer, run.optimizer), take(of_training[1], update, run.update);
+    apply_step();
+  }
+
+  void apply_step() {
     o.trainer.optimizer = OptimizerOptions::of(optimizer_of(optimizer).kind);
     o.trainer.updates = updates_of(update);
     if (o.trainer.updates == TrainerOptions::streaming) o.trainer.optimizer.clip = 0;  // it cannot clip
     o.trainer.validate();
+  }
+
+  void check_options() {
+    apply_step();
     check_context(o.context);
     if (!limit.empty()) parse_bytes("limit", limit);
     for (const std::string* shown : {&graph, &plan, &memory, &cost})

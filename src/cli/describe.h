@@ -14,11 +14,18 @@
 
 namespace toy::cli {
 
+/// What the options of a run say of its training step; nothing where there is no run.
+struct RunStep {
+  std::optional<int64_t> batch, tokens;
+  std::optional<std::string> optimizer, update;
+};
+
 /// A model as far as it can be known without its weights.
 struct Described {
   ModelSpec spec;
   std::map<std::string, DType> stored;  ///< each tensor as loaded, where there is a file
   std::vector<std::string> warnings;    ///< about the file
+  RunStep step;
 
   DType dtype_of(const std::string& name) const {
     const auto it = stored.find(name);

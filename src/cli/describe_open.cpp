@@ -70,6 +70,23 @@ std::optional<Planned> planned(const fs::path& path) {
   return init.empty() ? Planned{model, vocabulary_of(tokenizer), context_of(j)} : Planned{model};
 }
 
+// What the options of a run say of its step.
+RunStep step_of(const fs::path& path) {
+  std::ifstream file(path);
+  const auto j = parse_json<nlohmann::json>(std::string(std::istreambuf_iterator<char>(file), {}));
+  RunStep step;
+  const auto take = [&](const char* key, auto& value) {
+    using T = typename std::decay_t<decltype(value)>::value_type;
+    const auto it = j.find(key);
+    if (it == j.end()) return;
+    if (std::is_same_v<T, std::string> ? it->is_string() : it->is_number_integer()) value = it->template get<T>();
+  };
+  if (!j.is_object()) return step;
+  take("batch", step.batch), take("tokens", step.tokens);
+  take("optimizer", step.optimizer), take("update", step.update);
+  return step;
+}
+
 // Of a run further down, or of the beginning of its id; "" where there is none.
 std::string folder_of_run(const std::string& what) {
   std::error_code error;
@@ -162,8 +179,14 @@ Compiled decode_graph(const Described& m, const GraphOptions& o, Device& dev) {
 Described open_description(const std::string& what) {
   if (is_size(what)) return open_model(what);
   const std::string file = file_of(what);
-  if (const auto p = planned(file)) return open_model(p->model, p->vocab, p->context);
-  return open_model(file);
+  const auto p = planned(file);
+  Described d = p ? open_model(p->model, p->vocab, p->context) : open_model(file);
+  if (p)
+    d.step = step_of(file);
+  else if (file != what)  // a run's own model
+    if (const fs::path options = fs::path(file).parent_path() / "config.json"; planned(options))
+      d.step = step_of(options);
+  return d;
 }
 
 Compiled graph_of(const std::string& which, const Described& model, const GraphOptions& options, Device& device) {

@@ -137,8 +137,19 @@ ordered_json options_json(const CLI::App& app) {
   return j;
 }
 
+namespace {
+
+// Without `..`: before folders are made, "new/../there" leads nowhere.
+std::string direct(const std::string& out) {
+  const std::filesystem::path path(out);
+  const bool up = std::find(path.begin(), path.end(), "..") != path.end();
+  return up ? std::filesystem::weakly_canonical(path).string() : out;
+}
+
+}  // namespace
+
 OutFolder::OutFolder(const std::string& out, const std::map<std::string, std::string>& fields)
-    : path_(runs::make_folder(out, fields)), ours_(path_ != out || !std::filesystem::exists(path_)) {}
+    : path_(runs::make_folder(direct(out), fields)), ours_(path_ != direct(out) || !std::filesystem::exists(path_)) {}
 
 OutFolder::~OutFolder() {
   if (ours_) remove_unused_folder(path_);

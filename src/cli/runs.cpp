@@ -93,7 +93,7 @@ std::string table(const std::vector<std::vector<std::string>>& rows, const std::
   for (const auto& row : rows)
     for (size_t c = 0; c < row.size(); ++c) {
       if (c == widths.size()) widths.push_back(0);
-      widths[c] = std::max(widths[c], row[c].size());
+      widths[c] = std::max(widths[c], terminal_columns(row[c]));
     }
   size_t shown = 1;
   for (size_t total = widths[0]; shown < widths.size() && total + 2 + widths[shown] <= size_t(columns); ++shown)
@@ -102,11 +102,11 @@ std::string table(const std::vector<std::vector<std::string>>& rows, const std::
   for (const auto& row : rows) {
     std::string line;
     for (size_t c = 0; c < shown; ++c) {
-      const std::string pad(widths[c] - row[c].size(), ' ');
+      const std::string pad(widths[c] - terminal_columns(row[c]), ' ');
       line += (c ? "  " : "") + (right[c] ? pad + row[c] : row[c] + pad);
     }
     line.erase(line.find_last_not_of(' ') + 1);
-    out += line.substr(0, size_t(columns)) + "\n";
+    out += std::string(first_columns(line, size_t(columns))) + "\n";
   }
   return out;
 }
@@ -120,17 +120,19 @@ constexpr int kUnlimited = 100000;
 std::string card(const std::vector<std::pair<std::string, std::string>>& rows, int columns) {
   constexpr size_t kLeast = 12;
   size_t titles = 0;
-  for (const auto& [title, value] : rows) titles = std::max(titles, title.size());
+  for (const auto& [title, value] : rows) titles = std::max(titles, terminal_columns(title));
   const bool below = size_t(columns) < titles + 2 + kLeast;
   const size_t indent = below ? 2 : titles + 2, room = std::max(size_t(columns), indent + 1) - indent;
   std::string out;
   for (const auto& [title, value] : rows) {
-    out += below ? title.substr(0, size_t(columns)) + "\n" : title + std::string(indent - title.size(), ' ');
+    out += below ? std::string(first_columns(title, size_t(columns))) + "\n"
+                 : title + std::string(indent - terminal_columns(title), ' ');
     size_t used = 0;
     if (below) out += std::string(indent, ' ');
-    for (std::string_view rest = value; !rest.empty(); ++used) {
-      if (used == room) out += "\n" + std::string(indent, ' '), used = 0;
-      const size_t bytes = std::max<size_t>(utf8_character(rest), 1);
+    for (std::string_view rest = value; !rest.empty();) {
+      const size_t bytes = std::max<size_t>(utf8_character(rest), 1), wide = terminal_columns(rest.substr(0, bytes));
+      if (used > 0 && used + wide > room) out += "\n" + std::string(indent, ' '), used = 0;
+      used += wide;
       out += rest.substr(0, bytes);
       rest.remove_prefix(bytes);
     }
@@ -199,7 +201,15 @@ struct List {
   }
 };
 
-void write_file(const std::string& path, const std::string& text) {
+// A picture or a report may take the place of an earlier one, but not of any other file: a name is soon mistaken.
+void write_file(const std::string& option, const std::string& path, const std::string& text) {
+  if (std::filesystem::is_regular_file(path)) {
+    const std::string_view beginning = std::string_view(text).substr(0, 4);  // "<svg", "<!do"
+    std::string there(beginning.size(), ' ');
+    std::ifstream file(path, std::ios::binary);
+    check(!file.read(there.data(), std::streamsize(there.size())).good() || there == beginning,
+          "{}: '{}' is there and was not written by this command; choose another name, or remove it", option, path);
+  }
   AtomicFile file(path);
   file.write(text);
   file.commit();
@@ -257,7 +267,7 @@ struct Show {
     check(!error && std::filesystem::is_directory(svg), "svg: cannot make the folder '{}'", svg);
     for (const runs::Curve& c : curves) {
       const std::string path = (std::filesystem::path(svg) / (c.metric + ".svg")).string();
-      write_file(path, runs::to_svg(c.chart, {.width = 720, .height = 360}));
+      write_file("svg", path, runs::to_svg(c.chart, {.width = 720, .height = 360}));
       put_line(path + "\n");
     }
   }
@@ -297,7 +307,7 @@ struct CompareRuns {
     }
     name_apart(list);
     const runs::Chart chart = runs::compare_chart(metric, logs, short_names(list));
-    if (!svg.empty()) write_file(svg, runs::to_svg(chart, {.width = 720, .height = 380}));
+    if (!svg.empty()) write_file("svg", svg, runs::to_svg(chart, {.width = 720, .height = 380}));
     const std::vector<runs::Compare> metrics = runs::compare(list);
     if (json) {
       for (const runs::Compare& c : metrics) put_line(runs::to_json_line({0, {}, "end", c}) + "\n");
@@ -432,10 +442,7 @@ struct Report {
   }
   void run() {
     const Opened o = open_run(run_name);
-    std::error_code ignored;
-    check(!std::filesystem::equivalent(out, o.path, ignored), "out: '{}' is the run's own log; choose another name",
-          out);
-    write_file(out, runs::html_report(o.log, o.summary));
+    write_file("out", out, runs::html_report(o.log, o.summary));
     put_line(out + "\n");
   }
 };

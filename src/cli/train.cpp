@@ -14,9 +14,11 @@
 #include "cli/progress.h"
 #include "cli/run_files.h"
 #include "toy/base/error.h"
+#include "toy/base/folder_lock.h"
 #include "toy/base/json_text.h"
 #include "toy/base/memory.h"
 #include "toy/base/utf8.h"
+#include "toy/runs/log.h"
 #include "toy/train/from_scratch.h"
 #include "toy/train/warm_start.h"
 
@@ -138,7 +140,9 @@ struct Recipe {
     optimizer.add(app, o, lr_part);
     app.add_option("--eval-every", o.eval_every, "steps between validations; 0: only at the end")
         ->capture_default_str();
-    app.add_option("--eval-tokens", o.eval_tokens, "validation tokens read before the last validation; 0: all")
+    app.add_option("--eval-tokens", o.eval_tokens,
+                   "validation tokens read by validations, which are compared with each other; at the end all are "
+                   "read, too. 0: all")
         ->capture_default_str();
     app.add_option("--sample", o.sample_tokens, "tokens of a sample written at each validation")->capture_default_str();
     app.add_option("--dtype", stored, "matrices in the file: f32, f16 or bf16")->capture_default_str();
@@ -205,7 +209,7 @@ struct Recipe {
     const OutFolder folder(o.out, {{"arch", o.out.find("{arch}") == std::string::npos ? "" : architecture_of(o)},
                                    {"recipe", app.get_name()}});
     o.out = folder.path();
-    for (const char* file : {"/model.gguf", "/model-ema.gguf"}) refuse_overwriting_texts(o.out + file, o.data);
+    refuse_losses(o);
     const nlohmann::ordered_json config = options_json(app);
     Reporter reporter(results, json);
     const auto open = [&](const TrainObserver::Start& s, bool resumed) {
@@ -231,6 +235,26 @@ struct Recipe {
     if (o.resume && compute.compute == "auto")
       if (const std::optional<DType> before = checkpoint_compute(o.out)) return *before;
     return compute.choose(dev);
+  }
+
+  // A run must not write over what it reads, nor over what no run wrote.
+  template <class Options>
+  static void refuse_losses(const Options& o) {
+    constexpr const char* kOptions = "config.json";
+    constexpr const char* kGraph = "flow.json";
+    const std::filesystem::path out(o.out);
+    for (const char* name : {"model.gguf", "model-ema.gguf", kOptions, kGraph, runs::kEventsFile, kLockFile}) {
+      const std::string file = (out / name).string();
+      refuse_overwriting_texts(file, o.data);
+      if constexpr (requires { o.size; }) refuse_overwriting("out", file, {{"--size", o.size}});
+      if constexpr (requires { o.init; })  // whose model.gguf may be replaced: see the footer
+        if (name != std::string_view("model.gguf")) refuse_overwriting("out", file, {{"--init", o.init}});
+    }
+    const auto there = [&](const char* name) { return std::filesystem::exists(out / name); };
+    for (const char* name : {kOptions, kGraph})
+      check(!there(name) || there(runs::kEventsFile) || there("checkpoints"),
+            "out: '{}' is there, but no run ({}) that wrote it, and it would be lost; choose another folder",
+            (out / name).string(), runs::kEventsFile);
   }
 
   static std::string architecture_of(const FromScratchOptions& o) {

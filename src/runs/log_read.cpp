@@ -19,6 +19,7 @@ std::string name_of_event(const Event& e) {
   return std::visit(
       [](const auto& b) -> std::string {
         if constexpr (requires { b.name; }) return b.name;
+        if constexpr (requires { b.whole; }) return b.whole ? "whole" : "part";
         if constexpr (requires { b.op; }) return b.op + " " + b.pass;
         return {};
       },

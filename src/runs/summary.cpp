@@ -81,7 +81,8 @@ void take(Summary& s, const Step& e) {
 void take(Summary& s, const Eval& e) {
   s.validation_loss = finite(e.loss);
   s.nats_per_byte = finite(e.nats_per_byte);
-  keep_less(s.best_validation_loss, e.loss);
+  if (!s.validation_is_whole) s.validation_is_whole = e.whole;
+  if (s.validation_is_whole == e.whole) keep_less(s.best_validation_loss, e.loss);
 }
 
 // Value of a cell that can be ordered by number.

@@ -99,11 +99,14 @@ std::string Checkpoints::find(std::vector<std::string>& told) {
   return newest_;
 }
 
-std::string Checkpoints::look() const {
+std::string Checkpoints::look(std::vector<std::string>& told) const {
   const std::vector<int64_t> steps = checkpoint_steps(root_);
-  const auto whole = std::find_if(steps.rbegin(), steps.rend(),
-                                  [this](int64_t step) { return checkpoint_damage(root_, step).empty(); });
-  return whole == steps.rend() ? std::string{} : checkpoint_path(root_, *whole);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const std::string damage = checkpoint_damage(root_, *step), path = checkpoint_path(root_, *step);
+    if (damage.empty()) return path;
+    told.push_back(fmt::format("{} is damaged: {}; a run would go on from one before it", path, damage));
+  }
+  return {};
 }
 
 std::string Checkpoints::save(const Model& model, const Trainer& trainer, const ordered_json& config,
@@ -206,7 +209,8 @@ void restore_trainer(const std::string& path, const RunState& state, const Model
 }
 
 std::optional<DType> checkpoint_compute(const std::string& out) {
-  const std::string path = Checkpoints(out, 1).look();
+  std::vector<std::string> told;  // by the run itself, which looks again
+  const std::string path = Checkpoints(out, 1).look(told);
   if (path.empty()) return std::nullopt;
   return checkpoint_config(path).at("options").at("compute") == name_of(DType::bf16) ? DType::bf16 : DType::f32;
 }

@@ -35,8 +35,8 @@ class Checkpoints {
   /// The newest that is whole, or "". Damaged ones that are newer are set aside; `told` says of each what was wrong.
   /// Throws Error{bad_input} when there are some and none is whole.
   std::string find(std::vector<std::string>& told);
-  /// The newest that is whole, or "", without touching any.
-  std::string look() const;
+  /// The same without touching any; "" too where none is whole.
+  std::string look(std::vector<std::string>& told) const;
   /// Writes one and removes what is not to be kept. Returns its path. Throws Error{bad_input} for a full disk, with
   /// what there is to go on from; checkpoints that are there are unharmed.
   std::string save(const Model& model, const Trainer& trainer, const nlohmann::ordered_json& config, const RunState& s);

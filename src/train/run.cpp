@@ -95,12 +95,13 @@ class Run {
     e.measured_steps = t.steps;
     const int64_t parts = o_.eval_every > 0 ? (o_.steps - 1) / o_.eval_every - state_.step / o_.eval_every : 0;
     const double part = validator_->seconds(o_.eval_tokens), whole = validator_->seconds(0);
+    const double at_end = o_.eval_every > 0 && part < whole ? part + whole : whole;
     double steps = std::max(t.first, t.step) + t.step * double(e.steps - 1);
     if (e.steps == 0) steps = 0;
     double loop = steps + double(parts) * part;
     if (o_.time_limit > 0) loop = std::min(loop, o_.time_limit);
-    e.validation_seconds = double(parts) * part + whole;
-    e.seconds = e.preparing_seconds + loop + whole;
+    e.validation_seconds = double(parts) * part + at_end;
+    e.seconds = e.preparing_seconds + loop + at_end;
     return e;
   }
 
@@ -261,7 +262,7 @@ class Run {
       return;
     }
     std::vector<std::string> told;
-    from_ = writes_ ? checkpoints_.find(told) : checkpoints_.look();
+    from_ = writes_ ? checkpoints_.find(told) : checkpoints_.look(told);
     for (const std::string& text : told) observer_.warned(text);
     if (!from_.empty()) state_ = checkpoint_state(from_);
   }
@@ -393,18 +394,27 @@ class Run {
                    fmt::format("training '{}' ({:.1f} M parameters)", spec.name, double(parameter_count(spec)) * 1e-6));
   }
 
-  // A validation that belongs to the run: early stopping and the best checkpoint look at it. False: somebody wants the
-  // run to end. Then nothing was learned of this validation, and catch_up() makes it later.
+  // A validation that belongs to the run. False: somebody wants the run to end. Then nothing was learned of what is
+  // missing, and catch_up() makes it later. Early stopping and the best checkpoint compare like with like: where
+  // validations read a part of the text, they look at that part at the last step, too, and not at the whole.
   bool evaluate(bool last) {
     if (data_->validation().empty()) return true;
-    const std::optional<TrainObserver::Eval> e = validator_->run(state_.step, last ? 0 : o_.eval_tokens);
-    if (!e) return false;
-    if (!state_.eval || state_.eval->step != e->step) judge(e->loss);  // not the whole text after a part of it
-    state_.eval = *e;
-    const bool best = !state_.best || (state_.best->whole == e->whole && e->loss < state_.best->loss);
-    if (best && std::isfinite(e->loss)) state_.best = *e;
-    return true;
+    const bool judged = state_.eval && state_.eval->step == state_.step;
+    if (!judged) {
+      const std::optional<TrainObserver::Eval> e = validator_->run(state_.step, o_.eval_every > 0 ? o_.eval_tokens : 0);
+      if (!e) return false;
+      judge(e->loss);
+      state_.eval = *e;
+      const bool best = !state_.best || e->loss < state_.best->loss || !same_measure(*state_.best, *e);
+      if (best && std::isfinite(e->loss)) state_.best = *e;
+    }
+    if (!last || state_.eval->whole) return true;
+    const std::optional<TrainObserver::Eval> e = validator_->run(state_.step, 0, false);
+    if (e) state_.eval = *e;
+    return e.has_value();
   }
+  // False after a resume with changes.
+  static bool same_measure(const TrainObserver::Eval& a, const TrainObserver::Eval& b) { return a.whole == b.whole; }
 
   // The whole validation text where the clock ended this part of the run: to be known, but not to be learned from. The
   // run has the same bits however often it is stopped.

@@ -46,7 +46,7 @@ std::optional<Validator::Losses> Validator::losses(int64_t limit) {
   return all;
 }
 
-std::optional<TrainObserver::Eval> Validator::run(int64_t step, int64_t limit) {
+std::optional<TrainObserver::Eval> Validator::run(int64_t step, int64_t limit, bool with_sample) {
   observer_.entered("validation");
   const std::optional<Losses> weights = losses(limit);
   observer_.left("validation");
@@ -60,7 +60,7 @@ std::optional<TrainObserver::Eval> Validator::run(int64_t step, int64_t limit) {
   }
   TrainObserver::Eval told = e;
   try {
-    if (o_.sample_tokens > 0) told.sample = sample(step);
+    if (with_sample && o_.sample_tokens > 0) told.sample = sample(step);
   } catch (const Error& error) {  // of a model that has diverged; what that means for the run, its losses say
     observer_.noted(fmt::format("step {}: there is no sample: {}", step, error.what()));
   }

@@ -24,8 +24,8 @@ class Validator {
       : o_(options), device_(device), model_(model), trainer_(trainer), data_(data), observer_(observer) {}
 
   /// The loss behind step `step` on at most `limit` tokens of each text (0: all), of the averaged weights too, and a
-  /// sample, all told to the observer. Nothing where the observer wants the run to end.
-  std::optional<TrainObserver::Eval> run(int64_t step, int64_t limit);
+  /// sample if wanted, all told to the observer. Nothing where the observer wants the run to end.
+  std::optional<TrainObserver::Eval> run(int64_t step, int64_t limit, bool with_sample = true);
   /// Seconds that run() will take; measured once, with a batch and a sample.
   double seconds(int64_t limit);
 

@@ -51,6 +51,24 @@ TEST_F(Checkpoints, TheBestStaysBesideTheLast) {
   EXPECT_EQ(std::distance(fs::directory_iterator(path("run/checkpoints")), {}), 3);
 }
 
+// Where validations read a part of the text, the best is found on that part, at the last step as at any other.
+TEST_F(Checkpoints, TheBestIsFoundOnOnePartOfTheText) {
+  const std::string options =
+      "--eval-every 2 --eval-tokens 40 --checkpoint-every 2 --keep 5 --schedule constant --warmup 0 --lr 0.01 --steps ";
+  const Result four = toy(train("four", options + "4")), five = toy(train("five", options + "5"));
+  ASSERT_EQ(four.code + five.code, 0) << four.err << five.err;
+  EXPECT_EQ(fs::read_symlink(path("four/checkpoints/best")), "step_000004");
+  const json end = json::parse(slurp(path("four/checkpoints/step_000004/state.json"))),
+             on_the_way = json::parse(slurp(path("five/checkpoints/step_000004/state.json")));
+  EXPECT_EQ(end.at("best"), on_the_way.at("best"));
+  EXPECT_EQ(end.at("least"), on_the_way.at("least"));
+  EXPECT_FALSE(end.at("best").at("whole"));
+  EXPECT_TRUE(end.at("eval").at("whole"));
+  const json shown = json::parse(toy("runs show --json " + path("four")).out);
+  EXPECT_EQ(shown.at("best_validation_loss"), end.at("best").at("loss")) << shown.dump();
+  EXPECT_EQ(shown.at("validation_loss"), end.at("eval").at("loss"));
+}
+
 // One run, told to stop after step 3 by a signal, and then resumed by the command that it printed.
 TEST_F(Checkpoints, CtrlCAndTermSaveAndSayHowToResume) {
   const std::string options = "--steps 600 --eval-every 100 --sample 4 --name 'two words'";
@@ -187,7 +205,7 @@ TEST_F(Checkpoints, JsonLinesOfAResumedRun) {
         << "not in the log: " << line;
   }
   std::erase_if(kinds, [](const std::string& kind) { return kind.starts_with("region_"); });
-  EXPECT_EQ(kinds, (std::vector<std::string>{"resume", "step", "step", "eval", "checkpoint", "run_end"}));
+  EXPECT_EQ(kinds, (std::vector<std::string>{"resume", "step", "step", "eval", "eval", "checkpoint", "run_end"}));
   EXPECT_EQ(last.at("checkpoint"), path("run/checkpoints/step_000004"));
 }
 
@@ -401,6 +419,9 @@ TEST_F(Checkpoints, TheOneBeforeADamagedOneIsUsed) {
     fs::remove_all(path("run"));
     fs::copy(path("whole"), path("run"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
     way();
+    const Result tried = toy(train("run", options + " --resume --dry-run"));  // says so, too, and touches nothing
+    EXPECT_EQ(tried.code, 0) << tried.err;
+    EXPECT_NE(tried.err.find("step_000004 is damaged: " + words), std::string::npos) << tried.err;
     const Result r = toy(train("run", options + " --resume"));
     ASSERT_EQ(r.code, 0) << words << r.err;
     EXPECT_NE(r.err.find(path("run/checkpoints/step_000004") + " is damaged: " + words), std::string::npos) << r.err;

@@ -45,6 +45,18 @@ TEST_F(CliDescribe, ARunToComeIsItsOptions) {
   EXPECT_NE(card.find("V=512"), std::string::npos) << card;  // of its tokenizer, spm:512
   EXPECT_EQ(out_of(path("project/train.json")), card);
   EXPECT_EQ(out_of(write("config.json", R"({"size": "small", "steps": 3})")), out_of("small"));
+  // The step is the run's own, unless the command line says something else.
+  const std::string step = write("step.json", R"({"size": "tiny", "tokenizer": "bytes", "batch": 3, "tokens": 40,
+                                                  "optimizer": "sgd", "update": "streaming"})");
+  const std::string same = " --batch 3 --tokens 40 --optimizer sgd --update streaming";
+  EXPECT_EQ(out_of(step), out_of(step + same));
+  EXPECT_NE(out_of(step).find("B=3 T=40"), std::string::npos) << out_of(step);
+  EXPECT_NE(out_of(step + " --tokens 50").find("B=3 T=50"), std::string::npos);
+  fs::create_directories(path("ended"));
+  fs::copy_file(TOY_GOLDEN, path("ended/model.gguf"));
+  fs::copy_file(step, path("ended/config.json"));
+  EXPECT_NE(out_of(path("ended")).find("B=3 T=40"), std::string::npos) << out_of(path("ended"));
+  refuses("describe " + write("bad.json", R"({"size": "tiny", "batch": -3})"), {"batch is -3"});
   const std::string longer = out_of(write("c.json", R"({"size": "small", "tokenizer": "unigram:300", "context": 77})"));
   EXPECT_NE(longer.find("V=300  context 77"), std::string::npos) << longer;
   const std::string bytes = out_of(write("bytes.json", R"({"size": "gpt2-124m", "tokenizer": "bytes"})"));

@@ -269,7 +269,13 @@ TEST_F(CliRuns, BadInput) {
   refuses("runs show " + run + " --width 3", {"width is 3"});
   refuses("runs compare " + run, {"two or more"});
   refuses("runs compare " + run + " " + run + " --metric tap", {"metric 'tap'"});
-  refuses("runs report " + run + " --out " + run + "/events.jsonl", {"own log"});
+  for (const char* file : {"events.jsonl", "config.json", "model.gguf"}) {
+    const std::string before = slurp(run + "/" + file);
+    refuses("runs report " + run + " --out " + run + "/" + file, {file, "not written by this command"});
+    refuses("runs compare " + run + " " + run + " --svg " + run + "/" + file, {file, "not written by this command"});
+    EXPECT_EQ(slurp(run + "/" + file), before);
+  }
+  for (int again = 0; again < 2; ++again) EXPECT_EQ(toy("runs report " + run + " --out " + path("again.html")).code, 0);
   refuses(train("x", "--tap nothing"), {"tap: no name fits 'nothing'"});
   refuses(train("x", "--tap x_final:0"), {"tap", "at least 1"});
   refuses(train("x", "--grads ':3'"), {"grads", "no pattern"});

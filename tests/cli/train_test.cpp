@@ -177,6 +177,37 @@ TEST_F(CliTrain, ACorpusMayBeAPipe) {
   EXPECT_TRUE(fs::exists(path("run/model.gguf")));
 }
 
+// What a run reads, and what no run wrote, is not written over.
+TEST_F(CliTrain, NothingIsLostInTheFolder) {
+  const auto untouched = [&](const std::string& file, const std::string& options, const std::string& words) {
+    const std::string before = slurp(path(file));
+    refuses("train " + options + " --batch 2 --tokens 8 --steps 1 --threads 1", {file, words});
+    EXPECT_EQ(slurp(path(file)), before);
+  };
+  for (const char* name : {"config.json", "flow.json", ".lock", "events.jsonl", "model.gguf"}) {
+    const std::string folder = std::string("of_") + name, file = folder + "/" + name;
+    fs::create_directories(path(folder));
+    fs::copy_file(tiny_corpus(), path(file));
+    untouched(file, "from-scratch --size tiny --corpus " + path(file) + " --out " + path(folder), "would be lost");
+    untouched(file,
+              "from-scratch --size tiny --corpus " + tiny_corpus() + " --val " + path(file) + " --out " + path(folder),
+              "would be lost");
+  }
+  fs::create_directories(path("a"));
+  write("a/config.json", R"({"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 24})");
+  const std::string corpus = " --corpus " + tiny_corpus();
+  untouched("a/config.json", "from-scratch --size " + path("a/config.json") + corpus + " --out " + path("a"), "--size");
+  untouched("a/config.json", "from-scratch --size tiny" + corpus + " --out " + path("a"), "no run");
+  EXPECT_FALSE(fs::exists(path("a/model.gguf")));
+  fs::copy_file(TOY_GOLDEN, path("model-ema.gguf"));
+  untouched("model-ema.gguf", "warm-start --init " + path("model-ema.gguf") + corpus + " --out " + path(), "--init");
+  // A run's own files make room for the next one's, whichever way its folder is written.
+  const std::string run = "train from-scratch" + corpus + kSmall + "--steps 1 --out " + path("r") + "/new/../../r";
+  EXPECT_EQ(toy(run).code, 0);
+  EXPECT_EQ(toy(run).code, 0);
+  EXPECT_TRUE(fs::exists(path("r/model.gguf")));
+}
+
 // Weights that f16 would make infinities of are written to no file, and are not lost.
 TEST_F(CliTrain, WeightsBeyondF16) {
   const std::string train = "train from-scratch --corpus " + tiny_corpus() +

@@ -135,5 +135,19 @@ TEST(Utf8Stream, LosesNothingOfRandomBytes) {
   }
 }
 
+TEST(Utf8, ColumnsOfATerminal) {
+  const std::pair<const char*, size_t> texts[] = {
+      {"", 0},       {"abc", 3},        {"\u00e9", 1},      {"e\u0301", 1}, {"\u65e5\u672c\u8a9e", 6},
+      {"\ud55c", 2}, {"\U0001F600", 2}, {"\u2581\u2588", 2}};
+  for (const auto& [text, columns] : texts) {
+    EXPECT_EQ(terminal_columns(text), columns) << text;
+    EXPECT_EQ(first_columns(text, columns), text);
+  }
+  EXPECT_EQ(terminal_columns("a\xFF"), 2u);  // shown as U+FFFD
+  EXPECT_EQ(first_columns("\u65e5\u672c", 3), "\u65e5");
+  EXPECT_EQ(first_columns("e\u0301x", 1), "e\u0301");
+  EXPECT_EQ(first_columns("abc", 0), "");
+}
+
 }  // namespace
 }  // namespace toy

@@ -6,6 +6,9 @@
 
 namespace toy {
 
+/// The file in a folder that is locked; it holds the number of the process.
+inline constexpr const char* kLockFile = ".lock";
+
 /// Holds a folder for one process, as long as it lives: flock() on `<folder>/.lock`, which the system lets go of
 /// however the process ends. The file stays behind and means nothing by itself. File systems without locks are not
 /// guarded.
