@@ -17,7 +17,7 @@ packages=(
   cmake:cmake ninja-build:ninja g++:g++ pkg-config:pkg-config python3:python3
   libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libsentencepiece-dev libgtest-dev
 )
-optional=(ccache:ccache)  # makes the second build fast; nothing fails without it
+optional=(ccache:ccache strace:strace)  # makes the second build fast; shows a test the order of fsyncs. Nothing fails without
 # The sanitizers' runtime is only recommended by Debian's clang, and clang 14 is the version of Debian 12.
 dev=(clang:clang++ clang-format:clang-format libclang-rt-14-dev shellcheck:shellcheck libdnnl-dev)
 docs=(doxygen:doxygen)

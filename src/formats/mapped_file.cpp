@@ -32,7 +32,7 @@ struct Descriptor {
 extern "C" void on_sigbus(int) {
   // Only what is safe inside a signal handler: write() and _exit().
   constexpr char kText[] =
-      "toy: a mapped file was truncated while in use; leave model files as they are while toy runs "
+      "toy: a mapped file was truncated while in use; leave models and data caches as they are while toy runs "
       "(write a new file and rename it)\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
   ::_exit(1);

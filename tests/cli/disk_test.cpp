@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <random>
+#include <regex>
 #include <thread>
 
 #include "cli/checkpoint_fixture.h"
@@ -98,13 +99,10 @@ TEST_F(Disk, FullFromEveryCallOn) {
   EXPECT_GT(failures, 50u);
 }
 
-// Before a name appears everything behind it is on disk, and then the name is.
-TEST_F(Disk, OrderOfFsyncs) {
-  restart();
-  fs::remove(path("log"));
-  ASSERT_EQ(toy_with(shim("run", "TOY_SHIM_LOG=" + path("log")), command("run")).code, 0);
-  const auto lines = log();
-  const std::string root = path("run/checkpoints"), temporary = root + "/.step_000006.tmp";
+// Before a name appears everything behind it is on disk, and then the name is. `lines`: "write FILE", "fsync FILE" and
+// "rename FROM TO", as they were called while step 6 took the place of step 4 below `root`.
+void expect_order_of_fsyncs(const std::vector<std::string>& lines, const std::string& root) {
+  const std::string temporary = root + "/.step_000006.tmp";
   const auto first = [&](const std::string& line) {
     return size_t(std::find(lines.begin(), lines.end(), line) - lines.begin());
   };
@@ -141,6 +139,36 @@ TEST_F(Disk, OrderOfFsyncs) {
     EXPECT_FALSE(lines[i].starts_with("write " + root + "/step_000006")) << lines[i];
   // The checkpoint that it replaces goes only then.
   EXPECT_GT(first("rename " + root + "/step_000004 " + root + "/.step_000004.tmp"), rename);
+}
+
+TEST_F(Disk, OrderOfFsyncs) {
+  restart();
+  fs::remove(path("log"));
+  ASSERT_EQ(toy_with(shim("run", "TOY_SHIM_LOG=" + path("log")), command("run")).code, 0);
+  expect_order_of_fsyncs(log(), path("run/checkpoints"));
+}
+
+// The same as the kernel is asked for it, whatever library asks.
+TEST_F(Disk, OrderOfFsyncsByStrace) {
+  if (std::system(("strace -o " + path("log") + " true 2>/dev/null").c_str()) != 0)
+    GTEST_SKIP() << "strace is not installed, or may not look at processes here";
+  restart();
+  const std::string strace =
+      "ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\" "  // which looks at processes itself
+      "strace -f -y -s 0 -e trace=write,writev,pwrite64,fsync,fdatasync,rename,renameat,renameat2 -o " +
+      path("log") + " " TOY_BINARY " " + command("run") + " >/dev/null 2>&1";
+  ASSERT_EQ(std::system(strace.c_str()), 0);
+  std::vector<std::string> lines;
+  const std::regex on_file(R"re(^\d+ +(write|writev|pwrite64|fsync|fdatasync)\(\d+<([^>]*)>.*)re"),
+      of_name(R"re(^\d+ +rename\w*\((?:AT_FDCWD[^,]*, )?"([^"]*)", (?:AT_FDCWD[^,]*, )?"([^"]*)".*)re");
+  for (const std::string& line : log()) {
+    std::smatch m;
+    if (std::regex_match(line, m, on_file))
+      lines.push_back((m[1].str().find("sync") != std::string::npos ? "fsync " : "write ") + m[2].str());
+    else if (std::regex_match(line, m, of_name))
+      lines.push_back("rename " + m[1].str() + " " + m[2].str());
+  }
+  expect_order_of_fsyncs(lines, path("run/checkpoints"));
 }
 
 // Killed again and again at random moments until it is through.
