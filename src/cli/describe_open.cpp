@@ -84,6 +84,10 @@ RunStep step_of(const fs::path& path) {
   if (!j.is_object()) return step;
   take("batch", step.batch), take("tokens", step.tokens);
   take("optimizer", step.optimizer), take("update", step.update);
+  // Of another version, maybe: it need not be known here.
+  const auto known = [&](const OptimizerInfo& info) { return info.name == step.optimizer; };
+  if (std::none_of(optimizers().begin(), optimizers().end(), known)) step.optimizer.reset();
+  if (step.update != "gathered" && step.update != "streaming") step.update.reset();
   return step;
 }
 
@@ -183,9 +187,10 @@ Described open_description(const std::string& what) {
   Described d = p ? open_model(p->model, p->vocab, p->context) : open_model(file);
   if (p)
     d.step = step_of(file);
-  else if (file != what)  // a run's own model
-    if (const fs::path options = fs::path(file).parent_path() / "config.json"; planned(options))
-      d.step = step_of(options);
+  else if (file != what)  // a run's own model, or that of its newest checkpoint
+    for (const char* folder : {".", "../.."})
+      if (const fs::path options = fs::path(file).parent_path() / folder / "config.json"; planned(options))
+        d.step = step_of(options);
   return d;
 }
 

@@ -137,19 +137,20 @@ ordered_json options_json(const CLI::App& app) {
   return j;
 }
 
-namespace {
-
-// Without `..`: before folders are made, "new/../there" leads nowhere.
-std::string direct(const std::string& out) {
+std::string OutFolder::settled(std::string out, const std::map<std::string, std::string>& fields) {
+  for (const auto& [name, value] : fields)
+    for (size_t at; !value.empty() && (at = out.find("{" + name + "}")) != out.npos;)
+      out.replace(at, name.size() + 2, value);
   const std::filesystem::path path(out);
   const bool up = std::find(path.begin(), path.end(), "..") != path.end();
   return up ? std::filesystem::weakly_canonical(path).string() : out;
 }
 
-}  // namespace
-
-OutFolder::OutFolder(const std::string& out, const std::map<std::string, std::string>& fields)
-    : path_(runs::make_folder(direct(out), fields)), ours_(path_ != direct(out) || !std::filesystem::exists(path_)) {}
+OutFolder::OutFolder(const std::string& out, const std::map<std::string, std::string>& fields) {
+  const std::string made = runs::make_folder(out, fields);
+  path_ = settled(made, {});
+  ours_ = made != out || !std::filesystem::exists(path_);
+}
 
 OutFolder::~OutFolder() {
   if (ours_) remove_unused_folder(path_);

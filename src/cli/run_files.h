@@ -29,6 +29,10 @@ nlohmann::ordered_json options_json(const CLI::App& app);
 /// the folder is empty, it takes it away again, unless it was there before the run.
 class OutFolder {
  public:
+  /// `out` with what is known of a run filled in, and without `..` (before folders are made, "new/../there" leads
+  /// nowhere). Makes no folder: {date}, {time} and {seq} stay.
+  static std::string settled(std::string out, const std::map<std::string, std::string>& fields);
+
   OutFolder(const std::string& out, const std::map<std::string, std::string>& fields);
   ~OutFolder();
   OutFolder(const OutFolder&) = delete;

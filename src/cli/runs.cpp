@@ -203,11 +203,12 @@ struct List {
 
 // A picture or a report may take the place of an earlier one, but not of any other file: a name is soon mistaken.
 void write_file(const std::string& option, const std::string& path, const std::string& text) {
-  if (std::filesystem::is_regular_file(path)) {
-    const std::string_view beginning = std::string_view(text).substr(0, 4);  // "<svg", "<!do"
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error) && std::filesystem::file_size(path, error) > 0) {
+    const std::string_view beginning = std::string_view(text).substr(0, 48);  // as far as all of a kind begin alike
     std::string there(beginning.size(), ' ');
     std::ifstream file(path, std::ios::binary);
-    check(!file.read(there.data(), std::streamsize(there.size())).good() || there == beginning,
+    check(file.read(there.data(), std::streamsize(there.size())).good() && there == beginning,
           "{}: '{}' is there and was not written by this command; choose another name, or remove it", option, path);
   }
   AtomicFile file(path);

@@ -193,11 +193,16 @@ struct Recipe {
     else
       check(stored == "f32", "dtype '{}' is not one of f32, f16, bf16", stored);
     const auto dev = device.make();
+    const std::map<std::string, std::string> fields{
+        {"arch", o.out.find("{arch}") == std::string::npos ? "" : architecture_of(o)}, {"recipe", app.get_name()}};
+    const std::string pattern = o.out;
+    o.out = OutFolder::settled(pattern, fields);  // where a run that goes on is already
     o.trainer.compute = compute_of(o, *dev);
     o.trainer.updates = updates_of(update);
     o.watch = run_options.watch();
     o.memory = memory.bytes();
     Results results;
+    refuse_losses(o);
     if (dry_run) {
       Reporter reporter(results, json);
       return reporter.estimated(estimate(o, *dev, reporter));
@@ -206,10 +211,8 @@ struct Recipe {
       check(!o.resume || o.out.find(fresh) == std::string::npos,
             "resume: --out is '{}', and {} names a new folder each time; give the folder of the run that is to go on",
             o.out, fresh);
-    const OutFolder folder(o.out, {{"arch", o.out.find("{arch}") == std::string::npos ? "" : architecture_of(o)},
-                                   {"recipe", app.get_name()}});
+    const OutFolder folder(pattern, fields);
     o.out = folder.path();
-    refuse_losses(o);
     const nlohmann::ordered_json config = options_json(app);
     Reporter reporter(results, json);
     const auto open = [&](const TrainObserver::Start& s, bool resumed) {
@@ -237,24 +240,30 @@ struct Recipe {
     return compute.choose(dev);
   }
 
-  // A run must not write over what it reads, nor over what no run wrote.
+  // A run must not write over what it reads, nor over what no run wrote. (A model that --init reads may be replaced by
+  // its successor: see the footer.)
   template <class Options>
   static void refuse_losses(const Options& o) {
-    constexpr const char* kOptions = "config.json";
-    constexpr const char* kGraph = "flow.json";
+    constexpr std::string_view kModel = "model.gguf";
     const std::filesystem::path out(o.out);
-    for (const char* name : {"model.gguf", "model-ema.gguf", kOptions, kGraph, runs::kEventsFile, kLockFile}) {
+    const auto there = [&](std::string_view name) { return std::filesystem::exists(out / name); };
+    const bool of_a_run = there(runs::kEventsFile) || there("checkpoints");
+    for (const std::string_view name : {kModel, std::string_view("model-ema.gguf"), std::string_view("config.json"),
+                                        std::string_view("flow.json"), std::string_view(runs::kEventsFile),
+                                        std::string_view("events.previous.jsonl"), std::string_view(kLockFile)}) {
       const std::string file = (out / name).string();
       refuse_overwriting_texts(file, o.data);
+      bool is_init = false;
       if constexpr (requires { o.size; }) refuse_overwriting("out", file, {{"--size", o.size}});
-      if constexpr (requires { o.init; })  // whose model.gguf may be replaced: see the footer
-        if (name != std::string_view("model.gguf")) refuse_overwriting("out", file, {{"--init", o.init}});
+      if constexpr (requires { o.init; }) {
+        std::error_code not_there;
+        is_init = name == kModel && std::filesystem::equivalent(file, o.init, not_there);
+        if (!is_init) refuse_overwriting("out", file, {{"--init", o.init}});
+      }
+      check(of_a_run || is_init || name == kLockFile || !there(name),
+            "out: '{}' is there, but no run ({}) that wrote it, and it would be lost; choose another folder", file,
+            runs::kEventsFile);
     }
-    const auto there = [&](const char* name) { return std::filesystem::exists(out / name); };
-    for (const char* name : {kOptions, kGraph})
-      check(!there(name) || there(runs::kEventsFile) || there("checkpoints"),
-            "out: '{}' is there, but no run ({}) that wrote it, and it would be lost; choose another folder",
-            (out / name).string(), runs::kEventsFile);
   }
 
   static std::string architecture_of(const FromScratchOptions& o) {

@@ -81,7 +81,9 @@ void take(Summary& s, const Step& e) {
 void take(Summary& s, const Eval& e) {
   s.validation_loss = finite(e.loss);
   s.nats_per_byte = finite(e.nats_per_byte);
-  if (!s.validation_is_whole) s.validation_is_whole = e.whole;
+  // Where validations read a part of the text, those of the whole (at the end, at a time limit) count for nothing.
+  if (!e.whole && s.validation_is_whole.value_or(true)) s.best_validation_loss.reset();
+  if (!e.whole || !s.validation_is_whole) s.validation_is_whole = e.whole;
   if (s.validation_is_whole == e.whole) keep_less(s.best_validation_loss, e.loss);
 }
 

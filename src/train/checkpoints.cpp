@@ -77,21 +77,26 @@ size_t Checkpoints::bytes(const ModelSpec& spec, const OptimizerOptions& optimiz
   return n;
 }
 
-std::string Checkpoints::find(std::vector<std::string>& told) {
-  clean_checkpoints(root_);
+Checkpoints::Found Checkpoints::newest_whole() const {
   std::vector<int64_t> steps = checkpoint_steps(root_);
-  std::vector<std::pair<int64_t, std::string>> damaged;
+  Found found;
   for (; !steps.empty(); steps.pop_back()) {
     std::string damage = checkpoint_damage(root_, steps.back());
     if (damage.empty()) break;
-    damaged.emplace_back(steps.back(), std::move(damage));
+    found.damaged.emplace_back(steps.back(), std::move(damage));
   }
-  if (steps.empty() && damaged.empty()) return {};
-  if (steps.empty())
+  if (steps.empty() && !found.damaged.empty())
     fail("{}: no checkpoint is whole ({}: {}); to begin anew, remove the folder", root_,
-         checkpoint_path(root_, damaged[0].first), damaged[0].second);
-  newest_ = checkpoint_path(root_, steps.back());
-  for (const auto& [step, damage] : damaged) {
+         checkpoint_path(root_, found.damaged[0].first), found.damaged[0].second);
+  if (!steps.empty()) found.path = checkpoint_path(root_, steps.back());
+  return found;
+}
+
+std::string Checkpoints::find(std::vector<std::string>& told) {
+  clean_checkpoints(root_);
+  const Found found = newest_whole();
+  newest_ = found.path;
+  for (const auto& [step, damage] : found.damaged) {
     const std::string before = checkpoint_path(root_, step), aside = set_checkpoint_aside(root_, step);
     told.push_back(
         fmt::format("{} is damaged: {}; it is now {}, and the run goes on from {}", before, damage, aside, newest_));
@@ -100,13 +105,11 @@ std::string Checkpoints::find(std::vector<std::string>& told) {
 }
 
 std::string Checkpoints::look(std::vector<std::string>& told) const {
-  const std::vector<int64_t> steps = checkpoint_steps(root_);
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    const std::string damage = checkpoint_damage(root_, *step), path = checkpoint_path(root_, *step);
-    if (damage.empty()) return path;
-    told.push_back(fmt::format("{} is damaged: {}; a run would go on from one before it", path, damage));
-  }
-  return {};
+  const Found found = newest_whole();
+  for (const auto& [step, damage] : found.damaged)
+    told.push_back(fmt::format("{} is damaged: {}; the run would go on from {}", checkpoint_path(root_, step), damage,
+                               found.path));
+  return found.path;
 }
 
 std::string Checkpoints::save(const Model& model, const Trainer& trainer, const ordered_json& config,

@@ -35,7 +35,7 @@ class Checkpoints {
   /// The newest that is whole, or "". Damaged ones that are newer are set aside; `told` says of each what was wrong.
   /// Throws Error{bad_input} when there are some and none is whole.
   std::string find(std::vector<std::string>& told);
-  /// The same without touching any; "" too where none is whole.
+  /// The same without touching any.
   std::string look(std::vector<std::string>& told) const;
   /// Writes one and removes what is not to be kept. Returns its path. Throws Error{bad_input} for a full disk, with
   /// what there is to go on from; checkpoints that are there are unharmed.
@@ -50,6 +50,12 @@ class Checkpoints {
   static size_t bytes(const ModelSpec& spec, const OptimizerOptions& optimizer);
 
  private:
+  struct Found {
+    std::string path;                                      // "": there is none
+    std::vector<std::pair<int64_t, std::string>> damaged;  // newer ones: step, and what is wrong
+  };
+  Found newest_whole() const;
+
   std::string root_, newest_;
   int64_t keep_;
 };

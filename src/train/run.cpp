@@ -114,10 +114,13 @@ class Run {
     data_->tell_sources({});
     const double begin = now();
     const int64_t first = state_.step;
-    TrainResult::Reason reason = patience_over() ? TrainResult::patience : TrainResult::done;
+    TrainResult::Reason reason = TrainResult::done;
     std::optional<TrainObserver::Eval> at_limit;
     double training = 0;
-    if (!catch_up()) reason = TrainResult::stopped;
+    if (!catch_up())
+      reason = TrainResult::stopped;
+    else if (patience_over())
+      reason = TrainResult::patience;
     while (reason == TrainResult::done && state_.step < o_.steps) {
       step(schedule.at(state_.step), first, begin, training);
       if (const std::string change = data_->change(); !change.empty()) give_up_on(change);
@@ -298,6 +301,12 @@ class Run {
     check(there.at(optimizer) == config_.at(optimizer),
           "resume: {} has the state of another optimizer, which this one cannot take over", from_);
     check(state_.step <= o_.steps, "resume: {} is behind step {}, --steps is {}", from_, state_.step, o_.steps);
+    for (const char* measure : {"/texts", "/options/eval_tokens"})  // losses before do not compare with those to come
+      if (const nlohmann::ordered_json::json_pointer at(measure);
+          !there.contains(at) || there.at(at) != config_.at(at)) {
+        state_.best.reset(), state_.waited = 0;
+        state_.least = RunState().least;
+      }
     if (!changed.empty())
       observer_.warned(fmt::format("resuming {} with changes: {}", from_, fmt::join(changed, ", ")));
   }
@@ -382,8 +391,10 @@ class Run {
     if (state_.step == 0) return true;
     const bool there = state_.eval && state_.eval->step == state_.step;
     const bool last = state_.step == o_.steps || (there && patience_over());
-    if (there && (!last || state_.eval->whole)) return true;
-    return (!last && !evaluation_due()) || evaluate(last);
+    if (there ? !last || state_.eval->whole : !last && !evaluation_due()) return true;
+    const bool done = evaluate(last) && (last || !patience_over() || evaluate(true));
+    if (writes_) checkpoints_.tidy(state_);  // it may be the best now
+    return done;
   }
 
   // A first bound on the memory, before the weights are made: weights, gradients and moments.
@@ -405,7 +416,7 @@ class Run {
       if (!e) return false;
       judge(e->loss);
       state_.eval = *e;
-      const bool best = !state_.best || e->loss < state_.best->loss || !same_measure(*state_.best, *e);
+      const bool best = !state_.best || e->loss < state_.best->loss;
       if (best && std::isfinite(e->loss)) state_.best = *e;
     }
     if (!last || state_.eval->whole) return true;
@@ -413,15 +424,13 @@ class Run {
     if (e) state_.eval = *e;
     return e.has_value();
   }
-  // False after a resume with changes.
-  static bool same_measure(const TrainObserver::Eval& a, const TrainObserver::Eval& b) { return a.whole == b.whole; }
 
   // The whole validation text where the clock ended this part of the run: to be known, but not to be learned from. The
   // run has the same bits however often it is stopped.
   bool look(std::optional<TrainObserver::Eval>& e) {
     if (data_->validation().empty()) return true;
-    const bool there = state_.eval && state_.eval->step == state_.step && state_.eval->whole;
-    e = there ? state_.eval : validator_->run(state_.step, 0);
+    const bool here = state_.eval && state_.eval->step == state_.step;
+    e = here && state_.eval->whole ? state_.eval : validator_->run(state_.step, 0, !here);
     return e.has_value();
   }
 

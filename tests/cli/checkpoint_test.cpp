@@ -431,7 +431,8 @@ TEST_F(Checkpoints, TheOneBeforeADamagedOneIsUsed) {
     expect_same_files("run", files("whole"), words);
   }
   for (const int step : {2, 3, 4}) fs::remove(path("run/checkpoints/step_00000" + std::to_string(step) + "/manifest"));
-  refuses(train("run", options + " --resume"), {"no checkpoint is whole", "it has no manifest", "begin anew"});
+  for (const char* more : {" --resume", " --resume --dry-run"})
+    refuses(train("run", options + more), {"no checkpoint is whole", "it has no manifest", "begin anew"});
 }
 
 TEST_F(Checkpoints, WarmStartAndTokenizersThatWereTrained) {

@@ -56,6 +56,10 @@ TEST_F(CliDescribe, ARunToComeIsItsOptions) {
   fs::copy_file(TOY_GOLDEN, path("ended/model.gguf"));
   fs::copy_file(step, path("ended/config.json"));
   EXPECT_NE(out_of(path("ended")).find("B=3 T=40"), std::string::npos) << out_of(path("ended"));
+  fs::create_directories(path("stopped/checkpoints/step_000002"));
+  fs::copy_file(TOY_GOLDEN, path("stopped/checkpoints/step_000002/weights.gguf"));
+  fs::copy_file(step, path("stopped/config.json"));
+  EXPECT_NE(out_of(path("stopped")).find("B=3 T=40"), std::string::npos) << out_of(path("stopped"));
   refuses("describe " + write("bad.json", R"({"size": "tiny", "batch": -3})"), {"batch is -3"});
   const std::string longer = out_of(write("c.json", R"({"size": "small", "tokenizer": "unigram:300", "context": 77})"));
   EXPECT_NE(longer.find("V=300  context 77"), std::string::npos) << longer;

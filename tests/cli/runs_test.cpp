@@ -275,7 +275,13 @@ TEST_F(CliRuns, BadInput) {
     refuses("runs compare " + run + " " + run + " --svg " + run + "/" + file, {file, "not written by this command"});
     EXPECT_EQ(slurp(run + "/" + file), before);
   }
-  for (int again = 0; again < 2; ++again) EXPECT_EQ(toy("runs report " + run + " --out " + path("again.html")).code, 0);
+  for (const char* text : {"<!doctype html>\n<title>mine", "x"})
+    refuses("runs report " + run + " --out " + write("page.html", text), {"page.html", "not written by this command"});
+  write("again.html", "");
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_EQ(toy("runs report " + run + " --out " + path("again.html")).code, 0);
+    EXPECT_EQ(toy("runs compare " + run + " " + run + " --svg " + path("again.svg")).code, 0);
+  }
   refuses(train("x", "--tap nothing"), {"tap: no name fits 'nothing'"});
   refuses(train("x", "--tap x_final:0"), {"tap", "at least 1"});
   refuses(train("x", "--grads ':3'"), {"grads", "no pattern"});

@@ -184,11 +184,14 @@ TEST_F(CliTrain, NothingIsLostInTheFolder) {
     refuses("train " + options + " --batch 2 --tokens 8 --steps 1 --threads 1", {file, words});
     EXPECT_EQ(slurp(path(file)), before);
   };
-  for (const char* name : {"config.json", "flow.json", ".lock", "events.jsonl", "model.gguf"}) {
+  for (const char* name :
+       {"config.json", "flow.json", ".lock", "events.jsonl", "events.previous.jsonl", "model.gguf"}) {
     const std::string folder = std::string("of_") + name, file = folder + "/" + name;
     fs::create_directories(path(folder));
     fs::copy_file(tiny_corpus(), path(file));
-    untouched(file, "from-scratch --size tiny --corpus " + path(file) + " --out " + path(folder), "would be lost");
+    for (const char* more : {"", " --dry-run"})
+      untouched(file, "from-scratch --size tiny --corpus " + path(file) + " --out " + path(folder) + more,
+                "would be lost");
     untouched(file,
               "from-scratch --size tiny --corpus " + tiny_corpus() + " --val " + path(file) + " --out " + path(folder),
               "would be lost");
@@ -199,6 +202,9 @@ TEST_F(CliTrain, NothingIsLostInTheFolder) {
   untouched("a/config.json", "from-scratch --size " + path("a/config.json") + corpus + " --out " + path("a"), "--size");
   untouched("a/config.json", "from-scratch --size tiny" + corpus + " --out " + path("a"), "no run");
   EXPECT_FALSE(fs::exists(path("a/model.gguf")));
+  fs::create_directories(path("m"));
+  fs::copy_file(TOY_GOLDEN, path("m/model.gguf"));
+  untouched("m/model.gguf", "from-scratch --size tiny" + corpus + " --out " + path("m"), "no run");
   fs::copy_file(TOY_GOLDEN, path("model-ema.gguf"));
   untouched("model-ema.gguf", "warm-start --init " + path("model-ema.gguf") + corpus + " --out " + path(), "--init");
   // A run's own files make room for the next one's, whichever way its folder is written.

@@ -137,8 +137,8 @@ TEST(Utf8Stream, LosesNothingOfRandomBytes) {
 
 TEST(Utf8, ColumnsOfATerminal) {
   const std::pair<const char*, size_t> texts[] = {
-      {"", 0},       {"abc", 3},        {"\u00e9", 1},      {"e\u0301", 1}, {"\u65e5\u672c\u8a9e", 6},
-      {"\ud55c", 2}, {"\U0001F600", 2}, {"\u2581\u2588", 2}};
+      {"", 0},       {"abc", 3},        {"\u00e9", 1},     {"e\u0301", 1},      {"\u65e5\u672c\u8a9e", 6},
+      {"\ud55c", 2}, {"\U0001F600", 2}, {"\U0001F680", 2}, {"\u05d0\u05b8", 1}, {"\u2581\u2588", 2}};
   for (const auto& [text, columns] : texts) {
     EXPECT_EQ(terminal_columns(text), columns) << text;
     EXPECT_EQ(first_columns(text, columns), text);

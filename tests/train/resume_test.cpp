@@ -106,6 +106,36 @@ TEST_F(Resume, EveryOptimizerAndThreads) {
     }
 }
 
+// Stopped within the validation that ends the run, by patience or at the last step: the end is the same, and so is the
+// best checkpoint.
+TEST_F(Resume, InTheValidationThatEndsTheRun) {
+  const auto device = make_cpu_device(1);
+  for (const bool patience : {true, false}) {
+    const auto run = [&](const std::string& name, int64_t stop) {
+      FromScratchOptions o = options(name + std::to_string(patience), {});
+      o.checkpoint_every = 3;
+      o.keep = 5;
+      if (patience) o.patience = 1, o.min_delta = 100;  // the second validation is no better
+      Listener heard(stop);
+      return std::pair(train_from_scratch(o, *device, heard), heard.evals);
+    };
+    const int64_t last = patience ? 6 : 9;
+    const auto [whole, evals] = run("whole", -1);
+    EXPECT_EQ(whole.step, last);
+    EXPECT_EQ(whole.reason, patience ? TrainResult::patience : TrainResult::done);
+    EXPECT_EQ(run("run", last).first.reason, TrainResult::stopped);
+    const auto [rest, later] = run("run", -1);
+    EXPECT_EQ(rest.step, last);
+    EXPECT_EQ(rest.reason, whole.reason);
+    EXPECT_EQ(later, std::vector(evals.end() - 2, evals.end()));  // of the part, and of the whole
+    EXPECT_TRUE(slurp(rest.model_path) == slurp(whole.model_path));
+    const auto best = [&](const char* name) {
+      return std::filesystem::read_symlink(path(name + std::to_string(patience)) + "/checkpoints/best").string();
+    };
+    EXPECT_EQ(best("run"), best("whole"));
+  }
+}
+
 // Of a run that is over, the last checkpoint has everything that the result says.
 TEST_F(Resume, AfterTheEnd) {
   const auto device = make_cpu_device(1);

@@ -23,7 +23,7 @@ std::string one_line(std::string_view text);
 /// The same for a text of several lines: line breaks and tabs stay.
 std::string printable(std::string_view text);
 /// The places that a text takes on a terminal: two for each of the wide characters of East Asia and for pictures, none
-/// for marks that combine with the character before. (After Unicode's annex 11, by blocks.)
+/// for marks that combine with the character before. (After Unicode's annex 11; the common blocks.)
 size_t terminal_columns(std::string_view text);
 /// As much of the beginning as takes at most so many places.
 std::string_view first_columns(std::string_view text, size_t columns);

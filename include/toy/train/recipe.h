@@ -18,23 +18,22 @@ struct RecipeOptions {
   int64_t steps = 1000;
   double lr = 1e-3;
   Schedule::Kind schedule = Schedule::cosine;
-  int64_t warmup = -1;       ///< steps; -1: a twentieth, at most 200
-  int64_t decay_steps = -1;  ///< of schedule wsd; -1: a fifth of all
-  double final_lr = 0.1;     ///< of the peak
-  int64_t max_skipped = 10;  ///< steps in a row that are skipped because something is not finite, before the run fails
-  int64_t patience = 0;      ///< validations in a row without a better loss before the run stops; 0: it does not
-  double min_delta = 0;      ///< nats a token by which a loss must be better to count
-  double time_limit = 0;     ///< seconds; the run stops after the step in which they have passed; 0: none
-  uint64_t seed = 0;         ///< of shuffling, samples, dropout, and what else a recipe draws
-  int64_t context = 0;       ///< positions that the saved model states; 0: as the model's source says
-  int64_t eval_every = 0;    ///< steps; 0: at the end only
-  int64_t eval_tokens =
-      0;  ///< of validation text read by evaluations, which are compared; 0: all. The last one reads all
-  int64_t sample_tokens = 0;     ///< tokens of the sample that goes with each evaluation
-  size_t memory = 0;             ///< bytes that the whole process may hold, see fit_memory(); 0: no limit
-  DType stored = DType::f32;     ///< of matrices, in the file
-  std::string out = "out";       ///< folder
-  std::string name;              ///< of the model; "": as the model's source says
+  int64_t warmup = -1;        ///< steps; -1: a twentieth, at most 200
+  int64_t decay_steps = -1;   ///< of schedule wsd; -1: a fifth of all
+  double final_lr = 0.1;      ///< of the peak
+  int64_t max_skipped = 10;   ///< steps in a row that are skipped because something is not finite, before the run fails
+  int64_t patience = 0;       ///< validations in a row without a better loss before the run stops; 0: it does not
+  double min_delta = 0;       ///< nats a token by which a loss must be better to count
+  double time_limit = 0;      ///< seconds; the run stops after the step in which they have passed; 0: none
+  uint64_t seed = 0;          ///< of shuffling, samples, dropout, and what else a recipe draws
+  int64_t context = 0;        ///< positions that the saved model states; 0: as the model's source says
+  int64_t eval_every = 0;     ///< steps; 0: at the end only
+  int64_t eval_tokens = 0;    ///< of validation text read by evaluations but the last; 0: all
+  int64_t sample_tokens = 0;  ///< tokens of the sample that goes with each evaluation
+  size_t memory = 0;          ///< bytes that the whole process may hold, see fit_memory(); 0: no limit
+  DType stored = DType::f32;  ///< of matrices, in the file
+  std::string out = "out";    ///< folder
+  std::string name;           ///< of the model; "": as the model's source says
   int64_t checkpoint_every = 0;  ///< steps; 0: only when the run is stopped
   int64_t keep = 2;              ///< checkpoints kept: the last ones; the best is kept beside them
   bool resume = false;           ///< go on from the newest whole checkpoint in `out`, or begin if there is none
