@@ -187,10 +187,10 @@ Described open_description(const std::string& what) {
   Described d = p ? open_model(p->model, p->vocab, p->context) : open_model(file);
   if (p)
     d.step = step_of(file);
-  else if (file != what)  // a run's own model, or that of its newest checkpoint
-    for (const char* folder : {".", "../.."})
-      if (const fs::path options = fs::path(file).parent_path() / folder / "config.json"; planned(options))
-        d.step = step_of(options);
+  else if (file != what) {  // a run's own model, or that of a checkpoint, two folders down
+    const fs::path path(file), run = path.parent_path() / (path.filename() == "weights.gguf" ? "../.." : ".");
+    if (const fs::path options = run / "config.json"; planned(options)) d.step = step_of(options);
+  }
   return d;
 }
 

@@ -56,6 +56,11 @@ TEST_F(CliDescribe, ARunToComeIsItsOptions) {
   fs::copy_file(TOY_GOLDEN, path("ended/model.gguf"));
   fs::copy_file(step, path("ended/config.json"));
   EXPECT_NE(out_of(path("ended")).find("B=3 T=40"), std::string::npos) << out_of(path("ended"));
+  fs::create_directories(path("step"));
+  write("step/config.json", R"({"size": "tiny", "batch": 7})");  // of the folder above it: not this run's
+  fs::create_directories(path("step/below/ended"));
+  fs::copy_file(TOY_GOLDEN, path("step/below/ended/model.gguf"));
+  EXPECT_EQ(out_of(path("step/below/ended")).find("B=7"), std::string::npos);
   fs::create_directories(path("stopped/checkpoints/step_000002"));
   fs::copy_file(TOY_GOLDEN, path("stopped/checkpoints/step_000002/weights.gguf"));
   fs::copy_file(step, path("stopped/config.json"));
