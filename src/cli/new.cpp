@@ -83,7 +83,7 @@ struct New {
         "\nstdout has the paths of the files.\n"
         "\nExamples:\n"
         "  toy new mine && mine/train.sh && mine/generate.sh\n"
-        "  toy new --lib mine && cmake -S mine -B mine/build && cmake --build mine/build && mine/build/mine");
+        "  toy new --lib mine && cmake -S mine -B mine/build -G Ninja && cmake --build mine/build && mine/build/mine");
     app.callback([this] { run(); });
   }
 

@@ -95,7 +95,7 @@ constexpr const char* kLibraryReadme = R"(# @NAME@
 
 A program that uses the library of `toy` @VERSION@: it trains a small model on a text and lets it write.
 
-    cmake -S . -B build -DCMAKE_PREFIX_PATH=PREFIX    # where toy is installed; not needed for /usr and /usr/local
+    cmake -S . -B build -G Ninja -DCMAKE_PREFIX_PATH=PREFIX    # where toy is installed; not needed for /usr/local
     cmake --build build
     ./build/@NAME@
 

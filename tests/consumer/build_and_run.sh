@@ -10,6 +10,7 @@ cxx=${2:-c++}
 model=$here/../golden/llama_tied.model.gguf
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
+export CMAKE_GENERATOR=Ninja  # a bare Debian has no make
 fail() { echo "FAILED: $*" >&2; exit 1; }
 
 # What is installed may not remember where it was installed to: the tree is moved before it is used.
@@ -30,7 +31,7 @@ ids() { python3 -c 'import json, sys; print(json.loads(sys.stdin.read())["ids"])
 [[ -z $(ls -A) ]] || fail "the program left files in the folder it was called in: $(ls -A)"
 
 echo "a project that calls find_package(toy)"
-CXX=$cxx cmake -S "$here" -B "$tmp/build" -G Ninja -DCMAKE_PREFIX_PATH="$tmp/tree" -DCMAKE_BUILD_TYPE=Debug \
+CXX=$cxx cmake -S "$here" -B "$tmp/build" -DCMAKE_PREFIX_PATH="$tmp/tree" -DCMAKE_BUILD_TYPE=Debug \
   > "$tmp/configure.log" || { cat "$tmp/configure.log"; fail "the consumer was not configured"; }
 cmake --build "$tmp/build" > "$tmp/build.log" || { cat "$tmp/build.log"; fail "the consumer was not built"; }
 "$tmp/build/consumer" "$model"
@@ -43,7 +44,7 @@ grep -q 'toyConfig.cmake, version' "$tmp/wrong.log" || { cat "$tmp/wrong.log"; f
 
 echo "the project that toy new --lib writes"
 "$tmp/tree/bin/toy" new --lib mine --in "$tmp" > "$tmp/new.log"
-CXX=$cxx cmake -S "$tmp/mine" -B "$tmp/mine/build" -G Ninja -DCMAKE_PREFIX_PATH="$tmp/tree" > "$tmp/configure.log" \
+CXX=$cxx cmake -S "$tmp/mine" -B "$tmp/mine/build" -DCMAKE_PREFIX_PATH="$tmp/tree" > "$tmp/configure.log" \
   || { cat "$tmp/configure.log"; fail "the new project was not configured"; }
 cmake --build "$tmp/mine/build" > "$tmp/build.log" || { cat "$tmp/build.log"; fail "the new project was not built"; }
 (cd "$tmp/mine" && ./build/mine) > "$tmp/mine.log" || { cat "$tmp/mine.log"; fail "the new project did not learn"; }
