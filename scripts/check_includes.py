@@ -56,6 +56,7 @@ SUFFIXES = {".cpp", ".h"}
 LONG, TOO_LONG = 500, 800  # lines of a file
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 DUMP = re.compile(r"\.dump\(")
+PARSE = re.compile(r"[Jj]son::(parse|sax_parse|accept)\(")
 LEFTOVER = re.compile(r"\b(TODO|FIXME)\b")
 
 
@@ -154,6 +155,8 @@ class Checker:
             self.check_include(path, number, line)
             if is_library and DUMP.search(line) and path != "src/base/json_text.cpp":
                 self.add(path, number, "nlohmann's dump() throws for names that are not UTF-8; json_text() does not")
+            if is_library and PARSE.search(line) and path != "src/base/json_text.cpp":
+                self.add(path, number, "only parse_json() and read_json() limit how deeply JSON nests")
             leftover = LEFTOVER.search(line)
             if leftover:
                 self.add(path, number, f"{leftover[1]}: finish it, or write down why it is left")

@@ -1,6 +1,10 @@
 #include "toy/base/json_text.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <type_traits>
+
+#include "toy/base/error.h"
 
 namespace toy {
 namespace {
@@ -10,6 +14,35 @@ std::string text_of(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
+// Brackets outside of strings. Of what is not JSON, the parser says more.
+bool too_deep(std::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      i += c == '\\';
+      in_string = c != '"';
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxJsonDepth) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
+
+// Is v whole, and does T hold it? The largest int64_t is no double, the power of two above it is.
+template <class T>
+bool holds(double v) {
+  if constexpr (std::is_integral_v<T>)
+    return v >= -0x1p63 && v < 0x1p63 && std::trunc(v) == v;
+  else
+    return v >= double(std::numeric_limits<T>::lowest()) && v <= double(std::numeric_limits<T>::max());
+}
+
 }  // namespace
 
 std::string json_text(const nlohmann::json& json, int indent) { return text_of(json, indent); }
@@ -17,9 +50,49 @@ std::string json_text(const nlohmann::ordered_json& json, int indent) { return t
 
 template <class Json>
 Json parse_json(std::string_view text) {
-  return Json::parse(text, nullptr, false);
+  return too_deep(text) ? Json(Json::value_t::discarded) : Json::parse(text, nullptr, false);
 }
 template nlohmann::json parse_json(std::string_view);
 template nlohmann::ordered_json parse_json(std::string_view);
+
+template <class Json>
+Json read_json(std::string_view where, std::string_view text, const std::function<void(const std::string&)>& on_key) {
+  check(!too_deep(text), "{}: the JSON nests more than {} levels", where, kMaxJsonDepth);
+  const auto see = [&](int depth, typename Json::parse_event_t event, const Json& key) {
+    if (depth == 1 && event == Json::parse_event_t::key) on_key(key.template get<std::string>());
+    return true;
+  };
+  try {
+    return on_key ? Json::parse(text, see) : Json::parse(text);
+  } catch (const typename Json::exception& e) {
+    const std::string what = e.what();  // "[json.exception.parse_error.101] parse error at line 1, column 3: ..."
+    const size_t start = what.find("] ");
+    fail("{}: not JSON: {}", where, what.substr(start == what.npos ? 0 : start + 2));
+  }
+}
+template nlohmann::json read_json(std::string_view, std::string_view, const std::function<void(const std::string&)>&);
+template nlohmann::ordered_json read_json(std::string_view, std::string_view,
+                                          const std::function<void(const std::string&)>&);
+
+template <class T, class Json>
+T json_number(const Json& json, std::string_view name, T least, T most) {
+  constexpr bool kWhole = std::is_integral_v<T>;
+  bool fits = json.is_number();
+  if (fits && kWhole && json.is_number_unsigned())
+    fits = json.template get<uint64_t>() <= uint64_t(std::numeric_limits<int64_t>::max());
+  else if (fits && !(kWhole && json.is_number_integer()))
+    fits = holds<T>(json.template get<double>());
+  const T v = fits ? json.template get<T>() : T();
+  if (fits && least <= v && v <= most) return v;
+  const bool any = least == std::numeric_limits<T>::lowest() && most == std::numeric_limits<T>::max();
+  fail("{} is {}, expected {}{}", name, json_text(json), kWhole ? "a whole number" : "a number",
+       any && kWhole ? " of 64 bits" : fmt::format(" from {} to {}", least, most));
+}
+template int64_t json_number(const nlohmann::json&, std::string_view, int64_t, int64_t);
+template int64_t json_number(const nlohmann::ordered_json&, std::string_view, int64_t, int64_t);
+template float json_number(const nlohmann::json&, std::string_view, float, float);
+template float json_number(const nlohmann::ordered_json&, std::string_view, float, float);
+template double json_number(const nlohmann::json&, std::string_view, double, double);
+template double json_number(const nlohmann::ordered_json&, std::string_view, double, double);
 
 }  // namespace toy

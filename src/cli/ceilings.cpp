@@ -19,12 +19,13 @@ bool look_disturbed(const Ceilings& c) {
 }
 
 Ceilings read_ceilings(const std::string& path) {
-  const nlohmann::json j = parse_json<nlohmann::json>(read_text_file(path));
+  const auto j = parse_json<nlohmann::json>(read_text_file(path));
   check(j.is_object(), "ceilings: {} is not JSON as `toy bench machine --json` writes it", path);
   const auto number = [&](const nlohmann::json& object, const char* key) {
     check(object.is_object() && object.contains(key) && object[key].is_number() && object[key] >= 0,
           "ceilings: {}: '{}' is missing or no number; the file is made by `toy bench machine --json`", path, key);
-    return object[key].get<double>();
+    constexpr double kMost = 1e15;
+    return json_number<double>(object[key], fmt::format("ceilings: {}: '{}'", path, key), 0, kMost);
   };
   Ceilings c;
   c.fma = number(j, "fma_gflops"), c.exp = number(j, "exp_gops");

@@ -77,23 +77,12 @@ std::vector<std::string> words_of(const CLI::Option& option, const std::string& 
 
 nlohmann::json read_object(const std::string& path) {
   std::set<std::string> keys;
-  const auto once = [&](int depth, nlohmann::json::parse_event_t event, const nlohmann::json& key) {
-    if (depth != 1 || event != nlohmann::json::parse_event_t::key) return true;
-    const std::string name = key.get<std::string>();
-    check(keys.insert(name).second, "{}: '{}' is there twice; keep one of them", path, name);
-    return true;
+  const auto once = [&](const std::string& key) {
+    check(keys.insert(key).second, "{}: '{}' is given twice; keep one of them", path, key);
   };
-  constexpr const char* kExpected = "not a JSON object of options, such as {\"steps\": 500}";
-  const std::string text = read_text_file(path);
-  try {
-    auto json = nlohmann::json::parse(text, once);
-    check(json.is_object(), "{}: {}", path, kExpected);
-    return json;
-  } catch (const nlohmann::json::exception& e) {
-    const std::string what = e.what();  // "[json.exception.parse_error.101] parse error at line 1, column 3: ..."
-    const size_t start = what.find("] ");
-    fail("{}: {}: {}", path, kExpected, what.substr(start == what.npos ? 0 : start + 2));
-  }
+  const auto json = read_json<nlohmann::json>(path, read_text_file(path), once);
+  check(json.is_object(), "{}: not a JSON object of options; use e.g. {{\"steps\": 500}}", path);
+  return json;
 }
 
 }  // namespace

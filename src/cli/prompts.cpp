@@ -49,8 +49,7 @@ void drop_line_break(std::string& text) {
 // {"prompt": "..."} or {"prompt_ids": [1, 2]}.
 nlohmann::json parse_object(const std::string& where, const std::string& line) {
   constexpr const char* kForms = R"(expected {"prompt": "text"} or {"prompt_ids": [1, 2]})";
-  const nlohmann::json j = parse_json<nlohmann::json>(line);
-  check(!j.is_discarded(), "{}: the line begins with a brace and is not JSON; {}", where, kForms);
+  const auto j = read_json<nlohmann::json>(where, line);
   check(j.size() == 1, "{}: the object has {} keys; {}", where, j.size(), kForms);
   const std::string key = j.begin().key();
   check(key == "prompt" || key == "prompt_ids", "{}: unknown key '{}'; {}", where, key, kForms);

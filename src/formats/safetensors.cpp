@@ -25,7 +25,7 @@ json parse_header(const std::string& path, std::span<const std::byte> file) {
   check(length <= kMaxHeader && length <= file.size() - kLength,
         "{}: not a safetensors file, or cut off: a header of {} bytes in a file of {}", path, length, file.size());
   const char* text = reinterpret_cast<const char*>(file.data() + kLength);
-  json header = parse_json<json>({text, size_t(length)});
+  json header = read_json<json>(path, {text, size_t(length)});
   check(header.is_object(), "{}: the header is not a JSON object", path);
   return header;
 }

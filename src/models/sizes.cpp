@@ -57,10 +57,7 @@ class Reader {
       return;
     }
     try {
-      if constexpr (std::is_same_v<T, int64_t>)
-        check(json_.at(key).is_number_integer(), "{}: '{}' is {}, expected a whole number", where_, key,
-              json_text(json_.at(key)));
-      value = json_.at(key).get<T>();
+      take(json_.at(key), fmt::format("{}: '{}'", where_, key), value);
     } catch (const nlohmann::json::exception&) {
       fail("{}: '{}' is {}, which is not of the right type", where_, key, json_text(json_.at(key)));
     }
@@ -75,6 +72,23 @@ class Reader {
   }
 
  private:
+  // Every dimension becomes a float or an integer of 64 bits.
+  template <class T>
+  static void take(const nlohmann::json& json, const std::string& name, T& value) {
+    if constexpr (std::is_same_v<T, double>)
+      value = json_number<float>(json, name), value = json.get<double>();
+    else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, int64_t>)
+      value = json_number<T>(json, name);
+    else
+      value = json.get<T>();
+  }
+  template <class T>
+  static void take(const nlohmann::json& json, const std::string& name, std::vector<T>& values) {
+    values.clear();
+    check(json.is_array(), "{} is {}, expected a list", name, json_text(json));
+    for (const nlohmann::json& v : json) take(v, name, values.emplace_back());
+  }
+
   const nlohmann::json& json_;
   std::string where_;
   std::vector<std::string> known_;
@@ -234,10 +248,7 @@ ModelSpec model_spec(const std::string& size_or_file, int64_t vocab, int64_t con
     }
     std::stringstream text;
     text << f.rdbuf();
-    const auto json = parse_json<nlohmann::json>(text.str());
-    check(!json.is_discarded(), "{}: not a valid JSON file; it should hold d_model, n_layers, n_heads, d_ff, ...",
-          size_or_file);
-    m = spec_from_json(json, size_or_file);
+    m = spec_from_json(read_json<nlohmann::json>(size_or_file, text.str()), size_or_file);
   }
   if (vocab > 0) m.vocab = vocab;
   if (context > 0) m.context = context;

@@ -77,8 +77,12 @@ void write_value(std::string& s, const T& v) {
 }
 
 // ---- reading
+// Whole numbers that every reader of JSON holds exactly, and numbers whose squares and differences are finite.
+constexpr int64_t kMostWhole = int64_t(1) << 53;
+constexpr double kMost = 1e100;
+
 template <class T>
-void read_value(const Json& j, T& v);
+void read_value(const char* name, const Json& j, T& v);
 
 struct FieldReader {
   const Json& j;
@@ -89,26 +93,28 @@ struct FieldReader {
     if constexpr (IsOptional<T>::value) {
       if constexpr (!std::is_same_v<T, std::optional<double>>)
         if (it->is_null()) return;
-      read_value(*it, v.emplace());
+      read_value(name, *it, v.emplace());
     } else {
-      read_value(*it, v);
+      read_value(name, *it, v);
     }
   }
 };
 
 // get<bool> and the like check types; nlohmann's exceptions become ours in parse_event().
 template <class T>
-void read_value(const Json& j, T& v) {
+void read_value(const char* name, const Json& j, T& v) {
   if constexpr (std::is_same_v<T, double>) {
-    v = j.is_null() ? kUnknown : j.get<double>();
+    v = j.is_null() ? kUnknown : json_number<double>(j, name, -kMost, kMost);
+  } else if constexpr (std::is_same_v<T, int64_t>) {
+    v = json_number<int64_t>(j, name, -kMostWhole, kMostWhole);
   } else if constexpr (std::is_same_v<T, Json>) {
     v = j;
   } else if constexpr (IsVector<T>::value) {
-    check(j.is_array(), "expected a list");
+    check(j.is_array(), "{} is not a list", name);
     v.clear();
-    for (const Json& e : j) read_value(e, v.emplace_back());
+    for (const Json& e : j) read_value(name, e, v.emplace_back());
   } else if constexpr (kHasFields<T>) {
-    check(j.is_object(), "expected an object");
+    check(j.is_object(), "{} is not an object", name);
     T::fields(v, FieldReader{j});
   } else {
     v = j.get<T>();
@@ -200,7 +206,7 @@ std::string to_json_line(const Event& event) {
 
 std::optional<Event> parse_event(std::string_view line) {
   try {
-    const Json j = Json::parse(line);
+    const Json j = read_json<Json>("event", line);
     check(j.is_object() && j.contains("kind"), "not an object with a kind");
     std::optional<Body> body = body_of(j.at("kind").get<std::string>(), kKinds);
     if (!body) return std::nullopt;

@@ -74,7 +74,7 @@ void take(Summary& s, const Step& e) {
   s.loss = finite(e.loss);
   keep_less(s.best_loss, e.loss);
   s.lr = finite(e.lr);
-  s.tokens += e.tokens;
+  if (__builtin_add_overflow(s.tokens, e.tokens, &s.tokens)) s.tokens = INT64_MAX;
   s.tokens_per_second = finite(e.tokens_per_second);
 }
 
@@ -126,7 +126,7 @@ std::string to_text(const Column& column, const Summary& summary) {
   if (const auto* i = std::get_if<int64_t>(&c)) return grouped(*i);
   const auto& d = std::get<std::optional<double>>(c);
   if (!d) return "-";
-  if (name == "tokens_per_second") return grouped(std::llround(*d));
+  if (name == "tokens_per_second") return *d < 1e15 ? grouped(std::llround(*d)) : number_text(*d);
   return name == "lr" ? fmt::format("{:.3g}", *d) : fmt::format("{:.4f}", *d);
 }
 

@@ -50,8 +50,8 @@ std::optional<Eval> eval_of(const ordered_json& j) {
   return e;
 }
 
-ordered_json read_json(const std::string& path) {
-  ordered_json j = parse_json<ordered_json>(read_text_file(path));
+ordered_json read_object(const std::string& path) {
+  ordered_json j = read_json<ordered_json>(path, read_text_file(path));
   check(j.is_object(), "{}: not a JSON object", path);
   return j;
 }
@@ -163,11 +163,11 @@ void Checkpoints::tidy(const RunState& s) const {
     if (!s.best || s.best->step != step) remove_checkpoint(root_, step);
 }
 
-ordered_json checkpoint_config(const std::string& path) { return read_json(path + "/" + kConfig); }
+ordered_json checkpoint_config(const std::string& path) { return read_object(path + "/" + kConfig); }
 
 RunState checkpoint_state(const std::string& path) {
   const std::string file = path + "/" + kState;
-  const ordered_json j = read_json(file);
+  const ordered_json j = read_object(file);
   try {
     RunState s{.step = j.at("step"),
                .updates = j.at("updates"),

@@ -91,7 +91,7 @@ TEST(Event, EveryKindComesBack) {
 }
 
 TEST(Event, NumbersComeBackToTheBit) {
-  for (const double v : {0.1, 1.0 / 3, 5e-324, 1.7976931348623157e308, 1e22, 123456789.125, -0.0}) {
+  for (const double v : {0.1, 1.0 / 3, 5e-324, 9.9e99, 1e22, 123456789.125, -0.0}) {
     const auto e = parse_event(to_json_line(step_event(1, v)));
     EXPECT_EQ(std::get<Step>(e->body).loss, v);
   }
@@ -114,6 +114,22 @@ TEST(Event, WhatIsNotKnownOrNotRight) {
   for (const char* bad : {"", "{", "[]", "3", R"({"t":1})", R"({"kind":3})", R"({"kind":"step","loss":"low"})",
                           R"({"kind":"tap","histogram":{"counts":3}})"})
     EXPECT_THROW(parse_event(bad), Error) << bad;
+}
+
+// Sums and differences of what is read stay finite and defined.
+TEST(Event, NumbersOutOfRangeAreRefused) {
+  const auto refusal = [](const std::string& field) {
+    return message_of([&] { parse_event(R"({"kind":"step","phase":"train","loss":1,)" + field + "}"); });
+  };
+  EXPECT_EQ(parse_event(R"({"kind":"step","phase":"train","step":9007199254740992})")->step, int64_t(1) << 53);
+  for (const char* field : {R"("step":1e19)", R"("step":18446744073709551615)", R"("tokens":1e16)", R"("tokens":1.5)",
+                            R"("loss":1e300)", R"("t":-1e101)", R"("wall_us":true)"}) {
+    const std::string name = std::string(field).substr(1, std::string(field).find(':') - 2);
+    EXPECT_EQ(refusal(field).rfind(name + " is ", 0), 0u) << refusal(field);
+  }
+  const std::string deep = std::string(100000, '[');
+  expect_contains(refusal("\"x\":" + deep), "more than 64 levels");
+  expect_contains(refusal("\"x\":" + deep + std::string(100000, ']')), "more than 64 levels");
 }
 
 // The file in docs/ is what the types say; `toy runs schema > docs/events.schema.json` makes it anew.
@@ -206,6 +222,17 @@ TEST_F(LogTest, RefusesWhatIsNoLog) {
               read_events(write("t", "{\"kind\":\"run_start\",\"schema\":\"toy/v9\"}\n"));
             }).find("'toy/v9'; this version reads toy/v1"),
             std::string::npos);
+}
+
+TEST_F(LogTest, LinesThatCannotBeHeldAreSkipped) {
+  const std::string deep = R"({"kind":"note","phase":"train","text":"","x":)" + std::string(200000, '[') + "\n";
+  const Log log =
+      read_events(write("t", lines({start_event(), step_event(1, 4)}) + deep +
+                                 R"({"kind":"step","step":1e19,"phase":"train"})" + "\n" + lines({step_event(2, 3)})));
+  EXPECT_EQ(losses(log), (std::vector<double>{4, 3}));
+  ASSERT_EQ(log.warnings.size(), 2u);
+  expect_contains(log.warnings[0], "line 3");
+  expect_contains(log.warnings[1], "line 4");
 }
 
 TEST_F(LogTest, TwoWritersAreRefused) {
