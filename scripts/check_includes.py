@@ -4,7 +4,7 @@
   scripts/check_includes.py            # the repository this script lies in
   scripts/check_includes.py --root D   # another tree of the same layout
 
-Prints one line a finding, `src/x/y.cpp:12: data may not include graph`. Exit code 0: none; 1: some; 2: bad usage.
+Prints one line per finding, `src/x/y.cpp:12: data may not include graph`. Exit code 0: none; 1: some; 2: bad usage.
 Warnings (a long file) do not fail.
 """
 import argparse

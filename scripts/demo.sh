@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# The whole of it in a few minutes: installs what is missing, builds, trains a small Llama on text, saves it as GGUF, loads
-# the file and generates text.
+# Installs what is missing, builds, trains a small Llama on text, saves it as GGUF, and generates text from the file.
+# Training takes about two minutes.
 #
-#   scripts/demo.sh            # on stories that toy writes itself, whose exact probability is known
-#   scripts/demo.sh my.txt     # on any text of yours
+#   scripts/demo.sh            # on stories that toy writes, whose exact probability is known
+#   scripts/demo.sh my.txt     # on your own text
 #
-# Its results are in out/demo: model.gguf, train.jsonl (one JSON line a step), and the texts.
+# Results go to out/demo: model.gguf, train.jsonl (one JSON line per step), and the texts.
 set -euo pipefail
 
 size=small             # toy describe small
-tokenizer=spm:2048     # of a text below 500 kB: spm:512, below 50 kB: bytes, for there is too little to learn pieces from
-batch=8 tokens=192     # sequences a step, tokens a sequence
+tokenizer=spm:2048     # below 500 kB of text spm:512, below 50 kB bytes: too little text to learn pieces
+batch=8 tokens=192     # sequences per step, tokens per sequence
 steps=${TOY_DEMO_STEPS:-2400}
 lr=4e-3 final_lr=0.05
 seed=1
@@ -21,11 +21,11 @@ eval_every=250 eval_tokens=8192 sample_tokens=48
 prompt="Once there was a brave fox named"
 generate=160 temperature=0.8
 
-# A path given is relative to where the user is, everything else to the repository.
+# The path of the text is relative to the current folder, everything else to the repository.
 text=${1:+$(realpath -- "$1")}
-(($# <= 1)) || { echo "demo: expected one text file at most" >&2; exit 2; }
+(($# <= 1)) || { echo "demo: $# arguments; give at most one text file" >&2; exit 2; }
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-if [[ -n $text && ! ( -f $text && -r $text ) ]]; then echo "demo: $1 is not a readable file" >&2; exit 2; fi
+if [[ -n $text && ! ( -f $text && -r $text ) ]]; then echo "demo: $1 is not a readable file; give the path of a text" >&2; exit 2; fi
 
 toy=build/release/toy out=out/demo log=build/demo.log
 say() { echo; echo "== $*"; }
@@ -49,7 +49,7 @@ if [[ -z $text ]]; then
   head -c 400 "$train"; echo ...
 else
   say "Text: $text"
-  # The last twentieth is for validation, cut between lines where there are enough of them.
+  # The last twentieth is for validation. It begins at a line if there are enough lines.
   lines=$(wc -l < "$text")
   if ((lines >= 40)); then
     head -n "$((lines * 19 / 20))" "$text" > "$train"
@@ -61,7 +61,7 @@ else
   fi
   bytes=$(wc -c < "$train")
   if ((bytes < 50000)); then tokenizer=bytes; elif ((bytes < 500000)); then tokenizer=spm:512; fi
-  # What the model has to continue: the first words of a line that it has not seen.
+  # The prompt: the first words of a line that the model has not seen.
   prompt=$(awk 'NF >= 4 { print $1, $2, $3, $4; exit }' "$valid")
   [[ -n $prompt ]] || prompt=$(head -c 20 "$train" | tr -d '\0\n')
 fi
@@ -75,7 +75,7 @@ say "Training: $size, tokenizer $tokenizer, $steps steps of $batch x $tokens tok
 
 field() { sed -nE "s/.*\"$1\":\"?([^,\"}]*).*/\1/p"; }  # the value of a key in JSON lines
 loss_at() { sed -n "/\"kind\":\"step\"/p" "$out/train.jsonl" | sed -n "$1" | field loss; }
-say "Training loss (nats a token)"
+say "Training loss (nats per token)"
 shown=0
 for percent in 0 10 25 50 75 100; do
   step=$((steps * percent / 100)); ((step > 0)) || step=1
@@ -84,7 +84,7 @@ for percent in 0 10 25 50 75 100; do
   LC_ALL=C printf '  step %6d  %.4f\n' "$step" "$(loss_at "${step}p")"
 done
 
-say "Validation loss (nats a byte, lower is better)"
+say "Validation loss (nats per byte, lower is better)"
 model_rate=$(grep '"kind":"run_end"' "$out/train.jsonl" | field nats_per_byte)
 ngram_rate=$("$toy" corpus ngram --train "$train" --file "$valid")
 row() { LC_ALL=C awk -v name="$1" -v rate="$2" -v note="${3:-}" 'BEGIN { printf "  %-22s %.4f  %s\n", name, rate, note }'; }
@@ -93,7 +93,7 @@ if [[ -z $text ]]; then
   floor_rate=$("$toy" corpus floor --file "$valid")
   above=$(LC_ALL=C awk -v m="$model_rate" -v f="$floor_rate" 'BEGIN { printf "%.1f%% above the floor", 100 * (m / f - 1) }')
   row "this model" "$model_rate" "$above"
-  row "floor" "$floor_rate" "the exact -log probability under the grammar: no model does better"
+  row "floor" "$floor_rate" "exact -log probability under the grammar; no model does better"
 else
   row "this model" "$model_rate"
 fi
@@ -104,9 +104,9 @@ for sample in 1 2; do
   "$toy" infer "$out/model.gguf" --prompt "$prompt" --n "$generate" --temperature "$temperature" --seed "$sample"
 done
 
-if [[ -z $text && -z ${TOY_DEMO_STEPS:-} ]]; then  # what these settings reach, on every machine
+if [[ -z $text && -z ${TOY_DEMO_STEPS:-} ]]; then  # these settings reach this on every machine
   LC_ALL=C awk -v m="$model_rate" -v n="$ngram_rate" -v f="$floor_rate" 'BEGIN { exit !(m < n && m <= 1.15 * f) }' || {
-    echo "demo: the model should be below the 5-gram and within 15% of the floor: something is wrong" >&2
+    echo "demo: the model should beat the 5-gram and be within 15% of the floor; please report this" >&2
     exit 1
   }
 fi

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes the API reference from the public headers: build/docs/html/index.html. Installs doxygen by apt if it is absent.
+# Makes the API reference from the public headers: build/docs/html/index.html. Installs doxygen with apt if needed.
 #
-#   scripts/docs.sh            # the last line on stdout is the path of the first page
-#   scripts/docs.sh --check    # installs nothing; exit code 3 if there is no doxygen
+#   scripts/docs.sh            # prints the path of the first page
+#   scripts/docs.sh --check    # installs nothing; exit code 3 without doxygen
 #
-# Whatever doxygen cannot make sense of is an error, and so is a class, an enumeration, or a function with arguments
-# that has no word of description. Fields, operators and plain getters may be left to their names.
+# A doxygen warning is an error, and so is an undocumented class, enumeration, or function with arguments. Fields,
+# operators and plain getters need no description.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -22,7 +22,7 @@ esac
 
 if ! command -v doxygen > /dev/null; then
   if [[ -n $check ]]; then
-    say "doxygen is not installed (bash scripts/setup.sh --docs)"
+    say "doxygen is not installed; run bash scripts/setup.sh --docs"
     exit 3
   fi
   bash scripts/setup.sh --docs
@@ -35,7 +35,7 @@ export TOY_VERSION TOY_DOCS_OUT=$out
 [[ -n $TOY_VERSION ]] || { say "no version in CMakeLists.txt"; exit 1; }
 doxygen docs/Doxyfile
 
-# Doxygen has one switch for all that is not documented; what may be left out is taken away here.
+# Doxygen has one switch for everything undocumented; these need no description.
 name_says_it=(
   -e '(variable\|typedef\|enumvalue\|friend)' -e '(enumeration) of \(struct\|class\)'
   -e '()\( const\)\?\( noexcept\)\?\( *= *\(0\|default\|delete\)\)\? (function)'  # no arguments: getters
@@ -45,7 +45,7 @@ name_says_it=(
 grep 'is not documented' "$out/warnings.txt" | grep -v "${name_says_it[@]}" > "$out/errors.txt" || true
 grep -v 'is not documented' "$out/warnings.txt" >> "$out/errors.txt" || true
 if [[ -s $out/errors.txt ]]; then
-  say "the headers' comments have $(wc -l < "$out/errors.txt") faults:"
+  say "$(wc -l < "$out/errors.txt") faults in the comments of the headers:"
   sed "s|^$root/||" "$out/errors.txt" >&2
   exit 1
 fi

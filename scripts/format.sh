@@ -2,11 +2,11 @@
 # Formats all C++ sources with clang-format 14 (Debian 12's), by .clang-format.
 #
 #   scripts/format.sh            # rewrites files in place
-#   scripts/format.sh --check    # changes nothing; lists what would change. Exit: 0 formatted, 1 not, 3 cannot tell
+#   scripts/format.sh --check    # only lists what would change. Exit: 0 formatted, 1 not formatted, 3 cannot tell
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-version=14  # versions differ in details, so another one cannot say whether a file is formatted
+version=14  # another version formats differently
 check=
 case ${1:-} in
   "") ;;
@@ -23,7 +23,7 @@ if [[ -z $tool ]]; then
   exit 3
 fi
 
-# Found by find, not by git: a source tarball has no .git, and a new file is not yet tracked.
+# By find, not git: a tarball has no .git, and a new file is not tracked.
 folders=()
 for f in include src tests bench examples; do [[ -d $f ]] && folders+=("$f"); done
 mapfile -d '' -t files < <(find "${folders[@]}" -type f \( -name '*.cpp' -o -name '*.h' \) -print0 | sort -z)
@@ -32,12 +32,12 @@ if [[ -z $check ]]; then
   printf '%s\0' "${files[@]}" | xargs -0 -n 16 -P "$jobs" "$tool" -i
   exit 0
 fi
-# One process a file, and only names are printed: several processes at once would mix their diagnostics.
+# One process per file prints only its name: parallel diagnostics would mix.
 # shellcheck disable=SC2016  # $0 and $1 belong to the inner shell
 bad=$(printf '%s\0' "${files[@]}" \
   | xargs -0 -n 1 -P "$jobs" sh -c '"$0" --dry-run -Werror "$1" 2> /dev/null || echo "$1"' "$tool" | sort)
 if [[ -n $bad ]]; then
-  echo "not formatted (bash scripts/format.sh mends it):"
+  echo "not formatted; run bash scripts/format.sh:"
   while IFS= read -r file; do echo "  $file"; done <<< "$bad"
   exit 1
 fi

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Are the tests of ops and kernels awake? Changes one thing at a time and looks whether a test notices.
+"""Checks that the tests of ops and kernels can fail: changes one thing at a time and reruns them.
 
     scripts/mutate.py                     # 100 mutants; a report, and a line for each in build/mutate/results.jsonl
     scripts/mutate.py --count 20 --seed 7
-    scripts/mutate.py --list              # only says what would be changed
-    scripts/mutate.py --only src/ops/     # of files whose path begins so
+    scripts/mutate.py --list              # only lists the changes
+    scripts/mutate.py --only src/ops/     # only files whose path begins with this
 
 A mutant is one change in a gradient or decomposition (src/ops/*.cpp) or a kernel (src/backend/{reference,cpu}):
 a sign flipped, a term or factor dropped, two operands or an index swapped, a constant changed. It is made in a copy of
-the tree (build/mutate/tree), never in this one; test_ops and test_backend are rebuilt there and run. Mutants that do
-not compile do not count; kernels are compiled for this machine's instruction set alone. Which ones are made follows from the seed and the sources alone. A run that was stopped goes
-on where it was. Exit: 0 done, 1 fewer caught than --at-least percent, 2 bad arguments or a tree that fails unchanged.
+the tree (build/mutate/tree); test_ops and test_backend are rebuilt and run there. Mutants that do not compile do not
+count. Kernels are compiled only for this machine's instruction set. The seed and the sources determine the mutants. An
+interrupted run resumes. Exit: 0 done, 1 fewer caught than --at-least percent, 2 bad arguments or a tree that fails
+unchanged.
 """
 import argparse
 import json

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes the Python environment of the peers (PyTorch, transformers, llama.cpp) that golden files and comparisons need.
+# Installs PyTorch, transformers and llama.cpp, which golden files and comparisons need, into a Python environment.
 #
 #   scripts/peers.sh            # into ${TOY_PEERS:-/opt/toy-peers}
-#   scripts/peers.sh --force    # install and check again what is there
+#   scripts/peers.sh --force    # install and check again
 #
-# Idempotent: a complete environment is left as it is.  pip's own output goes to PATH/install.log.  The last line on stdout
-# is the interpreter's path, so that `PY=$(scripts/peers.sh)` works; messages go to stderr.
+# A complete environment is left as it is. pip's output goes to PATH/install.log. stdout has only the interpreter's path,
+# so `PY=$(scripts/peers.sh)` works; messages go to stderr.
 set -euo pipefail
 
 dir=${TOY_PEERS:-/opt/toy-peers}
@@ -28,7 +28,7 @@ if [[ -x $dir/bin/python && -f $stamp && $(cat "$stamp") == "$want" ]]; then
   exit 0
 fi
 
-mkdir -p "$dir" || { say "cannot make $dir; choose another place with TOY_PEERS=PATH"; exit 1; }
+mkdir -p "$dir" || { say "cannot create $dir; choose another folder with TOY_PEERS=PATH"; exit 1; }
 exec 9> "$dir/.lock"
 flock 9  # a second call waits for the first
 

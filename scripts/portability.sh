@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# Checks that the sources work with another compiler and on other processors: correctness only, speed says nothing here.
+# Checks that the sources work with another compiler and on other processors. Correctness only; speed means nothing here.
 #
 #   scripts/portability.sh                 # all of it
-#   scripts/portability.sh clang           # builds everything with clang, runs the tests of label unit
+#   scripts/portability.sh clang           # builds everything with clang, runs the label unit
 #   scripts/portability.sh baseline        # the kernels and ops on x86-64 processors without AVX, under qemu-user
 #   scripts/portability.sh arm64           # the same on 64-bit Arm (NEON), cross-compiled, under qemu-user
 #
-# Packages are installed by scripts/setup.sh --cross. The libraries for Arm are Debian's, downloaded by apt into
-# build/arm64-sysroot and not installed: nothing of the system changes. With the tests' own loop over the instruction
-# sets of the machine (tests/backend/kernel_test_util.h) every target of src/backend/cpu is covered: AVX-512 and AVX2
-# where the machine has them, SSSE3 on any, NEON here. About half an hour on 2 cores. Environment: TOY_JOBS.
+# scripts/setup.sh --cross installs the packages. Debian's libraries for Arm are unpacked into build/arm64-sysroot, not
+# installed. The kernel tests loop over the machine's instruction sets (tests/backend/kernel_test_util.h), so together
+# they cover every target of src/backend/cpu. Takes about half an hour on 2 cores. Environment: TOY_JOBS.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -18,12 +17,11 @@ exec < /dev/null
 jobs=${TOY_JOBS:-$(nproc 2> /dev/null || echo 1)}
 sysroot=$root/build/arm64-sysroot
 logs=$root/build/portability
-# What runs under qemu: everything below the models, and one model as a whole.
+# These run under qemu: everything below the models, and one complete model.
 folders=(base tensor backend ops runtime)
 say() { echo "portability: $*"; }
 
-# Oldest of each kind: Core 2 has SSSE3 and nothing after it; Nehalem adds SSE4.2, which is a target of Highway's but not
-# of ours.
+# Core 2 has SSSE3 and nothing newer. Nehalem adds SSE4.2, which Highway targets and toy does not.
 x86_cpus=(Conroe Nehalem)
 
 run() {  # NAME COMMAND...: output to a log, its end on failure
@@ -48,7 +46,7 @@ clang() {
   run "clang: unit tests" ctest --test-dir build/clang -L '^unit$' -j "$jobs" --timeout 900 --output-on-failure
 }
 
-# Whole programs that must work on the processor: a model is trained and generates, with the tests' own inputs.
+# The program must work on the processor: it trains a model and generates.
 program() {  # NAME LAUNCHER... -- BINARY
   local name=$1 launch=() text=$logs/text.txt out=$logs/$1-model
   shift
@@ -95,7 +93,7 @@ Dir::State::status "$apt/status";
 Dir::Cache "$apt/cache";
 EOF
   export APT_CONFIG=$apt/apt.conf
-  apt-get update || echo "apt-get update reported errors, trying all the same"
+  apt-get update || echo "apt-get update reported errors; trying anyway"
   apt-get install -y --download-only --no-install-recommends "${packages[@]}"
   unset APT_CONFIG
   # The C and C++ libraries are the cross compiler's own.

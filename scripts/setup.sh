@@ -1,24 +1,23 @@
 #!/usr/bin/env bash
-# Installs what building and testing need, by apt. Only what is missing is installed; with everything there it takes
-# a fraction of a second and changes nothing.
+# Installs the packages that building and testing need, with apt. Changes nothing if all are installed.
 #
 #   scripts/setup.sh          # to build, run and test
-#   scripts/setup.sh --dev    # also clang and clang-format (fuzzing, formatting), shellcheck, oneDNN (a yardstick)
+#   scripts/setup.sh --dev    # also clang, clang-format, shellcheck (fuzzing, formatting) and oneDNN (benchmarks)
 #   scripts/setup.sh --docs   # also doxygen (scripts/docs.sh)
 #   scripts/setup.sh --cross  # also clang, the compiler for 64-bit Arm and qemu-user (scripts/portability.sh)
 #
-# Without apt or without the right to install it says which command to run. apt's own output goes to build/setup.log.
+# Without apt, or without permission to install, it prints the command to run. apt's output goes to build/setup.log.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 log=$root/build/setup.log
 
-# name:command is also there when the command is, however it was installed. docs/dependencies.md says what each is for.
+# name:command counts as installed if the command exists. docs/dependencies.md says what each package is for.
 packages=(
   cmake:cmake ninja-build:ninja g++:g++ pkg-config:pkg-config python3:python3
   libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libsentencepiece-dev libgtest-dev
 )
-optional=(ccache:ccache strace:strace)  # makes the second build fast; shows a test the order of fsyncs. Nothing fails without
-# The sanitizers' runtime is only recommended by Debian's clang, and clang 14 is the version of Debian 12.
+optional=(ccache:ccache strace:strace)  # faster rebuilds; one test of fsyncs. Both may be missing
+# Debian's clang only recommends the sanitizers' runtime. Debian 12 has clang 14.
 dev=(clang:clang++ clang-format:clang-format libclang-rt-14-dev shellcheck:shellcheck libdnnl-dev)
 docs=(doxygen:doxygen)
 cross=(clang:clang++ g++-aarch64-linux-gnu:aarch64-linux-gnu-g++ qemu-user:qemu-aarch64)
@@ -40,11 +39,11 @@ installed() {  # NAME[:COMMAND]
 }
 
 if ! command -v dpkg-query > /dev/null; then
-  # Not Debian: package names mean nothing here. The tools can be checked, and CMake names a library that is missing.
+  # Not Debian: package names mean nothing here. Check the tools; CMake names missing libraries.
   for tool in cmake ninja g++ pkg-config python3; do
     command -v "$tool" > /dev/null || { say "$tool is missing; install it with this system's package manager"; exit 1; }
   done
-  say "not a Debian system: CMake will say which library is missing, if one is (docs/dependencies.md lists them)"
+  say "this is not Debian; CMake names any library that is missing (docs/dependencies.md lists all)"
   exit 0
 fi
 
@@ -60,7 +59,7 @@ fi
 command_line="apt-get update && apt-get install -y --no-install-recommends ${missing[*]}"
 give_up() {
   if ((${#needed[@]} == 0)); then
-    say "$1; going on without ${extra[*]}"
+    say "$1; continuing without ${extra[*]}, which is optional"
     exit 0
   fi
   say "$1. Run as root:"
@@ -68,11 +67,11 @@ give_up() {
   exit 1
 }
 
-command -v apt-get > /dev/null || give_up "missing: ${missing[*]}, and there is no apt-get here"
+command -v apt-get > /dev/null || give_up "missing: ${missing[*]}, and this system has no apt-get"
 as_root=()
 if ((EUID != 0)); then
   command -v sudo > /dev/null || give_up "missing: ${missing[*]}, and installing needs root"
-  # Ask for a password only where somebody can answer.
+  # Ask for a password only on a terminal.
   if [[ -t 0 && -t 2 ]]; then sudo -v || give_up "missing: ${missing[*]}, and sudo was refused"
   else sudo -n true 2> /dev/null || give_up "missing: ${missing[*]}, and sudo asks for a password"
   fi
@@ -90,10 +89,10 @@ failed() {
   tail -n 15 "$log" >&2
   give_up "installing failed"
 }
-# One unreachable source makes update fail although the packages can be had: installing decides.
-apt update || say "apt-get update reported errors, trying to install all the same"
+# One unreachable source makes update fail even if the packages are available; the install decides.
+apt update || say "apt-get update reported errors; trying to install anyway"
 if ! apt install -y --no-install-recommends "${missing[@]}"; then
-  # An optional package that this release does not have must not keep the others out.
+  # A missing optional package must not prevent the others.
   ((${#extra[@]} > 0 && ${#needed[@]} > 0)) || failed "apt-get install failed"
   apt install -y --no-install-recommends "${needed[@]}" || failed "apt-get install failed"
 fi

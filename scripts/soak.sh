@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Trains for a long time with every instrument on, and looks whether memory or open files grow.
+# Trains for a long time with every instrument on, and fails if memory or open files grow.
 #
 #   scripts/soak.sh            # 30 minutes
 #   scripts/soak.sh MINUTES    # at least 1
 #
-# A model of half a million parameters on a text of its own; validation, samples, checkpoints, taps, gradients, drift,
-# times of ops and TensorBoard files every few steps. Every two seconds: anonymous resident memory and open descriptors
-# from /proc. It fails where the most memory of the last third is more than 1% and 2 MiB above that of the second third,
-# or the fewest descriptors are more. Environment: TOY (default build/release/toy), TOY_OUT (default build/soak, replaced).
+# The run writes validations, samples, checkpoints, taps, gradients, drift, op times and TensorBoard files every few
+# steps. Memory and open descriptors are read from /proc every two seconds. The script fails if the last third of the run
+# peaks more than 1% and 2 MiB above the second third, or has more descriptors at its lowest.
+# Environment: TOY (default build/release/toy), TOY_OUT (default build/soak, replaced).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 minutes=${1:-30}
 if [[ ! $minutes =~ ^[1-9][0-9]*$ ]]; then sed -nE '2,/^set /{s/^# ?//p}' "${BASH_SOURCE[0]}" >&2; exit 2; fi
 toy=${TOY:-build/release/toy} out=${TOY_OUT:-build/soak}
-if [[ ! -x $toy ]]; then echo "soak: no $toy; build it first (bash scripts/test.sh does)" >&2; exit 2; fi
+if [[ ! -x $toy ]]; then echo "soak: $toy does not exist; build it first with bash scripts/test.sh" >&2; exit 2; fi
 
 rm -rf "$out"
 mkdir -p "$out"
@@ -40,7 +40,7 @@ code=0
 wait "$pid" || code=$?
 trap - EXIT
 if ((code)); then
-  echo "soak: toy train ended with exit code $code; the end of $out/stderr.log:" >&2
+  echo "soak: toy train failed with exit code $code; the end of $out/stderr.log:" >&2
   tail -n 20 "$out/stderr.log" >&2
   exit 1
 fi

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, checks the sources and runs the tests.
 #
-#   scripts/test.sh                # release build; every label but slow and, without its environment, peer
-#   scripts/test.sh --quick        # label unit only
+#   scripts/test.sh                # all labels except slow; peer only if its environment exists
+#   scripts/test.sh --quick        # only the label unit
 #   scripts/test.sh --slow         # also label slow
 #   scripts/test.sh --asan         # also the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer (needs
 #                                  # clang), and the team of threads under ThreadSanitizer
 #   scripts/test.sh --tsan         # also kernels, every op and training with several threads under ThreadSanitizer
-#   scripts/test.sh --fuzz [S]     # also each fuzzer on its corpus and S seconds (default 30) beyond it; needs clang
+#   scripts/test.sh --fuzz [S]     # also each fuzzer: its corpus, then S seconds (default 30) of new inputs; needs clang
 #
-# It runs from any folder, in a fresh clone, with or without a folder ../shared of test data. What is skipped is counted
-# and named with the reason. The last line is `N passed, N failed, N skipped`; the exit code is 0 if nothing failed.
+# Runs from any folder, with or without a folder ../shared of test data. Skipped tests are named with the reason. The
+# last line is `N passed, N failed, N skipped`; the exit code is 0 if nothing failed.
 # Logs: build/test/. Environment: TOY_JOBS (default: all cores), TOY_PEERS (default /opt/toy-peers; scripts/peers.sh).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
-exec < /dev/null  # nothing here asks anything
+exec < /dev/null  # nothing here asks questions
 
 quick='' slow='' asan='' tsan='' fuzz=''
 while (($#)); do
@@ -64,7 +64,7 @@ check() {  # NAME COMMAND...: a stage that counts as one test
 
 finish() { "${summary[@]}"; exit $?; }
 
-# A failed configuration or build is a failed test, so that the last line tells of it.
+# A failed configuration or build counts as a failed test, so the last line shows it.
 must() {  # NAME COMMAND...
   local code=0
   stage "$@" || code=$?
@@ -74,7 +74,7 @@ must() {  # NAME COMMAND...
 configure() { must "configure $1" cmake --preset "$1"; }  # PRESET
 build() { must "build $1" cmake --build --preset "$1" -j "$jobs" "${@:2}"; }  # PRESET [--target NAME...]
 
-# Runs the tests of a build folder that the arguments of ctest select; ctest's own verdict is left to the summary.
+# Runs the tests of a build folder that the arguments of ctest select. The summary decides whether they passed.
 run_tests() {  # NAME FOLDER LIST-ARGUMENTS... -- SELECT-ARGUMENTS...
   local name=$1 folder=$2 list=() begin=$SECONDS
   shift 2
@@ -88,7 +88,7 @@ run_tests() {  # NAME FOLDER LIST-ARGUMENTS... -- SELECT-ARGUMENTS...
 }
 
 if ! bash scripts/setup.sh; then
-  record failed setup "packages are missing; the message above says which command installs them"
+  record failed setup "packages are missing; run the command shown above"
   finish
 fi
 
@@ -98,7 +98,7 @@ code=0
 stage "format" bash scripts/format.sh --check || code=$?
 case $code in
   0) record passed format ;;
-  3) record skipped format "clang-format 14 is not installed; scripts/setup.sh --dev installs it" ;;
+  3) record skipped format "clang-format 14 is not installed; run scripts/setup.sh --dev" ;;
   *) record failed format "see its output above" ;;
 esac
 
@@ -106,7 +106,7 @@ code=0
 stage "API reference" bash scripts/docs.sh --check || code=$?
 case $code in
   0) record passed "API reference" ;;
-  3) record skipped "API reference" "doxygen is not installed; scripts/docs.sh installs it" ;;
+  3) record skipped "API reference" "doxygen is not installed; run scripts/docs.sh" ;;
   *) record failed "API reference" "see its output above" ;;
 esac
 
@@ -118,30 +118,30 @@ build release || finish
 select=() not_run=()
 if [[ -n $quick ]]; then
   select=(-L '^unit$')
-  for label in model cli example install shared peer slow; do not_run+=(--not-run "$label" "--quick runs label unit only"); done
+  for label in model cli example install shared peer slow; do not_run+=(--not-run "$label" "--quick runs only the label unit"); done
 else
   leave_out=()
   if [[ -z $slow ]]; then
     leave_out+=(slow)
-    not_run+=(--not-run slow "not in the default run; scripts/test.sh --slow runs it")
+    not_run+=(--not-run slow "takes minutes; run scripts/test.sh --slow")
   fi
   if [[ ! -x $peers/bin/python ]]; then
     leave_out+=(peer)
-    not_run+=(--not-run peer "no environment at $peers; scripts/peers.sh makes it")
+    not_run+=(--not-run peer "no environment at $peers; run scripts/peers.sh")
   fi
   if [[ ! -d ../shared ]]; then
     leave_out+=(shared)
-    not_run+=(--not-run shared "../shared is absent")
+    not_run+=(--not-run shared "the folder ../shared does not exist")
   fi
   if ((${#leave_out[@]})); then select=(-LE "^($(IFS='|'; echo "${leave_out[*]}"))\$"); fi
 fi
 run_tests release build/release -- "${select[@]}"
 summary+=(--run "" "$logs/release.json" "$logs/release.xml" "${not_run[@]}")
 
-# ---- sanitizers: the unit tests, every finding fatal. Impossible allocations fail as they do without a sanitizer.
+# ---- sanitizers: the unit tests; every finding is fatal. Impossible allocations fail as they do without a sanitizer.
 if [[ -n $asan ]]; then
   if ! command -v clang++ > /dev/null; then
-    record skipped asan "clang++ is not installed; scripts/setup.sh --dev installs it"
+    record skipped asan "clang++ is not installed; run scripts/setup.sh --dev"
   elif configure asan && build asan --target unit_tests; then
     export ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1:${ASAN_OPTIONS:-}
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS:-}
@@ -150,7 +150,7 @@ if [[ -n $asan ]]; then
   fi
 fi
 
-# ---- ThreadSanitizer: the team of threads, and on demand all that it runs
+# ---- ThreadSanitizer: the thread pool, and with --tsan everything that runs on it
 if [[ -n $asan$tsan ]]; then
   suites=("test_base ThreadPool.*")
   if [[ -n $tsan ]]; then
@@ -164,10 +164,10 @@ if [[ -n $asan$tsan ]]; then
   fi
 fi
 
-# ---- fuzzers: every file of the corpus, then new inputs for a while
+# ---- fuzzers: every file of the corpus, then new inputs
 if [[ -n $fuzz ]]; then
   if ! command -v clang++ > /dev/null; then
-    record skipped fuzz "clang++ is not installed; scripts/setup.sh --dev installs it"
+    record skipped fuzz "clang++ is not installed; run scripts/setup.sh --dev"
   else
     names=()
     for source in tests/fuzz/*_fuzz.cpp; do name=${source##*/}; names+=("${name%_fuzz.cpp}"); done

@@ -5,9 +5,9 @@
 
 --checks FILE    lines `passed|failed|skipped TAB name TAB reason` of everything that is not a ctest test
 --run            LIST: `ctest --show-only=json-v1` of all tests that belong to the run; JUNIT: `ctest --output-junit`
---not-run        tests of this label were left out on purpose, for this reason (the first that fits counts)
+--not-run        tests with this label were skipped for this reason (the first match counts)
 
-A test of the list that was neither run nor left out on purpose is a failure: something ended ctest early.
+A listed test that was neither run nor skipped is a failure: ctest ended early.
 The last line is `N passed, N failed, N skipped`. Exit code 0: nothing failed and something passed.
 """
 import argparse
