@@ -1,10 +1,10 @@
 // The 8-bit code of AdamW's moments: dynamic tree quantization (Dettmers 2016; Dettmers et al. 2021, section 1.3) on a
 // scale from -1 to 1, or from 0 to 1 for numbers that are not negative.
 //
-// Each of seven decades, from 10^-7..10^-6 to 10^-1..1, is cut into equal parts whose middles are the values: decade i,
-// counted from 0, into 2^i parts for a code with sign, into 2^(i+1) without. With 0 and 1 (there is no -1) that makes
-// 256. A code is the place of its value in ascending order; a number gets the code of the nearest value, in the middle
-// between two the lower one.
+// Each of seven decades, from 10^-7..10^-6 to 10^-1..1, is divided into equal parts whose midpoints are the values:
+// decade i, counted from 0, into 2^i parts for a code with sign, into 2^(i+1) without. With 0 and 1 (there is no -1)
+// that makes 256. A code is the place of its value in ascending order; a number gets the code of the nearest value, the
+// lower one on a tie.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace toy {
 
-/// A code: 256 numbers, and what lies between them.
+/// A code: 256 values and the thresholds between them.
 struct DynamicCode {
   std::array<float, 256> value{};      ///< ascending
   std::array<float, 256> threshold{};  ///< numbers above threshold[k] have a code above k; the last is infinite

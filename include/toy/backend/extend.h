@@ -1,4 +1,4 @@
-// Kernels of one's own: a device that can do what another can, and more.
+// Your own kernels: a device with all kernels of another, and more.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace toy {
 
-/// The device `base` with the kernels `more` in front of its own: they are asked first, so that a kernel may also take
-/// the place of a built-in one. `base` must have memory and dtypes for them: f64 on the reference, f32 on the cpu.
+/// The device `base` with the kernels `more` in front of its own: they are asked first, so a kernel may also
+/// replace a built-in one. `base` must have memory and dtypes for them: f64 on the reference, f32 on the cpu.
 /// Throws Error{bad_input} for a kernel without a name or a function.
 std::unique_ptr<Device> extend_device(std::unique_ptr<Device> base, std::vector<KernelRecord> more);
 

@@ -1,5 +1,5 @@
-// Ops that run as one, so that what stands between them never leaves the cache. The planner makes them where the device
-// has a kernel for them.
+// Ops that run as one, so intermediate results never leave the cache. The planner makes them if the device has a kernel
+// for them.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace toy {
 /// Elementwise ops: a small program that a device interprets block by block.
 inline constexpr std::string_view kFusedElementwise = "fused_elementwise";
 
-/// linear_grad_w(dy, x) and the adamw that alone uses it: `(w!, g?, m!, v!, lr, bias1, bias2, gscale?, dy, x) -> w!,
+/// linear_grad_w(dy, x) and the adamw that is its only user: `(w!, g?, m!, v!, lr, bias1, bias2, gscale?, dy, x) -> w!,
 /// m!, v!` with AdamWAttrs, g being absent.
 inline constexpr std::string_view kLinearGradWAdamW = "linear_grad_w_adamw";
 
@@ -21,14 +21,14 @@ inline constexpr std::string_view kLinearGradWAdamW = "linear_grad_w_adamw";
 struct FusedStep {
   int function = -1;  ///< KernelRecord::elementwise of the op's own kernel
   Attrs attrs;
-  std::vector<int> in;  ///< i >= 0: input i of the whole; i < 0: slot ~i
-  int out = -1;         ///< a slot; -1: the output of the whole, in the last step
+  std::vector<int> in;  ///< i >= 0: input i of the program; i < 0: slot ~i
+  int out = -1;         ///< a slot; -1: the program's output, in the last step
 };
 
 /// Attributes of `fused_elementwise(xs...) -> y`. Each step's result has the shape of y, the inputs broadcast
 /// to it as numpy's do.
 struct FusedAttrs {
-  /// Limits of every program, so that a kernel needs no memory but its workspace.
+  /// Limits of every program, so a kernel needs only its workspace.
   static constexpr size_t kMaxSteps = 16, kMaxInputs = 8, kMaxOperands = 3;
 
   std::vector<FusedStep> steps;

@@ -27,14 +27,14 @@ struct KernelError {
   }
 };
 
-/// Who runs: one of `threads` threads that all call the kernel with the same arguments (SPMD). Work is cut into tiles
-/// that do not depend on `threads`, each tile is done by one thread, and sums keep one order: results are bit-equal
-/// for any number of threads. The executor puts a barrier behind every kernel.
+/// The calling thread: one of `threads` threads that all call the kernel with the same arguments (SPMD). Work is cut
+/// into tiles that do not depend on `threads`, each tile is done by one thread, and sums keep one order: results are
+/// bit-equal for any number of threads. The executor puts a barrier after every kernel.
 struct ExecContext : TeamMember {
   KernelError* error = nullptr;
 };
 
-/// What an update says of a gradient that is not finite: nothing can undo it. Steps that look at all gradients first
+/// The error of an update whose gradient is not finite; it cannot be undone. Steps that look at all gradients first
 /// skip such an update (its gscale is then not finite).
 inline void report_not_finite(const ExecContext& ctx) noexcept {
   if (!ctx.error) return;
@@ -86,13 +86,13 @@ struct KernelRecord {
   std::string_view op;
   Layout layout = Layout::contiguous;  ///< of every input
   std::vector<InPlace> in_place = {};
-  /// Can this record do it? nullptr: whenever every float operand has the device's compute dtype.
+  /// Does this record apply? nullptr: whenever every float operand has the device's compute dtype.
   bool (*accepts)(const KernelQuery&) noexcept = nullptr;
   /// Bytes of workspace; nullptr: none.
   size_t (*workspace)(const KernelQuery&) noexcept = nullptr;
   void (*run)(const ExecContext&, const KernelArgs&) noexcept = nullptr;
   /// A number >= 0 that the device gives to a function of single elements: output 0 is the only one, its element i
-  /// depends on nothing but element i of each input (broadcast to its shape), with the same bits wherever it stands.
+  /// depends only on element i of each input (broadcast to its shape), with the same bits at any place.
   /// The planner fuses chains of such ops; the device's kernel for `fused_elementwise` finds the function by the
   /// number.
   int elementwise = -1;
@@ -107,8 +107,8 @@ class Device {
   virtual DType storage(DType logical) const = 0;
   /// Can dense products round their operands to this dtype (PlanOptions::products)?
   virtual bool has_products(DType type) const { return type == DType::f32; }
-  /// What else than its name decides the bits of its results, with dense products in that dtype: how this processor
-  /// rounds, as "fma". Empty where nothing does.
+  /// What influences the bits of its results besides its name, with dense products in that dtype: how this processor
+  /// rounds, e.g. "fma". Empty if nothing does.
   virtual std::string arithmetic(DType products) const { return {}; }
   /// The dtype that activations are computed in, as stored.
   virtual DType compute() const = 0;

@@ -9,13 +9,13 @@
 
 namespace toy {
 
-/// Writes to a temporary file beside the target; commit() makes it durable and gives it its name. Destroyed
-/// without a commit, it removes the temporary, and an earlier file of the name is as it was. A symbolic link
-/// is followed, so that its target is replaced and not the link.
+/// Writes to a temporary file next to the target; commit() makes it durable and gives it its name. Destroyed
+/// without a commit, it removes the temporary file and leaves an earlier target unchanged. A symbolic link
+/// is followed: its target is replaced, not the link.
 class AtomicFile {
  public:
-  /// Creates the temporary. Throws Error{bad_input} for a missing or unwritable folder and for a target that
-  /// is a folder or a device, and for a full disk.
+  /// Creates the temporary file. Throws Error{bad_input} for a missing or unwritable folder, a target that is a
+  /// folder or a device, and a full disk.
   explicit AtomicFile(const std::string& path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -39,12 +39,12 @@ class AtomicFile {
   uint64_t bytes_written_ = 0;
 };
 
-/// Removes the temporaries that killed processes left in a folder. Only for a folder in which nobody else writes now
-/// (FolderLock). Errors are ignored, it is cleaning up.
+/// Removes temporary files that killed processes left in a folder. Call it only while no other process writes there
+/// (FolderLock). Errors are ignored.
 void remove_leftovers(const std::string& folder);
 
-/// fsync of a folder: makes the names in it durable, of which `what` is the newest. Folders that cannot be opened or
-/// synced (write-only, some network file systems) are left to the system. Throws Error{bad_input} for a full disk,
+/// fsync of a folder: makes the names in it durable; `what` is the newest, for messages. Folders that cannot be opened
+/// or synced (write-only, some network file systems) are skipped. Throws Error{bad_input} for a full disk,
 /// Error{failure} for a write error that the system reports late.
 void sync_folder(const std::string& folder, std::string_view what);
 

@@ -1,4 +1,4 @@
-// XXH64, the 64-bit checksum by which damaged files are found.
+// XXH64, the 64-bit checksum that detects damaged files.
 #pragma once
 
 #include <array>
@@ -11,12 +11,12 @@
 namespace toy {
 
 /// XXH64 with seed 0 (Collet, "xxHash fast digest algorithm", specification 0.1.1, section XXH64), fed in pieces.
-/// Chosen because plain C++ runs it near the speed of memory, so that checkpoints of gigabytes cost no time worth
-/// saving, and because chance damage passes it once in 2^64; a CRC of 32 bits is weaker, SHA-256 ten times slower. It
-/// is no defence against somebody who wants to deceive.
+/// Chosen because plain C++ runs it near the speed of memory, so large checkpoints cost little
+/// time, and it misses accidental damage once in 2^64. A CRC of 32 bits is weaker, SHA-256 ten times slower. It does
+/// not protect against forgery.
 class Xxh64 {
  public:
-  /// Appends; any cut of the same bytes gives the same digest.
+  /// Appends; the digest does not depend on how the bytes are split.
   void update(std::span<const std::byte> bytes);
   /// Of all bytes so far.
   uint64_t digest() const;
@@ -30,7 +30,7 @@ class Xxh64 {
 
 /// Of one piece.
 uint64_t xxh64(std::string_view bytes);
-/// Of a whole file, read with read(2); `bytes` becomes its length. Throws Error{bad_input} naming the path when it
+/// Of a complete file, read with read(2); `bytes` becomes its length. Throws Error{bad_input} naming the path when it
 /// cannot be read.
 uint64_t xxh64_of_file(const std::string& path, uint64_t& bytes);
 /// 16 hexadecimal digits, the way checksums are written.

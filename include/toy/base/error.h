@@ -11,11 +11,11 @@ namespace toy {
 
 /// What went wrong, as a program sees it. The command line exits with 2 for bad_input and with 1 for failure.
 enum class ErrorCode {
-  bad_input,  ///< the caller can mend it: a file, an option, a shape
+  bad_input,  ///< the caller can fix it: a file, an option, a shape
   failure,    ///< the machine or the library failed: no memory, no disk, a broken invariant
 };
 
-/// Thrown by every part of the library. The text names the thing, the reason and, where there is one, the way out.
+/// Thrown by every part of the library. The text names the thing, the reason and, if there is one, what to do.
 class Error : public std::runtime_error {
  public:
   /// Most code calls fail() or check(), which format the text.
@@ -29,7 +29,7 @@ class Error : public std::runtime_error {
 /// No space is left where something has to be written: the caller can free some or choose another place.
 class DiskFull : public Error {
  public:
-  /// `text`: what could not be written, and the way out.
+  /// `text`: what could not be written, and what to do.
   explicit DiskFull(const std::string& text) : Error(ErrorCode::bad_input, "disk full: " + text) {}
 };
 
@@ -45,7 +45,7 @@ template <class... Args>
   throw DiskFull(fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Throws Error{failure} with a formatted text: not the caller's to mend.
+/// Throws Error{failure} with a formatted text: nothing the caller can fix.
 template <class... Args>
 [[noreturn]] void fail_internal(fmt::format_string<Args...> format, Args&&... args) {
   throw Error(ErrorCode::failure, fmt::format(format, std::forward<Args>(args)...));

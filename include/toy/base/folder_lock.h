@@ -1,4 +1,4 @@
-// One writer a folder.
+// One writer per folder.
 #pragma once
 
 #include <functional>
@@ -6,17 +6,17 @@
 
 namespace toy {
 
-/// The file in a folder that is locked; it holds the number of the process.
+/// The locked file in a folder; it holds the process id.
 inline constexpr const char* kLockFile = ".lock";
 
-/// Holds a folder for one process, as long as it lives: flock() on `<folder>/.lock`, which the system lets go of
-/// however the process ends. The file stays behind and means nothing by itself. File systems without locks are not
-/// guarded.
+/// Locks a folder for one process during the object's life: flock() on `<folder>/.lock`, which the system releases
+/// however the process ends. The file remains and has no meaning by itself. File systems without locks are not
+/// protected.
 class FolderLock {
  public:
-  /// Throws Error{bad_input} naming the folder and the process that has it.
+  /// Throws Error{bad_input} naming the folder and the process that holds it.
   explicit FolderLock(const std::string& folder);
-  /// Waits for it; calls `waiting` once, and first, where another process has it.
+  /// Waits for the lock; calls `waiting` once before, if another process holds it.
   FolderLock(const std::string& folder, const std::function<void()>& waiting);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
@@ -29,7 +29,7 @@ class FolderLock {
   int fd_ = -1;
 };
 
-/// Takes away a folder that holds nothing, or nothing but a lock that nobody has.
+/// Removes a folder that is empty, or holds only a lock that no process holds.
 void remove_unused_folder(const std::string& folder) noexcept;
 
 }  // namespace toy

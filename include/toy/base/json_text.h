@@ -19,7 +19,7 @@ std::string json_text(const nlohmann::json& json, int indent = -1);
 std::string json_text(const nlohmann::ordered_json& json, int indent = -1);
 /// @}
 
-/// Most levels of arrays and objects in a text that is parsed. Copying and printing a value is recursive, so that
+/// Most levels of arrays and objects in a text that is parsed. Copying and printing a value is recursive, so
 /// without a limit a small hostile file would overflow the stack. All JSON is parsed here (scripts/check_includes.py).
 inline constexpr int kMaxJsonDepth = 64;
 

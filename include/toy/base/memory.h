@@ -7,16 +7,16 @@
 
 namespace toy {
 
-/// Bytes that this process can still have: what the system calls available, cut down by the cgroup's limit. 0 if
+/// Bytes that this process can still allocate: what the system calls available, at most the cgroup's limit. 0 if
 /// unknown.
 size_t available_memory();
 /// Throws Error{bad_input} naming what needs the memory, how much, and how much there is.
 void require_memory(size_t bytes, std::string_view what);
 /// Largest resident memory of this process so far, in bytes.
 size_t peak_resident_memory();
-/// Resident memory of this process that is no page of a file, now: what limits count. 0 if unknown.
+/// Current resident memory of this process without pages of files: what limits count. 0 if unknown.
 size_t anonymous_memory();
-/// Bytes that a person wrote for `option`: "4G", "1.5GiB" (1024^3), "6GB" (1000^3), K, M and T alike, or a number of
+/// Parses the bytes given for `option`: "4G", "1.5GiB" (1024^3), "6GB" (1000^3), K, M and T alike, or a number of
 /// bytes. Throws Error{bad_input} naming the option for anything else, and for less than 1 MiB.
 size_t parse_bytes(std::string_view option, std::string_view text);
 /// "1.5 GiB"

@@ -1,4 +1,4 @@
-// A fixed team of pinned threads that run one function together (SPMD). One region covers a whole step.
+// A fixed team of pinned threads that run one function together (SPMD). One region covers a complete step.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 
 namespace toy {
 
-/// CPUs this process may use: the affinity mask, cut down by the cgroup's CPU quota. At least 1.
+/// CPUs this process may use: the affinity mask, limited by the cgroup's CPU quota. At least 1.
 int available_cpus();
 
 /// Half-open range of work items.
@@ -21,7 +21,7 @@ struct Range {
 /// Part `i` of `parts` nearly equal consecutive parts of [0, n).
 inline Range part(int64_t n, int i, int parts) { return {n * i / parts, n * (i + 1) / parts}; }
 
-/// Team of `size` threads, the caller being thread 0. Waits spin for microseconds, then sleep, so that more threads
+/// Team of `size` threads, the caller being thread 0. Waits spin for microseconds, then sleep, so more threads
 /// than cores do not stall. Threads are pinned for their life; the caller is pinned only while run() works.
 class ThreadPool {
  public:
@@ -34,9 +34,9 @@ class ThreadPool {
   int size() const { return size_; }
   /// Calls f(thread) on every thread of the team and returns when all are done. f must not throw.
   void run(const std::function<void(int)>& f);
-  /// Waits for the whole team; only inside run(), by every thread.
+  /// Waits for all threads of the team; every thread calls it, only inside run().
   void barrier();
-  /// 0, 1, 2, ... since the last barrier, each to one thread: work that is shared out as threads come for it, for cores
+  /// 0, 1, 2, ... since the last barrier, each to one thread: dynamic scheduling, for cores
   /// that are not equally fast. Only inside run(), and for one piece of work between two barriers.
   int64_t claim() { return claimed_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -58,7 +58,7 @@ class ThreadPool {
 struct TeamMember {
   int thread = 0;
   int threads = 1;
-  ThreadPool* pool = nullptr;  ///< the team; none for a thread that is alone
+  ThreadPool* pool = nullptr;  ///< the team; nullptr for a single thread
 
   void barrier() const {
     if (threads > 1) pool->barrier();

@@ -15,17 +15,17 @@ size_t utf8_character(std::string_view text);
 bool utf8_cut_off(std::string_view text);
 /// Whether all of it is valid UTF-8.
 bool is_utf8(std::string_view text);
-/// The text with U+FFFD in place of every byte that no character has.
+/// The text with U+FFFD for every byte that is not part of a valid character.
 std::string valid_utf8(std::string_view text);
-/// A name for a terminal, a message or XML: as valid_utf8(), and with `?` in place of every control character (line
-/// breaks, escapes, U+0080 to U+009F), so that it stays on its line and changes nothing but its place.
+/// A name for a terminal, a message or XML: as valid_utf8(), and with `?` for every control character (line breaks,
+/// escapes, U+0080 to U+009F), so it stays on its line and cannot change the terminal.
 std::string one_line(std::string_view text);
 /// The same for a text of several lines: line breaks and tabs stay.
 std::string printable(std::string_view text);
-/// The places that a text takes on a terminal: two for each of the wide characters of East Asia and for pictures, none
+/// The columns that a text takes on a terminal: two for each of the wide characters of East Asia and for pictures, none
 /// for marks that combine with the character before. (After Unicode's annex 11; the common blocks.)
 size_t terminal_columns(std::string_view text);
-/// As much of the beginning as takes at most so many places.
+/// The longest prefix that takes at most `places` places.
 std::string_view first_columns(std::string_view text, size_t columns);
 /// The character of a code point (not checked: below 0x110000 and no surrogate).
 std::string utf8_encode(uint32_t code_point);

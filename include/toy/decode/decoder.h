@@ -13,8 +13,8 @@ namespace toy {
 /// How much a decoder holds and computes at once.
 struct DecoderOptions {
   int sequences = 1;          ///< sequences held at once
-  int64_t context = 0;        ///< positions a sequence; 0: what the model was made for
-  int64_t max_rows = 256;     ///< rows computed together; longer prompts are cut, with the same result to the bit
+  int64_t context = 0;        ///< positions per sequence; 0: what the model was made for
+  int64_t max_rows = 256;     ///< rows computed together; longer prompts are split, with the same bits
   bool check_finite = false;  ///< Session::check_finite in every call
 };
 
@@ -25,15 +25,15 @@ struct DecodeRow {
   bool logits = false;  ///< are the logits after this token wanted?
 };
 
-/// Runs a model token by token. A row's logits have the same bits alone, among other sequences, and however a prompt
-/// was cut.
+/// Runs a model token by token. A row's logits have the same bits whatever other sequences there are and however
+/// a prompt was cut.
 class Decoder {
  public:
   /// Compiles the plan and allocates the state. `device` and `model` must outlive the decoder. Throws when
   /// the memory will not suffice.
   Decoder(Device& device, const Model& model, const DecoderOptions& options);
 
-  /// Appends each row's token to its sequence (rows of one sequence stand together, in order) and computes the logits
+  /// Appends each row's token to its sequence (rows of one sequence are consecutive, in order) and computes the logits
   /// asked for. Throws Error{bad_input} for a token outside the vocabulary or a context overrun; nothing has changed
   /// then.
   void decode(std::span<const DecodeRow> rows);
@@ -58,7 +58,7 @@ class Decoder {
   std::vector<int32_t> tokens_, sequences_, positions_, wanted_;
 };
 
-/// Bytes that a decoder holds beside the weights: state, arena, inputs. Allocates nothing.
+/// Bytes that a decoder holds in addition to the weights: state, arena, inputs. Allocates nothing.
 size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& options);
 
 /// What a decoder compiles, for `describe`.

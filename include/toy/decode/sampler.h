@@ -16,7 +16,7 @@ struct SamplerOptions {
   double min_p = 0;        ///< only those at least p times as likely as the likeliest (Nguyen et al. 2024); 0: all
   /// Penalties as llama.cpp defines them, for a token that occurs c > 0 times among the last `penalty_last_n`: its
   /// logit is divided by `repeat_penalty` if positive and multiplied with it if not (Keskar et al. 2019); then c *
-  /// frequency_penalty + presence_penalty are taken from it (OpenAI).
+  /// frequency_penalty + presence_penalty are subtracted from it (OpenAI).
   double repeat_penalty = 1, frequency_penalty = 0, presence_penalty = 0;
   int64_t penalty_last_n = 64;  ///< tokens of prompt and text that count; -1: all, 0: none
   uint64_t seed = 0;
@@ -33,7 +33,7 @@ double log_softmax_at(std::span<const float> logits, int32_t id);
 /// The k likeliest, best first; equal ones by id.
 std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, int k);
 
-/// Draws ids. Draw number `step` depends on the seed, the step, the logits and the history alone.
+/// Draws ids. Draw number `step` depends only on the seed, the step, the logits and the history.
 class Sampler {
  public:
   /// Throws Error{bad_input} for a negative temperature or top_k, top_p outside (0, 1], min_p outside [0, 1], a

@@ -1,4 +1,4 @@
-// Generating for many prompts at once: one that is finished makes room for the next.
+// Generating for many prompts at once: a finished one makes room for the next.
 #pragma once
 
 #include <deque>
@@ -17,7 +17,7 @@ struct GenerateOptions {
   int64_t max_tokens = 128;
   SamplerOptions sampler;
   int top_logprobs = 0;     ///< the K best at each position
-  bool ignore_eos = false;  ///< go on after the end-of-sequence token
+  bool ignore_eos = false;  ///< continue after the end-of-sequence token
 };
 
 /// One token of a generated text.
@@ -51,14 +51,14 @@ struct GenerateRequest {
 };
 
 /// Shares the sequences of a decoder among requests, in the order in which they were added. Every call of the decoder
-/// carries one token of each text that is being written and pieces of prompts that wait to be read. What a prompt has
-/// in common with another (64 tokens or more, from the beginning) is computed once: a request waits until the other has
-/// read it and then shares its pages; texts that are finished serve, too, until their sequence is used again. A result
-/// has the same bits alone and among others.
+/// carries one token of each text that is being written and pieces of prompts that wait to be read. A
+/// prefix of 64 tokens or more that two prompts share is computed once: a request waits until the other has read it and
+/// then shares its pages. Finished texts share theirs, too, until their sequence is reused. A result has the same bits
+/// whatever other requests there are.
 class Scheduler {
  public:
-  /// Uses these sequences of the decoder. What a sequence holds is continued by the first request that gets it, and
-  /// forgotten before the next one.
+  /// Uses these sequences of the decoder. The first request of a sequence continues what it holds; it is cleared
+  /// before the next one.
   Scheduler(Decoder& decoder, std::vector<int> sequences);
   /// Uses all sequences of the decoder.
   explicit Scheduler(Decoder& decoder);
@@ -66,9 +66,9 @@ class Scheduler {
   /// Throws Error{bad_input} for an empty prompt, one that does not fit into the context, an id outside the vocabulary,
   /// and impossible sampler options.
   void add(GenerateRequest request);
-  /// One call of the decoder. False when there is nothing left to do. What a callback throws is thrown when every text
-  /// has its token, the first of several; a text whose last token that was is finished. So is what is thrown for logits
-  /// that are no numbers; their text is given up, without on_done. After an error of the decoder everything is as
+  /// One call of the decoder. False when there is nothing left to do. An exception of a callback is rethrown once every
+  /// text has its token, the first of several. So is the error for logits that are NaN, whose text ends without
+  /// on_done. After an error of the decoder everything is as
   /// before the call.
   bool step();
   void run() {

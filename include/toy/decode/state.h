@@ -46,7 +46,7 @@ struct StateSnapshot {
 /// The state of up to `sequences` sequences of up to `context` positions each.
 class DecodeState {
  public:
-  /// Throws as DecodeShape::validate(), and Error{failure} naming the size when the memory is not there.
+  /// Throws as DecodeShape::validate(), and Error{failure} naming the size when there is not enough memory.
   DecodeState(const ModelSpec& spec, const Device& device, DecodeShape shape);
 
   const DecodeShape& shape() const { return shape_; }
@@ -60,8 +60,8 @@ class DecodeState {
   void reset(int sequence);
   /// Forgets positions from `length` on (a failed or speculative continuation).
   void truncate(int sequence, int64_t length);
-  /// `to` becomes what `from` holds, and each goes its own way from there. Pages are shared, not copied; a page that is
-  /// not full is copied when one of its sequences goes on. There is always a page for that: sharing saves one.
+  /// `to` becomes what `from` holds, and they are independent from there. Pages are shared, not copied; a page that is
+  /// not full is copied when one of its sequences continues. There is always a page for that: sharing saves one.
   void fork(int from, int to);
   /// Copies out what a sequence holds.
   StateSnapshot snapshot(int sequence) const;

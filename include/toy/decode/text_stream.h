@@ -11,8 +11,8 @@
 namespace toy {
 
 /// Cuts a stream of bytes before the first of several stop strings. What may still become one is held back. The stop
-/// string that is complete first counts, of two that are complete at the same byte the longer one; where the pieces end
-/// that the bytes come in makes no difference.
+/// string that is complete first counts, or the longer of two that end at the same byte. The result does not depend on
+/// how the bytes are split.
 class StopFilter {
  public:
   /// Throws Error{bad_input} for an empty stop string.
@@ -38,7 +38,7 @@ class TextStream {
   TextStream(const Tokenizer& tokenizer, std::span<const int32_t> prompt, std::vector<std::string> stops = {});
   /// Text that is ready to be shown after this token.
   std::string push(int32_t id);
-  /// What is left at the end: held back characters, unless a stop string has cut them off.
+  /// The remainder at the end: held back characters, unless a stop string has cut them off.
   std::string finish();
   bool stopped() const { return stop_.stopped(); }
 

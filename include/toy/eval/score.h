@@ -23,7 +23,7 @@ struct EvalText {
 };
 /// `with_bos`: begin as the tokenizer says. Documents keep their places, also those that have no tokens.
 EvalText tokenize_for_eval(const Tokenizer& tokenizer, std::span<const std::string> documents, bool with_bos);
-/// The parts of a text that blank lines separate (lines of nothing but spaces and tabs), without the line breaks around
+/// The parts of a text that blank lines separate (lines of only spaces and tabs), without the line breaks around
 /// them.
 std::vector<std::string> split_documents(std::string_view text);
 
@@ -41,7 +41,7 @@ struct TokenScore {
   size_t document = 0;
   int64_t index = 0;  ///< of the document's tokens
   TokenLogprob token;
-  std::vector<TokenLogprob> best;  ///< what the model would rather have seen
+  std::vector<TokenLogprob> best;  ///< the most likely tokens there
 };
 
 /// Sums over a text, and what follows from them.
@@ -63,8 +63,8 @@ struct TextScore {
 };
 inline constexpr int64_t kScoreBlock = 64;
 
-/// Reads documents in windows, each from a fresh state that begins with `bos`; a window's tokens that the one before
-/// scored already are only read. `on_token` sees every scored token in the order of the text. The result does not
+/// Reads documents in windows, each from a fresh state that begins with `bos`; tokens of a window that the previous one
+/// scored are only read. `on_token` sees every scored token in the order of the text. The result does not
 /// depend on the number of threads. Throws Error{bad_input} when there is nothing to score, for a token outside the
 /// vocabulary, for a stride that is not in 1 to the window, and when the memory will not suffice.
 TextScore score_text(Device& device, const Model& model, const EvalText& text, const ScoreOptions& options,

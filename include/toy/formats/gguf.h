@@ -1,5 +1,5 @@
 // GGUF version 3, in and out. Shapes are row-major here ([rows, columns]); the file's innermost-first order is
-// reversed in the reader and the writer and nowhere else.
+// reversed only in the reader and the writer.
 #pragma once
 
 #include <cstddef>
@@ -79,7 +79,7 @@ class File {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// Writes a file atomically: a temporary file beside it, fsync, rename, fsync of the folder. Metadata first, then all
+/// Writes a file atomically: a temporary file next to it, fsync, rename, fsync of the folder. Metadata first, then all
 /// tensor infos, then data at 32-byte alignment, streamed from the views given (which must stay valid until finish()).
 class Writer {
  public:
@@ -90,10 +90,10 @@ class Writer {
   /// The values of `data` (contiguous; f32, f64, f16, bf16, i32), stored as `stored` (f32 to f16/bf16 is rounded to
   /// nearest even; f64 sources round to f32 first). Throws on a duplicate name or an impossible conversion.
   void add(std::string name, const View& data, DType stored);
-  /// One tensor of several views that differ in their first dimension alone: rows of one behind those of another.
+  /// One tensor of several views that differ only in their first dimension; their rows follow each other.
   void add(std::string name, std::span<const View> parts, DType stored);
-  /// Throws Error{bad_input} for an unwritable folder or a full disk; then nothing is left behind and
-  /// an earlier file of the same name is unharmed.
+  /// Throws Error{bad_input} for an unwritable folder or a full disk; then nothing remains, and
+  /// an earlier file of the same name is unchanged.
   void finish(const std::string& path);
 
  private:

@@ -1,4 +1,4 @@
-// A whole file as read-only memory.
+// A complete file as read-only memory.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, bytes_}; }
-  /// Gives the pages that were touched back to the system; touched again, they are read again. So a walk over a file
-  /// that is larger than memory does not fill it.
+  /// Gives touched pages back to the system; they are read again when needed. So reading a file larger than memory does
+  /// not fill it.
   void release() const;
 
  private:
@@ -34,8 +34,8 @@ class MappedFile {
   size_t bytes_ = 0;
 };
 
-/// From now on, touching a page that a mapped file has lost (somebody truncated it) writes one line to stderr
-/// and ends the process with status 1, in place of a bare SIGBUS. For programs; a library does not own the
+/// From now on, touching a page that a mapped file has lost (it was truncated) writes one line to stderr
+/// and ends the process with status 1, instead of a bare SIGBUS. For programs; a library does not own the
 /// process's signals.
 void install_sigbus_message();
 

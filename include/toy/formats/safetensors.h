@@ -1,5 +1,5 @@
-// safetensors (huggingface/safetensors, "Format"): named tensors as raw bytes behind a JSON header. Python's libraries
-// open it as it is.
+// safetensors (huggingface/safetensors, "Format"): named tensors as raw bytes after a JSON header. Python's libraries
+// open these files.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace toy::safetensors {
 std::string type_name(DType t);
 
 /// Writes a file atomically (AtomicFile). Tensors with the widest elements come first, otherwise in the order of add(),
-/// so that each is aligned to its elements.
+/// so each is aligned to its elements.
 class Writer {
  public:
   /// The bytes of `data` (contiguous), which must stay valid until finish(). Throws Error{bad_input} for a name that is

@@ -18,12 +18,12 @@ struct AutodiffOps {
 /// d(loss)/d(w) for each w, in order. `loss` is a scalar; `seed` (default: 1) is the gradient of the loss itself.
 ///
 /// Contributions to one value are added in the order of their consumers' node ids, scattered ones (embedding) last, and
-/// as soon as the last consumer has been differentiated, so that a gradient can be used while backward still runs. A w
-/// that the loss does not depend on gets zeros. Throws Error{bad_input} naming the op and the layer where an op has no
+/// as soon as the last consumer has been differentiated, so a gradient can be used while backward still runs. A w that
+/// the loss does not depend on gets zeros. Throws Error{bad_input} naming the op and the layer where an op has no
 /// gradient.
 ///
-/// `again` (by node id, or empty; see recompute.h): nodes whose results backward does not read. Where it needs one it
-/// repeats the op right before, once, on operands that are repeated in the same way or were kept.
+/// `again` (by node id, or empty; see recompute.h): nodes whose results backward recomputes. Where it needs one, it
+/// repeats the op just before, once, on operands that are kept or repeated in the same way.
 std::vector<Value> backward(Value loss, std::span<const Value> wrt, const AutodiffOps& ops, Value seed = {},
                             const std::vector<bool>& again = {});
 

@@ -1,4 +1,4 @@
-// What a graph costs: the work of each node, and of forward, backward and update as wholes.
+// What a graph costs: the work of each node, and of each phase: forward, backward, update.
 #pragma once
 
 #include <array>

@@ -19,7 +19,7 @@ class Graph;
 struct Node;
 struct OpDef;
 
-/// One output of one node. Cheap to copy; an empty Value stands for an absent optional operand.
+/// One output of one node. Cheap to copy; an empty Value is an absent optional operand.
 struct Value {
   Graph* graph = nullptr;
   int node = -1;
@@ -94,7 +94,7 @@ class Graph {
   /// Appends a copy of another graph's node with these inputs (for passes that rewrite graphs). Returns its id.
   int append_copy(const Node& node, std::vector<Value> inputs);
   /// Gives a value a name by which it can be tapped and printed. Throws if the name is taken, if the graph has no such
-  /// value, and for inputs and parameters, which are found by the names that they have.
+  /// value, and for inputs and parameters, which already have names.
   void set_name(Value v, std::string name);
   /// The value, input or parameter of this name.
   std::optional<Value> find(std::string_view name) const;
@@ -130,7 +130,7 @@ class Graph {
   /// Autodiff's own scope: nodes belong to exactly this layer and are marked as backward.
   class BackwardScope {
    public:
-    /// Enters exactly this layer. `backward`: of the node that a pass puts others in place of.
+    /// Enters exactly this layer, with the `backward` flag of the node that a pass replaces.
     BackwardScope(Graph& g, const std::string& layer, bool backward = true)
         : graph_(g), layer_(g.layer_), was_(g.backward_) {
       g.layer_ = layer;

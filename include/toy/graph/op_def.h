@@ -50,7 +50,7 @@ class Vjp {
 /// One op. A function on values builds its nodes; src/ops/op_list.cpp lists all of them.
 struct OpDef {
   Signature signature;
-  /// Fills in what the signature leaves open; gets the signature's result and may throw with the op's name in front.
+  /// Fills in what the signature leaves open; gets the signature's result and may throw with the op's name as a prefix.
   void (*infer)(const TypeQuery&, std::vector<TensorType>& out) = nullptr;
   /// Gradients in graph ops. nullptr: the op has no gradient, and autodiff says so.
   void (*vjp)(Vjp&) = nullptr;

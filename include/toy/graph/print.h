@@ -8,9 +8,9 @@
 
 namespace toy {
 
-/// One line a node: `%12 = rms_norm(%11, blk.0.attn_norm.weight) {eps=1e-05} : f32[<=256,576]  # blk.0`. With costs,
-/// each op's stand behind its types, `[590 kFLOP, 1.18 MB]` or `[unused]`, and `# optimizer (update)` names the phase
-/// where it is not forward.
+/// One line per node: `%12 = rms_norm(%11, blk.0.attn_norm.weight) {eps=1e-05} : f32[<=256,576]  # blk.0`. With costs,
+/// each op's cost follows its types, `[590 kFLOP, 1.18 MB]` or `[unused]`, and `# optimizer (update)` names the phase
+/// if it is not forward.
 std::string to_text(const Graph& graph, const GraphCost* costs = nullptr);
 /// {"rows": [...], "nodes": [{"id", "kind", "op", "name", "layer", "inputs", "outputs", "attrs", "backward"}]}. With
 /// costs, ops also have "phase", "used" and "cost", and "cost" at the top has those of the phases and the total.
@@ -20,9 +20,9 @@ nlohmann::ordered_json to_json(const Cost& cost);
 /// A flowchart with one box per op. Without costs, what autodiff made is left out; with costs, all that is used is
 /// there, in the subgraphs `forward`, `backward` and `update`.
 std::string to_mermaid(const Graph& graph, const GraphCost* costs = nullptr);
-/// A drawing that needs no other file: a column for each phase, a box for each layer, in it a row for each op that
-/// computes (type of the result, weight, FLOPs) and what flows from row to row. Layers in a row that are alike are
-/// drawn once.
+/// A self-contained drawing: a column for each phase, a box for each layer, in it a row for each op that
+/// computes (type of the result, weight, FLOPs) and what flows from row to row. Identical consecutive
+/// layers are drawn once.
 std::string to_svg(const Graph& graph, const GraphCost& costs, const std::string& title);
 
 /// The layer that a scope belongs to: "blk.3" of "blk.3.mixer", "output" of "output.norm".

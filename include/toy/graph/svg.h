@@ -1,4 +1,4 @@
-// Writes drawings as SVG: one file that needs nothing else.
+// Writes drawings as self-contained SVG files.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace toy::svg {
 
-/// Width of a text of the class `small` or of no class, in pixels: every character of the font is as wide.
+/// Width of a text of the class `small` or of no class, in pixels: the font is monospaced.
 inline constexpr double kCharacter = 6.7, kSmallCharacter = 5.9;
 
 /// Collects shapes; x and y are pixels from the upper left corner. Classes: of boxes `layer`, `op`, `forward`,

@@ -1,4 +1,4 @@
-// Checks that building a graph node by node cannot make: that updates are linear.
+// A check that needs the complete graph: updates are linear.
 #pragma once
 
 #include <span>

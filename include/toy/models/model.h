@@ -42,7 +42,7 @@ enum class LoadMode {
 Model load_model(const std::string& path, const Device& device, LoadMode mode = LoadMode::mapped);
 
 /// Fresh weights: N(0, init_scale/sqrt(fan_in)) for matrices, N(0, 0.02) for embeddings and untied output, ones for
-/// gains, zeros for biases. The numbers depend on (seed, tensor name, index) alone.
+/// gains, zeros for biases. The numbers depend only on (seed, tensor name, index).
 Model random_model(const ModelSpec& spec, const Device& device, uint64_t seed, double init_scale = 1.0);
 
 /// Writes weights, dimensions and tokenizer as llama.cpp reads them. Matrices are stored as `stored` (f32, f16, bf16),

@@ -17,11 +17,11 @@ struct RopeSpec {
   float factor = 1;              ///< s: how many times longer than trained for; 1 where nothing is scaled
   int64_t original_context = 0;  ///< yarn: positions the model was trained for before it was scaled
   float attn_factor = 1;         ///< multiplies cosines and sines
-  std::vector<float> factors;    ///< r_i, empty or one a pair: frequency i is divided by it (Llama 3)
+  std::vector<float> factors;    ///< r_i, empty or one per pair: frequency i is divided by it (Llama 3)
   bool operator==(const RopeSpec&) const = default;
 };
 
-/// Radians a position, one a pair of a head of `width`: base^(-2i/width) / r_i, scaled.
+/// Radians per position, one per pair of a head of `width`: base^(-2i/width) / r_i, scaled.
 std::vector<double> rope_frequencies(const RopeSpec& spec, int64_t width);
 /// What cosines and sines are multiplied by.
 double rope_magnitude(const RopeSpec& spec);

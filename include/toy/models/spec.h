@@ -52,13 +52,13 @@ enum class NormKind {
   rms,    ///< w x / rms(x)
   layer,  ///< w (x - mean(x)) / sqrt(var(x) + eps) + b
 };
-/// How a model knows where a token stands.
+/// How a model knows the position of a token.
 enum class PositionKind {
   rope,     ///< queries and keys turn (RopeSpec)
   learned,  ///< a table "position_embd" [context,D] is added to the embedding; there is nothing beyond it
 };
 
-/// Everything about a model but its weights.
+/// Everything about a model except its weights.
 struct ModelSpec {
   std::string architecture = "llama";  ///< the family: how a file states all this
   std::string name;
@@ -77,7 +77,7 @@ struct ModelSpec {
   /// cannot hold, such as layers of different sizes.
   void validate() const;
   /// Throws Error{bad_input} when the model cannot have that many positions: learned ones end at `context`. `option`:
-  /// what asked for them, as the message is to name it.
+  /// what asked for them, as the message should name it.
   void require_positions(int64_t wanted, std::string_view option) const;
 };
 
@@ -86,7 +86,7 @@ struct TensorSpec {
   enum class Init { matrix, embedding, ones, zeros } init = Init::matrix;
   std::string name;
   Shape shape;
-  std::string file_name = {};       ///< the file's tensor that holds it, behind those listed before; "": its own name
+  std::string file_name = {};       ///< the file's tensor that holds it, after those listed before; "": its own name
   bool narrow = shape.rank() >= 2;  ///< a file may hold it in fewer than 32 bits
   bool decays() const { return shape.rank() >= 2; }
 };

@@ -8,7 +8,7 @@
 namespace toy::nn {
 
 /// What one layer carries from call to call while decoding, as values of the graph. Absent in training, where a batch
-/// holds whole sequences. A layer replaces what it updates.
+/// holds complete sequences. A layer replaces what it updates.
 struct LayerState {
   std::optional<KvPages> kv;  ///< attention: pages of keys and values
 };

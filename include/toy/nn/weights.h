@@ -9,12 +9,12 @@
 
 namespace toy {
 
-/// A view of a model's named tensors, with a prefix. Layers call it with a name and the shape that they need; the dtype
+/// A view of a model's named tensors, with a prefix. Layers call it with a name and the shape they need; the dtype
 /// is the stored one (a file may hold f16).
 class Weights {
  public:
   using DTypeOf = std::function<DType(const std::string& name)>;
-  /// `dtype_of` says how a tensor is stored; `prefix` stands in front of every name.
+  /// `dtype_of` says how a tensor is stored; `prefix` begins every name.
   Weights(Graph& graph, DTypeOf dtype_of, std::string prefix = {})
       : graph_(&graph), dtype_of_(std::move(dtype_of)), prefix_(std::move(prefix)) {}
 
@@ -22,7 +22,7 @@ class Weights {
   Value operator()(const std::string& name, const Shape& shape) const {
     return graph_->param(prefix_ + name, {dtype_of_(prefix_ + name), shape, 0});
   }
-  /// The same with `layer` and a dot behind the prefix.
+  /// The same with `layer` and a dot after the prefix.
   Weights in(const std::string& layer) const { return {*graph_, dtype_of_, prefix_ + layer + "."}; }
   const std::string& prefix() const { return prefix_; }
   Graph& graph() const { return *graph_; }

@@ -65,7 +65,7 @@ Value gelu_erf(Value x);
 Value gelu_tanh(Value x);
 /// factor x, with a factor known when the graph is built.
 Value scale(Value x, double factor);
-/// x, but lo below lo and hi above hi. The gradient is 1 from lo to hi, both included, and 0 outside.
+/// x limited to [lo, hi]. The gradient is 1 in [lo, hi] and 0 outside.
 Value clamp(Value x, float lo, float hi);
 
 // ---- shape
@@ -81,7 +81,7 @@ Value concat(std::span<const Value> xs, int axis);
 Value broadcast_to(Value x, const Shape& shape);
 /// `before` and `after` elements of one value around an axis.
 Value pad(Value x, int axis, int64_t before, int64_t after, double value = 0);
-/// The whole of an axis again and again, [a,b] to [a,b,a,b]: numpy's tile along one axis.
+/// Repeats an axis as a sequence, [a,b] to [a,b,a,b]: numpy's tile along one axis.
 Value repeat(Value x, int axis, int64_t times);
 /// Rounds to another dtype.
 Value cast(Value x, DType to);
@@ -137,8 +137,8 @@ Value rope(Value x, Value pos, Value table, RopeAttrs attrs = {});
 Value swiglu(Value gate, Value up);
 /// gelu(gate) * up (Shazeer 2020).
 Value geglu(Value gate, Value up, GeluKind kind);
-/// Zeros elements at random while training. `random`: i32[3], the low and the high half of a seed, and the step: which
-/// elements it drops follows from these, the stream and an element's index alone. With p = 0, x itself.
+/// Sets random elements to 0 while training. `random`: i32[3], the low and the high half of a seed, and the step: which
+/// elements it drops depends only on these, the stream and the element's index. With p = 0, x itself.
 Value dropout(Value x, Value random, DropoutAttrs attrs);
 /// Causal attention over the rows of a batch. q:[N,H,P] k,v:[N,K,P] seq,pos:i32[N] -> [N,H,P]; query head h uses kv
 /// head h K/H. Rows of one sequence are consecutive, their positions increase by one.
@@ -161,7 +161,7 @@ Value attention_paged(Value q, KvPages pages, Value seq, Value pos, Value table,
 /// sequence are consecutive, their positions increase by one. What lies before a run of rows is in `tail`:[S,W-1,C]
 /// (oldest first, by sequence), or nothing where there is none; nothing lies before position 0.
 Value causal_conv(Value x, Value w, Value b, Value tail, Value seq, Value pos);
-/// The tail behind these rows: the last M inputs of each of their sequences. tail!:[S,M,C] x:[N,C].
+/// The tail after these rows: the last M inputs of each of their sequences. tail!:[S,M,C] x:[N,C].
 Value conv_append(Value tail, Value x, Value seq, Value pos);
 
 // ---- loss
@@ -170,7 +170,7 @@ struct CrossEntropy {
   Value loss;  ///< [] = sum_i weight_i nll_i
   Value nll;   ///< [N] -log softmax(x w^T)_i[target_i]
 };
-/// Output projection and cross-entropy in one, so that logits [N,V] are never held whole.
+/// Output projection and cross-entropy in one, so the logits [N,V] are never held at once.
 /// x:[N,D] w:[V,D] targets:i32[N] (negative: no target) weight:[N].
 CrossEntropy linear_xent(Value x, Value w, Value targets, Value weight);
 
@@ -236,7 +236,7 @@ Value global_norm(std::span<const Value> gs);
 Value clip_scale(Value norm, Value limit);
 
 // ---- gradients
-/// d(loss)/d(w) for each w; `again`: nodes whose results are computed again in place of being kept. See
+/// d(loss)/d(w) for each w; `again`: nodes whose results are recomputed instead of kept. See
 /// toy/graph/autodiff.h.
 std::vector<Value> gradients(Value loss, std::span<const Value> wrt, const std::vector<bool>& again = {});
 

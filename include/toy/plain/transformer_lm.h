@@ -1,9 +1,9 @@
 // The smallest complete transformer that can be checked by hand: plain loops in f64, gradients written out, no graph,
-// no other part of toy but its errors and random numbers. The place to start reading, and an oracle for everything
-// else: the graph engine's loss and gradients for the same weights are these.
+// no other part of toy except its errors and random numbers. Start reading here. It is also an oracle for everything
+// else: the graph engine must give the same loss and gradients for the same weights.
 //
 // Letters: T tokens, D model width, H heads, P = D/H head width, F ffn width, V vocabulary, C context. Matrices are
-// row-major and stand to the right of what they map: y = x W with x:[T,I] and W:[I,O].
+// row-major and multiply from the right: y = x W with x:[T,I] and W:[I,O].
 #pragma once
 
 #include <cstdint>
@@ -107,7 +107,7 @@ class Adam {
 
  private:
   double lr_, beta1_, beta2_, eps_;
-  double power1_ = 1, power2_ = 1;  // beta1^t, beta2^t: one multiplication a step
+  double power1_ = 1, power2_ = 1;  // beta1^t, beta2^t: one multiplication per step
   Weights m_, v_;
 };
 

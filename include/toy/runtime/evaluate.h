@@ -1,4 +1,4 @@
-// A value evaluated at once and printed, for learning and debugging:
+// Evaluates and prints a value immediately, for learning and debugging:
 //
 //   Graph g;
 //   const Value x = g.constant({DType::f32, {3}, 0}, {1, 2, 3});
@@ -47,7 +47,7 @@ struct PrintOptions {
   int digits = 5;       ///< significant ones
   int64_t limit = 200;  ///< a tensor of more elements is cut in the middle of its long dimensions
   int edge = 3;         ///< elements shown on each side of a cut
-  int width = 100;      ///< columns; longer rows go on in the next line
+  int width = 100;      ///< columns; longer rows wrap
 };
 
 /// "softmax f32[2,3]", then the elements in nested brackets, outermost dimension first.

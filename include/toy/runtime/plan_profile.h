@@ -29,7 +29,7 @@ struct MemoryProfile {
   std::vector<LiveBlock> blocks;  ///< in the order in which they are made
   std::vector<size_t> live;       ///< bytes that are needed during each step
   std::vector<Phase> phases;      ///< of the steps
-  size_t arena_bytes = 0;         ///< what the plan takes for them: the peak and what lies free between blocks
+  size_t arena_bytes = 0;         ///< what the plan takes for them: the peak and free gaps between blocks
   int peak_step = 0;              ///< the first of those with most
 
   size_t peak_bytes() const { return live.empty() ? 0 : live[size_t(peak_step)]; }
@@ -44,21 +44,21 @@ std::string to_text(const MemoryProfile& profile, size_t most = 12);
 /// {"arena_bytes", "peak_bytes", "peak_step", "live": [...], "phases": [...], "blocks": [{"first", "last", "bytes",
 /// "offset", "what", "use"}]}
 nlohmann::ordered_json to_json(const MemoryProfile& profile);
-/// A drawing that needs no other file: bytes in use against steps, coloured by phase, and the blocks of the peak.
+/// A self-contained drawing: bytes in use against steps, coloured by phase, and the blocks of the peak.
 std::string to_svg(const MemoryProfile& profile, const std::string& title);
 
 /// Bytes that a step reads or writes, and how many bytes other steps touched since these were last read or written:
-/// what a level of memory has to hold for them to be still in it.
+/// what a level of memory has to hold for them to be still cached there.
 struct Reuse {
   double bytes = 0, since = 0;
 };
-/// Of each operand of each step, for a plan that runs again and again. The bytes of a step add up to its cost's.
+/// Of each operand of each step, for a plan that runs repeatedly. The bytes of a step add up to its cost's.
 std::vector<std::vector<Reuse>> reuse_of(const Plan& plan);
 
-/// Work of the steps of one layer, or of each of several alike in a row.
+/// Work of the steps of one layer, or of each of several identical consecutive layers.
 struct LayerCost {
-  std::string layer;  ///< "blk.3"; steps without a layer stand under their op
-  std::string last;   ///< of several alike, the last
+  std::string layer;  ///< "blk.3"; steps without a layer are listed under their op
+  std::string last;   ///< of several identical ones, the last
   int count = 1;
   std::array<Cost, kPhases.size()> phases;       ///< of one of them
   std::array<double, kPhases.size()> seconds{};  ///< of the mean one

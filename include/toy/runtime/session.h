@@ -72,7 +72,7 @@ struct StepTime {
 /// turns.
 class Session {
  public:
-  /// Binds every parameter of the plan to the first store that has it (weights, state, ...), which must outlive the
+  /// Binds every parameter of the plan to the first store that holds it (weights, state, ...), which must outlive the
   /// session. Throws naming a parameter that is missing, has another type or was made for a device that stores it
   /// otherwise, and without a plan or store. `arena`: memory that sessions share which take turns, as large as the
   /// largest of their plans wants; outputs are then valid until another of them runs. Default: the session has its own.
@@ -130,7 +130,7 @@ class Session {
   std::vector<int64_t> rows_;
   std::vector<Call> calls_;
   std::vector<StepTime> times_;
-  std::unique_ptr<FiniteWatch> finite_;  // nullptr: nobody wants to know
+  std::unique_ptr<FiniteWatch> finite_;  // nullptr: off
   size_t stopped_ = 0;                   // at this step, because of what finite_ found; else the number of steps
   bool stale_ = true, profile_ = false;
 };

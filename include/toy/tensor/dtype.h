@@ -44,7 +44,7 @@ constexpr std::string_view name_of(DType t) {
   return "?";
 }
 
-/// Everything but i32.
+/// All dtypes except i32.
 constexpr bool is_float(DType t) { return t != DType::i32; }
 
 /// Half the distance from 1 to the next number: the largest relative error of one rounding.
@@ -64,7 +64,7 @@ constexpr double unit_roundoff(DType t) {
   return 0;
 }
 
-/// Storage of an IEEE 754 half: bits only, so that nobody computes in it by accident.
+/// Storage of an IEEE 754 half: bits only, so it cannot be used in arithmetic by accident.
 struct F16 {
   uint16_t bits;
 };

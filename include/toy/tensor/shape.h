@@ -42,7 +42,7 @@ class Shape {
   int rank_ = 0;
 };
 
-/// Typed strided memory that belongs to somebody else. Strides are in elements.
+/// Typed strided memory, not owned. Strides are in elements.
 struct View {
   void* data = nullptr;
   DType dtype = DType::f32;

@@ -15,7 +15,7 @@
 
 namespace toy {
 
-/// A text that a tokenizer cannot take, and where. The place stands between the two parts of the message.
+/// A text that a tokenizer cannot take, and where. The message names the place between its two parts.
 class EncodeError : public Error {
  public:
   /// The message has "byte N of the text" between the two.
@@ -34,11 +34,11 @@ class EncodeError : public Error {
   uint64_t offset_;
 };
 
-/// Where the encoding of a text that comes in parts stands; at first at its beginning.
+/// The position in the encoding of a text that comes in parts, at first its beginning.
 struct EncodePlace {
   uint64_t bytes = 0;          ///< encoded so far
-  bool begun = false;          ///< something was encoded: perhaps no more than what a tokenizer puts in front
-  bool after_unknown = false;  ///< the last token stands for a run of unknown characters, which may go on
+  bool begun = false;          ///< something was encoded, perhaps only the tokenizer's prefix
+  bool after_unknown = false;  ///< the last token is a run of unknown characters, which may continue
 };
 
 /// A tokenizer with a fixed vocabulary of ids 0..vocab_size()-1. Immutable, so safe to share between threads.
@@ -51,15 +51,15 @@ class Tokenizer {
   /// Ids of the text, without a beginning-of-sequence token. Any bytes are accepted; what a tokenizer cannot
   /// take throws Error{bad_input} with the byte offset.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
-  /// The same for a text that comes in parts: `text` is what follows behind `place`, and `last` says that nothing comes
-  /// after it. Appends the ids of its first bytes, as many as no further text can change, moves `place` behind them and
-  /// returns their number, which may be 0 unless `last`. See EncodeStream.
+  /// The same for a text that comes in parts: `text` is what follows `place`, and `last` says that nothing comes after
+  /// it. Appends the ids of its longest prefix that no further text can change, moves `place` past it and returns its
+  /// number of bytes, which may be 0 unless `last`. See EncodeStream.
   virtual size_t encode_part(std::string_view text, bool last, EncodePlace& place, std::vector<int32_t>& ids) const = 0;
-  /// Two tokenizers with the same one encode every text alike.
+  /// Two tokenizers with the same fingerprint encode every text alike.
   virtual uint64_t fingerprint() const = 0;
   /// The exact bytes of one token in the middle of a text ("" for control tokens).
   virtual std::string token_bytes(int32_t id) const = 0;
-  /// The bytes of a whole sequence (the leading space that some tokenizers add is taken away again).
+  /// The bytes of a complete sequence (the leading space that some tokenizers add is removed).
   /// Throws Error{bad_input} for an id outside the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
   /// Beginning- and end-of-sequence ids, where the vocabulary has them.
@@ -71,7 +71,7 @@ class Tokenizer {
   virtual void save(gguf::Writer& writer) const = 0;
 };
 
-/// 256 tokens, one a byte; stored in GGUF as byte-level BPE without merges, which llama.cpp reads as the same
+/// 256 tokens, one per byte; stored in GGUF as byte-level BPE without merges, which llama.cpp reads as the same
 /// thing.
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 
@@ -103,23 +103,23 @@ std::unique_ptr<Tokenizer> train_spm(std::string_view text, const SpmTrainOption
 
 /// The same with a unigram model (Kudo 2018), whose text is cut into the pieces of the largest joint probability. Line
 /// breaks and tabs have tokens of their own. llama.cpp has no byte fallback here: it gives `<unk>` for characters
-/// that are not in the vocabulary. `threads` is not used, for it would change the result.
+/// that are not in the vocabulary. It uses one thread, because more would change the result.
 std::unique_ptr<Tokenizer> train_unigram(std::string_view text, const SpmTrainOptions& options);
 
 /// "bytes", "spm:V" or "unigram:V". Throws with the accepted forms.
 std::unique_ptr<Tokenizer> make_tokenizer(std::string_view spec, std::string_view corpus);
 
-/// Encodes a text that comes in parts, to the ids of the whole, whatever the parts. Holds what may still change: about
-/// a chunk, or as much as the tokenizer finds no place to cut in (unigram: a line break behind 4096 bytes; tokenizers
-/// that normalize: the whole text).
+/// Encodes a text that comes in parts, to the ids of the complete text. Holds what may still change: about a chunk, or
+/// up to the next place where the tokenizer can cut (unigram: a line break after 4096 bytes; tokenizers that normalize:
+/// the complete text).
 class EncodeStream {
  public:
   static constexpr size_t kChunk = size_t(1) << 20;
   /// Encodes whenever `chunk` bytes have come together. `tokenizer` must outlive the stream.
   explicit EncodeStream(const Tokenizer& tokenizer, size_t chunk = kChunk)
       : tokenizer_(&tokenizer), chunk_(chunk), enough_(chunk) {}
-  /// Takes the next part and appends what ids are certain. Throws Error{bad_input} as Tokenizer::encode does, with the
-  /// offset in the whole text.
+  /// Takes the next part and appends the ids that are certain. Throws Error{bad_input} as Tokenizer::encode does, with
+  /// the offset in the complete text.
   void push(std::string_view text, std::vector<int32_t>& ids);
   /// The text ends here; the next push() begins another.
   void finish(std::vector<int32_t>& ids);

@@ -1,4 +1,4 @@
-// The attribute structs of the built-in ops. They depend on tensor alone, so that backends may include them.
+// The attribute structs of the built-in ops. They depend only on tensor, so backends may include them.
 // Whatever changes from step to step (learning rate, positions) is an input of the op, never an attribute.
 #pragma once
 
