@@ -34,8 +34,8 @@ struct ExecContext : TeamMember {
   KernelError* error = nullptr;
 };
 
-/// The error of an update whose gradient is not finite; it cannot be undone. Steps that look at all gradients first
-/// skip such an update (its gscale is then not finite).
+/// Reports a gradient that is not finite where the update cannot be undone. Steps that look at all gradients first skip
+/// such an update (its gscale is then not finite).
 inline void report_not_finite(const ExecContext& ctx) noexcept {
   if (!ctx.error) return;
   ctx.error->input = false;

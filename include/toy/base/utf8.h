@@ -25,7 +25,7 @@ std::string printable(std::string_view text);
 /// The columns that a text takes on a terminal: two for each of the wide characters of East Asia and for pictures, none
 /// for marks that combine with the character before. (After Unicode's annex 11; the common blocks.)
 size_t terminal_columns(std::string_view text);
-/// The longest prefix that takes at most `places` places.
+/// The longest prefix that takes at most `columns` columns.
 std::string_view first_columns(std::string_view text, size_t columns);
 /// The character of a code point (not checked: below 0x110000 and no surrogate).
 std::string utf8_encode(uint32_t code_point);

@@ -51,10 +51,10 @@ struct GenerateRequest {
 };
 
 /// Shares the sequences of a decoder among requests, in the order in which they were added. Every call of the decoder
-/// carries one token of each text that is being written and pieces of prompts that wait to be read. A
-/// prefix of 64 tokens or more that two prompts share is computed once: a request waits until the other has read it and
-/// then shares its pages. Finished texts share theirs, too, until their sequence is reused. A result has the same bits
-/// whatever other requests there are.
+/// carries one token of each text that is being written and pieces of prompts that wait to be read.
+/// A prefix of 64 tokens or more that two prompts share is computed once: a request waits until the other has read it
+/// and then shares its pages. Finished texts share theirs, too, until their sequence is reused. A result has the same
+/// bits whatever other requests there are.
 class Scheduler {
  public:
   /// Uses these sequences of the decoder. The first request of a sequence continues what it holds; it is cleared
@@ -68,8 +68,7 @@ class Scheduler {
   void add(GenerateRequest request);
   /// One call of the decoder. False when there is nothing left to do. An exception of a callback is rethrown once every
   /// text has its token, the first of several. So is the error for logits that are NaN, whose text ends without
-  /// on_done. After an error of the decoder everything is as
-  /// before the call.
+  /// on_done. An error of the decoder changes nothing.
   bool step();
   void run() {
     while (step()) {

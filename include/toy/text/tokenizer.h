@@ -103,7 +103,7 @@ std::unique_ptr<Tokenizer> train_spm(std::string_view text, const SpmTrainOption
 
 /// The same with a unigram model (Kudo 2018), whose text is cut into the pieces of the largest joint probability. Line
 /// breaks and tabs have tokens of their own. llama.cpp has no byte fallback here: it gives `<unk>` for characters
-/// that are not in the vocabulary. It uses one thread, because more would change the result.
+/// that are not in the vocabulary. `threads` is ignored, because more threads would change the result.
 std::unique_ptr<Tokenizer> train_unigram(std::string_view text, const SpmTrainOptions& options);
 
 /// "bytes", "spm:V" or "unigram:V". Throws with the accepted forms.
