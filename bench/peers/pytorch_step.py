@@ -3,9 +3,9 @@
 
   PY=$(scripts/peers.sh) && $PY bench/peers/pytorch_step.py --shape smollm2-135m --batch 1 --tokens 256
 
-Forward, mean next-token cross-entropy, backward and fused AdamW, without clipping; f32, or bf16 by autocast. Llama shapes are
-written as one would by hand (PyTorch's own rms_norm and attention), GPT-2 is transformers' model. --compile: torch.compile.
---checkpoint: activations of a block are computed again in backward (torch.utils.checkpoint). One JSON line on stdout.
+Forward, mean next-token cross-entropy, backward and fused AdamW, without clipping; f32, or bf16 by autocast. Llama shapes use
+PyTorch's own rms_norm and attention, GPT-2 is transformers' model. --compile: torch.compile.
+--checkpoint: activations of a block are recomputed in backward (torch.utils.checkpoint). One JSON line on stdout.
 """
 import argparse
 import json

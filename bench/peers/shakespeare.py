@@ -3,19 +3,18 @@
 
   PY=$(scripts/peers.sh) && $PY bench/peers/shakespeare.py [--toy build/release/toy] [--steps 2000] [--out FOLDER]
 
-Each of the three runs is kept in the folder (default: out/shakespeare) and not repeated while nothing else has changed than
-the program, so a run that was stopped goes on; remove the folder to begin anew.
+The folder (default: out/shakespeare) keeps each finished run, so a second call makes only the missing ones. Remove the folder
+to start over.
 
 Both start from the same weights (a GGUF that toy writes) and see the same batches in the same order, with the same AdamW,
 clipping and schedule: bytes, L=4, D=128, T=128, B=16, 0.77 M parameters. PyTorch trains twice, the second time with the
-sequences of every batch in reverse order, which changes nothing but the order in which gradients are summed. The script
-fails (exit code 1) unless the validation losses of toy and PyTorch differ by less than 0.5% or three times what PyTorch's
-two runs differ by, whichever is more. About 10 minutes on 2 cores; it is not part of the tests.
+sequences of every batch in reverse order, which only changes the order in which gradients are summed. The script fails
+(exit code 1) if the validation losses of toy and PyTorch differ by 0.5% or more, and by three times the difference of
+PyTorch's two runs or more. It takes about 10 minutes on 2 cores and is not part of the tests.
 
-What is computed here anew, so that nothing but the initial weights comes from toy: which part of the text is for
-validation (src/train/run.cpp), the windows of every batch (Philox and a Feistel permutation, src/data/corpus.cpp), the
-learning rate (src/train/schedule.cpp), the windows of the evaluation. The model is that of the golden files
-(tests/golden/make_llama_golden.py).
+Only the initial weights come from toy. The script computes the rest itself: the validation part of the text
+(src/train/run.cpp), the windows of every batch (docs/data.md), the learning rate (src/train/schedule.cpp), and the windows of
+the evaluation. The model is that of the golden files (tests/golden/make_llama_golden.py).
 """
 import argparse
 import json

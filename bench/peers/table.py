@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Measures toy beside PyTorch and llama.cpp and prints the table of bench/README.md.
+"""Compares toy with PyTorch and llama.cpp and prints the table of bench/README.md.
 
   PY=$(scripts/peers.sh) && $PY bench/peers/table.py                 # all rows
   $PY bench/peers/table.py --only 135m-f32 tiny-b1 --rounds 5
   $PY bench/peers/table.py --list
 
-Two commands run in turn (A B A B ...), so that both have the machine's good and bad minutes; a row is the median of the ratios
-round by round, with the smallest and the largest. Above 1 toy is ahead. Beside it stand toy's share of the machine's ceiling and
-the bar the project has set itself. Where several peers are given, each round takes the best of them. llm.c's CPU trainer is a
-peer if --llm-c names its program (train_gpt2, built with OpenMP, beside the files of llm_c_inputs.py).
+Two commands alternate (A B A B ...), so both get the machine's good and bad minutes. A row has the median ratio over rounds,
+with the smallest and the largest; above 1, toy is ahead. It also has the project's own goal (the bar) and toy's share of the
+machine's ceiling. With several peers, each round takes the best one. --llm-c adds llm.c's CPU trainer (train_gpt2, built with
+OpenMP, in a folder with the files of llm_c_inputs.py).
 
-Nothing else should run: the machine's load is printed with the table. Exit: 0, or 1 if a row is below its bar.
+Nothing else should run; the machine's load is printed with the table. Exit: 0, or 1 if a row is below its bar.
 """
 import argparse
 import dataclasses
@@ -63,9 +63,9 @@ def rows(models):
                  key="peak_rss_mib", lower=True),
         training("135m-gathered-memory", "the same, gathered", "smollm2-135m", 1, 256, 1.0, steps=2,
                  ours=["--update", "gathered"], key="peak_rss_mib", lower=True),
-        training("135m-recompute", "135M, B=4 T=1024 in 6 GB; PyTorch with checkpoints", "smollm2-135m", 4, 1024, 1.3, steps=1,
+        training("135m-recompute", "135M, B=4 T=1024 within 6 GB; PyTorch with checkpoints", "smollm2-135m", 4, 1024, 1.3, steps=1,
                  ours=["--memory", "6G", "--warmup", "1"], theirs=["--checkpoint", "--warmup", "1"]),
-        training("135m-recompute-3g", "the same in 3 GB, 17 of 30 blocks computed again", "smollm2-135m", 4, 1024, 1.3,
+        training("135m-recompute-3g", "the same within 3 GB, 17 of 30 blocks recomputed", "smollm2-135m", 4, 1024, 1.3,
                  steps=1, ours=["--memory", "3G", "--warmup", "1"], theirs=["--checkpoint", "--warmup", "1"]),
         training("tiny-b1", "tiny, B=1 T=64", "tiny", 1, 64, 6.0, steps=200),
         training("tiny-b8", "tiny, B=8 T=64", "tiny", 8, 64, 2.5, steps=100),
