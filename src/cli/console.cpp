@@ -1,16 +1,69 @@
 #include "cli/console.h"
 
 #include <fcntl.h>
+#include <langinfo.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <clocale>
 #include <cstdio>
+#include <cstdlib>
+
+#include "toy/base/utf8.h"
 
 namespace toy::cli {
+namespace {
 
-void to_stderr(std::string_view text) {
+// A process has one terminal, and whatever is written to it has to know about the line.
+struct StatusLine {
+  std::string text;
+  int width = 0;  // of the terminal when the line was drawn
+} status_line;
+
+void write_stderr(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
+}
+
+bool is_dumb() {
+  const char* term = std::getenv("TERM");
+  return term == nullptr || std::string_view(term) == "dumb";
+}
+
+// Columns that a line takes, without its color sequences.
+size_t visible_columns(std::string_view line) {
+  std::string plain;
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '\x1b')
+      i = std::min(line.find('m', i), line.size());
+    else
+      plain += line[i];
+  }
+  return terminal_columns(plain);
+}
+
+// What removes the status line. Terminals break a line anew when they become narrower: it may fill several rows by now.
+std::string erasing() {
+  if (status_line.text.empty()) return {};
+  const size_t columns = visible_columns(status_line.text);
+  if (is_dumb()) return "\r" + std::string(columns, ' ') + "\r";
+  const size_t now = size_t(terminal_width(STDERR_FILENO));
+  const size_t rows = now < size_t(status_line.width) ? (std::max<size_t>(columns, 1) - 1) / now : 0;
+  return (rows > 0 ? "\x1b[" + std::to_string(rows) + "A" : "") + "\r\x1b[J";
+}
+
+// The line once more, unless it might not fit.
+std::string redrawn() { return terminal_width(STDERR_FILENO) == status_line.width ? status_line.text : std::string(); }
+
+}  // namespace
+
+void to_stderr(std::string_view text) {
+  std::string all = erasing() + std::string(text);
+  if (!text.ends_with('\n')) status_line = {};
+  if (!status_line.text.empty()) status_line.text = redrawn();
+  write_stderr(all + status_line.text);
 }
 
 void ensure_standard_streams() {
@@ -19,13 +72,51 @@ void ensure_standard_streams() {
     if (fcntl(fd, F_GETFD) == -1) (void)!open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
 }
 
+bool is_terminal(int fd) { return isatty(fd) == 1; }
+
+int terminal_width(int fd) {
+  winsize w{};
+  return ioctl(fd, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
+}
+
+bool has_unicode() {
+  std::setlocale(LC_CTYPE, "");
+  const std::string codeset = nl_langinfo(CODESET);
+  std::setlocale(LC_CTYPE, "C");
+  return codeset == "UTF-8";
+}
+
+bool has_color(int fd) {
+  const char* no_color = std::getenv("NO_COLOR");
+  return is_terminal(fd) && !is_dumb() && !(no_color && *no_color);
+}
+
+void show_status(const std::string& line) {
+  const std::string erase = erasing();
+  status_line = {line, terminal_width(STDERR_FILENO)};
+  write_stderr(erase + line);
+}
+
+void clear_status() {
+  write_stderr(erasing());
+  status_line = {};
+}
+
+void keep_status() {
+  if (!status_line.text.empty()) write_stderr("\n");
+  status_line = {};
+}
+
 Results::Results() : before_(signal(SIGPIPE, SIG_IGN)) {}
 
 Results::~Results() { signal(SIGPIPE, before_); }
 
 void Results::put(const std::string& text) {
   if (lost_) return;
+  const bool covered = !status_line.text.empty() && is_terminal(STDOUT_FILENO);
+  if (covered) write_stderr(erasing());
   lost_ = std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0;
+  if (covered) write_stderr(status_line.text = redrawn());
 }
 
 }  // namespace toy::cli

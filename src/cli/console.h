@@ -7,10 +7,27 @@
 
 namespace toy::cli {
 
+/// Writes above the status line, if there is one.
 void to_stderr(std::string_view text);
 /// Opens /dev/null in place of closed standard streams, so that no file of ours gets their numbers; writing to a
 /// standard output that was closed fails. Call it first.
 void ensure_standard_streams();
+
+bool is_terminal(int fd);
+/// Columns of the terminal `fd`; 80 where it does not say.
+int terminal_width(int fd);
+/// Whether the locale's encoding is UTF-8.
+bool has_unicode();
+/// Whether `fd` is a terminal with colors, and NO_COLOR (https://no-color.org) is not set.
+bool has_color(int fd);
+
+/// The last line of the terminal on stderr, drawn again in place: for one thread, and only where stderr is a terminal.
+/// `line` is at most terminal_width() - 1 columns wide, and may hold colors where has_color() says so.
+void show_status(const std::string& line);
+/// Removes the line.
+void clear_status();
+/// Leaves the line where it is; what follows comes below it.
+void keep_status();
 
 /// Standard output of work that has more to lose than what it prints. While it lives SIGPIPE is ignored; once something
 /// could not be written (the reader has gone away, the disk is full), the rest is dropped, and whoever works can stop

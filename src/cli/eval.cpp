@@ -2,16 +2,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "cli/command.h"
-#include "cli/console.h"
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "cli/prompts.h"
 #include "toy/base/atomic_file.h"
+#include "toy/base/clock.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/eval/score.h"
@@ -30,22 +30,26 @@ std::string with_error(double value, double error) {
   return fmt::format("{:.{}f} +- {:.{}f}", value, digits, error, digits);
 }
 
-// Every few seconds a line on stderr.
-class Ticker {
+// How far scoring is, and the loss so far.
+class Scored {
  public:
+  explicit Scored(const EvalText& text) {
+    for (const std::vector<int32_t>& ids : text.documents)
+      state_.total += std::max<int64_t>(0, int64_t(ids.size()) - (text.bos ? 0 : 1));
+  }
   void count(double nats) {
     nats_ += nats;
-    ++tokens_;
-    const auto t = std::chrono::steady_clock::now();
-    if (t - last_ < std::chrono::seconds(5)) return;
-    last_ = t;
-    to_stderr(fmt::format("{} tokens scored, {:.4f} nats a token so far\n", tokens_, nats_ / double(tokens_)));
+    const double gone = steady_seconds() - begin_, per_token = gone / double(++state_.done);
+    state_.loss = nats_ / double(state_.done);
+    state_.tokens_per_second = 1 / per_token;
+    state_.seconds_left = per_token * double(state_.total - state_.done);
+    progress_.show(state_);
   }
 
  private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-  double nats_ = 0;
-  int64_t tokens_ = 0;
+  Progress progress_;
+  ProgressState state_{.label = "token", .brief = ""};
+  double begin_ = steady_seconds(), nats_ = 0;
 };
 
 struct Eval {
@@ -108,11 +112,12 @@ struct Eval {
     const EvalText ids = tokenize_for_eval(*model.tokenizer, documents, !no_bos);
     std::optional<AtomicFile> lines;
     if (out_option->count()) lines.emplace(logprobs_out);
-    Ticker ticker;
+    std::optional<Scored> scored(ids);
     const TextScore score = score_text(*dev, model, ids, o, [&](const TokenScore& t) {
       if (lines) lines->write(line_of(t));
-      ticker.count(-t.token.logprob);
+      scored->count(-t.token.logprob);
     });
+    scored.reset();  // before the result is printed
     if (lines) lines->commit();
     print(score, int64_t(documents.size()), model.spec.context);
   }

@@ -1,24 +1,21 @@
 #include "cli/progress.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
+#include <cmath>
 
 #include "cli/console.h"
+#include "toy/base/clock.h"
+#include "toy/base/utf8.h"
 
 namespace toy::cli {
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-int columns() {
-  winsize w{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
-}
+constexpr int kShort = 40;    // columns; below there is no bar
+constexpr int kLeastBar = 8;  // columns of a bar without its ends
+constexpr int kMostBar = 40;
 
 std::string clock_text(double seconds) {
   constexpr double kMost = 1e9;  // more than 30 years: nobody waits, and it fits
@@ -28,47 +25,100 @@ std::string clock_text(double seconds) {
                    : fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
+// A diverged loss must not take the line.
+std::string loss_text(double loss, int digits) {
+  return std::fabs(loss) < 1e4 ? fmt::format("{:.{}f}", loss, digits) : fmt::format("{:.2g}", loss);
+}
+
+double part_done(const ProgressState& s) {
+  return s.total > 0 ? std::clamp(double(s.done) / double(s.total), 0.0, 1.0) : 0.0;
+}
+
+// `columns` wide, with its ends.
+std::string bar(double part, int columns, const ProgressScreen& screen) {
+  constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const int inside = columns - 2, eighths = int(part * inside * 8), full = eighths / 8;
+  std::string filled, rest;
+  int used = full;
+  for (int i = 0; i < full; ++i) filled += screen.unicode ? "█" : "#";
+  if (screen.unicode && eighths % 8 > 0) filled += kEighths[eighths % 8], ++used;
+  rest = std::string(size_t(inside - used), screen.unicode ? ' ' : '.');
+  if (screen.color && !filled.empty()) filled = "\x1b[32m" + filled + "\x1b[0m";
+  return (screen.unicode ? "▕" : "[") + filled + rest + (screen.unicode ? "▏" : "]");
+}
+
+// The parts of a line beside the bar, joined where they are there.
+struct Words {
+  std::string count, loss, speed, left;
+  std::string after_count() const {
+    std::string s;
+    for (const std::string* part : {&loss, &speed, &left})
+      if (!part->empty()) s += (s.empty() ? "" : "  ") + *part;
+    return s;
+  }
+};
+
+Words words(const ProgressState& s) {
+  Words w;
+  const std::string total = std::to_string(s.total);  // as wide at the beginning as at the end: the bar stands still
+  w.count = fmt::format("{} {:>{}}/{}", s.label, s.done, total.size(), total);
+  if (s.loss) w.loss = "loss " + loss_text(*s.loss, 4);
+  if (s.tokens_per_second > 0) w.speed = fmt::format("{:.0f} tokens/s", s.tokens_per_second);
+  if (s.seconds_left) w.left = clock_text(*s.seconds_left) + " left";
+  return w;
+}
+
+// The longest form that fits. The last ones always do, in as few columns as a percentage takes.
+std::string short_line(const ProgressState& s, int columns) {
+  const std::string count = fmt::format("{}/{}", s.done, s.total);
+  const std::string named = s.brief.empty() ? count : fmt::format("{} {}", s.brief, count);
+  const std::string loss = s.loss ? " " + loss_text(*s.loss, 2) : "";
+  const std::string left = s.seconds_left ? " " + clock_text(*s.seconds_left) : "";
+  for (const std::string& line : {named + loss + left, named + left, named, count})
+    if (int(line.size()) <= columns) return line;
+  return fmt::format("{:.0f}%", 100 * part_done(s)).substr(0, size_t(columns));
+}
+
 }  // namespace
 
-Progress::Progress() : terminal_(isatty(STDERR_FILENO) == 1) {}
-
-void Progress::update(const TrainObserver::Step& s) {
-  const double t = now(), period = terminal_ ? 0.1 : 5.0;
-  const bool edge = s.step == 1 || s.step == s.steps;
-  if (!edge && t - last_ < period) return;
-  last_ = t;
-  const std::string text = fmt::format("step {}/{}  loss {:.4f}  {:.0f} tokens/s  {} left", s.step, s.steps, s.loss,
-                                       s.tokens_per_second, clock_text(s.seconds_left));
-  if (!terminal_) {
-    to_stderr(text + "\n");
-    return;
+std::string progress_line(const ProgressState& s, const ProgressScreen& screen) {
+  Words w = words(s);
+  if (screen.columns == 0) return fmt::format("{} {}/{}  {}", s.label, s.done, s.total, w.after_count());
+  const int columns = std::max(1, screen.columns - 1);  // a full last column makes some terminals begin a new line
+  constexpr int kEcho = 2;                              // "^C" that the terminal writes behind the line
+  if (screen.columns >= kShort) {
+    const auto room = [&] { return columns - kEcho - int(w.count.size()) - int(w.after_count().size()) - 2; };
+    if (room() < kLeastBar + 2) w.speed.clear();
+    if (room() < kLeastBar + 2 && s.loss) w.loss = loss_text(*s.loss, 2);
+    if (room() < kLeastBar + 2 && s.seconds_left) w.left = clock_text(*s.seconds_left);
+    if (room() >= kLeastBar + 2)
+      return w.count + " " + bar(part_done(s), std::min(room(), kMostBar + 2), screen) + " " + w.after_count();
   }
-  const int width = columns(), bar = std::clamp(width - int(text.size()) - 4, 0, 40);
-  const int full = int(double(bar) * double(s.step) / double(s.steps));
-  std::string line =
-      bar >= 4 ? "[" + std::string(size_t(full), '#') + std::string(size_t(bar - full), '.') + "] " + text : text;
-  line.resize(std::min(line.size(), size_t(std::max(1, width - 1))));
-  to_stderr("\r\x1b[2K" + line);
-  drawn_ = true;
+  return short_line(s, columns);
 }
 
-void Progress::note(const std::string& text) {
-  finish();
-  to_stderr(text + "\n");
+Progress::Progress()
+    : terminal_(is_terminal(STDERR_FILENO)),
+      unicode_(terminal_ && has_unicode()),
+      color_(has_color(STDERR_FILENO)),
+      last_(terminal_ ? 0 : steady_seconds()) {}
+
+Progress::~Progress() { clear_status(); }
+
+void Progress::show(const ProgressState& state, bool at_once) {
+  const double now = steady_seconds(), period = terminal_ ? 0.1 : 5.0;
+  if (!at_once && now - last_ < period) return;
+  last_ = now;
+  if (terminal_)
+    show_status(progress_line(state, {terminal_width(STDERR_FILENO), unicode_, color_}));
+  else
+    to_stderr(progress_line(state, {.columns = 0}) + "\n");
 }
 
-void Progress::waiting(const std::string& what) {
-  if (terminal_) note(what + " ...");
-}
-
-void Progress::clear() {
-  if (drawn_) to_stderr("\r\x1b[2K");
-  drawn_ = false;
-}
-
-void Progress::finish() {
-  if (drawn_) to_stderr("\n");
-  drawn_ = false;
+void Progress::waiting(const std::string& what) const {
+  if (!terminal_) return;
+  const int columns = std::max(1, terminal_width(STDERR_FILENO) - 1);
+  show_status(std::string(first_columns(what + " ...", size_t(columns))));
 }
 
 }  // namespace toy::cli

@@ -8,97 +8,19 @@
 #include "cli/config.h"
 #include "cli/console.h"
 #include "cli/data_options.h"
-#include "cli/interrupt.h"
 #include "cli/optimizer_options.h"
 #include "cli/options.h"
-#include "cli/progress.h"
+#include "cli/reporter.h"
 #include "cli/run_files.h"
 #include "toy/base/error.h"
 #include "toy/base/folder_lock.h"
 #include "toy/base/json_text.h"
-#include "toy/base/memory.h"
-#include "toy/base/utf8.h"
 #include "toy/runs/log.h"
 #include "toy/train/from_scratch.h"
 #include "toy/train/warm_start.h"
 
 namespace toy::cli {
 namespace {
-
-// For people: progress on stderr; results on stdout, the same bytes for the same options, unless events go there.
-class Reporter final : public TrainObserver {
- public:
-  Reporter(Results& results, bool json) : results_(results), json_(json) {}
-
-  void preparing(const std::string& what) override { progress_.waiting(one_line(what)); }
-  void warned(const std::string& text) override { progress_.note("toy: " + one_line(text)); }
-  void noted(const std::string& text) override { progress_.note(one_line(text)); }
-  bool stop() override { return results_.lost() || (interrupt_ && interrupt_->signal() != 0); }
-
-  void started(const Start& s) override {
-    progress_.note(fmt::format(
-        "{}: {:.2f} M parameters, {} training tokens ({} windows an epoch), {} validation tokens, {} planned",
-        one_line(s.spec.name), double(s.parameters) * 1e-6, s.train_tokens, s.windows_per_epoch, s.validation_tokens,
-        format_bytes(s.planned_bytes)));
-    if (!s.recomputing.empty()) progress_.note(s.recomputing);
-    for (const std::string& note : s.plan.notes) progress_.note("plan: " + note);
-    interrupt_.emplace();  // before the first step there is nothing to save, and a signal ends the program at once
-  }
-
-  void resumed(int64_t step, const std::string&) override {
-    progress_.note(fmt::format("resumed behind step {}", step));
-  }
-
-  void checkpointed(const std::string& path, int64_t) override { progress_.note("checkpoint: " + one_line(path)); }
-
-  void stepped(const Step& s) override {
-    if (!json_) {
-      progress_.clear();
-      results_.put(fmt::format("step {}: loss={:.6f}\n", s.step, s.loss));
-    }
-    if (s.skipped)
-      progress_.note(fmt::format("step {}: the {} is not finite; the step was skipped", s.step,
-                                 s.grad_norm ? "gradient" : "loss"));
-    progress_.update(s);
-  }
-
-  void evaluated(const Eval& e) override {
-    progress_.note(fmt::format("step {}: validation loss {:.4f} nats a token, {:.4f} nats a byte{}", e.step, e.loss,
-                               e.nats_per_byte, e.whole ? "" : " (a part of the text)"));
-    if (e.average_loss) progress_.note(fmt::format("averaged weights: {:.4f} nats a token", *e.average_loss));
-    if (!e.sample.empty()) progress_.note("sample: " + printable(e.sample) + "\n");
-  }
-
-  // The whole output of a run that is only planned.
-  void estimated(const RunEstimate& e) {
-    progress_.finish();
-    put_line(json_ ? json_text(to_json(e)) + "\n" : to_text(e));
-  }
-
-  // Ends the program by the signal that stopped the run, if one did; else the lost output makes it fail.
-  void done(const TrainResult& r, const std::string& how_to_resume) {
-    progress_.finish();
-    if (r.reason == TrainResult::patience) progress_.note("stopped: validation got no better");
-    if (r.reason == TrainResult::time)
-      progress_.note("stopped: the time limit has passed. To go on:\n  " + how_to_resume);
-    if (!r.average_path.empty()) progress_.note("averaged weights: " + one_line(r.average_path));
-    if (r.reason != TrainResult::stopped) {
-      if (!json_) results_.put(r.model_path + "\n");
-      return;
-    }
-    std::error_code unknown;  // a folder that was removed has no name
-    to_stderr(fmt::format("{}stopped after step {}; everything is in {}. To go on, in the folder {}:\n  {}\n",
-                          results_.lost() ? "nobody takes the output; " : "", r.step, one_line(r.checkpoint),
-                          one_line(std::filesystem::current_path(unknown).string()), how_to_resume));
-    interrupt_->end_by_signal();
-  }
-
- private:
-  Results& results_;
-  bool json_;
-  Progress progress_;
-  std::optional<Interrupt> interrupt_;
-};
 
 // The command line that goes on with the run in folder `out`.
 std::string how_to_resume(const CLI::App& app, const std::string& out) {
@@ -122,6 +44,7 @@ struct Recipe {
   ComputeOptions compute;
   RunOptions run_options;
   MemoryOption memory;
+  std::optional<int64_t> log_every;
   bool json = false, dry_run = false;
   std::string stored = "f32", update = "gathered";
   OptimizerChoice optimizer;
@@ -153,6 +76,9 @@ struct Recipe {
         ->capture_default_str();
     add_checkpoints(app, o);
     add_check_finite(app, o.trainer.check_finite);
+    app.add_option("--log-every", log_every,
+                   "steps between lines on stdout, and the first and last step; 0: none. Default: 1, or 0 where a "
+                   "terminal shows the bar. --json has every step");
     app.add_flag("--json", json, "the run's events as JSON Lines on stdout instead of text");
     run_options.add(app);
     compute.add(app);
@@ -204,7 +130,7 @@ struct Recipe {
     Results results;
     refuse_losses(o);
     if (dry_run) {
-      Reporter reporter(results, json);
+      Reporter reporter(results, json, log_every);
       return reporter.estimated(estimate(o, *dev, reporter));
     }
     for (const char* fresh : {"{seq}", "{time}"})
@@ -214,7 +140,7 @@ struct Recipe {
     const OutFolder folder(pattern, fields);
     o.out = folder.path();
     const nlohmann::ordered_json config = options_json(app);
-    Reporter reporter(results, json);
+    Reporter reporter(results, json, log_every);
     const auto open = [&](const TrainObserver::Start& s, bool resumed) {
       return open_log(o.out, config, s.spec, o.trainer, run_options.tensorboard, json ? &results : nullptr, resumed);
     };
@@ -300,7 +226,8 @@ struct FromScratch {
         "files "
         "--pack --tokenizer spm:512\n"
         "docs/data.md explains corpora, documents and mixtures.\n"
-        "stdout has one line a step and ends with the path of the GGUF; progress is on stderr.\n"
+        "A terminal shows a bar, validations and samples. stdout elsewhere has a line per step (--log-every) and ends "
+        "with the path of the GGUF; progress is on stderr.\n"
         "\nCtrl-C, SIGTERM and SIGHUP finish the step, write a checkpoint, print the command that goes on, and end the "
         "program "
         "by that signal; a second one ends it at once, and the last checkpoint is whole all the same. A run that was "

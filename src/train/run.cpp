@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <limits>
 
 #include "toy/base/atomic_file.h"
+#include "toy/base/clock.h"
 #include "toy/base/folder_lock.h"
 #include "toy/base/memory.h"
 #include "toy/decode/decoder.h"
@@ -17,12 +17,11 @@
 #include "train/config.h"
 #include "train/dataset.h"
 #include "train/publish.h"
+#include "train/time_left.h"
 #include "train/validate.h"
 
 namespace toy {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 void check_options(const RecipeOptions& o) {
   o.trainer.validate();
@@ -52,7 +51,12 @@ class Run {
  public:
   /// `writes`: false where nothing on disk may change, for estimate().
   Run(const RecipeOptions& o, ModelSource& source, Device& device, TrainObserver& observer, bool writes)
-      : o_(o), device_(device), observer_(observer), checkpoints_(o.out, o.keep), writes_(writes), made_(now()) {
+      : o_(o),
+        device_(device),
+        observer_(observer),
+        checkpoints_(o.out, o.keep),
+        writes_(writes),
+        made_(steady_seconds()) {
     check_options(o);
     data_ = std::make_unique<Dataset>(o.data, o.out, observer);
     find_checkpoint();
@@ -86,22 +90,18 @@ class Run {
   RunEstimate estimate() {
     RunEstimate e{.model = model_.spec.name, .parameters = parameter_count(model_.spec), .fit = fit_};
     e.steps = o_.steps - state_.step;
-    e.preparing_seconds = now() - made_;
+    e.preparing_seconds = steady_seconds() - made_;
     observer_.preparing("some steps, to see how long they take");
     const int64_t count = o_.trainer.batch * o_.trainer.accumulate;
     const auto windows = [&](int64_t i) { return data_->windows(state_.windows + i * count, count); };
     const StepTimes t = time_steps(*trainer_, windows, o_.rates().at(state_.step), e.steps);
     e.step_seconds = t.step;
     e.measured_steps = t.steps;
-    const int64_t parts = o_.eval_every > 0 ? (o_.steps - 1) / o_.eval_every - state_.step / o_.eval_every : 0;
-    const double part = validator_->seconds(o_.eval_tokens), whole = validator_->seconds(0);
-    const double at_end = o_.eval_every > 0 && part < whole ? part + whole : whole;
-    double steps = std::max(t.first, t.step) + t.step * double(e.steps - 1);
-    if (e.steps == 0) steps = 0;
-    double loop = steps + double(parts) * part;
-    if (o_.time_limit > 0) loop = std::min(loop, o_.time_limit);
-    e.validation_seconds = double(parts) * part + at_end;
-    e.seconds = e.preparing_seconds + loop + at_end;
+    const ValidationTime v =
+        validation_time(o_, state_.step, true, validator_->seconds(o_.eval_tokens), validator_->seconds(0));
+    const double steps = e.steps == 0 ? 0 : std::max(t.first, t.step) + t.step * double(e.steps - 1);
+    e.validation_seconds = v.during + v.at_end;
+    e.seconds = e.preparing_seconds + time_left(o_, steps, v, 0);
     return e;
   }
 
@@ -112,7 +112,7 @@ class Run {
                        data_->validation_bytes(), data_->windows_per_epoch(),
                        trainer_->planned_bytes() + watcher_->planned_bytes(), trainer_->plan(), fit_.text()});
     data_->tell_sources({});
-    const double begin = now();
+    const double begin = steady_seconds();
     const int64_t first = state_.step;
     TrainResult::Reason reason = TrainResult::done;
     std::optional<TrainObserver::Eval> at_limit;
@@ -124,7 +124,8 @@ class Run {
     while (reason == TrainResult::done && state_.step < o_.steps) {
       step(schedule.at(state_.step), first, begin, training);
       if (const std::string change = data_->change(); !change.empty()) give_up_on(change);
-      const bool timed_out = o_.time_limit > 0 && now() - begin >= o_.time_limit, all = state_.step == o_.steps;
+      const bool timed_out = o_.time_limit > 0 && steady_seconds() - begin >= o_.time_limit,
+                 all = state_.step == o_.steps;
       if (timed_out && !all) reason = TrainResult::time;
       const bool ends = all || timed_out;
       bool stopped = (all || evaluation_due()) && !evaluate(all);
@@ -153,7 +154,7 @@ class Run {
       data_->tell_sources(state_.windows);
       require_success(r);
     }
-    r.seconds = now() - begin;
+    r.seconds = steady_seconds() - begin;
     return r;
   }
 
@@ -165,9 +166,9 @@ class Run {
     const auto tell = [this](const runs::Event& e) { observer_.measured(e); };
     const Windows windows = data_->windows(state_.windows, count);
     watcher_->before(state_.step + 1, windows, *trainer_, tell);
-    const double before = now();
+    const double before = steady_seconds();
     const StepResult r = trainer_->step(windows, lr);
-    const double seconds = now() - before;
+    const double seconds = steady_seconds() - before;
     training += seconds;
     ++state_.step;
     state_.updates = trainer_->updates();
@@ -176,10 +177,20 @@ class Run {
     state_.skipped = r.skipped ? state_.skipped + 1 : 0;
     const double done = double(state_.step - first);
     observer_.stepped({state_.step, o_.steps, r.loss, lr, r.grad_norm, r.skipped,
-                       done * double(count * o_.trainer.tokens) / training,
-                       (now() - begin) / done * double(o_.steps - state_.step), seconds});
+                       done * double(count * o_.trainer.tokens) / training, seconds_left(begin, done), seconds});
     watcher_->after(state_.step, *trainer_, tell);
     if (state_.skipped >= o_.max_skipped) give_up();
+  }
+
+  // What is left of this process, which began at `begin` and has made `done` steps: all that is no validation takes as
+  // long per step as so far.
+  double seconds_left(double begin, double done) const {
+    const double elapsed = steady_seconds() - begin, step = (elapsed - validator_->spent()) / done;
+    // Until a validation was seen: computing a loss is a third of computing its gradients, too.
+    const double batch = step / double(3 * o_.trainer.accumulate);
+    const auto expected = [&](int64_t limit) { return validator_->expected_seconds(limit, batch); };
+    return time_left(o_, step * double(o_.steps - state_.step),
+                     validation_time(o_, state_.step, false, expected(o_.eval_tokens), expected(0)), elapsed);
   }
 
   void publish(TrainResult& r) {

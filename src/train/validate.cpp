@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
+#include "toy/base/clock.h"
 #include "toy/base/error.h"
 #include "toy/decode/generate.h"
 #include "train/calibrate.h"
 
 namespace toy {
-
 DecoderOptions sample_options(const RecipeOptions& o, const ModelSpec& spec) {
   return {.sequences = 1,
           .context = std::min(spec.context, o.trainer.tokens),
@@ -21,20 +20,23 @@ DecoderOptions sample_options(const RecipeOptions& o, const ModelSpec& spec) {
 
 /// Means; see docs/data.md for several texts.
 struct Validator::Losses {
-  double loss = 0;  ///< nats a token
+  double loss = 0;  ///< nats per token
   double nats_per_byte = 0;
   bool whole = true;         ///< all of it was read
   std::vector<double> each;  ///< of each text
 };
 
 std::optional<Validator::Losses> Validator::losses(int64_t limit) {
-  const auto stop = [this] { return observer_.stop(); };
+  const auto stop = [this] {
+    observer_.validating(std::min(done_++, in_total_), in_total_);
+    return observer_.stop();
+  };
   Losses all;
   double bytes_a_token = 0;
   for (const ValidationText& text : data_.validation()) {
     const EvalResult r =
         text.rows ? trainer_.evaluate(*text.rows, limit, stop) : trainer_.evaluate(text.ids, limit, stop);
-    if (stop()) return std::nullopt;
+    if (observer_.stop()) return std::nullopt;
     const double bytes = text.bytes * double(r.tokens) / double(text.tokens);
     all.each.push_back(r.mean());
     all.loss += text.share * r.mean();
@@ -47,6 +49,15 @@ std::optional<Validator::Losses> Validator::losses(int64_t limit) {
 }
 
 std::optional<TrainObserver::Eval> Validator::run(int64_t step, int64_t limit, bool with_sample) {
+  const double begin = steady_seconds();
+  done_ = 0, in_total_ = batches(limit);
+  const std::optional<TrainObserver::Eval> e = validate(step, limit, with_sample);
+  spent_ += steady_seconds() - begin;
+  batches_read_ += done_;
+  return e;
+}
+
+std::optional<TrainObserver::Eval> Validator::validate(int64_t step, int64_t limit, bool with_sample) {
   observer_.entered("validation");
   const std::optional<Losses> weights = losses(limit);
   observer_.left("validation");
@@ -66,7 +77,7 @@ std::optional<TrainObserver::Eval> Validator::run(int64_t step, int64_t limit, b
   }
   observer_.evaluated(told);
   for (size_t i = 0; weights->each.size() > 1 && i < weights->each.size(); ++i)
-    observer_.noted(fmt::format("step {}: validation loss {:.4f} nats a token on {}", step, weights->each[i],
+    observer_.noted(fmt::format("step {}: validation loss {:.4f} nats per token on {}", step, weights->each[i],
                                 data_.validation()[i].name));
   return e;
 }
@@ -74,17 +85,27 @@ std::optional<TrainObserver::Eval> Validator::run(int64_t step, int64_t limit, b
 double Validator::seconds(int64_t limit) {
   if (data_.validation().empty()) return 0;
   if (!batch_seconds_) {
-    batch_seconds_ = time_evaluation(trainer_, data_.validation()[0]) * (o_.trainer.optimizer.ema > 0 ? 2 : 1);
+    batch_seconds_ = time_evaluation(trainer_, data_.validation()[0]);
     if (o_.sample_tokens > 0) {
       sample(0);  // makes the decoder
-      const auto begin = std::chrono::steady_clock::now();
+      const double begin = steady_seconds();
       sample(0);
-      sample_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      sample_seconds_ = steady_seconds() - begin;
     }
   }
-  int64_t batches = 0;
-  for (const ValidationText& text : data_.validation()) batches += evaluation_batches(text, limit, o_.trainer);
-  return *batch_seconds_ * double(batches) + sample_seconds_;
+  return *batch_seconds_ * double(batches(limit)) + sample_seconds_;
+}
+
+double Validator::expected_seconds(int64_t limit, double batch_seconds) {
+  return double(batches(limit)) * (batches_read_ > 0 ? spent_ / double(batches_read_) : batch_seconds);
+}
+
+// Of all texts, for the averaged weights too.
+int64_t Validator::batches(int64_t limit) {
+  const auto [it, is_new] = batches_.try_emplace(limit);  // asked for at every step, and counting takes time
+  if (is_new)
+    for (const ValidationText& text : data_.validation()) it->second += evaluation_batches(text, limit, o_.trainer);
+  return trainer_.has_average() ? 2 * it->second : it->second;
 }
 
 // Continues the first tokens of the validation text.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,11 +29,17 @@ class Validator {
   std::optional<TrainObserver::Eval> run(int64_t step, int64_t limit, bool with_sample = true);
   /// Seconds that run() will take; measured once, with a batch and a sample.
   double seconds(int64_t limit);
+  /// The same without measuring: from what run() took so far, before its first call from `batch_seconds`, a guess.
+  double expected_seconds(int64_t limit, double batch_seconds);
+  /// Seconds that run() took so far.
+  double spent() const { return spent_; }
 
  private:
   struct Losses;
   std::optional<Losses> losses(int64_t limit);
+  std::optional<TrainObserver::Eval> validate(int64_t step, int64_t limit, bool with_sample);
   std::string sample(int64_t step);
+  int64_t batches(int64_t limit);
 
   const RecipeOptions& o_;
   Device& device_;
@@ -43,6 +50,10 @@ class Validator {
   std::unique_ptr<Decoder> decoder_;
   std::optional<double> batch_seconds_;
   double sample_seconds_ = 0;
+  std::map<int64_t, int64_t> batches_;  // of all texts, by the limit
+  double spent_ = 0;
+  int64_t batches_read_ = 0;         // in all calls of run()
+  int64_t done_ = 0, in_total_ = 0;  // batches of this one
 };
 
 }  // namespace toy

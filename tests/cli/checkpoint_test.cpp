@@ -82,7 +82,7 @@ TEST_F(Checkpoints, CtrlCAndTermSaveAndSayHowToResume) {
     const Result first = run.wait();
     EXPECT_EQ(first.code, 128 + number) << first.err;
     const size_t to_go_on = first.err.find(":\n  toy train from-scratch ");
-    EXPECT_NE(first.err.find("To go on, in the folder " + fs::current_path().string() + ":\n"), std::string::npos);
+    EXPECT_NE(first.err.find(" in the folder " + fs::current_path().string() + ":\n"), std::string::npos);
     ASSERT_NE(to_go_on, std::string::npos) << first.err;
     EXPECT_FALSE(fs::exists(path("run/model.gguf")));
     std::string command = first.err.substr(to_go_on + std::string(":\n  toy ").size());
@@ -108,7 +108,8 @@ TEST_F(Checkpoints, ATimeLimitLeavesACheckpoint) {
   };
   const Result first = toy(train("run", options + "0.2s"));
   ASSERT_EQ(first.code, 0) << first.err;
-  EXPECT_NE(first.err.find("the time limit has passed. To go on:\n  toy train"), std::string::npos) << first.err;
+  EXPECT_NE(first.err.find("--time-limit is reached"), std::string::npos) << first.err;
+  EXPECT_NE(first.err.find(":\n  toy train from-scratch "), std::string::npos) << first.err;
   EXPECT_TRUE(fs::exists(path("run/model.gguf")));
   const Result second = toy(train("run", options + "0.1s --resume"));
   ASSERT_EQ(second.code, 0) << second.err;
@@ -128,7 +129,7 @@ TEST_F(Checkpoints, ATimeLimitChangesNoByte) {
   for (int part = 0; part < 40; ++part) {
     const Result r = toy(train("run", options + " --time-limit 0.0001s --resume"));
     ASSERT_EQ(r.code, 0) << r.err;
-    if (r.err.find("the time limit has passed") == std::string::npos) break;
+    if (r.err.find("--time-limit is reached") == std::string::npos) break;
     last = r.err;
   }
   EXPECT_EQ(slurp(path("run/model.gguf")), slurp(path("whole/model.gguf"))) << last;
@@ -311,7 +312,8 @@ TEST_F(Checkpoints, ALostOutputEndsTheRunInOrder) {
       ASSERT_EQ(std::system(line.c_str()), 0);
       const std::string err = slurp(path("stderr"));
       EXPECT_EQ(slurp(path("code")), "1\n") << line << "\n" << err;
-      EXPECT_NE(err.find("nobody takes the output; stopped after step "), std::string::npos) << err;
+      EXPECT_NE(err.find("stopped after step "), std::string::npos) << err;
+      EXPECT_NE(err.find("stdout cannot be written"), std::string::npos) << err;
       EXPECT_NE(err.find(" --resume\n"), std::string::npos) << err;
       EXPECT_EQ(std::distance(fs::directory_iterator(path("run/checkpoints")), {}), 1) << line;
       EXPECT_EQ(json::parse(slurp(path("run/events.jsonl")).substr(slurp(path("run/events.jsonl")).rfind("\n{") + 1))

@@ -137,6 +137,28 @@ TEST_F(Resume, InTheValidationThatEndsTheRun) {
 }
 
 // Of a run that is over, the last checkpoint has everything that the result says.
+// Every validation says how far it is, batch by batch, and what is left of the run never falls below what it takes.
+TEST_F(Resume, ValidationsTellTheirProgress) {
+  struct Batches final : TrainObserver {
+    void validating(int64_t done, int64_t batches) override {
+      if (done == 0) begins.push_back(batches);
+      EXPECT_EQ(done, done == 0 ? 0 : last + 1);
+      EXPECT_LT(done, batches);
+      last = done;
+    }
+    void evaluated(const Eval&) override { EXPECT_EQ(last + 1, begins.back()); }
+    void stepped(const Step& s) override { EXPECT_GT(s.seconds_left, 0) << s.step; }
+    std::vector<int64_t> begins;
+    int64_t last = 0;
+  } observer;
+  TrainerOptions average;
+  average.optimizer.ema = 0.9;
+  train_from_scratch(options("run", average), *make_cpu_device(1), observer);
+  ASSERT_EQ(observer.begins.size(), 4u);  // three of 40 tokens, one of all
+  EXPECT_EQ(observer.begins[0], 2);       // 40 tokens in two windows of 32 at stride 8, a batch; for two models
+  EXPECT_GT(observer.begins[3], 4 * observer.begins[0]);
+}
+
 TEST_F(Resume, AfterTheEnd) {
   const auto device = make_cpu_device(1);
   FromScratchOptions o = options("run", {});

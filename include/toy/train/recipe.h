@@ -61,8 +61,9 @@ class TrainObserver {
     double loss, lr;
     std::optional<double> grad_norm;  ///< streaming updates have none
     bool skipped;                     ///< not finite: nothing has changed
-    double tokens_per_second, seconds_left;
-    double seconds = 0;  ///< that this step took
+    double tokens_per_second;
+    double seconds_left;  ///< to the end of the run, validations to come among them, or to its time limit
+    double seconds = 0;   ///< that this step took
   };
   /// One evaluation on the validation text.
   struct Eval {
@@ -85,6 +86,8 @@ class TrainObserver {
   virtual void measured(const runs::Event& event) { (void)event; }
   /// After every step.
   virtual void stepped(const Step&) {}
+  /// Before each batch of a validation: `done` of `batches` are done. At the step's end evaluated() follows.
+  virtual void validating(int64_t done, int64_t batches) { (void)done, (void)batches; }
   /// After every evaluation.
   virtual void evaluated(const Eval&) {}
   /// Before started(), where a run goes on from a checkpoint, behind `step` steps that are done.

@@ -42,6 +42,7 @@ class Recorder final : public TrainObserver {
   void left(const std::string& region) override;
   void measured(const runs::Event& event) override;
   void stepped(const Step& step) override;
+  void validating(int64_t done, int64_t batches) override { next_.validating(done, batches); }
   void evaluated(const Eval& eval) override;
   void checkpointed(const std::string& path, int64_t step) override;
   void warned(const std::string& text) override;
