@@ -246,7 +246,7 @@ def main():
     allowed = max(RELATIVE * theirs["validation"], TIMES_VARIATION * variation)
     difference = abs(mine["validation"] - theirs["validation"])
     for name, run in runs.items():
-        print(f"{name:26} validation loss {run['validation']:.6f} nats a byte, {run['seconds']:.0f} s")
+        print(f"{name:26} validation loss {run['validation']:.6f} nats per byte, {run['seconds']:.0f} s")
     print(f"first ten training losses: largest relative difference {first:.1e} (allowed 1e-4)")
     print(f"validation: difference {difference:.6f}, PyTorch's own {variation:.6f}, allowed {allowed:.6f}")
     passed = difference <= allowed and first <= 1e-4
