@@ -61,7 +61,7 @@ int run(const std::string& text, int steps) {
   const std::vector<int32_t> prompt(bytes.begin(), bytes.begin() + 7);
   const std::vector<int32_t> sample = lm.generate(prompt, 120, 0.5, 1);
   fmt::print("\n{}{}\n\n", std::string(prompt.begin(), prompt.end()), std::string(sample.begin(), sample.end()));
-  fmt::print("loss: {:.2f} nats a byte at first (equal probabilities: {:.2f}), {:.2f} at the end\n", first,
+  fmt::print("loss: {:.2f} nats per byte at first (equal probabilities: {:.2f}), {:.2f} at the end\n", first,
              std::log(256.0), recent);
   return recent < first ? 0 : 1;
 }

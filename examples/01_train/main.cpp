@@ -42,7 +42,7 @@ int run(const char* out) {
   }
   const double after = trainer.evaluate(validation, 1000).mean();
   save_model(model, out);
-  fmt::print("validation: {:.3f} nats a token before, {:.3f} after\n{}\n", before, after, out);
+  fmt::print("validation: {:.3f} nats per token before, {:.3f} after\n{}\n", before, after, out);
 
   const bool ok = after < 0.6 * before && load_model(out, *device).spec == model.spec;
   fmt::print("{}\n", ok ? "ok" : "FAILED");
