@@ -39,8 +39,8 @@ int run(const char* path) {
   };
   const TextScore score = score_text(*device, model, text, {.context = 128, .stride = 64, .top_logprobs = 3}, on_token);
   const double floor = score_stories(texts[0]).nats_per_byte();
-  fmt::print("\n{} tokens: perplexity {:.3f} +- {:.3f}, {:.3f} nats per byte; the grammar itself: {:.3f}\n", score.tokens,
-             score.perplexity(), score.perplexity_error(), score.nats / double(score.bytes), floor);
+  fmt::print("\n{} tokens: perplexity {:.3f} +- {:.3f}, {:.3f} nats per byte; the grammar itself: {:.3f}\n",
+             score.tokens, score.perplexity(), score.perplexity_error(), score.nats / double(score.bytes), floor);
 
   // The same numbers, added up in the same order.
   const bool ok = tokens == score.tokens && std::abs(nats - score.nats) <= 1e-9 * nats && nats > 0;
