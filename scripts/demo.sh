@@ -86,11 +86,11 @@ done
 
 say "Validation loss (nats per byte, lower is better)"
 model_rate=$(grep '"kind":"run_end"' "$out/train.jsonl" | field nats_per_byte)
-ngram_rate=$("$toy" corpus ngram --train "$train" --file "$valid")
+ngram_rate=$("$toy" corpus ngram --train "$train" --file "$valid" --json | field nats_per_byte)
 row() { LC_ALL=C awk -v name="$1" -v rate="$2" -v note="${3:-}" 'BEGIN { printf "  %-22s %.4f  %s\n", name, rate, note }'; }
 row "5-gram" "$ngram_rate" "of the same training text"
 if [[ -z $text ]]; then
-  floor_rate=$("$toy" corpus floor --file "$valid")
+  floor_rate=$("$toy" corpus floor --file "$valid" --json | field nats_per_byte)
   above=$(LC_ALL=C awk -v m="$model_rate" -v f="$floor_rate" 'BEGIN { printf "%.1f%% above the floor", 100 * (m / f - 1) }')
   row "this model" "$model_rate" "$above"
   row "floor" "$floor_rate" "exact -log probability under the grammar; no model does better"

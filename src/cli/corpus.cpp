@@ -22,16 +22,28 @@ void print(bool json, const nlohmann::ordered_json& j, const std::string& text) 
     fmt::print("{}\n", text);
 }
 
+bool begins_with_stories(std::string_view beginning) {
+  const size_t end = beginning.rfind("\n\n");  // of the last story that is there as a whole
+  if (end == beginning.npos) return false;
+  try {
+    return score_stories(beginning.substr(0, end + 2)).stories > 0;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 struct Stories {
   StoryOptions o;
   std::string out;
   void add(CLI::App& app) {
     o.bytes = 1'000'000;
-    app.add_option("--bytes", o.bytes, "length of the text, up to the end of a story")->capture_default_str();
+    app.add_option("--bytes", o.bytes, "least length of the text, which ends with a whole story")
+        ->capture_default_str();
     add_seed_option(app, o.seed, "another seed, other stories");
-    app.add_option("--out", out, "file to write; absent: stdout");
+    app.add_option("--out", out, "file to write (default: stdout)");
     app.callback([this] {
       check(o.bytes >= 1 && o.bytes <= int64_t(1) << 34, "bytes is {}, expected 1 to {}", o.bytes, int64_t(1) << 34);
+      if (!out.empty()) refuse_replacing("out", out, begins_with_stories);
       const std::string text = write_stories(o);
       if (out.empty()) {
         std::fwrite(text.data(), 1, text.size(), stdout);
@@ -50,12 +62,12 @@ struct Floor {
   bool json = false;
   void add(CLI::App& app) {
     app.add_option("--file", file, "a text written by `toy corpus stories`")->required();
-    app.add_flag("--json", json, "a JSON object instead of a number");
+    app.add_flag("--json", json, "a JSON object instead of text");
     app.callback([this] {
       const StoryScore s = score_stories(read_text_file(file));
       const double rate = s.nats_per_byte();
       print(json, {{"nats_per_byte", rate}, {"nats", s.nats}, {"bytes", s.bytes}, {"stories", s.stories}},
-            fmt::format("{:.6f}", rate));
+            fmt::format("{:.6f} nats/byte", rate));
     });
   }
 };
@@ -66,11 +78,11 @@ struct Ngram {
   void add(CLI::App& app) {
     app.add_option("--train", train, "a text to learn from")->required();
     app.add_option("--file", file, "the text to score")->required();
-    app.add_flag("--json", json, "a JSON object instead of a number");
+    app.add_flag("--json", json, "a JSON object instead of text");
     app.callback([this] {
       const NgramModel model = NgramModel::train(read_text_file(train));
       const double rate = model.nats_per_byte(read_text_file(file));
-      print(json, {{"nats_per_byte", rate}, {"order", 5}}, fmt::format("{:.6f}", rate));
+      print(json, {{"nats_per_byte", rate}, {"order", 5}}, fmt::format("{:.6f} nats/byte", rate));
     });
   }
 };

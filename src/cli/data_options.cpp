@@ -5,9 +5,10 @@
 namespace toy::cli {
 
 void add_data_options(CLI::App& app, DataOptions& data) {
-  app.add_option("--corpus", data.corpus,
-                 "a text file or a folder of them to learn from; may be given again. Of a folder everything is taken, "
-                 "ordered by path, but hidden, empty and binary files")
+  app.add_option(
+         "--corpus", data.corpus,
+         "text file or folder to train on, repeatable; -: standard input. Folders are read in the order of their "
+         "paths, without hidden, empty and binary files")
       ->required()
       ->allow_extra_args(false);
   app.add_option("--corpus-weight", data.weights,
@@ -28,6 +29,7 @@ void add_data_options(CLI::App& app, DataOptions& data) {
   app.add_flag(
       "--pack", data.pack,
       "fill rows with whole documents: each sees only itself, and its positions begin at 0. Needs --documents");
+  app.add_flag("--binary", data.binary, "also train on files that are not text (with NUL bytes)");
   app.add_option("--data-cache", data.cache,
                  "folder for tokenized texts, which later runs find again; none: keep them in memory. Default: "
                  "~/.cache/toy for more than 64 MiB of text, else memory");

@@ -52,6 +52,12 @@ class Scored {
   double begin_ = steady_seconds(), nats_ = 0;
 };
 
+// As line_of() writes them.
+bool begins_with_scores(std::string_view beginning) {
+  const auto j = parse_json<ordered_json>(beginning.substr(0, beginning.find('\n')));
+  return j.is_object() && j.contains("index") && j.contains("id") && j.contains("logprob");
+}
+
 struct Eval {
   std::string model_path, file, logprobs_out;
   ScoreOptions o;
@@ -99,6 +105,7 @@ struct Eval {
     if (out_option->count()) {
       check(logprobs_out != "-", "logprobs-out is '-'; stdout has the result, so give a file");
       refuse_overwriting("logprobs-out", logprobs_out, {{"--file", file}, {"the model", model_path}});
+      refuse_replacing("logprobs-out", logprobs_out, begins_with_scores);
     }
     const std::string text = read_text(file);
     const auto dev = device.make();

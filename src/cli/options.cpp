@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
@@ -106,6 +107,17 @@ void refuse_overwriting(const std::string& option, const std::string& out,
     check(!std::filesystem::equivalent(out, path, error),
           "{}: '{}' is what {} reads, and would be lost; choose another name", option, out, name);
   }
+}
+
+void refuse_replacing(const std::string& option, const std::string& out, const IsOwn& is_own) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(out, error) || std::filesystem::file_size(out, error) == 0) return;
+  std::string beginning(size_t(64) << 10, '\0');
+  std::ifstream file(out, std::ios::binary);
+  file.read(beginning.data(), std::streamsize(beginning.size()));
+  beginning.resize(size_t(file.gcount()));
+  check(is_own(beginning), "{}: '{}' exists and was not written by this command; use another name, or remove it",
+        option, out);
 }
 
 CLI::Option* add_seed_option(CLI::App& app, uint64_t& seed, const char* help) {

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -51,6 +53,12 @@ struct MemoryOption {
 /// Throws Error{bad_input} where `out` is a file that the command reads: `inputs` are pairs of an option and a path.
 void refuse_overwriting(const std::string& option, const std::string& out,
                         std::initializer_list<std::pair<const char*, std::string>> inputs);
+
+/// What all files of a kind that this program writes begin with: the first 64 KiB of one are enough.
+using IsOwn = std::function<bool(std::string_view beginning)>;
+/// Throws Error{bad_input} where `out` is a file that is not empty and that no command of this kind has written: names
+/// are soon mistaken.
+void refuse_replacing(const std::string& option, const std::string& out, const IsOwn& is_own);
 
 /// --seed: a whole number from 0 to 2^64-1, anything else is refused.
 CLI::Option* add_seed_option(CLI::App& app, uint64_t& seed, const char* help);

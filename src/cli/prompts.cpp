@@ -67,7 +67,9 @@ nlohmann::json parse_object(const std::string& where, const std::string& line) {
 
 }  // namespace
 
-std::string read_text(const std::string& path) { return path == "-" ? read_standard_input() : read_text_file(path); }
+std::string read_text(const std::string& path, bool may_be_empty) {
+  return path == "-" ? read_standard_input(may_be_empty) : read_text_file(path, may_be_empty);
+}
 
 void PromptOptions::add(CLI::App& app) {
   text_option_ = add_text_option(app, "--prompt", text_, "text to continue");

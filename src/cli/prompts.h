@@ -11,7 +11,7 @@
 namespace toy::cli {
 
 /// A file's text, or what standard input holds for "-". Throws for an empty one.
-std::string read_text(const std::string& path);
+std::string read_text(const std::string& path, bool may_be_empty = false);
 
 /// --prompt, --prompt-ids, --prompt-file, --prompts: one of them, or none (an empty text).
 struct PromptOptions {

@@ -14,6 +14,7 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/options.h"
 #include "cli/run_files.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
@@ -182,7 +183,7 @@ struct List {
   static void add_run(const std::string& folder, std::vector<Summary>& list) {
     const std::string path = folder + "/" + runs::kEventsFile;
     try {
-      list.push_back(runs::summarize(runs::read_events(path), folder, runs::is_being_written(path)));
+      list.push_back(runs::summarize_file(path, folder, runs::is_being_written(path)));
     } catch (const Error& e) {
       to_stderr(fmt::format("toy: {}\n", one_line(e.what())));
     }
@@ -201,16 +202,9 @@ struct List {
   }
 };
 
-// A picture or a report may take the place of an earlier one, but not of any other file: a name is soon mistaken.
 void write_file(const std::string& option, const std::string& path, const std::string& text) {
-  std::error_code error;
-  if (std::filesystem::is_regular_file(path, error) && std::filesystem::file_size(path, error) > 0) {
-    const std::string_view beginning = std::string_view(text).substr(0, 48);  // as far as all of a kind begin alike
-    std::string there(beginning.size(), ' ');
-    std::ifstream file(path, std::ios::binary);
-    check(file.read(there.data(), std::streamsize(there.size())).good() && there == beginning,
-          "{}: '{}' is there and was not written by this command; choose another name, or remove it", option, path);
-  }
+  const std::string_view common = std::string_view(text).substr(0, 48);  // as far as all of a kind begin alike
+  refuse_replacing(option, path, [&](std::string_view there) { return there.starts_with(common); });
   AtomicFile file(path);
   file.write(text);
   file.commit();

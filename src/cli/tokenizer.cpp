@@ -1,6 +1,7 @@
 // toy tokenizer: train, encode, decode.
 #include <fmt/format.h>
 
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
@@ -10,21 +11,33 @@
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/data/corpus.h"
+#include "toy/data/text_files.h"
 #include "toy/text/tokenizer.h"
 
 namespace toy::cli {
 namespace {
 
+// A GGUF file without tensors.
+bool is_vocabulary(std::string_view beginning) {
+  constexpr std::string_view kMagic = "GGUF";
+  uint64_t tensors = 1;
+  if (beginning.size() >= 16) std::memcpy(&tensors, beginning.data() + 8, sizeof tensors);
+  return beginning.starts_with(kMagic) && tensors == 0;
+}
+
 struct Train {
   std::string corpus, spec = "spm:512", out;
   void add(CLI::App& app) {
-    app.add_option("--corpus", corpus, "a text file to learn from")->required();
+    app.add_option("--corpus", corpus, "text file to train on")->required();
     app.add_option("--tokenizer", spec, "spm:V or unigram:V (SentencePiece BPE or unigram of V tokens), or bytes")
         ->capture_default_str();
     app.add_option("--out", out, "GGUF file to write: a vocabulary without weights")->required();
     app.callback([this] {
       refuse_overwriting("out", out, {{"--corpus", corpus}});
-      const auto t = make_tokenizer(spec, read_text_file(corpus));
+      refuse_replacing("out", out, is_vocabulary);
+      const std::string text = read_text_file(corpus);
+      check(!is_binary(text), "{}: {}", corpus, kNotText);
+      const auto t = make_tokenizer(spec, text);
       gguf::Writer w("llama");
       t->save(w);
       w.finish(out);
@@ -50,7 +63,7 @@ struct Encode {
   void run() const {
     check(text_option->count() || file_option->count(), "tokenizer encode: give --text TEXT or --file FILE");
     const auto t = load_tokenizer_file(model);
-    std::vector<int32_t> ids = t->encode(file_option->count() ? read_text(file) : text);
+    std::vector<int32_t> ids = t->encode(file_option->count() ? read_text(file, true) : text);
     if (!no_bos && t->adds_bos() && t->bos()) ids.insert(ids.begin(), *t->bos());
     if (json)
       fmt::print("{}\n", json_text(nlohmann::json(ids)));

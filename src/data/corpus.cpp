@@ -58,20 +58,20 @@ std::string read_all(int fd, const std::string& name) {
 
 }  // namespace
 
-std::string read_text_file(const std::string& path) {
+std::string read_text_file(const std::string& path, bool may_be_empty) {
   const OpenFile file(path);
   if (file.fd() < 0) fail_reading(path, errno);
   struct stat status;  // a device may have no end
   check(::fstat(file.fd(), &status) != 0 || !(S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)),
         "{}: is a device; a text file or a pipe is needed", path);
   std::string text = read_all(file.fd(), path);
-  check(!text.empty(), "{}: the file is empty; a text is needed", path);
+  check(may_be_empty || !text.empty(), "{}: the file is empty; a text is needed", path);
   return text;
 }
 
-std::string read_standard_input() {
+std::string read_standard_input(bool may_be_empty) {
   std::string text = read_all(STDIN_FILENO, "standard input");
-  check(!text.empty(), "standard input: it is empty; a text is needed");
+  check(may_be_empty || !text.empty(), "standard input: it is empty; a text is needed");
   return text;
 }
 

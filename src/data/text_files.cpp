@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kChunk = size_t(1) << 20;
 constexpr size_t kSniffed = 8192;
+constexpr const char* kStandardInput = "-";
 
 struct Descriptor {
   int fd = -1;
@@ -54,7 +55,7 @@ bool looks_binary(const std::string& path) {
   std::array<char, kSniffed> start;
   const ssize_t got = ::read(file.fd, start.data(), start.size());
   if (got < 0) fail_reading(path, errno);
-  return std::memchr(start.data(), 0, size_t(got)) != nullptr;
+  return is_binary({start.data(), size_t(got)});
 }
 
 bool lies_below(const fs::path& path, const std::string& folder) {
@@ -63,7 +64,7 @@ bool lies_below(const fs::path& path, const std::string& folder) {
 }
 
 // Why a file of a folder is no text of the corpus; "" if it is one.
-std::string reason_against(const fs::directory_entry& entry, std::span<const std::string> except) {
+std::string reason_against(const fs::directory_entry& entry, std::span<const std::string> except, bool binary) {
   const std::string path = entry.path().string();
   struct stat st;
   if (::stat(path.c_str(), &st) != 0) return "a link that leads nowhere";
@@ -72,7 +73,7 @@ std::string reason_against(const fs::directory_entry& entry, std::span<const std
   if (st.st_size == 0) return "empty";
   for (const std::string& folder : except)
     if (!folder.empty() && lies_below(fs::weakly_canonical(entry.path()), folder)) return "written by toy itself";
-  return looks_binary(path) ? "no text (it has NUL bytes)" : "";
+  return !binary && looks_binary(path) ? "no text (it has NUL bytes)" : "";
 }
 
 // What a run writes into its folder (docs/runs.md); all else there may be a text.
@@ -85,7 +86,7 @@ bool is_of_run(const fs::path& entry) {
          fs::exists(entry.parent_path() / "flow.json", error);
 }
 
-void add_folder(const std::string& folder, std::span<const std::string> all_except, TextFiles& out) {
+void add_folder(const std::string& folder, std::span<const std::string> all_except, bool binary, TextFiles& out) {
   // A folder that holds this one, or is it, does not empty it.
   std::vector<std::string> except(all_except.begin(), all_except.end());
   std::erase_if(except, [&](const std::string& e) { return lies_below(fs::weakly_canonical(folder), e); });
@@ -100,7 +101,7 @@ void add_folder(const std::string& folder, std::span<const std::string> all_exce
       out.left_out.push_back({it->path().string(), "written by a run"});
       if (below) it.disable_recursion_pending();
     } else if (!below) {
-      const std::string reason = reason_against(*it, except);
+      const std::string reason = reason_against(*it, except, binary);
       if (reason.empty())
         paths.push_back(it->path().string());
       else
@@ -119,7 +120,8 @@ void add_folder(const std::string& folder, std::span<const std::string> all_exce
 
 // A pipe, which has its text only once.
 TextFile taken_whole(const std::string& path) {
-  auto text = std::make_shared<const std::string>(read_text_file(path));
+  auto text =
+      std::make_shared<const std::string>(path == kStandardInput ? read_standard_input() : read_text_file(path));
   const uint64_t bytes = text->size();
   return {path, bytes, 0, 0, std::move(text)};
 }
@@ -137,22 +139,31 @@ TextFile looked_at(const std::string& path) {
   return described(path, st);
 }
 
+bool is_binary(std::string_view text) { return text.substr(0, kSniffed).find('\0') != text.npos; }
+
 bool is_untouched(const TextFile& before, const TextFile& now) {
   return before.bytes == now.bytes && before.modified == now.modified && before.changed == now.changed;
 }
 
-TextFiles list_text_files(std::span<const std::string> paths, std::span<const std::string> except) {
+TextFiles list_text_files(std::span<const std::string> paths, std::span<const std::string> except, bool binary) {
+  constexpr const char* kTold = "{}: {}, or use --binary to train on its bytes";
   TextFiles out;
   for (const std::string& path : paths) {
     struct stat st;
+    if (path == kStandardInput) {
+      const TextFile& all = out.files.emplace_back(taken_whole(path));
+      check(binary || !is_binary(*all.text), kTold, "standard input", kNotText);
+      continue;
+    }
     if (::stat(path.c_str(), &st) != 0) fail_reading(path, errno);
     if (S_ISDIR(st.st_mode)) {
-      add_folder(path, except, out);
+      add_folder(path, except, binary, out);
     } else if (!S_ISREG(st.st_mode)) {
-      out.files.push_back(taken_whole(path));
+      const TextFile& all = out.files.emplace_back(taken_whole(path));
+      check(binary || !is_binary(*all.text), kTold, path, kNotText);
     } else {
       check(st.st_size > 0, "{}: the file is empty; a text is needed", path);
-      opened(path);
+      check(binary || !looks_binary(path), kTold, path, kNotText);
       out.files.push_back(described(path, st));
     }
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <type_traits>
 
 #include "toy/base/error.h"
@@ -121,6 +122,47 @@ void read_value(const char* name, const Json& j, T& v) {
   }
 }
 
+// ---- the line of a step, as to_json_line() writes it: most lines of a log, and read ten times as fast
+class StepLine {
+ public:
+  explicit StepLine(std::string_view line) : rest_(line) {}
+
+  // nullopt: written in another way, or wrong.
+  std::optional<Event> read() {
+    Step s;
+    Event e{0, 0, "train", {}};
+    const bool head = skip("{\"kind\":\"step\",\"t\":") && number(e.t) && skip(",\"step\":") && number(*e.step) &&
+                      skip(",\"phase\":\"train\",\"loss\":") && number(s.loss) && skip(",\"lr\":") && number(s.lr);
+    if (!head) return std::nullopt;
+    if (skip(",\"grad_norm\":") && !number(s.grad_norm.emplace())) return std::nullopt;
+    const bool tail = skip(",\"tokens\":") && number(s.tokens) && skip(",\"wall_us\":") && number(s.wall_us) &&
+                      skip(",\"tokens_per_second\":") && number(s.tokens_per_second);
+    if (!tail || rest_ != "}") return std::nullopt;
+    e.body = std::move(s);
+    return e;
+  }
+
+ private:
+  bool skip(std::string_view text) {
+    const bool there = rest_.starts_with(text);
+    if (there) rest_.remove_prefix(text.size());
+    return there;
+  }
+  template <class T>
+  bool number(T& v) {
+    if constexpr (std::is_same_v<T, double>)
+      if (skip("null")) return v = kUnknown, true;
+    const size_t sign = rest_.starts_with('-');
+    if (rest_.size() <= sign || rest_[sign] < '0' || rest_[sign] > '9') return false;  // not "nan"
+    const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), v);
+    constexpr T kLimit = std::is_same_v<T, double> ? T(kMost) : T(kMostWhole);
+    if (error != std::errc() || v < -kLimit || v > kLimit) return false;
+    rest_.remove_prefix(size_t(end - rest_.data()));
+    return true;
+  }
+  std::string_view rest_;
+};
+
 template <size_t... I>
 std::optional<Body> body_of(std::string_view kind, std::index_sequence<I...>) {
   std::optional<Body> body;
@@ -205,6 +247,7 @@ std::string to_json_line(const Event& event) {
 }
 
 std::optional<Event> parse_event(std::string_view line) {
+  if (auto step = StepLine(line).read()) return step;
   try {
     const Json j = read_json<Json>("event", line);
     check(j.is_object() && j.contains("kind"), "not an object with a kind");

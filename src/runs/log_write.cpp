@@ -68,8 +68,7 @@ EventWriter::EventWriter(const std::string& path, Mode mode) : path_(path) {
   open(mode == Mode::resume ? 0 : O_CREAT);
   lock();
   if (mode == Mode::resume) {
-    const Log log = read_events(path);
-    for (const Event& e : log.events) last_t_ = std::max(last_t_, e.t);
+    visit_events(path, [this](Event&& e) { last_t_ = std::max(last_t_, e.t); });
     const std::optional<std::string> torn = last_line(fd_);
     if (!torn || (!torn->empty() && !cut(fd_, *torn))) append("\n");  // an empty line more is no event
     return;

@@ -87,6 +87,24 @@ void take(Summary& s, const Eval& e) {
   if (s.validation_is_whole == e.whole) keep_less(s.best_validation_loss, e.loss);
 }
 
+void take(Summary& s, const Event& e) {
+  s.seconds = std::max(s.seconds, e.t);
+  if (e.step) s.step = std::max(s.step, *e.step);
+  if (const auto* start = e.as<RunStart>()) take(s, *start);
+  if (const auto* step = e.as<Step>()) take(s, *step);
+  if (const auto* eval = e.as<Eval>()) take(s, *eval);
+  if (const auto* resume = e.as<Resume>()) take(s, *resume);
+  if (const auto* end = e.as<RunEnd>()) s.status = end->exit_code == 0 ? end->reason : "failed";
+}
+
+Summary empty_summary(const std::string& folder, bool running) {
+  Summary s;
+  s.id = id_of(folder);
+  s.folder = folder;
+  s.status = running ? "running" : "stopped";
+  return s;
+}
+
 // Value of a cell that can be ordered by number.
 std::optional<double> number_of(const Column::Cell& c) {
   if (const auto* i = std::get_if<int64_t>(&c)) return double(*i);
@@ -145,20 +163,25 @@ nlohmann::ordered_json to_json(const Summary& summary) {
 }
 
 Summary summarize(const Log& log, const std::string& folder, bool running) {
-  Summary s;
-  s.id = id_of(folder);
-  s.folder = folder;
-  s.status = running ? "running" : "stopped";
-  for (const Event& e : log.events) {
-    s.seconds = std::max(s.seconds, e.t);
-    if (e.step) s.step = std::max(s.step, *e.step);
-    if (const auto* start = e.as<RunStart>()) take(s, *start);
-    if (const auto* step = e.as<Step>()) take(s, *step);
-    if (const auto* eval = e.as<Eval>()) take(s, *eval);
-    if (const auto* resume = e.as<Resume>()) take(s, *resume);
-    if (const auto* end = e.as<RunEnd>()) s.status = end->exit_code == 0 ? end->reason : "failed";
-  }
+  Summary s = empty_summary(folder, running);
+  for (const Event& e : log.events) take(s, e);
   return s;
+}
+
+Summary summarize_file(const std::string& path, const std::string& folder, bool running) {
+  Summary s = empty_summary(folder, running);
+  bool once = true;  // is there one event of each step and name? Else only the last counts, which comes later
+  int64_t last_step = INT64_MIN, last_eval[2] = {INT64_MIN, INT64_MIN};
+  const auto follows = [&](int64_t& last, const Event& e) {
+    once = once && e.step.value_or(0) > last;
+    last = e.step.value_or(0);
+  };
+  visit_events(path, [&](Event&& e) {
+    if (e.as<Step>()) follows(last_step, e);
+    if (const auto* eval = e.as<Eval>()) follows(last_eval[eval->whole], e);
+    take(s, e);
+  });
+  return once ? s : summarize(read_events(path), folder, running);
 }
 
 void sort_by(std::vector<Summary>& runs, const Column& column, bool descending) {

@@ -86,6 +86,10 @@ Dataset::Dataset(const DataOptions& options, const std::string& out, TrainObserv
 }
 
 void Dataset::list(const std::string& out) {
+  constexpr const char* kStandardInput = "-";
+  const auto inputs = std::count(o_.corpus.begin(), o_.corpus.end(), kStandardInput) +
+                      std::count(o_.validation.begin(), o_.validation.end(), kStandardInput);
+  check(inputs <= 1, "corpus: '-' is given {} times, and standard input can be read once; name files", inputs);
   std::vector<std::string> except;
   const std::string cache = o_.cache.empty() ? users_cache() : o_.cache == kNoCache ? "" : o_.cache;
   for (const std::string& folder : {out, cache})
@@ -95,17 +99,17 @@ void Dataset::list(const std::string& out) {
       DataSource& s = sources_.emplace_back();
       s.name = o_.corpus[i];
       s.weight = o_.weights[i];
-      s.files = list_text_files(std::span(&o_.corpus[i], 1), except);
+      s.files = list_text_files(std::span(&o_.corpus[i], 1), except, o_.binary);
     }
   } else {
     DataSource& s = sources_.emplace_back();
     s.name = joined(o_.corpus);
-    s.files = list_text_files(o_.corpus, except);
+    s.files = list_text_files(o_.corpus, except, o_.binary);
   }
   if (!o_.validation.empty()) {
     DataSource& s = given_validation_.emplace();
     s.name = joined(o_.validation);
-    s.files = list_text_files(o_.validation, except);
+    s.files = list_text_files(o_.validation, except, o_.binary);
   }
   say_left_out();
 }

@@ -121,12 +121,31 @@ TEST_F(CliArguments, IdsAreRefusedOneByOne) {
   EXPECT_EQ(toy(infer + "' 1, 2 ,3 '").out, plain);
 }
 
+TEST_F(CliArguments, OutputsReplaceOnlyTheirOwnKind) {
+  const std::string letter = write("letter.txt", "Dear reader,\n\nthis is not to be lost.\n"), own = path("own");
+  for (const std::string& command :
+       {std::string("corpus stories --bytes 2000 --seed 4 --out "),
+        "tokenizer train --tokenizer bytes --corpus " + write("text.txt", "a text") + " --out ",
+        "eval " + std::string(TOY_SOURCE_DIR) + "/tests/golden/eval_bytes.model.gguf --file " +
+            write("words.txt", "some words") + " --logprobs-out "}) {
+    refuses(command + letter, {letter, "exists"});
+    fs::remove(own);
+    EXPECT_EQ(toy(command + own).code, 0) << command;
+    EXPECT_EQ(toy(command + own).code, 0) << command;  // its own, again
+  }
+  EXPECT_EQ(slurp(letter), "Dear reader,\n\nthis is not to be lost.\n");
+}
+
 TEST_F(CliArguments, TokenizerTakesStandardInputAndRefusesIds) {
   const std::string vocab = vocabulary(), text = write("text.txt", "the cat\nsat");
   const Result file = toy("tokenizer encode " + vocab + " --file " + text);
   ASSERT_EQ(file.code, 0) << file.err;
   EXPECT_EQ(toy("tokenizer encode " + vocab + " --file -", text).out, file.out);
-  refuses("tokenizer encode " + vocab + " --file -", {"standard input", "empty"});
+  const std::string empty = write("empty.txt", "");
+  for (const std::string& from : {empty, std::string("-")}) {
+    EXPECT_EQ(toy("tokenizer encode " + vocab + " --file " + from).out, "\n");
+    EXPECT_EQ(toy("tokenizer encode " + vocab + " --json --file " + from).out, "[]\n");
+  }
   refuses("tokenizer encode " + vocab, {"--text TEXT", "--file FILE"});
   refuses("tokenizer decode " + vocab + " 1 2 300", {"number 3 is 300", "0 to 299"});
   refuses("tokenizer decode " + vocab + " -- -1", {"number 1 is -1", "0 to 299"});

@@ -161,6 +161,7 @@ TEST_F(Cli, TokenizerOfASentencePieceModel) {
 TEST_F(Cli, CorpusFloorAndNgram) {
   ASSERT_EQ(toy("corpus stories --bytes 200000 --seed 1 --out " + path("a.txt")).code, 0);
   ASSERT_EQ(toy("corpus stories --bytes 20000 --seed 2 --out " + path("b.txt")).code, 0);
+  EXPECT_NE(toy("corpus floor --file " + path("b.txt")).out.find(" nats/byte\n"), std::string::npos);
   const double floor = std::stod(toy("corpus floor --file " + path("b.txt")).out);
   const double ngram = std::stod(toy("corpus ngram --train " + path("a.txt") + " --file " + path("b.txt")).out);
   EXPECT_GT(floor, 0.1);

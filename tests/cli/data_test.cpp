@@ -178,6 +178,40 @@ TEST_F(Data, WithoutAHomeTokensStayInMemory) {
   EXPECT_LT(peak("again"), size_t(64) << 20);
 }
 
+TEST_F(Data, AFileThatIsNoTextIsRefusedUnlessTold) {
+  const std::string binary = write("program.bin", slurp(path("letters.txt")) + std::string(1, '\0') + "\1\2"),
+                    late = write("late.txt", std::string(9000, 'a') + std::string(1, '\0'));
+  write("head.bin", std::string(1, '\0') + slurp(path("letters.txt")));
+  refuses(train("--corpus " + path("head.bin")), {"head.bin", "NUL", "--binary"});
+  refuses(train("--corpus " + path("letters.txt") + " --val " + path("head.bin")), {"head.bin", "NUL", "--binary"});
+  refuses("tokenizer train --tokenizer spm:300 --out " + path("v.gguf") + " --corpus " + path("head.bin"),
+          {"head.bin", "NUL"});
+  EXPECT_FALSE(fs::exists(path("run")));
+  EXPECT_EQ(toy(train("--corpus " + path("head.bin") + " --binary")).code, 0);
+  EXPECT_EQ(toy(train("--corpus " + late, "late")).code, 0);  // as in a folder: the beginning decides
+  write("folder/head.bin", slurp(path("head.bin")));
+  refuses(train("--corpus " + path("folder"), "folder-run"), {"no text"});
+  EXPECT_EQ(toy(train("--corpus " + path("folder") + " --binary", "folder-run")).code, 0);
+}
+
+TEST_F(Data, StandardInputIsACorpus) {
+  const std::string words = "--corpus - --checkpoint-every 3", text = path("letters.txt");
+  ASSERT_EQ(toy(train("--corpus " + text, "file")).code, 0);
+  const Result r = toy(train(words), text);
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(slurp(path("run/model.gguf")), slurp(path("file/model.gguf")));
+  const std::string more = "train from-scratch" + with(kSmall, words) + " --steps 4 --resume --allow-changes " + words +
+                           " --out " + path("run");
+  EXPECT_EQ(toy(more, text).code, 0);  // a run needs its text again
+  const std::string other = train(words + " --resume");
+  const Result changed = toy(other, path("books/b.txt"));
+  EXPECT_EQ(changed.code, 2);
+  EXPECT_NE(changed.err.find("texts.corpus"), std::string::npos) << changed.err;
+  refuses(train("--corpus -", "empty"), {"standard input", "empty"});
+  refuses(train("--corpus - --corpus -", "twice"), {"'-'", "2 times"});
+  refuses(train("--corpus - --val -", "twice"), {"'-'", "2 times"});
+}
+
 TEST_F(Data, ResumeRefusesOtherData) {
   const std::string words = mix("3 1") + " --documents files --checkpoint-every 3";
   ASSERT_EQ(toy(train(words)).code, 0);

@@ -102,6 +102,25 @@ TEST(Event, NumbersComeBackToTheBit) {
   }
 }
 
+// A step as to_json_line() writes it is read without the JSON library, and so that nothing tells.
+TEST(Event, AStepIsReadAsAnyOtherEvent) {
+  Event e = step_event(12, 0.25, 3.5);
+  std::get<Step>(e.body).grad_norm = 1e-9;
+  const std::string line = to_json_line(e);
+  std::string spaced = line;
+  spaced.insert(1, " ");
+  for (const std::string& text : {line, spaced}) EXPECT_EQ(to_json_line(*parse_event(text)), line) << text;
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string s = line;
+    return s.replace(s.find(from), from.size(), to);
+  };
+  EXPECT_EQ(to_json_line(*parse_event(with("0.25", "null"))), with("0.25", "null"));
+  EXPECT_EQ(parse_event(with("}", ",\"new\":1}"))->step, 12);
+  for (const auto& bad : {with("0.25", "nan"), with("0.25", "-nan"), with("0.25", "-"), with("0.25", "1e300"),
+                          with(":32", ":1e19"), with(":32", ":-"), with("}", "")})
+    EXPECT_THROW(parse_event(bad), Error) << bad;
+}
+
 TEST(Event, TextThatIsNotUtf8IsReplaced) {
   const std::string line = to_json_line({0, 1, "eval", Sample{"a\xff\xc3(b"}});
   EXPECT_NE(line.find("a\xef\xbf\xbd"), std::string::npos);

@@ -8,6 +8,7 @@
 #include "testing/errors.h"
 #include "testing/files.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 
 namespace toy::runs {
 namespace {
@@ -54,6 +55,37 @@ TEST(Summary, SumsUp) {
   EXPECT_EQ(to_text(column("loss"), s), "4.0000");
   EXPECT_EQ(to_text(column("lr"), s), "-");
   EXPECT_EQ(to_json(s).size(), columns().size());
+}
+
+// Streamed, and from the log as a whole: resumed, stopped twice, with steps and validations that are there twice.
+TEST(Summary, OfAFileIsThatOfItsLog) {
+  const Folder folder;
+  const auto lines = [](const std::vector<Event>& events) {
+    std::string s;
+    for (const Event& e : events) s += to_json_line(e) + "\n";
+    return s;
+  };
+  const std::string run = lines(log_of("a", {5, 3, 6, 4}).events);
+  const std::string resumed = run + lines({{9, 2, "prepare", Resume{"", "c"}}});
+  const Event late = log_of("a", {5, 3, 2.5}).events[3], again = log_of("a", {4.5}).events[1];
+  const Event eval{9, 2, "eval", Eval{7, 1, true}};
+  const std::string logs[] = {run,
+                              resumed,
+                              resumed + lines({late, eval}),
+                              resumed + lines({late, eval, eval, {9, 1, "prepare", Resume{"", "c"}}}),
+                              resumed + lines({late, again, eval, eval}),
+                              run + run,
+                              run + "torn"};
+  for (const std::string& text : logs) {
+    const std::string path = folder.write("events.jsonl", text);
+    EXPECT_EQ(json_text(to_json(summarize_file(path, "r/a", false))),
+              json_text(to_json(summarize(read_events(path), "r/a", false))));
+  }
+  const Summary s = summarize_file(folder.write("events.jsonl", logs[2]), "r/a", true);
+  EXPECT_EQ(s.step, 3);
+  EXPECT_EQ(s.tokens, 30);
+  EXPECT_EQ(s.best_loss, 2.5);
+  EXPECT_EQ(s.status, "running");
 }
 
 TEST(Summary, StatusIsWhatHappened) {

@@ -35,7 +35,14 @@ struct TextFiles {
 /// Of a folder are left out: hidden names, empty files, files with a NUL byte among the first 8192, links to folders,
 /// what is no regular file, and what lies below one of `except`. Throws Error{bad_input} naming the path for one that
 /// is missing, empty or cannot be read, and for a folder without a text.
-TextFiles list_text_files(std::span<const std::string> paths, std::span<const std::string> except = {});
+/// "-" is standard input. `binary`: files with NUL bytes are taken, too; else one that is named itself is an error.
+TextFiles list_text_files(std::span<const std::string> paths, std::span<const std::string> except = {},
+                          bool binary = false);
+
+/// Is there a NUL byte among the first 8192?
+bool is_binary(std::string_view text);
+/// What to say of such a file.
+inline constexpr const char* kNotText = "not a text, for it has NUL bytes; convert it to UTF-8";
 
 /// Reads bytes [begin, end) of a file and hands them on in pieces of at most 1 MiB, in order, until `take` says false.
 /// Throws Error{bad_input} where the file cannot be read or ends before.

@@ -1,6 +1,7 @@
 // The log of a run, events.jsonl: append-only, one event a line.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ struct Log {
 /// counts. Where a second run begins in the same file, it alone counts, and a warning says so. Throws Error{bad_input}
 /// naming the file when it cannot be read, holds no event, or has another schema.
 Log read_events(const std::string& path);
+
+/// Shows every event that counts, in order, holding one at a time; of several of one step and name it shows each.
+/// Returns the warnings; throws as read_events() does.
+std::vector<std::string> visit_events(const std::string& path, const std::function<void(Event&&)>& see);
 
 /// Whether a process is writing this log now.
 bool is_being_written(const std::string& path);

@@ -42,6 +42,9 @@ nlohmann::ordered_json to_json(const Summary& summary);
 
 /// `folder` is the run's; `running`: a process is writing the log now.
 Summary summarize(const Log& log, const std::string& folder, bool running);
+/// The same of the log in a file, which is streamed: of any length, it takes little memory. Throws as read_events()
+/// does.
+Summary summarize_file(const std::string& path, const std::string& folder, bool running);
 /// Stable; what a run does not have stands last. Ascending, or descending.
 void sort_by(std::vector<Summary>& runs, const Column& column, bool descending);
 /// One event for each column in which less or more is better, in their order.

@@ -9,13 +9,14 @@ namespace toy {
 
 /// The texts of a run and how rows are made of them; docs/data.md.
 struct DataOptions {
-  std::vector<std::string> corpus;  ///< files and folders
+  std::vector<std::string> corpus;  ///< files and folders; "-" is standard input
   /// Of each path of `corpus`, which is then a source of its own; empty: all of them are one source.
   std::vector<double> weights;
   std::vector<std::string> validation;  ///< files and folders; empty: the last `validation_fraction` of every source
   double validation_fraction = 0.05;
   std::string documents = "none";  ///< none, files, blank-lines, separator:TEXT
   bool pack = false;               ///< rows of whole documents, each a sequence of its own
+  bool binary = false;             ///< files with NUL bytes are texts, too
   /// Folder of tokenized texts; "none": they stay in memory; "": in the user's cache folder above 64 MiB of text.
   std::string cache;
   int64_t tokenizer_bytes = int64_t(64) << 20;  ///< of training text that a new tokenizer is trained on, at most
