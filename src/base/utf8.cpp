@@ -93,6 +93,25 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string markup(std::string_view text) {
+  std::string out;
+  each_character(printable(text), [&](std::string_view c) {
+    if (c == "&")
+      out += "&amp;";
+    else if (c == "<")
+      out += "&lt;";
+    else if (c == ">")
+      out += "&gt;";
+    else if (c == "\"")
+      out += "&quot;";
+    else if (c == "'")
+      out += "&#39;";
+    else
+      out += c == "\uFFFE" || c == "\uFFFF" ? "\uFFFD" : c;
+  });
+  return out;
+}
+
 namespace {
 
 uint32_t code_point(std::string_view character) {

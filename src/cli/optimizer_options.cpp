@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "cli/options.h"
 #include "toy/base/error.h"
@@ -173,6 +174,23 @@ void OptimizerChoice::apply(const CLI::App& app, RecipeOptions& o) const {
   o.trainer.optimizer = a;
   o.lr = lr_.value_or(a.usual_lr() * lr_part_);
   if (app.count("--time-limit") > 0) o.time_limit = seconds_of(time_limit_);
+}
+
+nlohmann::ordered_json OptimizerChoice::effective(const RecipeOptions& o) const {
+  const OptimizerOptions& a = o.trainer.optimizer;
+  const std::vector<std::string_view>& mine = optimizer_of(optimizer_).options;
+  const auto reads = [&](std::string_view name) { return std::find(mine.begin(), mine.end(), name) != mine.end(); };
+  const Schedule rates = o.rates();
+  nlohmann::ordered_json j{{"lr", o.lr}, {"warmup", rates.warmup}, {"decay-steps", nullptr}, {"nesterov", nullptr}};
+  for (const Number& n : kNumbers) {
+    if (n.name == "weight-decay" || reads(n.name))
+      j[std::string(n.name)] = a.*n.field;
+    else
+      j[std::string(n.name)] = nullptr;
+  }
+  if (o.schedule == Schedule::wsd) j["decay-steps"] = rates.decay;
+  if (reads("nesterov")) j["nesterov"] = a.nesterov;
+  return j;
 }
 
 }  // namespace toy::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,10 @@ class OptimizerChoice {
   void add(CLI::App& app, RecipeOptions& o, double lr_part = 1);
   /// Throws Error{bad_input} naming the option.
   void apply(const CLI::App& app, RecipeOptions& o) const;
+
+  /// What the run uses for options that were not given, by option; null for those that the optimizer or the schedule
+  /// does not read. After apply().
+  nlohmann::ordered_json effective(const RecipeOptions& o) const;
 
  private:
   void add_schedule(CLI::App& app, RecipeOptions& o);

@@ -146,9 +146,13 @@ struct Recipe {
     };
     const std::filesystem::path where = std::filesystem::weakly_canonical(o.out);
     const std::string id = (where.has_filename() ? where : where.parent_path()).filename().string();
-    Recorder recorder(
-        {.run_id = id, .toy = TOY_VERSION, .recipe = app.get_name(), .threads = dev->pool().size(), .config = config},
-        o, *dev, open, reporter);
+    Recorder recorder({.run_id = id,
+                       .toy = TOY_VERSION,
+                       .recipe = app.get_name(),
+                       .threads = dev->pool().size(),
+                       .config = config,
+                       .effective = optimizer.effective(o)},
+                      o, *dev, open, reporter);
     try {
       const TrainResult result = train(o, *dev, recorder);
       recorder.done(result);

@@ -30,6 +30,7 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
   }
   const Transformer model(spec, Weights(g, dtype_of));
   const Value x = model(tokens, ctx, layers);
+  const auto scope = g.scope("logits");
   const Value picked = embedding(x, g.input("logit_rows", g.rows_type(wanted, DType::i32), max_rows));
   d.outputs = {model.logits(picked)};
   for (const nn::LayerState& l : layers) d.updates.insert(d.updates.end(), {l.kv->k, l.kv->v});

@@ -54,10 +54,35 @@ std::string inside(const std::string& name, const std::string& layer) {
   return !layer.empty() && name.starts_with(layer + ".") ? name.substr(layer.size() + 1) : name;
 }
 
+// Through ops that only look at memory differently.
+Value maker(const Graph& graph, Value v) {
+  while (graph.node(v).kind == NodeKind::op && graph.node(v).op->view) v = graph.node(v).inputs[0];
+  return v;
+}
+
+// The weights whose gradients ops of backward compute, by node: what an update (or an accumulation) reads beside it.
+// Its state has the weight's name with a suffix.
+std::map<int, std::string> weights_of_gradients(const Graph& graph, const GraphCost& costs) {
+  std::map<int, std::string> of;
+  for (const Node& n : graph.nodes()) {
+    if (costs.nodes[size_t(n.id)].phase != Phase::update) continue;
+    const auto param = std::find_if(n.inputs.begin(), n.inputs.end(),
+                                    [&](const Value& v) { return v && graph.node(v).kind == NodeKind::param; });
+    if (param == n.inputs.end()) continue;
+    std::string name = graph.node(*param).name;
+    if (const std::string weight = name.substr(0, name.rfind('.')); graph.find(weight)) name = weight;
+    for (const Value& v : n.inputs)
+      if (v && costs.nodes[size_t(maker(graph, v).node)].phase == Phase::backward)
+        of.emplace(maker(graph, v).node, name);
+  }
+  return of;
+}
+
 // The layers of one phase, in the order in which the graph was built.
 class Column {
  public:
-  Column(const Graph& graph, const GraphCost& costs, Phase phase) : graph_(graph), costs_(costs) {
+  Column(const Graph& graph, const GraphCost& costs, Phase phase, const std::map<int, std::string>& gradients)
+      : graph_(graph), costs_(costs), phase_(phase), gradients_(gradients) {
     for (const Node& n : graph.nodes()) {
       const GraphCost::OfNode& c = costs.nodes[size_t(n.id)];
       if (n.kind == NodeKind::op && !n.op->view && c.used && c.phase == phase) add_op(n);
@@ -65,6 +90,7 @@ class Column {
     fold();
   }
   const std::vector<Layer>& layers() const { return layers_; }
+  Phase phase() const { return phase_; }
 
  private:
   struct Place {
@@ -85,6 +111,10 @@ class Column {
       if (leaf.kind != NodeKind::param) continue;
       if (++params == 1) row.operands = fmt::format("{} {}", inside(leaf.name, layer), graph_.type(v).shape.str());
     }
+    if (const auto it = gradients_.find(n.id); it != gradients_.end() && params == 0)
+      row.operands = "gradient of " + inside(it->second, layer);
+    else if (params == 0 && n.layer.size() > layer.size())
+      row.operands = inside(n.layer, layer);
     std::vector<Edge> edges = edges_to(n, int(l.rows.size()));
     // Many alike in a row, as the updates of all tensors, are one row.
     if (!l.rows.empty() && l.rows.back().op == row.op && params > 0 && is_update(n)) {
@@ -102,17 +132,11 @@ class Column {
 
   bool is_update(const Node& n) const { return costs_.nodes[size_t(n.id)].phase == Phase::update; }
 
-  // Through ops that only look at memory differently.
-  Value maker(Value v) const {
-    while (graph_.node(v).kind == NodeKind::op && graph_.node(v).op->view) v = graph_.node(v).inputs[0];
-    return v;
-  }
-
   std::vector<Edge> edges_to(const Node& n, int row) const {
     std::vector<Edge> edges;
     for (const Value& v : n.inputs) {
       if (!v) continue;
-      const auto at = place_.find(maker(v).node);
+      const auto at = place_.find(maker(graph_, v).node);
       if (at == place_.end()) continue;
       const auto [layer, from] = at->second;
       const int source = layer + 1 == layers_.size() ? from : layer + 2 == layers_.size() ? kPort : kPort - 1;
@@ -138,6 +162,8 @@ class Column {
 
   const Graph& graph_;
   const GraphCost& costs_;
+  Phase phase_;
+  const std::map<int, std::string>& gradients_;
   std::vector<Layer> layers_;
   std::map<int, Place> place_;
 };
@@ -252,24 +278,70 @@ double draw_column(svg::Drawing& d, const std::vector<Layer>& layers, Phase phas
   return y;
 }
 
+// What shapes and lines mean, in rows from `y` on that are at most `width` wide; returns where they end.
+double draw_legend(svg::Drawing& d, const std::vector<Column>& columns, double width, double y) {
+  double x = kMargin;
+  const auto put = [&](const std::string& text, const auto& draw) {
+    constexpr double kSign = 26;
+    const double w = kSign + svg::kSmallCharacter * double(text.size()) + 2 * kPad;
+    if (x > kMargin && x + w > width) x = kMargin, y += 16;
+    draw();
+    d.text(x + kSign, y + 3.5, text, "small");
+    x += w;
+  };
+  const auto has = [&](const auto& test) {
+    return std::any_of(columns.begin(), columns.end(),
+                       [&](const Column& c) { return std::any_of(c.layers().begin(), c.layers().end(), test); });
+  };
+  const auto has_edge = [&](bool residual) {
+    return has([&](const Layer& l) {
+      return std::any_of(l.edges.begin(), l.edges.end(), [&](const Edge& e) { return e.residual == residual; });
+    });
+  };
+  put("op, type of its result, weight, FLOPs", [&] { d.rect(x, y - 5, 20, 10, name_of(columns.front().phase()), 2); });
+  put("layer", [&] { d.rect(x, y - 6, 20, 12, "layer", 2); });
+  if (has([](const Layer& l) { return l.count > 1; }))
+    put("layers that are alike, drawn once", [&] {
+      d.rect(x + 3, y - 3, 20, 10, "layer", 2);
+      d.rect(x, y - 6, 20, 10, "layer", 2);
+    });
+  if (has_edge(false))
+    put("input of a later op", [&] { d.path(fmt::format("M{:.1f} {:.1f}H{:.1f}", x, y, x + 20), "flow", true); });
+  if (has_edge(true))
+    put("residual connection", [&] { d.path(fmt::format("M{:.1f} {:.1f}H{:.1f}", x, y, x + 20), "residual", true); });
+  return y;
+}
+
 }  // namespace
 
 std::string to_svg(const Graph& graph, const GraphCost& costs, const std::string& title) {
   svg::Drawing d;
   d.text(kMargin, kMargin + 10, title, "title");
   d.text(kMargin, kMargin + 28, to_text(costs.total), "small");
-  double x = kMargin, bottom = 0;
+  const std::map<int, std::string> gradients = weights_of_gradients(graph, costs);
+  std::vector<Column> columns;
+  std::vector<double> widths;
+  double width = kMargin + svg::kCharacter * 1.25 * double(title.size()), x = kMargin;
   for (const Phase phase : kPhases) {
-    const Column column(graph, costs, phase);
+    Column column(graph, costs, phase, gradients);
     if (column.layers().empty()) continue;
-    const Widths w = widths_of(column.layers());
-    d.text(x, kMargin + 58, fmt::format("{}: {}", name_of(phase), to_text(costs.phases[size_t(phase)])), "name");
-    bottom = std::max(bottom, draw_column(d, column.layers(), phase, w, x, kMargin + 70));
     const double heading = svg::kCharacter * double(12 + to_text(costs.phases[size_t(phase)]).size());
-    x += std::max(w.all(), heading) + 2 * kMargin;
+    widths.push_back(std::max(widths_of(column.layers()).all(), heading));
+    x += widths.back() + 2 * kMargin;
+    columns.push_back(std::move(column));
   }
-  const double least = kMargin + svg::kCharacter * 1.25 * double(title.size());
-  return d.finish(std::max(x, least), bottom);
+  width = std::max(width, x);
+  if (columns.empty()) return d.finish(width, kMargin + 40);
+  const double top = draw_legend(d, columns, width, kMargin + 48) + 30;
+  double bottom = 0;
+  x = kMargin;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const Phase phase = columns[i].phase();
+    d.text(x, top, fmt::format("{}: {}", name_of(phase), to_text(costs.phases[size_t(phase)])), "name");
+    bottom = std::max(bottom, draw_column(d, columns[i].layers(), phase, widths_of(columns[i].layers()), x, top + 12));
+    x += widths[i] + 2 * kMargin;
+  }
+  return d.finish(width, bottom);
 }
 
 }  // namespace toy

@@ -5,27 +5,6 @@
 #include "toy/base/utf8.h"
 
 namespace toy::svg {
-namespace {
-
-// `<`, `>`, `&` and quotes as XML wants them, which wants UTF-8 without control characters too.
-std::string escaped(std::string_view text) {
-  std::string s;
-  for (const char c : one_line(text)) {
-    if (c == '<')
-      s += "&lt;";
-    else if (c == '>')
-      s += "&gt;";
-    else if (c == '&')
-      s += "&amp;";
-    else if (c == '"')
-      s += "&quot;";
-    else
-      s += c;
-  }
-  return s;
-}
-
-}  // namespace
 
 void Drawing::rect(double x, double y, double w, double h, std::string_view css, double radius) {
   body_ +=
@@ -44,7 +23,7 @@ void Drawing::path(std::string_view commands, std::string_view css, bool arrow) 
 
 void Drawing::text(double x, double y, std::string_view text, std::string_view css) {
   body_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}>{}</text>\n", x, y,
-                       css.empty() ? "" : fmt::format(" class=\"{}\"", css), escaped(text));
+                       css.empty() ? "" : fmt::format(" class=\"{}\"", css), markup(one_line(text)));
 }
 
 std::string Drawing::finish(double width, double height) const {
@@ -62,9 +41,17 @@ rect.forward, path.forward { fill: #cfe3f5 } rect.backward, path.backward { fill
 rect.update, path.update { fill: #d8ecd0 }
 path.flow, line.flow { fill: none; stroke: #777 } path.residual { fill: none; stroke: #c2410c; stroke-width: 1.6 }
 line.grid { stroke: #ddd } line.limit { stroke: #c2410c; stroke-dasharray: 4 3 }
+marker path { fill: #777 }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6e6e2 } .small { fill: #a5a8ad } rect.paper { fill: #16181b } rect.op { fill: #1e2125; stroke: #4a4f57 }
+rect.layer { fill: #1e2125; stroke: #666c75 } rect.forward, path.forward { fill: #1f3e5c }
+rect.backward, path.backward { fill: #5a3720 } rect.update, path.update { fill: #2b4a22 }
+path.flow, line.flow { stroke: #8f959d } marker path { fill: #8f959d } path.residual { stroke: #f0793a }
+line.grid { stroke: #33373d } line.limit { stroke: #f0793a }
+}
 </style>
 <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto">
-<path d="M0 0L8 4L0 8z" fill="#777"/></marker></defs>
+<path d="M0 0L8 4L0 8z"/></marker></defs>
 <rect class="paper" width="100%" height="100%"/>
 )" + body_ +
          "</svg>\n";

@@ -8,8 +8,14 @@ Value Attention::operator()(Value x, LayerState& state, const Context& ctx) cons
   Value queries = reshape(q(x), {-1, heads, d_head}), keys = reshape(k(x), {-1, kv_heads, d_head});
   if (q_norm) queries = (*q_norm)(queries);
   if (k_norm) keys = (*k_norm)(keys);
-  queries = ctx.rope(queries, ctx.batch);
-  keys = ctx.rope(keys, ctx.batch);
+  {
+    const auto scope = x.graph->scope("q");
+    queries = ctx.rope(queries, ctx.batch);
+  }
+  {
+    const auto scope = x.graph->scope("k");
+    keys = ctx.rope(keys, ctx.batch);
+  }
   const Value values = reshape(v(x), {-1, kv_heads, d_head});
   const AttentionAttrs attrs{.scale = 1.0 / std::sqrt(double(d_head)), .window = window};
   Value o;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "runs/text.h"
 
@@ -44,6 +43,7 @@ std::vector<double> nice_ticks(double lo, double hi, int most) {
 }
 
 std::vector<double> log_ticks(double lo, double hi, int most) {
+  if (!(lo > 0 && hi > lo)) return {};
   const int first = int(std::floor(std::log10(lo))), last = int(std::ceil(std::log10(hi)));
   const auto collect = [&](std::initializer_list<double> mantissas, int every) {
     std::vector<double> ticks;
@@ -53,21 +53,35 @@ std::vector<double> log_ticks(double lo, double hi, int most) {
           ticks.push_back(v);
     return ticks;
   };
-  for (const auto& ticks : {collect({1, 1.5, 2, 3, 4, 5, 6, 8}, 1), collect({1, 2, 3, 5}, 1), collect({1, 2, 5}, 1),
-                            collect({1, 3}, 1), collect({1}, 1)})
-    if (ticks.size() >= 2 && int(ticks.size()) <= most) return ticks;
-  for (int every = 2; every < 700; ++every)
-    if (const auto ticks = collect({1}, every); int(ticks.size()) <= most && ticks.size() >= 2) return ticks;
-  return nice_ticks(lo, hi, most);  // less than a factor of two
+  // The widest part of the axis without a tick, as the logarithm of a ratio.
+  const auto gap = [&](const std::vector<double>& ticks) {
+    double widest = 0, before = lo;
+    for (const double t : ticks) widest = std::max(widest, std::log(t / before)), before = t;
+    return std::max(widest, std::log(hi / before));
+  };
+  std::vector<double> best;
+  const auto offer = [&](std::vector<double> ticks) {
+    if (ticks.size() < 2 || int(ticks.size()) > most) return;
+    if (best.empty() || gap(ticks) < gap(best) * 0.95) best = std::move(ticks);
+  };
+  offer(collect({1}, 1));
+  offer(collect({1, 3}, 1));
+  offer(collect({1, 2, 5}, 1));
+  offer(collect({1, 2, 3, 5}, 1));
+  offer(collect({1, 1.5, 2, 3, 5, 7}, 1));
+  offer(collect({1, 1.5, 2, 3, 4, 5, 6, 8}, 1));
+  if (hi < 10 * lo) offer(nice_ticks(lo, hi, most));
+  for (int every = 2; best.empty() && every < 700; ++every) offer(collect({1}, every));
+  return best;
 }
 
 std::vector<double> smoothed(const std::vector<double>& y) {
-  const double most = double(y.size()) / 40;
+  const double beta = 1 - 1 / std::max(1.0, double(y.size()) / 60);
   std::vector<double> out;
-  double mean = 0, seen = 0;
+  double mean = 0, weight = 0;  // weight: 1 - beta^t
   for (const double v : y) {
-    if (std::isfinite(v)) mean += (v - mean) / std::max(1.0, std::min(most, ++seen / 4));
-    out.push_back(std::isfinite(v) ? mean : v);
+    if (std::isfinite(v)) mean += (1 - beta) * (v - mean), weight += (1 - beta) * (1 - weight);
+    out.push_back(std::isfinite(v) ? mean / weight : v);
   }
   return out;
 }
@@ -133,19 +147,6 @@ std::vector<std::string> tick_labels(const std::vector<double>& ticks, bool log)
                      : most < 1e-3  ? number_text(t)
                                     : fmt::format("{:.{}f}", t, digits));
   return labels;
-}
-
-std::vector<double> spread(const std::vector<double>& wanted, double height, double lo, double hi) {
-  std::vector<size_t> order(wanted.size());
-  std::iota(order.begin(), order.end(), size_t(0));
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return wanted[a] < wanted[b]; });
-  if (wanted.size() > 1) height = std::min(height, (hi - lo) / double(wanted.size() - 1));
-  std::vector<double> at = wanted;
-  double from = lo;
-  for (const size_t i : order) from = (at[i] = std::max(at[i], from)) + height;
-  double to = hi;
-  for (auto i = order.rbegin(); i != order.rend(); ++i) to = (at[*i] = std::min(at[*i], to)) - height;
-  return at;
 }
 
 }  // namespace toy::runs

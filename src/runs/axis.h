@@ -25,8 +25,4 @@ Axis y_axis(const Chart& chart);
 /// One text for each tick, with as many digits as tell neighbours apart.
 std::vector<std::string> tick_labels(const std::vector<double>& ticks, bool log);
 
-/// Places of labels that want to stand at `wanted` (in any order) and need `height` each, between lo and hi, moved as
-/// little as needed; where there is no room for all they lie closer.
-std::vector<double> spread(const std::vector<double>& wanted, double height, double lo, double hi);
-
 }  // namespace toy::runs

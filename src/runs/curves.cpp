@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
+#include "runs/text.h"
 #include "toy/base/error.h"
 #include "toy/runs/report.h"
 
@@ -74,14 +76,15 @@ std::optional<double> rate_of(const Event& e) {
 struct Scalar {
   const char *metric, *title, *unit;
   bool log_y, smooth;
+  Chart::Best best;
   ValueOf value;
 };
 constexpr Scalar kScalars[] = {
-    {"loss", "Loss", "nats a token", false, true, loss_of},
-    {"validation_loss", "Validation loss", "nats a token", false, false, validation_of},
-    {"lr", "Learning rate", "", false, false, lr_of},
-    {"grad_norm", "Gradient norm", "before clipping", true, true, grad_norm_of},
-    {"tokens_per_second", "Throughput", "tokens a second", false, true, rate_of},
+    {"loss", "Loss", "nats per token", false, true, Chart::Best::lowest, loss_of},
+    {"validation_loss", "Validation loss", "nats per token", false, false, Chart::Best::lowest, validation_of},
+    {"lr", "Learning rate", "", false, false, Chart::Best::neither, lr_of},
+    {"grad_norm", "Gradient norm", "before clipping", true, true, Chart::Best::neither, grad_norm_of},
+    {"tokens_per_second", "Throughput", "tokens per second", false, true, Chart::Best::highest, rate_of},
 };
 
 // A value for each name.
@@ -114,7 +117,7 @@ constexpr Named kNamed[] = {
 };
 
 Chart chart_of(const Log& log, const Scalar& s) {
-  Chart chart{s.title, s.unit, "step", s.log_y, {}};
+  Chart chart{s.title, s.unit, "step", s.log_y, {}, s.best};
   const bool loss = std::string_view(s.metric) == "loss";
   Series line = series_of(log, loss ? "training" : s.title, s.value, 0);
   if (s.smooth)
@@ -129,19 +132,59 @@ Chart chart_of(const Log& log, const Scalar& s) {
   return chart;
 }
 
+// What a tensor or an activation is part of, by its name.
+int kind_of(const std::string& name) {
+  const auto has = [&](std::initializer_list<const char*> parts) {
+    return std::any_of(parts.begin(), parts.end(), [&](const char* p) { return name.find(p) != std::string::npos; });
+  };
+  if (has({"norm"})) return 2;
+  if (has({"attn", "attention", "rope"})) return 0;
+  if (has({"ffn", "swiglu", "gelu"})) return 1;
+  if (has({"embd", "embed"})) return 3;
+  if (name.ends_with(".out") || name.ends_with(".add") || name.find(".add.") != std::string::npos) return 4;
+  return name.starts_with("output") || name == "logits" || name == "x_final" ? 5 : 6;
+}
+const std::vector<std::string> kKinds{"attention", "ffn", "norm", "embedding", "residual", "output", "other"};
+
+// Many series share colors: those of a kind, or where all are of one kind those of neighbouring layers.
+void group(Chart& chart) {
+  constexpr size_t kMost = 8;
+  if (chart.series.size() <= kMost) return;
+  std::vector<std::string> layers;
+  std::vector<size_t> layer_of;
+  chart.groups.assign(kKinds.size(), "");
+  for (Series& s : chart.series) {
+    s.color = kind_of(s.name);
+    chart.groups[size_t(s.color)] = kKinds[size_t(s.color)];
+    const std::string layer = s.name.substr(0, s.name.find('.', s.name.find('.') + 1));
+    const auto it = std::find(layers.begin(), layers.end(), layer);
+    layer_of.push_back(size_t(it - layers.begin()));
+    if (it == layers.end()) layers.push_back(layer);
+  }
+  const auto present = [](const std::string& g) { return !g.empty(); };
+  if (std::count_if(chart.groups.begin(), chart.groups.end(), present) > 1) return;
+  chart.ramp = true;
+  chart.groups.assign(kMost, "");
+  chart.groups.front() = layers.front(), chart.groups.back() = layers.back();
+  for (size_t i = 0; i < chart.series.size(); ++i)
+    chart.series[i].color = layers.size() > 1 ? int(layer_of[i] * (kMost - 1) / (layers.size() - 1)) : 0;
+}
+
 Chart chart_of(const Log& log, const Named& n) {
   Chart chart{n.title, n.unit, "step", n.log_y, {}};
+  std::map<std::string, Series, NaturalLess> series;
   for (const Event& e : log.events) {
     auto v = n.value(e);
     if (!v) continue;
     constexpr std::string_view kWeight = ".weight";  // nearly all have it, so it tells nothing
     if (v->first.ends_with(kWeight)) v->first.resize(v->first.size() - kWeight.size());
-    auto it =
-        std::find_if(chart.series.begin(), chart.series.end(), [&](const Series& s) { return s.name == v->first; });
-    if (it == chart.series.end())
-      it = chart.series.insert(it, {v->first, {}, {}, Style::line, int(chart.series.size())});
-    add(*it, e, v->second);
+    add(series.try_emplace(v->first, Series{v->first, {}, {}}).first->second, e, v->second);
   }
+  for (auto& [name, s] : series) {
+    s.color = int(chart.series.size());
+    chart.series.push_back(std::move(s));
+  }
+  group(chart);
   return chart;
 }
 
@@ -171,7 +214,7 @@ Chart compare_chart(const std::string& metric, std::span<const Log> logs, std::s
   for (const Scalar& s : kScalars) known.push_back(s.metric);
   check(it != std::end(kScalars), "metric '{}' is not one of those that runs are compared by: {}", metric,
         fmt::join(known, ", "));
-  Chart chart{it->title, it->unit, "step", it->log_y, {}};
+  Chart chart{it->title, it->unit, "step", it->log_y, {}, it->best};
   for (size_t i = 0; i < logs.size(); ++i) {
     Series s = series_of(logs[i], names[i], it->value, int(i), it->smooth ? Style::line : Style::points);
     if (it->smooth)

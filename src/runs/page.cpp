@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "runs/text.h"
+#include "toy/base/utf8.h"
 #include "toy/runs/plot.h"
 
 namespace toy::runs {
@@ -19,7 +19,8 @@ body{margin:0;background:var(--page);color:var(--ink);font:14px/1.5 system-ui,-a
 main{max-width:1200px;margin:0 auto;padding:28px 20px 60px}
 header{display:flex;flex-wrap:wrap;align-items:baseline;gap:4px 12px;margin-bottom:18px}
 h1{font-size:24px;line-height:1.2;margin:0;overflow-wrap:anywhere}
-header p{flex-basis:100%;margin:0;color:var(--soft)}
+header p{flex-basis:100%;margin:0;color:var(--soft);overflow-wrap:anywhere}
+header .reason{color:var(--bad)}
 .status{font-weight:600;color:var(--soft)}.status.done{color:var(--good)}.status.failed{color:var(--bad)}
 .status.running{color:var(--accent)}
 h2{font-size:15px;margin:0 0 10px}
@@ -27,25 +28,32 @@ h2{font-size:15px;margin:0 0 10px}
 border:1px solid var(--line);border-radius:10px;overflow:hidden;margin-bottom:16px}
 .tile{flex:1 1 128px;background:var(--card);padding:12px 16px}
 .tile span,.tile i{display:block;color:var(--soft);font-style:normal;font-size:12px}
-.tile i{display:inline;margin-left:6px}.tile b{font-size:20px;font-weight:600}
+.tile i{display:inline;margin-left:6px;white-space:nowrap}.tile b{font-size:20px;font-weight:600}
 .charts,.pair{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,460px),1fr));gap:16px;
 margin-bottom:16px;align-items:start}
 figure,.card{margin:0;background:var(--card);border:1px solid var(--line);border-radius:10px}
-figure{padding:6px 4px;position:relative;overflow-x:auto}.hero{grid-column:1/-1}
+figure{padding:6px 4px;position:relative;min-width:0}.hero{grid-column:1/-1}
 .card{padding:16px 18px;margin-bottom:16px}.pair .card{margin:0}
-figure .plot{display:block;width:100%;min-width:460px;height:auto}
-.narrow{display:none}
-@media(max-width:760px){.wide{display:none}.narrow{display:block}main{padding:20px 12px 40px}}
-.bars{display:grid;grid-template-columns:max-content 1fr max-content;gap:5px 14px;align-items:center}
+figure .plot{display:block;width:100%;height:auto}
+.narrow,.hero .medium{display:none}
+@media(max-width:900px){.hero .wide{display:none}.hero .medium{display:block}}
+@media(max-width:560px){.medium,.hero .medium{display:none}.narrow{display:block}main{padding:20px 12px 40px}}
+.bars{display:grid;grid-template-columns:fit-content(60%) 1fr max-content;gap:5px 14px;align-items:center;
+overflow-wrap:anywhere}
 .bars i,li i{color:var(--soft);font-style:normal}.bars div{height:12px}
 .bars b{display:block;height:100%;background:var(--accent);border-radius:3px;min-width:1px}
 .n{text-align:right}
-.scroll{overflow-x:auto}
 table{border-collapse:collapse;width:100%}
 th,td{padding:4px 10px;text-align:right;border-top:1px solid var(--line);white-space:nowrap}
 tr:first-child>*{border-top:0}
 th{font-weight:500;color:var(--soft)}th:first-child,td:first-child,.l{text-align:left}
-.pair td{white-space:normal;overflow-wrap:anywhere;vertical-align:top}.pair td:first-child{color:var(--soft)}
+.pair table{table-layout:fixed}.pair td{white-space:normal;overflow-wrap:anywhere;vertical-align:top}
+.pair td:first-child{color:var(--soft);width:42%;padding-left:0}
+@media(max-width:900px){.stats tr{display:grid;grid-template-columns:repeat(auto-fill,minmax(120px,1fr));gap:2px 14px;
+border-top:1px solid var(--line);padding:8px 0}.stats tr:first-child{display:none}.stats td{border:0;padding:0;
+display:flex;justify-content:space-between;flex-wrap:wrap;gap:0 8px}.stats td:first-child{grid-column:1/-1;
+font-weight:500;justify-content:start;white-space:normal;overflow-wrap:anywhere}
+.stats td::before{content:attr(data-n);color:var(--soft)}}
 .mini path{fill:var(--accent);opacity:.75}.mini{display:block}
 summary{cursor:pointer;font-weight:600}.card>summary+div{margin-top:10px}
 .card>details{margin-top:6px}.card>details summary{font-weight:400;color:var(--soft)}
@@ -54,7 +62,7 @@ overflow-wrap:anywhere;font:13px/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,
 ul{margin:0;padding-left:18px}.none{color:var(--soft)}
 .tip{position:absolute;pointer-events:none;background:var(--ink);color:var(--card);border-radius:6px;padding:5px 9px;
 font-size:12px;line-height:1.45;white-space:nowrap;z-index:2}
-.tip b{font-weight:600}
+.tip b{font-weight:600}.tip i{display:inline-block;width:9px;height:9px;border-radius:2px;margin-right:6px}
 )css";
 
 // A line under the pointer, and what the series are there. Values come back from the drawing's own coordinates.
@@ -68,7 +76,7 @@ for (const svg of document.querySelectorAll('figure svg.plot')) {
     return log ? y0 * Math.pow(y1 / y0, u) : y0 + u * (y1 - y0);
   };
   const lines = [...svg.querySelectorAll('.line:not(.faint)')].map((g) => ({
-    name: g.dataset.name,
+    g, name: g.dataset.name, named: g.classList.contains('named'), color: getComputedStyle(g).getPropertyValue('--color'),
     points: [...g.querySelectorAll('polyline,circle')].flatMap((p) => p.points
       ? [...p.points].map((q) => [q.x, q.y]) : [[+p.getAttribute('cx'), +p.getAttribute('cy')]])
       .sort((a, b) => a[0] - b[0]),
@@ -78,27 +86,43 @@ for (const svg of document.querySelectorAll('figure svg.plot')) {
   rule.setAttribute('class', 'axis');
   const tip = document.createElement('div');
   tip.className = 'tip';
-  const hide = () => { rule.remove(); tip.remove(); };
+  const hide = () => { rule.remove(); tip.remove(); for (const l of lines) l.g.classList.remove('hot'); };
   const nearest = (points, x) => points.reduce((a, b) => Math.abs(b[0] - x) < Math.abs(a[0] - x) ? b : a);
+  // Where a line is at x, between its points too; null where it is not.
+  const height = (points, x) => {
+    const k = points.findIndex((p) => p[0] >= x), [a, b] = [points[k - 1], points[k]];
+    if (a && b) return a[1] + (b[1] - a[1]) * (x - a[0]) / (b[0] - a[0]);
+    const end = nearest(points, x);
+    return Math.abs(end[0] - x) < 12 ? end[1] : null;
+  };
+  const longest = lines.reduce((a, b) => b.points.length > a.points.length ? b : a);
   svg.addEventListener('pointerleave', hide);
   svg.addEventListener('pointermove', (event) => {
     const box = svg.getBoundingClientRect(), scale = svg.viewBox.baseVal.width / box.width;
-    const x = (event.clientX - box.left) * scale;
+    const x = (event.clientX - box.left) * scale, y = (event.clientY - box.top) * scale;
     if (x < left - 6 || x > right + 6) return hide();
-    const at = nearest(lines[0].points, x)[0];
-    const near = lines.map((l) => [l.name, nearest(l.points, at)]).filter((n) => Math.abs(n[1][0] - at) < 12)
-      .sort((a, b) => a[1][1] - b[1][1]).slice(0, 10);
+    const at = nearest(longest.points, x)[0];
+    const here = lines.map((l) => ({...l, y: height(l.points, at)})).filter((l) => l.y !== null)
+      .sort((a, b) => Math.abs(a.y - y) - Math.abs(b.y - y));
+    // Of many: what the pointer is next to, and what has a label.
+    const near = here.filter((l, i) => i < 5 || l.named).slice(0, 12).sort((a, b) => a.y - b.y);
+    for (const l of lines) l.g.classList.toggle('hot', lines.length > 1 && l.g === here[0]?.g);
     rule.setAttribute('d', `M${at} ${top}V${bottom}`);
     svg.append(rule);
     tip.replaceChildren(Object.assign(document.createElement('b'), {
       textContent: 'step ' + Math.round(x0 + (at - left) / (right - left) * (x1 - x0)).toLocaleString('en')}));
-    for (const [name, p] of near)
-      tip.append(document.createElement('br'), `${name} ${Number(value(p[1]).toPrecision(4)).toLocaleString('en',
-        {maximumSignificantDigits: 4})}`);
+    for (const l of near) {
+      const swatch = document.createElement('i'), text = document.createElement(l.g === here[0].g ? 'b' : 'span');
+      swatch.style.background = l.color;
+      text.textContent = `${l.name} ${Number(value(l.y).toPrecision(4)).toLocaleString('en',
+        {maximumSignificantDigits: 4})}`;
+      tip.append(document.createElement('br'), swatch, text);
+    }
+    if (near.length < here.length) tip.append(document.createElement('br'), `and ${here.length - near.length} more`);
     figure.append(tip);
     const inside = figure.getBoundingClientRect(), place = event.clientX - inside.left;
-    const flip = place > inside.width - tip.offsetWidth - 24;
-    tip.style.left = `${figure.scrollLeft + (flip ? Math.max(0, place - tip.offsetWidth - 14) : place + 14)}px`;
+    const beside = place + 14 + tip.offsetWidth < inside.width ? place + 14 : place - tip.offsetWidth - 14;
+    tip.style.left = `${Math.max(0, Math.min(beside, inside.width - tip.offsetWidth - 4))}px`;
     tip.style.top = `${Math.max(4, event.clientY - inside.top - tip.offsetHeight - 8)}px`;
   });
 }
@@ -112,7 +136,7 @@ std::string page_head(const std::string& title) {
       "content=\"width=device-width,initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" "
       "content=\"default-src 'none';style-src 'unsafe-inline';script-src 'unsafe-inline'\">\n<title>{}</title>\n<style>"
       "{}{}</style>\n</head>\n<body>\n<main>\n",
-      escaped(title), kStyle, svg_style());
+      markup(title), kStyle, svg_style());
 }
 
 std::string page_foot() { return std::string("</main>\n<script>") + kScript + "</script>\n</body>\n</html>\n"; }

@@ -5,16 +5,19 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "runs/axis.h"
+#include "runs/labels.h"
 #include "runs/text.h"
 
 namespace toy::runs {
 namespace {
 
-constexpr const char* kAnsi[] = {"34", "33", "32", "35", "31", "36", "37", "90"};
-constexpr size_t kColors = std::size(kAnsi);
+// Eight that differ, then eight in the order of a ramp.
+constexpr const char* kAnsi[] = {"34", "33", "32", "35", "31", "36", "37", "90",
+                                 "34", "94", "36", "96", "32", "33", "31", "35"};
 
-std::string ansi(int color) { return fmt::format("\x1b[{}m", kAnsi[size_t(color) % kColors]); }
+int color_of(const Chart& chart, int color) { return color % 8 + (chart.ramp ? 8 : 0); }
+
+std::string ansi(int color) { return fmt::format("\x1b[{}m", kAnsi[color]); }
 
 class Canvas {
  public:
@@ -65,15 +68,16 @@ class Canvas {
 
 struct Frame {
   Axis x, y;
+  std::vector<size_t> named;      // indices of the series with a name beside the chart
   std::vector<std::string> left;  // label of each row, "" for most
   int left_width = 0, right_width = 0, columns = 0;
 };
 
 bool labelled(const Series& s) { return s.style != Series::Style::faint; }
 
-Frame frame_of(const Chart& chart, const Terminal& t, int names) {
-  Frame f{x_axis(chart), y_axis(chart), std::vector<std::string>(size_t(t.rows)), 0, 0, 0};
-  const std::vector<double> ticks = f.y.ticks(std::max(2, t.rows / 2));
+Frame frame_of(const Chart& chart, const Terminal& t) {
+  Frame f{x_axis(chart), y_axis(chart), {}, std::vector<std::string>(size_t(t.rows)), 0, 0, 0};
+  const std::vector<double> ticks = f.y.ticks(std::max(3, t.rows / 2));
   const std::vector<std::string> labels = tick_labels(ticks, f.y.log);
   for (size_t i = 0; i < ticks.size(); ++i) {
     const int row = std::clamp(int((1 - f.y.at(ticks[i])) * t.rows), 0, t.rows - 1);
@@ -81,16 +85,17 @@ Frame frame_of(const Chart& chart, const Terminal& t, int names) {
     f.left_width = std::max(f.left_width, int(width_of(labels[i])));
   }
   if (t.columns - f.left_width < 8) f.left_width = 0;  // no room for numbers
-  if (names > 1 && t.columns >= 56) {
-    for (const Series& s : chart.series)
-      if (labelled(s)) f.right_width = std::max(f.right_width, int(width_of(s.name)) + 1);
+  f.named = named_series(chart, f.y, t.rows);
+  if (f.named.size() == 1 && chart.groups.empty()) f.named.clear();  // the title names a single one
+  if (t.columns >= 56) {
+    for (const size_t i : f.named) f.right_width = std::max(f.right_width, int(width_of(chart.series[i].name)) + 1);
     f.right_width = std::min(f.right_width, t.columns / 4);
   }
   f.columns = t.columns - f.left_width - (f.left_width ? 2 : 0) - f.right_width;
   return f;
 }
 
-void draw(const Series& s, const Frame& f, Canvas& canvas) {
+void draw(const Series& s, const Frame& f, int color, Canvas& canvas) {
   int before_x = -1, before_y = -1;
   for (size_t i = 0; i < s.x.size(); ++i) {
     const double u = f.x.at(s.x[i]), v = f.y.at(s.y[i]);
@@ -100,7 +105,7 @@ void draw(const Series& s, const Frame& f, Canvas& canvas) {
     }
     const int x = int(std::lround(u * (canvas.width() - 1)));
     const int y = int(std::lround((1 - std::clamp(v, 0.0, 1.0)) * (canvas.height() - 1)));
-    canvas.line(before_x < 0 ? x : before_x, before_x < 0 ? y : before_y, x, y, s.color);
+    canvas.line(before_x < 0 ? x : before_x, before_x < 0 ? y : before_y, x, y, color);
     before_x = x, before_y = y;
   }
 }
@@ -109,18 +114,14 @@ void draw(const Series& s, const Frame& f, Canvas& canvas) {
 std::vector<std::string> names_at_rows(const Chart& chart, const Frame& f, const Terminal& t) {
   std::vector<std::string> names(static_cast<size_t>(t.rows));
   if (f.right_width == 0) return names;
-  std::vector<const Series*> list;
   std::vector<double> wanted;
-  for (const Series& s : chart.series) {
-    const auto last = std::find_if(s.y.rbegin(), s.y.rend(), [&](double v) { return std::isfinite(f.y.at(v)); });
-    if (!labelled(s) || last == s.y.rend()) continue;
-    list.push_back(&s);
-    wanted.push_back((1 - std::clamp(f.y.at(*last), 0.0, 1.0)) * (t.rows - 1));
-  }
+  for (const size_t i : f.named)
+    wanted.push_back((1 - std::clamp(f.y.at(last_value(chart.series[i], f.y)), 0.0, 1.0)) * (t.rows - 1));
   const std::vector<double> rows = spread(wanted, 1, 0, t.rows - 1);
-  for (size_t i = 0; i < list.size(); ++i) {
-    const std::string text = " " + shortened(list[i]->name, f.right_width - 1, t.unicode);
-    names[size_t(std::lround(rows[i]))] = t.color ? ansi(list[i]->color) + text + "\x1b[0m" : text;
+  for (size_t k = 0; k < f.named.size(); ++k) {
+    const Series& s = chart.series[f.named[k]];
+    const std::string text = " " + shortened(s.name, f.right_width - 1, t.unicode);
+    names[size_t(std::lround(rows[k]))] = t.color ? ansi(color_of(chart, s.color)) + text + "\x1b[0m" : text;
   }
   return names;
 }
@@ -157,12 +158,13 @@ std::string to_terminal(const Chart& chart, const Terminal& wanted) {
   const std::string unit = chart.unit.empty() ? "" : ", " + chart.unit;
   std::string out = shortened(chart.title + unit, t.columns, t.unicode) + "\n";
   if (chart.empty()) return out + shortened("(nothing to draw)", t.columns, t.unicode) + "\n";
-  const int names = int(std::count_if(chart.series.begin(), chart.series.end(), labelled));
-  const Frame f = frame_of(chart, t, names);
+  const Frame f = frame_of(chart, t);
   Canvas canvas(f.columns, t.rows, t.unicode);
   // Where there is no color a faint series would hide what lies over it.
   for (const Series& s : chart.series)
-    if (labelled(s)) draw(s, f, canvas);
+    if (labelled(s)) draw(s, f, color_of(chart, s.color), canvas);
+  for (const size_t i : f.named)
+    draw(chart.series[i], f, color_of(chart, chart.series[i].color), canvas);  // over the others
   const std::vector<std::string> right = names_at_rows(chart, f, t);
   const std::string axis = t.unicode ? "│" : "|", tick = t.unicode ? "┤" : "+";
   for (int r = 0; r < t.rows; ++r) {
@@ -173,12 +175,15 @@ std::string to_terminal(const Chart& chart, const Terminal& wanted) {
   }
   const int indent = f.left_width ? f.left_width + 2 : 0;
   out += x_labels(f, indent, chart.x_label, t.columns);
-  if (names > 1 && f.right_width == 0)
-    for (const Series& s : chart.series)
-      if (labelled(s)) {
-        const std::string name = shortened(s.name, t.columns - 2, t.unicode);
-        out += (t.color ? ansi(s.color) : "") + (t.unicode ? "─ " : "- ") + name + (t.color ? "\x1b[0m" : "") + "\n";
-      }
+  const auto entry = [&](const std::string& name, int color) {
+    const std::string text = (t.unicode ? "─ " : "- ") + shortened(name, t.columns - 2, t.unicode);
+    out += (t.color ? ansi(color_of(chart, color)) + text + "\x1b[0m" : text) + "\n";
+  };
+  if (f.right_width == 0)
+    for (const size_t i : f.named) entry(chart.series[i].name, chart.series[i].color);
+  if (t.color)
+    for (size_t g = 0; g < chart.groups.size(); ++g)
+      if (!chart.groups[g].empty()) entry(chart.groups[g], int(g));
   return out;
 }
 

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "runs/page.h"
 #include "runs/text.h"
 #include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
 
 namespace toy::runs {
 namespace {
@@ -20,13 +22,24 @@ std::string tile(const std::string& title, const std::string& value, const std::
   return fmt::format("<div class=\"tile\"><span>{}</span><b>{}</b><i>{}</i></div>\n", title, value, more);
 }
 
-std::string header(const Summary& s) {
+// Why the run failed, "" if it did not.
+std::string failure_of(const Log& log) {
+  std::string why;
+  for (const Event& e : log.events)
+    if (const RunEnd* r = e.as<RunEnd>()) why = r->error.value_or("");
+  return why;
+}
+
+std::string header(const Log& log, const Summary& s) {
   std::vector<std::string> facts;
   for (const char* name : {"model", "recipe", "started"})
     if (const std::string text = to_text(column(name), s); text != "-")
-      facts.push_back(escaped(std::string(name) == "started" ? text + " UTC" : text));
-  std::string out = fmt::format("<header><h1>{}</h1><span class=\"status {}\">{}</span><p>{}</p></header>\n",
-                                escaped(s.id), escaped(s.status), escaped(s.status), fmt::join(facts, " · "));
+      facts.push_back(markup(std::string(name) == "started" ? text + " UTC" : text));
+  std::string out = fmt::format("<header><h1>{}</h1><span class=\"status {}\">{}</span><p>{}</p>", markup(s.id),
+                                markup(s.status), markup(s.status), fmt::join(facts, " · "));
+  if (const std::string why = failure_of(log); !why.empty())
+    out += fmt::format("<p class=\"reason\">{}</p>", markup(why));
+  out += "</header>\n";
   out += "<section class=\"tiles\">\n";
   for (const char* name : kTiles) {
     const std::string value = to_text(column(name), s);
@@ -42,16 +55,14 @@ std::string charts(const Log& log) {
   bool loss = false;
   for (const Curve& c : curves(log)) {
     if (c.metric == "validation_loss" && loss) continue;  // the chart of the loss has it
-    const auto svg = [&](int width, int height) {
-      return to_svg(c.chart, {.width = width, .height = height, .standalone = false});
+    const auto svg = [&](const char* css, int width, int height) {
+      return fmt::format("<div class=\"{}\">{}</div>", css,
+                         to_svg(c.chart, {.width = width, .height = height, .standalone = false}));
     };
-    if (c.metric == "loss") {
-      loss = true;
-      out += "<figure class=\"hero\"><div class=\"wide\">" + svg(1136, 340) + "</div><div class=\"narrow\">" +
-             svg(560, 300) + "</div></figure>\n";
-    } else {
-      out += "<figure>" + svg(560, 260) + "</figure>\n";
-    }
+    const bool hero = c.metric == "loss";
+    loss = loss || hero;
+    out += hero ? "<figure class=\"hero\">" + svg("wide", 1136, 340) : "<figure>";
+    out += svg("medium", 560, 280) + svg("narrow", 386, 280) + "</figure>\n";
   }
   return out.empty() ? "<p class=\"none\">No step has been written yet.</p>\n"
                      : "<section class=\"charts\">\n" + out + "</section>\n";
@@ -73,7 +84,7 @@ std::string timings(const Log& log) {
     out += fmt::format(
         "<span>{} <i>{}</i></span><div><b style=\"width:{:.1f}%\"></b></div><span class=\"n\">{:.1f}%"
         "</span>\n",
-        escaped(name.first), escaped(name.second), 100 * t / longest, 100 * t / all);
+        markup(name.first), markup(name.second), 100 * t / longest, 100 * t / all);
   return out + "</div></section>\n";
 }
 
@@ -94,23 +105,25 @@ std::string histogram_svg(const Histogram& h) {
 
 template <class T>
 std::string statistics(const Log& log, const char* title) {
-  std::map<std::string, std::pair<int64_t, const T*>> last;
+  std::map<std::string, std::pair<int64_t, const T*>, NaturalLess> last;
   for (const Event& e : log.events)
     if (const T* t = e.as<T>()) last[t->name] = {e.step.value_or(0), t};
   if (last.empty()) return {};
+  constexpr size_t kOpen = 16;
   std::string out = fmt::format(
-      "<section class=\"card\"><h2>{}</h2><div class=\"scroll\"><table><tr><th>name</th><th>step</th><th>rms</th>"
-      "<th>mean</th><th>min</th><th>max</th><th>not finite</th><th class=\"l\">histogram</th></tr>\n",
-      title);
+      "<details class=\"card\"{}><summary>{}, {} of them</summary><table class=\"stats\"><tr><th>name</th><th>step</th>"
+      "<th>rms</th><th>mean</th><th>min</th><th>max</th><th>not finite</th><th class=\"l\">histogram</th></tr>\n",
+      last.size() <= kOpen ? " open" : "", title, last.size());
+  const auto cell = [](const char* name, const std::string& text) {
+    return fmt::format("<td data-n=\"{}\">{}</td>", name, text);
+  };
   for (const auto& [name, entry] : last) {
     const T& t = *entry.second;
-    out += fmt::format(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td "
-        "class=\"l\">{}</td></tr>\n",
-        escaped(name), grouped(entry.first), number_text(t.rms), number_text(t.mean), number_text(t.min),
-        number_text(t.max), grouped(t.nonfinite), histogram_svg(t.histogram));
+    out += "<tr>" + cell("", markup(name)) + cell("step", grouped(entry.first)) + cell("rms", number_text(t.rms)) +
+           cell("mean", number_text(t.mean)) + cell("min", number_text(t.min)) + cell("max", number_text(t.max)) +
+           cell("not finite", grouped(t.nonfinite)) + "<td class=\"l\">" + histogram_svg(t.histogram) + "</td></tr>\n";
   }
-  return out + "</table></div></section>\n";
+  return out + "</table></details>\n";
 }
 
 std::string samples(const Log& log) {
@@ -120,18 +133,33 @@ std::string samples(const Log& log) {
   for (auto e = log.events.rbegin(); e != log.events.rend(); ++e)
     if (const Sample* s = e->as<Sample>())
       out += fmt::format("<details{}><summary>step {}</summary><pre>{}</pre></details>\n", n++ < kOpen ? " open" : "",
-                         grouped(e->step.value_or(0)), escaped(s->text));
+                         grouped(e->step.value_or(0)), markup(s->text));
   return out.empty() ? out : "<section class=\"card\"><h2>Samples</h2>\n" + out + "</section>\n";
 }
 
-void rows_of(const nlohmann::ordered_json& j, const std::string& prefix, std::string& out) {
-  for (const auto& [name, v] : j.items()) {
-    if (v.is_object())
-      rows_of(v, prefix + name + ".", out);
-    else
-      out += fmt::format("<tr><td>{}</td><td class=\"l\">{}</td></tr>\n", escaped(prefix + name),
-                         escaped(v.is_string() ? v.get<std::string>() : json_text(v)));
-  }
+std::string row(const std::string& name, const std::string& value) {
+  return fmt::format("<tr><td>{}</td><td class=\"l\">{}</td></tr>\n", markup(name), markup(value));
+}
+
+// A row for each value; what is null is named in the last one.
+std::string rows_of(const nlohmann::ordered_json& object) {
+  std::string out;
+  std::vector<std::string> unset;
+  const std::function<void(const nlohmann::ordered_json&, const std::string&)> add = [&](const auto& j,
+                                                                                         const std::string& prefix) {
+    for (const auto& [name, v] : j.items()) {
+      if (v.is_object())
+        add(v, prefix + name + ".");
+      else if (v.is_null())
+        unset.push_back(prefix + name);
+      else
+        out += row(prefix + name, v.is_string()         ? v.template get<std::string>()
+                                  : v.is_number_float() ? exact_text(v.template get<double>())
+                                                        : json_text(v));
+    }
+  };
+  add(object, "");
+  return unset.empty() ? out : out + row("not set", fmt::format("{}", fmt::join(unset, ", ")));
 }
 
 std::string notes(const Log& log) {
@@ -140,54 +168,49 @@ std::string notes(const Log& log) {
     std::string text;
     if (const Note* n = e.as<Note>()) text = n->text;
     if (const Resume* r = e.as<Resume>()) text = "resumed from " + r->from + " at " + readable_time(r->time) + " UTC";
-    if (const RunEnd* r = e.as<RunEnd>(); r && r->error) text = *r->error;
     if (text.empty()) continue;
-    out += e.step ? fmt::format("<li><i>step {}</i> {}</li>\n", grouped(*e.step), escaped(text))
-                  : fmt::format("<li>{}</li>\n", escaped(text));
+    out += e.step ? fmt::format("<li><i>step {}</i> {}</li>\n", grouped(*e.step), markup(text))
+                  : fmt::format("<li>{}</li>\n", markup(text));
   }
-  for (const std::string& w : log.warnings) out += fmt::format("<li>{}</li>\n", escaped("the log, " + w));
+  for (const std::string& w : log.warnings) out += fmt::format("<li>{}</li>\n", markup("the log, " + w));
   return out.empty() ? out : "<section class=\"card\"><h2>Notes</h2><ul>\n" + out + "</ul></section>\n";
 }
 
 std::string about(const Log& log) {
   const RunStart* start = nullptr;
-  const nlohmann::ordered_json* config = nullptr;  // the last one
+  nlohmann::ordered_json options;  // the last ones, with what the run used where nothing was given
   for (const Event& e : log.events) {
-    if (const RunStart* s = e.as<RunStart>()) start = s, config = &s->config;
-    if (const Resume* r = e.as<Resume>(); r && r->config) config = &*r->config;
+    const RunStart* s = e.as<RunStart>();
+    const Resume* r = e.as<Resume>();
+    if (s) start = s, options = s->config;
+    if (r && r->config) options = *r->config;
+    const auto& effective = s ? s->effective : r ? r->effective : std::nullopt;
+    if (effective && effective->is_object() && options.is_object()) options.update(*effective);
   }
   if (!start) return {};
-  std::string rows, out = "<section class=\"pair\">\n";
-  rows_of(*config, "", rows);
-  const auto card = [](const char* title, const std::string& body) {
-    return fmt::format(
-        "<details class=\"card\"><summary>{}</summary><div class=\"scroll\"><table>{}</table></div>"
-        "</details>\n",
-        title, body);
+  const auto card = [](const char* title, const nlohmann::ordered_json& rows) {
+    return fmt::format("<details class=\"card\"><summary>{}</summary><table>{}</table></details>\n", title,
+                       rows_of(rows));
   };
-  out += card("Options", rows);
-  rows.clear();
-  rows_of(start->model, "", rows);
-  out += card("Model", rows);
-  nlohmann::ordered_json j{{"toy", start->toy},
-                           {"backend", start->backend},
-                           {"git", start->git.value_or("-")},
-                           {"machine", start->host.name},
-                           {"cpus", start->host.cpus},
-                           {"threads", start->host.threads},
-                           {"planned_bytes", grouped(start->planned_bytes)},
-                           {"train_tokens", grouped(start->train_tokens)},
-                           {"validation_tokens", grouped(start->validation_tokens)}};
-  rows.clear();
-  rows_of(j, "", rows);
-  return out + card("Machine and data", rows) + "</section>\n";
+  const nlohmann::ordered_json machine{{"toy", start->toy},
+                                       {"backend", start->backend},
+                                       {"git", start->git.value_or("-")},
+                                       {"machine", start->host.name},
+                                       {"cpus", start->host.cpus},
+                                       {"threads", start->host.threads},
+                                       {"planned_bytes", grouped(start->planned_bytes)},
+                                       {"train_tokens", grouped(start->train_tokens)},
+                                       {"validation_tokens", grouped(start->validation_tokens)}};
+  return "<section class=\"pair\">\n" + card("Options", options) + card("Model", start->model) +
+         card("Machine and data", machine) + "</section>\n";
 }
 
 }  // namespace
 
 std::string html_report(const Log& log, const Summary& s) {
-  return page_head(s.id) + header(s) + charts(log) + timings(log) + statistics<Tap>(log, "Activations, last seen") +
-         statistics<Grad>(log, "Gradients, last seen") + samples(log) + notes(log) + about(log) + page_foot();
+  return page_head(s.id) + header(log, s) + charts(log) + timings(log) +
+         statistics<Tap>(log, "Activations, last seen") + statistics<Grad>(log, "Gradients, last seen") + samples(log) +
+         notes(log) + about(log) + page_foot();
 }
 
 }  // namespace toy::runs

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "toy/base/utf8.h"
-
 namespace toy::runs {
 namespace {
 
@@ -44,6 +42,34 @@ std::string number_text(double v) {
   return s;
 }
 
+std::string exact_text(double v) { return double(float(v)) == v ? fmt::format("{}", float(v)) : fmt::format("{}", v); }
+
+bool NaturalLess::operator()(const std::string& a, const std::string& b) const {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto number = [&](const std::string& s, size_t at) {  // where the digits from `at` on begin (no zeros) and end
+    size_t end = at;
+    while (end < s.size() && digit(s[end])) ++end;
+    while (at + 1 < end && s[at] == '0') ++at;
+    return std::pair(at, end);
+  };
+  size_t i = 0, k = 0;
+  while (i < a.size() && k < b.size()) {
+    if (digit(a[i]) && digit(b[k])) {
+      const auto [i0, i1] = number(a, i);
+      const auto [k0, k1] = number(b, k);
+      if (i1 - i0 != k1 - k0) return i1 - i0 < k1 - k0;
+      if (const int order = a.compare(i0, i1 - i0, b, k0, k1 - k0); order != 0) return order < 0;
+      i = i1, k = k1;
+    } else if (a[i] != b[k]) {
+      return a[i] < b[k];
+    } else {
+      ++i, ++k;
+    }
+  }
+  if (i < a.size() || k < b.size()) return k < b.size();
+  return a < b;  // "01" and "1"
+}
+
 std::string short_number(double v) {
   const double a = std::fabs(v);
   for (const auto& [unit, letter] :
@@ -63,26 +89,6 @@ std::string shortened(const std::string& text, int64_t width, bool unicode) {
   for (int64_t kept = 0; end < text.size(); ++end)
     if (!is_continuation(text[end]) && ++kept == width) break;
   return text.substr(0, end) + (unicode ? "…" : ".");
-}
-
-std::string escaped(std::string_view text) {
-  std::string s;
-  for (const char c : valid_utf8(text)) {
-    if (c == '&') {
-      s += "&amp;";
-    } else if (c == '<') {
-      s += "&lt;";
-    } else if (c == '>') {
-      s += "&gt;";
-    } else if (c == '"') {
-      s += "&quot;";
-    } else if (c == '\'') {
-      s += "&#39;";
-    } else if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t') {
-      s += c;
-    }
-  }
-  return s;
 }
 
 }  // namespace toy::runs

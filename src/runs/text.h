@@ -21,7 +21,11 @@ std::string short_number(double v);
 int64_t width_of(std::string_view text);
 /// At most `width` characters, the last one an ellipsis where something was cut (a dot without Unicode).
 std::string shortened(const std::string& text, int64_t width, bool unicode = true);
-/// With &, <, >, " and ' as entities, bytes that are not UTF-8 replaced, control characters taken out.
-std::string escaped(std::string_view text);
+/// The fewest digits that give the value back, as an f32 where it is one: 9.999999747378752e-06 is "1e-05".
+std::string exact_text(double v);
+/// Orders runs of digits by their value: "blk.2" before "blk.10".
+struct NaturalLess {
+  bool operator()(const std::string& a, const std::string& b) const;
+};
 
 }  // namespace toy::runs

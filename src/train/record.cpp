@@ -72,6 +72,7 @@ void Recorder::started(const Start& s) {
     e.model = to_json(s.spec);
     e.model["name"] = s.spec.name;
     e.config = record_.config;
+    e.effective = record_.effective;
     e.parameters = s.parameters;
     e.steps = recipe_.steps;
     e.tokens_per_step = recipe_.trainer.batch * recipe_.trainer.tokens * recipe_.trainer.accumulate;
@@ -82,7 +83,8 @@ void Recorder::started(const Start& s) {
     write("prepare", std::move(e));
     step_ = step;
   }
-  if (resumed_from_) write("prepare", runs::Resume{runs::utc_now(), *resumed_from_, recipe_.steps, record_.config});
+  if (resumed_from_)
+    write("prepare", runs::Resume{runs::utc_now(), *resumed_from_, recipe_.steps, record_.config, record_.effective});
   for (const std::string& note : early_notes_) write("prepare", runs::Note{note});
   early_notes_.clear();
   if (!s.recomputing.empty()) write("prepare", runs::Note{s.recomputing});

@@ -125,6 +125,11 @@ TEST_F(CliDescribe, AGraphOfTrainingHasAllPhasesInEveryFormat) {
     EXPECT_NE(std::find(phases.begin(), phases.end(), phase), phases.end()) << phase;
   EXPECT_NE(svg.find(">blk.0 to blk.3: 4 times<"), std::string::npos);
   EXPECT_NE(svg.find("class=\"residual\""), std::string::npos);
+  for (const char* row : {"q", "k", "gradient of attn_q.weight", "gradient of ffn_gate.weight"})
+    EXPECT_NE(svg.find(">" + std::string(row) + "<"), std::string::npos) << row;
+  const std::string decode = out_of("tiny --graph decode --format svg");
+  EXPECT_NE(decode.find("class=\"title\">logits<"), std::string::npos);
+  EXPECT_EQ(decode.find("class=\"title\">embedding<"), decode.rfind("class=\"title\">embedding<"));
   const std::string forward = out_of("tiny --batch 1 --tokens 8 --graph forward --format svg");
   EXPECT_EQ(forward.find(">backward: "), std::string::npos);
   EXPECT_EQ(forward.rfind("<svg ", 0), 0u);

@@ -90,6 +90,9 @@ TEST_F(CliRuns, EveryLineFollowsTheSchema) {
   EXPECT_EQ(lines.front().at("kind"), "run_start");
   EXPECT_EQ(lines.front().at("run_id"), "run");
   EXPECT_EQ(lines.front().at("config").at("steps"), 6);
+  EXPECT_TRUE(lines.front().at("config").at("beta1").is_null());
+  EXPECT_EQ(lines.front().at("effective").at("beta1"), 0.9);
+  EXPECT_TRUE(lines.front().at("effective").at("momentum").is_null());  // which AdamW does not read
   EXPECT_EQ(lines.back().at("kind"), "run_end");
   for (const char* kind :
        {"step", "tap", "grad", "drift", "op_timing", "sample", "eval", "region_enter", "region_exit"})

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the log of a run as it might be, on stdout: every kind of event, a resume, a spike, gaps, awkward names."""
+"""Writes the log of a run as it might be, on stdout: every kind of event, a resume, a spike, gaps, awkward names, and
+more tensors than there are colors. With --failed it ends with an error."""
 import json
 import math
 import random
+import sys
 
 random.seed(7)
 STEPS = 1200
@@ -23,12 +25,14 @@ put("run_start", 0, phase="prepare", schema="toy/v1", run_id="llama-20260131-004
     toy="0.1.0", recipe="from-scratch", backend="cpu", git="0" * 40,
     host={"name": "bench", "cpus": 16, "threads": 16, "memory_bytes": 64 << 30},
     model={"architecture": "llama", "name": "stories", "d_model": 256, "n_layers": 6, "vocab": 2048},
-    config={"corpus": "stories & <tales>.txt", "steps": STEPS, "lr": 1e-3, "tap": ["blk.*.out:50", "x_final:50"]},
+    config={"corpus": "stories & <tales>.txt", "steps": STEPS, "lr": None, "warmup": -1, "val": None,
+            "out": "runs/" + "a_rather_long_name_" * 5, "tap": ["blk.*.out:50", "x_final:50"]},
+    effective={"lr": 1e-3, "warmup": 60},
     parameters=7345920, steps=STEPS, tokens_per_step=4096, train_tokens=12500000, validation_tokens=400000,
     planned_bytes=912345678)
 put("note", 0.01, phase="prepare", text="plan: attention runs as a decomposition")
 t = 0.0
-layers = [f"blk.{i}.out" for i in range(6)]
+LAYERS = 12
 for step in range(1, STEPS + 1):
     t += 0.21 + 0.05 * random.random() + (0.9 if 700 < step < 720 else 0)
     loss = 1.1 + 6.4 * step ** -0.36 + random.gauss(0, 0.06)
@@ -40,9 +44,12 @@ for step in range(1, STEPS + 1):
     if step == 800:
         put("resume", t, 790, phase="prepare", time="2026-01-31T11:02:00Z", **{"from": "ckpt/step_790"})
     if step % 50 == 0 or step == 1:
-        for i, name in enumerate(layers):
-            put("tap", t, step, **stats(name, (0.4 + 0.6 * i) * (1 + math.log(step) / 4)))
-            put("grad", t, step, **stats(f"blk.{i}.ffn_down.weight", 1e-4 * (6 - i) / math.sqrt(step)))
+        for i in range(LAYERS):
+            put("tap", t, step, **stats(f"blk.{i}.out", (0.4 + 0.6 * i) * (1 + math.log(step) / 4)))
+            for k, part in enumerate(("attn_norm", "attn_q", "attn_output", "ffn_norm", "ffn_gate", "ffn_down")):
+                odd = 300 if (i, part) == (7, "attn_output") and step == 650 else 1
+                put("grad", t, step, **stats(f"blk.{i}.{part}.weight", odd * 1e-4 * (15 - i + k) / math.sqrt(step)))
+        put("grad", t, step, **stats("token_embd.weight", 0.05 / math.sqrt(step)))
         for name, rate in (("token_embd.weight", 2.2), ("output_norm.weight", 0.2), ("blk.0.attn_q.weight", 0.9),
                            ("blk.5.ffn_down.weight", 1.15)):
             d = rate * math.log(1 + step / 40)
@@ -60,5 +67,10 @@ for step in range(1, STEPS + 1):
                           ("attention_grad", "backward", 21000), ("linear_xent", "forward", 30000),
                           ("swiglu", "forward", 4000), ("adamw", "update", 7000), ("rms_norm", "forward", 1500)):
             put("op_timing", t, step, op=op, calls=6, us=us * (1 + random.random() / 20), **{"pass": p})
+if "--failed" in sys.argv:
+    put("run_end", t, STEPS, phase="end", reason="error", final_loss=None, exit_code=1, seconds=t,
+        error="training diverged: the gradient of 10 steps in a row was not finite. The weights before them are in "
+        "/data/experiments/2026-01-31/" + "a_rather_long_name_" * 5 + "/model.gguf", peak_rss_bytes=987654321)
+    sys.exit()
 put("run_end", t, STEPS, phase="end", reason="done", final_loss=1.59, exit_code=0, seconds=t, nats_per_byte=0.55,
     model="runs/llama-20260131-004/model.gguf", peak_rss_bytes=987654321)

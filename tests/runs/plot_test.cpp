@@ -7,7 +7,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "runs/axis.h"
+#include "runs/labels.h"
 #include "runs/text.h"
 #include "toy/runs/report.h"
 
@@ -17,7 +17,7 @@ namespace {
 Chart falling(int n = 200, bool log_y = false) {
   Series s{"training", {}, {}, Series::Style::line, 0};
   for (int i = 1; i <= n; ++i) s.x.push_back(i), s.y.push_back(1 + 4.5 / std::sqrt(double(i)));
-  return {"Loss", "nats a token", "step", log_y, {s}};
+  return {"Loss", "nats per token", "step", log_y, {s}};
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -42,6 +42,26 @@ TEST(Ticks, AreRound) {
       }
 }
 
+// However little or much a logarithmic scale spans, ticks are all along it.
+TEST(Ticks, OfALogarithmCoverIt) {
+  for (const double lo : {1.1e-7, 0.00023, 0.62, 1.0, 3.3, 8.7, 41.0})
+    for (const double ratio : {1.3, 1.6, 2.0, 3.3, 5.5, 8.0, 12.0, 40.0, 300.0, 1e5, 1e12})
+      for (int most = 4; most <= 9; ++most) {
+        const std::vector<double> t = log_ticks(lo, lo * ratio, most);
+        const std::string what = std::to_string(lo) + " times " + std::to_string(ratio) + ", " + std::to_string(most);
+        EXPECT_GE(t.size(), 2u) << what;
+        EXPECT_LE(int(t.size()), most) << what;
+        double before = lo, gap = 0;
+        for (const double v : t) {
+          EXPECT_TRUE(v >= lo * (1 - 1e-6) && v <= lo * ratio * (1 + 1e-6) && v >= before * (1 - 1e-9)) << what;
+          gap = std::max(gap, std::log(v / before)), before = v;
+        }
+        gap = std::max(gap, std::log(lo * ratio / before));
+        EXPECT_LE(gap, 0.62 * std::log(ratio)) << what;
+      }
+  EXPECT_EQ(log_ticks(1.1, 6.2, 5), (std::vector<double>{1.5, 2, 3, 5}));
+}
+
 TEST(Ticks, LabelsTellNeighboursApart) {
   EXPECT_EQ(tick_labels({1, 1.5, 2}, false), (std::vector<std::string>{"1.0", "1.5", "2.0"}));
   EXPECT_EQ(tick_labels({0, 1000, 2000}, false), (std::vector<std::string>{"0", "1k", "2k"}));
@@ -63,7 +83,6 @@ TEST(Text, NumbersForPeople) {
   EXPECT_EQ(shortened("abcdef", 4), "abc…");
   EXPECT_EQ(shortened("äöüß", 4), "äöüß");
   EXPECT_EQ(shortened("abcdef", 4, false), "abc.");
-  EXPECT_EQ(escaped("<a href='x'>&\x01\xff"), "&lt;a href=&#39;x&#39;&gt;&amp;\xef\xbf\xbd");
 }
 
 TEST(Spread, KeepsLabelsApartAndInside) {
@@ -75,13 +94,85 @@ TEST(Spread, KeepsLabelsApartAndInside) {
   for (size_t i = 1; i < tight.size(); ++i) EXPECT_NEAR(tight[i] - tight[i - 1], 10, 1e-9);
 }
 
-TEST(Smoothed, IsAWeightedMean) {
+// The mean of y_1..y_t with weights beta^(t-i), beta = 1 - 60/n, which 1 - beta^t makes sum to one.
+TEST(Smoothed, IsABiasCorrectedMean) {
   EXPECT_EQ(smoothed({3, 1, 2}), (std::vector<double>{3, 1, 2}));  // few points stay
-  std::vector<double> flat(400, 2.5);
+  std::vector<double> flat(400, 2.5), steps(400);
   flat[100] = NAN;
   const auto s = smoothed(flat);
-  for (size_t i = 0; i < s.size(); ++i) EXPECT_EQ(i == 100 ? 2.5 : s[i], 2.5) << i;
+  for (size_t i = 0; i < s.size(); ++i) EXPECT_NEAR(i == 100 ? 2.5 : s[i], 2.5, 1e-12) << i;
   EXPECT_TRUE(std::isnan(s[100]));
+  for (size_t i = 0; i < steps.size(); ++i) steps[i] = double(i % 7);
+  const auto mean = smoothed(steps);
+  for (const size_t t : {size_t(0), size_t(1), size_t(5), size_t(60), size_t(399)}) {
+    double sum = 0, weights = 0;
+    for (size_t i = 0; i <= t; ++i) {
+      const double w = std::pow(1 - 60.0 / 400, double(t - i));
+      sum += w * steps[i], weights += w;
+    }
+    EXPECT_NEAR(mean[t], sum / weights, 1e-12) << t;
+  }
+}
+
+TEST(Text, BlocksAreInTheOrderOfTheirNumbers) {
+  std::vector<std::string> names{"blk.10.b", "blk.2.b", "output", "blk.2.a", "blk.02.b", "a9", "a10x", "blk.2", "a10"};
+  std::sort(names.begin(), names.end(), NaturalLess{});
+  EXPECT_EQ(names, (std::vector<std::string>{"a9", "a10", "a10x", "blk.2", "blk.2.a", "blk.02.b", "blk.2.b", "blk.10.b",
+                                             "output"}));
+}
+
+TEST(Text, NumbersOfF32AreShort) {
+  EXPECT_EQ(exact_text(double(1e-5f)), "1e-05");
+  EXPECT_EQ(exact_text(double(0.1f)), "0.1");
+  EXPECT_EQ(exact_text(0.1), "0.1");
+  EXPECT_EQ(exact_text(1 / 3.0), "0.3333333333333333");
+}
+
+Series flat_series(const std::string& name, double value, int color = 0) {
+  return {name, {1, 2, 3}, {value, value, value}, Series::Style::line, color};
+}
+
+std::vector<std::string> named(const Chart& chart, int most) {
+  std::vector<std::string> names;
+  for (const size_t i : named_series(chart, y_axis(chart), most)) names.push_back(chart.series[i].name);
+  return names;
+}
+
+// All that there is room for; of more the best ones.
+TEST(NamedSeries, AreTheBest) {
+  Chart chart{"Loss", "", "step", false, {}, Chart::Best::lowest};
+  for (int i = 0; i < 20; ++i) chart.series.push_back(flat_series("run " + std::to_string(i), 20 - i, i));
+  EXPECT_EQ(named(chart, 20).size(), 20u);
+  EXPECT_EQ(named(chart, 2), (std::vector<std::string>{"run 18", "run 19"}));
+  chart.best = Chart::Best::highest;
+  EXPECT_EQ(named(chart, 2), (std::vector<std::string>{"run 0", "run 1"}));
+}
+
+// In a chart of groups those far from the rest, in the middle of the run as at its end; one of those that end together.
+TEST(NamedSeries, AreOutliers) {
+  Chart chart{"Gradients", "", "step", false, {}};
+  chart.groups = {"attention", "ffn"};
+  for (int i = 0; i < 30; ++i) chart.series.push_back(flat_series("usual " + std::to_string(i), 1 + 0.01 * i, i % 2));
+  chart.series.push_back(flat_series("high", 9));
+  chart.series.push_back(flat_series("high too", 9.01));
+  chart.series.push_back(flat_series("spike", 1.2));
+  chart.series.back().y[1] = 7;
+  EXPECT_EQ(named(chart, 8), (std::vector<std::string>{"usual 0", "high too", "spike"}));
+  EXPECT_EQ(named(chart, 2).size(), 2u);
+}
+
+// More runs than colors: the ninth has dashes, and each its own color or dashes.
+TEST(Charts, ManyRunsCanBeToldApart) {
+  Chart chart{"Loss", "", "step", false, {}};
+  for (int i = 0; i < 12; ++i) chart.series.push_back(flat_series("r" + std::to_string(i), i, i));
+  const std::string svg = to_svg(chart, {});
+  std::vector<std::string> looks;
+  for (size_t at = svg.find("class=\"line "); at != std::string::npos; at = svg.find("class=\"line ", at + 1))
+    looks.push_back(svg.substr(at, svg.find("named", at) - at));
+  EXPECT_EQ(looks.size(), 12u);
+  std::sort(looks.begin(), looks.end());
+  EXPECT_EQ(std::unique(looks.begin(), looks.end()), looks.end());
+  for (const Series& s : chart.series) EXPECT_NE(svg.find(">" + s.name + "</text>"), std::string::npos) << s.name;
 }
 
 // No line is wider than the terminal, however narrow it is, with and without Unicode, one series or several.
@@ -179,6 +270,61 @@ TEST(Curves, OneForEachMetricThatIsThere) {
   for (const Curve& c : curves(log_with("a"))) names.push_back(c.metric);
   EXPECT_EQ(names, (std::vector<std::string>{"loss", "validation_loss", "lr", "grad_norm", "tokens_per_second"}));
   EXPECT_TRUE(curves(Log{}).empty());
+}
+
+Log with_gradients(std::initializer_list<const char*> parts, int layers) {
+  Log log;
+  for (int64_t step = 1; step <= 3; ++step)
+    for (int i = layers - 1; i >= 0; --i)
+      for (const char* part : parts) {
+        Grad g;
+        g.name = "blk." + std::to_string(i) + "." + part, g.rms = 1 + i, g.count = 1;
+        log.events.push_back({double(step), step, "train", g});
+      }
+  return log;
+}
+
+TEST(Curves, ManySeriesAreColoredByKindOrDepth) {
+  const auto chart_of = [](const Log& log) { return curves(log).at(0).chart; };
+  const Chart few = chart_of(with_gradients({"attn_q.weight"}, 8));
+  EXPECT_TRUE(few.groups.empty());
+  const Chart kinds = chart_of(with_gradients({"attn_q.weight", "ffn_up.weight", "attn_norm.weight"}, 12));
+  EXPECT_EQ(std::vector(kinds.groups.begin(), kinds.groups.begin() + 4),
+            (std::vector<std::string>{"attention", "ffn", "norm", ""}));
+  EXPECT_EQ(kinds.series[0].name, "blk.0.attn_norm");
+  EXPECT_EQ(kinds.series.back().name, "blk.11.ffn_up");
+  EXPECT_NE(kinds.series[0].color, kinds.series[1].color);
+  const Chart depth = chart_of(with_gradients({"ffn_up.weight"}, 12));
+  EXPECT_TRUE(depth.ramp);
+  EXPECT_EQ(depth.groups.front() + depth.groups.back(), "blk.0blk.11");
+  EXPECT_EQ(depth.series.front().color, 0);
+  EXPECT_EQ(depth.series.back().color, 7);
+  for (const Chart& c : {kinds, depth}) {
+    const std::string svg = to_svg(c, {});
+    EXPECT_NE(svg.find(c.ramp ? ">blk.0 to blk.11</text>" : ">attention</text>"), std::string::npos);
+  }
+}
+
+// Values that options stand for are shown; those that are not there are listed.
+TEST(Report, ShowsEffectiveValuesAndWhyARunFailed) {
+  Log log = with_gradients({"attn_q.weight"}, 12);
+  RunStart start;
+  start.model = {{"rms_eps", double(1e-5f)}};
+  start.config = {{"lr", nullptr}, {"warmup", -1}, {"val", nullptr}, {"decay-steps", -1}};
+  start.effective = {{"lr", 0.001}, {"warmup", 15}, {"decay-steps", nullptr}};
+  log.events.insert(log.events.begin(), {0, {}, "prepare", start});
+  RunEnd end;
+  end.error = "the <weights> diverged", end.exit_code = 1;
+  log.events.push_back({9, 3, "end", end});
+  const std::string html = html_report(log, summarize(log, "runs/x", false));
+  const auto row = [](const std::string& name, const std::string& value) {
+    return "<td>" + name + "</td><td class=\"l\">" + value + "</td>";
+  };
+  for (const std::string& there :
+       {row("lr", "0.001"), row("warmup", "15"), row("not set", "val, decay-steps"), row("rms_eps", "1e-05"),
+        std::string("<p class=\"reason\">the &lt;weights&gt; diverged</p></header>")})
+    EXPECT_NE(html.find(there), std::string::npos) << there;
+  EXPECT_LT(html.find("<td data-n=\"\">blk.2.attn_q"), html.find("<td data-n=\"\">blk.10.attn_q"));
 }
 
 // What came from outside is text, never markup, and nothing is loaded from anywhere.

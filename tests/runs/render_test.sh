@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Renders a report and an SVG in headless Chromium: nothing is cut off or written over something else, the script runs
-# without an error, and the pictures are not empty. Keeps report.png and loss.png in the folder given second.
+# Renders reports and SVGs in headless Chromium: at 1280, 700 and 420 pixels nothing is cut off or written over
+# something else, the script runs without an error, and the pictures are not empty. Keeps the pictures, light and dark,
+# in the folder given second.
 #
 #   tests/runs/render_test.sh build/release/toy [FOLDER]        # exit code 77: chromium is not installed
 set -euo pipefail
@@ -16,12 +17,23 @@ trap 'rm -rf "$work"' EXIT
 keep=${2:-$work}
 mkdir -p "$keep"
 
-python3 "$here/make_log.py" > "$work/events.jsonl"
-"$toy" runs report "$work" --out "$work/report.html" > "$work/report.log"
-"$toy" runs show "$work" --svg "$work/plots" > "$work/show.log"
 # The page that is inspected is the report and a script that looks at where everything came to lie.
-{ sed 's/script-src/script-src-elem/;/<\/body>/,$d' "$work/report.html"; echo "<script>"; cat "$here/inspect.js"; echo "</script></body></html>"; } \
-  > "$work/inspected.html"
+for run in done failed; do
+  mkdir "$work/$run"
+  python3 "$here/make_log.py" "--$run" > "$work/$run/events.jsonl"
+  "$toy" runs report "$work/$run" --out "$work/$run.html" > "$work/report.log"
+  { sed 's/script-src/script-src-elem/;/<\/body>/,$d' "$work/$run.html"; echo "<script>"; cat "$here/inspect.js"; echo "</script></body></html>"; } \
+    > "$work/inspected-$run.html"
+done
+"$toy" runs show "$work/done" --svg "$work/plots" > "$work/show.log"
+runs=()
+for i in 01 02 03 04 05 06 07 08 09 10 11 12; do
+  mkdir "$work/run-$i"
+  sed "s/\"run_id\": \"[^\"]*\"/\"run_id\": \"run-$i\"/" "$work/done/events.jsonl" > "$work/run-$i/events.jsonl"
+  runs+=("$work/run-$i")
+done
+"$toy" runs compare "${runs[@]}" --svg "$work/compare.svg" > "$work/compare.log"
+"$toy" describe tiny --graph train --format svg > "$work/graph.svg"
 
 chromium() {
   timeout 120 "$browser" --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir="$work/profile" \
@@ -29,18 +41,25 @@ chromium() {
 }
 fail() { echo "$*"; exit 1; }
 
-for width in 1280 400; do
-  chromium --window-size="$width,2400" --dump-dom "file://$work/inspected.html" > "$work/dom.html"
-  result=$(grep -o 'data-inspected="[^"]*"' "$work/dom.html") || fail "$width px: the page's script did not run"
-  [[ $result == 'data-inspected="ok"' ]] || fail "$width px: $result"
+for run in done failed; do
+  for width in 1280 700 420; do
+    # In a frame: windows of Chromium are at least 500 pixels wide.
+    cat > "$work/frame.html" << END
+<body><script>onmessage = (e) => { document.body.dataset.inspected = e.data; }</script>
+<iframe src="inspected-$run.html" style="border:0;width:${width}px;height:2400px"></iframe></body>
+END
+    chromium --window-size=1400,2500 --dump-dom "file://$work/frame.html" > "$work/dom.html"
+    result=$(grep -o 'data-inspected="[^"]*"' "$work/dom.html") || fail "$run, $width px: the page's script did not run"
+    [[ $result == 'data-inspected="ok"' ]] || fail "$run, $width px: $result"
+  done
 done
 for dark in "" --force-dark-mode; do
-  chromium ${dark:+"$dark"} --window-size=1280,2600 --screenshot="$keep/report${dark:+-dark}.png" "file://$work/report.html"
-done
-chromium --window-size=400,3600 --screenshot="$keep/report-narrow.png" "file://$work/report.html"
-chromium --window-size=720,360 --screenshot="$keep/loss.png" "file://$work/plots/loss.svg"
-for picture in report loss; do
-  size=$(stat -c %s "$keep/$picture.png")
-  ((size > 8000)) || fail "$picture.png has $size bytes: nothing was drawn"
+  for picture in report:done.html:1280,2600 narrow:failed.html:420,5200 loss:plots/loss.svg:720,360 \
+    compare:compare.svg:720,380 graph:graph.svg:1800,900; do
+    IFS=: read -r name file size <<< "$picture"
+    chromium ${dark:+"$dark"} --window-size="$size" --screenshot="$keep/$name${dark:+-dark}.png" "file://$work/$file"
+    bytes=$(stat -c %s "$keep/$name${dark:+-dark}.png")
+    ((bytes > 8000)) || fail "$name.png has $bytes bytes: nothing was drawn"
+  done
 done
 echo "ok: $(ls "$keep"/*.png | wc -l) pictures"

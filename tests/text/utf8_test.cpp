@@ -107,6 +107,8 @@ TEST(Utf8Stream, PassesWhatCanNeverBecomeUtf8) {
 TEST(Utf8, WhatIsNoneIsReplaced) {
   EXPECT_EQ(valid_utf8("a\xC3\xA9\n"), "a\xC3\xA9\n");
   EXPECT_EQ(valid_utf8("x\xFF\xE2\x82y"), "x\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBDy");
+  EXPECT_EQ(markup("<a href='x'>&\"\n\x01\xFF\xEF\xBF\xBF"),
+            "&lt;a href=&#39;x&#39;&gt;&amp;&quot;\n?\xEF\xBF\xBD\xEF\xBF\xBD");
   EXPECT_EQ(one_line("n\nm\x1b[32m\x7f"), "n?m?[32m?");
   EXPECT_EQ(one_line("\xC2\x9B\xC2\xA0\xC3\xA9\xFF"), "?\xC2\xA0\xC3\xA9\xEF\xBF\xBD");  // CSI in one character
   EXPECT_EQ(printable("a\tb\n\r\x1b[2J\xC2\x9B"), "a\tb\n??[2J?");

@@ -22,6 +22,9 @@ std::string valid_utf8(std::string_view text);
 std::string one_line(std::string_view text);
 /// The same for a text of several lines: line breaks and tabs stay.
 std::string printable(std::string_view text);
+/// Text for HTML and XML: as printable(), with &, <, >, " and ' as entities and U+FFFD for the code points that XML
+/// forbids (U+FFFE, U+FFFF).
+std::string markup(std::string_view text);
 /// The columns that a text takes on a terminal: two for each of the wide characters of East Asia and for pictures, none
 /// for marks that combine with the character before. (After Unicode's annex 11; the common blocks.)
 size_t terminal_columns(std::string_view text);

@@ -40,6 +40,7 @@ struct RunStart {
   std::optional<std::string> git;
   Host host;
   nlohmann::ordered_json model = nlohmann::ordered_json::object(), config = nlohmann::ordered_json::object();
+  std::optional<nlohmann::ordered_json> effective = {};
   int64_t parameters = 0, steps = 0, tokens_per_step = 0, train_tokens = 0, validation_tokens = 0, planned_bytes = 0;
   /// @copydoc Host::fields
   template <class Self, class F>
@@ -54,6 +55,7 @@ struct RunStart {
     f("host", e.host, "the machine");
     f("model", e.model, "dimensions, as `describe --json` prints them");
     f("config", e.config, "every option with its value, as in config.json");
+    f("effective", e.effective, "what the run used for options of `config` without a value of their own (null, -1)");
     f("parameters", e.parameters, "weights of the model");
     f("steps", e.steps, "steps that the run will take");
     f("tokens_per_step", e.tokens_per_step, "tokens that a step reads");
@@ -69,7 +71,7 @@ struct Resume {
   static constexpr bool kOncePerStep = false;
   std::string time, from;
   std::optional<int64_t> steps = {};
-  std::optional<nlohmann::ordered_json> config = {};
+  std::optional<nlohmann::ordered_json> config = {}, effective = {};
   /// @copydoc Host::fields
   template <class Self, class F>
   static void fields(Self& e, F&& f) {
@@ -77,6 +79,7 @@ struct Resume {
     f("from", e.from, "the checkpoint");
     f("steps", e.steps, "steps that the run will take in all; it may have been told another number");
     f("config", e.config, "every option with its value, as in config.json");
+    f("effective", e.effective, "what the run used for options of `config` without a value of their own (null, -1)");
   }
 };
 

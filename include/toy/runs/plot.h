@@ -16,25 +16,33 @@ struct Series {
   std::string name;
   std::vector<double> x, y;
   Style style = Style::line;
-  int color = 0;  ///< index into the palette of 8, taken around
+  /// Index of a color: in a chart of groups, of the group; else of the series (8 colors, then the same ones dashed).
+  int color = 0;
 };
 
 /// What is drawn. A logarithmic scale shows positive values only.
 struct Chart {
+  enum class Best { neither, lowest, highest };
   std::string title, unit, x_label = "step";
   bool log_y = false;
   std::vector<Series> series;
+  Best best = Best::neither;  ///< which series are named where not all can be
+  /// Legend of a chart of many series: what each color stands for ("" for one that is not there). Then only outliers
+  /// are named.
+  std::vector<std::string> groups = {};
+  bool ramp = false;  ///< the groups are ordered (depth), and so are their colors
   /// Is there a point to draw?
   bool empty() const;
 };
 
 /// Round numbers (1, 2 or 5 times a power of ten apart) from lo to hi, at most `most` of them, in order.
 std::vector<double> nice_ticks(double lo, double hi, int most);
-/// The same for a logarithmic scale: powers of ten, with 2 and 5 times them where there is room. 0 < lo < hi.
+/// The same for a logarithmic scale, 0 < lo < hi: of powers of ten, simple multiples of them and (within a decade)
+/// equal steps, those that leave the smallest part of the scale without a tick. At least two where most >= 3.
 std::vector<double> log_ticks(double lo, double hi, int most);
 
-/// Exponentially weighted mean over about a fortieth of the points, at the beginning over a quarter of those before it,
-/// so that a steep beginning stays steep. What is not finite is left out and stays so.
+/// Exponentially weighted mean over about a sixtieth of the points, bias-corrected: divided by 1 - beta^t, as in Adam
+/// (Kingma and Ba 2015). Values that are not finite are skipped and stay as they are.
 std::vector<double> smoothed(const std::vector<double>& y);
 
 /// Where a chart is shown.

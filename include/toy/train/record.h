@@ -17,6 +17,7 @@ struct RecordOptions {
   std::string run_id, toy, recipe;
   int threads = 1;
   nlohmann::ordered_json config = nlohmann::ordered_json::object();
+  nlohmann::ordered_json effective = nlohmann::ordered_json::object();  ///< see runs::RunStart
 };
 
 /// Makes events and hands them to sinks, then passes what it was told on to `next`. The clock is steady and begins with
