@@ -1,13 +1,9 @@
 // toy runs: what training runs have written.
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <langinfo.h>
 #include <algorithm>
 #include <chrono>
-#include <clocale>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -68,22 +64,12 @@ struct ScreenOptions {
     check(columns == 0 || (columns >= 8 && columns <= 1000), "width is {}, expected 8 to 1000, or 0 for the terminal's",
           columns);
     check(rows >= 3 && rows <= 200, "height is {}, expected 3 to 200", rows);
-    winsize w{};
-    const bool is_terminal = isatty(STDOUT_FILENO) == 1;
-    const bool known = is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0;
-    const char* no_color = std::getenv("NO_COLOR");  // https://no-color.org
-    return {.columns = columns > 0 ? columns
-                       : known     ? w.ws_col
-                                   : 80,
+    return {.columns = columns > 0                  ? columns
+                       : is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO)
+                                                    : 80,
             .rows = rows,
             .unicode = !ascii && has_unicode(),
-            .color = is_terminal && !(no_color && *no_color)};
-  }
-  static bool has_unicode() {
-    std::setlocale(LC_CTYPE, "");
-    const std::string codeset = nl_langinfo(CODESET);
-    std::setlocale(LC_CTYPE, "C");
-    return codeset == "UTF-8";
+            .color = has_color(STDOUT_FILENO)};
   }
 };
 
@@ -113,11 +99,11 @@ std::string table(const std::vector<std::vector<std::string>>& rows, const std::
 }
 
 // Whether all columns of a table may be shown: nobody said how many, and nobody looks at it on a terminal.
-bool is_unlimited(const ScreenOptions& screen) { return screen.columns == 0 && isatty(STDOUT_FILENO) != 1; }
+bool is_unlimited(const ScreenOptions& screen) { return screen.columns == 0 && !is_terminal(STDOUT_FILENO); }
 constexpr int kUnlimited = 100000;
 
-// Titles and values. A value that is too long for its line goes on below; where beside the titles is hardly any room,
-// it has the lines below its title.
+// Titles and values. A value that is too long for its line continues on the next; where there is hardly any room next
+// to the titles, it begins below its title.
 std::string card(const std::vector<std::pair<std::string, std::string>>& rows, int columns) {
   constexpr size_t kLeast = 12;
   size_t titles = 0;
@@ -128,11 +114,23 @@ std::string card(const std::vector<std::pair<std::string, std::string>>& rows, i
   for (const auto& [title, value] : rows) {
     out += below ? std::string(first_columns(title, size_t(columns))) + "\n"
                  : title + std::string(indent - terminal_columns(title), ' ');
-    size_t used = 0;
     if (below) out += std::string(indent, ' ');
+    size_t used = 0, begin = out.size();  // of the line
     for (std::string_view rest = value; !rest.empty();) {
       const size_t bytes = std::max<size_t>(utf8_character(rest), 1), wide = terminal_columns(rest.substr(0, bytes));
-      if (used > 0 && used + wide > room) out += "\n" + std::string(indent, ' '), used = 0;
+      if (used > 0 && used + wide > room) {
+        const size_t word = out.find_last_of(" \n") + 1;  // the last word moves, if it is not all of the line
+        const std::string moved = word > begin && rest[0] != ' ' ? out.substr(word) : "";
+        out.resize(out.size() - moved.size());
+        out += "\n" + std::string(indent, ' ');
+        begin = out.size();
+        out += moved;
+        used = terminal_columns(moved);
+        if (rest[0] == ' ') {
+          rest.remove_prefix(1);
+          continue;
+        }
+      }
       used += wide;
       out += rest.substr(0, bytes);
       rest.remove_prefix(bytes);
@@ -169,7 +167,7 @@ struct List {
       if (folders.empty() && !std::filesystem::is_directory(root, error)) continue;
       for (const std::string& folder : runs::find_runs(root)) add_run(folder, list);
     }
-    if (list.empty()) to_stderr("no runs here; `toy train` leaves one in its --out\n");
+    if (list.empty()) to_stderr("no runs here; `toy train` writes one to its --out\n");
     runs::sort_by(list, by, reverse);
     if (json) {
       for (const Summary& s : list) put_json(to_json(s));
@@ -308,7 +306,9 @@ struct CompareRuns {
       for (const runs::Compare& c : metrics) put_line(runs::to_json_line({0, {}, "end", c}) + "\n");
       return;
     }
-    put_line(rows_of(list, metrics, terminal.columns) + "\n" + runs::to_terminal(chart, terminal));
+    put_line(rows_of(list, metrics, terminal.columns) + "\n");
+    if (const std::string options = options_of(list, terminal.columns); !options.empty()) put_line(options + "\n");
+    put_line(runs::to_terminal(chart, terminal));
   }
 
  private:
@@ -330,6 +330,27 @@ struct CompareRuns {
     std::vector<std::string> names;
     for (const Summary& s : list) names.push_back(s.id.size() > same ? s.id.substr(same) : s.id);
     return names;
+  }
+  // The options in which the runs differ: "lr  0.001 (a, b); 0.003 (c)".
+  static std::string options_of(const std::vector<Summary>& list, int columns) {
+    const std::vector<std::string> names = short_names(list);
+    std::vector<std::pair<std::string, std::string>> rows;
+    for (const runs::OptionDifference& d : runs::option_differences(list)) {
+      std::vector<std::pair<std::string, std::string>> by_value;  // in the order of the runs
+      for (size_t i = 0; i < list.size(); ++i) {
+        const auto same = [&](const auto& v) { return v.first == d.values[i]; };
+        const auto it = std::find_if(by_value.begin(), by_value.end(), same);
+        if (it == by_value.end())
+          by_value.emplace_back(d.values[i], names[i]);
+        else
+          it->second += ", " + names[i];
+      }
+      std::string text;
+      for (const auto& [value, runs] : by_value)
+        text += fmt::format("{}{} ({})", text.empty() ? "" : "; ", value, runs);
+      rows.emplace_back(one_line(d.name), one_line(text));
+    }
+    return card(rows, columns);
   }
   // A row for each run; the best of each metric has a star.
   static std::string rows_of(const std::vector<Summary>& list, const std::vector<runs::Compare>& metrics, int columns) {
@@ -355,7 +376,7 @@ struct Tail {
   void add(CLI::App& app) {
     app.add_option("run", run_name, kRunHelp)->required();
     app.add_option("-n,--lines", n, "events to begin with")->capture_default_str();
-    app.add_flag("--follow", follow, "go on with what comes, until the run ends");
+    app.add_flag("--follow", follow, "wait for new events until the run ends");
     app.add_flag("--json", json, "the lines as they are in the log");
     app.callback([this] { run(); });
   }
@@ -454,7 +475,7 @@ void add_runs(CLI::App& app) {
   app.require_subcommand(1);
   add_subcommand<List>(app, "list", "the runs in a folder, a line each");
   add_subcommand<Show>(app, "show", "one run: what it is, and its curves");
-  add_subcommand<CompareRuns>(app, "compare", "several runs side by side");
+  add_subcommand<CompareRuns>(app, "compare", "several runs: their results, the options that differ, a curve");
   add_subcommand<Tail>(app, "tail", "the last events of a run, and those to come");
   add_subcommand<Report>(app, "report", "one HTML file with everything about a run");
   add_subcommand<SchemaOf>(app, "schema", "the JSON Schema of a line of events.jsonl");

@@ -6,6 +6,7 @@
 
 #include "runs/text.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/runs/run.h"
 
 namespace toy::runs {
@@ -16,26 +17,28 @@ using Better = Column::Better;
 constexpr Column kColumns[] = {
     {"id", "run", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.id; }},
     {"status", "status", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.status; }},
-    {"started", "started (UTC)", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.started; }},
-    {"model", "model", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.model; }},
-    {"recipe", "recipe", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.recipe; }},
-    {"parameters", "parameters", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.parameters; }},
+    {"exit_code", "exit code", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.exit_code; }},
+    {"error", "error", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.error; }},
     {"step", "step", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.step; }},
-    {"steps", "of", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.steps; }},
     {"loss", "loss", Better::less, true, [](const Summary& s) -> Column::Cell { return s.loss; }},
-    {"best_loss", "best loss", Better::less, false, [](const Summary& s) -> Column::Cell { return s.best_loss; }},
     {"validation_loss", "validation", Better::less, true,
      [](const Summary& s) -> Column::Cell { return s.validation_loss; }},
-    {"best_validation_loss", "best validation", Better::less, false,
-     [](const Summary& s) -> Column::Cell { return s.best_validation_loss; }},
+    {"steps", "steps", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.steps; }},
     {"nats_per_byte", "nats/byte", Better::less, true,
      [](const Summary& s) -> Column::Cell { return s.nats_per_byte; }},
-    {"lr", "lr", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.lr; }},
-    {"tokens", "tokens", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.tokens; }},
     {"seconds", "time", Better::less, true,
      [](const Summary& s) -> Column::Cell { return std::optional<double>(s.seconds); }},
     {"tokens_per_second", "tokens/s", Better::more, true,
      [](const Summary& s) -> Column::Cell { return s.tokens_per_second; }},
+    {"model", "model", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.model; }},
+    {"parameters", "parameters", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.parameters; }},
+    {"started", "started (UTC)", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.started; }},
+    {"recipe", "recipe", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.recipe; }},
+    {"best_loss", "best loss", Better::less, false, [](const Summary& s) -> Column::Cell { return s.best_loss; }},
+    {"best_validation_loss", "best validation", Better::less, false,
+     [](const Summary& s) -> Column::Cell { return s.best_validation_loss; }},
+    {"lr", "lr", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.lr; }},
+    {"tokens", "tokens", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.tokens; }},
     {"resumes", "resumes", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.resumes; }},
     {"folder", "folder", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.folder; }},
 };
@@ -63,11 +66,21 @@ void take(Summary& s, const RunStart& e) {
   s.started = e.time;
   s.steps = e.steps;
   s.parameters = e.parameters;
+  s.config = e.config;
 }
 
 void take(Summary& s, const Resume& e) {
   ++s.resumes;
   if (e.steps) s.steps = *e.steps;
+  if (e.config) s.config = *e.config;
+  s.error.clear();
+  s.exit_code.reset();
+}
+
+void take(Summary& s, const RunEnd& e) {
+  s.status = e.exit_code == 0 ? e.reason : "failed";
+  s.exit_code = e.exit_code;
+  s.error = e.error.value_or("");
 }
 
 void take(Summary& s, const Step& e) {
@@ -94,7 +107,7 @@ void take(Summary& s, const Event& e) {
   if (const auto* step = e.as<Step>()) take(s, *step);
   if (const auto* eval = e.as<Eval>()) take(s, *eval);
   if (const auto* resume = e.as<Resume>()) take(s, *resume);
-  if (const auto* end = e.as<RunEnd>()) s.status = end->exit_code == 0 ? end->reason : "failed";
+  if (const auto* end = e.as<RunEnd>()) take(s, *end);
 }
 
 Summary empty_summary(const std::string& folder, bool running) {
@@ -105,9 +118,24 @@ Summary empty_summary(const std::string& folder, bool running) {
   return s;
 }
 
+// Options that say where a run is, or what is shown of it.
+bool only_shows(const std::string& name) {
+  constexpr std::string_view kNames[] = {"out", "json", "resume", "allow-changes", "log-every", "tensorboard"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+std::string option_text(const nlohmann::ordered_json& config, const std::string& name) {
+  const auto it = config.find(name);
+  if (it == config.end() || it->is_null()) return "not given";
+  if (it->is_string()) return it->get<std::string>();
+  if (it->is_number_float()) return fmt::format("{:.6g}", it->get<double>());
+  return json_text(*it);
+}
+
 // Value of a cell that can be ordered by number.
 std::optional<double> number_of(const Column::Cell& c) {
   if (const auto* i = std::get_if<int64_t>(&c)) return double(*i);
+  if (const auto* i = std::get_if<std::optional<int64_t>>(&c)) return *i ? std::optional(double(**i)) : std::nullopt;
   if (const auto* d = std::get_if<std::optional<double>>(&c)) return *d;
   return std::nullopt;
 }
@@ -142,6 +170,7 @@ std::string to_text(const Column& column, const Summary& summary) {
   }
   if (name == "seconds") return duration_text(summary.seconds);
   if (const auto* i = std::get_if<int64_t>(&c)) return grouped(*i);
+  if (const auto* i = std::get_if<std::optional<int64_t>>(&c)) return *i ? grouped(**i) : "-";
   const auto& d = std::get<std::optional<double>>(c);
   if (!d) return "-";
   if (name == "tokens_per_second") return *d < 1e15 ? grouped(std::llround(*d)) : number_text(*d);
@@ -153,7 +182,7 @@ nlohmann::ordered_json to_json(const Summary& summary) {
   for (const Column& c : kColumns)
     std::visit(
         [&](const auto& v) {
-          if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::optional<double>>)
+          if constexpr (requires { v.has_value(); })
             j[c.name] = v ? nlohmann::ordered_json(*v) : nlohmann::ordered_json(nullptr);
           else
             j[c.name] = v;
@@ -182,6 +211,21 @@ Summary summarize_file(const std::string& path, const std::string& folder, bool 
     take(s, e);
   });
   return once ? s : summarize(read_events(path), folder, running);
+}
+
+std::vector<OptionDifference> option_differences(std::span<const Summary> runs) {
+  std::vector<OptionDifference> list;
+  std::vector<std::string> names;
+  for (const Summary& s : runs)
+    for (const auto& [name, value] : s.config.items())
+      if (!only_shows(name) && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  for (const std::string& name : names) {
+    OptionDifference d{name, {}};
+    for (const Summary& s : runs) d.values.push_back(option_text(s.config, name));
+    if (std::count(d.values.begin(), d.values.end(), d.values[0]) < std::ptrdiff_t(d.values.size()))
+      list.push_back(std::move(d));
+  }
+  return list;
 }
 
 void sort_by(std::vector<Summary>& runs, const Column& column, bool descending) {

@@ -170,6 +170,30 @@ TEST_F(CliRuns, ListShowCompare) {
   EXPECT_NE(slurp(path("r.html")).find("</html>"), std::string::npos);
 }
 
+// What matters most stands first, so that a narrow terminal has it.
+TEST_F(CliRuns, ANarrowListKeepsTheLosses) {
+  trained("runs/llama-20260131-001");
+  const auto titles = [&](const std::string& width) {
+    const std::string out = toy("runs list " + path("runs") + width).out;
+    return out.substr(0, out.find('\n'));
+  };
+  for (const char* title : {"run", "status", "step", "loss", "validation"})
+    EXPECT_NE(titles(" --width 60").find(title), std::string::npos) << titles(" --width 60");
+  EXPECT_EQ(titles(" --width 60").find("parameters"), std::string::npos);
+  EXPECT_NE(titles("").find("started"), std::string::npos);
+}
+
+TEST_F(CliRuns, CompareShowsTheOptionsThatDiffer) {
+  trained("runs/a"), trained("runs/b", "--lr 5e-3 --clip 0 "), trained("runs/c");
+  const std::string all = path("runs/a") + " " + path("runs/b") + " " + path("runs/c") + " ";
+  const std::string out = toy("runs compare " + all + "--width 78").out;
+  EXPECT_NE(out.find("0.001 (a, c); 0.005 (b)"), std::string::npos) << out;
+  EXPECT_NE(out.find("1 (a, c); 0 (b)"), std::string::npos) << out;
+  for (const char* same : {"batch", "steps ", "corpus", "\nout "}) EXPECT_EQ(out.find(same), std::string::npos) << out;
+  const std::string alike = toy("runs compare " + path("runs/a") + " " + path("runs/c")).out;
+  EXPECT_EQ(alike.find("(a"), std::string::npos) << alike;
+}
+
 TEST_F(CliRuns, NarrowAndPlainTerminals) {
   trained("run");
   for (const char* width : {"20", "8"}) {
@@ -257,7 +281,13 @@ TEST_F(CliRuns, AFailedRunSaysWhy) {
   EXPECT_EQ(end.at("kind"), "run_end");
   EXPECT_EQ(end.at("exit_code"), 1);
   EXPECT_NE(end.at("error").get<std::string>().find("diverged"), std::string::npos);
-  EXPECT_EQ(json::parse(toy("runs show " + path("run") + " --json").out).at("status"), "failed");
+  const json shown = json::parse(toy("runs show " + path("run") + " --json").out);
+  EXPECT_EQ(shown.at("status"), "failed");
+  EXPECT_EQ(shown.at("exit_code"), 1);
+  EXPECT_EQ(shown.at("error"), end.at("error"));
+  const std::string text = toy("runs show " + path("run")).out;
+  EXPECT_NE(text.find(end.at("error").get<std::string>()), std::string::npos) << text;
+  EXPECT_NE(text.find("exit code"), std::string::npos) << text;
 }
 
 TEST_F(CliRuns, BadInput) {

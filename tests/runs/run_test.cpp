@@ -95,6 +95,36 @@ TEST(Summary, StatusIsWhatHappened) {
   EXPECT_EQ(summarize(Log{}, "/x/y/", false).id, "y");
 }
 
+TEST(Summary, AFailureHasItsReasonUntilTheRunIsResumed) {
+  Log log = log_of("a", {5}, std::nullopt);
+  RunEnd end;
+  end.reason = "error";
+  end.exit_code = 2;
+  end.error = "disk full";
+  log.events.push_back({9, 1, "end", end});
+  const Summary failed = summarize(log, "a", false);
+  EXPECT_EQ(failed.status, "failed");
+  EXPECT_EQ(failed.error, "disk full");
+  EXPECT_EQ(failed.exit_code, 2);
+  EXPECT_EQ(to_text(column("exit_code"), failed), "2");
+  log.events.push_back({10, 1, "prepare", Resume{"", "checkpoint"}});
+  const Summary resumed = summarize(log, "a", true);
+  EXPECT_EQ(resumed.error, "");
+  EXPECT_EQ(to_text(column("exit_code"), resumed), "-");
+}
+
+TEST(Summary, OptionsThatDiffer) {
+  Summary a, b;
+  a.config = {{"lr", 0.001}, {"steps", 10}, {"out", "a"}, {"size", "tiny"}, {"tap", {"x"}}};
+  b.config = {{"lr", 1e-5}, {"steps", 10}, {"out", "b"}, {"size", "tiny"}, {"tap", nullptr}, {"new", true}};
+  const Summary runs[] = {a, b};
+  std::string text;
+  for (const OptionDifference& d : option_differences(runs))
+    text += d.name + " " + d.values[0] + " " + d.values[1] + "\n";
+  EXPECT_EQ(text, "lr 0.001 1e-05\ntap [\"x\"] not given\nnew not given true\n");
+  EXPECT_TRUE(option_differences(std::span(runs, 1)).empty());
+}
+
 TEST(Summary, SortsWithWhatIsMissingLast) {
   std::vector<Summary> runs;
   for (const auto& [id, loss] : {std::pair("a", 2.0), std::pair("b", double(NAN)), std::pair("c", 1.0)})

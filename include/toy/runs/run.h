@@ -19,19 +19,23 @@ struct Summary {
   std::optional<double> loss, best_loss, validation_loss, best_validation_loss, nats_per_byte, lr, tokens_per_second;
   std::optional<bool> validation_is_whole;  ///< what best_validation_loss compares: losses on the whole text, or a part
   double seconds = 0;
+  std::string error;                                                 ///< why a run failed
+  std::optional<int64_t> exit_code;                                  ///< of a run that has ended
+  nlohmann::ordered_json config = nlohmann::ordered_json::object();  ///< every option with its value
 };
 
 /// A column of a list of runs.
 struct Column {
   enum class Better { neither, less, more };
-  using Cell = std::variant<std::string, int64_t, std::optional<double>>;
+  using Cell = std::variant<std::string, int64_t, std::optional<int64_t>, std::optional<double>>;
   const char* name;   ///< of JSON, --sort and --metric
   const char* title;  ///< of tables
   Better better;
   bool in_list;  ///< shown by `toy runs list`
   Cell (*cell)(const Summary&);
 };
-/// All columns; lists, comparisons, sorting and JSON go by this list.
+/// All columns; lists, comparisons, sorting and JSON go by this list. The important ones stand first: a narrow terminal
+/// has no room for the last ones.
 std::span<const Column> columns();
 /// The column of this name. Throws Error{bad_input} that lists the names.
 const Column& column(const std::string& name);
@@ -47,6 +51,13 @@ Summary summarize(const Log& log, const std::string& folder, bool running);
 Summary summarize_file(const std::string& path, const std::string& folder, bool running);
 /// Stable; what a run does not have stands last. Ascending, or descending.
 void sort_by(std::vector<Summary>& runs, const Column& column, bool descending);
+/// An option that is not the same in all runs, with its value in each as people read it.
+struct OptionDifference {
+  std::string name;
+  std::vector<std::string> values;
+};
+/// In the order of the options, without those that only say where and how a run is shown (--out, --json and the like).
+std::vector<OptionDifference> option_differences(std::span<const Summary> runs);
 /// One event for each column in which less or more is better, in their order.
 std::vector<Compare> compare(std::span<const Summary> runs);
 
