@@ -176,7 +176,7 @@ struct Recipe {
     for (const std::string_view name :
          {kModel, std::string_view("model-ema.gguf"), std::string_view("config.json"), std::string_view("flow.json"),
           std::string_view(runs::kEventsFile), std::string_view("events.previous.jsonl"),
-          std::string_view("model.json"), std::string_view(kLockFile)}) {
+          std::string_view("finished.json"), std::string_view(kLockFile)}) {
       const std::string file = (out / name).string();
       refuse_overwriting_texts(file, o.data);
       bool is_init = false;

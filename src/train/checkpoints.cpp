@@ -25,7 +25,7 @@ constexpr const char* kState = "state.json";
 constexpr const char* kMoments = "state.safetensors";
 constexpr const char* kWeights = "weights.gguf";
 constexpr const char* kBest = "best";
-constexpr const char* kFinished = "model.json";
+constexpr const char* kFinished = "finished.json";
 constexpr std::pair<TrainResult::Reason, const char*> kReasons[] = {{TrainResult::done, "done"},
                                                                     {TrainResult::patience, "patience"}};
 constexpr const char* kWide = "weights/";  // in front of weights that the device holds in more than f32

@@ -66,7 +66,7 @@ Model checkpoint_model(const std::string& path, const ModelSpec& spec, const Dev
 void restore_trainer(const std::string& path, const RunState& state, const Model& model, Trainer& trainer);
 /// @}
 
-/// A run that is complete, as `<out>/model.json` records it beside the model: the file is written last and removed
+/// A run that is complete, as `<out>/finished.json` records it beside the model: the file is written last and removed
 /// before the model is replaced.
 struct FinishedRun {
   nlohmann::ordered_json config;  ///< what decided the numbers, see config_of()

@@ -42,7 +42,7 @@ class Checkpoints : public Cli {
 
   // A run that has ended becomes one that was killed after this step.
   void rewind(const std::string& out, int step) const {
-    fs::remove(path(out + "/model.json"));
+    fs::remove(path(out + "/finished.json"));
     for (const auto& e : fs::directory_iterator(path(out + "/checkpoints"))) {
       const std::string name = e.path().filename().string();
       if (name.starts_with("step_") && std::stoi(name.substr(5)) > step) fs::remove_all(e.path());

@@ -72,9 +72,9 @@ TEST_F(Resuming, AnotherRunsModelIsNotReplaced) {
   refuses(train("run", "--resume"), {model, "texts.corpus.xxh64 is "});
   write("corpus.txt", text);
   // A model that no record belongs to may be anybody's.
-  fs::rename(path("run/model.json"), path("aside.json"));
+  fs::rename(path("run/finished.json"), path("aside.json"));
   refuses(train("run", "--resume"), {model, "no checkpoint", "Leave out --resume"});
-  fs::rename(path("aside.json"), path("run/model.json"));
+  fs::rename(path("aside.json"), path("run/finished.json"));
   EXPECT_TRUE(seen("run") == before);
   EXPECT_EQ(toy(train("run", "--lr 0.01")).code, 0);  // as it says
   EXPECT_FALSE(slurp(model) == before.at("model.gguf"));
@@ -84,16 +84,16 @@ TEST_F(Resuming, AnotherRunsModelIsNotReplaced) {
 TEST_F(Resuming, ARecordGoesWithItsModel) {
   ASSERT_EQ(toy(train("run")).code, 0);
   ASSERT_EQ(toy(train("run", "--time-limit 0.0001s")).code, 0);
-  EXPECT_FALSE(fs::exists(path("run/model.json")));
+  EXPECT_FALSE(fs::exists(path("run/finished.json")));
   const Result r = toy(train("run", "--resume"));
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(r.out.rfind("step 2:", 0), 0u) << r.out;
-  EXPECT_EQ(json::parse(slurp(path("run/model.json"))).at("step"), 4);
+  EXPECT_EQ(json::parse(slurp(path("run/finished.json"))).at("step"), 4);
   // One that is malformed is said to be.
   rewind("run", 0);
   for (const char* text : {"[]", "{\"step\": 1e19}", "{\"step\": 4, \"config\": 3}", "hello"}) {
-    write("run/model.json", text);
-    refuses(train("run", "--resume"), {path("run/model.json")});
+    write("run/finished.json", text);
+    refuses(train("run", "--resume"), {path("run/finished.json")});
   }
 }
 
@@ -122,7 +122,7 @@ TEST_F(Resuming, WithTheFolderAlone) {
   for (const std::string how : {"train --resume --out=", "train from-scratch --resume --out "}) {
     fs::remove_all(path("run"));
     ASSERT_EQ(toy(train("run", options + " --time-limit 0.0001s")).code, 0);
-    for (int part = 0; part < 10 && !fs::exists(path("run/model.json")); ++part) {
+    for (int part = 0; part < 10 && !fs::exists(path("run/finished.json")); ++part) {
       const Result r = toy(how + path("run"));
       ASSERT_EQ(r.code, 0) << r.err;
     }
@@ -171,7 +171,7 @@ TEST_F(Resuming, AFolderAloneThatCannotBeResumed) {
   EXPECT_EQ(r.code, 2) << r.err;  // the size's path is a part of the recipe
   says(r, {"recipe.size is "});
   EXPECT_EQ(std::system((here + "train --resume --out run >o 2>e").c_str()), 0) << slurp(path("e"));
-  EXPECT_TRUE(fs::exists(path("run/model.json")));
+  EXPECT_TRUE(fs::exists(path("run/finished.json")));
   write("run/config.json", "[1]");
   refuses("train --resume --out " + path("run"), {path("run/config.json"), "JSON object"});
   write("run/config.json", R"({"strange": 1})");
