@@ -16,6 +16,7 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/parse_errors.h"
+#include "cli/resume.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
@@ -55,7 +56,7 @@ int with_output_written(int code) {
 int run(CLI::App& app, int argc, char** argv) {
   const std::vector<std::string> given(argv + std::min(argc, 1), argv + argc);
   try {
-    std::vector<std::string> words = with_config(app, protect_texts(argc, argv));
+    std::vector<std::string> words = with_config(app, with_resumed_options(app, protect_texts(argc, argv)));
     std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
     app.parse(words);
     return with_output_written(0);

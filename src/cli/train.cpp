@@ -11,6 +11,7 @@
 #include "cli/optimizer_options.h"
 #include "cli/options.h"
 #include "cli/reporter.h"
+#include "cli/resume.h"
 #include "cli/run_files.h"
 #include "toy/base/error.h"
 #include "toy/base/folder_lock.h"
@@ -22,20 +23,15 @@
 namespace toy::cli {
 namespace {
 
-// The command line that goes on with the run in folder `out`.
-std::string how_to_resume(const CLI::App& app, const std::string& out) {
-  std::string line = "toy train " + app.get_name();
-  for (const CLI::Option* o : app.get_options()) {
-    if (o->count() == 0 || o->get_name() == "--resume" || o->get_name() == "--out") continue;
-    if (o->get_items_expected_max() == 0) {  // a flag
-      line += " " + flag_name(*o, o->results()[0] == "true");
-      continue;
-    }
-    // CLI11 takes the word behind `--name=` for an empty value.
-    for (const std::string& value : o->results())
-      line += fmt::format(" {}{}{}", o->get_name(), value.empty() ? " " : "=", shell_quoted(value));
-  }
-  return line + " --out " + shell_quoted(out) + " --resume";
+// The last event of a run that is complete; "" where its log is lost.
+std::string end_of_log(const std::string& out) {
+  const std::filesystem::path file = std::filesystem::path(out) / runs::kEventsFile;
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return {};
+  const runs::Log log = runs::read_events(file.string());
+  for (auto e = log.events.rbegin(); e != log.events.rend(); ++e)
+    if (e->as<runs::RunEnd>()) return runs::to_json_line(*e) + "\n";
+  return {};
 }
 
 // What all recipes take.
@@ -64,8 +60,7 @@ struct Recipe {
     app.add_option("--eval-every", o.eval_every, "steps between validations; 0: only at the end")
         ->capture_default_str();
     app.add_option("--eval-tokens", o.eval_tokens,
-                   "validation tokens read by validations, which are compared with each other; at the end all are "
-                   "read, too. 0: all")
+                   "validation tokens to read; with --eval-every the last validation reads all of them, too. 0: all")
         ->capture_default_str();
     app.add_option("--sample", o.sample_tokens, "tokens of a sample written at each validation")->capture_default_str();
     app.add_option("--dtype", stored, "matrices in the file: f32, f16 or bf16")->capture_default_str();
@@ -102,11 +97,10 @@ struct Recipe {
         ->capture_default_str();
     app.add_flag(
         "--resume", o.resume,
-        "go on from the newest whole checkpoint in OUT, to the same bytes as a run that was never stopped; begin "
-        "if there is none. Other options, texts or another version of toy are refused, with the difference");
+        "continue from the newest checkpoint in OUT, or start if there is none; with --out alone, use the options of "
+        "OUT/config.json. Other options, texts or versions of toy are refused");
     app.add_flag("--allow-changes", o.allow_changes,
-                 "with --resume: go on although options, texts or version differ, from the checkpoint's weights, "
-                 "optimizer state and place in the data, with the new options");
+                 "with --resume: continue with the new options although options, texts or version differ");
   }
 
   template <class Options, class Train, class Estimate>
@@ -139,7 +133,8 @@ struct Recipe {
             o.out, fresh);
     const OutFolder folder(pattern, fields);
     o.out = folder.path();
-    const nlohmann::ordered_json config = options_json(app);
+    nlohmann::ordered_json config = options_json(app);
+    for (const char* of_the_process : {"resume", "allow-changes"}) config.erase(of_the_process);
     Reporter reporter(results, json, log_every);
     const auto open = [&](const TrainObserver::Start& s, bool resumed) {
       return open_log(o.out, config, s.spec, o.trainer, run_options.tensorboard, json ? &results : nullptr, resumed);
@@ -155,8 +150,12 @@ struct Recipe {
                       o, *dev, open, reporter);
     try {
       const TrainResult result = train(o, *dev, recorder);
-      recorder.done(result);
+      const auto record = [&] { recorder.done(result, [&results] { return results.lost(); }); };
+      const bool stopped = result.reason == TrainResult::stopped;
+      if (stopped) record();  // done() may end the program by a signal
       reporter.done(result, how_to_resume(app, o.out));
+      if (json && result.was_complete) results.put(end_of_log(o.out));
+      if (!stopped) record();
     } catch (const Error& e) {
       recorder.failed(e.code() == ErrorCode::bad_input ? 2 : 1, e.what());
       throw;
@@ -178,9 +177,10 @@ struct Recipe {
     const std::filesystem::path out(o.out);
     const auto there = [&](std::string_view name) { return std::filesystem::exists(out / name); };
     const bool of_a_run = there(runs::kEventsFile) || there("checkpoints");
-    for (const std::string_view name : {kModel, std::string_view("model-ema.gguf"), std::string_view("config.json"),
-                                        std::string_view("flow.json"), std::string_view(runs::kEventsFile),
-                                        std::string_view("events.previous.jsonl"), std::string_view(kLockFile)}) {
+    for (const std::string_view name :
+         {kModel, std::string_view("model-ema.gguf"), std::string_view("config.json"), std::string_view("flow.json"),
+          std::string_view(runs::kEventsFile), std::string_view("events.previous.jsonl"),
+          std::string_view("finished.json"), std::string_view(kLockFile)}) {
       const std::string file = (out / name).string();
       refuse_overwriting_texts(file, o.data);
       bool is_init = false;

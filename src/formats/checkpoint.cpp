@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "toy/base/atomic_file.h"
@@ -29,6 +30,9 @@ std::string name_of_step(int64_t step) { return fmt::format("{}{:06}", kPrefix, 
 // Neither a reader nor checkpoint_steps() takes this for a checkpoint; clean_checkpoints() removes it.
 std::string temporary_of(const std::string& root, int64_t step) {
   return fmt::format("{}/.{}.tmp", root, name_of_step(step));
+}
+std::string temporary_of(const std::string& root, const std::string& name) {
+  return fmt::format("{}/.{}{}.tmp", root, kPrefix, name);
 }
 bool is_temporary(const std::string& name) { return name.starts_with(".step_") && name.ends_with(".tmp"); }
 
@@ -97,6 +101,28 @@ std::string read_manifest(const std::string& folder, std::vector<Listed>& list) 
     list.push_back(l);
   }
   return "";
+}
+
+// What a manifest holds; "" if there is none.
+std::string manifest_of(const std::string& folder) {
+  std::ifstream file(folder + "/" + kManifest, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The manifest has the checksums of all files.
+bool is_copy_of(const std::string& folder, const std::string& checkpoint) {
+  const std::string manifest = manifest_of(folder);
+  return !manifest.empty() && manifest == manifest_of(checkpoint);
+}
+
+// A copy of a checkpoint, where the file system has no links. Nobody resumes from it, so it is not fsynced.
+void copy_folder(const std::string& from, const std::string& to) {
+  std::error_code error;
+  fs::copy(from, to, error);
+  if (!error) return;
+  const int reason = error.value();
+  fs::remove_all(to, error);
+  fail_errno("cannot copy the checkpoint to", to, reason);
 }
 
 }  // namespace
@@ -194,14 +220,26 @@ void clean_checkpoints(const std::string& root) {
 }
 
 void link_checkpoint(const std::string& root, const std::string& name, int64_t step) {
-  const std::string link = root + "/" + name, temporary = root + "/.step_" + name + ".tmp";
-  ::unlink(temporary.c_str());
-  if (::symlink(name_of_step(step).c_str(), temporary.c_str()) != 0) {
+  const std::string link = root + "/" + name, target = name_of_step(step), temporary = temporary_of(root, name);
+  std::error_code error;
+  const bool is_link = fs::is_symlink(link, error), is_copy = !is_link && fs::is_directory(link, error);
+  if (is_link && fs::read_symlink(link, error) == target) return;
+  if (is_copy && is_copy_of(link, root + "/" + target)) return;
+  check(!is_copy || fs::exists(link + "/" + kManifest, error),
+        "'{}' is a folder, but not a checkpoint; a link has to be made there: move the folder away", link);
+  fs::remove_all(temporary, error);
+  if (::symlink(target.c_str(), temporary.c_str()) != 0) {
     if (errno == ENOSPC || errno == EDQUOT) fail_errno("cannot make the link", link, errno);
-    return;
+    copy_folder(root + "/" + target, temporary);
+  }
+  if (is_copy) {  // a rename replaces no folder that holds something
+    const std::string old = temporary_of(root, name + "_old");
+    fs::remove_all(old, error);
+    rename_or_fail(link, old);
   }
   rename_or_fail(temporary, link);
   sync_folder(root, link);
+  if (is_copy) fs::remove_all(temporary_of(root, name + "_old"), error);
 }
 
 }  // namespace toy

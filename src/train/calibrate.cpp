@@ -1,46 +1,36 @@
 #include "train/calibrate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <map>
+#include <string>
+
+#include "toy/base/clock.h"
 
 namespace toy {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 double median(std::vector<double> v) {
   std::nth_element(v.begin(), v.begin() + int64_t(v.size() / 2), v.end());
   return v[v.size() / 2];
 }
 
-}  // namespace
-
-StepTimes time_steps(Trainer& trainer, const std::function<Windows(int64_t step)>& windows, double lr, int64_t most) {
-  constexpr double kEnough = 2, kSlow = 20;  // seconds
+void time_steps(Trainer& trainer, const WindowsFrom& windows, int64_t count, double lr, int64_t most, Calibration& c) {
+  constexpr double kEnough = 2, kSlow = 8;  // seconds
   constexpr size_t kFew = 4;
-  StepTimes t;
   std::vector<double> seconds;
-  const double begin = now();
-  for (double before = begin; t.steps < most; before = now()) {
+  const double begin = steady_seconds();
+  for (double before = begin; c.steps < most; before = steady_seconds()) {
     const double gone = before - begin;
     if (gone > kSlow || (gone > kEnough && seconds.size() >= kFew)) break;
-    trainer.step(windows(t.steps), lr);
-    const double took = now() - before;
-    if (t.steps++ == 0)
-      t.first = took;
+    trainer.step(windows(c.steps * count, count), lr);
+    const double took = steady_seconds() - before;
+    if (c.steps++ == 0)
+      c.first = took;
     else
       seconds.push_back(took);
   }
-  t.step = seconds.empty() ? t.first : median(seconds);
-  return t;
-}
-
-int64_t evaluation_batches(const ValidationText& text, int64_t max_tokens, const TrainerOptions& o) {
-  const int64_t tokens = max_tokens > 0 ? std::min(max_tokens, text.tokens) : text.tokens;
-  const auto batches = [&o](double rows) { return int64_t(std::ceil(rows / double(o.batch))); };
-  if (text.rows) return batches(double(tokens) * double(text.rows->rows()) / double(text.tokens));
-  return batches(double(eval_windows(tokens + 1, o.tokens, std::max<int64_t>(1, o.tokens / 4)).size()));
+  c.step = seconds.empty() ? c.first : median(seconds);
 }
 
 double time_evaluation(Trainer& trainer, const ValidationText& text) {
@@ -54,13 +44,107 @@ double time_evaluation(Trainer& trainer, const ValidationText& text) {
   };
   one_batch();  // makes the session
   std::vector<double> seconds;
-  const double begin = now();
+  const double begin = steady_seconds();
   do {
-    const double before = now();
+    const double before = steady_seconds();
     one_batch();
-    seconds.push_back(now() - before);
-  } while (seconds.size() < kTimes && now() - begin < kEnough);
+    seconds.push_back(steady_seconds() - before);
+  } while (seconds.size() < kTimes && steady_seconds() - begin < kEnough);
   return median(seconds);
+}
+
+// By op, forward and backward apart.
+using Work = std::map<std::string, double>;
+
+void add_work(const Plan& plan, double times, Work& work) {
+  for (const PlanStep& s : plan.steps)
+    work[s.op + (s.backward ? " backward" : "")] += times * (s.cost.flops > 0 ? s.cost.flops : s.cost.bytes);
+}
+
+double sum(const Work& work) {
+  double all = 0;
+  for (const auto& [op, w] : work) all += w;
+  return all;
+}
+
+// What `plans` do in a step that a trainer with other dimensions was measured at. Optimizers take as long for few
+// tokens as for many, products do not: each op has its own rate.
+double extrapolated(const TrainPlans& plans, int64_t accumulate, Trainer& measured) {
+  Work wanted, done, seconds;
+  add_work(*plans.step, double(accumulate), wanted);
+  if (plans.update) add_work(*plans.update, 1, wanted);
+  for (Session* session : measured.sessions()) {
+    const Plan& plan = session->plan();
+    const std::vector<StepTime>& times = session->profile();
+    add_work(plan, times.empty() ? 0 : double(times[0].runs), done);
+    for (size_t i = 0; i < times.size(); ++i)
+      seconds[plan.steps[i].op + (plan.steps[i].backward ? " backward" : "")] += times[i].seconds;
+  }
+  const double overall = sum(seconds) / sum(done);
+  double total = 0;
+  for (const auto& [op, work] : wanted) {
+    const auto it = done.find(op);
+    total += work * (it != done.end() && it->second > 0 ? seconds.at(op) / it->second : overall);
+  }
+  return total;
+}
+
+// The first `tokens` of each of `rows` windows of `all`.
+Windows cut(const Windows& windows, int64_t rows, int64_t all, int64_t tokens) {
+  const auto part = [&](const std::vector<int32_t>& from) {
+    std::vector<int32_t> to;
+    for (int64_t r = 0; r < rows && !from.empty(); ++r)
+      to.insert(to.end(), from.begin() + r * all, from.begin() + r * all + tokens);
+    return to;
+  };
+  return {part(windows.inputs), part(windows.targets), part(windows.sequence), part(windows.position)};
+}
+
+// Two steps of few tokens, the second of which is measured, and two evaluations.
+Calibration extrapolate(Device& device, Model& model, const Trainer& trainer, const TrainerOptions& options,
+                        const WindowsFrom& windows, const ValidationText* text, double lr, int64_t few) {
+  TrainerOptions o = options;
+  o.tokens = std::min(options.tokens, few);
+  o.batch = std::min(options.batch, std::max<int64_t>(1, few / o.tokens));
+  o.accumulate = std::min<int64_t>(options.accumulate, 2);
+  Trainer small(device, model, o);
+  const int64_t rows = o.batch * o.accumulate;
+  Calibration c;
+  c.tokens = rows * o.tokens;
+  for (; c.steps < 2; ++c.steps) {
+    for (Session* session : small.sessions()) session->enable_profile(c.steps == 1);
+    small.step(cut(windows(c.steps * rows, rows), rows, options.tokens, o.tokens), lr);
+  }
+  c.step = c.first = extrapolated(trainer.plans(), options.accumulate, small);
+  if (text)
+    c.batch = time_evaluation(small, *text) * trainer.plans().eval->cost().flops / small.plans().eval->cost().flops;
+  return c;
+}
+
+}  // namespace
+
+Calibration calibrate(Device& device, Model& model, Trainer& trainer, const TrainerOptions& options,
+                      const WindowsFrom& windows, const ValidationText* text, double lr, int64_t most) {
+  constexpr int64_t kFew = 256;   // tokens: enough for products to be as fast as with many
+  constexpr double kWork = 2e10;  // flops of a step that is short on any machine
+  constexpr double kLong = 2;     // seconds
+  const int64_t rows = options.batch * options.accumulate;
+  const double work = trainer.plan().cost().flops * double(options.accumulate);
+  if (most > 0 && rows * options.tokens > 2 * kFew && work > kWork)
+    if (const Calibration c = extrapolate(device, model, trainer, options, windows, text, lr, kFew); c.step > kLong)
+      return c;
+  Calibration c;
+  c.tokens = rows * options.tokens;
+  time_steps(trainer, windows, rows, lr, most, c);
+  if (text) c.batch = time_evaluation(trainer, *text);
+  return c;
+}
+
+int64_t evaluation_batches(const ValidationText& text, int64_t max_tokens, const TrainerOptions& o) {
+  const int64_t tokens = max_tokens > 0 ? std::min(max_tokens, text.tokens) : text.tokens;
+  const auto batches = [&o](double rows) { return int64_t(std::ceil(rows / double(o.batch))); };
+  if (text.rows) return batches(double(tokens) * double(text.rows->rows()) / double(text.tokens));
+  return batches(double(eval_windows(tokens + 1, o.tokens, std::max<int64_t>(1, o.tokens / 4)).size()));
 }
 
 }  // namespace toy

@@ -11,6 +11,7 @@
 #include "toy/base/json_text.h"
 #include "toy/data/corpus.h"
 #include "toy/formats/safetensors.h"
+#include "train/publish.h"
 
 namespace toy {
 namespace {
@@ -24,6 +25,9 @@ constexpr const char* kState = "state.json";
 constexpr const char* kMoments = "state.safetensors";
 constexpr const char* kWeights = "weights.gguf";
 constexpr const char* kBest = "best";
+constexpr const char* kFinished = "finished.json";
+constexpr std::pair<TrainResult::Reason, const char*> kReasons[] = {{TrainResult::done, "done"},
+                                                                    {TrainResult::patience, "patience"}};
 constexpr const char* kWide = "weights/";  // in front of weights that the device holds in more than f32
 
 void write_text(const std::string& path, const std::string& text) {
@@ -33,7 +37,49 @@ void write_text(const std::string& path, const std::string& text) {
 }
 
 ordered_json number(double v) { return std::isfinite(v) ? ordered_json(v) : ordered_json(nullptr); }
-double number(const ordered_json& j) { return j.is_null() ? std::nan("") : j.get<double>(); }
+
+// The fields of a JSON object in a file. A checksum vouches for the bytes of a checkpoint, not for who wrote them.
+class Fields {
+ public:
+  /// `advice`: what to do about a malformed file.
+  Fields(const ordered_json& j, std::string where, const char* advice = "use another checkpoint")
+      : j_(j), where_(std::move(where)), advice_(advice) {
+    check(j.is_object(), "{} is {}, expected an object; {}", where_, shortened(j), advice_);
+  }
+  const ordered_json& at(const char* key) const {
+    const auto it = j_.find(key);
+    check(it != j_.end(), "{} is missing; {}", name(key), advice_);
+    return *it;
+  }
+  Fields object(const char* key) const { return {at(key), name(key), advice_}; }
+  int64_t count(const char* key) const {
+    constexpr int64_t kMost = int64_t(1) << 53;  // numbers of JSON are exact up to there, and sums cannot overflow
+    return json_number<int64_t>(at(key), name(key), 0, kMost);
+  }
+  double number(const char* key) const {  // null: not finite
+    return at(key).is_null() ? std::nan("") : json_number<double>(at(key), name(key));
+  }
+  bool flag(const char* key) const {
+    check(at(key).is_boolean(), "{} is {}, expected true or false; {}", name(key), shortened(at(key)), advice_);
+    return at(key).get<bool>();
+  }
+  std::string text(const char* key) const {
+    check(at(key).is_string(), "{} is {}, expected text in quotes; {}", name(key), shortened(at(key)), advice_);
+    return at(key).get<std::string>();
+  }
+  bool has(const char* key) const { return j_.contains(key); }
+
+ private:
+  std::string name(const char* key) const { return fmt::format("{}: '{}'", where_, key); }
+  static std::string shortened(const ordered_json& j) {
+    constexpr size_t kMost = 40;
+    const std::string text = json_text(j);
+    return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+  }
+  const ordered_json& j_;
+  std::string where_;
+  const char* advice_;
+};
 
 ordered_json eval_json(const std::optional<Eval>& e) {
   if (!e) return nullptr;
@@ -43,18 +89,15 @@ ordered_json eval_json(const std::optional<Eval>& e) {
   return j;
 }
 
-std::optional<Eval> eval_of(const ordered_json& j) {
-  if (j.is_null()) return std::nullopt;
-  Eval e{j.at("step"), number(j.at("loss")), number(j.at("nats_per_byte")), j.at("whole"), {}};
-  if (j.contains("average_loss")) e.average_loss = number(j.at("average_loss"));
+std::optional<Eval> eval_of(const Fields& state, const char* key) {
+  if (state.at(key).is_null()) return std::nullopt;
+  const Fields f = state.object(key);
+  Eval e{f.count("step"), f.number("loss"), f.number("nats_per_byte"), f.flag("whole"), {}};
+  if (f.has("average_loss")) e.average_loss = f.number("average_loss");
   return e;
 }
 
-ordered_json read_object(const std::string& path) {
-  ordered_json j = read_json<ordered_json>(path, read_text_file(path));
-  check(j.is_object(), "{}: not a JSON object", path);
-  return j;
-}
+ordered_json read_file(const std::string& path) { return read_json<ordered_json>(path, read_text_file(path)); }
 
 bool is_wide(const View& weight) { return weight.dtype != DType::f32; }
 
@@ -77,39 +120,29 @@ size_t Checkpoints::bytes(const ModelSpec& spec, const OptimizerOptions& optimiz
   return n;
 }
 
-Checkpoints::Found Checkpoints::newest_whole() const {
+const std::string& Checkpoints::look() {
   std::vector<int64_t> steps = checkpoint_steps(root_);
-  Found found;
+  damaged_.clear();
   for (; !steps.empty(); steps.pop_back()) {
     std::string damage = checkpoint_damage(root_, steps.back());
     if (damage.empty()) break;
-    found.damaged.emplace_back(steps.back(), std::move(damage));
+    damaged_.emplace_back(steps.back(), std::move(damage));
   }
-  if (steps.empty() && !found.damaged.empty())
-    fail("{}: no checkpoint is whole ({}: {}); to begin anew, remove the folder", root_,
-         checkpoint_path(root_, found.damaged[0].first), found.damaged[0].second);
-  if (!steps.empty()) found.path = checkpoint_path(root_, steps.back());
-  return found;
+  if (steps.empty() && !damaged_.empty())
+    fail("{}: every checkpoint is damaged ({}: {}); remove the folder to start at step 1", root_,
+         checkpoint_path(root_, damaged_[0].first), damaged_[0].second);
+  return newest_ = steps.empty() ? "" : checkpoint_path(root_, steps.back());
 }
 
-std::string Checkpoints::find(std::vector<std::string>& told) {
-  clean_checkpoints(root_);
-  const Found found = newest_whole();
-  newest_ = found.path;
-  for (const auto& [step, damage] : found.damaged) {
-    const std::string before = checkpoint_path(root_, step), aside = set_checkpoint_aside(root_, step);
-    told.push_back(
-        fmt::format("{} is damaged: {}; it is now {}, and the run goes on from {}", before, damage, aside, newest_));
+std::vector<std::string> Checkpoints::settle(bool writes) const {
+  if (writes) clean_checkpoints(root_);
+  std::vector<std::string> told;
+  for (const auto& [step, damage] : damaged_) {
+    const std::string before = checkpoint_path(root_, step);
+    const std::string now = writes ? fmt::format("; it is now {}", set_checkpoint_aside(root_, step)) : "";
+    told.push_back(fmt::format("{} is damaged: {}{}; resuming from {}", before, damage, now, newest_));
   }
-  return newest_;
-}
-
-std::string Checkpoints::look(std::vector<std::string>& told) const {
-  const Found found = newest_whole();
-  for (const auto& [step, damage] : found.damaged)
-    told.push_back(fmt::format("{} is damaged: {}; the run would go on from {}", checkpoint_path(root_, step), damage,
-                               found.path));
-  return found.path;
+  return told;
 }
 
 std::string Checkpoints::save(const Model& model, const Trainer& trainer, const ordered_json& config,
@@ -137,10 +170,10 @@ std::string Checkpoints::save(const Model& model, const Trainer& trainer, const 
     newest_ = writer.commit();
     tidy(s);
   } catch (const Error& e) {
-    std::string rest = "there is none yet to go on from";
+    std::string rest = "there is no earlier one to resume from";
     std::error_code unknown;
     if (!newest_.empty() && fs::exists(newest_, unknown))
-      rest = fmt::format("{} is whole, and --resume goes on from it", newest_);
+      rest = fmt::format("{} is complete: --resume continues from it", newest_);
     else if (!newest_.empty())
       rest = fmt::format("{}, the one before, is no longer there either", newest_);
     throw Error(e.code(),
@@ -150,39 +183,36 @@ std::string Checkpoints::save(const Model& model, const Trainer& trainer, const 
 }
 
 void Checkpoints::tidy(const RunState& s) const {
-  const std::string link = root_ + "/" + kBest;
-  if (s.best) {
-    const std::string best = checkpoint_path(root_, s.best->step);
-    std::error_code error;
-    if (fs::exists(best) && fs::read_symlink(link, error) != fs::path(best).filename())
-      link_checkpoint(root_, kBest, s.best->step);
-  }
+  if (s.best && fs::exists(checkpoint_path(root_, s.best->step))) link_checkpoint(root_, kBest, s.best->step);
   std::vector<int64_t> steps = checkpoint_steps(root_);
   steps.resize(steps.size() - std::min(steps.size(), size_t(keep_)));
   for (const int64_t step : steps)
     if (!s.best || s.best->step != step) remove_checkpoint(root_, step);
 }
 
-ordered_json checkpoint_config(const std::string& path) { return read_object(path + "/" + kConfig); }
+ordered_json checkpoint_config(const std::string& path) {
+  const std::string file = path + "/" + kConfig;
+  ordered_json j = read_file(file);
+  const Fields options = Fields(j, file).object("options");
+  options.text("compute"), options.object("optimizer").text("kind");  // what is read apart from the comparison
+  return j;
+}
 
 RunState checkpoint_state(const std::string& path) {
   const std::string file = path + "/" + kState;
-  const ordered_json j = read_object(file);
-  try {
-    RunState s{.step = j.at("step"),
-               .updates = j.at("updates"),
-               .windows = j.at("windows"),
-               .loss = number(j.at("loss")),
-               .eval = eval_of(j.at("eval")),
-               .best = eval_of(j.at("best")),
-               .skipped = j.at("skipped"),
-               .waited = j.at("waited")};
-    check(s.step >= 0 && s.updates >= 0 && s.windows >= 0, "{}: a negative count of steps, updates or windows", file);
-    if (!j.at("least").is_null()) s.least = j.at("least");  // else none was found yet
-    return s;
-  } catch (const ordered_json::exception& e) {
-    fail("{}: {}", file, e.what());
-  }
+  const ordered_json j = read_file(file);
+  const Fields f(j, file);
+  RunState s{.step = f.count("step"),
+             .updates = f.count("updates"),
+             .windows = f.count("windows"),
+             .loss = f.number("loss"),
+             .eval = eval_of(f, "eval"),
+             .best = eval_of(f, "best"),
+             .skipped = f.count("skipped"),
+             .waited = f.count("waited")};
+  check(s.updates <= s.step, "{}: {} updates in {} steps cannot be; use another checkpoint", file, s.updates, s.step);
+  if (!f.at("least").is_null()) s.least = f.number("least");  // else none was found yet
+  return s;
 }
 
 std::unique_ptr<Tokenizer> checkpoint_tokenizer(const std::string& path) {
@@ -211,11 +241,45 @@ void restore_trainer(const std::string& path, const RunState& state, const Model
   trainer.resume(state.step, state.updates);
 }
 
+void write_finished(const std::string& out, const FinishedRun& run) {
+  const TrainResult& r = run.result;
+  ordered_json j{{"step", r.step}, {"loss", number(r.final_loss)}, {"eval", eval_json(r.eval)}};
+  for (const auto& [reason, name] : kReasons)
+    if (reason == r.reason) j["reason"] = name;
+  j["average"] = !r.average_path.empty();
+  j["config"] = run.config;
+  write_text((fs::path(out) / kFinished).string(), json_text(j, 2) + "\n");
+}
+
+std::optional<FinishedRun> read_finished(const std::string& out) {
+  const std::string file = (fs::path(out) / kFinished).string();
+  std::error_code error;
+  if (!fs::exists(file, error) || !fs::exists(model_path(out), error)) return std::nullopt;
+  const ordered_json j = read_file(file);
+  const Fields f(j, file, "remove this file");
+  FinishedRun run{.config = f.at("config"), .result = {.model_path = model_path(out), .step = f.count("step")}};
+  f.object("config");
+  run.result.final_loss = f.number("loss");
+  run.result.eval = eval_of(f, "eval");
+  if (f.flag("average")) run.result.average_path = average_path(out);
+  if (!run.result.average_path.empty() && !fs::exists(run.result.average_path, error)) return std::nullopt;
+  const std::string reason = f.text("reason");
+  const auto it =
+      std::find_if(std::begin(kReasons), std::end(kReasons), [&](const auto& r) { return r.second == reason; });
+  check(it != std::end(kReasons), "{}: 'reason' is '{}', expected done or patience", file, reason);
+  run.result.reason = it->first;
+  return run;
+}
+
+void forget_finished(const std::string& out) {
+  std::error_code none;
+  fs::remove(fs::path(out) / kFinished, none);
+}
+
 std::optional<DType> checkpoint_compute(const std::string& out) {
-  std::vector<std::string> told;  // by the run itself, which looks again
-  const std::string path = Checkpoints(out, 1).look(told);
+  const std::string path = Checkpoints(out, 1).look();
   if (path.empty()) return std::nullopt;
-  return checkpoint_config(path).at("options").at("compute") == name_of(DType::bf16) ? DType::bf16 : DType::f32;
+  return checkpoint_config(path)["options"]["compute"] == name_of(DType::bf16) ? DType::bf16 : DType::f32;
 }
 
 }  // namespace toy

@@ -32,17 +32,17 @@ class Checkpoints {
   Checkpoints(const std::string& out, int64_t keep) : root_(out + "/checkpoints"), keep_(keep) {}
 
   const std::string& root() const { return root_; }
-  /// The newest that is whole, or "". Damaged ones that are newer are set aside; `told` says of each what was wrong.
-  /// Throws Error{bad_input} when there are some and none is whole.
-  std::string find(std::vector<std::string>& told);
-  /// The same without touching any.
-  std::string look(std::vector<std::string>& told) const;
+  /// The newest that is whole, or "". Touches nothing. Throws Error{bad_input} when there are some and none is whole.
+  const std::string& look();
+  /// After look(): removes what killed writers left, sets aside the damaged ones that are newer than the one found, and
+  /// returns what was wrong with each. `writes` false: the same report, and nothing is touched.
+  std::vector<std::string> settle(bool writes) const;
   /// Writes one and removes what is not to be kept. Returns its path. Throws Error{bad_input} for a full disk, with
   /// what there is to go on from; checkpoints that are there are unharmed.
   std::string save(const Model& model, const Trainer& trainer, const nlohmann::ordered_json& config, const RunState& s);
   /// The newest that is known to be whole, or "".
   const std::string& newest() const { return newest_; }
-  /// Lets the link `best` lead to the best one, and removes what is not to be kept. save() does.
+  /// Makes the link `best` lead to the best one, and removes what is not to be kept. save() does.
   void tidy(const RunState& s) const;
   /// How many are there, whole or not.
   size_t count() const { return checkpoint_steps(root_).size(); }
@@ -50,12 +50,7 @@ class Checkpoints {
   static size_t bytes(const ModelSpec& spec, const OptimizerOptions& optimizer);
 
  private:
-  struct Found {
-    std::string path;                                      // "": there is none
-    std::vector<std::pair<int64_t, std::string>> damaged;  // newer ones: step, and what is wrong
-  };
-  Found newest_whole() const;
-
+  std::vector<std::pair<int64_t, std::string>> damaged_;  // newer than newest_: step, and what is wrong
   std::string root_, newest_;
   int64_t keep_;
 };
@@ -70,5 +65,18 @@ Model checkpoint_model(const std::string& path, const ModelSpec& spec, const Dev
 /// Into a trainer of that model: moments and counters.
 void restore_trainer(const std::string& path, const RunState& state, const Model& model, Trainer& trainer);
 /// @}
+
+/// A run that is complete, as `<out>/finished.json` records it beside the model: the file is written last and removed
+/// before the model is replaced.
+struct FinishedRun {
+  nlohmann::ordered_json config;  ///< what decided the numbers, see config_of()
+  TrainResult result;             ///< with its reason, `done` or `patience`; no time
+};
+void write_finished(const std::string& out, const FinishedRun& run);
+/// nullopt where the model, its average (if the run kept one) or the record is missing. Throws Error{bad_input} naming
+/// the file for a record that is malformed.
+std::optional<FinishedRun> read_finished(const std::string& out);
+/// Before the model is replaced.
+void forget_finished(const std::string& out);
 
 }  // namespace toy

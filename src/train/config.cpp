@@ -103,4 +103,12 @@ std::vector<std::string> differences(const ordered_json& there, const ordered_js
   return list;
 }
 
+std::string short_list(const std::vector<std::string>& differences) {
+  constexpr size_t kShown = 5;
+  const size_t shown = std::min(kShown, differences.size()), rest = differences.size() - shown;
+  const auto end = differences.begin() + int64_t(shown);
+  return fmt::format("{}{}", fmt::join(differences.begin(), end, ", "),
+                     rest > 0 ? fmt::format(", and {} more", rest) : "");
+}
+
 }  // namespace toy

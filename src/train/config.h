@@ -15,5 +15,7 @@ nlohmann::ordered_json config_of(const RecipeOptions& options, const ModelSource
                                  const ModelSpec& spec, nlohmann::ordered_json texts);
 /// "options.lr is 0.001 there and 0.002 here", for every difference; paths do not count.
 std::vector<std::string> differences(const nlohmann::ordered_json& there, const nlohmann::ordered_json& here);
+/// The first few of them, for a message.
+std::string short_list(const std::vector<std::string>& differences);
 
 }  // namespace toy

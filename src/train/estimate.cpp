@@ -18,11 +18,14 @@ std::string duration(double seconds) {
 }  // namespace
 
 std::string to_text(const RunEstimate& e) {
-  std::string s = fmt::format("model   {}, {:.2f} M parameters\nmemory  {}\n", e.model, double(e.parameters) * 1e-6,
-                              to_text(e.fit.memory));
+  std::string s = fmt::format("model   {}, {:.2f} M parameters\n", e.model, double(e.parameters) * 1e-6);
+  if (e.fit.memory.total() > 0) s += fmt::format("memory  {}\n", to_text(e.fit.memory));  // else nothing is left to do
   if (const std::string less = e.fit.text(); !less.empty()) s += fmt::format("        {}\n", less);
+  const bool all = e.measured_tokens == e.tokens_per_step;
   if (e.measured_steps > 0)
-    s += fmt::format("step    {} ({} of them were made here)\n", duration(e.step_seconds), e.measured_steps);
+    s +=
+        fmt::format("step    {} ({} {} steps{})\n", duration(e.step_seconds), all ? "measured in" : "extrapolated from",
+                    e.measured_steps, all ? "" : fmt::format(" of {} tokens", e.measured_tokens));
   return s + fmt::format("run     {}: {} steps, {} of preparing, {} of validation\n", duration(e.seconds), e.steps,
                          duration(e.preparing_seconds), duration(e.validation_seconds));
 }
@@ -40,6 +43,7 @@ nlohmann::ordered_json to_json(const RunEstimate& e) {
           {"steps", e.steps},
           {"step_seconds", e.step_seconds},
           {"measured_steps", e.measured_steps},
+          {"measured_tokens", e.measured_tokens},
           {"preparing_seconds", e.preparing_seconds},
           {"validation_seconds", e.validation_seconds},
           {"seconds", e.seconds}};

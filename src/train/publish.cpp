@@ -85,10 +85,15 @@ std::string publish_model(const Model& model, const std::string& out, DType stor
   if (std::filesystem::create_directory(folder, error)) sync_folder(out, folder);
   if (error) fail_link(folder, error.value());
   ::unlink(temporary.c_str());
+  const auto full = [] { return errno == ENOSPC || errno == EDQUOT; };
   if (::linkat(AT_FDCWD, path.c_str(), AT_FDCWD, temporary.c_str(), AT_SYMLINK_FOLLOW) != 0) {
     const std::string relative = std::string("../") + kModelFile;
-    if (errno == ENOSPC || errno == EDQUOT || ::symlink(relative.c_str(), temporary.c_str()) != 0)
-      fail_link(link, errno);
+    if (full()) fail_link(link, errno);
+    if (::symlink(relative.c_str(), temporary.c_str()) != 0) {
+      if (full()) fail_link(link, errno);
+      save_model(model, link, stored);  // a file system without any links gets a second file
+      return path;
+    }
   }
   if (::rename(temporary.c_str(), link.c_str()) != 0) fail_link(link, errno);
   sync_folder(folder, link);

@@ -26,8 +26,8 @@ struct Weight {
 std::optional<Weight> first_beyond(const Model& model, float limit, bool matrices_alone = false);
 
 /// Writes it, and gives the same file the name `<out>/weights/latest.gguf`: a hard link, so that each can be copied or
-/// moved alone, or a relative symbolic link where the file system has no hard ones. Returns model_path(). Throws as
-/// save_model() does.
+/// moved alone; a relative symbolic link where the file system has no hard links, and a copy where it has neither.
+/// Returns model_path(). Throws as save_model() does.
 std::string publish_model(const Model& model, const std::string& out, DType stored);
 
 }  // namespace toy

@@ -133,7 +133,7 @@ void Recorder::evaluated(const Eval& v) {
   next_.evaluated(v);
 }
 
-void Recorder::done(const TrainResult& r) {
+void Recorder::done(const TrainResult& r, const std::function<bool()>& output_lost) {
   runs::RunEnd e;
   constexpr const char* kReasons[] = {"done", "patience", "time", "stopped"};
   e.reason = kReasons[r.reason];
@@ -144,7 +144,10 @@ void Recorder::done(const TrainResult& r) {
   if (!r.average_path.empty()) e.average_model = r.average_path;
   e.peak_rss_bytes = int64_t(peak_resident_memory());
   if (r.eval) e.nats_per_byte = r.eval->nats_per_byte;
-  write("end", std::move(e));
+  for (auto sink = sinks_.rbegin(); sink != sinks_.rend(); ++sink) {  // the log last: it holds what became of stdout
+    e.exit_code = output_lost && output_lost() ? 1 : 0;
+    (*sink)->write({now(), step_, "end", e});
+  }
 }
 
 void Recorder::failed(int exit_code, const std::string& error) {

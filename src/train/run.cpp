@@ -23,30 +23,6 @@
 namespace toy {
 namespace {
 
-void check_options(const RecipeOptions& o) {
-  o.trainer.validate();
-  o.rates();
-  check(o.max_skipped >= 1, "max-skipped is {}, expected at least 1", o.max_skipped);
-  check(o.patience >= 0, "patience is {}, expected 0 (never stop early) or more", o.patience);
-  check(o.patience == 0 || o.eval_every > 0,
-        "patience is {}, but validation comes only at the end; say how often with --eval-every", o.patience);
-  check(o.min_delta >= 0 && std::isfinite(o.min_delta), "min-delta is {}, expected 0 or more", o.min_delta);
-  check(o.time_limit >= 0 && std::isfinite(o.time_limit), "time-limit is {} s, expected 0 (none) or more",
-        o.time_limit);
-  check(o.eval_every >= 0, "eval-every is {}, expected 0 (only at the end) or more", o.eval_every);
-  check(o.eval_tokens >= 0, "eval-tokens is {}, expected 0 (all) or more", o.eval_tokens);
-  check(o.eval_tokens == 0 || o.eval_every > 0,
-        "eval-tokens is {}, but validation comes only at the end, and reads all; say how often with --eval-every",
-        o.eval_tokens);
-  check(o.checkpoint_every >= 0, "checkpoint-every is {}, expected 0 (only when the run is stopped) or more",
-        o.checkpoint_every);
-  check(o.keep >= 1, "keep is {}, expected at least 1 checkpoint", o.keep);
-  check(o.resume || !o.allow_changes, "allow-changes says how to resume; give it with resume");
-  check(o.sample_tokens >= 0, "sample is {}, expected 0 (none) or more", o.sample_tokens);
-  check(o.context == 0 || o.context >= o.trainer.tokens, "context is {}, smaller than the window of {} tokens",
-        o.context, o.trainer.tokens);
-}
-
 class Run {
  public:
   /// `writes`: false where nothing on disk may change, for estimate().
@@ -59,15 +35,16 @@ class Run {
         made_(steady_seconds()) {
     check_options(o);
     data_ = std::make_unique<Dataset>(o.data, o.out, observer);
-    find_checkpoint();
-    auto tokenizer =
-        from_.empty() ? source.tokenizer([this] { return data_->tokenizer_text(); }) : checkpoint_tokenizer(from_);
+    find_checkpoint(source);
+    auto tokenizer = tokenizer_of(source);
     const ModelSpec spec = source.spec(*tokenizer);
     data_->tokenize(*tokenizer, o.trainer.tokens, o.seed);
-    require_validation();
+    require_validation(o, *data_, observer);
     config_ = config_of(o, source, device, spec, data_->config());
-    if (!from_.empty()) require_same_run();
-    require_room(spec);
+    model_.spec = spec;
+    if (is_complete(source)) return;
+    settle_checkpoints();
+    require_room(spec, o.trainer.optimizer);
     if (writes_) {
       prepare_folder(o.out, disk_bytes(spec));
       if (!lock_) take_new_folder();
@@ -89,23 +66,35 @@ class Run {
 
   RunEstimate estimate() {
     RunEstimate e{.model = model_.spec.name, .parameters = parameter_count(model_.spec), .fit = fit_};
-    e.steps = o_.steps - state_.step;
     e.preparing_seconds = steady_seconds() - made_;
+    if (complete_) return e;
+    e.steps = o_.steps - state_.step;
     observer_.preparing("some steps, to see how long they take");
-    const int64_t count = o_.trainer.batch * o_.trainer.accumulate;
-    const auto windows = [&](int64_t i) { return data_->windows(state_.windows + i * count, count); };
-    const StepTimes t = time_steps(*trainer_, windows, o_.rates().at(state_.step), e.steps);
-    e.step_seconds = t.step;
-    e.measured_steps = t.steps;
-    const ValidationTime v =
-        validation_time(o_, state_.step, true, validator_->seconds(o_.eval_tokens), validator_->seconds(0));
-    const double steps = e.steps == 0 ? 0 : std::max(t.first, t.step) + t.step * double(e.steps - 1);
+    const auto windows = [&](int64_t first, int64_t count) { return data_->windows(state_.windows + first, count); };
+    const ValidationText* text = data_->validation().empty() ? nullptr : data_->validation().data();
+    TrainerOptions options = o_.trainer;
+    options.recompute = fit_.recompute;
+    const Calibration c =
+        calibrate(device_, model_, *trainer_, options, windows, text, o_.rates().at(state_.step), e.steps);
+    e.step_seconds = c.step;
+    e.measured_steps = c.steps;
+    e.measured_tokens = c.tokens;
+    e.tokens_per_step = o_.trainer.batch * o_.trainer.accumulate * o_.trainer.tokens;
+    const ValidationTime v = validation_time(o_, state_.step, true, validator_->seconds(o_.eval_tokens, c.batch),
+                                             validator_->seconds(0, c.batch));
+    const double steps = e.steps == 0 ? 0 : std::max(c.first, c.step) + c.step * double(e.steps - 1);
     e.validation_seconds = v.during + v.at_end;
     e.seconds = e.preparing_seconds + time_left(o_, steps, v, 0);
     return e;
   }
 
   TrainResult go() {
+    if (complete_) {
+      TrainResult r = std::move(finished_->result);
+      r.was_complete = true;
+      r.checkpoint = checkpoints_.newest();
+      return r;
+    }
     const Schedule schedule = o_.rates();
     if (!from_.empty()) observer_.resumed(state_.step, from_);
     observer_.started({model_.spec, parameter_count(model_.spec), data_->training_tokens(), data_->validation_tokens(),
@@ -132,7 +121,7 @@ class Run {
       if (timed_out && !all && !stopped) stopped = !look(at_limit);
       if (!stopped && !ends && patience_over()) {
         reason = TrainResult::patience;
-        stopped = !state_.eval->whole && !evaluate(true);
+        stopped = !evaluate(true);
       } else if (!ends) {
         stopped = stopped || observer_.stop();
       }
@@ -153,6 +142,7 @@ class Run {
       publish(r);
       data_->tell_sources(state_.windows);
       require_success(r);
+      if (reason != TrainResult::time) write_finished(o_.out, {config_, r});
     }
     r.seconds = steady_seconds() - begin;
     return r;
@@ -197,6 +187,7 @@ class Run {
     observer_.entered("save");
     require_finite();
     require_range();
+    forget_finished(o_.out);
     r.model_path = publish_model(model_, o_.out, o_.stored);
     if (trainer_->has_average()) {
       const AveragedWeights averaged(model_.spec, *model_.params, trainer_->moments());
@@ -255,37 +246,73 @@ class Run {
     if (better) state_.least = loss;
   }
 
-  // What was asked for has a text to be measured on.
-  void require_validation() const {
-    if (!data_->validation().empty()) return;
-    constexpr const char* kWhy = "no validation text has two tokens, so that one can be predicted from another";
-    check(o_.data.validation.empty(), "val: {}; give a longer one", kWhy);
-    check(o_.patience == 0, "patience: {}; give --val, or a larger --val-fraction", kWhy);
-    if (o_.eval_every > 0) observer_.warned(fmt::format("eval-every: {}: there is nothing to validate on", kWhy));
-    if (o_.sample_tokens > 0) observer_.warned(fmt::format("sample: {}: samples are written at validations", kWhy));
-  }
-
-  // Where the run goes on, if it is to and there is something. Nothing of an earlier run is ever written over.
-  void find_checkpoint() {
+  // Where a resumed run continues. Nothing of an earlier run is ever written over.
+  void find_checkpoint(const ModelSource& source) {
     if (writes_ && std::filesystem::is_directory(o_.out)) lock_.emplace(o_.out);
     if (!o_.resume) {
       check(checkpoints_.count() == 0,
-            "out: '{}' has checkpoints of an earlier run; go on with it (--resume), remove the folder {}, or choose "
+            "out: '{}' has checkpoints of an earlier run; resume it (--resume), remove the folder {}, or choose "
             "another --out",
             o_.out, checkpoints_.root());
       return;
     }
-    std::vector<std::string> told;
-    from_ = writes_ ? checkpoints_.find(told) : checkpoints_.look(told);
-    for (const std::string& text : told) observer_.warned(text);
-    if (!from_.empty()) state_ = checkpoint_state(from_);
+    finished_ = read_finished(o_.out);
+    from_ = checkpoints_.look();
+    if (!from_.empty()) {
+      state_ = checkpoint_state(from_);
+      return;
+    }
+    std::error_code unknown;
+    const std::string model = model_path(o_.out);
+    check(
+        finished_ || !std::filesystem::exists(model, unknown) || replaces_its_source(source),
+        "resume: {} is there, but no checkpoint and no record of a complete run. Leave out --resume to start at step 1 "
+        "and replace it, or choose another --out",
+        model);
+  }
+
+  // A warm start from the model that it will replace, which its options name.
+  bool replaces_its_source(const ModelSource& source) const {
+    std::error_code not_there;
+    return std::filesystem::equivalent(source.file(), model_path(o_.out), not_there);
+  }
+
+  // Of the checkpoint, or of the finished model that may be this run's: neither is trained again.
+  std::unique_ptr<Tokenizer> tokenizer_of(ModelSource& source) const {
+    if (!from_.empty()) return checkpoint_tokenizer(from_);
+    if (finished_)
+      if (auto tokenizer = load_tokenizer(gguf::File::open(model_path(o_.out)))) return tokenizer;
+    return source.tokenizer([this] { return data_->tokenizer_text(); });
+  }
+
+  // Whether an earlier process has finished this very run. Refuses to replace the finished model of another one.
+  bool is_complete(const ModelSource& source) {
+    if (!finished_) return false;
+    const std::vector<std::string> changed = differences(finished_->config, config_);
+    complete_ = changed.empty();
+    if (complete_)
+      observer_.noted(
+          fmt::format("{}: this run is complete, after step {} of {}", o_.out, finished_->result.step, o_.steps));
+    check(complete_ || !from_.empty() || replaces_its_source(source),
+          "resume: {} is the finished model of another run: {}. Leave out --resume to replace it, or choose another "
+          "--out",
+          model_path(o_.out), short_list(changed));
+    return complete_;
+  }
+
+  void settle_checkpoints() {
+    if (!from_.empty())
+      require_same_run();
+    else if (o_.resume)
+      observer_.noted(fmt::format("no checkpoint in {}: starting at step 1", o_.out));
+    for (const std::string& text : checkpoints_.settle(writes_ && !from_.empty())) observer_.warned(text);
   }
 
   // The folder was not there when the run began to prepare.
   void take_new_folder() {
     lock_.emplace(o_.out);
     check(checkpoints_.count() == 0,
-          "out: another run has made the folder '{}' and written checkpoints there in the meantime; go on with them "
+          "out: another run has made the folder '{}' and written checkpoints there in the meantime; resume it "
           "(--resume), or choose another --out",
           o_.out);
   }
@@ -301,25 +328,21 @@ class Run {
   void require_same_run() {
     const nlohmann::ordered_json there = checkpoint_config(from_);
     const std::vector<std::string> changed = differences(there, config_);
-    if (!changed.empty()) {
-      const std::string list = fmt::format("{}", fmt::join(changed, ", "));
-      check(o_.allow_changes,
-            "resume: {} is of another run: {}. Give the options and texts that it had, --allow-changes to go on with "
-            "these, or another --out",
-            from_, list);
-    }
+    check(changed.empty() || o_.allow_changes,
+          "resume: {} is of another run: {}. Give the options and texts that it had, --allow-changes to resume with "
+          "these, or another --out",
+          from_, short_list(changed));
     const nlohmann::ordered_json::json_pointer optimizer("/options/optimizer/kind");
     check(there.at(optimizer) == config_.at(optimizer),
           "resume: {} has the state of another optimizer, which this one cannot take over", from_);
-    check(state_.step <= o_.steps, "resume: {} is behind step {}, --steps is {}", from_, state_.step, o_.steps);
+    check(state_.step <= o_.steps, "resume: {} is after step {}, --steps is {}", from_, state_.step, o_.steps);
     for (const char* measure : {"/texts", "/options/eval_tokens"})  // losses before do not compare with those to come
       if (const nlohmann::ordered_json::json_pointer at(measure);
           !there.contains(at) || there.at(at) != config_.at(at)) {
         state_.best.reset(), state_.waited = 0;
         state_.least = RunState().least;
       }
-    if (!changed.empty())
-      observer_.warned(fmt::format("resuming {} with changes: {}", from_, fmt::join(changed, ", ")));
+    if (!changed.empty()) observer_.warned(fmt::format("resuming {} with changes: {}", from_, short_list(changed)));
   }
 
   // What the run will write beside what is there: the model, the averaged one, the checkpoints that are kept, the best,
@@ -402,18 +425,10 @@ class Run {
     if (state_.step == 0) return true;
     const bool there = state_.eval && state_.eval->step == state_.step;
     const bool last = state_.step == o_.steps || (there && patience_over());
-    if (there ? !last || state_.eval->whole : !last && !evaluation_due()) return true;
+    if (there ? !last || is_final(*state_.eval) : !last && !evaluation_due()) return true;
     const bool done = evaluate(last) && (last || !patience_over() || evaluate(true));
     if (writes_) checkpoints_.tidy(state_);  // it may be the best now
     return done;
-  }
-
-  // A first bound on the memory, before the weights are made: weights, gradients and moments.
-  void require_room(const ModelSpec& spec) const {
-    size_t moments = 0;
-    for (const auto& [name, type] : moment_types(spec, o_.trainer.optimizer)) moments += type.bytes();
-    require_memory(size_t(parameter_count(spec)) * 2 * sizeof(float) + moments,
-                   fmt::format("training '{}' ({:.1f} M parameters)", spec.name, double(parameter_count(spec)) * 1e-6));
   }
 
   // A validation that belongs to the run. False: somebody wants the run to end. Then nothing was learned of what is
@@ -423,25 +438,29 @@ class Run {
     if (data_->validation().empty()) return true;
     const bool judged = state_.eval && state_.eval->step == state_.step;
     if (!judged) {
-      const std::optional<TrainObserver::Eval> e = validator_->run(state_.step, o_.eval_every > 0 ? o_.eval_tokens : 0);
+      const std::optional<TrainObserver::Eval> e = validator_->run(state_.step, o_.eval_tokens);
       if (!e) return false;
       judge(e->loss);
       state_.eval = *e;
       const bool best = !state_.best || e->loss < state_.best->loss;
       if (best && std::isfinite(e->loss)) state_.best = *e;
     }
-    if (!last || state_.eval->whole) return true;
+    if (!last || is_final(*state_.eval)) return true;
     const std::optional<TrainObserver::Eval> e = validator_->run(state_.step, 0, false);
     if (e) state_.eval = *e;
     return e.has_value();
   }
 
-  // The whole validation text where the clock ended this part of the run: to be known, but not to be learned from. The
-  // run has the same bits however often it is stopped.
+  // A run that validates on its way reads the complete text at its end; one that does not, as much as it was told to.
+  bool is_final(const TrainObserver::Eval& e) const { return e.whole || o_.eval_every == 0; }
+
+  // The complete validation text where the clock ended this part of the run: to be known, but not to be learned from.
+  // The run has the same bits however often it is stopped.
   bool look(std::optional<TrainObserver::Eval>& e) {
     if (data_->validation().empty()) return true;
     const bool here = state_.eval && state_.eval->step == state_.step;
-    e = here && state_.eval->whole ? state_.eval : validator_->run(state_.step, 0, !here);
+    const int64_t limit = o_.eval_every > 0 ? 0 : o_.eval_tokens;
+    e = here && is_final(*state_.eval) ? state_.eval : validator_->run(state_.step, limit, !here);
     return e.has_value();
   }
 
@@ -452,8 +471,10 @@ class Run {
   Checkpoints checkpoints_;
   bool writes_;
   double made_;
-  MemoryFit fit_;     // nothing is computed again where nobody asked for less memory
-  std::string from_;  // the checkpoint that the run goes on from, or ""
+  MemoryFit fit_;                        // nothing is computed again where nobody asked for less memory
+  std::string from_;                     // the checkpoint that the run resumes from, or ""
+  std::optional<FinishedRun> finished_;  // of the model that is there
+  bool complete_ = false;                // it is this run's
   nlohmann::ordered_json config_;
   RunState state_;
   std::unique_ptr<Dataset> data_;
@@ -464,16 +485,6 @@ class Run {
 };
 
 }  // namespace
-
-Schedule RecipeOptions::rates() const {
-  check(warmup >= -1, "warmup is {}, expected 0 to the number of steps ({})", warmup, steps);
-  check(decay_steps >= -1, "decay-steps is {}, expected 0 to the number of steps ({})", decay_steps, steps);
-  Schedule s{.kind = schedule, .peak = lr, .warmup = warmup, .steps = steps, .decay = 0, .final_fraction = final_lr};
-  if (warmup < 0) s.warmup = std::min<int64_t>(200, steps / 20);
-  if (schedule == Schedule::wsd) s.decay = decay_steps >= 0 ? decay_steps : std::min(steps / 5, steps - s.warmup);
-  s.validate();
-  return s;
-}
 
 TrainResult run_recipe(const RecipeOptions& options, ModelSource& source, Device& device, TrainObserver& observer) {
   return Run(options, source, device, observer, true).go();

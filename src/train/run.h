@@ -21,9 +21,16 @@ class ModelSource {
   /// `training_text` reads it, for a tokenizer that is trained on it.
   virtual std::unique_ptr<Tokenizer> tokenizer(const std::function<std::string()>& training_text) = 0;
   virtual ModelSpec spec(const Tokenizer& tokenizer) = 0;
+  /// The model file that it begins with, or "".
+  virtual std::string file() const { return {}; }
   /// Weights that can be trained.
   virtual Model model(const ModelSpec& spec, const Device& device) = 0;
 };
+
+/// Throws Error{bad_input} naming the option, for one that is impossible by itself.
+void check_options(const RecipeOptions& options);
+/// A first bound on the memory, before the weights are made: weights, gradients and moments. Throws Error{bad_input}.
+void require_room(const ModelSpec& spec, const OptimizerOptions& optimizer);
 
 TrainResult run_recipe(const RecipeOptions& options, ModelSource& source, Device& device, TrainObserver& observer);
 /// All that run_recipe() does before its first step, and some steps to see how long they take. Writes nothing

@@ -11,6 +11,15 @@
 #include "train/calibrate.h"
 
 namespace toy {
+void require_validation(const RecipeOptions& o, const Dataset& data, TrainObserver& observer) {
+  if (!data.validation().empty()) return;
+  constexpr const char* kWhy = "no validation text has two tokens, so that one can be predicted from another";
+  check(o.data.validation.empty(), "val: {}; give a longer one", kWhy);
+  check(o.patience == 0, "patience: {}; give --val, or a larger --val-fraction", kWhy);
+  if (o.eval_every > 0) observer.warned(fmt::format("eval-every: {}: there is nothing to validate on", kWhy));
+  if (o.sample_tokens > 0) observer.warned(fmt::format("sample: {}: samples are written at validations", kWhy));
+}
+
 DecoderOptions sample_options(const RecipeOptions& o, const ModelSpec& spec) {
   return {.sequences = 1,
           .context = std::min(spec.context, o.trainer.tokens),
@@ -71,7 +80,7 @@ std::optional<TrainObserver::Eval> Validator::validate(int64_t step, int64_t lim
   }
   TrainObserver::Eval told = e;
   try {
-    if (with_sample && o_.sample_tokens > 0) told.sample = sample(step);
+    if (with_sample && o_.sample_tokens > 0) told.sample = sample(step, o_.sample_tokens);
   } catch (const Error& error) {  // of a model that has diverged; what that means for the run, its losses say
     observer_.noted(fmt::format("step {}: there is no sample: {}", step, error.what()));
   }
@@ -82,18 +91,21 @@ std::optional<TrainObserver::Eval> Validator::validate(int64_t step, int64_t lim
   return e;
 }
 
-double Validator::seconds(int64_t limit) {
+double Validator::seconds(int64_t limit, double batch) {
   if (data_.validation().empty()) return 0;
-  if (!batch_seconds_) {
-    batch_seconds_ = time_evaluation(trainer_, data_.validation()[0]);
-    if (o_.sample_tokens > 0) {
-      sample(0);  // makes the decoder
+  if (!sample_seconds_) {
+    constexpr int64_t kFew = 8;  // tokens, which take about the same
+    const int64_t few = std::min(kFew, o_.sample_tokens);
+    sample_seconds_ = 0;
+    if (few > 0) {
+      sample(0, 1);  // makes the decoder
       const double begin = steady_seconds();
-      sample(0);
-      sample_seconds_ = steady_seconds() - begin;
+      sample(0, few);
+      sample_seconds_ = (steady_seconds() - begin) * double(o_.sample_tokens) / double(few);
     }
   }
-  return *batch_seconds_ * double(batches(limit)) + sample_seconds_;
+  const bool no_average_yet = o_.trainer.optimizer.ema > 0 && !trainer_.has_average();
+  return batch * double(batches(limit)) * (no_average_yet ? 2 : 1) + *sample_seconds_;
 }
 
 double Validator::expected_seconds(int64_t limit, double batch_seconds) {
@@ -109,11 +121,11 @@ int64_t Validator::batches(int64_t limit) {
 }
 
 // Continues the first tokens of the validation text.
-std::string Validator::sample(int64_t step) {
+std::string Validator::sample(int64_t step, int64_t tokens) {
   if (!decoder_) decoder_ = std::make_unique<Decoder>(device_, model_, sample_options(o_, model_.spec));
   decoder_->state().reset(0);
   std::vector<int32_t> ids = data_.validation_start(std::min<size_t>(8, size_t(decoder_->context() / 2)));
-  GenerateOptions g{.max_tokens = std::min(o_.sample_tokens, decoder_->context() - int64_t(ids.size())),
+  GenerateOptions g{.max_tokens = std::min(tokens, decoder_->context() - int64_t(ids.size())),
                     .sampler = {.temperature = 0.8, .seed = o_.seed + uint64_t(step)}};
   for (const GeneratedToken& t : generate(*decoder_, 0, std::vector<int32_t>(ids), model_.tokenizer->eos(), g))
     ids.push_back(t.chosen.id);

@@ -15,9 +15,10 @@ class Loaded final : public ModelSource {
  public:
   explicit Loaded(const WarmStartOptions& o) : o_(o), file_(gguf::File::open(o.init)) {}
 
-  // The path alone: the weights of a run that goes on are the checkpoint's, and --init may be what it writes in the
-  // end.
+  // Only the path: a resumed run takes its weights from the checkpoint, and --init may be the file that the run
+  // replaces.
   nlohmann::ordered_json config() const override { return {{"name", "warm-start"}, {"init", o_.init}}; }
+  std::string file() const override { return o_.init; }
   std::unique_ptr<Tokenizer> tokenizer(const std::function<std::string()>&) override {
     auto t = load_tokenizer(file_);
     check(t != nullptr, "{}: the file has no tokenizer, so it cannot read a text; give a model that has one", o_.init);

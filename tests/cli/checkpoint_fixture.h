@@ -40,6 +40,15 @@ class Checkpoints : public Cli {
     return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(out), slurp(err)};
   }
 
+  // A run that has ended becomes one that was killed after this step.
+  void rewind(const std::string& out, int step) const {
+    fs::remove(path(out + "/finished.json"));
+    for (const auto& e : fs::directory_iterator(path(out + "/checkpoints"))) {
+      const std::string name = e.path().filename().string();
+      if (name.starts_with("step_") && std::stoi(name.substr(5)) > step) fs::remove_all(e.path());
+    }
+  }
+
   // Every file of a run by relative path, but its lock and what says when and how it ran; links as what they lead to.
   std::map<std::string, std::string> files(const std::string& out) const {
     std::map<std::string, std::string> all;

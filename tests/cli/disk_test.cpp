@@ -204,6 +204,52 @@ class RandomKills : public Checkpoints {
 TEST_F(RandomKills, AFew) { kill_at_random(3, 1); }
 TEST_F(RandomKills, SlowFifty) { kill_at_random(50, 2); }
 
+// Where the file system has no links the run's second names are copies, and it ends as any other.
+TEST_F(Disk, AFileSystemWithoutLinks) {
+  const std::string without = shim("run", "TOY_SHIM_NO_LINKS=1");
+  const Result r = toy_with(without, command("run"));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_TRUE(slurp(path("run/weights/latest.gguf")) == slurp(path("run/model.gguf")));
+  EXPECT_FALSE(fs::equivalent(path("run/weights/latest.gguf"), path("run/model.gguf")));
+  EXPECT_FALSE(fs::is_symlink(path("run/weights/latest.gguf")));
+  const auto expect_best = [&] {
+    const std::string best = fs::read_symlink(path("whole/checkpoints/best")).string();
+    for (const char* file : {"manifest", "weights.gguf", "state.json"})
+      EXPECT_TRUE(slurp(path("run/checkpoints/best/") + file) == slurp(path("whole/checkpoints/" + best + "/" + file)));
+  };
+  EXPECT_TRUE(fs::is_directory(path("run/checkpoints/best")) && !fs::is_symlink(path("run/checkpoints/best")));
+  expect_best();
+  for (const auto& e : fs::directory_iterator(path("run/checkpoints")))
+    EXPECT_FALSE(e.path().filename().string().starts_with(".")) << e.path();
+  // Interrupted and resumed there, too; and a link takes the place of an outdated copy where there are links again.
+  for (const std::string& how : {without, std::string()}) {
+    restart();
+    fs::remove(path("run/checkpoints/best"));
+    fs::copy(path("start/checkpoints/step_000004"), path("run/checkpoints/best"));
+    write("run/checkpoints/best/manifest", "of another step");
+    const Result resumed = toy_with(how, command("run"));
+    ASSERT_EQ(resumed.code, 0) << resumed.err;
+    EXPECT_EQ(fs::is_symlink(path("run/checkpoints/best")), how.empty());
+    expect_best();
+  }
+}
+
+// `cp -rL` makes a folder of the link to the best checkpoint.
+TEST_F(Disk, AFolderThatWasCopiedWithItsLinksFollowed) {
+  ASSERT_EQ(std::system(("cp -rL " + path("start") + " " + path("run")).c_str()), 0);
+  ASSERT_FALSE(fs::is_symlink(path("run/checkpoints/best")));
+  expect_same_end("copied with cp -rL");
+  // What is no checkpoint is somebody's: it stays, and that is said before anything is lost.
+  restart();
+  fs::remove(path("run/checkpoints/best"));
+  fs::create_directory(path("run/checkpoints/best"));
+  write("run/checkpoints/best/notes.txt", "mine");
+  const Result r = toy(command("run"));
+  EXPECT_EQ(r.code, 2) << r.err;
+  EXPECT_NE(r.err.find(path("run/checkpoints/best")), std::string::npos) << r.err;
+  EXPECT_EQ(slurp(path("run/checkpoints/best/notes.txt")), "mine");
+}
+
 // A real full disk, where the test may mount one.
 TEST_F(Checkpoints, SlowATmpfsThatFills) {
   const std::string disk = path("disk");
@@ -230,7 +276,7 @@ TEST_F(Checkpoints, SlowATmpfsThatFills) {
   ::umount(disk.c_str());
   EXPECT_EQ(full.code, 2) << full.err;
   EXPECT_NE(full.err.find("disk full"), std::string::npos) << full.err;
-  EXPECT_NE(full.err.find("is whole, and --resume goes on from it"), std::string::npos) << full.err;
+  EXPECT_NE(full.err.find("--resume continues from it"), std::string::npos) << full.err;
   EXPECT_EQ(early.code, 2) << early.err;
   EXPECT_NE(early.err.find("disk"), std::string::npos) << early.err;
   EXPECT_EQ(end.code, 0) << end.err;

@@ -107,6 +107,20 @@ TEST_F(CheckpointTest, Links) {
   EXPECT_EQ(entries("checkpoints"), 3u);
 }
 
+// A copy in place of the link is kept while it is one of that checkpoint, and then replaced; other folders are not.
+TEST_F(CheckpointTest, LinksThatAreFolders) {
+  make(1), make(2);
+  fs::copy(checkpoint_path(root_, 2), root_ + "/best");
+  link_checkpoint(root_, "best", 2);
+  EXPECT_FALSE(fs::is_symlink(root_ + "/best"));
+  link_checkpoint(root_, "best", 1);
+  EXPECT_EQ(fs::read_symlink(root_ + "/best"), fs::path(checkpoint_path(root_, 1)).filename());
+  EXPECT_EQ(entries("checkpoints"), 3u);
+  fs::create_directory(root_ + "/mine");
+  EXPECT_THROW(link_checkpoint(root_, "mine", 1), Error);
+  EXPECT_TRUE(fs::is_directory(root_ + "/mine"));
+}
+
 TEST_F(CheckpointTest, FoldersThatCannotBeMade) {
   write("file", "x");
   EXPECT_THROW(CheckpointWriter(path("file"), 1), Error);

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "testing/files.h"
 #include "toy/backend/devices.h"
 #include "toy/base/error.h"
 #include "toy/data/stories.h"
+#include "toy/formats/checkpoint.h"
 #include "toy/train/from_scratch.h"
 #include "train_testing.h"
 
@@ -171,6 +173,66 @@ TEST_F(Resume, AfterTheEnd) {
   ASSERT_TRUE(a.eval && b.eval);
   EXPECT_EQ(b.eval->nats_per_byte, a.eval->nats_per_byte);
   EXPECT_EQ(b.checkpoint, a.checkpoint);
+}
+
+// Checksums vouch for the bytes, not for what they say: values that cannot be are refused by name.
+TEST_F(Resume, MalformedCheckpoints) {
+  namespace fs = std::filesystem;
+  const auto device = make_cpu_device(1);
+  FromScratchOptions o = options("run", {});
+  Listener stopped(4);
+  train_from_scratch(o, *device, stopped);
+  const std::string root = path("run/checkpoints"), aside = path("aside");
+  fs::rename(checkpoint_path(root, 4), aside);
+  const auto refused = [&](const std::string& file, const std::string& from, const std::string& to, bool allow) {
+    fs::remove_all(root);
+    CheckpointWriter writer(root, 4);
+    for (const char* name : {"config.json", "state.json", "state.safetensors", "weights.gguf"}) {
+      std::string bytes = slurp(aside + "/" + name);
+      if (name == file) {
+        const size_t at = bytes.find(from);
+        EXPECT_NE(at, std::string::npos) << from;
+        bytes = at == 0 ? to : bytes.replace(at, from.size(), to);
+      }
+      std::ofstream(writer.path(name), std::ios::binary) << bytes;
+    }
+    writer.commit();
+    o.allow_changes = allow;
+    Listener listener;
+    try {
+      train_from_scratch(o, *device, listener);
+      return std::string("resumed");
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::bad_input) << e.what();
+      EXPECT_EQ(std::string(e.what()).find("json.exception"), std::string::npos) << e.what();
+      return std::string(e.what());
+    }
+  };
+  struct {
+    std::string file, from, to, said;
+  } cases[] = {
+      {"state.json", "\"step\": 4", "\"step\": 1e19", "'step' is 1e+19"},
+      {"state.json", "\"step\": 4", "\"step\": -1", "'step' is -1"},
+      {"state.json", "\"step\": 4", "\"step\": \"4\"", "'step' is \"4\""},
+      {"state.json", "\"step\": 4", "\"steps\": 4", "'step' is missing"},
+      {"state.json", "\"step\": 4", "\"step\": 2", "4 updates in 2 steps"},
+      {"state.json", "\"windows\": 8", "\"windows\": 9223372036854775807", "'windows' is 9223372036854775807"},
+      {"state.json", "\"loss\": ", "\"loss\": [1], \"was\": ", "'loss' is [1]"},
+      {"state.json", "\"best\": ", "\"best\": 3, \"was\": ", "'best' is 3"},
+      {"state.json", "\"whole\": false", "\"whole\": 0", "'whole' is 0"},
+      {"state.json", "{", "[]", "expected an object"},
+      {"config.json", "{", "[1]", "expected an object"},
+      {"config.json", "\"options\": ", "\"options\": 3, \"was\": ", "'options' is 3, expected an object"},
+      {"config.json", "\"kind\": \"adamw\"", "\"kind\": 7", "'kind' is 7"},
+      {"config.json", "\"optimizer\": ", "\"optimizer\": null, \"was\": ", "'optimizer' is null"},
+  };
+  for (const auto& c : cases)
+    for (const bool allow : {false, true}) {
+      const std::string said = refused(c.file, c.from, c.to, allow);
+      EXPECT_NE(said.find(c.said), std::string::npos) << said;
+      EXPECT_NE(said.find(c.file), std::string::npos) << said;
+    }
+  EXPECT_EQ(refused("state.json", "\"step\": 4", "\"step\": 4.0", false), "resumed");
 }
 
 // The reference device keeps weights in f64: a checkpoint has them too.

@@ -32,7 +32,7 @@ TEST(TimeLeft, CountsTheValidationsToCome) {
   // At the end a part and everything; everything once where the two are the same.
   EXPECT_EQ(validation_time(options(100, 30), 7, true, kPart, kFull).at_end, kPart + kFull);
   EXPECT_EQ(validation_time(options(100, 30), 7, true, kFull, kFull).at_end, kFull);
-  EXPECT_EQ(validation_time(options(100, 0), 7, true, kPart, kFull).at_end, kFull);
+  EXPECT_EQ(validation_time(options(100, 0), 7, true, kPart, kFull).at_end, kPart);
 }
 
 TEST(TimeLeft, EndsAtTheLimit) {

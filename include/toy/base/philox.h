@@ -41,12 +41,12 @@ class Philox {
   /// Uniform in [0, 1), 53 bits, from words 2i and 2i+1.
   double uniform(uint64_t i) const {
     const auto w = philox4x32(key_, i / 2, stream_);
-    const uint64_t bits = (uint64_t(w[i % 2 * 2]) << 32) | w[i % 2 * 2 + 1];
-    return double(bits >> 11) * 0x1p-53;
+    return unit(w[i % 2 * 2], w[i % 2 * 2 + 1]);
   }
   /// Standard normal (Box-Muller on uniforms 2i, 2i+1).
   double normal(uint64_t i) const {
-    const double u = 1.0 - uniform(2 * i), v = uniform(2 * i + 1);
+    const auto w = philox4x32(key_, i, stream_);  // has both
+    const double u = 1.0 - unit(w[0], w[1]), v = unit(w[2], w[3]);
     return std::sqrt(-2.0 * std::log(u)) * std::cos(6.283185307179586 * v);
   }
   /// Uniform integer in [0, n), n >= 1, without bias worth measuring (64-bit multiply).
@@ -57,6 +57,8 @@ class Philox {
   }
 
  private:
+  // 53 bits in [0, 1).
+  static double unit(uint32_t high, uint32_t low) { return double(((uint64_t(high) << 32) | low) >> 11) * 0x1p-53; }
   uint64_t key_, stream_;
 };
 

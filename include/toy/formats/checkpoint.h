@@ -45,8 +45,9 @@ void remove_checkpoint(const std::string& root, int64_t step);
 std::string set_checkpoint_aside(const std::string& root, int64_t step);
 /// Removes what killed writers left.
 void clean_checkpoints(const std::string& root);
-/// Lets the relative link `<root>/<name>` lead to a checkpoint, atomically. File systems without links go without.
-/// Throws Error{bad_input} for a full disk.
+/// Makes the relative link `<root>/<name>` lead to a checkpoint, atomically. Where the file system has no links, or the
+/// folder was copied with its links followed, `<root>/<name>` is a copy of the checkpoint. Throws Error{bad_input} for
+/// a full disk, and where a folder of that name is not a checkpoint.
 void link_checkpoint(const std::string& root, const std::string& name, int64_t step);
 
 }  // namespace toy

@@ -8,14 +8,17 @@
 
 namespace toy {
 
-/// Memory by plan, time by steps of that very plan in this process.
+/// Memory by plan, time by steps in this process: of that very plan, or, where one would take long, of a plan for fewer
+/// tokens, from which the times are extrapolated.
 struct RunEstimate {
   std::string model;  ///< its name
   int64_t parameters = 0;
-  int64_t steps = 0;        ///< that the run has to make
-  MemoryFit fit;            ///< of the whole process
-  double step_seconds = 0;  ///< median of the steps that were made
-  int64_t measured_steps = 0;
+  int64_t steps = 0;  ///< that the run has to make
+  MemoryFit fit;      ///< of the whole process
+  int64_t tokens_per_step = 0;
+  double step_seconds = 0;        ///< median of the steps that were made, or extrapolated from them
+  int64_t measured_steps = 0;     ///< made here
+  int64_t measured_tokens = 0;    ///< of each of these: fewer than tokens_per_step where times are extrapolated
   double preparing_seconds = 0;   ///< before the first step: texts, tokenizer, weights, plans
   double validation_seconds = 0;  ///< of all validations, with their samples
   /// preparing, all steps and all validations, as far as a time limit lets them. Not counted: what files take, early

@@ -18,25 +18,25 @@ struct RecipeOptions {
   int64_t steps = 1000;
   double lr = 1e-3;
   Schedule::Kind schedule = Schedule::cosine;
-  int64_t warmup = -1;        ///< steps; -1: a twentieth, at most 200
-  int64_t decay_steps = -1;   ///< of schedule wsd; -1: a fifth of all
-  double final_lr = 0.1;      ///< of the peak
-  int64_t max_skipped = 10;   ///< steps in a row that are skipped because something is not finite, before the run fails
-  int64_t patience = 0;       ///< validations in a row without a better loss before the run stops; 0: it does not
-  double min_delta = 0;       ///< nats a token by which a loss must be better to count
-  double time_limit = 0;      ///< seconds; the run stops after the step in which they have passed; 0: none
-  uint64_t seed = 0;          ///< of shuffling, samples, dropout, and what else a recipe draws
-  int64_t context = 0;        ///< positions that the saved model states; 0: as the model's source says
-  int64_t eval_every = 0;     ///< steps; 0: at the end only
-  int64_t eval_tokens = 0;    ///< of validation text read by evaluations but the last; 0: all
-  int64_t sample_tokens = 0;  ///< tokens of the sample that goes with each evaluation
-  size_t memory = 0;          ///< bytes that the whole process may hold, see fit_memory(); 0: no limit
-  DType stored = DType::f32;  ///< of matrices, in the file
-  std::string out = "out";    ///< folder
-  std::string name;           ///< of the model; "": as the model's source says
+  int64_t warmup = -1;       ///< steps; -1: a twentieth, at most 200
+  int64_t decay_steps = -1;  ///< of schedule wsd; -1: a fifth of all
+  double final_lr = 0.1;     ///< of the peak
+  int64_t max_skipped = 10;  ///< steps in a row that are skipped because something is not finite, before the run fails
+  int64_t patience = 0;      ///< validations in a row without a better loss before the run stops; 0: it does not
+  double min_delta = 0;      ///< nats a token by which a loss must be better to count
+  double time_limit = 0;     ///< seconds; the run stops after the step in which they have passed; 0: none
+  uint64_t seed = 0;         ///< of shuffling, samples, dropout, and what else a recipe draws
+  int64_t context = 0;       ///< positions that the saved model states; 0: as the model's source says
+  int64_t eval_every = 0;    ///< steps; 0: at the end only
+  int64_t eval_tokens = 0;   ///< of validation text read by evaluations; with eval_every the last one reads all. 0: all
+  int64_t sample_tokens = 0;     ///< tokens of the sample that goes with each evaluation
+  size_t memory = 0;             ///< bytes that the whole process may hold, see fit_memory(); 0: no limit
+  DType stored = DType::f32;     ///< of matrices, in the file
+  std::string out = "out";       ///< folder
+  std::string name;              ///< of the model; "": as the model's source says
   int64_t checkpoint_every = 0;  ///< steps; 0: only when the run is stopped
   int64_t keep = 2;              ///< checkpoints kept: the last ones; the best is kept beside them
-  bool resume = false;           ///< go on from the newest whole checkpoint in `out`, or begin if there is none
+  bool resume = false;           ///< continue from the newest checkpoint in `out`, or begin if there is none
   bool allow_changes = false;    ///< resume although options, texts or version are not the checkpoint's
   WatchOptions watch;            ///< what is looked at while it runs
   /// The schedule that these say. Throws Error{bad_input} for an impossible one.
@@ -114,6 +114,7 @@ struct TrainResult {
   /// done: all steps were made; patience: validation got no better; time: the limit has passed; stopped: it was asked
   /// to.
   enum Reason { done, patience, time, stopped } reason = done;
+  bool was_complete = false;  ///< resumed although an earlier process had finished the run: nothing was written
 };
 
 /// What the newest checkpoint in `out` computed its products in; nullopt where there is none that can be read. For a

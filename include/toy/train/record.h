@@ -49,8 +49,9 @@ class Recorder final : public TrainObserver {
   void warned(const std::string& text) override;
   void noted(const std::string& text) override;
   bool stop() override { return next_.stop(); }
-  /// The last event of a run that has come to its end.
-  void done(const TrainResult& result);
+  /// The last event of a run that has come to its end. Its exit code is 1 where `output_lost` says true, which is asked
+  /// before each sink, the first of Log::sinks last.
+  void done(const TrainResult& result, const std::function<bool()>& output_lost = {});
   /// The last event of a run that has not. Nothing is written if it had not started. Does not throw where a sink does.
   void failed(int exit_code, const std::string& error);
 

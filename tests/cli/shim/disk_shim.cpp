@@ -5,6 +5,7 @@
 //   TOY_SHIM_LOG=FILE     append a line a call: `fsync /path`, `rename /from /to`, ...
 //   TOY_SHIM_KILL_AT=K    SIGKILL instead of call K, counted from 1
 //   TOY_SHIM_FULL_AT=K    ENOSPC from call K on, for calls that may take space: all but removing
+//   TOY_SHIM_NO_LINKS=1   a file system without links: EPERM for each, hard and symbolic
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -65,6 +66,14 @@ bool allowed(const char* what, const std::string& path, const std::string& more 
   return true;
 }
 
+// False: the link is to fail, errno is set.
+bool links_allowed(const char* what, const std::string& path, const std::string& target) {
+  if (!allowed(what, path, target)) return false;
+  static const bool none = number("TOY_SHIM_NO_LINKS") != 0;
+  if (none) errno = EPERM;
+  return !none;
+}
+
 }  // namespace
 
 extern "C" {
@@ -99,12 +108,12 @@ int mkdir(const char* path, mode_t mode) {
 }
 
 int symlink(const char* target, const char* path) {
-  if (!allowed("symlink", path, target)) return -1;
+  if (!links_allowed("symlink", path, target)) return -1;
   return real<int(const char*, const char*)>("symlink")(target, path);
 }
 
 int linkat(int from_folder, const char* from, int to_folder, const char* to, int flags) {
-  if (!allowed("link", path_of(to_folder, to), from)) return -1;
+  if (!links_allowed("link", path_of(to_folder, to), from)) return -1;
   return real<int(int, const char*, int, const char*, int)>("linkat")(from_folder, from, to_folder, to, flags);
 }
 

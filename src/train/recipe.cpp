@@ -1,0 +1,53 @@
+// What is checked before a run begins.
+#include "toy/train/recipe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "toy/base/error.h"
+#include "toy/base/memory.h"
+#include "train/checkpoints.h"
+#include "train/run.h"
+
+namespace toy {
+
+void check_options(const RecipeOptions& o) {
+  o.trainer.validate();
+  o.rates();
+  check(o.max_skipped >= 1, "max-skipped is {}, expected at least 1", o.max_skipped);
+  check(o.patience >= 0, "patience is {}, expected 0 (never stop early) or more", o.patience);
+  check(o.patience == 0 || o.eval_every > 0,
+        "patience is {}, but validation comes only at the end; say how often with --eval-every", o.patience);
+  check(o.min_delta >= 0 && std::isfinite(o.min_delta), "min-delta is {}, expected 0 or more", o.min_delta);
+  check(o.time_limit >= 0 && std::isfinite(o.time_limit), "time-limit is {} s, expected 0 (none) or more",
+        o.time_limit);
+  check(o.eval_every >= 0, "eval-every is {}, expected 0 (only at the end) or more", o.eval_every);
+  check(o.eval_tokens >= 0, "eval-tokens is {}, expected 0 (all) or more", o.eval_tokens);
+  check(o.checkpoint_every >= 0, "checkpoint-every is {}, expected 0 (only when the run is stopped) or more",
+        o.checkpoint_every);
+  check(o.keep >= 1, "keep is {}, expected at least 1 checkpoint", o.keep);
+  check(o.resume || !o.allow_changes, "allow-changes says how to resume; give it with resume");
+  check(o.sample_tokens >= 0, "sample is {}, expected 0 (none) or more", o.sample_tokens);
+  check(o.context == 0 || o.context >= o.trainer.tokens, "context is {}, smaller than the window of {} tokens",
+        o.context, o.trainer.tokens);
+}
+
+void require_room(const ModelSpec& spec, const OptimizerOptions& optimizer) {
+  const auto parameters = double(parameter_count(spec));
+  require_memory(Checkpoints::bytes(spec, optimizer) + size_t(parameters) * sizeof(float),
+                 fmt::format("training '{}' ({:.1f} M parameters)", spec.name, parameters * 1e-6));
+}
+
+Schedule RecipeOptions::rates() const {
+  check(warmup >= -1, "warmup is {}, expected 0 to the number of steps ({})", warmup, steps);
+  check(decay_steps >= -1, "decay-steps is {}, expected 0 to the number of steps ({})", decay_steps, steps);
+  Schedule s{.kind = schedule, .peak = lr, .warmup = warmup, .steps = steps, .decay = 0, .final_fraction = final_lr};
+  if (warmup < 0) s.warmup = std::min<int64_t>(200, steps / 20);
+  if (schedule == Schedule::wsd) s.decay = decay_steps >= 0 ? decay_steps : std::min(steps / 5, steps - s.warmup);
+  s.validate();
+  return s;
+}
+
+}  // namespace toy
