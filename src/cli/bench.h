@@ -22,11 +22,11 @@ double now();
 double median(std::vector<double> values);
 
 /// f32 multiply-add GFLOP/s and GB/s read from memory: the best of several short measurements, which is what the
-/// machine can do when nobody disturbs it.
+/// undisturbed machine can do.
 double fma_ceiling(ThreadPool& pool);
 double read_ceiling(ThreadPool& pool);
 
-/// A level of memory, the whole team at work.
+/// A level of memory, used by all threads.
 struct MemoryLevel {
   std::string name;           ///< L1, L2, L3, memory
   size_t holds = 0;           ///< bytes that all threads together can keep in it; 0: no end
@@ -62,7 +62,7 @@ std::vector<std::string> shapes_of(const std::string& list);
 void run_apart(const std::function<void()>& work);
 /// Calls `measure` for each shape; where there are several, in processes of their own: peak memory is each shape's.
 void for_each_shape(const std::vector<std::string>& shapes, const std::function<void(const std::string&)>& measure);
-/// Was somebody else at work while they were measured? Then a level of memory seems slower than one further away.
+/// Whether other programs disturbed the measurement: a level of memory seems slower than one further away.
 bool look_disturbed(const Ceilings& ceilings);
 /// From a file that `toy bench machine --json` wrote. Throws Error{bad_input} naming file and key.
 Ceilings read_ceilings(const std::string& path);

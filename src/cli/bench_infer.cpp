@@ -13,6 +13,8 @@
 #include "cli/bench.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/help.h"
+#include "cli/model_file.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -27,7 +29,7 @@ using nlohmann::ordered_json;
 
 constexpr int64_t kShortPrompt = 8;  // tokens, for the time to the first one generated
 
-// A random model as a file, which is there until it has been loaded. Made apart: its memory is not the measured one's.
+// A random model in a file that exists until it is loaded. Another process makes it, so its memory is not measured.
 class RandomFile {
  public:
   explicit RandomFile(const ModelSpec& spec)
@@ -103,29 +105,34 @@ struct Infer {
   bool json = false, profile = false;
 
   void add(CLI::App& app) {
-    app.add_option("model", model_path, "a GGUF file");
+    add_model_option(app, model_path);
+    begin_group(app, "Model");
     app.add_option("--shape", shape,
-                   fmt::format("in place of a file, NAME[,NAME...] with random f32 weights: {}, or JSON files of "
-                               "dimensions",
-                               fmt::join(size_names(), ", ")));
-    app.add_option("--prompt", prompt, "tokens of prefill")->capture_default_str();
-    app.add_option("--decode", decode, "tokens generated after it")->capture_default_str();
-    app.add_option("--parallel", parallel, "sequences together")->capture_default_str();
-    app.add_option("--repeat", repeat, "runs; the median counts")->capture_default_str();
-    app.add_flag("--profile", profile, "time of each kind of op while decoding, on stderr");
-    app.add_flag("--json", json, "a JSON object for each model");
+                   fmt::format("Sizes with random weights instead of a file, separated by commas: {}, or JSON files",
+                               fmt::join(size_names(), ", ")))
+        ->check(suggested(size_names(), true));
+    begin_group(app, "Batch");
+    const auto count = [&](const char* name, int64_t& value, const char* help, double most) {
+      app.add_option(name, value, help)->capture_default_str()->check(from_to(1, most));
+    };
+    count("--prompt", prompt, "Tokens of the prompt", 1e6);
+    count("--decode", decode, "Tokens to generate after it", 1e6);
+    count("--parallel", parallel, "Sequences generated together", 4096);
+    count("--repeat", repeat, "Runs to take the median of", 1e6);
+    begin_group(app, "Output");
+    app.add_flag("--profile", profile, "Print the time of each kind of op while decoding, on stderr");
+    app.add_flag("--json", json, "Print a JSON object per model");
     device.add(app);
+    app.footer("Examples:\n  toy bench infer out/book\n  toy bench infer --shape tiny,small");
     app.callback([this] { run(); });
   }
 
   void run() const {
-    constexpr int64_t kMost = 1000000, kMostSequences = 4096;
-    for (const auto& [name, value, most] :
-         {std::tuple("prompt", prompt, kMost), std::tuple("decode", decode, kMost),
-          std::tuple("parallel", parallel, kMostSequences), std::tuple("repeat", repeat, kMost)})
-      check(value >= 1 && value <= most, "--{} is {}: expected 1 to {}", name, value, most);
-    check(model_path.empty() != shape.empty(), "bench infer: give one of a GGUF file and --shape");
-    if (shape.empty()) return measure(model_path, [this](const Device& dev) { return load_model(model_path, dev); });
+    check(model_path.empty() != shape.empty(), "bench infer: give either a GGUF file or --shape");
+    if (shape.empty()) {
+      const std::string file = model_file(model_path);
+      return measure(file, [&](const Device& dev) { return load_model(file, dev); });
+    }
     const std::vector<std::string> shapes = shapes_of(shape);
     for (const std::string& name : shapes) model_spec(name).require_positions(prompt + decode, "prompt + decode");
     for_each_shape(shapes, [this](const std::string& name) {
@@ -220,7 +227,7 @@ struct Infer {
 }  // namespace
 
 void add_bench_infer(CLI::App& app) {
-  add_subcommand<Infer>(app, "infer", "prefill and decoding of a GGUF, or of shapes");
+  add_subcommand<Infer>(app, "infer", "Measure prefill and decoding of a GGUF or of sizes");
 }
 
 }  // namespace toy::cli

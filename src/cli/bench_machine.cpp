@@ -9,6 +9,7 @@
 #include "cli/bench.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -62,7 +63,7 @@ struct Row {
   double all, one;
 };
 
-// Several cores that do less together than one alone share the machine with somebody.
+// Several cores that do less together than one do share the machine with other programs.
 std::vector<std::string> slower_together(int threads, const std::vector<Row>& rows, const std::vector<MemoryLevel>& all,
                                          const std::vector<MemoryLevel>& one) {
   std::vector<std::string> names;
@@ -78,15 +79,16 @@ struct Machine {
   DeviceOptions device;
   bool json = false;
   void add(CLI::App& app) {
-    app.add_flag("--json", json, "a JSON object");
+    begin_group(app, "Output");
+    app.add_flag("--json", json, "Print a JSON object");
     device.add(app);
+    app.footer("Example:\n  toy bench machine --json > machine.json");
     app.callback([this] { run(); });
   }
 
   void run() const {
     const auto dev = device.make();
-    check(device.device == "cpu", "device is '{}': what is measured is the processor; leave --device out",
-          device.device);
+    check(device.device == "cpu", "--device is '{}', but this measures the processor; remove it", device.device);
     ThreadPool& all = dev->pool();
     ThreadPool one(1);
     Gemm gemm;
@@ -145,7 +147,7 @@ struct Machine {
 }  // namespace
 
 void add_bench_machine(CLI::App& app) {
-  add_subcommand<Machine>(app, "machine", "this machine's ceilings: arithmetic, and bandwidth by level of memory");
+  add_subcommand<Machine>(app, "machine", "Measure the machine's limits: arithmetic and memory bandwidth");
 }
 
 }  // namespace toy::cli

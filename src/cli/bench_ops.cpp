@@ -7,6 +7,7 @@
 
 #include "cli/bench.h"
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -91,24 +92,31 @@ struct Ops {
   bool json = false;
 
   void add(CLI::App& app) {
-    app.add_option("--shape", shape, fmt::format("{}, or a JSON file of dimensions", fmt::join(size_names(), ", ")))
-        ->capture_default_str();
-    app.add_option("--batch", trainer.batch, "B of the training step")->capture_default_str();
-    app.add_option("--tokens", trainer.tokens, "T of the training step")->capture_default_str();
-    app.add_option("--context", context, "tokens in the cache while decoding")->capture_default_str();
-    app.add_option("--parallel", parallel, "sequences that are decoded together")->capture_default_str();
-    app.add_option("--steps", steps, "steps that count; there are two before them")->capture_default_str();
-    app.add_flag("--json", json, "a JSON object");
+    begin_group(app, "Model");
+    app.add_option("--shape", shape, fmt::format("Size or JSON file: {}", fmt::join(size_names(), ", ")))
+        ->capture_default_str()
+        ->check(suggested(size_names(), true));
+    begin_group(app, "Batch");
+    app.add_option("--batch", trainer.batch, "Sequences per training step")->capture_default_str()->check(at_least(1));
+    app.add_option("--tokens", trainer.tokens, "Tokens per sequence")->capture_default_str()->check(at_least(1));
+    app.add_option("--context", context, "Tokens in the cache while decoding")
+        ->capture_default_str()
+        ->check(from_to(1, 1e6));
+    app.add_option("--parallel", parallel, "Sequences decoded together")
+        ->capture_default_str()
+        ->check(from_to(1, 4096));
+    app.add_option("--steps", steps, "Steps to measure, after two of warmup")
+        ->capture_default_str()
+        ->check(from_to(1, 1e6));
+    begin_group(app, "Output");
+    app.add_flag("--json", json, "Print a JSON object");
     compute.add(app);
     device.add(app);
+    app.footer("Example:\n  toy bench ops --shape small --tokens 128");
     app.callback([this] { run(); });
   }
 
   void run() const {
-    constexpr int64_t kMost = 1000000;
-    check(steps >= 1 && steps <= kMost, "--steps is {}: expected 1 to {}", steps, kMost);
-    check(context >= 1 && context <= kMost, "--context is {}: expected 1 to {}", context, kMost);
-    check(parallel >= 1 && parallel <= 4096, "--parallel is {}: expected 1 to 4096", parallel);
     trainer.validate();
     const ModelSpec spec = model_spec(shape);
     const auto dev = device.make();
@@ -162,7 +170,7 @@ struct Ops {
 }  // namespace
 
 void add_bench_ops(CLI::App& app) {
-  add_subcommand<Ops>(app, "ops", "every op of a training step and of decoding, beside what bounds it");
+  add_subcommand<Ops>(app, "ops", "Measure every op of a training step and of decoding");
 }
 
 }  // namespace toy::cli

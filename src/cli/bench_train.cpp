@@ -7,6 +7,7 @@
 #include "cli/bench.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -17,6 +18,8 @@ namespace toy::cli {
 namespace {
 
 using nlohmann::ordered_json;
+
+constexpr double kMostSteps = 1e6;
 
 struct Train {
   std::string shape = "smollm2-135m", mode = "full";
@@ -30,29 +33,31 @@ struct Train {
   bool json = false, profile = false;
 
   void add(CLI::App& app) {
-    app.add_option("--shape", shape,
-                   fmt::format("NAME[,NAME...]: {}, or JSON files of dimensions", fmt::join(size_names(), ", ")))
-        ->capture_default_str();
-    app.add_option("--mode", mode, "full: every weight is trained")->capture_default_str();
-    app.add_option("--batch", trainer.batch, "B")->capture_default_str();
-    app.add_option("--tokens", trainer.tokens, "T")->capture_default_str();
-    app.add_option("--steps", steps, "steps that count")->capture_default_str();
-    app.add_option("--warmup", warmup, "steps before them")->capture_default_str();
-    app.add_flag("--profile", profile, "time of each kind of op, on stderr");
-    app.add_flag("--json", json, "a JSON object for each shape");
-    compute.add(app);
+    begin_group(app, "Model");
+    app.add_option(
+           "--shape", shape,
+           fmt::format("Sizes to measure, separated by commas, or JSON files: {}", fmt::join(size_names(), ", ")))
+        ->capture_default_str()
+        ->check(suggested(size_names(), true));
+    begin_group(app, "Batch");
+    app.add_option("--batch", trainer.batch, "Sequences per step")->capture_default_str()->check(at_least(1));
+    app.add_option("--tokens", trainer.tokens, "Tokens per sequence")->capture_default_str()->check(at_least(1));
+    app.add_option("--steps", steps, "Steps to measure")->capture_default_str()->check(from_to(1, kMostSteps));
+    app.add_option("--warmup", warmup, "Steps before them")->capture_default_str()->check(from_to(0, kMostSteps));
+    app.add_option("--mode", mode, "Weights to train: full")->capture_default_str()->check(one_of({"full"}));
+    begin_group(app, "Output");
+    app.add_flag("--profile", profile, "Print the time of each kind of op on stderr");
+    app.add_flag("--json", json, "Print a JSON object per shape");
     add_optimizer_option(app, optimizer);
     add_update_option(app, update);
+    compute.add(app);
     memory.add(app);
     device.add(app);
+    app.footer("Example:\n  toy bench train --shape tiny,small --batch 4");
     app.callback([this] { run(); });
   }
 
   void run() const {
-    check(mode == "full", "mode '{}' is not known; there is: full", mode);
-    constexpr int64_t kMost = 1000000;
-    check(steps >= 1 && steps <= kMost, "steps is {}, expected 1 to {}", steps, kMost);
-    check(warmup >= 0 && warmup <= kMost, "warmup is {}, expected 0 to {}", warmup, kMost);
     options_of_run().validate();
     memory.bytes();
     const std::vector<std::string> shapes = shapes_of(shape);
@@ -137,7 +142,7 @@ struct Train {
     if (json)
       fmt::print("{}\n", json_text(j));
     else
-      fmt::print("{} B={} T={}: {:.2f} ms a step, {:.0f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; peak {} MiB\n",
+      fmt::print("{} B={} T={}: {:.2f} ms per step, {:.0f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; peak {} MiB\n",
                  name, trainer.batch, trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds,
                  100 * gflop / seconds / fma, fma, peak_resident_memory() >> 20);
   }
@@ -146,7 +151,7 @@ struct Train {
 }  // namespace
 
 void add_bench_train(CLI::App& app) {
-  add_subcommand<Train>(app, "train", "one training step of each shape, with random weights and tokens");
+  add_subcommand<Train>(app, "train", "Measure a training step with random weights and tokens");
 }
 
 }  // namespace toy::cli

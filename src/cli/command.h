@@ -38,5 +38,6 @@ void add_tokenizer(CLI::App& app);
 void add_corpus(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_runs(CLI::App& app);
+void add_completion(CLI::App& app);
 
 }  // namespace toy::cli

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/parse_errors.h"
 #include "toy/base/error.h"
@@ -16,10 +17,10 @@
 namespace toy::cli {
 namespace {
 
-// What follows a `--config` (or `--config=`) among the words; nullptr: it is not there, or nothing follows.
+// What follows the last `--config` (or `--config=`) among the words; nullptr: it is not there, or nothing follows.
 const char* config_path(const std::vector<std::string>& words) {
   constexpr std::string_view kOption = "--config";
-  for (size_t i = 0; i < words.size(); ++i) {
+  for (size_t i = words.size(); i-- > 0;) {
     if (words[i] == kOption && i + 1 < words.size()) return words[i + 1].c_str();
     if (words[i].starts_with(kOption) && words[i][kOption.size()] == '=') return words[i].c_str() + kOption.size() + 1;
   }
@@ -44,14 +45,14 @@ bool is_among(const CLI::Option& option, const std::vector<std::string>& words) 
   });
 }
 
-// What the value is on a command line. null, and what is so by default, is
-// as not given: the config.json of a run has the options of every optimizer, and only its own may be given.
+// The value as words of a command line. null and defaults give none: the config.json of a run has the options of every
+// optimizer, and only its own may be given.
 std::vector<std::string> words_of(const CLI::Option& option, const std::string& key, const nlohmann::json& value,
                                   const std::string& path) {
   if (value.is_null()) return {};
   const std::string name = "--" + key;
   if (option.get_items_expected_max() == 0) {
-    check(value.is_boolean(), "{}: '{}' is {}, expected true or false", path, key, json_text(value));
+    check(value.is_boolean(), "{}: '{}' is {}; use true or false", path, key, json_text(value));
     const std::vector<std::string>& negated = option.get_fnames();  // "no-nesterov"
     const bool is_negated = std::find(negated.begin(), negated.end(), key) != negated.end();
     if (!value.get<bool>() && negated.empty()) return {};
@@ -60,10 +61,10 @@ std::vector<std::string> words_of(const CLI::Option& option, const std::string& 
   const bool several = value.is_array() && option.get_items_expected_max() > 1;
   std::vector<std::string> words;
   for (const nlohmann::json& v : several ? value : nlohmann::json::array({value})) {
-    check(v.is_string() || v.is_number(), "{}: '{}' is {}, expected a number or a text in quotes{}", path, key,
-          json_text(v), option.get_items_expected_max() > 1 ? ", or a list of them" : "");
+    check(v.is_string() || v.is_number(), "{}: '{}' is {}; use a number or a string{}", path, key, json_text(v),
+          option.get_items_expected_max() > 1 ? ", or a list of them" : "");
     const std::string text = v.is_string() ? v.get<std::string>() : json_text(v);
-    check(text.find('\0') == std::string::npos, "{}: '{}' holds a NUL character, which no option can", path, key);
+    check(text.find('\0') == std::string::npos, "{}: '{}' holds a NUL character; remove it", path, key);
     if (text == option.get_default_str()) continue;
     check_value(option, text);  // also where the command line goes first, and the parser will not see it
     // Joined, so that a text that begins with a dash is no option; the parser takes the word after an empty "--name=".
@@ -88,7 +89,9 @@ nlohmann::json read_object(const std::string& path) {
 }  // namespace
 
 void add_config_option(CLI::App& app) {
-  app.add_option("--config", "a JSON object of options, as {\"steps\": 500}; what the command line says goes first");
+  begin_group(app, "Options");
+  app.add_option("--config", "JSON object of options, such as {\"steps\": 500}; the command line overrides it")
+      ->check(file_name());
 }
 
 std::vector<std::string> with_config(const CLI::App& root, std::vector<std::string> words) {
@@ -99,15 +102,15 @@ std::vector<std::string> with_config(const CLI::App& root, std::vector<std::stri
   std::vector<std::string> known;
   for (const CLI::Option* o : app->get_options())
     for (const std::string& name : o->get_lnames())
-      if (name != "help" && name != "config") known.push_back(name);
+      if (!is_help(*o) && name != "config") known.push_back(name);
   const size_t given = words.size();
   const nlohmann::json object = read_object(path);
   for (const auto& [key, value] : object.items()) {
     if (std::find(known.begin(), known.end(), key) == known.end()) {
-      check(key != "help" && key != "config", "{}: '{}' belongs on the command line", path, key);
+      check(!key.starts_with("help") && key != "config", "{}: '{}' belongs on the command line", path, key);
       const std::string near = nearest(key, known);
       fail("{}: unknown key '{}'; {}", path, key,
-           near.empty() ? "the keys are the options that --help shows" : "did you mean '" + near + "'?");
+           near.empty() ? "the keys are the options in --help-all" : "did you mean '" + near + "'?");
     }
     const CLI::Option& option = *app->get_option("--" + key);
     const std::vector<std::string> more = words_of(option, key, value, path);

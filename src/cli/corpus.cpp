@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
@@ -37,12 +38,12 @@ struct Stories {
   std::string out;
   void add(CLI::App& app) {
     o.bytes = 1'000'000;
-    app.add_option("--bytes", o.bytes, "least length of the text, which ends with a whole story")
-        ->capture_default_str();
-    add_seed_option(app, o.seed, "another seed, other stories");
-    app.add_option("--out", out, "file to write (default: stdout)");
+    app.add_option("--bytes", o.bytes, "Length of the text, rounded up to the end of a story")
+        ->capture_default_str()
+        ->check(from_to(1, double(int64_t(1) << 34)));
+    add_seed_option(app, o.seed, "Seed of the stories");
+    app.add_option("--out", out, "File to write (default: stdout)")->check(file_name());
     app.callback([this] {
-      check(o.bytes >= 1 && o.bytes <= int64_t(1) << 34, "bytes is {}, expected 1 to {}", o.bytes, int64_t(1) << 34);
       if (!out.empty()) refuse_replacing("out", out, begins_with_stories);
       const std::string text = write_stories(o);
       if (out.empty()) {
@@ -61,8 +62,8 @@ struct Floor {
   std::string file;
   bool json = false;
   void add(CLI::App& app) {
-    app.add_option("--file", file, "a text written by `toy corpus stories`")->required();
-    app.add_flag("--json", json, "a JSON object instead of text");
+    app.add_option("--file", file, "Text written by `toy corpus stories`")->required()->check(file_name());
+    app.add_flag("--json", json, "Print a JSON object");
     app.callback([this] {
       const StoryScore s = score_stories(read_text_file(file));
       const double rate = s.nats_per_byte();
@@ -76,9 +77,9 @@ struct Ngram {
   std::string train, file;
   bool json = false;
   void add(CLI::App& app) {
-    app.add_option("--train", train, "a text to learn from")->required();
-    app.add_option("--file", file, "the text to score")->required();
-    app.add_flag("--json", json, "a JSON object instead of text");
+    app.add_option("--train", train, "Text to train on")->required()->check(file_name());
+    app.add_option("--file", file, "Text to score")->required()->check(file_name());
+    app.add_flag("--json", json, "Print a JSON object");
     app.callback([this] {
       const NgramModel model = NgramModel::train(read_text_file(train));
       const double rate = model.nats_per_byte(read_text_file(file));
@@ -91,11 +92,9 @@ struct Ngram {
 
 void add_corpus(CLI::App& app) {
   app.require_subcommand(1);
-  add_subcommand<Stories>(app, "stories", "write English stories from a stochastic grammar");
-  add_subcommand<Floor>(app, "floor",
-                        "the exact -log probability of such stories, in nats a byte: no model can do better");
-  add_subcommand<Ngram>(app, "ngram",
-                        "nats a byte of a text under a 5-gram model of another: what a model should beat");
+  add_subcommand<Stories>(app, "stories", "Write English stories from a random grammar");
+  add_subcommand<Floor>(app, "floor", "Print the lowest possible loss on stories, in nats per byte");
+  add_subcommand<Ngram>(app, "ngram", "Print the loss of a 5-gram model, which a good model beats");
 }
 
 }  // namespace toy::cli

@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -28,56 +29,53 @@ struct Describe {
   DeviceOptions device;
   bool json = false;
   CLI::Option *ceilings_option = nullptr, *tokens_option = nullptr, *rows_option = nullptr;
-  std::vector<const CLI::Option*> of_training, of_passes, of_decoding;  // what these graphs alone read
+  std::vector<const CLI::Option*> of_training, of_passes, of_decoding;  // read by these graphs only
 
   void add(CLI::App& app) {
-    app.add_option(
-           "model", what,
-           fmt::format("a GGUF file, a run (its folder, or its id below runs or out), a size ({}), a JSON file "
-                       "of dimensions, or the options of a run to come (train.json, or the folder of `toy new`)",
-                       fmt::join(size_names(), ", ")))
-        ->required();
-    app.add_option("--graph", graph,
-                   "print the graph of `train` (forward, loss, backward and update), `forward` (as far as the loss) or "
-                   "`decode`: each op with its shapes and its cost (FLOPs, bytes read and written, transcendental "
-                   "functions), totals, and peak memory");
-    app.add_option("--plan", plan, "print the plan of one of these: steps, kernels, where each value lies");
-    app.add_option(
-        "--memory", memory,
-        "show the memory of one of these over time: bytes in use from step to step, and what makes the peak");
-    app.add_option("--cost", cost, "show FLOPs and bytes of each layer of one of these, forward, backward and update");
-    app.add_option("--format", format, "text, json, svg (of --graph and --memory), mermaid (of --graph)")
-        ->capture_default_str();
-    ceilings_option = app.add_option(
-        "--ceilings", ceilings,
-        "for the card and --cost: the least time, by what bounds each op. `here` measures this machine for some "
-        "seconds; else a file written by `toy bench machine --json`");
-    of_passes = {app.add_option("--batch", o.trainer.batch, "B of the training step; of a run: by default its own")
-                     ->capture_default_str()};
-    tokens_option = app.add_option("--tokens", o.trainer.tokens, "T of the training step; of a run: by default its own")
-                        ->capture_default_str();
+    app.add_option("model", what,
+                   fmt::format("GGUF file, run, size ({}), or JSON file of dimensions or options",
+                               fmt::join(size_names(), ", ")))
+        ->required()
+        ->check(suggested(size_names(), true));
+    const std::vector<std::string> graphs{"train", "forward", "decode"};
+    begin_group(app, "Output");
+    app.add_option("--graph", graph, "Print the ops with their costs")->check(one_of(graphs));
+    app.add_option("--plan", plan, "Print the steps, kernels and buffers")->check(one_of(graphs));
+    app.add_option("--memory", memory, "Show the memory in use over the steps")->check(one_of(graphs));
+    app.add_option("--cost", cost, "Show FLOPs and bytes by layer")->check(one_of(graphs));
+    app.add_option("--format", format, "text, json, svg (with --graph or --memory) or mermaid (with --graph)")
+        ->capture_default_str()
+        ->check(one_of({"text", "json", "svg", "mermaid"}));
+    app.add_flag("--json", json, "Same as --format json");
+    ceilings_option =
+        app.add_option("--ceilings", ceilings, "Add least times, from the JSON of bench machine or measured here")
+            ->check(suggested({"here"}, true));
+    begin_group(app, "Batch");
+    of_passes = {app.add_option("--batch", o.trainer.batch, "Sequences per training step; of a run, its own")
+                     ->capture_default_str()
+                     ->check(at_least(1))};
+    tokens_option = app.add_option("--tokens", o.trainer.tokens, "Tokens per sequence; of a run, its own")
+                        ->capture_default_str()
+                        ->check(at_least(1));
     of_passes.push_back(tokens_option);
-    of_training = {add_optimizer_option(app, optimizer), add_update_option(app, update)};
-    of_training.push_back(app.add_option(
-        "--limit", limit,
-        "SIZE, as 4G: show the training step that `toy train --memory` would make of it: activations "
-        "computed again in backward until weights, moments, gradients and the rest take no more than that"));
-    of_decoding = {
-        app.add_option("--ctx", o.context, "positions of the decoder; 0: the model's own")->capture_default_str()};
-    rows_option =
-        app.add_option("--rows", o.rows,
-                       "rows that the decoder computes together, 1 to --ctx (by default fewer where --ctx is)")
-            ->capture_default_str();
+    of_decoding = {add_context_option(app, o.context, "Positions of the decoder; 0 takes the model's context")};
+    rows_option = app.add_option("--rows", o.rows, "Rows that the decoder computes together, at most --ctx")
+                      ->capture_default_str()
+                      ->check(at_least(1));
     of_decoding.push_back(rows_option);
-    app.add_flag("--json", json, "the same as --format json");
+    of_training = {add_optimizer_option(app, optimizer), add_update_option(app, update)};
+    begin_group(app, "Machine");
+    of_training.push_back(app.add_option("--limit", limit, "Plan the training step that train --memory SIZE would run")
+                              ->option_text("SIZE"));
     device.add(app);
+    show_in_help(app, {"--graph", "--plan", "--memory", "--cost", "--format", "--json", "--ceilings", "--batch",
+                       "--tokens", "--optimizer"});
     app.footer(
-        "\nExamples:\n"
+        "Without --graph, --plan, --memory or --cost it prints the model's card. See docs/describe.md.\n\n"
+        "Examples:\n"
         "  toy describe smollm2-135m --ceilings here\n"
-        "  toy describe out/model.gguf --graph forward --format svg > forward.svg\n"
-        "  toy describe small --memory train --batch 16 --tokens 128\n"
-        "  toy describe small --memory train --batch 16 --tokens 128 --limit 128M\n"
-        "  toy describe small --cost train --ceilings machine.json");
+        "  toy describe out/book --graph forward --format svg > forward.svg\n"
+        "  toy describe small --memory train --batch 16 --limit 128M");
     app.callback([this] { run(); });
   }
 
@@ -88,17 +86,15 @@ struct Describe {
     take_step_of(model.step);
     print_warnings(what, model.warnings);
     if (o.context == 0) o.context = model.spec.context;
-    check(rows_option->count() == 0 || o.rows <= o.context, "rows is {}, expected 1 to {}, the positions (--ctx)",
-          o.rows, o.context);
+    check(rows_option->count() == 0 || o.rows <= o.context, "--rows is {}; use 1 to {}, the positions of --ctx", o.rows,
+          o.context);
     if (model.spec.positions == PositionKind::learned && tokens_option->count() == 0 && !model.step.tokens)
       o.trainer.tokens = std::min(o.trainer.tokens, model.spec.context);
     if (!limit.empty()) fit(model.spec, *dev);
     std::optional<Ceilings> limits;
     if (ceilings_option->count()) limits = ceilings == "here" ? Ceilings(dev->pool()) : read_ceilings(ceilings);
     if (limits && look_disturbed(*limits))
-      to_stderr(
-          "toy: ceilings: a cache seems slower than what lies behind it: the machine was busy while it was "
-          "measured; do not rely on the least times\n");
+      to_stderr("toy: ceilings: the machine was busy while it was measured; do not rely on the least times\n");
     if (!graph.empty()) return print_graph(graph_of(graph, model, o, *dev), *dev);
     if (!plan.empty()) return print_plan(graph_of(plan, model, o, *dev).plan);
     if (!memory.empty()) return print_memory(graph_of(memory, model, o, *dev));
@@ -126,37 +122,31 @@ struct Describe {
 
   void check_options() {
     apply_step();
-    check_context(o.context);
     if (!limit.empty()) parse_bytes("limit", limit);
     for (const std::string* shown : {&graph, &plan, &memory, &cost})
       check(limit.empty() || shown->empty() || *shown == "train",
-            "limit is of the training step, and '{}' was asked for; leave it out, or ask for train", *shown);
-    check(o.rows >= 1, "rows is {}, expected at least 1", o.rows);
+            "--limit changes nothing in the graph '{}'; remove it or use train", *shown);
     const auto shown = {std::pair("graph", &graph), std::pair("plan", &plan), std::pair("memory", &memory),
                         std::pair("cost", &cost)};
     std::vector<std::string> given;
     for (const auto& [name, value] : shown)
       if (!value->empty()) given.push_back(std::string("--") + name);
-    check(given.size() < 2, "{} were given; give one of them", fmt::join(given, " and "));
+    check(given.size() < 2, "{} exclude each other; give one of them", fmt::join(given, " and "));
     if (!given.empty()) check_read_by(graph + plan + memory + cost);
-    check(format == "text" || format == "json" || format == "mermaid" || format == "svg",
-          "format '{}' is not one of text, json, mermaid, svg", format);
-    check(format != "mermaid" || !graph.empty(), "format mermaid draws a graph; add --graph train, forward or decode");
+    check(format != "mermaid" || !graph.empty(), "--format mermaid needs --graph train, forward or decode; add it");
     check(format != "svg" || !graph.empty() || !memory.empty(),
-          "format svg draws a graph or the memory; add --graph or --memory with train, forward or decode");
-    check(!json || format == "text" || format == "json", "--json is --format json, and --format is {}; give one",
-          format);
+          "--format svg needs --graph or --memory with train, forward or decode; add one");
+    check(!json || format == "text" || format == "json", "--json and --format {} exclude each other; give one", format);
     if (json) format = "json";
     check(ceilings_option->count() == 0 || given.empty() || !cost.empty(),
-          "ceilings: the least time stands in the card and in --cost; {} does not show it",
-          given.empty() ? "" : given.front());
+          "--ceilings changes nothing with {}; use it with --cost or the card", given.empty() ? "" : given.front());
   }
 
-  // Options that the graph does not read would promise what they do not do.
+  // Options that the graph ignores are refused.
   void check_read_by(const std::string& which) const {
     const auto refuse = [&](const std::vector<const CLI::Option*>& options) {
       for (const CLI::Option* option : options)
-        check(option->count() == 0, "{} changes nothing in the graph of '{}'; leave it out", option->get_name(), which);
+        check(option->count() == 0, "{} changes nothing in the graph '{}'; remove it", option->get_name(), which);
     };
     if (which == "decode") refuse(of_passes);
     if (which == "decode" || which == "forward") refuse(of_training);

@@ -9,20 +9,17 @@
 #include <optional>
 
 #include "cli/describe.h"
+#include "cli/model_file.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/decode/decoder.h"
-#include "toy/formats/checkpoint.h"
 #include "toy/formats/gguf.h"
-#include "toy/runs/run.h"
 
 namespace toy::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-const std::vector<std::string> kRoots{"runs", "out"};  // where `toy runs` looks, too
 
 bool is_size(const std::string& what) {
   const auto names = size_names();
@@ -91,42 +88,17 @@ RunStep step_of(const fs::path& path) {
   return step;
 }
 
-// Of a run further down, or of the beginning of its id; "" where there is none.
-std::string folder_of_run(const std::string& what) {
-  std::error_code error;
-  if (what.empty() || is_size(what) || fs::exists(what, error)) return {};
-  try {
-    return fs::path(runs::find_log(what, kRoots)).parent_path().string();
-  } catch (const Error&) {
-    return {};
-  }
-}
-
 // The file that a word stands for.
 std::string file_of(const std::string& what) {
   std::error_code error;
-  if (!fs::exists(what, error))
-    for (const std::string& root : kRoots)
-      if (const fs::path run = fs::path(root) / what; !what.empty() && fs::is_directory(run, error))
-        return file_of(run.string());
-  if (const std::string run = folder_of_run(what); !run.empty()) return file_of(run);
-  if (fs::is_directory(what, error)) {
-    // A run that has ended, a checkpoint, a run that has not.
-    const fs::path folder(what);
-    std::vector<fs::path> there{folder / "model.gguf", folder / "weights.gguf"};
-    const std::string checkpoints = (folder / "checkpoints").string();
-    if (fs::is_directory(checkpoints, error))
-      for (const int64_t step : checkpoint_steps(checkpoints))
-        there.insert(there.begin() + 2, fs::path(checkpoint_path(checkpoints, step)) / "weights.gguf");
-    for (const fs::path& file : there)
-      if (fs::exists(file, error)) return file.string();
+  if (const std::string folder = run_folder(what); !folder.empty()) {
+    if (const std::string model = model_in(folder); !model.empty()) return model;
     for (const char* options : {"config.json", "train.json"})  // of a run to come
-      if (planned(folder / options)) return (folder / options).string();
-    fail("{}: a folder without a model.gguf, a checkpoint, or options of a run, so there is no model; give a GGUF file",
-         what);
+      if (const fs::path file = fs::path(folder) / options; planned(file)) return file.string();
+    fail("{}: the folder has no model.gguf, no checkpoint and no options of a run; give a GGUF file", folder);
   }
   const std::string near = nearest(what, size_names());
-  check(fs::exists(what, error), "'{}' is no file, no run, and none of the sizes {}{}", what,
+  check(fs::exists(what, error), "'{}' is no file, no run and none of the sizes {}{}", what,
         fmt::join(size_names(), ", "), near.empty() ? "" : "; did you mean '" + near + "'?");
   return what;
 }
@@ -197,7 +169,7 @@ Described open_description(const std::string& what) {
 Compiled graph_of(const std::string& which, const Described& model, const GraphOptions& options, Device& device) {
   if (which == "train") return train_graph(model, options, device);
   if (which == "forward") return forward_graph(model, options.trainer, device);
-  check(which == "decode", "'{}' is not one of the graphs train, forward, decode", which);
+  check(which == "decode", "the graph is '{}'; use train, forward or decode", which);
   return decode_graph(model, options, device);
 }
 

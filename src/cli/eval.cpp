@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "cli/command.h"
+#include "cli/help.h"
+#include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/prompts.h"
@@ -66,56 +68,52 @@ struct Eval {
   CLI::Option *out_option = nullptr, *top_option = nullptr;
 
   void add(CLI::App& app) {
-    app.add_option("model", model_path, "a GGUF file")->required();
-    app.add_option("--file", file, "the text to score; -: standard input")->required();
-    app.add_flag("--by-documents", by_documents,
-                 "blank lines separate documents, each is read from a fresh state; the line breaks around them do not "
-                 "count");
-    app.add_option("--ctx", o.context, "tokens of a window; 0: what the model was made for")->capture_default_str();
-    app.add_option("--stride", o.stride,
-                   "tokens from one window to the next, 1 to --ctx; 0: half of it. Every token is scored once, from at "
-                   "least ctx - stride tokens before it where the text has them; smaller is better and slower")
-        ->capture_default_str();
-    app.add_flag("--no-bos", no_bos,
-                 "no beginning-of-sequence token at the beginning of each window or document, whatever the tokenizer "
-                 "says. The first token of a text without one is not scored");
-    out_option = app.add_option("--logprobs-out", logprobs_out,
-                                "a file for JSON Lines, one for each scored token: document, index, id, logprob, top");
-    top_option = app.add_option("--top-logprobs", o.top_logprobs, "with --logprobs-out: the K likeliest tokens there")
-                     ->capture_default_str();
-    add_check_finite(app, o.check_finite);
-    app.add_flag("--json", json, "a JSON object on stdout");
+    add_model_option(app, model_path)->required();
+    begin_group(app, "Data");
+    app.add_option("--file", file, "Text to score; - reads standard input")->required()->check(file_name());
+    app.add_flag("--by-documents", by_documents, "Score documents, separated by blank lines, each from a fresh state");
+    app.add_flag("--no-bos", no_bos, "Omit the beginning-of-sequence token");
+    begin_group(app, "Batch");
+    add_context_option(app, o.context, "Tokens per window; 0 takes the model's context");
+    app.add_option("--stride", o.stride, "Tokens between windows, at most --ctx; 0 takes half of it")
+        ->capture_default_str()
+        ->check(at_least(0));
+    begin_group(app, "Output");
+    app.add_flag("--json", json, "Print a JSON object");
+    out_option = app.add_option("--logprobs-out", logprobs_out, "File for the logprob of each token, as JSON Lines")
+                     ->check(file_name());
+    top_option = app.add_option("--top-logprobs", o.top_logprobs, "With --logprobs-out, also the N likeliest tokens")
+                     ->capture_default_str()
+                     ->check(at_least(0));
     device.add(app);
+    add_check_finite(app, o.check_finite);
+    show_in_help(app, {"--file", "--by-documents", "--ctx", "--stride", "--json", "--logprobs-out", "--threads"});
     app.footer(
-        "\nPerplexity is exp of the mean of -log p over the tokens: it depends on the tokenizer. Bits a byte do not, "
-        "and\n"
-        "compare any two models on the same text. The error is one standard error: of the mean over documents with\n"
-        "--by-documents, else over blocks of 64 consecutive tokens.\n"
-        "\nExamples:\n"
-        "  toy eval out/model.gguf --file test.txt --ctx 128 --stride 32\n"
-        "  toy eval out/model.gguf --file stories.txt --by-documents --logprobs-out tokens.jsonl --top-logprobs 5\n"
-        "`toy train` validates in windows of its --tokens T at stride T/4, without a beginning-of-sequence token.");
+        "Perplexity depends on the tokenizer; bits per byte compare any two models on the same text. Errors are "
+        "standard errors over documents, or over blocks of 64 tokens. See docs/training.md.\n\n"
+        "Examples:\n"
+        "  toy eval out/book --file test.txt\n"
+        "  toy eval out/book --file test.txt --logprobs-out tokens.jsonl --top-logprobs 5");
     app.callback([this] { run(); });
   }
 
   void run() {
-    check_context(o.context);
-    check(top_option->count() == 0 || out_option->count() > 0,
-          "top-logprobs: there is no file for them; give --logprobs-out FILE too");
+    model_path = model_file(model_path);
+    check(top_option->count() == 0 || out_option->count() > 0, "--top-logprobs needs a file; add --logprobs-out FILE");
     if (out_option->count()) {
-      check(logprobs_out != "-", "logprobs-out is '-'; stdout has the result, so give a file");
+      check(logprobs_out != "-", "--logprobs-out is '-', but stdout has the result; give a file");
       refuse_overwriting("logprobs-out", logprobs_out, {{"--file", file}, {"the model", model_path}});
       refuse_replacing("logprobs-out", logprobs_out, begins_with_scores);
     }
     const std::string text = read_text(file);
     const auto dev = device.make();
     const Model model = load_model(model_path, *dev);
+    require_tokenizer(model, model_path);
     print_warnings(model_path, model.warnings);
-    check(model.tokenizer != nullptr, "{}: the file has no tokenizer, so it cannot read a text", model_path);
     model.spec.require_positions(o.context, "ctx");
     warn_of_long_context(model_path, model.spec, o.context);
     const std::vector<std::string> documents = by_documents ? split_documents(text) : std::vector<std::string>{text};
-    check(!documents.empty(), "by-documents: {} holds no document, only blank lines", file);
+    check(!documents.empty(), "--by-documents: {} has only blank lines; give a text", file);
     const EvalText ids = tokenize_for_eval(*model.tokenizer, documents, !no_bos);
     std::optional<AtomicFile> lines;
     if (out_option->count()) lines.emplace(logprobs_out);
@@ -165,12 +163,12 @@ struct Eval {
       fmt::print("{}\n", json_text(j));
       return;
     }
-    fmt::print("perplexity {}\n{} nats a token\n{} bits a byte\n", with_error(s.perplexity(), s.perplexity_error()),
+    fmt::print("perplexity {}\n{} nats per token\n{} bits per byte\n", with_error(s.perplexity(), s.perplexity_error()),
                with_error(s.nats_per_token(), s.standard_error),
                with_error(s.bits_per_byte(), s.bits_per_byte_error()));
     const std::string error =
         s.blocks >= 2 ? fmt::format("+- is the standard error over {} {}", s.blocks, over)
-                      : fmt::format("no standard error: it needs at least two {}, there is {}", over, s.blocks);
+                      : fmt::format("no standard error: it needs at least two {} and has {}", over, s.blocks);
     fmt::print("{} tokens, {} bytes, {} document{}, windows of {} at stride {}; {}\n", s.tokens, s.bytes, documents,
                documents == 1 ? "" : "s", context, stride, error);
   }

@@ -6,6 +6,8 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/help.h"
+#include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/prompts.h"
 #include "toy/base/error.h"
@@ -109,102 +111,92 @@ struct Infer {
   std::vector<const CLI::Option*> of_chance;  // what temperature 0 has no use for
 
   void add(CLI::App& app) {
-    app.add_option("model", model_path, "a GGUF file")->required();
+    add_model_option(app, model_path)->required();
     prompts.add(app);
-    n_option = app.add_option("-n,--n", g.max_tokens, "tokens to generate (default: 128, or as many as fit)");
-    add_text_list_option(app, "--stop", stops,
-                         "end before this text; may be given several times. A line break is written --stop $'\\n' in "
-                         "bash");
     add_sampling(app);
-    app.add_option("--ctx", context,
-                   "positions to make room for; 0: what prompt and n need, within the model's context")
-        ->capture_default_str();
-    parallel_option =
-        app.add_option(
-               "--parallel", parallel,
-               "with --prompts: how many are generated at once; a finished one makes room for the next. Changes "
-               "time and memory, not the results")
-            ->capture_default_str();
-    app.add_option("--top-logprobs", g.top_logprobs, "with --json: the K best tokens at each position")
-        ->capture_default_str();
-    add_check_finite(app, check_finite);
-    app.add_flag("--ignore-eos", g.ignore_eos, "go on after the end-of-sequence token");
-    app.add_flag("--json", json,
-                 "JSON on stdout, one object for each prompt: prompt_ids, ids, text, logprobs, finish_reason (length, "
-                 "eos, stop). ids are all that were generated, text ends before a stop string");
+    begin_group(app, "Output");
+    n_option = app.add_option("-n,--n", g.max_tokens, "Tokens to generate (default: 128, or as many as fit)")
+                   ->check(at_least(0));
+    add_text_list_option(app, "--stop", stops, "End the text before this string");
+    app.add_flag("--ignore-eos", g.ignore_eos, "Continue after the end-of-sequence token");
+    app.add_flag("--json", json, "Print one JSON object per prompt: prompt_ids, ids, text, logprobs, finish_reason");
+    app.add_option("--top-logprobs", g.top_logprobs, "With --json, also print the N best tokens at each position")
+        ->capture_default_str()
+        ->check(at_least(0));
+    begin_group(app, "Machine");
+    add_context_option(app, context, "Positions to reserve; 0 takes what the prompt and --n need");
+    parallel_option = app.add_option("--parallel", parallel, "Prompts of --prompts that are generated at once")
+                          ->capture_default_str()
+                          ->check(from_to(1, 1024));
     device.add(app);
+    add_check_finite(app, check_finite);
+    show_in_help(app, {"--prompt", "--prompt-file", "--prompts", "--temperature", "--top-k", "--top-p", "--min-p",
+                       "--seed", "--n", "--stop", "--json", "--threads"});
     app.footer(
-        "\nWhat happens to the model's logits, in this order: penalties, temperature, top-k, top-p, min-p, and a draw\n"
-        "that depends on the seed, the number of tokens generated so far, and what is left. Logprobs are the model's\n"
-        "own: before all of these.\n"
-        "\nExamples:\n"
-        "  toy infer out/model.gguf --prompt \"Once upon a time\" --n 100 --temperature 0.8 --min-p 0.05 --seed 1\n"
-        "  echo \"Once upon a time\" | toy infer out/model.gguf --prompt-file - --stop \"The end\"\n"
-        "  toy infer out/model.gguf --prompts questions.txt --n 50 --json > answers.jsonl");
+        "Logits pass through penalties, temperature, top-k, top-p and min-p, in this order. Logprobs are those of the "
+        "unchanged model.\n\n"
+        "Examples:\n"
+        "  toy infer out/book --prompt \"Once upon a time\" --temperature 0.8\n"
+        "  echo \"Once upon a time\" | toy infer out/book --prompt-file -\n"
+        "  toy infer out/book --prompts questions.txt --json > answers.jsonl");
     app.callback([this] { run(); });
   }
 
   void add_sampling(CLI::App& app) {
     SamplerOptions& s = g.sampler;
-    app.add_option(
-           "--temperature", s.temperature,
-           "0: always the likeliest token, whatever --top-k, --top-p, --min-p and --seed say; 1: as the model says")
-        ->capture_default_str();
+    begin_group(app, "Sampling");
+    app.add_option("--temperature,--temp", s.temperature, "Sampling temperature; 0 always takes the likeliest token")
+        ->capture_default_str()
+        ->check(at_least(0));
     of_chance = {
-        app.add_option("--top-k", s.top_k, "choose among the k likeliest; 0: all")->capture_default_str(),
-        app.add_option("--top-p", s.top_p, "choose among the likeliest that together reach p")->capture_default_str(),
-        app.add_option("--min-p", s.min_p, "choose among those at least p times as likely as the likeliest; 0: all")
-            ->capture_default_str()};
-    app.add_option("--repeat-penalty", s.repeat_penalty,
-                   "logits of tokens that occurred are divided by it where positive, multiplied where not (as "
-                   "llama.cpp); 1: none")
-        ->capture_default_str();
+        app.add_option("--top-k", s.top_k, "Choose among the N likeliest tokens; 0 keeps all")
+            ->capture_default_str()
+            ->check(from_to(0, INT32_MAX)),
+        app.add_option("--top-p", s.top_p, "Choose among the likeliest tokens of this total probability")
+            ->capture_default_str()
+            ->check(above_to(0, 1)),
+        app.add_option("--min-p", s.min_p, "Drop tokens below this fraction of the likeliest one's probability")
+            ->capture_default_str()
+            ->check(from_to(0, 1))};
+    app.add_option("--repeat-penalty", s.repeat_penalty, "Penalty factor for tokens that occurred; 1 turns it off")
+        ->capture_default_str()
+        ->check(above(0));
     app.add_option("--frequency-penalty", s.frequency_penalty,
-                   "taken from a token's logit for each time it occurred (as OpenAI); 0: none")
+                   "Logit penalty per occurrence of a token; 0 turns it off")
         ->capture_default_str();
-    app.add_option("--presence-penalty", s.presence_penalty,
-                   "taken from a token's logit if it occurred at all (as OpenAI); 0: none")
+    app.add_option("--presence-penalty", s.presence_penalty, "Logit penalty for tokens that occurred; 0 turns it off")
         ->capture_default_str();
-    last_n_option =
-        app.add_option("--repeat-last-n", s.penalty_last_n,
-                       "the last N tokens of prompt and text are what the penalties look at (as llama.cpp); -1: all, "
-                       "0: no penalties")
-            ->capture_default_str();
-    of_chance.push_back(add_seed_option(app, s.seed, "seed of the choices, the same for every prompt"));
+    last_n_option = app.add_option("--repeat-last-n", s.penalty_last_n,
+                                   "Tokens that the penalties look back on; -1 takes all, 0 turns penalties off")
+                        ->capture_default_str()
+                        ->check(at_least(-1));
+    of_chance.push_back(add_seed_option(app, s.seed, "Seed of the random choices"));
   }
 
   void check_options() const {
-    check(g.max_tokens >= 0, "n is {}, expected 0 or more", g.max_tokens);
-    check(g.top_logprobs >= 0, "top-logprobs is {}, expected 0 or more", g.top_logprobs);
-    check(json || g.top_logprobs == 0, "top-logprobs shows in JSON only; add --json");
-    check_context(context);
-    check(parallel >= 1 && parallel <= 1024, "parallel is {}, expected 1 to 1024", parallel);
-    check(
-        prompts.several() || parallel_option->count() == 0,
-        "--parallel is how many prompts are generated at once, and there is one; give several with --prompts FILE, or "
-        "leave it out");
+    check(json || g.top_logprobs == 0, "--top-logprobs needs JSON; add --json");
+    check(prompts.several() || parallel_option->count() == 0,
+          "--parallel needs several prompts; add --prompts FILE or remove it");
     const Sampler options_are_sound(g.sampler);
     std::vector<std::string> unused;  // no error: greedy runs of scripts that always give a seed are what they seem
     for (const CLI::Option* option : of_chance)
       if (option->count() > 0 && g.sampler.temperature == 0) unused.push_back(option->get_name());
     if (!unused.empty())
       to_stderr(
-          fmt::format("toy: {} changes nothing at temperature 0, which always takes the likeliest token; add "
-                      "--temperature 0.8, say\n",
+          fmt::format("toy: {} changes nothing at temperature 0, which takes the likeliest token; add e.g. "
+                      "--temperature 0.8\n",
                       fmt::join(unused, ", ")));
     const SamplerOptions& s = g.sampler;
     if (last_n_option->count() > 0 && s.repeat_penalty == 1 && s.frequency_penalty == 0 && s.presence_penalty == 0)
-      to_stderr(
-          "toy: --repeat-last-n changes nothing without a penalty; add --repeat-penalty 1.1, say, or "
-          "--frequency-penalty or --presence-penalty\n");
+      to_stderr("toy: --repeat-last-n changes nothing without a penalty; add e.g. --repeat-penalty 1.1\n");
     const StopFilter stops_are_sound(stops);
   }
 
   // What else than fewer tokens would help.
   const char* room_to_grow(const ModelSpec& spec) const {
     if (context > 0) return " or a larger --ctx";
-    return spec.positions == PositionKind::learned ? ": these are all that the model has learned"
-                                                   : " or --ctx beyond the model's own";
+    return spec.positions == PositionKind::learned ? "; the model has no more positions"
+                                                   : " or --ctx beyond the model's context";
   }
 
   // How much of each prompt's continuation fits. Throws when it was asked for and does not.
@@ -216,9 +208,8 @@ struct Infer {
       const int64_t tokens = int64_t(ids[i].size());
       int64_t n = std::min<int64_t>(g.max_tokens, int64_t(1) << 40);  // beyond any context, and sums do not overflow
       if (n_option->count() == 0) n = std::clamp<int64_t>(room - tokens, 1, n);
-      check(tokens + n <= room,
-            "context: {} prompt tokens{} and {} to generate need {} positions, there are {}; use a {}{}", tokens,
-            prompts.several() ? fmt::format(" ({})", prompts.where(i)) : "", n, tokens + n, room,
+      check(tokens + n <= room, "context: {} prompt tokens{} and {} to generate need {} positions of {}; use a {}{}",
+            tokens, prompts.several() ? fmt::format(" ({})", prompts.where(i)) : "", n, tokens + n, room,
             tokens < room ? "smaller --n" : "shorter prompt", room_to_grow(model.spec));
       result.push_back(n);
     }
@@ -228,12 +219,12 @@ struct Infer {
   void run() {
     check_options();
     prompts.read();
+    model_path = model_file(model_path);
     const auto dev = device.make();
     const Model model = load_model(model_path, *dev);
-    print_warnings(model_path, model.warnings);
-    check(stops.empty() || model.tokenizer, "stop: {} has no tokenizer, so there is no text to stop at; use --n",
-          model_path);
+    if (!stops.empty()) require_tokenizer(model, model_path, "remove --stop");
     const std::vector<std::vector<int32_t>> ids = prompts.tokens(model, model_path);
+    print_warnings(model_path, model.warnings);
     const std::vector<int64_t> n = lengths(ids, model);
     int64_t needed = 0, longest = 0;
     for (size_t i = 0; i < ids.size(); ++i) {

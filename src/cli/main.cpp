@@ -9,11 +9,12 @@
 #include <cstdio>
 #include <filesystem>
 #include <new>
-#include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/console.h"
+#include "cli/help.h"
+#include "cli/manifest.h"
 #include "cli/options.h"
 #include "cli/parse_errors.h"
 #include "cli/resume.h"
@@ -25,44 +26,36 @@
 namespace toy::cli {
 namespace {
 
-// What a program needs to know about a command and its options, from the same objects that parse them.
-nlohmann::ordered_json manifest(const CLI::App& app) {
-  nlohmann::ordered_json j{{"name", app.get_name()}, {"summary", app.get_description()}};
-  for (const CLI::Option* o : app.get_options()) {
-    if (o->get_name() == "--help") continue;
-    nlohmann::ordered_json option{{"name", o->get_positional() ? o->get_name(true) : o->get_name()},
-                                  {"positional", o->get_positional()},
-                                  {"required", o->get_required()},
-                                  {"takes_value", o->get_items_expected_max() > 0},
-                                  {"help", o->get_description()}};
-    if (!o->get_default_str().empty()) option["default"] = o->get_default_str();
-    j["options"].push_back(std::move(option));
-  }
-  for (const CLI::App* sub : app.get_subcommands({})) j["commands"].push_back(manifest(*sub));
-  return j;
-}
-
 int fail_with(int code, const std::string& text) {
   to_stderr(fmt::format("toy: {}\n", one_line(text)));
   return code;
 }
 
-// Results that nobody got are a failure, whatever was computed.
+// Results that were lost are a failure, whatever was computed.
 int with_output_written(int code) {
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) return fail_with(1, "stdout: the output could not be written");
   return code;
 }
 
+// `toy help train` is `toy train --help`.
+std::vector<std::string> without_help_command(std::vector<std::string> words) {
+  if (words.empty() || words.front() != "help") return words;
+  words.erase(words.begin());
+  words.emplace_back("--help");
+  return words;
+}
+
 int run(CLI::App& app, int argc, char** argv) {
-  const std::vector<std::string> given(argv + std::min(argc, 1), argv + argc);
+  const std::vector<std::string> given =
+      without_help_command(std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
   try {
-    std::vector<std::string> words = with_config(app, with_resumed_options(app, protect_texts(argc, argv)));
+    std::vector<std::string> words = with_config(app, with_resumed_options(app, protect_texts(given)));
     std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
     app.parse(words);
     return with_output_written(0);
   } catch (const CLI::ParseError& e) {
     if (const std::string unknown = explain_unknown_command(app, given); e.get_exit_code() == 0 && !unknown.empty())
-      return fail_with(2, unknown);                                       // --help of a command that is not there
+      return fail_with(2, unknown);                                       // --help of an unknown command
     if (e.get_exit_code() == 0) return with_output_written(app.exit(e));  // --help, --version
     return fail_with(2, explain(app, e, given));
   } catch (const Error& e) {
@@ -81,15 +74,16 @@ int run(CLI::App& app, int argc, char** argv) {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> list{
-      {"new", "Make a project: a corpus, a config, scripts; or a CMake project that uses the library", add_new},
-      {"train", "Train a model: from a text to a GGUF file", add_train},
-      {"infer", "Continue a prompt with a GGUF model", add_infer},
-      {"eval", "Score a text: perplexity, bits a byte, logprobs of every token", add_eval},
-      {"describe", "Show a model's card, graph, memory plan and cost", add_describe},
+      {"new", "Create a project with a corpus, options and scripts", add_new},
+      {"train", "Train a model on text and write it as GGUF", add_train},
+      {"infer", "Generate text with a GGUF model", add_infer},
+      {"eval", "Score text: perplexity, bits per byte, logprobs", add_eval},
+      {"describe", "Show a model's card, graph, plan, memory and cost", add_describe},
       {"tokenizer", "Train a tokenizer, encode text, decode ids", add_tokenizer},
-      {"corpus", "Write stories whose exact probability is known, and score texts", add_corpus},
-      {"runs", "List, show and compare training runs; curves, reports", add_runs},
-      {"bench", "Measure toy's speed beside this machine's ceilings", add_bench},
+      {"corpus", "Write stories of known probability and score text", add_corpus},
+      {"runs", "List, show and compare training runs", add_runs},
+      {"bench", "Measure speed and compare it with the machine's limits", add_bench},
+      {"completion", "Print a completion script for bash, zsh or fish", add_completion},
   };
   return list;
 }
@@ -98,27 +92,28 @@ int main(int argc, char** argv) {
   ensure_standard_streams();
   install_sigbus_message();
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit is an error of its write, with a message
-  CLI::App app{
-      "toy: readable machine learning that is also fast.\n"
-      "Trains, runs and inspects transformer language models; GGUF in and out.\n",
-      "toy"};
-  app.set_version_flag("--version", std::string("toy ") + TOY_VERSION);
+  CLI::App app{"Train, run and inspect small language models.", "toy"};
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.set_help_all_flag("--help-all", "Show all options");
+  app.set_version_flag("--version", std::string("toy ") + TOY_VERSION, "Print the version");
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // lists take all
   app.require_subcommand(1);
-  app.footer(
-      "\nTry:  toy train from-scratch --corpus text.txt --out out\n"
-      "      toy infer out/model.gguf --prompt \"Once upon a time\"\n"
-      "`toy COMMAND --help` explains each; `toy --manifest` prints all of it as JSON.");
   app.add_flag_callback(
       "--manifest",
       [&app] {
         fmt::print("{}\n", json_text(manifest(app), 2));
         throw CLI::Success();
       },
-      "print every command and option as JSON");
+      "Print all commands and options as JSON");
   for (const Command& c : commands()) {
     CLI::App* sub = app.add_subcommand(c.name, c.summary);
     c.add(*sub);
   }
+  app.footer(  // last, because commands inherit it
+      "toy help COMMAND shows the options of a command.\n\n"
+      "Examples:\n"
+      "  toy train from-scratch --corpus book.txt --out out/book\n"
+      "  toy infer out/book --prompt \"Once upon a time\"");
   make_numbers_strict(app);
   return run(app, argc, argv);
 }

@@ -1,4 +1,4 @@
-// toy new: a folder with a project that works at once.
+// toy new: a folder with a project that works.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/help.h"
 #include "cli/scaffold.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
@@ -20,16 +21,12 @@ namespace fs = std::filesystem;
 void check_name(const std::string& name, bool library) {
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   const auto allowed = [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '-' || c == '_'; };
-  check(name.find('/') == std::string::npos,
-        "name '{}' has a slash; give the name alone, and the folder that the project goes into with --in", name);
   check(!name.empty() && name.size() <= 64 && letter(name[0]) && std::all_of(name.begin(), name.end(), allowed),
-        "name '{}' cannot be used; a name begins with a letter, goes on with letters, digits, - and _, and has 1 to 64 "
-        "of them",
-        name);
+        "the project's name is '{}'; use a letter, then up to 63 letters, digits, - and _", name);
   // Targets that CMake makes itself, and the package that the project looks for.
   for (const char* taken :
        {"all", "clean", "edit_cache", "help", "install", "package", "package_source", "rebuild_cache", "test", "toy"})
-    check(!library || name != taken, "name '{}' is taken by CMake or by toy itself; choose another one", name);
+    check(!library || name != taken, "the project's name is '{}', which CMake or toy uses; choose another", name);
 }
 
 // This very program, for scripts that find no other.
@@ -39,14 +36,14 @@ std::string own_path() {
   return error ? "toy" : path.string();
 }
 
-// A folder that did not exist, and that goes away with all in it unless it is kept.
+// A folder that did not exist, and that is removed with its files unless it is kept.
 class NewFolder {
  public:
   explicit NewFolder(fs::path path) : path_(std::move(path)) {
     std::error_code error;
     const bool made = fs::create_directory(path_, error);
     check(!error, "cannot make the folder '{}': {}", path_.string(), error.message());
-    check(made, "'{}' is there already, and nothing in it was changed; choose another name", path_.string());
+    check(made, "'{}' exists, and nothing in it was changed; choose another name", path_.string());
   }
   ~NewFolder() {
     std::error_code ignored;
@@ -71,37 +68,40 @@ class NewFolder {
 };
 
 struct New {
-  std::string name, in = ".";
+  std::string where;
   bool library = false;
 
   void add(CLI::App& app) {
-    app.add_option("name", name, "of the project and its folder, which must not be there yet: letters, digits, - and _")
-        ->required();
-    app.add_option("--in", in, "folder that the project's own goes into")->capture_default_str();
-    app.add_flag("--lib", library, "a CMake project in C++ that uses the installed library");
+    app.add_option("path", where, "Folder to create; its last part is the project's name")
+        ->required()
+        ->check(folder_name());
+    app.add_flag("--lib", library, "Create a C++ project with CMake that uses the installed library");
     app.footer(
-        "\nstdout has the paths of the files.\n"
-        "\nExamples:\n"
+        "Examples:\n"
         "  toy new mine && mine/train.sh && mine/generate.sh\n"
-        "  toy new --lib mine && cmake -S mine -B mine/build -G Ninja && cmake --build mine/build && mine/build/mine");
+        "  toy new --lib projects/mine");
     app.callback([this] { run(); });
   }
 
   void run() const {
+    fs::path path(where);
+    if (!path.has_filename()) path = path.parent_path();  // of "mine/"
+    const std::string name = path.filename().string();
     check_name(name, library);
     std::error_code error;
-    check(fs::is_directory(in, error), "in: there is no folder '{}'", in);
-    const fs::path path = in == "." ? fs::path(name) : fs::path(in) / name;
+    const fs::path parent = path.parent_path();
+    check(parent.empty() || fs::is_directory(parent, error), "there is no folder '{}'; create it first",
+          parent.string());
     const fs::file_type there = fs::symlink_status(path, error).type();  // none: it cannot be told
     check(there == fs::file_type::not_found || there == fs::file_type::none,
-          "'{}' is there already, and nothing in it was changed; choose another name", path.string());
+          "'{}' exists, and nothing in it was changed; choose another name", path.string());
     NewFolder folder(path);
     std::string paths;
     for (const ProjectFile& f : library ? library_project(name) : training_project(name, own_path()))
       paths += folder.write(f) + "\n";
     folder.keep();
     fmt::print("{}", paths);
-    to_stderr(library ? fmt::format("next: {}/README.md says how it is built\n", path.string())
+    to_stderr(library ? fmt::format("next: build it as {}/README.md says\n", path.string())
                       : fmt::format("next: {}/train.sh\n", path.string()));
   }
 };

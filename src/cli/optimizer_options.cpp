@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "cli/help.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
 
@@ -18,19 +19,21 @@ struct Number {
   std::string_view name;
   double OptimizerOptions::*field;
   const char* help;
+  CLI::Validator accepts;
 };
-constexpr Number kNumbers[] = {
-    {"weight-decay", &OptimizerOptions::weight_decay,
-     "decay of the weights, on matrices only; sgd adds it to the gradient, the others take lr times it of a weight"},
-    {"beta1", &OptimizerOptions::beta1, "decay of the first moment, 0 to below 1"},
-    {"beta2", &OptimizerOptions::beta2, "decay of the second moment (lion: of the moment), 0 to below 1"},
-    {"eps", &OptimizerOptions::eps, "added to the root of the second moment (adafactor: its smallest value)"},
-    {"momentum", &OptimizerOptions::momentum, "0 (none) to below 1"},
-    {"decay-rate", &OptimizerOptions::decay_rate, "the second moment's decay is 1 - t^-R at step t"},
-    {"update-clip", &OptimizerOptions::update_clip, "limit of an update's root mean square"},
-    {"adamw-factor", &OptimizerOptions::adamw_factor,
-     "learning rate of embedding, output, norms and biases, which AdamW updates, as a part of --lr"},
-};
+const std::vector<Number>& numbers() {
+  static const std::vector<Number> list{
+      {"weight-decay", &OptimizerOptions::weight_decay, "Weight decay of matrices", at_least(0)},
+      {"beta1", &OptimizerOptions::beta1, "Decay of the first moment", from_to_below(0, 1)},
+      {"beta2", &OptimizerOptions::beta2, "Decay of the second moment", from_to_below(0, 1)},
+      {"eps", &OptimizerOptions::eps, "Epsilon of the denominator", above(0)},
+      {"momentum", &OptimizerOptions::momentum, "Momentum", from_to_below(0, 1)},
+      {"decay-rate", &OptimizerOptions::decay_rate, "Exponent R of the second moment's decay 1 - t^-R", above(0)},
+      {"update-clip", &OptimizerOptions::update_clip, "Limit of an update's root mean square", above(0)},
+      {"adamw-factor", &OptimizerOptions::adamw_factor, "Part of --lr for what AdamW updates under muon", at_least(0)},
+  };
+  return list;
+}
 
 // "adamw 0.9, lion 0.9": the usual values of the optimizers that read the option.
 template <class Value>
@@ -51,18 +54,18 @@ double seconds_of(const std::string& text) {
   const std::string unit = end;
   const double scale = unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
   check(end != text.c_str() && scale > 0 && number > 0 && std::isfinite(number),
-        "time-limit is '{}', expected a positive number and s, m or h, like 90s, 10m or 2h", text);
+        "--time-limit is '{}'; use a positive number with s, m or h, such as 90s, 10m or 2h", text);
   return number * scale;
 }
 
 // "PATTERN=FACTOR", cut at the last '='.
 std::pair<std::string, double> pattern_and_factor(const std::string& text) {
   const size_t at = text.rfind('=');
-  check(at != std::string::npos && at > 0, "lr-for is '{}', expected PATTERN=FACTOR, like 'token_embd.*=0.1'", text);
+  check(at != std::string::npos && at > 0, "--lr-for is '{}'; use PATTERN=FACTOR, such as 'token_embd.*=0.1'", text);
   const char* begin = text.c_str() + at + 1;
   char* end = nullptr;
   const double factor = std::strtod(begin, &end);
-  check(end != begin && *end == 0, "lr-for is '{}': '{}' is not a number", text, begin);
+  check(end != begin && *end == 0, "--lr-for is '{}'; use a number instead of '{}'", text, begin);
   return {text.substr(0, at), factor};
 }
 
@@ -71,67 +74,70 @@ std::pair<std::string, double> pattern_and_factor(const std::string& text) {
 void OptimizerChoice::add(CLI::App& app, RecipeOptions& o, double lr_part) {
   lr_part_ = lr_part;
   OptimizerOptions& a = o.trainer.optimizer;
-  CLI::Option* name = add_optimizer_option(app, optimizer_);
-  name->description(name->get_description() + "; docs/training.md says which is for what");
-  app.add_option("--lr", lr_, fmt::format("peak learning rate (default: {})", usual("lr", [&](const auto& u) {
-                                            return u.usual_lr() * lr_part;
-                                          })));
-  numbers_.assign(std::size(kNumbers), std::nullopt);
-  for (size_t i = 0; i < std::size(kNumbers); ++i) {
-    const Number& n = kNumbers[i];
+  add_optimizer_option(app, optimizer_);
+  app.add_option("--lr", lr_,
+                 fmt::format("Peak learning rate (default: {})",
+                             usual("lr", [&](const auto& u) { return u.usual_lr() * lr_part; })))
+      ->check(above(0));
+  numbers_.assign(numbers().size(), std::nullopt);
+  for (size_t i = 0; i < numbers().size(); ++i) {
+    const Number& n = numbers()[i];
     app.add_option(fmt::format("--{}", n.name), numbers_[i],
-                   fmt::format("{} (default: {})", n.help, usual(n.name, [&](const auto& u) { return u.*n.field; })));
+                   fmt::format("{} (default: {})", n.help, usual(n.name, [&](const auto& u) { return u.*n.field; })))
+        ->check(n.accepts);
   }
-  app.add_flag("--nesterov,!--no-nesterov", nesterov_,
-               "of sgd and muon: step along gradient + momentum * velocity (default: muon)");
-  app.add_flag(
-      "--relative-step", relative_step_,
-      "of adafactor: steps of min(lr, 1/sqrt(t)) times the root mean square of the weights; --lr is then 0.01");
-  app.add_option("--muon-scale", muon_scale_,
-                 "of muon, on a matrix [R,C]. original: sqrt(max(1, R/C)) (Jordan); match-rms: 0.2 sqrt(max(R, C)) "
-                 "(Moonlight), steps as large as AdamW's: --lr is then 0.001 and --adamw-factor 1")
-      ->capture_default_str();
-  app.add_option("--clip", a.clip, "limit of the gradients' global norm; 0: none")->capture_default_str();
-  app.add_option("--dropout", o.trainer.dropout,
-                 "part of the outputs of embedding, attention and ffn that each step zeroes, 0 to below 1")
-      ->capture_default_str();
+  app.add_flag("--nesterov,!--no-nesterov", nesterov_, "Use Nesterov momentum with sgd or muon (default: muon)");
+  app.add_flag("--relative-step", relative_step_, "Let adafactor scale its steps by the weights (--lr is then 0.01)");
+  app.add_option("--muon-scale", muon_scale_, "Scale of muon's updates; match-rms takes AdamW's step size")
+      ->capture_default_str()
+      ->check(one_of({"original", "match-rms"}));
+  app.add_option("--clip", a.clip, "Limit of the gradients' global norm; 0 turns clipping off")
+      ->capture_default_str()
+      ->check(at_least(0));
+  app.add_option("--dropout", o.trainer.dropout, "Dropout rate of embedding, attention and feed-forward outputs")
+      ->capture_default_str()
+      ->check(from_to_below(0, 1));
   add_groups(app);
   add_schedule(app, o);
 }
 
 void OptimizerChoice::add_groups(CLI::App& app) {
-  app.add_option("--lr-for", lr_for_,
-                 "PATTERN=FACTOR: tensors whose name fits the glob have FACTOR times the learning rate; may be given "
-                 "several times, the last one that fits counts. --lr-for 'blk.0.*=0.5'")
+  app.add_option("--lr-for", lr_for_, "Learning rate factor of matching tensors, such as 'blk.0.*=0.5'")
+      ->option_text("PATTERN=FACTOR")
       ->allow_extra_args(false);
-  app.add_option("--no-decay", no_decay_, "PATTERN: tensors without weight decay; may be given several times")
+  app.add_option("--no-decay", no_decay_, "Exclude matching tensors from weight decay")
+      ->option_text("PATTERN")
       ->allow_extra_args(false);
-  app.add_option("--ema", ema_,
-                 "keep an exponential average of the weights with this decay, like 0.999; it is validated too, and "
-                 "saved as model-ema.gguf. 0: none")
-      ->capture_default_str();
+  app.add_option("--ema", ema_, "Decay of averaged weights, such as 0.999, for model-ema.gguf; 0 turns them off")
+      ->capture_default_str()
+      ->check(from_to_below(0, 1));
 }
 
 void OptimizerChoice::add_schedule(CLI::App& app, RecipeOptions& o) {
-  app.add_option("--schedule", schedule_,
-                 "of the learning rate behind the warmup: constant, linear, cosine, or wsd (constant, then a line down "
-                 "over the last --decay-steps)")
-      ->capture_default_str();
-  app.add_option("--warmup", o.warmup, "steps of linear warmup; -1: a twentieth of all, at most 200")
-      ->capture_default_str();
-  app.add_option("--decay-steps", o.decay_steps, "of wsd: the last steps, in which the rate falls; -1: a fifth of all")
-      ->capture_default_str();
-  app.add_option("--final-lr", o.final_lr, "last learning rate as a fraction of the peak")->capture_default_str();
-  app.add_option("--max-skipped", o.max_skipped,
-                 "a step whose gradient is not finite changes nothing; so many in a row end the run with exit code 1")
-      ->capture_default_str();
-  app.add_option("--patience", o.patience,
-                 "stop when so many validations in a row (--eval-every) were no better than the best; 0: never")
-      ->capture_default_str();
-  app.add_option("--min-delta", o.min_delta, "of --patience: nats a token that count as better")->capture_default_str();
-  app.add_option("--time-limit", time_limit_,
-                 "stop after the step in which this time has passed, and save as always: 90s, 10m, 2h. The schedule "
-                 "does not know of it");
+  begin_group(app, "Schedule");
+  app.add_option("--schedule", schedule_, "Learning rate after the warmup: constant, linear, cosine or wsd")
+      ->capture_default_str()
+      ->check(one_of({"constant", "linear", "cosine", "wsd"}));
+  app.add_option("--warmup", o.warmup, "Steps of linear warmup; -1 takes 5% of --steps, at most 200")
+      ->capture_default_str()
+      ->check(at_least(-1));
+  app.add_option("--decay-steps", o.decay_steps, "Final steps in which wsd lowers the rate; -1 takes 20% of --steps")
+      ->capture_default_str()
+      ->check(at_least(-1));
+  app.add_option("--final-lr", o.final_lr, "Final learning rate as a fraction of the peak")
+      ->capture_default_str()
+      ->check(from_to(0, 1));
+  app.add_option("--max-skipped", o.max_skipped, "Abort after N consecutive steps with a non-finite gradient")
+      ->capture_default_str()
+      ->check(at_least(1));
+  app.add_option("--patience", o.patience, "Stop after N validations without improvement; 0 never stops")
+      ->capture_default_str()
+      ->check(at_least(0));
+  app.add_option("--min-delta", o.min_delta, "Improvement in nats per token that --patience counts")
+      ->capture_default_str()
+      ->check(at_least(0));
+  app.add_option("--time-limit", time_limit_, "Stop and save after this time, such as 90s, 10m or 2h")
+      ->option_text("TIME");
 }
 
 // An option that the chosen optimizer or schedule does not read would change nothing.
@@ -145,28 +151,27 @@ void OptimizerChoice::refuse_unread(const CLI::App& app) const {
       for (const OptimizerInfo& info : optimizers())
         if (std::find(info.options.begin(), info.options.end(), option) != info.options.end())
           readers.push_back(info.name);
-      fail("--{} is an option of the optimizer {}, this is {}", option, fmt::join(readers, ", "), optimizer_);
+      fail("--{} belongs to the optimizer {}, and --optimizer is {}; remove one of them", option,
+           fmt::join(readers, " or "), optimizer_);
     }
-  check(schedule_ == "wsd" || !given("decay-steps"), "--decay-steps is an option of the schedule wsd, this is {}",
-        schedule_);
+  check(schedule_ == "wsd" || !given("decay-steps"),
+        "--decay-steps belongs to --schedule wsd, which is {}; remove one of them", schedule_);
   check(schedule_ != "constant" || !given("final-lr"),
-        "--final-lr is an option of the schedules linear, cosine and wsd, this is constant");
-  check(given("patience") || !given("min-delta"), "--min-delta is an option of early stopping; give --patience too");
+        "--final-lr changes nothing with --schedule constant; remove one of them");
+  check(given("patience") || !given("min-delta"), "--min-delta needs early stopping; add --patience");
 }
 
 void OptimizerChoice::apply(const CLI::App& app, RecipeOptions& o) const {
   const OptimizerInfo& info = optimizer_of(optimizer_);
   o.schedule = schedule_of(schedule_);
   refuse_unread(app);
-  check(muon_scale_ == "original" || muon_scale_ == "match-rms", "muon-scale '{}' is not one of original, match-rms",
-        muon_scale_);
   OptimizerOptions a = OptimizerOptions::of(info.kind);
   a.clip = o.trainer.optimizer.clip;
   if (muon_scale_ == "match-rms") a.muon_scale = OptimizerOptions::match_rms, a.adamw_factor = 1;
   a.relative_step = relative_step_;
   if (app.count("--nesterov") > 0) a.nesterov = nesterov_;
-  for (size_t i = 0; i < std::size(kNumbers); ++i)
-    if (numbers_[i]) a.*kNumbers[i].field = *numbers_[i];
+  for (size_t i = 0; i < numbers().size(); ++i)
+    if (numbers_[i]) a.*numbers()[i].field = *numbers_[i];
   if (a.momentum == 0 && app.count("--nesterov") == 0) a.nesterov = false;
   a.ema = ema_;
   a.no_decay = no_decay_;

@@ -1,4 +1,4 @@
-// toy train: the options of optimizer, schedule and early end.
+// toy train: the options of optimizer, schedule and early stopping.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,11 +11,11 @@
 
 namespace toy::cli {
 
-/// Reads them into RecipeOptions. What is not given is what the chosen optimizer is usually run with; what the chosen
-/// optimizer or schedule does not read is refused.
+/// Reads them into RecipeOptions. Options that are not given take the chosen optimizer's usual values; options that the
+/// chosen optimizer or schedule ignores are refused.
 class OptimizerChoice {
  public:
-  /// `lr_part`: the usual learning rate as a part of the one for a new model.
+  /// `lr_part`: the default learning rate as a fraction of the one for a new model.
   void add(CLI::App& app, RecipeOptions& o, double lr_part = 1);
   /// Throws Error{bad_input} naming the option.
   void apply(const CLI::App& app, RecipeOptions& o) const;

@@ -1,7 +1,5 @@
 #include "cli/options.h"
 
-#include "cli/console.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cli/console.h"
+#include "cli/help.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
 #include "toy/base/utf8.h"
@@ -17,40 +17,36 @@
 namespace toy::cli {
 
 void DeviceOptions::add(CLI::App& app) {
-  app.add_option("--device", device,
-                 "cpu (f32, SIMD) or reference (f64 plain loops on one thread, slow: what every op means)")
-      ->capture_default_str();
-  app.add_option("--threads", threads, "number of threads, 1 to 1024; 0: every core. Results do not depend on it")
-      ->capture_default_str();
+  begin_group(app, "Machine");
+  app.add_option("--device", device, "Device; reference runs slow f64 loops to compare with")
+      ->capture_default_str()
+      ->check(one_of({"cpu", "reference"}));
+  app.add_option("--threads", threads, "Number of threads; 0 uses every core")
+      ->capture_default_str()
+      ->check(from_to(0, 1024));
 }
 
 std::unique_ptr<Device> DeviceOptions::make() const {
-  check(threads >= 0 && threads <= 1024, "threads: {} is not in 1 to 1024 (0 uses every core)", threads);
-  if (device == "cpu") return make_cpu_device(threads);
-  if (device == "reference") return make_reference_device();
-  const std::string near = nearest(device, {"cpu", "reference"});
-  fail("device '{}' is not there; this build has: cpu, reference{}", device,
-       near.empty() ? "" : "; did you mean '" + near + "'?");
+  return device == "cpu" ? make_cpu_device(threads) : make_reference_device();
 }
 
 void ComputeOptions::add(CLI::App& app) {
-  app.add_option("--compute", compute,
-                 "products of a training step: f32, bf16 (operands rounded, sums in f32), or auto: whichever is faster "
-                 "here. Runs with different choices differ in their last digits")
-      ->capture_default_str();
+  begin_group(app, "Machine");
+  app.add_option("--compute", compute, "Type of matrix products; auto measures and takes the faster")
+      ->capture_default_str()
+      ->check(one_of({"f32", "bf16", "auto"}));
 }
 
 DType ComputeOptions::choose(Device& device) const {
   if (compute == "f32") return DType::f32;
   if (compute == "bf16") return DType::bf16;
-  check(compute == "auto", "compute '{}' is not one of f32, bf16, auto", compute);
   constexpr double kWorthIt = 1.2;  // bf16 costs precision: a tie goes to f32
   const double speedup = bf16_speedup(device);
   const DType chosen = speedup >= kWorthIt ? DType::bf16 : DType::f32;
-  to_stderr(speedup > 0
-                ? fmt::format("compute: {}; products in bf16 are {:.2f} times as fast as in f32 here\n",
-                              name_of(chosen), speedup)
-                : fmt::format("compute: {}; device '{}' has no products in bf16\n", name_of(chosen), device.name()));
+  to_stderr(
+      speedup > 0
+          ? fmt::format("compute: {}; bf16 products are {:.2f} times as fast as f32 here\n", name_of(chosen), speedup)
+          : fmt::format("compute: {}; device '{}' has no bf16 products\n", name_of(chosen), device.name()));
   return chosen;
 }
 
@@ -65,37 +61,34 @@ std::vector<std::string> optimizer_names() {
 }  // namespace
 
 CLI::Option* add_optimizer_option(CLI::App& app, std::string& optimizer) {
-  return app.add_option("--optimizer", optimizer, fmt::format("{}", fmt::join(optimizer_names(), ", ")))
-      ->capture_default_str();
+  begin_group(app, "Optimizer");
+  return app.add_option("--optimizer", optimizer, fmt::format("One of {}", fmt::join(optimizer_names(), ", ")))
+      ->capture_default_str()
+      ->check(one_of(optimizer_names()));
 }
 
 const OptimizerInfo& optimizer_of(const std::string& optimizer) {
   for (const OptimizerInfo& info : optimizers())
     if (optimizer == info.name) return info;
-  const std::string near = nearest(optimizer, optimizer_names());
-  fail("optimizer '{}' is not one of {}{}", optimizer, fmt::join(optimizer_names(), ", "),
-       near.empty() ? "" : "; did you mean '" + near + "'?");
+  fail("optimizer is '{}'; use one of {}", optimizer, fmt::join(optimizer_names(), ", "));
 }
 
 CLI::Option* add_update_option(CLI::App& app, std::string& update) {
+  begin_group(app, "Optimizer");
   return app
-      .add_option(
-          "--update", update,
-          "gathered: all gradients, their norm, clipping, then the updates; streaming: each gradient is used and "
-          "forgotten as soon as it is complete, which takes less memory and time but cannot clip (--clip 0)")
-      ->capture_default_str();
+      .add_option("--update", update, "Update weights after backward, or during it with less memory and no clipping")
+      ->capture_default_str()
+      ->check(one_of({"gathered", "streaming"}));
 }
 
 TrainerOptions::Updates updates_of(const std::string& update) {
-  check(update == "gathered" || update == "streaming", "update '{}' is not one of gathered, streaming", update);
   return update == "gathered" ? TrainerOptions::gathered : TrainerOptions::streaming;
 }
 
 void MemoryOption::add(CLI::App& app) {
-  app.add_option("--memory", memory,
-                 "SIZE, as 4G, 512M or 6.5GB: the whole process keeps below it. Where it would not, as few activations "
-                 "as need be are computed again in backward in place of being kept, which takes longer and gives the "
-                 "same bits (default: nothing is computed again)");
+  begin_group(app, "Machine");
+  app.add_option("--memory", memory, "Memory limit, such as 4G or 512M; recomputes activations to keep it")
+      ->option_text("SIZE");
 }
 
 size_t MemoryOption::bytes() const { return memory.empty() ? 0 : parse_bytes("memory", memory); }
@@ -103,9 +96,9 @@ size_t MemoryOption::bytes() const { return memory.empty() ? 0 : parse_bytes("me
 void refuse_overwriting(const std::string& option, const std::string& out,
                         std::initializer_list<std::pair<const char*, std::string>> inputs) {
   for (const auto& [name, path] : inputs) {
-    std::error_code error;  // a file that is not there is nobody's input
-    check(!std::filesystem::equivalent(out, path, error),
-          "{}: '{}' is what {} reads, and would be lost; choose another name", option, out, name);
+    std::error_code error;  // a file that does not exist is no input
+    check(!std::filesystem::equivalent(out, path, error), "--{} is '{}', which {} reads; choose another name", option,
+          out, name);
   }
 }
 
@@ -125,20 +118,18 @@ CLI::Option* add_seed_option(CLI::App& app, uint64_t& seed, const char* help) {
 }
 
 void add_check_finite(CLI::App& app, bool& value) {
-  app.add_flag("--check-finite", value,
-               "look at every result of every op, and end with exit code 1 at the first that is not finite: layer, op, "
-               "forward or backward, how many values, which. Slower");
+  begin_group(app, "Debugging");
+  app.add_flag("--check-finite", value, "Stop at the first op with a result that is not finite, and name it (slower)");
 }
 
-void check_context(int64_t context) {
+CLI::Option* add_context_option(CLI::App& app, int64_t& context, const char* help) {
   constexpr int64_t kMost = int64_t(1) << 24;  // as ModelSpec::validate
-  check(context >= 0 && context <= kMost, "ctx is {}, expected 1 to {} positions, or 0: the model's own", context,
-        kMost);
+  return app.add_option("--ctx", context, help)->capture_default_str()->check(from_to(0, kMost));
 }
 
 void warn_of_long_context(const std::string& path, const ModelSpec& spec, int64_t positions) {
   if (positions > spec.context)
-    to_stderr(fmt::format("toy: {}: the model was made for {} positions; with {} expect worse predictions\n", path,
+    to_stderr(fmt::format("toy: {}: the model was trained for {} positions; expect worse predictions with {}\n", path,
                           spec.context, positions));
 }
 
@@ -148,8 +139,8 @@ void print_warnings(const std::string& path, const std::vector<std::string>& war
 
 namespace {
 
-constexpr const char* kTextOptions[] = {"--prompt", "--text", "--stop"};
-constexpr char kMark = '\x01';  // put in front of the value by protect_texts, taken away by the option
+constexpr const char* kTextOptions[] = {"--prompt", "--text", "--stop"};  // without letters, see protect_texts
+constexpr char kMark = '\x01';  // protect_texts puts it before a value, the option removes it
 
 }  // namespace
 
@@ -171,17 +162,18 @@ CLI::Option* add_text_list_option(CLI::App& app, const char* name, std::vector<s
       ->allow_extra_args(false);
 }
 
-std::vector<std::string> protect_texts(int argc, char** argv) {
+std::vector<std::string> protect_texts(const std::vector<std::string>& given) {
   std::vector<std::string> words;
-  for (int i = 1; i < argc; ++i) {
-    std::string word = argv[i];
-    if (i > 1 && words.front() == "bench") {  // its --prompt is a number of tokens
+  for (size_t i = 0; i < given.size(); ++i) {
+    std::string word = given[i];
+    if (i > 0 && words.front() == "bench") {  // its --prompt is a number of tokens
       words.push_back(word);
       continue;
     }
+    if (word == "-p") word = "--prompt";
     for (const std::string name : kTextOptions) {
-      if (word == name && i + 1 < argc)
-        word = name + "=" + kMark + argv[++i];
+      if (word == name && i + 1 < given.size())
+        word = name + "=" + kMark + given[++i];
       else if (word.starts_with(name + "="))
         word.insert(name.size() + 1, 1, kMark);
       else

@@ -19,7 +19,6 @@ struct DeviceOptions {
   std::string device = "cpu";
   int threads = 0;
   void add(CLI::App& app);
-  /// Throws Error{bad_input} for a device that is not there or an impossible number of threads.
   std::unique_ptr<Device> make() const;
 };
 
@@ -27,8 +26,7 @@ struct DeviceOptions {
 struct ComputeOptions {
   std::string compute = "f32";
   void add(CLI::App& app);
-  /// `auto` measures both for some milliseconds and says on stderr what it chose. Throws Error{bad_input} for a name
-  /// that is not known.
+  /// `auto` measures both for some milliseconds and says on stderr what it chose.
   DType choose(Device& device) const;
 };
 
@@ -39,7 +37,6 @@ const OptimizerInfo& optimizer_of(const std::string& optimizer);
 
 /// --update gathered|streaming.
 CLI::Option* add_update_option(CLI::App& app, std::string& update);
-/// Throws Error{bad_input} for a name that is not known.
 TrainerOptions::Updates updates_of(const std::string& update);
 
 /// --memory of commands that train.
@@ -63,23 +60,24 @@ void refuse_replacing(const std::string& option, const std::string& out, const I
 /// --seed: a whole number from 0 to 2^64-1, anything else is refused.
 CLI::Option* add_seed_option(CLI::App& app, uint64_t& seed, const char* help);
 
-/// --check-finite, with the help that all commands give.
+/// --check-finite.
 void add_check_finite(CLI::App& app, bool& value);
 
-/// --ctx of a command that decodes. Throws Error{bad_input} beyond what any model may state.
-void check_context(int64_t context);
-/// Says on stderr when `positions` are more than the model of this file was made for.
+/// --ctx of a command that decodes: 0, or as many positions as a model may state.
+CLI::Option* add_context_option(CLI::App& app, int64_t& context, const char* help);
+/// Warns on stderr when `positions` are more than the model of this file was trained for.
 void warn_of_long_context(const std::string& path, const ModelSpec& spec, int64_t positions);
 
-/// One line each on stderr: what a user should know about the file that was opened.
+/// Notes about a file that was opened, one line each on stderr.
 void print_warnings(const std::string& path, const std::vector<std::string>& warnings);
 
 /// An option whose value is any text: it may be empty, or look like an option itself.
 CLI::Option* add_text_option(CLI::App& app, const char* name, std::string& value, const char* help);
 /// The same for an option that may be given several times, each time with one text.
 CLI::Option* add_text_list_option(CLI::App& app, const char* name, std::vector<std::string>& values, const char* help);
-/// The words of the command line, the values of text options marked so that the parser cannot mistake them.
-std::vector<std::string> protect_texts(int argc, char** argv);
+/// The words of the command line (without the program), the values of text options marked so that the parser cannot
+/// mistake them.
+std::vector<std::string> protect_texts(const std::vector<std::string>& given);
 /// A value as it was before protect_texts().
 std::string unmarked(const std::string& value);
 

@@ -9,6 +9,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "cli/help.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/models/spec.h"
@@ -26,7 +27,7 @@ std::string full_name(const CLI::App& app) {
   return app.get_parent() ? full_name(*app.get_parent()) + " " + app.get_name() : app.get_name();
 }
 
-std::string help_of(const CLI::App& app) { return fmt::format("`{} --help` explains it", full_name(app)); }
+std::string help_of(const CLI::App& app) { return fmt::format("see `{} --help`", full_name(app)); }
 
 std::vector<std::string> commands_of(const CLI::App& app) {
   std::vector<std::string> names;
@@ -46,13 +47,19 @@ const CLI::App* command_of(const CLI::App& app, const std::string& name) {
   return nullptr;
 }
 
-// "; did you mean --clip?", or who has an option of that name.
+// "; did you mean '--clip'?", options that begin with the word, or who has an option of that name.
 std::string who_has(const CLI::App& app, const std::string& option, const std::vector<std::string>& names) {
   if (app.get_parent() && app.get_parent()->get_parent())  // another recipe, say
     for (const CLI::App* other : app.get_parent()->get_subcommands({}))
       if (other->get_option_no_throw(option)) return fmt::format("; `{}` has it", full_name(*other));
+  std::vector<std::string> longer;
+  std::copy_if(names.begin(), names.end(), std::back_inserter(longer), [&](const std::string& name) {
+    return name.starts_with(option) || (option.size() == 2 && name.starts_with("-" + option));
+  });
+  if (longer.size() == 1) return fmt::format("; did you mean '{}'?", longer.front());
+  if (longer.size() > 1 && longer.size() <= 4) return fmt::format("; did you mean {}?", fmt::join(longer, " or "));
   const std::string near = did_you_mean(option, names);
-  return near.empty() ? "; --help shows all" : near;
+  return near.empty() ? fmt::format("; `{} --help-all` shows all", full_name(app)) : near;
 }
 
 // The first word that the command it belongs to does not know, if there is one.
@@ -89,12 +96,10 @@ std::string expectation(const CLI::Option& o) {
 
 std::string explain_missing(const CLI::App& app) {
   if (app.get_require_subcommand_min() > 0 && app.get_subcommands().empty())
-    return fmt::format("{}: no {} given; there are: {}", full_name(app), kind_of_commands(app),
-                       fmt::join(commands_of(app), ", "));
+    return fmt::format("no {} given; use one of {}", kind_of_commands(app), fmt::join(commands_of(app), ", "));
   for (const CLI::Option* o : app.get_options())
     if (o->get_required() && o->count() == 0)
-      return fmt::format("{}: {} is missing: {}; {}", full_name(app), o->get_name(), o->get_description(),
-                         help_of(app));
+      return fmt::format("{} is missing: {}; {}", o->get_name(), o->get_description(), help_of(app));
   return {};
 }
 
@@ -102,21 +107,15 @@ std::string explain_exclusion(const CLI::App& app) {
   for (const CLI::Option* o : app.get_options())
     for (const CLI::Option* other : o->get_excludes())
       if (o->count() && other->count())
-        return fmt::format("{} and {} were both given; give one of them", o->get_name(), other->get_name());
+        return fmt::format("{} and {} exclude each other; give one of them", o->get_name(), other->get_name());
   return {};
 }
 
-// Too many values of an option, or none. The parser's text begins with the option's name or ends with it.
+// No value of an option. The parser's text begins with the option's name.
 std::string explain_count(const CLI::App& app, const std::string& text) {
-  for (const CLI::Option* o : app.get_options()) {
-    if (o->count() <= size_t(std::max(1, o->get_items_expected_max()))) continue;
-    std::vector<std::string> values = o->results();
-    for (std::string& v : values) v = unmarked(v);
-    return fmt::format("{} was given {} times: {}; give it once", o->get_name(), o->count(), fmt::join(values, ", "));
-  }
   const std::string name = text.substr(0, text.find(':'));
   if (const CLI::Option* o = app.get_option_no_throw(name))
-    return fmt::format("{} has no value; it takes {}: {}", name, expectation(*o), o->get_description());
+    return fmt::format("{} has no value; give {}: {}", name, expectation(*o), o->get_description());
   return {};
 }
 
@@ -125,40 +124,49 @@ std::string explain_conversion(const CLI::App& app, const std::string& text) {
   for (const CLI::Option* o : app.get_options()) {
     if (o->count() == 0 || text.find(o->get_name()) == std::string::npos) continue;
     const std::string value = fmt::format("{}", fmt::join(o->results(), " "));
-    if (o->get_items_expected_max() == 0)
-      return fmt::format("{} takes no value, '{}' was given; write {} alone", o->get_name(), value, o->get_name());
-    return fmt::format("{} is '{}', expected {} from {} to {}", o->get_name(), value, expectation(*o),
-                       std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max());
+    if (o->get_items_expected_max() == 0) return fmt::format("{} takes no value; remove '{}'", o->get_name(), value);
+    return fmt::format("{} is {}; use at most {}", o->get_name(), value, std::numeric_limits<int32_t>::max());
   }
   return {};
 }
 
+// The range that the option states, within what its type holds.
+template <class T>
+std::string range_of(const CLI::Option& o) {
+  const std::string stated = notes_of(o).range;
+  if (stated.find(" to ") != stated.npos) return stated;
+  const std::string least = stated.empty() ? fmt::format("{}", std::numeric_limits<T>::min())
+                                           : stated.substr(0, stated.find(' '));  // of "1 or more"
+  return fmt::format("{} to {}", least, std::numeric_limits<T>::max());
+}
+
 // Replaces the text by what the parser reads as the same decimal number: it takes 010 for 8.
 template <class T>
-void take_whole(const std::string& name, std::string& text) {
+void take_whole(const CLI::Option& o, std::string& text) {
   T value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool negative = std::is_unsigned_v<T> && text.starts_with("-");
-  check(error != std::errc::result_out_of_range && !negative, "{} is '{}', expected a whole number from {} to {}", name,
-        text, std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
-  check(error == std::errc() && end == text.data() + text.size(), "{} is '{}', expected a whole number", name, text);
+  const size_t sign = text.starts_with("-");
+  const bool whole = text.size() > sign && text.find_first_not_of("0123456789", sign) == text.npos;
+  const bool negative = std::is_unsigned_v<T> && sign == 1;
+  check(!whole || (error != std::errc::result_out_of_range && !negative), "{} is {}; use {}", o.get_name(), text,
+        range_of<T>(o));
+  check(error == std::errc() && whole, "{} is '{}'; use a whole number", o.get_name(), text);
   text = fmt::format("{}", value);
 }
 
-void take_decimal(const std::string& name, const std::string& text) {
+void take_decimal(const CLI::Option& o, const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   check(error == std::errc() && end == text.data() + text.size() && std::isfinite(value),
-        "{} is '{}', expected a finite number between -{:.4g} and {:.4g}, as 0.1 or 1e-3", name, text,
-        std::numeric_limits<double>::max(), std::numeric_limits<double>::max());
+        "{} is '{}'; use a finite number such as 0.1 or 1e-3", o.get_name(), text);
 }
 
 // Throws for what an option of numbers does not take; else the text becomes the parser's words for the same number.
 void take_number(const CLI::Option& o, std::string& text) {
-  const std::string type = o.get_type_name(), name = o.get_name();
-  if (type.starts_with("INT")) take_whole<int64_t>(name, text);
-  if (type.starts_with("UINT")) take_whole<uint64_t>(name, text);
-  if (type.starts_with("FLOAT")) take_decimal(name, text);
+  const std::string type = o.get_type_name();
+  if (type.starts_with("INT")) take_whole<int64_t>(o, text);
+  if (type.starts_with("UINT")) take_whole<uint64_t>(o, text);
+  if (type.starts_with("FLOAT")) take_decimal(o, text);
 }
 
 void make_strict(CLI::Option& o) {
@@ -184,10 +192,11 @@ std::string explain_unknown_command(const CLI::App& root, const std::vector<std:
     if (!sub) {
       for (const CLI::App* s : app->get_subcommands({}))
         if (!option.empty() && s->get_option_no_throw(option) && !app->get_option_no_throw(option))
-          return fmt::format("{} is an option of `{}`, and stands behind that", option, full_name(*s));
+          return fmt::format("{} is an option of `{}`; write it after that", option, full_name(*s));
       const std::string near = nearest(word, names);
-      return fmt::format("unknown {} '{}'; there are: {}{}", kind_of_commands(*app), word, fmt::join(names, ", "),
-                         near.empty() ? "" : ". Did you mean '" + near + "'?");
+      return fmt::format(
+          "unknown {} '{}'; {}", kind_of_commands(*app), word,
+          near.empty() ? fmt::format("use one of {}", fmt::join(names, ", ")) : "did you mean '" + near + "'?");
     }
     app = sub;
   }
@@ -195,7 +204,7 @@ std::string explain_unknown_command(const CLI::App& root, const std::vector<std:
 }
 
 std::string explain(const CLI::App& root, const CLI::ParseError& error, const std::vector<std::string>& words) {
-  if (words.empty()) return "no command given; `toy --help` shows what there is";
+  if (words.empty()) return "no command given; `toy --help` lists them";
   const CLI::App& app = deepest(root);
   const std::string text = error.what();
   std::string own;
@@ -205,12 +214,20 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
   if (own.empty() && dynamic_cast<const CLI::ExcludesError*>(&error)) own = explain_exclusion(app);
   if (own.empty() && dynamic_cast<const CLI::ArgumentMismatch*>(&error)) own = explain_count(app, text);
   if (own.empty() && dynamic_cast<const CLI::ConversionError*>(&error)) own = explain_conversion(app, text);
+  if (own.empty() && dynamic_cast<const CLI::ValidationError*>(&error)) {  // "--lr: is -1; use ..."
+    const size_t colon = text.find(": ");
+    own = colon == text.npos ? text : text.substr(0, colon) + text.substr(colon + 1);
+  }
   if (own.empty() && dynamic_cast<const CLI::ExtrasError*>(&error))
-    own = fmt::format("{}: more words than it takes; {}", full_name(app), help_of(app));
+    own = fmt::format("too many arguments; {}", help_of(app));
   return own.empty() ? text : own;
 }
 
-void check_value(const CLI::Option& option, std::string text) { take_number(option, text); }
+void check_value(const CLI::Option& option, std::string text) {
+  take_number(option, text);
+  const std::string wrong = violation(option, text);
+  check(wrong.empty(), "{} {}", option.get_name(), wrong);
+}
 
 void make_numbers_strict(CLI::App& app) {
   for (CLI::Option* o : app.get_options()) make_strict(*o);

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "cli/help.h"
+#include "cli/model_file.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -16,7 +18,7 @@ namespace {
 
 // Numbers with a comma, spaces, or both between any two.
 std::vector<int32_t> parse_ids(const std::string& text) {
-  check(text.find_first_not_of(' ') != std::string::npos, "prompt-ids: no numbers given; write them as 1,2,3");
+  check(text.find_first_not_of(' ') != std::string::npos, "--prompt-ids has no numbers; write them as 1,2,3");
   std::vector<int32_t> ids;
   const char *p = text.data(), *end = p + text.size();
   const auto skip_spaces = [&] {
@@ -29,8 +31,8 @@ std::vector<int32_t> parse_ids(const std::string& text) {
     int32_t id = 0;
     const auto [next, error] = std::from_chars(p, item_end, id);
     check(error == std::errc() && next == item_end && id >= 0,
-          "prompt-ids '{}': item {} is '{}', expected a whole number from 0 to {}; write them as 1,2,3", text,
-          ids.size() + 1, item, INT32_MAX);
+          "--prompt-ids is '{}': item {} is '{}'; use whole numbers from 0 to {}, such as 1,2,3", text, ids.size() + 1,
+          item, INT32_MAX);
     ids.push_back(id);
     p = item_end;
     skip_spaces();
@@ -48,20 +50,20 @@ void drop_line_break(std::string& text) {
 
 // {"prompt": "..."} or {"prompt_ids": [1, 2]}.
 nlohmann::json parse_object(const std::string& where, const std::string& line) {
-  constexpr const char* kForms = R"(expected {"prompt": "text"} or {"prompt_ids": [1, 2]})";
+  constexpr const char* kForms = R"(use {"prompt": "text"} or {"prompt_ids": [1, 2]})";
   const auto j = read_json<nlohmann::json>(where, line);
   check(j.size() == 1, "{}: the object has {} keys; {}", where, j.size(), kForms);
   const std::string key = j.begin().key();
   check(key == "prompt" || key == "prompt_ids", "{}: unknown key '{}'; {}", where, key, kForms);
   const nlohmann::json& value = *j.begin();
   if (key == "prompt") {
-    check(value.is_string(), "{}: 'prompt' is not a text; {}", where, kForms);
+    check(value.is_string(), "{}: 'prompt' is not a string; {}", where, kForms);
     return j;
   }
   check(value.is_array() && !value.empty(), "{}: 'prompt_ids' is not an array of ids; {}", where, kForms);
   for (const auto& id : value)
-    check(id.is_number_integer() && id >= 0 && id <= INT32_MAX, "{}: 'prompt_ids' has {}, which is no token id", where,
-          json_text(id));
+    check(id.is_number_integer() && id >= 0 && id <= INT32_MAX, "{}: 'prompt_ids' has {}; use token ids, 0 or more",
+          where, json_text(id));
   return j;
 }
 
@@ -72,20 +74,18 @@ std::string read_text(const std::string& path, bool may_be_empty) {
 }
 
 void PromptOptions::add(CLI::App& app) {
-  text_option_ = add_text_option(app, "--prompt", text_, "text to continue");
-  ids_option_ = app.add_option("--prompt-ids", ids_, "token ids to continue, as 1,2,3 (nothing is added)");
-  file_option_ = app.add_option("--prompt-file", file_,
-                                "a file that holds the text to continue, without its last line break; -: standard "
-                                "input");
-  many_ = app.add_option("--prompts", lines_,
-                         "a file of prompts, one a line, generated together, each as if it were alone; -: standard "
-                         "input. A line that begins with { is JSON: {\"prompt\": \"text\"} or {\"prompt_ids\": [1, "
-                         "2]}");
+  begin_group(app, "Prompt");
+  text_option_ = add_text_option(app, "-p,--prompt", text_, "Text to continue");
+  file_option_ = app.add_option("--prompt-file", file_, "File with the text to continue; - reads standard input")
+                     ->check(file_name());
+  many_ = app.add_option("--prompts", lines_, "File with one prompt per line, as text or JSON; - reads standard input")
+              ->check(file_name());
+  ids_option_ = app.add_option("--prompt-ids", ids_, "Token ids to continue, such as 1,2,3")->option_text("IDS");
   const std::vector<CLI::Option*> all{text_option_, ids_option_, file_option_, many_};
   for (CLI::Option* a : all)
     for (CLI::Option* b : all)
       if (a != b) a->excludes(b);
-  app.add_flag("--no-bos", no_bos, "do not put the beginning-of-sequence token in front of a prompt");
+  app.add_flag("--no-bos", no_bos, "Omit the beginning-of-sequence token");
 }
 
 void PromptOptions::read() {
@@ -121,7 +121,7 @@ void PromptOptions::read_lines(const std::string& path) {
     }
     prompts_.push_back(std::move(p));
   }
-  check(!prompts_.empty(), "{}: there is no prompt in it; write one a line", name);
+  check(!prompts_.empty(), "{}: no prompts found; write one per line", name);
 }
 
 std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, const std::string& model_path) const {
@@ -130,7 +130,7 @@ std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, cons
   for (const Prompt& p : prompts_) {
     std::vector<int32_t> ids = p.ids;
     if (p.is_text) {
-      check(t != nullptr, "{}: the file has no tokenizer; give the prompt as --prompt-ids", model_path);
+      require_tokenizer(model, model_path, "give the prompt as --prompt-ids");
       try {
         ids = t->encode(p.text);
       } catch (const EncodeError& e) {
@@ -138,12 +138,9 @@ std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, cons
       }
       if (!no_bos && t->adds_bos() && t->bos()) ids.insert(ids.begin(), *t->bos());
     }
-    check(!ids.empty(),
-          "{}: it is empty, and nothing stands in front of it (this model's tokenizer adds no beginning-of-sequence "
-          "token, or --no-bos was given); give a text",
-          p.where);
+    check(!ids.empty(), "{}: it is empty, and no beginning-of-sequence token is added; give some text", p.where);
     for (const int32_t id : ids)
-      check(id >= 0 && id < model.spec.vocab, "{}: token id {} is outside the vocabulary (0 to {})", p.where, id,
+      check(id >= 0 && id < model.spec.vocab, "{}: token id {} is outside the vocabulary; use 0 to {}", p.where, id,
             model.spec.vocab - 1);
     result.push_back(std::move(ids));
   }

@@ -13,7 +13,7 @@ namespace toy::cli {
 /// A file's text, or what standard input holds for "-". Throws for an empty one.
 std::string read_text(const std::string& path, bool may_be_empty = false);
 
-/// --prompt, --prompt-ids, --prompt-file, --prompts: one of them, or none (an empty text).
+/// --prompt, --prompt-file, --prompts, --prompt-ids: one of them, or none (an empty text).
 struct PromptOptions {
   bool no_bos = false;
 
@@ -22,7 +22,7 @@ struct PromptOptions {
   void read();
   /// Was --prompts given?
   bool several() const { return many_->count() > 0; }
-  /// Where prompt `i` stands, for messages: "prompt", "stories.txt:3".
+  /// Where prompt `i` comes from, for messages: "prompt", "stories.txt:3".
   const std::string& where(size_t i) const { return prompts_[i].where; }
   /// Token ids of each prompt, with the beginning-of-sequence token where the tokenizer asks for it. Throws naming the
   /// prompt (the line, for --prompts) for ids outside the vocabulary, an empty prompt, or text without a tokenizer.

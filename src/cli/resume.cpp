@@ -64,7 +64,7 @@ void require_files(const ordered_json& options, const Words& words, const std::s
 
 Words with_resumed_options(const CLI::App& root, Words words) {
   if (words.empty() || words[0] != "train" || !has(words, "--resume")) return words;
-  for (const char* other : {"--config", "--help", "-h"})
+  for (const char* other : {"--config", "--help", "--help-all", "-h"})
     if (has(words, other)) return words;
   const bool named = words.size() > 1 && !words[1].starts_with("-");
   if (named && has(words, "--corpus")) return words;
@@ -92,18 +92,19 @@ std::string how_to_resume(const CLI::App& recipe, const std::string& out) {
   const std::string end = " --resume --out " + shell_quoted(out);
   const auto options = recipe.get_options([](const CLI::Option* o) { return o->count() > 0; });
   const bool exact = std::all_of(options.begin(), options.end(), [](const CLI::Option* o) {
-    return std::all_of(o->results().begin(), o->results().end(), [](const std::string& v) { return is_utf8(v); });
+    const std::vector<std::string> values = o->reduced_results();
+    return std::all_of(values.begin(), values.end(), [](const std::string& v) { return is_utf8(v); });
   });
   if (exact) return "toy train" + end;
   std::string line = "toy train " + recipe.get_name();
   for (const CLI::Option* o : options) {
     if (o->get_name() == "--resume" || o->get_name() == "--out") continue;
     if (o->get_items_expected_max() == 0) {  // a flag
-      line += " " + flag_name(*o, o->results()[0] == "true");
+      line += " " + flag_name(*o, o->reduced_results()[0] == "true");
       continue;
     }
     // CLI11 takes the word after `--name=` for an empty value.
-    for (const std::string& value : o->results())
+    for (const std::string& value : o->reduced_results())
       line += fmt::format(" {}{}{}", o->get_name(), value.empty() ? " " : "=", shell_quoted(value));
   }
   return line + end;

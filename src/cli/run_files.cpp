@@ -7,6 +7,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include "cli/help.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
 #include "toy/base/folder_lock.h"
@@ -85,19 +86,16 @@ void put_line(const std::string& text) {
 }
 
 void RunOptions::add(CLI::App& app) {
-  app.add_option("--tensorboard", tensorboard, "a folder for event files that TensorBoard reads");
+  begin_group(app, "Output");
+  app.add_option("--tensorboard", tensorboard, "Folder for event files of TensorBoard")->check(folder_name());
   const auto list = [&](const char* name, std::vector<std::string>& values, const std::string& help) {
-    app.add_option(name, values, help)->allow_extra_args(false);
+    app.add_option(name, values, help)->option_text("PATTERN[:EVERY]")->allow_extra_args(false);
   };
-  list("--tap", taps,
-       "PATTERN[:EVERY]: statistics of values of the forward pass (x_embed, blk.0.attn_q, blk.*.out, x_final, logits) "
-       "at the first and every EVERY-th (10th) step, in events.jsonl; may be given again");
-  list("--grads", grads, "PATTERN[:EVERY]: the same of the gradients of weights");
-  list("--drift", drifts, "PATTERN[:EVERY]: how far weights have come from where they started; keeps a copy of them");
-  list("--op-timing", op_timings,
-       "EVERY or PATTERN:EVERY: the time that all ops, or those of a name (linear*, *adamw), take in the first and "
-       "every "
-       "EVERY-th step");
+  begin_group(app, "Debugging");
+  list("--tap", taps, "Log statistics of values, such as blk.*.out, every 10 or EVERY steps");
+  list("--grads", grads, "Log statistics of the gradients of weights");
+  list("--drift", drifts, "Log how far weights are from their start; keeps a copy");
+  list("--op-timing", op_timings, "Log the time of all ops or those of a PATTERN every EVERY steps");
 }
 
 WatchOptions RunOptions::watch() const {
@@ -117,16 +115,16 @@ ordered_json options_json(const CLI::App& app) {
     return std::any_of(excludes.begin(), excludes.end(), [](const auto* e) { return e->count() > 0; });
   };
   for (const CLI::Option* o : app.get_options()) {
-    if (o->get_lnames().empty() || o->get_lnames()[0] == "help" || o->get_lnames()[0] == "config") continue;
+    if (o->get_lnames().empty() || is_help(*o) || o->get_lnames()[0] == "config") continue;
     const std::string& name = o->get_lnames()[0];
     if (o->get_items_expected_max() == 0) {  // a flag; null: one that can be true or false, and neither was given
       if (o->count() == 0 && !o->get_fnames().empty())
         j[name] = nullptr;
       else
-        j[name] = o->count() > 0 && o->results()[0] == "true";
+        j[name] = o->count() > 0 && o->reduced_results()[0] == "true";
       continue;
     }
-    const std::vector<std::string> values = o->count() > 0 ? o->results() : std::vector<std::string>{};
+    const std::vector<std::string> values = o->count() > 0 ? o->reduced_results() : std::vector<std::string>{};
     if (values.size() > 1) {
       for (const std::string& v : values) j[name].push_back(typed(*o, v));
     } else {

@@ -10,6 +10,7 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/run_files.h"
 #include "toy/base/atomic_file.h"
@@ -28,8 +29,7 @@ using runs::Summary;
 
 // Where runs are looked for when nobody says: the folder of --out 'runs/{...}', and --out's default.
 const std::vector<std::string> kRoots{"runs", "out"};
-constexpr const char* kRunHelp =
-    "a run: its folder, its events.jsonl, or its id (or the beginning of it) below runs or out";
+constexpr const char* kRunHelp = "Run: its folder, its events.jsonl, or the start of its id below runs or out";
 
 struct Opened {
   Log log;
@@ -56,14 +56,13 @@ struct ScreenOptions {
 
   std::vector<CLI::Option*> add(CLI::App& app) {
     return {
-        app.add_option("--width", columns, "columns of the drawing; 0: the terminal's, or 80")->capture_default_str(),
-        app.add_option("--height", rows, "rows of a chart")->capture_default_str(),
-        app.add_flag("--ascii", ascii, "draw without Unicode, as where the locale has none")};
+        app.add_option("--width", columns, "Columns of a chart; 0 takes the terminal's, or 80")->capture_default_str(),
+        app.add_option("--height", rows, "Rows of a chart")->capture_default_str()->check(from_to(3, 200)),
+        app.add_flag("--ascii", ascii, "Draw without Unicode")};
   }
   runs::Terminal terminal() const {
-    check(columns == 0 || (columns >= 8 && columns <= 1000), "width is {}, expected 8 to 1000, or 0 for the terminal's",
+    check(columns == 0 || (columns >= 8 && columns <= 1000), "--width is {}; use 8 to 1000, or 0 for the terminal's",
           columns);
-    check(rows >= 3 && rows <= 200, "height is {}, expected 3 to 200", rows);
     return {.columns = columns > 0                  ? columns
                        : is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO)
                                                     : 80,
@@ -149,13 +148,17 @@ struct List {
   ScreenOptions screen;
 
   void add(CLI::App& app) {
-    app.add_option("folder", folders, "where to look, three folders deep (default: runs and out)");
+    app.add_option("folder", folders, "Folders to search, three levels deep (default: runs and out)")
+        ->check(folder_name());
     std::vector<std::string> names;
     for (const runs::Column& c : runs::columns()) names.push_back(c.name);
-    app.add_option("--sort", sort, fmt::format("by one of {}", fmt::join(names, ", ")))->capture_default_str();
-    app.add_flag("--reverse", reverse, "from the largest down");
-    app.add_flag("--json", json, "one JSON object a line, with every column");
-    app.add_option("--width", screen.columns, "columns of the table; 0: the terminal's, or all")->capture_default_str();
+    app.add_option("--sort", sort, fmt::format("Column to sort by: {}", fmt::join(names, ", ")))
+        ->capture_default_str()
+        ->check(one_of(names));
+    app.add_flag("--reverse", reverse, "Sort in descending order");
+    app.add_flag("--json", json, "Print one JSON object per line, with every column");
+    app.add_option("--width", screen.columns, "Columns of the table; 0 takes the terminal's, or all")
+        ->capture_default_str();
     app.callback([this] { run(); });
   }
 
@@ -218,11 +221,11 @@ struct Show {
   void add(CLI::App& app) {
     app.add_option("run", run_name, kRunHelp)->required();
     of_curves = {app.add_option("--metric", metrics,
-                                fmt::format("curves to draw, of {} (default: loss, grad_norm, lr)",
+                                fmt::format("Curves to draw: {} (default: loss, grad_norm, lr)",
                                             fmt::join(runs::metrics(), ", ")))
                      ->delimiter(','),
-                 app.add_option("--svg", svg, "a folder to write the curves to instead, METRIC.svg")};
-    app.add_flag("--json", json, "the summary as a JSON object, without curves");
+                 app.add_option("--svg", svg, "Folder to write the curves to, as METRIC.svg")->check(folder_name())};
+    app.add_flag("--json", json, "Print the summary as a JSON object, without curves");
     for (const CLI::Option* option : screen.add(app)) of_curves.push_back(option);
     app.callback([this] { run(); });
   }
@@ -279,11 +282,11 @@ struct CompareRuns {
   bool json = false;
 
   void add(CLI::App& app) {
-    app.add_option("runs", names, "two runs or more, each by folder, events.jsonl or id")->required();
-    app.add_option("--metric", metric, "the curve: loss, validation_loss, lr, grad_norm or tokens_per_second")
+    app.add_option("runs", names, "Two runs or more, each a folder, events.jsonl or id")->required();
+    app.add_option("--metric", metric, "Curve: loss, validation_loss, lr, grad_norm or tokens_per_second")
         ->capture_default_str();
-    app.add_option("--svg", svg, "a file to draw the curves to");
-    app.add_flag("--json", json, "one `compare` event a line for each metric, without curves");
+    app.add_option("--svg", svg, "File to draw the curves to")->check(file_name());
+    app.add_flag("--json", json, "Print one compare event per metric, without curves");
     screen.add(app);
     app.callback([this] { run(); });
   }
@@ -375,14 +378,13 @@ struct Tail {
 
   void add(CLI::App& app) {
     app.add_option("run", run_name, kRunHelp)->required();
-    app.add_option("-n,--lines", n, "events to begin with")->capture_default_str();
-    app.add_flag("--follow", follow, "wait for new events until the run ends");
-    app.add_flag("--json", json, "the lines as they are in the log");
+    app.add_option("-n,--lines", n, "Events to print first")->capture_default_str()->check(from_to(0, 1e9));
+    app.add_flag("--follow", follow, "Keep printing new events until the run ends");
+    app.add_flag("--json", json, "Print the lines of the log unchanged");
     app.callback([this] { run(); });
   }
 
   void run() {
-    check(n >= 0 && n <= 1000000000, "lines is {}, expected 0 to 1000000000", n);
     const std::string path = runs::find_log(run_name, kRoots);
     const Log log = runs::read_events(path);  // refuses what is not a log
     std::ifstream file(path, std::ios::binary);
@@ -452,8 +454,9 @@ struct Report {
 
   void add(CLI::App& app) {
     app.add_option("run", run_name, kRunHelp)->required();
-    app.add_option("--out", out, "the file to write")->capture_default_str();
-    app.footer("\nOne file that any browser opens: it loads nothing, and needs no network.");
+    app.add_option("--out", out, "File to write")->capture_default_str()->check(file_name());
+    app.footer(
+        "The report is one HTML file that needs no network.\n\nExample:\n  toy runs report out/book --out book.html");
     app.callback([this] { run(); });
   }
   void run() {
@@ -473,12 +476,12 @@ struct SchemaOf {
 
 void add_runs(CLI::App& app) {
   app.require_subcommand(1);
-  add_subcommand<List>(app, "list", "the runs in a folder, a line each");
-  add_subcommand<Show>(app, "show", "one run: what it is, and its curves");
-  add_subcommand<CompareRuns>(app, "compare", "several runs: their results, the options that differ, a curve");
-  add_subcommand<Tail>(app, "tail", "the last events of a run, and those to come");
-  add_subcommand<Report>(app, "report", "one HTML file with everything about a run");
-  add_subcommand<SchemaOf>(app, "schema", "the JSON Schema of a line of events.jsonl");
+  add_subcommand<List>(app, "list", "List runs, one per line");
+  add_subcommand<Show>(app, "show", "Show a run and its curves");
+  add_subcommand<CompareRuns>(app, "compare", "Compare runs side by side");
+  add_subcommand<Tail>(app, "tail", "Print the last events of a run and follow new ones");
+  add_subcommand<Report>(app, "report", "Write a run's HTML report");
+  add_subcommand<SchemaOf>(app, "schema", "Print the JSON Schema of events.jsonl");
 }
 
 }  // namespace toy::cli

@@ -30,21 +30,21 @@ constexpr const char* kReadme = R"(# @NAME@
 A language model that `toy` trains from `corpus.txt`.
 
     ./train.sh                 # under a minute; the model is out/model.gguf
-    ./generate.sh              # writes a text with it
-    ./generate.sh "One day"    # beginning with these words
+    ./generate.sh              # generates a text
+    ./generate.sh "One day"    # continues these words
 
-| file | what it is |
+| file | content |
 | --- | --- |
-| `corpus.txt` | what it learns from: stories of a small grammar. Put your own text here |
-| `model.json` | dimensions of the model; `toy describe model.json` shows what they cost |
-| `train.json` | options of `toy train from-scratch`; its `--help` explains each |
+| `corpus.txt` | the training text: stories from a small grammar. Replace it with your own |
+| `model.json` | dimensions of the model; `toy describe model.json` shows their cost |
+| `train.json` | options of `toy train from-scratch`; see its `--help-all` |
 | `train.sh`, `generate.sh` | the commands |
 
-Options of `train.sh` go before those of `train.json`: `./train.sh --steps 5000 --out out/longer`. A text of a few
-megabytes deserves a larger model: `"size": "small"`, or more layers in `model.json`. One of a few kilobytes is too short
-for a vocabulary of 512 pieces: `"tokenizer": "bytes"`.
+Options of `train.sh` override those of `train.json`: `./train.sh --steps 5000 --out out/longer`. For a text of a few
+megabytes use a larger model: `"size": "small"`, or more layers in `model.json`. For a text of a few kilobytes, which is
+too short for a vocabulary of 512 pieces, use `"tokenizer": "bytes"`.
 
-How good it is, on a text that it has not seen: `toy eval out/model.gguf --file other.txt`.
+To measure it on a text that it has not seen: `toy eval out --file other.txt`.
 )";
 
 constexpr const char* kTrainJson = R"({
@@ -74,12 +74,12 @@ constexpr const char* kModelJson = R"({
 }
 )";
 
-// A path that the caller gave is meant from where the caller is, so only files of the project are named here.
+// The scripts change to their own folder, so they name no paths of the caller.
 constexpr const char* kScriptHead = R"sh(#!/usr/bin/env bash
 # @WHAT@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-# The program: $TOY, or the one on the PATH, or the one that made this project.
+# The program: $TOY, or toy on the PATH, or the one that created this project.
 toy=${TOY:-$(command -v toy || echo @PROGRAM@)}
 )sh";
 constexpr const char* kTrain = R"sh("$toy" train from-scratch --config train.json "$@"
@@ -93,15 +93,15 @@ echo
 
 constexpr const char* kLibraryReadme = R"(# @NAME@
 
-A program that uses the library of `toy` @VERSION@: it trains a small model on a text and lets it write.
+A program that uses the library of `toy` @VERSION@: it trains a small model on a text and generates from it.
 
     cmake -S . -B build -G Ninja -DCMAKE_PREFIX_PATH=PREFIX    # where toy is installed; not needed for /usr/local
     cmake --build build
     ./build/@NAME@
 
-toy is installed from its own build: `cmake --install build/release --prefix PREFIX`. The headers in `PREFIX/include/toy`
-say what there is: a graph of values that is differentiated and run (`ops/ops.h`, `runtime/evaluate.h`), models
-(`models/model.h`), training (`train/trainer.h`), generating (`decode/generate.h`), scoring (`eval/score.h`).
+Install toy from its build folder: `cmake --install build/release --prefix PREFIX`. The headers in `PREFIX/include/toy`
+document the library: graphs (`ops/ops.h`, `runtime/evaluate.h`), models (`models/model.h`), training
+(`train/trainer.h`), generation (`decode/generate.h`) and scoring (`eval/score.h`).
 )";
 
 constexpr const char* kLibraryCMake = R"(cmake_minimum_required(VERSION 3.25)
@@ -117,7 +117,7 @@ add_executable(@NAME@ main.cpp)
 target_link_libraries(@NAME@ PRIVATE toy::toy)
 )";
 
-constexpr const char* kLibraryMain = R"(// Trains a small model on a text and lets it write.
+constexpr const char* kLibraryMain = R"(// Trains a small model on a text and generates from it.
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -129,7 +129,7 @@ constexpr const char* kLibraryMain = R"(// Trains a small model on a text and le
 #include "toy/train/trainer.h"
 
 int main() try {
-  // The text, as token ids: one a byte.
+  // The text as token ids, one per byte.
   std::string text;
   for (int i = 0; i < 100; ++i) text += "The mill turns by day, and the mill rests by night. ";
   const std::shared_ptr<const toy::Tokenizer> tokenizer = toy::make_byte_tokenizer();
@@ -177,8 +177,8 @@ std::vector<ProjectFile> training_project(const std::string& name, const std::st
           {"corpus.txt", write_stories({.seed = 1, .bytes = 300'000})},
           {"model.json", kModelJson},
           {"train.json", fill_in(kTrainJson, {{"NAME", name}})},
-          {"train.sh", script("Trains the model. Options go before those of train.json.", kTrain), true},
-          {"generate.sh", script("Writes a text that begins with the first argument.", kGenerate), true}};
+          {"train.sh", script("Trains the model. Options override those of train.json.", kTrain), true},
+          {"generate.sh", script("Continues the text in the first argument.", kGenerate), true}};
 }
 
 std::vector<ProjectFile> library_project(const std::string& name) {

@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/prompts.h"
 #include "toy/base/error.h"
@@ -28,10 +29,11 @@ bool is_vocabulary(std::string_view beginning) {
 struct Train {
   std::string corpus, spec = "spm:512", out;
   void add(CLI::App& app) {
-    app.add_option("--corpus", corpus, "text file to train on")->required();
-    app.add_option("--tokenizer", spec, "spm:V or unigram:V (SentencePiece BPE or unigram of V tokens), or bytes")
-        ->capture_default_str();
-    app.add_option("--out", out, "GGUF file to write: a vocabulary without weights")->required();
+    app.add_option("--corpus", corpus, "Text file to train on")->required()->check(file_name());
+    app.add_option("--tokenizer", spec, "spm:V or unigram:V (SentencePiece with V tokens), or bytes")
+        ->capture_default_str()
+        ->check(suggested({"bytes", "spm:", "unigram:"}));
+    app.add_option("--out", out, "GGUF file to write, a vocabulary without weights")->required()->check(file_name());
     app.callback([this] {
       refuse_overwriting("out", out, {{"--corpus", corpus}});
       refuse_replacing("out", out, is_vocabulary);
@@ -52,12 +54,14 @@ struct Encode {
   bool json = false, no_bos = false;
   CLI::Option *text_option = nullptr, *file_option = nullptr;
   void add(CLI::App& app) {
-    app.add_option("model", model, "a GGUF file with a tokenizer, or a SentencePiece .model file")->required();
-    text_option = add_text_option(app, "--text", text, "the text");
-    file_option = app.add_option("--file", file, "a file that holds the text; -: standard input");
+    app.add_option("model", model, "GGUF file with a tokenizer, or SentencePiece .model file")
+        ->required()
+        ->check(file_name());
+    text_option = add_text_option(app, "--text", text, "Text to encode");
+    file_option = app.add_option("--file", file, "File with the text; - reads standard input")->check(file_name());
     text_option->excludes(file_option);
-    app.add_flag("--no-bos", no_bos, "without the beginning-of-sequence token");
-    app.add_flag("--json", json, "a JSON array instead of numbers separated by spaces");
+    app.add_flag("--no-bos", no_bos, "Omit the beginning-of-sequence token");
+    app.add_flag("--json", json, "Print a JSON array");
     app.callback([this] { run(); });
   }
   void run() const {
@@ -77,9 +81,11 @@ struct Decode {
   std::vector<int32_t> ids;
   bool json = false;
   void add(CLI::App& app) {
-    app.add_option("model", model, "a GGUF file with a tokenizer, or a SentencePiece .model file")->required();
-    app.add_option("ids", ids, "token ids")->required();
-    app.add_flag("--json", json, "a JSON string (bytes that are not UTF-8 are replaced) instead of the exact bytes");
+    app.add_option("model", model, "GGUF file with a tokenizer, or SentencePiece .model file")
+        ->required()
+        ->check(file_name());
+    app.add_option("ids", ids, "Token ids to decode")->required();
+    app.add_flag("--json", json, "Print a JSON string (replaces invalid UTF-8)");
     app.callback([this] {
       const auto t = load_tokenizer_file(model);
       for (size_t i = 0; i < ids.size(); ++i)
@@ -98,9 +104,9 @@ struct Decode {
 
 void add_tokenizer(CLI::App& app) {
   app.require_subcommand(1);
-  add_subcommand<Train>(app, "train", "learn a vocabulary from a text");
-  add_subcommand<Encode>(app, "encode", "ids of a text");
-  add_subcommand<Decode>(app, "decode", "the exact bytes of ids");
+  add_subcommand<Train>(app, "train", "Train a vocabulary on a text");
+  add_subcommand<Encode>(app, "encode", "Print the ids of a text");
+  add_subcommand<Decode>(app, "decode", "Print the exact bytes of ids");
 }
 
 }  // namespace toy::cli

@@ -8,6 +8,7 @@
 #include "cli/config.h"
 #include "cli/console.h"
 #include "cli/data_options.h"
+#include "cli/help.h"
 #include "cli/optimizer_options.h"
 #include "cli/options.h"
 #include "cli/reporter.h"
@@ -49,69 +50,73 @@ struct Recipe {
   void add(CLI::App& app, RecipeOptions& o, double lr_part = 1) {
     add_config_option(app);
     add_data_options(app, o.data);
-    app.add_option("--batch", o.trainer.batch, "B, sequences a step")->capture_default_str();
-    app.add_option("--tokens", o.trainer.tokens, "T, tokens a sequence")->capture_default_str();
-    app.add_option("--accumulate", o.trainer.accumulate,
-                   "batches of --batch sequences a step: their gradients are summed, weighted by tokens, then there is "
-                   "one update. As --batch times as large, in the memory of one")
-        ->capture_default_str();
-    app.add_option("--steps", o.steps, "optimizer steps")->capture_default_str();
+    begin_group(app, "Batch");
+    app.add_option("--batch", o.trainer.batch, "Sequences per step")->capture_default_str()->check(at_least(1));
+    app.add_option("--tokens", o.trainer.tokens, "Tokens per sequence")->capture_default_str()->check(at_least(1));
+    app.add_option("--accumulate", o.trainer.accumulate, "Batches per step whose gradients are summed")
+        ->capture_default_str()
+        ->check(at_least(1));
+    begin_group(app, "Schedule");
+    app.add_option("--steps", o.steps, "Optimizer steps")->capture_default_str()->check(at_least(1));
     optimizer.add(app, o, lr_part);
-    app.add_option("--eval-every", o.eval_every, "steps between validations; 0: only at the end")
-        ->capture_default_str();
-    app.add_option("--eval-tokens", o.eval_tokens,
-                   "validation tokens to read; with --eval-every the last validation reads all of them, too. 0: all")
-        ->capture_default_str();
-    app.add_option("--sample", o.sample_tokens, "tokens of a sample written at each validation")->capture_default_str();
-    app.add_option("--dtype", stored, "matrices in the file: f32, f16 or bf16")->capture_default_str();
-    app.add_option("--out", o.out,
-                   "folder for the result (model.gguf, also as weights/latest.gguf), checkpoints/ and the run's files; "
-                   "{arch}, {recipe}, {date}, {time} and {seq} (the next free number) are filled in, as in "
-                   "runs/{arch}-{date}-{seq}")
-        ->capture_default_str();
+    app.add_option("--eval-every", o.eval_every, "Steps between validations; 0 validates only at the end")
+        ->capture_default_str()
+        ->check(at_least(0));
+    app.add_option("--eval-tokens", o.eval_tokens, "Validation tokens to read per validation; 0 reads all")
+        ->capture_default_str()
+        ->check(at_least(0));
+    begin_group(app, "Output");
+    app.add_option("--out", o.out, "Folder for the model and the run; may contain {arch}, {date}, {time} and {seq}")
+        ->capture_default_str()
+        ->check(folder_name());
+    app.add_option("--sample", o.sample_tokens, "Tokens to generate as a sample at each validation")
+        ->capture_default_str()
+        ->check(at_least(0));
+    app.add_option("--dtype", stored, "Type of the matrices in the model file")
+        ->capture_default_str()
+        ->check(one_of({"f32", "f16", "bf16"}));
+    app.add_flag("--json", json, "Print the run's events as JSON Lines");
     add_checkpoints(app, o);
     add_check_finite(app, o.trainer.check_finite);
+    begin_group(app, "Output");
     app.add_option("--log-every", log_every,
-                   "steps between lines on stdout, and the first and last step; 0: none. Default: 1, or 0 where a "
-                   "terminal shows the bar. --json has every step");
-    app.add_flag("--json", json, "the run's events as JSON Lines on stdout instead of text");
+                   "Steps between lines on stdout; 0 prints none (default: 1, or 0 on a terminal)")
+        ->check(at_least(0));
+    begin_group(app, "Debugging");
+    app.add_flag("--dry-run", dry_run, "Print the time and memory that the run needs, without running it");
     run_options.add(app);
     compute.add(app);
     add_update_option(app, update);
     memory.add(app);
-    app.add_flag(
-        "--dry-run", dry_run,
-        "do everything up to the first step and print what the run would take: peak memory with its parts, "
-        "and time, from some steps that are made and forgotten. Nothing but the data cache is written; --json: one "
-        "object");
     device.add(app);
   }
 
   void add_checkpoints(CLI::App& app, RecipeOptions& o) {
-    app.add_option(
-           "--checkpoint-every", o.checkpoint_every,
-           "steps between checkpoints in OUT/checkpoints; also at the end and where validation finds a new best. "
-           "0: only when the run is stopped (Ctrl-C, SIGTERM, SIGHUP, --time-limit)")
-        ->capture_default_str();
-    app.add_option("--keep", o.keep, "checkpoints to keep: the last ones, and the best beside them")
-        ->capture_default_str();
-    app.add_flag(
-        "--resume", o.resume,
-        "continue from the newest checkpoint in OUT, or start if there is none; with --out alone, use the options of "
-        "OUT/config.json. Other options, texts or versions of toy are refused");
-    app.add_flag("--allow-changes", o.allow_changes,
-                 "with --resume: continue with the new options although options, texts or version differ");
+    begin_group(app, "Checkpoints");
+    app.add_option("--checkpoint-every", o.checkpoint_every, "Steps between checkpoints; 0 saves only when interrupted")
+        ->capture_default_str()
+        ->check(at_least(0));
+    app.add_option("--keep", o.keep, "Recent checkpoints to keep, besides the best")
+        ->capture_default_str()
+        ->check(at_least(1));
+    app.add_flag("--resume", o.resume, "Resume from the newest checkpoint in --out");
+    app.add_flag("--allow-changes", o.allow_changes, "With --resume, accept other options, texts or toy versions");
+  }
+
+  // --help shows these, and `own` of the recipe.
+  static void show_common(CLI::App& app, std::vector<const char*> own) {
+    for (const char* name : {"--config", "--corpus", "--val", "--batch", "--tokens", "--steps", "--optimizer", "--lr",
+                             "--schedule", "--eval-every", "--out", "--sample", "--checkpoint-every", "--resume",
+                             "--memory", "--threads", "--seed", "--time-limit", "--dry-run"})
+      own.push_back(name);
+    show_in_help(app, own);
   }
 
   template <class Options, class Train, class Estimate>
   void run(const CLI::App& app, Options& o, const Train& train, const Estimate& estimate) const {
     optimizer.apply(app, o);
-    if (stored == "f16")
-      o.stored = DType::f16;
-    else if (stored == "bf16")
-      o.stored = DType::bf16;
-    else
-      check(stored == "f32", "dtype '{}' is not one of f32, f16, bf16", stored);
+    if (stored == "f16") o.stored = DType::f16;
+    if (stored == "bf16") o.stored = DType::bf16;
     const auto dev = device.make();
     const std::map<std::string, std::string> fields{
         {"arch", o.out.find("{arch}") == std::string::npos ? "" : architecture_of(o)}, {"recipe", app.get_name()}};
@@ -211,33 +216,29 @@ struct FromScratch {
 
   void add(CLI::App& app) {
     recipe.add(app, o);
-    app.add_option("--size", o.size, fmt::format("{}, or a JSON file of dimensions", fmt::join(size_names(), ", ")))
-        ->capture_default_str();
-    app.add_option("--tokenizer", o.tokenizer,
-                   "bytes, or spm:V or unigram:V (SentencePiece BPE or unigram of V tokens, trained on the corpus)")
-        ->capture_default_str();
+    begin_group(app, "Model");
+    app.add_option("--size", o.size, fmt::format("Size or JSON file of dimensions: {}", fmt::join(size_names(), ", ")))
+        ->capture_default_str()
+        ->check(suggested(size_names(), true));
+    app.add_option("--tokenizer", o.tokenizer, "bytes, or spm:V or unigram:V (SentencePiece with V tokens)")
+        ->capture_default_str()
+        ->check(suggested({"bytes", "spm:", "unigram:"}));
     add_tokenizer_bytes(app, o.data);
-    app.add_option("--init-scale", o.init_scale, "matrices start as N(0, scale / sqrt(columns))")
-        ->capture_default_str();
-    add_seed_option(app, o.seed, "seed of weights and shuffling");
-    app.add_option("--context", o.context, "positions that the model is made for; 0: the size's own")
-        ->capture_default_str();
-    app.add_option("--name", o.name, "name of the model, for its card (default: toy)");
+    app.add_option("--context", o.context, "Positions of the model; 0 takes the size's own")
+        ->capture_default_str()
+        ->check(at_least(0));
+    app.add_option("--name", o.name, "Name of the model (default: toy)");
+    app.add_option("--init-scale", o.init_scale, "Scale of the initial weights, N(0, scale / sqrt(columns))")
+        ->capture_default_str()
+        ->check(above(0));
+    add_seed_option(app, o.seed, "Seed of weights and shuffling");
+    Recipe::show_common(app, {"--size", "--tokenizer", "--context"});
     app.footer(
-        "\nExample:\n  toy train from-scratch --corpus book.txt --size small --tokenizer spm:512 --steps 2000 --out "
-        "out/book\n"
-        "  toy train from-scratch --corpus books/ --corpus-weight 3 --corpus letters/ --corpus-weight 1 --documents "
-        "files "
-        "--pack --tokenizer spm:512\n"
-        "docs/data.md explains corpora, documents and mixtures.\n"
-        "A terminal shows a bar, validations and samples. stdout elsewhere has a line per step (--log-every) and ends "
-        "with the path of the GGUF; progress is on stderr.\n"
-        "\nCtrl-C, SIGTERM and SIGHUP finish the step, write a checkpoint, print the command that goes on, and end the "
-        "program "
-        "by that signal; a second one ends it at once, and the last checkpoint is whole all the same. A run that was "
-        "killed, or whose disk was full, goes on from its last checkpoint:\n"
-        "  toy train from-scratch --corpus book.txt --steps 2000 --checkpoint-every 100 --out out/book\n"
-        "  toy train from-scratch --corpus book.txt --steps 2000 --checkpoint-every 100 --out out/book --resume");
+        "Ctrl-C saves a checkpoint and prints the command that resumes. See docs/training.md, docs/data.md, "
+        "docs/checkpoints.md and docs/memory.md.\n\n"
+        "Examples:\n"
+        "  toy train from-scratch --corpus book.txt --size small --tokenizer spm:512 --out out/book\n"
+        "  toy train from-scratch --corpus book.txt --steps 2000 --checkpoint-every 100 --out out/long");
     app.callback([this, &app] { recipe.run(app, o, train_from_scratch, estimate_from_scratch); });
   }
 };
@@ -247,17 +248,20 @@ struct WarmStart {
   Recipe recipe;
 
   void add(CLI::App& app) {
-    app.add_option("--init", o.init, "a GGUF file to go on from, with its tokenizer")->required();
+    begin_group(app, "Model");
+    app.add_option("--init", o.init, "GGUF file with a tokenizer to train further")->required()->check(file_name());
     recipe.add(app, o, 0.1);  // a trained model is soon unlearnt
-    add_seed_option(app, o.seed, "seed of shuffling");
-    app.add_option("--context", o.context, "positions that the new file states; 0: as the old one")
-        ->capture_default_str();
-    app.add_option("--name", o.name, "name of the model, for its card (default: the old one)");
+    begin_group(app, "Model");
+    app.add_option("--context", o.context, "Positions of the new model; 0 keeps the old one's")
+        ->capture_default_str()
+        ->check(at_least(0));
+    app.add_option("--name", o.name, "Name of the model (default: the old one)");
+    add_seed_option(app, o.seed, "Seed of shuffling");
+    Recipe::show_common(app, {"--init"});
     app.footer(
-        "\nAll weights are trained in f32, whatever the file stores; the optimizer begins anew. --init stays as it "
-        "is, unless --out is its own folder and it is named model.gguf.\n"
-        "\nExample:\n  toy train warm-start --init out/book/model.gguf --corpus letters.txt --steps 500 --out "
-        "out/letters");
+        "Trains all weights in f32 with a new optimizer; --init stays unchanged. See docs/training.md.\n\n"
+        "Example:\n"
+        "  toy train warm-start --init out/book/model.gguf --corpus letters.txt --out out/letters");
     app.callback([this, &app] { recipe.run(app, o, train_warm_start, estimate_warm_start); });
   }
 };
@@ -266,8 +270,8 @@ struct WarmStart {
 
 void add_train(CLI::App& app) {
   app.require_subcommand(1);
-  add_subcommand<FromScratch>(app, "from-scratch", "a new model from a text");
-  add_subcommand<WarmStart>(app, "warm-start", "go on from a GGUF with a text");
+  add_subcommand<FromScratch>(app, "from-scratch", "Train a new model on text");
+  add_subcommand<WarmStart>(app, "warm-start", "Train a GGUF model further on text");
 }
 
 }  // namespace toy::cli

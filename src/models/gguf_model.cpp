@@ -147,6 +147,9 @@ ModelSpec spec_from_gguf(const gguf::File& f) {
 std::vector<std::string> warnings_of(const gguf::File& f, const ModelSpec& m) {
   std::vector<std::string> out;
   warn_of_types(f, out);
+  if (const std::string unsupported = unsupported_tokenizer(f); !unsupported.empty())
+    out.push_back(
+        fmt::format("{}, only {}; the model takes token ids, but no text", unsupported, kSupportedTokenizers));
   family_of(m).warn(f, m, out);
   const std::string key = family_key(m, "vocab_size");
   if (const uint32_t v = f.get_u32(key, uint32_t(m.vocab)); int64_t(v) != m.vocab)
@@ -156,7 +159,8 @@ std::vector<std::string> warnings_of(const gguf::File& f, const ModelSpec& m) {
 
 Model load_model(const std::string& path, const Device& device, LoadMode mode) {
   const gguf::File f = gguf::File::open(path);
-  Model m{spec_from_gguf(f), std::make_unique<ParamStore>(device), load_tokenizer(f)};
+  Model m{spec_from_gguf(f), std::make_unique<ParamStore>(device), nullptr};
+  if (unsupported_tokenizer(f).empty()) m.tokenizer = load_tokenizer(f);  // else warnings_of() says so
   if (m.tokenizer)
     check(m.tokenizer->vocab_size() == m.spec.vocab, "{}: the tokenizer has {} tokens, token_embd.weight has {} rows",
           path, m.tokenizer->vocab_size(), m.spec.vocab);

@@ -15,26 +15,27 @@ namespace {
 constexpr std::string_view kAcceptedSpecs =
     "accepted are \"bytes\", \"spm:V\" and \"unigram:V\", V being the number of tokens, such as spm:512";
 
-std::unique_ptr<Tokenizer> load_byte_level(const gguf::File& file) {
+bool is_byte_level(const gguf::File& file) {
   const bool merges = file.has("tokenizer.ggml.merges") && !file.get_strings("tokenizer.ggml.merges").empty();
-  check(!merges && are_byte_tokens(file.get_strings("tokenizer.ggml.tokens")),
-        "{}: tokenizer.ggml.model is \"gpt2\": byte-level BPE is not supported yet (only its form without "
-        "merges, 256 "
-        "tokens in the order of the bytes)",
-        file.path());
-  return make_byte_tokenizer();
+  return !merges && are_byte_tokens(file.get_strings("tokenizer.ggml.tokens"));
 }
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> load_tokenizer(const gguf::File& file) {
+std::string unsupported_tokenizer(const gguf::File& file) {
   const std::string model = file.get_string("tokenizer.ggml.model", "none");
-  if (model == "none" || model == "no_vocab") return nullptr;
+  if (model == "none" || model == "no_vocab" || model == "llama" || model == "t5") return {};
+  if (model != "gpt2") return fmt::format("its tokenizer '{}' is not supported", model);
+  return is_byte_level(file) ? "" : "its tokenizer 'gpt2' (byte-level BPE) is not supported";
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const gguf::File& file) {
+  const std::string unsupported = unsupported_tokenizer(file);
+  check(unsupported.empty(), "{}: {}, only {}", file.path(), unsupported, kSupportedTokenizers);
+  const std::string model = file.get_string("tokenizer.ggml.model", "none");
   if (model == "llama") return load_spm(file, SpmModel::bpe);
   if (model == "t5") return load_spm(file, SpmModel::unigram);
-  if (model == "gpt2") return load_byte_level(file);
-  fail("{}: tokenizer.ggml.model \"{}\" is not supported (supported: \"llama\", \"t5\", and \"gpt2\" for bytes)",
-       file.path(), model);
+  return model == "gpt2" ? make_byte_tokenizer() : nullptr;
 }
 
 std::unique_ptr<Tokenizer> load_spm_model(std::span<const std::byte> bytes, const std::string& name) {

@@ -82,13 +82,13 @@ TEST_F(Data, BadInput) {
   refuses(train(books + " --val " + path("bare")), {"bare: the folder is empty"});
   refuses(train(mix("3 x")), {"--corpus-weight is 'x'", "finite number"});
   refuses(train(mix("3 nan")), {"--corpus-weight is 'nan'"});
-  refuses(train(mix("3 -1")), {"corpus-weight is -1, expected 0 or more"});
+  refuses(train(mix("3 -1")), {"--corpus-weight is -1", "0 or more"});
   refuses(train(mix("0 0")), {"corpus-weight: all weights are 0"});
   refuses(train(books + " --corpus " + path("letters.txt") + " --corpus-weight 1"),
           {"corpus-weight: 1 weights for 2 of --corpus"});
   refuses(train(books + " --documents chapters"), {"documents is 'chapters', expected one of none, files"});
   refuses(train(books + " --pack"), {"pack: rows are filled with whole documents; say what a document is"});
-  refuses(train(books + " --tokenizer-bytes 0"), {"tokenizer-bytes is 0"});
+  refuses(train(books + " --tokenizer-bytes 0"), {"--tokenizer-bytes is 0", "1 or more"});
   refuses(train(books + " --data-cache " + path("letters.txt")), {"data-cache", "letters.txt"});
   refuses(train("--corpus " + write("short.txt", "hello")), {"too short"});
   refuses(train(mix("1 1") + " --tokens 6000"), {"letters.txt: the text is too short"});

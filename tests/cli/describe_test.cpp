@@ -22,7 +22,7 @@ class CliDescribe : public Cli {
 TEST_F(CliDescribe, UnknownModelsAreComparedWithTheSizes) {
   refuses("describe tinny", {"'tinny'", "tiny, small, stories15m", "did you mean 'tiny'"});
   refuses("describe " + path("none.gguf"), {"none.gguf", "no file"});
-  refuses("describe " + path(), {"a folder without a model.gguf"});
+  refuses("describe " + path(), {"no model.gguf"});
 }
 
 TEST_F(CliDescribe, ARunIsItsFolder) {
@@ -75,7 +75,7 @@ TEST_F(CliDescribe, ARunToComeIsItsOptions) {
   EXPECT_EQ(out_of(path("config.json")), out_of("small"));
   fs::create_directory(path("other"));
   write("other/config.json", R"({"hidden_size": 3})");
-  refuses("describe " + path("other"), {"a folder without a model.gguf"});
+  refuses("describe " + path("other"), {"no model.gguf"});
   EXPECT_EQ(out_of(write("warm.json", R"({"init": ")" + std::string(TOY_GOLDEN) + R"(", "size": null})")),
             out_of(TOY_GOLDEN));
   refuses("describe " + write("loop.json", R"({"size": "loop.json"})"), {"loop.json", "d_model"});
@@ -149,8 +149,8 @@ TEST_F(CliDescribe, OptimizerAndUpdateAreChosen) {
         .get<int64_t>();
   };
   EXPECT_LT(peak("streaming"), peak("gathered"));
-  refuses("describe tiny --optimizer adamx", {"optimizer 'adamx'", "adamw", "did you mean 'adamw'"});
-  refuses("describe tiny --update later", {"update 'later'", "gathered, streaming"});
+  refuses("describe tiny --optimizer adamx", {"--optimizer is 'adamx'", "did you mean 'adamw'"});
+  refuses("describe tiny --update later", {"--update is 'later'", "gathered or streaming"});
 }
 
 TEST_F(CliDescribe, MemoryOverTime) {
@@ -230,19 +230,19 @@ TEST_F(CliDescribe, OptionsThatWouldDoNothing) {
     refuses("describe tiny --memory train " + std::string(option),
             {std::string(option).substr(0, 5), "changes nothing", "'train'"});
   refuses("describe tiny --graph forward --optimizer sgd", {"--optimizer", "'forward'"});
-  refuses("describe tiny --graph decode --ctx 64 --rows 65", {"rows is 65", "1 to 64"});
+  refuses("describe tiny --graph decode --ctx 64 --rows 65", {"--rows is 65", "1 to 64"});
 }
 
 TEST_F(CliDescribe, BadOptions) {
-  refuses("describe tiny --graph traini", {"'traini'", "train, forward, decode"});
-  refuses("describe tiny --memory all", {"'all'", "train, forward, decode"});
+  refuses("describe tiny --graph traini", {"--graph", "'traini'", "'train'"});
+  refuses("describe tiny --memory all", {"--memory", "'all'", "train, forward or decode"});
   refuses("describe tiny --graph train --plan train", {"--graph and --plan", "one of them"});
   refuses("describe tiny --graph train --memory train", {"--graph and --memory", "one of them"});
-  refuses("describe tiny --graph train --format jsn", {"format 'jsn'", "text, json, mermaid, svg"});
+  refuses("describe tiny --graph train --format jsn", {"--format", "'jsn'", "'json'"});
   refuses("describe tiny --memory train --format mermaid", {"mermaid", "--graph"});
   refuses("describe tiny --format svg", {"svg", "--graph or --memory"});
   refuses("describe tiny --graph train --json --format svg", {"--json", "svg"});
-  refuses("describe tiny --rows 0", {"rows is 0"});
+  refuses("describe tiny --rows 0", {"--rows is 0", "1 or more"});
   refuses("describe tiny --memory train --ceilings here", {"ceilings", "--cost"});
   refuses("describe tiny --ceilings " + path("none.json"), {"none.json"});
   refuses("describe tiny --ceilings " + write("text.json", "hello"), {"text.json", "toy bench machine --json"});

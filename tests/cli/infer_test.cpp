@@ -89,10 +89,10 @@ TEST_F(CliInfer, PenaltiesChangeTheText) {
 
 TEST_F(CliInfer, BadOptions) {
   const std::string m = std::string("infer ") + TOY_GOLDEN + " --prompt-ids 1 ";
-  refuses(m + "--min-p 1.5", {"min-p 1.5", "0 to 1"});
-  refuses(m + "--repeat-penalty 0", {"repeat-penalty 0", "1 means none"});
+  refuses(m + "--min-p 1.5", {"--min-p is 1.5", "0 to 1"});
+  refuses(m + "--repeat-penalty 0", {"--repeat-penalty is 0", "above 0"});
   refuses(m + "--frequency-penalty nan", {"frequency-penalty"});
-  refuses(m + "--repeat-last-n -2", {"repeat-last-n -2", "-1 means all"});
+  refuses(m + "--repeat-last-n -2", {"--repeat-last-n is -2", "-1 or more"});
   refuses(m + "--stop ''", {"stop", "empty"});
   refuses(m + "--stop x", {"stop", "no tokenizer"});
   refuses(m + "--parallel 0", {"parallel is 0"});
@@ -109,19 +109,65 @@ TEST_F(CliInfer, BadPromptFiles) {
   refuses(m + "--prompt-file " + path("none.txt"), {"none.txt", "no such file"});
   refuses(m + "--prompt-file -", {"standard input", "empty"});
   refuses(m + "--prompts " + write("empty.txt", ""), {"empty.txt", "empty"});
-  refuses(m + "--prompts " + write("mark.txt", "\xEF\xBB\xBF"), {"mark.txt", "no prompt in it"});
+  refuses(m + "--prompts " + write("mark.txt", "\xEF\xBB\xBF"), {"mark.txt", "no prompts"});
   const auto line = [&](const std::string& text) { return m + "--prompts " + write("p.jsonl", text); };
   refuses(line("{\"prompt_ids\": [1]}\n{oops\n"), {"p.jsonl:2", "not JSON"});
-  refuses(line("{\"prompt\": 3}\n"), {"p.jsonl:1", "not a text"});
+  refuses(line("{\"prompt\": 3}\n"), {"p.jsonl:1", "not a string"});
   refuses(line("{\"promt\": \"a\"}\n"), {"p.jsonl:1", "unknown key 'promt'"});
   refuses(line("{\"prompt\": \"a\", \"n\": 1}\n"), {"p.jsonl:1", "2 keys"});
   refuses(line("{}\n"), {"p.jsonl:1", "0 keys"});
   refuses(line("{\"prompt_ids\": []}\n"), {"p.jsonl:1", "not an array"});
-  refuses(line("{\"prompt_ids\": [1, \"a\"]}\n"), {"p.jsonl:1", "no token id"});
+  refuses(line("{\"prompt_ids\": [1, \"a\"]}\n"), {"p.jsonl:1", "\"a\"", "token ids"});
   refuses(line("{\"prompt_ids\": [1]}\n{\"prompt_ids\": [1000]}\n"), {"p.jsonl:2", "1000", "outside the vocabulary"});
   refuses(line("hello\n"), {"no tokenizer", "--prompt-ids"});
   refuses(line("{\"prompt_ids\": [1]}\n{\"prompt_ids\": [1, 2]}\n") + " --n 127", {"p.jsonl:2", "context"});
   refuses("infer " + model() + " --prompts " + write("blank.txt", "a\n\nb\n"), {"blank.txt:2", "empty"});
+}
+
+// The tokenizer of a downloaded file may be unknown: ids work, text does not.
+TEST_F(CliInfer, AnUnsupportedTokenizerLeavesIds) {
+  std::string bytes = slurp(model());
+  const std::string key = "tokenizer.ggml.model";
+  const size_t value = bytes.find("gpt2", bytes.find(key));
+  ASSERT_NE(value, std::string::npos);
+  bytes.replace(value, 4, "bert");
+  const std::string bert = write("bert.gguf", bytes), text = tiny_corpus();
+  const std::vector<std::string> calls{"infer " + bert + " --prompt-ids 116,104 --n 3", "describe " + bert,
+                                       "bench infer " + bert + " --prompt 4 --decode 2 --repeat 1"};
+  for (const std::string& call : calls) {
+    const Result r = toy(call);
+    EXPECT_EQ(r.code, 0) << call << r.err;
+    EXPECT_NE(r.err.find("'bert' is not supported"), std::string::npos) << call << r.err;
+  }
+  const std::string runs = "bytes, SentencePiece BPE and SentencePiece unigram";
+  refuses("infer " + bert + " --prompt a", {"bert.gguf", "'bert'", runs, "--prompt-ids"});
+  refuses("infer " + bert + " --prompt-ids 1 --stop a", {"'bert'", runs, "--stop"});
+  refuses("eval " + bert + " --file " + text, {"'bert'", runs});
+  refuses("tokenizer encode " + bert + " --text a", {"'bert'", runs});
+  refuses("train warm-start --init " + bert + " --corpus " + text + " --out " + path("warm"), {"'bert'", runs});
+}
+
+// As `describe` takes it: the finished model, else the newest checkpoint.
+TEST_F(CliInfer, TakesTheFolderOfARun) {
+  const Result trained = toy("train from-scratch --corpus " + tiny_corpus() + kSmall +
+                             "--steps 4 --checkpoint-every 2 --out " + path("run"));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const std::string text = write("t.txt", "the cat sat on the mat");
+  const std::string infer = " -p the --n 4", eval = " --ctx 16 --file " + text;
+  const std::string of_file = toy("infer " + path("run/model.gguf") + infer).out;
+  const std::string score = toy("eval " + path("run/model.gguf") + eval).out;
+  ASSERT_FALSE(of_file.empty());
+  const Result of_folder = toy("infer " + path("run") + infer);
+  EXPECT_EQ(of_folder.out, of_file);
+  EXPECT_EQ(of_folder.err, "");
+  EXPECT_EQ(toy("eval " + path("run") + eval).out, score);
+  fs::remove(path("run/model.gguf"));
+  const Result unfinished = toy("infer " + path("run") + infer);
+  EXPECT_EQ(unfinished.out, of_file) << unfinished.err;  // the last checkpoint has the same weights
+  EXPECT_NE(unfinished.err.find("not finished"), std::string::npos) << unfinished.err;
+  EXPECT_EQ(toy("eval " + path("run") + eval).out, score);
+  fs::remove_all(path("run/checkpoints"));
+  refuses("infer " + path("run") + infer, {path("run"), "no model.gguf", "train"});
 }
 
 }  // namespace

@@ -12,11 +12,10 @@ class New : public Cli {
             .c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, slurp(path("stdout")), slurp(path("stderr"))};
   }
-  std::string in() const { return " --in " + path(); }
 };
 
 TEST_F(New, TheProjectTrainsAndGenerates) {
-  const Result made = toy("new mine" + in());
+  const Result made = toy("new " + path("mine"));
   ASSERT_EQ(made.code, 0) << made.err;
   std::istringstream lines(made.out);
   int files = 0;
@@ -39,16 +38,16 @@ TEST_F(New, TheProjectTrainsAndGenerates) {
 }
 
 TEST_F(New, TheSameNameTheSameFiles) {
-  ASSERT_EQ(toy("new mine" + in()).code, 0);
+  ASSERT_EQ(toy("new " + path("mine")).code, 0);
   fs::create_directory(path("other"));
-  ASSERT_EQ(toy("new mine --in " + path("other")).code, 0);
+  ASSERT_EQ(toy("new " + path("other/mine/")).code, 0);
   for (const auto& file : fs::directory_iterator(path("mine")))
     EXPECT_EQ(slurp(file.path()), slurp(path("other/mine") / file.path().filename())) << file.path();
 }
 
 // tests/consumer/build_and_run.sh builds and runs it against an installed library.
 TEST_F(New, TheLibraryProjectNamesItsTarget) {
-  const Result made = toy("new --lib my-program" + in());
+  const Result made = toy("new --lib " + path("my-program"));
   ASSERT_EQ(made.code, 0) << made.err;
   const std::string cmake = slurp(path("my-program/CMakeLists.txt"));
   EXPECT_NE(cmake.find("find_package(toy 0."), std::string::npos);
@@ -64,26 +63,34 @@ TEST_F(New, NothingIsOverwritten) {
   fs::create_symlink("/nowhere", path("link"));
   for (const std::string name : {"folder", "file", "link"})
     for (const char* kind : {"", " --lib"})
-      refuses("new " + name + kind + in(), {"'" + path(name) + "' is there already"});
+      refuses("new " + path(name) + kind, {"'" + path(name) + "' exists", "another name"});
   EXPECT_EQ(slurp(path("folder/train.sh")), "mine");
   EXPECT_EQ(slurp(path("file")), "mine");
   EXPECT_EQ(std::distance(fs::directory_iterator(path("folder")), fs::directory_iterator()), 1);
 }
 
+// The last part of the path is the project's name.
+TEST_F(New, TakesAPath) {
+  const Result here = shell(std::string(TOY_BINARY) + " new here");
+  ASSERT_EQ(here.code, 0) << here.err;
+  EXPECT_EQ(nlohmann::json::parse(slurp(path("here/train.json"))).at("name"), "here");
+  ASSERT_EQ(toy("new " + path("here/../there/")).code, 0);
+  EXPECT_EQ(nlohmann::json::parse(slurp(path("there/train.json"))).at("name"), "there");
+}
+
 TEST_F(New, BadNamesAndFolders) {
-  for (const std::string name : {"a/b", "/tmp/a", "../a"})
-    refuses("new " + name + in(), {"name '" + name + "'", "--in"});
-  for (const std::string name : {"''", "'a b'", "'a\"b'", ".hidden", "1st", "_a", "'ä'", "'a$b'"})
-    refuses("new " + name + in(), {"cannot be used", "begins with a letter"});
-  refuses("new " + std::string(65, 'a') + in(), {"cannot be used", "1 to 64"});
-  EXPECT_EQ(toy("new " + std::string(64, 'a') + in()).code, 0);
+  for (const std::string name : {"'a b'", "'a\"b'", ".hidden", "1st", "_a", "'ä'", "'a$b'"})
+    refuses("new " + path("") + name, {"name is '", "use a letter"});
+  for (const std::string name : {"''", "..", "/"}) refuses("new " + name, {"name is '", "use a letter"});
+  refuses("new " + path(std::string(65, 'a')), {"name is '", "63"});
+  EXPECT_EQ(toy("new " + path(std::string(64, 'a'))).code, 0);
   for (const std::string name : {"test", "all", "toy"})
-    refuses("new --lib " + name + in(), {"name '" + name + "' is taken by CMake"});
-  EXPECT_EQ(toy("new test" + in()).code, 0);
-  refuses("new mine --in " + path("nowhere"), {"there is no folder", path("nowhere")});
-  refuses("new mine --in " + write("file", ""), {"there is no folder", path("file")});
-  refuses("new", {"name"});
-  refuses("new mine --in /proc", {"cannot make the folder '/proc/mine'"});
+    refuses("new --lib " + path(name), {"name is '" + name + "'", "CMake"});
+  EXPECT_EQ(toy("new " + path("test")).code, 0);
+  refuses("new " + path("nowhere/mine"), {"no folder", path("nowhere")});
+  refuses("new " + write("file", "") + "/mine", {"no folder", path("file")});
+  refuses("new", {"path"});
+  refuses("new /proc/mine", {"cannot make the folder '/proc/mine'"});
 }
 
 }  // namespace

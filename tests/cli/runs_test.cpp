@@ -238,7 +238,7 @@ TEST_F(CliRuns, Tail) {
   EXPECT_EQ(text.code, 0);
   EXPECT_NE(text.out.find("step 6  loss"), std::string::npos) << text.out;
   EXPECT_EQ(toy("runs tail " + path("run") + " -n 0").out, "");
-  refuses("runs tail " + path("run") + " -n -1", {"lines is -1"});
+  refuses("runs tail " + path("run") + " -n -1", {"--lines is -1", "0 to"});
 }
 
 // Only the date that a run says of itself follows the wall clock; its times, its end and its weights do not.

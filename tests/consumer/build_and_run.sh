@@ -43,7 +43,7 @@ fi
 grep -q 'toyConfig.cmake, version' "$tmp/wrong.log" || { cat "$tmp/wrong.log"; fail "not refused for its version"; }
 
 echo "the project that toy new --lib writes"
-"$tmp/tree/bin/toy" new --lib mine --in "$tmp" > "$tmp/new.log"
+"$tmp/tree/bin/toy" new --lib "$tmp/mine" > "$tmp/new.log"
 CXX=$cxx cmake -S "$tmp/mine" -B "$tmp/mine/build" -DCMAKE_PREFIX_PATH="$tmp/tree" > "$tmp/configure.log" \
   || { cat "$tmp/configure.log"; fail "the new project was not configured"; }
 cmake --build "$tmp/mine/build" > "$tmp/build.log" || { cat "$tmp/build.log"; fail "the new project was not built"; }

@@ -75,7 +75,11 @@ class Tokenizer {
 /// thing.
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 
-/// From tokenizer.ggml.* keys. Throws naming file, key and reason for kinds that are not supported.
+/// The tokenizers that run today, for messages.
+inline constexpr const char* kSupportedTokenizers = "bytes, SentencePiece BPE and SentencePiece unigram";
+/// Why the file's tokenizer cannot be loaded ("its tokenizer 'bert' is not supported"), or "".
+std::string unsupported_tokenizer(const gguf::File& file);
+/// From tokenizer.ggml.* keys. Throws naming file and reason for kinds that are not supported.
 /// nullptr when the file carries no tokenizer (tokenizer.ggml.model absent, "none" or "no_vocab").
 std::unique_ptr<Tokenizer> load_tokenizer(const gguf::File& file);
 

@@ -1,0 +1,26 @@
+// Models named by a file, the folder of a run, or the id of a run.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "toy/models/model.h"
+
+namespace toy::cli {
+
+/// The positional `model` of a command.
+CLI::Option* add_model_option(CLI::App& app, std::string& model);
+
+/// The folder of a run that is named by its path or its id (or the beginning of it) below runs or out; "" if none is.
+std::string run_folder(const std::string& what);
+/// The model in the folder of a run or of a checkpoint: model.gguf, else the newest weights; "" if there is none.
+std::string model_in(const std::string& folder);
+/// The GGUF file that `what` names. Says on stderr when it is a checkpoint of a run that has not finished. Throws
+/// Error{bad_input} for a folder without a model.
+std::string model_file(const std::string& what);
+
+/// Throws Error{bad_input} with the reason where the model of this file has no tokenizer; `way_out` ends the message.
+void require_tokenizer(const Model& model, const std::string& path,
+                       const char* way_out = "give a model with another tokenizer");
+
+}  // namespace toy::cli
