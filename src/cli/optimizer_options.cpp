@@ -187,7 +187,7 @@ nlohmann::ordered_json OptimizerChoice::effective(const RecipeOptions& o) const 
   const auto reads = [&](std::string_view name) { return std::find(mine.begin(), mine.end(), name) != mine.end(); };
   const Schedule rates = o.rates();
   nlohmann::ordered_json j{{"lr", o.lr}, {"warmup", rates.warmup}, {"decay-steps", nullptr}, {"nesterov", nullptr}};
-  for (const Number& n : kNumbers) {
+  for (const Number& n : numbers()) {
     if (n.name == "weight-decay" || reads(n.name))
       j[std::string(n.name)] = a.*n.field;
     else
