@@ -17,15 +17,15 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
-using Words = std::vector<std::string>;
+using Arguments = std::vector<std::string>;
 
-bool has(const Words& words, const std::string& option) {
+bool has(const Arguments& words, const std::string& option) {
   return std::any_of(words.begin(), words.end(),
                      [&](const std::string& w) { return w == option || w.starts_with(option + "="); });
 }
 
 // Of the last time that the option is given; else `otherwise`.
-std::string value_of(const Words& words, const std::string& option, std::string otherwise) {
+std::string value_of(const Arguments& words, const std::string& option, std::string otherwise) {
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i] == option && i + 1 < words.size()) otherwise = words[i + 1];
     if (words[i].starts_with(option + "=")) otherwise = words[i].substr(option.size() + 1);
@@ -42,7 +42,7 @@ std::string recipe_of(const CLI::App& train, const ordered_json& options, const 
   fail("{}: no recipe has all of these options; give the recipe and the options of the run", file);
 }
 
-void require_files(const ordered_json& options, const Words& words, const std::string& file) {
+void require_files(const ordered_json& options, const Arguments& words, const std::string& file) {
   for (const std::string key : {"corpus", "val", "init", "size"}) {
     const auto it = options.find(key);
     if (it == options.end() || has(words, "--" + key)) continue;
@@ -62,7 +62,7 @@ void require_files(const ordered_json& options, const Words& words, const std::s
 
 }  // namespace
 
-Words with_resumed_options(const CLI::App& root, Words words) {
+Arguments with_resumed_options(const CLI::App& root, Arguments words) {
   if (words.empty() || words[0] != "train" || !has(words, "--resume")) return words;
   for (const char* other : {"--config", "--help", "--help-all", "-h"})
     if (has(words, other)) return words;
