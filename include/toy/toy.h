@@ -1,5 +1,5 @@
-// All public headers of toy, for programs that use it; the library itself includes what it needs. Compiling it takes a
-// second or two, single headers less. toy/plain is a program of its own and not among them.
+// All public headers of toy except toy/plain, for programs that use it. It takes a few seconds to compile; the library
+// itself, and large programs, include single headers.
 //
 //   #include "toy/toy.h"
 //
