@@ -15,6 +15,7 @@
 #include "toy/backend/kernel.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/checksum.h"
+#include "toy/base/clock.h"
 #include "toy/base/error.h"
 #include "toy/base/folder_lock.h"
 #include "toy/base/json_text.h"

@@ -152,7 +152,7 @@ TEST(Binary, RunTimeRowsDoNotMix) {
   // Aligned at the end, the rows would be columns.
   const Value row = g.input("d", g.rows_type(n, DType::f32)), wide = g.input("e", {DType::f32, {3, 8}, 0});
   EXPECT_EQ(message([&] { row + wide; }), "add: f32[<=8] and f32[3,8]: run-time rows must stay the first dimension");
-  EXPECT_EQ(message([&] { wide* row; }), "add: f32[3,8] and f32[<=8]: run-time rows must stay the first dimension");
+  EXPECT_EQ(message([&] { wide* row; }), "mul: f32[3,8] and f32[<=8]: run-time rows must stay the first dimension");
   EXPECT_EQ(message([&] { where(greater(wide, g.scalar(0)), wide, row); }),
             "where: i32[3,8] and f32[<=8]: run-time rows must stay the first dimension");
 }
