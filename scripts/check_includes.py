@@ -170,7 +170,20 @@ class Checker:
         elif len(lines) > LONG:
             self.warnings.append(f"{path}: {len(lines)} lines; above {LONG}, consider splitting it")
 
+    def check_umbrella(self):
+        """toy/toy.h has every public header but those of folders that stand alone."""
+        umbrella = self.root / "include/toy/toy.h"
+        if not umbrella.is_file():
+            return
+        included = set(re.findall(r'^#include "toy/(.+)"', umbrella.read_text(encoding="utf-8"), re.MULTILINE))
+        for file in sorted((self.root / "include/toy").rglob("*.h")):
+            name = file.relative_to(self.root / "include/toy").as_posix()
+            folder = folder_of(name, self.table)
+            if folder and folder in self.allowed[""] and name not in included:
+                self.add("include/toy/toy.h", 1, f"toy/{name} is missing")
+
     def run(self):
+        self.check_umbrella()
         count = 0
         for top in SOURCES:
             for file in sorted((self.root / top).rglob("*")):

@@ -1,4 +1,4 @@
-// Generates text with a GGUF: first token by token, so that nothing is hidden, then several texts at once.
+// Generates text with a GGUF: in one call, token by token, so that nothing is hidden, and several texts at once.
 //
 //   example_generate MODEL.gguf
 #include <fmt/core.h>
@@ -16,12 +16,6 @@ namespace {
 using namespace toy;
 
 constexpr int64_t kTokens = 60;
-
-std::vector<int32_t> ids_of(const Model& model, const std::string& text) {
-  std::vector<int32_t> ids = model.tokenizer->encode(text);
-  if (model.tokenizer->adds_bos()) ids.insert(ids.begin(), model.tokenizer->bos().value());
-  return ids;
-}
 
 // The likeliest token, again and again.
 std::vector<int32_t> greedy(Decoder& decoder, const std::vector<int32_t>& prompt) {
@@ -42,38 +36,38 @@ int run(const char* path) {
   const auto device = make_cpu_device();
   const Model model = load_model(path, *device);
   check(model.tokenizer != nullptr, "{}: the file has no tokenizer", path);
-  Decoder decoder(*device, model, {.sequences = 2, .context = 128});
-
   const std::string beginning = "Once upon a time";
-  const std::vector<int32_t> prompt = ids_of(model, beginning), by_hand = greedy(decoder, prompt);
-  fmt::print("greedy: {}{}\n\n", beginning, model.tokenizer->decode(by_hand));
+  const std::string text = generate(*device, model, beginning, {.max_tokens = kTokens, .ignore_eos = true});
+  fmt::print("greedy: {}{}\n\n", beginning, text);
 
-  // generate() does the same for one prompt, and samples. An end-of-sequence token would end the text.
+  // The same by hand: a TextStream turns tokens into text and never cuts a character in two.
+  Decoder decoder(*device, model, {.sequences = 2, .context = 128});
+  const std::vector<int32_t> prompt = encode_prompt(*model.tokenizer, beginning);
+  TextStream stream(*model.tokenizer, prompt);
+  std::string by_hand;
+  for (const int32_t id : greedy(decoder, prompt)) by_hand += stream.push(id);
+  by_hand += stream.finish();
+
+  // The scheduler shares the decoder's sequences among any number of prompts. Texts are shown when they are complete.
   decoder.state().reset(0);
-  std::vector<int32_t> generated;
-  for (const GeneratedToken& t : generate(decoder, 0, prompt, {}, {.max_tokens = kTokens}))
-    generated.push_back(t.chosen.id);
-
-  // The scheduler shares the decoder's sequences among any number of prompts. Texts are shown when they are complete;
-  // a TextStream never cuts a character in two.
   Scheduler scheduler(decoder);
   int finished = 0;
   for (const uint64_t seed : {1, 2, 3}) {
-    auto text = std::make_shared<TextStream>(*model.tokenizer, prompt);
+    auto shown = std::make_shared<TextStream>(*model.tokenizer, prompt);
     scheduler.add({.prompt = prompt,
                    .eos = model.tokenizer->eos(),
                    .options = {.max_tokens = kTokens, .sampler = {.temperature = 0.8, .top_p = 0.95, .seed = seed}},
                    .on_token = {},
-                   .on_done = [&finished, text, seed, &beginning](const Generated& g) {
+                   .on_done = [&finished, shown, seed, &beginning](const Generated& g) {
                      std::string all;
-                     for (const GeneratedToken& t : g.tokens) all += text->push(t.chosen.id);
-                     fmt::print("seed {}: {}{}\n\n", seed, beginning, all + text->finish());
+                     for (const GeneratedToken& t : g.tokens) all += shown->push(t.chosen.id);
+                     fmt::print("seed {}: {}{}\n\n", seed, beginning, all + shown->finish());
                      ++finished;
                    }});
   }
   scheduler.run();
 
-  const bool ok = generated == by_hand && finished == 3;
+  const bool ok = text == by_hand && finished == 3;
   fmt::print("{}\n", ok ? "ok" : "FAILED");
   return ok ? 0 : 1;
 }

@@ -10,8 +10,8 @@ namespace own {
 inline toy::Value focal_loss(toy::Value logits, toy::Value targets) {
   using namespace toy;
   const Value p = sum(softmax(logits) * one_hot(targets, logits.dim(1)), 1);  // [N,1]
-  const Value miss = logits.graph->scalar(1) - p;
-  return scale(sum_all(miss * miss * log(p)), -1.0 / double(logits.dim(0)));
+  const Value miss = 1.0 - p;
+  return -sum_all(miss * miss * log(p)) / double(logits.dim(0));
 }
 
 }  // namespace own

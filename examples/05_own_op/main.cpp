@@ -12,6 +12,7 @@
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 #include "toy/runtime/evaluate.h"
+#include "toy/train/optimizer.h"
 
 namespace {
 
@@ -19,6 +20,7 @@ using namespace toy;
 using Tensors = std::map<std::string, std::vector<float>>;
 
 constexpr int64_t kPoints = 90, kClasses = 3, kHidden = 24;
+const OptimizerOptions kOptimizer{.kind = OptimizerOptions::adamw, .beta2 = 0.99, .weight_decay = 0, .clip = 0};
 
 struct Data {
   std::vector<float> x;         // [kPoints,2]
@@ -46,21 +48,14 @@ struct Net {
   Value logits, loss;
 
   Net() {
-    const Value x = g.input("x", {DType::f32, {kPoints, 2}, 0});
-    const Value target = g.input("target", {DType::i32, {kPoints}, 0}, kClasses);
+    const Value x = g.input("x", f32({kPoints, 2}));
+    const Value target = g.input("target", i32({kPoints}), kClasses);
     const Value h = own::swish(linear(x, param("w1", {kHidden, 2}), param("b1", {kHidden})), param("beta", {kHidden}));
     logits = linear(h, param("w2", {kClasses, kHidden}), param("b2", {kClasses}));
     loss = own::focal_loss(logits, target);
-    gradient = gradients(loss, params);
-    const TensorType scalar{DType::f32, {}, 0};
-    const Value lr = g.input("lr", scalar), bias1 = g.input("bias1", scalar), bias2 = g.input("bias2", scalar);
-    for (size_t i = 0; i < params.size(); ++i) {
-      const std::string name = g.node(params[i]).name;
-      const TensorType type = params[i].type();
-      const AdamWState next = adamw({params[i], g.param(name + ".m", type), g.param(name + ".v", type)}, gradient[i],
-                                    lr, bias1, bias2, {}, {.beta2 = 0.99});
-      updates.insert(updates.end(), {next.w, next.m, next.v});
-    }
+    const OptimizerStep step = minimize(loss, params, kOptimizer);
+    gradient = step.gradients;
+    updates = step.updates;
   }
 
   Tensors initial() const {
@@ -77,7 +72,7 @@ struct Net {
 
  private:
   Value param(const std::string& name, const Shape& shape) {
-    params.push_back(g.param(name, {DType::f32, shape, 0}));
+    params.push_back(g.param(name, f32(shape)));
     return params.back();
   }
 };
@@ -127,10 +122,8 @@ Trained train(const Net& net, const Data& data, std::unique_ptr<Device> device, 
   Session session(*device, plan, {&store});
   session.set("x", data.x);
   session.set("target", data.target);
-  session.set("lr", 0.03f);
-  for (int step = 1; step <= steps; ++step) {
-    session.set("bias1", float(1 - std::pow(0.9, step)));
-    session.set("bias2", float(1 - std::pow(0.99, step)));
+  for (int step = 0; step < steps; ++step) {
+    feed_optimizer(session, kOptimizer, step, 0.03);
     session.run();
     t.losses.push_back(session.scalar(0));
   }
@@ -145,8 +138,8 @@ Trained train(const Net& net, const Data& data, std::unique_ptr<Device> device, 
 
 int run() {
   Graph g;
-  const Value x = g.constant({DType::f32, {2, 3}, 0}, {-2, 0, 2, -1, 0.5, 1});
-  print(own::swish(x, g.constant({DType::f32, {3}, 0}, {1, 1, 10})));
+  const Value x = g.constant(f32({2, 3}), {-2, 0, 2, -1, 0.5, 1});
+  print(own::swish(x, g.constant(f32({3}), {1, 1, 10})));
 
   const Net net;
   const Data data = spiral();

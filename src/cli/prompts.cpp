@@ -132,11 +132,10 @@ std::vector<std::vector<int32_t>> PromptOptions::tokens(const Model& model, cons
     if (p.is_text) {
       require_tokenizer(model, model_path, "give the prompt as --prompt-ids");
       try {
-        ids = t->encode(p.text);
+        ids = no_bos ? t->encode(p.text) : encode_prompt(*t, p.text);
       } catch (const EncodeError& e) {
         fail("{}", e.at(fmt::format("byte {} of {}", e.offset(), p.where)));
       }
-      if (!no_bos && t->adds_bos() && t->bos()) ids.insert(ids.begin(), *t->bos());
     }
     check(!ids.empty(), "{}: it is empty, and no beginning-of-sequence token is added; give some text", p.where);
     for (const int32_t id : ids)

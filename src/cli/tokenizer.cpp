@@ -67,8 +67,8 @@ struct Encode {
   void run() const {
     check(text_option->count() || file_option->count(), "tokenizer encode: give --text TEXT or --file FILE");
     const auto t = load_tokenizer_file(model);
-    std::vector<int32_t> ids = t->encode(file_option->count() ? read_text(file, true) : text);
-    if (!no_bos && t->adds_bos() && t->bos()) ids.insert(ids.begin(), *t->bos());
+    const std::string given = file_option->count() ? read_text(file, true) : text;
+    const std::vector<int32_t> ids = no_bos ? t->encode(given) : encode_prompt(*t, given);
     if (json)
       fmt::print("{}\n", json_text(nlohmann::json(ids)));
     else

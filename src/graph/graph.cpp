@@ -102,7 +102,7 @@ int Graph::apply(const OpDef& op, std::vector<Value> inputs, Attrs attrs) {
       types.push_back(v ? &type(v) : nullptr);
     }
     n.outputs = op.signature.infer(types, n.attrs);
-    if (op.infer) op.infer({types, n.attrs}, n.outputs);
+    if (op.infer) op.infer({types, n.attrs, op.name()}, n.outputs);
     for (const TensorType& t : n.outputs) check_type(t, op.name());
   } catch (const Error& e) {
     if (layer_.empty()) throw;

@@ -6,7 +6,7 @@
 #include <set>
 #include <unordered_set>
 
-#include "models/family.h"
+#include "models/families.h"
 #include "toy/base/memory.h"
 #include "toy/base/utf8.h"
 #include "toy/formats/dequantize.h"
@@ -116,12 +116,10 @@ bool is_for_others(std::string_view key) {
 
 }  // namespace
 
-ModelSpec spec_from_gguf(const gguf::File& f) {
+ModelSpec spec_from_gguf(const gguf::File& f, const Families& more) {
   check_holds_weights(f);
   const std::string arch = f.get_string("general.architecture");
-  const Family* family = find_family(arch);
-  check(family != nullptr, "{}: architecture '{}' is not supported; supported: {}", f.path(), arch, family_names());
-  ModelSpec m = family->defaults;
+  ModelSpec m = spec_of(arch, more, f.path());
   const auto u32 = [&](const char* key) { return int64_t(f.get_u32(family_key(m, key))); };
   check(f.get_u32(family_key(m, "expert_count"), 0) == 0, "{}: mixture-of-experts models are not supported yet",
         f.path());
@@ -134,7 +132,7 @@ ModelSpec spec_from_gguf(const gguf::File& f) {
   check(blocks >= 1 && blocks <= 4096, "{}: {} is {}, expected 1 to 4096", f.path(), family_key(m, "block_count"),
         blocks);
   m.layers.assign(size_t(blocks), LayerSpec(m.layers.front()));
-  family->read(f, m);
+  family_of(m).read(f, m);
   try {
     m.validate();
   } catch (const Error& e) {
@@ -150,16 +148,16 @@ std::vector<std::string> warnings_of(const gguf::File& f, const ModelSpec& m) {
   if (const std::string unsupported = unsupported_tokenizer(f); !unsupported.empty())
     out.push_back(
         fmt::format("{}, only {}; the model takes token ids, but no text", unsupported, kSupportedTokenizers));
-  family_of(m).warn(f, m, out);
+  if (const Family& family = family_of(m); family.warn) family.warn(f, m, out);
   const std::string key = family_key(m, "vocab_size");
   if (const uint32_t v = f.get_u32(key, uint32_t(m.vocab)); int64_t(v) != m.vocab)
     out.push_back(fmt::format("{} is {}, token_embd.weight has {} rows, which are used", key, v, m.vocab));
   return out;
 }
 
-Model load_model(const std::string& path, const Device& device, LoadMode mode) {
+Model load_model(const std::string& path, const Device& device, LoadMode mode, const Families& more) {
   const gguf::File f = gguf::File::open(path);
-  Model m{spec_from_gguf(f), std::make_unique<ParamStore>(device), nullptr};
+  Model m{spec_from_gguf(f, more), std::make_unique<ParamStore>(device), nullptr};
   if (unsupported_tokenizer(f).empty()) m.tokenizer = load_tokenizer(f);  // else warnings_of() says so
   if (m.tokenizer)
     check(m.tokenizer->vocab_size() == m.spec.vocab, "{}: the tokenizer has {} tokens, token_embd.weight has {} rows",

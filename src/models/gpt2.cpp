@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "models/family.h"
+#include "models/families.h"
 #include "toy/base/error.h"
 
 namespace toy {
@@ -82,11 +82,7 @@ void write(gguf::Writer& w, const ModelSpec& s) {
 }  // namespace
 
 Family gpt2_family() {
-  Family family{.defaults = {},
-                .read = read,
-                .write = write,
-                .check = check_layers,
-                .warn = [](const gguf::File&, const ModelSpec&, std::vector<std::string>&) {}};
+  Family family{.defaults = {}, .read = read, .write = write, .check = check_layers};
   family.defaults.architecture = "gpt2";
   family.defaults.norm = NormKind::layer;
   family.defaults.positions = PositionKind::learned;

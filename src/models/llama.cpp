@@ -1,7 +1,7 @@
 // The `llama` family in GGUF: metadata keys as llama.cpp reads and writes them.
 #include <fmt/format.h>
 
-#include "models/family.h"
+#include "models/families.h"
 #include "models/llama_warnings.h"
 #include "toy/base/error.h"
 #include "toy/tensor/convert.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "models/family.h"
+#include "models/families.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 
@@ -31,7 +31,7 @@ constexpr Size kSizes[] = {
 };
 
 ModelSpec make(const Size& s) {
-  ModelSpec m = find_family(s.architecture)->defaults;
+  ModelSpec m = spec_of(s.architecture, {}, s.name);
   m.name = s.name;
   m.d_model = s.d_model;
   m.vocab = s.vocab;
@@ -162,14 +162,12 @@ std::vector<std::string> size_names() {
   return names;
 }
 
-ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where) {
+ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where, const Families& more) {
   int64_t layers = 0;
   std::string architecture = "llama";
   Reader r(json, where);
   r.read("architecture", architecture);
-  const Family* family = find_family(architecture);
-  check(family != nullptr, "{}: architecture '{}' is not known; known: {}", where, architecture, family_names());
-  ModelSpec m = family->defaults;
+  ModelSpec m = spec_of(architecture, more, where);
   LayerSpec l = m.layers.front();
   double eps = m.norm_eps;
   r.read("name", m.name);
@@ -234,7 +232,7 @@ nlohmann::ordered_json to_json(const ModelSpec& m) {
   return j;
 }
 
-ModelSpec model_spec(const std::string& size_or_file, int64_t vocab, int64_t context) {
+ModelSpec model_spec(const std::string& size_or_file, int64_t vocab, int64_t context, const Families& more) {
   ModelSpec m;
   bool found = false;
   for (const Size& s : kSizes)
@@ -248,7 +246,7 @@ ModelSpec model_spec(const std::string& size_or_file, int64_t vocab, int64_t con
     }
     std::stringstream text;
     text << f.rdbuf();
-    m = spec_from_json(read_json<nlohmann::json>(size_or_file, text.str()), size_or_file);
+    m = spec_from_json(read_json<nlohmann::json>(size_or_file, text.str()), size_or_file, more);
   }
   if (vocab > 0) m.vocab = vocab;
   if (context > 0) m.context = context;

@@ -7,7 +7,7 @@
 #include <limits>
 #include <unordered_map>
 
-#include "models/family.h"
+#include "models/families.h"
 #include "toy/base/error.h"
 
 namespace toy {
@@ -59,7 +59,7 @@ void ModelSpec::validate() const {
           l.d_head, layers.front().d_head);
   }
   if (positions == PositionKind::rope) validate_rope(*this);
-  family_of(*this).check(*this);
+  if (const Family& f = family_of(*this); f.check) f.check(*this);
 }
 
 void ModelSpec::require_positions(int64_t wanted, std::string_view option) const {

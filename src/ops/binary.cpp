@@ -7,30 +7,29 @@ namespace toy {
 namespace {
 
 // numpy's rule: shapes are aligned at the end; a dimension of 1 (or a missing one) repeats.
-TensorType broadcast_of(const TensorType& a, const TensorType& b) {
+TensorType broadcast_of(std::string_view op, const TensorType& a, const TensorType& b) {
   const int rank = std::max(a.shape.rank(), b.shape.rank());
   TensorType t{a.dtype, {}, 0};
   for (int i = rank - 1; i >= 0; --i) {
     const int64_t da = i < a.shape.rank() ? a.shape.back(i) : 1, db = i < b.shape.rank() ? b.shape.back(i) : 1;
-    check(da == db || da == 1 || db == 1, "elementwise: shapes {} and {} do not broadcast", a.shape.str(),
-          b.shape.str());
+    check(da == db || da == 1 || db == 1, "{}: shapes {} and {} do not broadcast", op, a.shape.str(), b.shape.str());
     t.shape.push_back(da == 1 ? db : da);
   }
   const int ra = a.rows, rb = b.rows;
   check((ra == 0 || a.shape.rank() == rank) && (rb == 0 || b.shape.rank() == rank),
-        "elementwise: {} and {}: run-time rows must stay the first dimension", a.str(), b.str());
-  check(ra == 0 || rb == 0 || ra == rb, "elementwise: different run-time row counts");
-  check(ra == 0 || b.shape.rank() < rank || rb == ra || b.shape[0] == 1,
-        "elementwise: {} and {}: fixed and run-time rows", a.str(), b.str());
-  check(rb == 0 || a.shape.rank() < rank || rb == ra || a.shape[0] == 1,
-        "elementwise: {} and {}: fixed and run-time rows", a.str(), b.str());
+        "{}: {} and {}: run-time rows must stay the first dimension", op, a.str(), b.str());
+  check(ra == 0 || rb == 0 || ra == rb, "{}: different run-time row counts", op);
+  check(ra == 0 || b.shape.rank() < rank || rb == ra || b.shape[0] == 1, "{}: {} and {}: fixed and run-time rows", op,
+        a.str(), b.str());
+  check(rb == 0 || a.shape.rank() < rank || rb == ra || a.shape[0] == 1, "{}: {} and {}: fixed and run-time rows", op,
+        a.str(), b.str());
   t.rows = ra ? ra : rb;
   return t;
 }
 
 void broadcast(const TypeQuery& q, std::vector<TensorType>& out) {
   TensorType t = *q.in[0];
-  for (size_t i = 1; i < q.in.size(); ++i) t = broadcast_of(t, *q.in[i]);
+  for (size_t i = 1; i < q.in.size(); ++i) t = broadcast_of(q.op, t, *q.in[i]);
   t.dtype = out[0].dtype;  // the signature knows it
   out[0] = t;
 }
@@ -110,6 +109,23 @@ Value add(Value a, Value b) { return apply(add_def(), {a, b}); }
 Value sub(Value a, Value b) { return apply(sub_def(), {a, b}); }
 Value mul(Value a, Value b) { return apply(mul_def(), {a, b}); }
 Value div(Value a, Value b) { return apply(div_def(), {a, b}); }
+
+namespace {
+
+// A scalar of the dtype of x.
+Value number(Value x, double v) { return x.graph->scalar(v, x.type().dtype); }
+
+}  // namespace
+
+Value operator+(Value x, double y) { return add(x, number(x, y)); }
+Value operator+(double x, Value y) { return add(number(y, x), y); }
+Value operator-(Value x, double y) { return sub(x, number(x, y)); }
+Value operator-(double x, Value y) { return sub(number(y, x), y); }
+Value operator*(Value x, double y) { return scale(x, y); }
+Value operator*(double x, Value y) { return scale(y, x); }
+Value operator/(Value x, double y) { return div(x, number(x, y)); }
+Value operator/(double x, Value y) { return div(number(y, x), y); }
+
 Value maximum(Value a, Value b) { return apply(maximum_def(), {a, b}); }
 Value minimum(Value a, Value b) { return apply(minimum_def(), {a, b}); }
 Value greater(Value a, Value b) { return apply(greater_def(), {a, b}); }

@@ -8,7 +8,7 @@ const OpDef& broadcast_to_def() {
       .infer =
           [](const TypeQuery& q, std::vector<TensorType>& out) {
             const TensorType& x = *q.in[0];
-            out[0] = resolve_shape(q.attrs.as<ShapeAttrs>().shape, x);
+            out[0] = resolve_shape(q.op, q.attrs.as<ShapeAttrs>().shape, x);
             const int extra = out[0].shape.rank() - x.shape.rank();
             bool ok = extra >= 0;
             for (int i = 0; ok && i < x.shape.rank(); ++i)

@@ -19,7 +19,7 @@ std::vector<Value> independent(std::span<const Value> values);
 
 /// The shape of an op's attribute resolved against its input: a first dimension of -1 is the input's (with its row
 /// count).
-TensorType resolve_shape(const Shape& wanted, const TensorType& in);
+TensorType resolve_shape(std::string_view op, const Shape& wanted, const TensorType& in);
 
 /// Output i of the op whose first output this is.
 inline Value output(Value first, int i) { return {first.graph, first.node, i}; }

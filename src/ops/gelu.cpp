@@ -16,10 +16,8 @@ Cost cost(const CostQuery& q) {
   return {.flops = 6 * n, .transcendentals = n};
 }
 
-Value add_number(Value x, double number) { return x + x.graph->scalar(number, x.type().dtype); }
-
 // 1/2 (1 + erf(x / sqrt 2))
-Value normal_distribution(Value x) { return scale(add_number(erf(scale(x, 1 / std::numbers::sqrt2)), 1), 0.5); }
+Value normal_distribution(Value x) { return scale(erf(scale(x, 1 / std::numbers::sqrt2)) + 1, 0.5); }
 
 // y' = Phi(x) + x phi(x), phi(x) = e^(-x^2/2) / sqrt(2 pi)
 void gelu_erf_vjp(Vjp& c) {
@@ -30,8 +28,8 @@ void gelu_erf_vjp(Vjp& c) {
 // y = x s(2a), a = sqrt(2/pi) (x + 0.044715 x^3), s(2a) = (1 + tanh a) / 2, so y' = s + 2 a' x s (1 - s)
 void gelu_tanh_vjp(Vjp& c) {
   const Value x = c.in(0), x2 = sqr(x);
-  const Value a2 = x * add_number(scale(x2, 2 * kSqrt2OverPi * kCubic), 2 * kSqrt2OverPi);
-  const Value slope = add_number(scale(x2, 6 * kSqrt2OverPi * kCubic), 2 * kSqrt2OverPi);
+  const Value a2 = x * (scale(x2, 2 * kSqrt2OverPi * kCubic) + 2 * kSqrt2OverPi);
+  const Value slope = scale(x2, 6 * kSqrt2OverPi * kCubic) + 2 * kSqrt2OverPi;
   const Value s = sigmoid(a2);
   c.give(0, c.grad(0) * (s + slope * x * (s - sqr(s))));
 }

@@ -30,14 +30,14 @@ std::vector<Value> independent(std::span<const Value> values) {
   return result;
 }
 
-TensorType resolve_shape(const Shape& wanted, const TensorType& in) {
+TensorType resolve_shape(std::string_view op, const Shape& wanted, const TensorType& in) {
   TensorType t{in.dtype, wanted, 0};
   if (wanted.rank() > 0 && wanted[0] == -1) {
-    check(in.shape.rank() > 0, "shape {}: the input is a scalar, it has no first dimension to keep", wanted.str());
+    check(in.shape.rank() > 0, "{}: shape {}: x is a scalar and has no first dimension to keep", op, wanted.str());
     t.shape[0] = in.shape[0];
     t.rows = in.rows;
   }
-  for (const int64_t d : t.shape) check(d >= 0, "shape {}: negative dimension", wanted.str());
+  for (const int64_t d : t.shape) check(d >= 0, "{}: shape {} has a negative dimension", op, wanted.str());
   return t;
 }
 

@@ -16,7 +16,7 @@ const OpDef& reshape_def() {
   static const OpDef def{.signature = "reshape(x:any[...]) -> y:[...]",
                          .infer =
                              [](const TypeQuery& q, std::vector<TensorType>& out) {
-                               out[0] = resolve_shape(q.attrs.as<ShapeAttrs>().shape, *q.in[0]);
+                               out[0] = resolve_shape(q.op, q.attrs.as<ShapeAttrs>().shape, *q.in[0]);
                                check(out[0].count() == q.in[0]->count(), "reshape: {} has {} elements, {} has {}",
                                      q.in[0]->shape.str(), q.in[0]->count(), out[0].shape.str(), out[0].count());
                                check(out[0].rows == q.in[0]->rows,

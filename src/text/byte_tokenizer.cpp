@@ -99,6 +99,6 @@ bool are_byte_tokens(std::span<const std::string> tokens) {
   return true;
 }
 
-std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }
+std::shared_ptr<const Tokenizer> make_byte_tokenizer() { return std::make_shared<const ByteTokenizer>(); }
 
 }  // namespace toy

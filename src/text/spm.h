@@ -128,7 +128,7 @@ std::string with_spaces(std::string_view piece);
 std::optional<uint8_t> byte_of_name(std::string_view token);
 
 /// The tokenizer.ggml.* keys of a file with model "llama" or "t5".
-std::unique_ptr<Tokenizer> load_spm(const gguf::File& file, SpmModel model);
+std::shared_ptr<const Tokenizer> load_spm(const gguf::File& file, SpmModel model);
 
 /// A SentencePiece model file (ModelProto in the library's sentencepiece_model.proto), BPE or unigram. `source` is its
 /// path, for messages. Throws Error{bad_input} with path, reason and, where it helps, the offset.

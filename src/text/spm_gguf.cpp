@@ -68,7 +68,7 @@ void SpmTokenizer::save(gguf::Writer& writer) const {
   }
 }
 
-std::unique_ptr<Tokenizer> load_spm(const gguf::File& file, SpmModel model) {
+std::shared_ptr<const Tokenizer> load_spm(const gguf::File& file, SpmModel model) {
   const bool bpe = model == SpmModel::bpe;
   SpmVocabulary v;
   v.model = model;
@@ -96,7 +96,7 @@ std::unique_ptr<Tokenizer> load_spm(const gguf::File& file, SpmModel model) {
   v.add_space_prefix = file.get_bool("tokenizer.ggml.add_space_prefix", bpe);
   v.remove_extra_whitespaces = file.get_bool("tokenizer.ggml.remove_extra_whitespaces", false);
   v.chars_map = get_chars_map(file);
-  return std::make_unique<SpmTokenizer>(std::move(v));
+  return std::make_shared<const SpmTokenizer>(std::move(v));
 }
 
 }  // namespace toy

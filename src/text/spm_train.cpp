@@ -152,7 +152,7 @@ SpmVocabulary read_out(const Kind& kind, const std::string& model) {
   return v;
 }
 
-std::unique_ptr<Tokenizer> train_kind(const Kind& kind, std::string_view text, const SpmTrainOptions& options) {
+std::shared_ptr<const Tokenizer> train_kind(const Kind& kind, std::string_view text, const SpmTrainOptions& options) {
   const int32_t wanted = options.vocab_size;
   check(wanted >= kLeastTokens && wanted <= kMostTokens,
         "{}:{}: the number of tokens must be within {} and {} ({} are taken by the bytes and special tokens)",
@@ -168,16 +168,16 @@ std::unique_ptr<Tokenizer> train_kind(const Kind& kind, std::string_view text, c
   check(
       got == size_t(wanted), "{}:{}: the text is too small: it gives {} tokens. {}", kind.spec, wanted, got,
       got >= size_t(kLeastTokens) ? "Ask for fewer, or give more text" : "Give more text, or take the tokenizer bytes");
-  return std::make_unique<SpmTokenizer>(std::move(vocabulary));
+  return std::make_shared<const SpmTokenizer>(std::move(vocabulary));
 }
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> train_spm(std::string_view text, const SpmTrainOptions& options) {
+std::shared_ptr<const Tokenizer> train_spm(std::string_view text, const SpmTrainOptions& options) {
   return train_kind(kBpe, text, options);
 }
 
-std::unique_ptr<Tokenizer> train_unigram(std::string_view text, const SpmTrainOptions& options) {
+std::shared_ptr<const Tokenizer> train_unigram(std::string_view text, const SpmTrainOptions& options) {
   return train_kind(kUnigram, text, options);
 }
 

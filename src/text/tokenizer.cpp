@@ -29,7 +29,7 @@ std::string unsupported_tokenizer(const gguf::File& file) {
   return is_byte_level(file) ? "" : "its tokenizer 'gpt2' (byte-level BPE) is not supported";
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer(const gguf::File& file) {
+std::shared_ptr<const Tokenizer> load_tokenizer(const gguf::File& file) {
   const std::string unsupported = unsupported_tokenizer(file);
   check(unsupported.empty(), "{}: {}, only {}", file.path(), unsupported, kSupportedTokenizers);
   const std::string model = file.get_string("tokenizer.ggml.model", "none");
@@ -38,12 +38,12 @@ std::unique_ptr<Tokenizer> load_tokenizer(const gguf::File& file) {
   return model == "gpt2" ? make_byte_tokenizer() : nullptr;
 }
 
-std::unique_ptr<Tokenizer> load_spm_model(std::span<const std::byte> bytes, const std::string& name) {
+std::shared_ptr<const Tokenizer> load_spm_model(std::span<const std::byte> bytes, const std::string& name) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return std::make_unique<SpmTokenizer>(parse_spm_model(text, name));
+  return std::make_shared<const SpmTokenizer>(parse_spm_model(text, name));
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer_file(const std::string& path) {
+std::shared_ptr<const Tokenizer> load_tokenizer_file(const std::string& path) {
   const MappedFile file = MappedFile::open(path);
   const std::span<const std::byte> bytes = file.bytes();
   const std::string_view start(reinterpret_cast<const char*>(bytes.data()), std::min<size_t>(bytes.size(), 4));
@@ -58,7 +58,7 @@ std::unique_ptr<Tokenizer> load_tokenizer_file(const std::string& path) {
   return tokenizer;
 }
 
-std::unique_ptr<Tokenizer> make_tokenizer(std::string_view spec, std::string_view corpus) {
+std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view spec, std::string_view corpus) {
   if (spec == "bytes") return make_byte_tokenizer();
   const size_t colon = spec.find(':');
   const std::string_view kind = spec.substr(0, colon);
@@ -72,6 +72,12 @@ std::unique_ptr<Tokenizer> make_tokenizer(std::string_view spec, std::string_vie
   check(error == std::errc() && end == number.data() + number.size(), "tokenizer \"{}\": \"{}\" is not a number; {}",
         spec, number, kAcceptedSpecs);
   return kind == "spm" ? train_spm(corpus, options) : train_unigram(corpus, options);
+}
+
+std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<int32_t> ids = tokenizer.encode(text);
+  if (tokenizer.adds_bos() && tokenizer.bos()) ids.insert(ids.begin(), *tokenizer.bos());
+  return ids;
 }
 
 }  // namespace toy

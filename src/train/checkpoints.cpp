@@ -215,7 +215,7 @@ RunState checkpoint_state(const std::string& path) {
   return s;
 }
 
-std::unique_ptr<Tokenizer> checkpoint_tokenizer(const std::string& path) {
+std::shared_ptr<const Tokenizer> checkpoint_tokenizer(const std::string& path) {
   auto tokenizer = load_tokenizer(gguf::File::open(path + "/" + kWeights));
   check(tokenizer != nullptr, "{}/{}: there is no tokenizer in it", path, kWeights);
   return tokenizer;

@@ -59,7 +59,7 @@ class Checkpoints {
 /// The parts of the checkpoint in folder `path`. They throw Error{bad_input} naming the file and what is wrong.
 nlohmann::ordered_json checkpoint_config(const std::string& path);
 RunState checkpoint_state(const std::string& path);
-std::unique_ptr<Tokenizer> checkpoint_tokenizer(const std::string& path);
+std::shared_ptr<const Tokenizer> checkpoint_tokenizer(const std::string& path);
 /// Weights that can be trained, for the dimensions `spec`.
 Model checkpoint_model(const std::string& path, const ModelSpec& spec, const Device& device);
 /// Into a trainer of that model: moments and counters.

@@ -18,7 +18,7 @@ class Fresh final : public ModelSource {
   nlohmann::ordered_json config() const override {
     return {{"name", "from-scratch"}, {"size", o_.size}, {"tokenizer", o_.tokenizer}, {"init_scale", o_.init_scale}};
   }
-  std::unique_ptr<Tokenizer> tokenizer(const std::function<std::string()>& training_text) override {
+  std::shared_ptr<const Tokenizer> tokenizer(const std::function<std::string()>& training_text) override {
     check(o_.tokenizer != "bytes" || o_.data.tokenizer_bytes == DataOptions().tokenizer_bytes,
           "tokenizer-bytes: the tokenizer 'bytes' is not trained on anything; leave it out, or choose spm:V or "
           "unigram:V");

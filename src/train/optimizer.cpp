@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace toy {
 namespace {
@@ -16,7 +17,7 @@ bool fits(const std::string& pattern, const std::string& name) {
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
-void check_pattern(std::string_view option, const std::string& pattern, const std::vector<TensorSpec>& tensors) {
+void check_pattern(std::string_view option, const std::string& pattern, std::span<const TensorSpec> tensors) {
   const auto fitting = [&](const TensorSpec& t) { return fits(pattern, t.name); };
   check(std::any_of(tensors.begin(), tensors.end(), fitting),
         "{}: no tensor's name fits '{}'; names are like '{}', and toy describe lists them", option, pattern,
@@ -156,7 +157,10 @@ void OptimizerOptions::validate() const {
 }
 
 std::vector<TensorUpdate> tensor_updates(const ModelSpec& spec, const OptimizerOptions& o) {
-  const std::vector<TensorSpec> tensors = tensors_of(spec);
+  return tensor_updates(tensors_of(spec), o);
+}
+
+std::vector<TensorUpdate> tensor_updates(std::span<const TensorSpec> tensors, const OptimizerOptions& o) {
   for (const auto& [pattern, factor] : o.lr_for) check_pattern("lr-for", pattern, tensors);
   for (const std::string& pattern : o.no_decay) check_pattern("no-decay", pattern, tensors);
   std::vector<TensorUpdate> list;
@@ -257,8 +261,45 @@ std::vector<Value> Update::muon_step(const TensorUpdate& how, Value velocity, Va
   return {toy::sgd({w, {}}, orthogonalized(m.step), lr(how.lr_factor), factor, {0, how.weight_decay, false}).w, m.v};
 }
 
+std::vector<Value> update_all(Graph& g, const OptimizerOptions& o, Value gscale, std::span<const TensorSpec> tensors,
+                              std::span<const Value> weights, std::span<const Value> gradients) {
+  Update update(g, o, gscale);
+  const std::vector<TensorUpdate> how = tensor_updates(tensors, o);
+  std::vector<Value> updates;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    for (const Value& v : update(tensors[i], how[i], weights[i], gradients[i])) updates.push_back(v);
+  return updates;
+}
+
+OptimizerStep clip_and_update(Graph& g, const OptimizerOptions& o, std::span<const TensorSpec> tensors,
+                              std::span<const Value> weights, std::vector<Value> gradients) {
+  const auto scope = g.scope("optimizer");
+  const Value norm = global_norm(gradients), gscale = clip_scale(norm, g.input("clip", f32()));
+  std::vector<Value> updates = update_all(g, o, gscale, tensors, weights, gradients);
+  return {norm, std::move(gradients), std::move(updates)};
+}
+
+OptimizerStep minimize(Value loss, std::span<const Value> params, const OptimizerOptions& options) {
+  options.validate();
+  check(loss.shape().rank() == 0, "minimize: the loss is {}; use a scalar, such as sum_all() of it", loss.type().str());
+  check(!params.empty(), "minimize: there are no parameters to update");
+  std::vector<TensorSpec> tensors;
+  for (const Value& p : params) {
+    check(p.graph == loss.graph, "minimize: parameter {} is not of the loss's graph", tensors.size());
+    const Node& node = loss.graph->node(p);
+    check(node.kind == NodeKind::param && p.type().dtype == DType::f32,
+          "minimize: value {} is {} '{}' of {}; only f32 parameters (Graph::param) are updated", tensors.size(),
+          node.kind == NodeKind::param ? "the parameter" : "no parameter:",
+          node.kind == NodeKind::op ? node.op->name() : node.name, p.type().str());
+    using Init = TensorSpec::Init;
+    tensors.push_back({p.shape().rank() >= 2 ? Init::matrix : Init::zeros, node.name, p.shape()});
+  }
+  return clip_and_update(*loss.graph, options, tensors, params, gradients(loss, params));
+}
+
 void feed_optimizer(Session& session, const OptimizerOptions& o, int64_t updates, double lr) {
   const double t = double(updates + 1);
+  session.set("clip", o.clip > 0 ? float(o.clip) : std::numeric_limits<float>::infinity());
   session.set("lr", float(o.relative_step ? std::min(lr, 1 / std::sqrt(t)) : lr));
   if (reads(o.kind, "beta1") && o.kind != Options::lion) {
     session.set("bias1", float(1 - std::pow(o.beta1, t)));

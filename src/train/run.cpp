@@ -278,7 +278,7 @@ class Run {
   }
 
   // Of the checkpoint, or of the finished model that may be this run's: neither is trained again.
-  std::unique_ptr<Tokenizer> tokenizer_of(ModelSource& source) const {
+  std::shared_ptr<const Tokenizer> tokenizer_of(ModelSource& source) const {
     if (!from_.empty()) return checkpoint_tokenizer(from_);
     if (finished_)
       if (auto tokenizer = load_tokenizer(gguf::File::open(model_path(o_.out)))) return tokenizer;

@@ -19,7 +19,7 @@ class ModelSource {
   /// The recipe's name and its own options, by which a resumed run knows that it is the same.
   virtual nlohmann::ordered_json config() const = 0;
   /// `training_text` reads it, for a tokenizer that is trained on it.
-  virtual std::unique_ptr<Tokenizer> tokenizer(const std::function<std::string()>& training_text) = 0;
+  virtual std::shared_ptr<const Tokenizer> tokenizer(const std::function<std::string()>& training_text) = 0;
   virtual ModelSpec spec(const Tokenizer& tokenizer) = 0;
   /// The model file that it begins with, or "".
   virtual std::string file() const { return {}; }

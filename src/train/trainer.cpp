@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "toy/base/memory.h"
 #include "train/feed.h"
@@ -40,22 +39,10 @@ LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& d
 std::string accumulator_name(const TensorSpec& s) { return s.name + ".grad"; }
 TensorType accumulator_type(const TensorSpec& s) { return {DType::f32, s.shape, 0}; }
 
-// The optimizer's step on every tensor.
-void update_all(TrainGraph& t, const ModelSpec& spec, std::span<const Value> weights, const OptimizerOptions& o,
-                Value gscale) {
-  Update update(*t.graph, o, gscale);
-  const std::vector<TensorSpec> tensors = tensors_of(spec);
-  const std::vector<TensorUpdate> how = tensor_updates(spec, o);
-  for (size_t i = 0; i < tensors.size(); ++i)
-    for (const Value& v : update(tensors[i], how[i], weights[i], t.gradients[i])) t.updates.push_back(v);
-}
-
 // Norm, clipping and the optimizer on gradients that are all there.
 void add_updates(TrainGraph& t, const ModelSpec& spec, std::span<const Value> weights, const OptimizerOptions& o) {
-  Graph& g = *t.graph;
-  const auto scope = g.scope("optimizer");
-  t.norm = global_norm(t.gradients);
-  update_all(t, spec, weights, o, clip_scale(t.norm, g.input("clip", {DType::f32, {}, 0})));
+  OptimizerStep step = clip_and_update(*t.graph, o, tensors_of(spec), weights, std::move(t.gradients));
+  t.norm = step.norm, t.gradients = std::move(step.gradients), t.updates = std::move(step.updates);
 }
 
 // Says in an error when it happened.
@@ -106,7 +93,7 @@ TrainGraph build_step(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, c
     const Value gscale = clip_scale(t.loss, g.input("clip", {DType::f32, {}, 0}));
     t.gradients = gradients(t.loss, weights, again);
     const auto scope = g.scope("optimizer");
-    update_all(t, spec, weights, options.optimizer, gscale);
+    t.updates = update_all(g, options.optimizer, gscale, tensors, weights, t.gradients);
     return t;
   }
   t.gradients = gradients(t.loss, weights, again);
@@ -203,9 +190,6 @@ Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
     update_session_ = std::make_unique<Session>(device, plans_.update, stores, arena_);
     update_session_->check_finite(options.check_finite);
   }
-  Session& last = update_session_ ? *update_session_ : *session_;
-  const double clip = options.optimizer.clip;
-  last.set("clip", clip > 0 ? float(clip) : std::numeric_limits<float>::infinity());
 }
 
 void Trainer::resume(int64_t steps, int64_t updates) {

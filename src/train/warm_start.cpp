@@ -19,7 +19,7 @@ class Loaded final : public ModelSource {
   // replaces.
   nlohmann::ordered_json config() const override { return {{"name", "warm-start"}, {"init", o_.init}}; }
   std::string file() const override { return o_.init; }
-  std::unique_ptr<Tokenizer> tokenizer(const std::function<std::string()>&) override {
+  std::shared_ptr<const Tokenizer> tokenizer(const std::function<std::string()>&) override {
     auto t = load_tokenizer(file_);
     check(t != nullptr, "{}: the file has no tokenizer, so it cannot read a text; give a model that has one", o_.init);
     return t;

@@ -34,9 +34,9 @@ Ids all(TokenView view) {
 std::vector<TextFile> files_of(const std::vector<std::string>& paths) { return list_text_files(paths).files; }
 
 // Three tokenizers, one of which has an end-of-sequence token and puts another in front.
-std::vector<std::unique_ptr<Tokenizer>> tokenizers() {
+std::vector<std::shared_ptr<const Tokenizer>> tokenizers() {
   const std::string text = write_stories({.bytes = 30000});
-  std::vector<std::unique_ptr<Tokenizer>> list;
+  std::vector<std::shared_ptr<const Tokenizer>> list;
   list.push_back(make_byte_tokenizer());
   list.push_back(train_spm(text, {.vocab_size = 400, .add_bos = true}));
   list.push_back(train_unigram(text, {.vocab_size = 400}));

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "testing/errors.h"
 #include "testing/files.h"
 #include "toy/backend/devices.h"
+#include "toy/decode/text_stream.h"
 
 namespace toy {
 namespace {
@@ -26,6 +28,45 @@ TEST(Generate, StopsWhenAskedAndAtTheEnd) {
   EXPECT_EQ(cut.back().chosen.id, stop);
   EXPECT_LE(cut.size(), 6u);
   EXPECT_THROW(generate(d, 0, {}, std::nullopt, {}), Error);
+}
+
+// Text to text is the same tokens as by hand, and ends where it should.
+TEST(Generate, TextToText) {
+  const auto device = make_cpu_device(2);
+  Model model = random_model(model_spec("tiny"), *device, 1);
+  model.tokenizer = make_byte_tokenizer();
+  const std::string prompt = "toy";
+  Decoder d(*device, model, {.context = 64});
+  std::vector<int32_t> ids;
+  for (const auto& t : generate(d, 0, encode_prompt(*model.tokenizer, prompt), {}, {.max_tokens = 30}))
+    ids.push_back(t.chosen.id);
+  TextStream stream(*model.tokenizer, encode_prompt(*model.tokenizer, prompt));
+  std::string by_hand;
+  for (const int32_t id : ids) by_hand += stream.push(id);
+  by_hand += stream.finish();
+
+  EXPECT_EQ(generate(*device, model, prompt, {.max_tokens = 30}), by_hand);
+  EXPECT_EQ(generate(*device, model, prompt, {.max_tokens = 0}), "");
+  const std::string stop = by_hand.substr(9, 2);
+  EXPECT_EQ(generate(*device, model, prompt, {.max_tokens = 30}, {stop}), by_hand.substr(0, by_hand.find(stop)));
+  const GenerateOptions drawn{.max_tokens = 30, .sampler = {.temperature = 1, .seed = 5}};
+  EXPECT_EQ(generate(*device, model, prompt, drawn), generate(*device, model, prompt, drawn));
+  EXPECT_NE(generate(*device, model, prompt, drawn), by_hand);
+}
+
+TEST(Generate, TextEndsWithTheContextAndNeedsATokenizer) {
+  const auto device = make_cpu_device(1);
+  Model model = random_model(model_spec("tiny", 0, 16), *device, 1);
+  const auto message = [&](std::string_view prompt, const GenerateOptions& o = {}) {
+    return testing::message_of([&] { generate(*device, model, prompt, o); });
+  };
+  testing::expect_contains(message("toy"), "tokenizer");
+  model.tokenizer = make_byte_tokenizer();
+  // 16 positions hold the prompt and all of the text but its last token.
+  EXPECT_EQ(generate(*device, model, "0123456789").size(), 7u);
+  testing::expect_contains(message(""), "0 tokens");
+  testing::expect_contains(message("0123456789abcdefg"), "17 tokens");
+  testing::expect_contains(message("a", {.max_tokens = -1}), "-1");
 }
 
 // The published greedy output of a real trained model (../shared/data/README.md).

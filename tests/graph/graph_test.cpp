@@ -59,7 +59,7 @@ TEST(Graph, LayersNestAndNameErrors) {
     {
       const auto inner = g.scope("attn");
       EXPECT_EQ(g.node(x + x).layer, "blk.3.attn");
-      EXPECT_EQ(error_of([&] { x + y; }), "blk.3.attn: elementwise: shapes [3] and [4] do not broadcast");
+      EXPECT_EQ(error_of([&] { x + y; }), "blk.3.attn: add: shapes [3] and [4] do not broadcast");
       const auto nothing = g.scope("");
       EXPECT_EQ(g.node(x + x).layer, "blk.3.attn");
     }

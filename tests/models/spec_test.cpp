@@ -223,7 +223,8 @@ TEST(Gpt2, RefusesWhatItsFilesCannotHold) {
   EXPECT_NE(with({{"biases", {"attn_q"}}}).find("biases on all of its linear maps"), std::string::npos);
   EXPECT_NE(with({{"rope_base", 500}}).find("unknown key 'rope_base'"), std::string::npos);
   EXPECT_NE(with({{"rms_eps", 1e-5}}).find("unknown key 'rms_eps'"), std::string::npos);
-  EXPECT_NE(with({{"architecture", "gpt3"}}).find("'gpt3' is not known; known: llama, gpt2"), std::string::npos);
+  EXPECT_NE(with({{"architecture", "gpt3"}}).find("'gpt3' is not supported; supported: llama, gpt2"),
+            std::string::npos);
   ModelSpec m = spec_from_json(gpt2_dimensions(), "x.json");
   m.architecture = "llama";
   EXPECT_THROW(m.validate(), Error);

@@ -28,13 +28,13 @@ std::vector<Case> cases(const std::string& a_values, const std::string& b_values
   return list;
 }
 
-std::vector<BadCase> bad_cases() {
-  return {{"a:[2,3] b:[2]", "elementwise: shapes [2,3] and [2] do not broadcast"},
-          {"a:[2,3] b:[4,3]", "elementwise: shapes [2,3] and [4,3] do not broadcast"}};
+std::vector<BadCase> bad_cases(const std::string& op) {
+  return {{"a:[2,3] b:[2]", op + ": shapes [2,3] and [2] do not broadcast"},
+          {"a:[2,3] b:[4,3]", op + ": shapes [2,3] and [4,3] do not broadcast"}};
 }
 
 OpSuite suite(const std::string& op, const std::string& b_values, const std::string& a_values = "") {
-  auto bad = bad_cases();
+  auto bad = bad_cases(op);
   bad.push_back({"a:[2] b:bf16[2]", op + ": b is bf16, a is f32; cast one of them"});
   bad.push_back({"a:[2] b:i32[2]=below(3)", op + ": b is i32, expected a float type"});
   bad.push_back({"a:[2]", op + ": 1 inputs given, expected " + op + "(a:[...], b:[...]) -> y:[...]"});
@@ -73,8 +73,8 @@ const OpSuite kWhere{.op = "where",
                                {"cond:i32[3,700]=below(2) a:[3,1] b:[700]"}},
                      .bad = {{"cond:[3] a:[3] b:[3]", "where: cond is f32, expected i32"},
                              {"cond:i32[3]=below(2) a:[3] b:bf16[3]", "where: b is bf16, a is f32; cast one of them"},
-                             {"cond:i32[2]=below(2) a:[3] b:[3]", "elementwise: shapes [2] and [3] do not broadcast"},
-                             {"cond:i32[2]=below(2) a:[] b:[3]", "elementwise: shapes [2] and [3] do not broadcast"}}};
+                             {"cond:i32[2]=below(2) a:[3] b:[3]", "where: shapes [2] and [3] do not broadcast"},
+                             {"cond:i32[2]=below(2) a:[] b:[3]", "where: shapes [2] and [3] do not broadcast"}}};
 const OpSuite kWhereRows{.op = "where", .cases = {{"cond:i32[9,6]=below(2) a:[9,1] b:[6]"}}, .rows = {"cond", "a"}};
 const bool kMoreDone = register_suite(kMaximum) && register_suite(kMinimum) && register_suite(kGreater) &&
                        register_suite(kEqual) && register_suite(kWhere) && register_suite(kWhereRows);
@@ -146,17 +146,15 @@ TEST(Binary, RunTimeRowsDoNotMix) {
     }
     return std::string("no error");
   };
-  EXPECT_EQ(message([&] { a + b; }), "elementwise: different run-time row counts");
-  EXPECT_EQ(message([&] { a + fixed; }), "elementwise: f32[<=8,3] and f32[8,3]: fixed and run-time rows");
-  EXPECT_EQ(message([&] { fixed + a; }), "elementwise: f32[8,3] and f32[<=8,3]: fixed and run-time rows");
+  EXPECT_EQ(message([&] { a + b; }), "add: different run-time row counts");
+  EXPECT_EQ(message([&] { a + fixed; }), "add: f32[<=8,3] and f32[8,3]: fixed and run-time rows");
+  EXPECT_EQ(message([&] { fixed + a; }), "add: f32[8,3] and f32[<=8,3]: fixed and run-time rows");
   // Aligned at the end, the rows would be columns.
   const Value row = g.input("d", g.rows_type(n, DType::f32)), wide = g.input("e", {DType::f32, {3, 8}, 0});
-  EXPECT_EQ(message([&] { row + wide; }),
-            "elementwise: f32[<=8] and f32[3,8]: run-time rows must stay the first dimension");
-  EXPECT_EQ(message([&] { wide* row; }),
-            "elementwise: f32[3,8] and f32[<=8]: run-time rows must stay the first dimension");
+  EXPECT_EQ(message([&] { row + wide; }), "add: f32[<=8] and f32[3,8]: run-time rows must stay the first dimension");
+  EXPECT_EQ(message([&] { wide* row; }), "mul: f32[3,8] and f32[<=8]: run-time rows must stay the first dimension");
   EXPECT_EQ(message([&] { where(greater(wide, g.scalar(0)), wide, row); }),
-            "elementwise: i32[3,8] and f32[<=8]: run-time rows must stay the first dimension");
+            "where: i32[3,8] and f32[<=8]: run-time rows must stay the first dimension");
 }
 
 // The gradient of a broadcast row must be summed even where a plan allows one row only.

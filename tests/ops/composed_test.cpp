@@ -1,9 +1,11 @@
-// mean, pad, repeat: functions that put other ops together, against plain loops, with their gradients.
+// mean, pad, repeat, arithmetic with numbers: functions that put other ops together, against plain loops, with their
+// gradients.
 #include <gtest/gtest.h>
 
 #include "ops/harness.h"
 #include "testing/errors.h"
 #include "toy/ops/ops.h"
+#include "toy/runtime/evaluate.h"
 
 namespace toy::test {
 namespace {
@@ -38,6 +40,39 @@ std::string message_of(const std::function<Value(Value)>& f, const TensorType& t
   return toy::testing::error_of([&] { f(g.input("x", type)); });
 }
 const TensorType kFixed{DType::f32, {2, 3}, 0};
+
+TEST(Composed, Numbers) {
+  const auto expect = [](const std::function<Value(Value)>& f, double (*y)(double), double (*slope)(double)) {
+    Result r{{2, 3, 2}, {}, {}};
+    for (int i = 1; i <= 12; ++i) r.y.push_back(y(i)), r.dx.push_back(slope(i) * i);
+    expect_result(f, r);
+  };
+  const auto one = [](double) { return 1.0; };
+  expect([](Value x) { return x + 1; }, [](double x) { return x + 1; }, one);
+  expect([](Value x) { return 1 + x; }, [](double x) { return x + 1; }, one);
+  expect([](Value x) { return x - 3; }, [](double x) { return x - 3; }, one);
+  expect([](Value x) { return -x; }, [](double x) { return -x; }, [](double) { return -1.0; });
+  expect([](Value x) { return 1.0 - x * 2.0; }, [](double x) { return 1 - 2 * x; }, [](double) { return -2.0; });
+  expect([](Value x) { return 0.5 * x; }, [](double x) { return x / 2; }, [](double) { return 0.5; });
+  expect([](Value x) { return x / 8; }, [](double x) { return x / 8; }, [](double) { return 0.125; });
+  // 1 / x and its gradient are exact at powers of two.
+  Graph g;
+  const Value x = g.constant(f32({3}), {1, 2, -4}), y = 8 / x;
+  EXPECT_EQ(evaluate(y, {.device = &cpu_device(2)}).values, (std::vector<double>{8, 4, -2}));
+  const Value dx = gradients(sum_all(y), std::vector{x})[0];
+  EXPECT_EQ(evaluate(dx, {.device = &cpu_device(2)}).values, (std::vector<double>{-8, -2, -0.5}));
+}
+
+// A quotient is one division, not a product with a rounded inverse; a number has the dtype of the value.
+TEST(Composed, NumbersAreNotRoundedTwice) {
+  Graph g;
+  std::vector<double> x, thirds;
+  for (int i = 1; i < 50; ++i) x.push_back(i), thirds.push_back(double(float(i) / 3.0f));
+  EXPECT_EQ(evaluate(g.constant(f32({49}), x) / 3, {.device = &cpu_device(1)}).values, thirds);
+  EXPECT_EQ((1 - g.constant({DType::bf16, {2}, 0}, {1, 2})).type().dtype, DType::bf16);
+  EXPECT_EQ(toy::testing::error_of([&] { g.input("ids", i32({2})) + 1; }), "add: a is i32, expected a float type");
+  EXPECT_EQ(toy::testing::error_of([] { 1 - Value{}; }), "graph: an empty value has no type; was an operand left out?");
+}
 
 TEST(Composed, Mean) {
   expect_result([](Value x) { return mean(x, 0); },

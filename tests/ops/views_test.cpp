@@ -20,8 +20,8 @@ const OpSuite kReshape{
               {"x:[5,4]@(1,0)", shape({2, 10})},
               {"x:[2,3,4]@(1,2,0)", shape({-1, 8})}},
     .bad = {{"x:[2,6]", "reshape: [2,6] has 12 elements, [5,2] has 10", shape({5, 2})},
-            {"x:[]", "shape [-1]: the input is a scalar, it has no first dimension to keep", shape({-1})},
-            {"x:[4]", "shape [2,-2]: negative dimension", shape({2, -2})}}};
+            {"x:[]", "reshape: shape [-1]: x is a scalar and has no first dimension to keep", shape({-1})},
+            {"x:[4]", "reshape: shape [2,-2] has a negative dimension", shape({2, -2})}}};
 
 const OpSuite kReshapeRows{.op = "reshape", .cases = {{"x:[6,4]", shape({-1, 2, 2})}}, .rows = {"x"}};
 
@@ -64,14 +64,16 @@ const OpSuite kConcat{
             {"a:[2] b:f16[2]", "concat: xs[1] is f16, xs[0] is f32; cast one of them", AxisAttrs{0}}}};
 const OpSuite kConcatRows{.op = "concat", .cases = {{"a:[7,3] b:[7,2]", AxisAttrs{1}}}, .rows = {"a", "b"}};
 
-const OpSuite kBroadcast{.op = "broadcast_to",
-                         .cases = {{"x:[]", shape({2, 3})},
-                                   {"x:[3]", shape({2, 3})},
-                                   {"x:[2,1]", shape({2, 5})},
-                                   {"x:[2,1]", shape({-1, 5})},
-                                   {"x:[2,1,3]@(2,1,0)", shape({4, 3, 5, 2})}},
-                         .bad = {{"x:[3]", "broadcast_to: [3] does not repeat to [3,2]", shape({3, 2})},
-                                 {"x:[1,3]", "broadcast_to: [1,3] does not repeat to [3]", shape({3})}}};
+const OpSuite kBroadcast{
+    .op = "broadcast_to",
+    .cases = {{"x:[]", shape({2, 3})},
+              {"x:[3]", shape({2, 3})},
+              {"x:[2,1]", shape({2, 5})},
+              {"x:[2,1]", shape({-1, 5})},
+              {"x:[2,1,3]@(2,1,0)", shape({4, 3, 5, 2})}},
+    .bad = {{"x:[3]", "broadcast_to: [3] does not repeat to [3,2]", shape({3, 2})},
+            {"x:[1,3]", "broadcast_to: [1,3] does not repeat to [3]", shape({3})},
+            {"x:[]", "broadcast_to: shape [-1,3]: x is a scalar and has no first dimension to keep", shape({-1, 3})}}};
 
 const bool kDone = register_suite(kReshape) && register_suite(kReshapeRows) && register_suite(kPermute) &&
                    register_suite(kPermuteRows) && register_suite(kSlice) && register_suite(kSliceRows) &&

@@ -14,8 +14,6 @@ namespace {
 
 using testing::error_of;
 
-TensorType f32(const Shape& shape) { return {DType::f32, shape, 0}; }
-
 TEST(Evaluate, ConstantsNeedNothing) {
   Graph g;
   const Value x = g.constant(f32({2, 2}), {1, 2, 3, 4});

@@ -15,8 +15,6 @@
 namespace toy {
 namespace {
 
-TensorType f32(const Shape& shape) { return {DType::f32, shape, 0}; }
-
 std::vector<std::string> steps_of(const Plan& plan) {
   std::vector<std::string> list;
   for (const PlanStep& s : plan.steps) list.push_back(s.op);

@@ -16,8 +16,6 @@
 namespace toy {
 namespace {
 
-TensorType f32(const Shape& shape) { return {DType::f32, shape, 0}; }
-
 // dw = dy^T x and AdamW with it, of a w [outs,ins] by a batch of `rows`.
 struct Updates {
   Graph g;

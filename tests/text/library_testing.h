@@ -56,7 +56,7 @@ inline std::string trained_model(const std::string& text, Settings settings) {
   return model;
 }
 
-inline std::unique_ptr<Tokenizer> parsed(std::string_view model) {
+inline std::shared_ptr<const Tokenizer> parsed(std::string_view model) {
   return load_spm_model(std::as_bytes(std::span(model.data(), model.size())), "test.model");
 }
 

@@ -13,7 +13,7 @@ namespace {
 using namespace testing;
 using Ids = std::vector<int32_t>;
 
-std::unique_ptr<Tokenizer> parse(const std::string& bytes) {
+std::shared_ptr<const Tokenizer> parse(const std::string& bytes) {
   return load_spm_model(std::as_bytes(std::span(bytes.data(), bytes.size())), "small.model");
 }
 

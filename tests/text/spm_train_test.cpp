@@ -9,7 +9,7 @@ namespace {
 
 using namespace testing;
 
-std::unique_ptr<Tokenizer> trained(std::string_view text, int32_t vocab_size) {
+std::shared_ptr<const Tokenizer> trained(std::string_view text, int32_t vocab_size) {
   SpmTrainOptions options;
   options.vocab_size = vocab_size;
   return train_spm(text, options);
@@ -75,7 +75,12 @@ TEST(SpmTrain, AddsBosIfAsked) {
   SpmTrainOptions options;
   options.vocab_size = 320;
   options.add_bos = true;
-  EXPECT_TRUE(saved_and_loaded(*train_spm(training_text(10, 20000), options))->adds_bos());
+  const auto tokenizer = saved_and_loaded(*train_spm(training_text(10, 20000), options));
+  EXPECT_TRUE(tokenizer->adds_bos());
+  std::vector<int32_t> ids = tokenizer->encode("a prompt");
+  EXPECT_EQ(encode_prompt(*make_byte_tokenizer(), "ab"), (std::vector<int32_t>{'a', 'b'}));
+  ids.insert(ids.begin(), tokenizer->bos().value());
+  EXPECT_EQ(encode_prompt(*tokenizer, "a prompt"), ids);
 }
 
 TEST(SpmTrain, LineBreaksAndTabsAreBytes) {

@@ -35,7 +35,7 @@ class TemporaryGguf {
 };
 
 /// The tokenizer after a trip through a file.
-inline std::unique_ptr<Tokenizer> saved_and_loaded(const Tokenizer& tokenizer) {
+inline std::shared_ptr<const Tokenizer> saved_and_loaded(const Tokenizer& tokenizer) {
   const TemporaryGguf file([&](gguf::Writer& writer) { tokenizer.save(writer); });
   return load_tokenizer(file.open());
 }

@@ -68,6 +68,7 @@ TEST(OptimizerGolden, TenStepsBesidePyTorch) {
     const OptimizerOptions o = options_of(c.at("options"));
     const std::vector<TensorUpdate> how = tensor_updates(spec(), o);
     Graph g;
+    g.input("clip", f32());  // which feed_optimizer() feeds; not used here
     Update update(g, o, {});
     ParamStore store(*device);
     std::vector<Value> updates;

@@ -1,14 +1,27 @@
-// Generating for one prompt.
+// Generating for one prompt: text to text, or token by token.
 #pragma once
 
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "toy/decode/scheduler.h"
 
 namespace toy {
+
+/// Continues a text. Returns what follows the prompt, without it: whole characters that end after options.max_tokens,
+/// where the model's context is full, at its end-of-sequence token, or before one of `stops`, whichever comes first.
+/// Compiles a decoder for this one text; for several, make a Decoder and a Scheduler. Throws Error{bad_input} for a
+/// model without a tokenizer, a prompt without tokens or longer than the model's context, an empty stop string and
+/// impossible options.
+///
+///     const Model model = load_model("model.gguf", *device);
+///     const std::string text = generate(*device, model, "Once upon a time", {.max_tokens = 60});
+std::string generate(Device& device, const Model& model, std::string_view prompt, const GenerateOptions& options = {},
+                     const std::vector<std::string>& stops = {});
 
 /// Feeds `prompt` into a sequence of the decoder, after what it holds, and generates. `on_token` sees each token as it
 /// comes; returning false stops. An end-of-sequence token ends the text and is the last of the result. Throws for an

@@ -21,8 +21,9 @@ struct Cost {
 struct TypeQuery {
   std::span<const TensorType* const> in;
   const Attrs& attrs;
+  std::string_view op;  ///< its name, for error texts of a rule that several ops share
 };
-/// The same with the results' types.
+/// The operands' types and the results'.
 struct CostQuery {
   std::span<const TensorType* const> in;
   std::span<const TensorType> out;

@@ -34,6 +34,10 @@ struct TensorType {
   /// "f32[256,576]", with run-time rows "f32[<=256,576]".
   std::string str() const;
 };
+/// Types of fixed size: f32({4, 3}), i32({4}); f32() is that of a scalar.
+inline TensorType f32(const Shape& shape = {}) { return {DType::f32, shape, 0}; }
+/// @copydoc f32
+inline TensorType i32(const Shape& shape = {}) { return {DType::i32, shape, 0}; }
 
 /// One dimension of an operand.
 struct DimSpec {

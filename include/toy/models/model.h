@@ -27,8 +27,9 @@ struct Model {
   Weights weights(Graph& graph) const;
 };
 
-/// The dimensions that a file's metadata states, with llama.cpp's defaults for absent keys. Throws naming file and key.
-ModelSpec spec_from_gguf(const gguf::File& file);
+/// The dimensions that a file's metadata states, with llama.cpp's defaults for absent keys. general.architecture names
+/// a built-in family or one of `more`. Throws naming file and key.
+ModelSpec spec_from_gguf(const gguf::File& file, const Families& more = {});
 /// What a user should know: metadata that are not honoured, weights that are converted, what llama.cpp does otherwise.
 std::vector<std::string> warnings_of(const gguf::File& file, const ModelSpec& spec);
 
@@ -38,8 +39,9 @@ enum class LoadMode {
   trainable,  ///< every weight is an f32 copy that training may change
 };
 /// Opens a GGUF. Q8_0 weights are dequantized to f32. Throws naming a missing, misshapen or unknown tensor, and, before
-/// it allocates, when memory will not suffice.
-Model load_model(const std::string& path, const Device& device, LoadMode mode = LoadMode::mapped);
+/// it allocates, when memory will not suffice. `more`: as for spec_from_gguf().
+Model load_model(const std::string& path, const Device& device, LoadMode mode = LoadMode::mapped,
+                 const Families& more = {});
 
 /// Fresh weights: N(0, init_scale/sqrt(fan_in)) for matrices, N(0, 0.02) for embeddings and untied output, ones for
 /// gains, zeros for biases. The numbers depend only on (seed, tensor name, index).

@@ -1,6 +1,7 @@
 // A model as data: dimensions and a list of layers.
 #pragma once
 
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -58,6 +59,10 @@ enum class PositionKind {
   learned,  ///< a table "position_embd" [context,D] is added to the embedding; there is nothing beyond it
 };
 
+struct Family;
+/// Families that a program adds to the built-in ones (toy/models/family.h); they go before built-in ones of their name.
+using Families = std::vector<std::shared_ptr<const Family>>;
+
 /// Everything about a model except its weights.
 struct ModelSpec {
   std::string architecture = "llama";  ///< the family: how a file states all this
@@ -71,6 +76,7 @@ struct ModelSpec {
   RopeSpec rope;     ///< where positions are rope
   bool tied = true;  ///< the output projection is the token embedding
   std::vector<LayerSpec> layers;
+  std::shared_ptr<const Family> family = {};  ///< where it is not a built-in one
   bool operator==(const ModelSpec&) const = default;
 
   /// Throws Error{bad_input} naming the dimension, its value and what would do; also for what files of the family
@@ -107,10 +113,11 @@ int64_t parameter_count(const ModelSpec& spec);
 /// Names that --size takes, and their dimensions.
 std::vector<std::string> size_names();
 /// A named size or a JSON file of dimensions. `vocab` > 0 replaces the size's own (a tokenizer decides), `context` > 0
-/// likewise. Throws naming the nearest size.
-ModelSpec model_spec(const std::string& size_or_file, int64_t vocab = 0, int64_t context = 0);
+/// likewise. A file may name one of `more` as its architecture. Throws naming the nearest size.
+ModelSpec model_spec(const std::string& size_or_file, int64_t vocab = 0, int64_t context = 0,
+                     const Families& more = {});
 /// Dimensions from JSON with the keys of docs/architecture.md. Throws naming `where`, the key and what is wrong.
-ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where);
+ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where, const Families& more = {});
 /// What spec_from_json() reads.
 nlohmann::ordered_json to_json(const ModelSpec& spec);
 

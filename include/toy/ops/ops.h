@@ -24,6 +24,15 @@ inline Value operator+(Value a, Value b) { return add(a, b); }
 inline Value operator-(Value a, Value b) { return sub(a, b); }
 inline Value operator*(Value a, Value b) { return mul(a, b); }
 inline Value operator/(Value a, Value b) { return div(a, b); }
+/// The same with a number, which takes the dtype of the value: 1.0 - x * 2.0. Products are scale().
+Value operator+(Value x, double y);
+Value operator+(double x, Value y);
+Value operator-(Value x, double y);
+Value operator-(double x, Value y);
+Value operator*(Value x, double y);
+Value operator*(double x, Value y);
+Value operator/(Value x, double y);
+Value operator/(double x, Value y);
 /// The larger, the smaller of two; NaN if either is. Equal operands: the gradient goes to a.
 Value maximum(Value a, Value b);
 Value minimum(Value a, Value b);
@@ -36,6 +45,7 @@ Value where(Value cond, Value a, Value b);
 /// @{
 /// One function of each element.
 Value neg(Value x);
+inline Value operator-(Value x) { return neg(x); }
 /// The gradient at 0 is 0.
 Value abs(Value x);
 /// -1, 0 or 1; its gradient is 0.

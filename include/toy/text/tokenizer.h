@@ -41,7 +41,8 @@ struct EncodePlace {
   bool after_unknown = false;  ///< the last token is a run of unknown characters, which may continue
 };
 
-/// A tokenizer with a fixed vocabulary of ids 0..vocab_size()-1. Immutable, so safe to share between threads.
+/// A tokenizer with a fixed vocabulary of ids 0..vocab_size()-1. Immutable, so it is safe to share: between threads,
+/// and by the std::shared_ptr<const Tokenizer> that every function here returns and a Model holds.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -73,7 +74,7 @@ class Tokenizer {
 
 /// 256 tokens, one per byte; stored in GGUF as byte-level BPE without merges, which llama.cpp reads as the same
 /// thing.
-std::unique_ptr<Tokenizer> make_byte_tokenizer();
+std::shared_ptr<const Tokenizer> make_byte_tokenizer();
 
 /// The tokenizers that run today, for messages.
 inline constexpr const char* kSupportedTokenizers = "bytes, SentencePiece BPE and SentencePiece unigram";
@@ -81,15 +82,15 @@ inline constexpr const char* kSupportedTokenizers = "bytes, SentencePiece BPE an
 std::string unsupported_tokenizer(const gguf::File& file);
 /// From tokenizer.ggml.* keys. Throws naming file and reason for kinds that are not supported.
 /// nullptr when the file carries no tokenizer (tokenizer.ggml.model absent, "none" or "no_vocab").
-std::unique_ptr<Tokenizer> load_tokenizer(const gguf::File& file);
+std::shared_ptr<const Tokenizer> load_tokenizer(const gguf::File& file);
 
 /// From a GGUF file or a SentencePiece .model file, whichever it is. Throws Error{bad_input} with path and reason for
 /// what is neither, and for a GGUF file without a tokenizer.
-std::unique_ptr<Tokenizer> load_tokenizer_file(const std::string& path);
+std::shared_ptr<const Tokenizer> load_tokenizer_file(const std::string& path);
 
 /// A SentencePiece .model file (BPE or unigram) in memory; `name` is for messages. It says nothing about a
 /// beginning-of-sequence token at the start of prompts: adds_bos() is false.
-std::unique_ptr<Tokenizer> load_spm_model(std::span<const std::byte> bytes, const std::string& name);
+std::shared_ptr<const Tokenizer> load_spm_model(std::span<const std::byte> bytes, const std::string& name);
 
 /// How a SentencePiece vocabulary is trained.
 struct SpmTrainOptions {
@@ -103,15 +104,18 @@ struct SpmTrainOptions {
 /// decode(encode(t)) == t for every text). Line breaks and tabs are in no piece: they become byte tokens.
 /// Deterministic. Throws Error{bad_input} when the text is too small for the vocabulary, naming how many
 /// tokens it gives.
-std::unique_ptr<Tokenizer> train_spm(std::string_view text, const SpmTrainOptions& options);
+std::shared_ptr<const Tokenizer> train_spm(std::string_view text, const SpmTrainOptions& options);
 
 /// The same with a unigram model (Kudo 2018), whose text is cut into the pieces of the largest joint probability. Line
 /// breaks and tabs have tokens of their own. llama.cpp has no byte fallback here: it gives `<unk>` for characters
 /// that are not in the vocabulary. `threads` is ignored, because more threads would change the result.
-std::unique_ptr<Tokenizer> train_unigram(std::string_view text, const SpmTrainOptions& options);
+std::shared_ptr<const Tokenizer> train_unigram(std::string_view text, const SpmTrainOptions& options);
 
 /// "bytes", "spm:V" or "unigram:V". Throws with the accepted forms.
-std::unique_ptr<Tokenizer> make_tokenizer(std::string_view spec, std::string_view corpus);
+std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view spec, std::string_view corpus);
+
+/// The ids of a prompt: encode(), after bos() where the tokenizer adds it.
+std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text);
 
 /// Encodes a text that comes in parts, to the ids of the complete text. Holds what may still change: about a chunk, or
 /// up to the next place where the tokenizer can cut (unigram: a line break after 4096 bytes; tokenizers that normalize:

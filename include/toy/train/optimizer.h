@@ -1,4 +1,5 @@
-// The optimizers: their options, what they keep between steps, and their step on one tensor as a graph.
+// The optimizers: their options, what they keep between steps, and their step as a graph: on one tensor, on all tensors
+// of a model, and on the parameters of any graph (minimize).
 // docs/training.md has the formula, the source and the memory of each.
 #pragma once
 
@@ -68,8 +69,9 @@ struct TensorUpdate {
   double weight_decay = 0;
   std::vector<std::pair<std::string, TensorType>> state;  ///< what is kept between steps, by name, with the average
 };
-/// The rule for each tensor of a model, in the order of tensors_of(spec). Throws Error{bad_input} for a pattern that no
-/// tensor's name fits.
+/// The rule for each tensor, in their order. Throws Error{bad_input} for a pattern that no tensor's name fits.
+std::vector<TensorUpdate> tensor_updates(std::span<const TensorSpec> tensors, const OptimizerOptions& options);
+/// tensor_updates() of tensors_of(spec).
 std::vector<TensorUpdate> tensor_updates(const ModelSpec& spec, const OptimizerOptions& options);
 /// Names and types of all that the optimizer keeps, in the order of tensors_of(spec): `<tensor>.m` and `.v` (AdamW),
 /// `.v` (SGD with momentum, Muon, Adafactor of vectors), `.m` (Lion), `.row` and `.col` (Adafactor), `.m8`, `.m_scale`,
@@ -96,7 +98,38 @@ class Update {
   std::map<std::string, Value> inputs_;  // scalars
 };
 
-/// Feeds the inputs of Update for the step behind `updates` updates at learning rate `lr`.
+/// One step of an optimizer in a graph. `updates` go to compile(); their inputs come from feed_optimizer().
+struct OptimizerStep {
+  Value norm;                    ///< []: of all gradients, before clipping; where it is not finite nothing changes
+  std::vector<Value> gradients;  ///< of the parameters, in their order
+  std::vector<Value> updates;    ///< what parameters, moments and averages become
+};
+/// The step that makes `loss` [] smaller: gradients, their norm, clipping, and the update of each of `params`, which
+/// are f32 parameters of the loss's graph (Graph::param). What the optimizer keeps becomes parameters named after them
+/// ("w1.m"), which start at zero. Weight decay and muon apply to tensors of two or more dimensions; patterns
+/// (lr_for, no_decay) are over the parameters' names. Throws Error{bad_input} for options that validate() refuses,
+/// a loss of another shape, no parameters, and a value that is not an f32 parameter.
+///
+///     const OptimizerStep step = minimize(loss, params, options);
+///     const auto plan = std::make_shared<Plan>(compile(g, std::vector{loss}, step.updates, *device));
+///     ParamStore store(*device);
+///     for (const PlanLeaf& p : plan->params) store.add(p.name, p.type);  // zero; weights are written next
+///     Session session(*device, plan, {&store});
+///     for (int64_t i = 0; i < steps; ++i) {
+///       feed_optimizer(session, options, i, 1e-3);
+///       session.run();
+///     }
+OptimizerStep minimize(Value loss, std::span<const Value> params, const OptimizerOptions& options = {});
+/// The part of minimize() that follows the gradients: norm, clipping, updates. Makes the input `clip`.
+OptimizerStep clip_and_update(Graph& graph, const OptimizerOptions& options, std::span<const TensorSpec> tensors,
+                              std::span<const Value> weights, std::vector<Value> gradients);
+/// Update on each of the tensors.
+std::vector<Value> update_all(Graph& graph, const OptimizerOptions& options, Value gscale,
+                              std::span<const TensorSpec> tensors, std::span<const Value> weights,
+                              std::span<const Value> gradients);
+
+/// Feeds the inputs of an optimizer (`clip`, and those of Update) for the step after `updates` updates at learning rate
+/// `lr`.
 void feed_optimizer(Session& session, const OptimizerOptions& options, int64_t updates, double lr);
 
 /// While it lives, weights and their averages (`<tensor>.ema` in `moments`) have changed places, so that everything

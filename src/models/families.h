@@ -1,0 +1,23 @@
+// Which family a model or a file belongs to.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "toy/models/family.h"
+
+namespace toy {
+
+Family llama_family();
+Family gpt2_family();
+
+/// The defaults of the family of this name: of the first such in `more`, else built in. Throws naming `where`, the
+/// architecture and those that are known.
+ModelSpec spec_of(std::string_view architecture, const Families& more, const std::string& where);
+/// The family of a model. Throws naming the architecture when there is none.
+const Family& family_of(const ModelSpec& spec);
+
+/// The widest head that a model may have.
+inline constexpr int64_t kMaxHeadWidth = 1024;
+
+}  // namespace toy
