@@ -1,6 +1,9 @@
 #include "toy/base/memory.h"
 
 #include <fmt/format.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -65,6 +68,18 @@ size_t anonymous_memory() {
   for (std::string line; std::getline(f, line);)
     if (line.starts_with("RssAnon:")) return size_t(std::stoull(line.substr(line.find(':') + 1))) << 10;
   return 0;
+}
+
+void require_below(size_t limit, size_t bytes, std::string_view what, std::string_view instead) {
+  if (limit == 0 || anonymous_memory() + bytes <= limit) return;
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+  const size_t there = anonymous_memory();
+  constexpr size_t kMiB = size_t(1) << 20;
+  check(there + bytes <= limit,
+        "memory: {} are too little: {} needs {} beside the {} that are in use. Use --memory {}M, or {}",
+        format_bytes(limit), what, format_bytes(bytes), format_bytes(there), (there + bytes) / kMiB + 2, instead);
 }
 
 size_t parse_bytes(std::string_view option, std::string_view text) {

@@ -88,7 +88,7 @@ struct Train {
     const ParamStore* store = model.params.get();
     return fit_memory(
         dev, model.spec, [store](const std::string& t) { return store->type(t).dtype; }, options, memory.bytes(),
-        bytes_beside(*store));
+        bytes_beside(store->bytes()));
   }
 
   void measure(const std::string& name) const {

@@ -181,14 +181,25 @@ class TextTokenizer {
   }
 
   TokenizedText in_memory() {
-    const std::string what = fmt::format(
-        "keeping the tokens of {} of text in memory (--data-cache DIR keeps them on "
-        "disk)",
-        format_bytes(size_t(size_of_all(files_))));
-    require_memory(size_t(size_of_all(files_)), what);
+    const std::string what =
+        fmt::format("keeping the tokens of {} of text in memory", format_bytes(size_t(size_of_all(files_))));
+    require_memory(size_t(size_of_all(files_)), what + " (--data-cache DIR keeps them on disk)");
     auto storage = std::make_shared<TokenizedText::Storage>();
+    std::vector<std::byte>& memory = storage->memory;
+    memory.reserve(size_t(size_of_all(files_)) *
+                   size_t(width()));  // growing would copy; what is not filled takes nothing
+    const size_t all = size_t(size_of_all(files_));
+    const size_t often = std::min(size_t(1) << 20, 4 * all), work = std::min(size_t(8) << 20, 16 * all);  // to encode
+    size_t checked = 0;
     write([&](std::span<const std::byte> bytes) {
-      storage->memory.insert(storage->memory.end(), bytes.begin(), bytes.end());
+      if (o_.memory > 0 && memory.size() + bytes.size() >= checked) {
+        const double part = double(std::max<uint64_t>(1, done_)) / double(size_of_all(files_));
+        const size_t rest = size_t(double(memory.size()) * std::max(0.0, 1 / part - 1));
+        if (anonymous_memory() + work + often > o_.memory)
+          require_below(o_.memory, work + std::max(rest, often), what, "--data-cache DIR");
+        checked = memory.size() + bytes.size() + often;
+      }
+      memory.insert(memory.end(), bytes.begin(), bytes.end());
     });
     TokenizedText text;
     const std::string wrong = use(storage, text);
@@ -242,9 +253,9 @@ class TextTokenizer {
   }
 
   void write(const TokenFileWriter::Write& to) {
-    TokenFileWriter writer(tokenizer_.vocab_size() <= kNarrow ? 2 : 4, to);
+    TokenFileWriter writer(width(), to);
     writer_ = &writer;
-    stream_.emplace(tokenizer_);
+    stream_.emplace(tokenizer_, piece());
     const uint64_t split = validation_begin(files_, o_.validation_fraction, o_.documents), all = size_of_all(files_);
     uint64_t first = 0;
     ordered_json list = ordered_json::array();
@@ -282,6 +293,7 @@ class TextTokenizer {
         }
         cutter.push(part);
         at += part.size();
+        done_ = at;
         tell(at, all);
         return true;
       });
@@ -324,8 +336,13 @@ class TextTokenizer {
     stretches_.push_back({document_bytes_, file_, at});
     document_bytes_ += part.size();
     part_.text_bytes += part.size();
-    encode([&] { stream_->push(part, ids_); });
+    for (; !part.empty(); part.remove_prefix(std::min(part.size(), piece())))
+      encode([&] { stream_->push(part.substr(0, piece()), ids_); });
   }
+
+  int width() const { return tokenizer_.vocab_size() <= kNarrow ? 2 : 4; }
+  // Text that is encoded at once; the ids do not depend on it.
+  size_t piece() const { return o_.memory > 0 ? size_t(64) << 10 : EncodeStream::kChunk; }
 
   void end_document() {
     encode([&] { stream_->finish(ids_); });
@@ -379,7 +396,7 @@ class TextTokenizer {
   std::vector<int32_t> ids_;
   TokenizedText::Part part_;
   size_t file_ = 0;
-  uint64_t shift_ = 0, told_ = 0, document_bytes_ = 0;
+  uint64_t shift_ = 0, told_ = 0, document_bytes_ = 0, done_ = 0;
   bool open_ = false;  // does the current document have a token?
   std::vector<Stretch> stretches_;
 };

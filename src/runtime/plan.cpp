@@ -104,18 +104,15 @@ class Planner {
       if (i != operand && n.inputs[i] && place(n.inputs[i]).storage == storage) return false;
     const int now = position_[size_t(n.id)];
     if (storages_[size_t(storage)].pinned) return false;
-    const auto values = values_in_.find(storage);
-    if (values == values_in_.end()) return true;
-    for (const Value& v : values->second)
-      if (const auto users = consumers_.find(v); users != consumers_.end())
-        for (const int u : users->second)
-          if (u != n.id && position_[size_t(u)] > now) return false;
-    return true;
+    const auto last = last_use_.find(storage);
+    return last == last_use_.end() || last->second <= now;
   }
 
   // From now on `v` lies in `storage`; what the host or the next run wants to see stays there.
   void settle_value(Value v, int storage) {
-    values_in_[storage].push_back(v);
+    int& last = last_use_.try_emplace(storage, -1).first->second;
+    if (const auto users = consumers_.find(v); users != consumers_.end())
+      for (const int u : users->second) last = std::max(last, position_[size_t(u)]);
     if (wanted_.count(v)) storages_[size_t(storage)].pinned = true;
   }
 
@@ -331,7 +328,7 @@ class Planner {
   std::vector<Storage> storages_;
   std::vector<Block> blocks_;
   std::vector<std::vector<Place>> places_;
-  std::map<int, std::vector<Value>> values_in_;
+  std::map<int, int> last_use_;  // of a storage: position of the last node that reads a value in it, -1 for none
   std::map<Value, std::vector<int>> consumers_;
   std::set<Value> wanted_;  // outputs and updates
   std::vector<std::pair<int, int>> workspaces_;

@@ -69,8 +69,8 @@ void append_row(const Windows& row, int64_t at, int64_t tokens, Windows& out) {
 
 }  // namespace
 
-Dataset::Dataset(const DataOptions& options, const std::string& out, TrainObserver& observer)
-    : o_(options), observer_(observer), documents_(parse_documents(options.documents)) {
+Dataset::Dataset(const DataOptions& options, const std::string& out, size_t memory, TrainObserver& observer)
+    : o_(options), memory_(memory), observer_(observer), documents_(parse_documents(options.documents)) {
   check(!o_.corpus.empty(), "corpus: there is none; give a file or a folder with --corpus");
   check(o_.weights.empty() || o_.weights.size() == o_.corpus.size(),
         "corpus-weight: {} weights for {} of --corpus; give one for each, in the same order", o_.weights.size(),
@@ -163,13 +163,16 @@ std::string Dataset::tokenizer_text() const {
     if (end > most)
       observer_.noted(fmt::format("{}: the tokenizer is trained on {} of its {} of training text", s.name,
                                   format_bytes(size_t(most)), format_bytes(size_t(end))));
+    require_below(memory_, size_t(std::min(end, most)), fmt::format("reading {} for the tokenizer", s.name),
+                  "a smaller --tokenizer-bytes");
     text += sample_text(files, end, most);
   }
   return text;
 }
 
 void Dataset::tokenize(DataSource& source, const Tokenizer& tokenizer, double fraction) const {
-  TokenizeOptions options{.documents = documents_, .validation_fraction = fraction, .cache = cache_folder()};
+  TokenizeOptions options{
+      .documents = documents_, .validation_fraction = fraction, .cache = cache_folder(), .memory = memory_};
   options.tell = [this](const std::string& text) { observer_.preparing(text); };
   options.warn = [this](const std::string& text) { observer_.warned(text); };
   source.text = tokenize_files(source.files.files, tokenizer, options);
@@ -188,6 +191,9 @@ void Dataset::tokenize(const Tokenizer& tokenizer, int64_t tokens, uint64_t seed
     const uint64_t own = mixture_ ? seed ^ hash_name(fmt::format("source {}", i)) : seed;
     const TokenizedText::Part& part = s.text.training();
     try {
+      constexpr size_t kPlanned = 48;  // bytes of a document while rows are planned
+      if (o_.pack)
+        require_below(memory_, size_t(part.documents) * kPlanned, fmt::format("packing {}", s.name), "no --pack");
       if (o_.pack)
         s.packed = std::make_unique<PackedRows>(s.text.ids(), part.begins, uint64_t(part.ids.size()), tokens, own);
       else

@@ -43,8 +43,9 @@ struct DataSource {
 class Dataset {
  public:
   /// Lists the files. `out` is no part of any corpus. Throws Error{bad_input} as list_text_files() does, and naming the
-  /// option, for impossible options.
-  Dataset(const DataOptions& options, const std::string& out, TrainObserver& observer);
+  /// option, for impossible options. `memory`: what the process may hold
+  /// (anonymous_memory()), 0: any; what needs more is refused before it is read.
+  Dataset(const DataOptions& options, const std::string& out, size_t memory, TrainObserver& observer);
 
   /// Training text for a tokenizer.
   std::string tokenizer_text() const;
@@ -85,6 +86,7 @@ class Dataset {
   }
 
   const DataOptions& o_;
+  size_t memory_;
   TrainObserver& observer_;
   DocumentRule documents_;
   std::vector<DataSource> sources_;

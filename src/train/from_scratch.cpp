@@ -1,9 +1,12 @@
 #include "toy/train/from_scratch.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "toy/base/memory.h"
 #include "train/run.h"
 
 namespace toy {
@@ -22,7 +25,10 @@ class Fresh final : public ModelSource {
     check(o_.tokenizer != "bytes" || o_.data.tokenizer_bytes == DataOptions().tokenizer_bytes,
           "tokenizer-bytes: the tokenizer 'bytes' is not trained on anything; leave it out, or choose spm:V or "
           "unigram:V");
-    return make_tokenizer(o_.tokenizer, o_.tokenizer == "bytes" ? "" : training_text());
+    if (o_.tokenizer == "bytes") return make_tokenizer(o_.tokenizer, "");
+    const std::string text = training_text();
+    if (o_.memory > 0) require_training(text);
+    return make_tokenizer(o_.tokenizer, text);
   }
   ModelSpec spec(const Tokenizer& tokenizer) override {
     ModelSpec spec = model_spec(o_.size, tokenizer.vocab_size(), o_.context);
@@ -35,6 +41,19 @@ class Fresh final : public ModelSource {
   }
 
  private:
+  // The tokenizer's training keeps within --memory, too.
+  void require_training(const std::string& text) const {
+    const size_t needed = training_bytes(o_.tokenizer, text), there = anonymous_memory();
+    // Some of it does not depend on the text; words repeat less in a shorter one.
+    constexpr double kAlways = 8 << 20, kLess = 0.9;
+    const double rest = double(o_.memory) - double(there) + double(text.size()) - kAlways;
+    const double each = (double(needed + text.size()) - kAlways) / double(text.size());
+    constexpr int64_t kRound = 100'000;
+    const int64_t fits = int64_t(kLess * rest / each) / kRound * kRound;
+    require_below(o_.memory, needed,
+                  fmt::format("training the tokenizer {} on {} of text", o_.tokenizer, format_bytes(text.size())),
+                  fits > 0 ? fmt::format("--tokenizer-bytes {}", fits) : "--tokenizer bytes");
+  }
   const FromScratchOptions& o_;
 };
 

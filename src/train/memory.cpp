@@ -91,7 +91,7 @@ TrainMemory least_of(const Fitting& fitting, const TrainMemory& kept, size_t lig
       "memory: {} are too little: even with activations computed again this training needs {}. Allow {}M or more, or "
       "use a smaller --batch or --tokens{}, another --optimizer (lion keeps half of adamw's moments, sgd --momentum 0 "
       "none), or a smaller model",
-      format_bytes(limit), to_text(least), (least.total() + kMiB - 1) / kMiB, streaming);
+      format_bytes(limit), to_text(least), least.total() / kMiB + 2, streaming);
 }
 
 }  // namespace
@@ -130,13 +130,13 @@ TrainMemory memory_of(const TrainPlans& plans, const ModelSpec& spec, const Devi
   return m;
 }
 
-size_t bytes_beside(const ParamStore& weights) {
+size_t bytes_beside(size_t weights) {
   constexpr size_t kSmallThings = size_t(8) << 20;
 #ifdef __GLIBC__
   malloc_trim(0);
 #endif
   const size_t there = anonymous_memory();
-  return there - std::min(there, weights.bytes()) + kSmallThings;
+  return there - std::min(there, weights) + kSmallThings;
 }
 
 std::string MemoryFit::text() const {
@@ -149,6 +149,24 @@ std::string MemoryFit::text() const {
   const std::string work = more_work < 0.005 ? "less than 1%" : fmt::format("about {:.0f}%", 100 * more_work);
   return fmt::format("recomputing {}: {} in place of {}, {} more work", what, format_bytes(memory.total()),
                      format_bytes(kept), work);
+}
+
+void require_room(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
+                  const TrainerOptions& options, size_t planned, size_t there) {
+  const size_t more = planned - std::min(planned, there), have = available_memory();
+  if (have == 0 || more <= have) return;
+  const Fitting fitting(device, spec, dtype_of, options, bytes_beside(there));
+  const size_t limit = have + anonymous_memory(),
+               least = std::min(fitting.bytes(fitting.blocks()), fitting.bytes(2 * fitting.blocks()));
+  constexpr size_t kMiB = size_t(1) << 20;
+  const std::string less = options.recompute.none() && least <= limit
+                               ? fmt::format("--memory {}M, which recomputes activations, ", limit / kMiB)
+                               : "";
+  fail(
+      "memory: training this model with this batch needs {}, and {} are free; use {}a smaller --batch or --tokens, or "
+      "a "
+      "smaller model",
+      format_bytes(more), format_bytes(have), less);
 }
 
 MemoryFit fit_memory(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,

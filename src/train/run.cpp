@@ -34,7 +34,7 @@ class Run {
         writes_(writes),
         made_(steady_seconds()) {
     check_options(o);
-    data_ = std::make_unique<Dataset>(o.data, o.out, observer);
+    data_ = std::make_unique<Dataset>(o.data, o.out, o.memory, observer);
     find_checkpoint(source);
     auto tokenizer = tokenizer_of(source);
     const ModelSpec spec = source.spec(*tokenizer);
@@ -45,6 +45,7 @@ class Run {
     if (is_complete(source)) return;
     settle_checkpoints();
     require_room(spec, o.trainer.optimizer);
+    plan_ahead(spec);
     if (writes_) {
       prepare_folder(o.out, disk_bytes(spec));
       if (!lock_) take_new_folder();
@@ -388,25 +389,46 @@ class Run {
         w->tensor, w->value, kMost, checkpoints_.newest());
   }
 
-  // Watcher and trainer. What is computed again to save memory depends on what the process holds beside the trainer.
+  // Refuses what cannot fit before the weights are made, which takes longer than planning.
+  void plan_ahead(const ModelSpec& spec) {
+    const auto dtype_of = [](const std::string&) { return DType::f32; };
+    if (o_.memory > 0)
+      fit(spec, dtype_of, bytes_beside());
+    else
+      require_room(device_, spec, dtype_of, o_.trainer,
+                   compile_training(device_, spec, dtype_of, o_.trainer).bytes(device_), 0);
+  }
+
+  // What is recomputed to save memory depends on what the process holds beside the trainer: `other` and what is looked
+  // at, which is recomputed, too, where it would not fit otherwise. Returns the watcher's options.
+  TrainerOptions fit(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, size_t other) {
+    TrainerOptions watching = o_.trainer;
+    watching.seed = o_.seed;
+    const auto attempt = [&] {
+      const size_t looking = Watcher::bytes(o_.watch, device_, spec, dtype_of, watching);
+      fit_ = fit_memory(device_, spec, dtype_of, o_.trainer, o_.memory, other + looking);
+    };
+    try {
+      attempt();
+    } catch (const Error&) {
+      watching.recompute = {.whole = int64_t(spec.layers.size())};
+      attempt();
+    }
+    return watching;
+  }
+
+  // Watcher and trainer.
   void make_trainer() {
     TrainerOptions options = o_.trainer;
     options.seed = o_.seed;
+    TrainerOptions watching = options;
     const ParamStore* store = model_.params.get();
     const auto dtype_of = [store](const std::string& name) { return store->type(name).dtype; };
-    const size_t other = other_bytes();
-    const bool fits = o_.memory > 0 || !writes_;  // has to, or somebody wants to know
-    const auto fit = [&](size_t watching) {
-      fit_ = fit_memory(device_, model_.spec, dtype_of, options, o_.memory, other + watching);
+    if (o_.memory > 0 || !writes_) {  // has to fit, or somebody wants to know
+      watching = fit(model_.spec, dtype_of, other_bytes());
       options.recompute = fit_.recompute;
-    };
-    if (fits) fit(0);
-    watcher_ = std::make_unique<Watcher>(o_.watch, device_, model_, options);
-    if (const size_t watching = watcher_->planned_bytes(); fits && watching > 0) {
-      watcher_.reset();
-      fit(watching);
-      watcher_ = std::make_unique<Watcher>(o_.watch, device_, model_, options);
     }
+    watcher_ = std::make_unique<Watcher>(o_.watch, device_, model_, watching);
     trainer_ = std::make_unique<Trainer>(device_, model_, options);
     watcher_->require_ops(*trainer_);
     validator_ = std::make_unique<Validator>(o_, device_, model_, *trainer_, *data_, observer_);
@@ -415,7 +437,7 @@ class Run {
   // What the process holds beside the weights, now and later, without trainer and watcher.
   size_t other_bytes() const {
     const size_t samples = o_.sample_tokens > 0 ? decoder_bytes(device_, model_, sample_options(o_, model_.spec)) : 0;
-    return bytes_beside(*model_.params) + samples;
+    return bytes_beside(model_.params->bytes()) + samples;
   }
 
   bool evaluation_due() const { return o_.eval_every > 0 && state_.step % o_.eval_every == 0; }

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "toy/base/memory.h"
+#include "toy/train/memory.h"
 #include "train/feed.h"
 
 namespace toy {
@@ -175,9 +175,9 @@ size_t TrainPlans::bytes(const Device& device) const {
 Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
     : device_(device), model_(model), options_(options), moments_(device), accumulators_(device) {
   const ParamStore* store = model.params.get();
-  plans_ = compile_training(
-      device, model.spec, [store](const std::string& name) { return store->type(name).dtype; }, options);
-  require_room();
+  const auto dtype_of = [store](const std::string& name) { return store->type(name).dtype; };
+  plans_ = compile_training(device, model.spec, dtype_of, options);
+  require_room(device, model.spec, dtype_of, options, planned_bytes(), store->bytes());
   for (const auto& [name, type] : moment_types(model.spec, options.optimizer)) moments_.add(name, type);
   if (plans_.update)
     for (const TensorSpec& s : tensors_of(model.spec))
@@ -196,19 +196,6 @@ void Trainer::resume(int64_t steps, int64_t updates) {
   check(steps >= updates && updates >= 0, "trainer: {} steps with {} updates cannot be", steps, updates);
   steps_ = steps;
   updates_ = updates;
-}
-
-// Before anything is allocated; the weights are there.
-void Trainer::require_room() const {
-  const size_t more = planned_bytes() - std::min(planned_bytes(), model_.params->bytes()), have = available_memory();
-  if (have == 0 || more <= have) return;
-  const std::string less =
-      options_.recompute.whole > 0
-          ? ""
-          : fmt::format("--memory {}M, which computes activations again in place of keeping them, ",
-                        (have + anonymous_memory()) >> 20);
-  fail("memory: training this model with this batch needs {}, and {} are free; use {}a smaller model, batch or context",
-       format_bytes(more), format_bytes(have), less);
 }
 
 // Every sequence of the batch has its own rows, positions restart in each.

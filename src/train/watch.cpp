@@ -166,57 +166,77 @@ runs::TensorStats stats_of(std::span<const float> values) {
 
 struct Watcher::Probe {
   std::vector<std::string> names;
-  const std::vector<Watch>& watches;
+  std::vector<Watch> watches;
   std::shared_ptr<const Plan> plan;
-  std::unique_ptr<Session> session;
+  std::unique_ptr<Session> session = {};
 };
 
-Watcher::Watcher(const WatchOptions& watch, Device& device, const Model& model, const TrainerOptions& options)
-    : watch_(watch), device_(device), model_(model), options_(options) {
+struct Watcher::Probes {
+  std::unique_ptr<Probe> taps, grads;
+  size_t bytes(const Device& device) const {
+    size_t n = 0;
+    for (const Probe* p : {taps.get(), grads.get()})
+      if (p) n += p->plan->arena_bytes + p->plan->input_bytes(device);
+    return n;
+  }
+};
+
+// Compiled, without sessions.
+Watcher::Probes Watcher::probes(const WatchOptions& watch, Device& device, const ModelSpec& spec,
+                                const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
   std::vector<std::string> tensors;
-  for (const TensorSpec& t : tensors_of(model.spec)) tensors.push_back(t.name);
+  for (const TensorSpec& t : tensors_of(spec)) tensors.push_back(t.name);
   for (const std::vector<Watch>* all : {&watch.taps, &watch.grads, &watch.drifts, &watch.op_timings})
     for (const Watch& w : *all)
       check(w.every >= 1, "'{}' is to be looked at every {} steps, expected at least 1", w.pattern, w.every);
   require_matches("grads", watch.grads, tensors);
   require_matches("drift", watch.drifts, tensors);
-  if (!watch.taps.empty() || !watch.grads.empty()) {
-    const ParamStore* store = model.params.get();
-    TrainerOptions one_batch = options;  // what sums over batches and what updates is not looked at
-    one_batch.accumulate = 1, one_batch.updates = TrainerOptions::gathered;
-    const TrainGraph t = build_train_graph(
-        model.spec, [store](const std::string& name) { return store->type(name).dtype; }, one_batch);
-    std::vector<std::pair<std::string, Value>> values = named_values(*t.graph), gradients;
-    if (const auto x = t.graph->find("x_final"); x && any_matches(watch.taps, kLogits))
-      values.emplace_back(kLogits, linear(*x, *t.graph->find(model.spec.tied ? "token_embd.weight" : "output.weight")));
-    std::vector<std::string> names = names_of(values);
-    if (values.empty() || names.back() != kLogits) names.push_back(kLogits);
-    require_matches("tap", watch.taps, names);
-    for (size_t i = 0; i < tensors.size(); ++i) gradients.emplace_back(tensors[i], t.gradients[i]);
-    taps_ = make_probe(*t.graph, std::move(values), watch_.taps);
-    grads_ = make_probe(*t.graph, std::move(gradients), watch_.grads);
-  }
-  for (const std::string& name : tensors)
-    if (any_matches(watch.drifts, name)) initial_.emplace_back(name, model.params->read(name));
+  if (watch.taps.empty() && watch.grads.empty()) return {};
+  TrainerOptions one_batch = options;  // what sums over batches and what updates is not looked at
+  one_batch.accumulate = 1, one_batch.updates = TrainerOptions::gathered;
+  const TrainGraph t = build_train_graph(spec, dtype_of, one_batch);
+  std::vector<std::pair<std::string, Value>> values = named_values(*t.graph), gradients;
+  if (const auto x = t.graph->find("x_final"); x && any_matches(watch.taps, kLogits))
+    values.emplace_back(kLogits, linear(*x, *t.graph->find(spec.tied ? "token_embd.weight" : "output.weight")));
+  std::vector<std::string> names = names_of(values);
+  if (values.empty() || names.back() != kLogits) names.push_back(kLogits);
+  require_matches("tap", watch.taps, names);
+  for (size_t i = 0; i < tensors.size(); ++i) gradients.emplace_back(tensors[i], t.gradients[i]);
+  const auto probe = [&](std::vector<std::pair<std::string, Value>> list, const std::vector<Watch>& watches) {
+    std::erase_if(list, [&](const auto& v) { return !any_matches(watches, v.first); });
+    if (list.empty()) return std::unique_ptr<Probe>();
+    std::vector<Value> outputs;
+    for (const auto& v : list) outputs.push_back(v.second);
+    PlanOptions plan_options{.fuse = !options.check_finite};
+    plan_options.products = options.compute;
+    auto plan = std::make_shared<const Plan>(compile(*t.graph, outputs, {}, device, plan_options));
+    return std::make_unique<Probe>(Probe{names_of(list), watches, std::move(plan)});
+  };
+  return {probe(std::move(values), watch.taps), probe(std::move(gradients), watch.grads)};
+}
+
+size_t Watcher::bytes(const WatchOptions& watch, Device& device, const ModelSpec& spec,
+                      const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
+  size_t n = probes(watch, device, spec, dtype_of, options).bytes(device);
+  for (const TensorSpec& t : tensors_of(spec))
+    if (any_matches(watch.drifts, t.name)) n += size_t(t.shape.count()) * sizeof(float);
+  return n;
+}
+
+Watcher::Watcher(const WatchOptions& watch, Device& device, const Model& model, const TrainerOptions& options)
+    : watch_(watch), device_(device), model_(model), options_(options) {
+  const ParamStore* store = model.params.get();
+  Probes all = probes(
+      watch, device, model.spec, [store](const std::string& name) { return store->type(name).dtype; }, options);
+  require_memory(all.bytes(device), "looking at these values");
+  for (Probe* p : {all.taps.get(), all.grads.get()})
+    if (p) p->session = std::make_unique<Session>(device, p->plan, std::initializer_list<const ParamStore*>{store});
+  taps_ = std::move(all.taps), grads_ = std::move(all.grads);
+  for (const TensorSpec& t : tensors_of(model.spec))
+    if (any_matches(watch.drifts, t.name)) initial_.emplace_back(t.name, model.params->read(t.name));
 }
 
 Watcher::~Watcher() = default;
-
-std::unique_ptr<Watcher::Probe> Watcher::make_probe(const Graph& graph,
-                                                    std::vector<std::pair<std::string, Value>> values,
-                                                    const std::vector<Watch>& watches) {
-  std::erase_if(values, [&](const auto& v) { return !any_matches(watches, v.first); });
-  if (values.empty()) return nullptr;
-  std::vector<Value> outputs;
-  for (const auto& v : values) outputs.push_back(v.second);
-  PlanOptions plan_options{.fuse = !options_.check_finite};
-  plan_options.products = options_.compute;
-  auto plan = std::make_shared<const Plan>(compile(graph, outputs, {}, device_, plan_options));
-  require_memory(plan->arena_bytes + plan->input_bytes(device_), "looking at these values");
-  auto session =
-      std::make_unique<Session>(device_, plan, std::initializer_list<const ParamStore*>{model_.params.get()});
-  return std::make_unique<Probe>(Probe{names_of(values), watches, plan, std::move(session)});
-}
 
 size_t Watcher::planned_bytes() const {
   size_t bytes = 0;

@@ -63,8 +63,48 @@ TEST_F(CliMemory, TooLittleSaysTheLeastAndWhatToDo) {
   // What it says is enough.
   const size_t at = r.err.find("Allow ") + 6;
   const std::string least = r.err.substr(at, r.err.find(' ', at) - at);
-  const std::string more = std::to_string(std::stoi(least) + 2) + "M";  // two runs differ by some pages
-  EXPECT_EQ(toy(train(std::string(kFew) + " --memory " + more)).code, 0) << least;
+  EXPECT_EQ(toy(train(std::string(kFew) + " --memory " + least)).code, 0) << least;
+}
+
+// What comes before the trainer, too: reading, training a tokenizer, tokenizing. What the refusal names is enough.
+TEST_F(CliMemory, TextsAndTokenizersKeepTheLimit) {
+  const std::string text = path("stories.txt");
+  ASSERT_EQ(toy("corpus stories --bytes 12000000 --out " + text).code, 0);
+  const auto run = [&](const std::string& more) {
+    return "train from-scratch --corpus " + text + " --size tiny --batch 1 --tokens 16 --steps 1 --threads 2 --val " +
+           tiny_corpus() + " --out " + path("run") + " " + more;
+  };
+  const auto named = [&](const Result& r, const std::string& option) {
+    EXPECT_EQ(r.code, 2) << r.err;
+    const size_t at = r.err.find(option + " ");
+    EXPECT_NE(at, std::string::npos) << r.err;
+    return at == std::string::npos ? "" : r.err.substr(at, r.err.find_first_of(" ,\n", at + option.size() + 1) - at);
+  };
+  constexpr size_t kMiB = size_t(1) << 20;
+  EXPECT_NE(named(toy(run("--tokenizer bytes --data-cache none --memory 30M")), "--memory"), "");
+  EXPECT_NE(slurp(path("stderr")).find("--data-cache DIR"), std::string::npos);
+  EXPECT_LE(peak_of(run("--tokenizer bytes --memory 30M --data-cache " + path("cache"))), 30 * kMiB);
+  const std::string words = "--tokenizer unigram:300 --data-cache none --memory 60M";
+  const std::string smaller = named(toy(run(words)), "--tokenizer-bytes");
+  EXPECT_LE(peak_of(run(words + " " + smaller)), 60 * kMiB) << smaller;
+}
+
+TEST_F(CliMemory, TheLeastCountsWhatIsLookedAt) {
+  for (const char* look : {"--tap '*'", "--grads '*'", "--drift '*'"}) {
+    const std::string line = train(std::string(kFew) + " " + look + " --memory ");
+    const Result r = toy(line + "5M");
+    EXPECT_EQ(r.code, 2) << r.err;
+    const size_t at = r.err.find("Allow ") + 6;
+    EXPECT_EQ(toy(line + r.err.substr(at, r.err.find(' ', at) - at)).code, 0) << look << r.err;
+  }
+}
+
+// Before weights are made, which takes longer than planning.
+TEST_F(CliMemory, WhatNoMachineHoldsIsRefusedAtOnce) {
+  const auto begin = std::chrono::steady_clock::now();
+  refuses(train("--size smollm2-135m --batch 100000 --tokens 1024"), {"memory: ", "are free"});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_FALSE(fs::exists(path("run")));
 }
 
 TEST_F(CliMemory, ALimitIsKeptAndChangesNoByte) {

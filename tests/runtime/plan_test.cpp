@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "runtime/arena.h"
 #include "testing/errors.h"
@@ -47,6 +48,38 @@ TEST(Arena, BlocksAliveTogetherDoNotOverlap) {
         EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset) << "seed " << seed;
       }
     }
+  }
+}
+
+// "Largest first, each at the lowest free offset", without anything that makes it fast.
+TEST(Arena, OffsetsAreTheLowestFreeOnes) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const Philox random(seed, "blocks");
+    std::vector<Block> blocks(1 + random.below(0, 80));
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      // Some live as activations do, from their forward to their backward; sizes repeat, and some are empty.
+      const int first = int(random.below(4 * i + 1, 40));
+      const int last = random.below(4 * i, 2) == 0 ? 79 - first : first + int(random.below(4 * i + 2, 12));
+      blocks[i] = {size_t(random.below(4 * i + 3, 6)) * (seed % 3 == 0 ? 100 : 64), first, last, 0};
+    }
+    std::vector<size_t> order(blocks.size());
+    std::iota(order.begin(), order.end(), size_t(0));
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return blocks[a].bytes > blocks[b].bytes; });
+    std::vector<Block> expected = blocks;
+    for (size_t n = 0; n < order.size(); ++n) {
+      Block& b = expected[order[n]];
+      const auto in_the_way = [&](size_t other) {
+        const Block& p = expected[other];
+        return p.first <= b.last && b.first <= p.last && p.bytes > 0 && b.offset < p.offset + p.bytes &&
+               p.offset < b.offset + b.bytes;
+      };
+      while (std::any_of(order.begin(), order.begin() + int64_t(n), in_the_way)) b.offset += 64;
+    }
+    pack_blocks(blocks);
+    for (size_t i = 0; i < blocks.size(); ++i)
+      if (blocks[i].bytes > 0) {
+        EXPECT_EQ(blocks[i].offset, expected[i].offset) << "seed " << seed << " block " << i;
+      }
   }
 }
 

@@ -16,6 +16,9 @@ void require_memory(size_t bytes, std::string_view what);
 size_t peak_resident_memory();
 /// Current resident memory of this process without pages of files: what limits count. 0 if unknown.
 size_t anonymous_memory();
+/// Throws Error{bad_input} where `bytes` more than this process holds now are more than `limit` (0: none), before
+/// anything is allocated: `what` needs them, which limit would do, and `instead`, what else would.
+void require_below(size_t limit, size_t bytes, std::string_view what, std::string_view instead);
 /// Parses the bytes given for `option`: "4G", "1.5GiB" (1024^3), "6GB" (1000^3), K, M and T alike, or a number of
 /// bytes. Throws Error{bad_input} naming the option for anything else, and for less than 1 MiB.
 size_t parse_bytes(std::string_view option, std::string_view text);

@@ -18,6 +18,7 @@ struct TokenizeOptions {
   DocumentRule documents;
   double validation_fraction = 0;  ///< how much of the text, from its end, is for validation: 0 to 1
   std::string cache;               ///< folder of the data cache; "": the ids stay in memory
+  size_t memory = 0;               ///< that the process may hold (anonymous_memory()); 0: no limit
   std::function<void(const std::string&)> tell = [](const std::string&) {};  ///< what is being done
   std::function<void(const std::string&)> warn = [](const std::string&) {};  ///< a cache that had to be made anew
 };

@@ -117,6 +117,9 @@ std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view spec, std::stri
 /// The ids of a prompt: encode(), after bos() where the tokenizer adds it.
 std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text);
 
+/// About how many bytes of memory make_tokenizer() takes beside `corpus`, rather more than less; 0 for "bytes".
+size_t training_bytes(std::string_view spec, std::string_view corpus);
+
 /// Encodes a text that comes in parts, to the ids of the complete text. Holds what may still change: about a chunk, or
 /// up to the next place where the tokenizer can cut (unigram: a line break after 4096 bytes; tokenizers that normalize:
 /// the complete text).

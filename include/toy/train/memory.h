@@ -29,7 +29,7 @@ TrainMemory memory_of(const TrainPlans& plans, const ModelSpec& spec, const Devi
 
 /// Bytes that the process holds beside `weights`: what is resident now, once the heap has given back what is free, and
 /// some for small things that come later (plans, events, graphs as JSON, stacks).
-size_t bytes_beside(const ParamStore& weights);
+size_t bytes_beside(size_t weights = 0);
 
 /// How a training fits.
 struct MemoryFit {
@@ -41,6 +41,11 @@ struct MemoryFit {
   /// "recomputing 18 of 30 blocks: 5.7 GiB in place of 9.1 GiB, about 22% more work", or "" where nothing is.
   std::string text() const;
 };
+/// Throws Error{bad_input} where a training of `planned` bytes, of which `there` are already held, finds no room on
+/// this machine. Advises --memory only where computing everything again would make it fit.
+void require_room(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
+                  const TrainerOptions& options, size_t planned, size_t there);
+
 /// The least that has to be computed again for the whole process to hold at most `limit` bytes, of which `other` are
 /// not the trainer's; where `limit` is 0, what options.recompute says. Blocks are taken from the first on, first
 /// lightly and then wholly, until plans fit: what an early block keeps is kept longest. Allocates nothing. Throws

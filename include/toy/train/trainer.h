@@ -120,7 +120,6 @@ class Trainer {
   size_t planned_bytes() const { return plans_.bytes(device_); }
 
  private:
-  void require_room() const;
   void feed_batch(Session& session) const;
   void clear_accumulators();
   /// Forward and backward of windows [first, first + B) of a step; returns their share of the loss.

@@ -61,11 +61,15 @@ class Watcher {
   void after(int64_t step, Trainer& trainer, const Tell& tell);
   /// Bytes that all this holds.
   size_t planned_bytes() const;
+  /// The same of a watcher that is not made yet, of a model with weights of these types.
+  static size_t bytes(const WatchOptions& watch, Device& device, const ModelSpec& spec,
+                      const Weights::DTypeOf& dtype_of, const TrainerOptions& options);
 
  private:
   struct Probe;
-  std::unique_ptr<Probe> make_probe(const Graph& graph, std::vector<std::pair<std::string, Value>> values,
-                                    const std::vector<Watch>& watches);
+  struct Probes;
+  static Probes probes(const WatchOptions& watch, Device& device, const ModelSpec& spec,
+                       const Weights::DTypeOf& dtype_of, const TrainerOptions& options);
   void look(Probe& probe, int64_t step, const Windows& windows, int64_t random, const Tell& tell) const;
   void tell_drift(int64_t step, const Tell& tell) const;
   void tell_times(int64_t step, Trainer& trainer, const Tell& tell);
