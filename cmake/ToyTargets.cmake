@@ -21,22 +21,30 @@ if(TOY_SANITIZE)
   target_link_options(toy_flags INTERFACE -fsanitize=${TOY_SANITIZE})
 endif()
 
-# Headers that many files include are parsed once. OFF shows whether every file includes what it uses.
-option(TOY_PCH "Precompile headers that many files include; compile the command line's files together" ON)
-# toy_precompile(toy_cpu backend/cpu/kernels.h <cmath>): paths from the folder of the CMakeLists.txt. A file of a few dozen
-# lines, as an op's, takes a third of the time.
+# Headers that many files include are parsed once: fmt, JSON and the standard library for all libraries, and a folder's
+# own. OFF shows whether every file includes what it uses.
+option(TOY_PCH "Precompile headers that many files include; compile small files of a folder together" ON)
+set(toy_quick $<$<NOT:$<CONFIG:Debug>>:-Og>)  # for code that takes no time when it runs
+
+# toy_precompile(toy_cpu backend/cpu/kernels.h <cmath>): headers of a folder's own; paths from the folder of the
+# CMakeLists.txt. A file of a few dozen lines, as an op's, takes a third of the time. Without headers: the common ones.
 function(toy_precompile target)
-  if(TOY_PCH)
-    target_precompile_headers(${target} PRIVATE ${ARGN})
+  if(NOT TOY_PCH)
+    return()
   endif()
-endfunction()
-# toy_compile_fast(toy_cli <CLI/CLI.hpp>): what need not run fast is to compile fast.
-function(toy_compile_fast target)
-  target_compile_options(${target} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-Og>)
   if(ARGN)
-    toy_precompile(${target} ${ARGN})
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  else()
+    target_precompile_headers(${target} REUSE_FROM toy_headers)
   endif()
 endfunction()
+
+# Used with any level of optimization: GCC and clang allow that.
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/headers.cpp CONTENT "")
+add_library(toy_headers OBJECT EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/headers.cpp)
+target_link_libraries(toy_headers PRIVATE toy_flags fmt::fmt nlohmann_json::nlohmann_json)
+toy_precompile(toy_headers <algorithm> <chrono> <cmath> <filesystem> <functional> <map> <memory> <optional> <string>
+                           <thread> <vector> <fmt/format.h> <nlohmann/json.hpp>)
 
 # toy_compile_together(toy_cli 6): so many files at a time. For folders whose includes cost more than their own lines: CLI11
 # makes each file that includes it compile its validators, for seconds, also where it is precompiled.

@@ -29,7 +29,7 @@ void dequantize(const TensorInfo& info, std::span<float> out) {
     BlockQ8_0 block;  // copied: a block of 34 bytes is not aligned for anything
     std::memcpy(&block, info.data + b * sizeof block, sizeof block);
     const float scale = to_float(block.scale);
-    check(std::isfinite(scale), "tensor {}: the scale of block {} is {}; the file is damaged", quoted(info.name), b,
+    check(std::isfinite(scale), "tensor {}: the scale of block {} is {}; the file is damaged", in_quotes(info.name), b,
           scale);
     for (size_t i = 0; i < 32; ++i) out[b * 32 + i] = scale * float(block.quanta[i]);
   }

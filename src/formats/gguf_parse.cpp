@@ -28,7 +28,7 @@ void check_magic(std::span<const std::byte> bytes, const std::string& file) {
   if (text == kMagic) return;
   if (kMagic.starts_with(text)) fail("{}: the file ends after {} bytes; copy or download it again", file, bytes.size());
   const std::string guess = describe_foreign_file(bytes);
-  fail("{}: not a GGUF file: it starts with {}, not 'GGUF'{}{}", file, quoted(text), guess.empty() ? "" : "; ", guess);
+  fail("{}: not a GGUF file: it starts with {}, not 'GGUF'{}{}", file, in_quotes(text), guess.empty() ? "" : "; ", guess);
 }
 
 Header read_header(Cursor& in) {
@@ -106,7 +106,7 @@ void read_metadata(Cursor& in, uint64_t keys, Contents& contents) {
     in.set_context(fmt::format("metadata key {} of {}", i + 1, keys));
     std::string key = in.read_string("the key");
     if (key.empty()) in.fail("the key is empty");
-    in.set_context(fmt::format("metadata key {}", quoted(key)));
+    in.set_context(fmt::format("metadata key {}", in_quotes(key)));
     if (contents.metadata.contains(key)) in.fail("the key occurs twice");
     Value value = read_value(in);
     contents.metadata.emplace(std::move(key), std::move(value));
@@ -163,7 +163,7 @@ std::vector<Place> read_tensors(Cursor& in, uint64_t tensors, Contents& contents
     TensorInfo info;
     info.name = in.read_string("the name");
     if (info.name.empty()) in.fail("the name is empty");
-    in.set_context(fmt::format("tensor {}", quoted(info.name)));
+    in.set_context(fmt::format("tensor {}", in_quotes(info.name)));
     if (!names.insert(info.name).second) in.fail("the name occurs twice");
     info.shape = read_shape(in);
     read_type(in, info);
@@ -183,12 +183,12 @@ void place_data(std::span<const std::byte> bytes, size_t header_end, uint64_t al
     const Place& place = places[i];
     check(place.offset % alignment == 0,
           "{}: tensor {} at offset {}: its data's offset {} is not a multiple of the alignment {}", file,
-          quoted(info.name), place.at, place.offset, alignment);
+          in_quotes(info.name), place.at, place.offset, alignment);
     check(place.offset <= available && info.bytes <= available - place.offset,
           "{}: tensor {} at offset {}: its {} bytes at offset {} of the data end after the file's end ({} "
           "bytes of data "
           "are there); the file is truncated, copy or download it again",
-          file, quoted(info.name), place.at, info.bytes, place.offset, available);
+          file, in_quotes(info.name), place.at, info.bytes, place.offset, available);
     info.data = bytes.data() + start + place.offset;
   }
 }
@@ -203,7 +203,7 @@ void check_overlaps(const std::string& file, const std::vector<Place>& places, c
     // too.
     check(places[a].offset + contents.tensors[a].bytes <= places[b].offset,
           "{}: the data of tensors {} and {} overlap at offset {} of the data; the file is damaged", file,
-          quoted(contents.tensors[a].name), quoted(contents.tensors[b].name), places[b].offset);
+          in_quotes(contents.tensors[a].name), in_quotes(contents.tensors[b].name), places[b].offset);
   }
 }
 

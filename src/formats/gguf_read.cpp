@@ -28,11 +28,11 @@ struct File::Impl {
   }
   const Value& require(std::string_view key) const {
     const Value* value = find(key);
-    check(value != nullptr, "{}: the metadata key {} is missing", path, quoted(key));
+    check(value != nullptr, "{}: the metadata key {} is missing", path, in_quotes(key));
     return *value;
   }
   [[noreturn]] void fail_type(std::string_view key, std::string_view expected, const Value& value) const {
-    fail("{}: metadata key {}: expected {}, found {}", path, quoted(key), expected, type_name_of(value));
+    fail("{}: metadata key {}: expected {}, found {}", path, in_quotes(key), expected, type_name_of(value));
   }
   template <class T>
   const T& get(std::string_view key, const Value& value) const {
@@ -56,7 +56,7 @@ uint32_t File::Impl::to_u32(std::string_view key, const Value& value) const {
       [&](const auto& v) -> uint32_t {
         using T = std::decay_t<decltype(v)>;
         if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-          check(std::in_range<uint32_t>(v), "{}: metadata key {}: {} does not fit into u32", path, quoted(key), v);
+          check(std::in_range<uint32_t>(v), "{}: metadata key {}: {} does not fit into u32", path, in_quotes(key), v);
           return uint32_t(v);
         } else {
           fail_type(key, "u32", value);
@@ -68,7 +68,7 @@ uint32_t File::Impl::to_u32(std::string_view key, const Value& value) const {
 float File::Impl::to_f32(std::string_view key, const Value& value) const {
   if (const auto* wide = std::get_if<double>(&value)) {
     const bool fits = !std::isfinite(*wide) || std::abs(*wide) <= double(std::numeric_limits<float>::max());
-    check(fits, "{}: metadata key {}: {} does not fit into f32", path, quoted(key), *wide);
+    check(fits, "{}: metadata key {}: {} does not fit into f32", path, in_quotes(key), *wide);
     return float(*wide);
   }
   return get<float>(key, value);
@@ -110,7 +110,7 @@ const TensorInfo* File::find(std::string_view name) const {
 
 const TensorInfo& File::require(std::string_view name) const {
   const TensorInfo* info = find(name);
-  check(info != nullptr, "{}: the tensor {} is missing ({} tensors are there)", path(), quoted(name), tensors().size());
+  check(info != nullptr, "{}: the tensor {} is missing ({} tensors are there)", path(), in_quotes(name), tensors().size());
   return *info;
 }
 

@@ -84,7 +84,7 @@ const GgmlType& ggml_type_of(DType dtype) {
   fail_internal("gguf: no type for {}", toy::name_of(dtype));
 }
 
-std::string quoted(std::string_view name) {
+std::string in_quotes(std::string_view name) {
   constexpr size_t kLongest = 80;
   std::string out = "'";
   for (const char c : name.substr(0, kLongest)) {

@@ -110,6 +110,6 @@ const GgmlType& ggml_type_of(DType dtype);
 
 /// A name from a file in quotes, for messages: shortened, and with bytes that are not printable ASCII as
 /// \xNN.
-std::string quoted(std::string_view name);
+std::string in_quotes(std::string_view name);
 
 }  // namespace toy::gguf

@@ -75,15 +75,15 @@ void write_data(AtomicFile& out, const View& data, DType stored) {
 
 void check_view(const std::string& name, const View& data, DType stored) {
   const int rank = data.shape.rank();
-  check(rank >= 1 && rank <= kMaxFileRank, "gguf: tensor {}: {} has {} dimensions; a file holds 1 to {}", quoted(name),
+  check(rank >= 1 && rank <= kMaxFileRank, "gguf: tensor {}: {} has {} dimensions; a file holds 1 to {}", in_quotes(name),
         data.shape.str(), rank, kMaxFileRank);
   check(*std::min_element(data.shape.begin(), data.shape.end()) >= 1,
-        "gguf: tensor {}: {} has no elements; a file cannot hold that", quoted(name), data.shape.str());
-  check(data.data != nullptr, "gguf: tensor {}: the view has no memory", quoted(name));
-  check(data.contiguous(), "gguf: tensor {}: the view {} is not contiguous; copy it first", quoted(name),
+        "gguf: tensor {}: {} has no elements; a file cannot hold that", in_quotes(name), data.shape.str());
+  check(data.data != nullptr, "gguf: tensor {}: the view has no memory", in_quotes(name));
+  check(data.contiguous(), "gguf: tensor {}: the view {} is not contiguous; copy it first", in_quotes(name),
         data.shape.str());
   check(data.dtype == stored || (is_float(data.dtype) && is_float(stored)),
-        "gguf: tensor {}: {} cannot be stored as {}; i32 is stored as i32, floats as floats", quoted(name),
+        "gguf: tensor {}: {} cannot be stored as {}; i32 is stored as i32, floats as floats", in_quotes(name),
         toy::name_of(data.dtype), toy::name_of(stored));
 }
 
@@ -99,7 +99,7 @@ bool Writer::has(std::string_view key) const {
 }
 
 void Writer::set(std::string key, Value value) {
-  check(!key.empty() && key.size() <= kMaxKey, "gguf: metadata key {}: a key has 1 to {} bytes, not {}", quoted(key),
+  check(!key.empty() && key.size() <= kMaxKey, "gguf: metadata key {}: a key has 1 to {} bytes, not {}", in_quotes(key),
         kMaxKey, key.size());
   if (key == kAlignmentKey) {
     const auto* alignment = std::get_if<uint32_t>(&value);
@@ -125,17 +125,17 @@ void Writer::add(std::string name, const View& data, DType stored) {
 }
 
 void Writer::add(std::string name, std::span<const View> parts, DType stored) {
-  check(!name.empty() && name.size() <= kMaxName, "gguf: tensor {}: a name has 1 to {} bytes, not {}", quoted(name),
+  check(!name.empty() && name.size() <= kMaxName, "gguf: tensor {}: a name has 1 to {} bytes, not {}", in_quotes(name),
         kMaxName, name.size());
   const bool twice = std::any_of(items_.begin(), items_.end(), [&](const Item& item) { return item.name == name; });
-  check(!twice, "gguf: tensor {}: added twice", quoted(name));
-  check(!parts.empty(), "gguf: tensor {}: there is no view", quoted(name));
+  check(!twice, "gguf: tensor {}: added twice", in_quotes(name));
+  check(!parts.empty(), "gguf: tensor {}: there is no view", in_quotes(name));
   Shape shape = parts.front().shape;
   for (const View& part : parts) check_view(name, part, stored);
   for (const View& part : parts.subspan(1)) {
     Shape like = shape;
     like[0] = part.shape[0];
-    check(part.shape == like, "gguf: tensor {}: rows of {} cannot stand behind {}", quoted(name), part.shape.str(),
+    check(part.shape == like, "gguf: tensor {}: rows of {} cannot stand behind {}", in_quotes(name), part.shape.str(),
           shape.str());
     shape[0] += part.shape[0];
   }

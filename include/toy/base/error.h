@@ -33,29 +33,34 @@ class DiskFull : public Error {
   explicit DiskFull(const std::string& text) : Error(ErrorCode::bad_input, "disk full: " + text) {}
 };
 
+/// Throws Error with a text. Not a template, so that each check costs little code and little time to compile.
+[[noreturn]] void throw_error(ErrorCode code, fmt::string_view format, fmt::format_args args);
+/// Throws DiskFull, likewise.
+[[noreturn]] void throw_disk_full(fmt::string_view format, fmt::format_args args);
+
 /// Throws Error{bad_input} with a formatted text.
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(ErrorCode::bad_input, fmt::format(format, std::forward<Args>(args)...));
+  throw_error(ErrorCode::bad_input, format, fmt::make_format_args(args...));
 }
 
 /// Throws DiskFull with a formatted text.
 template <class... Args>
 [[noreturn]] void fail_disk_full(fmt::format_string<Args...> format, Args&&... args) {
-  throw DiskFull(fmt::format(format, std::forward<Args>(args)...));
+  throw_disk_full(format, fmt::make_format_args(args...));
 }
 
 /// Throws Error{failure} with a formatted text: nothing the caller can fix.
 template <class... Args>
 [[noreturn]] void fail_internal(fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(ErrorCode::failure, fmt::format(format, std::forward<Args>(args)...));
+  throw_error(ErrorCode::failure, format, fmt::make_format_args(args...));
 }
 
 /// Throws Error{bad_input} unless `ok`. The arguments are formatted only on failure.
 template <class... Args>
 void check(bool ok, fmt::format_string<Args...> format, Args&&... args) {
   if (!ok) [[unlikely]]
-    fail(format, std::forward<Args>(args)...);
+    throw_error(ErrorCode::bad_input, format, fmt::make_format_args(args...));
 }
 
 }  // namespace toy
