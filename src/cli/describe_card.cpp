@@ -222,8 +222,7 @@ void print_costs(const Compiled& c, const std::optional<Ceilings>& ceilings, boo
   for (const Phase p : kPhases)
     if (sums[size_t(p)].bytes > 0) row(std::exchange(title, ""), p, sums[size_t(p)], times[size_t(p)]);
   if (ceilings)
-    fmt::print("at best {:.3f} ms, the sum of the least times of all steps\n",
-               1e3 * (times[0] + times[1] + times[2]));
+    fmt::print("at best {:.3f} ms, the sum of the least times of all steps\n", 1e3 * (times[0] + times[1] + times[2]));
 }
 
 }  // namespace toy::cli
