@@ -51,7 +51,7 @@ void require_success(const TrainResult& r, int64_t updates) {
         r.step - updates, r.step, r.model_path);
   if (r.eval && r.eval->step == r.step && !std::isfinite(r.eval->loss))
     fail_internal(
-        "training diverged: the validation loss behind step {} is {}. The weights are in {}. Try a smaller "
+        "training diverged: the validation loss after step {} is {}. The weights are in {}. Try a smaller "
         "--lr",
         r.step, r.eval->loss, r.model_path);
 }
