@@ -226,7 +226,9 @@ TEST_F(CliMemory, SlowStepsAreExtrapolated) {
     const json told = json_of(train(run + " --dry-run --json"));
     const bool all = told.at("measured_tokens") == 8 * 512;
     EXPECT_EQ(told.at("measured_tokens"), all ? 8 * 512 : 256);
-    if (!all) EXPECT_GT(told.at("step_seconds"), 2);
+    if (!all) {
+      EXPECT_GT(told.at("step_seconds"), 2);
+    }
     fs::remove_all(path("run"));
     const Result r = toy(train(run + " --json"));
     ASSERT_EQ(r.code, 0) << r.err;
