@@ -102,7 +102,7 @@ struct Machine {
          best_of([&] { return bench::int8_dot_gops(one); })},
         {"gemm_forward_gflops", "f32 product of 2048, forward, GFLOP/s", gemm.forward(all), gemm.forward(one)},
         {"gemm_gradient_gflops", "f32 product of 2048, gradient, GFLOP/s", gemm.gradient(all), gemm.gradient(one)},
-        {"exp_gops", "exp in L1, 1e9 a second", best_of([&] { return bench::exp_gops(all); }),
+        {"exp_gops", "exp in L1, 1e9 per second", best_of([&] { return bench::exp_gops(all); }),
          best_of([&] { return bench::exp_gops(one); })},
     };
     const std::vector<MemoryLevel> of_all = memory_levels(all), of_one = memory_levels(one);

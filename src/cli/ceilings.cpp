@@ -23,7 +23,7 @@ Ceilings read_ceilings(const std::string& path) {
   check(j.is_object(), "ceilings: {} is not JSON as `toy bench machine --json` writes it", path);
   const auto number = [&](const nlohmann::json& object, const char* key) {
     check(object.is_object() && object.contains(key) && object[key].is_number() && object[key] >= 0,
-          "ceilings: {}: '{}' is missing or no number; the file is made by `toy bench machine --json`", path, key);
+          "ceilings: {}: '{}' is missing or not a number; the file is made by `toy bench machine --json`", path, key);
     constexpr double kMost = 1e15;
     return json_number<double>(object[key], fmt::format("ceilings: {}: '{}'", path, key), 0, kMost);
   };
@@ -37,7 +37,7 @@ Ceilings read_ceilings(const std::string& path) {
   c.levels.back().holds = 0;  // what is beyond all others has no end
   const bool positive = c.fma > 0 && c.exp > 0 &&
                         std::all_of(c.levels.begin(), c.levels.end(), [](const MemoryLevel& l) { return l.read > 0; });
-  check(positive, "ceilings: {}: a speed is 0, so nothing would ever be done", path);
+  check(positive, "ceilings: {}: a speed is 0; measure again with `toy bench machine --json`", path);
   return c;
 }
 

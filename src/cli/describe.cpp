@@ -48,13 +48,13 @@ struct Describe {
         ->check(one_of({"text", "json", "svg", "mermaid"}));
     app.add_flag("--json", json, "Same as --format json");
     ceilings_option =
-        app.add_option("--ceilings", ceilings, "Add least times, from the JSON of bench machine or measured here")
+        app.add_option("--ceilings", ceilings, "Add lower bounds on time; FILE is from bench machine --json, or here")
             ->check(suggested({"here"}, true));
     begin_group(app, "Batch");
-    of_passes = {app.add_option("--batch", o.trainer.batch, "Sequences per training step; of a run, its own")
+    of_passes = {app.add_option("--batch", o.trainer.batch, "Sequences per training step; a run has its own")
                      ->capture_default_str()
                      ->check(at_least(1))};
-    tokens_option = app.add_option("--tokens", o.trainer.tokens, "Tokens per sequence; of a run, its own")
+    tokens_option = app.add_option("--tokens", o.trainer.tokens, "Tokens per sequence; a run has its own")
                         ->capture_default_str()
                         ->check(at_least(1));
     of_passes.push_back(tokens_option);

@@ -189,7 +189,7 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
       o.context, format_bytes(n.cache_bytes), format_bytes(n.decode.plan.arena_bytes), format_bytes(n.weight_bytes),
       flops(2.0 * double(parameter_count(m.spec))));
   if (n.token_seconds)
-    fmt::print("  at best {:.3f} ms a token with the cache full, {:.0f} tokens/s by the ceilings\n",
+    fmt::print("  at best {:.3f} ms per token with a full cache, {:.0f} tokens/s by the ceilings\n",
                1e3 * *n.token_seconds, 1 / *n.token_seconds);
 }
 
@@ -222,8 +222,7 @@ void print_costs(const Compiled& c, const std::optional<Ceilings>& ceilings, boo
   for (const Phase p : kPhases)
     if (sums[size_t(p)].bytes > 0) row(std::exchange(title, ""), p, sums[size_t(p)], times[size_t(p)]);
   if (ceilings)
-    fmt::print("at best {:.3f} ms: for each step what bounds it, one after the other\n",
-               1e3 * (times[0] + times[1] + times[2]));
+    fmt::print("at best {:.3f} ms, the sum of the least times of all steps\n", 1e3 * (times[0] + times[1] + times[2]));
 }
 
 }  // namespace toy::cli

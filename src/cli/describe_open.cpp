@@ -98,7 +98,7 @@ std::string file_of(const std::string& what) {
     fail("{}: the folder has no model.gguf, no checkpoint and no options of a run; give a GGUF file", folder);
   }
   const std::string near = nearest(what, size_names());
-  check(fs::exists(what, error), "'{}' is no file, no run and none of the sizes {}{}", what,
+  check(fs::exists(what, error), "'{}' is not a file, a run, or one of the sizes {}{}", what,
         fmt::join(size_names(), ", "), near.empty() ? "" : "; did you mean '" + near + "'?");
   return what;
 }

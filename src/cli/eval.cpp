@@ -90,7 +90,7 @@ struct Eval {
     show_in_help(app, {"--file", "--by-documents", "--ctx", "--stride", "--json", "--logprobs-out", "--threads"});
     app.footer(
         "Perplexity depends on the tokenizer; bits per byte compare any two models on the same text. Errors are "
-        "standard errors over documents, or over blocks of 64 tokens. See docs/training.md.\n\n"
+        "standard errors over documents, or over blocks of 64 tokens.\n\n"
         "Examples:\n"
         "  toy eval out/book --file test.txt\n"
         "  toy eval out/book --file test.txt --logprobs-out tokens.jsonl --top-logprobs 5");

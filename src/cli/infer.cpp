@@ -125,7 +125,7 @@ struct Infer {
         ->check(at_least(0));
     begin_group(app, "Machine");
     add_context_option(app, context, "Positions to reserve; 0 takes what the prompt and --n need");
-    parallel_option = app.add_option("--parallel", parallel, "Prompts of --prompts that are generated at once")
+    parallel_option = app.add_option("--parallel", parallel, "Prompts of --prompts to generate at once")
                           ->capture_default_str()
                           ->check(from_to(1, 1024));
     device.add(app);
@@ -167,7 +167,7 @@ struct Infer {
     app.add_option("--presence-penalty", s.presence_penalty, "Logit penalty for tokens that occurred; 0 turns it off")
         ->capture_default_str();
     last_n_option = app.add_option("--repeat-last-n", s.penalty_last_n,
-                                   "Tokens that the penalties look back on; -1 takes all, 0 turns penalties off")
+                                   "Latest tokens that penalties count; -1 takes all, 0 turns penalties off")
                         ->capture_default_str()
                         ->check(at_least(-1));
     of_chance.push_back(add_seed_option(app, s.seed, "Seed of the random choices"));

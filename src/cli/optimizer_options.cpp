@@ -30,7 +30,7 @@ const std::vector<Number>& numbers() {
       {"momentum", &OptimizerOptions::momentum, "Momentum", from_to_below(0, 1)},
       {"decay-rate", &OptimizerOptions::decay_rate, "Exponent R of the second moment's decay 1 - t^-R", above(0)},
       {"update-clip", &OptimizerOptions::update_clip, "Limit of an update's root mean square", above(0)},
-      {"adamw-factor", &OptimizerOptions::adamw_factor, "Part of --lr for what AdamW updates under muon", at_least(0)},
+      {"adamw-factor", &OptimizerOptions::adamw_factor, "Fraction of --lr for AdamW's tensors under muon", at_least(0)},
   };
   return list;
 }

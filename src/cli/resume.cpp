@@ -53,7 +53,7 @@ void require_files(const ordered_json& options, const Arguments& words, const st
       if (key == "size" && !name.ends_with(".json")) continue;
       std::error_code error;
       check(fs::exists(name, error),
-            "{}: '{}' of --{} is not there. Paths are relative to the folder where the run was started: resume it "
+            "{}: '{}' of --{} does not exist. Paths are relative to the folder where the run was started: resume it "
             "there, or give --{} too",
             file, name, key, key);
     }

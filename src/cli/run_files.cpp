@@ -94,8 +94,8 @@ void RunOptions::add(CLI::App& app) {
   begin_group(app, "Debugging");
   list("--tap", taps, "Log statistics of values, such as blk.*.out, every 10 or EVERY steps");
   list("--grads", grads, "Log statistics of the gradients of weights");
-  list("--drift", drifts, "Log how far weights are from their start; keeps a copy");
-  list("--op-timing", op_timings, "Log the time of all ops or those of a PATTERN every EVERY steps");
+  list("--drift", drifts, "Log how far weights moved from their start; takes memory for a copy");
+  list("--op-timing", op_timings, "Log op times: EVERY logs all ops, PATTERN:EVERY some, each EVERY steps");
 }
 
 WatchOptions RunOptions::watch() const {

@@ -29,7 +29,7 @@ using runs::Summary;
 
 // Where runs are looked for when nobody says: the folder of --out 'runs/{...}', and --out's default.
 const std::vector<std::string> kRoots{"runs", "out"};
-constexpr const char* kRunHelp = "Run: its folder, its events.jsonl, or the start of its id below runs or out";
+constexpr const char* kRunHelp = "A run's folder, its events.jsonl, or the start of its id in runs or out";
 
 struct Opened {
   Log log;

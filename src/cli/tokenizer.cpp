@@ -89,7 +89,7 @@ struct Decode {
     app.callback([this] {
       const auto t = load_tokenizer_file(model);
       for (size_t i = 0; i < ids.size(); ++i)
-        check(ids[i] >= 0 && ids[i] < t->vocab_size(), "ids: number {} is {}, the ids of {} are 0 to {}", i + 1, ids[i],
+        check(ids[i] >= 0 && ids[i] < t->vocab_size(), "ids: number {} is {}; the ids of {} are 0 to {}", i + 1, ids[i],
               model, t->vocab_size() - 1);
       const std::string bytes = t->decode(ids);
       if (json)

@@ -134,8 +134,8 @@ struct Recipe {
     }
     for (const char* fresh : {"{seq}", "{time}"})
       check(!o.resume || o.out.find(fresh) == std::string::npos,
-            "resume: --out is '{}', and {} names a new folder each time; give the folder of the run that is to go on",
-            o.out, fresh);
+            "resume: --out is '{}', and {} names a new folder each time; give the folder of the run to resume", o.out,
+            fresh);
     const OutFolder folder(pattern, fields);
     o.out = folder.path();
     nlohmann::ordered_json config = options_json(app);
@@ -196,7 +196,7 @@ struct Recipe {
         if (!is_init) refuse_overwriting("out", file, {{"--init", o.init}});
       }
       check(of_a_run || is_init || name == kLockFile || !there(name),
-            "out: '{}' is there, but no run ({}) that wrote it, and it would be lost; choose another folder", file,
+            "out: '{}' exists without a run ({}) that wrote it, and would be lost; choose another folder", file,
             runs::kEventsFile);
     }
   }
@@ -252,10 +252,10 @@ struct WarmStart {
     app.add_option("--init", o.init, "GGUF file with a tokenizer to train further")->required()->check(file_name());
     recipe.add(app, o, 0.1);  // a trained model is soon unlearnt
     begin_group(app, "Model");
-    app.add_option("--context", o.context, "Positions of the new model; 0 keeps the old one's")
+    app.add_option("--context", o.context, "Positions of the new model; 0 keeps those of --init")
         ->capture_default_str()
         ->check(at_least(0));
-    app.add_option("--name", o.name, "Name of the model (default: the old one)");
+    app.add_option("--name", o.name, "Name of the model (default: that of --init)");
     add_seed_option(app, o.seed, "Seed of shuffling");
     Recipe::show_common(app, {"--init"});
     app.footer(

@@ -33,11 +33,12 @@ bool once_per_step(const Event& e) {
 // Lines of the file as it was when it was opened, and their numbers; the same ones however often they are read.
 class Lines {
  public:
-  explicit Lines(const std::string& path) : path_(path), file_(path, std::ios::binary) {
+  explicit Lines(const std::string& path) : path_(path) {
     std::error_code error;
     const auto type = std::filesystem::status(path, error).type();
     check(type != std::filesystem::file_type::fifo && type != std::filesystem::file_type::character,
           "{}: is a pipe or a device; a file is needed", path);
+    file_.open(path, std::ios::binary);  // of a pipe it would wait for a writer
     check(file_.good(), "{}: cannot open: {}", path, std::strerror(errno));
     end_ = file_.seekg(0, std::ios::end).tellg();
   }

@@ -190,6 +190,15 @@ void Checkpoints::tidy(const RunState& s) const {
     if (!s.best || s.best->step != step) remove_checkpoint(root_, step);
 }
 
+size_t disk_bytes(const RecipeOptions& o, const ModelSpec& spec, const Checkpoints& checkpoints, int64_t step) {
+  const size_t models = o.trainer.optimizer.ema > 0 ? 2 : 1;
+  const size_t model = models * size_t(parameter_count(spec)) * size_of(o.stored);
+  if (o.checkpoint_every == 0) return model + (o.time_limit > 0 ? Checkpoints::bytes(spec, o.trainer.optimizer) : 0);
+  const int64_t ahead = (o.steps - step) / o.checkpoint_every + 1;
+  const size_t most = size_t(std::min<int64_t>(o.keep, ahead)) + 2, there = std::min(checkpoints.count(), most);
+  return model + (most - there) * Checkpoints::bytes(spec, o.trainer.optimizer);
+}
+
 ordered_json checkpoint_config(const std::string& path) {
   const std::string file = path + "/" + kConfig;
   ordered_json j = read_file(file);

@@ -55,6 +55,10 @@ class Checkpoints {
   int64_t keep_;
 };
 
+/// Bytes that a run after `step` steps writes in addition to what is there: the model, the averaged one, the
+/// checkpoints that are kept, the best, the next one.
+size_t disk_bytes(const RecipeOptions& options, const ModelSpec& spec, const Checkpoints& checkpoints, int64_t step);
+
 /// @{
 /// The parts of the checkpoint in folder `path`. They throw Error{bad_input} naming the file and what is wrong.
 nlohmann::ordered_json checkpoint_config(const std::string& path);

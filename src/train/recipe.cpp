@@ -1,4 +1,4 @@
-// What is checked before a run begins.
+// What is checked before a run begins, and after it has ended.
 #include "toy/train/recipe.h"
 
 #include <fmt/format.h>
@@ -38,6 +38,22 @@ void require_room(const ModelSpec& spec, const OptimizerOptions& optimizer) {
   const auto parameters = double(parameter_count(spec));
   require_memory(Checkpoints::bytes(spec, optimizer) + size_t(parameters) * sizeof(float),
                  fmt::format("training '{}' ({:.1f} M parameters)", spec.name, parameters * 1e-6));
+}
+
+// A run that changed next to nothing, or whose model ends up predicting nothing, has failed, however many steps it
+// made. There is no loss scaling here whose overflows would be the way of things: a step that is skipped is an
+// accident.
+void require_success(const TrainResult& r, int64_t updates) {
+  if (2 * updates < r.step)
+    fail_internal(
+        "training failed: {} of {} steps were not finite and changed no weight. The weights are in {}. Try a smaller "
+        "--lr, or others to start from",
+        r.step - updates, r.step, r.model_path);
+  if (r.eval && r.eval->step == r.step && !std::isfinite(r.eval->loss))
+    fail_internal(
+        "training diverged: the validation loss after step {} is {}. The weights are in {}. Try a smaller "
+        "--lr",
+        r.step, r.eval->loss, r.model_path);
 }
 
 Schedule RecipeOptions::rates() const {

@@ -144,9 +144,10 @@ void Recorder::done(const TrainResult& r, const std::function<bool()>& output_lo
   if (!r.average_path.empty()) e.average_model = r.average_path;
   e.peak_rss_bytes = int64_t(peak_resident_memory());
   if (r.eval) e.nats_per_byte = r.eval->nats_per_byte;
+  runs::Event event{now(), step_, "end", std::move(e)};
   for (auto sink = sinks_.rbegin(); sink != sinks_.rend(); ++sink) {  // the log last: it holds what became of stdout
-    e.exit_code = output_lost && output_lost() ? 1 : 0;
-    (*sink)->write({now(), step_, "end", e});
+    std::get<runs::RunEnd>(event.body).exit_code = output_lost && output_lost() ? 1 : 0;
+    (*sink)->write(event);
   }
 }
 

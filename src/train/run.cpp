@@ -47,7 +47,7 @@ class Run {
     require_room(spec, o.trainer.optimizer);
     plan_ahead(spec);
     if (writes_) {
-      prepare_folder(o.out, disk_bytes(spec));
+      prepare_folder(o.out, disk_bytes(o, spec, checkpoints_, state_.step));
       if (!lock_) take_new_folder();
       remove_leftovers(o.out);
       clean_checkpoints(checkpoints_.root());
@@ -142,7 +142,7 @@ class Run {
     if (reason != TrainResult::stopped) {
       publish(r);
       data_->tell_sources(state_.windows);
-      require_success(r);
+      require_success(r, state_.updates);
       if (reason != TrainResult::time) write_finished(o_.out, {config_, r});
     }
     r.seconds = steady_seconds() - begin;
@@ -199,22 +199,6 @@ class Run {
       std::filesystem::remove(average_path(o_.out), none);  // of an earlier run here
     }
     observer_.left("save");
-  }
-
-  // A run that changed next to nothing, or whose model ends up predicting nothing, has failed, however many steps it
-  // made. There is no loss scaling here whose overflows would be the way of things: a step that is skipped is an
-  // accident.
-  void require_success(const TrainResult& r) const {
-    if (2 * state_.updates < state_.step)
-      fail_internal(
-          "training failed: {} of {} steps were not finite and changed no weight. The weights are in {}. Try a smaller "
-          "--lr, or others to start from",
-          state_.step - state_.updates, state_.step, r.model_path);
-    if (r.eval && r.eval->step == state_.step && !std::isfinite(r.eval->loss))
-      fail_internal(
-          "training diverged: the validation loss behind step {} is {}. The weights are in {}. Try a smaller "
-          "--lr",
-          state_.step, r.eval->loss, r.model_path);
   }
 
   // Skipped steps change nothing, so the weights are those of the last good step: they are kept.
@@ -344,18 +328,6 @@ class Run {
         state_.least = RunState().least;
       }
     if (!changed.empty()) observer_.warned(fmt::format("resuming {} with changes: {}", from_, short_list(changed)));
-  }
-
-  // What the run will write beside what is there: the model, the averaged one, the checkpoints that are kept, the best,
-  // the next one.
-  size_t disk_bytes(const ModelSpec& spec) const {
-    const size_t models = o_.trainer.optimizer.ema > 0 ? 2 : 1;
-    const size_t model = models * size_t(parameter_count(spec)) * size_of(o_.stored);
-    if (o_.checkpoint_every == 0)
-      return model + (o_.time_limit > 0 ? Checkpoints::bytes(spec, o_.trainer.optimizer) : 0);
-    const int64_t ahead = (o_.steps - state_.step) / o_.checkpoint_every + 1;
-    const size_t most = size_t(std::min<int64_t>(o_.keep, ahead)) + 2, there = std::min(checkpoints_.count(), most);
-    return model + (most - there) * Checkpoints::bytes(spec, o_.trainer.optimizer);
   }
 
   // Evaluations that find a new best are kept too, so that the best is there and not merely near.

@@ -31,6 +31,8 @@ class ModelSource {
 void check_options(const RecipeOptions& options);
 /// A first bound on the memory, before the weights are made: weights, gradients and moments. Throws Error{bad_input}.
 void require_room(const ModelSpec& spec, const OptimizerOptions& optimizer);
+/// Throws Error{failure} where a run of `updates` updates has failed, however many steps it made.
+void require_success(const TrainResult& result, int64_t updates);
 
 TrainResult run_recipe(const RecipeOptions& options, ModelSource& source, Device& device, TrainObserver& observer);
 /// All that run_recipe() does before its first step, and some steps to see how long they take. Writes nothing

@@ -63,7 +63,7 @@ TEST_F(CliArguments, RangesAreThoseOfTheOption) {
   refuses("runs show x --height 2", {"--height", "3 to 200"});
   refuses(train + "--config " + write("c.json", R"({"dropout": 1})"), {"dropout", "0 to below 1"});
   refuses(train + "--config " + write("d.json", R"({"schedule": "cosin"})"), {"schedule", "cosin", "'cosine'"});
-  for (const std::string help : {toy("infer --help-all").out, toy("train from-scratch --help-all").out})
+  for (const std::string& help : {toy("infer --help-all").out, toy("train from-scratch --help-all").out})
     EXPECT_NE(help.find("0 to 1024"), std::string::npos) << help;
 }
 

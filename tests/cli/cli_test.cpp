@@ -219,7 +219,9 @@ TEST_F(Cli, ManifestAndHelp) {
   for (const auto& o : leaf.at("options")) {
     options[o.at("name")] = o;
     const std::string help = o.at("help");
-    if (!o.contains("values")) EXPECT_LT(help.substr(0, help.find(" (default")).size(), 80u) << help;
+    if (!o.contains("values")) {
+      EXPECT_LT(help.substr(0, help.find(" (default")).size(), 80u) << help;
+    }
   }
   EXPECT_EQ(options.at("--beta1").at("group"), "Optimizer");
   EXPECT_EQ(options.at("--beta1").at("advanced"), true);

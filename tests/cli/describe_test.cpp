@@ -39,7 +39,7 @@ TEST_F(CliDescribe, ARunIsItsFolder) {
 
 // What a run would train, before it has: a project of `toy new`, and options in a file.
 TEST_F(CliDescribe, ARunToComeIsItsOptions) {
-  ASSERT_EQ(toy("new project --in " + path()).code, 0);
+  ASSERT_EQ(toy("new " + path("project")).code, 0);
   const std::string card = out_of(path("project"));
   EXPECT_NE(card.find("D=64"), std::string::npos) << card;
   EXPECT_NE(card.find("V=512"), std::string::npos) << card;  // of its tokenizer, spm:512

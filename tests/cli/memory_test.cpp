@@ -215,22 +215,31 @@ TEST_F(CliMemory, SlowPlansAreWithinFivePercent) {
   }
 }
 
-// Where a step takes seconds, fewer tokens are measured: what that says of the step is what it then takes.
+// Where a step takes seconds, fewer tokens are measured: what that says of the step is about what it then takes.
+// Machines are shared: of three pairs the middle one counts.
 TEST_F(CliMemory, SlowStepsAreExtrapolated) {
   const std::string wide =
       write("wide.json", R"({"d_model": 512, "n_layers": 6, "n_heads": 8, "n_kv": 8, "d_head": 64, "d_ff": 2048})");
   const std::string run = "--size " + wide + " --batch 8 --tokens 512 --steps 2 --eval-tokens 512 --val-fraction 0.2";
-  const json told = json_of(train(run + " --dry-run --json"));
-  const bool all = told.at("measured_tokens") == 8 * 512;
-  EXPECT_EQ(told.at("measured_tokens"), all ? 8 * 512 : 256);
-  if (!all) EXPECT_GT(told.at("step_seconds"), 2);
-  const Result r = toy(train(run + " --json"));
-  ASSERT_EQ(r.code, 0) << r.err;
-  std::istringstream lines(r.out);
-  double seconds = 0;
-  for (std::string line; std::getline(lines, line);)
-    if (const json e = json::parse(line); e.at("kind") == "step") seconds = 1e-6 * e.at("wall_us").get<double>();
-  EXPECT_NEAR(told.at("step_seconds").get<double>() / seconds, 1, 0.5) << seconds;
+  std::vector<double> ratios;
+  for (int i = 0; i < 3; ++i) {
+    const json told = json_of(train(run + " --dry-run --json"));
+    const bool all = told.at("measured_tokens") == 8 * 512;
+    EXPECT_EQ(told.at("measured_tokens"), all ? 8 * 512 : 256);
+    if (!all) {
+      EXPECT_GT(told.at("step_seconds"), 2);
+    }
+    fs::remove_all(path("run"));
+    const Result r = toy(train(run + " --json"));
+    ASSERT_EQ(r.code, 0) << r.err;
+    std::istringstream lines(r.out);
+    double seconds = 0;
+    for (std::string line; std::getline(lines, line);)
+      if (const json e = json::parse(line); e.at("kind") == "step") seconds = 1e-6 * e.at("wall_us").get<double>();
+    ratios.push_back(told.at("step_seconds").get<double>() / seconds);
+  }
+  std::sort(ratios.begin(), ratios.end());
+  EXPECT_NEAR(ratios[1], 1, 0.5) << ratios[0] << " " << ratios[2];
 }
 
 // Machines are shared: of three pairs the middle one counts.

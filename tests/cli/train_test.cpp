@@ -117,7 +117,7 @@ TEST_F(CliTrain, ARunThatLearnsNothingFails) {
   for (const auto& [options, said] :
        {std::pair("--size tiny --steps 3 --init-scale 1e38", "3 of 3 steps"),
         {"--size tiny --steps 3 --lr 1e30 --warmup 0 --clip 0", "2 of 3 steps"},
-        {"--size gpt2-tiny --steps 1 --lr 1e30 --warmup 0", "the validation loss behind"}}) {
+        {"--size gpt2-tiny --steps 1 --lr 1e30 --warmup 0", "the validation loss after"}}) {
     const Result r = toy(train + options);
     EXPECT_EQ(r.code, 1) << options << r.err;
     EXPECT_NE(r.err.find(said), std::string::npos) << options << r.err;
@@ -199,11 +199,11 @@ TEST_F(CliTrain, NothingIsLostInTheFolder) {
   write("a/config.json", R"({"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 24})");
   const std::string corpus = " --corpus " + tiny_corpus();
   untouched("a/config.json", "from-scratch --size " + path("a/config.json") + corpus + " --out " + path("a"), "--size");
-  untouched("a/config.json", "from-scratch --size tiny" + corpus + " --out " + path("a"), "no run");
+  untouched("a/config.json", "from-scratch --size tiny" + corpus + " --out " + path("a"), "events.jsonl");
   EXPECT_FALSE(fs::exists(path("a/model.gguf")));
   fs::create_directories(path("m"));
   fs::copy_file(TOY_GOLDEN, path("m/model.gguf"));
-  untouched("m/model.gguf", "from-scratch --size tiny" + corpus + " --out " + path("m"), "no run");
+  untouched("m/model.gguf", "from-scratch --size tiny" + corpus + " --out " + path("m"), "events.jsonl");
   fs::copy_file(TOY_GOLDEN, path("model-ema.gguf"));
   untouched("model-ema.gguf", "warm-start --init " + path("model-ema.gguf") + corpus + " --out " + path(), "--init");
   // A run's own files make room for the next one's, whichever way its folder is written.
