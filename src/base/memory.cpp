@@ -78,7 +78,7 @@ void require_below(size_t limit, size_t bytes, std::string_view what, std::strin
   const size_t there = anonymous_memory();
   constexpr size_t kMiB = size_t(1) << 20;
   check(there + bytes <= limit,
-        "memory: {} are too little: {} needs {} beside the {} that are in use. Use --memory {}M, or {}",
+        "memory: {} is not enough: {} needs {} in addition to the {} in use. Use --memory {}M, or {}",
         format_bytes(limit), what, format_bytes(bytes), format_bytes(there), (there + bytes) / kMiB + 2, instead);
 }
 

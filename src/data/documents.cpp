@@ -19,7 +19,7 @@ std::string unescaped(std::string_view text, const std::string& whole) {
       continue;
     }
     const char next = ++i < text.size() ? text[i] : '\0';
-    check(next == 'n' || next == 't' || next == '\\', "documents is '{}': behind a \\ there can be n, t or \\", whole);
+    check(next == 'n' || next == 't' || next == '\\', "documents is '{}': after \\ use n, t or \\", whole);
     out += next == 'n' ? '\n' : next == 't' ? '\t' : '\\';
   }
   return out;

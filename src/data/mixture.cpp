@@ -28,7 +28,7 @@ Mixture::Mixture(std::span<const double> weights, uint64_t seed) : seed_(seed) {
   for (const double w : weights) {
     shares_.push_back(w / sum);
     const uint64_t units = left > 0 ? uint64_t(std::llround(std::fmin(1.0, w / left) * kUnits)) : 0;
-    check(w == 0 || w / sum * kUnits >= 1, "corpus-weight {} is too small beside a sum of {}", w, sum);
+    check(w == 0 || w / sum * kUnits >= 1, "corpus-weight {} is too small for a sum of {}", w, sum);
     splits_.push_back(units);
     left -= w;
   }

@@ -28,7 +28,8 @@ void check_magic(std::span<const std::byte> bytes, const std::string& file) {
   if (text == kMagic) return;
   if (kMagic.starts_with(text)) fail("{}: the file ends after {} bytes; copy or download it again", file, bytes.size());
   const std::string guess = describe_foreign_file(bytes);
-  fail("{}: not a GGUF file: it starts with {}, not 'GGUF'{}{}", file, in_quotes(text), guess.empty() ? "" : "; ", guess);
+  fail("{}: not a GGUF file: it starts with {}, not 'GGUF'{}{}", file, in_quotes(text), guess.empty() ? "" : "; ",
+       guess);
 }
 
 Header read_header(Cursor& in) {

@@ -110,7 +110,8 @@ const TensorInfo* File::find(std::string_view name) const {
 
 const TensorInfo& File::require(std::string_view name) const {
   const TensorInfo* info = find(name);
-  check(info != nullptr, "{}: the tensor {} is missing ({} tensors are there)", path(), in_quotes(name), tensors().size());
+  check(info != nullptr, "{}: the tensor {} is missing ({} tensors are there)", path(), in_quotes(name),
+        tensors().size());
   return *info;
 }
 

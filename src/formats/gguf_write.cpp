@@ -75,8 +75,8 @@ void write_data(AtomicFile& out, const View& data, DType stored) {
 
 void check_view(const std::string& name, const View& data, DType stored) {
   const int rank = data.shape.rank();
-  check(rank >= 1 && rank <= kMaxFileRank, "gguf: tensor {}: {} has {} dimensions; a file holds 1 to {}", in_quotes(name),
-        data.shape.str(), rank, kMaxFileRank);
+  check(rank >= 1 && rank <= kMaxFileRank, "gguf: tensor {}: {} has {} dimensions; a file holds 1 to {}",
+        in_quotes(name), data.shape.str(), rank, kMaxFileRank);
   check(*std::min_element(data.shape.begin(), data.shape.end()) >= 1,
         "gguf: tensor {}: {} has no elements; a file cannot hold that", in_quotes(name), data.shape.str());
   check(data.data != nullptr, "gguf: tensor {}: the view has no memory", in_quotes(name));
@@ -135,7 +135,7 @@ void Writer::add(std::string name, std::span<const View> parts, DType stored) {
   for (const View& part : parts.subspan(1)) {
     Shape like = shape;
     like[0] = part.shape[0];
-    check(part.shape == like, "gguf: tensor {}: rows of {} cannot stand behind {}", in_quotes(name), part.shape.str(),
+    check(part.shape == like, "gguf: tensor {}: rows of {} cannot follow {}", in_quotes(name), part.shape.str(),
           shape.str());
     shape[0] += part.shape[0];
   }

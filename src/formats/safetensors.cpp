@@ -150,7 +150,7 @@ File File::parse(std::span<const std::byte> file, const std::string& path) {
     check(begin == at, "{}: the tensors leave a gap or overlap at byte {} of the data", path, at);
     at = end;
   }
-  check(at == int64_t(data.size()), "{}: {} bytes behind the last tensor", path, int64_t(data.size()) - at);
+  check(at == int64_t(data.size()), "{}: {} bytes after the last tensor", path, int64_t(data.size()) - at);
   return f;
 }
 

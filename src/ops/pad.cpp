@@ -6,8 +6,8 @@ namespace toy {
 Value pad(Value x, int axis, int64_t before, int64_t after, double value) {
   const TensorType t = x.type();
   check(axis >= 0 && axis < t.shape.rank(), "pad: axis {} of {} dimensions", axis, t.shape.rank());
-  check(before >= 0 && after >= 0, "pad: {} elements in front and {} behind, expected 0 or more; slice() takes away",
-        before, after);
+  check(before >= 0 && after >= 0, "pad: {} elements before and {} after, expected 0 or more; slice() removes", before,
+        after);
   const auto block = [&](int64_t count) {
     Shape s = t.shape;
     s[axis] = count;

@@ -342,9 +342,10 @@ void Dataset::tell_sources(std::optional<int64_t> rows) const {
     }
     const TokenizedText::Part& part = s.text.training();
     if (mixture_ || s.text.files().size() > 1)
-      observer_.noted(fmt::format("{}: {}{} files, {} training tokens, {} rows an epoch", s.name,
+      observer_.noted(fmt::format("{}: {}{} file{}, {} training tokens, {} rows per epoch", s.name,
                                   mixture_ ? fmt::format("{:.1f}% of the rows, ", 100 * share) : "",
-                                  s.text.files().size(), part.ids.size(), s.rows()));
+                                  s.text.files().size(), s.text.files().size() == 1 ? "" : "s", part.ids.size(),
+                                  s.rows()));
     if (!s.packed) continue;
     const PackedRows& p = *s.packed;
     observer_.noted(

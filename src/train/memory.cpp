@@ -88,9 +88,8 @@ TrainMemory least_of(const Fitting& fitting, const TrainMemory& kept, size_t lig
       o.updates == TrainerOptions::gathered && o.accumulate == 1 ? ", --update streaming (with --clip 0)" : "";
   constexpr size_t kMiB = size_t(1) << 20;
   fail(
-      "memory: {} are too little: even with activations computed again this training needs {}. Allow {}M or more, or "
-      "use a smaller --batch or --tokens{}, another --optimizer (lion keeps half of adamw's moments, sgd --momentum 0 "
-      "none), or a smaller model",
+      "memory: {} is not enough: with recomputed activations, this training needs {}. Use --memory {}M, a smaller "
+      "--batch or --tokens{}, --optimizer lion (half of adamw's moments), or a smaller model",
       format_bytes(limit), to_text(least), least.total() / kMiB + 2, streaming);
 }
 
@@ -147,7 +146,7 @@ std::string MemoryFit::text() const {
     what += fmt::format("{}norms and activation functions of {}", what.empty() ? "" : ", ", recompute.light) +
             (what.empty() ? fmt::format(" of {} blocks", blocks) : " more");
   const std::string work = more_work < 0.005 ? "less than 1%" : fmt::format("about {:.0f}%", 100 * more_work);
-  return fmt::format("recomputing {}: {} in place of {}, {} more work", what, format_bytes(memory.total()),
+  return fmt::format("recomputing {}: {} instead of {}, {} more work", what, format_bytes(memory.total()),
                      format_bytes(kept), work);
 }
 

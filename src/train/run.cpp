@@ -216,8 +216,8 @@ class Run {
   void give_up_on(const std::string& change) {
     save_checkpoint();
     fail(
-        "corpus: a text has changed under the run: {}. It has ended behind step {}, and everything is in {}. With the "
-        "text as it was --resume goes on; with another one give --allow-changes too",
+        "corpus: a text changed during the run: {}. The run stopped after step {}; everything is in {}. Use --resume "
+        "with the old text, or --resume --allow-changes with the new one",
         change, state_.step, checkpoints_.newest());
   }
 

@@ -60,11 +60,11 @@ void TrainerOptions::validate() const {
   constexpr int64_t kMaxRows = (int64_t(1) << 31) - 1;
   check(batch >= 1, "batch is {}, expected at least 1", batch);
   check(tokens >= 1, "tokens is {}, expected at least 1", tokens);
-  check(batch <= kMaxRows / tokens, "batch {} of {} tokens are too many: expected at most {} rows a step", batch,
+  check(batch <= kMaxRows / tokens, "batch {} of {} tokens is too large: expected at most {} rows per step", batch,
         tokens, kMaxRows);
   check(accumulate >= 1, "accumulate is {}, expected at least 1", accumulate);
   check(accumulate <= kMaxRows / (batch * tokens),
-        "accumulate {} times {} rows are too many: expected at most {} rows a step", accumulate, batch * tokens,
+        "accumulate {} times {} rows is too large: expected at most {} rows per step", accumulate, batch * tokens,
         kMaxRows);
   check(accumulate == 1 || updates == gathered,
         "accumulate is {}: streaming updates forget each gradient as soon as it is used; use accumulate 1, or gathered "

@@ -21,7 +21,7 @@ class CliDescribe : public Cli {
 
 TEST_F(CliDescribe, UnknownModelsAreComparedWithTheSizes) {
   refuses("describe tinny", {"'tinny'", "tiny, small, stories15m", "did you mean 'tiny'"});
-  refuses("describe " + path("none.gguf"), {"none.gguf", "no file"});
+  refuses("describe " + path("none.gguf"), {"none.gguf", "is not a file", "tiny"});
   refuses("describe " + path(), {"no model.gguf"});
 }
 

@@ -59,7 +59,7 @@ TEST(Documents, Parse) {
   EXPECT_EQ(message_of([] { parse_documents("separator:"); }),
             "documents is 'separator:': the separator is empty; expected separator:TEXT");
   for (const std::string bad : {"separator:a\\", "separator:\\x"})
-    EXPECT_NE(message_of([&] { parse_documents(bad); }).find("behind a \\ there can be n, t or \\"), std::string::npos);
+    EXPECT_NE(message_of([&] { parse_documents(bad); }).find("after \\ use n, t or \\"), std::string::npos);
 }
 
 }  // namespace

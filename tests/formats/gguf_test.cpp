@@ -250,7 +250,7 @@ TEST_F(GgufFile, PartsBecomeOneTensor) {
   EXPECT_EQ(std::vector<float>(bias, bias + 9), (std::vector<float>{6, 7, 8, 0, 1, 2, 3, 4, 5}));
   Writer bad("x");
   const std::vector<View> other{parts[0], View(b.data(), DType::f32, {3, 1})};
-  expect_contains(error_of([&] { bad.add("w", other, DType::f32); }), "rows of [3,1] cannot stand behind [2,3]");
+  expect_contains(error_of([&] { bad.add("w", other, DType::f32); }), "rows of [3,1] cannot follow [2,3]");
   expect_contains(error_of([&] { bad.add("w", std::span<const View>{}, DType::f32); }), "there is no view");
 }
 

@@ -106,7 +106,7 @@ TEST_F(Safetensors, BadFiles) {
   refuses(
       R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
       4, "overlap");
-  refuses(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 5, "1 bytes behind");
+  refuses(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 5, "1 bytes after");
 }
 
 // What the fuzzer and the writers of tests found worth keeping; made by tests/fuzz/make_safetensors_corpus.py.

@@ -93,7 +93,7 @@ TEST(Composed, Pad) {
       {{3, 3, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 0, 0, 0, 0, 0}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}});
   EXPECT_EQ(message_of([](Value x) { return pad(x, -1, 0, 1); }, kFixed), "pad: axis -1 of 2 dimensions");
   EXPECT_EQ(message_of([](Value x) { return pad(x, 0, -1, 1); }, kFixed),
-            "pad: -1 elements in front and 1 behind, expected 0 or more; slice() takes away");
+            "pad: -1 elements before and 1 after, expected 0 or more; slice() removes");
 }
 
 TEST(Composed, Repeat) {

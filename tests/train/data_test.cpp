@@ -277,7 +277,7 @@ TEST_F(DataRun, ATextThatChanges) {
   }
   const std::string checkpoint = o.out + "/checkpoints/step_000003";
   for (const std::string& part :
-       {"corpus: a text has changed under the run: " + path("books/b"), std::string("ended behind step 3"), checkpoint})
+       {"corpus: a text changed during the run: " + path("books/b"), std::string("stopped after step 3"), checkpoint})
     EXPECT_NE(message.find(part), std::string::npos) << message;
   EXPECT_TRUE(fs::exists(checkpoint));
   try {

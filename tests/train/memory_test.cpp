@@ -153,8 +153,8 @@ TEST(TrainMemory, FitsWithTheLeastWork) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::bad_input);
-    for (const std::string& words : {std::string("are too little"), format_bytes(least), std::string("moments"),
-                                     std::string("--update streaming")})
+    for (const std::string& words :
+         {std::string("is not enough"), format_bytes(least), std::string("moments"), std::string("--update streaming")})
       EXPECT_NE(std::string(e.what()).find(words), std::string::npos) << e.what();
   }
 }
