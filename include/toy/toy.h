@@ -2,8 +2,6 @@
 // itself, and large programs, include single headers.
 //
 //   #include "toy/toy.h"
-//
-//   const auto device = toy::make_cpu_device();
 //   const toy::Model model = toy::load_model("model.gguf", *device);
 //   std::puts(toy::generate(*device, model, "Once upon a time").c_str());
 #pragma once
