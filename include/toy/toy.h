@@ -1,7 +1,7 @@
 // All public headers of toy except toy/plain, for programs that use it. It takes a few seconds to compile; the library
 // itself, and large programs, include single headers.
 //
-//   #include "toy/toy.h"
+//   const auto device = toy::make_cpu_device();
 //   const toy::Model model = toy::load_model("model.gguf", *device);
 //   std::puts(toy::generate(*device, model, "Once upon a time").c_str());
 #pragma once
