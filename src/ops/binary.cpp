@@ -113,7 +113,10 @@ Value div(Value a, Value b) { return apply(div_def(), {a, b}); }
 namespace {
 
 // A scalar of the dtype of x.
-Value number(Value x, double v) { return x.graph->scalar(v, x.type().dtype); }
+Value number(Value x, double v) {
+  const DType dtype = x.type().dtype;  // refuses an empty value
+  return x.graph->scalar(v, dtype);
+}
 
 }  // namespace
 

@@ -50,7 +50,7 @@ TEST_F(Data, MixedAndPackedFromTheCommandLineAndAConfig) {
   const Result r = toy(train(words));
   EXPECT_EQ(r.code, 0) << r.err;
   for (const std::string& part :
-       {path("books") + ": 75.0% of the rows, 2 files, ", path("letters.txt") + ": 25.0% of the rows, 1 files, ",
+       {path("books") + ": 75.0% of the rows, 2 files, ", path("letters.txt") + ": 25.0% of the rows, 1 file, ",
         std::string("packed rows, "), path("letters.txt") + ": 25.0% of 6 rows, ",
         std::string("step 3: validation loss "), path("books") + ": tokens kept in " + path("cache")})
     EXPECT_NE(r.err.find(part), std::string::npos) << part << "\n" << r.err;

@@ -62,7 +62,7 @@ TEST(Mixture, Refusals) {
   EXPECT_EQ(message({1, -2}), "corpus-weight is -2, expected 0 or more");
   EXPECT_EQ(message({std::nan(""), 1}), "corpus-weight is nan, expected 0 or more");
   EXPECT_EQ(message({0, 0}), "corpus-weight: all weights are 0, so there is nothing to train on; give one above 0");
-  EXPECT_EQ(message({1, 1e-12}), "corpus-weight 1e-12 is too small beside a sum of 1.000000000001");
+  EXPECT_EQ(message({1, 1e-12}), "corpus-weight 1e-12 is too small for a sum of 1.000000000001");
   const double most = std::numeric_limits<double>::max();
   EXPECT_EQ(message({most, most}), "corpus-weight: the weights are too large to be added up");
 }
