@@ -72,6 +72,10 @@ TEST(ProgressLine, TheBarGrowsInEighths) {
 
 class CliProgress : public Cli {
  protected:
+  void SetUp() override {
+    Cli::SetUp();
+    if (!Terminal::is_available()) GTEST_SKIP() << "this system has no pseudo terminals (/dev/pts)";
+  }
   // A shell's line that trains; `environment`: of the program.
   std::string line(const std::string& environment, const std::string& options) const {
     return "env -u LC_ALL -u LC_CTYPE -u NO_COLOR LANG=C TERM=xterm " + environment + " " TOY_BINARY +

@@ -33,6 +33,14 @@ class Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
+  /// Whether this system has pseudo terminals: a chroot may lack /dev/pts.
+  static bool is_available() {
+    int master = -1, slave = -1;
+    if (openpty(&master, &slave, nullptr, nullptr, nullptr) != 0) return false;
+    close(master), close(slave);
+    return true;
+  }
+
   void resize(unsigned short columns) const {
     winsize size{24, columns, 0, 0};
     ioctl(fd_, TIOCSWINSZ, &size);
