@@ -1,9 +1,6 @@
 // acc + x where acc lies, one rounding an element; bound by memory (8 bytes read and 4 written).
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/accumulate.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/accumulate.cpp"
+#include "backend/cpu/each_target.h"
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"

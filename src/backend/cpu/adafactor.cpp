@@ -6,11 +6,8 @@
 // Error, with u = 2^-24: row' and col' are within 2u of themselves, a vector's v' within 6u; an element of the update
 // within 7u, its mean square over rows of C columns within (C/64 + 7 + 14) u, half of which the root leaves; so w' is
 // within 3u (|w| + |w'|) + (C/128 + 24) u of the step.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/adafactor.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/adafactor.cpp"
+#include "backend/cpu/each_target.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // The arithmetic of one AdamW step, shared by the ops that keep moments in f32 and in 8 bits.
-#if defined(TOY_CPU_ADAM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#if defined(TOY_CPU_ADAM_INL_H_) == defined(TOY_TARGET_TOGGLE)
 #ifdef TOY_CPU_ADAM_INL_H_
 #undef TOY_CPU_ADAM_INL_H_
 #else

@@ -4,11 +4,8 @@
 //
 // Error, with u = 2^-24: m' is within 4u (|b1 m| + |(1-b1) g|), v' within 6u of itself, w' within
 // 3u (|w| + |w'|) + 14u lr |m'|_1 / bias1 / (sqrt(v'/bias2) + eps), |m'|_1 = |b1 m| + |(1-b1) g|.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/adamw.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/adamw.cpp"
+#include "backend/cpu/each_target.h"
 
 #include <cmath>
 

@@ -5,11 +5,8 @@
 // Error, with u = 2^-24: m' and v' before they are rounded to codes as in adamw.cpp and one u more for decoding; the
 // scales are the largest of these; w' as in adamw.cpp with 16u. A code differs from the reference's by one where its
 // number lies that near to a threshold.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/adamw8.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/adamw8.cpp"
+#include "backend/cpu/each_target.h"
 
 #include <algorithm>
 #include <array>

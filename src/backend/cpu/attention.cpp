@@ -2,11 +2,8 @@
 //   in  q:[N,H,P] k:[N,K,P] v:[N,K,P] seq:[N] pos:[N]   out o:[N,H,P] lse?:[N,H]
 // A task is a chunk of a run's positions with all query heads of one kv head. It packs each key tile that it
 // needs once (transposed, as the cache holds it) and runs all its rows against it.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/attention.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/attention.cpp"
+#include "backend/cpu/each_target.h"
 
 #include "backend/cpu/attention_tile-inl.h"
 #include "backend/cpu/kernels.h"

@@ -9,11 +9,8 @@
 // seven products. The parts of dk and dv from the query heads of a group are kept apart and summed in the
 // order of the heads, behind a barrier. Every sum has one order, given by runs, heads and positions: no bit
 // depends on the number of threads.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/attention_grad.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/attention_grad.cpp"
+#include "backend/cpu/each_target.h"
 
 #include "backend/cpu/attention_grad.h"
 #include "backend/cpu/attention_tile-inl.h"

@@ -1,11 +1,8 @@
 // attention_paged: the same over pages of a key-value cache; any mix of prefill pieces and decoded rows.
 //   in  q:[N,H,P] kc:[pages,K,P,64] vc:[pages,K,64,P] seq:[N] pos:[N] table:[S,G]   out o:[N,H,P]
 // A page is a key tile in the layout that the tile routine reads, so that decoding streams the cache once.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/attention_paged.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/attention_paged.cpp"
+#include "backend/cpu/each_target.h"
 
 #include "backend/cpu/attention_parts.h"
 #include "backend/cpu/attention_tile-inl.h"

@@ -14,7 +14,7 @@
 //
 // An outer-product register tile gives each score and each output a chain of its own, so that its bits do not
 // depend on the rows and columns that share the tile, nor on the number of lanes.
-#if defined(TOY_CPU_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#if defined(TOY_CPU_ATTENTION_TILE_INL_H_) == defined(TOY_TARGET_TOGGLE)
 #ifdef TOY_CPU_ATTENTION_TILE_INL_H_
 #undef TOY_CPU_ATTENTION_TILE_INL_H_
 #else

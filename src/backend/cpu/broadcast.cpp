@@ -1,10 +1,7 @@
 // Functions of two and three elements with numpy's broadcasting: elementwise.def lists them, elementwise-inl.h has what
 // they compute.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/broadcast.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/broadcast.cpp"
+#include "backend/cpu/each_target.h"
 
 #include <algorithm>
 

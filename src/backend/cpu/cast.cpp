@@ -1,10 +1,7 @@
 // cast among f32, f16, bf16 and i32. To floats: one rounding to nearest, ties to even. To i32: towards zero,
 // saturating, NaN is 0.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/cast.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/cast.cpp"
+#include "backend/cpu/each_target.h"
 
 #include <algorithm>
 

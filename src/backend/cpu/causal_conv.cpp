@@ -5,11 +5,8 @@
 // position 0 takes no part. So its bits do not depend on how a sequence was cut into calls, nor on the other rows.
 // Error, with u = 2^-24: (W + 1) u of |b| + sum |w x| (each term may be rounded apart), dx likewise; dw and db: (66 +
 // N/64) u of their terms.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/causal_conv.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/causal_conv.cpp"
+#include "backend/cpu/each_target.h"
 
 #include "backend/cpu/conv_rows.h"
 #include "backend/cpu/kernels.h"

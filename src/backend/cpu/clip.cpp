@@ -1,11 +1,8 @@
 // The norm of all gradients together, and the factor that clips it. The norm is summed in f64 by chunks of
 // 4096 elements, added in order: the same bits for every number of threads and every instruction set, one
 // rounding to f32.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/clip.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/clip.cpp"
+#include "backend/cpu/each_target.h"
 
 #include <cmath>
 

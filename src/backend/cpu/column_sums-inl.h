@@ -1,7 +1,7 @@
 // Gradients of what all rows share (gains, biases, filters): sums over rows in a fixed order. Rows are summed in chunks
 // of 64, each chunk from zero in the order of its rows, then the chunks in theirs, whatever the number of threads.
 // Error of a sum over N rows: at most (64 + N/64) u of the sum of magnitudes, beside that of its terms.
-#if defined(TOY_CPU_COLUMN_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#if defined(TOY_CPU_COLUMN_SUMS_INL_H_) == defined(TOY_TARGET_TOGGLE)
 #ifdef TOY_CPU_COLUMN_SUMS_INL_H_
 #undef TOY_CPU_COLUMN_SUMS_INL_H_
 #else

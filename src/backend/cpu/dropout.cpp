@@ -1,11 +1,8 @@
 // Random zeros (Srivastava et al. 2014): element e takes word e % 4 of Philox4x32-10 (Salmon et al. 2011) with the seed
 // as its key and the counter (e / 4, step, stream). A vector makes one block a lane. Error of what stays: 2u, its
 // factor and the product.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/dropout.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/dropout.cpp"
+#include "backend/cpu/each_target.h"
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"

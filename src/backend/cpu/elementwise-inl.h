@@ -7,7 +7,7 @@
 // Errors, with u = 2^-24: neg, abs, sign, relu, clamp, maximum, minimum, greater, equal, where are exact; add, sub,
 // mul, div, sqr, sqrt are rounded once; scale rounds its factor to f32 and then the product, 2u; the others are in
 // vec-inl.h and math-inl.h.
-#if defined(TOY_CPU_ELEMENTWISE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#if defined(TOY_CPU_ELEMENTWISE_INL_H_) == defined(TOY_TARGET_TOGGLE)
 #ifdef TOY_CPU_ELEMENTWISE_INL_H_
 #undef TOY_CPU_ELEMENTWISE_INL_H_
 #else

@@ -1,10 +1,7 @@
 // Rows of a table (f32, f16 or bf16), exactly; and the gradient of the table, one f32 addition for each
 // lookup.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/embedding.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/embedding.cpp"
+#include "backend/cpu/each_target.h"
 
 #include "backend/cpu/half-inl.h"
 #include "backend/cpu/kernels.h"

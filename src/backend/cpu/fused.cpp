@@ -1,10 +1,7 @@
 // Fused elementwise ops: each op runs over a block of elements at a time, and what one leaves for the next stays in the
 // first levels of the cache. The functions are those of elementwise.def, so the bits are those of the ops one by one.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/fused.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/fused.cpp"
+#include "backend/cpu/each_target.h"
 
 #include <algorithm>
 #include <array>

@@ -2,11 +2,8 @@
 //
 // Error: y and dup that of gelu (math-inl.h) and one rounding. dgate, with gelu(z) = z s: by tanh (2e + 8) u of |dy up|
 // s (1 + |2a' z|), e being the units of s; by erf see tests/ops/geglu_test.cpp.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/geglu.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/geglu.cpp"
+#include "backend/cpu/each_target.h"
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/math-inl.h"

@@ -7,12 +7,8 @@
 // the other, with partial sums in L1, as long as the packed x of enough rows stays in L2; with a longer K all strips of
 // a K-block.
 #include "backend/cpu/gemm_dot.h"
-#include "backend/cpu/simd_targets.h"
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/gemm_dot.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/gemm_dot.cpp"
+#include "backend/cpu/each_target.h"
 
 #include "backend/cpu/gemm_dot_ordered-inl.h"
 #include "backend/cpu/gemm_dot_tile-inl.h"

@@ -3,7 +3,7 @@
 // misses, and so do the loads behind them. One core of Zen 5 reads 39 GB/s so for one row of x and 28 to 37 for two to
 // eight (then fetching to L1), against 28 and 17 to 25 when eight rows of w are read side by side. As many K-blocks of
 // a row are read in one go as keep x in L1. The lanes of every (K-block, row of x, output) wait for their tree of sums.
-#if defined(TOY_CPU_GEMM_DOT_ORDERED_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#if defined(TOY_CPU_GEMM_DOT_ORDERED_INL_H_) == defined(TOY_TARGET_TOGGLE)
 #ifdef TOY_CPU_GEMM_DOT_ORDERED_INL_H_
 #undef TOY_CPU_GEMM_DOT_ORDERED_INL_H_
 #else

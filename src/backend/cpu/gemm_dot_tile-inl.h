@@ -1,6 +1,6 @@
 // Tiles of dot_product with eight rows of w side by side: sums of up to three rows of x by eight outputs in registers,
 // and where they go.
-#if defined(TOY_CPU_GEMM_DOT_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#if defined(TOY_CPU_GEMM_DOT_TILE_INL_H_) == defined(TOY_TARGET_TOGGLE)
 #ifdef TOY_CPU_GEMM_DOT_TILE_INL_H_
 #undef TOY_CPU_GEMM_DOT_TILE_INL_H_
 #else

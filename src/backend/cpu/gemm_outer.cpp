@@ -5,12 +5,8 @@
 // against all of them; the inner loop keeps kMR x width sums in registers, width being up to kNV vectors. Packing is
 // private to a thread.
 #include "backend/cpu/gemm.h"
-#include "backend/cpu/simd_targets.h"
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/gemm_outer.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/gemm_outer.cpp"
+#include "backend/cpu/each_target.h"
 
 #include "backend/cpu/gemm_outer_task.h"
 #include "backend/cpu/gemm_simd-inl.h"

@@ -1,6 +1,6 @@
 // Vectors for the dense products: f32 lanes of the target at hand, loads that convert, the tree of sums,
 // transposition.
-#if defined(TOY_CPU_GEMM_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#if defined(TOY_CPU_GEMM_SIMD_INL_H_) == defined(TOY_TARGET_TOGGLE)
 #ifdef TOY_CPU_GEMM_SIMD_INL_H_
 #undef TOY_CPU_GEMM_SIMD_INL_H_
 #else

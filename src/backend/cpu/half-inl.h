@@ -1,5 +1,5 @@
 // f16 and bf16 to f32 (exact) and back (to nearest, ties to even), for any number of elements.
-#if defined(TOY_CPU_HALF_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#if defined(TOY_CPU_HALF_INL_H_) == defined(TOY_TARGET_TOGGLE)
 #ifdef TOY_CPU_HALF_INL_H_
 #undef TOY_CPU_HALF_INL_H_
 #else

@@ -3,11 +3,8 @@
 //
 // Error, with u = 2^-24: the sum is within (D/64 + 8) u, so r is within e = (D/128 + 7) u. y: e + u. dx: (D/24 + 34) u
 // of r (|dy| + |y| sum |y dy|), that is 3e, the sum's D/64 + 8 and 5 roundings.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/l2_norm.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/l2_norm.cpp"
+#include "backend/cpu/each_target.h"
 
 #include <cmath>
 

@@ -6,11 +6,8 @@
 // + 11) u. So r is within e = (D/128 + 8) u + (m r)^2 / 2, z within m r + (e + 2u) |z|, y within |w| times that + 2u |z
 // w|
 // + u |y|. The gradient: see tests/ops/layer_norm_test.cpp.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/layer_norm.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/layer_norm.cpp"
+#include "backend/cpu/each_target.h"
 
 #include <cmath>
 

@@ -2,11 +2,8 @@
 //
 // Error, with u = 2^-24 and M(b) = |b m| + |(1-b) g gscale|: the direction has the wrong sign, or none, only where its
 // exact value is within 4u M(b1); m' is within 4u M(b2); w' within 3u (|w| + |w'|) + u lr.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/lion.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/lion.cpp"
+#include "backend/cpu/each_target.h"
 
 #include <cmath>
 

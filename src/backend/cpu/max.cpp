@@ -1,10 +1,7 @@
 // max over one axis, kept with size 1: exact. NaN if one is there, -inf over nothing, and 0 rather than -0, so that the
 // order of comparisons does not show.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/max.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/max.cpp"
+#include "backend/cpu/each_target.h"
 
 #include <algorithm>
 

@@ -2,11 +2,8 @@
 //
 // Error, with u = 2^-24, G = |g gscale| and V = |momentum v| + G: v' is within 4u V; the step is v', or with Nesterov's
 // within 7u (G + momentum V); the average within 4u (|avg| + |mix| (|w| + |avg|)).
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/momentum.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/momentum.cpp"
+#include "backend/cpu/each_target.h"
 
 #include <cmath>
 

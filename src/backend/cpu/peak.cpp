@@ -4,12 +4,8 @@
 #include <atomic>
 #include <vector>
 
-#include "backend/cpu/simd_targets.h"
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/peak.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/peak.cpp"
+#include "backend/cpu/each_target.h"
 
 #include "backend/cpu/vec-inl.h"
 #include "toy/tensor/buffer.h"

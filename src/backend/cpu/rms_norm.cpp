@@ -5,11 +5,8 @@
 // where there is no fma), so rstd is within e = (D/128 + 7) u. y: e + 2u. dx: (D/24 + 40) u of rstd (|w dy| +
 // |x| rstd^2/D sum |w dy x|), that is 3e, the sum's D/64 + 10 and 7 roundings. dw, of N rows: (67 + N/64) u +
 // e of sum |dy x rstd|.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/rms_norm.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/rms_norm.cpp"
+#include "backend/cpu/each_target.h"
 
 #include <cmath>
 

@@ -1,10 +1,7 @@
 // Rotary positions (Su et al. 2021). y0 = x0 c - x1 s, y1 = x0 s + x1 c: the error is within 2 units of
 // roundoff of |x0 c| + |x1 s|, or |x0 s| + |x1 c|.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/rope.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/rope.cpp"
+#include "backend/cpu/each_target.h"
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"

@@ -3,11 +3,8 @@
 //
 // Error, with u = 2^-24 and G = |g gscale| + |wd w|, V = |momentum v| + G: v' is within 6u V, w' within u |w'| and
 // 9u lr V without Nesterov's step, 12u lr (G + momentum V) with it.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/sgd.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/sgd.cpp"
+#include "backend/cpu/each_target.h"
 
 #include <cmath>
 

@@ -3,11 +3,8 @@
 // Error: the difference x - max is rounded, which exp turns into |x - max| u; with exp's 1 ulp, the sum's
 // (D/64 + 7) u of positive terms and the quotient's two roundings, a relative (|x - max| + max_k |x_k - max|
 // + D/64 + 18) u.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/softmax.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/softmax.cpp"
+#include "backend/cpu/each_target.h"
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"

@@ -1,10 +1,7 @@
 // sum over one axis, kept with size 1. Terms are added in f64 and the sum is rounded once: half an ulp, and
 // an error of n 2^-53 sum |x| before it.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/sum.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/sum.cpp"
+#include "backend/cpu/each_target.h"
 
 #include "backend/cpu/along_axis.h"
 #include "backend/cpu/kernels.h"

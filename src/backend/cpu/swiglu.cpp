@@ -2,11 +2,8 @@
 //
 // Error, with u = 2^-24: y 5u; dup 6u; dgate 12u of |dy up| s (1 + |gate|), s being the sigmoid. Where gate <
 // -87 the factor silu(gate), smaller than 2^-119, may be 0 in place of its value.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/swiglu.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/swiglu.cpp"
+#include "backend/cpu/each_target.h"
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"

@@ -1,9 +1,6 @@
 // Functions of one element: elementwise.def lists them, elementwise-inl.h has what they compute and their errors.
-#include "backend/cpu/simd_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/unary.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/unary.cpp"
+#include "backend/cpu/each_target.h"
 
 #include "backend/cpu/elementwise-inl.h"
 #include "backend/cpu/kernels.h"

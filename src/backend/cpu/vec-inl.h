@@ -1,7 +1,7 @@
 // Vectors for elementwise and row-wise kernels: loops with safe ends, sums in a fixed order, exp and its
 // relatives. Everything is in an unnamed namespace: each file that includes this has its own copy for each
 // target.
-#if defined(TOY_CPU_VEC_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#if defined(TOY_CPU_VEC_INL_H_) == defined(TOY_TARGET_TOGGLE)
 #ifdef TOY_CPU_VEC_INL_H_
 #undef TOY_CPU_VEC_INL_H_
 #else

@@ -4,12 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "backend/cpu/simd_targets.h"
-
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/xent_row.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#define TOY_TARGET_FILE "backend/cpu/xent_row.cpp"
+#include "backend/cpu/each_target.h"
 
 #include <hwy/contrib/math/math-inl.h>
 
