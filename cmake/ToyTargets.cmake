@@ -46,11 +46,12 @@ target_link_libraries(toy_headers PRIVATE toy_flags fmt::fmt nlohmann_json::nloh
 toy_precompile(toy_headers <algorithm> <chrono> <cmath> <filesystem> <functional> <map> <memory> <optional> <string>
                            <thread> <vector> <fmt/format.h> <nlohmann/json.hpp>)
 
-# toy_compile_together(toy_cli 6): so many files at a time. For folders whose includes cost more than their own lines: CLI11
-# makes each file that includes it compile its validators, for seconds, also where it is precompiled.
-function(toy_compile_together target batch)
+# toy_compile_together(toy_cli): several files at a time, for folders whose includes cost more than their own lines. A JSON
+# header or CLI11 makes every file that includes it compile the same templates, also where it is precompiled. Helpers of
+# two files of a folder have different names, therefore.
+function(toy_compile_together target)
   if(TOY_PCH)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${batch})
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
   endif()
 endfunction()
 

@@ -19,7 +19,7 @@ constexpr int64_t kChunk = 1 << 16;  // elements converted at a time, into at mo
 uint64_t padded(uint64_t n) { return (n + kDefaultAlignment - 1) / kDefaultAlignment * kDefaultAlignment; }
 
 /// The part of the file before the data.
-class Header {
+class HeaderWriter {
  public:
   template <class T>
   void put(T value) {
@@ -143,7 +143,7 @@ void Writer::add(std::string name, std::span<const View> parts, DType stored) {
 }
 
 void Writer::finish(const std::string& path) {
-  Header header;
+  HeaderWriter header;
   header.put_raw(kMagic);
   header.put(kVersion);
   header.put(uint64_t(items_.size()));

@@ -7,12 +7,6 @@
 namespace toy {
 namespace {
 
-void add(Cost& to, const Cost& c) {
-  to.flops += c.flops;
-  to.bytes += c.bytes;
-  to.transcendentals += c.transcendentals;
-}
-
 Cost cost_of_node(const Graph& graph, const Node& n) {
   std::vector<const TensorType*> in;
   for (const Value& v : n.inputs) in.push_back(v ? &graph.type(v) : nullptr);
@@ -57,8 +51,8 @@ GraphCost cost_of(const Graph& graph, std::span<const Value> roots) {
     mine.phase = n.backward ? Phase::backward : needs_gradients ? Phase::update : Phase::forward;
     if (!mine.used || n.kind != NodeKind::op) continue;
     mine.cost = cost_of_node(graph, n);
-    add(g.phases[size_t(mine.phase)], mine.cost);
-    add(g.total, mine.cost);
+    g.phases[size_t(mine.phase)] += mine.cost;
+    g.total += mine.cost;
   }
   return g;
 }

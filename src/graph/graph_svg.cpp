@@ -43,12 +43,6 @@ struct Layer {
   }
 };
 
-void add(Cost& to, const Cost& c) {
-  to.flops += c.flops;
-  to.bytes += c.bytes;
-  to.transcendentals += c.transcendentals;
-}
-
 // What lies under a name without that name: "blk.3.ffn_up.weight" in blk.3 is "ffn_up.weight".
 std::string inside(const std::string& name, const std::string& layer) {
   return !layer.empty() && name.starts_with(layer + ".") ? name.substr(layer.size() + 1) : name;
@@ -120,7 +114,7 @@ class Column {
     if (!l.rows.empty() && l.rows.back().op == row.op && params > 0 && is_update(n)) {
       Row& last = l.rows.back();
       ++last.count;
-      add(last.cost, row.cost);
+      last.cost += row.cost;
       last.types = "", last.operands = "";
       place_[n.id] = {layers_.size() - 1, int(l.rows.size()) - 1};
       return;
@@ -204,7 +198,7 @@ std::string words_of(const Row& r) { return r.count == 1 ? r.types : fmt::format
 // Cost of one of the layers.
 std::string cost_of_layer(const Layer& l) {
   Cost c;
-  for (const Row& r : l.rows) add(c, r.cost);
+  for (const Row& r : l.rows) c += r.cost;
   return to_text(Cost{c.flops, c.bytes, 0}) + (l.count > 1 ? " each" : "");
 }
 

@@ -7,6 +7,7 @@
 #include "toy/base/error.h"
 
 namespace toy {
+namespace gpt2 {
 namespace {
 
 constexpr Biases kBiases{.q = true, .k = true, .v = true, .out = true, .gate = false, .up = true, .down = true};
@@ -80,13 +81,14 @@ void write(gguf::Writer& w, const ModelSpec& s) {
 }
 
 }  // namespace
+}  // namespace gpt2
 
 Family gpt2_family() {
-  Family family{.defaults = {}, .read = read, .write = write, .check = check_layers};
+  Family family{.defaults = {}, .read = gpt2::read, .write = gpt2::write, .check = gpt2::check_layers};
   family.defaults.architecture = "gpt2";
   family.defaults.norm = NormKind::layer;
   family.defaults.positions = PositionKind::learned;
-  family.defaults.layers = {LayerSpec{.bias = kBiases, .ffn = FfnKind::gelu, .fused_qkv = true}};
+  family.defaults.layers = {LayerSpec{.bias = gpt2::kBiases, .ffn = FfnKind::gelu, .fused_qkv = true}};
   return family;
 }
 

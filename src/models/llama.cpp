@@ -7,6 +7,7 @@
 #include "toy/tensor/convert.h"
 
 namespace toy {
+namespace llama {
 namespace {
 
 constexpr const char* kFactors = "rope_freqs.weight";
@@ -113,14 +114,15 @@ void write(gguf::Writer& w, const ModelSpec& s) {
 }
 
 }  // namespace
+}  // namespace llama
 
 Family llama_family() {
   Family family{.defaults = {},
-                .read = read,
-                .write = write,
-                .check = check_layers,
+                .read = llama::read,
+                .write = llama::write,
+                .check = llama::check_layers,
                 .warn = warn_of_llama,
-                .extra_tensors = {kFactors}};
+                .extra_tensors = {llama::kFactors}};
   family.defaults.architecture = "llama";
   family.defaults.layers = {LayerSpec{}};
   return family;

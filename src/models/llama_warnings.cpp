@@ -10,7 +10,7 @@ namespace toy {
 namespace {
 
 // Keys that are read (llama.cpp), or that state nothing to compute with.
-constexpr std::array kKnown = {
+constexpr std::array kReadKeys = {
     "context_length",
     "embedding_length",
     "block_count",
@@ -62,7 +62,7 @@ void warn_of_keys(const gguf::File& f, const ModelSpec& m, std::vector<std::stri
   for (const auto& [key, value] : f.metadata()) {
     if (!key.starts_with(prefix)) continue;
     const std::string name = key.substr(prefix.size());
-    if (std::find(kKnown.begin(), kKnown.end(), name) != kKnown.end()) continue;
+    if (std::find(kReadKeys.begin(), kReadKeys.end(), name) != kReadKeys.end()) continue;
     const Fixed* known =
         std::find_if(std::begin(fixed), std::end(fixed), [&](const Fixed& x) { return name == x.key; });
     if (known == std::end(fixed))

@@ -144,7 +144,7 @@ int kind_of(const std::string& name) {
   if (name.ends_with(".out") || name.ends_with(".add") || name.find(".add.") != std::string::npos) return 4;
   return name.starts_with("output") || name == "logits" || name == "x_final" ? 5 : 6;
 }
-const std::vector<std::string> kKinds{"attention", "ffn", "norm", "embedding", "residual", "output", "other"};
+const std::vector<std::string> kBlockKinds{"attention", "ffn", "norm", "embedding", "residual", "output", "other"};
 
 // Many series share colors: those of a kind, or where all are of one kind those of neighbouring layers.
 void group(Chart& chart) {
@@ -152,10 +152,10 @@ void group(Chart& chart) {
   if (chart.series.size() <= kMost) return;
   std::vector<std::string> layers;
   std::vector<size_t> layer_of;
-  chart.groups.assign(kKinds.size(), "");
+  chart.groups.assign(kBlockKinds.size(), "");
   for (Series& s : chart.series) {
     s.color = kind_of(s.name);
-    chart.groups[size_t(s.color)] = kKinds[size_t(s.color)];
+    chart.groups[size_t(s.color)] = kBlockKinds[size_t(s.color)];
     const std::string layer = s.name.substr(0, s.name.find('.', s.name.find('.') + 1));
     const auto it = std::find(layers.begin(), layers.end(), layer);
     layer_of.push_back(size_t(it - layers.begin()));

@@ -227,7 +227,7 @@ Json schema_of_kinds(std::index_sequence<I...>) {
   return kinds;
 }
 
-constexpr auto kKinds = std::make_index_sequence<std::variant_size_v<Body>>{};
+constexpr auto kBodies = std::make_index_sequence<std::variant_size_v<Body>>{};
 
 }  // namespace
 
@@ -251,7 +251,7 @@ std::optional<Event> parse_event(std::string_view line) {
   try {
     const Json j = read_json<Json>("event", line);
     check(j.is_object() && j.contains("kind"), "not an object with a kind");
-    std::optional<Body> body = body_of(j.at("kind").get<std::string>(), kKinds);
+    std::optional<Body> body = body_of(j.at("kind").get<std::string>(), kBodies);
     if (!body) return std::nullopt;
     Event e{0, {}, {}, std::move(*body)};
     const FieldReader field{j};
@@ -269,7 +269,7 @@ nlohmann::ordered_json events_schema() {
   return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
           {"title", "One line of events.jsonl, schema toy/v1"},
           {"description", "docs/runs.md says when each kind is written. Readers skip a kind that they do not know."},
-          {"oneOf", schema_of_kinds(kKinds)}};
+          {"oneOf", schema_of_kinds(kBodies)}};
 }
 
 }  // namespace toy::runs

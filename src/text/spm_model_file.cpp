@@ -6,11 +6,11 @@
 namespace toy {
 namespace {
 
-enum ModelType { kUnigram = 1, kBpe = 2, kWord = 3, kChar = 4 };
+enum class ModelType : int32_t { unigram = 1, bpe = 2, word = 3, chars = 4 };
 
 /// What is needed of TrainerSpec and NormalizerSpec, with the defaults of the .proto.
 struct Specs {
-  int32_t model_type = kUnigram;
+  ModelType model_type = ModelType::unigram;
   bool byte_fallback = false, space_as_suffix = false, escape_whitespaces = true;
   std::optional<int32_t> unk_id, bos_id, eos_id;  ///< as in the file; -1: there is none
   std::string bos_piece = "<s>", eos_piece = "</s>";
@@ -47,7 +47,7 @@ void read_trainer_spec(protobuf::Reader spec, Specs& specs) {
   while (spec.next()) {
     switch (spec.field()) {
       case 3:
-        specs.model_type = spec.get_int32("trainer_spec.model_type");
+        specs.model_type = ModelType(spec.get_int32("trainer_spec.model_type"));
         break;
       case 24:
         specs.space_as_suffix = spec.get_bool("trainer_spec.treat_whitespace_as_suffix");
@@ -101,11 +101,12 @@ void read_denormalizer_spec(protobuf::Reader spec, Specs& specs) {
 
 /// What this library does not do, and would otherwise do wrong.
 void check_supported(const Specs& specs, const std::string& source) {
-  const int32_t type = specs.model_type;
-  check(type != kWord && type != kChar, "{}: a model of type {} is not supported (supported: unigram and bpe)", source,
-        type == kWord ? "word" : "char");
-  check(type == kUnigram || type == kBpe,
-        "{}: trainer_spec.model_type is {}, which is no type (unigram is 1, bpe is 2)", source, type);
+  const ModelType type = specs.model_type;
+  check(type != ModelType::word && type != ModelType::chars,
+        "{}: a model of type {} is not supported (supported: unigram and bpe)", source,
+        type == ModelType::word ? "word" : "char");
+  check(type == ModelType::unigram || type == ModelType::bpe,
+        "{}: trainer_spec.model_type is {}, which is no type (unigram is 1, bpe is 2)", source, int32_t(type));
   check(!specs.space_as_suffix, "{}: trainer_spec.treat_whitespace_as_suffix is set, which is not supported", source);
   check(specs.escape_whitespaces, "{}: normalizer_spec.escape_whitespaces is off, which is not supported", source);
   check(specs.denormalizer_map.empty(), "{}: denormalizer_spec has rules, which are not supported", source);
@@ -171,7 +172,7 @@ SpmVocabulary parse_spm_model(std::string_view bytes, const std::string& source)
   check_supported(specs, source);
   find_special_ids(specs, v);
   check_bytes(specs, v);
-  v.model = specs.model_type == kBpe ? SpmModel::bpe : SpmModel::unigram;
+  v.model = specs.model_type == ModelType::bpe ? SpmModel::bpe : SpmModel::unigram;
   v.add_space_prefix = specs.add_dummy_prefix;
   v.remove_extra_whitespaces = specs.remove_extra_whitespaces;
   v.chars_map = std::move(specs.chars_map);

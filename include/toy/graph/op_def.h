@@ -15,6 +15,13 @@ struct Cost {
   double flops = 0;            ///< multiplications and additions
   double bytes = 0;            ///< read and written, each operand once
   double transcendentals = 0;  ///< exp, log, sin, ...
+
+  Cost& operator+=(const Cost& o) {
+    flops += o.flops;
+    bytes += o.bytes;
+    transcendentals += o.transcendentals;
+    return *this;
+  }
 };
 
 /// Operand types of one call. Absent inputs are nullptr.
