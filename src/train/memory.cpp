@@ -129,13 +129,14 @@ TrainMemory memory_of(const TrainPlans& plans, const ModelSpec& spec, const Devi
   return m;
 }
 
-size_t bytes_beside(size_t weights) {
+size_t bytes_beside(size_t weights, size_t foreseen) {
   constexpr size_t kSmallThings = size_t(8) << 20;
 #ifdef __GLIBC__
   malloc_trim(0);
 #endif
   const size_t there = anonymous_memory();
-  return there - std::min(there, weights) + kSmallThings;
+  const size_t beside = there - std::min(there, weights);
+  return foreseen ? std::max(foreseen, beside + kSmallThings / 2) : beside + kSmallThings;
 }
 
 std::string MemoryFit::text() const {

@@ -365,7 +365,7 @@ class Run {
   void plan_ahead(const ModelSpec& spec) {
     const auto dtype_of = [](const std::string&) { return DType::f32; };
     if (o_.memory > 0)
-      fit(spec, dtype_of, bytes_beside());
+      fit(spec, dtype_of, beside_ = bytes_beside());
     else
       require_room(device_, spec, dtype_of, o_.trainer,
                    compile_training(device_, spec, dtype_of, o_.trainer).bytes(device_), 0);
@@ -409,7 +409,7 @@ class Run {
   // What the process holds beside the weights, now and later, without trainer and watcher.
   size_t other_bytes() const {
     const size_t samples = o_.sample_tokens > 0 ? decoder_bytes(device_, model_, sample_options(o_, model_.spec)) : 0;
-    return bytes_beside(model_.params->bytes()) + samples;
+    return bytes_beside(model_.params->bytes(), beside_) + samples;
   }
 
   bool evaluation_due() const { return o_.eval_every > 0 && state_.step % o_.eval_every == 0; }
@@ -465,6 +465,7 @@ class Run {
   Checkpoints checkpoints_;
   bool writes_;
   double made_;
+  size_t beside_ = 0;                    // bytes that plan_ahead() found and foresaw beside the training
   MemoryFit fit_;                        // nothing is computed again where nobody asked for less memory
   std::string from_;                     // the checkpoint that the run resumes from, or ""
   std::optional<FinishedRun> finished_;  // of the model that is there

@@ -28,8 +28,9 @@ nlohmann::ordered_json to_json(const TrainMemory& memory);
 TrainMemory memory_of(const TrainPlans& plans, const ModelSpec& spec, const Device& device);
 
 /// Bytes that the process holds beside `weights`: what is resident now, once the heap has given back what is free, and
-/// some for small things that come later (plans, events, graphs as JSON, stacks).
-size_t bytes_beside(size_t weights = 0);
+/// some for small things that come later (plans, events, graphs as JSON, stacks). `foreseen`: what this said before
+/// some of them came, so that it says the same again.
+size_t bytes_beside(size_t weights = 0, size_t foreseen = 0);
 
 /// How a training fits.
 struct MemoryFit {
