@@ -88,14 +88,15 @@ void put_line(const std::string& text) {
 void RunOptions::add(CLI::App& app) {
   begin_group(app, "Output");
   app.add_option("--tensorboard", tensorboard, "Folder for event files of TensorBoard")->check(folder_name());
-  const auto list = [&](const char* name, std::vector<std::string>& values, const std::string& help) {
-    app.add_option(name, values, help)->option_text("PATTERN[:EVERY]")->allow_extra_args(false);
+  const auto list = [&](const char* name, std::vector<std::string>& values, const std::string& help,
+                        const char* text = "PATTERN[:EVERY]") {
+    app.add_option(name, values, help)->option_text(text)->allow_extra_args(false);
   };
   begin_group(app, "Debugging");
   list("--tap", taps, "Log statistics of values, such as blk.*.out, every 10 or EVERY steps");
   list("--grads", grads, "Log statistics of the gradients of weights");
   list("--drift", drifts, "Log how far weights moved from their start; takes memory for a copy");
-  list("--op-timing", op_timings, "Log op times: EVERY logs all ops, PATTERN:EVERY some, each EVERY steps");
+  list("--op-timing", op_timings, "Log op times every EVERY steps, of all ops or some", "[PATTERN:]EVERY");
 }
 
 WatchOptions RunOptions::watch() const {

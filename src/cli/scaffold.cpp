@@ -122,11 +122,7 @@ constexpr const char* kLibraryMain = R"(// Trains a small model on a text and ge
 #include <exception>
 #include <string>
 
-#include "toy/backend/devices.h"
-#include "toy/decode/generate.h"
-#include "toy/models/model.h"
-#include "toy/train/schedule.h"
-#include "toy/train/trainer.h"
+#include "toy/toy.h"
 
 int main() try {
   // The text as token ids, one per byte.
@@ -151,12 +147,8 @@ int main() try {
     if ((step + 1) % 10 == 0) std::printf("step %d: loss=%.4f\n", int(step + 1), loss);
   }
 
-  toy::Decoder decoder(*device, model, {.sequences = 1, .context = 128});
   const std::string prompt = "The mill";
-  std::vector<int32_t> written;
-  for (const toy::GeneratedToken& t : toy::generate(decoder, 0, tokenizer->encode(prompt), {}, {.max_tokens = 44}))
-    written.push_back(t.chosen.id);
-  std::printf("%s%s\n", prompt.c_str(), tokenizer->decode(written).c_str());
+  std::printf("%s%s\n", prompt.c_str(), toy::generate(*device, model, prompt, {.max_tokens = 44}).c_str());
 
   toy::save_model(model, "model.gguf");
   std::puts("model.gguf");

@@ -10,6 +10,7 @@
 
 #include "data/permute.h"
 #include "toy/base/error.h"
+#include "toy/base/memory.h"
 
 namespace toy {
 namespace {
@@ -38,14 +39,19 @@ class OpenFile {
 }
 
 // The rest of a file, whose size may not be known before (a pipe).
-std::string read_all(int fd, const std::string& name) {
+std::string read_all(int fd, const std::string& name, size_t memory) {
   std::string text;
   struct stat status;
   if (::fstat(fd, &status) != 0) fail_reading(name, errno);
-  if (S_ISREG(status.st_mode)) text.reserve(size_t(status.st_size));
   constexpr size_t kChunk = size_t(1) << 20;
+  const auto reserve = [&](size_t bytes) {
+    require_below(memory, bytes, "reading " + name, "name a file, which is read in pieces");
+    text.reserve(bytes);
+  };
+  if (S_ISREG(status.st_mode)) reserve(size_t(status.st_size) + kChunk);
   for (;;) {
     const size_t size = text.size();
+    if (size + kChunk > text.capacity()) reserve(2 * text.capacity() + kChunk);
     text.resize(size + kChunk);
     const ssize_t got = ::read(fd, text.data() + size, kChunk);
     const int error = errno;
@@ -58,19 +64,19 @@ std::string read_all(int fd, const std::string& name) {
 
 }  // namespace
 
-std::string read_text_file(const std::string& path, bool may_be_empty) {
+std::string read_text_file(const std::string& path, bool may_be_empty, size_t memory) {
   const OpenFile file(path);
   if (file.fd() < 0) fail_reading(path, errno);
   struct stat status;  // a device may have no end
   check(::fstat(file.fd(), &status) != 0 || !(S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)),
         "{}: is a device; a text file or a pipe is needed", path);
-  std::string text = read_all(file.fd(), path);
+  std::string text = read_all(file.fd(), path, memory);
   check(may_be_empty || !text.empty(), "{}: the file is empty; a text is needed", path);
   return text;
 }
 
-std::string read_standard_input(bool may_be_empty) {
-  std::string text = read_all(STDIN_FILENO, "standard input");
+std::string read_standard_input(bool may_be_empty, size_t memory) {
+  std::string text = read_all(STDIN_FILENO, "standard input", memory);
   check(may_be_empty || !text.empty(), "standard input: it is empty; a text is needed");
   return text;
 }

@@ -119,9 +119,9 @@ void add_folder(const std::string& folder, std::span<const std::string> all_exce
 }
 
 // A pipe, which has its text only once.
-TextFile taken_whole(const std::string& path) {
-  auto text =
-      std::make_shared<const std::string>(path == kStandardInput ? read_standard_input() : read_text_file(path));
+TextFile taken_whole(const std::string& path, size_t memory) {
+  auto text = std::make_shared<const std::string>(path == kStandardInput ? read_standard_input(false, memory)
+                                                                         : read_text_file(path, false, memory));
   const uint64_t bytes = text->size();
   return {path, bytes, 0, 0, std::move(text)};
 }
@@ -145,13 +145,14 @@ bool is_untouched(const TextFile& before, const TextFile& now) {
   return before.bytes == now.bytes && before.modified == now.modified && before.changed == now.changed;
 }
 
-TextFiles list_text_files(std::span<const std::string> paths, std::span<const std::string> except, bool binary) {
+TextFiles list_text_files(std::span<const std::string> paths, std::span<const std::string> except, bool binary,
+                          size_t memory) {
   constexpr const char* kTold = "{}: {}, or use --binary to train on its bytes";
   TextFiles out;
   for (const std::string& path : paths) {
     struct stat st;
     if (path == kStandardInput) {
-      const TextFile& all = out.files.emplace_back(taken_whole(path));
+      const TextFile& all = out.files.emplace_back(taken_whole(path, memory));
       check(binary || !is_binary(*all.text), kTold, "standard input", kNotText);
       continue;
     }
@@ -159,7 +160,7 @@ TextFiles list_text_files(std::span<const std::string> paths, std::span<const st
     if (S_ISDIR(st.st_mode)) {
       add_folder(path, except, binary, out);
     } else if (!S_ISREG(st.st_mode)) {
-      const TextFile& all = out.files.emplace_back(taken_whole(path));
+      const TextFile& all = out.files.emplace_back(taken_whole(path, memory));
       check(binary || !is_binary(*all.text), kTold, path, kNotText);
     } else {
       check(st.st_size > 0, "{}: the file is empty; a text is needed", path);

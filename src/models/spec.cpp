@@ -149,7 +149,9 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     return row[b.size()];
   };
   std::string best;
-  size_t least = word.size() / 3 + 2;  // a third of the letters wrong is a typing mistake, more is another word
+  // A third of the letters wrong is a typing mistake, more is another word.
+  const size_t letters = word.size() - std::min(word.find_first_not_of('-'), word.size());
+  size_t least = letters / 3 + 2;
   for (const std::string& c : candidates)
     if (const size_t d = distance(word, c); d < least) least = d, best = c;
   return best;

@@ -99,17 +99,17 @@ void Dataset::list(const std::string& out) {
       DataSource& s = sources_.emplace_back();
       s.name = o_.corpus[i];
       s.weight = o_.weights[i];
-      s.files = list_text_files(std::span(&o_.corpus[i], 1), except, o_.binary);
+      s.files = list_text_files(std::span(&o_.corpus[i], 1), except, o_.binary, memory_);
     }
   } else {
     DataSource& s = sources_.emplace_back();
     s.name = joined(o_.corpus);
-    s.files = list_text_files(o_.corpus, except, o_.binary);
+    s.files = list_text_files(o_.corpus, except, o_.binary, memory_);
   }
   if (!o_.validation.empty()) {
     DataSource& s = given_validation_.emplace();
     s.name = joined(o_.validation);
-    s.files = list_text_files(o_.validation, except, o_.binary);
+    s.files = list_text_files(o_.validation, except, o_.binary, memory_);
   }
   say_left_out();
 }

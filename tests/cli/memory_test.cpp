@@ -84,6 +84,9 @@ TEST_F(CliMemory, TextsAndTokenizersKeepTheLimit) {
   EXPECT_NE(named(toy(run("--tokenizer bytes --data-cache none --memory 30M")), "--memory"), "");
   EXPECT_NE(slurp(path("stderr")).find("--data-cache DIR"), std::string::npos);
   EXPECT_LE(peak_of(run("--tokenizer bytes --memory 30M --data-cache " + path("cache"))), 30 * kMiB);
+  const Result piped = toy(run("--tokenizer bytes --memory 12M --corpus -"), text);
+  EXPECT_NE(named(piped, "--memory"), "");
+  EXPECT_NE(piped.err.find("reading standard input"), std::string::npos) << piped.err;
   const std::string words = "--tokenizer unigram:300 --data-cache none --memory 60M";
   const std::string smaller = named(toy(run(words)), "--tokenizer-bytes");
   EXPECT_LE(peak_of(run(words + " " + smaller)), 60 * kMiB) << smaller;

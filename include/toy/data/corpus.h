@@ -11,10 +11,10 @@
 namespace toy {
 
 /// Reads a whole file with read(2). Throws Error{bad_input} naming the path and the reason (missing, folder, empty, no
-/// permission).
-std::string read_text_file(const std::string& path, bool may_be_empty = false);
-/// Reads standard input to its end. Throws Error{bad_input} when there is nothing.
-std::string read_standard_input(bool may_be_empty = false);
+/// permission), or where the process would hold more than `memory` bytes (0: no limit).
+std::string read_text_file(const std::string& path, bool may_be_empty = false, size_t memory = 0);
+/// Reads standard input to its end. Throws Error{bad_input} when there is nothing, and beyond `memory`.
+std::string read_standard_input(bool may_be_empty = false, size_t memory = 0);
 
 /// One batch: B windows of T inputs and their next tokens, row-major [B,T].
 struct Windows {

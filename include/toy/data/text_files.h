@@ -36,8 +36,10 @@ struct TextFiles {
 /// what is no regular file, and what lies below one of `except`. Throws Error{bad_input} naming the path for one that
 /// is missing, empty or cannot be read, and for a folder without a text.
 /// "-" is standard input. `binary`: files with NUL bytes are taken, too; else one that is named itself is an error.
+/// What can be read only once is kept in memory: an error where the process would hold more than `memory` (0: no
+/// limit).
 TextFiles list_text_files(std::span<const std::string> paths, std::span<const std::string> except = {},
-                          bool binary = false);
+                          bool binary = false, size_t memory = 0);
 
 /// Is there a NUL byte among the first 8192?
 bool is_binary(std::string_view text);
