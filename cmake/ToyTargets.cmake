@@ -59,9 +59,9 @@ endfunction()
 set_property(GLOBAL PROPERTY TOY_LIBRARIES toy_flags)
 
 # toy_library(base DEPENDS tensor fmt::fmt): src/base/*.cpp -> toy_base. New files are picked up by themselves.
-# NOT_INSTALLED: a part of the program, not of the library.
+# NOT_INSTALLED: a part of the program, not of the library. src/CMakeLists.txt says what the other keywords mean.
 function(toy_library name)
-  cmake_parse_arguments(ARG "NOT_INSTALLED" "DIR" "DEPENDS;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "NOT_INSTALLED" "DIR" "DEPENDS;LINKS;SEES;PRIVATE" ${ARGN})
   if(NOT ARG_DIR)
     set(ARG_DIR ${name})
   endif()
@@ -74,7 +74,7 @@ function(toy_library name)
     set(public INTERFACE)
   endif()
   target_link_libraries(toy_${name} ${public} toy_flags)
-  foreach(dep IN LISTS ARG_DEPENDS)
+  foreach(dep IN LISTS ARG_DEPENDS ARG_LINKS)
     if(TARGET toy_${dep} OR dep MATCHES "^[a-z_]+$")
       target_link_libraries(toy_${name} ${public} toy_${dep})
     else()

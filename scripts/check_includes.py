@@ -13,44 +13,6 @@ import posixpath
 import re
 import sys
 
-# A folder of src/ and include/toy/ (they are one: public and private halves), and the folders directly below it. What
-# those may include, it may too. `ops/attrs` is a folder of its own: plain structs that backends may see.
-DIRECTLY_BELOW = {
-    "base": [],
-    # A whole model without any of the rest.
-    "plain": ["base"],
-    "tensor": ["base"],
-    "ops/attrs": ["tensor"],
-    "graph": ["ops/attrs"],
-    "ops": ["graph"],
-    # Devices and kernels know tensors and attributes, never the graph.
-    "backend": ["ops/attrs"],
-    "backend/reference": ["backend"],
-    "backend/cpu": ["backend"],
-    # The one place where graph and backend meet.
-    "runtime": ["ops", "backend"],
-    "formats": ["tensor"],
-    "text": ["formats"],
-    # A corpus is tokenized while it is read.
-    "data": ["text"],
-    "runs": ["tensor"],
-    "nn": ["ops"],
-    "models": ["nn", "runtime", "formats", "text"],
-    "decode": ["models"],
-    # Training generates samples with the decoder.
-    "train": ["decode", "data", "runs"],
-    "eval": ["decode", "data", "runs"],
-    "serve": ["train", "decode", "eval"],
-    "cli": ["train", "decode", "eval", "serve", "backend/reference", "backend/cpu"],
-    "": ["cli"],  # src/main.cpp
-}
-
-# Headers in src/ are private to their folder. Exceptions: folder -> folders whose private headers it may include.
-SEES_PRIVATE = {
-    "": ["cli"],
-    "cli": ["backend/cpu"],  # `toy bench` measures the machine's peak with the kernels' own instruction sets
-}
-
 SOURCES = ("include", "src", "tests", "bench", "examples")
 SUFFIXES = {".cpp", ".h"}
 LONG, TOO_LONG = 500, 800  # lines of a file
@@ -58,6 +20,23 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 DUMP = re.compile(r"\.dump\(")
 PARSE = re.compile(r"[Jj]son::(parse|sax_parse|accept)\(")
 LEFTOVER = re.compile(r"\b(TODO|FIXME)\b")
+
+
+def read_table(root):
+    """What src/CMakeLists.txt says: folder -> the folders directly below it, whose headers it may include, and folder ->
+    the folders whose private headers it may include, too. A folder of src/ and of include/toy/ are one."""
+    text = re.sub(r"#.*", "", (root / "src/CMakeLists.txt").read_text(encoding="utf-8"))
+    libraries = [words.split() for words in re.findall(r"\btoy_library\(([^)]*)\)", text)]
+    keywords = {"DIR", "DEPENDS", "LINKS", "SEES", "PRIVATE", "NOT_INSTALLED"}
+
+    def behind(words, keyword):
+        found = words[words.index(keyword) + 1:] if keyword in words else []
+        return found[:next((i for i, w in enumerate(found) if w in keywords), len(found))]
+
+    folder = {words[0]: (behind(words, "DIR") or words[:1])[0] for words in libraries}
+    below = {folder[w[0]]: [folder[d] for d in behind(w, "DEPENDS") if d in folder] for w in libraries}
+    private = {folder[w[0]]: [folder[d] for d in behind(w, "SEES")] for w in libraries}
+    return below | {"": ["cli"]}, private | {"": ["cli"]}  # "": src/main.cpp
 
 
 def closure(table):
@@ -107,8 +86,10 @@ def resolve(root, including, target, quoted):
 
 
 class Checker:
-    def __init__(self, root, table):
-        self.root, self.table, self.allowed = root, table, closure(table)
+    def __init__(self, root):
+        self.root = root
+        self.table, self.private = read_table(root)
+        self.allowed = closure(self.table)
         self.findings, self.warnings = [], []
 
     def add(self, path, line, text):
@@ -137,10 +118,10 @@ class Checker:
         if source is None:
             return  # reported once, for the file
         if other is None:
-            self.add(path, number, f"{target}: its folder is not in the table of scripts/check_includes.py")
+            self.add(path, number, f"{target}: its folder is not in src/CMakeLists.txt")
         elif other not in self.allowed[source]:
             self.add(path, number, f"{source or 'main'} may not include {other or 'main'}")
-        elif not public and other != source and other not in SEES_PRIVATE.get(source, []):
+        elif not public and other != source and other not in self.private.get(source, []):
             self.add(path, number, f"{target} is private to {other}; only include/toy/{other}/ is for others")
 
     def check_file(self, file):
@@ -150,9 +131,12 @@ class Checker:
         if is_library:
             own = path.removeprefix("src/").removeprefix("include/toy/")
             if folder_of(own, self.table) is None:
-                self.add(path, 1, "its folder is not in the table of scripts/check_includes.py")
+                self.add(path, 1, "its folder is not in src/CMakeLists.txt")
+        in_text = False  # of a raw string: the files that `toy new` writes
         for number, line in enumerate(lines, 1):
-            self.check_include(path, number, line)
+            if not in_text:
+                self.check_include(path, number, line)
+            in_text = ')"' not in line if in_text else 'R"(' in line and ')"' not in line
             if is_library and DUMP.search(line) and path != "src/base/json_text.cpp":
                 self.add(path, number, "nlohmann's dump() throws for names that are not UTF-8; json_text() does not")
             if is_library and PARSE.search(line) and path != "src/base/json_text.cpp":
@@ -199,7 +183,7 @@ def main():
     root = parser.parse_args().root.resolve()
     if not (root / "src").is_dir():
         parser.error(f"{root} has no folder src")
-    checker = Checker(root, DIRECTLY_BELOW)
+    checker = Checker(root)
     count = checker.run()
     for text in checker.warnings:
         print(f"warning: {text}")

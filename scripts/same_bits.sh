@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Do two builds of toy compute the same bits? Runs a dozen small trainings and generations with each and compares loss
-# lines, model files and outputs.
+# lines, model files and outputs. Products in bf16 are left out where the processor has none.
 #
 #   scripts/same_bits.sh OLD NEW      # two binaries; exit code 1 where anything differs
 set -euo pipefail
@@ -28,6 +28,7 @@ sgd         from-scratch --size tiny --steps 20 --optimizer sgd --momentum 0.9 -
 half        from-scratch --size tiny --steps 20 --dtype f16 --eval-every 10 --eval-tokens 2000 --sample 20
 warm        warm-start --init tiny/model.gguf --steps 10
 '
+grep -qE 'avx512_bf16|amx_bf16' /proc/cpuinfo || runs=$(grep -v '^bf16' <<< "$runs")
 record() {  # BINARY FOLDER
   mkdir "$2"
   cd "$2"

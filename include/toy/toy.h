@@ -6,6 +6,7 @@
 //   std::puts(toy::generate(*device, model, "Once upon a time").c_str());
 #pragma once
 
+#include "toy/backend/device.h"
 #include "toy/backend/devices.h"
 #include "toy/backend/dynamic_code.h"
 #include "toy/backend/extend.h"
@@ -16,6 +17,7 @@
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
 #include "toy/base/folder_lock.h"
+#include "toy/base/glob.h"
 #include "toy/base/json_text.h"
 #include "toy/base/memory.h"
 #include "toy/base/philox.h"

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 
 #include "backend/cpu/peak.h"
@@ -16,8 +15,6 @@
 #include "toy/tensor/buffer.h"
 
 namespace toy::cli {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 double median(std::vector<double> v) {
   std::nth_element(v.begin(), v.begin() + int64_t(v.size() / 2), v.end());

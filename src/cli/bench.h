@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "toy/base/clock.h"
 #include "toy/base/threads.h"
 #include "toy/runtime/plan_profile.h"
 #include "toy/runtime/session.h"
@@ -17,8 +18,6 @@ class App;
 
 namespace toy::cli {
 
-/// Seconds of a clock that only goes forward.
-double now();
 double median(std::vector<double> values);
 
 /// f32 multiply-add GFLOP/s and GB/s read from memory: the best of several short measurements, which is what the

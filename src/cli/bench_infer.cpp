@@ -67,7 +67,7 @@ size_t bytes_a_token(const Model& model) {
   size_t bytes = 0;
   for (const TensorSpec& t : tensors_of(model.spec))
     if (t.name != "position_embd.weight" && (model.spec.tied || t.name != "token_embd.weight"))
-      bytes += model.params->get(t.name).bytes();
+      bytes += size_t(t.shape.count()) * size_of(model.params->stored(t.name));
   return bytes;
 }
 
@@ -144,7 +144,7 @@ struct Infer {
   // `load_it` makes the model called `name`.
   void measure(const std::string& name, const std::function<Model(const Device&)>& load_it) const {
     const auto dev = device.make();
-    const double begin = now();
+    const double begin = steady_seconds();
     const Model model = load_it(*dev);
     print_warnings(name, model.warnings);
     warn_of_long_context(name, model.spec, prompt + decode);
@@ -152,13 +152,14 @@ struct Infer {
     require_memory(state_bytes(model.spec, {int(parallel), prompt + decode}, dev.get()),
                    "the cache of keys and values");
     Decoder d(*dev, model, {.sequences = int(parallel), .context = prompt + decode, .max_rows = 512});
-    const double load = now() - begin;
+    const double load = steady_seconds() - begin;
     std::vector<double> prefill_tps, decode_tps, reads, rates, of_read;
     const double read_a_call =
         double(bytes_a_token(model)) +
         double(parallel) * cache_bytes_a_token(model.spec, *dev, double(prompt) + double(decode + 1) / 2);
     size_t peak = 0;
     double read_before = 0;
+    ThreadPool team(dev->threads());  // for the ceilings
     const Philox random(0, "bench");
     const auto token = [&](int64_t i) { return int32_t(random.below(uint64_t(i), uint64_t(model.spec.vocab))); };
     const auto prefill = [&](int sequence, int64_t tokens) {
@@ -167,22 +168,22 @@ struct Infer {
       d.decode(rows);
     };
     prefill(0, std::min(prompt, kShortPrompt));
-    const double first_token = now() - begin;
+    const double first_token = steady_seconds() - begin;
     for (int64_t r = 0; r <= repeat; ++r) {
       for (int s = 0; s < int(parallel); ++s) d.state().reset(s);
-      const double t0 = now();
+      const double t0 = steady_seconds();
       for (int s = 0; s < int(parallel); ++s) prefill(s, prompt);
-      const double t1 = now();
+      const double t1 = steady_seconds();
       d.session().enable_profile(profile && r == repeat);
       for (int64_t i = 0; i < decode; ++i) {
         std::vector<DecodeRow> rows;
         for (int s = 0; s < int(parallel); ++s) rows.push_back({s, token(prompt + i * parallel + s), true});
         d.decode(rows);
       }
-      const double t2 = now();
+      const double t2 = steady_seconds();
       if (r == 0) peak = peak_resident_memory() >> 20;  // the ceilings need memory of their own
       // Machines change from second to second: beside what memory gave right before and after.
-      const double read_after = read_ceiling(dev->pool());
+      const double read_after = read_ceiling(team);
       if (r > 0) {
         prefill_tps.push_back(double(prompt * parallel) / (t1 - t0));
         decode_tps.push_back(double(decode * parallel) / (t2 - t1));
@@ -192,11 +193,11 @@ struct Infer {
       }
       read_before = read_after;
     }
-    const double fma = fma_ceiling(dev->pool()),
+    const double fma = fma_ceiling(team),
                  gflops = median(prefill_tps) * flops_a_prompt_token(model.spec, prompt) * 1e-9;
     const ordered_json j{{shape.empty() ? "model" : "shape", name},
                          {"params", parameter_count(model.spec)},
-                         {"threads", dev->pool().size()},
+                         {"threads", dev->threads()},
                          {"parallel", parallel},
                          {"prefill_tps", median(prefill_tps)},
                          {"decode_tps", median(decode_tps)},

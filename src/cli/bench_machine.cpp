@@ -37,9 +37,9 @@ struct Gemm {
   double gflops(ThreadPool& pool, size_t workspace_bytes, const F& product) {
     Buffer workspace(workspace_bytes);
     return best_of([&] {
-      const double begin = now();
+      const double begin = steady_seconds();
       pool.run([&](int thread) { product(thread, workspace.data()); });
-      return 2.0 * double(kSize * kSize * kSize) / (now() - begin) * 1e-9;
+      return 2.0 * double(kSize * kSize * kSize) / (steady_seconds() - begin) * 1e-9;
     });
   }
   float* floats(Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); }
@@ -89,8 +89,7 @@ struct Machine {
   void run() const {
     const auto dev = device.make();
     check(device.device == "cpu", "--device is '{}', but this measures the processor; remove it", device.device);
-    ThreadPool& all = dev->pool();
-    ThreadPool one(1);
+    ThreadPool all(dev->threads()), one(1);
     Gemm gemm;
     const std::vector<Row> rows{
         {"fma_gflops", "f32 multiply-add, GFLOP/s", fma_ceiling(all), fma_ceiling(one)},

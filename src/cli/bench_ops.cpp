@@ -120,12 +120,13 @@ struct Ops {
     trainer.validate();
     const ModelSpec spec = model_spec(shape);
     const auto dev = device.make();
-    const Ceilings ceilings(dev->pool());
+    ThreadPool team(dev->threads());
+    const Ceilings ceilings(team);
     Model model = random_model(spec, *dev, 0);
     const std::vector<OpTime> decoding = decode(*dev, model, ceilings), training = train(*dev, model, ceilings);
     if (json) {
       const ordered_json j{{"shape", shape},
-                           {"threads", dev->pool().size()},
+                           {"threads", dev->threads()},
                            {"fma_gflops", ceilings.fma},
                            {"exp_gops", ceilings.exp},
                            {"read_gbs", ceilings.levels.back().read},

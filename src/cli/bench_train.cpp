@@ -102,14 +102,15 @@ struct Train {
     Trainer engine(*dev, model, options);
     const int64_t n = trainer.batch * trainer.tokens, params = parameter_count(model.spec);
     const Windows w = random_windows(n, model.spec.vocab);
+    ThreadPool team(dev->threads());
     std::vector<double> times, ceilings;
     double loss = 0;
     for (int64_t i = 0; i < warmup + steps; ++i) {
       if (i == warmup) engine.session().enable_profile(profile);
-      ceilings.push_back(fma_ceiling(dev->pool()));
-      const double begin = now();
+      ceilings.push_back(fma_ceiling(team));
+      const double begin = steady_seconds();
       loss = engine.step(w, 1e-4).loss;
-      if (i >= warmup) times.push_back(now() - begin);
+      if (i >= warmup) times.push_back(steady_seconds() - begin);
     }
     const LayerSpec& l = model.spec.layers.front();
     const double attention =
@@ -119,7 +120,7 @@ struct Train {
     const ordered_json j{{"shape", name},
                          {"mode", mode},
                          {"device", dev->name()},
-                         {"threads", dev->pool().size()},
+                         {"threads", dev->threads()},
                          {"compute", name_of(options.compute)},
                          {"optimizer", optimizer},
                          {"update", update},

@@ -149,7 +149,7 @@ struct Recipe {
     Recorder recorder({.run_id = id,
                        .toy = TOY_VERSION,
                        .recipe = app.get_name(),
-                       .threads = dev->pool().size(),
+                       .threads = dev->threads(),
                        .config = config,
                        .effective = optimizer.effective(o)},
                       o, *dev, open, reporter);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 namespace toy {
 
@@ -87,10 +86,7 @@ int32_t DecodeState::take_page() {
 
 void DecodeState::copy_page(int32_t from, int32_t to) {
   for (const StateSlot& slot : slots_)
-    if (slot.kind == StateSlot::Kind::paged) {
-      const auto source = item(slot, from), target = item(slot, to);
-      std::memcpy(target.data(), source.data(), source.size());
-    }
+    if (slot.kind == StateSlot::Kind::paged) copy_item(slot, from, to);
 }
 
 void DecodeState::reset(int sequence) { truncate(sequence, 0); }
@@ -115,17 +111,19 @@ void DecodeState::fork(int from, int to) {
     ++users_[size_t(page(to, p))];
   }
   for (const StateSlot& slot : slots_)
-    if (slot.kind == StateSlot::Kind::per_sequence) {
-      const auto source = item(slot, from), target = item(slot, to);
-      std::memcpy(target.data(), source.data(), source.size());
-    }
+    if (slot.kind == StateSlot::Kind::per_sequence) copy_item(slot, from, to);
 }
 
-// Item `index` of dimension 0 of a slot.
-std::span<std::byte> DecodeState::item(const StateSlot& slot, int64_t index) const {
-  const View v = store_.get(slot.name);
-  const size_t bytes = v.bytes() / size_t(v.shape[0]);
-  return {static_cast<std::byte*>(v.data) + size_t(index) * bytes, bytes};
+size_t DecodeState::item_bytes(const StateSlot& slot) const {
+  return size_t(slot.type.count() / slot.type.shape[0]) * size_of(store_.stored(slot.name));
+}
+
+Place DecodeState::item(const StateSlot& slot, int64_t index) const {
+  return store_.place(slot.name) + size_t(index) * item_bytes(slot);
+}
+
+void DecodeState::copy_item(const StateSlot& slot, int64_t from, int64_t to) {
+  store_.device().copy(item(slot, to), item(slot, from), item_bytes(slot));
 }
 
 StateSnapshot DecodeState::snapshot(int sequence) const {
@@ -133,8 +131,8 @@ StateSnapshot DecodeState::snapshot(int sequence) const {
   for (const StateSlot& slot : slots_) {
     std::vector<std::byte>& bytes = s.slots.emplace_back();
     const auto append = [&](int64_t index) {
-      const auto from = item(slot, index);
-      bytes.insert(bytes.end(), from.begin(), from.end());
+      bytes.resize(bytes.size() + item_bytes(slot));
+      store_.device().download(bytes.data() + bytes.size() - item_bytes(slot), item(slot, index), item_bytes(slot));
     };
     if (slot.kind == StateSlot::Kind::per_sequence)
       append(sequence);
@@ -149,7 +147,7 @@ void DecodeState::restore(int sequence, const StateSnapshot& s) {
   for (size_t i = 0; fits && i < slots_.size(); ++i) {
     const bool single = slots_[i].kind == StateSlot::Kind::per_sequence;
     const int64_t items = single ? 1 : (s.length + kPagePositions - 1) / kPagePositions;
-    fits = s.slots[i].size() == item(slots_[i], 0).size() * size_t(items);
+    fits = s.slots[i].size() == item_bytes(slots_[i]) * size_t(items);
   }
   check(fits, "decoder: the snapshot was taken from a state of other dimensions");  // before anything is changed
   reset(sequence);
@@ -157,9 +155,8 @@ void DecodeState::restore(int sequence, const StateSnapshot& s) {
   for (size_t i = 0; i < slots_.size(); ++i) {
     size_t at = 0;
     const auto take = [&](int64_t index) {
-      const auto to = item(slots_[i], index);
-      std::memcpy(to.data(), s.slots[i].data() + at, to.size());
-      at += to.size();
+      store_.device().upload(item(slots_[i], index), s.slots[i].data() + at, item_bytes(slots_[i]));
+      at += item_bytes(slots_[i]);
     };
     if (slots_[i].kind == StateSlot::Kind::per_sequence)
       take(sequence);

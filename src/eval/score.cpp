@@ -140,9 +140,8 @@ class Scorer {
 
   // Rows are independent, so that it does not matter which thread does which.
   void score_rows() {
-    ThreadPool& pool = device_.pool();
-    pool.run([&](int thread) {
-      const Range mine = part(int64_t(scores_.size()), thread, pool.size());
+    team_.run([&](int thread) {
+      const Range mine = part(int64_t(scores_.size()), thread, team_.size());
       for (int64_t i = mine.begin; i < mine.end; ++i) {
         TokenScore& s = scores_[size_t(i)];
         const auto logits = decoder_->logits(size_t(i));
@@ -159,6 +158,7 @@ class Scorer {
   }
 
   Device& device_;
+  ThreadPool team_{device_.threads()};
   const EvalText& text_;
   const ScoreOptions& options_;
   const std::function<void(const TokenScore&)>& on_token_;

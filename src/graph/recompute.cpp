@@ -12,11 +12,6 @@ namespace {
 
 constexpr double kFewOperations = 32;  // an element: above every elementwise op and norm, below any product worth it
 
-bool updates_in_place(const OpDef& op) {
-  const auto& inputs = op.signature.inputs();
-  return std::any_of(inputs.begin(), inputs.end(), [](const OperandSpec& s) { return s.donated; });
-}
-
 class Choice {
  public:
   Choice(const Graph& graph, Value loss, std::span<const Value> roots, const Recompute& r)
@@ -28,7 +23,7 @@ class Choice {
   std::vector<bool> run() {
     for (size_t id = 0; id < count_; ++id) {
       const Node& n = graph_.node(int(id));
-      if (block_[id] < 0 || updates_in_place(*n.op)) continue;
+      if (block_[id] < 0 || n.op->updates_in_place()) continue;
       if (block_[id] < recompute_.whole)
         again_[id] = !leaves_block_[id];
       else if (block_[id] < recompute_.whole + recompute_.light)

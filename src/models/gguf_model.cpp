@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <set>
 #include <unordered_set>
 
@@ -57,17 +58,18 @@ void require_memory_for(const gguf::File& f, const ModelSpec& spec, const Device
 void load_tensor(const gguf::File& f, const gguf::TensorInfo& info, LoadMode mode, ParamStore& params) {
   const TensorType f32{DType::f32, info.shape, 0};
   if (!info.dtype) {
-    const View to = params.add(info.name, f32);
-    if (to.dtype == DType::f32) return gguf::dequantize(info, {to.as<float>(), size_t(to.count())});
+    params.add(info.name, f32);
+    const HostTensor to = params.host(info.name);
+    if (params.device().host_visible() && to.view().dtype == DType::f32)
+      return gguf::dequantize(info, {to.view().as<float>(), size_t(to.view().count())});
     std::vector<float> values(size_t(info.shape.count()));
     gguf::dequantize(info, values);
     return params.write(info.name, values);
   }
   const View host(const_cast<std::byte*>(info.data), *info.dtype, info.shape);
-  if (as_it_lies(info, mode))
-    params.bind(info.name, host, f.keep_alive());
-  else
-    convert(host, params.add(info.name, f32));  // gains and biases are always f32
+  if (as_it_lies(info, mode)) return params.bind(info.name, host, f.keep_alive());
+  params.add(info.name, f32);  // gains and biases are always f32
+  params.write(info.name, host);
 }
 
 // Rows of a tensor lie one behind the other, in every type: a part is a tensor of its own.
@@ -190,9 +192,10 @@ void save_model(const Model& m, const std::string& path, DType stored) {
     w.set("tokenizer.ggml.model", std::string("none"));
   for (const auto& [key, value] : m.metadata)
     if (!w.has(key)) w.set(key, value);
+  std::deque<HostTensor> kept;  // until they are written
   for (const FileTensor& t : file_tensors(s)) {
     std::vector<View> parts;
-    for (const TensorSpec& p : t.parts) parts.push_back(m.params->get(p.name));
+    for (const TensorSpec& p : t.parts) parts.push_back(kept.emplace_back(m.params->host(p.name)).view());
     w.add(t.name, parts, t.parts.front().narrow ? stored : DType::f32);
   }
   w.finish(path);

@@ -5,11 +5,9 @@
 namespace toy {
 namespace {
 
-constexpr int64_t kPage = 64;
-
 void infer_append(const TypeQuery& q, std::vector<TensorType>&) {
-  check(q.in[0]->shape[3] == kPage && q.in[1]->shape[2] == kPage, "kv_append: pages hold {} positions, got {} and {}",
-        kPage, q.in[0]->str(), q.in[1]->str());
+  check(q.in[0]->shape[3] == kPagePositions && q.in[1]->shape[2] == kPagePositions,
+        "kv_append: pages hold {} positions, got {} and {}", kPagePositions, q.in[0]->str(), q.in[1]->str());
 }
 
 void infer_attention(const TypeQuery& q, std::vector<TensorType>&) {
@@ -36,7 +34,8 @@ const OpDef& attention_paged_def() {
                              "table:i32[S,G]) -> o:[N,H,P]",
                          .infer = infer_attention,
                          .cost = [](const CostQuery& q) {  // every row against a full context: an upper bound
-                           const double rows = double(q.in[0]->shape[0]), context = double(q.in[5]->shape[1]) * kPage;
+                           const double rows = double(q.in[0]->shape[0]),
+                                        context = double(q.in[5]->shape[1]) * kPagePositions;
                            const double width = double(q.in[0]->shape[1] * q.in[0]->shape[2]);
                            return Cost{.flops = 4 * rows * context * width,
                                        .bytes = double(q.in[1]->bytes() + q.in[2]->bytes()),

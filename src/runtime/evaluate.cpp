@@ -39,7 +39,7 @@ class Evaluation {
     plan_ = std::make_shared<const Plan>(compile(graph_, std::vector<Value>{v}, {}, device));
   }
 
-  View run() {
+  HostTensor run() {
     for (const PlanLeaf& p : plan_->params) add_param(p);
     session_ = std::make_unique<Session>(device_, plan_, std::initializer_list<const ParamStore*>{&store_});
     for (const PlanLeaf& p : plan_->inputs) feed_input(p);
@@ -50,7 +50,7 @@ class Evaluation {
 
  private:
   void add_param(const PlanLeaf& p) {
-    const View to = store_.add(p.name, p.type);
+    store_.add(p.name, p.type);
     if (const auto it = options_.feeds.find(p.name); it != options_.feeds.end()) {
       const auto* values = std::get_if<std::vector<float>>(&it->second);
       check(values != nullptr, "evaluate: parameter '{}' is {}, it was fed i32 values", p.name, p.type.str());
@@ -62,8 +62,7 @@ class Evaluation {
       if (s->has(p.name)) {
         check(s->type(p.name) == p.type, "evaluate: tensor '{}' is {}, the graph needs {}", p.name,
               s->type(p.name).str(), p.type.str());
-        convert(s->get(p.name), to);
-        return;
+        return store_.write(p.name, s->host(p.name).view());
       }
     }
     fail("evaluate: parameter '{}' of type {} has no values; give a store that holds it, or feed it", p.name,
@@ -203,7 +202,8 @@ Evaluated evaluate(Value v, const EvaluateOptions& options) {
   std::unique_ptr<Device> reference;
   if (!options.device) reference = make_reference_device();
   Evaluation evaluation(v, options, options.device ? *options.device : *reference);
-  const View result = evaluation.run();
+  const HostTensor found = evaluation.run();
+  const View& result = found.view();
   Evaluated e{label(v), {v.type().dtype, result.shape, 0}, std::vector<double>(size_t(result.count()))};
   for (size_t i = 0; i < e.values.size(); ++i) e.values[i] = element(result, int64_t(i));
   return e;

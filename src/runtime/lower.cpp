@@ -26,12 +26,6 @@ std::vector<bool> reachable(const Graph& graph, std::span<const Value> roots) {
   return live;
 }
 
-bool updates_in_place(const OpDef& op) {
-  for (const OperandSpec& s : op.signature.inputs())
-    if (s.donated) return true;
-  return false;
-}
-
 // One pass: copies live nodes, each either as it is or as its decomposition.
 class Pass {
  public:
@@ -64,7 +58,7 @@ class Pass {
       return;
     }
     const std::string where = n.layer.empty() ? "" : n.layer + ": ";
-    check(n.op->decompose && !updates_in_place(*n.op), "{}{}: device '{}' has no kernel for these operands", where,
+    check(n.op->decompose && !n.op->updates_in_place(), "{}{}: device '{}' has no kernel for these operands", where,
           n.op->name(), device_.name());
     check(!options_.strict, "{}{}: device '{}' has no kernel for it, and --strict forbids its decomposition", where,
           n.op->name(), device_.name());

@@ -381,7 +381,7 @@ Plan compile(const Graph& graph, std::span<const Value> outputs, std::span<const
   verify(graph);
   Plan plan;
   PlanOptions resolved = options;
-  if (resolved.threads == 0) resolved.threads = device.pool().size();
+  if (resolved.threads == 0) resolved.threads = device.threads();
   Lowered lowered = lower(graph, outputs, updates, device, resolved, plan.notes);
   if (options.fuse) lowered = fuse_updates(fuse(std::move(lowered), device, resolved), device, resolved);
   Planner(std::move(lowered), device, resolved, plan).run();

@@ -150,18 +150,18 @@ nlohmann::ordered_json to_json(const MemoryProfile& p) {
 }
 
 std::vector<std::vector<Reuse>> reuse_of(const Plan& plan) {
-  using Place = std::tuple<Operand::Base, int, size_t>;
+  using Base = std::tuple<Operand::Base, int, size_t>;
   const auto place = [](const Operand& o) {
     // The arena's blocks take each other's place; what has no entry of its own lies in the block that begins before it.
-    return o.base == Operand::arena ? Place{o.base, 0, o.offset} : Place{o.base, o.index, 0};
+    return o.base == Operand::arena ? Base{o.base, 0, o.offset} : Base{o.base, o.index, 0};
   };
-  std::map<Place, double> last;  // what had been touched in all by then
+  std::map<Base, double> last;  // what had been touched in all by then
   double touched = 0;
   std::vector<std::vector<Reuse>> result;
   for (const bool again : {false, true})
     for (const PlanStep& s : plan.steps) {
       std::vector<Reuse> list;
-      std::vector<Place> places;
+      std::vector<Base> places;
       double bytes = 0;
       for (const auto* operands : {&s.in, &s.out})
         for (const Operand& o : *operands) {
@@ -176,7 +176,7 @@ std::vector<std::vector<Reuse>> reuse_of(const Plan& plan) {
       // Of an operand not everything need be touched, as of an embedding.
       for (Reuse& r : list) r.bytes *= bytes > 0 ? s.cost.bytes / bytes : 0;
       touched += s.cost.bytes;
-      for (const Place& p : places) last[p] = touched;
+      for (const Base& p : places) last[p] = touched;
       if (again) result.push_back(std::move(list));
     }
   return result;

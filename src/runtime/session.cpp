@@ -3,50 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
-
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
 
 #include "runtime/finite.h"
 #include "toy/tensor/convert.h"
 
 namespace toy {
-namespace {
-
-// Denormals cost a hundred cycles each and carry nothing here: they are flushed while a plan runs, on every thread.
-class FlushDenormals {
- public:
-#if defined(__SSE__)
-  FlushDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040); }
-  ~FlushDenormals() { _mm_setcsr(before_); }
-
- private:
-  unsigned before_;
-#elif defined(__aarch64__)
-  FlushDenormals() {
-    __asm__ volatile("mrs %0, fpcr" : "=r"(before_));
-    __asm__ volatile("msr fpcr, %0" : : "r"(before_ | (uint64_t(1) << 24)));
-  }
-  ~FlushDenormals() { __asm__ volatile("msr fpcr, %0" : : "r"(before_)); }
-
- private:
-  uint64_t before_;
-#endif
-};
-
-double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
 
 Session::Session(Device& device, std::shared_ptr<const Plan> plan, std::initializer_list<const ParamStore*> stores,
-                 std::shared_ptr<const Buffer> arena)
+                 std::shared_ptr<const DeviceBuffer> arena)
     : device_(device), plan_(std::move(plan)), arena_(std::move(arena)) {
   check(plan_ != nullptr, "session: there is no plan");
   for (const ParamStore* s : stores) check(s != nullptr, "session: one of the stores is a null pointer");
-  if (!arena_) arena_ = std::make_shared<const Buffer>(plan_->arena_bytes);
+  if (!arena_) arena_ = std::make_shared<const DeviceBuffer>(device, plan_->arena_bytes);
   check(arena_->bytes() >= plan_->arena_bytes, "session: an arena of {} bytes, the plan needs {}", arena_->bytes(),
         plan_->arena_bytes);
   for (const PlanLeaf& p : plan_->params) {
@@ -54,7 +23,7 @@ Session::Session(Device& device, std::shared_ptr<const Plan> plan, std::initiali
     check(store != stores.end(), "session: the model has no tensor '{}', which its graph needs", p.name);
     check((*store)->type(p.name) == p.type, "session: tensor '{}' is {}, the graph needs {}", p.name,
           (*store)->type(p.name).str(), p.type.str());
-    const DType held = (*store)->get(p.name).dtype, needed = device.storage(p.type.dtype);
+    const DType held = (*store)->stored(p.name), needed = device.storage(p.type.dtype);
     check(held == needed,
           "session: tensor '{}' was made for the device '{}', which holds {} as {}; '{}' needs {}. Load or make the "
           "model on the device that runs it",
@@ -63,15 +32,15 @@ Session::Session(Device& device, std::shared_ptr<const Plan> plan, std::initiali
           "session: tensor '{}' is mapped from a file and cannot be updated; load the "
           "model for training instead",
           p.name);
-    params_.push_back((*store)->get(p.name));
+    params_.push_back((*store)->place(p.name));
   }
   for (const PlanLeaf& p : plan_->inputs)
-    inputs_.emplace_back(size_t(p.type.count()) * size_of(device.storage(p.type.dtype)));
+    inputs_.emplace_back(device, size_t(p.type.count()) * size_of(device.storage(p.type.dtype)));
   for (const PlanLeaf& p : plan_->constants) {
-    Buffer b(size_t(p.type.count()) * size_of(device.storage(p.type.dtype)));
-    convert(View(const_cast<double*>(p.constant->data()), DType::f64, p.type.shape),
-            View(b.data(), device.storage(p.type.dtype), p.type.shape));
-    constants_.push_back(std::move(b));
+    const DType stored = device.storage(p.type.dtype);
+    constants_.emplace_back(device, size_t(p.type.count()) * size_of(stored));
+    store_values(device, constants_.back().at(), stored,
+                 View(const_cast<double*>(p.constant->data()), DType::f64, p.type.shape));
   }
   for (const Graph::Rows& r : plan_->rows) rows_.push_back(r.max);
   times_.resize(plan_->steps.size());
@@ -79,9 +48,7 @@ Session::Session(Device& device, std::shared_ptr<const Plan> plan, std::initiali
 
 Session::~Session() = default;
 
-void Session::check_finite(bool on) {
-  finite_ = on ? std::make_unique<FiniteWatch>(*plan_, device_.pool().size()) : nullptr;
-}
+void Session::check_finite(bool on) { finite_ = on ? std::make_unique<FiniteWatch>() : nullptr; }
 
 void Session::set_rows(std::string_view name, int64_t n) {
   for (size_t i = 1; i < rows_.size(); ++i)
@@ -118,112 +85,92 @@ void Session::set(std::string_view input, std::span<const int32_t> values) {
     for (size_t k = 0; k < values.size(); ++k)
       check(values[k] >= 0 && values[k] < p->index_bound, "{}: value {} at index {} is outside 0 to {}", input,
             values[k], k, p->index_bound - 1);
-  std::copy(values.begin(), values.end(), reinterpret_cast<int32_t*>(data_of(*p)));
+  device_.upload(place_of(*p), values.data(), values.size_bytes());
 }
 
 void Session::set(std::string_view input, std::span<const float> values) {
   const PlanLeaf* p = input_of(input, DType::f32, values.size());
   if (!p) return;
-  const Shape shape{int64_t(values.size())};
-  convert(View(const_cast<float*>(values.data()), DType::f32, shape),
-          View(data_of(*p), device_.storage(DType::f32), shape));
+  store_values(device_, place_of(*p), device_.storage(DType::f32),
+               View(const_cast<float*>(values.data()), DType::f32, {int64_t(values.size())}));
 }
 
-View Session::resolve(const Operand& o) const {
-  View v = o.view;
-  std::byte* base = nullptr;
+Place Session::place_of(const Operand& o) const {
   switch (o.base) {
-    case Operand::absent:
-      v.data = nullptr;
-      return v;
     case Operand::arena:
-      base = arena_->data();
-      break;
+      return arena_->at(o.offset);
     case Operand::param:
-      base = static_cast<std::byte*>(params_[size_t(o.index)].data);
-      break;
+      return params_[size_t(o.index)] + o.offset;
     case Operand::input:
-      base = inputs_[size_t(o.index)].data();
-      break;
+      return inputs_[size_t(o.index)].at(o.offset);
     case Operand::constant:
-      base = constants_[size_t(o.index)].data();
+      return constants_[size_t(o.index)].at(o.offset);
+    case Operand::absent:
       break;
   }
-  v.data = base + o.offset;
+  return {};
+}
+
+// With the actual rows and the device's address.
+View Session::resolve(const Operand& o) const {
+  View v = o.view;
+  v.data = o.base == Operand::absent ? nullptr : device_.address(place_of(o));
   if (o.rows) v.shape[0] = rows_[size_t(o.rows)];
   return v;
 }
 
 void Session::bind_views() {
-  calls_.clear();
+  operands_.clear(), calls_.clear();
   for (const PlanStep& s : plan_->steps) {
-    Call c;
-    for (const Operand& o : s.in) c.in.push_back(resolve(o));
-    for (const Operand& o : s.out) c.out.push_back(resolve(o));
-    calls_.push_back(std::move(c));
+    Operands& all = operands_.emplace_back();
+    for (const Operand& o : s.in) all.in.push_back(resolve(o));
+    for (const Operand& o : s.out) all.out.push_back(resolve(o));
+    calls_.push_back({s.kernel, &s.attrs, all.in, all.out, device_.address(arena_->at(s.workspace_offset))});
   }
   stale_ = false;
 }
 
-void Session::execute(int thread, KernelError& error) {
-  const FlushDenormals flush;
-  const ExecContext ctx{thread, device_.pool().size(), &device_.pool(), &error};
-  const bool timed = profile_ && thread == 0;
-  double before = timed ? seconds() : 0;
-  for (size_t i = 0; i < calls_.size(); ++i) {
-    const PlanStep& s = plan_->steps[i];
-    if (finite_) {
-      finite_->before(thread, i, calls_[i].in);
-      ctx.barrier();  // the kernel may overwrite its operands
-    }
-    s.kernel->run(ctx, {calls_[i].in, calls_[i].out, s.attrs, arena_->data() + s.workspace_offset});
-    ctx.barrier();
-    if (finite_ && !is_finite(ctx, i)) return;
-    if (timed) {
-      const double now = seconds();
-      times_[i].seconds += now - before;
-      times_[i].runs++;
-      before = now;
-    }
-  }
-}
-
-// The same answer on every thread.
-bool Session::is_finite(const ExecContext& ctx, size_t step) {
-  finite_->after(ctx.thread, step, calls_[step].out);
-  ctx.barrier();
-  if (!finite_->wrong(ctx.thread, step)) return true;
-  if (ctx.thread == 0) stopped_ = step;
-  return false;
-}
-
 void Session::run() {
   if (stale_) bind_views();
-  stopped_ = calls_.size();
-  KernelError error;
-  device_.pool().run([&](int thread) { execute(thread, error); });
-  if (const char* what = error.what.load()) {
-    const std::string text = fmt::format(fmt::runtime(what), error.index.load(), error.value.load());
-    throw Error(error.input ? ErrorCode::bad_input : ErrorCode::failure, text);
-  }
-  if (stopped_ < calls_.size()) fail_internal("{}", finite_->text(*plan_, calls_[stopped_].out));
+  if (finite_) return run_watched();
+  if (!profile_) return device_.run(calls_);
+  std::vector<double> seconds(calls_.size());
+  device_.run(calls_, seconds);
+  for (size_t i = 0; i < seconds.size(); ++i) times_[i].seconds += seconds[i], ++times_[i].runs;
 }
 
-View Session::output(size_t i) const {
+// Step by step, for the host looks at what lies between.
+void Session::run_watched() {
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    const PlanStep& s = plan_->steps[i];
+    const auto seen = [&](const std::vector<Operand>& operands, const std::vector<View>& views) {
+      std::vector<HostTensor> all;
+      for (size_t k = 0; k < operands.size(); ++k) all.emplace_back(device_, place_of(operands[k]), views[k]);
+      return all;
+    };
+    finite_->before(s, seen(s.in, operands_[i].in));
+    device_.run(std::span(calls_).subspan(i, 1));
+    const std::vector<HostTensor> out = seen(s.out, operands_[i].out);
+    if (const std::string wrong = finite_->after(s, out); !wrong.empty()) fail_internal("{}", wrong);
+  }
+}
+
+HostTensor Session::output(size_t i) const {
   check(i < plan_->outputs.size(), "session: output {} of {}", i, plan_->outputs.size());
-  return resolve(plan_->outputs[i]);
+  const Operand& o = plan_->outputs[i];
+  return {device_, place_of(o), resolve(o)};
 }
 
 float Session::scalar(size_t i) const {
-  const View v = output(i);
-  check(v.count() == 1, "session: output {} of shape {} is not a scalar", i, v.shape.str());
-  return float(element(v, 0));
+  const HostTensor t = output(i);
+  check(t.view().count() == 1, "session: output {} of shape {} is not a scalar", i, t.view().shape.str());
+  return float(element(t.view(), 0));
 }
 
 std::vector<float> Session::values(size_t i) const {
-  const View v = output(i);
-  std::vector<float> out(size_t(v.count()));
-  convert(v, View(out.data(), DType::f32, v.shape));
+  const HostTensor t = output(i);
+  std::vector<float> out(size_t(t.view().count()));
+  convert(t.view(), View(out.data(), DType::f32, t.view().shape));
   return out;
 }
 

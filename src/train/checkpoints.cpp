@@ -99,17 +99,17 @@ std::optional<Eval> eval_of(const Fields& state, const char* key) {
 
 ordered_json read_file(const std::string& path) { return read_json<ordered_json>(path, read_text_file(path)); }
 
-bool is_wide(const View& weight) { return weight.dtype != DType::f32; }
+bool is_wide(const ParamStore& weights, const std::string& name) { return weights.stored(name) != DType::f32; }
 
-// Into `to`, which has a store's memory.
-void copy_tensor(const safetensors::File& file, const std::string& name, const View& to) {
-  const auto it = file.tensors().find(name);
+void copy_tensor(const safetensors::File& file, const std::string& stored, ParamStore& store, const std::string& name) {
+  const auto it = file.tensors().find(stored);
   check(it != file.tensors().end(), "{}: there is no tensor '{}': optimizer, average or device was another",
-        file.path(), name);
+        file.path(), stored);
   const View& from = it->second;
-  check(from.dtype == to.dtype && from.shape == to.shape, "{}: tensor '{}' is {} {}, this run needs {} {}", file.path(),
-        name, name_of(from.dtype), from.shape.str(), name_of(to.dtype), to.shape.str());
-  if (to.count() > 0) std::memcpy(to.data, from.data, to.bytes());
+  const Shape& shape = store.type(name).shape;
+  check(from.dtype == store.stored(name) && from.shape == shape, "{}: tensor '{}' is {} {}, this run needs {} {}",
+        file.path(), stored, name_of(from.dtype), from.shape.str(), name_of(store.stored(name)), shape.str());
+  store.write(name, from);
 }
 
 }  // namespace
@@ -162,9 +162,13 @@ std::string Checkpoints::save(const Model& model, const Trainer& trainer, const 
                              {"least", number(s.least)}};
     write_text(writer.path(kState), json_text(state, 2) + "\n");
     safetensors::Writer tensors;
-    for (const std::string& name : trainer.moments().names()) tensors.add(name, trainer.moments().get(name));
+    std::deque<HostTensor> kept;  // until they are written
+    const auto add = [&](const std::string& stored, const ParamStore& store, const std::string& name) {
+      tensors.add(stored, kept.emplace_back(store.host(name)).view());
+    };
+    for (const std::string& name : trainer.moments().names()) add(name, trainer.moments(), name);
     for (const std::string& name : model.params->names())
-      if (const View w = model.params->get(name); is_wide(w)) tensors.add(kWide + name, w);
+      if (is_wide(*model.params, name)) add(kWide + name, *model.params, name);
     tensors.finish(writer.path(kMoments));
     save_model(model, writer.path(kWeights));
     newest_ = writer.commit();
@@ -244,9 +248,9 @@ Model checkpoint_model(const std::string& path, const ModelSpec& spec, const Dev
 
 void restore_trainer(const std::string& path, const RunState& state, const Model& model, Trainer& trainer) {
   const auto file = safetensors::File::open(path + "/" + kMoments);
-  for (const std::string& name : trainer.moments().names()) copy_tensor(file, name, trainer.moments().get(name));
+  for (const std::string& name : trainer.moments().names()) copy_tensor(file, name, trainer.moments(), name);
   for (const std::string& name : model.params->names())
-    if (const View w = model.params->get(name); is_wide(w)) copy_tensor(file, kWide + name, w);
+    if (is_wide(*model.params, name)) copy_tensor(file, kWide + name, *model.params, name);
   trainer.resume(state.step, state.updates);
 }
 

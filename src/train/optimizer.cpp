@@ -1,10 +1,10 @@
 #include "toy/train/optimizer.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
+
+#include "toy/base/glob.h"
 
 namespace toy {
 namespace {
@@ -13,12 +13,8 @@ using Options = OptimizerOptions;
 
 constexpr int64_t kSmallestCoded = 4096;  // smaller tensors keep f32 moments (Dettmers et al. 2021, section 2)
 
-bool fits(const std::string& pattern, const std::string& name) {
-  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-}
-
 void check_pattern(std::string_view option, const std::string& pattern, std::span<const TensorSpec> tensors) {
-  const auto fitting = [&](const TensorSpec& t) { return fits(pattern, t.name); };
+  const auto fitting = [&](const TensorSpec& t) { return matches(pattern, t.name); };
   check(std::any_of(tensors.begin(), tensors.end(), fitting),
         "{}: no tensor's name fits '{}'; names are like '{}', and toy describe lists them", option, pattern,
         tensors.back().name);
@@ -167,10 +163,10 @@ std::vector<TensorUpdate> tensor_updates(std::span<const TensorSpec> tensors, co
   for (const TensorSpec& t : tensors) {
     TensorUpdate u{.rule = rule_for(t, o)};
     const bool spared =
-        std::any_of(o.no_decay.begin(), o.no_decay.end(), [&](const auto& p) { return fits(p, t.name); });
+        std::any_of(o.no_decay.begin(), o.no_decay.end(), [&](const auto& p) { return matches(p, t.name); });
     u.weight_decay = t.decays() && !spared ? o.weight_decay : 0;
     for (const auto& [pattern, factor] : o.lr_for)
-      if (fits(pattern, t.name)) u.lr_factor = factor;
+      if (matches(pattern, t.name)) u.lr_factor = factor;
     if (o.kind == Options::muon && u.rule == TensorUpdate::adamw) u.lr_factor *= o.adamw_factor;
     for (const auto& [suffix, type] : state_of(u.rule, t.shape)) u.state.push_back({t.name + suffix, type});
     if (o.ema > 0) u.state.push_back({t.name + ".ema", {DType::f32, t.shape, 0}});
@@ -311,14 +307,22 @@ void feed_optimizer(Session& session, const OptimizerOptions& o, int64_t updates
   if (o.ema > 0) session.set("ema_mix", float(std::max(1 - o.ema, 9 / (9 + double(updates)))));
 }
 
-AveragedWeights::AveragedWeights(const ModelSpec& spec, const ParamStore& weights, const ParamStore& moments) {
-  for (const TensorSpec& t : tensors_of(spec)) pairs_.push_back({weights.get(t.name), moments.get(t.name + ".ema")});
+AveragedWeights::AveragedWeights(const ModelSpec& spec, const ParamStore& weights, const ParamStore& moments)
+    : device_(weights.device()), between_(device_, size_t(1) << 20) {
+  for (const TensorSpec& t : tensors_of(spec))
+    pairs_.push_back({weights.place(t.name), moments.place(t.name + ".ema"),
+                      size_t(t.shape.count()) * size_of(weights.stored(t.name))});
   swap();
 }
 
-void AveragedWeights::swap() noexcept {
-  for (const auto& [a, b] : pairs_)
-    std::swap_ranges(a.as<std::byte>(), a.as<std::byte>() + a.bytes(), b.as<std::byte>());
+void AveragedWeights::swap() {
+  for (const Pair& p : pairs_)
+    for (size_t at = 0; at < p.bytes; at += between_.bytes()) {
+      const size_t n = std::min(between_.bytes(), p.bytes - at);
+      device_.copy(between_.at(), p.weight + at, n);
+      device_.copy(p.weight + at, p.average + at, n);
+      device_.copy(p.average + at, between_.at(), n);
+    }
 }
 
 }  // namespace toy

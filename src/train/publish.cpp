@@ -65,7 +65,8 @@ std::optional<Weight> first_beyond(const Model& model, float limit, bool matrice
   std::vector<float> piece(static_cast<size_t>(kPiece));
   for (const TensorSpec& t : tensors_of(model.spec)) {
     if (matrices_alone && t.shape.rank() < 2) continue;
-    const View v = model.params->get(t.name);
+    const HostTensor weight = model.params->host(t.name);
+    const View& v = weight.view();
     for (int64_t at = 0; at < v.count(); at += kPiece) {
       const int64_t n = std::min(kPiece, v.count() - at);
       auto* from = static_cast<std::byte*>(v.data) + size_t(at) * size_of(v.dtype);

@@ -1,19 +1,13 @@
 #include "toy/train/record.h"
 
-#include <chrono>
 #include <cmath>
 #include <utility>
 
+#include "toy/base/clock.h"
 #include "toy/base/memory.h"
 #include "toy/runs/run.h"
 
 namespace toy {
-namespace {
-
-double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-}  // namespace
-
 Recorder::Recorder(RecordOptions record, const RecipeOptions& recipe, const Device& device, Open open,
                    TrainObserver& next)
     : record_(std::move(record)),
@@ -21,7 +15,7 @@ Recorder::Recorder(RecordOptions record, const RecipeOptions& recipe, const Devi
       backend_(device.name()),
       open_(std::move(open)),
       next_(next),
-      begin_(seconds()) {}
+      begin_(steady_seconds()) {}
 
 void Recorder::resumed(int64_t step, const std::string& checkpoint) {
   step_ = step;
@@ -50,7 +44,7 @@ void Recorder::noted(const std::string& text) {
   next_.noted(text);
 }
 
-double Recorder::now() const { return seconds() - begin_; }
+double Recorder::now() const { return steady_seconds() - begin_; }
 
 void Recorder::write(const std::string& phase, runs::Body body) {
   const runs::Event e{now(), step_, phase, std::move(body)};

@@ -180,10 +180,9 @@ Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
   require_room(device, model.spec, dtype_of, options, planned_bytes(), store->bytes());
   for (const auto& [name, type] : moment_types(model.spec, options.optimizer)) moments_.add(name, type);
   if (plans_.update)
-    for (const TensorSpec& s : tensors_of(model.spec))
-      accumulator_views_.push_back(accumulators_.add(accumulator_name(s), accumulator_type(s)));
+    for (const TensorSpec& s : tensors_of(model.spec)) accumulators_.add(accumulator_name(s), accumulator_type(s));
   const std::initializer_list<const ParamStore*> stores{store, &moments_, &accumulators_};
-  arena_ = std::make_shared<const Buffer>(plans_.arena_bytes());
+  arena_ = std::make_shared<const DeviceBuffer>(device, plans_.arena_bytes());
   session_ = std::make_unique<Session>(device, plans_.step, stores, arena_);
   session_->check_finite(options.check_finite);
   if (plans_.update) {
@@ -211,12 +210,7 @@ void Trainer::feed_batch(Session& session) const {
 }
 
 void Trainer::clear_accumulators() {
-  device_.pool().run([this](int thread) {
-    for (const View& v : accumulator_views_) {
-      const Range mine = part(int64_t(v.bytes()), thread, device_.pool().size());
-      std::memset(static_cast<std::byte*>(v.data) + mine.begin, 0, size_t(mine.size()));
-    }
-  });
+  for (const std::string& name : accumulators_.names()) accumulators_.clear(name);
 }
 
 double Trainer::run_batch(const Windows& windows, int64_t first, int64_t random, double weight) {

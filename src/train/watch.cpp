@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "toy/base/glob.h"
 #include "toy/base/memory.h"
 #include "toy/graph/op_def.h"
 #include "train/feed.h"
@@ -97,24 +98,6 @@ std::vector<Watch> parse_op_timing(const std::string& text) {
   if (error != std::errc() || stop != end) return {parse_watch("op-timing", text)};
   check(every >= 0, "op-timing is {}, expected 0 (never) or more steps", every);
   return every == 0 ? std::vector<Watch>{} : std::vector<Watch>{{"*", every}};
-}
-
-bool matches(const std::string& pattern, const std::string& name) {
-  // Greedy with one point to go back to: the last star.
-  size_t p = 0, n = 0, star = std::string::npos, from = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++, from = n;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
-      ++p, ++n;
-    } else if (star != std::string::npos) {
-      p = star + 1, n = ++from;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
 }
 
 std::vector<std::pair<std::string, Value>> named_values(const Graph& graph) {

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "testing/test_device.h"
 #include "toy/backend/extend.h"
 #include "toy/backend/fused.h"
 #include "toy/base/error.h"
@@ -40,7 +41,7 @@ TEST(Device, ReferenceHoldsEveryFloatInF64) {
   EXPECT_EQ(device->compute(), DType::f64);
   for (const DType t : {DType::f64, DType::f32, DType::f16, DType::bf16}) EXPECT_EQ(device->storage(t), DType::f64);
   EXPECT_EQ(device->storage(DType::i32), DType::i32);
-  EXPECT_EQ(device->pool().size(), 1);
+  EXPECT_EQ(device->threads(), 1);
 }
 
 TEST(Device, CpuHoldsWhatItIsGiven) {
@@ -48,7 +49,56 @@ TEST(Device, CpuHoldsWhatItIsGiven) {
   EXPECT_EQ(device->name(), "cpu");
   EXPECT_EQ(device->compute(), DType::f32);
   for (const DType t : {DType::f32, DType::f16, DType::bf16, DType::i32}) EXPECT_EQ(device->storage(t), t);
-  EXPECT_EQ(device->pool().size(), 3);
+  EXPECT_EQ(device->threads(), 3);
+}
+
+TEST(Device, MemoryIsReturnedOrTaken) {
+  auto device = make_cpu_device(2);
+  DeviceBuffer kept(*device, 100);
+  {
+    const DeviceBuffer a(*device, 1 << 20), none(*device, 0);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(device->host(a.at())) % 64, 0u);
+    EXPECT_EQ(device->held().buffers, 2u);
+    EXPECT_EQ(device->held().bytes, (1u << 20) + 100);
+    DeviceBuffer moved = std::move(kept);
+    EXPECT_EQ(moved.bytes(), 100u);
+    EXPECT_EQ(kept.bytes(), 0u);
+    kept = std::move(moved);
+  }
+  EXPECT_EQ(device->held().buffers, 1u);
+  testing::internal::CaptureStderr();
+  device.reset();  // `kept` must not touch it afterwards
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("1 buffers of it (100 bytes)"), std::string::npos);
+}
+
+// On the memory of any device; the protected one has no other way.
+void check_transfers(const Device& device) {
+  const DeviceBuffer a(device, 100), b(device, 50);
+  std::vector<char> bytes(100, 1);
+  device.download(bytes.data(), a.at(), 100);
+  EXPECT_EQ(bytes, std::vector<char>(100, 0));
+  device.upload(a.at(10), "hello", 5);
+  device.fill(b.at(), std::byte{'x'}, 50);
+  device.copy(b.at(20), a.at(10), 5);
+  device.copy(a.at(50), a.at(10), 5);
+  bytes.resize(9);
+  device.download(bytes.data(), b.at(18), 9);
+  EXPECT_EQ(std::string(bytes.begin(), bytes.end()), "xxhelloxx");
+  device.download(bytes.data(), a.at(50), 5);
+  EXPECT_EQ(std::string(bytes.begin(), bytes.begin() + 5), "hello");
+}
+
+TEST(Device, Transfers) {
+  check_transfers(*make_cpu_device(2));
+  check_transfers(*make_reference_device());
+  check_transfers(*extend_device(make_cpu_device(1), {}));
+  check_transfers(ProtectedDevice(make_cpu_device(1)));
+}
+
+TEST(DeviceDeathTest, ProtectedMemoryIsOutOfReach) {
+  const ProtectedDevice device(make_cpu_device(1));
+  const DeviceBuffer a(device, 100);
+  EXPECT_DEATH(*static_cast<volatile char*>(device.address(a.at())) = 1, "");
 }
 
 void nothing(const ExecContext&, const KernelArgs&) noexcept {}
@@ -62,7 +112,7 @@ TEST(Device, KernelsOfOnesOwnComeFirst) {
   EXPECT_EQ(device->kernels()[1].op, "add");
   EXPECT_EQ(device->name(), "cpu");
   EXPECT_EQ(device->compute(), DType::f32);
-  EXPECT_EQ(device->pool().size(), 2);
+  EXPECT_EQ(device->threads(), 2);
   EXPECT_EQ(device->has_products(DType::bf16), base->has_products(DType::bf16));
   EXPECT_THROW(extend_device(make_cpu_device(1), {{.op = "mine"}}), Error);
   EXPECT_THROW(extend_device(make_cpu_device(1), {{.run = nothing}}), Error);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "testing/models.h"
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 
@@ -44,7 +45,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 class DecoderBits : public ::testing::Test {
  protected:
-  std::unique_ptr<Device> device_ = make_cpu_device(2);
+  std::unique_ptr<Device> device_ = make_test_device(2);
   Model model_ = random_model(odd_spec(), *device_, 3, 2.0);
   std::vector<int32_t> ids_ = some_tokens(150, "a");
 };
@@ -108,7 +109,7 @@ TEST_F(DecoderBits, OneTwoThreeAndEightThreads) {
   Decoder two(*device_, model_, {});
   const auto expected = all_logits(two, 0, ids_, 50);
   for (const int threads : {1, 3, 8}) {
-    const auto device = make_cpu_device(threads);
+    const auto device = make_test_device(threads);
     const Model model = random_model(odd_spec(), *device, 3, 2.0);
     Decoder d(*device, model, {});
     EXPECT_TRUE(same_bits(all_logits(d, 0, ids_, 50), expected)) << threads;
@@ -195,7 +196,7 @@ TEST_F(DecoderBits, RunToRun) {
   for (int run = 0; run < 3; ++run) {
     d.state().reset(0);
     EXPECT_TRUE(same_bits(all_logits(d, 0, ids_, 40), first)) << "the same decoder again, run " << run;
-    const auto device = make_cpu_device(2);
+    const auto device = make_test_device(2);
     const Model model = random_model(odd_spec(), *device, 3, 2.0);
     Decoder other(*device, model, {});
     EXPECT_TRUE(same_bits(all_logits(other, 0, ids_, 40), first)) << "another device and model, run " << run;
@@ -306,7 +307,7 @@ TEST_F(DecoderBits, LearnedPositions) {
     EXPECT_TRUE(same_bits(all_logits(d, 2, ids_, piece), expected)) << piece;
   }
   for (const int threads : {1, 3}) {
-    const auto device = make_cpu_device(threads);
+    const auto device = make_test_device(threads);
     const Model again = random_model(gpt2_spec(), *device, 3, 2.0);
     Decoder d(*device, again, {});
     EXPECT_TRUE(same_bits(all_logits(d, 0, ids_, 50), expected)) << threads;

@@ -4,6 +4,7 @@
 
 #include "testing/errors.h"
 #include "testing/files.h"
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/decode/text_stream.h"
 
@@ -11,7 +12,7 @@ namespace toy {
 namespace {
 
 TEST(Generate, StopsWhenAskedAndAtTheEnd) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   const Model model = random_model(model_spec("tiny"), *device, 1);
   Decoder d(*device, model, {.context = 64});
   const std::vector<int32_t> prompt{1, 2, 3};
@@ -32,7 +33,7 @@ TEST(Generate, StopsWhenAskedAndAtTheEnd) {
 
 // Text to text is the same tokens as by hand, and ends where it should.
 TEST(Generate, TextToText) {
-  const auto device = make_cpu_device(2);
+  const auto device = make_test_device(2);
   Model model = random_model(model_spec("tiny"), *device, 1);
   model.tokenizer = make_byte_tokenizer();
   const std::string prompt = "toy";
@@ -55,7 +56,7 @@ TEST(Generate, TextToText) {
 }
 
 TEST(Generate, TextEndsWithTheContextAndNeedsATokenizer) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   Model model = random_model(model_spec("tiny", 0, 16), *device, 1);
   const auto message = [&](std::string_view prompt, const GenerateOptions& o = {}) {
     return testing::message_of([&] { generate(*device, model, prompt, o); });
@@ -75,7 +76,7 @@ class SharedStories : public ::testing::TestWithParam<const char*> {};
 TEST_P(SharedStories, GreedyTextIsThePublishedOne) {
   const std::string path = testing::shared_path("data/stories260K.gguf");
   if (path.empty()) GTEST_SKIP() << "no data/stories260K.gguf under TOY_SHARED_DIR";
-  const auto device = std::string(GetParam()) == "cpu" ? make_cpu_device(2) : make_reference_device();
+  const auto device = std::string(GetParam()) == "cpu" ? make_test_device(2) : make_reference_device();
   const Model model = load_model(path, *device);
   Decoder d(*device, model, {.context = 256});
   std::vector<int32_t> ids{1};

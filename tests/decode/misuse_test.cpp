@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "testing/errors.h"
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/base/error.h"
 #include "toy/decode/decoder.h"
@@ -17,7 +18,7 @@ namespace {
 using testing::error_of;
 
 struct DecodeMisuse : ::testing::Test {
-  std::unique_ptr<Device> device = make_cpu_device(1);
+  std::unique_ptr<Device> device = make_test_device(1);
   Model model = random_model(model_spec("tiny"), *device, 1);
 };
 

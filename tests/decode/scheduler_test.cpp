@@ -9,6 +9,7 @@
 
 #include "testing/errors.h"
 #include "testing/models.h"
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 #include "toy/decode/generate.h"
@@ -88,7 +89,7 @@ class SchedulerTest : public ::testing::Test {
     if (shared) *shared = s.shared_tokens();
     return results;
   }
-  std::unique_ptr<Device> device_ = make_cpu_device(2);
+  std::unique_ptr<Device> device_ = make_test_device(2);
   Model model_ = random_model(small_spec(), *device_, 3, 2.0);
 };
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/eval/score.h"
 
@@ -39,7 +40,7 @@ void expect_golden(Device& device, double roundings) {
 }
 
 TEST(EvalGolden, PerplexityOnTheReference) { expect_golden(*make_reference_device(), 1); }
-TEST(EvalGolden, PerplexityOnTheCpu) { expect_golden(*make_cpu_device(2), 64); }
+TEST(EvalGolden, PerplexityOnTheCpu) { expect_golden(*make_test_device(2), 64); }
 
 }  // namespace
 }  // namespace toy

@@ -8,6 +8,7 @@
 #include "testing/errors.h"
 #include "testing/files.h"
 #include "testing/models.h"
+#include "testing/test_device.h"
 #include "text/spm.h"
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
@@ -57,7 +58,7 @@ class ScoreTest : public ::testing::Test {
     if (total) *total = t;
     return list;
   }
-  std::unique_ptr<Device> device_ = make_cpu_device(2);
+  std::unique_ptr<Device> device_ = make_test_device(2);
   Model model_ = random_model(small_spec(), *device_, 3, 2.0);
 };
 
@@ -99,7 +100,7 @@ TEST_F(ScoreTest, SameBitsForAnyNumberOfThreads) {
   TextScore first;
   scores(text, {.context = 100, .stride = 50}, &first);
   for (const int threads : {1, 3, 8}) {
-    const auto device = make_cpu_device(threads);
+    const auto device = make_test_device(threads);
     const Model model = random_model(small_spec(), *device, 3, 2.0);
     const TextScore t = score_text(*device, model, text, {.context = 100, .stride = 50});
     EXPECT_EQ(t.nats, first.nats) << threads;
@@ -222,7 +223,7 @@ TEST(Documents, TextThatIsNotUtf8IsNamedByDocument) {
 TEST(SharedEval, BeginningOfSequenceAsTheTokenizerSays) {
   const std::string path = testing::shared_path("data/stories260K.gguf");
   if (path.empty()) GTEST_SKIP() << "no data/stories260K.gguf under TOY_SHARED_DIR";
-  const auto device = make_cpu_device(2);
+  const auto device = make_test_device(2);
   const Model model = load_model(path, *device);
   const std::vector<std::string> documents{"Once upon a time, there was a little girl named Lily."};
   const EvalText with = tokenize_for_eval(*model.tokenizer, documents, true),

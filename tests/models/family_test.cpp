@@ -7,6 +7,7 @@
 
 #include "testing/errors.h"
 #include "testing/files.h"
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/models/model.h"
 
@@ -44,7 +45,7 @@ nlohmann::json dimensions(const std::string& architecture) {
 
 TEST(Family, OfAProgramIsSavedAndLoaded) {
   const testing::Folder folder;
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   const Families mine{shared(with_layer_norms("other")), shared(with_layer_norms("mine"))};
   const ModelSpec spec = spec_from_json(dimensions("mine"), "x.json", mine);
   EXPECT_EQ(spec.family, mine[1]);
@@ -65,7 +66,7 @@ TEST(Family, OfAProgramIsSavedAndLoaded) {
 
 TEST(Family, ChecksAndWarnsWhereItIsAsked) {
   const testing::Folder folder;
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   Family f = with_layer_norms("mine");
   f.check = [](const ModelSpec& m) { check(m.d_model <= 24, "mine: d_model is {}, at most 24", m.d_model); };
   f.warn = [](const gguf::File&, const ModelSpec& m, std::vector<std::string>& out) {

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "testing/files.h"
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/train/trainer.h"
 
@@ -78,7 +79,7 @@ class Golden : public ::testing::TestWithParam<std::tuple<const char*, const cha
  protected:
   std::string name() const { return std::get<0>(GetParam()); }
   bool reference() const { return std::string(std::get<1>(GetParam())) == "reference"; }
-  std::unique_ptr<Device> device() const { return reference() ? make_reference_device() : make_cpu_device(2); }
+  std::unique_ptr<Device> device() const { return reference() ? make_reference_device() : make_test_device(2); }
   // The reference computes in f64, and both sides are rounded to f32 once: half an ulp each, and f64 noise.
   // The cpu rounds after each operation: the longest path through these models has some 40 operations whose errors add
   // like a random walk or worse; 64 roundings of the largest element bound it. PyTorch in f32 is about as far away.
@@ -172,7 +173,7 @@ TEST_P(GoldenNarrow, Logits) {
 
 // Loading and saving changes nothing: dimensions, scaling, factors, every weight.
 TEST_P(GoldenFiles, RoundTrip) {
-  const auto dev = make_cpu_device(1);
+  const auto dev = make_test_device(1);
   const Model model = load_model(golden_path(std::string(GetParam()) + ".model"), *dev, LoadMode::trainable);
   const testing::Folder folder;
   const std::string path = folder.path("again.gguf");

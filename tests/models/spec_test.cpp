@@ -12,6 +12,7 @@
 
 #include "testing/errors.h"
 #include "testing/files.h"
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/models/model.h"
 #include "toy/models/transformer.h"
@@ -40,7 +41,7 @@ TEST(ModelSpec, BiasesAndQkNormAreTensors) {
   j["qk_norm"] = true;
   j["biases"] = {"attn_q", "attn_k", "ffn_down"};
   const ModelSpec m = spec_from_json(j, "x.json");
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   const Model model = random_model(m, *device, 3);
   std::set<std::string> found;
   for (const TensorSpec& t : tensors_of(m)) found.insert(t.name + " " + t.shape.str());
@@ -115,7 +116,7 @@ TEST(ModelSpec, RefusesRopeThatMakesNoSense) {
 
 // What a file states once for all layers, or not at all, is not lost on the way into it.
 TEST(ModelSpec, RefusesWhatFilesOfItsFamilyCannotHold) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   const auto message = [&](const char* size, const std::function<void(ModelSpec&)>& change) {
     ModelSpec m = model_spec(size);
     change(m);

@@ -103,11 +103,11 @@ void finite_differences(const OpSuite& s, const Case& c) {
     for (size_t k = 0; k < tried; ++k) {
       const size_t i = tried == count ? k : size_t(random.below(k, count));
       const double x = loss.feed[name][i];
-      double* slot = program.store().get(name).as<double>() + i;
+      double* slot = program.store().host(name).view().as<double>() + i;
       const auto f = [&](double v) {
         *slot = v;
         program.session().run();
-        return program.session().output(0).as<double>()[0];
+        return program.session().output(0).view().as<double>()[0];
       };
       const Difference d = differentiate(f, x, evaluation_error);
       *slot = x;

@@ -78,13 +78,13 @@ Results Program::run() { return run(built_.feed); }
 Results Program::run(const Feed& feed) {
   for (const auto& [name, values] : feed) {
     if (!store_.has(name)) continue;
-    const View to = store_.get(name);
-    convert(View(const_cast<double*>(values.data()), DType::f64, to.shape), to);
+    store_.write(name, View(const_cast<double*>(values.data()), DType::f64, {int64_t(values.size())}));
   }
   session_->run();
   Results results;
   for (size_t i = 0; i < built_.outputs.size(); ++i) {
-    const View v = session_->output(i);
+    const HostTensor out = session_->output(i);
+    const View& v = out.view();
     results.emplace_back(size_t(v.count()));
     convert(v, View(results.back().data(), DType::f64, v.shape));
   }

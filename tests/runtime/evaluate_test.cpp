@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "testing/errors.h"
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/ops/ops.h"
 
@@ -29,7 +30,7 @@ TEST(Evaluate, OnTheReferenceInF64UnlessToldOtherwise) {
   Graph g;
   const Value third = g.scalar(1) / g.scalar(3);
   EXPECT_EQ(evaluate(third).values[0], 1.0 / 3);
-  const auto cpu = make_cpu_device(1);
+  const auto cpu = make_test_device(1);
   EXPECT_EQ(evaluate(third, {.device = cpu.get()}).values[0], double(1.0f / 3));
 }
 
@@ -39,7 +40,7 @@ TEST(Evaluate, InputsAndParametersByName) {
   const Value ids = g.input("ids", g.rows_type(n, DType::i32), 3), table = g.param("table", f32({3, 2}));
   const Value bias = g.input("bias", f32({2})), scales = g.input("scales", g.rows_type(n, DType::f32, {1}));
   const Value y = (embedding(table, ids) + bias) * scales;
-  const auto cpu = make_cpu_device(2);
+  const auto cpu = make_test_device(2);
   ParamStore store(*cpu);
   store.add("table", f32({3, 2}));
   store.write("table", std::vector<float>{0, 1, 10, 11, 20, 21});
@@ -92,7 +93,7 @@ TEST(Evaluate, InputsAndParametersByName) {
 }
 
 TEST(Evaluate, ChangesNothing) {
-  const auto cpu = make_cpu_device(1);
+  const auto cpu = make_test_device(1);
   Graph g;
   const Value w = g.param("w", f32({2}));
   const AdamWState next = adamw({w, g.param("m", f32({2})), g.param("v", f32({2}))}, w, g.scalar(0.1), g.scalar(0.1),

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/ops/ops.h"
 #include "toy/runtime/session.h"
@@ -19,28 +20,24 @@ TEST(NonFinite, CountsInAnyLayoutAndDtype) {
   std::vector<float> v(10000, 1.0f);
   v[4097] = NAN, v[9999] = -kInf, v[5] = std::numeric_limits<float>::max();
   const View flat(v.data(), DType::f32, {100, 100});
-  NonFinite f = find_non_finite(flat, {0, 10000});
+  NonFinite f = find_non_finite(flat);
   EXPECT_EQ(f.count, 2);
   EXPECT_EQ(f.nans, 1);
   EXPECT_EQ(f.first, 4097);
-  f = find_non_finite(flat, {4098, 10000});
-  EXPECT_EQ(f.count, 1);
-  EXPECT_EQ(f.first, 9999);
   View turned = flat;
   turned.stride = {1, 100};
-  f = find_non_finite(turned, {0, 10000});
+  f = find_non_finite(turned);
   EXPECT_EQ(f.count, 2);
   EXPECT_EQ(f.first, 9740);  // row 97, column 40 of the transposed
-  EXPECT_EQ(find_non_finite(turned, {9741, 10000}).first, 9999);
   std::vector<uint16_t> half{0x7bff, 0x7c00, 0xfe00}, brain{0x7f7f, 0x7f80, 0xffc0};  // largest, inf, NaN
   for (const auto& [bits, dtype] : {std::pair(half, DType::f16), std::pair(brain, DType::bf16)}) {
-    f = find_non_finite(View(const_cast<uint16_t*>(bits.data()), dtype, {3}), {0, 3});
+    f = find_non_finite(View(const_cast<uint16_t*>(bits.data()), dtype, {3}));
     EXPECT_EQ(f.count, 2);
     EXPECT_EQ(f.nans, 1);
     EXPECT_EQ(f.first, 1);
   }
   std::vector<int32_t> ids{0x7f800000};
-  EXPECT_EQ(find_non_finite(View(ids.data(), DType::i32, {1}), {0, 1}).count, 0);
+  EXPECT_EQ(find_non_finite(View(ids.data(), DType::i32, {1})).count, 0);
 }
 
 // Runs the graph with input `x` and returns the message, or "no error".
@@ -49,7 +46,7 @@ struct Checked {
   Value x = g.input("x", {DType::f32, {2, 3}, 0});
 
   std::string run(std::vector<Value> outputs, std::vector<float> values, int threads = 2, bool on = true) {
-    const auto device = make_cpu_device(threads);
+    const auto device = make_test_device(threads);
     const ParamStore none(*device);
     Session s(*device, std::make_shared<const Plan>(compile(g, outputs, {}, *device, {.fuse = false})), {&none});
     s.set("x", values);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/backend/fused.h"
 #include "toy/base/philox.h"
@@ -24,7 +25,7 @@ std::vector<std::string> steps_of(const Plan& plan) {
 using Steps = std::vector<std::string>;
 
 struct Fusion : testing::Test {
-  std::unique_ptr<Device> cpu = make_cpu_device(2), reference = make_reference_device();
+  std::unique_ptr<Device> cpu = make_test_device(2), reference = make_reference_device();
   Graph g;
   Value x = g.input("x", f32({4, 6})), y = g.input("y", f32({4, 6})), row = g.input("row", f32({6}));
 
@@ -168,7 +169,7 @@ struct RandomProgram {
 };
 
 std::vector<std::vector<float>> results(const RandomProgram& p, int threads, bool fused, int64_t rows) {
-  const auto device = make_cpu_device(threads);
+  const auto device = make_test_device(threads);
   const ParamStore none(*device);
   Session s(*device, std::make_shared<const Plan>(compile(p.g, p.outputs, {}, *device, {.fuse = fused})), {&none});
   s.set_rows("N", rows);
@@ -193,7 +194,7 @@ TEST(FusionBits, RandomProgramsForAnyTeamAndRows) {
   int fused = 0;
   for (uint64_t seed = 0; seed < 150; ++seed) {
     RandomProgram p(seed);
-    const auto device = make_cpu_device(1);
+    const auto device = make_test_device(1);
     for (const std::string& op : steps_of(compile(p.g, p.outputs, {}, *device))) fused += op.starts_with("fused");
     for (const int64_t rows : {p.rows, p.rows / 2, int64_t(0)}) {
       const auto expected = results(p, 1, false, rows);
@@ -205,7 +206,7 @@ TEST(FusionBits, RandomProgramsForAnyTeamAndRows) {
 
 // The kernel called directly: it writes its output and its workspace and nothing else, and may overwrite an input.
 TEST(FusionBits, NothingIsWrittenBesideTheOutput) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   Graph g;
   for (const int64_t columns : {1, 31, 2049, 5000}) {
     const std::string name = "x" + std::to_string(columns), other = "y" + std::to_string(columns);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/backend/extend.h"
 #include "toy/backend/fused.h"
@@ -77,7 +78,7 @@ struct Updates {
 };
 
 TEST(FusedUpdates, JoinWhereNobodyElseWantsTheGradient) {
-  const auto cpu = make_cpu_device(2), reference = make_reference_device();
+  const auto cpu = make_test_device(2), reference = make_reference_device();
   const Updates u(8, 6, 20);
   EXPECT_TRUE(u.joins(*cpu));
   EXPECT_FALSE(u.joins(*reference));
@@ -98,7 +99,7 @@ TEST(FusedUpdates, JoinWhereNobodyElseWantsTheGradient) {
 // Two products that read each other's weight, and one that reads the weight it updates: no order is right for whole
 // products.
 TEST(FusedUpdates, DoNotReadWhatIsUpdated) {
-  const auto cpu = make_cpu_device(2);
+  const auto cpu = make_test_device(2);
   Graph g;
   const auto square = [&](const char* name) { return g.param(name, f32({4, 4})); };
   const Value dy = g.input("dy", f32({4, 4})), one = g.scalar(1), p = square("p"), q = square("q");
@@ -114,11 +115,11 @@ TEST(FusedUpdates, DoNotReadWhatIsUpdated) {
 TEST(FusedUpdates, LeaveKernelsOfOnesOwnAlone) {
   const Updates u(8, 6, 20);
   for (const char* op : {"adamw", "linear_grad_w", "linear"}) {
-    const auto cpu = make_cpu_device(2);
+    const auto cpu = make_test_device(2);
     KernelRecord own;
     for (const KernelRecord& k : cpu->kernels())
       if (k.op == op) own = k;
-    const auto device = extend_device(make_cpu_device(2), {own});
+    const auto device = extend_device(make_test_device(2), {own});
     EXPECT_EQ(u.joins(*device), op == std::string("linear")) << op;
   }
 }
@@ -126,7 +127,7 @@ TEST(FusedUpdates, LeaveKernelsOfOnesOwnAlone) {
 // Whole tiles and parts of them, either operand held, blocks of it, fewer tiles than threads.
 TEST(FusedUpdates, KeepTheBits) {
   for (const int threads : {1, 2, 3, 8}) {
-    const auto cpu = make_cpu_device(threads);
+    const auto cpu = make_test_device(threads);
     for (const auto& [rows, outs, ins] : {std::array<int64_t, 3>{1, 1, 1},
                                           {0, 7, 5},
                                           {3, 7, 5},
@@ -144,7 +145,7 @@ TEST(FusedUpdates, KeepTheBits) {
 }
 
 TEST(FusedUpdates, ASkippedStepChangesNothing) {
-  const auto cpu = make_cpu_device(2);
+  const auto cpu = make_test_device(2);
   const Updates u(16, 20, 50);
   const float inf = std::numeric_limits<float>::infinity();
   const std::vector<float> after = u.run(*cpu, true, inf);
@@ -154,7 +155,7 @@ TEST(FusedUpdates, ASkippedStepChangesNothing) {
 }
 
 TEST(FusedUpdates, SayThatAGradientIsNotFinite) {
-  const auto cpu = make_cpu_device(2);
+  const auto cpu = make_test_device(2);
   const Updates u(2, 9, 50, false);
   ASSERT_TRUE(u.joins(*cpu));
   ParamStore store(*cpu);

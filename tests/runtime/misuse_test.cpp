@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/base/error.h"
 #include "toy/graph/autodiff.h"
@@ -29,7 +30,7 @@ void expect_error(const std::string& part, const std::function<void()>& f) {
 struct Misuse : testing::Test {
   Graph g;
   Value a = g.input("a", {DType::f32, {2, 3}, 0}), ids = g.input("ids", {DType::i32, {4}, 0}, 5);
-  std::unique_ptr<Device> device = make_cpu_device(1);
+  std::unique_ptr<Device> device = make_test_device(1);
 };
 
 TEST_F(Misuse, OperandsThatAreNotThere) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/graph/autodiff.h"
 #include "toy/ops/ops.h"
@@ -34,7 +35,7 @@ Plan step_plan(Device& device) {
 }
 
 TEST(PlanProfile, PhasesFollowWhatIsRead) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   const Plan plan = step_plan(*device);
   const std::vector<Phase> phases = phases_of(plan);
   ASSERT_EQ(phases.size(), plan.steps.size());
@@ -49,7 +50,7 @@ TEST(PlanProfile, PhasesFollowWhatIsRead) {
 // Two blocks alive together do not overlap, so that lifetimes which were too long would show; each operand lies inside
 // its block while that is alive, so that lifetimes which were too short would show.
 TEST(PlanProfile, BlocksAreThoseOfTheArena) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   const Plan plan = step_plan(*device);
   const MemoryProfile p = memory_profile(plan);
   EXPECT_EQ(p.arena_bytes, plan.arena_bytes);
@@ -79,7 +80,7 @@ TEST(PlanProfile, BlocksAreThoseOfTheArena) {
 }
 
 TEST(PlanProfile, TextJsonAndSvgAgree) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   const MemoryProfile p = memory_profile(step_plan(*device));
   const std::string peak = std::to_string(p.peak_step), text = to_text(p, 1), svg = to_svg(p, "a <b>");
   EXPECT_NE(text.find("in use: step " + peak + "\n"), std::string::npos) << text;
@@ -100,7 +101,7 @@ bool touches(const PlanStep& s, const Operand& leaf) {
 // Bytes add up to the cost's. What the step before has made is near; a leaf is as far as its definition says, counted
 // back from the step, into the run before where need be.
 TEST(PlanProfile, ReuseCountsWhatWasTouchedSince) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   const Plan plan = step_plan(*device);
   const std::vector<std::vector<Reuse>> reuse = reuse_of(plan);
   const size_t n = plan.steps.size();
@@ -134,7 +135,7 @@ TEST(PlanProfile, ReuseCountsWhatWasTouchedSince) {
 }
 
 TEST(PlanProfile, CostsByLayerAddUp) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   const Plan plan = step_plan(*device);
   const std::vector<double> seconds(plan.steps.size(), 1.0);
   const std::vector<LayerCost> layers = costs_by_layer(plan, seconds);

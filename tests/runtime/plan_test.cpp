@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "backend/forwarding_device.h"
 #include "runtime/arena.h"
 #include "testing/errors.h"
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/backend/fused.h"
 #include "toy/base/philox.h"
@@ -92,7 +94,7 @@ TEST(Arena, BlocksThatNeverMeetShare) {
 // ---- whole plans
 
 struct Devices {
-  std::unique_ptr<Device> reference = make_reference_device(), cpu = make_cpu_device(2);
+  std::unique_ptr<Device> reference = make_reference_device(), cpu = make_test_device(2);
 };
 
 std::vector<std::vector<float>> run(const Graph& g, const std::vector<Value>& outputs, size_t wanted, Device& device) {
@@ -384,20 +386,16 @@ TEST(Plan, CopiesAreNoted) {
 
 // ---- devices that lack kernels
 
-class Without final : public Device {
+class Without final : public ForwardingDevice {
  public:
-  Without(Device& whole, const std::vector<std::string>& missing) : whole_(whole) {
+  Without(Device& whole, const std::vector<std::string>& missing) : ForwardingDevice(whole) {
     for (const KernelRecord& k : whole.kernels())
       if (std::find(missing.begin(), missing.end(), k.op) == missing.end()) kernels_.push_back(k);
   }
   std::string_view name() const override { return "partial"; }
-  DType storage(DType t) const override { return whole_.storage(t); }
-  DType compute() const override { return whole_.compute(); }
   std::span<const KernelRecord> kernels() const override { return kernels_; }
-  ThreadPool& pool() override { return whole_.pool(); }
 
  private:
-  Device& whole_;
   std::vector<KernelRecord> kernels_;
 };
 

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "testing/errors.h"
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 #include "toy/ops/ops.h"
@@ -86,7 +87,7 @@ struct Model {
 const std::vector<int32_t> kIds{3, 0, 4, 1, 1, 2};
 
 struct SessionTest : ::testing::Test {
-  std::unique_ptr<Device> cpu = make_cpu_device(2);
+  std::unique_ptr<Device> cpu = make_test_device(2);
 };
 
 TEST_F(SessionTest, RowsAreChosenAtRunTime) {
@@ -95,11 +96,11 @@ TEST_F(SessionTest, RowsAreChosenAtRunTime) {
   s.set("ids", kIds);
   s.run();
   const std::vector<float> all = s.values(0);
-  EXPECT_EQ(s.output(0).shape, (Shape{6, 5}));
+  EXPECT_EQ(s.output(0).view().shape, (Shape{6, 5}));
   for (const int64_t n : {2, 0, 5, 6}) {
     s.set_rows("N", n);
     s.run();
-    EXPECT_EQ(s.output(0).shape, (Shape{n, 5}));
+    EXPECT_EQ(s.output(0).view().shape, (Shape{n, 5}));
     EXPECT_EQ(s.values(0), std::vector<float>(all.begin(), all.begin() + n * 5));
   }
 }
@@ -142,7 +143,7 @@ TEST_F(SessionTest, StoresOfADeviceThatStoresOtherwiseAreRefused) {
       error_of([&] { Session(*cpu, narrow.plan, {&wide.store}); }),
       "session: tensor 'table' was made for the device 'reference', which holds f32 as f64; 'cpu' needs f32. Load "
       "or make the model on the device that runs it");
-  const auto other = make_cpu_device(1);  // stores as the first does
+  const auto other = make_test_device(1);  // stores as the first does
   EXPECT_EQ(error_of([&] { Session(*other, narrow.plan, {&narrow.store}); }), "no error");
 }
 
@@ -176,7 +177,7 @@ TEST_F(SessionTest, RunsDoNotAllocate) {
 TEST_F(SessionTest, StepsAreBitEqualOnRepeatAndForAnyTeam) {
   std::vector<std::vector<float>> ends;
   for (const int threads : {1, 2, 3, 2}) {
-    const auto device = make_cpu_device(threads);
+    const auto device = make_test_device(threads);
     Model m(*device, true);
     Session s(*device, m.plan, {&m.store});
     s.set("ids", kIds);
@@ -212,14 +213,14 @@ TEST(ParamStore, HoldsNamedTensors) {
   const auto reference = make_reference_device();
   ParamStore store(*reference);
   store.add("w", {DType::f16, {2, 2}, 0});
-  EXPECT_EQ(store.get("w").dtype, DType::f64);
+  EXPECT_EQ(store.stored("w"), DType::f64);
   EXPECT_EQ(store.type("w").dtype, DType::f16);
   EXPECT_EQ(store.read("w"), (std::vector<float>(4, 0)));
   store.write("w", std::vector<float>{1, 2, 3, 4});
   EXPECT_EQ(store.read("w"), (std::vector<float>{1, 2, 3, 4}));
   EXPECT_GE(store.bytes(), 32u);
   EXPECT_EQ(error_of([&] { store.add("w", {DType::f32, {1}, 0}); }), "parameters: the name 'w' is taken");
-  EXPECT_EQ(error_of([&] { store.get("u"); }), "parameters: there is no tensor 'u'");
+  EXPECT_EQ(error_of([&] { store.host("u"); }), "parameters: there is no tensor 'u'");
   EXPECT_EQ(error_of([&] { store.write("w", std::vector<float>(3)); }),
             "parameters: 3 values for 'w' of type f16[2,2]");
   EXPECT_EQ(store.names(), std::vector<std::string>{"w"});
@@ -227,26 +228,32 @@ TEST(ParamStore, HoldsNamedTensors) {
 
 // Tensors share buffers; none lies on another.
 TEST(ParamStore, TensorsOfManySizesDoNotOverlap) {
-  const auto cpu = make_cpu_device(1);
+  const auto cpu = make_test_device(1);
   ParamStore store(*cpu);
   const std::vector<int64_t> sizes = {1, 3, 17, 20000, 5, 0, 400000, 1, 70000, 3000000, 8, 30000, 30000, 30000, 9};
   size_t bytes = 0;
-  std::vector<View> views;
   for (size_t i = 0; i < sizes.size(); ++i) {
-    views.push_back(store.add(std::to_string(i), {DType::f32, {sizes[i]}, 0}));
-    bytes += size_t(sizes[i]) * 4;
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(views.back().data) % 64, 0u);
+    const std::string name = std::to_string(i);
+    const size_t n = size_t(sizes[i]);
+    store.add(name, {DType::f32, {sizes[i]}, 0});
+    bytes += n * 4;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(cpu->address(store.place(name))) % 64, 0u);
     EXPECT_EQ(store.bytes(), bytes);
-    const float* p = views.back().as<const float>();
-    EXPECT_TRUE(std::all_of(p, p + sizes[i], [](float f) { return f == 0; })) << i;
-    std::fill_n(views.back().as<float>(), sizes[i], float(i + 1));
+    EXPECT_EQ(store.read(name), std::vector<float>(n, 0)) << i;
+    store.write(name, std::vector<float>(n, float(i + 1)));
   }
   for (size_t i = 0; i < sizes.size(); ++i)
     EXPECT_EQ(store.read(std::to_string(i)), std::vector<float>(size_t(sizes[i]), float(i + 1))) << i;
 
   ParamStore moved = std::move(store);
-  std::fill_n(store.add("x", {DType::f32, {100}, 0}).as<float>(), 100, 1.0f);  // an empty store like any other
-  EXPECT_EQ(moved.add("y", {DType::f32, {100}, 0}).as<const float>()[0], 0);
+  store.add("x", {DType::f32, {100}, 0});  // an empty store like any other
+  store.write("x", std::vector<float>(100, 1));
+  moved.add("y", {DType::f32, {100}, 0});
+  EXPECT_EQ(moved.read("y"), std::vector<float>(100, 0));
+  moved.write("y", std::vector<float>(100, 2));
+  moved.clear("y");
+  EXPECT_EQ(moved.read("y"), std::vector<float>(100, 0));
+  EXPECT_EQ(store.read("x"), std::vector<float>(100, 1));
 }
 
 TEST(ParamStore, BoundTensorsAreFrozenAndNotCopied) {
@@ -255,7 +262,7 @@ TEST(ParamStore, BoundTensorsAreFrozenAndNotCopied) {
   const View view(file->data(), DType::f32, {3});
   ParamStore store(*cpu), wide(*reference);
   store.bind("w", view, file);
-  EXPECT_EQ(store.get("w").data, file->data());
+  EXPECT_EQ(store.host("w").view().data, file->data());
   EXPECT_TRUE(store.frozen("w"));
   EXPECT_EQ(store.bytes(), 0u);
   EXPECT_EQ(file.use_count(), 2);

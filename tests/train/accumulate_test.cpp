@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/train/trainer.h"
 #include "train_testing.h"
@@ -30,7 +31,7 @@ Windows windows(int64_t first, int64_t count, int64_t tokens) {
 }
 
 Gradient gradient(const TrainerOptions& options, const Windows& w, int threads = 2) {
-  return testing::gradient(*make_cpu_device(threads), spec(), options, w);
+  return testing::gradient(*make_test_device(threads), spec(), options, w);
 }
 
 // Windows of one token, so that a sequence is one row and the gradient of each row alone can be had: g_i, exactly 4
@@ -80,7 +81,7 @@ TEST(Accumulate, SameBitsForAnyThreads) {
 
 // The accumulators begin at zero in every step, after a step that was skipped too.
 TEST(Accumulate, ASkippedStepLeavesNothingBehind) {
-  const auto device = make_cpu_device(2);
+  const auto device = make_test_device(2);
   const auto after = [&](bool poisoned) {
     Model model = random_model(spec(), *device, 9);
     Trainer trainer(*device, model, {.batch = 1, .tokens = 5, .accumulate = 3});
@@ -101,7 +102,7 @@ TEST(Accumulate, ASkippedStepLeavesNothingBehind) {
 }
 
 TEST(Accumulate, MemoryIsThatOfASmallBatchAndCountsTheAccumulators) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   Model model = random_model(spec(), *device, 9);
   const auto planned = [&](int64_t batch, int64_t accumulate) {
     return Trainer(*device, model, {.batch = batch, .tokens = 32, .accumulate = accumulate}).planned_bytes();
@@ -113,7 +114,7 @@ TEST(Accumulate, MemoryIsThatOfASmallBatchAndCountsTheAccumulators) {
 }
 
 TEST(Accumulate, BadOptions) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   Model model = random_model(spec(), *device, 9);
   EXPECT_THROW(Trainer(*device, model, {.batch = 1, .tokens = 4, .accumulate = 0}), Error);
   TrainerOptions streaming{.batch = 1, .tokens = 4, .accumulate = 2, .updates = TrainerOptions::streaming};

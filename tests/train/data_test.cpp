@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "testing/files.h"
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 #include "toy/data/packing.h"
@@ -97,7 +98,7 @@ TEST(Packed, IsEachDocumentAloneWeightedByTokens) {
 // two are within 8 u sum |g_i| of each other; see tests/train/accumulate_test.cpp.
 TEST(Packed, DocumentsOfTwoTokensOnTheCpu) {
   const Documents d = documents_of({2, 2, 2, 2});
-  const auto device = make_cpu_device(2);
+  const auto device = make_test_device(2);
   const PackedRows rows(d.ids, d.begins, d.ids.size(), 4, 1);
   ASSERT_EQ(rows.rows(), 1);
   const Gradient packed = gradient(*device, spec(), bare(1, 4), rows.windows(0, 1));
@@ -114,7 +115,7 @@ TEST(Packed, DocumentsOfTwoTokensOnTheCpu) {
 // A validation of packed rows is the sum over the documents; each token has the bits that it has alone.
 TEST(Packed, ValidationIsEachDocumentAlone) {
   const Documents d = documents_of({8, 3, 6, 2, 5, 4, 7, 3, 2});
-  const auto device = make_cpu_device(2);
+  const auto device = make_test_device(2);
   Model model = random_model(spec(), *device, 9, 2.0);
   const PackedRows rows(d.ids, d.begins, d.ids.size(), 9, 1);
   Trainer trainer(*device, model, bare(3, 9));
@@ -138,7 +139,7 @@ TEST(Packed, APartIsTakenFromEverywhere) {
   std::vector<int64_t> lengths(17, 3);
   lengths[0] = 33;
   const Documents d = documents_of(lengths);
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   Model model = random_model(spec(), *device, 9, 2.0);
   const PackedRows all(d.ids, d.begins, d.ids.size(), 8, 0), longest(d.ids, std::vector<uint64_t>{0}, 33, 8, 0);
   ASSERT_EQ(all.rows(), 2 * longest.rows());
@@ -150,7 +151,7 @@ TEST(Packed, APartIsTakenFromEverywhere) {
 }
 
 TEST(Packed, RefusesHalfAPlan) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   Model model = random_model(spec(), *device, 9);
   Trainer trainer(*device, model, bare(1, 4));
   Windows w{{1, 2, 3, 4}, {2, 3, 4, 5}, {0, 0, 1}, {0, 1, 0}};
@@ -196,7 +197,7 @@ TEST_F(DataRun, ResumedIsUninterrupted) {
     for (const bool pack : {false, true}) {
       const std::string what = std::string(mix ? "mixed" : "joined") + (pack ? "_packed" : "_cut");
       Listener whole;
-      const auto device = make_cpu_device(1);
+      const auto device = make_test_device(1);
       const TrainResult end = train_from_scratch(options("whole_" + what, mix, pack), *device, whole);
       Listener parts;
       TrainResult r;
@@ -205,7 +206,7 @@ TEST_F(DataRun, ResumedIsUninterrupted) {
         FromScratchOptions o = options(what, mix, pack);
         if (stop != 3) o.data.cache = path("cache");
         Listener part(stop);
-        const auto other = make_cpu_device(threads++ % 3 + 1);
+        const auto other = make_test_device(threads++ % 3 + 1);
         r = train_from_scratch(o, *other, part);
         parts.append(part);
       }
@@ -221,7 +222,7 @@ TEST_F(DataRun, ResumedIsUninterrupted) {
 TEST_F(DataRun, WhatDoesNotMatterDoesNotMatter) {
   const auto losses = [&](FromScratchOptions o) {
     o.resume = false;
-    const auto device = make_cpu_device(1);
+    const auto device = make_test_device(1);
     Listener l;
     train_from_scratch(o, *device, l);
     return l.losses;
@@ -262,7 +263,7 @@ TEST_F(DataRun, ATextThatChanges) {
    private:
     std::string path_;
   };
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   Listener whole, rest;
   Changer stopped(path("books/b"));
   const TrainResult expected = train_from_scratch(options("whole", true, true), *device, whole);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "testing/files.h"
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/base/memory.h"
 #include "toy/data/stories.h"
@@ -30,7 +31,7 @@ struct Outcome {
 };
 
 Outcome train(const ModelSpec& spec, TrainerOptions options, const Recompute& recompute, int threads) {
-  const auto device = make_cpu_device(threads);
+  const auto device = make_test_device(threads);
   Model model = random_model(spec, *device, 9);
   options.batch = 2, options.tokens = 23, options.seed = 5, options.recompute = recompute;
   Trainer trainer(*device, model, options);
@@ -56,7 +57,7 @@ TEST(TrainMemory, RecomputationChangesNoBit) {
       {"plain", {}}, {"streaming", streaming}, {"dropout", dropout}, {"accumulate", accumulate}, {"bf16", bf16}};
   for (const char* size : {"tiny", "gpt2-tiny"})
     for (const auto& [name, options] : cases) {
-      if (!make_cpu_device(1)->has_products(options.compute)) continue;
+      if (!make_test_device(1)->has_products(options.compute)) continue;
       const Outcome kept = train(spec_of(size), options, {}, 1);
       for (size_t i = 0; i < kChoices.size(); ++i) {
         const Outcome again = train(spec_of(size), options, kChoices[i], 1 + int(i % 2));
@@ -101,7 +102,7 @@ TEST(TrainMemory, TheLossIsNeverComputedTwice) {
 }
 
 TEST(TrainMemory, PartsAreWhatThePlansHold) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   for (const int64_t accumulate : {1, 2}) {
     Model model = random_model(spec_of("tiny"), *device, 9);
     const Trainer t(*device, model, {.batch = 2, .tokens = 16, .accumulate = accumulate});
@@ -117,7 +118,7 @@ TEST(TrainMemory, PartsAreWhatThePlansHold) {
 
 // With ever less memory ever more is computed again, never more than needed, down to a limit that is named.
 TEST(TrainMemory, FitsWithTheLeastWork) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   const ModelSpec spec = model_spec("tiny");
   const TrainerOptions options{.batch = 8, .tokens = 64};
   constexpr size_t kOther = 12345;
@@ -160,7 +161,7 @@ TEST(TrainMemory, FitsWithTheLeastWork) {
 }
 
 TEST(TrainMemory, ATrainerThatHasNoRoomNamesTheWayOut) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   Model model = random_model(model_spec("tiny"), *device, 9);
   struct Case {
     int64_t whole;
@@ -182,7 +183,7 @@ TEST(TrainMemory, ATrainerThatHasNoRoomNamesTheWayOut) {
 TEST(TrainMemory, ResumesUnderAnotherLimit) {
   const testing::Folder folder;
   const std::string text = folder.write("text.txt", write_stories({.bytes = 4000}));
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   const auto run = [&](const std::string& out, size_t memory, int64_t stop) {
     FromScratchOptions o;
     o.data.corpus = {text};

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "testing/errors.h"
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/train/optimizer.h"
 
@@ -60,7 +61,7 @@ class Fit {
 };
 
 TEST(Minimize, EveryOptimizerFitsALine) {
-  const auto device = make_cpu_device(2);
+  const auto device = make_test_device(2);
   for (const OptimizerInfo& info : optimizers()) {
     Regression r;
     Options o = Options::of(info.kind);
@@ -76,7 +77,7 @@ TEST(Minimize, EveryOptimizerFitsALine) {
 
 // The graph that one would write by hand has the same bits.
 TEST(Minimize, IsGradientsNormClippingAndTheOp) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   const Options o{.beta2 = 0.99, .weight_decay = 0.1, .clip = 0.5};
   Regression a, b;
   const OptimizerStep step = minimize(a.loss, a.params, o);
@@ -101,7 +102,7 @@ TEST(Minimize, IsGradientsNormClippingAndTheOp) {
 }
 
 TEST(Minimize, AStepWhoseGradientIsNotFiniteChangesNothing) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   Regression r;
   const Options o;
   const OptimizerStep step = minimize(r.loss, r.params, o);
@@ -117,7 +118,7 @@ TEST(Minimize, AStepWhoseGradientIsNotFiniteChangesNothing) {
 }
 
 TEST(Minimize, PatternsAreOverTheNamesOfTheParameters) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   Regression r;
   const Options o{.lr_for = {{"b", 0}}, .ema = 0.5};
   const OptimizerStep step = minimize(r.loss, r.params, o);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "testing/errors.h"
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/tensor/convert.h"
 #include "toy/train/trainer.h"
@@ -50,7 +51,7 @@ struct Outcome {
 };
 Outcome train(const Options& o, int threads, int steps, TrainerOptions::Updates updates = TrainerOptions::gathered,
               bool check_finite = false, double lr = 0) {
-  const auto device = make_cpu_device(threads);
+  const auto device = make_test_device(threads);
   Model model = random_model(small_spec(), *device, 9);
   const auto ids = walk(4000);
   const WindowSampler sampler(ids, 3, 23, 1);
@@ -60,7 +61,8 @@ Outcome train(const Options& o, int threads, int steps, TrainerOptions::Updates 
   for (int i = 0; i < steps; ++i) out.losses.push_back(trainer.step(sampler.batch(i), lr > 0 ? lr : o.usual_lr()).loss);
   for (const ParamStore* store : {static_cast<const ParamStore*>(model.params.get()), &trainer.moments()})
     for (const std::string& name : store->names()) {
-      const View v = store->get(name);
+      const HostTensor tensor = store->host(name);
+      const View& v = tensor.view();
       for (int64_t i = 0; i < v.count(); ++i) out.tensors[name].push_back(element(v, i));
     }
   return out;
@@ -99,7 +101,7 @@ TEST(Optimizer, EachLearns) {
 }
 
 TEST(Optimizer, KeepsWhatItSays) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   for (Options o : all_kinds()) {
     for (const double ema : {0.0, 0.9}) {
       o.ema = ema;
@@ -153,7 +155,7 @@ TEST(Optimizer, MuonIsForTheMatricesBetweenEmbeddingAndOutput) {
 
 // A gradient that is not finite leaves weights, moments and averages as they are, in both kinds of updates.
 TEST(Optimizer, SkippedStepsChangeNothing) {
-  const auto device = make_cpu_device(2);
+  const auto device = make_test_device(2);
   const auto ids = walk(500);
   for (Options o : all_kinds())
     for (const auto updates : {TrainerOptions::gathered, TrainerOptions::streaming}) {
@@ -172,7 +174,8 @@ TEST(Optimizer, SkippedStepsChangeNothing) {
         for (const ParamStore* store : {static_cast<const ParamStore*>(model.params.get()), &trainer.moments()})
           for (const std::string& name : store->names()) {
             all.emplace_back();
-            for (int64_t i = 0; i < store->get(name).count(); ++i) all.back().push_back(element(store->get(name), i));
+            const HostTensor tensor = store->host(name);
+            for (int64_t i = 0; i < tensor.view().count(); ++i) all.back().push_back(element(tensor.view(), i));
           }
         return all;
       };
@@ -205,7 +208,7 @@ TEST(Groups, FactorsAndDecayByName) {
 // lr times factor in the graph is lr times factor outside: one tensor's factor of 1/4 is a run of a quarter of the rate
 // for that tensor, to the bit (a power of two), after one step from the same weights.
 TEST(Groups, AFactorIsALearningRate) {
-  const auto device = make_cpu_device(2);
+  const auto device = make_test_device(2);
   const auto ids = walk(500);
   const auto after = [&](const Options& o, double lr) {
     Model model = random_model(small_spec(), *device, 9);
@@ -235,7 +238,7 @@ TEST(Groups, APatternThatFitsNothingIsAnError) {
 // The average is the plain statement of it: decay min(0.9, n / (9 + n)) behind n updates. One product and two sums a
 // step, 3u (|avg| + |w|), and errors of before shrink.
 TEST(Average, IsItsDefinition) {
-  const auto device = make_cpu_device(2);
+  const auto device = make_test_device(2);
   const auto ids = walk(900);
   const WindowSampler sampler(ids, 2, 16, 1);
   const Options o{.ema = 0.75};
@@ -255,7 +258,7 @@ TEST(Average, IsItsDefinition) {
 }
 
 TEST(Average, ChangesPlacesWithTheWeights) {
-  const auto device = make_cpu_device(2);
+  const auto device = make_test_device(2);
   const auto ids = walk(900);
   Model model = random_model(small_spec(), *device, 9);
   Trainer trainer(*device, model, {.batch = 2, .tokens = 16, .optimizer = {.ema = 0.9}});

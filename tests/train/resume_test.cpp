@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "testing/files.h"
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/base/error.h"
 #include "toy/data/stories.h"
@@ -83,7 +84,7 @@ TEST_F(Resume, EveryOptimizerAndThreads) {
   for (const Case& c : cases())
     for (const int threads : {1, 2, 3}) {
       const std::string what = c.name + "_" + std::to_string(threads);
-      const auto device = make_cpu_device(threads);
+      const auto device = make_test_device(threads);
       Listener whole;
       const TrainResult end = train_from_scratch(options("whole_" + what, c.trainer), *device, whole);
       Listener parts;
@@ -111,7 +112,7 @@ TEST_F(Resume, EveryOptimizerAndThreads) {
 // Stopped within the validation that ends the run, by patience or at the last step: the end is the same, and so is the
 // best checkpoint.
 TEST_F(Resume, InTheValidationThatEndsTheRun) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   for (const bool patience : {true, false}) {
     const auto run = [&](const std::string& name, int64_t stop) {
       FromScratchOptions o = options(name + std::to_string(patience), {});
@@ -155,14 +156,14 @@ TEST_F(Resume, ValidationsTellTheirProgress) {
   } observer;
   TrainerOptions average;
   average.optimizer.ema = 0.9;
-  train_from_scratch(options("run", average), *make_cpu_device(1), observer);
+  train_from_scratch(options("run", average), *make_test_device(1), observer);
   ASSERT_EQ(observer.begins.size(), 4u);  // three of 40 tokens, one of all
   EXPECT_EQ(observer.begins[0], 2);       // 40 tokens in two windows of 32 at stride 8, a batch; for two models
   EXPECT_GT(observer.begins[3], 4 * observer.begins[0]);
 }
 
 TEST_F(Resume, AfterTheEnd) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   FromScratchOptions o = options("run", {});
   o.checkpoint_every = 9;
   Listener first, second;
@@ -178,7 +179,7 @@ TEST_F(Resume, AfterTheEnd) {
 // Checksums vouch for the bytes, not for what they say: values that cannot be are refused by name.
 TEST_F(Resume, MalformedCheckpoints) {
   namespace fs = std::filesystem;
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   FromScratchOptions o = options("run", {});
   Listener stopped(4);
   train_from_scratch(o, *device, stopped);
@@ -248,7 +249,7 @@ TEST_F(Resume, OnTheReference) {
 }
 
 TEST_F(Resume, ComputeThatWasMeasuredIsKept) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   EXPECT_FALSE(checkpoint_compute(path("run")));
   FromScratchOptions o = options("run", {});
   if (device->has_products(DType::bf16)) o.trainer.compute = DType::bf16;
@@ -275,7 +276,7 @@ TEST_F(Resume, OnAProcessorThatRoundsOtherwiseIsRefusedUnlessTold) {
   const std::vector<int64_t> sets = hwy::SupportedAndGeneratedTargets();
   const auto has = [&](int64_t set) { return std::find(sets.begin(), sets.end(), set) != sets.end(); };
   if (!has(HWY_AVX2) || !has(HWY_SSSE3)) GTEST_SKIP() << "this machine has no AVX2";
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   FromScratchOptions o = options("run", {});
   Listener whole, begin(4), rest;
   const std::string bytes = slurp(train_from_scratch(options("whole", {}), *device, whole).model_path);

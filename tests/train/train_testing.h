@@ -45,7 +45,8 @@ inline Gradient gradient(Device& device, const ModelSpec& spec, const TrainerOpt
   const StepResult r = trainer.step(w, 1e-3);
   Gradient g{{}, r.loss, r.grad_norm.value()};
   for (const TensorSpec& t : tensors_of(spec)) {
-    const View v = trainer.moments().get(t.name + ".v");
+    const HostTensor moment = trainer.moments().host(t.name + ".v");
+    const View& v = moment.view();
     for (int64_t i = 0; i < v.count(); ++i) g.of[t.name].push_back(element(v, i));
   }
   return g;

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "testing/errors.h"
+#include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/train/record.h"
 #include "train_testing.h"
@@ -31,7 +32,8 @@ TEST(Watch, Patterns) {
         std::tuple("blk.*.attn_q*", "blk.11.attn_q.weight", true),
         std::tuple("blk.*.attn_q", "blk.1.attn_q.weight", false), std::tuple("blk.?.out", "blk.1.out", true),
         std::tuple("blk.?.out", "blk.11.out", false), std::tuple("a*b*c", "abbbc", true),
-        std::tuple("a*b*c", "acb", false), std::tuple("a", "a", true), std::tuple("a", "ab", false)})
+        std::tuple("a*b*c", "acb", false), std::tuple("blk.[01].x", "blk.1.x", true),
+        std::tuple("blk.[01].x", "blk.2.x", false), std::tuple("a", "a", true), std::tuple("a", "ab", false)})
     EXPECT_EQ(matches(pattern, name), fits) << pattern << " " << name;
 }
 
@@ -90,7 +92,7 @@ const TrainerOptions kPlain{.batch = 2, .tokens = 16, .optimizer = {}, .seed = 3
 // `first_alone`: of a step that sums over several batches, all but the first are padding.
 Told train(const WatchOptions& watch, const TrainerOptions& options = kPlain, bool tied = true,
            bool first_alone = false) {
-  const auto device = make_cpu_device(2);
+  const auto device = make_test_device(2);
   Model model = random_model(small_spec(tied), *device, 9);
   const auto ids = testing::random_ids(800, 61, Philox(5, "ids"));
   const WindowSampler sampler(ids, options.batch * options.accumulate, options.tokens, 1);
@@ -188,7 +190,7 @@ TEST(Watcher, TapsSeeTheValues) {
 }
 
 TEST(Watcher, DriftIsItsDefinition) {
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   Model model = random_model(small_spec(), *device, 9);
   const TrainerOptions options{.batch = 1, .tokens = 8};
   Trainer trainer(*device, model, options);
@@ -268,7 +270,7 @@ TEST_P(ResumedRecorder, SaysSo) {
     void write(const runs::Event& e) override { events.push_back(e); }
     std::vector<runs::Event>& events;
   };
-  const auto device = make_cpu_device(1);
+  const auto device = make_test_device(1);
   std::vector<runs::Event> events;
   TrainObserver nobody;
   const RecipeOptions recipe;

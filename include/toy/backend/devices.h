@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "toy/backend/kernel.h"
+#include "toy/backend/device.h"
 
 namespace toy {
 

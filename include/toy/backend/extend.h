@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "toy/backend/kernel.h"
+#include "toy/backend/device.h"
 
 namespace toy {
 

@@ -1,4 +1,4 @@
-// What a backend offers: a list of kernel records. A plan picks one record for each node when it is compiled.
+// What a device offers: a list of kernel records. A plan picks one record for each node when it is compiled.
 #pragma once
 
 #include <atomic>
@@ -96,24 +96,6 @@ struct KernelRecord {
   /// The planner fuses chains of such ops; the device's kernel for `fused_elementwise` finds the function by the
   /// number.
   int elementwise = -1;
-};
-
-/// A place to compute. Today the memory of every device is the host's.
-class Device {
- public:
-  virtual ~Device() = default;
-  virtual std::string_view name() const = 0;
-  /// How values of a dtype are held: the reference backend keeps every float in f64.
-  virtual DType storage(DType logical) const = 0;
-  /// Can dense products round their operands to this dtype (PlanOptions::products)?
-  virtual bool has_products(DType type) const { return type == DType::f32; }
-  /// What influences the bits of its results besides its name, with dense products in that dtype: how this processor
-  /// rounds, e.g. "fma". Empty if nothing does.
-  virtual std::string arithmetic(DType products) const { return {}; }
-  /// The dtype that activations are computed in, as stored.
-  virtual DType compute() const = 0;
-  virtual std::span<const KernelRecord> kernels() const = 0;
-  virtual ThreadPool& pool() = 0;
 };
 
 }  // namespace toy

@@ -11,9 +11,6 @@
 
 namespace toy {
 
-/// Positions in one page of a cache, and in one key tile of the attention kernels.
-inline constexpr int64_t kPagePositions = 64;
-
 /// How much a state holds: sequences of up to `context` positions each.
 struct DecodeShape {
   int sequences = 1;
@@ -80,7 +77,10 @@ class DecodeState {
   int64_t pages_of(int sequence) const { return (length(sequence) + kPagePositions - 1) / kPagePositions; }
   int32_t take_page();
   void copy_page(int32_t from, int32_t to);
-  std::span<std::byte> item(const StateSlot& slot, int64_t index) const;
+  // Item `index` of dimension 0 of a slot: a page, or a sequence.
+  Place item(const StateSlot& slot, int64_t index) const;
+  size_t item_bytes(const StateSlot& slot) const;
+  void copy_item(const StateSlot& slot, int64_t from, int64_t to);
   /// Entry of the page table for page p of a sequence.
   int32_t& page(int sequence, int64_t p) { return table_[size_t(sequence * shape_.pages_per_sequence() + p)]; }
   int32_t page(int sequence, int64_t p) const { return table_[size_t(sequence * shape_.pages_per_sequence() + p)]; }

@@ -70,6 +70,12 @@ struct OpDef {
   std::optional<View> (*view)(const View& in, const Attrs&) = nullptr;
 
   const std::string& name() const { return signature.name(); }
+  /// Does it write over an operand (one that is donated)?
+  bool updates_in_place() const {
+    for (const OperandSpec& s : signature.inputs())
+      if (s.donated) return true;
+    return false;
+  }
   /// What `cost` says, or its default.
   Cost cost_of(const CostQuery& q) const;
 };

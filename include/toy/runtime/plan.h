@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "toy/backend/kernel.h"
+#include "toy/backend/device.h"
 #include "toy/graph/op_def.h"
 
 namespace toy {

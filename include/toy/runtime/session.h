@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "toy/runtime/plan.h"
-#include "toy/tensor/buffer.h"
 
 namespace toy {
 
@@ -23,23 +22,30 @@ class ParamStore {
   explicit ParamStore(const Device& device) : device_(&device) {}
 
   /// A zeroed tensor. Throws if the name is taken.
-  View add(const std::string& name, const TensorType& type);
-  /// Values of `host` (contiguous). Where the device stores its dtype as it is, nothing is copied and `keep_alive` is
-  /// held as long as the store; such a tensor is frozen. Throws if the name is taken, and for a view that has no data
-  /// or is not contiguous.
+  void add(const std::string& name, const TensorType& type);
+  /// Values of `host` (contiguous). Where the device's memory is the host's and holds their dtype as it is, nothing is
+  /// copied and `keep_alive` is held as long as the store; such a tensor is frozen. Throws if the name is taken, and
+  /// for a view that has no data or is not contiguous.
   void bind(const std::string& name, const View& host, std::shared_ptr<const void> keep_alive);
   /// Is there a tensor of this name?
   bool has(std::string_view name) const { return entries_.find(name) != entries_.end(); }
-  /// Throws naming the tensor.
-  View get(std::string_view name) const;
-  /// Its type; throws naming the tensor if there is none.
+  /// Its values as the device stores them. Throws naming the tensor, as all functions below.
+  HostTensor host(std::string_view name) const;
+  /// Where the device holds it, and in which dtype.
+  Place place(std::string_view name) const { return entry(name).at; }
+  DType stored(std::string_view name) const { return device_->storage(entry(name).type.dtype); }
+  /// Its type.
   const TensorType& type(std::string_view name) const { return entry(name).type; }
   /// Was it bound without a copy, so that nothing may write to it?
   bool frozen(std::string_view name) const { return entry(name).frozen; }
   /// The values as f32, row-major.
   std::vector<float> read(std::string_view name) const;
-  /// Sets the values, row-major. Throws for another number of values or a frozen tensor.
+  /// Sets the values, row-major and of any dtype. Throws for another number of values or a frozen tensor.
+  void write(std::string_view name, const View& values);
+  /// @copydoc write
   void write(std::string_view name, std::span<const float> values);
+  /// Sets all of it to zero.
+  void clear(std::string_view name);
   std::vector<std::string> names() const;
   /// Bytes of the tensors allocated here (bound ones are not counted).
   size_t bytes() const;
@@ -48,16 +54,17 @@ class ParamStore {
  private:
   struct Entry {
     TensorType type;
-    View view;
+    Place at;
     size_t bytes = 0;  // allocated here
     std::shared_ptr<const void> keep_alive;
     bool frozen = false;
   };
   const Entry& entry(std::string_view name) const;
-  std::byte* allocate(size_t bytes);
+  const Entry& writable(std::string_view name) const;
+  Place allocate(size_t bytes);
   const Device* device_;
-  std::vector<Buffer> full_;
-  Buffer shared_;  // its first used_ bytes are
+  std::vector<DeviceBuffer> full_;
+  DeviceBuffer shared_;  // its first used_ bytes are
   size_t used_ = 0;
   std::map<std::string, Entry, std::less<>> entries_;
 };
@@ -77,7 +84,7 @@ class Session {
   /// otherwise, and without a plan or store. `arena`: memory that sessions share which take turns, as large as the
   /// largest of their plans wants; outputs are then valid until another of them runs. Default: the session has its own.
   Session(Device& device, std::shared_ptr<const Plan> plan, std::initializer_list<const ParamStore*> stores,
-          std::shared_ptr<const Buffer> arena = nullptr);
+          std::shared_ptr<const DeviceBuffer> arena = nullptr);
   ~Session();
 
   /// The actual number of rows (0 <= n <= the maximum), until it is set again.
@@ -99,7 +106,7 @@ class Session {
   void check_finite(bool on);
 
   /// Output i of compile(), valid until the next run. The shape has the actual rows. Throws if there is no output i.
-  View output(size_t i) const;
+  HostTensor output(size_t i) const;
   /// Output i, which has one element; throws if it has another number.
   float scalar(size_t i) const;
   /// Values of output i as f32.
@@ -112,26 +119,26 @@ class Session {
   size_t arena_bytes() const { return plan_->arena_bytes; }
 
  private:
-  struct Call {
+  struct Operands {
     std::vector<View> in, out;
   };
   View resolve(const Operand& o) const;
   void bind_views();
   const PlanLeaf* input_of(std::string_view name, DType dtype, size_t values) const;
-  std::byte* data_of(const PlanLeaf& input) { return inputs_[size_t(&input - plan_->inputs.data())].data(); }
-  void execute(int thread, struct KernelError& error);
-  bool is_finite(const ExecContext& ctx, size_t step);
+  Place place_of(const PlanLeaf& input) const { return inputs_[size_t(&input - plan_->inputs.data())].at(); }
+  Place place_of(const Operand& o) const;
+  void run_watched();
 
   Device& device_;
   std::shared_ptr<const Plan> plan_;
-  std::shared_ptr<const Buffer> arena_;
-  std::vector<View> params_;
-  std::vector<Buffer> inputs_, constants_;
+  std::shared_ptr<const DeviceBuffer> arena_;
+  std::vector<Place> params_;
+  std::vector<DeviceBuffer> inputs_, constants_;
   std::vector<int64_t> rows_;
-  std::vector<Call> calls_;
+  std::vector<Operands> operands_;
+  std::vector<KernelCall> calls_;
   std::vector<StepTime> times_;
   std::unique_ptr<FiniteWatch> finite_;  // nullptr: off
-  size_t stopped_ = 0;                   // at this step, because of what finite_ found; else the number of steps
   bool stale_ = true, profile_ = false;
 };
 

@@ -143,8 +143,14 @@ class AveragedWeights {
   AveragedWeights& operator=(const AveragedWeights&) = delete;
 
  private:
-  void swap() noexcept;
-  std::vector<std::pair<View, View>> pairs_;
+  struct Pair {
+    Place weight, average;
+    size_t bytes;
+  };
+  void swap();
+  const Device& device_;
+  DeviceBuffer between_;
+  std::vector<Pair> pairs_;
 };
 
 }  // namespace toy

@@ -116,6 +116,7 @@ class Trainer {
     return update_session_ ? std::vector{session_.get(), update_session_.get()} : std::vector{session_.get()};
   }
   const ParamStore& moments() const { return moments_; }
+  ParamStore& moments() { return moments_; }
   /// Bytes that training and its evaluations hold: weights, moments, accumulators, arena, inputs.
   size_t planned_bytes() const { return plans_.bytes(device_); }
 
@@ -129,9 +130,8 @@ class Trainer {
   Model& model_;
   TrainerOptions options_;
   ParamStore moments_, accumulators_;
-  std::vector<View> accumulator_views_;
   TrainPlans plans_;
-  std::shared_ptr<const Buffer> arena_;
+  std::shared_ptr<const DeviceBuffer> arena_;
   std::unique_ptr<Session> session_, update_session_, eval_session_;
   int64_t steps_ = 0, updates_ = 0;
 };

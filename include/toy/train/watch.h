@@ -13,7 +13,7 @@ namespace toy {
 
 /// Names to look at, and how often.
 struct Watch {
-  std::string pattern;  ///< `*` stands for any characters, `?` for one
+  std::string pattern;  ///< toy/base/glob.h
   int64_t every = 10;   ///< steps; the first step is always looked at
   /// Is step `step`, counted from 1, looked at?
   bool due(int64_t step) const { return step == 1 || step % every == 0; }
@@ -23,8 +23,6 @@ struct Watch {
 Watch parse_watch(const std::string& option, const std::string& text);
 /// The same of op timings, where a number alone stands for all ops; 0 for none.
 std::vector<Watch> parse_op_timing(const std::string& text);
-/// Does the whole name fit the pattern?
-bool matches(const std::string& pattern, const std::string& name);
 
 /// What is looked at. Nothing by default, which costs nothing: no plan and no step is other than without.
 struct WatchOptions {

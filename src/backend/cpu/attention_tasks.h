@@ -6,11 +6,12 @@
 #include <cstdint>
 
 #include "toy/backend/kernel.h"
+#include "toy/ops/attrs/structs.h"
 
 namespace toy::cpu {
 
 /// Keys are visited in tiles of 64, aligned to position: a page of the cache is one tile.
-inline constexpr int64_t kKeyTile = 64;
+inline constexpr int64_t kKeyTile = kPagePositions;
 /// Positions whose part of a row's sums is made in one piece (attention_tile-inl.h): aligned to position like the
 /// tiles, the same for every way of cutting the work.
 inline constexpr int64_t kKeyChunk = 8 * kKeyTile;

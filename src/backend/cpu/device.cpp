@@ -2,6 +2,7 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/kernel_list.h"
 #include "backend/cpu/simd_targets.h"
+#include "backend/host_device.h"
 #include "toy/backend/devices.h"
 #include "toy/base/error.h"
 
@@ -10,9 +11,9 @@
 namespace toy {
 namespace {
 
-class CpuDevice final : public Device {
+class CpuDevice final : public HostDevice {
  public:
-  explicit CpuDevice(int threads) : pool_(threads) {}
+  using HostDevice::HostDevice;
   std::string_view name() const override { return "cpu"; }
   DType storage(DType logical) const override { return logical; }
   bool has_products(DType type) const override {
@@ -27,10 +28,6 @@ class CpuDevice final : public Device {
   }
   DType compute() const override { return DType::f32; }
   std::span<const KernelRecord> kernels() const override { return cpu::kernel_list(); }
-  ThreadPool& pool() override { return pool_; }
-
- private:
-  ThreadPool pool_;
 };
 
 }  // namespace

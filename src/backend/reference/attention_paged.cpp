@@ -9,8 +9,6 @@
 namespace toy::reference {
 namespace {
 
-constexpr int64_t kPage = 64;
-
 struct Cache {
   int64_t pages, K, P;   // of kc: [pages,K,P,64]
   const int32_t* table;  // [S,G]
@@ -23,12 +21,12 @@ struct Cache {
         table(table_in.as<const int32_t>()),
         S(table_in.shape[0]),
         G(table_in.shape[1]) {}
-  int64_t page(int64_t seq, int64_t pos) const { return table[seq * G + pos / kPage]; }
+  int64_t page(int64_t seq, int64_t pos) const { return table[seq * G + pos / kPagePositions]; }
   int64_t k_at(int64_t page, int64_t head, int64_t pos, int64_t p) const {
-    return ((page * K + head) * P + p) * kPage + pos % kPage;
+    return ((page * K + head) * P + p) * kPagePositions + pos % kPagePositions;
   }
   int64_t v_at(int64_t page, int64_t head, int64_t pos, int64_t p) const {
-    return ((page * K + head) * kPage + pos % kPage) * P + p;
+    return ((page * K + head) * kPagePositions + pos % kPagePositions) * P + p;
   }
 };
 
@@ -44,7 +42,7 @@ void kv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
       report(ctx, "kv_append: row {} has sequence {}", i, seq[i]);
       continue;
     }
-    if (pos[i] < 0 || pos[i] >= kPage * cache.G) {
+    if (pos[i] < 0 || pos[i] >= kPagePositions * cache.G) {
       report(ctx, "kv_append: row {} has position {}", i, pos[i]);
       continue;
     }
@@ -65,7 +63,7 @@ void kv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
 // page.
 bool visible(const ExecContext& ctx, const Cache& cache, int64_t row, int64_t seq, int64_t first, int64_t last) {
   if (seq < 0 || seq >= cache.S) return report(ctx, "attention_paged: row {} has sequence {}", row, seq), false;
-  if (last < 0 || last >= kPage * cache.G)
+  if (last < 0 || last >= kPagePositions * cache.G)
     return report(ctx, "attention_paged: row {} has position {}", row, last), false;
   for (int64_t j = first; j <= last; ++j)
     if (cache.page(seq, j) < 0 || cache.page(seq, j) >= cache.pages)
@@ -105,7 +103,7 @@ void attention_paged(const ExecContext& ctx, const KernelArgs& args) noexcept {
 }
 
 size_t one_row_of_scores(const KernelQuery& query) noexcept {
-  return size_t(query.in[5].shape[1]) * kPage * sizeof(double);
+  return size_t(query.in[5].shape[1]) * kPagePositions * sizeof(double);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // The reference device: f64 plain loops on one thread.
+#include "backend/host_device.h"
 #include "backend/reference/kernels.h"
 #include "toy/backend/devices.h"
 
@@ -14,17 +15,16 @@ std::vector<KernelRecord> reference_kernels() {
   };
 }
 
-class ReferenceDevice final : public Device {
+class ReferenceDevice final : public HostDevice {
  public:
+  ReferenceDevice() : HostDevice(1) {}
   std::string_view name() const override { return "reference"; }
   DType storage(DType logical) const override { return is_float(logical) ? DType::f64 : logical; }
   DType compute() const override { return DType::f64; }
   std::span<const KernelRecord> kernels() const override { return kernels_; }
-  ThreadPool& pool() override { return pool_; }
 
  private:
   std::vector<KernelRecord> kernels_ = reference_kernels();
-  ThreadPool pool_{1};
 };
 
 }  // namespace

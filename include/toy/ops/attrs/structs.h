@@ -120,6 +120,10 @@ struct GegluAttrs {
   static constexpr auto fields() { return std::tuple(field("kind", &GegluAttrs::kind)); }
 };
 
+/// Positions in one page of a cache, and in one key tile of attention's kernels: what a row adds up, and in which
+/// order, depends on neither batch nor prompt.
+inline constexpr int64_t kPagePositions = 64;
+
 /// attention: scores s = scale * q.k, with a softcap (Gemma 2; 0: none) softcap * tanh(s / softcap); a row sees keys of
 /// its own sequence at positions p-window < j <= p (window 0: all).
 struct AttentionAttrs {

@@ -1,0 +1,34 @@
+// What devices share whose memory is the host's and whose kernels run on a team of its threads.
+#pragma once
+
+#include <map>
+#include <mutex>
+
+#include "toy/backend/device.h"
+
+namespace toy {
+
+class HostDevice : public Device {
+ public:
+  /// threads 0: every core.
+  explicit HostDevice(int threads) : pool_(threads) {}
+  ~HostDevice() override { close(); }
+
+  int threads() const override { return pool_.size(); }
+  void* allocate(size_t bytes) const override;
+  void release(void* memory) const noexcept override;
+  void upload(Place to, const void* from, size_t bytes) const override;
+  void download(void* to, Place from, size_t bytes) const override;
+  void copy(Place to, Place from, size_t bytes) const override;
+  void fill(Place to, std::byte value, size_t bytes) const override;
+  bool host_visible() const override { return true; }
+  std::byte* host(Place at) const override { return static_cast<std::byte*>(at.memory) + at.offset; }
+  void* address(Place at) const override { return host(at); }
+  void run(std::span<const KernelCall> calls, std::span<double> seconds) override;
+
+ private:
+  mutable ThreadPool pool_;
+  mutable std::map<void*, Buffer> memory_;
+};
+
+}  // namespace toy

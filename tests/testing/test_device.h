@@ -1,0 +1,106 @@
+// The cpu device for tests, or one with its kernels whose memory the host cannot touch: a GPU without a GPU.
+#pragma once
+
+#include <execinfo.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string_view>
+
+#include "backend/forwarding_device.h"
+#include "toy/backend/devices.h"
+#include "toy/base/error.h"
+
+namespace toy {
+
+/// Runs the cpu's kernels on memory that is inaccessible outside of run(), upload(), download(), copy() and fill(). An
+/// access of the host in between is a fault, with a stack trace.
+class ProtectedDevice final : public ForwardingDevice {
+ public:
+  explicit ProtectedDevice(std::unique_ptr<Device> cpu) : ForwardingDevice(*cpu), cpu_(std::move(cpu)) {
+    struct sigaction action = {};
+    action.sa_handler = trace;
+    action.sa_flags = int(SA_RESETHAND);
+    sigaction(SIGSEGV, &action, nullptr);
+  }
+  ~ProtectedDevice() override { close(); }
+
+  void* allocate(size_t bytes) const override {
+    const size_t mapped = (bytes + page() - 1) / page() * page();
+    void* const memory = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    check(memory != MAP_FAILED, "protected device: no memory for {} bytes", bytes);
+    memory_.emplace(memory, mapped);
+    return memory;
+  }
+  void release(void* memory) const noexcept override {
+    munmap(memory, memory_.at(memory));
+    memory_.erase(memory);
+  }
+  void upload(Place to, const void* from, size_t bytes) const override {
+    open(to.memory, [&] { std::memcpy(address(to), from, bytes); });
+  }
+  void download(void* to, Place from, size_t bytes) const override {
+    open(from.memory, [&] { std::memcpy(to, address(from), bytes); });
+  }
+  void copy(Place to, Place from, size_t bytes) const override {
+    open(from.memory, [&] {
+      if (to.memory != from.memory) protect(to.memory, PROT_READ | PROT_WRITE);
+      std::memcpy(address(to), address(from), bytes);
+      if (to.memory != from.memory) protect(to.memory, PROT_NONE);
+    });
+  }
+  void fill(Place to, std::byte value, size_t bytes) const override {
+    open(to.memory, [&] { std::memset(address(to), int(value), bytes); });
+  }
+  bool host_visible() const override { return false; }
+  std::byte* host(Place) const override { return nullptr; }
+  void* address(Place at) const override { return static_cast<std::byte*>(at.memory) + at.offset; }
+  void run(std::span<const KernelCall> calls, std::span<double> seconds = {}) override {
+    for (const auto& [memory, bytes] : memory_) protect(memory, PROT_READ | PROT_WRITE);
+    const auto close_again = [this] {
+      for (const auto& [memory, bytes] : memory_) protect(memory, PROT_NONE);
+    };
+    try {
+      cpu_->run(calls, seconds);
+    } catch (...) {
+      close_again();
+      throw;
+    }
+    close_again();
+  }
+
+ private:
+  static size_t page() { return size_t(sysconf(_SC_PAGESIZE)); }
+  static void trace(int) {
+    void* frames[64];
+    backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
+    raise(SIGSEGV);
+  }
+  void protect(void* memory, int how) const {
+    check(mprotect(memory, memory_.at(memory), how) == 0, "protected device: mprotect failed");
+  }
+  template <class F>
+  void open(void* memory, const F& use) const {
+    if (!memory) return;
+    protect(memory, PROT_READ | PROT_WRITE);
+    use();
+    protect(memory, PROT_NONE);
+  }
+
+  std::unique_ptr<Device> cpu_;
+  mutable std::map<void*, size_t> memory_;
+};
+
+/// The cpu device; with TOY_TEST_DEVICE=protected its kernels on protected memory.
+inline std::unique_ptr<Device> make_test_device(int threads = 0) {
+  const char* wanted = std::getenv("TOY_TEST_DEVICE");
+  if (!wanted || std::string_view(wanted) != "protected") return make_cpu_device(threads);
+  return std::make_unique<ProtectedDevice>(make_cpu_device(threads));
+}
+
+}  // namespace toy
