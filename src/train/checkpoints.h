@@ -89,7 +89,8 @@ void write_finished(const std::string& out, const FinishedRun& run);
 /// on from, that is only noted.
 std::optional<FinishedRun> read_finished(const std::string& out, const std::string& checkpoint,
                                          TrainObserver& observer);
-/// After the model was replaced. (Until then the record is good: the model may not get written.)
+/// After the model was replaced, or a new run has its first checkpoint. (Until then the record is good: the model may
+/// not get written.)
 void forget_finished(const std::string& out);
 
 }  // namespace toy

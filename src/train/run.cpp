@@ -343,6 +343,7 @@ class Run {
   void save_checkpoint() {
     require_finite();
     observer_.checkpointed(checkpoints_.save(model_, *trainer_, config_, state_), state_.step);
+    if (from_.empty()) forget_finished(o_.out);  // of an earlier run: --resume goes by the checkpoint now
   }
 
   // Weights that are not numbers are of no use to anybody: better no file than a broken one.

@@ -134,6 +134,18 @@ TEST_F(Resuming, AFailedEndLeavesTheFinishedRun) {
   says(r, {"complete"});
 }
 
+// A new run in the folder takes the record's place as soon as it has a checkpoint to resume from.
+TEST_F(Resuming, ACheckpointIsOfTheNewRun) {
+  ASSERT_EQ(toy(train("run")).code, 0);
+  const std::string model = slurp(path("run/model.gguf"));
+  Running run(*this, "first", train("run", "--steps 1000000"));
+  ASSERT_TRUE(run.wait_for("step 2:"));
+  run.send(SIGINT);
+  EXPECT_EQ(run.wait().code, 128 + SIGINT);
+  EXPECT_FALSE(fs::exists(path("run/finished.json")));
+  EXPECT_TRUE(slurp(path("run/model.gguf")) == model);
+}
+
 // Options that a complete run cannot follow; those that it had are no news.
 TEST_F(Resuming, ACompleteRunSaysWhatItIgnores) {
   ASSERT_EQ(toy(train("run", "--tap 'blk.*:1'")).code, 0);
