@@ -24,6 +24,20 @@ bool has(const Arguments& words, const std::string& option) {
                      [&](const std::string& w) { return w == option || w.starts_with(option + "="); });
 }
 
+// Whether --resume is set: `--resume=false` is no wish to resume, and of several the last counts.
+bool is_resuming(const Arguments& words) {
+  bool on = false;
+  for (const std::string& w : words) {
+    if (w != "--resume" && !w.starts_with("--resume=")) continue;
+    try {
+      on = w == "--resume" || CLI::detail::to_flag_value(w.substr(w.find('=') + 1)) > 0;
+    } catch (const std::exception&) {  // the parser says what is wrong
+      return false;
+    }
+  }
+  return on;
+}
+
 // Of the last time that the option is given; else `otherwise`.
 std::string value_of(const Arguments& words, const std::string& option, std::string otherwise) {
   for (size_t i = 0; i < words.size(); ++i) {
@@ -63,7 +77,7 @@ void require_files(const ordered_json& options, const Arguments& words, const st
 }  // namespace
 
 Arguments with_resumed_options(const CLI::App& root, Arguments words) {
-  if (words.empty() || words[0] != "train" || !has(words, "--resume")) return words;
+  if (words.empty() || words[0] != "train" || !is_resuming(words)) return words;
   for (const char* other : {"--config", "--help", "--help-all", "-h"})
     if (has(words, other)) return words;
   const bool named = words.size() > 1 && !words[1].starts_with("-");
@@ -82,6 +96,8 @@ Arguments with_resumed_options(const CLI::App& root, Arguments words) {
   const auto options = read_json<ordered_json>(file, read_text_file(file));
   check(options.is_object(), "{}: not a JSON object of options", file);
   if (!named) words.insert(words.begin() + 1, recipe_of(train, options, file));
+  check(options.contains("corpus") || has(words, "--corpus"),
+        "{}: it has no 'corpus', so it is not of a run; give the options of the run, --corpus among them", file);
   require_files(options, words, file);
   if (!has(words, "--out")) words.push_back("--out=" + out);
   words.push_back("--config=" + file);

@@ -146,9 +146,9 @@ std::string OutFolder::settled(std::string out, const std::map<std::string, std:
 }
 
 OutFolder::OutFolder(const std::string& out, const std::map<std::string, std::string>& fields) {
-  const std::string made = runs::make_folder(out, fields);
-  path_ = settled(made, {});
-  ours_ = made != out || !std::filesystem::exists(path_);
+  const std::string wanted = settled(out, fields);  // first: of "p{seq}/../q", p001 would be made
+  path_ = runs::make_folder(wanted, fields);
+  ours_ = path_ != wanted || !std::filesystem::exists(path_);
 }
 
 OutFolder::~OutFolder() {

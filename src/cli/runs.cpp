@@ -37,12 +37,16 @@ struct Opened {
   std::string path;
 };
 
+// The folder of a log, so that it can be found from anywhere.
+std::string folder_of(const std::string& log) {
+  return std::filesystem::absolute(log).lexically_normal().parent_path().string();
+}
+
 Opened open_run(const std::string& what) {
   Opened o;
   o.path = runs::find_log(what, kRoots);
   o.log = runs::read_events(o.path);
-  const std::string folder = std::filesystem::absolute(o.path).parent_path().string();
-  o.summary = runs::summarize(o.log, folder, runs::is_being_written(o.path));
+  o.summary = runs::summarize(o.log, folder_of(o.path), runs::is_being_written(o.path));
   for (const std::string& w : o.log.warnings) to_stderr(fmt::format("toy: {}: {}\n", one_line(o.path), one_line(w)));
   return o;
 }
@@ -184,7 +188,7 @@ struct List {
   static void add_run(const std::string& folder, std::vector<Summary>& list) {
     const std::string path = folder + "/" + runs::kEventsFile;
     try {
-      list.push_back(runs::summarize_file(path, folder, runs::is_being_written(path)));
+      list.push_back(runs::summarize_file(path, folder_of(path), runs::is_being_written(path)));
     } catch (const Error& e) {
       to_stderr(fmt::format("toy: {}\n", one_line(e.what())));
     }

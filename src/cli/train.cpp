@@ -1,7 +1,9 @@
 // toy train: recipes that make a model.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 
 #include "cli/command.h"
@@ -17,12 +19,21 @@
 #include "toy/base/error.h"
 #include "toy/base/folder_lock.h"
 #include "toy/base/json_text.h"
+#include "toy/data/corpus.h"
+#include "toy/formats/checkpoint.h"
 #include "toy/runs/log.h"
 #include "toy/train/from_scratch.h"
 #include "toy/train/warm_start.h"
 
 namespace toy::cli {
 namespace {
+
+constexpr std::string_view kModel = "model.gguf", kSecondName = "weights/latest.gguf", kConfig = "config.json",
+                           kCheckpoints = "checkpoints", kPreviousLog = "events.previous.jsonl";
+// The files that a run writes next to its checkpoints.
+constexpr std::string_view kFiles[] = {kModel,       kSecondName,     "model-ema.gguf",
+                                       kConfig,      "flow.json",     runs::kEventsFile,
+                                       kPreviousLog, "finished.json", kLockFile};
 
 // The last event of a run that is complete; "" where its log is lost.
 std::string end_of_log(const std::string& out) {
@@ -33,6 +44,57 @@ std::string end_of_log(const std::string& out) {
   for (auto e = log.events.rbegin(); e != log.events.rend(); ++e)
     if (e->as<runs::RunEnd>()) return runs::to_json_line(*e) + "\n";
   return {};
+}
+
+// Whether a file begins as the log of a run does, if torn.
+bool begins_as_log(const std::filesystem::path& file) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) return false;
+  std::ifstream lines(file, std::ios::binary);
+  std::string line;
+  while (line.empty() && std::getline(lines, line)) {
+  }
+  if (line.starts_with(R"({"kind":"run_start")")) return true;
+  try {
+    runs::parse_event(line);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Whether a run has written into this folder. One that was killed at its very start leaves an empty log, and no model.
+bool is_of_a_run(const std::filesystem::path& out) {
+  const std::filesystem::path log = out / runs::kEventsFile;
+  std::error_code error;
+  return begins_as_log(log) || begins_as_log(out / kPreviousLog) ||
+         !checkpoint_steps((out / kCheckpoints).string()).empty() ||
+         (std::filesystem::is_regular_file(log, error) && std::filesystem::is_empty(log, error) &&
+          !std::filesystem::exists(out / kModel, error));
+}
+
+// Whether `path` is `folder`, or lies in it.
+bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  std::error_code error;
+  const auto below = std::filesystem::weakly_canonical(std::filesystem::absolute(path), error),
+             above = std::filesystem::weakly_canonical(std::filesystem::absolute(folder), error);
+  return !error && std::mismatch(above.begin(), above.end(), below.begin(), below.end()).first == above.end();
+}
+
+// A complete run is not trained again: options that ask for a look at it would be ignored. Those that it had itself
+// come again from its config.json.
+void tell_of_no_effect(const std::string& out, const nlohmann::ordered_json& options) {
+  const std::filesystem::path file = std::filesystem::path(out) / kConfig;
+  std::error_code error;
+  nlohmann::ordered_json before;
+  if (std::filesystem::exists(file, error)) before = parse_json<nlohmann::ordered_json>(read_text_file(file.string()));
+  std::vector<std::string> without;
+  for (const char* name : {"tensorboard", "tap", "grads", "drift", "op-timing"})
+    if (const auto& value = options.at(name); !value.is_null())
+      if (!before.is_object() || !before.contains(name) || before.at(name) != value)
+        without.push_back(std::string("--") + name);
+  if (!without.empty())
+    to_stderr(fmt::format("nothing is trained, so these have no effect: {}\n", fmt::join(without, ", ")));
 }
 
 // What all recipes take.
@@ -128,6 +190,7 @@ struct Recipe {
     o.memory = memory.bytes();
     Results results;
     refuse_losses(o);
+    refuse_tensorboard_at_files(o.out);
     if (dry_run) {
       Reporter reporter(results, json, log_every);
       return reporter.estimated(estimate(o, *dev, reporter));
@@ -136,7 +199,7 @@ struct Recipe {
       check(!o.resume || o.out.find(fresh) == std::string::npos,
             "resume: --out is '{}', and {} names a new folder each time; give the folder of the run to resume", o.out,
             fresh);
-    const OutFolder folder(pattern, fields);
+    const OutFolder folder(o.out, fields);
     o.out = folder.path();
     nlohmann::ordered_json config = options_json(app);
     for (const char* of_the_process : {"resume", "allow-changes"}) config.erase(of_the_process);
@@ -158,6 +221,7 @@ struct Recipe {
       const auto record = [&] { recorder.done(result, [&results] { return results.lost(); }); };
       const bool stopped = result.reason == TrainResult::stopped;
       if (stopped) record();  // done() may end the program by a signal
+      if (result.was_complete) tell_of_no_effect(o.out, config);
       reporter.done(result, how_to_resume(app, o.out));
       if (json && result.was_complete) results.put(end_of_log(o.out));
       if (!stopped) record();
@@ -178,27 +242,35 @@ struct Recipe {
   // its successor: see the footer.)
   template <class Options>
   static void refuse_losses(const Options& o) {
-    constexpr std::string_view kModel = "model.gguf";
     const std::filesystem::path out(o.out);
     const auto there = [&](std::string_view name) { return std::filesystem::exists(out / name); };
-    const bool of_a_run = there(runs::kEventsFile) || there("checkpoints");
-    for (const std::string_view name :
-         {kModel, std::string_view("model-ema.gguf"), std::string_view("config.json"), std::string_view("flow.json"),
-          std::string_view(runs::kEventsFile), std::string_view("events.previous.jsonl"),
-          std::string_view("finished.json"), std::string_view(kLockFile)}) {
+    const bool of_a_run = is_of_a_run(out);
+    for (const std::string_view name : kFiles) {
       const std::string file = (out / name).string();
+      check(!std::filesystem::is_directory(file), "out: '{}' is a folder; the run writes a file of this name", file);
       refuse_overwriting_texts(file, o.data);
       bool is_init = false;
       if constexpr (requires { o.size; }) refuse_overwriting("out", file, {{"--size", o.size}});
       if constexpr (requires { o.init; }) {
         std::error_code not_there;
-        is_init = name == kModel && std::filesystem::equivalent(file, o.init, not_there);
+        is_init = (name == kModel || name == kSecondName) && std::filesystem::equivalent(file, o.init, not_there) &&
+                  std::filesystem::equivalent(out / kModel, o.init, not_there);
         if (!is_init) refuse_overwriting("out", file, {{"--init", o.init}});
       }
       check(of_a_run || is_init || name == kLockFile || !there(name),
             "out: '{}' exists without a run ({}) that wrote it, and would be lost; choose another folder", file,
             runs::kEventsFile);
     }
+  }
+
+  // TensorBoard's folder would take the place of a file that the run writes later.
+  void refuse_tensorboard_at_files(const std::filesystem::path& out) const {
+    std::vector<std::filesystem::path> taken{out / kCheckpoints};
+    for (const std::string_view name : kFiles) taken.push_back(out / name);
+    for (const std::filesystem::path& path : taken)
+      check(run_options.tensorboard.empty() || !is_below(run_options.tensorboard, path),
+            "tensorboard: '{}' is where the run writes {}; choose another folder", run_options.tensorboard,
+            path.string());
   }
 
   static std::string architecture_of(const FromScratchOptions& o) {

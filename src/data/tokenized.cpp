@@ -186,25 +186,42 @@ class TextTokenizer {
     require_memory(size_t(size_of_all(files_)), what + " (--data-cache DIR keeps them on disk)");
     auto storage = std::make_shared<TokenizedText::Storage>();
     std::vector<std::byte>& memory = storage->memory;
-    memory.reserve(size_t(size_of_all(files_)) *
-                   size_t(width()));  // growing would copy; what is not filled takes nothing
     const size_t all = size_t(size_of_all(files_));
-    const size_t often = std::min(size_t(1) << 20, 4 * all), work = std::min(size_t(8) << 20, 16 * all);  // to encode
+    const size_t often = std::min(size_t(1) << 20, 4 * all);
+    // Growing would copy; what is not filled takes nothing.
+    memory.reserve(all * size_t(width()) + about_bytes() + often);
     size_t checked = 0;
     write([&](std::span<const std::byte> bytes) {
-      if (o_.memory > 0 && memory.size() + bytes.size() >= checked) {
-        const double part = double(std::max<uint64_t>(1, done_)) / double(size_of_all(files_));
-        const size_t rest = size_t(double(memory.size()) * std::max(0.0, 1 / part - 1));
-        if (anonymous_memory() + work + often > o_.memory)
-          require_below(o_.memory, work + std::max(rest, often), what, "--data-cache DIR");
-        checked = memory.size() + bytes.size() + often;
+      const size_t size = memory.size() + bytes.size(), index = index_bytes();
+      if (o_.memory > 0 && size + 2 * index >= checked) {
+        require_growth(memory, bytes.size(), often, what);
+        checked = size + 2 * index + often;
       }
+      if (size > memory.capacity()) memory.reserve(2 * size + index);
       memory.insert(memory.end(), bytes.begin(), bytes.end());
     });
     TokenizedText text;
     const std::string wrong = use(storage, text);
     if (!wrong.empty()) fail_internal("tokenized text: {}", wrong);
     return text;
+  }
+
+  // Refuses to add `bytes` where what may follow before the next check, after `often` bytes, would be beyond the limit.
+  // At the end the index of documents comes behind the ids, while the writer still has it; before, it takes as much
+  // while it grows. Where they do not fit into what was reserved, the ids move first.
+  void require_growth(const std::vector<std::byte>& memory, size_t bytes, size_t often, const std::string& what) const {
+    const size_t all = size_t(size_of_all(files_)), size = memory.size() + bytes, index = index_bytes();
+    const size_t work = std::min(size_t(8) << 20, 16 * all);  // to encode
+    const auto moved = [&memory](size_t end, size_t held) { return end > memory.capacity() ? held : 0; };
+    const size_t now = often + std::max(bytes + index, moved(size + index + often, memory.size()));
+    if (anonymous_memory() + work + now <= o_.memory) return;
+    // In proportion to the text, but no more ids than it has bytes, and two for each document.
+    const double longer = std::max(1.0, double(all) / double(std::max<uint64_t>(1, done_)));
+    const auto documents = size_t(double(index) * longer);
+    const size_t most = size_t(width()) * (all + 2 * documents / sizeof(uint64_t)),
+                 ids = std::min(size_t(double(size) * longer), std::max(size, most));
+    const size_t rest = ids - memory.size() + documents - index + std::max(documents, moved(ids + documents, ids));
+    require_below(o_.memory, work + std::max(rest, now), what, "--data-cache DIR");
   }
 
   std::string open(const std::string& path, TokenizedText& text) const {
@@ -311,6 +328,7 @@ class TextTokenizer {
     TokenizedText::Part validation = part_;
     validation.ids = TokenView(nullptr, 4, writer.tokens() - training.ids.size());
     validation.documents = writer.documents() - training.documents;
+    writer_ = nullptr;
     writer.finish(fingerprint_,
                   {{"training", to_json(training)}, {"validation", to_json(validation)}, {"files", std::move(list)}});
   }
@@ -340,6 +358,15 @@ class TextTokenizer {
       encode([&] { stream_->push(part.substr(0, piece()), ids_); });
   }
 
+  // At most, of what is written next to ids and index: names and numbers of the files, mostly.
+  size_t about_bytes() const {
+    constexpr size_t kEach = 256, kEscaped = 6;  // bytes of a file's numbers, and of a character in JSON
+    size_t bytes = size_t(4) << 10;
+    for (const TextFile& f : files_) bytes += kEach + kEscaped * f.path.size();
+    return bytes;
+  }
+  // Of the documents so far: what the writer has yet to write.
+  size_t index_bytes() const { return writer_ ? size_t(writer_->documents()) * sizeof(uint64_t) : 0; }
   int width() const { return tokenizer_.vocab_size() <= kNarrow ? 2 : 4; }
   // Text that is encoded at once; the ids do not depend on it.
   size_t piece() const { return o_.memory > 0 ? size_t(64) << 10 : EncodeStream::kChunk; }

@@ -225,8 +225,7 @@ void link_checkpoint(const std::string& root, const std::string& name, int64_t s
   const bool is_link = fs::is_symlink(link, error), is_copy = !is_link && fs::is_directory(link, error);
   if (is_link && fs::read_symlink(link, error) == target) return;
   if (is_copy && is_copy_of(link, root + "/" + target)) return;
-  check(!is_copy || fs::exists(link + "/" + kManifest, error),
-        "'{}' is a folder, but not a checkpoint; a link has to be made there: move the folder away", link);
+  require_link_place(root, name);
   fs::remove_all(temporary, error);
   if (::symlink(target.c_str(), temporary.c_str()) != 0) {
     if (errno == ENOSPC || errno == EDQUOT) fail_errno("cannot make the link", link, errno);
@@ -240,6 +239,15 @@ void link_checkpoint(const std::string& root, const std::string& name, int64_t s
   rename_or_fail(temporary, link);
   sync_folder(root, link);
   if (is_copy) fs::remove_all(temporary_of(root, name + "_old"), error);
+}
+
+void require_link_place(const std::string& root, const std::string& name) {
+  const std::string link = root + "/" + name;
+  std::error_code error;
+  const fs::file_type type = fs::symlink_status(link, error).type();
+  if (type == fs::file_type::not_found || type == fs::file_type::symlink) return;
+  check(type == fs::file_type::directory && manifest_of(link).starts_with(std::string(kFormat) + "\n"),
+        "'{}' is not a checkpoint, and a link to one has to be made there; move it away", link);
 }
 
 }  // namespace toy

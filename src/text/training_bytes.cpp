@@ -1,6 +1,7 @@
 // What training a tokenizer takes in memory. The sentencepiece library does not say; the factors below were measured on
 // English, C, Chinese, random words and a text without spaces.
 #include <unordered_map>
+#include <unordered_set>
 
 #include "toy/base/checksum.h"
 #include "toy/text/tokenizer.h"
@@ -8,11 +9,16 @@
 namespace toy {
 namespace {
 
-// Characters of the distinct words of a text, estimated from those whose hash ends with zeros: as few as suffice.
+// Characters of the distinct words of a text, estimated from those whose hash ends with zeros: as few as suffice. Long
+// words are counted one by one: a few may be most of the text, and a sample would have all of them or none.
 class DistinctWords {
  public:
   void add(std::string_view word) {
     const uint64_t hash = xxh64(word);
+    if (word.size() > kLong) {
+      if (long_words_.insert(hash).second) long_characters_ += characters(word);
+      return;
+    }
     if ((hash & mask_) != 0) return;
     constexpr size_t kMost = 1 << 14;
     lengths_.try_emplace(hash, characters(word));
@@ -24,17 +30,19 @@ class DistinctWords {
   uint64_t estimate() const {
     uint64_t sum = 0;
     for (const auto& w : lengths_) sum += w.second;
-    return sum * (mask_ + 1);
+    return sum * (mask_ + 1) + long_characters_;
   }
 
  private:
+  static constexpr size_t kLong = 256;  // bytes
   static uint64_t characters(std::string_view word) {
     uint64_t n = 0;
     for (const char c : word) n += (uint8_t(c) & 0xc0) != 0x80;
     return n;
   }
   std::unordered_map<uint64_t, uint64_t> lengths_;
-  uint64_t mask_ = 0;
+  std::unordered_set<uint64_t> long_words_;
+  uint64_t mask_ = 0, long_characters_ = 0;
 };
 
 uint64_t characters_of_distinct_words(std::string_view text) {

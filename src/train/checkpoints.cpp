@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "toy/base/atomic_file.h"
+#include "toy/base/checksum.h"
 #include "toy/base/json_text.h"
 #include "toy/data/corpus.h"
 #include "toy/formats/safetensors.h"
@@ -99,6 +100,26 @@ std::optional<Eval> eval_of(const Fields& state, const char* key) {
 
 ordered_json read_file(const std::string& path) { return read_json<ordered_json>(path, read_text_file(path)); }
 
+FinishedRun parse_finished(const std::string& out, const std::string& file) {
+  constexpr const char* kAdvice = "remove this file";
+  const ordered_json j = read_file(file);
+  const Fields f(j, file, kAdvice);
+  FinishedRun run{.config = f.at("config"), .result = {.model_path = model_path(out), .step = f.count("step")}};
+  f.object("config");
+  run.result.final_loss = f.number("loss");
+  run.result.eval = eval_of(f, "eval");
+  if (f.flag("average")) run.result.average_path = average_path(out);
+  const std::string reason = f.text("reason");
+  const auto it =
+      std::find_if(std::begin(kReasons), std::end(kReasons), [&](const auto& r) { return r.second == reason; });
+  check(it != std::end(kReasons), "{}: 'reason' is '{}', expected done or patience; {}", file, reason, kAdvice);
+  run.result.reason = it->first;
+  if (f.has("init")) run.init = f.at("init");
+  f.object("model");
+  run.model = f.at("model");
+  return run;
+}
+
 bool is_wide(const ParamStore& weights, const std::string& name) { return weights.stored(name) != DType::f32; }
 
 void copy_tensor(const safetensors::File& file, const std::string& stored, ParamStore& store, const std::string& name) {
@@ -172,7 +193,6 @@ std::string Checkpoints::save(const Model& model, const Trainer& trainer, const 
     tensors.finish(writer.path(kMoments));
     save_model(model, writer.path(kWeights));
     newest_ = writer.commit();
-    tidy(s);
   } catch (const Error& e) {
     std::string rest = "there is no earlier one to resume from";
     std::error_code unknown;
@@ -183,15 +203,27 @@ std::string Checkpoints::save(const Model& model, const Trainer& trainer, const 
     throw Error(e.code(),
                 fmt::format("the checkpoint of step {} could not be written: {}; {}", s.step, e.what(), rest));
   }
+  tidy(s);
   return newest_;
 }
 
 void Checkpoints::tidy(const RunState& s) const {
-  if (s.best && fs::exists(checkpoint_path(root_, s.best->step))) link_checkpoint(root_, kBest, s.best->step);
+  try {
+    if (s.best && fs::exists(checkpoint_path(root_, s.best->step))) link_checkpoint(root_, kBest, s.best->step);
+  } catch (const Error& e) {
+    throw Error(e.code(), fmt::format("{}; {} is complete: --resume continues from it", e.what(), newest_));
+  }
   std::vector<int64_t> steps = checkpoint_steps(root_);
   steps.resize(steps.size() - std::min(steps.size(), size_t(keep_)));
   for (const int64_t step : steps)
     if (!s.best || s.best->step != step) remove_checkpoint(root_, step);
+}
+
+void Checkpoints::require_places() const {
+  std::error_code error;
+  check(!fs::exists(root_, error) || fs::is_directory(root_, error),
+        "out: '{}' is not a folder; checkpoints are to be written there", root_);
+  require_link_place(root_, kBest);
 }
 
 size_t disk_bytes(const RecipeOptions& o, const ModelSpec& spec, const Checkpoints& checkpoints, int64_t step) {
@@ -254,34 +286,40 @@ void restore_trainer(const std::string& path, const RunState& state, const Model
   trainer.resume(state.step, state.updates);
 }
 
+ordered_json content_of(const std::string& path) {
+  if (path.empty()) return nullptr;
+  uint64_t bytes = 0;
+  const uint64_t sum = xxh64_of_file(path, bytes);
+  return {{"bytes", bytes}, {"xxh64", checksum_text(sum)}};
+}
+
 void write_finished(const std::string& out, const FinishedRun& run) {
   const TrainResult& r = run.result;
   ordered_json j{{"step", r.step}, {"loss", number(r.final_loss)}, {"eval", eval_json(r.eval)}};
   for (const auto& [reason, name] : kReasons)
     if (reason == r.reason) j["reason"] = name;
   j["average"] = !r.average_path.empty();
+  j["model"] = content_of(model_path(out));
+  if (!run.init.is_null()) j["init"] = run.init;
   j["config"] = run.config;
   write_text((fs::path(out) / kFinished).string(), json_text(j, 2) + "\n");
 }
 
-std::optional<FinishedRun> read_finished(const std::string& out) {
+std::optional<FinishedRun> read_finished(const std::string& out, const std::string& checkpoint,
+                                         TrainObserver& observer) {
   const std::string file = (fs::path(out) / kFinished).string();
   std::error_code error;
   if (!fs::exists(file, error) || !fs::exists(model_path(out), error)) return std::nullopt;
-  const ordered_json j = read_file(file);
-  const Fields f(j, file, "remove this file");
-  FinishedRun run{.config = f.at("config"), .result = {.model_path = model_path(out), .step = f.count("step")}};
-  f.object("config");
-  run.result.final_loss = f.number("loss");
-  run.result.eval = eval_of(f, "eval");
-  if (f.flag("average")) run.result.average_path = average_path(out);
-  if (!run.result.average_path.empty() && !fs::exists(run.result.average_path, error)) return std::nullopt;
-  const std::string reason = f.text("reason");
-  const auto it =
-      std::find_if(std::begin(kReasons), std::end(kReasons), [&](const auto& r) { return r.second == reason; });
-  check(it != std::end(kReasons), "{}: 'reason' is '{}', expected done or patience", file, reason);
-  run.result.reason = it->first;
-  return run;
+  try {
+    FinishedRun run = parse_finished(out, file);
+    const std::string& average = run.result.average_path;
+    const bool whole = average.empty() || fs::exists(average, error);
+    if (whole && run.model == content_of(model_path(out))) return run;
+  } catch (const Error& e) {
+    if (checkpoint.empty()) throw;
+    observer.noted(fmt::format("{}; resuming from {}", e.what(), checkpoint));
+  }
+  return std::nullopt;
 }
 
 void forget_finished(const std::string& out) {

@@ -42,8 +42,11 @@ class Checkpoints {
   std::string save(const Model& model, const Trainer& trainer, const nlohmann::ordered_json& config, const RunState& s);
   /// The newest that is known to be whole, or "".
   const std::string& newest() const { return newest_; }
-  /// Makes the link `best` lead to the best one, and removes what is not to be kept. save() does.
+  /// Makes the link `best` lead to the best one, and removes what is not to be kept. save() does. Throws
+  /// Error{bad_input} where the link cannot be made, with what there is to go on from.
   void tidy(const RunState& s) const;
+  /// Throws Error{bad_input} where the folder or the link `best` cannot be made because something else has the name.
+  void require_places() const;
   /// How many are there, whole or not.
   size_t count() const { return checkpoint_steps(root_).size(); }
   /// Bytes of one.
@@ -70,17 +73,24 @@ Model checkpoint_model(const std::string& path, const ModelSpec& spec, const Dev
 void restore_trainer(const std::string& path, const RunState& state, const Model& model, Trainer& trainer);
 /// @}
 
-/// A run that is complete, as `<out>/finished.json` records it beside the model: the file is written last and removed
-/// before the model is replaced.
+/// A run that is complete, as `<out>/finished.json` records it beside the model: the file is written last, with length
+/// and checksum of the model, without which it is no record.
 struct FinishedRun {
-  nlohmann::ordered_json config;  ///< what decided the numbers, see config_of()
-  TrainResult result;             ///< with its reason, `done` or `patience`; no time
+  nlohmann::ordered_json config;      ///< what decided the numbers, see config_of()
+  TrainResult result;                 ///< with its reason, `done` or `patience`; no time
+  nlohmann::ordered_json init = {};   ///< content_of() the model file that the run began with
+  nlohmann::ordered_json model = {};  ///< content_of() the run's model; write_finished() looks itself
 };
+/// {"bytes", "xxh64"} of a file; null for "".
+nlohmann::ordered_json content_of(const std::string& path);
 void write_finished(const std::string& out, const FinishedRun& run);
-/// nullopt where the model, its average (if the run kept one) or the record is missing. Throws Error{bad_input} naming
-/// the file for a record that is malformed.
-std::optional<FinishedRun> read_finished(const std::string& out);
-/// Before the model is replaced.
+/// nullopt where the model, its average (if the run kept one) or the record is missing, or the record is of another
+/// model. Throws Error{bad_input} naming the file for a record that is malformed; where there is a `checkpoint` to go
+/// on from, that is only noted.
+std::optional<FinishedRun> read_finished(const std::string& out, const std::string& checkpoint,
+                                         TrainObserver& observer);
+/// After the model was replaced, or a new run has its first checkpoint. (Until then the record is good: the model may
+/// not get written.)
 void forget_finished(const std::string& out);
 
 }  // namespace toy

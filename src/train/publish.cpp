@@ -20,6 +20,7 @@ namespace toy {
 namespace {
 
 constexpr const char *kModelFile = "model.gguf", *kAverageFile = "model-ema.gguf";
+constexpr const char *kSecondFolder = "weights", *kSecondFile = "/latest.gguf";  // of the model's second name
 
 [[noreturn]] void fail_link(const std::string& link, int error) {
   if (error == ENOSPC || error == EDQUOT)
@@ -49,10 +50,11 @@ void prepare_folder(const std::string& out, size_t needed) {
   make_durable_folder(out);
   check(std::filesystem::is_directory(out), "out: '{}' is not a folder", out);
   check(access(out.c_str(), W_OK | X_OK) == 0, "out: the folder '{}' is not writable", out);
-  const std::string checkpoints = Checkpoints(out, 1).root();
-  check(!std::filesystem::exists(checkpoints, error) || std::filesystem::is_directory(checkpoints, error),
-        "out: '{}' is not a folder; checkpoints are to be written there", checkpoints);
-  for (const std::string& target : {model_path(out), average_path(out)})
+  Checkpoints(out, 1).require_places();
+  const std::string second = (std::filesystem::path(out) / kSecondFolder).string();
+  check(!std::filesystem::exists(second, error) || std::filesystem::is_directory(second, error),
+        "out: '{}' is not a folder; a second name of the model is to be made there", second);
+  for (const std::string& target : {model_path(out), average_path(out), second + kSecondFile})
     check(!std::filesystem::is_directory(target, error), "out: '{}' is a folder; the model is to be written there",
           target);
   const auto space = std::filesystem::space(out, error);
@@ -79,8 +81,8 @@ std::optional<Weight> first_beyond(const Model& model, float limit, bool matrice
 }
 
 std::string publish_model(const Model& model, const std::string& out, DType stored) {
-  const std::string path = model_path(out), folder = (std::filesystem::path(out) / "weights").string(),
-                    link = folder + "/latest.gguf", temporary = folder + "/.latest.gguf.tmp";
+  const std::string path = model_path(out), folder = (std::filesystem::path(out) / kSecondFolder).string(),
+                    link = folder + kSecondFile, temporary = folder + "/.latest.gguf.tmp";
   save_model(model, path, stored);
   std::error_code error;
   if (std::filesystem::create_directory(folder, error)) sync_folder(out, folder);

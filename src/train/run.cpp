@@ -143,7 +143,7 @@ class Run {
       publish(r);
       data_->tell_sources(state_.windows);
       require_success(r, state_.updates);
-      if (reason != TrainResult::time) write_finished(o_.out, {config_, r});
+      if (reason != TrainResult::time) write_finished(o_.out, {config_, r, init_});
     }
     r.seconds = steady_seconds() - begin;
     return r;
@@ -188,8 +188,8 @@ class Run {
     observer_.entered("save");
     require_finite();
     require_range();
-    forget_finished(o_.out);
     r.model_path = publish_model(model_, o_.out, o_.stored);
+    forget_finished(o_.out);
     if (trainer_->has_average()) {
       const AveragedWeights averaged(model_.spec, *model_.params, trainer_->moments());
       r.average_path = average_path(o_.out);
@@ -241,8 +241,8 @@ class Run {
             o_.out, checkpoints_.root());
       return;
     }
-    finished_ = read_finished(o_.out);
     from_ = checkpoints_.look();
+    finished_ = read_finished(o_.out, from_, observer_);
     if (!from_.empty()) {
       state_ = checkpoint_state(from_);
       return;
@@ -272,13 +272,17 @@ class Run {
 
   // Whether an earlier process has finished this very run. Refuses to replace the finished model of another one.
   bool is_complete(const ModelSource& source) {
+    init_ = content_of(source.file());
     if (!finished_) return false;
-    const std::vector<std::string> changed = differences(finished_->config, config_);
+    std::vector<std::string> changed = differences(finished_->config, config_);
+    const bool other_init = changed.empty() && finished_->init != init_ && !replaces_its_source(source);
+    if (other_init) changed.push_back(fmt::format("{} has changed since", source.file()));
     complete_ = changed.empty();
+    if (!from_.empty() && !finished_->init.is_null()) init_ = finished_->init;  // the checkpoint's weights began there
     if (complete_)
       observer_.noted(
           fmt::format("{}: this run is complete, after step {} of {}", o_.out, finished_->result.step, o_.steps));
-    check(complete_ || !from_.empty() || replaces_its_source(source),
+    check(complete_ || (!from_.empty() && (!other_init || o_.allow_changes)) || replaces_its_source(source),
           "resume: {} is the finished model of another run: {}. Leave out --resume to replace it, or choose another "
           "--out",
           model_path(o_.out), short_list(changed));
@@ -339,6 +343,7 @@ class Run {
   void save_checkpoint() {
     require_finite();
     observer_.checkpointed(checkpoints_.save(model_, *trainer_, config_, state_), state_.step);
+    if (from_.empty()) forget_finished(o_.out);  // of an earlier run: --resume goes by the checkpoint now
   }
 
   // Weights that are not numbers are of no use to anybody: better no file than a broken one.
@@ -470,6 +475,7 @@ class Run {
   std::string from_;                     // the checkpoint that the run resumes from, or ""
   std::optional<FinishedRun> finished_;  // of the model that is there
   bool complete_ = false;                // it is this run's
+  nlohmann::ordered_json init_;          // content_of() the file that the model began with
   nlohmann::ordered_json config_;
   RunState state_;
   std::unique_ptr<Dataset> data_;

@@ -226,7 +226,7 @@ TEST_F(Disk, AFileSystemWithoutLinks) {
     restart();
     fs::remove(path("run/checkpoints/best"));
     fs::copy(path("start/checkpoints/step_000004"), path("run/checkpoints/best"));
-    write("run/checkpoints/best/manifest", "of another step");
+    write("run/checkpoints/best/manifest", "toy checkpoint 1\nof another step\n");
     const Result resumed = toy_with(how, command("run"));
     ASSERT_EQ(resumed.code, 0) << resumed.err;
     EXPECT_EQ(fs::is_symlink(path("run/checkpoints/best")), how.empty());
@@ -248,6 +248,21 @@ TEST_F(Disk, AFolderThatWasCopiedWithItsLinksFollowed) {
   EXPECT_EQ(r.code, 2) << r.err;
   EXPECT_NE(r.err.find(path("run/checkpoints/best")), std::string::npos) << r.err;
   EXPECT_EQ(slurp(path("run/checkpoints/best/notes.txt")), "mine");
+}
+
+// The checkpoint is written, and only the link to the best one is not.
+TEST_F(Disk, OnlyTheLinkToTheBestFails) {
+  restart();
+  fs::remove(path("log"));
+  ASSERT_EQ(toy_with(shim("run", "TOY_SHIM_LOG=" + path("log")), command("run")).code, 0);
+  const size_t link = calls_until("symlink", ".step_best.tmp step_000006");
+  ASSERT_GT(link, 0u);
+  restart();
+  const Result r = toy_with(shim("run", "TOY_SHIM_FULL_AT=" + std::to_string(link)), command("run"));
+  EXPECT_EQ(r.code, 2) << r.err;
+  EXPECT_EQ(r.err.find("could not be written"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find(path("run/checkpoints/step_000006") + " is complete"), std::string::npos) << r.err;
+  expect_same_end("without the link");
 }
 
 // A real full disk, where the test may mount one.

@@ -92,6 +92,22 @@ TEST_F(CliMemory, TextsAndTokenizersKeepTheLimit) {
   EXPECT_LE(peak_of(run(words + " " + smaller)), 60 * kMiB) << smaller;
 }
 
+// The index of documents is kept next to their ids.
+TEST_F(CliMemory, ManyDocumentsKeepTheLimit) {
+  std::string text;
+  for (int i = 0; i < 2'000'000; ++i) text += "a\n\n";
+  const std::string run = "train from-scratch --corpus " + write("short.txt", text) +
+                          " --documents blank-lines --data-cache none --size tiny --eval-tokens 1000 --tokens 32 "
+                          "--batch 2 --steps 1 --threads 1 --out " +
+                          path("run") + " --memory ";
+  const Result r = toy(run + "40M");
+  EXPECT_EQ(r.code, 2) << r.err;
+  const size_t at = r.err.find("--memory ") + 9;
+  const std::string enough = r.err.substr(at, r.err.find(',', at) - at);
+  EXPECT_LE(peak_of(run + enough), size_t(std::stoull(enough)) << 20) << enough;
+  EXPECT_LE(std::stoull(enough), 100u);
+}
+
 TEST_F(CliMemory, TheLeastCountsWhatIsLookedAt) {
   for (const char* look : {"--tap '*'", "--grads '*'", "--drift '*'"}) {
     const std::string line = train(std::string(kFew) + " " + look + " --memory ");

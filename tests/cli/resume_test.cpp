@@ -89,12 +89,91 @@ TEST_F(Resuming, ARecordGoesWithItsModel) {
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(r.out.rfind("step 2:", 0), 0u) << r.out;
   EXPECT_EQ(json::parse(slurp(path("run/finished.json"))).at("step"), 4);
-  // One that is malformed is said to be.
+  // One that is malformed is said to be, with what to do about it.
+  const json good = json::parse(slurp(path("run/finished.json")));
   rewind("run", 0);
   for (const char* text : {"[]", "{\"step\": 1e19}", "{\"step\": 4, \"config\": 3}", "hello"}) {
     write("run/finished.json", text);
     refuses(train("run", "--resume"), {path("run/finished.json")});
   }
+  json bad = good;
+  bad["reason"] = "fun";
+  write("run/finished.json", bad.dump());
+  refuses(train("run", "--resume"), {path("run/finished.json"), "'fun'", "remove this file"});
+  // A record of other bytes than the model's is none.
+  write("run/finished.json", good.dump());
+  EXPECT_EQ(toy(train("run", "--resume")).code, 0);
+  const std::string model = slurp(path("run/model.gguf"));
+  write("run/model.gguf", model + "x");
+  refuses(train("run", "--resume"), {"no record of a complete run"});
+}
+
+// Where there is a checkpoint, it is what counts.
+TEST_F(Resuming, AMalformedRecordDoesNotStopARunWithCheckpoints) {
+  ASSERT_EQ(toy(train("run", "--checkpoint-every 2")).code, 0);
+  const auto wanted = files("run");
+  write("run/finished.json", "hello");
+  const Result r = toy(train("run", "--checkpoint-every 2 --resume"));
+  EXPECT_EQ(r.code, 0) << r.err;
+  says(r, {path("run/finished.json"), path("run/checkpoints/step_000004")});
+  expect_same_files("run", wanted, "resumed");
+}
+
+// A model that could not be written leaves the one before it, with its record.
+TEST_F(Resuming, AFailedEndLeavesTheFinishedRun) {
+  write("size.json", R"({"d_model": 16, "n_layers": 1, "n_heads": 2, "n_kv": 1, "d_head": 8, "d_ff": 8000})");
+  ASSERT_EQ(toy(train("run", "--steps 2")).code, 0);
+  const auto before = files("run");
+  const std::string line =
+      "ulimit -f 500; " TOY_BINARY " " + train("run", "--steps 3") + " >" + path("o") + " 2>" + path("e");
+  EXPECT_NE(std::system(line.c_str()), 0);
+  EXPECT_NE(slurp(path("e")).find("model.gguf"), std::string::npos) << slurp(path("e"));
+  expect_same_files("run", before, "after a failure");
+  const Result r = toy(train("run", "--steps 2 --resume"));
+  EXPECT_EQ(r.code, 0) << r.err;
+  says(r, {"complete"});
+}
+
+// A new run in the folder takes the record's place as soon as it has a checkpoint to resume from.
+TEST_F(Resuming, ACheckpointIsOfTheNewRun) {
+  ASSERT_EQ(toy(train("run")).code, 0);
+  const std::string model = slurp(path("run/model.gguf"));
+  Running run(*this, "first", train("run", "--steps 1000000"));
+  ASSERT_TRUE(run.wait_for("step 2:"));
+  run.send(SIGINT);
+  EXPECT_EQ(run.wait().code, 128 + SIGINT);
+  EXPECT_FALSE(fs::exists(path("run/finished.json")));
+  EXPECT_TRUE(slurp(path("run/model.gguf")) == model);
+}
+
+// Options that a complete run cannot follow; those that it had are no news.
+TEST_F(Resuming, ACompleteRunSaysWhatItIgnores) {
+  ASSERT_EQ(toy(train("run", "--tap 'blk.*:1'")).code, 0);
+  const Result more = toy("train --resume --out " + path("run") + " --tensorboard " + path("board") + " --grads '*'");
+  EXPECT_EQ(more.code, 0) << more.err;
+  says(more, {"complete", "no effect: --tensorboard, --grads\n"});
+  EXPECT_FALSE(fs::exists(path("board")));
+  for (const std::string again : {"train --resume --out " + path("run"), train("run", "--tap 'blk.*:1' --resume")})
+    EXPECT_EQ(toy(again).err.find("no effect"), std::string::npos) << again;
+}
+
+// A complete warm start belongs to the bytes that it began with.
+TEST_F(Resuming, AWarmStartFromAnotherModelOfTheSameName) {
+  ASSERT_EQ(toy(train("first")).code, 0);
+  const std::string warm = "train warm-start --corpus " + corpus_ + " --init " + path("first/model.gguf") +
+                           " --batch 2 --tokens 8 --steps 2 ";
+  ASSERT_EQ(toy(warm + "--out " + path("run")).code, 0);
+  ASSERT_EQ(toy(warm + "--checkpoint-every 1 --out " + path("kept")).code, 0);
+  says(toy(warm + "--resume --out " + path("run")), {"complete"});
+  ASSERT_EQ(toy(train("first", "--seed 3")).code, 0);
+  for (const char* out : {"run", "kept"}) {
+    const auto before = seen(out);
+    refuses(warm + "--resume --out " + path(out), {path("first/model.gguf"), "changed"});
+    EXPECT_TRUE(seen(out) == before);
+  }
+  // An unfinished run has its weights.
+  rewind("kept", 1);
+  EXPECT_EQ(toy(warm + "--resume --out " + path("kept")).code, 0);
 }
 
 // The model that a warm start begins with may be the one that it replaces; once it is complete it is not repeated.
@@ -176,6 +255,10 @@ TEST_F(Resuming, AFolderAloneThatCannotBeResumed) {
   refuses("train --resume --out " + path("run"), {path("run/config.json"), "JSON object"});
   write("run/config.json", R"({"strange": 1})");
   refuses("train --resume --out " + path("run"), {path("run/config.json"), "recipe"});
+  write("run/config.json", "{}");
+  refuses("train --resume --out " + path("run"), {path("run/config.json"), "'corpus'"});
+  refuses("train from-scratch --resume=false --out " + path("run"), {"--corpus"});
+  EXPECT_EQ(slurp(path("stderr")).find("config.json"), std::string::npos);  // nobody asked to resume
 }
 
 // --eval-tokens without --eval-every: the validation at the end reads that much, and nothing else changes.

@@ -138,6 +138,9 @@ TEST_F(CliRuns, FoldersByTemplate) {
   refuses(train("runs/{arch"), {"brace"});
   // A run that is refused leaves no folder.
   refuses("train from-scratch --corpus " + path("none.txt") + kSmall + "--out " + path("runs/x{seq}"), {"none.txt"});
+  ASSERT_EQ(toy(train("p{seq}/../q")).code, 0);
+  EXPECT_TRUE(fs::exists(path("q/model.gguf")));
+  EXPECT_FALSE(fs::exists(path("p001")));
   EXPECT_FALSE(fs::exists(path("runs/x001")));
 }
 
@@ -151,6 +154,13 @@ TEST_F(CliRuns, ListShowCompare) {
   ASSERT_EQ(summaries.size(), 2u);
   EXPECT_EQ(summaries[0].at("id"), "b");
   EXPECT_EQ(summaries[0].at("step"), 6);
+  // The folder is the same wherever it is asked for.
+  const auto listed_below = [&](const std::string& command) {
+    EXPECT_EQ(std::system(("cd " + path() + " && " TOY_BINARY " runs " + command + " --json >o").c_str()), 0);
+    return lines_of(slurp(path("o"))).back().at("folder");
+  };
+  EXPECT_EQ(listed_below("list runs --sort id"), fs::canonical(path("runs/b")).string());
+  EXPECT_EQ(listed_below("show runs/b"), fs::canonical(path("runs/b")).string());
   const Result show = toy("runs show " + path("runs/a") + " --width 60");
   ASSERT_EQ(show.code, 0) << show.err;
   EXPECT_NE(show.out.find("Loss"), std::string::npos);

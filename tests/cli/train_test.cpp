@@ -184,10 +184,11 @@ TEST_F(CliTrain, NothingIsLostInTheFolder) {
     refuses("train " + options + " --batch 2 --tokens 8 --steps 1 --threads 1", {file, words});
     EXPECT_EQ(slurp(path(file)), before);
   };
-  for (const char* name :
-       {"config.json", "flow.json", ".lock", "events.jsonl", "events.previous.jsonl", "model.gguf"}) {
-    const std::string folder = std::string("of_") + name, file = folder + "/" + name;
-    fs::create_directories(path(folder));
+  for (const char* name : {"config.json", "flow.json", ".lock", "events.jsonl", "events.previous.jsonl", "model.gguf",
+                           "weights/latest.gguf"}) {
+    const std::string file = std::string("of_") + name + "/" + name,
+                      folder = file.substr(0, file.size() - std::string(name).size());
+    fs::create_directories(fs::path(path(file)).parent_path());
     fs::copy_file(tiny_corpus(), path(file));
     for (const char* more : {"", " --dry-run"})
       untouched(file, "from-scratch --size tiny --corpus " + path(file) + " --out " + path(folder) + more, "--corpus");
@@ -211,6 +212,63 @@ TEST_F(CliTrain, NothingIsLostInTheFolder) {
   EXPECT_EQ(toy(run).code, 0);
   EXPECT_EQ(toy(run).code, 0);
   EXPECT_TRUE(fs::exists(path("r/model.gguf")));
+  // The second name of the model stands for --init only while it is the same file.
+  const std::string second = path("r/weights/latest.gguf"),
+                    warm = "warm-start" + corpus + " --out " + path("r") + " --init " + second;
+  EXPECT_EQ(toy("train " + warm + " --batch 2 --tokens 8 --steps 1").code, 0);
+  fs::remove(second);
+  fs::copy_file(TOY_GOLDEN, second);
+  untouched("r/weights/latest.gguf", warm, "--init");
+}
+
+// A log or checkpoints that no run wrote do not make a folder a run's.
+TEST_F(CliTrain, WhatLooksLikeARunIsNoRun) {
+  const std::string train = "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out ";
+  const auto untouched = [&](const std::string& folder, const std::string& name) {
+    const std::string file = path(folder + "/" + name);
+    fs::create_directories(fs::path(file).parent_path());
+    write(folder + "/" + name, "precious");
+    refuses(train + path(folder), {file, "exists without a run"});
+    EXPECT_EQ(slurp(file), "precious");
+  };
+  untouched("a", "weights/latest.gguf");
+  fs::create_directories(path("b/checkpoints/epoch1"));
+  untouched("b", "model.gguf");
+  fs::create_directories(path("c"));
+  write("c/events.jsonl", "hello\n");
+  untouched("c", "model.gguf");
+  write("c/events.jsonl", "");
+  untouched("c", "model.gguf");
+  // A run that was killed before its first event, or had no room for it, may be repeated.
+  for (const char* log : {"", R"({"kind":"run_start","t":0,"sch)"}) {
+    fs::remove_all(path("d"));
+    fs::create_directories(path("d"));
+    write("d/events.jsonl", log);
+    write("d/config.json", "{}");
+    const Result r = toy(train + path("d"));
+    EXPECT_EQ(r.code, 0) << r.err;
+  }
+}
+
+// What cannot be written at the end is said at the beginning.
+TEST_F(CliTrain, NamesThatAreTakenAreSaidBeforeTraining) {
+  const std::string train = "train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("run");
+  const auto refused = [&](const std::vector<std::string>& words, const std::string& more = "") {
+    refuses(train + more, words);
+    EXPECT_FALSE(fs::exists(path("run/events.jsonl")));
+    fs::remove_all(path("run"));
+    fs::create_directories(path("run"));
+  };
+  fs::create_directories(path("run"));
+  write("run/weights", "precious");
+  refused({path("run/weights"), "not a folder"});
+  fs::create_directories(path("run/finished.json"));
+  refused({path("run/finished.json"), "is a folder"});
+  fs::create_directories(path("run/checkpoints/best"));
+  refused({path("run/checkpoints/best"), "not a checkpoint"});
+  for (const char* name : {"model.gguf", "model.gguf/below", "weights/latest.gguf", "checkpoints/best"})
+    refused({"tensorboard", path("run/") + name}, " --tensorboard " + path("run/") + name);
+  EXPECT_EQ(toy(train + " --tensorboard " + path("run/board")).code, 0);
 }
 
 // Weights that f16 would make infinities of are written to no file, and are not lost.

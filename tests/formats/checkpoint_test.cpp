@@ -118,7 +118,12 @@ TEST_F(CheckpointTest, LinksThatAreFolders) {
   EXPECT_EQ(entries("checkpoints"), 3u);
   fs::create_directory(root_ + "/mine");
   EXPECT_THROW(link_checkpoint(root_, "mine", 1), Error);
-  EXPECT_TRUE(fs::is_directory(root_ + "/mine"));
+  put(root_ + "/mine/manifest", "of goods");
+  EXPECT_THROW(link_checkpoint(root_, "mine", 1), Error);
+  EXPECT_EQ(slurp(root_ + "/mine/manifest"), "of goods");
+  put(root_ + "/file", "mine, too");
+  EXPECT_THROW(link_checkpoint(root_, "file", 1), Error);
+  EXPECT_EQ(slurp(root_ + "/file"), "mine, too");
 }
 
 TEST_F(CheckpointTest, FoldersThatCannotBeMade) {

@@ -143,5 +143,18 @@ TEST(SpmTrain, TheNumberNamedIsOneThatWorks) {
   EXPECT_EQ(trained(text, given)->vocab_size(), given);
 }
 
+// Among so many words that they are sampled, one that is most of the text counts once.
+TEST(SpmTrain, MemoryOfOneLongWordAmongMany) {
+  std::string words;
+  for (int i = 0; i < 60000; ++i) words += std::to_string(100000 + i * 13) + " ";
+  const size_t without = training_bytes("spm:1000", words);
+  constexpr size_t kLong = 1'500'000, kPerCharacter = 100, kPerByte = 5;
+  for (const char letter : {'a', 'b', 'c', 'd', 'e', 'f'}) {
+    const std::string word(kLong, letter);
+    EXPECT_EQ(training_bytes("spm:1000", words + word + " " + word),
+              without + kLong * kPerCharacter + (2 * kLong + 1) * kPerByte);
+  }
+}
+
 }  // namespace
 }  // namespace toy

@@ -47,7 +47,9 @@ std::string set_checkpoint_aside(const std::string& root, int64_t step);
 void clean_checkpoints(const std::string& root);
 /// Makes the relative link `<root>/<name>` lead to a checkpoint, atomically. Where the file system has no links, or the
 /// folder was copied with its links followed, `<root>/<name>` is a copy of the checkpoint. Throws Error{bad_input} for
-/// a full disk, and where a folder of that name is not a checkpoint.
+/// a full disk, and as require_link_place() does.
 void link_checkpoint(const std::string& root, const std::string& name, int64_t step);
+/// Throws Error{bad_input} where `<root>/<name>` is neither a link nor a copy of a checkpoint: it would be lost.
+void require_link_place(const std::string& root, const std::string& name);
 
 }  // namespace toy
