@@ -72,7 +72,7 @@ std::string bash_words(const ordered_json& option) {
 std::string bash_script(const ordered_json& root) {
   std::string by_option, by_command;
   each_command(root, "toy", [&](const std::string& path, const ordered_json& command) {
-    std::string words = "--help";
+    std::string words = "--help --help-all";
     for (const ordered_json& o : options_of(command, false)) {
       words += " " + text(o, "name");
       if (!is(o, "takes_value")) continue;
@@ -136,7 +136,7 @@ std::string zsh_help(const ordered_json& option) {
 std::string zsh_script(const ordered_json& root) {
   std::string by_command;
   each_command(root, "toy", [&](const std::string& path, const ordered_json& command) {
-    std::string arguments = " '(- *)--help[Show this help]'";
+    std::string arguments = " '(- *)--help[Show this help]' \\\n      '(- *)--help-all[Show all options]'";
     for (const ordered_json& o : options_of(command, false)) {
       const std::string value = is(o, "takes_value") ? ":value:" + zsh_action(o) : "";
       for (const char* name : {"name", "letter"})
@@ -180,6 +180,7 @@ std::string fish_script(const ordered_json& root) {
       lines += fmt::format("{} -f -a {} -d {}\n", at, text(sub, "name"), in_fish(text(sub, "summary")));
     if (path == "toy") lines += fmt::format("{} -f -a help -d 'Show the help of a command'\n", at);
     lines += fmt::format("{} -f -s h -l help -d 'Show this help'\n", at);
+    lines += fmt::format("{} -f -l help-all -d 'Show all options'\n", at);
     for (const bool positional : {false, true})
       for (const ordered_json& o : options_of(command, positional)) {
         std::string line = at;
@@ -212,6 +213,15 @@ end
                      lines);
 }
 
+// `toy train --resume --out FOLDER` goes without a recipe, which has these options in the manifest.
+void add_resuming(ordered_json& root) {
+  for (ordered_json& command : root.at("commands")) {
+    if (command.at("name") != "train") continue;
+    for (const ordered_json& o : options_of(command.at("commands").at(0), false))
+      if (text(o, "name") == "--resume" || text(o, "name") == "--out") command["options"].push_back(o);
+  }
+}
+
 struct Completion {
   std::string shell;
   void add(CLI::App& app) {
@@ -224,7 +234,8 @@ struct Completion {
         "  source <(toy completion zsh)     # in ~/.zshrc, after compinit\n"
         "  toy completion fish | source     # in ~/.config/fish/config.fish");
     app.callback([this, &app] {
-      const ordered_json root = manifest(*app.get_parent());
+      ordered_json root = manifest(*app.get_parent());
+      add_resuming(root);
       fmt::print("{}", shell == "bash" ? bash_script(root) : shell == "zsh" ? zsh_script(root) : fish_script(root));
     });
   }

@@ -28,7 +28,7 @@ struct Describe {
   GraphOptions o{.trainer = {}, .rows = 256};
   DeviceOptions device;
   bool json = false;
-  CLI::Option *ceilings_option = nullptr, *tokens_option = nullptr, *rows_option = nullptr;
+  CLI::Option *format_option = nullptr, *ceilings_option = nullptr, *tokens_option = nullptr, *rows_option = nullptr;
   std::vector<const CLI::Option*> of_training, of_passes, of_decoding;  // read by these graphs only
 
   void add(CLI::App& app) {
@@ -43,9 +43,10 @@ struct Describe {
     app.add_option("--plan", plan, "Print the steps, kernels and buffers")->check(one_of(graphs));
     app.add_option("--memory", memory, "Show the memory in use over the steps")->check(one_of(graphs));
     app.add_option("--cost", cost, "Show FLOPs and bytes by layer")->check(one_of(graphs));
-    app.add_option("--format", format, "text, json, svg (with --graph or --memory) or mermaid (with --graph)")
-        ->capture_default_str()
-        ->check(one_of({"text", "json", "svg", "mermaid"}));
+    format_option =
+        app.add_option("--format", format, "text, json, svg (with --graph or --memory) or mermaid (with --graph)")
+            ->capture_default_str()
+            ->check(one_of({"text", "json", "svg", "mermaid"}));
     app.add_flag("--json", json, "Same as --format json");
     ceilings_option =
         app.add_option("--ceilings", ceilings, "Add lower bounds on time; FILE is from bench machine --json, or here")
@@ -66,7 +67,8 @@ struct Describe {
     of_training = {add_optimizer_option(app, optimizer), add_update_option(app, update)};
     begin_group(app, "Machine");
     of_training.push_back(app.add_option("--limit", limit, "Plan the training step that train --memory SIZE would run")
-                              ->option_text("SIZE"));
+                              ->option_text("SIZE")
+                              ->check(not_empty()));
     device.add(app);
     show_in_help(app, {"--graph", "--plan", "--memory", "--cost", "--format", "--json", "--ceilings", "--batch",
                        "--tokens", "--optimizer"});
@@ -141,7 +143,8 @@ struct Describe {
     check(format != "mermaid" || !graph.empty(), "--format mermaid needs --graph train, forward or decode; add it");
     check(format != "svg" || !graph.empty() || !memory.empty(),
           "--format svg needs --graph or --memory with train, forward or decode; add one");
-    check(!json || format == "text" || format == "json", "--json and --format {} exclude each other; give one", format);
+    check(!json || format_option->count() == 0 || format == "json",
+          "--json and --format {} exclude each other; give one", format);
     if (json) format = "json";
     check(ceilings_option->count() == 0 || given.empty() || !cost.empty(),
           "--ceilings changes nothing with {}; use it with --cost or the card", given.empty() ? "" : given.front());
@@ -160,7 +163,7 @@ struct Describe {
 
   void fit(const ModelSpec& spec, Device& dev) {
     const MemoryFit f = fit_memory(
-        dev, spec, [](const std::string&) { return DType::f32; }, o.trainer, parse_bytes("limit", limit), 0);
+        dev, spec, [](const std::string&) { return DType::f32; }, o.trainer, parse_bytes("limit", limit), 0, "limit");
     o.trainer.recompute = f.recompute;
     o.recomputing = f.text();
   }

@@ -26,20 +26,28 @@ bool is_size(const std::string& what) {
   return std::find(names.begin(), names.end(), what) != names.end();
 }
 
-// Of "spm:512" or "bytes"; 0 for what does not say.
+// Of "spm:512" or "bytes"; 0 where there is none. What training would refuse is refused.
 int64_t vocabulary_of(const std::string& tokenizer) {
+  if (tokenizer.empty()) return 0;
   if (tokenizer == "bytes") return 256;
   const size_t colon = tokenizer.find(':');
-  int64_t vocab = 0;
-  if (colon != tokenizer.npos)
-    std::from_chars(tokenizer.data() + colon + 1, tokenizer.data() + tokenizer.size(), vocab);
-  return std::max<int64_t>(0, vocab);
+  const std::string kind = tokenizer.substr(0, colon),
+                    number = tokenizer.substr(std::min(colon, tokenizer.size() - 1) + 1);
+  int32_t vocab = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), vocab);
+  const bool whole = error == std::errc() && end == number.data() + number.size();
+  check((kind == "spm" || kind == "unigram") && whole && vocab > 0, "tokenizer is '{}'; use bytes, spm:V or unigram:V",
+        tokenizer);
+  return vocab;
 }
 
-int64_t context_of(const nlohmann::json& options) {
-  const auto it = options.find("context");
-  return it != options.end() && it->is_number_unsigned() ? it->get<int64_t>() : 0;
+// A number in the options of a run; nullopt: there is none.
+std::optional<int64_t> number_in(const nlohmann::json& options, const char* key, int64_t least) {
+  const auto it = options.find(key);
+  return it != options.end() && it->is_number() ? std::optional(json_number<int64_t>(*it, key, least)) : std::nullopt;
 }
+
+int64_t context_of(const nlohmann::json& options) { return number_in(options, "context", 0).value_or(0); }
 
 // What the options of a run (config.json, train.json) would train.
 struct Planned {
@@ -72,15 +80,13 @@ RunStep step_of(const fs::path& path) {
   std::ifstream file(path);
   const auto j = parse_json<nlohmann::json>(std::string(std::istreambuf_iterator<char>(file), {}));
   RunStep step;
-  const auto take = [&](const char* key, auto& value) {
-    using T = typename std::decay_t<decltype(value)>::value_type;
+  const auto text = [&](const char* key) {
     const auto it = j.find(key);
-    if (it == j.end()) return;
-    if (std::is_same_v<T, std::string> ? it->is_string() : it->is_number_integer()) value = it->template get<T>();
+    return it != j.end() && it->is_string() ? std::optional(it->get<std::string>()) : std::nullopt;
   };
   if (!j.is_object()) return step;
-  take("batch", step.batch), take("tokens", step.tokens);
-  take("optimizer", step.optimizer), take("update", step.update);
+  step.batch = number_in(j, "batch", 1), step.tokens = number_in(j, "tokens", 1);
+  step.optimizer = text("optimizer"), step.update = text("update");
   // Of another version, maybe: it need not be known here.
   const auto known = [&](const OptimizerInfo& info) { return info.name == step.optimizer; };
   if (std::none_of(optimizers().begin(), optimizers().end(), known)) step.optimizer.reset();
@@ -92,7 +98,7 @@ RunStep step_of(const fs::path& path) {
 std::string file_of(const std::string& what) {
   std::error_code error;
   if (const std::string folder = run_folder(what); !folder.empty()) {
-    if (const std::string model = model_in(folder); !model.empty()) return model;
+    if (const std::string model = model_in(folder).file; !model.empty()) return model;
     for (const char* options : {"config.json", "train.json"})  // of a run to come
       if (const fs::path file = fs::path(folder) / options; planned(file)) return file.string();
     fail("{}: the folder has no model.gguf, no checkpoint and no options of a run; give a GGUF file", folder);

@@ -48,6 +48,11 @@ CLI::Validator accepts_all(std::string description, const char* name) {
   return {[](std::string&) { return std::string(); }, std::move(description), name};
 }
 
+CLI::Validator refuses_empty(const char* description, const char* name, const char* use) {
+  const auto check = [use](std::string& value) { return value.empty() ? fmt::format("is empty; use {}", use) : ""; };
+  return {check, description, name};
+}
+
 size_t terminal_columns() {
   winsize w{};
   int columns = 0;
@@ -176,6 +181,11 @@ CLI::Validator above_to(double begin, double most) {
                [=](double v) { return v > begin && v <= most; });
 }
 
+CLI::Validator from_to_or_0(double least, double most) {
+  return range(fmt::format("{} to {}, or 0", number_text(least), number_text(most)),
+               [=](double v) { return v == 0 || (v >= least && v <= most); });
+}
+
 CLI::Validator one_of(std::vector<std::string> words) {
   const std::string list = fmt::format("{}", fmt::join(words, "|"));
   const auto check = [words = std::move(words)](std::string& value) {
@@ -193,8 +203,9 @@ CLI::Validator one_of(std::vector<std::string> words) {
 CLI::Validator suggested(std::vector<std::string> words, bool or_file) {
   return accepts_all(fmt::format("{}{}", fmt::join(words, "|"), or_file ? "|FILE" : ""), kSuggested);
 }
-CLI::Validator file_name() { return accepts_all("FILE", kFile); }
-CLI::Validator folder_name() { return accepts_all("FOLDER", kFolder); }
+CLI::Validator file_name() { return refuses_empty("FILE", kFile, "the name of a file"); }
+CLI::Validator folder_name() { return refuses_empty("FOLDER", kFolder, "the name of a folder"); }
+CLI::Validator not_empty() { return refuses_empty("", "", "a value, or remove the option"); }
 
 ValueNotes notes_of(const CLI::Option& option) {
   ValueNotes n;

@@ -19,14 +19,17 @@ CLI::Validator from_to(double least, double most);
 CLI::Validator above(double bound);                      ///< greater than it
 CLI::Validator from_to_below(double least, double end);  ///< without `end`
 CLI::Validator above_to(double begin, double most);      ///< without `begin`
+CLI::Validator from_to_or_0(double least, double most);
 
 /// Exactly these words. An error names the nearest.
 CLI::Validator one_of(std::vector<std::string> words);
 /// Words for shell completion among values that it cannot know.
 CLI::Validator suggested(std::vector<std::string> words, bool or_file = false);
-/// The name of a file or of a folder.
+/// The name of a file or of a folder. An empty one is refused: it is what a variable of a script holds that is not set.
 CLI::Validator file_name();
 CLI::Validator folder_name();
+/// Any other text but an empty one.
+CLI::Validator not_empty();
 
 /// What the validators above say of an option.
 struct ValueNotes {

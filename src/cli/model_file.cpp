@@ -24,36 +24,54 @@ std::string run_folder(const std::string& what) {
   std::error_code error;
   if (what.empty()) return {};
   if (fs::exists(what, error)) return fs::is_directory(what, error) ? what : "";
+  if (fs::path(what).filename() != what) return {};  // a path that leads nowhere is no id
   for (const std::string& root : roots)
     if (const fs::path run = fs::path(root) / what; fs::is_directory(run, error)) return run.string();
-  try {
-    return fs::path(runs::find_log(what, roots)).parent_path().string();
-  } catch (const Error&) {
-    return {};
-  }
+  return runs::find_run(what, roots).value_or("");
 }
 
-std::string model_in(const std::string& folder) {
+namespace {
+
+fs::path newest_checkpoint(const fs::path& folder) {
+  const std::string checkpoints = (folder / "checkpoints").string();
+  fs::path newest;
   std::error_code error;
-  for (const char* name : {"model.gguf", "weights.gguf"})
-    if (const fs::path file = fs::path(folder) / name; fs::exists(file, error)) return file.string();
-  const std::string checkpoints = (fs::path(folder) / "checkpoints").string();
-  std::string newest;
   if (fs::is_directory(checkpoints, error))
     for (const int64_t step : checkpoint_steps(checkpoints))  // ascending
       if (const fs::path file = fs::path(checkpoint_path(checkpoints, step)) / "weights.gguf"; fs::exists(file, error))
-        newest = file.string();
+        newest = file;
   return newest;
+}
+
+// Says no where one of them is missing.
+bool is_newer(const fs::path& a, const fs::path& b) {
+  std::error_code no_a, no_b;
+  const fs::file_time_type of_a = fs::last_write_time(a, no_a), of_b = fs::last_write_time(b, no_b);
+  return !no_a && !no_b && of_a > of_b;
+}
+
+}  // namespace
+
+ModelIn model_in(const std::string& folder) {
+  const fs::path model = fs::path(folder) / "model.gguf", weights = fs::path(folder) / "weights.gguf";
+  std::error_code error;
+  const bool finished = fs::exists(model, error);
+  if (!finished && fs::exists(weights, error)) return {weights.string(), {}};  // the folder of a checkpoint
+  const fs::path checkpoint = newest_checkpoint(folder);
+  // A run that trains where another one was finished replaces that model only at its end.
+  if (finished && !is_newer(checkpoint, model)) return {model.string(), {}};
+  if (checkpoint.empty()) return {};
+  return {checkpoint.string(),
+          finished ? "model.gguf is older than the newest checkpoint" : "the run has not finished"};
 }
 
 std::string model_file(const std::string& what) {
   const std::string folder = run_folder(what);
   if (folder.empty()) return what;  // a file, or nothing: whoever opens it says so
-  const std::string file = model_in(folder);
+  const auto [file, note] = model_in(folder);
   check(!file.empty(), "{}: the folder has no model.gguf and no checkpoint; train a model first, or give a GGUF file",
         folder);
-  if (fs::path(file).parent_path() != fs::path(folder))
-    to_stderr(fmt::format("toy: the run has not finished; using {}\n", one_line(file)));
+  if (!note.empty()) to_stderr(fmt::format("toy: {}; using {}\n", note, one_line(file)));
   return file;
 }
 

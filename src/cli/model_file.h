@@ -12,11 +12,17 @@ namespace toy::cli {
 CLI::Option* add_model_option(CLI::App& app, std::string& model);
 
 /// The folder of a run that is named by its path or its id (or the beginning of it) below runs or out; "" if none is.
+/// Throws Error{bad_input} where several ids begin so.
 std::string run_folder(const std::string& what);
-/// The model in the folder of a run or of a checkpoint: model.gguf, else the newest weights; "" if there is none.
-std::string model_in(const std::string& folder);
-/// The GGUF file that `what` names. Says on stderr when it is a checkpoint of a run that has not finished. Throws
-/// Error{bad_input} for a folder without a model.
+/// The model in a folder, and why it is that of a checkpoint ("" where it is not).
+struct ModelIn {
+  std::string file, note;
+};
+/// The model in the folder of a run or of a checkpoint: model.gguf, unless a checkpoint is newer or it is not there;
+/// `file` is "" if there is none.
+ModelIn model_in(const std::string& folder);
+/// The GGUF file that `what` names. Says on stderr when it is the checkpoint of a run. Throws Error{bad_input} for a
+/// folder without a model.
 std::string model_file(const std::string& what);
 
 /// Throws Error{bad_input} with the reason where the model of this file has no tokenizer; `way_out` ends the message.

@@ -88,7 +88,8 @@ TrainerOptions::Updates updates_of(const std::string& update) {
 void MemoryOption::add(CLI::App& app) {
   begin_group(app, "Machine");
   app.add_option("--memory", memory, "Memory limit, such as 4G or 512M; recomputes activations to keep it")
-      ->option_text("SIZE");
+      ->option_text("SIZE")
+      ->check(not_empty());
 }
 
 size_t MemoryOption::bytes() const { return memory.empty() ? 0 : parse_bytes("memory", memory); }
@@ -162,10 +163,16 @@ CLI::Option* add_text_list_option(CLI::App& app, const char* name, std::vector<s
       ->allow_extra_args(false);
 }
 
+bool takes_any_text(const std::string& word) {
+  return word == "-p" || std::find(std::begin(kTextOptions), std::end(kTextOptions), word) != std::end(kTextOptions);
+}
+
 std::vector<std::string> protect_texts(const std::vector<std::string>& given) {
   std::vector<std::string> words;
   for (size_t i = 0; i < given.size(); ++i) {
     std::string word = given[i];
+    // -n=3 is --n=3; the parser would take "=3".
+    if (word.size() > 3 && word[0] == '-' && word[1] != '-' && word[2] == '=') word.erase(2, 1);
     if (i > 0 && words.front() == "bench") {  // its --prompt is a number of tokens
       words.push_back(word);
       continue;

@@ -78,6 +78,8 @@ CLI::Option* add_text_list_option(CLI::App& app, const char* name, std::vector<s
 /// The words of the command line (without the program), the values of text options marked so that the parser cannot
 /// mistake them.
 std::vector<std::string> protect_texts(const std::vector<std::string>& given);
+/// Whether the word after this one is the value of a text option, whatever it looks like.
+bool takes_any_text(const std::string& word);
 /// A value as it was before protect_texts().
 std::string unmarked(const std::string& value);
 

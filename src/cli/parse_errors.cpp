@@ -62,21 +62,27 @@ std::string who_has(const CLI::App& app, const std::string& option, const std::v
   return near.empty() ? fmt::format("; `{} --help-all` shows all", full_name(app)) : near;
 }
 
+// Also "-n3", a letter with its value.
+bool knows(const CLI::App& app, const std::string& name) {
+  return app.get_option_no_throw(name) || (name[1] != '-' && app.get_option_no_throw(name.substr(0, 2)));
+}
+
 // The first word that the command it belongs to does not know, if there is one.
 std::string explain_unknown(const CLI::App& root, const std::vector<std::string>& words) {
   if (std::string unknown = explain_unknown_command(root, words); !unknown.empty()) return unknown;
   const CLI::App* app = &root;
-  for (const std::string& word : words) {
-    if (!word.starts_with("-")) {
-      if (const CLI::App* sub = command_of(*app, word)) app = sub;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (!words[i].starts_with("-")) {
+      if (const CLI::App* sub = command_of(*app, words[i])) app = sub;
       continue;
     }
-    const std::string name = word.substr(0, word.find('='));
+    const std::string name = words[i].substr(0, words[i].find('='));
     std::vector<std::string> names;
     for (const CLI::Option* o : app->get_options())
       for (const std::string& l : o->get_lnames()) names.push_back("--" + l);
-    if (name.size() > 1 && app->get_option_no_throw(name) == nullptr)
+    if (name.size() > 1 && !knows(*app, name))
       return fmt::format("unknown option '{}'{}", name, who_has(*app, name, names));
+    if (takes_any_text(words[i])) ++i;
   }
   return {};
 }

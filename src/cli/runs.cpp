@@ -59,14 +59,14 @@ struct ScreenOptions {
   bool ascii = false;
 
   std::vector<CLI::Option*> add(CLI::App& app) {
-    return {
-        app.add_option("--width", columns, "Columns of a chart; 0 takes the terminal's, or 80")->capture_default_str(),
-        app.add_option("--height", rows, "Rows of a chart")->capture_default_str()->check(from_to(3, 200)),
-        app.add_flag("--ascii", ascii, "Draw without Unicode")};
+    return {app.add_option("--width", columns, "Columns of a chart; 0 takes the terminal's, or 80")
+                ->capture_default_str()
+                ->check(width_range()),
+            app.add_option("--height", rows, "Rows of a chart")->capture_default_str()->check(from_to(3, 200)),
+            app.add_flag("--ascii", ascii, "Draw without Unicode")};
   }
+  static CLI::Validator width_range() { return from_to_or_0(8, 1000); }
   runs::Terminal terminal() const {
-    check(columns == 0 || (columns >= 8 && columns <= 1000), "--width is {}; use 8 to 1000, or 0 for the terminal's",
-          columns);
     return {.columns = columns > 0                  ? columns
                        : is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO)
                                                     : 80,
@@ -162,7 +162,8 @@ struct List {
     app.add_flag("--reverse", reverse, "Sort in descending order");
     app.add_flag("--json", json, "Print one JSON object per line, with every column");
     app.add_option("--width", screen.columns, "Columns of the table; 0 takes the terminal's, or all")
-        ->capture_default_str();
+        ->capture_default_str()
+        ->check(ScreenOptions::width_range());
     app.callback([this] { run(); });
   }
 
@@ -207,9 +208,17 @@ struct List {
   }
 };
 
-void write_file(const std::string& option, const std::string& path, const std::string& text) {
-  const std::string_view common = std::string_view(text).substr(0, 48);  // as far as all of a kind begin alike
-  refuse_replacing(option, path, [&](std::string_view there) { return there.starts_with(common); });
+// Files of a kind begin alike as far as `until`, and all have `mark` soon after it.
+struct FileKind {
+  const char *until, *mark;
+};
+constexpr FileKind kChart{" viewBox=", " data-log=\""}, kReport{"<title>", "<style>"};
+
+void write_file(const std::string& option, const std::string& path, const std::string& text, const FileKind& kind) {
+  const std::string_view common = std::string_view(text).substr(0, text.find(kind.until));
+  refuse_replacing(option, path, [&](std::string_view there) {
+    return there.starts_with(common) && there.find(kind.mark) != there.npos;
+  });
   AtomicFile file(path);
   file.write(text);
   file.commit();
@@ -223,7 +232,7 @@ struct Show {
   bool json = false;
 
   void add(CLI::App& app) {
-    app.add_option("run", run_name, kRunHelp)->required();
+    app.add_option("run", run_name, kRunHelp)->required()->check(file_name());
     of_curves = {app.add_option("--metric", metrics,
                                 fmt::format("Curves to draw: {} (default: loss, grad_norm, lr)",
                                             fmt::join(runs::metrics(), ", ")))
@@ -267,7 +276,7 @@ struct Show {
     check(!error && std::filesystem::is_directory(svg), "svg: cannot make the folder '{}'", svg);
     for (const runs::Curve& c : curves) {
       const std::string path = (std::filesystem::path(svg) / (c.metric + ".svg")).string();
-      write_file("svg", path, runs::to_svg(c.chart, {.width = 720, .height = 360}));
+      write_file("svg", path, runs::to_svg(c.chart, {.width = 720, .height = 360}), kChart);
       put_line(path + "\n");
     }
   }
@@ -286,7 +295,9 @@ struct CompareRuns {
   bool json = false;
 
   void add(CLI::App& app) {
-    app.add_option("runs", names, "Two runs or more, each a folder, events.jsonl or id")->required();
+    app.add_option("runs", names, "Two runs or more, each a folder, events.jsonl or id")
+        ->required()
+        ->check(file_name());
     app.add_option("--metric", metric, "Curve: loss, validation_loss, lr, grad_norm or tokens_per_second")
         ->capture_default_str();
     app.add_option("--svg", svg, "File to draw the curves to")->check(file_name());
@@ -307,7 +318,7 @@ struct CompareRuns {
     }
     name_apart(list);
     const runs::Chart chart = runs::compare_chart(metric, logs, short_names(list));
-    if (!svg.empty()) write_file("svg", svg, runs::to_svg(chart, {.width = 720, .height = 380}));
+    if (!svg.empty()) write_file("svg", svg, runs::to_svg(chart, {.width = 720, .height = 380}), kChart);
     const std::vector<runs::Compare> metrics = runs::compare(list);
     if (json) {
       for (const runs::Compare& c : metrics) put_line(runs::to_json_line({0, {}, "end", c}) + "\n");
@@ -381,7 +392,7 @@ struct Tail {
   bool follow = false, json = false;
 
   void add(CLI::App& app) {
-    app.add_option("run", run_name, kRunHelp)->required();
+    app.add_option("run", run_name, kRunHelp)->required()->check(file_name());
     app.add_option("-n,--lines", n, "Events to print first")->capture_default_str()->check(from_to(0, 1e9));
     app.add_flag("--follow", follow, "Keep printing new events until the run ends");
     app.add_flag("--json", json, "Print the lines of the log unchanged");
@@ -457,7 +468,7 @@ struct Report {
   std::string run_name, out = "report.html";
 
   void add(CLI::App& app) {
-    app.add_option("run", run_name, kRunHelp)->required();
+    app.add_option("run", run_name, kRunHelp)->required()->check(file_name());
     app.add_option("--out", out, "File to write")->capture_default_str()->check(file_name());
     app.footer(
         "The report is one HTML file that needs no network.\n\nExample:\n  toy runs report out/book --out book.html");
@@ -465,7 +476,7 @@ struct Report {
   }
   void run() {
     const Opened o = open_run(run_name);
-    write_file("out", out, runs::html_report(o.log, o.summary));
+    write_file("out", out, runs::html_report(o.log, o.summary), kReport);
     put_line(out + "\n");
   }
 };

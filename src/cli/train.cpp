@@ -142,7 +142,7 @@ struct Recipe {
     add_check_finite(app, o.trainer.check_finite);
     begin_group(app, "Output");
     app.add_option("--log-every", log_every,
-                   "Steps between lines on stdout; 0 prints none (default: 1, or 0 on a terminal)")
+                   "Steps between lines on stdout without --json; 0 prints none (default: 1, or 0 on a terminal)")
         ->check(at_least(0));
     begin_group(app, "Debugging");
     app.add_flag("--dry-run", dry_run, "Print the time and memory that the run needs, without running it");

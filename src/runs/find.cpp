@@ -103,6 +103,16 @@ std::string first_line(const fs::path& path) {
   return line;
 }
 
+// Of the roots that are there.
+std::vector<std::string> runs_below(std::span<const std::string> roots) {
+  std::vector<std::string> folders;
+  std::error_code error;
+  for (const std::string& root : roots)
+    if (fs::is_directory(root, error))
+      for (std::string& folder : find_runs(root)) folders.push_back(std::move(folder));
+  return folders;
+}
+
 }  // namespace
 
 std::vector<std::string> find_runs(const std::string& root) {
@@ -118,6 +128,17 @@ std::vector<std::string> find_runs(const std::string& root) {
   return found;
 }
 
+std::optional<std::string> find_run(const std::string& id, std::span<const std::string> roots) {
+  std::vector<std::string> exact, begins;
+  for (const std::string& folder : runs_below(roots)) {
+    if (id_of(folder) == id) exact.push_back(folder);
+    if (!id.empty() && id_of(folder).starts_with(id)) begins.push_back(folder);
+  }
+  const std::vector<std::string>& chosen = exact.empty() ? begins : exact;
+  check(chosen.size() < 2, "'{}' may be {}; give the folder", id, fmt::join(chosen, " or "));
+  return chosen.empty() ? std::nullopt : std::optional(chosen[0]);
+}
+
 std::string find_log(const std::string& what, std::span<const std::string> roots) {
   std::error_code error;
   if (fs::is_regular_file(what, error)) return what;
@@ -126,19 +147,9 @@ std::string find_log(const std::string& what, std::span<const std::string> roots
     check(fs::exists(log), "'{}': the folder has no {}", what, kEventsFile);
     return log;
   }
-  std::vector<std::string> exact, begins, all;
-  for (const std::string& root : roots) {
-    if (!fs::is_directory(root, error)) continue;
-    for (const std::string& folder : find_runs(root)) {
-      const std::string id = id_of(folder);
-      all.push_back(id);
-      if (id == what) exact.push_back(folder);
-      if (!what.empty() && id.starts_with(what)) begins.push_back(folder);
-    }
-  }
-  const std::vector<std::string>& chosen = exact.empty() ? begins : exact;
-  if (chosen.size() == 1) return (fs::path(chosen[0]) / kEventsFile).string();
-  check(chosen.empty(), "'{}' may be {}; give the folder", what, fmt::join(chosen, " or "));
+  if (const auto run = find_run(what, roots)) return (fs::path(*run) / kEventsFile).string();
+  std::vector<std::string> all;
+  for (const std::string& folder : runs_below(roots)) all.push_back(id_of(folder));
   const std::string places = fmt::format("{}", fmt::join(roots, ", "));
   check(!all.empty(), "'{}' is not a file, a folder, or a run below {}", what, places);
   fail("'{}' is not a file, a folder, or one of the runs below {}: {}", what, places, fmt::join(all, ", "));

@@ -83,14 +83,14 @@ TrainMemory least_of(const Fitting& fitting, const TrainMemory& kept, size_t lig
   return fitting.memory(fitting.plans(fitting.level(fitting.blocks() * (light < whole ? 1 : 2))));
 }
 
-[[noreturn]] void refuse(const TrainerOptions& o, size_t limit, const TrainMemory& least) {
+[[noreturn]] void refuse(const TrainerOptions& o, size_t limit, const TrainMemory& least, const char* option) {
   const std::string streaming =
       o.updates == TrainerOptions::gathered && o.accumulate == 1 ? ", --update streaming (with --clip 0)" : "";
   constexpr size_t kMiB = size_t(1) << 20;
   fail(
-      "memory: {} is not enough: with recomputed activations, this training needs {}. Use --memory {}M, a smaller "
-      "--batch or --tokens{}, --optimizer lion (half of adamw's moments), or a smaller model",
-      format_bytes(limit), to_text(least), least.total() / kMiB + 2, streaming);
+      "{0}: {1} is not enough: with recomputed activations, this training needs {2}. Use --{0} {3}M, a smaller "
+      "--batch or --tokens{4}, --optimizer lion (half of adamw's moments), or a smaller model",
+      option, format_bytes(limit), to_text(least), least.total() / kMiB + 2, streaming);
 }
 
 }  // namespace
@@ -170,7 +170,7 @@ void require_room(Device& device, const ModelSpec& spec, const Weights::DTypeOf&
 }
 
 MemoryFit fit_memory(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
-                     const TrainerOptions& options, size_t limit, size_t other) {
+                     const TrainerOptions& options, size_t limit, size_t other, const char* option) {
   const Fitting fitting(device, spec, dtype_of, options, other);
   const TrainPlans all_kept = fitting.plans({});
   MemoryFit fit{.recompute = {}, .blocks = fitting.blocks(), .memory = fitting.memory(all_kept)};
@@ -188,7 +188,7 @@ MemoryFit fit_memory(Device& device, const ModelSpec& spec, const Weights::DType
   if (const size_t whole = fitting.bytes(enough); whole > limit) {
     // Where gradients make the peak, at the first block, repeating that block may take more than keeping it.
     const size_t light = fitting.bytes(fitting.blocks());
-    if (light > limit) refuse(options, limit, least_of(fitting, fit.memory, light, whole));
+    if (light > limit) refuse(options, limit, least_of(fitting, fit.memory, light, whole), option);
     enough = fitting.blocks();
   }
   while (enough - too_few > 1) {

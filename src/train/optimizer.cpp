@@ -13,11 +13,16 @@ using Options = OptimizerOptions;
 
 constexpr int64_t kSmallestCoded = 4096;  // smaller tensors keep f32 moments (Dettmers et al. 2021, section 2)
 
-void check_pattern(std::string_view option, const std::string& pattern, std::span<const TensorSpec> tensors) {
+void check_pattern(std::string_view option, const std::string& pattern, std::span<const TensorSpec> tensors,
+                   const char* where_to_look) {
   const auto fitting = [&](const TensorSpec& t) { return matches(pattern, t.name); };
-  check(std::any_of(tensors.begin(), tensors.end(), fitting),
-        "{}: no tensor's name fits '{}'; names are like '{}', and toy describe lists them", option, pattern,
-        tensors.back().name);
+  check(std::any_of(tensors.begin(), tensors.end(), fitting), "{}: no tensor's name fits '{}'; names are like '{}'{}",
+        option, pattern, tensors.back().name, where_to_look);
+}
+
+void check_patterns(const Options& o, std::span<const TensorSpec> tensors, const char* where_to_look) {
+  for (const auto& [pattern, factor] : o.lr_for) check_pattern("lr-for", pattern, tensors, where_to_look);
+  for (const std::string& pattern : o.no_decay) check_pattern("no-decay", pattern, tensors, where_to_look);
 }
 
 // Does the tensor lie between embedding and output, where Muon was made for (Jordan et al. 2024)?
@@ -157,8 +162,7 @@ std::vector<TensorUpdate> tensor_updates(const ModelSpec& spec, const OptimizerO
 }
 
 std::vector<TensorUpdate> tensor_updates(std::span<const TensorSpec> tensors, const OptimizerOptions& o) {
-  for (const auto& [pattern, factor] : o.lr_for) check_pattern("lr-for", pattern, tensors);
-  for (const std::string& pattern : o.no_decay) check_pattern("no-decay", pattern, tensors);
+  check_patterns(o, tensors, ", and toy describe lists them");
   std::vector<TensorUpdate> list;
   for (const TensorSpec& t : tensors) {
     TensorUpdate u{.rule = rule_for(t, o)};
@@ -275,6 +279,31 @@ OptimizerStep clip_and_update(Graph& g, const OptimizerOptions& o, std::span<con
   return {norm, std::move(gradients), std::move(updates)};
 }
 
+namespace {
+
+// The inputs of a step, as feed_optimizer() sets them.
+std::vector<std::string> inputs_of(const Options& o) {
+  std::vector<std::string> names{"clip", "lr"};
+  if (reads(o.kind, "beta1") && o.kind != Options::lion) names.insert(names.end(), {"bias1", "bias2"});
+  if (o.kind == Options::adafactor) names.emplace_back("mix");
+  if (o.ema > 0) names.emplace_back("ema_mix");
+  return names;
+}
+
+// Before the graph is changed: half a step in it would be in the way of the next try.
+void check_names_are_free(const Graph& g, const Options& o, std::span<const TensorSpec> tensors) {
+  std::vector<std::string> names = inputs_of(o);
+  for (const TensorUpdate& u : tensor_updates(tensors, o))
+    for (const auto& [name, type] : u.state) names.push_back(name);
+  for (const std::string& name : names)
+    check(!g.find(name),
+          "minimize: the optimizer needs the name '{}', which the graph has already; rename that value, or use a new "
+          "graph for a second minimize()",
+          name);
+}
+
+}  // namespace
+
 OptimizerStep minimize(Value loss, std::span<const Value> params, const OptimizerOptions& options) {
   options.validate();
   check(loss.shape().rank() == 0, "minimize: the loss is {}; use a scalar, such as sum_all() of it", loss.type().str());
@@ -287,9 +316,12 @@ OptimizerStep minimize(Value loss, std::span<const Value> params, const Optimize
           "minimize: value {} is {} '{}' of {}; only f32 parameters (Graph::param) are updated", tensors.size(),
           node.kind == NodeKind::param ? "the parameter" : "no parameter:",
           node.kind == NodeKind::op ? node.op->name() : node.name, p.type().str());
+    check(std::count(params.begin(), params.end(), p) == 1, "minimize: the parameter '{}' is given twice", node.name);
     using Init = TensorSpec::Init;
     tensors.push_back({p.shape().rank() >= 2 ? Init::matrix : Init::zeros, node.name, p.shape()});
   }
+  check_patterns(options, tensors, "");
+  check_names_are_free(*loss.graph, options, tensors);
   return clip_and_update(*loss.graph, options, tensors, params, gradients(loss, params));
 }
 

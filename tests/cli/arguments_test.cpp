@@ -61,6 +61,9 @@ TEST_F(CliArguments, RangesAreThoseOfTheOption) {
   refuses(train + "--corpus-weight -1", {"--corpus-weight", "0 or more"});
   refuses(bench + "--steps 1000001", {"--steps", "1000001", "1 to 1000000"});
   refuses("runs show x --height 2", {"--height", "3 to 200"});
+  for (const char* command : {"runs show x", "runs compare x y", "runs list"})
+    for (const char* width : {"3", "1001", "99999999999", "99999999999999999999"})
+      refuses(std::string(command) + " --width " + width, {"--width is " + std::string(width), "8 to 1000, or 0"});
   refuses(train + "--config " + write("c.json", R"({"dropout": 1})"), {"dropout", "0 to below 1"});
   refuses(train + "--config " + write("d.json", R"({"schedule": "cosin"})"), {"schedule", "cosin", "'cosine'"});
   for (const std::string& help : {toy("infer --help-all").out, toy("train from-scratch --help-all").out})
@@ -85,6 +88,28 @@ TEST_F(CliArguments, TheLastOfARepeatedOptionWins) {
   EXPECT_EQ(config.at("steps"), 1);
   EXPECT_EQ(config.at("tap").size(), 2u);
   EXPECT_EQ(config.at("final-lr"), 0.5);
+}
+
+// A script's variable that is not set gives one.
+TEST_F(CliArguments, EmptyValuesAreRefused) {
+  refuses("infer '' --prompt a", {"model is empty", "file"});
+  refuses("train from-scratch --corpus ''", {"--corpus is empty"});
+  const std::string train = "train from-scratch --corpus x --out " + path("run");
+  for (const char* option : {"--memory", "--data-cache", "--tensorboard", "--val", "--out"})
+    refuses(train + " " + option + " ''", {std::string(option) + " is empty"});
+  refuses("describe tiny --limit ''", {"--limit is empty"});
+  refuses("runs show x --svg ''", {"--svg is empty"});
+  refuses("runs compare x y --svg ''", {"--svg is empty"});
+  EXPECT_EQ(toy("tokenizer encode " + vocabulary() + " --text ''").out, "\n");  // a text may be
+}
+
+TEST_F(CliArguments, LettersTakeAnEqualsSign) {
+  const std::string infer = std::string("infer ") + TOY_GOLDEN + " --prompt-ids 1 --ignore-eos ";
+  const Result three = toy(infer + "-n=3");
+  EXPECT_EQ(three.code, 0) << three.err;
+  EXPECT_EQ(three.out, toy(infer + "--n 3").out);
+  EXPECT_EQ(three.out, toy(infer + "-n3").out);
+  refuses(infer + "-n=x", {"--n is 'x'"});
 }
 
 TEST_F(CliArguments, HelpOfACommand) {
@@ -139,8 +164,8 @@ TEST_F(CliArguments, WhatTheParserRefusesIsSaidInOurWords) {
 
 TEST_F(CliArguments, MessagesSayWhatIsMeant) {
   const std::string infer = std::string("infer ") + TOY_GOLDEN + " --prompt-ids 1 ";
-  refuses("infer '' --prompt a", {"the name of the file is empty"});
-  refuses("train from-scratch --corpus ''", {"the name of the file is empty"});
+  refuses("infer M -p -x --bogus", {"unknown option '--bogus'"});
+  refuses("infer M -p x -n3 --bogus", {"unknown option '--bogus'"});
   EXPECT_EQ(toy(infer + "--n 5.5").err, "toy: --n is '5.5'; use a whole number\n");
   refuses("bench machine --device reference", {"--device", "reference"});
   refuses("bench train --shape tiny --tokens 100000000 --batch 20", {"memory", "training this model with this batch"});

@@ -44,6 +44,13 @@ TEST_F(Completion, Bash) {
   EXPECT_EQ(complete("infer x --prompt-file mo"), Words{"model.gguf"});
   EXPECT_EQ(complete("infer x --n \"\""), Words{});
   EXPECT_EQ(complete("completion \"\""), (Words{"bash", "fish", "zsh"}));
+  fs::create_directory(path("runs"));
+  for (const char* command : {"show", "compare", "compare x", "tail", "report"})
+    EXPECT_EQ(complete("runs " + std::string(command) + " ru"), Words{"runs"}) << command;
+  EXPECT_EQ(complete("train --re"), Words{"--resume"});
+  EXPECT_EQ(complete("train --resume --out ru"), Words{"runs"});
+  for (const char* command : {"--hel", "runs --hel", "train from-scratch --hel"})
+    EXPECT_EQ(complete(command), (Words{"--help", "--help-all"})) << command;
   refuses("completion tcsh", {"tcsh", "bash"});
 }
 

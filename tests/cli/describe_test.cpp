@@ -66,6 +66,14 @@ TEST_F(CliDescribe, ARunToComeIsItsOptions) {
   fs::copy_file(step, path("stopped/config.json"));
   EXPECT_NE(out_of(path("stopped")).find("B=3 T=40"), std::string::npos) << out_of(path("stopped"));
   refuses("describe " + write("bad.json", R"({"size": "tiny", "batch": -3})"), {"batch is -3"});
+  refuses("describe " + write("bad.json", R"({"size": "tiny", "batch": 18446744073709551615})"),
+          {"batch is 18446744073709551615"});
+  for (const char* tokenizer : {"spm:99999999999999999999", "spm:0", "spm:", "spm", "bpe:512", "spm:512x"})
+    refuses("describe " + write("bad.json", R"({"size": "tiny", "tokenizer": ")" + std::string(tokenizer) + "\"}"),
+            {"tokenizer is '" + std::string(tokenizer) + "'"});
+  for (const char* context : {"18446744073709551615", "-1"})
+    refuses("describe " + write("bad.json", R"({"size": "tiny", "context": )" + std::string(context) + "}"),
+            {"context is " + std::string(context)});
   const std::string longer = out_of(write("c.json", R"({"size": "small", "tokenizer": "unigram:300", "context": 77})"));
   EXPECT_NE(longer.find("V=300  context 77"), std::string::npos) << longer;
   const std::string bytes = out_of(write("bytes.json", R"({"size": "gpt2-124m", "tokenizer": "bytes"})"));
@@ -242,6 +250,12 @@ TEST_F(CliDescribe, BadOptions) {
   refuses("describe tiny --memory train --format mermaid", {"mermaid", "--graph"});
   refuses("describe tiny --format svg", {"svg", "--graph or --memory"});
   refuses("describe tiny --graph train --json --format svg", {"--json", "svg"});
+  refuses("describe tiny --json --format text", {"--json", "text"});
+  EXPECT_EQ(toy("describe tiny --json --format json").code, 0);
+  const Result small = toy("describe tiny --limit 1M");  // --memory is something else here
+  EXPECT_EQ(small.code, 2);
+  EXPECT_NE(small.err.find("limit: 1.0 MiB is not enough"), std::string::npos) << small.err;
+  EXPECT_NE(small.err.find("Use --limit "), std::string::npos) << small.err;
   refuses("describe tiny --rows 0", {"--rows is 0", "1 or more"});
   refuses("describe tiny --memory train --ceilings here", {"ceilings", "--cost"});
   refuses("describe tiny --ceilings " + path("none.json"), {"none.json"});

@@ -160,7 +160,16 @@ TEST_F(CliInfer, TakesTheFolderOfARun) {
   const Result of_folder = toy("infer " + path("run") + infer);
   EXPECT_EQ(of_folder.out, of_file);
   EXPECT_EQ(of_folder.err, "");
+  EXPECT_EQ(toy("infer " + path("run/") + infer).err, "");
+  EXPECT_EQ(toy("infer " + path("run") + " -p=the -n=4").out, of_file);
   EXPECT_EQ(toy("eval " + path("run") + eval).out, score);
+  // A run that began where another was finished has newer weights than the model that it will replace.
+  const fs::path checkpoint = path("run/checkpoints/step_000004/weights.gguf");
+  fs::last_write_time(checkpoint, fs::last_write_time(path("run/model.gguf")) + std::chrono::seconds(1));
+  const Result newer = toy("infer " + path("run") + infer);
+  EXPECT_EQ(newer.out, of_file) << newer.err;
+  for (const char* fact : {"model.gguf is older", "step_000004"})
+    EXPECT_NE(newer.err.find(fact), std::string::npos) << newer.err;
   fs::remove(path("run/model.gguf"));
   const Result unfinished = toy("infer " + path("run") + infer);
   EXPECT_EQ(unfinished.out, of_file) << unfinished.err;  // the last checkpoint has the same weights
@@ -168,6 +177,31 @@ TEST_F(CliInfer, TakesTheFolderOfARun) {
   EXPECT_EQ(toy("eval " + path("run") + eval).out, score);
   fs::remove_all(path("run/checkpoints"));
   refuses("infer " + path("run") + infer, {path("run"), "no model.gguf", "train"});
+}
+
+// Ids are looked up in runs and out; paths are not, and an id that fits several is no missing file.
+TEST_F(CliInfer, IdsOfRuns) {
+  for (const char* run : {"book-1", "book-2"}) {
+    fs::create_directories(path("in/out/") + run);
+    fs::copy_file(TOY_GOLDEN, path("in/out/") + run + "/model.gguf");
+    write(std::string("in/out/") + run + "/events.jsonl", "");
+  }
+  fs::create_directories(path("in/near"));
+  fs::copy_file(TOY_GOLDEN, path("in/near/model.gguf"));
+  const auto infer = [&](const std::string& model) {
+    const int status = std::system(
+        ("cd " + path("in") + " && " TOY_BINARY " infer " + model + " --prompt-ids 1 --n 1 >" + path("said") + " 2>&1")
+            .c_str());
+    return Result{WEXITSTATUS(status), slurp(path("said")), {}};
+  };
+  EXPECT_EQ(infer("book-1").code, 0);
+  const Result several = infer("book");
+  EXPECT_EQ(several.code, 2);
+  for (const char* fact : {"out/book-1", "out/book-2"})
+    EXPECT_NE(several.out.find(fact), std::string::npos) << several.out;
+  const Result nowhere = infer("../near");  // out/../near is there
+  EXPECT_EQ(nowhere.code, 2);
+  EXPECT_NE(nowhere.out.find("../near"), std::string::npos) << nowhere.out;
 }
 
 }  // namespace

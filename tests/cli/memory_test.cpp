@@ -205,7 +205,7 @@ TEST_F(CliMemory, DescribeShowsTheEffect) {
   const Result text = toy(line + " --limit 12M");
   EXPECT_NE(text.out.find("recomputing "), std::string::npos) << text.out;
   EXPECT_NE(toy("describe tiny --batch 16 --tokens 64 --limit 12M").out.find("recomputing "), std::string::npos);
-  refuses(line + " --limit 4M", {"memory: 4.0 MiB is not enough", "needs"});
+  refuses(line + " --limit 4M", {"limit: 4.0 MiB is not enough", "needs"});
   refuses(line + " --limit 4X", {"limit: '4X'"});
   refuses("describe tiny --memory decode --limit 12M", {"--limit", "decode"});
 }

@@ -81,7 +81,8 @@ TEST_F(New, TakesAPath) {
 TEST_F(New, BadNamesAndFolders) {
   for (const std::string name : {"'a b'", "'a\"b'", ".hidden", "1st", "_a", "'ä'", "'a$b'"})
     refuses("new " + path() + "/" + name, {"name is '", "use a letter"});
-  for (const std::string name : {"''", "..", "/"}) refuses("new " + name, {"name is '", "use a letter"});
+  refuses("new ''", {"path is empty", "folder"});
+  for (const std::string name : {"..", "/"}) refuses("new " + name, {"name is '", "use a letter"});
   refuses("new " + path(std::string(65, 'a')), {"name is '", "63"});
   EXPECT_EQ(toy("new " + path(std::string(64, 'a'))).code, 0);
   for (const std::string name : {"test", "all", "toy"})

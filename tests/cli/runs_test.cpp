@@ -318,8 +318,11 @@ TEST_F(CliRuns, BadInput) {
     refuses("runs compare " + run + " " + run + " --svg " + run + "/" + file, {file, "not written by this command"});
     EXPECT_EQ(slurp(run + "/" + file), before);
   }
-  for (const char* text : {"<!doctype html>\n<title>mine", "x"})
+  for (const char* text : {"<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>mine", "x"})
     refuses("runs report " + run + " --out " + write("page.html", text), {"page.html", "not written by this command"});
+  const std::string drawing = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 720 380\"></svg>";
+  refuses("runs compare " + run + " " + run + " --svg " + write("mine.svg", drawing),
+          {"mine.svg", "not written by this command"});
   write("again.html", "");
   for (int again = 0; again < 2; ++again) {
     EXPECT_EQ(toy("runs report " + run + " --out " + path("again.html")).code, 0);

@@ -174,6 +174,9 @@ TEST_F(Folders, FindsALog) {
     EXPECT_EQ(find_log(what, roots), gpt);
   EXPECT_EQ(find_log("llama-1", roots), path("llama-1/events.jsonl"));
   EXPECT_NE(error_of([&] { find_log("llama", roots); }).find("may be"), std::string::npos);
+  EXPECT_NE(error_of([&] { find_run("llama", roots); }).find("may be"), std::string::npos);
+  EXPECT_EQ(find_run("g", roots), path("gpt"));
+  EXPECT_EQ(find_run("bert", roots), std::nullopt);
   EXPECT_NE(error_of([&] { find_log("bert", roots); }).find("gpt, llama-1, llama-2"), std::string::npos);
   fs::create_directories(path("empty"));
   EXPECT_NE(error_of([&] { find_log(path("empty"), roots); }).find("has no events.jsonl"), std::string::npos);

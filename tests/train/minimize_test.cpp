@@ -127,7 +127,9 @@ TEST(Minimize, PatternsAreOverTheNamesOfTheParameters) {
   EXPECT_EQ(fit.store().read("b"), std::vector<float>(2, 0));
   EXPECT_NE(fit.store().read("w.ema"), std::vector<float>(6, 0));
   Regression other;
-  expect_contains(message_of([&] { minimize(other.loss, other.params, {.no_decay = {"v*"}}); }), "'v*'");
+  const std::string message = message_of([&] { minimize(other.loss, other.params, {.no_decay = {"v*"}}); });
+  expect_contains(message, "'v*'");
+  EXPECT_EQ(message.find("toy describe"), std::string::npos) << message;  // it knows nothing of this graph
 }
 
 TEST(Minimize, RefusesWhatItCannotUpdate) {
@@ -137,8 +139,28 @@ TEST(Minimize, RefusesWhatItCannotUpdate) {
   expect_contains(message_of([&] { minimize(r.loss, other.params); }), "graph");
   expect_contains(message_of([&] { minimize(r.loss, std::vector{*r.g.find("x")}); }), "'x'");
   expect_contains(message_of([&] { minimize(r.loss, r.params, {.clip = -1}); }), "clip is -1");
+  expect_contains(message_of([&] { minimize(r.loss, std::vector{r.params[1], r.params[1]}); }), "'b' is given twice");
   const Value half = r.g.param("half", {DType::bf16, {3}, 0});
   expect_contains(message_of([&] { minimize(r.loss, std::vector{half}); }), "bf16[3]");
+}
+
+// What is refused leaves the graph as it was.
+TEST(Minimize, NeedsItsNames) {
+  for (const char* name : {"clip", "lr", "bias1", "ema_mix", "w.m", "b.ema"}) {
+    Regression r;
+    r.g.input(name, f32());
+    const size_t before = r.g.nodes().size();
+    const std::string message = message_of([&] { minimize(r.loss, r.params, {.ema = 0.5}); });
+    expect_contains(message, "minimize: ");
+    expect_contains(message, "'" + std::string(name) + "'");
+    EXPECT_EQ(r.g.nodes().size(), before);
+  }
+  Regression r;
+  r.g.input("mix", f32());  // Adafactor's
+  minimize(r.loss, r.params);
+  const size_t before = r.g.nodes().size();
+  expect_contains(message_of([&] { minimize(r.loss, r.params); }), "second minimize()");
+  EXPECT_EQ(r.g.nodes().size(), before);
 }
 
 }  // namespace

@@ -64,6 +64,9 @@ std::vector<Compare> compare(std::span<const Summary> runs);
 /// Folders of runs: `root` itself if it has a log, and those below it, at most three deep, in the order of their names.
 /// Hidden folders and links to folders are not entered.
 std::vector<std::string> find_runs(const std::string& root);
+/// The folder of the run with this id below `roots`, or of the only one whose id begins so; nullopt if there is none.
+/// Throws Error{bad_input} that names them where there are several.
+std::optional<std::string> find_run(const std::string& id, std::span<const std::string> roots);
 /// The log that a user means: a file, the folder of a run, or an id (or the beginning of only one) below `roots`.
 /// Throws Error{bad_input} that says what is near, or which runs begin so.
 std::string find_log(const std::string& what, std::span<const std::string> roots);

@@ -50,8 +50,8 @@ void require_room(Device& device, const ModelSpec& spec, const Weights::DTypeOf&
 /// The least that has to be computed again for the whole process to hold at most `limit` bytes, of which `other` are
 /// not the trainer's; where `limit` is 0, what options.recompute says. Blocks are taken from the first on, first
 /// lightly and then wholly, until plans fit: what an early block keeps is kept longest. Allocates nothing. Throws
-/// Error{bad_input} with the least that is needed and what would need less.
+/// Error{bad_input} with the least that is needed and what would need less; `option` states the limit.
 MemoryFit fit_memory(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
-                     const TrainerOptions& options, size_t limit, size_t other);
+                     const TrainerOptions& options, size_t limit, size_t other, const char* option = "memory");
 
 }  // namespace toy

@@ -107,8 +107,10 @@ struct OptimizerStep {
 /// The step that makes `loss` [] smaller: gradients, their norm, clipping, and the update of each of `params`, which
 /// are f32 parameters of the loss's graph (Graph::param). What the optimizer keeps becomes parameters named after them
 /// ("w1.m"), which start at zero. Weight decay and muon apply to tensors of two or more dimensions; patterns
-/// (lr_for, no_decay) are over the parameters' names. Throws Error{bad_input} for options that validate() refuses,
-/// a loss of another shape, no parameters, and a value that is not an f32 parameter.
+/// (lr_for, no_decay) are over the parameters' names. A graph takes one minimize(): it makes inputs named clip, lr and,
+/// by optimizer, bias1, bias2, mix and ema_mix. Throws Error{bad_input}, with the graph unchanged, for options that
+/// validate() refuses, a loss of another shape, no parameters, a value that is not an f32 parameter, a parameter given
+/// twice, a pattern that fits no name, and a name that is taken.
 ///
 ///     const OptimizerStep step = minimize(loss, params, options);
 ///     const auto plan = std::make_shared<Plan>(compile(g, std::vector{loss}, step.updates, *device));

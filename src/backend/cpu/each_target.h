@@ -5,8 +5,12 @@
 //
 // What <hwy/foreach_target.h> does, but Highway's operations are parsed for all of them before (highway.h), which takes
 // longer than most kernels. Code for every instruction set is in namespace HWY_NAMESPACE; what follows `#if HWY_ONCE`
-// is compiled once. A header with such code is guarded by TOY_TARGET_TOGGLE.
-#pragma once
+// is compiled once. A header with such code is guarded by TOY_TARGET_TOGGLE. One such file per translation unit: a
+// second one in a unity build would be compiled for the static target only, so it is refused. Hence no #pragma once.
+#if defined(TOY_EACH_TARGET_DONE)
+#error "each_target.h: a second file in one translation unit; compile each by itself"
+#elif !defined(TOY_EACH_TARGET_BEGUN)  // else the file includes itself, from below
+#define TOY_EACH_TARGET_BEGUN
 #include "backend/cpu/highway.h"
 
 #undef HWY_ONCE
@@ -38,3 +42,5 @@
 #include <hwy/ops/set_macros-inl.h>
 #undef HWY_ONCE
 #define HWY_ONCE 1
+#define TOY_EACH_TARGET_DONE
+#endif
