@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "toy/backend/kernel.h"
+#include "toy/backend/device.h"
 #include "toy/graph/op_def.h"
 
 namespace own {

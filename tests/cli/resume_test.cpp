@@ -153,7 +153,7 @@ TEST_F(Resuming, ACompleteRunSaysWhatItIgnores) {
   EXPECT_EQ(more.code, 0) << more.err;
   says(more, {"complete", "no effect: --tensorboard, --grads\n"});
   EXPECT_FALSE(fs::exists(path("board")));
-  for (const std::string again : {"train --resume --out " + path("run"), train("run", "--tap 'blk.*:1' --resume")})
+  for (const std::string& again : {"train --resume --out " + path("run"), train("run", "--tap 'blk.*:1' --resume")})
     EXPECT_EQ(toy(again).err.find("no effect"), std::string::npos) << again;
 }
 

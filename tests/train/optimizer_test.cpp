@@ -59,7 +59,7 @@ Outcome train(const Options& o, int threads, int steps, TrainerOptions::Updates 
                   {.batch = 3, .tokens = 23, .optimizer = o, .updates = updates, .check_finite = check_finite});
   Outcome out;
   for (int i = 0; i < steps; ++i) out.losses.push_back(trainer.step(sampler.batch(i), lr > 0 ? lr : o.usual_lr()).loss);
-  for (const ParamStore* store : {static_cast<const ParamStore*>(model.params.get()), &trainer.moments()})
+  for (const ParamStore* store : {model.params.get(), &trainer.moments()})
     for (const std::string& name : store->names()) {
       const HostTensor tensor = store->host(name);
       const View& v = tensor.view();
@@ -171,7 +171,7 @@ TEST(Optimizer, SkippedStepsChangeNothing) {
       model.params->write("output.weight", broken);
       const auto bytes = [&] {
         std::vector<std::vector<double>> all;
-        for (const ParamStore* store : {static_cast<const ParamStore*>(model.params.get()), &trainer.moments()})
+        for (const ParamStore* store : {model.params.get(), &trainer.moments()})
           for (const std::string& name : store->names()) {
             all.emplace_back();
             const HostTensor tensor = store->host(name);

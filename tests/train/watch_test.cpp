@@ -12,6 +12,7 @@
 #include "testing/errors.h"
 #include "testing/test_device.h"
 #include "toy/backend/devices.h"
+#include "toy/base/glob.h"
 #include "toy/train/record.h"
 #include "train_testing.h"
 
