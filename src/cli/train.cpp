@@ -253,8 +253,11 @@ struct Recipe {
       if constexpr (requires { o.size; }) refuse_overwriting("out", file, {{"--size", o.size}});
       if constexpr (requires { o.init; }) {
         std::error_code not_there;
+        // The second name is replaced, not written to: a file that it shares stays as it is under its other names.
+        const bool by_this_name = name != kSecondName || std::filesystem::canonical(file, not_there) ==
+                                                             std::filesystem::canonical(o.init, not_there);
         is_init = (name == kModel || name == kSecondName) && std::filesystem::equivalent(file, o.init, not_there) &&
-                  std::filesystem::equivalent(out / kModel, o.init, not_there);
+                  (!by_this_name || std::filesystem::equivalent(out / kModel, o.init, not_there));
         if (!is_init) refuse_overwriting("out", file, {{"--init", o.init}});
       }
       check(of_a_run || is_init || name == kLockFile || !there(name),

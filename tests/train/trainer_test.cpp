@@ -413,7 +413,7 @@ TEST(Trainer, WindowsEndWhereLearnedPositionsDo) {
 }
 
 TEST(Trainer, MappedWeightsCannotBeTrained) {
-  const auto device = make_test_device(1);
+  const auto device = make_cpu_device(1);  // others get a copy
   const std::string path = std::string(TOY_SOURCE_DIR) + "/tests/golden/llama_tied.model.gguf";
   Model model = load_model(path, *device);
   EXPECT_THROW(Trainer(*device, model, {.batch = 1, .tokens = 8}), Error);
