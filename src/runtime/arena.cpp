@@ -1,6 +1,7 @@
 #include "runtime/arena.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace toy {
@@ -10,47 +11,64 @@ constexpr size_t kAlign = 64;
 
 size_t aligned(size_t at) { return (at + kAlign - 1) / kAlign * kAlign; }
 
-// Of each step, up to where memory is taken without a gap: a segment tree. Deep models have tens of thousands of blocks
-// that live together, and none fits below.
-class Floor {
+bool live_together(const Block& a, const Block& b) { return a.first <= b.last && b.first <= a.last; }
+
+// Placed blocks in the order of their offsets, and what can be said of all of them: deep models have tens of thousands.
+class Chunk {
  public:
-  explicit Floor(int steps) {
-    while (size_ < steps) size_ *= 2;
-    nodes_.resize(2 * size_t(size_));
+  static constexpr size_t kMost = 128;
+
+  size_t begin() const { return blocks_.front().offset; }
+  // Below it, `b` does not fit among these blocks, whose offsets are `at` or more; `fits`: it lies in front of one.
+  size_t behind(const Block& b, size_t at, bool& fits) const {
+    if (b.last < first_ || last_ < b.first) return at;
+    if (gap_ < b.bytes && last_first_ <= b.last && b.first <= first_last_) {  // all are in its way
+      fits = at + b.bytes <= begin();
+      return fits ? at : std::max(at, end_);
+    }
+    for (const Block& p : blocks_) {
+      if (!live_together(p, b)) continue;
+      fits = at + b.bytes <= p.offset;
+      if (fits) break;
+      at = std::max(at, aligned(p.offset + p.bytes));
+    }
+    return at;
   }
-  // The highest of the steps [first, last].
-  size_t highest(int first, int last) { return highest(1, 0, size_, first, last + 1); }
-  // [from, to) is taken in the steps [first, last].
-  void take(int first, int last, size_t from, size_t to) { take(1, 0, size_, first, last + 1, from, to); }
+  bool holds(size_t offset) const { return offset < blocks_.back().offset; }
+  void insert(const Block& b) {
+    blocks_.insert(std::upper_bound(blocks_.begin(), blocks_.end(), b.offset,
+                                    [](size_t offset, const Block& x) { return offset < x.offset; }),
+                   b);
+    look();
+  }
+  bool full() const { return blocks_.size() == kMost; }
+  Chunk upper_half() {
+    Chunk upper;
+    upper.blocks_.assign(blocks_.begin() + kMost / 2, blocks_.end());
+    blocks_.resize(kMost / 2);
+    upper.look(), look();
+    return upper;
+  }
 
  private:
-  struct Node {
-    size_t low = 0, high = 0;  // of its steps
-  };
-
-  size_t highest(size_t n, int begin, int end, int first, int stop) {
-    if (stop <= begin || end <= first) return 0;
-    if ((first <= begin && end <= stop) || nodes_[n].low == nodes_[n].high) return nodes_[n].high;
-    const int middle = begin + (end - begin) / 2;
-    return std::max(highest(2 * n, begin, middle, first, stop), highest(2 * n + 1, middle, end, first, stop));
-  }
-  void take(size_t n, int begin, int end, int first, int stop, size_t from, size_t to) {
-    Node& node = nodes_[n];
-    if (stop <= begin || end <= first || node.high < from || node.low >= to) return;
-    if (first <= begin && end <= stop && node.low >= from && node.high <= to) {
-      node = {to, to};
-      return;
+  void look() {
+    first_ = first_last_ = std::numeric_limits<int>::max();
+    last_ = last_first_ = std::numeric_limits<int>::min();
+    end_ = begin();
+    gap_ = 0;
+    for (const Block& b : blocks_) {
+      first_ = std::min(first_, b.first), last_first_ = std::max(last_first_, b.first);
+      last_ = std::max(last_, b.last), first_last_ = std::min(first_last_, b.last);
+      gap_ = std::max(gap_, b.offset - std::min(b.offset, end_));
+      end_ = std::max(end_, aligned(b.offset + b.bytes));
     }
-    const int middle = begin + (end - begin) / 2;
-    Node &left = nodes_[2 * n], &right = nodes_[2 * n + 1];
-    if (node.low == node.high) left = right = node;  // what is below may be older
-    take(2 * n, begin, middle, first, stop, from, to);
-    take(2 * n + 1, middle, end, first, stop, from, to);
-    node = {std::min(left.low, right.low), std::max(left.high, right.high)};
   }
 
-  int size_ = 1;
-  std::vector<Node> nodes_;
+  std::vector<Block> blocks_;
+  int first_, last_;             // steps in which one of them lives
+  int last_first_, first_last_;  // the last to begin, the first to end: between them all live
+  size_t end_;                   // of their memory
+  size_t gap_;                   // the largest between them
 };
 
 }  // namespace
@@ -59,29 +77,19 @@ size_t pack_blocks(std::vector<Block>& blocks) {
   std::vector<size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return blocks[a].bytes > blocks[b].bytes; });
-  int steps = 1;
-  for (const Block& b : blocks) steps = std::max(steps, b.last + 1);
-  Floor floor(steps);
-  const size_t widest = blocks.empty() ? 0 : blocks[order[0]].bytes;
-  std::vector<Block> placed;  // sorted by offset
+  std::vector<Chunk> placed;  // sorted by offset
   size_t total = 0;
   for (const size_t i : order) {
     Block& b = blocks[i];
-    // What ends below the floor is in no one's way; an empty block fits between any two.
-    size_t at = b.bytes > 0 ? floor.highest(b.first, b.last) : 0;
-    auto p = std::lower_bound(placed.begin(), placed.end(), at - std::min(at, widest),
-                              [](const Block& x, size_t offset) { return x.offset < offset; });
-    for (; p != placed.end(); ++p) {
-      if (p->last < b.first || b.last < p->first) continue;
-      if (at + b.bytes <= p->offset) break;
-      at = std::max(at, aligned(p->offset + p->bytes));
-    }
-    b.offset = at;
-    total = std::max(total, at + b.bytes);
-    if (b.bytes > 0) floor.take(b.first, b.last, at, aligned(at + b.bytes));
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), at,
-                                   [](size_t offset, const Block& x) { return offset < x.offset; }),
-                  b);
+    bool fits = false;
+    b.offset = 0;
+    for (size_t c = 0; c < placed.size() && !fits; ++c) b.offset = placed[c].behind(b, b.offset, fits);
+    total = std::max(total, b.offset + b.bytes);
+    size_t c = 0;
+    while (c + 1 < placed.size() && !placed[c].holds(b.offset)) ++c;
+    if (placed.empty()) placed.emplace_back();
+    placed[c].insert(b);
+    if (placed[c].full()) placed.insert(placed.begin() + ptrdiff_t(c) + 1, placed[c].upper_half());
   }
   return aligned(total);
 }
