@@ -322,7 +322,10 @@ OptimizerStep minimize(Value loss, std::span<const Value> params, const Optimize
   }
   check_patterns(options, tensors, "");
   check_names_are_free(*loss.graph, options, tensors);
-  return clip_and_update(*loss.graph, options, tensors, params, gradients(loss, params));
+  const OptimizerStep step = clip_and_update(*loss.graph, options, tensors, params, gradients(loss, params));
+  for (const std::string& name : inputs_of(options))  // fed also where no update reads it: muon without a vector
+    if (!loss.graph->find(name)) loss.graph->input(name, f32());
+  return step;
 }
 
 void feed_optimizer(Session& session, const OptimizerOptions& o, int64_t updates, double lr) {

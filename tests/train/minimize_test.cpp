@@ -75,6 +75,24 @@ TEST(Minimize, EveryOptimizerFitsALine) {
   }
 }
 
+TEST(Minimize, MuonOfAMatrixAlone) {
+  const auto device = make_test_device(1);
+  Graph g;
+  const Value w = g.param("w", f32({8, 4})), loss = sum_all(w * w);
+  const Options o = Options::of(Options::muon);
+  const OptimizerStep step = minimize(loss, std::vector<Value>{w}, o);
+  std::vector<Value> outputs{loss};
+  const auto plan = std::make_shared<const Plan>(compile(g, outputs, step.updates, *device));
+  ParamStore store(*device);
+  for (const PlanLeaf& p : plan->params) store.add(p.name, p.type);
+  store.write("w", std::vector<float>(32, 1));
+  Session session(*device, plan, {&store});
+  feed_optimizer(session, o, 0, 0.02);
+  session.run();
+  EXPECT_EQ(session.scalar(0), 32);
+  EXPECT_LT(store.read("w")[0], 1);
+}
+
 // The graph that one would write by hand has the same bits.
 TEST(Minimize, IsGradientsNormClippingAndTheOp) {
   const auto device = make_test_device(1);
