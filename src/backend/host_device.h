@@ -14,6 +14,8 @@ class HostDevice : public Device {
   explicit HostDevice(int threads) : pool_(threads) {}
   ~HostDevice() override { close(); }
 
+  /// What measures the machine beside a run uses the same threads: others would let these fall asleep.
+  ThreadPool& team() { return pool_; }
   int threads() const override { return pool_.size(); }
   void* allocate(size_t bytes) const override;
   void release(void* memory) const noexcept override;

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "backend/cpu/peak.h"
+#include "backend/host_device.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "toy/base/philox.h"
@@ -20,6 +21,8 @@ double median(std::vector<double> v) {
   std::nth_element(v.begin(), v.begin() + int64_t(v.size() / 2), v.end());
   return v[v.size() / 2];
 }
+
+ThreadPool& team_of(Device& device) { return dynamic_cast<HostDevice&>(device).team(); }
 
 double fma_ceiling(ThreadPool& pool) {
   double best = 0;

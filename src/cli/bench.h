@@ -22,6 +22,8 @@ double median(std::vector<double> values);
 
 /// f32 multiply-add GFLOP/s and GB/s read from memory: the best of several short measurements, which is what the
 /// undisturbed machine can do.
+/// The threads of a device of this program.
+ThreadPool& team_of(Device& device);
 double fma_ceiling(ThreadPool& pool);
 double read_ceiling(ThreadPool& pool);
 

@@ -159,7 +159,7 @@ struct Infer {
         double(parallel) * cache_bytes_a_token(model.spec, *dev, double(prompt) + double(decode + 1) / 2);
     size_t peak = 0;
     double read_before = 0;
-    ThreadPool team(dev->threads());  // for the ceilings
+    ThreadPool& team = team_of(*dev);
     const Philox random(0, "bench");
     const auto token = [&](int64_t i) { return int32_t(random.below(uint64_t(i), uint64_t(model.spec.vocab))); };
     const auto prefill = [&](int sequence, int64_t tokens) {

@@ -89,7 +89,8 @@ struct Machine {
   void run() const {
     const auto dev = device.make();
     check(device.device == "cpu", "--device is '{}', but this measures the processor; remove it", device.device);
-    ThreadPool all(dev->threads()), one(1);
+    ThreadPool& all = team_of(*dev);
+    ThreadPool one(1);
     Gemm gemm;
     const std::vector<Row> rows{
         {"fma_gflops", "f32 multiply-add, GFLOP/s", fma_ceiling(all), fma_ceiling(one)},

@@ -120,8 +120,7 @@ struct Ops {
     trainer.validate();
     const ModelSpec spec = model_spec(shape);
     const auto dev = device.make();
-    ThreadPool team(dev->threads());
-    const Ceilings ceilings(team);
+    const Ceilings ceilings(team_of(*dev));
     Model model = random_model(spec, *dev, 0);
     const std::vector<OpTime> decoding = decode(*dev, model, ceilings), training = train(*dev, model, ceilings);
     if (json) {

@@ -102,7 +102,7 @@ struct Train {
     Trainer engine(*dev, model, options);
     const int64_t n = trainer.batch * trainer.tokens, params = parameter_count(model.spec);
     const Windows w = random_windows(n, model.spec.vocab);
-    ThreadPool team(dev->threads());
+    ThreadPool& team = team_of(*dev);
     std::vector<double> times, ceilings;
     double loss = 0;
     for (int64_t i = 0; i < warmup + steps; ++i) {

@@ -94,12 +94,7 @@ struct Describe {
       o.trainer.tokens = std::min(o.trainer.tokens, model.spec.context);
     if (!limit.empty()) fit(model.spec, *dev);
     std::optional<Ceilings> limits;
-    if (ceilings_option->count() && ceilings == "here") {
-      ThreadPool team(dev->threads());
-      limits = Ceilings(team);
-    } else if (ceilings_option->count()) {
-      limits = read_ceilings(ceilings);
-    }
+    if (ceilings_option->count()) limits = ceilings == "here" ? Ceilings(team_of(*dev)) : read_ceilings(ceilings);
     if (limits && look_disturbed(*limits))
       to_stderr("toy: ceilings: the machine was busy while it was measured; do not rely on the least times\n");
     if (!graph.empty()) return print_graph(graph_of(graph, model, o, *dev), *dev);
