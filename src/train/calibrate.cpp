@@ -125,7 +125,7 @@ Calibration extrapolate(Device& device, Model& model, const Trainer& trainer, co
 
 Calibration calibrate(Device& device, Model& model, Trainer& trainer, const TrainerOptions& options,
                       const WindowsFrom& windows, const ValidationText* text, double lr, int64_t most) {
-  constexpr int64_t kFew = 256;   // tokens: enough for products to be as fast as with many
+  constexpr int64_t kFew = 1024;  // tokens: with 256, the packing of weights makes products slower by half
   constexpr double kWork = 2e10;  // flops of a step that is short on any machine
   constexpr double kLong = 2;     // seconds
   const int64_t rows = options.batch * options.accumulate;

@@ -244,7 +244,7 @@ TEST_F(CliMemory, SlowStepsAreExtrapolated) {
   for (int i = 0; i < 3; ++i) {
     const json told = json_of(train(run + " --dry-run --json"));
     const bool all = told.at("measured_tokens") == 8 * 512;
-    EXPECT_EQ(told.at("measured_tokens"), all ? 8 * 512 : 256);
+    EXPECT_EQ(told.at("measured_tokens"), all ? 8 * 512 : 1024);
     if (!all) {
       EXPECT_GT(told.at("step_seconds"), 2);
     }
