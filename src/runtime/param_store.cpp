@@ -66,9 +66,8 @@ void ParamStore::write(std::string_view name, const View& values) {
   const Entry& e = writable(name);
   check(values.count() == e.type.count(), "parameters: {} values for '{}' of type {}", values.count(), name,
         e.type.str());
-  View shaped = values;
-  if (values.contiguous()) shaped = View(values.data, values.dtype, e.type.shape);
-  store_values(*device_, e.at, stored(name), shaped);
+  check(values.contiguous(), "parameters: the values for '{}' are a strided view; give a contiguous one", name);
+  store_values(*device_, e.at, stored(name), View(values.data, values.dtype, e.type.shape));
 }
 
 void ParamStore::write(std::string_view name, std::span<const float> values) {

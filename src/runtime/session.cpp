@@ -132,15 +132,18 @@ void Session::bind_views() {
 
 void Session::run() {
   if (stale_) bind_views();
-  if (finite_) return run_watched();
-  if (!profile_) return device_.run(calls_);
-  std::vector<double> seconds(calls_.size());
-  device_.run(calls_, seconds);
+  std::vector<double> seconds(profile_ ? calls_.size() : 0);
+  if (finite_) {
+    run_watched(seconds);
+  } else {
+    device_.run(calls_, seconds);
+    device_.synchronize();
+  }
   for (size_t i = 0; i < seconds.size(); ++i) times_[i].seconds += seconds[i], ++times_[i].runs;
 }
 
 // Step by step, for the host looks at what lies between.
-void Session::run_watched() {
+void Session::run_watched(std::span<double> seconds) {
   for (size_t i = 0; i < calls_.size(); ++i) {
     const PlanStep& s = plan_->steps[i];
     const auto seen = [&](const std::vector<Operand>& operands, const std::vector<View>& views) {
@@ -149,7 +152,8 @@ void Session::run_watched() {
       return all;
     };
     finite_->before(s, seen(s.in, operands_[i].in));
-    device_.run(std::span(calls_).subspan(i, 1));
+    device_.run(std::span(calls_).subspan(i, 1), seconds.empty() ? seconds : seconds.subspan(i, 1));
+    device_.synchronize();
     const std::vector<HostTensor> out = seen(s.out, operands_[i].out);
     if (const std::string wrong = finite_->after(s, out); !wrong.empty()) fail_internal("{}", wrong);
   }

@@ -194,19 +194,24 @@ TEST_F(SessionTest, StepsAreBitEqualOnRepeatAndForAnyTeam) {
 }
 
 TEST_F(SessionTest, TheProfileCountsRuns) {
-  Model m(*cpu);
-  Session s(*cpu, m.plan, {&m.store});
-  s.set("ids", kIds);
-  s.run();
-  s.enable_profile(true);
-  s.run();
-  s.run();
-  ASSERT_EQ(s.profile().size(), m.plan->steps.size());
-  for (const StepTime& t : s.profile()) {
-    EXPECT_EQ(t.runs, 2);
-    EXPECT_GE(t.seconds, 0);
+  for (const bool checked : {false, true}) {
+    Model m(*cpu);
+    Session s(*cpu, m.plan, {&m.store});
+    s.check_finite(checked);
+    s.set("ids", kIds);
+    s.run();
+    s.enable_profile(true);
+    s.run();
+    s.run();
+    ASSERT_EQ(s.profile().size(), m.plan->steps.size());
+    double all = 0;
+    for (const StepTime& t : s.profile()) {
+      EXPECT_EQ(t.runs, 2);
+      all += t.seconds;
+    }
+    EXPECT_GT(all, 0);
+    EXPECT_EQ(s.arena_bytes(), m.plan->arena_bytes);
   }
-  EXPECT_EQ(s.arena_bytes(), m.plan->arena_bytes);
 }
 
 TEST(ParamStore, HoldsNamedTensors) {

@@ -24,6 +24,30 @@ inline std::vector<int32_t> walk(size_t n) {
   return ids;
 }
 
+/// A Llama whose dimensions are no multiples of a vector.
+inline ModelSpec odd_spec(bool tied) {
+  return small_model(
+      "tiny",
+      {.vocab = 97, .d_model = 36, .context = 64, .tied = tied, .heads = 3, .kv_heads = 1, .d_head = 14, .d_ff = 50});
+}
+
+/// Learned positions, layer norms, biases, gelu.
+inline ModelSpec gpt2_spec() {
+  return small_model("gpt2-tiny",
+                     {.vocab = 97, .d_model = 42, .context = 64, .heads = 3, .kv_heads = 3, .d_head = 14, .d_ff = 50});
+}
+
+/// Of so many steps on a walk.
+inline std::vector<double> losses(Device& device, Model& model, int steps, int64_t batch = 3, int64_t tokens = 23,
+                                  DType compute = DType::f32) {
+  const auto ids = walk(4000);
+  const WindowSampler sampler(ids, batch, tokens, 1);
+  Trainer trainer(device, model, {.batch = batch, .tokens = tokens, .compute = compute});
+  std::vector<double> result;
+  for (int i = 0; i < steps; ++i) result.push_back(trainer.step(sampler.batch(i), 3e-3).loss);
+  return result;
+}
+
 /// A step that shows its gradient: the velocity of plain SGD after the first one is what the optimizer saw.
 inline TrainerOptions bare(int64_t batch, int64_t tokens, int64_t accumulate = 1) {
   return {

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "backend/forwarding_device.h"
 #include "testing/files.h"
 #include "testing/test_device.h"
 #include "toy/backend/devices.h"
@@ -18,66 +17,11 @@ namespace toy {
 namespace {
 
 using testing::all_f32;
+using testing::gpt2_spec;
+using testing::losses;
+using testing::odd_spec;
 using testing::small_model;
 using testing::walk;
-
-ModelSpec odd_spec(bool tied) {
-  return small_model(
-      "tiny",
-      {.vocab = 97, .d_model = 36, .context = 64, .tied = tied, .heads = 3, .kv_heads = 1, .d_head = 14, .d_ff = 50});
-}
-
-// Learned positions, layer norms, biases, gelu.
-ModelSpec gpt2_spec() {
-  return small_model("gpt2-tiny",
-                     {.vocab = 97, .d_model = 42, .context = 64, .heads = 3, .kv_heads = 3, .d_head = 14, .d_ff = 50});
-}
-
-std::vector<double> losses(Device& device, Model& model, int steps, int64_t batch = 3, int64_t tokens = 23,
-                           DType compute = DType::f32) {
-  const auto ids = walk(4000);
-  const WindowSampler sampler(ids, batch, tokens, 1);
-  Trainer trainer(device, model, {.batch = batch, .tokens = tokens, .compute = compute});
-  std::vector<double> result;
-  for (int i = 0; i < steps; ++i) result.push_back(trainer.step(sampler.batch(i), 3e-3).loss);
-  return result;
-}
-
-// A device that starts with few kernels: none for an op that has a decomposition.
-class FewKernels final : public ForwardingDevice {
- public:
-  explicit FewKernels(Device& whole) : ForwardingDevice(whole) {
-    for (const KernelRecord& k : whole.kernels()) {
-      const OpDef* op = find_op(k.op);
-      if (op && op->decompose && !op->updates_in_place())
-        ++left_out;
-      else
-        kernels_.push_back(k);
-    }
-  }
-  std::span<const KernelRecord> kernels() const override { return kernels_; }
-  int left_out = 0;
-
- private:
-  std::vector<KernelRecord> kernels_;
-};
-
-TEST(Trainer, StepsRunOnDecompositionsAlone) {
-  for (const ModelSpec& spec : {odd_spec(true), gpt2_spec()}) {
-    SCOPED_TRACE(spec.name);
-    const auto whole = make_reference_device();
-    FewKernels few(*whole);
-    EXPECT_GE(few.left_out, 20);
-    const auto run = [&](Device& device) {
-      Model model = random_model(spec, device, 9);
-      return losses(device, model, 3);
-    };
-    const auto expected = run(*whole), found = run(few);
-    // f64: the order of sums of up to 97 addends differs, and AdamW divides by the root of what may be as small as the
-    // difference; 1e-9 is far above either and far below any wrong term.
-    for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-9 * expected[i]) << i;
-  }
-}
 
 // bf16 rounds operands to 8 bits: the losses stay near, and have the same bits for any number of threads. Near:
 // rounding is off by up to 2^-9 of an operand, 2^-9 / sqrt(3) on average, so a product of two is off by sqrt(2/3) 2^-9.

@@ -65,10 +65,10 @@ class Device {
   /// What kernels get as View::data.
   virtual void* address(Place at) const = 0;
 
-  /// Runs calls one after another. Throws what a kernel found in its data, after all of them. `seconds`, if any, holds
-  /// a number for each call, to which its time is added.
+  /// Runs calls one after another. May return before they are done, unless `seconds` is given: a number for each call,
+  /// to which its time is added.
   virtual void run(std::span<const KernelCall> calls, std::span<double> seconds = {}) = 0;
-  /// Waits for all that was begun: run(), copies. Downloads wait by themselves.
+  /// Waits for the calls. run() or this throws what a kernel found in its data.
   virtual void synchronize() const {}
 
   /// Memory that was not returned.
@@ -89,7 +89,7 @@ class Device {
   std::shared_ptr<Ledger> ledger_;
 };
 
-/// Memory of a device that is owned: zeroed, movable. It is empty when the device has gone.
+/// Memory of a device that is owned: zeroed, movable. A device that is destroyed takes it along.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;

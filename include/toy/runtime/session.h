@@ -40,7 +40,8 @@ class ParamStore {
   bool frozen(std::string_view name) const { return entry(name).frozen; }
   /// The values as f32, row-major.
   std::vector<float> read(std::string_view name) const;
-  /// Sets the values, row-major and of any dtype. Throws for another number of values or a frozen tensor.
+  /// Sets the values, row-major and of any dtype. Throws for another number of values, a strided view or a frozen
+  /// tensor.
   void write(std::string_view name, const View& values);
   /// @copydoc write
   void write(std::string_view name, std::span<const float> values);
@@ -127,7 +128,7 @@ class Session {
   const PlanLeaf* input_of(std::string_view name, DType dtype, size_t values) const;
   Place place_of(const PlanLeaf& input) const { return inputs_[size_t(&input - plan_->inputs.data())].at(); }
   Place place_of(const Operand& o) const;
-  void run_watched();
+  void run_watched(std::span<double> seconds);
 
   Device& device_;
   std::shared_ptr<const Plan> plan_;
