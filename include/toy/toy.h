@@ -60,6 +60,7 @@
 #include "toy/models/transformer.h"
 #include "toy/nn/blocks.h"
 #include "toy/nn/primitives.h"
+#include "toy/nn/tensor_spec.h"
 #include "toy/nn/weights.h"
 #include "toy/ops/attrs/attrs.h"
 #include "toy/ops/attrs/structs.h"

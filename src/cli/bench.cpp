@@ -110,7 +110,7 @@ void print_profile(const Session& session, double fma, const Plan& costs) {
     double seconds = 0, flops = 0, bytes = 0;
     int64_t calls = 0;
   };
-  const auto name_of = [](const PlanStep& s) { return s.op + (s.backward ? " (backward)" : ""); };
+  const auto name_of = [](const PlanStep& s) { return s.op + (s.phase == Phase::backward ? " (backward)" : ""); };
   std::map<std::string, Row> rows;
   double total = 0;
   const auto& times = session.profile();

@@ -82,7 +82,7 @@ class Backward {
     });
     Value total;
     for (const Partial& p : list) {
-      Graph::BackwardScope scope(graph_, graph_.node(p.consumer).layer);
+      const auto scope = graph_.in(graph_.node(p.consumer).layer, Phase::backward);
       if (p.accumulate)
         total = p.accumulate(total);
       else
@@ -102,7 +102,7 @@ class Backward {
       Node node = graph_.node(v);
       std::vector<Value> inputs;
       for (const Value& in : node.inputs) inputs.push_back(kept(in));
-      node.backward = true;
+      node.phase = Phase::backward;
       node.name.clear();
       repeated_[v.node] = graph_.append_copy(node, std::move(inputs));
     }
@@ -147,8 +147,8 @@ class Backward {
     if (std::none_of(n.inputs.begin(), n.inputs.end(), leads_on)) return;  // itself asked for, made of nothing that is
     Context context(*this, n);
     if (!context.any()) return;
-    check(n.op->vjp != nullptr, "{}{}{}: this op has no gradient", n.layer, n.layer.empty() ? "" : ": ", n.op->name());
-    Graph::BackwardScope scope(graph_, n.layer);
+    check(n.op->vjp != nullptr, "{}{}: this op has no gradient", n.layer.prefix(), n.op->name());
+    const auto scope = graph_.in(n.layer, Phase::backward);
     n.op->vjp(context);
   }
 

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace toy {
 namespace {
 
@@ -23,18 +21,6 @@ std::string si(double v) {
 
 }  // namespace
 
-std::string_view name_of(Phase phase) {
-  switch (phase) {
-    case Phase::forward:
-      return "forward";
-    case Phase::backward:
-      return "backward";
-    case Phase::update:
-      return "update";
-  }
-  return "?";
-}
-
 GraphCost cost_of(const Graph& graph, std::span<const Value> roots) {
   GraphCost g;
   g.nodes.resize(graph.nodes().size());
@@ -45,13 +31,9 @@ GraphCost cost_of(const Graph& graph, std::span<const Value> roots) {
         if (v) g.nodes[size_t(v.node)].used = true;
   for (const Node& n : graph.nodes()) {
     GraphCost::OfNode& mine = g.nodes[size_t(n.id)];
-    const bool needs_gradients = std::any_of(n.inputs.begin(), n.inputs.end(), [&](const Value& v) {
-      return v && g.nodes[size_t(v.node)].phase != Phase::forward;
-    });
-    mine.phase = n.backward ? Phase::backward : needs_gradients ? Phase::update : Phase::forward;
     if (!mine.used || n.kind != NodeKind::op) continue;
     mine.cost = cost_of_node(graph, n);
-    g.phases[size_t(mine.phase)] += mine.cost;
+    g.phases[size_t(n.phase)] += mine.cost;
     g.total += mine.cost;
   }
   return g;

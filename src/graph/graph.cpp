@@ -94,22 +94,51 @@ int Graph::apply(const OpDef& op, std::vector<Value> inputs, Attrs attrs) {
          .attrs = std::move(attrs),
          .inputs = std::move(inputs),
          .layer = layer_,
-         .backward = backward_};
+         .phase = phase_};
   try {
     std::vector<const TensorType*> types;
     for (const Value& v : n.inputs) {
       check(!v || v.graph == this, "{}: an input belongs to another graph", op.name());
       types.push_back(v ? &type(v) : nullptr);
+      if (v && n.phase == Phase::forward && node(v).phase != Phase::forward) n.phase = Phase::update;
     }
     n.outputs = op.signature.infer(types, n.attrs);
     if (op.infer) op.infer({types, n.attrs, op.name()}, n.outputs);
     for (const TensorType& t : n.outputs) check_type(t, op.name());
   } catch (const Error& e) {
-    if (layer_.empty()) throw;
-    throw Error(e.code(), layer_ + ": " + e.what());
+    throw Error(e.code(), layer_.prefix() + e.what());
   }
   nodes_.push_back(std::move(n));
   return nodes_.back().id;
+}
+
+std::string_view name_of(Phase phase) {
+  switch (phase) {
+    case Phase::forward:
+      return "forward";
+    case Phase::backward:
+      return "backward";
+    case Phase::update:
+      return "update";
+  }
+  return "?";
+}
+
+Layer Graph::inner(const std::string& name) const {
+  Layer l = layer_;
+  if (l.path.empty()) l.outer_length = name.size();
+  if (!name.empty()) l.path += (l.path.empty() ? "" : ".") + name;
+  return l;
+}
+
+Graph::Scope Graph::scope(const std::string& name) { return Scope(*this, inner(name), phase_); }
+
+Graph::Scope Graph::update_scope(const std::string& name) { return Scope(*this, inner(name), Phase::update); }
+
+Graph::Scope Graph::block(int index) {
+  Layer layer = inner("blk." + std::to_string(index));
+  layer.block = index;
+  return Scope(*this, std::move(layer), phase_);
 }
 
 int Graph::append_copy(const Node& node, std::vector<Value> inputs) {

@@ -59,15 +59,14 @@ Value maker(const Graph& graph, Value v) {
 std::map<int, std::string> weights_of_gradients(const Graph& graph, const GraphCost& costs) {
   std::map<int, std::string> of;
   for (const Node& n : graph.nodes()) {
-    if (costs.nodes[size_t(n.id)].phase != Phase::update) continue;
+    if (n.phase != Phase::update) continue;
     const auto param = std::find_if(n.inputs.begin(), n.inputs.end(),
                                     [&](const Value& v) { return v && graph.node(v).kind == NodeKind::param; });
     if (param == n.inputs.end()) continue;
     std::string name = graph.node(*param).name;
     if (const std::string weight = name.substr(0, name.rfind('.')); graph.find(weight)) name = weight;
     for (const Value& v : n.inputs)
-      if (v && costs.nodes[size_t(maker(graph, v).node)].phase == Phase::backward)
-        of.emplace(maker(graph, v).node, name);
+      if (v && graph.node(maker(graph, v)).phase == Phase::backward) of.emplace(maker(graph, v).node, name);
   }
   return of;
 }
@@ -79,7 +78,7 @@ class Column {
       : graph_(graph), costs_(costs), phase_(phase), gradients_(gradients) {
     for (const Node& n : graph.nodes()) {
       const GraphCost::OfNode& c = costs.nodes[size_t(n.id)];
-      if (n.kind == NodeKind::op && !n.op->view && c.used && c.phase == phase) add_op(n);
+      if (n.kind == NodeKind::op && !n.op->view && c.used && n.phase == phase) add_op(n);
     }
     fold();
   }
@@ -93,7 +92,7 @@ class Column {
   };
 
   void add_op(const Node& n) {
-    const std::string layer(outer_layer(n.layer));
+    const std::string layer(n.layer.outer());
     if (layers_.empty() || layers_.back().name != layer) layers_.push_back({layer, layer, 1, {}, {}});
     Layer& l = layers_.back();
     Row row{n.op->name(), {}, {}, 1, costs_.nodes[size_t(n.id)].cost};
@@ -107,11 +106,11 @@ class Column {
     }
     if (const auto it = gradients_.find(n.id); it != gradients_.end() && params == 0)
       row.operands = "gradient of " + inside(it->second, layer);
-    else if (params == 0 && n.layer.size() > layer.size())
-      row.operands = inside(n.layer, layer);
+    else if (params == 0 && n.layer.path.size() > layer.size())
+      row.operands = inside(n.layer.path, layer);
     std::vector<Edge> edges = edges_to(n, int(l.rows.size()));
     // Many alike in a row, as the updates of all tensors, are one row.
-    if (!l.rows.empty() && l.rows.back().op == row.op && params > 0 && is_update(n)) {
+    if (!l.rows.empty() && l.rows.back().op == row.op && params > 0 && n.phase == Phase::update) {
       Row& last = l.rows.back();
       ++last.count;
       last.cost += row.cost;
@@ -123,8 +122,6 @@ class Column {
     l.edges.insert(l.edges.end(), edges.begin(), edges.end());
     place_[n.id] = {layers_.size() - 1, int(l.rows.size()) - 1};
   }
-
-  bool is_update(const Node& n) const { return costs_.nodes[size_t(n.id)].phase == Phase::update; }
 
   std::vector<Edge> edges_to(const Node& n, int row) const {
     std::vector<Edge> edges;

@@ -72,11 +72,9 @@ std::string types_text(const Node& n) {
 }
 
 // The layer, and the phase where it is not forward.
-std::string place_of(const Node& n, const GraphCost* costs) {
-  std::string s = n.layer;
-  const bool update = costs && n.kind == NodeKind::op && costs->nodes[size_t(n.id)].phase == Phase::update;
-  if (n.backward || update) s += fmt::format("{}({})", s.empty() ? "" : " ", n.backward ? "backward" : "update");
-  return s;
+std::string place_of(const Node& n) {
+  if (n.phase == Phase::forward) return n.layer.path;
+  return fmt::format("{}{}({})", n.layer.path, n.layer.path.empty() ? "" : " ", name_of(n.phase));
 }
 
 std::string cost_text(const GraphCost::OfNode& c) {
@@ -98,7 +96,7 @@ std::string to_text(const Graph& graph, const GraphCost* costs) {
       line = fmt::format("%{} = {}({}){} : {}", n.id, n.op->name(), in, attrs_text(n.attrs), types_text(n));
       if (costs) line += cost_text(costs->nodes[size_t(n.id)]);
     }
-    if (const std::string comment = place_of(n, costs); !comment.empty()) line += "  # " + comment;
+    if (const std::string comment = place_of(n); !comment.empty()) line += "  # " + comment;
     s += line + "\n";
   }
   return s;
@@ -116,8 +114,8 @@ nlohmann::ordered_json to_json(const Graph& graph, const GraphCost* costs) {
     nlohmann::ordered_json j{{"id", n.id}, {"kind", kind_name(n.kind)}};
     if (n.op) j["op"] = n.op->name();
     if (!n.name.empty()) j["name"] = n.name;
-    if (!n.layer.empty()) j["layer"] = n.layer;
-    if (n.backward) j["backward"] = true;
+    if (!n.layer.path.empty()) j["layer"] = n.layer.path;
+    if (n.phase == Phase::backward) j["backward"] = true;
     for (const Value& v : n.inputs)
       j["inputs"].push_back(v ? nlohmann::ordered_json{v.node, v.out} : nlohmann::ordered_json(nullptr));
     for (const TensorType& t : n.outputs)
@@ -127,7 +125,7 @@ nlohmann::ordered_json to_json(const Graph& graph, const GraphCost* costs) {
     n.attrs.visit([&](const char* name, const AttrValue& v) { j["attrs"][name] = attr_json(v); });
     if (costs && n.op) {
       const GraphCost::OfNode& c = costs->nodes[size_t(n.id)];
-      j.update({{"phase", name_of(c.phase)}, {"used", c.used}, {"cost", to_json(c.cost)}});
+      j.update({{"phase", name_of(n.phase)}, {"used", c.used}, {"cost", to_json(c.cost)}});
     }
     nodes.push_back(std::move(j));
   }
@@ -156,7 +154,7 @@ std::string mermaid_phases(const Graph& graph, const GraphCost& costs) {
   for (const Phase phase : kPhases) {
     std::string boxes;
     for (const Node& n : graph.nodes())
-      if (used(n) && n.kind == NodeKind::op && costs.nodes[size_t(n.id)].phase == phase) {
+      if (used(n) && n.kind == NodeKind::op && n.phase == phase) {
         boxes += "    " + mermaid_box(n);
         for (const Value& v : n.inputs)
           if (v) edges += fmt::format("  n{} --> n{}\n", v.node, n.id);
@@ -172,22 +170,12 @@ std::string to_mermaid(const Graph& graph, const GraphCost* costs) {
   if (costs) return mermaid_phases(graph, *costs);
   std::string s = "flowchart TD\n";
   for (const Node& n : graph.nodes()) {
-    if (n.backward) continue;
+    if (n.phase != Phase::forward) continue;
     s += "  " + mermaid_box(n);
     for (const Value& v : n.inputs)
-      if (v && !graph.node(v).backward) s += fmt::format("  n{} --> n{}\n", v.node, n.id);
+      if (v && graph.node(v).phase == Phase::forward) s += fmt::format("  n{} --> n{}\n", v.node, n.id);
   }
   return s;
-}
-
-std::string_view outer_layer(std::string_view scope) {
-  for (size_t begin = 0; begin < scope.size();) {
-    const size_t end = std::min(scope.find('.', begin), scope.size());
-    const std::string_view part = scope.substr(begin, end - begin);
-    if (part.find_first_not_of("0123456789") == std::string_view::npos) return scope.substr(0, end);
-    begin = end + 1;
-  }
-  return scope.substr(0, std::min(scope.find('.'), scope.size()));
 }
 
 }  // namespace toy

@@ -1,11 +1,8 @@
 #include "toy/graph/recompute.h"
 
 #include <algorithm>
-#include <map>
-#include <string>
 
 #include "toy/graph/cost.h"
-#include "toy/graph/print.h"
 
 namespace toy {
 namespace {
@@ -37,12 +34,9 @@ class Choice {
   void number_blocks() {
     block_.assign(count_, -1);
     leaves_block_.assign(count_, false);
-    std::map<std::string, int, std::less<>> numbers;
     for (size_t id = 0; id < count_; ++id) {
       const Node& n = graph_.node(int(id));
-      const std::string layer(outer_layer(n.layer));
-      if (n.kind == NodeKind::op && !layer.empty() && layer.back() >= '0' && layer.back() <= '9')
-        block_[id] = numbers.try_emplace(layer, int(numbers.size())).first->second;
+      if (n.kind == NodeKind::op) block_[id] = n.layer.block;
       for (const Value& v : n.inputs)
         if (v && block_[size_t(v.node)] != block_[id]) leaves_block_[size_t(v.node)] = true;
     }
@@ -57,7 +51,7 @@ class Choice {
   void find_kept() {
     kept_.assign(count_, false);
     for (const Node& n : graph_.nodes())
-      if (n.backward && cost_.nodes[size_t(n.id)].used)
+      if (n.phase == Phase::backward && cost_.nodes[size_t(n.id)].used)
         for (const Value& v : n.inputs)
           if (v && size_t(v.node) < count_) kept_[source(size_t(v.node))] = true;
   }

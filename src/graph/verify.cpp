@@ -9,7 +9,7 @@
 namespace toy {
 namespace {
 
-std::string where(const Node& n) { return n.layer.empty() ? n.op->name() : n.layer + ": " + n.op->name(); }
+std::string where(const Node& n) { return n.layer.prefix() + n.op->name(); }
 
 std::string what(const Graph& g, Value v) {
   const Node& n = g.node(v);

@@ -9,6 +9,7 @@
 
 #include "models/families.h"
 #include "toy/base/error.h"
+#include "toy/models/transformer.h"
 
 namespace toy {
 namespace {
@@ -68,48 +69,11 @@ void ModelSpec::require_positions(int64_t wanted, std::string_view option) const
         name, context, option);
 }
 
-namespace {
-
-void add_norm(std::vector<TensorSpec>& list, const ModelSpec& s, const std::string& name) {
-  list.push_back({TensorSpec::Init::ones, name + ".weight", {s.d_model}});
-  if (s.norm == NormKind::layer) list.push_back({TensorSpec::Init::zeros, name + ".bias", {s.d_model}});
-}
-
-void add_layer(std::vector<TensorSpec>& list, const std::string& blk, const ModelSpec& s, const LayerSpec& l) {
-  using Init = TensorSpec::Init;
-  const auto gain = [&](const char* name, int64_t n) { list.push_back({Init::ones, blk + name, {n}}); };
-  const auto linear = [&](const std::string& name, int64_t rows, int64_t cols, const std::string& in_file = {}) {
-    const auto held = [&](const char* kind) { return in_file.empty() ? "" : blk + in_file + kind; };
-    list.push_back({Init::matrix, blk + name + ".weight", {rows, cols}, held(".weight")});
-    for (const BiasName& b : kBiasNames)
-      if (name == b.tensor && l.bias.*b.flag)
-        list.push_back({Init::zeros, blk + name + ".bias", {rows}, held(".bias")});
-  };
-  const std::string qkv = l.fused_qkv ? "attn_qkv" : "";
-  add_norm(list, s, blk + "attn_norm");
-  linear("attn_q", l.heads * l.d_head, s.d_model, qkv);
-  linear("attn_k", l.kv_heads * l.d_head, s.d_model, qkv);
-  linear("attn_v", l.kv_heads * l.d_head, s.d_model, qkv);
-  if (l.qk_norm) gain("attn_q_norm.weight", l.d_head);
-  if (l.qk_norm) gain("attn_k_norm.weight", l.d_head);
-  linear("attn_output", s.d_model, l.heads * l.d_head);
-  add_norm(list, s, blk + "ffn_norm");
-  if (l.ffn == FfnKind::swiglu) linear("ffn_gate", l.d_ff, s.d_model);
-  linear("ffn_up", l.d_ff, s.d_model);
-  linear("ffn_down", s.d_model, l.d_ff);
-}
-
-}  // namespace
-
-std::vector<TensorSpec> tensors_of(const ModelSpec& s) {
-  using Init = TensorSpec::Init;
-  std::vector<TensorSpec> list{{Init::embedding, "token_embd.weight", {s.vocab, s.d_model}}};
-  if (s.positions == PositionKind::learned)  // f32 in files, as llama.cpp's converter writes it
-    list.push_back({Init::embedding, "position_embd.weight", {s.context, s.d_model}, "", false});
-  for (size_t i = 0; i < s.layers.size(); ++i) add_layer(list, fmt::format("blk.{}.", i), s, s.layers[i]);
-  add_norm(list, s, "output_norm");
-  if (!s.tied) list.push_back({Init::embedding, "output.weight", {s.vocab, s.d_model}});
-  return list;
+std::vector<TensorSpec> tensors_of(const ModelSpec& spec) {
+  Graph graph;
+  const Weights weights(graph, [](const std::string&) { return DType::f32; });
+  const Transformer declares_them(spec, weights);
+  return weights.declared();
 }
 
 std::vector<FileTensor> file_tensors(const ModelSpec& s) {

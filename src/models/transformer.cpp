@@ -7,31 +7,43 @@
 namespace toy {
 namespace {
 
-nn::Linear make_linear(const Weights& w, const std::string& name, int64_t rows, int64_t columns, bool bias) {
-  return {w(name + ".weight", {rows, columns}), bias ? w(name + ".bias", {rows}) : Value{}};
+using Init = TensorSpec::Init;
+
+// `in_file`: the file's tensor that holds it as some of its rows, "" for one of its own.
+nn::Linear make_linear(const Weights& w, const std::string& name, int64_t rows, int64_t columns, bool bias,
+                       const std::string& in_file = {}) {
+  const auto in = [&](const char* kind) { return in_file.empty() ? "" : in_file + kind; };
+  return {w({Init::matrix, name + ".weight", {rows, columns}, in(".weight")}),
+          bias ? w({Init::zeros, name + ".bias", {rows}, in(".bias")}) : Value{}};
+}
+
+nn::RmsNorm make_rms_norm(const Weights& w, const std::string& name, int64_t width, float eps) {
+  return {w({Init::ones, name + ".weight", {width}}), eps};
+}
+
+nn::Norm make_norm(const ModelSpec& m, const Weights& w, const std::string& name) {
+  const nn::RmsNorm rms = make_rms_norm(w, name, m.d_model, m.norm_eps);
+  if (m.norm == NormKind::rms) return {rms};
+  return {nn::LayerNorm{rms.weight, w({Init::zeros, name + ".bias", {m.d_model}}), m.norm_eps}};
 }
 
 nn::Attention make_attention(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
   const int64_t d = m.d_model, queries = l.heads * l.d_head, keys = l.kv_heads * l.d_head;
-  nn::Attention a{.q = make_linear(w, "attn_q", queries, d, l.bias.q),
-                  .k = make_linear(w, "attn_k", keys, d, l.bias.k),
-                  .v = make_linear(w, "attn_v", keys, d, l.bias.v),
-                  .out = make_linear(w, "attn_output", d, queries, l.bias.out),
-                  .heads = l.heads,
-                  .kv_heads = l.kv_heads,
-                  .d_head = l.d_head,
-                  .window = l.window};
-  if (l.qk_norm) {
-    a.q_norm = nn::RmsNorm{w("attn_q_norm.weight", {l.d_head}), m.norm_eps};
-    a.k_norm = nn::RmsNorm{w("attn_k_norm.weight", {l.d_head}), m.norm_eps};
-  }
-  return a;
-}
-
-nn::Norm make_norm(const ModelSpec& m, const Weights& w, const std::string& name) {
-  const Value weight = w(name + ".weight", {m.d_model});
-  if (m.norm == NormKind::rms) return {nn::RmsNorm{weight, m.norm_eps}};
-  return {nn::LayerNorm{weight, w(name + ".bias", {m.d_model}), m.norm_eps}};
+  const char* qkv = l.fused_qkv ? "attn_qkv" : "";
+  const auto head_norm = [&](const char* name) -> std::optional<nn::RmsNorm> {
+    if (!l.qk_norm) return std::nullopt;
+    return make_rms_norm(w, name, l.d_head, m.norm_eps);
+  };
+  return {.q = make_linear(w, "attn_q", queries, d, l.bias.q, qkv),
+          .k = make_linear(w, "attn_k", keys, d, l.bias.k, qkv),
+          .v = make_linear(w, "attn_v", keys, d, l.bias.v, qkv),
+          .q_norm = head_norm("attn_q_norm"),
+          .k_norm = head_norm("attn_k_norm"),
+          .out = make_linear(w, "attn_output", d, queries, l.bias.out),
+          .heads = l.heads,
+          .kv_heads = l.kv_heads,
+          .d_head = l.d_head,
+          .window = l.window};
 }
 
 nn::Ffn make_ffn(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
@@ -50,14 +62,15 @@ nn::Block make_block(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
 
 }  // namespace
 
-Transformer::Transformer(const ModelSpec& spec, const Weights& weights)
-    : embedding_(weights("token_embd.weight", {spec.vocab, spec.d_model})),
-      norm_(make_norm(spec, weights, "output_norm")) {
-  if (spec.positions == PositionKind::learned)
-    positions_ = weights("position_embd.weight", {spec.context, spec.d_model});
+// The one place where a model's tensors are declared; their order is that of files.
+Transformer::Transformer(const ModelSpec& spec, const Weights& weights) {
+  embedding_ = weights({Init::embedding, "token_embd.weight", {spec.vocab, spec.d_model}});
+  if (spec.positions == PositionKind::learned)  // f32 in files, as llama.cpp's converter writes it
+    positions_ = weights({Init::embedding, "position_embd.weight", {spec.context, spec.d_model}, "", false});
   for (size_t i = 0; i < spec.layers.size(); ++i)
     blocks_.push_back(make_block(spec, spec.layers[i], weights.in(fmt::format("blk.{}", i))));
-  output_ = spec.tied ? embedding_ : weights("output.weight", {spec.vocab, spec.d_model});
+  norm_ = make_norm(spec, weights, "output_norm");
+  output_ = spec.tied ? embedding_ : weights({Init::embedding, "output.weight", {spec.vocab, spec.d_model}});
 }
 
 Value Transformer::operator()(Value tokens, const nn::Context& ctx, std::span<nn::LayerState> states) const {
@@ -69,7 +82,7 @@ Value Transformer::operator()(Value tokens, const nn::Context& ctx, std::span<nn
   x = ctx.dropout(x, "embedding");
   g.set_name(x, "x_embed");
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    const auto layer = g.scope(fmt::format("blk.{}", i));
+    const auto layer = g.block(int(i));
     nn::LayerState none;
     x = blocks_[i](x, states.empty() ? none : states[i], ctx);
     g.set_name(x, fmt::format("blk.{}.out", i));

@@ -13,7 +13,7 @@ namespace {
 
 std::string label(Value v) {
   const Node& n = v.graph->node(v);
-  std::string s = n.layer.empty() ? "" : n.layer + ": ";
+  std::string s = n.layer.prefix();
   if (n.kind == NodeKind::constant) return s + (n.name.empty() ? "constant" : "constant '" + n.name + "'");
   if (n.kind != NodeKind::op) return s + (n.kind == NodeKind::input ? "input '" : "parameter '") + n.name + "'";
   s += n.op->name();

@@ -114,8 +114,7 @@ std::string FiniteWatch::after(const PlanStep& step, std::span<const HostTensor>
         }
     if (found.nans == 0 && (found.count == 0 || allowed)) continue;
     return fmt::format("{}{} ({}): output {} {}{} holds {} not finite ({} NaN), the first is {} at {}",
-                       step.layer.empty() ? "" : step.layer + ": ", step.op, step.backward ? "backward" : "forward", o,
-                       name_of(v.dtype), v.shape.str(),
+                       step.layer.prefix(), step.op, name_of(step.phase), o, name_of(v.dtype), v.shape.str(),
                        found.count == 1 ? "1 value that is" : fmt::format("{} values that are", found.count),
                        found.nans, std::isnan(first) ? std::string("nan") : fmt::format("{}", first),
                        index_text(v.shape, found.first));

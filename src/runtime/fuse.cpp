@@ -102,7 +102,7 @@ class Fuser {
     const Node &n = graph_.node(v), &last = graph_.node(sink);
     if (!kernels_[size_t(v.node)] || wanted_.count(v)) return false;
     const TensorType &mine = n.outputs[0], &theirs = last.outputs[0];
-    if (mine.shape != theirs.shape || mine.rows != theirs.rows || n.backward != last.backward) return false;
+    if (mine.shape != theirs.shape || mine.rows != theirs.rows || n.phase != last.phase) return false;
     const std::set<int>& users = consumers_.at(v);
     return std::all_of(users.begin(), users.end(), [&](int u) { return group.has(u); });
   }

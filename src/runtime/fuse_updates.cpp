@@ -73,7 +73,7 @@ class UpdateFuser {
       if (updated_.count(seen_parameter(graph_, product.inputs[i]))) return std::nullopt;
     Node one = n;
     one.op = &linear_grad_w_adamw_def();
-    one.layer = product.layer, one.backward = product.backward;  // most of it is the product
+    one.layer = product.layer, one.phase = product.phase;  // most of it is the product
     one.inputs[kGradient] = {};
     one.inputs.resize(kDy);
     one.inputs.push_back(product.inputs[0]);

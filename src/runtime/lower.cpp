@@ -57,12 +57,12 @@ class Pass {
       for (size_t o = 0; o < n.outputs.size(); ++o) result.push_back({to_.get(), id, int(o)});
       return;
     }
-    const std::string where = n.layer.empty() ? "" : n.layer + ": ";
+    const std::string where = n.layer.prefix();
     check(n.op->decompose && !n.op->updates_in_place(), "{}{}: device '{}' has no kernel for these operands", where,
           n.op->name(), device_.name());
     check(!options_.strict, "{}{}: device '{}' has no kernel for it, and --strict forbids its decomposition", where,
           n.op->name(), device_.name());
-    Graph::BackwardScope scope(*to_, n.layer, n.backward);
+    const auto scope = to_->in(n.layer, n.phase);
     result = n.op->decompose(*to_, inputs, n.attrs);
     result.resize(n.outputs.size());
     for (size_t o = 0; o < result.size(); ++o)

@@ -31,7 +31,7 @@ struct Place {
   View view;  // data counts from kOrigin
 };
 
-std::string where(const Node& n) { return n.layer.empty() ? n.op->name() : n.layer + ": " + n.op->name(); }
+std::string where(const Node& n) { return n.layer.prefix() + n.op->name(); }
 
 class Planner {
  public:
@@ -170,7 +170,7 @@ class Planner {
     Place p{new_block(size_t(source.view.count()) * size_of(source.view.dtype), step),
             View(kOrigin, source.view.dtype, source.view.shape)};
     touch(source.storage, step);
-    PlanStep s{.kernel = copy, .op = "copy", .layer = n.layer, .backward = n.backward};
+    PlanStep s{.kernel = copy, .op = "copy", .layer = n.layer, .phase = n.phase};
     s.cost.bytes = 2.0 * double(p.view.bytes());
     s.in = {operand(source, rows)};
     s.out = {operand(p, rows)};
@@ -224,7 +224,7 @@ class Planner {
 
   void emit(const Node& n, const KernelRecord* kernel, const std::vector<Place>& in) {
     const int step = int(plan_.steps.size());
-    PlanStep s{.kernel = kernel, .attrs = n.attrs, .op = step_name(n), .layer = n.layer, .backward = n.backward};
+    PlanStep s{.kernel = kernel, .attrs = n.attrs, .op = step_name(n), .layer = n.layer, .phase = n.phase};
     std::vector<const TensorType*> types;
     std::vector<OperandDesc> din, dout;
     for (size_t i = 0; i < in.size(); ++i) {

@@ -50,7 +50,8 @@ std::string to_text(const Plan& plan) {
     for (const Operand& o : step.out) out += (out.empty() ? "" : ", ") + place(plan, o) + o.view.shape.str();
     s += fmt::format("{:4} {} = {}({})", i, out, step.op, in);
     if (step.workspace_bytes) s += fmt::format(" workspace {} B @{}", step.workspace_bytes, step.workspace_offset);
-    if (!step.layer.empty()) s += fmt::format("  # {}{}", step.layer, step.backward ? " (backward)" : "");
+    if (!step.layer.path.empty())
+      s += fmt::format("  # {}{}", step.layer.path, step.phase == Phase::backward ? " (backward)" : "");
     s += "\n";
   }
   return s;
@@ -60,8 +61,8 @@ nlohmann::ordered_json to_json(const Plan& plan) {
   nlohmann::ordered_json steps = nlohmann::ordered_json::array();
   for (const PlanStep& s : plan.steps)
     steps.push_back({{"op", s.op},
-                     {"layer", s.layer},
-                     {"backward", s.backward},
+                     {"layer", s.layer.path},
+                     {"backward", s.phase == Phase::backward},
                      {"in", to_json(plan, s.in)},
                      {"out", to_json(plan, s.out)},
                      {"workspace_bytes", s.workspace_bytes},

@@ -15,31 +15,29 @@ namespace toy {
 namespace {
 
 std::string made_by(const PlanStep& s, const Operand& o) {
-  return fmt::format("{}{}{} {}{}", s.layer, s.layer.empty() ? "" : ": ", s.op, name_of(o.view.dtype),
-                     o.view.shape.str()) +
-         (s.backward ? " (backward)" : "");
+  return fmt::format("{}{} {}{}{}", s.layer.prefix(), s.op, name_of(o.view.dtype), o.view.shape.str(),
+                     s.phase == Phase::backward ? " (backward)" : "");
 }
 
 // A value's memory is a block; ops that work in place and views of it are in the same one.
 class Blocks {
  public:
-  Blocks(const Plan& plan, const std::vector<Phase>& phases) {
+  explicit Blocks(const Plan& plan) {
     for (size_t i = 0; i < plan.steps.size(); ++i) {
       const PlanStep& s = plan.steps[i];
       const int step = int(i);
       for (const Operand& o : s.in) {
         touch(o, step, s);
-        if (o.base == Operand::arena && phases[i] == Phase::update && of_backward_[o.index])
+        if (o.base == Operand::arena && s.phase == Phase::update && of_backward_[o.index])
           list_[of_.at(o.index)].use = LiveBlock::gradient;
       }
       for (const Operand& o : s.out) {
         touch(o, step, s);
-        if (o.base == Operand::arena) of_backward_[o.index] = phases[i] == Phase::backward;
+        if (o.base == Operand::arena) of_backward_[o.index] = s.phase == Phase::backward;
       }
       if (s.workspace_bytes > 0)
         list_.push_back({step, step, s.workspace_bytes, s.workspace_offset,
-                         fmt::format("{}{}workspace of {}", s.layer, s.layer.empty() ? "" : ": ", s.op),
-                         LiveBlock::workspace});
+                         fmt::format("{}workspace of {}", s.layer.prefix(), s.op), LiveBlock::workspace});
     }
     for (const Operand& o : plan.outputs)
       if (const auto at = of_.find(o.index); o.base == Operand::arena && at != of_.end())
@@ -79,21 +77,6 @@ bool same_work(const LayerCost& a, const LayerCost& b) {
 
 }  // namespace
 
-std::vector<Phase> phases_of(const Plan& plan) {
-  std::map<std::pair<Operand::Base, int>, bool> of_gradients;  // does it follow from what autodiff made?
-  std::vector<Phase> phases;
-  for (const PlanStep& s : plan.steps) {
-    const bool needs = std::any_of(s.in.begin(), s.in.end(), [&](const Operand& o) {
-      const auto at = of_gradients.find({o.base, o.index});
-      return at != of_gradients.end() && at->second;
-    });
-    phases.push_back(s.backward ? Phase::backward : needs ? Phase::update : Phase::forward);
-    for (const Operand& o : s.out)
-      if (o.base != Operand::absent) of_gradients[{o.base, o.index}] = phases.back() != Phase::forward;
-  }
-  return phases;
-}
-
 std::vector<LiveBlock> MemoryProfile::at(int step) const {
   std::vector<LiveBlock> alive;
   for (const LiveBlock& b : blocks)
@@ -104,8 +87,9 @@ std::vector<LiveBlock> MemoryProfile::at(int step) const {
 }
 
 MemoryProfile memory_profile(const Plan& plan) {
-  MemoryProfile p{{}, std::vector<size_t>(plan.steps.size()), phases_of(plan), plan.arena_bytes, 0};
-  p.blocks = Blocks(plan, p.phases).take();
+  MemoryProfile p{{}, std::vector<size_t>(plan.steps.size()), {}, plan.arena_bytes, 0};
+  for (const PlanStep& s : plan.steps) p.phases.push_back(s.phase);
+  p.blocks = Blocks(plan).take();
   for (const LiveBlock& b : p.blocks)
     for (int step = b.first; step <= b.last; ++step) p.live[size_t(step)] += b.bytes;
   p.peak_step = int(std::max_element(p.live.begin(), p.live.end()) - p.live.begin());
@@ -185,16 +169,14 @@ std::vector<std::vector<Reuse>> reuse_of(const Plan& plan) {
 std::vector<LayerCost> costs_by_layer(const Plan& plan, std::span<const double> seconds) {
   std::vector<LayerCost> layers;
   std::map<std::string, size_t, std::less<>> index;
-  const std::vector<Phase> phases = phases_of(plan);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const PlanStep& s = plan.steps[i];
-    const std::string layer(s.layer.empty() ? std::string_view(s.op) : outer_layer(s.layer));
+    const std::string layer(s.layer.path.empty() ? std::string_view(s.op) : s.layer.outer());
     const auto [at, made] = index.try_emplace(layer, layers.size());
     if (made) layers.push_back({layer, layer, 1, {}, {}});
     LayerCost& l = layers[at->second];
-    Cost& c = l.phases[size_t(phases[i])];
-    c.flops += s.cost.flops, c.bytes += s.cost.bytes, c.transcendentals += s.cost.transcendentals;
-    if (!seconds.empty()) l.seconds[size_t(phases[i])] += seconds[i];
+    l.phases[size_t(s.phase)] += s.cost;
+    if (!seconds.empty()) l.seconds[size_t(s.phase)] += seconds[i];
   }
   std::vector<LayerCost> folded;
   for (LayerCost& l : layers) {

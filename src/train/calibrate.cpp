@@ -58,7 +58,8 @@ using Work = std::map<std::string, double>;
 
 void add_work(const Plan& plan, double times, Work& work) {
   for (const PlanStep& s : plan.steps)
-    work[s.op + (s.backward ? " backward" : "")] += times * (s.cost.flops > 0 ? s.cost.flops : s.cost.bytes);
+    work[s.op + (s.phase == Phase::backward ? " backward" : "")] +=
+        times * (s.cost.flops > 0 ? s.cost.flops : s.cost.bytes);
 }
 
 double sum(const Work& work) {
@@ -78,7 +79,7 @@ double extrapolated(const TrainPlans& plans, int64_t accumulate, Trainer& measur
     const std::vector<StepTime>& times = session->profile();
     add_work(plan, times.empty() ? 0 : double(times[0].runs), done);
     for (size_t i = 0; i < times.size(); ++i)
-      seconds[plan.steps[i].op + (plan.steps[i].backward ? " backward" : "")] += times[i].seconds;
+      seconds[plan.steps[i].op + (plan.steps[i].phase == Phase::backward ? " backward" : "")] += times[i].seconds;
   }
   const double overall = sum(seconds) / sum(done);
   double total = 0;

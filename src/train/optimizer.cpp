@@ -273,7 +273,7 @@ std::vector<Value> update_all(Graph& g, const OptimizerOptions& o, Value gscale,
 
 OptimizerStep clip_and_update(Graph& g, const OptimizerOptions& o, std::span<const TensorSpec> tensors,
                               std::span<const Value> weights, std::vector<Value> gradients) {
-  const auto scope = g.scope("optimizer");
+  const auto scope = g.update_scope("optimizer");
   const Value norm = global_norm(gradients), gscale = clip_scale(norm, g.input("clip", f32()));
   std::vector<Value> updates = update_all(g, o, gscale, tensors, weights, gradients);
   return {norm, std::move(gradients), std::move(updates)};

@@ -92,7 +92,7 @@ TrainGraph build_step(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, c
     // Not finite: the step is skipped. Made before the gradients, so that updates need not wait for it.
     const Value gscale = clip_scale(t.loss, g.input("clip", {DType::f32, {}, 0}));
     t.gradients = gradients(t.loss, weights, again);
-    const auto scope = g.scope("optimizer");
+    const auto scope = g.update_scope("optimizer");
     t.updates = update_all(g, options.optimizer, gscale, tensors, weights, t.gradients);
     return t;
   }
@@ -101,7 +101,7 @@ TrainGraph build_step(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, c
     add_updates(t, spec, weights, options.optimizer);
     return t;
   }
-  const auto scope = g.scope("accumulate");
+  const auto scope = g.update_scope("accumulate");
   for (size_t i = 0; i < tensors.size(); ++i)
     t.updates.push_back(
         accumulate(g.param(accumulator_name(tensors[i]), accumulator_type(tensors[i])), t.gradients[i]));

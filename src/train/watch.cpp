@@ -105,13 +105,13 @@ std::vector<std::pair<std::string, Value>> named_values(const Graph& graph) {
   std::map<std::string, int> seen;
   Graph& g = const_cast<Graph&>(graph);  // a Value points to its graph; nothing is changed
   for (const Node& n : graph.nodes()) {
-    if (n.kind != NodeKind::op || n.backward || n.op->view || n.layer == "optimizer") continue;
+    if (n.kind != NodeKind::op || n.phase != Phase::forward || n.op->view) continue;
     if (!is_float(n.outputs[0].dtype)) continue;
     std::string name = n.name;
     for (const Value& in : n.inputs)
       if (name.empty() && in && graph.node(in).kind == NodeKind::param && graph.node(in).name.ends_with(kWeight))
         name = graph.node(in).name.substr(0, graph.node(in).name.size() - std::string_view(kWeight).size());
-    if (name.empty()) name = (n.layer.empty() ? "" : n.layer + ".") + n.op->name();
+    if (name.empty()) name = (n.layer.path.empty() ? "" : n.layer.path + ".") + n.op->name();
     const int again = ++seen[name];
     list.emplace_back(again > 1 ? fmt::format("{}.{}", name, again) : name, Value{&g, n.id, 0});
   }
@@ -288,7 +288,7 @@ void Watcher::tell_times(int64_t step, Trainer& trainer, const Tell& tell) {
     for (size_t i = 0; i < now.size(); ++i) {
       const PlanStep& p = session.plan().steps[i];
       if (!any_due(watch_.op_timings, p.op, step)) continue;
-      const std::string pass = p.layer == "optimizer" ? "update" : p.backward ? "backward" : "forward";
+      const std::string pass(name_of(p.phase));
       runs::OpTiming& o = all.try_emplace({pass, p.op}, runs::OpTiming{p.op, pass, 0, 0}).first->second;
       o.calls += now[i].runs - before[i].runs;
       o.us += (now[i].seconds - before[i].seconds) * 1e6;

@@ -121,12 +121,12 @@ TEST(Autodiff, BackwardNodesBelongToTheirLayer) {
     y = exp(w);
   }
   const Value loss = sum_all(y);
-  EXPECT_FALSE(g.node(loss).backward);
+  EXPECT_EQ(g.node(loss).phase, Phase::forward);
   const std::vector<Value> wrt{w};
   const Value grad = gradients(loss, wrt)[0];
-  EXPECT_TRUE(g.node(grad).backward);
-  EXPECT_EQ(g.node(grad).layer, "blk.3");
-  EXPECT_FALSE(g.node(exp(w)).backward);
+  EXPECT_EQ(g.node(grad).phase, Phase::backward);
+  EXPECT_EQ(g.node(grad).layer.path, "blk.3");
+  EXPECT_EQ(g.node(exp(w)).phase, Phase::forward);
 }
 
 TEST(Autodiff, TheLossItselfHasGradientOne) {

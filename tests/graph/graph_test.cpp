@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "testing/errors.h"
+#include "toy/graph/autodiff.h"
 #include "toy/graph/op_def.h"
 #include "toy/ops/ops.h"
 
@@ -53,19 +54,36 @@ TEST(Graph, LayersNestAndNameErrors) {
   Graph g;
   const Value x = g.input("x", kVector), y = g.input("y", {DType::f32, {4}, 0});
   {
-    const auto block = g.scope("blk.3");
+    const auto block = g.block(3);
+    EXPECT_EQ(g.layer().block, 3);
     const Value a = x + x;
-    EXPECT_EQ(g.node(a).layer, "blk.3");
+    EXPECT_EQ(g.node(a).layer.path, "blk.3");
     {
       const auto inner = g.scope("attn");
-      EXPECT_EQ(g.node(x + x).layer, "blk.3.attn");
+      EXPECT_EQ(g.node(x + x).layer.path, "blk.3.attn");
+      EXPECT_EQ(g.layer().outer(), "blk.3");
+      EXPECT_EQ(g.layer().block, 3);
       EXPECT_EQ(error_of([&] { x + y; }), "blk.3.attn: add: shapes [3] and [4] do not broadcast");
       const auto nothing = g.scope("");
-      EXPECT_EQ(g.node(x + x).layer, "blk.3.attn");
+      EXPECT_EQ(g.node(x + x).layer.path, "blk.3.attn");
     }
-    EXPECT_EQ(g.node(x + x).layer, "blk.3");
+    EXPECT_EQ(g.node(x + x).layer.path, "blk.3");
   }
-  EXPECT_EQ(g.node(x + x).layer, "");
+  EXPECT_EQ(g.node(x + x).layer.path, "");
+  EXPECT_EQ(g.layer().outer(), "");
+  EXPECT_EQ(g.layer().block, -1);
+}
+
+TEST(Graph, PhasesFollowGradientsAndScopes) {
+  Graph g;
+  const Value w = g.param("w", kVector), loss = sum_all(exp(w));
+  const std::vector<Value> wrt{w}, gradient = gradients(loss, wrt);
+  EXPECT_EQ(g.node(loss).phase, Phase::forward);
+  EXPECT_EQ(g.node(gradient[0]).phase, Phase::backward);
+  EXPECT_EQ(g.node(gradient[0] + w).phase, Phase::update);  // it needs a gradient
+  EXPECT_EQ(g.node(w + w).phase, Phase::forward);
+  const auto scope = g.update_scope("optimizer");
+  EXPECT_EQ(g.node(w + w).phase, Phase::update);
 }
 
 TEST(Graph, AFailedOpLeavesTheGraphAsItWas) {

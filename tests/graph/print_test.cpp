@@ -58,18 +58,19 @@ TEST(Print, CostsByNodeAndPhase) {
   neg(y);  // nobody needs it
   const std::vector<Value> roots{next.w};
   const GraphCost cost = cost_of(g, roots);
-  const auto node = [&](const std::string& op) -> const GraphCost::OfNode& {
+  const auto find = [&](const std::string& op) -> const Node& {
     for (const Node& n : g.nodes())
-      if (n.op && n.op->name() == op) return cost.nodes[size_t(n.id)];
+      if (n.op && n.op->name() == op) return n;
     ADD_FAILURE() << op;
-    return cost.nodes[0];
+    return g.node(0);
   };
-  EXPECT_EQ(node("add").phase, Phase::forward);
+  const auto node = [&](const std::string& op) { return cost.nodes[size_t(find(op).id)]; };
+  EXPECT_EQ(find("add").phase, Phase::forward);
   EXPECT_EQ(node("add").cost.flops, 24);
   EXPECT_EQ(node("add").cost.bytes, 4 * (24 + 1 + 24));
   EXPECT_EQ(node("exp").cost.transcendentals, 24);
-  EXPECT_EQ(node("rms_norm_grad").phase, Phase::backward);
-  EXPECT_EQ(node("adamw").phase, Phase::update);
+  EXPECT_EQ(find("rms_norm_grad").phase, Phase::backward);
+  EXPECT_EQ(find("adamw").phase, Phase::update);
   EXPECT_EQ(node("adamw").cost.flops, 14 * 6);
   EXPECT_FALSE(node("neg").used);
   EXPECT_EQ(node("neg").cost.flops, 0);
@@ -137,7 +138,8 @@ void build_step(Graph& g, std::vector<Value>& roots) {
   const Value w = g.param("blk.0.w", {DType::f32, {3}, 0}), lr = g.input("lr", scalar);
   Value loss;
   {
-    const auto layer = g.scope("blk.0.mixer");
+    const auto block = g.block(0);
+    const auto mixer = g.scope("mixer");
     loss = sum_all(exp(w));
   }
   const std::vector<Value> wrt{w}, gradient = gradients(loss, wrt);
@@ -186,7 +188,7 @@ TEST(Print, SvgFoldsLayersThatAreAlike) {
   Graph g;
   Value x = exp(g.input("x", {DType::f32, {3}, 0}));
   for (int i = 0; i < 5; ++i) {
-    const auto layer = g.scope("blk." + std::to_string(i));
+    const auto block = g.block(i);
     x = x + sin(exp(x));
   }
   const auto layer = g.scope("output");
@@ -197,14 +199,6 @@ TEST(Print, SvgFoldsLayersThatAreAlike) {
   EXPECT_NE(text.find("class=\"residual\""), std::string::npos);
   EXPECT_NE(text.find("residual connection"), std::string::npos);
   EXPECT_NE(text.find("drawn once"), std::string::npos);
-}
-
-TEST(Print, OuterLayers) {
-  EXPECT_EQ(outer_layer(""), "");
-  EXPECT_EQ(outer_layer("output"), "output");
-  EXPECT_EQ(outer_layer("output.norm"), "output");
-  EXPECT_EQ(outer_layer("blk.13"), "blk.13");
-  EXPECT_EQ(outer_layer("blk.13.mixer.q"), "blk.13");
 }
 
 }  // namespace

@@ -21,11 +21,11 @@ struct Net {
   explicit Net(const std::vector<bool>& again = {}) {
     const int64_t d = 48;
     Value x = g.input("x", {DType::f32, {4, d}, 0});
-    for (const char* name : {"blk.0", "blk.1"}) {
-      const auto scope = g.scope(name);
-      const Value gain = g.param(std::string(name) + ".gain", {DType::f32, {d}, 0}),
-                  up = g.param(std::string(name) + ".up", {DType::f32, {d, d}, 0}),
-                  down = g.param(std::string(name) + ".down", {DType::f32, {d, d}, 0});
+    for (int i = 0; i < 2; ++i) {
+      const auto block = g.block(i);
+      const Value gain = g.param(g.layer().path + ".gain", {DType::f32, {d}, 0}),
+                  up = g.param(g.layer().path + ".up", {DType::f32, {d, d}, 0}),
+                  down = g.param(g.layer().path + ".down", {DType::f32, {d, d}, 0});
       x = x + linear(silu(linear(rms_norm(x, gain, 1e-5f), up)), down);
       weights.insert(weights.end(), {gain, up, down});
     }
@@ -37,7 +37,7 @@ struct Net {
     std::vector<std::string> names;
     const std::vector<bool> nodes = recomputed_nodes(g, loss, gradients, r);
     for (size_t id = 0; id < nodes.size(); ++id)
-      if (nodes[id]) names.push_back(g.node(int(id)).layer + " " + g.node(int(id)).op->name());
+      if (nodes[id]) names.push_back(g.node(int(id)).layer.path + " " + g.node(int(id)).op->name());
     return names;
   }
 };
@@ -70,12 +70,12 @@ TEST(Recompute, BackwardReadsTheRepetition) {
   const GraphCost cost = cost_of(net.g, net.gradients);
   std::map<std::string, int> repeated;
   for (const Node& n : net.g.nodes()) {
-    if (!n.backward || !cost.nodes[size_t(n.id)].used) continue;
+    if (n.phase != Phase::backward || !cost.nodes[size_t(n.id)].used) continue;
     for (const Value& v : n.inputs) {
       const bool forgotten = v && size_t(v.node) < again.size() && again[size_t(v.node)];
       EXPECT_FALSE(forgotten) << n.id;
     }
-    if (n.op && (n.op->name() == "rms_norm" || n.op->name() == "linear")) ++repeated[n.layer + " " + n.op->name()];
+    if (n.op && (n.op->name() == "rms_norm" || n.op->name() == "linear")) ++repeated[n.layer.path + " " + n.op->name()];
   }
   const std::map<std::string, int> wanted{{"blk.0 rms_norm", 1}, {"blk.0 linear", 1}, {"blk.1 rms_norm", 1}};
   EXPECT_EQ(repeated, wanted);  // nobody needs a block's last product

@@ -182,7 +182,7 @@ void bad_operands(const OpSuite& s) {
   for (const BadCase& bad : s.bad)
     for (const bool in_layer : {false, true}) {
       Built b = build_operands(parse_operands(bad.operands));
-      const Graph::Scope scope(*b.graph, in_layer ? "blk.3" : "");
+      const auto scope = b.graph->scope(in_layer ? "blk.3" : "");
       try {
         b.graph->apply(def_of(s), b.operands, bad.attrs);
         ADD_FAILURE() << bad.operands << ": accepted, expected the error: " << bad.message;

@@ -79,7 +79,7 @@ TEST_F(Fusion, ForwardAndBackwardStayApart) {
   const Value e = exp(x * y), loss = sum_all(neg(neg(e))), dx = gradients(loss, wrt)[0];
   const Plan p = compile(g, std::vector<Value>{loss, dx}, {}, *cpu);
   Steps forward, backward;
-  for (const PlanStep& s : p.steps) (s.backward ? backward : forward).push_back(s.op);
+  for (const PlanStep& s : p.steps) (s.phase == Phase::backward ? backward : forward).push_back(s.op);
   EXPECT_EQ(forward, (Steps{"fused(mul, exp)", "fused(neg, neg)", "sum", "sum"}));  // e is needed by its gradient
   EXPECT_EQ(backward, (Steps{"fused(neg, neg, mul, mul)"}));
 }

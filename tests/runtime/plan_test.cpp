@@ -414,8 +414,8 @@ TEST(Plan, MissingKernelsRunAsTheirDecomposition) {
   EXPECT_EQ(plan.notes, (std::vector<std::string>{"silu: no kernel on 'partial', running its decomposition",
                                                   "swiglu: no kernel on 'partial', running its decomposition"}));
   for (const PlanStep& s : plan.steps) {
-    EXPECT_EQ(s.layer, "blk.2") << s.op;
-    EXPECT_FALSE(s.backward) << s.op;
+    EXPECT_EQ(s.layer.path, "blk.2") << s.op;
+    EXPECT_EQ(s.phase, Phase::forward) << s.op;
   }
   const auto whole = run(g, outputs, 1, *devices.reference), parts = run(g, outputs, 1, partial);
   for (size_t i = 0; i < 5; ++i) EXPECT_FLOAT_EQ(whole[0][i], parts[0][i]);

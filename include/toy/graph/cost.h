@@ -10,18 +10,13 @@
 
 namespace toy {
 
-/// What a node is for. `update`: not made by autodiff, but it needs something that was.
-enum class Phase { forward, backward, update };
 inline constexpr std::array kPhases{Phase::forward, Phase::backward, Phase::update};
-/// "forward", "backward", ...
-std::string_view name_of(Phase phase);
 
 /// What a graph costs, node by node and by phase.
 struct GraphCost {
-  /// What one node costs, and when it runs.
+  /// What one node costs.
   struct OfNode {
-    Cost cost;  ///< with the largest number of rows; nothing for leaves, views and unused nodes
-    Phase phase = Phase::forward;
+    Cost cost;          ///< with the largest number of rows; nothing for leaves, views and unused nodes
     bool used = false;  ///< do the roots need it?
   };
   std::vector<OfNode> nodes;  ///< by id

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "toy/graph/signature.h"
@@ -37,6 +38,23 @@ struct Value {
   }
 };
 
+/// What a node is for. `update`: not made by autodiff, but it needs something that was.
+enum class Phase { forward, backward, update };
+/// "forward", "backward", ...
+std::string_view name_of(Phase phase);
+
+/// The scope that a node was built in.
+struct Layer {
+  std::string path;         ///< names from the outermost scope inwards: "blk.3.attn"; empty outside of scopes
+  size_t outer_length = 0;  ///< of the outermost scope's name
+  int block = -1;           ///< number of the block (Graph::block), -1 outside of blocks
+
+  /// The outermost scope: "blk.3".
+  std::string_view outer() const { return std::string_view(path).substr(0, outer_length); }
+  /// How messages begin: "blk.3.attn: ", or "" outside of scopes.
+  std::string prefix() const { return path.empty() ? "" : path + ": "; }
+};
+
 /// What a node is.
 enum class NodeKind {
   op,
@@ -53,11 +71,11 @@ struct Node {
   Attrs attrs;
   std::vector<Value> inputs;
   std::vector<TensorType> outputs;
-  std::string layer;                                    ///< scope it was built in: "blk.3.attn"
+  Layer layer;
   std::string name;                                     ///< of inputs, params and named values
   std::shared_ptr<const std::vector<double>> constant;  ///< of constants
   int64_t index_bound = 0;  ///< of i32 inputs: the host checks 0 <= value < bound when it feeds them (0: unchecked)
-  bool backward = false;    ///< made by autodiff
+  Phase phase = Phase::forward;
 };
 
 /// Owns the nodes; a Value points into it.
@@ -107,57 +125,41 @@ class Graph {
   /// Shape and dtype of a value. Throws Error{bad_input} if the graph has no such value.
   const TensorType& type(Value v) const;
 
-  /// While it lives, new nodes belong to the layer `outer.name`.
+  /// While it lives, new nodes belong to a layer and a phase. Made by scope(), block() and in().
   class Scope {
    public:
-    /// Usually made by Graph::scope().
-    Scope(Graph& g, const std::string& name) : graph_(g), before_(g.layer_) {
-      if (!name.empty()) g.layer_ += (g.layer_.empty() ? "" : ".") + name;
-    }
-    ~Scope() { graph_.layer_ = before_; }
+    ~Scope() { graph_.layer_ = std::move(layer_), graph_.phase_ = phase_; }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
+    friend class Graph;
+    Scope(Graph& g, Layer layer, Phase phase)
+        : graph_(g), layer_(std::exchange(g.layer_, std::move(layer))), phase_(std::exchange(g.phase_, phase)) {}
     Graph& graph_;
-    std::string before_;
+    Layer layer_;  // of the nodes before
+    Phase phase_;
   };
-  /// Enters a layer for as long as the result lives.
-  [[nodiscard]] Scope scope(const std::string& name) { return Scope(*this, name); }
+  /// Enters the scope `name` within the present one.
+  [[nodiscard]] Scope scope(const std::string& name);
+  /// The same for what autodiff did not make, but follows from gradients: norm, clipping, optimizer.
+  [[nodiscard]] Scope update_scope(const std::string& name);
+  /// Enters block `index` of a model: the scope "blk.<index>".
+  [[nodiscard]] Scope block(int index);
+  /// Enters exactly this layer and phase: for passes that add to a node's layer.
+  [[nodiscard]] Scope in(const Layer& layer, Phase phase) { return Scope(*this, layer, phase); }
   /// The layer that new nodes belong to.
-  const std::string& layer() const { return layer_; }
-
-  /// Autodiff's own scope: nodes belong to exactly this layer and are marked as backward.
-  class BackwardScope {
-   public:
-    /// Enters exactly this layer, with the `backward` flag of the node that a pass replaces.
-    BackwardScope(Graph& g, const std::string& layer, bool backward = true)
-        : graph_(g), layer_(g.layer_), was_(g.backward_) {
-      g.layer_ = layer;
-      g.backward_ = backward;
-    }
-    ~BackwardScope() {
-      graph_.layer_ = layer_;
-      graph_.backward_ = was_;
-    }
-    BackwardScope(const BackwardScope&) = delete;
-    BackwardScope& operator=(const BackwardScope&) = delete;
-
-   private:
-    Graph& graph_;
-    std::string layer_;
-    bool was_;
-  };
+  const Layer& layer() const { return layer_; }
 
  private:
-  friend class Scope;
   Value add_leaf(Node node);
+  Layer inner(const std::string& name) const;
   void check_type(const TensorType& type, std::string_view maker) const;
   std::deque<Node> nodes_;  // a deque: references stay valid while the graph grows
   std::vector<Rows> rows_{{"fixed", 0}};
   std::map<std::string, Value, std::less<>> names_;
-  std::string layer_;
-  bool backward_ = false;
+  Layer layer_;
+  Phase phase_ = Phase::forward;
 };
 
 /// Appends a node to the graph of its operands and returns its first output: what the functions of ops.h do. Throws

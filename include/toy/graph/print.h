@@ -25,7 +25,4 @@ std::string to_mermaid(const Graph& graph, const GraphCost* costs = nullptr);
 /// layers are drawn once.
 std::string to_svg(const Graph& graph, const GraphCost& costs, const std::string& title);
 
-/// The layer that a scope belongs to: "blk.3" of "blk.3.mixer", "output" of "output.norm".
-std::string_view outer_layer(std::string_view scope);
-
 }  // namespace toy

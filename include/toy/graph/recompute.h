@@ -10,8 +10,8 @@
 
 namespace toy {
 
-/// How much of a forward pass is not kept for backward. Its blocks are the numbered outermost layers ("blk.0"), in
-/// their order. No choice changes a bit of any result.
+/// How much of a forward pass is not kept for backward. Its blocks are those of Graph::block(). No
+/// choice changes a bit of any result.
 struct Recompute {
   int64_t whole = 0;  ///< the first `whole` blocks keep only their input
   /// The next `light` blocks keep everything except what takes few operations per element from kept values: norms,

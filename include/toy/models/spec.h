@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "toy/models/rope.h"
-#include "toy/tensor/shape.h"
+#include "toy/nn/tensor_spec.h"
 
 namespace toy {
 
@@ -87,17 +87,7 @@ struct ModelSpec {
   void require_positions(int64_t wanted, std::string_view option) const;
 };
 
-/// How a tensor is made before training, and whether weight decay applies to it.
-struct TensorSpec {
-  enum class Init { matrix, embedding, ones, zeros } init = Init::matrix;
-  std::string name;
-  Shape shape;
-  std::string file_name = {};       ///< the file's tensor that holds it, after those listed before; "": its own name
-  bool narrow = shape.rank() >= 2;  ///< a file may hold it in fewer than 32 bits
-  bool decays() const { return shape.rank() >= 2; }
-};
-
-/// Every tensor of a model, in the order in which it is stored.
+/// Every tensor of a model, in the order in which it is stored: what Transformer asks for.
 std::vector<TensorSpec> tensors_of(const ModelSpec& spec);
 /// A tensor of a file: one of the model's tensors, or several whose rows follow each other.
 struct FileTensor {

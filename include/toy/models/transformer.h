@@ -12,7 +12,7 @@ namespace toy {
 /// A model whose weights are values of a graph. Build one for each graph.
 class Transformer {
  public:
-  /// Asks `weights` for every tensor by its name in the file.
+  /// Declares every tensor of the model, in the order of files.
   Transformer(const ModelSpec& spec, const Weights& weights);
 
   /// tokens: i32[N] -> x_final [N,D], the normed output of the last block. `states`: one for each layer while decoding,

@@ -24,11 +24,11 @@ struct Context {
 /// Causal self-attention with grouped queries (Ainslie et al. 2023) and, where the model has them, rotary
 /// positions. x:[N,D] -> [N,D].
 struct Attention {
-  Linear q, k, v;  ///< [H P,D], [K P,D], [K P,D]
-  Linear out;      ///< [D,H P]
+  Linear q, k, v;                         ///< [H P,D], [K P,D], [K P,D]
+  std::optional<RmsNorm> q_norm, k_norm;  ///< [P], over each head (Henry et al. 2020)
+  Linear out;                             ///< [D,H P]
   int64_t heads, kv_heads, d_head;
-  int64_t window = 0;                               ///< 0: all positions before
-  std::optional<RmsNorm> q_norm = {}, k_norm = {};  ///< [P], over each head (Henry et al. 2020)
+  int64_t window = 0;  ///< 0: all positions before
   /// x:[N,D] -> [N,D]. With `state.kv` the rows are appended to the pages and attend to them.
   Value operator()(Value x, LayerState& state, const Context& ctx) const;
 };

@@ -21,7 +21,7 @@ struct Dropout {
   /// `place` names it within the layer that is being built.
   Value operator()(Value x, const std::string& place) const {
     if (!random) return x;
-    const std::string name = x.graph->layer() + "." + place;
+    const std::string name = x.graph->layer().path + "." + place;
     return dropout(x, random, {p, int64_t(hash_name(name))});
   }
 };

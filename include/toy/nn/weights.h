@@ -2,35 +2,46 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "toy/nn/tensor_spec.h"
 #include "toy/ops/ops.h"
 
 namespace toy {
 
-/// A view of a model's named tensors, with a prefix. Layers call it with a name and the shape they need; the dtype
-/// is the stored one (a file may hold f16).
+/// A view of a model's named tensors, with a prefix. Layers declare each tensor that they need and get it as a value of
+/// the graph; its dtype is the stored one (a file may hold f16).
 class Weights {
  public:
   using DTypeOf = std::function<DType(const std::string& name)>;
-  /// `dtype_of` says how a tensor is stored; `prefix` begins every name.
-  Weights(Graph& graph, DTypeOf dtype_of, std::string prefix = {})
-      : graph_(&graph), dtype_of_(std::move(dtype_of)), prefix_(std::move(prefix)) {}
+  /// `dtype_of` says how a tensor is stored.
+  Weights(Graph& graph, DTypeOf dtype_of) : graph_(&graph), dtype_of_(std::move(dtype_of)) {}
 
-  /// The parameter `prefix + name` as a value of the graph.
-  Value operator()(const std::string& name, const Shape& shape) const {
-    return graph_->param(prefix_ + name, {dtype_of_(prefix_ + name), shape, 0});
+  /// The parameter of this tensor, whose names get the prefix.
+  Value operator()(TensorSpec tensor) const {
+    tensor.name = prefix_ + tensor.name;
+    if (!tensor.file_name.empty()) tensor.file_name = prefix_ + tensor.file_name;
+    const Value v = graph_->param(tensor.name, {dtype_of_(tensor.name), tensor.shape, 0});
+    declared_->push_back(std::move(tensor));
+    return v;
   }
   /// The same with `layer` and a dot after the prefix.
-  Weights in(const std::string& layer) const { return {*graph_, dtype_of_, prefix_ + layer + "."}; }
-  const std::string& prefix() const { return prefix_; }
-  Graph& graph() const { return *graph_; }
+  Weights in(const std::string& layer) const {
+    Weights inner = *this;
+    inner.prefix_ += layer + ".";
+    return inner;
+  }
+  /// All tensors that were asked for through this and the views of it, in their order.
+  const std::vector<TensorSpec>& declared() const { return *declared_; }
 
  private:
   Graph* graph_;
   DTypeOf dtype_of_;
   std::string prefix_;
+  std::shared_ptr<std::vector<TensorSpec>> declared_ = std::make_shared<std::vector<TensorSpec>>();
 };
 
 }  // namespace toy

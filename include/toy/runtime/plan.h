@@ -29,8 +29,9 @@ struct PlanStep {
   Attrs attrs;
   std::vector<Operand> in, out;
   size_t workspace_offset = 0, workspace_bytes = 0;
-  std::string op, layer;
-  bool backward = false;
+  std::string op;
+  Layer layer;
+  Phase phase = Phase::forward;
   Cost cost;
 };
 

@@ -12,9 +12,6 @@
 
 namespace toy {
 
-/// What each step is for, by what it reads: `update` needs something that autodiff's steps made, and is not of them.
-std::vector<Phase> phases_of(const Plan& plan);
-
 /// One block of the arena, from the step that makes it to the last that needs it, both inclusive.
 struct LiveBlock {
   int first = 0, last = 0;

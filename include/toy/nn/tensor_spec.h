@@ -1,0 +1,21 @@
+// A model's tensors, as the code that builds its layers declares them.
+#pragma once
+
+#include <string>
+
+#include "toy/tensor/shape.h"
+
+namespace toy {
+
+/// One tensor: what a model needs of it, and how it begins and is stored.
+struct TensorSpec {
+  enum class Init { matrix, embedding, ones, zeros } init = Init::matrix;  ///< see random_model()
+  std::string name;
+  Shape shape;
+  std::string file_name = {};       ///< the file's tensor that holds it, after those declared before; "": its own name
+  bool narrow = shape.rank() >= 2;  ///< a file may hold it in fewer than 32 bits
+  /// Does weight decay apply to it?
+  bool decays() const { return shape.rank() >= 2; }
+};
+
+}  // namespace toy
