@@ -86,7 +86,6 @@
 #include "toy/train/memory.h"
 #include "toy/train/optimizer.h"
 #include "toy/train/recipe.h"
-#include "toy/train/record.h"
 #include "toy/train/schedule.h"
 #include "toy/train/trainer.h"
 #include "toy/train/warm_start.h"

@@ -19,59 +19,90 @@ void say(const std::string& text) { to_stderr(text + "\n"); }
 
 }  // namespace
 
-Reporter::Reporter(Results& results, bool json, std::optional<int64_t> log_every)
+Reporter::Reporter(Results& results, bool json, std::optional<int64_t> log_every, OpenLog open)
     : results_(results),
       json_(json),
-      log_every_(log_every.value_or(progress_.on_terminal() && is_terminal(STDOUT_FILENO) ? 0 : 1)) {
-  if (json_) log_every_ = 0;
-}
+      open_(std::move(open)),
+      log_every_(json ? 0 : log_every.value_or(progress_.on_terminal() && is_terminal(STDOUT_FILENO) ? 0 : 1)) {}
 
 void Reporter::preparing(const std::string& what) { progress_.waiting(one_line(what)); }
 
-void Reporter::warned(const std::string& text) { say("toy: " + one_line(text)); }
-
-void Reporter::noted(const std::string& text) { say(one_line(text)); }
-
 bool Reporter::stop() { return results_.lost() || (interrupt_ && interrupt_->signal() != 0); }
 
-void Reporter::started(const Start& s) {
-  clear_status();
-  say(fmt::format(
-      "{}: {:.2f} M parameters, {} training tokens ({} windows per epoch), {} validation tokens, {} planned",
-      one_line(s.spec.name), double(s.parameters) * 1e-6, s.train_tokens, s.windows_per_epoch, s.validation_tokens,
-      format_bytes(s.planned_bytes)));
-  if (!s.recomputing.empty()) say(s.recomputing);
-  for (const std::string& note : s.plan.notes) say("plan: " + note);
-  interrupt_.emplace();  // before the first step there is nothing to save, and a signal ends the program at once
+void Reporter::event(const runs::Event& e) {
+  show(e);
+  record(e);
 }
 
-void Reporter::resumed(int64_t step, const std::string&) { say(fmt::format("resumed after step {}", step)); }
-
-void Reporter::checkpointed(const std::string& path, int64_t) { say("checkpoint: " + one_line(path)); }
-
-void Reporter::log(const Step& s) {
-  results_.put(fmt::format("step {}: loss={:.6f}\n", s.step, s.loss));
-  last_is_logged_ = true;
+void Reporter::record(runs::Event e) {
+  if (log_.sinks.empty()) return early_.push_back(std::move(e));
+  if (log_.goes_on && e.as<runs::RunStart>()) return;
+  if (!e.as<runs::RunStart>() && !e.as<runs::Resume>())
+    for (runs::Event& early : std::exchange(early_, {})) {
+      early.t = e.t, early.step = e.step;
+      for (const auto& sink : log_.sinks) sink->write(early);
+    }
+  for (auto sink = log_.sinks.rbegin(); sink != log_.sinks.rend();
+       ++sink) {  // the log last: it says if stdout was lost
+    if (auto* end = std::get_if<runs::RunEnd>(&e.body); end && end->exit_code == 0) end->exit_code = results_.lost();
+    (*sink)->write(e);
+  }
 }
 
-void Reporter::stepped(const Step& s) {
-  const bool first = !last_;
+void Reporter::show(const runs::Event& e) {
+  if (const auto* start = e.as<runs::RunStart>()) {
+    steps_ = start->steps;
+    clear_status();
+    say(fmt::format(
+        "{}: {:.2f} M parameters, {} training tokens ({} windows per epoch), {} validation tokens, {} planned",
+        one_line(start->model.at("name").get<std::string>()), double(start->parameters) * 1e-6, start->train_tokens,
+        start->windows_per_epoch, start->validation_tokens, format_bytes(size_t(start->planned_bytes))));
+    interrupt_.emplace();  // before the first step there is nothing to save, and a signal ends the program at once
+  } else if (e.as<runs::Resume>()) {
+    say(fmt::format("resumed after step {}", *e.step));
+  } else if (const auto* note = e.as<runs::Note>()) {
+    say((note->warning ? "toy: " : "") + one_line(note->text));
+  } else if (const auto* checkpoint = e.as<runs::Checkpoint>()) {
+    say("checkpoint: " + one_line(checkpoint->path));
+  } else if (const auto* step = e.as<runs::Step>()) {
+    step_ = *e.step;
+    show(*step, !last_ || step_ == steps_);
+  } else if (const auto* v = e.as<runs::Eval>()) {
+    clear_status();
+    say(fmt::format("step {}: validation loss {:.4f} nats per token, {:.4f} nats per byte{}", *e.step, v->loss,
+                    v->nats_per_byte, v->whole ? "" : " (on part of the text)"));
+    if (v->average_loss) say(fmt::format("averaged weights: {:.4f} nats per token", *v->average_loss));
+    if (last_ && progress_.on_terminal()) show_progress(true);
+  } else if (const auto* sample = e.as<runs::Sample>()) {
+    say("sample: " + printable(sample->text) + "\n");
+  } else if (const auto* end = e.as<runs::RunEnd>(); end && !end->error) {
+    if (last_ && !last_is_printed_ && log_every_ > 0) print_loss();
+    if (end->model && !json_) results_.put(*end->model + "\n");
+  }
+}
+
+void Reporter::show(const runs::Step& s, bool at_once) {
   last_ = s;
-  last_is_logged_ = false;
-  if (log_every_ > 0 && (first || s.step == s.steps || s.step % log_every_ == 0)) log(s);
+  last_is_printed_ = false;
+  if (log_every_ > 0 && (at_once || step_ % log_every_ == 0)) print_loss();
   if (s.skipped)
-    say(fmt::format("step {}: the {} is not finite; the step was skipped", s.step, s.grad_norm ? "gradient" : "loss"));
-  show(s, first || s.step == s.steps);
+    say(fmt::format("step {}: the {} is not finite; the step was skipped", step_, s.grad_norm ? "gradient" : "loss"));
+  show_progress(at_once);
 }
 
-void Reporter::show(const Step& s, bool at_once, bool with_time) {
+void Reporter::print_loss() {
+  results_.put(fmt::format("step {}: loss={:.6f}\n", step_, last_->loss));
+  last_is_printed_ = true;
+}
+
+void Reporter::show_progress(bool at_once, bool with_time) {
   progress_.show({.label = "step",
                   .brief = "",
-                  .done = s.step,
-                  .total = s.steps,
-                  .loss = s.loss,
-                  .tokens_per_second = s.tokens_per_second,
-                  .seconds_left = with_time ? std::optional(s.seconds_left) : std::nullopt},
+                  .done = step_,
+                  .total = steps_,
+                  .loss = last_->loss,
+                  .tokens_per_second = last_->tokens_per_second,
+                  .seconds_left = with_time ? last_->seconds_left : std::nullopt},
                  at_once);
 }
 
@@ -82,33 +113,21 @@ void Reporter::validating(int64_t batch, int64_t batches) {
   progress_.show(s);
 }
 
-void Reporter::evaluated(const Eval& e) {
-  clear_status();
-  say(fmt::format("step {}: validation loss {:.4f} nats per token, {:.4f} nats per byte{}", e.step, e.loss,
-                  e.nats_per_byte, e.whole ? "" : " (on part of the text)"));
-  if (e.average_loss) say(fmt::format("averaged weights: {:.4f} nats per token", *e.average_loss));
-  if (!e.sample.empty()) say("sample: " + printable(e.sample) + "\n");
-  if (last_ && progress_.on_terminal()) show(*last_, true);
-}
-
 void Reporter::estimated(const RunEstimate& e) {
   clear_status();
   put_line(json_ ? json_text(to_json(e)) + "\n" : to_text(e));
 }
 
 void Reporter::done(const TrainResult& r, const std::string& how_to_resume) {
-  if (last_ && !last_is_logged_ && log_every_ > 0) log(*last_);
   if (last_ && progress_.on_terminal()) {
-    show(*last_, true, false);
+    show_progress(true, false);
     keep_status();
   }
   if (r.reason == TrainResult::patience) say("stopped: the validation loss no longer improves");
   if (r.reason == TrainResult::time) say("stopped: --time-limit is reached. To resume:\n  " + how_to_resume);
   if (!r.average_path.empty()) say("averaged weights: " + one_line(r.average_path));
-  if (r.reason != TrainResult::stopped) {
-    if (!json_) results_.put(r.model_path + "\n");
-    return;
-  }
+  if (r.was_complete && !json_) results_.put(r.model_path + "\n");
+  if (r.reason != TrainResult::stopped) return;
   std::error_code unknown;  // a folder that was removed has no name
   say(fmt::format("stopped after step {}{}; everything is in {}. To resume, in the folder {}:\n  {}", r.step,
                   results_.lost() ? ": stdout cannot be written" : "", one_line(r.checkpoint),

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/console.h"
 #include "cli/interrupt.h"
@@ -13,42 +16,51 @@
 
 namespace toy::cli {
 
+/// Where the events of a run go, the log first. `goes_on`: the log has the beginning of the run that is resumed.
+struct RunLog {
+  std::vector<std::unique_ptr<runs::EventSink>> sinks;
+  bool goes_on = false;
+};
+
 /// Progress, validations and notes on stderr; losses of steps on stdout, the same bytes for the same options, unless
-/// events go there. SIGINT, SIGTERM and SIGHUP stop the run from its first step on.
+/// events go there. Hands events on to the run's log. SIGINT, SIGTERM and SIGHUP stop the run from its first step on.
 class Reporter final : public TrainObserver {
  public:
+  using OpenLog = std::function<RunLog(const ModelSpec& spec, bool resumed)>;
   /// `json`: stdout is for events. `log_every`: steps between two lines on stdout, 0: none; nullopt: every step has
-  /// one, unless somebody looks at the bar on the same terminal. Throws Error{bad_input} for a negative number.
-  Reporter(Results& results, bool json, std::optional<int64_t> log_every);
+  /// one, unless somebody looks at the bar on the same terminal. `open` is called once, when the run starts.
+  Reporter(Results& results, bool json, std::optional<int64_t> log_every, OpenLog open = {});
 
   void preparing(const std::string& what) override;
-  void warned(const std::string& text) override;
-  void noted(const std::string& text) override;
-  void started(const Start& start) override;
-  void resumed(int64_t step, const std::string& checkpoint) override;
-  void checkpointed(const std::string& path, int64_t step) override;
-  void stepped(const Step& step) override;
+  void starting(const ModelSpec& spec, bool resumed) override { log_ = open_(spec, resumed); }
+  void event(const runs::Event& event) override;
   void validating(int64_t batch, int64_t batches) override;
-  void evaluated(const Eval& eval) override;
   bool stop() override;
 
   /// The output of a run that is only planned.
   void estimated(const RunEstimate& estimate);
-  /// `how_to_resume`: a command line. Ends the program by the signal that stopped the run, if one did; else output that
-  /// was lost makes it fail.
+  /// The run has ended, or had before. `how_to_resume`: a command line. Ends the program by the signal that stopped the
+  /// run, if one did.
   void done(const TrainResult& result, const std::string& how_to_resume);
 
  private:
-  void show(const Step& step, bool now, bool with_time = true);
-  void log(const Step& step);
+  void record(runs::Event event);
+  void show(const runs::Event& event);
+  void show(const runs::Step& step, bool at_once);
+  void show_progress(bool at_once, bool with_time = true);
+  void print_loss();
 
   Results& results_;
   bool json_;
+  OpenLog open_;
+  RunLog log_;
+  std::vector<runs::Event> early_;  // notes from before there is a log
   Progress progress_;
   int64_t log_every_;
   std::optional<Interrupt> interrupt_;
-  std::optional<Step> last_;
-  bool last_is_logged_ = false;
+  int64_t steps_ = 0, step_ = 0;  // of the run; that of last_
+  std::optional<runs::Step> last_;
+  bool last_is_printed_ = false;
   double validation_began_ = 0;
 };
 

@@ -155,9 +155,10 @@ OutFolder::~OutFolder() {
   if (ours_) remove_unused_folder(path_);
 }
 
-Recorder::Log open_log(const std::string& out, const ordered_json& config, const ModelSpec& spec,
-                       const TrainerOptions& trainer, const std::string& tensorboard, Results* json, bool resumed) {
-  Recorder::Sinks sinks;
+RunLog open_log(const std::string& out, const ordered_json& config, const ModelSpec& spec,
+                const TrainerOptions& trainer, const std::string& tensorboard, Results* json, bool resumed) {
+  RunLog result;
+  auto& sinks = result.sinks;
   std::unique_ptr<runs::EventSink> board;  // first: nothing has been written when its folder cannot be made
   if (!tensorboard.empty()) board = std::make_unique<runs::TensorBoardWriter>(tensorboard, double(std::time(nullptr)));
   const std::filesystem::path folder(out);
@@ -171,7 +172,8 @@ Recorder::Log open_log(const std::string& out, const ordered_json& config, const
   write_json(folder / "flow.json", flow(spec, trainer));
   if (board) sinks.push_back(std::move(board));
   if (json) sinks.push_back(std::make_unique<JsonLines>(*json, begin));
-  return {std::move(sinks), goes_on};
+  result.goes_on = goes_on;
+  return result;
 }
 
 }  // namespace toy::cli

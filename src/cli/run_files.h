@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/console.h"
-#include "toy/train/record.h"
+#include "cli/reporter.h"
 
 namespace toy::cli {
 
@@ -47,8 +47,8 @@ class OutFolder {
 /// Opens events.jsonl in `out`, writes config.json and flow.json beside it, and opens what else is wanted: JSON Lines
 /// on stdout (`json`, unless it is nullptr), TensorBoard's files. `resumed`: the log goes on if it is there; one that
 /// cannot be read is put aside, and that is said on stderr.
-Recorder::Log open_log(const std::string& out, const nlohmann::ordered_json& config, const ModelSpec& spec,
-                       const TrainerOptions& trainer, const std::string& tensorboard, Results* json, bool resumed);
+RunLog open_log(const std::string& out, const nlohmann::ordered_json& config, const ModelSpec& spec,
+                const TrainerOptions& trainer, const std::string& tensorboard, Results* json, bool resumed);
 
 /// Writes a result to stdout. Throws Error{failure} when its reader has gone away: nobody would see the rest.
 void put_line(const std::string& text);

@@ -203,32 +203,18 @@ struct Recipe {
     o.out = folder.path();
     nlohmann::ordered_json config = options_json(app);
     for (const char* of_the_process : {"resume", "allow-changes"}) config.erase(of_the_process);
-    Reporter reporter(results, json, log_every);
-    const auto open = [&](const TrainObserver::Start& s, bool resumed) {
-      return open_log(o.out, config, s.spec, o.trainer, run_options.tensorboard, json ? &results : nullptr, resumed);
-    };
     const std::filesystem::path where = std::filesystem::weakly_canonical(o.out);
-    const std::string id = (where.has_filename() ? where : where.parent_path()).filename().string();
-    Recorder recorder({.run_id = id,
-                       .toy = TOY_VERSION,
-                       .recipe = app.get_name(),
-                       .threads = dev->threads(),
-                       .config = config,
-                       .effective = optimizer.effective(o)},
-                      o, *dev, open, reporter);
-    try {
-      const TrainResult result = train(o, *dev, recorder);
-      const auto record = [&] { recorder.done(result, [&results] { return results.lost(); }); };
-      const bool stopped = result.reason == TrainResult::stopped;
-      if (stopped) record();  // done() may end the program by a signal
-      if (result.was_complete) tell_of_no_effect(o.out, config);
-      reporter.done(result, how_to_resume(app, o.out));
-      if (json && result.was_complete) results.put(end_of_log(o.out));
-      if (!stopped) record();
-    } catch (const Error& e) {
-      recorder.failed(e.code() == ErrorCode::bad_input ? 2 : 1, e.what());
-      throw;
-    }
+    o.record = {.run_id = (where.has_filename() ? where : where.parent_path()).filename().string(),
+                .config = config,
+                .effective = optimizer.effective(o)};
+    const auto open = [&](const ModelSpec& spec, bool resumed) {
+      return open_log(o.out, config, spec, o.trainer, run_options.tensorboard, json ? &results : nullptr, resumed);
+    };
+    Reporter reporter(results, json, log_every, open);
+    const TrainResult result = train(o, *dev, reporter);
+    if (result.was_complete) tell_of_no_effect(o.out, config);
+    reporter.done(result, how_to_resume(app, o.out));
+    if (json && result.was_complete) results.put(end_of_log(o.out));
   }
 
   // A choice that was measured stays what it was: the run would not be the same.

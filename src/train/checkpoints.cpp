@@ -18,7 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
-using Eval = TrainObserver::Eval;
 
 constexpr const char* kConfig = "config.json";
 constexpr const char* kState = "state.json";
@@ -26,8 +25,6 @@ constexpr const char* kMoments = "state.safetensors";
 constexpr const char* kWeights = "weights.gguf";
 constexpr const char* kBest = "best";
 constexpr const char* kFinished = "finished.json";
-constexpr std::pair<TrainResult::Reason, const char*> kReasons[] = {{TrainResult::done, "done"},
-                                                                    {TrainResult::patience, "patience"}};
 constexpr const char* kWide = "weights/";  // in front of weights that the device holds in more than f32
 
 void write_text(const std::string& path, const std::string& text) {
@@ -81,7 +78,7 @@ class Fields {
   const char* advice_;
 };
 
-ordered_json eval_json(const std::optional<Eval>& e) {
+ordered_json eval_json(const std::optional<Evaluation>& e) {
   if (!e) return nullptr;
   ordered_json j{
       {"step", e->step}, {"loss", number(e->loss)}, {"nats_per_byte", number(e->nats_per_byte)}, {"whole", e->whole}};
@@ -89,10 +86,10 @@ ordered_json eval_json(const std::optional<Eval>& e) {
   return j;
 }
 
-std::optional<Eval> eval_of(const Fields& state, const char* key) {
+std::optional<Evaluation> eval_of(const Fields& state, const char* key) {
   if (state.at(key).is_null()) return std::nullopt;
   const Fields f = state.object(key);
-  Eval e{f.count("step"), f.number("loss"), f.number("nats_per_byte"), f.flag("whole"), {}};
+  Evaluation e{{f.number("loss"), f.number("nats_per_byte"), f.flag("whole"), {}}, f.count("step")};
   if (f.has("average_loss")) e.average_loss = f.number("average_loss");
   return e;
 }
@@ -109,10 +106,10 @@ FinishedRun parse_finished(const std::string& out, const std::string& file) {
   run.result.eval = eval_of(f, "eval");
   if (f.flag("average")) run.result.average_path = average_path(out);
   const std::string reason = f.text("reason");
-  const auto it =
-      std::find_if(std::begin(kReasons), std::end(kReasons), [&](const auto& r) { return r.second == reason; });
-  check(it != std::end(kReasons), "{}: 'reason' is '{}', expected done or patience; {}", file, reason, kAdvice);
-  run.result.reason = it->first;
+  for (const auto known : {TrainResult::done, TrainResult::patience})
+    if (reason == name_of(known)) run.result.reason = known;
+  check(reason == name_of(run.result.reason), "{}: 'reason' is '{}', expected done or patience; {}", file, reason,
+        kAdvice);
   if (f.has("init")) run.init = f.at("init");
   f.object("model");
   run.model = f.at("model");
@@ -295,8 +292,7 @@ ordered_json content_of(const std::string& path) {
 void write_finished(const std::string& out, const FinishedRun& run) {
   const TrainResult& r = run.result;
   ordered_json j{{"step", r.step}, {"loss", number(r.final_loss)}, {"eval", eval_json(r.eval)}};
-  for (const auto& [reason, name] : kReasons)
-    if (reason == r.reason) j["reason"] = name;
+  j["reason"] = name_of(r.reason);
   j["average"] = !r.average_path.empty();
   j["model"] = content_of(model_path(out));
   if (!run.init.is_null()) j["init"] = run.init;
@@ -304,8 +300,7 @@ void write_finished(const std::string& out, const FinishedRun& run) {
   write_text((fs::path(out) / kFinished).string(), json_text(j, 2) + "\n");
 }
 
-std::optional<FinishedRun> read_finished(const std::string& out, const std::string& checkpoint,
-                                         TrainObserver& observer) {
+std::optional<FinishedRun> read_finished(const std::string& out, const std::string& checkpoint, Teller& tell) {
   const std::string file = (fs::path(out) / kFinished).string();
   std::error_code error;
   if (!fs::exists(file, error) || !fs::exists(model_path(out), error)) return std::nullopt;
@@ -316,7 +311,7 @@ std::optional<FinishedRun> read_finished(const std::string& out, const std::stri
     if (whole && run.model == content_of(model_path(out))) return run;
   } catch (const Error& e) {
     if (checkpoint.empty()) throw;
-    observer.noted(fmt::format("{}; resuming from {}", e.what(), checkpoint));
+    tell.note(fmt::format("{}; resuming from {}", e.what(), checkpoint));
   }
   return std::nullopt;
 }

@@ -10,19 +10,20 @@
 
 #include "toy/formats/checkpoint.h"
 #include "toy/train/recipe.h"
+#include "train/tell.h"
 
 namespace toy {
 
 /// Where a run is, beside weights and moments.
 struct RunState {
-  int64_t step = 0;                         ///< steps done
-  int64_t updates = 0;                      ///< of the optimizer: steps whose gradient was finite
-  int64_t windows = 0;                      ///< the data cursor: rows of T tokens taken (docs/data.md)
-  double loss = 0;                          ///< of the last step
-  std::optional<TrainObserver::Eval> eval;  ///< the last; without its sample
-  std::optional<TrainObserver::Eval> best;  ///< of least loss; evaluations of a part and of the whole do not compare
-  int64_t skipped = 0;                      ///< steps in a row that were not finite
-  int64_t waited = 0;                       ///< evaluations in a row that were no better than `least`
+  int64_t step = 0;                ///< steps done
+  int64_t updates = 0;             ///< of the optimizer: steps whose gradient was finite
+  int64_t windows = 0;             ///< the data cursor: rows of T tokens taken (docs/data.md)
+  double loss = 0;                 ///< of the last step
+  std::optional<Evaluation> eval;  ///< the last
+  std::optional<Evaluation> best;  ///< of least loss; evaluations of a part and of the whole do not compare
+  int64_t skipped = 0;             ///< steps in a row that were not finite
+  int64_t waited = 0;              ///< evaluations in a row that were no better than `least`
   double least = std::numeric_limits<double>::infinity();  ///< loss that early stopping compares with
 };
 
@@ -87,8 +88,7 @@ void write_finished(const std::string& out, const FinishedRun& run);
 /// nullopt where the model, its average (if the run kept one) or the record is missing, or the record is of another
 /// model. Throws Error{bad_input} naming the file for a record that is malformed; where there is a `checkpoint` to go
 /// on from, that is only noted.
-std::optional<FinishedRun> read_finished(const std::string& out, const std::string& checkpoint,
-                                         TrainObserver& observer);
+std::optional<FinishedRun> read_finished(const std::string& out, const std::string& checkpoint, Teller& tell);
 /// After the model was replaced, or a new run has its first checkpoint. (Until then the record is good: the model may
 /// not get written.)
 void forget_finished(const std::string& out);

@@ -69,8 +69,8 @@ void append_row(const Windows& row, int64_t at, int64_t tokens, Windows& out) {
 
 }  // namespace
 
-Dataset::Dataset(const DataOptions& options, const std::string& out, size_t memory, TrainObserver& observer)
-    : o_(options), memory_(memory), observer_(observer), documents_(parse_documents(options.documents)) {
+Dataset::Dataset(const DataOptions& options, const std::string& out, size_t memory, Teller& tell)
+    : o_(options), memory_(memory), tell_(tell), documents_(parse_documents(options.documents)) {
   check(!o_.corpus.empty(), "corpus: there is none; give a file or a folder with --corpus");
   check(o_.weights.empty() || o_.weights.size() == o_.corpus.size(),
         "corpus-weight: {} weights for {} of --corpus; give one for each, in the same order", o_.weights.size(),
@@ -123,7 +123,7 @@ void Dataset::say_left_out() const {
     for (size_t i = 0; i < std::min(left.size(), kShown); ++i)
       shown.push_back(fmt::format("{} ({})", left[i].path, left[i].reason));
     if (left.size() > kShown) shown.push_back(fmt::format("and {} more", left.size() - kShown));
-    observer_.noted(fmt::format("{}: {} files are taken; left out: {}", s.name, s.files.files.size(), joined(shown)));
+    tell_.note(fmt::format("{}: {} files are taken; left out: {}", s.name, s.files.files.size(), joined(shown)));
   };
   for (const DataSource& s : sources_) say(s);
   if (given_validation_) say(*given_validation_);
@@ -143,9 +143,8 @@ std::string Dataset::cache_folder() const {
   if (bytes <= kCacheFrom) return {};
   const std::string folder = users_cache();
   if (!folder.empty() && can_write(folder)) return folder;
-  observer_.warned(
-      fmt::format("data-cache: {}, so the tokens stay in memory; --data-cache DIR keeps them on disk",
-                  folder.empty() ? "there is no home folder" : fmt::format("'{}' is not writable", folder)));
+  tell_.warn(fmt::format("data-cache: {}, so the tokens stay in memory; --data-cache DIR keeps them on disk",
+                         folder.empty() ? "there is no home folder" : fmt::format("'{}' is not writable", folder)));
   return {};
 }
 
@@ -161,8 +160,8 @@ std::string Dataset::tokenizer_text() const {
     const uint64_t most = sources_.size() == 1 ? uint64_t(o_.tokenizer_bytes)
                                                : std::max<uint64_t>(1, uint64_t(part * double(o_.tokenizer_bytes)));
     if (end > most)
-      observer_.noted(fmt::format("{}: the tokenizer is trained on {} of its {} of training text", s.name,
-                                  format_bytes(size_t(most)), format_bytes(size_t(end))));
+      tell_.note(fmt::format("{}: the tokenizer is trained on {} of its {} of training text", s.name,
+                             format_bytes(size_t(most)), format_bytes(size_t(end))));
     require_below(memory_, size_t(std::min(end, most)), fmt::format("reading {} for the tokenizer", s.name),
                   "a smaller --tokenizer-bytes");
     text += sample_text(files, end, most);
@@ -173,12 +172,12 @@ std::string Dataset::tokenizer_text() const {
 void Dataset::tokenize(DataSource& source, const Tokenizer& tokenizer, double fraction) const {
   TokenizeOptions options{
       .documents = documents_, .validation_fraction = fraction, .cache = cache_folder(), .memory = memory_};
-  options.tell = [this](const std::string& text) { observer_.preparing(text); };
-  options.warn = [this](const std::string& text) { observer_.warned(text); };
+  options.tell = [this](const std::string& text) { tell_.preparing(text); };
+  options.warn = [this](const std::string& text) { tell_.warn(text); };
   source.text = tokenize_files(source.files.files, tokenizer, options);
   if (!source.text.path().empty())
-    observer_.noted(fmt::format("{}: tokens {} {}", source.name, source.text.was_cached() ? "from" : "kept in",
-                                source.text.path()));
+    tell_.note(fmt::format("{}: tokens {} {}", source.name, source.text.was_cached() ? "from" : "kept in",
+                           source.text.path()));
 }
 
 void Dataset::tokenize(const Tokenizer& tokenizer, int64_t tokens, uint64_t seed) {
@@ -186,7 +185,7 @@ void Dataset::tokenize(const Tokenizer& tokenizer, int64_t tokens, uint64_t seed
   if (mixture_) mixture_.emplace(o_.weights, seed);
   for (size_t i = 0; i < sources_.size(); ++i) {
     DataSource& s = sources_[i];
-    observer_.preparing(fmt::format("{}: {}", s.name, format_bytes(size_t(s.files.bytes()))));
+    tell_.preparing(fmt::format("{}: {}", s.name, format_bytes(size_t(s.files.bytes()))));
     tokenize(s, tokenizer, given_validation_ ? 0 : o_.validation_fraction);
     const uint64_t own = mixture_ ? seed ^ hash_name(fmt::format("source {}", i)) : seed;
     const TokenizedText::Part& part = s.text.training();
@@ -224,7 +223,7 @@ void Dataset::add_validation(DataSource& source, double share, const Tokenizer& 
   if (share == 0) return;
   if (part.ids.size() < 2) {
     if (mixture_ && o_.validation_fraction > 0)
-      observer_.warned(
+      tell_.warn(
           fmt::format("{}: its validation part has fewer than 2 tokens, so validation leaves it out; give "
                       "--val, or a larger --val-fraction",
                       source.name));
@@ -336,19 +335,18 @@ void Dataset::tell_sources(std::optional<int64_t> rows) const {
     const double share = mixture_ ? mixture_->shares()[i] : 1;
     if (rows) {
       if (mixture_)
-        observer_.noted(fmt::format("{}: {:.1f}% of {} rows, {:.2f} epochs", s.name, 100 * share, *rows,
-                                    share * double(*rows) / double(s.rows())));
+        tell_.note(fmt::format("{}: {:.1f}% of {} rows, {:.2f} epochs", s.name, 100 * share, *rows,
+                               share * double(*rows) / double(s.rows())));
       continue;
     }
     const TokenizedText::Part& part = s.text.training();
     if (mixture_ || s.text.files().size() > 1)
-      observer_.noted(fmt::format("{}: {}{} file{}, {} training tokens, {} rows per epoch", s.name,
-                                  mixture_ ? fmt::format("{:.1f}% of the rows, ", 100 * share) : "",
-                                  s.text.files().size(), s.text.files().size() == 1 ? "" : "s", part.ids.size(),
-                                  s.rows()));
+      tell_.note(fmt::format("{}: {}{} file{}, {} training tokens, {} rows per epoch", s.name,
+                             mixture_ ? fmt::format("{:.1f}% of the rows, ", 100 * share) : "", s.text.files().size(),
+                             s.text.files().size() == 1 ? "" : "s", part.ids.size(), s.rows()));
     if (!s.packed) continue;
     const PackedRows& p = *s.packed;
-    observer_.noted(
+    tell_.note(
         fmt::format("{}: {} documents in {} packed rows, {:.1f}% full{}{}", s.name, part.documents, p.rows(),
                     100 * double(p.targets()) / double(p.rows() * tokens_),
                     p.cut() ? fmt::format("; {} are longer than a row of {} tokens and are cut", p.cut(), tokens_) : "",

@@ -12,6 +12,7 @@
 #include "toy/data/tokenized.h"
 #include "toy/train/data.h"
 #include "toy/train/recipe.h"
+#include "train/tell.h"
 
 namespace toy {
 
@@ -45,7 +46,7 @@ class Dataset {
   /// Lists the files. `out` is no part of any corpus. Throws Error{bad_input} as list_text_files() does, and naming the
   /// option, for impossible options. `memory`: what the process may hold
   /// (anonymous_memory()), 0: any; what needs more is refused before it is read.
-  Dataset(const DataOptions& options, const std::string& out, size_t memory, TrainObserver& observer);
+  Dataset(const DataOptions& options, const std::string& out, size_t memory, Teller& tell);
 
   /// Training text for a tokenizer.
   std::string tokenizer_text() const;
@@ -87,7 +88,7 @@ class Dataset {
 
   const DataOptions& o_;
   size_t memory_;
-  TrainObserver& observer_;
+  Teller& tell_;
   DocumentRule documents_;
   std::vector<DataSource> sources_;
   std::optional<DataSource> given_validation_;

@@ -56,6 +56,11 @@ void require_success(const TrainResult& r, int64_t updates) {
         r.step, r.eval->loss, r.model_path);
 }
 
+std::string_view name_of(TrainResult::Reason reason) {
+  constexpr std::string_view kNames[] = {"done", "patience", "time", "stopped"};
+  return kNames[reason];
+}
+
 Schedule RecipeOptions::rates() const {
   check(warmup >= -1, "warmup is {}, expected 0 to the number of steps ({})", warmup, steps);
   check(decay_steps >= -1, "decay-steps is {}, expected 0 to the number of steps ({})", decay_steps, steps);

@@ -223,7 +223,7 @@ double Trainer::run_batch(const Windows& windows, int64_t first, int64_t random,
   return session_->scalar(0);
 }
 
-StepResult Trainer::step(const Windows& windows, double lr) {
+runs::Step Trainer::step(const Windows& windows, double lr) {
   const int64_t n = options_.batch * options_.tokens * options_.accumulate;
   check(int64_t(windows.inputs.size()) == n && int64_t(windows.targets.size()) == n,
         "trainer: a batch of {} tokens, expected {}", windows.inputs.size(), n);
@@ -239,13 +239,16 @@ StepResult Trainer::step(const Windows& windows, double lr) {
   Session& last = update_session_ ? *update_session_ : *session_;
   feed_optimizer(last, options_.optimizer, updates_, lr);
   if (update_session_) clear_accumulators();
-  StepResult result;
+  runs::Step result;
+  result.loss = 0, result.lr = lr, result.tokens = n;
   for (int64_t i = 0; i < options_.accumulate; ++i)
     result.loss += run_batch(windows, i * options_.batch, updates_ * options_.accumulate + i, weight);
   if (update_session_) run_session(last, "step", steps_);
   if (options_.updates == TrainerOptions::gathered) result.grad_norm = last.scalar(last.plan().outputs.size() - 1);
-  result.skipped = !std::isfinite(result.grad_norm.value_or(result.loss));
-  if (!result.skipped) ++updates_;  // else nothing has changed, the moments' age included
+  if (std::isfinite(result.grad_norm.value_or(result.loss)))
+    ++updates_;
+  else
+    result.skipped = true;  // nothing has changed, the moments' age included
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "toy/base/clock.h"
@@ -11,13 +12,13 @@
 #include "train/calibrate.h"
 
 namespace toy {
-void require_validation(const RecipeOptions& o, const Dataset& data, TrainObserver& observer) {
+void require_validation(const RecipeOptions& o, const Dataset& data, Teller& tell) {
   if (!data.validation().empty()) return;
   constexpr const char* kWhy = "no validation text has two tokens, so that one can be predicted from another";
   check(o.data.validation.empty(), "val: {}; give a longer one", kWhy);
   check(o.patience == 0, "patience: {}; give --val, or a larger --val-fraction", kWhy);
-  if (o.eval_every > 0) observer.warned(fmt::format("eval-every: {}: there is nothing to validate on", kWhy));
-  if (o.sample_tokens > 0) observer.warned(fmt::format("sample: {}: samples are written at validations", kWhy));
+  if (o.eval_every > 0) tell.warn(fmt::format("eval-every: {}: there is nothing to validate on", kWhy));
+  if (o.sample_tokens > 0) tell.warn(fmt::format("sample: {}: samples are written at validations", kWhy));
 }
 
 DecoderOptions sample_options(const RecipeOptions& o, const ModelSpec& spec) {
@@ -37,15 +38,15 @@ struct Validator::Losses {
 
 std::optional<Validator::Losses> Validator::losses(int64_t limit) {
   const auto stop = [this] {
-    observer_.validating(std::min(done_++, in_total_), in_total_);
-    return observer_.stop();
+    tell_.validating(std::min(done_++, in_total_), in_total_);
+    return tell_.stop();
   };
   Losses all;
   double bytes_a_token = 0;
   for (const ValidationText& text : data_.validation()) {
     const EvalResult r =
         text.rows ? trainer_.evaluate(*text.rows, limit, stop) : trainer_.evaluate(text.ids, limit, stop);
-    if (observer_.stop()) return std::nullopt;
+    if (tell_.stop()) return std::nullopt;
     const double bytes = text.bytes * double(r.tokens) / double(text.tokens);
     all.each.push_back(r.mean());
     all.loss += text.share * r.mean();
@@ -57,37 +58,71 @@ std::optional<Validator::Losses> Validator::losses(int64_t limit) {
   return all;
 }
 
-std::optional<TrainObserver::Eval> Validator::run(int64_t step, int64_t limit, bool with_sample) {
+bool Validator::evaluate(bool last) {
+  if (data_.validation().empty()) return true;
+  if (!is_made()) {
+    const std::optional<Evaluation> e = run(o_.eval_tokens, true);
+    if (!e) return false;
+    judge(*e);
+  }
+  if (!last || is_final(*state_.eval)) return true;
+  const std::optional<Evaluation> e = run(0, false);
+  if (e) state_.eval = e;
+  return e.has_value();
+}
+
+bool Validator::catch_up() {
+  if (state_.step == 0) return true;
+  const bool last = state_.step == o_.steps || (is_made() && patience_is_over());
+  if (is_made() ? !last || is_final(*state_.eval) : !last && !is_due()) return true;
+  const bool done = evaluate(last) && (last || !patience_is_over() || evaluate(true));
+  if (checkpoints_) checkpoints_->tidy(state_);  // it may be the best now
+  return done;
+}
+
+std::optional<Evaluation> Validator::look() {
+  if (is_made() && is_final(*state_.eval)) return state_.eval;
+  return run(o_.eval_every > 0 ? 0 : o_.eval_tokens, !is_made());
+}
+
+// A run that validates on its way reads the complete text at its end; one that does not, as much as it was told to.
+bool Validator::is_final(const Evaluation& e) const { return e.whole || o_.eval_every == 0; }
+
+// A loss that is not a number is no better.
+void Validator::judge(const Evaluation& e) {
+  const bool better = e.loss < state_.least - o_.min_delta;
+  state_.waited = better ? 0 : state_.waited + 1;
+  if (better) state_.least = e.loss;
+  state_.eval = e;
+  const bool best = !state_.best || e.loss < state_.best->loss;
+  if (best && std::isfinite(e.loss)) state_.best = e;
+}
+
+std::optional<Evaluation> Validator::run(int64_t limit, bool with_sample) {
   const double begin = steady_seconds();
   done_ = 0, in_total_ = batches(limit);
-  const std::optional<TrainObserver::Eval> e = validate(step, limit, with_sample);
+  const std::optional<Evaluation> e = validate(limit, with_sample);
   spent_ += steady_seconds() - begin;
   batches_read_ += done_;
   return e;
 }
 
-std::optional<TrainObserver::Eval> Validator::validate(int64_t step, int64_t limit, bool with_sample) {
-  observer_.entered("validation");
-  const std::optional<Losses> weights = losses(limit);
-  observer_.left("validation");
+std::optional<Evaluation> Validator::validate(int64_t limit, bool with_sample) {
+  std::optional<Losses> weights;
+  tell_.region("validation", [&] { weights = losses(limit); });
   if (!weights) return std::nullopt;
-  TrainObserver::Eval e{step, weights->loss, weights->nats_per_byte, weights->whole, {}};
+  Evaluation e{{weights->loss, weights->nats_per_byte, weights->whole, {}}, state_.step};
   if (trainer_.has_average()) {
     const AveragedWeights averaged(model_.spec, *model_.params, trainer_.moments());
     const std::optional<Losses> average = losses(limit);
     if (!average) return std::nullopt;
     e.average_loss = average->loss;
   }
-  TrainObserver::Eval told = e;
-  try {
-    if (with_sample && o_.sample_tokens > 0) told.sample = sample(step, o_.sample_tokens);
-  } catch (const Error& error) {  // of a model that has diverged; what that means for the run, its losses say
-    observer_.noted(fmt::format("step {}: there is no sample: {}", step, error.what()));
-  }
-  observer_.evaluated(told);
+  tell_(runs::Eval(e));
+  if (with_sample && o_.sample_tokens > 0) tell_(sample_or_note());
   for (size_t i = 0; weights->each.size() > 1 && i < weights->each.size(); ++i)
-    observer_.noted(fmt::format("step {}: validation loss {:.4f} nats per token on {}", step, weights->each[i],
-                                data_.validation()[i].name));
+    tell_.note(fmt::format("step {}: validation loss {:.4f} nats per token on {}", state_.step, weights->each[i],
+                           data_.validation()[i].name));
   return e;
 }
 
@@ -98,9 +133,9 @@ double Validator::seconds(int64_t limit, double batch) {
     const int64_t few = std::min(kFew, o_.sample_tokens);
     sample_seconds_ = 0;
     if (few > 0) {
-      sample(0, 1);  // makes the decoder
+      sample(1);  // makes the decoder
       const double begin = steady_seconds();
-      sample(0, few);
+      sample(few);
       sample_seconds_ = (steady_seconds() - begin) * double(o_.sample_tokens) / double(few);
     }
   }
@@ -120,13 +155,19 @@ int64_t Validator::batches(int64_t limit) {
   return trainer_.has_average() ? 2 * it->second : it->second;
 }
 
+runs::Body Validator::sample_or_note() try {
+  return runs::Sample{sample(o_.sample_tokens)};
+} catch (const Error& error) {  // of a model that has diverged; what that means for the run, its losses say
+  return runs::Note{fmt::format("step {}: there is no sample: {}", state_.step, error.what()), {}};
+}
+
 // Continues the first tokens of the validation text.
-std::string Validator::sample(int64_t step, int64_t tokens) {
+std::string Validator::sample(int64_t tokens) {
   if (!decoder_) decoder_ = std::make_unique<Decoder>(device_, model_, sample_options(o_, model_.spec));
   decoder_->state().reset(0);
   std::vector<int32_t> ids = data_.validation_start(std::min<size_t>(8, size_t(decoder_->context() / 2)));
   GenerateOptions g{.max_tokens = std::min(tokens, decoder_->context() - int64_t(ids.size())),
-                    .sampler = {.temperature = 0.8, .seed = o_.seed + uint64_t(step)}};
+                    .sampler = {.temperature = 0.8, .seed = o_.seed + uint64_t(state_.step)}};
   for (const GeneratedToken& t : generate(*decoder_, 0, std::vector<int32_t>(ids), model_.tokenizer->eos(), g))
     ids.push_back(t.chosen.id);
   return model_.tokenizer->decode(ids);

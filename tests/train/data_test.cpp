@@ -255,9 +255,9 @@ TEST_F(DataRun, ATextThatChanges) {
   class Changer final : public Listener {
    public:
     explicit Changer(std::string path) : path_(std::move(path)) {}
-    void stepped(const Step& s) override {
-      Listener::stepped(s);
-      if (s.step == 3) std::ofstream(path_) << "another text";
+    void event(const runs::Event& e) override {
+      Listener::event(e);
+      if (e.as<runs::Step>() && e.step == 3) std::ofstream(path_) << "another text";
     }
 
    private:

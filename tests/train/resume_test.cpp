@@ -149,8 +149,10 @@ TEST_F(Resume, ValidationsTellTheirProgress) {
       EXPECT_LT(done, batches);
       last = done;
     }
-    void evaluated(const Eval&) override { EXPECT_EQ(last + 1, begins.back()); }
-    void stepped(const Step& s) override { EXPECT_GT(s.seconds_left, 0) << s.step; }
+    void event(const runs::Event& e) override {
+      if (e.as<runs::Eval>()) EXPECT_EQ(last + 1, begins.back());
+      if (const auto* s = e.as<runs::Step>()) EXPECT_GT(s->seconds_left.value(), 0) << *e.step;
+    }
     std::vector<int64_t> begins;
     int64_t last = 0;
   } observer;
@@ -160,6 +162,62 @@ TEST_F(Resume, ValidationsTellTheirProgress) {
   ASSERT_EQ(observer.begins.size(), 4u);  // three of 40 tokens, one of all
   EXPECT_EQ(observer.begins[0], 2);       // 40 tokens in two windows of 32 at stride 8, a batch; for two models
   EXPECT_GT(observer.begins[3], 4 * observer.begins[0]);
+}
+
+// All that a run tells, and an error at one of its steps.
+struct Events final : TrainObserver {
+  void event(const runs::Event& e) override {
+    list.push_back(e);
+    if (e.as<runs::Step>() && e.step == fails_at) fail("the disk is full");
+  }
+  bool stop() override { return list.back().step == stops_at; }
+  std::string kinds() const {
+    std::string s;
+    for (const runs::Event& e : list)
+      if (!e.as<runs::Note>()) s += std::string(e.kind()) + " ";
+    return s;
+  }
+  std::vector<runs::Event> list;
+  std::optional<int64_t> stops_at, fails_at;
+};
+
+TEST_F(Resume, TellsItsEventsInOrder) {
+  const auto device = make_test_device(1);
+  FromScratchOptions o = options("run", {});
+  o.eval_every = 0, o.checkpoint_every = 0, o.sample_tokens = 0, o.steps = 3;
+  Events begin, rest;
+  begin.stops_at = 1;
+  train_from_scratch(o, *device, begin);
+  EXPECT_EQ(begin.kinds(), "run_start step checkpoint run_end ");
+  EXPECT_EQ(begin.list.back().as<runs::RunEnd>()->reason, "stopped");
+  o.resume = true;
+  train_from_scratch(o, *device, rest);
+  EXPECT_EQ(rest.kinds(), "run_start resume step step region_enter region_exit eval region_enter region_exit run_end ");
+  const auto at = [&](size_t i) -> const runs::Event& {
+    for (const runs::Event& e : rest.list)
+      if (!e.as<runs::Note>() && i-- == 0) return e;
+    return rest.list.back();
+  };
+  EXPECT_EQ(at(0).step, std::nullopt);  // the run begins, wherever this process is in it
+  EXPECT_EQ(at(0).as<runs::RunStart>()->recipe, "from-scratch");
+  EXPECT_EQ(at(1).step, 1);
+  EXPECT_EQ(at(1).as<runs::Resume>()->from, path("run/checkpoints/step_000001"));
+  EXPECT_EQ(at(2).step, 2);
+  const char* phases[] = {"prepare", "prepare", "train", "train", "eval", "eval", "eval", "end", "end", "end"};
+  for (size_t i = 0; i < std::size(phases); ++i) EXPECT_EQ(at(i).phase, phases[i]) << i;
+}
+
+TEST_F(Resume, AFailedRunTellsItsError) {
+  FromScratchOptions o = options("run", {});
+  Events events;
+  events.fails_at = 2;
+  EXPECT_THROW(train_from_scratch(o, *make_test_device(1), events), Error);
+  const auto* end = events.list.back().as<runs::RunEnd>();
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->reason, "error");
+  EXPECT_EQ(end->exit_code, 2);
+  EXPECT_EQ(end->error, "the disk is full");
+  EXPECT_EQ(events.list.back().step, 2);
 }
 
 TEST_F(Resume, AfterTheEnd) {

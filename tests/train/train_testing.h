@@ -1,6 +1,8 @@
 // What tests of training share: a text to learn, gradients of a step, and an observer that stops a run.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <map>
 #include <string>
 #include <utility>
@@ -66,7 +68,7 @@ struct Gradient {
 inline Gradient gradient(Device& device, const ModelSpec& spec, const TrainerOptions& options, const Windows& w) {
   Model model = random_model(spec, device, 9, 2.0);
   Trainer trainer(device, model, options);
-  const StepResult r = trainer.step(w, 1e-3);
+  const runs::Step r = trainer.step(w, 1e-3);
   Gradient g{{}, r.loss, r.grad_norm.value()};
   for (const TensorSpec& t : tensors_of(spec)) {
     const HostTensor moment = trainer.moments().host(t.name + ".v");
@@ -80,13 +82,18 @@ inline Gradient gradient(Device& device, const ModelSpec& spec, const TrainerOpt
 class Listener : public TrainObserver {
  public:
   explicit Listener(int64_t stop_behind = -1) : stop_behind_(stop_behind) {}
-  void started(const Start& s) override { recomputing = s.recomputing; }
-  void stepped(const Step& s) override { at_ = s.step, losses.push_back(s.loss); }
-  void evaluated(const Eval& e) override { evals.emplace_back(e.loss, e.nats_per_byte), samples += e.sample; }
-  void resumed(int64_t step, const std::string&) override { resumed_at = step; }
-  void checkpointed(const std::string& path, int64_t step) override { checkpoints.emplace_back(path, step); }
-  void noted(const std::string& text) override { notes += text + "\n"; }
-  void warned(const std::string& text) override { notes += text + "\n"; }
+  void starting(const ModelSpec&, bool resumed) override { resumed_ = resumed; }
+  void event(const runs::Event& e) override {
+    if (const auto* step = e.as<runs::Step>()) at_ = *e.step, losses.push_back(step->loss);
+    if (const auto* eval = e.as<runs::Eval>()) evals.emplace_back(eval->loss, eval->nats_per_byte);
+    if (const auto* sample = e.as<runs::Sample>()) samples += sample->text;
+    if (const auto* checkpoint = e.as<runs::Checkpoint>()) checkpoints.emplace_back(checkpoint->path, *e.step);
+    if (const auto* note = e.as<runs::Note>()) notes += note->text + "\n";
+    if (e.as<runs::Resume>()) {
+      EXPECT_TRUE(resumed_);
+      resumed_at = *e.step;
+    }
+  }
   bool stop() override { return at_ == stop_behind_; }
 
   /// What the next part of the same run said: `losses`, `evals` and `samples` are then those of both.
@@ -98,12 +105,13 @@ class Listener : public TrainObserver {
 
   std::vector<double> losses;
   std::vector<std::pair<double, double>> evals;  // loss, nats a byte
-  std::string samples, notes, recomputing;
+  std::string samples, notes;
   int64_t resumed_at = -1;
   std::vector<std::pair<std::string, int64_t>> checkpoints;
 
  private:
   int64_t stop_behind_, at_ = 0;
+  bool resumed_ = false;
 };
 
 }  // namespace toy::testing

@@ -13,7 +13,6 @@
 #include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/base/glob.h"
-#include "toy/train/record.h"
 #include "train_testing.h"
 
 namespace toy {
@@ -108,7 +107,7 @@ Told train(const WatchOptions& watch, const TrainerOptions& options = kPlain, bo
       w.position.push_back(i % int32_t(options.tokens));
     }
     watcher.before(step, w, trainer, tell);
-    const StepResult r = trainer.step(w, 1e-2);
+    const runs::Step r = trainer.step(w, 1e-2);
     watcher.after(step, trainer, tell);
     told.losses.push_back(r.loss);
     told.norms.push_back(r.grad_norm.value_or(NAN));
@@ -261,55 +260,6 @@ TEST(Watcher, RefusesPatternsThatFitNothing) {
   EXPECT_NE(error_of([] { train({.grads = {{"blk.9.*", 1}}}); }).find("grads: no name fits"), std::string::npos);
   EXPECT_NE(error_of([] { train({.drifts = {{"q", 1}}}); }).find("drift: no name fits"), std::string::npos);
 }
-
-// A recorder that goes on from a checkpoint begins with `resume`, or, in a new log, with run_start before it.
-class ResumedRecorder : public ::testing::TestWithParam<bool> {};
-TEST_P(ResumedRecorder, SaysSo) {
-  const bool goes_on = GetParam();
-  struct Keep final : runs::EventSink {
-    explicit Keep(std::vector<runs::Event>& list) : events(list) {}
-    void write(const runs::Event& e) override { events.push_back(e); }
-    std::vector<runs::Event>& events;
-  };
-  const auto device = make_test_device(1);
-  std::vector<runs::Event> events;
-  TrainObserver nobody;
-  const RecipeOptions recipe;
-  Recorder recorder(
-      {}, recipe, *device,
-      [&](const TrainObserver::Start&, bool resumed) {
-        EXPECT_TRUE(resumed);
-        Recorder::Log log{.goes_on = goes_on};
-        log.sinks.push_back(std::make_unique<Keep>(events));
-        return log;
-      },
-      nobody);
-  recorder.failed(1, "too early");  // nothing has started, nothing is written
-  EXPECT_TRUE(events.empty());
-  recorder.resumed(40, "step_40");
-  const Plan plan;
-  recorder.started({small_spec(), 1, 2, 3, 4, 5, 6, plan});
-  recorder.stepped({41, 100, 2.0, 1e-3, {}, false, 10, 1});
-  recorder.failed(2, "the disk is full");
-  if (!goes_on) {
-    ASSERT_FALSE(events.empty());
-    ASSERT_TRUE(events[0].as<runs::RunStart>());
-    EXPECT_EQ(events[0].step, std::nullopt);
-    EXPECT_EQ(events[0].as<runs::RunStart>()->model.at("name"), small_spec().name);
-    events.erase(events.begin());
-  }
-  ASSERT_EQ(events.size(), 3u);
-  ASSERT_TRUE(events[0].as<runs::Resume>());
-  EXPECT_EQ(events[0].step, 40);
-  EXPECT_EQ(events[0].as<runs::Resume>()->from, "step_40");
-  EXPECT_EQ(events[1].step, 41);
-  const runs::RunEnd* end = events[2].as<runs::RunEnd>();
-  ASSERT_TRUE(end);
-  EXPECT_EQ(end->exit_code, 2);
-  EXPECT_EQ(end->error, "the disk is full");
-  EXPECT_EQ(end->final_loss, 2.0);
-}
-INSTANTIATE_TEST_SUITE_P(, ResumedRecorder, ::testing::Bool());
 
 }  // namespace
 }  // namespace toy

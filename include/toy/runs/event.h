@@ -41,7 +41,8 @@ struct RunStart {
   Host host;
   nlohmann::ordered_json model = nlohmann::ordered_json::object(), config = nlohmann::ordered_json::object();
   std::optional<nlohmann::ordered_json> effective = {};
-  int64_t parameters = 0, steps = 0, tokens_per_step = 0, train_tokens = 0, validation_tokens = 0, planned_bytes = 0;
+  int64_t parameters = 0, steps = 0, tokens_per_step = 0, train_tokens = 0, windows_per_epoch = 0,
+          validation_tokens = 0, planned_bytes = 0;
   /// @copydoc Host::fields
   template <class Self, class F>
   static void fields(Self& e, F&& f) {
@@ -60,6 +61,7 @@ struct RunStart {
     f("steps", e.steps, "steps that the run will take");
     f("tokens_per_step", e.tokens_per_step, "tokens that a step reads");
     f("train_tokens", e.train_tokens, "tokens of the training text");
+    f("windows_per_epoch", e.windows_per_epoch, "rows of an epoch of the training text");
     f("validation_tokens", e.validation_tokens, "tokens of the validation text");
     f("planned_bytes", e.planned_bytes, "memory that training holds");
   }
@@ -92,6 +94,7 @@ struct Step {
   int64_t tokens = 0, wall_us = 0;
   double tokens_per_second = kUnknown;
   std::optional<bool> skipped;
+  std::optional<double> seconds_left;
   /// @copydoc Host::fields
   template <class Self, class F>
   static void fields(Self& e, F&& f) {
@@ -102,6 +105,7 @@ struct Step {
     f("wall_us", e.wall_us, "microseconds of this step alone");
     f("tokens_per_second", e.tokens_per_second, "training alone, mean since the start");
     f("skipped", e.skipped, "true: not finite, nothing has changed; else absent");
+    f("seconds_left", e.seconds_left, "estimated time to the end of the run, with its validations");
   }
 };
 
@@ -289,10 +293,12 @@ struct Note {
   static constexpr std::string_view kKind = "note";
   static constexpr bool kOncePerStep = false;
   std::string text;
+  std::optional<bool> warning;
   /// @copydoc Host::fields
   template <class Self, class F>
   static void fields(Self& e, F&& f) {
     f("text", e.text, "for people");
+    f("warning", e.warning, "true: something may be wrong; else absent");
   }
 };
 

@@ -1,15 +1,25 @@
 // What every training recipe shares: its options, what it tells while it runs, and its result.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "toy/runs/event.h"
 #include "toy/train/data.h"
 #include "toy/train/schedule.h"
 #include "toy/train/trainer.h"
 #include "toy/train/watch.h"
 
 namespace toy {
+
+/// What the log of a run says of it at its beginning; nothing depends on it. See runs::RunStart.
+struct RunRecord {
+  std::string run_id;
+  nlohmann::ordered_json config = nlohmann::ordered_json::object();
+  std::optional<nlohmann::ordered_json> effective = {};
+};
 
 /// What every recipe is told.
 struct RecipeOptions {
@@ -39,65 +49,28 @@ struct RecipeOptions {
   bool resume = false;           ///< continue from the newest checkpoint in `out`, or begin if there is none
   bool allow_changes = false;    ///< resume although options, texts or version are not the checkpoint's
   WatchOptions watch;            ///< what is looked at while it runs
+  RunRecord record;              ///< what its log says of it
   /// The schedule that these say. Throws Error{bad_input} for an impossible one.
   Schedule rates() const;
 };
 
-/// What a run tells whoever watches it. All methods are called on the caller's thread.
+/// An evaluation on the validation text after `step` steps.
+struct Evaluation : runs::Eval {
+  int64_t step = 0;
+};
+
+/// Whoever watches a run. All methods are called on the caller's thread.
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
-  /// What is known before the first step.
-  struct Start {
-    const ModelSpec& spec;
-    int64_t parameters, train_tokens, validation_tokens, validation_bytes, windows_per_epoch;
-    size_t planned_bytes;
-    const Plan& plan;
-    std::string recomputing = {};  ///< MemoryFit::text(): what is computed again to save memory, or ""
-  };
-  /// One step.
-  struct Step {
-    int64_t step, steps;  ///< step counts from 1
-    double loss, lr;
-    std::optional<double> grad_norm;  ///< streaming updates have none
-    bool skipped;                     ///< not finite: nothing has changed
-    double tokens_per_second;
-    double seconds_left;  ///< to the end of the run, validations to come among them, or to its time limit
-    double seconds = 0;   ///< that this step took
-  };
-  /// One evaluation on the validation text.
-  struct Eval {
-    int64_t step;
-    double loss;  ///< nats a token
-    double nats_per_byte;
-    bool whole;  ///< all of the validation text was read
-    std::string sample;
-    std::optional<double> average_loss = {};  ///< nats a token of the averaged weights, where an average is kept
-  };
   /// What is being done before the first step, for people who wait.
   virtual void preparing(const std::string& what) { (void)what; }
-  /// Once, before the first step.
-  virtual void started(const Start&) {}
-  /// A part of the run begins, "validation" or "save"; and it ends.
-  virtual void entered(const std::string& region) { (void)region; }
-  /// @copydoc entered
-  virtual void left(const std::string& region) { (void)region; }
-  /// What RecipeOptions::watch asks for: a tap, grad, drift or op_timing, without its time.
-  virtual void measured(const runs::Event& event) { (void)event; }
-  /// After every step.
-  virtual void stepped(const Step&) {}
-  /// Before each batch of a validation: `done` of `batches` are done. At the step's end evaluated() follows.
+  /// Once, before run_start: the run's folder is there. `resumed`: from a checkpoint.
+  virtual void starting(const ModelSpec& spec, bool resumed) { (void)spec, (void)resumed; }
+  /// What happens, as a log holds it. Notes may come before run_start; a resumed run has its `resume` after it.
+  virtual void event(const runs::Event& event) { (void)event; }
+  /// Before each batch of a validation: `done` of `batches` are done. At the step's end its `eval` follows.
   virtual void validating(int64_t done, int64_t batches) { (void)done, (void)batches; }
-  /// After every evaluation.
-  virtual void evaluated(const Eval&) {}
-  /// Before started(), where a run goes on from a checkpoint, behind `step` steps that are done.
-  virtual void resumed(int64_t step, const std::string& checkpoint) { (void)step, (void)checkpoint; }
-  /// A checkpoint is on disk.
-  virtual void checkpointed(const std::string& path, int64_t step) { (void)path, (void)step; }
-  /// What somebody should know although the run goes on: a damaged checkpoint that was passed over, a changed option.
-  virtual void warned(const std::string& text) { (void)text; }
-  /// What somebody may want to know: what a corpus is made of, the loss on a part of the validation text.
-  virtual void noted(const std::string& text) { (void)text; }
   /// Asked after every step and its evaluation. Once it says true, the run saves a checkpoint and ends there.
   virtual bool stop() { return false; }
 };
@@ -108,7 +81,7 @@ struct TrainResult {
   std::string checkpoint;  ///< the newest that is on disk, or ""
   int64_t step = 0;        ///< steps done
   double final_loss = 0;
-  std::optional<TrainObserver::Eval> eval;
+  std::optional<Evaluation> eval;
   double seconds = 0;
   std::string average_path;  ///< of the averaged weights; "": none were kept
   /// done: all steps were made; patience: validation got no better; time: the limit has passed; stopped: it was asked
@@ -116,6 +89,9 @@ struct TrainResult {
   enum Reason { done, patience, time, stopped } reason = done;
   bool was_complete = false;  ///< resumed although an earlier process had finished the run: nothing was written
 };
+
+/// "done", "patience", ...
+std::string_view name_of(TrainResult::Reason reason);
 
 /// What the newest checkpoint in `out` computed its products in; nullopt where there is none that can be read. For a
 /// caller who chose it by measuring and wants to resume.

@@ -13,6 +13,7 @@
 #include "toy/graph/recompute.h"
 #include "toy/models/model.h"
 #include "toy/models/transformer.h"
+#include "toy/runs/event.h"
 #include "toy/train/optimizer.h"
 
 namespace toy {
@@ -69,13 +70,6 @@ struct TrainPlans {
 TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
                             const TrainerOptions& options);
 
-/// What one step found.
-struct StepResult {
-  double loss = 0;                  ///< mean over the batch's tokens, before the update
-  std::optional<double> grad_norm;  ///< before clipping; streaming updates have none
-  bool skipped = false;             ///< the gradient (streaming: the loss) was not finite; nothing has changed
-};
-
 /// Mean negative log-likelihood of a text.
 struct EvalResult {
   double nats = 0;  ///< sum over the tokens
@@ -90,9 +84,10 @@ class Trainer {
   /// machine's memory will not suffice, before allocating. `model` must outlive the trainer; its weights change.
   Trainer(Device& device, Model& model, const TrainerOptions& options);
 
-  /// One step of the optimizer on B * accumulate windows of T tokens. With check_finite an error begins with the step,
-  /// counted from 1. The loss is the mean over the windows' targets; padding of packed rows counts in nothing.
-  StepResult step(const Windows& windows, double lr);
+  /// One step of the optimizer on B * accumulate windows of T tokens: its loss, gradient norm and whether it was
+  /// skipped. With check_finite an error begins with the step, counted from 1. The loss is the mean over the windows'
+  /// targets; padding of packed rows counts in nothing.
+  runs::Step step(const Windows& windows, double lr);
   /// Loss of a tokenized text in windows of T at stride T/4: every token but the first few is predicted from at
   /// least 3T/4 others. Reads at most `max_tokens` (0: all). `stop` is asked before every batch: once it says true, the
   /// result is that of the batches before.

@@ -1,0 +1,113 @@
+#include "train/resume.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "toy/base/atomic_file.h"
+#include "train/config.h"
+#include "train/publish.h"
+
+namespace toy {
+namespace fs = std::filesystem;
+
+Resume::Resume(const RecipeOptions& options, ModelSource& source, Teller& tell, bool writes)
+    : o_(options), source_(source), tell_(tell), writes_(writes), checkpoints_(o_.out, o_.keep) {
+  if (writes_ && fs::is_directory(o_.out)) lock_.emplace(o_.out);
+  if (!o_.resume) {
+    check(checkpoints_.count() == 0,
+          "out: '{}' has checkpoints of an earlier run; resume it (--resume), remove the folder {}, or choose "
+          "another --out",
+          o_.out, checkpoints_.root());
+    return;
+  }
+  from_ = checkpoints_.look();
+  finished_ = read_finished(o_.out, from_, tell_);
+  if (!from_.empty()) {
+    state_ = checkpoint_state(from_);
+    return;
+  }
+  std::error_code unknown;
+  const std::string model = model_path(o_.out);
+  check(finished_ || !fs::exists(model, unknown) || replaces_its_source(),
+        "resume: {} is there, but no checkpoint and no record of a complete run. Leave out --resume to start at step 1 "
+        "and replace it, or choose another --out",
+        model);
+}
+
+// A warm start from the model that it will replace, which its options name.
+bool Resume::replaces_its_source() const {
+  std::error_code not_there;
+  return fs::equivalent(source_.file(), model_path(o_.out), not_there);
+}
+
+std::shared_ptr<const Tokenizer> Resume::tokenizer() const {
+  if (!from_.empty()) return checkpoint_tokenizer(from_);
+  return finished_ ? load_tokenizer(gguf::File::open(model_path(o_.out))) : nullptr;
+}
+
+void Resume::compare(const nlohmann::ordered_json& config) {
+  init_ = content_of(source_.file());
+  if (finished_) compare_with_finished(config);
+  if (!complete_ && !from_.empty()) compare_with_checkpoint(config);
+}
+
+// Refuses to replace the finished model of another run.
+void Resume::compare_with_finished(const nlohmann::ordered_json& config) {
+  std::vector<std::string> changed = differences(finished_->config, config);
+  const bool other_init = changed.empty() && finished_->init != init_ && !replaces_its_source();
+  if (other_init) changed.push_back(fmt::format("{} has changed since", source_.file()));
+  if (!from_.empty() && !finished_->init.is_null()) init_ = finished_->init;  // the checkpoint's weights began there
+  if (changed.empty()) {
+    complete_ = finished_->result;
+    complete_->checkpoint = from_;
+    complete_->was_complete = true;
+    return tell_.note(fmt::format("{}: this run is complete, after step {} of {}", o_.out, complete_->step, o_.steps));
+  }
+  check((!from_.empty() && (!other_init || o_.allow_changes)) || replaces_its_source(),
+        "resume: {} is the finished model of another run: {}. Leave out --resume to replace it, or choose another "
+        "--out",
+        model_path(o_.out), short_list(changed));
+}
+
+void Resume::compare_with_checkpoint(const nlohmann::ordered_json& config) {
+  const nlohmann::ordered_json there = checkpoint_config(from_);
+  const std::vector<std::string> changed = differences(there, config);
+  check(changed.empty() || o_.allow_changes,
+        "resume: {} is of another run: {}. Give the options and texts that it had, --allow-changes to resume with "
+        "these, or another --out",
+        from_, short_list(changed));
+  const nlohmann::ordered_json::json_pointer optimizer("/options/optimizer/kind");
+  check(there.at(optimizer) == config.at(optimizer),
+        "resume: {} has the state of another optimizer, which this one cannot take over", from_);
+  check(state_.step <= o_.steps, "resume: {} is after step {}, --steps is {}", from_, state_.step, o_.steps);
+  for (const char* measure : {"/texts", "/options/eval_tokens"})  // losses before do not compare with those to come
+    if (const nlohmann::ordered_json::json_pointer at(measure); !there.contains(at) || there.at(at) != config.at(at)) {
+      state_.best.reset(), state_.waited = 0;
+      state_.least = RunState().least;
+    }
+  if (!changed.empty()) tell_.warn(fmt::format("resuming {} with changes: {}", from_, short_list(changed)));
+}
+
+void Resume::prepare_to_write(const ModelSpec& spec) {
+  if (from_.empty() && o_.resume) tell_.note(fmt::format("no checkpoint in {}: starting at step 1", o_.out));
+  for (const std::string& text : checkpoints_.settle(writes_ && !from_.empty())) tell_.warn(text);
+  if (!writes_) return;
+  prepare_folder(o_.out, disk_bytes(o_, spec, checkpoints_, state_.step));
+  if (!lock_) {  // the folder was not there when this run began to prepare
+    lock_.emplace(o_.out);
+    check(checkpoints_.count() == 0,
+          "out: another run has made the folder '{}' and written checkpoints there in the meantime; resume it "
+          "(--resume), or choose another --out",
+          o_.out);
+  }
+  remove_leftovers(o_.out);
+  clean_checkpoints(checkpoints_.root());
+  // Not a refusal: whoever tries things out begins again and again with the same command.
+  std::error_code unknown;
+  if (from_.empty() && fs::exists(model_path(o_.out), unknown))
+    tell_.note(fmt::format("out: {} is of an earlier run; this run's model takes its place when it is done",
+                           model_path(o_.out)));
+}
+
+}  // namespace toy
