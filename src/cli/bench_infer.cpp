@@ -66,7 +66,7 @@ class RandomFile {
 size_t bytes_a_token(const Model& model) {
   size_t bytes = 0;
   for (const TensorSpec& t : tensors_of(model.spec))
-    if (t.name != "position_embd.weight" && (model.spec.tied || t.name != "token_embd.weight"))
+    if (t.part != ModelPart::positions && (model.spec.tied || t.part != ModelPart::embedding))
       bytes += size_t(t.shape.count()) * size_of(model.params->stored(t.name));
   return bytes;
 }
@@ -93,7 +93,7 @@ Plan plan_of_rows(Device& device, const Model& model, DecodeShape shape, int64_t
 double flops_a_prompt_token(const ModelSpec& spec, int64_t prompt) {
   double flops = 0;
   for (const TensorSpec& t : tensors_of(spec))
-    if (t.name.starts_with("blk.") && t.shape.rank() == 2) flops += 2.0 * double(t.shape.count());
+    if (t.block >= 0 && t.shape.rank() == 2) flops += 2.0 * double(t.shape.count());
   for (const LayerSpec& l : spec.layers) flops += 2.0 * double(l.heads * l.d_head) * double(prompt);
   return flops;
 }

@@ -24,20 +24,12 @@ struct Part {
   bool same_in_layers = true;
 };
 
-size_t part_of(const std::string& tensor) {
-  return tensor.find("norm") != std::string::npos     ? 3
-         : tensor.find("_embd.") != std::string::npos ? 0
-         : tensor.starts_with("output")               ? 4
-         : tensor.find("attn") != std::string::npos   ? 1
-                                                      : 2;
-}
-
 std::vector<Part> parts_of(const ModelSpec& spec) {
-  std::vector<Part> parts{{"embedding"}, {"attention"}, {"ffn"}, {"norms"}, {"output"}};
+  std::vector<Part> parts{{"embedding"}, {"positions"}, {"attention"}, {"ffn"}, {"norms"}, {"output"}};  // ModelPart
   for (const TensorSpec& t : tensors_of(spec)) {
-    Part& p = parts[part_of(t.name)];
+    Part& p = parts[size_t(t.part)];
     p.count += t.shape.count();
-    if (t.name.starts_with("blk.0.")) p.first_layer += t.shape.count();
+    if (t.block == 0) p.first_layer += t.shape.count();
   }
   const bool alike = std::equal(spec.layers.begin() + 1, spec.layers.end(), spec.layers.begin());
   for (Part& p : parts) p.same_in_layers = alike;

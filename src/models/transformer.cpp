@@ -18,13 +18,13 @@ nn::Linear make_linear(const Weights& w, const std::string& name, int64_t rows, 
 }
 
 nn::RmsNorm make_rms_norm(const Weights& w, const std::string& name, int64_t width, float eps) {
-  return {w({Init::ones, name + ".weight", {width}}), eps};
+  return {w.of(ModelPart::norm)({Init::ones, name + ".weight", {width}}), eps};
 }
 
 nn::Norm make_norm(const ModelSpec& m, const Weights& w, const std::string& name) {
   const nn::RmsNorm rms = make_rms_norm(w, name, m.d_model, m.norm_eps);
   if (m.norm == NormKind::rms) return {rms};
-  return {nn::LayerNorm{rms.weight, w({Init::zeros, name + ".bias", {m.d_model}}), m.norm_eps}};
+  return {nn::LayerNorm{rms.weight, w.of(ModelPart::norm)({Init::zeros, name + ".bias", {m.d_model}}), m.norm_eps}};
 }
 
 nn::Attention make_attention(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
@@ -55,20 +55,21 @@ nn::Ffn make_ffn(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
 
 nn::Block make_block(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
   return {.mixer_norm = make_norm(m, w, "attn_norm"),
-          .mixer = make_attention(m, l, w),
+          .mixer = make_attention(m, l, w.of(ModelPart::attention)),
           .ffn_norm = make_norm(m, w, "ffn_norm"),
-          .ffn = make_ffn(m, l, w)};
+          .ffn = make_ffn(m, l, w.of(ModelPart::ffn))};
 }
 
 }  // namespace
 
 // The one place where a model's tensors are declared; their order is that of files.
 Transformer::Transformer(const ModelSpec& spec, const Weights& weights) {
-  embedding_ = weights({Init::embedding, "token_embd.weight", {spec.vocab, spec.d_model}});
+  embedding_ = weights.of(ModelPart::embedding)({Init::embedding, "token_embd.weight", {spec.vocab, spec.d_model}});
   if (spec.positions == PositionKind::learned)  // f32 in files, as llama.cpp's converter writes it
-    positions_ = weights({Init::embedding, "position_embd.weight", {spec.context, spec.d_model}, "", false});
+    positions_ = weights.of(ModelPart::positions)(
+        {Init::embedding, "position_embd.weight", {spec.context, spec.d_model}, "", false});
   for (size_t i = 0; i < spec.layers.size(); ++i)
-    blocks_.push_back(make_block(spec, spec.layers[i], weights.in(fmt::format("blk.{}", i))));
+    blocks_.push_back(make_block(spec, spec.layers[i], weights.block(int(i))));
   norm_ = make_norm(spec, weights, "output_norm");
   output_ = spec.tied ? embedding_ : weights({Init::embedding, "output.weight", {spec.vocab, spec.d_model}});
 }

@@ -26,9 +26,7 @@ void check_patterns(const Options& o, std::span<const TensorSpec> tensors, const
 }
 
 // Does the tensor lie between embedding and output, where Muon was made for (Jordan et al. 2024)?
-bool is_hidden_matrix(const TensorSpec& t) {
-  return t.shape.rank() >= 2 && t.init == TensorSpec::Init::matrix && t.name != "output.weight";
-}
+bool is_hidden_matrix(const TensorSpec& t) { return t.shape.rank() >= 2 && t.init == TensorSpec::Init::matrix; }
 
 TensorUpdate::Rule rule_for(const TensorSpec& t, const Options& o) {
   const bool embedding = t.init == TensorSpec::Init::embedding;

@@ -216,7 +216,7 @@ Watcher::Watcher(const WatchOptions& watch, Device& device, const Model& model, 
     if (p) p->session = std::make_unique<Session>(device, p->plan, std::initializer_list<const ParamStore*>{store});
   taps_ = std::move(all.taps), grads_ = std::move(all.grads);
   for (const TensorSpec& t : tensors_of(model.spec))
-    if (any_matches(watch.drifts, t.name)) initial_.emplace_back(t.name, model.params->read(t.name));
+    if (any_matches(watch.drifts, t.name)) initial_.emplace_back(t, model.params->read(t.name));
 }
 
 Watcher::~Watcher() = default;
@@ -225,7 +225,7 @@ size_t Watcher::planned_bytes() const {
   size_t bytes = 0;
   for (const Probe* p : {taps_.get(), grads_.get()})
     if (p) bytes += p->plan->arena_bytes + p->plan->input_bytes(device_);
-  for (const auto& [name, values] : initial_) bytes += values.size() * sizeof(float);
+  for (const auto& [tensor, values] : initial_) bytes += values.size() * sizeof(float);
   return bytes;
 }
 
@@ -299,13 +299,13 @@ void Watcher::tell_times(int64_t step, Trainer& trainer, const Tell& tell) {
 }
 
 void Watcher::tell_drift(int64_t step, const Tell& tell) const {
-  for (const auto& [name, init] : initial_) {
-    if (!any_due(watch_.drifts, name, step)) continue;
-    const std::vector<float> now = model_.params->read(name);
+  for (const auto& [tensor, init] : initial_) {
+    if (!any_due(watch_.drifts, tensor.name, step)) continue;
+    const std::vector<float> now = model_.params->read(tensor.name);
     const Dots d = dots(now, init);
-    runs::Drift drift{name, d.cosine(), std::sqrt(d.difference), std::sqrt(d.aa), {}};
-    if (name == "token_embd.weight" || name == "output.weight")
-      drift.rows = row_drifts(now, init, model_.params->type(name).shape.back());
+    runs::Drift drift{tensor.name, d.cosine(), std::sqrt(d.difference), std::sqrt(d.aa), {}};
+    if (tensor.part == ModelPart::embedding || tensor.part == ModelPart::output)
+      drift.rows = row_drifts(now, init, tensor.shape.back());
     tell({0, step, "train", std::move(drift)});
   }
 }

@@ -24,14 +24,22 @@ class Weights {
   Value operator()(TensorSpec tensor) const {
     tensor.name = prefix_ + tensor.name;
     if (!tensor.file_name.empty()) tensor.file_name = prefix_ + tensor.file_name;
+    tensor.part = part_, tensor.block = block_;
     const Value v = graph_->param(tensor.name, {dtype_of_(tensor.name), tensor.shape, 0});
     declared_->push_back(std::move(tensor));
     return v;
   }
-  /// The same with `layer` and a dot after the prefix.
-  Weights in(const std::string& layer) const {
+  /// The same for tensors of block `index`, whose names begin with "blk.<index>.".
+  Weights block(int index) const {
     Weights inner = *this;
-    inner.prefix_ += layer + ".";
+    inner.prefix_ += "blk." + std::to_string(index) + ".";
+    inner.block_ = index;
+    return inner;
+  }
+  /// The same for tensors of a part of the model.
+  Weights of(ModelPart part) const {
+    Weights inner = *this;
+    inner.part_ = part;
     return inner;
   }
   /// All tensors that were asked for through this and the views of it, in their order.
@@ -41,6 +49,8 @@ class Weights {
   Graph* graph_;
   DTypeOf dtype_of_;
   std::string prefix_;
+  ModelPart part_ = ModelPart::output;
+  int block_ = -1;
   std::shared_ptr<std::vector<TensorSpec>> declared_ = std::make_shared<std::vector<TensorSpec>>();
 };
 

@@ -77,7 +77,7 @@ class Watcher {
   const Model& model_;
   TrainerOptions options_;
   std::unique_ptr<Probe> taps_, grads_;
-  std::vector<std::pair<std::string, std::vector<float>>> initial_;
+  std::vector<std::pair<TensorSpec, std::vector<float>>> initial_;
   std::vector<std::vector<StepTime>> times_before_;  // of each of the trainer's sessions
 };
 
