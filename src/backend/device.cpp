@@ -74,7 +74,7 @@ HostTensor::HostTensor(const Device& device, Place at, const View& layout) : vie
     if (layout.shape[d] == 0) return;
     last += size_t(layout.shape[d] - 1) * size_t(layout.stride[size_t(d)]);
   }
-  copy_ = Buffer((last + 1) * size_of(layout.dtype));
+  copy_ = Buffer(bytes_of(layout.dtype, int64_t(last + 1)));
   device.download(copy_.data(), at, copy_.bytes());
   view_.data = copy_.data();
 }
@@ -85,7 +85,7 @@ void store_values(const Device& device, Place to, DType stored, const View& valu
   } else if (stored == values.dtype) {
     device.upload(to, values.data, values.bytes());
   } else {
-    const Buffer copy(size_t(values.count()) * size_of(stored));
+    const Buffer copy(bytes_of(stored, values.shape));
     convert(values, View(copy.data(), stored, values.shape));
     device.upload(to, copy.data(), copy.bytes());
   }

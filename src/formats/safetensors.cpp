@@ -41,10 +41,10 @@ int64_t bytes_of(const Shape& shape, DType type, int64_t most) {
   return bytes;
 }
 
-// Every DType, whichever there are: their numbers are consecutive and only real ones have a size.
+// The format knows no blocks.
 std::optional<DType> type_of(const std::string& name) {
-  for (int i = 0; size_of(DType(i)) > 0; ++i)
-    if (type_name(DType(i)) == name) return DType(i);
+  for (const DTypeInfo& t : kDTypes)
+    if (t.kind != DTypeInfo::quantized && type_name(t.type) == name) return t.type;
   return std::nullopt;
 }
 
@@ -94,6 +94,7 @@ void Writer::add(const std::string& name, const View& data) {
   const bool taken = std::any_of(tensors_.begin(), tensors_.end(), [&](const auto& t) { return t.first == name; });
   check(!taken, "safetensors: tensor '{}': added twice", name);
   check(data.contiguous(), "safetensors: tensor '{}': the view is not contiguous; copy it first", name);
+  check(!is_quantized(data.dtype), "safetensors: tensor '{}': the format has no type {}", name, name_of(data.dtype));
   tensors_.emplace_back(name, data);
 }
 

@@ -42,7 +42,7 @@ const TensorType& Value::type() const {
 // Bytes, and differences of offsets, are to be counted in 64 bits.
 void Graph::check_type(const TensorType& t, std::string_view maker) const {
   check(t.rows >= 0 && size_t(t.rows) < rows_.size(), "{}: no row count number {} is declared", maker, t.rows);
-  double bytes = double(size_of(t.dtype));
+  double bytes = double(info_of(t.dtype).bytes) / info_of(t.dtype).block;
   for (const int64_t d : t.shape) {
     check(d >= 0, "{}: a tensor of {} has a negative dimension", maker, t.str());
     bytes *= double(d);
@@ -51,7 +51,9 @@ void Graph::check_type(const TensorType& t, std::string_view maker) const {
 }
 
 Value Graph::add_leaf(Node node) {
-  check_type(node.outputs[0], "graph");
+  const TensorType& type = node.outputs[0];
+  check_rows(type.dtype, type.shape, node.name.empty() ? "graph: a constant" : "graph: tensor '" + node.name + "'");
+  check_type(type, "graph");
   node.id = int(nodes_.size());
   node.layer = layer_;
   const Value v{this, node.id, 0};

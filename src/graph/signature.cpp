@@ -154,6 +154,7 @@ class Bindings {
   static int fixed_dims(const OperandSpec& s) { return int(s.dims.size()) - (has_star(s) ? 1 : 0); }
 
   void dtype(const OperandSpec& spec, const TensorType& t, const std::string& who) {
+    check(!is_quantized(t.dtype), "{}: {} is {}, a quantized type, which it does not take", op_, who, name_of(t.dtype));
     if (spec.dtypes == OperandSpec::any) return;
     if (spec.dtypes == OperandSpec::fixed) {
       check(t.dtype == spec.dtype, "{}: {} is {}, expected {}", op_, who, name_of(t.dtype), name_of(spec.dtype));

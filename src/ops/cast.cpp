@@ -6,9 +6,10 @@ const OpDef& cast_def() {
   static const OpDef def{.signature = "cast(x:any[*]) -> y:[*]",
                          .infer =
                              [](const TypeQuery& q, std::vector<TensorType>& out) {
-                               out[0].dtype = q.attrs.as<CastAttrs>().to;
-                               check(size_of(out[0].dtype) != 0, "cast: there is no dtype number {}",
-                                     int(out[0].dtype));
+                               const DType to = q.attrs.as<CastAttrs>().to;
+                               check(size_t(to) < std::size(kDTypes), "cast: there is no dtype number {}", int(to));
+                               check(!is_quantized(to), "cast: to {}, a quantized type", name_of(to));
+                               out[0].dtype = to;
                              },
                          .vjp =
                              [](Vjp& c) {

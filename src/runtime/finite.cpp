@@ -80,7 +80,7 @@ NonFinite find_non_finite(const View& v) noexcept {
       return scan<F16>(v);
     case DType::bf16:
       return scan<BF16>(v);
-    case DType::i32:
+    default:
       break;
   }
   return {};

@@ -8,7 +8,8 @@ namespace toy {
 
 void ParamStore::add(const std::string& name, const TensorType& type) {
   check(!has(name), "parameters: the name '{}' is taken", name);
-  const size_t bytes = size_t(type.count()) * size_of(device_->storage(type.dtype));
+  check_rows(type.dtype, type.shape, "parameters: tensor '" + name + "'");
+  const size_t bytes = bytes_of(device_->storage(type.dtype), type.shape);
   entries_.emplace(name, Entry{.type = type, .at = allocate(bytes), .bytes = bytes});
 }
 
@@ -76,7 +77,7 @@ void ParamStore::write(std::string_view name, std::span<const float> values) {
 
 void ParamStore::clear(std::string_view name) {
   const Entry& e = writable(name);
-  device_->fill(e.at, std::byte{0}, size_t(e.type.count()) * size_of(stored(name)));
+  device_->fill(e.at, std::byte{0}, bytes_of(stored(name), e.type.shape));
 }
 
 std::vector<std::string> ParamStore::names() const {

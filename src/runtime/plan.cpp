@@ -167,8 +167,7 @@ class Planner {
       if (k.op == "copy") copy = &k;
     if (!copy) fail_internal("{}: the device has no copy kernel", where(n));
     const int step = int(plan_.steps.size());
-    Place p{new_block(size_t(source.view.count()) * size_of(source.view.dtype), step),
-            View(kOrigin, source.view.dtype, source.view.shape)};
+    Place p{new_block(source.view.bytes(), step), View(kOrigin, source.view.dtype, source.view.shape)};
     touch(source.storage, step);
     PlanStep s{.kernel = copy, .op = "copy", .layer = n.layer, .phase = n.phase};
     s.cost.bytes = 2.0 * double(p.view.bytes());
@@ -354,14 +353,14 @@ void check_roots(const Graph& graph, std::span<const Value> outputs, std::span<c
 
 size_t Plan::param_bytes(const Device& device) const {
   size_t n = 0;
-  for (const PlanLeaf& p : params) n += size_t(p.type.count()) * size_of(device.storage(p.type.dtype));
+  for (const PlanLeaf& p : params) n += bytes_of(device.storage(p.type.dtype), p.type.shape);
   return n;
 }
 
 size_t Plan::input_bytes(const Device& device) const {
   size_t n = 0;
   for (const auto* list : {&inputs, &constants})
-    for (const PlanLeaf& p : *list) n += size_t(p.type.count()) * size_of(device.storage(p.type.dtype));
+    for (const PlanLeaf& p : *list) n += bytes_of(device.storage(p.type.dtype), p.type.shape);
   return n;
 }
 

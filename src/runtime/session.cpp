@@ -35,10 +35,10 @@ Session::Session(Device& device, std::shared_ptr<const Plan> plan, std::initiali
     params_.push_back((*store)->place(p.name));
   }
   for (const PlanLeaf& p : plan_->inputs)
-    inputs_.emplace_back(device, size_t(p.type.count()) * size_of(device.storage(p.type.dtype)));
+    inputs_.emplace_back(device, bytes_of(device.storage(p.type.dtype), p.type.shape));
   for (const PlanLeaf& p : plan_->constants) {
     const DType stored = device.storage(p.type.dtype);
-    constants_.emplace_back(device, size_t(p.type.count()) * size_of(stored));
+    constants_.emplace_back(device, bytes_of(stored, p.type.shape));
     store_values(device, constants_.back().at(), stored,
                  View(const_cast<double*>(p.constant->data()), DType::f64, p.type.shape));
   }

@@ -19,8 +19,9 @@ double load(const void* p, DType t, int64_t i) {
       return to_float(static_cast<const BF16*>(p)[i]);
     case DType::i32:
       return static_cast<const int32_t*>(p)[i];
+    default:
+      fail_without_element_size(t);
   }
-  return 0;
 }
 
 void store(void* p, DType t, int64_t i, double v) {
@@ -40,6 +41,8 @@ void store(void* p, DType t, int64_t i, double v) {
     case DType::i32:
       static_cast<int32_t*>(p)[i] = int32_t(v);
       break;
+    default:
+      fail_without_element_size(t);
   }
 }
 

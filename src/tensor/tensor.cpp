@@ -35,7 +35,16 @@ std::string Shape::str() const {
   return s + "]";
 }
 
+void fail_without_element_size(DType t) { fail_internal("{}: a quantized type has no elements of a size", name_of(t)); }
+
+void check_rows(DType type, const Shape& shape, std::string_view who) {
+  const int64_t width = shape.rank() > 0 ? shape.back() : 1;
+  check(width % info_of(type).block == 0, "{}: row length {} is not a multiple of {}, the block size of {}", who, width,
+        info_of(type).block, name_of(type));
+}
+
 View::View(void* data_in, DType dtype_in, const Shape& shape_in) : data(data_in), dtype(dtype_in), shape(shape_in) {
+  if (is_quantized(dtype)) check_rows(dtype, shape, "a view");
   int64_t s = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
     stride[i] = s;

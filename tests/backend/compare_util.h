@@ -33,8 +33,9 @@ inline double value_at(const View& v, int64_t i) {
       return to_float(v.as<const BF16>()[i]);
     case DType::i32:
       return v.as<const int32_t>()[i];
+    default:
+      return 0;
   }
-  return 0;
 }
 
 inline void set_value(const View& v, int64_t i, double value) {
@@ -53,6 +54,8 @@ inline void set_value(const View& v, int64_t i, double value) {
       break;
     case DType::i32:
       v.as<int32_t>()[i] = int32_t(value);
+      break;
+    default:
       break;
   }
 }

@@ -114,6 +114,14 @@ TEST(Signature, ChecksDtypes) {
             "f: w is i32, expected a float type");
   EXPECT_EQ(error_of([&] { infer(s, types(DType::f32, DType::f16, DType::f32, DType::i32)); }),
             "f: ids is f32, expected i32");
+  EXPECT_EQ(error_of([&] {
+              infer(Signature("g(w:float[N], x:any[N]) -> y:[N]"), {{DType::q8_0, {32}}, f32({32})});
+            }),
+            "g: w is q8_0, a quantized type, which it does not take");
+  EXPECT_EQ(error_of([&] {
+              infer(Signature("g(w:float[N], x:any[N]) -> y:[N]"), {f32({32}), {DType::q8_0, {32}}});
+            }),
+            "g: x is q8_0, a quantized type, which it does not take");
   const Signature same("f(x:[N], y:[N]) -> z:[N]");
   EXPECT_EQ(error_of([&] {
               infer(same, {{DType::f32, {2}}, {DType::f16, {2}}});

@@ -141,11 +141,9 @@ double round_to(DType t, double v) {
       return to_float(to_f16(float(v)));
     case DType::bf16:
       return to_float(to_bf16(float(v)));
-    case DType::f64:
-    case DType::i32:
+    default:
       return v;
   }
-  return v;
 }
 
 Shape OperandData::seen_shape() const {

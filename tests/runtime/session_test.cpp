@@ -278,9 +278,32 @@ TEST(ParamStore, BoundTensorsAreFrozenAndNotCopied) {
   for (ParamStore* s : {&store, &wide})
     EXPECT_EQ(error_of([&] { s->bind("gaps", gaps, file); }),
               "store: tensor 'gaps' is a strided view of [2]; give a contiguous one");
+  EXPECT_EQ(error_of([&] {
+              store.add("q", {DType::q4_0, {2, 40}, 0});
+            }),
+            "parameters: tensor 'q': row length 40 is not a multiple of 32, the block size of q4_0");
   wide.bind("w", view, file);  // held as f64: a copy
   EXPECT_EQ(wide.read("w"), *file);
   EXPECT_FALSE(wide.frozen("w"));
+}
+
+// Blocks are the same on every device.
+TEST(ParamStore, HoldsQuantizedTensorsAsTheyAre) {
+  const auto cpu = make_test_device(1), reference = make_reference_device();
+  const auto file = std::make_shared<std::vector<uint8_t>>(3 * 2 * 144);
+  for (size_t i = 0; i < file->size(); ++i) (*file)[i] = uint8_t(i * 7);
+  const View view(file->data(), DType::q4_k, {3, 512});
+  for (const Device* device : {&*cpu, &*reference}) {
+    ParamStore store(*device);
+    store.bind("w", view, file);
+    store.add("copy", {DType::q4_k, {3, 512}, 0});
+    EXPECT_EQ(store.bytes(), (device->host_visible() ? 1 : 2) * view.bytes());
+    store.write("copy", view);
+    for (const char* name : {"w", "copy"}) {
+      EXPECT_EQ(store.stored(name), DType::q4_k);
+      EXPECT_EQ(std::memcmp(store.host(name).view().data, file->data(), view.bytes()), 0) << name;
+    }
+  }
 }
 
 }  // namespace

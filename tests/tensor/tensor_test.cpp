@@ -4,12 +4,15 @@
 #include <cmath>
 #include <cstring>
 
+#include "testing/errors.h"
 #include "toy/base/error.h"
 #include "toy/tensor/buffer.h"
 #include "toy/tensor/convert.h"
 
 namespace toy {
 namespace {
+
+using testing::error_of;
 
 // Every 16-bit pattern survives the way to f32 and back.
 TEST(Half, EveryPatternRoundTrips) {
@@ -64,6 +67,20 @@ TEST(View, KnowsItsLayout) {
   EXPECT_TRUE(v.rows_contiguous());
   std::swap(v.stride[0], v.stride[1]);
   EXPECT_FALSE(v.rows_contiguous());
+}
+
+TEST(DType, QuantizedRowsAreWholeBlocks) {
+  EXPECT_EQ(bytes_of(DType::q4_k, Shape{3, 512}), 3u * 2 * 144);
+  EXPECT_EQ(bytes_of(DType::q8_0, Shape{0, 32}), 0u);
+  EXPECT_EQ(View(nullptr, DType::mxfp4, {2, 3, 64}).bytes(), 2u * 3 * 2 * 17);
+  EXPECT_EQ(View(nullptr, DType::bf16, {2, 3}).bytes(), 12u);
+  EXPECT_EQ(error_of([] {
+              View(nullptr, DType::q6_k, {256, 128});
+            }),
+            "a view: row length 128 is not a multiple of 256, the block size of q6_k");
+  EXPECT_THROW(bytes_of(DType::q4_0, Shape{}), Error);
+  EXPECT_EQ(error_of([] { size_of(DType::q8_0); }), "q8_0: a quantized type has no elements of a size");
+  for (const DTypeInfo& t : kDTypes) EXPECT_EQ(is_quantized(t.type), t.block > 1) << t.name;
 }
 
 TEST(Convert, StridedAndBetweenTypes) {

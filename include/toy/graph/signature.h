@@ -29,7 +29,7 @@ struct TensorType {
   int rows = 0;
 
   int64_t count() const { return shape.count(); }
-  size_t bytes() const { return size_t(count()) * size_of(dtype); }
+  size_t bytes() const { return bytes_of(dtype, shape); }
   friend bool operator==(const TensorType&, const TensorType&) = default;
   /// "f32[256,576]", with run-time rows "f32[<=256,576]".
   std::string str() const;

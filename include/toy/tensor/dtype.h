@@ -1,68 +1,98 @@
-// Element types and their conversions.
+// Element types: what they are called, how they lie in memory, and conversions of the 16-bit ones.
 #pragma once
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 
 namespace toy {
 
-/// Element type of a tensor.
-enum class DType : uint8_t { f32, f64, f16, bf16, i32 };
+/// Element type of a tensor. From q4_0 on: the quantized types of GGUF, whose elements exist only in blocks.
+enum class DType : uint8_t {
+  f32,
+  f64,
+  f16,
+  bf16,
+  i32,
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q8_0,
+  q2_k,
+  q3_k,
+  q4_k,
+  q5_k,
+  q6_k,
+  iq4_nl,
+  iq4_xs,
+  mxfp4
+};
 
-/// Bytes of one element.
+/// What a type is. A row of a tensor is a number of blocks, `block` elements in `bytes` bytes each.
+struct DTypeInfo {
+  enum Kind : uint8_t { floating, integer, quantized };
+  DType type;
+  std::string_view name;
+  Kind kind;
+  uint16_t block;  ///< 1 unless quantized
+  uint16_t bytes;
+  double roundoff = 0;  ///< half the distance from 1 to the next number; 0 where that differs from block to block
+};
+
+/// Every type, in the order of DType.
+inline constexpr DTypeInfo kDTypes[] = {
+    {DType::f32, "f32", DTypeInfo::floating, 1, 4, 0x1p-24},
+    {DType::f64, "f64", DTypeInfo::floating, 1, 8, 0x1p-53},
+    {DType::f16, "f16", DTypeInfo::floating, 1, 2, 0x1p-11},
+    {DType::bf16, "bf16", DTypeInfo::floating, 1, 2, 0x1p-8},
+    {DType::i32, "i32", DTypeInfo::integer, 1, 4},
+    {DType::q4_0, "q4_0", DTypeInfo::quantized, 32, 18},
+    {DType::q4_1, "q4_1", DTypeInfo::quantized, 32, 20},
+    {DType::q5_0, "q5_0", DTypeInfo::quantized, 32, 22},
+    {DType::q5_1, "q5_1", DTypeInfo::quantized, 32, 24},
+    {DType::q8_0, "q8_0", DTypeInfo::quantized, 32, 34},
+    {DType::q2_k, "q2_k", DTypeInfo::quantized, 256, 84},
+    {DType::q3_k, "q3_k", DTypeInfo::quantized, 256, 110},
+    {DType::q4_k, "q4_k", DTypeInfo::quantized, 256, 144},
+    {DType::q5_k, "q5_k", DTypeInfo::quantized, 256, 176},
+    {DType::q6_k, "q6_k", DTypeInfo::quantized, 256, 210},
+    {DType::iq4_nl, "iq4_nl", DTypeInfo::quantized, 32, 18},
+    {DType::iq4_xs, "iq4_xs", DTypeInfo::quantized, 256, 136},
+    {DType::mxfp4, "mxfp4", DTypeInfo::quantized, 32, 17},
+};
+static_assert([] {
+  for (size_t i = 0; i < std::size(kDTypes); ++i)
+    if (size_t(kDTypes[i].type) != i) return false;
+  return true;
+}());
+
+constexpr const DTypeInfo& info_of(DType t) { return kDTypes[size_t(t)]; }
+
+/// "f32", "q4_k", ...
+constexpr std::string_view name_of(DType t) { return size_t(t) < std::size(kDTypes) ? info_of(t).name : "?"; }
+
+/// f32, f64, f16 and bf16: elements that ops can compute with.
+constexpr bool is_float(DType t) { return info_of(t).kind == DTypeInfo::floating; }
+/// Stored in blocks: a single element has no address and no size.
+constexpr bool is_quantized(DType t) { return info_of(t).kind == DTypeInfo::quantized; }
+
+/// Throws Error{failure}.
+[[noreturn]] void fail_without_element_size(DType t);
+/// Bytes of one element of a type that is not quantized.
 constexpr size_t size_of(DType t) {
-  switch (t) {
-    case DType::f64:
-      return 8;
-    case DType::f32:
-    case DType::i32:
-      return 4;
-    case DType::f16:
-    case DType::bf16:
-      return 2;
-  }
-  return 0;
+  if (is_quantized(t)) fail_without_element_size(t);
+  return info_of(t).bytes;
 }
+/// Bytes of elements that follow each other in memory: any number, of a quantized type a multiple of its block.
+constexpr size_t bytes_of(DType t, int64_t count) { return size_t(count) / info_of(t).block * info_of(t).bytes; }
 
-/// "f32", "f64", ...
-constexpr std::string_view name_of(DType t) {
-  switch (t) {
-    case DType::f32:
-      return "f32";
-    case DType::f64:
-      return "f64";
-    case DType::f16:
-      return "f16";
-    case DType::bf16:
-      return "bf16";
-    case DType::i32:
-      return "i32";
-  }
-  return "?";
-}
-
-/// All dtypes except i32.
-constexpr bool is_float(DType t) { return t != DType::i32; }
-
-/// Half the distance from 1 to the next number: the largest relative error of one rounding.
-constexpr double unit_roundoff(DType t) {
-  switch (t) {
-    case DType::f64:
-      return 0x1p-53;
-    case DType::f32:
-      return 0x1p-24;
-    case DType::f16:
-      return 0x1p-11;
-    case DType::bf16:
-      return 0x1p-8;
-    case DType::i32:
-      return 0;
-  }
-  return 0;
-}
+/// Half the distance from 1 to the next number: the largest relative error of one rounding. 0 for integers and
+/// quantized types.
+constexpr double unit_roundoff(DType t) { return info_of(t).roundoff; }
 
 /// Storage of an IEEE 754 half: bits only, so it cannot be used in arithmetic by accident.
 struct F16 {

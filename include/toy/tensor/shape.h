@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "toy/tensor/dtype.h"
 
@@ -42,7 +43,15 @@ class Shape {
   int rank_ = 0;
 };
 
-/// Typed strided memory, not owned. Strides are in elements.
+/// Throws Error{bad_input} naming `who` ("tensor 'x'") unless rows of this shape are whole blocks of the type.
+void check_rows(DType type, const Shape& shape, std::string_view who);
+/// Bytes of a contiguous tensor. Throws as check_rows.
+inline size_t bytes_of(DType type, const Shape& shape) {
+  if (is_quantized(type)) check_rows(type, shape, "a tensor");
+  return bytes_of(type, shape.count());
+}
+
+/// Typed strided memory, not owned. Strides are in elements. Rows of a quantized type are contiguous, whole blocks.
 struct View {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -50,7 +59,7 @@ struct View {
   std::array<int64_t, kMaxRank> stride{};
 
   View() = default;
-  /// Contiguous row-major.
+  /// Contiguous row-major. Throws as check_rows.
   View(void* data_in, DType dtype_in, const Shape& shape_in);
 
   template <class T>
@@ -58,7 +67,7 @@ struct View {
     return static_cast<T*>(data);
   }
   int64_t count() const { return shape.count(); }
-  size_t bytes() const { return size_t(count()) * size_of(dtype); }
+  size_t bytes() const { return bytes_of(dtype, shape); }
   bool contiguous() const;
   /// The innermost dimension has stride 1 (or there is at most one element in it).
   bool rows_contiguous() const;

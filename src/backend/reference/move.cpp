@@ -60,7 +60,7 @@ double round_to(DType to, double x) {
       return to_float(to_f16(round_to_odd(x)));
     case DType::bf16:
       return to_float(to_bf16(round_to_odd(x)));
-    case DType::i32:
+    default:
       break;
   }
   using Limits = std::numeric_limits<int32_t>;
