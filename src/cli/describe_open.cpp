@@ -116,7 +116,8 @@ Described open_model(const std::string& what, int64_t vocab = 0, int64_t context
   Described d{spec_from_gguf(file), {}, {}};
   for (const FileTensor& t : file_tensors(d.spec))
     for (const TensorSpec& part : t.parts)
-      if (const auto dtype = file.require(t.name).dtype; dtype && part.shape.rank() >= 2) d.stored[part.name] = *dtype;
+      if (const auto dtype = file.require(t.name).dtype; dtype && is_float(*dtype) && part.shape.rank() >= 2)
+        d.stored[part.name] = *dtype;
   d.warnings = warnings_of(file, d.spec);
   return d;
 }

@@ -139,6 +139,7 @@ void Writer::add(std::string name, std::span<const View> parts, DType stored) {
           shape.str());
     shape[0] += part.shape[0];
   }
+  check_rows(stored, shape, "gguf: tensor " + in_quotes(name));
   items_.push_back({std::move(name), {parts.begin(), parts.end()}, shape, stored});
 }
 
@@ -161,7 +162,7 @@ void Writer::finish(const std::string& path) {
     for (int i = 0; i < item.shape.rank(); ++i) header.put(uint64_t(item.shape.back(i)));  // innermost first
     header.put(ggml_type_of(item.stored).number);
     header.put(offset);
-    offset = padded(offset + uint64_t(item.shape.count()) * size_of(item.stored));
+    offset = padded(offset + bytes_of(item.stored, item.shape));
   }
   header.pad();
 

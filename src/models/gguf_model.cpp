@@ -26,7 +26,7 @@ void check_against_tensors(const gguf::File& f, const ModelSpec& spec) {
     const gguf::TensorInfo& info = f.require(t.name);
     check(info.shape == t.shape, "{}: tensor '{}' is {}, the metadata ask for {}", f.path(), t.name, info.shape.str(),
           t.shape.str());
-    const bool readable = info.dtype ? is_float(*info.dtype) : t.shape.rank() >= 2 && gguf::can_dequantize(info);
+    const bool readable = (info.dtype && is_float(*info.dtype)) || (t.shape.rank() >= 2 && gguf::can_dequantize(info));
     check(readable, "{}: tensor '{}' is {}; supported: F32, F16, BF16, and Q8_0 for matrices", f.path(), t.name,
           info.type_name);
     known.insert(t.name);
@@ -38,7 +38,7 @@ void check_against_tensors(const gguf::File& f, const ModelSpec& spec) {
 
 // Weights that the device can use as they lie in the file need no memory of their own.
 bool as_it_lies(const gguf::TensorInfo& info, LoadMode mode) {
-  if (mode == LoadMode::trainable || !info.dtype) return false;
+  if (mode == LoadMode::trainable || is_quantized(*info.dtype)) return false;
   return info.shape.rank() >= 2 ? *info.dtype != DType::f64 : *info.dtype == DType::f32;
 }
 
@@ -49,7 +49,7 @@ void require_memory_for(const gguf::File& f, const ModelSpec& spec, const Device
     const gguf::TensorInfo& info = f.require(t.name);
     if (as_it_lies(info, mode) && device.storage(*info.dtype) == *info.dtype) continue;
     bytes += size_t(t.shape.count()) * size_of(device.storage(DType::f32));
-    quantized = quantized || !info.dtype;
+    quantized = quantized || is_quantized(*info.dtype);
   }
   require_memory(bytes, fmt::format("holding the weights of {}{}", f.path(),
                                     quantized ? ", which are quantized there, as f32" : ""));
@@ -57,7 +57,7 @@ void require_memory_for(const gguf::File& f, const ModelSpec& spec, const Device
 
 void load_tensor(const gguf::File& f, const gguf::TensorInfo& info, LoadMode mode, ParamStore& params) {
   const TensorType f32{DType::f32, info.shape, 0};
-  if (!info.dtype) {
+  if (is_quantized(*info.dtype)) {
     params.add(info.name, f32);
     const HostTensor to = params.host(info.name);
     if (params.device().host_visible() && to.view().dtype == DType::f32)

@@ -113,20 +113,21 @@ TEST_F(GgufFile, TensorsOnDisk) {
 }
 
 TEST_F(GgufFile, EveryDTypeBitExact) {
-  std::vector<uint64_t> random(60);
+  const Shape shape{3, 1, 2, 256};  // rows of whole blocks of every type
+  std::vector<uint64_t> random(size_t(shape.count()));
   for (size_t i = 0; i < random.size(); ++i) random[i] = 0x9E3779B97F4A7C15ull * (i + 1);  // any bits, NaNs too
   Writer writer("x");
-  const std::pair<DType, const char*> dtypes[] = {
-      {DType::f32, "F32"}, {DType::f64, "F64"}, {DType::f16, "F16"}, {DType::bf16, "BF16"}, {DType::i32, "I32"}};
-  for (const auto& [dtype, name] : dtypes) writer.add(name, View(random.data(), dtype, {3, 1, 4, 5}), dtype);
+  for (const DTypeInfo& d : kDTypes) writer.add(std::string(d.name), View(random.data(), d.type, shape), d.type);
   writer.finish(path("a.gguf"));
   const File file = File::open(path("a.gguf"));
-  for (const auto& [dtype, name] : dtypes) {
-    const TensorInfo& t = file.require(name);
+  for (const DTypeInfo& d : kDTypes) {
+    const TensorInfo& t = file.require(d.name);
+    std::string name(d.name);
+    for (char& c : name) c = char(std::toupper(c));
     EXPECT_EQ(t.type_name, name);
-    EXPECT_EQ(t.dtype, dtype);
-    EXPECT_EQ(t.shape, (Shape{3, 1, 4, 5}));
-    ASSERT_EQ(t.bytes, 60 * size_of(dtype));
+    EXPECT_EQ(t.dtype, d.type);
+    EXPECT_EQ(t.shape, shape);
+    ASSERT_EQ(t.bytes, size_t(shape.count() / d.block * d.bytes));
     EXPECT_EQ(reinterpret_cast<uintptr_t>(t.data) % 32, 0u);
     EXPECT_EQ(std::memcmp(t.data, random.data(), t.bytes), 0) << name;
   }
@@ -273,6 +274,7 @@ TEST_F(GgufFile, WriterRefuses) {
   expect_contains(add("u", View(x, DType::f32, {1, 1, 1, 1, 1}), DType::f32), "has 5 dimensions");
   expect_contains(add("u", View(x, DType::f32, {2, 0}), DType::f32), "[2,0] has no elements");
   expect_contains(add("u", View(nullptr, DType::f32, {2}), DType::f32), "the view has no memory");
+  expect_contains(add("u", View(x, DType::q8_0, {0, 32}), DType::q8_0), "[0,32] has no elements");
   expect_contains(add("u", strided, DType::f32), "the view [2,2] is not contiguous");
   expect_contains(error_of([&] { writer.set("", 1u); }), "a key has 1 to 65535 bytes, not 0");
   expect_contains(error_of([&] { writer.set("general.alignment", 64u); }), "32-byte alignment; leave the key out");
@@ -394,7 +396,7 @@ TEST(Gguf, ReadsQuantizedTypesAndVersion2) {
   const Aligned aligned(raw.bytes);
   const File file = File::parse(aligned.span(), "x");
   EXPECT_EQ(file.require("q").type_name, "Q4_K");
-  EXPECT_EQ(file.require("q").dtype, std::nullopt);
+  EXPECT_EQ(file.require("q").dtype, DType::q4_k);
   EXPECT_EQ(file.require("q").bytes, 288u);
   EXPECT_EQ(file.require("q").shape, (Shape{2, 256}));
   EXPECT_EQ(file.require("n").type_name, "MXFP4");

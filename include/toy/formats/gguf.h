@@ -30,7 +30,7 @@ struct TensorInfo {
   std::string name;
   uint32_t ggml_type = 0;      ///< type number as in the file
   std::string type_name;       ///< "F32", "F16", "BF16", "Q8_0", ...
-  std::optional<DType> dtype;  ///< set for the types a View can hold (F32, F64, F16, BF16, I32)
+  std::optional<DType> dtype;  ///< set for the types a View can hold: all that DType has
   Shape shape;                 ///< row-major, outermost first
   const std::byte* data = nullptr;
   size_t bytes = 0;
