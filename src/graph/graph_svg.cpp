@@ -7,9 +7,9 @@
 #include <map>
 #include <optional>
 
+#include "toy/base/svg.h"
 #include "toy/graph/op_def.h"
 #include "toy/graph/print.h"
-#include "toy/graph/svg.h"
 
 namespace toy {
 namespace {
@@ -211,13 +211,13 @@ Widths widths_of(const std::vector<Layer>& layers) {
     int lanes = 0;
     lanes_of(l.edges, lanes);
     w.lanes = std::max(w.lanes, kLane * (lanes + 1));
-    w.least = std::max(w.least, svg::kCharacter * 1.25 * double(title_of(l).size()) +
-                                    svg::kSmallCharacter * double(cost_of_layer(l).size()) + 4 * kPad);
+    w.least = std::max(w.least, svg::kTitleCharacter * double(title_of(l).size()) +
+                                    svg::kCharacter * double(cost_of_layer(l).size()) + 4 * kPad);
     for (const Row& r : l.rows) {
-      w.op = std::max(w.op, svg::kCharacter * double(r.op.size() + 2));
-      w.types = std::max(w.types, svg::kSmallCharacter * double(words_of(r).size() + 2));
-      w.operands = std::max(w.operands, svg::kSmallCharacter * double(r.operands.size() + 2));
-      w.cost = std::max(w.cost, svg::kSmallCharacter * double(to_text(Cost{r.cost.flops, 0, 0}).size() + 1));
+      w.op = std::max(w.op, svg::kCodeCharacter * double(r.op.size() + 2));
+      w.types = std::max(w.types, svg::kCodeCharacter * double(words_of(r).size() + 2));
+      w.operands = std::max(w.operands, svg::kCodeCharacter * double(r.operands.size() + 2));
+      w.cost = std::max(w.cost, svg::kCodeCharacter * double(to_text(Cost{r.cost.flops, 0, 0}).size() + 1));
     }
   }
   return w;
@@ -253,15 +253,15 @@ double draw_column(svg::Drawing& d, const std::vector<Layer>& layers, Phase phas
     if (l.count > 1) d.rect(x + 4, y + 4, w.all(), height, "layer");  // a pile
     d.rect(x, y, w.all(), height, "layer");
     d.text(x + kPad, y + 16, title_of(l), "title");
-    d.text(x + w.all() - kPad, y + 16, cost_of_layer(l), "small right");
+    d.text(x + w.all() - kPad, y + 16, cost_of_layer(l), "soft right");
     for (size_t i = 0; i < l.rows.size(); ++i) {
       const Row& r = l.rows[i];
       const double top = y + kTitle + kRow * double(i), base = top + 14.5;
       d.rect(x + kPad, top + 2, w.rows(), kRow - 4, name_of(phase), 3);
-      d.text(x + 2 * kPad, base, r.op, "name");
-      d.text(x + 2 * kPad + w.op, base, words_of(r), "small");
-      d.text(x + 2 * kPad + w.op + w.types, base, r.operands, "small");
-      d.text(right - kPad / 2, base, to_text(Cost{r.cost.flops, 0, 0}), "small right");
+      d.text(x + 2 * kPad, base, r.op, "code name");
+      d.text(x + 2 * kPad + w.op, base, words_of(r), "code soft");
+      d.text(x + 2 * kPad + w.op + w.types, base, r.operands, "code soft");
+      d.text(right - kPad / 2, base, to_text(Cost{r.cost.flops, 0, 0}), "code soft right");
     }
     draw_edges(d, l, x, right, y);
     y += height + kGap;
@@ -274,10 +274,10 @@ double draw_legend(svg::Drawing& d, const std::vector<Column>& columns, double w
   double x = kMargin;
   const auto put = [&](const std::string& text, const auto& draw) {
     constexpr double kSign = 26;
-    const double w = kSign + svg::kSmallCharacter * double(text.size()) + 2 * kPad;
+    const double w = kSign + svg::kCharacter * double(text.size()) + 2 * kPad;
     if (x > kMargin && x + w > width) x = kMargin, y += 16;
     draw();
-    d.text(x + kSign, y + 3.5, text, "small");
+    d.text(x + kSign, y + 3.5, text, "soft");
     x += w;
   };
   const auto has = [&](const auto& test) {
@@ -308,11 +308,11 @@ double draw_legend(svg::Drawing& d, const std::vector<Column>& columns, double w
 std::string to_svg(const Graph& graph, const GraphCost& costs, const std::string& title) {
   svg::Drawing d;
   d.text(kMargin, kMargin + 10, title, "title");
-  d.text(kMargin, kMargin + 28, to_text(costs.total), "small");
+  d.text(kMargin, kMargin + 28, to_text(costs.total), "soft");
   const std::map<int, std::string> gradients = weights_of_gradients(graph, costs);
   std::vector<Column> columns;
   std::vector<double> widths;
-  double width = kMargin + svg::kCharacter * 1.25 * double(title.size()), x = kMargin;
+  double width = kMargin + svg::kTitleCharacter * double(title.size()), x = kMargin;
   for (const Phase phase : kPhases) {
     Column column(graph, costs, phase, gradients);
     if (column.layers().empty()) continue;
@@ -322,7 +322,7 @@ std::string to_svg(const Graph& graph, const GraphCost& costs, const std::string
     columns.push_back(std::move(column));
   }
   width = std::max(width, x);
-  if (columns.empty()) return d.finish(width, kMargin + 40);
+  if (columns.empty()) return d.file(width, kMargin + 40, title);
   const double top = draw_legend(d, columns, width, kMargin + 48) + 30;
   double bottom = 0;
   x = kMargin;
@@ -332,7 +332,7 @@ std::string to_svg(const Graph& graph, const GraphCost& costs, const std::string
     bottom = std::max(bottom, draw_column(d, columns[i].layers(), phase, widths_of(columns[i].layers()), x, top + 12));
     x += widths[i] + 2 * kMargin;
   }
-  return d.finish(width, bottom);
+  return d.file(width, bottom, title);
 }
 
 }  // namespace toy

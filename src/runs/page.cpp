@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "toy/base/svg.h"
 #include "toy/base/utf8.h"
-#include "toy/runs/plot.h"
 
 namespace toy::runs {
 namespace {
@@ -34,7 +34,7 @@ margin-bottom:16px;align-items:start}
 figure,.card{margin:0;background:var(--card);border:1px solid var(--line);border-radius:10px}
 figure{padding:6px 4px;position:relative;min-width:0}.hero{grid-column:1/-1}
 .card{padding:16px 18px;margin-bottom:16px}.pair .card{margin:0}
-figure .plot{display:block;width:100%;height:auto}
+.plot{display:block}
 .narrow,.hero .medium{display:none}
 @media(max-width:900px){.hero .wide{display:none}.hero .medium{display:block}}
 @media(max-width:560px){.medium,.hero .medium{display:none}.narrow{display:block}main{padding:20px 12px 40px}}
@@ -54,7 +54,7 @@ border-top:1px solid var(--line);padding:8px 0}.stats tr:first-child{display:non
 display:flex;justify-content:space-between;flex-wrap:wrap;gap:0 8px}.stats td:first-child{grid-column:1/-1;
 font-weight:500;justify-content:start;white-space:normal;overflow-wrap:anywhere}
 .stats td::before{content:attr(data-n);color:var(--soft)}}
-.mini path{fill:var(--accent);opacity:.75}.mini{display:block}
+.mini{width:96px;color:var(--accent);opacity:.75}
 summary{cursor:pointer;font-weight:600}.card>summary+div{margin-top:10px}
 .card>details{margin-top:6px}.card>details summary{font-weight:400;color:var(--soft)}
 pre{margin:4px 0 10px;padding:10px 14px;background:var(--page);border-radius:8px;white-space:pre-wrap;
@@ -76,7 +76,7 @@ for (const svg of document.querySelectorAll('figure svg.plot')) {
     return log ? y0 * Math.pow(y1 / y0, u) : y0 + u * (y1 - y0);
   };
   const lines = [...svg.querySelectorAll('.line:not(.faint)')].map((g) => ({
-    g, name: g.dataset.name, named: g.classList.contains('named'), color: getComputedStyle(g).getPropertyValue('--color'),
+    g, name: g.dataset.name, named: g.classList.contains('named'), color: getComputedStyle(g).color,
     points: [...g.querySelectorAll('polyline,circle')].flatMap((p) => p.points
       ? [...p.points].map((q) => [q.x, q.y]) : [[+p.getAttribute('cx'), +p.getAttribute('cy')]])
       .sort((a, b) => a[0] - b[0]),
@@ -136,7 +136,7 @@ std::string page_head(const std::string& title) {
       "content=\"width=device-width,initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" "
       "content=\"default-src 'none';style-src 'unsafe-inline';script-src 'unsafe-inline'\">\n<title>{}</title>\n<style>"
       "{}{}</style>\n</head>\n<body>\n<main>\n",
-      markup(title), kStyle, svg_style());
+      markup(title), kStyle, svg::style());
 }
 
 std::string page_foot() { return std::string("</main>\n<script>") + kScript + "</script>\n</body>\n</html>\n"; }

@@ -7,6 +7,7 @@
 
 #include "runs/labels.h"
 #include "runs/text.h"
+#include "toy/base/utf8.h"
 
 namespace toy::runs {
 namespace {
@@ -82,13 +83,14 @@ Frame frame_of(const Chart& chart, const Terminal& t) {
   for (size_t i = 0; i < ticks.size(); ++i) {
     const int row = std::clamp(int((1 - f.y.at(ticks[i])) * t.rows), 0, t.rows - 1);
     f.left[size_t(row)] = labels[i];
-    f.left_width = std::max(f.left_width, int(width_of(labels[i])));
+    f.left_width = std::max(f.left_width, int(terminal_columns(labels[i])));
   }
   if (t.columns - f.left_width < 8) f.left_width = 0;  // no room for numbers
   f.named = named_series(chart, f.y, t.rows);
   if (f.named.size() == 1 && chart.groups.empty()) f.named.clear();  // the title names a single one
   if (t.columns >= 56) {
-    for (const size_t i : f.named) f.right_width = std::max(f.right_width, int(width_of(chart.series[i].name)) + 1);
+    for (const size_t i : f.named)
+      f.right_width = std::max(f.right_width, int(terminal_columns(chart.series[i].name)) + 1);
     f.right_width = std::min(f.right_width, t.columns / 4);
   }
   f.columns = t.columns - f.left_width - (f.left_width ? 2 : 0) - f.right_width;
@@ -124,10 +126,6 @@ std::vector<std::string> names_at_rows(const Chart& chart, const Frame& f, const
     names[size_t(std::lround(rows[k]))] = t.color ? ansi(color_of(chart, s.color)) + text + "\x1b[0m" : text;
   }
   return names;
-}
-
-std::string padded(const std::string& s, int width) {
-  return std::string(size_t(std::max<int64_t>(0, width - width_of(s))), ' ') + s;
 }
 
 // Numbers below their ticks, as many as fit with a space between.
@@ -168,7 +166,8 @@ std::string to_terminal(const Chart& chart, const Terminal& wanted) {
   const std::vector<std::string> right = names_at_rows(chart, f, t);
   const std::string axis = t.unicode ? "│" : "|", tick = t.unicode ? "┤" : "+";
   for (int r = 0; r < t.rows; ++r) {
-    if (f.left_width) out += padded(f.left[size_t(r)], f.left_width) + " " + (f.left[size_t(r)].empty() ? axis : tick);
+    if (f.left_width)
+      out += fmt::format("{:>{}} {}", f.left[size_t(r)], f.left_width, f.left[size_t(r)].empty() ? axis : tick);
     std::string line = canvas.row(r, t.color) + right[size_t(r)];
     if (right[size_t(r)].empty() && !t.color) line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";

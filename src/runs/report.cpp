@@ -9,6 +9,7 @@
 #include "runs/page.h"
 #include "runs/text.h"
 #include "toy/base/json_text.h"
+#include "toy/base/svg.h"
 #include "toy/base/utf8.h"
 
 namespace toy::runs {
@@ -92,15 +93,12 @@ std::string timings(const Log& log) {
 std::string histogram_svg(const Histogram& h) {
   int64_t most = 1;
   for (const int64_t c : h.counts) most = std::max(most, c);
-  std::string bars;
+  svg::Drawing d;
   for (size_t i = 0; i < h.counts.size(); ++i) {
-    const double height = 20.0 * double(h.counts[i]) / double(most);
-    bars += fmt::format("M{} 22h5v-{:.1f}h-5z", i * 6, h.counts[i] > 0 ? std::max(height, 0.6) : 0.0);
+    const double height = std::max(20.0 * double(h.counts[i]) / double(most), 0.6);
+    if (h.counts[i] > 0) d.rect(6.0 * double(i), 22 - height, 5, height, "swatch", 0);
   }
-  return fmt::format(
-      "<svg class=\"mini\" viewBox=\"0 0 96 22\" width=\"96\" height=\"22\" aria-hidden=\"true\"><path "
-      "d=\"{}\"/></svg>",
-      bars);
+  return "<div class=\"mini\">" + d.element(96, 22, "histogram") + "</div>";
 }
 
 template <class T>

@@ -5,12 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "toy/base/utf8.h"
+
 namespace toy::runs {
-namespace {
-
-bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
-
-}  // namespace
 
 std::string grouped(int64_t v) {
   std::string s = std::to_string(v);
@@ -78,17 +75,10 @@ std::string short_number(double v) {
   return fmt::format("{:.4g}", v == 0 ? 0.0 : v);
 }
 
-int64_t width_of(std::string_view text) {
-  return std::count_if(text.begin(), text.end(), [](char c) { return !is_continuation(c); });
-}
-
-std::string shortened(const std::string& text, int64_t width, bool unicode) {
-  if (width_of(text) <= width) return text;
+std::string shortened(const std::string& text, int width, bool unicode) {
+  if (int(terminal_columns(text)) <= width) return text;
   if (width <= 0) return {};
-  size_t end = 0;
-  for (int64_t kept = 0; end < text.size(); ++end)
-    if (!is_continuation(text[end]) && ++kept == width) break;
-  return text.substr(0, end) + (unicode ? "…" : ".");
+  return std::string(first_columns(text, size_t(width) - 1)) + (unicode ? "…" : ".");
 }
 
 }  // namespace toy::runs

@@ -17,10 +17,8 @@ std::string readable_time(const std::string& iso);
 std::string number_text(double v);
 /// 1500 -> "1.5k", 2000000 -> "2M", else as it is; for axes.
 std::string short_number(double v);
-/// Characters of a UTF-8 text (what a terminal shows in as many columns, wide ones aside).
-int64_t width_of(std::string_view text);
-/// At most `width` characters, the last one an ellipsis where something was cut (a dot without Unicode).
-std::string shortened(const std::string& text, int64_t width, bool unicode = true);
+/// At most `width` columns, the last one an ellipsis where something was cut (a dot without Unicode).
+std::string shortened(const std::string& text, int width, bool unicode = true);
 /// The fewest digits that give the value back, as an f32 where it is one: 9.999999747378752e-06 is "1e-05".
 std::string exact_text(double v);
 /// Orders runs of digits by their value: "blk.2" before "blk.10".

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "toy/base/memory.h"
-#include "toy/graph/svg.h"
+#include "toy/base/svg.h"
 #include "toy/runtime/plan_profile.h"
 
 namespace toy {
@@ -49,7 +49,7 @@ void draw_legend(svg::Drawing& d) {
 std::string to_svg(const MemoryProfile& p, const std::string& title) {
   svg::Drawing d;
   d.text(20, 26, title, "title");
-  if (p.live.empty()) return d.finish(400, 60);
+  if (p.live.empty()) return d.file(400, 60, title);
   const Axes axes{p.live.size(), std::max<size_t>(1, p.arena_bytes)};
   for (size_t n = 0, tick = tick_of(axes.bytes); n <= axes.bytes; n += tick) {
     d.line(kLeft, axes.y(n), kLeft + kWidth, axes.y(n), "grid");
@@ -77,7 +77,7 @@ std::string to_svg(const MemoryProfile& p, const std::string& title) {
     d.text(kLeft + 16, y, what);
     width = std::max(width, kLeft + 36 + svg::kCharacter * double(what.size()));
   }
-  return d.finish(width, y + 24);
+  return d.file(width, y + 24, title);
 }
 
 }  // namespace toy

@@ -15,7 +15,7 @@ for (const svg of charts) {
     if (overlap(p, q)) faults.push(`${name}: ${a} lies over ${b}`);
   }));
   if (!svg.querySelector('polyline')) faults.push(`${name}: no line`);
-  const small = parseFloat(getComputedStyle(svg.querySelector('text.tick')).fontSize) * frame.width / svg.viewBox.baseVal.width;
+  const small = parseFloat(getComputedStyle(svg.querySelector('text.soft')).fontSize) * frame.width / svg.viewBox.baseVal.width;
   if (small < 9) faults.push(`${name}: numbers are ${small.toFixed(1)} px high`);
   // Pointing at a chart shows its values; the series with labels are among them, however many there are.
   svg.dispatchEvent(new PointerEvent('pointermove', {

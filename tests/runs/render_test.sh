@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Renders reports and SVGs in headless Chromium: at 1280, 700 and 420 pixels nothing is cut off or written over
-# something else, the script runs without an error, and the pictures are not empty. Keeps the pictures, light and dark,
-# in the folder given second.
+# something else, the script runs without an error, single SVGs are as wide as a page of 420 pixels, and the pictures
+# are not empty. Keeps the pictures, light and dark, in the folder given second.
 #
 #   tests/runs/render_test.sh build/release/toy [FOLDER]        # exit code 77: chromium is not installed
 set -euo pipefail
@@ -34,6 +34,7 @@ for i in 01 02 03 04 05 06 07 08 09 10 11 12; do
 done
 "$toy" runs compare "${runs[@]}" --svg "$work/compare.svg" > "$work/compare.log"
 "$toy" describe tiny --graph train --format svg > "$work/graph.svg"
+"$toy" describe tiny --memory train --format svg > "$work/memory.svg"
 
 chromium() {
   timeout 120 "$browser" --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir="$work/profile" \
@@ -52,6 +53,15 @@ END
     result=$(grep -o 'data-inspected="[^"]*"' "$work/dom.html") || fail "$run, $width px: the page's script did not run"
     [[ $result == 'data-inspected="ok"' ]] || fail "$run, $width px: $result"
   done
+done
+for svg in plots/loss compare graph memory; do
+  cat > "$work/frame.html" << END
+<body><div style="width:420px"><img src="$svg.svg"></div><script>
+onload = () => { document.body.dataset.width = document.querySelector('img').offsetWidth; }</script>
+END
+  chromium --window-size=1400,2500 --dump-dom "file://$work/frame.html" > "$work/dom.html"
+  width=$(grep -o 'data-width="[0-9]*"' "$work/dom.html") || fail "$svg.svg: the page's script did not run"
+  [[ $width == 'data-width="420"' ]] || fail "$svg.svg in a page of 420 px: $width"
 done
 for dark in "" --force-dark-mode; do
   for picture in report:done.html:1280,2600 narrow:failed.html:420,5200 loss:plots/loss.svg:720,360 \

@@ -55,14 +55,12 @@ struct Terminal {
 /// Lines that are at most `columns` wide, however few those are (at least 8), each ended.
 std::string to_terminal(const Chart& chart, const Terminal& terminal);
 
-/// Size in CSS pixels.
+/// How a chart is drawn as SVG.
 struct SvgOptions {
-  int width = 560, height = 300;
-  bool standalone = true;  ///< with its own colors and background, light or dark as the reader's system
+  int width = 560, height = 300;  ///< CSS pixels, which scale with the page
+  bool standalone = true;         ///< a file; else an element of a page that has svg::style() (toy/base/svg.h)
 };
 /// Series are labelled where they end. Long series are drawn with the extremes of each pixel column.
 std::string to_svg(const Chart& chart, const SvgOptions& options);
-/// The colors that a chart with standalone = false expects in the page around it.
-std::string svg_style();
 
 }  // namespace toy::runs
