@@ -5,8 +5,8 @@
 
 #include "toy/backend/devices.h"
 #include "toy/data/corpus.h"
-#include "toy/data/stories.h"
 #include "toy/models/model.h"
+#include "toy/synth/stories.h"
 #include "toy/train/schedule.h"
 #include "toy/train/trainer.h"
 

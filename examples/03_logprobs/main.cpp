@@ -7,8 +7,8 @@
 
 #include "toy/backend/devices.h"
 #include "toy/base/error.h"
-#include "toy/data/stories.h"
 #include "toy/eval/score.h"
+#include "toy/synth/stories.h"
 
 namespace {
 

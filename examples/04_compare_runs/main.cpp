@@ -13,9 +13,9 @@
 #include "toy/backend/devices.h"
 #include "toy/base/error.h"
 #include "toy/data/corpus.h"
-#include "toy/data/stories.h"
 #include "toy/models/model.h"
 #include "toy/runs/run.h"
+#include "toy/synth/stories.h"
 #include "toy/train/trainer.h"
 
 namespace {

@@ -7,7 +7,7 @@
 #include "cli/bench.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
-#include "toy/data/corpus.h"
+#include "toy/data/text_files.h"
 
 namespace toy::cli {
 

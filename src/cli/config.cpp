@@ -11,7 +11,7 @@
 #include "cli/parse_errors.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
-#include "toy/data/corpus.h"
+#include "toy/data/text_files.h"
 #include "toy/models/spec.h"
 
 namespace toy::cli {

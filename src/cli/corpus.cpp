@@ -9,9 +9,9 @@
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
-#include "toy/data/corpus.h"
-#include "toy/data/ngram.h"
-#include "toy/data/stories.h"
+#include "toy/data/text_files.h"
+#include "toy/synth/ngram.h"
+#include "toy/synth/stories.h"
 
 namespace toy::cli {
 namespace {

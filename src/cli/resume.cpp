@@ -10,7 +10,7 @@
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
-#include "toy/data/corpus.h"
+#include "toy/data/text_files.h"
 
 namespace toy::cli {
 namespace {

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <utility>
 
-#include "toy/data/stories.h"
+#include "toy/synth/stories.h"
 
 namespace toy::cli {
 namespace {

@@ -11,7 +11,6 @@
 #include "cli/prompts.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
-#include "toy/data/corpus.h"
 #include "toy/data/text_files.h"
 #include "toy/text/tokenizer.h"
 

@@ -19,7 +19,7 @@
 #include "toy/base/error.h"
 #include "toy/base/folder_lock.h"
 #include "toy/base/json_text.h"
-#include "toy/data/corpus.h"
+#include "toy/data/text_files.h"
 #include "toy/formats/checkpoint.h"
 #include "toy/runs/log.h"
 #include "toy/train/from_scratch.h"

@@ -13,7 +13,7 @@
 
 #include "toy/base/checksum.h"
 #include "toy/base/error.h"
-#include "toy/data/corpus.h"
+#include "toy/base/memory.h"
 
 namespace toy {
 namespace {
@@ -24,18 +24,45 @@ constexpr size_t kChunk = size_t(1) << 20;
 constexpr size_t kSniffed = 8192;
 constexpr const char* kStandardInput = "-";
 
-struct Descriptor {
-  int fd = -1;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-
 [[noreturn]] void fail_reading(const std::string& path, int error) {
   check(!path.empty(), "the name of the file is empty; give a path");
   if (error == ENOENT) fail("{}: no such file", path);
   if (error == EACCES) fail("{}: no permission to read it", path);
+  if (error == EISDIR) fail("{}: is a folder; a text file is needed", path);
   fail("{}: cannot be read: {}", path, std::strerror(error));
+}
+
+// Closes a file on every way out.
+struct OpenFile {
+  explicit OpenFile(const std::string& path) : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd < 0) fail_reading(path, errno);
+  }
+  ~OpenFile() { ::close(fd); }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  const int fd;
+};
+
+// The rest of a file, whose size may not be known before (a pipe).
+std::string read_all(int fd, const std::string& name, size_t memory) {
+  std::string text;
+  struct stat status;
+  if (::fstat(fd, &status) != 0) fail_reading(name, errno);
+  const auto reserve = [&](size_t bytes) {
+    require_below(memory, bytes, "reading " + name, "name a file, which is read in pieces");
+    text.reserve(bytes);
+  };
+  if (S_ISREG(status.st_mode)) reserve(size_t(status.st_size) + kChunk);
+  for (ssize_t got = -1; got != 0;) {
+    const size_t size = text.size();
+    if (size + kChunk > text.capacity()) reserve(2 * text.capacity() + kChunk);
+    text.resize(size + kChunk);
+    got = ::read(fd, text.data() + size, kChunk);
+    const int error = errno;
+    text.resize(size + size_t(std::max<ssize_t>(got, 0)));
+    if (got < 0 && error != EINTR) fail_reading(name, error);
+  }
+  return text;
 }
 
 int64_t nanoseconds(const timespec& t) { return int64_t(t.tv_sec) * 1'000'000'000 + t.tv_nsec; }
@@ -44,14 +71,8 @@ TextFile described(const std::string& path, const struct stat& st) {
   return {path, uint64_t(st.st_size), nanoseconds(st.st_mtim), nanoseconds(st.st_ctim)};
 }
 
-Descriptor opened(const std::string& path) {
-  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  if (file.fd < 0) fail_reading(path, errno);
-  return file;
-}
-
 bool looks_binary(const std::string& path) {
-  const Descriptor file = opened(path);
+  const OpenFile file(path);
   std::array<char, kSniffed> start;
   const ssize_t got = ::read(file.fd, start.data(), start.size());
   if (got < 0) fail_reading(path, errno);
@@ -128,6 +149,22 @@ TextFile taken_whole(const std::string& path, size_t memory) {
 
 }  // namespace
 
+std::string read_text_file(const std::string& path, bool may_be_empty, size_t memory) {
+  const OpenFile file(path);
+  struct stat status;  // a device may have no end
+  check(::fstat(file.fd, &status) != 0 || !(S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)),
+        "{}: is a device; a text file or a pipe is needed", path);
+  std::string text = read_all(file.fd, path, memory);
+  check(may_be_empty || !text.empty(), "{}: the file is empty; a text is needed", path);
+  return text;
+}
+
+std::string read_standard_input(bool may_be_empty, size_t memory) {
+  std::string text = read_all(STDIN_FILENO, "standard input", memory);
+  check(may_be_empty || !text.empty(), "standard input: it is empty; a text is needed");
+  return text;
+}
+
 uint64_t TextFiles::bytes() const {
   return std::accumulate(files.begin(), files.end(), uint64_t(0),
                          [](uint64_t sum, const TextFile& f) { return sum + f.bytes; });
@@ -177,7 +214,7 @@ void read_text(const TextFile& file, uint64_t begin, uint64_t end, const std::fu
       if (!take(std::string_view(*file.text).substr(at, std::min<uint64_t>(kChunk, end - at)))) return;
     return;
   }
-  const Descriptor in = opened(file.path);
+  const OpenFile in(file.path);
   std::string buffer(size_t(std::min<uint64_t>(kChunk, end - begin)), '\0');
   for (uint64_t at = begin; at < end;) {
     const ssize_t got = ::pread(in.fd, buffer.data(), size_t(std::min<uint64_t>(buffer.size(), end - at)), off_t(at));

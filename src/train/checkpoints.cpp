@@ -9,7 +9,7 @@
 #include "toy/base/atomic_file.h"
 #include "toy/base/checksum.h"
 #include "toy/base/json_text.h"
-#include "toy/data/corpus.h"
+#include "toy/data/text_files.h"
 #include "toy/formats/safetensors.h"
 #include "train/publish.h"
 

@@ -1,53 +1,23 @@
 #include "toy/data/corpus.h"
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <numeric>
 #include <set>
 #include <thread>
 
 #include "testing/errors.h"
-#include "testing/files.h"
 #include "toy/base/error.h"
 
 namespace toy {
 namespace {
 
-using testing::Folder;
 using testing::message_of;
 
 std::vector<int32_t> counted(int64_t n) {
   std::vector<int32_t> ids(static_cast<size_t>(n));
   std::iota(ids.begin(), ids.end(), 0);
   return ids;
-}
-
-TEST(ReadTextFile, ReadsEveryByte) {
-  const Folder folder;
-  std::string text(3000001, 'x');
-  text[0] = '\0', text[1] = '\xff', text.back() = '\n';
-  EXPECT_EQ(read_text_file(folder.write("text.txt", text)), text);
-}
-
-TEST(ReadTextFile, SaysWhyNot) {
-  const Folder folder;
-  const std::string file = folder.path("text.txt");
-  EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": no such file");
-  EXPECT_EQ(message_of([&] { read_text_file(folder.path()); }), folder.path() + ": is a folder; a text file is needed");
-  folder.write("text.txt", "");
-  EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": the file is empty; a text is needed");
-  EXPECT_NE(message_of([&] { read_text_file(file + "/below"); }).find("cannot be read: Not a directory"),
-            std::string::npos);
-}
-
-TEST(ReadTextFile, SaysThatPermissionIsMissing) {
-  if (geteuid() == 0) GTEST_SKIP() << "root may read every file";
-  const Folder folder;
-  const std::string file = folder.write("text.txt", "text");
-  chmod(file.c_str(), 0);
-  EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": no permission to read it");
 }
 
 TEST(WindowSampler, TargetsAreTheNextIds) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "testing/errors.h"
 #include "testing/files.h"
@@ -16,6 +17,32 @@ std::vector<std::string> paths_of(const TextFiles& files, size_t skip) {
   std::vector<std::string> names;
   for (const TextFile& f : files.files) names.push_back(f.path.substr(skip));
   return names;
+}
+
+TEST(ReadTextFile, ReadsEveryByte) {
+  const Folder folder;
+  std::string text(3000001, 'x');
+  text[0] = '\0', text[1] = '\xff', text.back() = '\n';
+  EXPECT_EQ(read_text_file(folder.write("text.txt", text)), text);
+}
+
+TEST(ReadTextFile, SaysWhyNot) {
+  const Folder folder;
+  const std::string file = folder.path("text.txt");
+  EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": no such file");
+  EXPECT_EQ(message_of([&] { read_text_file(folder.path()); }), folder.path() + ": is a folder; a text file is needed");
+  folder.write("text.txt", "");
+  EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": the file is empty; a text is needed");
+  EXPECT_NE(message_of([&] { read_text_file(file + "/below"); }).find("cannot be read: Not a directory"),
+            std::string::npos);
+}
+
+TEST(ReadTextFile, SaysThatPermissionIsMissing) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may read every file";
+  const Folder folder;
+  const std::string file = folder.write("text.txt", "text");
+  chmod(file.c_str(), 0);
+  EXPECT_EQ(message_of([&] { read_text_file(file); }), file + ": no permission to read it");
 }
 
 TEST(TextFiles, AFolderIsItsTextsInOrder) {

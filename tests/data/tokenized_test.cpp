@@ -17,7 +17,7 @@
 #include "text/spm.h"
 #include "toy/base/memory.h"
 #include "toy/data/corpus.h"
-#include "toy/data/stories.h"
+#include "toy/synth/stories.h"
 
 namespace toy {
 namespace {

@@ -11,7 +11,7 @@
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
 #include "toy/data/packing.h"
-#include "toy/data/stories.h"
+#include "toy/synth/stories.h"
 #include "toy/train/from_scratch.h"
 #include "train_testing.h"
 

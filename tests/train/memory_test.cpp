@@ -9,7 +9,7 @@
 #include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/base/memory.h"
-#include "toy/data/stories.h"
+#include "toy/synth/stories.h"
 #include "toy/train/from_scratch.h"
 #include "train_testing.h"
 

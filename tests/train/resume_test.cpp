@@ -12,8 +12,8 @@
 #include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/base/error.h"
-#include "toy/data/stories.h"
 #include "toy/formats/checkpoint.h"
+#include "toy/synth/stories.h"
 #include "toy/train/from_scratch.h"
 #include "train_testing.h"
 

@@ -1,20 +1,12 @@
-// A tokenized text, split into training and validation parts, and the windows that a step trains on.
+// The windows of a tokenized text that a step trains on, and those that an evaluation reads.
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "toy/data/token_view.h"
 
 namespace toy {
-
-/// Reads a whole file with read(2). Throws Error{bad_input} naming the path and the reason (missing, folder, empty, no
-/// permission), or where the process would hold more than `memory` bytes (0: no limit).
-std::string read_text_file(const std::string& path, bool may_be_empty = false, size_t memory = 0);
-/// Reads standard input to its end. Throws Error{bad_input} when there is nothing, and beyond `memory`.
-std::string read_standard_input(bool may_be_empty = false, size_t memory = 0);
 
 /// One batch: B windows of T inputs and their next tokens, row-major [B,T].
 struct Windows {

@@ -1,4 +1,5 @@
-// Texts on disk: which files a list of files and folders means, reading them in pieces, and noticing that they change.
+// Texts on disk: which files a list of files and folders means, reading them whole or in pieces, and noticing that they
+// change.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,12 @@
 #include <vector>
 
 namespace toy {
+
+/// Reads a whole file with read(2). Throws Error{bad_input} naming the path and the reason (missing, folder, empty, no
+/// permission), or where the process would hold more than `memory` bytes (0: no limit).
+std::string read_text_file(const std::string& path, bool may_be_empty = false, size_t memory = 0);
+/// Reads standard input to its end. Throws Error{bad_input} when there is nothing, and beyond `memory`.
+std::string read_standard_input(bool may_be_empty = false, size_t memory = 0);
 
 /// A file as it was when it was looked at.
 struct TextFile {

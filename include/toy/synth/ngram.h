@@ -47,12 +47,8 @@ class NgramModel {
 
     double discount(uint32_t count) const { return discounts[count < 3 ? count : 3]; }
   };
-  struct Gram {
-    uint64_t key;  // big-endian bytes of the n-gram
-    uint32_t count;
-  };
 
-  static Level build(const std::vector<Gram>& grams);
+  static Level build(const std::vector<uint64_t>& keys);
 
   std::vector<Level> levels_;  // [n-1]: order n
 };

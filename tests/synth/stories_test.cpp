@@ -1,4 +1,4 @@
-#include "toy/data/stories.h"
+#include "toy/synth/stories.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/story_chooser.h"
-#include "data/story_teller.h"
+#include "synth/teller.h"
 #include "toy/base/error.h"
 #include "toy/base/philox.h"
 
@@ -27,9 +26,8 @@ std::vector<std::string> split_stories(const std::string& text) {
 }
 
 const WordList& list_named(std::string_view name) {
-  for (const WordList& list : word_lists()) {
-    if (list.name == name) return list;
-  }
+  for (const WordList& list : word_lists())
+    if (list.fields[0] == name) return list;
   throw std::runtime_error("no such list");
 }
 
@@ -266,10 +264,11 @@ TEST(Stories, MessagesGiveTheOffset) {
 TEST(StoryWords, NoneBeginsAnother) {
   for (const WordList& list : word_lists()) {
     for (size_t a = 0; a < list.rows.size(); ++a) {
+      EXPECT_EQ(list.rows[a].size(), list.fields.size()) << list.fields[0] << ": " << list.rows[a][0];
       for (size_t b = 0; b < list.rows.size(); ++b) {
         if (a == b) continue;
         const std::string_view first = list.rows[a][0], second = list.rows[b][0];
-        EXPECT_NE(second.substr(0, first.size()), first) << list.name << ": " << second;
+        EXPECT_NE(second.substr(0, first.size()), first) << list.fields[0] << ": " << second;
       }
     }
   }

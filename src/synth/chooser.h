@@ -11,7 +11,7 @@
 
 namespace toy {
 
-/// One way to go on.
+/// One way to continue.
 struct Option {
   std::string_view head;  ///< the text that surely comes next if this option is taken
   double weight;          ///< its share of the probability; 0: impossible here

@@ -1,4 +1,4 @@
-#include "toy/data/ngram.h"
+#include "toy/synth/ngram.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "toy/base/error.h"
 #include "toy/base/philox.h"
-#include "toy/data/stories.h"
+#include "toy/synth/stories.h"
 
 namespace toy {
 namespace {

@@ -1,4 +1,4 @@
-#include "toy/data/ngram.h"
+#include "toy/synth/ngram.h"
 
 #include <algorithm>
 #include <cmath>
@@ -30,27 +30,29 @@ std::array<double, 4> estimate_discounts(const std::array<double, 5>& seen) {
 
 }  // namespace
 
-NgramModel::Level NgramModel::build(const std::vector<Gram>& grams) {
+// From the keys of all n-grams, sorted, those that are seen several times several times.
+NgramModel::Level NgramModel::build(const std::vector<uint64_t>& keys) {
   Level level;
   std::array<double, 5> seen{};
-  for (const Gram& gram : grams) {
-    if (gram.count <= 4) seen[gram.count] += 1;
+  for (size_t begin = 0, end; begin < keys.size(); begin = end) {
+    end = size_t(std::upper_bound(keys.begin() + int64_t(begin), keys.end(), keys[begin]) - keys.begin());
+    const uint64_t context = keys[begin] >> 8;
+    if (level.keys.empty() || level.keys.back() != context) {
+      level.keys.push_back(context);
+      level.contexts.push_back({uint32_t(level.entries.size()), 0, 0, 0});
+    }
+    level.entries.push_back({uint8_t(keys[begin]), uint32_t(end - begin)});
+    level.contexts.back().end = uint32_t(level.entries.size());
+    if (end - begin < seen.size()) seen[end - begin] += 1;
   }
   level.discounts = estimate_discounts(seen);
-  for (const Gram& gram : grams) {
-    const uint64_t key = gram.key >> 8;
-    const uint32_t at = uint32_t(level.entries.size());
-    if (level.keys.empty() || level.keys.back() != key) {
-      level.keys.push_back(key);
-      level.contexts.push_back({at, at, 0, 0});
+  for (Context& context : level.contexts) {
+    for (uint32_t i = context.begin; i < context.end; ++i) {
+      context.total += level.entries[i].count;
+      context.gamma += level.discount(level.entries[i].count);
     }
-    level.entries.push_back({uint8_t(gram.key), gram.count});
-    Context& context = level.contexts.back();
-    context.end = at + 1;
-    context.total += gram.count;
-    context.gamma += level.discount(gram.count);  // its numerator, until the total is known
+    context.gamma /= context.total;
   }
-  for (Context& context : level.contexts) context.gamma /= context.total;
   return level;
 }
 
@@ -63,29 +65,17 @@ NgramModel NgramModel::train(std::string_view text, int order) {
   keys.reserve(text.size());
   uint64_t key = 0;
   for (size_t i = 0; i < text.size(); ++i) {
-    key = low_bytes(key << 8 | uint8_t(text[i]), order);
-    if (i + 1 >= size_t(order)) keys.push_back(key);
-  }
-  std::sort(keys.begin(), keys.end());
-  std::vector<Gram> grams;
-  for (const uint64_t k : keys) {
-    if (grams.empty() || grams.back().key != k) grams.push_back({k, 0});
-    ++grams.back().count;
+    key = key << 8 | uint8_t(text[i]);
+    if (i + 1 >= size_t(order)) keys.push_back(low_bytes(key, order));
   }
   NgramModel model;
   model.levels_.resize(size_t(order));
-  model.levels_[size_t(order) - 1] = build(grams);
-  // Below the highest order an n-gram counts once for each byte seen before it.
-  for (int n = order - 1; n >= 1; --n) {
-    for (Gram& gram : grams) gram = {low_bytes(gram.key, n), 1};
-    std::sort(grams.begin(), grams.end(), [](const Gram& a, const Gram& b) { return a.key < b.key; });
-    std::vector<Gram> shorter;
-    for (const Gram& gram : grams) {
-      if (shorter.empty() || shorter.back().key != gram.key) shorter.push_back({gram.key, 0});
-      ++shorter.back().count;
-    }
-    grams = std::move(shorter);
-    model.levels_[size_t(n) - 1] = build(grams);
+  for (int n = order; n >= 1; --n) {
+    std::sort(keys.begin(), keys.end());
+    model.levels_[size_t(n) - 1] = build(keys);
+    // Below the highest order an n-gram counts once for each byte seen before it.
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    for (uint64_t& k : keys) k = low_bytes(k, n - 1);
   }
   return model;
 }
