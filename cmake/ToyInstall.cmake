@@ -1,5 +1,5 @@
-# cmake --install: the program, the public headers, one static library a folder, and what a consumer finds them by:
-# find_package(toy) with the target toy::toy, which brings everything, or pkg-config --static toy.
+# cmake --install: the program, the schema of its logs, the public headers, one static library a folder, and what a
+# consumer finds them by: find_package(toy) with the target toy::toy, which brings everything, or pkg-config --static toy.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -19,6 +19,7 @@ install(TARGETS ${toy_libraries} toy_all EXPORT toyTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS toy RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES ${PROJECT_BINARY_DIR}/events.schema.json DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/toy DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(EXPORT toyTargets NAMESPACE toy:: DESTINATION ${package_dir})
 

@@ -16,6 +16,7 @@ fail() { echo "FAILED: $*" >&2; exit 1; }
 # What is installed may not remember where it was installed to: the tree is moved before it is used.
 cmake --install "$build" --prefix "$tmp/first" > "$tmp/install.log"
 mv "$tmp/first" "$tmp/tree"
+cmp "$build/events.schema.json" "$tmp/tree/share/doc/toy/events.schema.json" || fail "the schema of logs is not installed"
 mkdir "$tmp/elsewhere" "$tmp/cwd"
 cd "$tmp/cwd"
 

@@ -151,12 +151,6 @@ TEST(Event, NumbersOutOfRangeAreRefused) {
   expect_contains(refusal("\"x\":" + deep + std::string(100000, ']')), "more than 64 levels");
 }
 
-// The file in docs/ is what the types say; `toy runs schema > docs/events.schema.json` makes it anew.
-TEST(Event, SchemaInDocsIsThisOne) {
-  const std::string text = slurp(std::string(TOY_SOURCE_DIR) + "/docs/events.schema.json");
-  EXPECT_TRUE(text == events_schema().dump(2) + "\n") << "docs/events.schema.json is not what the types say";
-}
-
 TEST(Event, DocsNameEveryKindAndField) {
   const std::string docs = slurp(std::string(TOY_SOURCE_DIR) + "/docs/runs.md");
   const auto require = [&](const std::string& name) {
