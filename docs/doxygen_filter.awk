@@ -1,5 +1,5 @@
 # For doxygen: the plain comment in front of #pragma once becomes the description of the file, as text (the examples and
-# formulas in these comments are laid out by hand). Everything else passes as it is.
+# formulas in these comments are laid out by hand). The lists of fields in toy/runs/event.h get their description here.
 /^#pragma once/ { if (open) print "*/"; open = 0; done = 1 }
 !done && /^\/\// {
   line = substr($0, 3)
@@ -9,4 +9,5 @@
   print line
   next
 }
+/^ *static void fields\(auto& e, auto&& f\)/ { print "/// Calls f(name, field, meaning) for each field." }
 { print }

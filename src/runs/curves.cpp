@@ -12,124 +12,73 @@ namespace toy::runs {
 namespace {
 
 using Style = Series::Style;
+using Best = Chart::Best;
+
+// A number of events of one kind.
+template <class Kind, auto Member>
+std::optional<double> number(const Event& e) {
+  const Kind* body = e.as<Kind>();
+  return body ? std::optional<double>(body->*Member) : std::nullopt;
+}
+
+std::optional<double> throughput(const Event& e) {
+  const Step* s = e.as<Step>();
+  return s && s->wall_us > 0 ? std::optional(1e6 * double(s->tokens) / double(s->wall_us)) : std::nullopt;
+}
+
+// How a metric is drawn. One with names has a value for each of them in a step, and no curve that can be compared.
+enum : unsigned { kPlain = 0, kLog = 1, kSmooth = 2, kNamed = 4 };
+struct Metric {
+  const char *name, *title, *unit;
+  unsigned how;
+  Best best;
+  std::optional<double> (*value)(const Event&);
+};
+constexpr Metric kMetrics[] = {
+    {"loss", "Loss", "nats per token", kSmooth, Best::lowest, number<Step, &Step::loss>},
+    {"validation_loss", "Validation loss", "nats per token", kPlain, Best::lowest, number<Eval, &Eval::loss>},
+    {"lr", "Learning rate", "", kPlain, Best::neither, number<Step, &Step::lr>},
+    {"grad_norm", "Gradient norm", "before clipping", kLog | kSmooth, Best::neither, number<Step, &Step::grad_norm>},
+    {"tokens_per_second", "Throughput", "tokens per second", kSmooth, Best::highest, throughput},
+    {"drift", "Drift", "distance from the start", kNamed, Best::neither, number<Drift, &Drift::l2_to_init>},
+    {"drift_cos", "Direction", "cosine to the start", kNamed, Best::neither, number<Drift, &Drift::cos_to_init>},
+    {"tap", "Activations", "rms", kLog | kNamed, Best::neither, number<Tap, &Tap::rms>},
+    {"grad", "Gradients", "rms", kLog | kNamed, Best::neither, number<Grad, &Grad::rms>},
+};
+constexpr const Metric& kLoss = kMetrics[0];
+constexpr const Metric& kValidation = kMetrics[1];
 
 void add(Series& s, const Event& e, double y) {
   s.x.push_back(double(e.step.value_or(0)));
   s.y.push_back(y);
 }
 
+// Adds a series, few numbers as they are, many behind their smoothed course; one that is empty is left out.
+void add_series(Chart& chart, const Metric& m, const Log& log, Series s, bool with_raw = true) {
+  constexpr size_t kFew = 80;
+  for (const Event& e : log.events)
+    if (const auto v = m.value(e)) add(s, e, *v);
+  if (s.y.empty()) return;
+  if ((m.how & kSmooth) && s.y.size() >= kFew) {
+    Series smooth = s;
+    smooth.y = smoothed(s.y);
+    s.style = Style::faint;
+    if (with_raw) chart.series.push_back(std::move(s));
+    s = std::move(smooth);
+  }
+  chart.series.push_back(std::move(s));
+}
+
+Chart empty_chart(const Metric& m) { return {m.title, m.unit, "step", (m.how & kLog) != 0, {}, m.best}; }
+
 // A loss that falls to a fraction of its beginning is drawn on a logarithmic scale: else all but the beginning is flat.
-bool falls_far(const Chart& chart) {
+void choose_scale(Chart& chart, const Metric& m) {
   constexpr double kFar = 2.5;
   double lo = INFINITY, hi = 0;
   for (const Series& s : chart.series)
     for (const double v : s.y)
       if (std::isfinite(v)) lo = std::min(lo, v), hi = std::max(hi, v);
-  return lo > 0 && hi > kFar * lo;
-}
-
-// The numbers as they are behind their smoothed course; few numbers speak for themselves.
-void add_smoothed(Chart& chart, Series raw, bool with_raw = true) {
-  constexpr size_t kFew = 80;
-  if (raw.y.size() >= kFew) {
-    Series smooth = raw;
-    smooth.y = smoothed(raw.y);
-    raw.style = Style::faint;
-    if (with_raw) chart.series.push_back(std::move(raw));
-    chart.series.push_back(std::move(smooth));
-  } else {
-    chart.series.push_back(std::move(raw));
-  }
-}
-
-using ValueOf = std::optional<double> (*)(const Event&);
-
-Series series_of(const Log& log, const std::string& name, ValueOf value, int color, Style style = Style::line) {
-  Series s{name, {}, {}, style, color};
-  for (const Event& e : log.events)
-    if (const std::optional<double> v = value(e)) add(s, e, *v);
-  return s;
-}
-
-std::optional<double> loss_of(const Event& e) {
-  const Step* s = e.as<Step>();
-  return s ? std::optional(s->loss) : std::nullopt;
-}
-std::optional<double> validation_of(const Event& e) {
-  const Eval* v = e.as<Eval>();
-  return v ? std::optional(v->loss) : std::nullopt;
-}
-std::optional<double> lr_of(const Event& e) {
-  const Step* s = e.as<Step>();
-  return s ? std::optional(s->lr) : std::nullopt;
-}
-std::optional<double> grad_norm_of(const Event& e) {
-  const Step* s = e.as<Step>();
-  return s ? s->grad_norm : std::nullopt;
-}
-std::optional<double> rate_of(const Event& e) {
-  const Step* s = e.as<Step>();
-  return s && s->wall_us > 0 ? std::optional(1e6 * double(s->tokens) / double(s->wall_us)) : std::nullopt;
-}
-
-// One value a step, and so a curve that can be compared.
-struct Scalar {
-  const char *metric, *title, *unit;
-  bool log_y, smooth;
-  Chart::Best best;
-  ValueOf value;
-};
-constexpr Scalar kScalars[] = {
-    {"loss", "Loss", "nats per token", false, true, Chart::Best::lowest, loss_of},
-    {"validation_loss", "Validation loss", "nats per token", false, false, Chart::Best::lowest, validation_of},
-    {"lr", "Learning rate", "", false, false, Chart::Best::neither, lr_of},
-    {"grad_norm", "Gradient norm", "before clipping", true, true, Chart::Best::neither, grad_norm_of},
-    {"tokens_per_second", "Throughput", "tokens per second", false, true, Chart::Best::highest, rate_of},
-};
-
-// A value for each name.
-struct Named {
-  const char *metric, *title, *unit;
-  bool log_y;
-  std::optional<std::pair<std::string, double>> (*value)(const Event&);
-};
-constexpr Named kNamed[] = {
-    {"drift", "Drift", "distance from the start", false,
-     [](const Event& e) {
-       const Drift* d = e.as<Drift>();
-       return d ? std::optional(std::pair(d->name, d->l2_to_init)) : std::nullopt;
-     }},
-    {"drift_cos", "Direction", "cosine to the start", false,
-     [](const Event& e) {
-       const Drift* d = e.as<Drift>();
-       return d ? std::optional(std::pair(d->name, d->cos_to_init)) : std::nullopt;
-     }},
-    {"tap", "Activations", "rms", true,
-     [](const Event& e) {
-       const Tap* t = e.as<Tap>();
-       return t ? std::optional(std::pair(t->name, t->rms)) : std::nullopt;
-     }},
-    {"grad", "Gradients", "rms", true,
-     [](const Event& e) {
-       const Grad* g = e.as<Grad>();
-       return g ? std::optional(std::pair(g->name, g->rms)) : std::nullopt;
-     }},
-};
-
-Chart chart_of(const Log& log, const Scalar& s) {
-  Chart chart{s.title, s.unit, "step", s.log_y, {}, s.best};
-  const bool loss = std::string_view(s.metric) == "loss";
-  Series line = series_of(log, loss ? "training" : s.title, s.value, 0);
-  if (s.smooth)
-    add_smoothed(chart, std::move(line));
-  else
-    chart.series.push_back(std::move(line));
-  if (loss) {
-    Series validation = series_of(log, "validation", validation_of, 1, Style::points);
-    if (!validation.y.empty()) chart.series.push_back(std::move(validation));
-  }
-  chart.log_y = chart.log_y || (s.value == loss_of && falls_far(chart));
-  return chart;
+  if (&m == &kLoss && lo > 0 && hi > kFar * lo) chart.log_y = true;
 }
 
 // What a tensor or an activation is part of, by its name.
@@ -170,16 +119,22 @@ void group(Chart& chart) {
     chart.series[i].color = layers.size() > 1 ? int(layer_of[i] * (kMost - 1) / (layers.size() - 1)) : 0;
 }
 
-Chart chart_of(const Log& log, const Named& n) {
-  Chart chart{n.title, n.unit, "step", n.log_y, {}};
+Chart chart_of_names(const Log& log, const Metric& m) {
   std::map<std::string, Series, NaturalLess> series;
   for (const Event& e : log.events) {
-    auto v = n.value(e);
+    const auto v = m.value(e);
     if (!v) continue;
+    std::string name = std::visit(
+        [](const auto& b) -> std::string {
+          if constexpr (requires { b.name; }) return b.name;
+          return {};
+        },
+        e.body);
     constexpr std::string_view kWeight = ".weight";  // nearly all have it, so it tells nothing
-    if (v->first.ends_with(kWeight)) v->first.resize(v->first.size() - kWeight.size());
-    add(series.try_emplace(v->first, Series{v->first, {}, {}}).first->second, e, v->second);
+    if (name.ends_with(kWeight)) name.resize(name.size() - kWeight.size());
+    add(series.try_emplace(name, Series{name, {}, {}}).first->second, e, *v);
   }
+  Chart chart = empty_chart(m);
   for (auto& [name, s] : series) {
     s.color = int(chart.series.size());
     chart.series.push_back(std::move(s));
@@ -188,41 +143,44 @@ Chart chart_of(const Log& log, const Named& n) {
   return chart;
 }
 
+Chart chart_of(const Log& log, const Metric& m) {
+  if (m.how & kNamed) return chart_of_names(log, m);
+  Chart chart = empty_chart(m);
+  add_series(chart, m, log, {&m == &kLoss ? "training" : m.title, {}, {}});
+  if (&m == &kLoss) add_series(chart, kValidation, log, {"validation", {}, {}, Style::points, 1});
+  choose_scale(chart, m);
+  return chart;
+}
+
 }  // namespace
 
 std::vector<std::string> metrics() {
   std::vector<std::string> names;
-  for (const Scalar& s : kScalars) names.push_back(s.metric);
-  for (const Named& n : kNamed) names.push_back(n.metric);
+  for (const Metric& m : kMetrics) names.push_back(m.name);
   return names;
 }
 
 std::vector<Curve> curves(const Log& log) {
   std::vector<Curve> list;
-  const auto keep = [&](const char* metric, Chart chart) {
-    if (!chart.empty()) list.push_back({metric, std::move(chart)});
-  };
-  for (const Scalar& s : kScalars) keep(s.metric, chart_of(log, s));
-  for (const Named& n : kNamed) keep(n.metric, chart_of(log, n));
+  for (const Metric& m : kMetrics)
+    if (Chart chart = chart_of(log, m); !chart.empty()) list.push_back({m.name, std::move(chart)});
   return list;
 }
 
 Chart compare_chart(const std::string& metric, std::span<const Log> logs, std::span<const std::string> names) {
-  const auto it =
-      std::find_if(std::begin(kScalars), std::end(kScalars), [&](const Scalar& s) { return s.metric == metric; });
   std::vector<std::string> known;
-  for (const Scalar& s : kScalars) known.push_back(s.metric);
-  check(it != std::end(kScalars), "metric '{}' is not one of those that runs are compared by: {}", metric,
-        fmt::join(known, ", "));
-  Chart chart{it->title, it->unit, "step", it->log_y, {}, it->best};
-  for (size_t i = 0; i < logs.size(); ++i) {
-    Series s = series_of(logs[i], names[i], it->value, int(i), it->smooth ? Style::line : Style::points);
-    if (it->smooth)
-      add_smoothed(chart, std::move(s), logs.size() <= 4);
-    else
-      chart.series.push_back(std::move(s));
+  const Metric* m = nullptr;
+  for (const Metric& one : kMetrics) {
+    if (one.how & kNamed) continue;
+    known.push_back(one.name);
+    if (one.name == metric) m = &one;
   }
-  chart.log_y = chart.log_y || (it->value == loss_of && falls_far(chart));
+  check(m, "metric '{}' is not one of those that runs are compared by: {}", metric, fmt::join(known, ", "));
+  Chart chart = empty_chart(*m);
+  for (size_t i = 0; i < logs.size(); ++i)
+    add_series(chart, *m, logs[i], {names[i], {}, {}, m->how & kSmooth ? Style::line : Style::points, int(i)},
+               logs.size() <= 4);
+  choose_scale(chart, *m);
   return chart;
 }
 

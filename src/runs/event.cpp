@@ -14,154 +14,138 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 template <class T>
-struct IsOptional : std::false_type {};
-template <class T>
-struct IsOptional<std::optional<T>> : std::true_type {};
-template <class T>
-struct IsVector : std::false_type {};
-template <class T>
-struct IsVector<std::vector<T>> : std::true_type {};
-struct Nobody {
-  template <class... T>
-  void operator()(T&&...) const {}
+concept Optional = requires(T v) {
+  v.has_value();
 };
 template <class T>
-constexpr bool kHasFields = requires(T& e) {
-  T::fields(e, Nobody{});
+concept List = !std::is_same_v<T, Json> && requires(T v) {
+  v.emplace_back();
 };
-
-std::string quoted(const std::string& text) { return json_text(Json(text)); }
+template <class T>
+concept Struct = requires(T v) {
+  T::fields(v, [](auto&&...) {});
+};
 
 // ---- writing
-template <class T>
-void write_value(std::string& s, const T& v);
-
 struct FieldWriter {
   std::string& s;
+
   template <class T>
   void operator()(const char* name, const T& v, const char*) const {
-    if constexpr (IsOptional<T>::value) {
+    if constexpr (Optional<T>) {
       if (v) (*this)(name, *v, "");
     } else {
-      s += s.back() == '{' ? "\"" : ",\"";
-      s += name;
-      s += "\":";
-      write_value(s, v);
+      s += fmt::format("{}\"{}\":", s.back() == '{' ? "" : ",", name);
+      write(v);
+    }
+  }
+  template <class T>
+  void write(const T& v) const {
+    if constexpr (std::is_floating_point_v<T>) {
+      s += std::isfinite(v) ? fmt::format("{}", v) : "null";
+    } else if constexpr (std::is_arithmetic_v<T>) {
+      s += fmt::format("{}", v);
+    } else if constexpr (List<T>) {
+      s += '[';
+      for (const auto& e : v) {
+        if (s.back() != '[') s += ',';
+        write(e);
+      }
+      s += ']';
+    } else if constexpr (Struct<T>) {
+      s += '{';
+      T::fields(v, *this);
+      s += '}';
+    } else {
+      s += json_text(Json(v));
     }
   }
 };
-
-template <class T>
-void write_value(std::string& s, const T& v) {
-  if constexpr (std::is_same_v<T, double>) {
-    s += std::isfinite(v) ? fmt::format("{}", v) : "null";
-  } else if constexpr (std::is_same_v<T, bool>) {
-    s += v ? "true" : "false";
-  } else if constexpr (std::is_integral_v<T>) {
-    s += fmt::format("{}", v);
-  } else if constexpr (std::is_same_v<T, std::string>) {
-    s += quoted(v);
-  } else if constexpr (std::is_same_v<T, Json>) {
-    s += json_text(v);
-  } else if constexpr (IsVector<T>::value) {
-    s += '[';
-    for (const auto& e : v) {
-      if (s.back() != '[') s += ',';
-      write_value(s, e);
-    }
-    s += ']';
-  } else {
-    s += '{';
-    T::fields(v, FieldWriter{s});
-    s += '}';
-  }
-}
 
 // ---- reading
 // Whole numbers that every reader of JSON holds exactly, and numbers whose squares and differences are finite.
 constexpr int64_t kMostWhole = int64_t(1) << 53;
 constexpr double kMost = 1e100;
 
-template <class T>
-void read_value(const char* name, const Json& j, T& v);
-
+// The JSON library checks types; its exceptions become ours in parse_event().
 struct FieldReader {
   const Json& j;
+
   template <class T>
   void operator()(const char* name, T& v, const char*) const {
-    const auto it = j.find(name);
-    if (it == j.end()) return;
-    if constexpr (IsOptional<T>::value) {
-      if constexpr (!std::is_same_v<T, std::optional<double>>)
-        if (it->is_null()) return;
-      read_value(name, *it, v.emplace());
+    if (const auto it = j.find(name); it != j.end()) read(name, *it, v);
+  }
+  template <class T>
+  static void read(const char* name, const Json& j, T& v) {
+    if constexpr (std::is_same_v<T, std::optional<double>>) {
+      read(name, j, v.emplace());  // null is a number that is not finite
+    } else if constexpr (Optional<T>) {
+      if (!j.is_null()) read(name, j, v.emplace());
+    } else if constexpr (std::is_same_v<T, double>) {
+      v = j.is_null() ? kUnknown : json_number<double>(j, name, -kMost, kMost);
+    } else if constexpr (std::is_same_v<T, int64_t>) {
+      v = json_number<int64_t>(j, name, -kMostWhole, kMostWhole);
+    } else if constexpr (std::is_same_v<T, Json>) {
+      v = j;
+    } else if constexpr (List<T>) {
+      check(j.is_array(), "{} is not a list", name);
+      v.clear();
+      for (const Json& e : j) read(name, e, v.emplace_back());
+    } else if constexpr (Struct<T>) {
+      check(j.is_object(), "{} is not an object", name);
+      T::fields(v, FieldReader{j});
     } else {
-      read_value(name, *it, v);
+      v = j.get<T>();
     }
   }
 };
 
-// get<bool> and the like check types; nlohmann's exceptions become ours in parse_event().
-template <class T>
-void read_value(const char* name, const Json& j, T& v) {
-  if constexpr (std::is_same_v<T, double>) {
-    v = j.is_null() ? kUnknown : json_number<double>(j, name, -kMost, kMost);
-  } else if constexpr (std::is_same_v<T, int64_t>) {
-    v = json_number<int64_t>(j, name, -kMostWhole, kMostWhole);
-  } else if constexpr (std::is_same_v<T, Json>) {
-    v = j;
-  } else if constexpr (IsVector<T>::value) {
-    check(j.is_array(), "{} is not a list", name);
-    v.clear();
-    for (const Json& e : j) read_value(name, e, v.emplace_back());
-  } else if constexpr (kHasFields<T>) {
-    check(j.is_object(), "{} is not an object", name);
-    T::fields(v, FieldReader{j});
-  } else {
-    v = j.get<T>();
-  }
-}
+// A line of numbers as to_json_line() writes it: steps are most lines of a log, and are read ten times as fast.
+struct NumberReader {
+  std::string_view rest;
+  bool fits = true;  // else it is written in another way, or wrong
 
-// ---- the line of a step, as to_json_line() writes it: most lines of a log, and read ten times as fast
-class StepLine {
- public:
-  explicit StepLine(std::string_view line) : rest_(line) {}
-
-  // nullopt: written in another way, or wrong.
-  std::optional<Event> read() {
-    Step s;
-    Event e{0, 0, "train", {}};
-    const bool head = skip("{\"kind\":\"step\",\"t\":") && number(e.t) && skip(",\"step\":") && number(*e.step) &&
-                      skip(",\"phase\":\"train\",\"loss\":") && number(s.loss) && skip(",\"lr\":") && number(s.lr);
-    if (!head) return std::nullopt;
-    if (skip(",\"grad_norm\":") && !number(s.grad_norm.emplace())) return std::nullopt;
-    const bool tail = skip(",\"tokens\":") && number(s.tokens) && skip(",\"wall_us\":") && number(s.wall_us) &&
-                      skip(",\"tokens_per_second\":") && number(s.tokens_per_second);
-    if (!tail || rest_ != "}") return std::nullopt;
-    e.body = std::move(s);
-    return e;
-  }
-
- private:
   bool skip(std::string_view text) {
-    const bool there = rest_.starts_with(text);
-    if (there) rest_.remove_prefix(text.size());
+    const bool there = rest.starts_with(text);
+    if (there) rest.remove_prefix(text.size());
     return there;
   }
   template <class T>
-  bool number(T& v) {
-    if constexpr (std::is_same_v<T, double>)
-      if (skip("null")) return v = kUnknown, true;
-    const size_t sign = rest_.starts_with('-');
-    if (rest_.size() <= sign || rest_[sign] < '0' || rest_[sign] > '9') return false;  // not "nan"
-    const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), v);
-    constexpr T kLimit = std::is_same_v<T, double> ? T(kMost) : T(kMostWhole);
-    if (error != std::errc() || v < -kLimit || v > kLimit) return false;
-    rest_.remove_prefix(size_t(end - rest_.data()));
-    return true;
+  void operator()(const char* name, T& v, const char*) {
+    const std::string_view before = rest;
+    if (skip(",\"") && skip(name) && skip("\":"))
+      fits = fits && read(v);
+    else
+      rest = before, fits = fits && Optional<T>;
   }
-  std::string_view rest_;
+  template <class T>
+  bool read(std::optional<T>& v) {
+    return read(v.emplace());
+  }
+  bool read(bool&) { return false; }
+  template <class T>
+  bool read(T& v) {
+    constexpr bool kReal = std::is_floating_point_v<T>;
+    if (kReal && skip("null")) return v = T(kUnknown), true;
+    const size_t digit = rest.starts_with('-') ? 1 : 0;
+    if (rest.size() <= digit || rest[digit] < '0' || rest[digit] > '9') return false;  // not "nan"
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), v);
+    rest.remove_prefix(size_t(end - rest.data()));
+    constexpr T kLimit = kReal ? T(kMost) : T(kMostWhole);
+    return error == std::errc() && -kLimit <= v && v <= kLimit;
+  }
 };
+
+std::optional<Event> parse_step(std::string_view line) {
+  NumberReader field{line};
+  Event e{0, {}, "train", Step()};
+  if (!field.skip("{\"kind\":\"step\"")) return std::nullopt;
+  field("t", e.t, "");
+  field("step", e.step, "");
+  if (!field.skip(",\"phase\":\"train\"")) return std::nullopt;
+  Step::fields(std::get<Step>(e.body), field);
+  return field.fits && field.rest == "}" ? std::optional(std::move(e)) : std::nullopt;
+}
 
 template <size_t... I>
 std::optional<Body> body_of(std::string_view kind, std::index_sequence<I...>) {
@@ -171,41 +155,36 @@ std::optional<Body> body_of(std::string_view kind, std::index_sequence<I...>) {
 }
 
 // ---- the schema
-template <class T>
-Json schema_of();
-
 struct FieldSchema {
   Json& properties;
   Json& required;
+
   template <class T>
   void operator()(const char* name, const T&, const char* meaning) const {
-    Json s;
-    if constexpr (IsOptional<T>::value) {
-      s = schema_of<typename T::value_type>();
+    if constexpr (Optional<T>) {
+      properties[name] = of<typename T::value_type>();
     } else {
-      s = schema_of<T>();
+      properties[name] = of<T>();
       required.push_back(name);
     }
-    s["description"] = meaning;
-    properties[name] = std::move(s);
+    properties[name]["description"] = meaning;
+  }
+  template <class T>
+  static Json of() {
+    if constexpr (std::is_same_v<T, double>) return {{"type", {"number", "null"}}};
+    if constexpr (std::is_same_v<T, bool>) return {{"type", "boolean"}};
+    if constexpr (std::is_same_v<T, int64_t>) return {{"type", "integer"}};
+    if constexpr (std::is_same_v<T, std::string>) return {{"type", "string"}};
+    if constexpr (std::is_same_v<T, Json>) return {{"type", "object"}};
+    if constexpr (List<T>) return {{"type", "array"}, {"items", of<typename T::value_type>()}};
+    if constexpr (Struct<T>) {
+      Json properties = Json::object(), required = Json::array();
+      const T e{};
+      T::fields(e, FieldSchema{properties, required});
+      return {{"type", "object"}, {"required", required}, {"properties", properties}};
+    }
   }
 };
-
-template <class T>
-Json schema_of() {
-  if constexpr (std::is_same_v<T, double>) return {{"type", {"number", "null"}}};
-  if constexpr (std::is_same_v<T, bool>) return {{"type", "boolean"}};
-  if constexpr (std::is_integral_v<T>) return {{"type", "integer"}};
-  if constexpr (std::is_same_v<T, std::string>) return {{"type", "string"}};
-  if constexpr (std::is_same_v<T, Json>) return {{"type", "object"}};
-  if constexpr (IsVector<T>::value) return {{"type", "array"}, {"items", schema_of<typename T::value_type>()}};
-  if constexpr (kHasFields<T>) {
-    Json properties = Json::object(), required = Json::array();
-    const T e{};
-    T::fields(e, FieldSchema{properties, required});
-    return {{"type", "object"}, {"required", required}, {"properties", properties}};
-  }
-}
 
 template <class T>
 Json schema_of_kind() {
@@ -214,7 +193,7 @@ Json schema_of_kind() {
                   {"step", {{"type", "integer"}, {"minimum", 0}, {"description", "the last step that was taken"}}},
                   {"phase", {{"enum", {"prepare", "train", "eval", "end"}}}}};
   Json required{"kind", "t", "phase"};
-  if (T::kOncePerStep) required.push_back("step");
+  if (requires { T::kOncePerStep; }) required.push_back("step");
   const T e{};
   T::fields(e, FieldSchema{properties, required});
   return {{"type", "object"}, {"required", required}, {"properties", properties}, {"additionalProperties", false}};
@@ -247,7 +226,7 @@ std::string to_json_line(const Event& event) {
 }
 
 std::optional<Event> parse_event(std::string_view line) {
-  if (auto step = StepLine(line).read()) return step;
+  if (auto step = parse_step(line)) return step;
   try {
     const Json j = read_json<Json>("event", line);
     check(j.is_object() && j.contains("kind"), "not an object with a kind");

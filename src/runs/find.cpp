@@ -1,13 +1,14 @@
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <climits>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 
+#include "runs/text.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
 #include "toy/base/threads.h"
@@ -20,9 +21,11 @@ namespace fs = std::filesystem;
 
 constexpr int kDepth = 3;
 
+std::string log_in(const fs::path& folder) { return (folder / kEventsFile).string(); }
+
 void find_below(const fs::path& folder, int depth, std::vector<std::string>& found) {
   std::error_code error;
-  if (fs::is_regular_file(folder / kEventsFile, error)) found.push_back(folder.string());
+  if (fs::is_regular_file(log_in(folder), error)) found.push_back(folder.string());
   if (depth == 0) return;
   std::vector<fs::path> folders;
   for (fs::directory_iterator it(folder, fs::directory_options::skip_permission_denied, error), end;
@@ -35,55 +38,27 @@ void find_below(const fs::path& folder, int depth, std::vector<std::string>& fou
   for (const fs::path& f : folders) find_below(f, depth - 1, found);
 }
 
-std::string utc(const char* format) {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[64];
-  return {text, std::strftime(text, sizeof text, format, &parts)};
-}
-
-std::string id_of(const std::string& folder) { return fs::path(folder).filename().string(); }
-
-// The path with every placeholder but {seq} replaced; says whether that one is there.
-std::string filled_in(const std::string& path, const std::map<std::string, std::string>& fields, bool& any) {
+// The path with its placeholders replaced.
+std::string filled_in(const std::string& path, const std::map<std::string, std::string>& fields) {
   std::string out;
   for (size_t at = 0; at < path.size();) {
-    if (path[at] != '{' && path[at] != '}') {
-      out += path[at++];
-      continue;
+    const size_t brace = std::min(path.find_first_of("{}", at), path.size());
+    out += path.substr(at, brace - at);
+    if (brace == path.size()) break;
+    const size_t end = path.find('}', brace);
+    check(path[brace] == '{' && end != path.npos,
+          "'{}': a brace without its partner; placeholders are {{date}} and the like", path);
+    const auto field = fields.find(path.substr(brace + 1, end - brace - 1));
+    if (field == fields.end()) {
+      std::vector<std::string> known;
+      for (const auto& [name, value] : fields) known.push_back(name);
+      fail("'{}': '{}' is not a placeholder; there are {}", path, path.substr(brace + 1, end - brace - 1),
+           fmt::join(known, ", "));
     }
-    const size_t end = path.find('}', at);
-    check(path[at] == '{' && end != std::string::npos,
-          "'{}': a brace without its partner; placeholders are {{date}} "
-          "and the like",
-          path);
-    const std::string name = path.substr(at + 1, end - at - 1);
-    any = true;
+    out += field->second;
     at = end + 1;
-    if (name == "seq") {
-      out += "{seq}";
-      continue;
-    }
-    const auto it = fields.find(name);
-    std::vector<std::string> known{"date", "time", "seq"};
-    for (const auto& f : fields) known.push_back(f.first);
-    if (name == "date")
-      out += utc("%Y%m%d");
-    else if (name == "time")
-      out += utc("%H%M%S");
-    else
-      check(it != fields.end(), "'{}': '{}' is not a placeholder; there are {}", path, name, fmt::join(known, ", "));
-    if (it != fields.end()) out += it->second;
   }
   return out;
-}
-
-std::string with_seq(std::string path, int seq) {
-  constexpr std::string_view kMark = "{seq}";
-  for (size_t at = path.find(kMark); at != std::string::npos; at = path.find(kMark))
-    path.replace(at, kMark.size(), fmt::format("{:03}", seq));
-  return path;
 }
 
 // Creating it is what claims it: two runs that start together get different folders.
@@ -143,11 +118,10 @@ std::string find_log(const std::string& what, std::span<const std::string> roots
   std::error_code error;
   if (fs::is_regular_file(what, error)) return what;
   if (fs::is_directory(what, error)) {
-    const std::string log = (fs::path(what) / kEventsFile).string();
-    check(fs::exists(log), "'{}': the folder has no {}", what, kEventsFile);
-    return log;
+    check(fs::exists(log_in(what)), "'{}': the folder has no {}", what, kEventsFile);
+    return log_in(what);
   }
-  if (const auto run = find_run(what, roots)) return (fs::path(*run) / kEventsFile).string();
+  if (const auto run = find_run(what, roots)) return log_in(*run);
   std::vector<std::string> all;
   for (const std::string& folder : runs_below(roots)) all.push_back(id_of(folder));
   const std::string places = fmt::format("{}", fmt::join(roots, ", "));
@@ -155,20 +129,22 @@ std::string find_log(const std::string& what, std::span<const std::string> roots
   fail("'{}' is not a file, a folder, or one of the runs below {}: {}", what, places, fmt::join(all, ", "));
 }
 
-std::string make_folder(const std::string& path, const std::map<std::string, std::string>& fields) {
-  bool any = false;
-  const std::string pattern = filled_in(path, fields, any);
-  if (!any) return path;
+std::string make_folder(const std::string& path, std::map<std::string, std::string> fields) {
+  if (path.find_first_of("{}") == path.npos) return path;
+  const std::tm now = fmt::gmtime(std::time(nullptr));
+  fields["date"] = fmt::format("{:%Y%m%d}", now);
+  fields["time"] = fmt::format("{:%H%M%S}", now);
   constexpr int kMost = 1000000;
   for (int seq = 1; seq < kMost; ++seq) {
-    const std::string folder = with_seq(pattern, seq);
+    fields["seq"] = fmt::format("{:03}", seq);
+    const std::string folder = filled_in(path, fields);
     if (claim(folder)) return folder;
-    check(folder != with_seq(pattern, seq + 1), "'{}' is there already; put {{seq}} into its name", folder);
+    check(path.find("{seq}") != path.npos, "'{}' is there already; put {{seq}} into its name", folder);
   }
-  fail("'{}': every number up to {} is taken", pattern, kMost);
+  fail("'{}': every number up to {} is taken", path, kMost);
 }
 
-std::string utc_now() { return utc("%Y-%m-%dT%H:%M:%SZ"); }
+std::string utc_now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
 
 Host this_host(int threads) {
   char name[HOST_NAME_MAX + 1] = {};

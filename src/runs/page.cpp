@@ -130,15 +130,13 @@ for (const svg of document.querySelectorAll('figure svg.plot')) {
 
 }  // namespace
 
-std::string page_head(const std::string& title) {
+std::string page(const std::string& title, const std::string& content) {
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
       "content=\"width=device-width,initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" "
       "content=\"default-src 'none';style-src 'unsafe-inline';script-src 'unsafe-inline'\">\n<title>{}</title>\n<style>"
-      "{}{}</style>\n</head>\n<body>\n<main>\n",
-      markup(title), kStyle, svg::style());
+      "{}{}</style>\n</head>\n<body>\n<main>\n{}</main>\n<script>{}</script>\n</body>\n</html>\n",
+      markup(title), kStyle, svg::style(), content, kScript);
 }
-
-std::string page_foot() { return std::string("</main>\n<script>") + kScript + "</script>\n</body>\n</html>\n"; }
 
 }  // namespace toy::runs

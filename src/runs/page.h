@@ -1,13 +1,11 @@
-// The frame of the report: styles and script.
+// The frame of the report: styles, and the script that reads values off the charts.
 #pragma once
 
 #include <string>
 
 namespace toy::runs {
 
-/// From the doctype to the beginning of <main>.
-std::string page_head(const std::string& title);
-/// The rest, with the script that reads values off the charts.
-std::string page_foot();
+/// A page of HTML with this content of <main>.
+std::string page(const std::string& title, const std::string& content);
 
 }  // namespace toy::runs

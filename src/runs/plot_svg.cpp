@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runs/labels.h"
+#include "runs/chart.h"
 #include "runs/text.h"
 #include "toy/base/svg.h"
 #include "toy/base/utf8.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "runs/labels.h"
+#include "runs/chart.h"
 #include "runs/text.h"
 #include "toy/base/utf8.h"
 

@@ -19,34 +19,20 @@ namespace {
 constexpr const char* kTiles[] = {"loss",    "validation_loss",   "nats_per_byte", "step",
                                   "seconds", "tokens_per_second", "parameters"};
 
-std::string tile(const std::string& title, const std::string& value, const std::string& more = {}) {
-  return fmt::format("<div class=\"tile\"><span>{}</span><b>{}</b><i>{}</i></div>\n", title, value, more);
-}
-
-// Why the run failed, "" if it did not.
-std::string failure_of(const Log& log) {
-  std::string why;
-  for (const Event& e : log.events)
-    if (const RunEnd* r = e.as<RunEnd>()) why = r->error.value_or("");
-  return why;
-}
-
-std::string header(const Log& log, const Summary& s) {
+std::string header(const Summary& s) {
   std::vector<std::string> facts;
-  for (const char* name : {"model", "recipe", "started"})
+  for (const std::string name : {"model", "recipe", "started"})
     if (const std::string text = to_text(column(name), s); text != "-")
-      facts.push_back(markup(std::string(name) == "started" ? text + " UTC" : text));
+      facts.push_back(markup(name == "started" ? text + " UTC" : text));
   std::string out = fmt::format("<header><h1>{}</h1><span class=\"status {}\">{}</span><p>{}</p>", markup(s.id),
                                 markup(s.status), markup(s.status), fmt::join(facts, " · "));
-  if (const std::string why = failure_of(log); !why.empty())
-    out += fmt::format("<p class=\"reason\">{}</p>", markup(why));
-  out += "</header>\n";
-  out += "<section class=\"tiles\">\n";
-  for (const char* name : kTiles) {
+  if (!s.error.empty()) out += fmt::format("<p class=\"reason\">{}</p>", markup(s.error));
+  out += "</header>\n<section class=\"tiles\">\n";
+  for (const std::string name : kTiles) {
     const std::string value = to_text(column(name), s);
-    if (value == "-") continue;
-    const bool steps = std::string_view(name) == "step" && s.steps > 0;
-    out += tile(column(name).title, value, steps ? "of " + grouped(s.steps) : "");
+    if (value != "-")
+      out += fmt::format("<div class=\"tile\"><span>{}</span><b>{}</b><i>{}</i></div>\n", column(name).title, value,
+                         name == "step" && s.steps > 0 ? "of " + grouped(s.steps) : "");
   }
   return out + "</section>\n";
 }
@@ -206,9 +192,8 @@ std::string about(const Log& log) {
 }  // namespace
 
 std::string html_report(const Log& log, const Summary& s) {
-  return page_head(s.id) + header(log, s) + charts(log) + timings(log) +
-         statistics<Tap>(log, "Activations, last seen") + statistics<Grad>(log, "Gradients, last seen") + samples(log) +
-         notes(log) + about(log) + page_foot();
+  return page(s.id, header(s) + charts(log) + timings(log) + statistics<Tap>(log, "Activations, last seen") +
+                        statistics<Grad>(log, "Gradients, last seen") + samples(log) + notes(log) + about(log));
 }
 
 }  // namespace toy::runs

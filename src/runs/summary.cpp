@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "runs/text.h"
 #include "toy/base/error.h"
@@ -12,35 +11,37 @@
 namespace toy::runs {
 namespace {
 
-using Better = Column::Better;
+template <auto Member>
+Column::Cell cell(const Summary& s) {
+  if constexpr (std::is_arithmetic_v<std::decay_t<decltype(s.*Member)>>)
+    return std::optional(s.*Member);
+  else
+    return s.*Member;
+}
 
+using enum Column::Better;
 constexpr Column kColumns[] = {
-    {"id", "run", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.id; }},
-    {"status", "status", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.status; }},
-    {"exit_code", "exit code", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.exit_code; }},
-    {"error", "error", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.error; }},
-    {"step", "step", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.step; }},
-    {"loss", "loss", Better::less, true, [](const Summary& s) -> Column::Cell { return s.loss; }},
-    {"validation_loss", "validation", Better::less, true,
-     [](const Summary& s) -> Column::Cell { return s.validation_loss; }},
-    {"steps", "steps", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.steps; }},
-    {"nats_per_byte", "nats/byte", Better::less, true,
-     [](const Summary& s) -> Column::Cell { return s.nats_per_byte; }},
-    {"seconds", "time", Better::less, true,
-     [](const Summary& s) -> Column::Cell { return std::optional<double>(s.seconds); }},
-    {"tokens_per_second", "tokens/s", Better::more, true,
-     [](const Summary& s) -> Column::Cell { return s.tokens_per_second; }},
-    {"model", "model", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.model; }},
-    {"parameters", "parameters", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.parameters; }},
-    {"started", "started (UTC)", Better::neither, true, [](const Summary& s) -> Column::Cell { return s.started; }},
-    {"recipe", "recipe", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.recipe; }},
-    {"best_loss", "best loss", Better::less, false, [](const Summary& s) -> Column::Cell { return s.best_loss; }},
-    {"best_validation_loss", "best validation", Better::less, false,
-     [](const Summary& s) -> Column::Cell { return s.best_validation_loss; }},
-    {"lr", "lr", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.lr; }},
-    {"tokens", "tokens", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.tokens; }},
-    {"resumes", "resumes", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.resumes; }},
-    {"folder", "folder", Better::neither, false, [](const Summary& s) -> Column::Cell { return s.folder; }},
+    {"id", "run", neither, true, cell<&Summary::id>},
+    {"status", "status", neither, true, cell<&Summary::status>},
+    {"exit_code", "exit code", neither, false, cell<&Summary::exit_code>},
+    {"error", "error", neither, false, cell<&Summary::error>},
+    {"step", "step", neither, true, cell<&Summary::step>},
+    {"loss", "loss", less, true, cell<&Summary::loss>},
+    {"validation_loss", "validation", less, true, cell<&Summary::validation_loss>},
+    {"steps", "steps", neither, true, cell<&Summary::steps>},
+    {"nats_per_byte", "nats/byte", less, true, cell<&Summary::nats_per_byte>},
+    {"seconds", "time", less, true, cell<&Summary::seconds>},
+    {"tokens_per_second", "tokens/s", more, true, cell<&Summary::tokens_per_second>},
+    {"model", "model", neither, true, cell<&Summary::model>},
+    {"parameters", "parameters", neither, true, cell<&Summary::parameters>},
+    {"started", "started (UTC)", neither, true, cell<&Summary::started>},
+    {"recipe", "recipe", neither, false, cell<&Summary::recipe>},
+    {"best_loss", "best loss", less, false, cell<&Summary::best_loss>},
+    {"best_validation_loss", "best validation", less, false, cell<&Summary::best_validation_loss>},
+    {"lr", "lr", neither, false, cell<&Summary::lr>},
+    {"tokens", "tokens", neither, false, cell<&Summary::tokens>},
+    {"resumes", "resumes", neither, false, cell<&Summary::resumes>},
+    {"folder", "folder", neither, false, cell<&Summary::folder>},
 };
 
 std::optional<double> finite(double v) { return std::isfinite(v) ? std::optional(v) : std::nullopt; }
@@ -52,11 +53,6 @@ void keep_less(std::optional<double>& best, double v) {
 std::string model_name(const nlohmann::ordered_json& model) {
   const auto it = model.find("name");
   return it != model.end() && it->is_string() ? it->get<std::string>() : std::string();
-}
-
-std::string id_of(const std::string& folder) {
-  const auto path = std::filesystem::absolute(folder).lexically_normal();
-  return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
 void take(Summary& s, const RunStart& e) {
@@ -134,10 +130,9 @@ std::string option_text(const nlohmann::ordered_json& config, const std::string&
 
 // Value of a cell that can be ordered by number.
 std::optional<double> number_of(const Column::Cell& c) {
-  if (const auto* i = std::get_if<int64_t>(&c)) return double(*i);
-  if (const auto* i = std::get_if<std::optional<int64_t>>(&c)) return *i ? std::optional(double(**i)) : std::nullopt;
-  if (const auto* d = std::get_if<std::optional<double>>(&c)) return *d;
-  return std::nullopt;
+  if (const auto* i = std::get_if<std::optional<int64_t>>(&c); i && *i) return double(**i);
+  const auto* d = std::get_if<std::optional<double>>(&c);
+  return d ? *d : std::nullopt;
 }
 
 bool comes_before(const Column::Cell& a, const Column::Cell& b, bool descending) {
@@ -163,31 +158,26 @@ const Column& column(const std::string& name) {
 
 std::string to_text(const Column& column, const Summary& summary) {
   const Column::Cell c = column.cell(summary);
-  const std::string name = column.name;
-  if (const auto* text = std::get_if<std::string>(&c)) {
-    if (text->empty()) return "-";
-    return name == "started" ? readable_time(*text) : *text;
-  }
-  if (name == "seconds") return duration_text(summary.seconds);
-  if (const auto* i = std::get_if<int64_t>(&c)) return grouped(*i);
-  if (const auto* i = std::get_if<std::optional<int64_t>>(&c)) return *i ? grouped(**i) : "-";
-  const auto& d = std::get<std::optional<double>>(c);
-  if (!d) return "-";
-  if (name == "tokens_per_second") return *d < 1e15 ? grouped(std::llround(*d)) : number_text(*d);
-  return name == "lr" ? fmt::format("{:.3g}", *d) : fmt::format("{:.4f}", *d);
+  const std::string_view name = column.name;
+  if (const auto* text = std::get_if<std::string>(&c))
+    return text->empty() ? "-" : name == "started" ? readable_time(*text) : *text;
+  const std::optional<double> v = number_of(c);
+  if (!v) return "-";
+  if (name == "seconds") return duration_text(*v);
+  if (const auto* i = std::get_if<std::optional<int64_t>>(&c)) return grouped(**i);
+  if (name == "tokens_per_second") return *v < 1e15 ? grouped(std::llround(*v)) : number_text(*v);
+  return name == "lr" ? fmt::format("{:.3g}", *v) : fmt::format("{:.4f}", *v);
 }
 
 nlohmann::ordered_json to_json(const Summary& summary) {
   nlohmann::ordered_json j;
-  for (const Column& c : kColumns)
-    std::visit(
-        [&](const auto& v) {
-          if constexpr (requires { v.has_value(); })
-            j[c.name] = v ? nlohmann::ordered_json(*v) : nlohmann::ordered_json(nullptr);
-          else
-            j[c.name] = v;
-        },
-        c.cell(summary));
+  for (const Column& c : kColumns) {
+    const Column::Cell cell = c.cell(summary);
+    j[c.name] = nullptr;
+    if (const auto* text = std::get_if<std::string>(&cell)) j[c.name] = *text;
+    if (const auto* d = std::get_if<std::optional<double>>(&cell); d && *d) j[c.name] = **d;
+    if (const auto* i = std::get_if<std::optional<int64_t>>(&cell); i && *i) j[c.name] = **i;
+  }
   return j;
 }
 
@@ -237,7 +227,7 @@ void sort_by(std::vector<Summary>& runs, const Column& column, bool descending) 
 std::vector<Compare> compare(std::span<const Summary> runs) {
   std::vector<Compare> list;
   for (const Column& c : kColumns) {
-    if (c.better == Better::neither) continue;
+    if (c.better == neither) continue;
     Compare e;
     e.metric = c.name;
     std::optional<double> best;
@@ -245,7 +235,7 @@ std::vector<Compare> compare(std::span<const Summary> runs) {
       const std::optional<double> v = number_of(c.cell(s));
       e.runs.push_back(s.id);
       e.values.push_back(v.value_or(kUnknown));
-      if (v && (!best || (c.better == Better::less ? *v < *best : *v > *best))) best = v, e.best = s.id;
+      if (v && (!best || (c.better == less ? *v < *best : *v > *best))) best = v, e.best = s.id;
     }
     list.push_back(std::move(e));
   }

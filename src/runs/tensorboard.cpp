@@ -1,34 +1,21 @@
 #include "toy/runs/tensorboard.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <bit>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <filesystem>
 #include <vector>
 
 #include "toy/base/error.h"
+#include "toy/runs/run.h"
 
 namespace toy::runs {
 namespace {
 
-constexpr std::array<uint32_t, 256> make_table() {
-  std::array<uint32_t, 256> table{};
-  for (uint32_t i = 0; i < 256; ++i) {
-    uint32_t c = i;
-    for (int bit = 0; bit < 8; ++bit) c = c & 1 ? 0x82f63b78u ^ (c >> 1) : c >> 1;  // Castagnoli, bits reversed
-    table[i] = c;
-  }
-  return table;
-}
-constexpr std::array<uint32_t, 256> kTable = make_table();
-
-uint32_t masked(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8u; }
+uint32_t masked(uint32_t crc) { return std::rotr(crc, 15) + 0xa282ead8u; }
 
 template <class T>
 std::string little_endian(T v) {
@@ -47,8 +34,6 @@ std::string key(int field, int wire) { return varint(uint64_t(field) << 3 | uint
 std::string bytes_field(int field, std::string_view b) { return key(field, 2) + varint(b.size()) + std::string(b); }
 std::string double_field(int field, double v) { return key(field, 1) + little_endian(std::bit_cast<uint64_t>(v)); }
 std::string float_field(int field, float v) { return key(field, 5) + little_endian(std::bit_cast<uint32_t>(v)); }
-
-std::string summary_value(const std::string& tag, double v) { return bytes_field(1, tag) + float_field(2, float(v)); }
 
 using Scalars = std::vector<std::pair<std::string, double>>;
 
@@ -73,7 +58,10 @@ Scalars scalars_of(const Event& e) {
 
 uint32_t crc32c(std::string_view bytes) {
   uint32_t c = ~0u;
-  for (const char b : bytes) c = kTable[(c ^ static_cast<unsigned char>(b)) & 0xff] ^ (c >> 8);
+  for (const char b : bytes) {
+    c ^= static_cast<unsigned char>(b);
+    for (int bit = 0; bit < 8; ++bit) c = c & 1 ? 0x82f63b78u ^ (c >> 1) : c >> 1;  // Castagnoli, bits reversed
+  }
   return ~c;
 }
 
@@ -86,35 +74,25 @@ TensorBoardWriter::TensorBoardWriter(const std::string& folder, double wall_time
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   check(!error && std::filesystem::is_directory(folder), "tensorboard: cannot make the folder '{}'", folder);
-  char host[HOST_NAME_MAX + 1] = {};
-  if (::gethostname(host, HOST_NAME_MAX) != 0) std::strcpy(host, "host");
-  const std::string name = fmt::format("events.out.tfevents.{:010.0f}.{}.{}", wall_time, host, ::getpid());
+  const std::string name = fmt::format("events.out.tfevents.{:010.0f}.{}.{}", wall_time, this_host(0).name, ::getpid());
   path_ = (std::filesystem::path(folder) / name).string();
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  check(fd_ >= 0, "tensorboard: cannot make '{}': {}", path_, std::strerror(errno));
+  file_.open(path_, std::ios::binary | std::ios::app);
+  check(file_.good(), "tensorboard: cannot make '{}': {}", path_, std::strerror(errno));
   append(double_field(1, wall_time) + bytes_field(3, "brain.Event:2"));
-}
-
-TensorBoardWriter::~TensorBoardWriter() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 void TensorBoardWriter::write(const Event& event) {
   std::string summary;
-  for (const auto& [tag, v] : scalars_of(event)) summary += bytes_field(1, summary_value(tag, v));
+  for (const auto& [tag, v] : scalars_of(event))
+    summary += bytes_field(1, bytes_field(1, tag) + float_field(2, float(v)));
   if (summary.empty()) return;
   append(double_field(1, wall_time_ + event.t) + key(2, 0) + varint(uint64_t(event.step.value_or(0))) +
          bytes_field(5, summary));
 }
 
 void TensorBoardWriter::append(std::string_view record) {
-  const std::string framed = tfrecord(record);
-  for (size_t done = 0; done < framed.size();) {
-    const ssize_t n = ::write(fd_, framed.data() + done, framed.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    check(n >= 0, "{}: cannot write: {}", path_, std::strerror(errno));
-    done += size_t(n);
-  }
+  file_ << tfrecord(record) << std::flush;
+  check(file_.good(), "{}: cannot write: {}", path_, std::strerror(errno));
 }
 
 }  // namespace toy::runs

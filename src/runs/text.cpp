@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "toy/base/utf8.h"
 
@@ -41,30 +42,9 @@ std::string number_text(double v) {
 
 std::string exact_text(double v) { return double(float(v)) == v ? fmt::format("{}", float(v)) : fmt::format("{}", v); }
 
-bool NaturalLess::operator()(const std::string& a, const std::string& b) const {
-  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  const auto number = [&](const std::string& s, size_t at) {  // where the digits from `at` on begin (no zeros) and end
-    size_t end = at;
-    while (end < s.size() && digit(s[end])) ++end;
-    while (at + 1 < end && s[at] == '0') ++at;
-    return std::pair(at, end);
-  };
-  size_t i = 0, k = 0;
-  while (i < a.size() && k < b.size()) {
-    if (digit(a[i]) && digit(b[k])) {
-      const auto [i0, i1] = number(a, i);
-      const auto [k0, k1] = number(b, k);
-      if (i1 - i0 != k1 - k0) return i1 - i0 < k1 - k0;
-      if (const int order = a.compare(i0, i1 - i0, b, k0, k1 - k0); order != 0) return order < 0;
-      i = i1, k = k1;
-    } else if (a[i] != b[k]) {
-      return a[i] < b[k];
-    } else {
-      ++i, ++k;
-    }
-  }
-  if (i < a.size() || k < b.size()) return k < b.size();
-  return a < b;  // "01" and "1"
+std::string id_of(const std::string& folder) {
+  const auto path = std::filesystem::absolute(folder).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
 std::string short_number(double v) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -21,9 +22,11 @@ std::string short_number(double v);
 std::string shortened(const std::string& text, int width, bool unicode = true);
 /// The fewest digits that give the value back, as an f32 where it is one: 9.999999747378752e-06 is "1e-05".
 std::string exact_text(double v);
+/// The id of the run in a folder: the folder's name.
+std::string id_of(const std::string& folder);
 /// Orders runs of digits by their value: "blk.2" before "blk.10".
 struct NaturalLess {
-  bool operator()(const std::string& a, const std::string& b) const;
+  bool operator()(const std::string& a, const std::string& b) const { return ::strverscmp(a.c_str(), b.c_str()) < 0; }
 };
 
 }  // namespace toy::runs

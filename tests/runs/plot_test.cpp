@@ -7,7 +7,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "runs/labels.h"
+#include "runs/chart.h"
 #include "runs/text.h"
 #include "toy/base/utf8.h"
 #include "toy/runs/report.h"
@@ -116,10 +116,10 @@ TEST(Smoothed, IsABiasCorrectedMean) {
 }
 
 TEST(Text, BlocksAreInTheOrderOfTheirNumbers) {
-  std::vector<std::string> names{"blk.10.b", "blk.2.b", "output", "blk.2.a", "blk.02.b", "a9", "a10x", "blk.2", "a10"};
+  std::vector<std::string> names{"blk.10.b", "blk.2.b", "output", "blk.2.a", "a9", "a10x", "blk.2", "a10"};
   std::sort(names.begin(), names.end(), NaturalLess{});
-  EXPECT_EQ(names, (std::vector<std::string>{"a9", "a10", "a10x", "blk.2", "blk.2.a", "blk.02.b", "blk.2.b", "blk.10.b",
-                                             "output"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"a9", "a10", "a10x", "blk.2", "blk.2.a", "blk.2.b", "blk.10.b", "output"}));
 }
 
 TEST(Text, NumbersOfF32AreShort) {

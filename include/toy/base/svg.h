@@ -28,6 +28,7 @@ class Drawing {
 
   /// A box whose upper left corner is (x, y).
   void rect(double x, double y, double w, double h, std::string_view css, double radius = 4);
+  /// Of a series, whose color it has.
   void circle(double x, double y, double radius);
   /// A straight line.
   void line(double x1, double y1, double x2, double y2, std::string_view css);

@@ -1,7 +1,8 @@
 // Events of a run, schema toy/v1: one JSON object a line, described in docs/runs.md.
 //
-// Each kind is a struct that lists its fields once, in fields(): writing, reading and the JSON Schema follow from that
-// list. Numbers that are not finite are null in a file; an absent optional is not written.
+// Each kind is a struct that lists its fields in fields(e, f), which calls f(name, field, meaning) for each of them:
+// writing, reading and the JSON Schema follow from that list. Numbers that are not finite are null in a file; an absent
+// optional is not written. Of kinds with kOncePerStep only the last event of each step and name counts.
 #pragma once
 
 #include <cmath>
@@ -22,9 +23,7 @@ inline constexpr double kUnknown = NAN;  ///< what a number is before it is read
 struct Host {
   std::string name;
   int64_t cpus = 0, threads = 0, memory_bytes = 0;
-  /// Calls f(name, field, meaning) for each field, here and in all that follows.
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
+  static void fields(auto& e, auto&& f) {
     f("name", e.name, "the machine's name");
     f("cpus", e.cpus, "CPUs that the process may use");
     f("threads", e.threads, "threads that the device uses");
@@ -35,7 +34,6 @@ struct Host {
 /// First event, on disk before the first step is computed.
 struct RunStart {
   static constexpr std::string_view kKind = "run_start";
-  static constexpr bool kOncePerStep = false;
   std::string schema{kSchema}, run_id, time, toy, recipe, backend;
   std::optional<std::string> git;
   Host host;
@@ -43,9 +41,7 @@ struct RunStart {
   std::optional<nlohmann::ordered_json> effective = {};
   int64_t parameters = 0, steps = 0, tokens_per_step = 0, train_tokens = 0, windows_per_epoch = 0,
           validation_tokens = 0, planned_bytes = 0;
-  /// @copydoc Host::fields
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
+  static void fields(auto& e, auto&& f) {
     f("schema", e.schema, "toy/v1");
     f("run_id", e.run_id, "the name of the run's folder");
     f("time", e.time, "wall clock at the start, ISO 8601 in UTC; the only one, t counts from here");
@@ -70,13 +66,10 @@ struct RunStart {
 /// The run goes on from a checkpoint; what it had written of later steps no longer counts.
 struct Resume {
   static constexpr std::string_view kKind = "resume";
-  static constexpr bool kOncePerStep = false;
   std::string time, from;
   std::optional<int64_t> steps = {};
   std::optional<nlohmann::ordered_json> config = {}, effective = {};
-  /// @copydoc Host::fields
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
+  static void fields(auto& e, auto&& f) {
     f("time", e.time, "wall clock, ISO 8601 in UTC");
     f("from", e.from, "the checkpoint");
     f("steps", e.steps, "steps that the run will take in all; it may have been told another number");
@@ -95,9 +88,7 @@ struct Step {
   double tokens_per_second = kUnknown;
   std::optional<bool> skipped;
   std::optional<double> seconds_left;
-  /// @copydoc Host::fields
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
+  static void fields(auto& e, auto&& f) {
     f("loss", e.loss, "mean over the step's tokens before the update, nats a token");
     f("lr", e.lr, "learning rate");
     f("grad_norm", e.grad_norm, "global norm of the gradients before clipping; streaming updates have none");
@@ -113,9 +104,7 @@ struct Step {
 struct Histogram {
   double low = kUnknown, high = kUnknown;
   std::vector<int64_t> counts;
-  /// @copydoc Host::fields
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
+  static void fields(auto& e, auto&& f) {
     f("low", e.low, "lower edge of the first bin");
     f("high", e.high, "upper edge of the last bin");
     f("counts", e.counts, "finite values in each bin, bins equally wide");
@@ -127,9 +116,7 @@ struct TensorStats {
   int64_t count = 0, nonfinite = 0;
   double mean = kUnknown, rms = kUnknown, min = kUnknown, max = kUnknown, absmax = kUnknown;
   Histogram histogram;
-  /// @copydoc Host::fields
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
+  static void fields(auto& e, auto&& f) {
     f("count", e.count, "elements");
     f("nonfinite", e.nonfinite, "elements that are NaN or infinite; the rest of the numbers are of the others");
     f("mean", e.mean, "mean");
@@ -146,9 +133,7 @@ struct Tap : TensorStats {
   static constexpr std::string_view kKind = "tap";
   static constexpr bool kOncePerStep = true;
   std::string name;
-  /// @copydoc Host::fields
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
+  static void fields(auto& e, auto&& f) {
     f("name", e.name, "of the value");
     TensorStats::fields(e, f);
   }
@@ -159,9 +144,7 @@ struct Grad : TensorStats {
   static constexpr std::string_view kKind = "grad";
   static constexpr bool kOncePerStep = true;
   std::string name;
-  /// @copydoc Host::fields
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
+  static void fields(auto& e, auto&& f) {
     f("name", e.name, "of the tensor");
     TensorStats::fields(e, f);
   }
@@ -171,9 +154,7 @@ struct Grad : TensorStats {
 struct RowDrift {
   int64_t row = 0;
   double cos_to_init = kUnknown, l2_to_init = kUnknown;
-  /// @copydoc Host::fields
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
+  static void fields(auto& e, auto&& f) {
     f("row", e.row, "index of the row: the token's id");
     f("cos_to_init", e.cos_to_init, "cosine of the angle to the row at the start");
     f("l2_to_init", e.l2_to_init, "Euclidean distance from the row at the start");
@@ -187,9 +168,7 @@ struct Drift {
   std::string name;
   double cos_to_init = kUnknown, l2_to_init = kUnknown, l2 = kUnknown;
   std::optional<std::vector<RowDrift>> rows;
-  /// @copydoc Host::fields
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
+  static void fields(auto& e, auto&& f) {
     f("name", e.name, "of the tensor");
     f("cos_to_init", e.cos_to_init, "cosine of the angle to the tensor at the start; null if either is all zeros");
     f("l2_to_init", e.l2_to_init, "Euclidean distance from the tensor at the start");
@@ -205,9 +184,7 @@ struct OpTiming {
   std::string op, pass;
   int64_t calls = 0;
   double us = kUnknown;
-  /// @copydoc Host::fields
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
+  static void fields(auto& e, auto&& f) {
     f("op", e.op, "the op; a fused chain is joined by +");
     f("pass", e.pass, "forward, backward or update");
     f("calls", e.calls, "kernel calls");
@@ -220,9 +197,7 @@ struct Sample {
   static constexpr std::string_view kKind = "sample";
   static constexpr bool kOncePerStep = true;
   std::string text;
-  /// @copydoc Host::fields
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
+  static void fields(auto& e, auto&& f) {
     f("text", e.text, "a continuation of the first tokens of the validation text, them included");
   }
 };
@@ -234,9 +209,7 @@ struct Eval {
   double loss = kUnknown, nats_per_byte = kUnknown;
   bool whole = false;
   std::optional<double> average_loss;
-  /// @copydoc Host::fields
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
+  static void fields(auto& e, auto&& f) {
     f("loss", e.loss, "nats a token");
     f("nats_per_byte", e.nats_per_byte, "nats a byte");
     f("whole", e.whole, "all of the validation text was read");
@@ -247,14 +220,11 @@ struct Eval {
 /// One metric of several runs, as `toy runs compare --json` prints it.
 struct Compare {
   static constexpr std::string_view kKind = "compare";
-  static constexpr bool kOncePerStep = false;
   std::string metric;
   std::vector<std::string> runs;
   std::vector<double> values;
   std::optional<std::string> best;
-  /// @copydoc Host::fields
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
+  static void fields(auto& e, auto&& f) {
     f("metric", e.metric, "what is compared");
     f("runs", e.runs, "ids");
     f("values", e.values, "of each run, null where it has none");
@@ -265,24 +235,16 @@ struct Compare {
 /// A part of the run begins.
 struct RegionEnter {
   static constexpr std::string_view kKind = "region_enter";
-  static constexpr bool kOncePerStep = false;
   std::string name;
-  /// @copydoc Host::fields
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
-    f("name", e.name, "of the region");
-  }
+  static void fields(auto& e, auto&& f) { f("name", e.name, "of the region"); }
 };
 
 /// It has ended.
 struct RegionExit {
   static constexpr std::string_view kKind = "region_exit";
-  static constexpr bool kOncePerStep = false;
   std::string name;
   int64_t wall_us = 0;
-  /// @copydoc Host::fields
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
+  static void fields(auto& e, auto&& f) {
     f("name", e.name, "of the region");
     f("wall_us", e.wall_us, "microseconds since it was entered");
   }
@@ -291,12 +253,9 @@ struct RegionExit {
 /// Something that a reader of the log should know.
 struct Note {
   static constexpr std::string_view kKind = "note";
-  static constexpr bool kOncePerStep = false;
   std::string text;
   std::optional<bool> warning;
-  /// @copydoc Host::fields
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
+  static void fields(auto& e, auto&& f) {
     f("text", e.text, "for people");
     f("warning", e.warning, "true: something may be wrong; else absent");
   }
@@ -305,19 +264,13 @@ struct Note {
 /// A checkpoint is on disk.
 struct Checkpoint {
   static constexpr std::string_view kKind = "checkpoint";
-  static constexpr bool kOncePerStep = false;
   std::string path;
-  /// @copydoc Host::fields
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
-    f("path", e.path, "its folder");
-  }
+  static void fields(auto& e, auto&& f) { f("path", e.path, "its folder"); }
 };
 
 /// Last event.
 struct RunEnd {
   static constexpr std::string_view kKind = "run_end";
-  static constexpr bool kOncePerStep = false;
   std::string reason;
   double final_loss = kUnknown;
   int64_t exit_code = 0;
@@ -325,9 +278,7 @@ struct RunEnd {
   std::optional<double> nats_per_byte;
   std::optional<std::string> model, average_model, checkpoint, error;
   int64_t peak_rss_bytes = 0;
-  /// @copydoc Host::fields
-  template <class Self, class F>
-  static void fields(Self& e, F&& f) {
+  static void fields(auto& e, auto&& f) {
     f("reason", e.reason,
       "done, patience (validation got no better), time (the limit has passed), stopped (to be resumed), or error");
     f("final_loss", e.final_loss, "of the last step");

@@ -27,7 +27,7 @@ struct Summary {
 /// A column of a list of runs.
 struct Column {
   enum class Better { neither, less, more };
-  using Cell = std::variant<std::string, int64_t, std::optional<int64_t>, std::optional<double>>;
+  using Cell = std::variant<std::string, std::optional<int64_t>, std::optional<double>>;
   const char* name;   ///< of JSON, --sort and --metric
   const char* title;  ///< of tables
   Better better;
@@ -75,7 +75,7 @@ std::string find_log(const std::string& what, std::span<const std::string> roots
 /// and up, whose folder is not there, and makes the folder (with its parents). Without a placeholder the path is
 /// returned as it is, and nothing is made. Throws Error{bad_input} for an unknown placeholder, a brace without its
 /// partner, or a folder that cannot be made.
-std::string make_folder(const std::string& path, const std::map<std::string, std::string>& fields);
+std::string make_folder(const std::string& path, std::map<std::string, std::string> fields);
 
 /// Now, as "2026-01-31T23:59:59Z".
 std::string utc_now();

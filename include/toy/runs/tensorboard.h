@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <fstream>
 #include <string>
 #include <string_view>
 
@@ -20,9 +21,6 @@ class TensorBoardWriter final : public EventSink {
   /// Makes the folder and the file; `wall_time` is the start in seconds since 1970. Throws Error{bad_input} where it
   /// cannot.
   TensorBoardWriter(const std::string& folder, double wall_time);
-  ~TensorBoardWriter() override;
-  TensorBoardWriter(const TensorBoardWriter&) = delete;
-  TensorBoardWriter& operator=(const TensorBoardWriter&) = delete;
 
   void write(const Event& event) override;
   const std::string& path() const { return path_; }
@@ -31,7 +29,7 @@ class TensorBoardWriter final : public EventSink {
   void append(std::string_view record);
   std::string path_;
   double wall_time_;
-  int fd_ = -1;
+  std::ofstream file_;
 };
 
 }  // namespace toy::runs
