@@ -21,29 +21,25 @@ std::string log_label(double v) {
   return fmt::format("{:.3g}e{}", v / std::pow(10.0, e), e);
 }
 
-double median(std::vector<double> v) {
-  const auto middle = v.begin() + std::ptrdiff_t(v.size() / 2);
-  std::nth_element(v.begin(), middle, v.end());
-  return *middle;
-}
+// A series that may be named.
+struct Candidate {
+  size_t series;
+  double last;               // value
+  double far = 0, rank = 0;  // largest distance from the median of all series, in parts of the axis
+};
 
-// The largest distance of each series from the median of all of them, in parts of the axis.
-std::vector<double> distances(const Chart& chart, const Axis& y, const std::vector<size_t>& series) {
-  std::map<double, std::vector<double>> at;
-  for (const size_t i : series)
-    for (size_t k = 0; k < chart.series[i].x.size(); ++k)
-      if (const double v = y.at(chart.series[i].y[k]); std::isfinite(v)) at[chart.series[i].x[k]].push_back(v);
-  std::map<double, double> middle;
-  for (auto& [x, values] : at) middle[x] = median(std::move(values));
-  std::vector<double> list;
-  for (const size_t i : series) {
-    double most = 0;
-    for (size_t k = 0; k < chart.series[i].x.size(); ++k)
-      if (const double v = y.at(chart.series[i].y[k]); std::isfinite(v))
-        most = std::max(most, std::fabs(v - middle[chart.series[i].x[k]]));
-    list.push_back(most);
+void measure(const Chart& chart, const Axis& y, std::vector<Candidate>& list) {
+  std::map<double, std::vector<std::pair<double, Candidate*>>> at;
+  for (Candidate& c : list)
+    for (size_t k = 0; k < chart.series[c.series].x.size(); ++k)
+      if (const double v = y.at(chart.series[c.series].y[k]); std::isfinite(v))
+        at[chart.series[c.series].x[k]].emplace_back(v, &c);
+  for (auto& [x, values] : at) {
+    const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    const double median = middle->first;
+    for (const auto& [v, c] : values) c->far = c->rank = std::max(c->far, std::fabs(v - median));
   }
-  return list;
 }
 
 }  // namespace
@@ -72,7 +68,7 @@ std::vector<double> nice_ticks(double lo, double hi, int most) {
 std::vector<double> log_ticks(double lo, double hi, int most) {
   if (!(lo > 0 && hi > lo)) return {};
   const int first = int(std::floor(std::log10(lo))), last = int(std::ceil(std::log10(hi)));
-  const auto collect = [&](std::initializer_list<double> mantissas, int every) {
+  const auto collect = [&](const std::vector<double>& mantissas, int every) {
     std::vector<double> ticks;
     for (int e = first; e <= last; ++e)
       for (const double m : mantissas)
@@ -91,12 +87,9 @@ std::vector<double> log_ticks(double lo, double hi, int most) {
     if (ticks.size() < 2 || int(ticks.size()) > most) return;
     if (best.empty() || gap(ticks) < gap(best) * 0.95) best = std::move(ticks);
   };
-  offer(collect({1}, 1));
-  offer(collect({1, 3}, 1));
-  offer(collect({1, 2, 5}, 1));
-  offer(collect({1, 2, 3, 5}, 1));
-  offer(collect({1, 1.5, 2, 3, 5, 7}, 1));
-  offer(collect({1, 1.5, 2, 3, 4, 5, 6, 8}, 1));
+  const std::vector<double> choices[] = {
+      {1}, {1, 3}, {1, 2, 5}, {1, 2, 3, 5}, {1, 1.5, 2, 3, 5, 7}, {1, 1.5, 2, 3, 4, 5, 6, 8}};
+  for (const std::vector<double>& m : choices) offer(collect(m, 1));
   if (hi < 10 * lo) offer(nice_ticks(lo, hi, most));
   for (int every = 2; best.empty() && every < 700; ++every) offer(collect({1}, every));
   return best;
@@ -148,28 +141,22 @@ Axis y_axis(const Chart& chart) {
     const double room = std::pow(hi / lo, 0.04);
     return {lo / room, hi * room, true};
   }
-  if (hi - lo <= 1e-9 * std::max(std::fabs(lo), std::fabs(hi))) {
-    const double room = lo == 0 ? 1 : std::fabs(lo) * 0.1;
-    return {lo - room, hi + room, false};
-  }
-  const double room = (hi - lo) * 0.04;
+  const bool flat = hi - lo <= 1e-9 * std::max(std::fabs(lo), std::fabs(hi));
+  const double room = !flat ? (hi - lo) * 0.04 : lo == 0 ? 1 : std::fabs(lo) * 0.1;
   // A scale that would begin just above zero begins at zero.
-  const double from = lo >= 0 && lo < 0.1 * hi ? 0 : lo - room;
-  return {from, hi + room, false};
+  return {!flat && lo >= 0 && lo < 0.1 * hi ? 0 : lo - room, hi + room, false};
 }
 
 std::vector<std::string> tick_labels(const std::vector<double>& ticks, bool log) {
-  std::vector<std::string> labels;
-  if (log && ticks.size() > 1 && ticks.back() / ticks.front() >= 1.99) {
-    for (const double t : ticks) labels.push_back(log_label(t));
-    return labels;
-  }
+  const bool is_wide = log && ticks.size() > 1 && ticks.back() / ticks.front() >= 1.99;
   const double step = ticks.size() > 1 ? ticks[1] - ticks[0] : 1;
   double most = 0;
   for (const double t : ticks) most = std::max(most, std::fabs(t));
   const int digits = std::clamp(int(-std::floor(std::log10(step) + 1e-9)), 0, 12);
+  std::vector<std::string> labels;
   for (const double t : ticks)
-    labels.push_back(t == 0         ? "0"
+    labels.push_back(is_wide        ? log_label(t)
+                     : t == 0       ? "0"
                      : most >= 1000 ? short_number(t)
                      : most < 1e-3  ? number_text(t)
                                     : fmt::format("{:.{}f}", t, digits));
@@ -182,44 +169,42 @@ double last_value(const Series& s, const Axis& y) {
 }
 
 std::vector<size_t> named_series(const Chart& chart, const Axis& y, int most) {
-  std::vector<size_t> list;
-  std::vector<double> last;
+  const size_t room = size_t(most);
+  std::vector<Candidate> list;
   for (size_t i = 0; i < chart.series.size(); ++i) {
     const Series& s = chart.series[i];
     const double v = last_value(s, y);
-    if (s.style == Series::Style::faint || s.name.empty() || !std::isfinite(v)) continue;
-    list.push_back(i);
-    last.push_back(v);
+    if (s.style != Series::Style::faint && !s.name.empty() && std::isfinite(v)) list.push_back({i, v});
   }
-  if (list.size() <= size_t(most)) return list;
-  std::vector<size_t> order(list.size());
-  std::iota(order.begin(), order.end(), size_t(0));
-  const auto higher = [&](size_t a, size_t b) { return last[a] > last[b]; };
-  std::stable_sort(order.begin(), order.end(), higher);
-  if (chart.groups.empty()) {
-    if (chart.best == Chart::Best::lowest) std::reverse(order.begin(), order.end());
-    order.resize(size_t(most));
-  } else {
-    // Those that end together, about as far away, are named by one.
+  const auto sort = [&](const auto& key) {
+    std::stable_sort(list.begin(), list.end(), [&](const auto& a, const auto& b) { return key(a) > key(b); });
+  };
+  if (list.size() > room && chart.groups.empty()) {
+    const double sign = chart.best == Chart::Best::lowest ? -1 : 1;
+    sort([&](const Candidate& c) { return sign * c.last; });
+    list.resize(room);
+  } else if (list.size() > room) {
     constexpr double kFar = 3, kNear = 0.05, kAlike = 0.25;
-    const std::vector<double> far = distances(chart, y, list);
-    const double usual = median(far);
-    const size_t highest = order.front(), lowest = order.back();
-    const auto rank = [&](size_t i) { return i == highest || i == lowest ? INFINITY : far[i]; };
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return rank(a) > rank(b); });
-    std::vector<size_t> apart;
-    for (const size_t i : order) {
-      const auto like = [&](size_t k) {
-        return chart.series[list[k]].color == chart.series[list[i]].color && std::fabs(far[k] - far[i]) < kAlike &&
-               std::fabs(y.at(last[k]) - y.at(last[i])) < kNear;
+    measure(chart, y, list);
+    sort([](const Candidate& c) { return c.far; });
+    const double usual = list[(list.size() - 1) / 2].far;
+    sort([](const Candidate& c) { return c.last; });
+    list.front().rank = list.back().rank = INFINITY;
+    sort([](const Candidate& c) { return c.rank; });
+    // Those that end together, about as far away, are named by one.
+    std::vector<Candidate> apart;
+    for (const Candidate& c : list) {
+      const auto like = [&](const Candidate& o) {
+        return chart.series[o.series].color == chart.series[c.series].color && std::fabs(o.far - c.far) < kAlike &&
+               std::fabs(y.at(o.last) - y.at(c.last)) < kNear;
       };
-      if (apart.size() < size_t(most) && rank(i) > kFar * usual && std::none_of(apart.begin(), apart.end(), like))
-        apart.push_back(i);
+      if (apart.size() < room && c.rank > kFar * usual && std::none_of(apart.begin(), apart.end(), like))
+        apart.push_back(c);
     }
-    order = std::move(apart);
+    list = std::move(apart);
   }
   std::vector<size_t> named;
-  for (const size_t i : order) named.push_back(list[i]);
+  for (const Candidate& c : list) named.push_back(c.series);
   std::sort(named.begin(), named.end());
   return named;
 }

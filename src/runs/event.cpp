@@ -26,6 +26,16 @@ concept Struct = requires(T v) {
   T::fields(v, [](auto&&...) {});
 };
 
+void body_fields(auto& event, auto&& f) {
+  std::visit([&](auto& body) { std::decay_t<decltype(body)>::fields(body, f); }, event.body);
+}
+
+// Calls f(std::type_identity<Kind>()) for each kind.
+void each_kind(const auto& f) {
+  const auto call = [&]<class... Kind>(const std::variant<Kind...>*) { (f(std::type_identity<Kind>()), ...); };
+  call(static_cast<const Body*>(nullptr));
+}
+
 // ---- writing
 struct FieldWriter {
   std::string& s;
@@ -77,16 +87,12 @@ struct FieldReader {
   }
   template <class T>
   static void read(const char* name, const Json& j, T& v) {
-    if constexpr (std::is_same_v<T, std::optional<double>>) {
-      read(name, j, v.emplace());  // null is a number that is not finite
-    } else if constexpr (Optional<T>) {
-      if (!j.is_null()) read(name, j, v.emplace());
+    if constexpr (Optional<T>) {
+      if (!j.is_null() || std::is_same_v<T, std::optional<double>>) read(name, j, v.emplace());
     } else if constexpr (std::is_same_v<T, double>) {
       v = j.is_null() ? kUnknown : json_number<double>(j, name, -kMost, kMost);
     } else if constexpr (std::is_same_v<T, int64_t>) {
       v = json_number<int64_t>(j, name, -kMostWhole, kMostWhole);
-    } else if constexpr (std::is_same_v<T, Json>) {
-      v = j;
     } else if constexpr (List<T>) {
       check(j.is_array(), "{} is not a list", name);
       v.clear();
@@ -123,6 +129,7 @@ struct NumberReader {
     return read(v.emplace());
   }
   bool read(bool&) { return false; }
+  bool read(std::string& phase) { return skip("\"" + (phase = "train") + "\""); }
   template <class T>
   bool read(T& v) {
     constexpr bool kReal = std::is_floating_point_v<T>;
@@ -138,20 +145,13 @@ struct NumberReader {
 
 std::optional<Event> parse_step(std::string_view line) {
   NumberReader field{line};
-  Event e{0, {}, "train", Step()};
+  Event e{0, {}, {}, Step()};
   if (!field.skip("{\"kind\":\"step\"")) return std::nullopt;
   field("t", e.t, "");
   field("step", e.step, "");
-  if (!field.skip(",\"phase\":\"train\"")) return std::nullopt;
+  field("phase", e.phase, "");
   Step::fields(std::get<Step>(e.body), field);
   return field.fits && field.rest == "}" ? std::optional(std::move(e)) : std::nullopt;
-}
-
-template <size_t... I>
-std::optional<Body> body_of(std::string_view kind, std::index_sequence<I...>) {
-  std::optional<Body> body;
-  ((std::variant_alternative_t<I, Body>::kKind == kind ? void(body.emplace(std::in_place_index<I>)) : void()), ...);
-  return body;
 }
 
 // ---- the schema
@@ -177,36 +177,30 @@ struct FieldSchema {
     if constexpr (std::is_same_v<T, std::string>) return {{"type", "string"}};
     if constexpr (std::is_same_v<T, Json>) return {{"type", "object"}};
     if constexpr (List<T>) return {{"type", "array"}, {"items", of<typename T::value_type>()}};
-    if constexpr (Struct<T>) {
-      Json properties = Json::object(), required = Json::array();
-      const T e{};
-      T::fields(e, FieldSchema{properties, required});
-      return {{"type", "object"}, {"required", required}, {"properties", properties}};
-    }
+    if constexpr (Struct<T>) return object<T>(Json::object(), Json::array());
+  }
+  // An object with the fields of T behind those that are there.
+  template <class T>
+  static Json object(Json properties, Json required) {
+    const T e{};
+    T::fields(e, FieldSchema{properties, required});
+    return {{"type", "object"}, {"required", required}, {"properties", properties}};
   }
 };
 
-template <class T>
+template <class Kind>
 Json schema_of_kind() {
-  Json properties{{"kind", {{"const", T::kKind}}},
-                  {"t", {{"type", "number"}, {"minimum", 0}, {"description", "seconds since the start of the run"}}},
-                  {"step", {{"type", "integer"}, {"minimum", 0}, {"description", "the last step that was taken"}}},
-                  {"phase", {{"enum", {"prepare", "train", "eval", "end"}}}}};
+  const Json properties{
+      {"kind", {{"const", Kind::kKind}}},
+      {"t", {{"type", "number"}, {"minimum", 0}, {"description", "seconds since the start of the run"}}},
+      {"step", {{"type", "integer"}, {"minimum", 0}, {"description", "the last step that was taken"}}},
+      {"phase", {{"enum", {"prepare", "train", "eval", "end"}}}}};
   Json required{"kind", "t", "phase"};
-  if (requires { T::kOncePerStep; }) required.push_back("step");
-  const T e{};
-  T::fields(e, FieldSchema{properties, required});
-  return {{"type", "object"}, {"required", required}, {"properties", properties}, {"additionalProperties", false}};
+  if (requires { Kind::kOncePerStep; }) required.push_back("step");
+  Json schema = FieldSchema::object<Kind>(properties, required);
+  schema["additionalProperties"] = false;
+  return schema;
 }
-
-template <size_t... I>
-Json schema_of_kinds(std::index_sequence<I...>) {
-  Json kinds = Json::array();
-  (kinds.push_back(schema_of_kind<std::variant_alternative_t<I, Body>>()), ...);
-  return kinds;
-}
-
-constexpr auto kBodies = std::make_index_sequence<std::variant_size_v<Body>>{};
 
 }  // namespace
 
@@ -221,7 +215,7 @@ std::string to_json_line(const Event& event) {
   field("t", std::round(event.t * 1e6) / 1e6, "");
   field("step", event.step, "");
   field("phase", event.phase, "");
-  std::visit([&](const auto& b) { std::decay_t<decltype(b)>::fields(b, field); }, event.body);
+  body_fields(event, field);
   return s + "}";
 }
 
@@ -230,14 +224,16 @@ std::optional<Event> parse_event(std::string_view line) {
   try {
     const Json j = read_json<Json>("event", line);
     check(j.is_object() && j.contains("kind"), "not an object with a kind");
-    std::optional<Body> body = body_of(j.at("kind").get<std::string>(), kBodies);
-    if (!body) return std::nullopt;
-    Event e{0, {}, {}, std::move(*body)};
+    std::optional<Event> e;
+    each_kind([&, kind = j.at("kind").get<std::string>()]<class Kind>(std::type_identity<Kind>) {
+      if (Kind::kKind == kind) e.emplace().body.template emplace<Kind>();
+    });
+    if (!e) return std::nullopt;
     const FieldReader field{j};
-    field("t", e.t, "");
-    field("step", e.step, "");
-    field("phase", e.phase, "");
-    std::visit([&](auto& b) { std::decay_t<decltype(b)>::fields(b, field); }, e.body);
+    field("t", e->t, "");
+    field("step", e->step, "");
+    field("phase", e->phase, "");
+    body_fields(*e, field);
     return e;
   } catch (const Json::exception& e) {
     fail("{}", e.what());
@@ -245,10 +241,12 @@ std::optional<Event> parse_event(std::string_view line) {
 }
 
 nlohmann::ordered_json events_schema() {
+  Json kinds = Json::array();
+  each_kind([&]<class Kind>(std::type_identity<Kind>) { kinds.push_back(schema_of_kind<Kind>()); });
   return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
           {"title", "One line of events.jsonl, schema toy/v1"},
           {"description", "docs/runs.md says when each kind is written. Readers skip a kind that they do not know."},
-          {"oneOf", schema_of_kinds(kBodies)}};
+          {"oneOf", kinds}};
 }
 
 }  // namespace toy::runs

@@ -31,7 +31,7 @@ std::optional<std::string> name_in_step(const Event& e) {
       e.body);
 }
 
-// Lines of the file as it was when it was opened, and their numbers; the same ones however often they are read.
+// Lines that began when the file was opened, and their numbers; the same ones however often they are read.
 class Lines {
  public:
   explicit Lines(const std::string& path) : path_(path) {
@@ -53,7 +53,6 @@ class Lines {
     for (std::string line; at < end_ && std::getline(file_, line);) {
       ++number;
       at += int64_t(line.size()) + 1;
-      if (at > end_ + 1) line.resize(size_t(int64_t(line.size()) + 1 - (at - end_)));  // it has grown since
       if (!line.empty()) f(line, number, at > end_);
     }
     check(!file_.bad(), "{}: cannot read: {}", path_, std::strerror(errno));

@@ -50,60 +50,46 @@ void keep_less(std::optional<double>& best, double v) {
   if (std::isfinite(v)) best = best ? std::min(*best, v) : v;
 }
 
-std::string model_name(const nlohmann::ordered_json& model) {
-  const auto it = model.find("name");
-  return it != model.end() && it->is_string() ? it->get<std::string>() : std::string();
-}
-
-void take(Summary& s, const RunStart& e) {
-  if (!e.run_id.empty()) s.id = e.run_id;
-  s.model = model_name(e.model);
-  s.recipe = e.recipe;
-  s.started = e.time;
-  s.steps = e.steps;
-  s.parameters = e.parameters;
-  s.config = e.config;
-}
-
-void take(Summary& s, const Resume& e) {
-  ++s.resumes;
-  if (e.steps) s.steps = *e.steps;
-  if (e.config) s.config = *e.config;
-  s.error.clear();
-  s.exit_code.reset();
-}
-
-void take(Summary& s, const RunEnd& e) {
-  s.status = e.exit_code == 0 ? e.reason : "failed";
-  s.exit_code = e.exit_code;
-  s.error = e.error.value_or("");
-}
-
-void take(Summary& s, const Step& e) {
-  s.loss = finite(e.loss);
-  keep_less(s.best_loss, e.loss);
-  s.lr = finite(e.lr);
-  if (__builtin_add_overflow(s.tokens, e.tokens, &s.tokens)) s.tokens = INT64_MAX;
-  s.tokens_per_second = finite(e.tokens_per_second);
-}
-
-void take(Summary& s, const Eval& e) {
-  s.validation_loss = finite(e.loss);
-  s.nats_per_byte = finite(e.nats_per_byte);
-  // Where validations read a part of the text, those of the whole (at the end, at a time limit) count for nothing.
-  if (!e.whole && s.validation_is_whole.value_or(true)) s.best_validation_loss.reset();
-  if (!e.whole || !s.validation_is_whole) s.validation_is_whole = e.whole;
-  if (s.validation_is_whole == e.whole) keep_less(s.best_validation_loss, e.loss);
-}
-
-void take(Summary& s, const Event& e) {
-  s.seconds = std::max(s.seconds, e.t);
-  if (e.step) s.step = std::max(s.step, *e.step);
-  if (const auto* start = e.as<RunStart>()) take(s, *start);
-  if (const auto* step = e.as<Step>()) take(s, *step);
-  if (const auto* eval = e.as<Eval>()) take(s, *eval);
-  if (const auto* resume = e.as<Resume>()) take(s, *resume);
-  if (const auto* end = e.as<RunEnd>()) take(s, *end);
+void take(Summary& s, const Event& event) {
+  s.seconds = std::max(s.seconds, event.t);
+  s.step = std::max(s.step, event.step.value_or(0));
+  if (const auto* e = event.as<RunStart>()) {
+    if (!e->run_id.empty()) s.id = e->run_id;
+    const auto name = e->model.find("name");
+    s.model = name != e->model.end() && name->is_string() ? name->get<std::string>() : "";
+    s.recipe = e->recipe;
+    s.started = e->time;
+    s.steps = e->steps;
+    s.parameters = e->parameters;
+    s.config = e->config;
+  }
+  if (const auto* e = event.as<Resume>()) {
+    ++s.resumes;
+    s.steps = e->steps.value_or(s.steps);
+    s.config = e->config.value_or(s.config);
+    s.error.clear();
+    s.exit_code.reset();
+  }
+  if (const auto* e = event.as<RunEnd>()) {
+    s.status = e->exit_code == 0 ? e->reason : "failed";
+    s.exit_code = e->exit_code;
+    s.error = e->error.value_or("");
+  }
+  if (const auto* e = event.as<Step>()) {
+    s.loss = finite(e->loss);
+    keep_less(s.best_loss, e->loss);
+    s.lr = finite(e->lr);
+    if (__builtin_add_overflow(s.tokens, e->tokens, &s.tokens)) s.tokens = INT64_MAX;
+    s.tokens_per_second = finite(e->tokens_per_second);
+  }
+  if (const auto* e = event.as<Eval>()) {
+    s.validation_loss = finite(e->loss);
+    s.nats_per_byte = finite(e->nats_per_byte);
+    // Where validations read a part of the text, those of the whole (at the end, at a time limit) count for nothing.
+    if (!e->whole && s.validation_is_whole.value_or(true)) s.best_validation_loss.reset();
+    if (!e->whole || !s.validation_is_whole) s.validation_is_whole = e->whole;
+    if (s.validation_is_whole == e->whole) keep_less(s.best_validation_loss, e->loss);
+  }
 }
 
 Summary empty_summary(const std::string& folder, bool running) {
