@@ -203,6 +203,7 @@ std::vector<size_t> named_series(const Chart& chart, const Axis& y, int most) {
     }
     list = std::move(apart);
   }
+  if (list.size() == 1 && chart.groups.empty()) return {};  // the title names a single one
   std::vector<size_t> named;
   for (const Candidate& c : list) named.push_back(c.series);
   std::sort(named.begin(), named.end());

@@ -28,10 +28,10 @@ std::vector<std::string> tick_labels(const std::vector<double>& ticks, bool log)
 /// The last value of a series that its chart can show; NaN: there is none.
 double last_value(const Series& s, const Axis& y);
 
-/// Indices of the series to name where they end, at most `most`, in the order of the chart. Up to `most` series are all
-/// named. Of more, the best are, or in a chart of groups the outliers: the highest and the lowest at the end, and those
-/// whose largest distance from the median of all is more than three times the usual one; one of those of a color that
-/// end close together.
+/// Indices of the series to name where they end, in the order of the chart, at most `most`. Of more the best are named,
+/// or in a chart of groups the outliers: the highest and the lowest at the end, and those whose largest distance from
+/// the median of all is more than three times the usual one; one of those of a color that end close together. The only
+/// series of a chart has the chart's title for a name.
 std::vector<size_t> named_series(const Chart& chart, const Axis& y, int most);
 
 /// Places of labels that want to stand at `wanted` (in any order) and need `height` each, between lo and hi, moved as

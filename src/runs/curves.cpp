@@ -106,9 +106,8 @@ void group(Chart& chart) {
     s.color = kind_of(s.name);
     chart.groups[size_t(s.color)] = kBlockKinds[size_t(s.color)];
     const std::string layer = s.name.substr(0, s.name.find('.', s.name.find('.') + 1));
-    const auto it = std::find(layers.begin(), layers.end(), layer);
-    layer_of.push_back(size_t(it - layers.begin()));
-    if (it == layers.end()) layers.push_back(layer);
+    if (layers.empty() || layers.back() != layer) layers.push_back(layer);
+    layer_of.push_back(layers.size() - 1);
   }
   const auto present = [](const std::string& g) { return !g.empty(); };
   if (std::count_if(chart.groups.begin(), chart.groups.end(), present) > 1) return;
@@ -124,12 +123,7 @@ Chart chart_of_names(const Log& log, const Metric& m) {
   for (const Event& e : log.events) {
     const auto v = m.value(e);
     if (!v) continue;
-    std::string name = std::visit(
-        [](const auto& b) -> std::string {
-          if constexpr (requires { b.name; }) return b.name;
-          return {};
-        },
-        e.body);
+    std::string name = e.name_in_step().value_or("");
     constexpr std::string_view kWeight = ".weight";  // nearly all have it, so it tells nothing
     if (name.ends_with(kWeight)) name.resize(name.size() - kWeight.size());
     add(series.try_emplace(name, Series{name, {}, {}}).first->second, e, *v);

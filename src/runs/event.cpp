@@ -51,10 +51,8 @@ struct FieldWriter {
   }
   template <class T>
   void write(const T& v) const {
-    if constexpr (std::is_floating_point_v<T>) {
-      s += std::isfinite(v) ? fmt::format("{}", v) : "null";
-    } else if constexpr (std::is_arithmetic_v<T>) {
-      s += fmt::format("{}", v);
+    if constexpr (std::is_arithmetic_v<T>) {
+      s += std::isfinite(double(v)) ? fmt::format("{}", v) : "null";
     } else if constexpr (List<T>) {
       s += '[';
       for (const auto& e : v) {
@@ -206,6 +204,18 @@ Json schema_of_kind() {
 
 std::string_view Event::kind() const {
   return std::visit([](const auto& b) { return std::decay_t<decltype(b)>::kKind; }, body);
+}
+
+std::optional<std::string> Event::name_in_step() const {
+  return std::visit(
+      [](const auto& b) -> std::optional<std::string> {
+        if constexpr (!requires { b.kOncePerStep; }) return std::nullopt;
+        if constexpr (requires { b.name; }) return b.name;
+        if constexpr (requires { b.whole; }) return b.whole ? "whole" : "part";
+        if constexpr (requires { b.op; }) return b.op + " " + b.pass;
+        return "";
+      },
+      body);
 }
 
 std::string to_json_line(const Event& event) {

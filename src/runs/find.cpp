@@ -19,24 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kDepth = 3;
-
 std::string log_in(const fs::path& folder) { return (folder / kEventsFile).string(); }
-
-void find_below(const fs::path& folder, int depth, std::vector<std::string>& found) {
-  std::error_code error;
-  if (fs::is_regular_file(log_in(folder), error)) found.push_back(folder.string());
-  if (depth == 0) return;
-  std::vector<fs::path> folders;
-  for (fs::directory_iterator it(folder, fs::directory_options::skip_permission_denied, error), end;
-       !error && it != end; it.increment(error)) {
-    const bool hidden = it->path().filename().string().starts_with(".");
-    std::error_code ignored;
-    if (!hidden && !it->is_symlink(ignored) && it->is_directory(ignored)) folders.push_back(it->path());
-  }
-  std::sort(folders.begin(), folders.end());
-  for (const fs::path& f : folders) find_below(f, depth - 1, found);
-}
 
 // The path with its placeholders replaced.
 std::string filled_in(const std::string& path, const std::map<std::string, std::string>& fields) {
@@ -98,9 +81,21 @@ std::vector<std::string> find_runs(const std::string& root) {
   check(type == fs::file_type::directory, "'{}' is not a folder", root);
   fs::directory_iterator readable(root, error);
   check(!error, "'{}' cannot be read: {}", root, error.message());
-  std::vector<std::string> found;
-  find_below(root, kDepth, found);
-  return found;
+  std::vector<fs::path> found;
+  const auto look = [&](const fs::path& folder) {
+    if (fs::is_regular_file(log_in(folder), error)) found.push_back(folder);
+  };
+  look(root);
+  constexpr int kDepth = 3;
+  constexpr auto kReadable = fs::directory_options::skip_permission_denied;
+  for (fs::recursive_directory_iterator it(root, kReadable, error), end; it != end; it.increment(error)) {
+    const bool hidden = it->path().filename().string().starts_with(".");
+    const bool folder = !hidden && !it->is_symlink(error) && it->is_directory(error);
+    if (folder) look(it->path());
+    if (!folder || it.depth() + 1 >= kDepth) it.disable_recursion_pending();
+  }
+  std::sort(found.begin(), found.end());
+  return {found.begin(), found.end()};
 }
 
 std::optional<std::string> find_run(const std::string& id, std::span<const std::string> roots) {

@@ -18,19 +18,6 @@
 namespace toy::runs {
 namespace {
 
-// What tells apart events of one kind and step; nullopt where all of them count.
-std::optional<std::string> name_in_step(const Event& e) {
-  return std::visit(
-      [](const auto& b) -> std::optional<std::string> {
-        if constexpr (!requires { b.kOncePerStep; }) return std::nullopt;
-        if constexpr (requires { b.name; }) return b.name;
-        if constexpr (requires { b.whole; }) return b.whole ? "whole" : "part";
-        if constexpr (requires { b.op; }) return b.op + " " + b.pass;
-        return "";
-      },
-      e.body);
-}
-
 // Lines that began when the file was opened, and their numbers; the same ones however often they are read.
 class Lines {
  public:
@@ -83,14 +70,6 @@ std::vector<Turn> turns_of(Lines& lines) {
   });
   for (size_t i = turns.size(); i-- > 1;) turns[i - 1].step = std::min(turns[i - 1].step, turns[i].step);
   return turns;
-}
-
-// Locks of open files (OFD): they end with the file, whatever else the process opens and closes.
-struct flock whole_file(short type) {
-  struct flock f {};
-  f.l_type = type;
-  f.l_whence = SEEK_SET;
-  return f;
 }
 
 // Takes a torn last line away. False: the last line is whole and lacks its line break, or it cannot be taken away.
@@ -152,7 +131,7 @@ Log read_events(const std::string& path) {
   log.warnings = visit_events(path, [&](Event&& e) { log.events.push_back(std::move(e)); });
   std::set<std::tuple<size_t, int64_t, std::string>> seen;
   const auto is_outdated = [&](const Event& e) {
-    const auto name = name_in_step(e);
+    const auto name = e.name_in_step();
     return name && !seen.emplace(e.body.index(), e.step.value_or(0), *name).second;
   };
   // From the last to the first.
@@ -164,7 +143,8 @@ Log read_events(const std::string& path) {
 bool is_being_written(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
-  struct flock asked = whole_file(F_RDLCK);  // asks, takes nothing
+  struct flock asked {};  // for the whole file; it takes nothing
+  asked.l_type = F_RDLCK;
   const bool taken = ::fcntl(fd, F_OFD_GETLK, &asked) == 0 && asked.l_type != F_UNLCK;
   ::close(fd);
   return taken;
@@ -172,7 +152,6 @@ bool is_being_written(const std::string& path) {
 
 EventWriter::EventWriter(const std::string& path, Mode mode) : path_(path) {
   open(mode == Mode::resume ? 0 : O_CREAT);
-  lock();
   if (mode == Mode::resume) {
     visit_events(path, [this](Event&& e) { last_t_ = std::max(last_t_, e.t); });
     if (!is_ended(path)) append("\n");  // an empty line more is no event
@@ -185,7 +164,6 @@ EventWriter::EventWriter(const std::string& path, Mode mode) : path_(path) {
   check(!error, "{}: the log of an earlier run cannot be renamed to {}: {}", path, previous.string(), error.message());
   ::close(std::exchange(fd_, -1));
   open(O_CREAT | O_EXCL);
-  lock();
 }
 
 EventWriter::~EventWriter() {
@@ -195,11 +173,10 @@ EventWriter::~EventWriter() {
 void EventWriter::open(int flags) {
   fd_ = ::open(path_.c_str(), O_RDWR | O_APPEND | O_CLOEXEC | flags, 0666);
   check(fd_ >= 0, "{}: cannot open the log of the run: {}", path_, std::strerror(errno));
-}
-
-void EventWriter::lock() {
-  struct flock wanted = whole_file(F_WRLCK);
-  // File systems without locks are taken as they are.
+  // A lock of the open file (OFD), which ends with it, whatever else the process opens and closes. File systems without
+  // locks are taken as they are.
+  struct flock wanted {};
+  wanted.l_type = F_WRLCK;
   const bool taken = ::fcntl(fd_, F_OFD_SETLK, &wanted) != 0 && (errno == EAGAIN || errno == EACCES);
   if (taken) ::close(std::exchange(fd_, -1));
   check(!taken, "{}: another run is writing here now; choose another folder, or wait until it has ended", path_);

@@ -18,17 +18,13 @@ constexpr int kDashes = 4;
 constexpr double kLine = 15;  // from label to label, and from row to row of the legend
 constexpr double kLead = 24;  // of the line from a series to its label
 
-struct Box {
-  double left, top, right, bottom;
-};
-
 struct Plot {
   const Chart& chart;
   Axis x, y;
   std::vector<size_t> named = {};  // indices of the series with a label, in order
-  Box box{};
-  double px(double v) const { return box.left + x.at(v) * (box.right - box.left); }
-  double py(double v) const { return box.bottom - y.at(v) * (box.bottom - box.top); }
+  double left = 0, top = 0, right = 0, bottom = 0;
+  double px(double v) const { return left + x.at(v) * (right - left); }
+  double py(double v) const { return bottom - y.at(v) * (bottom - top); }
   bool is_named(size_t i) const { return std::binary_search(named.begin(), named.end(), i); }
   // 0: behind the others, 2: in front of them.
   int layer(size_t i) const { return chart.series[i].style == Series::Style::faint ? 0 : is_named(i) ? 2 : 1; }
@@ -45,7 +41,7 @@ std::string look_of(const Chart& chart, const Series& s) {
 // Points in pixels; of many in one pixel column the first, the extremes and the last.
 Drawing::Points pixels(const Plot& p, const Series& s, size_t begin, size_t end) {
   Drawing::Points out;
-  const bool dense = double(end - begin) > 2 * (p.box.right - p.box.left);
+  const bool dense = double(end - begin) > 2 * (p.right - p.left);
   for (size_t i = begin; i < end;) {
     size_t last = i, low = i, high = i;
     while (dense && last + 1 < end && std::floor(p.px(s.x[last + 1])) == std::floor(p.px(s.x[i]))) {
@@ -84,33 +80,33 @@ void draw_grid(Drawing& d, const Plot& p, const SvgOptions& o) {
   const std::vector<double> ys = p.y.ticks(y_ticks(o.height));
   const std::vector<std::string> names = tick_labels(ys, p.y.log);
   for (size_t i = 0; i < ys.size(); ++i) {
-    d.line(p.box.left, p.py(ys[i]), p.box.right, p.py(ys[i]), "grid");
-    d.text(p.box.left - 8, p.py(ys[i]) + 4, names[i], "soft right");
+    d.line(p.left, p.py(ys[i]), p.right, p.py(ys[i]), "grid");
+    d.text(p.left - 8, p.py(ys[i]) + 4, names[i], "soft right");
   }
-  std::vector<double> xs = p.x.ticks(std::max(2, int(p.box.right - p.box.left) / 60));
+  std::vector<double> xs = p.x.ticks(std::max(2, int(p.right - p.left) / 60));
   std::erase_if(xs, [](double x) { return x != std::floor(x); });  // there is no step 1.5
   std::vector<std::string> steps = tick_labels(xs, false);
   if (!steps.empty() && !p.chart.x_label.empty()) steps.back().insert(0, p.chart.x_label + " ");
   for (size_t i = 0; i < xs.size(); ++i) {
     const double x = std::min(p.px(xs[i]), o.width - text_width(steps[i]) / 2 - 6);  // not over the edge
-    d.text(x, p.box.bottom + 18, steps[i], "soft middle");
+    d.text(x, p.bottom + 18, steps[i], "soft middle");
   }
-  d.line(p.box.left, p.box.bottom, p.box.right, p.box.bottom, "axis");
+  d.line(p.left, p.bottom, p.right, p.bottom, "axis");
 }
 
 // Names beside the ends of their series, each with a line to it, dashed as the series.
 void draw_labels(Drawing& d, const Plot& p, double room) {
   std::vector<double> ends;
-  for (const size_t i : p.named)
-    ends.push_back(std::clamp(p.py(last_value(p.chart.series[i], p.y)), p.box.top, p.box.bottom));
-  const std::vector<double> at = spread(ends, kLine, p.box.top, p.box.bottom - 2);
-  const double right = p.box.right;
+  for (const size_t i : p.named) ends.push_back(std::clamp(p.py(last_value(p.chart.series[i], p.y)), p.top, p.bottom));
+  const std::vector<double> at = spread(ends, kLine, p.top, p.bottom - 2);
   for (size_t k = 0; k < p.named.size(); ++k) {
     const Series& s = p.chart.series[p.named[k]];
     const std::string look = look_of(p.chart, s);
-    d.path(fmt::format("M{:.1f} {:.1f}L{:.1f} {:.1f}H{:.1f}", right + 1, ends[k], right + 10, at[k], right + kLead),
-           "lead " + look);
-    d.text(right + kLead + 4, at[k] + 4, shortened(s.name, int((room - kLead - 6) / svg::kCharacter)), "label " + look);
+    d.path(
+        fmt::format("M{:.1f} {:.1f}L{:.1f} {:.1f}H{:.1f}", p.right + 1, ends[k], p.right + 10, at[k], p.right + kLead),
+        "lead " + look);
+    d.text(p.right + kLead + 4, at[k] + 4, shortened(s.name, int((room - kLead - 6) / svg::kCharacter)),
+           "label " + look);
   }
 }
 
@@ -142,16 +138,15 @@ std::string to_svg(const Chart& chart, const SvgOptions& o) {
   Drawing d;
   d.text(12, 22, chart.title, "title", chart.unit);
   Plot p{chart, x_axis(chart), y_axis(chart)};
-  const double top = 44 + draw_legend(d, chart, o.width), bottom = o.height - 30.0;
-  const int room_for = std::max(2, int((bottom - top) / kLine) + 1);
+  p.top = 44 + draw_legend(d, chart, o.width), p.bottom = o.height - 30.0;
+  const int room_for = std::max(2, int((p.bottom - p.top) / kLine) + 1);
   p.named = named_series(chart, p.y, chart.groups.empty() ? room_for : std::min(room_for, kMostOutliers));
-  if (p.named.size() == 1 && chart.groups.empty()) p.named.clear();  // the title names a single one
-  double left = 0, right = 0;
-  for (const std::string& s : tick_labels(p.y.ticks(y_ticks(o.height)), p.y.log)) left = std::max(left, text_width(s));
-  for (const size_t i : p.named) right = std::max(right, text_width(chart.series[i].name) + kLead + 12);
-  right = std::min(right, o.width * 0.4);
-  p.box = {left + 16, top, o.width - std::max(right, 24.0), bottom};
-  const Box& b = p.box;
+  double labels = 0;
+  for (const std::string& s : tick_labels(p.y.ticks(y_ticks(o.height)), p.y.log))
+    p.left = std::max(p.left, text_width(s));
+  for (const size_t i : p.named) labels = std::max(labels, text_width(chart.series[i].name) + kLead + 12);
+  labels = std::min(labels, o.width * 0.4);
+  p.left += 16, p.right = o.width - std::max(labels, 24.0);
   if (chart.empty()) {
     d.text(o.width / 2.0, o.height / 2.0, "nothing to draw", "soft middle");
   } else {
@@ -160,12 +155,12 @@ std::string to_svg(const Chart& chart, const SvgOptions& o) {
     for (const int layer : {0, 1, 2})
       for (size_t i = 0; i < chart.series.size(); ++i)
         if (p.layer(i) == layer) draw_series(lines, p, i, o.standalone);
-    d.window(lines, b.left - 4, b.top - 4, b.right - b.left + 8, b.bottom - b.top + 8);  // cuts what leaves the scale
-    draw_labels(d, p, right);
+    d.window(lines, p.left - 4, p.top - 4, p.right - p.left + 8, p.bottom - p.top + 8);  // cuts what leaves the scale
+    draw_labels(d, p, labels);
   }
   // What a page needs to read values off it.
   const std::string data = fmt::format("data-x=\"{} {} {:.2f} {:.2f}\" data-y=\"{} {} {:.2f} {:.2f}\" data-log=\"{}\"",
-                                       p.x.lo, p.x.hi, b.left, b.right, p.y.lo, p.y.hi, b.bottom, b.top, int(p.y.log));
+                                       p.x.lo, p.x.hi, p.left, p.right, p.y.lo, p.y.hi, p.bottom, p.top, int(p.y.log));
   return o.standalone ? d.file(o.width, o.height, chart.title, data) : d.element(o.width, o.height, chart.title, data);
 }
 

@@ -79,7 +79,6 @@ Frame frame_of(const Chart& chart, const Terminal& t) {
   }
   if (t.columns - f.left_width < 6) f.left_width = 0;  // no room for numbers
   f.named = named_series(chart, f.y, t.rows);
-  if (f.named.size() == 1 && chart.groups.empty()) f.named.clear();  // the title names a single one
   if (t.columns >= 56) {
     for (const size_t i : f.named)
       f.right_width = std::max(f.right_width, int(terminal_columns(chart.series[i].name)) + 1);

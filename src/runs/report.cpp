@@ -97,27 +97,23 @@ std::string statistics(const Log& log, const char* title) {
   for (const Event& e : log.events)
     if (const T* t = e.as<T>()) last[t->name] = {e.step.value_or(0), t};
   if (last.empty()) return {};
-  std::string rows;
-  const auto cell = [&](const char* name, const std::string& text) {
-    rows += fmt::format(R"(<td data-n="{}">{}</td>)", name, text);
-  };
+  constexpr const char* kNames[] = {"name", "step", "rms", "mean", "min", "max", "not finite"};
+  std::string head, rows;
+  for (const char* name : kNames) head += fmt::format("<th>{}</th>", name);
   for (const auto& [name, entry] : last) {
     const auto& [step, t] = entry;
+    const std::string cells[] = {markup(name),        grouped(step),       number_text(t->rms),  number_text(t->mean),
+                                 number_text(t->min), number_text(t->max), grouped(t->nonfinite)};
     rows += "<tr>";
-    cell("", markup(name));
-    cell("step", grouped(step));
-    cell("rms", number_text(t->rms));
-    cell("mean", number_text(t->mean));
-    cell("min", number_text(t->min));
-    cell("max", number_text(t->max));
-    cell("not finite", grouped(t->nonfinite));
+    for (size_t i = 0; i < std::size(cells); ++i)
+      rows += fmt::format(R"(<td data-n="{}">{}</td>)", i > 0 ? kNames[i] : "", cells[i]);
     rows += fmt::format(R"(<td class="l"><div class="mini">{}</div></td></tr>)", histogram_svg(t->histogram)) + "\n";
   }
-  return fmt::format(R"(<details class="card"{}><summary>{}, {} of them</summary><table class="stats"><tr><th>name</th>
-<th>step</th><th>rms</th><th>mean</th><th>min</th><th>max</th><th>not finite</th><th class="l">histogram</th></tr>
+  return fmt::format(R"(<details class="card"{}><summary>{}, {} of them</summary><table class="stats"><tr>{}
+<th class="l">histogram</th></tr>
 {}</table></details>
 )",
-                     last.size() <= kOpen ? " open" : "", title, last.size(), rows);
+                     last.size() <= kOpen ? " open" : "", title, last.size(), head, rows);
 }
 
 std::string samples(const Log& log) {

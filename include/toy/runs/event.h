@@ -305,6 +305,8 @@ struct Event {
   Body body;
 
   std::string_view kind() const;
+  /// What tells apart events of one kind and step; nullopt for kinds of which every event counts.
+  std::optional<std::string> name_in_step() const;
   /// The event as this kind, or nullptr.
   template <class T>
   const T* as() const {

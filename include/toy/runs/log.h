@@ -55,7 +55,6 @@ class EventWriter final : public EventSink {
 
  private:
   void open(int flags);
-  void lock();
   void append(const std::string& text);
   std::string path_;
   int fd_ = -1;
