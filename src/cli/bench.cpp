@@ -3,16 +3,26 @@
 #include "cli/bench.h"
 
 #include <fmt/format.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "backend/cpu/peak.h"
 #include "backend/host_device.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/main.h"
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/base/philox.h"
+#include "toy/data/text_files.h"
+#include "toy/models/spec.h"
 #include "toy/tensor/buffer.h"
 
 namespace toy::cli {
@@ -95,6 +105,64 @@ std::vector<Ceilings::Best> best_times(const Plan& plan, const Ceilings& ceiling
   return best;
 }
 
+bool look_disturbed(const Ceilings& c) {
+  constexpr double kSlack = 0.8;  // of two levels that are as fast, either may be measured faster
+  for (size_t i = 1; i < c.levels.size(); ++i)
+    if (c.levels[i - 1].read < kSlack * c.levels[i].read) return true;
+  return false;
+}
+
+Ceilings read_ceilings(const std::string& path) {
+  const auto j = parse_json<nlohmann::json>(read_text_file(path));
+  check(j.is_object(), "ceilings: {} is not JSON as `toy bench machine --json` writes it", path);
+  const auto number = [&](const nlohmann::json& object, const char* key) {
+    check(object.is_object() && object.contains(key) && object[key].is_number() && object[key] >= 0,
+          "ceilings: {}: '{}' is missing or not a number; the file is made by `toy bench machine --json`", path, key);
+    constexpr double kMost = 1e15;
+    return json_number<double>(object[key], fmt::format("ceilings: {}: '{}'", path, key), 0, kMost);
+  };
+  Ceilings c;
+  c.fma = number(j, "fma_gflops"), c.exp = number(j, "exp_gops");
+  check(j.contains("levels") && j["levels"].is_array() && !j["levels"].empty(),
+        "ceilings: {}: 'levels' is missing; the file is made by `toy bench machine --json`", path);
+  for (const nlohmann::json& l : j["levels"])
+    c.levels.push_back(
+        {l.value("name", "memory"), size_t(number(l, "bytes")), number(l, "read_gbs"), number(l, "copy_gbs")});
+  c.levels.back().holds = 0;  // what is beyond all others has no end
+  const bool positive = c.fma > 0 && c.exp > 0 &&
+                        std::all_of(c.levels.begin(), c.levels.end(), [](const MemoryLevel& l) { return l.read > 0; });
+  check(positive, "ceilings: {}: a speed is 0; measure again with `toy bench machine --json`", path);
+  return c;
+}
+
+std::vector<std::string> shapes_of(const std::string& list) {
+  std::vector<std::string> shapes;
+  std::istringstream names(list + ",");
+  for (std::string name; std::getline(names, name, ',');) {
+    check(!name.empty(), "shape '{}': a name is empty; give NAME[,NAME...]", list);
+    model_spec(name);
+    shapes.push_back(name);
+  }
+  return shapes;
+}
+
+void run_apart(const std::function<void()>& work) {
+  std::fflush(stdout);
+  const pid_t child = fork();
+  if (child < 0) fail_internal("fork: there are no more processes");
+  if (child == 0) _exit(exit_code_of(work));
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(status)) fail_internal("the measuring process was ended by signal {}", WTERMSIG(status));
+  if (WEXITSTATUS(status) != 0) throw Exit{WEXITSTATUS(status)};
+}
+
+void for_each_shape(const std::vector<std::string>& shapes, const std::function<void(const std::string&)>& measure) {
+  if (shapes.size() == 1) return measure(shapes.front());
+  for (const std::string& shape : shapes) run_apart([&] { measure(shape); });
+}
+
 Windows random_windows(int64_t tokens, int64_t vocab) {
   Windows w;
   const Philox random(0, "bench");
@@ -135,8 +203,8 @@ void print_profile(const Session& session, double fma, const Plan& costs) {
                           100e-9 * r.flops / r.seconds / fma, r.bytes / r.seconds * 1e-9));
 }
 
-void add_bench(CLI::App& app) {
-  app.require_subcommand(1);
+void add_bench(CLI::App& root) {
+  CLI::App& app = add_command_group(root, "bench", "Measure speed and compare it with the machine's limits");
   add_bench_machine(app);
   add_bench_ops(app);
   add_bench_train(app);

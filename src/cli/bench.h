@@ -20,10 +20,10 @@ namespace toy::cli {
 
 double median(std::vector<double> values);
 
-/// f32 multiply-add GFLOP/s and GB/s read from memory: the best of several short measurements, which is what the
-/// undisturbed machine can do.
 /// The threads of a device of this program.
 ThreadPool& team_of(Device& device);
+/// f32 multiply-add GFLOP/s and GB/s read from memory: the best of several short measurements, which is what the
+/// undisturbed machine can do.
 double fma_ceiling(ThreadPool& pool);
 double read_ceiling(ThreadPool& pool);
 
@@ -59,7 +59,7 @@ std::vector<Ceilings::Best> best_times(const Plan& plan, const Ceilings& ceiling
 /// measured.
 std::vector<std::string> shapes_of(const std::string& list);
 /// Calls `work` in a process of its own, so that memory it needs is not counted as the caller's. Call it before there
-/// are threads. Throws what `work` throws.
+/// are threads. Throws Exit where it fails, which has said why.
 void run_apart(const std::function<void()>& work);
 /// Calls `measure` for each shape; where there are several, in processes of their own: peak memory is each shape's.
 void for_each_shape(const std::vector<std::string>& shapes, const std::function<void(const std::string&)>& measure);

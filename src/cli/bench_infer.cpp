@@ -13,11 +13,9 @@
 #include "cli/bench.h"
 #include "cli/command.h"
 #include "cli/console.h"
-#include "cli/help.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
-#include "toy/base/json_text.h"
 #include "toy/base/memory.h"
 #include "toy/base/philox.h"
 #include "toy/decode/decoder.h"
@@ -29,37 +27,20 @@ using nlohmann::ordered_json;
 
 constexpr int64_t kShortPrompt = 8;  // tokens, for the time to the first one generated
 
-// A random model in a file that exists until it is loaded. Another process makes it, so its memory is not measured.
-class RandomFile {
- public:
-  explicit RandomFile(const ModelSpec& spec)
-      : folder_((std::filesystem::temp_directory_path() / "toy_bench_XXXXXX").string()) {
-    check(mkdtemp(folder_.data()) != nullptr, "bench infer: no folder can be made in {}: {}",
+// A folder for a model with random weights.
+struct TemporaryFolder {
+  std::string path = (std::filesystem::temp_directory_path() / "toy_bench_XXXXXX").string();
+  TemporaryFolder() {
+    check(mkdtemp(path.data()) != nullptr, "bench infer: no folder can be made in {}: {}",
           std::filesystem::temp_directory_path().string(), std::strerror(errno));
-    try {
-      run_apart([&] { save_model(random_model(spec, *make_cpu_device(0), 0), path()); });
-    } catch (...) {
-      remove();
-      throw;
-    }
   }
-  ~RandomFile() { remove(); }
-  RandomFile(const RandomFile&) = delete;
-  RandomFile& operator=(const RandomFile&) = delete;
-
-  Model load(const Device& device) {
-    Model model = load_model(path(), device);
-    remove();  // what is mapped stays until it is unmapped
-    return model;
-  }
-
- private:
-  std::string path() const { return folder_ + "/model.gguf"; }
-  void remove() {
+  ~TemporaryFolder() { remove(); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  void remove() const {
     std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
+    std::filesystem::remove_all(path, ignored);
   }
-  std::string folder_;
 };
 
 // Weights that every decoded token reads: not tables, of which it reads a row.
@@ -107,18 +88,15 @@ struct Infer {
   void add(CLI::App& app) {
     add_model_option(app, model_path);
     begin_group(app, "Model");
-    app.add_option("--shape", shape,
-                   fmt::format("Sizes with random weights instead of a file, separated by commas: {}, or JSON files",
-                               fmt::join(size_names(), ", ")))
-        ->check(suggested(size_names(), true));
+    add_option(app, "--shape", shape,
+               fmt::format("Sizes with random weights instead of a file, separated by commas: {}, or JSON files",
+                           fmt::join(size_names(), ", ")),
+               suggested(size_names(), true));
     begin_group(app, "Batch");
-    const auto count = [&](const char* name, int64_t& value, const char* help, double most) {
-      app.add_option(name, value, help)->capture_default_str()->check(from_to(1, most));
-    };
-    count("--prompt", prompt, "Tokens of the prompt", 1e6);
-    count("--decode", decode, "Tokens to generate after it", 1e6);
-    count("--parallel", parallel, "Sequences generated together", 4096);
-    count("--repeat", repeat, "Runs to take the median of", 1e6);
+    add_option(app, "--prompt", prompt, "Tokens of the prompt", from_to(1, 1e6));
+    add_option(app, "--decode", decode, "Tokens to generate after it", from_to(1, 1e6));
+    add_option(app, "--parallel", parallel, "Sequences generated together", from_to(1, 4096));
+    add_option(app, "--repeat", repeat, "Runs to take the median of", from_to(1, 1e6));
     begin_group(app, "Output");
     app.add_flag("--profile", profile, "Print the time of each kind of op while decoding, on stderr");
     app.add_flag("--json", json, "Print a JSON object per model");
@@ -136,8 +114,15 @@ struct Infer {
     const std::vector<std::string> shapes = shapes_of(shape);
     for (const std::string& name : shapes) model_spec(name).require_positions(prompt + decode, "prompt + decode");
     for_each_shape(shapes, [this](const std::string& name) {
-      RandomFile file(model_spec(name));
-      measure(name, [&](const Device& dev) { return file.load(dev); });
+      const TemporaryFolder folder;
+      const std::string file = folder.path + "/model.gguf";
+      // In another process, whose memory is not measured.
+      run_apart([&] { save_model(random_model(model_spec(name), *make_cpu_device(0), 0), file); });
+      measure(name, [&](const Device& dev) {
+        Model model = load_model(file, dev);
+        folder.remove();  // what is mapped stays until it is unmapped
+        return model;
+      });
     });
   }
 
@@ -213,15 +198,13 @@ struct Infer {
     if (profile)
       print_profile(d.session(), fma,
                     plan_of_rows(*dev, model, {int(parallel), prompt + decode}, std::min(parallel, d.max_rows())));
-    if (json)
-      fmt::print("{}\n", json_text(j));
-    else
-      fmt::print(
-          "{}: prefill {:.1f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; decode {:.1f} tokens/s, {:.1f} GB/s of "
-          "weights and cache = {:.0f}% of {:.1f}; loaded in {:.1f} ms, first token of a short prompt after {:.1f}; "
-          "peak {} MiB\n",
-          name, median(prefill_tps), gflops, 100 * gflops / fma, fma, median(decode_tps), median(rates),
-          100 * median(of_read), median(reads), 1e3 * load, 1e3 * first_token, peak);
+    if (json) return print_json(j);
+    fmt::print(
+        "{}: prefill {:.1f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; decode {:.1f} tokens/s, {:.1f} GB/s of "
+        "weights and cache = {:.0f}% of {:.1f}; loaded in {:.1f} ms, first token of a short prompt after {:.1f}; "
+        "peak {} MiB\n",
+        name, median(prefill_tps), gflops, 100 * gflops / fma, fma, median(decode_tps), median(rates),
+        100 * median(of_read), median(reads), 1e3 * load, 1e3 * first_token, peak);
   }
 };
 

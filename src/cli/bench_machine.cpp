@@ -9,10 +9,8 @@
 #include "cli/bench.h"
 #include "cli/command.h"
 #include "cli/console.h"
-#include "cli/help.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
-#include "toy/base/json_text.h"
 #include "toy/tensor/buffer.h"
 
 namespace toy::cli {
@@ -92,19 +90,22 @@ struct Machine {
     ThreadPool& all = team_of(*dev);
     ThreadPool one(1);
     Gemm gemm;
-    const std::vector<Row> rows{
-        {"fma_gflops", "f32 multiply-add, GFLOP/s", fma_ceiling(all), fma_ceiling(one)},
-        {"bf16_dot_gflops", "bf16 dot, GFLOP/s", best_of([&] { return bench::bf16_dot_gflops(all); }),
-         best_of([&] { return bench::bf16_dot_gflops(one); })},
-        {"bf16_tile_gflops", "bf16 tiles (AMX), GFLOP/s", best_of([&] { return bench::bf16_tile_gflops(all); }),
-         best_of([&] { return bench::bf16_tile_gflops(one); })},
-        {"int8_dot_gops", "int8 dot, GOP/s", best_of([&] { return bench::int8_dot_gops(all); }),
-         best_of([&] { return bench::int8_dot_gops(one); })},
-        {"gemm_forward_gflops", "f32 product of 2048, forward, GFLOP/s", gemm.forward(all), gemm.forward(one)},
-        {"gemm_gradient_gflops", "f32 product of 2048, gradient, GFLOP/s", gemm.gradient(all), gemm.gradient(one)},
-        {"exp_gops", "exp in L1, 1e9 per second", best_of([&] { return bench::exp_gops(all); }),
-         best_of([&] { return bench::exp_gops(one); })},
+    std::vector<Row> rows;
+    const auto measure = [&](const char* key, const char* title, const auto& value) {
+      rows.push_back({key, title, value(all), value(one)});
     };
+    const auto best = [](double (*value)(ThreadPool&)) {
+      return [value](ThreadPool& pool) { return best_of([&] { return value(pool); }); };
+    };
+    measure("fma_gflops", "f32 multiply-add, GFLOP/s", fma_ceiling);
+    measure("bf16_dot_gflops", "bf16 dot, GFLOP/s", best(bench::bf16_dot_gflops));
+    measure("bf16_tile_gflops", "bf16 tiles (AMX), GFLOP/s", best(bench::bf16_tile_gflops));
+    measure("int8_dot_gops", "int8 dot, GOP/s", best(bench::int8_dot_gops));
+    measure("gemm_forward_gflops", "f32 product of 2048, forward, GFLOP/s",
+            [&](ThreadPool& pool) { return gemm.forward(pool); });
+    measure("gemm_gradient_gflops", "f32 product of 2048, gradient, GFLOP/s",
+            [&](ThreadPool& pool) { return gemm.gradient(pool); });
+    measure("exp_gops", "exp in L1, 1e9 per second", best(bench::exp_gops));
     const std::vector<MemoryLevel> of_all = memory_levels(all), of_one = memory_levels(one);
     const double barrier = bench::barrier_seconds(all);
 
@@ -127,7 +128,7 @@ struct Machine {
                       "more than it has cores; do not rely on these figures\n",
                       all.size(), fmt::join(slower, ", ")));
     }
-    if (json) return (void)fmt::print("{}\n", json_text(j));
+    if (json) return print_json(j);
 
     fmt::print("{} threads, {}; barrier {:.2f} us\n\n{:<40} {:>8} {:>8}\n", all.size(), bench::instruction_set(),
                1e6 * barrier, "", "all", "one");

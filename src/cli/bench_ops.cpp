@@ -7,10 +7,9 @@
 
 #include "cli/bench.h"
 #include "cli/command.h"
-#include "cli/help.h"
+#include "cli/console.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
-#include "toy/base/json_text.h"
 #include "toy/base/philox.h"
 #include "toy/decode/decoder.h"
 
@@ -93,21 +92,14 @@ struct Ops {
 
   void add(CLI::App& app) {
     begin_group(app, "Model");
-    app.add_option("--shape", shape, fmt::format("Size or JSON file: {}", fmt::join(size_names(), ", ")))
-        ->capture_default_str()
-        ->check(suggested(size_names(), true));
+    add_option(app, "--shape", shape, fmt::format("Size or JSON file: {}", fmt::join(size_names(), ", ")),
+               suggested(size_names(), true));
     begin_group(app, "Batch");
-    app.add_option("--batch", trainer.batch, "Sequences per training step")->capture_default_str()->check(at_least(1));
-    app.add_option("--tokens", trainer.tokens, "Tokens per sequence")->capture_default_str()->check(at_least(1));
-    app.add_option("--context", context, "Tokens in the cache while decoding")
-        ->capture_default_str()
-        ->check(from_to(1, 1e6));
-    app.add_option("--parallel", parallel, "Sequences decoded together")
-        ->capture_default_str()
-        ->check(from_to(1, 4096));
-    app.add_option("--steps", steps, "Steps to measure, after two of warmup")
-        ->capture_default_str()
-        ->check(from_to(1, 1e6));
+    add_option(app, "--batch", trainer.batch, "Sequences per training step", at_least(1));
+    add_option(app, "--tokens", trainer.tokens, "Tokens per sequence", at_least(1));
+    add_option(app, "--context", context, "Tokens in the cache while decoding", from_to(1, 1e6));
+    add_option(app, "--parallel", parallel, "Sequences decoded together", from_to(1, 4096));
+    add_option(app, "--steps", steps, "Steps to measure, after two of warmup", from_to(1, 1e6));
     begin_group(app, "Output");
     app.add_flag("--json", json, "Print a JSON object");
     compute.add(app);
@@ -131,7 +123,7 @@ struct Ops {
                            {"read_gbs", ceilings.levels.back().read},
                            {"training", to_json(training)},
                            {"decoding", to_json(decoding)}};
-      return (void)fmt::print("{}\n", json_text(j));
+      return print_json(j);
     }
     fmt::print("ceilings: f32 multiply-add {:.0f} GFLOP/s, exp {:.1f}e9/s, read", ceilings.fma, ceilings.exp);
     for (const MemoryLevel& l : ceilings.levels) fmt::print(" {} {:.0f}", l.name, l.read);

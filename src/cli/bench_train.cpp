@@ -7,10 +7,8 @@
 #include "cli/bench.h"
 #include "cli/command.h"
 #include "cli/console.h"
-#include "cli/help.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
-#include "toy/base/json_text.h"
 #include "toy/base/memory.h"
 #include "toy/train/memory.h"
 
@@ -34,17 +32,15 @@ struct Train {
 
   void add(CLI::App& app) {
     begin_group(app, "Model");
-    app.add_option(
-           "--shape", shape,
-           fmt::format("Sizes to measure, separated by commas, or JSON files: {}", fmt::join(size_names(), ", ")))
-        ->capture_default_str()
-        ->check(suggested(size_names(), true));
+    add_option(app, "--shape", shape,
+               fmt::format("Sizes to measure, separated by commas, or JSON files: {}", fmt::join(size_names(), ", ")),
+               suggested(size_names(), true));
     begin_group(app, "Batch");
-    app.add_option("--batch", trainer.batch, "Sequences per step")->capture_default_str()->check(at_least(1));
-    app.add_option("--tokens", trainer.tokens, "Tokens per sequence")->capture_default_str()->check(at_least(1));
-    app.add_option("--steps", steps, "Steps to measure")->capture_default_str()->check(from_to(1, kMostSteps));
-    app.add_option("--warmup", warmup, "Steps before them")->capture_default_str()->check(from_to(0, kMostSteps));
-    app.add_option("--mode", mode, "Weights to train: full")->capture_default_str()->check(one_of({"full"}));
+    add_option(app, "--batch", trainer.batch, "Sequences per step", at_least(1));
+    add_option(app, "--tokens", trainer.tokens, "Tokens per sequence", at_least(1));
+    add_option(app, "--steps", steps, "Steps to measure", from_to(1, kMostSteps));
+    add_option(app, "--warmup", warmup, "Steps before them", from_to(0, kMostSteps));
+    add_option(app, "--mode", mode, "Weights to train: full", one_of({"full"}));
     begin_group(app, "Output");
     app.add_flag("--profile", profile, "Print the time of each kind of op on stderr");
     app.add_flag("--json", json, "Print a JSON object per shape");
@@ -140,12 +136,10 @@ struct Train {
                          {"anonymous_mib", anonymous_memory() >> 20},
                          {"peak_rss_mib", peak_resident_memory() >> 20}};
     if (profile) print_profile(engine.session(), fma, engine.session().plan());
-    if (json)
-      fmt::print("{}\n", json_text(j));
-    else
-      fmt::print("{} B={} T={}: {:.2f} ms per step, {:.0f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; peak {} MiB\n",
-                 name, trainer.batch, trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds,
-                 100 * gflop / seconds / fma, fma, peak_resident_memory() >> 20);
+    if (json) return print_json(j);
+    fmt::print("{} B={} T={}: {:.2f} ms per step, {:.0f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; peak {} MiB\n",
+               name, trainer.batch, trainer.tokens, 1e3 * seconds, double(n) / seconds, gflop / seconds,
+               100 * gflop / seconds / fma, fma, peak_resident_memory() >> 20);
   }
 };
 

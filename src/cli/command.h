@@ -1,24 +1,13 @@
-// The registry of commands: one list drives dispatch, --help and --manifest.
+// The commands: a file each, which adds a subcommand to the program and sets its callback. Callbacks throw toy::Error;
+// the exit code follows from it.
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace toy::cli {
-
-/// One command: a file of its own that adds a subcommand to the program and sets its callback. Callbacks throw
-/// toy::Error; the exit code follows from it.
-struct Command {
-  const char* name;
-  const char* summary;
-  void (*add)(CLI::App& app);  ///< gets the subcommand to fill
-};
-
-/// All commands, in the order in which --help shows them.
-const std::vector<Command>& commands();
 
 /// Adds a subcommand whose options live in a C, which is kept as long as the parser.
 template <class C>
@@ -29,6 +18,14 @@ void add_subcommand(CLI::App& app, const char* name, const char* summary) {
   sub->parse_complete_callback([command] {});
 }
 
+/// Adds a command that has only subcommands, which are added to the result.
+inline CLI::App& add_command_group(CLI::App& app, const char* name, const char* summary) {
+  return *app.add_subcommand(name, summary)->require_subcommand(1);
+}
+
+/// The subcommand of this name, or nullptr.
+const CLI::App* find_command(const CLI::App& app, const std::string& name);
+
 void add_new(CLI::App& app);
 void add_train(CLI::App& app);
 void add_infer(CLI::App& app);
@@ -36,8 +33,12 @@ void add_eval(CLI::App& app);
 void add_describe(CLI::App& app);
 void add_tokenizer(CLI::App& app);
 void add_corpus(CLI::App& app);
-void add_bench(CLI::App& app);
 void add_runs(CLI::App& app);
+void add_bench(CLI::App& app);
 void add_completion(CLI::App& app);
+
+/// What `toy completion` writes asks for the words that complete a command line; the last of `words` is being written.
+/// Prints a line for each: the word, and after a tab what it means; ":files" or ":folders" where names of these do.
+void print_completions(const CLI::App& root, std::vector<std::string> words);
 
 }  // namespace toy::cli

@@ -1,6 +1,7 @@
 #include "cli/console.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <langinfo.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -11,6 +12,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "toy/base/atomic_file.h"
+#include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
 
 namespace toy::cli {
@@ -58,6 +61,14 @@ std::string erasing() {
 std::string redrawn() { return terminal_width(STDERR_FILENO) == status_line.width ? status_line.text : std::string(); }
 
 }  // namespace
+
+void print_json(const nlohmann::ordered_json& json, int indent) { fmt::print("{}\n", json_text(json, indent)); }
+
+void write_file(const std::string& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
 
 void to_stderr(std::string_view text) {
   std::string all = erasing() + std::string(text);

@@ -1,11 +1,17 @@
-// Standard error for people: what it cannot say must not stop the work, write errors are ignored. Standard output of
-// long work.
+// Results on standard output and in files; standard error for people: what it cannot say must not stop the work, write
+// errors are ignored.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
 namespace toy::cli {
+
+/// Prints JSON on stdout, on one line or with `indent` spaces a level.
+void print_json(const nlohmann::ordered_json& json, int indent = -1);
+/// Writes a file, completely or not at all.
+void write_file(const std::string& path, std::string_view text);
 
 /// Writes above the status line, if there is one.
 void to_stderr(std::string_view text);

@@ -23,9 +23,9 @@ struct RunStep {
 /// A model as far as it can be known without its weights.
 struct Described {
   ModelSpec spec;
-  std::map<std::string, DType> stored;  ///< each tensor as loaded, where there is a file
-  std::vector<std::string> warnings;    ///< about the file
-  RunStep step;
+  std::map<std::string, DType> stored = {};  ///< each tensor as loaded, where there is a file
+  std::vector<std::string> warnings = {};    ///< about the file
+  RunStep step = {};
 
   DType dtype_of(const std::string& name) const {
     const auto it = stored.find(name);
@@ -52,7 +52,7 @@ struct Compiled {
   Plan plan;
 };
 
-/// `which`: train, forward (as far as the loss) or decode. Throws Error{bad_input} for another word.
+/// `which`: train, forward (as far as the loss) or decode.
 Compiled graph_of(const std::string& which, const Described& model, const GraphOptions& options, Device& device);
 
 /// Bytes of everything that running a plan needs.

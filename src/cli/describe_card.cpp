@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/console.h"
 #include "cli/describe.h"
-#include "toy/base/json_text.h"
 #include "toy/base/memory.h"
 #include "toy/decode/state.h"
 #include "toy/graph/print.h"
@@ -163,7 +163,7 @@ ordered_json costs_json(const Compiled& c, const std::vector<LayerCost>& layers,
 void print_card(const Described& m, const GraphOptions& o, Device& dev, const std::optional<Ceilings>& ceilings,
                 bool json) {
   const Needs n = needs_of(m, o, dev, ceilings);
-  if (json) return fmt::print("{}\n", json_text(card_json(m, o, dev, n), 2));
+  if (json) return print_json(card_json(m, o, dev, n), 2);
   print_dimensions(m.spec);
   print_parts(m.spec, n.weight_bytes);
   const Plan& train = n.train.plan;
@@ -190,7 +190,7 @@ void print_costs(const Compiled& c, const std::optional<Ceilings>& ceilings, boo
   if (ceilings)
     for (const Ceilings::Best& best : best_times(c.plan, *ceilings)) seconds.push_back(best.seconds);
   const std::vector<LayerCost> layers = costs_by_layer(c.plan, seconds);
-  if (json) return fmt::print("{}\n", json_text(costs_json(c, layers, ceilings.has_value()), 2));
+  if (json) return print_json(costs_json(c, layers, ceilings.has_value()), 2);
   fmt::print("{}\n{:<28} {:>8}  {:>12} {:>9}{}\n", c.what, "layer", "phase", "work", "bytes",
              ceilings ? "     at best" : "");
   std::array<Cost, kPhases.size()> sums;

@@ -41,18 +41,11 @@ int64_t vocabulary_of(const std::string& tokenizer) {
   return vocab;
 }
 
-// A number in the options of a run; nullopt: there is none.
-std::optional<int64_t> number_in(const nlohmann::json& options, const char* key, int64_t least) {
-  const auto it = options.find(key);
-  return it != options.end() && it->is_number() ? std::optional(json_number<int64_t>(*it, key, least)) : std::nullopt;
-}
-
-int64_t context_of(const nlohmann::json& options) { return number_in(options, "context", 0).value_or(0); }
-
 // What the options of a run (config.json, train.json) would train.
 struct Planned {
   std::string model;               // a size, dimensions, or a GGUF file to begin with
   int64_t vocab = 0, context = 0;  // 0: as the model says
+  RunStep step;
 };
 
 // nullopt: the file holds no such options.
@@ -60,38 +53,27 @@ std::optional<Planned> planned(const fs::path& path) {
   if (path.extension() != ".json") return std::nullopt;
   std::ifstream file(path);
   const auto j = parse_json<nlohmann::json>(std::string(std::istreambuf_iterator<char>(file), {}));
-  if (!j.is_object()) return std::nullopt;
   const auto text = [&](const char* key) {
     const auto it = j.find(key);
     return it != j.end() && it->is_string() ? it->get<std::string>() : "";
   };
-  const std::string init = text("init"), size = text("size"), tokenizer = text("tokenizer");
-  if (is_size(size) && init.empty()) return Planned{size, vocabulary_of(tokenizer), context_of(j)};
-  if (init.empty() && size.empty()) return std::nullopt;
-  // Paths are meant from where the run is started: the folder of a project, or here.
-  const fs::path named(init.empty() ? size : init), beside = path.parent_path() / named;
-  std::error_code error;
-  const std::string model = fs::is_regular_file(beside, error) ? beside.string() : named.string();
-  return init.empty() ? Planned{model, vocabulary_of(tokenizer), context_of(j)} : Planned{model};
-}
-
-// What the options of a run say of its step.
-RunStep step_of(const fs::path& path) {
-  std::ifstream file(path);
-  const auto j = parse_json<nlohmann::json>(std::string(std::istreambuf_iterator<char>(file), {}));
-  RunStep step;
-  const auto text = [&](const char* key) {
+  const auto number = [&](const char* key, int64_t least) {
     const auto it = j.find(key);
-    return it != j.end() && it->is_string() ? std::optional(it->get<std::string>()) : std::nullopt;
+    return it != j.end() && it->is_number() ? std::optional(json_number<int64_t>(*it, key, least)) : std::nullopt;
   };
-  if (!j.is_object()) return step;
-  step.batch = number_in(j, "batch", 1), step.tokens = number_in(j, "tokens", 1);
-  step.optimizer = text("optimizer"), step.update = text("update");
-  // Of another version, maybe: it need not be known here.
-  const auto known = [&](const OptimizerInfo& info) { return info.name == step.optimizer; };
-  if (std::none_of(optimizers().begin(), optimizers().end(), known)) step.optimizer.reset();
-  if (step.update != "gathered" && step.update != "streaming") step.update.reset();
-  return step;
+  const std::string init = text("init"), size = text("size"), optimizer = text("optimizer"), update = text("update");
+  if (init.empty() && size.empty()) return std::nullopt;
+  Planned p{.model = init.empty() ? size : init, .step = {number("batch", 1), number("tokens", 1), {}, {}}};
+  // Paths are meant from where the run is started: the folder of a project, or here.
+  std::error_code error;
+  if (const fs::path beside = path.parent_path() / p.model; !is_size(p.model) && fs::is_regular_file(beside, error))
+    p.model = beside.string();
+  if (init.empty()) p.vocab = vocabulary_of(text("tokenizer")), p.context = number("context", 0).value_or(0);
+  // Of another version, maybe: these need not be known here.
+  for (const OptimizerInfo& info : optimizers())
+    if (info.name == optimizer) p.step.optimizer = optimizer;
+  if (update == "gathered" || update == "streaming") p.step.update = update;
+  return p;
 }
 
 // The file that a word stands for.
@@ -111,9 +93,9 @@ std::string file_of(const std::string& what) {
 
 // A size, a file of dimensions or a GGUF.
 Described open_model(const std::string& what, int64_t vocab = 0, int64_t context = 0) {
-  if (is_size(what) || what.ends_with(".json")) return {model_spec(what, vocab, context), {}, {}};
+  if (is_size(what) || what.ends_with(".json")) return {model_spec(what, vocab, context)};
   const gguf::File file = gguf::File::open(what);
-  Described d{spec_from_gguf(file), {}, {}};
+  Described d{spec_from_gguf(file)};
   for (const FileTensor& t : file_tensors(d.spec))
     for (const TensorSpec& part : t.parts)
       if (const auto dtype = file.require(t.name).dtype; dtype && is_float(*dtype) && part.shape.rank() >= 2)
@@ -122,6 +104,8 @@ Described open_model(const std::string& what, int64_t vocab = 0, int64_t context
   return d;
 }
 
+DType f32(const std::string&) { return DType::f32; }  // of each tensor that is trained
+
 std::vector<Value> joined(std::vector<Value> a, const std::vector<Value>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
@@ -129,8 +113,7 @@ std::vector<Value> joined(std::vector<Value> a, const std::vector<Value>& b) {
 
 Compiled train_graph(const Described& m, const GraphOptions& options, Device& dev) {
   const TrainerOptions& o = options.trainer;
-  TrainGraph t = build_train_graph(
-      m.spec, [](const std::string&) { return DType::f32; }, o);
+  TrainGraph t = build_train_graph(m.spec, f32, o);
   std::vector<Value> outputs{t.loss};
   if (t.norm) outputs.push_back(t.norm);
   Plan p = compile(*t.graph, outputs, t.updates, dev);
@@ -140,8 +123,7 @@ Compiled train_graph(const Described& m, const GraphOptions& options, Device& de
 }
 
 Compiled forward_graph(const Described& m, const TrainerOptions& o, Device& dev) {
-  LossGraph l = build_loss_graph(
-      m.spec, [](const std::string&) { return DType::f32; }, o.batch, o.tokens);
+  LossGraph l = build_loss_graph(m.spec, f32, o.batch, o.tokens);
   const std::vector<Value> outputs{l.loss};
   Plan p = compile(*l.graph, outputs, {}, dev);
   return {fmt::format("forward and loss, B={} T={}", o.batch, o.tokens), std::move(l.graph), outputs, std::move(p)};
@@ -162,22 +144,22 @@ Compiled decode_graph(const Described& m, const GraphOptions& o, Device& dev) {
 Described open_description(const std::string& what) {
   if (is_size(what)) return open_model(what);
   const std::string file = file_of(what);
-  const auto p = planned(file);
-  Described d = p ? open_model(p->model, p->vocab, p->context) : open_model(file);
-  if (p)
-    d.step = step_of(file);
-  else if (file != what) {  // a run's own model, or that of a checkpoint, two folders down
-    const fs::path path(file), run = path.parent_path() / (path.filename() == "weights.gguf" ? "../.." : ".");
-    if (const fs::path options = run / "config.json"; planned(options)) d.step = step_of(options);
+  if (const auto p = planned(file)) {
+    Described d = open_model(p->model, p->vocab, p->context);
+    d.step = p->step;
+    return d;
   }
+  Described d = open_model(file);
+  if (file == what) return d;
+  // A run's own model, or that of a checkpoint, two folders down.
+  const fs::path path(file), run = path.parent_path() / (path.filename() == "weights.gguf" ? "../.." : ".");
+  if (const auto p = planned(run / "config.json")) d.step = p->step;
   return d;
 }
 
 Compiled graph_of(const std::string& which, const Described& model, const GraphOptions& options, Device& device) {
   if (which == "train") return train_graph(model, options, device);
-  if (which == "forward") return forward_graph(model, options.trainer, device);
-  check(which == "decode", "the graph is '{}'; use train, forward or decode", which);
-  return decode_graph(model, options, device);
+  return which == "forward" ? forward_graph(model, options.trainer, device) : decode_graph(model, options, device);
 }
 
 size_t held_bytes(const Plan& p, const Device& device) {

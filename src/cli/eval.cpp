@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "cli/command.h"
-#include "cli/help.h"
+#include "cli/console.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -65,26 +65,22 @@ struct Eval {
   ScoreOptions o;
   DeviceOptions device;
   bool by_documents = false, no_bos = false, json = false;
-  CLI::Option *out_option = nullptr, *top_option = nullptr;
+  const CLI::Option* top_option = nullptr;
 
   void add(CLI::App& app) {
     add_model_option(app, model_path)->required();
     begin_group(app, "Data");
-    app.add_option("--file", file, "Text to score; - reads standard input")->required()->check(file_name());
+    add_option(app, "--file", file, "Text to score; - reads standard input", file_name())->required();
     app.add_flag("--by-documents", by_documents, "Score documents, separated by blank lines, each from a fresh state");
     app.add_flag("--no-bos", no_bos, "Omit the beginning-of-sequence token");
     begin_group(app, "Batch");
     add_context_option(app, o.context, "Tokens per window; 0 takes the model's context");
-    app.add_option("--stride", o.stride, "Tokens between windows, at most --ctx; 0 takes half of it")
-        ->capture_default_str()
-        ->check(at_least(0));
+    add_option(app, "--stride", o.stride, "Tokens between windows, at most --ctx; 0 takes half of it", at_least(0));
     begin_group(app, "Output");
     app.add_flag("--json", json, "Print a JSON object");
-    out_option = app.add_option("--logprobs-out", logprobs_out, "File for the logprob of each token, as JSON Lines")
-                     ->check(file_name());
-    top_option = app.add_option("--top-logprobs", o.top_logprobs, "With --logprobs-out, also the N likeliest tokens")
-                     ->capture_default_str()
-                     ->check(at_least(0));
+    add_option(app, "--logprobs-out", logprobs_out, "File for the logprob of each token, as JSON Lines", file_name());
+    top_option = add_option(app, "--top-logprobs", o.top_logprobs, "With --logprobs-out, also the N likeliest tokens",
+                            at_least(0));
     device.add(app);
     add_check_finite(app, o.check_finite);
     show_in_help(app, {"--file", "--by-documents", "--ctx", "--stride", "--json", "--logprobs-out", "--threads"});
@@ -99,8 +95,8 @@ struct Eval {
 
   void run() {
     model_path = model_file(model_path);
-    check(top_option->count() == 0 || out_option->count() > 0, "--top-logprobs needs a file; add --logprobs-out FILE");
-    if (out_option->count()) {
+    check(top_option->count() == 0 || !logprobs_out.empty(), "--top-logprobs needs a file; add --logprobs-out FILE");
+    if (!logprobs_out.empty()) {
       check(logprobs_out != "-", "--logprobs-out is '-', but stdout has the result; give a file");
       refuse_overwriting("logprobs-out", logprobs_out, {{"--file", file}, {"the model", model_path}});
       refuse_replacing("logprobs-out", logprobs_out, begins_with_scores);
@@ -116,7 +112,7 @@ struct Eval {
     check(!documents.empty(), "--by-documents: {} has only blank lines; give a text", file);
     const EvalText ids = tokenize_for_eval(*model.tokenizer, documents, !no_bos);
     std::optional<AtomicFile> lines;
-    if (out_option->count()) lines.emplace(logprobs_out);
+    if (!logprobs_out.empty()) lines.emplace(logprobs_out);
     std::optional<Scored> scored(ids);
     const TextScore score = score_text(*dev, model, ids, o, [&](const TokenScore& t) {
       if (lines) lines->write(line_of(t));
@@ -144,25 +140,22 @@ struct Eval {
     const int64_t context = o.context > 0 ? o.context : model_context;
     const int64_t stride = o.stride > 0 ? o.stride : std::max<int64_t>(1, context / 2);
     const std::string over = s.blocks_are_documents ? "documents" : fmt::format("blocks of {} tokens", kScoreBlock);
-    if (json) {
-      const ordered_json j{{"model", model_path},
-                           {"file", file},
-                           {"ctx", context},
-                           {"stride", stride},
-                           {"documents", documents},
-                           {"tokens", s.tokens},
-                           {"bytes", s.bytes},
-                           {"nats_per_token", number(s.nats_per_token())},
-                           {"nats_per_token_error", number(s.standard_error)},
-                           {"perplexity", number(s.perplexity())},
-                           {"perplexity_error", number(s.perplexity_error())},
-                           {"bits_per_byte", number(s.bits_per_byte())},
-                           {"bits_per_byte_error", number(s.bits_per_byte_error())},
-                           {"error_over", over},
-                           {"error_blocks", s.blocks}};
-      fmt::print("{}\n", json_text(j));
-      return;
-    }
+    if (json)
+      return print_json({{"model", model_path},
+                         {"file", file},
+                         {"ctx", context},
+                         {"stride", stride},
+                         {"documents", documents},
+                         {"tokens", s.tokens},
+                         {"bytes", s.bytes},
+                         {"nats_per_token", number(s.nats_per_token())},
+                         {"nats_per_token_error", number(s.standard_error)},
+                         {"perplexity", number(s.perplexity())},
+                         {"perplexity_error", number(s.perplexity_error())},
+                         {"bits_per_byte", number(s.bits_per_byte())},
+                         {"bits_per_byte_error", number(s.bits_per_byte_error())},
+                         {"error_over", over},
+                         {"error_blocks", s.blocks}});
     fmt::print("perplexity {}\n{} nats per token\n{} bits per byte\n", with_error(s.perplexity(), s.perplexity_error()),
                with_error(s.nats_per_token(), s.standard_error),
                with_error(s.bits_per_byte(), s.bits_per_byte_error()));
@@ -176,10 +169,6 @@ struct Eval {
 
 }  // namespace
 
-void add_eval(CLI::App& app) {
-  auto command = std::make_shared<Eval>();
-  command->add(app);
-  app.parse_complete_callback([command] {});
-}
+void add_eval(CLI::App& app) { add_subcommand<Eval>(app, "eval", "Score text: perplexity, bits per byte, logprobs"); }
 
 }  // namespace toy::cli

@@ -1,9 +1,11 @@
-// What --help shows and what an option accepts: groups, values, ranges. The same notes drive the manifest, the errors
-// and shell completion. They are validators of CLI11 with a name, so they live as long as their option.
+// Options: what they accept, and what --help and --manifest say of them. Ranges and words are validators of CLI11 with
+// a name, so help, errors, the manifest and shell completion follow from one statement.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace toy::cli {
@@ -12,6 +14,21 @@ namespace toy::cli {
 void begin_group(CLI::App& app, const char* group);
 /// --help shows these options of the command; all others are left to --help-all.
 void show_in_help(CLI::App& app, const std::vector<const char*>& names);
+
+/// An option, or a positional argument where the name has no dashes. The variable's value is the default that the help
+/// shows, unless `help` states one. An option that fills a vector may be given several times, each time with one value.
+template <class T, class... Accepts>
+CLI::Option* add_option(CLI::App& app, const std::string& name, T& value, const std::string& help,
+                        const Accepts&... accepts) {
+  CLI::Option* option = app.add_option(name, value, help);
+  if constexpr (requires { value.push_back({}); } && !std::is_same_v<T, std::string>) {
+    if (name.starts_with("-")) option->allow_extra_args(false);
+  } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
+    if (help.find("(default: ") == help.npos) option->capture_default_str();
+  }
+  (option->check(accepts), ...);
+  return option;
+}
 
 /// Numbers that an option accepts, bounds included. The help shows the range, and an error names it.
 CLI::Validator at_least(double least);
@@ -24,7 +41,7 @@ CLI::Validator from_to_or_0(double least, double most);
 /// Exactly these words. An error names the nearest.
 CLI::Validator one_of(std::vector<std::string> words);
 /// Words for shell completion among values that it cannot know.
-CLI::Validator suggested(std::vector<std::string> words, bool or_file = false);
+CLI::Validator suggested(const std::vector<std::string>& words, bool or_file = false);
 /// The name of a file or of a folder. An empty one is refused: it is what a variable of a script holds that is not set.
 CLI::Validator file_name();
 CLI::Validator folder_name();
@@ -42,21 +59,20 @@ ValueNotes notes_of(const CLI::Option& option);
 /// What a value violates, as "is 5; use 0 to 1", or "".
 std::string violation(const CLI::Option& option, std::string value);
 
-/// The heading of an option, and whether only --help-all shows it.
-std::string group_of(const CLI::Option& option);
-bool is_advanced(const CLI::Option& option);
 /// --help or --help-all.
 bool is_help(const CLI::Option& option);
-/// "N", "FILE", "f32|bf16", or "" of a flag.
-std::string placeholder(const CLI::Option& option);
+/// Whether it takes no value.
+bool is_flag(const CLI::Option& option);
+
+/// Every command and option as data: {"name", "summary", "options": [...], "commands": [...]}. An option has "name",
+/// "positional", "required", "takes_value", "help" and "group"; where they apply "letter", "advanced" (only --help-all
+/// shows it), "repeatable", "default", "range", "values" (all, or some with "other_values"), "file", "folder".
+nlohmann::ordered_json manifest(const CLI::App& app);
 
 /// Shows the common options by group, wrapped to the terminal (80 columns where there is none; $COLUMNS goes first).
 class HelpFormatter : public CLI::FormatterBase {
  public:
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
 };
-
-/// Wraps prose. Lines that begin with a space are commands: they break before an option, with a backslash.
-std::string wrapped(const std::string& text, size_t columns);
 
 }  // namespace toy::cli

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/console.h"
-#include "cli/help.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/prompts.h"
@@ -22,30 +23,21 @@ using nlohmann::ordered_json;
 
 void write_out(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
-const char* name_of(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::length:
-      return "length";
-    case FinishReason::eos:
-      return "eos";
-    case FinishReason::stopped:
-      return "stop";
-  }
-  return "";
-}
-
 // Results in the order of their prompts. The first that is not finished is shown as it grows, the others wait.
 class InOrder {
  public:
   InOrder(size_t count, bool headings) : parts_(count), headings_(headings) {}
 
-  void add(size_t i, std::string_view text) {
+  void add(size_t i, std::string_view text, bool is_last = false) {
     parts_[i].text += text;
-    show();
-  }
-  void done(size_t i) {
-    parts_[i].done = true;
-    show();
+    parts_[i].done = is_last;
+    for (; at_ < parts_.size(); ++at_) {
+      Part& p = parts_[at_];
+      if (headings_ && !std::exchange(p.begun, true)) write_out(fmt::format("--- prompt {} ---\n", at_ + 1));
+      write_out(std::exchange(p.text, {}));
+      if (!p.done) break;
+    }
+    std::fflush(stdout);
   }
 
  private:
@@ -53,34 +45,9 @@ class InOrder {
     std::string text;
     bool begun = false, done = false;
   };
-  void show() {
-    for (; at_ < parts_.size(); ++at_) {
-      Part& p = parts_[at_];
-      if (headings_ && !p.begun && (p.done || !p.text.empty())) write_out(fmt::format("--- prompt {} ---\n", at_ + 1));
-      p.begun = p.begun || p.done || !p.text.empty();
-      write_out(p.text);
-      p.text.clear();
-      if (!p.done) break;
-    }
-    std::fflush(stdout);
-  }
   std::vector<Part> parts_;
   bool headings_;
   size_t at_ = 0;
-};
-
-// The text of one result while it grows. Without a tokenizer it is the ids.
-class Text {
- public:
-  Text(const Model& model, std::span<const int32_t> prompt, const std::vector<std::string>& stops) {
-    if (model.tokenizer) stream_.emplace(*model.tokenizer, prompt, stops);
-  }
-  std::string push(int32_t id) { return stream_ ? stream_->push(id) : fmt::format("{} ", id); }
-  std::string finish() { return stream_ ? stream_->finish() : ""; }
-  bool stopped() const { return stream_ && stream_->stopped(); }
-
- private:
-  std::optional<TextStream> stream_;
 };
 
 ordered_json to_json(const std::vector<int32_t>& prompt, const Generated& g, const std::string& text, bool with_best) {
@@ -95,7 +62,7 @@ ordered_json to_json(const std::vector<int32_t>& prompt, const Generated& g, con
     for (const TokenLogprob& b : t.best) best.push_back({{"id", b.id}, {"logprob", b.logprob}});
     j["top_logprobs"].push_back(best);
   }
-  j["finish_reason"] = name_of(g.reason);
+  j["finish_reason"] = g.reason == FinishReason::length ? "length" : g.reason == FinishReason::eos ? "eos" : "stop";
   return j;
 }
 
@@ -115,19 +82,17 @@ struct Infer {
     prompts.add(app);
     add_sampling(app);
     begin_group(app, "Output");
-    n_option = app.add_option("-n,--n", g.max_tokens, "Tokens to generate (default: 128, or as many as fit)")
-                   ->check(at_least(0));
-    add_text_list_option(app, "--stop", stops, "End the text before this string");
+    n_option =
+        add_option(app, "-n,--n", g.max_tokens, "Tokens to generate (default: 128, or as many as fit)", at_least(0));
+    add_text_option(app, "--stop", stops, "End the text before this string");
     app.add_flag("--ignore-eos", g.ignore_eos, "Continue after the end-of-sequence token");
     app.add_flag("--json", json, "Print one JSON object per prompt: prompt_ids, ids, text, logprobs, finish_reason");
-    app.add_option("--top-logprobs", g.top_logprobs, "With --json, also print the N best tokens at each position")
-        ->capture_default_str()
-        ->check(at_least(0));
+    add_option(app, "--top-logprobs", g.top_logprobs, "With --json, also print the N best tokens at each position",
+               at_least(0));
     begin_group(app, "Machine");
     add_context_option(app, context, "Positions to reserve; 0 takes what the prompt and --n need");
-    parallel_option = app.add_option("--parallel", parallel, "Prompts of --prompts to generate at once")
-                          ->capture_default_str()
-                          ->check(from_to(1, 1024));
+    parallel_option =
+        add_option(app, "--parallel", parallel, "Prompts of --prompts to generate at once", from_to(1, 1024));
     device.add(app);
     add_check_finite(app, check_finite);
     show_in_help(app, {"--prompt", "--prompt-file", "--prompts", "--temperature", "--top-k", "--top-p", "--min-p",
@@ -145,31 +110,21 @@ struct Infer {
   void add_sampling(CLI::App& app) {
     SamplerOptions& s = g.sampler;
     begin_group(app, "Sampling");
-    app.add_option("--temperature,--temp", s.temperature, "Sampling temperature; 0 always takes the likeliest token")
-        ->capture_default_str()
-        ->check(at_least(0));
+    add_option(app, "--temperature,--temp", s.temperature, "Sampling temperature; 0 always takes the likeliest token",
+               at_least(0));
     of_chance = {
-        app.add_option("--top-k", s.top_k, "Choose among the N likeliest tokens; 0 keeps all")
-            ->capture_default_str()
-            ->check(from_to(0, INT32_MAX)),
-        app.add_option("--top-p", s.top_p, "Choose among the likeliest tokens of this total probability")
-            ->capture_default_str()
-            ->check(above_to(0, 1)),
-        app.add_option("--min-p", s.min_p, "Drop tokens below this fraction of the likeliest one's probability")
-            ->capture_default_str()
-            ->check(from_to(0, 1))};
-    app.add_option("--repeat-penalty", s.repeat_penalty, "Penalty factor for tokens that occurred; 1 turns it off")
-        ->capture_default_str()
-        ->check(above(0));
-    app.add_option("--frequency-penalty", s.frequency_penalty,
-                   "Logit penalty per occurrence of a token; 0 turns it off")
-        ->capture_default_str();
-    app.add_option("--presence-penalty", s.presence_penalty, "Logit penalty for tokens that occurred; 0 turns it off")
-        ->capture_default_str();
-    last_n_option = app.add_option("--repeat-last-n", s.penalty_last_n,
-                                   "Latest tokens that penalties count; -1 takes all, 0 turns penalties off")
-                        ->capture_default_str()
-                        ->check(at_least(-1));
+        add_option(app, "--top-k", s.top_k, "Choose among the N likeliest tokens; 0 keeps all", from_to(0, INT32_MAX)),
+        add_option(app, "--top-p", s.top_p, "Choose among the likeliest tokens of this total probability",
+                   above_to(0, 1)),
+        add_option(app, "--min-p", s.min_p, "Drop tokens below this fraction of the likeliest one's probability",
+                   from_to(0, 1))};
+    add_option(app, "--repeat-penalty", s.repeat_penalty, "Penalty factor for tokens that occurred; 1 turns it off",
+               above(0));
+    add_option(app, "--frequency-penalty", s.frequency_penalty,
+               "Logit penalty per occurrence of a token; 0 turns it off");
+    add_option(app, "--presence-penalty", s.presence_penalty, "Logit penalty for tokens that occurred; 0 turns it off");
+    last_n_option = add_option(app, "--repeat-last-n", s.penalty_last_n,
+                               "Latest tokens that penalties count; -1 takes all, 0 turns penalties off", at_least(-1));
     of_chance.push_back(add_seed_option(app, s.seed, "Seed of the random choices"));
   }
 
@@ -242,23 +197,26 @@ struct Infer {
   void generate_all(Decoder& decoder, const Model& model, const std::vector<std::vector<int32_t>>& ids,
                     const std::vector<int64_t>& n) const {
     InOrder out(ids.size(), prompts.several() && !json);
-    std::vector<Text> texts;
+    const Tokenizer* t = model.tokenizer.get();  // without one the text is the ids
+    std::vector<std::optional<TextStream>> streams(ids.size());
     std::vector<std::string> whole(ids.size());
-    for (const std::vector<int32_t>& prompt : ids) texts.emplace_back(model, prompt, stops);
     Scheduler scheduler(decoder);
     for (size_t i = 0; i < ids.size(); ++i) {
+      if (t) streams[i].emplace(*t, ids[i], stops);
       GenerateRequest r{.prompt = ids[i], .eos = {}, .options = g, .on_token = {}, .on_done = {}};
-      if (model.tokenizer) r.eos = model.tokenizer->eos();
+      if (t) r.eos = t->eos();
       r.options.max_tokens = n[i];
-      r.on_token = [&, i](const GeneratedToken& t) {
-        const std::string ready = texts[i].push(t.chosen.id);
-        json ? void(whole[i] += ready) : out.add(i, ready);
-        return !texts[i].stopped() && std::ferror(stdout) == 0;
+      r.on_token = [&, i](const GeneratedToken& token) {
+        const int32_t id = token.chosen.id;
+        if (const std::string ready = t ? streams[i]->push(id) : fmt::format("{} ", id); json)
+          whole[i] += ready;
+        else
+          out.add(i, ready);
+        return !(t && streams[i]->stopped()) && std::ferror(stdout) == 0;
       };
       r.on_done = [&, i](const Generated& result) {
-        const std::string rest = texts[i].finish();
-        out.add(i, json ? line_of(i, ids[i], result, model.tokenizer ? whole[i] + rest : "") : rest + "\n");
-        out.done(i);
+        const std::string rest = t ? streams[i]->finish() : "";
+        out.add(i, json ? line_of(i, ids[i], result, t ? whole[i] + rest : "") : rest + "\n", true);
       };
       scheduler.add(std::move(r));
     }
@@ -276,10 +234,6 @@ struct Infer {
 
 }  // namespace
 
-void add_infer(CLI::App& app) {
-  auto command = std::make_shared<Infer>();
-  command->add(app);
-  app.parse_complete_callback([command] {});
-}
+void add_infer(CLI::App& app) { add_subcommand<Infer>(app, "infer", "Generate text with a GGUF model"); }
 
 }  // namespace toy::cli

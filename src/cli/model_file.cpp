@@ -16,7 +16,7 @@ namespace toy::cli {
 namespace fs = std::filesystem;
 
 CLI::Option* add_model_option(CLI::App& app, std::string& model) {
-  return app.add_option("model", model, "GGUF file, a run's folder, or its id in runs or out")->check(file_name());
+  return add_option(app, "model", model, "GGUF file, a run's folder, or its id in runs or out", file_name());
 }
 
 std::string run_folder(const std::string& what) {

@@ -8,7 +8,6 @@
 #include <fstream>
 
 #include "cli/console.h"
-#include "cli/help.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
 #include "toy/base/utf8.h"
@@ -18,12 +17,9 @@ namespace toy::cli {
 
 void DeviceOptions::add(CLI::App& app) {
   begin_group(app, "Machine");
-  app.add_option("--device", device, "Device; reference runs slow f64 loops to compare with")
-      ->capture_default_str()
-      ->check(one_of({"cpu", "reference"}));
-  app.add_option("--threads", threads, "Number of threads; 0 uses every core")
-      ->capture_default_str()
-      ->check(from_to(0, 1024));
+  add_option(app, "--device", device, "Device; reference runs slow f64 loops to compare with",
+             one_of({"cpu", "reference"}));
+  add_option(app, "--threads", threads, "Number of threads; 0 uses every core", from_to(0, 1024));
 }
 
 std::unique_ptr<Device> DeviceOptions::make() const {
@@ -32,9 +28,8 @@ std::unique_ptr<Device> DeviceOptions::make() const {
 
 void ComputeOptions::add(CLI::App& app) {
   begin_group(app, "Machine");
-  app.add_option("--compute", compute, "Type of matrix products; auto measures and takes the faster")
-      ->capture_default_str()
-      ->check(one_of({"f32", "bf16", "auto"}));
+  add_option(app, "--compute", compute, "Type of matrix products; auto measures and takes the faster",
+             one_of({"f32", "bf16", "auto"}));
 }
 
 DType ComputeOptions::choose(Device& device) const {
@@ -50,35 +45,24 @@ DType ComputeOptions::choose(Device& device) const {
   return chosen;
 }
 
-namespace {
-
-std::vector<std::string> optimizer_names() {
+CLI::Option* add_optimizer_option(CLI::App& app, std::string& optimizer) {
   std::vector<std::string> names;
   for (const OptimizerInfo& info : optimizers()) names.emplace_back(info.name);
-  return names;
-}
-
-}  // namespace
-
-CLI::Option* add_optimizer_option(CLI::App& app, std::string& optimizer) {
   begin_group(app, "Optimizer");
-  return app.add_option("--optimizer", optimizer, fmt::format("One of {}", fmt::join(optimizer_names(), ", ")))
-      ->capture_default_str()
-      ->check(one_of(optimizer_names()));
+  return add_option(app, "--optimizer", optimizer, fmt::format("One of {}", fmt::join(names, ", ")), one_of(names));
 }
 
 const OptimizerInfo& optimizer_of(const std::string& optimizer) {
   for (const OptimizerInfo& info : optimizers())
     if (optimizer == info.name) return info;
-  fail("optimizer is '{}'; use one of {}", optimizer, fmt::join(optimizer_names(), ", "));
+  fail("optimizer '{}' is not known", optimizer);
 }
 
 CLI::Option* add_update_option(CLI::App& app, std::string& update) {
   begin_group(app, "Optimizer");
-  return app
-      .add_option("--update", update, "Update weights after backward, or during it with less memory and no clipping")
-      ->capture_default_str()
-      ->check(one_of({"gathered", "streaming"}));
+  return add_option(app, "--update", update,
+                    "Update weights after backward, or during it with less memory and no clipping",
+                    one_of({"gathered", "streaming"}));
 }
 
 TrainerOptions::Updates updates_of(const std::string& update) {
@@ -87,9 +71,9 @@ TrainerOptions::Updates updates_of(const std::string& update) {
 
 void MemoryOption::add(CLI::App& app) {
   begin_group(app, "Machine");
-  app.add_option("--memory", memory, "Memory limit, such as 4G or 512M; recomputes activations to keep it")
-      ->option_text("SIZE")
-      ->check(not_empty());
+  add_option(app, "--memory", memory, "Memory limit, such as 4G or 512M; recomputes activations to keep it",
+             not_empty())
+      ->option_text("SIZE");
 }
 
 size_t MemoryOption::bytes() const { return memory.empty() ? 0 : parse_bytes("memory", memory); }
@@ -115,7 +99,7 @@ void refuse_replacing(const std::string& option, const std::string& out, const I
 }
 
 CLI::Option* add_seed_option(CLI::App& app, uint64_t& seed, const char* help) {
-  return app.add_option("--seed", seed, help)->capture_default_str();
+  return add_option(app, "--seed", seed, help);
 }
 
 void add_check_finite(CLI::App& app, bool& value) {
@@ -125,7 +109,7 @@ void add_check_finite(CLI::App& app, bool& value) {
 
 CLI::Option* add_context_option(CLI::App& app, int64_t& context, const char* help) {
   constexpr int64_t kMost = int64_t(1) << 24;  // as ModelSpec::validate
-  return app.add_option("--ctx", context, help)->capture_default_str()->check(from_to(0, kMost));
+  return add_option(app, "--ctx", context, help, from_to(0, kMost));
 }
 
 void warn_of_long_context(const std::string& path, const ModelSpec& spec, int64_t positions) {
@@ -145,24 +129,6 @@ constexpr char kMark = '\x01';  // protect_texts puts it before a value, the opt
 
 }  // namespace
 
-std::string unmarked(const std::string& v) { return !v.empty() && v[0] == kMark ? v.substr(1) : v; }
-
-CLI::Option* add_text_option(CLI::App& app, const char* name, std::string& value, const char* help) {
-  return app.add_option_function<std::string>(
-      name, [&value](const std::string& v) { value = unmarked(v); }, help);
-}
-
-CLI::Option* add_text_list_option(CLI::App& app, const char* name, std::vector<std::string>& values, const char* help) {
-  return app
-      .add_option_function<std::vector<std::string>>(
-          name,
-          [&values](const std::vector<std::string>& list) {
-            for (const std::string& v : list) values.push_back(unmarked(v));
-          },
-          help)
-      ->allow_extra_args(false);
-}
-
 bool takes_any_text(const std::string& word) {
   return word == "-p" || std::find(std::begin(kTextOptions), std::end(kTextOptions), word) != std::end(kTextOptions);
 }
@@ -170,48 +136,26 @@ bool takes_any_text(const std::string& word) {
 std::vector<std::string> protect_texts(const std::vector<std::string>& given) {
   std::vector<std::string> words;
   for (size_t i = 0; i < given.size(); ++i) {
-    std::string word = given[i];
+    std::string word = given[i] == "-p" ? "--prompt" : given[i];
     // -n=3 is --n=3; the parser would take "=3".
     if (word.size() > 3 && word[0] == '-' && word[1] != '-' && word[2] == '=') word.erase(2, 1);
-    if (i > 0 && words.front() == "bench") {  // its --prompt is a number of tokens
-      words.push_back(word);
-      continue;
-    }
-    if (word == "-p") word = "--prompt";
-    for (const std::string name : kTextOptions) {
-      if (word == name && i + 1 < given.size())
-        word = name + "=" + kMark + given[++i];
-      else if (word.starts_with(name + "="))
-        word.insert(name.size() + 1, 1, kMark);
-      else
-        continue;
-      break;
-    }
+    const size_t equals = word.find('=');
+    const bool is_text = takes_any_text(word.substr(0, equals)) && given[0] != "bench";  // its --prompt is a number
+    if (is_text && equals != word.npos)
+      word.insert(equals + 1, 1, kMark);
+    else if (is_text && i + 1 < given.size())
+      word += std::string("=") + kMark + given[++i];
     words.push_back(word);
   }
   return words;
 }
 
-std::string flag_name(const CLI::Option& flag, bool value) {
-  return value || flag.get_fnames().empty() ? flag.get_name() : "--" + flag.get_fnames()[0];
-}
-
-std::string shell_quoted(const std::string& text) {
-  const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("_-./:,=+@%").find(c) != std::string_view::npos;
+CLI::Validator unmarked() {
+  const auto remove = [](std::string& text) {
+    if (text.starts_with(kMark)) text.erase(0, 1);
+    return std::string();
   };
-  if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
-  if (one_line(text) != text) {
-    std::string escaped = "$'";
-    for (const char c : text)
-      escaped +=
-          c >= ' ' && c <= '~' && c != '\'' && c != '\\' ? std::string(1, c) : fmt::format("\\{:03o}", uint8_t(c));
-    return escaped + "'";
-  }
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
+  return {remove, "", ""};
 }
 
 }  // namespace toy::cli

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/help.h"
 #include "toy/backend/devices.h"
 #include "toy/train/trainer.h"
 
@@ -32,7 +33,6 @@ struct ComputeOptions {
 
 /// --optimizer, with the names of all that there are.
 CLI::Option* add_optimizer_option(CLI::App& app, std::string& optimizer);
-/// Throws Error{bad_input} for a name that is not known.
 const OptimizerInfo& optimizer_of(const std::string& optimizer);
 
 /// --update gathered|streaming.
@@ -71,23 +71,18 @@ void warn_of_long_context(const std::string& path, const ModelSpec& spec, int64_
 /// Notes about a file that was opened, one line each on stderr.
 void print_warnings(const std::string& path, const std::vector<std::string>& warnings);
 
-/// An option whose value is any text: it may be empty, or look like an option itself.
-CLI::Option* add_text_option(CLI::App& app, const char* name, std::string& value, const char* help);
-/// The same for an option that may be given several times, each time with one text.
-CLI::Option* add_text_list_option(CLI::App& app, const char* name, std::vector<std::string>& values, const char* help);
 /// The words of the command line (without the program), the values of text options marked so that the parser cannot
 /// mistake them.
 std::vector<std::string> protect_texts(const std::vector<std::string>& given);
 /// Whether the word after this one is the value of a text option, whatever it looks like.
 bool takes_any_text(const std::string& word);
-/// A value as it was before protect_texts().
-std::string unmarked(const std::string& value);
+/// Removes the mark of protect_texts().
+CLI::Validator unmarked();
 
-/// "--nesterov" of a flag, "--no-nesterov" where it is false; a flag that has no such form has one name.
-std::string flag_name(const CLI::Option& flag, bool value);
-
-/// As a shell's word that means this text: plain, in quotes, or, where a terminal would act on it or it is not UTF-8,
-/// as $'...' of bash, zsh and POSIX 2024.
-std::string shell_quoted(const std::string& text);
+/// An option whose value is any text: it may be empty, or look like an option itself. Of a vector: several of them.
+template <class T>
+CLI::Option* add_text_option(CLI::App& app, const char* name, T& value, const char* help) {
+  return add_option(app, name, value, help)->transform(unmarked());
+}
 
 }  // namespace toy::cli

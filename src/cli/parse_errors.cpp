@@ -9,6 +9,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "cli/command.h"
 #include "cli/help.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
@@ -17,17 +18,10 @@
 namespace toy::cli {
 namespace {
 
-std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates) {
-  const std::string near = nearest(word, candidates);
-  return near.empty() ? "" : fmt::format("; did you mean '{}'?", near);
-}
-
 // "toy train from-scratch"
 std::string full_name(const CLI::App& app) {
   return app.get_parent() ? full_name(*app.get_parent()) + " " + app.get_name() : app.get_name();
 }
-
-std::string help_of(const CLI::App& app) { return fmt::format("see `{} --help`", full_name(app)); }
 
 std::vector<std::string> commands_of(const CLI::App& app) {
   std::vector<std::string> names;
@@ -40,48 +34,33 @@ std::string kind_of_commands(const CLI::App& app) {
   return app.get_parent() == nullptr ? "command" : app.get_name() == "train" ? "recipe" : app.get_name() + " command";
 }
 
-// The command of this name below an app, or nullptr.
-const CLI::App* command_of(const CLI::App& app, const std::string& name) {
-  for (const CLI::App* s : app.get_subcommands({}))
-    if (s->get_name() == name) return s;
-  return nullptr;
-}
-
-// "; did you mean '--clip'?", options that begin with the word, or who has an option of that name.
-std::string who_has(const CLI::App& app, const std::string& option, const std::vector<std::string>& names) {
+// "did you mean '--clip'?", options that begin with the word, or who has an option of that name.
+std::string instead_of(const CLI::App& app, const std::string& option) {
   if (app.get_parent() && app.get_parent()->get_parent())  // another recipe, say
     for (const CLI::App* other : app.get_parent()->get_subcommands({}))
-      if (other->get_option_no_throw(option)) return fmt::format("; `{}` has it", full_name(*other));
-  std::vector<std::string> longer;
+      if (other->get_option_no_throw(option)) return fmt::format("`{}` has it", full_name(*other));
+  std::vector<std::string> names, longer;
+  for (const CLI::Option* o : app.get_options())
+    for (const std::string& l : o->get_lnames()) names.push_back("--" + l);
   std::copy_if(names.begin(), names.end(), std::back_inserter(longer), [&](const std::string& name) {
     return name.starts_with(option) || (option.size() == 2 && name.starts_with("-" + option));
   });
-  if (longer.size() == 1) return fmt::format("; did you mean '{}'?", longer.front());
-  if (longer.size() > 1 && longer.size() <= 4) return fmt::format("; did you mean {}?", fmt::join(longer, " or "));
-  const std::string near = did_you_mean(option, names);
-  return near.empty() ? fmt::format("; `{} --help-all` shows all", full_name(app)) : near;
+  if (longer.size() > 1 && longer.size() <= 4) return fmt::format("did you mean {}?", fmt::join(longer, " or "));
+  const std::string near = longer.size() == 1 ? longer.front() : nearest(option, names);
+  return near.empty() ? fmt::format("`{} --help-all` shows all", full_name(app))
+                      : fmt::format("did you mean '{}'?", near);
 }
 
-// Also "-n3", a letter with its value.
-bool knows(const CLI::App& app, const std::string& name) {
-  return app.get_option_no_throw(name) || (name[1] != '-' && app.get_option_no_throw(name.substr(0, 2)));
-}
-
-// The first word that the command it belongs to does not know, if there is one.
-std::string explain_unknown(const CLI::App& root, const std::vector<std::string>& words) {
-  if (std::string unknown = explain_unknown_command(root, words); !unknown.empty()) return unknown;
+// The first option that the command it belongs to does not know, if there is one.
+std::string explain_unknown_option(const CLI::App& root, const std::vector<std::string>& words) {
   const CLI::App* app = &root;
   for (size_t i = 0; i < words.size(); ++i) {
-    if (!words[i].starts_with("-")) {
-      if (const CLI::App* sub = command_of(*app, words[i])) app = sub;
-      continue;
-    }
+    if (const CLI::App* sub = find_command(*app, words[i])) app = sub;
     const std::string name = words[i].substr(0, words[i].find('='));
-    std::vector<std::string> names;
-    for (const CLI::Option* o : app->get_options())
-      for (const std::string& l : o->get_lnames()) names.push_back("--" + l);
-    if (name.size() > 1 && !knows(*app, name))
-      return fmt::format("unknown option '{}'{}", name, who_has(*app, name, names));
+    if (name.size() < 2 || name[0] != '-') continue;
+    const bool letter_with_value = name[1] != '-' && app->get_option_no_throw(name.substr(0, 2));  // "-n3"
+    if (!app->get_option_no_throw(name) && !letter_with_value)
+      return fmt::format("unknown option '{}'; {}", name, instead_of(*app, name));
     if (takes_any_text(words[i])) ++i;
   }
   return {};
@@ -93,19 +72,12 @@ const CLI::App& deepest(const CLI::App& root) {
   return parsed.empty() ? root : deepest(*parsed.back());
 }
 
-std::string expectation(const CLI::Option& o) {
-  const std::string type = o.get_type_name();
-  return type.starts_with("INT") || type.starts_with("UINT") ? "a whole number"
-         : type.starts_with("FLOAT")                         ? "a number"
-                                                             : "a value";
-}
-
 std::string explain_missing(const CLI::App& app) {
   if (app.get_require_subcommand_min() > 0 && app.get_subcommands().empty())
     return fmt::format("no {} given; use one of {}", kind_of_commands(app), fmt::join(commands_of(app), ", "));
   for (const CLI::Option* o : app.get_options())
     if (o->get_required() && o->count() == 0)
-      return fmt::format("{} is missing: {}; {}", o->get_name(), o->get_description(), help_of(app));
+      return fmt::format("{} is missing: {}; see `{} --help`", o->get_name(), o->get_description(), full_name(app));
   return {};
 }
 
@@ -119,10 +91,11 @@ std::string explain_exclusion(const CLI::App& app) {
 
 // No value of an option. The parser's text begins with the option's name.
 std::string explain_count(const CLI::App& app, const std::string& text) {
-  const std::string name = text.substr(0, text.find(':'));
-  if (const CLI::Option* o = app.get_option_no_throw(name))
-    return fmt::format("{} has no value; give {}: {}", name, expectation(*o), o->get_description());
-  return {};
+  const CLI::Option* o = app.get_option_no_throw(text.substr(0, text.find(':')));
+  if (!o) return {};
+  const std::string type = o->get_type_name();
+  const char* value = type.find("INT") < 2 ? "a whole number" : type.starts_with("FLOAT") ? "a number" : "a value";
+  return fmt::format("{} has no value; give {}: {}", o->get_name(), value, o->get_description());
 }
 
 // Strict numbers have refused all that is no number; what is left does not fit into fewer bits, or is a flag's.
@@ -130,8 +103,8 @@ std::string explain_conversion(const CLI::App& app, const std::string& text) {
   for (const CLI::Option* o : app.get_options()) {
     if (o->count() == 0 || text.find(o->get_name()) == std::string::npos) continue;
     const std::string value = fmt::format("{}", fmt::join(o->results(), " "));
-    if (o->get_items_expected_max() == 0) return fmt::format("{} takes no value; remove '{}'", o->get_name(), value);
-    return fmt::format("{} is {}; use at most {}", o->get_name(), value, std::numeric_limits<int32_t>::max());
+    return is_flag(*o) ? fmt::format("{} takes no value; remove '{}'", o->get_name(), value)
+                       : fmt::format("{} is {}; use at most {}", o->get_name(), value, INT32_MAX);
   }
   return {};
 }
@@ -141,9 +114,9 @@ template <class T>
 std::string range_of(const CLI::Option& o) {
   const std::string stated = notes_of(o).range;
   if (stated.find(" to ") != stated.npos) return stated;
-  const std::string least = stated.empty() ? fmt::format("{}", std::numeric_limits<T>::min())
-                                           : stated.substr(0, stated.find(' '));  // of "1 or more"
-  return fmt::format("{} to {}", least, std::numeric_limits<T>::max());
+  const std::string least = stated.substr(0, stated.find(' '));  // of "1 or more"
+  return fmt::format("{} to {}", least.empty() ? std::to_string(std::numeric_limits<T>::min()) : least,
+                     std::numeric_limits<T>::max());
 }
 
 // Replaces the text by what the parser reads as the same decimal number: it takes 010 for 8.
@@ -175,16 +148,6 @@ void take_number(const CLI::Option& o, std::string& text) {
   if (type.starts_with("FLOAT")) take_decimal(o, text);
 }
 
-void make_strict(CLI::Option& o) {
-  if (o.get_type_name().empty() || o.get_items_expected_max() == 0) return;  // a flag
-  o.transform(CLI::Validator(
-      [&o](std::string& text) {
-        take_number(o, text);
-        return std::string();
-      },
-      "", ""));
-}
-
 }  // namespace
 
 std::string explain_unknown_command(const CLI::App& root, const std::vector<std::string>& words) {
@@ -194,17 +157,17 @@ std::string explain_unknown_command(const CLI::App& root, const std::vector<std:
     const std::vector<std::string> names = commands_of(*app);
     if (word.starts_with("-")) option = word.substr(0, word.find('='));
     if (word.starts_with("-") || names.empty()) continue;
-    const CLI::App* sub = command_of(*app, word);
-    if (!sub) {
-      for (const CLI::App* s : app->get_subcommands({}))
-        if (!option.empty() && s->get_option_no_throw(option) && !app->get_option_no_throw(option))
-          return fmt::format("{} is an option of `{}`; write it after that", option, full_name(*s));
-      const std::string near = nearest(word, names);
-      return fmt::format(
-          "unknown {} '{}'; {}", kind_of_commands(*app), word,
-          near.empty() ? fmt::format("use one of {}", fmt::join(names, ", ")) : "did you mean '" + near + "'?");
+    if (const CLI::App* sub = find_command(*app, word)) {
+      app = sub;
+      continue;
     }
-    app = sub;
+    for (const CLI::App* s : app->get_subcommands({}))
+      if (!option.empty() && s->get_option_no_throw(option) && !app->get_option_no_throw(option))
+        return fmt::format("{} is an option of `{}`; write it after that", option, full_name(*s));
+    const std::string near = nearest(word, names);
+    return fmt::format(
+        "unknown {} '{}'; {}", kind_of_commands(*app), word,
+        near.empty() ? fmt::format("use one of {}", fmt::join(names, ", ")) : "did you mean '" + near + "'?");
   }
   return {};
 }
@@ -212,20 +175,20 @@ std::string explain_unknown_command(const CLI::App& root, const std::vector<std:
 std::string explain(const CLI::App& root, const CLI::ParseError& error, const std::vector<std::string>& words) {
   if (words.empty()) return "no command given; `toy --help` lists them";
   const CLI::App& app = deepest(root);
-  const std::string text = error.what();
+  const std::string text = error.what(), kind = error.get_name();
   std::string own;
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) || dynamic_cast<const CLI::RequiredError*>(&error))
-    own = explain_unknown(root, words);
-  if (own.empty() && dynamic_cast<const CLI::RequiredError*>(&error)) own = explain_missing(app);
-  if (own.empty() && dynamic_cast<const CLI::ExcludesError*>(&error)) own = explain_exclusion(app);
-  if (own.empty() && dynamic_cast<const CLI::ArgumentMismatch*>(&error)) own = explain_count(app, text);
-  if (own.empty() && dynamic_cast<const CLI::ConversionError*>(&error)) own = explain_conversion(app, text);
-  if (own.empty() && dynamic_cast<const CLI::ValidationError*>(&error)) {  // "--lr: is -1; use ..."
-    const size_t colon = text.find(": ");
-    own = colon == text.npos ? text : text.substr(0, colon) + text.substr(colon + 1);
+  if (kind == "ExtrasError" || kind == "RequiredError") {
+    own = explain_unknown_command(root, words);
+    if (own.empty()) own = explain_unknown_option(root, words);
+    if (own.empty())
+      own = kind == "RequiredError" ? explain_missing(app)
+                                    : fmt::format("too many arguments; see `{} --help`", full_name(app));
   }
-  if (own.empty() && dynamic_cast<const CLI::ExtrasError*>(&error))
-    own = fmt::format("too many arguments; {}", help_of(app));
+  if (kind == "ExcludesError") own = explain_exclusion(app);
+  if (kind == "ArgumentMismatch") own = explain_count(app, text);
+  if (kind == "ConversionError") own = explain_conversion(app, text);
+  if (kind == "ValidationError" && text.find(": ") != text.npos)  // "--lr: is -1; use ..."
+    own = std::string(text).erase(text.find(": "), 1);
   return own.empty() ? text : own;
 }
 
@@ -236,7 +199,11 @@ void check_value(const CLI::Option& option, std::string text) {
 }
 
 void make_numbers_strict(CLI::App& app) {
-  for (CLI::Option* o : app.get_options()) make_strict(*o);
+  for (CLI::Option* o : app.get_options()) {
+    if (o->get_type_name().empty() || is_flag(*o)) continue;
+    const auto take = [o](std::string& text) { return take_number(*o, text), std::string(); };
+    o->transform(CLI::Validator(take, "", ""));
+  }
   for (CLI::App* sub : app.get_subcommands({})) make_numbers_strict(*sub);
 }
 

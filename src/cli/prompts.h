@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,12 @@ namespace toy::cli {
 /// A file's text, or what standard input holds for "-". Throws for an empty one.
 std::string read_text(const std::string& path, bool may_be_empty = false);
 
+struct Prompt {
+  std::string where;                ///< for messages: "prompt", "stories.txt:3"
+  std::optional<std::string> text;  ///< to be encoded; else it is the ids
+  std::vector<int32_t> ids;
+};
+
 /// --prompt, --prompt-file, --prompts, --prompt-ids: one of them, or none (an empty text).
 struct PromptOptions {
   bool no_bos = false;
@@ -22,23 +29,14 @@ struct PromptOptions {
   void read();
   /// Was --prompts given?
   bool several() const { return many_->count() > 0; }
-  /// Where prompt `i` comes from, for messages: "prompt", "stories.txt:3".
   const std::string& where(size_t i) const { return prompts_[i].where; }
   /// Token ids of each prompt, with the beginning-of-sequence token where the tokenizer asks for it. Throws naming the
   /// prompt (the line, for --prompts) for ids outside the vocabulary, an empty prompt, or text without a tokenizer.
   std::vector<std::vector<int32_t>> tokens(const Model& model, const std::string& model_path) const;
 
  private:
-  struct Prompt {
-    std::string where;
-    bool is_text = true;
-    std::string text;
-    std::vector<int32_t> ids;
-  };
-  void read_lines(const std::string& path);
-
   std::string text_, ids_, file_, lines_;
-  CLI::Option *text_option_ = nullptr, *ids_option_ = nullptr, *file_option_ = nullptr, *many_ = nullptr;
+  CLI::Option *ids_option_ = nullptr, *file_option_ = nullptr, *many_ = nullptr;
   std::vector<Prompt> prompts_;
 };
 

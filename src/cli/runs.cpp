@@ -426,8 +426,8 @@ struct SchemaOf {
 
 }  // namespace
 
-void add_runs(CLI::App& app) {
-  app.require_subcommand(1);
+void add_runs(CLI::App& root) {
+  CLI::App& app = add_command_group(root, "runs", "List, show and compare training runs");
   add_subcommand<List>(app, "list", "List runs, one per line");
   add_subcommand<Show>(app, "show", "Show a run and its curves");
   add_subcommand<CompareRuns>(app, "compare", "Compare runs side by side");

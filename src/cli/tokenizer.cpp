@@ -6,11 +6,10 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
-#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/prompts.h"
 #include "toy/base/error.h"
-#include "toy/base/json_text.h"
+#include "toy/data/text_files.h"
 #include "toy/data/text_files.h"
 #include "toy/text/tokenizer.h"
 
@@ -25,14 +24,17 @@ bool is_vocabulary(std::string_view beginning) {
   return beginning.starts_with(kMagic) && tensors == 0;
 }
 
+void add_tokenizer_file(CLI::App& app, std::string& model) {
+  add_option(app, "model", model, "GGUF file with a tokenizer, or SentencePiece .model file", file_name())->required();
+}
+
 struct Train {
   std::string corpus, spec = "spm:512", out;
   void add(CLI::App& app) {
-    app.add_option("--corpus", corpus, "Text file to train on")->required()->check(file_name());
-    app.add_option("--tokenizer", spec, "spm:V or unigram:V (SentencePiece with V tokens), or bytes")
-        ->capture_default_str()
-        ->check(suggested({"bytes", "spm:", "unigram:"}));
-    app.add_option("--out", out, "GGUF file to write, a vocabulary without weights")->required()->check(file_name());
+    add_option(app, "--corpus", corpus, "Text file to train on", file_name())->required();
+    add_option(app, "--tokenizer", spec, "spm:V or unigram:V (SentencePiece with V tokens), or bytes",
+               suggested({"bytes", "spm:", "unigram:"}));
+    add_option(app, "--out", out, "GGUF file to write, a vocabulary without weights", file_name())->required();
     app.callback([this] {
       refuse_overwriting("out", out, {{"--corpus", corpus}});
       refuse_replacing("out", out, is_vocabulary);
@@ -53,11 +55,9 @@ struct Encode {
   bool json = false, no_bos = false;
   CLI::Option *text_option = nullptr, *file_option = nullptr;
   void add(CLI::App& app) {
-    app.add_option("model", model, "GGUF file with a tokenizer, or SentencePiece .model file")
-        ->required()
-        ->check(file_name());
+    add_tokenizer_file(app, model);
     text_option = add_text_option(app, "--text", text, "Text to encode");
-    file_option = app.add_option("--file", file, "File with the text; - reads standard input")->check(file_name());
+    file_option = add_option(app, "--file", file, "File with the text; - reads standard input", file_name());
     text_option->excludes(file_option);
     app.add_flag("--no-bos", no_bos, "Omit the beginning-of-sequence token");
     app.add_flag("--json", json, "Print a JSON array");
@@ -68,10 +68,8 @@ struct Encode {
     const auto t = load_tokenizer_file(model);
     const std::string given = file_option->count() ? read_text(file, true) : text;
     const std::vector<int32_t> ids = no_bos ? t->encode(given) : encode_prompt(*t, given);
-    if (json)
-      fmt::print("{}\n", json_text(nlohmann::json(ids)));
-    else
-      fmt::print("{}\n", fmt::join(ids, " "));
+    if (json) return print_json(ids);
+    fmt::print("{}\n", fmt::join(ids, " "));
   }
 };
 
@@ -80,10 +78,8 @@ struct Decode {
   std::vector<int32_t> ids;
   bool json = false;
   void add(CLI::App& app) {
-    app.add_option("model", model, "GGUF file with a tokenizer, or SentencePiece .model file")
-        ->required()
-        ->check(file_name());
-    app.add_option("ids", ids, "Token ids to decode")->required();
+    add_tokenizer_file(app, model);
+    add_option(app, "ids", ids, "Token ids to decode")->required();
     app.add_flag("--json", json, "Print a JSON string (replaces invalid UTF-8)");
     app.callback([this] {
       const auto t = load_tokenizer_file(model);
@@ -91,18 +87,16 @@ struct Decode {
         check(ids[i] >= 0 && ids[i] < t->vocab_size(), "ids: number {} is {}; the ids of {} are 0 to {}", i + 1, ids[i],
               model, t->vocab_size() - 1);
       const std::string bytes = t->decode(ids);
-      if (json)
-        fmt::print("{}\n", json_text(nlohmann::json(bytes)));
-      else
-        std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+      if (json) return print_json(bytes);
+      std::fwrite(bytes.data(), 1, bytes.size(), stdout);
     });
   }
 };
 
 }  // namespace
 
-void add_tokenizer(CLI::App& app) {
-  app.require_subcommand(1);
+void add_tokenizer(CLI::App& root) {
+  CLI::App& app = add_command_group(root, "tokenizer", "Train a tokenizer, encode text, decode ids");
   add_subcommand<Train>(app, "train", "Train a vocabulary on a text");
   add_subcommand<Encode>(app, "encode", "Print the ids of a text");
   add_subcommand<Decode>(app, "decode", "Print the exact bytes of ids");

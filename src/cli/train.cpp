@@ -9,13 +9,11 @@
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/console.h"
-#include "cli/data_options.h"
 #include "cli/help.h"
-#include "cli/optimizer_options.h"
 #include "cli/options.h"
 #include "cli/reporter.h"
-#include "cli/resume.h"
 #include "cli/run_files.h"
+#include "cli/train_options.h"
 #include "toy/base/error.h"
 #include "toy/base/folder_lock.h"
 #include "toy/base/json_text.h"
@@ -113,37 +111,33 @@ struct Recipe {
     add_config_option(app);
     add_data_options(app, o.data);
     begin_group(app, "Batch");
-    app.add_option("--batch", o.trainer.batch, "Sequences per step")->capture_default_str()->check(at_least(1));
-    app.add_option("--tokens", o.trainer.tokens, "Tokens per sequence")->capture_default_str()->check(at_least(1));
-    app.add_option("--accumulate", o.trainer.accumulate, "Batches per step whose gradients are summed")
-        ->capture_default_str()
-        ->check(at_least(1));
+    add_option(app, "--batch", o.trainer.batch, "Sequences per step", at_least(1));
+    add_option(app, "--tokens", o.trainer.tokens, "Tokens per sequence", at_least(1));
+    add_option(app, "--accumulate", o.trainer.accumulate, "Batches per step whose gradients are summed", at_least(1));
     begin_group(app, "Schedule");
-    app.add_option("--steps", o.steps, "Optimizer steps")->capture_default_str()->check(at_least(1));
+    add_option(app, "--steps", o.steps, "Optimizer steps", at_least(1));
     optimizer.add(app, o, lr_part);
-    app.add_option("--eval-every", o.eval_every, "Steps between validations; 0 validates only at the end")
-        ->capture_default_str()
-        ->check(at_least(0));
-    app.add_option("--eval-tokens", o.eval_tokens, "Validation tokens to read per validation; 0 reads all")
-        ->capture_default_str()
-        ->check(at_least(0));
+    add_option(app, "--eval-every", o.eval_every, "Steps between validations; 0 validates only at the end",
+               at_least(0));
+    add_option(app, "--eval-tokens", o.eval_tokens, "Validation tokens to read per validation; 0 reads all",
+               at_least(0));
     begin_group(app, "Output");
-    app.add_option("--out", o.out, "Folder for the model and the run; may contain {arch}, {date}, {time} and {seq}")
-        ->capture_default_str()
-        ->check(folder_name());
-    app.add_option("--sample", o.sample_tokens, "Tokens to generate as a sample at each validation")
-        ->capture_default_str()
-        ->check(at_least(0));
-    app.add_option("--dtype", stored, "Type of the matrices in the model file")
-        ->capture_default_str()
-        ->check(one_of({"f32", "f16", "bf16"}));
+    add_option(app, "--out", o.out, "Folder for the model and the run; may contain {arch}, {date}, {time} and {seq}",
+               folder_name());
+    add_option(app, "--sample", o.sample_tokens, "Tokens to generate as a sample at each validation", at_least(0));
+    add_option(app, "--dtype", stored, "Type of the matrices in the model file", one_of({"f32", "f16", "bf16"}));
     app.add_flag("--json", json, "Print the run's events as JSON Lines");
-    add_checkpoints(app, o);
+    begin_group(app, "Checkpoints");
+    add_option(app, "--checkpoint-every", o.checkpoint_every,
+               "Steps between checkpoints; 0 saves only when interrupted", at_least(0));
+    add_option(app, "--keep", o.keep, "Recent checkpoints to keep, besides the best", at_least(1));
+    app.add_flag("--resume", o.resume, "Resume from the newest checkpoint in --out");
+    app.add_flag("--allow-changes", o.allow_changes, "With --resume, accept other options, texts or toy versions");
     add_check_finite(app, o.trainer.check_finite);
     begin_group(app, "Output");
-    app.add_option("--log-every", log_every,
-                   "Steps between lines on stdout without --json; 0 prints none (default: 1, or 0 on a terminal)")
-        ->check(at_least(0));
+    add_option(app, "--log-every", log_every,
+               "Steps between lines on stdout without --json; 0 prints none (default: 1, or 0 on a terminal)",
+               at_least(0));
     begin_group(app, "Debugging");
     app.add_flag("--dry-run", dry_run, "Print the time and memory that the run needs, without running it");
     run_options.add(app);
@@ -151,18 +145,6 @@ struct Recipe {
     add_update_option(app, update);
     memory.add(app);
     device.add(app);
-  }
-
-  void add_checkpoints(CLI::App& app, RecipeOptions& o) {
-    begin_group(app, "Checkpoints");
-    app.add_option("--checkpoint-every", o.checkpoint_every, "Steps between checkpoints; 0 saves only when interrupted")
-        ->capture_default_str()
-        ->check(at_least(0));
-    app.add_option("--keep", o.keep, "Recent checkpoints to keep, besides the best")
-        ->capture_default_str()
-        ->check(at_least(1));
-    app.add_flag("--resume", o.resume, "Resume from the newest checkpoint in --out");
-    app.add_flag("--allow-changes", o.allow_changes, "With --resume, accept other options, texts or toy versions");
   }
 
   // --help shows these, and `own` of the recipe.
@@ -278,20 +260,16 @@ struct FromScratch {
   void add(CLI::App& app) {
     recipe.add(app, o);
     begin_group(app, "Model");
-    app.add_option("--size", o.size, fmt::format("Size or JSON file of dimensions: {}", fmt::join(size_names(), ", ")))
-        ->capture_default_str()
-        ->check(suggested(size_names(), true));
-    app.add_option("--tokenizer", o.tokenizer, "bytes, or spm:V or unigram:V (SentencePiece with V tokens)")
-        ->capture_default_str()
-        ->check(suggested({"bytes", "spm:", "unigram:"}));
-    add_tokenizer_bytes(app, o.data);
-    app.add_option("--context", o.context, "Positions of the model; 0 takes the size's own")
-        ->capture_default_str()
-        ->check(at_least(0));
-    app.add_option("--name", o.name, "Name of the model (default: toy)");
-    app.add_option("--init-scale", o.init_scale, "Scale of the initial weights, N(0, scale / sqrt(columns))")
-        ->capture_default_str()
-        ->check(above(0));
+    add_option(app, "--size", o.size, fmt::format("Size or JSON file of dimensions: {}", fmt::join(size_names(), ", ")),
+               suggested(size_names(), true));
+    add_option(app, "--tokenizer", o.tokenizer, "bytes, or spm:V or unigram:V (SentencePiece with V tokens)",
+               suggested({"bytes", "spm:", "unigram:"}));
+    add_option(app, "--tokenizer-bytes", o.data.tokenizer_bytes,
+               "Bytes of the corpus to train the tokenizer on, at most", at_least(1));
+    add_option(app, "--context", o.context, "Positions of the model; 0 takes the size's own", at_least(0));
+    add_option(app, "--name", o.name, "Name of the model (default: toy)");
+    add_option(app, "--init-scale", o.init_scale, "Scale of the initial weights, N(0, scale / sqrt(columns))",
+               above(0));
     add_seed_option(app, o.seed, "Seed of weights and shuffling");
     Recipe::show_common(app, {"--size", "--tokenizer", "--context"});
     app.footer(
@@ -310,13 +288,11 @@ struct WarmStart {
 
   void add(CLI::App& app) {
     begin_group(app, "Model");
-    app.add_option("--init", o.init, "GGUF file with a tokenizer to train further")->required()->check(file_name());
+    add_option(app, "--init", o.init, "GGUF file with a tokenizer to train further", file_name())->required();
     recipe.add(app, o, 0.1);  // a trained model is soon unlearnt
     begin_group(app, "Model");
-    app.add_option("--context", o.context, "Positions of the new model; 0 keeps those of --init")
-        ->capture_default_str()
-        ->check(at_least(0));
-    app.add_option("--name", o.name, "Name of the model (default: that of --init)");
+    add_option(app, "--context", o.context, "Positions of the new model; 0 keeps those of --init", at_least(0));
+    add_option(app, "--name", o.name, "Name of the model (default: that of --init)");
     add_seed_option(app, o.seed, "Seed of shuffling");
     Recipe::show_common(app, {"--init"});
     app.footer(
@@ -329,8 +305,8 @@ struct WarmStart {
 
 }  // namespace
 
-void add_train(CLI::App& app) {
-  app.require_subcommand(1);
+void add_train(CLI::App& root) {
+  CLI::App& app = add_command_group(root, "train", "Train a model on text and write it as GGUF");
   add_subcommand<FromScratch>(app, "from-scratch", "Train a new model on text");
   add_subcommand<WarmStart>(app, "warm-start", "Train a GGUF model further on text");
 }

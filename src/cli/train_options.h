@@ -1,4 +1,4 @@
-// toy train: the options of optimizer, schedule and early stopping.
+// toy train: the options of data, optimizer, schedule and early stopping.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,8 +11,13 @@
 
 namespace toy::cli {
 
-/// Reads them into RecipeOptions. Options that are not given take the chosen optimizer's usual values; options that the
-/// chosen optimizer or schedule ignores are refused.
+/// --corpus, --corpus-weight, --val, --val-fraction, --documents, --pack and --data-cache.
+void add_data_options(CLI::App& app, DataOptions& data);
+/// Throws Error{bad_input} where `out`, which would be written, is one of the texts.
+void refuse_overwriting_texts(const std::string& out, const DataOptions& data);
+
+/// The options of optimizer and schedule. Options that are not given take the chosen optimizer's usual values; options
+/// that the chosen optimizer or schedule ignores are refused.
 class OptimizerChoice {
  public:
   /// `lr_part`: the default learning rate as a fraction of the one for a new model.
@@ -25,8 +30,6 @@ class OptimizerChoice {
   nlohmann::ordered_json effective(const RecipeOptions& o) const;
 
  private:
-  void add_schedule(CLI::App& app, RecipeOptions& o);
-  void add_groups(CLI::App& app);
   void refuse_unread(const CLI::App& app) const;
   std::string optimizer_ = "adamw", schedule_ = "cosine", muon_scale_ = "original", time_limit_;
   std::optional<double> lr_;

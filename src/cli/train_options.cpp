@@ -1,4 +1,4 @@
-#include "cli/optimizer_options.h"
+#include "cli/train_options.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "cli/help.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
 
@@ -35,15 +34,17 @@ const std::vector<Number>& numbers() {
   return list;
 }
 
+bool reads(const OptimizerInfo& optimizer, std::string_view option) {
+  const auto& own = optimizer.options;
+  return option == "lr" || option == "weight-decay" || std::find(own.begin(), own.end(), option) != own.end();
+}
+
 // "adamw 0.9, lion 0.9": the usual values of the optimizers that read the option.
 template <class Value>
 std::string usual(std::string_view option, const Value& value) {
   std::vector<std::string> list;
-  for (const OptimizerInfo& info : optimizers()) {
-    const bool all = option == "lr" || option == "weight-decay";
-    if (all || std::find(info.options.begin(), info.options.end(), option) != info.options.end())
-      list.push_back(fmt::format("{} {:g}", info.name, value(OptimizerOptions::of(info.kind))));
-  }
+  for (const OptimizerInfo& info : optimizers())
+    if (reads(info, option)) list.push_back(fmt::format("{} {:g}", info.name, value(OptimizerOptions::of(info.kind))));
   return fmt::format("{}", fmt::join(list, ", "));
 }
 
@@ -71,72 +72,66 @@ std::pair<std::string, double> pattern_and_factor(const std::string& text) {
 
 }  // namespace
 
+void add_data_options(CLI::App& app, DataOptions& data) {
+  begin_group(app, "Data");
+  add_option(app, "--corpus", data.corpus, "Text file or folder to train on; - reads standard input", file_name())
+      ->required();
+  add_option(app, "--corpus-weight", data.weights, "Share of each --corpus, such as 3 and 1 for 75/25", at_least(0));
+  CLI::Option* texts = add_option(app, "--val", data.validation,
+                                  "Text file or folder to validate on (default: the end of each corpus)", file_name());
+  add_option(app, "--val-fraction", data.validation_fraction, "Fraction of each corpus to validate on",
+             from_to_below(0, 1))
+      ->excludes(texts);
+  add_option(app, "--documents", data.documents, "How texts split: none, files, blank-lines or separator:TEXT",
+             suggested({"none", "files", "blank-lines", "separator:"}));
+  app.add_flag("--pack", data.pack, "Fill rows with complete documents that do not see each other");
+  app.add_flag("--binary", data.binary, "Also train on binary files, which have NUL bytes");
+  add_option(app, "--data-cache", data.cache, "Folder for tokenized text, or none (default: ~/.cache/toy above 64 MiB)",
+             folder_name());
+}
+
+void refuse_overwriting_texts(const std::string& out, const DataOptions& data) {
+  for (const std::string& path : data.corpus) refuse_overwriting("out", out, {{"--corpus", path}});
+  for (const std::string& path : data.validation) refuse_overwriting("out", out, {{"--val", path}});
+}
+
 void OptimizerChoice::add(CLI::App& app, RecipeOptions& o, double lr_part) {
   lr_part_ = lr_part;
   OptimizerOptions& a = o.trainer.optimizer;
   add_optimizer_option(app, optimizer_);
-  app.add_option("--lr", lr_,
-                 fmt::format("Peak learning rate (default: {})",
-                             usual("lr", [&](const auto& u) { return u.usual_lr() * lr_part; })))
-      ->check(above(0));
-  numbers_.assign(numbers().size(), std::nullopt);
-  for (size_t i = 0; i < numbers().size(); ++i) {
+  const std::string rates = usual("lr", [&](const auto& u) { return u.usual_lr() * lr_part; });
+  add_option(app, "--lr", lr_, fmt::format("Peak learning rate (default: {})", rates), above(0));
+  numbers_.resize(numbers().size());
+  for (size_t i = 0; i < numbers_.size(); ++i) {
     const Number& n = numbers()[i];
-    app.add_option(fmt::format("--{}", n.name), numbers_[i],
-                   fmt::format("{} (default: {})", n.help, usual(n.name, [&](const auto& u) { return u.*n.field; })))
-        ->check(n.accepts);
+    const std::string values = usual(n.name, [&](const auto& u) { return u.*n.field; });
+    add_option(app, fmt::format("--{}", n.name), numbers_[i], fmt::format("{} (default: {})", n.help, values),
+               n.accepts);
   }
   app.add_flag("--nesterov,!--no-nesterov", nesterov_, "Use Nesterov momentum with sgd or muon (default: muon)");
   app.add_flag("--relative-step", relative_step_, "Let adafactor scale its steps by the weights (--lr is then 0.01)");
-  app.add_option("--muon-scale", muon_scale_, "Scale of muon's updates; match-rms takes AdamW's step size")
-      ->capture_default_str()
-      ->check(one_of({"original", "match-rms"}));
-  app.add_option("--clip", a.clip, "Limit of the gradients' global norm; 0 turns clipping off")
-      ->capture_default_str()
-      ->check(at_least(0));
-  app.add_option("--dropout", o.trainer.dropout, "Dropout rate of embedding, attention and feed-forward outputs")
-      ->capture_default_str()
-      ->check(from_to_below(0, 1));
-  add_groups(app);
-  add_schedule(app, o);
-}
-
-void OptimizerChoice::add_groups(CLI::App& app) {
-  app.add_option("--lr-for", lr_for_, "Learning rate factor of matching tensors, such as 'blk.0.*=0.5'")
-      ->option_text("PATTERN=FACTOR")
-      ->allow_extra_args(false);
-  app.add_option("--no-decay", no_decay_, "Exclude matching tensors from weight decay")
-      ->option_text("PATTERN")
-      ->allow_extra_args(false);
-  app.add_option("--ema", ema_, "Decay of averaged weights, such as 0.999, for model-ema.gguf; 0 turns them off")
-      ->capture_default_str()
-      ->check(from_to_below(0, 1));
-}
-
-void OptimizerChoice::add_schedule(CLI::App& app, RecipeOptions& o) {
+  add_option(app, "--muon-scale", muon_scale_, "Scale of muon's updates; match-rms takes AdamW's step size",
+             one_of({"original", "match-rms"}));
+  add_option(app, "--clip", a.clip, "Limit of the gradients' global norm; 0 turns clipping off", at_least(0));
+  add_option(app, "--dropout", o.trainer.dropout, "Dropout rate of embedding, attention and feed-forward outputs",
+             from_to_below(0, 1));
+  add_option(app, "--lr-for", lr_for_, "Learning rate factor of matching tensors, such as 'blk.0.*=0.5'")
+      ->option_text("PATTERN=FACTOR");
+  add_option(app, "--no-decay", no_decay_, "Exclude matching tensors from weight decay")->option_text("PATTERN");
+  add_option(app, "--ema", ema_, "Decay of averaged weights, such as 0.999, for model-ema.gguf; 0 turns them off",
+             from_to_below(0, 1));
   begin_group(app, "Schedule");
-  app.add_option("--schedule", schedule_, "Learning rate after the warmup: constant, linear, cosine or wsd")
-      ->capture_default_str()
-      ->check(one_of({"constant", "linear", "cosine", "wsd"}));
-  app.add_option("--warmup", o.warmup, "Steps of linear warmup; -1 takes 5% of --steps, at most 200")
-      ->capture_default_str()
-      ->check(at_least(-1));
-  app.add_option("--decay-steps", o.decay_steps, "Final steps in which wsd lowers the rate; -1 takes 20% of --steps")
-      ->capture_default_str()
-      ->check(at_least(-1));
-  app.add_option("--final-lr", o.final_lr, "Final learning rate as a fraction of the peak")
-      ->capture_default_str()
-      ->check(from_to(0, 1));
-  app.add_option("--max-skipped", o.max_skipped, "Abort after N consecutive steps with a non-finite gradient")
-      ->capture_default_str()
-      ->check(at_least(1));
-  app.add_option("--patience", o.patience, "Stop after N validations without improvement; 0 never stops")
-      ->capture_default_str()
-      ->check(at_least(0));
-  app.add_option("--min-delta", o.min_delta, "Improvement in nats per token that --patience counts")
-      ->capture_default_str()
-      ->check(at_least(0));
-  app.add_option("--time-limit", time_limit_, "Stop and save after this time, such as 90s, 10m or 2h")
+  add_option(app, "--schedule", schedule_, "Learning rate after the warmup: constant, linear, cosine or wsd",
+             one_of({"constant", "linear", "cosine", "wsd"}));
+  add_option(app, "--warmup", o.warmup, "Steps of linear warmup; -1 takes 5% of --steps, at most 200", at_least(-1));
+  add_option(app, "--decay-steps", o.decay_steps, "Final steps in which wsd lowers the rate; -1 takes 20% of --steps",
+             at_least(-1));
+  add_option(app, "--final-lr", o.final_lr, "Final learning rate as a fraction of the peak", from_to(0, 1));
+  add_option(app, "--max-skipped", o.max_skipped, "Abort after N consecutive steps with a non-finite gradient",
+             at_least(1));
+  add_option(app, "--patience", o.patience, "Stop after N validations without improvement; 0 never stops", at_least(0));
+  add_option(app, "--min-delta", o.min_delta, "Improvement in nats per token that --patience counts", at_least(0));
+  add_option(app, "--time-limit", time_limit_, "Stop and save after this time, such as 90s, 10m or 2h")
       ->option_text("TIME");
 }
 
@@ -146,11 +141,10 @@ void OptimizerChoice::refuse_unread(const CLI::App& app) const {
   const OptimizerInfo& mine = optimizer_of(optimizer_);
   for (const OptimizerInfo& other : optimizers())
     for (const std::string_view option : other.options) {
-      if (!given(option) || std::find(mine.options.begin(), mine.options.end(), option) != mine.options.end()) continue;
+      if (!given(option) || reads(mine, option)) continue;
       std::vector<std::string_view> readers;
       for (const OptimizerInfo& info : optimizers())
-        if (std::find(info.options.begin(), info.options.end(), option) != info.options.end())
-          readers.push_back(info.name);
+        if (reads(info, option)) readers.push_back(info.name);
       fail("--{} belongs to the optimizer {}, and --optimizer is {}; remove one of them", option,
            fmt::join(readers, " or "), optimizer_);
     }
@@ -183,18 +177,15 @@ void OptimizerChoice::apply(const CLI::App& app, RecipeOptions& o) const {
 
 nlohmann::ordered_json OptimizerChoice::effective(const RecipeOptions& o) const {
   const OptimizerOptions& a = o.trainer.optimizer;
-  const std::vector<std::string_view>& mine = optimizer_of(optimizer_).options;
-  const auto reads = [&](std::string_view name) { return std::find(mine.begin(), mine.end(), name) != mine.end(); };
+  const OptimizerInfo& mine = optimizer_of(optimizer_);
   const Schedule rates = o.rates();
   nlohmann::ordered_json j{{"lr", o.lr}, {"warmup", rates.warmup}, {"decay-steps", nullptr}, {"nesterov", nullptr}};
   for (const Number& n : numbers()) {
-    if (n.name == "weight-decay" || reads(n.name))
-      j[std::string(n.name)] = a.*n.field;
-    else
-      j[std::string(n.name)] = nullptr;
+    nlohmann::ordered_json& value = j[std::string(n.name)];
+    if (reads(mine, n.name)) value = a.*n.field;
   }
   if (o.schedule == Schedule::wsd) j["decay-steps"] = rates.decay;
-  if (reads("nesterov")) j["nesterov"] = a.nesterov;
+  if (reads(mine, "nesterov")) j["nesterov"] = a.nesterov;
   return j;
 }
 
