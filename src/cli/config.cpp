@@ -59,6 +59,7 @@ Words words_of(const CLI::Option& option, const std::string& key, const ordered_
   const std::string name = "--" + key;
   if (is_flag(option)) {
     check(value.is_boolean(), "{}: '{}' is {}; use true or false", path, key, json_text(value));
+    if (!value.get<bool>() && option.get_fnames().empty()) return {};
     return {name + (value.get<bool>() ? "=true" : "=false")};
   }
   const bool takes_list = option.get_items_expected_max() > 1;

@@ -175,20 +175,32 @@ std::string explain_unknown_command(const CLI::App& root, const std::vector<std:
 std::string explain(const CLI::App& root, const CLI::ParseError& error, const std::vector<std::string>& words) {
   if (words.empty()) return "no command given; `toy --help` lists them";
   const CLI::App& app = deepest(root);
-  const std::string text = error.what(), kind = error.get_name();
+  const std::string text = error.what();
   std::string own;
-  if (kind == "ExtrasError" || kind == "RequiredError") {
-    own = explain_unknown_command(root, words);
-    if (own.empty()) own = explain_unknown_option(root, words);
-    if (own.empty())
-      own = kind == "RequiredError" ? explain_missing(app)
-                                    : fmt::format("too many arguments; see `{} --help`", full_name(app));
+  switch (CLI::ExitCodes(error.get_exit_code())) {
+    case CLI::ExitCodes::ExtrasError:
+    case CLI::ExitCodes::RequiredError:
+      own = explain_unknown_command(root, words);
+      if (own.empty()) own = explain_unknown_option(root, words);
+      if (own.empty()) own = explain_missing(app);
+      if (own.empty()) own = fmt::format("too many arguments; see `{} --help`", full_name(app));
+      break;
+    case CLI::ExitCodes::ExcludesError:
+      own = explain_exclusion(app);
+      break;
+    case CLI::ExitCodes::ArgumentMismatch:
+      own = explain_count(app, text);
+      break;
+    case CLI::ExitCodes::ConversionError:
+      own = explain_conversion(app, text);
+      break;
+    case CLI::ExitCodes::ValidationError:  // "--lr: is -1; use ..."
+      own = text;
+      if (const size_t colon = own.find(": "); colon != own.npos) own.erase(colon, 1);
+      break;
+    default:
+      break;
   }
-  if (kind == "ExcludesError") own = explain_exclusion(app);
-  if (kind == "ArgumentMismatch") own = explain_count(app, text);
-  if (kind == "ConversionError") own = explain_conversion(app, text);
-  if (kind == "ValidationError" && text.find(": ") != text.npos)  // "--lr: is -1; use ..."
-    own = std::string(text).erase(text.find(": "), 1);
   return own.empty() ? text : own;
 }
 
