@@ -6,15 +6,14 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <thread>
 
 #include "cli/command.h"
 #include "cli/console.h"
-#include "cli/help.h"
 #include "cli/options.h"
 #include "cli/run_files.h"
 #include "cli/tables.h"
-#include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/runs/report.h"
@@ -51,36 +50,26 @@ Opened open_run(const std::string& what) {
   return o;
 }
 
-void put_json(const ordered_json& j) { put_line(json_text(j) + "\n"); }
-
-// How charts are drawn on stdout.
+// How charts and tables are drawn on stdout.
 struct ScreenOptions {
   int columns = 0, rows = 12;
   bool ascii = false;
 
-  std::vector<CLI::Option*> add(CLI::App& app) {
-    return {app.add_option("--width", columns, "Columns of a chart; 0 takes the terminal's, or 80")
-                ->capture_default_str()
-                ->check(width_range()),
-            app.add_option("--height", rows, "Rows of a chart")->capture_default_str()->check(from_to(3, 200)),
-            app.add_flag("--ascii", ascii, "Draw without Unicode")};
+  void add(CLI::App& app) {
+    add_width(app, "Columns of a chart; 0 takes the terminal's, or 80");
+    add_option(app, "--height", rows, "Rows of a chart", from_to(3, 200));
+    app.add_flag("--ascii", ascii, "Draw without Unicode");
   }
-  static CLI::Validator width_range() { return from_to_or_0(8, 1000); }
+  void add_width(CLI::App& app, const char* help) { add_option(app, "--width", columns, help, from_to_or_0(8, 1000)); }
   runs::Terminal terminal() const {
-    return {.columns = columns > 0                  ? columns
-                       : is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO)
-                                                    : 80,
+    return {.columns = columns > 0 ? columns : terminal_width(STDOUT_FILENO),
             .rows = rows,
             .unicode = !ascii && has_unicode(),
             .color = has_color(STDOUT_FILENO)};
   }
+  // All columns of a table where nobody says how many, and nobody looks at it on a terminal.
+  int table_columns() const { return columns == 0 && !is_terminal(STDOUT_FILENO) ? 100000 : terminal().columns; }
 };
-
-// Whether all columns of a table may be shown: nobody said how many, and nobody looks at it on a terminal.
-bool is_unlimited(const ScreenOptions& screen) { return screen.columns == 0 && !is_terminal(STDOUT_FILENO); }
-constexpr int kUnlimited = 100000;
-
-bool is_number(const runs::Column& c) { return !std::holds_alternative<std::string>(c.cell(Summary{})); }
 
 struct List {
   std::vector<std::string> folders;
@@ -89,18 +78,13 @@ struct List {
   ScreenOptions screen;
 
   void add(CLI::App& app) {
-    app.add_option("folder", folders, "Folders to search, three levels deep (default: runs and out)")
-        ->check(folder_name());
+    add_option(app, "folder", folders, "Folders to search, three levels deep (default: runs and out)", folder_name());
     std::vector<std::string> names;
     for (const runs::Column& c : runs::columns()) names.push_back(c.name);
-    app.add_option("--sort", sort, fmt::format("Column to sort by: {}", fmt::join(names, ", ")))
-        ->capture_default_str()
-        ->check(one_of(names));
+    add_option(app, "--sort", sort, fmt::format("Column to sort by: {}", fmt::join(names, ", ")), one_of(names));
     app.add_flag("--reverse", reverse, "Sort in descending order");
     app.add_flag("--json", json, "Print one JSON object per line, with every column");
-    app.add_option("--width", screen.columns, "Columns of the table; 0 takes the terminal's, or all")
-        ->capture_default_str()
-        ->check(ScreenOptions::width_range());
+    screen.add_width(app, "Columns of the table; 0 takes the terminal's, or all");
     app.callback([this] { run(); });
   }
 
@@ -114,11 +98,9 @@ struct List {
     }
     if (list.empty()) to_stderr("no runs here; `toy train` writes one to its --out\n");
     runs::sort_by(list, by, reverse);
-    if (json) {
-      for (const Summary& s : list) put_json(to_json(s));
-      return;
-    }
-    if (!list.empty()) print(list);
+    if (!json && !list.empty()) print(list);
+    for (const Summary& s : list)
+      if (json) print_json(to_json(s));
   }
 
  private:
@@ -135,13 +117,13 @@ struct List {
     std::vector<std::vector<std::string>> rows(1);
     std::vector<bool> right;
     for (const runs::Column& c : runs::columns())
-      if (c.in_list) rows[0].push_back(c.title), right.push_back(is_number(c));
+      if (c.in_list) rows[0].push_back(c.title), right.push_back(!std::holds_alternative<std::string>(c.cell({})));
     for (const Summary& s : list) {
       rows.emplace_back();
       for (const runs::Column& c : runs::columns())
         if (c.in_list) rows.back().push_back(one_line(runs::to_text(c, s)));
     }
-    put_line(table(rows, right, is_unlimited(screen) ? kUnlimited : screen.terminal().columns));
+    put_line(table(rows, right, screen.table_columns()));
   }
 };
 
@@ -151,59 +133,55 @@ struct FileKind {
 };
 constexpr FileKind kChart{" viewBox=", " data-log=\""}, kReport{"<title>", "<style>"};
 
-void write_file(const std::string& option, const std::string& path, const std::string& text, const FileKind& kind) {
+void replace_own(const char* option, const std::string& path, const std::string& text, const FileKind& kind) {
   const std::string_view common = std::string_view(text).substr(0, text.find(kind.until));
   refuse_replacing(option, path, [&](std::string_view there) {
     return there.starts_with(common) && there.find(kind.mark) != there.npos;
   });
-  AtomicFile file(path);
-  file.write(text);
-  file.commit();
+  write_file(path, text);
 }
 
 struct Show {
   std::string run_name, svg;
   std::vector<std::string> metrics;
-  std::vector<const CLI::Option*> of_curves;  // what --json has no use for
   ScreenOptions screen;
   bool json = false;
+  const CLI::App* options = nullptr;
 
   void add(CLI::App& app) {
-    app.add_option("run", run_name, kRunHelp)->required()->check(file_name());
-    of_curves = {app.add_option("--metric", metrics,
-                                fmt::format("Curves to draw: {} (default: loss, grad_norm, lr)",
-                                            fmt::join(runs::metrics(), ", ")))
-                     ->delimiter(','),
-                 app.add_option("--svg", svg, "Folder to write the curves to, as METRIC.svg")->check(folder_name())};
+    options = &app;
+    add_option(app, "run", run_name, kRunHelp, file_name())->required();
+    const std::vector<std::string> known = runs::metrics();
+    add_option(app, "--metric", metrics,
+               fmt::format("Curves to draw: {} (default: loss, grad_norm, lr)", fmt::join(known, ", ")), one_of(known))
+        ->delimiter(',');
+    add_option(app, "--svg", svg, "Folder to write the curves to, as METRIC.svg", folder_name());
     app.add_flag("--json", json, "Print the summary as a JSON object, without curves");
-    for (const CLI::Option* option : screen.add(app)) of_curves.push_back(option);
+    screen.add(app);
     app.callback([this] { run(); });
   }
 
   void run() {
-    const std::vector<std::string> known = runs::metrics();
-    for (const std::string& m : metrics)
-      check(std::find(known.begin(), known.end(), m) != known.end(), "metric '{}' is not one of {}", m,
-            fmt::join(known, ", "));
-    const runs::Terminal terminal = screen.terminal();
-    for (const CLI::Option* option : of_curves)
-      check(!json || option->count() == 0, "--json is the summary, which has no curves; leave {} out",
-            option->get_name());
+    for (const char* of_curves : {"--metric", "--svg", "--width", "--height", "--ascii"})
+      check(!json || options->count(of_curves) == 0, "--json is the summary, which has no curves; leave {} out",
+            of_curves);
     const Opened o = open_run(run_name);
-    if (json) return put_json(to_json(o.summary));
+    if (json) return print_json(to_json(o.summary));
     std::vector<runs::Curve> curves = runs::curves(o.log);
-    const std::vector<std::string> wanted =
-        metrics.empty() && svg.empty() ? std::vector<std::string>{"loss", "grad_norm", "lr"} : metrics;
     for (const std::string& m : metrics)
       check(std::any_of(curves.begin(), curves.end(), [&](const runs::Curve& c) { return c.metric == m; }),
             "metric: the run has no {}", m);
-    if (!wanted.empty())
-      std::erase_if(curves, [&](const runs::Curve& c) {
-        return std::find(wanted.begin(), wanted.end(), c.metric) == wanted.end();
-      });
+    if (metrics.empty() && svg.empty()) metrics = {"loss", "grad_norm", "lr"};
+    std::erase_if(curves, [&](const runs::Curve& c) {
+      return !metrics.empty() && std::find(metrics.begin(), metrics.end(), c.metric) == metrics.end();
+    });
     if (!svg.empty()) return draw(curves);
-    put_line(facts(o, is_unlimited(screen) ? kUnlimited : terminal.columns));
-    for (const runs::Curve& c : curves) put_line("\n" + runs::to_terminal(c.chart, terminal));
+    std::vector<std::pair<std::string, std::string>> facts;
+    for (const runs::Column& c : runs::columns())
+      if (const std::string text = runs::to_text(c, o.summary); text != "-")
+        facts.emplace_back(c.title, one_line(text));
+    put_line(card(facts, screen.table_columns()));
+    for (const runs::Curve& c : curves) put_line("\n" + runs::to_terminal(c.chart, screen.terminal()));
   }
 
  private:
@@ -213,15 +191,9 @@ struct Show {
     check(!error && std::filesystem::is_directory(svg), "svg: cannot make the folder '{}'", svg);
     for (const runs::Curve& c : curves) {
       const std::string path = (std::filesystem::path(svg) / (c.metric + ".svg")).string();
-      write_file("svg", path, runs::to_svg(c.chart, {.width = 720, .height = 360}), kChart);
+      replace_own("svg", path, runs::to_svg(c.chart, {.width = 720, .height = 360}), kChart);
       put_line(path + "\n");
     }
-  }
-  static std::string facts(const Opened& o, int columns) {
-    std::vector<std::pair<std::string, std::string>> rows;
-    for (const runs::Column& c : runs::columns())
-      if (const std::string text = runs::to_text(c, o.summary); text != "-") rows.emplace_back(c.title, one_line(text));
-    return card(rows, columns);
   }
 };
 
@@ -232,12 +204,9 @@ struct CompareRuns {
   bool json = false;
 
   void add(CLI::App& app) {
-    app.add_option("runs", names, "Two runs or more, each a folder, events.jsonl or id")
-        ->required()
-        ->check(file_name());
-    app.add_option("--metric", metric, "Curve: loss, validation_loss, lr, grad_norm or tokens_per_second")
-        ->capture_default_str();
-    app.add_option("--svg", svg, "File to draw the curves to")->check(file_name());
+    add_option(app, "runs", names, "Two runs or more, each a folder, events.jsonl or id", file_name())->required();
+    add_option(app, "--metric", metric, "Curve: loss, validation_loss, lr, grad_norm or tokens_per_second");
+    add_option(app, "--svg", svg, "File to draw the curves to", file_name());
     app.add_flag("--json", json, "Print one compare event per metric, without curves");
     screen.add(app);
     app.callback([this] { run(); });
@@ -255,7 +224,7 @@ struct CompareRuns {
     }
     name_apart(list);
     const runs::Chart chart = runs::compare_chart(metric, logs, short_names(list));
-    if (!svg.empty()) write_file("svg", svg, runs::to_svg(chart, {.width = 720, .height = 380}), kChart);
+    if (!svg.empty()) replace_own("svg", svg, runs::to_svg(chart, {.width = 720, .height = 380}), kChart);
     const std::vector<runs::Compare> metrics = runs::compare(list);
     if (json) {
       for (const runs::Compare& c : metrics) put_line(runs::to_json_line({0, {}, "end", c}) + "\n");
@@ -269,21 +238,20 @@ struct CompareRuns {
  private:
   // Two folders may have one name: then the runs are called by their folders.
   static void name_apart(std::vector<Summary>& list) {
-    std::vector<bool> twice;
-    for (const Summary& s : list)
-      twice.push_back(std::count_if(list.begin(), list.end(), [&](const Summary& o) { return o.id == s.id; }) > 1);
-    for (size_t i = 0; i < list.size(); ++i)
-      if (twice[i]) list[i].id = list[i].folder;
+    std::map<std::string, int> runs_of;
+    for (const Summary& s : list) ++runs_of[s.id];
+    for (Summary& s : list)
+      if (runs_of[s.id] > 1) s.id = s.folder;
   }
   // Ids without the words that all begin with: where there is little room, what tells them apart is what counts.
   static std::vector<std::string> short_names(const std::vector<Summary>& list) {
-    size_t same = list[0].id.size();
+    std::string_view same = list[0].id;
     for (const Summary& s : list)
-      same = std::min(same, size_t(std::mismatch(s.id.begin(), s.id.end(), list[0].id.begin(), list[0].id.end()).first -
-                                   s.id.begin()));
-    while (same > 0 && std::string_view("-_/").find(list[0].id[same - 1]) == std::string_view::npos) --same;
+      same = same.substr(
+          0, size_t(std::mismatch(same.begin(), same.end(), s.id.begin(), s.id.end()).first - same.begin()));
+    same = same.substr(0, same.find_last_of("-_/") + 1);
     std::vector<std::string> names;
-    for (const Summary& s : list) names.push_back(s.id.size() > same ? s.id.substr(same) : s.id);
+    for (const Summary& s : list) names.push_back(s.id.size() > same.size() ? s.id.substr(same.size()) : s.id);
     return names;
   }
   // The options in which the runs differ: "lr  0.001 (a, b); 0.003 (c)".
@@ -291,18 +259,15 @@ struct CompareRuns {
     const std::vector<std::string> names = short_names(list);
     std::vector<std::pair<std::string, std::string>> rows;
     for (const runs::OptionDifference& d : runs::option_differences(list)) {
-      std::vector<std::pair<std::string, std::string>> by_value;  // in the order of the runs
-      for (size_t i = 0; i < list.size(); ++i) {
-        const auto same = [&](const auto& v) { return v.first == d.values[i]; };
-        const auto it = std::find_if(by_value.begin(), by_value.end(), same);
-        if (it == by_value.end())
-          by_value.emplace_back(d.values[i], names[i]);
-        else
-          it->second += ", " + names[i];
-      }
       std::string text;
-      for (const auto& [value, runs] : by_value)
-        text += fmt::format("{}{} ({})", text.empty() ? "" : "; ", value, runs);
+      for (size_t i = 0; i < list.size(); ++i) {
+        if (std::find(d.values.begin(), d.values.begin() + int64_t(i), d.values[i]) != d.values.begin() + int64_t(i))
+          continue;  // told with the first run that has it
+        std::vector<std::string> alike;
+        for (size_t k = i; k < list.size(); ++k)
+          if (d.values[k] == d.values[i]) alike.push_back(names[k]);
+        text += fmt::format("{}{} ({})", text.empty() ? "" : "; ", d.values[i], fmt::join(alike, ", "));
+      }
       rows.emplace_back(one_line(d.name), one_line(text));
     }
     return card(rows, columns);
@@ -329,8 +294,8 @@ struct Tail {
   bool follow = false, json = false;
 
   void add(CLI::App& app) {
-    app.add_option("run", run_name, kRunHelp)->required()->check(file_name());
-    app.add_option("-n,--lines", n, "Events to print first")->capture_default_str()->check(from_to(0, 1e9));
+    add_option(app, "run", run_name, kRunHelp, file_name())->required();
+    add_option(app, "-n,--lines", n, "Events to print first", from_to(0, 1e9));
     app.add_flag("--follow", follow, "Keep printing new events until the run ends");
     app.add_flag("--json", json, "Print the lines of the log unchanged");
     app.callback([this] { run(); });
@@ -338,49 +303,42 @@ struct Tail {
 
   void run() {
     const std::string path = runs::find_log(run_name, kRoots);
-    const Log log = runs::read_events(path);  // refuses what is not a log
+    runs::read_events(path);  // refuses what is not a log
     std::ifstream file(path, std::ios::binary);
-    std::vector<std::string> lines;
-    std::string part;
-    int64_t whole = 0;  // where the first line that is not whole yet begins: a run that resumes may take it away
-    const auto read = [&] {
-      file.clear();
-      file.seekg(whole);
-      part.clear();
-      for (char c = 0; file.get(c);)
-        if (c == '\n')
-          whole += int64_t(part.size()) + 1, lines.push_back(std::exchange(part, {}));
-        else
-          part += c;
+    std::streamoff whole = 0;  // where the first line that is not complete begins: a run that resumes may remove it
+    const auto new_lines = [&] {
+      std::vector<std::string> lines;
+      file.clear(), file.seekg(whole);
+      for (std::string line; std::getline(file, line) && !file.eof(); lines.push_back(line))
+        whole += std::streamoff(line.size()) + 1;
+      return lines;
     };
-    read();
+    std::vector<std::string> lines = new_lines();
     if (int64_t(lines.size()) > n) lines.erase(lines.begin(), lines.end() - n);
-    bool ended = false;
-    for (;;) {
-      for (const std::string& line : lines) ended = put(line);
-      lines.clear();
-      if (!follow || ended || !runs::is_being_written(path)) {
-        read();  // what was written between the last look and the end
-        if (lines.empty() || !follow) return;
-        continue;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
-      read();
+    bool ended = print(lines);
+    while (follow) {
+      const bool last_look = ended || !runs::is_being_written(path);
+      if (!last_look) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      lines = new_lines();
+      if (last_look && lines.empty()) return;
+      ended = print(lines);
     }
   }
 
  private:
-  // Prints a line if it is an event; says whether it is the last one.
-  bool put(const std::string& line) const {
-    std::optional<runs::Event> e;
-    try {
-      e = runs::parse_event(line);
-    } catch (const Error&) {
-      return false;
+  // Prints the lines that are events; says whether the last of these ends the run.
+  bool print(const std::vector<std::string>& lines) const {
+    bool ended = false;
+    for (const std::string& line : lines) {
+      std::optional<runs::Event> e;
+      try {
+        e = runs::parse_event(line);
+      } catch (const Error&) {
+      }
+      ended = e && e->as<runs::RunEnd>();
+      if (e) put_line((json ? line : text_of(*e)) + "\n");
     }
-    if (!e) return false;
-    put_line(json ? line + "\n" : text_of(*e) + "\n");
-    return e->as<runs::RunEnd>() != nullptr;
+    return ended;
   }
   static std::string text_of(const runs::Event& e) {
     std::string s = fmt::format("{:>9.1f} s  {:<12}", e.t, e.kind());
@@ -405,22 +363,22 @@ struct Report {
   std::string run_name, out = "report.html";
 
   void add(CLI::App& app) {
-    app.add_option("run", run_name, kRunHelp)->required()->check(file_name());
-    app.add_option("--out", out, "File to write")->capture_default_str()->check(file_name());
+    add_option(app, "run", run_name, kRunHelp, file_name())->required();
+    add_option(app, "--out", out, "File to write", file_name());
     app.footer(
         "The report is one HTML file that needs no network.\n\nExample:\n  toy runs report out/book --out book.html");
     app.callback([this] { run(); });
   }
   void run() {
     const Opened o = open_run(run_name);
-    write_file("out", out, runs::html_report(o.log, o.summary), kReport);
+    replace_own("out", out, runs::html_report(o.log, o.summary), kReport);
     put_line(out + "\n");
   }
 };
 
-struct SchemaOf {
+struct Schema {
   void add(CLI::App& app) {
-    app.callback([] { put_line(json_text(runs::events_schema(), 2) + "\n"); });
+    app.callback([] { print_json(runs::events_schema(), 2); });
   }
 };
 
@@ -433,7 +391,7 @@ void add_runs(CLI::App& root) {
   add_subcommand<CompareRuns>(app, "compare", "Compare runs side by side");
   add_subcommand<Tail>(app, "tail", "Print the last events of a run and follow new ones");
   add_subcommand<Report>(app, "report", "Write a run's HTML report");
-  add_subcommand<SchemaOf>(app, "schema", "Print the JSON Schema of events.jsonl");
+  add_subcommand<Schema>(app, "schema", "Print the JSON Schema of events.jsonl");
 }
 
 }  // namespace toy::cli
