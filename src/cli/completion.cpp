@@ -50,12 +50,14 @@ constexpr const char* kFish = R"sh(# Completion of toy for fish. Load it with: t
 function __toy_complete
   set -l toy (command -s toy; or echo @TOY@)
   set -l word (commandline -ct)
+  set -l option (string match -r -- '^--[^=]*=' "$word")
+  set -l value (string replace -r -- '^--[^=]*=' '' "$word")
   for line in ($toy --complete (commandline -opc)[2..] "$word" 2>/dev/null)
     switch $line
       case :files
-        __fish_complete_path "$word"
+        string replace -r -- ^ "$option" (__fish_complete_path "$value")
       case :dirs
-        __fish_complete_directories "$word" ''
+        string replace -r -- ^ "$option" (__fish_complete_directories "$value" '')
       case '*'
         echo $line
     end
@@ -114,7 +116,8 @@ void print_completions(const CLI::App& root, std::vector<std::string> words) {
   if (const size_t equals = now.find('='); !option && equals != now.npos)
     if ((option = waiting_for_value(*app, now.substr(0, equals)))) before = now.substr(0, equals + 1);
   const auto print = [&](const std::string& word, const std::string& meaning) {
-    if ((before + word).starts_with(now)) fmt::print("{}{}\t{}\n", before, word, meaning);
+    if (!(before + word).starts_with(now)) return;
+    fmt::print("{}{}{}{}\n", before, word, meaning.empty() ? "" : "\t", meaning);
   };
   const auto print_values = [&](const CLI::Option& o) {
     const ValueNotes notes = notes_of(o);

@@ -1,4 +1,4 @@
-// toy completion: the scripts are run by the shells that they are for.
+// toy completion: the shells run their scripts, which ask the program.
 #include "cli/cli_fixture.h"
 
 namespace {
@@ -72,7 +72,11 @@ TEST_F(Completion, Fish) {
   EXPECT_EQ(complete("toy train "), (Words{"from-scratch", "warm-start"}));
   EXPECT_EQ(complete("toy train from-scratch --optimizer ad"), (Words{"adafactor", "adamw", "adamw8"}));
   EXPECT_EQ(complete("toy train from-scratch --optim"), Words{"--optimizer"});
+  EXPECT_EQ(complete("toy train from-scratch --dtype=b"), Words{"--dtype=bf16"});
   EXPECT_EQ(complete("toy infer x --devi"), Words{"--device"});
+  write("model.gguf", "");
+  EXPECT_EQ(complete("toy infer mo"), Words{"model.gguf"});
+  EXPECT_EQ(complete("toy infer x --prompt-file=mo"), Words{"--prompt-file=model.gguf"});
 }
 
 }  // namespace
