@@ -163,12 +163,15 @@ void for_each_shape(const std::vector<std::string>& shapes, const std::function<
   for (const std::string& shape : shapes) run_apart([&] { measure(shape); });
 }
 
+int32_t random_token(int64_t i, int64_t vocab) {
+  return int32_t(Philox(0, "bench").below(uint64_t(i), uint64_t(vocab)));
+}
+
 Windows random_windows(int64_t tokens, int64_t vocab) {
   Windows w;
-  const Philox random(0, "bench");
   for (int64_t i = 0; i < tokens; ++i) {
-    w.inputs.push_back(int32_t(random.below(uint64_t(2 * i), uint64_t(vocab))));
-    w.targets.push_back(int32_t(random.below(uint64_t(2 * i + 1), uint64_t(vocab))));
+    w.inputs.push_back(random_token(2 * i, vocab));
+    w.targets.push_back(random_token(2 * i + 1, vocab));
   }
   return w;
 }

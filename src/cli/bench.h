@@ -68,7 +68,9 @@ bool look_disturbed(const Ceilings& ceilings);
 /// From a file that `toy bench machine --json` wrote. Throws Error{bad_input} naming file and key.
 Ceilings read_ceilings(const std::string& path);
 
-/// Random tokens below `vocab`, and what follows each.
+/// The `i`th of a fixed sequence of random tokens below `vocab`.
+int32_t random_token(int64_t i, int64_t vocab);
+/// Such tokens, and what follows each.
 Windows random_windows(int64_t tokens, int64_t vocab);
 /// Time, FLOPs and bytes of a session's profiled steps, summed by op, on stderr. `costs`: the session's plan, or one of
 /// the same graph for as many rows as were computed.

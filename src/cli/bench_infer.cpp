@@ -1,8 +1,6 @@
 // toy bench infer: prefill and decoding of a file, or of shapes with random weights.
 #include <fmt/format.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -17,7 +15,6 @@
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
-#include "toy/base/philox.h"
 #include "toy/decode/decoder.h"
 
 namespace toy::cli {
@@ -145,8 +142,7 @@ struct Infer {
     size_t peak = 0;
     double read_before = 0;
     ThreadPool& team = team_of(*dev);
-    const Philox random(0, "bench");
-    const auto token = [&](int64_t i) { return int32_t(random.below(uint64_t(i), uint64_t(model.spec.vocab))); };
+    const auto token = [&](int64_t i) { return random_token(i, model.spec.vocab); };
     const auto prefill = [&](int sequence, int64_t tokens) {
       std::vector<DecodeRow> rows;
       for (int64_t i = 0; i < tokens; ++i) rows.push_back({sequence, token(i), i + 1 == tokens});

@@ -18,14 +18,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// The best of a few measurements.
-template <class F>
-double best_of(const F& measure) {
-  double best = 0;
-  for (int i = 0; i < 5; ++i) best = std::max(best, measure());
-  return best;
-}
-
 // Square products of 2048 with our own kernels: kernel A as in forward, kernel B as for gradients.
 struct Gemm {
   static constexpr size_t kSize = 2048;
@@ -34,11 +26,9 @@ struct Gemm {
   template <class F>
   double gflops(ThreadPool& pool, size_t workspace_bytes, const F& product) {
     Buffer workspace(workspace_bytes);
-    return best_of([&] {
-      const double begin = steady_seconds();
-      pool.run([&](int thread) { product(thread, workspace.data()); });
-      return 2.0 * double(kSize * kSize * kSize) / (steady_seconds() - begin) * 1e-9;
-    });
+    const double begin = steady_seconds();
+    pool.run([&](int thread) { product(thread, workspace.data()); });
+    return 2.0 * double(kSize * kSize * kSize) / (steady_seconds() - begin) * 1e-9;
   }
   float* floats(Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); }
   double forward(ThreadPool& pool) {
@@ -56,22 +46,19 @@ struct Gemm {
   }
 };
 
-struct Row {
-  const char *key, *title;
-  double all, one;
+// Figures of all threads together and of one, stated once for JSON and for a table.
+struct Report {
+  std::string table;
+  std::vector<std::string> slower_together;
+  void add(ordered_json& j, const std::string& key, const std::string& title, double all, double one) {
+    j[key] = all, j[key + "_one"] = one;
+    table += all > 0 ? fmt::format("{:<40} {:>8.1f} {:>8.1f}\n", title, all, one)
+                     : fmt::format("{:<40} {:>8} {:>8}\n", title, "none", "none");
+    // Several cores that do less together than one do share the machine with other programs.
+    if (all < one && key != "copy_gbs")
+      slower_together.push_back(key == "read_gbs" ? title.substr(0, title.find(',')) : key);
+  }
 };
-
-// Several cores that do less together than one do share the machine with other programs.
-std::vector<std::string> slower_together(int threads, const std::vector<Row>& rows, const std::vector<MemoryLevel>& all,
-                                         const std::vector<MemoryLevel>& one) {
-  std::vector<std::string> names;
-  if (threads < 2) return names;
-  for (const Row& r : rows)
-    if (r.all < r.one) names.push_back(r.key);
-  for (size_t i = 0; i < std::min(all.size(), one.size()); ++i)
-    if (all[i].read < one[i].read) names.push_back(all[i].name + " read");
-  return names;
-}
 
 struct Machine {
   DeviceOptions device;
@@ -90,58 +77,44 @@ struct Machine {
     ThreadPool& all = team_of(*dev);
     ThreadPool one(1);
     Gemm gemm;
-    std::vector<Row> rows;
-    const auto measure = [&](const char* key, const char* title, const auto& value) {
-      rows.push_back({key, title, value(all), value(one)});
-    };
-    const auto best = [](double (*value)(ThreadPool&)) {
-      return [value](ThreadPool& pool) { return best_of([&] { return value(pool); }); };
+    Report report;
+    ordered_json j{{"threads", all.size()}, {"instruction_set", bench::instruction_set()}};
+    const auto measure = [&](const char* key, const char* title, const std::function<double(ThreadPool&)>& value) {
+      double together = 0, alone = 0;
+      for (int i = 0; i < 5; ++i) together = std::max(together, value(all));
+      for (int i = 0; i < 5; ++i) alone = std::max(alone, value(one));
+      report.add(j, key, title, together, alone);
     };
     measure("fma_gflops", "f32 multiply-add, GFLOP/s", fma_ceiling);
-    measure("bf16_dot_gflops", "bf16 dot, GFLOP/s", best(bench::bf16_dot_gflops));
-    measure("bf16_tile_gflops", "bf16 tiles (AMX), GFLOP/s", best(bench::bf16_tile_gflops));
-    measure("int8_dot_gops", "int8 dot, GOP/s", best(bench::int8_dot_gops));
+    measure("bf16_dot_gflops", "bf16 dot, GFLOP/s", bench::bf16_dot_gflops);
+    measure("bf16_tile_gflops", "bf16 tiles (AMX), GFLOP/s", bench::bf16_tile_gflops);
+    measure("int8_dot_gops", "int8 dot, GOP/s", bench::int8_dot_gops);
     measure("gemm_forward_gflops", "f32 product of 2048, forward, GFLOP/s",
             [&](ThreadPool& pool) { return gemm.forward(pool); });
     measure("gemm_gradient_gflops", "f32 product of 2048, gradient, GFLOP/s",
             [&](ThreadPool& pool) { return gemm.gradient(pool); });
-    measure("exp_gops", "exp in L1, 1e9 per second", best(bench::exp_gops));
+    measure("exp_gops", "exp in L1, 1e9 per second", bench::exp_gops);
     const std::vector<MemoryLevel> of_all = memory_levels(all), of_one = memory_levels(one);
-    const double barrier = bench::barrier_seconds(all);
-
-    ordered_json j{{"threads", all.size()}, {"instruction_set", bench::instruction_set()}};
-    for (const Row& r : rows) j[r.key] = r.all, j[std::string(r.key) + "_one"] = r.one;
     j["read_gbs"] = of_all.back().read, j["read_gbs_one"] = of_one.back().read;
-    for (size_t i = 0; i < std::min(of_all.size(), of_one.size()); ++i)
-      j["levels"].push_back({{"name", of_all[i].name},
-                             {"bytes", of_all[i].holds},
-                             {"read_gbs", of_all[i].read},
-                             {"read_gbs_one", of_one[i].read},
-                             {"copy_gbs", of_all[i].copy},
-                             {"copy_gbs_one", of_one[i].copy}});
-    j["barrier_us"] = 1e6 * barrier;
-    const std::vector<std::string> slower = slower_together(all.size(), rows, of_all, of_one);
-    if (!slower.empty()) {
-      j["slower_together"] = slower;
+    for (size_t i = 0; i < std::min(of_all.size(), of_one.size()); ++i) {
+      const MemoryLevel &together = of_all[i], &alone = of_one[i];
+      ordered_json level{{"name", together.name}, {"bytes", together.holds}};
+      report.add(level, "read_gbs", together.name + " read, GB/s", together.read, alone.read);
+      report.add(level, "copy_gbs", together.name + " copy, GB/s", together.copy, alone.copy);
+      j["levels"].push_back(std::move(level));
+    }
+    const double barrier = 1e6 * bench::barrier_seconds(all);
+    j["barrier_us"] = barrier;
+    if (all.size() > 1 && !report.slower_together.empty()) {
+      j["slower_together"] = report.slower_together;
       to_stderr(
           fmt::format("toy: {} threads together are slower than one ({}): the machine is busy, or --threads is "
                       "more than it has cores; do not rely on these figures\n",
-                      all.size(), fmt::join(slower, ", ")));
+                      all.size(), fmt::join(report.slower_together, ", ")));
     }
     if (json) return print_json(j);
-
-    fmt::print("{} threads, {}; barrier {:.2f} us\n\n{:<40} {:>8} {:>8}\n", all.size(), bench::instruction_set(),
-               1e6 * barrier, "", "all", "one");
-    for (const Row& r : rows) {
-      if (r.all > 0)
-        fmt::print("{:<40} {:>8.1f} {:>8.1f}\n", r.title, r.all, r.one);
-      else
-        fmt::print("{:<40} {:>8} {:>8}\n", r.title, "none", "none");
-    }
-    for (const auto& l : j["levels"])
-      for (const char* kind : {"read", "copy"})
-        fmt::print("{:<40} {:>8.1f} {:>8.1f}\n", fmt::format("{} {}, GB/s", l["name"].get<std::string>(), kind),
-                   l[fmt::format("{}_gbs", kind)].get<double>(), l[fmt::format("{}_gbs_one", kind)].get<double>());
+    fmt::print("{} threads, {}; barrier {:.2f} us\n\n{:<40} {:>8} {:>8}\n{}", all.size(), bench::instruction_set(),
+               barrier, "", "all", "one", report.table);
   }
 };
 

@@ -9,8 +9,6 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/options.h"
-#include "toy/base/error.h"
-#include "toy/base/philox.h"
 #include "toy/decode/decoder.h"
 
 namespace toy::cli {
@@ -147,11 +145,10 @@ struct Ops {
 
   std::vector<OpTime> decode(Device& dev, const Model& model, const Ceilings& ceilings) const {
     Decoder d(dev, model, {.sequences = int(parallel), .context = context + steps, .max_rows = parallel});
-    const Philox random(0, "bench");
     for (int64_t i = 0; i < context + steps; ++i) {
       std::vector<DecodeRow> rows;
       for (int s = 0; s < int(parallel); ++s)
-        rows.push_back({s, int32_t(random.below(uint64_t(i * parallel + s), uint64_t(model.spec.vocab))), true});
+        rows.push_back({s, random_token(i * parallel + s, model.spec.vocab), true});
       d.session().enable_profile(i >= context);
       d.decode(rows);
     }

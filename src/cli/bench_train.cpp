@@ -8,7 +8,6 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/options.h"
-#include "toy/base/error.h"
 #include "toy/base/memory.h"
 #include "toy/train/memory.h"
 

@@ -1,8 +1,6 @@
 // toy completion: scripts for shells, which ask the program what may come next.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/scripts.h"

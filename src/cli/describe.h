@@ -57,8 +57,6 @@ Compiled graph_of(const std::string& which, const Described& model, const GraphO
 
 /// Bytes of everything that running a plan needs.
 size_t held_bytes(const Plan& plan, const Device& device);
-/// The least time that a plan can take: for each step the time of what bounds it, one after the other.
-double least_seconds(const Plan& plan, const Ceilings& ceilings);
 
 /// The card: what the model is, its parameters by part, what a training step and a token need, and at best take.
 void print_card(const Described& model, const GraphOptions& options, Device& device,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <utility>
 
 #include "cli/console.h"
@@ -17,22 +18,20 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Parameters of one part of the model, and of what each layer has of it.
+// Parameters of one part of the model.
 struct Part {
   const char* name;
-  int64_t count = 0, first_layer = 0;
-  bool same_in_layers = true;
+  int64_t count = 0, each = 0;  // each: of a layer, where all have as many
 };
 
 std::vector<Part> parts_of(const ModelSpec& spec) {
   std::vector<Part> parts{{"embedding"}, {"positions"}, {"attention"}, {"ffn"}, {"norms"}, {"output"}};  // ModelPart
+  const bool alike = std::equal(spec.layers.begin() + 1, spec.layers.end(), spec.layers.begin());
   for (const TensorSpec& t : tensors_of(spec)) {
     Part& p = parts[size_t(t.part)];
     p.count += t.shape.count();
-    if (t.block == 0) p.first_layer += t.shape.count();
+    if (alike && t.block == 0) p.each += t.shape.count();
   }
-  const bool alike = std::equal(spec.layers.begin() + 1, spec.layers.end(), spec.layers.begin());
-  for (Part& p : parts) p.same_in_layers = alike;
   return parts;
 }
 
@@ -73,17 +72,27 @@ void print_parts(const ModelSpec& spec, size_t weight_bytes) {
   fmt::print("parameters\n");
   int64_t each = 0;
   for (const Part& p : parts_of(spec)) {
-    each += p.same_in_layers ? p.first_layer : 0;
+    each += p.each;
     if (p.count)
       fmt::print("  {:<10} {:>14} {:5.1f}%{}\n", p.name, p.count, 100.0 * double(p.count) / double(params),
-                 p.first_layer && p.same_in_layers
-                     ? fmt::format("  {:>12} in each of {} layers", p.first_layer, spec.layers.size())
-                     : "");
+                 p.each ? fmt::format("  {:>12} in each of {} layers", p.each, spec.layers.size()) : "");
   }
   fmt::print("  {:<10} {:>14}  {} as loaded{}\n", "all", params, format_bytes(weight_bytes),
              each ? fmt::format("; a layer has {}", each) : "");
   if (spec.tied) fmt::print("  {:<10} the embedding, once more\n", "output");
   fmt::print("\n");
+}
+
+// The least time that each step of a plan can take, that of what bounds it.
+std::vector<double> least_times(const Plan& plan, const Ceilings& ceilings) {
+  std::vector<double> seconds;
+  for (const Ceilings::Best& best : best_times(plan, ceilings)) seconds.push_back(best.seconds);
+  return seconds;
+}
+
+double least_seconds(const Plan& plan, const Ceilings& ceilings) {
+  const std::vector<double> seconds = least_times(plan, ceilings);
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0);
 }
 
 // What the card is made from.
@@ -111,7 +120,7 @@ ordered_json card_json(const Described& m, const GraphOptions& o, const Device& 
   ordered_json parts, each;
   for (const Part& p : parts_of(m.spec)) {
     parts[p.name] = p.count;
-    if (p.same_in_layers && p.first_layer) each[p.name] = p.first_layer;
+    if (p.each) each[p.name] = p.each;
   }
   const int64_t params = parameter_count(m.spec);
   ordered_json j{{"model", to_json(m.spec)},
@@ -139,11 +148,6 @@ ordered_json card_json(const Described& m, const GraphOptions& o, const Device& 
 }
 
 std::string flops(double n) { return to_text(Cost{n, 0, 0}); }
-std::string bytes(double n) { return to_text(Cost{0, n, 0}); }
-
-std::string title_of(const LayerCost& l) {
-  return l.count == 1 ? l.layer : fmt::format("{} to {}, each", l.layer, l.last);
-}
 
 ordered_json costs_json(const Compiled& c, const std::vector<LayerCost>& layers, bool timed) {
   ordered_json list = ordered_json::array();
@@ -186,35 +190,31 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
 }
 
 void print_costs(const Compiled& c, const std::optional<Ceilings>& ceilings, bool json) {
-  std::vector<double> seconds;
-  if (ceilings)
-    for (const Ceilings::Best& best : best_times(c.plan, *ceilings)) seconds.push_back(best.seconds);
-  const std::vector<LayerCost> layers = costs_by_layer(c.plan, seconds);
+  std::vector<LayerCost> layers =
+      costs_by_layer(c.plan, ceilings ? least_times(c.plan, *ceilings) : std::vector<double>{});
   if (json) return print_json(costs_json(c, layers, ceilings.has_value()), 2);
+  LayerCost all{.layer = "all", .last = "", .phases = {}};
+  for (const LayerCost& l : layers)
+    for (size_t p = 0; p < kPhases.size(); ++p) {
+      all.phases[p].flops += l.phases[p].flops * l.count, all.phases[p].bytes += l.phases[p].bytes * l.count;
+      all.seconds[p] += l.seconds[p] * l.count;
+    }
+  layers.push_back(all);
   fmt::print("{}\n{:<28} {:>8}  {:>12} {:>9}{}\n", c.what, "layer", "phase", "work", "bytes",
              ceilings ? "     at best" : "");
-  std::array<Cost, kPhases.size()> sums;
-  std::array<double, kPhases.size()> times{};
-  const auto row = [&](const std::string& name, Phase p, const Cost& cost, double s) {
-    fmt::print("{:<28} {:>8}  {:>12} {:>9}{}\n", name, name_of(p), flops(cost.flops), bytes(cost.bytes),
-               ceilings ? fmt::format(" {:>9.3f} ms", 1e3 * s) : "");
-  };
   for (const LayerCost& l : layers) {
-    std::string title = title_of(l);
+    std::string title = l.count == 1 ? l.layer : fmt::format("{} to {}, each", l.layer, l.last);
     for (const Phase p : kPhases) {
       const Cost& cost = l.phases[size_t(p)];
       if (cost.flops == 0 && cost.bytes == 0) continue;
-      row(title, p, cost, l.seconds[size_t(p)]);
-      title.clear();  // once is enough
-      sums[size_t(p)].flops += cost.flops * l.count, sums[size_t(p)].bytes += cost.bytes * l.count;
-      times[size_t(p)] += l.seconds[size_t(p)] * l.count;
+      fmt::print("{:<28} {:>8}  {:>12} {:>9}{}\n", std::exchange(title, ""), name_of(p), flops(cost.flops),
+                 to_text(Cost{0, cost.bytes, 0}),
+                 ceilings ? fmt::format(" {:>9.3f} ms", 1e3 * l.seconds[size_t(p)]) : "");
     }
   }
-  std::string title = "all";
-  for (const Phase p : kPhases)
-    if (sums[size_t(p)].bytes > 0) row(std::exchange(title, ""), p, sums[size_t(p)], times[size_t(p)]);
   if (ceilings)
-    fmt::print("at best {:.3f} ms, the sum of the least times of all steps\n", 1e3 * (times[0] + times[1] + times[2]));
+    fmt::print("at best {:.3f} ms, the sum of the least times of all steps\n",
+               1e3 * (all.seconds[0] + all.seconds[1] + all.seconds[2]));
 }
 
 }  // namespace toy::cli

@@ -2,15 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <regex>
 
 #include "cli/describe.h"
 #include "cli/model_file.h"
-#include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/decode/decoder.h"
@@ -30,15 +29,10 @@ bool is_size(const std::string& what) {
 int64_t vocabulary_of(const std::string& tokenizer) {
   if (tokenizer.empty()) return 0;
   if (tokenizer == "bytes") return 256;
-  const size_t colon = tokenizer.find(':');
-  const std::string kind = tokenizer.substr(0, colon),
-                    number = tokenizer.substr(std::min(colon, tokenizer.size() - 1) + 1);
-  int32_t vocab = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), vocab);
-  const bool whole = error == std::errc() && end == number.data() + number.size();
-  check((kind == "spm" || kind == "unigram") && whole && vocab > 0, "tokenizer is '{}'; use bytes, spm:V or unigram:V",
-        tokenizer);
-  return vocab;
+  std::smatch parts;
+  check(std::regex_match(tokenizer, parts, std::regex("(spm|unigram):([1-9][0-9]{0,8})")),
+        "tokenizer is '{}'; use bytes, spm:V or unigram:V", tokenizer);
+  return std::stoll(parts[2]);
 }
 
 // What the options of a run (config.json, train.json) would train.
@@ -164,12 +158,6 @@ Compiled graph_of(const std::string& which, const Described& model, const GraphO
 
 size_t held_bytes(const Plan& p, const Device& device) {
   return p.arena_bytes + p.param_bytes(device) + p.input_bytes(device);
-}
-
-double least_seconds(const Plan& plan, const Ceilings& ceilings) {
-  double seconds = 0;
-  for (const Ceilings::Best& best : best_times(plan, ceilings)) seconds += best.seconds;
-  return seconds;
 }
 
 }  // namespace toy::cli

@@ -32,28 +32,6 @@ std::string with_error(double value, double error) {
   return fmt::format("{:.{}f} +- {:.{}f}", value, digits, error, digits);
 }
 
-// How far scoring is, and the loss so far.
-class Scored {
- public:
-  explicit Scored(const EvalText& text) {
-    for (const std::vector<int32_t>& ids : text.documents)
-      state_.total += std::max<int64_t>(0, int64_t(ids.size()) - (text.bos ? 0 : 1));
-  }
-  void count(double nats) {
-    nats_ += nats;
-    const double gone = steady_seconds() - begin_, per_token = gone / double(++state_.done);
-    state_.loss = nats_ / double(state_.done);
-    state_.tokens_per_second = 1 / per_token;
-    state_.seconds_left = per_token * double(state_.total - state_.done);
-    progress_.show(state_);
-  }
-
- private:
-  Progress progress_;
-  ProgressState state_{.label = "token", .brief = ""};
-  double begin_ = steady_seconds(), nats_ = 0;
-};
-
 // As line_of() writes them.
 bool begins_with_scores(std::string_view beginning) {
   const auto j = parse_json<ordered_json>(beginning.substr(0, beginning.find('\n')));
@@ -113,12 +91,21 @@ struct Eval {
     const EvalText ids = tokenize_for_eval(*model.tokenizer, documents, !no_bos);
     std::optional<AtomicFile> lines;
     if (!logprobs_out.empty()) lines.emplace(logprobs_out);
-    std::optional<Scored> scored(ids);
+    ProgressState state{.label = "token", .brief = "", .loss = 0};
+    for (const std::vector<int32_t>& document : ids.documents)
+      state.total += std::max<int64_t>(0, int64_t(document.size()) - (ids.bos ? 0 : 1));
+    std::optional<Progress> progress(std::in_place);
+    const double begin = steady_seconds();
+    double nats = 0;
     const TextScore score = score_text(*dev, model, ids, o, [&](const TokenScore& t) {
       if (lines) lines->write(line_of(t));
-      scored->count(-t.token.logprob);
+      nats -= t.token.logprob;
+      state.loss = nats / double(++state.done);
+      state.tokens_per_second = double(state.done) / (steady_seconds() - begin);
+      state.seconds_left = double(state.total - state.done) / state.tokens_per_second;
+      progress->show(state);
     });
-    scored.reset();  // before the result is printed
+    progress.reset();  // before the result is printed
     if (lines) lines->commit();
     print(score, int64_t(documents.size()), model.spec.context);
   }

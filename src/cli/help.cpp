@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -238,7 +237,7 @@ nlohmann::ordered_json manifest(const CLI::App& app) {
   return all;
 }
 
-std::string HelpFormatter::make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const {
+std::string help_text(const CLI::App* app, std::string name, CLI::AppFormatMode mode) {
   const bool all = mode == CLI::AppFormatMode::All, has_commands = !app->get_subcommands({}).empty();
   const size_t columns = help_columns(), width = columns < 60 ? 8 : 24;
   std::vector<std::string> groups(std::begin(kGroups), std::end(kGroups));

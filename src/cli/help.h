@@ -69,10 +69,8 @@ bool is_flag(const CLI::Option& option);
 /// shows it), "repeatable", "default", "range", "values" (all, or some with "other_values"), "file", "folder".
 nlohmann::ordered_json manifest(const CLI::App& app);
 
-/// Shows the common options by group, wrapped to the terminal (80 columns where there is none; $COLUMNS goes first).
-class HelpFormatter : public CLI::FormatterBase {
- public:
-  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
-};
+/// What --help shows, in the signature of CLI11's formatters: the common options by group, wrapped to the terminal (80
+/// columns where there is none; $COLUMNS goes first).
+std::string help_text(const CLI::App* app, std::string name, CLI::AppFormatMode mode);
 
 }  // namespace toy::cli

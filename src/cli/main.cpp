@@ -75,7 +75,8 @@ int main(int argc, char** argv) {
   install_sigbus_message();
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit is an error of its write, with a message
   CLI::App app{"Train, run and inspect small language models.", "toy"};
-  app.formatter(std::make_shared<HelpFormatter>());
+  app.formatter_fn(help_text);
+  app.set_help_flag("-h,--help", "Show this help");
   app.set_help_all_flag("--help-all", "Show all options");
   app.set_version_flag("--version", std::string("toy ") + TOY_VERSION, "Print the version");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // lists take all

@@ -36,18 +36,10 @@ fs::path newest_checkpoint(const fs::path& folder) {
   const std::string checkpoints = (folder / "checkpoints").string();
   fs::path newest;
   std::error_code error;
-  if (fs::is_directory(checkpoints, error))
-    for (const int64_t step : checkpoint_steps(checkpoints))  // ascending
-      if (const fs::path file = fs::path(checkpoint_path(checkpoints, step)) / "weights.gguf"; fs::exists(file, error))
-        newest = file;
+  for (const int64_t step : checkpoint_steps(checkpoints))  // ascending
+    if (const fs::path file = fs::path(checkpoint_path(checkpoints, step)) / "weights.gguf"; fs::exists(file, error))
+      newest = file;
   return newest;
-}
-
-// Says no where one of them is missing.
-bool is_newer(const fs::path& a, const fs::path& b) {
-  std::error_code no_a, no_b;
-  const fs::file_time_type of_a = fs::last_write_time(a, no_a), of_b = fs::last_write_time(b, no_b);
-  return !no_a && !no_b && of_a > of_b;
 }
 
 }  // namespace
@@ -59,7 +51,9 @@ ModelIn model_in(const std::string& folder) {
   if (!finished && fs::exists(weights, error)) return {weights.string(), {}};  // the folder of a checkpoint
   const fs::path checkpoint = newest_checkpoint(folder);
   // A run that trains where another one was finished replaces that model only at its end.
-  if (finished && !is_newer(checkpoint, model)) return {model.string(), {}};
+  // (A file that is not there is older than all others.)
+  if (finished && fs::last_write_time(checkpoint, error) <= fs::last_write_time(model, error))
+    return {model.string(), {}};
   if (checkpoint.empty()) return {};
   return {checkpoint.string(),
           finished ? "model.gguf is older than the newest checkpoint" : "the run has not finished"};

@@ -47,28 +47,14 @@ std::string bar(double part, int columns, const ProgressScreen& screen) {
   return (screen.unicode ? "▕" : "[") + filled + rest + (screen.unicode ? "▏" : "]");
 }
 
-// The parts of a line beside the bar, joined where they are there.
-struct Words {
-  std::string count, loss, speed, left;
-  std::string after_count() const {
-    std::string s;
-    for (const std::string* part : {&loss, &speed, &left})
-      if (!part->empty()) s += (s.empty() ? "" : "  ") + *part;
-    return s;
-  }
-};
-
-Words words(const ProgressState& s) {
-  Words w;
-  const std::string total = std::to_string(s.total);  // as wide at the beginning as at the end: the bar stands still
-  w.count = fmt::format("{} {:>{}}/{}", s.label, s.done, total.size(), total);
-  if (s.loss) w.loss = "loss " + loss_text(*s.loss, 4);
-  if (s.tokens_per_second > 0) w.speed = fmt::format("{:.0f} tokens/s", s.tokens_per_second);
-  if (s.seconds_left) w.left = clock_text(*s.seconds_left) + " left";
-  return w;
+std::string joined(std::initializer_list<std::string> parts) {
+  std::string line;
+  for (const std::string& part : parts)
+    if (!part.empty()) line += (line.empty() ? "" : "  ") + part;
+  return line;
 }
 
-// The longest form that fits. The last ones always do, in as few columns as a percentage takes.
+// The longest form without a bar that fits. The last one always does, in as few columns as a percentage takes.
 std::string short_line(const ProgressState& s, int columns) {
   const std::string count = fmt::format("{}/{}", s.done, s.total);
   const std::string named = s.brief.empty() ? count : fmt::format("{} {}", s.brief, count);
@@ -82,17 +68,21 @@ std::string short_line(const ProgressState& s, int columns) {
 }  // namespace
 
 std::string progress_line(const ProgressState& s, const ProgressScreen& screen) {
-  Words w = words(s);
-  if (screen.columns == 0) return fmt::format("{} {}/{}  {}", s.label, s.done, s.total, w.after_count());
+  const std::string loss = s.loss ? loss_text(*s.loss, 2) : "",
+                    clock = s.seconds_left ? clock_text(*s.seconds_left) : "",
+                    exact = s.loss ? "loss " + loss_text(*s.loss, 4) : "",
+                    speed = s.tokens_per_second > 0 ? fmt::format("{:.0f} tokens/s", s.tokens_per_second) : "",
+                    left = clock.empty() ? "" : clock + " left";
+  if (screen.columns == 0) return joined({fmt::format("{} {}/{}", s.label, s.done, s.total), exact, speed, left});
   const int columns = std::max(1, screen.columns - 1);  // a full last column makes some terminals begin a new line
-  constexpr int kEcho = 2;                              // "^C" that the terminal writes behind the line
-  if (screen.columns >= kShort) {
-    const auto room = [&] { return columns - kEcho - int(w.count.size()) - int(w.after_count().size()) - 2; };
-    if (room() < kLeastBar + 2) w.speed.clear();
-    if (room() < kLeastBar + 2 && s.loss) w.loss = loss_text(*s.loss, 2);
-    if (room() < kLeastBar + 2 && s.seconds_left) w.left = clock_text(*s.seconds_left);
-    if (room() >= kLeastBar + 2)
-      return w.count + " " + bar(part_done(s), std::min(room(), kMostBar + 2), screen) + " " + w.after_count();
+  const std::string total = std::to_string(s.total);    // as wide at the beginning as at the end: the bar stands still
+  const std::string count = fmt::format("{} {:>{}}/{}", s.label, s.done, total.size(), total);
+  for (const std::string& end :
+       {joined({exact, speed, left}), joined({exact, left}), joined({loss, left}), joined({loss, clock})}) {
+    constexpr int kEcho = 2;  // "^C" that the terminal writes behind the line
+    const int room = columns - kEcho - int(count.size()) - int(end.size()) - 2;
+    if (screen.columns >= kShort && room >= kLeastBar + 2)
+      return count + " " + bar(part_done(s), std::min(room, kMostBar + 2), screen) + " " + end;
   }
   return short_line(s, columns);
 }

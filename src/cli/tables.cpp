@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "cli/console.h"
 #include "toy/base/utf8.h"
 
 namespace toy::cli {
