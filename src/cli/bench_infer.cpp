@@ -76,7 +76,7 @@ double flops_a_prompt_token(const ModelSpec& spec, int64_t prompt) {
   return flops;
 }
 
-struct Infer {
+struct Infer : Command {
   std::string model_path, shape;
   int64_t prompt = 512, decode = 64, parallel = 1, repeat = 3;
   DeviceOptions device;
@@ -99,7 +99,6 @@ struct Infer {
     app.add_flag("--json", json, "Print a JSON object per model");
     device.add(app);
     app.footer("Examples:\n  toy bench infer out/book\n  toy bench infer --shape tiny,small");
-    app.callback([this] { run(); });
   }
 
   void run() const {

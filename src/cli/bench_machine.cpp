@@ -60,7 +60,7 @@ struct Report {
   }
 };
 
-struct Machine {
+struct Machine : Command {
   DeviceOptions device;
   bool json = false;
   void add(CLI::App& app) {
@@ -68,7 +68,6 @@ struct Machine {
     app.add_flag("--json", json, "Print a JSON object");
     device.add(app);
     app.footer("Example:\n  toy bench machine --json > machine.json");
-    app.callback([this] { run(); });
   }
 
   void run() const {

@@ -80,7 +80,7 @@ ordered_json to_json(const std::vector<OpTime>& rows) {
   return list;
 }
 
-struct Ops {
+struct Ops : Command {
   std::string shape = "smollm2-135m";
   TrainerOptions trainer{.batch = 1, .tokens = 256, .optimizer = {}};
   int64_t context = 256, parallel = 1, steps = 5;
@@ -103,7 +103,6 @@ struct Ops {
     compute.add(app);
     device.add(app);
     app.footer("Example:\n  toy bench ops --shape small --tokens 128");
-    app.callback([this] { run(); });
   }
 
   void run() const {

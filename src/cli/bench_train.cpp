@@ -18,7 +18,7 @@ using nlohmann::ordered_json;
 
 constexpr double kMostSteps = 1e6;
 
-struct Train {
+struct Train : Command {
   std::string shape = "smollm2-135m", mode = "full";
   TrainerOptions trainer{.batch = 1, .tokens = 256, .optimizer = {.clip = 0}};
   int64_t steps = 5, warmup = 2;
@@ -49,7 +49,6 @@ struct Train {
     memory.add(app);
     device.add(app);
     app.footer("Example:\n  toy bench train --shape tiny,small --batch 4");
-    app.callback([this] { run(); });
   }
 
   void run() const {

@@ -1,5 +1,4 @@
-// The commands: a file each, which adds a subcommand to the program and sets its callback. Callbacks throw toy::Error;
-// the exit code follows from it.
+// The commands, a file each. They throw toy::Error; the exit code follows from it.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,13 +8,20 @@
 
 namespace toy::cli {
 
-/// Adds a subcommand whose options live in a C, which is kept as long as the parser.
+/// What a command is made of: a class derived from this, with members for its options, add(CLI::App&), which declares
+/// them, and run(), which does the work.
+struct Command {
+  CLI::App* parser = nullptr;
+  bool given(const char* option) const { return parser->count(option) > 0; }
+};
+
+/// Adds the command C, which lives as long as the parser.
 template <class C>
 void add_subcommand(CLI::App& app, const char* name, const char* summary) {
   auto command = std::make_shared<C>();
-  CLI::App* sub = app.add_subcommand(name, summary);
-  command->add(*sub);
-  sub->parse_complete_callback([command] {});
+  command->parser = app.add_subcommand(name, summary);
+  command->add(*command->parser);
+  command->parser->callback([command] { command->run(); });
 }
 
 /// Adds a command that has only subcommands, which are added to the result.

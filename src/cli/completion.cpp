@@ -79,7 +79,7 @@ const CLI::Option* waiting_for_value(const CLI::App& app, const std::string& nam
   return nullptr;
 }
 
-struct Completion {
+struct Completion : Command {
   std::string shell;
   void add(CLI::App& app) {
     add_option(app, "shell", shell, "Shell to write the script for: bash, zsh or fish", one_of({"bash", "zsh", "fish"}))
@@ -89,10 +89,10 @@ struct Completion {
         "  source <(toy completion bash)    # in ~/.bashrc\n"
         "  source <(toy completion zsh)     # in ~/.zshrc, after compinit\n"
         "  toy completion fish | source     # in ~/.config/fish/config.fish");
-    app.callback([this] {
-      const char* script = shell == "bash" ? kBash : shell == "zsh" ? kZsh : kFish;
-      fmt::print("{}", fill_in(script, {{"TOY", shell_quoted(own_path())}}));
-    });
+  }
+  void run() const {
+    const char* script = shell == "bash" ? kBash : shell == "zsh" ? kZsh : kFish;
+    fmt::print("{}", fill_in(script, {{"TOY", shell_quoted(own_path())}}));
   }
 };
 

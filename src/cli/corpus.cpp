@@ -29,7 +29,7 @@ bool begins_with_stories(std::string_view beginning) {
   }
 }
 
-struct Stories {
+struct Stories : Command {
   StoryOptions o;
   std::string out;
   void add(CLI::App& app) {
@@ -38,40 +38,40 @@ struct Stories {
                from_to(1, double(int64_t(1) << 34)));
     add_seed_option(app, o.seed, "Seed of the stories");
     add_option(app, "--out", out, "File to write (default: stdout)", file_name());
-    app.callback([this] {
-      if (!out.empty()) refuse_replacing("out", out, begins_with_stories);
-      const std::string text = write_stories(o);
-      if (out.empty()) return (void)std::fwrite(text.data(), 1, text.size(), stdout);
-      write_file(out, text);
-      fmt::print("{}\n", out);
-    });
+  }
+  void run() const {
+    if (!out.empty()) refuse_replacing("out", out, begins_with_stories);
+    const std::string text = write_stories(o);
+    if (out.empty()) return (void)std::fwrite(text.data(), 1, text.size(), stdout);
+    write_file(out, text);
+    fmt::print("{}\n", out);
   }
 };
 
-struct Floor {
+struct Floor : Command {
   std::string file;
   bool json = false;
   void add(CLI::App& app) {
     add_option(app, "--file", file, "Text written by `toy corpus stories`", file_name())->required();
     app.add_flag("--json", json, "Print a JSON object");
-    app.callback([this] {
-      const StoryScore s = score_stories(read_text_file(file));
-      print(json, {{"nats_per_byte", s.nats_per_byte()}, {"nats", s.nats}, {"bytes", s.bytes}, {"stories", s.stories}});
-    });
+  }
+  void run() const {
+    const StoryScore s = score_stories(read_text_file(file));
+    print(json, {{"nats_per_byte", s.nats_per_byte()}, {"nats", s.nats}, {"bytes", s.bytes}, {"stories", s.stories}});
   }
 };
 
-struct Ngram {
+struct Ngram : Command {
   std::string train, file;
   bool json = false;
   void add(CLI::App& app) {
     add_option(app, "--train", train, "Text to train on", file_name())->required();
     add_option(app, "--file", file, "Text to score", file_name())->required();
     app.add_flag("--json", json, "Print a JSON object");
-    app.callback([this] {
-      const NgramModel model = NgramModel::train(read_text_file(train));
-      print(json, {{"nats_per_byte", model.nats_per_byte(read_text_file(file))}, {"order", 5}});
-    });
+  }
+  void run() const {
+    const NgramModel model = NgramModel::train(read_text_file(train));
+    print(json, {{"nats_per_byte", model.nats_per_byte(read_text_file(file))}, {"order", 5}});
   }
 };
 

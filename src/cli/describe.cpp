@@ -21,17 +21,15 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Describe {
+struct Describe : Command {
   std::string what, format = "text", ceilings, optimizer = "adamw", update = "gathered", limit;
   std::map<std::string, std::string> views{{"graph", ""}, {"plan", ""}, {"memory", ""}, {"cost", ""}};  // of a graph
   std::string view, which;  // the one that is given, and its graph; "": the card
   GraphOptions o{.trainer = {}, .rows = 256};
   DeviceOptions device;
   bool json = false;
-  const CLI::App* options = nullptr;
 
   void add(CLI::App& app) {
-    options = &app;
     add_option(
         app, "model", what,
         fmt::format("GGUF file, run, size ({}), or JSON file of dimensions or options", fmt::join(size_names(), ", ")),
@@ -67,7 +65,6 @@ struct Describe {
         "  toy describe smollm2-135m --ceilings here\n"
         "  toy describe out/book --graph forward --format svg > forward.svg\n"
         "  toy describe small --memory train --batch 16 --limit 128M");
-    app.callback([this] { run(); });
   }
 
   void run() {
@@ -95,8 +92,6 @@ struct Describe {
   }
 
  private:
-  bool given(const char* option) const { return options->count(option) > 0; }
-
   // The command line comes first.
   void take_step_of(const RunStep& run) {
     const auto take = [&](const char* option, auto& value, const auto& of_run) {

@@ -95,58 +95,6 @@ double least_seconds(const Plan& plan, const Ceilings& ceilings) {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0);
 }
 
-// What the card is made from.
-struct Needs {
-  Compiled train, decode;
-  size_t weight_bytes = 0, cache_bytes = 0;
-  std::optional<double> step_seconds, token_seconds;
-};
-
-Needs needs_of(const Described& m, const GraphOptions& o, Device& dev, const std::optional<Ceilings>& ceilings) {
-  Needs n{graph_of("train", m, o, dev), graph_of("decode", m, o, dev), 0, 0, {}, {}};
-  for (const TensorSpec& t : tensors_of(m.spec))
-    n.weight_bytes += size_t(t.shape.count()) * size_of(m.dtype_of(t.name));
-  for (const StateSlot& s : state_slots(m.spec, DecodeShape{1, o.context})) n.cache_bytes += s.type.bytes();
-  if (ceilings) {
-    GraphOptions one = o;
-    one.rows = 1;
-    n.step_seconds = least_seconds(n.train.plan, *ceilings);
-    n.token_seconds = least_seconds(graph_of("decode", m, one, dev).plan, *ceilings);
-  }
-  return n;
-}
-
-ordered_json card_json(const Described& m, const GraphOptions& o, const Device& dev, const Needs& n) {
-  ordered_json parts, each;
-  for (const Part& p : parts_of(m.spec)) {
-    parts[p.name] = p.count;
-    if (p.each) each[p.name] = p.each;
-  }
-  const int64_t params = parameter_count(m.spec);
-  ordered_json j{{"model", to_json(m.spec)},
-                 {"parameters", params},
-                 {"parts", parts},
-                 {"parts_of_a_layer", each},
-                 {"weight_bytes", n.weight_bytes},
-                 {"warnings", m.warnings},
-                 {"train",
-                  {{"batch", o.trainer.batch},
-                   {"tokens", o.trainer.tokens},
-                   {"peak_bytes", held_bytes(n.train.plan, dev)},
-                   {"arena_bytes", n.train.plan.arena_bytes},
-                   {"flops", n.train.plan.cost().flops},
-                   {"steps", n.train.plan.steps.size()}}},
-                 {"decode",
-                  {{"context", o.context},
-                   {"state_bytes", n.cache_bytes},
-                   {"arena_bytes", n.decode.plan.arena_bytes},
-                   {"weight_bytes_per_token", n.weight_bytes},
-                   {"flops_per_token", 2.0 * double(params)}}}};
-  if (n.step_seconds) j["train"]["least_seconds"] = *n.step_seconds;
-  if (n.token_seconds) j["decode"]["least_seconds_per_token"] = *n.token_seconds;
-  return j;
-}
-
 std::string flops(double n) { return to_text(Cost{n, 0, 0}); }
 
 ordered_json costs_json(const Compiled& c, const std::vector<LayerCost>& layers, bool timed) {
@@ -166,27 +114,63 @@ ordered_json costs_json(const Compiled& c, const std::vector<LayerCost>& layers,
 
 void print_card(const Described& m, const GraphOptions& o, Device& dev, const std::optional<Ceilings>& ceilings,
                 bool json) {
-  const Needs n = needs_of(m, o, dev, ceilings);
-  if (json) return print_json(card_json(m, o, dev, n), 2);
+  const Compiled trained = graph_of("train", m, o, dev), decoded = graph_of("decode", m, o, dev);
+  const Plan &train = trained.plan, &decode = decoded.plan;
+  size_t weight_bytes = 0, state_bytes = 0;
+  for (const TensorSpec& t : tensors_of(m.spec)) weight_bytes += size_t(t.shape.count()) * size_of(m.dtype_of(t.name));
+  for (const StateSlot& s : state_slots(m.spec, DecodeShape{1, o.context})) state_bytes += s.type.bytes();
+  const double token_flops = 2.0 * double(parameter_count(m.spec));
+  double step_seconds = 0, token_seconds = 0;
+  if (ceilings) {
+    GraphOptions one = o;
+    one.rows = 1;
+    step_seconds = least_seconds(train, *ceilings);
+    token_seconds = least_seconds(graph_of("decode", m, one, dev).plan, *ceilings);
+  }
+  if (json) {
+    ordered_json parts, each;
+    for (const Part& p : parts_of(m.spec)) {
+      parts[p.name] = p.count;
+      if (p.each) each[p.name] = p.each;
+    }
+    ordered_json j{{"model", to_json(m.spec)},
+                   {"parameters", parameter_count(m.spec)},
+                   {"parts", parts},
+                   {"parts_of_a_layer", each},
+                   {"weight_bytes", weight_bytes},
+                   {"warnings", m.warnings},
+                   {"train",
+                    {{"batch", o.trainer.batch},
+                     {"tokens", o.trainer.tokens},
+                     {"peak_bytes", held_bytes(train, dev)},
+                     {"arena_bytes", train.arena_bytes},
+                     {"flops", train.cost().flops},
+                     {"steps", train.steps.size()}}},
+                   {"decode",
+                    {{"context", o.context},
+                     {"state_bytes", state_bytes},
+                     {"arena_bytes", decode.arena_bytes},
+                     {"weight_bytes_per_token", weight_bytes},
+                     {"flops_per_token", token_flops}}}};
+    if (ceilings) j["train"]["least_seconds"] = step_seconds, j["decode"]["least_seconds_per_token"] = token_seconds;
+    return print_json(j, 2);
+  }
   print_dimensions(m.spec);
-  print_parts(m.spec, n.weight_bytes);
-  const Plan& train = n.train.plan;
+  print_parts(m.spec, weight_bytes);
   fmt::print("training step, B={} T={} on {}\n  {} planned: {} weights and moments, {} arena; {} steps, {}\n",
              o.trainer.batch, o.trainer.tokens, dev.name(), format_bytes(held_bytes(train, dev)),
              format_bytes(train.param_bytes(dev)), format_bytes(train.arena_bytes), train.steps.size(),
              flops(train.cost().flops));
   if (!o.recomputing.empty()) fmt::print("  {}\n", o.recomputing);
-  if (n.step_seconds)
-    fmt::print("  at best {:.2f} ms, {:.0f} tokens/s by the ceilings\n", 1e3 * *n.step_seconds,
-               double(o.trainer.batch * o.trainer.tokens) / *n.step_seconds);
-  fmt::print(
-      "\ndecoding, one sequence of up to {} positions\n  {} cache, {} arena; a token reads {} of weights and takes "
-      "{}\n",
-      o.context, format_bytes(n.cache_bytes), format_bytes(n.decode.plan.arena_bytes), format_bytes(n.weight_bytes),
-      flops(2.0 * double(parameter_count(m.spec))));
-  if (n.token_seconds)
+  if (ceilings)
+    fmt::print("  at best {:.2f} ms, {:.0f} tokens/s by the ceilings\n", 1e3 * step_seconds,
+               double(o.trainer.batch * o.trainer.tokens) / step_seconds);
+  fmt::print("\ndecoding, one sequence of up to {} positions\n", o.context);
+  fmt::print("  {} cache, {} arena; a token reads {} of weights and takes {}\n", format_bytes(state_bytes),
+             format_bytes(decode.arena_bytes), format_bytes(weight_bytes), flops(token_flops));
+  if (ceilings)
     fmt::print("  at best {:.3f} ms per token with a full cache, {:.0f} tokens/s by the ceilings\n",
-               1e3 * *n.token_seconds, 1 / *n.token_seconds);
+               1e3 * token_seconds, 1 / token_seconds);
 }
 
 void print_costs(const Compiled& c, const std::optional<Ceilings>& ceilings, bool json) {

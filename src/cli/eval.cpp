@@ -38,12 +38,11 @@ bool begins_with_scores(std::string_view beginning) {
   return j.is_object() && j.contains("index") && j.contains("id") && j.contains("logprob");
 }
 
-struct Eval {
+struct Eval : Command {
   std::string model_path, file, logprobs_out;
   ScoreOptions o;
   DeviceOptions device;
   bool by_documents = false, no_bos = false, json = false;
-  const CLI::Option* top_option = nullptr;
 
   void add(CLI::App& app) {
     add_model_option(app, model_path)->required();
@@ -57,8 +56,7 @@ struct Eval {
     begin_group(app, "Output");
     app.add_flag("--json", json, "Print a JSON object");
     add_option(app, "--logprobs-out", logprobs_out, "File for the logprob of each token, as JSON Lines", file_name());
-    top_option = add_option(app, "--top-logprobs", o.top_logprobs, "With --logprobs-out, also the N likeliest tokens",
-                            at_least(0));
+    add_option(app, "--top-logprobs", o.top_logprobs, "With --logprobs-out, also the N likeliest tokens", at_least(0));
     device.add(app);
     add_check_finite(app, o.check_finite);
     show_in_help(app, {"--file", "--by-documents", "--ctx", "--stride", "--json", "--logprobs-out", "--threads"});
@@ -68,12 +66,11 @@ struct Eval {
         "Examples:\n"
         "  toy eval out/book --file test.txt\n"
         "  toy eval out/book --file test.txt --logprobs-out tokens.jsonl --top-logprobs 5");
-    app.callback([this] { run(); });
   }
 
   void run() {
     model_path = model_file(model_path);
-    check(top_option->count() == 0 || !logprobs_out.empty(), "--top-logprobs needs a file; add --logprobs-out FILE");
+    check(!given("--top-logprobs") || !logprobs_out.empty(), "--top-logprobs needs a file; add --logprobs-out FILE");
     if (!logprobs_out.empty()) {
       check(logprobs_out != "-", "--logprobs-out is '-', but stdout has the result; give a file");
       refuse_overwriting("logprobs-out", logprobs_out, {{"--file", file}, {"the model", model_path}});

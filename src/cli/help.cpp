@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "cli/console.h"
+#include "cli/tables.h"
 #include "toy/models/spec.h"
 
 namespace toy::cli {
@@ -71,40 +72,31 @@ size_t help_columns() {
   return size_t(std::clamp<long>(columns > 0 ? columns : terminal_width(STDOUT_FILENO), 30, 1000));
 }
 
-// The words of a line, cut where the next would pass the last column; `indent` is where it begins and continues. A line
-// that begins with a space is a command, cut before an option, with a backslash.
-std::string wrap_line(const std::string& line, size_t columns, size_t indent = 0) {
-  const bool command = line.starts_with(" ");
-  if (command) indent = 6;
+// A command, cut before an option, with a backslash.
+std::string wrapped_command(const std::string& line, size_t columns) {
   std::string out;
   size_t used = 0;
-  for (size_t at = line.find_first_not_of(' '); at < line.size();) {
-    size_t stop = at;  // of a command: as far as the next option
-    do stop = std::min(line.find(' ', stop + 1), line.size());
-    while (command && stop < line.size() && line.compare(stop, 3, " --") != 0);
-    if (out.empty())
-      out = line.substr(0, at), used = command ? at : indent;
-    else if (used + 1 + (stop - at) + (command ? 2 : 0) > columns)
-      out += (command ? " \\\n" : "\n") + std::string(indent, ' '), used = indent;
-    else
-      out += ' ', ++used;
+  for (size_t at = 0, stop = 0; at < line.size(); at = stop) {
+    stop = std::min(line.find(" --", at + 1), line.size());
+    if (used > 0 && used + (stop - at) + 2 > columns) out += " \\\n     ", used = 5;
     out.append(line, at, stop - at), used += stop - at;
-    at = stop + 1;
   }
   return out;
 }
 
-std::string wrapped(const std::string& text, size_t columns) {
-  std::vector<std::string> lines = CLI::detail::split(text, '\n');
-  for (std::string& line : lines) line = wrap_line(line, columns);
-  return fmt::format("{}\n", fmt::join(lines, "\n"));
+// Lines of prose, and commands, which begin with a space.
+std::string wrapped_lines(const std::string& text, size_t columns) {
+  std::string out;
+  for (const std::string& line : CLI::detail::split(text, '\n'))
+    out += (line.starts_with(" ") ? wrapped_command(line, columns) : wrapped(line, columns)) + "\n";
+  return out;
 }
 
 // A term and what it means; `width` is the column where meanings begin.
 std::string entry(const std::string& term, const std::string& meaning, size_t width, size_t columns) {
   const std::string gap =
       term.size() + 4 > width ? "\n" + std::string(width, ' ') : std::string(width - 2 - term.size(), ' ');
-  return fmt::format("  {}{}{}\n", term, gap, wrap_line(meaning, columns, width));
+  return fmt::format("  {}{}{}\n", term, gap, wrapped(meaning, columns, width));
 }
 
 std::string names_of(const CLI::Option& o) {
@@ -261,15 +253,15 @@ std::string help_text(const CLI::App* app, std::string name, CLI::AppFormatMode 
     else
       options[group][is_advanced(*o)] += entry(names_of(*o), meaning_of(*o), width, columns);
   }
-  std::string out = wrapped(app->get_description(), columns) + "\n" +
-                    wrapped(usage + (has_commands ? " COMMAND" : " [OPTIONS]"), columns);
+  std::string out = wrapped_lines(app->get_description(), columns) + "\n" +
+                    wrapped_lines(usage + (has_commands ? " COMMAND" : " [OPTIONS]"), columns);
   if (!arguments.empty()) out += "\n" + arguments;
   if (has_commands) out += "\nCommands:\n" + commands_below(*app, "", columns, all);
   for (const std::string& group : groups)
     if (options.contains(group)) out += fmt::format("\n{}:\n{}", group, fmt::join(options[group], ""));
   out += "\n" + entry("-h, --help", "Show this help", width, columns);
   if (hidden > 0) out += fmt::format("\n{} more option{}: {} --help-all\n", hidden, hidden == 1 ? "" : "s", name);
-  if (!app->get_footer().empty()) out += "\n" + wrapped(app->get_footer(), columns);
+  if (!app->get_footer().empty()) out += "\n" + wrapped_lines(app->get_footer(), columns);
   return out;
 }
 

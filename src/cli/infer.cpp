@@ -66,7 +66,7 @@ ordered_json to_json(const std::vector<int32_t>& prompt, const Generated& g, con
   return j;
 }
 
-struct Infer {
+struct Infer : Command {
   std::string model_path;
   PromptOptions prompts;
   GenerateOptions g;
@@ -74,16 +74,13 @@ struct Infer {
   DeviceOptions device;
   int64_t context = 0, parallel = 16;
   bool json = false, check_finite = false;
-  CLI::Option *n_option = nullptr, *parallel_option = nullptr, *last_n_option = nullptr;
-  std::vector<const CLI::Option*> of_chance;  // what temperature 0 has no use for
 
   void add(CLI::App& app) {
     add_model_option(app, model_path)->required();
     prompts.add(app);
     add_sampling(app);
     begin_group(app, "Output");
-    n_option =
-        add_option(app, "-n,--n", g.max_tokens, "Tokens to generate (default: 128, or as many as fit)", at_least(0));
+    add_option(app, "-n,--n", g.max_tokens, "Tokens to generate (default: 128, or as many as fit)", at_least(0));
     add_text_option(app, "--stop", stops, "End the text before this string");
     app.add_flag("--ignore-eos", g.ignore_eos, "Continue after the end-of-sequence token");
     app.add_flag("--json", json, "Print one JSON object per prompt: prompt_ids, ids, text, logprobs, finish_reason");
@@ -91,8 +88,7 @@ struct Infer {
                at_least(0));
     begin_group(app, "Machine");
     add_context_option(app, context, "Positions to reserve; 0 takes what the prompt and --n need");
-    parallel_option =
-        add_option(app, "--parallel", parallel, "Prompts of --prompts to generate at once", from_to(1, 1024));
+    add_option(app, "--parallel", parallel, "Prompts of --prompts to generate at once", from_to(1, 1024));
     device.add(app);
     add_check_finite(app, check_finite);
     show_in_help(app, {"--prompt", "--prompt-file", "--prompts", "--temperature", "--top-k", "--top-p", "--min-p",
@@ -104,7 +100,6 @@ struct Infer {
         "  toy infer out/book --prompt \"Once upon a time\" --temperature 0.8\n"
         "  echo \"Once upon a time\" | toy infer out/book --prompt-file -\n"
         "  toy infer out/book --prompts questions.txt --json > answers.jsonl");
-    app.callback([this] { run(); });
   }
 
   void add_sampling(CLI::App& app) {
@@ -112,37 +107,35 @@ struct Infer {
     begin_group(app, "Sampling");
     add_option(app, "--temperature,--temp", s.temperature, "Sampling temperature; 0 always takes the likeliest token",
                at_least(0));
-    of_chance = {
-        add_option(app, "--top-k", s.top_k, "Choose among the N likeliest tokens; 0 keeps all", from_to(0, INT32_MAX)),
-        add_option(app, "--top-p", s.top_p, "Choose among the likeliest tokens of this total probability",
-                   above_to(0, 1)),
-        add_option(app, "--min-p", s.min_p, "Drop tokens below this fraction of the likeliest one's probability",
-                   from_to(0, 1))};
+    add_option(app, "--top-k", s.top_k, "Choose among the N likeliest tokens; 0 keeps all", from_to(0, INT32_MAX));
+    add_option(app, "--top-p", s.top_p, "Choose among the likeliest tokens of this total probability", above_to(0, 1));
+    add_option(app, "--min-p", s.min_p, "Drop tokens below this fraction of the likeliest one's probability",
+               from_to(0, 1));
     add_option(app, "--repeat-penalty", s.repeat_penalty, "Penalty factor for tokens that occurred; 1 turns it off",
                above(0));
     add_option(app, "--frequency-penalty", s.frequency_penalty,
                "Logit penalty per occurrence of a token; 0 turns it off");
     add_option(app, "--presence-penalty", s.presence_penalty, "Logit penalty for tokens that occurred; 0 turns it off");
-    last_n_option = add_option(app, "--repeat-last-n", s.penalty_last_n,
-                               "Latest tokens that penalties count; -1 takes all, 0 turns penalties off", at_least(-1));
-    of_chance.push_back(add_seed_option(app, s.seed, "Seed of the random choices"));
+    add_option(app, "--repeat-last-n", s.penalty_last_n,
+               "Latest tokens that penalties count; -1 takes all, 0 turns penalties off", at_least(-1));
+    add_seed_option(app, s.seed, "Seed of the random choices");
   }
 
   void check_options() const {
     check(json || g.top_logprobs == 0, "--top-logprobs needs JSON; add --json");
-    check(prompts.several() || parallel_option->count() == 0,
+    check(prompts.several() || !given("--parallel"),
           "--parallel needs several prompts; add --prompts FILE or remove it");
     const Sampler options_are_sound(g.sampler);
     std::vector<std::string> unused;  // no error: greedy runs of scripts that always give a seed are what they seem
-    for (const CLI::Option* option : of_chance)
-      if (option->count() > 0 && g.sampler.temperature == 0) unused.push_back(option->get_name());
+    for (const char* of_chance : {"--top-k", "--top-p", "--min-p", "--seed"})
+      if (given(of_chance) && g.sampler.temperature == 0) unused.push_back(of_chance);
     if (!unused.empty())
       to_stderr(
           fmt::format("toy: {} changes nothing at temperature 0, which takes the likeliest token; add e.g. "
                       "--temperature 0.8\n",
                       fmt::join(unused, ", ")));
     const SamplerOptions& s = g.sampler;
-    if (last_n_option->count() > 0 && s.repeat_penalty == 1 && s.frequency_penalty == 0 && s.presence_penalty == 0)
+    if (given("--repeat-last-n") && s.repeat_penalty == 1 && s.frequency_penalty == 0 && s.presence_penalty == 0)
       to_stderr("toy: --repeat-last-n changes nothing without a penalty; add e.g. --repeat-penalty 1.1\n");
     const StopFilter stops_are_sound(stops);
   }
@@ -162,7 +155,7 @@ struct Infer {
     for (size_t i = 0; i < ids.size(); ++i) {
       const int64_t tokens = int64_t(ids[i].size());
       int64_t n = std::min<int64_t>(g.max_tokens, int64_t(1) << 40);  // beyond any context, and sums do not overflow
-      if (n_option->count() == 0) n = std::clamp<int64_t>(room - tokens, 1, n);
+      if (!given("--n")) n = std::clamp<int64_t>(room - tokens, 1, n);
       check(tokens + n <= room, "context: {} prompt tokens{} and {} to generate need {} positions of {}; use a {}{}",
             tokens, prompts.several() ? fmt::format(" ({})", prompts.where(i)) : "", n, tokens + n, room,
             tokens < room ? "smaller --n" : "shorter prompt", room_to_grow(model.spec));

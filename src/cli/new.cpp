@@ -190,7 +190,7 @@ void check_name(const std::string& name, bool library) {
     check(!library || name != taken, "the project's name is '{}', which CMake or toy uses; choose another", name);
 }
 
-struct New {
+struct New : Command {
   std::string where;
   bool library = false;
 
@@ -201,7 +201,6 @@ struct New {
         "Examples:\n"
         "  toy new mine && mine/train.sh && mine/generate.sh\n"
         "  toy new --lib projects/mine");
-    app.callback([this] { run(); });
   }
 
   void run() const {

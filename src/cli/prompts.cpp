@@ -68,13 +68,12 @@ std::string read_text(const std::string& path, bool may_be_empty) {
 
 void PromptOptions::add(CLI::App& app) {
   begin_group(app, "Prompt");
-  add_text_option(app, "-p,--prompt", text_, "Text to continue");
-  file_option_ =
-      add_option(app, "--prompt-file", file_, "File with the text to continue; - reads standard input", file_name());
-  many_ = add_option(app, "--prompts", lines_, "File with one prompt per line, as text or JSON; - reads standard input",
-                     file_name());
-  ids_option_ = add_option(app, "--prompt-ids", ids_, "Token ids to continue, such as 1,2,3")->option_text("IDS");
-  const std::vector<CLI::Option*> all{app.get_option("--prompt"), ids_option_, file_option_, many_};
+  std::vector<CLI::Option*> all{
+      add_text_option(app, "-p,--prompt", text_, "Text to continue"),
+      add_option(app, "--prompt-file", file_, "File with the text to continue; - reads standard input", file_name()),
+      add_option(app, "--prompts", lines_, "File with one prompt per line, as text or JSON; - reads standard input",
+                 file_name()),
+      add_option(app, "--prompt-ids", ids_, "Token ids to continue, such as 1,2,3", not_empty())->option_text("IDS")};
   for (CLI::Option* a : all)
     for (CLI::Option* b : all)
       if (a != b) a->excludes(b);
@@ -84,7 +83,7 @@ void PromptOptions::add(CLI::App& app) {
 void PromptOptions::read() {
   const auto name_of = [](const std::string& path) { return path == "-" ? "standard input" : path; };
   prompts_.clear();
-  if (many_->count()) {
+  if (several()) {
     constexpr std::string_view kMark = "\xEF\xBB\xBF";  // some editors begin a file of UTF-8 with it
     std::string all = read_text(lines_);
     if (all.starts_with(kMark)) all.erase(0, kMark.size());
@@ -94,9 +93,9 @@ void PromptOptions::read() {
       prompts_.push_back(parse_line(fmt::format("{}:{}", name_of(lines_), prompts_.size() + 1), line));
     }
     check(!prompts_.empty(), "{}: no prompts found; write one per line", name_of(lines_));
-  } else if (ids_option_->count()) {
+  } else if (!ids_.empty()) {
     prompts_.push_back({.where = "prompt", .text = {}, .ids = parse_ids(ids_)});
-  } else if (file_option_->count()) {
+  } else if (!file_.empty()) {
     prompts_.push_back({.where = name_of(file_), .text = read_text(file_), .ids = {}});
     drop_line_break(*prompts_[0].text);
   } else {

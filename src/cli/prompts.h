@@ -28,7 +28,7 @@ struct PromptOptions {
   /// Reads files and checks what needs no model.
   void read();
   /// Was --prompts given?
-  bool several() const { return many_->count() > 0; }
+  bool several() const { return !lines_.empty(); }
   const std::string& where(size_t i) const { return prompts_[i].where; }
   /// Token ids of each prompt, with the beginning-of-sequence token where the tokenizer asks for it. Throws naming the
   /// prompt (the line, for --prompts) for ids outside the vocabulary, an empty prompt, or text without a tokenizer.
@@ -36,7 +36,6 @@ struct PromptOptions {
 
  private:
   std::string text_, ids_, file_, lines_;
-  CLI::Option *ids_option_ = nullptr, *file_option_ = nullptr, *many_ = nullptr;
   std::vector<Prompt> prompts_;
 };
 

@@ -71,7 +71,7 @@ struct ScreenOptions {
   int table_columns() const { return columns == 0 && !is_terminal(STDOUT_FILENO) ? 100000 : terminal().columns; }
 };
 
-struct List {
+struct List : Command {
   std::vector<std::string> folders;
   std::string sort = "started";
   bool reverse = false, json = false;
@@ -85,7 +85,6 @@ struct List {
     app.add_flag("--reverse", reverse, "Sort in descending order");
     app.add_flag("--json", json, "Print one JSON object per line, with every column");
     screen.add_width(app, "Columns of the table; 0 takes the terminal's, or all");
-    app.callback([this] { run(); });
   }
 
   void run() {
@@ -141,15 +140,13 @@ void replace_own(const char* option, const std::string& path, const std::string&
   write_file(path, text);
 }
 
-struct Show {
+struct Show : Command {
   std::string run_name, svg;
   std::vector<std::string> metrics;
   ScreenOptions screen;
   bool json = false;
-  const CLI::App* options = nullptr;
 
   void add(CLI::App& app) {
-    options = &app;
     add_option(app, "run", run_name, kRunHelp, file_name())->required();
     const std::vector<std::string> known = runs::metrics();
     add_option(app, "--metric", metrics,
@@ -158,13 +155,11 @@ struct Show {
     add_option(app, "--svg", svg, "Folder to write the curves to, as METRIC.svg", folder_name());
     app.add_flag("--json", json, "Print the summary as a JSON object, without curves");
     screen.add(app);
-    app.callback([this] { run(); });
   }
 
   void run() {
     for (const char* of_curves : {"--metric", "--svg", "--width", "--height", "--ascii"})
-      check(!json || options->count(of_curves) == 0, "--json is the summary, which has no curves; leave {} out",
-            of_curves);
+      check(!json || !given(of_curves), "--json is the summary, which has no curves; leave {} out", of_curves);
     const Opened o = open_run(run_name);
     if (json) return print_json(to_json(o.summary));
     std::vector<runs::Curve> curves = runs::curves(o.log);
@@ -197,7 +192,7 @@ struct Show {
   }
 };
 
-struct CompareRuns {
+struct CompareRuns : Command {
   std::vector<std::string> names;
   std::string metric = "loss", svg;
   ScreenOptions screen;
@@ -209,7 +204,6 @@ struct CompareRuns {
     add_option(app, "--svg", svg, "File to draw the curves to", file_name());
     app.add_flag("--json", json, "Print one compare event per metric, without curves");
     screen.add(app);
-    app.callback([this] { run(); });
   }
 
   void run() {
@@ -288,7 +282,7 @@ struct CompareRuns {
   }
 };
 
-struct Tail {
+struct Tail : Command {
   std::string run_name;
   int64_t n = 10;
   bool follow = false, json = false;
@@ -298,7 +292,6 @@ struct Tail {
     add_option(app, "-n,--lines", n, "Events to print first", from_to(0, 1e9));
     app.add_flag("--follow", follow, "Keep printing new events until the run ends");
     app.add_flag("--json", json, "Print the lines of the log unchanged");
-    app.callback([this] { run(); });
   }
 
   void run() {
@@ -359,7 +352,7 @@ struct Tail {
   }
 };
 
-struct Report {
+struct Report : Command {
   std::string run_name, out = "report.html";
 
   void add(CLI::App& app) {
@@ -367,7 +360,6 @@ struct Report {
     add_option(app, "--out", out, "File to write", file_name());
     app.footer(
         "The report is one HTML file that needs no network.\n\nExample:\n  toy runs report out/book --out book.html");
-    app.callback([this] { run(); });
   }
   void run() {
     const Opened o = open_run(run_name);
@@ -376,10 +368,9 @@ struct Report {
   }
 };
 
-struct Schema {
-  void add(CLI::App& app) {
-    app.callback([] { print_json(runs::events_schema(), 2); });
-  }
+struct Schema : Command {
+  void add(CLI::App&) {}
+  void run() const { print_json(runs::events_schema(), 2); }
 };
 
 }  // namespace

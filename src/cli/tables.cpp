@@ -1,6 +1,7 @@
 #include "cli/tables.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "toy/base/utf8.h"
 
@@ -29,39 +30,37 @@ std::string table(const std::vector<std::vector<std::string>>& rows, const std::
   return out;
 }
 
+std::string wrapped(std::string_view text, size_t columns, size_t indent) {
+  const size_t room = std::max(columns, indent + 1) - indent;
+  std::string out;
+  size_t used = 0;  // of the line
+  const auto begin_line = [&] { out += "\n" + std::string(indent, ' '), used = 0; };
+  std::istringstream words{std::string(text)};
+  for (std::string word; std::getline(words, word, ' '); used += terminal_columns(word)) {
+    if (used > 0 && used + 1 + terminal_columns(word) > room)
+      begin_line();
+    else if (used > 0)
+      out += ' ', ++used;
+    for (; terminal_columns(word) > room; begin_line()) {  // cut anywhere
+      const size_t part = std::max({first_columns(word, room).size(), utf8_character(word), size_t(1)});
+      out += word.substr(0, part), word.erase(0, part);
+    }
+    out += word;
+  }
+  return out;
+}
+
 std::string card(const std::vector<std::pair<std::string, std::string>>& rows, int columns) {
   constexpr size_t kLeast = 12;
   size_t titles = 0;
   for (const auto& [title, value] : rows) titles = std::max(titles, terminal_columns(title));
   const bool below = size_t(columns) < titles + 2 + kLeast;
-  const size_t indent = below ? 2 : titles + 2, room = std::max(size_t(columns), indent + 1) - indent;
+  const size_t indent = below ? 2 : titles + 2;
   std::string out;
-  for (const auto& [title, value] : rows) {
-    out += below ? std::string(first_columns(title, size_t(columns))) + "\n"
-                 : title + std::string(indent - terminal_columns(title), ' ');
-    if (below) out += std::string(indent, ' ');
-    size_t used = 0, begin = out.size();  // of the line
-    for (std::string_view rest = value; !rest.empty();) {
-      const size_t bytes = std::max<size_t>(utf8_character(rest), 1), wide = terminal_columns(rest.substr(0, bytes));
-      if (used > 0 && used + wide > room) {
-        const size_t word = out.find_last_of(" \n") + 1;  // the last word moves, if it is not all of the line
-        const std::string moved = word > begin && rest[0] != ' ' ? out.substr(word) : "";
-        out.resize(out.size() - moved.size());
-        out += "\n" + std::string(indent, ' ');
-        begin = out.size();
-        out += moved;
-        used = terminal_columns(moved);
-        if (rest[0] == ' ') {
-          rest.remove_prefix(1);
-          continue;
-        }
-      }
-      used += wide;
-      out += rest.substr(0, bytes);
-      rest.remove_prefix(bytes);
-    }
-    out += "\n";
-  }
+  for (const auto& [title, value] : rows)
+    out += (below ? std::string(first_columns(title, size_t(columns))) + "\n  "
+                  : title + std::string(indent - terminal_columns(title), ' ')) +
+           wrapped(value, size_t(columns), indent) + "\n";
   return out;
 }
 

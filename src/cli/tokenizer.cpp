@@ -28,52 +28,49 @@ void add_tokenizer_file(CLI::App& app, std::string& model) {
   add_option(app, "model", model, "GGUF file with a tokenizer, or SentencePiece .model file", file_name())->required();
 }
 
-struct Train {
+struct Train : Command {
   std::string corpus, spec = "spm:512", out;
   void add(CLI::App& app) {
     add_option(app, "--corpus", corpus, "Text file to train on", file_name())->required();
     add_option(app, "--tokenizer", spec, "spm:V or unigram:V (SentencePiece with V tokens), or bytes",
                suggested({"bytes", "spm:", "unigram:"}));
     add_option(app, "--out", out, "GGUF file to write, a vocabulary without weights", file_name())->required();
-    app.callback([this] {
-      refuse_overwriting("out", out, {{"--corpus", corpus}});
-      refuse_replacing("out", out, is_vocabulary);
-      const std::string text = read_text_file(corpus);
-      check(!is_binary(text), "{}: {}", corpus, kNotText);
-      const auto t = make_tokenizer(spec, text);
-      gguf::Writer w("llama");
-      t->save(w);
-      w.finish(out);
-      to_stderr(fmt::format("{} tokens\n", t->vocab_size()));
-      fmt::print("{}\n", out);
-    });
+  }
+  void run() const {
+    refuse_overwriting("out", out, {{"--corpus", corpus}});
+    refuse_replacing("out", out, is_vocabulary);
+    const std::string text = read_text_file(corpus);
+    check(!is_binary(text), "{}: {}", corpus, kNotText);
+    const auto t = make_tokenizer(spec, text);
+    gguf::Writer w("llama");
+    t->save(w);
+    w.finish(out);
+    to_stderr(fmt::format("{} tokens\n", t->vocab_size()));
+    fmt::print("{}\n", out);
   }
 };
 
-struct Encode {
+struct Encode : Command {
   std::string model, text, file;
   bool json = false, no_bos = false;
-  CLI::Option *text_option = nullptr, *file_option = nullptr;
   void add(CLI::App& app) {
     add_tokenizer_file(app, model);
-    text_option = add_text_option(app, "--text", text, "Text to encode");
-    file_option = add_option(app, "--file", file, "File with the text; - reads standard input", file_name());
-    text_option->excludes(file_option);
+    CLI::Option* text_option = add_text_option(app, "--text", text, "Text to encode");
+    add_option(app, "--file", file, "File with the text; - reads standard input", file_name())->excludes(text_option);
     app.add_flag("--no-bos", no_bos, "Omit the beginning-of-sequence token");
     app.add_flag("--json", json, "Print a JSON array");
-    app.callback([this] { run(); });
   }
   void run() const {
-    check(text_option->count() || file_option->count(), "tokenizer encode: give --text TEXT or --file FILE");
+    check(given("--text") || given("--file"), "tokenizer encode: give --text TEXT or --file FILE");
     const auto t = load_tokenizer_file(model);
-    const std::string given = file_option->count() ? read_text(file, true) : text;
-    const std::vector<int32_t> ids = no_bos ? t->encode(given) : encode_prompt(*t, given);
+    const std::string content = given("--file") ? read_text(file, true) : text;
+    const std::vector<int32_t> ids = no_bos ? t->encode(content) : encode_prompt(*t, content);
     if (json) return print_json(ids);
     fmt::print("{}\n", fmt::join(ids, " "));
   }
 };
 
-struct Decode {
+struct Decode : Command {
   std::string model;
   std::vector<int32_t> ids;
   bool json = false;
@@ -81,15 +78,15 @@ struct Decode {
     add_tokenizer_file(app, model);
     add_option(app, "ids", ids, "Token ids to decode")->required();
     app.add_flag("--json", json, "Print a JSON string (replaces invalid UTF-8)");
-    app.callback([this] {
-      const auto t = load_tokenizer_file(model);
-      for (size_t i = 0; i < ids.size(); ++i)
-        check(ids[i] >= 0 && ids[i] < t->vocab_size(), "ids: number {} is {}; the ids of {} are 0 to {}", i + 1, ids[i],
-              model, t->vocab_size() - 1);
-      const std::string bytes = t->decode(ids);
-      if (json) return print_json(bytes);
-      std::fwrite(bytes.data(), 1, bytes.size(), stdout);
-    });
+  }
+  void run() const {
+    const auto t = load_tokenizer_file(model);
+    for (size_t i = 0; i < ids.size(); ++i)
+      check(ids[i] >= 0 && ids[i] < t->vocab_size(), "ids: number {} is {}; the ids of {} are 0 to {}", i + 1, ids[i],
+            model, t->vocab_size() - 1);
+    const std::string bytes = t->decode(ids);
+    if (json) return print_json(bytes);
+    std::fwrite(bytes.data(), 1, bytes.size(), stdout);
   }
 };
 

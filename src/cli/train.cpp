@@ -253,7 +253,7 @@ struct Recipe {
   }
 };
 
-struct FromScratch {
+struct FromScratch : Command {
   FromScratchOptions o;
   Recipe recipe;
 
@@ -278,11 +278,11 @@ struct FromScratch {
         "Examples:\n"
         "  toy train from-scratch --corpus book.txt --size small --tokenizer spm:512 --out out/book\n"
         "  toy train from-scratch --corpus book.txt --steps 2000 --checkpoint-every 100 --out out/long");
-    app.callback([this, &app] { recipe.run(app, o, train_from_scratch, estimate_from_scratch); });
   }
+  void run() { recipe.run(*parser, o, train_from_scratch, estimate_from_scratch); }
 };
 
-struct WarmStart {
+struct WarmStart : Command {
   WarmStartOptions o;
   Recipe recipe;
 
@@ -299,8 +299,8 @@ struct WarmStart {
         "Trains all weights in f32 with a new optimizer; --init stays unchanged. See docs/training.md.\n\n"
         "Example:\n"
         "  toy train warm-start --init out/book/model.gguf --corpus letters.txt --out out/letters");
-    app.callback([this, &app] { recipe.run(app, o, train_warm_start, estimate_warm_start); });
   }
+  void run() { recipe.run(*parser, o, train_warm_start, estimate_warm_start); }
 };
 
 }  // namespace
