@@ -15,7 +15,6 @@
 
 #include "backend/cpu/peak.h"
 #include "backend/host_device.h"
-#include "cli/command.h"
 #include "cli/console.h"
 #include "cli/main.h"
 #include "toy/base/error.h"

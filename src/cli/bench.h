@@ -6,15 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "cli/command.h"
 #include "toy/base/clock.h"
 #include "toy/base/threads.h"
 #include "toy/runtime/plan_profile.h"
 #include "toy/runtime/session.h"
 #include "toy/train/trainer.h"
-
-namespace CLI {
-class App;
-}
 
 namespace toy::cli {
 

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/bench.h"
-#include "cli/command.h"
 #include "cli/console.h"
 #include "cli/model_file.h"
 #include "cli/options.h"

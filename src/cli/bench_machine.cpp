@@ -7,7 +7,6 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/peak.h"
 #include "cli/bench.h"
-#include "cli/command.h"
 #include "cli/console.h"
 #include "cli/options.h"
 #include "toy/base/error.h"

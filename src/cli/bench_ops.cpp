@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/bench.h"
-#include "cli/command.h"
 #include "cli/console.h"
 #include "cli/options.h"
 #include "toy/decode/decoder.h"

@@ -9,7 +9,6 @@
 
 #include "cli/command.h"
 #include "cli/help.h"
-#include "cli/parse_errors.h"
 #include "cli/scripts.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -70,7 +69,8 @@ Words words_of(const CLI::Option& option, const std::string& key, const ordered_
     const std::string text = v.is_string() ? v.get<std::string>() : json_text(v);
     check(text.find('\0') == std::string::npos, "{}: '{}' holds a NUL character; remove it", path, key);
     if (text == option.get_default_str()) continue;
-    check_value(option, text);  // also where the command line goes first, and the parser will not see it
+    const std::string wrong = violation(option, text);  // the parser will not see it where the command line goes first
+    check(wrong.empty(), "{} {}", option.get_name(), wrong);
     // Joined, so that a text that begins with a dash is no option; the parser takes the word after an empty "--name=".
     if (text.empty())
       words.insert(words.end(), {name, text});

@@ -36,7 +36,7 @@ struct Stories : Command {
     o.bytes = 1'000'000;
     add_option(app, "--bytes", o.bytes, "Length of the text, rounded up to the end of a story",
                from_to(1, double(int64_t(1) << 34)));
-    add_seed_option(app, o.seed, "Seed of the stories");
+    add_option(app, "--seed", o.seed, "Seed of the stories");
     add_option(app, "--out", out, "File to write (default: stdout)", file_name());
   }
   void run() const {

@@ -7,7 +7,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "cli/command.h"
 #include "cli/console.h"
 #include "cli/options.h"
 #include "toy/base/error.h"

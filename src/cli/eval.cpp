@@ -23,8 +23,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json number(double v) { return std::isfinite(v) ? ordered_json(v) : ordered_json(nullptr); }
-
 // A value with the digits that its error leaves, "2.5128 +- 0.0041".
 std::string with_error(double value, double error) {
   if (!std::isfinite(error) || error <= 0) return fmt::format("{:.4f}", value);
@@ -112,10 +110,10 @@ struct Eval : Command {
     if (by_documents) j["document"] = t.document;
     j["index"] = t.index;
     j["id"] = t.token.id;
-    j["logprob"] = number(t.token.logprob);
+    j["logprob"] = t.token.logprob;
     if (o.top_logprobs > 0) {
       j["top"] = ordered_json::array();
-      for (const TokenLogprob& b : t.best) j["top"].push_back({{"id", b.id}, {"logprob", number(b.logprob)}});
+      for (const TokenLogprob& b : t.best) j["top"].push_back({{"id", b.id}, {"logprob", b.logprob}});
     }
     return json_text(j) + "\n";
   }
@@ -132,12 +130,12 @@ struct Eval : Command {
                          {"documents", documents},
                          {"tokens", s.tokens},
                          {"bytes", s.bytes},
-                         {"nats_per_token", number(s.nats_per_token())},
-                         {"nats_per_token_error", number(s.standard_error)},
-                         {"perplexity", number(s.perplexity())},
-                         {"perplexity_error", number(s.perplexity_error())},
-                         {"bits_per_byte", number(s.bits_per_byte())},
-                         {"bits_per_byte_error", number(s.bits_per_byte_error())},
+                         {"nats_per_token", s.nats_per_token()},
+                         {"nats_per_token_error", s.standard_error},
+                         {"perplexity", s.perplexity()},
+                         {"perplexity_error", s.perplexity_error()},
+                         {"bits_per_byte", s.bits_per_byte()},
+                         {"bits_per_byte_error", s.bits_per_byte_error()},
                          {"error_over", over},
                          {"error_blocks", s.blocks}});
     fmt::print("perplexity {}\n{} nats per token\n{} bits per byte\n", with_error(s.perplexity(), s.perplexity_error()),

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,8 +20,8 @@
 namespace toy::cli {
 namespace {
 
-constexpr const char *kRange = "range", *kWords = "words", *kSuggested = "suggested", *kFile = "file",
-                     *kFolder = "folder";
+constexpr const char *kNumber = "number", *kRange = "range", *kWords = "words", *kSuggested = "suggested",
+                     *kFile = "file", *kFolder = "folder";
 constexpr std::string_view kAdvanced = " (advanced)";  // ends the group of an option that only --help-all shows
 // Headings in the order of the help; others follow.
 constexpr const char* kGroups[] = {"Model",    "Prompt",      "Data",   "Batch",   "Sampling",  "Optimizer",
@@ -142,6 +145,35 @@ void show_in_help(CLI::App& app, const std::vector<const char*>& names) {
       o->group(group_of(*o) + std::string(kAdvanced));
 }
 
+template <class T>
+CLI::Validator number(const CLI::Option& option) {
+  const auto check = [&option](std::string& text) {
+    T value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool fits = error == std::errc() && end == text.data() + text.size();
+    if constexpr (std::is_floating_point_v<T>)
+      return fits && std::isfinite(value) ? "" : fmt::format("is '{}'; use a finite number such as 0.1 or 1e-3", text);
+    const size_t sign = text.starts_with("-");
+    if (text.size() == sign || text.find_first_not_of("0123456789", sign) != text.npos)
+      return fmt::format("is '{}'; use a whole number", text);
+    if (fits) {
+      text = fmt::format("{}", value);  // the parser takes 010 for 8
+      return std::string();
+    }
+    const std::string range = notes_of(option).range, least = range.substr(0, range.find(' '));  // of "1 or more"
+    if (range.find(" to ") != range.npos) return fmt::format("is {}; use {}", text, range);
+    using Limits = std::numeric_limits<T>;
+    return fmt::format("is {}; use {} to {}", text, least.empty() ? std::to_string(Limits::min()) : least,
+                       Limits::max());
+  };
+  return {check, "", kNumber};
+}
+template CLI::Validator number<int>(const CLI::Option&);
+template CLI::Validator number<int64_t>(const CLI::Option&);
+template CLI::Validator number<uint64_t>(const CLI::Option&);
+template CLI::Validator number<float>(const CLI::Option&);
+template CLI::Validator number<double>(const CLI::Option&);
+
 CLI::Validator at_least(double least) {
   return range(fmt::format("{:.15g} or more", least), [=](double v) { return v >= least; });
 }
@@ -194,7 +226,7 @@ ValueNotes notes_of(const CLI::Option& option) {
 }
 
 std::string violation(const CLI::Option& option, std::string value) {
-  for (const char* name : {kRange, kWords})
+  for (const char* name : {kNumber, kRange, kWords})
     if (note(option, name))
       if (std::string text = (*const_cast<CLI::Option&>(option).get_validator(name))(value); !text.empty()) return text;
   return {};

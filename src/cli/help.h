@@ -15,18 +15,25 @@ void begin_group(CLI::App& app, const char* group);
 /// --help shows these options of the command; all others are left to --help-all.
 void show_in_help(CLI::App& app, const std::vector<const char*>& names);
 
+/// What an option of numbers of type T takes: a whole or finite decimal number that fits, and nothing else. (The
+/// parser's own conversions clamp what is too large, and take nan, octal numbers and "true".)
+template <class T>
+CLI::Validator number(const CLI::Option& option);
+
 /// An option, or a positional argument where the name has no dashes. The variable's value is the default that the help
 /// shows, unless `help` states one. An option that fills a vector may be given several times, each time with one value.
 template <class T, class... Accepts>
 CLI::Option* add_option(CLI::App& app, const std::string& name, T& value, const std::string& help,
                         const Accepts&... accepts) {
   CLI::Option* option = app.add_option(name, value, help);
-  if constexpr (requires { value.push_back({}); } && !std::is_same_v<T, std::string>) {
-    if (name.starts_with("-")) option->allow_extra_args(false);
-  } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
-    if (help.find("(default: ") == help.npos) option->capture_default_str();
-  }
   (option->check(accepts), ...);
+  if constexpr (std::is_arithmetic_v<T>) option->transform(number<T>(*option));
+  if constexpr (requires { typename T::value_type; } && !std::is_same_v<T, std::string>)
+    if constexpr (std::is_arithmetic_v<typename T::value_type>)
+      option->transform(number<typename T::value_type>(*option));
+  if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>)
+    if (help.find("(default: ") == help.npos) option->capture_default_str();
+  if (name.starts_with("-") && option->get_items_expected_max() > 1) option->allow_extra_args(false);
   return option;
 }
 
@@ -56,7 +63,7 @@ struct ValueNotes {
   bool file = false, folder = false;
 };
 ValueNotes notes_of(const CLI::Option& option);
-/// What a value violates, as "is 5; use 0 to 1", or "".
+/// What a value violates, as "is 5; use 0 to 1", or "": no number, out of its range, none of its words.
 std::string violation(const CLI::Option& option, std::string value);
 
 /// --help or --help-all.

@@ -50,22 +50,6 @@ class InOrder {
   size_t at_ = 0;
 };
 
-ordered_json to_json(const std::vector<int32_t>& prompt, const Generated& g, const std::string& text, bool with_best) {
-  ordered_json j{
-      {"prompt_ids", prompt}, {"ids", ordered_json::array()}, {"text", text}, {"logprobs", ordered_json::array()}};
-  if (with_best) j["top_logprobs"] = ordered_json::array();
-  for (const GeneratedToken& t : g.tokens) {
-    j["ids"].push_back(t.chosen.id);
-    j["logprobs"].push_back(t.chosen.logprob);
-    if (!with_best) continue;
-    ordered_json best = ordered_json::array();
-    for (const TokenLogprob& b : t.best) best.push_back({{"id", b.id}, {"logprob", b.logprob}});
-    j["top_logprobs"].push_back(best);
-  }
-  j["finish_reason"] = g.reason == FinishReason::length ? "length" : g.reason == FinishReason::eos ? "eos" : "stop";
-  return j;
-}
-
 struct Infer : Command {
   std::string model_path;
   PromptOptions prompts;
@@ -118,7 +102,7 @@ struct Infer : Command {
     add_option(app, "--presence-penalty", s.presence_penalty, "Logit penalty for tokens that occurred; 0 turns it off");
     add_option(app, "--repeat-last-n", s.penalty_last_n,
                "Latest tokens that penalties count; -1 takes all, 0 turns penalties off", at_least(-1));
-    add_seed_option(app, s.seed, "Seed of the random choices");
+    add_option(app, "--seed", s.seed, "Seed of the random choices");
   }
 
   void check_options() const {
@@ -218,9 +202,19 @@ struct Infer : Command {
 
   std::string line_of(size_t i, const std::vector<int32_t>& prompt, const Generated& result,
                       const std::string& text) const {
-    ordered_json j;
+    const ordered_json none = ordered_json::array();
+    ordered_json ids = none, logprobs = none, top_logprobs = none, j;
+    for (const GeneratedToken& t : result.tokens) {
+      ids.push_back(t.chosen.id);
+      logprobs.push_back(t.chosen.logprob);
+      ordered_json& best = top_logprobs.emplace_back(none);
+      for (const TokenLogprob& b : t.best) best.push_back({{"id", b.id}, {"logprob", b.logprob}});
+    }
     if (prompts.several()) j["index"] = i;
-    j.update(to_json(prompt, result, text, g.top_logprobs > 0));
+    j["prompt_ids"] = prompt, j["ids"] = ids, j["text"] = text, j["logprobs"] = logprobs;
+    if (g.top_logprobs > 0) j["top_logprobs"] = top_logprobs;
+    const FinishReason reason = result.reason;
+    j["finish_reason"] = reason == FinishReason::length ? "length" : reason == FinishReason::eos ? "eos" : "stop";
     return json_text(j) + "\n";
   }
 };

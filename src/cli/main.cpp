@@ -96,7 +96,6 @@ int main(int argc, char** argv) {
       "Examples:\n"
       "  toy train from-scratch --corpus book.txt --out out/book\n"
       "  toy infer out/book --prompt \"Once upon a time\"");
-  make_numbers_strict(app);
   return exit_code_of([&] { run(app, {argv + std::min(argc, 1), argv + argc}); });
 }
 

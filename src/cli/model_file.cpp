@@ -20,14 +20,13 @@ CLI::Option* add_model_option(CLI::App& app, std::string& model) {
 }
 
 std::string run_folder(const std::string& what) {
-  const std::vector<std::string> roots{"runs", "out"};  // where `toy runs` looks, too
   std::error_code error;
   if (what.empty()) return {};
   if (fs::exists(what, error)) return fs::is_directory(what, error) ? what : "";
   if (fs::path(what).filename() != what) return {};  // a path that leads nowhere is no id
-  for (const std::string& root : roots)
+  for (const std::string& root : kRunRoots)
     if (const fs::path run = fs::path(root) / what; fs::is_directory(run, error)) return run.string();
-  return runs::find_run(what, roots).value_or("");
+  return runs::find_run(what, kRunRoots).value_or("");
 }
 
 namespace {

@@ -3,11 +3,14 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "toy/models/model.h"
 
 namespace toy::cli {
 
+/// Where runs are looked for when nobody says: the folder of --out 'runs/{...}', and --out's default.
+inline const std::vector<std::string> kRunRoots{"runs", "out"};
 /// The positional `model` of a command.
 CLI::Option* add_model_option(CLI::App& app, std::string& model);
 

@@ -98,10 +98,6 @@ void refuse_replacing(const std::string& option, const std::string& out, const I
         option, out);
 }
 
-CLI::Option* add_seed_option(CLI::App& app, uint64_t& seed, const char* help) {
-  return add_option(app, "--seed", seed, help);
-}
-
 void add_check_finite(CLI::App& app, bool& value) {
   begin_group(app, "Debugging");
   app.add_flag("--check-finite", value, "Stop at the first op with a result that is not finite, and name it (slower)");

@@ -57,9 +57,6 @@ using IsOwn = std::function<bool(std::string_view beginning)>;
 /// are soon mistaken.
 void refuse_replacing(const std::string& option, const std::string& out, const IsOwn& is_own);
 
-/// --seed: a whole number from 0 to 2^64-1, anything else is refused.
-CLI::Option* add_seed_option(CLI::App& app, uint64_t& seed, const char* help);
-
 /// --check-finite.
 void add_check_finite(CLI::App& app, bool& value);
 

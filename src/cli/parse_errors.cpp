@@ -3,16 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <type_traits>
 
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/options.h"
-#include "toy/base/error.h"
 #include "toy/models/spec.h"
 
 namespace toy::cli {
@@ -98,54 +92,12 @@ std::string explain_count(const CLI::App& app, const std::string& text) {
   return fmt::format("{} has no value; give {}: {}", o->get_name(), value, o->get_description());
 }
 
-// Strict numbers have refused all that is no number; what is left does not fit into fewer bits, or is a flag's.
+// Numbers are checked before they are converted; what is left are flags.
 std::string explain_conversion(const CLI::App& app, const std::string& text) {
-  for (const CLI::Option* o : app.get_options()) {
-    if (o->count() == 0 || text.find(o->get_name()) == std::string::npos) continue;
-    const std::string value = fmt::format("{}", fmt::join(o->results(), " "));
-    return is_flag(*o) ? fmt::format("{} takes no value; remove '{}'", o->get_name(), value)
-                       : fmt::format("{} is {}; use at most {}", o->get_name(), value, INT32_MAX);
-  }
+  for (const CLI::Option* o : app.get_options())
+    if (is_flag(*o) && o->count() > 0 && text.find(o->get_name()) != std::string::npos)
+      return fmt::format("{} takes no value; remove '{}'", o->get_name(), fmt::join(o->results(), " "));
   return {};
-}
-
-// The range that the option states, within what its type holds.
-template <class T>
-std::string range_of(const CLI::Option& o) {
-  const std::string stated = notes_of(o).range;
-  if (stated.find(" to ") != stated.npos) return stated;
-  const std::string least = stated.substr(0, stated.find(' '));  // of "1 or more"
-  return fmt::format("{} to {}", least.empty() ? std::to_string(std::numeric_limits<T>::min()) : least,
-                     std::numeric_limits<T>::max());
-}
-
-// Replaces the text by what the parser reads as the same decimal number: it takes 010 for 8.
-template <class T>
-void take_whole(const CLI::Option& o, std::string& text) {
-  T value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const size_t sign = text.starts_with("-");
-  const bool whole = text.size() > sign && text.find_first_not_of("0123456789", sign) == text.npos;
-  const bool negative = std::is_unsigned_v<T> && sign == 1;
-  check(!whole || (error != std::errc::result_out_of_range && !negative), "{} is {}; use {}", o.get_name(), text,
-        range_of<T>(o));
-  check(error == std::errc() && whole, "{} is '{}'; use a whole number", o.get_name(), text);
-  text = fmt::format("{}", value);
-}
-
-void take_decimal(const CLI::Option& o, const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  check(error == std::errc() && end == text.data() + text.size() && std::isfinite(value),
-        "{} is '{}'; use a finite number such as 0.1 or 1e-3", o.get_name(), text);
-}
-
-// Throws for what an option of numbers does not take; else the text becomes the parser's words for the same number.
-void take_number(const CLI::Option& o, std::string& text) {
-  const std::string type = o.get_type_name();
-  if (type.starts_with("INT")) take_whole<int64_t>(o, text);
-  if (type.starts_with("UINT")) take_whole<uint64_t>(o, text);
-  if (type.starts_with("FLOAT")) take_decimal(o, text);
 }
 
 }  // namespace
@@ -202,21 +154,6 @@ std::string explain(const CLI::App& root, const CLI::ParseError& error, const st
       break;
   }
   return own.empty() ? text : own;
-}
-
-void check_value(const CLI::Option& option, std::string text) {
-  take_number(option, text);
-  const std::string wrong = violation(option, text);
-  check(wrong.empty(), "{} {}", option.get_name(), wrong);
-}
-
-void make_numbers_strict(CLI::App& app) {
-  for (CLI::Option* o : app.get_options()) {
-    if (o->get_type_name().empty() || is_flag(*o)) continue;
-    const auto take = [o](std::string& text) { return take_number(*o, text), std::string(); };
-    o->transform(CLI::Validator(take, "", ""));
-  }
-  for (CLI::App* sub : app.get_subcommands({})) make_numbers_strict(*sub);
 }
 
 }  // namespace toy::cli

@@ -11,6 +11,7 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/run_files.h"
 #include "cli/tables.h"
@@ -26,8 +27,6 @@ using nlohmann::ordered_json;
 using runs::Log;
 using runs::Summary;
 
-// Where runs are looked for when nobody says: the folder of --out 'runs/{...}', and --out's default.
-const std::vector<std::string> kRoots{"runs", "out"};
 constexpr const char* kRunHelp = "A run's folder, its events.jsonl, or the start of its id in runs or out";
 
 struct Opened {
@@ -43,7 +42,7 @@ std::string folder_of(const std::string& log) {
 
 Opened open_run(const std::string& what) {
   Opened o;
-  o.path = runs::find_log(what, kRoots);
+  o.path = runs::find_log(what, kRunRoots);
   o.log = runs::read_events(o.path);
   o.summary = runs::summarize(o.log, folder_of(o.path), runs::is_being_written(o.path));
   for (const std::string& w : o.log.warnings) to_stderr(fmt::format("toy: {}: {}\n", one_line(o.path), one_line(w)));
@@ -90,7 +89,7 @@ struct List : Command {
   void run() {
     const runs::Column& by = runs::column(sort);
     std::vector<Summary> list;
-    for (const std::string& root : folders.empty() ? kRoots : folders) {
+    for (const std::string& root : folders.empty() ? kRunRoots : folders) {
       std::error_code error;
       if (folders.empty() && !std::filesystem::is_directory(root, error)) continue;
       for (const std::string& folder : runs::find_runs(root)) add_run(folder, list);
@@ -295,7 +294,7 @@ struct Tail : Command {
   }
 
   void run() {
-    const std::string path = runs::find_log(run_name, kRoots);
+    const std::string path = runs::find_log(run_name, kRunRoots);
     runs::read_events(path);  // refuses what is not a log
     std::ifstream file(path, std::ios::binary);
     std::streamoff whole = 0;  // where the first line that is not complete begins: a run that resumes may remove it

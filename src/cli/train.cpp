@@ -270,7 +270,7 @@ struct FromScratch : Command {
     add_option(app, "--name", o.name, "Name of the model (default: toy)");
     add_option(app, "--init-scale", o.init_scale, "Scale of the initial weights, N(0, scale / sqrt(columns))",
                above(0));
-    add_seed_option(app, o.seed, "Seed of weights and shuffling");
+    add_option(app, "--seed", o.seed, "Seed of weights and shuffling");
     Recipe::show_common(app, {"--size", "--tokenizer", "--context"});
     app.footer(
         "Ctrl-C saves a checkpoint and prints the command that resumes. See docs/training.md, docs/data.md, "
@@ -293,7 +293,7 @@ struct WarmStart : Command {
     begin_group(app, "Model");
     add_option(app, "--context", o.context, "Positions of the new model; 0 keeps those of --init", at_least(0));
     add_option(app, "--name", o.name, "Name of the model (default: that of --init)");
-    add_seed_option(app, o.seed, "Seed of shuffling");
+    add_option(app, "--seed", o.seed, "Seed of shuffling");
     Recipe::show_common(app, {"--init"});
     app.footer(
         "Trains all weights in f32 with a new optimizer; --init stays unchanged. See docs/training.md.\n\n"
