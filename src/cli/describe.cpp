@@ -77,7 +77,12 @@ struct Describe : Command {
           o.context);
     if (model.spec.positions == PositionKind::learned && !given("--tokens") && !model.step.tokens)
       o.trainer.tokens = std::min(o.trainer.tokens, model.spec.context);
-    if (!limit.empty()) fit(model.spec, *dev);
+    if (!limit.empty()) {
+      const MemoryFit fit = fit_memory(
+          *dev, model.spec, [](const std::string&) { return DType::f32; }, o.trainer, parse_bytes("limit", limit), 0,
+          "limit");
+      o.trainer.recompute = fit.recompute, o.recomputing = fit.text();
+    }
     std::optional<Ceilings> limits;
     if (!ceilings.empty()) limits = ceilings == "here" ? Ceilings(team_of(*dev)) : read_ceilings(ceilings);
     if (limits && look_disturbed(*limits))
@@ -131,13 +136,6 @@ struct Describe : Command {
     if (json) format = "json";
     check(ceilings.empty() || view.empty() || view == "cost",
           "--ceilings changes nothing with --{}; use it with --cost or the card", view);
-  }
-
-  void fit(const ModelSpec& spec, Device& dev) {
-    const MemoryFit f = fit_memory(
-        dev, spec, [](const std::string&) { return DType::f32; }, o.trainer, parse_bytes("limit", limit), 0, "limit");
-    o.trainer.recompute = f.recompute;
-    o.recomputing = f.text();
   }
 
   void print_graph(const Compiled& c, const Device& dev) const {

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "cli/console.h"
 #include "cli/tables.h"
@@ -40,12 +40,12 @@ CLI::Validator refuses_empty(const char* description, const char* name, const ch
   return {check, description, name};
 }
 
-// The description of a validator, if the option has one of this name.
-std::optional<std::string> note(const CLI::Option& option, const char* name) {
+// The option's validator of this name, or nullptr.
+const CLI::Validator* find(const CLI::Option& option, const char* name) {
   try {
-    return const_cast<CLI::Option&>(option).get_validator(name)->get_description();  // not const in CLI11
+    return const_cast<CLI::Option&>(option).get_validator(name);  // changes nothing, but is not const
   } catch (const CLI::OptionNotFound&) {
-    return std::nullopt;
+    return nullptr;
   }
 }
 
@@ -216,19 +216,19 @@ CLI::Validator not_empty() { return refuses_empty("", "", "a value, or remove th
 
 ValueNotes notes_of(const CLI::Option& option) {
   ValueNotes n;
-  const auto exact = note(option, kWords), words = exact ? exact : note(option, kSuggested);
-  if (words && !words->empty()) n.words = CLI::detail::split(*words, '|');
-  n.range = note(option, kRange).value_or("");
-  n.only_words = exact.has_value();
-  n.file = note(option, kFile).has_value() || std::erase(n.words, "FILE") > 0;
-  n.folder = note(option, kFolder).has_value();
+  if (const auto* v = find(option, kRange)) n.range = v->get_description();
+  if (const auto* v = find(option, kWords))
+    n.words = CLI::detail::split(v->get_description(), '|'), n.only_words = true;
+  if (const auto* v = find(option, kSuggested)) n.words = CLI::detail::split(v->get_description(), '|');
+  n.file = find(option, kFile) || std::erase(n.words, "FILE") > 0;
+  n.folder = find(option, kFolder);
   return n;
 }
 
 std::string violation(const CLI::Option& option, std::string value) {
   for (const char* name : {kNumber, kRange, kWords})
-    if (note(option, name))
-      if (std::string text = (*const_cast<CLI::Option&>(option).get_validator(name))(value); !text.empty()) return text;
+    if (const auto* v = find(option, name))
+      if (std::string text = (*v)(value); !text.empty()) return text;
   return {};
 }
 

@@ -29,28 +29,18 @@ std::string run_folder(const std::string& what) {
   return runs::find_run(what, kRunRoots).value_or("");
 }
 
-namespace {
-
-fs::path newest_checkpoint(const fs::path& folder) {
-  const std::string checkpoints = (folder / "checkpoints").string();
-  fs::path newest;
-  std::error_code error;
-  for (const int64_t step : checkpoint_steps(checkpoints))  // ascending
-    if (const fs::path file = fs::path(checkpoint_path(checkpoints, step)) / "weights.gguf"; fs::exists(file, error))
-      newest = file;
-  return newest;
-}
-
-}  // namespace
-
 ModelIn model_in(const std::string& folder) {
   const fs::path model = fs::path(folder) / "model.gguf", weights = fs::path(folder) / "weights.gguf";
   std::error_code error;
   const bool finished = fs::exists(model, error);
   if (!finished && fs::exists(weights, error)) return {weights.string(), {}};  // the folder of a checkpoint
-  const fs::path checkpoint = newest_checkpoint(folder);
-  // A run that trains where another one was finished replaces that model only at its end.
-  // (A file that is not there is older than all others.)
+  fs::path checkpoint;
+  const std::string all = (fs::path(folder) / "checkpoints").string();
+  for (const int64_t step : checkpoint_steps(all))  // ascending
+    if (const fs::path file = fs::path(checkpoint_path(all, step)) / "weights.gguf"; fs::exists(file, error))
+      checkpoint = file;
+  // A run that trains where another one was finished replaces that model only at its end. (A file that is not there is
+  // older than all others.)
   if (finished && fs::last_write_time(checkpoint, error) <= fs::last_write_time(model, error))
     return {model.string(), {}};
   if (checkpoint.empty()) return {};

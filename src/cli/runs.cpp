@@ -32,7 +32,6 @@ constexpr const char* kRunHelp = "A run's folder, its events.jsonl, or the start
 struct Opened {
   Log log;
   Summary summary;
-  std::string path;
 };
 
 // The folder of a log, so that it can be found from anywhere.
@@ -41,11 +40,10 @@ std::string folder_of(const std::string& log) {
 }
 
 Opened open_run(const std::string& what) {
-  Opened o;
-  o.path = runs::find_log(what, kRunRoots);
-  o.log = runs::read_events(o.path);
-  o.summary = runs::summarize(o.log, folder_of(o.path), runs::is_being_written(o.path));
-  for (const std::string& w : o.log.warnings) to_stderr(fmt::format("toy: {}: {}\n", one_line(o.path), one_line(w)));
+  const std::string path = runs::find_log(what, kRunRoots);
+  Opened o{runs::read_events(path), {}};
+  o.summary = runs::summarize(o.log, folder_of(path), runs::is_being_written(path));
+  print_warnings(one_line(path), o.log.warnings);
   return o;
 }
 
