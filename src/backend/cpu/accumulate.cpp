@@ -27,11 +27,10 @@ namespace toy::cpu {
 namespace {
 
 HWY_EXPORT(accumulate);
-void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(accumulate)(ctx, args); }
 
 }  // namespace
 
-KernelRecord accumulate_kernel() { return {.op = "accumulate", .in_place = {{0, 0}}, .accepts = only_f32, .run = run}; }
+KernelRecord accumulate_kernel() { return {.op = "accumulate", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(accumulate)>}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

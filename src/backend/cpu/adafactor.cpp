@@ -193,12 +193,6 @@ namespace {
 
 HWY_EXPORT(adafactor);
 HWY_EXPORT(adafactor_vector);
-void run_adafactor(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  HWY_DYNAMIC_DISPATCH(adafactor)(ctx, args);
-}
-void run_adafactor_vector(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  HWY_DYNAMIC_DISPATCH(adafactor_vector)(ctx, args);
-}
 
 size_t workspace(const KernelQuery& q) noexcept {
   const Shape& w = q.in[0].shape;
@@ -215,14 +209,14 @@ KernelRecord adafactor_kernel() {
           .in_place = {{0, 0}, {1, 2}, {2, 3}},
           .accepts = only_f32,
           .workspace = workspace,
-          .run = run_adafactor};
+          .run = best_of<HWY_DISPATCH_TABLE(adafactor)>};
 }
 KernelRecord adafactor_vector_kernel() {
   return {.op = "adafactor_vector",
           .in_place = {{0, 0}, {1, 2}},
           .accepts = only_f32,
           .workspace = vector_workspace,
-          .run = run_adafactor_vector};
+          .run = best_of<HWY_DISPATCH_TABLE(adafactor_vector)>};
 }
 
 }  // namespace toy::cpu

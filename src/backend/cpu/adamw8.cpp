@@ -68,29 +68,28 @@ HWY_BEFORE_NAMESPACE();
 namespace toy::cpu::HWY_NAMESPACE {
 namespace {
 
-using DI = hn::RebindToSigned<DF>;
-using DB = hn::Rebind<uint8_t, DI>;
+using VI = hn::Vec<hn::RebindToSigned<DF>>;
+constexpr hn::Rebind<uint8_t, DF> kU8;
 constexpr int64_t kBlocksPerTile = kTile / kCodeBlock;
 
 HWY_INLINE VF decoded(const uint8_t* codes, const DynamicCode& code) {
-  return hn::GatherIndex(kF32, code.value.data(), hn::PromoteTo(DI(), hn::LoadU(DB(), codes)));
+  return hn::GatherIndex(kF32, code.value.data(), hn::PromoteTo(kI32, hn::LoadU(kU8, codes)));
 }
 
 // DynamicCode::of() for each lane; any code for what is not in [-1,1].
 template <bool kSigned>
-HWY_INLINE hn::Vec<DI> encoded(VF x) {
+HWY_INLINE VI encoded(VF x) {
   using Buckets = CodeBuckets<kSigned>;
-  const DI d;
-  const auto at = [&](int32_t n) { return hn::Set(d, n); };
-  const auto bits = hn::BitCast(d, hn::Abs(x));
+  const auto at = [](int32_t n) HWY_ATTR { return hn::Set(kI32, n); };
+  const auto bits = hn::BitCast(kI32, hn::Abs(x));
   auto bucket = hn::Sub(hn::ShiftRight<Buckets::kDropped>(bits), at(Buckets::kFirst));
-  bucket = hn::Min(hn::Max(bucket, hn::Zero(d)), at(Buckets::kCount - 1));
+  bucket = hn::Min(hn::Max(bucket, hn::Zero(kI32)), at(Buckets::kCount - 1));
   if constexpr (kSigned)
-    bucket = hn::Add(bucket, hn::And(hn::BroadcastSignBit(hn::BitCast(d, x)), at(Buckets::kCount)));
-  const auto word = hn::GatherIndex(d, kBuckets<kSigned>.least.data(), hn::ShiftRight<2>(bucket));
+    bucket = hn::Add(bucket, hn::And(hn::BroadcastSignBit(hn::BitCast(kI32, x)), at(Buckets::kCount)));
+  const auto word = hn::GatherIndex(kI32, kBuckets<kSigned>.least.data(), hn::ShiftRight<2>(bucket));
   const auto code = hn::And(hn::Shr(word, hn::ShiftLeft<3>(hn::And(bucket, at(3)))), at(255));
   const VF threshold = hn::GatherIndex(kF32, Buckets::kCode.threshold.data(), code);
-  return hn::Add(code, hn::IfThenElseZero(hn::RebindMask(d, hn::Gt(x, threshold)), at(1)));
+  return hn::Add(code, hn::IfThenElseZero(hn::RebindMask(kI32, hn::Gt(x, threshold)), at(1)));
 }
 
 // Encodes n values (0 behind them) and their largest magnitude.
@@ -102,10 +101,10 @@ HWY_INLINE void store_block(const float* moment, int64_t n, float largest, uint8
     if (i < n) x = hn::Div(hn::Load(kF32, moment + i), divisor);
     auto found = encoded<kSigned>(x);
     if constexpr (!kSigned) {  // a second moment above 0 stays above 0
-      const auto positive = hn::RebindMask(DI(), hn::Gt(x, hn::Zero(kF32)));
-      found = hn::Max(found, hn::IfThenElseZero(positive, hn::Set(DI(), 1)));
+      const auto positive = hn::RebindMask(kI32, hn::Gt(x, hn::Zero(kF32)));
+      found = hn::Max(found, hn::IfThenElseZero(positive, hn::Set(kI32, 1)));
     }
-    hn::StoreU(hn::DemoteTo(DB(), found), DB(), codes + i);
+    hn::StoreU(hn::DemoteTo(kU8, found), kU8, codes + i);
   }
   *scale = largest;
 }
@@ -160,20 +159,14 @@ namespace toy::cpu {
 namespace {
 
 HWY_EXPORT(adamw8);
-void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(adamw8)(ctx, args); }
 
 }  // namespace
 
 KernelRecord adamw8_kernel() {
   return {.op = "adamw8",
           .in_place = {{0, 0}, {1, 2}, {2, 3}, {3, 4}, {4, 5}},
-          .accepts =
-              [](const KernelQuery& q) noexcept {  // all but the codes
-                return std::all_of(q.in.begin(), q.in.end(), [](const OperandDesc& d) {
-                  return !d.present || d.dtype == DType::f32 || d.dtype == DType::i32;
-                });
-              },
-          .run = run};
+          .accepts = f32_or_i32,  // the codes lie in i32
+          .run = best_of<HWY_DISPATCH_TABLE(adamw8)>};
 }
 
 }  // namespace toy::cpu

@@ -43,13 +43,9 @@ namespace {
 
 HWY_EXPORT(attention_run);
 
-void run_attention(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  HWY_DYNAMIC_DISPATCH(attention_run)(ctx, args);
-}
-
 }  // namespace
 
-KernelRecord attention_kernel() { return {.op = "attention", .workspace = attend_workspace, .run = run_attention}; }
+KernelRecord attention_kernel() { return {.op = "attention", .workspace = attend_workspace, .run = best_of<HWY_DISPATCH_TABLE(attention_run)>}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

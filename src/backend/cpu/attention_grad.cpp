@@ -23,18 +23,16 @@ namespace HWY_NAMESPACE {
 
 // delta[row][head] = sum_p do o: 16 virtual lanes, then their tree.
 void row_products(const GradOperands& x, Range rows, float* delta) {
-  const DF d;
   for (int64_t i = rows.begin * x.heads; i < rows.end * x.heads; ++i) {
     const float *a = x.d_o + i * x.p, *b = x.o + i * x.p;
-    alignas(64) float lanes[16] = {};
+    Lanes16 lanes;
     int64_t p = 0;
     for (; p + 16 <= x.p; p += 16)
-      for (int h = 0; h < 16; h += kLanes) {
-        const VF sum = hn::MulAdd(hn::LoadU(d, a + p + h), hn::LoadU(d, b + p + h), hn::Load(d, lanes + h));
-        hn::Store(sum, d, lanes + h);
-      }
-    for (int64_t lane = 0; p < x.p; ++p, ++lane) lanes[lane] += a[p] * b[p];
-    delta[i] = sum_lanes16(lanes);
+      step16([&](auto io, int64_t k, VF sum) HWY_ATTR { return hn::MulAdd(io.load(a + k), io.load(b + k), sum); }, p,
+             lanes);
+    last16([&](auto io, int64_t k, VF sum) HWY_ATTR { return hn::Add(sum, hn::Mul(io.load(a + k), io.load(b + k))); },
+           p, x.p, lanes);
+    delta[i] = sum_of(lanes);
   }
 }
 
@@ -54,27 +52,26 @@ struct Pair {
 template <bool kCapped>
 HWY_INLINE void grad_row(float* e, float* s, int64_t begin, int64_t end, const GradOperands& x, float lse,
                          float delta) {
-  const DF d;
   const bool full = begin == 0 && end == kKeyTile;
-  const VF scale = hn::Set(d, x.scale);
+  const VF scale = set(x.scale);
   for (int64_t j = 0; j < kKeyTile; j += kLanes) {
     VF ev, slope = scale;  // of the score in q.k
     if constexpr (kCapped) {
-      const VF t = tanh_lanes(hn::Mul(hn::Set(d, x.scale / x.softcap), hn::LoadU(d, e + j)));
-      ev = exp_lanes(hn::MulSub(t, hn::Set(d, x.softcap), hn::Set(d, lse)));
-      slope = hn::Mul(scale, hn::NegMulAdd(t, t, hn::Set(d, 1.0f)));
+      const VF t = fast_tanh(hn::Mul(set(x.scale / x.softcap), hn::LoadU(kF32, e + j)));
+      ev = fast_exp(hn::MulSub(t, set(x.softcap), set(lse)));
+      slope = hn::Mul(scale, hn::NegMulAdd(t, t, set(1.0f)));
     } else {
-      ev = exp_lanes(hn::MulSub(hn::LoadU(d, e + j), scale, hn::Set(d, lse)));
+      ev = fast_exp(hn::MulSub(hn::LoadU(kF32, e + j), scale, set(lse)));
     }
-    VF sv = hn::Mul(ev, hn::Mul(hn::Sub(hn::LoadU(d, s + j), hn::Set(d, delta)), slope));
+    VF sv = hn::Mul(ev, hn::Mul(hn::Sub(hn::LoadU(kF32, s + j), set(delta)), slope));
     if (!full) {
-      const VF index = hn::Iota(d, float(j));
-      const auto seen = hn::And(hn::Ge(index, hn::Set(d, float(begin))), hn::Lt(index, hn::Set(d, float(end))));
+      const VF index = hn::Iota(kF32, float(j));
+      const auto seen = hn::And(hn::Ge(index, set(float(begin))), hn::Lt(index, set(float(end))));
       ev = hn::IfThenElseZero(seen, ev);
       sv = hn::IfThenElseZero(seen, sv);
     }
-    hn::StoreU(ev, d, e + j);
-    hn::StoreU(sv, d, s + j);
+    hn::StoreU(ev, kF32, e + j);
+    hn::StoreU(sv, kF32, s + j);
   }
 }
 
@@ -198,13 +195,10 @@ size_t grad_workspace(const KernelQuery& query) noexcept {
   return size_t(query.threads * GradScratch::floats(q[2]) + shared) * sizeof(float);
 }
 
-void run_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  HWY_DYNAMIC_DISPATCH(attention_grad_run)(ctx, args);
-}
 
 }  // namespace
 
-KernelRecord attention_grad_kernel() { return {.op = "attention_grad", .workspace = grad_workspace, .run = run_grad}; }
+KernelRecord attention_grad_kernel() { return {.op = "attention_grad", .workspace = grad_workspace, .run = best_of<HWY_DISPATCH_TABLE(attention_grad_run)>}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

@@ -71,7 +71,7 @@ void join_parts(const ExecContext& ctx, const KernelArgs& args, const Parts& par
     const int64_t first = window > 0 ? std::max<int64_t>(0, pos - window + 1) : 0;
     const Range mine = ctx.share(h.heads);
     for (int64_t head = mine.begin; head < mine.end; ++head) {
-      float l = 0, m = kMinusInf;
+      float l = 0, m = -kInfinity;
       for (int64_t c = first / kKeyChunk; c <= pos / kKeyChunk; ++c) {
         const float* part = parts.at(index, head, c);
         join_chunk(part, part[width], part[width + 1], width, o, l, m);
@@ -120,14 +120,11 @@ size_t paged_workspace(const KernelQuery& query) noexcept {
   return attend_workspace(query) + size_t(Parts::floats(h, query.in[5].shape[1], query.threads)) * sizeof(float);
 }
 
-void run_paged(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  HWY_DYNAMIC_DISPATCH(attention_paged_run)(ctx, args);
-}
 
 }  // namespace
 
 KernelRecord attention_paged_kernel() {
-  return {.op = "attention_paged", .workspace = paged_workspace, .run = run_paged};
+  return {.op = "attention_paged", .workspace = paged_workspace, .run = best_of<HWY_DISPATCH_TABLE(attention_paged_run)>};
 }
 
 }  // namespace toy::cpu

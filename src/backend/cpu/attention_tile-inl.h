@@ -21,87 +21,19 @@
 #define TOY_CPU_ATTENTION_TILE_INL_H_
 #endif
 
-#include <hwy/highway.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
-#include <limits>
 
 #include "backend/cpu/attention_tasks.h"
+#include "backend/cpu/math-inl.h"
 #include "toy/ops/attrs/structs.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace toy::cpu {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-using DF = hn::CappedTag<float, 16>;
-using VF = hn::Vec<DF>;
-inline constexpr int kLanes = int(hn::MaxLanes(DF()));
-inline constexpr int kVecs16 = 16 / kLanes;  // vectors that hold 16 virtual lanes
 inline constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;
-inline constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
-
-// GCC 12 folds one load into several fma instructions; then the load port is the limit. This keeps it in a
-// register.
-HWY_INLINE void keep_in_register(VF& v) {
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-  __asm__("" : "+v"(v.raw));
-#endif
-}
-
-// exp(x) = 2^n (1 + q): returns q, and n in the low bits of `shifted`. Cody and Waite's reduction by multiples of log
-// 2, the polynomial of Cephes' expf.
-HWY_INLINE VF exp_parts(VF x, VF& shifted) {
-  const DF d;
-  const VF magic = hn::Set(d, 12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer, kept in the low bits
-  shifted = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), magic);
-  const VF n = hn::Sub(shifted, magic);
-  VF r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
-  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
-  VF y = hn::Set(d, 1.9875691500e-4f);
-  y = hn::MulAdd(y, r, hn::Set(d, 1.3981999507e-3f));
-  y = hn::MulAdd(y, r, hn::Set(d, 8.3334519073e-3f));
-  y = hn::MulAdd(y, r, hn::Set(d, 4.1665795894e-2f));
-  y = hn::MulAdd(y, r, hn::Set(d, 1.6666665459e-1f));
-  y = hn::MulAdd(y, r, hn::Set(d, 5.0000001201e-1f));
-  return hn::MulAdd(y, hn::Mul(r, r), r);
-}
-
-// exp(x) for x <= 80 to about one ulp; 0 below -87. A lane depends on itself alone. NaN stays NaN.
-HWY_INLINE VF exp_lanes(VF x) {
-  const DF d;
-  const hn::RebindToUnsigned<DF> du;
-  VF shifted;
-  VF y = hn::Add(exp_parts(x, shifted), hn::Set(d, 1.0f));
-  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
-  y = hn::BitCast(d, hn::Add(hn::BitCast(du, y), exponent));
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.0f)), y);
-}
-
-// tanh(x) = t / (t + 2) with t = exp(2|x|) - 1 = 2^n q + (2^n - 1), and the sign of x. Small x keep their relative
-// precision: 6u with u = 2^-24. Beyond 10 it is 1. NaN stays NaN.
-HWY_INLINE VF tanh_lanes(VF x) {
-  const DF d;
-  const hn::RebindToUnsigned<DF> du;
-  const VF one = hn::Set(d, 1.0f), ten = hn::Set(d, 10.0f);
-  VF a = hn::Abs(x), shifted;
-  a = hn::IfThenElse(hn::Gt(a, ten), ten, a);
-  const VF q = exp_parts(hn::Add(a, a), shifted);
-  const auto bits = hn::Add(hn::BitCast(du, one), hn::ShiftLeft<23>(hn::BitCast(du, shifted)));
-  const VF power = hn::BitCast(d, bits), t = hn::MulAdd(power, q, hn::Sub(power, one));
-  return hn::CopySign(hn::Div(t, hn::Add(t, hn::Set(d, 2.0f))), x);
-}
-
-// Sum of 16 virtual lanes: i + (i+8), +4, +2, +1.
-HWY_INLINE float sum_lanes16(const float* lanes) {
-  float t[8];
-  for (int i = 0; i < 8; ++i) t[i] = lanes[i] + lanes[i + 8];
-  for (int i = 0; i < 4; ++i) t[i] += t[i + 4];
-  return (t[0] + t[2]) + (t[1] + t[3]);
-}
 
 // ---------------------------------------------------------------- dense products of small tiles
 
@@ -130,7 +62,6 @@ struct Product {
 // One register tile: MR rows by NV vectors from column `col`.
 template <int MR, int NV, Init kInit, bool kTransposed, bool kFetch>
 HWY_NOINLINE void micro(const Product& x, int64_t col) {
-  const DF d;
   const float *HWY_RESTRICT a = x.a, *HWY_RESTRICT b = x.b + col;
   float* HWY_RESTRICT c = x.c + col;
   const int64_t lda = x.lda, ldb = x.ldb, ldc = x.ldc;
@@ -139,23 +70,23 @@ HWY_NOINLINE void micro(const Product& x, int64_t col) {
   for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) {
-      if constexpr (kInit == Init::zero) acc[i][j] = hn::Zero(d);
-      if constexpr (kInit != Init::zero) acc[i][j] = hn::LoadU(d, c + i * ldc + j * kLanes);
-      if constexpr (kInit == Init::scaled) acc[i][j] = hn::Mul(acc[i][j], hn::Set(d, x.alpha[i]));
+      if constexpr (kInit == Init::zero) acc[i][j] = hn::Zero(kF32);
+      if constexpr (kInit != Init::zero) acc[i][j] = hn::LoadU(kF32, c + i * ldc + j * kLanes);
+      if constexpr (kInit == Init::scaled) acc[i][j] = hn::Mul(acc[i][j], set(x.alpha[i]));
     }
   for (int64_t step = x.steps; step > 0; --step) {
     VF bv[NV];
 #pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) {
-      bv[j] = hn::LoadU(d, b + j * kLanes);
-      keep_in_register(bv[j]);
+      bv[j] = hn::LoadU(kF32, b + j * kLanes);
+      keep(bv[j]);
       if constexpr (kFetch)
         if (j * kLanes % 16 == 0) __builtin_prefetch(reinterpret_cast<const char*>(b + j * kLanes) + x.ahead, 0, 2);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < MR; ++i) {
-      VF av = hn::Set(d, kTransposed ? a[i] : a[i * lda]);
-      keep_in_register(av);
+      VF av = set(kTransposed ? a[i] : a[i * lda]);
+      keep(av);
 #pragma GCC unroll 4
       for (int j = 0; j < NV; ++j) acc[i][j] = hn::MulAdd(av, bv[j], acc[i][j]);
     }
@@ -165,7 +96,7 @@ HWY_NOINLINE void micro(const Product& x, int64_t col) {
 #pragma GCC unroll 8
   for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 4
-    for (int j = 0; j < NV; ++j) hn::StoreU(acc[i][j], d, c + i * ldc + j * kLanes);
+    for (int j = 0; j < NV; ++j) hn::StoreU(acc[i][j], kF32, c + i * ldc + j * kLanes);
 }
 
 // `rows` <= MR rows by any number of columns that is a multiple of 16.
@@ -184,7 +115,6 @@ HWY_INLINE void multiply(int64_t rows, int64_t cols, const Product& x) {
 
 // ---------------------------------------------------------------- packing
 
-#if HWY_TARGET != HWY_SCALAR
 // dst[p + i][j] for i < 4: a 4 x 4 block of rows src, src + stride, ... transposed.
 HWY_INLINE void transpose4x4(const float* src, int64_t stride, float* dst, int64_t ld) {
   const hn::FixedTag<float, 4> d;
@@ -197,29 +127,25 @@ HWY_INLINE void transpose4x4(const float* src, int64_t stride, float* dst, int64
   hn::StoreU(hn::ConcatLowerLower(d, hi23, hi01), d, dst + 2 * ld);
   hn::StoreU(hn::ConcatUpperUpper(d, hi23, hi01), d, dst + 3 * ld);
 }
-#endif
 
 // dst[p][j] = src[j][p], dst with rows of kKeyTile.
 HWY_INLINE void pack_transposed(const float* src, int64_t stride, int64_t rows, int64_t width, float* dst) {
   int64_t j = 0;
-#if HWY_TARGET != HWY_SCALAR
   for (; j + 4 <= rows; j += 4) {
     int64_t p = 0;
     for (; p + 4 <= width; p += 4) transpose4x4(src + j * stride + p, stride, dst + p * kKeyTile + j, kKeyTile);
     for (; p < width; ++p)
       for (int64_t i = 0; i < 4; ++i) dst[p * kKeyTile + j + i] = src[(j + i) * stride + p];
   }
-#endif
   for (; j < rows; ++j)
     for (int64_t p = 0; p < width; ++p) dst[p * kKeyTile + j] = src[j * stride + p];
 }
 
 // dst[j][p] = src[j][p], zero for p in [width, ld).
 HWY_INLINE void pack_rows(const float* src, int64_t stride, int64_t rows, int64_t width, float* dst, int64_t ld) {
-  const DF d;
   for (int64_t j = 0; j < rows; ++j, src += stride, dst += ld) {
     int64_t p = 0;
-    for (; p + kLanes <= width; p += kLanes) hn::StoreU(hn::LoadU(d, src + p), d, dst + p);
+    for (; p + kLanes <= width; p += kLanes) hn::StoreU(hn::LoadU(kF32, src + p), kF32, dst + p);
     for (; p < ld; ++p) dst[p] = p < width ? src[p] : 0.0f;
   }
 }
@@ -273,42 +199,39 @@ HWY_INLINE Visible visible_keys(const QueryRows& q, const KeyTile& tile, int64_t
 // Scores of one row: scaled, masked ones set to -inf, in place. Returns their maximum.
 template <bool kMasked>
 HWY_INLINE float scale_and_mask(float* s, int begin, int end, int lo, int hi, float scale) {
-  const DF d;
-  VF max = hn::Set(d, kMinusInf);
+  VF max = set(-kInfinity);
   for (int j = begin; j < end; j += kLanes) {
-    VF x = hn::Mul(hn::Set(d, scale), hn::LoadU(d, s + j));
+    VF x = hn::Mul(set(scale), hn::LoadU(kF32, s + j));
     if constexpr (kMasked) {
-      const VF index = hn::Iota(d, float(j));
-      const auto seen = hn::And(hn::Ge(index, hn::Set(d, float(lo))), hn::Lt(index, hn::Set(d, float(hi))));
-      x = hn::IfThenElse(seen, x, hn::Set(d, kMinusInf));
+      const VF index = hn::Iota(kF32, float(j));
+      const auto seen = hn::And(hn::Ge(index, set(float(lo))), hn::Lt(index, set(float(hi))));
+      x = hn::IfThenElse(seen, x, set(-kInfinity));
     }
-    hn::StoreU(x, d, s + j);
+    hn::StoreU(x, kF32, s + j);
     max = hn::Max(max, x);
   }
-  return hn::GetLane(hn::MaxOfLanes(d, max));
+  return hn::GetLane(hn::MaxOfLanes(kF32, max));
 }
 
 // softcap * tanh(s_j * scale / softcap) in place.
 HWY_NOINLINE inline void cap_scores(float* s, int begin, int end, float scale, float softcap) {
-  const DF d;
-  const VF factor = hn::Set(d, scale / softcap), cap = hn::Set(d, softcap);
+  const VF factor = set(scale / softcap), cap = set(softcap);
   for (int j = begin; j < end; j += kLanes)
-    hn::StoreU(hn::Mul(cap, tanh_lanes(hn::Mul(factor, hn::LoadU(d, s + j)))), d, s + j);
+    hn::StoreU(hn::Mul(cap, fast_tanh(hn::Mul(factor, hn::LoadU(kF32, s + j)))), kF32, s + j);
 }
 
 // e_j = exp(s_j - m) in place, and l = l * alpha + the sum of e by virtual lane.
 HWY_INLINE void exponentiate(float* s, int begin, int end, float m, float alpha, float* l) {
-  const DF d;
-  VF sum[kVecs16];
-  for (int h = 0; h < kVecs16; ++h) sum[h] = hn::Zero(d);
+  VF sum[kParts];
+  for (int h = 0; h < kParts; ++h) sum[h] = hn::Zero(kF32);
   for (int j = begin; j < end; j += 16)
-    for (int h = 0; h < kVecs16; ++h) {
-      const VF e = exp_lanes(hn::Sub(hn::LoadU(d, s + j + h * kLanes), hn::Set(d, m)));
-      hn::StoreU(e, d, s + j + h * kLanes);
+    for (int h = 0; h < kParts; ++h) {
+      const VF e = fast_exp(hn::Sub(hn::LoadU(kF32, s + j + h * kLanes), set(m)));
+      hn::StoreU(e, kF32, s + j + h * kLanes);
       sum[h] = hn::Add(sum[h], e);
     }
-  for (int h = 0; h < kVecs16; ++h)
-    hn::StoreU(hn::MulAdd(hn::LoadU(d, l + h * kLanes), hn::Set(d, alpha), sum[h]), d, l + h * kLanes);
+  for (int h = 0; h < kParts; ++h)
+    hn::StoreU(hn::MulAdd(hn::LoadU(kF32, l + h * kLanes), set(alpha), sum[h]), kF32, l + h * kLanes);
 }
 
 // The product of probabilities (a strip's scores, from key j on) and values that goes to the outputs of row
@@ -345,7 +268,6 @@ HWY_INLINE void weigh_ragged(const Visible& see, const KeyTile& tile, int64_t ro
 // Scores to probabilities, with the running maximum and sum; alpha: by how much the outputs so far shrink.
 HWY_INLINE void softmax_strip(const Visible& see, int begin, int end, int64_t row, int rows, const QueryRows& q,
                               const AttendScratch& ws, float* alpha) {
-  const DF d;
   alignas(64) float top[kStrip];
   for (int r = 0; r < rows; ++r) {
     float* s = ws.s + r * kKeyTile;
@@ -357,7 +279,7 @@ HWY_INLINE void softmax_strip(const Visible& see, int begin, int end, int64_t ro
     top[r] = std::max(ws.m[row + r], here);
     alpha[r] = ws.m[row + r] - top[r];
   }
-  for (int i = 0; i < kStrip; i += kLanes) hn::Store(exp_lanes(hn::Load(d, alpha + i)), d, alpha + i);
+  for (int i = 0; i < kStrip; i += kLanes) hn::Store(fast_exp(hn::Load(kF32, alpha + i)), kF32, alpha + i);
   for (int r = 0; r < rows; ++r) {
     if (see.lo[r] == see.hi[r]) continue;  // nothing visible: m, l and o stay
     exponentiate(ws.s + r * kKeyTile, begin, end, top[r], alpha[r], ws.l + (row + r) * 16);
@@ -396,7 +318,7 @@ HWY_INLINE void attend_tile(const QueryRows& q, const KeyTile& tile, const Atten
 HWY_INLINE void clear_chunk(const QueryRows& q, const AttendScratch& ws) {
   std::fill_n(ws.o, q.rows * ws.width, 0.0f);
   std::fill_n(ws.l, q.rows * 16, 0.0f);
-  std::fill_n(ws.m, q.rows, kMinusInf);
+  std::fill_n(ws.m, q.rows, -kInfinity);
 }
 
 /// Query rows of a task: position i has its `group` heads at q + i * stride, consecutive.
@@ -411,7 +333,6 @@ HWY_INLINE void attend_begin(const QueryRows& q, const float* from, int64_t stri
 // A chunk (o, l, m) of one row joins those before it (O, L, M). A visible key adds exp(0) = 1 or more to l: where it is
 // 0 there was none.
 HWY_INLINE void join_chunk(const float* o, float l, float m, int64_t width, float* O, float& L, float& M) {
-  const DF d;
   if (l == 0) return;
   if (L == 0) {
     std::memcpy(O, o, size_t(width) * sizeof(float));
@@ -420,18 +341,18 @@ HWY_INLINE void join_chunk(const float* o, float l, float m, int64_t width, floa
   }
   const float top = std::max(M, m);
   alignas(64) float shrink[16] = {M - top, m - top};
-  hn::Store(exp_lanes(hn::Load(d, shrink)), d, shrink);
-  const VF before = hn::Set(d, shrink[0]), here = hn::Set(d, shrink[1]);
+  hn::Store(fast_exp(hn::Load(kF32, shrink)), kF32, shrink);
+  const VF before = set(shrink[0]), here = set(shrink[1]);
   for (int64_t p = 0; p < width; p += kLanes)
-    hn::StoreU(hn::MulAdd(hn::LoadU(d, o + p), here, hn::Mul(hn::LoadU(d, O + p), before)), d, O + p);
-  L = hn::GetLane(hn::MulAdd(hn::Set(d, l), here, hn::Mul(hn::Set(d, L), before)));
+    hn::StoreU(hn::MulAdd(hn::LoadU(kF32, o + p), here, hn::Mul(hn::LoadU(kF32, O + p), before)), kF32, O + p);
+  L = hn::GetLane(hn::MulAdd(set(l), here, hn::Mul(set(L), before)));
   M = top;
 }
 
 /// The chunk that has been attended to joins the rows' totals.
 HWY_INLINE void attend_join(const QueryRows& q, const AttendScratch& ws) {
   for (int64_t row = 0; row < q.rows; ++row)
-    join_chunk(ws.o + row * ws.width, sum_lanes16(ws.l + row * 16), ws.m[row], ws.width, ws.total_o + row * ws.width,
+    join_chunk(ws.o + row * ws.width, sum_of(Lanes16(ws.l + row * 16)), ws.m[row], ws.width, ws.total_o + row * ws.width,
                ws.total_l[row], ws.total_m[row]);
 }
 
@@ -449,8 +370,7 @@ HWY_INLINE void attend_keys(const QueryRows& q, int64_t first, int64_t last, con
 
 /// o / l of one row.
 HWY_INLINE void write_row(float* o, float l, int64_t width, float* out, int64_t head_dim) {
-  const DF d;
-  for (int64_t p = 0; p < width; p += kLanes) hn::StoreU(hn::Div(hn::LoadU(d, o + p), hn::Set(d, l)), d, o + p);
+  for (int64_t p = 0; p < width; p += kLanes) hn::StoreU(hn::Div(hn::LoadU(kF32, o + p), set(l)), kF32, o + p);
   std::memcpy(out, o, size_t(head_dim) * sizeof(float));
 }
 

@@ -108,12 +108,6 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
   HWY_DYNAMIC_DISPATCH(broadcast)(index, ctx, args);
 }
 
-// Conditions are i32, and so are the results of comparisons: 32-bit lanes like the rest.
-bool f32_or_i32(const KernelQuery& q) noexcept {
-  const auto fits = [](const OperandDesc& d) { return d.dtype == DType::f32 || d.dtype == DType::i32; };
-  return std::all_of(q.in.begin(), q.in.end(), fits) && fits(q.out[0]);
-}
-
 template <Index index>
 KernelRecord record(std::string_view op, std::vector<InPlace> in_place) {
   return {.op = op, .layout = Layout::any, .in_place = std::move(in_place), .accepts = f32_or_i32, .run = run<index>};

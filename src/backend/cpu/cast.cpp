@@ -95,7 +95,6 @@ namespace toy::cpu {
 namespace {
 
 HWY_EXPORT(cast);
-void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(cast)(ctx, args); }
 
 bool accepts(const KernelQuery& q) noexcept {
   return q.in[0].dtype != DType::f64 && q.out[0].dtype != DType::f64 && q.out[0].dtype == q.attrs.as<CastAttrs>().to;
@@ -103,7 +102,7 @@ bool accepts(const KernelQuery& q) noexcept {
 
 }  // namespace
 
-KernelRecord cast_kernel() { return {.op = "cast", .accepts = accepts, .run = run}; }
+KernelRecord cast_kernel() { return {.op = "cast", .accepts = accepts, .run = best_of<HWY_DISPATCH_TABLE(cast)>}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

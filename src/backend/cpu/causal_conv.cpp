@@ -192,10 +192,6 @@ namespace {
 HWY_EXPORT(causal_conv);
 HWY_EXPORT(causal_conv_grad);
 
-void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(causal_conv)(ctx, args); }
-void run_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  HWY_DYNAMIC_DISPATCH(causal_conv_grad)(ctx, args);
-}
 
 size_t filters(const KernelQuery& q) noexcept { return size_t(q.in[1].shape.count()) * sizeof(float); }
 
@@ -233,9 +229,9 @@ void conv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord causal_conv_kernel() { return {.op = "causal_conv", .workspace = filters, .run = run}; }
+KernelRecord causal_conv_kernel() { return {.op = "causal_conv", .workspace = filters, .run = best_of<HWY_DISPATCH_TABLE(causal_conv)>}; }
 KernelRecord causal_conv_grad_kernel() {
-  return {.op = "causal_conv_grad", .workspace = grad_workspace, .run = run_grad};
+  return {.op = "causal_conv_grad", .workspace = grad_workspace, .run = best_of<HWY_DISPATCH_TABLE(causal_conv_grad)>};
 }
 KernelRecord conv_append_kernel() { return {.op = "conv_append", .in_place = {{0, 0}}, .run = conv_append}; }
 

@@ -15,8 +15,6 @@ namespace {
 
 using DU = hn::RebindToUnsigned<DF>;
 using VU = hn::Vec<DU>;
-constexpr DU kU32;
-constexpr hn::RebindToSigned<DF> kI32;
 
 struct Counter {
   VU c0, c1, c2, c3;
@@ -84,11 +82,10 @@ namespace toy::cpu {
 namespace {
 
 HWY_EXPORT(dropout);
-void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(dropout)(ctx, args); }
 
 }  // namespace
 
-KernelRecord dropout_kernel() { return {.op = "dropout", .in_place = {{0, 0}}, .run = run}; }
+KernelRecord dropout_kernel() { return {.op = "dropout", .in_place = {{0, 0}}, .run = best_of<HWY_DISPATCH_TABLE(dropout)>}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

@@ -129,8 +129,7 @@ struct Minimum {
 // The i32 1 where the mask is set, else 0, as bits.
 template <class Mask>
 HWY_INLINE VF one_where(Mask mask) {
-  const VF one = hn::BitCast(kF32, hn::Set(hn::RebindToSigned<DF>(), 1));
-  return hn::IfThenElseZero(mask, one);
+  return hn::IfThenElseZero(mask, hn::BitCast(kF32, hn::Set(kI32, 1)));
 }
 struct Greater {
   HWY_INLINE VF operator()(VF a, VF b) const { return one_where(hn::Gt(a, b)); }
@@ -143,8 +142,7 @@ struct Equal {
 
 struct Where {
   HWY_INLINE VF operator()(VF cond, VF a, VF b) const {
-    const hn::RebindToSigned<DF> i32;
-    const auto is_zero = hn::Eq(hn::BitCast(i32, cond), hn::Zero(i32));
+    const auto is_zero = hn::Eq(hn::BitCast(kI32, cond), hn::Zero(kI32));
     return hn::IfThenElse(hn::RebindMask(kF32, is_zero), b, a);
   }
 };

@@ -3,6 +3,7 @@
 #define TOY_TARGET_FILE "backend/cpu/embedding.cpp"
 #include "backend/cpu/each_target.h"
 
+#include "backend/cpu/gemm.h"
 #include "backend/cpu/half-inl.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"
@@ -72,21 +73,15 @@ namespace {
 
 HWY_EXPORT(embedding);
 HWY_EXPORT(embedding_grad);
-void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(embedding)(ctx, args); }
-void run_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  HWY_DYNAMIC_DISPATCH(embedding_grad)(ctx, args);
-}
 
 bool accepts(const KernelQuery& q) noexcept {
-  const DType table = q.in[0].dtype;
-  return (table == DType::f32 || table == DType::f16 || table == DType::bf16) && q.in[1].dtype == DType::i32 &&
-         q.out[0].dtype == DType::f32;
+  return is_weight_type(q.in[0].dtype) && q.in[1].dtype == DType::i32 && q.out[0].dtype == DType::f32;
 }
 
 }  // namespace
 
-KernelRecord embedding_kernel() { return {.op = "embedding", .accepts = accepts, .run = run}; }
-KernelRecord embedding_grad_kernel() { return {.op = "embedding_grad", .in_place = {{0, 2}}, .run = run_grad}; }
+KernelRecord embedding_kernel() { return {.op = "embedding", .accepts = accepts, .run = best_of<HWY_DISPATCH_TABLE(embedding)>}; }
+KernelRecord embedding_grad_kernel() { return {.op = "embedding_grad", .in_place = {{0, 2}}, .run = best_of<HWY_DISPATCH_TABLE(embedding_grad)>}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

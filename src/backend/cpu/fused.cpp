@@ -180,12 +180,6 @@ size_t workspace(const KernelQuery& q) noexcept {
   return size_t(slots * slot_size(q.out[0].shape.count())) * sizeof(float);
 }
 
-// Conditions are i32, and so are the results of comparisons: 32-bit lanes like the rest.
-bool f32_or_i32(const KernelQuery& q) noexcept {
-  const auto fits = [](const OperandDesc& d) { return d.dtype == DType::f32 || d.dtype == DType::i32; };
-  return std::all_of(q.in.begin(), q.in.end(), fits) && fits(q.out[0]);
-}
-
 }  // namespace
 
 int fused_function(std::string_view op) {

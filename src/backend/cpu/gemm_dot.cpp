@@ -21,14 +21,13 @@ namespace toy::cpu::HWY_NAMESPACE {
 // `rows` lines of `len` values as f32 in [step][row][16]; the tail of K is zero.
 template <class T>
 HWY_INLINE void pack_rows(const T* const* row, size_t rows, size_t len, float* HWY_RESTRICT out) {
-  const FullTag d;
   const size_t full = len / 16;
   for (size_t s = 0; s < full; ++s)
 #pragma GCC unroll 8
     for (size_t r = 0; r < rows; ++r)
 #pragma GCC unroll 4
       for (size_t h = 0; h < 16; h += kLanes)
-        hn::Store(load_f32(d, row[r] + s * 16 + h), d, out + (s * rows + r) * 16 + h);
+        hn::Store(load_f32(kF32, row[r] + s * 16 + h), kF32, out + (s * rows + r) * 16 + h);
   if (len % 16 == 0) return;
   for (size_t r = 0; r < rows; ++r)
     for (size_t i = 0; i < 16; ++i) {

@@ -31,29 +31,28 @@ struct NextRows {
 template <int MR, int NJ, class T>
 HWY_INLINE void block_in_order(const float* HWY_RESTRICT x, size_t len, const T* const (&w)[NJ],
                                const T* const (&next)[NJ], float* HWY_RESTRICT lanes) {
-  const FullTag d;
-  Full acc[MR][NJ][kParts];
+  VF acc[MR][NJ][kParts];
 #pragma GCC unroll 8
   for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 4
     for (size_t n = 0; n < NJ; ++n)
 #pragma GCC unroll 4
-      for (size_t h = 0; h < kParts; ++h) acc[i][n][h] = hn::Zero(d);
+      for (size_t h = 0; h < kParts; ++h) acc[i][n][h] = hn::Zero(kF32);
   for (size_t k = 0; k < len; k += 16, x += MR * 16) {
 #pragma GCC unroll 4
     for (size_t n = 0; n < NJ; ++n)
       if (k * sizeof(T) % 64 == 0) __builtin_prefetch(next[n] + k, 0, 2);
 #pragma GCC unroll 4
     for (size_t h = 0; h < kParts; ++h) {
-      Full v[NJ];
+      VF v[NJ];
 #pragma GCC unroll 4
       for (size_t n = 0; n < NJ; ++n) {
-        v[n] = load_f32(d, w[n] + k + h * kLanes);
+        v[n] = load_f32(kF32, w[n] + k + h * kLanes);
         keep(v[n]);
       }
 #pragma GCC unroll 8
       for (int i = 0; i < MR; ++i) {
-        Full a = hn::Load(d, x + i * 16 + h * kLanes);
+        VF a = hn::Load(kF32, x + i * 16 + h * kLanes);
         if (NJ > 1) keep(a);
 #pragma GCC unroll 4
         for (size_t n = 0; n < NJ; ++n) acc[i][n][h] = hn::MulAdd(a, v[n], acc[i][n][h]);
@@ -66,7 +65,7 @@ HWY_INLINE void block_in_order(const float* HWY_RESTRICT x, size_t len, const T*
     for (size_t n = 0; n < NJ; ++n)
 #pragma GCC unroll 4
       for (size_t h = 0; h < kParts; ++h)
-        hn::Store(acc[i][n][h], d, lanes + (size_t(i) * kStrip + n) * 16 + h * kLanes);
+        hn::Store(acc[i][n][h], kF32, lanes + (size_t(i) * kStrip + n) * 16 + h * kLanes);
 }
 
 // All lanes of a strip of eight rows of w, `after` being what will be read next. x: [block][step][MR][16],
@@ -95,11 +94,10 @@ HWY_NOINLINE void lanes_in_order(const float* x, const KBlocks& blocks, const T*
 
 // The tree of sums of eight outputs, [output][16].
 HWY_INLINE void tree_of_lanes(const float* HWY_RESTRICT lanes, Half (&out)[kSums]) {
-  const FullTag d;
 #if HWY_MAX_BYTES >= 64
-  Full v[kStrip];
+  VF v[kStrip];
 #pragma GCC unroll 8
-  for (size_t j = 0; j < kStrip; ++j) v[j] = hn::Load(d, lanes + j * 16);
+  for (size_t j = 0; j < kStrip; ++j) v[j] = hn::Load(kF32, lanes + j * 16);
 #else
   Half v[kStrip];
 #pragma GCC unroll 8
@@ -107,7 +105,7 @@ HWY_INLINE void tree_of_lanes(const float* HWY_RESTRICT lanes, Half (&out)[kSums
 #pragma GCC unroll 4
     for (size_t low = 0; low < kParts / 2; ++low) {  // lanes l and l+8 first, then (four lanes) l and l+4
       const float* p = lanes + j * 16 + low * kLanes;
-      const Half sum = hn::Add(hn::Load(d, p), hn::Load(d, p + 8));
+      const Half sum = hn::Add(hn::Load(kF32, p), hn::Load(kF32, p + 8));
       v[j] = low == 0 ? sum : hn::Add(v[j], sum);
     }
 #endif

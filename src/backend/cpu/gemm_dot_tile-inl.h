@@ -18,14 +18,14 @@ constexpr size_t kSums = kStrip / kHalfLanes;  // vectors of a row of eight sums
 template <class T>
 struct InPlaceStrip {  // eight rows of w where they lie
   const T* row[kStrip];
-  HWY_INLINE Full operator()(size_t step, size_t r, size_t part) const {
-    return load_f32(FullTag(), row[r] + step * 16 + part * kLanes);
+  HWY_INLINE VF operator()(size_t step, size_t r, size_t part) const {
+    return load_f32(kF32, row[r] + step * 16 + part * kLanes);
   }
 };
 struct PackedStrip {  // [step][row][16]
   const float* p;
-  HWY_INLINE Full operator()(size_t step, size_t r, size_t part) const {
-    return hn::Load(FullTag(), p + (step * kStrip + r) * 16 + part * kLanes);
+  HWY_INLINE VF operator()(size_t step, size_t r, size_t part) const {
+    return hn::Load(kF32, p + (step * kStrip + r) * 16 + part * kLanes);
   }
 };
 
@@ -46,23 +46,22 @@ struct Prefetch {
 template <int MR, int PF, class W>
 HWY_INLINE void dot_tile(const float* HWY_RESTRICT x, size_t steps, const W w, const Prefetch next,
                          Half (&out)[MR][kSums]) {
-  const FullTag d;
-  Full acc[MR][8];
+  VF acc[MR][8];
 #pragma GCC unroll 8
   for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) acc[i][j] = hn::Zero(d);
+    for (int j = 0; j < 8; ++j) acc[i][j] = hn::Zero(kF32);
   for (size_t s = 0; s < steps; ++s) {
     next.template at<PF>(s);
-    Full a[MR];
+    VF a[MR];
 #pragma GCC unroll 8
     for (int i = 0; i < MR; ++i) {
-      a[i] = hn::Load(d, x + i * 16);
+      a[i] = hn::Load(kF32, x + i * 16);
       keep(a[i]);
     }
 #pragma GCC unroll 8
     for (int j = 0; j < 8; ++j) {
-      Full b = w(s, j, 0);
+      VF b = w(s, j, 0);
       keep(b);
 #pragma GCC unroll 8
       for (int i = 0; i < MR; ++i) acc[i][j] = hn::MulAdd(a[i], b, acc[i][j]);
@@ -77,20 +76,19 @@ HWY_INLINE void dot_tile(const float* HWY_RESTRICT x, size_t steps, const W w, c
 // Sums of MR rows by four outputs (16 registers) for one of the vectors that make up the 16 lanes.
 template <int MR, int PF, class W>
 HWY_INLINE void dot_part(const float* HWY_RESTRICT x, size_t steps, const W w, const Prefetch next, size_t first,
-                         size_t part, Full (&acc)[MR][4]) {
-  const FullTag d;
+                         size_t part, VF (&acc)[MR][4]) {
 #pragma GCC unroll 8
   for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 8
-    for (int j = 0; j < 4; ++j) acc[i][j] = hn::Zero(d);
+    for (int j = 0; j < 4; ++j) acc[i][j] = hn::Zero(kF32);
   for (size_t s = 0; s < steps; ++s) {
     if (first == 0 && part == 0) next.template at<PF>(s);
-    Full a[MR];
+    VF a[MR];
 #pragma GCC unroll 8
-    for (int i = 0; i < MR; ++i) a[i] = hn::Load(d, x + (s * MR + i) * 16 + part * kLanes);
+    for (int i = 0; i < MR; ++i) a[i] = hn::Load(kF32, x + (s * MR + i) * 16 + part * kLanes);
 #pragma GCC unroll 8
     for (int j = 0; j < 4; ++j) {
-      Full b = w(s, first + j, part);
+      VF b = w(s, first + j, part);
       keep(b);
 #pragma GCC unroll 8
       for (int i = 0; i < MR; ++i) acc[i][j] = hn::MulAdd(a[i], b, acc[i][j]);
@@ -104,7 +102,7 @@ HWY_INLINE void dot_tile(const float* HWY_RESTRICT x, size_t steps, const W w, c
   Half h[MR][8];
   for (size_t g = 0; g < 8; g += 4)
     for (size_t low = 0; low < kParts / 2; ++low) {  // lanes l and l+8 first, then (four lanes) l and l+4
-      Full a[MR][4], b[MR][4];
+      VF a[MR][4], b[MR][4];
       dot_part<MR, PF>(x, steps, w, next, g, low, a);
       dot_part<MR, PF>(x, steps, w, next, g, low + kParts / 2, b);
 #pragma GCC unroll 8

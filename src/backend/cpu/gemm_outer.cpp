@@ -58,7 +58,6 @@ void pack_transposed(const T* p, size_t stride, size_t rows, size_t len, size_t 
 // fewer), to [len][width].
 template <class T>
 void pack_straight(const T* p, size_t stride, size_t cols, size_t len, size_t width, float* HWY_RESTRICT out) {
-  const FullTag d;
   const HalfTag half;
   for (size_t k = 0; k < len; ++k, out += width) {
     const T* a = p + k * stride;
@@ -69,11 +68,11 @@ void pack_straight(const T* p, size_t stride, size_t cols, size_t len, size_t wi
     }
     for (size_t j = 0; j < width; j += kLanes) {
       if (HWY_LIKELY(j + kLanes <= cols)) {
-        hn::StoreU(load_f32(d, a + j), d, out + j);  // may run into the next line, which is rewritten
+        hn::StoreU(load_f32(kF32, a + j), kF32, out + j);  // may run into the next line, which is rewritten
       } else {
         float t[kLanes] = {};
         for (size_t i = j; i < std::min({j + kLanes, cols, width}); ++i) t[i - j] = to_float(a[i]);
-        hn::StoreU(hn::LoadU(d, t), d, out + j);
+        hn::StoreU(hn::LoadU(kF32, t), kF32, out + j);
       }
     }
   }
@@ -83,28 +82,27 @@ void pack_straight(const T* p, size_t stride, size_t cols, size_t len, size_t wi
 template <size_t MR, size_t NV>
 HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, size_t steps, Fetch fetch,
                         const OuterTile& t) {
-  const FullTag d;
-  Full acc[MR][NV];
+  VF acc[MR][NV];
 #pragma GCC unroll 16
   for (size_t i = 0; i < MR; ++i)
 #pragma GCC unroll 4
-    for (size_t j = 0; j < NV; ++j) acc[i][j] = hn::Zero(d);
+    for (size_t j = 0; j < NV; ++j) acc[i][j] = hn::Zero(kF32);
   // The last row is fetched when a fifth of the tile is left.
   const size_t each = steps / (MR + 1);
   for (size_t row = 0, s = 0; row < MR; ++row) {
     t.stored.fetch_row<NV * kLanes, kLanes>(row);
     for (const size_t end = row + 1 < MR ? s + each : steps; s < end; ++s, a += kMR, b += NV * kLanes) {
       fetch.step();
-      Full bv[NV];
+      VF bv[NV];
 #pragma GCC unroll 4
       for (size_t j = 0; j < NV; ++j) {
-        Full v = hn::LoadU(d, b + j * kLanes);
+        VF v = hn::LoadU(kF32, b + j * kLanes);
         keep(v);
         bv[j] = v;
       }
 #pragma GCC unroll 16
       for (size_t i = 0; i < MR; ++i) {
-        Full av = hn::Set(d, a[i]);
+        VF av = set(a[i]);
         keep(av);
 #pragma GCC unroll 4
         for (size_t j = 0; j < NV; ++j) acc[i][j] = hn::MulAdd(av, bv[j], acc[i][j]);
@@ -115,9 +113,9 @@ HWY_NOINLINE void micro(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b
   for (size_t i = 0; i < MR; ++i)
 #pragma GCC unroll 4
     for (size_t j = 0; j < NV; ++j) {
-      Full v = acc[i][j];
-      if (t.init) v = hn::Add(hn::LoadU(d, t.init + i * t.ld_init + j * kLanes), v);
-      hn::StoreU(v, d, t.c + i * t.ldc + j * kLanes);
+      VF v = acc[i][j];
+      if (t.init) v = hn::Add(hn::LoadU(kF32, t.init + i * t.ld_init + j * kLanes), v);
+      hn::StoreU(v, kF32, t.c + i * t.ldc + j * kLanes);
     }
 }
 

@@ -1,5 +1,4 @@
-// Vectors for the dense products: f32 lanes of the target at hand, loads that convert, the tree of sums,
-// transposition.
+// Vectors for the dense products: the tree of sums of eight outputs at once, transposition.
 #if defined(TOY_CPU_GEMM_SIMD_INL_H_) == defined(TOY_TARGET_TOGGLE)
 #ifdef TOY_CPU_GEMM_SIMD_INL_H_
 #undef TOY_CPU_GEMM_SIMD_INL_H_
@@ -7,49 +6,14 @@
 #define TOY_CPU_GEMM_SIMD_INL_H_
 #endif
 
-#include <hwy/highway.h>
-
-#include "toy/tensor/dtype.h"
+#include "backend/cpu/vec-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace toy::cpu::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
-using FullTag = hn::CappedTag<float, 16>;  // 16 lanes with AVX-512, 8 with AVX2, 4 else
-using HalfTag = hn::CappedTag<float, 8>;   // lanes of a transposition or of a row of eight sums
-using Full = hn::Vec<FullTag>;
+using HalfTag = hn::CappedTag<float, 8>;  // lanes of a transposition or of a row of eight sums
 using Half = hn::Vec<HalfTag>;
-constexpr size_t kLanes = HWY_MAX_BYTES / 4 < 16 ? HWY_MAX_BYTES / 4 : 16;
 constexpr size_t kHalfLanes = kLanes < 8 ? kLanes : 8;
-constexpr size_t kParts = 16 / kLanes;  // vectors that make up the 16 lanes of the definition
-static_assert(kLanes >= 4, "the order of sums is written for 4, 8 or 16 lanes");
-
-// An empty statement that pretends to change v. GCC 12 otherwise folds one load into several FMAs as their
-// memory operand, and the load port becomes the limit: 68 instead of 91% of the FMA peak.
-template <class V>
-HWY_INLINE void keep(V& v) {
-#if HWY_ARCH_X86
-  __asm__("" : "+v"(v.raw));
-#elif HWY_ARCH_ARM
-  __asm__("" : "+w"(v.raw));
-#endif
-}
-
-// One vector of f32 from memory of any float type.
-template <class D>
-HWY_INLINE hn::Vec<D> load_f32(D d, const float* p) {
-  return hn::LoadU(d, p);
-}
-template <class D>
-HWY_INLINE hn::Vec<D> load_f32(D d, const F16* p) {
-  const hn::Rebind<uint16_t, D> bits;
-  return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), hn::LoadU(bits, &p->bits)));
-}
-template <class D>
-HWY_INLINE hn::Vec<D> load_f32(D d, const BF16* p) {
-  const hn::Rebind<uint16_t, D> bits;
-  return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::bfloat16_t, D>(), hn::LoadU(bits, &p->bits)));
-}
 
 // The last steps of the tree of sums for eight outputs at once. Every h[j] holds, per output j, what is left
 // of the 16 lanes: eight, or four where vectors have four. The sums come out side by side.
@@ -65,21 +29,19 @@ HWY_INLINE Half fold_1(Half a, Half b) {  // l + (l+1): a, b, a, b
 }
 #if HWY_MAX_BYTES >= 64
 // Sixteen lanes each: whole vectors are folded in pairs, so that a sum of eight outputs takes 26 operations.
-HWY_INLINE Full fold_8(Full a, Full b) {  // l + (l+8): a, b
-  const FullTag d;
-  return hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
+HWY_INLINE VF fold_8(VF a, VF b) {  // l + (l+8): a, b
+  return hn::Add(hn::ConcatLowerLower(kF32, b, a), hn::ConcatUpperUpper(kF32, b, a));
 }
-HWY_INLINE Full fold_4(Full a, Full b) {  // l + (l+4) of a's two groups and b's, groups taking turns
+HWY_INLINE VF fold_4(VF a, VF b) {  // l + (l+4) of a's two groups and b's, groups taking turns
   return hn::Add(hn::OddEvenBlocks(b, a), hn::SwapAdjacentBlocks(hn::OddEvenBlocks(a, b)));
 }
-HWY_INLINE void tree(const Full (&s)[8], Half (&out)[1]) {
-  const FullTag d;
-  const hn::Repartition<double, FullTag> dd;
+HWY_INLINE void tree(const VF (&s)[8], Half (&out)[1]) {
+  const hn::Repartition<double, DF> dd;
   const auto x = hn::BitCast(dd, fold_4(fold_8(s[0], s[4]), fold_8(s[2], s[6])));
   const auto y = hn::BitCast(dd, fold_4(fold_8(s[1], s[5]), fold_8(s[3], s[7])));
-  const Full two =
-      hn::Add(hn::BitCast(d, hn::InterleaveLower(dd, x, y)), hn::BitCast(d, hn::InterleaveUpper(dd, x, y)));
-  out[0] = hn::LowerHalf(HalfTag(), hn::Add(hn::ConcatEven(d, two, two), hn::ConcatOdd(d, two, two)));
+  const VF two =
+      hn::Add(hn::BitCast(kF32, hn::InterleaveLower(dd, x, y)), hn::BitCast(kF32, hn::InterleaveUpper(dd, x, y)));
+  out[0] = hn::LowerHalf(HalfTag(), hn::Add(hn::ConcatEven(kF32, two, two), hn::ConcatOdd(kF32, two, two)));
 }
 #elif HWY_MAX_BYTES >= 32
 HWY_INLINE Half fold_4(Half a, Half b) {  // l + (l+4): a, b

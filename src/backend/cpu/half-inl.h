@@ -6,8 +6,9 @@
 #define TOY_CPU_HALF_INL_H_
 #endif
 
+#include <type_traits>
+
 #include "backend/cpu/vec-inl.h"
-#include "toy/tensor/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace toy::cpu::HWY_NAMESPACE {
@@ -16,59 +17,42 @@ namespace {
 using DU16 = hn::Rebind<uint16_t, DF>;
 using VU16 = hn::Vec<DU16>;
 constexpr DU16 kU16;
-constexpr bool kHasF16C = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;  // Highway emulates it roughly elsewhere
-
-HWY_INLINE VF from_bf16(VU16 bits) {
-  const hn::Rebind<uint32_t, DF> u32;
-  return hn::BitCast(kF32, hn::ShiftLeft<16>(hn::PromoteTo(u32, bits)));
-}
+// Where it is converted in vectors: Highway emulates F16C roughly.
+template <class T>
+constexpr bool kInVectors = std::is_same_v<T, BF16> || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;
 
 // As toy::to_bf16: Highway's own conversion truncates.
-HWY_INLINE VU16 to_bf16_bits(VF v) {
-  const hn::Rebind<uint32_t, DF> u32;
-  const hn::Rebind<int32_t, DF> i32;
-  const auto u = hn::BitCast(u32, v);
-  const auto even = hn::And(hn::ShiftRight<16>(u), hn::Set(u32, 1));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(u, hn::Add(hn::Set(u32, 0x7fff), even)));
-  const auto quiet = hn::Or(hn::ShiftRight<16>(u), hn::Set(u32, 0x40));
-  const auto bits = hn::IfThenElse(hn::RebindMask(u32, hn::IsNaN(v)), quiet, rounded);
+HWY_INLINE VU16 half_bits(VF v, BF16) {
+  const auto u = hn::BitCast(kU32, v);
+  const auto even = hn::And(hn::ShiftRight<16>(u), hn::Set(kU32, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(u, hn::Add(hn::Set(kU32, 0x7fff), even)));
+  const auto quiet = hn::Or(hn::ShiftRight<16>(u), hn::Set(kU32, 0x40));
+  const auto bits = hn::IfThenElse(hn::RebindMask(kU32, hn::IsNaN(v)), quiet, rounded);
   // SSSE3 has only the saturating pack of signed numbers; sign-extended, 16 bits pass through it unchanged.
-  const auto extended = hn::ShiftRight<16>(hn::ShiftLeft<16>(hn::BitCast(i32, bits)));
+  const auto extended = hn::ShiftRight<16>(hn::ShiftLeft<16>(hn::BitCast(kI32, bits)));
   return hn::BitCast(kU16, hn::DemoteTo(hn::Rebind<int16_t, DF>(), extended));
 }
 
-HWY_INLINE void to_f32(const BF16* x, int64_t n, float* y) {
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) hn::StoreU(from_bf16(hn::LoadU(kU16, &x[i].bits)), kF32, y + i);
-  for (; i < n; ++i) y[i] = to_float(x[i]);
-}
+HWY_INLINE VU16 half_bits(VF v, F16) { return hn::BitCast(kU16, hn::DemoteTo(hn::Rebind<hwy::float16_t, DF>(), v)); }
+HWY_INLINE uint16_t half_bits(float v, BF16) { return to_bf16(v).bits; }
+HWY_INLINE uint16_t half_bits(float v, F16) { return to_f16(v).bits; }
 
-HWY_INLINE void to_f32(const F16* x, int64_t n, float* y) {
+template <class T>
+HWY_INLINE void to_f32(const T* x, int64_t n, float* y) {
   int64_t i = 0;
-  if constexpr (kHasF16C)
-    for (; i + kLanes <= n; i += kLanes) {
-      const auto halves = hn::BitCast(hn::Rebind<hwy::float16_t, DF>(), hn::LoadU(kU16, &x[i].bits));
-      hn::StoreU(hn::PromoteTo(kF32, halves), kF32, y + i);
-    }
+  if constexpr (kInVectors<T>)
+    for (; i + kLanes <= n; i += kLanes) hn::StoreU(load_f32(kF32, x + i), kF32, y + i);
   for (; i < n; ++i) y[i] = to_float(x[i]);
 }
 
 HWY_INLINE void to_f32(const float* x, int64_t n, float* y) { std::memcpy(y, x, size_t(n) * sizeof(float)); }
 
-HWY_INLINE void from_f32(const float* x, int64_t n, BF16* y) {
+template <class T>
+HWY_INLINE void from_f32(const float* x, int64_t n, T* y) {
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) hn::StoreU(to_bf16_bits(hn::LoadU(kF32, x + i)), kU16, &y[i].bits);
-  for (; i < n; ++i) y[i] = to_bf16(x[i]);
-}
-
-HWY_INLINE void from_f32(const float* x, int64_t n, F16* y) {
-  int64_t i = 0;
-  if constexpr (kHasF16C)
-    for (; i + kLanes <= n; i += kLanes) {
-      const auto halves = hn::DemoteTo(hn::Rebind<hwy::float16_t, DF>(), hn::LoadU(kF32, x + i));
-      hn::StoreU(hn::BitCast(kU16, halves), kU16, &y[i].bits);
-    }
-  for (; i < n; ++i) y[i] = to_f16(x[i]);
+  if constexpr (kInVectors<T>)
+    for (; i + kLanes <= n; i += kLanes) hn::StoreU(half_bits(hn::LoadU(kF32, x + i), T()), kU16, &y[i].bits);
+  for (; i < n; ++i) y[i].bits = half_bits(x[i], T());
 }
 
 }  // namespace

@@ -60,16 +60,11 @@ namespace {
 HWY_EXPORT(l2_norm);
 HWY_EXPORT(l2_norm_grad);
 
-void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(l2_norm)(ctx, args); }
-void run_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  HWY_DYNAMIC_DISPATCH(l2_norm_grad)(ctx, args);
-}
-
 }  // namespace
 
-KernelRecord l2_norm_kernel() { return {.op = "l2_norm", .in_place = {{0, 0}}, .accepts = only_f32, .run = run}; }
+KernelRecord l2_norm_kernel() { return {.op = "l2_norm", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(l2_norm)>}; }
 KernelRecord l2_norm_grad_kernel() {
-  return {.op = "l2_norm_grad", .in_place = {{0, 1}, {0, 0}}, .accepts = only_f32, .run = run_grad};
+  return {.op = "l2_norm_grad", .in_place = {{0, 1}, {0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(l2_norm_grad)>};
 }
 
 }  // namespace toy::cpu

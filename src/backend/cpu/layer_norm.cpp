@@ -102,22 +102,18 @@ namespace {
 HWY_EXPORT(layer_norm);
 HWY_EXPORT(layer_norm_grad);
 
-void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(layer_norm)(ctx, args); }
-void run_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  HWY_DYNAMIC_DISPATCH(layer_norm_grad)(ctx, args);
-}
 
 size_t grad_workspace(const KernelQuery& q) noexcept { return column_sums_workspace<2>(q, q.in[0].shape); }
 
 }  // namespace
 
-KernelRecord layer_norm_kernel() { return {.op = "layer_norm", .in_place = {{0, 0}}, .accepts = only_f32, .run = run}; }
+KernelRecord layer_norm_kernel() { return {.op = "layer_norm", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(layer_norm)>}; }
 KernelRecord layer_norm_grad_kernel() {
   return {.op = "layer_norm_grad",
           .in_place = {{0, 2}, {0, 0}},
           .accepts = only_f32,
           .workspace = grad_workspace,
-          .run = run_grad};
+          .run = best_of<HWY_DISPATCH_TABLE(layer_norm_grad)>};
 }
 
 }  // namespace toy::cpu

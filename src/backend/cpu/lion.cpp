@@ -51,11 +51,10 @@ namespace toy::cpu {
 namespace {
 
 HWY_EXPORT(lion);
-void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(lion)(ctx, args); }
 
 }  // namespace
 
-KernelRecord lion_kernel() { return {.op = "lion", .in_place = {{0, 0}, {1, 2}}, .accepts = only_f32, .run = run}; }
+KernelRecord lion_kernel() { return {.op = "lion", .in_place = {{0, 0}, {1, 2}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(lion)>}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

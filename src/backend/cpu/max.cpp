@@ -56,11 +56,10 @@ namespace toy::cpu {
 namespace {
 
 HWY_EXPORT(max);
-void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(max)(ctx, args); }
 
 }  // namespace
 
-KernelRecord max_kernel() { return {.op = "max", .accepts = only_f32, .run = run}; }
+KernelRecord max_kernel() { return {.op = "max", .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(max)>}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

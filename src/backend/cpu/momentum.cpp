@@ -61,17 +61,13 @@ namespace {
 
 HWY_EXPORT(momentum);
 HWY_EXPORT(ema);
-void run_momentum(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  HWY_DYNAMIC_DISPATCH(momentum)(ctx, args);
-}
-void run_ema(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(ema)(ctx, args); }
 
 }  // namespace
 
 KernelRecord momentum_kernel() {
-  return {.op = "momentum", .in_place = {{0, 0}, {1, 1}}, .accepts = only_f32, .run = run_momentum};
+  return {.op = "momentum", .in_place = {{0, 0}, {1, 1}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(momentum)>};
 }
-KernelRecord ema_kernel() { return {.op = "ema", .in_place = {{0, 0}}, .accepts = only_f32, .run = run_ema}; }
+KernelRecord ema_kernel() { return {.op = "ema", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(ema)>}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

@@ -71,8 +71,6 @@ bool same_dtype(const KernelQuery& q) noexcept {
   return std::all_of(q.in.begin(), q.in.end(), [&](const OperandDesc& x) { return x.dtype == q.out[0].dtype; });
 }
 
-bool f32_or_i32(const KernelQuery& q) noexcept { return q.out[0].dtype == DType::f32 || q.out[0].dtype == DType::i32; }
-
 }  // namespace
 
 KernelRecord copy_kernel() { return {.op = "copy", .layout = Layout::any, .accepts = same_dtype, .run = copy}; }

@@ -12,37 +12,31 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace toy::bench::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-using Tag = hn::CappedTag<float, 16>;
-using V = hn::Vec<Tag>;
+using namespace cpu::HWY_NAMESPACE;
 
 HWY_NOINLINE float multiply_adds(int rounds) {  // twelve chains; returns the lanes through `rounds`
-  const Tag d;
-  V a[12], x = hn::Set(d, 0.5f), y = hn::Set(d, 0.25f);
-  for (auto& v : a) v = hn::Set(d, 1.0f);
+  VF a[12], x = set(0.5f), y = set(0.25f);
+  for (VF& v : a) v = set(1.0f);
   for (int i = 0; i < rounds; ++i) {
-#if HWY_ARCH_X86
-    __asm__("" : "+v"(x.raw), "+v"(y.raw));
-#endif
+    keep(x), keep(y);
 #pragma GCC unroll 16
     for (int j = 0; j < 12; ++j) a[j] = hn::MulAdd(a[j], x, y);
   }
-  V s = a[0];
+  VF s = a[0];
   for (int j = 1; j < 12; ++j) s = hn::Add(s, a[j]);
   return hn::GetLane(s);
 }
 
 // Eight streams of 2 KB, the next 16 KB fetched to L2: the fastest of the ways tried.
 HWY_NOINLINE float read(const float* begin, const float* end) {
-  const Tag d;
-  V s[8];
-  for (auto& v : s) v = hn::Zero(d);
+  VF s[8];
+  for (VF& v : s) v = hn::Zero(kF32);
   for (const float* q = begin; q != end; q += 4096)
     for (size_t i = 0; i < 512; i += 16)
 #pragma GCC unroll 8
       for (size_t j = 0; j < 8; ++j) {
         __builtin_prefetch(q + 4096 + j * 512 + i, 0, 2);
-        for (size_t h = 0; h < 16; h += hn::Lanes(d)) s[j] = hn::Add(s[j], hn::LoadU(d, q + j * 512 + i + h));
+        for (size_t h = 0; h < 16; h += kLanes) s[j] = hn::Add(s[j], hn::LoadU(kF32, q + j * 512 + i + h));
       }
   for (int j = 1; j < 8; ++j) s[0] = hn::Add(s[0], s[j]);
   return hn::GetLane(s[0]);
@@ -50,33 +44,30 @@ HWY_NOINLINE float read(const float* begin, const float* end) {
 
 // Through a block that stays in a cache: no fetching ahead, which would only cost instructions there.
 HWY_NOINLINE float read_block(const float* begin, const float* end) {
-  const Tag d;
-  V s[8];
-  for (auto& v : s) v = hn::Zero(d);
+  VF s[8];
+  for (VF& v : s) v = hn::Zero(kF32);
   for (const float* q = begin; q != end; q += 128)
-    for (size_t h = 0; h < 128; h += 8 * hn::Lanes(d))
+    for (size_t h = 0; h < 128; h += 8 * kLanes)
 #pragma GCC unroll 8
-      for (size_t j = 0; j < 8; ++j) s[j] = hn::Add(s[j], hn::LoadU(d, q + h + j * hn::Lanes(d)));
+      for (size_t j = 0; j < 8; ++j) s[j] = hn::Add(s[j], hn::LoadU(kF32, q + h + j * kLanes));
   for (int j = 1; j < 8; ++j) s[0] = hn::Add(s[0], s[j]);
   return hn::GetLane(s[0]);
 }
 
 HWY_NOINLINE void copy_block(const float* begin, const float* end, float* to) {
-  const Tag d;
   for (const float* q = begin; q != end; q += 64, to += 64)
-    for (size_t h = 0; h < 64; h += hn::Lanes(d)) hn::StoreU(hn::LoadU(d, q + h), d, to + h);
+    for (size_t h = 0; h < 64; h += kLanes) hn::StoreU(hn::LoadU(kF32, q + h), kF32, to + h);
 }
 
 HWY_NOINLINE float exps(const float* begin, const float* end) {
-  using cpu::HWY_NAMESPACE::exp;
-  cpu::HWY_NAMESPACE::VF s = hn::Zero(cpu::HWY_NAMESPACE::kF32);
-  for (const float* q = begin; q != end; q += cpu::HWY_NAMESPACE::kLanes)
-    s = hn::Add(s, exp(hn::LoadU(cpu::HWY_NAMESPACE::kF32, q)));
+  VF s = hn::Zero(kF32);
+  for (const float* q = begin; q != end; q += kLanes)
+    s = hn::Add(s, cpu::HWY_NAMESPACE::exp(hn::LoadU(kF32, q)));
   return hn::GetLane(s);
 }
 
 const char* target_name() { return hwy::TargetName(HWY_TARGET); }
-int lanes() { return int(hn::Lanes(Tag())); }
+int lanes() { return int(kLanes); }
 
 }  // namespace toy::bench::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

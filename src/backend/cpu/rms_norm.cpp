@@ -85,22 +85,18 @@ namespace {
 HWY_EXPORT(rms_norm);
 HWY_EXPORT(rms_norm_grad);
 
-void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(rms_norm)(ctx, args); }
-void run_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  HWY_DYNAMIC_DISPATCH(rms_norm_grad)(ctx, args);
-}
 
 size_t grad_workspace(const KernelQuery& q) noexcept { return column_sums_workspace<1>(q, q.in[0].shape); }
 
 }  // namespace
 
-KernelRecord rms_norm_kernel() { return {.op = "rms_norm", .in_place = {{0, 0}}, .accepts = only_f32, .run = run}; }
+KernelRecord rms_norm_kernel() { return {.op = "rms_norm", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(rms_norm)>}; }
 KernelRecord rms_norm_grad_kernel() {
   return {.op = "rms_norm_grad",
           .in_place = {{0, 2}, {0, 0}},
           .accepts = only_f32,
           .workspace = grad_workspace,
-          .run = run_grad};
+          .run = best_of<HWY_DISPATCH_TABLE(rms_norm_grad)>};
 }
 
 }  // namespace toy::cpu

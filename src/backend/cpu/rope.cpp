@@ -93,11 +93,10 @@ namespace toy::cpu {
 namespace {
 
 HWY_EXPORT(rope);
-void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(rope)(ctx, args); }
 
 }  // namespace
 
-KernelRecord rope_kernel() { return {.op = "rope", .in_place = {{0, 0}}, .run = run}; }
+KernelRecord rope_kernel() { return {.op = "rope", .in_place = {{0, 0}}, .run = best_of<HWY_DISPATCH_TABLE(rope)>}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

@@ -62,16 +62,12 @@ namespace {
 
 HWY_EXPORT(sgd);
 HWY_EXPORT(sgd_momentum);
-void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(sgd)(ctx, args); }
-void run_momentum(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  HWY_DYNAMIC_DISPATCH(sgd_momentum)(ctx, args);
-}
 
 }  // namespace
 
-KernelRecord sgd_kernel() { return {.op = "sgd", .in_place = {{0, 0}}, .accepts = only_f32, .run = run}; }
+KernelRecord sgd_kernel() { return {.op = "sgd", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(sgd)>}; }
 KernelRecord sgd_momentum_kernel() {
-  return {.op = "sgd_momentum", .in_place = {{0, 0}, {1, 2}}, .accepts = only_f32, .run = run_momentum};
+  return {.op = "sgd_momentum", .in_place = {{0, 0}, {1, 2}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(sgd_momentum)>};
 }
 
 }  // namespace toy::cpu

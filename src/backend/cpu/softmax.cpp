@@ -49,11 +49,10 @@ namespace toy::cpu {
 namespace {
 
 HWY_EXPORT(softmax);
-void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(softmax)(ctx, args); }
 
 }  // namespace
 
-KernelRecord softmax_kernel() { return {.op = "softmax", .in_place = {{0, 0}}, .accepts = only_f32, .run = run}; }
+KernelRecord softmax_kernel() { return {.op = "softmax", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(softmax)>}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

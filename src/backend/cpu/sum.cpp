@@ -42,11 +42,10 @@ namespace toy::cpu {
 namespace {
 
 HWY_EXPORT(sum);
-void run(const ExecContext& ctx, const KernelArgs& args) noexcept { HWY_DYNAMIC_DISPATCH(sum)(ctx, args); }
 
 }  // namespace
 
-KernelRecord sum_kernel() { return {.op = "sum", .accepts = only_f32, .run = run}; }
+KernelRecord sum_kernel() { return {.op = "sum", .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(sum)>}; }
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

@@ -13,11 +13,14 @@ namespace toy::cpu {
 
 inline constexpr int64_t kTile = 4096;
 
-/// accepts(): every operand is f32.
-inline bool only_f32(const KernelQuery& q) noexcept {
-  const auto is_f32 = [](const OperandDesc& d) { return !d.present || d.dtype == DType::f32; };
-  return std::all_of(q.in.begin(), q.in.end(), is_f32) && std::all_of(q.out.begin(), q.out.end(), is_f32);
+/// Does every operand that is there have one of these types?
+template <DType... types>
+bool only(const KernelQuery& q) noexcept {
+  const auto fits = [](const OperandDesc& d) { return !d.present || ((d.dtype == types) || ...); };
+  return std::all_of(q.in.begin(), q.in.end(), fits) && std::all_of(q.out.begin(), q.out.end(), fits);
 }
+/// For KernelRecord::accepts. What comparisons give and the condition of where are i32.
+inline constexpr auto only_f32 = only<DType::f32>, f32_or_i32 = only<DType::f32, DType::i32>;
 
 inline int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
