@@ -26,6 +26,7 @@ endfunction()
 
 toy_require_pkg(HWY libhwy libhwy-dev)
 toy_require_pkg(SENTENCEPIECE sentencepiece libsentencepiece-dev)
+toy_require_pkg(UTF8PROC libutf8proc libutf8proc-dev)
 
 if(TOY_BUILD_TESTS)
   toy_require(GTest libgtest-dev)

@@ -1,0 +1,69 @@
+// Pre-tokenizers: how a text is cut into words before the merges of byte-level BPE begin, which never reach across. The
+// fact behind each is a list of regular expressions (tokenizer.json of the model; llama.cpp, llama-vocab.cpp names them
+// in tokenizer.ggml.pre). Here they are rules of a few kinds, which splitter.h applies in time linear in the text.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "text/char_classes.h"
+
+namespace toy {
+
+/// One alternative of a regular expression, tried at a place of the text.
+struct SplitRule {
+  enum Kind : uint8_t {
+    contraction,     // 's|'t|'re|'ve|'m|'ll|'d
+    run,             // B?S+A*, B being `before`, S `set`, A `after`; or BS+, S{least,most}
+    cased_word,      // B?S*L+ or else B?S+L*, L being `lower`; with_contraction: and then perhaps a contraction
+    space_to_break,  // \s*[\r\n]+
+    inner_space,     // \s+(?!\S): all of a run but the last character, which belongs to the word behind it
+    final_space,     // \s+$
+  } kind = run;
+  CharSet set = {}, before = {}, after = {}, lower = {};
+  bool before_required = false, any_case = false, with_contraction = false;
+  size_t least = 1, most = std::numeric_limits<size_t>::max();
+
+  constexpr SplitRule maybe_after(CharSet s) const { return with([&](SplitRule& r) { r.before = s; }); }
+  constexpr SplitRule always_after(CharSet s) const {
+    return with([&](SplitRule& r) { r.before = s, r.before_required = true; });
+  }
+  constexpr SplitRule then_any(CharSet s) const { return with([&](SplitRule& r) { r.after = s; }); }
+  constexpr SplitRule times(size_t from, size_t to) const {
+    return with([&](SplitRule& r) { r.least = from, r.most = to; });
+  }
+
+ private:
+  template <class F>
+  constexpr SplitRule with(F change) const {
+    SplitRule copy = *this;
+    change(copy);
+    return copy;
+  }
+};
+
+/// The alternatives of one regular expression, the first that matches counting.
+using SplitPass = std::span<const SplitRule>;
+
+/// A row of the table: what tokenizer.ggml.pre stands for. Each pass cuts what the one before left, into its matches and
+/// what lies between them.
+struct PreTokenizer {
+  std::string_view names;  ///< separated by spaces
+  std::span<const SplitPass> passes;
+  enum Flags : uint8_t {
+    kIgnoreMerges = 1,  ///< a word that is a token is not merged
+    kAddsBos = 2,       ///< unless tokenizer.ggml.add_bos_token says otherwise
+  };
+  uint8_t flags = 0;
+};
+
+/// nullptr for an unknown name.
+const PreTokenizer* find_pre_tokenizer(std::string_view name);
+/// All names, for messages: "default, gpt-2, ...".
+std::string pre_tokenizer_names();
+
+}  // namespace toy

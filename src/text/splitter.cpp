@@ -1,0 +1,211 @@
+#include "text/splitter.h"
+
+#include <algorithm>
+
+#include "text/unicode.h"
+#include "toy/base/utf8.h"
+
+namespace toy {
+namespace {
+
+/// Matches the rules of one pass against one stretch of text.
+class RuleMatcher {
+ public:
+  /// `open`: more text follows.
+  RuleMatcher(SplitPass rules, std::string_view text, bool open) : rules_(rules), text_(text), open_(open) {}
+
+  /// The end of the match that begins at `at`; `at` if there is none.
+  size_t match(size_t at) {
+    saw_end_ = false;
+    for (const SplitRule& rule : rules_) {
+      const size_t end = match(rule, at);
+      if (end > at || uncertain()) return end;
+    }
+    return at;
+  }
+  /// Whether more text could change the answer of match().
+  bool uncertain() const { return open_ && saw_end_; }
+  size_t character_bytes(size_t at) { return look(at).bytes; }
+
+ private:
+  struct Char {
+    uint32_t classes = 0;  // 0 at the end of the text
+    size_t bytes = 0;
+  };
+
+  Char look(size_t at) {
+    if (at < text_.size() && uint8_t(text_[at]) < 0x80) return {table_.of(uint8_t(text_[at])), 1};
+    const std::string_view rest = text_.substr(std::min(at, text_.size()));
+    if (rest.empty() || (open_ && utf8_cut_off(rest))) {
+      saw_end_ = true;
+      return {};
+    }
+    const CodePoint c = first_code_point(rest);
+    return {table_.of(c.value), c.bytes};
+  }
+
+  size_t match(const SplitRule& rule, size_t at) {
+    switch (rule.kind) {
+      case SplitRule::contraction:
+        return contraction(at, rule.any_case);
+      case SplitRule::run:
+        return run(rule, at);
+      case SplitRule::cased_word:
+        return cased_word(rule, at);
+      case SplitRule::space_to_break: {
+        const size_t end = end_of_run(any_of(kSpace), at);
+        const size_t last = text_.substr(at, end - at).find_last_of("\r\n");
+        return last == std::string_view::npos ? at : at + last + 1;
+      }
+      case SplitRule::inner_space: {
+        const size_t end = end_of_run(any_of(kSpace), at);
+        return end == at || end == text_.size() ? end : before_last_character(end);
+      }
+      case SplitRule::final_space: {
+        const size_t end = end_of_run(any_of(kSpace), at);
+        return end == text_.size() ? end : at;
+      }
+    }
+    return at;
+  }
+
+  size_t before_last_character(size_t end) const {
+    do --end;
+    while ((uint8_t(text_[end]) & 0xC0) == 0x80);
+    return end;
+  }
+
+  /// The end of the characters of `set` that begin at `at`. The run found last is remembered, or else a long one that
+  /// several rules look at from several places would cost the square of its length.
+  size_t end_of_run(CharSet set, size_t at) {
+    if (set == run_.set && at >= run_.begin && at < run_.end) {
+      saw_end_ |= run_.saw_end;
+      return run_.end;
+    }
+    const bool before = saw_end_;
+    saw_end_ = false;
+    size_t end = at;
+    for (Char c = look(end); set.contains(c.classes); c = look(end)) end += c.bytes;
+    run_ = {set, at, end, saw_end_};
+    saw_end_ |= before;
+    return end;
+  }
+
+  size_t run(const SplitRule& rule, size_t at) {
+    size_t begin = at;
+    const Char first = look(at);
+    if (rule.before.contains(first.classes) && rule.set.contains(look(at + first.bytes).classes)) {
+      begin += first.bytes;
+    } else if (rule.before_required || !rule.set.contains(first.classes)) {
+      return at;
+    }
+    size_t end = begin;
+    if (rule.most == std::numeric_limits<size_t>::max()) {
+      end = end_of_run(rule.set, begin);
+    } else {
+      size_t n = 0;
+      for (; n < rule.most; ++n) {
+        const Char c = look(end);
+        if (!rule.set.contains(c.classes)) break;
+        end += c.bytes;
+      }
+      if (n < rule.least) return at;
+    }
+    return rule.after == CharSet{} ? end : end_of_run(rule.after, end);
+  }
+
+  // In the order in which a backtracking engine would find them.
+  size_t cased_word(const SplitRule& rule, size_t at) {
+    const Char first = look(at);
+    const size_t behind = rule.before.contains(first.classes) ? at + first.bytes : at;
+    size_t end = at;
+    const auto found = [&](size_t begin, size_t e) { return e > begin ? (end = e, true) : false; };
+    if (!found(behind, upper_lower(rule, behind)) && !found(at, upper_lower(rule, at)) &&
+        !found(behind, end_of_run(rule.set, behind)) && !found(at, end_of_run(rule.set, at)))
+      return at;
+    return rule.with_contraction ? contraction(end, rule.any_case) : end;
+  }
+
+  /// S*L+: the run of S gives back what is not in L, if it is not followed by L.
+  size_t upper_lower(const SplitRule& rule, size_t begin) {
+    size_t end = begin, last_lower = begin;
+    for (Char c = look(end); rule.set.contains(c.classes); c = look(end)) {
+      end += c.bytes;
+      if (rule.lower.contains(c.classes)) last_lower = end;
+    }
+    const size_t lower_end = end_of_run(rule.lower, end);
+    return lower_end > end ? lower_end : last_lower;
+  }
+
+  size_t contraction(size_t at, bool any_case) {
+    if (at >= text_.size() || text_[at] != '\'') {
+      saw_end_ |= at >= text_.size();
+      return at;
+    }
+    struct Letter {
+      char letter;
+      size_t end;
+    };
+    const auto letter = [&](size_t from) -> Letter {
+      const size_t bytes = look(from).bytes;
+      const std::string_view c = text_.substr(std::min(from, text_.size()), bytes);
+      if (any_case && c == "\u017F") return {'s', from + bytes};  // long s, which (?i:s) matches
+      if (bytes != 1) return {'\0', from};
+      return {any_case && c[0] >= 'A' && c[0] <= 'Z' ? char(c[0] + ('a' - 'A')) : c[0], from + 1};
+    };
+    const Letter first = letter(at + 1);
+    switch (first.letter) {
+      case 's':
+      case 't':
+      case 'm':
+      case 'd':
+        return first.end;
+      case 'r':
+      case 'v':
+      case 'l': {
+        const Letter second = letter(first.end);
+        return second.letter == (first.letter == 'l' ? 'l' : 'e') ? second.end : at;
+      }
+      default:
+        return at;
+    }
+  }
+
+  SplitPass rules_;
+  std::string_view text_;
+  bool open_, saw_end_ = false;
+  const CharClasses& table_ = CharClasses::table();
+  struct Run {
+    CharSet set;
+    size_t begin = 0, end = 0;
+    bool saw_end = false;
+  } run_;
+};
+
+}  // namespace
+
+// Where more text follows, the pass ends at the first match that is not certain. What lies before it without a match is
+// certain not to match; more text can only add to its end, so that for the next pass it is text that goes on, too.
+size_t Splitter::split(size_t pass, std::string_view text, bool open, const TakeWord& take) const {
+  if (pass == passes_.size()) {
+    if (open) return 0;
+    take(text);
+    return text.size();
+  }
+  RuleMatcher matcher(passes_[pass], text, open);
+  size_t at = 0, gap = 0;
+  while (at < text.size()) {
+    const size_t end = matcher.match(at);
+    if (matcher.uncertain()) break;
+    if (end == at) {
+      at += matcher.character_bytes(at);
+      continue;
+    }
+    if (gap < at) split(pass + 1, text.substr(gap, at - gap), false, take);
+    split(pass + 1, text.substr(at, end - at), false, take);
+    gap = at = end;
+  }
+  return gap < at ? gap + split(pass + 1, text.substr(gap, at - gap), open, take) : gap;
+}
+
+}  // namespace toy
