@@ -5,11 +5,12 @@
 #include "text/byte_tokenizer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "text/byte_level.h"
 #include "toy/base/checksum.h"
 #include "toy/base/error.h"
-#include "toy/base/utf8.h"
 #include "toy/text/tokenizer.h"
 
 namespace toy {
@@ -29,30 +30,14 @@ constexpr std::string_view kPreTokenizer = "qwen2";
 
 constexpr int32_t kNormalToken = 1;  // LLAMA_TOKEN_TYPE_NORMAL
 
-/// GPT-2's name of a byte: itself where Latin-1 can print it, else U+0100, U+0101, ... in order of the bytes
-/// left over (bytes_to_unicode in openai/gpt-2, src/encoder.py).
-std::string byte_level_name(int byte) {
-  const auto printable = [](int b) {
-    return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);
-  };
-  if (printable(byte)) return utf8_encode(uint32_t(byte));
-  uint32_t left_over = 0;
-  for (int b = 0; b < byte; ++b) left_over += !printable(b);
-  return utf8_encode(0x100 + left_over);
-}
-
 class ByteTokenizer final : public Tokenizer {
  public:
   std::string_view kind() const override { return "bytes"; }
   int32_t vocab_size() const override { return kByteTokens; }
 
-  std::vector<int32_t> encode(std::string_view text) const override {
-    std::vector<int32_t> ids(text.size());
-    std::transform(text.begin(), text.end(), ids.begin(), [](char c) { return int32_t(uint8_t(c)); });
-    return ids;
-  }
-  size_t encode_part(std::string_view text, bool, EncodePlace& place, std::vector<int32_t>& ids) const override {
-    for (const char c : text) ids.push_back(int32_t(uint8_t(c)));
+  size_t encode_part(std::string_view text, bool, EncodePlace& place, std::vector<int32_t>& ids,
+                     EncodeOptions) const override {
+    std::transform(text.begin(), text.end(), std::back_inserter(ids), [](char c) { return int32_t(uint8_t(c)); });
     place.bytes += text.size();
     return text.size();
   }
@@ -66,11 +51,13 @@ class ByteTokenizer final : public Tokenizer {
 
   std::optional<int32_t> bos() const override { return std::nullopt; }
   std::optional<int32_t> eos() const override { return std::nullopt; }
+  std::vector<int32_t> end_of_generation() const override { return {}; }
   bool adds_bos() const override { return false; }
+  bool adds_eos() const override { return false; }
 
   void save(gguf::Writer& writer) const override {
     std::vector<std::string> tokens;
-    for (int byte = 0; byte < kByteTokens; ++byte) tokens.push_back(byte_level_name(byte));
+    for (int byte = 0; byte < kByteTokens; ++byte) tokens.push_back(byte_level_name(uint8_t(byte)));
     writer.set("tokenizer.ggml.model", gguf::Value(std::string("gpt2")));
     writer.set("tokenizer.ggml.pre", gguf::Value(std::string(kPreTokenizer)));
     writer.set("tokenizer.ggml.tokens", gguf::Value(gguf::Array(std::move(tokens))));
@@ -94,7 +81,7 @@ class ByteTokenizer final : public Tokenizer {
 bool are_byte_tokens(std::span<const std::string> tokens) {
   if (tokens.size() != size_t(kByteTokens)) return false;
   for (int byte = 0; byte < kByteTokens; ++byte) {
-    if (tokens[size_t(byte)] != byte_level_name(byte)) return false;
+    if (tokens[size_t(byte)] != byte_level_name(uint8_t(byte))) return false;
   }
   return true;
 }

@@ -14,33 +14,21 @@
 
 #include "text/chars_map.h"
 #include "text/piece_trie.h"
+#include "text/vocabulary.h"
 #include "toy/text/tokenizer.h"
 
 namespace toy {
 
-/// The numbers of tokenizer.ggml.token_type (and of SentencePiece's own model files).
-enum class SpmType : int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
-
 /// How a text is cut into pieces: "llama" and "t5" in tokenizer.ggml.model.
 enum class SpmModel { bpe, unigram };
 
-/// What messages call the parts of a vocabulary, which depends on the kind of file.
-struct SpmNames {
-  std::string_view tokens = "tokenizer.ggml.tokens", scores = "tokenizer.ggml.scores",
-                   types = "tokenizer.ggml.token_type";
-};
-
 /// The tokenizer.ggml.* keys of models "llama" and "t5". In `tokens` a space is written U+2581, except in
 /// user-defined tokens, which are literal text.
-struct SpmVocabulary {
-  std::string source;  ///< for messages: the file's path
-  SpmNames names;
+struct SpmVocabulary : Vocabulary {
+  SpmVocabulary() { add_bos = true; }
   SpmModel model = SpmModel::bpe;
-  std::vector<std::string> tokens;
   std::vector<float> scores;
-  std::vector<int32_t> types;  ///< SpmType
-  std::optional<int32_t> bos, eos, unknown;
-  bool add_bos = true, add_eos = false, add_space_prefix = true, remove_extra_whitespaces = false;
+  bool add_space_prefix = true, remove_extra_whitespaces = false;
   std::string chars_map;  ///< precompiled_charsmap: replacements before anything else; mostly empty
 };
 
@@ -54,24 +42,16 @@ struct SpmVocabulary {
 /// llama.cpp adds its space prefix again after each user-defined token; the library does not, and neither do
 /// we. llama.cpp knows no byte tokens in unigram vocabularies: it gives <unk> where the library and we give bytes.
 ///
-/// Control tokens written out in a text ("</s>") are text, as in the library.
-class SpmTokenizer final : public Tokenizer {
+/// Control tokens written out in a text ("</s>") are text, as in the library, or what parse_special makes them, as in
+/// llama.cpp: what follows one is a text of its own, with its space prefix.
+class SpmTokenizer final : public VocabularyTokenizer {
  public:
   /// Throws Error{bad_input} naming source, key and reason for a vocabulary that is no vocabulary.
   explicit SpmTokenizer(SpmVocabulary vocabulary);
-  SpmTokenizer(const SpmTokenizer&) = delete;  // ids_ looks into text_of_
-  SpmTokenizer& operator=(const SpmTokenizer&) = delete;
 
   std::string_view kind() const override { return vocabulary_.model == SpmModel::bpe ? "spm" : "unigram"; }
-  int32_t vocab_size() const override { return int32_t(vocabulary_.tokens.size()); }
-  std::vector<int32_t> encode(std::string_view text) const override;
-  size_t encode_part(std::string_view text, bool last, EncodePlace& place, std::vector<int32_t>& ids) const override;
   uint64_t fingerprint() const override;
-  std::string token_bytes(int32_t id) const override;
   std::string decode(std::span<const int32_t> ids) const override;
-  std::optional<int32_t> bos() const override { return vocabulary_.bos; }
-  std::optional<int32_t> eos() const override { return vocabulary_.eos; }
-  bool adds_bos() const override { return vocabulary_.add_bos; }
   void save(gguf::Writer& writer) const override;
 
  private:
@@ -79,17 +59,15 @@ class SpmTokenizer final : public Tokenizer {
   friend class SpmIds;
   friend class UnigramEncoder;
 
-  SpmType type(int32_t id) const { return SpmType(vocabulary_.types[size_t(id)]); }
-  void check_sizes() const;
-  void check_ids() const;
-  void check_tokens() const;
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+  size_t encode_text(std::string_view text, bool last, EncodePlace& place, std::vector<int32_t>& ids) const override;
+  TokenType type(int32_t id) const { return vocabulary_.type(id); }
+  void check_scores() const;
   void add_token(int32_t id);
   void add_byte_token(int32_t id);
   void add_piece(int32_t id);
   void prepare_unigram();
-  const std::string& text_of(int32_t id) const;
-  int32_t literal_at(std::string_view rest) const;
-  std::string normalized(std::string_view text) const;
+  std::string normalized(std::string_view text, uint64_t offset) const;
   EncodeError not_utf8(uint64_t at) const;
   bool as_it_is() const { return !vocabulary_.remove_extra_whitespaces && chars_map_.empty(); }
   size_t encode_bpe(std::string_view text, size_t prefix, bool last, EncodePlace& place,
@@ -99,10 +77,8 @@ class SpmTokenizer final : public Tokenizer {
 
   SpmVocabulary vocabulary_;
   CharsMap chars_map_;
-  std::vector<std::string> text_of_;                ///< what each token decodes to
-  std::array<std::vector<int32_t>, 256> literals_;  ///< user-defined tokens by first byte, longest first
-  size_t longest_literal_ = 0;                      ///< bytes
-  std::array<int32_t, 256> byte_ids_;               ///< -1: no token for this byte
+  Literals user_defined_;
+  std::array<int32_t, 256> byte_ids_;  ///< -1: no token for this byte
   bool has_all_bytes_ = false;
 
   // BPE only.
@@ -123,9 +99,6 @@ class SpmTokenizer final : public Tokenizer {
 
 /// The piece as text: with spaces in place of U+2581.
 std::string with_spaces(std::string_view piece);
-
-/// The byte that "<0x0A>" stands for; none for what is not the name of a byte token.
-std::optional<uint8_t> byte_of_name(std::string_view token);
 
 /// The tokenizer.ggml.* keys of a file with model "llama" or "t5".
 std::shared_ptr<const Tokenizer> load_spm(const gguf::File& file, SpmModel model);

@@ -1,8 +1,8 @@
 // Encoding: greedy merging by score, as in the sentencepiece library (bpe_model.cc, Model::SampleEncode) and
 // llama.cpp.
 #include <algorithm>
-#include <queue>
 
+#include "text/merge_chain.h"
 #include "text/spm.h"
 #include "text/spm_ids.h"
 
@@ -19,34 +19,14 @@ class SpmEncoder {
   size_t run(bool last);
 
  private:
-  /// A run of text in the chain of a segment; no bytes once it was merged into its left neighbour.
-  struct Symbol {
-    size_t begin, bytes;
-    int64_t previous, next;  // -1: none
-  };
-  /// Two neighbours that together are a piece. Out of date once either has grown or gone: their bytes then no
-  /// longer sum up to `bytes`.
-  struct Pair {
-    float score;
-    int64_t left, right;
-    size_t bytes;
-    // The queue's top: the highest score, the leftmost among equals.
-    friend bool operator<(const Pair& a, const Pair& b) {
-      return a.score < b.score || (a.score == b.score && a.left > b.left);
-    }
-  };
-
-  void add_symbol(size_t begin, size_t bytes);
   void finish_segment();
-  void add_pair(int64_t left, int64_t right);
-  void merge(const Pair& pair);
+  MergeChain::Merge find(const MergeChain::Symbol& left, const MergeChain::Symbol& right);
   void emit(std::string_view piece);
 
   const SpmTokenizer& tokenizer_;
   std::string_view text_;
   SpmIds ids_;
-  std::vector<Symbol> segment_;
-  std::priority_queue<Pair> pairs_;
+  MergeChain segment_;
   /// Bytes of the left part of pieces of type "unused", which are taken apart again.
   std::unordered_map<std::string_view, size_t> splits_;
   std::vector<std::string_view> to_emit_;
@@ -72,13 +52,13 @@ size_t SpmTokenizer::encode_bpe(std::string_view text, size_t prefix, bool last,
 // certain. A character or a user-defined token that the end of `text_` may have cut off is not looked at.
 size_t SpmEncoder::run(bool last) {
   constexpr size_t kLongestCharacter = 4;
-  const size_t least = last ? 0 : std::max(kLongestCharacter, tokenizer_.longest_literal_);
+  const size_t least = last ? 0 : std::max(kLongestCharacter, tokenizer_.user_defined_.longest());
   for (size_t at = 0; at < text_.size();) {
-    if (at + least > text_.size()) return segment_.empty() ? at : segment_[0].begin;
-    if (const int32_t literal = tokenizer_.literal_at(text_.substr(at)); literal >= 0) {
+    if (at + least > text_.size()) return segment_.empty() ? at : segment_.begin();
+    if (const Literals::Match literal = tokenizer_.user_defined_.at(text_.substr(at)); literal.bytes > 0) {
       finish_segment();
-      ids_.put(literal);
-      at += tokenizer_.text_of(literal).size();
+      ids_.put(literal.id);
+      at += literal.bytes;
       continue;
     }
     const size_t bytes = std::min(nominal_bytes(text_[at]), text_.size() - at);
@@ -86,56 +66,28 @@ size_t SpmEncoder::run(bool last) {
       const size_t pair = size_t(uint8_t(text_[at - 1])) << 8 | uint8_t(text_[at]);
       if (!tokenizer_.neighbours_[pair]) finish_segment();
     }
-    add_symbol(at, bytes);
+    segment_.add(at, bytes);
     at += bytes;
   }
   finish_segment();
   return text_.size();
 }
 
-void SpmEncoder::add_symbol(size_t begin, size_t bytes) {
-  const int64_t i = int64_t(segment_.size());
-  if (i > 0) segment_.back().next = i;
-  segment_.push_back({begin, bytes, i - 1, -1});
-}
-
 void SpmEncoder::finish_segment() {
-  if (segment_.empty()) return;
-  for (int64_t i = 1; i < int64_t(segment_.size()); ++i) add_pair(i - 1, i);
-  while (!pairs_.empty()) {
-    const Pair best = pairs_.top();
-    pairs_.pop();
-    merge(best);
-  }
-  for (int64_t i = 0; i >= 0; i = segment_[size_t(i)].next) {
-    emit(text_.substr(segment_[size_t(i)].begin, segment_[size_t(i)].bytes));
-  }
-  segment_.clear();
+  segment_.finish([this](const auto& left, const auto& right) { return find(left, right); },
+                  [this](const MergeChain::Symbol& symbol) { emit(text_.substr(symbol.begin, symbol.bytes)); });
 }
 
-void SpmEncoder::add_pair(int64_t left, int64_t right) {
-  if (left < 0 || right < 0) return;
-  const Symbol& a = segment_[size_t(left)];
-  const size_t bytes = a.bytes + segment_[size_t(right)].bytes;
-  if (bytes > tokenizer_.longest_piece_) return;
-  const std::string_view piece = text_.substr(a.begin, bytes);
+MergeChain::Merge SpmEncoder::find(const MergeChain::Symbol& left, const MergeChain::Symbol& right) {
+  constexpr MergeChain::Merge kNone = {0, 0, false};
+  const size_t bytes = left.bytes + right.bytes;
+  if (bytes > tokenizer_.longest_piece_) return kNone;
+  const std::string_view piece = text_.substr(left.begin, bytes);
   const auto found = tokenizer_.ids_.find(piece);
-  if (found == tokenizer_.ids_.end()) return;
+  if (found == tokenizer_.ids_.end()) return kNone;
   const int32_t id = found->second;
-  pairs_.push({tokenizer_.vocabulary_.scores[size_t(id)], left, right, bytes});
-  if (tokenizer_.has_unused_ && tokenizer_.type(id) == SpmType::unused) splits_[piece] = a.bytes;
-}
-
-void SpmEncoder::merge(const Pair& pair) {
-  Symbol& left = segment_[size_t(pair.left)];
-  Symbol& right = segment_[size_t(pair.right)];
-  if (left.bytes == 0 || right.bytes == 0 || left.bytes + right.bytes != pair.bytes) return;  // out of date
-  left.bytes += right.bytes;
-  right.bytes = 0;
-  left.next = right.next;
-  if (right.next >= 0) segment_[size_t(right.next)].previous = pair.left;
-  add_pair(left.previous, pair.left);
-  add_pair(pair.left, left.next);
+  if (tokenizer_.has_unused_ && tokenizer_.type(id) == TokenType::unused) splits_[piece] = left.bytes;
+  return {-double(tokenizer_.vocabulary_.scores[size_t(id)]), id};
 }
 
 void SpmEncoder::emit(std::string_view piece) {

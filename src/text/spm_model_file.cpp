@@ -21,7 +21,7 @@ struct Specs {
 void read_piece(protobuf::Reader piece, SpmVocabulary& v) {
   std::string text;
   float score = 0;
-  int32_t type = int32_t(SpmType::normal);
+  int32_t type = int32_t(TokenType::normal);
   while (piece.next()) {
     switch (piece.field()) {
       case 1:
@@ -37,7 +37,7 @@ void read_piece(protobuf::Reader piece, SpmVocabulary& v) {
   }
   check(!text.empty(), "{}: pieces[{}] is empty", v.source, v.tokens.size());
   // A user-defined token is literal text for us, as in GGUF (convert_hf_to_gguf.py does the same).
-  if (type == int32_t(SpmType::user_defined)) text = with_spaces(text);
+  if (type == int32_t(TokenType::user_defined)) text = with_spaces(text);
   v.tokens.push_back(std::move(text));
   v.scores.push_back(score);
   v.types.push_back(type);
@@ -123,21 +123,21 @@ void find_special_ids(const Specs& specs, SpmVocabulary& v) {
   check_id("bos_id", specs.bos_id);
   check_id("eos_id", specs.eos_id);
   for (size_t id = 0; id < n; ++id) {
-    const SpmType type = SpmType(v.types[id]);
-    if (type == SpmType::unknown) {
+    const TokenType type = TokenType(v.types[id]);
+    if (type == TokenType::unknown) {
       check(!v.unknown, "{}: there are two unknown pieces, with the ids {} and {}", v.source, v.unknown.value_or(0),
             id);
       v.unknown = int32_t(id);
     }
-    if (type == SpmType::control && v.tokens[id] == specs.bos_piece) v.bos = int32_t(id);
-    if (type == SpmType::control && v.tokens[id] == specs.eos_piece) v.eos = int32_t(id);
+    if (type == TokenType::control && v.tokens[id] == specs.bos_piece) v.bos = int32_t(id);
+    if (type == TokenType::control && v.tokens[id] == specs.eos_piece) v.eos = int32_t(id);
   }
   check(v.unknown.has_value(), "{}: there is no unknown piece (type 2)", v.source);
 }
 
 void check_bytes(const Specs& specs, const SpmVocabulary& v) {
   size_t bytes = 0;
-  for (const int32_t type : v.types) bytes += type == int32_t(SpmType::byte);
+  for (const int32_t type : v.types) bytes += type == int32_t(TokenType::byte);
   check(specs.byte_fallback || bytes == 0, "{}: there are byte pieces, but trainer_spec.byte_fallback is off",
         v.source);
   check(!specs.byte_fallback || bytes == 256,

@@ -7,11 +7,11 @@
 
 namespace toy {
 
-std::string SpmTokenizer::normalized(std::string_view text) const {
+std::string SpmTokenizer::normalized(std::string_view text, uint64_t offset) const {
   if (!has_all_bytes_ && !is_utf8(text)) {  // said here, where the bytes are those of the text that was given
     size_t at = 0;
     while (const size_t bytes = utf8_character(text.substr(at))) at += bytes;
-    throw not_utf8(at);
+    throw not_utf8(offset + at);
   }
   const bool trim = vocabulary_.remove_extra_whitespaces;
   const std::string prefix(vocabulary_.add_space_prefix ? 1 : 0, ' ');
@@ -20,9 +20,8 @@ std::string SpmTokenizer::normalized(std::string_view text) const {
   // What the text begins with, and what it becomes: a user-defined token stays, then the longest rule counts. (The
   // library looks for its user-defined tokens with U+2581 in them, which it does not find in a text with spaces.)
   const auto next = [&](std::string_view rest) -> CharsMap::Match {
-    const int32_t literal = literal_at(rest);
-    if (literal >= 0 && text_of(literal).find(' ') == std::string::npos)
-      return {text_of(literal).size(), text_of(literal)};
+    const std::string_view literal = rest.substr(0, user_defined_.at(rest).bytes);
+    if (!literal.empty() && literal.find(' ') == literal.npos) return {literal.size(), literal};
     if (const CharsMap::Match rule = chars_map_.longest(rest); rule.bytes > 0) return rule;
     const size_t bytes = std::max<size_t>(utf8_character(rest), 1);
     return {bytes, rest.substr(0, bytes)};

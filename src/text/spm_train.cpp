@@ -147,7 +147,7 @@ SpmVocabulary read_out(const Kind& kind, const std::string& model) {
   for (int32_t i = 0; i < kind.literals; ++i) {
     v.tokens.emplace_back(kUnigramLiterals[size_t(i)]);
     v.scores.push_back(0);
-    v.types.push_back(int32_t(SpmType::user_defined));
+    v.types.push_back(int32_t(TokenType::user_defined));
   }
   return v;
 }

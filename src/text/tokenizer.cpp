@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <charconv>
 
+#include "text/bpe.h"
 #include "text/byte_tokenizer.h"
 #include "text/spm.h"
+#include "text/wordpiece.h"
 #include "toy/base/error.h"
 #include "toy/formats/mapped_file.h"
 
@@ -13,29 +15,72 @@ namespace toy {
 namespace {
 
 constexpr std::string_view kAcceptedSpecs =
-    "accepted are \"bytes\", \"spm:V\" and \"unigram:V\", V being the number of tokens, such as spm:512";
+    "accepted are \"bytes\", \"bpe:V\", \"spm:V\" and \"unigram:V\", V being the number of tokens, such as spm:512";
 
-bool is_byte_level(const gguf::File& file) {
-  const bool merges = file.has("tokenizer.ggml.merges") && !file.get_strings("tokenizer.ggml.merges").empty();
-  return !merges && are_byte_tokens(file.get_strings("tokenizer.ggml.tokens"));
+constexpr const char* kMergesKey = "tokenizer.ggml.merges";
+
+bool is_byte_tokenizer(const gguf::File& file) {
+  return (!file.has(kMergesKey) || file.get_strings(kMergesKey).empty()) &&
+         are_byte_tokens(file.get_strings("tokenizer.ggml.tokens"));
+}
+
+/// A value of tokenizer.ggml.model, and what loads it.
+struct Loader {
+  std::string_view model;
+  std::shared_ptr<const Tokenizer> (*load)(const gguf::File& file);
+};
+constexpr Loader kLoaders[] = {
+    {"none", [](const gguf::File&) { return std::shared_ptr<const Tokenizer>(); }},
+    {"no_vocab", [](const gguf::File&) { return std::shared_ptr<const Tokenizer>(); }},
+    {"llama", [](const gguf::File& file) { return load_spm(file, SpmModel::bpe); }},
+    {"t5", [](const gguf::File& file) { return load_spm(file, SpmModel::unigram); }},
+    {"gpt2", [](const gguf::File& file) { return is_byte_tokenizer(file) ? make_byte_tokenizer() : load_bpe(file); }},
+    {"bert", load_wordpiece},
+};
+
+const Loader* loader_of(const gguf::File& file) {
+  const std::string model = file.get_string("tokenizer.ggml.model", "none");
+  const auto found = std::find_if(std::begin(kLoaders), std::end(kLoaders),
+                                  [&](const Loader& loader) { return loader.model == model; });
+  return found == std::end(kLoaders) ? nullptr : found;
 }
 
 }  // namespace
 
+std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
+  std::vector<int32_t> ids;
+  EncodePlace place;
+  encode_part(text, true, place, ids, options);
+  return ids;
+}
+
 std::string unsupported_tokenizer(const gguf::File& file) {
   const std::string model = file.get_string("tokenizer.ggml.model", "none");
-  if (model == "none" || model == "no_vocab" || model == "llama" || model == "t5") return {};
-  if (model != "gpt2") return fmt::format("its tokenizer '{}' is not supported", model);
-  return is_byte_level(file) ? "" : "its tokenizer 'gpt2' (byte-level BPE) is not supported";
+  const Loader* loader = loader_of(file);
+  if (loader == nullptr) return fmt::format("its tokenizer '{}' is not supported", model);
+  if (model != "gpt2" || pre_tokenizer_of(file) != nullptr) return {};
+  return fmt::format("its tokenizer '{}' with the pre-tokenizer '{}' is not supported", model,
+                     file.get_string("tokenizer.ggml.pre"));
 }
 
 std::shared_ptr<const Tokenizer> load_tokenizer(const gguf::File& file) {
   const std::string unsupported = unsupported_tokenizer(file);
   check(unsupported.empty(), "{}: {}, only {}", file.path(), unsupported, kSupportedTokenizers);
-  const std::string model = file.get_string("tokenizer.ggml.model", "none");
-  if (model == "llama") return load_spm(file, SpmModel::bpe);
-  if (model == "t5") return load_spm(file, SpmModel::unigram);
-  return model == "gpt2" ? make_byte_tokenizer() : nullptr;
+  return loader_of(file)->load(file);
+}
+
+OptionalTokenizer try_load_tokenizer(const gguf::File& file) {
+  try {
+    OptionalTokenizer result = {load_tokenizer(file), {}};
+    if (result.tokenizer && result.tokenizer->kind() == "bpe" && !file.has("tokenizer.ggml.pre"))
+      result.warning = fmt::format(
+          "{}: tokenizer.ggml.pre is missing; texts are cut by llama.cpp's default rules, which may not be the model's",
+          file.path());
+    return result;
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::bad_input) throw;
+    return {nullptr, e.what()};
+  }
 }
 
 std::shared_ptr<const Tokenizer> load_spm_model(std::span<const std::byte> bytes, const std::string& name) {
@@ -62,7 +107,7 @@ std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view spec, std::stri
   if (spec == "bytes") return make_byte_tokenizer();
   const size_t colon = spec.find(':');
   const std::string_view kind = spec.substr(0, colon);
-  check(colon != spec.npos && (kind == "spm" || kind == "unigram"), "unknown tokenizer \"{}\": {}", spec,
+  check(colon != spec.npos && (kind == "bpe" || kind == "spm" || kind == "unigram"), "unknown tokenizer \"{}\": {}", spec,
         kAcceptedSpecs);
   const std::string_view number = spec.substr(colon + 1);
   SpmTrainOptions options;
@@ -71,12 +116,14 @@ std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view spec, std::stri
         kAcceptedSpecs);
   check(error == std::errc() && end == number.data() + number.size(), "tokenizer \"{}\": \"{}\" is not a number; {}",
         spec, number, kAcceptedSpecs);
+  if (kind == "bpe") return train_bpe(corpus, options.vocab_size);
   return kind == "spm" ? train_spm(corpus, options) : train_unigram(corpus, options);
 }
 
-std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text) {
-  std::vector<int32_t> ids = tokenizer.encode(text);
+std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text, EncodeOptions options) {
+  std::vector<int32_t> ids = tokenizer.encode(text, options);
   if (tokenizer.adds_bos() && tokenizer.bos()) ids.insert(ids.begin(), *tokenizer.bos());
+  if (tokenizer.adds_eos() && tokenizer.eos()) ids.push_back(*tokenizer.eos());
   return ids;
 }
 

@@ -111,7 +111,7 @@ void SpmTokenizer::prepare_unigram() {
   const SpmVocabulary& v = vocabulary_;
   float least = FLT_MAX, most = FLT_MIN;
   for (int32_t id = 0; id < vocab_size(); ++id) {
-    if (type(id) != SpmType::normal) continue;
+    if (type(id) != TokenType::normal) continue;
     least = std::min(least, v.scores[size_t(id)]);
     most = std::max(most, v.scores[size_t(id)]);
   }
@@ -119,19 +119,19 @@ void SpmTokenizer::prepare_unigram() {
   path_scores_.assign(v.scores.begin(), v.scores.end());
   std::vector<PieceTrie::Entry> entries;
   for (int32_t id = 0; id < vocab_size(); ++id) {
-    const std::string& text = text_of_[size_t(id)];
-    const bool user_defined = type(id) == SpmType::user_defined;
+    const std::string& text = texts_[size_t(id)];
+    const bool user_defined = type(id) == TokenType::user_defined;
     if (user_defined) {  // the library counts a space as the three bytes of U+2581
       const size_t bytes = text.size() + 2 * size_t(std::count(text.begin(), text.end(), ' '));
       path_scores_[size_t(id)] = double(float(bytes) * most) - 0.1;
     }
     // A piece with a space of its own is never found by the library, whose texts have U+2581 in its place.
-    const bool piece = type(id) == SpmType::normal && v.tokens[size_t(id)].find(' ') == std::string::npos;
+    const bool piece = type(id) == TokenType::normal && v.tokens[size_t(id)].find(' ') == std::string::npos;
     if ((user_defined || piece) && !text.empty()) entries.push_back({text, id});
     lines_are_apart_ &= text.size() < 2 || text.find('\n') == text.npos;
   }
   // " x" may be there as a piece and as a user-defined token; the latter is stronger.
-  const auto is_piece = [&](const PieceTrie::Entry& e) { return type(e.id) == SpmType::normal; };
+  const auto is_piece = [&](const PieceTrie::Entry& e) { return type(e.id) == TokenType::normal; };
   std::sort(entries.begin(), entries.end(), [&](const PieceTrie::Entry& a, const PieceTrie::Entry& b) {
     return std::pair(a.text, is_piece(a)) < std::pair(b.text, is_piece(b));
   });

@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const std::string_view t : {text, std::string_view("a b  ab\n\xC3\xA9")}) {
       const std::string back = tokenizer.decode(tokenizer.encode(t));
       bool bytes = false;
-      for (const int32_t type : v.types) bytes |= type == int32_t(SpmType::byte);
+      for (const int32_t type : v.types) bytes |= type == int32_t(TokenType::byte);
       if (lossless && bytes && back != t) std::abort();
     }
   } catch (const Error& e) {

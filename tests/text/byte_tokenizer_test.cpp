@@ -78,32 +78,5 @@ TEST(ByteTokenizer, IsRecognizedInAFile) {
   expect_byte_tokenizer(*loaded);
 }
 
-TEST(ByteTokenizer, OtherByteLevelVocabulariesAreRefused) {
-  const auto refusal = [](const std::function<void(gguf::Writer&)>& change) {
-    const TemporaryGguf file([&](gguf::Writer& writer) {
-      make_byte_tokenizer()->save(writer);
-      change(writer);
-    });
-    return message_of([&] { load_tokenizer(file.open()); });
-  };
-  const std::string merged = refusal([](gguf::Writer& writer) {
-    writer.set("tokenizer.ggml.merges", gguf::Value(gguf::Array(std::vector<std::string>{"a b"})));
-  });
-  expect_contains(merged, "(byte-level BPE) is not supported");
-  expect_contains(merged, "vocabulary.gguf");
-  const std::string few = refusal([](gguf::Writer& writer) {
-    writer.set("tokenizer.ggml.tokens", gguf::Value(gguf::Array(std::vector<std::string>{"a", "b"})));
-  });
-  expect_contains(few, "(byte-level BPE) is not supported");
-}
-
-TEST(SharedByteLevel, Gpt2IsRefused) {
-  const std::string path = shared_path("data/vocab/ggml-vocab-gpt-2.gguf");
-  if (path.empty()) GTEST_SKIP() << "no data/vocab/ggml-vocab-gpt-2.gguf under TOY_SHARED_DIR";
-  const std::string message = message_of([&] { load_tokenizer(gguf::File::open(path)); });
-  for (const char* fact : {"ggml-vocab-gpt-2.gguf", "'gpt2'", "not supported", "SentencePiece"})
-    expect_contains(message, fact);
-}
-
 }  // namespace
 }  // namespace toy

@@ -10,24 +10,27 @@ namespace {
 
 using namespace testing;
 
-TEST(MakeTokenizer, AcceptsItsTwoForms) {
+TEST(MakeTokenizer, AcceptsItsForms) {
   EXPECT_EQ(make_tokenizer("bytes", "")->kind(), "bytes");
   const auto spm = make_tokenizer("spm:320", training_text(3, 20000));
   EXPECT_EQ(spm->kind(), "spm");
   EXPECT_EQ(spm->vocab_size(), 320);
+  const auto bpe = make_tokenizer("bpe:320", training_text(3, 20000));
+  EXPECT_EQ(bpe->kind(), "bpe");
+  EXPECT_EQ(bpe->vocab_size(), 320);
 }
 
 TEST(MakeTokenizer, NamesTheFormsItAccepts) {
-  for (const char* spec : {"", "byte", "bpe:512", "spm", "spm:", "spm:x", "spm:512x", "spm: 512", "spm:99999999999"}) {
+  for (const char* spec : {"", "byte", "bpe", "bpe:x", "wordpiece:512", "spm", "spm:", "spm:x", "spm:512x", "spm: 512", "spm:99999999999"}) {
     const std::string message = message_of([&] { make_tokenizer(spec, "text"); });
     expect_contains(message, spec);
     if (std::string(spec) == "spm:99999999999") expect_contains(message, "no vocabulary has 99999999999 tokens");
-    expect_contains(message, "accepted are \"bytes\", \"spm:V\" and \"unigram:V\"");
+    expect_contains(message, "accepted are \"bytes\", \"bpe:V\", \"spm:V\" and \"unigram:V\"");
   }
 }
 
 TEST(MakeTokenizer, ChecksTheRange) {
-  for (const char* spec : {"spm:-1", "spm:0", "spm:259", "spm:299", "spm:1000001"}) {
+  for (const char* spec : {"spm:-1", "spm:0", "spm:259", "spm:299", "spm:1000001", "bpe:299", "bpe:1000001"}) {
     expect_contains(message_of([&] { make_tokenizer(spec, "text"); }), "must be within 300 and 1000000");
   }
 }

@@ -34,10 +34,17 @@ class EncodeError : public Error {
   uint64_t offset_;
 };
 
+/// How a text is encoded.
+struct EncodeOptions {
+  /// A control token written out in the text ("<|im_start|>", "</s>") becomes that token. Leave it off for what users
+  /// write: then it is text. User-defined tokens are found either way.
+  bool parse_special = false;
+};
+
 /// The position in the encoding of a text that comes in parts, at first its beginning.
 struct EncodePlace {
   uint64_t bytes = 0;          ///< encoded so far
-  bool begun = false;          ///< something was encoded, perhaps only the tokenizer's prefix
+  bool begun = false;          ///< something was encoded since the last control token, perhaps only the prefix
   bool after_unknown = false;  ///< the last token is a run of unknown characters, which may continue
 };
 
@@ -46,16 +53,17 @@ struct EncodePlace {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  /// "bytes", "spm" (SentencePiece BPE), "unigram" (SentencePiece unigram).
+  /// "bytes", "bpe" (byte-level BPE), "spm" (SentencePiece BPE), "unigram" (SentencePiece unigram), "wordpiece".
   virtual std::string_view kind() const = 0;
   virtual int32_t vocab_size() const = 0;
   /// Ids of the text, without a beginning-of-sequence token. Any bytes are accepted; what a tokenizer cannot
   /// take throws Error{bad_input} with the byte offset.
-  virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+  std::vector<int32_t> encode(std::string_view text, EncodeOptions options = {}) const;
   /// The same for a text that comes in parts: `text` is what follows `place`, and `last` says that nothing comes after
   /// it. Appends the ids of its longest prefix that no further text can change, moves `place` past it and returns its
   /// number of bytes, which may be 0 unless `last`. See EncodeStream.
-  virtual size_t encode_part(std::string_view text, bool last, EncodePlace& place, std::vector<int32_t>& ids) const = 0;
+  virtual size_t encode_part(std::string_view text, bool last, EncodePlace& place, std::vector<int32_t>& ids,
+                             EncodeOptions options) const = 0;
   /// Two tokenizers with the same fingerprint encode every text alike.
   virtual uint64_t fingerprint() const = 0;
   /// The exact bytes of one token in the middle of a text ("" for control tokens).
@@ -66,8 +74,13 @@ class Tokenizer {
   /// Beginning- and end-of-sequence ids, where the vocabulary has them.
   virtual std::optional<int32_t> bos() const = 0;
   virtual std::optional<int32_t> eos() const = 0;
+  /// Tokens after which a generation is over, sorted: eos(), and in chat models the end of a turn ("<|im_end|>",
+  /// "<|eot_id|>"). The set is that of llama.cpp.
+  virtual std::vector<int32_t> end_of_generation() const = 0;
   /// Whether an encoded prompt starts with bos() by default (tokenizer.ggml.add_bos_token).
   virtual bool adds_bos() const = 0;
+  /// Whether it ends with eos(), as for encoders (tokenizer.ggml.add_eos_token).
+  virtual bool adds_eos() const = 0;
   /// Writes the tokenizer.ggml.* keys that llama.cpp reads.
   virtual void save(gguf::Writer& writer) const = 0;
 };
@@ -77,12 +90,22 @@ class Tokenizer {
 std::shared_ptr<const Tokenizer> make_byte_tokenizer();
 
 /// The tokenizers that run today, for messages.
-inline constexpr const char* kSupportedTokenizers = "bytes, SentencePiece BPE and SentencePiece unigram";
-/// Why the file's tokenizer cannot be loaded ("its tokenizer 'bert' is not supported"), or "".
+inline constexpr const char* kSupportedTokenizers =
+    "bytes, SentencePiece BPE and unigram, WordPiece, and byte-level BPE with one of the pre-tokenizers in "
+    "docs/tokenizers.md";
+/// Why the file's tokenizer cannot be loaded ("its tokenizer 'rwkv' is not supported"), or "".
 std::string unsupported_tokenizer(const gguf::File& file);
 /// From tokenizer.ggml.* keys. Throws naming file and reason for kinds that are not supported.
 /// nullptr when the file carries no tokenizer (tokenizer.ggml.model absent, "none" or "no_vocab").
 std::shared_ptr<const Tokenizer> load_tokenizer(const gguf::File& file);
+
+/// A tokenizer for those who can do without.
+struct OptionalTokenizer {
+  std::shared_ptr<const Tokenizer> tokenizer;  ///< nullptr: the file has none, or none that can be loaded
+  std::string warning;  ///< why it cannot be loaded, or what is to be known about it; mostly ""
+};
+/// As load_tokenizer(), but a tokenizer that is not supported or is broken gives a warning instead of an Error.
+OptionalTokenizer try_load_tokenizer(const gguf::File& file);
 
 /// From a GGUF file or a SentencePiece .model file, whichever it is. Throws Error{bad_input} with path and reason for
 /// what is neither, and for a GGUF file without a tokenizer.
@@ -111,11 +134,17 @@ std::shared_ptr<const Tokenizer> train_spm(std::string_view text, const SpmTrain
 /// that are not in the vocabulary. `threads` is ignored, because more threads would change the result.
 std::shared_ptr<const Tokenizer> train_unigram(std::string_view text, const SpmTrainOptions& options);
 
-/// "bytes", "spm:V" or "unigram:V". Throws with the accepted forms.
+/// Trains byte-level BPE on a text: the 256 bytes (ids 0 to 255), merges of the most frequent pairs, and "<|endoftext|>" as
+/// bos() and eos(). Words are those of Qwen 2: numbers are cut into digits. decode(encode(t)) == t for every text. llama.cpp
+/// reads it. Deterministic. Throws Error{bad_input} when the text is too small for the vocabulary, naming how many tokens it
+/// gives.
+std::shared_ptr<const Tokenizer> train_bpe(std::string_view text, int32_t vocab_size);
+
+/// "bytes", "bpe:V", "spm:V" or "unigram:V". Throws with the accepted forms.
 std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view spec, std::string_view corpus);
 
-/// The ids of a prompt: encode(), after bos() where the tokenizer adds it.
-std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text);
+/// The ids of a prompt: encode(), after bos() and before eos() where the tokenizer adds them.
+std::vector<int32_t> encode_prompt(const Tokenizer& tokenizer, std::string_view text, EncodeOptions options = {});
 
 /// About how many bytes of memory make_tokenizer() takes beside `corpus`, rather more than less; 0 for "bytes".
 size_t training_bytes(std::string_view spec, std::string_view corpus);
@@ -127,8 +156,8 @@ class EncodeStream {
  public:
   static constexpr size_t kChunk = size_t(1) << 20;
   /// Encodes whenever `chunk` bytes have come together. `tokenizer` must outlive the stream.
-  explicit EncodeStream(const Tokenizer& tokenizer, size_t chunk = kChunk)
-      : tokenizer_(&tokenizer), chunk_(chunk), enough_(chunk) {}
+  explicit EncodeStream(const Tokenizer& tokenizer, size_t chunk = kChunk, EncodeOptions options = {})
+      : tokenizer_(&tokenizer), options_(options), chunk_(chunk), enough_(chunk) {}
   /// Takes the next part and appends the ids that are certain. Throws Error{bad_input} as Tokenizer::encode does, with
   /// the offset in the complete text.
   void push(std::string_view text, std::vector<int32_t>& ids);
@@ -137,6 +166,7 @@ class EncodeStream {
 
  private:
   const Tokenizer* tokenizer_;
+  EncodeOptions options_;
   size_t chunk_, enough_;
   std::string pending_;
   EncodePlace place_;

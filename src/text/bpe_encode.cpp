@@ -1,0 +1,85 @@
+// Encoding with byte-level BPE: words, and in each word the merges in their order (Sennrich, Haddow, Birch 2016,
+// arXiv:1508.07909).
+#include <algorithm>
+#include <bit>
+
+#include "text/bpe.h"
+#include "text/merge_chain.h"
+#include "toy/base/error.h"
+
+namespace toy {
+
+/// Encodes a stretch of text. Words come again: the ids of one that was seen are copied.
+class BpeEncoder {
+ public:
+  /// `offset`: of the text, for messages.
+  BpeEncoder(const BpeTokenizer& tokenizer, std::string_view text, uint64_t offset, std::vector<int32_t>& ids)
+      : tokenizer_(tokenizer),
+        text_(text),
+        offset_(offset),
+        ids_(ids),
+        seen_(std::clamp(std::bit_ceil(text.size() / 16), size_t(1), size_t(1) << 14)) {}
+
+  void word(std::string_view word) {
+    Seen& seen = seen_[hash_of(word) & (seen_.size() - 1)];
+    if (seen.word != word) {
+      seen = {word, ids_.size(), 0};
+      encode(word);
+      seen.count = ids_.size() - seen.first;
+      return;
+    }
+    ids_.resize(ids_.size() + seen.count);
+    std::copy_n(ids_.begin() + ptrdiff_t(seen.first), seen.count, ids_.end() - ptrdiff_t(seen.count));
+  }
+
+ private:
+  struct Seen {
+    std::string_view word;
+    size_t first = 0, count = 0;  // its ids
+  };
+
+  static uint64_t hash_of(std::string_view word) { return std::hash<std::string_view>()(word); }
+
+  void encode(std::string_view word) {
+    if (tokenizer_.rules_->flags & PreTokenizer::kIgnoreMerges) {
+      const auto found = tokenizer_.symbols_.find(word);
+      if (found != tokenizer_.symbols_.end() && found->second < tokenizer_.vocab_size()) return ids_.push_back(found->second);
+    }
+    const size_t begin = size_t(word.data() - text_.data());
+    for (size_t i = 0; i < word.size(); ++i) chain_.add(begin + i, 1, tokenizer_.byte_symbols_[uint8_t(word[i])]);
+    chain_.finish(
+        [this](const auto& left, const auto& right) -> MergeChain::Merge {
+          const MergeTable::Entry& merge = tokenizer_.merges_.find(left.id, right.id);
+          return {double(merge.rank), merge.merged, merge.left >= 0};
+        },
+        [this](const MergeChain::Symbol& symbol) { put(symbol); });
+  }
+
+  void put(const MergeChain::Symbol& symbol) {
+    if (symbol.id < tokenizer_.vocab_size()) return ids_.push_back(symbol.id);
+    for (size_t at = symbol.begin; at < symbol.begin + symbol.bytes; ++at) {
+      const uint8_t byte = uint8_t(text_[at]);
+      const int32_t id = tokenizer_.byte_symbols_[byte];
+      const BpeVocabulary& v = tokenizer_.vocabulary_;
+      if (id >= tokenizer_.vocab_size() && !v.unknown)
+        throw EncodeError(fmt::format("{}: the vocabulary has no token for the byte 0x{:02X} at ", v.source, byte),
+                          offset_ + at, ", and no unknown token");
+      ids_.push_back(id < tokenizer_.vocab_size() ? id : *v.unknown);
+    }
+  }
+
+  const BpeTokenizer& tokenizer_;
+  std::string_view text_;
+  uint64_t offset_;
+  std::vector<int32_t>& ids_;
+  std::vector<Seen> seen_;
+  MergeChain chain_;
+};
+
+size_t BpeTokenizer::encode_text(std::string_view text, bool last, EncodePlace& place,
+                                 std::vector<int32_t>& ids) const {
+  BpeEncoder encoder(*this, text, place.bytes, ids);
+  return splitter_.split(text, last, [&encoder](std::string_view word) { encoder.word(word); });
+}
+
+}  // namespace toy
