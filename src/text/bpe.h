@@ -15,17 +15,18 @@
 
 namespace toy {
 
-/// Tokens and merges are written with the names of bytes (byte_level.h), but control and user-defined tokens as they are.
+/// Tokens and merges are written with the names of bytes (byte_level.h), but control and user-defined tokens as they
+/// are.
 struct BpeVocabulary : Vocabulary {
   std::string pre = "default";      ///< tokenizer.ggml.pre
   std::vector<std::string> merges;  ///< "left right", the one that goes first first
 };
 
-/// Gives the ids of Hugging Face's tokenizers, with three differences, which are llama.cpp's, too: texts are not normalized
-/// (some models want NFC), tokens take no spaces around them away (lstrip, rstrip), and a text does not get a space in front
-/// (add_prefix_space). Any bytes are taken: one that is not UTF-8 is cut off as U+FFFD would be, but stays the byte that it
-/// is. Hence decode(encode(t)) == t for every text, given a token for each byte. A byte without a token becomes the unknown
-/// token, or is an EncodeError where there is none.
+/// Gives the ids of Hugging Face's tokenizers, with three differences, which are llama.cpp's, too: texts are not
+/// normalized (some models want NFC), tokens take no spaces around them away (lstrip, rstrip), and a text does not get
+/// a space in front (add_prefix_space). Any bytes are taken: one that is not UTF-8 is cut off as U+FFFD would be, but
+/// stays the byte that it is. Hence decode(encode(t)) == t for every text, given a token for each byte. A byte without
+/// a token becomes the unknown token, or is an EncodeError where there is none.
 class BpeTokenizer final : public VocabularyTokenizer {
  public:
   /// Throws Error{bad_input} naming source, key and reason for a vocabulary that is no vocabulary.
@@ -54,7 +55,8 @@ class BpeTokenizer final : public VocabularyTokenizer {
   std::array<int32_t, 256> byte_symbols_;
 };
 
-/// The rules that tokenizer.ggml.pre of a file names, llama.cpp's default if it names none; nullptr if nobody knows them.
+/// The rules that tokenizer.ggml.pre of a file names, llama.cpp's default if it names none; nullptr if nobody knows
+/// them.
 const PreTokenizer* pre_tokenizer_of(const gguf::File& file);
 
 /// The tokenizer.ggml.* keys of a file with model "gpt2".

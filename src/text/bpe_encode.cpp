@@ -18,18 +18,18 @@ class BpeEncoder {
         text_(text),
         offset_(offset),
         ids_(ids),
-        seen_(std::clamp(std::bit_ceil(text.size() / 16), size_t(1), size_t(1) << 14)) {}
+        seen_(std::clamp(std::bit_ceil(text.size() / 16), size_t(1), size_t(1) << 16)) {}
 
   void word(std::string_view word) {
-    Seen& seen = seen_[hash_of(word) & (seen_.size() - 1)];
-    if (seen.word != word) {
-      seen = {word, ids_.size(), 0};
+    Seen& seen = seen_[std::hash<std::string_view>()(word) & (seen_.size() - 1)];
+    const size_t first = ids_.size();
+    if (seen.word == word) {
+      ids_.resize(first + seen.count);
+      std::copy_n(ids_.begin() + ptrdiff_t(seen.first), seen.count, ids_.begin() + ptrdiff_t(first));
+    } else {
       encode(word);
-      seen.count = ids_.size() - seen.first;
-      return;
     }
-    ids_.resize(ids_.size() + seen.count);
-    std::copy_n(ids_.begin() + ptrdiff_t(seen.first), seen.count, ids_.end() - ptrdiff_t(seen.count));
+    seen = {word, first, ids_.size() - first};  // the place that is nearest in memory
   }
 
  private:
@@ -38,12 +38,11 @@ class BpeEncoder {
     size_t first = 0, count = 0;  // its ids
   };
 
-  static uint64_t hash_of(std::string_view word) { return std::hash<std::string_view>()(word); }
-
   void encode(std::string_view word) {
     if (tokenizer_.rules_->flags & PreTokenizer::kIgnoreMerges) {
       const auto found = tokenizer_.symbols_.find(word);
-      if (found != tokenizer_.symbols_.end() && found->second < tokenizer_.vocab_size()) return ids_.push_back(found->second);
+      if (found != tokenizer_.symbols_.end() && found->second < tokenizer_.vocab_size())
+        return ids_.push_back(found->second);
     }
     const size_t begin = size_t(word.data() - text_.data());
     for (size_t i = 0; i < word.size(); ++i) chain_.add(begin + i, 1, tokenizer_.byte_symbols_[uint8_t(word[i])]);

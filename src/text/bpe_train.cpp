@@ -1,5 +1,6 @@
-// Training byte-level BPE: again and again the most frequent pair of neighbours becomes a token (Sennrich, Haddow, Birch
-// 2016, arXiv:1508.07909). Pairs that are equally frequent go by their ids, so that the result depends on the text alone.
+// Training byte-level BPE: again and again the most frequent pair of neighbours becomes a token (Sennrich, Haddow,
+// Birch 2016, arXiv:1508.07909). Pairs that are equally frequent go by their ids, so that the result depends on the
+// text alone.
 #include <algorithm>
 #include <optional>
 #include <queue>

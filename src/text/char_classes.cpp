@@ -71,8 +71,11 @@ constexpr uint32_t kDeepSeekLetters[][2] = {
 uint32_t class_of_category(std::string_view category) {
   switch (category[0]) {
     case 'L':
-      return category[1] == 'u' ? kLu : category[1] == 'l' ? kLl : category[1] == 't' ? kLt
-             : category[1] == 'm' ? kLm : kLo;
+      return category[1] == 'u'   ? kLu
+             : category[1] == 'l' ? kLl
+             : category[1] == 't' ? kLt
+             : category[1] == 'm' ? kLm
+                                  : kLo;
     case 'M':
       return kMark;
     case 'N':
@@ -95,8 +98,8 @@ const CharClasses& CharClasses::table() {
 
 CharClasses::CharClasses() {
   constexpr uint32_t kCodePoints = 0x110000;
-  std::vector<uint32_t> all(kCodePoints);
-  for (uint32_t c = 0; c < kCodePoints; ++c)
+  std::vector<uint32_t> all(kCodePoints, kAnyChar);  // as it stays where nothing is assigned, or for private use
+  for (uint32_t c = 0; c < 0xE1000; c += c == 0x3FFFF ? 0xA0001 : 1)
     all[c] = kAnyChar | class_of_category(category_of(c)) | (is_white_space(c) ? uint32_t(kSpace) : 0);
   const auto add = [&](uint32_t first, uint32_t last, uint32_t classes) {
     for (uint32_t c = first; c <= last; ++c) all[c] |= classes;

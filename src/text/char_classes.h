@@ -26,12 +26,12 @@ enum CharClass : uint32_t {
   kAsciiLetter = 1u << 14,
   kAsciiDigit = 1u << 15,
   kAsciiPunctuation = 1u << 16,
-  kMathSign = 1u << 17,          // [$+<=>^~|], what \p{P} leaves out of ASCII punctuation
-  kBacktick = 1u << 18,          // the last one that it leaves out
-  kBloomStop = 1u << 19,         // [(|.,!?…。，、।۔،)]
-  kHanKana = 1u << 20,           // [一-龥぀-ゟ゠-ヿ]
-  kDeepSeekCjk = 1u << 21,       // [一-龥ࠀ-一가-퟿]
-  kDeepSeekLetter = 1u << 22,    // the long list of letters with case in deepseek-llm
+  kMathSign = 1u << 17,             // [$+<=>^~|], what \p{P} leaves out of ASCII punctuation
+  kBacktick = 1u << 18,             // the last one that it leaves out
+  kBloomStop = 1u << 19,            // [(|.,!?…。，、।۔،)]
+  kHanKana = 1u << 20,              // [一-龥぀-ゟ゠-ヿ]
+  kDeepSeekCjk = 1u << 21,          // [一-龥ࠀ-一가-퟿]
+  kDeepSeekLetter = 1u << 22,       // the long list of letters with case in deepseek-llm
   kDeepSeekPunctuation = 1u << 23,  // [!-/:-~！-／：-～‘-‟　-。]
   kAnyChar = 1u << 24,
 
@@ -51,10 +51,12 @@ constexpr CharSet none_of(uint32_t classes) { return {kAnyChar, classes}; }
 /// The classes of every code point, in pages of 256, of which equal ones are kept once.
 class CharClasses {
  public:
-  /// Made at the first call (about 10 ms).
+  /// Made at the first call (some milliseconds).
   static const CharClasses& table();
   /// Below 0x110000.
   uint32_t of(uint32_t code_point) const { return pages_[page_[code_point >> 8]][code_point & 0xFF]; }
+  /// Those of 0 to 127, one after the other.
+  const uint32_t* ascii() const { return pages_[page_[0]].data(); }
 
  private:
   using Page = std::array<uint32_t, 256>;

@@ -24,8 +24,8 @@ class Literals {
   };
   /// The longest that begins where the text begins.
   Match at(std::string_view text) const;
-  /// The first in the text from `from` on, the longest there. Without one, `begin` is where one could begin in what follows
-  /// the text: its end, or less unless `last`.
+  /// The first in the text from `from` on, the longest there. Without one, `begin` is where one could begin in what
+  /// follows the text: its end, or less unless `last`.
   Match find(std::string_view text, size_t from, bool last) const;
   /// Bytes of the longest.
   size_t longest() const { return longest_; }

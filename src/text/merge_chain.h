@@ -8,14 +8,14 @@
 
 namespace toy {
 
-/// A word as a chain of symbols, of which neighbours are merged as long as there is a merge for any: the one of the lowest
-/// rank first, the leftmost among equals. Takes time n log n. For reuse, so that a word costs no allocation.
+/// A word as a chain of symbols, of which neighbours are merged as long as there is a merge for any: the one of the
+/// lowest rank first, the leftmost among equals. Takes time n log n. For reuse, so that a word costs no allocation.
 class MergeChain {
  public:
   /// A run of text.
   struct Symbol {
-    size_t begin, bytes;  // no bytes once it was merged into its left neighbour
-    int32_t id;           // the caller's
+    size_t begin, bytes;     // no bytes once it was merged into its left neighbour
+    int32_t id;              // the caller's
     int64_t previous, next;  // -1: none
   };
   /// What two neighbours become.

@@ -31,18 +31,37 @@ const std::vector<Role>& roles() {
        {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>", "<|code_middle|>",
         "<|middle|>"}},
       {"tokenizer.ggml.fim_pad_token_id", true, {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"}},
-      {"tokenizer.ggml.fim_rep_token_id", true, {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}},
+      {"tokenizer.ggml.fim_rep_token_id",
+       true,
+       {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"}},
       {"tokenizer.ggml.fim_sep_token_id", true, {"<|file_sep|>"}},
   };
   return kRoles;
 }
 
 /// Control tokens that end a generation wherever they are.
-constexpr std::string_view kEnds[] = {
-    "<|eot_id|>", "<|im_end|>",    "<|end|>",          "<|return|>",         "<|call|>",           "<|flush|>",
-    "<|calls|>",  "<end_of_turn>", "<|endoftext|>",    "</s>",               "<|eom_id|>",         "<EOT>",
-    "_<EOT>",     "[EOT]",         "[EOS]",            "<|end_of_text|>",    "<end_of_utterance>", "<eos>",
-    "<turn|>",    "[e~[",          "<|tool_response>", "<｜end▁of▁sentence｜>"};
+constexpr std::string_view kEnds[] = {"<|eot_id|>",
+                                      "<|im_end|>",
+                                      "<|end|>",
+                                      "<|return|>",
+                                      "<|call|>",
+                                      "<|flush|>",
+                                      "<|calls|>",
+                                      "<end_of_turn>",
+                                      "<|endoftext|>",
+                                      "</s>",
+                                      "<|eom_id|>",
+                                      "<EOT>",
+                                      "_<EOT>",
+                                      "[EOT]",
+                                      "[EOS]",
+                                      "<|end_of_text|>",
+                                      "<end_of_utterance>",
+                                      "<eos>",
+                                      "<turn|>",
+                                      "[e~[",
+                                      "<|tool_response>",
+                                      "<｜end▁of▁sentence｜>"};
 /// Parts of an answer that are to be seen.
 constexpr std::string_view kShown[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
 constexpr std::string_view kPlamoEnd = "<|plamo:eos|>";

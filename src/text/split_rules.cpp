@@ -8,41 +8,48 @@ namespace {
 using Rule = SplitRule;
 
 constexpr CharSet kBlankSet = any_of(kBlank), kBreaks = any_of(kBreak), kBreaksAndSlash = any_of(kBreak | kSlash);
-constexpr CharSet kNoBreakOrWord = none_of(kBreak | kLetter | kNumber);     // [^\r\n\p{L}\p{N}]
-constexpr CharSet kOther = none_of(kSpace | kLetter | kNumber);             // [^\s\p{L}\p{N}]
-constexpr CharSet kUpper = any_of(kLu | kLt | kLm | kLo | kMark);           // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
-constexpr CharSet kLower = any_of(kLl | kLm | kLo | kMark);                 // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
+constexpr CharSet kNoBreakOrWord = none_of(kBreak | kLetter | kNumber);  // [^\r\n\p{L}\p{N}]
+constexpr CharSet kOther = none_of(kSpace | kLetter | kNumber);          // [^\s\p{L}\p{N}]
+constexpr CharSet kUpper = any_of(kLu | kLt | kLm | kLo | kMark);        // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
+constexpr CharSet kLower = any_of(kLl | kLm | kLo | kMark);              // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
 
 constexpr Rule runs_of(CharSet set) { return {.kind = Rule::run, .set = set}; }
 constexpr Rule runs_of(uint32_t classes) { return runs_of(any_of(classes)); }
 constexpr Rule cased(bool contraction) {
-  return {.kind = Rule::cased_word, .set = kUpper, .before = kNoBreakOrWord, .lower = kLower, .any_case = true,
+  return {.kind = Rule::cased_word,
+          .set = kUpper,
+          .before = kNoBreakOrWord,
+          .lower = kLower,
+          .any_case = true,
           .with_contraction = contraction};
 }
-constexpr Rule kContraction = {.kind = Rule::contraction}, kAnyContraction = {.kind = Rule::contraction, .any_case = true};
+constexpr Rule kContraction = {.kind = Rule::contraction},
+               kAnyContraction = {.kind = Rule::contraction, .any_case = true};
 constexpr Rule kToBreak = {.kind = Rule::space_to_break}, kInnerSpace = {.kind = Rule::inner_space};
-constexpr Rule kSpaces = runs_of(kSpace);                                       // \s+
-constexpr Rule kWord = runs_of(kLetter).maybe_after(kNoBreakOrWord);            // [^\r\n\p{L}\p{N}]?\p{L}+
-constexpr Rule kOthers = runs_of(kOther).maybe_after(kBlankSet);                //  ?[^\s\p{L}\p{N}]+
-constexpr Rule kOtherToBreak = kOthers.then_any(kBreaks);                   //  ?[^\s\p{L}\p{N}]+[\r\n]*
-constexpr Rule kOtherToBreakOrSlash = kOthers.then_any(kBreaksAndSlash);    //  ?[^\s\p{L}\p{N}]+[\r\n/]*
+constexpr Rule kSpaces = runs_of(kSpace);                                 // \s+
+constexpr Rule kWord = runs_of(kLetter).maybe_after(kNoBreakOrWord);      // [^\r\n\p{L}\p{N}]?\p{L}+
+constexpr Rule kOthers = runs_of(kOther).maybe_after(kBlankSet);          //  ?[^\s\p{L}\p{N}]+
+constexpr Rule kOtherToBreak = kOthers.then_any(kBreaks);                 //  ?[^\s\p{L}\p{N}]+[\r\n]*
+constexpr Rule kOtherToBreakOrSlash = kOthers.then_any(kBreaksAndSlash);  //  ?[^\s\p{L}\p{N}]+[\r\n/]*
 constexpr Rule kOneNumber = runs_of(kNumber).times(1, 1), kThreeNumbers = runs_of(kNumber).times(1, 3);
 
 // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-constexpr Rule kGpt2[] = {kContraction, runs_of(kLetter).maybe_after(kBlankSet), runs_of(kNumber).maybe_after(kBlankSet), kOthers,
-                          kInnerSpace, kSpaces};
+constexpr Rule kGpt2[] = {kContraction,
+                          runs_of(kLetter).maybe_after(kBlankSet),
+                          runs_of(kNumber).maybe_after(kBlankSet),
+                          kOthers,
+                          kInnerSpace,
+                          kSpaces};
 // (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 constexpr Rule kLlama3[] = {kAnyContraction, kWord, kThreeNumbers, kOtherToBreak, kToBreak, kInnerSpace, kSpaces};
 // ...|\p{N}|...
 constexpr Rule kQwen2[] = {kAnyContraction, kWord, kOneNumber, kOtherToBreak, kToBreak, kInnerSpace, kSpaces};
 // ...|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|...
-constexpr Rule kQwen35[] = {kAnyContraction,
-                            runs_of(kLetter | kMark).maybe_after(kNoBreakOrWord),
-                            kOneNumber,
-                            runs_of(none_of(kSpace | kLetter | kMark | kNumber)).maybe_after(kBlankSet).then_any(kBreaks),
-                            kToBreak,
-                            kInnerSpace,
-                            kSpaces};
+constexpr Rule kQwen35[] = {
+    kAnyContraction, runs_of(kLetter | kMark).maybe_after(kNoBreakOrWord),
+    kOneNumber,      runs_of(none_of(kSpace | kLetter | kMark | kNumber)).maybe_after(kBlankSet).then_any(kBreaks),
+    kToBreak,        kInnerSpace,
+    kSpaces};
 // Without contractions.
 constexpr Rule kUfakzeka[] = {kWord, kOneNumber, kOtherToBreak, kToBreak, kInnerSpace, kSpaces};
 // ...|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|...
@@ -65,19 +72,20 @@ constexpr Rule kDeepSeek3[] = {kAsciiWord, kMarkedWord, kSigns.then_any(kBreaks)
 constexpr Rule kSpark[] = {kAsciiWord, kMarkedWord, kSigns, runs_of(kBreaks).times(1, 1), kInnerSpace, kSpaces};
 
 constexpr Rule kNumbers[] = {runs_of(kNumber)}, kNumberEach[] = {kOneNumber}, kNumberTriples[] = {kThreeNumbers};
-constexpr Rule kDigitTriples[] = {runs_of(kAsciiDigit).times(3, 3)};                           // [0-9][0-9][0-9]
-constexpr Rule kBreakEach[] = {runs_of(kBreaks).times(1, 1)};                                   // [\r\n]
-constexpr Rule kLines[] = {runs_of(none_of(kLf)), runs_of(kLf)};                                    // [^\n]+|[\n]+
-constexpr Rule kHanKanaRuns[] = {runs_of(kHanKana)};                                            // [一-龥぀-ゟ゠-ヿ]+
-constexpr Rule kPunctuationRuns[] = {runs_of(kPunctuation | kMathSign)};                        // [\p{P}\$\+<=>\^~\|]+
-constexpr Rule kFalconRuns[] = {runs_of(kPunctuation | kMathSign | kBacktick)};                 // [\p{P}\$\+<=>\^~\|`]+
-constexpr Rule kBloomRuns[] = {runs_of(none_of(kSpace | kBloomStop)).maybe_after(kBlankSet)};   //  ?[^(\s|.,!?…。，、।۔،)]+
+constexpr Rule kDigitTriples[] = {runs_of(kAsciiDigit).times(3, 3)};             // [0-9][0-9][0-9]
+constexpr Rule kBreakEach[] = {runs_of(kBreaks).times(1, 1)};                    // [\r\n]
+constexpr Rule kLines[] = {runs_of(none_of(kLf)), runs_of(kLf)};                 // [^\n]+|[\n]+
+constexpr Rule kHanKanaRuns[] = {runs_of(kHanKana)};                             // [一-龥぀-ゟ゠-ヿ]+
+constexpr Rule kPunctuationRuns[] = {runs_of(kPunctuation | kMathSign)};         // [\p{P}\$\+<=>\^~\|]+
+constexpr Rule kFalconRuns[] = {runs_of(kPunctuation | kMathSign | kBacktick)};  // [\p{P}\$\+<=>\^~\|`]+
+constexpr Rule kBloomRuns[] = {
+    runs_of(none_of(kSpace | kBloomStop)).maybe_after(kBlankSet)};  //  ?[^(\s|.,!?…。，、।۔،)]+
 constexpr Rule kDeepSeekWords[] = {runs_of(kDeepSeekLetter).maybe_after(any_of(kSpace))};       // \s?[A-Za-zµÀ-...]+
 constexpr Rule kDeepSeekSigns[] = {runs_of(kDeepSeekPunctuation).maybe_after(any_of(kSpace))};  // \s?[!-/:-~...]+
-constexpr Rule kDeepSeekRuns[] = {runs_of(kDeepSeekCjk)};                                       // [一-龥ࠀ-一가-퟿]+
+constexpr Rule kDeepSeekRuns[] = {runs_of(kDeepSeekCjk)};                                   // [一-龥ࠀ-一가-퟿]+
 constexpr Rule kFinalSpace[] = {{.kind = Rule::final_space}};                               // \s+$
-constexpr Rule kSpacedLetters[] = {runs_of(kLetter).maybe_after(any_of(kSpace))};               // \s?\p{L}+
-constexpr Rule kSpacedPunctuation[] = {runs_of(kPunctuation).maybe_after(any_of(kSpace))};      // \s?\p{P}+
+constexpr Rule kSpacedLetters[] = {runs_of(kLetter).maybe_after(any_of(kSpace))};           // \s?\p{L}+
+constexpr Rule kSpacedPunctuation[] = {runs_of(kPunctuation).maybe_after(any_of(kSpace))};  // \s?\p{P}+
 
 constexpr SplitPass kGpt2Passes[] = {kGpt2};
 constexpr SplitPass kLlama3Passes[] = {kLlama3};
@@ -96,9 +104,10 @@ constexpr SplitPass kDefaultPasses[] = {kPunctuationRuns, kGpt2, kNumbers, kDigi
 constexpr SplitPass kBloomPasses[] = {kBloomRuns};
 constexpr SplitPass kVikingPasses[] = {kBloomRuns, kNumberEach};
 constexpr SplitPass kLagunaPasses[] = {kLines, kQwen2};
-constexpr SplitPass kDeepSeekLlmPasses[] = {kBreakEach, kDeepSeekWords, kDeepSeekSigns, kFinalSpace, kDeepSeekRuns,
-                                            kNumbers};
-constexpr SplitPass kDeepSeekCoderPasses[] = {kBreakEach, kSpacedLetters, kSpacedPunctuation, kDeepSeekRuns, kNumberEach};
+constexpr SplitPass kDeepSeekLlmPasses[] = {kBreakEach,  kDeepSeekWords, kDeepSeekSigns,
+                                            kFinalSpace, kDeepSeekRuns,  kNumbers};
+constexpr SplitPass kDeepSeekCoderPasses[] = {kBreakEach, kSpacedLetters, kSpacedPunctuation, kDeepSeekRuns,
+                                              kNumberEach};
 
 // Names and what goes with them: llama_vocab::impl::load in llama-vocab.cpp.
 constexpr PreTokenizer kPreTokenizers[] = {

@@ -28,11 +28,15 @@ struct SplitRule {
   bool before_required = false, any_case = false, with_contraction = false;
   size_t least = 1, most = std::numeric_limits<size_t>::max();
 
-  constexpr SplitRule maybe_after(CharSet s) const { return with([&](SplitRule& r) { r.before = s; }); }
+  constexpr SplitRule maybe_after(CharSet s) const {
+    return with([&](SplitRule& r) { r.before = s; });
+  }
   constexpr SplitRule always_after(CharSet s) const {
     return with([&](SplitRule& r) { r.before = s, r.before_required = true; });
   }
-  constexpr SplitRule then_any(CharSet s) const { return with([&](SplitRule& r) { r.after = s; }); }
+  constexpr SplitRule then_any(CharSet s) const {
+    return with([&](SplitRule& r) { r.after = s; });
+  }
   constexpr SplitRule times(size_t from, size_t to) const {
     return with([&](SplitRule& r) { r.least = from, r.most = to; });
   }
@@ -49,8 +53,8 @@ struct SplitRule {
 /// The alternatives of one regular expression, the first that matches counting.
 using SplitPass = std::span<const SplitRule>;
 
-/// A row of the table: what tokenizer.ggml.pre stands for. Each pass cuts what the one before left, into its matches and
-/// what lies between them.
+/// A row of the table: what tokenizer.ggml.pre stands for. Each pass cuts what the one before left, into its matches
+/// and what lies between them.
 struct PreTokenizer {
   std::string_view names;  ///< separated by spaces
   std::span<const SplitPass> passes;

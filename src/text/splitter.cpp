@@ -34,7 +34,7 @@ class RuleMatcher {
   };
 
   Char look(size_t at) {
-    if (at < text_.size() && uint8_t(text_[at]) < 0x80) return {table_.of(uint8_t(text_[at])), 1};
+    if (at < text_.size() && uint8_t(text_[at]) < 0x80) return {ascii_[uint8_t(text_[at])], 1};
     const std::string_view rest = text_.substr(std::min(at, text_.size()));
     if (rest.empty() || (open_ && utf8_cut_off(rest))) {
       saw_end_ = true;
@@ -175,6 +175,7 @@ class RuleMatcher {
   std::string_view text_;
   bool open_, saw_end_ = false;
   const CharClasses& table_ = CharClasses::table();
+  const uint32_t* ascii_ = table_.ascii();
   struct Run {
     CharSet set;
     size_t begin = 0, end = 0;
@@ -184,6 +185,27 @@ class RuleMatcher {
 
 }  // namespace
 
+Splitter::Splitter(const PreTokenizer& rules) {
+  const auto may_begin = [](const SplitRule& rule, uint32_t c) {
+    const uint32_t classes = CharClasses::table().of(c);
+    switch (rule.kind) {
+      case SplitRule::contraction:
+        return c == '\'';
+      case SplitRule::run:
+      case SplitRule::cased_word:
+        return rule.before.contains(classes) || rule.set.contains(classes) || rule.lower.contains(classes);
+      default:
+        return any_of(kSpace).contains(classes);
+    }
+  };
+  for (const SplitPass& pass : rules.passes) {
+    passes_.push_back({pass, {}});
+    for (uint32_t c = 0; c < 128; ++c)
+      passes_.back().may_begin[c] =
+          std::any_of(pass.begin(), pass.end(), [&](const SplitRule& rule) { return may_begin(rule, c); });
+  }
+}
+
 // Where more text follows, the pass ends at the first match that is not certain. What lies before it without a match is
 // certain not to match; more text can only add to its end, so that for the next pass it is text that goes on, too.
 size_t Splitter::split(size_t pass, std::string_view text, bool open, const TakeWord& take) const {
@@ -192,9 +214,13 @@ size_t Splitter::split(size_t pass, std::string_view text, bool open, const Take
     take(text);
     return text.size();
   }
-  RuleMatcher matcher(passes_[pass], text, open);
+  RuleMatcher matcher(passes_[pass].rules, text, open);
   size_t at = 0, gap = 0;
   while (at < text.size()) {
+    if (const uint8_t byte = uint8_t(text[at]); byte < 128 && !passes_[pass].may_begin[byte]) {
+      ++at;
+      continue;
+    }
     const size_t end = matcher.match(at);
     if (matcher.uncertain()) break;
     if (end == at) {

@@ -1,9 +1,11 @@
 // Cuts a text into the words of a pre-tokenizer.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <string_view>
+#include <vector>
 
 #include "text/split_rules.h"
 
@@ -12,7 +14,7 @@ namespace toy {
 /// Takes time linear in the text, whatever the text is.
 class Splitter {
  public:
-  explicit Splitter(const PreTokenizer& rules) : passes_(rules.passes) {}
+  explicit Splitter(const PreTokenizer& rules);
 
   using TakeWord = std::function<void(std::string_view)>;
   /// Calls take() for one word after the other; together they are the text. Unless `last`, more text follows, and the
@@ -21,7 +23,11 @@ class Splitter {
 
  private:
   size_t split(size_t pass, std::string_view text, bool open, const TakeWord& take) const;
-  std::span<const SplitPass> passes_;
+  struct Pass {
+    SplitPass rules;
+    std::array<bool, 128> may_begin;  ///< ASCII characters that a match may begin with
+  };
+  std::vector<Pass> passes_;
 };
 
 }  // namespace toy

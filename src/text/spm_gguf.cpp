@@ -45,8 +45,8 @@ std::shared_ptr<const Tokenizer> load_spm(const gguf::File& file, SpmModel model
   check(bpe || file.has("tokenizer.ggml.scores"), "{}: tokenizer.ggml.scores is missing, which a unigram model needs",
         v.source);
   // Without scores all merges are equal and the leftmost goes first, as in llama.cpp.
-  v.scores = file.has("tokenizer.ggml.scores") ? file.get_f32s("tokenizer.ggml.scores")
-                                               : std::vector<float>(v.tokens.size());
+  v.scores =
+      file.has("tokenizer.ggml.scores") ? file.get_f32s("tokenizer.ggml.scores") : std::vector<float>(v.tokens.size());
   v.add_space_prefix = file.get_bool("tokenizer.ggml.add_space_prefix", bpe);
   v.remove_extra_whitespaces = file.get_bool("tokenizer.ggml.remove_extra_whitespaces", false);
   v.chars_map = get_chars_map(file);

@@ -107,8 +107,8 @@ std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view spec, std::stri
   if (spec == "bytes") return make_byte_tokenizer();
   const size_t colon = spec.find(':');
   const std::string_view kind = spec.substr(0, colon);
-  check(colon != spec.npos && (kind == "bpe" || kind == "spm" || kind == "unigram"), "unknown tokenizer \"{}\": {}", spec,
-        kAcceptedSpecs);
+  check(colon != spec.npos && (kind == "bpe" || kind == "spm" || kind == "unigram"), "unknown tokenizer \"{}\": {}",
+        spec, kAcceptedSpecs);
   const std::string_view number = spec.substr(colon + 1);
   SpmTrainOptions options;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), options.vocab_size);

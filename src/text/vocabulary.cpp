@@ -184,9 +184,10 @@ size_t VocabularyTokenizer::encode_part(std::string_view text, bool last, Encode
     }
     if (found.bytes == 0 || at < found.begin) break;
     size_t end = found.begin + found.bytes;
-    if (std::binary_search(strips.begin(), strips.end(), found.id))
+    if (std::binary_search(strips.begin(), strips.end(), found.id)) {
       end = std::min(text.find_first_not_of(" \t\n\v\f\r", end), text.size());
-    if (end > found.begin + found.bytes && end == text.size() && !last) break;
+      if (end == text.size() && !last) break;
+    }
     ids.push_back(found.id);
     place = {place.bytes + (end - at), false, false};
     at = end;

@@ -33,7 +33,7 @@ struct Vocabulary {
   std::optional<int32_t> bos, eos, unknown;
   std::map<std::string, int32_t> other_ids;  ///< by key: tokenizer.ggml.eot_token_id, ...
   std::vector<int32_t> end_of_generation;    ///< sorted; may leave out `eos`
-  std::vector<int32_t> strips_after;         ///< sorted: tokens that, written out in a text, take the spaces behind them
+  std::vector<int32_t> strips_after;  ///< sorted: tokens that, written out in a text, take the spaces behind them
   bool add_bos = false, add_eos = false;
 
   TokenType type(int32_t id) const { return TokenType(types[size_t(id)]); }
@@ -46,13 +46,13 @@ struct VocabularyDefaults {
   bool add_bos = false, add_eos = false;
 };
 /// Reads everything but `source` and `names`, then finds the special tokens that files do not name, as llama.cpp does
-/// (llama-vocab.cpp, llama_vocab::impl::load): some texts make a token a control token that ends a generation, whatever its
-/// type in the file. Throws Error{bad_input} for ids outside the vocabulary.
+/// (llama-vocab.cpp, llama_vocab::impl::load): some texts make a token a control token that ends a generation, whatever
+/// its type in the file. Throws Error{bad_input} for ids outside the vocabulary.
 void read_vocabulary(const gguf::File& file, const VocabularyDefaults& otherwise, Vocabulary& v);
 /// The same keys.
 void save_vocabulary(const Vocabulary& v, gguf::Writer& writer);
-/// Throws Error{bad_input} naming source, key and reason for what is no vocabulary: sizes, types, ids, tokens that are not
-/// UTF-8 or there twice.
+/// Throws Error{bad_input} naming source, key and reason for what is no vocabulary: sizes, types, ids, tokens that are
+/// not UTF-8 or there twice.
 void check_vocabulary(const Vocabulary& v);
 
 /// The byte that "<0x0A>" stands for; none for what is not the name of a byte token.

@@ -167,7 +167,8 @@ std::shared_ptr<const Tokenizer> load_wordpiece(const gguf::File& file) {
   constexpr int32_t kUnknown = 100, kBegin = 101, kSeparator = 102;  // of BERT; the defaults in llama-vocab.cpp
   WordPieceVocabulary v;
   const uint32_t separator = file.get_u32("tokenizer.ggml.seperator_token_id", kSeparator);
-  read_vocabulary(file, {.bos = kBegin, .eos = int32_t(separator), .unknown = kUnknown, .add_bos = true, .add_eos = true}, v);
+  read_vocabulary(file,
+                  {.bos = kBegin, .eos = int32_t(separator), .unknown = kUnknown, .add_bos = true, .add_eos = true}, v);
   v.lowercase = file.get_bool(kLowercaseKey, true);
   v.strip_accents = file.get_bool(kStripAccentsKey, v.lowercase);
   rewrite_marks(v);

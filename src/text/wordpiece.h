@@ -18,8 +18,9 @@ struct WordPieceVocabulary : Vocabulary {
 };
 
 /// Gives the ids of Hugging Face's BertTokenizer (BasicTokenizer and WordpieceTokenizer in google-research/bert,
-/// tokenization.py). A text does not come back: case, accents, control characters and the kind of spaces are lost. llama.cpp
-/// removes all marks as accents (\p{M}; BERT: \p{Mn}), and cuts up words of any length (BERT: 100 characters).
+/// tokenization.py). A text does not come back: case, accents, control characters and the kind of spaces are lost.
+/// llama.cpp removes all marks as accents (\p{M}; BERT: \p{Mn}), and cuts up words of any length (BERT: 100
+/// characters).
 class WordPieceTokenizer final : public VocabularyTokenizer {
  public:
   /// Throws Error{bad_input} naming source, key and reason for a vocabulary that is no vocabulary.

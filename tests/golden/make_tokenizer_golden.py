@@ -10,16 +10,18 @@ The file has
               texts a hash of those lengths
   bpe         a small vocabulary, trained here, and for pre-tokenizers with and without `ignore_merges` the ids of the
               texts and the hashes of the random texts' ids
+  wordpiece   the same of a BERT tokenizer, in the names that GGUF has: "_" (U+2581) before what begins a word
 
 Every pre-tokenizer is the one in a tokenizer.json on the Hugging Face Hub (Sequence, Digits, Punctuation, Split), with the
 exact regular expressions; those of `default` are llama.cpp's, which has it for files that name none.  Random texts have only
 characters that Unicode 14 assigns, so that it does not matter which later version somebody's tables are.
 """
+import collections
 import json
 import pathlib
 import unicodedata
 
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 HERE = pathlib.Path(__file__).resolve().parent
 MASK = 2**64 - 1
@@ -120,6 +122,10 @@ RANGES = [(0x00, 0x7F), (0x20, 0x7E), (0x41, 0x7A), (0x80, 0xFF), (0x100, 0x24F)
           (0x1D7CE, 0x1D7FF), (0x1E900, 0x1E943), (0x1F300, 0x1F64F), (0x20000, 0x2A6DD), (0xE0020, 0xE007F)]
 
 
+# What the small vocabularies are trained on: texts above, more often than the English of this script.
+CORPUS = __doc__.split("\n") + TEXTS * 3
+
+
 class SplitMix64:
     """Steele, Lea, Flood: Fast splittable pseudorandom number generators (2014)."""
 
@@ -167,12 +173,11 @@ def hashes(texts, numbers_of):
 
 
 def trained_vocabulary():
-    """256 bytes and 244 merges of the texts of this script, in the bytes' GPT-2 names."""
+    """256 bytes and 244 merges, in the bytes' GPT-2 names."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    corpus = [line for line in pathlib.Path(__file__).read_text("utf-8").split("\n") if line.isascii()]
     trainer = trainers.BpeTrainer(vocab_size=500, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
-    tokenizer.train_from_iterator(corpus + TEXTS * 3, trainer)
+    tokenizer.train_from_iterator(CORPUS, trainer)
     model = json.loads(tokenizer.to_str())["model"]
     tokens = sorted(model["vocab"], key=model["vocab"].get)
     merges = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
@@ -187,6 +192,30 @@ def bpe(tokens, merges, steps, ignore_merges):
     return tokenizer
 
 
+def wordpiece():
+    """A tokenizer as BERT's, and its tokens as GGUF has them: characters below U+3000 and frequent parts of words."""
+    normalizer, pre = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
+    words = [w for text in CORPUS for w, _ in pre.pre_tokenize_str(normalizer.normalize_str(text))]
+    counts = collections.Counter()
+    for word in words:
+        for begin in range(len(word)):
+            for end in range(begin + 1, min(len(word), begin + 6) + 1):
+                counts[("##" if begin else "") + word[begin:end]] += 1
+    letters = sorted(piece for piece in counts if len(piece.removeprefix("##")) == 1 and piece[-1] < "\u3000")
+    longer = sorted((p for p in counts if len(p.removeprefix("##")) > 1), key=lambda p: (-counts[p], p))[:200]
+    pieces = ["[UNK]", "[CLS]", "[SEP]"] + letters + longer
+    tokenizer = Tokenizer(models.WordPiece({p: id for id, p in enumerate(pieces)}, unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre
+    rename = lambda p: p if p.startswith("[") and len(p) == 5 else p[2:] if p.startswith("##") else "\u2581" + p
+    return tokenizer, [rename(p) for p in pieces]
+
+
+def expected(tokenizer, randoms):
+    """The ids of the texts, and the hashes of the random texts' ids, counted from 1."""
+    ids = lambda text: [id + 1 for id in tokenizer.encode(text).ids]
+    return {"texts": [" ".join(str(i - 1) for i in ids(t)) for t in TEXTS], "hashes": hashes(randoms, ids)}
+
+
 def main():
     for first, last in RANGES:
         bad = [hex(c) for c in range(first, last + 1) if unicodedata.category(chr(c)) in ("Cn", "Cs")]
@@ -198,16 +227,15 @@ def main():
         lengths = lambda text: [len(w.encode()) for w, _ in pre.pre_tokenize_str(text)]
         words[name] = {"texts": [" ".join(map(str, lengths(t))) for t in TEXTS], "hashes": hashes(randoms, lengths)}
     tokens, merges = trained_vocabulary()
-    cases = {}
-    for name in ("gpt-2", "llama-bpe", "deepseek-llm"):
-        ignore_merges = name == "llama-bpe"
-        # Tokens without a merge that makes them: only ignore_merges finds them.
-        extra = ["ĠHello", "Hello"]
-        tokenizer = bpe(tokens + extra, merges, PRE_TOKENIZERS[name], ignore_merges)
-        ids = lambda text: [id + 1 for id in tokenizer.encode(text).ids]
-        cases[name] = {"texts": [" ".join(str(i - 1) for i in ids(t)) for t in TEXTS], "hashes": hashes(randoms, ids)}
+    extra = ["Ġindented", "camelCaseWord"]  # no merge makes them: only ignore_merges finds them
+    assert not set(extra) & set(tokens)
+    tokens += extra
+    ids = {name: expected(bpe(tokens, merges, PRE_TOKENIZERS[name], name == "llama-bpe"), randoms)
+           for name in ("gpt-2", "llama-bpe", "deepseek-llm")}
+    bert, bert_tokens = wordpiece()
     golden = {"texts": TEXTS, "fragments": FRAGMENTS, "ranges": RANGES, "words": words,
-              "bpe": {"tokens": tokens + extra, "merges": merges, "ids": cases}}
+              "bpe": {"tokens": tokens, "merges": merges, "ids": ids},
+              "wordpiece": {"tokens": bert_tokens, "ids": expected(bert, randoms)}}
     text = json.dumps(golden, ensure_ascii=True, indent=0, separators=(",", ":"))
     (HERE / "tokenizers.golden.json").write_text(text + "\n")
 

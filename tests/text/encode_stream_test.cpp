@@ -1,7 +1,10 @@
 // A text in parts gives the ids of the whole, for every tokenizer and however it is cut.
 #include <gtest/gtest.h>
 
+#include "text/bpe.h"
+#include "text/byte_level.h"
 #include "text/spm.h"
+#include "text/wordpiece.h"
 #include "text_testing.h"
 #include "toy/base/utf8.h"
 
@@ -12,8 +15,9 @@ using namespace testing;
 using Ids = std::vector<int32_t>;
 
 // In random parts, with chunks small enough that every part is an occasion to cut.
-Ids in_parts(const Tokenizer& tokenizer, std::string_view text, RandomText& random, size_t chunk) {
-  EncodeStream stream(tokenizer, chunk);
+Ids in_parts(const Tokenizer& tokenizer, std::string_view text, RandomText& random, size_t chunk,
+             EncodeOptions options = {}) {
+  EncodeStream stream(tokenizer, chunk, options);
   Ids ids;
   while (!text.empty()) {
     const size_t bytes = std::min<size_t>(text.size(), random.below(uint32_t(3 * chunk)));
@@ -54,6 +58,41 @@ TEST(EncodeStream, PartsGiveTheIdsOfTheWhole) {
   const std::string text = training_text(5, 30000);
   expect_same(*train_spm(text, {.vocab_size = 400}), "spm");
   expect_same(*train_unigram(text, {.vocab_size = 400}), "unigram");
+  expect_same(*train_bpe(text, 400), "bpe");
+}
+
+// Tokens written out in the text, which a cut may go through; WordPiece, whose words end with spaces.
+TEST(EncodeStream, TokensWrittenOut) {
+  const std::vector<std::string> literals = {"<|x|>", "<|x|>y", "  ", "[CLS]", "<|"};
+  BpeVocabulary bpe;
+  bpe.source = "small";
+  for (int byte = 0; byte < 256; ++byte) bpe.tokens.push_back(byte_level_name(uint8_t(byte)));
+  bpe.merges = {"t h", "Ġ th", "Ġth e"};
+  WordPieceVocabulary bert;
+  bert.source = "small";
+  bert.tokens = {"[UNK]", "\u2581the", "\u2581", "a", "t", "h"};
+  bert.unknown = 0;
+  for (Vocabulary* v : std::initializer_list<Vocabulary*>{&bpe, &bert}) {
+    v->types.assign(v->tokens.size(), 1);
+    for (size_t i = 0; i < literals.size(); ++i)
+      v->tokens.push_back(literals[i]), v->types.push_back(i % 2 == 0 ? 3 : 4);
+  }
+  const WordPieceTokenizer wordpiece(bert);
+  expect_same(wordpiece, "wordpiece");
+  for (const char* pre : {"gpt-2", "llama-bpe", "smollm", "deepseek-llm", "default", "tekken"}) {
+    bpe.pre = pre;
+    const BpeTokenizer tokenizer(bpe);
+    expect_same(tokenizer, pre);
+    RandomText random(2);
+    for (int round = 0; round < 50; ++round) {
+      std::string text;
+      for (int i = 0; i < 30; ++i)
+        text += std::vector<std::string>{"<|x|>", "y", " the", "<|x", " ", "[CLS", "1", "\n", "\xC3"}[random.below(9)];
+      for (const bool special : {false, true})
+        for (const Tokenizer* t : std::initializer_list<const Tokenizer*>{&tokenizer, &wordpiece})
+          ASSERT_EQ(in_parts(*t, text, random, 3, {special}), t->encode(text, {special})) << pre << " " << text;
+    }
+  }
 }
 
 // Runs of unknown characters give one token, also across a cut; user-defined tokens and the prefix cross none.
@@ -78,7 +117,7 @@ TEST(EncodeStream, UnknownRunsLiteralsAndThePrefix) {
 // What is held back is a chunk and no more, where a tokenizer has places to cut in.
 TEST(EncodeStream, GivesIdsAsTheTextComes) {
   const std::string text = training_text(7, 200000);
-  for (const char* spec : {"bytes", "spm:400", "unigram:400"}) {
+  for (const char* spec : {"bytes", "bpe:400", "spm:400", "unigram:400"}) {
     const auto tokenizer = make_tokenizer(spec, training_text(5, 30000));
     EncodeStream stream(*tokenizer, 20000);
     Ids ids;
@@ -114,6 +153,7 @@ TEST(Fingerprint, TellsTokenizersApart) {
   EXPECT_EQ(spm->fingerprint(), train_spm(text, {.vocab_size = 400})->fingerprint());
   EXPECT_NE(spm->fingerprint(), train_spm(text, {.vocab_size = 401})->fingerprint());
   EXPECT_NE(spm->fingerprint(), make_byte_tokenizer()->fingerprint());
+  EXPECT_NE(spm->fingerprint(), train_bpe(text, 400)->fingerprint());
   SpmVocabulary v = bare_vocabulary();
   const uint64_t before = SpmTokenizer(v).fingerprint();
   v.scores[3] += 1;

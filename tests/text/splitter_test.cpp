@@ -108,7 +108,10 @@ TEST(Splitter, LongRunsTakeLinearTime) {
     return text;
   };
   const auto begin = std::chrono::steady_clock::now();
-  for (const char* part : {"a", "A", " ", "\n", "1", "'", "\xE4\xB8\xAD", "\xCC\x81", "\xFF", "\xC2\xA0", " \n", "\xCA\xB0" "A", "!"}) {
+  for (const char* part : {"a", "A", " ", "\n", "1", "'", "\xE4\xB8\xAD", "\xCC\x81", "\xFF", "\xC2\xA0", " \n",
+                           "\xCA\xB0"
+                           "A",
+                           "!"}) {
     for (const char* end : {"", "x", "\xE4\xB8\xAD"}) {
       const std::string text = repeated(part) + end;
       for (const std::string& name : rows(TokenizerGolden())) {

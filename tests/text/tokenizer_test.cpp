@@ -21,7 +21,8 @@ TEST(MakeTokenizer, AcceptsItsForms) {
 }
 
 TEST(MakeTokenizer, NamesTheFormsItAccepts) {
-  for (const char* spec : {"", "byte", "bpe", "bpe:x", "wordpiece:512", "spm", "spm:", "spm:x", "spm:512x", "spm: 512", "spm:99999999999"}) {
+  for (const char* spec : {"", "byte", "bpe", "bpe:x", "wordpiece:512", "spm", "spm:", "spm:x", "spm:512x", "spm: 512",
+                           "spm:99999999999"}) {
     const std::string message = message_of([&] { make_tokenizer(spec, "text"); });
     expect_contains(message, spec);
     if (std::string(spec) == "spm:99999999999") expect_contains(message, "no vocabulary has 99999999999 tokens");

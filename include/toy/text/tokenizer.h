@@ -102,7 +102,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const gguf::File& file);
 /// A tokenizer for those who can do without.
 struct OptionalTokenizer {
   std::shared_ptr<const Tokenizer> tokenizer;  ///< nullptr: the file has none, or none that can be loaded
-  std::string warning;  ///< why it cannot be loaded, or what is to be known about it; mostly ""
+  std::string warning;                         ///< why it cannot be loaded, or what is to be known about it; mostly ""
 };
 /// As load_tokenizer(), but a tokenizer that is not supported or is broken gives a warning instead of an Error.
 OptionalTokenizer try_load_tokenizer(const gguf::File& file);
@@ -134,10 +134,10 @@ std::shared_ptr<const Tokenizer> train_spm(std::string_view text, const SpmTrain
 /// that are not in the vocabulary. `threads` is ignored, because more threads would change the result.
 std::shared_ptr<const Tokenizer> train_unigram(std::string_view text, const SpmTrainOptions& options);
 
-/// Trains byte-level BPE on a text: the 256 bytes (ids 0 to 255), merges of the most frequent pairs, and "<|endoftext|>" as
-/// bos() and eos(). Words are those of Qwen 2: numbers are cut into digits. decode(encode(t)) == t for every text. llama.cpp
-/// reads it. Deterministic. Throws Error{bad_input} when the text is too small for the vocabulary, naming how many tokens it
-/// gives.
+/// Trains byte-level BPE on a text: the 256 bytes (ids 0 to 255), merges of the most frequent pairs, and
+/// "<|endoftext|>" as bos() and eos(). Words are those of Qwen 2: numbers are cut into digits. decode(encode(t)) == t
+/// for every text. llama.cpp reads it. Deterministic. Throws Error{bad_input} when the text is too small for the
+/// vocabulary, naming how many tokens it gives.
 std::shared_ptr<const Tokenizer> train_bpe(std::string_view text, int32_t vocab_size);
 
 /// "bytes", "bpe:V", "spm:V" or "unigram:V". Throws with the accepted forms.
