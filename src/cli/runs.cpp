@@ -17,6 +17,7 @@
 #include "cli/tables.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
 #include "toy/runs/report.h"
 #include "toy/runs/run.h"
 
