@@ -51,6 +51,12 @@ DecodeShape shape_of(const Model& model, const DecoderOptions& options) {
   return shape;
 }
 
+PlanOptions plan_options(const DecoderOptions& options) {
+  PlanOptions o{.fuse = !options.check_finite};
+  if (!options.exact) o.products = DType::q8_0;
+  return o;
+}
+
 int64_t rows_of(const DecodeShape& shape, const DecoderOptions& options) {
   return std::min(options.max_rows, shape.context * shape.sequences);
 }
@@ -62,7 +68,7 @@ size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& o
   const ParamStore* store = model.params.get();
   const DecodeGraph d = build_decode_graph(
       model.spec, [store](const std::string& name) { return store->type(name).dtype; }, shape, rows_of(shape, options));
-  const Plan plan = compile(*d.graph, d.outputs, d.updates, device, {.fuse = !options.check_finite});
+  const Plan plan = compile(*d.graph, d.outputs, d.updates, device, plan_options(options));
   return state_bytes(model.spec, shape, &device) + plan.arena_bytes + plan.input_bytes(device);
 }
 
@@ -74,8 +80,7 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
   const ParamStore* store = model.params.get();
   const DecodeGraph d = build_decode_graph(
       model.spec, [store](const std::string& name) { return store->type(name).dtype; }, state_->shape(), max_rows_);
-  auto plan =
-      std::make_shared<const Plan>(compile(*d.graph, d.outputs, d.updates, device, {.fuse = !options.check_finite}));
+  auto plan = std::make_shared<const Plan>(compile(*d.graph, d.outputs, d.updates, device, plan_options(options)));
   require_memory(plan->arena_bytes + plan->input_bytes(device), "decoding with this context");
   session_ = std::make_unique<Session>(device, plan, std::initializer_list<const ParamStore*>{store, &state_->slots()});
   session_->check_finite(options.check_finite);

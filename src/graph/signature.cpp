@@ -69,6 +69,8 @@ class Parser {
     const std::string w = word();
     if (w == "float")
       o.dtypes = OperandSpec::any_float;
+    else if (w == "weight")
+      o.dtypes = OperandSpec::weight;
     else if (w == "any")
       o.dtypes = OperandSpec::any;
     else if (w == "i32")
@@ -76,7 +78,7 @@ class Parser {
     else if (w == "f32")
       o.dtypes = OperandSpec::fixed, o.dtype = DType::f32;
     else
-      broken("float, any, f32 or i32");
+      broken("float, weight, any, f32 or i32");
   }
   DimSpec dim() {
     DimSpec d;
@@ -154,6 +156,7 @@ class Bindings {
   static int fixed_dims(const OperandSpec& s) { return int(s.dims.size()) - (has_star(s) ? 1 : 0); }
 
   void dtype(const OperandSpec& spec, const TensorType& t, const std::string& who) {
+    if (spec.dtypes == OperandSpec::weight && is_quantized(t.dtype)) return;
     check(!is_quantized(t.dtype), "{}: {} is {}, a quantized type, which it does not take", op_, who, name_of(t.dtype));
     if (spec.dtypes == OperandSpec::any) return;
     if (spec.dtypes == OperandSpec::fixed) {
@@ -161,7 +164,7 @@ class Bindings {
       return;
     }
     check(is_float(t.dtype), "{}: {} is {}, expected a float type", op_, who, name_of(t.dtype));
-    if (spec.dtypes == OperandSpec::any_float) return;
+    if (spec.dtypes == OperandSpec::any_float || spec.dtypes == OperandSpec::weight) return;
     if (!float_) float_ = t.dtype, float_who_ = who;
     check(*float_ == t.dtype, "{}: {} is {}, {} is {}; cast one of them", op_, who, name_of(t.dtype), float_who_,
           name_of(*float_));

@@ -16,7 +16,7 @@ void vjp(Vjp& c) {
 }  // namespace
 
 const OpDef& embedding_def() {
-  static const OpDef def{.signature = "embedding(table:float[V,D], ids:i32[N]) -> y:[N,D]",
+  static const OpDef def{.signature = "embedding(table:weight[V,D], ids:i32[N]) -> y:[N,D]",
                          .vjp = vjp,
                          .cost = [](const CostQuery& q) { return Cost{.bytes = 2.0 * double(q.out[0].bytes())}; }};
   return def;

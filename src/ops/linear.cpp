@@ -18,6 +18,7 @@ void vjp(Vjp& c) {
 }
 
 std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs&) {
+  if (is_quantized(in[1].type().dtype)) return {};  // there is nothing simpler
   const Value w = in[1].type().dtype == in[0].type().dtype ? in[1] : cast(in[1], in[0].type().dtype);
   Value y = matmul(in[0], w, {false, true});
   if (in[2]) y = y + in[2];
@@ -28,7 +29,7 @@ std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs&) {
 }  // namespace
 
 const OpDef& linear_def() {
-  static const OpDef def{.signature = "linear(x:[N,I], w:float[O,I], bias?:[O], acc?:[N,O]) -> y:[N,O]",
+  static const OpDef def{.signature = "linear(x:[N,I], w:weight[O,I], bias?:[O], acc?:[N,O]) -> y:[N,O]",
                          .vjp = vjp,
                          .cost = cost,
                          .decompose = decompose};

@@ -16,6 +16,9 @@ struct DecoderOptions {
   int64_t context = 0;        ///< positions per sequence; 0: what the model was made for
   int64_t max_rows = 256;     ///< rows computed together; longer prompts are split, with the same bits
   bool check_finite = false;  ///< Session::check_finite in every call
+  /// Products with quantized weights do not round their other operand to 8 bits: slower, and as exact as with the same
+  /// weights in f32.
+  bool exact = false;
 };
 
 /// One row of a call: the next token of a sequence.

@@ -9,7 +9,7 @@
 // `@name` is the integer attribute `name`; `[...]` is left to the op's own rule. Operands: `?` optional (an input may
 // be absent, an output exists only if it is used), `!` donated (the output of that name is the updated input and lies
 // where it lies), `...` one or more. Dtypes: none written: the op's float dtype T, the same for all; `float`, `any`:
-// free; `f32`, `i32`: that one.
+// free; `weight`: any float or quantized type; `f32`, `i32`: that one.
 #pragma once
 
 #include <span>
@@ -50,7 +50,7 @@ struct DimSpec {
 struct OperandSpec {
   std::string name;
   bool optional = false, donated = false, variadic = false, free_shape = false;
-  enum DTypes { same, any_float, any, fixed } dtypes = same;
+  enum DTypes { same, any_float, weight, any, fixed } dtypes = same;
   DType dtype = DType::f32;  ///< of `fixed`
   std::vector<DimSpec> dims;
 };

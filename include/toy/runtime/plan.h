@@ -48,7 +48,8 @@ struct PlanLeaf {
 struct PlanOptions {
   bool strict = false;  ///< an op that the device has no kernel for is an error instead of running its decomposition
   int threads = 0;      ///< 0: the device's
-  /// bf16: dense products round their operands to it and sum in f32, where the device has kernels for that.
+  /// bf16: dense products round their operands to it and sum in f32, where the device has kernels for that. q8_0:
+  /// products with quantized weights round the rows of the other operand to blocks of 8 bits; else they are exact.
   DType products = DType::f32;
   bool fuse = true;  ///< chains of elementwise ops become one step, with the same bits
 };

@@ -17,7 +17,7 @@ class CpuDevice final : public HostDevice {
   std::string_view name() const override { return "cpu"; }
   DType storage(DType logical) const override { return logical; }
   bool has_products(DType type) const override {
-    return type == DType::f32 || (type == DType::bf16 && cpu::has_bf16_products());
+    return type == DType::f32 || type == DType::q8_0 || (type == DType::bf16 && cpu::has_bf16_products());
   }
   // The width of vectors decides nothing, see docs/numerics.md.
   std::string arithmetic(DType products) const override {

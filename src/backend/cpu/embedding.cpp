@@ -1,4 +1,4 @@
-// Rows of a table (f32, f16 or bf16), exactly; and the gradient of the table, one f32 addition for each
+// Rows of a table (f32, f16, bf16 or in blocks), exactly; and the gradient of the table, one f32 addition for each
 // lookup.
 #define TOY_TARGET_FILE "backend/cpu/embedding.cpp"
 #include "backend/cpu/each_target.h"
@@ -7,21 +7,22 @@
 #include "backend/cpu/half-inl.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"
+#include "toy/tensor/quantize.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace toy::cpu::HWY_NAMESPACE {
 namespace {
 
-template <class T>
-void gather(const ExecContext& ctx, const KernelArgs& args) {
+// Calls row(id, out) for each place of a token that is there.
+template <class Row>
+void gather(const ExecContext& ctx, const KernelArgs& args, const Row& row) {
   const int64_t V = args.in[0].shape[0], width = args.in[0].shape[1];
-  const T* table = args.in[0].as<const T>();
   const auto* id = args.in[1].as<const int32_t>();
   const Range rows = share_rows(ctx, args.in[1].shape[0], width);
   for (int64_t n = rows.begin; n < rows.end; ++n) {
     float* out = args.out[0].as<float>() + n * width;
     if (id[n] >= 0 && id[n] < V) {
-      to_f32(table + id[n] * width, width, out);
+      row(id[n], out);
     } else {
       if (ctx.error) ctx.error->set("embedding: row {} has id {}", n, id[n]);
       std::memset(out, 0, size_t(width) * sizeof(float));
@@ -29,14 +30,31 @@ void gather(const ExecContext& ctx, const KernelArgs& args) {
   }
 }
 
+template <class T>
+void gather_elements(const ExecContext& ctx, const KernelArgs& args) {
+  const int64_t width = args.in[0].shape[1];
+  const T* table = args.in[0].as<const T>();
+  gather(ctx, args, [&](int64_t id, float* out) { to_f32(table + id * width, width, out); });
+}
+
+void gather_blocks(const ExecContext& ctx, const KernelArgs& args) {
+  const View& table = args.in[0];
+  const int64_t width = table.shape[1];
+  const size_t bytes = bytes_of(table.dtype, {width});
+  gather(ctx, args, [&](int64_t id, float* out) {
+    dequantize(table.dtype, table.as<const std::byte>() + size_t(id) * bytes, {out, size_t(width)});
+  });
+}
+
 void embedding(const ExecContext& ctx, const KernelArgs& args) {
+  if (is_quantized(args.in[0].dtype)) return gather_blocks(ctx, args);
   switch (args.in[0].dtype) {
     case DType::f16:
-      return gather<F16>(ctx, args);
+      return gather_elements<F16>(ctx, args);
     case DType::bf16:
-      return gather<BF16>(ctx, args);
+      return gather_elements<BF16>(ctx, args);
     default:
-      return gather<float>(ctx, args);
+      return gather_elements<float>(ctx, args);
   }
 }
 
@@ -75,7 +93,8 @@ HWY_EXPORT(embedding);
 HWY_EXPORT(embedding_grad);
 
 bool accepts(const KernelQuery& q) noexcept {
-  return is_weight_type(q.in[0].dtype) && q.in[1].dtype == DType::i32 && q.out[0].dtype == DType::f32;
+  return (is_weight_type(q.in[0].dtype) || is_quantized(q.in[0].dtype)) && q.in[1].dtype == DType::i32 &&
+         q.out[0].dtype == DType::f32;
 }
 
 }  // namespace

@@ -15,5 +15,8 @@ KernelRecord linear_grad_x_bf16_kernel();
 KernelRecord linear_grad_w_bf16_kernel();
 KernelRecord linear_xent_bf16_kernel();
 KernelRecord matmul_bf16_kernel();
+// Weights in blocks: with rows rounded to 8 bits where the plan allows it (quant.h), or exactly.
+KernelRecord linear_quantized_kernel();
+KernelRecord linear_exact_kernel();
 
 }  // namespace toy::cpu

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "toy/base/threads.h"
 
@@ -18,6 +19,7 @@ class Pieces {
 
   /// The next one; empty at the end.
   Range next() {
+    if (!team_.pool) return std::exchange(left_, {});
     Range piece;
     for (const int64_t mine = team_.pool->claim(); passed_ <= mine; ++passed_) {
       const int64_t size = std::max(least_, left_.size() / (2 * team_.threads));

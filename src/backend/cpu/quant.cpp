@@ -1,0 +1,61 @@
+#include "backend/cpu/quant.h"
+
+#include <algorithm>
+
+#include "backend/cpu/pieces.h"
+#include "backend/cpu/quant_isa.h"
+
+namespace toy::cpu {
+namespace {
+
+constexpr size_t kRowBlock = 192;  // rows that pass by a panel; their sums for a strip stay in L1
+constexpr size_t kMostStrip = 32;
+constexpr size_t kPrivate = 16384;  // values of x that each thread quantizes for itself rather than waiting for others
+
+const QuantIsa& best_isa() {
+  static const QuantIsa* best = quant_vnni() ? quant_vnni() : quant_avx2() ? quant_avx2() : quant_plain();
+  return *best;
+}
+
+// Values of k that share an integer scale of the weights.
+size_t part_of(DType t) {
+  return t == DType::q2_k || t == DType::q3_k || t == DType::q6_k ? 16 : 32;
+}
+
+size_t sums_bytes(size_t rows) { return std::min(rows, kRowBlock) * kMostStrip * sizeof(float); }
+bool is_private(size_t rows, size_t k) { return rows * k <= kPrivate; }
+size_t rows_bytes(size_t rows, size_t k) { return (QuantRows::bytes(rows, k) + 63) / 64 * 64; }
+
+}  // namespace
+
+size_t quant_workspace(size_t rows, size_t k, int threads) {
+  // Fewer rows than planned may be private, and then need a copy for each thread.
+  const size_t own = std::max<size_t>(1, std::min(rows, kPrivate / std::max<size_t>(k, 1)));
+  return std::max(rows_bytes(rows, k), rows_bytes(own, k) * size_t(threads)) + sums_bytes(rows) * size_t(threads);
+}
+
+void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* workspace) {
+  if (p.rows == 0 || p.outs == 0) return;
+  const QuantIsa& isa = best_isa();
+  const bool is_own = is_private(p.rows, p.k);
+  std::byte* memory = workspace + size_t(team.threads) * sums_bytes(p.rows);
+  if (is_own) memory += size_t(team.thread) * rows_bytes(p.rows, p.k);
+  const QuantRows x(memory, p.rows, p.k, info_of(p.w_type).block, part_of(p.w_type));
+  const Range mine = is_own ? Range{0, int64_t(p.rows)} : part(int64_t(p.rows), team.thread, team.threads);
+  quantize_rows(p.x, size_t(mine.begin), size_t(mine.end), isa.offset(p.w_type), x);
+  if (!is_own) team.barrier();
+  const size_t blocks = (p.rows + kRowBlock - 1) / kRowBlock, block = (p.rows + blocks - 1) / blocks,
+               strips = (p.outs + isa.strip - 1) / isa.strip;
+  const size_t strip_bytes = std::max<size_t>(1, isa.strip * bytes_of(p.w_type, {int64_t(p.k)}));
+  // A claim is small beside its work: 16 KiB of weights, or half a million multiplications.
+  const size_t least = std::max<size_t>(1, std::min(16384 / strip_bytes, 500'000 / (isa.strip * p.k * block) + 1));
+  Pieces claimed(int64_t(strips * blocks), int64_t(least), team);
+  float* sums = reinterpret_cast<float*>(workspace + size_t(team.thread) * sums_bytes(p.rows));
+  for (Range piece = claimed.next(); piece.size() > 0; piece = claimed.next())
+    for (int64_t i = piece.begin; i < piece.end; ++i) {
+      const size_t row = size_t(i) / strips * block;
+      isa.run({&p, x, row, std::min(block, p.rows - row), sums}, size_t(i) % strips);
+    }
+}
+
+}  // namespace toy::cpu

@@ -1,0 +1,39 @@
+// y = x w^T + bias + acc on block-quantized weights as they lie in the file, with x rounded to 8 bits.
+//
+// A row of x becomes int8 once: blocks of 32 values (of 256 for the types with blocks of 256) share a scale, their
+// largest magnitude / 127, and values round to the nearest. Inside such a block everything is integer arithmetic and so
+// exact in any order; across blocks y is one chain of f32 fma per element, from the first block to the last:
+//
+//   blocks of 32:   y = fma(d xs, I, y), and with a minimum y = fma(m, xs X, y)
+//   blocks of 256:  y = fma(d xs, I, y), and with a minimum y = fma(-(dmin xs), J, y)
+//
+// d, m, dmin are the weights' scales, xs the scale of x, I the integer dot product (of 256: with the integer scales of
+// its parts), X the sum of the 32 quantized x, J the same times the integer minimums. bias and acc are added to the
+// finished sum. So a row of y has the same bits whatever the other rows, the number of threads, the instruction set.
+// A row of x that is not finite makes its row of y NaN.
+//
+// One thread unpacks a strip of outputs, 256 values of k at a time, into a panel in L1 in which 4 neighbouring k of an
+// output are one 32-bit lane: the layout of the dot product instructions. Then all rows of x pass by.
+#pragma once
+
+#include <cstddef>
+
+#include "toy/base/threads.h"
+#include "toy/tensor/dtype.h"
+
+namespace toy::cpu {
+
+struct QuantProduct {
+  const float* x = nullptr;      ///< [rows,k]
+  const std::byte* w = nullptr;  ///< [outs,k] in blocks; k is a multiple of the type's block
+  DType w_type = DType::q8_0;
+  size_t rows = 0, outs = 0, k = 0;
+  const float* bias = nullptr;  ///< [outs] or absent
+  const float* acc = nullptr;   ///< [rows,outs] or absent. May be y itself
+  float* y = nullptr;           ///< [rows,outs]
+};
+/// Bytes for all threads together, enough for any number of rows up to `rows`.
+size_t quant_workspace(size_t rows, size_t k, int threads);
+void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* workspace);
+
+}  // namespace toy::cpu

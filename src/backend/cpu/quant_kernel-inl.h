@@ -1,0 +1,244 @@
+// The product of quant.h for one instruction set: panels of weights, and tiles of rows that pass by them. An `Isa` is
+// defined by the file that includes this.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "backend/cpu/quant_isa.h"
+#include "backend/cpu/quant_types-inl.h"
+
+namespace toy::cpu {
+namespace {
+
+constexpr size_t kPanelK = 256;  // k of a panel
+
+template <class T>
+concept HasParts = requires { T::kPart; };
+
+template <class Isa, class T>
+class QuantTask {
+  using V = typename Isa::V;
+  using F = typename Isa::F;
+  static constexpr int kGroups = 2;  // vectors of outputs
+  static constexpr size_t kStrip = size_t(kGroups) * Isa::kLanes;
+  static constexpr bool kSigned = T::kSigned;
+
+ public:
+  explicit QuantTask(const QuantPart& part) : p_(*part.p), x_(part.x.from(part.row)), part_(part) {}
+
+  void strip(size_t s) {
+    const size_t first = s * kStrip, row_bytes = p_.k / block() * T::kBytes, all = ceil(p_.k, kPanelK);
+    BlockRows<Isa> rows[kGroups];
+    alignas(64) uint32_t offset[kGroups][Isa::kLanes];
+    for (int g = 0; g < kGroups; ++g) {
+      const size_t begin = std::min(first + size_t(g) * Isa::kLanes, p_.outs - 1);
+      for (size_t l = 0; l < Isa::kLanes; ++l)  // past the last output it is repeated, and not stored
+        offset[g][l] = uint32_t((std::min(begin + l, p_.outs - 1) - begin) * row_bytes);
+      rows[g] = {reinterpret_cast<const uint8_t*>(p_.w) + begin * row_bytes, offset[g], Isa::load(offset[g])};
+    }
+    Panel<Isa> panel[kGroups];
+    for (size_t c = 0; c < all; ++c) {
+      const size_t blocks = std::min(kPanelK, p_.k - c * kPanelK) / block();
+      for (int g = 0; g < kGroups; ++g) {
+        if constexpr (HasParts<T>) {
+          T::unpack(rows[g], panel[g]);
+        } else {
+          for (size_t b = 0; b < blocks; ++b) T::unpack(rows[g].next(b * T::kBytes), b, panel[g]);
+        }
+        rows[g] = rows[g].next(blocks * T::kBytes);
+        if (c + 1 < all)
+          for (size_t l = 0; l < Isa::kLanes; ++l) __builtin_prefetch(rows[g].p + offset[g][l] + 128);
+      }
+      pass(panel, c, blocks);
+    }
+    store(first);
+  }
+
+ private:
+  static constexpr size_t ceil(size_t a, size_t b) { return (a + b - 1) / b; }
+  static constexpr size_t block() { return HasParts<T> ? kPanelK : 32; }
+
+  // All rows by one panel.
+  void pass(const Panel<Isa> (&panel)[kGroups], size_t chunk, size_t blocks) {
+    size_t r = 0;
+    for (; r + Isa::kTile <= part_.rows; r += Isa::kTile) tile<Isa::kTile>(panel, r, chunk, blocks);
+    if (r < part_.rows) last_tile<Isa::kTile - 1>(panel, r, chunk, blocks);
+  }
+  template <int MR>
+  void last_tile(const Panel<Isa> (&panel)[kGroups], size_t r, size_t chunk, size_t blocks) {
+    if constexpr (MR > 1) {
+      if (part_.rows - r < MR) return last_tile<MR - 1>(panel, r, chunk, blocks);
+    }
+    tile<MR>(panel, r, chunk, blocks);
+  }
+
+  template <int MR>
+  void tile(const Panel<Isa> (&panel)[kGroups], size_t r, size_t chunk, size_t blocks) {
+    if constexpr (HasParts<T>) return block_of_parts<MR>(panel, r, chunk);
+    F y[MR][kGroups];
+    for (int i = 0; i < MR; ++i)
+      for (int g = 0; g < kGroups; ++g) y[i][g] = chunk == 0 ? Isa::zero() : Isa::load_floats(sum(r + i, g));
+    if constexpr (!HasParts<T>)
+      for (size_t b = 0; b < blocks; ++b) small_block<MR>(panel, r, chunk * (kPanelK / 32) + b, b, y);
+    for (int i = 0; i < MR; ++i)
+      for (int g = 0; g < kGroups; ++g) Isa::store(y[i][g], sum(r + i, g));
+  }
+
+  // dot[i][g] += the products of 4 n of k.
+  template <int MR>
+  static inline void dots(const Panel<Isa> (&panel)[kGroups], const int8_t* const (&x)[MR], size_t step, int n,
+                          V (&dot)[MR][kGroups]) {
+#pragma GCC unroll 8
+    for (int s = 0; s < n; ++s) {
+      V w[kGroups];
+      for (int g = 0; g < kGroups; ++g) w[g] = panel[g].q[step + size_t(s)];
+#pragma GCC unroll 8
+      for (int i = 0; i < MR; ++i) {
+        uint32_t four;
+        std::memcpy(&four, x[i] + 4 * s, 4);
+        const V xs = Isa::set1(four);
+#pragma GCC unroll 2
+        for (int g = 0; g < kGroups; ++g) dot[i][g] = Isa::template dot<kSigned>(dot[i][g], w[g], xs);
+      }
+    }
+  }
+
+  template <int MR>
+  inline void small_block(const Panel<Isa> (&panel)[kGroups], size_t r, size_t b, size_t at, F (&y)[MR][kGroups]) {
+    const size_t count = p_.k / 32;
+    V dot[MR][kGroups];
+    const int8_t* x[MR];
+    for (int i = 0; i < MR; ++i) {
+      x[i] = x_.q + (r + i) * p_.k + b * 32;
+      for (int g = 0; g < kGroups; ++g) dot[i][g] = Isa::set1(uint32_t(x_.correction[(r + i) * count + b]));
+    }
+    dots<MR>(panel, x, at * 8, 8, dot);
+    for (int i = 0; i < MR; ++i) {
+      const F xs = Isa::set1f(x_.scale[(r + i) * count + b]);
+      for (int g = 0; g < kGroups; ++g) y[i][g] = Isa::fma(Isa::mul(panel[g].d[at], xs), Isa::to_float(dot[i][g]), y[i][g]);
+      if constexpr (T::kMin) {
+        const F all = Isa::set1f(x_.scaled_sum[(r + i) * count + b]);
+        for (int g = 0; g < kGroups; ++g) y[i][g] = Isa::fma(panel[g].m[at], all, y[i][g]);
+      }
+    }
+  }
+
+  template <int MR>
+  inline void block_of_parts(const Panel<Isa> (&panel)[kGroups], size_t r, size_t c)
+    requires HasParts<T>
+  {
+    constexpr size_t kParts = kPanelK / T::kPart;
+    const size_t blocks = p_.k / kPanelK;
+    V total[MR][kGroups];
+    const int32_t* correction[MR];
+    const int8_t* x[MR];
+    for (int i = 0; i < MR; ++i) {
+      x[i] = x_.q + (r + i) * p_.k + c * kPanelK;
+      correction[i] = x_.correction + ((r + i) * blocks + c) * kParts;
+      for (int g = 0; g < kGroups; ++g) total[i][g] = Isa::set1(0);
+    }
+    for (size_t s = 0; s < kParts; ++s) {
+      V dot[MR][kGroups];
+      for (int i = 0; i < MR; ++i)
+        for (int g = 0; g < kGroups; ++g) dot[i][g] = Isa::set1(uint32_t(correction[i][s]));
+      dots<MR>(panel, x, s * (T::kPart / 4), T::kPart / 4, dot);
+      for (int i = 0; i < MR; ++i) {
+        x[i] += T::kPart;
+        for (int g = 0; g < kGroups; ++g)
+          total[i][g] = Isa::add(total[i][g], Isa::multiply(dot[i][g], panel[g].scale[s]));
+      }
+    }
+    for (int i = 0; i < MR; ++i) {
+      const F xs = Isa::set1f(x_.scale[(r + i) * blocks + c]);
+      F y[kGroups];
+      for (int g = 0; g < kGroups; ++g)
+        y[g] = Isa::fma(Isa::mul(panel[g].d[0], xs), Isa::to_float(total[i][g]),
+                        c == 0 ? Isa::zero() : Isa::load_floats(sum(r + i, g)));
+      if constexpr (T::kMin) {
+        const int16_t* sums = x_.sum + ((r + i) * blocks + c) * kParts;
+        V mins[kGroups];
+        for (int g = 0; g < kGroups; ++g) mins[g] = Isa::set1(0);
+        for (size_t s = 0; s < kParts; s += 2) {
+          uint32_t two;
+          std::memcpy(&two, sums + s, 4);
+          for (int g = 0; g < kGroups; ++g) mins[g] = Isa::dot_pairs(mins[g], panel[g].min[s / 2], Isa::set1(two));
+        }
+        for (int g = 0; g < kGroups; ++g)
+          y[g] = Isa::fma(Isa::negative(Isa::mul(panel[g].m[0], xs)), Isa::to_float(mins[g]), y[g]);
+      }
+      for (int g = 0; g < kGroups; ++g) Isa::store(y[g], sum(r + i, g));
+    }
+  }
+
+  float* sum(size_t r, int g) const { return part_.sums + r * kStrip + size_t(g) * Isa::kLanes; }
+
+  void store(size_t first) const {
+    const size_t n = std::min(kStrip, p_.outs - first);
+    for (size_t r = 0; r < part_.rows; ++r) {
+      const float* from = part_.sums + r * kStrip;
+      const size_t at = (part_.row + r) * p_.outs + first;
+      for (size_t o = 0; o < n; ++o) {
+        float v = from[o];
+        if (p_.bias) v += p_.bias[first + o];
+        if (p_.acc) v += p_.acc[at + o];
+        p_.y[at + o] = v;
+      }
+    }
+  }
+
+  const QuantProduct& p_;
+  const QuantRows x_;
+  const QuantPart& part_;
+};
+
+// Calls f(T()) for the type.
+template <class F>
+inline auto with_type(DType type, const F& f) {
+  switch (type) {
+    case DType::q4_0:
+      return f(Q4_0());
+    case DType::q4_1:
+      return f(Q4_1());
+    case DType::q5_0:
+      return f(Q5_0());
+    case DType::q5_1:
+      return f(Q5_1());
+    case DType::q2_k:
+      return f(Q2_K());
+    case DType::q3_k:
+      return f(Q3_K());
+    case DType::q4_k:
+      return f(Q4_K());
+    case DType::q5_k:
+      return f(Q5_K());
+    case DType::q6_k:
+      return f(Q6_K());
+    case DType::iq4_nl:
+      return f(Iq4Nl());
+    case DType::iq4_xs:
+      return f(Iq4Xs());
+    case DType::mxfp4:
+      return f(Mxfp4());
+    default:
+      return f(Q8_0());
+  }
+}
+
+template <class Isa>
+int offset_of_type(DType type) {
+  return with_type(type, [](auto t) {
+    using T = decltype(t);
+    return T::kSigned ? Isa::kSignedOffset : T::kOffset;
+  });
+}
+
+template <class Isa>
+void run_strip(const QuantPart& part, size_t s) {
+  with_type(part.p->w_type, [&](auto t) { QuantTask<Isa, decltype(t)>(part).strip(s); });
+}
+
+}  // namespace
+}  // namespace toy::cpu

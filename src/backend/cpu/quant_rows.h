@@ -1,0 +1,36 @@
+// Rows of activations in 8 bits, as quant.h defines them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace toy::cpu {
+
+/// Rows of int8 with what products need of them. Rows follow each other, `k` values each.
+struct QuantRows {
+  size_t k = 0;
+  size_t scaled = 32;  ///< values that share a scale
+  size_t part = 32;    ///< values that are summed up: those that share a scale of the weights
+  int8_t* q = nullptr;
+  float* scale = nullptr;        ///< [k / scaled]
+  float* scaled_sum = nullptr;   ///< [k / scaled]: scale times the sum of the quantized values
+  int32_t* correction = nullptr; ///< [k / part]: minus the weights' offset times the sum of the quantized values
+  int16_t* sum = nullptr;        ///< [k / part]
+
+  /// Bytes of memory for `rows` rows in any division.
+  static size_t bytes(size_t rows, size_t k) { return rows * (k + k / 32 * 8 + k / 16 * 6) + 5 * 64; }
+  /// Lays the arrays out in memory that is 64-byte aligned.
+  QuantRows(std::byte* memory, size_t rows, size_t k, size_t scaled, size_t part);
+  /// Row `r` and those after it.
+  QuantRows from(size_t r) const {
+    QuantRows s = *this;
+    s.q += r * k, s.scale += r * (k / scaled), s.scaled_sum += r * (k / scaled);
+    s.correction += r * (k / part), s.sum += r * (k / part);
+    return s;
+  }
+};
+
+/// Quantizes rows [first, last) of x. `offset`: what was added to the weights to make them unsigned.
+void quantize_rows(const float* x, size_t first, size_t last, int offset, const QuantRows& to);
+
+}  // namespace toy::cpu

@@ -1,0 +1,338 @@
+// How each block type becomes panels: vectors in which a 32-bit lane holds 4 neighbouring k of one output, unsigned or
+// signed bytes. The layouts are those of GGUF; a type states where its bits lie, once for all instruction sets.
+//
+// `Isa` has vectors V of 32-bit lanes, one lane for each output, and F of floats. `Rows` are the same block of kLanes
+// outputs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace toy::cpu {
+namespace {
+
+// The same block of several outputs.
+template <class Isa>
+struct BlockRows {
+  const uint8_t* p;             // of output 0
+  const uint32_t* offset;       // bytes from there to each output's
+  typename Isa::V v_offset;     // the same
+
+  // 16 bytes from `at` on: vector i has bytes 4i to 4i+3.
+  inline void load(size_t at, typename Isa::V (&v)[4]) const { Isa::load_rows(p + at, offset, v); }
+  // 4 bytes from `at` on, which must lie in the block.
+  inline typename Isa::V word(size_t at) const { return Isa::gather(p + at, v_offset); }
+  BlockRows next(size_t bytes) const { return {p + bytes, offset, v_offset}; }
+};
+
+// What is unpacked of 256 k (or of as many as there are) for the lanes of one vector.
+template <class Isa>
+struct Panel {
+  typename Isa::V q[64];     // 4 k each
+  typename Isa::F d[8];      // of blocks of 32; [0] of a block of 256
+  typename Isa::F m[8];      // minimums, or [0] their scale
+  typename Isa::V scale[16]; // integer scales of the parts of a block of 256
+  typename Isa::V min[8];    // their integer minimums, two parts in a lane
+};
+
+// N of quant-formats: the values of IQ4; M: those of MXFP4.
+alignas(16) constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+alignas(16) constexpr int8_t kMxfp4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+template <class Isa>
+inline typename Isa::V low_nibbles(typename Isa::V v) {
+  return Isa::and_(v, Isa::set1(0x0f0f0f0f));
+}
+template <class Isa>
+inline typename Isa::V high_nibbles(typename Isa::V v) {
+  return Isa::and_(Isa::shift_words(v, 4), Isa::set1(0x0f0f0f0f));
+}
+// Of each byte: one bit, or two, from place `from` to place `to`.
+template <class Isa>
+inline typename Isa::V bit_to(typename Isa::V v, int from, int to) {
+  return Isa::shift_words_left(Isa::and_(Isa::shift_words(v, from), Isa::set1(0x01010101)), to);
+}
+template <class Isa>
+inline typename Isa::V pair_to(typename Isa::V v, int from, int to) {
+  return Isa::shift_words_left(Isa::and_(Isa::shift_words(v, from), Isa::set1(0x03030303)), to);
+}
+
+// 32 nibbles in 16 bytes, the first 16 low, the others high: steps 0 to 3 and 4 to 7.
+template <class Isa>
+inline void nibbles(const BlockRows<Isa>& r, size_t at, typename Isa::V* q) {
+  typename Isa::V v[4];
+  r.load(at, v);
+  for (int i = 0; i < 4; ++i) q[i] = low_nibbles<Isa>(v[i]), q[i + 4] = high_nibbles<Isa>(v[i]);
+}
+
+// ---- blocks of 32: one scale, perhaps one minimum. kSigned: bytes are signed, else kOffset was added to them.
+
+struct Q4_0 {
+  static constexpr size_t kBytes = 18;
+  static constexpr bool kSigned = false, kMin = false;
+  static constexpr int kOffset = 8;
+  template <class Isa>
+  static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
+    nibbles(r, 2, to.q + 8 * b);
+    to.d[b] = Isa::half_low(r.word(0));
+  }
+};
+
+struct Q4_1 {
+  static constexpr size_t kBytes = 20;
+  static constexpr bool kSigned = false, kMin = true;
+  static constexpr int kOffset = 0;
+  template <class Isa>
+  static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
+    nibbles(r, 4, to.q + 8 * b);
+    const auto dm = r.word(0);
+    to.d[b] = Isa::half_low(dm), to.m[b] = Isa::half_high(dm);
+  }
+};
+
+// Bit j of `high` is the fifth bit of element j.
+template <class Isa>
+inline void add_fifth_bits(typename Isa::V high, typename Isa::V* q) {
+  for (int i = 0; i < 8; ++i) {
+    const auto four = Isa::and_(Isa::shift_words(high, 4 * i), Isa::set1(15));
+    const auto spread = Isa::and_(Isa::multiply(four, Isa::set1(0x00204081)), Isa::set1(0x01010101));  // one in a byte
+    q[i] = Isa::or_(q[i], Isa::shift_words_left(spread, 4));
+  }
+}
+
+struct Q5_0 {
+  static constexpr size_t kBytes = 22;
+  static constexpr bool kSigned = false, kMin = false;
+  static constexpr int kOffset = 16;
+  template <class Isa>
+  static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
+    nibbles(r, 6, to.q + 8 * b);
+    add_fifth_bits<Isa>(r.word(2), to.q + 8 * b);
+    to.d[b] = Isa::half_low(r.word(0));
+  }
+};
+
+struct Q5_1 {
+  static constexpr size_t kBytes = 24;
+  static constexpr bool kSigned = false, kMin = true;
+  static constexpr int kOffset = 0;
+  template <class Isa>
+  static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
+    nibbles(r, 8, to.q + 8 * b);
+    add_fifth_bits<Isa>(r.word(4), to.q + 8 * b);
+    const auto dm = r.word(0);
+    to.d[b] = Isa::half_low(dm), to.m[b] = Isa::half_high(dm);
+  }
+};
+
+struct Q8_0 {
+  static constexpr size_t kBytes = 34;
+  static constexpr bool kSigned = true, kMin = false;
+  static constexpr int kOffset = 0;
+  template <class Isa>
+  static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
+    typename Isa::V v[4];
+    for (int half = 0; half < 2; ++half) {
+      r.load(2 + 16 * size_t(half), v);
+      for (int i = 0; i < 4; ++i) to.q[8 * b + size_t(4 * half + i)] = Isa::from_signed(v[i]);
+    }
+    to.d[b] = Isa::half_low(r.word(0));
+  }
+};
+
+template <class Isa>
+inline void look_up(const int8_t (&values)[16], typename Isa::V* q, int n) {
+  for (int i = 0; i < n; ++i) q[i] = Isa::from_signed(Isa::look_up(values, q[i]));
+}
+
+struct Iq4Nl {
+  static constexpr size_t kBytes = 18;
+  static constexpr bool kSigned = true, kMin = false;
+  static constexpr int kOffset = 0;
+  template <class Isa>
+  static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
+    nibbles(r, 2, to.q + 8 * b);
+    look_up<Isa>(kIq4Values, to.q + 8 * b, 8);
+    to.d[b] = Isa::half_low(r.word(0));
+  }
+};
+
+struct Mxfp4 {
+  static constexpr size_t kBytes = 17;
+  static constexpr bool kSigned = true, kMin = false;
+  static constexpr int kOffset = 0;
+  template <class Isa>
+  static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
+    nibbles(r, 1, to.q + 8 * b);
+    look_up<Isa>(kMxfp4Values, to.q + 8 * b, 8);
+    to.d[b] = Isa::power_of_two(r.word(0));
+  }
+};
+
+// ---- blocks of 256: parts of kPart elements with integer scales.
+
+// Scales and minimums of 6 bits, in the three words after d and dmin.
+template <class Isa>
+inline void six_bit_scales(const BlockRows<Isa>& r, Panel<Isa>& to) {
+  using V = typename Isa::V;
+  V v[4];
+  r.load(0, v);
+  to.d[0] = Isa::half_low(v[0]), to.m[0] = Isa::half_high(v[0]);
+  V mins[8];
+  for (int s = 0; s < 4; ++s) {
+    to.scale[s] = Isa::and_(Isa::shift_words(v[1], 8 * s), Isa::set1(63));
+    mins[s] = Isa::and_(Isa::shift_words(v[2], 8 * s), Isa::set1(63));
+    const V low = Isa::and_(Isa::shift_words(v[3], 8 * s), Isa::set1(15)),
+            high = Isa::and_(Isa::shift_words(v[3], 8 * s + 4), Isa::set1(15));
+    to.scale[s + 4] = Isa::or_(low, Isa::and_(Isa::shift_words(v[1], 8 * s + 2), Isa::set1(48)));
+    mins[s + 4] = Isa::or_(high, Isa::and_(Isa::shift_words(v[2], 8 * s + 2), Isa::set1(48)));
+  }
+  for (int p = 0; p < 4; ++p) to.min[p] = Isa::or_(mins[2 * p], Isa::shift_words_left(mins[2 * p + 1], 16));
+}
+
+struct Q4_K {
+  static constexpr size_t kBytes = 144, kPart = 32;
+  static constexpr bool kSigned = false, kMin = true;
+  static constexpr int kOffset = 0;
+  template <class Isa>
+  static inline void unpack(const BlockRows<Isa>& r, Panel<Isa>& to) {
+    six_bit_scales(r, to);
+    for (int g = 0; g < 4; ++g)
+      for (int h = 0; h < 2; ++h) {
+        typename Isa::V v[4];
+        r.load(size_t(16 + 32 * g + 16 * h), v);
+        for (int i = 0; i < 4; ++i) {
+          to.q[16 * g + 4 * h + i] = low_nibbles<Isa>(v[i]);
+          to.q[16 * g + 8 + 4 * h + i] = high_nibbles<Isa>(v[i]);
+        }
+      }
+  }
+};
+
+struct Q5_K {
+  static constexpr size_t kBytes = 176, kPart = 32;
+  static constexpr bool kSigned = false, kMin = true;
+  static constexpr int kOffset = 0;
+  template <class Isa>
+  static inline void unpack(const BlockRows<Isa>& r, Panel<Isa>& to) {
+    six_bit_scales(r, to);
+    typename Isa::V high[8], v[4];
+    for (int h = 0; h < 2; ++h) {
+      r.load(size_t(16 + 16 * h), v);
+      for (int i = 0; i < 4; ++i) high[4 * h + i] = v[i];
+    }
+    for (int g = 0; g < 4; ++g)
+      for (int h = 0; h < 2; ++h) {
+        r.load(size_t(48 + 32 * g + 16 * h), v);
+        for (int i = 0; i < 4; ++i) {
+          const auto bits = high[4 * h + i];
+          to.q[16 * g + 4 * h + i] = Isa::or_(low_nibbles<Isa>(v[i]), bit_to<Isa>(bits, 2 * g, 4));
+          to.q[16 * g + 8 + 4 * h + i] = Isa::or_(high_nibbles<Isa>(v[i]), bit_to<Isa>(bits, 2 * g + 1, 4));
+        }
+      }
+  }
+};
+
+struct Q6_K {
+  static constexpr size_t kBytes = 210, kPart = 16;
+  static constexpr bool kSigned = false, kMin = false;
+  static constexpr int kOffset = 32;
+  template <class Isa>
+  static inline void unpack(const BlockRows<Isa>& r, Panel<Isa>& to) {
+    to.d[0] = Isa::half_high(r.word(206));
+    typename Isa::V v[4];
+    r.load(192, v);
+    for (int s = 0; s < 16; ++s) to.scale[s] = Isa::signed_byte(v[s / 4], s % 4);
+    for (int n = 0; n < 2; ++n)
+      for (int h = 0; h < 2; ++h) {  // l from 16 h on
+        typename Isa::V high[4];
+        r.load(size_t(128 + 32 * n + 16 * h), high);
+        for (int low = 0; low < 2; ++low) {  // r = low and low + 2
+          r.load(size_t(64 * n + 32 * low + 16 * h), v);
+          for (int i = 0; i < 4; ++i) {
+            to.q[32 * n + 8 * low + 4 * h + i] = Isa::or_(low_nibbles<Isa>(v[i]), pair_to<Isa>(high[i], 2 * low, 4));
+            to.q[32 * n + 8 * (low + 2) + 4 * h + i] =
+                Isa::or_(high_nibbles<Isa>(v[i]), pair_to<Isa>(high[i], 2 * low + 4, 4));
+          }
+        }
+      }
+  }
+};
+
+struct Q2_K {
+  static constexpr size_t kBytes = 84, kPart = 16;
+  static constexpr bool kSigned = false, kMin = true;
+  static constexpr int kOffset = 0;
+  template <class Isa>
+  static inline void unpack(const BlockRows<Isa>& r, Panel<Isa>& to) {
+    using V = typename Isa::V;
+    const V dm = r.word(80);
+    to.d[0] = Isa::half_low(dm), to.m[0] = Isa::half_high(dm);
+    V v[4];
+    r.load(0, v);
+    for (int s = 0; s < 16; ++s) to.scale[s] = Isa::and_(Isa::shift_words(v[s / 4], 8 * (s % 4)), Isa::set1(15));
+    for (int p = 0; p < 8; ++p) {
+      const V first = Isa::and_(Isa::shift_words(v[p / 2], 16 * (p % 2) + 4), Isa::set1(15)),
+              second = Isa::and_(Isa::shift_words(v[p / 2], 16 * (p % 2) + 12), Isa::set1(15));
+      to.min[p] = Isa::or_(first, Isa::shift_words_left(second, 16));
+    }
+    for (int n = 0; n < 2; ++n)
+      for (int h = 0; h < 2; ++h) {
+        r.load(size_t(16 + 32 * n + 16 * h), v);
+        for (int i = 0; i < 4; ++i)
+          for (int k = 0; k < 4; ++k) to.q[32 * n + 8 * k + 4 * h + i] = pair_to<Isa>(v[i], 2 * k, 0);
+      }
+  }
+};
+
+struct Q3_K {
+  static constexpr size_t kBytes = 110, kPart = 16;
+  static constexpr bool kSigned = false, kMin = false;
+  static constexpr int kOffset = 4;
+  template <class Isa>
+  static inline void unpack(const BlockRows<Isa>& r, Panel<Isa>& to) {
+    using V = typename Isa::V;
+    to.d[0] = Isa::half_high(r.word(106));
+    const V sc[3] = {r.word(96), r.word(100), r.word(104)};
+    for (int s = 0; s < 16; ++s) {
+      const V low = Isa::and_(Isa::shift_words(sc[s % 8 / 4], 8 * (s % 4) + 4 * (s / 8)), Isa::set1(15)),
+              high = Isa::and_(Isa::shift_words(sc[2], 8 * (s % 4) + 2 * (s / 4)), Isa::set1(3));
+      to.scale[s] = Isa::sub(Isa::or_(low, Isa::shift_words_left(high, 4)), Isa::set1(32));
+    }
+    V high[8], v[4];
+    for (int h = 0; h < 2; ++h) {
+      r.load(size_t(16 * h), v);
+      for (int i = 0; i < 4; ++i) high[4 * h + i] = v[i];
+    }
+    for (int n = 0; n < 2; ++n)
+      for (int h = 0; h < 2; ++h) {
+        r.load(size_t(32 + 32 * n + 16 * h), v);
+        for (int i = 0; i < 4; ++i)
+          for (int k = 0; k < 4; ++k)
+            to.q[32 * n + 8 * k + 4 * h + i] =
+                Isa::or_(pair_to<Isa>(v[i], 2 * k, 0), bit_to<Isa>(high[4 * h + i], 4 * n + k, 2));
+      }
+  }
+};
+
+struct Iq4Xs {
+  static constexpr size_t kBytes = 136, kPart = 32;
+  static constexpr bool kSigned = true, kMin = false;
+  static constexpr int kOffset = 0;
+  template <class Isa>
+  static inline void unpack(const BlockRows<Isa>& r, Panel<Isa>& to) {
+    using V = typename Isa::V;
+    const V first = r.word(0), low = r.word(4);
+    to.d[0] = Isa::half_low(first);
+    for (int s = 0; s < 8; ++s) {
+      const V l = Isa::and_(Isa::shift_words(low, 4 * s), Isa::set1(15)),
+              h = Isa::and_(Isa::shift_words(first, 16 + 2 * s), Isa::set1(3));
+      to.scale[s] = Isa::sub(Isa::or_(l, Isa::shift_words_left(h, 4)), Isa::set1(32));
+      nibbles(r, size_t(8 + 16 * s), to.q + 8 * s);
+    }
+    look_up<Isa>(kIq4Values, to.q, 64);
+  }
+};
+
+}  // namespace
+}  // namespace toy::cpu

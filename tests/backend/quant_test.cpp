@@ -1,0 +1,181 @@
+// Products on quantized weights: their definition in plain loops, every instruction set, any rows, threads and shapes,
+// the same bits.
+#include "backend/cpu/quant.h"
+
+#include <cmath>
+#include <random>
+
+#include "backend/cpu/quant_isa.h"
+#include "backend/kernel_test_util.h"
+#include "toy/tensor/quantize.h"
+
+namespace toy::test {
+namespace {
+
+using cpu::QuantIsa;
+using cpu::QuantRows;
+
+std::vector<DType> quantized_types() {
+  std::vector<DType> types;
+  for (const DTypeInfo& t : kDTypes)
+    if (is_quantized(t.type)) types.push_back(t.type);
+  return types;
+}
+
+// Random bytes with sensible scales: quantized random values.
+std::vector<std::byte> random_weights(DType type, int64_t outs, int64_t k, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(static_cast<size_t>(outs * k));
+  for (float& v : values) v = normal(random);
+  std::vector<std::byte> blocks(size_t(outs) * bytes_of(type, {k}));
+  for (int64_t o = 0; o < outs; ++o)
+    quantize(type, std::span(values).subspan(size_t(o * k), size_t(k)), {}, blocks.data() + size_t(o) * bytes_of(type, {k}));
+  return blocks;
+}
+
+struct Case {
+  DType type;
+  int64_t rows, outs, k;
+  std::vector<std::byte> w;
+  Array<float> x;
+  Case(DType type_in, int64_t rows_in, int64_t outs_in, int64_t k_in)
+      : type(type_in), rows(rows_in), outs(outs_in), k(k_in), w(random_weights(type, outs, k, 5)), x({rows, k}) {
+    fill_random(x, 3);
+    for (size_t i = 0; i < x.size(); ++i) x[i] *= std::exp(float(i % 7) - 3);
+  }
+};
+
+Array<float> product(const Case& c, int threads, int64_t first = 0, int64_t count = -1, const float* bias = nullptr,
+                     const float* acc = nullptr) {
+  if (count < 0) count = c.rows;
+  Array<float> y({count, c.outs});
+  Buffer workspace(cpu::quant_workspace(size_t(count), size_t(c.k), threads));
+  const cpu::QuantProduct p{c.x.data() + first * c.k, c.w.data(),    c.type, size_t(count),
+                            size_t(c.outs),           size_t(c.k), bias,   acc,
+                            y.data()};
+  ThreadPool& pool = pool_of(threads);
+  pool.run([&](int thread) { cpu::quant_product(p, {thread, threads, threads > 1 ? &pool : nullptr}, workspace.data()); });
+  EXPECT_TRUE(y.intact());
+  return y;
+}
+
+bool same(const float* a, const float* b, size_t n) { return std::memcmp(a, b, n * sizeof(float)) == 0; }
+
+// The error against f64 products of the dequantized weights comes from rounding x: at most half a step of the scale of
+// its block, largest / 254, for each value, and roundings of f32 sums.
+TEST(QuantProduct, IsTheProductOfRoundedRows) {
+  for (const DType type : quantized_types())
+    for (const auto& [outs, k] : {std::pair<int64_t, int64_t>{5, 256}, {70, 512}, {33, 768}, {32, 288}, {7, 32}}) {
+      const int64_t block = info_of(type).block;
+      if (k % block) continue;
+      const Case c(type, 3, outs, k);
+      const Array<float> y = product(c, 1);
+      std::vector<float> w(size_t(outs * k));
+      dequantize(type, c.w.data(), w);
+      for (int64_t r = 0; r < c.rows; ++r)
+        for (int64_t o = 0; o < outs; ++o) {
+          double want = 0, bound = 0;
+          for (int64_t i = 0; i < k; i += block) {
+            float largest = 0;
+            for (int64_t j = i; j < i + block; ++j) largest = std::max(largest, std::fabs(c.x[size_t(r * k + j)]));
+            const float scale = largest / 127, inverse = 127 / largest;
+            for (int64_t j = i; j < i + block; ++j) {
+              const double rounded = double(scale) * std::nearbyint(c.x[size_t(r * k + j)] * inverse);
+              want += rounded * w[size_t(o * k + j)];
+              bound += std::fabs(rounded * w[size_t(o * k + j)]);
+            }
+          }
+          // Each block adds one rounding of the scales' product and one of the sum, twice with a minimum, whose two
+          // terms cancel: of the magnitude of the weights, 16 times that of the values at most (q2_k, q4_1).
+          const double u = 0x1p-24, tolerance = double(k / block + 4) * 64 * u * bound;
+          EXPECT_NEAR(y[size_t(r * outs + o)], want, tolerance) << name_of(type) << " " << outs << "x" << k;
+        }
+    }
+}
+
+// Alone, among others, in pieces, on any number of threads.
+TEST(QuantProduct, ARowHasTheSameBitsAnywhere) {
+  for (const DType type : quantized_types())
+    for (const auto& [outs, k] : {std::pair<int64_t, int64_t>{70, 768}, {32, 2304}}) {
+      const Case c(type, 217, outs, k);
+      const Array<float> all = product(c, 1);
+      for (const int threads : {2, 3}) {
+        const Array<float> y = product(c, threads);
+        EXPECT_TRUE(same(y.data(), all.data(), all.size())) << name_of(type) << " " << threads;
+      }
+      for (const int64_t first : {0, 1, 100, 216}) {
+        const Array<float> one = product(c, 2, first, 1);
+        EXPECT_TRUE(same(one.data(), all.data() + first * outs, size_t(outs))) << name_of(type) << " row " << first;
+      }
+      const Array<float> some = product(c, 3, 3, 8);
+      EXPECT_TRUE(same(some.data(), all.data() + 3 * outs, size_t(8 * outs))) << name_of(type);
+    }
+}
+
+std::vector<const QuantIsa*> isas() {
+  std::vector<const QuantIsa*> list;
+  for (const QuantIsa* isa : {cpu::quant_vnni(), cpu::quant_avx2(), cpu::quant_plain()})
+    if (isa) list.push_back(isa);
+  return list;
+}
+
+// Any bytes are weights: scales and values of every bit pattern.
+TEST(QuantProduct, InstructionSetsAgree) {
+  std::mt19937 random(1);
+  for (const DType type : quantized_types()) {
+    const int64_t rows = 9, outs = 45, k = info_of(type).block == 32 ? 352 : 768;
+    Case c(type, rows, outs, k);
+    for (std::byte& b : c.w) b = std::byte(random());
+    const int64_t blocks = int64_t(c.w.size()) / info_of(type).bytes;
+    std::vector<std::byte> whole;  // blocks whose scales are finite
+    for (int64_t b = 0; b < blocks; ++b) {
+      std::byte* block = c.w.data() + b * info_of(type).bytes;
+      while (find_broken_block(type, block, 1) >= 0)
+        for (int i = 0; i < info_of(type).bytes; ++i) block[i] = std::byte(random());
+    }
+    const size_t part = type == DType::q2_k || type == DType::q3_k || type == DType::q6_k ? 16 : 32;
+    std::vector<std::vector<float>> results;
+    for (const QuantIsa* isa : isas()) {
+      Buffer memory(QuantRows::bytes(size_t(rows), size_t(k)) + 64), sums(size_t(rows) * 32 * sizeof(float));
+      const QuantRows x(memory.data(), size_t(rows), size_t(k), info_of(type).block, part);
+      cpu::quantize_rows(c.x.data(), 0, size_t(rows), isa->offset(type), x);
+      std::vector<float> y(size_t(rows * outs));
+      const cpu::QuantProduct p{c.x.data(), c.w.data(), type, size_t(rows), size_t(outs), size_t(k), {}, {}, y.data()};
+      const cpu::QuantPart all{&p, x, 0, size_t(rows), reinterpret_cast<float*>(sums.data())};
+      for (size_t s = 0; s * isa->strip < size_t(outs); ++s) isa->run(all, s);
+      results.push_back(y);
+    }
+    for (size_t i = 1; i < results.size(); ++i)
+      for (size_t j = 0; j < results[0].size(); ++j)
+        ASSERT_TRUE(same(&results[i][j], &results[0][j], 1) || (std::isnan(results[i][j]) && std::isnan(results[0][j])))
+            << name_of(type) << " set " << i << " at " << j << ": " << results[i][j] << " and " << results[0][j];
+  }
+}
+
+TEST(QuantProduct, BiasAndWhatIsAddedComeLast) {
+  const Case c(DType::q4_k, 5, 40, 512);
+  Array<float> bias({40}), acc({5, 40});
+  fill_random(bias, 8), fill_random(acc, 9);
+  const Array<float> plain = product(c, 1), y = product(c, 2, 0, 5, bias.data(), acc.data());
+  for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], plain[i] + bias[i % 40] + acc[i]);
+}
+
+// Rows of zeros, and rows that are not finite, which must show.
+TEST(QuantProduct, SpecialRows) {
+  for (const DType type : {DType::q8_0, DType::q4_k, DType::q5_1}) {
+    Case c(type, 4, 8, 256);
+    for (int64_t i = 0; i < c.k; ++i) c.x[size_t(i)] = 0, c.x[size_t(c.k + i)] *= 1e-36f;
+    c.x[size_t(2 * c.k + 5)] = INFINITY, c.x[size_t(3 * c.k + 200)] = NAN;
+    const Array<float> y = product(c, 1);
+    for (int64_t o = 0; o < c.outs; ++o) {
+      EXPECT_EQ(y[size_t(o)], 0);
+      EXPECT_TRUE(std::isfinite(y[size_t(c.outs + o)]));
+      EXPECT_TRUE(std::isnan(y[size_t(2 * c.outs + o)])) << name_of(type);
+      EXPECT_TRUE(std::isnan(y[size_t(3 * c.outs + o)]));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace toy::test
