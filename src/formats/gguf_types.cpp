@@ -88,6 +88,8 @@ const GgmlType& ggml_type_of(DType dtype) {
   fail_internal("gguf: no type for {}", toy::name_of(dtype));
 }
 
+std::string_view type_name(DType type) { return ggml_type_of(type).name; }
+
 std::string in_quotes(std::string_view name) {
   constexpr size_t kLongest = 80;
   std::string out = "'";

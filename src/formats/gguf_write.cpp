@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMaxName = 63;      // GGML_MAX_NAME less its final zero: llama.cpp refuses longer names
 constexpr size_t kMaxKey = 65535;    // the GGUF specification
-constexpr int64_t kChunk = 1 << 16;  // elements converted at a time, into at most 512 KiB
+constexpr int64_t kChunk = 1 << 16;  // elements converted at a time, into at most 512 KiB; whole blocks of any type
 
 uint64_t padded(uint64_t n) { return (n + kDefaultAlignment - 1) / kDefaultAlignment * kDefaultAlignment; }
 
@@ -64,11 +64,11 @@ void write_data(AtomicFile& out, const View& data, DType stored) {
   auto* from = static_cast<std::byte*>(data.data);
   if (data.dtype == stored) return out.write({from, data.bytes()});
   const int64_t count = data.count();
-  const Buffer buffer(size_t(std::min(kChunk, count)) * size_of(stored));
+  const Buffer buffer(bytes_of(stored, std::min(kChunk, count)));
   for (int64_t first = 0; first < count; first += kChunk) {
     const int64_t n = std::min(kChunk, count - first);
     const View to(buffer.data(), stored, {n});
-    convert(View(from + size_t(first) * size_of(data.dtype), data.dtype, {n}), to);
+    convert(View(from + bytes_of(data.dtype, first), data.dtype, {n}), to);
     out.write({buffer.data(), to.bytes()});
   }
 }
@@ -82,8 +82,8 @@ void check_view(const std::string& name, const View& data, DType stored) {
   check(data.data != nullptr, "gguf: tensor {}: the view has no memory", in_quotes(name));
   check(data.contiguous(), "gguf: tensor {}: the view {} is not contiguous; copy it first", in_quotes(name),
         data.shape.str());
-  check(data.dtype == stored || (is_float(data.dtype) && is_float(stored)),
-        "gguf: tensor {}: {} cannot be stored as {}; i32 is stored as i32, floats as floats", in_quotes(name),
+  check((data.dtype == DType::i32) == (stored == DType::i32),
+        "gguf: tensor {}: {} cannot be stored as {}; i32 is stored as i32, other types as each other", in_quotes(name),
         toy::name_of(data.dtype), toy::name_of(stored));
 }
 

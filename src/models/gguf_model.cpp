@@ -9,13 +9,21 @@
 
 #include "models/families.h"
 #include "toy/base/memory.h"
+#include "toy/base/threads.h"
 #include "toy/base/utf8.h"
-#include "toy/formats/dequantize.h"
 #include "toy/models/model.h"
 #include "toy/tensor/convert.h"
+#include "toy/tensor/quantize.h"
 
 namespace toy {
 namespace {
+
+std::vector<std::string_view> quantized_types() {
+  std::vector<std::string_view> names;
+  for (const DTypeInfo& t : kDTypes)
+    if (is_quantized(t.type)) names.push_back(gguf::type_name(t.type));
+  return names;
+}
 
 // Metadata decides; the file was validated, but not its dimensions against its tensors. A tensor that nobody asks for
 // would have changed the result: refused, as llama.cpp refuses it.
@@ -26,9 +34,9 @@ void check_against_tensors(const gguf::File& f, const ModelSpec& spec) {
     const gguf::TensorInfo& info = f.require(t.name);
     check(info.shape == t.shape, "{}: tensor '{}' is {}, the metadata ask for {}", f.path(), t.name, info.shape.str(),
           t.shape.str());
-    const bool readable = (info.dtype && is_float(*info.dtype)) || (t.shape.rank() >= 2 && gguf::can_dequantize(info));
-    check(readable, "{}: tensor '{}' is {}; supported: F32, F16, BF16, and Q8_0 for matrices", f.path(), t.name,
-          info.type_name);
+    const bool readable = info.dtype && (is_float(*info.dtype) || (is_quantized(*info.dtype) && t.shape.rank() >= 2));
+    check(readable, "{}: tensor '{}' is {}; supported: F32, F16, BF16, and for matrices {}", f.path(), t.name,
+          info.type_name, fmt::join(quantized_types(), ", "));
     known.insert(t.name);
   }
   for (const gguf::TensorInfo& info : f.tensors())
@@ -55,40 +63,57 @@ void require_memory_for(const gguf::File& f, const ModelSpec& spec, const Device
                                     quantized ? ", which are quantized there, as f32" : ""));
 }
 
-void load_tensor(const gguf::File& f, const gguf::TensorInfo& info, LoadMode mode, ParamStore& params) {
-  const TensorType f32{DType::f32, info.shape, 0};
-  if (is_quantized(*info.dtype)) {
-    params.add(info.name, f32);
-    const HostTensor to = params.host(info.name);
-    if (params.device().host_visible() && to.view().dtype == DType::f32)
-      return gguf::dequantize(info, {to.view().as<float>(), size_t(to.view().count())});
-    std::vector<float> values(size_t(info.shape.count()));
-    gguf::dequantize(info, values);
-    return params.write(info.name, values);
-  }
+// Each thread takes its share of the blocks. The first broken one is named, whichever thread finds it.
+void dequantize_tensor(const gguf::File& f, const gguf::TensorInfo& info, ThreadPool& threads, float* out) {
+  const DTypeInfo& type = info_of(*info.dtype);
+  std::vector<int64_t> broken(size_t(threads.size()));
+  threads.run([&](int thread) {
+    const Range mine = part(info.shape.count() / type.block, thread, threads.size());
+    const std::byte* const from = info.data + size_t(mine.begin) * type.bytes;
+    const int64_t found = find_broken_block(type.type, from, mine.size());
+    broken[size_t(thread)] = found < 0 ? -1 : mine.begin + found;
+    if (found < 0) dequantize(type.type, from, {out + mine.begin * type.block, size_t(mine.size() * type.block)});
+  });
+  for (const int64_t block : broken)
+    check(block < 0, "{}: tensor '{}': the scale of block {} is infinite or not a number; the file is damaged",
+          f.path(), info.name, block);
+}
+
+void load_quantized(const gguf::File& f, const gguf::TensorInfo& info, ThreadPool& threads, ParamStore& params) {
+  params.add(info.name, {DType::f32, info.shape, 0});
+  const HostTensor to = params.host(info.name);
+  if (params.device().host_visible() && to.view().dtype == DType::f32)
+    return dequantize_tensor(f, info, threads, to.view().as<float>());
+  std::vector<float> values(size_t(info.shape.count()));
+  dequantize_tensor(f, info, threads, values.data());
+  params.write(info.name, values);
+}
+
+void load_tensor(const gguf::File& f, const gguf::TensorInfo& info, LoadMode mode, ThreadPool& threads,
+                 ParamStore& params) {
+  if (is_quantized(*info.dtype)) return load_quantized(f, info, threads, params);
   const View host(const_cast<std::byte*>(info.data), *info.dtype, info.shape);
   if (as_it_lies(info, mode)) return params.bind(info.name, host, f.keep_alive());
-  params.add(info.name, f32);  // gains and biases are always f32
+  params.add(info.name, {DType::f32, info.shape, 0});  // gains and biases are always f32
   params.write(info.name, host);
 }
 
 // Rows of a tensor lie one behind the other, in every type: a part is a tensor of its own.
-void load_parts(const gguf::File& f, const FileTensor& t, LoadMode mode, ParamStore& params) {
+void load_parts(const gguf::File& f, const FileTensor& t, LoadMode mode, ThreadPool& threads, ParamStore& params) {
   gguf::TensorInfo part = f.require(t.name);
   const size_t row_bytes = part.bytes / size_t(t.shape[0]);
   for (const TensorSpec& p : t.parts) {
     part.name = p.name, part.shape = p.shape, part.bytes = row_bytes * size_t(p.shape[0]);
-    load_tensor(f, part, mode, params);
+    load_tensor(f, part, mode, threads, params);
     part.data += part.bytes;
   }
 }
 
-// Q8_0 takes 34 bytes for 32 values, f32 128.
 void warn_of_types(const gguf::File& f, std::vector<std::string>& out) {
   size_t tensors = 0, stored = 0, loaded = 0;
   std::set<std::string> types;
   for (const gguf::TensorInfo& t : f.tensors())
-    if (gguf::can_dequantize(t)) {
+    if (t.dtype && is_quantized(*t.dtype)) {
       ++tensors, stored += t.bytes, loaded += size_t(t.shape.count()) * 4;
       types.insert(t.type_name);
     }
@@ -168,7 +193,8 @@ Model load_model(const std::string& path, const Device& device, LoadMode mode, c
   for (const auto& [key, value] : f.metadata())
     if (is_for_others(key)) m.metadata.emplace(key, value);
   require_memory_for(f, m.spec, device, mode);
-  for (const FileTensor& t : file_tensors(m.spec)) load_parts(f, t, mode, *m.params);
+  ThreadPool threads(device.threads());
+  for (const FileTensor& t : file_tensors(m.spec)) load_parts(f, t, mode, threads, *m.params);
   return m;
 }
 

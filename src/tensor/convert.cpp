@@ -1,8 +1,10 @@
 #include "toy/tensor/convert.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "toy/base/error.h"
+#include "toy/tensor/quantize.h"
 
 namespace toy {
 namespace {
@@ -55,6 +57,28 @@ void convert_dim(const View& from, const View& to, int dim, int64_t source, int6
     convert_dim(from, to, dim + 1, source + i * from.stride[size_t(dim)], target);
 }
 
+// By way of f32, and so many values at a time, which are whole blocks of any type.
+void convert_quantized(const View& from, const View& to) {
+  check(from.contiguous(), "convert: a strided view of {}", name_of(from.dtype));
+  constexpr int64_t kPiece = 4096;
+  float values[kPiece];
+  for (int64_t first = 0, count = from.count(); first < count; first += kPiece) {
+    const std::span<float> piece(values, size_t(std::min(kPiece, count - first)));
+    auto at = [&](const View& v) {
+      return View(v.as<std::byte>() + bytes_of(v.dtype, first), v.dtype, {int64_t(piece.size())});
+    };
+    const View f32(values, DType::f32, {int64_t(piece.size())});
+    if (is_quantized(from.dtype))
+      dequantize(from.dtype, at(from).data, piece);
+    else
+      convert(at(from), f32);
+    if (is_quantized(to.dtype))
+      quantize(to.dtype, piece, {}, at(to).data);
+    else
+      convert(f32, at(to));
+  }
+}
+
 }  // namespace
 
 void convert(const View& from, const View& to) {
@@ -63,10 +87,17 @@ void convert(const View& from, const View& to) {
     if (from.bytes()) std::memcpy(to.data, from.data, from.bytes());
     return;
   }
+  if (is_quantized(from.dtype) || is_quantized(to.dtype)) return convert_quantized(from, to);
   int64_t target = 0;
   convert_dim(from, to, 0, 0, target);
 }
 
-double element(const View& v, int64_t i) { return load(v.data, v.dtype, i); }
+double element(const View& v, int64_t i) {
+  if (!is_quantized(v.dtype)) return load(v.data, v.dtype, i);
+  float block[256];
+  const int64_t width = info_of(v.dtype).block;
+  dequantize(v.dtype, v.as<std::byte>() + bytes_of(v.dtype, i / width * width), {block, size_t(width)});
+  return block[i % width];
+}
 
 }  // namespace toy

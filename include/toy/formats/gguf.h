@@ -36,6 +36,9 @@ struct TensorInfo {
   size_t bytes = 0;
 };
 
+/// What GGUF calls a type: "F32", "Q4_K", ...
+std::string_view type_name(DType type);
+
 /// A GGUF file, memory-mapped read-only and validated once, when it is opened: counts, overflow-checked sizes, offsets
 /// against the file's length, types, alignment, duplicate names, overlaps. After that every TensorInfo is safe to use.
 class File {
@@ -87,8 +90,8 @@ class Writer {
   explicit Writer(std::string architecture);
   bool has(std::string_view key) const;    ///< was it set?
   void set(std::string key, Value value);  ///< replaces an earlier value; keys are written in order of first set()
-  /// The values of `data` (contiguous; f32, f64, f16, bf16, i32), stored as `stored` (f32 to f16/bf16 is rounded to
-  /// nearest even; f64 sources round to f32 first). Throws on a duplicate name or an impossible conversion.
+  /// The values of `data` (contiguous), stored as `stored`: converted by convert() when the file is written, with f64
+  /// rounded to f32 first. Throws on a duplicate name, rows that are not whole blocks, and i32 to or from other types.
   void add(std::string name, const View& data, DType stored);
   /// One tensor of several views that differ only in their first dimension; their rows follow each other.
   void add(std::string name, std::span<const View> parts, DType stored);

@@ -1,0 +1,24 @@
+// Values of quantized tensors, and quantized tensors of values.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "toy/tensor/dtype.h"
+
+namespace toy {
+
+/// The values of `blocks`, which hold out.size() elements (whole blocks), with the bits that ggml computes: every
+/// product is exact in f32, so only the one subtraction of a minimum rounds. `blocks` need not be aligned.
+void dequantize(DType type, const void* blocks, std::span<float> out);
+
+/// The first of `count` blocks whose scale is infinite or no number (for mxfp4: exponent 255), or -1: such a file is
+/// damaged.
+int64_t find_broken_block(DType type, const void* blocks, int64_t count);
+
+/// Blocks whose values are close to `values`: rows of whole blocks, of importance.size() elements each. The sum of
+/// importance * error^2 is made small; without importance every value counts the same. Throws Error{bad_input} for
+/// values that are not finite or too large for the type, and for importance that is negative or not finite.
+void quantize(DType type, std::span<const float> values, std::span<const float> importance, void* blocks);
+
+}  // namespace toy
