@@ -1,3 +1,6 @@
+// The instruction sets of the kernels (backend/cpu/simd_targets.h).
+#define HWY_WANT_SSSE3 1
+#define HWY_DISABLED_TARGETS (HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/trials.cpp"
 #include <hwy/foreach_target.h>

@@ -1,6 +1,7 @@
 // Builds GGUF files byte by byte, right or wrong: for tests that must not depend on the writer.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include "testing/aligned.h"
 #include "toy/formats/gguf.h"
+#include "toy/tensor/quantize.h"
 
 namespace toy::gguf::testing {
 
@@ -57,12 +59,20 @@ struct Raw {
 
 using toy::testing::Aligned;
 
-/// Touches every byte that the file gives out.
+/// Touches every byte that the file gives out, and computes the values of quantized tensors.
 inline uint64_t read_everything(const File& file) {
   uint64_t sum = 0;
   for (const TensorInfo& t : file.tensors()) {
     for (size_t i = 0; i < t.bytes; ++i) sum = sum * 31 + uint64_t(t.data[i]);
     sum += t.name.size() + uint64_t(t.shape.count()) + uint64_t(file.find(t.name) == &t);
+    if (!t.dtype || !is_quantized(*t.dtype)) continue;
+    const DTypeInfo& type = info_of(*t.dtype);
+    sum += uint64_t(find_broken_block(type.type, t.data, t.shape.count() / type.block));
+    for (int64_t i = 0; i < t.shape.count(); i += type.block) {
+      float values[256];
+      dequantize(type.type, t.data + bytes_of(type.type, i), {values, type.block});
+      for (size_t j = 0; j < type.block; ++j) sum = sum * 31 + std::bit_cast<uint32_t>(values[j]);
+    }
   }
   for (const auto& [key, value] : file.metadata()) {
     sum += key.size() + value.index();

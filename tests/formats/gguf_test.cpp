@@ -1,5 +1,6 @@
 // Round trips through the writer and the reader, typed metadata, and files in the wild.
 #include "toy/formats/gguf.h"
+#include "toy/tensor/quantize.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -230,6 +231,31 @@ TEST_F(GgufFile, WidensExactly) {
 }
 
 // Rows of several views in one tensor, rounded or not; the views lie anywhere in memory.
+// By convert(): the same blocks as in one piece, and the same values back.
+TEST_F(GgufFile, QuantizesAndDequantizes) {
+  const Shape shape{3, 32768};  // more than a piece
+  std::vector<float> values(size_t(shape.count())), back(values.size());
+  for (size_t i = 0; i < values.size(); ++i) values[i] = float(int(i * 2654435761 % 2001) - 1000) * 0.001f;
+  const View view(values.data(), DType::f32, shape);
+  for (const DType type : {DType::q8_0, DType::q6_k}) {
+    Writer writer("x");
+    writer.add("t", view, type);
+    writer.finish(path("a.gguf"));
+    const File file = File::open(path("a.gguf"));
+    std::vector<std::byte> blocks(bytes_of(type, shape));
+    quantize(type, values, {}, blocks.data());
+    ASSERT_EQ(file.require("t").bytes, blocks.size());
+    EXPECT_EQ(std::memcmp(file.require("t").data, blocks.data(), blocks.size()), 0);
+
+    Writer plain("x");
+    plain.add("t", View(blocks.data(), type, shape), DType::f32);
+    plain.finish(path("b.gguf"));
+    const File floats = File::open(path("b.gguf"));
+    dequantize(type, blocks.data(), back);
+    EXPECT_EQ(std::memcmp(floats.require("t").data, back.data(), back.size() * 4), 0);
+  }
+}
+
 TEST_F(GgufFile, PartsBecomeOneTensor) {
   std::vector<float> a(6), b(3), c(9);
   std::iota(a.begin(), a.end(), 0.0f), std::iota(b.begin(), b.end(), 6.0f), std::iota(c.begin(), c.end(), 9.0f);
@@ -270,6 +296,8 @@ TEST_F(GgufFile, WriterRefuses) {
   expect_contains(add(std::string(64, 'a'), row, DType::f32), "a name has 1 to 63 bytes, not 64");
   expect_contains(add("u", row, DType::i32), "tensor 'u': f32 cannot be stored as i32");
   expect_contains(add("u", View(x, DType::i32, {8}), DType::f16), "i32 cannot be stored as f16");
+  expect_contains(add("u", View(x, DType::f32, {2, 4}), DType::q4_k),
+                  "gguf: tensor 'u': row length 4 is not a multiple of 256, the block size of q4_k");
   expect_contains(add("u", View(x, DType::f32, {}), DType::f32), "[] has 0 dimensions; a file holds 1 to 4");
   expect_contains(add("u", View(x, DType::f32, {1, 1, 1, 1, 1}), DType::f32), "has 5 dimensions");
   expect_contains(add("u", View(x, DType::f32, {2, 0}), DType::f32), "[2,0] has no elements");

@@ -8,6 +8,10 @@ import struct
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
 T_F32, T_F16, T_Q4_0, T_Q4_K, T_F64 = 0, 1, 2, 12, 28
+# Number, elements and bytes of a block of the quantized types that toy computes with.
+QUANTIZED = {"q4_0": (2, 32, 18), "q4_1": (3, 32, 20), "q5_0": (6, 32, 22), "q5_1": (7, 32, 24), "q8_0": (8, 32, 34),
+             "q2_k": (10, 256, 84), "q3_k": (11, 256, 110), "q4_k": (12, 256, 144), "q5_k": (13, 256, 176),
+             "q6_k": (14, 256, 210), "iq4_nl": (20, 32, 18), "iq4_xs": (23, 256, 136), "mxfp4": (39, 32, 17)}
 
 
 def u32(n):
@@ -51,6 +55,12 @@ def array(element, count, payload=b""):
     return gguf(keys=[key("k", ARRAY, u32(element) + u64(count) + payload)])
 
 
+def two_blocks(name, more=0, missing=0):
+    """A tensor of a quantized type whose header asks for two blocks, or for some elements more."""
+    number, block, size = QUANTIZED[name]
+    return one([2 * block + more], number, data=bytes((37 * i + 11) % 256 for i in range(2 * size - missing)))
+
+
 def good_files():
     values = [
         key("u8", U8, b"\xff"), key("i8", I8, b"\x80"), key("u16", U16, b"\xff\xff"), key("i16", I16, b"\0\x80"),
@@ -70,7 +80,7 @@ def good_files():
         "alignment": gguf([tensor("t", [16], T_F32, 64)], [key("general.alignment", U32, u32(64))], 2 * BLOCK,
                           alignment=64),
         "trailing": one([8], data=BLOCK + b"more"),
-    }
+    } | {name: two_blocks(name) for name in QUANTIZED}
 
 
 def bad_files():
@@ -114,7 +124,12 @@ def bad_files():
         "tensor_twice": gguf([tensor("t", [4], T_F32, 0), tensor("t", [4], T_F32, 32)], [], BLOCK),
         "overlap": gguf([tensor("a", [4], T_F32, 32), tensor("b", [9], T_F32, 0)], [], BLOCK),
         "no_name": gguf([tensor("", [4], T_F32, 0)], [], BLOCK),
-    }
+        "blocks_wrap": one([2**62, 2], T_Q4_K, data=bytes(288)),
+        "blocks_behind": one([256, 3], T_Q4_K, data=bytes(2 * 144)),
+        "blocks_over_rows": one([16, 2], T_Q4_0),  # 32 elements, but no row is a block
+        "blocks_overlap": gguf([tensor("a", [256], T_Q4_K, 0), tensor("b", [32], T_Q4_0, 128)], [], bytes(160)),
+    } | {f"{name}_short": two_blocks(name, missing=1) for name in QUANTIZED} \
+      | {f"{name}_part": two_blocks(name, more=-1) for name in QUANTIZED}
 
 
 def main():

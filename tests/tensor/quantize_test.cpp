@@ -2,7 +2,10 @@
 #include "toy/tensor/quantize.h"
 
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
+
+#include "backend/cpu/simd_targets.h"  // first
+
+#include <hwy/targets.h>
 
 #include <cmath>
 #include <cstring>
