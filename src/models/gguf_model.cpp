@@ -46,7 +46,7 @@ void check_against_tensors(const gguf::File& f, const ModelSpec& spec) {
 
 // Weights that the device can use as they lie in the file need no memory of their own.
 bool as_it_lies(const gguf::TensorInfo& info, LoadMode mode) {
-  if (mode == LoadMode::trainable || is_quantized(*info.dtype)) return false;
+  if (mode == LoadMode::trainable) return false;
   return info.shape.rank() >= 2 ? *info.dtype != DType::f64 : *info.dtype == DType::f32;
 }
 
@@ -57,7 +57,7 @@ void require_memory_for(const gguf::File& f, const ModelSpec& spec, const Device
     const gguf::TensorInfo& info = f.require(t.name);
     if (as_it_lies(info, mode) && device.storage(*info.dtype) == *info.dtype) continue;
     bytes += size_t(t.shape.count()) * size_of(device.storage(DType::f32));
-    quantized = quantized || is_quantized(*info.dtype);
+    quantized = quantized || (is_quantized(*info.dtype) && mode == LoadMode::trainable);
   }
   require_memory(bytes, fmt::format("holding the weights of {}{}", f.path(),
                                     quantized ? ", which are quantized there, as f32" : ""));
@@ -91,9 +91,9 @@ void load_quantized(const gguf::File& f, const gguf::TensorInfo& info, ThreadPoo
 
 void load_tensor(const gguf::File& f, const gguf::TensorInfo& info, LoadMode mode, ThreadPool& threads,
                  ParamStore& params) {
-  if (is_quantized(*info.dtype)) return load_quantized(f, info, threads, params);
   const View host(const_cast<std::byte*>(info.data), *info.dtype, info.shape);
   if (as_it_lies(info, mode)) return params.bind(info.name, host, f.keep_alive());
+  if (is_quantized(*info.dtype)) return load_quantized(f, info, threads, params);
   params.add(info.name, {DType::f32, info.shape, 0});  // gains and biases are always f32
   params.write(info.name, host);
 }
@@ -171,7 +171,6 @@ ModelSpec spec_from_gguf(const gguf::File& f, const Families& more) {
 
 std::vector<std::string> warnings_of(const gguf::File& f, const ModelSpec& m) {
   std::vector<std::string> out;
-  warn_of_types(f, out);
   if (const std::string unsupported = unsupported_tokenizer(f); !unsupported.empty())
     out.push_back(
         fmt::format("{}, only {}; the model takes token ids, but no text", unsupported, kSupportedTokenizers));
@@ -190,6 +189,7 @@ Model load_model(const std::string& path, const Device& device, LoadMode mode, c
     check(m.tokenizer->vocab_size() == m.spec.vocab, "{}: the tokenizer has {} tokens, token_embd.weight has {} rows",
           path, m.tokenizer->vocab_size(), m.spec.vocab);
   m.warnings = warnings_of(f, m.spec);
+  if (mode == LoadMode::trainable) warn_of_types(f, m.warnings);
   for (const auto& [key, value] : f.metadata())
     if (is_for_others(key)) m.metadata.emplace(key, value);
   require_memory_for(f, m.spec, device, mode);
