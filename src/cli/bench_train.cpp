@@ -15,8 +15,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr double kMostSteps = 1e6;
-
 struct Train : Command {
   std::string shape = "smollm2-135m", mode = "full";
   TrainerOptions trainer{.batch = 1, .tokens = 256, .optimizer = {.clip = 0}};
@@ -36,8 +34,8 @@ struct Train : Command {
     begin_group(app, "Batch");
     add_option(app, "--batch", trainer.batch, "Sequences per step", at_least(1));
     add_option(app, "--tokens", trainer.tokens, "Tokens per sequence", at_least(1));
-    add_option(app, "--steps", steps, "Steps to measure", from_to(1, kMostSteps));
-    add_option(app, "--warmup", warmup, "Steps before them", from_to(0, kMostSteps));
+    add_option(app, "--steps", steps, "Steps to measure", from_to(1, 1e6));
+    add_option(app, "--warmup", warmup, "Steps before them", from_to(0, 1e6));
     add_option(app, "--mode", mode, "Weights to train: full", one_of({"full"}));
     begin_group(app, "Output");
     app.add_flag("--profile", profile, "Print the time of each kind of op on stderr");
@@ -77,19 +75,15 @@ struct Train : Command {
     require_memory((2 * size_t(parameter_count(spec)) + layers) * sizeof(float), "training this model with this batch");
   }
 
-  MemoryFit fit_of(Device& dev, const Model& model, const TrainerOptions& options) const {
-    const ParamStore* store = model.params.get();
-    return fit_memory(
-        dev, model.spec, [store](const std::string& t) { return store->type(t).dtype; }, options, memory.bytes(),
-        bytes_beside(store->bytes()));
-  }
-
   void measure(const std::string& name) const {
     const auto dev = device.make();
     TrainerOptions options = options_of_run();
     options.compute = compute.choose(*dev);
     Model model = random_model(model_spec(name), *dev, 0);
-    const MemoryFit fit = fit_of(*dev, model, options);
+    const ParamStore& store = *model.params;
+    const MemoryFit fit = fit_memory(
+        *dev, model.spec, [&](const std::string& t) { return store.type(t).dtype; }, options, memory.bytes(),
+        bytes_beside(store.bytes()));
     options.recompute = fit.recompute;
     if (const std::string text = fit.text(); !text.empty()) to_stderr(fmt::format("{}: {}\n", name, text));
     Trainer engine(*dev, model, options);

@@ -1,8 +1,8 @@
 // toy new: a folder with a project that works.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
+#include <regex>
 
 #include "cli/command.h"
 #include "cli/console.h"
@@ -180,9 +180,7 @@ std::vector<ProjectFile> library_project(const std::string& name) {
 
 // The name is a folder, a name in JSON and, of a library project, a target of CMake.
 void check_name(const std::string& name, bool library) {
-  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  const auto allowed = [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '-' || c == '_'; };
-  check(!name.empty() && name.size() <= 64 && letter(name[0]) && std::all_of(name.begin(), name.end(), allowed),
+  check(std::regex_match(name, std::regex("[A-Za-z][A-Za-z0-9_-]{0,63}")),
         "the project's name is '{}'; use a letter, then up to 63 letters, digits, - and _", name);
   // Targets that CMake makes itself, and the package that the project looks for.
   for (const char* taken :

@@ -149,10 +149,9 @@ struct Recipe {
 
   // --help shows these, and `own` of the recipe.
   static void show_common(CLI::App& app, std::vector<const char*> own) {
-    for (const char* name : {"--config", "--corpus", "--val", "--batch", "--tokens", "--steps", "--optimizer", "--lr",
-                             "--schedule", "--eval-every", "--out", "--sample", "--checkpoint-every", "--resume",
-                             "--memory", "--threads", "--seed", "--time-limit", "--dry-run"})
-      own.push_back(name);
+    own.insert(own.end(), {"--config", "--corpus", "--val", "--batch", "--tokens", "--steps", "--optimizer", "--lr",
+                           "--schedule", "--eval-every", "--out", "--sample", "--checkpoint-every", "--resume",
+                           "--memory", "--threads", "--seed", "--time-limit", "--dry-run"});
     show_in_help(app, own);
   }
 
