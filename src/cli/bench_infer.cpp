@@ -75,7 +75,7 @@ double flops_a_prompt_token(const ModelSpec& spec, int64_t prompt) {
   return flops;
 }
 
-struct Infer : Command {
+struct BenchInfer : Command {
   std::string model_path, shape;
   int64_t prompt = 512, decode = 64, parallel = 1, repeat = 3;
   DeviceOptions device;
@@ -205,7 +205,7 @@ struct Infer : Command {
 }  // namespace
 
 void add_bench_infer(CLI::App& app) {
-  add_subcommand<Infer>(app, "infer", "Measure prefill and decoding of a GGUF or of sizes");
+  add_subcommand<BenchInfer>(app, "infer", "Measure prefill and decoding of a GGUF or of sizes");
 }
 
 }  // namespace toy::cli

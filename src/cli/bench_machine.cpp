@@ -46,7 +46,7 @@ struct Gemm {
 };
 
 // Figures of all threads together and of one, stated once for JSON and for a table.
-struct Report {
+struct Figures {
   std::string table;
   std::vector<std::string> slower_together;
   void add(ordered_json& j, const std::string& key, const std::string& title, double all, double one) {
@@ -59,7 +59,7 @@ struct Report {
   }
 };
 
-struct Machine : Command {
+struct BenchMachine : Command {
   DeviceOptions device;
   bool json = false;
   void add(CLI::App& app) {
@@ -75,7 +75,7 @@ struct Machine : Command {
     ThreadPool& all = team_of(*dev);
     ThreadPool one(1);
     Gemm gemm;
-    Report report;
+    Figures report;
     ordered_json j{{"threads", all.size()}, {"instruction_set", bench::instruction_set()}};
     const auto measure = [&](const char* key, const char* title, const std::function<double(ThreadPool&)>& value) {
       double together = 0, alone = 0;
@@ -119,7 +119,7 @@ struct Machine : Command {
 }  // namespace
 
 void add_bench_machine(CLI::App& app) {
-  add_subcommand<Machine>(app, "machine", "Measure the machine's limits: arithmetic and memory bandwidth");
+  add_subcommand<BenchMachine>(app, "machine", "Measure the machine's limits: arithmetic and memory bandwidth");
 }
 
 }  // namespace toy::cli

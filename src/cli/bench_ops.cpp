@@ -79,7 +79,7 @@ ordered_json to_json(const std::vector<OpTime>& rows) {
   return list;
 }
 
-struct Ops : Command {
+struct BenchOps : Command {
   std::string shape = "smollm2-135m";
   TrainerOptions trainer{.batch = 1, .tokens = 256, .optimizer = {}};
   int64_t context = 256, parallel = 1, steps = 5;
@@ -157,7 +157,7 @@ struct Ops : Command {
 }  // namespace
 
 void add_bench_ops(CLI::App& app) {
-  add_subcommand<Ops>(app, "ops", "Measure every op of a training step and of decoding");
+  add_subcommand<BenchOps>(app, "ops", "Measure every op of a training step and of decoding");
 }
 
 }  // namespace toy::cli

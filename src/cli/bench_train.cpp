@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Train : Command {
+struct BenchTrain : Command {
   std::string shape = "smollm2-135m", mode = "full";
   TrainerOptions trainer{.batch = 1, .tokens = 256, .optimizer = {.clip = 0}};
   int64_t steps = 5, warmup = 2;
@@ -137,7 +137,7 @@ struct Train : Command {
 }  // namespace
 
 void add_bench_train(CLI::App& app) {
-  add_subcommand<Train>(app, "train", "Measure a training step with random weights and tokens");
+  add_subcommand<BenchTrain>(app, "train", "Measure a training step with random weights and tokens");
 }
 
 }  // namespace toy::cli

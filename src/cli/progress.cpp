@@ -47,7 +47,7 @@ std::string bar(double part, int columns, const ProgressScreen& screen) {
   return (screen.unicode ? "▕" : "[") + filled + rest + (screen.unicode ? "▏" : "]");
 }
 
-std::string joined(std::initializer_list<std::string> parts) {
+std::string in_line(std::initializer_list<std::string> parts) {
   std::string line;
   for (const std::string& part : parts)
     if (!part.empty()) line += (line.empty() ? "" : "  ") + part;
@@ -73,12 +73,12 @@ std::string progress_line(const ProgressState& s, const ProgressScreen& screen) 
                     exact = s.loss ? "loss " + loss_text(*s.loss, 4) : "",
                     speed = s.tokens_per_second > 0 ? fmt::format("{:.0f} tokens/s", s.tokens_per_second) : "",
                     left = clock.empty() ? "" : clock + " left";
-  if (screen.columns == 0) return joined({fmt::format("{} {}/{}", s.label, s.done, s.total), exact, speed, left});
+  if (screen.columns == 0) return in_line({fmt::format("{} {}/{}", s.label, s.done, s.total), exact, speed, left});
   const int columns = std::max(1, screen.columns - 1);  // a full last column makes some terminals begin a new line
   const std::string total = std::to_string(s.total);    // as wide at the beginning as at the end: the bar stands still
   const std::string count = fmt::format("{} {:>{}}/{}", s.label, s.done, total.size(), total);
   for (const std::string& end :
-       {joined({exact, speed, left}), joined({exact, left}), joined({loss, left}), joined({loss, clock})}) {
+       {in_line({exact, speed, left}), in_line({exact, left}), in_line({loss, left}), in_line({loss, clock})}) {
     constexpr int kEcho = 2;  // "^C" that the terminal writes behind the line
     const int room = columns - kEcho - int(count.size()) - int(end.size()) - 2;
     if (screen.columns >= kShort && room >= kLeastBar + 2)
