@@ -44,7 +44,7 @@ void add_bench(CLI::App& app);
 void add_completion(CLI::App& app);
 
 /// What `toy completion` writes asks for the words that complete a command line; the last of `words` is being written.
-/// Prints a line for each: the word, and after a tab what it means; ":files" or ":folders" where names of these do.
+/// Prints a line for each: the word, and after a tab what it means; ":files" or ":dirs" where their names do.
 void print_completions(const CLI::App& root, std::vector<std::string> words);
 
 }  // namespace toy::cli
