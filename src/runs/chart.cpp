@@ -168,8 +168,7 @@ double last_value(const Series& s, const Axis& y) {
   return last == s.y.rend() ? NAN : *last;
 }
 
-std::vector<size_t> named_series(const Chart& chart, const Axis& y, int most) {
-  const size_t room = size_t(most);
+std::vector<size_t> named_series(const Chart& chart, const Axis& y, size_t most) {
   std::vector<Candidate> list;
   for (size_t i = 0; i < chart.series.size(); ++i) {
     const Series& s = chart.series[i];
@@ -179,11 +178,11 @@ std::vector<size_t> named_series(const Chart& chart, const Axis& y, int most) {
   const auto sort = [&](const auto& key) {
     std::stable_sort(list.begin(), list.end(), [&](const auto& a, const auto& b) { return key(a) > key(b); });
   };
-  if (list.size() > room && chart.groups.empty()) {
+  if (list.size() > most && chart.groups.empty()) {
     const double sign = chart.best == Chart::Best::lowest ? -1 : 1;
     sort([&](const Candidate& c) { return sign * c.last; });
-    list.resize(room);
-  } else if (list.size() > room) {
+    list.resize(most);
+  } else if (list.size() > most) {
     constexpr double kFar = 3, kNear = 0.05, kAlike = 0.25;
     measure(chart, y, list);
     sort([](const Candidate& c) { return c.far; });
@@ -198,7 +197,7 @@ std::vector<size_t> named_series(const Chart& chart, const Axis& y, int most) {
         return chart.series[o.series].color == chart.series[c.series].color && std::fabs(o.far - c.far) < kAlike &&
                std::fabs(y.at(o.last) - y.at(c.last)) < kNear;
       };
-      if (apart.size() < room && c.rank > kFar * usual && std::none_of(apart.begin(), apart.end(), like))
+      if (apart.size() < most && c.rank > kFar * usual && std::none_of(apart.begin(), apart.end(), like))
         apart.push_back(c);
     }
     list = std::move(apart);

@@ -32,7 +32,7 @@ double last_value(const Series& s, const Axis& y);
 /// or in a chart of groups the outliers: the highest and the lowest at the end, and those whose largest distance from
 /// the median of all is more than three times the usual one; one of those of a color that end close together. The only
 /// series of a chart has the chart's title for a name.
-std::vector<size_t> named_series(const Chart& chart, const Axis& y, int most);
+std::vector<size_t> named_series(const Chart& chart, const Axis& y, size_t most);
 
 /// Places of labels that want to stand at `wanted` (in any order) and need `height` each, between lo and hi, moved as
 /// little as needed; where there is no room for all they lie closer.

@@ -48,25 +48,33 @@ constexpr Metric kMetrics[] = {
 constexpr const Metric& kLoss = kMetrics[0];
 constexpr const Metric& kValidation = kMetrics[1];
 
-void add(Series& s, const Event& e, double y) {
-  s.x.push_back(double(e.step.value_or(0)));
-  s.y.push_back(y);
+// The values of a metric: a series for each name, in order, or one.
+std::vector<Series> series_of(const Log& log, const Metric& m) {
+  constexpr std::string_view kWeight = ".weight";  // nearly all names have it, so it tells nothing
+  std::map<std::string, Series, NaturalLess> by_name;
+  for (const Event& e : log.events) {
+    const auto v = m.value(e);
+    if (!v) continue;
+    std::string name = m.how & kNamed ? e.name_in_step().value_or("") : "";
+    if (name.ends_with(kWeight)) name.resize(name.size() - kWeight.size());
+    Series& s = by_name[name];
+    s.x.push_back(double(e.step.value_or(0)));
+    s.y.push_back(*v);
+  }
+  std::vector<Series> list;
+  for (auto& [name, s] : by_name) list.push_back({name, std::move(s.x), std::move(s.y), Style::line, int(list.size())});
+  return list;
 }
 
-// Adds a series, few numbers as they are, many behind their smoothed course; one that is empty is left out.
-void add_series(Chart& chart, const Metric& m, const Log& log, Series s, bool with_raw = true) {
+// Adds a metric that has values, few as they are, many behind their smoothed course.
+void add_series(Chart& chart, const Metric& m, const Log& log, const std::string& name, Style style, int color,
+                bool with_raw = true) {
   constexpr size_t kFew = 80;
-  for (const Event& e : log.events)
-    if (const auto v = m.value(e)) add(s, e, *v);
-  if (s.y.empty()) return;
-  if ((m.how & kSmooth) && s.y.size() >= kFew) {
-    Series smooth = s;
-    smooth.y = smoothed(s.y);
-    s.style = Style::faint;
-    if (with_raw) chart.series.push_back(std::move(s));
-    s = std::move(smooth);
+  for (Series& s : series_of(log, m)) {
+    const bool smooth = (m.how & kSmooth) && s.y.size() >= kFew;
+    if (smooth && with_raw) chart.series.push_back({name, s.x, s.y, Style::faint, color});
+    chart.series.push_back({name, s.x, smooth ? smoothed(s.y) : s.y, style, color});
   }
-  chart.series.push_back(std::move(s));
 }
 
 Chart empty_chart(const Metric& m) { return {m.title, m.unit, "step", (m.how & kLog) != 0, {}, m.best}; }
@@ -118,31 +126,16 @@ void group(Chart& chart) {
     chart.series[i].color = layers.size() > 1 ? int(layer_of[i] * (kMost - 1) / (layers.size() - 1)) : 0;
 }
 
-Chart chart_of_names(const Log& log, const Metric& m) {
-  std::map<std::string, Series, NaturalLess> series;
-  for (const Event& e : log.events) {
-    const auto v = m.value(e);
-    if (!v) continue;
-    std::string name = e.name_in_step().value_or("");
-    constexpr std::string_view kWeight = ".weight";  // nearly all have it, so it tells nothing
-    if (name.ends_with(kWeight)) name.resize(name.size() - kWeight.size());
-    add(series.try_emplace(name, Series{name, {}, {}}).first->second, e, *v);
-  }
-  Chart chart = empty_chart(m);
-  for (auto& [name, s] : series) {
-    s.color = int(chart.series.size());
-    chart.series.push_back(std::move(s));
-  }
-  group(chart);
-  return chart;
-}
-
 Chart chart_of(const Log& log, const Metric& m) {
-  if (m.how & kNamed) return chart_of_names(log, m);
   Chart chart = empty_chart(m);
-  add_series(chart, m, log, {&m == &kLoss ? "training" : m.title, {}, {}});
-  if (&m == &kLoss) add_series(chart, kValidation, log, {"validation", {}, {}, Style::points, 1});
-  choose_scale(chart, m);
+  if (m.how & kNamed) {
+    chart.series = series_of(log, m);
+    group(chart);
+  } else {
+    add_series(chart, m, log, &m == &kLoss ? "training" : m.title, Style::line, 0);
+    if (&m == &kLoss) add_series(chart, kValidation, log, "validation", Style::points, 1);
+    choose_scale(chart, m);
+  }
   return chart;
 }
 
@@ -172,8 +165,7 @@ Chart compare_chart(const std::string& metric, std::span<const Log> logs, std::s
   check(m, "metric '{}' is not one of those that runs are compared by: {}", metric, fmt::join(known, ", "));
   Chart chart = empty_chart(*m);
   for (size_t i = 0; i < logs.size(); ++i)
-    add_series(chart, *m, logs[i], {names[i], {}, {}, m->how & kSmooth ? Style::line : Style::points, int(i)},
-               logs.size() <= 4);
+    add_series(chart, *m, logs[i], names[i], m->how & kSmooth ? Style::line : Style::points, int(i), logs.size() <= 4);
   choose_scale(chart, *m);
   return chart;
 }

@@ -159,13 +159,9 @@ struct FieldSchema {
 
   template <class T>
   void operator()(const char* name, const T&, const char* meaning) const {
-    if constexpr (Optional<T>) {
-      properties[name] = of<typename T::value_type>();
-    } else {
-      properties[name] = of<T>();
-      required.push_back(name);
-    }
+    properties[name] = of<T>();
     properties[name]["description"] = meaning;
+    if (!Optional<T>) required.push_back(name);
   }
   template <class T>
   static Json of() {
@@ -174,6 +170,7 @@ struct FieldSchema {
     if constexpr (std::is_same_v<T, int64_t>) return {{"type", "integer"}};
     if constexpr (std::is_same_v<T, std::string>) return {{"type", "string"}};
     if constexpr (std::is_same_v<T, Json>) return {{"type", "object"}};
+    if constexpr (Optional<T>) return of<typename T::value_type>();
     if constexpr (List<T>) return {{"type", "array"}, {"items", of<typename T::value_type>()}};
     if constexpr (Struct<T>) return object<T>(Json::object(), Json::array());
   }

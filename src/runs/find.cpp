@@ -31,13 +31,11 @@ std::string filled_in(const std::string& path, const std::map<std::string, std::
     const size_t end = path.find('}', brace);
     check(path[brace] == '{' && end != path.npos,
           "'{}': a brace without its partner; placeholders are {{date}} and the like", path);
-    const auto field = fields.find(path.substr(brace + 1, end - brace - 1));
-    if (field == fields.end()) {
-      std::vector<std::string> known;
-      for (const auto& [name, value] : fields) known.push_back(name);
-      fail("'{}': '{}' is not a placeholder; there are {}", path, path.substr(brace + 1, end - brace - 1),
-           fmt::join(known, ", "));
-    }
+    const std::string name = path.substr(brace + 1, end - brace - 1);
+    const auto field = fields.find(name);
+    std::vector<std::string> known;
+    for (const auto& f : fields) known.push_back(f.first);
+    check(field != fields.end(), "'{}': '{}' is not a placeholder; there are {}", path, name, fmt::join(known, ", "));
     out += field->second;
     at = end + 1;
   }
@@ -48,8 +46,7 @@ std::string filled_in(const std::string& path, const std::map<std::string, std::
 bool claim(const fs::path& folder) {
   std::error_code error;
   if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), error);
-  check(!error, "cannot make the folder '{}': {}", folder.parent_path().string(), error.message());
-  const bool made = fs::create_directory(folder, error);
+  const bool made = !error && fs::create_directory(folder, error);
   check(!error || fs::exists(folder), "cannot make the folder '{}': {}", folder.string(), error.message());
   return made;
 }
@@ -151,22 +148,19 @@ std::optional<std::string> git_commit(const std::string& folder) {
   std::error_code error;
   for (fs::path at = fs::absolute(folder, error);; at = at.parent_path()) {
     fs::path git = at / ".git";
-    if (fs::is_regular_file(git, error)) {  // a worktree: "gitdir: PATH"
-      const std::string line = first_line(git);
-      if (line.starts_with("gitdir: ")) git = at / line.substr(8);
-    }
-    if (const std::string head = first_line(git / "HEAD"); !head.empty()) {
-      if (!head.starts_with("ref: ")) return head;
-      const std::string ref = head.substr(5);
-      const std::string common = first_line(git / "commondir");
-      const fs::path shared = common.empty() ? git : git / common;
-      if (const std::string commit = first_line(shared / ref); !commit.empty()) return commit;
-      std::ifstream packed(shared / "packed-refs");
-      for (std::string line; std::getline(packed, line);)
-        if (line.size() == 41 + ref.size() && line.ends_with(" " + ref)) return line.substr(0, 40);
-      return std::nullopt;
-    }
-    if (at == at.parent_path()) return std::nullopt;
+    if (const std::string line = first_line(git); line.starts_with("gitdir: "))
+      git = at / line.substr(8);  // a worktree
+    const std::string head = first_line(git / "HEAD");
+    if (head.empty() && at == at.parent_path()) return std::nullopt;
+    if (head.empty()) continue;
+    if (!head.starts_with("ref: ")) return head;
+    const std::string ref = head.substr(5);
+    const fs::path shared = git / first_line(git / "commondir");
+    if (const std::string commit = first_line(shared / ref); !commit.empty()) return commit;
+    std::ifstream packed(shared / "packed-refs");
+    for (std::string line; std::getline(packed, line);)
+      if (line.size() == 41 + ref.size() && line.ends_with(" " + ref)) return line.substr(0, 40);
+    return std::nullopt;
   }
 }
 

@@ -18,48 +18,36 @@
 namespace toy::runs {
 namespace {
 
-// Lines that began when the file was opened, and their numbers; the same ones however often they are read.
-class Lines {
- public:
-  explicit Lines(const std::string& path) : path_(path) {
-    std::error_code error;
-    const auto type = std::filesystem::status(path, error).type();
-    check(type != std::filesystem::file_type::fifo && type != std::filesystem::file_type::character,
-          "{}: is a pipe or a device; a file is needed", path);
-    file_.open(path, std::ios::binary);  // of a pipe it would wait for a writer
-    check(file_.good(), "{}: cannot open: {}", path, std::strerror(errno));
-    end_ = file_.seekg(0, std::ios::end).tellg();
-  }
+std::ifstream opened(const std::string& path) {
+  std::error_code error;
+  const auto type = std::filesystem::status(path, error).type();
+  check(type != std::filesystem::file_type::fifo && type != std::filesystem::file_type::character,
+        "{}: is a pipe or a device; a file is needed", path);
+  std::ifstream file(path, std::ios::binary);  // of a pipe it would wait for a writer
+  check(file.good(), "{}: cannot open: {}", path, std::strerror(errno));
+  return file;
+}
 
-  // Calls f(line, number, torn) for each that is not empty.
-  template <class F>
-  void each(const F& f) {
-    file_.clear();
-    file_.seekg(0);
-    int64_t number = 0, at = 0;
-    for (std::string line; at < end_ && std::getline(file_, line);) {
-      ++number;
-      at += int64_t(line.size()) + 1;
-      if (!line.empty()) f(line, number, at > end_);
-    }
-    check(!file_.bad(), "{}: cannot read: {}", path_, std::strerror(errno));
-  }
-
- private:
-  const std::string& path_;
-  std::ifstream file_;
-  int64_t end_ = 0;
-};
+// Calls f(line, number, torn) for each line that is not empty.
+template <class F>
+void each_line(std::ifstream& file, const std::string& path, const F& f) {
+  file.clear();
+  file.seekg(0);
+  std::string line;
+  for (int64_t number = 1; std::getline(file, line); ++number)
+    if (!line.empty()) f(line, number, file.eof());
+  check(!file.bad(), "{}: cannot read: {}", path, std::strerror(errno));
+}
 
 // Where a run begins or resumes: of what was written before, only events up to a step count.
 struct Turn {
   int64_t line, step;
 };
 
-std::vector<Turn> turns_of(Lines& lines) {
+std::vector<Turn> turns_of(std::ifstream& file, const std::string& path) {
   std::vector<Turn> turns;
-  lines.each([&](const std::string& line, int64_t number, bool) {
-    if (line.starts_with(R"({"kind":"step")")) return;
+  each_line(file, path, [&](const std::string& line, int64_t number, bool) {
+    if (line.starts_with("{\"kind\":\"step\"")) return;
     if (line.find("\"resume\"") == line.npos && line.find("\"run_start\"") == line.npos) return;
     try {
       const std::optional<Event> e = parse_event(line);
@@ -74,16 +62,16 @@ std::vector<Turn> turns_of(Lines& lines) {
 
 // Takes a torn last line away. False: the last line is whole and lacks its line break, or it cannot be taken away.
 bool is_ended(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string line;
-  while (std::getline(file, line) && !file.eof()) continue;
-  if (line.empty()) return true;
+  std::ifstream file = opened(path);
+  std::string last;
+  each_line(file, path, [&](const std::string& line, int64_t, bool torn) { last = torn ? line : ""; });
+  if (last.empty()) return true;
   std::error_code error;
   try {
-    parse_event(line);
+    parse_event(last);
     return false;
   } catch (const Error&) {
-    std::filesystem::resize_file(path, std::filesystem::file_size(path, error) - line.size(), error);
+    std::filesystem::resize_file(path, std::filesystem::file_size(path, error) - last.size(), error);
     return !error;
   }
 }
@@ -91,16 +79,14 @@ bool is_ended(const std::string& path) {
 }  // namespace
 
 std::vector<std::string> visit_events(const std::string& path, const std::function<void(Event&&)>& see) {
-  Lines lines(path);
-  const std::vector<Turn> turns = turns_of(lines);
+  std::ifstream file = opened(path);
+  const std::vector<Turn> turns = turns_of(file, path);
   auto turn = turns.begin();  // the next one
   std::vector<std::string> warnings;
   int64_t events = 0;
   bool other = false, begun = false;
-  const auto warn = [&](int64_t line, const std::string& text) {
-    warnings.push_back(fmt::format("line {}: {}", line, text));
-  };
-  lines.each([&](const std::string& line, int64_t number, bool torn) {
+  const auto warn = [&](int64_t line, auto text) { warnings.push_back(fmt::format("line {}: {}", line, text)); };
+  each_line(file, path, [&](const std::string& line, int64_t number, bool torn) {
     std::optional<Event> e;
     try {
       e = parse_event(line);

@@ -122,25 +122,22 @@ double draw_legend(Drawing& d, const Chart& chart, int width) {
     d.text(x + swatches + 5, y, text, "soft");
     x += w;
   };
-  if (chart.ramp) {
-    put(chart.groups.front() + " to " + chart.groups.back(), 0, svg::kColors - 1);
-  } else {
-    for (size_t g = 0; g < chart.groups.size(); ++g)
-      if (!chart.groups[g].empty()) put(chart.groups[g], int(g), int(g));
-  }
+  if (chart.ramp) put(chart.groups.front() + " to " + chart.groups.back(), 0, svg::kColors - 1);
+  for (size_t g = 0; g < chart.groups.size() && !chart.ramp; ++g)
+    if (!chart.groups[g].empty()) put(chart.groups[g], int(g), int(g));
   return x > kLeft ? y - kTop + kLine : 0;
 }
 
 }  // namespace
 
 std::string to_svg(const Chart& chart, const SvgOptions& o) {
-  constexpr int kMostOutliers = 8;
+  constexpr size_t kMostOutliers = 8;
   Drawing d;
   d.text(12, 22, chart.title, "title", chart.unit);
   Plot p{chart, x_axis(chart), y_axis(chart)};
   p.top = 44 + draw_legend(d, chart, o.width), p.bottom = o.height - 30.0;
-  const int room_for = std::max(2, int((p.bottom - p.top) / kLine) + 1);
-  p.named = named_series(chart, p.y, chart.groups.empty() ? room_for : std::min(room_for, kMostOutliers));
+  const size_t room = std::max(size_t(2), size_t((p.bottom - p.top) / kLine) + 1);
+  p.named = named_series(chart, p.y, chart.groups.empty() ? room : std::min(room, kMostOutliers));
   double labels = 0;
   for (const std::string& s : tick_labels(p.y.ticks(y_ticks(o.height)), p.y.log))
     p.left = std::max(p.left, text_width(s));

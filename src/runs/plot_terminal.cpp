@@ -28,17 +28,23 @@ class Canvas {
 
   // From dot to dot, in the color that starts with these characters.
   void line(int x0, int y0, int x1, int y1, const std::string& color) {
+    // Dots of a braille character, Unicode 15, section 21.1.
+    constexpr unsigned char kBraille[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
     const int steps = std::max({std::abs(x1 - x0), std::abs(y1 - y0), 1});
-    for (int i = 0; i <= steps; ++i)
-      dot(x0 + int(std::lround(double(x1 - x0) * i / steps)), y0 + int(std::lround(double(y1 - y0) * i / steps)),
-          color);
+    for (int i = 0; i <= steps; ++i) {
+      const int x = x0 + int(std::lround(double(x1 - x0) * i / steps));
+      const int y = y0 + int(std::lround(double(y1 - y0) * i / steps));
+      Cell& cell = cells_[size_t(y / high_ * columns_ + x / wide_)];
+      cell.dots |= wide_ == 2 ? kBraille[y % 4][x % 2] : static_cast<unsigned char>(1 + y % 2);
+      cell.color = color;
+    }
   }
   std::string row(int r) const {
     std::string s, now;
     for (int c = 0; c < columns_; ++c) {
       const Cell& cell = cells_[size_t(r * columns_ + c)];
       if (cell.dots && cell.color != now) s += now = cell.color;
-      s += character(cell.dots);
+      s += cell.dots && wide_ == 2 ? utf8_encode(0x2800u + cell.dots) : std::string(1, " '.:"[cell.dots]);
     }
     return now.empty() ? s : s + kEndColor;
   }
@@ -48,16 +54,6 @@ class Canvas {
     unsigned char dots = 0;
     std::string color;
   };
-  void dot(int x, int y, const std::string& color) {
-    // Dots of a braille character, Unicode 15, section 21.1.
-    constexpr unsigned char kBraille[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
-    Cell& cell = cells_[size_t(y / high_ * columns_ + x / wide_)];
-    cell.dots |= wide_ == 2 ? kBraille[y % 4][x % 2] : static_cast<unsigned char>(1 + y % 2);
-    cell.color = color;
-  }
-  std::string character(unsigned char dots) const {
-    return dots == 0 || wide_ == 1 ? std::string(1, " '.:"[dots]) : utf8_encode(0x2800u + dots);
-  }
   int columns_, wide_, high_;
   std::vector<Cell> cells_;
 };
@@ -78,7 +74,7 @@ Frame frame_of(const Chart& chart, const Terminal& t) {
     f.left_width = std::max(f.left_width, int(labels[i].size()) + 2);
   }
   if (t.columns - f.left_width < 6) f.left_width = 0;  // no room for numbers
-  f.named = named_series(chart, f.y, t.rows);
+  f.named = named_series(chart, f.y, size_t(t.rows));
   if (t.columns >= 56) {
     for (const size_t i : f.named)
       f.right_width = std::max(f.right_width, int(terminal_columns(chart.series[i].name)) + 1);
@@ -123,8 +119,7 @@ std::string x_labels(const Frame& f, const std::string& label, int columns) {
 
 }  // namespace
 
-std::string to_terminal(const Chart& chart, const Terminal& wanted) {
-  Terminal t = wanted;
+std::string to_terminal(const Chart& chart, Terminal t) {
   t.columns = std::max(t.columns, 8);
   t.rows = std::max(t.rows, 3);
   const auto cut = [&](const std::string& text, int width) { return shortened(text, width, t.unicode); };

@@ -80,12 +80,12 @@ std::string timings(const Log& log) {
 
 // A small bar chart.
 std::string histogram_svg(const Histogram& h) {
-  int64_t most = 1;
-  for (const int64_t c : h.counts) most = std::max(most, c);
+  const auto most = std::max_element(h.counts.begin(), h.counts.end());
   svg::Drawing d;
   for (size_t i = 0; i < h.counts.size(); ++i) {
-    const double height = std::max(20.0 * double(h.counts[i]) / double(most), 0.6);
-    if (h.counts[i] > 0) d.rect(6.0 * double(i), 22 - height, 5, height, "swatch", 0);
+    if (h.counts[i] <= 0) continue;
+    const double height = std::max(20.0 * double(h.counts[i]) / double(*most), 0.6);
+    d.rect(6.0 * double(i), 22 - height, 5, height, "swatch", 0);
   }
   return d.element(96, 22, "histogram");
 }
@@ -117,12 +117,11 @@ std::string statistics(const Log& log, const char* title) {
 }
 
 std::string samples(const Log& log) {
-  constexpr int kOpen = 3;
   std::string out;
-  int n = 0;
+  int open = 3;
   for (auto e = log.events.rbegin(); e != log.events.rend(); ++e)
     if (const Sample* s = e->as<Sample>())
-      out += fmt::format("<details{}><summary>step {}</summary><pre>{}</pre></details>\n", n++ < kOpen ? " open" : "",
+      out += fmt::format("<details{}><summary>step {}</summary><pre>{}</pre></details>\n", open-- > 0 ? " open" : "",
                          grouped(e->step.value_or(0)), markup(s->text));
   return card("Samples", out);
 }

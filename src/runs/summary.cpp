@@ -134,11 +134,11 @@ bool comes_before(const Column::Cell& a, const Column::Cell& b, bool descending)
 std::span<const Column> columns() { return kColumns; }
 
 const Column& column(const std::string& name) {
-  const auto it =
-      std::find_if(std::begin(kColumns), std::end(kColumns), [&](const Column& c) { return c.name == name; });
-  if (it != std::end(kColumns)) return *it;
   std::vector<std::string> names;
-  for (const Column& c : kColumns) names.push_back(c.name);
+  for (const Column& c : kColumns) {
+    if (c.name == name) return c;
+    names.push_back(c.name);
+  }
   fail("'{}' is not one of {}", name, fmt::join(names, ", "));
 }
 
@@ -214,8 +214,7 @@ std::vector<Compare> compare(std::span<const Summary> runs) {
   std::vector<Compare> list;
   for (const Column& c : kColumns) {
     if (c.better == neither) continue;
-    Compare e;
-    e.metric = c.name;
+    Compare e{c.name, {}, {}, {}};
     std::optional<double> best;
     for (const Summary& s : runs) {
       const std::optional<double> v = number_of(c.cell(s));

@@ -17,8 +17,7 @@ std::string grouped(int64_t v) {
 }
 
 std::string duration_text(double seconds) {
-  constexpr double kMost = 1e15;
-  if (!(seconds >= 0 && seconds < kMost)) return "-";
+  if (!(seconds >= 0 && seconds < 1e15)) return "-";
   if (seconds < 60) return fmt::format("{:.1f} s", seconds);
   const int64_t s = std::llround(seconds);
   return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)

@@ -133,7 +133,7 @@ Series flat_series(const std::string& name, double value, int color = 0) {
   return {name, {1, 2, 3}, {value, value, value}, Series::Style::line, color};
 }
 
-std::vector<std::string> named(const Chart& chart, int most) {
+std::vector<std::string> named(const Chart& chart, size_t most) {
   std::vector<std::string> names;
   for (const size_t i : named_series(chart, y_axis(chart), most)) names.push_back(chart.series[i].name);
   return names;

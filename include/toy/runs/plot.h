@@ -53,7 +53,7 @@ struct Terminal {
   bool color = false;   ///< ANSI colors tell the series apart
 };
 /// Lines that are at most `columns` wide, however few those are (at least 8), each ended.
-std::string to_terminal(const Chart& chart, const Terminal& terminal);
+std::string to_terminal(const Chart& chart, Terminal terminal);
 
 /// How a chart is drawn as SVG.
 struct SvgOptions {
