@@ -8,6 +8,7 @@ namespace toy {
 namespace {
 
 constexpr std::string_view kSeparator = "separator:";
+constexpr std::string_view kNames[] = {"none", "files", "blank-lines"};  // by kind
 constexpr std::string_view kBlank = " \t\r\n";
 constexpr const char* kForms = "none, files, blank-lines, separator:TEXT";
 
@@ -28,9 +29,8 @@ std::string unescaped(std::string_view text, const std::string& whole) {
 }  // namespace
 
 DocumentRule parse_documents(const std::string& text) {
-  if (text == "none") return {DocumentRule::none, {}};
-  if (text == "files") return {DocumentRule::files, {}};
-  if (text == "blank-lines") return {DocumentRule::blank_lines, {}};
+  for (size_t kind = 0; kind < std::size(kNames); ++kind)
+    if (text == kNames[kind]) return {DocumentRule::Kind(kind), {}};
   check(text.starts_with(kSeparator), "documents is '{}', expected one of {}", text, kForms);
   DocumentRule rule{DocumentRule::separator, unescaped(std::string_view(text).substr(kSeparator.size()), text)};
   check(!rule.text.empty(), "documents is '{}': the separator is empty; expected separator:TEXT", text);
@@ -38,8 +38,7 @@ DocumentRule parse_documents(const std::string& text) {
 }
 
 std::string DocumentRule::str() const {
-  constexpr const char* kNames[] = {"none", "files", "blank-lines"};
-  if (kind != separator) return kNames[kind];
+  if (kind != separator) return std::string(kNames[kind]);
   std::string out(kSeparator);
   for (const char c : text) out += c == '\n' ? "\\n" : c == '\t' ? "\\t" : c == '\\' ? "\\\\" : std::string(1, c);
   return out;

@@ -25,19 +25,16 @@ Mixture::Mixture(std::span<const double> weights, uint64_t seed) : seed_(seed) {
   check(std::isfinite(sum), "corpus-weight: the weights are too large to be added up");
   check(sum > 0, "corpus-weight: all weights are 0, so there is nothing to train on; give one above 0");
   double left = sum;
+  size_t last = 0;
   for (const double w : weights) {
     shares_.push_back(w / sum);
     const uint64_t units = left > 0 ? uint64_t(std::llround(std::fmin(1.0, w / left) * kUnits)) : 0;
     check(w == 0 || w / sum * kUnits >= 1, "corpus-weight {} is too small for a sum of {}", w, sum);
+    if (w > 0) last = splits_.size();
     splits_.push_back(units);
     left -= w;
   }
-  // The last source of all takes what is left, whatever the rounding of the sums before it.
-  for (size_t i = weights.size(); i-- > 0;)
-    if (weights[i] > 0) {
-      splits_[i] = uint64_t(kUnits);
-      break;
-    }
+  splits_[last] = uint64_t(kUnits);  // it takes what is left, whatever the rounding of the sums before it
 }
 
 Mixture::Place Mixture::at(int64_t row) const {

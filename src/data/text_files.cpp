@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <numeric>
 
 #include "toy/base/checksum.h"
 #include "toy/base/error.h"
@@ -84,19 +83,6 @@ bool lies_below(const fs::path& path, const std::string& folder) {
   return !relative.empty() && *relative.begin() != "..";
 }
 
-// Why a file of a folder is no text of the corpus; "" if it is one.
-std::string reason_against(const fs::directory_entry& entry, std::span<const std::string> except, bool binary) {
-  const std::string path = entry.path().string();
-  struct stat st;
-  if (::stat(path.c_str(), &st) != 0) return "a link that leads nowhere";
-  if (S_ISDIR(st.st_mode)) return "a link to a folder";
-  if (!S_ISREG(st.st_mode)) return "no regular file";
-  if (st.st_size == 0) return "empty";
-  for (const std::string& folder : except)
-    if (!folder.empty() && lies_below(fs::weakly_canonical(entry.path()), folder)) return "written by toy itself";
-  return !binary && looks_binary(path) ? "no text (it has NUL bytes)" : "";
-}
-
 // What a run writes into its folder (docs/runs.md); all else there may be a text.
 bool is_of_run(const fs::path& entry) {
   const std::string name = entry.filename().string();
@@ -107,6 +93,21 @@ bool is_of_run(const fs::path& entry) {
          fs::exists(entry.parent_path() / "flow.json", error);
 }
 
+// Why a file or folder is no text of the corpus; "" if it is one, or may have some.
+std::string reason_against(const fs::path& path, bool is_folder, std::span<const std::string> except, bool binary) {
+  if (path.filename().string().starts_with(".")) return "hidden";
+  if (is_of_run(path)) return "written by a run";
+  if (is_folder) return "";
+  struct stat st;
+  if (::stat(path.c_str(), &st) != 0) return "a link that leads nowhere";
+  if (S_ISDIR(st.st_mode)) return "a link to a folder";
+  if (!S_ISREG(st.st_mode)) return "no regular file";
+  if (st.st_size == 0) return "empty";
+  for (const std::string& folder : except)
+    if (!folder.empty() && lies_below(fs::weakly_canonical(path), folder)) return "written by toy itself";
+  return !binary && looks_binary(path) ? "no text (it has NUL bytes)" : "";
+}
+
 void add_folder(const std::string& folder, std::span<const std::string> all_except, bool binary, TextFiles& out) {
   // A folder that holds this one, or is it, does not empty it.
   std::vector<std::string> except(all_except.begin(), all_except.end());
@@ -114,20 +115,13 @@ void add_folder(const std::string& folder, std::span<const std::string> all_exce
   std::error_code error;
   std::vector<std::string> paths;
   for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const bool below = it->is_directory(error) && !it->is_symlink(error);
-    if (it->path().filename().string().starts_with(".")) {
-      out.left_out.push_back({it->path().string(), "hidden"});
-      if (below) it.disable_recursion_pending();
-    } else if (is_of_run(it->path())) {
-      out.left_out.push_back({it->path().string(), "written by a run"});
-      if (below) it.disable_recursion_pending();
-    } else if (!below) {
-      const std::string reason = reason_against(*it, except, binary);
-      if (reason.empty())
-        paths.push_back(it->path().string());
-      else
-        out.left_out.push_back({it->path().string(), reason});
-    }
+    const bool is_folder = it->is_directory(error) && !it->is_symlink(error);
+    const std::string reason = reason_against(it->path(), is_folder, except, binary);
+    if (!reason.empty())
+      out.left_out.push_back({it->path().string(), reason});
+    else if (!is_folder)
+      paths.push_back(it->path().string());
+    if (!reason.empty() && is_folder) it.disable_recursion_pending();
   }
   check(!error, "{}: the folder cannot be read: {}", folder, error.message());
   std::sort(paths.begin(), paths.end());
@@ -165,9 +159,10 @@ std::string read_standard_input(bool may_be_empty, size_t memory) {
   return text;
 }
 
-uint64_t TextFiles::bytes() const {
-  return std::accumulate(files.begin(), files.end(), uint64_t(0),
-                         [](uint64_t sum, const TextFile& f) { return sum + f.bytes; });
+uint64_t bytes_of(std::span<const TextFile> files) {
+  uint64_t sum = 0;
+  for (const TextFile& f : files) sum += f.bytes;
+  return sum;
 }
 
 TextFile looked_at(const std::string& path) {
@@ -187,22 +182,18 @@ TextFiles list_text_files(std::span<const std::string> paths, std::span<const st
   constexpr const char* kTold = "{}: {}, or use --binary to train on its bytes";
   TextFiles out;
   for (const std::string& path : paths) {
-    struct stat st;
-    if (path == kStandardInput) {
-      const TextFile& all = out.files.emplace_back(taken_whole(path, memory));
-      check(binary || !is_binary(*all.text), kTold, "standard input", kNotText);
-      continue;
-    }
-    if (::stat(path.c_str(), &st) != 0) fail_reading(path, errno);
+    const bool standard_input = path == kStandardInput;
+    struct stat st {};
+    if (!standard_input && ::stat(path.c_str(), &st) != 0) fail_reading(path, errno);
     if (S_ISDIR(st.st_mode)) {
       add_folder(path, except, binary, out);
-    } else if (!S_ISREG(st.st_mode)) {
-      const TextFile& all = out.files.emplace_back(taken_whole(path, memory));
-      check(binary || !is_binary(*all.text), kTold, path, kNotText);
-    } else {
+    } else if (S_ISREG(st.st_mode)) {
       check(st.st_size > 0, "{}: the file is empty; a text is needed", path);
       check(binary || !looks_binary(path), kTold, path, kNotText);
       out.files.push_back(described(path, st));
+    } else {
+      const TextFile& all = out.files.emplace_back(taken_whole(path, memory));
+      check(binary || !is_binary(*all.text), kTold, standard_input ? "standard input" : path, kNotText);
     }
   }
   return out;

@@ -23,12 +23,6 @@ using nlohmann::ordered_json;
 constexpr const char* kTokens = "tokens";
 constexpr int32_t kNarrow = 65536;  // ids below fit into two bytes
 
-uint64_t size_of_all(const std::vector<TextFile>& files) {
-  uint64_t bytes = 0;
-  for (const TextFile& f : files) bytes += f.bytes;
-  return bytes;
-}
-
 // The first place of `mark` from `from` on that begins before `limit`.
 std::optional<uint64_t> find_in(const TextFile& file, uint64_t from, uint64_t limit, const std::string& mark) {
   std::optional<uint64_t> found;
@@ -87,7 +81,7 @@ void TokenizedText::release() const {
 }
 
 uint64_t validation_begin(const std::vector<TextFile>& files, double fraction, const DocumentRule& documents) {
-  const uint64_t all = size_of_all(files), near = all / 20;
+  const uint64_t all = bytes_of(files), near = all / 20;
   if (fraction <= 0) return all;
   if (fraction >= 1) return 0;
   const uint64_t at = uint64_t(double(all) * (1 - fraction));
@@ -116,6 +110,7 @@ class TextTokenizer {
       : files_(files),
         tokenizer_(tokenizer),
         o_(options),
+        all_(bytes_of(files)),
         fingerprint_(fingerprint_of(files, tokenizer, options)),
         keep_(!tokenizer.eos()) {
     if (o_.documents.kind != DocumentRule::none) {
@@ -170,26 +165,25 @@ class TextTokenizer {
     return text;
   }
 
-  static void view_part(const TokenFileView& view, const ordered_json& about, int64_t first_token,
-                        int64_t first_document, TokenizedText::Part& part) {
-    part.begin = first_token;
-    part.ids = view.ids.part(first_token, about.at("tokens"));
-    part.documents = about.at("documents");
-    part.begins = view.documents.subspan(size_t(first_document), size_t(part.documents));
-    part.text_bytes = about.at("text_bytes");
-    part.first_bytes = about.at("first_bytes");
+  static TokenizedText::Part part_of(const TokenFileView& view, const ordered_json& about, int64_t token,
+                                     int64_t document) {
+    const int64_t documents = about.at("documents");
+    return {token,
+            view.ids.part(token, about.at("tokens")),
+            documents,
+            view.documents.subspan(size_t(document), size_t(documents)),
+            about.at("text_bytes"),
+            about.at("first_bytes")};
   }
 
   TokenizedText in_memory() {
-    const std::string what =
-        fmt::format("keeping the tokens of {} of text in memory", format_bytes(size_t(size_of_all(files_))));
-    require_memory(size_t(size_of_all(files_)), what + " (--data-cache DIR keeps them on disk)");
+    const std::string what = fmt::format("keeping the tokens of {} of text in memory", format_bytes(all_));
+    require_memory(all_, what + " (--data-cache DIR keeps them on disk)");
     auto storage = std::make_shared<TokenizedText::Storage>();
     std::vector<std::byte>& memory = storage->memory;
-    const size_t all = size_t(size_of_all(files_));
-    const size_t often = std::min(size_t(1) << 20, 4 * all);
+    const size_t often = std::min(size_t(1) << 20, 4 * all_);
     // Growing would copy; what is not filled takes nothing.
-    memory.reserve(all * size_t(width()) + about_bytes() + often);
+    memory.reserve(all_ * size_t(width()) + about_bytes() + often);
     size_t checked = 0;
     write([&](std::span<const std::byte> bytes) {
       const size_t size = memory.size() + bytes.size(), index = index_bytes();
@@ -210,15 +204,15 @@ class TextTokenizer {
   // At the end the index of documents comes behind the ids, while the writer still has it; before, it takes as much
   // while it grows. Where they do not fit into what was reserved, the ids move first.
   void require_growth(const std::vector<std::byte>& memory, size_t bytes, size_t often, const std::string& what) const {
-    const size_t all = size_t(size_of_all(files_)), size = memory.size() + bytes, index = index_bytes();
-    const size_t work = std::min(size_t(8) << 20, 16 * all);  // to encode
+    const size_t size = memory.size() + bytes, index = index_bytes();
+    const size_t work = std::min(size_t(8) << 20, 16 * all_);  // to encode
     const auto moved = [&memory](size_t end, size_t held) { return end > memory.capacity() ? held : 0; };
     const size_t now = often + std::max(bytes + index, moved(size + index + often, memory.size()));
     if (anonymous_memory() + work + now <= o_.memory) return;
     // In proportion to the text, but no more ids than it has bytes, and two for each document.
-    const double longer = std::max(1.0, double(all) / double(std::max<uint64_t>(1, done_)));
+    const double longer = std::max(1.0, double(all_) / double(std::max<uint64_t>(1, done_)));
     const auto documents = size_t(double(index) * longer);
-    const size_t most = size_t(width()) * (all + 2 * documents / sizeof(uint64_t)),
+    const size_t most = size_t(width()) * (all_ + 2 * documents / sizeof(uint64_t)),
                  ids = std::min(size_t(double(size) * longer), std::max(size, most));
     const size_t rest = ids - memory.size() + documents - index + std::max(documents, moved(ids + documents, ids));
     require_below(o_.memory, work + std::max(rest, now), what, "--data-cache DIR");
@@ -242,8 +236,8 @@ class TextTokenizer {
     if (view.fingerprint != fingerprint_) return "it is of another text";
     try {
       const ordered_json &training = view.about.at("training"), &validation = view.about.at("validation");
-      view_part(view, training, 0, 0, text.training_);
-      view_part(view, validation, training.at("tokens"), training.at("documents"), text.validation_);
+      text.training_ = part_of(view, training, 0, 0);
+      text.validation_ = part_of(view, validation, training.at("tokens"), training.at("documents"));
       text.ids_ = view.ids;
       text.storage_ = storage;
       return take_files(view.about.at("files"), text.files_);
@@ -260,10 +254,8 @@ class TextTokenizer {
       const ordered_json& j = list[i];
       HashedFile f{files_[i], j.at("xxh64")};
       const TextFile there{f.file.path, j.at("bytes"), j.at("modified"), j.at("changed")};
-      if (!is_untouched(there, f.file)) {
-        if (there.bytes != f.file.bytes || hash_of(f.file) != f.xxh64)
-          return fmt::format("{} is not what it was", f.file.path);
-      }
+      if (!is_untouched(there, f.file) && (there.bytes != f.file.bytes || hash_of(f.file) != f.xxh64))
+        return fmt::format("{} is not what it was", f.file.path);
       out.push_back(std::move(f));
     }
     return "";
@@ -273,7 +265,7 @@ class TextTokenizer {
     TokenFileWriter writer(width(), to);
     writer_ = &writer;
     stream_.emplace(tokenizer_, piece());
-    const uint64_t split = validation_begin(files_, o_.validation_fraction, o_.documents), all = size_of_all(files_);
+    const uint64_t split = validation_begin(files_, o_.validation_fraction, o_.documents);
     uint64_t first = 0;
     ordered_json list = ordered_json::array();
     TokenizedText::Part training;
@@ -311,7 +303,7 @@ class TextTokenizer {
         cutter.push(part);
         at += part.size();
         done_ = at;
-        tell(at, all);
+        tell();
         return true;
       });
       cutter.finish();
@@ -337,16 +329,16 @@ class TextTokenizer {
     if (f.text) return;
     const TextFile now = looked_at(f.path);
     check(is_untouched(f, now),
-          "{}: the file has changed while it was tokenized ({} bytes before, {} now); begin "
-          "again when nothing writes to it",
+          "{}: the file has changed while it was tokenized ({} bytes before, {} now); begin again when nothing writes "
+          "to it",
           f.path, f.bytes, now.bytes);
   }
 
-  void tell(uint64_t done, uint64_t all) {
+  void tell() {
     constexpr uint64_t kEvery = uint64_t(64) << 20;
-    if (done < told_ + kEvery) return;
-    told_ = done;
-    o_.tell(fmt::format("tokenizing: {} of {}", format_bytes(size_t(done)), format_bytes(size_t(all))));
+    if (done_ < told_ + kEvery) return;
+    told_ = done_;
+    o_.tell(fmt::format("tokenizing: {} of {}", format_bytes(size_t(done_)), format_bytes(all_)));
   }
 
   // Text of the current document, which lies at `at` of the current file.
@@ -415,6 +407,7 @@ class TextTokenizer {
   const std::vector<TextFile>& files_;
   const Tokenizer& tokenizer_;
   const TokenizeOptions& o_;
+  size_t all_;  // bytes of the files
   uint64_t fingerprint_;
   bool keep_;
   std::optional<int32_t> bos_, eos_;

@@ -47,22 +47,19 @@ struct Piece {
 Piece take_piece(std::string_view& pattern) {
   constexpr std::string_view kOpen = "[{<", kClose = "]}>", kLetters = "abcdefghijklmnopqrstuvwxyz";
   const char first = pattern[0];
-  size_t end = 1;  // of the body
-  if (const size_t bracket = kOpen.find(first); bracket != kOpen.npos) {
-    for (int depth = 1; depth > 0; ++end) {
-      if (end == pattern.size()) fail_internal("stories: \"{}\" is not closed", pattern);
+  const size_t bracket = kOpen.find(first);
+  const bool is_text = bracket == kOpen.npos && first != '@';
+  size_t end = is_text ? pattern.find_first_of("[{<@") : pattern.find_first_not_of(kLetters, 1);
+  if (bracket != kOpen.npos) {
+    int depth = 1;
+    for (end = 1; depth > 0 && end < pattern.size(); ++end)
       depth += (pattern[end] == first) - (pattern[end] == kClose[bracket]);
-    }
-    const Piece piece{first, pattern.substr(1, end - 2)};
-    pattern.remove_prefix(end);
-    return piece;
+    if (depth > 0) fail_internal("stories: \"{}\" is not closed", pattern);
   }
-  const bool named_one = first == '@';
-  end = named_one ? pattern.find_first_not_of(kLetters, 1) : pattern.find_first_of("[{<@");
   end = std::min(end, pattern.size());
-  const Piece piece{named_one ? '@' : 't', pattern.substr(named_one, end - named_one)};
+  const std::string_view body = pattern.substr(!is_text, end - !is_text - (bracket != kOpen.npos));
   pattern.remove_prefix(end);
-  return piece;
+  return {is_text ? 't' : first, body};
 }
 
 // Splits at the bars of this level and reads the weights.

@@ -1,4 +1,5 @@
-// The pattern language in which the stories are written, and its interpreter.
+// The pattern language in which the stories are written, and its interpreter, which asks a chooser at each choice
+// point. A chooser draws (to write a story) or matches a text (to score it).
 //
 //   text          told as it is
 //   [a|3:b|c]     one of the alternatives, which are patterns; "3:" is a weight (default 1)
@@ -13,6 +14,8 @@
 // the heads).
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
@@ -20,9 +23,65 @@
 #include <utility>
 #include <vector>
 
-#include "synth/chooser.h"
+#include "toy/base/philox.h"
 
 namespace toy {
+
+/// One way to continue.
+struct Option {
+  std::string_view head;  ///< the text that surely comes next if this option is taken
+  double weight;          ///< its share of the probability; 0: impossible here
+};
+
+/// The story teller asks choose() and then tells the text of the chosen option, head included, by literal().
+class Chooser {
+ public:
+  virtual ~Chooser() = default;
+
+  /// Index of the option taken; adds -log of its probability to nats().
+  size_t choose(std::span<const Option> options);
+  virtual void literal(std::string_view text) = 0;
+
+  double nats() const { return nats_; }
+
+ protected:
+  virtual size_t select(std::span<const Option> options, double total) = 0;
+
+ private:
+  double nats_ = 0;
+};
+
+/// Draws with Philox and writes the story to `out`. The draws depend on (seed, story) alone.
+class DrawingChooser : public Chooser {
+ public:
+  DrawingChooser(uint64_t seed, uint64_t story, std::string& out);
+  void literal(std::string_view text) override { out_ += text; }
+
+ protected:
+  size_t select(std::span<const Option> options, double total) override;
+
+ private:
+  Philox random_;
+  uint64_t next_;
+  std::string& out_;
+};
+
+/// Recovers the choices from a text. Exactly one option's head must match at each choice point: no match is
+/// the caller's Error, two matches would be an ambiguous grammar and are an internal one. So a text that was
+/// scored is proven to have a single derivation.
+class MatchingChooser : public Chooser {
+ public:
+  MatchingChooser(std::string_view text, size_t offset) : text_(text), offset_(offset) {}
+  void literal(std::string_view text) override;
+  size_t offset() const { return offset_; }
+
+ protected:
+  size_t select(std::span<const Option> options, double total) override;
+
+ private:
+  std::string_view text_;
+  size_t offset_;
+};
 
 /// Words with named fields, such as a name with its pronouns.
 struct WordList {

@@ -27,6 +27,9 @@ struct TextFile {
   std::shared_ptr<const std::string> text = {};
 };
 
+/// Bytes of all of them.
+uint64_t bytes_of(std::span<const TextFile> files);
+
 /// What a list of paths means.
 struct TextFiles {
   /// A file that is no text of the corpus, and why.
@@ -35,7 +38,7 @@ struct TextFiles {
   };
   std::vector<TextFile> files;
   std::vector<LeftOut> left_out;  ///< of folders
-  uint64_t bytes() const;
+  uint64_t bytes() const { return bytes_of(files); }
 };
 
 /// The files of `paths` in their order; a folder stands for the files in it and below, ordered by path, byte by byte.
