@@ -2,10 +2,9 @@
 //   fuse_bench [threads] [cpu]     cpu: one thread's own time, on a busy machine
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <ctime>
 #include <vector>
 
+#include "backend/cpu/peak.h"
 #include "toy/backend/devices.h"
 #include "toy/ops/ops.h"
 #include "toy/runtime/session.h"
@@ -13,15 +12,9 @@
 namespace toy::bench {
 namespace {
 
-double now(bool cpu) {
-  timespec t;
-  clock_gettime(cpu ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
-}
-
 using Chain = Value (*)(Value x, Value y, Value row);
 
-void measure(const char* name, Chain chain, const Shape& shape, int threads, bool cpu) {
+void measure(const char* name, Chain chain, const Shape& shape, int threads) {
   const auto device = make_cpu_device(threads);
   Graph g;
   const TensorType type{DType::f32, shape, 0};
@@ -40,9 +33,9 @@ void measure(const char* name, Chain chain, const Shape& shape, int threads, boo
   }
   for (int r = 0; r < 20; ++r)
     for (size_t f = 0; f < 2; ++f) {
-      const double before = now(cpu);
+      const double before = now();
       sessions[f]->run();
-      best[f] = std::min(best[f], now(cpu) - before);
+      best[f] = std::min(best[f], now() - before);
     }
   std::printf("%-34s %-13s one by one %8.3f ms  fused %8.3f ms  x%.2f  (%.1f GB/s of operands)\n", name,
               shape.str().c_str(), best[0] * 1e3, best[1] * 1e3, best[0] / best[1],
@@ -55,13 +48,13 @@ void measure(const char* name, Chain chain, const Shape& shape, int threads, boo
 int main(int argc, char** argv) {
   using namespace toy;
   const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
-  const bool cpu = argc > 2 && std::strcmp(argv[2], "cpu") == 0;
+  bench::cpu_time = argc > 2;
   const bench::Chain cheap = [](Value x, Value y, Value) { return scale((x * y + x) * y - y, 0.5); };
   const bench::Chain rows = [](Value x, Value y, Value row) { return scale((x * row + y) * row - y, 0.5); };
   const bench::Chain dear = [](Value x, Value y, Value) { return exp(neg(sigmoid(x * y) + x)); };
   for (const Shape& shape : {Shape{4096, 1024}, Shape{16384, 256}, Shape{65536, 64}, Shape{256, 576}}) {
-    bench::measure("mul, add, mul, sub, scale", cheap, shape, threads, cpu);
-    bench::measure("the same with a row [D]", rows, shape, threads, cpu);
-    bench::measure("mul, sigmoid, add, neg, exp", dear, shape, threads, cpu);
+    bench::measure("mul, add, mul, sub, scale", cheap, shape, threads);
+    bench::measure("the same with a row [D]", rows, shape, threads);
+    bench::measure("mul, sigmoid, add, neg, exp", dear, shape, threads);
   }
 }

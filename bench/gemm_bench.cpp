@@ -76,7 +76,6 @@ class Bench {
     int a = 0, b = 0;  // which inputs are A and B
     bool peer = true, read = false;
     double flop = 0;
-    double seconds_hint = 0;
   };
 
   void run(Job job) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <mutex>
 
 #include "toy/backend/device.h"
 

@@ -6,10 +6,7 @@ namespace toy {
 const OpDef& accumulate_def() {
   static const OpDef def{
       .signature = "accumulate(acc!:[*], x:[*]) -> acc!:[*]",
-      .cost =
-          [](const CostQuery& q) {
-            return Cost{.flops = double(q.out[0].count()), .bytes = 3.0 * double(q.out[0].bytes())};
-          },
+      .cost = per_element<1, 3>,
       .decompose = [](Graph&, std::span<const Value> in, const Attrs&) { return std::vector<Value>{in[0] + in[1]}; }};
   return def;
 }

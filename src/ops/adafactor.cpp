@@ -31,7 +31,7 @@ Value nearer(Value x, Value target, Value mix) { return x + (target - x) * mix; 
 
 std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& attrs) {
   const AdafactorAttrs a = attrs.as<AdafactorAttrs>();
-  const Value w = in[0], grad = in[6] ? in[1] * in[6] : in[1], mix = in[5];
+  const Value w = in[0], grad = scaled(in[1], in[6]), mix = in[5];
   const int64_t rows = w.dim(0), columns = w.dim(1);
   const Value row = nearer(in[2], reshape(mean(sqr(grad), 1), {rows}), mix);
   const Value col = nearer(in[3], reshape(mean(sqr(grad), 0), {columns}), mix);
@@ -40,7 +40,7 @@ std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& a
 }
 
 std::vector<Value> decompose_vector(Graph& g, std::span<const Value> in, const Attrs& attrs) {
-  const Value grad = in[5] ? in[1] * in[5] : in[1], v = nearer(in[2], sqr(grad), in[4]);
+  const Value grad = scaled(in[1], in[5]), v = nearer(in[2], sqr(grad), in[4]);
   return {stepped(g, in[0], grad, v, in[3], attrs.as<AdafactorAttrs>()), v};
 }
 
@@ -51,11 +51,7 @@ const OpDef& adafactor_def() {
                              "adafactor(w!:[R,C], g:[R,C], row!:[R], col!:[C], lr:[], mix:[], gscale?:[]) -> "
                              "w!:[R,C], row!:[R], col!:[C]",
                          .infer = check_attrs,
-                         .cost =
-                             [](const CostQuery& q) {
-                               return Cost{.flops = 16.0 * double(q.out[0].count()),
-                                           .bytes = 5.0 * double(q.out[0].bytes())};
-                             },
+                         .cost = per_element<16, 5>,
                          .decompose = decompose};
   return def;
 }
@@ -65,11 +61,7 @@ const OpDef& adafactor_vector_def() {
                              "adafactor_vector(w!:[*], g:[*], v!:[*], lr:[], mix:[], gscale?:[]) -> "
                              "w!:[*], v!:[*]",
                          .infer = check_attrs,
-                         .cost =
-                             [](const CostQuery& q) {
-                               return Cost{.flops = 16.0 * double(q.out[0].count()),
-                                           .bytes = 7.0 * double(q.out[0].bytes())};
-                             },
+                         .cost = per_element<16, 7>,
                          .decompose = decompose_vector};
   return def;
 }

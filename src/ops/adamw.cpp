@@ -8,7 +8,7 @@ namespace {
 std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& attrs) {
   const AdamWAttrs a = attrs.as<AdamWAttrs>();
   const Value w = in[0], m = in[2], v = in[3], lr = in[4];
-  const Value grad = in[7] ? in[1] * in[7] : in[1];
+  const Value grad = scaled(in[1], in[7]);
   const Value m1 = scale(m, a.beta1) + scale(grad, 1.0 - a.beta1);
   const Value v1 = scale(v, a.beta2) + scale(grad * grad, 1.0 - a.beta2);
   const Value step = (m1 / in[5]) / (sqrt(v1 / in[6]) + g.scalar(a.eps, w.type().dtype));
@@ -27,11 +27,7 @@ const OpDef& adamw_def() {
                                check_betas("adamw", a.beta1, a.beta2);
                                check_eps("adamw", a.eps);
                              },
-                         .cost =
-                             [](const CostQuery& q) {
-                               return Cost{.flops = 14.0 * double(q.out[0].count()),
-                                           .bytes = 7.0 * double(q.out[0].bytes())};
-                             },
+                         .cost = per_element<14, 7>,
                          .decompose = decompose};
   return def;
 }

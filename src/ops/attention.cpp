@@ -8,10 +8,8 @@ namespace toy {
 namespace {
 
 void infer(const TypeQuery& q, std::vector<TensorType>&) {
-  const int64_t heads = q.in[0]->shape[1], kv = q.in[1]->shape[1];
-  check(heads > 0, "attention: q has H={}, expected at least 1", heads);
-  check(kv > 0 && heads % kv == 0, "attention: H={} query heads are not a multiple of K={} kv heads", heads, kv);
-  check_attention("attention", q.attrs.as<AttentionAttrs>());
+  check_heads(q);
+  check_attention(q.op, q.attrs.as<AttentionAttrs>());
 }
 
 // Scores and their sum with the values: 2 products over half of the [N,N] square (an upper bound when N holds many
@@ -27,9 +25,7 @@ Cost cost_grad(const CostQuery& q) {
 }
 
 void vjp(Vjp& c) {
-  const int id = c.graph().apply(
-      attention_grad_def(), {c.in(0), c.in(1), c.in(2), c.out(0), c.out(1), c.grad(0), c.in(3), c.in(4)}, c.attrs());
-  for (int i = 0; i < 3; ++i) c.give(i, Value{&c.graph(), id, i});
+  give_outputs(c, attention_grad_def(), {c.in(0), c.in(1), c.in(2), c.out(0), c.out(1), c.grad(0), c.in(3), c.in(4)});
 }
 
 // softcap tanh(x / softcap), or x.
@@ -53,8 +49,7 @@ std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& att
 
 std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
   const std::vector<Value> wrt = independent(in.first(3));
-  const std::vector<Value> ys{decompose(g, std::vector{wrt[0], wrt[1], wrt[2], in[6], in[7]}, attrs)[0]}, dys{in[5]};
-  return pull_back(ys, dys, wrt);
+  return pull_back(decompose(g, std::vector{wrt[0], wrt[1], wrt[2], in[6], in[7]}, attrs)[0], in[5], wrt);
 }
 
 }  // namespace
@@ -64,6 +59,12 @@ void check_attention(std::string_view op, const AttentionAttrs& attrs) {
   check(attrs.window >= 0, "{}: window {} is negative", op, attrs.window);
   check(attrs.softcap >= 0 && std::isfinite(attrs.softcap), "{}: softcap is {}, expected 0 (none) or more", op,
         attrs.softcap);
+}
+
+void check_heads(const TypeQuery& q) {
+  const int64_t heads = q.in[0]->shape[1], kv = q.in[1]->shape[1];
+  check(heads > 0, "{}: q has H={}, expected at least 1", q.op, heads);
+  check(kv > 0 && heads % kv == 0, "{}: H={} query heads are not a multiple of K={} kv heads", q.op, heads, kv);
 }
 
 const OpDef& attention_def() {

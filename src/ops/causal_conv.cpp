@@ -5,24 +5,17 @@
 namespace toy {
 namespace {
 
-void check_tail(std::string_view op, const TensorType* tail, int64_t width) {
-  check(!tail || tail->shape[1] == width - 1, "{}: tail has M={}, a filter of W={} needs {}", op,
-        tail ? tail->shape[1] : 0, width, width - 1);
-}
-
 void infer(const TypeQuery& q, std::vector<TensorType>&) {
-  check(q.in[1]->shape[1] >= 1, "causal_conv: w has W=0, expected at least 1");
-  check_tail("causal_conv", q.in[3], q.in[1]->shape[1]);
-}
-void infer_grad(const TypeQuery& q, std::vector<TensorType>&) {
-  check(q.in[1]->shape[1] >= 1, "causal_conv_grad: w has W=0, expected at least 1");
-  check_tail("causal_conv_grad", q.in[3], q.in[1]->shape[1]);
+  const int64_t width = q.in[1]->shape[1];
+  check(width >= 1, "{}: w has W=0, expected at least 1", q.op);
+  const TensorType* tail = q.in[3];
+  check(!tail || tail->shape[1] == width - 1, "{}: tail has M={}, a filter of W={} needs {}", q.op,
+        tail ? tail->shape[1] : 0, width, width - 1);
 }
 
 void vjp(Vjp& c) {
   check(!c.needs(3), "causal_conv: no gradient with respect to the tail");
-  const int id = c.graph().apply(causal_conv_grad_def(), {c.in(0), c.in(1), c.grad(0), c.in(3), c.in(4), c.in(5)});
-  for (int i = 0; i < 3; ++i) c.give(i, Value{&c.graph(), id, i});
+  give_outputs(c, causal_conv_grad_def(), {c.in(0), c.in(1), c.grad(0), c.in(3), c.in(4), c.in(5)});
 }
 
 Cost cost(const CostQuery& q) {
@@ -47,7 +40,7 @@ const OpDef& causal_conv_grad_def() {
   static const OpDef def{.signature =
                              "causal_conv_grad(x:[N,C], w:[C,W], dy:[N,C], tail?:[S,M,C], seq:i32[N], pos:i32[N]) -> "
                              "dx:[N,C], dw?:[C,W], db?:[C]",
-                         .infer = infer_grad,
+                         .infer = infer,
                          .cost = cost_grad};
   return def;
 }

@@ -13,4 +13,8 @@ void check_betas(std::string_view op, double beta1, double beta2) {
   check(beta2 >= 0 && beta2 < 1, "{}: beta2 is {}, expected 0 to below 1", op, beta2);
 }
 
+void check_axis(std::string_view op, int axis, const TensorType& x) {
+  check(axis >= 0 && axis < x.shape.rank(), "{}: axis {} of {} dimensions", op, axis, x.shape.rank());
+}
+
 }  // namespace toy

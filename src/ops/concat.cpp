@@ -8,8 +8,7 @@ const OpDef& concat_def() {
                              [](const TypeQuery& q, std::vector<TensorType>& out) {
                                const int axis = q.attrs.as<AxisAttrs>().axis;
                                out[0] = *q.in[0];
-                               check(axis >= 0 && axis < out[0].shape.rank(), "concat: axis {} of {} dimensions", axis,
-                                     out[0].shape.rank());
+                               check_axis("concat", axis, out[0]);
                                for (const TensorType* t : q.in)  // a block of fixed size goes along with run-time rows
                                  if (axis != 0 && out[0].rows == 0) out[0].rows = t->rows;
                                for (size_t i = 1; i < q.in.size(); ++i) {

@@ -10,8 +10,8 @@ namespace toy {
 #include "ops/op_list.def"
 #undef TOY_OP
 
-/// gradients() with a gradient that flows into several values: d(sum_i <values_i, seeds_i>) / d(wrt).
-std::vector<Value> pull_back(std::span<const Value> values, std::span<const Value> seeds, std::span<const Value> wrt);
+/// The gradients of y with respect to `wrt`, where dy flows into it: d<y, dy> / d(wrt).
+std::vector<Value> pull_back(Value y, Value dy, std::span<const Value> wrt);
 
 /// The same values as variables of their own. The operands of a gradient op may depend on each other (dy on x, a tied
 /// weight on itself); its decomposition must not differentiate through that.
@@ -24,11 +24,37 @@ TensorType resolve_shape(std::string_view op, const Shape& wanted, const TensorT
 /// Output i of the op whose first output this is.
 inline Value output(Value first, int i) { return {first.graph, first.node, i}; }
 
+/// A vjp whose gradients are the outputs of one op with the attributes of the node: those of input 0, 1, ...
+void give_outputs(Vjp& c, const OpDef& grad, std::vector<Value> operands);
+
+/// What an optimizer takes for its gradient g: multiplied by gscale, if there is one.
+inline Value scaled(Value g, Value gscale) { return gscale ? g * gscale : g; }
+
+/// w in the dtype of x.
+inline Value as_type_of(Value x, Value w) {
+  const DType to = x.type().dtype;
+  return w.type().dtype == to ? w : cast(w, to);
+}
+
+/// So much for each element of output 0. `tensors` of its size are read and written; 0: each operand once.
+template <int flops, int tensors = 0, int transcendentals = 0>
+Cost per_element(const CostQuery& q) {
+  const double n = double(q.out[0].count());
+  return {.flops = flops * n, .bytes = tensors * double(q.out[0].bytes()), .transcendentals = transcendentals * n};
+}
+
+/// Is there such a dimension?
+void check_axis(std::string_view op, int axis, const TensorType& x);
+
+/// infer of sum and max: the axis is kept with size 1.
+void reduce_axis(const TypeQuery& q, std::vector<TensorType>& out);
+
 /// What every norm asks of its eps, and every optimizer with moments of their decay.
 void check_eps(std::string_view op, double eps);
 void check_betas(std::string_view op, double beta1, double beta2);
 
-/// What every form of attention asks of its attributes.
+/// What every form of attention asks of its attributes, and of the heads of its operands q and k.
 void check_attention(std::string_view op, const AttentionAttrs& attrs);
+void check_heads(const TypeQuery& q);
 
 }  // namespace toy

@@ -19,10 +19,7 @@ const OpDef& dropout_def() {
   static const OpDef def{.signature = "dropout(x:[*], random:i32[3]) -> y:[*]",
                          .infer = infer,
                          .vjp = vjp,
-                         .cost = [](const CostQuery& q) {  // ten rounds of two products for four elements
-                           return Cost{.flops = 6.0 * double(q.out[0].count()),
-                                       .bytes = 2.0 * double(q.out[0].bytes())};
-                         }};
+                         .cost = per_element<6, 2>};  // ten rounds of two products for four elements
   return def;
 }
 

@@ -4,11 +4,7 @@
 namespace toy {
 namespace {
 
-void vjp(Vjp& c) {
-  const int id = c.graph().apply(geglu_grad_def(), {c.in(0), c.in(1), c.grad(0)}, c.attrs());
-  c.give(0, Value{&c.graph(), id, 0});
-  c.give(1, Value{&c.graph(), id, 1});
-}
+void vjp(Vjp& c) { give_outputs(c, geglu_grad_def(), {c.in(0), c.in(1), c.grad(0)}); }
 
 std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& attrs) {
   const bool by_tanh = attrs.as<GegluAttrs>().kind == GeluKind::tanh;
@@ -17,8 +13,7 @@ std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& att
 
 std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
   const std::vector<Value> wrt = independent(in.first(2));
-  const std::vector<Value> ys{decompose(g, wrt, attrs)[0]}, dys{in[2]};
-  return pull_back(ys, dys, wrt);
+  return pull_back(decompose(g, wrt, attrs)[0], in[2], wrt);
 }
 
 Cost cost_of(const CostQuery& q, double flops) {

@@ -11,11 +11,6 @@ namespace {
 const double kSqrt2OverPi = std::sqrt(2 / std::numbers::pi);
 constexpr double kCubic = 0.044715;
 
-Cost cost(const CostQuery& q) {
-  const double n = double(q.out[0].count());
-  return {.flops = 6 * n, .transcendentals = n};
-}
-
 // 1/2 (1 + erf(x / sqrt 2))
 Value normal_distribution(Value x) { return scale(erf(scale(x, 1 / std::numbers::sqrt2)) + 1, 0.5); }
 
@@ -46,14 +41,18 @@ std::vector<Value> decompose_erf(Graph&, std::span<const Value> in, const Attrs&
 }  // namespace
 
 const OpDef& gelu_tanh_def() {
-  static const OpDef def{
-      .signature = "gelu_tanh(x:[*]) -> y:[*]", .vjp = gelu_tanh_vjp, .cost = cost, .decompose = decompose_tanh};
+  static const OpDef def{.signature = "gelu_tanh(x:[*]) -> y:[*]",
+                         .vjp = gelu_tanh_vjp,
+                         .cost = per_element<6, 0, 1>,
+                         .decompose = decompose_tanh};
   return def;
 }
 
 const OpDef& gelu_erf_def() {
-  static const OpDef def{
-      .signature = "gelu_erf(x:[*]) -> y:[*]", .vjp = gelu_erf_vjp, .cost = cost, .decompose = decompose_erf};
+  static const OpDef def{.signature = "gelu_erf(x:[*]) -> y:[*]",
+                         .vjp = gelu_erf_vjp,
+                         .cost = per_element<6, 0, 1>,
+                         .decompose = decompose_erf};
   return def;
 }
 

@@ -11,13 +11,11 @@ std::vector<Value> gradients(Value loss, std::span<const Value> wrt, const std::
   return backward(loss, wrt, {.add = add, .zeros_like = zeros_like}, {}, again);
 }
 
-std::vector<Value> pull_back(std::span<const Value> values, std::span<const Value> seeds, std::span<const Value> wrt) {
-  Value loss;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const Value part = sum_all(values[i] * seeds[i]);
-    loss = loss ? loss + part : part;
-  }
-  return gradients(loss, wrt);
+std::vector<Value> pull_back(Value y, Value dy, std::span<const Value> wrt) { return gradients(sum_all(y * dy), wrt); }
+
+void give_outputs(Vjp& c, const OpDef& grad, std::vector<Value> operands) {
+  const int id = c.graph().apply(grad, std::move(operands), c.attrs());
+  for (size_t i = 0; i < grad.signature.outputs().size(); ++i) c.give(int(i), Value{&c.graph(), id, int(i)});
 }
 
 std::vector<Value> independent(std::span<const Value> values) {

@@ -11,10 +11,8 @@ void infer_append(const TypeQuery& q, std::vector<TensorType>&) {
 }
 
 void infer_attention(const TypeQuery& q, std::vector<TensorType>&) {
-  const int64_t heads = q.in[0]->shape[1], kv = q.in[1]->shape[1];
-  check(heads > 0, "attention_paged: q has H={}, expected at least 1", heads);
-  check(kv > 0 && heads % kv == 0, "attention_paged: H={} query heads are not a multiple of K={} kv heads", heads, kv);
-  check_attention("attention_paged", q.attrs.as<AttentionAttrs>());
+  check_heads(q);
+  check_attention(q.op, q.attrs.as<AttentionAttrs>());
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace toy {
 namespace {
 
-void vjp(Vjp& c) { c.give(0, apply(l2_norm_grad_def(), {c.in(0), c.grad(0)}, c.attrs())); }
+void vjp(Vjp& c) { give_outputs(c, l2_norm_grad_def(), {c.in(0), c.grad(0)}); }
 
 std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& attrs) {
   const Value x = in[0], squares = sum(x * x, x.shape().rank() - 1);
@@ -14,8 +14,7 @@ std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& a
 
 std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
   const std::vector<Value> wrt = independent(in.first(1));
-  const std::vector<Value> ys{decompose(g, wrt, attrs)[0]}, dys{in[1]};
-  return pull_back(ys, dys, wrt);
+  return pull_back(decompose(g, wrt, attrs)[0], in[1], wrt);
 }
 
 }  // namespace
@@ -25,15 +24,14 @@ const OpDef& l2_norm_def() {
                          .infer = [](const TypeQuery& q,
                                      std::vector<TensorType>&) { check_eps("l2_norm", q.attrs.as<L2NormAttrs>().eps); },
                          .vjp = vjp,
-                         .cost = [](const CostQuery& q) { return Cost{.flops = 3.0 * double(q.out[0].count())}; },
+                         .cost = per_element<3>,
                          .decompose = decompose};
   return def;
 }
 
 const OpDef& l2_norm_grad_def() {
-  static const OpDef def{.signature = "l2_norm_grad(x:[*,D], dy:[*,D]) -> dx:[*,D]",
-                         .cost = [](const CostQuery& q) { return Cost{.flops = 7.0 * double(q.out[0].count())}; },
-                         .decompose = decompose_grad};
+  static const OpDef def{
+      .signature = "l2_norm_grad(x:[*,D], dy:[*,D]) -> dx:[*,D]", .cost = per_element<7>, .decompose = decompose_grad};
   return def;
 }
 

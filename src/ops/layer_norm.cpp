@@ -4,10 +4,7 @@
 namespace toy {
 namespace {
 
-void vjp(Vjp& c) {
-  const int id = c.graph().apply(layer_norm_grad_def(), {c.in(0), c.in(1), c.grad(0)}, c.attrs());
-  for (int i = 0; i < 3; ++i) c.give(i, Value{&c.graph(), id, i});
-}
+void vjp(Vjp& c) { give_outputs(c, layer_norm_grad_def(), {c.in(0), c.in(1), c.grad(0)}); }
 
 std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& attrs) {
   const Value x = in[0], w = in[1], b = in[2];
@@ -22,8 +19,7 @@ std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& a
 std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
   std::vector<Value> wrt = independent(in.first(2));
   wrt.push_back(fill(g, in[1].shape(), 0));  // any b: its gradient does not depend on it
-  const std::vector<Value> ys{decompose(g, wrt, attrs)[0]}, dys{in[2]};
-  return pull_back(ys, dys, wrt);
+  return pull_back(decompose(g, wrt, attrs)[0], in[2], wrt);
 }
 
 }  // namespace
@@ -34,14 +30,14 @@ const OpDef& layer_norm_def() {
       .infer = [](const TypeQuery& q,
                   std::vector<TensorType>&) { check_eps("layer_norm", q.attrs.as<LayerNormAttrs>().eps); },
       .vjp = vjp,
-      .cost = [](const CostQuery& q) { return Cost{.flops = 7.0 * double(q.out[0].count())}; },
+      .cost = per_element<7>,
       .decompose = decompose};
   return def;
 }
 
 const OpDef& layer_norm_grad_def() {
   static const OpDef def{.signature = "layer_norm_grad(x:[*,D], w:[D], dy:[*,D]) -> dx:[*,D], dw?:[D], db?:[D]",
-                         .cost = [](const CostQuery& q) { return Cost{.flops = 16.0 * double(q.out[0].count())}; },
+                         .cost = per_element<16>,
                          .decompose = decompose_grad};
   return def;
 }

@@ -19,8 +19,7 @@ void vjp(Vjp& c) {
 
 std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs&) {
   if (is_quantized(in[1].type().dtype)) return {};  // there is nothing simpler
-  const Value w = in[1].type().dtype == in[0].type().dtype ? in[1] : cast(in[1], in[0].type().dtype);
-  Value y = matmul(in[0], w, {false, true});
+  Value y = matmul(in[0], as_type_of(in[0], in[1]), {false, true});
   if (in[2]) y = y + in[2];
   if (in[3]) y = y + in[3];
   return {y};

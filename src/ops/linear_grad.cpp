@@ -4,8 +4,7 @@
 namespace toy {
 namespace {
 
-Cost cost_x(const CostQuery& q) { return {.flops = 2.0 * double(q.in[0]->count()) * double(q.in[1]->shape[1])}; }
-Cost cost_w(const CostQuery& q) { return {.flops = 2.0 * double(q.in[0]->count()) * double(q.in[1]->shape[1])}; }
+Cost cost(const CostQuery& q) { return {.flops = 2.0 * double(q.in[0]->count()) * double(q.in[1]->shape[1])}; }
 
 Value plus(Value acc, Value v) { return acc ? acc + v : v; }
 
@@ -13,18 +12,16 @@ Value plus(Value acc, Value v) { return acc ? acc + v : v; }
 
 const OpDef& linear_grad_x_def() {
   static const OpDef def{.signature = "linear_grad_x(dy:[N,O], w:float[O,I], acc?:[N,I]) -> dx:[N,I]",
-                         .cost = cost_x,
+                         .cost = cost,
                          .decompose = [](Graph&, std::span<const Value> in, const Attrs&) {
-                           const Value w =
-                               in[1].type().dtype == in[0].type().dtype ? in[1] : cast(in[1], in[0].type().dtype);
-                           return std::vector<Value>{plus(in[2], matmul(in[0], w))};
+                           return std::vector<Value>{plus(in[2], matmul(in[0], as_type_of(in[0], in[1])))};
                          }};
   return def;
 }
 
 const OpDef& linear_grad_w_def() {
   static const OpDef def{.signature = "linear_grad_w(dy:[N,O], x:[N,I], acc?:[O,I]) -> dw:[O,I]",
-                         .cost = cost_w,
+                         .cost = cost,
                          .decompose = [](Graph&, std::span<const Value> in, const Attrs&) {
                            return std::vector<Value>{plus(in[2], matmul(in[0], in[1], {true, false}))};
                          }};

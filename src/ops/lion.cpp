@@ -6,7 +6,7 @@ namespace {
 
 std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& attrs) {
   const LionAttrs a = attrs.as<LionAttrs>();
-  const Value w = in[0], m = in[2], lr = in[3], grad = in[4] ? in[1] * in[4] : in[1];
+  const Value w = in[0], m = in[2], lr = in[3], grad = scaled(in[1], in[4]);
   const Value direction = sign(scale(m, a.beta1) + scale(grad, 1 - a.beta1));
   return {w - (direction + scale(w, a.weight_decay)) * lr, scale(m, a.beta2) + scale(grad, 1 - a.beta2)};
 }
@@ -20,11 +20,7 @@ const OpDef& lion_def() {
                                const auto a = q.attrs.as<LionAttrs>();
                                check_betas("lion", a.beta1, a.beta2);
                              },
-                         .cost =
-                             [](const CostQuery& q) {
-                               return Cost{.flops = 10.0 * double(q.out[0].count()),
-                                           .bytes = 5.0 * double(q.out[0].bytes())};
-                             },
+                         .cost = per_element<10, 5>,
                          .decompose = decompose};
   return def;
 }

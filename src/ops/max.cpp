@@ -15,18 +15,10 @@ void vjp(Vjp& c) {
 }  // namespace
 
 const OpDef& max_def() {
-  static const OpDef def{.signature = "max(x:[*]) -> y:[...]",
-                         .infer =
-                             [](const TypeQuery& q, std::vector<TensorType>& out) {
-                               const int axis = q.attrs.as<AxisAttrs>().axis;
-                               out[0] = *q.in[0];
-                               check(axis >= 0 && axis < out[0].shape.rank(), "max: axis {} of {} dimensions", axis,
-                                     out[0].shape.rank());
-                               out[0].shape[axis] = 1;
-                               if (axis == 0) out[0].rows = 0;
-                             },
-                         .vjp = vjp,
-                         .cost = [](const CostQuery& q) { return Cost{.flops = double(q.in[0]->count())}; }};
+  static const OpDef def{
+      .signature = "max(x:[*]) -> y:[...]", .infer = reduce_axis, .vjp = vjp, .cost = [](const CostQuery& q) {
+        return Cost{.flops = double(q.in[0]->count())};
+      }};
   return def;
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 std::vector<Value> decompose_momentum(Graph&, std::span<const Value> in, const Attrs& attrs) {
   const MomentumAttrs a = attrs.as<MomentumAttrs>();
-  const Value grad = in[2] ? in[1] * in[2] : in[1], v = scale(in[0], a.momentum) + grad;
+  const Value grad = scaled(in[1], in[2]), v = scale(in[0], a.momentum) + grad;
   return {v, a.nesterov ? grad + scale(v, a.momentum) : v};
 }
 
@@ -20,24 +20,17 @@ const OpDef& momentum_def() {
                                const double m = q.attrs.as<MomentumAttrs>().momentum;
                                check(m >= 0 && m < 1, "momentum: {} is not in 0 to below 1", m);
                              },
-                         .cost =
-                             [](const CostQuery& q) {
-                               return Cost{.flops = 5.0 * double(q.out[0].count()),
-                                           .bytes = 4.0 * double(q.out[0].bytes())};
-                             },
+                         .cost = per_element<5, 4>,
                          .decompose = decompose_momentum};
   return def;
 }
 
 const OpDef& ema_def() {
   static const OpDef def{.signature = "ema(avg!:[*], w:[*], mix:[], gscale?:[]) -> avg!:[*]",
-                         .cost =
-                             [](const CostQuery& q) {
-                               return Cost{.flops = 3.0 * double(q.out[0].count()),
-                                           .bytes = 3.0 * double(q.out[0].bytes())};
-                             },
-                         .decompose = [](Graph&, std::span<const Value> in,
-                                         const Attrs&) { return std::vector<Value>{in[0] + (in[1] - in[0]) * in[2]}; }};
+                         .cost = per_element<3, 3>,
+                         .decompose = [](Graph&, std::span<const Value> in, const Attrs&) {
+                           return std::vector<Value>{in[0] + (in[1] - in[0]) * in[2]};
+                         }};
   return def;
 }
 

@@ -5,7 +5,7 @@ namespace toy {
 
 Value pad(Value x, int axis, int64_t before, int64_t after, double value) {
   const TensorType t = x.type();
-  check(axis >= 0 && axis < t.shape.rank(), "pad: axis {} of {} dimensions", axis, t.shape.rank());
+  check_axis("pad", axis, t);
   check(before >= 0 && after >= 0, "pad: {} elements before and {} after, expected 0 or more; slice() removes", before,
         after);
   const auto block = [&](int64_t count) {
@@ -22,7 +22,7 @@ Value pad(Value x, int axis, int64_t before, int64_t after, double value) {
 
 Value repeat(Value x, int axis, int64_t times) {
   const TensorType t = x.type();
-  check(axis >= 0 && axis < t.shape.rank(), "repeat: axis {} of {} dimensions", axis, t.shape.rank());
+  check_axis("repeat", axis, t);
   check(times >= 1, "repeat: {} times, expected 1 or more", times);
   check(axis != 0 || t.rows == 0, "repeat: run-time rows cannot be repeated; pick rows with embedding()");
   int64_t outer = 1, inner = 1;  // what stands before the axis (but for run-time rows), and from it on

@@ -4,17 +4,7 @@
 namespace toy {
 namespace {
 
-Value rms_norm_grad(Value x, Value w, Value dy, RmsNormAttrs attrs, int out) {
-  Value grad = apply(rms_norm_grad_def(), {x, w, dy}, attrs);
-  grad.out = out;
-  return grad;
-}
-
-void vjp(Vjp& c) {
-  const Value dx = rms_norm_grad(c.in(0), c.in(1), c.grad(0), c.attrs().as<RmsNormAttrs>(), 0);
-  c.give(0, dx);
-  c.give(1, Value{dx.graph, dx.node, 1});
-}
+void vjp(Vjp& c) { give_outputs(c, rms_norm_grad_def(), {c.in(0), c.in(1), c.grad(0)}); }
 
 std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& attrs) {
   const Value x = in[0], w = in[1];
@@ -25,8 +15,7 @@ std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& a
 
 std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
   const std::vector<Value> wrt = independent(in.first(2));
-  const std::vector<Value> ys{decompose(g, wrt, attrs)[0]}, dys{in[2]};
-  return pull_back(ys, dys, wrt);
+  return pull_back(decompose(g, wrt, attrs)[0], in[2], wrt);
 }
 
 }  // namespace
@@ -37,14 +26,14 @@ const OpDef& rms_norm_def() {
       .infer = [](const TypeQuery& q,
                   std::vector<TensorType>&) { check_eps("rms_norm", q.attrs.as<RmsNormAttrs>().eps); },
       .vjp = vjp,
-      .cost = [](const CostQuery& q) { return Cost{.flops = 4.0 * double(q.out[0].count())}; },
+      .cost = per_element<4>,
       .decompose = decompose};
   return def;
 }
 
 const OpDef& rms_norm_grad_def() {
   static const OpDef def{.signature = "rms_norm_grad(x:[*,D], w:[D], dy:[*,D]) -> dx:[*,D], dw?:[D]",
-                         .cost = [](const CostQuery& q) { return Cost{.flops = 10.0 * double(q.out[0].count())}; },
+                         .cost = per_element<10>,
                          .decompose = decompose_grad};
   return def;
 }

@@ -42,11 +42,7 @@ const OpDef& rope_def() {
   static const OpDef def{.signature = "rope(x:[N,H,P], pos:i32[N], table:[C,Q,2]) -> y:[N,H,P]",
                          .infer = infer,
                          .vjp = vjp,
-                         .cost =
-                             [](const CostQuery& q) {
-                               return Cost{.flops = 3.0 * double(q.out[0].count()),
-                                           .bytes = 2.0 * double(q.out[0].bytes())};
-                             },
+                         .cost = per_element<3, 2>,
                          .decompose = decompose};
   return def;
 }

@@ -6,7 +6,7 @@ namespace toy {
 namespace {
 
 Value with_decay(std::span<const Value> in, Value gscale, const SgdAttrs& a) {
-  return (gscale ? in[1] * gscale : in[1]) + scale(in[0], a.weight_decay);
+  return scaled(in[1], gscale) + scale(in[0], a.weight_decay);
 }
 
 std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& attrs) {
@@ -32,11 +32,7 @@ void check_attrs(const TypeQuery& q, std::vector<TensorType>&) {
 const OpDef& sgd_def() {
   static const OpDef def{.signature = "sgd(w!:[*], g:[*], lr:[], gscale?:[]) -> w!:[*]",
                          .infer = check_attrs,
-                         .cost =
-                             [](const CostQuery& q) {
-                               return Cost{.flops = 5.0 * double(q.out[0].count()),
-                                           .bytes = 3.0 * double(q.out[0].bytes())};
-                             },
+                         .cost = per_element<5, 3>,
                          .decompose = decompose};
   return def;
 }
@@ -44,11 +40,7 @@ const OpDef& sgd_def() {
 const OpDef& sgd_momentum_def() {
   static const OpDef def{.signature = "sgd_momentum(w!:[*], g:[*], v!:[*], lr:[], gscale?:[]) -> w!:[*], v!:[*]",
                          .infer = check_attrs,
-                         .cost =
-                             [](const CostQuery& q) {
-                               return Cost{.flops = 9.0 * double(q.out[0].count()),
-                                           .bytes = 5.0 * double(q.out[0].bytes())};
-                             },
+                         .cost = per_element<9, 5>,
                          .decompose = decompose_momentum};
   return def;
 }

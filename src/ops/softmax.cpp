@@ -9,11 +9,7 @@ const OpDef& softmax_def() {
                                const Value y = c.out(0), ydy = y * c.grad(0);
                                c.give(0, ydy - y * sum(ydy, y.shape().rank() - 1));
                              },
-                         .cost =
-                             [](const CostQuery& q) {
-                               const double n = double(q.out[0].count());
-                               return Cost{.flops = 4 * n, .transcendentals = n};
-                             }};
+                         .cost = per_element<4, 0, 1>};
   return def;
 }
 

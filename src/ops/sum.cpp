@@ -11,23 +11,21 @@ Shape keep_rows(const TensorType& t) {
 
 }  // namespace
 
+void reduce_axis(const TypeQuery& q, std::vector<TensorType>& out) {
+  const int axis = q.attrs.as<AxisAttrs>().axis;
+  out[0] = *q.in[0];
+  check_axis(q.op, axis, out[0]);
+  out[0].shape[axis] = 1;
+  if (axis == 0) out[0].rows = 0;
+}
+
 const OpDef& sum_def() {
-  static const OpDef def{
-      .signature = "sum(x:[*]) -> y:[...]",
-      .infer =
-          [](const TypeQuery& q, std::vector<TensorType>& out) {
-            const int axis = q.attrs.as<AxisAttrs>().axis;
-            out[0] = *q.in[0];
-            check(axis >= 0 && axis < out[0].shape.rank(), "sum: axis {} of {} dimensions", axis, out[0].shape.rank());
-            out[0].shape[axis] = 1;
-            if (axis == 0) out[0].rows = 0;
-          },
-      .vjp =
-          [](Vjp& c) {
-            const TensorType x = c.in(0).type();
-            check(x.rows == 0 || c.attrs().as<AxisAttrs>().axis != 0, "sum: gradient over run-time rows");
-            c.give(0, broadcast_to(c.grad(0), keep_rows(x)));
-          }};
+  static const OpDef def{.signature = "sum(x:[*]) -> y:[...]", .infer = reduce_axis, .vjp = [](Vjp& c) {
+                           const TensorType x = c.in(0).type();
+                           check(x.rows == 0 || c.attrs().as<AxisAttrs>().axis != 0,
+                                 "sum: gradient over run-time rows");
+                           c.give(0, broadcast_to(c.grad(0), keep_rows(x)));
+                         }};
   return def;
 }
 
@@ -35,7 +33,7 @@ Value sum(Value x, int axis) { return apply(sum_def(), {x}, AxisAttrs{axis}); }
 
 Value mean(Value x, int axis) {
   const TensorType t = x.type();
-  check(axis >= 0 && axis < t.shape.rank(), "mean: axis {} of {} dimensions", axis, t.shape.rank());
+  check_axis("mean", axis, t);
   check(axis != 0 || t.rows == 0, "mean: over run-time rows, whose number is not known; weigh them and sum");
   check(t.shape[axis] > 0, "mean: axis {} of {} is empty", axis, t.shape.str());
   return scale(sum(x, axis), 1.0 / double(t.shape[axis]));

@@ -4,11 +4,7 @@
 namespace toy {
 namespace {
 
-void vjp(Vjp& c) {
-  const int id = c.graph().apply(swiglu_grad_def(), {c.in(0), c.in(1), c.grad(0)});
-  c.give(0, Value{&c.graph(), id, 0});
-  c.give(1, Value{&c.graph(), id, 1});
-}
+void vjp(Vjp& c) { give_outputs(c, swiglu_grad_def(), {c.in(0), c.in(1), c.grad(0)}); }
 
 std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs&) { return {silu(in[0]) * in[1]}; }
 
@@ -22,22 +18,14 @@ std::vector<Value> decompose_grad(Graph&, std::span<const Value> in, const Attrs
 const OpDef& swiglu_def() {
   static const OpDef def{.signature = "swiglu(gate:[*], up:[*]) -> y:[*]",
                          .vjp = vjp,
-                         .cost =
-                             [](const CostQuery& q) {
-                               return Cost{.flops = 4.0 * double(q.out[0].count()),
-                                           .transcendentals = double(q.out[0].count())};
-                             },
+                         .cost = per_element<4, 0, 1>,
                          .decompose = decompose};
   return def;
 }
 
 const OpDef& swiglu_grad_def() {
   static const OpDef def{.signature = "swiglu_grad(gate:[*], up:[*], dy:[*]) -> dgate:[*], dup:[*]",
-                         .cost =
-                             [](const CostQuery& q) {
-                               return Cost{.flops = 9.0 * double(q.out[0].count()),
-                                           .transcendentals = double(q.out[0].count())};
-                             },
+                         .cost = per_element<9, 0, 1>,
                          .decompose = decompose_grad};
   return def;
 }

@@ -7,9 +7,7 @@
 namespace toy {
 namespace {
 
-Cost transcendental(const CostQuery& q) {
-  return {.flops = double(q.out[0].count()), .transcendentals = double(q.out[0].count())};
-}
+constexpr auto transcendental = per_element<1, 0, 1>;
 
 }  // namespace
 
@@ -87,11 +85,7 @@ const OpDef& sigmoid_def() {  // s' = s (1 - s)
 const OpDef& softplus_def() {  // y' = sigmoid(x)
   static const OpDef def{.signature = "softplus(x:[*]) -> y:[*]",
                          .vjp = [](Vjp& c) { c.give(0, c.grad(0) * sigmoid(c.in(0))); },
-                         .cost =
-                             [](const CostQuery& q) {
-                               const double n = double(q.out[0].count());
-                               return Cost{.flops = 3 * n, .transcendentals = 2 * n};
-                             }};
+                         .cost = per_element<3, 0, 2>};
   return def;
 }
 const OpDef& relu_def() {  // y' = [x > 0]
@@ -131,7 +125,7 @@ const OpDef& clamp_def() {  // y' = [y = x]: the ends included
                                const Value zero = c.graph().scalar(0, c.in(0).type().dtype);
                                c.give(0, where(equal(c.out(0), c.in(0)), c.grad(0), zero));
                              },
-                         .cost = [](const CostQuery& q) { return Cost{.flops = 2.0 * double(q.out[0].count())}; }};
+                         .cost = per_element<2>};
   return def;
 }
 

@@ -31,9 +31,9 @@ struct Group {
 class Fuser {
  public:
   Fuser(Lowered from, const Device& device, const PlanOptions& options) : from_(std::move(from)), graph_(*from_.graph) {
-    wanted_.insert(from_.outputs.begin(), from_.outputs.end());
-    wanted_.insert(from_.updates.begin(), from_.updates.end());
-    find_kernels(device, options);
+    const std::vector<Value> roots = from_.roots();
+    wanted_.insert(roots.begin(), roots.end());
+    find_kernels(device, options, roots);
     find_updates();
     for (const Node& n : graph_.nodes())
       for (const Value& v : n.inputs)
@@ -48,9 +48,7 @@ class Fuser {
   }
 
  private:
-  void find_kernels(const Device& device, const PlanOptions& options) {
-    std::vector<Value> roots = from_.outputs;
-    roots.insert(roots.end(), from_.updates.begin(), from_.updates.end());
+  void find_kernels(const Device& device, const PlanOptions& options, const std::vector<Value>& roots) {
     const auto used = used_outputs(graph_, roots);
     kernels_.resize(graph_.nodes().size());
     for (const Node& n : graph_.nodes()) {
@@ -63,19 +61,17 @@ class Fuser {
   }
 
   void find_updates() {
-    std::set<Value> updated;
+    const std::map<Value, int> updated = updated_parameters(graph_);
     late_.resize(graph_.nodes().size());
     reads_old_.resize(graph_.nodes().size());
-    for (const Node& n : graph_.nodes())
-      for (size_t i = 0; i < n.inputs.size(); ++i) {
-        if (!n.inputs[i]) continue;
-        const bool updates = n.op->signature.input_spec(i).donated;
-        if (updates) updated.insert(seen_parameter(graph_, n.inputs[i]));
-        late_[size_t(n.id)] = late_[size_t(n.id)] || updates || late_[size_t(n.inputs[i].node)];
+    for (const Node& n : graph_.nodes()) {
+      late_[size_t(n.id)] = n.op && n.op->updates_in_place();
+      for (const Value& v : n.inputs) {
+        if (!v) continue;
+        if (late_[size_t(v.node)]) late_[size_t(n.id)] = true;
+        if (updated.count(seen_parameter(graph_, v))) reads_old_[size_t(n.id)] = true;
       }
-    for (const Node& n : graph_.nodes())
-      for (const Value& v : n.inputs)
-        if (v && updated.count(seen_parameter(graph_, v))) reads_old_[size_t(n.id)] = true;
+    }
   }
 
   // A group of one, which takes in the groups of its operands as long as one fits.
@@ -178,9 +174,7 @@ class Fuser {
     a.ops += (a.ops.empty() ? "" : ", ") + n.op->name();
     a.program += fmt::format("{}{} = {}({})", a.program.empty() ? "" : "; ",
                              s.out < 0 ? std::string("y") : fmt::format("s{}", s.out), n.op->name(), in);
-    std::vector<const TensorType*> types;
-    for (const Value& v : n.inputs) types.push_back(&graph_.type(v));
-    const Cost c = n.op->cost_of({types, n.outputs, n.attrs});
+    const Cost c = cost_of_op(graph_, n);
     a.flops += c.flops;
     a.transcendentals += c.transcendentals;
   }

@@ -30,18 +30,17 @@ const OpDef& linear_grad_w_adamw_def() {
 class UpdateFuser {
  public:
   UpdateFuser(Lowered from, const Device& device, const PlanOptions& options)
-      : from_(std::move(from)), graph_(*from_.graph), device_(device), options_(options) {
-    roots_ = from_.outputs;
-    roots_.insert(roots_.end(), from_.updates.begin(), from_.updates.end());
-    used_ = used_outputs(graph_, roots_);
+      : from_(std::move(from)),
+        graph_(*from_.graph),
+        device_(device),
+        options_(options),
+        updated_(updated_parameters(graph_)) {
+    const std::vector<Value> roots = from_.roots();
+    used_ = used_outputs(graph_, roots);
     for (const Node& n : graph_.nodes())
       for (const Value& v : n.inputs)
         if (v) ++uses_[v];
-    for (const Value& v : roots_) ++uses_[v];
-    for (const Node& n : graph_.nodes())
-      for (size_t i = 0; i < n.inputs.size(); ++i)
-        if (n.op && n.inputs[i] && n.op->signature.input_spec(i).donated)
-          updated_.insert(seen_parameter(graph_, n.inputs[i]));
+    for (const Value& v : roots) ++uses_[v];
   }
 
   Lowered run() {
@@ -68,7 +67,7 @@ class UpdateFuser {
     const Value g = n.inputs[kGradient];
     const Node& product = graph_.node(g);
     if (product.kind != NodeKind::op || product.op->name() != "linear_grad_w" || uses_.at(g) != 1) return std::nullopt;
-    if (product.inputs.size() > 2 && product.inputs[2]) return std::nullopt;
+    if (product.inputs[2]) return std::nullopt;
     for (size_t i = 0; i < 2; ++i)
       if (updated_.count(seen_parameter(graph_, product.inputs[i]))) return std::nullopt;
     Node one = n;
@@ -86,10 +85,8 @@ class UpdateFuser {
   const Graph& graph_;
   const Device& device_;
   const PlanOptions& options_;
-  std::vector<Value> roots_;
   std::vector<std::vector<bool>> used_;
-  std::map<Value, int> uses_;
-  std::set<Value> updated_;  // parameters that the graph updates, as they were before
+  std::map<Value, int> updated_, uses_;
 };
 
 }  // namespace

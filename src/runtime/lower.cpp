@@ -4,10 +4,10 @@
 
 #include <set>
 
+#include "toy/graph/verify.h"
+
 namespace toy {
 namespace {
-
-OperandDesc desc_of(const Device& device, const TensorType& t) { return {true, device.storage(t.dtype), t.shape}; }
 
 bool computes_in(const Device& device, const KernelQuery& q) {
   for (const auto& side : {q.in, q.out})
@@ -57,17 +57,16 @@ class Pass {
       for (size_t o = 0; o < n.outputs.size(); ++o) result.push_back({to_.get(), id, int(o)});
       return;
     }
-    const std::string where = n.layer.prefix();
-    check(n.op->decompose && !n.op->updates_in_place(), "{}{}: device '{}' has no kernel for these operands", where,
-          n.op->name(), device_.name());
-    check(!options_.strict, "{}{}: device '{}' has no kernel for it, and --strict forbids its decomposition", where,
-          n.op->name(), device_.name());
+    check(n.op->decompose && !n.op->updates_in_place(), "{}: device '{}' has no kernel for these operands", where(n),
+          device_.name());
+    check(!options_.strict, "{}: device '{}' has no kernel for it, and --strict forbids its decomposition", where(n),
+          device_.name());
     const auto scope = to_->in(n.layer, n.phase);
     result = n.op->decompose(*to_, inputs, n.attrs);
     result.resize(n.outputs.size());
     for (size_t o = 0; o < result.size(); ++o)
-      check(!used_[size_t(n.id)][o] || result[o], "{}{}: the decomposition does not give output {}", where,
-            n.op->name(), n.op->signature.outputs()[o].name);
+      check(!used_[size_t(n.id)][o] || result[o], "{}: the decomposition does not give output {}", where(n),
+            n.op->signature.outputs()[o].name);
     decomposed_.insert(n.op->name());
     changed_ = true;
   }
@@ -84,6 +83,32 @@ class Pass {
 };
 
 }  // namespace
+
+std::vector<Value> Lowered::roots() const {
+  std::vector<Value> both = outputs;
+  both.insert(both.end(), updates.begin(), updates.end());
+  return both;
+}
+
+Cost cost_of_op(const Graph& graph, const Node& node) {
+  std::vector<const TensorType*> types;
+  for (const Value& v : node.inputs) types.push_back(v ? &graph.type(v) : nullptr);
+  return node.op->cost_of({types, node.outputs, node.attrs});
+}
+
+std::map<Value, int> updated_parameters(const Graph& graph) {
+  std::map<Value, int> updated;
+  for (const Node& n : graph.nodes())
+    for (size_t i = 0; i < n.inputs.size(); ++i)
+      if (n.inputs[i] && n.op->signature.input_spec(i).donated) updated[seen_parameter(graph, n.inputs[i])] = n.id;
+  return updated;
+}
+
+OperandDescs::OperandDescs(const Device& device, const Graph& graph, const Node& node, const std::vector<bool>& used) {
+  const auto desc = [&](const TensorType& t) { return OperandDesc{true, device.storage(t.dtype), t.shape}; };
+  for (const Value& v : node.inputs) in.push_back(v ? desc(graph.type(v)) : OperandDesc{});
+  for (size_t o = 0; o < node.outputs.size(); ++o) out.push_back(used[o] ? desc(node.outputs[o]) : OperandDesc{});
+}
 
 std::vector<std::vector<bool>> used_outputs(const Graph& graph, std::span<const Value> roots) {
   const std::vector<bool> live = reachable(graph, roots);
@@ -105,11 +130,8 @@ std::vector<std::vector<bool>> used_outputs(const Graph& graph, std::span<const 
 
 const KernelRecord* find_kernel(const Device& device, const Graph& graph, const Node& node,
                                 const std::vector<bool>& used, const PlanOptions& options) {
-  std::vector<OperandDesc> in, out;
-  for (const Value& v : node.inputs) in.push_back(v ? desc_of(device, graph.type(v)) : OperandDesc{});
-  for (size_t o = 0; o < node.outputs.size(); ++o)
-    out.push_back(used[o] ? desc_of(device, node.outputs[o]) : OperandDesc{});
-  const KernelQuery query{in, out, node.attrs, options.threads, options.products};
+  const OperandDescs operands(device, graph, node, used);
+  const KernelQuery query{operands.in, operands.out, node.attrs, options.threads, options.products};
   for (const KernelRecord& k : device.kernels())
     if (k.op == node.op->name() && (k.accepts ? k.accepts(query) : computes_in(device, query))) return &k;
   return nullptr;
@@ -139,9 +161,7 @@ Lowered lower(const Graph& graph, std::span<const Value> outputs, std::span<cons
   std::set<std::string> decomposed;
   const Graph* from = &graph;
   for (bool changed = true; changed;) {
-    std::vector<Value> roots = now.outputs;
-    roots.insert(roots.end(), now.updates.begin(), now.updates.end());
-    Pass pass(*from, roots, device, options, decomposed);
+    Pass pass(*from, now.roots(), device, options, decomposed);
     auto next = pass.run();
     for (Value& v : now.outputs) v = pass.mapped(v);
     for (Value& v : now.updates) v = pass.mapped(v);

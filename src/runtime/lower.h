@@ -2,11 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "toy/graph/op_def.h"
 #include "toy/runtime/plan.h"
 
 namespace toy {
@@ -14,6 +16,23 @@ namespace toy {
 struct Lowered {
   std::unique_ptr<Graph> graph;
   std::vector<Value> outputs, updates;
+  /// Both.
+  std::vector<Value> roots() const;
+};
+
+/// "blk.3: rms_norm".
+inline std::string where(const Node& n) { return n.layer.prefix() + n.op->name(); }
+/// What one op costs.
+Cost cost_of_op(const Graph& graph, const Node& node);
+
+/// The parameters that a graph updates, as they were before, and the node that does.
+std::map<Value, int> updated_parameters(const Graph& graph);
+
+/// What a device is asked about a node.
+struct OperandDescs {
+  std::vector<OperandDesc> in, out;
+  /// `used`: which outputs are wanted.
+  OperandDescs(const Device& device, const Graph& graph, const Node& node, const std::vector<bool>& used);
 };
 
 /// The record of `device` that can run this node, or nullptr. `used`: which outputs are wanted; options.threads is set.

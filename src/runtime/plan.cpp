@@ -31,22 +31,19 @@ struct Place {
   View view;  // data counts from kOrigin
 };
 
-std::string where(const Node& n) { return n.layer.prefix() + n.op->name(); }
-
 class Planner {
  public:
   Planner(Lowered lowered, Device& device, const PlanOptions& options, Plan& plan)
-      : graph_(std::move(lowered.graph)),
-        outputs_(lowered.outputs),
-        updates_(lowered.updates),
+      : roots_(lowered.roots()),
+        graph_(std::move(lowered.graph)),
+        outputs_(std::move(lowered.outputs)),
+        updates_(std::move(lowered.updates)),
         device_(device),
         options_(options),
         plan_(plan) {}
 
   void run() {
-    std::vector<Value> roots = outputs_;
-    roots.insert(roots.end(), updates_.begin(), updates_.end());
-    used_ = used_outputs(*graph_, roots);
+    used_ = used_outputs(*graph_, roots_);
     order_ = schedule(*graph_);
     find_uses();
     places_.resize(graph_->nodes().size());
@@ -60,8 +57,7 @@ class Planner {
 
  private:
   void find_uses() {
-    wanted_.insert(outputs_.begin(), outputs_.end());
-    wanted_.insert(updates_.begin(), updates_.end());
+    wanted_.insert(roots_.begin(), roots_.end());
     for (const Node& n : graph_->nodes())
       for (const Value& v : n.inputs)
         if (v) consumers_[v].push_back(n.id);
@@ -224,28 +220,22 @@ class Planner {
   void emit(const Node& n, const KernelRecord* kernel, const std::vector<Place>& in) {
     const int step = int(plan_.steps.size());
     PlanStep s{.kernel = kernel, .attrs = n.attrs, .op = step_name(n), .layer = n.layer, .phase = n.phase};
-    std::vector<const TensorType*> types;
-    std::vector<OperandDesc> din, dout;
     for (size_t i = 0; i < in.size(); ++i) {
-      const TensorType* t = n.inputs[i] ? &graph_->type(n.inputs[i]) : nullptr;
-      types.push_back(t);
-      din.push_back(t ? OperandDesc{true, device_.storage(t->dtype), t->shape} : OperandDesc{});
-      s.in.push_back(t ? operand(in[i], t->rows) : Operand{});
-      if (t) touch(in[i].storage, step);
+      const Value v = n.inputs[i];
+      s.in.push_back(v ? operand(in[i], graph_->type(v).rows) : Operand{});
+      if (v) touch(in[i].storage, step);
     }
     for (size_t o = 0; o < n.outputs.size(); ++o) {
       const Place& p = places_[size_t(n.id)][o];
       const bool used = p.storage >= 0;
-      dout.push_back(used ? OperandDesc{true, p.view.dtype, p.view.shape} : OperandDesc{});
       s.out.push_back(used ? operand(p, n.outputs[o].rows) : Operand{});
       if (used) touch(p.storage, step);
     }
-    s.cost = n.op->cost_of({types, n.outputs, n.attrs});
+    s.cost = cost_of_op(*graph_, n);
+    const OperandDescs descs(device_, *graph_, n, used_[size_t(n.id)]);
     if (kernel->workspace)
-      s.workspace_bytes = kernel->workspace({din, dout, n.attrs, options_.threads, options_.products});
-    if (s.workspace_bytes > 0) {
-      workspaces_.push_back({step, new_block(s.workspace_bytes, step)});
-    }
+      s.workspace_bytes = kernel->workspace({descs.in, descs.out, n.attrs, options_.threads, options_.products});
+    if (s.workspace_bytes > 0) workspaces_.push_back({step, new_block(s.workspace_bytes, step)});
     plan_.steps.push_back(std::move(s));
   }
 
@@ -317,6 +307,7 @@ class Planner {
     plan_.rows = graph_->rows();
   }
 
+  const std::vector<Value> roots_;
   std::unique_ptr<Graph> graph_;
   std::vector<Value> outputs_, updates_;
   Device& device_;
@@ -366,11 +357,7 @@ size_t Plan::input_bytes(const Device& device) const {
 
 Cost Plan::cost() const {
   Cost total;
-  for (const PlanStep& s : steps) {
-    total.flops += s.cost.flops;
-    total.bytes += s.cost.bytes;
-    total.transcendentals += s.cost.transcendentals;
-  }
+  for (const PlanStep& s : steps) total += s.cost;
   return total;
 }
 

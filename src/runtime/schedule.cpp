@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <queue>
 #include <set>
 
+#include "runtime/lower.h"
 #include "toy/graph/op_def.h"
 #include "toy/graph/verify.h"
 
@@ -16,13 +16,8 @@ std::vector<int> schedule(const Graph& graph) {
   std::vector<std::set<int>> before(n);
   std::vector<std::vector<int>> after(n);
   std::vector<bool> mutates(n);
-  std::map<Value, int> updater;
-  for (const Node& node : graph.nodes())
-    for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (node.op && node.inputs[i] && node.op->signature.input_spec(i).donated) {
-        updater[seen_parameter(graph, node.inputs[i])] = node.id;
-        mutates[size_t(node.id)] = true;
-      }
+  const std::map<Value, int> updater = updated_parameters(graph);
+  for (const auto& [parameter, id] : updater) mutates[size_t(id)] = true;
   for (const Node& node : graph.nodes())
     for (const Value& v : node.inputs) {
       if (!v) continue;

@@ -51,7 +51,6 @@ class Run {
   std::vector<double> in(int i) const { return operands_[size_t(i)].seen(); }
   Shape shape(int i) const { return operands_[size_t(i)].seen_shape(); }
   const std::vector<double>& out(int o) const { return out_[size_t(o)]; }
-  const Shape& out_shape(int o) const { return out_shapes_[size_t(o)]; }
   int outputs() const { return int(out_.size()); }
   /// Output o of the op on the absolute values of its float operands: what rounding errors of sums scale
   /// with.
@@ -66,7 +65,6 @@ class Run {
   Attrs attrs_;
   std::vector<OperandData> operands_;
   Results out_;
-  std::vector<Shape> out_shapes_;
   mutable Results moves_;
 };
 

@@ -30,7 +30,10 @@ HWY_EXPORT(accumulate);
 
 }  // namespace
 
-KernelRecord accumulate_kernel() { return {.op = "accumulate", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(accumulate)>}; }
+KernelRecord accumulate_kernel() {
+  return {
+      .op = "accumulate", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(accumulate)>};
+}
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/cpu/gradient_scale.h"
+#include "backend/cpu/gradient-inl.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"
 #include "backend/cpu/vec-inl.h"
@@ -154,15 +154,14 @@ void adafactor_vector(const ExecContext& ctx, const KernelArgs& args) {
   double* weights = updates + chunks;
   const float *w = args.in[0].as<const float>(), *g = args.in[1].as<const float>(), *v = args.in[2].as<const float>();
   float *w_out = args.out[0].as<float>(), *v_out = args.out[1].as<float>();
+  Gradients gradients(float(s.gscale));
   const VF mix = set(float(s.mix));
   const Range mine = ctx.share(chunks);
   Step step = first_pass(at, s);
-  Finite finite;
   for (int64_t c = mine.begin; c < mine.end; ++c) {
     const int64_t begin = c * kTile, count = HWY_MIN(kTile, n - begin);
     for_each_vector(count, [&](auto io, int64_t i) HWY_ATTR {
-      const VF gi = hn::Mul(io.load(g + begin + i), step.gscale), old = io.load(v + begin + i);
-      finite.see(gi);
+      const VF gi = gradients.load(io, g + begin + i), old = io.load(v + begin + i);
       io.store(hn::MulAdd(mix, hn::Sub(hn::Mul(gi, gi), old), old), v_out + begin + i);
     });
     updates[c] = double(sum_over(count, [&](auto io, int64_t i, VF sum) HWY_ATTR {
@@ -171,7 +170,7 @@ void adafactor_vector(const ExecContext& ctx, const KernelArgs& args) {
     }));
     weights[c] = at.relative ? sum_f64<true>(w + begin, count) : 0;
   }
-  if (!finite.all()) report_not_finite(ctx);
+  gradients.report(ctx);
   ctx.barrier();
   step = last_pass(at, s, step, updates, weights, chunks, n);
   for (int64_t c = mine.begin; c < mine.end; ++c) {

@@ -12,7 +12,7 @@
 #include "backend/cpu/adam-inl.h"
 #include "backend/cpu/fused.h"
 #include "backend/cpu/gemm.h"
-#include "backend/cpu/gradient_scale.h"
+#include "backend/cpu/gradient-inl.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"
 #include "backend/cpu/vec-inl.h"
@@ -28,7 +28,7 @@ void adamw_block(const ExecContext& ctx, const KernelArgs& args, const OuterBloc
   const auto scalar = [&](size_t i) { return double(*args.in[i].as<const float>()); };
   const float gscale = scale_of_gradients(args, 7);
   if (!std::isfinite(gscale)) return;  // the step is skipped
-  const VF grad_scale = set(gscale);
+  Gradients gradients(gscale);
   const Adam adam(args.attrs.as<AdamWAttrs>(), scalar(4), scalar(5), scalar(6));
 
   const Shape& shape = args.in[0].shape;
@@ -37,20 +37,18 @@ void adamw_block(const ExecContext& ctx, const KernelArgs& args, const OuterBloc
   const auto out = [&](size_t i) { return args.out[i].as<float>() + first; };
   const float *w = in(0), *m = in(2), *v = in(3);
   float *w_out = out(0), *m_out = out(1), *v_out = out(2);
-  Finite finite;
   for (size_t row = 0; row < g.rows; ++row) {
     const float* g_row = g.c + row * g.ldc;
     const int64_t begin = int64_t(row * ld);
     for_each_vector(int64_t(g.cols), [&](auto io, int64_t i) HWY_ATTR {
-      const VF gi = hn::Mul(io.load(g_row + i), grad_scale);
-      finite.see(gi);
+      const VF gi = gradients.load(io, g_row + i);
       VF mi = io.load(m + begin + i), vi = io.load(v + begin + i);
       io.store(adam(io.load(w + begin + i), gi, mi, vi), w_out + begin + i);
       io.store(mi, m_out + begin + i);
       io.store(vi, v_out + begin + i);
     });
   }
-  if (!finite.all()) report_not_finite(ctx);
+  gradients.report(ctx);
 }
 
 }  // namespace

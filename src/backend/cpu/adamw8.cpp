@@ -14,7 +14,7 @@
 #include <cmath>
 
 #include "backend/cpu/adam-inl.h"
-#include "backend/cpu/gradient_scale.h"
+#include "backend/cpu/gradient-inl.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"
 #include "backend/cpu/vec-inl.h"
@@ -115,13 +115,12 @@ void adamw8(const ExecContext& ctx, const KernelArgs& args) {
   const auto scalar = [&](size_t i) { return double(*args.in[i].as<const float>()); };
   const float gscale = scale_of_gradients(args, 9);
   if (!std::isfinite(gscale)) return;  // the step is skipped
-  const VF grad_scale = set(gscale);
+  Gradients gradients(gscale);
   const Adam adam(args.attrs.as<AdamWAttrs>(), scalar(6), scalar(7), scalar(8));
 
   const int64_t n = args.in[0].count(), blocks = code_blocks(n);
   const Range tiles = ctx.share(div_up(blocks, kBlocksPerTile));
   const int64_t end = HWY_MIN(blocks, tiles.end * kBlocksPerTile);
-  Finite finite;
   for (int64_t b = tiles.begin * kBlocksPerTile; b < end; ++b) {
     HWY_ALIGN float m[kCodeBlock], v[kCodeBlock];
     const int64_t begin = b * kCodeBlock, count = HWY_MIN(kCodeBlock, n - begin);
@@ -132,8 +131,7 @@ void adamw8(const ExecContext& ctx, const KernelArgs& args) {
     const VF m_scale = set(args.in[3].as<const float>()[b]), v_scale = set(args.in[5].as<const float>()[b]);
     VF m_largest = hn::Zero(kF32), v_largest = hn::Zero(kF32);
     for_each_vector(count, [&](auto io, int64_t i) HWY_ATTR {
-      const VF gi = hn::Mul(io.load(g + i), grad_scale);
-      finite.see(gi);
+      const VF gi = gradients.load(io, g + i);
       VF mi = hn::Mul(decoded(m_codes + i, kSignedCode), m_scale);
       VF vi = hn::Mul(decoded(v_codes + i, kUnsignedCode), v_scale);
       io.store(adam(io.load(w + i), gi, mi, vi), w_out + i);
@@ -147,7 +145,7 @@ void adamw8(const ExecContext& ctx, const KernelArgs& args) {
     store_block<true>(m, count, largest_lane(m_largest), m_new, args.out[2].as<float>() + b);
     store_block<false>(v, count, largest_lane(v_largest), v_new, args.out[4].as<float>() + b);
   }
-  if (!finite.all()) report_not_finite(ctx);
+  gradients.report(ctx);
 }
 
 }  // namespace

@@ -45,7 +45,9 @@ HWY_EXPORT(attention_run);
 
 }  // namespace
 
-KernelRecord attention_kernel() { return {.op = "attention", .workspace = attend_workspace, .run = best_of<HWY_DISPATCH_TABLE(attention_run)>}; }
+KernelRecord attention_kernel() {
+  return {.op = "attention", .workspace = attend_workspace, .run = best_of<HWY_DISPATCH_TABLE(attention_run)>};
+}
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

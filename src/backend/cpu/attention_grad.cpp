@@ -195,10 +195,11 @@ size_t grad_workspace(const KernelQuery& query) noexcept {
   return size_t(query.threads * GradScratch::floats(q[2]) + shared) * sizeof(float);
 }
 
-
 }  // namespace
 
-KernelRecord attention_grad_kernel() { return {.op = "attention_grad", .workspace = grad_workspace, .run = best_of<HWY_DISPATCH_TABLE(attention_grad_run)>}; }
+KernelRecord attention_grad_kernel() {
+  return {.op = "attention_grad", .workspace = grad_workspace, .run = best_of<HWY_DISPATCH_TABLE(attention_grad_run)>};
+}
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

@@ -120,11 +120,11 @@ size_t paged_workspace(const KernelQuery& query) noexcept {
   return attend_workspace(query) + size_t(Parts::floats(h, query.in[5].shape[1], query.threads)) * sizeof(float);
 }
 
-
 }  // namespace
 
 KernelRecord attention_paged_kernel() {
-  return {.op = "attention_paged", .workspace = paged_workspace, .run = best_of<HWY_DISPATCH_TABLE(attention_paged_run)>};
+  return {
+      .op = "attention_paged", .workspace = paged_workspace, .run = best_of<HWY_DISPATCH_TABLE(attention_paged_run)>};
 }
 
 }  // namespace toy::cpu

@@ -9,10 +9,11 @@ namespace toy::cpu {
 /// Calls f(row, index) for every row that is a run of its own at one of the positions [0, positions).
 template <class F>
 void for_each_lone_row(const View& seq, const View& pos, int64_t positions, const F& f) {
-  const auto *s = seq.as<const int32_t>(), *p = pos.as<const int32_t>();
-  const auto follows = [&](int64_t i) { return s[i] == s[i - 1] && p[i] == p[i - 1] + 1; };
-  for (int64_t i = 0, n = seq.shape[0], index = 0; i < n; ++i)
-    if ((i == 0 || !follows(i)) && (i + 1 == n || !follows(i + 1)) && can_split(p[i], positions)) f(i, index++);
+  const SequenceRows rows(seq, pos);
+  for (int64_t i = 0, end, index = 0; i < rows.count; i = end) {
+    end = rows.run_end(i);
+    if (end == i + 1 && can_split(rows.pos[i], positions)) f(i, index++);
+  }
 }
 
 /// Memory for (o, l, m) of each such row, query head and chunk of keys.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "backend/cpu/sequence_rows.h"
 #include "toy/backend/kernel.h"
 #include "toy/ops/attrs/structs.h"
 
@@ -56,9 +57,7 @@ class TaskWalk {
  public:
   TaskWalk(const ExecContext& ctx, const View& seq, const View& pos, int64_t heads, int64_t chunk, int64_t window,
            int64_t split = 0)
-      : seq_(seq.as<const int32_t>()),
-        pos_(pos.as<const int32_t>()),
-        rows_(seq.shape[0]),
+      : rows_(seq, pos),
         heads_(heads),
         chunk_(chunk),
         window_(window),
@@ -74,10 +73,10 @@ class TaskWalk {
       const int64_t begin = std::max(run_begin_, chunk_end_ - chunk_);
       task.row = begin;
       task.count = chunk_end_ - begin;
-      task.seq = seq_[begin];
-      task.position = pos_[begin];
+      task.seq = rows_.seq[begin];
+      task.position = rows_.pos[begin];
       task.first_row = run_begin_;
-      task.first = pos_[run_begin_];
+      task.first = rows_.pos[run_begin_];
       task.run = run_end_ - run_begin_;
       task.head = head_;
       task.key_chunk = key_chunk_;
@@ -101,11 +100,10 @@ class TaskWalk {
       return true;
     }
     run_begin_ = run_end_;
-    if (run_begin_ >= rows_ || heads_ == 0) return false;
-    while (++run_end_ < rows_ && seq_[run_end_] == seq_[run_begin_] && pos_[run_end_] == pos_[run_end_ - 1] + 1) {
-    }
+    if (run_begin_ >= rows_.count || heads_ == 0) return false;
+    run_end_ = rows_.run_end(run_begin_);
     chunk_end_ = run_end_;
-    if (run_end_ - run_begin_ == 1 && can_split(pos_[run_begin_], split_)) split_row(pos_[run_begin_]);
+    if (run_end_ - run_begin_ == 1 && can_split(rows_.pos[run_begin_], split_)) split_row(rows_.pos[run_begin_]);
     return true;
   }
   void split_row(int64_t pos) {
@@ -114,8 +112,8 @@ class TaskWalk {
     first_key_chunk_ = window_ > 0 ? std::max<int64_t>(0, pos - window_ + 1) / kKeyChunk : 0;
   }
 
-  const int32_t *seq_, *pos_;
-  int64_t rows_, heads_, chunk_, window_;
+  SequenceRows rows_;
+  int64_t heads_, chunk_, window_;
   int64_t split_;
   ThreadPool* pool_;
   int64_t passed_ = 0;  // items so far, of all threads
@@ -125,15 +123,13 @@ class TaskWalk {
 
 /// Chunk length for this call: the largest one that leaves each thread a few items to balance with.
 inline int64_t choose_chunk(const View& seq, const View& pos, int64_t heads, int64_t group, int threads) {
-  const auto *s = seq.as<const int32_t>(), *p = pos.as<const int32_t>();
-  const int64_t n = seq.shape[0];
+  const SequenceRows rows(seq, pos);
   int64_t chunk = max_chunk(group);
   for (; chunk > 16; chunk /= 2) {
     int64_t items = 0;
-    for (int64_t begin = 0, i = 1; i <= n; ++i) {
-      if (i < n && s[i] == s[begin] && p[i] == p[i - 1] + 1) continue;
-      items += (i - begin + chunk - 1) / chunk * heads;
-      begin = i;
+    for (int64_t begin = 0, end; begin < rows.count; begin = end) {
+      end = rows.run_end(begin);
+      items += (end - begin + chunk - 1) / chunk * heads;
     }
     if (items >= 4 * int64_t(threads)) break;
   }

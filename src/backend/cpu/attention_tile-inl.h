@@ -352,8 +352,8 @@ HWY_INLINE void join_chunk(const float* o, float l, float m, int64_t width, floa
 /// The chunk that has been attended to joins the rows' totals.
 HWY_INLINE void attend_join(const QueryRows& q, const AttendScratch& ws) {
   for (int64_t row = 0; row < q.rows; ++row)
-    join_chunk(ws.o + row * ws.width, sum_of(Lanes16(ws.l + row * 16)), ws.m[row], ws.width, ws.total_o + row * ws.width,
-               ws.total_l[row], ws.total_m[row]);
+    join_chunk(ws.o + row * ws.width, sum_of(Lanes16(ws.l + row * 16)), ws.m[row], ws.width,
+               ws.total_o + row * ws.width, ws.total_l[row], ws.total_m[row]);
 }
 
 /// All key tiles from position `first` to `last`, chunk by chunk. tile_at(position) gives one.

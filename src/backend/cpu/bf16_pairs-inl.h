@@ -4,8 +4,12 @@
 
 #include <immintrin.h>
 
+#include <cstddef>
+
 namespace toy::cpu {
 namespace {
+
+inline __mmask16 first(size_t n) { return __mmask16(n >= 16 ? 0xffff : (1u << n) - 1); }
 
 // Two lines of sixteen f32 as sixteen pairs (low, high).
 inline __m512i pairs(__m512 low, __m512 high) {

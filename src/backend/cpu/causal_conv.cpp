@@ -8,7 +8,7 @@
 #define TOY_TARGET_FILE "backend/cpu/causal_conv.cpp"
 #include "backend/cpu/each_target.h"
 
-#include "backend/cpu/conv_rows.h"
+#include "backend/cpu/conv_tail.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"
 #include "backend/cpu/vec-inl.h"
@@ -82,7 +82,7 @@ void transpose_filters(const ExecContext& ctx, const View& w, float* wt) {
 }
 
 // Channels [at, at + count) of one row of y.
-void conv_row(const ConvRows& rows, int64_t n, int64_t at, int64_t count, const KernelArgs& args, const float* wt) {
+void conv_row(const SequenceRows& rows, int64_t n, int64_t at, int64_t count, const KernelArgs& args, const float* wt) {
   const int64_t C = args.in[0].shape[1], W = args.in[1].shape[1], here = rows.before(n, W - 1);
   const float *x = args.in[0].as<const float>(), *b = args.in[2].data ? args.in[2].as<const float>() + at : nullptr;
   const ConvTail tail(args.in[3]);
@@ -93,7 +93,7 @@ void conv_row(const ConvRows& rows, int64_t n, int64_t at, int64_t count, const 
 }
 
 void causal_conv(const ExecContext& ctx, const KernelArgs& args) {
-  const ConvRows rows(args.in[4], args.in[5]);
+  const SequenceRows rows(args.in[4], args.in[5]);
   const ConvTail tail(args.in[3]);
   const int64_t C = args.in[0].shape[1], N = rows.count, tiles = div_up(C, kChannels);
   float* wt = reinterpret_cast<float*>(args.workspace);
@@ -127,7 +127,7 @@ void add_to(const float* a, float* to, int64_t n) {
 // What the rows of one chunk give channels [at, at + count): dx, and the parts of dw (W rows of C) and db (one).
 void grad_item(const ExecContext& ctx, const KernelArgs& args, Range chunk, int64_t at, int64_t count, const float* wt,
                float* part) {
-  const ConvRows rows(args.in[4], args.in[5]);
+  const SequenceRows rows(args.in[4], args.in[5]);
   const ConvTail tail(args.in[3]);
   const int64_t C = args.in[0].shape[1], W = args.in[1].shape[1];
   const float *x = args.in[0].as<const float>(), *dy = args.in[2].as<const float>() + at;
@@ -192,7 +192,6 @@ namespace {
 HWY_EXPORT(causal_conv);
 HWY_EXPORT(causal_conv_grad);
 
-
 size_t filters(const KernelQuery& q) noexcept { return size_t(q.in[1].shape.count()) * sizeof(float); }
 
 size_t grad_workspace(const KernelQuery& q) noexcept {
@@ -204,7 +203,7 @@ size_t grad_workspace(const KernelQuery& q) noexcept {
 // The last M inputs of each run: what is left of the old tail moves forward, new rows come behind. A thread does some
 // of the channels of all runs. Moving goes from old to new, so nothing is overwritten before it is read.
 void conv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  const ConvRows rows(args.in[2], args.in[3]);
+  const SequenceRows rows(args.in[2], args.in[3]);
   const int64_t S = args.in[0].shape[0], M = args.in[0].shape[1], C = args.in[0].shape[2];
   const Range mine = share_elements(ctx, C);
   const float* x = args.in[1].as<const float>() + mine.begin;
@@ -229,7 +228,9 @@ void conv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 }  // namespace
 
-KernelRecord causal_conv_kernel() { return {.op = "causal_conv", .workspace = filters, .run = best_of<HWY_DISPATCH_TABLE(causal_conv)>}; }
+KernelRecord causal_conv_kernel() {
+  return {.op = "causal_conv", .workspace = filters, .run = best_of<HWY_DISPATCH_TABLE(causal_conv)>};
+}
 KernelRecord causal_conv_grad_kernel() {
   return {.op = "causal_conv_grad", .workspace = grad_workspace, .run = best_of<HWY_DISPATCH_TABLE(causal_conv_grad)>};
 }

@@ -85,7 +85,9 @@ HWY_EXPORT(dropout);
 
 }  // namespace
 
-KernelRecord dropout_kernel() { return {.op = "dropout", .in_place = {{0, 0}}, .run = best_of<HWY_DISPATCH_TABLE(dropout)>}; }
+KernelRecord dropout_kernel() {
+  return {.op = "dropout", .in_place = {{0, 0}}, .run = best_of<HWY_DISPATCH_TABLE(dropout)>};
+}
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

@@ -48,14 +48,7 @@ void gather_blocks(const ExecContext& ctx, const KernelArgs& args) {
 
 void embedding(const ExecContext& ctx, const KernelArgs& args) {
   if (is_quantized(args.in[0].dtype)) return gather_blocks(ctx, args);
-  switch (args.in[0].dtype) {
-    case DType::f16:
-      return gather_elements<F16>(ctx, args);
-    case DType::bf16:
-      return gather_elements<BF16>(ctx, args);
-    default:
-      return gather_elements<float>(ctx, args);
-  }
+  with_weight_type(args.in[0].dtype, [&](auto type) HWY_ATTR { gather_elements<decltype(type)>(ctx, args); });
 }
 
 // acc[id_n] += dy_n. Each thread takes some columns of every row, so rows of one id are added in their order.
@@ -99,8 +92,12 @@ bool accepts(const KernelQuery& q) noexcept {
 
 }  // namespace
 
-KernelRecord embedding_kernel() { return {.op = "embedding", .accepts = accepts, .run = best_of<HWY_DISPATCH_TABLE(embedding)>}; }
-KernelRecord embedding_grad_kernel() { return {.op = "embedding_grad", .in_place = {{0, 2}}, .run = best_of<HWY_DISPATCH_TABLE(embedding_grad)>}; }
+KernelRecord embedding_kernel() {
+  return {.op = "embedding", .accepts = accepts, .run = best_of<HWY_DISPATCH_TABLE(embedding)>};
+}
+KernelRecord embedding_grad_kernel() {
+  return {.op = "embedding_grad", .in_place = {{0, 2}}, .run = best_of<HWY_DISPATCH_TABLE(embedding_grad)>};
+}
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

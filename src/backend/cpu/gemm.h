@@ -37,6 +37,14 @@ inline size_t rows_of(const Shape& s) {
 /// What weights may be held as while everything else is f32.
 inline bool is_weight_type(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; }
 
+/// Calls f with an element of this type of weights.
+template <class F>
+void with_weight_type(DType t, const F& f) {
+  if (t == DType::f16) return f(F16());
+  if (t == DType::bf16) return f(BF16());
+  f(float());
+}
+
 /// How a sum over k is cut: `count` blocks of `len`, the last one shorter. Depends on k alone.
 struct KBlocks {
   size_t len, count, k;

@@ -56,8 +56,6 @@ inline void transpose(__m512i (&r)[16]) {
   for (int i = 0; i < 16; ++i) r[i] = t[i];
 }
 
-inline __mmask16 first(size_t n) { return __mmask16(n >= 16 ? 0xffff : (1u << n) - 1); }
-
 // Thirty-two consecutive f32 as sixteen pairs; zeros from the n-th on.
 inline __m512i consecutive(const float* p, size_t n) {
   if (n >= 32) return (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(p + 16), _mm512_loadu_ps(p));

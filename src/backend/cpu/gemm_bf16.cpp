@@ -40,43 +40,6 @@ inline void transpose(__m256i (&r)[8]) {
   }
 }
 
-template <int MR, int NV>
-__attribute__((noinline)) void micro(const uint32_t* a, const uint32_t* b, Fetch fetch, const OuterTile& t) {
-  __m512 acc[MR][NV];
-#pragma GCC unroll 8
-  for (int i = 0; i < MR; ++i) {
-    t.stored.fetch_row<size_t(NV) * 16>(size_t(i));
-#pragma GCC unroll 4
-    for (int j = 0; j < NV; ++j) acc[i][j] = _mm512_setzero_ps();
-  }
-  for (size_t s = 0; s < t.steps; ++s, a += 8, b += NV * 16) {
-    fetch.step();
-    __m512i bv[NV];
-#pragma GCC unroll 4
-    for (int j = 0; j < NV; ++j) {
-      __m512i v = _mm512_loadu_si512(b + j * 16);
-      keep(v);
-      bv[j] = v;
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < MR; ++i) {
-      __m512i av = _mm512_set1_epi32(int(a[i]));
-      keep(av);
-#pragma GCC unroll 4
-      for (int j = 0; j < NV; ++j) acc[i][j] = _mm512_dpbf16_ps(acc[i][j], (__m512bh)av, (__m512bh)bv[j]);
-    }
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < MR; ++i)
-#pragma GCC unroll 4
-    for (int j = 0; j < NV; ++j) {
-      const size_t at = size_t(i) * t.ldc + size_t(j) * 16;
-      __m512 v = acc[i][j];
-      if (t.init) v = _mm512_add_ps(_mm512_loadu_ps(t.init + size_t(i) * t.ld_init + size_t(j) * 16), v);
-      _mm512_storeu_ps(t.c + at, v);
-    }
-}
-
 // Panels of pairs (k, k+1) of bf16: see gemm_outer_task.h.
 struct Bf16Panels {
   using Panel = uint32_t;
@@ -91,9 +54,8 @@ struct Bf16Panels {
       uint32_t* o = out + g * 8;
       for (size_t k = 0; k < len; k += 16, o += 8 * width) {
         const size_t n = std::min<size_t>(16, len - k);
-        const __mmask16 mask = __mmask16((1u << n) - 1);
         __m256i v[8];
-        for (int i = 0; i < 8; ++i) v[i] = (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, row[i] + k));
+        for (int i = 0; i < 8; ++i) v[i] = (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(first(n), row[i] + k));
         transpose(v);
         for (size_t i = 0; i < ceil_div(n, 2); ++i)
           _mm256_storeu_si256(reinterpret_cast<__m256i*>(o + i * width), v[i]);
@@ -107,8 +69,7 @@ struct Bf16Panels {
       __builtin_prefetch(a + 24 * stride, 0, 3);
       __builtin_prefetch(a + 25 * stride, 0, 3);
       for (size_t j = 0; j < width; j += 16) {
-        const size_t n = j < cols ? std::min<size_t>(16, std::min(cols, width) - j) : 0;
-        const __mmask16 mask = __mmask16((1u << n) - 1);
+        const __mmask16 mask = first(j < cols ? std::min(cols, width) - j : 0);
         const __m512 low = _mm512_maskz_loadu_ps(mask, a + j);
         const __m512 high = _mm512_maskz_loadu_ps(k + 1 < len ? mask : __mmask16(0), a + stride + j);
         _mm512_storeu_si512(out + j, pairs(low, high));  // may run into the next line, which is rewritten
@@ -123,17 +84,45 @@ struct Bf16Panels {
     pack_straight(p, stride, cols, len, kMR, out);
   }
 
-  template <int NV, int MR = int(kMR)>
-  static void rows(const uint32_t* a, const uint32_t* b, const Fetch& fetch, const OuterTile& t) {
-    if constexpr (MR > 1) {
-      if (t.rows < MR) return rows<NV, MR - 1>(a, b, fetch, t);
+  template <size_t MR, size_t NV>
+  __attribute__((noinline)) static void micro(const uint32_t* a, const uint32_t* b, Fetch fetch, const OuterTile& t) {
+    __m512 acc[MR][NV];
+#pragma GCC unroll 8
+    for (size_t i = 0; i < MR; ++i) {
+      t.stored.fetch_row<NV * 16>(i);
+#pragma GCC unroll 4
+      for (size_t j = 0; j < NV; ++j) acc[i][j] = _mm512_setzero_ps();
     }
-    micro<MR, NV>(a, b, fetch, t);
+    for (size_t s = 0; s < t.steps; ++s, a += 8, b += NV * 16) {
+      fetch.step();
+      __m512i bv[NV];
+#pragma GCC unroll 4
+      for (size_t j = 0; j < NV; ++j) {
+        __m512i v = _mm512_loadu_si512(b + j * 16);
+        keep(v);
+        bv[j] = v;
+      }
+#pragma GCC unroll 8
+      for (size_t i = 0; i < MR; ++i) {
+        __m512i av = _mm512_set1_epi32(int(a[i]));
+        keep(av);
+#pragma GCC unroll 4
+        for (size_t j = 0; j < NV; ++j) acc[i][j] = _mm512_dpbf16_ps(acc[i][j], (__m512bh)av, (__m512bh)bv[j]);
+      }
+    }
+#pragma GCC unroll 8
+    for (size_t i = 0; i < MR; ++i)
+#pragma GCC unroll 4
+      for (size_t j = 0; j < NV; ++j) {
+        const size_t at = i * t.ldc + j * 16;
+        __m512 v = acc[i][j];
+        if (t.init) v = _mm512_add_ps(_mm512_loadu_ps(t.init + i * t.ld_init + j * 16), v);
+        _mm512_storeu_ps(t.c + at, v);
+      }
   }
+
   static void micro_tile(const uint32_t* a, const uint32_t* b, const Fetch& fetch, const OuterTile& t) {
-    if (t.width == kNV * kLanes) return rows<3>(a, b, fetch, t);
-    if (t.width == 2 * kLanes) return rows<2>(a, b, fetch, t);
-    rows<1>(a, b, fetch, t);
+    register_tile<Bf16Panels>(a, b, fetch, t);
   }
 };
 

@@ -207,14 +207,7 @@ class DotTask {
 
 HWY_MAYBE_UNUSED void dot_part_of_thread(const DotProduct& p, const DotPart& part, const TeamMember& team,
                                          float* workspace) {
-  switch (p.w_type) {
-    case DType::f16:
-      return DotTask<F16>(p, part, team, workspace).run();
-    case DType::bf16:
-      return DotTask<BF16>(p, part, team, workspace).run();
-    default:
-      return DotTask<float>(p, part, team, workspace).run();
-  }
+  with_weight_type(p.w_type, [&](auto type) HWY_ATTR { DotTask<decltype(type)>(p, part, team, workspace).run(); });
 }
 
 }  // namespace toy::cpu::HWY_NAMESPACE

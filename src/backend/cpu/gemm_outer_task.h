@@ -97,6 +97,18 @@ struct OuterTile {
   StoredLines stored;
 };
 
+// micro_tile of an E that has micro<MR, NV>(a, b, fetch, t) for tiles of MR <= kMR rows by NV <= kNV vectors.
+template <class E, size_t NV = E::kNV, size_t MR = E::kMR>
+void register_tile(const typename E::Panel* a, const typename E::Panel* b, const Fetch& fetch, const OuterTile& t) {
+  if constexpr (NV > 1) {
+    if (t.width < NV * E::kLanes) return register_tile<E, NV - 1, MR>(a, b, fetch, t);
+  }
+  if constexpr (MR > 1) {
+    if (t.rows < MR) return register_tile<E, NV, MR - 1>(a, b, fetch, t);
+  }
+  E::template micro<MR, NV>(a, b, fetch, t);
+}
+
 // One thread's block of C. One operand is packed a block at a time and held in L2, the other streams by, each of its
 // panels packed just before its use against all that is held.
 template <class E, class T>

@@ -1,9 +1,10 @@
-// The gates of a feed-forward block (Shazeer 2020): y = f(gate) up with f being silu or either gelu, and their gradients.
+// The gates of a feed-forward block (Shazeer 2020): y = f(gate) up with f being silu or either gelu, and their
+// gradients.
 //
 // Error, with u = 2^-24. silu: y 5u; dup 6u; dgate 12u of |dy up| s (1 + |gate|), s being the sigmoid. Where gate < -87
 // the factor silu(gate), smaller than 2^-119, may be 0 in place of its value. gelu: y and dup that of gelu (math-inl.h)
-// and one rounding. dgate, with gelu(z) = z s: by tanh (2e + 8) u of |dy up| s (1 + |2a' z|), e being the units of s; by
-// erf see tests/ops/geglu_test.cpp.
+// and one rounding. dgate, with gelu(z) = z s: by tanh (2e + 8) u of |dy up| s (1 + |2a' z|), e being the units of s;
+// by erf see tests/ops/geglu_test.cpp.
 #define TOY_TARGET_FILE "backend/cpu/glu.cpp"
 #include "backend/cpu/each_target.h"
 

@@ -47,13 +47,13 @@ void append(const KernelArgs& args, int64_t begin, int64_t end, int64_t page) {
 }
 
 void kv_append_run(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  const auto *seq = args.in[4].as<const int32_t>(), *pos = args.in[5].as<const int32_t>();
+  const SequenceRows all(args.in[4], args.in[5]);
   const Range rows = ctx.share(args.in[2].shape[0]);
   for (int64_t begin = rows.begin, end; begin < rows.end; begin = end) {
     end = begin + 1;
     const int64_t page = page_of(args, begin, ctx.error);
     if (page < 0) continue;
-    while (end < rows.end && seq[end] == seq[begin] && pos[end] == pos[end - 1] + 1 && pos[end] % kKeyTile != 0) ++end;
+    while (end < rows.end && all.follows(end) && all.pos[end] % kKeyTile != 0) ++end;
     append(args, begin, end, page);
   }
 }

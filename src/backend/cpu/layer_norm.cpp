@@ -39,7 +39,7 @@ Moments moments_of(const float* x, int64_t D, float eps) {
 void layer_norm(const ExecContext& ctx, const KernelArgs& args) {
   const int64_t D = args.in[0].shape.back();
   const float eps = args.attrs.as<LayerNormAttrs>().eps, *w = args.in[1].as<const float>();
-  const float* b = args.in.size() > 2 ? args.in[2].as<const float>() : nullptr;
+  const float* b = args.in[2].as<const float>();
   const Range rows = share_rows(ctx, row_count(args.in[0]), D);
   for (int64_t n = rows.begin; n < rows.end; ++n) {
     const float* x = args.in[0].as<const float>() + n * D;
@@ -102,12 +102,14 @@ namespace {
 HWY_EXPORT(layer_norm);
 HWY_EXPORT(layer_norm_grad);
 
-
 size_t grad_workspace(const KernelQuery& q) noexcept { return column_sums_workspace<2>(q, q.in[0].shape); }
 
 }  // namespace
 
-KernelRecord layer_norm_kernel() { return {.op = "layer_norm", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(layer_norm)>}; }
+KernelRecord layer_norm_kernel() {
+  return {
+      .op = "layer_norm", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(layer_norm)>};
+}
 KernelRecord layer_norm_grad_kernel() {
   return {.op = "layer_norm_grad",
           .in_place = {{0, 2}, {0, 0}},

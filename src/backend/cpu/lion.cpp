@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "backend/cpu/gradient_scale.h"
+#include "backend/cpu/gradient-inl.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"
 #include "backend/cpu/vec-inl.h"
@@ -25,21 +25,20 @@ void lion(const ExecContext& ctx, const KernelArgs& args) {
 
   const VF b1 = set(float(at.beta1)), c1 = set(float(1 - at.beta1));
   const VF b2 = set(float(at.beta2)), c2 = set(float(1 - at.beta2));
-  const VF grad_scale = set(gscale), keep = set(float(1 - rate * at.weight_decay)), lr = set(float(rate));
+  Gradients gradients(gscale);
+  const VF keep = set(float(1 - rate * at.weight_decay)), lr = set(float(rate));
   const Range r = share_elements(ctx, args.in[0].count());
   const auto in = [&](size_t i) { return args.in[i].as<const float>() + r.begin; };
   const float *w = in(0), *g = in(1), *m = in(2);
   float *w_out = args.out[0].as<float>() + r.begin, *m_out = args.out[1].as<float>() + r.begin;
-  Finite finite;
   for_each_vector(r.size(), [&](auto io, int64_t i) HWY_ATTR {
-    const VF gi = hn::Mul(io.load(g + i), grad_scale), mi = io.load(m + i);
-    finite.see(gi);
+    const VF gi = gradients.load(io, g + i), mi = io.load(m + i);
     const VF c = hn::MulAdd(b1, mi, hn::Mul(c1, gi));
     const VF move = hn::IfThenElseZero(hn::Ne(c, hn::Zero(kF32)), hn::CopySign(lr, c));
     io.store(hn::Sub(hn::Mul(io.load(w + i), keep), move), w_out + i);
     io.store(hn::MulAdd(b2, mi, hn::Mul(c2, gi)), m_out + i);
   });
-  if (!finite.all()) report_not_finite(ctx);
+  gradients.report(ctx);
 }
 
 }  // namespace
@@ -54,7 +53,9 @@ HWY_EXPORT(lion);
 
 }  // namespace
 
-KernelRecord lion_kernel() { return {.op = "lion", .in_place = {{0, 0}, {1, 2}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(lion)>}; }
+KernelRecord lion_kernel() {
+  return {.op = "lion", .in_place = {{0, 0}, {1, 2}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(lion)>};
+}
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/sequence_rows.h"
 #include "backend/cpu/tiles.h"
 #include "toy/ops/attrs/structs.h"
 
@@ -25,15 +26,15 @@ void one_hot(const ExecContext& ctx, const KernelArgs& args) noexcept {
 // 0 where row i may see row j, -inf elsewhere: the rows behind it in its run (one sequence, positions that
 // grow by one) and itself, as far back as the window reaches (0: all of them).
 void attention_mask(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  const auto *seq = args.in[0].as<const int32_t>(), *pos = args.in[1].as<const int32_t>();
-  const int64_t N = args.in[0].shape[0], window = args.attrs.as<AttentionAttrs>().window;
-  const Range rows = share_rows(ctx, N, N);
-  for (int64_t i = rows.begin; i < rows.end; ++i) {
+  const SequenceRows rows(args.in[0], args.in[1]);
+  const int64_t N = rows.count, window = args.attrs.as<AttentionAttrs>().window;
+  const Range mine = share_rows(ctx, N, N);
+  for (int64_t i = mine.begin; i < mine.end; ++i) {
     float* mask = args.out[0].as<float>() + i * N;
     std::fill_n(mask, N, -std::numeric_limits<float>::infinity());
     mask[i] = 0;
-    for (int64_t j = i - 1; j >= 0 && seq[j] == seq[i] && pos[j] + 1 == pos[j + 1]; --j) {
-      if (window > 0 && pos[i] - pos[j] >= window) break;
+    for (int64_t j = i - 1; j >= 0 && rows.follows(j + 1); --j) {
+      if (window > 0 && rows.pos[i] - rows.pos[j] >= window) break;
       mask[j] = 0;
     }
   }

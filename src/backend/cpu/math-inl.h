@@ -1,6 +1,6 @@
-// More functions of one element for vectors: exp and tanh for attention, sin, cos, tanh, softplus, erf and both gelus. Errors are relative, in
-// units of u = 2^-24, and were measured on every eleventh f32 (tests/backend/math_test.cpp with TOY_MATH_STEP=11); the
-// bounds are above what was measured. A result below 2^-126 may be flushed to zero.
+// More functions of one element for vectors: exp and tanh for attention, sin, cos, tanh, softplus, erf and both gelus.
+// Errors are relative, in units of u = 2^-24, and were measured on every eleventh f32 (tests/backend/math_test.cpp with
+// TOY_MATH_STEP=11); the bounds are above what was measured. A result below 2^-126 may be flushed to zero.
 #if defined(TOY_CPU_MATH_INL_H_) == defined(TOY_TARGET_TOGGLE)
 #ifdef TOY_CPU_MATH_INL_H_
 #undef TOY_CPU_MATH_INL_H_

@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "backend/cpu/gradient_scale.h"
+#include "backend/cpu/gradient-inl.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"
 #include "backend/cpu/vec-inl.h"
@@ -27,16 +27,15 @@ void momentum(const ExecContext& ctx, const KernelArgs& args) {
     for_each_vector(r.size(), [&](auto io, int64_t i) HWY_ATTR { io.store(hn::Zero(kF32), step + i); });
     return;
   }
-  const VF grad_scale = set(gscale), momentum = set(float(at.momentum));
-  Finite finite;
+  Gradients gradients(gscale);
+  const VF momentum = set(float(at.momentum));
   for_each_vector(r.size(), [&](auto io, int64_t i) HWY_ATTR {
-    const VF gi = hn::Mul(io.load(g + i), grad_scale);
-    finite.see(gi);
+    const VF gi = gradients.load(io, g + i);
     const VF vi = hn::MulAdd(momentum, io.load(v + i), gi);
     io.store(vi, v_out + i);
     io.store(at.nesterov ? hn::MulAdd(momentum, vi, gi) : vi, step + i);
   });
-  if (!finite.all()) report_not_finite(ctx);
+  gradients.report(ctx);
 }
 
 void ema(const ExecContext& ctx, const KernelArgs& args) {
@@ -65,9 +64,14 @@ HWY_EXPORT(ema);
 }  // namespace
 
 KernelRecord momentum_kernel() {
-  return {.op = "momentum", .in_place = {{0, 0}, {1, 1}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(momentum)>};
+  return {.op = "momentum",
+          .in_place = {{0, 0}, {1, 1}},
+          .accepts = only_f32,
+          .run = best_of<HWY_DISPATCH_TABLE(momentum)>};
 }
-KernelRecord ema_kernel() { return {.op = "ema", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(ema)>}; }
+KernelRecord ema_kernel() {
+  return {.op = "ema", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(ema)>};
+}
 
 }  // namespace toy::cpu
 #endif  // HWY_ONCE

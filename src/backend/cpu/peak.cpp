@@ -61,8 +61,7 @@ HWY_NOINLINE void copy_block(const float* begin, const float* end, float* to) {
 
 HWY_NOINLINE float exps(const float* begin, const float* end) {
   VF s = hn::Zero(kF32);
-  for (const float* q = begin; q != end; q += kLanes)
-    s = hn::Add(s, cpu::HWY_NAMESPACE::exp(hn::LoadU(kF32, q)));
+  for (const float* q = begin; q != end; q += kLanes) s = hn::Add(s, cpu::HWY_NAMESPACE::exp(hn::LoadU(kF32, q)));
   return hn::GetLane(s);
 }
 

@@ -31,16 +31,13 @@ float rstd_of(const float* x, int64_t D, float eps) {
 void rms_norm(const ExecContext& ctx, const KernelArgs& args) {
   const int64_t D = args.in[0].shape.back();
   const float eps = args.attrs.as<RmsNormAttrs>().eps, *w = args.in[1].as<const float>();
-  float* rstds = args.out.size() > 1 ? args.out[1].as<float>() : nullptr;
   const Range rows = share_rows(ctx, row_count(args.in[0]), D);
   for (int64_t n = rows.begin; n < rows.end; ++n) {
     const float* x = args.in[0].as<const float>() + n * D;
     float* y = args.out[0].as<float>() + n * D;
-    const float rstd = rstd_of(x, D, eps);
-    const VF scale = set(rstd);
+    const VF scale = set(rstd_of(x, D, eps));
     for_each_vector(D, [&](auto io, int64_t i)
                            HWY_ATTR { io.store(hn::Mul(hn::Mul(io.load(x + i), scale), io.load(w + i)), y + i); });
-    if (rstds) rstds[n] = rstd;
   }
 }
 
@@ -68,7 +65,7 @@ void rms_norm_grad(const ExecContext& ctx, const KernelArgs& args) {
   const float *x = args.in[0].as<const float>(), *w = args.in[1].as<const float>();
   const float* dy = args.in[2].as<const float>();
   float* dx = args.out[0].as<float>();
-  const ColumnSums<1> dw{{args.out.size() > 1 ? args.out[1].as<float>() : nullptr}};
+  const ColumnSums<1> dw{{args.out[1].as<float>()}};
   for_each_row(ctx, N, D, dw, args.workspace, [&](int64_t n, const ColumnSums<1>& part) HWY_ATTR {
     grad_of_row(x + n * D, w, dy + n * D, D, eps, dx ? dx + n * D : nullptr, part.sum[0]);
   });
@@ -85,12 +82,13 @@ namespace {
 HWY_EXPORT(rms_norm);
 HWY_EXPORT(rms_norm_grad);
 
-
 size_t grad_workspace(const KernelQuery& q) noexcept { return column_sums_workspace<1>(q, q.in[0].shape); }
 
 }  // namespace
 
-KernelRecord rms_norm_kernel() { return {.op = "rms_norm", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(rms_norm)>}; }
+KernelRecord rms_norm_kernel() {
+  return {.op = "rms_norm", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(rms_norm)>};
+}
 KernelRecord rms_norm_grad_kernel() {
   return {.op = "rms_norm_grad",
           .in_place = {{0, 2}, {0, 0}},

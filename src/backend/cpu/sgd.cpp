@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "backend/cpu/gradient_scale.h"
+#include "backend/cpu/gradient-inl.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/tiles.h"
 #include "backend/cpu/vec-inl.h"
@@ -26,19 +26,17 @@ void step(const ExecContext& ctx, const KernelArgs& args) {
   const float gscale = scale_of_gradients(args, kLr + 1);
   if (!std::isfinite(gscale)) return;  // the step is skipped
 
-  const VF lr = set(*args.in[kLr].as<const float>()), grad_scale = set(gscale);
+  Gradients gradients(gscale);
+  const VF lr = set(*args.in[kLr].as<const float>());
   const VF decay = set(float(at.weight_decay)), momentum = set(float(at.momentum));
   const Range r = share_elements(ctx, args.in[0].count());
   const auto in = [&](size_t i) { return args.in[i].as<const float>() + r.begin; };
   const auto out = [&](size_t i) { return args.out[i].as<float>() + r.begin; };
   const float *w = in(0), *g = in(1);
   float* w_out = out(0);
-  Finite finite;
   for_each_vector(r.size(), [&](auto io, int64_t i) HWY_ATTR {
     const VF wi = io.load(w + i);
-    const VF gi = hn::Mul(io.load(g + i), grad_scale);
-    finite.see(gi);
-    VF move = hn::MulAdd(decay, wi, gi);
+    VF move = hn::MulAdd(decay, wi, gradients.load(io, g + i));
     if constexpr (kMomentum) {
       const VF vi = hn::MulAdd(momentum, io.load(in(2) + i), move);
       io.store(vi, out(1) + i);
@@ -46,7 +44,7 @@ void step(const ExecContext& ctx, const KernelArgs& args) {
     }
     io.store(hn::Sub(wi, hn::Mul(lr, move)), w_out + i);
   });
-  if (!finite.all()) report_not_finite(ctx);
+  gradients.report(ctx);
 }
 
 void sgd(const ExecContext& ctx, const KernelArgs& args) { step<false>(ctx, args); }
@@ -65,9 +63,14 @@ HWY_EXPORT(sgd_momentum);
 
 }  // namespace
 
-KernelRecord sgd_kernel() { return {.op = "sgd", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(sgd)>}; }
+KernelRecord sgd_kernel() {
+  return {.op = "sgd", .in_place = {{0, 0}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(sgd)>};
+}
 KernelRecord sgd_momentum_kernel() {
-  return {.op = "sgd_momentum", .in_place = {{0, 0}, {1, 2}}, .accepts = only_f32, .run = best_of<HWY_DISPATCH_TABLE(sgd_momentum)>};
+  return {.op = "sgd_momentum",
+          .in_place = {{0, 0}, {1, 2}},
+          .accepts = only_f32,
+          .run = best_of<HWY_DISPATCH_TABLE(sgd_momentum)>};
 }
 
 }  // namespace toy::cpu

@@ -165,14 +165,6 @@ HWY_INLINE float sum_over(int64_t n, const F& f) {
   return sum_of(a);
 }
 
-// Notices values that are not finite in passing: v * 0 is 0 for all others.
-struct Finite {
-  VF sum;
-  HWY_INLINE Finite() : sum(hn::Zero(kF32)) {}
-  HWY_INLINE void see(VF v) { sum = hn::MulAdd(v, hn::Zero(kF32), sum); }
-  HWY_INLINE bool all() const { return hn::AllFalse(kF32, hn::IsNaN(sum)); }
-};
-
 // For terms that are not zero where x is: clears the lanes that a short vector does not have.
 HWY_INLINE VF present(Whole, VF v) { return v; }
 HWY_INLINE VF present(FirstLanes io, VF v) { return hn::IfThenElseZero(hn::FirstN(kF32, size_t(io.n)), v); }

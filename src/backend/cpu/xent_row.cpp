@@ -62,8 +62,8 @@ HWY_MAYBE_UNUSED float xent_row_of_target(float* logits, size_t vocab, size_t ta
   if (gradient) {
     const double p = double(logits[target]) / sum;
     const VF scale = set(float(double(weight) / sum));
-    for_each_vector(int64_t(vocab), [&](auto io, int64_t i)
-                                        HWY_ATTR { io.store(hn::Mul(io.load(logits + i), scale), logits + i); });
+    for_each_vector(int64_t(vocab),
+                    [&](auto io, int64_t i) HWY_ATTR { io.store(hn::Mul(io.load(logits + i), scale), logits + i); });
     logits[target] = float(double(weight) * (p - 1));
   }
   return float(double(most) - double(of_target) + std::log(sum));

@@ -30,8 +30,7 @@ void report_gradient(const ExecContext& ctx, const KernelArgs& args) {
 
 // row' = row + mix (mean of the row of g^2 - row), col' likewise; v_ij = row'_i col'_j / max(mean(row'), eps).
 void adafactor(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
-  const double lr = *input(args, 4), mix = *input(args, 5), scale = input(args, 6) ? *input(args, 6) : 1;
+  const double lr = *input(args, 4), mix = *input(args, 5), scale = scale_of_gradients(args, 6);
   if (!std::isfinite(scale)) return;  // donated: what is there stays
   report_gradient(ctx, args);
   const int64_t R = args.in[0].shape[0], C = args.in[0].shape[1];
@@ -54,8 +53,7 @@ void adafactor(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 // Not a matrix: v' = v + mix (g^2 - v) for each element.
 void adafactor_vector(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
-  const double lr = *input(args, 3), mix = *input(args, 4), scale = input(args, 5) ? *input(args, 5) : 1;
+  const double lr = *input(args, 3), mix = *input(args, 4), scale = scale_of_gradients(args, 5);
   if (!std::isfinite(scale)) return;
   report_gradient(ctx, args);
   double* v = output(args, 1);

@@ -29,10 +29,9 @@ struct Block {
 };
 
 void adamw8(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const auto& a = args.attrs.as<AdamWAttrs>();
   const double lr = *input(args, 6), bias1 = *input(args, 7), bias2 = *input(args, 8);
-  const double scale = input(args, 9) ? *input(args, 9) : 1;
+  const double scale = scale_of_gradients(args, 9);
   if (!std::isfinite(scale)) return;  // donated: what is there stays
   const int64_t n = args.in[0].count();
   for (int64_t b = 0; b < code_blocks(n); ++b) {

@@ -47,7 +47,6 @@ struct Problem {
 // s_j = scale q.k_j, softcap tanh(s_j / softcap) where there is one; P_j = exp(s_j) / sum exp(s); o = sum_j P_j v_j;
 // lse = log(sum exp(s))
 void attention(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const Problem a(args, indices(args, 3), indices(args, 4));
   double *o = output(args, 0), *lse = output(args, 1), *s = reinterpret_cast<double*>(args.workspace);
   for (int64_t i = 0; i < a.N; ++i)
@@ -68,7 +67,6 @@ void attention(const ExecContext& ctx, const KernelArgs& args) noexcept {
 // With P = exp(s - lse) and delta = sum_p do_p o_p (FlashAttention, Dao et al. 2022, appendix B):
 // dv_j += P_j do; ds_j = P_j (do.v_j - delta) (1 - tanh^2 of a softcap); dq += scale ds_j k_j; dk_j += scale ds_j q
 void attention_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const Problem a(args, indices(args, 6), indices(args, 7));
   const double *o = input(args, 3), *lse = input(args, 4), *d_o = input(args, 5);
   double *dq = output(args, 0), *dk = output(args, 1), *dv = output(args, 2);

@@ -31,7 +31,6 @@ struct Cache {
 };
 
 void kv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const Cache cache(args.in[0], args.in[6]);
   const double *k = input(args, 2), *v = input(args, 3);
   const int32_t *seq = indices(args, 4), *pos = indices(args, 5);
@@ -73,7 +72,6 @@ bool visible(const ExecContext& ctx, const Cache& cache, int64_t row, int64_t se
 
 // o = sum_j softmax(scale q.k)_j v_j over the visible positions j of the row's sequence
 void attention_paged(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const Cache cache(args.in[1], args.in[5]);
   const double *q = input(args, 0), *kc = input(args, 1), *vc = input(args, 2);
   const int32_t *seq = indices(args, 3), *pos = indices(args, 4);

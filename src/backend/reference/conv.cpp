@@ -37,7 +37,6 @@ bool has_tail(const ExecContext& ctx, const char* text, const Rows& rows, int64_
 
 // y_t = b + sum_i w_i x_(t-W+1+i); rows of a sequence that has no tail are reported and give zeros
 void causal_conv(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double *x = input(args, 0), *w = input(args, 1), *b = input(args, 2);
   const Rows rows{indices(args, 4), indices(args, 5), args.in[0].shape[0]};
   const int64_t C = args.in[0].shape[1], W = args.in[1].shape[1];
@@ -53,7 +52,6 @@ void causal_conv(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 // dx_t = sum_i w_i dy_(t+W-1-i) over the rows of its run;  dw_i = sum_t dy_t x_(t-W+1+i);  db = sum_t dy_t
 void causal_conv_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double *x = input(args, 0), *w = input(args, 1), *dy = input(args, 2);
   const Rows rows{indices(args, 4), indices(args, 5), args.in[0].shape[0]};
   const int64_t C = args.in[0].shape[1], W = args.in[1].shape[1];
@@ -78,7 +76,6 @@ void causal_conv_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 // The last M inputs of each run of rows, zeros where its sequence has fewer.
 void conv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double* x = input(args, 1);
   const Rows rows{indices(args, 2), indices(args, 3), args.in[1].shape[0]};
   const int64_t M = args.in[0].shape[1], C = args.in[0].shape[2];

@@ -42,7 +42,6 @@ double gelu_tanh(double x) {
 
 template <auto f, class Out = double>  // f(double, double)
 void binary(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const View &a = args.in[0], &b = args.in[1], &out = args.out[0];
   for_each_index(out.shape, [&](const Shape& i) {
     out.as<Out>()[offset(out, i)] = f(a.as<const double>()[offset(a, i)], b.as<const double>()[offset(b, i)]);
@@ -50,7 +49,6 @@ void binary(const ExecContext& ctx, const KernelArgs& args) noexcept {
 }
 
 void where(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const View &cond = args.in[0], &a = args.in[1], &b = args.in[2], &out = args.out[0];
   for_each_index(out.shape, [&](const Shape& i) {
     const bool first = cond.as<const int32_t>()[offset(cond, i)] != 0;
@@ -60,14 +58,12 @@ void where(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 template <double (*f)(double)>
 void unary(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const View &x = args.in[0], &out = args.out[0];
   for_each_index(out.shape,
                  [&](const Shape& i) { out.as<double>()[offset(out, i)] = f(x.as<const double>()[offset(x, i)]); });
 }
 
 void scale(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const View &x = args.in[0], &out = args.out[0];
   const double factor = args.attrs.as<ScaleAttrs>().factor;
   for_each_index(out.shape, [&](const Shape& i) {
@@ -76,7 +72,6 @@ void scale(const ExecContext& ctx, const KernelArgs& args) noexcept {
 }
 
 void clamp(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const View &x = args.in[0], &out = args.out[0];
   const double lo = args.attrs.as<ClampAttrs>().lo, hi = args.attrs.as<ClampAttrs>().hi;
   for_each_index(out.shape, [&](const Shape& i) {

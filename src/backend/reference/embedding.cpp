@@ -1,6 +1,4 @@
 // Rows of a table, and their gradient. V rows of width D; N of them are looked up.
-#include <algorithm>
-
 #include "backend/reference/kernels.h"
 
 namespace toy::reference {
@@ -8,7 +6,6 @@ namespace {
 
 // out_n = table[id_n]; an id that is not in the table is reported and gives zeros
 void embedding(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double* table = input(args, 0);
   const int32_t* id = indices(args, 1);
   double* out = output(args, 0);
@@ -20,20 +17,18 @@ void embedding(const ExecContext& ctx, const KernelArgs& args) noexcept {
   }
 }
 
-// out = acc, then out[id_n] += dy_n for n = 0, 1, ...
+// acc[id_n] += dy_n for n = 0, 1, ...
 void embedding_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
-  const double *dy = input(args, 0), *acc = input(args, 2);
+  const double* dy = input(args, 0);
   const int32_t* id = indices(args, 1);
-  double* out = output(args, 0);
+  double* acc = output(args, 0);
   const int64_t N = args.in[0].shape[0], D = args.in[0].shape[1], V = args.in[2].shape[0];
-  if (out != acc) std::copy_n(acc, V * D, out);
   for (int64_t n = 0; n < N; ++n) {
     if (id[n] < 0 || id[n] >= V) {
       report(ctx, "embedding_grad: row {} has id {}", n, id[n]);
       continue;
     }
-    for (int64_t d = 0; d < D; ++d) out[id[n] * D + d] += dy[n * D + d];
+    for (int64_t d = 0; d < D; ++d) acc[id[n] * D + d] += dy[n * D + d];
   }
 }
 

@@ -28,14 +28,12 @@ Gelu gelu(double z, GeluKind kind) {
 }
 
 void geglu(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double *gate = input(args, 0), *up = input(args, 1);
   const GeluKind kind = args.attrs.as<GegluAttrs>().kind;
   for (int64_t i = 0, n = args.in[0].count(); i < n; ++i) output(args, 0)[i] = gelu(gate[i], kind).value * up[i];
 }
 
 void geglu_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double *gate = input(args, 0), *up = input(args, 1), *dy = input(args, 2);
   double *dgate = output(args, 0), *dup = output(args, 1);
   for (int64_t i = 0, n = args.in[0].count(); i < n; ++i) {

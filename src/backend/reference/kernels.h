@@ -1,5 +1,5 @@
 // The kernels of the reference device, one line a kernel, and what they share. They are the executable
-// specification of the ops: every float is an f64, one thread does all, and each loop reads like its formula.
+// specification of the ops: every float is an f64, the device has one thread, and each loop reads like its formula.
 #pragma once
 
 #include <cmath>
@@ -26,6 +26,9 @@ inline const int32_t* indices(const KernelArgs& args, int i) { return args.in[i]
 inline void report(const ExecContext& ctx, const char* text, int64_t index, int64_t value) {
   if (ctx.error) ctx.error->set(text, index, value);
 }
+
+/// What an optimizer multiplies gradients by: operand i, 1 without it. Not finite: the step is skipped.
+inline double scale_of_gradients(const KernelArgs& args, int i) { return input(args, i) ? *input(args, i) : 1; }
 
 /// A score of attention under a softcap (0: none).
 inline double capped(double s, double softcap) { return softcap > 0 ? softcap * std::tanh(s / softcap) : s; }

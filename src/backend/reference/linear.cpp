@@ -7,7 +7,6 @@ namespace {
 
 // y_no = sum_i x_ni w_oi + bias_o + acc_no
 void linear(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double *x = input(args, 0), *w = input(args, 1), *bias = input(args, 2), *acc = input(args, 3);
   double* y = output(args, 0);
   const int64_t N = args.in[0].shape[0], I = args.in[0].shape[1], O = args.in[1].shape[0];
@@ -23,7 +22,6 @@ void linear(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 // dx_ni = acc_ni + sum_o dy_no w_oi
 void linear_grad_x(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double *dy = input(args, 0), *w = input(args, 1), *acc = input(args, 2);
   double* dx = output(args, 0);
   const int64_t N = args.in[0].shape[0], O = args.in[1].shape[0], I = args.in[1].shape[1];
@@ -37,7 +35,6 @@ void linear_grad_x(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 // dw_oi = acc_oi + sum_n dy_no x_ni
 void linear_grad_w(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double *dy = input(args, 0), *x = input(args, 1), *acc = input(args, 2);
   double* dw = output(args, 0);
   const int64_t N = args.in[0].shape[0], O = args.in[0].shape[1], I = args.in[1].shape[1];
@@ -51,7 +48,6 @@ void linear_grad_w(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 // out_mn = sum_k a_mk b_kn, for each item of the leading dimensions, which broadcast
 void matmul(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const auto& at = args.attrs.as<MatmulAttrs>();
   const View &a = args.in[0], &b = args.in[1], &out = args.out[0];
   const int a_k = a.shape.rank() - (at.transpose_a ? 2 : 1), b_k = b.shape.rank() - (at.transpose_b ? 1 : 2);

@@ -11,7 +11,6 @@ namespace {
 
 // y_nj = [j == id_n]; a negative id means "none" and gives zeros
 void one_hot(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const int32_t* id = indices(args, 0);
   double* y = output(args, 0);
   const int64_t N = args.in[0].shape[0], classes = args.attrs.as<OneHotAttrs>().classes;
@@ -25,7 +24,6 @@ void one_hot(const ExecContext& ctx, const KernelArgs& args) noexcept {
 // mask_ij = 0 where row i may see row j, -inf elsewhere. Row i sees the rows behind it in its own run (one
 // sequence, positions that grow by one) and itself, as far back as the window reaches (0: all of them).
 void attention_mask(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const int32_t *seq = indices(args, 0), *pos = indices(args, 1);
   const int64_t N = args.in[0].shape[0], window = args.attrs.as<AttentionAttrs>().window;
   double* mask = output(args, 0);

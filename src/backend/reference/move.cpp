@@ -20,13 +20,11 @@ void store(const View& v, int64_t at, double value) {
 }
 
 void copy(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const View &x = args.in[0], &out = args.out[0];
   for_each_index(out.shape, [&](const Shape& i) { store(out, offset(out, i), load(x, offset(x, i))); });
 }
 
 void concat(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const int axis = args.attrs.as<AxisAttrs>().axis;
   const View& out = args.out[0];
   int64_t begin = 0;
@@ -68,19 +66,16 @@ double round_to(DType to, double x) {
 }
 
 void cast(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const DType to = args.attrs.as<CastAttrs>().to;
   for (int64_t i = 0, n = args.in[0].count(); i < n; ++i) store(args.out[0], i, round_to(to, load(args.in[0], i)));
 }
 
 void fill(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   for (int64_t i = 0, n = args.out[0].count(); i < n; ++i) store(args.out[0], i, args.attrs.as<FillAttrs>().value);
 }
 
 // The summed axis is kept, with size 1.
 void sum(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const int axis = args.attrs.as<AxisAttrs>().axis;
   const View &x = args.in[0], &out = args.out[0];
   for_each_index(out.shape, [&](const Shape& i) {
@@ -93,7 +88,6 @@ void sum(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 // NaN if one is there; -inf over nothing.
 void max(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const int axis = args.attrs.as<AxisAttrs>().axis;
   const View &x = args.in[0], &out = args.out[0];
   for_each_index(out.shape, [&](const Shape& i) {

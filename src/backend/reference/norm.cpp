@@ -8,7 +8,7 @@
 namespace toy::reference {
 namespace {
 
-int64_t rows_of(const View& v) { return v.shape.back() > 0 ? v.count() / v.shape.back() : 0; }
+int64_t row_count(const View& v) { return v.shape.back() > 0 ? v.count() / v.shape.back() : 0; }
 
 // 1 / sqrt(mean(x^2) + eps)
 double rstd_of(const double* x, int64_t D, double eps) {
@@ -19,23 +19,20 @@ double rstd_of(const double* x, int64_t D, double eps) {
 
 // y_k = x_k rstd w_k
 void rms_norm(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double *x = input(args, 0), *w = input(args, 1);
-  double *y = output(args, 0), *rstds = output(args, 1);
-  const int64_t D = args.in[0].shape.back(), N = rows_of(args.in[0]);
+  double* y = output(args, 0);
+  const int64_t D = args.in[0].shape.back(), N = row_count(args.in[0]);
   for (int64_t n = 0; n < N; ++n) {
     const double rstd = rstd_of(x + n * D, D, args.attrs.as<RmsNormAttrs>().eps);
     for (int64_t k = 0; k < D; ++k) y[n * D + k] = x[n * D + k] * rstd * w[k];
-    if (rstds) rstds[n] = rstd;
   }
 }
 
 // dx_k = rstd (w_k dy_k - x_k rstd^2 / D sum_j w_j dy_j x_j);  dw_k = sum_n dy_nk x_nk rstd_n
 void rms_norm_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double *x = input(args, 0), *w = input(args, 1), *dy = input(args, 2);
   double *dx = output(args, 0), *dw = output(args, 1);
-  const int64_t D = args.in[0].shape.back(), N = rows_of(args.in[0]);
+  const int64_t D = args.in[0].shape.back(), N = row_count(args.in[0]);
   if (dw) std::fill_n(dw, D, 0.0);
   for (int64_t n = 0; n < N; ++n) {
     const double *xn = x + n * D, *dyn = dy + n * D;
@@ -64,10 +61,9 @@ Moments moments_of(const double* x, int64_t D, double eps) {
 
 // y_k = (x_k - mean) rstd w_k + b_k
 void layer_norm(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double *x = input(args, 0), *w = input(args, 1), *b = input(args, 2);
   double* y = output(args, 0);
-  const int64_t D = args.in[0].shape.back(), N = rows_of(args.in[0]);
+  const int64_t D = args.in[0].shape.back(), N = row_count(args.in[0]);
   for (int64_t n = 0; n < N; ++n) {
     const Moments m = moments_of(x + n * D, D, args.attrs.as<LayerNormAttrs>().eps);
     for (int64_t k = 0; k < D; ++k) y[n * D + k] = (x[n * D + k] - m.mean) * m.rstd * w[k] + (b ? b[k] : 0);
@@ -76,10 +72,9 @@ void layer_norm(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 // With z = (x - mean) rstd and g = w dy: dx = rstd (g - mean(g) - z mean(g z));  dw = sum_n dy z;  db = sum_n dy
 void layer_norm_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double *x = input(args, 0), *w = input(args, 1), *dy = input(args, 2);
   double *dx = output(args, 0), *dw = output(args, 1), *db = output(args, 2);
-  const int64_t D = args.in[0].shape.back(), N = rows_of(args.in[0]);
+  const int64_t D = args.in[0].shape.back(), N = row_count(args.in[0]);
   if (dw) std::fill_n(dw, D, 0.0);
   if (db) std::fill_n(db, D, 0.0);
   for (int64_t n = 0; n < N; ++n) {
@@ -107,10 +102,9 @@ double rnorm_of(const double* x, int64_t D, double eps) {
 }
 
 void l2_norm(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double* x = input(args, 0);
   double* y = output(args, 0);
-  const int64_t D = args.in[0].shape.back(), N = rows_of(args.in[0]);
+  const int64_t D = args.in[0].shape.back(), N = row_count(args.in[0]);
   for (int64_t n = 0; n < N; ++n) {
     const double r = rnorm_of(x + n * D, D, args.attrs.as<L2NormAttrs>().eps);
     for (int64_t k = 0; k < D; ++k) y[n * D + k] = x[n * D + k] * r;
@@ -119,10 +113,9 @@ void l2_norm(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 // With y = x r: dx = r (dy - y (y.dy))
 void l2_norm_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double *x = input(args, 0), *dy = input(args, 1);
   double* dx = output(args, 0);
-  const int64_t D = args.in[0].shape.back(), N = rows_of(args.in[0]);
+  const int64_t D = args.in[0].shape.back(), N = row_count(args.in[0]);
   for (int64_t n = 0; n < N; ++n) {
     const double r = rnorm_of(x + n * D, D, args.attrs.as<L2NormAttrs>().eps);
     double dot = 0;
@@ -135,7 +128,6 @@ void l2_norm_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
 // beyond the 2Q that the table turns are copied. A row whose position is not in the table is reported and not
 // turned.
 void rope(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const auto& at = args.attrs.as<RopeAttrs>();
   const double *x = input(args, 0), *table = input(args, 2);
   const int32_t* pos = indices(args, 1);
@@ -165,7 +157,6 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 // y = silu(gate) up, silu(z) = z sigmoid(z) (Shazeer 2020)
 void swiglu(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double *gate = input(args, 0), *up = input(args, 1);
   double* y = output(args, 0);
   for (int64_t i = 0, n = args.in[0].count(); i < n; ++i) y[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
@@ -173,7 +164,6 @@ void swiglu(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 // silu'(z) = sigmoid(z) (1 + z (1 - sigmoid(z)))
 void swiglu_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double *gate = input(args, 0), *up = input(args, 1), *dy = input(args, 2);
   double *dgate = output(args, 0), *dup = output(args, 1);
   for (int64_t i = 0, n = args.in[0].count(); i < n; ++i) {
@@ -185,8 +175,7 @@ void swiglu_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 // y_k = exp(x_k - max x) / sum_j exp(x_j - max x)
 void softmax(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
-  const int64_t D = args.in[0].shape.back(), N = rows_of(args.in[0]);
+  const int64_t D = args.in[0].shape.back(), N = row_count(args.in[0]);
   for (int64_t n = 0; n < N; ++n) {
     const double* x = input(args, 0) + n * D;
     double* y = output(args, 0) + n * D;

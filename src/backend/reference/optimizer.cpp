@@ -9,105 +9,94 @@
 namespace toy::reference {
 namespace {
 
+// Parameters and moments are donated: what is there stays when a step is skipped, because the scale of gradients is not
+// finite.
+
 // AdamW (Loshchilov and Hutter 2019, algorithm 2, with weight decay scaled by the learning rate as in
 // PyTorch): m' = b1 m + (1-b1) g;  v' = b2 v + (1-b2) g^2;  w' = w (1 - lr wd) - lr (m'/bias1) /
-// (sqrt(v'/bias2) + eps) where bias1 = 1 - b1^t, bias2 = 1 - b2^t. A gradient scale that is not finite means:
-// skip this step.
+// (sqrt(v'/bias2) + eps) where bias1 = 1 - b1^t, bias2 = 1 - b2^t.
 void adamw(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const auto& at = args.attrs.as<AdamWAttrs>();
   const double *w = input(args, 0), *g = input(args, 1), *m = input(args, 2), *v = input(args, 3);
   const double lr = *input(args, 4), bias1 = *input(args, 5), bias2 = *input(args, 6);
-  const double scale = input(args, 7) ? *input(args, 7) : 1;
-  double *w_out = output(args, 0), *m_out = output(args, 1), *v_out = output(args, 2);
+  const double scale = scale_of_gradients(args, 7);
   const double b1 = at.beta1, b2 = at.beta2, eps = at.eps, wd = at.weight_decay;
-  const bool skip = !std::isfinite(scale);
+  if (!std::isfinite(scale)) return;
   for (int64_t i = 0, n = args.in[0].count(); i < n; ++i) {
     const double gi = g[i] * scale;
     const double mi = b1 * m[i] + (1 - b1) * gi, vi = b2 * v[i] + (1 - b2) * gi * gi;
-    const double wi = w[i] * (1 - lr * wd) - lr * (mi / bias1) / (std::sqrt(vi / bias2) + eps);
-    w_out[i] = skip ? w[i] : wi;
-    m_out[i] = skip ? m[i] : mi;
-    v_out[i] = skip ? v[i] : vi;
-    if (!skip && !std::isfinite(gi)) report_not_finite(ctx);
+    output(args, 0)[i] = w[i] * (1 - lr * wd) - lr * (mi / bias1) / (std::sqrt(vi / bias2) + eps);
+    output(args, 1)[i] = mi;
+    output(args, 2)[i] = vi;
+    if (!std::isfinite(gi)) report_not_finite(ctx);
   }
 }
 
 // Gradient descent: g' = gscale g + wd w, v' = momentum v + g' (Polyak 1964), w' = w - lr v', or with Nesterov's step
 // w' = w - lr (g' + momentum v').
 void sgd_momentum(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const auto& at = args.attrs.as<SgdAttrs>();
   const double *w = input(args, 0), *g = input(args, 1), *v = input(args, 2);
-  const double lr = *input(args, 3), scale = input(args, 4) ? *input(args, 4) : 1;
-  double *w_out = output(args, 0), *v_out = output(args, 1);
-  const bool skip = !std::isfinite(scale);
+  const double lr = *input(args, 3), scale = scale_of_gradients(args, 4);
+  if (!std::isfinite(scale)) return;
   for (int64_t i = 0, n = args.in[0].count(); i < n; ++i) {
     const double gi = scale * g[i] + at.weight_decay * w[i], vi = at.momentum * v[i] + gi;
-    const double wi = w[i] - lr * (at.nesterov ? gi + at.momentum * vi : vi);
-    w_out[i] = skip ? w[i] : wi;
-    v_out[i] = skip ? v[i] : vi;
-    if (!skip && !std::isfinite(g[i])) report_not_finite(ctx);
+    output(args, 0)[i] = w[i] - lr * (at.nesterov ? gi + at.momentum * vi : vi);
+    output(args, 1)[i] = vi;
+    if (!std::isfinite(g[i])) report_not_finite(ctx);
   }
 }
 
 // Without momentum: w' = w - lr g'.
 void sgd(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double decay = args.attrs.as<SgdAttrs>().weight_decay;
   const double *w = input(args, 0), *g = input(args, 1);
-  const double lr = *input(args, 2), scale = input(args, 3) ? *input(args, 3) : 1;
-  const bool skip = !std::isfinite(scale);
+  const double lr = *input(args, 2), scale = scale_of_gradients(args, 3);
+  if (!std::isfinite(scale)) return;
   for (int64_t i = 0, n = args.in[0].count(); i < n; ++i) {
-    output(args, 0)[i] = skip ? w[i] : w[i] - lr * (scale * g[i] + decay * w[i]);
-    if (!skip && !std::isfinite(g[i])) report_not_finite(ctx);
+    output(args, 0)[i] = w[i] - lr * (scale * g[i] + decay * w[i]);
+    if (!std::isfinite(g[i])) report_not_finite(ctx);
   }
 }
 
 // Lion (Chen et al. 2023, algorithm 2): w' = w - lr (sign(b1 m + (1-b1) g) + wd w), m' = b2 m + (1-b2) g.
 void lion(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const auto& at = args.attrs.as<LionAttrs>();
   const double *w = input(args, 0), *g = input(args, 1), *m = input(args, 2);
-  const double lr = *input(args, 3), scale = input(args, 4) ? *input(args, 4) : 1;
-  const bool skip = !std::isfinite(scale);
+  const double lr = *input(args, 3), scale = scale_of_gradients(args, 4);
+  if (!std::isfinite(scale)) return;
   for (int64_t i = 0, n = args.in[0].count(); i < n; ++i) {
-    const double gi = scale * g[i], c = at.beta1 * m[i] + (1 - at.beta1) * gi;
-    const double wi = w[i] - lr * (double(c > 0) - double(c < 0) + at.weight_decay * w[i]);
-    const double mi = at.beta2 * m[i] + (1 - at.beta2) * gi;
-    output(args, 0)[i] = skip ? w[i] : wi;
-    output(args, 1)[i] = skip ? m[i] : mi;
-    if (!skip && !std::isfinite(gi)) report_not_finite(ctx);
+    const double gi = scale * g[i], mi = m[i], c = at.beta1 * mi + (1 - at.beta1) * gi;
+    output(args, 0)[i] = w[i] - lr * (double(c > 0) - double(c < 0) + at.weight_decay * w[i]);
+    output(args, 1)[i] = at.beta2 * mi + (1 - at.beta2) * gi;
+    if (!std::isfinite(gi)) report_not_finite(ctx);
   }
 }
 
 // v' = momentum v + g; the step along v', or with Nesterov's along g + momentum v'.
 void momentum(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const auto& at = args.attrs.as<MomentumAttrs>();
-  const double *v = input(args, 0), *g = input(args, 1), scale = input(args, 2) ? *input(args, 2) : 1;
-  const bool skip = !std::isfinite(scale);
-  for (int64_t i = 0, n = args.in[0].count(); i < n; ++i) {
+  const double *v = input(args, 0), *g = input(args, 1), scale = scale_of_gradients(args, 2);
+  double* step = output(args, 1);
+  const int64_t n = args.in[0].count();
+  if (!std::isfinite(scale)) return void(std::fill_n(step, n, 0.0));
+  for (int64_t i = 0; i < n; ++i) {
     const double gi = scale * g[i], vi = at.momentum * v[i] + gi;
-    output(args, 0)[i] = skip ? v[i] : vi;
-    output(args, 1)[i] = skip ? 0 : at.nesterov ? gi + at.momentum * vi : vi;
-    if (!skip && !std::isfinite(gi)) report_not_finite(ctx);
+    output(args, 0)[i] = vi;
+    step[i] = at.nesterov ? gi + at.momentum * vi : vi;
+    if (!std::isfinite(gi)) report_not_finite(ctx);
   }
 }
 
 // avg + mix (w - avg)
 void ema(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
-  const double *avg = input(args, 0), *w = input(args, 1);
-  const double mix = *input(args, 2), scale = input(args, 3) ? *input(args, 3) : 1;
-  const bool skip = !std::isfinite(scale);
-  for (int64_t i = 0, n = args.in[0].count(); i < n; ++i)
-    output(args, 0)[i] = skip ? avg[i] : avg[i] + mix * (w[i] - avg[i]);
+  const double *avg = input(args, 0), *w = input(args, 1), mix = *input(args, 2);
+  if (!std::isfinite(scale_of_gradients(args, 3))) return;
+  for (int64_t i = 0, n = args.in[0].count(); i < n; ++i) output(args, 0)[i] = avg[i] + mix * (w[i] - avg[i]);
 }
 
 // sqrt(sum of the squares of all elements of all inputs)
 void global_norm(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   double sum = 0;
   for (const View& g : args.in)
     for (int64_t i = 0, n = g.count(); i < n; ++i) sum += g.as<const double>()[i] * g.as<const double>()[i];
@@ -116,7 +105,6 @@ void global_norm(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 // norm > limit ? limit / norm : 1. A norm that is not finite gives NaN, which makes adamw skip the step.
 void clip_scale(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  if (ctx.thread != 0) return;
   const double norm = *input(args, 0), limit = *input(args, 1);
   const double scale = norm > limit ? limit / norm : 1;
   *output(args, 0) = std::isfinite(norm) ? scale : std::numeric_limits<double>::quiet_NaN();
