@@ -53,5 +53,24 @@ TEST(LoadTokenizer, NamesFileAndModelItCannotRead) {
   expect_contains(message, "'rwkv' is not supported");
 }
 
+// Made by tests/fuzz/make_tokenizer_corpus.py.
+TEST(LoadTokenizer, CorpusOfTheFuzzer) {
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(TOY_SOURCE_DIR) / "tests/fuzz/corpus/tokenizer")) {
+    const std::string name = entry.path().filename();
+    if (!name.ends_with(".gguf")) continue;
+    ++files;
+    const gguf::File file = gguf::File::open(entry.path());
+    const OptionalTokenizer loaded = try_load_tokenizer(file);
+    if (name.starts_with("bad_")) {
+      EXPECT_EQ(loaded.tokenizer, nullptr) << name;
+      EXPECT_EQ(message_of([&] { load_tokenizer(file); }), loaded.warning) << name;
+    } else {
+      EXPECT_EQ(loaded.tokenizer == nullptr, name == "ok_none.gguf") << name << ": " << loaded.warning;
+    }
+  }
+  EXPECT_GE(files, 30);
+}
+
 }  // namespace
 }  // namespace toy
