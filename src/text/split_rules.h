@@ -29,24 +29,24 @@ struct SplitRule {
   size_t least = 1, most = std::numeric_limits<size_t>::max();
 
   constexpr SplitRule maybe_after(CharSet s) const {
-    return with([&](SplitRule& r) { r.before = s; });
+    SplitRule rule = *this;
+    rule.before = s;
+    return rule;
   }
   constexpr SplitRule always_after(CharSet s) const {
-    return with([&](SplitRule& r) { r.before = s, r.before_required = true; });
+    SplitRule rule = maybe_after(s);
+    rule.before_required = true;
+    return rule;
   }
   constexpr SplitRule then_any(CharSet s) const {
-    return with([&](SplitRule& r) { r.after = s; });
+    SplitRule rule = *this;
+    rule.after = s;
+    return rule;
   }
   constexpr SplitRule times(size_t from, size_t to) const {
-    return with([&](SplitRule& r) { r.least = from, r.most = to; });
-  }
-
- private:
-  template <class F>
-  constexpr SplitRule with(F change) const {
-    SplitRule copy = *this;
-    change(copy);
-    return copy;
+    SplitRule rule = *this;
+    rule.least = from, rule.most = to;
+    return rule;
   }
 };
 

@@ -116,7 +116,7 @@ TEST(TrainBpe, SaysWhatIsWrong) {
 // One word of a megabyte, and few words that come often.
 TEST(TrainBpe, OddTextsTakeNoTime) {
   std::string digits;
-  for (int i = 0; i < 1 << 20; ++i) digits += char('a' + (i * i / 7) % 26);
+  for (uint32_t i = 0; i < 1u << 20; ++i) digits += char(uint32_t('a') + i * i / 7 % 26);
   EXPECT_EQ(train_bpe(digits, 2000)->vocab_size(), 2000);
   expect_contains(message_of([] { train_bpe(std::string(1 << 20, 'a'), 1000); }), "the text is too small");
 }
