@@ -74,11 +74,6 @@ void write_data(AtomicFile& out, const View& data, DType stored) {
 }
 
 void check_view(const std::string& name, const View& data, DType stored) {
-  const int rank = data.shape.rank();
-  check(rank >= 1 && rank <= kMaxFileRank, "gguf: tensor {}: {} has {} dimensions; a file holds 1 to {}",
-        in_quotes(name), data.shape.str(), rank, kMaxFileRank);
-  check(*std::min_element(data.shape.begin(), data.shape.end()) >= 1,
-        "gguf: tensor {}: {} has no elements; a file cannot hold that", in_quotes(name), data.shape.str());
   check(data.data != nullptr, "gguf: tensor {}: the view has no memory", in_quotes(name));
   check(data.contiguous(), "gguf: tensor {}: the view {} is not contiguous; copy it first", in_quotes(name),
         data.shape.str());
@@ -124,14 +119,26 @@ void Writer::add(std::string name, const View& data, DType stored) {
   add(std::move(name), std::span(&data, 1), stored);
 }
 
-void Writer::add(std::string name, std::span<const View> parts, DType stored) {
+void Writer::check_new(const std::string& name, const Shape& shape, DType stored) const {
   check(!name.empty() && name.size() <= kMaxName, "gguf: tensor {}: a name has 1 to {} bytes, not {}", in_quotes(name),
         kMaxName, name.size());
   const bool twice = std::any_of(items_.begin(), items_.end(), [&](const Item& item) { return item.name == name; });
   check(!twice, "gguf: tensor {}: added twice", in_quotes(name));
+  check(shape.rank() >= 1 && shape.rank() <= kMaxFileRank,
+        "gguf: tensor {}: {} has {} dimensions; a file holds 1 to {}", in_quotes(name), shape.str(), shape.rank(),
+        kMaxFileRank);
+  check(*std::min_element(shape.begin(), shape.end()) >= 1,
+        "gguf: tensor {}: {} has no elements; a file cannot hold that", in_quotes(name), shape.str());
+  check_rows(stored, shape, "gguf: tensor " + in_quotes(name));
+}
+
+void Writer::add(std::string name, std::span<const View> parts, DType stored) {
   check(!parts.empty(), "gguf: tensor {}: there is no view", in_quotes(name));
   Shape shape = parts.front().shape;
-  for (const View& part : parts) check_view(name, part, stored);
+  for (const View& part : parts) {
+    check_new(name, part.shape, stored);
+    check_view(name, part, stored);
+  }
   for (const View& part : parts.subspan(1)) {
     Shape like = shape;
     like[0] = part.shape[0];
@@ -139,8 +146,12 @@ void Writer::add(std::string name, std::span<const View> parts, DType stored) {
           shape.str());
     shape[0] += part.shape[0];
   }
-  check_rows(stored, shape, "gguf: tensor " + in_quotes(name));
-  items_.push_back({std::move(name), {parts.begin(), parts.end()}, shape, stored});
+  items_.push_back({std::move(name), {parts.begin(), parts.end()}, shape, stored, {}});
+}
+
+void Writer::add(std::string name, const Shape& shape, DType stored, std::function<void(const Sink&)> source) {
+  check_new(name, shape, stored);
+  items_.push_back({std::move(name), {}, shape, stored, std::move(source)});
 }
 
 void Writer::finish(const std::string& path) {
@@ -169,7 +180,12 @@ void Writer::finish(const std::string& path) {
   AtomicFile out(path);
   out.write(header.bytes());
   for (const Item& item : items_) {
+    const uint64_t end = out.bytes_written() + bytes_of(item.stored, item.shape);
     for (const View& part : item.parts) write_data(out, part, item.stored);
+    if (item.source) item.source([&](std::span<const std::byte> bytes) { out.write(bytes); });
+    if (out.bytes_written() != end)
+      fail_internal("gguf: tensor {}: its source ended {} bytes off", in_quotes(item.name),
+                    int64_t(out.bytes_written() - end));
     const std::string padding(padded(out.bytes_written()) - out.bytes_written(), '\0');
     out.write(padding);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "toy/base/error.h"
 #include "toy/tensor/quantize.h"
@@ -9,43 +10,59 @@
 namespace toy {
 namespace {
 
-double load(const void* p, DType t, int64_t i) {
+/// Calls f.template operator()<T>() for the storage of a type.
+template <class F>
+auto with_storage(DType t, F&& f) {
   switch (t) {
     case DType::f32:
-      return static_cast<const float*>(p)[i];
+      return f.template operator()<float>();
     case DType::f64:
-      return static_cast<const double*>(p)[i];
+      return f.template operator()<double>();
     case DType::f16:
-      return to_float(static_cast<const F16*>(p)[i]);
+      return f.template operator()<F16>();
     case DType::bf16:
-      return to_float(static_cast<const BF16*>(p)[i]);
+      return f.template operator()<BF16>();
     case DType::i32:
-      return static_cast<const int32_t*>(p)[i];
+      return f.template operator()<int32_t>();
     default:
       fail_without_element_size(t);
   }
 }
 
+template <class T>
+double load_as(const void* p, int64_t i) {
+  const T v = static_cast<const T*>(p)[i];
+  if constexpr (std::is_arithmetic_v<T>)
+    return double(v);
+  else
+    return double(to_float(v));
+}
+
+template <class T>
+void store_as(void* p, int64_t i, double v) {
+  T& to = static_cast<T*>(p)[i];
+  if constexpr (std::is_same_v<T, F16>)
+    to = to_f16(float(v));
+  else if constexpr (std::is_same_v<T, BF16>)
+    to = to_bf16(float(v));
+  else
+    to = T(v);
+}
+
+double load(const void* p, DType t, int64_t i) {
+  return with_storage(t, [&]<class T>() { return load_as<T>(p, i); });
+}
+
 void store(void* p, DType t, int64_t i, double v) {
-  switch (t) {
-    case DType::f32:
-      static_cast<float*>(p)[i] = float(v);
-      break;
-    case DType::f64:
-      static_cast<double*>(p)[i] = v;
-      break;
-    case DType::f16:
-      static_cast<F16*>(p)[i] = to_f16(float(v));
-      break;
-    case DType::bf16:
-      static_cast<BF16*>(p)[i] = to_bf16(float(v));
-      break;
-    case DType::i32:
-      static_cast<int32_t*>(p)[i] = int32_t(v);
-      break;
-    default:
-      fail_without_element_size(t);
-  }
+  with_storage(t, [&]<class T>() { store_as<T>(p, i, v); });
+}
+
+void convert_contiguous(const View& from, const View& to) {
+  with_storage(from.dtype, [&]<class From>() {
+    with_storage(to.dtype, [&]<class To>() {
+      for (int64_t i = 0, n = from.count(); i < n; ++i) store_as<To>(to.data, i, load_as<From>(from.data, i));
+    });
+  });
 }
 
 void convert_dim(const View& from, const View& to, int dim, int64_t source, int64_t& target) {
@@ -88,6 +105,7 @@ void convert(const View& from, const View& to) {
     return;
   }
   if (is_quantized(from.dtype) || is_quantized(to.dtype)) return convert_quantized(from, to);
+  if (from.contiguous()) return convert_contiguous(from, to);
   int64_t target = 0;
   convert_dim(from, to, 0, 0, target);
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -95,6 +96,11 @@ class Writer {
   void add(std::string name, const View& data, DType stored);
   /// One tensor of several views that differ only in their first dimension; their rows follow each other.
   void add(std::string name, std::span<const View> parts, DType stored);
+  /// Takes the next bytes of a tensor.
+  using Sink = std::function<void(std::span<const std::byte>)>;
+  /// A tensor whose bytes `source` hands over, all of them and in order, when finish() calls it: data that do not exist
+  /// before. What it throws ends finish().
+  void add(std::string name, const Shape& shape, DType stored, std::function<void(const Sink&)> source);
   /// Throws Error{bad_input} for an unwritable folder or a full disk; then nothing remains, and
   /// an earlier file of the same name is unchanged.
   void finish(const std::string& path);
@@ -105,7 +111,9 @@ class Writer {
     std::vector<View> parts;
     Shape shape;
     DType stored;
+    std::function<void(const Sink&)> source;  // of what is not in `parts`
   };
+  void check_new(const std::string& name, const Shape& shape, DType stored) const;
   std::string architecture_;
   std::vector<std::pair<std::string, Value>> metadata_;
   std::vector<Item> items_;
