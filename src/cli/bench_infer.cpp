@@ -44,7 +44,7 @@ size_t bytes_a_token(const Model& model) {
   size_t bytes = 0;
   for (const TensorSpec& t : tensors_of(model.spec))
     if (t.part != ModelPart::positions && (model.spec.tied || t.part != ModelPart::embedding))
-      bytes += size_t(t.shape.count()) * size_of(model.params->stored(t.name));
+      bytes += bytes_of(model.params->stored(t.name), t.shape);
   return bytes;
 }
 

@@ -117,7 +117,7 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
   const Compiled trained = graph_of("train", m, o, dev), decoded = graph_of("decode", m, o, dev);
   const Plan &train = trained.plan, &decode = decoded.plan;
   size_t weight_bytes = 0, state_bytes = 0;
-  for (const TensorSpec& t : tensors_of(m.spec)) weight_bytes += size_t(t.shape.count()) * size_of(m.dtype_of(t.name));
+  for (const TensorSpec& t : tensors_of(m.spec)) weight_bytes += bytes_of(m.dtype_of(t.name), t.shape);
   for (const StateSlot& s : state_slots(m.spec, DecodeShape{1, o.context})) state_bytes += s.type.bytes();
   const double token_flops = 2.0 * double(parameter_count(m.spec));
   double step_seconds = 0, token_seconds = 0;

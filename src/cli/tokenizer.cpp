@@ -10,7 +10,6 @@
 #include "cli/prompts.h"
 #include "toy/base/error.h"
 #include "toy/data/text_files.h"
-#include "toy/data/text_files.h"
 #include "toy/text/tokenizer.h"
 
 namespace toy::cli {

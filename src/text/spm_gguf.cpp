@@ -25,8 +25,7 @@ void SpmTokenizer::save(gguf::Writer& writer) const {
   const SpmVocabulary& v = vocabulary_;
   writer.set("tokenizer.ggml.model", gguf::Value(std::string(v.model == SpmModel::bpe ? "llama" : "t5")));
   writer.set("tokenizer.ggml.pre", gguf::Value(std::string("default")));
-  writer.set("tokenizer.ggml.scores", gguf::Value(gguf::Array(v.scores)));
-  save_vocabulary(v, writer);
+  save_vocabulary(v, writer, v.scores);
   writer.set("tokenizer.ggml.add_space_prefix", gguf::Value(v.add_space_prefix));
   if (v.remove_extra_whitespaces) writer.set("tokenizer.ggml.remove_extra_whitespaces", gguf::Value(true));
   if (!v.chars_map.empty()) {

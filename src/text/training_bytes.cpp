@@ -9,8 +9,9 @@
 namespace toy {
 namespace {
 
-// Characters (or bytes) of the distinct words of a text, estimated from those whose hash ends with zeros: as few as suffice. Long
-// words are counted one by one: a few may be most of the text, and a sample would have all of them or none.
+// Characters (or bytes) of the distinct words of a text, estimated from those whose hash ends with zeros: as few as
+// suffice. Long words are counted one by one: a few may be most of the text, and a sample would have all of them or
+// none.
 class DistinctWords {
  public:
   explicit DistinctWords(bool bytes) : bytes_(bytes) {}

@@ -124,8 +124,9 @@ void read_vocabulary(const gguf::File& file, const VocabularyDefaults& otherwise
   find_special_tokens(file.get_string("general.name", ""), v);
 }
 
-void save_vocabulary(const Vocabulary& v, gguf::Writer& writer) {
+void save_vocabulary(const Vocabulary& v, gguf::Writer& writer, const std::vector<float>& scores) {
   writer.set("tokenizer.ggml.tokens", gguf::Value(gguf::Array(v.tokens)));
+  if (!scores.empty()) writer.set("tokenizer.ggml.scores", gguf::Value(gguf::Array(scores)));
   writer.set("tokenizer.ggml.token_type", gguf::Value(gguf::Array(v.types)));
   for (const MainId& main : kMainIds) {
     if (const std::optional<int32_t> id = v.*main.member) writer.set(main.key, gguf::Value(uint32_t(*id)));

@@ -49,8 +49,8 @@ struct VocabularyDefaults {
 /// (llama-vocab.cpp, llama_vocab::impl::load): some texts make a token a control token that ends a generation, whatever
 /// its type in the file. Throws Error{bad_input} for ids outside the vocabulary.
 void read_vocabulary(const gguf::File& file, const VocabularyDefaults& otherwise, Vocabulary& v);
-/// The same keys.
-void save_vocabulary(const Vocabulary& v, gguf::Writer& writer);
+/// The same keys, and the tokens' scores, where there are some.
+void save_vocabulary(const Vocabulary& v, gguf::Writer& writer, const std::vector<float>& scores = {});
 /// Throws Error{bad_input} naming source, key and reason for what is no vocabulary: sizes, types, ids, tokens that are
 /// not UTF-8 or there twice.
 void check_vocabulary(const Vocabulary& v);

@@ -1,5 +1,5 @@
-// libFuzzer: the vocabulary of any GGUF file is either refused with an Error or gives a tokenizer that can be used: a text
-// in parts gives the ids of the whole, and comes back where the kind promises it.
+// libFuzzer: the vocabulary of any GGUF file is either refused with an Error or gives a tokenizer that can be used: a
+// text in parts gives the ids of the whole, and comes back where the kind promises it.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

@@ -18,9 +18,7 @@ const QuantIsa& best_isa() {
 }
 
 // Values of k that share an integer scale of the weights.
-size_t part_of(DType t) {
-  return t == DType::q2_k || t == DType::q3_k || t == DType::q6_k ? 16 : 32;
-}
+size_t part_of(DType t) { return t == DType::q2_k || t == DType::q3_k || t == DType::q6_k ? 16 : 32; }
 
 size_t sums_bytes(size_t rows) { return std::min(rows, kRowBlock) * kMostStrip * sizeof(float); }
 bool is_private(size_t rows, size_t k) { return rows * k <= kPrivate; }

@@ -1,5 +1,5 @@
-// Products on quantized weights with AVX2, without a dot product instruction for bytes. Only what stands between push and
-// pop is compiled for these instructions: code that other files share must not be.
+// Products on quantized weights with AVX2, without a dot product instruction for bytes. Only what stands between push
+// and pop is compiled for these instructions: code that other files share must not be.
 #include "backend/cpu/quant_isa.h"
 
 #if defined(__x86_64__)
@@ -58,7 +58,8 @@ struct Avx2 {
   // is at most 128, and 2 * 128 * 127 is, too.
   template <bool kSigned>
   static V dot(V sum, V w, V x) {
-    const V pairs = kSigned ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)) : _mm256_maddubs_epi16(w, x);
+    const V pairs =
+        kSigned ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)) : _mm256_maddubs_epi16(w, x);
     return add(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
   }
   static V dot_pairs(V sum, V a, V b) { return add(sum, _mm256_madd_epi16(a, b)); }
@@ -100,8 +101,7 @@ namespace toy::cpu {
 
 const QuantIsa* quant_avx2() {
   static const QuantIsa isa{2 * Avx2::kLanes, offset_of_type<Avx2>, run_avx2};
-  const bool there =
-      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool there = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   return there ? &isa : nullptr;
 }
 

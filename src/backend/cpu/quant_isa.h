@@ -16,8 +16,8 @@ struct QuantPart {
 
 /// The kernels of one instruction set.
 struct QuantIsa {
-  size_t strip;                ///< outputs that are computed together
-  int (*offset)(DType type);   ///< what is added to weights of this type to make them unsigned
+  size_t strip;               ///< outputs that are computed together
+  int (*offset)(DType type);  ///< what is added to weights of this type to make them unsigned
   void (*run)(const QuantPart& part, size_t strip);
 };
 

@@ -16,7 +16,9 @@ namespace {
 constexpr size_t kPanelK = 256;  // k of a panel
 
 template <class T>
-concept HasParts = requires { T::kPart; };
+concept HasParts = requires {
+  T::kPart;
+};
 
 template <class Isa, class T>
 class QuantTask {
@@ -118,7 +120,8 @@ class QuantTask {
     dots<MR>(panel, x, at * 8, 8, dot);
     for (int i = 0; i < MR; ++i) {
       const F xs = Isa::set1f(x_.scale[(r + i) * count + b]);
-      for (int g = 0; g < kGroups; ++g) y[i][g] = Isa::fma(Isa::mul(panel[g].d[at], xs), Isa::to_float(dot[i][g]), y[i][g]);
+      for (int g = 0; g < kGroups; ++g)
+        y[i][g] = Isa::fma(Isa::mul(panel[g].d[at], xs), Isa::to_float(dot[i][g]), y[i][g]);
       if constexpr (T::kMin) {
         const F all = Isa::set1f(x_.scaled_sum[(r + i) * count + b]);
         for (int g = 0; g < kGroups; ++g) y[i][g] = Isa::fma(panel[g].m[at], all, y[i][g]);
@@ -127,9 +130,7 @@ class QuantTask {
   }
 
   template <int MR>
-  inline void block_of_parts(const Panel<Isa> (&panel)[kGroups], size_t r, size_t c)
-    requires HasParts<T>
-  {
+  inline void block_of_parts(const Panel<Isa> (&panel)[kGroups], size_t r, size_t c) requires HasParts<T> {
     constexpr size_t kParts = kPanelK / T::kPart;
     const size_t blocks = p_.k / kPanelK;
     V total[MR][kGroups];

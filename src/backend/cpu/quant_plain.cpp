@@ -24,17 +24,39 @@ struct Plain {
     for (size_t l = 0; l < kLanes; ++l) v.lane[l] = op(l);
     return v;
   }
-  static V set1(uint32_t v) { return each([&](size_t) { return v; }); }
-  static V load(const uint32_t* p) { return each([&](size_t l) { return p[l]; }); }
-  static V and_(V a, V b) { return each([&](size_t l) { return a.lane[l] & b.lane[l]; }); }
-  static V or_(V a, V b) { return each([&](size_t l) { return a.lane[l] | b.lane[l]; }); }
-  static V add(V a, V b) { return each([&](size_t l) { return a.lane[l] + b.lane[l]; }); }
-  static V sub(V a, V b) { return each([&](size_t l) { return a.lane[l] - b.lane[l]; }); }
-  static V multiply(V a, V b) { return each([&](size_t l) { return a.lane[l] * b.lane[l]; }); }
-  static V shift_words(V v, int n) { return each([&](size_t l) { return v.lane[l] >> n; }); }
-  static V shift_words_left(V v, int n) { return each([&](size_t l) { return v.lane[l] << n; }); }
-  static V signed_byte(V v, int i) { return each([&](size_t l) { return uint32_t(int8_t(v.lane[l] >> (8 * i))); }); }
-  static V from_signed(V v) { return each([&](size_t l) { return v.lane[l] ^ 0x80808080; }); }
+  static V set1(uint32_t v) {
+    return each([&](size_t) { return v; });
+  }
+  static V load(const uint32_t* p) {
+    return each([&](size_t l) { return p[l]; });
+  }
+  static V and_(V a, V b) {
+    return each([&](size_t l) { return a.lane[l] & b.lane[l]; });
+  }
+  static V or_(V a, V b) {
+    return each([&](size_t l) { return a.lane[l] | b.lane[l]; });
+  }
+  static V add(V a, V b) {
+    return each([&](size_t l) { return a.lane[l] + b.lane[l]; });
+  }
+  static V sub(V a, V b) {
+    return each([&](size_t l) { return a.lane[l] - b.lane[l]; });
+  }
+  static V multiply(V a, V b) {
+    return each([&](size_t l) { return a.lane[l] * b.lane[l]; });
+  }
+  static V shift_words(V v, int n) {
+    return each([&](size_t l) { return v.lane[l] >> n; });
+  }
+  static V shift_words_left(V v, int n) {
+    return each([&](size_t l) { return v.lane[l] << n; });
+  }
+  static V signed_byte(V v, int i) {
+    return each([&](size_t l) { return uint32_t(int8_t(v.lane[l] >> (8 * i))); });
+  }
+  static V from_signed(V v) {
+    return each([&](size_t l) { return v.lane[l] ^ 0x80808080; });
+  }
   static V look_up(const int8_t (&table)[16], V index) {
     return each([&](size_t l) {
       uint32_t word = 0;
@@ -47,7 +69,9 @@ struct Plain {
     std::memcpy(&v, p, 4);
     return v;
   }
-  static V gather(const uint8_t* p, V offset) { return each([&](size_t l) { return word(p + offset.lane[l]); }); }
+  static V gather(const uint8_t* p, V offset) {
+    return each([&](size_t l) { return word(p + offset.lane[l]); });
+  }
   static void load_rows(const uint8_t* p, const uint32_t* offset, V (&v)[4]) {
     for (int i = 0; i < 4; ++i) v[i] = each([&](size_t l) { return word(p + offset[l] + 4 * i); });
   }
@@ -68,17 +92,33 @@ struct Plain {
   }
 
   static F zero() { return set1f(0); }
-  static F set1f(float v) { return each<F>([&](size_t) { return v; }); }
-  static F load_floats(const float* p) { return each<F>([&](size_t l) { return p[l]; }); }
+  static F set1f(float v) {
+    return each<F>([&](size_t) { return v; });
+  }
+  static F load_floats(const float* p) {
+    return each<F>([&](size_t l) { return p[l]; });
+  }
   static void store(F v, float* p) { std::memcpy(p, v.lane, sizeof(v.lane)); }
-  static F mul(F a, F b) { return each<F>([&](size_t l) { return a.lane[l] * b.lane[l]; }); }
-  static F fma(F a, F b, F c) { return each<F>([&](size_t l) { return std::fma(a.lane[l], b.lane[l], c.lane[l]); }); }
-  static F negative(F v) { return each<F>([&](size_t l) { return -v.lane[l]; }); }
-  static F to_float(V v) { return each<F>([&](size_t l) { return float(int32_t(v.lane[l])); }); }
-  static F half_low(V v) { return each<F>([&](size_t l) { return toy::to_float(F16{uint16_t(v.lane[l])}); }); }
+  static F mul(F a, F b) {
+    return each<F>([&](size_t l) { return a.lane[l] * b.lane[l]; });
+  }
+  static F fma(F a, F b, F c) {
+    return each<F>([&](size_t l) { return std::fma(a.lane[l], b.lane[l], c.lane[l]); });
+  }
+  static F negative(F v) {
+    return each<F>([&](size_t l) { return -v.lane[l]; });
+  }
+  static F to_float(V v) {
+    return each<F>([&](size_t l) { return float(int32_t(v.lane[l])); });
+  }
+  static F half_low(V v) {
+    return each<F>([&](size_t l) { return toy::to_float(F16{uint16_t(v.lane[l])}); });
+  }
   static F half_high(V v) { return half_low(shift_words(v, 16)); }
   // 2^(e-128) of the lowest byte e.
-  static F power_of_two(V v) { return each<F>([&](size_t l) { return std::ldexp(1.0f, int(v.lane[l] & 255) - 128); }); }
+  static F power_of_two(V v) {
+    return each<F>([&](size_t l) { return std::ldexp(1.0f, int(v.lane[l] & 255) - 128); });
+  }
 };
 
 }  // namespace

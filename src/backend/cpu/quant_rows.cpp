@@ -10,22 +10,20 @@ namespace toy::cpu::HWY_NAMESPACE {
 // n values, a multiple of 16, which share a scale.
 HWY_INLINE float quantize(const float* x, size_t n, int8_t* q) {
   constexpr float kLeast = 0x1p-100f;  // below, 127 / largest would not be finite
-  VF largest = hn::Zero(kF32);
-  Finite finite;
+  const VF nothing = hn::Zero(kF32);
+  VF largest = nothing, times_zero = nothing;  // NaN where a value is not finite
   for (size_t i = 0; i < n; i += kLanes) {
     const VF v = hn::LoadU(kF32, x + i);
     largest = hn::Max(largest, hn::Abs(v));
-    finite.see(v);
+    times_zero = hn::MulAdd(v, nothing, times_zero);
   }
   const float most = hn::GetLane(hn::MaxOfLanes(kF32, largest));
-  const bool zero = !(most > kLeast) || !finite.all();
+  const bool finite = hn::AllFalse(kF32, hn::IsNaN(times_zero)), zero = !(most > kLeast) || !finite;
   const VF inverse = set(zero ? 0.0f : 127.0f / most);
-  const hn::Rebind<int32_t, DF> i32;
   const hn::Rebind<int8_t, DF> i8;
   for (size_t i = 0; i < n; i += kLanes)
     hn::StoreU(hn::DemoteTo(i8, hn::NearestInt(hn::Mul(hn::LoadU(kF32, x + i), inverse))), i8, q + i);
-  (void)i32;
-  return !finite.all() ? std::numeric_limits<float>::quiet_NaN() : zero ? 0.0f : most / 127.0f;
+  return !finite ? std::numeric_limits<float>::quiet_NaN() : zero ? 0.0f : most / 127.0f;
 }
 
 HWY_MAYBE_UNUSED void quantize_rows_of_target(const float* x, size_t first, size_t last, int offset,

@@ -12,10 +12,10 @@ struct QuantRows {
   size_t scaled = 32;  ///< values that share a scale
   size_t part = 32;    ///< values that are summed up: those that share a scale of the weights
   int8_t* q = nullptr;
-  float* scale = nullptr;        ///< [k / scaled]
-  float* scaled_sum = nullptr;   ///< [k / scaled]: scale times the sum of the quantized values
-  int32_t* correction = nullptr; ///< [k / part]: minus the weights' offset times the sum of the quantized values
-  int16_t* sum = nullptr;        ///< [k / part]
+  float* scale = nullptr;         ///< [k / scaled]
+  float* scaled_sum = nullptr;    ///< [k / scaled]: scale times the sum of the quantized values
+  int32_t* correction = nullptr;  ///< [k / part]: minus the weights' offset times the sum of the quantized values
+  int16_t* sum = nullptr;         ///< [k / part]
 
   /// Bytes of memory for `rows` rows in any division.
   static size_t bytes(size_t rows, size_t k) { return rows * (k + k / 32 * 8 + k / 16 * 6) + 5 * 64; }

@@ -14,9 +14,9 @@ namespace {
 // The same block of several outputs.
 template <class Isa>
 struct BlockRows {
-  const uint8_t* p;             // of output 0
-  const uint32_t* offset;       // bytes from there to each output's
-  typename Isa::V v_offset;     // the same
+  const uint8_t* p;          // of output 0
+  const uint32_t* offset;    // bytes from there to each output's
+  typename Isa::V v_offset;  // the same
 
   // 16 bytes from `at` on: vector i has bytes 4i to 4i+3.
   inline void load(size_t at, typename Isa::V (&v)[4]) const { Isa::load_rows(p + at, offset, v); }
@@ -28,15 +28,16 @@ struct BlockRows {
 // What is unpacked of 256 k (or of as many as there are) for the lanes of one vector.
 template <class Isa>
 struct Panel {
-  typename Isa::V q[64];     // 4 k each
-  typename Isa::F d[8];      // of blocks of 32; [0] of a block of 256
-  typename Isa::F m[8];      // minimums, or [0] their scale
-  typename Isa::V scale[16]; // integer scales of the parts of a block of 256
-  typename Isa::V min[8];    // their integer minimums, two parts in a lane
+  typename Isa::V q[64];      // 4 k each
+  typename Isa::F d[8];       // of blocks of 32; [0] of a block of 256
+  typename Isa::F m[8];       // minimums, or [0] their scale
+  typename Isa::V scale[16];  // integer scales of the parts of a block of 256
+  typename Isa::V min[8];     // their integer minimums, two parts in a lane
 };
 
 // N of quant-formats: the values of IQ4; M: those of MXFP4.
-alignas(16) constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+alignas(16) constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                               1,    13,   25,  38,  53,  69,  89,  113};
 alignas(16) constexpr int8_t kMxfp4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 template <class Isa>

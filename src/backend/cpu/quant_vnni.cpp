@@ -1,5 +1,5 @@
-// Products on quantized weights with AVX-512 and its int8 dot product, which Highway 1.0.3 does not have. Only what stands
-// between push and pop is compiled for these instructions: code that other files share must not be.
+// Products on quantized weights with AVX-512 and its int8 dot product, which Highway 1.0.3 does not have. Only what
+// stands between push and pop is compiled for these instructions: code that other files share must not be.
 #include "backend/cpu/quant_isa.h"
 
 #if defined(__x86_64__)

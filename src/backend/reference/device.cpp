@@ -19,7 +19,9 @@ class ReferenceDevice final : public HostDevice {
  public:
   ReferenceDevice() : HostDevice(1) {}
   std::string_view name() const override { return "reference"; }
-  DType storage(DType logical) const override { return is_float(logical) || is_quantized(logical) ? DType::f64 : logical; }
+  DType storage(DType logical) const override {
+    return is_float(logical) || is_quantized(logical) ? DType::f64 : logical;
+  }
   DType compute() const override { return DType::f64; }
   std::span<const KernelRecord> kernels() const override { return kernels_; }
 
