@@ -30,8 +30,8 @@ int64_t vocabulary_of(const std::string& tokenizer) {
   if (tokenizer.empty()) return 0;
   if (tokenizer == "bytes") return 256;
   std::smatch parts;
-  check(std::regex_match(tokenizer, parts, std::regex("(spm|unigram):([1-9][0-9]{0,8})")),
-        "tokenizer is '{}'; use bytes, spm:V or unigram:V", tokenizer);
+  check(std::regex_match(tokenizer, parts, std::regex("(bpe|spm|unigram):([1-9][0-9]{0,8})")),
+        "tokenizer is '{}'; use bytes, bpe:V, spm:V or unigram:V", tokenizer);
   return std::stoll(parts[2]);
 }
 

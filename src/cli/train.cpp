@@ -261,8 +261,8 @@ struct FromScratch : Command {
     begin_group(app, "Model");
     add_option(app, "--size", o.size, fmt::format("Size or JSON file of dimensions: {}", fmt::join(size_names(), ", ")),
                suggested(size_names(), true));
-    add_option(app, "--tokenizer", o.tokenizer, "bytes, or spm:V or unigram:V (SentencePiece with V tokens)",
-               suggested({"bytes", "spm:", "unigram:"}));
+    add_option(app, "--tokenizer", o.tokenizer, "bytes, or bpe:V, spm:V or unigram:V with V tokens",
+               suggested({"bytes", "bpe:", "spm:", "unigram:"}));
     add_option(app, "--tokenizer-bytes", o.data.tokenizer_bytes,
                "Bytes of the corpus to train the tokenizer on, at most", at_least(1));
     add_option(app, "--context", o.context, "Positions of the model; 0 takes the size's own", at_least(0));

@@ -28,10 +28,10 @@ std::vector<std::byte> random_weights(DType type, int64_t outs, int64_t k, uint3
   std::normal_distribution<float> normal;
   std::vector<float> values(static_cast<size_t>(outs * k));
   for (float& v : values) v = normal(random);
-  std::vector<std::byte> blocks(size_t(outs) * bytes_of(type, {k}));
+  std::vector<std::byte> blocks(size_t(outs) * bytes_of(type, k));
   for (int64_t o = 0; o < outs; ++o)
     quantize(type, std::span(values).subspan(size_t(o * k), size_t(k)), {},
-             blocks.data() + size_t(o) * bytes_of(type, {k}));
+             blocks.data() + size_t(o) * bytes_of(type, k));
   return blocks;
 }
 
@@ -51,7 +51,7 @@ Array<float> product(const Case& c, int threads, int64_t first = 0, int64_t coun
                      const float* acc = nullptr) {
   if (count < 0) count = c.rows;
   Array<float> y({count, c.outs});
-  Buffer workspace(cpu::quant_workspace(size_t(count), size_t(c.k), threads));
+  Buffer workspace(cpu::quant_workspace(size_t(count), size_t(c.outs), size_t(c.k), threads));
   const cpu::QuantProduct p{
       c.x.data() + first * c.k, c.w.data(), c.type, size_t(count), size_t(c.outs), size_t(c.k), bias, acc, y.data()};
   ThreadPool& pool = pool_of(threads);

@@ -130,21 +130,21 @@ TEST_F(CliInfer, AnUnsupportedTokenizerLeavesIds) {
   const std::string key = "tokenizer.ggml.model";
   const size_t value = bytes.find("gpt2", bytes.find(key));
   ASSERT_NE(value, std::string::npos);
-  bytes.replace(value, 4, "bert");
-  const std::string bert = write("bert.gguf", bytes), text = tiny_corpus();
-  const std::vector<std::string> calls{"infer " + bert + " --prompt-ids 116,104 --n 3", "describe " + bert,
-                                       "bench infer " + bert + " --prompt 4 --decode 2 --repeat 1"};
+  bytes.replace(value, 4, "rwkv");
+  const std::string other = write("rwkv.gguf", bytes), text = tiny_corpus();
+  const std::vector<std::string> calls{"infer " + other + " --prompt-ids 116,104 --n 3", "describe " + other,
+                                       "bench infer " + other + " --prompt 4 --decode 2 --repeat 1"};
   for (const std::string& call : calls) {
     const Result r = toy(call);
     EXPECT_EQ(r.code, 0) << call << r.err;
-    EXPECT_NE(r.err.find("'bert' is not supported"), std::string::npos) << call << r.err;
+    EXPECT_NE(r.err.find("'rwkv' is not supported"), std::string::npos) << call << r.err;
   }
-  const std::string runs = "bytes, SentencePiece BPE and SentencePiece unigram";
-  refuses("infer " + bert + " --prompt a", {"bert.gguf", "'bert'", runs, "--prompt-ids"});
-  refuses("infer " + bert + " --prompt-ids 1 --stop a", {"'bert'", runs, "--stop"});
-  refuses("eval " + bert + " --file " + text, {"'bert'", runs});
-  refuses("tokenizer encode " + bert + " --text a", {"'bert'", runs});
-  refuses("train warm-start --init " + bert + " --corpus " + text + " --out " + path("warm"), {"'bert'", runs});
+  const std::string runs = "bytes, SentencePiece BPE and unigram, WordPiece";
+  refuses("infer " + other + " --prompt a", {"rwkv.gguf", "'rwkv'", runs, "--prompt-ids"});
+  refuses("infer " + other + " --prompt-ids 1 --stop a", {"'rwkv'", runs, "--stop"});
+  refuses("eval " + other + " --file " + text, {"'rwkv'", runs});
+  refuses("tokenizer encode " + other + " --text a", {"'rwkv'", runs});
+  refuses("train warm-start --init " + other + " --corpus " + text + " --out " + path("warm"), {"'rwkv'", runs});
 }
 
 // As `describe` takes it: the finished model, else the newest checkpoint.

@@ -81,9 +81,9 @@ std::vector<Case> grad_cases() {
 const OpSuite kAttentionGrad{
     .op = "attention_grad",
     .cases = grad_cases(),
-    .bad = {{grad_rows(4, 5, 2, 4, "4@0"), "attention: H=5 query heads are not a multiple of K=2 kv heads",
+    .bad = {{grad_rows(4, 5, 2, 4, "4@0"), "attention_grad: H=5 query heads are not a multiple of K=2 kv heads",
              AttentionAttrs{}},
-            {grad_rows(4, 0, 2, 4, "4@0"), "attention: q has H=0, expected at least 1", AttentionAttrs{}}},
+            {grad_rows(4, 0, 2, 4, "4@0"), "attention_grad: q has H=0, expected at least 1", AttentionAttrs{}}},
     .bound = by_sensitivity(),
     .rows = {"q", "k", "v", "o", "lse", "do", "seq", "pos"},
     .row_wise = false,

@@ -50,8 +50,11 @@ class Device {
   /// Zeroed memory, aligned to 64 bytes; DeviceBuffer returns it. Throws Error{failure} with the size when there is
   /// none.
   virtual void* allocate(size_t bytes) const = 0;
+  /// Returns what allocate() gave.
   virtual void release(void* memory) const noexcept = 0;
+  /// From the host's memory to the device's.
   virtual void upload(Place to, const void* from, size_t bytes) const = 0;
+  /// From the device's memory to the host's.
   virtual void download(void* to, Place from, size_t bytes) const = 0;
   /// From one place of the device to another that does not overlap it.
   virtual void copy(Place to, Place from, size_t bytes) const = 0;
@@ -102,6 +105,7 @@ class DeviceBuffer {
   }
   ~DeviceBuffer();
 
+  /// `offset` bytes from its beginning.
   Place at(size_t offset = 0) const { return {memory_, offset}; }
   size_t bytes() const { return bytes_; }
 

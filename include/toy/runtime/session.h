@@ -31,8 +31,9 @@ class ParamStore {
   bool has(std::string_view name) const { return entries_.find(name) != entries_.end(); }
   /// Its values as the device stores them. Throws naming the tensor, as all functions below.
   HostTensor host(std::string_view name) const;
-  /// Where the device holds it, and in which dtype.
+  /// Where the device holds it.
   Place place(std::string_view name) const { return entry(name).at; }
+  /// In which dtype the device holds it.
   DType stored(std::string_view name) const { return device_->storage(entry(name).type.dtype); }
   /// Its type.
   const TensorType& type(std::string_view name) const { return entry(name).type; }

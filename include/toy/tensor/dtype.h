@@ -70,6 +70,7 @@ static_assert([] {
   return true;
 }());
 
+/// What a type is.
 constexpr const DTypeInfo& info_of(DType t) { return kDTypes[size_t(t)]; }
 
 /// "f32", "q4_k", ...

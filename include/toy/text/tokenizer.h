@@ -91,8 +91,8 @@ std::shared_ptr<const Tokenizer> make_byte_tokenizer();
 
 /// The tokenizers that run today, for messages.
 inline constexpr const char* kSupportedTokenizers =
-    "bytes, SentencePiece BPE and unigram, WordPiece, and byte-level BPE with one of the pre-tokenizers in "
-    "docs/tokenizers.md";
+    "bytes, SentencePiece BPE and unigram, WordPiece, and byte-level BPE with a known "
+    "pre-tokenizer";
 /// Why the file's tokenizer cannot be loaded ("its tokenizer 'rwkv' is not supported"), or "".
 std::string unsupported_tokenizer(const gguf::File& file);
 /// From tokenizer.ggml.* keys. Throws naming file and reason for kinds that are not supported.

@@ -11,7 +11,7 @@ namespace toy {
 /// What the recipe is told.
 struct FromScratchOptions : RecipeOptions {
   std::string size = "small";       ///< a named size or a JSON file
-  std::string tokenizer = "bytes";  ///< as make_tokenizer() takes it: "bytes", "spm:V", "unigram:V"
+  std::string tokenizer = "bytes";  ///< as make_tokenizer() takes it: "bytes", "bpe:V", ...
   double init_scale = 1.0;          ///< matrices start as N(0, init_scale / sqrt(fan_in))
 };
 

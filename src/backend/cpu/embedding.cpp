@@ -40,7 +40,7 @@ void gather_elements(const ExecContext& ctx, const KernelArgs& args) {
 void gather_blocks(const ExecContext& ctx, const KernelArgs& args) {
   const View& table = args.in[0];
   const int64_t width = table.shape[1];
-  const size_t bytes = bytes_of(table.dtype, {width});
+  const size_t bytes = bytes_of(table.dtype, width);
   gather(ctx, args, [&](int64_t id, float* out) {
     dequantize(table.dtype, table.as<const std::byte>() + size_t(id) * bytes, {out, size_t(width)});
   });

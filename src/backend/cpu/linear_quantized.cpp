@@ -34,7 +34,8 @@ QuantProduct product_of(const KernelArgs& args) {
 bool accepts_rounded(const KernelQuery& q) noexcept { return q.products == DType::q8_0 && accepts(q); }
 
 size_t workspace_rounded(const KernelQuery& q) noexcept {
-  return quant_workspace(rows_of(q.in[kX].shape), size_t(q.in[kW].shape[1]), q.threads);
+  const Shape& w = q.in[kW].shape;
+  return quant_workspace(rows_of(q.in[kX].shape), size_t(w[0]), size_t(w[1]), q.threads);
 }
 
 void run_rounded(const ExecContext& ctx, const KernelArgs& args) noexcept {
@@ -67,7 +68,7 @@ void run_exact(const ExecContext& ctx, const KernelArgs& args) noexcept {
   auto* weights = reinterpret_cast<float*>(mine);
   auto* outputs = reinterpret_cast<float*>(mine + space.weights);
   const TeamMember alone{};
-  const size_t row_bytes = bytes_of(p.w_type, {int64_t(p.k)});
+  const size_t row_bytes = bytes_of(p.w_type, int64_t(p.k));
   Pieces claimed(int64_t(ceil_div(p.outs, kOutputs)), 1, ctx);
   for (Range piece = claimed.next(); piece.size() > 0; piece = claimed.next())
     for (int64_t s = piece.begin; s < piece.end; ++s) {

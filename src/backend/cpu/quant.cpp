@@ -1,6 +1,7 @@
 #include "backend/cpu/quant.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "backend/cpu/pieces.h"
 #include "backend/cpu/quant_isa.h"
@@ -24,17 +25,37 @@ size_t sums_bytes(size_t rows) { return std::min(rows, kRowBlock) * kMostStrip *
 bool is_private(size_t rows, size_t k) { return rows * k <= kPrivate; }
 size_t rows_bytes(size_t rows, size_t k) { return (QuantRows::bytes(rows, k) + 63) / 64 * 64; }
 
+// Fewer outputs than a strip: repeated ones make one of it.
+void narrow_product(const QuantProduct& p, const QuantIsa& isa, std::byte* workspace) {
+  const size_t row_bytes = bytes_of(p.w_type, int64_t(p.k));
+  std::byte* weights = workspace + quant_workspace(p.rows, isa.strip, p.k, 1);
+  auto* y = reinterpret_cast<float*>(weights + (isa.strip * row_bytes + 63) / 64 * 64);
+  for (size_t o = 0; o < isa.strip; ++o)
+    std::memcpy(weights + o * row_bytes, p.w + std::min(o, p.outs - 1) * row_bytes, row_bytes);
+  quant_product({p.x, weights, p.w_type, p.rows, isa.strip, p.k, nullptr, nullptr, y}, TeamMember(), workspace);
+  for (size_t r = 0; r < p.rows; ++r)
+    for (size_t o = 0; o < p.outs; ++o) {
+      float v = y[r * isa.strip + o];
+      if (p.bias) v += p.bias[o];
+      if (p.acc) v += p.acc[r * p.outs + o];
+      p.y[r * p.outs + o] = v;
+    }
+}
+
 }  // namespace
 
-size_t quant_workspace(size_t rows, size_t k, int threads) {
+size_t quant_workspace(size_t rows, size_t outs, size_t k, int threads) {
   // Fewer rows than planned may be private, and then need a copy for each thread.
   const size_t own = std::max<size_t>(1, std::min(rows, kPrivate / std::max<size_t>(k, 1)));
-  return std::max(rows_bytes(rows, k), rows_bytes(own, k) * size_t(threads)) + sums_bytes(rows) * size_t(threads);
+  const size_t narrow = outs < kMostStrip ? kMostStrip * (2 * k + rows * sizeof(float)) + 64 : 0;
+  return std::max(rows_bytes(rows, k), rows_bytes(own, k) * size_t(threads)) + sums_bytes(rows) * size_t(threads) +
+         narrow;
 }
 
 void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* workspace) {
   if (p.rows == 0 || p.outs == 0) return;
   const QuantIsa& isa = best_isa();
+  if (p.outs < isa.strip) return team.thread == 0 ? narrow_product(p, isa, workspace) : void();
   const bool is_own = is_private(p.rows, p.k);
   std::byte* memory = workspace + size_t(team.threads) * sums_bytes(p.rows);
   if (is_own) memory += size_t(team.thread) * rows_bytes(p.rows, p.k);
@@ -44,7 +65,7 @@ void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* wor
   if (!is_own) team.barrier();
   const size_t blocks = (p.rows + kRowBlock - 1) / kRowBlock, block = (p.rows + blocks - 1) / blocks,
                strips = (p.outs + isa.strip - 1) / isa.strip;
-  const size_t strip_bytes = std::max<size_t>(1, isa.strip * bytes_of(p.w_type, {int64_t(p.k)}));
+  const size_t strip_bytes = std::max<size_t>(1, isa.strip * bytes_of(p.w_type, int64_t(p.k)));
   // A claim is small beside its work: 16 KiB of weights, or half a million multiplications.
   const size_t least = std::max<size_t>(1, std::min(16384 / strip_bytes, 500'000 / (isa.strip * p.k * block) + 1));
   Pieces claimed(int64_t(strips * blocks), int64_t(least), team);

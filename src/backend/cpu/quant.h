@@ -33,7 +33,7 @@ struct QuantProduct {
   float* y = nullptr;           ///< [rows,outs]
 };
 /// Bytes for all threads together, enough for any number of rows up to `rows`.
-size_t quant_workspace(size_t rows, size_t k, int threads);
+size_t quant_workspace(size_t rows, size_t outs, size_t k, int threads);
 void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* workspace);
 
 }  // namespace toy::cpu

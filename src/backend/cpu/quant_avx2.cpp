@@ -28,7 +28,7 @@ struct Avx2 {
   using V = __m256i;
   using F = __m256;
   static V set1(uint32_t v) { return _mm256_set1_epi32(int(v)); }
-  static V load(const uint32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const V*>(p)); }
+  static V multiples(uint32_t n) { return _mm256_mullo_epi32(_mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0), set1(n)); }
   static V and_(V a, V b) { return _mm256_and_si256(a, b); }
   static V or_(V a, V b) { return _mm256_or_si256(a, b); }
   static V add(V a, V b) { return _mm256_add_epi32(a, b); }
@@ -45,10 +45,10 @@ struct Avx2 {
   static V gather(const uint8_t* p, V offset) {
     return _mm256_i32gather_epi32(reinterpret_cast<const int*>(p), offset, 1);
   }
-  static void load_rows(const uint8_t* p, const uint32_t* offset, V (&v)[4]) {
-    const auto row = [&](int i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + offset[i])); };
+  static void load_rows(const uint8_t* p, size_t stride, V (&v)[4]) {
+    const auto row = [&](size_t i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i * stride)); };
     V z[4];
-    for (int j = 0; j < 4; ++j) z[j] = _mm256_inserti128_si256(_mm256_castsi128_si256(row(j)), row(j + 4), 1);
+    for (size_t j = 0; j < 4; ++j) z[j] = _mm256_inserti128_si256(_mm256_castsi128_si256(row(j)), row(j + 4), 1);
     const V a = _mm256_unpacklo_epi32(z[0], z[1]), b = _mm256_unpackhi_epi32(z[0], z[1]),
             c = _mm256_unpacklo_epi32(z[2], z[3]), d = _mm256_unpackhi_epi32(z[2], z[3]);
     v[0] = _mm256_unpacklo_epi64(a, c), v[1] = _mm256_unpackhi_epi64(a, c);
@@ -101,7 +101,7 @@ namespace toy::cpu {
 
 const QuantIsa* quant_avx2() {
   static const QuantIsa isa{2 * Avx2::kLanes, offset_of_type<Avx2>, run_avx2};
-  const bool there = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool there = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   return there ? &isa : nullptr;
 }
 

@@ -13,7 +13,8 @@
 namespace toy::cpu {
 namespace {
 
-constexpr size_t kPanelK = 256;  // k of a panel
+constexpr size_t kPanelK = 256;   // k of a panel
+constexpr size_t kManyRows = 16;  // from here on arithmetic takes longer than memory
 
 template <class T>
 concept HasParts = requires {
@@ -31,19 +32,21 @@ class QuantTask {
  public:
   explicit QuantTask(const QuantPart& part) : p_(*part.p), x_(part.x.from(part.row)), part_(part) {}
 
+  // A strip begins earlier where it would end behind the last output; p_.outs is at least a strip.
   void strip(size_t s) {
-    const size_t first = s * kStrip, row_bytes = p_.k / block() * T::kBytes, all = ceil(p_.k, kPanelK);
+    const size_t first = std::min(s * kStrip, p_.outs - kStrip), row_bytes = p_.k / block() * T::kBytes,
+                 all = ceil(p_.k, kPanelK);
+    const auto* w = reinterpret_cast<const uint8_t*>(p_.w) + first * row_bytes;
     BlockRows<Isa> rows[kGroups];
-    alignas(64) uint32_t offset[kGroups][Isa::kLanes];
-    for (int g = 0; g < kGroups; ++g) {
-      const size_t begin = std::min(first + size_t(g) * Isa::kLanes, p_.outs - 1);
-      for (size_t l = 0; l < Isa::kLanes; ++l)  // past the last output it is repeated, and not stored
-        offset[g][l] = uint32_t((std::min(begin + l, p_.outs - 1) - begin) * row_bytes);
-      rows[g] = {reinterpret_cast<const uint8_t*>(p_.w) + begin * row_bytes, offset[g], Isa::load(offset[g])};
-    }
+    for (size_t g = 0; g < kGroups; ++g)
+      rows[g] = {w + g * Isa::kLanes * row_bytes, row_bytes, Isa::multiples(uint32_t(row_bytes))};
+    // What this thread probably reads next, a part with each panel.
+    const uint8_t* next = w + kStrip * row_bytes;
+    const size_t fetched = s + 1 < p_.outs / kStrip && part_.rows < kManyRows ? ceil(kStrip * row_bytes, all) : 0;
     Panel<Isa> panel[kGroups];
     for (size_t c = 0; c < all; ++c) {
       const size_t blocks = std::min(kPanelK, p_.k - c * kPanelK) / block();
+      for (size_t at = 0; at < fetched; at += 64) __builtin_prefetch(next + c * fetched + at);
       for (int g = 0; g < kGroups; ++g) {
         if constexpr (HasParts<T>) {
           T::unpack(rows[g], panel[g]);
@@ -51,12 +54,10 @@ class QuantTask {
           for (size_t b = 0; b < blocks; ++b) T::unpack(rows[g].next(b * T::kBytes), b, panel[g]);
         }
         rows[g] = rows[g].next(blocks * T::kBytes);
-        if (c + 1 < all)
-          for (size_t l = 0; l < Isa::kLanes; ++l) __builtin_prefetch(rows[g].p + offset[g][l] + 128);
       }
       pass(panel, c, blocks);
     }
-    store(first);
+    store(first, s * kStrip);
   }
 
  private:
@@ -176,16 +177,16 @@ class QuantTask {
 
   float* sum(size_t r, int g) const { return part_.sums + r * kStrip + size_t(g) * Isa::kLanes; }
 
-  void store(size_t first) const {
-    const size_t n = std::min(kStrip, p_.outs - first);
+  // Outputs from `from` on of the strip that begins at `first`.
+  void store(size_t first, size_t from) const {
     for (size_t r = 0; r < part_.rows; ++r) {
-      const float* from = part_.sums + r * kStrip;
-      const size_t at = (part_.row + r) * p_.outs + first;
-      for (size_t o = 0; o < n; ++o) {
-        float v = from[o];
-        if (p_.bias) v += p_.bias[first + o];
-        if (p_.acc) v += p_.acc[at + o];
-        p_.y[at + o] = v;
+      const float* sums = part_.sums + r * kStrip;
+      const size_t row = (part_.row + r) * p_.outs;
+      for (size_t o = from; o < std::min(first + kStrip, p_.outs); ++o) {
+        float v = sums[o - first];
+        if (p_.bias) v += p_.bias[o];
+        if (p_.acc) v += p_.acc[row + o];
+        p_.y[row + o] = v;
       }
     }
   }

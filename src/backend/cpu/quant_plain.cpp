@@ -27,8 +27,8 @@ struct Plain {
   static V set1(uint32_t v) {
     return each([&](size_t) { return v; });
   }
-  static V load(const uint32_t* p) {
-    return each([&](size_t l) { return p[l]; });
+  static V multiples(uint32_t n) {
+    return each([&](size_t l) { return uint32_t(l) * n; });
   }
   static V and_(V a, V b) {
     return each([&](size_t l) { return a.lane[l] & b.lane[l]; });
@@ -72,8 +72,8 @@ struct Plain {
   static V gather(const uint8_t* p, V offset) {
     return each([&](size_t l) { return word(p + offset.lane[l]); });
   }
-  static void load_rows(const uint8_t* p, const uint32_t* offset, V (&v)[4]) {
-    for (int i = 0; i < 4; ++i) v[i] = each([&](size_t l) { return word(p + offset[l] + 4 * i); });
+  static void load_rows(const uint8_t* p, size_t stride, V (&v)[4]) {
+    for (int i = 0; i < 4; ++i) v[i] = each([&](size_t l) { return word(p + l * stride + 4 * i); });
   }
   template <bool kSigned>
   static V dot(V sum, V w, V x) {

@@ -14,15 +14,15 @@ namespace {
 // The same block of several outputs.
 template <class Isa>
 struct BlockRows {
-  const uint8_t* p;          // of output 0
-  const uint32_t* offset;    // bytes from there to each output's
-  typename Isa::V v_offset;  // the same
+  const uint8_t* p;         // of output 0
+  size_t stride;            // bytes from an output to the next
+  typename Isa::V offsets;  // bytes from p to each output's
 
   // 16 bytes from `at` on: vector i has bytes 4i to 4i+3.
-  inline void load(size_t at, typename Isa::V (&v)[4]) const { Isa::load_rows(p + at, offset, v); }
+  inline void load(size_t at, typename Isa::V (&v)[4]) const { Isa::load_rows(p + at, stride, v); }
   // 4 bytes from `at` on, which must lie in the block.
-  inline typename Isa::V word(size_t at) const { return Isa::gather(p + at, v_offset); }
-  BlockRows next(size_t bytes) const { return {p + bytes, offset, v_offset}; }
+  inline typename Isa::V word(size_t at) const { return Isa::gather(p + at, offsets); }
+  BlockRows next(size_t bytes) const { return {p + bytes, stride, offsets}; }
 };
 
 // What is unpacked of 256 k (or of as many as there are) for the lanes of one vector.

@@ -29,7 +29,9 @@ struct Vnni {
   using V = __m512i;
   using F = __m512;
   static V set1(uint32_t v) { return _mm512_set1_epi32(int(v)); }
-  static V load(const uint32_t* p) { return _mm512_loadu_si512(p); }
+  static V multiples(uint32_t n) {
+    return _mm512_mullo_epi32(_mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), set1(n));
+  }
   static V and_(V a, V b) { return _mm512_and_si512(a, b); }
   static V or_(V a, V b) { return _mm512_or_si512(a, b); }
   static V add(V a, V b) { return _mm512_add_epi32(a, b); }
@@ -43,10 +45,10 @@ struct Vnni {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(table))), index);
   }
   static V gather(const uint8_t* p, V offset) { return _mm512_i32gather_epi32(offset, p, 1); }
-  static void load_rows(const uint8_t* p, const uint32_t* offset, V (&v)[4]) {
-    const auto row = [&](int i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + offset[i])); };
+  static void load_rows(const uint8_t* p, size_t stride, V (&v)[4]) {
+    const auto row = [&](size_t i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i * stride)); };
     V z[4];
-    for (int j = 0; j < 4; ++j) {
+    for (size_t j = 0; j < 4; ++j) {
       z[j] = _mm512_castsi128_si512(row(j));
       z[j] = _mm512_inserti32x4(z[j], row(j + 4), 1);
       z[j] = _mm512_inserti32x4(z[j], row(j + 8), 2);
