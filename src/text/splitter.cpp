@@ -78,16 +78,10 @@ class RuleMatcher {
   /// The end of the characters of `set` that begin at `at`. The run found last is remembered, or else a long one that
   /// several rules look at from several places would cost the square of its length.
   size_t end_of_run(CharSet set, size_t at) {
-    if (set == run_.set && at >= run_.begin && at < run_.end) {
-      saw_end_ |= run_.saw_end;
-      return run_.end;
-    }
-    const bool before = saw_end_;
-    saw_end_ = false;
+    if (set == run_.set && at >= run_.begin && at < run_.end) return run_.end;
     size_t end = at;
     for (Char c = look(end); set.contains(c.classes); c = look(end)) end += c.bytes;
-    run_ = {set, at, end, saw_end_};
-    saw_end_ |= before;
+    run_ = {set, at, end};
     return end;
   }
 
@@ -179,7 +173,6 @@ class RuleMatcher {
   struct Run {
     CharSet set;
     size_t begin = 0, end = 0;
-    bool saw_end = false;
   } run_;
 };
 

@@ -6,14 +6,15 @@
 The file has
   texts       short texts with every class of character that a pre-tokenizer looks at
   fragments, ranges   what random texts are made of (see `random_text`, which tests/text/split_test.cpp repeats)
-  words       pre-tokenizer -> for each text the lengths of its words in bytes, and for each thousand of 10,000 random
-              texts a hash of those lengths
+  assigned    first and last of the runs of characters that Unicode 14 assigns below U+10000
+  words       pre-tokenizer -> for each text the lengths of its words in bytes; for each thousand of 10,000 random texts a hash
+              of those lengths; one for texts with each of the assigned characters
   bpe         a small vocabulary, trained here, and for pre-tokenizers with and without `ignore_merges` the ids of the
               texts and the hashes of the random texts' ids
   wordpiece   the same of a BERT tokenizer, in the names that GGUF has: "_" (U+2581) before what begins a word
 
-Every pre-tokenizer is the one in a tokenizer.json on the Hugging Face Hub (Sequence, Digits, Punctuation, Split), with the
-exact regular expressions; those of `default` are llama.cpp's, which has it for files that name none.  Random texts have only
+Every pre-tokenizer is the one in a tokenizer.json on the Hugging Face Hub (Sequence, Digits, Split), with the exact
+regular expressions; those of `default` are llama.cpp's, which has it for files that name none.  Random texts have only
 characters that Unicode 14 assigns, so that it does not matter which later version somebody's tables are.
 """
 import collections
@@ -75,7 +76,8 @@ PRE_TOKENIZERS = {
     "qwen2": [split(QWEN2)],
     "qwen35": [split(QWEN35)],
     "smollm": [digits(True), split(GPT2)],
-    "falcon": [pre_tokenizers.Punctuation("contiguous"), split(GPT2), split("[0-9][0-9][0-9]")],
+    # Punctuation("contiguous") in the model, as llama.cpp writes it: tokenizers has Unicode 8's punctuation there.
+    "falcon": [split(r"[\p{P}\$\+<=>\^~\|`]+"), split(GPT2), split("[0-9][0-9][0-9]")],
     "gpt-4o": [split(cased(ANY_CONTRACTION + "?", r"\p{N}{1,3}"))],
     "tekken": [split(cased("", r"\p{N}"))],
     "deepseek-llm": [split(r"[\r\n]"), split(r"\s?[" + DEEPSEEK_LETTERS + "]+"),
@@ -159,16 +161,27 @@ def fold(sum, number):  # FNV-1a with numbers in place of bytes
     return (sum ^ number) * 1099511628211 & MASK
 
 
-def hashes(texts, numbers_of):
+def hashes(texts, numbers_of, block=BLOCK):
     """Of each block of texts: all numbers, and a 0 after each text (which no length is; ids count from 1)."""
     out = []
-    for at in range(0, len(texts), BLOCK):
+    for at in range(0, len(texts), block):
         sum = 14695981039346656037
-        for text in texts[at:at + BLOCK]:
+        for text in texts[at:at + block]:
             for number in numbers_of(text):
                 sum = fold(sum, number)
             sum = fold(sum, 0)
         out.append(f"{sum:016x}")
+    return out
+
+
+def runs(numbers):
+    """[2, 3, 4, 7] -> [2, 4, 7, 7]"""
+    out = []
+    for n in numbers:
+        if out and out[-1] == n - 1:
+            out[-1] = n
+        else:
+            out += [n, n]
     return out
 
 
@@ -221,11 +234,14 @@ def main():
         bad = [hex(c) for c in range(first, last + 1) if unicodedata.category(chr(c)) in ("Cn", "Cs")]
         assert not bad, bad
     randoms = [random_text(seed) for seed in range(RANDOM_TEXTS)]
+    assigned = [c for c in range(0x10000) if unicodedata.category(chr(c)) not in ("Cn", "Cs")]
+    each = ["a" + chr(c) + chr(c) + " " + chr(c) + "1" for c in assigned]
     words = {}
     for name, steps in PRE_TOKENIZERS.items():
         pre = pre_tokenizers.Sequence(steps)
         lengths = lambda text: [len(w.encode()) for w, _ in pre.pre_tokenize_str(text)]
-        words[name] = {"texts": [" ".join(map(str, lengths(t))) for t in TEXTS], "hashes": hashes(randoms, lengths)}
+        words[name] = {"texts": [" ".join(map(str, lengths(t))) for t in TEXTS], "hashes": hashes(randoms, lengths),
+                       "each": hashes(each, lengths, len(each))[0]}
     tokens, merges = trained_vocabulary()
     extra = ["Ġindented", "camelCaseWord"]  # no merge makes them: only ignore_merges finds them
     assert not set(extra) & set(tokens)
@@ -233,7 +249,7 @@ def main():
     ids = {name: expected(bpe(tokens, merges, PRE_TOKENIZERS[name], name == "llama-bpe"), randoms)
            for name in ("gpt-2", "llama-bpe", "deepseek-llm")}
     bert, bert_tokens = wordpiece()
-    golden = {"texts": TEXTS, "fragments": FRAGMENTS, "ranges": RANGES, "words": words,
+    golden = {"texts": TEXTS, "fragments": FRAGMENTS, "ranges": RANGES, "assigned": runs(assigned), "words": words,
               "bpe": {"tokens": tokens, "merges": merges, "ids": ids},
               "wordpiece": {"tokens": bert_tokens, "ids": expected(bert, randoms)}}
     text = json.dumps(golden, ensure_ascii=True, indent=0, separators=(",", ":"))

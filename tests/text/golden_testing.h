@@ -58,17 +58,40 @@ class TokenizerGolden {
       EXPECT_EQ(numbers(texts[i].get<std::string>()), wanted) << "text " << i << ": " << texts[i];
     }
     for (uint64_t block = 0; block < kRandomTexts / kBlock; ++block) {
-      uint64_t sum = 14695981039346656037u;
-      const auto fold = [&sum](int64_t n) { sum = (sum ^ uint64_t(n)) * 1099511628211u; };
-      for (uint64_t i = 0; i < kBlock; ++i) {
-        for (const int64_t n : numbers(random_text(block * kBlock + i))) fold(n);
-        fold(0);
-      }
-      EXPECT_EQ(fmt::format("{:016x}", sum), expected["hashes"][block].get<std::string>()) << "block " << block;
+      Sum sum;
+      for (uint64_t i = 0; i < kBlock; ++i) sum.add(numbers(random_text(block * kBlock + i)));
+      EXPECT_EQ(sum.text(), expected["hashes"][block].get<std::string>()) << "block " << block;
     }
   }
 
+  /// The same for a text with each character that Unicode 14 assigns.
+  template <class F>
+  void compare_each_character(const nlohmann::json& expected, const F& numbers) const {
+    Sum sum;
+    const auto& runs = json_["assigned"];
+    for (size_t i = 0; i < runs.size(); i += 2) {
+      for (uint32_t c = runs[i]; c <= runs[i + 1].get<uint32_t>(); ++c) {
+        const std::string character = utf8_encode(c);
+        sum.add(numbers("a" + character + character + " " + character + "1"));
+      }
+    }
+    EXPECT_EQ(sum.text(), expected["each"].get<std::string>());
+  }
+
  private:
+  /// hashes() of make_tokenizer_golden.py: FNV-1a with numbers in place of bytes.
+  class Sum {
+   public:
+    void add(const std::vector<int64_t>& numbers) {
+      for (const int64_t n : numbers) fold(n);
+      fold(0);
+    }
+    std::string text() const { return fmt::format("{:016x}", sum_); }
+
+   private:
+    void fold(int64_t n) { sum_ = (sum_ ^ uint64_t(n)) * 1099511628211u; }
+    uint64_t sum_ = 14695981039346656037u;
+  };
   nlohmann::json json_;
 };
 
