@@ -31,7 +31,8 @@ struct Train : Command {
   std::string corpus, spec = "spm:512", out;
   void add(CLI::App& app) {
     add_option(app, "--corpus", corpus, "Text file to train on", file_name())->required();
-    add_option(app, "--tokenizer", spec, "bpe:V (byte-level BPE), spm:V or unigram:V (SentencePiece) with V tokens, or bytes",
+    add_option(app, "--tokenizer", spec,
+               "bpe:V (byte-level BPE), spm:V or unigram:V (SentencePiece) with V tokens, or bytes",
                suggested({"bytes", "bpe:", "spm:", "unigram:"}));
     add_option(app, "--out", out, "GGUF file to write, a vocabulary without weights", file_name())->required();
   }

@@ -61,7 +61,8 @@ TEST(Signature, NamesTheColumnOfADefect) {
   EXPECT_EQ(broken("f"), "signature 'f': expected ( at column 1");
   EXPECT_EQ(broken("(x:[N]) -> y:[N]"), "signature '(x:[N]) -> y:[N]': expected a name at column 0");
   EXPECT_EQ(broken("f(x[N]) -> y:[N]"), "signature 'f(x[N]) -> y:[N]': expected : at column 3");
-  EXPECT_EQ(broken("f(x:N]) -> y:[N]"), "signature 'f(x:N]) -> y:[N]': expected float, weight, any, f32 or i32 at column 5");
+  EXPECT_EQ(broken("f(x:N]) -> y:[N]"),
+            "signature 'f(x:N]) -> y:[N]': expected float, weight, any, f32 or i32 at column 5");
   EXPECT_EQ(broken("f(x:[N]) y:[N]"), "signature 'f(x:[N]) y:[N]': expected -> at column 9");
   EXPECT_EQ(broken("f(x:[...,N]) -> y:[N]"), "signature 'f(x:[...,N]) -> y:[N]': expected ] at column 8");
   EXPECT_EQ(broken("f(x:[N"), "signature 'f(x:[N': expected a name at column 6");

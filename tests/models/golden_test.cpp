@@ -7,8 +7,8 @@
 
 #include "testing/files.h"
 #include "testing/test_device.h"
-#include "toy/decode/decoder.h"
 #include "toy/backend/devices.h"
+#include "toy/decode/decoder.h"
 #include "toy/train/trainer.h"
 
 namespace toy {
