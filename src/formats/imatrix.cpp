@@ -1,0 +1,92 @@
+#include "toy/formats/imatrix.h"
+
+#include <cmath>
+
+#include "gguf_cursor.h"
+#include "gguf_types.h"
+#include "toy/base/error.h"
+#include "toy/formats/gguf.h"
+#include "toy/formats/mapped_file.h"
+
+namespace toy::gguf {
+namespace {
+
+constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts";
+
+std::span<const float> floats_of(const File& file, const TensorInfo& t) {
+  check(t.dtype == DType::f32, "{}: tensor {} is {}, expected F32", file.path(), in_quotes(t.name), t.type_name);
+  return {reinterpret_cast<const float*>(t.data), size_t(t.shape.count())};
+}
+
+// Sums of squares and how many went into them, one count for each expert. An expert that was never asked counts evenly.
+Imatrix from_gguf(const File& file) {
+  Imatrix m;
+  if (file.has("imatrix.datasets")) m.datasets = file.get_strings("imatrix.datasets");
+  m.chunks = file.get_u32("imatrix.chunk_count", 0);
+  for (const TensorInfo& t : file.tensors()) {
+    if (!t.name.ends_with(kSums)) continue;
+    const std::string name = t.name.substr(0, t.name.size() - kSums.size());
+    const std::span<const float> sums = floats_of(file, t);
+    const std::span<const float> counts = floats_of(file, file.require(name + std::string(kCounts)));
+    check(sums.size() % counts.size() == 0, "{}: tensor {} has {} sums for {} counts", file.path(), in_quotes(name),
+          sums.size(), counts.size());
+    std::vector<float>& means = m.columns[name];
+    const size_t width = sums.size() / counts.size();
+    for (size_t i = 0; i < sums.size(); ++i)
+      means.push_back(counts[i / width] > 0 ? sums[i] / counts[i / width] : 1.0f);
+  }
+  return m;
+}
+
+// Number of entries; name, calls and values of each, the sums of `calls` means; then, in newer files, the number of
+// chunks and the name of the text. Numbers are i32, and so are the lengths of names.
+Imatrix from_dat(std::span<const std::byte> bytes, const std::string& file) {
+  Imatrix m;
+  Cursor in(bytes, file);
+  const auto read_count = [&](std::string_view what, size_t least) {
+    const auto n = in.read<int32_t>(what);
+    if (n < 0) in.fail("{} is {}; neither an imatrix nor a GGUF file", what, n);
+    in.check_count(uint64_t(n), least, what);
+    return size_t(n);
+  };
+  const auto read_text = [&](std::string_view what) {
+    std::string text(read_count(what, 1), '\0');
+    in.read_into(text.data(), text.size(), what);
+    return text;
+  };
+  const size_t entries = read_count("the number of entries", 16);
+  for (size_t i = 0; i < entries; ++i) {
+    in.set_context(fmt::format("entry {} of {}", i + 1, entries));
+    const std::string name = read_text("the length of the name");
+    in.set_context(fmt::format("entry {}", in_quotes(name)));
+    const auto calls = in.read<int32_t>("the number of calls");
+    std::vector<float> values(read_count("the number of values", sizeof(float)));
+    in.read_into(values.data(), values.size(), "the values");
+    if (calls > 0)
+      for (float& v : values) v /= float(calls);
+    if (!m.columns.emplace(name, std::move(values)).second) in.fail("the name occurs twice");
+  }
+  in.set_context("the end");
+  if (in.remaining() > 0) m.chunks = uint32_t(in.read<int32_t>("the number of chunks"));
+  if (in.remaining() > 0) m.datasets.push_back(read_text("the name of the text"));
+  return m;
+}
+
+}  // namespace
+
+Imatrix parse_imatrix(std::span<const std::byte> bytes, const std::string& name) {
+  const bool gguf = bytes.size() >= kMagic.size() && std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) == 0;
+  Imatrix m = gguf ? from_gguf(File::parse(bytes, name)) : from_dat(bytes, name);
+  check(!m.columns.empty(), "{}: it holds no importance matrix", name);
+  for (const auto& [tensor, values] : m.columns)
+    for (const float v : values)
+      check(v >= 0 && std::isfinite(v), "{}: tensor {}: an importance is {}", name, in_quotes(tensor), v);
+  return m;
+}
+
+Imatrix read_imatrix(const std::string& path) {
+  const MappedFile file = MappedFile::open(path);
+  return parse_imatrix(file.bytes(), path);
+}
+
+}  // namespace toy::gguf
