@@ -79,8 +79,18 @@ def good_files():
         "quantized": gguf([tensor("q", [256, 2], T_Q4_K, 0)], [ARCHITECTURE], bytes(288)),
         "alignment": gguf([tensor("t", [16], T_F32, 64)], [key("general.alignment", U32, u32(64))], 2 * BLOCK,
                           alignment=64),
+        "imatrix": gguf([tensor("t.w.in_sum2", [4], T_F32, 0), tensor("t.w.counts", [1], T_F32, 32)],
+                        [ARCHITECTURE, key("imatrix.chunk_count", U32, u32(7))],
+                        struct.pack("<8f", 1, 2, 3, 4, 0, 0, 0, 0) + struct.pack("<f", 2)),
         "trailing": one([8], data=BLOCK + b"more"),
     } | {name: two_blocks(name) for name in QUANTIZED}
+
+
+def imatrix_dat():
+    """llama.cpp's older format of importance matrices: read as such, but no GGUF."""
+    i32 = lambda n: struct.pack("<i", n)
+    entry = i32(3) + b"t.w" + i32(2) + i32(4) + struct.pack("<4f", 1, 2, 3, 4)
+    return i32(1) + entry + i32(5) + i32(5) + b"a.txt"
 
 
 def bad_files():
@@ -123,6 +133,7 @@ def bad_files():
         "past_end": one([16], offset=32),
         "tensor_twice": gguf([tensor("t", [4], T_F32, 0), tensor("t", [4], T_F32, 32)], [], BLOCK),
         "overlap": gguf([tensor("a", [4], T_F32, 32), tensor("b", [9], T_F32, 0)], [], BLOCK),
+        "imatrix_dat": imatrix_dat(),
         "no_name": gguf([tensor("", [4], T_F32, 0)], [], BLOCK),
         "blocks_wrap": one([2**62, 2], T_Q4_K, data=bytes(288)),
         "blocks_behind": one([256, 3], T_Q4_K, data=bytes(2 * 144)),
