@@ -120,7 +120,8 @@ Best fit(const Run& run) {
     float top = 0;
     for (int i = 0; i < run.n; ++i) top = std::fabs(run.x[i]) > std::fabs(top) ? run.x[i] : top;
     if (top == 0) return {0, 0, 0};
-    for (const float end : {F::Level::low, -F::Level::low}) {  // levels are not symmetric
+    constexpr float kEnds[] = {F::Level::low, -F::Level::low};  // two, unless levels are symmetric
+    for (const float end : std::span(kEnds, F::Level::low == -F::Level::high ? 1 : 2)) {
       for (int c = 0; c < kLanes; ++c)
         t.scale[c] = top / (end * (kReach<typename F::Level>.first + kReach<typename F::Level>.step * float(c)));
       attempt();
