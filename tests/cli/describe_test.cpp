@@ -68,7 +68,7 @@ TEST_F(CliDescribe, ARunToComeIsItsOptions) {
   refuses("describe " + write("bad.json", R"({"size": "tiny", "batch": -3})"), {"batch is -3"});
   refuses("describe " + write("bad.json", R"({"size": "tiny", "batch": 18446744073709551615})"),
           {"batch is 18446744073709551615"});
-  for (const char* tokenizer : {"spm:99999999999999999999", "spm:0", "spm:", "spm", "bpe:512", "spm:512x"})
+  for (const char* tokenizer : {"spm:99999999999999999999", "spm:0", "spm:", "spm", "bpe:", "words:512", "spm:512x"})
     refuses("describe " + write("bad.json", R"({"size": "tiny", "tokenizer": ")" + std::string(tokenizer) + "\"}"),
             {"tokenizer is '" + std::string(tokenizer) + "'"});
   for (const char* context : {"18446744073709551615", "-1"})
