@@ -156,9 +156,10 @@ TEST_F(Requantize, SameBytesForAnyTeamAndInPlace) {
   requantize(File::open(from_), to_, {.mix = "Q5_K_M"});
   EXPECT_TRUE(bytes_of_file(to_) == expected);
   requantize(File::open(from_), to_, {.mix = "F32"});
-  for (const TensorInfo& t : File::open(to_).tensors())
+  const File from = File::open(from_), to = File::open(to_);
+  for (const TensorInfo& t : to.tensors())
     if (t.dtype == DType::f32) {
-      EXPECT_EQ(values_of(t), values_of(File::open(from_).require(t.name))) << t.name;
+      EXPECT_EQ(values_of(t), values_of(from.require(t.name))) << t.name;
     }
 }
 
