@@ -34,7 +34,8 @@ void check_against_tensors(const gguf::File& f, const ModelSpec& spec) {
            spec.architecture, found.size(), hint(t.name, found));
     check(info->shape == t.shape, "{}: tensor '{}' is {}, the metadata ask for {}", f.path(), t.name, info->shape.str(),
           t.shape.str());
-    const bool readable = (info->dtype && is_float(*info->dtype)) || (t.shape.rank() >= 2 && gguf::can_dequantize(*info));
+    const bool readable =
+        (info->dtype && is_float(*info->dtype)) || (t.shape.rank() >= 2 && gguf::can_dequantize(*info));
     check(readable, "{}: tensor '{}' is {}; supported: F32, F16, BF16, and Q8_0 for matrices", f.path(), t.name,
           info->type_name);
   }

@@ -127,6 +127,19 @@ Value linear_grad_x(Value dy, Value w, Value acc = {});
 /// dw = acc + dy^T x. dy:[N,O] x:[N,I] acc?:[O,I] -> [O,I].
 Value linear_grad_w(Value dy, Value x, Value acc = {});
 
+// ---- mixtures of experts
+/// What top_k returns: values in decreasing order, equal ones by index, and where they were. Both [N,k].
+struct TopK {
+  Value values, ids;
+};
+/// The k largest elements of each row x:[N,E]; NaN counts as smallest. The gradient goes where the values were found.
+TopK top_k(Value x, int64_t k);
+/// y_nu = w[ids_nu] x_n: each row mapped by the experts that it was routed to. x:[N,1,I], or [N,U,I] where each expert
+/// has a row of its own; w:[E,O,I] ids:i32[N,U] -> [N,U,O].
+Value expert_linear(Value x, Value w, Value ids);
+/// 1 where ids_nu is e, else 0. ids:i32[N,U] -> [N,U,n].
+Value chosen(Value ids, int64_t n, DType dtype);
+
 // ---- rows of a table
 /// table:[V,D] ids:i32[N] -> [N,D]. Also picks rows of activations.
 Value embedding(Value table, Value ids);
