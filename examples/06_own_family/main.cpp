@@ -16,42 +16,34 @@ namespace {
 
 using namespace toy;
 
-// Metadata to ModelSpec. Name, d_model, context, vocab and the number of layers are filled in already.
-void read(const gguf::File& f, ModelSpec& m) {
-  LayerSpec l = m.layers.front();
-  l.heads = l.kv_heads = int64_t(f.get_u32(family_key(m, "attention.head_count")));
-  check(l.heads > 0 && m.d_model % l.heads == 0, "{}: attention.head_count is {}, which does not divide {}", f.path(),
-        l.heads, m.d_model);
-  l.d_head = m.d_model / l.heads;
-  l.d_ff = int64_t(f.get_u32(family_key(m, "feed_forward_length")));
-  m.layers.assign(m.layers.size(), l);
-  m.norm_eps = f.get_f32(family_key(m, "attention.layer_norm_epsilon"));
-  m.rope.base = f.get_f32(family_key(m, "rope.freq_base"));
+// Metadata to ModelSpec. Name, d_model, context, vocab and the layers are there already.
+void read(Metadata& metadata, ModelSpec& m) {
+  const int64_t heads = metadata.u32("attention.head_count"), d_ff = metadata.u32("feed_forward_length");
+  check(heads > 0 && m.d_model % heads == 0, "{}: attention.head_count is {}, which does not divide {}",
+        metadata.file().path(), heads, m.d_model);
+  for (LayerSpec& l : m.layers) l.heads = l.kv_heads = heads, l.d_head = m.d_model / heads, l.d_ff = d_ff;
+  m.norm_eps = metadata.f32("attention.layer_norm_epsilon");
+  m.rope.base = metadata.f32("rope.freq_base");
 }
 
 // And back.
-void write(gguf::Writer& w, const ModelSpec& m) {
-  const LayerSpec& l = m.layers.front();
-  w.set(family_key(m, "attention.head_count"), uint32_t(l.heads));
-  w.set(family_key(m, "feed_forward_length"), uint32_t(l.d_ff));
-  w.set(family_key(m, "attention.layer_norm_epsilon"), m.norm_eps);
-  w.set(family_key(m, "rope.freq_base"), m.rope.base);
+void write(MetadataWriter& w, const ModelSpec& m) {
+  w.u32("attention.head_count", m.layers.front().heads);
+  w.u32("feed_forward_length", m.layers.front().d_ff);
+  w.f32("attention.layer_norm_epsilon", m.norm_eps);
+  w.f32("rope.freq_base", m.rope.base);
 }
 
-// What these four keys cannot say may not be in a model: it would be lost in the file.
-void check_layers(const ModelSpec& m) {
+// What these keys cannot say of heads may not be in a model: it would be lost in the file.
+void check_heads(const ModelSpec& m) {
   require_like_layers(m);
-  LayerSpec only{.bias = {}, .ffn = FfnKind::gelu};
   const LayerSpec& l = m.layers.front();
-  only.heads = only.kv_heads = l.heads, only.d_head = m.d_model / l.heads, only.d_ff = l.d_ff;
-  for (const LayerSpec& layer : m.layers)
-    check(layer == only, "model {}: the architecture plain has full attention, gelu and no biases", m.name);
-  check(m.norm == NormKind::layer && m.rope == RopeSpec{.base = m.rope.base},
-        "model {}: the architecture plain has layer norms and rotary positions that are not scaled", m.name);
+  check(l.kv_heads == l.heads && l.heads * l.d_head == m.d_model,
+        "model {}: the architecture plain has n_kv = n_heads and d_head = d_model / n_heads", m.name);
 }
 
 std::shared_ptr<const Family> plain_family() {
-  Family family{.defaults = {}, .read = read, .write = write, .check = check_layers};
+  Family family{.defaults = {}, .read = read, .write = write, .holds = {"rope_base"}, .check = check_heads};
   family.defaults.architecture = "plain";
   family.defaults.norm = NormKind::layer;
   family.defaults.layers = {LayerSpec{.ffn = FfnKind::gelu}};

@@ -53,6 +53,7 @@
 #include "toy/graph/signature.h"
 #include "toy/graph/verify.h"
 #include "toy/models/family.h"
+#include "toy/models/metadata.h"
 #include "toy/models/model.h"
 #include "toy/models/rope.h"
 #include "toy/models/spec.h"

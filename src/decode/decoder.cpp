@@ -19,7 +19,6 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
   const nn::Context ctx{
       .batch = {.sequence = g.input("sequence", g.rows_type(rows, DType::i32), shape.sequences),
                 .position = g.input("position", g.rows_type(rows, DType::i32), shape.context)},
-      .rope = make_rope(g, spec, shape.context),
       .page_table =
           g.input("page_table", {DType::i32, {shape.sequences, shape.pages_per_sequence()}, 0}, shape.pages())};
   std::vector<nn::LayerState> layers;
@@ -28,7 +27,7 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
     const StateSlot &k = slots[2 * i], &v = slots[2 * i + 1];
     layers.push_back({KvPages{g.param(k.name, k.type), g.param(v.name, v.type)}});
   }
-  const Transformer model(spec, Weights(g, dtype_of));
+  const Transformer model(spec, Weights(g, dtype_of), shape.context);
   const Value x = model(tokens, ctx, layers);
   const auto scope = g.scope("logits");
   const Value picked = embedding(x, g.input("logit_rows", g.rows_type(wanted, DType::i32), max_rows));

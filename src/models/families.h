@@ -16,6 +16,10 @@ Family gpt2_family();
 ModelSpec spec_of(std::string_view architecture, const Families& more, const std::string& where);
 /// The family of a model. Throws naming the architecture when there is none.
 const Family& family_of(const ModelSpec& spec);
+/// n layers that repeat the pattern.
+std::vector<LayerSpec> repeated(const std::vector<LayerSpec>& pattern, size_t n);
+/// Throws for what files of the model's family do not hold, naming layer, key and value.
+void require_held(const ModelSpec& spec);
 
 /// The widest head that a model may have.
 inline constexpr int64_t kMaxHeadWidth = 1024;

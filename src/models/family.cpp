@@ -1,10 +1,14 @@
 #include "toy/models/family.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <utility>
+#include <nlohmann/json.hpp>
 
 #include "models/families.h"
+#include "models/fields.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 
 namespace toy {
 
@@ -57,17 +61,38 @@ const Family& family_of(const ModelSpec& spec) {
   return *family;
 }
 
-void require_like_layers(const ModelSpec& m) {
-  constexpr std::pair<const char*, int64_t LayerSpec::*> kOnce[] = {{"n_heads", &LayerSpec::heads},
-                                                                    {"n_kv", &LayerSpec::kv_heads},
-                                                                    {"d_head", &LayerSpec::d_head},
-                                                                    {"d_ff", &LayerSpec::d_ff},
-                                                                    {"window", &LayerSpec::window}};
-  for (size_t i = 0; i < m.layers.size(); ++i)
-    for (const auto& [what, size] : kOnce)
-      check(m.layers[i].*size == m.layers.front().*size,
+std::vector<LayerSpec> repeated(const std::vector<LayerSpec>& pattern, size_t n) {
+  std::vector<LayerSpec> layers;
+  for (size_t i = 0; i < n; ++i) layers.push_back(pattern[i % pattern.size()]);
+  return layers;
+}
+
+void require_like_layers(const ModelSpec& m, const std::vector<std::string_view>& keys) {
+  const nlohmann::ordered_json first = fields_of(m.layers.front());
+  for (size_t i = 1; i < m.layers.size(); ++i) {
+    const nlohmann::ordered_json layer = fields_of(m.layers[i]);
+    for (const std::string_view key : keys)
+      check(layer.at(key) == first.at(key),
             "model {}: layer {}: {} is {}, that of layer 0 is {}; a file of the architecture {} has one for all layers",
-            m.name, i, what, m.layers[i].*size, m.layers.front().*size, m.architecture);
+            m.name, i, key, json_text(layer.at(key)), json_text(first.at(key)), m.architecture);
+  }
+}
+
+void require_held(const ModelSpec& m) {
+  const Family& family = family_of(m);
+  std::vector<std::string_view> held = family.holds;
+  held.insert(held.end(), {"d_model", "vocab", "context", "n_heads", "n_kv", "d_head", "d_ff", eps_key(family.defaults)});
+  const auto compare = [&](const std::string& where, const auto& is, const auto& only) {
+    for (const auto& [key, value] : is.items())
+      if (std::find(held.begin(), held.end(), key) == held.end())
+        check(only.contains(key) && value == only.at(key), "model {}: {}{} is {}; in the architecture {} it is {}",
+              m.name, where, key, json_text(value), m.architecture,
+              only.contains(key) ? json_text(only.at(key)) : "not there");
+  };
+  compare("", fields_of(m), fields_of(family.defaults));
+  const std::vector<LayerSpec> usual = repeated(family.defaults.layers, m.layers.size());
+  for (size_t i = 0; i < m.layers.size(); ++i)
+    compare(fmt::format("layer {}: ", i), fields_of(m.layers[i]), fields_of(usual[i]));
 }
 
 }  // namespace toy

@@ -28,20 +28,29 @@ std::vector<std::string_view> quantized_types() {
 // Metadata decides; the file was validated, but not its dimensions against its tensors. A tensor that nobody asks for
 // would have changed the result: refused, as llama.cpp refuses it.
 void check_against_tensors(const gguf::File& f, const ModelSpec& spec) {
-  const std::vector<std::string>& extra = family_of(spec).extra_tensors;
-  std::unordered_set<std::string> known{extra.begin(), extra.end()};
+  const auto hint = [](const std::string& name, const std::vector<std::string>& there) {
+    const std::string near = nearest(name, there);
+    return near.empty() ? "" : fmt::format("; the nearest is '{}'", near);
+  };
+  std::vector<std::string> found, known = family_of(spec).extra_tensors;
+  for (const gguf::TensorInfo& info : f.tensors()) found.push_back(info.name);
   for (const FileTensor& t : file_tensors(spec)) {
-    const gguf::TensorInfo& info = f.require(t.name);
-    check(info.shape == t.shape, "{}: tensor '{}' is {}, the metadata ask for {}", f.path(), t.name, info.shape.str(),
+    known.push_back(t.name);
+    const gguf::TensorInfo* info = f.find(t.name);
+    if (!info)
+      fail("{}: the tensor '{}' is missing, which the architecture {} has ({} tensors are there{})", f.path(), t.name,
+           spec.architecture, found.size(), hint(t.name, found));
+    check(info->shape == t.shape, "{}: tensor '{}' is {}, the metadata ask for {}", f.path(), t.name, info->shape.str(),
           t.shape.str());
-    const bool readable = info.dtype && (is_float(*info.dtype) || (is_quantized(*info.dtype) && t.shape.rank() >= 2));
+    const bool readable = info->dtype && (is_float(*info->dtype) || (is_quantized(*info->dtype) && t.shape.rank() >= 2));
     check(readable, "{}: tensor '{}' is {}; supported: F32, F16, BF16, and for matrices {}", f.path(), t.name,
-          info.type_name, fmt::join(quantized_types(), ", "));
-    known.insert(t.name);
+          info->type_name, fmt::join(quantized_types(), ", "));
   }
-  for (const gguf::TensorInfo& info : f.tensors())
-    check(known.contains(info.name), "{}: tensor '{}' is not known in the architecture {} as these metadata state it",
-          f.path(), info.name, spec.architecture);
+  const std::unordered_set<std::string> all(known.begin(), known.end());
+  for (const std::string& name : found)
+    if (!all.contains(name))
+      fail("{}: tensor '{}' is not known in the architecture {} as these metadata state it{}", f.path(), name,
+           spec.architecture, hint(name, known));
 }
 
 // Weights that the device can use as they lie in the file need no memory of their own.
@@ -143,23 +152,35 @@ bool is_for_others(std::string_view key) {
 
 }  // namespace
 
-ModelSpec spec_from_gguf(const gguf::File& f, const Families& more) {
-  check_holds_weights(f);
-  const std::string arch = f.get_string("general.architecture");
-  ModelSpec m = spec_of(arch, more, f.path());
-  const auto u32 = [&](const char* key) { return int64_t(f.get_u32(family_key(m, key))); };
-  check(f.get_u32(family_key(m, "expert_count"), 0) == 0, "{}: mixture-of-experts models are not supported yet",
-        f.path());
-  m.name = one_line(f.get_string("general.name", arch));  // it will be printed on terminals
-  m.d_model = u32("embedding_length");
-  m.context = u32("context_length");
+namespace {
+
+// `m`: the defaults of its family.
+ModelSpec read_spec(Metadata& metadata, ModelSpec m) {
+  const gguf::File& f = metadata.file();
+  m.name = one_line(f.get_string("general.name", m.architecture));  // it will be printed on terminals
+  m.d_model = metadata.u32("embedding_length");
+  m.context = metadata.u32("context_length");
   m.vocab = f.require("token_embd.weight").shape[0];
   m.tied = f.find("output.weight") == nullptr;
-  const int64_t blocks = u32("block_count");
-  check(blocks >= 1 && blocks <= 4096, "{}: {} is {}, expected 1 to 4096", f.path(), family_key(m, "block_count"),
+  const int64_t blocks = metadata.u32("block_count"), vocab = metadata.u32("vocab_size", m.vocab);
+  check(blocks >= 1 && blocks <= 4096, "{}: {} is {}, expected 1 to 4096", f.path(), metadata.key("block_count"),
         blocks);
-  m.layers.assign(size_t(blocks), LayerSpec(m.layers.front()));
-  family_of(m).read(f, m);
+  if (vocab != m.vocab)
+    metadata.warn(fmt::format("{} is {}, token_embd.weight has {} rows, which are used", metadata.key("vocab_size"),
+                              vocab, m.vocab));
+  metadata.ignore("tensor_data_layout");
+  m.layers = repeated(m.layers, size_t(blocks));
+  family_of(m).read(metadata, m);
+  return m;
+}
+
+}  // namespace
+
+ModelSpec spec_from_gguf(const gguf::File& f, const Families& more) {
+  check_holds_weights(f);
+  const std::string architecture = f.get_string("general.architecture");
+  Metadata metadata(f, architecture);
+  ModelSpec m = read_spec(metadata, spec_of(architecture, more, f.path()));
   try {
     m.validate();
   } catch (const Error& e) {
@@ -174,10 +195,11 @@ std::vector<std::string> warnings_of(const gguf::File& f, const ModelSpec& m) {
   if (const std::string unsupported = unsupported_tokenizer(f); !unsupported.empty())
     out.push_back(
         fmt::format("{}, only {}; the model takes token ids, but no text", unsupported, kSupportedTokenizers));
-  if (const Family& family = family_of(m); family.warn) family.warn(f, m, out);
-  const std::string key = family_key(m, "vocab_size");
-  if (const uint32_t v = f.get_u32(key, uint32_t(m.vocab)); int64_t(v) != m.vocab)
-    out.push_back(fmt::format("{} is {}, token_embd.weight has {} rows, which are used", key, v, m.vocab));
+  ModelSpec defaults = family_of(m).defaults;
+  defaults.family = m.family;
+  Metadata metadata(f, m.architecture);
+  read_spec(metadata, std::move(defaults));  // once more: what it asks for, and what it says of it
+  for (std::string& text : metadata.warnings()) out.push_back(std::move(text));
   return out;
 }
 
@@ -203,15 +225,16 @@ void save_model(const Model& m, const std::string& path, DType stored) {
   check(m.params != nullptr, "save: the model has no weights");
   check(stored == DType::f32 || stored == DType::f16 || stored == DType::bf16,
         "save: weights cannot be stored as {}; expected f32, f16 or bf16", name_of(stored));
+  s.validate();
   gguf::Writer w(s.architecture);
-  const auto u32 = [&](const char* key, int64_t v) { w.set(family_key(s, key), uint32_t(v)); };
+  MetadataWriter metadata(w, s.architecture);
   w.set("general.name", s.name);
   w.set("general.file_type", uint32_t(stored == DType::f16 ? 1 : stored == DType::bf16 ? 32 : 0));
-  u32("context_length", s.context);
-  u32("embedding_length", s.d_model);
-  u32("block_count", int64_t(s.layers.size()));
-  family_of(s).write(w, s);
-  u32("vocab_size", s.vocab);
+  metadata.u32("context_length", s.context);
+  metadata.u32("embedding_length", s.d_model);
+  metadata.u32("block_count", int64_t(s.layers.size()));
+  family_of(s).write(metadata, s);
+  metadata.u32("vocab_size", s.vocab);
   if (m.tokenizer)
     m.tokenizer->save(w);
   else

@@ -1,6 +1,6 @@
 // Rotary positions (Su et al. 2021), stretched to longer contexts: linear (Chen et al. 2023), YaRN (Peng et al. 2023),
 // and Llama 3's factors. As llama.cpp computes them, which is as Hugging Face does.
-#include "toy/models/rope.h"
+#include "models/rope_table.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,6 @@
 #include <numbers>
 
 #include "toy/base/memory.h"
-#include "toy/models/transformer.h"
 
 namespace toy {
 namespace {
@@ -26,13 +25,16 @@ double pair_of(double turns, const RopeSpec& r, int64_t width) {
 
 }  // namespace
 
-std::vector<double> rope_frequencies(const RopeSpec& r, int64_t width) {
-  const double lo = std::max(0.0, std::floor(pair_of(kBetaFast, r, width)));
-  const double hi = std::min(double(width - 1), std::ceil(pair_of(kBetaSlow, r, width)));
+std::vector<double> rope_frequencies(const RopeSpec& r, int64_t width, int64_t positions) {
+  const int64_t n = r.dims > 0 ? r.dims : width;
+  const double lo = std::max(0.0, std::floor(pair_of(kBetaFast, r, n)));
+  const double hi = std::min(double(n - 1), std::ceil(pair_of(kBetaSlow, r, n)));
+  const bool is_long = !r.long_factors.empty() && positions > r.original_context;
+  const std::vector<float>& factors = is_long ? r.long_factors : r.factors;
   std::vector<double> frequencies;
-  for (int64_t i = 0; i < width / 2; ++i) {
-    double f = std::pow(double(r.base), -2.0 * double(i) / double(width));
-    if (!r.factors.empty()) f /= double(r.factors[size_t(i)]);
+  for (int64_t i = 0; i < n / 2; ++i) {
+    double f = std::pow(double(r.base), -2.0 * double(i) / double(n));
+    if (!factors.empty()) f /= double(factors[size_t(i)]);
     if (r.scaling == RopeSpec::Scaling::linear) f /= double(r.factor);
     if (r.scaling == RopeSpec::Scaling::yarn) {
       const double keep = 1 - std::clamp((double(i) - lo) / std::max(0.001, hi - lo), 0.0, 1.0);
@@ -60,10 +62,9 @@ std::vector<float> llama3_factors(const Llama3Scaling& s, double base, int64_t w
   return factors;
 }
 
-nn::Rope make_rope(Graph& graph, const ModelSpec& spec, int64_t positions) {
-  if (spec.positions != PositionKind::rope) return {};
-  const std::vector<double> frequencies = rope_frequencies(spec.rope, spec.layers.front().d_head);
-  const double magnitude = rope_magnitude(spec.rope);
+Value rope_table(Graph& graph, const RopeSpec& spec, int64_t width, int64_t positions) {
+  const std::vector<double> frequencies = rope_frequencies(spec, width, positions);
+  const double magnitude = rope_magnitude(spec);
   const int64_t pairs = int64_t(frequencies.size());
   // In f64 here, and in f32 on the device.
   require_memory(size_t(positions) * size_t(pairs) * 2 * (sizeof(double) + sizeof(float)),
@@ -75,7 +76,7 @@ nn::Rope make_rope(Graph& graph, const ModelSpec& spec, int64_t positions) {
       table.push_back(magnitude * std::cos(double(p) * f));
       table.push_back(magnitude * std::sin(double(p) * f));
     }
-  return {graph.constant({DType::f32, {positions, pairs, 2}, 0}, std::move(table), "rope_table"), spec.rope.pairing};
+  return graph.constant({DType::f32, {positions, pairs, 2}, 0}, std::move(table), "rope_table");
 }
 
 }  // namespace toy

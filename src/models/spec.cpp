@@ -26,10 +26,38 @@ void validate_rope(const ModelSpec& m) {
   check(r.scaling != RopeSpec::Scaling::yarn || (r.original_context >= 1 && r.original_context <= kMost),
         "model {}: YaRN needs rope_original_context, the positions trained for before scaling, 1 to {}; it is {}",
         m.name, kMost, r.original_context);
-  for (const float f : r.factors) positive("a rope factor", f);
-  for (const LayerSpec& l : m.layers)
-    check(r.factors.empty() || int64_t(r.factors.size()) == l.d_head / 2,
-          "model {}: {} rope factors, heads of width {} need {}", m.name, r.factors.size(), l.d_head, l.d_head / 2);
+  check(m.local_rope_base > 1 && m.local_rope_base < 1e12f,
+        "model {}: local_rope_base is {}, expected above 1 and below 1e12", m.name, m.local_rope_base);
+  check(r.long_factors.empty() || r.original_context >= 1,
+        "model {}: rope_long_factors need rope_original_context, the positions after which they are used; it is {}",
+        m.name, r.original_context);
+  for (const std::vector<float>* factors : {&r.factors, &r.long_factors})
+    for (const float f : *factors) positive("a rope factor", f);
+  for (const LayerSpec& l : m.layers) {
+    const int64_t turned = r.dims > 0 ? r.dims : l.d_head;
+    check(turned % 2 == 0 && turned <= l.d_head,
+          "model {}: rope_dims is {}, expected an even number of at most d_head, {}, or 0 for all", m.name, r.dims,
+          l.d_head);
+    for (const std::vector<float>* factors : {&r.factors, &r.long_factors})
+      check(factors->empty() || l.rope != LayerRope::global || int64_t(factors->size()) == turned / 2,
+            "model {}: {} rope factors, heads of width {} need {}", m.name, factors->size(), turned, turned / 2);
+  }
+}
+
+// 0 stands for what is usual.
+void validate_scales(const ModelSpec& m) {
+  const auto check_scale = [&](std::string_view what, float v, bool may_be_0) {
+    check(std::isfinite(v) && (v > 0 || (may_be_0 && v == 0)), "model {}: {} is {}, expected above 0{}", m.name, what,
+          v, may_be_0 ? ", or 0" : "");
+  };
+  check_scale("embedding_scale", m.embedding_scale, true);
+  check_scale("residual_scale", m.residual_scale, false);
+  check_scale("logit_divisor", m.logit_divisor, false);
+  check_scale("logit_softcap", m.logit_softcap, true);
+  for (const LayerSpec& l : m.layers) {
+    check_scale("attention_scale", l.attention_scale, true);
+    check_scale("attention_softcap", l.attention_softcap, true);
+  }
 }
 
 }  // namespace
@@ -52,14 +80,14 @@ void ModelSpec::validate() const {
     in_range("d_ff", l.d_ff, 1 << 20);
     check(l.heads % l.kv_heads == 0, "model {}: layer {}: {} query heads are not a multiple of {} kv heads", name, i,
           l.heads, l.kv_heads);
-    check(l.d_head % 2 == 0 || positions != PositionKind::rope,
+    check(l.d_head % 2 == 0 || !rope_of(*this, l) || rope.dims > 0,
           "model {}: layer {}: d_head is {}, rotary positions need an even width", name, i, l.d_head);
     check(l.window >= 0 && l.window <= (int64_t(1) << 31), "model {}: layer {}: window is {}, expected 0 (all) to 2^31",
           name, i, l.window);
-    check(l.d_head == layers.front().d_head, "model {}: layer {}: d_head is {}, that of layer 0 is {}", name, i,
-          l.d_head, layers.front().d_head);
   }
+  validate_scales(*this);
   if (positions == PositionKind::rope) validate_rope(*this);
+  require_held(*this);
   if (const Family& f = family_of(*this); f.check) f.check(*this);
 }
 
@@ -69,10 +97,16 @@ void ModelSpec::require_positions(int64_t wanted, std::string_view option) const
         name, context, option);
 }
 
+std::optional<RopeSpec> rope_of(const ModelSpec& m, const LayerSpec& l) {
+  if (m.positions != PositionKind::rope || l.rope == LayerRope::none) return std::nullopt;
+  if (l.rope == LayerRope::global) return m.rope;
+  return RopeSpec{.pairing = m.rope.pairing, .base = m.local_rope_base, .dims = m.rope.dims};
+}
+
 std::vector<TensorSpec> tensors_of(const ModelSpec& spec) {
   Graph graph;
   const Weights weights(graph, [](const std::string&) { return DType::f32; });
-  const Transformer declares_them(spec, weights);
+  const Transformer declares_them(spec, weights, 0);
   return weights.declared();
 }
 

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
+#include "models/rope_table.h"
 #include "toy/base/error.h"
 
 namespace toy {
@@ -27,58 +30,105 @@ nn::Norm make_norm(const ModelSpec& m, const Weights& w, const std::string& name
   return {nn::LayerNorm{rms.weight, w.of(ModelPart::norm)({Init::zeros, name + ".bias", {m.d_model}}), m.norm_eps}};
 }
 
-nn::Attention make_attention(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
+// The tables of angles, one for each kind of layer.
+class RopeTables {
+ public:
+  RopeTables(Graph& graph, const ModelSpec& spec, int64_t positions)
+      : graph_(graph), spec_(spec), positions_(positions) {}
+  nn::Rope operator()(const LayerSpec& l) {
+    const std::optional<RopeSpec> rope = rope_of(spec_, l);
+    if (!rope || positions_ == 0) return {};
+    for (const auto& [spec, width, table] : made_)
+      if (spec == *rope && width == l.d_head) return {table, rope->pairing};
+    made_.push_back({*rope, l.d_head, rope_table(graph_, *rope, l.d_head, positions_)});
+    return {made_.back().table, rope->pairing};
+  }
+
+ private:
+  struct Table {
+    RopeSpec spec;
+    int64_t width;
+    Value table;
+  };
+  Graph& graph_;
+  const ModelSpec& spec_;
+  int64_t positions_;
+  std::vector<Table> made_;
+};
+
+nn::Attention make_attention(const ModelSpec& m, const LayerSpec& l, const Weights& w, const nn::Rope& rope) {
   const int64_t d = m.d_model, queries = l.heads * l.d_head, keys = l.kv_heads * l.d_head;
   const char* qkv = l.fused_qkv ? "attn_qkv" : "";
-  const auto head_norm = [&](const char* name) -> std::optional<nn::RmsNorm> {
-    if (!l.qk_norm) return std::nullopt;
-    return make_rms_norm(w, name, l.d_head, m.norm_eps);
-  };
-  return {.q = make_linear(w, "attn_q", queries, d, l.bias.q, qkv),
-          .k = make_linear(w, "attn_k", keys, d, l.bias.k, qkv),
-          .v = make_linear(w, "attn_v", keys, d, l.bias.v, qkv),
-          .q_norm = head_norm("attn_q_norm"),
-          .k_norm = head_norm("attn_k_norm"),
+  nn::Heads q{"q", make_linear(w, "attn_q", queries, d, l.bias.q, qkv), l.heads, l.d_head};
+  nn::Heads k{"k", make_linear(w, "attn_k", keys, d, l.bias.k, qkv), l.kv_heads, l.d_head};
+  nn::Heads v{"v", make_linear(w, "attn_v", keys, d, l.bias.v, qkv), l.kv_heads, l.d_head};
+  q.rope = k.rope = rope;
+  for (auto& [heads, name] : {std::pair(&q, "attn_q_norm"), std::pair(&k, "attn_k_norm")}) {
+    if (l.qk_norm == LayerSpec::head_norm) heads->head_norm = {make_rms_norm(w, name, l.d_head, m.norm_eps)};
+    if (l.qk_norm == LayerSpec::row_norm)
+      heads->row_norm = {make_rms_norm(w, name, heads->heads * l.d_head, m.norm_eps)};
+  }
+  const double scale = l.attention_scale > 0 ? double(l.attention_scale) : 1 / std::sqrt(double(l.d_head));
+  return {.q = q,
+          .k = k,
+          .v = v,
           .out = make_linear(w, "attn_output", d, queries, l.bias.out),
-          .heads = l.heads,
-          .kv_heads = l.kv_heads,
-          .d_head = l.d_head,
-          .window = l.window};
+          .attrs = {.scale = scale, .window = l.window, .softcap = double(l.attention_softcap)}};
 }
 
 nn::Ffn make_ffn(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
-  const auto up = [&](const char* name, bool bias) { return make_linear(w, name, l.d_ff, m.d_model, bias); };
+  const auto wide = [&](const char* name, bool bias, const char* in_file) {
+    return make_linear(w, name, l.d_ff, m.d_model, bias, in_file);
+  };
   const auto down = [&] { return make_linear(w, "ffn_down", m.d_model, l.d_ff, l.bias.down); };
-  if (l.ffn == FfnKind::gelu) return {nn::GeluMlp{.up = up("ffn_up", l.bias.up), .down = down()}};
-  return {nn::SwiGlu{.gate = up("ffn_gate", l.bias.gate), .up = up("ffn_up", l.bias.up), .down = down()}};
+  if (l.ffn == FfnKind::gelu) return {nn::GeluMlp{.up = wide("ffn_up", l.bias.up, ""), .down = down()}};
+  const char* gate_up = l.fused_gate_up ? "ffn_up" : "";
+  const nn::Gate f = l.ffn == FfnKind::swiglu  ? nn::Gate::silu
+                     : l.ffn == FfnKind::geglu ? nn::Gate::gelu_tanh
+                                               : nn::Gate::gelu_erf;
+  return {nn::GatedMlp{.gate = wide("ffn_gate", l.bias.gate, gate_up),
+                       .up = wide("ffn_up", l.bias.up, gate_up),
+                       .down = down(),
+                       .f = f}};
 }
 
-nn::Block make_block(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
-  return {.mixer_norm = make_norm(m, w, "attn_norm"),
-          .mixer = make_attention(m, l, w.of(ModelPart::attention)),
-          .ffn_norm = make_norm(m, w, "ffn_norm"),
-          .ffn = make_ffn(m, l, w.of(ModelPart::ffn))};
+nn::Block make_block(const ModelSpec& m, const LayerSpec& l, const Weights& w, const nn::Rope& rope) {
+  const auto norm = [&](NormPlace elsewhere, const char* name) -> nn::Maybe<nn::Norm> {
+    if (m.norm_place == elsewhere) return {};
+    return {make_norm(m, w, name)};
+  };
+  return {.mixer_norm = norm(NormPlace::after, "attn_norm"),
+          .mixer = make_attention(m, l, w.of(ModelPart::attention), rope),
+          .mixer_out_norm = norm(NormPlace::before, "post_attention_norm"),
+          .ffn_norm = norm(NormPlace::after, "ffn_norm"),
+          .ffn = make_ffn(m, l, w.of(ModelPart::ffn)),
+          .ffn_out_norm = norm(NormPlace::before, "post_ffw_norm"),
+          .scale = {double(m.residual_scale)}};
 }
 
 }  // namespace
 
 // The one place where a model's tensors are declared; their order is that of files.
-Transformer::Transformer(const ModelSpec& spec, const Weights& weights) {
+Transformer::Transformer(const ModelSpec& spec, const Weights& weights, int64_t positions) {
   embedding_ = weights.of(ModelPart::embedding)({Init::embedding, "token_embd.weight", {spec.vocab, spec.d_model}});
+  embedding_scale_ = {spec.embedding_scale > 0 ? double(spec.embedding_scale) : std::sqrt(double(spec.d_model))};
   if (spec.positions == PositionKind::learned)  // f32 in files, as llama.cpp's converter writes it
     positions_ = weights.of(ModelPart::positions)(
         {Init::embedding, "position_embd.weight", {spec.context, spec.d_model}, "", false});
+  RopeTables ropes(*embedding_.graph, spec, positions);
   for (size_t i = 0; i < spec.layers.size(); ++i)
-    blocks_.push_back(make_block(spec, spec.layers[i], weights.block(int(i))));
+    blocks_.push_back(make_block(spec, spec.layers[i], weights.block(int(i)), ropes(spec.layers[i])));
   norm_ = make_norm(spec, weights, "output_norm");
+  scale_ = {1 / double(spec.logit_divisor)};
   output_ = spec.tied ? embedding_ : weights({Init::embedding, "output.weight", {spec.vocab, spec.d_model}});
+  softcap_ = double(spec.logit_softcap);
 }
 
 Value Transformer::operator()(Value tokens, const nn::Context& ctx, std::span<nn::LayerState> states) const {
   check(states.empty() || states.size() == blocks_.size(),
         "transformer: {} states for {} layers; give one for each, or none", states.size(), blocks_.size());
   Graph& g = *tokens.graph;
-  Value x = embedding(embedding_, tokens);
+  Value x = embedding_scale_(embedding(embedding_, tokens));
   if (positions_) x = x + embedding(positions_, ctx.batch.position);
   x = ctx.dropout(x, "embedding");
   g.set_name(x, "x_embed");

@@ -1,37 +1,24 @@
 #include "toy/nn/blocks.h"
 
-#include <cmath>
-
 namespace toy::nn {
 
 Value Attention::operator()(Value x, LayerState& state, const Context& ctx) const {
-  Value queries = reshape(q(x), {-1, heads, d_head}), keys = reshape(k(x), {-1, kv_heads, d_head});
-  if (q_norm) queries = (*q_norm)(queries);
-  if (k_norm) keys = (*k_norm)(keys);
-  {
-    const auto scope = x.graph->scope("q");
-    queries = ctx.rope(queries, ctx.batch);
-  }
-  {
-    const auto scope = x.graph->scope("k");
-    keys = ctx.rope(keys, ctx.batch);
-  }
-  const Value values = reshape(v(x), {-1, kv_heads, d_head});
-  const AttentionAttrs attrs{.scale = 1.0 / std::sqrt(double(d_head)), .window = window};
+  const auto& [sequence, position] = ctx.batch;
+  const Value queries = q(x, ctx.batch), keys = k(x, ctx.batch), values = v(x, ctx.batch);
   Value o;
   if (state.kv) {
-    state.kv = kv_append(*state.kv, keys, values, ctx.batch.sequence, ctx.batch.position, ctx.page_table);
-    o = attention_paged(queries, *state.kv, ctx.batch.sequence, ctx.batch.position, ctx.page_table, attrs);
+    state.kv = kv_append(*state.kv, keys, values, sequence, position, ctx.page_table);
+    o = attention_paged(queries, *state.kv, sequence, position, ctx.page_table, attrs);
   } else {
-    o = attention(queries, keys, values, ctx.batch.sequence, ctx.batch.position, attrs);
+    o = attention(queries, keys, values, sequence, position, attrs);
   }
-  return out(reshape(o, {-1, heads * d_head}));
+  return out(reshape(o, {-1, q.heads * q.width}));
 }
 
 // x: [N,D] -> [N,D].
 Value Block::operator()(Value x, LayerState& state, const Context& ctx) const {
-  x = x + ctx.dropout(mixer(mixer_norm(x), state, ctx), "mixer");
-  return x + ctx.dropout(ffn(ffn_norm(x)), "ffn");
+  x = x + scale(ctx.dropout(mixer_out_norm(mixer(mixer_norm(x), state, ctx)), "mixer"));
+  return x + scale(ctx.dropout(ffn_out_norm(ffn(ffn_norm(x))), "ffn"));
 }
 
 }  // namespace toy::nn

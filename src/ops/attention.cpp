@@ -28,10 +28,7 @@ void vjp(Vjp& c) {
   give_outputs(c, attention_grad_def(), {c.in(0), c.in(1), c.in(2), c.out(0), c.out(1), c.grad(0), c.in(3), c.in(4)});
 }
 
-// softcap tanh(x / softcap), or x.
-Value capped(Value x, double softcap) { return softcap > 0 ? scale(tanh(scale(x, 1 / softcap)), softcap) : x; }
-
-// softmax(capped(scale q k^T) + mask) v, query heads [K,G] against kv heads [K].
+// softmax(softcapped(scale q k^T) + mask) v, query heads [K,G] against kv heads [K].
 std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& attrs) {
   const AttentionAttrs a = attrs.as<AttentionAttrs>();
   const Value q = in[0], k = in[1], v = in[2];
@@ -40,7 +37,7 @@ std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& att
   const Value queries = reshape(permute(q, {1, 0, 2}), {kv, group * n, width});
   const Value keys = permute(k, {1, 0, 2}), values = permute(v, {1, 0, 2});
   const Value scores = reshape(scale(matmul(queries, keys, {false, true}), a.scale), {kv, group, n, n});
-  const Value masked = capped(scores, a.softcap) + attention_mask(in[3], in[4], a.window);
+  const Value masked = softcapped(scores, a.softcap) + attention_mask(in[3], in[4], a.window);
   const Value p = softmax(masked);
   const Value o = reshape(matmul(reshape(p, {kv, group * n, n}), values), {heads, n, width});
   const Value lse = log(sum(exp(masked), 3));  // no maximum taken out: a definition, not an algorithm

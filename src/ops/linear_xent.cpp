@@ -1,5 +1,7 @@
 // Output projection and cross-entropy in one pass over chunks of rows. The gradients with respect to x and w are made
 // while a chunk's logits are at hand, so backward neither keeps nor recomputes them.
+#include <cmath>
+
 #include "ops/defs.h"
 
 namespace toy {
@@ -10,6 +12,8 @@ enum Out { kLoss, kNll, kDx, kDw };
 void infer(const TypeQuery& q, std::vector<TensorType>&) {
   const int64_t vocab = q.in[1]->shape[0];
   check(vocab > 0, "linear_xent: w has V={}, expected at least 1", vocab);
+  const double softcap = q.attrs.as<LinearXentAttrs>().softcap;
+  check(softcap >= 0 && std::isfinite(softcap), "linear_xent: softcap is {}, expected 0 (none) or more", softcap);
 }
 
 void vjp(Vjp& c) {
@@ -26,11 +30,11 @@ Cost cost(const CostQuery& q) {
   return {.flops = 3 * product, .transcendentals = double(q.in[0]->shape[0] * q.in[1]->shape[0])};
 }
 
-std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs&) {
+std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& attrs) {
   const std::vector<Value> wrt = independent(in.first(2));
   const Value x = wrt[0], w = wrt[1], weight = in[3];
   const int64_t rows = x.dim(0), vocab = w.dim(0);
-  const Value logits = linear(x, w), hot = one_hot(in[2], vocab);
+  const Value logits = softcapped(linear(x, w), attrs.as<LinearXentAttrs>().softcap), hot = one_hot(in[2], vocab);
   const Value lse = log(sum(exp(logits), 1));  // no maximum taken out: a definition, not an algorithm
   const Value nll = sum(hot, 1) * lse - sum(hot * logits, 1);
   const Value loss = sum_all(nll * reshape(weight, {rows, 1}));
@@ -51,8 +55,8 @@ const OpDef& linear_xent_def() {
   return def;
 }
 
-CrossEntropy linear_xent(Value x, Value w, Value targets, Value weight) {
-  const Value first = apply(linear_xent_def(), {x, w, targets, weight});
+CrossEntropy linear_xent(Value x, Value w, Value targets, Value weight, LinearXentAttrs attrs) {
+  const Value first = apply(linear_xent_def(), {x, w, targets, weight}, attrs);
   return {first, output(first, 1)};
 }
 

@@ -146,6 +146,7 @@ Value softplus(Value x) { return apply(softplus_def(), {x}); }
 Value relu(Value x) { return apply(relu_def(), {x}); }
 Value silu(Value x) { return apply(silu_def(), {x}); }
 Value scale(Value x, double factor) { return apply(scale_def(), {x}, ScaleAttrs{factor}); }
+Value softcapped(Value x, double cap) { return cap > 0 ? scale(tanh(scale(x, 1 / cap)), cap) : x; }
 Value clamp(Value x, float lo, float hi) { return apply(clamp_def(), {x}, ClampAttrs{lo, hi}); }
 
 }  // namespace toy

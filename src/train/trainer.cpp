@@ -14,26 +14,24 @@ namespace toy {
 namespace {
 
 struct LossValues {
-  Value x_final, loss, nll;
+  Value loss, nll, logits;
 };
 
 // Inputs `tokens`, `targets`, `weight`, `sequence`, `position`, and the loss sum_i weight_i nll_i.
-// With dropout also `random`: its seed and the step.
+// With dropout also `random`: its seed and the step. With logits: those of all rows.
 LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t batch, int64_t tokens,
-                      double dropout) {
+                      double dropout, bool with_logits) {
   spec.require_positions(tokens, "tokens");
   const int64_t n = batch * tokens;
   const TensorType ids{DType::i32, {n}, 0};
   const Value inputs = g.input("tokens", ids, spec.vocab), targets = g.input("targets", ids, spec.vocab);
   const Value weight = g.input("weight", {DType::f32, {n}, 0});
   const nn::Context ctx{.batch = {.sequence = g.input("sequence", ids), .position = g.input("position", ids, tokens)},
-                        .rope = make_rope(g, spec, tokens),
-                        .page_table = {},
                         .dropout = {dropout > 0 ? g.input("random", {DType::i32, {3}, 0}) : Value{}, dropout}};
-  const Transformer model(spec, Weights(g, dtype_of));
+  const Transformer model(spec, Weights(g, dtype_of), tokens);
   const Value x = model(inputs, ctx);
-  const CrossEntropy ce = linear_xent(x, model.output_weight(), targets, weight);
-  return {x, ce.loss, ce.nll};
+  const CrossEntropy ce = model.loss(x, targets, weight);
+  return {ce.loss, ce.nll, with_logits ? model.logits(x) : Value{}};
 }
 
 std::string accumulator_name(const TensorSpec& s) { return s.name + ".grad"; }
@@ -84,7 +82,7 @@ TrainGraph build_step(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, c
                       const std::vector<bool>& again) {
   TrainGraph t{std::make_unique<Graph>(), {}, {}, {}, {}};
   Graph& g = *t.graph;
-  t.loss = build_loss(g, spec, dtype_of, options.batch, options.tokens, options.dropout).loss;
+  t.loss = build_loss(g, spec, dtype_of, options.batch, options.tokens, options.dropout, false).loss;
   const std::vector<TensorSpec> tensors = tensors_of(spec);
   std::vector<Value> weights;
   for (const TensorSpec& s : tensors) weights.push_back(*g.find(s.name));
@@ -129,10 +127,8 @@ TrainGraph build_update_graph(const ModelSpec& spec, const Weights::DTypeOf& dty
 
 LossGraph build_loss_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t batch, int64_t tokens) {
   LossGraph l{std::make_unique<Graph>(), {}, {}, {}};
-  const LossValues v = build_loss(*l.graph, spec, dtype_of, batch, tokens, 0);
-  l.loss = v.loss;
-  l.nll = v.nll;
-  l.logits = linear(v.x_final, *l.graph->find(spec.tied ? "token_embd.weight" : "output.weight"));
+  const LossValues v = build_loss(*l.graph, spec, dtype_of, batch, tokens, 0, true);
+  l.loss = v.loss, l.nll = v.nll, l.logits = v.logits;
   return l;
 }
 

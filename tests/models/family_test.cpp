@@ -23,16 +23,13 @@ Family with_layer_norms(const std::string& name) {
   f.defaults.architecture = name;
   f.defaults.norm = NormKind::layer;
   f.defaults.layers = {LayerSpec{}};
-  f.read = [](const gguf::File& file, ModelSpec& m) {
-    LayerSpec l;
-    l.heads = l.kv_heads = int64_t(file.get_u32(family_key(m, "heads")));
-    l.d_head = m.d_model / l.heads;
-    l.d_ff = int64_t(file.get_u32(family_key(m, "ffn")));
-    m.layers.assign(m.layers.size(), l);
+  f.read = [](Metadata& metadata, ModelSpec& m) {
+    const int64_t heads = metadata.u32("heads"), d_ff = metadata.u32("ffn");
+    for (LayerSpec& l : m.layers) l.heads = l.kv_heads = heads, l.d_head = m.d_model / heads, l.d_ff = d_ff;
   };
-  f.write = [](gguf::Writer& w, const ModelSpec& m) {
-    w.set(family_key(m, "heads"), uint32_t(m.layers.front().heads));
-    w.set(family_key(m, "ffn"), uint32_t(m.layers.front().d_ff));
+  f.write = [](MetadataWriter& w, const ModelSpec& m) {
+    w.u32("heads", m.layers.front().heads);
+    w.u32("ffn", m.layers.front().d_ff);
   };
   return f;
 }
@@ -69,8 +66,9 @@ TEST(Family, ChecksAndWarnsWhereItIsAsked) {
   const auto device = make_test_device(1);
   Family f = with_layer_norms("mine");
   f.check = [](const ModelSpec& m) { check(m.d_model <= 24, "mine: d_model is {}, at most 24", m.d_model); };
-  f.warn = [](const gguf::File&, const ModelSpec& m, std::vector<std::string>& out) {
-    out.push_back(m.name + " is odd");
+  f.read = [read = f.read](Metadata& metadata, ModelSpec& m) {
+    read(metadata, m);
+    metadata.warn(m.name + " is odd");
   };
   const Families mine{shared(std::move(f))};
   ModelSpec spec = spec_from_json(dimensions("mine"), "x.json", mine);

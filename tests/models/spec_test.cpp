@@ -74,12 +74,31 @@ TEST(ModelSpec, JsonRoundTrip) {
            {{"qk_norm", true}, {"biases", {"attn_output", "ffn_gate"}}},
            {{"rope_scaling", "linear"}, {"rope_factor", 4}},
            {{"rope_scaling", "yarn"}, {"rope_factor", 4}, {"rope_original_context", 64}, {"rope_attn_factor", 0.75}},
-           {{"rope_factors", {1, 2.5, 8}}, {"window", 7}}}) {
+           {{"rope_factors", {1, 2.5, 8}}, {"window", 7}},
+           {{"layers", {{{"d_ff", 40}, {"qk_norm", true}}, {{"n_heads", 8}, {"biases", {"attn_v"}}}}}}}) {
     nlohmann::json j = dimensions();
     j.update(more);
     const ModelSpec m = spec_from_json(j, "x.json");
     EXPECT_TRUE(spec_from_json(to_json(m), "x.json") == m) << j.dump();
   }
+}
+
+TEST(ModelSpec, LayersAreDescribedTogetherOrEachByItself) {
+  nlohmann::json j = dimensions();
+  j["n_kv"] = 2;
+  EXPECT_FALSE(to_json(spec_from_json(j, "x.json")).contains("layers"));
+  j["layers"] = {{{"d_ff", 40}}, nlohmann::json::object()};
+  const ModelSpec m = spec_from_json(j, "x.json");
+  EXPECT_EQ(m.layers[0].d_ff, 40);
+  EXPECT_EQ(m.layers[1].d_ff, 28);
+  EXPECT_EQ(m.layers[0].kv_heads, 2);
+  EXPECT_EQ(to_json(m).at("layers"), nlohmann::json::parse(R"([{}, {"d_ff": 28}])"));
+  j["layers"].push_back({{"d_ff", 40}});
+  EXPECT_EQ(refusal(j), "x.json: 'layers' is not a list of 2 objects, one for each layer");
+  j["layers"] = {{{"d_ff", 40}}, {{"d_fff", 40}}};
+  EXPECT_EQ(refusal(j), "x.json: layer 1: unknown key 'd_fff'; did you mean 'd_ff'?");
+  j["layers"] = {{{"d_ff", 40}}, {{"n_kv", 3}}};
+  EXPECT_EQ(refusal(j), "model x.json: layer 1: 4 query heads are not a multiple of 3 kv heads");
 }
 
 TEST(ModelSpec, RefusesRopeThatMakesNoSense) {
@@ -123,24 +142,34 @@ TEST(ModelSpec, RefusesWhatFilesOfItsFamilyCannotHold) {
     return testing::error_of([&] { random_model(m, *device, 1); });
   };
   const std::string once = "; a file of the architecture llama has one for all layers";
-  EXPECT_EQ(message("tiny", [](ModelSpec& m) { m.layers[2].heads = 8; }),
-            "model tiny: layer 2: n_heads is 8, that of layer 0 is 4" + once);
-  EXPECT_EQ(message("tiny", [](ModelSpec& m) { m.layers[3].kv_heads = 4; }),
-            "model tiny: layer 3: n_kv is 4, that of layer 0 is 2" + once);
-  EXPECT_EQ(message("tiny", [](ModelSpec& m) { m.layers[1].d_ff = 100; }),
-            "model tiny: layer 1: d_ff is 100, that of layer 0 is 176" + once);
+  EXPECT_EQ(message("tiny", [](ModelSpec& m) { m.layers[1].d_head = 8; }),
+            "model tiny: layer 1: d_head is 8, that of layer 0 is 16" + once);
   EXPECT_EQ(message("tiny", [](ModelSpec& m) { m.layers[1].window = 7; }),
             "model tiny: layer 1: window is 7, that of layer 0 is 0" + once);
   EXPECT_EQ(
       message("gpt2-tiny", [](ModelSpec& m) { m.layers[1].d_ff = 100; }),
       "model gpt2-tiny: layer 1: d_ff is 100, that of layer 0 is 256; a file of the architecture gpt2 has one for "
       "all layers");
-  const std::string halves =
-      "model tiny: rope turns halves of a head; in the architecture llama a pair is two neighbours: put the rows of q "
-      "and k in that order";
+  const std::string halves = "model tiny: rope_pairing is \"half\"; in the architecture llama it is \"neighbour\"";
   EXPECT_EQ(message("tiny", [](ModelSpec& m) { m.rope.pairing = RopePairing::half; }), halves);
+  EXPECT_EQ(message("tiny", [](ModelSpec& m) { m.norm = NormKind::layer; }),
+            "model tiny: norm is \"layer\"; in the architecture llama it is \"rms\"");
+  EXPECT_EQ(message("tiny", [](ModelSpec& m) { m.layers[3].rope = LayerRope::none; }),
+            "model tiny: layer 3: rope is \"none\"; in the architecture llama it is \"global\"");
+  EXPECT_EQ(message("tiny", [](ModelSpec& m) { m.logit_softcap = 30; }),
+            "model tiny: logit_softcap is 30.0; in the architecture llama it is 0.0");
+  // Arrays hold these.
+  EXPECT_EQ(message("tiny",
+                    [](ModelSpec& m) {
+                      m.layers[2].heads = 8, m.layers[1].kv_heads = 4, m.layers[3].d_ff = 100;
+                    }),
+            "no error");
   // Tensors tell these.
-  EXPECT_EQ(message("tiny", [](ModelSpec& m) { m.layers[1].qk_norm = m.layers[2].bias.q = true; }), "no error");
+  EXPECT_EQ(message("tiny", [](ModelSpec& m) {
+              m.layers[1].qk_norm = LayerSpec::head_norm;
+              m.layers[2].bias.q = true;
+            }),
+            "no error");
 
   // A model that was put together by hand is refused when it is saved.
   Model m = random_model(model_spec("tiny"), *device, 1);
@@ -157,11 +186,10 @@ TEST(ModelSpec, RefusesWhatFilesOfItsFamilyCannotHold) {
 TEST(Transformer, HasAStateForEachLayerOrNone) {
   const ModelSpec m = model_spec("tiny");
   Graph g;
-  const Transformer transformer(m, Weights(g, [](const std::string&) { return DType::f32; }));
+  const Transformer transformer(m, Weights(g, [](const std::string&) { return DType::f32; }), 8);
   const TensorType rows{DType::i32, {3}, 0};
   const Value tokens = g.input("tokens", rows, m.vocab);
   const nn::Context ctx{.batch = {.sequence = g.input("sequence", rows), .position = g.input("position", rows, 8)},
-                        .rope = make_rope(g, m, 8),
                         .page_table = {}};
   std::vector<nn::LayerState> states(3);
   EXPECT_EQ(testing::error_of([&] { transformer(tokens, ctx, states); }),
@@ -219,9 +247,11 @@ TEST(Gpt2, RefusesWhatItsFilesCannotHold) {
   EXPECT_EQ(with(nlohmann::json::object()), "accepted");
   EXPECT_NE(with({{"n_kv", 2}}).find("n_kv is 2; in the architecture gpt2 it is n_heads, 4"), std::string::npos);
   EXPECT_NE(with({{"d_head", 8}}).find("4 heads of width 8 are not d_model, 24"), std::string::npos);
-  EXPECT_NE(with({{"window", 8}}).find("neither window nor qk_norm"), std::string::npos);
-  EXPECT_NE(with({{"qk_norm", true}}).find("neither window nor qk_norm"), std::string::npos);
-  EXPECT_NE(with({{"biases", {"attn_q"}}}).find("biases on all of its linear maps"), std::string::npos);
+  EXPECT_NE(with({{"window", 8}}).find("layer 0: window is 8; in the architecture gpt2 it is 0"), std::string::npos);
+  EXPECT_NE(with({{"qk_norm", true}}).find("layer 0: qk_norm is true; in the architecture gpt2 it is false"),
+            std::string::npos);
+  EXPECT_NE(with({{"biases", {"attn_q"}}}).find("biases is [\"attn_q\"]; in the architecture gpt2 it is"),
+            std::string::npos);
   EXPECT_NE(with({{"rope_base", 500}}).find("unknown key 'rope_base'"), std::string::npos);
   EXPECT_NE(with({{"rms_eps", 1e-5}}).find("unknown key 'rms_eps'"), std::string::npos);
   EXPECT_NE(with({{"architecture", "gpt3"}}).find("'gpt3' is not supported; supported: llama, gpt2"),
@@ -276,7 +306,7 @@ TEST_F(Gpt2File, MissingMetadataAndTensorsAreNamed) {
 TEST_F(Gpt2File, UnknownMetadataAndTensorsAreNamed) {
   for (const char* key : {"gpt2.rope.freq_base", "gpt2.attention.sliding_window", "gpt2.attention.scale", "gpt2.x"})
     EXPECT_NE(refusal("", key, 1.0f).find(fmt::format("metadata key {} is not known", key)), std::string::npos);
-  EXPECT_NE(refusal("", "gpt2.expert_count", uint32_t(4)).find("mixture-of-experts"), std::string::npos);
+  EXPECT_NE(refusal("", "gpt2.expert_count", uint32_t(4)).find("gpt2.expert_count is 4; only 0"), std::string::npos);
   EXPECT_NE(refusal("", "gpt2.attention.head_count_kv", uint32_t(2)).find("head_count_kv is 2"), std::string::npos);
   EXPECT_NE(refusal("", "gpt2.attention.key_length", uint32_t(8)).find("key_length is 8"), std::string::npos);
   EXPECT_NE(refusal("", "gpt2.attention.head_count", uint32_t(5)).find("head_count is 5"), std::string::npos);
@@ -321,7 +351,7 @@ TEST(Rope, FrequenciesOfLinearAndYarn) {
   EXPECT_DOUBLE_EQ(rope_magnitude(r), 0.1 * std::log(4.0) + 1);
 }
 
-class Metadata : public ::testing::Test {
+class LlamaFile : public ::testing::Test {
  protected:
   // A file of the smallest sound model, with more metadata and more tensors.
   gguf::File file(const std::vector<std::pair<std::string, gguf::Value>>& metadata, const std::string& tensor = "") {
@@ -354,7 +384,7 @@ class Metadata : public ::testing::Test {
   const std::string path_ = folder_.path("model.gguf");
 };
 
-TEST_F(Metadata, DefaultsOfRopeScalingAreThoseOfLlamaCpp) {
+TEST_F(LlamaFile, DefaultsOfRopeScalingAreThoseOfLlamaCpp) {
   const std::string key = "llama.rope.scaling.";
   const auto rope = [&](const std::vector<std::pair<std::string, gguf::Value>>& m) {
     return spec_from_gguf(file(m)).rope;
@@ -368,7 +398,7 @@ TEST_F(Metadata, DefaultsOfRopeScalingAreThoseOfLlamaCpp) {
   EXPECT_THROW(rope({{key + "type", std::string("llama3")}}), Error);
 }
 
-TEST_F(Metadata, WarnsOfWhatIsNotHonoured) {
+TEST_F(LlamaFile, WarnsOfWhatIsNotHonoured) {
   EXPECT_EQ(warnings({}), "");
   EXPECT_EQ(warnings({{"llama.rope.scaling.yarn_beta_fast", 32.0f}, {"llama.attention.scale", 1 / std::sqrt(6.0f)}}),
             "");
@@ -383,7 +413,7 @@ TEST_F(Metadata, WarnsOfWhatIsNotHonoured) {
 }
 
 // A model that was trained further is still under its license, and still chats.
-TEST_F(Metadata, WhatIsForOthersIsKept) {
+TEST_F(LlamaFile, WhatIsForOthersIsKept) {
   const std::vector<std::pair<std::string, gguf::Value>> theirs{{"general.license", std::string("mit")},
                                                                 {"tokenizer.chat_template", std::string("{{ x }}")},
                                                                 {"tokenizer.ggml.eot_token_id", uint32_t(7)}};
@@ -402,9 +432,32 @@ TEST_F(Metadata, WhatIsForOthersIsKept) {
   EXPECT_FALSE(saved.has("general.quantization_version"));
 }
 
-TEST_F(Metadata, UnknownTensorsAreRefused) {
-  const gguf::File f = file({}, "blk.0.attn_norm.bias");
-  EXPECT_THROW(spec_from_gguf(f), Error);
+TEST_F(LlamaFile, UnknownTensorsAreNamedWithTheNearest) {
+  EXPECT_EQ(testing::error_of([&] { spec_from_gguf(file({}, "blk.0.attn_norm.bias")); }),
+            path_ + ": tensor 'blk.0.attn_norm.bias' is not known in the architecture llama as these metadata state it; "
+                    "the nearest is 'blk.0.attn_norm.weight'");
+}
+
+// Arrays of sizes are read, written and computed with.
+TEST_F(LlamaFile, LayersOfDifferentSizes) {
+  nlohmann::json j = dimensions();
+  j["layers"] = {{{"n_heads", 6}, {"n_kv", 2}}, {{"d_ff", 12}}};
+  const ModelSpec spec = spec_from_json(j, "x.json");
+  const auto device = make_test_device(1);
+  save_model(random_model(spec, *device, 1), path_);
+  const gguf::File f = gguf::File::open(path_);
+  EXPECT_EQ(f.metadata().at("llama.attention.head_count"), gguf::Value(gguf::Array(std::vector<uint32_t>{6, 4})));
+  EXPECT_EQ(f.get_u32("llama.attention.key_length"), 6u);
+  EXPECT_TRUE(spec_from_gguf(f).layers == spec.layers);
+  EXPECT_TRUE(warnings_of(f, spec_from_gguf(f)).empty());
+  const std::string key = "llama.feed_forward_length";
+  const auto refused = [&](const gguf::Array& value) {
+    return testing::error_of([&] { spec_from_gguf(file({{key, value}})); });
+  };
+  const std::string text = path_ + ": metadata key '" + key + "': expected a number, or one for each of 2 layers";
+  EXPECT_EQ(refused(std::vector<uint32_t>{28}), text);
+  EXPECT_EQ(refused(std::vector<std::string>{"a", "b"}), text);
+  EXPECT_EQ(refused(std::vector<int32_t>{28, -1}), path_ + ": metadata key '" + key + "': -1 does not fit into u32");
 }
 
 }  // namespace

@@ -9,17 +9,25 @@
 namespace toy::test {
 namespace {
 
+const Attrs kPlain = LinearXentAttrs{};
+
 const OpSuite kXent{
     .op = "linear_xent",
-    .cases = {{"x:[1,1] w:[1,1] targets:i32[1]=list(0) weight:[1]"},
-              {"x:[5,3] w:[7,3] targets:i32[5]=targets(7) weight:[5]=range(0,1)"},
-              {"x:[3,5]@(1,0) w:[3,7]@(1,0) targets:i32[5]=below(7) weight:[5]=const(0.2)"},
-              {"x:[4,6] w:[9,6] targets:i32[4]=list(-1,-1,-1,-1) weight:[4]=const(1)"},
-              {"x:[131,33] w:[203,33] targets:i32[131]=targets(203) weight:[131]=const(0.0078125)"}},
-    .bad = {{"x:[5,3] w:[7,4] targets:i32[5]=below(7) weight:[5]", "linear_xent: w has D=4, x has D=3"},
-            {"x:[5,3] w:[0,3] targets:i32[5]=const(-1) weight:[5]", "linear_xent: w has V=0, expected at least 1"},
-            {"x:[5,3] w:[7,3] targets:i32[4]=below(7) weight:[5]", "linear_xent: targets has N=4, x has N=5"},
-            {"x:[5,3] w:[7,3] targets:[5] weight:[5]", "linear_xent: targets is f32, expected i32"}},
+    .cases = {{"x:[1,1] w:[1,1] targets:i32[1]=list(0) weight:[1]", kPlain},
+              {"x:[5,3] w:[7,3] targets:i32[5]=targets(7) weight:[5]=range(0,1)", kPlain},
+              {"x:[3,5]@(1,0) w:[3,7]@(1,0) targets:i32[5]=below(7) weight:[5]=const(0.2)", kPlain},
+              {"x:[4,6] w:[9,6] targets:i32[4]=list(-1,-1,-1,-1) weight:[4]=const(1)", kPlain},
+              {"x:[131,33] w:[203,33] targets:i32[131]=targets(203) weight:[131]=const(0.0078125)", kPlain},
+              {"x:[5,3] w:[7,3] targets:i32[5]=targets(7) weight:[5]=range(0,1)", LinearXentAttrs{0.7}},
+              {"x:[131,33] w:[203,33] targets:i32[131]=targets(203) weight:[131]=const(0.0078125)",
+               LinearXentAttrs{4}}},
+    .bad = {{"x:[5,3] w:[7,4] targets:i32[5]=below(7) weight:[5]", "linear_xent: w has D=4, x has D=3", kPlain},
+            {"x:[5,3] w:[0,3] targets:i32[5]=const(-1) weight:[5]", "linear_xent: w has V=0, expected at least 1",
+             kPlain},
+            {"x:[5,3] w:[7,3] targets:i32[4]=below(7) weight:[5]", "linear_xent: targets has N=4, x has N=5", kPlain},
+            {"x:[5,3] w:[7,3] targets:[5] weight:[5]", "linear_xent: targets is f32, expected i32", kPlain},
+            {"x:[5,3] w:[7,3] targets:i32[5]=below(7) weight:[5]",
+             "linear_xent: softcap is -1, expected 0 (none) or more", LinearXentAttrs{-1}}},
     .bound = by_sensitivity(),
     .no_gradient = {"weight"},
     .rows = {"x", "targets", "weight"},
@@ -27,7 +35,7 @@ const OpSuite kXent{
 const bool kDone = register_suite(kXent);
 
 TEST(LinearXent, LossIsTheFormula) {
-  const Built b = build_op(*find_op("linear_xent"), parse_operands(kXent.cases[1].operands), {});
+  const Built b = build_op(*find_op("linear_xent"), parse_operands(kXent.cases[1].operands), kPlain);
   const auto &x = b.feed.at("x"), &w = b.feed.at("w"), &target = b.feed.at("targets"), &weight = b.feed.at("weight");
   double loss = 0;
   for (size_t n = 0; n < 5; ++n) {
@@ -48,7 +56,7 @@ TEST(LinearXent, NoRowsAndNoTargets) {
   for (Device* device : {&cpu_device(2), &reference_device()}) {
     const Built b = build_op(*find_op("linear_xent"),
                              parse_operands("x:[4,6] w:[9,6] targets:i32[4]=list(-1,3,-1,2) weight:[4]=list(1,0,1,0)"),
-                             {}, {"x", "targets", "weight"});
+                             kPlain, {"x", "targets", "weight"});
     Program program(b, *device);
     for (const int64_t n : {4, 0}) {
       program.set_rows(n);
@@ -63,7 +71,8 @@ TEST(LinearXent, NoRowsAndNoTargets) {
 TEST(LinearXent, TargetsBeyondTheVocabularyAreNamed) {
   for (Device* device : {&cpu_device(2), &reference_device()}) {
     const Built b =
-        build_op(*find_op("linear_xent"), parse_operands("x:[2,3] w:[7,3] targets:i32[2]=list(0,7) weight:[2]"), {});
+        build_op(*find_op("linear_xent"), parse_operands("x:[2,3] w:[7,3] targets:i32[2]=list(0,7) weight:[2]"),
+                             kPlain);
     Program program(b, *device);
     try {
       program.run();

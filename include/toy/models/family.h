@@ -8,42 +8,41 @@
 #include <string_view>
 #include <vector>
 
-#include "toy/formats/gguf.h"
+#include "toy/models/metadata.h"
 #include "toy/models/spec.h"
 
 namespace toy {
 
 /// One family.
 struct Family {
-  /// What its models have in common, whatever their dimensions. `architecture` names the family; the one layer is the
-  /// pattern of all layers.
+  /// What its models have in common, whatever their dimensions. `architecture` names the family; its layers repeat as
+  /// the pattern of all layers, usually one.
   ModelSpec defaults;
-  /// Fills in what the metadata say; name, width, context, vocabulary, tied and the number of layers are there already.
-  /// Throws naming file and key.
-  std::function<void(const gguf::File&, ModelSpec&)> read;
+  /// Fills in what the metadata say; name, width, context, vocabulary, tied and the layers (repeated `defaults`) are
+  /// there already. Throws naming file and key. A key that it does not ask for causes a warning.
+  std::function<void(Metadata&, ModelSpec&)> read;
   /// Metadata (and tensors that are no weights) beside those that all families share.
-  std::function<void(gguf::Writer&, const ModelSpec&)> write;
+  std::function<void(MetadataWriter&, const ModelSpec&)> write;
+  /// What `read` and `write` handle, as the keys of docs/architecture.md, beside n_heads, n_kv, d_head, d_ff, the
+  /// epsilon of the norms and what all families share. A model that differs from `defaults` in anything else is
+  /// refused: the file would not say so.
+  std::vector<std::string_view> holds = {};
   /// Throws for a model that its files cannot hold, naming the dimension. ModelSpec::validate() calls it. May be empty.
   std::function<void(const ModelSpec&)> check = {};
-  /// Appends what a user should know about a file. May be empty.
-  std::function<void(const gguf::File&, const ModelSpec&, std::vector<std::string>&)> warn = {};
   /// Tensors that a file may have beside tensors_of().
   std::vector<std::string> extra_tensors = {};
 };
 
-/// Those that are built in: llama, gpt2.
+/// Those that are built in.
 const std::vector<Family>& families();
 
 /// A model of this family to fill in: its defaults, which refer to the family. Throws Error{bad_input} for a family
 /// without a name, a layer, `read` or `write`.
 ModelSpec spec_of(const std::shared_ptr<const Family>& family);
 
-/// Throws naming layer and dimension where layers differ in what metadata hold once for all of them.
-void require_like_layers(const ModelSpec& spec);
-
-/// `key` of a family's metadata: "llama.context_length".
-inline std::string family_key(const ModelSpec& spec, std::string_view key) {
-  return spec.architecture + "." + std::string(key);
-}
+/// Throws naming layer and dimension where layers differ in one of these keys, which metadata hold once for all of
+/// them.
+void require_like_layers(const ModelSpec& spec, const std::vector<std::string_view>& keys = {
+                                                    "n_heads", "n_kv", "d_head", "d_ff", "window"});
 
 }  // namespace toy

@@ -14,15 +14,18 @@ struct RopeSpec {
   enum class Scaling { none, linear, yarn } scaling = Scaling::none;
   RopePairing pairing = RopePairing::neighbour;
   float base = 10000;
-  float factor = 1;              ///< s: how many times longer than trained for; 1 where nothing is scaled
-  int64_t original_context = 0;  ///< yarn: positions the model was trained for before it was scaled
-  float attn_factor = 1;         ///< multiplies cosines and sines
-  std::vector<float> factors;    ///< r_i, empty or one per pair: frequency i is divided by it (Llama 3)
+  int64_t dims = 0;                 ///< how many elements of a head turn, the first ones; 0: all
+  float factor = 1;                 ///< s: how many times longer than trained for; 1 where nothing is scaled
+  int64_t original_context = 0;     ///< yarn, long_factors: positions the model was trained for before it was scaled
+  float attn_factor = 1;            ///< multiplies cosines and sines
+  std::vector<float> factors;       ///< r_i, empty or one per pair: frequency i is divided by it (Llama 3)
+  std::vector<float> long_factors;  ///< replace `factors` in contexts above original_context (LongRoPE, Ding et al. 2024)
   bool operator==(const RopeSpec&) const = default;
 };
 
-/// Radians per position, one per pair of a head of `width`: base^(-2i/width) / r_i, scaled.
-std::vector<double> rope_frequencies(const RopeSpec& spec, int64_t width);
+/// Radians per position, one per pair of the n elements of a head of `width` that turn: base^(-2i/n) / r_i, scaled.
+/// `positions`: the context, which decides between short and long factors.
+std::vector<double> rope_frequencies(const RopeSpec& spec, int64_t width, int64_t positions = 0);
 /// What cosines and sines are multiplied by.
 double rope_magnitude(const RopeSpec& spec);
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,8 +30,17 @@ inline constexpr BiasName kBiasNames[] = {
 
 /// What a feed-forward layer computes.
 enum class FfnKind {
-  swiglu,  ///< down(silu(gate(x)) * up(x))
-  gelu,    ///< down(gelu_tanh(up(x))): GPT-2
+  swiglu,     ///< down(silu(gate(x)) * up(x))
+  geglu,      ///< down(gelu_tanh(gate(x)) * up(x)): Gemma
+  geglu_erf,  ///< the same with the exact gelu
+  gelu,       ///< down(gelu_tanh(up(x))): GPT-2
+};
+
+/// Which of a model's rotary positions turn the queries and keys of a layer.
+enum class LayerRope {
+  global,  ///< ModelSpec::rope
+  local,   ///< ModelSpec::local_rope_base: layers of Gemma 3 with a window
+  none,    ///< nothing turns: every fourth layer of SmolLM3
 };
 
 /// One layer. Kinds to come: gated delta rule, mixture of experts.
@@ -41,17 +51,29 @@ struct LayerSpec {
   int64_t d_head = 0;    ///< P; H P may differ from D
   int64_t d_ff = 0;      ///< F
   int64_t window = 0;    ///< attend to the last `window` positions; 0: to all
-  bool qk_norm = false;  ///< rms norm of each head of q and k before rope, gains [P] in the row order of q and k
+  /// An rms norm of q and k before rope. head_norm: of each head, gains [P] (Henry et al. 2020); row_norm: of all heads
+  /// as one, gains [H P] and [K P] (OLMo 2). Gains are in the row order of q and k.
+  enum QkNorm { no_qk_norm, head_norm, row_norm } qk_norm = no_qk_norm;
+  LayerRope rope = LayerRope::global;
+  float attention_scale = 0;    ///< scores are q.k times this; 0: 1/sqrt(P)
+  float attention_softcap = 0;  ///< c: scores become c tanh(score / c) (Gemma 2); 0: they stay
   Biases bias;
   FfnKind ffn = FfnKind::swiglu;
-  bool fused_qkv = false;  ///< a file holds q, k and v as rows of one tensor "attn_qkv"; in memory they are three
+  bool fused_qkv = false;      ///< a file holds q, k and v as rows of one tensor "attn_qkv"; in memory they are three
+  bool fused_gate_up = false;  ///< a file holds gate and up as rows of one tensor "ffn_up"; in memory they are two
   bool operator==(const LayerSpec&) const = default;
 };
 
-/// What a model normalizes with: before mixers, before ffns, and at the end.
+/// What a model normalizes with: around mixers and ffns, and at the end.
 enum class NormKind {
   rms,    ///< w x / rms(x)
   layer,  ///< w (x - mean(x)) / sqrt(var(x) + eps) + b
+};
+/// Where the norms of a block are: of what goes into mixer and ffn, or of what comes out and is added to the rows.
+enum class NormPlace {
+  before,  ///< "attn_norm", "ffn_norm"
+  after,   ///< "post_attention_norm", "post_ffw_norm": OLMo 2
+  both,    ///< Gemma 2
 };
 /// How a model knows the position of a token.
 enum class PositionKind {
@@ -71,10 +93,16 @@ struct ModelSpec {
   int64_t vocab = 0;    ///< V
   int64_t context = 0;  ///< positions the model was made for
   NormKind norm = NormKind::rms;
+  NormPlace norm_place = NormPlace::before;
   float norm_eps = 1e-5f;  ///< of every norm
   PositionKind positions = PositionKind::rope;
-  RopeSpec rope;     ///< where positions are rope
-  bool tied = true;  ///< the output projection is the token embedding
+  RopeSpec rope;                  ///< where positions are rope: of layers with LayerRope::global
+  float local_rope_base = 10000;  ///< of layers with LayerRope::local, which nothing stretches
+  bool tied = true;               ///< the output projection is the token embedding
+  float embedding_scale = 1;  ///< the embedding of a token is multiplied by this; 0: by sqrt(D) (Gemma)
+  float residual_scale = 1;   ///< what mixers and ffns add to the rows is multiplied by this (Granite)
+  float logit_divisor = 1;    ///< logits are divided by this (Granite)
+  float logit_softcap = 0;    ///< c: logits become c tanh(logit / c) (Gemma 2); 0: they stay
   std::vector<LayerSpec> layers;
   std::shared_ptr<const Family> family = {};  ///< where it is not a built-in one
   bool operator==(const ModelSpec&) const = default;
@@ -87,6 +115,8 @@ struct ModelSpec {
   void require_positions(int64_t wanted, std::string_view option) const;
 };
 
+/// The rotary positions of a layer; none where LayerRope::none or positions are learned.
+std::optional<RopeSpec> rope_of(const ModelSpec& spec, const LayerSpec& layer);
 /// Every tensor of a model, in the order in which it is stored: what Transformer asks for.
 std::vector<TensorSpec> tensors_of(const ModelSpec& spec);
 /// A tensor of a file: one of the model's tensors, or several whose rows follow each other.
@@ -106,7 +136,8 @@ std::vector<std::string> size_names();
 /// likewise. A file may name one of `more` as its architecture. Throws naming the nearest size.
 ModelSpec model_spec(const std::string& size_or_file, int64_t vocab = 0, int64_t context = 0,
                      const Families& more = {});
-/// Dimensions from JSON with the keys of docs/architecture.md. Throws naming `where`, the key and what is wrong.
+/// Dimensions from JSON with the keys of docs/architecture.md. Layers that differ are in a list "layers". Throws naming
+/// `where`, the key and what is wrong.
 ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where, const Families& more = {});
 /// What spec_from_json() reads.
 nlohmann::ordered_json to_json(const ModelSpec& spec);

@@ -12,26 +12,28 @@ namespace toy {
 /// A model whose weights are values of a graph. Build one for each graph.
 class Transformer {
  public:
-  /// Declares every tensor of the model, in the order of files.
-  Transformer(const ModelSpec& spec, const Weights& weights);
+  /// Declares every tensor of the model, in the order of files. `positions`: how many there are in the batches that it
+  /// is called with; 0: it is not called.
+  Transformer(const ModelSpec& spec, const Weights& weights, int64_t positions);
 
   /// tokens: i32[N] -> x_final [N,D], the normed output of the last block. `states`: one for each layer while decoding,
   /// empty in training; updated. Throws Error{bad_input} for another number of them.
   Value operator()(Value tokens, const nn::Context& ctx, std::span<nn::LayerState> states = {}) const;
   /// Logits of the rows x:[M,D] -> [M,V].
-  Value logits(Value x) const { return linear(x, output_); }
-  /// The output projection [V,D] (the embedding itself when tied), for linear_xent.
-  Value output_weight() const { return output_; }
+  Value logits(Value x) const { return softcapped(linear(scale_(x), output_), softcap_); }
+  /// Their cross-entropy, without ever holding all of them. targets: i32[M] weight:[M].
+  CrossEntropy loss(Value x, Value targets, Value weight) const {
+    return linear_xent(scale_(x), output_, targets, weight, {softcap_});
+  }
 
  private:
   Value embedding_, positions_;  // positions_: where they are learned
+  nn::Scale embedding_scale_;
   std::vector<nn::Block> blocks_;
   nn::Norm norm_;
-  Value output_;
+  nn::Scale scale_;  // of logits
+  Value output_;     // [V,D]; the embedding itself where it is tied
+  double softcap_;   // 0: none
 };
-
-/// Cosines and sines for positions 0..positions-1: [C, P/2, 2], angle = position * frequency (toy/models/rope.h).
-/// Nothing where positions are learned.
-nn::Rope make_rope(Graph& graph, const ModelSpec& spec, int64_t positions);
 
 }  // namespace toy

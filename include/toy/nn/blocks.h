@@ -16,29 +16,29 @@ struct LayerState {
 /// What all layers of one graph share.
 struct Context {
   Batch batch;
-  Rope rope;
-  Value page_table;      ///< i32[S,G]: the pages of each sequence; absent in training
+  Value page_table = {};  ///< i32[S,G]: the pages of each sequence; absent in training
   Dropout dropout = {};  ///< of the embedding's output, the mixers' and the ffns'; only in training
 };
 
-/// Causal self-attention with grouped queries (Ainslie et al. 2023) and, where the model has them, rotary
-/// positions. x:[N,D] -> [N,D].
+/// Causal self-attention with grouped queries (Ainslie et al. 2023). x:[N,D] -> [N,D].
 struct Attention {
-  Linear q, k, v;                         ///< [H P,D], [K P,D], [K P,D]
-  std::optional<RmsNorm> q_norm, k_norm;  ///< [P], over each head (Henry et al. 2020)
-  Linear out;                             ///< [D,H P]
-  int64_t heads, kv_heads, d_head;
-  int64_t window = 0;  ///< 0: all positions before
+  Heads q;     ///< H of them
+  Heads k, v;  ///< K of them; H is a multiple of K
+  Linear out;  ///< [D,H P]
+  AttentionAttrs attrs;
   /// x:[N,D] -> [N,D]. With `state.kv` the rows are appended to the pages and attend to them.
   Value operator()(Value x, LayerState& state, const Context& ctx) const;
 };
 
-/// Pre-norm transformer block.
+/// Transformer block: x + mixer, then x + ffn, with norms before these (GPT-2, Llama), after (OLMo 2), or both (Gemma 2).
 struct Block {
-  Norm mixer_norm;
+  Maybe<Norm> mixer_norm;
   Attention mixer;
-  Norm ffn_norm;
+  Maybe<Norm> mixer_out_norm;
+  Maybe<Norm> ffn_norm;
   Ffn ffn;
+  Maybe<Norm> ffn_out_norm;
+  Scale scale;  ///< of what is added to the rows (Granite)
   Value operator()(Value x, LayerState& state, const Context& ctx) const;
 };
 

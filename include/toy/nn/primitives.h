@@ -1,6 +1,7 @@
 // Named pieces of maths that layers are made of.
 #pragma once
 
+#include <optional>
 #include <variant>
 
 #include "toy/base/philox.h"
@@ -47,6 +48,13 @@ struct LayerNorm {
   Value operator()(Value x) const { return layer_norm(x, weight, bias, eps); }
 };
 
+/// A piece that a model may lack: then rows pass as they are.
+template <class Piece>
+struct Maybe {
+  std::optional<Piece> piece = {};
+  Value operator()(Value x) const { return piece ? (*piece)(x) : x; }
+};
+
 /// One of several pieces of maths that go from rows to rows of the same width.
 template <class... Kinds>
 struct OneOf {
@@ -57,11 +65,26 @@ struct OneOf {
 };
 using Norm = OneOf<RmsNorm, LayerNorm>;
 
-/// down(silu(gate(x)) * up(x)). x:[N,D] -> [N,D].
-struct SwiGlu {
+/// factor x.
+struct Scale {
+  double factor = 1;
+  Value operator()(Value x) const { return factor == 1 ? x : scale(x, factor); }
+};
+
+/// What a gated ffn does to its gate.
+enum class Gate { silu, gelu_tanh, gelu_erf };
+
+/// down(f(gate(x)) * up(x)) (Shazeer 2020). x:[N,D] -> [N,D].
+struct GatedMlp {
   Linear gate, up;  ///< [F,D]
   Linear down;      ///< [D,F]
-  Value operator()(Value x) const { return down(swiglu(gate(x), up(x))); }
+  Gate f = Gate::silu;
+  Value operator()(Value x) const { return down(gated(gate(x), up(x))); }
+  /// f(gate) * up.
+  Value gated(Value g, Value u) const {
+    if (f == Gate::silu) return swiglu(g, u);
+    return geglu(g, u, f == Gate::gelu_tanh ? GeluKind::tanh : GeluKind::erf);
+  }
 };
 
 /// down(gelu(up(x))), gelu by its tanh approximation (Hendrycks and Gimpel 2016). x:[N,D] -> [N,D].
@@ -70,15 +93,30 @@ struct GeluMlp {
   Linear down;  ///< [D,F]
   Value operator()(Value x) const { return down(gelu_tanh(up(x))); }
 };
-using Ffn = OneOf<SwiGlu, GeluMlp>;
+using Ffn = OneOf<GatedMlp, GeluMlp>;
 
-/// Rotary positions of a model: the table of cosines and sines, shared by all layers.
+/// Rotary positions of a layer. Layers that turn alike share the table.
 struct Rope {
-  Value table = {};  ///< [C,Q,2]; absent: nothing turns
+  Value table = {};  ///< cosines and sines [C,Q,2]; absent: nothing turns
   RopePairing pairing = RopePairing::neighbour;
   /// x:[N,H,P] -> [N,H,P].
   Value operator()(Value x, const Batch& batch) const {
     return table ? rope(x, batch.position, table, {pairing, false}) : x;
+  }
+};
+
+/// Rows as heads, normalized and turned. x:[N,D] -> [N,heads,P].
+struct Heads {
+  const char* name;               ///< in reports: "q", "k"
+  Linear map;                     ///< [heads P,D]
+  int64_t heads, width;           ///< width: P
+  Maybe<RmsNorm> row_norm = {};   ///< [heads P], over all heads as one (OLMo 2)
+  Maybe<RmsNorm> head_norm = {};  ///< [P], over each head (Henry et al. 2020)
+  Rope rope = {};
+  Value operator()(Value x, const Batch& batch) const {
+    const Value y = head_norm(reshape(row_norm(map(x)), {-1, heads, width}));
+    const auto scope = x.graph->scope(name);
+    return rope(y, batch);
   }
 };
 

@@ -75,6 +75,8 @@ Value gelu_erf(Value x);
 Value gelu_tanh(Value x);
 /// factor x, with a factor known when the graph is built.
 Value scale(Value x, double factor);
+/// cap tanh(x / cap): nearly x where it is small, and never beyond the cap (Gemma 2). With a cap of 0, x itself.
+Value softcapped(Value x, double cap);
 /// x limited to [lo, hi]. The gradient is 1 in [lo, hi] and 0 outside.
 Value clamp(Value x, float lo, float hi);
 
@@ -178,11 +180,11 @@ Value conv_append(Value tail, Value x, Value seq, Value pos);
 /// What linear_xent returns.
 struct CrossEntropy {
   Value loss;  ///< [] = sum_i weight_i nll_i
-  Value nll;   ///< [N] -log softmax(x w^T)_i[target_i]
+  Value nll;   ///< [N] -log softmax(logits)_i[target_i], logits = softcapped(x w^T)
 };
 /// Output projection and cross-entropy in one, so the logits [N,V] are never held at once.
 /// x:[N,D] w:[V,D] targets:i32[N] (negative: no target) weight:[N].
-CrossEntropy linear_xent(Value x, Value w, Value targets, Value weight);
+CrossEntropy linear_xent(Value x, Value w, Value targets, Value weight, LinearXentAttrs attrs = {});
 
 // ---- sums over several runs
 /// acc + x, which acc becomes.

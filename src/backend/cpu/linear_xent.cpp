@@ -6,6 +6,7 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/xent_row.h"
+#include "toy/ops/attrs/structs.h"
 
 namespace toy::cpu {
 namespace {
@@ -19,8 +20,8 @@ size_t chunk_rows(size_t vocab) { return std::max<size_t>(64, (size_t(64) << 20)
 
 // Parts of the workspace. Products that may run side by side in different threads have parts of their own.
 struct Space {
-  size_t logits = 0, nll, product, bytes;
-  Space(size_t rows, size_t vocab, size_t width, bool want_dx, bool want_dw, int threads, bool bf16) {
+  size_t logits = 0, nll, slopes, product, bytes;
+  Space(size_t rows, size_t vocab, size_t width, bool want_dx, bool want_dw, int threads, bool bf16, bool softcap) {
     const size_t chunk = std::min(rows, chunk_rows(vocab));
     const auto outer = [&](size_t m, size_t n, size_t k) {
       return outer_workspace(m, n, k, threads, bf16 ? DType::bf16 : DType::f32);
@@ -29,7 +30,8 @@ struct Space {
     if (want_dx) most = std::max(most, outer(chunk, width, vocab));
     if (want_dw) most = std::max(most, outer(vocab, width, chunk));
     nll = logits + round_up(chunk * vocab * sizeof(float), 64);
-    product = nll + round_up(chunk * sizeof(float), 64);
+    slopes = nll + round_up(chunk * sizeof(float), 64);
+    product = slopes + (softcap ? size_t(threads) * round_up(vocab * sizeof(float), 64) : 0);
     bytes = product + most;
   }
 };
@@ -48,7 +50,7 @@ template <bool kBf16>
 size_t workspace(const KernelQuery& q) noexcept {
   const Shape& w = q.in[kW].shape;
   return Space(rows_of(q.in[kX].shape), size_t(w[0]), size_t(w[1]), q.out[kDx].present, q.out[kDw].present, q.threads,
-               kBf16)
+               kBf16, q.attrs.as<LinearXentAttrs>().softcap > 0)
       .bytes;
 }
 
@@ -70,7 +72,8 @@ class Xent {
         dx_(args.out[kDx].as<float>()),
         dw_(args.out[kDw].as<float>()),
         workspace_(args.workspace),
-        space_(rows_, vocab_, width_, dx_ != nullptr, dw_ != nullptr, ctx.threads, kBf16) {}
+        softcap_(float(args.attrs.as<LinearXentAttrs>().softcap)),
+        space_(rows_, vocab_, width_, dx_ != nullptr, dw_ != nullptr, ctx.threads, kBf16, softcap_ > 0) {}
 
   void run() {
     double loss = 0;
@@ -100,6 +103,10 @@ class Xent {
 
  private:
   float* logits() const { return reinterpret_cast<float*>(workspace_ + space_.logits); }
+  float* slopes() const {  // of this thread
+    return reinterpret_cast<float*>(workspace_ + space_.slopes +
+                                    size_t(ctx_.thread) * round_up(vocab_ * sizeof(float), 64));
+  }
   bool has_target(size_t i) const { return targets_[i] >= 0 && size_t(targets_[i]) < vocab_; }
   bool counts(size_t i) const { return has_target(i) && weight_[i] != 0; }
 
@@ -109,7 +116,10 @@ class Xent {
     if (targets_[i] >= 0 && size_t(targets_[i]) >= vocab_)
       ctx_.error->set("linear_xent: row {} has target {}", int64_t(i), targets_[i]);
     float nll = 0;
-    if (has_target(i)) nll = xent_row(logits, vocab_, size_t(targets_[i]), weight_[i], gradient && counts(i));
+    const bool with_gradient = gradient && counts(i);
+    if (has_target(i) && softcap_ > 0) softcap_row(logits, vocab_, softcap_, with_gradient ? slopes() : nullptr);
+    if (has_target(i)) nll = xent_row(logits, vocab_, size_t(targets_[i]), weight_[i], with_gradient);
+    if (with_gradient && softcap_ > 0) times_slope(logits, slopes(), vocab_);
     if (gradient && !counts(i)) std::fill(logits, logits + vocab_, 0.0f);
     return nll;
   }
@@ -168,6 +178,7 @@ class Xent {
   const float* const weight_;
   float *const loss_, *const nll_, *const dx_, *const dw_;
   std::byte* const workspace_;
+  const float softcap_;
   const Space space_;
 };
 

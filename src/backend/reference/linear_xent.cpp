@@ -3,19 +3,22 @@
 #include <cmath>
 
 #include "backend/reference/kernels.h"
+#include "toy/ops/attrs/structs.h"
 
 namespace toy::reference {
 namespace {
 
 struct Dims {
   int64_t N, D, V;  // rows, width, vocabulary
+  double softcap;
 };
 
-// logits_j = sum_d x_d w_jd. Returns log(sum_j exp(logits_j)).
+// logits_j = sum_d x_d w_jd, or c tanh of this / c. Returns log(sum_j exp(logits_j)).
 double logits_of_row(const Dims& dim, const double* x, const double* w, double* logits) {
   for (int64_t j = 0; j < dim.V; ++j) {
     logits[j] = 0;
     for (int64_t d = 0; d < dim.D; ++d) logits[j] += x[d] * w[j * dim.D + d];
+    if (dim.softcap > 0) logits[j] = dim.softcap * std::tanh(logits[j] / dim.softcap);
   }
   const double top = *std::max_element(logits, logits + dim.V);
   double sum = 0;
@@ -23,12 +26,13 @@ double logits_of_row(const Dims& dim, const double* x, const double* w, double* 
   return top + std::log(sum);
 }
 
-// dlogits_j = weight (softmax_j - [j == target]); dx += dlogits w; dw += dlogits^T x. Either gradient may be
+// dlogits_j = weight (softmax_j - [j == target]) (1 - (logits_j / c)^2); dx += dlogits w; dw += dlogits^T x. Either gradient may be
 // unused.
 void grad_of_row(const Dims& dim, const double* x, const double* w, const double* logits, double lse, int32_t target,
                  double weight, double* dx, double* dw) {
   for (int64_t j = 0; j < dim.V; ++j) {
-    const double dlogit = weight * (std::exp(logits[j] - lse) - (j == target ? 1 : 0));
+    const double t = dim.softcap > 0 ? logits[j] / dim.softcap : 0;
+    const double dlogit = weight * (std::exp(logits[j] - lse) - (j == target ? 1 : 0)) * (1 - t * t);
     for (int64_t d = 0; d < dim.D; ++d) {
       if (dx) dx[d] += dlogit * w[j * dim.D + d];
       if (dw) dw[j * dim.D + d] += dlogit * x[d];
@@ -41,7 +45,8 @@ void linear_xent(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const double *x = input(args, 0), *w = input(args, 1), *weight = input(args, 3);
   const int32_t* target = indices(args, 2);
   double *loss = output(args, 0), *nll = output(args, 1), *dx = output(args, 2), *dw = output(args, 3);
-  const Dims dim{args.in[0].shape[0], args.in[0].shape[1], args.in[1].shape[0]};
+  const Dims dim{args.in[0].shape[0], args.in[0].shape[1], args.in[1].shape[0],
+                 args.attrs.as<LinearXentAttrs>().softcap};
   double* logits = reinterpret_cast<double*>(args.workspace);
 
   double total = 0;

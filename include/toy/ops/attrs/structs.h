@@ -150,6 +150,12 @@ struct DropoutAttrs {
   double gain() const { return 1 / (1 - double(threshold()) * 0x1p-32); }
 };
 
+/// linear_xent: logits become softcap * tanh(logit / softcap) (Gemma 2; 0: none).
+struct LinearXentAttrs {
+  double softcap = 0;
+  static constexpr auto fields() { return std::tuple(field("softcap", &LinearXentAttrs::softcap)); }
+};
+
 /// one_hot: the number of columns.
 struct OneHotAttrs {
   int64_t classes = 0;

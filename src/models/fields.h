@@ -1,0 +1,80 @@
+// Every dimension of a model by its key in JSON: what a file of dimensions may say, what files of a family hold, and
+// what a report shows all follow from this list.
+#pragma once
+
+#include <array>
+#include <nlohmann/json_fwd.hpp>
+#include <utility>
+
+#include "toy/models/spec.h"
+
+namespace toy {
+
+/// Names of the values of an enum.
+template <class E>
+struct NamesOf;
+template <>
+struct NamesOf<FfnKind> {
+  static constexpr std::array list = {std::pair("swiglu", FfnKind::swiglu), std::pair("geglu", FfnKind::geglu),
+                                      std::pair("geglu_erf", FfnKind::geglu_erf), std::pair("gelu", FfnKind::gelu)};
+};
+template <>
+struct NamesOf<LayerRope> {
+  static constexpr std::array list = {std::pair("global", LayerRope::global), std::pair("local", LayerRope::local),
+                                      std::pair("none", LayerRope::none)};
+};
+template <>
+struct NamesOf<LayerSpec::QkNorm> {
+  static constexpr std::array list = {std::pair("none", LayerSpec::no_qk_norm), std::pair("heads", LayerSpec::head_norm),
+                                      std::pair("rows", LayerSpec::row_norm)};
+};
+template <>
+struct NamesOf<NormKind> {
+  static constexpr std::array list = {std::pair("rms", NormKind::rms), std::pair("layer", NormKind::layer)};
+};
+template <>
+struct NamesOf<NormPlace> {
+  static constexpr std::array list = {std::pair("before", NormPlace::before), std::pair("after", NormPlace::after),
+                                      std::pair("both", NormPlace::both)};
+};
+template <>
+struct NamesOf<PositionKind> {
+  static constexpr std::array list = {std::pair("rope", PositionKind::rope), std::pair("learned", PositionKind::learned)};
+};
+template <>
+struct NamesOf<RopePairing> {
+  static constexpr std::array list = {std::pair("neighbour", RopePairing::neighbour),
+                                      std::pair("half", RopePairing::half)};
+};
+
+inline const char* eps_key(const ModelSpec& m) { return m.norm == NormKind::rms ? "rms_eps" : "layer_norm_eps"; }
+
+/// visit(key, value) for the dimensions of a layer. Layer: LayerSpec, maybe const.
+template <class Layer, class Visit>
+void visit_fields_of_layer(Layer& l, const Visit& visit) {
+  visit("n_heads", l.heads), visit("n_kv", l.kv_heads), visit("d_head", l.d_head), visit("d_ff", l.d_ff);
+  visit("window", l.window), visit("qk_norm", l.qk_norm), visit("rope", l.rope);
+  visit("attention_scale", l.attention_scale), visit("attention_softcap", l.attention_softcap);
+  visit("biases", l.bias), visit("ffn", l.ffn);
+  visit("fused_qkv", l.fused_qkv), visit("fused_gate_up", l.fused_gate_up);
+}
+
+/// The same for those of the model as a whole, without the scaling of its rotary positions.
+template <class Model, class Visit>
+void visit_fields_of_model(Model& m, const Visit& visit) {
+  visit("d_model", m.d_model), visit("vocab", m.vocab), visit("context", m.context);
+  visit("norm", m.norm), visit("norm_place", m.norm_place), visit(eps_key(m), m.norm_eps);
+  visit("positions", m.positions), visit("tied", m.tied);
+  visit("embedding_scale", m.embedding_scale), visit("residual_scale", m.residual_scale);
+  visit("logit_divisor", m.logit_divisor), visit("logit_softcap", m.logit_softcap);
+  if (m.positions == PositionKind::learned) return;
+  visit("rope_pairing", m.rope.pairing), visit("rope_base", m.rope.base), visit("rope_dims", m.rope.dims);
+  visit("rope_attn_factor", m.rope.attn_factor), visit("rope_factors", m.rope.factors);
+  visit("rope_long_factors", m.rope.long_factors), visit("local_rope_base", m.local_rope_base);
+}
+
+/// All of them as JSON.
+nlohmann::ordered_json fields_of(const LayerSpec& layer);
+nlohmann::ordered_json fields_of(const ModelSpec& spec);
+
+}  // namespace toy

@@ -1,0 +1,177 @@
+#include "models/llama_like.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "toy/base/error.h"
+#include "toy/tensor/convert.h"
+
+namespace toy {
+namespace {
+
+constexpr const char* kFactors = "rope_freqs.weight";
+
+bool holds(const ModelSpec& m, std::string_view key) {
+  const auto& keys = family_of(m).holds;
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
+// Of every layer, as metadata hold it.
+std::vector<int64_t> each(const ModelSpec& m, int64_t LayerSpec::*size) {
+  std::vector<int64_t> sizes;
+  for (const LayerSpec& l : m.layers) sizes.push_back(l.*size);
+  return sizes;
+}
+
+void read_sizes(Metadata& metadata, ModelSpec& m) {
+  const size_t n = m.layers.size();
+  const std::vector<int64_t> heads = metadata.u32s("attention.head_count", n),
+                             kv_heads = metadata.u32s("attention.head_count_kv", heads),
+                             d_ff = metadata.u32s("feed_forward_length", n);
+  for (size_t i = 0; i < n; ++i) {
+    check(heads[i] > 0, "{}: {} is 0", metadata.file().path(), metadata.key("attention.head_count"));
+    LayerSpec& l = m.layers[i];
+    l.heads = heads[i], l.kv_heads = kv_heads[i], l.d_ff = d_ff[i];
+    l.d_head = metadata.u32("attention.key_length", m.d_model / l.heads);
+    metadata.require("attention.value_length", l.d_head);
+  }
+  m.norm_eps = metadata.f32("attention.layer_norm_rms_epsilon");
+  metadata.require("expert_count", 0);
+  metadata.require("expert_used_count", 0);
+}
+
+void read_rope(Metadata& metadata, ModelSpec& m) {
+  RopeSpec& r = m.rope;
+  const int64_t width = m.layers.front().d_head, turned = metadata.u32("rope.dimension_count", width);
+  r.dims = turned == width ? 0 : turned;
+  r.base = metadata.f32("rope.freq_base", 10000.0f);
+  r.attn_factor = metadata.f32("rope.scaling.attn_factor", 1.0f);
+  // llama.cpp: an absent type is linear, the factor has an older name, and 0 means that there is none.
+  const std::string type = metadata.text("rope.scaling.type", "linear"), key = metadata.key("rope.scaling.type");
+  const float old_factor = metadata.f32("rope.scale_linear", 0.0f),
+              factor = metadata.f32("rope.scaling.factor", old_factor);
+  const int64_t original = metadata.u32("rope.scaling.original_context_length", m.context);
+  const bool longrope = type == "longrope" && holds(m, "rope_long_factors");
+  check(type == "none" || type == "linear" || type == "yarn" || longrope,
+        "{}: {} is '{}'; supported: none, linear, yarn", metadata.file().path(), key, type);
+  if (type == "yarn") r.scaling = RopeSpec::Scaling::yarn, r.original_context = original;
+  if (type == "linear" && factor != 0 && factor != 1) r.scaling = RopeSpec::Scaling::linear;
+  if (r.scaling != RopeSpec::Scaling::none && factor != 0) r.factor = factor;
+  if (type == "none" && factor != 0 && factor != 1)
+    metadata.warn(fmt::format("{} {:g} has no effect: {} is none", metadata.key("rope.scaling.factor"), factor, key));
+  metadata.ignore("rope.scaling.finetuned");
+  metadata.ignore("rope.scaling.yarn_beta_fast", 32);
+  metadata.ignore("rope.scaling.yarn_beta_slow", 1);
+  metadata.ignore("rope.scaling.yarn_ext_factor", 1);
+  metadata.ignore("rope.scaling.yarn_attn_factor", 1);
+  if (holds(m, "rope_factors")) r.factors = read_factors(metadata.file(), kFactors, turned / 2);
+}
+
+// What only the tensors tell.
+void read_optional_tensors(const gguf::File& f, ModelSpec& m) {
+  for (size_t i = 0; i < m.layers.size(); ++i) {
+    LayerSpec& l = m.layers[i];
+    const auto has = [&](std::string_view name) { return f.find(fmt::format("blk.{}.{}", i, name)) != nullptr; };
+    if (holds(m, "fused_qkv")) l.fused_qkv = has("attn_qkv.weight");
+    if (holds(m, "qk_norm")) l.qk_norm = has("attn_q_norm.weight") ? LayerSpec::head_norm : LayerSpec::no_qk_norm;
+    if (!holds(m, "biases")) continue;
+    for (const BiasName& b : kBiasNames) l.bias.*b.flag = has(std::string(b.tensor) + ".bias");
+    if (l.fused_qkv) l.bias.q = l.bias.k = l.bias.v = has("attn_qkv.bias");
+  }
+}
+
+void write_rope(MetadataWriter& w, const RopeSpec& r) {
+  w.f32("rope.freq_base", r.base);
+  if (r.scaling != RopeSpec::Scaling::none) {
+    const bool yarn = r.scaling == RopeSpec::Scaling::yarn;
+    w.text("rope.scaling.type", yarn ? "yarn" : "linear");
+    w.f32("rope.scaling.factor", r.factor);
+    if (yarn) w.u32("rope.scaling.original_context_length", r.original_context);
+  }
+  if (r.attn_factor != 1) w.f32("rope.scaling.attn_factor", r.attn_factor);
+  write_factors(w, kFactors, r.factors);
+}
+
+}  // namespace
+
+void read_llama_like(Metadata& metadata, ModelSpec& m) {
+  read_sizes(metadata, m);
+  read_rope(metadata, m);
+  read_optional_tensors(metadata.file(), m);
+}
+
+void write_llama_like(MetadataWriter& w, const ModelSpec& m) {
+  w.u32s("feed_forward_length", each(m, &LayerSpec::d_ff));
+  w.u32s("attention.head_count", each(m, &LayerSpec::heads));
+  w.u32s("attention.head_count_kv", each(m, &LayerSpec::kv_heads));
+  const int64_t width = m.layers.front().d_head;
+  w.u32("attention.key_length", width);
+  w.u32("attention.value_length", width);
+  w.u32("rope.dimension_count", m.rope.dims > 0 ? m.rope.dims : width);
+  w.f32("attention.layer_norm_rms_epsilon", m.norm_eps);
+  write_rope(w, m.rope);
+}
+
+Family llama_like(std::string architecture, RopePairing pairing) {
+  Family f{.defaults = {}, .read = read_llama_like, .write = write_llama_like};
+  f.holds = {"tied",        "rope_base",   "rope_scaling", "rope_factor", "rope_original_context", "rope_attn_factor",
+             "fused_qkv"};
+  f.check = [](const ModelSpec& m) { require_like_layers(m, {"d_head", "window"}); };
+  f.defaults.architecture = std::move(architecture);
+  f.defaults.rope.pairing = pairing;
+  f.defaults.layers = {LayerSpec{}};
+  return f;
+}
+
+void read_windows(Metadata& metadata, ModelSpec& m, int64_t window, int64_t every) {
+  window = metadata.u32("attention.sliding_window", window);
+  const std::vector<bool> has_one = metadata.pattern("attention.sliding_window_pattern", m.layers.size(), every);
+  for (size_t i = 0; i < m.layers.size(); ++i) m.layers[i].window = has_one[i] ? window : 0;
+}
+
+void write_windows(MetadataWriter& w, const ModelSpec& m) {
+  std::vector<bool> has_one;
+  for (const LayerSpec& l : m.layers) has_one.push_back(l.window > 0);
+  w.u32("attention.sliding_window", window_of(m));
+  if (window_of(m) > 0) w.pattern("attention.sliding_window_pattern", has_one);
+}
+
+int64_t window_of(const ModelSpec& m) {
+  int64_t window = 0;
+  for (size_t i = 0; i < m.layers.size(); ++i) {
+    const int64_t here = m.layers[i].window;
+    check(here == 0 || window == 0 || here == window,
+          "model {}: layer {}: window is {}, that of another is {}; a file of the architecture {} has one width", m.name,
+          i, here, window, m.architecture);
+    if (here > 0) window = here;
+  }
+  return window;
+}
+
+void warn_of_window(Metadata& metadata, const ModelSpec& m) {
+  if (const int64_t window = window_of(m); window > 0 && window < m.context)
+    metadata.warn(
+        fmt::format("the window of {} positions is used here; llama.cpp ignores it in the architecture {} and will "
+                    "differ from position {} on",
+                    window, m.architecture, window));
+}
+
+std::vector<float> read_factors(const gguf::File& f, const char* name, int64_t n) {
+  const gguf::TensorInfo* t = f.find(name);
+  if (!t) return {};
+  check(t->dtype && is_float(*t->dtype) && t->shape == Shape{n},
+        "{}: tensor '{}' is {} {}, expected F32 [{}], half of what turns of a head", f.path(), name, t->type_name,
+        t->shape.str(), n);
+  std::vector<float> factors(static_cast<size_t>(n));
+  convert(View(const_cast<std::byte*>(t->data), *t->dtype, t->shape), View(factors.data(), DType::f32, t->shape));
+  return factors;
+}
+
+void write_factors(MetadataWriter& w, const char* name, const std::vector<float>& factors) {
+  if (factors.empty()) return;
+  const View view(const_cast<float*>(factors.data()), DType::f32, {int64_t(factors.size())});
+  w.file().add(name, view, DType::f32);
+}
+
+}  // namespace toy

@@ -1,0 +1,30 @@
+// What families have in common with Llama in GGUF: rms norms, rotary positions, grouped queries, gated ffns. A family
+// takes what applies to it and adds what is its own.
+#pragma once
+
+#include "models/families.h"
+
+namespace toy {
+
+/// A family that is Llama but for its name and the order of the rows of q and k.
+Family llama_like(std::string architecture, RopePairing pairing);
+
+/// Heads, widths, epsilon, rope and its scaling. Biases, QK-norms and fused tensors as the file has them, where the
+/// family holds them.
+void read_llama_like(Metadata& metadata, ModelSpec& m);
+void write_llama_like(MetadataWriter& w, const ModelSpec& m);
+
+/// Windows of layers: of all but every `every`-th where the file does not say of which. `window`: where it says no
+/// width. 0: none have one.
+void read_windows(Metadata& metadata, ModelSpec& m, int64_t window, int64_t every);
+void write_windows(MetadataWriter& w, const ModelSpec& m);
+/// The window of those layers that have one; 0: none has. Throws where two differ, naming the layer.
+int64_t window_of(const ModelSpec& m);
+/// Warns that only `toy` honours the window.
+void warn_of_window(Metadata& metadata, const ModelSpec& m);
+
+/// The numbers of a tensor [n] of any float type, such as factors of frequencies; none if the file lacks it.
+std::vector<float> read_factors(const gguf::File& file, const char* name, int64_t n);
+void write_factors(MetadataWriter& w, const char* name, const std::vector<float>& factors);
+
+}  // namespace toy

@@ -1,0 +1,276 @@
+// Dimensions of a model in JSON.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "models/families.h"
+#include "models/fields.h"
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+
+namespace toy {
+namespace {
+
+using nlohmann::ordered_json;
+
+template <class E>
+concept Named = std::is_enum_v<E>;
+
+template <Named E>
+const char* name_of(E value) {
+  for (const auto& [name, e] : NamesOf<E>::list)
+    if (e == value) return name;
+  return "";
+}
+
+std::vector<std::string> names_of(const Biases& biases) {
+  std::vector<std::string> names;
+  for (const BiasName& b : kBiasNames)
+    if (biases.*b.flag) names.push_back(b.tensor);
+  return names;
+}
+
+// A dimension as JSON.
+template <class T>
+ordered_json json_of(const T& value) {
+  if constexpr (std::is_same_v<T, LayerSpec::QkNorm>) {  // as long as there were only two
+    if (value != LayerSpec::row_norm) return value == LayerSpec::head_norm;
+  }
+  if constexpr (Named<T>)
+    return name_of(value);
+  else if constexpr (std::is_same_v<T, Biases>)
+    return names_of(value);
+  else
+    return value;
+}
+
+// Reads the known keys of an object and refuses all others, so that a typing mistake is not silently ignored.
+class Reader {
+ public:
+  Reader(const nlohmann::json& json, std::string where) : json_(json), where_(std::move(where)) {
+    check(json.is_object(), "{}: expected a JSON object of dimensions", where_);
+  }
+  template <class T>
+  void read(const char* key, T& value, bool required = false) {
+    known_.push_back(key);
+    if (!json_.contains(key)) {
+      check(!required, "{}: '{}' is missing", where_, key);
+      return;
+    }
+    try {
+      take(json_.at(key), fmt::format("{}: '{}'", where_, key), value);
+    } catch (const nlohmann::json::exception&) {
+      fail("{}: '{}' is {}, which is not of the right type", where_, key, json_text(json_.at(key)));
+    }
+  }
+  bool has(const char* key) const { return json_.contains(key); }
+  const nlohmann::json& at(const char* key) {
+    known_.push_back(key);
+    return json_.at(key);
+  }
+  const std::string& where() const { return where_; }
+  void done() const {
+    for (const auto& [key, v] : json_.items())
+      if (std::find(known_.begin(), known_.end(), key) == known_.end()) {
+        const std::string near = nearest(key, known_);
+        fail("{}: unknown key '{}'{}", where_, key, near.empty() ? "" : "; did you mean '" + near + "'?");
+      }
+  }
+
+ private:
+  // Every dimension becomes a float or an integer of 64 bits.
+  template <class T>
+  static void take(const nlohmann::json& json, const std::string& name, T& value) {
+    if constexpr (std::is_same_v<T, double>)
+      value = json_number<float>(json, name), value = json.get<double>();
+    else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, int64_t>)
+      value = json_number<T>(json, name);
+    else
+      value = json.get<T>();
+  }
+  template <class T>
+  static void take(const nlohmann::json& json, const std::string& name, std::vector<T>& values) {
+    values.clear();
+    check(json.is_array(), "{} is {}, expected a list", name, json_text(json));
+    for (const nlohmann::json& v : json) take(v, name, values.emplace_back());
+  }
+  template <Named E>
+  static void take(const nlohmann::json& json, const std::string& name, E& value) {
+    if constexpr (std::is_same_v<E, LayerSpec::QkNorm>)
+      if (json.is_boolean()) return void(value = json.get<bool>() ? LayerSpec::head_norm : LayerSpec::no_qk_norm);
+    std::vector<std::string> all;
+    for (const auto& [word, e] : NamesOf<E>::list) {
+      if (json == word) return void(value = e);
+      all.push_back(word);
+    }
+    fail("{} is {}; there are: {}", name, json_text(json), fmt::join(all, ", "));
+  }
+  // The linear maps that have one, as their tensors are called.
+  static void take(const nlohmann::json& json, const std::string& name, Biases& value) {
+    std::vector<std::string> names, all;
+    take(json, name, names);
+    for (const BiasName& b : kBiasNames) all.push_back(b.tensor);
+    value = {};
+    for (const std::string& n : names) {
+      const auto it = std::find(all.begin(), all.end(), n);
+      check(it != all.end(), "{} names '{}'; there are: {}", name, n, fmt::join(all, ", "));
+      value.*kBiasNames[it - all.begin()].flag = true;
+    }
+  }
+
+  const nlohmann::json& json_;
+  std::string where_;
+  std::vector<std::string> known_;
+};
+
+// "llama3" is a way to state factors; "yarn", "llama3" and long factors start from rope_original_context (default:
+// context).
+void read_rope_scaling(Reader& r, ModelSpec& m, int64_t d_head) {
+  const std::string& where = r.where();
+  RopeSpec& rope = m.rope;
+  std::string scaling = "none";
+  Llama3Scaling llama3;
+  int64_t original = m.context;
+  r.read("rope_scaling", scaling);
+  check(scaling == "none" || scaling == "linear" || scaling == "yarn" || scaling == "llama3",
+        "{}: rope_scaling is '{}'; there are: none, linear, yarn, llama3", where, scaling);
+  r.read("rope_factor", rope.factor, scaling != "none");
+  r.read("rope_original_context", original);
+  r.read("rope_low_freq_factor", llama3.low);
+  r.read("rope_high_freq_factor", llama3.high);
+  const auto only_with = [&](bool used, const char* key) {
+    check(used || !r.has(key), "{}: {} has no meaning with rope_scaling {}", where, key, scaling);
+  };
+  only_with(scaling == "yarn" || scaling == "llama3" || !rope.long_factors.empty(), "rope_original_context");
+  only_with(scaling == "llama3", "rope_low_freq_factor");
+  only_with(scaling == "llama3", "rope_high_freq_factor");
+  if (scaling == "linear") rope.scaling = RopeSpec::Scaling::linear;
+  if (scaling == "yarn") rope.scaling = RopeSpec::Scaling::yarn;
+  if (scaling == "yarn" || !rope.long_factors.empty()) rope.original_context = original;
+  if (scaling == "llama3") {
+    check(rope.factors.empty(), "{}: give rope_factors or rope_scaling llama3, not both", where);
+    check(llama3.low > 0 && llama3.high > llama3.low && original >= 1,
+          "{}: llama3 needs 0 < rope_low_freq_factor < rope_high_freq_factor and rope_original_context of 1 or more",
+          where);
+    check(d_head <= kMaxHeadWidth, "{}: d_head is {}, expected 1 to {}", where, d_head, kMaxHeadWidth);
+    llama3.factor = rope.factor, llama3.original_context = double(original);
+    rope.factors = llama3_factors(llama3, rope.base, rope.dims > 0 ? rope.dims : d_head);
+  }
+  check(scaling != "none" || rope.factor == 1, "{}: rope_factor has no meaning without rope_scaling", where);
+  if (rope.scaling == RopeSpec::Scaling::none) rope.factor = 1;
+}
+
+// What the keys say of all layers, then what "layers" says of each. A window goes where the family's pattern has one;
+// to all layers where it has none.
+std::vector<LayerSpec> read_layers(Reader& r, const ModelSpec& defaults, int64_t n, int64_t d_model) {
+  const auto has_window = [](const LayerSpec& l) { return l.window > 0; };
+  const bool alternate = std::any_of(defaults.layers.begin(), defaults.layers.end(), has_window);
+  std::vector<LayerSpec> layers = repeated(defaults.layers, size_t(n));
+  for (LayerSpec& l : layers) {
+    const bool full = alternate && l.window == 0;
+    r.read("n_heads", l.heads, true);
+    r.read("d_ff", l.d_ff, true);
+    const bool divides = l.heads > 0 && d_model % l.heads == 0;
+    l.kv_heads = l.heads, l.d_head = divides ? d_model / l.heads : 0;
+    visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
+    check(divides || l.heads <= 0 || l.d_head != 0,
+          "{}: d_model {} is not a multiple of n_heads {}, so the width of a head is not plain; give d_head", r.where(),
+          d_model, l.heads);
+    if (full) l.window = 0;
+  }
+  if (!r.has("layers")) return layers;
+  const nlohmann::json& list = r.at("layers");
+  check(list.is_array() && list.size() == layers.size(), "{}: 'layers' is not a list of {} objects, one for each layer",
+        r.where(), layers.size());
+  for (size_t i = 0; i < layers.size(); ++i) {
+    Reader one(list[i], fmt::format("{}: layer {}", r.where(), i));
+    visit_fields_of_layer(layers[i], [&](const char* key, auto& value) { one.read(key, value); });
+    one.done();
+  }
+  return layers;
+}
+
+}  // namespace
+
+ordered_json fields_of(const LayerSpec& l) {
+  ordered_json j;
+  visit_fields_of_layer(l, [&](const char* key, const auto& value) { j[key] = json_of(value); });
+  return j;
+}
+
+ordered_json fields_of(const ModelSpec& m) {
+  ordered_json j;
+  visit_fields_of_model(m, [&](const char* key, const auto& value) { j[key] = json_of(value); });
+  if (m.positions == PositionKind::learned) return j;
+  using enum RopeSpec::Scaling;
+  j["rope_scaling"] = m.rope.scaling == yarn ? "yarn" : m.rope.scaling == linear ? "linear" : "none";
+  j["rope_factor"] = m.rope.factor;
+  j["rope_original_context"] = m.rope.original_context;
+  return j;
+}
+
+ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where, const Families& more) {
+  int64_t layers = 0;
+  std::string architecture = "llama";
+  Reader r(json, where);
+  r.read("architecture", architecture);
+  ModelSpec m = spec_of(architecture, more, where);
+  m.vocab = 256, m.context = 512;
+  r.read("name", m.name);
+  r.read("d_model", m.d_model, true);
+  r.read("n_layers", layers, true);
+  check(layers >= 1 && layers <= 4096, "{}: n_layers is {}, expected 1 to 4096", where, layers);
+  m.layers = read_layers(r, m, layers, m.d_model);
+  visit_fields_of_model(m, [&](const char* key, auto& value) { r.read(key, value); });
+  if (m.positions == PositionKind::rope) read_rope_scaling(r, m, m.layers.front().d_head);
+  r.done();
+  if (m.name.empty()) m.name = where;
+  m.validate();
+  return m;
+}
+
+// Dimensions are always there, other keys where the model is not as its family's. A key of layers is there where it is
+// the same in all of them; "layers" has what does not follow.
+ordered_json to_json(const ModelSpec& m) {
+  const ModelSpec& defaults = family_of(m).defaults;
+  ordered_json j{{"architecture", m.architecture}, {"name", m.name}, {"d_model", m.d_model},
+                 {"n_layers", m.layers.size()}};
+  constexpr std::array kAlways = {"n_heads", "n_kv", "d_head", "d_ff", "window", "vocab", "context", "rope_base", "tied"};
+  const auto always = [&](const std::string& key) {
+    return std::find(kAlways.begin(), kAlways.end(), key) != kAlways.end() || key == eps_key(m);
+  };
+  const auto all_fields = [](const std::vector<LayerSpec>& layers) {
+    std::vector<ordered_json> fields;
+    for (const LayerSpec& l : layers) fields.push_back(fields_of(l));
+    return fields;
+  };
+  const std::vector<ordered_json> fields = all_fields(m.layers),
+                                  usual = all_fields(repeated(defaults.layers, m.layers.size()));
+  LayerSpec first = m.layers.front();
+  for (const LayerSpec& l : m.layers)
+    if (first.window == 0) first.window = l.window;
+  const ordered_json of_layers = fields_of(first), of_model = fields_of(m), others = fields_of(defaults);
+  for (const auto& [key, value] : of_layers.items()) {
+    bool same = true, as_usual = true;
+    for (size_t i = 0; i < fields.size(); ++i)
+      same = same && fields[i].at(key) == value, as_usual = as_usual && fields[i].at(key) == usual[i].at(key);
+    if (always(key) || (same && !as_usual)) j[key] = value;
+  }
+  for (const auto& [key, value] : of_model.items())
+    if (always(key) || !others.contains(key) || value != others.at(key)) j[key] = value;
+  const nlohmann::json so_far(j);
+  Reader reader(so_far, m.name);
+  const std::vector<ordered_json> follows = all_fields(read_layers(reader, defaults, int64_t(fields.size()), m.d_model));
+  if (fields == follows) return j;
+  j["layers"] = ordered_json::array();
+  for (size_t i = 0; i < fields.size(); ++i) {
+    ordered_json differences = ordered_json::object();
+    for (const auto& [key, value] : fields[i].items())
+      if (follows[i].at(key) != value) differences[key] = value;
+    j["layers"].push_back(std::move(differences));
+  }
+  return j;
+}
+
+}  // namespace toy
