@@ -83,7 +83,9 @@ void HostDevice::fill(Place to, std::byte value, size_t bytes) const {
 
 void HostDevice::run(std::span<const KernelCall> calls, std::span<double> seconds) {
   KernelError error;
-  const auto one = [&](int thread) { execute({{thread, pool_.size(), &pool_}, &error}, calls, seconds); };
+  const auto one = [&](int thread) {
+    execute({{thread, pool_.size(), pool_.size() > 1 ? &pool_ : nullptr}, &error}, calls, seconds);
+  };
   pool_.run(std::ref(one));  // a copy of it would be allocated
   if (const char* what = error.what.load()) {
     const std::string text = fmt::format(fmt::runtime(what), error.index.load(), error.value.load());
