@@ -117,7 +117,7 @@ TEST(QuantProduct, ARowHasTheSameBitsAnywhere) {
 
 std::vector<const QuantIsa*> isas() {
   std::vector<const QuantIsa*> list;
-  for (const QuantIsa* isa : {cpu::quant_vnni(), cpu::quant_avx2(), cpu::quant_plain()})
+  for (const QuantIsa* isa : {cpu::quant_vnni(), cpu::quant_avx2(), cpu::quant_few(), cpu::quant_plain()})
     if (isa) list.push_back(isa);
   return list;
 }

@@ -13,7 +13,10 @@ constexpr size_t kRowBlock = 192;  // rows that pass by a panel; their sums for 
 constexpr size_t kMostStrip = 32;
 constexpr size_t kPrivate = 16384;  // values of x that each thread quantizes for itself rather than waiting for others
 
-const QuantIsa& best_isa() {
+constexpr size_t kFewRows = 2;  // up to here a panel costs more than it saves
+
+const QuantIsa& best_isa(size_t rows) {
+  if (const QuantIsa* few = quant_few(); few && rows <= kFewRows) return *few;
   static const QuantIsa* best = quant_vnni() ? quant_vnni() : quant_avx2() ? quant_avx2() : quant_plain();
   return *best;
 }
@@ -25,10 +28,17 @@ size_t sums_bytes(size_t rows) { return std::min(rows, kRowBlock) * kMostStrip *
 bool is_private(size_t rows, size_t k) { return rows * k <= kPrivate; }
 size_t rows_bytes(size_t rows, size_t k) { return (QuantRows::bytes(rows, k) + 63) / 64 * 64; }
 
+// Without what narrow products need.
+size_t wide_workspace(size_t rows, size_t k, int threads) {
+  // Fewer rows than planned may be private, and then need a copy for each thread.
+  const size_t own = std::max<size_t>(1, std::min(rows, kPrivate / std::max<size_t>(k, 1)));
+  return std::max(rows_bytes(rows, k), rows_bytes(own, k) * size_t(threads)) + sums_bytes(rows) * size_t(threads);
+}
+
 // Fewer outputs than a strip: repeated ones make one of it.
 void narrow_product(const QuantProduct& p, const QuantIsa& isa, std::byte* workspace) {
   const size_t row_bytes = bytes_of(p.w_type, int64_t(p.k));
-  std::byte* weights = workspace + quant_workspace(p.rows, isa.strip, p.k, 1);
+  std::byte* weights = workspace + wide_workspace(p.rows, p.k, 1);
   auto* y = reinterpret_cast<float*>(weights + (isa.strip * row_bytes + 63) / 64 * 64);
   for (size_t o = 0; o < isa.strip; ++o)
     std::memcpy(weights + o * row_bytes, p.w + std::min(o, p.outs - 1) * row_bytes, row_bytes);
@@ -45,16 +55,13 @@ void narrow_product(const QuantProduct& p, const QuantIsa& isa, std::byte* works
 }  // namespace
 
 size_t quant_workspace(size_t rows, size_t outs, size_t k, int threads) {
-  // Fewer rows than planned may be private, and then need a copy for each thread.
-  const size_t own = std::max<size_t>(1, std::min(rows, kPrivate / std::max<size_t>(k, 1)));
   const size_t narrow = outs < kMostStrip ? kMostStrip * (2 * k + rows * sizeof(float)) + 64 : 0;
-  return std::max(rows_bytes(rows, k), rows_bytes(own, k) * size_t(threads)) + sums_bytes(rows) * size_t(threads) +
-         narrow;
+  return wide_workspace(rows, k, threads) + narrow;
 }
 
 void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* workspace) {
   if (p.rows == 0 || p.outs == 0) return;
-  const QuantIsa& isa = best_isa();
+  const QuantIsa& isa = best_isa(p.rows);
   if (p.outs < isa.strip) return team.thread == 0 ? narrow_product(p, isa, workspace) : void();
   const bool is_own = is_private(p.rows, p.k);
   std::byte* memory = workspace + size_t(team.threads) * sums_bytes(p.rows);

@@ -36,4 +36,9 @@ struct QuantProduct {
 size_t quant_workspace(size_t rows, size_t outs, size_t k, int threads);
 void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* workspace);
 
+/// The same with x as it is: weights become f32, some outputs at a time, and sums have the order of dot_product
+/// (gemm.h).
+size_t exact_workspace(size_t rows, size_t k, int threads);
+void exact_product(const QuantProduct& p, const TeamMember& team, std::byte* workspace);
+
 }  // namespace toy::cpu

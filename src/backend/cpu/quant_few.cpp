@@ -1,0 +1,367 @@
+// Products on quantized weights for few rows of x, with AVX2: no panels, a block is multiplied as it lies. The sums are
+// those of quant.h, because integers are exact in any order. Blocks of eight outputs give eight vectors of integers,
+// which are added up across together.
+#include "backend/cpu/quant_isa.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,bmi2"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,bmi2")
+#endif
+
+namespace toy::cpu {
+namespace {
+
+using V = __m256i;
+using F = __m256;
+
+constexpr size_t kOutputs = 8;  // of a strip: lanes of F
+
+// ---- types: where 32 consecutive values lie, and what scales them. The layouts are those of GGUF.
+
+inline V bytes32(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const V*>(p)); }
+inline uint32_t word(const uint8_t* p) {
+  uint32_t v;
+  std::memcpy(&v, p, 4);
+  return v;
+}
+inline V every(int byte) { return _mm256_set1_epi8(char(byte)); }
+// Bits [at, at + n) of each byte, moved to bit `to`.
+inline V bits(V v, int at, int n, int to = 0) {
+  const V low = _mm256_and_si256(_mm256_srli_epi16(v, at), every((1 << n) - 1));
+  return to == 0 ? low : _mm256_slli_epi16(low, to);
+}
+// 32 nibbles in 16 bytes: the low ones first.
+inline V nibbles(const uint8_t* p) {
+  const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(v, 4), v), every(15));
+}
+// 16 where bit k of the word is set, else 0.
+inline V fifth_bits(const uint8_t* p) {
+  const V place = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+  const V of_byte = _mm256_set1_epi64x(int64_t(0x8040201008040201));
+  const V copies = _mm256_shuffle_epi8(_mm256_set1_epi32(int(word(p))), place);
+  return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(copies, of_byte), of_byte), every(16));
+}
+inline V look_up(__m128i table, V index) { return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index); }
+
+// Blocks of 32: a scale at 0, perhaps a minimum at 2. kOffset was added to values that are unsigned.
+template <DType type, size_t bytes, bool is_signed, int offset = 0, bool min = false>
+struct Small {
+  static constexpr DType kType = type;
+  static constexpr size_t kBytes = bytes, kScaleAt = 0, kMinAt = 2;
+  static constexpr bool kSigned = is_signed, kMin = min, kParts = false;
+  static constexpr int kOffset = offset;
+};
+struct Q8_0 : Small<DType::q8_0, 34, true> {
+  static inline V values(const uint8_t* b, int) { return bytes32(b + 2); }
+};
+struct Q4_0 : Small<DType::q4_0, 18, false, 8> {
+  static inline V values(const uint8_t* b, int) { return nibbles(b + 2); }
+};
+struct Q4_1 : Small<DType::q4_1, 20, false, 0, true> {
+  static inline V values(const uint8_t* b, int) { return nibbles(b + 4); }
+};
+struct Q5_0 : Small<DType::q5_0, 22, false, 16> {
+  static inline V values(const uint8_t* b, int) { return _mm256_or_si256(nibbles(b + 6), fifth_bits(b + 2)); }
+};
+struct Q5_1 : Small<DType::q5_1, 24, false, 0, true> {
+  static inline V values(const uint8_t* b, int) { return _mm256_or_si256(nibbles(b + 8), fifth_bits(b + 4)); }
+};
+inline V iq4_values(V index) {
+  return look_up(_mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113), index);
+}
+struct Iq4Nl : Small<DType::iq4_nl, 18, true> {
+  static inline V values(const uint8_t* b, int) { return iq4_values(nibbles(b + 2)); }
+};
+struct Mxfp4 : Small<DType::mxfp4, 17, true> {
+  static inline V values(const uint8_t* b, int) {
+    return look_up(_mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12), nibbles(b + 1));
+  }
+};
+
+// Blocks of 256, whose parts of kPart values have integer scales, and perhaps minimums: bytes.
+struct Scales {
+  __m128i scale, min = _mm_setzero_si128();
+};
+template <DType type, size_t bytes, int part, size_t scale_at, bool is_signed, int offset = 0, bool min = false>
+struct Large {
+  static constexpr DType kType = type;
+  static constexpr size_t kBytes = bytes, kScaleAt = scale_at, kMinAt = scale_at + 2;
+  static constexpr bool kSigned = is_signed, kMin = min, kParts = true;
+  static constexpr int kOffset = offset, kPart = part;
+};
+// 6 bits each: 4 scales in 0 to 3, 4 minimums in 4 to 7, the others' low bits in 8 to 11.
+inline Scales six_bits(const uint8_t* p) {
+  const uint32_t a = word(p), b = word(p + 4), c = word(p + 8);
+  const auto rest = [](uint32_t low, uint32_t high) { return (low & 0x0f0f0f0f) | ((high >> 2) & 0x30303030); };
+  return {_mm_set_epi32(0, 0, int(rest(c, a)), int(a & 0x3f3f3f3f)),
+          _mm_set_epi32(0, 0, int(rest(c >> 4, b)), int(b & 0x3f3f3f3f))};
+}
+struct Q4_K : Large<DType::q4_k, 144, 32, 0, false, 0, true> {
+  static inline V values(const uint8_t* b, int i) { return bits(bytes32(b + 16 + 32 * (i / 2)), 4 * (i % 2), 4); }
+  static inline Scales scales(const uint8_t* b) { return six_bits(b + 4); }
+};
+struct Q5_K : Large<DType::q5_k, 176, 32, 0, false, 0, true> {
+  static inline V values(const uint8_t* b, int i) {
+    return _mm256_or_si256(bits(bytes32(b + 48 + 32 * (i / 2)), 4 * (i % 2), 4), bits(bytes32(b + 16), i, 1, 4));
+  }
+  static inline Scales scales(const uint8_t* b) { return six_bits(b + 4); }
+};
+struct Q6_K : Large<DType::q6_k, 210, 16, 208, false, 32> {
+  static inline V values(const uint8_t* b, int i) {
+    const int half = i / 4, j = i % 4;
+    return _mm256_or_si256(bits(bytes32(b + 64 * half + 32 * (j % 2)), 4 * (j / 2), 4),
+                           bits(bytes32(b + 128 + 32 * half), 2 * j, 2, 4));
+  }
+  static inline Scales scales(const uint8_t* b) { return {_mm_loadu_si128(reinterpret_cast<const __m128i*>(b + 192))}; }
+};
+struct Q2_K : Large<DType::q2_k, 84, 16, 80, false, 0, true> {
+  static inline V values(const uint8_t* b, int i) { return bits(bytes32(b + 16 + 32 * (i / 4)), 2 * (i % 4), 2); }
+  static inline Scales scales(const uint8_t* b) {
+    const __m128i both = _mm_loadu_si128(reinterpret_cast<const __m128i*>(b)), low = _mm_set1_epi8(15);
+    return {_mm_and_si128(both, low), _mm_and_si128(_mm_srli_epi16(both, 4), low)};
+  }
+};
+struct Q3_K : Large<DType::q3_k, 110, 16, 108, false, 4> {
+  static inline V values(const uint8_t* b, int i) {
+    return _mm256_or_si256(bits(bytes32(b + 32 + 32 * (i / 4)), 2 * (i % 4), 2), bits(bytes32(b), i, 1, 2));
+  }
+  static inline Scales scales(const uint8_t* b) {
+    const uint32_t low[2] = {word(b + 96), word(b + 100)}, high = word(b + 104);
+    int s[4];
+    for (int i = 0; i < 4; ++i)
+      s[i] = int(((low[i % 2] >> (4 * (i / 2))) & 0x0f0f0f0f) | (((high >> (2 * i)) & 0x03030303) << 4));
+    return {_mm_sub_epi8(_mm_setr_epi32(s[0], s[1], s[2], s[3]), _mm_set1_epi8(32))};
+  }
+};
+struct Iq4Xs : Large<DType::iq4_xs, 136, 32, 0, true> {
+  static inline V values(const uint8_t* b, int i) { return iq4_values(nibbles(b + 8 + 16 * i)); }
+  static inline Scales scales(const uint8_t* b) {
+    const uint64_t low = _pdep_u64(word(b + 4), 0x0f0f0f0f0f0f0f0f), high = _pdep_u64(word(b) >> 16, 0x0303030303030303)
+                                                                            << 4;
+    return {_mm_sub_epi8(_mm_set_epi64x(0, int64_t(low | high)), _mm_set1_epi8(32))};
+  }
+};
+
+// Calls f(T()) for the one of these types that is asked for.
+template <class... T>
+struct OneOfTypes {
+  template <class F>
+  static int call(DType type, const F& f) {
+    int result = 0;
+    (void)((T::kType == type && (result = f(T()), true)) || ...);
+    return result;
+  }
+};
+using Types = OneOfTypes<Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Iq4Nl, Mxfp4, Q4_K, Q5_K, Q6_K, Q2_K, Q3_K, Iq4Xs>;
+
+// ---- products
+
+// Pairs of products in 16 bits: unsigned values are at most 63, and of signed ones the magnitude is at most 128, so
+// that a pair is below 2^15.
+template <bool kSigned>
+inline V pairs(V w, V x) {
+  if constexpr (kSigned) return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+  return _mm256_maddubs_epi16(w, x);
+}
+// Lane o: the sum of the lanes of v[o].
+inline V across(const V (&v)[kOutputs]) {
+  const V a = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3])),
+          b = _mm256_hadd_epi32(_mm256_hadd_epi32(v[4], v[5]), _mm256_hadd_epi32(v[6], v[7]));
+  return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
+}
+
+template <class T>
+class FewTask {
+ public:
+  explicit FewTask(const QuantPart& part)
+      : p_(*part.p), x_(part.x.from(part.row)), part_(part), row_bytes_(p_.k / block() * T::kBytes) {}
+
+  // A strip begins earlier where it would end behind the last output.
+  void strip(size_t s) {
+    const size_t first = std::min(s * kOutputs, p_.outs - kOutputs);
+    w_ = reinterpret_cast<const uint8_t*>(p_.w) + first * row_bytes_;
+    from_ = s * kOutputs;
+    size_t r = 0;
+    for (; r + 2 <= part_.rows; r += 2) rows<2>(r, first);
+    if (r < part_.rows) rows<1>(r, first);
+  }
+
+ private:
+  static constexpr size_t block() { return T::kParts ? 256 : 32; }
+
+  template <int MR>
+  void rows(size_t r, size_t first) const {
+    const size_t blocks = p_.k / block();
+    F y[MR];
+    for (F& v : y) v = _mm256_setzero_ps();
+    for (size_t b = 0; b < blocks; ++b) {
+      const uint8_t* w = w_ + b * T::kBytes;
+      for (size_t at = 0; at < kOutputs * T::kBytes; at += 64)  // of the next strip, as much as is used of this one
+        _mm_prefetch(reinterpret_cast<const char*>(w_ + kOutputs * (row_bytes_ + b * T::kBytes) + at), _MM_HINT_T0);
+      if constexpr (T::kParts)
+        large<MR>(w, r, b, y);
+      else
+        small<MR>(w, r, b, y);
+    }
+    for (int i = 0; i < MR; ++i) store(y[i], r + size_t(i), first);
+  }
+
+  // f16 `at` of each block.
+  F halves(const uint8_t* w, size_t at) const {
+    const auto half = [&](size_t o) {
+      uint16_t v;
+      std::memcpy(&v, w + o * row_bytes_ + at, 2);
+      return short(v);
+    };
+    return _mm256_cvtph_ps(_mm_setr_epi16(half(0), half(1), half(2), half(3), half(4), half(5), half(6), half(7)));
+  }
+  F scale(const uint8_t* w) const {
+    if constexpr (T::kType != DType::mxfp4) return halves(w, T::kScaleAt);
+    alignas(32) float d[kOutputs];  // 2^(e-128)
+    for (size_t o = 0; o < kOutputs; ++o) {
+      const uint32_t e = w[o * row_bytes_], of_float = e < 2 ? 0x00200000u << e : (e - 1) << 23;
+      std::memcpy(d + o, &of_float, 4);
+    }
+    return _mm256_load_ps(d);
+  }
+
+  template <int MR>
+  inline void small(const uint8_t* w, size_t r, size_t b, F (&y)[MR]) const {
+    const size_t count = p_.k / 32;
+    V dot[MR][kOutputs];
+#pragma GCC unroll 8
+    for (size_t o = 0; o < kOutputs; ++o) {
+      const V values = T::values(w + o * row_bytes_, 0);
+#pragma GCC unroll 2
+      for (int i = 0; i < MR; ++i) {
+        const V x = bytes32(reinterpret_cast<const uint8_t*>(x_.q) + (r + size_t(i)) * p_.k + b * 32);
+        dot[i][o] = _mm256_madd_epi16(pairs<T::kSigned>(values, x), _mm256_set1_epi16(1));
+      }
+    }
+    const F d = scale(w);
+    for (int i = 0; i < MR; ++i) {
+      const size_t at = (r + size_t(i)) * count + b;
+      V all = across(dot[i]);
+      if constexpr (T::kOffset != 0) all = _mm256_add_epi32(all, _mm256_set1_epi32(x_.correction[at]));
+      y[i] = _mm256_fmadd_ps(_mm256_mul_ps(d, _mm256_set1_ps(x_.scale[at])), _mm256_cvtepi32_ps(all), y[i]);
+      if constexpr (T::kMin) y[i] = _mm256_fmadd_ps(halves(w, T::kMinAt), _mm256_set1_ps(x_.scaled_sum[at]), y[i]);
+    }
+  }
+
+  // The sums of the parts' x times `factors`, one for each part, in some lanes.
+  static inline V weighted_sums(const int16_t* sums, V factors) requires(T::kParts) {
+    if constexpr (T::kPart == 16)
+      return _mm256_madd_epi16(factors, _mm256_loadu_si256(reinterpret_cast<const V*>(sums)));
+    return _mm256_zextsi128_si256(
+        _mm_madd_epi16(_mm256_castsi256_si128(factors), _mm_loadu_si128(reinterpret_cast<const __m128i*>(sums))));
+  }
+
+  template <int MR>
+  inline void large(const uint8_t* w, size_t r, size_t b, F (&y)[MR]) const requires(T::kParts) {
+    constexpr size_t kParts = 256 / T::kPart;
+    const size_t blocks = p_.k / 256;
+    V dot[MR][kOutputs], mins[MR][kOutputs];
+    for (size_t o = 0; o < kOutputs; ++o) {
+      const uint8_t* from = w + o * row_bytes_;
+      const Scales s = T::scales(from);
+      V total[MR];
+      for (int i = 0; i < MR; ++i) {
+        const int16_t* sums = x_.sum + ((r + size_t(i)) * blocks + b) * kParts;
+        total[i] = _mm256_setzero_si256();
+        if constexpr (T::kOffset != 0)
+          total[i] = _mm256_sub_epi32(total[i], _mm256_mullo_epi32(weighted_sums(sums, _mm256_cvtepi8_epi16(s.scale)),
+                                                                   _mm256_set1_epi32(T::kOffset)));
+        if constexpr (T::kMin) mins[i][o] = weighted_sums(sums, _mm256_cvtepu8_epi16(s.min));
+      }
+#pragma GCC unroll 8
+      for (int j = 0; j < 8; ++j) {
+        // The scale of each pair.
+        const int own = T::kPart == 16 ? 2 * j : j, next = T::kPart == 16 ? 2 * j + 1 : j;
+        const V scales = _mm256_cvtepi8_epi16(
+            _mm_shuffle_epi8(s.scale, _mm_set_epi64x(next * 0x0101010101010101, own * 0x0101010101010101)));
+        const V values = T::values(from, j);
+#pragma GCC unroll 2
+        for (int i = 0; i < MR; ++i) {
+          const V x =
+              bytes32(reinterpret_cast<const uint8_t*>(x_.q) + (r + size_t(i)) * p_.k + b * 256 + 32 * size_t(j));
+          total[i] = _mm256_add_epi32(total[i], _mm256_madd_epi16(pairs<T::kSigned>(values, x), scales));
+        }
+      }
+      for (int i = 0; i < MR; ++i) dot[i][o] = total[i];
+    }
+    const F d = halves(w, T::kScaleAt);
+    for (int i = 0; i < MR; ++i) {
+      const F xs = _mm256_set1_ps(x_.scale[(r + size_t(i)) * blocks + b]);
+      y[i] = _mm256_fmadd_ps(_mm256_mul_ps(d, xs), _mm256_cvtepi32_ps(across(dot[i])), y[i]);
+      if constexpr (T::kMin) {
+        const F of_min = _mm256_mul_ps(halves(w, T::kMinAt), xs);
+        y[i] = _mm256_fnmadd_ps(of_min, _mm256_cvtepi32_ps(across(mins[i])), y[i]);
+      }
+    }
+  }
+
+  // Outputs from from_ on.
+  void store(F sums, size_t r, size_t first) const {
+    alignas(32) float all[kOutputs];
+    _mm256_store_ps(all, sums);
+    const size_t row = (part_.row + r) * p_.outs;
+    for (size_t o = from_; o < first + kOutputs; ++o) {
+      float v = all[o - first];
+      if (p_.bias) v += p_.bias[o];
+      if (p_.acc) v += p_.acc[row + o];
+      p_.y[row + o] = v;
+    }
+  }
+
+  const QuantProduct& p_;
+  const QuantRows x_;
+  const QuantPart& part_;
+  const size_t row_bytes_;
+  const uint8_t* w_ = nullptr;
+  size_t from_ = 0;
+};
+
+}  // namespace
+
+static void run_few(const QuantPart& part, size_t s) {
+  Types::call(part.p->w_type, [&](auto t) {
+    FewTask<decltype(t)>(part).strip(s);
+    return 0;
+  });
+}
+static int offset_of_few(DType type) {
+  return Types::call(type, [](auto t) { return decltype(t)::kOffset; });
+}
+
+}  // namespace toy::cpu
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+namespace toy::cpu {
+
+const QuantIsa* quant_few() {
+  static const QuantIsa isa{kOutputs, offset_of_few, run_few};
+  const bool there = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+  return there ? &isa : nullptr;
+}
+
+}  // namespace toy::cpu
+#else
+namespace toy::cpu {
+const QuantIsa* quant_few() { return nullptr; }
+}  // namespace toy::cpu
+#endif
