@@ -8,18 +8,24 @@
 
 namespace toy {
 
-Family llama_family();
-Family gpt2_family();
+#define TOY_FAMILY(name) Family name##_family();
+#include "models/family_list.def"
+#undef TOY_FAMILY
 
 /// The defaults of the family of this name: of the first such in `more`, else built in. Throws naming `where`, the
 /// architecture and those that are known.
 ModelSpec spec_of(std::string_view architecture, const Families& more, const std::string& where);
 /// The family of a model. Throws naming the architecture when there is none.
 const Family& family_of(const ModelSpec& spec);
+/// Do files of the model's family state the dimension of this key?
+bool holds(const ModelSpec& spec, std::string_view key);
 /// n layers that repeat the pattern.
 std::vector<LayerSpec> repeated(const std::vector<LayerSpec>& pattern, size_t n);
 /// Throws for what files of the model's family do not hold, naming layer, key and value.
 void require_held(const ModelSpec& spec);
+
+/// Throws unless H P = D.
+void require_full_width(const ModelSpec& spec);
 
 /// The widest head that a model may have.
 inline constexpr int64_t kMaxHeadWidth = 1024;

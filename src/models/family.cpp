@@ -23,7 +23,11 @@ const Family* find_built_in(std::string_view architecture) {
 }  // namespace
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> list{llama_family(), gpt2_family()};
+#define TOY_FAMILY(name) name##_family(),
+  static const std::vector<Family> list{
+#include "models/family_list.def"
+  };
+#undef TOY_FAMILY
   return list;
 }
 
@@ -61,6 +65,11 @@ const Family& family_of(const ModelSpec& spec) {
   return *family;
 }
 
+bool holds(const ModelSpec& m, std::string_view key) {
+  const std::vector<std::string_view>& keys = family_of(m).holds;
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
+}
+
 std::vector<LayerSpec> repeated(const std::vector<LayerSpec>& pattern, size_t n) {
   std::vector<LayerSpec> layers;
   for (size_t i = 0; i < n; ++i) layers.push_back(pattern[i % pattern.size()]);
@@ -78,10 +87,18 @@ void require_like_layers(const ModelSpec& m, const std::vector<std::string_view>
   }
 }
 
+void require_full_width(const ModelSpec& m) {
+  for (const LayerSpec& l : m.layers)
+    check(l.heads * l.d_head == m.d_model,
+          "model {}: {} heads of width {} are not d_model, {}, which the architecture {} needs", m.name, l.heads,
+          l.d_head, m.d_model, m.architecture);
+}
+
 void require_held(const ModelSpec& m) {
   const Family& family = family_of(m);
   std::vector<std::string_view> held = family.holds;
-  held.insert(held.end(), {"d_model", "vocab", "context", "n_heads", "n_kv", "d_head", "d_ff", eps_key(family.defaults)});
+  held.insert(held.end(),
+              {"d_model", "vocab", "context", "n_heads", "n_kv", "d_head", "d_ff", eps_key(family.defaults)});
   const auto compare = [&](const std::string& where, const auto& is, const auto& only) {
     for (const auto& [key, value] : is.items())
       if (std::find(held.begin(), held.end(), key) == held.end())

@@ -25,8 +25,8 @@ struct NamesOf<LayerRope> {
 };
 template <>
 struct NamesOf<LayerSpec::QkNorm> {
-  static constexpr std::array list = {std::pair("none", LayerSpec::no_qk_norm), std::pair("heads", LayerSpec::head_norm),
-                                      std::pair("rows", LayerSpec::row_norm)};
+  static constexpr std::array list = {std::pair("none", LayerSpec::no_qk_norm),
+                                      std::pair("heads", LayerSpec::head_norm), std::pair("rows", LayerSpec::row_norm)};
 };
 template <>
 struct NamesOf<NormKind> {
@@ -39,7 +39,8 @@ struct NamesOf<NormPlace> {
 };
 template <>
 struct NamesOf<PositionKind> {
-  static constexpr std::array list = {std::pair("rope", PositionKind::rope), std::pair("learned", PositionKind::learned)};
+  static constexpr std::array list = {std::pair("rope", PositionKind::rope),
+                                      std::pair("learned", PositionKind::learned)};
 };
 template <>
 struct NamesOf<RopePairing> {
@@ -56,6 +57,8 @@ void visit_fields_of_layer(Layer& l, const Visit& visit) {
   visit("window", l.window), visit("qk_norm", l.qk_norm), visit("rope", l.rope);
   visit("attention_scale", l.attention_scale), visit("attention_softcap", l.attention_softcap);
   visit("biases", l.bias), visit("ffn", l.ffn);
+  visit("experts", l.experts.count), visit("experts_used", l.experts.used);
+  visit("experts_renormalized", l.experts.renormalized), visit("shared_d_ff", l.experts.shared_d_ff);
   visit("fused_qkv", l.fused_qkv), visit("fused_gate_up", l.fused_gate_up);
 }
 

@@ -42,7 +42,8 @@ void check_against_tensors(const gguf::File& f, const ModelSpec& spec) {
            spec.architecture, found.size(), hint(t.name, found));
     check(info->shape == t.shape, "{}: tensor '{}' is {}, the metadata ask for {}", f.path(), t.name, info->shape.str(),
           t.shape.str());
-    const bool readable = info->dtype && (is_float(*info->dtype) || (is_quantized(*info->dtype) && t.shape.rank() >= 2));
+    const bool readable =
+        info->dtype && (is_float(*info->dtype) || (is_quantized(*info->dtype) && t.shape.rank() >= 2));
     check(readable, "{}: tensor '{}' is {}; supported: F32, F16, BF16, and for matrices {}", f.path(), t.name,
           info->type_name, fmt::join(quantized_types(), ", "));
   }
@@ -161,7 +162,7 @@ ModelSpec read_spec(Metadata& metadata, ModelSpec m) {
   m.d_model = metadata.u32("embedding_length");
   m.context = metadata.u32("context_length");
   m.vocab = f.require("token_embd.weight").shape[0];
-  m.tied = f.find("output.weight") == nullptr;
+  if (holds(m, "tied")) m.tied = f.find("output.weight") == nullptr;
   const int64_t blocks = metadata.u32("block_count"), vocab = metadata.u32("vocab_size", m.vocab);
   check(blocks >= 1 && blocks <= 4096, "{}: {} is {}, expected 1 to 4096", f.path(), metadata.key("block_count"),
         blocks);

@@ -26,9 +26,7 @@ void check_heads(const ModelSpec& m) {
   const LayerSpec& l = m.layers.front();
   check(l.kv_heads == l.heads, "model {}: n_kv is {}; in the architecture gpt2 it is n_heads, {}", m.name, l.kv_heads,
         l.heads);
-  check(l.heads * l.d_head == m.d_model,
-        "model {}: {} heads of width {} are not d_model, {}, which the architecture gpt2 needs", m.name, l.heads,
-        l.d_head, m.d_model);
+  require_full_width(m);
 }
 
 void write(MetadataWriter& w, const ModelSpec& m) {

@@ -1,7 +1,6 @@
-// `llama` (Touvron et al. 2023): also Mistral, and Llama 3 with its factors. Neighbouring rows of q and k turn together.
-// Files may have biases and QK-norm.
+// `llama` (Touvron et al. 2023): also Mistral, Llama 3 with its factors, and Mixtral with its experts. Neighbouring
+// rows of q and k turn together. Files may have biases and QK-norm.
 #include <algorithm>
-#include <cmath>
 
 #include "models/llama_like.h"
 
@@ -9,11 +8,14 @@ namespace toy {
 namespace llama {
 namespace {
 
+constexpr const char* kFactors = "rope_freqs.weight";
+
 void read(Metadata& metadata, ModelSpec& m) {
   read_llama_like(metadata, m);
+  m.rope.factors =
+      read_factors(metadata.file(), kFactors, (m.rope.dims > 0 ? m.rope.dims : m.layers.front().d_head) / 2);
   read_windows(metadata, m, 0, 0);
   warn_of_window(metadata, m);
-  metadata.ignore("attention.scale", 1 / std::sqrt(double(m.layers.front().d_head)));
   if (std::any_of(m.layers.begin(), m.layers.end(), [](const LayerSpec& l) { return l.qk_norm; }))
     metadata.warn("QK-norm in the architecture llama: llama.cpp does not load this file");
 }
@@ -21,6 +23,7 @@ void read(Metadata& metadata, ModelSpec& m) {
 void write(MetadataWriter& w, const ModelSpec& m) {
   write_llama_like(w, m);
   if (window_of(m)) w.u32("attention.sliding_window", window_of(m));
+  write_factors(w, kFactors, m.rope.factors);
 }
 
 }  // namespace
@@ -29,8 +32,12 @@ void write(MetadataWriter& w, const ModelSpec& m) {
 Family llama_family() {
   Family f = llama_like("llama", RopePairing::neighbour);
   f.read = llama::read, f.write = llama::write;
-  f.holds.insert(f.holds.end(), {"window", "qk_norm", "biases", "rope_factors"});
-  f.extra_tensors = {"rope_freqs.weight"};
+  f.holds.insert(f.holds.end(), {"window", "qk_norm", "biases", "rope_factors", "experts", "experts_used"});
+  f.check = [](const ModelSpec& m) {
+    require_like_layers(m, kOnceForAll);
+    require_like_layers(m, {"window"});
+  };
+  f.extra_tensors = {llama::kFactors};
   return f;
 }
 

@@ -3,19 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "toy/base/error.h"
 #include "toy/tensor/convert.h"
 
 namespace toy {
 namespace {
-
-constexpr const char* kFactors = "rope_freqs.weight";
-
-bool holds(const ModelSpec& m, std::string_view key) {
-  const auto& keys = family_of(m).holds;
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
 
 // Of every layer, as metadata hold it.
 std::vector<int64_t> each(const ModelSpec& m, int64_t LayerSpec::*size) {
@@ -26,19 +20,27 @@ std::vector<int64_t> each(const ModelSpec& m, int64_t LayerSpec::*size) {
 
 void read_sizes(Metadata& metadata, ModelSpec& m) {
   const size_t n = m.layers.size();
+  Experts experts = m.layers.front().experts;
+  if (holds(m, "experts")) {
+    experts.count = metadata.u32("expert_count", 0), experts.used = metadata.u32("expert_used_count", 0);
+    if (holds(m, "shared_d_ff")) experts.shared_d_ff = metadata.u32("expert_shared_feed_forward_length", 0);
+  } else {
+    metadata.require("expert_count", 0);
+    metadata.require("expert_used_count", 0);
+  }
+  const bool of_expert = experts.count > 0 && metadata.has("expert_feed_forward_length");
+  if (of_expert) metadata.ignore("feed_forward_length");
   const std::vector<int64_t> heads = metadata.u32s("attention.head_count", n),
                              kv_heads = metadata.u32s("attention.head_count_kv", heads),
-                             d_ff = metadata.u32s("feed_forward_length", n);
+                             d_ff = metadata.u32s(of_expert ? "expert_feed_forward_length" : "feed_forward_length", n);
   for (size_t i = 0; i < n; ++i) {
     check(heads[i] > 0, "{}: {} is 0", metadata.file().path(), metadata.key("attention.head_count"));
     LayerSpec& l = m.layers[i];
-    l.heads = heads[i], l.kv_heads = kv_heads[i], l.d_ff = d_ff[i];
+    l.heads = heads[i], l.kv_heads = kv_heads[i], l.d_ff = d_ff[i], l.experts = experts;
     l.d_head = metadata.u32("attention.key_length", m.d_model / l.heads);
     metadata.require("attention.value_length", l.d_head);
   }
   m.norm_eps = metadata.f32("attention.layer_norm_rms_epsilon");
-  metadata.require("expert_count", 0);
-  metadata.require("expert_used_count", 0);
 }
 
 void read_rope(Metadata& metadata, ModelSpec& m) {
@@ -61,11 +63,11 @@ void read_rope(Metadata& metadata, ModelSpec& m) {
   if (type == "none" && factor != 0 && factor != 1)
     metadata.warn(fmt::format("{} {:g} has no effect: {} is none", metadata.key("rope.scaling.factor"), factor, key));
   metadata.ignore("rope.scaling.finetuned");
+  if (!holds(m, "attention_scale")) metadata.ignore("attention.scale", 1 / std::sqrt(double(width)));
   metadata.ignore("rope.scaling.yarn_beta_fast", 32);
   metadata.ignore("rope.scaling.yarn_beta_slow", 1);
   metadata.ignore("rope.scaling.yarn_ext_factor", 1);
-  metadata.ignore("rope.scaling.yarn_attn_factor", 1);
-  if (holds(m, "rope_factors")) r.factors = read_factors(metadata.file(), kFactors, turned / 2);
+  metadata.ignore("rope.scaling.yarn_attn_factor", rope_magnitude(r) / double(r.attn_factor));
 }
 
 // What only the tensors tell.
@@ -90,7 +92,6 @@ void write_rope(MetadataWriter& w, const RopeSpec& r) {
     if (yarn) w.u32("rope.scaling.original_context_length", r.original_context);
   }
   if (r.attn_factor != 1) w.f32("rope.scaling.attn_factor", r.attn_factor);
-  write_factors(w, kFactors, r.factors);
 }
 
 }  // namespace
@@ -109,15 +110,20 @@ void write_llama_like(MetadataWriter& w, const ModelSpec& m) {
   w.u32("attention.key_length", width);
   w.u32("attention.value_length", width);
   w.u32("rope.dimension_count", m.rope.dims > 0 ? m.rope.dims : width);
+  if (const Experts& e = m.layers.front().experts; e.count > 0) {
+    w.u32("expert_count", e.count);
+    w.u32("expert_used_count", e.used);
+    if (e.shared_d_ff > 0) w.u32("expert_shared_feed_forward_length", e.shared_d_ff);
+  }
   w.f32("attention.layer_norm_rms_epsilon", m.norm_eps);
   write_rope(w, m.rope);
 }
 
 Family llama_like(std::string architecture, RopePairing pairing) {
   Family f{.defaults = {}, .read = read_llama_like, .write = write_llama_like};
-  f.holds = {"tied",        "rope_base",   "rope_scaling", "rope_factor", "rope_original_context", "rope_attn_factor",
+  f.holds = {"tied",     "rope_base", "rope_scaling", "rope_factor", "rope_original_context", "rope_attn_factor",
              "fused_qkv"};
-  f.check = [](const ModelSpec& m) { require_like_layers(m, {"d_head", "window"}); };
+  f.check = [](const ModelSpec& m) { require_like_layers(m, kOnceForAll); };
   f.defaults.architecture = std::move(architecture);
   f.defaults.rope.pairing = pairing;
   f.defaults.layers = {LayerSpec{}};
@@ -142,8 +148,8 @@ int64_t window_of(const ModelSpec& m) {
   for (size_t i = 0; i < m.layers.size(); ++i) {
     const int64_t here = m.layers[i].window;
     check(here == 0 || window == 0 || here == window,
-          "model {}: layer {}: window is {}, that of another is {}; a file of the architecture {} has one width", m.name,
-          i, here, window, m.architecture);
+          "model {}: layer {}: window is {}, that of another is {}; a file of the architecture {} has one width",
+          m.name, i, here, window, m.architecture);
     if (here > 0) window = here;
   }
   return window;

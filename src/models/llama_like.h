@@ -9,6 +9,10 @@ namespace toy {
 /// A family that is Llama but for its name and the order of the rows of q and k.
 Family llama_like(std::string architecture, RopePairing pairing);
 
+/// What such files hold once for all layers: require_like_layers() in `check`.
+inline const std::vector<std::string_view> kOnceForAll{"d_head",  "attention_scale", "attention_softcap",
+                                                       "experts", "experts_used",    "shared_d_ff"};
+
 /// Heads, widths, epsilon, rope and its scaling. Biases, QK-norms and fused tensors as the file has them, where the
 /// family holds them.
 void read_llama_like(Metadata& metadata, ModelSpec& m);

@@ -62,7 +62,7 @@ std::vector<float> llama3_factors(const Llama3Scaling& s, double base, int64_t w
   return factors;
 }
 
-Value rope_table(Graph& graph, const RopeSpec& spec, int64_t width, int64_t positions) {
+Value rope_table(Graph& graph, const RopeSpec& spec, int64_t width, int64_t positions, const std::string& name) {
   const std::vector<double> frequencies = rope_frequencies(spec, width, positions);
   const double magnitude = rope_magnitude(spec);
   const int64_t pairs = int64_t(frequencies.size());
@@ -76,7 +76,7 @@ Value rope_table(Graph& graph, const RopeSpec& spec, int64_t width, int64_t posi
       table.push_back(magnitude * std::cos(double(p) * f));
       table.push_back(magnitude * std::sin(double(p) * f));
     }
-  return graph.constant({DType::f32, {positions, pairs, 2}, 0}, std::move(table), "rope_table");
+  return graph.constant({DType::f32, {positions, pairs, 2}, 0}, std::move(table), name);
 }
 
 }  // namespace toy

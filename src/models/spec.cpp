@@ -82,6 +82,17 @@ void ModelSpec::validate() const {
           l.heads, l.kv_heads);
     check(l.d_head % 2 == 0 || !rope_of(*this, l) || rope.dims > 0,
           "model {}: layer {}: d_head is {}, rotary positions need an even width", name, i, l.d_head);
+    if (const Experts& e = l.experts; e.count != 0) {
+      in_range("experts", e.count, 65536);
+      in_range("experts_used", e.used, e.count);
+      check(l.ffn != FfnKind::gelu && !l.fused_gate_up && !(l.bias.gate || l.bias.up || l.bias.down),
+            "model {}: layer {}: experts are gated ffns without biases", name, i);
+      check(e.shared_d_ff >= 0 && e.shared_d_ff <= (1 << 20), "model {}: shared_d_ff is {}, expected 0 (none) to 2^20",
+            name, e.shared_d_ff);
+    } else {
+      check(e.used == 0 && e.shared_d_ff == 0, "model {}: layer {}: experts_used or shared_d_ff without experts", name,
+            i);
+    }
     check(l.window >= 0 && l.window <= (int64_t(1) << 31), "model {}: layer {}: window is {}, expected 0 (all) to 2^31",
           name, i, l.window);
   }

@@ -234,9 +234,10 @@ ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where, c
 // the same in all of them; "layers" has what does not follow.
 ordered_json to_json(const ModelSpec& m) {
   const ModelSpec& defaults = family_of(m).defaults;
-  ordered_json j{{"architecture", m.architecture}, {"name", m.name}, {"d_model", m.d_model},
-                 {"n_layers", m.layers.size()}};
-  constexpr std::array kAlways = {"n_heads", "n_kv", "d_head", "d_ff", "window", "vocab", "context", "rope_base", "tied"};
+  ordered_json j{
+      {"architecture", m.architecture}, {"name", m.name}, {"d_model", m.d_model}, {"n_layers", m.layers.size()}};
+  constexpr std::array kAlways = {"n_heads", "n_kv",    "d_head",    "d_ff", "window",
+                                  "vocab",   "context", "rope_base", "tied"};
   const auto always = [&](const std::string& key) {
     return std::find(kAlways.begin(), kAlways.end(), key) != kAlways.end() || key == eps_key(m);
   };
@@ -261,7 +262,8 @@ ordered_json to_json(const ModelSpec& m) {
     if (always(key) || !others.contains(key) || value != others.at(key)) j[key] = value;
   const nlohmann::json so_far(j);
   Reader reader(so_far, m.name);
-  const std::vector<ordered_json> follows = all_fields(read_layers(reader, defaults, int64_t(fields.size()), m.d_model));
+  const std::vector<ordered_json> follows =
+      all_fields(read_layers(reader, defaults, int64_t(fields.size()), m.d_model));
   if (fields == follows) return j;
   j["layers"] = ordered_json::array();
   for (size_t i = 0; i < fields.size(); ++i) {

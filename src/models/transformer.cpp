@@ -40,7 +40,8 @@ class RopeTables {
     if (!rope || positions_ == 0) return {};
     for (const auto& [spec, width, table] : made_)
       if (spec == *rope && width == l.d_head) return {table, rope->pairing};
-    made_.push_back({*rope, l.d_head, rope_table(graph_, *rope, l.d_head, positions_)});
+    const std::string name = made_.empty() ? "rope_table" : fmt::format("rope_table.{}", made_.size());
+    made_.push_back({*rope, l.d_head, rope_table(graph_, *rope, l.d_head, positions_, name)});
     return {made_.back().table, rope->pairing};
   }
 
@@ -76,20 +77,40 @@ nn::Attention make_attention(const ModelSpec& m, const LayerSpec& l, const Weigh
           .attrs = {.scale = scale, .window = l.window, .softcap = double(l.attention_softcap)}};
 }
 
+nn::Gate gate_of(FfnKind kind) {
+  return kind == FfnKind::swiglu ? nn::Gate::silu : kind == FfnKind::geglu ? nn::Gate::gelu_tanh : nn::Gate::gelu_erf;
+}
+
+// `suffix`: of the names of its tensors.
+nn::GatedMlp make_gated_mlp(const ModelSpec& m, const LayerSpec& l, const Weights& w, int64_t width,
+                            const std::string& suffix = "") {
+  const char* in_file = l.fused_gate_up ? "ffn_up" : "";
+  return {.gate = make_linear(w, "ffn_gate" + suffix, width, m.d_model, l.bias.gate, in_file),
+          .up = make_linear(w, "ffn_up" + suffix, width, m.d_model, l.bias.up, in_file),
+          .down = make_linear(w, "ffn_down" + suffix, m.d_model, width, l.bias.down),
+          .f = gate_of(l.ffn)};
+}
+
+nn::Mixture make_mixture(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
+  const int64_t n = l.experts.count, d = m.d_model;
+  TensorSpec router{Init::matrix, "ffn_gate_inp.weight", {n, d}};
+  router.narrow = false;  // as llama.cpp's converter writes it
+  nn::Mixture mixture{.router = {w(router)},
+                      .gate = w({Init::matrix, "ffn_gate_exps.weight", {n, l.d_ff, d}}),
+                      .up = w({Init::matrix, "ffn_up_exps.weight", {n, l.d_ff, d}}),
+                      .down = w({Init::matrix, "ffn_down_exps.weight", {n, d, l.d_ff}}),
+                      .used = l.experts.used,
+                      .renormalized = l.experts.renormalized,
+                      .f = gate_of(l.ffn)};
+  if (l.experts.shared_d_ff > 0) mixture.shared = {make_gated_mlp(m, l, w, l.experts.shared_d_ff, "_shexp")};
+  return mixture;
+}
+
 nn::Ffn make_ffn(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
-  const auto wide = [&](const char* name, bool bias, const char* in_file) {
-    return make_linear(w, name, l.d_ff, m.d_model, bias, in_file);
-  };
-  const auto down = [&] { return make_linear(w, "ffn_down", m.d_model, l.d_ff, l.bias.down); };
-  if (l.ffn == FfnKind::gelu) return {nn::GeluMlp{.up = wide("ffn_up", l.bias.up, ""), .down = down()}};
-  const char* gate_up = l.fused_gate_up ? "ffn_up" : "";
-  const nn::Gate f = l.ffn == FfnKind::swiglu  ? nn::Gate::silu
-                     : l.ffn == FfnKind::geglu ? nn::Gate::gelu_tanh
-                                               : nn::Gate::gelu_erf;
-  return {nn::GatedMlp{.gate = wide("ffn_gate", l.bias.gate, gate_up),
-                       .up = wide("ffn_up", l.bias.up, gate_up),
-                       .down = down(),
-                       .f = f}};
+  if (l.experts.count > 0) return {make_mixture(m, l, w)};
+  if (l.ffn != FfnKind::gelu) return {make_gated_mlp(m, l, w, l.d_ff)};
+  return {nn::GeluMlp{.up = make_linear(w, "ffn_up", l.d_ff, m.d_model, l.bias.up),
+                      .down = make_linear(w, "ffn_down", m.d_model, l.d_ff, l.bias.down)}};
 }
 
 nn::Block make_block(const ModelSpec& m, const LayerSpec& l, const Weights& w, const nn::Rope& rope) {

@@ -15,6 +15,16 @@ Value Attention::operator()(Value x, LayerState& state, const Context& ctx) cons
   return out(reshape(o, {-1, q.heads * q.width}));
 }
 
+Value Mixture::operator()(Value x) const {
+  const auto [weights, experts] = top_k(softmax(router(x)), used);
+  const Value weight = renormalized ? weights / sum(weights, 1) : weights;
+  const Value row = reshape(x, {-1, 1, x.dim(1)});
+  const Value hidden = gated(f, expert_linear(row, gate, experts), expert_linear(row, up, experts));
+  const Value each = expert_linear(hidden, down, experts);  // [N,U,D]
+  const Value y = reshape(sum(each * reshape(weight, {-1, used, 1}), 1), {-1, x.dim(1)});
+  return shared.piece ? y + shared(x) : y;
+}
+
 // x: [N,D] -> [N,D].
 Value Block::operator()(Value x, LayerState& state, const Context& ctx) const {
   x = x + scale(ctx.dropout(mixer_out_norm(mixer(mixer_norm(x), state, ctx)), "mixer"));

@@ -3,7 +3,7 @@
 namespace toy {
 
 const OpDef& one_hot_def() {
-  static const OpDef def{.signature = "one_hot(ids:i32[N]) -> y:[N,@classes]"};
+  static const OpDef def{.signature = "one_hot(ids:i32[*]) -> y:[*,@classes]"};
   return def;
 }
 

@@ -81,9 +81,10 @@ TEST(Family, ChecksAndWarnsWhereItIsAsked) {
 
 TEST(Family, OfTheSameNameGoesBeforeABuiltInOne) {
   const Families mine{shared(with_layer_norms("llama"))};
+  const size_t before = families().size();
   EXPECT_EQ(spec_from_json(dimensions("llama"), "x.json", mine).norm, NormKind::layer);
   EXPECT_EQ(spec_from_json(dimensions("llama"), "x.json").norm, NormKind::rms);
-  EXPECT_EQ(families().size(), 2u);  // nothing was registered
+  EXPECT_EQ(families().size(), before);  // nothing was registered
 }
 
 TEST(Family, ThatIsNotCompleteOrNotTheModelsIsRefused) {

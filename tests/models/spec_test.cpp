@@ -159,16 +159,15 @@ TEST(ModelSpec, RefusesWhatFilesOfItsFamilyCannotHold) {
   EXPECT_EQ(message("tiny", [](ModelSpec& m) { m.logit_softcap = 30; }),
             "model tiny: logit_softcap is 30.0; in the architecture llama it is 0.0");
   // Arrays hold these.
+  EXPECT_EQ(
+      message("tiny", [](ModelSpec& m) { m.layers[2].heads = 8, m.layers[1].kv_heads = 4, m.layers[3].d_ff = 100; }),
+      "no error");
+  // Tensors tell these.
   EXPECT_EQ(message("tiny",
                     [](ModelSpec& m) {
-                      m.layers[2].heads = 8, m.layers[1].kv_heads = 4, m.layers[3].d_ff = 100;
+                      m.layers[1].qk_norm = LayerSpec::head_norm;
+                      m.layers[2].bias.q = true;
                     }),
-            "no error");
-  // Tensors tell these.
-  EXPECT_EQ(message("tiny", [](ModelSpec& m) {
-              m.layers[1].qk_norm = LayerSpec::head_norm;
-              m.layers[2].bias.q = true;
-            }),
             "no error");
 
   // A model that was put together by hand is refused when it is saved.
@@ -434,8 +433,9 @@ TEST_F(LlamaFile, WhatIsForOthersIsKept) {
 
 TEST_F(LlamaFile, UnknownTensorsAreNamedWithTheNearest) {
   EXPECT_EQ(testing::error_of([&] { spec_from_gguf(file({}, "blk.0.attn_norm.bias")); }),
-            path_ + ": tensor 'blk.0.attn_norm.bias' is not known in the architecture llama as these metadata state it; "
-                    "the nearest is 'blk.0.attn_norm.weight'");
+            path_ +
+                ": tensor 'blk.0.attn_norm.bias' is not known in the architecture llama as these metadata state it; "
+                "the nearest is 'blk.0.attn_norm.weight'");
 }
 
 // Arrays of sizes are read, written and computed with.

@@ -34,7 +34,8 @@ const OpSuite kEmbeddingGrad{
     .rows = {"dy", "ids"}};
 
 const OpSuite kOneHot{.op = "one_hot",
-                      .cases = {{"ids:i32[1]=list(0)", OneHotAttrs{1}},
+                      .cases = {{"ids:i32[3,2]=below(4)", OneHotAttrs{4}},
+                                {"ids:i32[1]=list(0)", OneHotAttrs{1}},
                                 {"ids:i32[4]=list(2,-1,0,4)", OneHotAttrs{5}},
                                 {"ids:i32[67]=targets(131)", OneHotAttrs{131}}},
                       .bad = {{"ids:[4]", "one_hot: ids is f32, expected i32", OneHotAttrs{5}}},

@@ -70,9 +70,8 @@ TEST(LinearXent, NoRowsAndNoTargets) {
 
 TEST(LinearXent, TargetsBeyondTheVocabularyAreNamed) {
   for (Device* device : {&cpu_device(2), &reference_device()}) {
-    const Built b =
-        build_op(*find_op("linear_xent"), parse_operands("x:[2,3] w:[7,3] targets:i32[2]=list(0,7) weight:[2]"),
-                             kPlain);
+    const Built b = build_op(*find_op("linear_xent"),
+                             parse_operands("x:[2,3] w:[7,3] targets:i32[2]=list(0,7) weight:[2]"), kPlain);
     Program program(b, *device);
     try {
       program.run();

@@ -42,7 +42,7 @@ ModelSpec spec_of(const std::shared_ptr<const Family>& family);
 
 /// Throws naming layer and dimension where layers differ in one of these keys, which metadata hold once for all of
 /// them.
-void require_like_layers(const ModelSpec& spec, const std::vector<std::string_view>& keys = {
-                                                    "n_heads", "n_kv", "d_head", "d_ff", "window"});
+void require_like_layers(const ModelSpec& spec,
+                         const std::vector<std::string_view>& keys = {"n_heads", "n_kv", "d_head", "d_ff", "window"});
 
 }  // namespace toy

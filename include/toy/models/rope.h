@@ -14,12 +14,13 @@ struct RopeSpec {
   enum class Scaling { none, linear, yarn } scaling = Scaling::none;
   RopePairing pairing = RopePairing::neighbour;
   float base = 10000;
-  int64_t dims = 0;                 ///< how many elements of a head turn, the first ones; 0: all
-  float factor = 1;                 ///< s: how many times longer than trained for; 1 where nothing is scaled
-  int64_t original_context = 0;     ///< yarn, long_factors: positions the model was trained for before it was scaled
-  float attn_factor = 1;            ///< multiplies cosines and sines
-  std::vector<float> factors;       ///< r_i, empty or one per pair: frequency i is divided by it (Llama 3)
-  std::vector<float> long_factors;  ///< replace `factors` in contexts above original_context (LongRoPE, Ding et al. 2024)
+  int64_t dims = 0;              ///< how many elements of a head turn, the first ones; 0: all
+  float factor = 1;              ///< s: how many times longer than trained for; 1 where nothing is scaled
+  int64_t original_context = 0;  ///< yarn, long_factors: positions the model was trained for before it was scaled
+  float attn_factor = 1;         ///< multiplies cosines and sines
+  std::vector<float> factors;    ///< r_i, empty or one per pair: frequency i is divided by it (Llama 3)
+  std::vector<float>
+      long_factors;  ///< replace `factors` in contexts above original_context (LongRoPE, Ding et al. 2024)
   bool operator==(const RopeSpec&) const = default;
 };
 

@@ -43,7 +43,17 @@ enum class LayerRope {
   none,    ///< nothing turns: every fourth layer of SmolLM3
 };
 
-/// One layer. Kinds to come: gated delta rule, mixture of experts.
+/// A mixture of experts instead of one ffn (Shazeer et al. 2017): a row goes to the experts that its router scores
+/// highest, and adds up what they return, weighted by softmax of the scores.
+struct Experts {
+  int64_t count = 0;         ///< E; 0: there is one ffn
+  int64_t used = 0;          ///< U: experts of a row
+  bool renormalized = true;  ///< the weights of those used are divided by their sum
+  int64_t shared_d_ff = 0;   ///< width of an ffn that every row uses as well; 0: none
+  bool operator==(const Experts&) const = default;
+};
+
+/// One layer. Kinds to come: gated delta rule.
 struct LayerSpec {
   enum class Kind { attention } kind = Kind::attention;
   int64_t heads = 0;     ///< H query heads
@@ -59,6 +69,7 @@ struct LayerSpec {
   float attention_softcap = 0;  ///< c: scores become c tanh(score / c) (Gemma 2); 0: they stay
   Biases bias;
   FfnKind ffn = FfnKind::swiglu;
+  Experts experts;             ///< each an ffn of this kind and of width F
   bool fused_qkv = false;      ///< a file holds q, k and v as rows of one tensor "attn_qkv"; in memory they are three
   bool fused_gate_up = false;  ///< a file holds gate and up as rows of one tensor "ffn_up"; in memory they are two
   bool operator==(const LayerSpec&) const = default;
@@ -99,10 +110,10 @@ struct ModelSpec {
   RopeSpec rope;                  ///< where positions are rope: of layers with LayerRope::global
   float local_rope_base = 10000;  ///< of layers with LayerRope::local, which nothing stretches
   bool tied = true;               ///< the output projection is the token embedding
-  float embedding_scale = 1;  ///< the embedding of a token is multiplied by this; 0: by sqrt(D) (Gemma)
-  float residual_scale = 1;   ///< what mixers and ffns add to the rows is multiplied by this (Granite)
-  float logit_divisor = 1;    ///< logits are divided by this (Granite)
-  float logit_softcap = 0;    ///< c: logits become c tanh(logit / c) (Gemma 2); 0: they stay
+  float embedding_scale = 1;      ///< the embedding of a token is multiplied by this; 0: by sqrt(D) (Gemma)
+  float residual_scale = 1;       ///< what mixers and ffns add to the rows is multiplied by this (Granite)
+  float logit_divisor = 1;        ///< logits are divided by this (Granite)
+  float logit_softcap = 0;        ///< c: logits become c tanh(logit / c) (Gemma 2); 0: they stay
   std::vector<LayerSpec> layers;
   std::shared_ptr<const Family> family = {};  ///< where it is not a built-in one
   bool operator==(const ModelSpec&) const = default;

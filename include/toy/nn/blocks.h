@@ -17,7 +17,7 @@ struct LayerState {
 struct Context {
   Batch batch;
   Value page_table = {};  ///< i32[S,G]: the pages of each sequence; absent in training
-  Dropout dropout = {};  ///< of the embedding's output, the mixers' and the ffns'; only in training
+  Dropout dropout = {};   ///< of the embedding's output, the mixers' and the ffns'; only in training
 };
 
 /// Causal self-attention with grouped queries (Ainslie et al. 2023). x:[N,D] -> [N,D].
@@ -30,7 +30,8 @@ struct Attention {
   Value operator()(Value x, LayerState& state, const Context& ctx) const;
 };
 
-/// Transformer block: x + mixer, then x + ffn, with norms before these (GPT-2, Llama), after (OLMo 2), or both (Gemma 2).
+/// Transformer block: x + mixer, then x + ffn, with norms before these (GPT-2, Llama), after (OLMo 2), or both (Gemma
+/// 2).
 struct Block {
   Maybe<Norm> mixer_norm;
   Attention mixer;

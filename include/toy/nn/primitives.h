@@ -74,17 +74,18 @@ struct Scale {
 /// What a gated ffn does to its gate.
 enum class Gate { silu, gelu_tanh, gelu_erf };
 
-/// down(f(gate(x)) * up(x)) (Shazeer 2020). x:[N,D] -> [N,D].
+/// f(gate) * up (Shazeer 2020).
+inline Value gated(Gate f, Value gate, Value up) {
+  if (f == Gate::silu) return swiglu(gate, up);
+  return geglu(gate, up, f == Gate::gelu_tanh ? GeluKind::tanh : GeluKind::erf);
+}
+
+/// down(f(gate(x)) * up(x)). x:[N,D] -> [N,D].
 struct GatedMlp {
   Linear gate, up;  ///< [F,D]
   Linear down;      ///< [D,F]
   Gate f = Gate::silu;
-  Value operator()(Value x) const { return down(gated(gate(x), up(x))); }
-  /// f(gate) * up.
-  Value gated(Value g, Value u) const {
-    if (f == Gate::silu) return swiglu(g, u);
-    return geglu(g, u, f == Gate::gelu_tanh ? GeluKind::tanh : GeluKind::erf);
-  }
+  Value operator()(Value x) const { return down(gated(f, gate(x), up(x))); }
 };
 
 /// down(gelu(up(x))), gelu by its tanh approximation (Hendrycks and Gimpel 2016). x:[N,D] -> [N,D].
@@ -93,7 +94,20 @@ struct GeluMlp {
   Linear down;  ///< [D,F]
   Value operator()(Value x) const { return down(gelu_tanh(up(x))); }
 };
-using Ffn = OneOf<GatedMlp, GeluMlp>;
+
+/// A mixture of experts (Shazeer et al. 2017): sum_u weight_u expert_u(x) over the experts that the router scores
+/// highest, with weights softmax(router(x)). x:[N,D] -> [N,D].
+struct Mixture {
+  Linear router;      ///< [E,D]
+  Value gate, up;     ///< [E,F,D]
+  Value down;         ///< [E,D,F]
+  int64_t used;       ///< U experts of each row
+  bool renormalized;  ///< weights of those used sum to 1
+  Gate f = Gate::silu;
+  Maybe<GatedMlp> shared = {};  ///< an expert of every row, whose weight is 1
+  Value operator()(Value x) const;
+};
+using Ffn = OneOf<GatedMlp, GeluMlp, Mixture>;
 
 /// Rotary positions of a layer. Layers that turn alike share the table.
 struct Rope {

@@ -127,12 +127,23 @@ Value linear_grad_x(Value dy, Value w, Value acc = {});
 /// dw = acc + dy^T x. dy:[N,O] x:[N,I] acc?:[O,I] -> [O,I].
 Value linear_grad_w(Value dy, Value x, Value acc = {});
 
+// ---- mixtures of experts
+/// What top_k returns: values in decreasing order, equal ones by index, and where they were. Both [N,k].
+struct TopK {
+  Value values, ids;
+};
+/// The k largest elements of each row x:[N,E]; NaN counts as smallest. The gradient goes where the values were found.
+TopK top_k(Value x, int64_t k);
+/// y_nu = w[ids_nu] x_n: each row mapped by the experts that it was routed to. x:[N,1,I], or [N,U,I] where each expert
+/// has a row of its own; w:[E,O,I] ids:i32[N,U] -> [N,U,O].
+Value expert_linear(Value x, Value w, Value ids);
+
 // ---- rows of a table
 /// table:[V,D] ids:i32[N] -> [N,D]. Also picks rows of activations.
 Value embedding(Value table, Value ids);
 /// acc[ids[i]] += dy[i], rows of one id in order of i. dy:[N,D] ids:i32[N] acc!:[V,D] -> [V,D].
 Value embedding_grad(Value dy, Value ids, Value acc);
-/// ids:i32[N] -> [N,classes]; a negative id gives a row of zeros.
+/// ids:i32[...] -> [...,classes]; a negative id gives a row of zeros.
 Value one_hot(Value ids, int64_t classes);
 
 // ---- transformer primitives

@@ -14,7 +14,7 @@ namespace {
 void one_hot(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const auto* id = args.in[0].as<const int32_t>();
   const int64_t classes = args.attrs.as<OneHotAttrs>().classes;
-  const Range rows = share_rows(ctx, args.in[0].shape[0], classes);
+  const Range rows = share_rows(ctx, args.in[0].shape.count(), classes);
   for (int64_t n = rows.begin; n < rows.end; ++n) {
     float* y = args.out[0].as<float>() + n * classes;
     std::fill_n(y, classes, 0.0f);

@@ -26,8 +26,8 @@ double logits_of_row(const Dims& dim, const double* x, const double* w, double* 
   return top + std::log(sum);
 }
 
-// dlogits_j = weight (softmax_j - [j == target]) (1 - (logits_j / c)^2); dx += dlogits w; dw += dlogits^T x. Either gradient may be
-// unused.
+// dlogits_j = weight (softmax_j - [j == target]) (1 - (logits_j / c)^2); dx += dlogits w; dw += dlogits^T x. Either
+// gradient may be unused.
 void grad_of_row(const Dims& dim, const double* x, const double* w, const double* logits, double lse, int32_t target,
                  double weight, double* dx, double* dw) {
   for (int64_t j = 0; j < dim.V; ++j) {

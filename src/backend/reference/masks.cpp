@@ -13,7 +13,7 @@ namespace {
 void one_hot(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const int32_t* id = indices(args, 0);
   double* y = output(args, 0);
-  const int64_t N = args.in[0].shape[0], classes = args.attrs.as<OneHotAttrs>().classes;
+  const int64_t N = args.in[0].shape.count(), classes = args.attrs.as<OneHotAttrs>().classes;
   std::fill_n(y, N * classes, 0.0);
   for (int64_t n = 0; n < N; ++n) {
     if (id[n] >= classes) report(ctx, "one_hot: row {} has id {}", n, id[n]);

@@ -156,6 +156,18 @@ struct LinearXentAttrs {
   static constexpr auto fields() { return std::tuple(field("softcap", &LinearXentAttrs::softcap)); }
 };
 
+/// top_k: how many of the largest elements.
+struct TopKAttrs {
+  int64_t k = 1;
+  static constexpr auto fields() { return std::tuple(field("k", &TopKAttrs::k)); }
+};
+
+/// expert_linear_grad_w: how many experts there are.
+struct ExpertAttrs {
+  int64_t experts = 1;
+  static constexpr auto fields() { return std::tuple(field("experts", &ExpertAttrs::experts)); }
+};
+
 /// one_hot: the number of columns.
 struct OneHotAttrs {
   int64_t classes = 0;

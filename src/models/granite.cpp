@@ -1,0 +1,57 @@
+// `granite` and `granitemoe` (Granite Team 2024): Llama with factors of embeddings, scores, residuals and logits; the
+// second with experts.
+#include "models/llama_like.h"
+
+namespace toy {
+namespace granite {
+namespace {
+
+void read(Metadata& metadata, ModelSpec& m) {
+  read_llama_like(metadata, m);
+  const bool turns = metadata.flag("rope.scaling.finetuned", true);
+  const float scale = metadata.f32("attention.scale", 0);
+  for (LayerSpec& l : m.layers) l.attention_scale = scale, l.rope = turns ? LayerRope::global : LayerRope::none;
+  m.embedding_scale = metadata.f32("embedding_scale", 1);
+  m.residual_scale = metadata.f32("residual_scale", 1);
+  m.logit_divisor = metadata.f32("logit_scale");
+}
+
+void write(MetadataWriter& w, const ModelSpec& m) {
+  write_llama_like(w, m);
+  const LayerSpec& l = m.layers.front();
+  if (l.rope == LayerRope::none) w.flag("rope.scaling.finetuned", false);
+  if (l.attention_scale > 0) w.f32("attention.scale", l.attention_scale);
+  w.f32("embedding_scale", m.embedding_scale);
+  w.f32("residual_scale", m.residual_scale);
+  w.f32("logit_scale", m.logit_divisor);
+}
+
+Family family(std::string architecture) {
+  Family f = llama_like(std::move(architecture), RopePairing::neighbour);
+  f.read = read, f.write = write;
+  f.holds.insert(f.holds.end(),
+                 {"rope", "rope_factors", "attention_scale", "embedding_scale", "residual_scale", "logit_divisor"});
+  f.check = [](const ModelSpec& m) {
+    require_like_layers(m, kOnceForAll);
+    require_like_layers(m, {"rope"});
+  };
+  f.extra_tensors = {"rope_freqs.weight"};
+  return f;
+}
+
+}  // namespace
+}  // namespace granite
+
+Family granite_family() {
+  Family f = granite::family("granite");
+  f.holds.push_back("biases");
+  return f;
+}
+
+Family granitemoe_family() {
+  Family f = granite::family("granitemoe");
+  f.holds.insert(f.holds.end(), {"experts", "experts_used", "shared_d_ff"});
+  return f;
+}
+
+}  // namespace toy

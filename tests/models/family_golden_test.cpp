@@ -1,0 +1,282 @@
+// Every family against transformers: a file as llama.cpp's converter writes it is read, and logits (a prompt at once,
+// token by token, in calls with another sequence), loss and gradients are compared. The golden files hold metadata,
+// names and shapes; weights follow from a formula (tests/golden/make_family_golden.py).
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <charconv>
+#include <cmath>
+#include <deque>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "testing/errors.h"
+#include "testing/files.h"
+#include "testing/test_device.h"
+#include "toy/backend/devices.h"
+#include "toy/decode/decoder.h"
+#include "toy/train/trainer.h"
+
+namespace toy {
+namespace {
+
+// ---- the formula: splitmix64 from the FNV-1a hash of a name
+
+uint64_t hash_of(const std::string& name) {
+  uint64_t h = 0xcbf29ce484222325;
+  for (const char c : name) h = (h ^ uint8_t(c)) * 0x100000001b3;
+  return h;
+}
+// Number i of a name: a multiple of 2^-24 in [-0.5, 0.5).
+double uniform(uint64_t hash, int64_t i) {
+  uint64_t z = hash + uint64_t(i + 1) * 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return double((z ^ (z >> 31)) >> 40) * 0x1p-24 - 0.5;
+}
+
+template <class T>
+std::vector<T> numbers(const gguf::File& f, const std::string& name) {
+  const gguf::TensorInfo& t = f.require("golden." + name);
+  const T* p = reinterpret_cast<const T*>(t.data);
+  return {p, p + t.shape.count()};
+}
+
+Shape shape_of(const std::string& text) {
+  std::vector<int64_t> dims;
+  for (size_t at = 0; at < text.size();
+       at = text.find(',', at) == std::string::npos ? text.size() : text.find(',', at) + 1) {
+    int64_t d = 0;
+    std::from_chars(text.data() + at, text.data() + text.size(), d);
+    dims.push_back(d);
+  }
+  Shape shape;
+  for (const int64_t d : dims) shape.push_back(d);
+  return shape;
+}
+
+// A golden file, and the complete model file that it describes.
+class GoldenFamily {
+ public:
+  explicit GoldenFamily(const std::string& name)
+      : golden(gguf::File::open(std::string(TOY_SOURCE_DIR) + "/tests/golden/" + name + ".family.gguf")),
+        names(golden.get_strings("golden.names")) {
+    ids = numbers<int32_t>(golden, "ids");
+    for (const int32_t r : golden.get_i32s("golden.rows")) rows.push_back(size_t(r));
+  }
+  // `without`: a key or tensor to leave out. `more`: keys to add.
+  std::string write(const std::string& without = "", const std::map<std::string, gguf::Value>& more = {}) const {
+    gguf::Writer w(golden.get_string("general.architecture"));
+    for (const auto& [key, value] : golden.metadata())
+      if (!key.starts_with("golden.") && key != "general.architecture" && key != without) w.set(key, value);
+    for (const auto& [key, value] : more) w.set(key, value);
+    std::deque<std::vector<float>> kept;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (names[i] == without) continue;
+      const Shape shape = shape_of(golden.get_strings("golden.shapes")[i]);
+      const double mean = double(golden.get_f32s("golden.means")[i]),
+                   width = double(golden.get_f32s("golden.widths")[i]);
+      const uint64_t hash = hash_of(names[i]);
+      std::vector<float>& values = kept.emplace_back();
+      for (int64_t j = 0; j < shape.count(); ++j) values.push_back(float(mean + width * uniform(hash, j)));
+      w.add(names[i], View(values.data(), DType::f32, shape), DType::f32);
+    }
+    for (const gguf::TensorInfo& t : golden.tensors())
+      if (!t.name.starts_with("golden."))
+        w.add(t.name, View(const_cast<std::byte*>(t.data), DType::f32, t.shape), DType::f32);
+    w.finish(path);
+    return path;
+  }
+
+  const gguf::File golden;
+  const std::vector<std::string> names;
+  std::vector<int32_t> ids;
+  std::vector<size_t> rows;
+  const testing::Folder folder;
+  const std::string path = folder.path("model.gguf");
+};
+
+class FamilyGolden : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {
+ protected:
+  std::string name() const { return std::get<0>(GetParam()); }
+  bool reference() const { return std::string(std::get<1>(GetParam())) == "reference"; }
+  std::unique_ptr<Device> device() const { return reference() ? make_reference_device() : make_test_device(2); }
+  // As in golden_test.cpp: units of 2^-24 of the largest magnitude. The reference computes in f64, and both sides are
+  // rounded to f32 once. The cpu rounds after each operation; the deepest of these models is twice as deep as the
+  // deepest there.
+  double tolerance() const { return reference() ? 1.1 : 128; }
+  GoldenFamily g_{name()};
+};
+
+// Distance in units of 2^-24 of the largest magnitude.
+double distance(std::span<const float> got, std::span<const float> want) {
+  EXPECT_EQ(got.size(), want.size());
+  double top = 0, most = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    top = std::max(top, double(std::abs(want[i])));
+    most = std::max(most, double(std::abs(got[i] - want[i])));
+  }
+  return most / (top * 0x1p-24);
+}
+
+TEST_P(FamilyGolden, LogitsOfPromptsStepsAndMixedBatches) {
+  const auto dev = device();
+  const Model model = load_model(g_.write(), *dev);
+  EXPECT_EQ(model.warnings, std::vector<std::string>());
+  const size_t vocab = size_t(model.spec.vocab);
+  const int64_t n = int64_t(g_.ids.size());
+  const std::vector<float> want = numbers<float>(g_.golden, "logits");
+  const auto compare = [&](const std::map<size_t, std::vector<float>>& got, const std::string& what, size_t most) {
+    std::vector<float> a, b;
+    for (size_t i = 0; i < g_.rows.size(); ++i) {
+      if (g_.rows[i] >= most) continue;
+      ASSERT_TRUE(got.contains(g_.rows[i])) << what << " has no row " << g_.rows[i];
+      const std::vector<float>& row = got.at(g_.rows[i]);
+      a.insert(a.end(), row.begin(), row.end());
+      b.insert(b.end(), want.begin() + int64_t(i * vocab), want.begin() + int64_t((i + 1) * vocab));
+    }
+    const double d = distance(a, b);
+    RecordProperty(what, fmt::format("{:.2f}", d));
+    EXPECT_LE(d, tolerance()) << what;
+  };
+  const auto wanted = [&](size_t row) { return std::find(g_.rows.begin(), g_.rows.end(), row) != g_.rows.end(); };
+  // Pieces of this many tokens of sequence 0; `beside`: each with one token of sequence 1, which gets the same ids.
+  const auto run = [&](const std::vector<size_t>& pieces, bool beside) {
+    Decoder decoder(*dev, model, {.sequences = 2, .context = n, .max_rows = 128});
+    std::map<size_t, std::vector<float>> first, second;
+    size_t at = 0, other = 0;
+    for (const size_t size : pieces) {
+      std::vector<DecodeRow> rows;
+      std::vector<std::pair<bool, size_t>> of;
+      for (size_t i = 0; i < size && at < size_t(n); ++i, ++at) {
+        rows.push_back({0, g_.ids[at], wanted(at)});
+        if (wanted(at)) of.emplace_back(false, at);
+      }
+      if (beside && other < size_t(n)) {
+        rows.push_back({1, g_.ids[other], wanted(other)});
+        if (wanted(other)) of.emplace_back(true, other);
+        ++other;
+      }
+      decoder.decode(rows);
+      for (size_t i = 0; i < of.size(); ++i) {
+        const auto logits = decoder.logits(i);
+        (of[i].first ? second : first)[of[i].second] = {logits.begin(), logits.end()};
+      }
+    }
+    return std::pair(first, second);
+  };
+  compare(run({1, 6, 57, 236}, false).first, "prompts of 1, 7, 64, 300", size_t(n));
+  compare(run(std::vector<size_t>(66, 1), false).first, "token by token", 66);
+  const auto mixed = run({3, 30, 1, 1, 31, 1, 1, 1, 60, 1, 1}, true);
+  compare(mixed.first, "a prompt beside steps", 129);
+  compare(mixed.second, "steps beside a prompt", 8);
+}
+
+TEST_P(FamilyGolden, LossAndGradients) {
+  const auto dev = device();
+  const Model model = load_model(g_.write(), *dev, LoadMode::trainable);
+  const std::vector<int32_t> targets = numbers<int32_t>(g_.golden, "targets");
+  const int64_t tokens = int64_t(targets.size());
+  const auto f32 = [](const std::string&) { return DType::f32; };
+  const TrainGraph t = build_train_graph(model.spec, f32, {.batch = 1, .tokens = tokens});
+  const LossGraph l = build_loss_graph(model.spec, f32, 1, tokens);
+  std::vector<Value> outputs{t.loss};
+  outputs.insert(outputs.end(), t.gradients.begin(), t.gradients.end());
+  Session session(*dev, std::make_shared<const Plan>(compile(*t.graph, outputs, {}, *dev)), {model.params.get()});
+  Session forward(*dev, std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.logits}, {}, *dev)),
+                  {model.params.get()});
+  std::vector<int32_t> sequence(targets.size(), 0), position;
+  for (int32_t i = 0; i < int32_t(tokens); ++i) position.push_back(i);
+  for (Session* s : {&session, &forward}) {
+    s->set("tokens", {g_.ids.begin(), g_.ids.begin() + tokens});
+    s->set("targets", targets);
+    s->set("weight", std::vector<float>(targets.size(), 1.0f / float(tokens)));  // 64: exact
+    s->set("sequence", sequence);
+    s->set("position", position);
+    s->run();
+  }
+  const std::vector<float> all = forward.values(0), want = numbers<float>(g_.golden, "short_logits");
+  std::vector<float> logits;
+  for (const size_t row : g_.rows)
+    if (row < targets.size())
+      logits.insert(logits.end(), all.begin() + int64_t(row) * model.spec.vocab,
+                    all.begin() + int64_t(row + 1) * model.spec.vocab);
+  EXPECT_LE(distance(logits, want), tolerance()) << "logits";
+  EXPECT_LE(distance(session.values(0), numbers<float>(g_.golden, "loss")), tolerance()) << "loss";
+
+  // Gradients, each projected on a few directions: sum_i g_i u_i with the u of the formula, |u| <= 1/2.
+  std::map<std::string, std::vector<float>> gradient;
+  const auto tensors = tensors_of(model.spec);
+  for (size_t i = 0; i < tensors.size(); ++i) gradient[tensors[i].name] = session.values(i + 1);
+  const std::vector<float> projections = numbers<float>(g_.golden, "gradients");
+  const size_t each = projections.size() / g_.names.size();
+  double worst = 0;
+  for (const FileTensor& file : file_tensors(model.spec)) {
+    const size_t at = size_t(std::find(g_.names.begin(), g_.names.end(), file.name) - g_.names.begin());
+    ASSERT_LT(at, g_.names.size()) << file.name;
+    for (size_t k = 0; k < each; ++k) {
+      const uint64_t hash = hash_of(fmt::format("{} {}", file.name, k));
+      double sum = 0, top = 0, weights = 0;
+      int64_t i = 0;
+      for (const TensorSpec& part : file.parts)
+        for (const float v : gradient.at(part.name)) {
+          const double u = uniform(hash, i++);
+          sum += double(v) * u, weights += std::abs(u), top = std::max(top, double(std::abs(v)));
+        }
+      // Each element is off by so many roundings of the largest one, and the sum by so many of all; the golden number
+      // was rounded once more.
+      const double want_sum = double(projections[at * each + k]);
+      const double unit = 0x1p-24 * (top * weights + std::abs(want_sum));
+      worst = std::max(worst, std::abs(sum - want_sum) / unit);
+      EXPECT_LE(std::abs(sum - want_sum), (tolerance() + 1) * unit) << "gradient of " << file.name;
+    }
+  }
+  RecordProperty("gradients", fmt::format("{:.2f}", worst));
+}
+
+// What was read is written and read again: dimensions and weights, and the keys of the converter.
+TEST_P(FamilyGolden, RoundTripOfFileAndJson) {
+  if (!reference()) return;
+  const auto dev = make_test_device(1);
+  const Model model = load_model(g_.write(), *dev, LoadMode::trainable);
+  const std::string path = g_.folder.path("again.gguf");
+  save_model(model, path);
+  const Model again = load_model(path, *dev, LoadMode::trainable);
+  EXPECT_TRUE(again.spec == model.spec);
+  EXPECT_EQ(again.warnings, std::vector<std::string>());
+  for (const TensorSpec& t : tensors_of(model.spec)) EXPECT_EQ(again.params->read(t.name), model.params->read(t.name));
+  const gguf::File a = gguf::File::open(g_.path), b = gguf::File::open(path);
+  EXPECT_EQ(a.tensors().size(), b.tensors().size());
+  for (const gguf::TensorInfo& t : a.tensors()) EXPECT_EQ(b.require(t.name).shape, t.shape) << t.name;
+  ModelSpec from_json = spec_from_json(nlohmann::json(to_json(model.spec)), "x.json");
+  EXPECT_TRUE(from_json == model.spec) << to_json(model.spec).dump();
+}
+
+TEST_P(FamilyGolden, MissingTensorsAndUnknownKeysAreNamed) {
+  if (!reference()) return;
+  const std::string architecture = g_.golden.get_string("general.architecture");
+  std::vector<std::string> names = g_.names;
+  std::erase(names, "output.weight");  // without it, the output is the embedding
+  for (const std::string& name : {names[1], names.back()}) {
+    const std::string text = testing::error_of([&] { spec_from_gguf(gguf::File::open(g_.write(name))); });
+    EXPECT_NE(text.find("'" + name + "'"), std::string::npos) << text;
+    EXPECT_NE(text.find(architecture), std::string::npos) << text;
+  }
+  const std::string key = architecture + ".attention.mystery";
+  const gguf::File f = gguf::File::open(g_.write("", {{key, 1.0f}}));
+  EXPECT_EQ(warnings_of(f, spec_from_gguf(f)),
+            std::vector<std::string>{"metadata key " + key + " is not known and has no effect"});
+}
+
+const auto name_test = [](const auto& test) {
+  return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param);
+};
+INSTANTIATE_TEST_SUITE_P(Transformers, FamilyGolden,
+                         ::testing::Combine(::testing::Values("qwen2", "qwen3", "smollm3", "olmo2", "olmo3", "gemma",
+                                                              "gemma2", "gemma3", "phi3", "granite", "mixtral",
+                                                              "qwen3moe", "olmoe", "granitemoe"),
+                                            ::testing::Values("reference", "cpu")),
+                         name_test);
+
+}  // namespace
+}  // namespace toy

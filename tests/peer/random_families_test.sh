@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Small models of every family that toy trained and wrote itself, in toy and llama.cpp: the same logits, in prefill and in
+# decoding. (How toy reads files of llama.cpp's converter: tests/golden/make_family_golden.py.)
+#   random_families_test.sh TOY_BINARY
+set -euo pipefail
+toy=$1
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+python=${TOY_PEERS:-/opt/toy-peers}/bin/python
+if [[ ! -x $python ]]; then
+  echo "no environment at ${TOY_PEERS:-/opt/toy-peers}; scripts/peers.sh makes it"
+  exit 77
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$toy" corpus stories --bytes 200000 --seed 1 --out "$work/train.txt" > /dev/null
+
+exact=1e-4  # both compute in f32
+table=2e-2  # llama.cpp takes gelu from a table of 16-bit floats
+base='"d_model": 60, "n_heads": 6, "n_kv": 2, "d_ff": 56, "context": 256, "rope_base": 5000'
+wide='"d_head": 14'
+experts='"experts": 5, "experts_used": 2'
+yarn='"rope_scaling": "yarn", "rope_factor": 4, "rope_original_context": 32'
+granite='"embedding_scale": 5, "residual_scale": 0.7, "logit_divisor": 2, "attention_scale": 0.2'
+compare() {  # TOLERANCE FAMILY LAYERS KEYS
+  echo "{\"architecture\": \"$2\", \"n_layers\": $3, $base, $4}" > "$work/size.json"
+  "$toy" train from-scratch --corpus "$work/train.txt" --size "$work/size.json" --batch 8 --tokens 64 --steps 60 --lr 1e-2 \
+    --out "$work/trained" > /dev/null 2> "$work/err" || { cat "$work/err" >&2; exit 1; }
+  echo -n "$2: "
+  "$python" "$here/check_against_llama_cpp.py" --toy "$toy" "$work/trained/model.gguf" --ids 79,110,99,101 --n 80 \
+    --every-logit --tolerance "$1" | sed 's/.*: //'
+}
+compare "$exact" qwen2 2 "\"tied\": false, $yarn"
+compare "$exact" qwen3 2 "$wide"
+compare "$exact" smollm3 5 '"tied": false'
+compare "$exact" olmo2 2 "$yarn"
+compare "$exact" olmo2 4 "$yarn, \"layers\": [{\"window\": 32, \"rope\": \"local\"}, {\"window\": 32, \"rope\": \"local\"}, {}, {}], \"local_rope_base\": 5000"
+compare "$table" gemma 2 "$wide"
+compare "$table" gemma2 3 "$wide, \"window\": 32, \"attention_softcap\": 5, \"logit_softcap\": 4"
+compare "$table" gemma3 7 "$wide, \"window\": 32, \"local_rope_base\": 700, \"rope_scaling\": \"linear\", \"rope_factor\": 4"
+compare "$exact" phi3 2 '"rope_dims": 6, "tied": false'
+compare "$exact" granite 2 "$granite, \"biases\": [\"attn_q\", \"attn_k\", \"attn_v\", \"attn_output\", \"ffn_down\"]"
+compare "$exact" llama 2 "$experts"
+compare "$exact" qwen3moe 2 "$wide, $experts"
+compare "$exact" granitemoe 2 "$granite, $experts, \"shared_d_ff\": 20"
+base=${base/\"n_kv\": 2/\"n_kv\": 6}
+compare "$exact" olmoe 2 "$experts"
