@@ -37,6 +37,7 @@
 #include "toy/decode/scheduler.h"
 #include "toy/decode/state.h"
 #include "toy/decode/text_stream.h"
+#include "toy/eval/importance.h"
 #include "toy/eval/score.h"
 #include "toy/formats/checkpoint.h"
 #include "toy/formats/gguf.h"

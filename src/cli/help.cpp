@@ -24,8 +24,9 @@ constexpr const char *kNumber = "number", *kRange = "range", *kWords = "words", 
                      *kFile = "file", *kFolder = "folder";
 constexpr std::string_view kAdvanced = " (advanced)";  // ends the group of an option that only --help-all shows
 // Headings in the order of the help; others follow.
-constexpr const char* kGroups[] = {"Model",    "Prompt",      "Data",   "Batch",   "Sampling",  "Optimizer",
-                                   "Schedule", "Checkpoints", "Output", "Machine", "Debugging", "Options"};
+constexpr const char* kGroups[] = {"Model",    "Quantization", "Prompt",   "Data",        "Batch",
+                                   "Sampling", "Optimizer",    "Schedule", "Checkpoints", "Output",
+                                   "Machine",  "Debugging",    "Options"};
 
 template <class Accepts>
 CLI::Validator range(const std::string& text, const Accepts& accepts) {
@@ -286,7 +287,7 @@ std::string help_text(const CLI::App* app, std::string name, CLI::AppFormatMode 
       options[group][is_advanced(*o)] += entry(names_of(*o), meaning_of(*o), width, columns);
   }
   std::string out = wrapped_lines(app->get_description(), columns) + "\n" +
-                    wrapped_lines(usage + (has_commands ? " COMMAND" : " [OPTIONS]"), columns);
+                    wrapped_lines(usage + (app->get_require_subcommand_min() > 0 ? " COMMAND" : " [OPTIONS]"), columns);
   if (!arguments.empty()) out += "\n" + arguments;
   if (has_commands) out += "\nCommands:\n" + commands_below(*app, "", columns, all);
   for (const std::string& group : groups)

@@ -113,6 +113,7 @@ std::string explain_unknown_command(const CLI::App& root, const std::vector<std:
       app = sub;
       continue;
     }
+    if (app->get_require_subcommand_min() == 0) return {};  // the word is an argument
     for (const CLI::App* s : app->get_subcommands({}))
       if (!option.empty() && s->get_option_no_throw(option) && !app->get_option_no_throw(option))
         return fmt::format("{} is an option of `{}`; write it after that", option, full_name(*s));

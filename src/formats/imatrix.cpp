@@ -1,6 +1,7 @@
 #include "toy/formats/imatrix.h"
 
 #include <cmath>
+#include <list>
 
 #include "gguf_cursor.h"
 #include "gguf_types.h"
@@ -12,6 +13,8 @@ namespace toy::gguf {
 namespace {
 
 constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts";
+constexpr const char *kDatasets = "imatrix.datasets", *kChunks = "imatrix.chunk_count",
+                     *kChunkSize = "imatrix.chunk_size";
 
 std::span<const float> floats_of(const File& file, const TensorInfo& t) {
   check(t.dtype == DType::f32, "{}: tensor {} is {}, expected F32", file.path(), in_quotes(t.name), t.type_name);
@@ -21,8 +24,9 @@ std::span<const float> floats_of(const File& file, const TensorInfo& t) {
 // Sums of squares and how many went into them, one count for each expert. An expert that was never asked counts evenly.
 Imatrix from_gguf(const File& file) {
   Imatrix m;
-  if (file.has("imatrix.datasets")) m.datasets = file.get_strings("imatrix.datasets");
-  m.chunks = file.get_u32("imatrix.chunk_count", 0);
+  if (file.has(kDatasets)) m.datasets = file.get_strings(kDatasets);
+  m.chunks = file.get_u32(kChunks, 0);
+  m.chunk_size = file.get_u32(kChunkSize, 0);
   for (const TensorInfo& t : file.tensors()) {
     if (!t.name.ends_with(kSums)) continue;
     const std::string name = t.name.substr(0, t.name.size() - kSums.size());
@@ -30,6 +34,7 @@ Imatrix from_gguf(const File& file) {
     const std::span<const float> counts = floats_of(file, file.require(name + std::string(kCounts)));
     check(sums.size() % counts.size() == 0, "{}: tensor {} has {} sums for {} counts", file.path(), in_quotes(name),
           sums.size(), counts.size());
+    m.counts[name].assign(counts.begin(), counts.end());
     std::vector<float>& means = m.columns[name];
     const size_t width = sums.size() / counts.size();
     for (size_t i = 0; i < sums.size(); ++i)
@@ -64,6 +69,7 @@ Imatrix from_dat(std::span<const std::byte> bytes, const std::string& file) {
     in.read_into(values.data(), values.size(), "the values");
     if (calls > 0)
       for (float& v : values) v /= float(calls);
+    m.counts[name] = {float(calls)};
     if (!m.columns.emplace(name, std::move(values)).second) in.fail("the name occurs twice");
   }
   in.set_context("the end");
@@ -87,6 +93,30 @@ Imatrix parse_imatrix(std::span<const std::byte> bytes, const std::string& name)
 Imatrix read_imatrix(const std::string& path) {
   const MappedFile file = MappedFile::open(path);
   return parse_imatrix(file.bytes(), path);
+}
+
+void write_imatrix(const Imatrix& imatrix, const std::string& path) {
+  Writer writer("imatrix");
+  writer.set("general.type", "imatrix");
+  writer.set(kDatasets, Array(imatrix.datasets));
+  writer.set(kChunks, imatrix.chunks);
+  writer.set(kChunkSize, imatrix.chunk_size);
+  std::list<std::vector<float>> kept;  // until finish()
+  const auto add = [&](const std::string& name, std::vector<float> values, int64_t rows) {
+    std::vector<float>& v = kept.emplace_back(std::move(values));
+    writer.add(name, View(v.data(), DType::f32, {rows, int64_t(v.size()) / rows}), DType::f32);
+  };
+  for (const auto& [name, means] : imatrix.columns) {
+    const auto found = imatrix.counts.find(name);
+    check(found != imatrix.counts.end() && !found->second.empty() && means.size() % found->second.size() == 0,
+          "imatrix: {} columns of {} have no counts that fit", means.size(), in_quotes(name));
+    const std::vector<float>& counts = found->second;
+    std::vector<float> sums = means;
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] *= counts[i / (sums.size() / counts.size())];
+    add(name + std::string(kSums), std::move(sums), int64_t(counts.size()));
+    add(name + std::string(kCounts), counts, int64_t(counts.size()));
+  }
+  writer.finish(path);
 }
 
 }  // namespace toy::gguf

@@ -275,11 +275,33 @@ TEST_F(ImatrixFile, ReadsGguf) {
   EXPECT_EQ(m.columns.at("x.weight"), (std::vector<float>{1, 2, 1, 1, 10, 12}));  // an expert that was never asked
   EXPECT_EQ(m.chunks, 9u);
   EXPECT_EQ(m.datasets, (std::vector<std::string>{"a.txt", "b.txt"}));
+  EXPECT_EQ(m.counts.at("x.weight"), counts);
   write({5}, {2});
   expect_contains(error_of([&] { read_imatrix(path_); }), "'x.weight' has 5 sums for 2 counts");
   Writer empty("none");
   empty.finish(path_);
   expect_contains(error_of([&] { read_imatrix(path_); }), "it holds no importance matrix");
+}
+
+TEST_F(ImatrixFile, WritesWhatItReads) {
+  Imatrix m;
+  m.columns = {{"a.weight", {1, 2, 0}}, {"x.weight", {1, 2, 3, 4, 5, 6}}};
+  m.counts = {{"a.weight", {1024}}, {"x.weight", {8, 2}}};
+  m.datasets = {"a.txt"}, m.chunks = 2, m.chunk_size = 512;
+  write_imatrix(m, path_);
+  const File file = File::open(path_);
+  EXPECT_EQ(file.get_string("general.type"), "imatrix");
+  EXPECT_EQ(file.get_u32("imatrix.chunk_size"), 512u);
+  EXPECT_EQ(file.require("x.weight.in_sum2").shape, (Shape{2, 3}));
+  EXPECT_EQ(file.require("x.weight.counts").shape, (Shape{2, 1}));
+  const Imatrix back = read_imatrix(path_);
+  EXPECT_EQ(back.columns, m.columns);
+  EXPECT_EQ(back.counts, m.counts);
+  EXPECT_EQ(back.datasets, m.datasets);
+  EXPECT_EQ(back.chunks, 2u);
+  EXPECT_EQ(back.chunk_size, 512u);
+  m.counts["x.weight"] = {1, 1, 1, 1};
+  expect_contains(error_of([&] { write_imatrix(m, path_); }), "have no counts that fit");
 }
 
 }  // namespace
