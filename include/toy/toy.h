@@ -39,6 +39,7 @@
 #include "toy/decode/text_stream.h"
 #include "toy/eval/importance.h"
 #include "toy/eval/score.h"
+#include "toy/formats/catalog.h"
 #include "toy/formats/checkpoint.h"
 #include "toy/formats/gguf.h"
 #include "toy/formats/imatrix.h"

@@ -37,6 +37,7 @@ void add_train(CLI::App& app);
 void add_infer(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_quantize(CLI::App& app);
+void add_list(CLI::App& app);
 void add_describe(CLI::App& app);
 void add_tokenizer(CLI::App& app);
 void add_corpus(CLI::App& app);

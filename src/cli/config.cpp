@@ -9,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/help.h"
+#include "cli/model_file.h"
 #include "cli/scripts.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -96,7 +97,8 @@ void require_files(const ordered_json& options, const Words& words, const std::s
     for (const ordered_json& path : value.is_array() ? value : ordered_json::array({value})) {
       const std::string name = path.is_string() ? path.get<std::string>() : "-";
       std::error_code error;
-      check(name == "-" || (key == "size" && !name.ends_with(".json")) || fs::exists(name, error),
+      check(name == "-" || (key == "size" && !name.ends_with(".json")) || fs::exists(name, error) ||
+                (key == "init" && !listed_model(name).empty()),
             "{}: '{}' of --{} does not exist. Paths are relative to the folder where the run was started: resume it "
             "there, or give --{} too",
             file, name, key, key);

@@ -79,6 +79,7 @@ std::string file_of(const std::string& what) {
       if (const fs::path file = fs::path(folder) / options; planned(file)) return file.string();
     fail("{}: the folder has no model.gguf, no checkpoint and no options of a run; give a GGUF file", folder);
   }
+  if (const std::string listed = listed_model(what); !listed.empty()) return listed;
   const std::string near = nearest(what, size_names());
   check(fs::exists(what, error), "'{}' is not a file, a run, or one of the sizes {}{}", what,
         fmt::join(size_names(), ", "), near.empty() ? "" : "; did you mean '" + near + "'?");

@@ -8,6 +8,7 @@
 #include "cli/help.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
+#include "toy/formats/catalog.h"
 #include "toy/formats/checkpoint.h"
 #include "toy/runs/run.h"
 
@@ -16,7 +17,8 @@ namespace toy::cli {
 namespace fs = std::filesystem;
 
 CLI::Option* add_model_option(CLI::App& app, std::string& model) {
-  return add_option(app, "model", model, "GGUF file, a run's folder, or its id in runs or out", file_name());
+  return add_option(app, "model", model, "GGUF file, name in `toy list`, a run's folder, or its id in runs or out",
+                    file_name());
 }
 
 std::string run_folder(const std::string& what) {
@@ -48,9 +50,20 @@ ModelIn model_in(const std::string& folder) {
           finished ? "model.gguf is older than the newest checkpoint" : "the run has not finished"};
 }
 
+std::string listed_model(const std::string& what) {
+  std::error_code error;
+  if (what.empty() || what == "-" || fs::exists(what, error)) return {};
+  const std::string path = catalog::find(what, catalog::list(catalog::default_places()));
+  if (!path.empty()) to_stderr(fmt::format("toy: using {}\n", one_line(path)));
+  return path;
+}
+
 std::string model_file(const std::string& what) {
   const std::string folder = run_folder(what);
-  if (folder.empty()) return what;  // a file, or nothing: whoever opens it says so
+  if (folder.empty()) {
+    const std::string listed = listed_model(what);
+    return listed.empty() ? what : listed;  // a file, or nothing: whoever opens it says so
+  }
   const auto [file, note] = model_in(folder);
   check(!file.empty(), "{}: the folder has no model.gguf and no checkpoint; train a model first, or give a GGUF file",
         folder);

@@ -1,4 +1,4 @@
-// Models named by a file, the folder of a run, or the id of a run.
+// Models named by a file, the folder of a run, the id of a run, or as `toy list` shows them.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -24,8 +24,11 @@ struct ModelIn {
 /// The model in the folder of a run or of a checkpoint: model.gguf, unless a checkpoint is newer or it is not there;
 /// `file` is "" if there is none.
 ModelIn model_in(const std::string& folder);
-/// The GGUF file that `what` names. Says on stderr when it is the checkpoint of a run. Throws Error{bad_input} for a
-/// folder without a model.
+/// The path of a model that `toy list` shows under this name, "" if there is none or if `what` is a file. Says on
+/// stderr which file it is.
+std::string listed_model(const std::string& what);
+/// The GGUF file that `what` names: a path, a run, or a model of `toy list`. Says on stderr when it is the checkpoint
+/// of a run. Throws Error{bad_input} for a folder without a model.
 std::string model_file(const std::string& what);
 
 /// Throws Error{bad_input} with the reason where the model of this file has no tokenizer; `way_out` ends the message.

@@ -119,7 +119,7 @@ struct Quantize : Command {
 
   void add(CLI::App& app) {
     app.require_subcommand(0, 1);
-    add_option(app, "in", in, "Model to read: GGUF file, a run's folder, or its id in runs or out", file_name());
+    add_option(app, "in", in, "Model to read: GGUF file, name in `toy list`, or a run", file_name());
     add_option(app, "out", out, "GGUF file to write", file_name());
     begin_group(app, "Quantization");
     std::vector<std::string> names;

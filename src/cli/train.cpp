@@ -10,6 +10,7 @@
 #include "cli/config.h"
 #include "cli/console.h"
 #include "cli/help.h"
+#include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/reporter.h"
 #include "cli/run_files.h"
@@ -287,7 +288,7 @@ struct WarmStart : Command {
 
   void add(CLI::App& app) {
     begin_group(app, "Model");
-    add_option(app, "--init", o.init, "GGUF file with a tokenizer to train further", file_name())->required();
+    add_option(app, "--init", o.init, "GGUF file, or name in `toy list`, with a tokenizer", file_name())->required();
     recipe.add(app, o, 0.1);  // a trained model is soon unlearnt
     begin_group(app, "Model");
     add_option(app, "--context", o.context, "Positions of the new model; 0 keeps those of --init", at_least(0));
@@ -299,7 +300,10 @@ struct WarmStart : Command {
         "Example:\n"
         "  toy train warm-start --init out/book/model.gguf --corpus letters.txt --out out/letters");
   }
-  void run() { recipe.run(*parser, o, train_warm_start, estimate_warm_start); }
+  void run() {
+    if (const std::string listed = listed_model(o.init); !listed.empty()) o.init = listed;
+    recipe.run(*parser, o, train_warm_start, estimate_warm_start);
+  }
 };
 
 }  // namespace

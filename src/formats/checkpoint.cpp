@@ -59,7 +59,7 @@ void rename_or_fail(const std::string& from, const std::string& to) {
 // Lines `<file> <bytes> <checksum>` between the format's name and the checksum of all that.
 std::string manifest_text(const std::string& folder, std::vector<std::string> files) {
   std::sort(files.begin(), files.end());
-  std::string text = std::string(kFormat) + "\n";
+  std::string text = fmt::format("{}\n", kFormat);
   for (const std::string& f : files) {
     uint64_t bytes = 0;
     const uint64_t sum = xxh64_of_file(folder + "/" + f, bytes);
@@ -246,7 +246,7 @@ void require_link_place(const std::string& root, const std::string& name) {
   std::error_code error;
   const fs::file_type type = fs::symlink_status(link, error).type();
   if (type == fs::file_type::not_found || type == fs::file_type::symlink) return;
-  check(type == fs::file_type::directory && manifest_of(link).starts_with(std::string(kFormat) + "\n"),
+  check(type == fs::file_type::directory && manifest_of(link).starts_with(fmt::format("{}\n", kFormat)),
         "'{}' is not a checkpoint, and a link to one has to be made there; move it away", link);
 }
 

@@ -1,5 +1,7 @@
 #include "sniff.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -51,9 +53,9 @@ std::string describe_foreign_file(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), std::min<size_t>(bytes.size(), 256));
   for (const Signature& s : kSignatures)
     if (text.starts_with(s.start)) return std::string(s.sentence);
-  if (text.starts_with("PK\x03\x04")) return "it is a zip archive, perhaps a PyTorch model; " + std::string(kConvert);
-  if (text.starts_with("\x80\x02")) return "it is a Python pickle, perhaps a PyTorch model; " + std::string(kConvert);
-  if (looks_like_safetensors(text)) return "it looks like a safetensors file; " + std::string(kConvert);
+  if (text.starts_with("PK\x03\x04")) return fmt::format("it is a zip archive, perhaps a PyTorch model; {}", kConvert);
+  if (text.starts_with("\x80\x02")) return fmt::format("it is a Python pickle, perhaps a PyTorch model; {}", kConvert);
+  if (looks_like_safetensors(text)) return fmt::format("it looks like a safetensors file; {}", kConvert);
   if (looks_like_sentencepiece(text))
     return "it looks like the model of a SentencePiece tokenizer, for 'toy tokenizer'";
   if (looks_like_text(text)) return "it looks like a text file";

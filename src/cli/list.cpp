@@ -1,0 +1,64 @@
+// toy list: the models on this machine.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/help.h"
+#include "cli/tables.h"
+#include "toy/base/error.h"
+#include "toy/base/memory.h"
+#include "toy/base/utf8.h"
+#include "toy/formats/catalog.h"
+
+namespace toy::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct List : Command {
+  bool json = false;
+
+  void add(CLI::App& app) {
+    app.add_flag("--json", json, "Print a JSON array");
+    app.footer(
+        "Looks in the caches of Hugging Face (HF_HUB_CACHE, HF_HOME), Ollama (OLLAMA_MODELS) and LM Studio, and in the "
+        "folder data. Every command that takes a model also takes a name from this list. See docs/files.md.");
+  }
+
+  void run() const {
+    ordered_json list = ordered_json::array();
+    std::vector<std::vector<std::string>> rows{{"name", "family", "type", "size", "source"}};
+    for (const catalog::Entry& e : catalog::list(catalog::default_places())) {
+      std::string family, type, error;
+      try {
+        const gguf::File file = gguf::File::open(e.path);
+        family = file.get_string("general.architecture", ""), type = catalog::quantization_of(file);
+      } catch (const Error& broken) {
+        error = broken.what();
+        to_stderr(fmt::format("toy: {}\n", one_line(error)));
+      }
+      list.push_back({{"name", e.name},
+                      {"path", e.path},
+                      {"source", e.source},
+                      {"family", family},
+                      {"type", type},
+                      {"bytes", e.bytes}});
+      if (!error.empty()) list.back()["error"] = error;
+      rows.push_back({one_line(e.name), one_line(error.empty() ? family : "?"), error.empty() ? type : "?",
+                      format_bytes(e.bytes), e.source});
+    }
+    if (json) return print_json(list);
+    if (rows.size() == 1) return to_stderr("no models found; get one with `toy fetch OWNER/REPO`\n");
+    const int columns = is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : 1 << 16;
+    fmt::print("{}", table(rows, {false, false, false, true, false}, columns));
+  }
+};
+
+}  // namespace
+
+void add_list(CLI::App& app) { add_subcommand<List>(app, "list", "List the models on this machine"); }
+
+}  // namespace toy::cli
