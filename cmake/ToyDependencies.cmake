@@ -27,6 +27,8 @@ endfunction()
 toy_require_pkg(HWY libhwy libhwy-dev)
 toy_require_pkg(SENTENCEPIECE sentencepiece libsentencepiece-dev)
 toy_require_pkg(UTF8PROC libutf8proc libutf8proc-dev)
+toy_require_pkg(CURL libcurl libcurl4-openssl-dev)
+toy_require_pkg(CRYPTO libcrypto libssl-dev)
 
 if(TOY_BUILD_TESTS)
   toy_require(GTest libgtest-dev)

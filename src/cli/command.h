@@ -38,6 +38,8 @@ void add_infer(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_quantize(CLI::App& app);
 void add_list(CLI::App& app);
+void add_fetch(CLI::App& app);
+void add_convert(CLI::App& app);
 void add_describe(CLI::App& app);
 void add_tokenizer(CLI::App& app);
 void add_corpus(CLI::App& app);

@@ -1,11 +1,8 @@
 // toy quantize: a GGUF again with its matrices in other types, and importance matrices for that.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "cli/command.h"
@@ -15,22 +12,19 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/prompts.h"
-#include "cli/tables.h"
+#include "cli/rewrite.h"
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
 #include "toy/base/glob.h"
-#include "toy/base/memory.h"
 #include "toy/eval/importance.h"
 #include "toy/formats/requantize.h"
 
 namespace toy::cli {
 namespace {
 
-using nlohmann::ordered_json;
-
 bool is_gguf(std::string_view beginning) { return beginning.starts_with("GGUF"); }
 
-// Ctrl-C between two pieces of work: the writer removes what it has begun.
+// Ctrl-C between two chunks.
 struct Interrupted {};
 
 std::string upper(std::string text) {
@@ -149,20 +143,19 @@ struct Quantize : Command {
           "--help`");
     check(!type.empty(), "--type is missing; use e.g. --type Q4_K_M");
     in = model_file(in);
-    for (const auto& [what, path] : {std::pair{"the model", in}, {"the importance matrix", imatrix}}) {
-      std::error_code error;
-      check(!std::filesystem::equivalent(out, path, error), "OUT is '{}', which is {}; choose another name", out, what);
-    }
-    refuse_replacing("OUT", out, is_gguf);
+    const Rewrite rewrite{.in = in, .out = out, .type = type, .json = json};
+    rewrite.check_out();
+    std::error_code error;
+    check(!std::filesystem::equivalent(out, imatrix, error),
+          "OUT is '{}', which is the importance matrix; choose another name", out);
     gguf::RequantizeOptions o{.mix = type, .pure = pure, .types = {}, .threads = threads};
     if (upper(type) == "MXFP4") o.mix = "MXFP4_MOE", o.pure = true;
     for (const std::string& t : tensors) o.types.push_back(parse_type_of_tensors(t));
     std::optional<gguf::Imatrix> importance;
     if (!imatrix.empty()) importance = gguf::read_imatrix(imatrix), o.imatrix = &*importance;
     const gguf::File file = gguf::File::open(in);
-    const std::vector<gguf::RequantizedTensor> plan = plan_requantize(file, o);
-    check_plan(plan, o);
-    write(file, o, plan);
+    check_plan(plan_requantize(file, o), o);
+    rewrite.run(file, o);
   }
 
   // What must be wrong, and what the user should know.
@@ -177,79 +170,6 @@ struct Quantize : Command {
     if (std::any_of(plan.begin(), plan.end(), [&](const auto& t) { return quantized(t) && is_quantized(t.from); }))
       to_stderr(
           fmt::format("toy: {}: the weights are quantized already; quantizing them again adds to their error\n", in));
-  }
-
-  void write(const gguf::File& file, const gguf::RequantizeOptions& o,
-             const std::vector<gguf::RequantizedTensor>& plan) const {
-    double todo = 0, done = 0;
-    for (const auto& t : plan) todo += cost_of(t);
-    std::vector<gguf::RequantizedTensor> results;
-    std::optional<Progress> progress(std::in_place);
-    progress->waiting("quantizing");
-    Interrupt interrupt;
-    const double begin = steady_seconds();
-    try {
-      gguf::requantize(file, out, o, [&](const gguf::RequantizedTensor& t) {
-        if (interrupt.signal()) throw Interrupted();
-        results.push_back(t);
-        done += cost_of(t);
-        const double spent = steady_seconds() - begin;
-        progress->show({.label = "tensor",
-                        .brief = "",
-                        .done = int64_t(results.size()),
-                        .total = int64_t(plan.size()),
-                        .seconds_left = spent / done * (todo - done)});
-      });
-    } catch (const Interrupted&) {
-      progress.reset();
-      return interrupt.end_by_signal();
-    }
-    progress.reset();
-    print(results, file.file_bytes());
-  }
-
-  // Quantizing takes much longer than copying.
-  static double cost_of(const gguf::RequantizedTensor& t) {
-    return double(t.shape.count()) * (t.to == t.from ? 0.01 : 1);
-  }
-
-  void print(const std::vector<gguf::RequantizedTensor>& results, size_t bytes_before) const {
-    const auto relative = [](const gguf::RequantizedTensor& t) { return t.rms > 0 ? t.rmse / t.rms : 0; };
-    const size_t bytes = std::filesystem::file_size(out);
-    if (json) {
-      ordered_json list = ordered_json::array();
-      for (const auto& t : results)
-        list.push_back({{"name", t.name},
-                        {"shape", std::vector<int64_t>(t.shape.begin(), t.shape.end())},
-                        {"from", gguf::type_name(t.from)},
-                        {"to", gguf::type_name(t.to)},
-                        {"bytes_before", t.bytes_before},
-                        {"bytes", t.bytes_after},
-                        {"weighted", t.weighted},
-                        {"rms", t.rms},
-                        {"rmse", t.rmse},
-                        {"largest_error", t.largest_error},
-                        {"relative_error", relative(t)}});
-      return print_json({{"model", in},
-                         {"out", out},
-                         {"type", type},
-                         {"bytes_before", bytes_before},
-                         {"bytes", bytes},
-                         {"tensors", std::move(list)}});
-    }
-    std::vector<std::vector<std::string>> rows{{"tensor", "from", "to", "error", "largest", "shape"}};
-    for (const auto& t : results) {
-      if (t.to == t.from) continue;
-      rows.push_back({t.name, std::string(gguf::type_name(t.from)),
-                      fmt::format("{}{}", gguf::type_name(t.to), t.weighted ? " *" : ""),
-                      fmt::format("{:.3g}", relative(t)), fmt::format("{:.3g}", t.largest_error), t.shape.str()});
-    }
-    if (rows.size() > 1)
-      fmt::print("{}", table(rows, {false, false, false, true, true, false}, terminal_width(STDOUT_FILENO)));
-    if (std::any_of(results.begin(), results.end(), [](const auto& t) { return t.weighted; }))
-      fmt::print("* weighted by the importance matrix\n");
-    fmt::print("{} of {} tensors converted, {} to {}\n{}\n", rows.size() - 1, results.size(),
-               format_bytes(bytes_before), format_bytes(bytes), out);
   }
 };
 

@@ -214,8 +214,8 @@ TEST_F(Cli, ManifestAndHelp) {
   const auto j = nlohmann::json::parse(toy("--manifest").out);
   std::vector<std::string> names;
   for (const auto& c : j.at("commands")) names.push_back(c.at("name"));
-  EXPECT_EQ(names, (std::vector<std::string>{"new", "train", "infer", "eval", "list", "quantize", "describe",
-                                             "tokenizer", "corpus", "runs", "bench", "completion"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"new", "train", "infer", "eval", "list", "fetch", "quantize", "convert",
+                                             "describe", "tokenizer", "corpus", "runs", "bench", "completion"}));
   const auto& leaf = j.at("commands")[1].at("commands")[0];  // train from-scratch
   std::map<std::string, nlohmann::json> options;
   for (const auto& o : leaf.at("options")) {
@@ -316,6 +316,7 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
       {"infer", " " + golden + " --prompt-ids 1,2 --n 2"},
       {"eval", " " + with_tokenizer + " --ctx 16 --file " + write("little.txt", "the cat sat on the mat again.")},
       {"quantize", " " + golden + " " + path("q.gguf") + " --type q8_0"},
+      {"convert", " " + golden + " " + path("c.gguf") + " --type f16"},
       {"quantize imatrix", " " + with_tokenizer + " --file " + corpus + " --ctx 16 --out " + path("q.imatrix")},
       {"describe", " " + golden},
       {"corpus stories", " --bytes 100"},

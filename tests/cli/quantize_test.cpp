@@ -136,6 +136,26 @@ TEST_F(CliQuantize, DamagedInput) {
   EXPECT_EQ(this->entries(), entries);  // nan.gguf is new
 }
 
+TEST_F(CliQuantize, ConvertDequantizes) {
+  quantize("--type q4_0");
+  const std::string back = path("back.gguf");
+  const Result r = toy("convert " + out_ + " " + back + " --type f32 --json");
+  ASSERT_EQ(r.code, 0) << r.err;
+  for (const json& t : json::parse(r.out).at("tensors")) {
+    EXPECT_EQ(t.at("to"), "F32") << t;
+    EXPECT_EQ(t.at("rmse"), 0) << t;
+  }
+  EXPECT_GT(fs::file_size(back), 3 * fs::file_size(out_));
+  const Result text = toy("convert " + out_ + " " + path("half.gguf") + " --type bf16");
+  EXPECT_EQ(std::count(text.out.begin(), text.out.end(), '\n'), 2) << text.out;
+  EXPECT_TRUE(text.out.ends_with(path("half.gguf") + "\n")) << text.out;
+  refuses("convert " + out_ + " " + back, {"--type is missing"});
+  refuses("convert " + out_ + " " + back + " --type q4_0", {"--type is 'q4_0'", "f32"});
+  refuses("convert " + out_ + " " + out_ + " --type f32", {"OUT is", "the model"});
+  refuses("convert " + path("none.gguf") + " " + back + " --type f32", {"none.gguf", "no such file"});
+  refuses("convert " + out_ + " " + text_ + " --type f32", {"was not written by this command"});
+}
+
 TEST_F(CliQuantize, ShowsProgressOnATerminal) {
   if (!Terminal::is_available()) GTEST_SKIP() << "this system has no pseudo terminals (/dev/pts)";
   Terminal terminal(std::string(TOY_BINARY) + " quantize " + model_ + " " + out_ + " --type q4_k_m", 80);

@@ -1,0 +1,155 @@
+#include "fetch/http.h"
+
+#include <curl/curl.h>
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <exception>
+#include <string_view>
+
+namespace toy::fetch {
+namespace {
+
+constexpr long kConnectSeconds = 30, kSilentSeconds = 60;
+constexpr size_t kMostText = size_t(64) << 20;
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = char(c - 'A' + 'a');
+  return out;
+}
+
+bool may_pass(CURLcode code) {
+  switch (code) {
+    case CURLE_URL_MALFORMAT:
+    case CURLE_UNSUPPORTED_PROTOCOL:
+    case CURLE_TOO_MANY_REDIRECTS:
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_COULDNT_RESOLVE_PROXY:
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
+
+struct Http::State {
+  CURL* curl = nullptr;
+  std::string token;
+  std::function<bool()> stop;
+  // Of the request that is under way.
+  Answer answer;
+  const OnBytes* on_bytes = nullptr;
+  std::exception_ptr thrown;
+
+  ~State() { curl_easy_cleanup(curl); }
+
+  static size_t on_header(char* data, size_t, size_t size, void* self) {
+    Answer& a = static_cast<State*>(self)->answer;
+    const std::string line = lower({data, size});
+    const auto value_of = [&](std::string_view name) {
+      if (!line.starts_with(name)) return std::string();
+      const size_t begin = line.find_first_not_of(' ', name.size()), end = line.find_last_not_of("\r\n ");
+      return begin == line.npos || end < begin ? "" : line.substr(begin, end + 1 - begin);
+    };
+    if (line.starts_with("http/")) a = {};  // the next answer of a chain of redirects
+    if (const std::string type = value_of("content-type:"); !type.empty()) a.content_type = type;
+    if (const std::string range = value_of("content-range:"); range.starts_with("bytes "))
+      std::from_chars(range.data() + 6, range.data() + range.size(), a.range_begin);
+    return size;
+  }
+
+  static size_t on_body(char* data, size_t, size_t size, void* self) {
+    State& s = *static_cast<State*>(self);
+    curl_easy_getinfo(s.curl, CURLINFO_RESPONSE_CODE, &s.answer.status);
+    try {
+      (*s.on_bytes)(s.answer, std::as_bytes(std::span(data, size)));
+      return size;
+    } catch (...) {
+      s.thrown = std::current_exception();
+      return 0;
+    }
+  }
+
+  static int on_progress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+    const State& s = *static_cast<State*>(self);
+    return s.stop && s.stop() ? 1 : 0;
+  }
+};
+
+Http::Http(std::string token, std::function<bool()> stop) : state_(std::make_unique<State>()) {
+  static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
+  state_->curl = curl_easy_init();
+  if (ready != CURLE_OK || !state_->curl) fail_internal("libcurl cannot start");
+  state_->token = std::move(token), state_->stop = std::move(stop);
+}
+
+Http::~Http() = default;
+
+Answer Http::get(const std::string& url, uint64_t begin, const OnBytes& on_bytes) {
+  State& s = *state_;
+  CURL* c = s.curl;
+  s.answer = {}, s.on_bytes = &on_bytes, s.thrown = nullptr;
+  curl_easy_reset(c);  // keeps the connection
+  char reason[CURL_ERROR_SIZE] = "";
+  curl_easy_setopt(c, CURLOPT_ERRORBUFFER, reason);
+  curl_easy_setopt(c, CURLOPT_URL, url.c_str());
+  curl_easy_setopt(c, CURLOPT_USERAGENT, "toy");
+  curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 1L);
+  curl_easy_setopt(c, CURLOPT_MAXREDIRS, 10L);
+  curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, url.starts_with("https:") ? "https" : "http,https");
+  curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+  curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, kSilentSeconds);
+  if (!s.token.empty()) {  // libcurl keeps it from other hosts
+    curl_easy_setopt(c, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+    curl_easy_setopt(c, CURLOPT_XOAUTH2_BEARER, s.token.c_str());
+  }
+  const std::string range = fmt::format("{}-", begin);
+  if (begin > 0) curl_easy_setopt(c, CURLOPT_RANGE, range.c_str());
+  curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, State::on_header);
+  curl_easy_setopt(c, CURLOPT_HEADERDATA, &s);
+  curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, State::on_body);
+  curl_easy_setopt(c, CURLOPT_WRITEDATA, &s);
+  curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
+  curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, State::on_progress);
+  curl_easy_setopt(c, CURLOPT_XFERINFODATA, &s);
+  const CURLcode code = curl_easy_perform(c);
+  curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &s.answer.status);
+  if (s.thrown) std::rethrow_exception(s.thrown);
+  if (code == CURLE_ABORTED_BY_CALLBACK) throw Stopped();
+  if (code != CURLE_OK) {
+    const std::string text = fmt::format("{}: {}", url, *reason ? reason : curl_easy_strerror(code));
+    if (may_pass(code)) throw Transient(text);
+    fail("{}", text);
+  }
+  if (s.answer.status == 429 || s.answer.status >= 500)
+    throw Transient(fmt::format("{}: the server answers with status {}; try again later", url, s.answer.status));
+  return s.answer;
+}
+
+Answer Http::get_text(const std::string& url, std::string& text) {
+  text.clear();
+  return get(url, 0, [&](const Answer&, std::span<const std::byte> bytes) {
+    check(text.size() + bytes.size() <= kMostText, "{}: the answer is longer than {} bytes", url, kMostText);
+    text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  });
+}
+
+std::string url_path(const std::string& path) {
+  std::string out;
+  for (const char c : path) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       std::string_view("-._~/").find(c) != std::string_view::npos;
+    out += plain ? std::string(1, c) : fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return out;
+}
+
+}  // namespace toy::fetch
