@@ -17,7 +17,7 @@ struct FetchOptions {
   std::string cache;  ///< holds models--OWNER--NAME
   std::string endpoint = "https://huggingface.co";
   std::string token = {};
-  double retry_seconds = 0.5;                                          ///< before the second try; doubles each time
+  double retry_seconds = 0.5;                                        ///< before the second try; doubles each time
   std::function<void(uint64_t done, uint64_t total)> progress = {};  ///< bytes, of all files
   std::function<void(const std::string&)> retrying = {};             ///< why
   std::function<bool()> stop = {};                                   ///< asked often; true throws Stopped (http.h)
