@@ -136,6 +136,24 @@ TEST_F(CliQuantize, DamagedInput) {
   EXPECT_EQ(this->entries(), entries);  // nan.gguf is new
 }
 
+TEST_F(CliQuantize, CtrlCLeavesNothing) {
+  if (!Terminal::is_available()) GTEST_SKIP() << "this system has no pseudo terminals (/dev/pts)";
+  // 8 M weights, which take a second or more.
+  const std::string size = write("size.json", R"({"d_model": 256, "n_layers": 8, "n_heads": 4, "d_ff": 1024})");
+  ASSERT_EQ(toy("train from-scratch --corpus " + text_ + " --size " + size +
+                " --tokenizer bytes --batch 1 --tokens 8 --steps 1 --out " + path("large"))
+                .code,
+            0);
+  const size_t entries = this->entries();
+  Terminal terminal(
+      std::string(TOY_BINARY) + " quantize " + path("large/model.gguf") + " " + out_ + " --type q2_k --threads 1", 80);
+  terminal.until("tensor");
+  terminal.type("\x03");
+  const std::string output = terminal.rest();
+  EXPECT_EQ(terminal.code, 130) << output;
+  EXPECT_EQ(this->entries(), entries);
+}
+
 TEST_F(CliQuantize, ConvertDequantizes) {
   quantize("--type q4_0");
   const std::string back = path("back.gguf");
