@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 #include "backend/cpu/kernels.h"
@@ -20,7 +21,8 @@ constexpr int64_t kHeads = 9, kKvHeads = 3, kP = 64;
 struct Operand {
   Buffer memory;
   View view;
-  Operand(DType t, const Shape& shape) : memory(size_t(shape.count()) * 4), view(memory.data(), t, shape) {
+  Operand(DType t, const Shape& shape) : memory(bytes_of(t, shape)), view(memory.data(), t, shape) {
+    if (t != DType::f32 && t != DType::i32) std::memset(memory.data(), 0x2A, memory.bytes());  // touched, and finite
     for (int64_t i = 0; t == DType::f32 && i < shape.count(); ++i)
       view.as<float>()[i] = float((i * 2654435761u >> 8) & 0xffff) / 32768.0f - 1;
   }
@@ -80,10 +82,10 @@ struct Bench {
                 long(sequences), long(length), f, 100 * f / peak, b, 100 * b / peak, peak);
   }
   // The cache comes from memory, not from a cache of the processor: there are layers enough.
-  void decode(int64_t sequences, int64_t length) {
+  void decode(int64_t sequences, int64_t length, DType type) {
     const int64_t per_seq = (length + 63) / 64, pages = sequences * per_seq;
     const Shape keys{pages, kKvHeads, kP, 64}, values{pages, kKvHeads, 64, kP};
-    const int64_t layers = std::max<int64_t>(1, (64 << 20) / (8 * keys.count()));
+    const int64_t layers = std::max<int64_t>(1, (64 << 20) / int64_t(2 * bytes_of(type, keys)));
     Operand q(DType::f32, {sequences, kHeads, kP}), seq(DType::i32, {sequences}), pos(DType::i32, {sequences}),
         table(DType::i32, {sequences, per_seq}), o(DType::f32, {sequences, kHeads, kP});
     for (int64_t i = 0; i < pages; ++i) table.view.as<int32_t>()[i] = int32_t(i % per_seq * sequences + i / per_seq);
@@ -94,14 +96,15 @@ struct Bench {
     std::vector<Operand> cache;
     std::vector<std::vector<View>> in;
     for (int64_t l = 0; l < layers; ++l) {
-      const View kc = cache.emplace_back(DType::f32, keys).view, vc = cache.emplace_back(DType::f32, values).view;
+      const View kc = cache.emplace_back(type, keys).view, vc = cache.emplace_back(type, values).view;
       in.push_back({q.view, kc, vc, seq.view, pos.view, table.view});
     }
     const double t = time(cpu::attention_paged_kernel(), in, {o.view}, 30);
-    const double bytes = 8.0 * double(keys.count());
+    const double bytes = 2 * double(bytes_of(type, keys));
     const double read = read_gbs(pool, memory.data(), memory.size());
-    std::printf("decode %2ld sequences, cache of %4ld (%5.1f MB): %6.1f GB/s  %3.0f%%   %6.1f us (read %.0f)\n",
-                long(sequences), long(length), bytes * 1e-6, bytes / t * 1e-9, bytes / t * 1e-7 / read, t * 1e6, read);
+    std::printf("decode %2ld sequences, %-4s cache of %4ld (%5.1f MB): %6.1f GB/s  %3.0f%%   %6.1f us (read %.0f)\n",
+                long(sequences), name_of(type).data(), long(length), bytes * 1e-6, bytes / t * 1e-9,
+                bytes / t * 1e-7 / read, t * 1e6, read);
   }
 };
 
@@ -115,5 +118,7 @@ int main(int argc, char** argv) {
   for (int64_t sequences : {1, 8}) bench.train(sequences, 256);
   for (int64_t sequences : {1, 2}) bench.train(sequences, 2048);
   for (int64_t length : {64, 256, 512, 544, 2048, 4096})
-    for (int64_t sequences : {1, 4, 32}) bench.decode(sequences, length);
+    for (int64_t sequences : {1, 4, 32})
+      for (const toy::DType type : {toy::DType::f32, toy::DType::f16, toy::DType::q8_0})
+        bench.decode(sequences, length, type);
 }

@@ -49,16 +49,15 @@ size_t bytes_a_token(const Model& model) {
 }
 
 // Keys and values that a token reads with `visible` positions before it and itself.
-double cache_bytes_a_token(const ModelSpec& spec, const Device& device, double visible) {
-  double bytes = 0;
+double cache_bytes_a_token(const ModelSpec& spec, DType stored, double visible) {
+  double values = 0;
   for (const LayerSpec& l : spec.layers)
-    bytes += (l.window > 0 ? std::min(double(l.window), visible) : visible) * 2 * double(l.kv_heads * l.d_head) *
-             double(size_of(device.storage(DType::f32)));
-  return bytes;
+    values += (l.window > 0 ? std::min(double(l.window), visible) : visible) * 2 * double(l.kv_heads * l.d_head);
+  return values * info_of(stored).bytes / info_of(stored).block;
 }
 
 // What a call that decodes `rows` costs: the plan of the decoder that is measured has room for a prompt.
-Plan plan_of_rows(Device& device, const Model& model, DecodeShape shape, int64_t rows) {
+Plan plan_of_rows(Device& device, const Model& model, const DecodeShape& shape, int64_t rows) {
   const ParamStore* store = model.params.get();
   const DecodeGraph d = build_decode_graph(
       model.spec, [store](const std::string& name) { return store->type(name).dtype; }, shape, rows);
@@ -79,6 +78,7 @@ struct BenchInfer : Command {
   std::string model_path, shape;
   int64_t prompt = 512, decode = 64, parallel = 1, repeat = 3;
   DeviceOptions device;
+  PrecisionOptions precision;
   bool json = false, profile = false;
 
   void add(CLI::App& app) {
@@ -96,6 +96,7 @@ struct BenchInfer : Command {
     begin_group(app, "Output");
     app.add_flag("--profile", profile, "Print the time of each kind of op while decoding, on stderr");
     app.add_flag("--json", json, "Print a JSON object per model");
+    precision.add(app);
     device.add(app);
     app.footer("Examples:\n  toy bench infer out/book\n  toy bench infer --shape tiny,small");
   }
@@ -129,14 +130,17 @@ struct BenchInfer : Command {
     print_warnings(name, model.warnings);
     warn_of_long_context(name, model.spec, prompt + decode);
     model.spec.require_positions(prompt + decode, "prompt + decode");
-    require_memory(state_bytes(model.spec, {int(parallel), prompt + decode}, dev.get()),
-                   "the cache of keys and values");
-    Decoder d(*dev, model, {.sequences = int(parallel), .context = prompt + decode, .max_rows = 512});
+    Decoder d(*dev, model,
+              {.sequences = int(parallel),
+               .context = prompt + decode,
+               .max_rows = 512,
+               .kv = precision.type(),
+               .exact = precision.exact});
     const double load = steady_seconds() - begin;
     std::vector<double> prefill_tps, decode_tps, reads, rates, of_read;
     const double read_a_call =
-        double(bytes_a_token(model)) +
-        double(parallel) * cache_bytes_a_token(model.spec, *dev, double(prompt) + double(decode + 1) / 2);
+        double(bytes_a_token(model)) + double(parallel) * cache_bytes_a_token(model.spec, dev->storage(d.kv()),
+                                                                              double(prompt) + double(decode + 1) / 2);
     size_t peak = 0;
     double read_before = 0;
     ThreadPool& team = team_of(*dev);
@@ -178,6 +182,11 @@ struct BenchInfer : Command {
                          {"params", parameter_count(model.spec)},
                          {"threads", dev->threads()},
                          {"parallel", parallel},
+                         {"prompt", prompt},
+                         {"decode", decode},
+                         {"products", products_name(d.rounds())},
+                         {"kv", name_of(d.kv())},
+                         {"cache_bytes", d.state().bytes()},
                          {"prefill_tps", median(prefill_tps)},
                          {"decode_tps", median(decode_tps)},
                          {"prefill_gflops", gflops},
@@ -190,8 +199,7 @@ struct BenchInfer : Command {
                          {"first_token_s", first_token},
                          {"peak_rss_mib", peak}};
     if (profile)
-      print_profile(d.session(), fma,
-                    plan_of_rows(*dev, model, {int(parallel), prompt + decode}, std::min(parallel, d.max_rows())));
+      print_profile(d.session(), fma, plan_of_rows(*dev, model, d.state().shape(), std::min(parallel, d.max_rows())));
     if (json) return print_json(j);
     fmt::print(
         "{}: prefill {:.1f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; decode {:.1f} tokens/s, {:.1f} GB/s of "

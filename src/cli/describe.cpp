@@ -21,7 +21,7 @@ namespace {
 using nlohmann::ordered_json;
 
 struct Describe : Command {
-  std::string what, format = "text", ceilings, optimizer = "adamw", update = "gathered", limit;
+  std::string what, format = "text", ceilings, kv, optimizer = "adamw", update = "gathered", limit;
   std::map<std::string, std::string> views{{"graph", ""}, {"plan", ""}, {"memory", ""}, {"cost", ""}};  // of a graph
   std::string view, which;  // the one that is given, and its graph; "": the card
   GraphOptions o{.trainer = {}, .rows = 256};
@@ -55,6 +55,7 @@ struct Describe : Command {
     begin_group(app, "Machine");
     add_option(app, "--limit", limit, "Plan the training step that train --memory SIZE would run", not_empty())
         ->option_text("SIZE");
+    add_kv_option(app, kv);
     device.add(app);
     show_in_help(app, {"--graph", "--plan", "--memory", "--cost", "--format", "--json", "--ceilings", "--batch",
                        "--tokens", "--optimizer"});
@@ -72,6 +73,7 @@ struct Describe : Command {
     const Described model = open_description(what);
     take_step_of(model.step);
     print_warnings(what, model.warnings);
+    o.kv = kv_type(kv);
     if (o.context == 0) o.context = model.spec.context;
     check(!given("--rows") || o.rows <= o.context, "--rows is {}; use 1 to {}, the positions of --ctx", o.rows,
           o.context);
@@ -127,7 +129,7 @@ struct Describe : Command {
     };
     if (which == "decode") refuse({"--batch", "--tokens"});
     if (which == "decode" || which == "forward") refuse({"--optimizer", "--update", "--limit"});
-    if (which == "train" || which == "forward") refuse({"--ctx", "--rows"});
+    if (which == "train" || which == "forward") refuse({"--ctx", "--rows", "--kv"});
     check(format != "mermaid" || view == "graph", "--format mermaid needs --graph train, forward or decode; add it");
     check(format != "svg" || view == "graph" || view == "memory",
           "--format svg needs --graph or --memory with train, forward or decode; add one");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/bench.h"
+#include "toy/decode/state.h"
 #include "toy/models/spec.h"
 #include "toy/runtime/plan.h"
 #include "toy/train/trainer.h"
@@ -41,8 +42,12 @@ Described open_description(const std::string& what);
 struct GraphOptions {
   TrainerOptions trainer;
   int64_t context = 0, rows = 0;  ///< of the decoder
+  std::optional<DType> kv = {};   ///< of its keys and values; none: default_kv()
   std::string recomputing = {};   ///< MemoryFit::text() of the training step, or ""
 };
+
+/// The state of one sequence.
+DecodeShape decode_shape(const Described& model, const GraphOptions& options);
 
 /// One graph of a model, compiled for a device.
 struct Compiled {

@@ -116,9 +116,10 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
                 bool json) {
   const Compiled trained = graph_of("train", m, o, dev), decoded = graph_of("decode", m, o, dev);
   const Plan &train = trained.plan, &decode = decoded.plan;
-  size_t weight_bytes = 0, state_bytes = 0;
+  size_t weight_bytes = 0;
   for (const TensorSpec& t : tensors_of(m.spec)) weight_bytes += bytes_of(m.dtype_of(t.name), t.shape);
-  for (const StateSlot& s : state_slots(m.spec, DecodeShape{1, o.context})) state_bytes += s.type.bytes();
+  const DecodeShape shape = decode_shape(m, o);
+  const size_t cache_bytes = state_bytes(m.spec, shape);
   const double token_flops = 2.0 * double(parameter_count(m.spec));
   double step_seconds = 0, token_seconds = 0;
   if (ceilings) {
@@ -148,7 +149,8 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
                      {"steps", train.steps.size()}}},
                    {"decode",
                     {{"context", o.context},
-                     {"state_bytes", state_bytes},
+                     {"state_bytes", cache_bytes},
+                     {"kv", name_of(shape.kv)},
                      {"arena_bytes", decode.arena_bytes},
                      {"weight_bytes_per_token", weight_bytes},
                      {"flops_per_token", token_flops}}}};
@@ -166,8 +168,8 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
     fmt::print("  at best {:.2f} ms, {:.0f} tokens/s by the ceilings\n", 1e3 * step_seconds,
                double(o.trainer.batch * o.trainer.tokens) / step_seconds);
   fmt::print("\ndecoding, one sequence of up to {} positions\n", o.context);
-  fmt::print("  {} cache, {} arena; a token reads {} of weights and takes {}\n", format_bytes(state_bytes),
-             format_bytes(decode.arena_bytes), format_bytes(weight_bytes), flops(token_flops));
+  fmt::print("  {} cache in {}, {} arena; a token reads {} of weights and takes {}\n", format_bytes(cache_bytes),
+             name_of(shape.kv), format_bytes(decode.arena_bytes), format_bytes(weight_bytes), flops(token_flops));
   if (ceilings)
     fmt::print("  at best {:.3f} ms per token with a full cache, {:.0f} tokens/s by the ceilings\n",
                1e3 * token_seconds, 1 / token_seconds);

@@ -93,7 +93,7 @@ Described open_model(const std::string& what, int64_t vocab = 0, int64_t context
   Described d{spec_from_gguf(file)};
   for (const FileTensor& t : file_tensors(d.spec))
     for (const TensorSpec& part : t.parts)
-      if (const auto dtype = file.require(t.name).dtype; dtype && is_float(*dtype) && part.shape.rank() >= 2)
+      if (const auto dtype = file.require(t.name).dtype; dtype && dtype != DType::f64 && part.shape.rank() >= 2)
         d.stored[part.name] = *dtype;
   d.warnings = warnings_of(file, d.spec);
   return d;
@@ -127,7 +127,7 @@ Compiled forward_graph(const Described& m, const TrainerOptions& o, Device& dev)
 Compiled decode_graph(const Described& m, const GraphOptions& o, Device& dev) {
   const int64_t rows = std::min(o.rows, o.context);
   DecodeGraph d = build_decode_graph(
-      m.spec, [&](const std::string& name) { return m.dtype_of(name); }, {1, o.context}, rows);
+      m.spec, [&](const std::string& name) { return m.dtype_of(name); }, decode_shape(m, o), rows);
   Plan p = compile(*d.graph, d.outputs, d.updates, dev);
   return {fmt::format("decoding, {} of one sequence of up to {} positions",
                       rows == 1 ? "one row" : fmt::format("up to {} rows", rows), o.context),
@@ -150,6 +150,10 @@ Described open_description(const std::string& what) {
   const fs::path path(file), run = path.parent_path() / (path.filename() == "weights.gguf" ? "../.." : ".");
   if (const auto p = planned(run / "config.json")) d.step = p->step;
   return d;
+}
+
+DecodeShape decode_shape(const Described& m, const GraphOptions& o) {
+  return {1, o.context, o.kv ? *o.kv : default_kv(m.spec, [&](const std::string& name) { return m.dtype_of(name); })};
 }
 
 Compiled graph_of(const std::string& which, const Described& model, const GraphOptions& options, Device& device) {

@@ -56,6 +56,7 @@ struct Infer : Command {
   GenerateOptions g;
   std::vector<std::string> stops;
   DeviceOptions device;
+  PrecisionOptions precision;
   int64_t context = 0, parallel = 16;
   bool json = false, check_finite = false;
 
@@ -67,12 +68,13 @@ struct Infer : Command {
     add_option(app, "-n,--n", g.max_tokens, "Tokens to generate (default: 128, or as many as fit)", at_least(0));
     add_text_option(app, "--stop", stops, "End the text before this string");
     app.add_flag("--ignore-eos", g.ignore_eos, "Continue after the end-of-sequence token");
-    app.add_flag("--json", json, "Print one JSON object per prompt: prompt_ids, ids, text, logprobs, finish_reason");
+    app.add_flag("--json", json, "Print one JSON object per prompt: ids, text, logprobs, finish_reason, ...");
     add_option(app, "--top-logprobs", g.top_logprobs, "With --json, also print the N best tokens at each position",
                at_least(0));
     begin_group(app, "Machine");
     add_context_option(app, context, "Positions to reserve; 0 takes what the prompt and --n need");
     add_option(app, "--parallel", parallel, "Prompts of --prompts to generate at once", from_to(1, 1024));
+    precision.add(app);
     device.add(app);
     add_check_finite(app, check_finite);
     show_in_help(app, {"--prompt", "--prompt-file", "--prompts", "--temperature", "--top-k", "--top-p", "--min-p",
@@ -167,7 +169,12 @@ struct Infer : Command {
     warn_of_long_context(model_path, model.spec, std::max(context, needed));
     const int64_t rows = std::max(sequences, std::min<int64_t>(sequences * longest, 512));
     Decoder decoder(*dev, model,
-                    {.sequences = int(sequences), .context = needed, .max_rows = rows, .check_finite = check_finite});
+                    {.sequences = int(sequences),
+                     .context = needed,
+                     .max_rows = rows,
+                     .check_finite = check_finite,
+                     .kv = precision.type(),
+                     .exact = precision.exact});
     generate_all(decoder, model, ids, n);
   }
 
@@ -193,14 +200,14 @@ struct Infer : Command {
       };
       r.on_done = [&, i](const Generated& result) {
         const std::string rest = t ? streams[i]->finish() : "";
-        out.add(i, json ? line_of(i, ids[i], result, t ? whole[i] + rest : "") : rest + "\n", true);
+        out.add(i, json ? line_of(decoder, i, ids[i], result, t ? whole[i] + rest : "") : rest + "\n", true);
       };
       scheduler.add(std::move(r));
     }
     scheduler.run();
   }
 
-  std::string line_of(size_t i, const std::vector<int32_t>& prompt, const Generated& result,
+  std::string line_of(const Decoder& decoder, size_t i, const std::vector<int32_t>& prompt, const Generated& result,
                       const std::string& text) const {
     const ordered_json none = ordered_json::array();
     ordered_json ids = none, logprobs = none, top_logprobs = none, j;
@@ -215,6 +222,7 @@ struct Infer : Command {
     if (g.top_logprobs > 0) j["top_logprobs"] = top_logprobs;
     const FinishReason reason = result.reason;
     j["finish_reason"] = reason == FinishReason::length ? "length" : reason == FinishReason::eos ? "eos" : "stop";
+    j["products"] = products_name(decoder.rounds()), j["kv"] = name_of(decoder.kv());
     return json_text(j) + "\n";
   }
 };

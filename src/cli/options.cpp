@@ -26,6 +26,25 @@ std::unique_ptr<Device> DeviceOptions::make() const {
   return device == "cpu" ? make_cpu_device(threads) : make_reference_device();
 }
 
+CLI::Option* add_kv_option(CLI::App& app, std::string& kv) {
+  begin_group(app, "Machine");
+  return add_option(app, "--kv", kv, "Type of keys and values (default: f32 for F32 models, else f16)",
+                    one_of({"f32", "f16", "q8_0"}));
+}
+
+std::optional<DType> kv_type(const std::string& kv) {
+  for (const DType type : {DType::f32, DType::f16, DType::q8_0})
+    if (kv == name_of(type)) return type;
+  return std::nullopt;
+}
+
+void PrecisionOptions::add(CLI::App& app) {
+  add_kv_option(app, kv);
+  app.add_flag("--exact", exact, "Multiply quantized weights with activations that are not rounded (slower)");
+}
+
+std::optional<DType> PrecisionOptions::type() const { return kv_type(kv); }
+
 void ComputeOptions::add(CLI::App& app) {
   begin_group(app, "Machine");
   add_option(app, "--compute", compute, "Type of matrix products; auto measures and takes the faster",

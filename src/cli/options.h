@@ -5,6 +5,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,23 @@ struct DeviceOptions {
   void add(CLI::App& app);
   std::unique_ptr<Device> make() const;
 };
+
+/// --kv and --exact of commands that decode.
+struct PrecisionOptions {
+  std::string kv;
+  bool exact = false;
+  void add(CLI::App& app);
+  /// None: as the model's weights say.
+  std::optional<DType> type() const;
+};
+
+/// --kv.
+CLI::Option* add_kv_option(CLI::App& app, std::string& kv);
+/// The type that it names; none where it is not given.
+std::optional<DType> kv_type(const std::string& kv);
+
+/// How JSON names them: "q8_0" where activations are rounded to it, else "exact".
+constexpr const char* products_name(bool rounds_activations) { return rounds_activations ? "q8_0" : "exact"; }
 
 /// What the dense products of a training step are computed in.
 struct ComputeOptions {

@@ -38,16 +38,9 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
 
 namespace {
 
-// What the options ask for, where it is possible.
-DecodeShape shape_of(const Model& model, const DecoderOptions& options) {
-  check(options.context >= 0, "decoder: a context of {} positions, expected at least 1, or 0 for the model's own",
-        options.context);
-  check(options.max_rows >= 1, "decoder: at most {} rows together, expected at least 1", options.max_rows);
-  const int64_t context = options.context > 0 ? options.context : model.spec.context;
-  const DecodeShape shape{options.sequences, context};
-  shape.validate();
-  model.spec.require_positions(context, "context");  // before there is memory for them
-  return shape;
+// The dtypes of a model's tensors in memory.
+Weights::DTypeOf dtypes_of(const Model& model) {
+  return [store = model.params.get()](const std::string& name) { return store->type(name).dtype; };
 }
 
 PlanOptions plan_options(const DecoderOptions& options) {
@@ -62,26 +55,42 @@ int64_t rows_of(const DecodeShape& shape, const DecoderOptions& options) {
 
 }  // namespace
 
+DecodeShape decode_shape(const Model& model, const DecoderOptions& options) {
+  check(options.context >= 0, "decoder: a context of {} positions, expected at least 1, or 0 for the model's own",
+        options.context);
+  check(options.max_rows >= 1, "decoder: at most {} rows together, expected at least 1", options.max_rows);
+  const int64_t context = options.context > 0 ? options.context : model.spec.context;
+  const DecodeShape shape{options.sequences, context, options.kv.value_or(default_kv(model.spec, dtypes_of(model)))};
+  shape.validate();
+  model.spec.require_positions(context, "context");  // before there is memory for them
+  state_slots(model.spec, shape);                    // can its layers have this type of keys and values?
+  return shape;
+}
+
+bool rounds_activations(const Model& model, const DecoderOptions& options) {
+  const std::vector<TensorSpec> tensors = tensors_of(model.spec);
+  return !options.exact && std::any_of(tensors.begin(), tensors.end(),
+                                       [&](const TensorSpec& t) { return is_quantized(model.params->stored(t.name)); });
+}
+
 size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& options) {
-  const DecodeShape shape = shape_of(model, options);
-  const ParamStore* store = model.params.get();
-  const DecodeGraph d = build_decode_graph(
-      model.spec, [store](const std::string& name) { return store->type(name).dtype; }, shape, rows_of(shape, options));
+  const DecodeShape shape = decode_shape(model, options);
+  const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, rows_of(shape, options));
   const Plan plan = compile(*d.graph, d.outputs, d.updates, device, plan_options(options));
   return state_bytes(model.spec, shape, &device) + plan.arena_bytes + plan.input_bytes(device);
 }
 
-Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& options) : vocab_(model.spec.vocab) {
-  const DecodeShape shape = shape_of(model, options);
+Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& options)
+    : vocab_(model.spec.vocab), rounds_(rounds_activations(model, options)) {
+  const DecodeShape shape = decode_shape(model, options);
   require_memory(state_bytes(model.spec, shape, &device), "the cache of keys and values");
   max_rows_ = rows_of(shape, options);
   state_ = std::make_unique<DecodeState>(model.spec, device, shape);
-  const ParamStore* store = model.params.get();
-  const DecodeGraph d = build_decode_graph(
-      model.spec, [store](const std::string& name) { return store->type(name).dtype; }, state_->shape(), max_rows_);
+  const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, max_rows_);
   auto plan = std::make_shared<const Plan>(compile(*d.graph, d.outputs, d.updates, device, plan_options(options)));
   require_memory(plan->arena_bytes + plan->input_bytes(device), "decoding with this context");
-  session_ = std::make_unique<Session>(device, plan, std::initializer_list<const ParamStore*>{store, &state_->slots()});
+  session_ = std::make_unique<Session>(device, plan,
+                                       std::initializer_list<const ParamStore*>{model.params.get(), &state_->slots()});
   session_->check_finite(options.check_finite);
 }
 

@@ -6,17 +6,30 @@
 
 namespace toy {
 
+DType default_kv(const ModelSpec& spec, const Weights::DTypeOf& dtype_of) {
+  const std::vector<TensorSpec> tensors = tensors_of(spec);
+  const bool all_f32 =
+      std::all_of(tensors.begin(), tensors.end(), [&](const TensorSpec& t) { return dtype_of(t.name) == DType::f32; });
+  return all_f32 ? DType::f32 : DType::f16;
+}
+
 std::vector<StateSlot> state_slots(const ModelSpec& spec, DecodeShape shape) {
-  const int64_t pages = shape.pages();
+  const int64_t pages = shape.pages(), block = info_of(shape.kv).block;
+  check(shape.kv == DType::f32 || shape.kv == DType::f16 || shape.kv == DType::q8_0,
+        "decoder: keys and values as {}; use f32, f16 or q8_0", name_of(shape.kv));
   std::vector<StateSlot> slots;
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const LayerSpec& l = spec.layers[i];
+    check(l.d_head % block == 0,
+          "decoder: keys and values as {} need heads whose width is a multiple of {}, but "
+          "layer {} has {}; use f16",
+          name_of(shape.kv), block, i, l.d_head);
     slots.push_back({StateSlot::Kind::paged,
                      fmt::format("blk.{}.state.k", i),
-                     {DType::f32, {pages, l.kv_heads, l.d_head, kPagePositions}, 0}});
+                     {shape.kv, {pages, l.kv_heads, l.d_head, kPagePositions}, 0}});
     slots.push_back({StateSlot::Kind::paged,
                      fmt::format("blk.{}.state.v", i),
-                     {DType::f32, {pages, l.kv_heads, kPagePositions, l.d_head}, 0}});
+                     {shape.kv, {pages, l.kv_heads, kPagePositions, l.d_head}, 0}});
   }
   return slots;
 }
@@ -32,10 +45,10 @@ void DecodeShape::validate() const {
 size_t state_bytes(const ModelSpec& spec, DecodeShape shape, const Device* device) {
   double bytes = 0;  // a shape that was asked for may be larger than 64 bits can count
   const double pages = double(shape.sequences) * double(shape.pages_per_sequence());
-  for (const StateSlot& s : state_slots(spec, {1, 1})) {  // one page
-    const size_t element = size_of(device ? device->storage(s.type.dtype) : s.type.dtype);
+  for (const StateSlot& s : state_slots(spec, {1, 1, shape.kv})) {  // one page
+    const DType stored = device ? device->storage(s.type.dtype) : s.type.dtype;
     bytes +=
-        double(s.type.count()) * double(element) * (s.kind == StateSlot::Kind::paged ? pages : double(shape.sequences));
+        double(bytes_of(stored, s.type.count())) * (s.kind == StateSlot::Kind::paged ? pages : double(shape.sequences));
   }
   return bytes < 0x1p62 ? size_t(bytes) : size_t(1) << 62;
 }
@@ -114,8 +127,14 @@ void DecodeState::fork(int from, int to) {
     if (slot.kind == StateSlot::Kind::per_sequence) copy_item(slot, from, to);
 }
 
+TensorType DecodeState::item_type(const StateSlot& slot) {
+  TensorType t = slot.type;
+  t.shape[0] = 1;
+  return t;
+}
+
 size_t DecodeState::item_bytes(const StateSlot& slot) const {
-  return size_t(slot.type.count() / slot.type.shape[0]) * size_of(store_.stored(slot.name));
+  return bytes_of(store_.stored(slot.name), item_type(slot).count());
 }
 
 Place DecodeState::item(const StateSlot& slot, int64_t index) const {
@@ -127,8 +146,9 @@ void DecodeState::copy_item(const StateSlot& slot, int64_t from, int64_t to) {
 }
 
 StateSnapshot DecodeState::snapshot(int sequence) const {
-  StateSnapshot s{length(sequence), {}};
+  StateSnapshot s{length(sequence), {}, {}};
   for (const StateSlot& slot : slots_) {
+    s.types.push_back(item_type(slot));
     std::vector<std::byte>& bytes = s.slots.emplace_back();
     const auto append = [&](int64_t index) {
       bytes.resize(bytes.size() + item_bytes(slot));
@@ -143,13 +163,15 @@ StateSnapshot DecodeState::snapshot(int sequence) const {
 }
 
 void DecodeState::restore(int sequence, const StateSnapshot& s) {
-  bool fits = s.slots.size() == slots_.size() && s.length >= 0 && s.length <= context();
+  bool fits =
+      s.slots.size() == slots_.size() && s.types.size() == slots_.size() && s.length >= 0 && s.length <= context();
   for (size_t i = 0; fits && i < slots_.size(); ++i) {
     const bool single = slots_[i].kind == StateSlot::Kind::per_sequence;
     const int64_t items = single ? 1 : (s.length + kPagePositions - 1) / kPagePositions;
-    fits = s.slots[i].size() == item_bytes(slots_[i]) * size_t(items);
+    fits = s.types[i] == item_type(slots_[i]) && s.slots[i].size() == item_bytes(slots_[i]) * size_t(items);
   }
-  check(fits, "decoder: the snapshot was taken from a state of other dimensions");  // before anything is changed
+  check(fits,
+        "decoder: the snapshot was taken from a state of other dimensions or types");  // before anything is changed
   reset(sequence);
   extend(sequence, s.length);
   for (size_t i = 0; i < slots_.size(); ++i) {

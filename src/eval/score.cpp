@@ -79,13 +79,13 @@ class Scorer {
     check(!windows_.empty(), "eval: there is nothing to score: the text has fewer than 2 tokens");
     const int64_t sequences =
         std::clamp<int64_t>(kPositions / longest, 1, std::min<int64_t>(16, int64_t(windows_.size())));
-    const DecodeShape shape{int(sequences), longest};
-    require_memory(state_bytes(model.spec, shape, &device), "the cache of keys and values");
     decoder_ = std::make_unique<Decoder>(device, model,
-                                         DecoderOptions{.sequences = shape.sequences,
+                                         DecoderOptions{.sequences = int(sequences),
                                                         .context = longest,
                                                         .max_rows = kRows,
-                                                        .check_finite = options_.check_finite});
+                                                        .check_finite = options_.check_finite,
+                                                        .kv = options_.kv,
+                                                        .exact = options_.exact});
   }
 
   TextScore go() {

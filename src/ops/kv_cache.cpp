@@ -1,16 +1,31 @@
 // A paged cache of keys and values (Kwon et al. 2023), and attention against it. A page holds 64 positions, aligned:
 // the key tile of the attention kernels, so that results do not depend on how a sequence was cut into calls.
+//
+// Keys and values are rounded to the type of the pages when they are appended: to f16, or to q8_0 in blocks of 32 along
+// the width of a head. Attention sees only rounded ones, also those of its own call. The order of the bytes of a q8_0
+// page is the device's own.
 #include "ops/defs.h"
 
 namespace toy {
 namespace {
 
+// `kc` and `vc`: operands of the pages.
+void check_pages(const TypeQuery& q, int kc, int vc) {
+  const DType type = q.in[size_t(kc)]->dtype;
+  check(type == q.in[size_t(vc)]->dtype, "{}: pages of keys are {}, of values {}; expected one type", q.op,
+        name_of(type), name_of(q.in[size_t(vc)]->dtype));
+  check(type == DType::f32 || type == DType::f16 || type == DType::q8_0, "{}: pages are {}, expected f32, f16 or q8_0",
+        q.op, name_of(type));
+}
+
 void infer_append(const TypeQuery& q, std::vector<TensorType>&) {
-  check(q.in[0]->shape[3] == kPagePositions && q.in[1]->shape[2] == kPagePositions,
-        "kv_append: pages hold {} positions, got {} and {}", kPagePositions, q.in[0]->str(), q.in[1]->str());
+  check_pages(q, 0, 1);
+  check(q.attrs.as<KvAppendAttrs>().type == q.in[0]->dtype, "kv_append: rounds to {}, but pages are {}",
+        name_of(q.attrs.as<KvAppendAttrs>().type), name_of(q.in[0]->dtype));
 }
 
 void infer_attention(const TypeQuery& q, std::vector<TensorType>&) {
+  check_pages(q, 1, 2);
   check_heads(q);
   check_attention(q.op, q.attrs.as<AttentionAttrs>());
 }
@@ -18,32 +33,38 @@ void infer_attention(const TypeQuery& q, std::vector<TensorType>&) {
 }  // namespace
 
 const OpDef& kv_append_def() {
-  static const OpDef def{.signature =
-                             "kv_append(kc!:[A,K,P,64], vc!:[A,K,64,P], k:[N,K,P], v:[N,K,P], seq:i32[N], pos:i32[N], "
-                             "table:i32[S,G]) -> kc!:[A,K,P,64], vc!:[A,K,64,P]",
-                         .infer = infer_append,
-                         .cost = [](const CostQuery& q) { return Cost{.bytes = 4.0 * double(q.in[2]->bytes())}; }};
+  static const OpDef def{
+      .signature =
+          "kv_append(kc!:weight[A,K,P,64], vc!:weight[A,K,64,P], k:[N,K,P], v:[N,K,P], seq:i32[N], pos:i32[N], "
+          "table:i32[S,G]) -> kc!:weight[A,K,P,64], vc!:weight[A,K,64,P]",
+      .infer = infer_append,
+      .cost = [](const CostQuery& q) {
+        const DTypeInfo& to = info_of(q.in[0]->dtype);
+        const double written = 2 * double(q.in[2]->count()) * to.bytes / to.block;
+        return Cost{.bytes = double(q.in[2]->bytes() + q.in[3]->bytes()) + written};
+      }};
   return def;
 }
 
 const OpDef& attention_paged_def() {
-  static const OpDef def{.signature =
-                             "attention_paged(q:[N,H,P], kc:[A,K,P,64], vc:[A,K,64,P], seq:i32[N], pos:i32[N], "
-                             "table:i32[S,G]) -> o:[N,H,P]",
-                         .infer = infer_attention,
-                         .cost = [](const CostQuery& q) {  // every row against a full context: an upper bound
-                           const double rows = double(q.in[0]->shape[0]),
-                                        context = double(q.in[5]->shape[1]) * kPagePositions;
-                           const double width = double(q.in[0]->shape[1] * q.in[0]->shape[2]);
-                           return Cost{.flops = 4 * rows * context * width,
-                                       .bytes = double(q.in[1]->bytes() + q.in[2]->bytes()),
-                                       .transcendentals = rows * context * double(q.in[0]->shape[1])};
-                         }};
+  static const OpDef def{
+      .signature =
+          "attention_paged(q:[N,H,P], kc:weight[A,K,P,64], vc:weight[A,K,64,P], seq:i32[N], pos:i32[N], "
+          "table:i32[S,G]) -> o:[N,H,P]",
+      .infer = infer_attention,
+      .cost = [](const CostQuery& q) {  // every row against a full context: an upper bound
+        const double rows = double(q.in[0]->shape[0]), context = double(q.in[5]->shape[1]) * kPagePositions;
+        const double width = double(q.in[0]->shape[1] * q.in[0]->shape[2]);
+        return Cost{.flops = 4 * rows * context * width,
+                    .bytes = double(q.in[1]->bytes() + q.in[2]->bytes()),
+                    .transcendentals = rows * context * double(q.in[0]->shape[1])};
+      }};
   return def;
 }
 
 KvPages kv_append(KvPages pages, Value k, Value v, Value seq, Value pos, Value table) {
-  const Value first = apply(kv_append_def(), {pages.k, pages.v, k, v, seq, pos, table});
+  const Value first = apply(kv_append_def(), {pages.k, pages.v, k, v, seq, pos, table},
+                            KvAppendAttrs{pages.k ? pages.k.type().dtype : DType::f32});
   return {first, output(first, 1)};
 }
 

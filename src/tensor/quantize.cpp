@@ -2,7 +2,9 @@
 // scales are tried side by side, each is replaced by the best for the levels it led to, and the best of all is kept.
 #include "toy/tensor/quantize.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -301,6 +303,17 @@ void quantize(DType type, std::span<const float> values, std::span<const float> 
       quant::quantize_block<F>(values.data() + i, w.data() + i % width, to);
     }
   });
+}
+
+F16 round_q8_0(std::span<const float, 32> values, int8_t* levels) {
+  float largest = 0, times_zero = 0;  // NaN where a value is not finite
+  for (const float v : values) largest = std::max(largest, std::fabs(v)), times_zero += v * 0;
+  const F16 scale = to_f16(largest / 127);
+  const float d = to_float(scale);
+  const bool finite = !std::isnan(times_zero) && std::isfinite(d);
+  for (size_t i = 0; i < values.size(); ++i)
+    levels[i] = !finite || d == 0 ? 0 : int8_t(std::nearbyint(std::clamp(values[i] / d, -127.0f, 127.0f)));
+  return finite ? scale : to_f16(std::numeric_limits<float>::quiet_NaN());
 }
 
 }  // namespace toy

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "testing/errors.h"
+#include "testing/files.h"
 #include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/base/error.h"
@@ -20,6 +21,11 @@ using testing::error_of;
 struct DecodeMisuse : ::testing::Test {
   std::unique_ptr<Device> device = make_test_device(1);
   Model model = random_model(model_spec("tiny"), *device, 1);
+  ModelSpec with_heads(int64_t width) const {
+    ModelSpec spec = model.spec;
+    for (LayerSpec& l : spec.layers) l.d_head = width;
+    return spec;
+  }
 };
 
 TEST_F(DecodeMisuse, States) {
@@ -61,6 +67,26 @@ TEST_F(DecodeMisuse, BytesAreThoseOfTheDevice) {
   for (const Device* on : {device.get(), reference.get()})
     EXPECT_EQ(state_bytes(model.spec, shape, on), DecodeState(model.spec, *on, shape).bytes()) << on->name();
   EXPECT_EQ(state_bytes(model.spec, shape, reference.get()), 2 * state_bytes(model.spec, shape));
+  const ModelSpec wide = with_heads(32);
+  const size_t values = state_bytes(wide, shape) / 4;
+  EXPECT_EQ(state_bytes(wide, {2, 100, DType::f16}), 2 * values);
+  EXPECT_EQ(state_bytes(wide, {2, 100, DType::q8_0}), values / 32 * 34);
+  EXPECT_EQ(DecodeState(wide, *device, {2, 100, DType::q8_0}).bytes(), values / 32 * 34);
+}
+
+// f32 where all weights are, else f16; and what a model's heads cannot have is refused.
+TEST_F(DecodeMisuse, TypesOfKeysAndValues) {
+  EXPECT_EQ(Decoder(*device, model, {.context = 64}).kv(), DType::f32);
+  const testing::Folder folder;
+  save_model(random_model(with_heads(32), *device, 1), folder.path("half.gguf"), DType::f16);
+  const Model half = load_model(folder.path("half.gguf"), *device);
+  EXPECT_EQ(Decoder(*device, half, {.context = 64}).kv(), DType::f16);
+  EXPECT_EQ(Decoder(*device, half, {.context = 64, .kv = DType::q8_0}).kv(), DType::q8_0);
+  const Model odd = random_model(with_heads(48), *device, 1);
+  EXPECT_EQ(error_of([&] { Decoder(*device, odd, {.kv = DType::q8_0}); }),
+            "decoder: keys and values as q8_0 need heads whose width is a multiple of 32, but layer 0 has 48; use f16");
+  EXPECT_EQ(error_of([&] { Decoder(*device, model, {.kv = DType::bf16}); }),
+            "decoder: keys and values as bf16; use f32, f16 or q8_0");
 }
 
 TEST_F(DecodeMisuse, AModelOfAnotherDevice) {

@@ -163,7 +163,7 @@ TEST_P(GoldenNarrow, Logits) {
     EXPECT_EQ(model.params->type("blk.0.ffn_up.weight").dtype == DType::f32, f32);
     EXPECT_EQ(model.warnings.size(), blocks && f32 ? 1u : 0u);
     if (blocks && !f32) {
-      Decoder decoder(*dev, model, {.sequences = int(kB), .context = kT, .exact = true});
+      Decoder decoder(*dev, model, {.sequences = int(kB), .context = kT, .kv = DType::f32, .exact = true});
       const std::vector<int32_t> tokens = ints(golden, "tokens");
       std::vector<DecodeRow> rows;
       for (size_t i = 0; i < tokens.size(); ++i) rows.push_back({int(i / kT), tokens[i], true});

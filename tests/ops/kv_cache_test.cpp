@@ -4,28 +4,48 @@
 #include "ops/harness.h"
 #include "testing/errors.h"
 #include "toy/ops/ops.h"
+#include "toy/tensor/quantize.h"
 
 namespace toy::test {
 namespace {
 
+const KvAppendAttrs kF32{DType::f32}, kF16{DType::f16};
+
+// q8_0 pages have an order of their own: see the tests of the backend and below.
 const OpSuite kAppend{
     .op = "kv_append",
     .cases = {{"kc:[3,1,2,64] vc:[3,1,64,2] k:[1,1,2] v:[1,1,2] seq:i32[1]=list(0) pos:i32[1]=list(64) "
-               "table:i32[1,2]=pages(3)"},
+               "table:i32[1,2]=pages(3)",
+               kF32},
               {"kc:[5,2,3,64] vc:[5,2,64,3] k:[9,2,3] v:[9,2,3] seq:i32[9]=runs(4@0,5@61) "
                "pos:i32[9]=runs(4@0,5@61) "
-               "table:i32[2,2]=pages(5)"},
+               "table:i32[2,2]=pages(5)",
+               kF32},
               {"kc:[5,2,3,64] vc:[5,2,64,3] k:[2,9,3]@(1,0,2) v:[9,3,2]@(0,2,1) seq:i32[9]=runs(9@60) "
                "pos:i32[9]=runs(9@60) "
-               "table:i32[2,2]=pages(5)"},
+               "table:i32[2,2]=pages(5)",
+               kF32},
               {"kc:[9,3,16,64] vc:[9,3,64,16] k:[200,3,16] v:[200,3,16] seq:i32[200]=runs(130@30,70@0) "
-               "pos:i32[200]=runs(130@30,70@0) table:i32[2,3]=pages(9)"}},
+               "pos:i32[200]=runs(130@30,70@0) table:i32[2,3]=pages(9)",
+               kF32},
+              {"kc:f16[9,3,7,64] vc:f16[9,3,64,7] k:[200,3,7] v:[200,3,7] seq:i32[200]=runs(130@30,70@0) "
+               "pos:i32[200]=runs(130@30,70@0) table:i32[2,3]=pages(9)",
+               kF16}},
     .bad = {{"kc:[3,1,2,32] vc:[3,1,64,2] k:[1,1,2] v:[1,1,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
              "table:i32[1,2]=pages(3)",
-             "kv_append: kc has 32 in dimension 3, expected 64"},
+             "kv_append: kc has 32 in dimension 3, expected 64", kF32},
             {"kc:[3,1,2,64] vc:[3,1,64,2] k:[1,2,2] v:[1,2,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
              "table:i32[1,2]=pages(3)",
-             "kv_append: k has K=2, kc has K=1"}},
+             "kv_append: k has K=2, kc has K=1", kF32},
+            {"kc:f16[3,1,2,64] vc:[3,1,64,2] k:[1,1,2] v:[1,1,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
+             "table:i32[1,2]=pages(3)",
+             "kv_append: pages of keys are f16, of values f32; expected one type", kF16},
+            {"kc:bf16[3,1,2,64] vc:bf16[3,1,64,2] k:[1,1,2] v:[1,1,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
+             "table:i32[1,2]=pages(3)",
+             "kv_append: pages are bf16, expected f32, f16 or q8_0", KvAppendAttrs{DType::bf16}},
+            {"kc:f16[3,1,2,64] vc:f16[3,1,64,2] k:[1,1,2] v:[1,1,2] seq:i32[1]=list(0) pos:i32[1]=list(0) "
+             "table:i32[1,2]=pages(3)",
+             "kv_append: rounds to f32, but pages are f16", kF32}},
     .bound = exact(),
     .rows = {"k", "v", "seq", "pos"}};
 
@@ -52,6 +72,11 @@ std::vector<Case> paged_cases() {
         {"q:[2,6,5] kc:[20,2,5,64] vc:[20,2,64,5] seq:i32[2]=runs(1@600,1@255) pos:i32[2]=runs(1@600,1@255) "
          "table:i32[2,10]=pages(20)",
          attrs});
+  for (const int window : {0, 70})
+    cases.push_back(
+        {"q:[10,6,16] kc:f16[7,2,16,64] vc:f16[7,2,64,16] seq:i32[10]=runs(9@60,1@127) pos:i32[10]=runs(9@60,1@127) "
+         "table:i32[2,3]=pages(7)",
+         AttentionAttrs{0.3, window}});
   cases.push_back(
       {"q:[4,5,16] kc:[20,1,16,64] vc:[20,1,64,16] seq:i32[4]=runs(1@512,3@560) pos:i32[4]=runs(1@512,3@560) "
        "table:i32[2,10]=pages(20)",
@@ -75,15 +100,28 @@ const OpSuite kPaged{.op = "attention_paged",
 
 const bool kDone = register_suite(kAppend) && register_suite(kPaged);
 
-constexpr int64_t kFirst = 290, kSecond = 560, kRows = kFirst + kSecond, kHeads = 6, kKv = 2, kWidth = 16;
+constexpr int64_t kFirst = 290, kSecond = 560, kRows = kFirst + kSecond, kHeads = 6, kKv = 2, kWidth = 32;
+
+void round_as_cache(DType type, std::vector<double>& values) {
+  if (type == DType::f16)
+    for (double& v : values) v = to_float(to_f16(float(v)));
+  for (size_t at = 0; at < values.size() && type == DType::q8_0; at += 32) {
+    float block[32];
+    int8_t level[32];
+    std::copy_n(values.begin() + int64_t(at), 32, block);
+    const float scale = to_float(round_q8_0(block, level));
+    for (size_t i = 0; i < 32; ++i) values[at + i] = scale * float(level[i]);
+  }
+}
 
 // Rows [begin, begin + n) of each operand, written to the pages and attended to; `cache` is carried from piece to
 // piece.
 std::vector<double> piece_of(const std::vector<OperandData>& whole, int64_t begin, int64_t n, Device& device,
-                             const AttentionAttrs& attrs, Feed& cache) {
+                             const AttentionAttrs& attrs, DType type, Feed& cache) {
   auto piece = parse_operands(
-      "kc:[18,2,16,64]=const(1e30) vc:[18,2,64,16]=const(1e30) q:[1,6,16] k:[1,2,16] v:[1,2,16] "
+      "kc:[18,2,32,64]=const(60000) vc:[18,2,64,32]=const(60000) q:[1,6,32] k:[1,2,32] v:[1,2,32] "
       "seq:i32[1]=list(0) pos:i32[1]=list(0) table:i32[2,9]=pages(18)");
+  piece[0].dtype = piece[1].dtype = type;
   for (size_t i = 2; i < 7; ++i) {
     const OperandData& from = whole[i - 2];
     piece[i].stored[0] = n;
@@ -102,17 +140,20 @@ std::vector<double> piece_of(const std::vector<OperandData>& whole, int64_t begi
 }
 
 // Two sequences that are appended in pieces of `cut` rows and read back from the pages, against attention over all of
-// it. `last`: only so many rows at the end of the second sequence are compared, the others come in one piece.
+// it, on keys and values that are rounded to the type of the pages. `last`: only so many rows at the end of the second
+// sequence are compared, the others come in one piece.
 void expect_paged_equals_attention(Device& device, int64_t cut, const AttentionAttrs& attrs, bool bits,
-                                   int64_t last = kRows) {
+                                   DType type = DType::f32, int64_t last = kRows) {
   const auto whole = parse_operands(
-      "q:[850,6,16] k:[850,2,16] v:[850,2,16] seq:i32[850]=runs(290@0,560@0) pos:i32[850]=runs(290@0,560@0)");
-  const Results expected = Program(build_op(*find_op("attention"), whole, attrs), device).run();
+      "q:[850,6,32] k:[850,2,32] v:[850,2,32] seq:i32[850]=runs(290@0,560@0) pos:i32[850]=runs(290@0,560@0)");
+  auto rounded = whole;
+  round_as_cache(type, rounded[1].values), round_as_cache(type, rounded[2].values);
+  const Results expected = Program(build_op(*find_op("attention"), rounded, attrs), device).run();
   Feed cache;
-  if (last < kRows) piece_of(whole, 0, kRows - last, device, attrs, cache);
+  if (last < kRows) piece_of(whole, 0, kRows - last, device, attrs, type, cache);
   for (int64_t begin = kRows - last; begin < kRows; begin += cut) {
     const int64_t n = std::min(cut, kRows - begin), width = kHeads * kWidth;
-    const std::vector<double> y = piece_of(whole, begin, n, device, attrs, cache);
+    const std::vector<double> y = piece_of(whole, begin, n, device, attrs, type, cache);
     const std::vector<double> rows(expected[0].begin() + begin * width, expected[0].begin() + (begin + n) * width);
     const std::string what = std::string(device.name()) + " rows from " + std::to_string(begin);
     if (bits)
@@ -127,20 +168,38 @@ void expect_paged_equals_attention(Device& device, int64_t cut, const AttentionA
 
 // Prefill in pieces of any size, and decoding, where the keys of a row are shared out among threads by chunks.
 TEST(KvCache, PagedAttentionGivesTheBitsOfAttention) {
-  for (const AttentionAttrs& attrs :
-       {AttentionAttrs{0.25, 0}, AttentionAttrs{0.25, 50}, AttentionAttrs{0.25, 300, 2}}) {
-    for (const int64_t cut : {850, 64, 37}) expect_paged_equals_attention(cpu_device(2), cut, attrs, true);
-    for (const int threads : {1, 2, 3}) expect_paged_equals_attention(cpu_device(threads), 1, attrs, true, 4);
-    expect_paged_equals_attention(cpu_device(2), 7, attrs, true, 20);
-    expect_paged_equals_attention(reference_device(), 300, attrs, false);
+  for (const DType type : {DType::f32, DType::f16})
+    for (const AttentionAttrs& attrs :
+         {AttentionAttrs{0.25, 0}, AttentionAttrs{0.25, 50}, AttentionAttrs{0.25, 300, 2}}) {
+      for (const int64_t cut : {850, 64, 37}) expect_paged_equals_attention(cpu_device(2), cut, attrs, true, type);
+      for (const int threads : {1, 2, 3}) expect_paged_equals_attention(cpu_device(threads), 1, attrs, true, type, 4);
+      expect_paged_equals_attention(cpu_device(2), 7, attrs, true, type, 20);
+      expect_paged_equals_attention(reference_device(), 300, attrs, false, type);
+    }
+}
+
+// In one piece: the pages of the cpu cannot be carried through values.
+TEST(KvCache, PagesOfQ8) {
+  for (const AttentionAttrs& attrs : {AttentionAttrs{0.25, 0}, AttentionAttrs{0.25, 300, 2}}) {
+    expect_paged_equals_attention(cpu_device(2), kRows, attrs, true, DType::q8_0);
+    expect_paged_equals_attention(reference_device(), kRows, attrs, false, DType::q8_0);
   }
+}
+
+TEST(KvCache, PagesOfQ8NeedHeadsOfWholeBlocks) {
+  auto operands = parse_operands(
+      "kc:[3,1,16,64] vc:[3,1,64,16] k:[1,1,16] v:[1,1,16] seq:i32[1]=list(0) pos:i32[1]=list(0) "
+      "table:i32[1,2]=list(0,1)");
+  for (OperandData* pages : {&operands[0], &operands[1]}) pages->dtype = DType::q8_0;
+  EXPECT_EQ(toy::testing::error_of([&] { build_op(*find_op("kv_append"), operands, KvAppendAttrs{DType::q8_0}); }),
+            "graph: tensor 'vc': row length 16 is not a multiple of 32, the block size of q8_0");
 }
 
 std::string message_of(const std::string& seq, const std::string& pos, const std::string& table, Device& device) {
   const Built b = build_op(*find_op("kv_append"),
                            parse_operands("kc:[3,1,2,64] vc:[3,1,64,2] k:[1,1,2] v:[1,1,2] seq:i32[1]=list(" + seq +
                                           ") pos:i32[1]=list(" + pos + ") table:i32[1,2]=list(" + table + ")"),
-                           {});
+                           kF32);
   return toy::testing::error_of([&] { Program(b, device).run(); });
 }
 

@@ -223,5 +223,29 @@ TEST_P(Quantize, SameBitsOnEveryInstructionSet) {
 INSTANTIATE_TEST_SUITE_P(Types, Quantize, ::testing::ValuesIn(quantized_types()),
                          [](const auto& test) { return std::string(test.param.name); });
 
+// One pass: the nearest level of each value for the scale that the largest magnitude needs.
+TEST(RoundQ8, NearestLevels) {
+  float x[32] = {};
+  int8_t level[32];
+  x[3] = -2, x[4] = 1, x[5] = 0.01f, x[6] = 0.0074f;
+  const float scale = to_float(round_q8_0(x, level));
+  EXPECT_EQ(scale, to_float(to_f16(2.0f / 127)));
+  for (int i = 0; i < 32; ++i) EXPECT_LE(std::fabs(x[i] - scale * float(level[i])), scale / 2 + 127 * scale * 0x1p-11f);
+  EXPECT_EQ(level[3], -127);
+  EXPECT_EQ(level[4], 64);  // 1 / scale is 63.504
+  EXPECT_EQ(level[5], 1);
+  EXPECT_EQ(level[6], 0);
+  for (float& v : x) v *= 0x1p-40f;  // the scale is 0
+  EXPECT_EQ(round_q8_0(x, level).bits, 0);
+  EXPECT_EQ(level[3], 0);
+  for (float& v : x) v = 0x1p-24f * 127.3f;  // the scale is 2^-24, levels end at 127
+  EXPECT_EQ(to_float(round_q8_0(x, level)), 0x1p-24f);
+  EXPECT_EQ(level[9], 127);
+  for (const float bad : {INFINITY, NAN, 8.4e6f}) {
+    x[30] = bad;
+    EXPECT_TRUE(std::isnan(to_float(round_q8_0(x, level)))) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace toy

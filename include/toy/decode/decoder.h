@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct DecoderOptions {
   int64_t context = 0;        ///< positions per sequence; 0: what the model was made for
   int64_t max_rows = 256;     ///< rows computed together; longer prompts are split, with the same bits
   bool check_finite = false;  ///< Session::check_finite in every call
+  /// Keys and values are kept in this type, f32, f16 or q8_0 (heads of a multiple of 32), to which they are rounded
+  /// before any row sees them. None: default_kv().
+  std::optional<DType> kv = {};
   /// Products with quantized weights do not round their other operand to 8 bits: slower, and as exact as with the same
   /// weights in f32.
   bool exact = false;
@@ -48,18 +52,29 @@ class Decoder {
   int64_t vocab() const { return vocab_; }
   int64_t context() const { return state_->context(); }
   int64_t max_rows() const { return max_rows_; }
+  /// Are products with quantized weights rounded, as rounds_activations() says?
+  bool rounds() const { return rounds_; }
+  /// The type of the keys and values that it keeps.
+  DType kv() const { return state_->shape().kv; }
   const Plan& plan() const { return session_->plan(); }
   Session& session() { return *session_; }
 
  private:
   void run_piece(std::span<const DecodeRow> rows);
   int64_t vocab_, max_rows_;
+  bool rounds_;
   std::unique_ptr<DecodeState> state_;
   std::unique_ptr<Session> session_;
   std::vector<float> logits_;
   int64_t calls_ = 0;
   std::vector<int32_t> tokens_, sequences_, positions_, wanted_;
 };
+
+/// The shape of a decoder's state. Throws as its constructor does for options that the model cannot have.
+DecodeShape decode_shape(const Model& model, const DecoderOptions& options);
+
+/// Do products round activations to 8 bits? Those with quantized weights do, unless DecoderOptions::exact.
+bool rounds_activations(const Model& model, const DecoderOptions& options);
 
 /// Bytes that a decoder holds in addition to the weights: state, arena, inputs. Allocates nothing.
 size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& options);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "toy/models/spec.h"
+#include "toy/nn/weights.h"
 #include "toy/runtime/session.h"
 
 namespace toy {
@@ -15,6 +16,7 @@ namespace toy {
 struct DecodeShape {
   int sequences = 1;
   int64_t context = 0;
+  DType kv = DType::f32;  ///< of keys and values: f32, f16 or q8_0
   int64_t pages_per_sequence() const { return context / kPagePositions + (context % kPagePositions > 0 ? 1 : 0); }
   int64_t pages() const { return sequences * pages_per_sequence(); }
   /// Throws Error{bad_input} unless there are 1 to 2^31 - 1 positions in all.
@@ -28,7 +30,11 @@ struct StateSlot {
   TensorType type;
 };
 
-/// The slots that a model's layers need.
+/// The type of keys and values where nobody chooses one: f32 for a model whose tensors are all f32, else f16.
+DType default_kv(const ModelSpec& spec, const Weights::DTypeOf& dtype_of);
+
+/// The slots that a model's layers need. Throws Error{bad_input} for another type of keys and values than f32, f16 and
+/// q8_0, and for q8_0 where the width of a head is no multiple of its block.
 std::vector<StateSlot> state_slots(const ModelSpec& spec, DecodeShape shape);
 
 /// Bytes of all slots as the device stores them (nullptr: in the slots' own types), asked before they are made.
@@ -37,6 +43,7 @@ size_t state_bytes(const ModelSpec& spec, DecodeShape shape, const Device* devic
 /// Content of one sequence, copied out: independent of the state that it came from.
 struct StateSnapshot {
   int64_t length = 0;
+  std::vector<TensorType> types;  ///< of one page, or of one sequence, of each slot
   std::vector<std::vector<std::byte>> slots;
 };
 
@@ -62,7 +69,7 @@ class DecodeState {
   void fork(int from, int to);
   /// Copies out what a sequence holds.
   StateSnapshot snapshot(int sequence) const;
-  /// The sequence becomes what the snapshot holds. Throws if it was taken from a state of other dimensions.
+  /// The sequence becomes what the snapshot holds. Throws if it was taken from a state of other dimensions or types.
   void restore(int sequence, const StateSnapshot& snapshot);
 
   /// i32[S,G], row-major: pages of each sequence.
@@ -79,6 +86,7 @@ class DecodeState {
   void copy_page(int32_t from, int32_t to);
   // Item `index` of dimension 0 of a slot: a page, or a sequence.
   Place item(const StateSlot& slot, int64_t index) const;
+  static TensorType item_type(const StateSlot& slot);
   size_t item_bytes(const StateSlot& slot) const;
   void copy_item(const StateSlot& slot, int64_t from, int64_t to);
   /// Entry of the page table for page p of a sequence.

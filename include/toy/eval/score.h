@@ -31,9 +31,11 @@ std::vector<std::string> split_documents(std::string_view text);
 struct ScoreOptions {
   int64_t context =
       0;  ///< tokens of a window, the beginning-of-sequence token among them; 0: what the model was made for
-  int64_t stride = 0;         ///< tokens from one window to the next, within a document; 0: half a window
-  int top_logprobs = 0;       ///< the K best at each position
-  bool check_finite = false;  ///< Session::check_finite in every call of the decoder
+  int64_t stride = 0;            ///< tokens from one window to the next, within a document; 0: half a window
+  int top_logprobs = 0;          ///< the K best at each position
+  bool check_finite = false;     ///< Session::check_finite in every call of the decoder
+  std::optional<DType> kv = {};  ///< DecoderOptions::kv
+  bool exact = false;            ///< DecoderOptions::exact
 };
 
 /// One token of the text.

@@ -21,4 +21,9 @@ int64_t find_broken_block(DType type, const void* blocks, int64_t count);
 /// values that are not finite or too large for the type, and for importance that is negative or not finite.
 void quantize(DType type, std::span<const float> values, std::span<const float> importance, void* blocks);
 
+/// One block of q8_0 in one pass, without quantize()'s search: the scale, which is returned, is the largest magnitude /
+/// 127 as f16, levels are the nearest of value / scale, ties to even. Where a value is not finite, or the scale would
+/// not be, the scale is NaN.
+F16 round_q8_0(std::span<const float, 32> values, int8_t* levels);
+
 }  // namespace toy

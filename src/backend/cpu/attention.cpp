@@ -25,7 +25,7 @@ void attention_run(const ExecContext& ctx, const KernelArgs& args) {
       const int64_t ld = h.kv_heads * h.p;
       pack_transposed(args.in[1].as<const float>() + from, ld, end - begin, h.p, ws.kt + slot);
       pack_rows(args.in[2].as<const float>() + from, ld, end - begin, h.p, ws.v + slot * ws.width, ws.width);
-      return KeyTile{ws.kt, ws.v, ws.width, at, nullptr};
+      return FloatTile{{ws.kt, kKeyTile}, {ws.v, ws.width}, at, nullptr};
     };
     attend_keys(q, first, last, packed_tile, ws);
     float* lse = args.out[1].data ? args.out[1].as<float>() + task.row * h.heads + head : nullptr;

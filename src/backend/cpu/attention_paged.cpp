@@ -1,12 +1,13 @@
 // attention_paged: the same over pages of a key-value cache; any mix of prefill pieces and decoded rows.
 //   in  q:[N,H,P] kc:[pages,K,P,64] vc:[pages,K,64,P] seq:[N] pos:[N] table:[S,G]   out o:[N,H,P]
-// A page is a key tile in the layout that the tile routine reads, so that decoding streams the cache once.
+// A page is a key tile in the layout that the tile routine reads, in f32, f16 or q8_0, so that decoding streams the
+// cache once.
 #define TOY_TARGET_FILE "backend/cpu/attention_paged.cpp"
 #include "backend/cpu/each_target.h"
 
 #include "backend/cpu/attention_parts.h"
-#include "backend/cpu/attention_tile-inl.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/kv_tiles-inl.h"
 #include "toy/ops/attrs/structs.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -37,28 +38,15 @@ bool paged_valid(const Task& task, const QueryRows& q, const KernelArgs& args, K
 }
 
 // All keys of the task, or of its one chunk, from the pages.
-void attend_pages(const Task& task, const QueryRows& q, const KernelArgs& args, AttendScratch& ws) {
-  const int64_t kv_heads = args.in[1].shape[1], p = q.head_dim;
+template <class T>
+void attend_task(const Task& task, const QueryRows& q, const KernelArgs& args, AttendScratch& ws) {
   const int32_t* page = args.in[5].as<const int32_t>() + task.seq * args.in[5].shape[1];
   int64_t first = q.first_visible(task.position), last = task.position + task.count - 1;
   if (task.key_chunk >= 0) {
     first = std::max(first, task.key_chunk * kKeyChunk);
     last = std::min(last, (task.key_chunk + 1) * kKeyChunk - 1);
   }
-  const auto keys_of = [&](int64_t t) {
-    return args.in[1].as<const float>() + (page[t] * kv_heads + task.head) * p * kKeyTile;
-  };
-  const auto paged_tile = [&](int64_t at) HWY_ATTR {
-    const int64_t t = at / kKeyTile;
-    const float* v = args.in[2].as<const float>() + (page[t] * kv_heads + task.head) * p * kKeyTile;
-    const float* next = t < last / kKeyTile ? keys_of(t + 1) : keys_of(t);
-    if (ws.width == p) return KeyTile{keys_of(t), v, p, at, next};
-    // Whole vectors of v are read: only slots that are visible may be.
-    const int64_t begin = std::max<int64_t>(0, first - at), end = std::min(kKeyTile, last + 1 - at);
-    pack_rows(v + begin * p, p, end - begin, p, ws.v + begin * ws.width, ws.width);
-    return KeyTile{keys_of(t), ws.v, ws.width, at, next};
-  };
-  attend_keys(q, first, last, paged_tile, ws);
+  attend_pages<T>(args.in[1], args.in[2], page, task.head, first, last, q, ws);
 }
 
 // Rows whose chunks were shared out: the parts join in the order of the chunks, as attend_keys() would have it.
@@ -81,7 +69,8 @@ void join_parts(const ExecContext& ctx, const KernelArgs& args, const Parts& par
   });
 }
 
-void attention_paged_run(const ExecContext& ctx, const KernelArgs& args) {
+template <class T>
+void run_on(const ExecContext& ctx, const KernelArgs& args) {
   const HeadSizes h(args.in[0].shape, args.in[1].shape);
   const int64_t stride = h.heads * h.p;
   float* behind_scratch = reinterpret_cast<float*>(args.workspace) + ctx.threads * h.scratch_floats();
@@ -92,7 +81,7 @@ void attention_paged_run(const ExecContext& ctx, const KernelArgs& args) {
                const int64_t at = (task.row * h.heads + task.head * h.group) * h.p;
                if (!paged_valid(task, q, args, ctx.error)) return;
                attend_begin(q, args.in[0].as<const float>() + at, stride, ws);
-               attend_pages(task, q, args, ws);
+               attend_task<T>(task, q, args, ws);
                if (task.key_chunk < 0) return attend_end(q, ws, args.out[0].as<float>() + at, stride, nullptr, 0);
                for (int64_t g = 0; g < h.group; ++g) {
                  float* part = parts.at(task.split, task.head * h.group + g, task.key_chunk);
@@ -103,6 +92,10 @@ void attention_paged_run(const ExecContext& ctx, const KernelArgs& args) {
   if (!split) return;
   ctx.barrier();
   join_parts(ctx, args, parts);
+}
+
+void attention_paged_run(const ExecContext& ctx, const KernelArgs& args) {
+  with_cache_type(args.in[1].dtype, [&](auto type) { run_on<decltype(type)>(ctx, args); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -120,11 +113,15 @@ size_t paged_workspace(const KernelQuery& query) noexcept {
   return attend_workspace(query) + size_t(Parts::floats(h, query.in[5].shape[1], query.threads)) * sizeof(float);
 }
 
+bool accepts(const KernelQuery& q) noexcept { return q.in[0].dtype == DType::f32 && is_cache_type(q.in[1].dtype); }
+
 }  // namespace
 
 KernelRecord attention_paged_kernel() {
-  return {
-      .op = "attention_paged", .workspace = paged_workspace, .run = best_of<HWY_DISPATCH_TABLE(attention_paged_run)>};
+  return {.op = "attention_paged",
+          .accepts = accepts,
+          .workspace = paged_workspace,
+          .run = best_of<HWY_DISPATCH_TABLE(attention_paged_run)>};
 }
 
 }  // namespace toy::cpu

@@ -1,5 +1,5 @@
 // The tile routine that attention and attention_paged share, so that a row has the same bits in training, in
-// prefill cut anywhere and in decoding; and the small dense product under it, which attention_grad uses too.
+// prefill cut anywhere and in decoding.
 //
 // Order of operations of one query row (online softmax: Milakov and Gimelshein 2018; FlashAttention-2, Dao
 // 2023, alg. 1): for each tile of 64 positions, in increasing order,
@@ -12,8 +12,8 @@
 // the first one as it is. So the chunks of one row may be made by several threads. Only visible keys take part:
 // nothing of a masked key, not even NaN, reaches a row, and a tile without a visible key changes nothing.
 //
-// An outer-product register tile gives each score and each output a chain of its own, so that its bits do not
-// depend on the rows and columns that share the tile, nor on the number of lanes.
+// Keys and values of a narrower type become f32 exactly, so that a row has the bits that it would have on f32 keys and
+// values of the same numbers.
 #if defined(TOY_CPU_ATTENTION_TILE_INL_H_) == defined(TOY_TARGET_TOGGLE)
 #ifdef TOY_CPU_ATTENTION_TILE_INL_H_
 #undef TOY_CPU_ATTENTION_TILE_INL_H_
@@ -25,6 +25,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "backend/cpu/attention_product-inl.h"
 #include "backend/cpu/attention_tasks.h"
 #include "backend/cpu/math-inl.h"
 #include "toy/ops/attrs/structs.h"
@@ -32,86 +33,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace toy::cpu {
 namespace HWY_NAMESPACE {
-
-inline constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;
-
-// ---------------------------------------------------------------- dense products of small tiles
-
-enum class Init {
-  zero,    ///< C = A B
-  add,     ///< C = C + A B
-  scaled,  ///< C = alpha_row * C + A B
-};
-
-/// C = A B for a few rows. A is [row][step] with row stride lda, or transposed [step][row]; B is
-/// [step][column].
-struct Product {
-  const float* a;
-  int64_t lda;
-  const float* b;
-  int64_t ldb, steps;
-  float* c;
-  int64_t ldc;
-  const float* alpha = nullptr;  ///< of each row, for Init::scaled
-  intptr_t ahead = 0;            ///< with kFetch: bytes from a line of B to the one to ask memory for meanwhile
-
-  /// `next` will be needed after B. Pages of a cache lie anywhere: the hardware cannot guess which one comes.
-  void fetch(const float* next) { ahead = reinterpret_cast<intptr_t>(next) - reinterpret_cast<intptr_t>(b); }
-};
-
-// One register tile: MR rows by NV vectors from column `col`.
-template <int MR, int NV, Init kInit, bool kTransposed, bool kFetch>
-HWY_NOINLINE void micro(const Product& x, int64_t col) {
-  const float *HWY_RESTRICT a = x.a, *HWY_RESTRICT b = x.b + col;
-  float* HWY_RESTRICT c = x.c + col;
-  const int64_t lda = x.lda, ldb = x.ldb, ldc = x.ldc;
-  VF acc[MR][NV];
-#pragma GCC unroll 8
-  for (int i = 0; i < MR; ++i)
-#pragma GCC unroll 4
-    for (int j = 0; j < NV; ++j) {
-      if constexpr (kInit == Init::zero) acc[i][j] = hn::Zero(kF32);
-      if constexpr (kInit != Init::zero) acc[i][j] = hn::LoadU(kF32, c + i * ldc + j * kLanes);
-      if constexpr (kInit == Init::scaled) acc[i][j] = hn::Mul(acc[i][j], set(x.alpha[i]));
-    }
-  for (int64_t step = x.steps; step > 0; --step) {
-    VF bv[NV];
-#pragma GCC unroll 4
-    for (int j = 0; j < NV; ++j) {
-      bv[j] = hn::LoadU(kF32, b + j * kLanes);
-      keep(bv[j]);
-      if constexpr (kFetch)
-        if (j * kLanes % 16 == 0) __builtin_prefetch(reinterpret_cast<const char*>(b + j * kLanes) + x.ahead, 0, 2);
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < MR; ++i) {
-      VF av = set(kTransposed ? a[i] : a[i * lda]);
-      keep(av);
-#pragma GCC unroll 4
-      for (int j = 0; j < NV; ++j) acc[i][j] = hn::MulAdd(av, bv[j], acc[i][j]);
-    }
-    a += kTransposed ? lda : 1;
-    b += ldb;
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < MR; ++i)
-#pragma GCC unroll 4
-    for (int j = 0; j < NV; ++j) hn::StoreU(acc[i][j], kF32, c + i * ldc + j * kLanes);
-}
-
-// `rows` <= MR rows by any number of columns that is a multiple of 16.
-template <Init kInit, bool kTransposed = false, bool kFetch = false, int MR = kStrip>
-HWY_INLINE void multiply(int64_t rows, int64_t cols, const Product& x) {
-  if constexpr (MR > 1)
-    if (rows < MR) return multiply<kInit, kTransposed, kFetch, MR - 1>(rows, cols, x);
-  constexpr int kVecs = kManyRegisters || MR <= 2 ? 4 : 2;  // accumulators, B and one of A fit the registers
-  int64_t j = 0;
-  for (; j + kVecs * kLanes <= cols; j += kVecs * kLanes) micro<MR, kVecs, kInit, kTransposed, kFetch>(x, j);
-  if constexpr (kVecs == 4 && kLanes > 4)
-    for (; j + 2 * kLanes <= cols; j += 2 * kLanes) micro<MR, 2, kInit, kTransposed, kFetch>(x, j);
-  if constexpr (kLanes == 16)
-    if (j < cols) micro<MR, 1, kInit, kTransposed, kFetch>(x, j);
-}
 
 // ---------------------------------------------------------------- packing
 
@@ -164,14 +85,15 @@ struct QueryRows {
   int64_t first_visible(int64_t pos) const { return window > 0 ? std::max(first, pos - window + 1) : first; }
 };
 
-/// Keys at positions [position, position + 64): kt is [P][64], v is [64][ldv].
+/// Keys at positions [position, position + 64): kt is [P][64], v is [64][width].
+template <class Keys, class Values>
 struct KeyTile {
-  const float* kt;
-  const float* v;
-  int64_t ldv;
+  Keys kt;
+  Values v;
   int64_t position;
-  const float* next;  ///< of a cache: the page that is read after this one; else nullptr
+  const void* next;  ///< of a cache: the page that is read after this one; else nullptr
 };
+using FloatTile = KeyTile<Rows<float>, Rows<float>>;
 
 // The visible part [lo, hi) of a tile for each row of a strip.
 struct Visible {
@@ -180,12 +102,12 @@ struct Visible {
   bool full() const { return max_lo == 0 && min_hi == kKeyTile; }
 };
 
-HWY_INLINE Visible visible_keys(const QueryRows& q, const KeyTile& tile, int64_t row, int rows) {
+HWY_INLINE Visible visible_keys(const QueryRows& q, int64_t tile, int64_t row, int rows) {
   Visible v;
   int64_t pos = q.position + row / q.group, within = row % q.group;
   for (int r = 0; r < rows; ++r) {
-    v.lo[r] = int(std::clamp<int64_t>(q.first_visible(pos) - tile.position, 0, kKeyTile));
-    v.hi[r] = int(std::clamp<int64_t>(pos + 1 - tile.position, 0, kKeyTile));
+    v.lo[r] = int(std::clamp<int64_t>(q.first_visible(pos) - tile, 0, kKeyTile));
+    v.hi[r] = int(std::clamp<int64_t>(pos + 1 - tile, 0, kKeyTile));
     if (v.lo[r] >= v.hi[r]) v.lo[r] = v.hi[r] = 0;
     v.min_lo = std::min(v.min_lo, v.lo[r]);
     v.max_lo = std::max(v.max_lo, v.lo[r]);
@@ -236,33 +158,29 @@ HWY_INLINE void exponentiate(float* s, int begin, int end, float m, float alpha,
 
 // The product of probabilities (a strip's scores, from key j on) and values that goes to the outputs of row
 // r.
-HWY_INLINE Product weigh_values(const AttendScratch& ws, const KeyTile& tile, int64_t row, int64_t r, int64_t begin,
-                                int64_t end, const float* alpha) {
-  return {ws.s + r * kKeyTile + begin,
-          kKeyTile,
-          tile.v + begin * tile.ldv,
-          tile.ldv,
-          end - begin,
-          ws.o + (row + r) * ws.width,
-          ws.width,
-          alpha + r};
+template <class Values>
+HWY_INLINE ProductOf<Values> weigh_values(const AttendScratch& ws, const Values& v, int64_t row, int64_t r,
+                                          int64_t begin, int64_t end, const float* alpha) {
+  return {ws.s + r * kKeyTile + begin, kKeyTile, v.from_row(begin), end - begin,
+          ws.o + (row + r) * ws.width, ws.width, alpha + r};
 }
 
 // Outputs where the rows of the strip do not see the same keys: each row for itself before and after the keys
 // that all of them see.
-HWY_INLINE void weigh_ragged(const Visible& see, const KeyTile& tile, int64_t row, int rows, const float* alpha,
+template <class Values>
+HWY_INLINE void weigh_ragged(const Visible& see, const Values& v, int64_t row, int rows, const float* alpha,
                              const AttendScratch& ws) {
   const int64_t lo = see.max_lo, hi = see.min_hi, width = ws.width;
   const bool common = lo < hi;
   for (int r = 0; r < rows; ++r)
     if (see.lo[r] < see.hi[r])
-      multiply<Init::scaled, false, false, 1>(
-          1, width, weigh_values(ws, tile, row, r, see.lo[r], common ? lo : see.hi[r], alpha));
+      multiply<Init::scaled, false, false, 1>(1, width,
+                                              weigh_values(ws, v, row, r, see.lo[r], common ? lo : see.hi[r], alpha));
   if (!common) return;
-  multiply<Init::add>(rows, width, weigh_values(ws, tile, row, 0, lo, hi, alpha));
+  multiply<Init::add>(rows, width, weigh_values(ws, v, row, 0, lo, hi, alpha));
   for (int r = 0; r < rows; ++r)
     if (see.hi[r] > hi)
-      multiply<Init::add, false, false, 1>(1, width, weigh_values(ws, tile, row, r, hi, see.hi[r], alpha));
+      multiply<Init::add, false, false, 1>(1, width, weigh_values(ws, v, row, r, hi, see.hi[r], alpha));
 }
 
 // Scores to probabilities, with the running maximum and sum; alpha: by how much the outputs so far shrink.
@@ -287,15 +205,17 @@ HWY_INLINE void softmax_strip(const Visible& see, int begin, int end, int64_t ro
   }
 }
 
-HWY_INLINE void attend_strip(const QueryRows& q, const KeyTile& tile, int64_t row, int rows, const AttendScratch& ws) {
-  const Visible see = visible_keys(q, tile, row, rows);
+template <class Tile>
+HWY_INLINE void attend_strip(const QueryRows& q, const Tile& tile, int64_t row, int rows, const AttendScratch& ws) {
+  const Visible see = visible_keys(q, tile.position, row, rows);
   if (see.max_hi == 0) return;
   const int begin = see.min_lo / 16 * 16, end = (see.max_hi + 15) / 16 * 16;
   alignas(64) float alpha[16] = {};
-  Product scores{ws.q + row * ws.width, ws.width, tile.kt + begin, kKeyTile, q.head_dim, ws.s + begin, kKeyTile};
-  Product outputs = weigh_values(ws, tile, row, 0, see.min_lo, see.max_hi, alpha);
+  ProductOf<decltype(tile.kt)> scores{ws.q + row * ws.width, ws.width, tile.kt.from_column(begin), q.head_dim,
+                                      ws.s + begin,          kKeyTile};
+  ProductOf<decltype(tile.v)> outputs = weigh_values(ws, tile.v, row, 0, see.min_lo, see.max_hi, alpha);
   if (row == 0 && tile.next && see.full()) {
-    scores.fetch(tile.v);
+    scores.fetch(tile.v.at);
     outputs.fetch(tile.next);
     multiply<Init::zero, false, true>(rows, kKeyTile, scores);
     softmax_strip(see, begin, end, row, rows, q, ws, alpha);
@@ -306,11 +226,12 @@ HWY_INLINE void attend_strip(const QueryRows& q, const KeyTile& tile, int64_t ro
   if (see.min_lo == see.max_lo && see.min_hi == see.max_hi)
     multiply<Init::scaled>(rows, ws.width, outputs);
   else
-    weigh_ragged(see, tile, row, rows, alpha, ws);
+    weigh_ragged(see, tile.v, row, rows, alpha, ws);
 }
 
 // All query rows against one key tile.
-HWY_INLINE void attend_tile(const QueryRows& q, const KeyTile& tile, const AttendScratch& ws) {
+template <class Tile>
+HWY_INLINE void attend_tile(const QueryRows& q, const Tile& tile, const AttendScratch& ws) {
   for (int64_t row = 0; row < q.rows; row += kStrip)
     attend_strip(q, tile, row, int(std::min(kStrip, q.rows - row)), ws);
 }

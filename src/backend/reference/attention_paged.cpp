@@ -5,6 +5,7 @@
 
 #include "backend/reference/kernels.h"
 #include "toy/ops/attrs/structs.h"
+#include "toy/tensor/quantize.h"
 
 namespace toy::reference {
 namespace {
@@ -30,11 +31,29 @@ struct Cache {
   }
 };
 
+// `n` values as a cache of that type holds them.
+void round_to(DType type, const double* x, int64_t n, double* y) {
+  std::copy_n(x, n, y);
+  if (type == DType::f16)
+    for (int64_t i = 0; i < n; ++i) y[i] = to_float(to_f16(float(x[i])));
+  if (type != DType::q8_0) return;
+  constexpr int64_t kBlock = info_of(DType::q8_0).block;
+  for (int64_t at = 0; at < n; at += kBlock) {
+    float block[kBlock];
+    int8_t level[kBlock];
+    std::copy_n(x + at, kBlock, block);
+    const double scale = to_float(round_q8_0(block, level));
+    for (int64_t i = 0; i < kBlock; ++i) y[at + i] = scale * level[i];
+  }
+}
+
 void kv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const Cache cache(args.in[0], args.in[6]);
   const double *k = input(args, 2), *v = input(args, 3);
   const int32_t *seq = indices(args, 4), *pos = indices(args, 5);
-  double *kc = output(args, 0), *vc = output(args, 1);
+  double *kc = output(args, 0), *vc = output(args, 1), *key = reinterpret_cast<double*>(args.workspace);
+  double* value = key + cache.P;
+  const DType type = args.attrs.as<KvAppendAttrs>().type;
   const int64_t N = args.in[2].shape[0];
   for (int64_t i = 0; i < N; ++i) {
     if (seq[i] < 0 || seq[i] >= cache.S) {
@@ -50,11 +69,14 @@ void kv_append(const ExecContext& ctx, const KernelArgs& args) noexcept {
       report(ctx, "kv_append: row {} goes to page {}", i, page);
       continue;
     }
-    for (int64_t head = 0; head < cache.K; ++head)
+    for (int64_t head = 0; head < cache.K; ++head) {
+      round_to(type, k + (i * cache.K + head) * cache.P, cache.P, key);
+      round_to(type, v + (i * cache.K + head) * cache.P, cache.P, value);
       for (int64_t p = 0; p < cache.P; ++p) {
-        kc[cache.k_at(page, head, pos[i], p)] = k[(i * cache.K + head) * cache.P + p];
-        vc[cache.v_at(page, head, pos[i], p)] = v[(i * cache.K + head) * cache.P + p];
+        kc[cache.k_at(page, head, pos[i], p)] = key[p];
+        vc[cache.v_at(page, head, pos[i], p)] = value[p];
       }
+    }
   }
 }
 
@@ -104,9 +126,15 @@ size_t one_row_of_scores(const KernelQuery& query) noexcept {
   return size_t(query.in[5].shape[1]) * kPagePositions * sizeof(double);
 }
 
+size_t one_key_and_value(const KernelQuery& query) noexcept {
+  return 2 * size_t(query.in[2].shape[2]) * sizeof(double);
+}
+
 }  // namespace
 
-KernelRecord kv_append_kernel() { return {.op = "kv_append", .in_place = {{0, 0}, {1, 1}}, .run = kv_append}; }
+KernelRecord kv_append_kernel() {
+  return {.op = "kv_append", .in_place = {{0, 0}, {1, 1}}, .workspace = one_key_and_value, .run = kv_append};
+}
 KernelRecord attention_paged_kernel() {
   return {.op = "attention_paged", .workspace = one_row_of_scores, .run = attention_paged};
 }

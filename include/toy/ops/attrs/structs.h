@@ -136,6 +136,12 @@ struct AttentionAttrs {
   }
 };
 
+/// kv_append: the dtype of the pages, to which keys and values are rounded.
+struct KvAppendAttrs {
+  DType type = DType::f32;
+  static constexpr auto fields() { return std::tuple(field("type", &KvAppendAttrs::type)); }
+};
+
 /// dropout (Srivastava et al. 2014): an element is 0 with probability p, else multiplied by 1/(1-p). `stream` tells the
 /// places of a graph apart: two with one stream drop the same elements.
 struct DropoutAttrs {
