@@ -153,7 +153,9 @@ Described open_description(const std::string& what) {
 }
 
 DecodeShape decode_shape(const Described& m, const GraphOptions& o) {
-  return {1, o.context, o.kv ? *o.kv : default_kv(m.spec, [&](const std::string& name) { return m.dtype_of(name); })};
+  const int64_t rows = std::min(o.rows, o.context);
+  return {1, o.context, o.kv ? *o.kv : default_kv(m.spec, [&](const std::string& name) { return m.dtype_of(name); }),
+          rows};
 }
 
 Compiled graph_of(const std::string& which, const Described& model, const GraphOptions& options, Device& device) {

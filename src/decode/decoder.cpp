@@ -16,16 +16,16 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
   Graph& g = *d.graph;
   const int rows = g.declare_rows("rows", max_rows), wanted = g.declare_rows("logit_rows", max_rows);
   const Value tokens = g.input("tokens", g.rows_type(rows, DType::i32), spec.vocab);
-  const nn::Context ctx{
-      .batch = {.sequence = g.input("sequence", g.rows_type(rows, DType::i32), shape.sequences),
-                .position = g.input("position", g.rows_type(rows, DType::i32), shape.context)},
-      .page_table =
-          g.input("page_table", {DType::i32, {shape.sequences, shape.pages_per_sequence()}, 0}, shape.pages())};
+  const nn::Context ctx{.batch = {.sequence = g.input("sequence", g.rows_type(rows, DType::i32), shape.sequences),
+                                  .position = g.input("position", g.rows_type(rows, DType::i32), shape.context)}};
+  std::vector<Value> tables;
+  for (const PagePool& pool : page_pools(spec, shape))
+    tables.push_back(g.input(pool.table(), {DType::i32, {shape.sequences, shape.pages_per_sequence()}, 0}, pool.pages));
   std::vector<nn::LayerState> layers;
   const std::vector<StateSlot> slots = state_slots(spec, shape);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const StateSlot &k = slots[2 * i], &v = slots[2 * i + 1];
-    layers.push_back({KvPages{g.param(k.name, k.type), g.param(v.name, v.type)}});
+    layers.push_back({KvPages{g.param(k.name, k.type), g.param(v.name, v.type)}, tables[k.pool]});
   }
   const Transformer model(spec, Weights(g, dtype_of), shape.context);
   const Value x = model(tokens, ctx, layers);
@@ -49,10 +49,6 @@ PlanOptions plan_options(const DecoderOptions& options) {
   return o;
 }
 
-int64_t rows_of(const DecodeShape& shape, const DecoderOptions& options) {
-  return std::min(options.max_rows, shape.context * shape.sequences);
-}
-
 }  // namespace
 
 DecodeShape decode_shape(const Model& model, const DecoderOptions& options) {
@@ -60,10 +56,11 @@ DecodeShape decode_shape(const Model& model, const DecoderOptions& options) {
         options.context);
   check(options.max_rows >= 1, "decoder: at most {} rows together, expected at least 1", options.max_rows);
   const int64_t context = options.context > 0 ? options.context : model.spec.context;
-  const DecodeShape shape{options.sequences, context, options.kv.value_or(default_kv(model.spec, dtypes_of(model)))};
+  DecodeShape shape{options.sequences, context, options.kv.value_or(default_kv(model.spec, dtypes_of(model)))};
   shape.validate();
   model.spec.require_positions(context, "context");  // before there is memory for them
-  state_slots(model.spec, shape);                    // can its layers have this type of keys and values?
+  shape.rows = std::min(options.max_rows, shape.context * shape.sequences);
+  state_slots(model.spec, shape);  // can its layers have this type of keys and values?
   return shape;
 }
 
@@ -75,7 +72,7 @@ bool rounds_activations(const Model& model, const DecoderOptions& options) {
 
 size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& options) {
   const DecodeShape shape = decode_shape(model, options);
-  const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, rows_of(shape, options));
+  const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, shape.rows);
   const Plan plan = compile(*d.graph, d.outputs, d.updates, device, plan_options(options));
   return state_bytes(model.spec, shape, &device) + plan.arena_bytes + plan.input_bytes(device);
 }
@@ -84,7 +81,7 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
     : vocab_(model.spec.vocab), rounds_(rounds_activations(model, options)) {
   const DecodeShape shape = decode_shape(model, options);
   require_memory(state_bytes(model.spec, shape, &device), "the cache of keys and values");
-  max_rows_ = rows_of(shape, options);
+  max_rows_ = shape.rows;
   state_ = std::make_unique<DecodeState>(model.spec, device, shape);
   const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, max_rows_);
   auto plan = std::make_shared<const Plan>(compile(*d.graph, d.outputs, d.updates, device, plan_options(options)));
@@ -117,7 +114,10 @@ void Decoder::decode(std::span<const DecodeRow> rows) {
     for (size_t at = 0; at < rows.size(); at += size_t(max_rows_))
       run_piece(rows.subspan(at, std::min(rows.size() - at, size_t(max_rows_))));
   } catch (...) {  // positions that were not computed must not count
-    for (int s = 0; s < state_->sequences(); ++s) state_->truncate(s, std::min(state_->length(s), before[size_t(s)]));
+    for (int s = 0; s < state_->sequences(); ++s) {
+      const int64_t length = std::min(state_->length(s), before[size_t(s)]);
+      state_->truncate(s, length >= state_->shortest(s) ? length : 0);
+    }
     logits_.clear();
     throw;
   }
@@ -125,6 +125,7 @@ void Decoder::decode(std::span<const DecodeRow> rows) {
 
 void Decoder::run_piece(std::span<const DecodeRow> rows) {
   tokens_.clear(), sequences_.clear(), positions_.clear(), wanted_.clear();
+  state_->slide();
   for (const DecodeRow& r : rows) {
     if (r.logits) wanted_.push_back(int32_t(tokens_.size()));
     tokens_.push_back(r.token);
@@ -136,7 +137,8 @@ void Decoder::run_piece(std::span<const DecodeRow> rows) {
   session_->set("tokens", tokens_);
   session_->set("sequence", sequences_);
   session_->set("position", positions_);
-  session_->set("page_table", state_->page_table());
+  for (size_t pool = 0; pool < state_->pools().size(); ++pool)
+    session_->set(state_->pools()[pool].table(), state_->page_table(pool));
   session_->set("logit_rows", wanted_);
   ++calls_;
   try {

@@ -123,8 +123,11 @@ bool Scheduler::begin(Slot& slot) {
     if (!s.known) continue;
     const size_t computed = size_t(state.length(s.sequence));  // the last rows may still be on their way
     const size_t here = std::min(common_prefix(s.held, prompt), computed);
-    if (here > best) best = here, source = &s;
-    if (s.job && s.begun) promised = std::max(promised, common_prefix(s.job->request.prompt, prompt));
+    // Layers with a window forget what was before: only the latest prefixes can be taken over.
+    if (here > best && int64_t(here) >= state.shortest(s.sequence)) best = here, source = &s;
+    if (!s.job || !s.begun) continue;
+    const size_t to_come = common_prefix(s.job->request.prompt, prompt);
+    if (to_come > computed) promised = std::max(promised, to_come);
   }
   if (promised >= kWorthSharing && promised > best) return false;
   if (best < kWorthSharing) {

@@ -4,7 +4,66 @@
 
 #include <algorithm>
 
+#include "toy/base/error.h"
+
 namespace toy {
+namespace {
+
+constexpr int64_t kPage = kPagePositions;
+
+// 0 where a sequence cannot outgrow it.
+int64_t window_of(const LayerSpec& layer, const DecodeShape& shape) {
+  return layer.window < shape.context ? layer.window : 0;
+}
+
+// The first page that a row at `position` sees.
+int64_t first_page(int64_t window, int64_t position) {
+  return window == 0 ? 0 : std::max<int64_t>(0, position - window + 1) / kPage;
+}
+
+// n consecutive positions lie in at most (n + 62) / 64 + 1 pages. A sequence holds `window` positions from slide() and
+// those of the call; of these the first of each sequence may begin a page, the others share pages. In f64: what was
+// asked for may be larger than 64 bits can count.
+double pages_for(int64_t window, const DecodeShape& shape) {
+  const double sequences = shape.sequences, all = sequences * double(shape.pages_per_sequence());
+  if (window == 0) return all;
+  const int64_t kept = (window + kPage - 2) / kPage + 1, growing = std::min<int64_t>(shape.sequences, shape.rows);
+  return std::min(all, sequences * double(kept) + double(growing + (shape.rows - growing) / kPage));
+}
+
+// `pages`: of each pool.
+std::vector<StateSlot> slots_of(const ModelSpec& spec, const DecodeShape& shape, const std::vector<PagePool>& pools) {
+  const int64_t block = info_of(shape.kv).block;
+  check(shape.kv == DType::f32 || shape.kv == DType::f16 || shape.kv == DType::q8_0,
+        "decoder: keys and values as {}; use f32, f16 or q8_0", name_of(shape.kv));
+  std::vector<StateSlot> slots;
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    const LayerSpec& l = spec.layers[i];
+    check(l.d_head % block == 0,
+          "decoder: keys and values as {} need heads whose width is a multiple of {}, but layer {} has {}; use f16",
+          name_of(shape.kv), block, i, l.d_head);
+    const auto pool =
+        std::find_if(pools.begin(), pools.end(), [&](const PagePool& p) { return p.window == window_of(l, shape); });
+    const Shape k{pool->pages, l.kv_heads, l.d_head, kPage}, v{pool->pages, l.kv_heads, kPage, l.d_head};
+    const size_t index = size_t(pool - pools.begin());
+    slots.push_back({StateSlot::Kind::paged, fmt::format("blk.{}.state.k", i), {shape.kv, k, 0}, index});
+    slots.push_back({StateSlot::Kind::paged, fmt::format("blk.{}.state.v", i), {shape.kv, v, 0}, index});
+  }
+  return slots;
+}
+
+// With one page each.
+std::vector<PagePool> pools_of(const ModelSpec& spec, const DecodeShape& shape) {
+  std::vector<PagePool> pools;
+  for (const LayerSpec& l : spec.layers) {
+    const int64_t window = window_of(l, shape);
+    if (std::none_of(pools.begin(), pools.end(), [&](const PagePool& p) { return p.window == window; }))
+      pools.push_back({window, 1});
+  }
+  return pools;
+}
+
+}  // namespace
 
 DType default_kv(const ModelSpec& spec, const Weights::DTypeOf& dtype_of) {
   const std::vector<TensorSpec> tensors = tensors_of(spec);
@@ -13,42 +72,32 @@ DType default_kv(const ModelSpec& spec, const Weights::DTypeOf& dtype_of) {
   return all_f32 ? DType::f32 : DType::f16;
 }
 
+std::vector<PagePool> page_pools(const ModelSpec& spec, const DecodeShape& shape) {
+  std::vector<PagePool> pools = pools_of(spec, shape);
+  for (PagePool& p : pools) p.pages = int64_t(pages_for(p.window, shape));
+  return pools;
+}
+
 std::vector<StateSlot> state_slots(const ModelSpec& spec, DecodeShape shape) {
-  const int64_t pages = shape.pages(), block = info_of(shape.kv).block;
-  check(shape.kv == DType::f32 || shape.kv == DType::f16 || shape.kv == DType::q8_0,
-        "decoder: keys and values as {}; use f32, f16 or q8_0", name_of(shape.kv));
-  std::vector<StateSlot> slots;
-  for (size_t i = 0; i < spec.layers.size(); ++i) {
-    const LayerSpec& l = spec.layers[i];
-    check(l.d_head % block == 0,
-          "decoder: keys and values as {} need heads whose width is a multiple of {}, but "
-          "layer {} has {}; use f16",
-          name_of(shape.kv), block, i, l.d_head);
-    slots.push_back({StateSlot::Kind::paged,
-                     fmt::format("blk.{}.state.k", i),
-                     {shape.kv, {pages, l.kv_heads, l.d_head, kPagePositions}, 0}});
-    slots.push_back({StateSlot::Kind::paged,
-                     fmt::format("blk.{}.state.v", i),
-                     {shape.kv, {pages, l.kv_heads, kPagePositions, l.d_head}, 0}});
-  }
-  return slots;
+  return slots_of(spec, shape, page_pools(spec, shape));
 }
 
 void DecodeShape::validate() const {
   constexpr int64_t kMostPositions = (int64_t(1) << 31) - 1;
   check(sequences >= 1, "decoder: {} sequences, expected at least 1", sequences);
   check(context >= 1, "decoder: a context of {} positions, expected at least 1", context);
+  check(rows >= 1, "decoder: {} rows in a call, expected at least 1", rows);
   check(context <= kMostPositions / sequences, "decoder: {} sequences of {} positions, expected at most {} in all",
         sequences, context, kMostPositions);
 }
 
 size_t state_bytes(const ModelSpec& spec, DecodeShape shape, const Device* device) {
-  double bytes = 0;  // a shape that was asked for may be larger than 64 bits can count
-  const double pages = double(shape.sequences) * double(shape.pages_per_sequence());
-  for (const StateSlot& s : state_slots(spec, {1, 1, shape.kv})) {  // one page
+  double bytes = 0;
+  const std::vector<PagePool> pools = pools_of(spec, shape);
+  for (const StateSlot& s : slots_of(spec, shape, pools)) {  // one page
     const DType stored = device ? device->storage(s.type.dtype) : s.type.dtype;
-    bytes +=
-        double(bytes_of(stored, s.type.count())) * (s.kind == StateSlot::Kind::paged ? pages : double(shape.sequences));
+    bytes += double(bytes_of(stored, s.type.count())) *
+             (s.kind == StateSlot::Kind::paged ? pages_for(pools[s.pool].window, shape) : double(shape.sequences));
   }
   return bytes < 0x1p62 ? size_t(bytes) : size_t(1) << 62;
 }
@@ -57,16 +106,33 @@ DecodeState::DecodeState(const ModelSpec& spec, const Device& device, DecodeShap
     : shape_(shape), store_(device) {
   shape.validate();
   lengths_.assign(size_t(shape.sequences), 0);
+  pools_ = page_pools(spec, shape);
   slots_ = state_slots(spec, shape);
   for (const StateSlot& s : slots_) store_.add(s.name, s.type);
-  table_.assign(size_t(shape.pages()), 0);
-  users_.assign(size_t(shape.pages()), 0);
-  for (int64_t p = shape.pages(); p-- > 0;) free_pages_.push_back(int32_t(p));
+  for (const PagePool& pool : pools_) {
+    Pages& p = pages_.emplace_back();
+    p.table.assign(size_t(shape.pages()), 0);
+    p.users.assign(size_t(pool.pages), 0);
+    p.first.assign(size_t(shape.sequences), 0);
+    for (int64_t i = pool.pages; i-- > 0;) p.free.push_back(int32_t(i));
+  }
 }
 
 int64_t DecodeState::length(int sequence) const {
   check(sequence >= 0 && sequence < sequences(), "decoder: sequence {} of {}", sequence, sequences());
   return lengths_[size_t(sequence)];
+}
+
+int32_t DecodeState::Pages::take() {
+  if (free.empty()) fail_internal("decoder: no page is free");
+  const int32_t p = free.back();
+  free.pop_back();
+  users[size_t(p)] = 1;
+  return p;
+}
+
+void DecodeState::Pages::give_back(int32_t page) {
+  if (--users[size_t(page)] == 0) free.push_back(page);
 }
 
 int64_t DecodeState::extend(int sequence, int64_t rows) {
@@ -75,31 +141,29 @@ int64_t DecodeState::extend(int sequence, int64_t rows) {
   check(rows <= context() - first,
         "context: sequence {} holds {} positions, {} more do not fit into {}; use a larger --ctx", sequence, first,
         rows, context());
+  const bool windows = std::any_of(pools_.begin(), pools_.end(), [](const PagePool& p) { return p.window > 0; });
+  check(!windows || rows <= shape_.rows - added_,
+        "decoder: {} positions after {} in one call, but layers with a window were planned for {}", rows, added_,
+        shape_.rows);
+  added_ += rows;
   const int64_t had = pages_of(sequence);
-  if (rows > 0 && first % kPagePositions != 0) {  // goes on in a page; others may hold it, too
-    int32_t& last = page(sequence, had - 1);
-    if (users_[size_t(last)] > 1) {
-      const int32_t own = take_page();
-      copy_page(last, own);
-      --users_[size_t(last)];
-      last = own;
-    }
-  }
   lengths_[size_t(sequence)] += rows;
-  for (int64_t p = had; p < pages_of(sequence); ++p) page(sequence, p) = take_page();
+  for (size_t pool = 0; pool < pools_.size(); ++pool) {
+    if (rows > 0 && first % kPage != 0) own_page(pool, page(pool, sequence, had - 1));
+    for (int64_t p = had; p < pages_of(sequence); ++p) page(pool, sequence, p) = pages_[pool].take();
+  }
   return first;
 }
 
-int32_t DecodeState::take_page() {
-  const int32_t p = free_pages_.back();
-  free_pages_.pop_back();
-  users_[size_t(p)] = 1;
-  return p;
-}
-
-void DecodeState::copy_page(int32_t from, int32_t to) {
+// A sequence goes on in this page. Others may hold it, too.
+void DecodeState::own_page(size_t pool, int32_t& entry) {
+  Pages& pages = pages_[pool];
+  if (pages.users[size_t(entry)] == 1) return;
+  const int32_t own = pages.take();
   for (const StateSlot& slot : slots_)
-    if (slot.kind == StateSlot::Kind::paged) copy_item(slot, from, to);
+    if (slot.kind == StateSlot::Kind::paged && slot.pool == pool) copy_item(slot, entry, own);
+  pages.give_back(entry);
+  entry = own;
 }
 
 void DecodeState::reset(int sequence) { truncate(sequence, 0); }
@@ -107,10 +171,35 @@ void DecodeState::reset(int sequence) { truncate(sequence, 0); }
 void DecodeState::truncate(int sequence, int64_t length_wanted) {
   check(length_wanted >= 0 && length_wanted <= length(sequence),
         "decoder: sequence {} has {} positions, cannot be cut to {}", sequence, length(sequence), length_wanted);
+  check(length_wanted == 0 || length_wanted >= shortest(sequence),
+        "decoder: sequence {} cannot be cut to {} positions: layers with a window need {} or more, or 0", sequence,
+        length_wanted, shortest(sequence));
   const int64_t had = pages_of(sequence);
   lengths_[size_t(sequence)] = length_wanted;
-  for (int64_t p = had; p-- > pages_of(sequence);)
-    if (--users_[size_t(page(sequence, p))] == 0) free_pages_.push_back(page(sequence, p));
+  for (size_t pool = 0; pool < pools_.size(); ++pool) {
+    int64_t& first = pages_[pool].first[size_t(sequence)];
+    for (int64_t p = had; p-- > std::max(first, pages_of(sequence));) pages_[pool].give_back(page(pool, sequence, p));
+    if (length_wanted == 0) first = 0;
+  }
+}
+
+int64_t DecodeState::shortest(int sequence) const {
+  int64_t least = 0;
+  check(sequence >= 0 && sequence < sequences(), "decoder: sequence {} of {}", sequence, sequences());
+  for (size_t pool = 0; pool < pools_.size(); ++pool)
+    if (const int64_t first = pages_[pool].first[size_t(sequence)]; first > 0)
+      least = std::max(least, first * kPage + pools_[pool].window - 1);
+  return least;
+}
+
+void DecodeState::slide() {
+  added_ = 0;
+  for (size_t pool = 0; pool < pools_.size(); ++pool)
+    for (int s = 0; s < sequences(); ++s) {
+      int64_t& first = pages_[pool].first[size_t(s)];
+      for (; first < first_page(pools_[pool].window, length(s) - 1); ++first)
+        pages_[pool].give_back(page(pool, s, first));
+    }
 }
 
 void DecodeState::fork(int from, int to) {
@@ -119,9 +208,13 @@ void DecodeState::fork(int from, int to) {
         sequences(), to);
   reset(to);
   lengths_[size_t(to)] = length(from);
-  for (int64_t p = 0; p < pages_of(to); ++p) {
-    page(to, p) = page(from, p);
-    ++users_[size_t(page(to, p))];
+  for (size_t pool = 0; pool < pools_.size(); ++pool) {
+    Pages& pages = pages_[pool];
+    pages.first[size_t(to)] = pages.first[size_t(from)];
+    for (int64_t p = pages.first[size_t(to)]; p < pages_of(to); ++p) {
+      page(pool, to, p) = page(pool, from, p);
+      ++pages.users[size_t(page(pool, to, p))];
+    }
   }
   for (const StateSlot& slot : slots_)
     if (slot.kind == StateSlot::Kind::per_sequence) copy_item(slot, from, to);
@@ -157,7 +250,8 @@ StateSnapshot DecodeState::snapshot(int sequence) const {
     if (slot.kind == StateSlot::Kind::per_sequence)
       append(sequence);
     else
-      for (int64_t p = 0; p < pages_of(sequence); ++p) append(page(sequence, p));
+      for (int64_t p = first_page(pools_[slot.pool].window, s.length); p < pages_of(sequence); ++p)
+        append(page(slot.pool, sequence, p));
   }
   return s;
 }
@@ -165,15 +259,19 @@ StateSnapshot DecodeState::snapshot(int sequence) const {
 void DecodeState::restore(int sequence, const StateSnapshot& s) {
   bool fits =
       s.slots.size() == slots_.size() && s.types.size() == slots_.size() && s.length >= 0 && s.length <= context();
+  const int64_t end = (s.length + kPage - 1) / kPage;
+  const auto first_of = [&](size_t pool) { return first_page(pools_[pool].window, s.length); };
   for (size_t i = 0; fits && i < slots_.size(); ++i) {
-    const bool single = slots_[i].kind == StateSlot::Kind::per_sequence;
-    const int64_t items = single ? 1 : (s.length + kPagePositions - 1) / kPagePositions;
+    const int64_t items = slots_[i].kind == StateSlot::Kind::per_sequence ? 1 : end - first_of(slots_[i].pool);
     fits = s.types[i] == item_type(slots_[i]) && s.slots[i].size() == item_bytes(slots_[i]) * size_t(items);
   }
-  check(fits,
-        "decoder: the snapshot was taken from a state of other dimensions or types");  // before anything is changed
+  check(fits, "decoder: the snapshot was taken from a state of other dimensions or types");  // before anything changes
   reset(sequence);
-  extend(sequence, s.length);
+  lengths_[size_t(sequence)] = s.length;
+  for (size_t pool = 0; pool < pools_.size(); ++pool) {
+    const int64_t first = pages_[pool].first[size_t(sequence)] = first_of(pool);
+    for (int64_t p = first; p < end; ++p) page(pool, sequence, p) = pages_[pool].take();
+  }
   for (size_t i = 0; i < slots_.size(); ++i) {
     size_t at = 0;
     const auto take = [&](int64_t index) {
@@ -183,7 +281,7 @@ void DecodeState::restore(int sequence, const StateSnapshot& s) {
     if (slots_[i].kind == StateSlot::Kind::per_sequence)
       take(sequence);
     else
-      for (int64_t p = 0; p < pages_of(sequence); ++p) take(page(sequence, p));
+      for (int64_t p = first_of(slots_[i].pool); p < end; ++p) take(page(slots_[i].pool, sequence, p));
   }
 }
 

@@ -7,8 +7,8 @@ Value Attention::operator()(Value x, LayerState& state, const Context& ctx) cons
   const Value queries = q(x, ctx.batch), keys = k(x, ctx.batch), values = v(x, ctx.batch);
   Value o;
   if (state.kv) {
-    state.kv = kv_append(*state.kv, keys, values, sequence, position, ctx.page_table);
-    o = attention_paged(queries, *state.kv, sequence, position, ctx.page_table, attrs);
+    state.kv = kv_append(*state.kv, keys, values, sequence, position, state.page_table);
+    o = attention_paged(queries, *state.kv, sequence, position, state.page_table, attrs);
   } else {
     o = attention(queries, keys, values, sequence, position, attrs);
   }

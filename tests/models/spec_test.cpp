@@ -188,8 +188,7 @@ TEST(Transformer, HasAStateForEachLayerOrNone) {
   const Transformer transformer(m, Weights(g, [](const std::string&) { return DType::f32; }), 8);
   const TensorType rows{DType::i32, {3}, 0};
   const Value tokens = g.input("tokens", rows, m.vocab);
-  const nn::Context ctx{.batch = {.sequence = g.input("sequence", rows), .position = g.input("position", rows, 8)},
-                        .page_table = {}};
+  const nn::Context ctx{.batch = {.sequence = g.input("sequence", rows), .position = g.input("position", rows, 8)}};
   std::vector<nn::LayerState> states(3);
   EXPECT_EQ(testing::error_of([&] { transformer(tokens, ctx, states); }),
             "transformer: 3 states for 4 layers; give one for each, or none");

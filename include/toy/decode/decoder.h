@@ -42,7 +42,8 @@ class Decoder {
 
   /// Appends each row's token to its sequence (rows of one sequence are consecutive, in order) and computes the logits
   /// asked for. Throws Error{bad_input} for a token outside the vocabulary or a context overrun; nothing has changed
-  /// then.
+  /// then. After an error of the computation, positions that it added do not count. A sequence whose rows were computed
+  /// in several pieces of max_rows is empty then, where a window has moved on.
   void decode(std::span<const DecodeRow> rows);
   /// Logits [V] of the i-th row of the last call that asked for them.
   std::span<const float> logits(size_t i) const;

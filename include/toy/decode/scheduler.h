@@ -53,8 +53,9 @@ struct GenerateRequest {
 /// Shares the sequences of a decoder among requests, in the order in which they were added. Every call of the decoder
 /// carries one token of each text that is being written and pieces of prompts that wait to be read.
 /// A prefix of 64 tokens or more that two prompts share is computed once: a request waits until the other has read it
-/// and then shares its pages. Finished texts share theirs, too, until their sequence is reused. A result has the same
-/// bits whatever other requests there are.
+/// and then shares its pages. Finished texts share theirs, too, until their sequence is reused. Where layers have a
+/// window, a prefix can be shared right after it was computed, by requests that wait for it, and not later. A result
+/// has the same bits whatever other requests there are.
 class Scheduler {
  public:
   /// Uses these sequences of the decoder. The first request of a sequence continues what it holds; it is cleared

@@ -17,17 +17,29 @@ struct DecodeShape {
   int sequences = 1;
   int64_t context = 0;
   DType kv = DType::f32;  ///< of keys and values: f32, f16 or q8_0
+  int64_t rows = 256;     ///< positions that one call adds to all sequences together, where layers have a window
   int64_t pages_per_sequence() const { return context / kPagePositions + (context % kPagePositions > 0 ? 1 : 0); }
   int64_t pages() const { return sequences * pages_per_sequence(); }
   /// Throws Error{bad_input} unless there are 1 to 2^31 - 1 positions in all.
   void validate() const;
 };
 
+/// Pages of layers that keep equally much of a sequence: all of it, or the same window.
+struct PagePool {
+  int64_t window = 0;  ///< 0: all positions
+  int64_t pages = 0;   ///< enough for all sequences and any calls
+  /// The graph's input for the table of its pages, i32[S,G].
+  std::string table() const { return window == 0 ? "page_table" : "page_table." + std::to_string(window); }
+};
+/// The pools of a model, in the order of their first layers. A window that no sequence outgrows keeps all positions.
+std::vector<PagePool> page_pools(const ModelSpec& spec, const DecodeShape& shape);
+
 /// One tensor of state. Dimension 0 counts pages (`paged`: shared out to sequences as they grow) or sequences.
 struct StateSlot {
   enum class Kind { paged, per_sequence } kind = Kind::paged;
   std::string name;
   TensorType type;
+  size_t pool = 0;  ///< where it is paged: the index in page_pools()
 };
 
 /// The type of keys and values where nobody chooses one: f32 for a model whose tensors are all f32, else f16.
@@ -47,7 +59,8 @@ struct StateSnapshot {
   std::vector<std::vector<std::byte>> slots;
 };
 
-/// The state of up to `sequences` sequences of up to `context` positions each.
+/// The state of up to `sequences` sequences of up to `context` positions each. Layers with a window keep it, and one
+/// position more, of each sequence; slide() returns the pages before.
 class DecodeState {
  public:
   /// Throws as DecodeShape::validate(), and Error{failure} naming the size when there is not enough memory.
@@ -58,12 +71,20 @@ class DecodeState {
   int64_t context() const { return shape_.context; }
   /// Positions that a sequence holds. Here and below, a sequence that is not there throws Error{bad_input}.
   int64_t length(int sequence) const;
-  /// Makes room for `rows` more positions and returns the first of them. Throws Error{bad_input} on a context overrun.
+  /// Makes room for `rows` more positions and returns the first of them. Throws Error{bad_input} on a context overrun,
+  /// and where layers have a window for more than DecodeShape::rows in all since the last slide().
   int64_t extend(int sequence, int64_t rows);
   /// Forgets a sequence: pages that no other sequence shares are free again.
   void reset(int sequence);
-  /// Forgets positions from `length` on (a failed or speculative continuation).
+  /// Forgets positions from `length` on (a failed or speculative continuation). Throws Error{bad_input} where layers
+  /// have forgotten what the next row would see: `length` is neither 0 nor at least shortest().
   void truncate(int sequence, int64_t length);
+  /// The least length above 0 to which a sequence can be cut: without windows 0; with them what slide() found, less
+  /// one position, or less.
+  int64_t shortest(int sequence) const;
+  /// Returns the pages that no later row of any sequence sees, if no more than one position is taken back. For the
+  /// beginning of a call.
+  void slide();
   /// `to` becomes what `from` holds, and they are independent from there. Pages are shared, not copied; a page that is
   /// not full is copied when one of its sequences continues. There is always a page for that: sharing saves one.
   void fork(int from, int to);
@@ -72,32 +93,45 @@ class DecodeState {
   /// The sequence becomes what the snapshot holds. Throws if it was taken from a state of other dimensions or types.
   void restore(int sequence, const StateSnapshot& snapshot);
 
-  /// i32[S,G], row-major: pages of each sequence.
-  std::span<const int32_t> page_table() const { return table_; }
+  const std::vector<PagePool>& pools() const { return pools_; }
+  /// i32[S,G], row-major: the pages of each sequence in a pool. Entries of pages that are not held mean nothing.
+  std::span<const int32_t> page_table(size_t pool) const { return pages_[pool].table; }
   const ParamStore& slots() const { return store_; }
   const std::vector<StateSlot>& slot_list() const { return slots_; }
   size_t bytes() const { return store_.bytes(); }
-  /// Pages that no sequence holds.
-  int64_t free_pages() const { return int64_t(free_pages_.size()); }
+  /// Pages of a pool that no sequence holds.
+  int64_t free_pages(size_t pool = 0) const { return int64_t(pages_[pool].free.size()); }
 
  private:
+  // Pages of one pool. A sequence holds those from `first` to the one of its last position.
+  struct Pages {
+    std::vector<int32_t> table, free;
+    std::vector<int32_t> users;  // sequences that hold a page
+    std::vector<int64_t> first;  // of each sequence
+    int32_t take();
+    void give_back(int32_t page);
+  };
   int64_t pages_of(int sequence) const { return (length(sequence) + kPagePositions - 1) / kPagePositions; }
-  int32_t take_page();
-  void copy_page(int32_t from, int32_t to);
+  void own_page(size_t pool, int32_t& entry);
   // Item `index` of dimension 0 of a slot: a page, or a sequence.
   Place item(const StateSlot& slot, int64_t index) const;
   static TensorType item_type(const StateSlot& slot);
   size_t item_bytes(const StateSlot& slot) const;
   void copy_item(const StateSlot& slot, int64_t from, int64_t to);
-  /// Entry of the page table for page p of a sequence.
-  int32_t& page(int sequence, int64_t p) { return table_[size_t(sequence * shape_.pages_per_sequence() + p)]; }
-  int32_t page(int sequence, int64_t p) const { return table_[size_t(sequence * shape_.pages_per_sequence() + p)]; }
+  /// Entry of a pool's table for page p of a sequence.
+  int32_t& page(size_t pool, int sequence, int64_t p) {
+    return pages_[pool].table[size_t(sequence * shape_.pages_per_sequence() + p)];
+  }
+  int32_t page(size_t pool, int sequence, int64_t p) const {
+    return pages_[pool].table[size_t(sequence * shape_.pages_per_sequence() + p)];
+  }
   DecodeShape shape_;
+  std::vector<PagePool> pools_;
   std::vector<StateSlot> slots_;
   ParamStore store_;
   std::vector<int64_t> lengths_;
-  std::vector<int32_t> table_, free_pages_;
-  std::vector<int32_t> users_;  // sequences that hold a page
+  std::vector<Pages> pages_;  // of each pool
+  int64_t added_ = 0;         // positions since slide()
 };
 
 }  // namespace toy

@@ -11,12 +11,12 @@ namespace toy::nn {
 /// holds complete sequences. A layer replaces what it updates.
 struct LayerState {
   std::optional<KvPages> kv;  ///< attention: pages of keys and values
+  Value page_table = {};      ///< i32[S,G]: which of them each sequence has
 };
 
 /// What all layers of one graph share.
 struct Context {
   Batch batch;
-  Value page_table = {};  ///< i32[S,G]: the pages of each sequence; absent in training
   Dropout dropout = {};   ///< of the embedding's output, the mixers' and the ffns'; only in training
 };
 
