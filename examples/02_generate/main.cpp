@@ -55,7 +55,7 @@ int run(const char* path) {
   for (const uint64_t seed : {1, 2, 3}) {
     auto shown = std::make_shared<TextStream>(*model.tokenizer, prompt);
     scheduler.add({.prompt = prompt,
-                   .eos = model.tokenizer->eos(),
+                   .eos = model.tokenizer->end_of_generation(),
                    .options = {.max_tokens = kTokens, .sampler = {.temperature = 0.8, .top_p = 0.95, .seed = seed}},
                    .on_token = {},
                    .on_done = [&finished, shown, seed, &beginning](const Generated& g) {

@@ -67,7 +67,7 @@ struct Infer : Command {
     begin_group(app, "Output");
     add_option(app, "-n,--n", g.max_tokens, "Tokens to generate (default: 128, or as many as fit)", at_least(0));
     add_text_option(app, "--stop", stops, "End the text before this string");
-    app.add_flag("--ignore-eos", g.ignore_eos, "Continue after the end-of-sequence token");
+    app.add_flag("--ignore-eos", g.ignore_eos, "Continue after a token that ends a text");
     app.add_flag("--json", json, "Print one JSON object per prompt: ids, text, logprobs, finish_reason, ...");
     add_option(app, "--top-logprobs", g.top_logprobs, "With --json, also print the N best tokens at each position",
                at_least(0));
@@ -188,7 +188,7 @@ struct Infer : Command {
     for (size_t i = 0; i < ids.size(); ++i) {
       if (t) streams[i].emplace(*t, ids[i], stops);
       GenerateRequest r{.prompt = ids[i], .eos = {}, .options = g, .on_token = {}, .on_done = {}};
-      if (t) r.eos = t->eos();
+      if (t) r.eos = t->end_of_generation();
       r.options.max_tokens = n[i];
       r.on_token = [&, i](const GeneratedToken& token) {
         const int32_t id = token.chosen.id;

@@ -21,7 +21,7 @@ std::string generate(Device& device, const Model& model, std::string_view prompt
       device, model,
       {.context = tokens + std::min(options.max_tokens, room - tokens), .max_rows = std::min<int64_t>(tokens, 256)});
   std::string text;
-  generate(decoder, 0, ids, model.tokenizer->eos(), options, [&](const GeneratedToken& t) {
+  generate(decoder, 0, ids, model.tokenizer->end_of_generation(), options, [&](const GeneratedToken& t) {
     text += stream.push(t.chosen.id);
     return !stream.stopped();
   });
@@ -29,12 +29,12 @@ std::string generate(Device& device, const Model& model, std::string_view prompt
 }
 
 std::vector<GeneratedToken> generate(Decoder& decoder, int sequence, std::span<const int32_t> prompt,
-                                     std::optional<int32_t> eos, const GenerateOptions& options,
+                                     std::span<const int32_t> eos, const GenerateOptions& options,
                                      const std::function<bool(const GeneratedToken&)>& on_token) {
   std::vector<GeneratedToken> result;
   Scheduler scheduler(decoder, {sequence});
   scheduler.add({.prompt = {prompt.begin(), prompt.end()},
-                 .eos = eos,
+                 .eos = {eos.begin(), eos.end()},
                  .options = options,
                  .on_token = on_token,
                  .on_done = [&](const Generated& g) { result = g.tokens; }});

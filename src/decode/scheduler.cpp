@@ -185,7 +185,7 @@ void Scheduler::accept(Slot& slot, std::span<const float> logits) {
   std::optional<FinishReason> reason;
   if (!go_on)
     reason = FinishReason::stopped;
-  else if (job.request.eos && id == *job.request.eos && !o.ignore_eos)
+  else if (!o.ignore_eos && std::ranges::find(job.request.eos, id) != job.request.eos.end())
     reason = FinishReason::eos;
   else if (int64_t(tokens.size()) >= o.max_tokens || decoder_.state().length(slot.sequence) >= decoder_.context())
     reason = FinishReason::length;

@@ -42,10 +42,13 @@ std::string StopFilter::finish() {
 }
 
 TextStream::TextStream(const Tokenizer& tokenizer, std::span<const int32_t> prompt, std::vector<std::string> stops)
-    : tokenizer_(tokenizer), begun_(!tokenizer.decode(prompt).empty()), stop_(std::move(stops)) {}
+    : tokenizer_(tokenizer),
+      ends_(tokenizer.end_of_generation()),
+      begun_(!tokenizer.decode(prompt).empty()),
+      stop_(std::move(stops)) {}
 
 std::string TextStream::push(int32_t id) {
-  if (tokenizer_.eos() && id == *tokenizer_.eos()) return {};
+  if (std::ranges::find(ends_, id) != ends_.end()) return {};
   const std::string bytes = begun_ ? tokenizer_.token_bytes(id) : tokenizer_.decode(std::span(&id, 1));
   begun_ = begun_ || !bytes.empty();
   return characters_.push(stop_.push(bytes));

@@ -168,7 +168,8 @@ std::string Validator::sample(int64_t tokens) {
   std::vector<int32_t> ids = data_.validation_start(std::min<size_t>(8, size_t(decoder_->context() / 2)));
   GenerateOptions g{.max_tokens = std::min(tokens, decoder_->context() - int64_t(ids.size())),
                     .sampler = {.temperature = 0.8, .seed = o_.seed + uint64_t(state_.step)}};
-  for (const GeneratedToken& t : generate(*decoder_, 0, std::vector<int32_t>(ids), model_.tokenizer->eos(), g))
+  for (const GeneratedToken& t :
+       generate(*decoder_, 0, std::vector<int32_t>(ids), model_.tokenizer->end_of_generation(), g))
     ids.push_back(t.chosen.id);
   return model_.tokenizer->decode(ids);
 }

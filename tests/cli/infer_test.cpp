@@ -33,6 +33,32 @@ TEST_F(CliInfer, PromptsFromArgumentFileAndStandardInput) {
   EXPECT_EQ(toy(infer + "--prompts " + marked).out, several.out);
 }
 
+// --exact and --kv, and what JSON says was used: of a model whose weights are q8_0.
+TEST_F(CliInfer, PrecisionIsChosenAndReported) {
+  const std::string dir(TOY_GOLDEN), quantized = dir.substr(0, dir.rfind('/')) + "/llama_q8_0.model.gguf";
+  const auto run = [&](const std::string& command, const std::string& options) {
+    const Result r = toy(command + " " + quantized + " " + options);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return r.code == 0 ? json::parse(r.out) : json();
+  };
+  const std::string infer = "--prompt-ids 1,2,3 --n 4 --json --top-logprobs 5 ";
+  const json usual = run("infer", infer), exact = run("infer", infer + "--exact --kv f32");
+  EXPECT_EQ(usual.at("products"), "q8_0");
+  EXPECT_EQ(usual.at("kv"), "f16");
+  EXPECT_EQ(exact.at("products"), "exact");
+  EXPECT_EQ(exact.at("kv"), "f32");
+  EXPECT_EQ(exact.at("top_logprobs").at(3).size(), 5u);
+  EXPECT_NE(usual.at("logprobs"), exact.at("logprobs"));
+  EXPECT_NE(run("infer", infer + "--exact").at("logprobs"), exact.at("logprobs"));
+  const json bench = run("bench infer", "--prompt 20 --decode 3 --parallel 2 --repeat 1 --kv f32 --exact --json");
+  EXPECT_EQ(bench.at("products"), "exact");
+  EXPECT_EQ(bench.at("kv"), "f32");
+  const json half = run("bench infer", "--prompt 20 --decode 3 --parallel 2 --repeat 1 --json");
+  EXPECT_EQ(half.at("kv"), "f16");
+  EXPECT_EQ(2 * half.at("cache_bytes").get<int64_t>(), bench.at("cache_bytes").get<int64_t>());
+  EXPECT_EQ(toy("infer " + quantized + " --prompt-ids 1 --kv q4_0").code, 2);
+}
+
 TEST_F(CliInfer, SeveralPromptsAreWhatEachIsAlone) {
   const std::string m = model(), sampled = " --temperature 1 --min-p 0.01 --repeat-penalty 1.1 --seed 5 --json ";
   const std::vector<std::string> texts{"the cat sat on mat number 12 and", "a", "the", "mat"};

@@ -16,19 +16,18 @@ TEST(Generate, StopsWhenAskedAndAtTheEnd) {
   const Model model = random_model(model_spec("tiny"), *device, 1);
   Decoder d(*device, model, {.context = 64});
   const std::vector<int32_t> prompt{1, 2, 3};
-  const auto all = generate(d, 0, prompt, std::nullopt, {.max_tokens = 10});
+  const auto all = generate(d, 0, prompt, {}, {.max_tokens = 10});
   ASSERT_EQ(all.size(), 10u);
   d.state().reset(0);
   int seen = 0;
-  EXPECT_EQ(generate(d, 0, prompt, std::nullopt, {.max_tokens = 10}, [&](const GeneratedToken&) { return ++seen < 4; })
-                .size(),
+  EXPECT_EQ(generate(d, 0, prompt, {}, {.max_tokens = 10}, [&](const GeneratedToken&) { return ++seen < 4; }).size(),
             4u);
   d.state().reset(0);
   const int32_t stop = all[5].chosen.id;
-  const auto cut = generate(d, 0, prompt, stop, {.max_tokens = 10});
+  const auto cut = generate(d, 0, prompt, std::vector{stop}, {.max_tokens = 10});
   EXPECT_EQ(cut.back().chosen.id, stop);
   EXPECT_LE(cut.size(), 6u);
-  EXPECT_THROW(generate(d, 0, {}, std::nullopt, {}), Error);
+  EXPECT_THROW(generate(d, 0, {}, std::vector<int32_t>{}, {}), Error);
 }
 
 // Text to text is the same tokens as by hand, and ends where it should.
@@ -80,7 +79,8 @@ TEST_P(SharedStories, GreedyTextIsThePublishedOne) {
   const Model model = load_model(path, *device);
   Decoder d(*device, model, {.context = 256});
   std::vector<int32_t> ids{1};
-  for (const auto& t : generate(d, 0, std::vector<int32_t>{1}, model.tokenizer->eos(), {.max_tokens = 200}))
+  for (const auto& t :
+       generate(d, 0, std::vector<int32_t>{1}, model.tokenizer->end_of_generation(), {.max_tokens = 200}))
     ids.push_back(t.chosen.id);
   const std::vector<int32_t> first(ids.begin() + 1, ids.begin() + 17);
   EXPECT_EQ(first,

@@ -26,7 +26,7 @@ ModelSpec small_spec() {
 struct Case {
   std::vector<int32_t> prompt;
   GenerateOptions options;
-  std::optional<int32_t> eos;
+  std::vector<int32_t> eos;
   size_t stop_after = 0;  // on_token says stop after so many; 0: never
 };
 
@@ -44,7 +44,7 @@ std::vector<Case> cases() {
     c.options.top_logprobs = 2;
     if (i % 3) c.options.sampler = {.temperature = 1.2, .top_k = 40, .top_p = 0.95, .min_p = 0.01, .seed = 9};
     if (i % 4 == 1) c.options.sampler.repeat_penalty = 1.3, c.options.sampler.frequency_penalty = 0.2;
-    if (i % 5 == 2) c.eos = int32_t(below(61));
+    if (i % 5 == 2) c.eos = {int32_t(below(61)), int32_t(below(61))};
     if (i % 6 == 4) c.stop_after = 3;
     list.push_back(c);
   }
@@ -105,6 +105,28 @@ TEST_F(SchedulerTest, AloneAndTogetherAreTheSameBits) {
     }
 }
 
+// Each of several tokens ends a text, where it is chosen first; ignore_eos continues.
+TEST_F(SchedulerTest, SeveralTokensEndAText) {
+  const std::vector<int32_t> prompt{1, 2, 3};
+  Decoder d(*device_, model_, {});
+  const auto texts = [&](std::vector<int32_t> eos, bool ignore) {
+    d.state().reset(0);
+    std::vector<int32_t> ids;
+    for (const auto& t : generate(d, 0, prompt, eos,
+                                  {.max_tokens = 12, .sampler = {.temperature = 2, .seed = 4}, .ignore_eos = ignore}))
+      ids.push_back(t.chosen.id);
+    return ids;
+  };
+  const std::vector<int32_t> whole = texts({}, false);
+  ASSERT_EQ(whole.size(), 12u);
+  for (const size_t last : {size_t(3), size_t(7)}) {
+    const std::vector<int32_t> eos{whole[last], whole[9]};
+    const auto first = std::find_first_of(whole.begin(), whole.end(), eos.begin(), eos.end());
+    EXPECT_EQ(texts(eos, false), std::vector<int32_t>(whole.begin(), first + 1));
+    EXPECT_EQ(texts(eos, true), whole);
+  }
+}
+
 // A callback that throws ends its own step with its error, and costs no text a token.
 TEST_F(SchedulerTest, AThrowingCallbackLeavesTheOthersAlone) {
   const std::vector<Case> list = cases();
@@ -116,7 +138,7 @@ TEST_F(SchedulerTest, AThrowingCallbackLeavesTheOthersAlone) {
     int thrown = 0;
     for (const size_t i : used) {
       Case c = list[i];
-      c.options.max_tokens = 9, c.stop_after = 0, c.eos.reset();
+      c.options.max_tokens = 9, c.stop_after = 0, c.eos.clear();
       s.add({.prompt = c.prompt,
              .eos = c.eos,
              .options = c.options,
@@ -137,7 +159,7 @@ TEST_F(SchedulerTest, AThrowingCallbackLeavesTheOthersAlone) {
     EXPECT_EQ(errors, 1);
     for (const size_t i : used) {
       Case c = list[i];
-      c.options.max_tokens = 9, c.stop_after = 0, c.eos.reset();
+      c.options.max_tokens = 9, c.stop_after = 0, c.eos.clear();
       expect_same(results[i].tokens, alone(c), i);
     }
   }
@@ -242,7 +264,7 @@ TEST_F(SchedulerTest, EveryEndHasItsReason) {
         EXPECT_EQ(int64_t(tokens.size()), list[i].options.max_tokens) << i;
         break;
       case FinishReason::eos:
-        EXPECT_EQ(tokens.back().chosen.id, list[i].eos) << i;
+        EXPECT_NE(std::ranges::find(list[i].eos, tokens.back().chosen.id), list[i].eos.end()) << i;
         break;
       case FinishReason::stopped:
         EXPECT_EQ(tokens.size(), list[i].stop_after) << i;

@@ -4,7 +4,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "toy/decode/decoder.h"
@@ -17,7 +16,7 @@ struct GenerateOptions {
   int64_t max_tokens = 128;
   SamplerOptions sampler;
   int top_logprobs = 0;     ///< the K best at each position
-  bool ignore_eos = false;  ///< continue after the end-of-sequence token
+  bool ignore_eos = false;  ///< continue after a token that ends a text
 };
 
 /// One token of a generated text.
@@ -29,7 +28,7 @@ struct GeneratedToken {
 /// Why a text ended.
 enum class FinishReason {
   length,   ///< max_tokens, or the context is full
-  eos,      ///< the end-of-sequence token, which is the last of the result
+  eos,      ///< one of GenerateRequest::eos, which is the last of the result
   stopped,  ///< on_token said so
 };
 
@@ -42,7 +41,7 @@ struct Generated {
 /// One prompt and what is wanted of it.
 struct GenerateRequest {
   std::vector<int32_t> prompt;
-  std::optional<int32_t> eos;
+  std::vector<int32_t> eos;  ///< tokens that end the text: Tokenizer::end_of_generation()
   GenerateOptions options;
   /// Sees each token as it comes; returning false ends the text with that token.
   std::function<bool(const GeneratedToken&)> on_token;

@@ -30,8 +30,8 @@ class StopFilter {
 };
 
 /// The text of generated tokens: begins as the prompt ends (where a tokenizer puts a space in front of a text, the
-/// first token of a text loses it), never ends inside a character, and ends before a stop string. The end-of-sequence
-/// token has no text.
+/// first token of a text loses it), never ends inside a character, and ends before a stop string. Tokens that
+/// end a text have none.
 class TextStream {
  public:
   /// `tokenizer` must outlive the stream; `prompt` decides how the text begins; `stops` as for StopFilter.
@@ -44,6 +44,7 @@ class TextStream {
 
  private:
   const Tokenizer& tokenizer_;
+  std::vector<int32_t> ends_;
   bool begun_;
   StopFilter stop_;
   Utf8Stream characters_;
