@@ -52,11 +52,9 @@ gguf::Imatrix measure_importance(Device& device, const Model& model, std::span<c
   Graph g;
   const TensorType ids{DType::i32, {n}, 0};
   const Value inputs = g.input("tokens", ids, model.spec.vocab);
-  const nn::Context ctx{.batch = {.sequence = g.input("sequence", ids), .position = g.input("position", ids, n)},
-                        .rope = make_rope(g, model.spec, n),
-                        .page_table = {}};
+  const nn::Context ctx{.batch = {.sequence = g.input("sequence", ids), .position = g.input("position", ids, n)}};
   const Weights weights = model.weights(g);
-  const Transformer transformer(model.spec, weights);
+  const Transformer transformer(model.spec, weights, n);
   transformer.logits(transformer(inputs, ctx));
   const Taps t = find_taps(g, weights.declared());
   auto plan = std::make_shared<const Plan>(compile(g, t.outputs, {}, device));

@@ -72,9 +72,8 @@ TEST_F(WindowedModel, TheBitsOfTrainingsForward) {
   const TensorType rows{DType::i32, {int64_t(ids_.size())}, 0};
   const Value in = g.input("tokens", rows, kVocab);
   const nn::Context ctx{
-      .batch = {.sequence = g.input("sequence", rows), .position = g.input("position", rows, kContext)},
-      .rope = make_rope(g, model_.spec, kContext)};
-  const Transformer model(model_.spec, Weights(g, [](const std::string&) { return DType::f32; }));
+      .batch = {.sequence = g.input("sequence", rows), .position = g.input("position", rows, kContext)}};
+  const Transformer model(model_.spec, Weights(g, [](const std::string&) { return DType::f32; }), kContext);
   const std::vector<Value> logits{model.logits(model(in, ctx))};
   Session session(*device_, std::make_shared<const Plan>(compile(g, logits, {}, *device_)), {model_.params.get()});
   std::vector<int32_t> position(ids_.size());

@@ -167,6 +167,7 @@ class Family:
         config = dict(vocab_size=self.V, hidden_size=self.D, intermediate_size=self.F, num_hidden_layers=self.L,
                       num_attention_heads=self.H, num_key_value_heads=self.K, head_dim=self.P, rms_norm_eps=EPS,
                       max_position_embeddings=CONTEXT, tie_word_embeddings=self.tied, attn_implementation="eager",
+                      experts_implementation="eager",  # the other one cannot compute in f64
                       rope_parameters={"rope_type": "default", "rope_theta": BASE}, pad_token_id=0)
         return make(**(config | self.config()))
 
