@@ -308,8 +308,8 @@ void check_xent(const XentCase& c, bool gradients, bool bf16 = false) {
     const auto report = run_kernel(
         bf16 ? cpu::linear_xent_bf16_kernel() : cpu::linear_xent_kernel(),
         {x.view(), w.view(), targets.view(), weight.view()},
-        {loss.view(), threads == 2 ? none : nll.view(), gradients ? dx.view() : none, gradients ? dw.view() : none}, {},
-        threads, {}, bf16 ? DType::bf16 : DType::f32);
+        {loss.view(), threads == 2 ? none : nll.view(), gradients ? dx.view() : none, gradients ? dw.view() : none},
+        LinearXentAttrs{}, threads, {}, bf16 ? DType::bf16 : DType::f32);
     EXPECT_FALSE(report);
     double magnitude = 0;
     for (size_t i = 0; i < size_t(rows); ++i) {
@@ -373,7 +373,7 @@ TEST(LinearXent, ExtremeLogitsAndNonFiniteRows) {
     weight[4] = 0;
     targets[5] = -1;
     run_kernel(cpu::linear_xent_kernel(), {x.view(), w.view(), targets.view(), weight.view()},
-               {loss.view(), nll.view(), dx.view(), View()}, {}, 2);
+               {loss.view(), nll.view(), dx.view(), View()}, LinearXentAttrs{}, 2);
     EXPECT_EQ(nll[0], 0);
     EXPECT_FLOAT_EQ(nll[1], 39e30f);
     EXPECT_TRUE(std::isnan(nll[2]) && std::isnan(dx[8]) && std::isnan(loss[0]));
@@ -396,7 +396,7 @@ TEST(LinearXent, ReportsTargetsOutOfRangeAndTakesNoRows) {
   targets[1] = 5;
   const std::vector<View> in{x.view(), w.view(), targets.view(), weight.view()};
   const std::vector<View> out{loss.view(), View(), View(), dw.view()};
-  const auto report = run_kernel(cpu::linear_xent_kernel(), in, out, {}, 2);
+  const auto report = run_kernel(cpu::linear_xent_kernel(), in, out, LinearXentAttrs{}, 2);
   ASSERT_TRUE(report);
   EXPECT_EQ(report->what, "linear_xent: row {} has target {}");
   EXPECT_EQ(report->index, 1);
@@ -405,7 +405,7 @@ TEST(LinearXent, ReportsTargetsOutOfRangeAndTakesNoRows) {
   for (size_t i = 0; i < dw.size(); ++i) dw[i] = 7;
   loss[0] = 7;
   run_kernel(cpu::linear_xent_kernel(), {x.first_rows(0), w.view(), targets.first_rows(0), weight.first_rows(0)}, out,
-             {}, 2, Planned{in, out});
+             LinearXentAttrs{}, 2, Planned{in, out});
   EXPECT_EQ(loss[0], 0);
   for (size_t i = 0; i < dw.size(); ++i) EXPECT_EQ(dw[i], 0);
 }

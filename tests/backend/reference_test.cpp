@@ -87,7 +87,7 @@ TEST(Reference, LinearXentGradient) {
   const Tensor loss(DType::f64, {}), nll(DType::f64, {N}), dx(DType::f64, {N, D}), dw(DType::f64, {V, D});
   const auto forward = [&] {
     run_kernel(reference::linear_xent_kernel(), {x.view, w.view, target.view, weight.view},
-               {loss.view, nll.view, dx.view, dw.view});
+               {loss.view, nll.view, dx.view, dw.view}, LinearXentAttrs{});
     return value_at(loss.view, 0);
   };
   const double expected = forward();

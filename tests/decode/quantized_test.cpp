@@ -70,7 +70,7 @@ class QuantizedDecoding : public ::testing::TestWithParam<Case> {
   Logits run(const std::string& path, const std::vector<size_t>& pieces, int threads, int others, bool exact) {
     const auto device = make_test_device(threads);
     const Model model = load_model(path, *device);
-    Decoder decoder(*device, model, {.sequences = 1 + others, .exact = exact});
+    Decoder decoder(*device, model, {.sequences = 1 + others, .kv = DType::f32, .exact = exact});
     const std::vector<int32_t> ids = testing::random_ids(140, kVocab, Philox(7, "a"));
     Logits logits;
     size_t at = 0;
