@@ -17,7 +17,7 @@ struct LayerState {
 /// What all layers of one graph share.
 struct Context {
   Batch batch;
-  Dropout dropout = {};   ///< of the embedding's output, the mixers' and the ffns'; only in training
+  Dropout dropout = {};  ///< of the embedding's output, the mixers' and the ffns'; only in training
 };
 
 /// Causal self-attention with grouped queries (Ainslie et al. 2023). x:[N,D] -> [N,D].
