@@ -54,6 +54,7 @@
 #include "toy/graph/recompute.h"
 #include "toy/graph/signature.h"
 #include "toy/graph/verify.h"
+#include "toy/hf/convert.h"
 #include "toy/models/family.h"
 #include "toy/models/metadata.h"
 #include "toy/models/model.h"

@@ -1,43 +1,123 @@
 // toy convert: a model in another form.
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
 #include "cli/command.h"
+#include "cli/console.h"
+#include "cli/interrupt.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "cli/rewrite.h"
+#include "toy/base/clock.h"
 #include "toy/base/error.h"
+#include "toy/base/memory.h"
+#include "toy/hf/convert.h"
 
 namespace toy::cli {
 namespace {
 
+// Ctrl-C between two tensors.
+struct Interrupted {};
+
+std::optional<DType> float_type(const std::string& name) {
+  for (const DTypeInfo& t : kDTypes)
+    if (t.name == name) return t.type;
+  return std::nullopt;
+}
+
 struct Convert : Command {
   Rewrite rewrite;
+  bool no_tokenizer = false;
   int threads = 0;
 
   void add(CLI::App& app) {
     rewrite.brief = true;
-    add_option(app, "in", rewrite.in, "Model to read: GGUF file, name in `toy list`, or a run", file_name())
+    add_option(app, "in", rewrite.in, "Model to read: Hugging Face folder, GGUF file, name in `toy list`, or a run",
+               file_name())
         ->required();
-    add_option(app, "out", rewrite.out, "GGUF file to write", file_name())->required();
-    add_option(app, "--type", rewrite.type, "Type of the matrices", one_of({"f32", "f16", "bf16"}))->required();
+    add_option(app, "out", rewrite.out, "NAME.gguf to write; any other name is a Hugging Face folder", file_name())
+        ->required();
+    add_option(app, "--type", rewrite.type, "Type of the matrices; default: as they are",
+               one_of({"f32", "f16", "bf16"}));
+    app.add_flag("--no-tokenizer", no_tokenizer, "Leave the tokenizer out");
     begin_group(app, "Output");
     app.add_flag("--json", rewrite.json, "Print a JSON object");
     begin_group(app, "Machine");
     add_option(app, "--threads", threads, "Number of threads; 0 uses every core", from_to(0, 1024));
     app.footer(
-        "Quantized matrices become floats with the values that they stand for. `toy quantize` goes the other way.\n\n"
-        "Example:\n  toy convert model-q4_k_m.gguf model-f32.gguf --type f32");
+        "A folder from Hugging Face (config.json, safetensors, tokenizer) becomes a GGUF, and a GGUF such a folder.\n"
+        "With --type, quantized matrices of a GGUF become floats with the values that they stand for.\n\n"
+        "Examples:\n"
+        "  toy convert SmolLM2-135M smollm2.gguf\n"
+        "  toy convert smollm2.gguf smollm2-hf\n"
+        "  toy convert model-q4_k_m.gguf model-f32.gguf --type f32");
   }
 
   void run() {
+    if (hf::is_model_folder(rewrite.in)) {
+      refuse_replacing("OUT", rewrite.out, [](std::string_view beginning) { return beginning.starts_with("GGUF"); });
+      return convert([&](const hf::ConvertOptions& o) { return hf::convert_folder(rewrite.in, rewrite.out, o); });
+    }
     rewrite.in = model_file(rewrite.in);
+    if (!rewrite.out.ends_with(".gguf") && !std::filesystem::is_regular_file(rewrite.out)) {
+      const gguf::File file = gguf::File::open(rewrite.in);
+      return convert([&](const hf::ConvertOptions& o) { return hf::convert_gguf(file, rewrite.out, o); });
+    }
+    check(!rewrite.type.empty(), "--type is missing; matrices of a GGUF become f32, f16 or bf16");
+    check(!no_tokenizer, "--no-tokenizer: '{}' and '{}' are both GGUF files", rewrite.in, rewrite.out);
     rewrite.check_out();
     rewrite.run(gguf::File::open(rewrite.in), {.mix = rewrite.type, .types = {}, .threads = threads});
+  }
+
+ private:
+  // From or to a Hugging Face folder.
+  void convert(const std::function<hf::Converted(const hf::ConvertOptions&)>& work) const {
+    std::optional<Progress> progress(std::in_place);
+    progress->waiting("converting");
+    Interrupt interrupt;
+    const double begin = steady_seconds();
+    hf::ConvertOptions options{.type = float_type(rewrite.type), .tokenizer = !no_tokenizer};
+    options.progress = [&](size_t done, size_t total) {
+      if (interrupt.signal()) throw Interrupted();
+      progress->show({.label = "tensor",
+                      .brief = "",
+                      .done = int64_t(done),
+                      .total = int64_t(total),
+                      .seconds_left = (steady_seconds() - begin) / double(done) * double(total - done)});
+    };
+    try {
+      const hf::Converted done = work(options);
+      progress.reset();
+      print(done);
+    } catch (const Interrupted&) {
+      progress.reset();
+      interrupt.end_by_signal();
+    }
+  }
+
+  void print(const hf::Converted& done) const {
+    print_warnings(rewrite.in, done.warnings);
+    const bool is_folder = std::filesystem::is_directory(rewrite.out);
+    const size_t bytes = std::filesystem::file_size(is_folder ? rewrite.out + "/model.safetensors" : rewrite.out);
+    if (rewrite.json)
+      return print_json({{"model", rewrite.in},
+                         {"out", rewrite.out},
+                         {"class", done.class_name},
+                         {"architecture", done.architecture},
+                         {"tensors", done.tensors},
+                         {"bytes", bytes},
+                         {"warnings", done.warnings}});
+    fmt::print("{} tensors of {}, {}\n{}\n", done.tensors, done.class_name, format_bytes(bytes), rewrite.out);
   }
 };
 
 }  // namespace
 
-void add_convert(CLI::App& app) { add_subcommand<Convert>(app, "convert", "Write a GGUF with its matrices as floats"); }
+void add_convert(CLI::App& app) {
+  add_subcommand<Convert>(app, "convert", "Convert between Hugging Face folders and GGUF, or to floats");
+}
 
 }  // namespace toy::cli

@@ -90,25 +90,32 @@ std::string type_name(DType t) {
 }
 
 void Writer::add(const std::string& name, const View& data) {
-  check(name != kMetadata, "safetensors: '{}' is not a name for a tensor", name);
-  const bool taken = std::any_of(tensors_.begin(), tensors_.end(), [&](const auto& t) { return t.first == name; });
-  check(!taken, "safetensors: tensor '{}': added twice", name);
   check(data.contiguous(), "safetensors: tensor '{}': the view is not contiguous; copy it first", name);
-  check(!is_quantized(data.dtype), "safetensors: tensor '{}': the format has no type {}", name, name_of(data.dtype));
-  tensors_.emplace_back(name, data);
+  add(name, data.dtype, data.shape, {});
+  items_.back().view.data = data.data;
+}
+
+void Writer::add(const std::string& name, DType type, const Shape& shape, std::function<void(const Sink&)> source) {
+  check(name != kMetadata, "safetensors: '{}' is not a name for a tensor", name);
+  const bool taken = std::any_of(items_.begin(), items_.end(), [&](const Item& t) { return t.name == name; });
+  check(!taken, "safetensors: tensor '{}': added twice", name);
+  check(!is_quantized(type), "safetensors: tensor '{}': the format has no type {}", name, name_of(type));
+  items_.push_back({name, View(nullptr, type, shape), std::move(source)});
 }
 
 void Writer::finish(const std::string& path) const {
   // The widest first, so that every tensor is aligned without gaps, which the format does not allow.
-  std::vector<std::pair<std::string, View>> sorted = tensors_;
+  std::vector<const Item*> sorted;
+  for (const Item& item : items_) sorted.push_back(&item);
   std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto& a, const auto& b) { return size_of(a.second.dtype) > size_of(b.second.dtype); });
+                   [](const Item* a, const Item* b) { return size_of(a->view.dtype) > size_of(b->view.dtype); });
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   uint64_t at = 0;
-  for (const auto& [name, view] : sorted) {
-    header[name] = {{"dtype", type_name(view.dtype)},
-                    {"shape", std::vector<int64_t>(view.shape.begin(), view.shape.end())},
-                    {"data_offsets", {at, at + view.bytes()}}};
+  for (const Item* item : sorted) {
+    const View& view = item->view;
+    header[item->name] = {{"dtype", type_name(view.dtype)},
+                          {"shape", std::vector<int64_t>(view.shape.begin(), view.shape.end())},
+                          {"data_offsets", {at, at + view.bytes()}}};
     at += view.bytes();
   }
   std::string text = json_text(header);
@@ -116,8 +123,17 @@ void Writer::finish(const std::string& path) const {
   const uint64_t length = text.size();
   AtomicFile file(path);
   file.write(std::string(reinterpret_cast<const char*>(&length), kLength) + text);
-  for (const auto& [name, view] : sorted)
-    if (view.count() > 0) file.write({static_cast<const std::byte*>(view.data), view.bytes()});
+  for (const Item* item : sorted) {
+    const View& view = item->view;
+    const uint64_t end = file.bytes_written() + view.bytes();
+    if (item->source)
+      item->source([&](std::span<const std::byte> bytes) { file.write(bytes); });
+    else if (view.count() > 0)
+      file.write({static_cast<const std::byte*>(view.data), view.bytes()});
+    if (file.bytes_written() != end)
+      fail_internal("safetensors: tensor '{}': its source ended {} bytes off", item->name,
+                    int64_t(file.bytes_written() - end));
+  }
   file.commit();
 }
 

@@ -221,13 +221,7 @@ Model load_model(const std::string& path, const Device& device, LoadMode mode, c
   return m;
 }
 
-void save_model(const Model& m, const std::string& path, DType stored) {
-  const ModelSpec& s = m.spec;
-  check(m.params != nullptr, "save: the model has no weights");
-  check(stored == DType::f32 || stored == DType::f16 || stored == DType::bf16,
-        "save: weights cannot be stored as {}; expected f32, f16 or bf16", name_of(stored));
-  s.validate();
-  gguf::Writer w(s.architecture);
+void write_dimensions(const ModelSpec& s, gguf::Writer& w, DType stored) {
   MetadataWriter metadata(w, s.architecture);
   w.set("general.name", s.name);
   w.set("general.file_type", uint32_t(stored == DType::f16 ? 1 : stored == DType::bf16 ? 32 : 0));
@@ -236,6 +230,16 @@ void save_model(const Model& m, const std::string& path, DType stored) {
   metadata.u32("block_count", int64_t(s.layers.size()));
   family_of(s).write(metadata, s);
   metadata.u32("vocab_size", s.vocab);
+}
+
+void save_model(const Model& m, const std::string& path, DType stored) {
+  const ModelSpec& s = m.spec;
+  check(m.params != nullptr, "save: the model has no weights");
+  check(stored == DType::f32 || stored == DType::f16 || stored == DType::bf16,
+        "save: weights cannot be stored as {}; expected f32, f16 or bf16", name_of(stored));
+  s.validate();
+  gguf::Writer w(s.architecture);
+  write_dimensions(s, w, stored);
   if (m.tokenizer)
     m.tokenizer->save(w);
   else

@@ -1,5 +1,6 @@
 #include "text/split_rules.h"
 
+#include <algorithm>
 #include <array>
 
 namespace toy {
@@ -139,6 +140,71 @@ constexpr PreTokenizer kPreTokenizers[] = {
     {"laguna", kLagunaPasses},
 };
 
+/// How rules are written as regular expressions: alternatives of a tokenizer.json. The first of a rule is the one that
+/// we write. `X++` gives nothing back, as no rule does.
+struct RuleText {
+  std::string_view regex;
+  Rule rule;
+};
+constexpr RuleText kRuleTexts[] = {
+    {R"('s|'t|'re|'ve|'m|'ll|'d)", kContraction},
+    {R"('(?:[sdmt]|ll|ve|re))", kContraction},
+    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d))", kAnyContraction},
+    {R"('(?i:[sdmt]|ll|ve|re))", kAnyContraction},
+    {R"((?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]))", kAnyContraction},
+    {R"([^\r\n\p{L}\p{N}]?\p{L}+)", kWord},
+    {R"([^\r\n\p{L}\p{N}]?+\p{L}+)", kWord},
+    {R"([^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+)", runs_of(kLetter | kMark).maybe_after(kNoBreakOrWord)},
+    {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)",
+     cased(true)},
+    {R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
+     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)",
+     cased(false)},
+    {R"( ?\p{L}+)", runs_of(kLetter).maybe_after(kBlankSet)},
+    {R"( ?\p{N}+)", runs_of(kNumber).maybe_after(kBlankSet)},
+    {R"(\p{N}{1,3})", kThreeNumbers},
+    {R"(\p{N}+)", runs_of(kNumber)},
+    {R"(\p{N})", kOneNumber},
+    {R"(\p{N}{1})", kOneNumber},
+    {R"([0-9][0-9][0-9])", runs_of(kAsciiDigit).times(3, 3)},
+    {R"( ?[^\s\p{L}\p{N}]+[\r\n/]*)", kOtherToBreakOrSlash},
+    {R"( ?[^\s\p{L}\p{N}]+[\r\n]*)", kOtherToBreak},
+    {R"( ?[^\s\p{L}\p{N}]++[\r\n]*)", kOtherToBreak},
+    {R"( ?[^\s\p{L}\p{N}]+)", kOthers},
+    {R"( ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*)",
+     runs_of(none_of(kSpace | kLetter | kMark | kNumber)).maybe_after(kBlankSet).then_any(kBreaks)},
+    {R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+)", kAsciiWord},
+    {R"([^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)", kMarkedWord},
+    {R"( ?[\p{P}\p{S}]+[\r\n]*)", kSigns.then_any(kBreaks)},
+    {"[一-龥\u3040-ゟ゠-ヿ]+", runs_of(kHanKana)},
+    {R"(\s*[\r\n]+)", kToBreak},
+    {R"(\s*[\r\n])", kToBreak},
+    {R"(\s+(?!\S))", kInnerSpace},
+    {R"(\s+$)", {.kind = Rule::final_space}},
+    {R"(\s+)", kSpaces},
+};
+
+/// The alternatives of a regular expression; empty where one is not known.
+std::vector<Rule> rules_of(std::string_view regex) {
+  std::vector<Rule> rules;
+  if (regex.starts_with('(') && regex.ends_with(')') && regex[1] != '?') regex = regex.substr(1, regex.size() - 2);
+  while (!regex.empty()) {
+    // Of two that fit, the longer one: texts of rules have bars, too.
+    const RuleText* best = nullptr;
+    for (const RuleText& text : kRuleTexts) {
+      const std::string_view rest = regex.substr(std::min(text.regex.size(), regex.size()));
+      if (regex.starts_with(text.regex) && (rest.empty() || rest[0] == '|') &&
+          (!best || text.regex.size() > best->regex.size()))
+        best = &text;
+    }
+    if (!best) return {};
+    rules.push_back(best->rule);
+    regex.remove_prefix(std::min(best->regex.size() + 1, regex.size()));
+  }
+  return rules;
+}
+
 /// Calls f(name) for each of the names of a row until it returns true.
 template <class F>
 bool any_name(std::string_view names, F f) {
@@ -157,6 +223,34 @@ const PreTokenizer* find_pre_tokenizer(std::string_view name) {
     if (any_name(row.names, [&](std::string_view n) { return n == name; })) return &row;
   }
   return nullptr;
+}
+
+const PreTokenizer* find_pre_tokenizer(std::span<const std::string> regexes, bool ignore_merges) {
+  std::vector<std::vector<Rule>> passes;
+  for (const std::string& regex : regexes) passes.push_back(rules_of(regex));
+  const auto same = [](const SplitPass& a, const std::vector<Rule>& b) { return std::ranges::equal(a, b); };
+  for (const PreTokenizer& row : kPreTokenizers) {
+    const bool ignores = row.flags & PreTokenizer::kIgnoreMerges;
+    if (ignores == ignore_merges && std::ranges::equal(row.passes, passes, same)) return &row;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> regexes_of(const PreTokenizer& pre_tokenizer) {
+  std::vector<std::string> regexes;
+  for (const SplitPass& pass : pre_tokenizer.passes) {
+    std::string& regex = regexes.emplace_back();
+    for (const Rule& rule : pass) {
+      const auto text = std::ranges::find(kRuleTexts, rule, &RuleText::rule);
+      if (text == std::end(kRuleTexts)) return {};
+      regex.append(regex.empty() ? "" : "|").append(text->regex);
+    }
+  }
+  return regexes;
+}
+
+std::string first_name(const PreTokenizer& pre_tokenizer) {
+  return std::string(pre_tokenizer.names.substr(0, pre_tokenizer.names.find(' ')));
 }
 
 std::string pre_tokenizer_names() {

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "text/char_classes.h"
 
@@ -28,6 +29,7 @@ struct SplitRule {
   bool before_required = false, any_case = false, with_contraction = false;
   size_t least = 1, most = std::numeric_limits<size_t>::max();
 
+  friend constexpr bool operator==(const SplitRule&, const SplitRule&) = default;
   constexpr SplitRule maybe_after(CharSet s) const {
     SplitRule rule = *this;
     rule.before = s;
@@ -67,6 +69,13 @@ struct PreTokenizer {
 
 /// nullptr for an unknown name.
 const PreTokenizer* find_pre_tokenizer(std::string_view name);
+/// The one that cuts a text with these regular expressions of a tokenizer.json, one after the other. `ignore_merges`: a
+/// word that is a token is not merged. nullptr where none does.
+const PreTokenizer* find_pre_tokenizer(std::span<const std::string> regexes, bool ignore_merges);
+/// The regular expressions of one; empty where they are not known as text.
+std::vector<std::string> regexes_of(const PreTokenizer& pre_tokenizer);
+/// The first of its names.
+std::string first_name(const PreTokenizer& pre_tokenizer);
 /// All names, for messages: "default, gpt-2, ...".
 std::string pre_tokenizer_names();
 

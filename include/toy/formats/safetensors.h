@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -26,11 +27,21 @@ class Writer {
   /// The bytes of `data` (contiguous), which must stay valid until finish(). Throws Error{bad_input} for a name that is
   /// taken or reserved and for a view that is not contiguous.
   void add(const std::string& name, const View& data);
+  /// Takes the next bytes of a tensor.
+  using Sink = std::function<void(std::span<const std::byte>)>;
+  /// A tensor whose bytes `source` hands over, all of them and in order, when finish() calls it. What it throws ends
+  /// finish(), and nothing remains.
+  void add(const std::string& name, DType type, const Shape& shape, std::function<void(const Sink&)> source);
   /// Throws as AtomicFile does.
   void finish(const std::string& path) const;
 
  private:
-  std::vector<std::pair<std::string, View>> tensors_;
+  struct Item {
+    std::string name;
+    View view;  // without data where there is a source
+    std::function<void(const Sink&)> source;
+  };
+  std::vector<Item> items_;
 };
 
 /// A file, memory-mapped read-only and validated once, when it is opened: header length, JSON, types, overflow-checked

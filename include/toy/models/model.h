@@ -47,6 +47,10 @@ Model load_model(const std::string& path, const Device& device, LoadMode mode = 
 /// gains, zeros for biases. The numbers depend only on (seed, tensor name, index).
 Model random_model(const ModelSpec& spec, const Device& device, uint64_t seed, double init_scale = 1.0);
 
+/// Sets the metadata that state a model's dimensions, and adds tensors that are no weights, such as factors of rope;
+/// `spec` must stay until the file is written. `stored`: the type of most weights (f32, f16, bf16).
+void write_dimensions(const ModelSpec& spec, gguf::Writer& writer, DType stored);
+
 /// Writes weights, dimensions and tokenizer as llama.cpp reads them. Matrices are stored as `stored` (f32, f16, bf16),
 /// norms and biases always as f32. An f32 round trip is bit-exact.
 void save_model(const Model& model, const std::string& path, DType stored = DType::f32);

@@ -1,0 +1,152 @@
+#include "toy/hf/convert.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+
+#include "hf/plan.h"
+#include "hf/tokenizer_files.h"
+#include "toy/base/atomic_file.h"
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/models/model.h"
+
+namespace toy::hf {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+// The type of most elements.
+DType main_type(const std::vector<Output>& outputs) {
+  std::array<int64_t, std::size(kDTypes)> counts = {};
+  for (const Output& out : outputs) counts[size_t(out.stored)] += out.shape.count();
+  return DType(std::max_element(counts.begin(), counts.end()) - counts.begin());
+}
+
+std::string last_part(const std::string& folder) {
+  fs::path path = fs::absolute(folder).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  return path.filename().string();
+}
+
+// A folder that is renamed when it is complete, and removed otherwise.
+class NewFolder {
+ public:
+  explicit NewFolder(std::string path) : path_(std::move(path)), temporary_(path_ + ".part") {
+    while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
+    temporary_ = fmt::format("{}.part{}", path_, getpid());
+    std::error_code error;
+    check(!fs::exists(path_) || (fs::is_directory(path_) && fs::is_empty(path_)),
+          "'{}' exists and is not an empty folder; use another name, or remove it", path_);
+    check(fs::create_directory(temporary_, error), "cannot create the folder '{}': {}", temporary_, error.message());
+  }
+  ~NewFolder() {
+    std::error_code error;
+    if (!temporary_.empty()) fs::remove_all(temporary_, error);
+  }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+
+  std::string file(const char* name) const { return temporary_ + "/" + name; }
+  void commit() {
+    sync_folder(temporary_, temporary_);
+    std::error_code error;
+    fs::rename(temporary_, path_, error);
+    check(!error, "cannot rename '{}' to '{}': {}", temporary_, path_, error.message());
+    temporary_.clear();
+  }
+
+ private:
+  std::string path_, temporary_;
+};
+
+void write_json(const std::string& path, const ordered_json& json) {
+  AtomicFile file(path);
+  file.write(json_text(json, 2) + "\n");
+  file.commit();
+}
+
+// The type of a folder: all its tensors have one.
+DType folder_type(const gguf::File& file, const ModelSpec& spec) {
+  std::map<DType, int64_t> counts;
+  for (const FileTensor& t : file_tensors(spec)) counts[*file.require(t.name).dtype] += t.shape.count();
+  const DType most = std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; })->first;
+  return is_quantized(most) ? DType::f16 : most == DType::f64 ? DType::f32 : most;
+}
+
+// Ids that end a generation and begin a text.
+void write_ids(const gguf::File& file, ordered_json& config, ordered_json& generation) {
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    config[key] = nullptr;  // classes have others
+  const auto tokenizer = try_load_tokenizer(file).tokenizer;
+  if (!tokenizer) return;
+  if (tokenizer->bos()) config["bos_token_id"] = generation["bos_token_id"] = *tokenizer->bos();
+  if (tokenizer->eos()) config["eos_token_id"] = *tokenizer->eos();
+  if (const auto ends = tokenizer->end_of_generation(); !ends.empty()) generation["eos_token_id"] = ends;
+}
+
+}  // namespace
+
+bool is_model_folder(const std::string& path) { return std::filesystem::is_regular_file(path + "/config.json"); }
+
+Converted convert_folder(const std::string& folder, const std::string& gguf, const ConvertOptions& options) {
+  Config config = Config::open(folder + "/config.json");
+  const HfModel& model = model_of(config);
+  Reading reading = read_config(model, config);
+  reading.spec.name = last_part(folder);
+  Shards shards = Shards::open(folder, model);
+  std::vector<Output> outputs;
+  try {
+    outputs = plan_gguf(model, reading, shards, options.type);
+  } catch (const Error& e) {
+    throw Error(e.code(), fmt::format("{}: {}", folder, e.what()));
+  }
+  Converted done{std::string(model.architecture), std::string(model.class_name), outputs.size(), {}};
+  gguf::Writer writer(reading.spec.architecture);
+  write_dimensions(reading.spec, writer, main_type(outputs));
+  if (options.tokenizer)
+    write_tokenizer_keys(folder, config, reading.spec.vocab, writer, done.warnings);
+  else
+    writer.set("tokenizer.ggml.model", std::string("none"));
+  size_t written = 0;
+  for (const Output& out : outputs)
+    writer.add(out.name, out.shape, out.stored, [&](const gguf::Writer::Sink& sink) {
+      out.stream(sink);
+      if (options.progress) options.progress(++written, outputs.size());
+    });
+  writer.finish(gguf);
+  return done;
+}
+
+Converted convert_gguf(const gguf::File& file, const std::string& folder, const ConvertOptions& options) {
+  const ModelSpec spec = spec_from_gguf(file);
+  const HfModel& model = model_of(spec);
+  const DType type = options.type.value_or(folder_type(file, spec));
+  ordered_json config = write_config(model, spec), generation = {{"_from_model_config", false}};
+  config["dtype"] = config["torch_dtype"] = type == DType::f32   ? "float32"
+                                            : type == DType::f16 ? "float16"
+                                                                 : "bfloat16";
+  write_ids(file, config, generation);
+  const std::vector<Output> outputs = plan_folder(model, spec, file, type);
+  Converted done{spec.architecture, std::string(model.class_name), outputs.size(), {}};
+  NewFolder out(folder);
+  write_json(out.file("config.json"), config);
+  write_json(out.file("generation_config.json"), generation);
+  if (options.tokenizer) write_tokenizer_files(file, out.file(""), done.warnings);
+  safetensors::Writer writer;
+  size_t written = 0;
+  for (const Output& o : outputs)
+    writer.add(o.name, o.stored, o.shape, [&](const safetensors::Writer::Sink& sink) {
+      o.stream(sink);
+      if (options.progress) options.progress(++written, outputs.size());
+    });
+  writer.finish(out.file("model.safetensors"));
+  out.commit();
+  return done;
+}
+
+}  // namespace toy::hf

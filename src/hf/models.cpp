@@ -1,0 +1,581 @@
+#include "hf/models.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "hf/rope.h"
+#include "models/families.h"
+#include "models/fields.h"
+#include "models/gemma.h"
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+
+namespace toy::hf {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr TensorName kLlamaNames[] = {
+    {"token_embd", "model.embed_tokens"},
+    {"output_norm", "model.norm"},
+    {"output", "lm_head"},
+    {"attn_norm", "input_layernorm"},
+    {"attn_q", "self_attn.q_proj"},
+    {"attn_k", "self_attn.k_proj"},
+    {"attn_v", "self_attn.v_proj"},
+    {"attn_output", "self_attn.o_proj"},
+    {"attn_q_norm", "self_attn.q_norm"},
+    {"attn_k_norm", "self_attn.k_norm"},
+    {"ffn_norm", "post_attention_layernorm"},
+    {"ffn_gate", "mlp.gate_proj"},
+    {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"},
+    {"ffn_gate_inp", "mlp.gate"},
+    {"ffn_gate_exps", "mlp.experts.*.gate_proj"},
+    {"ffn_up_exps", "mlp.experts.*.up_proj"},
+    {"ffn_down_exps", "mlp.experts.*.down_proj"},
+};
+constexpr TensorName kMixtralNames[] = {
+    {"ffn_gate_inp", "block_sparse_moe.gate"},
+    {"ffn_gate_exps", "block_sparse_moe.experts.*.w1"},
+    {"ffn_up_exps", "block_sparse_moe.experts.*.w3"},
+    {"ffn_down_exps", "block_sparse_moe.experts.*.w2"},
+};
+constexpr TensorName kNormsAroundNames[] = {
+    {"post_attention_norm", "post_attention_layernorm"},
+    {"ffn_norm", "pre_feedforward_layernorm"},
+    {"post_ffw_norm", "post_feedforward_layernorm"},
+};
+constexpr TensorName kPhi3Names[] = {
+    {"attn_q", "self_attn.qkv_proj"}, {"attn_k", "self_attn.qkv_proj"}, {"attn_v", "self_attn.qkv_proj"},
+    {"ffn_gate", "mlp.gate_up_proj"}, {"ffn_up", "mlp.gate_up_proj"},
+};
+constexpr TensorName kGraniteMoeNames[] = {
+    {"ffn_gate_inp", "block_sparse_moe.router.layer"}, {"ffn_gate_exps", "block_sparse_moe.input_linear"},
+    {"ffn_up_exps", "block_sparse_moe.input_linear"},  {"ffn_down_exps", "block_sparse_moe.output_linear"},
+    {"ffn_gate_shexp", "shared_mlp.input_linear"},     {"ffn_up_shexp", "shared_mlp.input_linear"},
+    {"ffn_down_shexp", "shared_mlp.output_linear"},
+};
+constexpr TensorName kGpt2Names[] = {
+    {"token_embd", "transformer.wte"},
+    {"position_embd", "transformer.wpe"},
+    {"output_norm", "transformer.ln_f"},
+    {"attn_norm", "ln_1"},
+    {"ffn_norm", "ln_2"},
+    {"attn_q", "attn.c_attn"},
+    {"attn_k", "attn.c_attn"},
+    {"attn_v", "attn.c_attn"},
+    {"attn_output", "attn.c_proj"},
+    {"ffn_up", "mlp.c_fc"},
+    {"ffn_down", "mlp.c_proj"},
+};
+
+// The decimal number that people would write.
+double shortest(float v) { return std::stod(fmt::format("{}", v)); }
+
+// ---- what the classes have in common
+
+const char* activation(const LayerSpec& l) { return l.ffn == FfnKind::swiglu ? "silu" : "gelu_pytorch_tanh"; }
+
+void read_widths(const Config& c, ModelSpec& m, std::string_view d_ff = "intermediate_size") {
+  m.d_model = c.integer("hidden_size"), m.vocab = c.integer("vocab_size");
+  m.context = c.integer("max_position_embeddings");
+  m.norm_eps = c.number("rms_norm_eps");
+  m.tied = c.flag("tie_word_embeddings", m.tied);
+  const int64_t layers = c.integer("num_hidden_layers"), heads = c.integer("num_attention_heads");
+  check(layers >= 1 && layers <= 4096, "{}: 'num_hidden_layers' is {}, expected 1 to 4096", c.path(), layers);
+  check(heads >= 1, "{}: 'num_attention_heads' is {}", c.path(), heads);
+  m.layers = repeated(m.layers, size_t(layers));
+  for (LayerSpec& l : m.layers) {
+    l.heads = heads, l.kv_heads = c.integer("num_key_value_heads", heads);
+    l.d_head = c.integer("head_dim", m.d_model / heads), l.d_ff = c.integer(d_ff);
+  }
+  // Gemma's first files say "gelu", but it was trained with the other one.
+  const json* act = c.find(c.has("hidden_activation") ? "hidden_activation" : "hidden_act");
+  const char* only = activation(m.layers.front());
+  check(!act || *act == only || (*act == "gelu" && m.architecture == "gemma"),
+        "{}: the activation is {}; only {} is supported here", c.path(), act ? json_text(*act) : "", only);
+}
+
+// Which layers have a window: `layer_types`, else all but every `every`-th; 0: all.
+std::vector<bool> windowed(const Config& c, size_t layers, int64_t every) {
+  std::vector<bool> list;
+  for (size_t i = 0; i < layers; ++i) list.push_back(every == 0 || (int64_t(i) + 1) % every != 0);
+  const json* types = c.find("layer_types");
+  if (!types) return list;
+  check(types->is_array() && types->size() == layers, "{}: 'layer_types' is not a list of {} names", c.path(), layers);
+  for (size_t i = 0; i < layers; ++i) {
+    const json& type = (*types)[i];
+    check(type == "full_attention" || type == "sliding_attention",
+          "{}: 'layer_types' has {}; supported: full_attention, sliding_attention", c.path(), json_text(type));
+    list[i] = type == "sliding_attention";
+  }
+  return list;
+}
+
+void read_windows(const Config& c, ModelSpec& m, int64_t every) {
+  const int64_t window = c.integer("sliding_window", 0);
+  const std::vector<bool> has_one = windowed(c, m.layers.size(), every);
+  for (size_t i = 0; i < m.layers.size(); ++i) m.layers[i].window = has_one[i] ? window : 0;
+}
+
+// Qwen and SmolLM3 state a window that they mostly do not use.
+void read_unused_window(const Config& c, ModelSpec& m) {
+  if (!c.flag("use_sliding_window", false)) return;
+  const int64_t first = c.integer("max_window_layers", int64_t(m.layers.size()));
+  std::vector<bool> has_one = windowed(c, m.layers.size(), 0);
+  for (size_t i = 0; i < m.layers.size(); ++i)
+    if (has_one[i] && (c.has("layer_types") || int64_t(i) >= first)) m.layers[i].window = c.integer("sliding_window");
+}
+
+void read_model_rope(const Config& c, ModelSpec& m) {
+  read_rope(rope_parameters(c, "full_attention"), m.context, m.layers.front().d_head, m.rope);
+}
+
+void read_biases(const Config& c, ModelSpec& m) {
+  const bool attention = c.flag("attention_bias", false), mlp = c.flag("mlp_bias", false);
+  for (LayerSpec& l : m.layers) {
+    if (attention) l.bias.q = l.bias.k = l.bias.v = l.bias.out = true;
+    if (mlp) l.bias.gate = l.bias.up = l.bias.down = true;
+  }
+}
+
+void read_experts(const Config& c, ModelSpec& m, std::string_view count) {
+  for (LayerSpec& l : m.layers) {
+    l.experts.count = c.integer(c.has(count) ? count : "num_local_experts");
+    l.experts.used = c.integer("num_experts_per_tok");
+    l.experts.renormalized = c.flag("norm_topk_prob", true);
+  }
+}
+
+void read_llama(const Config& c, Reading& r) {
+  read_widths(c, r.spec);
+  read_model_rope(c, r.spec);
+  read_biases(c, r.spec);
+}
+
+void write_llama(ordered_json& c, const ModelSpec& m) {
+  const LayerSpec& l = m.layers.front();
+  c["vocab_size"] = m.vocab, c["hidden_size"] = m.d_model, c["intermediate_size"] = l.d_ff;
+  c["num_hidden_layers"] = m.layers.size();
+  c["num_attention_heads"] = l.heads, c["num_key_value_heads"] = l.kv_heads, c["head_dim"] = l.d_head;
+  c["max_position_embeddings"] = m.context;
+  c["rms_norm_eps"] = shortest(m.norm_eps), c["tie_word_embeddings"] = m.tied;
+  c["hidden_act"] = activation(l);
+  c["attention_bias"] = l.bias.out, c["mlp_bias"] = l.bias.down;
+  write_rope(c, m.rope, m.context, l.d_head);
+}
+
+void write_experts(ordered_json& c, const ModelSpec& m, const char* count) {
+  c[count] = m.layers.front().experts.count;
+  c["num_experts_per_tok"] = m.layers.front().experts.used;
+  c["norm_topk_prob"] = m.layers.front().experts.renormalized;
+}
+
+void write_windows(ordered_json& c, const ModelSpec& m) {
+  c["sliding_window"] = nullptr;
+  std::vector<std::string> types;
+  for (const LayerSpec& l : m.layers) {
+    if (l.window > 0) c["sliding_window"] = l.window;
+    types.push_back(l.window > 0 ? "sliding_attention" : "full_attention");
+  }
+  c["layer_types"] = types;
+}
+
+// ---- classes
+
+void read_mistral(const Config& c, Reading& r) {
+  read_llama(c, r);
+  read_windows(c, r.spec, 0);
+}
+void write_mistral(ordered_json& c, const ModelSpec& m) {
+  write_llama(c, m);
+  c["sliding_window"] = m.layers.front().window;
+}
+
+void read_mixtral(const Config& c, Reading& r) {
+  read_mistral(c, r);
+  read_experts(c, r.spec, "num_local_experts");
+}
+void write_mixtral(ordered_json& c, const ModelSpec& m) {
+  write_mistral(c, m);
+  if (m.layers.front().window == 0) c["sliding_window"] = nullptr;
+  write_experts(c, m, "num_local_experts");
+}
+
+void read_qwen2(const Config& c, Reading& r) {
+  read_llama(c, r);
+  read_unused_window(c, r.spec);
+}
+void write_qwen2(ordered_json& c, const ModelSpec& m) {
+  write_llama(c, m);
+  c["use_sliding_window"] = false;
+}
+
+void read_qwen3moe(const Config& c, Reading& r) {
+  read_widths(c, r.spec, "moe_intermediate_size");
+  read_model_rope(c, r.spec);
+  read_biases(c, r.spec);
+  read_unused_window(c, r.spec);
+  read_experts(c, r.spec, "num_experts");
+  c.require("decoder_sparse_step", 1);
+  c.require("mlp_only_layers", json::array());
+}
+void write_qwen3moe(ordered_json& c, const ModelSpec& m) {
+  write_qwen2(c, m);
+  c["moe_intermediate_size"] = m.layers.front().d_ff;
+  c["decoder_sparse_step"] = 1, c["mlp_only_layers"] = json::array();
+  write_experts(c, m, "num_experts");
+}
+
+void read_olmoe(const Config& c, Reading& r) {
+  read_llama(c, r);
+  read_experts(c, r.spec, "num_experts");
+  check(!c.has("clip_qkv"), "{}: 'clip_qkv' is not supported", c.path());
+}
+void write_olmoe(ordered_json& c, const ModelSpec& m) {
+  write_llama(c, m);
+  write_experts(c, m, "num_experts");
+}
+
+void read_olmo3(const Config& c, Reading& r) {
+  read_llama(c, r);
+  ModelSpec& m = r.spec;
+  read_windows(c, m, 4);
+  const bool stretched = m.rope.scaling != RopeSpec::Scaling::none || m.rope.attn_factor != 1;
+  m.local_rope_base = m.rope.base;
+  const float local = rope_parameters(c, "sliding_attention").number("rope_theta", m.rope.base);
+  check(local == m.rope.base, "{}: layers with a window have 'rope_theta' {:g}, others {:g}; a GGUF has one", c.path(),
+        local, m.rope.base);
+  for (LayerSpec& l : m.layers)
+    if (l.window > 0 && stretched) l.rope = LayerRope::local;
+  if (!stretched) m.local_rope_base = ModelSpec().local_rope_base;
+}
+void write_olmo3(ordered_json& c, const ModelSpec& m) {
+  write_llama(c, m);
+  write_windows(c, m);
+}
+
+void read_smollm3(const Config& c, Reading& r) {
+  read_qwen2(c, r);
+  const std::vector<int64_t> turns = c.integers("no_rope_layers");
+  check(turns.empty() || turns.size() == r.spec.layers.size(), "{}: 'no_rope_layers' is not a list of {} numbers",
+        c.path(), r.spec.layers.size());
+  for (size_t i = 0; i < turns.size(); ++i) r.spec.layers[i].rope = turns[i] ? LayerRope::global : LayerRope::none;
+}
+void write_smollm3(ordered_json& c, const ModelSpec& m) {
+  write_qwen2(c, m);
+  c["no_rope_layer_interval"] = 4;
+  for (const LayerSpec& l : m.layers) c["no_rope_layers"].push_back(l.rope == LayerRope::none ? 0 : 1);
+}
+
+void read_phi3(const Config& c, Reading& r) {
+  read_llama(c, r);
+  read_windows(c, r.spec, 0);
+}
+void write_phi3(ordered_json& c, const ModelSpec& m) {
+  write_llama(c, m);
+  c["sliding_window"] = nullptr;
+  if (m.layers.front().window > 0) c["sliding_window"] = m.layers.front().window;
+}
+
+void read_granite(const Config& c, Reading& r) {
+  read_llama(c, r);
+  ModelSpec& m = r.spec;
+  m.embedding_scale = c.number("embedding_multiplier"), m.residual_scale = c.number("residual_multiplier");
+  m.logit_divisor = c.number("logits_scaling");
+  for (LayerSpec& l : m.layers) l.attention_scale = c.number("attention_multiplier");
+}
+void write_granite(ordered_json& c, const ModelSpec& m) {
+  write_llama(c, m);
+  const LayerSpec& l = m.layers.front();
+  c["embedding_multiplier"] = shortest(m.embedding_scale), c["residual_multiplier"] = shortest(m.residual_scale);
+  c["logits_scaling"] = shortest(m.logit_divisor);
+  c["attention_multiplier"] = l.attention_scale > 0 ? shortest(l.attention_scale) : 1 / std::sqrt(double(l.d_head));
+}
+
+void read_granitemoe(const Config& c, Reading& r) {
+  read_granite(c, r);
+  read_experts(c, r.spec, "num_local_experts");
+  for (LayerSpec& l : r.spec.layers) l.experts.shared_d_ff = c.integer("shared_intermediate_size", 0);
+}
+void write_granitemoe(ordered_json& c, const ModelSpec& m) {
+  write_granite(c, m);
+  write_experts(c, m, "num_local_experts");
+  if (const int64_t shared = m.layers.front().experts.shared_d_ff; shared > 0) c["shared_intermediate_size"] = shared;
+}
+
+void write_gemma(ordered_json& c, const ModelSpec& m) {
+  write_llama(c, m);
+  c["hidden_activation"] = c["hidden_act"];
+}
+
+// Where the file's factor of scores is another, q has to carry it.
+void read_query_scale(const Config& c, Reading& r, size_t layers_of_27b) {
+  const float in_file = gemma_attention_scale(r.spec, layers_of_27b);
+  const LayerSpec& first = r.spec.layers.front();
+  const double own = in_file > 0 ? double(in_file) : 1 / std::sqrt(double(first.d_head));
+  const double wanted = 1 / std::sqrt(double(c.number("query_pre_attn_scalar")));
+  check(std::isfinite(wanted), "{}: 'query_pre_attn_scalar' is not a positive number", c.path());
+  if (std::abs(wanted / own - 1) > 1e-6) r.q_scale = float(wanted / own);
+  for (LayerSpec& l : r.spec.layers) l.attention_scale = in_file;
+}
+void write_query_scale(ordered_json& c, const ModelSpec& m) {
+  const LayerSpec& l = m.layers.front();
+  const double scale = double(l.attention_scale);
+  c["query_pre_attn_scalar"] = scale > 0 ? std::round(1 / (scale * scale)) : double(l.d_head);
+}
+
+void read_gemma2(const Config& c, Reading& r) {
+  read_llama(c, r);
+  read_windows(c, r.spec, 2);
+  read_query_scale(c, r, 46);
+  constexpr float kNone = 1e6f;  // changes nothing; a GGUF of gemma2 has to say something
+  r.spec.logit_softcap = c.number("final_logit_softcapping", kNone);
+  for (LayerSpec& l : r.spec.layers) l.attention_softcap = c.number("attn_logit_softcapping", kNone);
+}
+void write_gemma2(ordered_json& c, const ModelSpec& m) {
+  write_gemma(c, m);
+  write_windows(c, m);
+  write_query_scale(c, m);
+  c["attn_logit_softcapping"] = shortest(m.layers.front().attention_softcap);
+  c["final_logit_softcapping"] = shortest(m.logit_softcap);
+}
+
+void read_gemma3(const Config& c, Reading& r) {
+  read_llama(c, r);
+  ModelSpec& m = r.spec;
+  read_windows(c, m, c.integer(c.has("sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern"));
+  read_query_scale(c, r, 62);
+  RopeSpec local;
+  read_rope(rope_parameters(c, "sliding_attention", "rope_local_base_freq", ""), m.context, m.layers.front().d_head,
+            local);
+  check(local.scaling == RopeSpec::Scaling::none && local.factors.empty(),
+        "{}: rope of layers with a window is scaled, which is not supported", c.path());
+  m.local_rope_base = local.base;
+  for (LayerSpec& l : m.layers) l.rope = l.window > 0 ? LayerRope::local : LayerRope::global;
+  check(!c.has("attn_logit_softcapping"), "{}: 'attn_logit_softcapping' is not supported in gemma3", c.path());
+  check(!c.flag("use_bidirectional_attention", false), "{}: 'use_bidirectional_attention' is not supported", c.path());
+  m.logit_softcap = c.number("final_logit_softcapping", 0);
+}
+void write_gemma3(ordered_json& c, const ModelSpec& m) {
+  write_gemma(c, m);
+  write_windows(c, m);
+  write_query_scale(c, m);
+  c["rope_local_base_freq"] = shortest(m.local_rope_base);
+  c["final_logit_softcapping"] = nullptr;
+  if (m.logit_softcap > 0) c["final_logit_softcapping"] = shortest(m.logit_softcap);
+}
+
+void read_gpt2(const Config& c, Reading& r) {
+  ModelSpec& m = r.spec;
+  m.d_model = c.integer("n_embd"), m.vocab = c.integer("vocab_size");
+  m.context = c.integer(c.has("n_positions") ? "n_positions" : "n_ctx");
+  m.norm_eps = c.number("layer_norm_epsilon");
+  m.tied = c.flag("tie_word_embeddings", true);
+  const int64_t layers = c.integer("n_layer"), heads = c.integer("n_head");
+  check(layers >= 1 && layers <= 4096, "{}: 'n_layer' is {}, expected 1 to 4096", c.path(), layers);
+  check(heads >= 1, "{}: 'n_head' is {}", c.path(), heads);
+  m.layers = repeated(m.layers, size_t(layers));
+  for (LayerSpec& l : m.layers) {
+    l.heads = l.kv_heads = heads, l.d_head = m.d_model / heads;
+    l.d_ff = c.integer("n_inner", 4 * m.d_model);
+  }
+  const json* act = c.find("activation_function");
+  check(!act || *act == "gelu_new" || *act == "gelu_pytorch_tanh",
+        "{}: 'activation_function' is {}; supported: gelu_new", c.path(), act ? json_text(*act) : "");
+  c.require("scale_attn_weights", true);
+  c.require("scale_attn_by_inverse_layer_idx", false);
+  c.require("add_cross_attention", false);
+}
+void write_gpt2(ordered_json& c, const ModelSpec& m) {
+  const LayerSpec& l = m.layers.front();
+  c["vocab_size"] = m.vocab, c["n_embd"] = m.d_model, c["n_inner"] = l.d_ff, c["n_layer"] = m.layers.size();
+  c["n_head"] = l.heads, c["n_positions"] = m.context, c["n_ctx"] = m.context;
+  c["layer_norm_epsilon"] = shortest(m.norm_eps), c["tie_word_embeddings"] = m.tied;
+  c["activation_function"] = "gelu_new";
+}
+
+bool is_any(const ModelSpec&) { return true; }
+bool has_experts(const ModelSpec& m) { return m.layers.front().experts.count > 0; }
+bool has_windows(const ModelSpec& m) {
+  return std::any_of(m.layers.begin(), m.layers.end(), [](const LayerSpec& l) { return l.window > 0; });
+}
+
+constexpr HfModel kModels[] = {
+    {"llama", "LlamaForCausalLM", "llama", R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048})", read_llama,
+     write_llama, [](const ModelSpec& m) { return !has_experts(m) && !has_windows(m); }},
+    {"mistral", "MistralForCausalLM", "llama",
+     R"({"rms_norm_eps": 1e-6, "num_key_value_heads": 8, "sliding_window": 4096, "max_position_embeddings": 131072})",
+     read_mistral, write_mistral, [](const ModelSpec& m) { return !has_experts(m); }},
+    {"mixtral", "MixtralForCausalLM", "llama",
+     R"({"rms_norm_eps": 1e-5, "num_key_value_heads": 8, "rope_theta": 1e6, "num_experts_per_tok": 2, )"
+     R"("num_local_experts": 8, "max_position_embeddings": 131072})",
+     read_mixtral, write_mixtral, has_experts, kMixtralNames},
+    {"qwen2", "Qwen2ForCausalLM", "qwen2", R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 32768})", read_qwen2,
+     write_qwen2},
+    {"qwen3", "Qwen3ForCausalLM", "qwen3",
+     R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 32768, "head_dim": 128})", read_qwen2, write_qwen2},
+    {"qwen3_moe", "Qwen3MoeForCausalLM", "qwen3moe",
+     R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 32768, "num_key_value_heads": 4, "norm_topk_prob": false})",
+     read_qwen3moe, write_qwen3moe},
+    {"gemma",
+     "GemmaForCausalLM",
+     "gemma",
+     R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 8192, "head_dim": 256, "num_key_value_heads": 16})",
+     read_llama,
+     write_gemma,
+     is_any,
+     {},
+     "model.layers.",
+     true},
+    {"gemma2", "Gemma2ForCausalLM", "gemma2",
+     R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 8192, "head_dim": 256, "num_key_value_heads": 4,)"
+     R"("query_pre_attn_scalar": 256, "sliding_window": 4096})",
+     read_gemma2, write_gemma2, is_any, kNormsAroundNames, "model.layers.", true},
+    {"gemma3_text", "Gemma3ForCausalLM", "gemma3",
+     R"({"rms_norm_eps": 1e-6, "head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4,)"
+     R"("vocab_size": 262208, "query_pre_attn_scalar": 256, "sliding_window": 4096, "_sliding_window_pattern": 6,)"
+     R"("rope_theta": 1e6, "rope_local_base_freq": 10000, "max_position_embeddings": 131072})",
+     read_gemma3, write_gemma3, is_any, kNormsAroundNames, "model.layers.", true},
+    {"olmo2", "Olmo2ForCausalLM", "olmo2", R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 2048})", read_llama,
+     write_llama, [](const ModelSpec& m) { return !has_windows(m); }, kNormsAroundNames},
+    {"olmo3", "Olmo3ForCausalLM", "olmo2",
+     R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 2048, "sliding_window": 4096})", read_olmo3, write_olmo3,
+     has_windows, kNormsAroundNames},
+    {"olmoe", "OlmoeForCausalLM", "olmoe",
+     R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 4096, "norm_topk_prob": false, "num_experts_per_tok": 8,)"
+     R"("num_experts": 64})",
+     read_olmoe, write_olmoe},
+    {"phi3", "Phi3ForCausalLM", "phi3", R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 4096})", read_phi3,
+     write_phi3, is_any, kPhi3Names},
+    {"smollm3", "SmolLM3ForCausalLM", "smollm3",
+     R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 32768, "num_key_value_heads": 4, "rope_theta": 2e6,)"
+     R"("tie_word_embeddings": true})",
+     read_smollm3, write_smollm3},
+    {"granite", "GraniteForCausalLM", "granite",
+     R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048, "embedding_multiplier": 1, "logits_scaling": 1,)"
+     R"("residual_multiplier": 1, "attention_multiplier": 1})",
+     read_granite, write_granite},
+    {"granitemoe", "GraniteMoeForCausalLM", "granitemoe",
+     R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048, "embedding_multiplier": 1, "logits_scaling": 1,)"
+     R"("residual_multiplier": 1, "attention_multiplier": 1, "num_local_experts": 8, "num_experts_per_tok": 2})",
+     read_granitemoe, write_granitemoe, [](const ModelSpec& m) { return m.layers.front().experts.shared_d_ff == 0; },
+     kGraniteMoeNames},
+    {"granitemoeshared", "GraniteMoeSharedForCausalLM", "granitemoe",
+     R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048, "embedding_multiplier": 1, "logits_scaling": 1,)"
+     R"("residual_multiplier": 1, "attention_multiplier": 1, "num_local_experts": 8, "num_experts_per_tok": 2})",
+     read_granitemoe, write_granitemoe, is_any, kGraniteMoeNames},
+    {"gpt2", "GPT2LMHeadModel", "gpt2", R"({"layer_norm_epsilon": 1e-5})", read_gpt2, write_gpt2, is_any, kGpt2Names,
+     "transformer.h.", false, true},
+};
+
+bool alike(const ordered_json& a, const ordered_json& b) {
+  if (!a.is_number() || !b.is_number()) return a == b;
+  const double x = a.get<double>(), y = b.get<double>();
+  return std::abs(x - y) <= 1e-6 * std::abs(x);
+}
+
+bool same_angles(const RopeSpec& a, const RopeSpec& b, int64_t width) {
+  const auto same = [](double x, double y) { return std::abs(x - y) <= 1e-6 * std::abs(x); };
+  if (a.pairing != b.pairing || a.dims != b.dims || !same(rope_magnitude(a), rope_magnitude(b))) return false;
+  if (!a.long_factors.empty() && a.original_context != b.original_context) return false;
+  if (a.long_factors.size() != b.long_factors.size()) return false;
+  for (const int64_t positions : {int64_t(1), int64_t(1) << 40}) {
+    const std::vector<double> x = rope_frequencies(a, width, positions), y = rope_frequencies(b, width, positions);
+    if (!std::equal(x.begin(), x.end(), y.begin(), y.end(), same)) return false;
+  }
+  return true;
+}
+
+// The part of a name between "blk.N." and ".weight".
+struct Parts {
+  std::string_view layer, stem, kind;  // layer: "3", or "" outside of layers
+};
+Parts parts_of(std::string_view name) {
+  Parts p;
+  p.kind = name.substr(name.rfind('.'));
+  name.remove_suffix(p.kind.size());
+  if (name.starts_with("blk.")) {
+    name.remove_prefix(4);
+    p.layer = name.substr(0, name.find('.'));
+    name.remove_prefix(p.layer.size() + 1);
+  }
+  p.stem = name;
+  return p;
+}
+
+}  // namespace
+
+std::span<const HfModel> models() { return kModels; }
+
+const HfModel& model_of(Config& config) {
+  if (config.has("text_config")) config = config.object("text_config");
+  const std::string type = config.text("model_type", "");
+  std::string known;
+  for (const HfModel& m : kModels) {
+    if (m.type == type) {
+      config.add_defaults(m.defaults);
+      return m;
+    }
+    known.append(known.empty() ? "" : ", ").append(m.type);
+  }
+  fail("{}: model_type '{}' is not supported; supported: {}", config.path(), type, known);
+}
+
+const HfModel& model_of(const ModelSpec& spec) {
+  for (const HfModel& m : kModels)
+    if (m.architecture == spec.architecture && m.fits(spec)) return m;
+  fail("model {}: transformers has no class for this model of the architecture {}", spec.name, spec.architecture);
+}
+
+Reading read_config(const HfModel& model, const Config& config) {
+  Reading r{spec_of(model.architecture, {}, config.path()), 1};
+  model.read(config, r);
+  ModelSpec& m = r.spec;
+  m.name = model.type;
+  // Families whose files always hold the output.
+  if (m.tied && !holds(m, "tied") && !family_of(m).defaults.tied) m.tied = false;
+  m.validate();
+  return r;
+}
+
+ordered_json write_config(const HfModel& model, const ModelSpec& spec) {
+  ordered_json c = {{"architectures", {model.class_name}}, {"model_type", model.type}};
+  model.write(c, spec);
+  // What the config does not say would silently be something else.
+  Config config(json(c), "config.json");
+  ModelSpec again = read_config(model_of(config), config).spec;
+  if (same_angles(again.rope, spec.rope, spec.layers.front().d_head)) again.rope = spec.rope;
+  for (size_t i = 0; i < spec.layers.size(); ++i) {  // how a GGUF holds them
+    again.layers[i].fused_qkv = spec.layers[i].fused_qkv;
+    again.layers[i].fused_gate_up = spec.layers[i].fused_gate_up;
+  }
+  const auto compare = [&](const std::string& where, const ordered_json& is, const ordered_json& said) {
+    for (const auto& [key, value] : is.items())
+      check(alike(value, said.at(key)), "model {}: {}{} is {}; the class {} of transformers cannot state that",
+            spec.name, where, key, json_text(value), model.class_name);
+  };
+  compare("", fields_of(spec), fields_of(again));
+  check(spec.rope.scaling == again.rope.scaling,
+        "model {}: the class {} of transformers cannot state how rope is scaled", spec.name, model.class_name);
+  for (size_t i = 0; i < spec.layers.size(); ++i)
+    compare(fmt::format("layer {}: ", i), fields_of(spec.layers[i]), fields_of(again.layers[i]));
+  return c;
+}
+
+std::string hf_name(const HfModel& model, std::string_view gguf_name) {
+  const Parts p = parts_of(gguf_name);
+  const auto in = [&](std::span<const TensorName> names) {
+    const auto it = std::find_if(names.begin(), names.end(), [&](const TensorName& n) { return n.gguf == p.stem; });
+    return it == names.end() ? std::string_view() : it->hf;
+  };
+  std::string_view stem = in(model.names);
+  if (stem.empty()) stem = in(kLlamaNames);
+  check(!stem.empty(), "tensor '{}': the class {} has no such tensor", gguf_name, model.class_name);
+  if (p.layer.empty()) return fmt::format("{}{}", stem, p.kind);
+  return fmt::format("{}{}.{}{}", model.layers, p.layer, stem, p.kind);
+}
+
+}  // namespace toy::hf

@@ -1,0 +1,58 @@
+// The models of transformers that `toy` knows: what config.json says and what its tensors are called. One table for
+// both directions.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "hf/config.h"
+#include "toy/models/spec.h"
+
+namespace toy::hf {
+
+/// A tensor without ".weight" or ".bias": in a layer, `gguf` follows "blk.N." and `hf` follows HfModel::layers. Where
+/// several have the same `hf`, it holds the rows of all of them, in the order of the table. `*` is the number of an
+/// expert; without one the tensor holds the experts one behind the other.
+struct TensorName {
+  std::string_view gguf, hf;
+};
+
+/// What a config says, and what the tensors have to be multiplied with because a GGUF cannot say it.
+struct Reading {
+  ModelSpec spec;
+  float q_scale = 1;  ///< of attn_q, or of attn_q_norm where there is one
+};
+
+/// One class of transformers.
+struct HfModel {
+  std::string_view type;          ///< `model_type` in config.json
+  std::string_view class_name;    ///< in `architectures`
+  std::string_view architecture;  ///< the family in GGUF
+  std::string_view defaults;      ///< of the class: JSON. Files leave such values out
+  void (*read)(const Config&, Reading&);
+  void (*write)(nlohmann::ordered_json&, const ModelSpec&);
+  bool (*fits)(const ModelSpec&) = [](const ModelSpec&) { return true; };  ///< of models of the architecture
+  std::span<const TensorName> names = {};                                  ///< what differs from Llama's
+  std::string_view layers = "model.layers.";
+  bool norm_plus_1 = false;  ///< a GGUF holds 1 + w of norms
+  bool transposed = false;   ///< matrices of layers are [in,out]
+};
+
+/// All that are known.
+std::span<const HfModel> models();
+/// The model of a config, which gets the defaults of its class. `text_config` of a multimodal model is taken instead of
+/// the outer object. Throws naming the type and those that are supported.
+const HfModel& model_of(Config& config);
+/// The model that a spec of a GGUF is. Throws where there is none.
+const HfModel& model_of(const ModelSpec& spec);
+/// Dimensions. Throws naming file and key for what is not supported.
+Reading read_config(const HfModel& model, const Config& config);
+/// Those of config.json, without token ids. Throws naming the dimension that it cannot say.
+nlohmann::ordered_json write_config(const HfModel& model, const ModelSpec& spec);
+
+/// "blk.3.attn_q.weight" as "model.layers.3.self_attn.q_proj.weight". Throws naming the tensor where the class has
+/// none.
+std::string hf_name(const HfModel& model, std::string_view gguf_name);
+
+}  // namespace toy::hf

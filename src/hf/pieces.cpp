@@ -1,0 +1,88 @@
+#include "hf/pieces.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "toy/tensor/buffer.h"
+#include "toy/tensor/convert.h"
+
+namespace toy::hf {
+namespace {
+
+constexpr int64_t kElements = int64_t(1) << 20;  // converted at a time, or one head
+
+// `count` rows from `first` on. Quantized rows are dequantized into `values`.
+View slice(const View& rows, int64_t first, int64_t count, std::vector<float>& values) {
+  View part = rows;
+  part.shape[0] = count;
+  const int64_t at = first * rows.stride[0];
+  part.data = static_cast<std::byte*>(rows.data) + bytes_of(rows.dtype, at);
+  if (!is_quantized(rows.dtype)) return part;
+  values.resize(size_t(part.count()));
+  const View out(values.data(), DType::f32, part.shape);
+  convert(View(part.data, part.dtype, part.shape), out);
+  return out;
+}
+
+// Rows of whole heads in their new order, copied to `bytes`.
+View reordered(const View& rows, Piece::Order order, int64_t width, std::vector<std::byte>& bytes) {
+  const size_t row = bytes_of(rows.dtype, rows.shape[1]);
+  bytes.resize(row * size_t(rows.shape[0]));
+  for (int64_t r = 0; r < rows.shape[0]; ++r) {
+    const int64_t in_head = r % width;
+    const int64_t from = order == Piece::pairs ? in_head % 2 * (width / 2) + in_head / 2
+                                               : in_head % (width / 2) * 2 + in_head / (width / 2);
+    const int64_t source = (r - in_head + from) * rows.stride[0];
+    std::memcpy(bytes.data() + size_t(r) * row, static_cast<std::byte*>(rows.data) + bytes_of(rows.dtype, source), row);
+  }
+  return {bytes.data(), rows.dtype, rows.shape};
+}
+
+void stream_piece(const Piece& piece, DType stored, const gguf::Writer::Sink& sink) {
+  const int64_t rows = piece.rows.shape[0], width = rows / piece.heads;
+  const int64_t unit = piece.order == Piece::as_is ? 1 : width;
+  const int64_t step = std::max<int64_t>(1, kElements / (unit * piece.rows.shape[1])) * unit;
+  const bool changes = piece.scale != 1 || piece.add != 0;
+  std::vector<float> values, changed;
+  std::vector<std::byte> moved;
+  for (int64_t first = 0; first < rows; first += step) {
+    View from = slice(piece.rows, first, std::min(step, rows - first), values);
+    if (piece.order != Piece::as_is) from = reordered(from, piece.order, width, moved);
+    const Buffer buffer(bytes_of(stored, from.count()));
+    const View to(buffer.data(), stored, from.shape);
+    if (changes) {
+      changed.resize(size_t(from.count()));
+      const View between(changed.data(), DType::f32, from.shape);
+      convert(from, between);
+      for (float& v : changed) v = v * piece.scale + piece.add;
+      convert(between, to);
+    } else {
+      convert(from, to);
+    }
+    sink({static_cast<const std::byte*>(to.data), to.bytes()});
+  }
+}
+
+}  // namespace
+
+View rows_of(const View& t, int64_t first, int64_t count) {
+  View rows = t;
+  if (t.shape.rank() == 1) rows.shape = Shape{t.shape[0], 1}, rows.stride = {t.stride[0], 1};
+  rows.shape[0] = count;
+  rows.data = static_cast<std::byte*>(t.data) + bytes_of(t.dtype, first * rows.stride[0]);
+  return rows;
+}
+
+View columns_of(const View& t, int64_t first, int64_t count) {
+  View rows = t;
+  rows.shape = Shape{count, t.shape[0]};
+  rows.stride = {t.stride[1], t.stride[0]};
+  rows.data = static_cast<std::byte*>(t.data) + bytes_of(t.dtype, first * t.stride[1]);
+  return rows;
+}
+
+void Output::stream(const gguf::Writer::Sink& sink) const {
+  for (const Piece& piece : pieces) stream_piece(piece, stored, sink);
+}
+
+}  // namespace toy::hf

@@ -1,0 +1,42 @@
+// A tensor that is written from parts of others, in bounded memory.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "toy/formats/gguf.h"
+#include "toy/tensor/shape.h"
+
+namespace toy::hf {
+
+/// Rows of a matrix (or elements of a vector, as rows of one), in another order.
+struct Piece {
+  enum Order {
+    as_is,
+    pairs,   ///< of each head, from halves to neighbours: row 2i+b is row b P/2 + i of what is read
+    halves,  ///< the other way
+  };
+  View rows;  ///< [R,C], strides as they are; contiguous if quantized
+  Order order = as_is;
+  int64_t heads = 1;
+  float scale = 1, add = 0;  ///< of every element
+};
+
+/// Rows of a matrix or of a vector.
+View rows_of(const View& tensor, int64_t first, int64_t count);
+/// Columns of a matrix as rows.
+View columns_of(const View& tensor, int64_t first, int64_t count);
+
+/// One tensor of the file to write: the rows of all pieces.
+struct Output {
+  std::string name;
+  Shape shape;
+  DType stored = DType::f32;
+  std::vector<Piece> pieces;
+
+  /// Hands over its bytes.
+  void stream(const gguf::Writer::Sink& sink) const;
+};
+
+}  // namespace toy::hf

@@ -1,0 +1,107 @@
+#include "hf/shards.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "toy/base/error.h"
+
+namespace toy::hf {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The files that the index names. It is foreign input: a file is a name in the folder.
+std::set<std::string> files_of(const Config& index) {
+  std::set<std::string> files;
+  const Config map = index.object("weight_map");
+  for (const auto& [tensor, file] : map.values().items()) {
+    check(file.is_string(), "{}: the file of '{}' is not a string", index.path(), tensor);
+    const std::string name = file;
+    check(!name.empty() && name.find('/') == name.npos && name != "..", "{}: '{}' is not the name of a file beside it",
+          index.path(), name);
+    files.insert(name);
+  }
+  check(!files.empty(), "{}: 'weight_map' names no files", index.path());
+  return files;
+}
+
+// What old versions saved although it is computed.
+bool is_buffer(std::string_view name) {
+  constexpr std::array<std::string_view, 3> kEnds{"rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"};
+  return std::any_of(kEnds.begin(), kEnds.end(), [&](std::string_view end) { return name.ends_with(end); });
+}
+
+}  // namespace
+
+std::string plain_name(std::string_view name, const HfModel& model) {
+  for (const std::string_view part :
+       {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."})
+    if (name.starts_with(part)) return "";
+  if (name.starts_with("model.language_model.")) return "model." + std::string(name.substr(21));
+  if (name.starts_with("language_model.")) return std::string(name.substr(15));
+  if (model.type == "gpt2" && !name.starts_with("transformer.") && !name.starts_with("lm_head."))
+    return "transformer." + std::string(name);
+  return std::string(name);
+}
+
+Shards Shards::open(const std::string& folder, const HfModel& model) {
+  Shards s;
+  s.folder_ = folder, s.class_name_ = model.class_name;
+  const std::string index = folder + "/model.safetensors.index.json", single = folder + "/model.safetensors";
+  if (!fs::exists(index)) {
+    check(fs::exists(single), "{}: there is neither model.safetensors nor model.safetensors.index.json", folder);
+    s.add(safetensors::File::open(single), model);
+    return s;
+  }
+  const Config config = Config::open(index);
+  for (const std::string& file : files_of(config)) {
+    check(fs::exists(folder + "/" + file), "{}: the file '{}' is missing, which the index names", index, file);
+    s.add(safetensors::File::open(folder + "/" + file), model);
+  }
+  const Config map = config.object("weight_map");
+  for (const auto& [tensor, file] : map.values().items()) {
+    const std::string name = plain_name(tensor, model);
+    check(name.empty() || s.tensors_.contains(name), "{}: the tensor '{}' is not in '{}'", index, tensor,
+          file.get<std::string>());
+  }
+  return s;
+}
+
+void Shards::add(safetensors::File file, const HfModel& model) {
+  for (const auto& [name, view] : file.tensors()) {
+    const std::string plain = plain_name(name, model);
+    if (plain.empty()) continue;
+    check(tensors_.emplace(plain, view).second, "{}: the tensor '{}' is there twice", file.path(), plain);
+  }
+  files_.push_back(std::move(file));  // the mapping does not move
+}
+
+const View* Shards::find(const std::string& name) {
+  const auto it = tensors_.find(name);
+  if (it == tensors_.end()) return nullptr;
+  asked_.insert(name);
+  return &it->second;
+}
+
+const View& Shards::require(const std::string& name) {
+  if (const View* view = find(name)) return *view;
+  const std::string near = nearest(name, names());
+  fail("{}: the tensor '{}' is missing, which the class {} has{}", folder_, name, class_name_,
+       near.empty() ? "" : fmt::format("; the nearest is '{}'", near));
+}
+
+std::vector<std::string> Shards::left() const {
+  std::vector<std::string> list;
+  for (const auto& [name, view] : tensors_)
+    if (!asked_.contains(name) && !is_buffer(name)) list.push_back(name);
+  return list;
+}
+
+std::vector<std::string> Shards::names() const {
+  std::vector<std::string> list;
+  for (const auto& [name, view] : tensors_) list.push_back(name);
+  return list;
+}
+
+}  // namespace toy::hf

@@ -1,0 +1,41 @@
+// The tensors of a Hugging Face folder: one safetensors file, or several with an index.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hf/models.h"
+#include "toy/formats/safetensors.h"
+
+namespace toy::hf {
+
+/// Mapped, and checked against the index. It remembers which tensors were asked for.
+class Shards {
+ public:
+  /// Throws Error{bad_input} for a missing file, a tensor that is in two files, and an index that is not true.
+  static Shards open(const std::string& folder, const HfModel& model);
+  /// nullptr: there is no tensor of this name.
+  const View* find(const std::string& name);
+  /// Throws naming the nearest one.
+  const View& require(const std::string& name);
+  /// Tensors that nobody asked for and that are no buffers.
+  std::vector<std::string> left() const;
+  std::vector<std::string> names() const;
+
+ private:
+  void add(safetensors::File file, const HfModel& model);
+
+  std::string folder_, class_name_;
+  std::vector<safetensors::File> files_;
+  std::map<std::string, View, std::less<>> tensors_;
+  std::set<std::string, std::less<>> asked_;
+};
+
+/// A name as LlamaForCausalLM has it: of the text part of multimodal models, and of GPT-2 saved without its head. ""
+/// for tensors of other parts.
+std::string plain_name(std::string_view name, const HfModel& model);
+
+}  // namespace toy::hf

@@ -1,0 +1,242 @@
+#include "hf/tokenizer_files.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <unordered_map>
+
+#include "hf/tokenizer_json.h"
+#include "text/bpe.h"
+#include "text/special_tokens.h"
+#include "text/spm.h"
+#include "toy/base/error.h"
+#include "toy/base/utf8.h"
+#include "toy/formats/mapped_file.h"
+
+namespace toy::hf {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// The files beside config.json that say something of tokens.
+struct Files {
+  Files(const std::string& folder, const Config& config_json)
+      : config(config_json),
+        tokenizer(Config::open_if_there(folder + "/tokenizer_config.json")),
+        special_map(Config::open_if_there(folder + "/special_tokens_map.json")),
+        added(Config::open_if_there(folder + "/added_tokens.json")),
+        generation(Config::open_if_there(folder + "/generation_config.json")) {}
+  const Config& config;
+  const Config tokenizer, special_map, added, generation;
+
+  /// The text of "bos_token" and so on; "": there is none.
+  std::string special(const std::string& name) const {
+    for (const Config* file : {&tokenizer, &special_map}) {
+      const json* value = file->find(name);
+      if (!value) continue;
+      return value->is_object() ? Config(*value, file->path()).text("content", "") : file->text(name, "");
+    }
+    return "";
+  }
+};
+
+// Added tokens that tokenizer.json does not have.
+std::vector<AddedToken> added_tokens(const Files& files) {
+  std::vector<AddedToken> list;
+  const Config decoder = files.tokenizer.object("added_tokens_decoder");
+  for (const auto& [id, value] : decoder.values().items()) {
+    const Config token(value, decoder.path());
+    check(
+        !id.empty() && id.size() < 9 && std::all_of(id.begin(), id.end(), [](char c) { return c >= '0' && c <= '9'; }),
+        "{}: '{}' is not the id of a token", decoder.path(), id);
+    list.push_back({int32_t(std::stol(id)), token.text("content", ""), token.flag("special", false)});
+  }
+  for (const auto& [text, id] : files.added.values().items()) {
+    const auto number = int32_t(files.added.integer(text));
+    const bool is_known = std::any_of(list.begin(), list.end(), [&](const AddedToken& t) { return t.id == number; });
+    if (!is_known) list.push_back({number, text, false});
+  }
+  return list;
+}
+
+// They may name a token that is there already, and then say what it is.
+void add(const std::vector<AddedToken>& added, int64_t vocab, bool spaces_are_marked, Vocabulary& v) {
+  for (const AddedToken& token : added) {
+    check(token.id >= 0 && token.id < vocab, "{}: token '{}' has the id {}; the embedding has {} rows", v.source,
+          token.text, token.id, vocab);
+    const auto at = size_t(token.id);
+    if (at >= v.tokens.size()) v.tokens.resize(at + 1), v.types.resize(at + 1, int32_t(TokenType::unused));
+    if (TokenType(v.types[at]) == TokenType::unknown || TokenType(v.types[at]) == TokenType::byte) continue;
+    v.tokens[at] = spaces_are_marked && !token.special ? with_spaces(token.text) : token.text;
+    v.types[at] = int32_t(token.special ? TokenType::control : TokenType::user_defined);
+  }
+}
+
+// Embeddings have more rows than there are tokens, for speed.
+void fill_up(int64_t vocab, Vocabulary& v) {
+  check(int64_t(v.tokens.size()) <= vocab, "{}: there are {} tokens; the embedding has {} rows", v.source,
+        v.tokens.size(), vocab);
+  v.tokens.resize(size_t(vocab)), v.types.resize(size_t(vocab), int32_t(TokenType::unused));
+  for (size_t id = 0; id < v.tokens.size(); ++id)
+    if (v.tokens[id].empty()) v.tokens[id] = fmt::format("[PAD{}]", id), v.types[id] = int32_t(TokenType::unused);
+}
+
+// Ids of special tokens by their texts, else as config.json has them.
+void find_ids(const Files& files, const std::string& unknown, Vocabulary& v) {
+  std::unordered_map<std::string_view, int32_t> ids;
+  for (int32_t id = v.size() - 1; id >= 0; --id) ids[v.tokens[size_t(id)]] = id;
+  const auto id_of = [&](const std::string& name, const std::string& otherwise = "") -> std::optional<int32_t> {
+    std::string text = files.special(name + "_token");
+    if (text.empty()) text = otherwise;
+    if (const auto it = ids.find(text); it != ids.end()) return it->second;
+    const std::vector<int64_t> given = files.config.integers(name + "_token_id");
+    if (!given.empty() && given.front() < v.size()) return int32_t(given.front());
+    return std::nullopt;
+  };
+  if (const auto id = id_of("bos")) v.bos = id;
+  if (const auto id = id_of("eos")) v.eos = id;
+  if (!v.unknown) v.unknown = id_of("unk", unknown);
+  if (const auto id = id_of("pad")) v.other_ids["tokenizer.ggml.padding_token_id"] = *id;
+}
+
+// A generation ends after every id of generation_config.json: those that nothing else tells get keys.
+void find_ends(const Files& files, Vocabulary& v, std::vector<std::string>& warnings) {
+  find_special_tokens("", v);
+  std::vector<int64_t> ends = files.generation.integers("eos_token_id");
+  if (ends.empty()) ends = files.config.integers("eos_token_id");
+  std::vector<const char*> keys{"tokenizer.ggml.eom_token_id", "tokenizer.ggml.eot_token_id"};
+  for (const int64_t id : ends) {
+    if (id >= v.size() || v.eos == int32_t(id) || std::ranges::binary_search(v.end_of_generation, int32_t(id)))
+      continue;
+    if (keys.empty()) {
+      warnings.push_back(fmt::format("token {} ends a generation, which the GGUF cannot say", id));
+      continue;
+    }
+    v.other_ids[keys.back()] = int32_t(id);
+    keys.pop_back();
+  }
+}
+
+void find_prefix(const Files& files, const TokenizerJson* file, bool otherwise, Vocabulary& v) {
+  const auto is = [&](std::optional<int32_t> id, const std::string& text) {
+    return id && !text.empty() && v.tokens[size_t(*id)] == text;
+  };
+  const bool adds_bos = file ? is(v.bos, file->first) : otherwise, adds_eos = file && is(v.eos, file->last);
+  v.add_bos = files.tokenizer.flag("add_bos_token", adds_bos) && v.bos;
+  v.add_eos = files.tokenizer.flag("add_eos_token", adds_eos) && v.eos;
+}
+
+void complete(const Files& files, const TokenizerJson* file, int64_t vocab, Vocabulary& v,
+              std::vector<std::string>& warnings) {
+  fill_up(vocab, v);
+  find_ids(files, file ? file->unknown : "", v);
+  find_prefix(files, file, true, v);
+  find_ends(files, v, warnings);
+}
+
+void take_tokens(const TokenizerJson& t, int64_t vocab, Vocabulary& v) {
+  v.tokens = t.tokens;
+  v.types.assign(v.tokens.size(), int32_t(TokenType::normal));
+  for (size_t id = 0; id < v.tokens.size(); ++id) {
+    if (!t.byte_level && byte_of_name(v.tokens[id])) v.types[id] = int32_t(TokenType::byte);
+    if (!t.byte_level && v.tokens[id] == t.unknown) v.types[id] = int32_t(TokenType::unknown);
+  }
+  add(t.added, vocab, !t.byte_level, v);
+}
+
+BpeVocabulary byte_level_vocabulary(const TokenizerJson& t, int64_t vocab) {
+  BpeVocabulary v;
+  v.source = "tokenizer.json";
+  v.pre = t.pre;
+  for (const auto& [left, right] : t.merges) v.merges.push_back(left + " " + right);
+  take_tokens(t, vocab, v);
+  return v;
+}
+
+// A piece's score is the rank of the merges that make it. They follow each other where SentencePiece made the file;
+// where they do not, scores cannot say the order.
+SpmVocabulary spm_vocabulary(const TokenizerJson& t, int64_t vocab) {
+  SpmVocabulary v;
+  v.source = "tokenizer.json";
+  v.add_space_prefix = t.add_space_prefix;
+  take_tokens(t, vocab, v);
+  std::unordered_map<std::string, float> ranks;
+  std::string last;
+  for (const auto& [left, right] : t.merges) {
+    const std::string whole = left + right;
+    if (whole == last) continue;
+    check(ranks.emplace(whole, float(ranks.size())).second,
+          "tokenizer.json: merges that make '{}' are not together, so SentencePiece did not make them; not supported",
+          whole);
+    last = whole;
+  }
+  for (const std::string& token : v.tokens) {
+    const auto rank = ranks.find(token);
+    v.scores.push_back(rank == ranks.end() ? -1e9f : -rank->second);
+  }
+  return v;
+}
+
+SpmVocabulary spm_file_vocabulary(const std::string& path) {
+  const MappedFile file = MappedFile::open(path);
+  return parse_spm_model({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);
+}
+
+std::string read_text(const std::string& path) {
+  const MappedFile file = MappedFile::open(path);
+  std::string text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  check(is_utf8(text), "{}: not UTF-8", path);
+  return text;
+}
+
+void write_chat_template(const std::string& folder, const Files& files, gguf::Writer& writer) {
+  constexpr const char* kKey = "tokenizer.chat_template";
+  if (const json* value = files.tokenizer.find("chat_template"); value && value->is_string()) {
+    writer.set(kKey, value->get<std::string>());
+  } else if (value) {
+    check(value->is_array(), "{}: 'chat_template' is neither a string nor a list", files.tokenizer.path());
+    std::vector<std::string> names;
+    for (const json& entry : *value) {
+      const Config one(entry, files.tokenizer.path() + ": 'chat_template'");
+      const std::string name = one.text("name", "default");
+      if (name != "default") names.push_back(name);
+      writer.set(name == "default" ? kKey : fmt::format("{}.{}", kKey, name), one.text("template", ""));
+    }
+    if (!names.empty()) writer.set("tokenizer.chat_templates", gguf::Array(names));
+  }
+  const std::string file = folder + "/chat_template.jinja";
+  if (fs::exists(file)) writer.set(kKey, read_text(file));
+}
+
+}  // namespace
+
+void write_tokenizer_keys(const std::string& folder, const Config& config, int64_t vocab, gguf::Writer& writer,
+                          std::vector<std::string>& warnings) {
+  const Files files(folder, config);
+  const std::string json_path = folder + "/tokenizer.json", spm_path = folder + "/tokenizer.model";
+  std::optional<TokenizerJson> file;
+  if (fs::exists(json_path)) try {
+      file = read_tokenizer_json(Config::open(json_path));
+    } catch (const Error&) {
+      if (!fs::exists(spm_path)) throw;  // else it says the same
+    }
+  if (file && file->byte_level) {
+    BpeVocabulary v = byte_level_vocabulary(*file, vocab);
+    complete(files, &*file, vocab, v, warnings);
+    BpeTokenizer(std::move(v)).save(writer);
+  } else if (file || fs::exists(spm_path)) {
+    SpmVocabulary v = fs::exists(spm_path) ? spm_file_vocabulary(spm_path) : spm_vocabulary(*file, vocab);
+    if (fs::exists(spm_path)) add(added_tokens(files), vocab, true, v);
+    complete(files, file ? &*file : nullptr, vocab, v, warnings);
+    v.scores.resize(v.tokens.size(), -1e9f);
+    SpmTokenizer(std::move(v)).save(writer);
+  } else {
+    writer.set("tokenizer.ggml.model", std::string("none"));
+    warnings.push_back("there is neither tokenizer.json nor tokenizer.model; the model takes token ids, but no text");
+    return;
+  }
+  write_chat_template(folder, files, writer);
+}
+
+}  // namespace toy::hf

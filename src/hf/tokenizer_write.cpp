@@ -1,0 +1,221 @@
+// Tokenizers of GGUF as the files of Hugging Face's tokenizers.
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <unordered_map>
+
+#include "hf/tokenizer_files.h"
+#include "text/bpe.h"
+#include "text/split_rules.h"
+#include "toy/base/atomic_file.h"
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
+
+namespace toy::hf {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kMark = "\u2581";  // a space, as SentencePiece writes it
+
+// What both kinds have.
+struct Tokens {
+  std::vector<std::string> text;
+  std::vector<int32_t> types;
+  explicit Tokens(const gguf::File& file)
+      : text(file.get_strings("tokenizer.ggml.tokens")), types(text.size(), int32_t(TokenType::normal)) {
+    if (file.has("tokenizer.ggml.token_type")) types = file.get_i32s("tokenizer.ggml.token_type");
+  }
+  TokenType type(size_t id) const { return TokenType(types[id]); }
+  bool is_added(size_t id) const {
+    return type(id) == TokenType::control || type(id) == TokenType::user_defined || type(id) == TokenType::unknown;
+  }
+};
+
+std::string token_of(const gguf::File& file, const Tokens& tokens, const char* key) {
+  const std::string name = std::string("tokenizer.ggml.") + key;
+  if (!file.has(name)) return "";
+  const uint32_t id = file.get_u32(name);
+  return id < tokens.text.size() ? tokens.text[id] : "";
+}
+
+ordered_json added_tokens(const Tokens& tokens) {
+  ordered_json list = ordered_json::array();
+  for (size_t id = 0; id < tokens.text.size(); ++id)
+    if (tokens.is_added(id))
+      list.push_back({{"id", id},
+                      {"content", tokens.text[id]},
+                      {"single_word", false},
+                      {"lstrip", false},
+                      {"rstrip", false},
+                      {"normalized", false},
+                      {"special", tokens.type(id) != TokenType::user_defined}});
+  return list;
+}
+
+ordered_json vocabulary(const Tokens& tokens) {
+  ordered_json vocab = ordered_json::object();
+  for (size_t id = 0; id < tokens.text.size(); ++id) vocab[tokens.text[id]] = id;
+  return vocab;
+}
+
+// Text between bos and eos.
+ordered_json post_processor(const gguf::File& file, const Tokenizer& tokenizer, const Tokens& tokens) {
+  ordered_json single = ordered_json::array(), special = ordered_json::object();
+  const auto put = [&](int32_t id) {
+    const std::string& text = tokens.text[size_t(id)];
+    single.push_back({{"SpecialToken", {{"id", text}, {"type_id", 0}}}});
+    special[text] = {{"id", text}, {"ids", {id}}, {"tokens", {text}}};
+  };
+  if (tokenizer.adds_bos()) put(*tokenizer.bos());
+  single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+  if (tokenizer.adds_eos()) put(*tokenizer.eos());
+  ordered_json pair = single;
+  pair.push_back({{"Sequence", {{"id", "B"}, {"type_id", 1}}}});
+  if (special.empty()) return nullptr;
+  return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
+}
+
+// The steps that cut a text.
+ordered_json pre_tokenizer(const std::vector<std::string>& regexes) {
+  ordered_json steps = ordered_json::array();
+  for (const std::string& regex : regexes)
+    steps.push_back({{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}, {"invert", false}});
+  steps.push_back({{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}});
+  return {{"type", "Sequence"}, {"pretokenizers", steps}};
+}
+
+void write_byte_level(const gguf::File& file, const Tokens& tokens, ordered_json& t) {
+  const PreTokenizer* pre = pre_tokenizer_of(file);
+  const std::vector<std::string> regexes = regexes_of(*pre);
+  check(!regexes.empty(), "{}: the pre-tokenizer '{}' cannot be written as regular expressions", file.path(),
+        first_name(*pre));
+  t["normalizer"] = nullptr;
+  t["pre_tokenizer"] = pre_tokenizer(regexes);
+  t["decoder"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
+  t["model"] = {{"type", "BPE"},
+                {"dropout", nullptr},
+                {"unk_token", nullptr},
+                {"continuing_subword_prefix", nullptr},
+                {"end_of_word_suffix", nullptr},
+                {"fuse_unk", false},
+                {"byte_fallback", false},
+                {"ignore_merges", bool(pre->flags & PreTokenizer::kIgnoreMerges)},
+                {"vocab", vocabulary(tokens)},
+                {"merges", ordered_json::array()}};
+  const std::vector<std::string> none;
+  const bool has_merges = file.has("tokenizer.ggml.merges");
+  std::set<std::string_view> known(tokens.text.begin(), tokens.text.end());
+  for (const std::string& merge : has_merges ? file.get_strings("tokenizer.ggml.merges") : none) {
+    const size_t space = merge.find(' ', 1);
+    const std::string left = merge.substr(0, space), right = merge.substr(space + 1);
+    check(known.contains(left + right), "{}: the merge '{}' makes no token, which tokenizer.json cannot hold",
+          file.path(), merge);
+    t["model"]["merges"].push_back({left, right});
+  }
+}
+
+// The ways to make each piece of two, those of the best piece first.
+ordered_json merges_of(const gguf::File& file, const Tokens& tokens) {
+  const std::vector<float>& scores = file.get_f32s("tokenizer.ggml.scores");
+  check(scores.size() == tokens.text.size(), "{}: there are {} scores for {} tokens", file.path(), scores.size(),
+        tokens.text.size());
+  std::unordered_map<std::string_view, size_t> ids;
+  for (size_t id = 0; id < tokens.text.size(); ++id)
+    if (tokens.type(id) == TokenType::normal || tokens.type(id) == TokenType::unused) ids.emplace(tokens.text[id], id);
+  std::vector<size_t> order(tokens.text.size());
+  std::iota(order.begin(), order.end(), size_t(0));
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+  ordered_json merges = ordered_json::array();
+  for (const size_t id : order) {
+    const std::string_view piece = tokens.text[id];
+    if (tokens.type(id) != TokenType::normal) continue;
+    std::vector<std::pair<size_t, size_t>> ways;
+    for (size_t at = utf8_character(piece); at > 0 && at < piece.size();
+         at += std::max<size_t>(1, utf8_character(piece.substr(at)))) {
+      const auto left = ids.find(piece.substr(0, at)), right = ids.find(piece.substr(at));
+      if (left != ids.end() && right != ids.end()) ways.emplace_back(left->second, right->second);
+    }
+    std::sort(ways.begin(), ways.end());
+    for (const auto& [left, right] : ways) merges.push_back({tokens.text[left], tokens.text[right]});
+  }
+  return merges;
+}
+
+void write_sentencepiece(const gguf::File& file, const Tokens& tokens, ordered_json& t) {
+  check(!file.has("tokenizer.ggml.precompiled_charsmap"), "{}: a tokenizer that normalizes texts cannot be written",
+        file.path());
+  const bool prefix = file.get_bool("tokenizer.ggml.add_space_prefix", true);
+  ordered_json steps = ordered_json::array(), back = ordered_json::array();
+  if (prefix) steps.push_back({{"type", "Prepend"}, {"prepend", kMark}});
+  steps.push_back({{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kMark}});
+  back.push_back({{"type", "Replace"}, {"pattern", {{"String", kMark}}}, {"content", " "}});
+  back.push_back({{"type", "ByteFallback"}});
+  back.push_back({{"type", "Fuse"}});
+  if (prefix) back.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  t["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
+  t["pre_tokenizer"] = nullptr;
+  t["decoder"] = {{"type", "Sequence"}, {"decoders", back}};
+  const std::string unknown = token_of(file, tokens, "unknown_token_id");
+  t["model"] = {{"type", "BPE"},
+                {"dropout", nullptr},
+                {"unk_token", unknown.empty() ? ordered_json() : ordered_json(unknown)},
+                {"continuing_subword_prefix", nullptr},
+                {"end_of_word_suffix", nullptr},
+                {"fuse_unk", true},
+                {"byte_fallback", true},
+                {"ignore_merges", false},
+                {"vocab", vocabulary(tokens)},
+                {"merges", merges_of(file, tokens)}};
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+ordered_json tokenizer_config(const gguf::File& file, const Tokenizer& tokenizer, const Tokens& tokens) {
+  ordered_json c = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
+  for (const auto& [name, key] :
+       {std::pair("bos_token", "bos_token_id"), std::pair("eos_token", "eos_token_id"),
+        std::pair("unk_token", "unknown_token_id"), std::pair("pad_token", "padding_token_id")})
+    if (const std::string text = token_of(file, tokens, key); !text.empty()) c[name] = text;
+  c["add_bos_token"] = tokenizer.adds_bos(), c["add_eos_token"] = tokenizer.adds_eos();
+  return c;
+}
+
+}  // namespace
+
+bool write_tokenizer_files(const gguf::File& file, const std::string& folder, std::vector<std::string>& warnings) try {
+  const auto tokenizer = load_tokenizer(file);
+  if (!tokenizer) {
+    warnings.push_back("there is no tokenizer in the file");
+    return false;
+  }
+  const Tokens tokens(file);
+  ordered_json t = {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}};
+  t["added_tokens"] = added_tokens(tokens);
+  const std::string_view kind = tokenizer->kind();
+  check(kind == "bpe" || kind == "bytes" || kind == "spm", "{}: a tokenizer of the kind {} cannot be written",
+        file.path(), kind);
+  if (kind == "spm")
+    write_sentencepiece(file, tokens, t);
+  else
+    write_byte_level(file, tokens, t);
+  t["post_processor"] = post_processor(file, *tokenizer, tokens);
+  write_text(folder + "tokenizer.json", json_text(t) + "\n");
+  write_text(folder + "tokenizer_config.json", json_text(tokenizer_config(file, *tokenizer, tokens), 2) + "\n");
+  if (file.has("tokenizer.chat_template"))
+    write_text(folder + "chat_template.jinja", file.get_string("tokenizer.chat_template"));
+  return true;
+} catch (const DiskFull&) {
+  throw;
+} catch (const Error& e) {
+  if (e.code() != ErrorCode::bad_input) throw;
+  warnings.push_back(fmt::format("without its tokenizer: {}", e.what()));
+  return false;
+}
+
+}  // namespace toy::hf
