@@ -255,6 +255,12 @@ void read_olmo3(const Config& c, Reading& r) {
 void write_olmo3(ordered_json& c, const ModelSpec& m) {
   write_llama(c, m);
   write_windows(c, m);
+  // transformers 5 would scale `rope_scaling` in all layers.
+  ordered_json full = c.at("rope_scaling").is_null() ? ordered_json{{"rope_type", "default"}} : c.at("rope_scaling");
+  full["rope_theta"] = m.rope.base;
+  c.erase("rope_scaling");
+  c["rope_parameters"] = {{"full_attention", full},
+                          {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", m.rope.base}}}};
 }
 
 void read_smollm3(const Config& c, Reading& r) {
@@ -324,7 +330,7 @@ void read_query_scale(const Config& c, Reading& r, size_t layers_of_27b) {
 void write_query_scale(ordered_json& c, const ModelSpec& m) {
   const LayerSpec& l = m.layers.front();
   const double scale = double(l.attention_scale);
-  c["query_pre_attn_scalar"] = scale > 0 ? std::round(1 / (scale * scale)) : double(l.d_head);
+  c["query_pre_attn_scalar"] = scale > 0 ? std::llround(1 / (scale * scale)) : l.d_head;
 }
 
 void read_gemma2(const Config& c, Reading& r) {
