@@ -88,9 +88,10 @@ struct Mxfp4 : Small<DType::mxfp4, 17, true> {
   }
 };
 
-// Blocks of 256, whose parts of kPart values have integer scales, and perhaps minimums: bytes.
+// Blocks of 256, whose parts of kPart values have integer scales, and perhaps minimums: 16 bits each, in order. Of 8
+// parts they are in the lower half.
 struct Scales {
-  __m128i scale, min = _mm_setzero_si128();
+  V scale, min = _mm256_setzero_si256();
 };
 template <DType type, size_t bytes, int part, size_t scale_at, bool is_signed, int offset = 0, bool min = false>
 struct Large {
@@ -99,22 +100,26 @@ struct Large {
   static constexpr bool kSigned = is_signed, kMin = min, kParts = true;
   static constexpr int kOffset = offset, kPart = part;
 };
-// 6 bits each: 4 scales in 0 to 3, 4 minimums in 4 to 7, the others' low bits in 8 to 11.
+inline V words(__m128i bytes) { return _mm256_cvtepi8_epi16(bytes); }
+// 6 bits each, in the words a, b, c after d and dmin: 4 scales in a, 4 minimums in b, the low bits of the others in c
+// and their high bits above those of a and b.
 inline Scales six_bits(const uint8_t* p) {
-  const uint32_t a = word(p), b = word(p + 4), c = word(p + 8);
-  const auto rest = [](uint32_t low, uint32_t high) { return (low & 0x0f0f0f0f) | ((high >> 2) & 0x30303030); };
-  return {_mm_set_epi32(0, 0, int(rest(c, a)), int(a & 0x3f3f3f3f)),
-          _mm_set_epi32(0, 0, int(rest(c >> 4, b)), int(b & 0x3f3f3f3f))};
+  const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m128i low = _mm_srlv_epi32(_mm_shuffle_epi32(v, _MM_SHUFFLE(3, 2, 3, 1)), _mm_setr_epi32(0, 0, 0, 4)),
+                high = _mm_srli_epi32(_mm_shuffle_epi32(v, _MM_SHUFFLE(2, 2, 1, 1)), 2);
+  const V both = words(_mm_or_si128(_mm_and_si128(low, _mm_setr_epi32(0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f)),
+                                    _mm_and_si128(high, _mm_setr_epi32(0, 0x30303030, 0, 0x30303030))));
+  return {both, _mm256_castsi128_si256(_mm256_extracti128_si256(both, 1))};
 }
 struct Q4_K : Large<DType::q4_k, 144, 32, 0, false, 0, true> {
   static inline V values(const uint8_t* b, int i) { return bits(bytes32(b + 16 + 32 * (i / 2)), 4 * (i % 2), 4); }
-  static inline Scales scales(const uint8_t* b) { return six_bits(b + 4); }
+  static inline Scales scales(const uint8_t* b) { return six_bits(b); }
 };
 struct Q5_K : Large<DType::q5_k, 176, 32, 0, false, 0, true> {
   static inline V values(const uint8_t* b, int i) {
     return _mm256_or_si256(bits(bytes32(b + 48 + 32 * (i / 2)), 4 * (i % 2), 4), bits(bytes32(b + 16), i, 1, 4));
   }
-  static inline Scales scales(const uint8_t* b) { return six_bits(b + 4); }
+  static inline Scales scales(const uint8_t* b) { return six_bits(b); }
 };
 struct Q6_K : Large<DType::q6_k, 210, 16, 208, false, 32> {
   static inline V values(const uint8_t* b, int i) {
@@ -122,13 +127,15 @@ struct Q6_K : Large<DType::q6_k, 210, 16, 208, false, 32> {
     return _mm256_or_si256(bits(bytes32(b + 64 * half + 32 * (j % 2)), 4 * (j / 2), 4),
                            bits(bytes32(b + 128 + 32 * half), 2 * j, 2, 4));
   }
-  static inline Scales scales(const uint8_t* b) { return {_mm_loadu_si128(reinterpret_cast<const __m128i*>(b + 192))}; }
+  static inline Scales scales(const uint8_t* b) {
+    return {words(_mm_loadu_si128(reinterpret_cast<const __m128i*>(b + 192)))};
+  }
 };
 struct Q2_K : Large<DType::q2_k, 84, 16, 80, false, 0, true> {
   static inline V values(const uint8_t* b, int i) { return bits(bytes32(b + 16 + 32 * (i / 4)), 2 * (i % 4), 2); }
   static inline Scales scales(const uint8_t* b) {
     const __m128i both = _mm_loadu_si128(reinterpret_cast<const __m128i*>(b)), low = _mm_set1_epi8(15);
-    return {_mm_and_si128(both, low), _mm_and_si128(_mm_srli_epi16(both, 4), low)};
+    return {words(_mm_and_si128(both, low)), words(_mm_and_si128(_mm_srli_epi16(both, 4), low))};
   }
 };
 struct Q3_K : Large<DType::q3_k, 110, 16, 108, false, 4> {
@@ -140,7 +147,7 @@ struct Q3_K : Large<DType::q3_k, 110, 16, 108, false, 4> {
     int s[4];
     for (int i = 0; i < 4; ++i)
       s[i] = int(((low[i % 2] >> (4 * (i / 2))) & 0x0f0f0f0f) | (((high >> (2 * i)) & 0x03030303) << 4));
-    return {_mm_sub_epi8(_mm_setr_epi32(s[0], s[1], s[2], s[3]), _mm_set1_epi8(32))};
+    return {words(_mm_sub_epi8(_mm_setr_epi32(s[0], s[1], s[2], s[3]), _mm_set1_epi8(32)))};
   }
 };
 struct Iq4Xs : Large<DType::iq4_xs, 136, 32, 0, true> {
@@ -148,7 +155,7 @@ struct Iq4Xs : Large<DType::iq4_xs, 136, 32, 0, true> {
   static inline Scales scales(const uint8_t* b) {
     const uint64_t low = _pdep_u64(word(b + 4), 0x0f0f0f0f0f0f0f0f), high = _pdep_u64(word(b) >> 16, 0x0303030303030303)
                                                                             << 4;
-    return {_mm_sub_epi8(_mm_set_epi64x(0, int64_t(low | high)), _mm_set1_epi8(32))};
+    return {words(_mm_sub_epi8(_mm_set_epi64x(0, int64_t(low | high)), _mm_set1_epi8(32)))};
   }
 };
 
@@ -279,16 +286,18 @@ class FewTask {
         const int16_t* sums = x_.sum + ((r + size_t(i)) * blocks + b) * kParts;
         total[i] = _mm256_setzero_si256();
         if constexpr (T::kOffset != 0)
-          total[i] = _mm256_sub_epi32(total[i], _mm256_mullo_epi32(weighted_sums(sums, _mm256_cvtepi8_epi16(s.scale)),
-                                                                   _mm256_set1_epi32(T::kOffset)));
-        if constexpr (T::kMin) mins[i][o] = weighted_sums(sums, _mm256_cvtepu8_epi16(s.min));
+          total[i] =
+              _mm256_sub_epi32(total[i], _mm256_slli_epi32(weighted_sums(sums, s.scale), T::kOffset == 4 ? 2 : 5));
+        if constexpr (T::kMin) mins[i][o] = weighted_sums(sums, s.min);
       }
+      const V low = _mm256_permute4x64_epi64(s.scale, 0x44), high = _mm256_permute4x64_epi64(s.scale, 0xee);
 #pragma GCC unroll 8
       for (int j = 0; j < 8; ++j) {
-        // The scale of each pair.
-        const int own = T::kPart == 16 ? 2 * j : j, next = T::kPart == 16 ? 2 * j + 1 : j;
-        const V scales = _mm256_cvtepi8_epi16(
-            _mm_shuffle_epi8(s.scale, _mm_set_epi64x(next * 0x0101010101010101, own * 0x0101010101010101)));
+        // The scale of each pair: 16 bits, in each half of the vector those of its values.
+        constexpr bool kTwo = T::kPart == 16;
+        const int own = kTwo ? 2 * j % 8 : j, next = kTwo ? own + 1 : j;
+        const auto place = [](int i) { return _mm_set1_epi16(short(0x0100 + 0x0202 * i)); };
+        const V scales = _mm256_shuffle_epi8(kTwo && j >= 4 ? high : low, _mm256_set_m128i(place(next), place(own)));
         const V values = T::values(from, j);
 #pragma GCC unroll 2
         for (int i = 0; i < MR; ++i) {
