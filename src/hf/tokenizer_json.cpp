@@ -1,5 +1,7 @@
 #include "hf/tokenizer_json.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <unordered_set>
 
