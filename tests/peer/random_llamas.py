@@ -5,7 +5,7 @@
 
 Each model is written to a scratch folder and compared by check_against_llama_cpp.check_every_logit(), from prompts of 1 and
 of 40 tokens, 40 generated: the longer run crosses a page of 64.  A Q8_0 model is compared twice: bit for bit with its f32
-twin, which gguf-py dequantized, in toy alone; and with llama.cpp within what rounding activations to 8 bits makes.
+twin, which gguf-py dequantized, in toy alone (--exact); and with llama.cpp within what rounding activations to 8 bits makes.
 """
 import pathlib
 import subprocess
@@ -77,8 +77,8 @@ def main():
                 twin = pathlib.Path(scratch) / f"{s.name}-f32.gguf"
                 write_model(twin, s, weights, "f32")  # `weights` are the dequantized ones
                 for ids in prompts(s):
-                    answers = [run(toy, "infer", p, "--prompt-ids", ",".join(map(str, ids)), "--n", 40, "--json", "--top-logprobs", s.V)
-                               for p in (path, twin)]
+                    answers = [run(toy, "infer", p, "--prompt-ids", ",".join(map(str, ids)), "--n", 40, "--json", "--top-logprobs", s.V,
+                                   "--exact", "--kv", "f32") for p in (path, twin)]
                     if answers[0] != answers[1]:
                         raise SystemExit(f"random_llamas: {s.name}: toy computes otherwise from the f32 twin")
                 print(f"{s.name}.gguf: the same bits as its f32 twin")
