@@ -43,13 +43,7 @@ void narrow_product(const QuantProduct& p, const QuantIsa& isa, std::byte* works
   for (size_t o = 0; o < isa.strip; ++o)
     std::memcpy(weights + o * row_bytes, p.w + std::min(o, p.outs - 1) * row_bytes, row_bytes);
   quant_product({p.x, weights, p.w_type, p.rows, isa.strip, p.k, nullptr, nullptr, y}, TeamMember(), workspace);
-  for (size_t r = 0; r < p.rows; ++r)
-    for (size_t o = 0; o < p.outs; ++o) {
-      float v = y[r * isa.strip + o];
-      if (p.bias) v += p.bias[o];
-      if (p.acc) v += p.acc[r * p.outs + o];
-      p.y[r * p.outs + o] = v;
-    }
+  for (size_t r = 0; r < p.rows; ++r) finish_sums(p, y + r * isa.strip, r, 0, p.outs);
 }
 
 }  // namespace

@@ -41,4 +41,15 @@ void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* wor
 size_t exact_workspace(size_t rows, size_t k, int threads);
 void exact_product(const QuantProduct& p, const TeamMember& team, std::byte* workspace);
 
+/// Writes outputs [first,last) of a row of y: finished sums, with bias and acc added.
+inline void finish_sums(const QuantProduct& p, const float* sums, size_t row, size_t first, size_t last) {
+  const size_t at = row * p.outs;
+  for (size_t o = first; o < last; ++o) {
+    float v = sums[o - first];
+    if (p.bias) v += p.bias[o];
+    if (p.acc) v += p.acc[at + o];
+    p.y[at + o] = v;
+  }
+}
+
 }  // namespace toy::cpu

@@ -40,13 +40,7 @@ void exact_product(const QuantProduct& p, const TeamMember& team, std::byte* wor
       dequantize(p.w_type, p.w + first * row_bytes, {weights, n * p.k});
       dot_product({.x = p.x, .w = weights, .rows = p.rows, .outs = n, .k = p.k, .y = outputs}, alone,
                   mine + space.weights + space.outputs);
-      for (size_t r = 0; r < p.rows; ++r)
-        for (size_t o = 0; o < n; ++o) {
-          float v = outputs[r * n + o];
-          if (p.bias) v += p.bias[first + o];
-          if (p.acc) v += p.acc[r * p.outs + first + o];
-          p.y[r * p.outs + first + o] = v;
-        }
+      for (size_t r = 0; r < p.rows; ++r) finish_sums(p, outputs + r * n, r, first, first + n);
     }
 }
 

@@ -323,13 +323,7 @@ class FewTask {
   void store(F sums, size_t r, size_t first) const {
     alignas(32) float all[kOutputs];
     _mm256_store_ps(all, sums);
-    const size_t row = (part_.row + r) * p_.outs;
-    for (size_t o = from_; o < first + kOutputs; ++o) {
-      float v = all[o - first];
-      if (p_.bias) v += p_.bias[o];
-      if (p_.acc) v += p_.acc[row + o];
-      p_.y[row + o] = v;
-    }
+    finish_sums(p_, all + (from_ - first), part_.row + r, from_, first + kOutputs);
   }
 
   const QuantProduct& p_;

@@ -179,16 +179,8 @@ class QuantTask {
 
   // Outputs from `from` on of the strip that begins at `first`.
   void store(size_t first, size_t from) const {
-    for (size_t r = 0; r < part_.rows; ++r) {
-      const float* sums = part_.sums + r * kStrip;
-      const size_t row = (part_.row + r) * p_.outs;
-      for (size_t o = from; o < std::min(first + kStrip, p_.outs); ++o) {
-        float v = sums[o - first];
-        if (p_.bias) v += p_.bias[o];
-        if (p_.acc) v += p_.acc[row + o];
-        p_.y[row + o] = v;
-      }
-    }
+    for (size_t r = 0; r < part_.rows; ++r)
+      finish_sums(p_, part_.sums + r * kStrip + (from - first), part_.row + r, from, first + kStrip);
   }
 
   const QuantProduct& p_;
