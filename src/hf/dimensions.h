@@ -1,0 +1,36 @@
+// What most classes of transformers say in config.json, and in the same words.
+#pragma once
+
+#include "hf/config.h"
+#include "hf/models.h"
+#include "toy/models/spec.h"
+
+namespace toy::hf {
+
+/// The decimal number that people would write for an f32.
+double shortest(float v);
+
+/// @{
+/// From a config into a spec. They throw naming file and key for what is not supported.
+void read_widths(const Config& c, ModelSpec& m, std::string_view d_ff = "intermediate_size");
+/// Windows of the layers in `layer_types`, else of all but every `every`-th; 0: of all.
+void read_windows(const Config& c, ModelSpec& m, int64_t every);
+/// Qwen and SmolLM3 state a window that they mostly do not use.
+void read_unused_window(const Config& c, ModelSpec& m);
+/// Of a model whose layers share it.
+void read_model_rope(const Config& c, ModelSpec& m);
+void read_biases(const Config& c, ModelSpec& m);
+/// `count` is the key of the number of experts.
+void read_experts(const Config& c, ModelSpec& m, std::string_view count);
+/// Widths, rope and biases.
+void read_llama(const Config& c, Reading& r);
+/// @}
+
+/// @{
+/// The same from a spec into a config.
+void write_llama(nlohmann::ordered_json& c, const ModelSpec& m);
+void write_experts(nlohmann::ordered_json& c, const ModelSpec& m, const char* count);
+void write_windows(nlohmann::ordered_json& c, const ModelSpec& m);
+/// @}
+
+}  // namespace toy::hf
