@@ -12,33 +12,40 @@
 namespace toy {
 namespace {
 
-// What the matrix of this name is multiplied with, squared and summed over rows: output `output` of the plan.
+// What some matrices are multiplied with: squares summed over rows, and how many rows there were.
 struct Tap {
-  std::string tensor;  // as files name it
-  size_t output;
+  Value sums;                        // [I], of experts [E,I]
+  Value counts;                      // [E]; absent: all rows
+  std::vector<std::string> tensors;  // as files name them
 };
 
-struct Taps {
-  std::vector<Tap> taps;
-  std::vector<Value> outputs;
-};
+Tap of_rows(Value x) { return {sum(x * x, 0), {}, {}}; }
 
-// Maps that share their operand (q, k and v) share an output.
-Taps find_taps(Graph& g, const std::vector<TensorSpec>& tensors) {
+// x:[N,1,I], or [N,U,I] where each expert has a row of its own; ids:[N,U].
+Tap of_expert_rows(Value x, Value ids, int64_t experts) {
+  const int64_t n = x.dim(0) * x.dim(1);
+  const Value asked = one_hot(ids, experts), rows = reshape(x.dim(1) == 1 ? sum(asked, 1) : asked, {n, experts});
+  return {matmul(rows, reshape(x * x, {n, x.dim(2)}), {true, false}), sum(rows, 0), {}};
+}
+
+// Maps that share their operand (q, k and v) share a tap.
+std::vector<Tap> find_taps(Graph& g, const std::vector<TensorSpec>& tensors) {
   std::map<std::string, std::string> file_names;
   for (const TensorSpec& t : tensors) file_names[t.name] = t.file_name.empty() ? t.name : t.file_name;
-  std::vector<std::pair<std::string, Value>> operands;
+  std::vector<const Node*> maps;
   for (const Node& n : g.nodes())
-    if (n.kind == NodeKind::op && n.op->name() == "linear" && g.node(n.inputs[1]).kind == NodeKind::param)
-      operands.emplace_back(file_names.at(g.node(n.inputs[1]).name), n.inputs[0]);
-  Taps t;
-  std::map<Value, size_t> seen;
-  for (const auto& [name, x] : operands) {
-    const auto [known, fresh] = seen.try_emplace(x, t.outputs.size());
-    if (fresh) t.outputs.push_back(sum(x * x, 0));
-    t.taps.push_back({name, known->second});
+    if (n.kind == NodeKind::op && (n.op->name() == "linear" || n.op->name() == "expert_linear") &&
+        g.node(n.inputs[1]).kind == NodeKind::param)
+      maps.push_back(&n);
+  std::vector<Tap> taps;
+  std::map<Value, size_t> known;
+  for (const Node* n : maps) {
+    const Value x = n->inputs[0], w = n->inputs[1];
+    const auto [at, fresh] = known.try_emplace(x, taps.size());
+    if (fresh) taps.push_back(n->op->name() == "linear" ? of_rows(x) : of_expert_rows(x, n->inputs[2], w.dim(0)));
+    taps[at->second].tensors.push_back(file_names.at(g.node(w).name));
   }
-  return t;
+  return taps;
 }
 
 }  // namespace
@@ -56,8 +63,13 @@ gguf::Imatrix measure_importance(Device& device, const Model& model, std::span<c
   const Weights weights = model.weights(g);
   const Transformer transformer(model.spec, weights, n);
   transformer.logits(transformer(inputs, ctx));
-  const Taps t = find_taps(g, weights.declared());
-  auto plan = std::make_shared<const Plan>(compile(g, t.outputs, {}, device));
+  const std::vector<Tap> taps = find_taps(g, weights.declared());
+  std::vector<Value> outputs;
+  for (const Tap& t : taps) {
+    outputs.push_back(t.sums);
+    if (t.counts) outputs.push_back(t.counts);
+  }
+  auto plan = std::make_shared<const Plan>(compile(g, outputs, {}, device));
   require_memory(plan->arena_bytes + plan->input_bytes(device), "reading chunks of this length");
   Session session(device, plan, {model.params.get()});
   std::vector<int32_t> positions(static_cast<size_t>(n));
@@ -65,7 +77,7 @@ gguf::Imatrix measure_importance(Device& device, const Model& model, std::span<c
   session.set("sequence", std::vector<int32_t>(size_t(n), 0));
   session.set("position", positions);
   const bool bos = model.tokenizer && model.tokenizer->adds_bos() && model.tokenizer->bos();
-  std::vector<std::vector<double>> sums(t.outputs.size());
+  std::vector<std::vector<double>> sums(outputs.size());
   for (int64_t c = 0; c < chunks; ++c) {
     const auto begin = tokens.begin() + c * n;
     std::vector<int32_t> piece(begin, begin + n);
@@ -84,11 +96,18 @@ gguf::Imatrix measure_importance(Device& device, const Model& model, std::span<c
   }
   gguf::Imatrix m;
   m.chunks = uint32_t(chunks), m.chunk_size = uint32_t(n);
-  for (const Tap& tap : t.taps) {
-    std::vector<float>& means = m.columns[tap.tensor];
-    means.clear();
-    for (const double s : sums[tap.output]) means.push_back(float(s / double(chunks * n)));
-    m.counts[tap.tensor] = {float(chunks * n)};
+  size_t at = 0;
+  for (const Tap& t : taps) {
+    std::vector<double> means = sums[at++];
+    std::vector<float> counts{float(chunks * n)};
+    if (t.counts) counts.assign(sums[at].begin(), sums[at].end()), ++at;
+    const size_t width = means.size() / counts.size();
+    // An expert that was never asked: its columns count evenly.
+    for (size_t i = 0; i < means.size(); ++i) means[i] = counts[i / width] > 0 ? means[i] / counts[i / width] : 1;
+    for (const std::string& name : t.tensors) {
+      m.columns[name].assign(means.begin(), means.end());
+      m.counts[name] = counts;
+    }
   }
   return m;
 }

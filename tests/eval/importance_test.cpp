@@ -1,10 +1,12 @@
 // Importance matrices: against the mean squares of the values that the layers are named after.
 #include "toy/eval/importance.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "testing/errors.h"
 #include "testing/models.h"
@@ -113,6 +115,36 @@ TEST(Importance, NamesAreThoseOfFiles) {
     operands[b + "ffn_down.weight"] = b + "gelu_tanh";
   }
   expect_columns(m, model, tokens, operands);
+}
+
+TEST(Importance, ExpertsCountTheirOwnRows) {
+  const auto device = make_reference_device();
+  const std::vector<int32_t> tokens = some_tokens(2 * kChunk);
+  constexpr size_t kExperts = 4, kRows = 2 * kChunk;
+  for (const size_t used : {size_t(1), kExperts}) {
+    ModelSpec spec = small_spec("tiny", true);
+    for (LayerSpec& l : spec.layers) l.experts = {.count = int64_t(kExperts), .used = int64_t(used)};
+    const Model model = random_model(spec, *device, 5);
+    const gguf::Imatrix m = measure_importance(*device, model, tokens, kChunk);
+    EXPECT_TRUE(m.columns.contains("blk.1.ffn_down_exps.weight"));
+    const std::vector<double> all = mean_squares(model, "blk.0.ffn_norm", tokens);
+    const std::vector<float>& means = m.columns.at("blk.0.ffn_up_exps.weight");
+    const std::vector<float>& counts = m.counts.at("blk.0.ffn_up_exps.weight");
+    EXPECT_EQ(m.columns.at("blk.0.ffn_gate_exps.weight"), means);
+    ASSERT_EQ(counts.size(), kExperts);
+    ASSERT_EQ(means.size(), kExperts * all.size());
+    EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), 0.0f), float(used * kRows));
+    for (size_t i = 0; i < all.size(); ++i) {
+      double squares = 0;
+      for (size_t e = 0; e < kExperts; ++e) squares += double(counts[e]) * double(means[e * all.size() + i]);
+      const double expected = double(used * kRows) * all[i];
+      EXPECT_NEAR(squares, expected, 1e-6 * (1e-3 + expected)) << fmt::format("column {}, {} used", i, used);
+      if (used == kExperts) {
+        for (size_t e = 0; e < kExperts; ++e)
+          EXPECT_NEAR(means[e * all.size() + i], all[i], 1e-6 * (1e-3 + all[i])) << fmt::format("expert {}", e);
+      }
+    }
+  }
 }
 
 TEST(Importance, TheSameForAnyNumberOfThreadsAndShortTexts) {
