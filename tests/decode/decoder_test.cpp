@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "testing/decoding.h"
 #include "testing/models.h"
 #include "testing/test_device.h"
 #include "toy/backend/devices.h"
@@ -13,6 +14,9 @@
 
 namespace toy {
 namespace {
+
+using testing::all_logits;
+using testing::same_bits;
 
 // Heads as odd as keys and values of the type allow.
 ModelSpec odd_spec(DType kv) {
@@ -38,22 +42,6 @@ ModelSpec gpt2_spec(DType kv) {
 }
 
 std::vector<int32_t> some_tokens(size_t n, const char* stream) { return testing::random_ids(n, 61, Philox(7, stream)); }
-
-// Logits after every token of `ids`, fed `piece` tokens at a time.
-std::vector<float> all_logits(Decoder& d, int sequence, const std::vector<int32_t>& ids, size_t piece) {
-  std::vector<float> result;
-  for (size_t at = 0; at < ids.size(); at += piece) {
-    std::vector<DecodeRow> rows;
-    for (size_t i = at; i < std::min(ids.size(), at + piece); ++i) rows.push_back({sequence, ids[i], true});
-    d.decode(rows);
-    for (size_t i = 0; i < rows.size(); ++i) result.insert(result.end(), d.logits(i).begin(), d.logits(i).end());
-  }
-  return result;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * 4) == 0;
-}
 
 // With keys and values of each type.
 class DecoderBits : public ::testing::TestWithParam<DType> {

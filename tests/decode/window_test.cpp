@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 
+#include "testing/decoding.h"
 #include "testing/errors.h"
 #include "testing/models.h"
 #include "testing/test_device.h"
@@ -14,6 +14,9 @@
 
 namespace toy {
 namespace {
+
+using testing::all_logits;
+using testing::same_bits;
 
 constexpr int64_t kContext = 400, kVocab = 61;
 
@@ -34,21 +37,6 @@ Model windowed(const Device& device) {
 }
 
 std::vector<int32_t> tokens(size_t n, const char* stream) { return testing::random_ids(n, kVocab, Philox(7, stream)); }
-
-std::vector<float> logits_of(Decoder& d, int sequence, const std::vector<int32_t>& ids, size_t piece) {
-  std::vector<float> result;
-  for (size_t at = 0; at < ids.size(); at += piece) {
-    std::vector<DecodeRow> rows;
-    for (size_t i = at; i < std::min(ids.size(), at + piece); ++i) rows.push_back({sequence, ids[i], true});
-    d.decode(rows);
-    for (size_t i = 0; i < rows.size(); ++i) result.insert(result.end(), d.logits(i).begin(), d.logits(i).end());
-  }
-  return result;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * 4) == 0;
-}
 
 class WindowedModel : public ::testing::Test {
  protected:
@@ -83,12 +71,12 @@ TEST_F(WindowedModel, TheBitsOfTrainingsForward) {
   session.set("position", position);
   session.run();
   Decoder d(*device_, model_, {.max_rows = 48});
-  EXPECT_TRUE(same_bits(logits_of(d, 0, ids_, ids_.size()), session.values(0)));
+  EXPECT_TRUE(same_bits(all_logits(d, 0, ids_, ids_.size()), session.values(0)));
 }
 
 TEST_P(Windows, PagesBeforeAreReturned) {
   Decoder d(*device_, model_, kept({.max_rows = 1}));
-  logits_of(d, 0, ids_, 1);
+  all_logits(d, 0, ids_, 1);
   const DecodeState& state = d.state();
   ASSERT_EQ(state.pools().size(), 3u);
   const int64_t held[] = {6, 3, 2};  // up to page 5; before the last call the first were 0, (349 - 100) / 64, ...
@@ -102,10 +90,10 @@ TEST_P(Windows, PagesBeforeAreReturned) {
 
 TEST_P(Windows, AnyPiecesAndAmongOthers) {
   Decoder whole(*device_, model_, kept({.max_rows = 400}));
-  const auto expected = logits_of(whole, 0, ids_, ids_.size());
+  const auto expected = all_logits(whole, 0, ids_, ids_.size());
   for (const size_t piece : {1, 7, 64, 350}) {
     Decoder d(*device_, model_, kept({.max_rows = 64}));
-    EXPECT_TRUE(same_bits(logits_of(d, 0, ids_, piece), expected)) << piece;
+    EXPECT_TRUE(same_bits(all_logits(d, 0, ids_, piece), expected)) << piece;
   }
   Decoder many(*device_, model_, kept({.sequences = 8, .max_rows = 100}));
   std::vector<float> mine;
@@ -128,18 +116,18 @@ TEST_P(Windows, ForkTruncateSnapshotRestore) {
   for (const size_t length : {64, 165, 200, 256}) {
     const std::vector<int32_t> prefix(ids_.begin(), ids_.begin() + int64_t(length));
     Decoder apart(*device_, model_, kept({.sequences = 2}));
-    logits_of(apart, 0, prefix, 64), logits_of(apart, 1, prefix, 64);
-    const auto first = logits_of(apart, 0, more, 90), second = logits_of(apart, 1, other, 90);
+    all_logits(apart, 0, prefix, 64), all_logits(apart, 1, prefix, 64);
+    const auto first = all_logits(apart, 0, more, 90), second = all_logits(apart, 1, other, 90);
     Decoder d(*device_, model_, kept({.sequences = 3, .max_rows = 32}));
-    logits_of(d, 0, prefix, 9);
+    all_logits(d, 0, prefix, 9);
     const StateSnapshot snapshot = d.state().snapshot(0);
     d.state().fork(0, 1);
-    EXPECT_TRUE(same_bits(logits_of(d, 1, other, 7), second)) << length;
-    EXPECT_TRUE(same_bits(logits_of(d, 0, more, 30), first)) << length;
+    EXPECT_TRUE(same_bits(all_logits(d, 1, other, 7), second)) << length;
+    EXPECT_TRUE(same_bits(all_logits(d, 0, more, 30), first)) << length;
     d.state().restore(2, snapshot);
-    EXPECT_TRUE(same_bits(logits_of(d, 2, more, 1), first)) << length;
+    EXPECT_TRUE(same_bits(all_logits(d, 2, more, 1), first)) << length;
     d.state().truncate(2, int64_t(length + 89));  // the last position can always be taken back
-    const auto again = logits_of(d, 2, {more.back()}, 1);
+    const auto again = all_logits(d, 2, {more.back()}, 1);
     EXPECT_TRUE(std::equal(again.begin(), again.end(), first.end() - kVocab)) << length;
     for (const int s : {0, 1, 2}) d.state().reset(s);
     for (size_t pool = 0; pool < 3; ++pool) EXPECT_EQ(d.state().free_pages(pool), d.state().pools()[pool].pages);
@@ -148,7 +136,7 @@ TEST_P(Windows, ForkTruncateSnapshotRestore) {
 
 TEST_P(Windows, WhatIsForgottenCannotComeBack) {
   Decoder d(*device_, model_, kept({.max_rows = 40}));
-  const auto expected = logits_of(d, 0, ids_, 40);
+  const auto expected = all_logits(d, 0, ids_, 40);
   DecodeState& state = d.state();
   EXPECT_EQ(state.length(0), 350);
   const int64_t least = state.shortest(0);  // pages from (319 - 100 + 1) / 64 on: those since 192, and 99 more
@@ -158,10 +146,10 @@ TEST_P(Windows, WhatIsForgottenCannotComeBack) {
   EXPECT_EQ(state.length(0), 350);
   state.truncate(0, least);
   const std::vector<int32_t> rest(ids_.begin() + least, ids_.end());
-  const auto again = logits_of(d, 0, rest, 11);
+  const auto again = all_logits(d, 0, rest, 11);
   EXPECT_TRUE(std::equal(again.begin(), again.end(), expected.begin() + least * kVocab));
   state.reset(0);
-  EXPECT_TRUE(same_bits(logits_of(d, 0, ids_, 40), expected));
+  EXPECT_TRUE(same_bits(all_logits(d, 0, ids_, 40), expected));
 }
 
 // A prompt that begins like another is told so in time, or computes it again: the same texts.

@@ -105,7 +105,7 @@ TEST_P(HfFamily, TypesAreKeptOrChosen) {
 
 INSTANTIATE_TEST_SUITE_P(Transformers, HfFamily,
                          ::testing::Values("qwen2", "qwen3", "smollm3", "olmo2", "olmo3", "gemma", "gemma2", "gemma3",
-                                           "phi3", "granite"),
+                                           "phi3", "granite", "mixtral", "qwen3moe", "olmoe", "granitemoe"),
                          [](const auto& test) { return std::string(test.param); });
 
 // ---- folders that are not right
