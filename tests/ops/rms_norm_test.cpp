@@ -9,8 +9,10 @@ namespace {
 
 double width(const Run& r) { return double(r.shape(1)[0]); }
 
-// Of the sum of D squares (D + 1) u, so of rstd half of that, 1 for eps, 2 for the root and the quotient; 2
-// products.
+// A sum of D terms over 64 lanes and their tree is within (D/64 + 8) u. rstd has half of it, 1 for eps, 2 for root and
+// quotient; y 2 products more.
+double of_sum(double D) { return D / 64 + 8; }
+double of_rstd(double D) { return of_sum(D) / 2 + 3; }
 const OpSuite kRmsNorm{
     .op = "rms_norm",
     .cases = {{"x:[1,1] w:[1]", RmsNormAttrs{}},
@@ -28,15 +30,15 @@ const OpSuite kRmsNorm{
             {"x:i32[8]=below(3) w:[8]", "rms_norm: x is i32, expected a float type"},
             {"x:[2,8]", "rms_norm: 1 inputs given, expected rms_norm(x:[*,D], w:[D]) -> y:[*,D]"},
             {"x:[2,8] w:none", "rms_norm: input w is missing"}},
-    .bound = relative([](const Run& r) { return width(r) / 2 + 6; }),
+    .bound = relative([](const Run& r) { return of_rstd(width(r)) + 2; }),
     .rows = {"x"}};
 const OpSuite kOneRow{.op = "rms_norm", .cases = {{"x:[13] w:[13]", RmsNormAttrs{}}}, .bound = kRmsNorm.bound};
 const bool kNormDone = register_suite(kRmsNorm) && register_suite(kOneRow);
 
-// dx_k = rstd (w_k dy_k - x_k rstd^2/D sum_j w_j dy_j x_j): the roundings of each term, D + 2 of the sum,
-// three times those of rstd. dw_k = sum_n dy_nk x_nk rstd_n: N additions, 2 products and rstd's.
+// dx_k = rstd (w_k dy_k - x_k rstd^2/D sum_j w_j dy_j x_j): the roundings of each term, those of the sum and 2 of its
+// terms, three times those of rstd. dw_k = sum_n dy_nk x_nk rstd_n: N additions, 2 products and rstd's.
 std::vector<double> grad_bound(const Run& r, int o) {
-  const double D = width(r), of_rstd = D / 2 + 4;
+  const double D = width(r), e = of_rstd(D);
   const int64_t d = r.shape(1)[0];
   const std::vector<double> x = r.in(0), w = r.in(1), dy = r.in(2);
   const int64_t rows = int64_t(x.size()) / d;
@@ -52,10 +54,10 @@ std::vector<double> grad_bound(const Run& r, int o) {
     for (int64_t k = 0; k < d; ++k) {
       const size_t i = size_t(n * d + k);
       if (o == 0)
-        bound[i] =
-            (3 * of_rstd + D + 10) * rstd * (std::fabs(w[size_t(k)] * dy[i]) + std::fabs(x[i]) * rstd * rstd / D * dot);
+        bound[i] = (3 * e + of_sum(D) + 10) * rstd *
+                   (std::fabs(w[size_t(k)] * dy[i]) + std::fabs(x[i]) * rstd * rstd / D * dot);
       else
-        bound[size_t(k)] += (of_rstd + double(rows) + 3) * std::fabs(dy[i] * x[i]) * rstd;
+        bound[size_t(k)] += (e + double(rows) + 3) * std::fabs(dy[i] * x[i]) * rstd;
     }
   }
   return bound;
