@@ -56,15 +56,28 @@ std::string biases_of(const LayerSpec& l) {
   return names.empty() ? "" : fmt::format(", biases of {}", fmt::join(names, ", "));
 }
 
+std::string ffn_of(const LayerSpec& l) {
+  if (l.experts.count == 0) return std::string(name_of(l.ffn));
+  return fmt::format("{} of {} experts ({})", l.experts.used, l.experts.count, name_of(l.ffn));
+}
+
+std::string windows_of(const ModelSpec& spec) {
+  int64_t window = 0, layers = 0;
+  for (const LayerSpec& l : spec.layers)
+    if (l.window > 0) window = l.window, ++layers;
+  if (layers == 0) return "";
+  if (layers == int64_t(spec.layers.size())) return fmt::format(", window {}", window);
+  return fmt::format(", window {} in {} layers", window, layers);
+}
+
 void print_dimensions(const ModelSpec& spec) {
   const LayerSpec& l = spec.layers.front();
   fmt::print("{}: {}, {} layers of causal attention and {}, {} output\n", spec.name, spec.architecture,
-             spec.layers.size(), l.ffn == FfnKind::gelu ? "gelu" : "swiglu", spec.tied ? "tied" : "untied");
+             spec.layers.size(), ffn_of(l), spec.tied ? "tied" : "untied");
   fmt::print("  D={} (width)  F={} (ffn)  H={} K={} P={} (query heads, kv heads, head width)  V={}  context {}\n",
              spec.d_model, l.d_ff, l.heads, l.kv_heads, l.d_head, spec.vocab, spec.context);
   fmt::print("  {}, {} norm epsilon {:g}{}{}{}\n\n", positions_of(spec), spec.norm == NormKind::rms ? "rms" : "layer",
-             spec.norm_eps, l.window ? fmt::format(", window {}", l.window) : "", l.qk_norm ? ", QK-norm" : "",
-             biases_of(l));
+             spec.norm_eps, windows_of(spec), l.qk_norm ? ", QK-norm" : "", biases_of(l));
 }
 
 void print_parts(const ModelSpec& spec, size_t weight_bytes) {

@@ -199,6 +199,8 @@ ordered_json fields_of(const LayerSpec& l) {
   return j;
 }
 
+std::string_view name_of(FfnKind kind) { return name_of<FfnKind>(kind); }
+
 ordered_json fields_of(const ModelSpec& m) {
   ordered_json j;
   visit_fields_of_model(m, [&](const char* key, const auto& value) { j[key] = json_of(value); });

@@ -7,7 +7,7 @@ const OpDef& cumsum_def() {
       .signature = "cumsum(x:[*]) -> y:[*]",
       .infer = [](const TypeQuery& q,
                   std::vector<TensorType>&) { check_axis("cumsum", q.attrs.as<CumsumAttrs>().axis, *q.in[0]); },
-      .vjp = [](Vjp& c) {  // x_i is in y_i and all behind it: dx is dy summed from the other end
+      .vjp = [](Vjp& c) {  // y_i and all later ones contain x_i: dx sums dy from the other end
         const CumsumAttrs a = c.attrs().as<CumsumAttrs>();
         c.give(0, cumsum(c.grad(0), a.axis, !a.reverse));
       }};

@@ -55,7 +55,7 @@ class Vjp {
   virtual void give(int i, std::function<Value(Value acc)> accumulate, bool last = false) = 0;
 };
 
-/// One op. A function on values builds its nodes; src/ops/op_list.cpp lists all of them.
+/// One op. A function on values builds its nodes; src/ops/op_list.def lists all of them.
 struct OpDef {
   Signature signature;
   /// Fills in what the signature leaves open; gets the signature's result and may throw with the op's name as a prefix.

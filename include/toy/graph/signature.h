@@ -1,8 +1,8 @@
 // An op's signature, written once as text and parsed once: it checks shapes, writes the error text and prints the docs.
 //
-//   rms_norm(x:[*,D], w:[D]) -> y:[*,D], rstd?:[*]
-//   linear(x:[N,I], w:float[O,I], bias?:[O], acc?:[N,O]) -> y:[N,O]
-//   adamw(w!:[*], g:[*], m!:[*], v!:[*], lr:[]) -> w!:[*], m!:[*], v!:[*]
+//   rms_norm(x:[*,D], w:[D]) -> y:[*,D]
+//   linear(x:[N,I], w:weight[O,I], bias?:[O], acc?:[N,O]) -> y:[N,O]
+//   momentum(v!:[*], g:[*], gscale?:[]) -> v!:[*], step:[*]
 //   concat(xs...:[...]) -> y:[...]
 //
 // Dimensions: a letter or word is bound at its first use; `*` is any number of leading dimensions; a number is itself;

@@ -19,8 +19,8 @@ struct RopeSpec {
   int64_t original_context = 0;  ///< yarn, long_factors: positions the model was trained for before it was scaled
   float attn_factor = 1;         ///< multiplies cosines and sines
   std::vector<float> factors;    ///< r_i, empty or one per pair: frequency i is divided by it (Llama 3)
-  std::vector<float>
-      long_factors;  ///< replace `factors` in contexts above original_context (LongRoPE, Ding et al. 2024)
+  /// Replace `factors` in contexts above original_context (LongRoPE, Ding et al. 2024).
+  std::vector<float> long_factors;
   bool operator==(const RopeSpec&) const = default;
 };
 

@@ -35,6 +35,8 @@ enum class FfnKind {
   geglu_erf,  ///< the same with the exact gelu
   gelu,       ///< down(gelu_tanh(up(x))): GPT-2
 };
+/// "swiglu", ...
+std::string_view name_of(FfnKind kind);
 
 /// Which of a model's rotary positions turn the queries and keys of a layer.
 enum class LayerRope {
