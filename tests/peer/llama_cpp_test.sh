@@ -1,16 +1,7 @@
 #!/usr/bin/env bash
 # Trains small models of two tokenizer kinds and a unigram vocabulary, and lets llama.cpp read the files: the same greedy tokens and log
 # probabilities, the same tokenization.   llama_cpp_test.sh TOY_BINARY
-set -euo pipefail
-toy=$1
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-python=${TOY_PEERS:-/opt/toy-peers}/bin/python
-if [[ ! -x $python ]]; then
-  echo "no environment at ${TOY_PEERS:-/opt/toy-peers}; scripts/peers.sh makes it"
-  exit 77
-fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 "$toy" corpus stories --bytes 400000 --seed 1 --out "$work/train.txt" > /dev/null
 "$toy" corpus stories --bytes 3000 --seed 2 --out "$work/texts.txt" > /dev/null
 printf 'caf\xc3\xa9 \xe2\x82\xac 12  two spaces\n\ttab\n' >> "$work/texts.txt"

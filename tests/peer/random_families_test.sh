@@ -2,16 +2,7 @@
 # Small models of every family that toy trained and wrote itself, in toy and llama.cpp: the same logits, in prefill and in
 # decoding. (How toy reads files of llama.cpp's converter: tests/golden/make_family_golden.py.)
 #   random_families_test.sh TOY_BINARY
-set -euo pipefail
-toy=$1
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-python=${TOY_PEERS:-/opt/toy-peers}/bin/python
-if [[ ! -x $python ]]; then
-  echo "no environment at ${TOY_PEERS:-/opt/toy-peers}; scripts/peers.sh makes it"
-  exit 77
-fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 "$toy" corpus stories --bytes 200000 --seed 1 --out "$work/train.txt" > /dev/null
 
 exact=1e-4  # both compute in f32

@@ -1,16 +1,7 @@
 #!/usr/bin/env bash
 # Llamas of odd shapes in toy and llama.cpp, and one with biases and YaRN that toy trained and wrote itself.
 #   random_llamas_test.sh TOY_BINARY
-set -euo pipefail
-toy=$1
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-python=${TOY_PEERS:-/opt/toy-peers}/bin/python
-if [[ ! -x $python ]]; then
-  echo "no environment at ${TOY_PEERS:-/opt/toy-peers}; scripts/peers.sh makes it"
-  exit 77
-fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 "$python" "$here/random_llamas.py" "$toy"
 
 "$toy" corpus stories --bytes 200000 --seed 1 --out "$work/train.txt" > /dev/null
