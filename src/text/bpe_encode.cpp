@@ -1,43 +1,24 @@
 // Encoding with byte-level BPE: words, and in each word the merges in their order (Sennrich, Haddow, Birch 2016,
 // arXiv:1508.07909).
-#include <algorithm>
-#include <bit>
-
 #include "text/bpe.h"
 #include "text/merge_chain.h"
+#include "text/seen_words.h"
 #include "toy/base/error.h"
 
 namespace toy {
 
-/// Encodes a stretch of text. Words come again: the ids of one that was seen are copied.
+/// Encodes a stretch of text.
 class BpeEncoder {
  public:
   /// `offset`: of the text, for messages.
   BpeEncoder(const BpeTokenizer& tokenizer, std::string_view text, uint64_t offset, std::vector<int32_t>& ids)
-      : tokenizer_(tokenizer),
-        text_(text),
-        offset_(offset),
-        ids_(ids),
-        seen_(std::clamp(std::bit_ceil(text.size() / 16), size_t(1), size_t(1) << 16)) {}
+      : tokenizer_(tokenizer), text_(text), offset_(offset), ids_(ids), seen_(text.size()) {}
 
   void word(std::string_view word) {
-    Seen& seen = seen_[std::hash<std::string_view>()(word) & (seen_.size() - 1)];
-    const size_t first = ids_.size();
-    if (seen.word == word) {
-      ids_.resize(first + seen.count);
-      std::copy_n(ids_.begin() + ptrdiff_t(seen.first), seen.count, ids_.begin() + ptrdiff_t(first));
-    } else {
-      encode(word);
-    }
-    seen = {word, first, ids_.size() - first};  // the place that is nearest in memory
+    seen_.put(word, ids_, [&] { encode(word); });
   }
 
  private:
-  struct Seen {
-    std::string_view word;
-    size_t first = 0, count = 0;  // its ids
-  };
-
   void encode(std::string_view word) {
     if (tokenizer_.rules_->flags & PreTokenizer::kIgnoreMerges) {
       const auto found = tokenizer_.symbols_.find(word);
@@ -71,7 +52,7 @@ class BpeEncoder {
   std::string_view text_;
   uint64_t offset_;
   std::vector<int32_t>& ids_;
-  std::vector<Seen> seen_;
+  SeenWords seen_;
   MergeChain chain_;
 };
 

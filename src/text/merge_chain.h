@@ -25,8 +25,6 @@ class MergeChain {
     bool exists = true;
   };
 
-  bool empty() const { return symbols_.empty(); }
-  size_t begin() const { return symbols_.front().begin; }
   void add(size_t begin, size_t bytes, int32_t id = 0) {
     const int64_t i = int64_t(symbols_.size());
     if (i > 0) symbols_.back().next = i;

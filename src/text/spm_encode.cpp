@@ -1,8 +1,11 @@
 // Encoding: greedy merging by score, as in the sentencepiece library (bpe_model.cc, Model::SampleEncode) and
 // llama.cpp.
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "text/merge_chain.h"
+#include "text/seen_words.h"
 #include "text/spm.h"
 #include "text/spm_ids.h"
 
@@ -13,35 +16,36 @@ class SpmEncoder {
  public:
   SpmEncoder(const SpmTokenizer& tokenizer, std::string_view text, size_t prefix, EncodePlace& place,
              std::vector<int32_t>& ids)
-      : tokenizer_(tokenizer), text_(text), ids_(tokenizer, text, prefix, place, ids) {}
+      : tokenizer_(tokenizer), text_(text), ids_(tokenizer, text, prefix, place, ids), all_ids_(ids) {
+    // Otherwise the ids of a segment depend on what is before it.
+    if (tokenizer.has_all_bytes_ && !tokenizer.has_unused_) seen_.emplace(text.size());
+  }
   /// Returns how many bytes it has encoded, the prefix among them: all, or where more text follows the segments before
   /// the last.
   size_t run(bool last);
 
  private:
-  void finish_segment();
+  void put_segment(size_t begin, size_t end);
+  void encode_segment(size_t begin, size_t end);
   MergeChain::Merge find(const MergeChain::Symbol& left, const MergeChain::Symbol& right);
   void emit(std::string_view piece);
+  // By the first four bits of the character, whatever follows: an invalid text is grouped as in llama.cpp
+  // (unicode_len_utf8 in unicode.cpp).
+  size_t character_end(size_t at) const {
+    constexpr uint8_t kBytes[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4};
+    return std::min(at + kBytes[uint8_t(text_[at]) >> 4], text_.size());
+  }
 
   const SpmTokenizer& tokenizer_;
   std::string_view text_;
   SpmIds ids_;
+  std::vector<int32_t>& all_ids_;
+  std::optional<SeenWords> seen_;
   MergeChain segment_;
   /// Bytes of the left part of pieces of type "unused", which are taken apart again.
   std::unordered_map<std::string_view, size_t> splits_;
   std::vector<std::string_view> to_emit_;
 };
-
-namespace {
-
-/// Bytes of the character that `first` begins, by its first four bits, whatever follows: an invalid text is
-/// grouped as in llama.cpp (unicode_len_utf8 in unicode.cpp).
-size_t nominal_bytes(char first) {
-  static constexpr uint8_t kBytes[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4};
-  return kBytes[uint8_t(first) >> 4];
-}
-
-}  // namespace
 
 size_t SpmTokenizer::encode_bpe(std::string_view text, size_t prefix, bool last, EncodePlace& place,
                                 std::vector<int32_t>& ids) const {
@@ -53,27 +57,36 @@ size_t SpmTokenizer::encode_bpe(std::string_view text, size_t prefix, bool last,
 size_t SpmEncoder::run(bool last) {
   constexpr size_t kLongestCharacter = 4;
   const size_t least = last ? 0 : std::max(kLongestCharacter, tokenizer_.user_defined_.longest());
+  size_t begin = 0;  // of the segment
   for (size_t at = 0; at < text_.size();) {
-    if (at + least > text_.size()) return segment_.empty() ? at : segment_.begin();
+    if (at + least > text_.size()) return begin;
     if (const Literals::Match literal = tokenizer_.user_defined_.at(text_.substr(at)); literal.bytes > 0) {
-      finish_segment();
+      put_segment(begin, at);
       ids_.put(literal.id);
-      at += literal.bytes;
+      begin = at += literal.bytes;
       continue;
     }
-    const size_t bytes = std::min(nominal_bytes(text_[at]), text_.size() - at);
-    if (!segment_.empty()) {
+    if (at > begin) {
       const size_t pair = size_t(uint8_t(text_[at - 1])) << 8 | uint8_t(text_[at]);
-      if (!tokenizer_.neighbours_[pair]) finish_segment();
+      if (!tokenizer_.neighbours_[pair]) put_segment(std::exchange(begin, at), at);
     }
-    segment_.add(at, bytes);
-    at += bytes;
+    at = character_end(at);
   }
-  finish_segment();
+  put_segment(begin, text_.size());
   return text_.size();
 }
 
-void SpmEncoder::finish_segment() {
+void SpmEncoder::put_segment(size_t begin, size_t end) {
+  if (begin == end) return;
+  if (!seen_) return encode_segment(begin, end);
+  seen_->put(text_.substr(begin, end - begin), all_ids_, [&] { encode_segment(begin, end); });
+}
+
+void SpmEncoder::encode_segment(size_t begin, size_t end) {
+  for (size_t at = begin, next; at < end; at = next) {
+    next = character_end(at);
+    segment_.add(at, next - at);
+  }
   segment_.finish([this](const auto& left, const auto& right) { return find(left, right); },
                   [this](const MergeChain::Symbol& symbol) { emit(text_.substr(symbol.begin, symbol.bytes)); });
 }
