@@ -32,20 +32,6 @@ std::string upper(std::string text) {
   return text;
 }
 
-// "blk.*.ffn_down*=q6_k"
-std::pair<std::string, DType> parse_type_of_tensors(const std::string& text) {
-  const size_t equals = text.rfind('=');
-  check(equals != text.npos && equals > 0, "--tensor is '{}'; use PATTERN=TYPE, such as 'blk.*.ffn_down*=Q6_K'", text);
-  const std::string name = upper(text.substr(equals + 1));
-  std::vector<std::string_view> known;
-  for (const DTypeInfo& t : kDTypes) {
-    if (t.type == DType::i32 || t.type == DType::f64) continue;
-    known.push_back(gguf::type_name(t.type));
-    if (name == known.back()) return {text.substr(0, equals), t.type};
-  }
-  fail("--tensor is '{}'; use one of the types {}", text, fmt::join(known, ", "));
-}
-
 struct Collect : Command {
   std::string model_path, file, out;
   int64_t chunk = 512;
@@ -150,7 +136,11 @@ struct Quantize : Command {
           "OUT is '{}', which is the importance matrix; choose another name", out);
     gguf::RequantizeOptions o{.mix = type, .pure = pure, .types = {}, .threads = threads};
     if (upper(type) == "MXFP4") o.mix = "MXFP4_MOE", o.pure = true;
-    for (const std::string& t : tensors) o.types.push_back(parse_type_of_tensors(t));
+    for (const std::string& t : tensors) try {
+        o.types.push_back(gguf::parse_type_rule(t));
+      } catch (const Error& e) {
+        fail("--tensor is {}", e.what());
+      }
     std::optional<gguf::Imatrix> importance;
     if (!imatrix.empty()) importance = gguf::read_imatrix(imatrix), o.imatrix = &*importance;
     const gguf::File file = gguf::File::open(in);

@@ -1,5 +1,7 @@
 #include "toy/formats/requantize.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <exception>
@@ -133,6 +135,20 @@ std::vector<std::string_view> mix_names() {
   std::vector<std::string_view> names;
   for (const Mix& m : mixes()) names.push_back(m.name);
   return names;
+}
+
+std::pair<std::string, DType> parse_type_rule(const std::string& text) {
+  const size_t equals = text.rfind('=');
+  check(equals != text.npos && equals > 0, "'{}'; use PATTERN=TYPE, such as 'blk.*.ffn_down*=Q6_K'", text);
+  const std::string_view name = std::string_view(text).substr(equals + 1);
+  const auto same = [](char a, char b) { return (a >= 'a' && a <= 'z' ? char(a - 'a' + 'A') : a) == b; };
+  std::vector<std::string_view> known;
+  for (const DTypeInfo& t : kDTypes) {
+    if (t.type == DType::i32 || t.type == DType::f64) continue;
+    known.push_back(type_name(t.type));
+    if (std::ranges::equal(name, known.back(), same)) return {text.substr(0, equals), t.type};
+  }
+  fail("'{}'; use one of the types {}", text, fmt::join(known, ", "));
 }
 
 std::vector<RequantizedTensor> plan_requantize(const File& from, const RequantizeOptions& options) {

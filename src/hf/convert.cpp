@@ -42,7 +42,11 @@ class NewFolder {
     std::error_code error;
     check(!fs::exists(path_) || (fs::is_directory(path_) && fs::is_empty(path_)),
           "'{}' exists and is not an empty folder; use another name, or remove it", path_);
-    check(fs::create_directory(temporary_, error), "cannot create the folder '{}': {}", temporary_, error.message());
+    const fs::path parent = fs::path(path_).parent_path();
+    check(parent.empty() || fs::is_directory(parent), "{}: the folder {} does not exist; create it first (mkdir -p {})",
+          path_, parent.string(), parent.string());
+    fs::create_directory(temporary_, error);
+    check(!error, "cannot create the folder '{}': {}", temporary_, error.message());
   }
   ~NewFolder() {
     std::error_code error;
@@ -58,6 +62,8 @@ class NewFolder {
     fs::rename(temporary_, path_, error);
     check(!error, "cannot rename '{}' to '{}': {}", temporary_, path_, error.message());
     temporary_.clear();
+    const std::string parent = fs::path(path_).parent_path().string();
+    sync_folder(parent.empty() ? "." : parent, path_);
   }
 
  private:
@@ -106,10 +112,13 @@ Converted convert_folder(const std::string& folder, const std::string& gguf, con
     throw Error(e.code(), fmt::format("{}: {}", folder, e.what()));
   }
   Converted done{std::string(model.architecture), std::string(model.class_name), outputs.size(), {}};
+  if (const size_t left = shards.of_other_parts(); left > 0)
+    done.warnings.push_back(
+        fmt::format("only the text part is converted; {} tensors that see pictures are left out", left));
   gguf::Writer writer(reading.spec.architecture);
   write_dimensions(reading.spec, writer, main_type(outputs));
   if (options.tokenizer)
-    write_tokenizer_keys(folder, config, reading.spec.vocab, writer, done.warnings);
+    write_tokenizer_keys(TokenizerFiles::open(folder, config), reading.spec.vocab, writer, done.warnings);
   else
     writer.set("tokenizer.ggml.model", std::string("none"));
   size_t written = 0;

@@ -11,21 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The files that the index names. It is foreign input: a file is a name in the folder.
-std::set<std::string> files_of(const Config& index) {
-  std::set<std::string> files;
-  const Config map = index.object("weight_map");
-  for (const auto& [tensor, file] : map.values().items()) {
-    check(file.is_string(), "{}: the file of '{}' is not a string", index.path(), tensor);
-    const std::string name = file;
-    check(!name.empty() && name.find('/') == name.npos && name != "..", "{}: '{}' is not the name of a file beside it",
-          index.path(), name);
-    files.insert(name);
-  }
-  check(!files.empty(), "{}: 'weight_map' names no files", index.path());
-  return files;
-}
-
 // What old versions saved although it is computed.
 bool is_buffer(std::string_view name) {
   constexpr std::array<std::string_view, 3> kEnds{"rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"};
@@ -45,6 +30,20 @@ std::string plain_name(std::string_view name, const HfModel& model) {
   return std::string(name);
 }
 
+std::set<std::string> files_of_index(const Config& index) {
+  std::set<std::string> files;
+  const Config map = index.object("weight_map");
+  for (const auto& [tensor, file] : map.values().items()) {
+    check(file.is_string(), "{}: the file of '{}' is not a string", index.path(), tensor);
+    const std::string name = file;
+    check(!name.empty() && name.find_first_of(std::string_view("/\0", 2)) == name.npos && name != "." && name != "..",
+          "{}: '{}' is not the name of a file beside it", index.path(), name);
+    files.insert(name);
+  }
+  check(!files.empty(), "{}: 'weight_map' names no files", index.path());
+  return files;
+}
+
 Shards Shards::open(const std::string& folder, const HfModel& model) {
   Shards s;
   s.folder_ = folder, s.class_name_ = model.class_name;
@@ -55,7 +54,7 @@ Shards Shards::open(const std::string& folder, const HfModel& model) {
     return s;
   }
   const Config config = Config::open(index);
-  for (const std::string& file : files_of(config)) {
+  for (const std::string& file : files_of_index(config)) {
     check(fs::exists(folder + "/" + file), "{}: the file '{}' is missing, which the index names", index, file);
     s.add(safetensors::File::open(folder + "/" + file), model);
   }
@@ -71,7 +70,10 @@ Shards Shards::open(const std::string& folder, const HfModel& model) {
 void Shards::add(safetensors::File file, const HfModel& model) {
   for (const auto& [name, view] : file.tensors()) {
     const std::string plain = plain_name(name, model);
-    if (plain.empty()) continue;
+    if (plain.empty()) {
+      ++of_other_parts_;
+      continue;
+    }
     check(tensors_.emplace(plain, view).second, "{}: the tensor '{}' is there twice", file.path(), plain);
   }
   files_.push_back(std::move(file));  // the mapping does not move

@@ -24,6 +24,8 @@ class Shards {
   /// Tensors that nobody asked for and that are no buffers.
   std::vector<std::string> left() const;
   std::vector<std::string> names() const;
+  /// How many tensors of a multimodal model's other parts were left out.
+  size_t of_other_parts() const { return of_other_parts_; }
 
  private:
   void add(safetensors::File file, const HfModel& model);
@@ -32,10 +34,14 @@ class Shards {
   std::vector<safetensors::File> files_;
   std::map<std::string, View, std::less<>> tensors_;
   std::set<std::string, std::less<>> asked_;
+  size_t of_other_parts_ = 0;
 };
 
 /// A name as LlamaForCausalLM has it: of the text part of multimodal models, and of GPT-2 saved without its head. ""
 /// for tensors of other parts.
 std::string plain_name(std::string_view name, const HfModel& model);
+
+/// The files that model.safetensors.index.json names. It is foreign input: throws unless each is a name in the folder.
+std::set<std::string> files_of_index(const Config& index);
 
 }  // namespace toy::hf

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "hf/tokenizer_json.h"
 #include "text/bpe.h"
 #include "text/special_tokens.h"
 #include "text/spm.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
 #include "toy/formats/mapped_file.h"
 
@@ -19,32 +22,10 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// The files beside config.json that say something of tokens.
-struct Files {
-  Files(const std::string& folder, const Config& config_json)
-      : config(config_json),
-        tokenizer(Config::open_if_there(folder + "/tokenizer_config.json")),
-        special_map(Config::open_if_there(folder + "/special_tokens_map.json")),
-        added(Config::open_if_there(folder + "/added_tokens.json")),
-        generation(Config::open_if_there(folder + "/generation_config.json")) {}
-  const Config& config;
-  const Config tokenizer, special_map, added, generation;
-
-  /// The text of "bos_token" and so on; "": there is none.
-  std::string special(const std::string& name) const {
-    for (const Config* file : {&tokenizer, &special_map}) {
-      const json* value = file->find(name);
-      if (!value) continue;
-      return value->is_object() ? Config(*value, file->path()).text("content", "") : file->text(name, "");
-    }
-    return "";
-  }
-};
-
 // Added tokens that tokenizer.json does not have.
-std::vector<AddedToken> added_tokens(const Files& files) {
+std::vector<AddedToken> added_tokens(const TokenizerFiles& files) {
   std::vector<AddedToken> list;
-  const Config decoder = files.tokenizer.object("added_tokens_decoder");
+  const Config decoder = files.tokenizer_config.object("added_tokens_decoder");
   for (const auto& [id, value] : decoder.values().items()) {
     const Config token(value, decoder.path());
     check(
@@ -52,10 +33,12 @@ std::vector<AddedToken> added_tokens(const Files& files) {
         "{}: '{}' is not the id of a token", decoder.path(), id);
     list.push_back({int32_t(std::stol(id)), token.text("content", ""), token.flag("special", false)});
   }
-  for (const auto& [text, id] : files.added.values().items()) {
-    const auto number = int32_t(files.added.integer(text));
-    const bool is_known = std::any_of(list.begin(), list.end(), [&](const AddedToken& t) { return t.id == number; });
-    if (!is_known) list.push_back({number, text, false});
+  std::unordered_set<int32_t> known;
+  for (const AddedToken& token : list) known.insert(token.id);
+  for (const auto& [text, id] : files.added_tokens.values().items()) {
+    const int64_t number = json_number<int64_t>(id, fmt::format("{}: '{}'", files.added_tokens.path(), text), 0,
+                                                std::numeric_limits<int32_t>::max());
+    if (!known.contains(int32_t(number))) list.push_back({int32_t(number), text, false});
   }
   return list;
 }
@@ -83,7 +66,7 @@ void fill_up(int64_t vocab, Vocabulary& v) {
 }
 
 // Ids of special tokens by their texts, else as config.json has them.
-void find_ids(const Files& files, const std::string& unknown, Vocabulary& v) {
+void find_ids(const TokenizerFiles& files, const std::string& unknown, Vocabulary& v) {
   std::unordered_map<std::string_view, int32_t> ids;
   for (int32_t id = v.size() - 1; id >= 0; --id) ids[v.tokens[size_t(id)]] = id;
   const auto id_of = [&](const std::string& name, const std::string& otherwise = "") -> std::optional<int32_t> {
@@ -101,9 +84,9 @@ void find_ids(const Files& files, const std::string& unknown, Vocabulary& v) {
 }
 
 // A generation ends after every id of generation_config.json: those that nothing else tells get keys.
-void find_ends(const Files& files, Vocabulary& v, std::vector<std::string>& warnings) {
+void find_ends(const TokenizerFiles& files, Vocabulary& v, std::vector<std::string>& warnings) {
   find_special_tokens("", v);
-  std::vector<int64_t> ends = files.generation.integers("eos_token_id");
+  std::vector<int64_t> ends = files.generation_config.integers("eos_token_id");
   if (ends.empty()) ends = files.config.integers("eos_token_id");
   std::vector<const char*> keys{"tokenizer.ggml.eom_token_id", "tokenizer.ggml.eot_token_id"};
   for (const int64_t id : ends) {
@@ -118,16 +101,16 @@ void find_ends(const Files& files, Vocabulary& v, std::vector<std::string>& warn
   }
 }
 
-void find_prefix(const Files& files, const TokenizerJson* file, bool otherwise, Vocabulary& v) {
+void find_prefix(const TokenizerFiles& files, const TokenizerJson* file, bool otherwise, Vocabulary& v) {
   const auto is = [&](std::optional<int32_t> id, const std::string& text) {
     return id && !text.empty() && v.tokens[size_t(*id)] == text;
   };
   const bool adds_bos = file ? is(v.bos, file->first) : otherwise, adds_eos = file && is(v.eos, file->last);
-  v.add_bos = files.tokenizer.flag("add_bos_token", adds_bos) && v.bos;
-  v.add_eos = files.tokenizer.flag("add_eos_token", adds_eos) && v.eos;
+  v.add_bos = files.tokenizer_config.flag("add_bos_token", adds_bos) && v.bos;
+  v.add_eos = files.tokenizer_config.flag("add_eos_token", adds_eos) && v.eos;
 }
 
-void complete(const Files& files, const TokenizerJson* file, int64_t vocab, Vocabulary& v,
+void complete(const TokenizerFiles& files, const TokenizerJson* file, int64_t vocab, Vocabulary& v,
               std::vector<std::string>& warnings) {
   fill_up(vocab, v);
   find_ids(files, file ? file->unknown : "", v);
@@ -178,65 +161,90 @@ SpmVocabulary spm_vocabulary(const TokenizerJson& t, int64_t vocab) {
   return v;
 }
 
-SpmVocabulary spm_file_vocabulary(const std::string& path) {
+std::string bytes_of(const std::string& path) {
+  if (!fs::exists(path)) return "";
   const MappedFile file = MappedFile::open(path);
-  return parse_spm_model({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-std::string read_text(const std::string& path) {
-  const MappedFile file = MappedFile::open(path);
-  std::string text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  check(is_utf8(text), "{}: not UTF-8", path);
-  return text;
-}
-
-void write_chat_template(const std::string& folder, const Files& files, gguf::Writer& writer) {
+void write_chat_template(const TokenizerFiles& files, gguf::Writer& writer) {
   constexpr const char* kKey = "tokenizer.chat_template";
-  if (const json* value = files.tokenizer.find("chat_template"); value && value->is_string()) {
+  const Config& config = files.tokenizer_config;
+  if (const json* value = config.find("chat_template"); value && value->is_string()) {
     writer.set(kKey, value->get<std::string>());
   } else if (value) {
-    check(value->is_array(), "{}: 'chat_template' is neither a string nor a list", files.tokenizer.path());
+    check(value->is_array(), "{}: 'chat_template' is neither a string nor a list", config.path());
     std::vector<std::string> names;
     for (const json& entry : *value) {
-      const Config one(entry, files.tokenizer.path() + ": 'chat_template'");
+      const Config one(entry, config.path() + ": 'chat_template'");
       const std::string name = one.text("name", "default");
       if (name != "default") names.push_back(name);
       writer.set(name == "default" ? kKey : fmt::format("{}.{}", kKey, name), one.text("template", ""));
     }
     if (!names.empty()) writer.set("tokenizer.chat_templates", gguf::Array(names));
   }
-  const std::string file = folder + "/chat_template.jinja";
-  if (fs::exists(file)) writer.set(kKey, read_text(file));
+  if (files.chat_template.empty()) return;
+  check(is_utf8(files.chat_template), "{}/chat_template.jinja: not UTF-8", files.folder);
+  writer.set(kKey, files.chat_template);
 }
 
 }  // namespace
 
-void write_tokenizer_keys(const std::string& folder, const Config& config, int64_t vocab, gguf::Writer& writer,
-                          std::vector<std::string>& warnings) {
-  const Files files(folder, config);
-  const std::string json_path = folder + "/tokenizer.json", spm_path = folder + "/tokenizer.model";
+TokenizerFiles TokenizerFiles::open(const std::string& folder, const Config& config) {
+  const auto file = [&](const char* name) { return Config::open_if_there(folder + "/" + name); };
+  TokenizerFiles files;
+  files.folder = folder, files.config = config;
+  files.tokenizer_config = file("tokenizer_config.json");
+  files.special_tokens_map = file("special_tokens_map.json");
+  files.added_tokens = file("added_tokens.json");
+  files.generation_config = file("generation_config.json");
+  if (const std::string path = folder + "/tokenizer.json"; fs::exists(path)) files.tokenizer_json = Config::open(path);
+  files.tokenizer_model = bytes_of(folder + "/tokenizer.model");
+  files.chat_template = bytes_of(folder + "/chat_template.jinja");
+  return files;
+}
+
+std::string TokenizerFiles::special(const std::string& name) const {
+  for (const Config* file : {&tokenizer_config, &special_tokens_map}) {
+    const json* value = file->find(name);
+    if (!value) continue;
+    return value->is_object() ? Config(*value, file->path()).text("content", "") : file->text(name, "");
+  }
+  return "";
+}
+
+std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerFiles& files, int64_t vocab,
+                                                std::vector<std::string>& warnings) {
+  const bool has_model = !files.tokenizer_model.empty();
   std::optional<TokenizerJson> file;
-  if (fs::exists(json_path)) try {
-      file = read_tokenizer_json(Config::open(json_path));
+  if (files.tokenizer_json) try {
+      file = read_tokenizer_json(*files.tokenizer_json, vocab);
     } catch (const Error&) {
-      if (!fs::exists(spm_path)) throw;  // else it says the same
+      if (!has_model) throw;  // else it says the same
     }
   if (file && file->byte_level) {
     BpeVocabulary v = byte_level_vocabulary(*file, vocab);
     complete(files, &*file, vocab, v, warnings);
-    BpeTokenizer(std::move(v)).save(writer);
-  } else if (file || fs::exists(spm_path)) {
-    SpmVocabulary v = fs::exists(spm_path) ? spm_file_vocabulary(spm_path) : spm_vocabulary(*file, vocab);
-    if (fs::exists(spm_path)) add(added_tokens(files), vocab, true, v);
-    complete(files, file ? &*file : nullptr, vocab, v, warnings);
-    v.scores.resize(v.tokens.size(), -1e9f);
-    SpmTokenizer(std::move(v)).save(writer);
-  } else {
-    writer.set("tokenizer.ggml.model", std::string("none"));
-    warnings.push_back("there is neither tokenizer.json nor tokenizer.model; the model takes token ids, but no text");
-    return;
+    return std::make_shared<const BpeTokenizer>(std::move(v));
   }
-  write_chat_template(folder, files, writer);
+  if (!file && !has_model) {
+    warnings.push_back("there is neither tokenizer.json nor tokenizer.model; the model takes token ids, but no text");
+    return nullptr;
+  }
+  SpmVocabulary v = has_model ? parse_spm_model(files.tokenizer_model, files.folder + "/tokenizer.model")
+                              : spm_vocabulary(*file, vocab);
+  if (has_model) add(added_tokens(files), vocab, true, v);
+  complete(files, file ? &*file : nullptr, vocab, v, warnings);
+  v.scores.resize(v.tokens.size(), -1e9f);
+  return std::make_shared<const SpmTokenizer>(std::move(v));
+}
+
+void write_tokenizer_keys(const TokenizerFiles& files, int64_t vocab, gguf::Writer& writer,
+                          std::vector<std::string>& warnings) {
+  const auto tokenizer = read_tokenizer(files, vocab, warnings);
+  if (!tokenizer) return writer.set("tokenizer.ggml.model", std::string("none"));
+  tokenizer->save(writer);
+  write_chat_template(files, writer);
 }
 
 }  // namespace toy::hf

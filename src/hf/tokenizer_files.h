@@ -1,18 +1,37 @@
 // Tokenizers of Hugging Face folders.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "hf/config.h"
 #include "toy/formats/gguf.h"
+#include "toy/text/tokenizer.h"
 
 namespace toy::hf {
 
-/// Sets tokenizer.* of a GGUF from tokenizer.json or tokenizer.model, tokenizer_config.json, generation_config.json and
-/// chat_template.jinja. `vocab`: rows of the embedding; tokens that the files do not name are filled up. Without a
-/// tokenizer, it is "none", with a warning. Throws for one that is not supported.
-void write_tokenizer_keys(const std::string& folder, const Config& config, int64_t vocab, gguf::Writer& writer,
+/// The files of a folder that say something about tokens. Those that are missing are empty objects.
+struct TokenizerFiles {
+  /// Throws Error{bad_input} for a file that is broken.
+  static TokenizerFiles open(const std::string& folder, const Config& config);
+
+  std::string folder;  ///< for messages
+  Config config, tokenizer_config, special_tokens_map, added_tokens, generation_config;
+  std::optional<Config> tokenizer_json;
+  std::string tokenizer_model, chat_template;  ///< the bytes of tokenizer.model and chat_template.jinja
+
+  /// The text of "bos_token" and so on; "": there is none.
+  std::string special(const std::string& name) const;
+};
+
+/// The tokenizer for an embedding of `vocab` rows; tokens that the files do not name are filled up. nullptr, with a
+/// warning: there is none. Throws for one that is not supported.
+std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerFiles& files, int64_t vocab,
+                                                std::vector<std::string>& warnings);
+/// Sets tokenizer.* of a GGUF, "none" without a tokenizer.
+void write_tokenizer_keys(const TokenizerFiles& files, int64_t vocab, gguf::Writer& writer,
                           std::vector<std::string>& warnings);
 
 /// Writes tokenizer.json, tokenizer_config.json and chat_template.jinja from tokenizer.* of a GGUF. What they cannot

@@ -14,8 +14,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMostTokens = int64_t(1) << 24;
-
 // The members of a Sequence, or the one object; none if it is absent.
 std::vector<Config> parts_of(const Config& file, std::string_view key, std::string_view list) {
   const Config object = file.object(key);
@@ -28,8 +26,9 @@ std::vector<Config> parts_of(const Config& file, std::string_view key, std::stri
   return parts;
 }
 
-void set_token(const Config& file, std::vector<std::string>& tokens, int64_t id, const std::string& text) {
-  check(id < kMostTokens, "{}: token '{}' has the id {}, too large", file.path(), text, id);
+void set_token(const Config& file, std::vector<std::string>& tokens, int64_t vocab, int64_t id,
+               const std::string& text) {
+  check(id < vocab, "{}: token '{}' has the id {}; the embedding has {} rows", file.path(), text, id, vocab);
   if (size_t(id) >= tokens.size()) tokens.resize(size_t(id) + 1);
   std::string& there = tokens[size_t(id)];
   check(there.empty() || there == text, "{}: the tokens '{}' and '{}' have the same id, {}", file.path(), there, text,
@@ -37,11 +36,11 @@ void set_token(const Config& file, std::vector<std::string>& tokens, int64_t id,
   there = text;
 }
 
-void read_tokens(const Config& file, const Config& model, TokenizerJson& t) {
+void read_tokens(const Config& file, const Config& model, int64_t most, TokenizerJson& t) {
   const Config vocab = model.object("vocab");
   check(!vocab.values().empty(), "{} is empty", vocab.path());
   for (const auto& [text, id] : vocab.values().items())
-    set_token(file, t.tokens, json_number<int64_t>(id, vocab.path(), 0, kMostTokens), text);
+    set_token(file, t.tokens, most, json_number<int64_t>(id, vocab.path(), 0), text);
   const json* added = file.find("added_tokens");
   if (!added) return;
   check(added->is_array(), "{}: 'added_tokens' is not a list", file.path());
@@ -50,7 +49,7 @@ void read_tokens(const Config& file, const Config& model, TokenizerJson& t) {
     const int64_t id = token.integer("id");
     const std::string text = token.text("content", "");
     check(!text.empty(), "{}: token {} has no 'content'", token.path(), id);
-    set_token(file, t.tokens, id, text);
+    set_token(file, t.tokens, most, id, text);
     t.added.push_back({int32_t(id), text, token.flag("special", false)});
   }
 }
@@ -72,11 +71,11 @@ void read_merges(const Config& model, TokenizerJson& t) {
   std::unordered_set<std::string_view> known(t.tokens.begin(), t.tokens.end());
   for (const json& merge : *merges) {
     auto [left, right] = parts_of_merge(merge);
-    check(!left.empty() && !right.empty(), "{}: merge {} is {}, not two tokens", model.path(), t.merges.size(),
-          json_text(merge));
+    if (left.empty() || right.empty())
+      fail("{}: merge {} is {}, not two tokens", model.path(), t.merges.size(), json_text(merge));
     for (const std::string& token : {left, right, left + right})
-      check(known.contains(token), "{}: merge {}, {}, names '{}', which is no token", model.path(), t.merges.size(),
-            json_text(merge), token);
+      if (!known.contains(token))
+        fail("{}: merge {}, {}, names '{}', which is no token", model.path(), t.merges.size(), json_text(merge), token);
     t.merges.emplace_back(std::move(left), std::move(right));
   }
 }
@@ -163,13 +162,13 @@ void read_template(const Config& file, TokenizerJson& t) {
 
 }  // namespace
 
-TokenizerJson read_tokenizer_json(const Config& file) {
+TokenizerJson read_tokenizer_json(const Config& file, int64_t vocab) {
   TokenizerJson t;
   const Config model = file.object("model");
   const std::string type = model.text("type", "BPE");
   check(type == "BPE" && model.has("merges"), "{}: a model of type '{}' is not supported; supported: BPE", file.path(),
         type);
-  read_tokens(file, model, t);
+  read_tokens(file, model, vocab, t);
   read_merges(model, t);
   t.unknown = model.text("unk_token", "");
   check(model.text("continuing_subword_prefix", "").empty() && model.text("end_of_word_suffix", "").empty(),

@@ -30,7 +30,7 @@ struct TokenizerJson {
 };
 
 /// Throws Error{bad_input} naming the file and what is not supported or not true: a pre-tokenizer that is not known,
-/// two tokens of one id, a merge whose parts or result are no tokens.
-TokenizerJson read_tokenizer_json(const Config& file);
+/// two tokens of one id, an id beyond the `vocab` rows of the embedding, a merge whose parts or result are no tokens.
+TokenizerJson read_tokenizer_json(const Config& file, int64_t vocab);
 
 }  // namespace toy::hf

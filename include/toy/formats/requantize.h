@@ -29,6 +29,10 @@ struct RequantizeOptions {
   int threads = 0;                   ///< 0: all CPUs
 };
 
+/// "blk.*.ffn_down*=Q6_K" as an element of RequantizeOptions::types; case of the type does not matter. Throws naming
+/// the text and the known types.
+std::pair<std::string, DType> parse_type_rule(const std::string& text);
+
 /// One tensor.
 struct RequantizedTensor {
   std::string name;
