@@ -58,6 +58,8 @@ struct Convert : Command {
 
   void run() {
     if (hf::is_model_folder(rewrite.in)) {
+      check(rewrite.out.ends_with(".gguf"), "OUT is '{}'; a folder becomes a GGUF, so use a name that ends with .gguf",
+            rewrite.out);
       refuse_replacing("OUT", rewrite.out, [](std::string_view beginning) { return beginning.starts_with("GGUF"); });
       return convert([&](const hf::ConvertOptions& o) { return hf::convert_folder(rewrite.in, rewrite.out, o); });
     }

@@ -404,7 +404,12 @@ Parts parts_of(std::string_view name) {
 std::span<const HfModel> models() { return kModels; }
 
 const HfModel& model_of(Config& config) {
-  if (config.has("text_config")) config = config.object("text_config");
+  if (config.has("text_config")) {
+    Config text = config.object("text_config");
+    for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+      if (const json* id = config.find(key)) text.add_defaults(json_text(json{{key, *id}}));
+    config = std::move(text);
+  }
   const std::string type = config.text("model_type", "");
   std::string known;
   for (const HfModel& m : kModels) {

@@ -97,6 +97,7 @@ def halves(a, heads):
 class Family:
     """One model. Subclasses say what is different; the rest is Llama's."""
     model, config_class, arch = "Llama", None, None
+    model_class = None            # in transformers, if not model + "ForCausalLM"
     D, H, K, P, F, V, L = 60, 6, 2, 14, 56, 90, 3
     tied = True
     neighbours = False            # pairs of rope
@@ -197,6 +198,70 @@ class Family:
         if self.norm_plus_1:
             out = {name: a - 1 if name.endswith("norm.weight") else a for name, a in out.items()}
         out["lm_head.weight"] = w["token_embd.weight" if self.tied else "output.weight"]
+        return out
+
+
+class Llama(Family):
+    """With the factors of Llama 3.1, of which P = 10 needs all three kinds."""
+    model, P, neighbours, tied = "Llama", 10, True, False
+    scaling = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+
+    def more_metadata(self, w):
+        w.add_rope_dimension_count(self.P)
+
+    def extra_tensors(self):
+        s = self.scaling
+        wavelengths = 2 * math.pi * BASE ** (np.arange(self.P // 2) * 2 / self.P)
+        turns = s["original_max_position_embeddings"] / wavelengths
+        smooth = np.clip((turns - s["low_freq_factor"]) / (s["high_freq_factor"] - s["low_freq_factor"]), 0, 1)
+        return {"rope_freqs.weight": np.float32(1 / ((1 - smooth) / s["factor"] + smooth))}
+
+    def config(self):
+        return {"rope_parameters": {"rope_type": "llama3", "rope_theta": BASE} | self.scaling}
+
+
+class Gpt2(Family):
+    """Layer norms, learned positions, biases, fused q, k and v; transformers keeps matrices of layers as [in,out]."""
+    model, model_class, H, P, K, tolerance = "GPT2", "GPT2LMHeadModel", 6, 10, 6, GELU_TABLE
+    parts = {"attn_norm": "ln_1", "attn_qkv": "attn.c_attn", "attn_output": "attn.c_proj", "ffn_norm": "ln_2",
+             "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}
+
+    def shapes(self):
+        D, F = self.D, self.F
+        layer = {"attn_norm": (D,), "attn_qkv": (3 * D, D), "attn_output": (D, D), "ffn_norm": (D,), "ffn_up": (F, D),
+                 "ffn_down": (D, F)}
+        out = {"token_embd.weight": (self.V, D), "position_embd.weight": (CONTEXT, D)}
+        for i in range(self.L):
+            for name, shape in layer.items():
+                out |= {f"blk.{i}.{name}.weight": shape, f"blk.{i}.{name}.bias": shape[:1]}
+        return out | {"output_norm.weight": (D,), "output_norm.bias": (D,)}
+
+    def metadata(self, w):
+        w.add_name(self.name)
+        w.add_block_count(self.L)
+        w.add_context_length(CONTEXT)
+        w.add_embedding_length(self.D)
+        w.add_feed_forward_length(self.F)
+        w.add_head_count(self.H)
+        w.add_layer_norm_eps(EPS)
+        w.add_file_type(gguf.LlamaFileType.ALL_F32)
+        w.add_vocab_size(self.V)
+        w.add_tokenizer_model("none")
+
+    def hf_config(self):
+        return hf.GPT2Config(vocab_size=self.V, n_positions=CONTEXT, n_embd=self.D, n_layer=self.L, n_head=self.H,
+                             n_inner=self.F, layer_norm_epsilon=EPS, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+                             bos_token_id=None, eos_token_id=None, attn_implementation="eager")
+
+    def parameters(self, w):
+        out = {"lm_head.weight": w["token_embd.weight"]}
+        for name, a in w.items():
+            *blk, part, kind = name.split(".")
+            top = {"token_embd": "wte", "position_embd": "wpe", "output_norm": "ln_f"}
+            if not blk:
+                out[f"transformer.{top[part]}.{kind}"] = a
+            else:
+                out[f"transformer.h.{blk[1]}.{self.parts[part]}.{kind}"] = a.T if a.ndim == 2 else a
         return out
 
 
@@ -429,7 +494,7 @@ class GraniteMoe(Mixture):
 
 FAMILIES = [Qwen2("qwen2"), Qwen3("qwen3"), SmolLM3("smollm3"), Olmo2("olmo2"), Olmo3("olmo3"), Gemma("gemma"),
             Gemma2("gemma2"), Gemma3("gemma3"), Phi3("phi3"), Granite("granite"),
-            Mixtral("mixtral"), Qwen3Moe("qwen3moe"), Olmoe("olmoe"), GraniteMoe("granitemoe")]
+            Mixtral("mixtral"), Qwen3Moe("qwen3moe"), Olmoe("olmoe"), GraniteMoe("granitemoe"), Llama("llama"), Gpt2("gpt2")]
 
 
 # --- transformers -----------------------------------------------------------------------------------------------------
@@ -453,7 +518,7 @@ class Peer:
 
     def __init__(self, family, weights):
         with in_f64():
-            make = getattr(hf, family.model + "ForCausalLM")
+            make = getattr(hf, family.model_class or family.model + "ForCausalLM")
             self.model = make(family.hf_config()).double().eval()
         self.family = family
         self.w = {name: torch.tensor(a, dtype=torch.float64, requires_grad=True) for name, a in weights.items()}

@@ -12,6 +12,7 @@
 
 #include "testing/errors.h"
 #include "testing/family_golden.h"
+#include "text/spm_raw.h"
 #include "toy/formats/safetensors.h"
 #include "toy/hf/convert.h"
 #include "toy/models/model.h"
@@ -105,8 +106,87 @@ TEST_P(HfFamily, TypesAreKeptOrChosen) {
 
 INSTANTIATE_TEST_SUITE_P(Transformers, HfFamily,
                          ::testing::Values("qwen2", "qwen3", "smollm3", "olmo2", "olmo3", "gemma", "gemma2", "gemma3",
-                                           "phi3", "granite", "mixtral", "qwen3moe", "olmoe", "granitemoe"),
+                                           "phi3", "granite", "mixtral", "qwen3moe", "olmoe", "granitemoe", "llama",
+                                           "gpt2"),
                          [](const auto& test) { return std::string(test.param); });
+
+// ---- other folders
+
+// Writes the tensors of a folder again; `change` renames one or leaves it out ("").
+void change_tensors(const std::string& folder, const std::function<std::string(const std::string&)>& change,
+                    const std::vector<std::string>& more = {}) {
+  const safetensors::File file = safetensors::File::open(folder + "/model.safetensors");
+  safetensors::Writer writer;
+  for (const auto& [name, view] : file.tensors())
+    if (const std::string other = change(name); !other.empty()) writer.add(other, view);
+  for (const std::string& name : more) writer.add(name, file.tensors().begin()->second);
+  writer.finish(folder + "/model.safetensors");
+}
+
+// Gemma3ForConditionalGeneration, whose text part is a model of its own; names are those of transformers 5, and older.
+TEST(HfMultimodal, TheTextPartIsConverted) {
+  const testing::GoldenFamily g("gemma3");
+  const std::string folder = g.folder.path("hf"), out = g.folder.path("again.gguf"), gguf = g.write();
+  const ModelSpec want = spec_from_gguf(gguf::File::open(gguf));
+  const std::string old = "language_model.", now = "model.language_model.";
+  for (const bool is_old : {true, false}) {
+    hf::convert_gguf(gguf::File::open(gguf), folder);
+    json text = golden_of("gemma3").at("config"), config = {{"model_type", "gemma3"}, {"eos_token_id", {1, 106}}};
+    text.erase("eos_token_id"), text.erase("architectures");
+    config["text_config"] = text, config["vision_config"] = {{"hidden_size", 16}};
+    write_file(folder + "/config.json", config.dump());
+    const std::string part = is_old ? "" : "model.";
+    change_tensors(folder,
+                   [&](const std::string& n) {
+                     return is_old ? old + n : n.starts_with("model.") ? now + n.substr(6) : n;
+                   },
+                   {part + "vision_tower.vision_model.encoder.layers.0.mlp.fc1.weight",
+                    part + "multi_modal_projector.mm_soft_emb_norm.weight"});
+    const hf::Converted done = hf::convert_folder(folder, out);
+    ASSERT_EQ(done.warnings.size(), 2u);  // the other one: there is no tokenizer
+    EXPECT_NE(done.warnings[0].find("2 tensors"), std::string::npos) << done.warnings[0];
+    const gguf::File got = gguf::File::open(out);
+    ModelSpec spec = spec_from_gguf(got);
+    spec.name = want.name;
+    EXPECT_TRUE(spec == want);
+    EXPECT_EQ(got.tensors().size(), gguf::File::open(gguf).tensors().size());
+    fs::remove_all(folder);
+  }
+}
+
+// tokenizer.model without a tokenizer.json, as folders of Llama 2 and Mistral had it.
+TEST(HfTokenizer, OfASentencePieceFileAlone) {
+  const testing::GoldenFamily g("llama");
+  const std::string folder = g.folder.path("hf"), out = g.folder.path("out.gguf");
+  hf::convert_gguf(gguf::File::open(g.write()), folder);
+  write_file(folder + "/tokenizer.model", testing::small_model(2));
+  write_file(folder + "/added_tokens.json", R"({"<|x|>": 7})");
+  write_file(
+      folder + "/tokenizer_config.json",
+      R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "add_bos_token": true, "add_eos_token": false})");
+  EXPECT_EQ(hf::convert_folder(folder, out).warnings, std::vector<std::string>());
+  const auto tokenizer = load_tokenizer(gguf::File::open(out));
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->kind(), "spm");
+  EXPECT_EQ(tokenizer->vocab_size(), 90);
+  EXPECT_EQ(tokenizer->bos(), 1);
+  EXPECT_EQ(tokenizer->eos(), 2);
+  EXPECT_TRUE(tokenizer->adds_bos());
+  EXPECT_EQ(tokenizer->encode("ab<|x|>a b"), (std::vector<int32_t>{5, 7, 3, 6, 4}));
+  EXPECT_EQ(tokenizer->encode(""), std::vector<int32_t>());
+
+  const std::string back = g.folder.path("back"), again = g.folder.path("again.gguf");
+  hf::convert_gguf(gguf::File::open(out), back);
+  EXPECT_TRUE(fs::exists(back + "/config.json"));
+  // More pieces than the embedding has rows.
+  testing::Proto large = testing::small_pieces();
+  for (int i = 0; i < 90; ++i) large.piece("x" + std::to_string(i), -10);
+  write_file(folder + "/tokenizer.model", large.message(2, testing::small_trainer_spec(2)).bytes);
+  const std::string text = testing::message_of([&] { hf::convert_folder(folder, again); });
+  EXPECT_NE(text.find("97 tokens"), std::string::npos) << text;
+  EXPECT_NE(text.find("90 rows"), std::string::npos) << text;
+  EXPECT_FALSE(fs::exists(again));
+}
 
 // ---- folders that are not right
 
@@ -122,14 +202,6 @@ class HfRefuses : public ::testing::Test {
     json config = read_file(folder_ + "/config.json");
     change(config);
     write_file(folder_ + "/config.json", config.dump());
-  }
-  // Writes the tensors again; `change` may rename one or leave it out ("").
-  void change_tensors(const std::function<std::string(const std::string&)>& change) const {
-    const safetensors::File file = safetensors::File::open(folder_ + "/model.safetensors");
-    safetensors::Writer writer;
-    for (const auto& [name, view] : file.tensors())
-      if (const std::string other = change(name); !other.empty()) writer.add(other, view);
-    writer.finish(folder_ + "/model.safetensors");
   }
   void expect(const std::vector<std::string>& facts) const {
     const std::string text = error();
@@ -156,17 +228,12 @@ TEST_F(HfRefuses, DimensionsThatAreNotSupportedOrDisagree) {
 }
 
 TEST_F(HfRefuses, TensorsThatAreMissingOrUnknown) {
-  change_tensors([](const std::string& n) { return n == "model.layers.1.self_attn.q_norm.weight" ? "" : n; });
+  change_tensors(folder_, [](const std::string& n) { return n == "model.layers.1.self_attn.q_norm.weight" ? "" : n; });
   expect({"model.layers.1.self_attn.q_norm.weight", "Qwen3ForCausalLM", "nearest"});
 }
 
 TEST_F(HfRefuses, AnUnknownTensor) {
-  const safetensors::File file = safetensors::File::open(folder_ + "/model.safetensors");
-  safetensors::Writer writer;
-  for (const auto& [name, view] : file.tensors()) writer.add(name, view);
-  writer.add("model.layers.0.self_attn.q_proj.bias", file.tensors().at("model.layers.0.self_attn.q_norm.weight"));
-  writer.finish(folder_ + "/more.safetensors");
-  fs::rename(folder_ + "/more.safetensors", folder_ + "/model.safetensors");
+  change_tensors(folder_, [](const std::string& n) { return n; }, {"model.layers.0.self_attn.q_proj.bias"});
   expect({"model.layers.0.self_attn.q_proj.bias", "Qwen3ForCausalLM", "model.layers.0.self_attn.q_proj.weight"});
 }
 

@@ -1,9 +1,10 @@
 // For LD_PRELOAD: stands between a program and the calls that change files below one folder. It can write down their
-// order, kill the process in front of the k-th, or let the disk be full from the k-th on.
+// order, kill or signal the process in front of the k-th, or let the disk be full from the k-th on.
 //
 //   TOY_SHIM_ROOT=DIR     which files count
 //   TOY_SHIM_LOG=FILE     append a line a call: `fsync /path`, `rename /from /to`, ...
 //   TOY_SHIM_KILL_AT=K    SIGKILL instead of call K, counted from 1
+//   TOY_SHIM_SIGNAL=N     signal N, which may be caught, in front of call TOY_SHIM_SIGNAL_AT
 //   TOY_SHIM_FULL_AT=K    ENOSPC from call K on, for calls that may take space: all but removing
 //   TOY_SHIM_NO_LINKS=1   a file system without links: EPERM for each, hard and symbolic
 #include <dlfcn.h>
@@ -49,6 +50,7 @@ enum class Takes { space, nothing };
 bool allowed(const char* what, const std::string& path, const std::string& more = {}, Takes takes = Takes::space) {
   static const char* root = std::getenv("TOY_SHIM_ROOT");
   static const long kill_at = number("TOY_SHIM_KILL_AT"), full_at = number("TOY_SHIM_FULL_AT");
+  static const long signal = number("TOY_SHIM_SIGNAL"), signal_at = number("TOY_SHIM_SIGNAL_AT");
   static long count = 0;
   if (!root || !path.starts_with(root)) return true;
   ++count;
@@ -59,6 +61,7 @@ bool allowed(const char* what, const std::string& path, const std::string& more 
     ::close(fd);
   }
   if (count == kill_at) ::raise(SIGKILL);
+  if (count == signal_at) ::raise(int(signal));
   if (full_at > 0 && count >= full_at && takes == Takes::space) {
     errno = ENOSPC;
     return false;
