@@ -33,14 +33,22 @@ size_t inactive_file() {
   return 0;
 }
 
-}  // namespace
-
-size_t available_memory() {
+// A line of /proc/meminfo, such as "MemTotal:", in bytes; 0 if there is none.
+size_t meminfo(std::string_view name) {
   std::ifstream f("/proc/meminfo");
   std::string key, unit;
-  size_t kib = 0, available = 0;
+  size_t kib = 0;
   while (f >> key >> kib >> unit)
-    if (key == "MemAvailable:") available = kib << 10;
+    if (key == name) return kib << 10;
+  return 0;
+}
+
+}  // namespace
+
+size_t total_memory() { return std::min(meminfo("MemTotal:"), read_limit("/sys/fs/cgroup/memory.max")); }
+
+size_t available_memory() {
+  size_t available = meminfo("MemAvailable:");
   const size_t limit = read_limit("/sys/fs/cgroup/memory.max");
   if (limit != std::numeric_limits<size_t>::max()) {
     // What the page cache holds can be had back; the rest of the group's memory cannot.

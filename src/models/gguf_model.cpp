@@ -32,14 +32,19 @@ void check_against_tensors(const gguf::File& f, const ModelSpec& spec) {
     const std::string near = nearest(name, there);
     return near.empty() ? "" : fmt::format("; the nearest is '{}'", near);
   };
-  std::vector<std::string> found, known = family_of(spec).extra_tensors;
-  for (const gguf::TensorInfo& info : f.tensors()) found.push_back(info.name);
-  for (const FileTensor& t : file_tensors(spec)) {
-    known.push_back(t.name);
+  const std::vector<FileTensor> tensors = file_tensors(spec);
+  std::vector<std::string> known = family_of(spec).extra_tensors, found, unknown;
+  for (const FileTensor& t : tensors) known.push_back(t.name);
+  const std::unordered_set<std::string> all(known.begin(), known.end());
+  for (const gguf::TensorInfo& info : f.tensors()) {
+    found.push_back(info.name);
+    if (!all.contains(info.name)) unknown.push_back(info.name);
+  }
+  for (const FileTensor& t : tensors) {
     const gguf::TensorInfo* info = f.find(t.name);
     if (!info)
       fail("{}: the tensor '{}' is missing, which the architecture {} has ({} tensors are there{})", f.path(), t.name,
-           spec.architecture, found.size(), hint(t.name, found));
+           spec.architecture, found.size(), hint(t.name, unknown.empty() ? found : unknown));
     check(info->shape == t.shape, "{}: tensor '{}' is {}, the metadata ask for {}", f.path(), t.name, info->shape.str(),
           t.shape.str());
     const bool readable =
@@ -47,11 +52,9 @@ void check_against_tensors(const gguf::File& f, const ModelSpec& spec) {
     check(readable, "{}: tensor '{}' is {}; supported: F32, F16, BF16, and for matrices {}", f.path(), t.name,
           info->type_name, fmt::join(quantized_types(), ", "));
   }
-  const std::unordered_set<std::string> all(known.begin(), known.end());
-  for (const std::string& name : found)
-    if (!all.contains(name))
-      fail("{}: tensor '{}' is not known in the architecture {} as these metadata state it{}", f.path(), name,
-           spec.architecture, hint(name, known));
+  if (!unknown.empty())
+    fail("{}: tensor '{}' is not known in the architecture {} as these metadata state it{}", f.path(), unknown.front(),
+         spec.architecture, hint(unknown.front(), known));
 }
 
 // Weights that the device can use as they lie in the file need no memory of their own.
@@ -61,14 +64,22 @@ bool as_it_lies(const gguf::TensorInfo& info, LoadMode mode) {
 }
 
 void require_memory_for(const gguf::File& f, const ModelSpec& spec, const Device& device, LoadMode mode) {
-  size_t bytes = 0;
+  size_t bytes = 0, mapped = 0;  // mapped: what every token reads
   bool quantized = false;
   for (const FileTensor& t : file_tensors(spec)) {
     const gguf::TensorInfo& info = f.require(t.name);
-    if (as_it_lies(info, mode) && device.storage(*info.dtype) == *info.dtype) continue;
+    if (as_it_lies(info, mode) && device.storage(*info.dtype) == *info.dtype) {
+      const bool by_row = t.shape.rank() > 2 || (t.name == "token_embd.weight" && !spec.tied);  // experts, embeddings
+      mapped += by_row ? 0 : info.bytes;
+      continue;
+    }
     bytes += size_t(t.shape.count()) * size_of(device.storage(DType::f32));
     quantized = quantized || (is_quantized(*info.dtype) && mode == LoadMode::trainable);
   }
+  const size_t total = total_memory();
+  check(total == 0 || mapped <= total,
+        "memory: every token reads {} of weights from {}, and this machine has {}; use a smaller model or fewer bits",
+        format_bytes(mapped), f.path(), format_bytes(total));
   require_memory(bytes, fmt::format("holding the weights of {}{}", f.path(),
                                     quantized ? ", which are quantized there, as f32" : ""));
 }

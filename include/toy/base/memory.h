@@ -10,6 +10,8 @@ namespace toy {
 /// Bytes that this process can still allocate: what the system calls available, at most the cgroup's limit. 0 if
 /// unknown.
 size_t available_memory();
+/// Bytes of memory that the machine has, at most the cgroup's limit. 0 if unknown.
+size_t total_memory();
 /// Throws Error{bad_input} naming what needs the memory, how much, and how much there is.
 void require_memory(size_t bytes, std::string_view what);
 /// Largest resident memory of this process so far, in bytes.
