@@ -20,9 +20,8 @@ Literals::Literals(std::vector<PieceTrie::Entry> entries) {
   trie_.emplace(entries);
 }
 
-Literals::Match Literals::at(std::string_view text) const {
+Literals::Match Literals::longest_at(std::string_view text) const {
   Match match;
-  if (text.empty() || !first_bytes_[uint8_t(text[0])]) return match;
   int32_t node = 0;
   for (size_t i = 0; i < text.size(); ++i) {
     node = trie_->child(node, text[i]);

@@ -23,7 +23,9 @@ class Literals {
     int32_t id = -1;
   };
   /// The longest that begins where the text begins.
-  Match at(std::string_view text) const;
+  Match at(std::string_view text) const {
+    return text.empty() || !first_bytes_[uint8_t(text[0])] ? Match() : longest_at(text);
+  }
   /// The first in the text from `from` on, the longest there. Without one, `begin` is where one could begin in what
   /// follows the text: its end, or less unless `last`.
   Match find(std::string_view text, size_t from, bool last) const;
@@ -31,6 +33,7 @@ class Literals {
   size_t longest() const { return longest_; }
 
  private:
+  Match longest_at(std::string_view text) const;
   std::array<bool, 256> first_bytes_ = {};
   std::optional<PieceTrie> trie_;
   size_t longest_ = 0;

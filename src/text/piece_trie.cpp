@@ -20,28 +20,17 @@ PieceTrie::PieceTrie(const std::vector<Entry>& entries) : nodes_(1) {
       size_t next = begin + 1;
       while (next < end && entries[next].text[depth] == byte) ++next;
       ++nodes_[node].children;
-      nodes_.push_back({0, kNone, 0, uint8_t(byte)});
+      nodes_.push_back({.byte = uint8_t(byte)});
       ranges.push_back({begin, next, depth + 1});
       begin = next;
     }
+    const Node& n = nodes_[node];
+    if (n.children <= kMostListed) continue;
+    std::array<int32_t, 256>& table = tables_.emplace_back();
+    table.fill(kNone);
+    for (int32_t i = n.first_child; i < n.first_child + n.children; ++i) table[nodes_[size_t(i)].byte] = i;
+    nodes_[node].table = int32_t(tables_.size()) - 1;
   }
-}
-
-int32_t PieceTrie::child(int32_t node, char byte) const {
-  const uint8_t wanted = uint8_t(byte);
-  int32_t low = nodes_[size_t(node)].first_child;
-  int32_t high = low + nodes_[size_t(node)].children;
-  while (low < high) {
-    const int32_t middle = low + (high - low) / 2;
-    const uint8_t found = nodes_[size_t(middle)].byte;
-    if (found == wanted) return middle;
-    if (found < wanted) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return kNone;
 }
 
 }  // namespace toy

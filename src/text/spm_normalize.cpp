@@ -23,7 +23,7 @@ std::string SpmTokenizer::normalized(std::string_view text, uint64_t offset) con
     const std::string_view literal = rest.substr(0, user_defined_.at(rest).bytes);
     if (!literal.empty() && literal.find(' ') == literal.npos) return {literal.size(), literal};
     if (const CharsMap::Match rule = chars_map_.longest(rest); rule.bytes > 0) return rule;
-    const size_t bytes = std::max<size_t>(utf8_character(rest), 1);
+    const size_t bytes = uint8_t(rest[0]) < 0x80 ? 1 : std::max<size_t>(utf8_character(rest), 1);
     return {bytes, rest.substr(0, bytes)};
   };
   while (trim && !text.empty()) {
@@ -33,6 +33,7 @@ std::string SpmTokenizer::normalized(std::string_view text, uint64_t offset) con
   }
   if (text.empty()) return "";
   std::string out = prefix;
+  out.reserve(prefix.size() + text.size());
   bool after_space = trim;
   while (!text.empty()) {
     auto [bytes, part] = next(text);

@@ -71,7 +71,8 @@ size_t UnigramEncoder::run(bool last) {
 void UnigramEncoder::encode_segment(std::string_view text) {
   best_.assign(text.size() + 1, Path{});
   for (size_t begin = 0; begin < text.size();) {
-    const size_t character = std::max<size_t>(utf8_character(text.substr(begin)), 1);
+    const bool ascii = uint8_t(text[begin]) < 0x80;
+    const size_t character = ascii ? 1 : std::max<size_t>(utf8_character(text.substr(begin)), 1);
     extend(text, begin, character);
     begin += character;
   }

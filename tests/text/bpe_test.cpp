@@ -221,6 +221,9 @@ TEST(Bpe, LongWordsStayFast) {
   EXPECT_EQ(tokenizer.encode(std::string(1 << 20, 'a')).size(), (1u << 20) / 64);
   EXPECT_EQ(tokenizer.encode(std::string(1 << 20, ' ')).size(), 1u << 20);
   EXPECT_EQ(tokenizer.encode(std::string(1 << 20, 'b')).size(), 1u << 20);
+  const BpeTokenizer words(vocabulary_of({"a b", "b a", "ab a", "Ġ Ġ", "ĠĠ ĠĠ"}));
+  EXPECT_EQ(words.encode(""), Ids());
+  for (const std::string& text : long_runs(1 << 20)) EXPECT_EQ(words.decode(words.encode(text)), text);
 }
 
 TEST(Bpe, ComesBackFromAFile) {

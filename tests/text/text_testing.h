@@ -109,6 +109,14 @@ class RandomText {
   std::mt19937 random_;
 };
 
+/// What takes the square of its length if anything does: one letter, spaces, and a word, all of this many bytes.
+inline std::vector<std::string> long_runs(size_t bytes) {
+  RandomText random(1);
+  std::string word(bytes, 'a');
+  for (char& c : word) c = char('a' + random.below(3));
+  return {std::string(bytes, 'a'), std::string(bytes, ' '), std::string(bytes, '\n'), word};
+}
+
 /// Text of made-up words in two scripts, enough to train on: the frequent ones come often.
 inline std::string training_text(uint32_t seed, size_t bytes) {
   RandomText random(seed);

@@ -132,5 +132,11 @@ TEST(Unigram, RefusesScoresThatCannotBeAdded) {
   expect_contains(message_of([&] { load_tokenizer(file.open()); }), "tokenizer.ggml.scores is missing");
 }
 
+TEST(Unigram, LongRunsStayFast) {
+  const SpmTokenizer tokenizer(
+      vocabulary_of({{"a", -1}, {"b", -1}, {"c", -1}, {kSpace, -1}, {"\n", -1}, {"aa", -3}, {"aaaaaaaa", -3}}));
+  for (const std::string& text : long_runs(1 << 20)) EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
+}
+
 }  // namespace
 }  // namespace toy

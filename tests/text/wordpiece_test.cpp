@@ -78,5 +78,13 @@ TEST(WordPiece, NeedsAnUnknownToken) {
   expect_contains(message_of([&] { WordPieceTokenizer tokenizer(v); }), "unknown_token_id is not set");
 }
 
+TEST(WordPiece, LongRunsStayFast) {
+  const WordPieceTokenizer tokenizer(vocabulary_of({"\u2581a", "a", "b", "c"}));
+  for (const std::string& text : long_runs(1 << 20)) EXPECT_LE(tokenizer.encode(text).size(), 1u);
+  std::string words;
+  while (words.size() < 1 << 20) words += "abc ";
+  EXPECT_EQ(tokenizer.encode(words).size(), words.size() / 4 * 3);
+}
+
 }  // namespace
 }  // namespace toy
