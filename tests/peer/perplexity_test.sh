@@ -2,16 +2,7 @@
 # Perplexity in every type, in toy and llama.cpp: stories260K for types with blocks of 32, and a small model trained here,
 # whose rows are wide enough, for all of them.
 #   perplexity_test.sh TOY_BINARY SHARED_DATA
-set -euo pipefail
-toy=$1
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-python=${TOY_PEERS:-/opt/toy-peers}/bin/python
-if [[ ! -x $python ]]; then
-  echo "no environment at ${TOY_PEERS:-/opt/toy-peers}; scripts/peers.sh makes it"
-  exit 77
-fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 "$toy" corpus stories --bytes 1000000 --seed 1 --out "$work/train.txt" > /dev/null
 "$toy" corpus stories --bytes 90000 --seed 2 --out "$work/test.txt" > /dev/null
 echo '{"d_model": 256, "n_layers": 2, "n_heads": 4, "d_ff": 512, "context": 512}' > "$work/size.json"
