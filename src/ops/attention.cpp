@@ -24,8 +24,11 @@ Cost cost_grad(const CostQuery& q) {
   return {.flops = 2.5 * c.flops, .transcendentals = c.transcendentals};
 }
 
+// Where only lse has a gradient, that of o is 0.
 void vjp(Vjp& c) {
-  give_outputs(c, attention_grad_def(), {c.in(0), c.in(1), c.in(2), c.out(0), c.out(1), c.grad(0), c.in(3), c.in(4)});
+  const Value d_o = c.grad(0) ? c.grad(0) : scale(c.out(0), 0);
+  give_outputs(c, attention_grad_def(),
+               {c.in(0), c.in(1), c.in(2), c.out(0), c.out(1), d_o, c.in(3), c.in(4), c.grad(1)});
 }
 
 // softmax(softcapped(scale q k^T) + mask) v, query heads [K,G] against kv heads [K].
@@ -46,7 +49,9 @@ std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& att
 
 std::vector<Value> decompose_grad(Graph& g, std::span<const Value> in, const Attrs& attrs) {
   const std::vector<Value> wrt = independent(in.first(3));
-  return pull_back(decompose(g, std::vector{wrt[0], wrt[1], wrt[2], in[6], in[7]}, attrs)[0], in[5], wrt);
+  const std::vector<Value> y = decompose(g, std::vector{wrt[0], wrt[1], wrt[2], in[6], in[7]}, attrs);
+  const Value along_o = sum_all(y[0] * in[5]);
+  return gradients(in.size() > 8 && in[8] ? along_o + sum_all(y[1] * in[8]) : along_o, wrt);
 }
 
 }  // namespace
@@ -77,7 +82,7 @@ const OpDef& attention_def() {
 const OpDef& attention_grad_def() {
   static const OpDef def{.signature =
                              "attention_grad(q:[N,H,P], k:[N,K,P], v:[N,K,P], o:[N,H,P], lse:[N,H], do:[N,H,P], "
-                             "seq:i32[N], pos:i32[N]) -> dq:[N,H,P], dk:[N,K,P], dv:[N,K,P]",
+                             "seq:i32[N], pos:i32[N], dlse?:[N,H]) -> dq:[N,H,P], dk:[N,K,P], dv:[N,K,P]",
                          .infer = infer,
                          .cost = cost_grad,
                          .decompose = decompose_grad};
@@ -95,6 +100,8 @@ const OpDef& attention_mask_def() {
 Value attention(Value q, Value k, Value v, Value seq, Value pos, AttentionAttrs attrs) {
   return apply(attention_def(), {q, k, v, seq, pos}, attrs);
 }
+
+Value attention_lse(Value o) { return output(o, 1); }
 
 Value attention_mask(Value seq, Value pos, int64_t window) {
   return apply(attention_mask_def(), {seq, pos}, AttentionAttrs{1, window});

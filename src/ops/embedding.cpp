@@ -16,14 +16,14 @@ void vjp(Vjp& c) {
 }  // namespace
 
 const OpDef& embedding_def() {
-  static const OpDef def{.signature = "embedding(table:weight[V,D], ids:i32[N]) -> y:[N,D]",
+  static const OpDef def{.signature = "embedding(table:weight[V,D], ids:i32[*]) -> y:[*,D]",
                          .vjp = vjp,
                          .cost = [](const CostQuery& q) { return Cost{.bytes = 2.0 * double(q.out[0].bytes())}; }};
   return def;
 }
 
 const OpDef& embedding_grad_def() {
-  static const OpDef def{.signature = "embedding_grad(dy:[N,D], ids:i32[N], acc!:[V,D]) -> acc!:[V,D]",
+  static const OpDef def{.signature = "embedding_grad(dy:[*,D], ids:i32[*], acc!:[V,D]) -> acc!:[V,D]",
                          .cost = [](const CostQuery& q) {
                            return Cost{.flops = double(q.in[0]->count()), .bytes = 3.0 * double(q.in[0]->bytes())};
                          }};

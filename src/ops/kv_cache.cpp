@@ -50,7 +50,7 @@ const OpDef& attention_paged_def() {
   static const OpDef def{
       .signature =
           "attention_paged(q:[N,H,P], kc:weight[A,K,P,64], vc:weight[A,K,64,P], seq:i32[N], pos:i32[N], "
-          "table:i32[S,G]) -> o:[N,H,P]",
+          "table:i32[S,G]) -> o:[N,H,P], lse?:[N,H]",
       .infer = infer_attention,
       .cost = [](const CostQuery& q) {  // every row against a full context: an upper bound
         const double rows = double(q.in[0]->shape[0]), context = double(q.in[5]->shape[1]) * kPagePositions;

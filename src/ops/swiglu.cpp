@@ -32,4 +32,10 @@ const OpDef& swiglu_grad_def() {
 
 Value swiglu(Value gate, Value up) { return apply(swiglu_def(), {gate, up}); }
 
+Value swiglu_oai(Value gate, Value up) {
+  constexpr float kLimit = 7;
+  const Value g = minimum(gate, gate.graph->scalar(kLimit, gate.type().dtype));
+  return g * sigmoid(scale(g, 1.702)) * (clamp(up, -kLimit, kLimit) + 1);
+}
+
 }  // namespace toy

@@ -48,6 +48,7 @@ const OpSuite kAttention{
             {"q:[4,2,4] k:[4,2,4] v:[4,1,4] seq:i32[4]=runs(4@0) pos:i32[4]=runs(4@0)",
              "attention: v has K=1, k has K=2", AttentionAttrs{}}},
     .bound = by_sensitivity(),
+    .loss_outputs = {0, 1},
     .rows = {"q", "k", "v", "seq", "pos"}};
 
 // o and lse are what attention gives for these q, k, v.
@@ -58,11 +59,12 @@ void attend(std::vector<OperandData>& operands, const Attrs& attrs) {
   operands[4].values = y[1];
 }
 
-std::string grad_rows(int n, int heads, int kv, int width, const std::string& runs) {
+std::string grad_rows(int n, int heads, int kv, int width, const std::string& runs, bool of_lse = false) {
   const std::string text = rows(n, heads, kv, width, runs), q = text.substr(2, text.find(' ') - 2);
-  const std::string lse = " lse:[" + std::to_string(n) + "," + std::to_string(heads) + "]";
+  const std::string lse = "[" + std::to_string(n) + "," + std::to_string(heads) + "]";
   const size_t at = text.find(" seq:");
-  return text.substr(0, at) + " o:" + q + lse + " do:" + q + text.substr(at);
+  return text.substr(0, at) + " o:" + q + " lse:" + lse + " do:" + q + text.substr(at) +
+         " dlse:" + (of_lse ? lse : "none");
 }
 
 std::vector<Case> grad_cases() {
@@ -75,7 +77,10 @@ std::vector<Case> grad_cases() {
           {grad_rows(11, 6, 2, 5, "4@0,7@60"), AttentionAttrs{1.5, 0, 2}},
           {grad_rows(70, 10, 2, 8, "70@3"), AttentionAttrs{0.9, 20, 0.7}},
           {grad_rows(9, 5, 1, 256, "2@0,7@60"), AttentionAttrs{0.0625, 0, 30}},
-          {grad_rows(70, 2, 1, 4, "70@480"), AttentionAttrs{0.7, 0}}};
+          {grad_rows(70, 2, 1, 4, "70@480"), AttentionAttrs{0.7, 0}},
+          {grad_rows(9, 6, 2, 5, "4@0,1@7,4@62", true), AttentionAttrs{0.4, 0}},
+          {grad_rows(150, 2, 2, 16, "150@100", true), AttentionAttrs{0.25, 70}},
+          {grad_rows(70, 10, 2, 8, "70@3", true), AttentionAttrs{0.9, 20, 0.7}}};
 }
 
 const OpSuite kAttentionGrad{
@@ -85,7 +90,7 @@ const OpSuite kAttentionGrad{
              AttentionAttrs{}},
             {grad_rows(4, 0, 2, 4, "4@0"), "attention_grad: q has H=0, expected at least 1", AttentionAttrs{}}},
     .bound = by_sensitivity(),
-    .rows = {"q", "k", "v", "o", "lse", "do", "seq", "pos"},
+    .rows = {"q", "k", "v", "o", "lse", "do", "seq", "pos", "dlse"},
     .row_wise = false,
     .prepare = attend};
 

@@ -2,6 +2,9 @@
 // gradients.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "ops/harness.h"
 #include "testing/errors.h"
 #include "toy/ops/ops.h"
@@ -72,6 +75,37 @@ TEST(Composed, NumbersAreNotRoundedTwice) {
   EXPECT_EQ((1 - g.constant({DType::bf16, {2}, 0}, {1, 2})).type().dtype, DType::bf16);
   EXPECT_EQ(toy::testing::error_of([&] { g.input("ids", i32({2})) + 1; }), "add: a is i32, expected a float type");
   EXPECT_EQ(toy::testing::error_of([] { 1 - Value{}; }), "graph: an empty value has no type; was an operand left out?");
+}
+
+// On both sides of the limits, not at them, where the slopes jump.
+TEST(Composed, SwigluOai) {
+  const std::vector<double> gate{-9, -7.5, -1, -0.25, 0, 0.5, 3, 6.9, 7.1, 20}, up{-8, -6, 0.5, 2, 6.5, 7.5};
+  const auto f = [](double g, double u) {
+    g = std::min(g, 7.0), u = std::clamp(u, -7.0, 7.0);
+    return g / (1 + std::exp(-1.702 * g)) * (u + 1);
+  };
+  Graph graph;
+  std::vector<double> gates, ups, y, dg, du;
+  for (const double g : gate)
+    for (const double u : up) {
+      constexpr double h = 1e-4;
+      gates.push_back(g), ups.push_back(u), y.push_back(f(g, u));
+      dg.push_back((f(g + h, u) - f(g - h, u)) / (2 * h)), du.push_back((f(g, u + h) - f(g, u - h)) / (2 * h));
+    }
+  const TensorType type = f32({int64_t(gates.size())});
+  const Value g = graph.constant(type, gates), u = graph.constant(type, ups), out = swiglu_oai(g, u);
+  const std::vector<Value> wrt{g, u}, slopes = gradients(sum_all(out), wrt);
+  for (Device* device : {&cpu_device(2), &reference_device()}) {
+    const double tiny = device == &reference_device() ? 1e-12 : 1e-6, of_difference = 1e-6;
+    const auto near = [&](Value v, const std::vector<double>& expected, double relative) {
+      const std::vector<double> values = evaluate(v, {.device = device}).values;
+      for (size_t i = 0; i < values.size(); ++i)
+        EXPECT_NEAR(values[i], expected[i], relative * (1 + std::fabs(expected[i]))) << gates[i] << " " << ups[i];
+    };
+    near(out, y, tiny);
+    near(slopes[0], dg, tiny + of_difference);
+    near(slopes[1], du, tiny + of_difference);
+  }
 }
 
 TEST(Composed, Mean) {

@@ -116,8 +116,9 @@ void round_as_cache(DType type, std::vector<double>& values) {
 
 // Rows [begin, begin + n) of each operand, written to the pages and attended to; `cache` is carried from piece to
 // piece.
+// `lse`: gets log sum exp of the rows.
 std::vector<double> piece_of(const std::vector<OperandData>& whole, int64_t begin, int64_t n, Device& device,
-                             const AttentionAttrs& attrs, DType type, Feed& cache) {
+                             const AttentionAttrs& attrs, DType type, Feed& cache, std::vector<double>& lse) {
   auto piece = parse_operands(
       "kc:[18,2,32,64]=const(60000) vc:[18,2,64,32]=const(60000) q:[1,6,32] k:[1,2,32] v:[1,2,32] "
       "seq:i32[1]=list(0) pos:i32[1]=list(0) table:i32[2,9]=pages(18)");
@@ -132,10 +133,11 @@ std::vector<double> piece_of(const std::vector<OperandData>& whole, int64_t begi
   for (const auto& [name, values] : cache) b.feed[name] = values;
   const KvPages pages = kv_append({b.operands[0], b.operands[1]}, b.operands[3], b.operands[4], b.operands[5],
                                   b.operands[6], b.operands[7]);
-  b.outputs = {attention_paged(b.operands[2], pages, b.operands[5], b.operands[6], b.operands[7], attrs), pages.k,
-               pages.v};
+  const Value o = attention_paged(b.operands[2], pages, b.operands[5], b.operands[6], b.operands[7], attrs);
+  b.outputs = {o, pages.k, pages.v, attention_lse(o)};
   const Results y = Program(b, device).run();
   cache = {{"kc", y[1]}, {"vc", y[2]}};
+  lse = y[3];
   return y[0];
 }
 
@@ -150,18 +152,24 @@ void expect_paged_equals_attention(Device& device, int64_t cut, const AttentionA
   round_as_cache(type, rounded[1].values), round_as_cache(type, rounded[2].values);
   const Results expected = Program(build_op(*find_op("attention"), rounded, attrs), device).run();
   Feed cache;
-  if (last < kRows) piece_of(whole, 0, kRows - last, device, attrs, type, cache);
+  std::vector<double> lse;
+  if (last < kRows) piece_of(whole, 0, kRows - last, device, attrs, type, cache, lse);
   for (int64_t begin = kRows - last; begin < kRows; begin += cut) {
     const int64_t n = std::min(cut, kRows - begin), width = kHeads * kWidth;
-    const std::vector<double> y = piece_of(whole, begin, n, device, attrs, type, cache);
+    const std::vector<double> y = piece_of(whole, begin, n, device, attrs, type, cache, lse);
     const std::vector<double> rows(expected[0].begin() + begin * width, expected[0].begin() + (begin + n) * width);
+    const std::vector<double> lses(expected[1].begin() + begin * kHeads, expected[1].begin() + (begin + n) * kHeads);
     const std::string what = std::string(device.name()) + " rows from " + std::to_string(begin);
-    if (bits)
+    if (bits) {
       expect_same(y, rows, what);
-    else  // values below 1.5
-      expect_close(y, rows,
-                   std::vector<double>(rows.size(), 1.5 * double(kRows + kWidth + 16) * unit_roundoff(DType::f64)),
-                   what);
+      expect_same(lse, lses, what + ", lse");
+      continue;
+    }
+    const auto few = [&](size_t size, double largest) {
+      return std::vector<double>(size, largest * double(kRows + kWidth + 16) * unit_roundoff(DType::f64));
+    };
+    expect_close(y, rows, few(rows.size(), 1.5), what);             // values below 1.5
+    expect_close(lse, lses, few(lses.size(), 30), what + ", lse");  // scores below 0.25 32 1.5^2 = 18, and log 560
   }
   static_assert(kHeads % kKv == 0);
 }

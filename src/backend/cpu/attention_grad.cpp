@@ -1,6 +1,6 @@
 // attention_grad: gradients of attention, recomputed from lse (FlashAttention-2, Dao 2023, algorithm 2).
-//   in  q:[N,H,P] k,v:[N,K,P] o:[N,H,P] lse:[N,H] do:[N,H,P] seq,pos:[N]   out dq:[N,H,P] dk,dv:[N,K,P]
-// With e_ij = exp(scale q_i.k_j - lse_i), delta_i = sum_p do_i o_i, s_ij = e_ij (do_i.v_j - delta_i) scale:
+//   in  q:[N,H,P] k,v:[N,K,P] o:[N,H,P] lse:[N,H] do:[N,H,P] seq,pos:[N] dlse?:[N,H]   out dq:[N,H,P] dk,dv:[N,K,P]
+// With e_ij = exp(scale q_i.k_j - lse_i), delta_i = sum_p do_i o_i - dlse_i, s_ij = e_ij (do_i.v_j - delta_i) scale:
 // times the slope 1 - tanh^2 of a softcap,
 //   dv_j = sum_i e_ij do_i,   dk_j = sum_i s_ij q_i,   dq_i = sum_j s_ij k_j.
 //
@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace toy::cpu {
 namespace HWY_NAMESPACE {
 
-// delta[row][head] = sum_p do o: 16 virtual lanes, then their tree.
+// delta[row][head] = sum_p do o - dlse: 16 virtual lanes, then their tree, then dlse.
 void row_products(const GradOperands& x, Range rows, float* delta) {
   for (int64_t i = rows.begin * x.heads; i < rows.end * x.heads; ++i) {
     const float *a = x.d_o + i * x.p, *b = x.o + i * x.p;
@@ -32,7 +32,7 @@ void row_products(const GradOperands& x, Range rows, float* delta) {
              lanes);
     last16([&](auto io, int64_t k, VF sum) HWY_ATTR { return hn::Add(sum, hn::Mul(io.load(a + k), io.load(b + k))); },
            p, x.p, lanes);
-    delta[i] = sum_of(lanes);
+    delta[i] = x.dlse ? sum_of(lanes) - x.dlse[i] : sum_of(lanes);
   }
 }
 

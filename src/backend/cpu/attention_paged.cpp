@@ -1,5 +1,5 @@
 // attention_paged: the same over pages of a key-value cache; any mix of prefill pieces and decoded rows.
-//   in  q:[N,H,P] kc:[pages,K,P,64] vc:[pages,K,64,P] seq:[N] pos:[N] table:[S,G]   out o:[N,H,P]
+//   in  q:[N,H,P] kc:[pages,K,P,64] vc:[pages,K,64,P] seq:[N] pos:[N] table:[S,G]   out o:[N,H,P] lse?:[N,H]
 // A page is a key tile in the layout that the tile routine reads, in f32, f16 or q8_0, so that decoding streams the
 // cache once.
 #define TOY_TARGET_FILE "backend/cpu/attention_paged.cpp"
@@ -49,6 +49,9 @@ void attend_task(const Task& task, const QueryRows& q, const KernelArgs& args, A
   attend_pages<T>(args.in[1], args.in[2], page, task.head, first, last, q, ws);
 }
 
+// nullptr: nobody wants it.
+float* lse_of(const KernelArgs& args) { return args.out.size() > 1 ? args.out[1].as<float>() : nullptr; }
+
 // Rows whose chunks were shared out: the parts join in the order of the chunks, as attend_keys() would have it.
 void join_parts(const ExecContext& ctx, const KernelArgs& args, const Parts& parts) {
   const HeadSizes h(args.in[0].shape, args.in[1].shape);
@@ -65,6 +68,7 @@ void join_parts(const ExecContext& ctx, const KernelArgs& args, const Parts& par
         join_chunk(part, part[width], part[width + 1], width, o, l, m);
       }
       write_row(o, l, width, args.out[0].as<float>() + (row * h.heads + head) * h.p, h.p);
+      if (float* lse = lse_of(args)) lse[row * h.heads + head] = m + std::log(l);
     }
   });
 }
@@ -82,7 +86,9 @@ void run_on(const ExecContext& ctx, const KernelArgs& args) {
                if (!paged_valid(task, q, args, ctx.error)) return;
                attend_begin(q, args.in[0].as<const float>() + at, stride, ws);
                attend_task<T>(task, q, args, ws);
-               if (task.key_chunk < 0) return attend_end(q, ws, args.out[0].as<float>() + at, stride, nullptr, 0);
+               float* lse = lse_of(args);
+               if (lse) lse += task.row * h.heads + task.head * h.group;
+               if (task.key_chunk < 0) return attend_end(q, ws, args.out[0].as<float>() + at, stride, lse, h.heads);
                for (int64_t g = 0; g < h.group; ++g) {
                  float* part = parts.at(task.split, task.head * h.group + g, task.key_chunk);
                  std::memcpy(part, ws.total_o + g * ws.width, size_t(ws.width) * sizeof(float));

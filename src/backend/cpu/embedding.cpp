@@ -18,7 +18,7 @@ template <class Row>
 void gather(const ExecContext& ctx, const KernelArgs& args, const Row& row) {
   const int64_t V = args.in[0].shape[0], width = args.in[0].shape[1];
   const auto* id = args.in[1].as<const int32_t>();
-  const Range rows = share_rows(ctx, args.in[1].shape[0], width);
+  const Range rows = share_rows(ctx, args.in[1].count(), width);
   for (int64_t n = rows.begin; n < rows.end; ++n) {
     float* out = args.out[0].as<float>() + n * width;
     if (id[n] >= 0 && id[n] < V) {
@@ -54,7 +54,7 @@ void embedding(const ExecContext& ctx, const KernelArgs& args) {
 // acc[id_n] += dy_n. Each thread takes some columns of every row, so rows of one id are added in their order.
 void embedding_grad(const ExecContext& ctx, const KernelArgs& args) {
   constexpr int64_t kColumns = 64;
-  const int64_t N = args.in[0].shape[0], width = args.in[0].shape[1], V = args.in[2].shape[0];
+  const int64_t N = args.in[1].count(), width = args.in[2].shape[1], V = args.in[2].shape[0];
   const float* dy = args.in[0].as<const float>();
   const auto* id = args.in[1].as<const int32_t>();
   float* acc = args.out[0].as<float>();

@@ -64,11 +64,12 @@ void attention(const ExecContext& ctx, const KernelArgs& args) noexcept {
     }
 }
 
-// With P = exp(s - lse) and delta = sum_p do_p o_p (FlashAttention, Dao et al. 2022, appendix B):
-// dv_j += P_j do; ds_j = P_j (do.v_j - delta) (1 - tanh^2 of a softcap); dq += scale ds_j k_j; dk_j += scale ds_j q
+// With P = exp(s - lse) and delta = sum_p do_p o_p - dlse (FlashAttention, Dao et al. 2022, appendix B; d lse = sum_j
+// P_j ds_j): dv_j += P_j do; ds_j = P_j (do.v_j - delta) (1 - tanh^2 of a softcap); dq += scale ds_j k_j; dk_j += scale
+// ds_j q
 void attention_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const Problem a(args, indices(args, 6), indices(args, 7));
-  const double *o = input(args, 3), *lse = input(args, 4), *d_o = input(args, 5);
+  const double *o = input(args, 3), *lse = input(args, 4), *d_o = input(args, 5), *dlse = input(args, 8);
   double *dq = output(args, 0), *dk = output(args, 1), *dv = output(args, 2);
   if (dq) std::fill_n(dq, a.N * a.H * a.P, 0.0);
   if (dk) std::fill_n(dk, a.N * a.K * a.P, 0.0);
@@ -76,7 +77,7 @@ void attention_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
   for (int64_t i = 0; i < a.N; ++i)
     for (int64_t h = 0; h < a.H; ++h) {
       const int64_t at_q = a.q_at(i, h);
-      double delta = 0;
+      double delta = dlse ? -dlse[i * a.H + h] : 0;
       for (int64_t p = 0; p < a.P; ++p) delta += d_o[at_q + p] * o[at_q + p];
       for (int64_t j = a.first_key(i); j <= i; ++j) {
         const int64_t at_kv = a.kv_at(j, h);

@@ -92,14 +92,14 @@ bool visible(const ExecContext& ctx, const Cache& cache, int64_t row, int64_t se
   return true;
 }
 
-// o = sum_j softmax(scale q.k)_j v_j over the visible positions j of the row's sequence
+// o = sum_j softmax(scale q.k)_j v_j over the visible positions j of the row's sequence; lse = log(sum exp(scale q.k))
 void attention_paged(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const Cache cache(args.in[1], args.in[5]);
   const double *q = input(args, 0), *kc = input(args, 1), *vc = input(args, 2);
   const int32_t *seq = indices(args, 3), *pos = indices(args, 4);
   const auto& at = args.attrs.as<AttentionAttrs>();
   const int64_t N = args.in[0].shape[0], H = args.in[0].shape[1], P = cache.P;
-  double *o = output(args, 0), *s = reinterpret_cast<double*>(args.workspace);
+  double *o = output(args, 0), *lse = output(args, 1), *s = reinterpret_cast<double*>(args.workspace);
   std::fill_n(o, N * H * P, 0.0);
   for (int64_t i = 0; i < N; ++i) {
     const int64_t last = pos[i], first = at.window == 0 ? 0 : std::max<int64_t>(0, last - at.window + 1);
@@ -115,6 +115,7 @@ void attention_paged(const ExecContext& ctx, const KernelArgs& args) noexcept {
       const double top = *std::max_element(s + first, s + last + 1);
       double sum = 0;
       for (int64_t j = first; j <= last; ++j) sum += std::exp(s[j] - top);
+      if (lse) lse[i * H + h] = top + std::log(sum);
       for (int64_t j = first; j <= last; ++j)
         for (int64_t p = 0; p < P; ++p)
           o[(i * H + h) * P + p] += std::exp(s[j] - top) / sum * vc[cache.v_at(cache.page(seq[i], j), kv_head, j, p)];

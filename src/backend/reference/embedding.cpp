@@ -9,7 +9,7 @@ void embedding(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const double* table = input(args, 0);
   const int32_t* id = indices(args, 1);
   double* out = output(args, 0);
-  const int64_t V = args.in[0].shape[0], D = args.in[0].shape[1], N = args.in[1].shape[0];
+  const int64_t V = args.in[0].shape[0], D = args.in[0].shape[1], N = args.in[1].count();
   for (int64_t n = 0; n < N; ++n) {
     const bool known = id[n] >= 0 && id[n] < V;
     if (!known) report(ctx, "embedding: row {} has id {}", n, id[n]);
@@ -22,7 +22,7 @@ void embedding_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const double* dy = input(args, 0);
   const int32_t* id = indices(args, 1);
   double* acc = output(args, 0);
-  const int64_t N = args.in[0].shape[0], D = args.in[0].shape[1], V = args.in[2].shape[0];
+  const int64_t N = args.in[1].count(), D = args.in[2].shape[1], V = args.in[2].shape[0];
   for (int64_t n = 0; n < N; ++n) {
     if (id[n] < 0 || id[n] >= V) {
       report(ctx, "embedding_grad: row {} has id {}", n, id[n]);
