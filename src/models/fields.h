@@ -16,7 +16,8 @@ struct NamesOf;
 template <>
 struct NamesOf<FfnKind> {
   static constexpr std::array list = {std::pair("swiglu", FfnKind::swiglu), std::pair("geglu", FfnKind::geglu),
-                                      std::pair("geglu_erf", FfnKind::geglu_erf), std::pair("gelu", FfnKind::gelu)};
+                                      std::pair("geglu_erf", FfnKind::geglu_erf), std::pair("gelu", FfnKind::gelu),
+                                      std::pair("swiglu_oai", FfnKind::swiglu_oai)};
 };
 template <>
 struct NamesOf<LayerRope> {
@@ -56,9 +57,11 @@ void visit_fields_of_layer(Layer& l, const Visit& visit) {
   visit("n_heads", l.heads), visit("n_kv", l.kv_heads), visit("d_head", l.d_head), visit("d_ff", l.d_ff);
   visit("window", l.window), visit("qk_norm", l.qk_norm), visit("rope", l.rope);
   visit("attention_scale", l.attention_scale), visit("attention_softcap", l.attention_softcap);
+  visit("attention_sinks", l.sinks);
   visit("biases", l.bias), visit("ffn", l.ffn);
   visit("experts", l.experts.count), visit("experts_used", l.experts.used);
   visit("experts_renormalized", l.experts.renormalized), visit("shared_d_ff", l.experts.shared_d_ff);
+  visit("expert_biases", l.experts.biases);
   visit("fused_qkv", l.fused_qkv), visit("fused_gate_up", l.fused_gate_up);
 }
 
@@ -72,7 +75,8 @@ void visit_fields_of_model(Model& m, const Visit& visit) {
   visit("logit_divisor", m.logit_divisor), visit("logit_softcap", m.logit_softcap);
   if (m.positions == PositionKind::learned) return;
   visit("rope_pairing", m.rope.pairing), visit("rope_base", m.rope.base), visit("rope_dims", m.rope.dims);
-  visit("rope_attn_factor", m.rope.attn_factor), visit("rope_factors", m.rope.factors);
+  visit("rope_attn_factor", m.rope.attn_factor), visit("rope_whole_pairs", m.rope.whole_pairs);
+  visit("rope_factors", m.rope.factors);
   visit("rope_long_factors", m.rope.long_factors), visit("local_rope_base", m.local_rope_base);
 }
 

@@ -235,7 +235,10 @@ Model load_model(const std::string& path, const Device& device, LoadMode mode, c
 void write_dimensions(const ModelSpec& s, gguf::Writer& w, DType stored) {
   MetadataWriter metadata(w, s.architecture);
   w.set("general.name", s.name);
-  w.set("general.file_type", uint32_t(stored == DType::f16 ? 1 : stored == DType::bf16 ? 32 : 0));
+  w.set("general.file_type", uint32_t(stored == DType::f16     ? 1
+                                      : stored == DType::bf16  ? 32
+                                      : stored == DType::mxfp4 ? 38
+                                                               : 0));
   metadata.u32("context_length", s.context);
   metadata.u32("embedding_length", s.d_model);
   metadata.u32("block_count", int64_t(s.layers.size()));

@@ -27,8 +27,9 @@ double pair_of(double turns, const RopeSpec& r, int64_t width) {
 
 std::vector<double> rope_frequencies(const RopeSpec& r, int64_t width, int64_t positions) {
   const int64_t n = r.dims > 0 ? r.dims : width;
-  const double lo = std::max(0.0, std::floor(pair_of(kBetaFast, r, n)));
-  const double hi = std::min(double(n - 1), std::ceil(pair_of(kBetaSlow, r, n)));
+  const double fast = pair_of(kBetaFast, r, n), slow = pair_of(kBetaSlow, r, n);
+  const double lo = std::max(0.0, r.whole_pairs ? std::floor(fast) : fast);
+  const double hi = std::min(double(n - 1), r.whole_pairs ? std::ceil(slow) : slow);
   const bool is_long = !r.long_factors.empty() && positions > r.original_context;
   const std::vector<float>& factors = is_long ? r.long_factors : r.factors;
   std::vector<double> frequencies;

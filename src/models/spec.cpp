@@ -90,8 +90,8 @@ void ModelSpec::validate() const {
       check(e.shared_d_ff >= 0 && e.shared_d_ff <= (1 << 20), "model {}: shared_d_ff is {}, expected 0 (none) to 2^20",
             name, e.shared_d_ff);
     } else {
-      check(e.used == 0 && e.shared_d_ff == 0, "model {}: layer {}: experts_used or shared_d_ff without experts", name,
-            i);
+      check(e.used == 0 && e.shared_d_ff == 0 && !e.biases,
+            "model {}: layer {}: experts_used, shared_d_ff or expert_biases without experts", name, i);
     }
     check(l.window >= 0 && l.window <= (int64_t(1) << 31), "model {}: layer {}: window is {}, expected 0 (all) to 2^31",
           name, i, l.window);

@@ -20,12 +20,15 @@ nn::Linear make_linear(const Weights& w, const std::string& name, int64_t rows, 
           bias ? w({Init::zeros, name + ".bias", {rows}, in(".bias")}) : Value{}};
 }
 
-nn::RmsNorm make_rms_norm(const Weights& w, const std::string& name, int64_t width, float eps) {
-  return {w.of(ModelPart::norm)({Init::ones, name + ".weight", {width}}), eps};
+// `in_file`: what a file calls it, "" for the same.
+nn::RmsNorm make_rms_norm(const Weights& w, const std::string& name, int64_t width, float eps,
+                          const std::string& in_file = {}) {
+  return {w.of(ModelPart::norm)({Init::ones, name + ".weight", {width}, in_file.empty() ? "" : in_file + ".weight"}),
+          eps};
 }
 
-nn::Norm make_norm(const ModelSpec& m, const Weights& w, const std::string& name) {
-  const nn::RmsNorm rms = make_rms_norm(w, name, m.d_model, m.norm_eps);
+nn::Norm make_norm(const ModelSpec& m, const Weights& w, const std::string& name, const std::string& in_file = {}) {
+  const nn::RmsNorm rms = make_rms_norm(w, name, m.d_model, m.norm_eps, in_file);
   if (m.norm == NormKind::rms) return {rms};
   return {nn::LayerNorm{rms.weight, w.of(ModelPart::norm)({Init::zeros, name + ".bias", {m.d_model}}), m.norm_eps}};
 }
@@ -74,11 +77,21 @@ nn::Attention make_attention(const ModelSpec& m, const LayerSpec& l, const Weigh
           .k = k,
           .v = v,
           .out = make_linear(w, "attn_output", d, queries, l.bias.out),
-          .attrs = {.scale = scale, .window = l.window, .softcap = double(l.attention_softcap)}};
+          .attrs = {.scale = scale, .window = l.window, .softcap = double(l.attention_softcap)},
+          .sinks = l.sinks ? w({Init::zeros, "attn_sinks.weight", {l.heads}}) : Value{}};
 }
 
 nn::Gate gate_of(FfnKind kind) {
-  return kind == FfnKind::swiglu ? nn::Gate::silu : kind == FfnKind::geglu ? nn::Gate::gelu_tanh : nn::Gate::gelu_erf;
+  switch (kind) {
+    case FfnKind::swiglu:
+      return nn::Gate::silu;
+    case FfnKind::swiglu_oai:
+      return nn::Gate::oai;
+    case FfnKind::geglu:
+      return nn::Gate::gelu_tanh;
+    default:
+      return nn::Gate::gelu_erf;
+  }
 }
 
 // `suffix`: of the names of its tensors.
@@ -95,13 +108,22 @@ nn::Mixture make_mixture(const ModelSpec& m, const LayerSpec& l, const Weights& 
   const int64_t n = l.experts.count, d = m.d_model;
   TensorSpec router{Init::matrix, "ffn_gate_inp.weight", {n, d}};
   router.narrow = false;  // as llama.cpp's converter writes it
-  nn::Mixture mixture{.router = {w(router)},
+  const auto bias = [&](const char* name, const Shape& shape) -> Value {
+    if (!l.experts.biases) return {};
+    TensorSpec t{Init::zeros, name, shape};
+    t.narrow = false;
+    return w(t);
+  };
+  nn::Mixture mixture{.router = {w(router), bias("ffn_gate_inp.bias", {n})},
                       .gate = w({Init::matrix, "ffn_gate_exps.weight", {n, l.d_ff, d}}),
                       .up = w({Init::matrix, "ffn_up_exps.weight", {n, l.d_ff, d}}),
                       .down = w({Init::matrix, "ffn_down_exps.weight", {n, d, l.d_ff}}),
                       .used = l.experts.used,
                       .renormalized = l.experts.renormalized,
-                      .f = gate_of(l.ffn)};
+                      .f = gate_of(l.ffn),
+                      .gate_bias = bias("ffn_gate_exps.bias", {n, l.d_ff}),
+                      .up_bias = bias("ffn_up_exps.bias", {n, l.d_ff}),
+                      .down_bias = bias("ffn_down_exps.bias", {n, d})};
   if (l.experts.shared_d_ff > 0) mixture.shared = {make_gated_mlp(m, l, w, l.experts.shared_d_ff, "_shexp")};
   return mixture;
 }
@@ -114,14 +136,14 @@ nn::Ffn make_ffn(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
 }
 
 nn::Block make_block(const ModelSpec& m, const LayerSpec& l, const Weights& w, const nn::Rope& rope) {
-  const auto norm = [&](NormPlace elsewhere, const char* name) -> nn::Maybe<nn::Norm> {
+  const auto norm = [&](NormPlace elsewhere, const char* name, const char* in_file = "") -> nn::Maybe<nn::Norm> {
     if (m.norm_place == elsewhere) return {};
-    return {make_norm(m, w, name)};
+    return {make_norm(m, w, name, in_file)};
   };
   return {.mixer_norm = norm(NormPlace::after, "attn_norm"),
           .mixer = make_attention(m, l, w.of(ModelPart::attention), rope),
           .mixer_out_norm = norm(NormPlace::before, "post_attention_norm"),
-          .ffn_norm = norm(NormPlace::after, "ffn_norm"),
+          .ffn_norm = norm(NormPlace::after, "ffn_norm", m.ffn_norm_is_post_attention ? "post_attention_norm" : ""),
           .ffn = make_ffn(m, l, w.of(ModelPart::ffn)),
           .ffn_out_norm = norm(NormPlace::before, "post_ffw_norm"),
           .scale = {double(m.residual_scale)}};

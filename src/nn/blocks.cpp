@@ -12,6 +12,8 @@ Value Attention::operator()(Value x, LayerState& state, const Context& ctx) cons
   } else {
     o = attention(queries, keys, values, sequence, position, attrs);
   }
+  // One more term exp(sink) in the sum below.
+  if (sinks) o = o * reshape(sigmoid(attention_lse(o) - sinks), {-1, q.heads, 1});
   return out(reshape(o, {-1, q.heads * q.width}));
 }
 
@@ -19,8 +21,12 @@ Value Mixture::operator()(Value x) const {
   const auto [weights, experts] = top_k(softmax(router(x)), used);
   const Value weight = renormalized ? weights / sum(weights, 1) : weights;
   const Value row = reshape(x, {-1, 1, x.dim(1)});
-  const Value hidden = gated(f, expert_linear(row, gate, experts), expert_linear(row, up, experts));
-  const Value each = expert_linear(hidden, down, experts);  // [N,U,D]
+  const auto mapped = [&, ids = experts](Value rows, Value w, Value bias) {
+    const Value y = expert_linear(rows, w, ids);
+    return bias ? y + embedding(bias, ids) : y;
+  };
+  const Value hidden = gated(f, mapped(row, gate, gate_bias), mapped(row, up, up_bias));
+  const Value each = mapped(hidden, down, down_bias);  // [N,U,D]
   const Value y = reshape(sum(each * reshape(weight, {-1, used, 1}), 1), {-1, x.dim(1)});
   return shared.piece ? y + shared(x) : y;
 }

@@ -163,6 +163,10 @@ class Family:
         """Arguments of its config class."""
         return {}
 
+    def of_llama_cpp(self):
+        """The family as llama.cpp computes it, where that is another."""
+        return self
+
     def hf_config(self):
         make = getattr(hf, self.config_class or self.model + "Config")
         config = dict(vocab_size=self.V, hidden_size=self.D, intermediate_size=self.F, num_hidden_layers=self.L,
@@ -492,9 +496,54 @@ class GraniteMoe(Mixture):
                 "shared_mlp.output_linear.weight": w["ffn_down_shexp.weight"]}
 
 
+class GptOss(Mixture):
+    """Biases everywhere, attention sinks, YaRN whose ramp is not rounded to whole pairs."""
+    model, arch, tied, L, W = "GptOss", "gpt-oss", False, 4, 32
+    norms = {"attn_norm": "input_layernorm", "post_attention_norm": "post_attention_layernorm"}
+    biases = ("attn_q", "attn_k", "attn_v", "attn_output")
+    truncate = False
+
+    def layer_shapes(self):
+        return super().layer_shapes() | {"attn_sinks.weight": (self.H,)}
+
+    def ffn_shapes(self):
+        return super().ffn_shapes() | {"ffn_gate_inp.bias": (self.E,), "ffn_gate_exps.bias": (self.E, self.F),
+                                       "ffn_up_exps.bias": (self.E, self.F), "ffn_down_exps.bias": (self.E, self.D)}
+
+    def more_metadata(self, w):
+        super().more_metadata(w)
+        w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        w.add_rope_scaling_factor(8.0)
+        w.add_rope_scaling_orig_ctx_len(64)
+        w.add_sliding_window(self.W)
+        w.add_expert_feed_forward_length(self.F)
+
+    def config(self):
+        return super().config() | {"sliding_window": self.W, "rope_parameters": {
+            "rope_type": "yarn", "rope_theta": BASE, "factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0,
+            "truncate": self.truncate, "original_max_position_embeddings": 64}}
+
+    def of_llama_cpp(self):
+        other = GptOss(self.name)
+        other.truncate = True
+        return other
+
+    def layer_parameters(self, w, i):
+        return super().layer_parameters(w, i) | {"self_attn.sinks": w["attn_sinks.weight"]}
+
+    def ffn_parameters(self, w):
+        def both(kind):  # rows in turns
+            return torch.stack([w["ffn_gate_exps" + kind], w["ffn_up_exps" + kind]], 2).flatten(1, 2)
+        return {"mlp.router.weight": w["ffn_gate_inp.weight"], "mlp.router.bias": w["ffn_gate_inp.bias"],
+                "mlp.experts.gate_up_proj": both(".weight").transpose(1, 2), "mlp.experts.gate_up_proj_bias": both(".bias"),
+                "mlp.experts.down_proj": w["ffn_down_exps.weight"].transpose(1, 2),
+                "mlp.experts.down_proj_bias": w["ffn_down_exps.bias"]}
+
+
 FAMILIES = [Qwen2("qwen2"), Qwen3("qwen3"), SmolLM3("smollm3"), Olmo2("olmo2"), Olmo3("olmo3"), Gemma("gemma"),
             Gemma2("gemma2"), Gemma3("gemma3"), Phi3("phi3"), Granite("granite"),
-            Mixtral("mixtral"), Qwen3Moe("qwen3moe"), Olmoe("olmoe"), GraniteMoe("granitemoe"), Llama("llama"), Gpt2("gpt2")]
+            Mixtral("mixtral"), Qwen3Moe("qwen3moe"), Olmoe("olmoe"), GraniteMoe("granitemoe"), GptOss("gpt_oss"),
+            Llama("llama"), Gpt2("gpt2")]
 
 
 # --- transformers -----------------------------------------------------------------------------------------------------
@@ -610,7 +659,8 @@ def make(family, out):
     with tempfile.TemporaryDirectory(dir=out) as scratch:
         model = pathlib.Path(scratch) / f"{family.name}.gguf"
         write_model(model, family, weights)
-        cpp = check_llama_cpp(family, model, ids, golden)
+        peer = family.of_llama_cpp()
+        cpp = check_llama_cpp(peer, model, ids, golden if peer is family else compute(peer, weights, ids, targets))
         path = pathlib.Path(scratch) / "golden.gguf"
         write_golden(path, family, ids, targets, golden)
         final = out / f"{family.name}.family.gguf"

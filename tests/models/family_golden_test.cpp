@@ -201,7 +201,7 @@ const auto name_test = [](const auto& test) {
 INSTANTIATE_TEST_SUITE_P(Transformers, FamilyGolden,
                          ::testing::Combine(::testing::Values("qwen2", "qwen3", "smollm3", "olmo2", "olmo3", "gemma",
                                                               "gemma2", "gemma3", "phi3", "granite", "mixtral",
-                                                              "qwen3moe", "olmoe", "granitemoe"),
+                                                              "qwen3moe", "olmoe", "granitemoe", "gpt_oss"),
                                             ::testing::Values("reference", "cpu")),
                          name_test);
 

@@ -32,6 +32,7 @@ compare "$exact" phi3 2 '"rope_dims": 6, "tied": false'
 compare "$exact" granite 2 "$granite, \"biases\": [\"attn_q\", \"attn_k\", \"attn_v\", \"attn_output\", \"ffn_down\"]"
 compare "$exact" llama 2 "$experts"
 compare "$exact" qwen3moe 2 "$wide, $experts"
+compare "$exact" gpt-oss 3 "$wide, $experts, \"window\": 32"
 compare "$exact" granitemoe 2 "$granite, $experts, \"shared_d_ff\": 20"
 base=${base/\"n_kv\": 2/\"n_kv\": 6}
 compare "$exact" olmoe 2 "$experts"

@@ -17,6 +17,7 @@ struct RopeSpec {
   int64_t dims = 0;              ///< how many elements of a head turn, the first ones; 0: all
   float factor = 1;              ///< s: how many times longer than trained for; 1 where nothing is scaled
   int64_t original_context = 0;  ///< yarn, long_factors: positions the model was trained for before it was scaled
+  bool whole_pairs = true;       ///< yarn: what is between turning as trained and scaled begins and ends at whole pairs
   float attn_factor = 1;         ///< multiplies cosines and sines
   std::vector<float> factors;    ///< r_i, empty or one per pair: frequency i is divided by it (Llama 3)
   /// Replace `factors` in contexts above original_context (LongRoPE, Ding et al. 2024).

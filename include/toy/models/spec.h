@@ -30,10 +30,11 @@ inline constexpr BiasName kBiasNames[] = {
 
 /// What a feed-forward layer computes.
 enum class FfnKind {
-  swiglu,     ///< down(silu(gate(x)) * up(x))
-  geglu,      ///< down(gelu_tanh(gate(x)) * up(x)): Gemma
-  geglu_erf,  ///< the same with the exact gelu
-  gelu,       ///< down(gelu_tanh(up(x))): GPT-2
+  swiglu,      ///< down(silu(gate(x)) * up(x))
+  geglu,       ///< down(gelu_tanh(gate(x)) * up(x)): Gemma
+  geglu_erf,   ///< the same with the exact gelu
+  gelu,        ///< down(gelu_tanh(up(x))): GPT-2
+  swiglu_oai,  ///< down(swiglu_oai(gate(x), up(x))): gpt-oss
 };
 /// "swiglu", ...
 std::string_view name_of(FfnKind kind);
@@ -52,6 +53,7 @@ struct Experts {
   int64_t used = 0;          ///< U: experts of a row
   bool renormalized = true;  ///< the weights of those used are divided by their sum
   int64_t shared_d_ff = 0;   ///< width of an ffn that every row uses as well; 0: none
+  bool biases = false;       ///< of the router and of every expert's maps
   bool operator==(const Experts&) const = default;
 };
 
@@ -69,6 +71,7 @@ struct LayerSpec {
   LayerRope rope = LayerRope::global;
   float attention_scale = 0;    ///< scores are q.k times this; 0: 1/sqrt(P)
   float attention_softcap = 0;  ///< c: scores become c tanh(score / c) (Gemma 2); 0: they stay
+  bool sinks = false;           ///< each head has one more score, "attn_sinks" [H], whose value is 0 (gpt-oss)
   Biases bias;
   FfnKind ffn = FfnKind::swiglu;
   Experts experts;             ///< each an ffn of this kind and of width F
@@ -107,7 +110,8 @@ struct ModelSpec {
   int64_t context = 0;  ///< positions the model was made for
   NormKind norm = NormKind::rms;
   NormPlace norm_place = NormPlace::before;
-  float norm_eps = 1e-5f;  ///< of every norm
+  float norm_eps = 1e-5f;                   ///< of every norm
+  bool ffn_norm_is_post_attention = false;  ///< a file calls "ffn_norm" so: "post_attention_norm" (gpt-oss)
   PositionKind positions = PositionKind::rope;
   RopeSpec rope;                  ///< where positions are rope: of layers with LayerRope::global
   float local_rope_base = 10000;  ///< of layers with LayerRope::local, which nothing stretches

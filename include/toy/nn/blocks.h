@@ -26,6 +26,7 @@ struct Attention {
   Heads k, v;  ///< K of them; H is a multiple of K
   Linear out;  ///< [D,H P]
   AttentionAttrs attrs;
+  Value sinks = {};  ///< [H] a score of each head that takes weight and gives nothing (Xiao et al. 2024); or absent
   /// x:[N,D] -> [N,D]. With `state.kv` the rows are appended to the pages and attend to them.
   Value operator()(Value x, LayerState& state, const Context& ctx) const;
 };

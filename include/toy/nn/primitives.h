@@ -72,11 +72,12 @@ struct Scale {
 };
 
 /// What a gated ffn does to its gate.
-enum class Gate { silu, gelu_tanh, gelu_erf };
+enum class Gate { silu, gelu_tanh, gelu_erf, oai };
 
-/// f(gate) * up (Shazeer 2020).
+/// f(gate) * up (Shazeer 2020); swiglu_oai() for Gate::oai.
 inline Value gated(Gate f, Value gate, Value up) {
   if (f == Gate::silu) return swiglu(gate, up);
+  if (f == Gate::oai) return swiglu_oai(gate, up);
   return geglu(gate, up, f == Gate::gelu_tanh ? GeluKind::tanh : GeluKind::erf);
 }
 
@@ -104,7 +105,8 @@ struct Mixture {
   int64_t used;       ///< U experts of each row
   bool renormalized;  ///< weights of those used sum to 1
   Gate f = Gate::silu;
-  Maybe<GatedMlp> shared = {};  ///< an expert of every row, whose weight is 1
+  Maybe<GatedMlp> shared = {};                         ///< an expert of every row, whose weight is 1
+  Value gate_bias = {}, up_bias = {}, down_bias = {};  ///< [E,F], [E,F], [E,D] or absent
   Value operator()(Value x) const;
 };
 using Ffn = OneOf<GatedMlp, GeluMlp, Mixture>;

@@ -20,7 +20,7 @@ struct TensorSpec {
   ModelPart part = ModelPart::output;
   int block = -1;  ///< number of the block that it is in, -1: none
   /// Does weight decay apply to it?
-  bool decays() const { return shape.rank() >= 2; }
+  bool decays() const { return shape.rank() >= 2 && init != Init::zeros; }
 };
 
 }  // namespace toy

@@ -1,0 +1,147 @@
+// Families whose layers have parts of their own: a row has the same bits in training's forward, in a prompt cut
+// anywhere, token by token, among others, and for any number of threads; with keys and values of each type.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "testing/files.h"
+#include "testing/models.h"
+#include "testing/test_device.h"
+#include "toy/base/philox.h"
+#include "toy/decode/decoder.h"
+#include "toy/formats/requantize.h"
+#include "toy/models/transformer.h"
+
+namespace toy {
+namespace {
+
+constexpr int64_t kContext = 200, kVocab = 61;
+
+struct Case {
+  const char* name;
+  const char* json;
+};
+constexpr Case kCases[] = {
+    {"gpt_oss", R"({"architecture": "gpt-oss", "d_model": 64, "n_layers": 3, "n_heads": 6, "n_kv": 2, "d_head": 32,
+      "d_ff": 96, "vocab": 61, "context": 200, "window": 20, "experts": 5, "experts_used": 2, "rope_scaling": "yarn",
+      "rope_factor": 4, "rope_original_context": 50})"},
+};
+
+// No tensor is what it is at the beginning of training: biases and sinks are 0 there.
+Model model_of(const char* json, const Device& device) {
+  Model m = random_model(spec_from_json(nlohmann::json::parse(json), "test"), device, 3, 2.0);
+  for (const TensorSpec& t : tensors_of(m.spec))
+    if (t.init == TensorSpec::Init::zeros || t.init == TensorSpec::Init::ones) {
+      std::vector<float> values = m.params->read(t.name);
+      const Philox random(5, t.name);
+      for (size_t i = 0; i < values.size(); ++i) values[i] += float(random.normal(i)) * 0.3f;
+      m.params->write(t.name, values);
+    }
+  return m;
+}
+
+std::vector<int32_t> ids_of(const char* stream) { return testing::random_ids(150, kVocab, Philox(7, stream)); }
+
+std::vector<float> logits_of(Decoder& d, int sequence, const std::vector<int32_t>& ids, size_t piece) {
+  std::vector<float> result;
+  for (size_t at = 0; at < ids.size(); at += piece) {
+    std::vector<DecodeRow> rows;
+    for (size_t i = at; i < std::min(ids.size(), at + piece); ++i) rows.push_back({sequence, ids[i], true});
+    d.decode(rows);
+    for (size_t i = 0; i < rows.size(); ++i) result.insert(result.end(), d.logits(i).begin(), d.logits(i).end());
+  }
+  return result;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * 4) == 0;
+}
+
+// Eight sequences at their own pace; the logits of the one in the middle.
+std::vector<float> among_others(const Device& device, const Model& model, DecoderOptions options) {
+  options.sequences = 8, options.max_rows = 100;
+  Decoder many(const_cast<Device&>(device), model, options);
+  const std::vector<int32_t> mine = ids_of("a"), other = ids_of("b");
+  std::vector<float> result;
+  for (size_t i = 0; i < mine.size(); i += 10) {
+    std::vector<DecodeRow> rows;
+    for (int s = 0; s < 8; ++s) {
+      if (s != 3 && many.state().length(s) > 150) many.state().reset(s);
+      for (size_t k = 0; k < (s == 3 ? 10 : size_t(s) * 2); ++k)
+        rows.push_back({s, s == 3 ? mine[i + k] : other[(i + k) % other.size()], s == 3});
+    }
+    many.decode(rows);
+    for (size_t k = 0; k < 10; ++k) result.insert(result.end(), many.logits(k).begin(), many.logits(k).end());
+  }
+  return result;
+}
+
+class FamilyBits : public ::testing::TestWithParam<Case> {};
+
+TEST_P(FamilyBits, TrainingsForwardPiecesThreadsAndOthers) {
+  const auto device = make_test_device(2);
+  const Model model = model_of(GetParam().json, *device);
+  const std::vector<int32_t> ids = ids_of("a");
+  Graph g;
+  const TensorType rows{DType::i32, {int64_t(ids.size())}, 0};
+  const Value in = g.input("tokens", rows, kVocab);
+  const nn::Context ctx{
+      .batch = {.sequence = g.input("sequence", rows), .position = g.input("position", rows, kContext)}};
+  const Transformer transformer(model.spec, model.weights(g), kContext);
+  const std::vector<Value> logits{transformer.logits(transformer(in, ctx))};
+  Session session(*device, std::make_shared<const Plan>(compile(g, logits, {}, *device)), {model.params.get()});
+  std::vector<int32_t> position(ids.size());
+  for (size_t i = 0; i < position.size(); ++i) position[i] = int32_t(i);
+  session.set("tokens", ids);
+  session.set("sequence", std::vector<int32_t>(ids.size()));
+  session.set("position", position);
+  session.run();
+  const std::vector<float> expected = session.values(0);
+  for (const int threads : {1, 2, 3})
+    for (const size_t piece : {1, 7, 64, 150}) {
+      const auto team = make_test_device(threads);
+      const Model same = model_of(GetParam().json, *team);
+      Decoder d(*team, same, {.max_rows = 64, .kv = DType::f32});
+      EXPECT_TRUE(same_bits(logits_of(d, 0, ids, piece), expected)) << threads << " threads, pieces of " << piece;
+    }
+  EXPECT_TRUE(same_bits(among_others(*device, model, {.kv = DType::f32}), expected));
+}
+
+TEST_P(FamilyBits, KeysAndValuesOfEachType) {
+  const auto device = make_test_device(2);
+  const Model model = model_of(GetParam().json, *device);
+  const std::vector<int32_t> ids = ids_of("a");
+  for (const DType kv : {DType::f16, DType::q8_0}) {
+    Decoder whole(*device, model, {.kv = kv}), single(*device, model, {.kv = kv}), pieces(*device, model, {.kv = kv});
+    const std::vector<float> expected = logits_of(whole, 0, ids, ids.size());
+    EXPECT_TRUE(same_bits(logits_of(single, 0, ids, 1), expected)) << name_of(kv);
+    EXPECT_TRUE(same_bits(logits_of(pieces, 0, ids, 37), expected)) << name_of(kv);
+    EXPECT_TRUE(same_bits(among_others(*device, model, {.kv = kv}), expected)) << name_of(kv);
+  }
+}
+
+// Experts in MXFP4 (where there are some), the other matrices in Q8_0: what gpt-oss is published as.
+TEST_P(FamilyBits, QuantizedWeights) {
+  const auto device = make_test_device(2);
+  const testing::Folder folder;
+  save_model(model_of(GetParam().json, *device), folder.path("floats.gguf"));
+  gguf::requantize(gguf::File::open(folder.path("floats.gguf")), folder.path("blocks.gguf"), {.mix = "MXFP4_MOE"});
+  const gguf::File file = gguf::File::open(folder.path("blocks.gguf"));
+  for (const gguf::TensorInfo& t : file.tensors())
+    EXPECT_EQ(t.name.ends_with("_exps.weight"), *t.dtype == DType::mxfp4) << t.name << " " << t.type_name;
+  const Model model = load_model(file.path(), *device);
+  const std::vector<int32_t> ids = ids_of("a");
+  for (const bool exact : {false, true}) {
+    Decoder whole(*device, model, {.exact = exact}), single(*device, model, {.exact = exact});
+    const std::vector<float> expected = logits_of(whole, 0, ids, ids.size());
+    EXPECT_TRUE(same_bits(logits_of(single, 0, ids, 1), expected));
+    EXPECT_TRUE(same_bits(among_others(*device, model, {.exact = exact}), expected));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, FamilyBits, ::testing::ValuesIn(kCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace toy
