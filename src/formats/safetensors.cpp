@@ -31,9 +31,8 @@ json parse_header(const std::string& path, std::span<const std::byte> file) {
 }
 
 // Bytes of a shape, or -1 where they do not fit into `most`.
-int64_t bytes_of(const Shape& shape, DType type, int64_t most) {
+int64_t bytes_of(const Shape& shape, int64_t bytes, int64_t most) {
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
-  int64_t bytes = int64_t(size_of(type));
   for (const int64_t d : shape) {
     if (d < 0 || d > most / bytes) return -1;
     bytes *= d;
@@ -49,8 +48,10 @@ std::optional<DType> type_of(const std::string& name) {
 }
 
 struct Entry {
-  View view;
+  std::optional<DType> type;  // none: bytes
+  Shape shape;
   int64_t begin = 0, end = 0;
+  int64_t element() const { return type ? int64_t(size_of(*type)) : 1; }
 };
 
 Entry parse_entry(const std::string& path, const std::string& name, const json& j, int64_t data_bytes) {
@@ -70,14 +71,14 @@ Entry parse_entry(const std::string& path, const std::string& name, const json& 
         dims.size(), kMaxRank);
   check(j.contains("dtype") && j.at("dtype").is_string(), "{}: tensor '{}' has no dtype", path, name);
   const std::string type = j.at("dtype");
-  const std::optional<DType> known = type_of(type);
-  check(known.has_value(), "{}: tensor '{}' has the dtype {}, which is not known", path, name, type);
-  const Shape shape{std::span<const int64_t>(dims)};
+  Entry e{type_of(type), Shape{std::span<const int64_t>(dims)}};
+  check(e.type || type == "U8", "{}: tensor '{}' has the dtype {}, which is not known", path, name, type);
   check(offsets.size() == 2 && offsets[0] <= offsets[1] && offsets[1] <= data_bytes &&
-            offsets[1] - offsets[0] == bytes_of(shape, *known, data_bytes),
-        "{}: tensor '{}': {} {} does not lie at {} in {} bytes", path, name, type, shape.str(),
+            offsets[1] - offsets[0] == bytes_of(e.shape, e.element(), data_bytes),
+        "{}: tensor '{}': {} {} does not lie at {} in {} bytes", path, name, type, e.shape.str(),
         json_text(j.at("data_offsets")), data_bytes);
-  return {View(nullptr, *known, shape), offsets[0], offsets[1]};
+  e.begin = offsets[0], e.end = offsets[1];
+  return e;
 }
 
 }  // namespace
@@ -154,12 +155,14 @@ File File::parse(std::span<const std::byte> file, const std::string& path) {
   std::vector<std::pair<int64_t, int64_t>> covered;
   for (const auto& [name, j] : header.items()) {
     if (name == kMetadata) continue;
-    Entry e = parse_entry(path, name, j, int64_t(data.size()));
-    check(e.begin % int64_t(size_of(e.view.dtype)) == 0 && length % kLength == 0,
-          "{}: tensor '{}' is not aligned to its elements", path, name);
-    e.view.data = const_cast<std::byte*>(data.data()) + e.begin;
+    const Entry e = parse_entry(path, name, j, int64_t(data.size()));
+    check(e.begin % e.element() == 0 && length % kLength == 0, "{}: tensor '{}' is not aligned to its elements", path,
+          name);
     covered.emplace_back(e.begin, e.end);
-    f.tensors_.emplace(name, e.view);
+    if (e.type)
+      f.tensors_.emplace(name, View(const_cast<std::byte*>(data.data()) + e.begin, *e.type, e.shape));
+    else
+      f.bytes_.emplace(name, Bytes{data.data() + e.begin, e.shape});
   }
   std::sort(covered.begin(), covered.end());
   int64_t at = 0;

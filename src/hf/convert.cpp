@@ -81,6 +81,7 @@ DType folder_type(const gguf::File& file, const ModelSpec& spec) {
   std::map<DType, int64_t> counts;
   for (const FileTensor& t : file_tensors(spec)) counts[*file.require(t.name).dtype] += t.shape.count();
   const DType most = std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; })->first;
+  if (most == DType::mxfp4) return DType::bf16;  // which holds its values exactly
   return is_quantized(most) ? DType::f16 : most == DType::f64 ? DType::f32 : most;
 }
 

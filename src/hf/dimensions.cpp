@@ -18,7 +18,9 @@ using nlohmann::ordered_json;
 
 namespace {
 
-const char* activation(const LayerSpec& l) { return l.ffn == FfnKind::swiglu ? "silu" : "gelu_pytorch_tanh"; }
+const char* activation(const LayerSpec& l) {
+  return l.ffn == FfnKind::swiglu || l.ffn == FfnKind::swiglu_oai ? "silu" : "gelu_pytorch_tanh";
+}
 
 // Which layers have a window: `layer_types`, else all but every `every`-th; 0: all.
 std::vector<bool> windowed(const Config& c, size_t layers, int64_t every) {

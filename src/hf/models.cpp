@@ -58,6 +58,16 @@ constexpr TensorName kGraniteMoeNames[] = {
     {"ffn_gate_shexp", "shared_mlp.input_linear"},     {"ffn_up_shexp", "shared_mlp.input_linear"},
     {"ffn_down_shexp", "shared_mlp.output_linear"},
 };
+constexpr TensorName kGptOssNames[] = {
+    {"attn_sinks.weight", "self_attn.sinks"},
+    {"ffn_gate_inp", "mlp.router"},
+    {"ffn_gate_exps.weight", "mlp.experts.gate_up_proj"},
+    {"ffn_gate_exps.bias", "mlp.experts.gate_up_proj_bias"},
+    {"ffn_up_exps.weight", "mlp.experts.gate_up_proj"},
+    {"ffn_up_exps.bias", "mlp.experts.gate_up_proj_bias"},
+    {"ffn_down_exps.weight", "mlp.experts.down_proj"},
+    {"ffn_down_exps.bias", "mlp.experts.down_proj_bias"},
+};
 constexpr TensorName kGpt2Names[] = {
     {"token_embd", "transformer.wte"},
     {"position_embd", "transformer.wpe"},
@@ -261,6 +271,25 @@ void write_gemma3(ordered_json& c, const ModelSpec& m) {
   if (m.logit_softcap > 0) c["final_logit_softcapping"] = shortest(m.logit_softcap);
 }
 
+void read_gpt_oss(const Config& c, Reading& r) {
+  read_widths(c, r.spec);
+  read_model_rope(c, r.spec);
+  read_windows(c, r.spec, 2);
+  read_experts(c, r.spec, "num_local_experts");
+  c.require("attention_bias", true);
+  c.require("swiglu_alpha", 1.702);
+  c.require("swiglu_limit", 7.0);
+}
+void write_gpt_oss(ordered_json& c, const ModelSpec& m) {
+  write_llama(c, m);
+  write_windows(c, m);
+  write_experts(c, m, "num_local_experts");
+  c["swiglu_limit"] = 7.0;
+  if (!c.at("rope_scaling").is_null()) return;
+  c.erase("rope_scaling");  // the class would take its own
+  c["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", m.rope.base}};
+}
+
 void read_gpt2(const Config& c, Reading& r) {
   ModelSpec& m = r.spec;
   m.d_model = c.integer("n_embd"), m.vocab = c.integer("vocab_size");
@@ -360,6 +389,12 @@ constexpr HfModel kModels[] = {
      R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048, "embedding_multiplier": 1, "logits_scaling": 1,)"
      R"("residual_multiplier": 1, "attention_multiplier": 1, "num_local_experts": 8, "num_experts_per_tok": 2})",
      read_granitemoe, write_granitemoe, is_any, kGraniteMoeNames},
+    {"gpt_oss", "GptOssForCausalLM", "gpt-oss",
+     R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 131072, "head_dim": 64, "num_key_value_heads": 8,)"
+     R"("sliding_window": 128, "num_local_experts": 128, "num_experts_per_tok": 4, "rope_theta": 150000,)"
+     R"("rope_scaling": {"rope_type": "yarn", "factor": 32, "truncate": false,)"
+     R"("original_max_position_embeddings": 4096}})",
+     read_gpt_oss, write_gpt_oss, is_any, kGptOssNames, "model.layers.", false, false, true},
     {"gpt2", "GPT2LMHeadModel", "gpt2", R"({"layer_norm_epsilon": 1e-5})", read_gpt2, write_gpt2, is_any, kGpt2Names,
      "transformer.h.", false, true},
 };
@@ -465,15 +500,16 @@ ordered_json write_config(const HfModel& model, const ModelSpec& spec) {
 
 std::string hf_name(const HfModel& model, std::string_view gguf_name) {
   const Parts p = parts_of(gguf_name);
-  const auto in = [&](std::span<const TensorName> names) {
-    const auto it = std::find_if(names.begin(), names.end(), [&](const TensorName& n) { return n.gguf == p.stem; });
+  const auto in = [](std::span<const TensorName> names, std::string_view gguf) {
+    const auto it = std::find_if(names.begin(), names.end(), [&](const TensorName& n) { return n.gguf == gguf; });
     return it == names.end() ? std::string_view() : it->hf;
   };
-  std::string_view stem = in(model.names);
-  if (stem.empty()) stem = in(kLlamaNames);
+  const std::string_view complete = in(model.names, std::string(p.stem) + std::string(p.kind));
+  std::string_view stem = complete.empty() ? in(model.names, p.stem) : complete;
+  if (stem.empty()) stem = in(kLlamaNames, p.stem);
   check(!stem.empty(), "tensor '{}': the class {} has no such tensor", gguf_name, model.class_name);
-  if (p.layer.empty()) return fmt::format("{}{}", stem, p.kind);
-  return fmt::format("{}{}.{}{}", model.layers, p.layer, stem, p.kind);
+  const std::string name = fmt::format("{}{}", stem, complete.empty() ? p.kind : "");
+  return p.layer.empty() ? name : fmt::format("{}{}.{}", model.layers, p.layer, name);
 }
 
 }  // namespace toy::hf

@@ -11,9 +11,10 @@
 
 namespace toy::hf {
 
-/// A tensor without ".weight" or ".bias": in a layer, `gguf` follows "blk.N." and `hf` follows HfModel::layers. Where
-/// several have the same `hf`, it holds the rows of all of them, in the order of the table. `*` is the number of an
-/// expert; without one the tensor holds the experts one behind the other.
+/// A tensor without ".weight" or ".bias" (where `gguf` ends so, `hf` is the complete name): in a layer, `gguf` follows
+/// "blk.N." and `hf` follows HfModel::layers. Where several have the same `hf`, it holds the rows of all of them, in
+/// the order of the table. `*` is the number of an expert; without one the tensor holds the experts one behind the
+/// other.
 struct TensorName {
   std::string_view gguf, hf;
 };
@@ -37,6 +38,8 @@ struct HfModel {
   std::string_view layers = "model.layers.";
   bool norm_plus_1 = false;  ///< a GGUF holds 1 + w of norms
   bool transposed = false;   ///< matrices of layers are [in,out]
+  /// Those of experts are, or MXFP4; of those with the same `hf`, rows take turns (before they are transposed).
+  bool transposed_experts = false;
 };
 
 /// All that are known.

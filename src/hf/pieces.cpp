@@ -63,7 +63,55 @@ void stream_piece(const Piece& piece, DType stored, const gguf::Writer::Sink& si
   }
 }
 
+// Of a row: in a group, byte i has the elements 2i and 2i + 1. In a block of a GGUF, byte j has j and j + 16.
+void pack_row(const Piece::Packed& p, int64_t row, std::byte* to) {
+  constexpr int64_t kBytes = 16;
+  for (int64_t g = row * p.step * p.groups, end = g + p.groups; g < end; ++g) {
+    const std::byte* from = p.blocks + g * kBytes;
+    const auto element = [from](int64_t i) { return from[i / 2] >> (i % 2 * 4) & std::byte(15); };
+    *to++ = p.scales[g];
+    for (int64_t j = 0; j < kBytes; ++j) *to++ = element(j) | element(j + 16) << 4;
+  }
+}
+
+void stream_packed(const Piece::Packed& p, DType stored, const gguf::Writer::Sink& sink) {
+  const int64_t columns = p.groups * info_of(DType::mxfp4).block;
+  const size_t row_bytes = bytes_of(DType::mxfp4, columns);
+  const int64_t step = std::max<int64_t>(1, kElements / columns);
+  std::vector<std::byte> blocks;
+  for (int64_t first = 0; first < p.rows; first += step) {
+    const int64_t count = std::min(step, p.rows - first);
+    blocks.resize(size_t(count) * row_bytes);
+    for (int64_t r = 0; r < count; ++r) pack_row(p, first + r, blocks.data() + size_t(r) * row_bytes);
+    const Buffer buffer(bytes_of(stored, count * columns));
+    const View to(buffer.data(), stored, {count, columns});
+    convert(View(blocks.data(), DType::mxfp4, {count, columns}), to);
+    sink({static_cast<const std::byte*>(to.data), to.bytes()});
+  }
+}
+
+void stream_columns(std::span<const Piece> pieces, DType stored, const gguf::Writer::Sink& sink) {
+  const int64_t rows = pieces[0].rows.shape[0], columns = pieces[0].rows.shape[1], n = int64_t(pieces.size());
+  std::vector<float> values(size_t(rows * columns)), turned(size_t(n * rows * columns));
+  for (int64_t k = 0; k < n; ++k) {
+    const View& from = pieces[size_t(k)].rows;
+    convert(from, View(values.data(), DType::f32, from.shape));
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns; ++c) turned[size_t((c * rows + r) * n + k)] = values[size_t(r * columns + c)];
+  }
+  const Shape shape{int64_t(turned.size())};
+  const Buffer buffer(bytes_of(stored, shape));
+  const View to(buffer.data(), stored, shape);
+  convert(View(turned.data(), DType::f32, shape), to);
+  sink({static_cast<const std::byte*>(to.data), to.bytes()});
+}
+
 }  // namespace
+
+View every(View rows, int64_t step) {
+  rows.stride[0] *= step;
+  return rows;
+}
 
 View rows_of(const View& t, int64_t first, int64_t count) {
   View rows = t;
@@ -82,7 +130,17 @@ View columns_of(const View& t, int64_t first, int64_t count) {
 }
 
 void Output::stream(const gguf::Writer::Sink& sink) const {
-  for (const Piece& piece : pieces) stream_piece(piece, stored, sink);
+  if (as_columns > 0) {
+    for (size_t i = 0; i < pieces.size(); i += size_t(as_columns))
+      stream_columns({pieces.data() + i, size_t(as_columns)}, stored, sink);
+    return;
+  }
+  for (const Piece& piece : pieces) {
+    if (piece.packed)
+      stream_packed(*piece.packed, stored, sink);
+    else
+      stream_piece(piece, stored, sink);
+  }
 }
 
 }  // namespace toy::hf

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,12 +14,19 @@ namespace toy::hf {
 
 /// Rows of a matrix (or elements of a vector, as rows of one), in another order.
 struct Piece {
+  /// Rows of MXFP4 as Hugging Face packs them, `groups` of 32 elements each: 16 bytes a group in `blocks`, the exponent
+  /// in `scales`. Row r is the one of number r times `step`.
+  struct Packed {
+    const std::byte *blocks, *scales;
+    int64_t rows, groups, step;
+  };
   enum Order {
     as_is,
     pairs,   ///< of each head, from halves to neighbours: row 2i+b is row b P/2 + i of what is read
     halves,  ///< the other way
   };
-  View rows;  ///< [R,C], strides as they are; contiguous if quantized
+  View rows;                          ///< [R,C], strides as they are; contiguous if quantized
+  std::optional<Packed> packed = {};  ///< in place of `rows`
   Order order = as_is;
   int64_t heads = 1;
   float scale = 1, add = 0;  ///< of every element
@@ -25,6 +34,8 @@ struct Piece {
 
 /// Rows of a matrix or of a vector.
 View rows_of(const View& tensor, int64_t first, int64_t count);
+/// Every so-manieth of these rows; their number is that of the result.
+View every(View rows, int64_t step);
 /// Columns of a matrix as rows.
 View columns_of(const View& tensor, int64_t first, int64_t count);
 
@@ -34,6 +45,8 @@ struct Output {
   Shape shape;
   DType stored = DType::f32;
   std::vector<Piece> pieces;
+  /// Above 0: so many pieces of the same shape are columns of one matrix, in turns: column i n + k is row i of piece k.
+  int64_t as_columns = 0;
 
   /// Hands over its bytes.
   void stream(const gguf::Writer::Sink& sink) const;

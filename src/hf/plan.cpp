@@ -8,12 +8,17 @@
 namespace toy::hf {
 namespace {
 
+// A vector for each expert.
+bool is_expert_bias(const TensorSpec& t) { return t.name.ends_with("_exps.bias"); }
+
 // Experts of a tensor, and rows and columns of each; a vector has one column.
 struct Matrix {
   int64_t experts, rows, columns;
 };
-Matrix matrix_of(const Shape& s) {
+Matrix matrix_of(const TensorSpec& t) {
+  const Shape& s = t.shape;
   if (s.rank() == 3) return {s[0], s[1], s[2]};
+  if (is_expert_bias(t)) return {s[0], s[1], 1};
   return {1, s[0], s.rank() == 2 ? s[1] : 1};
 }
 
@@ -31,7 +36,7 @@ class Places {
       const std::string name = hf_name(model, t.name);
       int64_t& rows = rows_[name];
       first_[t.name] = rows;
-      rows += matrix_of(t.shape).rows;
+      rows += matrix_of(t).rows;
     }
   }
   Place of(const TensorSpec& t) const {
@@ -48,6 +53,11 @@ bool is_transposed(const HfModel& model, const TensorSpec& t) {
   return model.transposed && t.block >= 0 && t.shape.rank() == 2;
 }
 
+// Does it go as_columns? So many tensors take turns then.
+bool takes_turns(const HfModel& model, const TensorSpec& t) {
+  return model.transposed_experts && (t.shape.rank() == 3 || is_expert_bias(t));
+}
+
 std::string of_expert(std::string name, int64_t expert) {
   if (const size_t star = name.find('*'); star != name.npos) name.replace(star, 1, std::to_string(expert));
   return name;
@@ -55,8 +65,10 @@ std::string of_expert(std::string name, int64_t expert) {
 
 // The shape that a folder's tensor has to have.
 Shape folder_shape(const HfModel& model, const TensorSpec& t, const Place& place) {
-  const Matrix m = matrix_of(t.shape);
+  const Matrix m = matrix_of(t);
   if (t.shape.rank() == 1) return {place.rows};
+  if (is_expert_bias(t)) return {m.experts, place.rows};
+  if (takes_turns(model, t)) return {m.experts, m.columns, place.rows};
   if (is_transposed(model, t)) return {m.columns, place.rows};
   if (t.shape.rank() == 3 && place.name.find('*') == place.name.npos) return {m.experts, place.rows, m.columns};
   return {place.rows, m.columns};
@@ -92,13 +104,37 @@ const View& find_view(Shards& shards, const HfModel& model, const ModelSpec& spe
   return view;
 }
 
-View expert_of(const View& tensor, int64_t expert) {
-  if (tensor.shape.rank() != 3) return tensor;
+View expert_of(const TensorSpec& t, const View& tensor, int64_t expert) {
+  if (tensor.shape.rank() != 3 && !is_expert_bias(t)) return tensor;
   View v = tensor;
-  v.shape = Shape{tensor.shape[1], tensor.shape[2]};
-  v.stride = {tensor.stride[1], tensor.stride[2]};
+  v.shape = Shape{};
+  for (int i = 1; i < tensor.shape.rank(); ++i) {
+    v.shape.push_back(tensor.shape[i]);
+    v.stride[size_t(i - 1)] = tensor.stride[size_t(i)];
+  }
   v.data = static_cast<std::byte*>(tensor.data) + bytes_of(tensor.dtype, expert * tensor.stride[0]);
   return v;
+}
+
+// Rows of an expert that take turns with those of other tensors.
+Piece piece_in_turns(Shards& shards, const HfModel& model, const ModelSpec& spec, const TensorSpec& t,
+                     const Place& place, int64_t expert) {
+  const Matrix m = matrix_of(t);
+  const int64_t first = place.first_row / m.rows, step = place.rows / m.rows;
+  Piece piece;
+  if (const auto* blocks = shards.find_bytes(place.name + "_blocks")) {
+    const auto* scales = shards.find_bytes(place.name + "_scales");
+    const Shape want{m.experts, place.rows, m.columns / 32, 16}, groups{want[0], want[1], want[2]};
+    check(m.columns % 32 == 0 && blocks->shape == want && scales && scales->shape == groups,
+          "the tensor '{0}_blocks' is {1}, and '{0}_scales' {2}; config.json asks for {3} and {4}", place.name,
+          blocks->shape.str(), scales ? scales->shape.str() : "missing", want.str(), groups.str());
+    const int64_t at = (expert * place.rows + first) * groups[2];
+    piece.packed = {blocks->data + at * 16, scales->data + at, m.rows, groups[2], step};
+    return piece;
+  }
+  const View view = expert_of(t, find_view(shards, model, spec, t, place, expert), expert);
+  piece.rows = every(is_expert_bias(t) ? rows_of(view, first, m.rows) : columns_of(view, first, m.rows), step);
+  return piece;
 }
 
 void refuse_unknown(const Shards& shards, const HfModel& model, const ModelSpec& spec) {
@@ -112,6 +148,8 @@ void refuse_unknown(const Shards& shards, const HfModel& model, const ModelSpec&
   }
 }
 
+DType stored_as(DType type) { return type == DType::f64 ? DType::f32 : type; }
+
 }  // namespace
 
 std::vector<Output> plan_gguf(const HfModel& model, const Reading& r, Shards& shards, std::optional<DType> stored) {
@@ -121,14 +159,19 @@ std::vector<Output> plan_gguf(const HfModel& model, const Reading& r, Shards& sh
     Output& out = outputs.emplace_back(Output{file.name, file.shape, DType::f32, {}});
     for (const TensorSpec& t : file.parts) {
       const Place place = places.of(t);
-      const Matrix m = matrix_of(t.shape);
+      const Matrix m = matrix_of(t);
       for (int64_t e = 0; e < m.experts; ++e) {
-        const View view = expert_of(find_view(shards, model, r.spec, t, place, e), e);
+        if (takes_turns(model, t)) {
+          const Piece& piece = out.pieces.emplace_back(piece_in_turns(shards, model, r.spec, t, place, e));
+          if (t.narrow) out.stored = stored.value_or(piece.packed ? DType::mxfp4 : stored_as(piece.rows.dtype));
+          continue;
+        }
+        const View view = expert_of(t, find_view(shards, model, r.spec, t, place, e), e);
         Piece piece;
         piece.rows = is_transposed(model, t) ? columns_of(view, place.first_row, m.rows)
                                              : rows_of(view, place.first_row, m.rows);
         out.pieces.push_back(decorated(model, r, t, std::move(piece)));
-        if (t.narrow) out.stored = stored.value_or(view.dtype == DType::f64 ? DType::f32 : view.dtype);
+        if (t.narrow) out.stored = stored.value_or(stored_as(view.dtype));
       }
     }
   }
@@ -148,12 +191,15 @@ std::vector<Output> plan_folder(const HfModel& model, const ModelSpec& spec, con
     int64_t row = 0;  // within the file's tensor
     for (const TensorSpec& t : f.parts) {
       const Place place = places.of(t);
-      const Matrix m = matrix_of(t.shape);
+      const Matrix m = matrix_of(t);
       for (int64_t e = 0; e < m.experts; ++e) {
         const auto [at, is_new] = number.emplace(of_expert(place.name, e), outputs.size());
         if (is_new) outputs.push_back({at->first, folder_shape(model, t, place), stored, {}});
         Piece piece;
-        if (is_transposed(model, t)) {
+        if (takes_turns(model, t)) {
+          outputs[at->second].as_columns = place.rows / m.rows;
+          piece.rows = rows_of(expert_of(t, all, e), 0, m.rows);
+        } else if (is_transposed(model, t)) {
           check(!is_quantized(all.dtype),
                 "{}: tensor '{}' is {}, and its columns become rows; use --type on a copy that "
                 "`toy convert` made of floats",
@@ -164,7 +210,7 @@ std::vector<Output> plan_folder(const HfModel& model, const ModelSpec& spec, con
           else
             continue;  // its columns are there already
         } else {
-          piece.rows = rows_of(expert_of(all, e), row, m.rows);
+          piece.rows = rows_of(expert_of(t, all, e), row, m.rows);
         }
         piece = decorated(model, reading, t, std::move(piece));
         if (piece.order == Piece::pairs) piece.order = Piece::halves;

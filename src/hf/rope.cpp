@@ -21,7 +21,8 @@ void read_yarn(const Config& p, int64_t context, RopeSpec& r) {
   r.original_context = p.integer("original_max_position_embeddings", context);
   p.require("beta_fast", 32);  // GGUF's readers know no other
   p.require("beta_slow", 1);
-  p.require("truncate", true);
+  check(p.flag("truncate", true) == r.whole_pairs, "{}: 'truncate' is {}; only {} is supported here", p.path(),
+        !r.whole_pairs, r.whole_pairs);
   check(!p.has("mscale") || !p.has("mscale_all_dim"), "{}: 'mscale' is not supported", p.path());
   const float usual = float(rope_magnitude(r));
   if (const float given = p.number("attention_factor", usual); given != usual) r.attn_factor = given / usual;
@@ -96,6 +97,7 @@ void write_rope(ordered_json& config, const RopeSpec& r, int64_t context, int64_
                {"factor", r.factor},
                {"original_max_position_embeddings", r.original_context},
                {"attention_factor", rope_magnitude(r)}};
+    if (!r.whole_pairs) scaling["truncate"] = false;
   } else if (!r.factors.empty()) {
     for (const Llama3Scaling& s : kLlama3)
       if (r.long_factors.empty() && r.attn_factor == 1 && r.factors == llama3_factors(s, double(r.base), turned))

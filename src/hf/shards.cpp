@@ -61,8 +61,8 @@ Shards Shards::open(const std::string& folder, const HfModel& model) {
   const Config map = config.object("weight_map");
   for (const auto& [tensor, file] : map.values().items()) {
     const std::string name = plain_name(tensor, model);
-    check(name.empty() || s.tensors_.contains(name), "{}: the tensor '{}' is not in '{}'", index, tensor,
-          file.get<std::string>());
+    check(name.empty() || s.tensors_.contains(name) || s.bytes_.contains(name), "{}: the tensor '{}' is not in '{}'",
+          index, tensor, file.get<std::string>());
   }
   return s;
 }
@@ -76,12 +76,24 @@ void Shards::add(safetensors::File file, const HfModel& model) {
     }
     check(tensors_.emplace(plain, view).second, "{}: the tensor '{}' is there twice", file.path(), plain);
   }
+  for (const auto& [name, bytes] : file.bytes()) {
+    const std::string plain = plain_name(name, model);
+    if (plain.empty()) continue;
+    check(bytes_.emplace(plain, bytes).second, "{}: the tensor '{}' is there twice", file.path(), plain);
+  }
   files_.push_back(std::move(file));  // the mapping does not move
 }
 
 const View* Shards::find(const std::string& name) {
   const auto it = tensors_.find(name);
   if (it == tensors_.end()) return nullptr;
+  asked_.insert(name);
+  return &it->second;
+}
+
+const safetensors::Bytes* Shards::find_bytes(const std::string& name) {
+  const auto it = bytes_.find(name);
+  if (it == bytes_.end()) return nullptr;
   asked_.insert(name);
   return &it->second;
 }
@@ -97,6 +109,8 @@ std::vector<std::string> Shards::left() const {
   std::vector<std::string> list;
   for (const auto& [name, view] : tensors_)
     if (!asked_.contains(name) && !is_buffer(name)) list.push_back(name);
+  for (const auto& [name, bytes] : bytes_)
+    if (!asked_.contains(name)) list.push_back(name);
   return list;
 }
 

@@ -19,6 +19,8 @@ class Shards {
   static Shards open(const std::string& folder, const HfModel& model);
   /// nullptr: there is no tensor of this name.
   const View* find(const std::string& name);
+  /// The same for one of bytes.
+  const safetensors::Bytes* find_bytes(const std::string& name);
   /// Throws naming the nearest one.
   const View& require(const std::string& name);
   /// Tensors that nobody asked for and that are no buffers.
@@ -33,6 +35,7 @@ class Shards {
   std::string folder_, class_name_;
   std::vector<safetensors::File> files_;
   std::map<std::string, View, std::less<>> tensors_;
+  std::map<std::string, safetensors::Bytes, std::less<>> bytes_;
   std::set<std::string, std::less<>> asked_;
   size_t of_other_parts_ = 0;
 };

@@ -73,14 +73,14 @@ def differ(name, what, got, want, tolerance=TOLERANCE):
     return f"{what} {d:.1e}"
 
 
-def check_model(a, name, model, folder, tolerance_of_llama_cpp):
-    """There and back."""
+def check_model(a, name, model, folder, tolerance_of_llama_cpp, as_llama_cpp):
+    """There and back. `as_llama_cpp`: the model that llama.cpp computes."""
     ids = IDS
     want = of_transformers(model, ids)
     gguf, back = folder / "model.gguf", folder / "back"
     run(a.toy, "convert", folder / "hf", gguf)
     found = [differ(name, "toy", of_toy(a.toy, gguf, ids), want),
-             differ(name, "llama.cpp", of_llama_cpp(gguf, ids), want, tolerance_of_llama_cpp)]
+             differ(name, "llama.cpp", of_llama_cpp(gguf, ids), of_transformers(as_llama_cpp, ids), tolerance_of_llama_cpp)]
     run(a.toy, "convert", gguf, back)
     again, info = hf.AutoModelForCausalLM.from_pretrained(back, attn_implementation="eager", dtype="auto",
                                                           output_loading_info=True)
@@ -220,7 +220,9 @@ def main():
     for name, model, folder in each(makers):
         # Several files, as of large models.
         model.save_pretrained(folder / "hf", max_shard_size="200KB")
-        check_model(a, name, model, folder, families[name.split()[0]].tolerance)
+        family = families[name.split()[0]]
+        other = family.of_llama_cpp()
+        check_model(a, name, model, folder, other.tolerance, model if other is family else family_model(other))
     corpus = (HERE.parent.parent / "README.md").read_text()
     digits = tk.pre_tokenizers.Sequence([tk.pre_tokenizers.Digits(individual_digits=True),
                                          tk.pre_tokenizers.ByteLevel(add_prefix_space=False)])

@@ -44,6 +44,12 @@ class Writer {
   std::vector<Item> items_;
 };
 
+/// A tensor of the type U8, which no View can have: what others pack into bytes, such as MXFP4.
+struct Bytes {
+  const std::byte* data = nullptr;
+  Shape shape;
+};
+
 /// A file, memory-mapped read-only and validated once, when it is opened: header length, JSON, types, overflow-checked
 /// sizes, offsets that cover the data without gaps or overlaps.
 class File {
@@ -56,11 +62,14 @@ class File {
   const std::string& path() const { return path_; }
   /// By name. The views' data are in the mapping, which may not be written, and live as long as the File.
   const std::map<std::string, View, std::less<>>& tensors() const { return tensors_; }
+  /// Those of the type U8.
+  const std::map<std::string, Bytes, std::less<>>& bytes() const { return bytes_; }
 
  private:
   std::string path_;
   MappedFile mapping_;
   std::map<std::string, View, std::less<>> tensors_;
+  std::map<std::string, Bytes, std::less<>> bytes_;
 };
 
 }  // namespace toy::safetensors
