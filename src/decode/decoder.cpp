@@ -23,16 +23,19 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
     tables.push_back(g.input(pool.table(), {DType::i32, {shape.sequences, shape.pages_per_sequence()}, 0}, pool.pages));
   std::vector<nn::LayerState> layers;
   const std::vector<StateSlot> slots = state_slots(spec, shape);
-  for (size_t i = 0; i < spec.layers.size(); ++i) {
-    const StateSlot &k = slots[2 * i], &v = slots[2 * i + 1];
-    layers.push_back({KvPages{g.param(k.name, k.type), g.param(v.name, v.type)}, tables[k.pool]});
+  for (size_t i = 0, at = 0; i < spec.layers.size(); ++i) {
+    nn::LayerState& state = layers.emplace_back();
+    if (spec.layers[i].shared_kv) continue;
+    const StateSlot &k = slots[at++], &v = slots[at++];
+    state.kv = {g.param(k.name, k.type), g.param(v.name, v.type)}, state.page_table = tables[k.pool];
   }
   const Transformer model(spec, Weights(g, dtype_of), shape.context);
   const Value x = model(tokens, ctx, layers);
   const auto scope = g.scope("logits");
   const Value picked = embedding(x, g.input("logit_rows", g.rows_type(wanted, DType::i32), max_rows));
   d.outputs = {model.logits(picked)};
-  for (const nn::LayerState& l : layers) d.updates.insert(d.updates.end(), {l.kv->k, l.kv->v});
+  for (const nn::LayerState& l : layers)
+    if (l.kv) d.updates.insert(d.updates.end(), {l.kv->k, l.kv->v});
   return d;
 }
 

@@ -39,6 +39,7 @@ std::vector<StateSlot> slots_of(const ModelSpec& spec, const DecodeShape& shape,
   std::vector<StateSlot> slots;
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const LayerSpec& l = spec.layers[i];
+    if (l.shared_kv) continue;
     check(l.d_head % block == 0,
           "decoder: keys and values as {} need heads whose width is a multiple of {}, but layer {} has {}; use f16",
           name_of(shape.kv), block, i, l.d_head);

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "hf/dimensions.h"
+#include "hf/gemmas.h"
 #include "hf/rope.h"
 #include "models/families.h"
 #include "models/fields.h"
-#include "models/gemma.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 
@@ -47,6 +47,18 @@ constexpr TensorName kNormsAroundNames[] = {
     {"post_attention_norm", "post_attention_layernorm"},
     {"ffn_norm", "pre_feedforward_layernorm"},
     {"post_ffw_norm", "post_feedforward_layernorm"},
+};
+constexpr TensorName kGemma4Names[] = {
+    {"post_attention_norm", "post_attention_layernorm"},
+    {"ffn_norm", "pre_feedforward_layernorm"},
+    {"post_ffw_norm", "post_feedforward_layernorm"},
+    {"per_layer_token_embd", "model.embed_tokens_per_layer"},
+    {"per_layer_model_proj", "model.per_layer_model_projection"},
+    {"per_layer_proj_norm", "model.per_layer_projection_norm"},
+    {"inp_gate", "per_layer_input_gate"},
+    {"proj", "per_layer_projection"},
+    {"post_norm", "post_per_layer_input_norm"},
+    {"layer_output_scale.weight", "layer_scalar"},
 };
 constexpr TensorName kPhi3Names[] = {
     {"attn_q", "self_attn.qkv_proj"}, {"attn_k", "self_attn.qkv_proj"}, {"attn_v", "self_attn.qkv_proj"},
@@ -209,68 +221,6 @@ void write_granitemoe(ordered_json& c, const ModelSpec& m) {
   if (const int64_t shared = m.layers.front().experts.shared_d_ff; shared > 0) c["shared_intermediate_size"] = shared;
 }
 
-void write_gemma(ordered_json& c, const ModelSpec& m) {
-  write_llama(c, m);
-  c["hidden_activation"] = c["hidden_act"];
-}
-
-// Where the file's factor of scores is another, q has to carry it.
-void read_query_scale(const Config& c, Reading& r, size_t layers_of_27b) {
-  const float in_file = gemma_attention_scale(r.spec, layers_of_27b);
-  const LayerSpec& first = r.spec.layers.front();
-  const double own = in_file > 0 ? double(in_file) : 1 / std::sqrt(double(first.d_head));
-  const double wanted = 1 / std::sqrt(double(c.number("query_pre_attn_scalar")));
-  check(std::isfinite(wanted), "{}: 'query_pre_attn_scalar' is not a positive number", c.path());
-  if (std::abs(wanted / own - 1) > 1e-6) r.q_scale = float(wanted / own);
-  for (LayerSpec& l : r.spec.layers) l.attention_scale = in_file;
-}
-void write_query_scale(ordered_json& c, const ModelSpec& m) {
-  const LayerSpec& l = m.layers.front();
-  const double scale = double(l.attention_scale);
-  c["query_pre_attn_scalar"] = scale > 0 ? std::llround(1 / (scale * scale)) : l.d_head;
-}
-
-void read_gemma2(const Config& c, Reading& r) {
-  read_llama(c, r);
-  read_windows(c, r.spec, 2);
-  read_query_scale(c, r, 46);
-  constexpr float kNone = 1e6f;  // changes nothing; a GGUF of gemma2 has to say something
-  r.spec.logit_softcap = c.number("final_logit_softcapping", kNone);
-  for (LayerSpec& l : r.spec.layers) l.attention_softcap = c.number("attn_logit_softcapping", kNone);
-}
-void write_gemma2(ordered_json& c, const ModelSpec& m) {
-  write_gemma(c, m);
-  write_windows(c, m);
-  write_query_scale(c, m);
-  c["attn_logit_softcapping"] = shortest(m.layers.front().attention_softcap);
-  c["final_logit_softcapping"] = shortest(m.logit_softcap);
-}
-
-void read_gemma3(const Config& c, Reading& r) {
-  read_llama(c, r);
-  ModelSpec& m = r.spec;
-  read_windows(c, m, c.integer(c.has("sliding_window_pattern") ? "sliding_window_pattern" : "_sliding_window_pattern"));
-  read_query_scale(c, r, 62);
-  RopeSpec local;
-  read_rope(rope_parameters(c, "sliding_attention", "rope_local_base_freq", ""), m.context, m.layers.front().d_head,
-            local);
-  check(local.scaling == RopeSpec::Scaling::none && local.factors.empty(),
-        "{}: rope of layers with a window is scaled, which is not supported", c.path());
-  m.local_rope_base = local.base;
-  for (LayerSpec& l : m.layers) l.rope = l.window > 0 ? LayerRope::local : LayerRope::global;
-  check(!c.has("attn_logit_softcapping"), "{}: 'attn_logit_softcapping' is not supported in gemma3", c.path());
-  check(!c.flag("use_bidirectional_attention", false), "{}: 'use_bidirectional_attention' is not supported", c.path());
-  m.logit_softcap = c.number("final_logit_softcapping", 0);
-}
-void write_gemma3(ordered_json& c, const ModelSpec& m) {
-  write_gemma(c, m);
-  write_windows(c, m);
-  write_query_scale(c, m);
-  c["rope_local_base_freq"] = shortest(m.local_rope_base);
-  c["final_logit_softcapping"] = nullptr;
-  if (m.logit_softcap > 0) c["final_logit_softcapping"] = shortest(m.logit_softcap);
-}
-
 void read_gpt_oss(const Config& c, Reading& r) {
   read_widths(c, r.spec);
   read_model_rope(c, r.spec);
@@ -361,6 +311,12 @@ constexpr HfModel kModels[] = {
      R"("vocab_size": 262208, "query_pre_attn_scalar": 256, "sliding_window": 4096, "_sliding_window_pattern": 6,)"
      R"("rope_theta": 1e6, "rope_local_base_freq": 10000, "max_position_embeddings": 131072})",
      read_gemma3, write_gemma3, is_any, kNormsAroundNames, "model.layers.", true},
+    {"gemma4_text", "Gemma4ForCausalLM", "gemma4",
+     R"({"rms_norm_eps": 1e-6, "head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4,)"
+     R"("vocab_size": 262144, "sliding_window": 512, "max_position_embeddings": 131072, "tie_word_embeddings": true,)"
+     R"("rope_parameters": {"sliding_attention": {"rope_type": "default", "rope_theta": 10000},)"
+     R"("full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}}})",
+     read_gemma4, write_gemma4, is_any, kGemma4Names},
     {"olmo2", "Olmo2ForCausalLM", "olmo2", R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 2048})", read_llama,
      write_llama, [](const ModelSpec& m) { return !has_windows(m); }, kNormsAroundNames},
     {"olmo3", "Olmo3ForCausalLM", "olmo2",
@@ -480,7 +436,10 @@ ordered_json write_config(const HfModel& model, const ModelSpec& spec) {
   // What the config does not say would silently be something else.
   Config config(json(c), "config.json");
   ModelSpec again = read_config(model_of(config), config).spec;
-  if (same_angles(again.rope, spec.rope, spec.layers.front().d_head)) again.rope = spec.rope;
+  const auto turned = std::find_if(spec.layers.begin(), spec.layers.end(),
+                                   [](const LayerSpec& l) { return l.rope == LayerRope::global; });
+  if (same_angles(again.rope, spec.rope, (turned == spec.layers.end() ? spec.layers.front() : *turned).d_head))
+    again.rope = spec.rope;
   for (size_t i = 0; i < spec.layers.size(); ++i) {  // how a GGUF holds them
     again.layers[i].fused_qkv = spec.layers[i].fused_qkv;
     again.layers[i].fused_gate_up = spec.layers[i].fused_gate_up;

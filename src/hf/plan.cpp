@@ -138,10 +138,17 @@ Piece piece_in_turns(Shards& shards, const HfModel& model, const ModelSpec& spec
 }
 
 void refuse_unknown(const Shards& shards, const HfModel& model, const ModelSpec& spec) {
+  // What transformers 4 saved although nothing uses it.
+  const auto is_unused = [&](const std::string& name) {
+    for (size_t i = 0; i < spec.layers.size(); ++i)
+      for (const char* of_kv : {"attn_k", "attn_v", "attn_k_norm"})
+        if (spec.layers[i].shared_kv && name == hf_name(model, fmt::format("blk.{}.{}.weight", i, of_kv))) return true;
+    return false;
+  };
   std::vector<std::string> known;
   for (const TensorSpec& t : tensors_of(spec)) known.push_back(of_expert(hf_name(model, t.name), 0));
   for (const std::string& name : shards.left()) {
-    if (spec.tied && name == "lm_head.weight") continue;  // the embedding once more
+    if ((spec.tied && name == "lm_head.weight") || is_unused(name)) continue;  // the head: the embedding once more
     const std::string near = nearest(name, known);
     fail("tensor '{}' is not known in the class {} as config.json states it{}", name, model.class_name,
          near.empty() ? "" : fmt::format("; the nearest is '{}'", near));

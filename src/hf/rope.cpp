@@ -1,7 +1,9 @@
 #include "hf/rope.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "models/families.h"
 #include "toy/base/error.h"
 
 namespace toy::hf {
@@ -40,6 +42,23 @@ void read_longrope(const Config& p, int64_t context, int64_t pairs, RopeSpec& r)
   if (r.factors == r.long_factors) r.long_factors.clear(), r.original_context = 0;
 }
 
+// A pair that is slowed down so much does not turn. llama.cpp's converter writes this number.
+constexpr float kStill = 1e30f;
+
+void read_proportional(const Config& p, int64_t width, RopeSpec& r) {
+  check(width >= 2 && width <= kMaxHeadWidth, "{}: heads of width {}, expected 2 to {}", p.path(), width,
+        kMaxHeadWidth);
+  const auto turned = int64_t(double(p.number("partial_rotary_factor", 1)) * double(width)) / 2;
+  check(turned >= 1 && turned <= width / 2, "{}: 'partial_rotary_factor': {} of the {} pairs of a head would turn",
+        p.path(), turned, width / 2);
+  if (turned < width / 2) {
+    r.factors.assign(size_t(width / 2), kStill);
+    std::fill_n(r.factors.begin(), turned, 1.0f);
+  }
+  r.factor = p.number("factor", 1);
+  if (r.factor != 1) r.scaling = RopeSpec::Scaling::linear;
+}
+
 constexpr Llama3Scaling kLlama3[] = {{8, 1, 4, 8192}, {32, 1, 4, 8192}};
 
 }  // namespace
@@ -62,6 +81,7 @@ Config rope_parameters(const Config& config, std::string_view layers, std::strin
 void read_rope(const Config& p, int64_t context, int64_t width, RopeSpec& r) {
   r.base = p.number("rope_theta", 10000);
   check(r.base > 1, "{}: 'rope_theta' is {:g}, expected a number above 1", p.path(), r.base);
+  if (p.text("rope_type", "") == "proportional") return read_proportional(p, width, r);
   const auto turned = int64_t(double(width) * double(p.number("partial_rotary_factor", 1)));
   check(turned >= 2 && turned <= width && turned % 2 == 0,
         "{}: 'partial_rotary_factor': {} of the {} elements of a head would turn", p.path(), turned, width);
@@ -84,6 +104,17 @@ void read_rope(const Config& p, int64_t context, int64_t width, RopeSpec& r) {
     check(type == "default",
           "{}: rope of type '{}' is not supported; supported: default, linear, yarn, llama3, longrope", p.path(), type);
   }
+}
+
+ordered_json proportional_rope(const RopeSpec& r, int64_t width) {
+  const auto still = std::find_if(r.factors.begin(), r.factors.end(), [](float f) { return f != 1; });
+  check(std::all_of(still, r.factors.end(), [](float f) { return f >= 1e20f; }) && r.attn_factor == 1 &&
+            r.scaling != RopeSpec::Scaling::yarn,
+        "rope_factors are neither 1 nor so large that a pair stands still, which config.json cannot say");
+  const double turned = r.factors.empty() ? 1 : double(still - r.factors.begin()) * 2 / double(width);
+  ordered_json p = {{"rope_type", "proportional"}, {"partial_rotary_factor", turned}, {"rope_theta", r.base}};
+  if (r.scaling == RopeSpec::Scaling::linear) p["factor"] = r.factor;
+  return p;
 }
 
 void write_rope(ordered_json& config, const RopeSpec& r, int64_t context, int64_t width) {

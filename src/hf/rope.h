@@ -12,6 +12,9 @@ Config rope_parameters(const Config& config, std::string_view layers, std::strin
                        std::string_view scaling = "rope_scaling");
 /// Throws naming the file for a kind of scaling that is not supported.
 void read_rope(const Config& parameters, int64_t context, int64_t width, RopeSpec& rope);
+/// The parameters of rope that turns the first pairs of a head of this width as if all of them turned, and not the
+/// others. Throws for factors that are none of this.
+nlohmann::ordered_json proportional_rope(const RopeSpec& rope, int64_t width);
 /// Writes `rope_theta` and `rope_scaling`, which every version reads.
 void write_rope(nlohmann::ordered_json& config, const RopeSpec& rope, int64_t context, int64_t width);
 

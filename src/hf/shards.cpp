@@ -21,8 +21,8 @@ bool is_buffer(std::string_view name) {
 
 std::string plain_name(std::string_view name, const HfModel& model) {
   for (const std::string_view part :
-       {"vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."})
-    if (name.starts_with(part)) return "";
+       {"vision_tower.", "multi_modal_projector.", "audio_tower.", "embed_vision.", "embed_audio."})
+    if (name.starts_with(part) || (name.starts_with("model.") && name.substr(6).starts_with(part))) return "";
   if (name.starts_with("model.language_model.")) return "model." + std::string(name.substr(21));
   if (name.starts_with("language_model.")) return std::string(name.substr(15));
   if (model.type == "gpt2" && !name.starts_with("transformer.") && !name.starts_with("lm_head."))

@@ -62,6 +62,8 @@ void visit_fields_of_layer(Layer& l, const Visit& visit) {
   visit("experts", l.experts.count), visit("experts_used", l.experts.used);
   visit("experts_renormalized", l.experts.renormalized), visit("shared_d_ff", l.experts.shared_d_ff);
   visit("expert_biases", l.experts.biases);
+  visit("v_norm", l.v_norm), visit("v_is_k", l.v_is_k), visit("shared_kv", l.shared_kv);
+  visit("output_scale", l.output_scale);
   visit("fused_qkv", l.fused_qkv), visit("fused_gate_up", l.fused_gate_up);
 }
 
@@ -73,6 +75,7 @@ void visit_fields_of_model(Model& m, const Visit& visit) {
   visit("positions", m.positions), visit("tied", m.tied);
   visit("embedding_scale", m.embedding_scale), visit("residual_scale", m.residual_scale);
   visit("logit_divisor", m.logit_divisor), visit("logit_softcap", m.logit_softcap);
+  visit("layer_embedding", m.layer_embedding);
   if (m.positions == PositionKind::learned) return;
   visit("rope_pairing", m.rope.pairing), visit("rope_base", m.rope.base), visit("rope_dims", m.rope.dims);
   visit("rope_attn_factor", m.rope.attn_factor), visit("rope_whole_pairs", m.rope.whole_pairs);

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "models/families.h"
+#include "toy/base/glob.h"
 #include "toy/base/memory.h"
 #include "toy/base/threads.h"
 #include "toy/base/utf8.h"
@@ -33,12 +34,17 @@ void check_against_tensors(const gguf::File& f, const ModelSpec& spec) {
     return near.empty() ? "" : fmt::format("; the nearest is '{}'", near);
   };
   const std::vector<FileTensor> tensors = file_tensors(spec);
-  std::vector<std::string> known = family_of(spec).extra_tensors, found, unknown;
+  const std::vector<std::string>& extra = family_of(spec).extra_tensors;
+  std::vector<std::string> known, found, unknown;
   for (const FileTensor& t : tensors) known.push_back(t.name);
   const std::unordered_set<std::string> all(known.begin(), known.end());
+  const auto is_known = [&](const std::string& name) {
+    return all.contains(name) || std::any_of(extra.begin(), extra.end(),
+                                             [&](const std::string& pattern) { return matches(pattern, name); });
+  };
   for (const gguf::TensorInfo& info : f.tensors()) {
     found.push_back(info.name);
-    if (!all.contains(info.name)) unknown.push_back(info.name);
+    if (!is_known(info.name)) unknown.push_back(info.name);
   }
   for (const FileTensor& t : tensors) {
     const gguf::TensorInfo* info = f.find(t.name);

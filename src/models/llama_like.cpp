@@ -174,7 +174,7 @@ std::vector<float> read_factors(const gguf::File& f, const char* name, int64_t n
   return factors;
 }
 
-void write_factors(MetadataWriter& w, const char* name, const std::vector<float>& factors) {
+void write_factors(MetadataWriter& w, const char* name, std::span<const float> factors) {
   if (factors.empty()) return;
   const View view(const_cast<float*>(factors.data()), DType::f32, {int64_t(factors.size())});
   w.file().add(name, view, DType::f32);

@@ -2,6 +2,8 @@
 // takes what applies to it and adds what is its own.
 #pragma once
 
+#include <span>
+
 #include "models/families.h"
 
 namespace toy {
@@ -29,6 +31,7 @@ void warn_of_window(Metadata& metadata, const ModelSpec& m);
 
 /// The numbers of a tensor [n] of any float type, such as factors of frequencies; none if the file lacks it.
 std::vector<float> read_factors(const gguf::File& file, const char* name, int64_t n);
-void write_factors(MetadataWriter& w, const char* name, const std::vector<float>& factors);
+/// They have to stay until the file is written.
+void write_factors(MetadataWriter& w, const char* name, std::span<const float> factors);
 
 }  // namespace toy

@@ -93,9 +93,20 @@ void ModelSpec::validate() const {
       check(e.used == 0 && e.shared_d_ff == 0 && !e.biases,
             "model {}: layer {}: experts_used, shared_d_ff or expert_biases without experts", name, i);
     }
+    check(kv_source(*this, int64_t(i)) >= 0,
+          "model {}: layer {}: shared_kv, but no layer before it has keys and values of its own and {} window", name, i,
+          l.window > 0 ? "a" : "no");
+    if (l.shared_kv) {
+      const LayerSpec& own = layers[size_t(kv_source(*this, int64_t(i)))];
+      check(own.kv_heads == l.kv_heads && own.d_head == l.d_head && own.window == l.window,
+            "model {}: layer {}: shared_kv, but n_kv, d_head or window differ from those of layer {}", name, i,
+            kv_source(*this, int64_t(i)));
+    }
     check(l.window >= 0 && l.window <= (int64_t(1) << 31), "model {}: layer {}: window is {}, expected 0 (all) to 2^31",
           name, i, l.window);
   }
+  check(layer_embedding >= 0 && layer_embedding <= (1 << 20),
+        "model {}: layer_embedding is {}, expected 0 (none) to 2^20", name, layer_embedding);
   validate_scales(*this);
   if (positions == PositionKind::rope) validate_rope(*this);
   require_held(*this);
@@ -106,6 +117,13 @@ void ModelSpec::require_positions(int64_t wanted, std::string_view option) const
   check(positions != PositionKind::learned || wanted <= context,
         "{} is {}: the model '{}' has learned {} positions and knows none beyond; use a smaller {}", option, wanted,
         name, context, option);
+}
+
+int64_t kv_source(const ModelSpec& m, int64_t i) {
+  const auto has_window = [&](int64_t j) { return m.layers[size_t(j)].window > 0; };
+  int64_t j = i;
+  while (j >= 0 && (m.layers[size_t(j)].shared_kv || has_window(j) != has_window(i))) --j;
+  return j;
 }
 
 std::optional<RopeSpec> rope_of(const ModelSpec& m, const LayerSpec& l) {

@@ -63,11 +63,16 @@ class RopeTables {
 nn::Attention make_attention(const ModelSpec& m, const LayerSpec& l, const Weights& w, const nn::Rope& rope) {
   const int64_t d = m.d_model, queries = l.heads * l.d_head, keys = l.kv_heads * l.d_head;
   const char* qkv = l.fused_qkv ? "attn_qkv" : "";
-  nn::Heads q{"q", make_linear(w, "attn_q", queries, d, l.bias.q, qkv), l.heads, l.d_head};
-  nn::Heads k{"k", make_linear(w, "attn_k", keys, d, l.bias.k, qkv), l.kv_heads, l.d_head};
-  nn::Heads v{"v", make_linear(w, "attn_v", keys, d, l.bias.v, qkv), l.kv_heads, l.d_head};
+  const auto map = [&](const char* name, int64_t rows, bool bias, bool is_there) -> nn::Linear {
+    return is_there ? make_linear(w, name, rows, d, bias, qkv) : nn::Linear{};
+  };
+  nn::Heads q{"q", map("attn_q", queries, l.bias.q, true), l.heads, l.d_head};
+  nn::Heads k{"k", map("attn_k", keys, l.bias.k, !l.shared_kv), l.kv_heads, l.d_head};
+  nn::Heads v{"v", map("attn_v", keys, l.bias.v, !l.shared_kv && !l.v_is_k), l.kv_heads, l.d_head};
   q.rope = k.rope = rope;
+  if (l.v_norm) v.head_norm = {nn::RmsNorm{fill(*q.map.weight.graph, {l.d_head}, 1), m.norm_eps}};
   for (auto& [heads, name] : {std::pair(&q, "attn_q_norm"), std::pair(&k, "attn_k_norm")}) {
+    if (heads == &k && l.shared_kv) continue;
     if (l.qk_norm == LayerSpec::head_norm) heads->head_norm = {make_rms_norm(w, name, l.d_head, m.norm_eps)};
     if (l.qk_norm == LayerSpec::row_norm)
       heads->row_norm = {make_rms_norm(w, name, heads->heads * l.d_head, m.norm_eps)};
@@ -78,6 +83,7 @@ nn::Attention make_attention(const ModelSpec& m, const LayerSpec& l, const Weigh
           .v = v,
           .out = make_linear(w, "attn_output", d, queries, l.bias.out),
           .attrs = {.scale = scale, .window = l.window, .softcap = double(l.attention_softcap)},
+          .own_kv = !l.shared_kv,
           .sinks = l.sinks ? w({Init::zeros, "attn_sinks.weight", {l.heads}}) : Value{}};
 }
 
@@ -135,18 +141,28 @@ nn::Ffn make_ffn(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
                       .down = make_linear(w, "ffn_down", m.d_model, l.d_ff, l.bias.down)}};
 }
 
+std::optional<nn::LayerInput> make_layer_input(const ModelSpec& m, const Weights& w) {
+  if (m.layer_embedding == 0) return std::nullopt;
+  return nn::LayerInput{.gate = make_linear(w, "inp_gate", m.layer_embedding, m.d_model, false),
+                        .proj = make_linear(w, "proj", m.d_model, m.layer_embedding, false),
+                        .norm = make_norm(m, w, "post_norm")};
+}
+
 nn::Block make_block(const ModelSpec& m, const LayerSpec& l, const Weights& w, const nn::Rope& rope) {
   const auto norm = [&](NormPlace elsewhere, const char* name, const char* in_file = "") -> nn::Maybe<nn::Norm> {
     if (m.norm_place == elsewhere) return {};
     return {make_norm(m, w, name, in_file)};
   };
-  return {.mixer_norm = norm(NormPlace::after, "attn_norm"),
-          .mixer = make_attention(m, l, w.of(ModelPart::attention), rope),
-          .mixer_out_norm = norm(NormPlace::before, "post_attention_norm"),
-          .ffn_norm = norm(NormPlace::after, "ffn_norm", m.ffn_norm_is_post_attention ? "post_attention_norm" : ""),
-          .ffn = make_ffn(m, l, w.of(ModelPart::ffn)),
-          .ffn_out_norm = norm(NormPlace::before, "post_ffw_norm"),
-          .scale = {double(m.residual_scale)}};
+  return {
+      .mixer_norm = norm(NormPlace::after, "attn_norm"),
+      .mixer = make_attention(m, l, w.of(ModelPart::attention), rope),
+      .mixer_out_norm = norm(NormPlace::before, "post_attention_norm"),
+      .ffn_norm = norm(NormPlace::after, "ffn_norm", m.ffn_norm_is_post_attention ? "post_attention_norm" : ""),
+      .ffn = make_ffn(m, l, w.of(ModelPart::ffn)),
+      .ffn_out_norm = norm(NormPlace::before, "post_ffw_norm"),
+      .scale = {double(m.residual_scale)},
+      .input = make_layer_input(m, w.of(ModelPart::ffn)),
+      .output_scale = l.output_scale ? w.of(ModelPart::norm)({Init::ones, "layer_output_scale.weight", {1}}) : Value{}};
 }
 
 }  // namespace
@@ -158,7 +174,14 @@ Transformer::Transformer(const ModelSpec& spec, const Weights& weights, int64_t 
   if (spec.positions == PositionKind::learned)  // f32 in files, as llama.cpp's converter writes it
     positions_ = weights.of(ModelPart::positions)(
         {Init::embedding, "position_embd.weight", {spec.context, spec.d_model}, "", false});
+  if (const int64_t width = spec.layer_embedding, all = int64_t(spec.layers.size()) * width; width > 0) {
+    const Weights w = weights.of(ModelPart::embedding);
+    layer_embedding_ = w({Init::embedding, "per_layer_token_embd.weight", {spec.vocab, all}});
+    layer_map_ = make_linear(w, "per_layer_model_proj", all, spec.d_model, false);
+    layer_norm_ = make_rms_norm(w, "per_layer_proj_norm", width, spec.norm_eps);
+  }
   RopeTables ropes(*embedding_.graph, spec, positions);
+  for (size_t i = 0; i < spec.layers.size(); ++i) kv_source_.push_back(kv_source(spec, int64_t(i)));
   for (size_t i = 0; i < spec.layers.size(); ++i)
     blocks_.push_back(make_block(spec, spec.layers[i], weights.block(int(i)), ropes(spec.layers[i])));
   norm_ = make_norm(spec, weights, "output_norm");
@@ -167,18 +190,30 @@ Transformer::Transformer(const ModelSpec& spec, const Weights& weights, int64_t 
   softcap_ = double(spec.logit_softcap);
 }
 
+Value Transformer::layer_embeddings(Value tokens, Value x) const {
+  const int64_t layers = int64_t(blocks_.size()), width = layer_norm_.weight.dim(0);
+  const auto by_layer = [&](Value y) { return reshape(y, {-1, layers, width}); };
+  const Value own = scale(by_layer(embedding(layer_embedding_, tokens)), std::sqrt(double(width)));
+  const Value common = layer_norm_(by_layer(scale(layer_map_(x), 1 / std::sqrt(double(x.dim(1))))));
+  return scale(common + own, std::sqrt(0.5));
+}
+
 Value Transformer::operator()(Value tokens, const nn::Context& ctx, std::span<nn::LayerState> states) const {
   check(states.empty() || states.size() == blocks_.size(),
         "transformer: {} states for {} layers; give one for each, or none", states.size(), blocks_.size());
   Graph& g = *tokens.graph;
   Value x = embedding_scale_(embedding(embedding_, tokens));
+  const Value of_layers = layer_embedding_ ? layer_embeddings(tokens, x) : Value{};
   if (positions_) x = x + embedding(positions_, ctx.batch.position);
   x = ctx.dropout(x, "embedding");
   g.set_name(x, "x_embed");
+  std::vector<nn::LayerState> own(states.empty() ? blocks_.size() : 0);
+  if (states.empty()) states = own;
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const auto layer = g.block(int(i));
-    nn::LayerState none;
-    x = blocks_[i](x, states.empty() ? none : states[i], ctx);
+    Value embedding;
+    if (of_layers) embedding = reshape(slice(of_layers, 1, int64_t(i), 1), {-1, of_layers.dim(2)});
+    x = blocks_[i](x, states[size_t(kv_source_[i])], ctx, embedding);
     g.set_name(x, fmt::format("blk.{}.out", i));
   }
   const auto layer = g.scope("output");

@@ -4,14 +4,17 @@ namespace toy::nn {
 
 Value Attention::operator()(Value x, LayerState& state, const Context& ctx) const {
   const auto& [sequence, position] = ctx.batch;
-  const Value queries = q(x, ctx.batch), keys = k(x, ctx.batch), values = v(x, ctx.batch);
-  Value o;
-  if (state.kv) {
-    state.kv = kv_append(*state.kv, keys, values, sequence, position, state.page_table);
-    o = attention_paged(queries, *state.kv, sequence, position, state.page_table, attrs);
-  } else {
-    o = attention(queries, keys, values, sequence, position, attrs);
+  const Value queries = q(x, ctx.batch);
+  if (own_kv) {
+    const Value mapped = k.map(x), keys = k.of(mapped, ctx.batch);
+    const Value values = v.of(v.map.weight ? v.map(x) : mapped, ctx.batch);
+    if (state.kv)
+      state.kv = kv_append(*state.kv, keys, values, sequence, position, state.page_table);
+    else
+      state.keys = keys, state.values = values;
   }
+  Value o = state.kv ? attention_paged(queries, *state.kv, sequence, position, state.page_table, attrs)
+                     : attention(queries, state.keys, state.values, sequence, position, attrs);
   // One more term exp(sink) in the sum below.
   if (sinks) o = o * reshape(sigmoid(attention_lse(o) - sinks), {-1, q.heads, 1});
   return out(reshape(o, {-1, q.heads * q.width}));
@@ -32,9 +35,11 @@ Value Mixture::operator()(Value x) const {
 }
 
 // x: [N,D] -> [N,D].
-Value Block::operator()(Value x, LayerState& state, const Context& ctx) const {
+Value Block::operator()(Value x, LayerState& state, const Context& ctx, Value embedding) const {
   x = x + scale(ctx.dropout(mixer_out_norm(mixer(mixer_norm(x), state, ctx)), "mixer"));
-  return x + scale(ctx.dropout(ffn_out_norm(ffn(ffn_norm(x))), "ffn"));
+  x = x + scale(ctx.dropout(ffn_out_norm(ffn(ffn_norm(x))), "ffn"));
+  if (input) x = (*input)(x, embedding);
+  return output_scale ? x * output_scale : x;
 }
 
 }  // namespace toy::nn

@@ -2,19 +2,21 @@
 // anywhere, token by token, among others, and for any number of threads; with keys and values of each type.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "testing/decoding.h"
 #include "testing/files.h"
 #include "testing/models.h"
 #include "testing/test_device.h"
 #include "toy/base/philox.h"
-#include "toy/decode/decoder.h"
 #include "toy/formats/requantize.h"
 #include "toy/models/transformer.h"
 
 namespace toy {
 namespace {
+
+using testing::all_logits;
+using testing::same_bits;
 
 constexpr int64_t kContext = 200, kVocab = 61;
 
@@ -26,6 +28,14 @@ constexpr Case kCases[] = {
     {"gpt_oss", R"({"architecture": "gpt-oss", "d_model": 64, "n_layers": 3, "n_heads": 6, "n_kv": 2, "d_head": 32,
       "d_ff": 96, "vocab": 61, "context": 200, "window": 20, "experts": 5, "experts_used": 2, "rope_scaling": "yarn",
       "rope_factor": 4, "rope_original_context": 50})"},
+    {"gemma4", R"({"architecture": "gemma4", "d_model": 64, "n_layers": 6, "n_heads": 4, "n_kv": 2, "d_head": 32,
+      "d_ff": 96, "vocab": 61, "context": 200, "window": 20, "logit_softcap": 4, "layers": [{}, {}, {}, {}, {},
+      {"d_head": 64, "n_kv": 1, "v_is_k": true}]})"},
+    // The last two layers use keys and values of the two before.
+    {"gemma4_e", R"({"architecture": "gemma4", "d_model": 64, "n_layers": 6, "n_heads": 4, "n_kv": 2, "d_head": 32,
+      "d_ff": 96, "vocab": 61, "context": 200, "window": 20, "layer_embedding": 32, "layers": [{}, {}, {},
+      {"window": 0, "rope": "global", "d_head": 64}, {"shared_kv": true, "d_ff": 192},
+      {"shared_kv": true, "d_ff": 192, "d_head": 64}]})"},
 };
 
 // No tensor is what it is at the beginning of training: biases and sinks are 0 there.
@@ -42,21 +52,6 @@ Model model_of(const char* json, const Device& device) {
 }
 
 std::vector<int32_t> ids_of(const char* stream) { return testing::random_ids(150, kVocab, Philox(7, stream)); }
-
-std::vector<float> logits_of(Decoder& d, int sequence, const std::vector<int32_t>& ids, size_t piece) {
-  std::vector<float> result;
-  for (size_t at = 0; at < ids.size(); at += piece) {
-    std::vector<DecodeRow> rows;
-    for (size_t i = at; i < std::min(ids.size(), at + piece); ++i) rows.push_back({sequence, ids[i], true});
-    d.decode(rows);
-    for (size_t i = 0; i < rows.size(); ++i) result.insert(result.end(), d.logits(i).begin(), d.logits(i).end());
-  }
-  return result;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * 4) == 0;
-}
 
 // Eight sequences at their own pace; the logits of the one in the middle.
 std::vector<float> among_others(const Device& device, const Model& model, DecoderOptions options) {
@@ -103,7 +98,7 @@ TEST_P(FamilyBits, TrainingsForwardPiecesThreadsAndOthers) {
       const auto team = make_test_device(threads);
       const Model same = model_of(GetParam().json, *team);
       Decoder d(*team, same, {.max_rows = 64, .kv = DType::f32});
-      EXPECT_TRUE(same_bits(logits_of(d, 0, ids, piece), expected)) << threads << " threads, pieces of " << piece;
+      EXPECT_TRUE(same_bits(all_logits(d, 0, ids, piece), expected)) << threads << " threads, pieces of " << piece;
     }
   EXPECT_TRUE(same_bits(among_others(*device, model, {.kv = DType::f32}), expected));
 }
@@ -114,9 +109,9 @@ TEST_P(FamilyBits, KeysAndValuesOfEachType) {
   const std::vector<int32_t> ids = ids_of("a");
   for (const DType kv : {DType::f16, DType::q8_0}) {
     Decoder whole(*device, model, {.kv = kv}), single(*device, model, {.kv = kv}), pieces(*device, model, {.kv = kv});
-    const std::vector<float> expected = logits_of(whole, 0, ids, ids.size());
-    EXPECT_TRUE(same_bits(logits_of(single, 0, ids, 1), expected)) << name_of(kv);
-    EXPECT_TRUE(same_bits(logits_of(pieces, 0, ids, 37), expected)) << name_of(kv);
+    const std::vector<float> expected = all_logits(whole, 0, ids, ids.size());
+    EXPECT_TRUE(same_bits(all_logits(single, 0, ids, 1), expected)) << name_of(kv);
+    EXPECT_TRUE(same_bits(all_logits(pieces, 0, ids, 37), expected)) << name_of(kv);
     EXPECT_TRUE(same_bits(among_others(*device, model, {.kv = kv}), expected)) << name_of(kv);
   }
 }
@@ -134,8 +129,8 @@ TEST_P(FamilyBits, QuantizedWeights) {
   const std::vector<int32_t> ids = ids_of("a");
   for (const bool exact : {false, true}) {
     Decoder whole(*device, model, {.exact = exact}), single(*device, model, {.exact = exact});
-    const std::vector<float> expected = logits_of(whole, 0, ids, ids.size());
-    EXPECT_TRUE(same_bits(logits_of(single, 0, ids, 1), expected));
+    const std::vector<float> expected = all_logits(whole, 0, ids, ids.size());
+    EXPECT_TRUE(same_bits(all_logits(single, 0, ids, 1), expected));
     EXPECT_TRUE(same_bits(among_others(*device, model, {.exact = exact}), expected));
   }
 }

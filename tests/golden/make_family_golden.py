@@ -69,6 +69,8 @@ def spread(name, shape):
         sigma, mean = 0.3, 1.0
     elif name.endswith(".bias") or "sinks" in name:
         sigma = 0.5
+    elif "output_scale" in name:
+        sigma, mean = 0.1, 1.0
     return np.float32(mean), np.float32(sigma * math.sqrt(12))
 
 
@@ -122,13 +124,16 @@ class Family:
         shapes |= {"attn_output.weight": (D, H * P)} | self.ffn_shapes()
         return shapes | {b + ".bias": shapes[b + ".weight"][:1] for b in self.biases}
 
+    def shapes_of_layer(self, i):
+        return self.layer_shapes()
+
     def ffn_shapes(self):
         return {"ffn_gate.weight": (self.F, self.D), "ffn_up.weight": (self.F, self.D), "ffn_down.weight": (self.D, self.F)}
 
     def shapes(self):
         out = {"token_embd.weight": (self.V, self.D)}
         for i in range(self.L):
-            out |= {f"blk.{i}.{name}": shape for name, shape in self.layer_shapes().items()}
+            out |= {f"blk.{i}.{name}": shape for name, shape in self.shapes_of_layer(i).items()}
         out["output_norm.weight"] = (self.D,)
         return out if self.tied else out | {"output.weight": (self.V, self.D)}
 
@@ -137,9 +142,9 @@ class Family:
         w.add_block_count(self.L)
         w.add_context_length(CONTEXT)
         w.add_embedding_length(self.D)
-        w.add_feed_forward_length(self.F)
+        w.add_feed_forward_length(self.widths())
         w.add_head_count(self.H)
-        w.add_head_count_kv(self.K)
+        w.add_head_count_kv(self.kv_heads())
         w.add_rope_freq_base(BASE)
         w.add_layer_norm_rms_eps(EPS)
         if self.P != self.D // self.H:
@@ -149,6 +154,12 @@ class Family:
         w.add_vocab_size(self.V)  # converters leave it to the vocabulary
         w.add_tokenizer_model("none")
         self.more_metadata(w)
+
+    def widths(self):
+        return self.F
+
+    def kv_heads(self):
+        return self.K
 
     def more_metadata(self, w):
         pass
@@ -359,6 +370,95 @@ class Gemma3(Gemma2):
                                     "sliding_attention": {"rope_type": "default", "rope_theta": 700.0}}}
 
 
+class Gemma4(Family):
+    """Wider heads in full layers, where v is what k's map gives; no window in every third layer."""
+    model, arch, config_class, L, W, P, full = "Gemma4", "gemma4", "Gemma4TextConfig", 3, 32, 10, 16
+    qk_norm, tolerance, norms, turned = "heads", GELU_TABLE, Gemma2.norms, 5  # pairs of a full head that turn
+    k_is_v, shared, width = True, 0, 0                                        # width: of the layers' embeddings
+
+    def is_full(self, i):
+        return (i + 1) % 3 == 0
+
+    def of_layer(self, i):
+        """Head width, kv heads, ffn width."""
+        full, wide = self.is_full(i), i >= self.L - self.shared and self.shared
+        return self.full if full else self.P, 1 if full and self.k_is_v else self.K, self.F * (2 if wide else 1)
+
+    def kv_heads(self):
+        return [self.of_layer(i)[1] for i in range(self.L)] if self.k_is_v else self.K
+
+    def widths(self):
+        return [self.of_layer(i)[2] for i in range(self.L)] if self.shared else self.F
+
+    def shapes_of_layer(self, i):
+        D, H, E = self.D, self.H, self.width
+        P, K, F = self.of_layer(i)
+        shapes = {n + ".weight": (D,) for n in self.norms}
+        shapes |= {"attn_q.weight": (H * P, D), "attn_q_norm.weight": (P,), "attn_output.weight": (D, H * P)}
+        if i < self.L - self.shared:
+            shapes |= {"attn_k.weight": (K * P, D), "attn_k_norm.weight": (P,)}
+            if not (self.is_full(i) and self.k_is_v):
+                shapes["attn_v.weight"] = (K * P, D)
+        shapes |= {"ffn_gate.weight": (F, D), "ffn_up.weight": (F, D), "ffn_down.weight": (D, F), "layer_output_scale.weight": (1,)}
+        if E:
+            shapes |= {"inp_gate.weight": (E, D), "proj.weight": (D, E), "post_norm.weight": (D,)}
+        return shapes
+
+    def shapes(self):
+        E = self.width
+        more = {"per_layer_token_embd.weight": (self.V, self.L * E), "per_layer_model_proj.weight": (self.L * E, self.D),
+                "per_layer_proj_norm.weight": (E,)} if E else {}
+        return super().shapes() | more
+
+    def more_metadata(self, w):
+        w.add_shared_kv_layers(self.shared)
+        w.add_embedding_length_per_layer_input(self.width)
+        w.add_sliding_window(self.W)
+        w.add_sliding_window_pattern([not self.is_full(i) for i in range(self.L)])
+        w.add_key_length(self.full)
+        w.add_value_length(self.full)
+        w.add_key_length_swa(self.P)
+        w.add_value_length_swa(self.P)
+        w.add_rope_dimension_count(self.full)
+        w.add_rope_dimension_count_swa(self.P)
+        w.add_rope_freq_base_swa(700.0)
+        w.add_final_logit_softcapping(4.0)
+
+    def extra_tensors(self):
+        return {"rope_freqs.weight": np.float32([1.0] * self.turned + [1e30] * (self.full // 2 - self.turned))}
+
+    def config(self):
+        return {"hidden_activation": "gelu_pytorch_tanh", "sliding_window": self.W, "final_logit_softcapping": 4.0,
+                "layer_types": ["full_attention" if self.is_full(i) else "sliding_attention" for i in range(self.L)],
+                "global_head_dim": self.full, "attention_k_eq_v": self.k_is_v,
+                "num_global_key_value_heads": 1 if self.k_is_v else None, "num_kv_shared_layers": self.shared,
+                "use_double_wide_mlp": self.shared > 0, "hidden_size_per_layer_input": self.width,
+                "vocab_size_per_layer_input": self.V, "rope_parameters": {
+                    "full_attention": {"rope_type": "proportional", "rope_theta": BASE,
+                                       "partial_rotary_factor": 2 * self.turned / self.full},
+                    "sliding_attention": {"rope_type": "default", "rope_theta": 700.0}}}
+
+    def layer_parameters(self, w, i):
+        names = {"attn_output": "self_attn.o_proj", "inp_gate": "per_layer_input_gate", "proj": "per_layer_projection",
+                 "post_norm": "post_per_layer_input_norm"} | self.norms
+        names |= {f"attn_{p}": f"self_attn.{p}_proj" for p in "qkv"} | {f"attn_{p}_norm": f"self_attn.{p}_norm" for p in "qk"}
+        out = {hf_name + ".weight": w[name + ".weight"] for name, hf_name in names.items() if name + ".weight" in w}
+        return out | {"layer_scalar": w["layer_output_scale.weight"]} | self.ffn_parameters(w)
+
+    def parameters(self, w):
+        out = super().parameters(w)
+        if self.width:
+            out |= {"model.embed_tokens_per_layer.weight": w["per_layer_token_embd.weight"],
+                    "model.per_layer_model_projection.weight": w["per_layer_model_proj.weight"],
+                    "model.per_layer_projection_norm.weight": w["per_layer_proj_norm.weight"]}
+        return out
+
+
+class Gemma4E(Gemma4):
+    """Embeddings of each layer; the last three layers use keys and values of those before, and have wider ffns."""
+    k_is_v, shared, width, L = False, 3, 8, 6
+
+
 class Phi3(Family):
     """Fused q, k, v and gate, up; 6 of 10 elements of a head turn; long and short factors."""
     model, P, tied, turned, original = "Phi3", 10, False, 6, 256
@@ -541,7 +641,7 @@ class GptOss(Mixture):
 
 
 FAMILIES = [Qwen2("qwen2"), Qwen3("qwen3"), SmolLM3("smollm3"), Olmo2("olmo2"), Olmo3("olmo3"), Gemma("gemma"),
-            Gemma2("gemma2"), Gemma3("gemma3"), Phi3("phi3"), Granite("granite"),
+            Gemma2("gemma2"), Gemma3("gemma3"), Gemma4("gemma4"), Gemma4E("gemma4_e"), Phi3("phi3"), Granite("granite"),
             Mixtral("mixtral"), Qwen3Moe("qwen3moe"), Olmoe("olmoe"), GraniteMoe("granitemoe"), GptOss("gpt_oss"),
             Llama("llama"), Gpt2("gpt2")]
 
@@ -572,6 +672,7 @@ class Peer:
         self.family = family
         self.w = {name: torch.tensor(a, dtype=torch.float64, requires_grad=True) for name, a in weights.items()}
         has = {name: tuple(p.shape) for name, p in self.model.named_parameters()}
+        has |= {name: tuple(b.shape) for name, b in self.model.named_buffers() if name.endswith("layer_scalar")}
         gives = {name: tuple(a.shape) for name, a in family.parameters(self.w).items()}
         if family.tied:
             gives.pop("lm_head.weight"), has.pop("lm_head.weight", None)

@@ -106,8 +106,8 @@ TEST_P(HfFamily, TypesAreKeptOrChosen) {
 
 INSTANTIATE_TEST_SUITE_P(Transformers, HfFamily,
                          ::testing::Values("qwen2", "qwen3", "smollm3", "olmo2", "olmo3", "gemma", "gemma2", "gemma3",
-                                           "phi3", "granite", "mixtral", "qwen3moe", "olmoe", "granitemoe", "gpt_oss",
-                                           "llama", "gpt2"),
+                                           "gemma4", "gemma4_e", "phi3", "granite", "mixtral", "qwen3moe", "olmoe",
+                                           "granitemoe", "gpt_oss", "llama", "gpt2"),
                          [](const auto& test) { return std::string(test.param); });
 
 // ---- other folders

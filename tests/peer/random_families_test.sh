@@ -28,6 +28,8 @@ compare "$exact" olmo2 4 "$yarn, \"layers\": [{\"window\": 32, \"rope\": \"local
 compare "$table" gemma 2 "$wide"
 compare "$table" gemma2 3 "$wide, \"window\": 32, \"attention_softcap\": 5, \"logit_softcap\": 4"
 compare "$table" gemma3 7 "$wide, \"window\": 32, \"local_rope_base\": 700, \"rope_scaling\": \"linear\", \"rope_factor\": 4"
+compare "$table" gemma4 3 '"d_head": 10, "window": 32, "local_rope_base": 700, "logit_softcap": 4, "rope_factors": [1, 1, 1, 1e30, 1e30, 1e30, 1e30, 1e30], "layers": [{}, {}, {"window": 0, "rope": "global", "d_head": 16, "n_kv": 1, "v_is_k": true}]'
+compare "$table" gemma4 4 '"d_head": 10, "window": 32, "layer_embedding": 8, "layers": [{}, {"window": 0, "rope": "global", "d_head": 16}, {"shared_kv": true, "d_ff": 112}, {"shared_kv": true, "d_ff": 112, "window": 0, "rope": "global", "d_head": 16}]'
 compare "$exact" phi3 2 '"rope_dims": 6, "tied": false'
 compare "$exact" granite 2 "$granite, \"biases\": [\"attn_q\", \"attn_k\", \"attn_v\", \"attn_output\", \"ffn_down\"]"
 compare "$exact" llama 2 "$experts"

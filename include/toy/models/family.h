@@ -29,7 +29,7 @@ struct Family {
   std::vector<std::string_view> holds = {};
   /// Throws for a model that its files cannot hold, naming the dimension. ModelSpec::validate() calls it. May be empty.
   std::function<void(const ModelSpec&)> check = {};
-  /// Tensors that a file may have beside tensors_of().
+  /// Tensors that a file may have beside tensors_of(): names or patterns (toy/base/glob.h).
   std::vector<std::string> extra_tensors = {};
 };
 

@@ -75,6 +75,10 @@ struct LayerSpec {
   Biases bias;
   FfnKind ffn = FfnKind::swiglu;
   Experts experts;             ///< each an ffn of this kind and of width F
+  bool v_norm = false;         ///< each head of v goes through an rms norm without gains (Gemma 4)
+  bool v_is_k = false;         ///< there is no map of v: it is what that of k gives, before norm and rope (Gemma 4)
+  bool shared_kv = false;      ///< keys and values are those of kv_source() (Gemma 3n)
+  bool output_scale = false;   ///< what the layer returns is multiplied by "layer_output_scale" [1] (Gemma 4)
   bool fused_qkv = false;      ///< a file holds q, k and v as rows of one tensor "attn_qkv"; in memory they are three
   bool fused_gate_up = false;  ///< a file holds gate and up as rows of one tensor "ffn_up"; in memory they are two
   bool operator==(const LayerSpec&) const = default;
@@ -119,6 +123,7 @@ struct ModelSpec {
   float embedding_scale = 1;      ///< the embedding of a token is multiplied by this; 0: by sqrt(D) (Gemma)
   float residual_scale = 1;       ///< what mixers and ffns add to the rows is multiplied by this (Granite)
   float logit_divisor = 1;        ///< logits are divided by this (Granite)
+  int64_t layer_embedding = 0;    ///< E: width of an embedding of the token for each layer (Gemma 3n); 0: none
   float logit_softcap = 0;        ///< c: logits become c tanh(logit / c) (Gemma 2); 0: they stay
   std::vector<LayerSpec> layers;
   std::shared_ptr<const Family> family = {};  ///< where it is not a built-in one
@@ -132,6 +137,9 @@ struct ModelSpec {
   void require_positions(int64_t wanted, std::string_view option) const;
 };
 
+/// The layer whose keys and values layer i uses: itself, or with shared_kv the last one before it that has its own and
+/// a window if this one has a window. -1: there is none.
+int64_t kv_source(const ModelSpec& spec, int64_t i);
 /// The rotary positions of a layer; none where LayerRope::none or positions are learned.
 std::optional<RopeSpec> rope_of(const ModelSpec& spec, const LayerSpec& layer);
 /// Every tensor of a model, in the order in which it is stored: what Transformer asks for.

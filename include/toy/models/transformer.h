@@ -27,7 +27,14 @@ class Transformer {
   }
 
  private:
+  /// The embeddings of each layer [N,L,E], where there are some. x: the embedding of the model, scaled.
+  Value layer_embeddings(Value tokens, Value x) const;
+
   Value embedding_, positions_;  // positions_: where they are learned
+  Value layer_embedding_;        // [V,L E] or absent
+  nn::Linear layer_map_;         // [L E,D]
+  nn::RmsNorm layer_norm_;       // [E]
+  std::vector<int64_t> kv_source_;
   nn::Scale embedding_scale_;
   std::vector<nn::Block> blocks_;
   nn::Norm norm_;

@@ -129,9 +129,11 @@ struct Heads {
   Maybe<RmsNorm> row_norm = {};   ///< [heads P], over all heads as one (OLMo 2)
   Maybe<RmsNorm> head_norm = {};  ///< [P], over each head (Henry et al. 2020)
   Rope rope = {};
-  Value operator()(Value x, const Batch& batch) const {
-    const Value y = head_norm(reshape(row_norm(map(x)), {-1, heads, width}));
-    const auto scope = x.graph->scope(name);
+  Value operator()(Value x, const Batch& batch) const { return of(map(x), batch); }
+  /// What the map gave as heads.
+  Value of(Value mapped, const Batch& batch) const {
+    const Value y = head_norm(reshape(row_norm(mapped), {-1, heads, width}));
+    const auto scope = mapped.graph->scope(name);
     return rope(y, batch);
   }
 };
