@@ -191,6 +191,29 @@ Value causal_conv(Value x, Value w, Value b, Value tail, Value seq, Value pos);
 /// The tail after these rows: the last M inputs of each of their sequences. tail!:[S,M,C] x:[N,C].
 Value conv_append(Value tail, Value x, Value seq, Value pos);
 
+/// What gated_delta_rule returns.
+struct DeltaRule {
+  Value o;  ///< [N,H,V]
+  Value s;  ///< the states after the rows: [S,H,P,V]
+};
+/// The gated delta rule over the rows of each sequence (Yang et al. 2024). Each value head has a state S:[P,V], a map
+/// from keys to values. A row forgets some of it, corrects what it predicts for the key k, and reads it with q:
+///   S <- exp(g) S;   S <- S + beta k (v - S^T k)^T;   o = S^T q
+/// q,k:[N,K,P] v:[N,H,V] beta:[N,H], g:[N,H] or [N,H,P] (a decay for each channel of the key: Kimi Delta Attention).
+/// g is at most 0; -inf clears the state. Keys should have length 1 (l2_norm) and beta should be between 0 and 2, or
+/// the state may grow without bound. q is used as it is: scale it by 1/sqrt(P) where the model does. `attrs` says which
+/// key head a value head uses.
+///
+/// seq,pos:i32[N]. Rows of one sequence are consecutive, their positions increase by one. A run of rows that begins at
+/// position 0 starts from zeros; another starts from the state of its sequence in s:[S,H,P,V], or from zeros where
+/// there is no s. The result has the state after the last row of each sequence, and those of sequences without rows as
+/// they were; without s it has none (S=0). A row's bits do not depend on how its sequence was cut into calls.
+DeltaRule gated_delta_rule(Value q, Value k, Value v, Value g, Value beta, Value s, Value seq, Value pos,
+                           DeltaRuleAttrs attrs = {});
+/// The same on states that live from call to call and are updated in place. It has no gradient.
+DeltaRule gated_delta_rule_update(Value s, Value q, Value k, Value v, Value g, Value beta, Value seq, Value pos,
+                                  DeltaRuleAttrs attrs = {});
+
 // ---- loss
 /// What linear_xent returns.
 struct CrossEntropy {

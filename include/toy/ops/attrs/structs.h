@@ -136,6 +136,16 @@ struct AttentionAttrs {
   }
 };
 
+/// Which key head a value head h uses, with H value heads and K key heads: h K/H, so that neighbours share one (Hugging
+/// Face, and as in attention), or h mod K (llama.cpp's files).
+enum class HeadMap { interleave, tile };
+
+/// gated_delta_rule: how value heads share key heads.
+struct DeltaRuleAttrs {
+  HeadMap heads = HeadMap::interleave;
+  static constexpr auto fields() { return std::tuple(field("heads", &DeltaRuleAttrs::heads)); }
+};
+
 /// kv_append: the dtype of the pages, to which keys and values are rounded.
 struct KvAppendAttrs {
   DType type = DType::f32;

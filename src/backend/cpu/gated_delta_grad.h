@@ -1,0 +1,84 @@
+// Operands and memory of the gradient of the gated delta rule. Plain code, the same for every target.
+#pragma once
+
+#include "backend/cpu/gated_delta.h"
+
+namespace toy::cpu {
+
+/// Tokens whose gradients are made together, and those between two states that are kept.
+inline constexpr int64_t kDeltaChunk = 16, kDeltaSegment = 16 * kDeltaChunk;
+
+/// Where the gradients of a row and head go.
+struct DeltaOut {
+  float *dq, *dk, *dv, *dg, *dbeta;
+  int64_t part_ld;  ///< of dq and dk
+};
+
+/// The gradients of one call.
+struct DeltaGrad {
+  const float *d_o, *ds;
+  float *dq, *dk, *dv, *dg, *dbeta, *ds0, *dq_part, *dk_part;
+
+  /// In front of the threads' memory: parts of dq and dk, one for each value head, where heads share keys.
+  static int64_t floats(const DeltaSizes& x) { return x.H == x.K ? 0 : padded16(2 * x.N * x.H * x.P); }
+  DeltaGrad(const DeltaCall& x, const KernelArgs& args, float* memory)
+      : d_o(args.in[6].data ? args.in[6].as<const float>() : nullptr),
+        ds(args.in[7].data ? args.in[7].as<const float>() : nullptr),
+        dq(args.out[0].as<float>()),
+        dk(args.out[1].as<float>()),
+        dv(args.out[2].as<float>()),
+        dg(args.out[3].as<float>()),
+        dbeta(args.out[4].as<float>()),
+        ds0(x.s0 && args.out[5].data ? args.out[5].as<float>() : nullptr),
+        dq_part(x.H == x.K ? dq : memory),
+        dk_part(x.H == x.K ? dk : memory + x.N * x.H * x.P) {}
+  DeltaOut rows(const DeltaCall& x, int64_t row, int64_t h) const {
+    const int64_t head = row * x.H + h, part = x.H == x.K ? row * x.K + x.key_head(h) : head;
+    return {dq_part + part * x.P, dk_part + part * x.P,
+            dv + head * x.V,      dg + head * (x.vector_gate ? x.P : 1),
+            dbeta + head,         x.H * x.P};
+  }
+};
+
+/// The matrices of a chunk: rows of wk (P rounded up to 16) or wv (V rounded up to 16) numbers. The numbers behind P
+/// and V are zeros.
+struct DeltaChunk {
+  int64_t wk, wv;
+  float *k, *q, *a, *x, *w, *x_key, *w_key, *key, *dq, *dk, *dg, *inter, *ext;  ///< wk wide
+  float *d, *z, *both;                                                          ///< wv wide; both = [dO; F]
+  float *P, *N, *pairs, *dt;                                                    ///< 16 wide
+  float *g, *st, *gt;  ///< gradient of the state [P][wv]; the state and it transposed, [V][wk]
+};
+
+/// One thread's memory.
+struct DeltaScratch {
+  float *sweep, *e, *kept, *states;
+  DeltaChunk chunk;
+
+  static int64_t floats(const DeltaSizes& x) { return DeltaScratch(nullptr, x).size_; }
+  DeltaScratch(float* memory, const DeltaSizes& x) : memory_(memory) {
+    DeltaChunk& c = chunk;
+    const int64_t wk = c.wk = padded16(x.P), wv = c.wv = padded16(x.V), C = kDeltaChunk, state = x.P * wv;
+    sweep = take(sweep_floats(x));
+    e = take(x.N * wv);
+    kept = take(div_up(x.N, kDeltaSegment) * state);
+    states = take(std::min(div_up(x.N, C), kDeltaSegment / C) * state);
+    for (float** rows : {&c.k, &c.q, &c.a, &c.x, &c.w, &c.w_key, &c.dq, &c.dk, &c.dg, &c.ext}) *rows = take(C * wk);
+    for (float** rows : {&c.x_key, &c.inter}) *rows = take(2 * C * wk);
+    c.key = take(wk);
+    c.d = take(C * wv), c.z = take(C * wv), c.both = take(2 * C * wv);
+    c.P = take(2 * C * C), c.N = c.P + C * C, c.pairs = take(2 * C * C), c.dt = take(x.V * C);
+    c.g = take(state), c.st = take(x.V * wk), c.gt = take(x.V * wk);
+  }
+
+ private:
+  float* take(int64_t n) {
+    float* const at = memory_ ? memory_ + size_ : nullptr;
+    size_ += padded16(n);
+    return at;
+  }
+  float* memory_;
+  int64_t size_ = 0;
+};
+
+}  // namespace toy::cpu

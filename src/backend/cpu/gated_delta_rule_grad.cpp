@@ -1,0 +1,402 @@
+// Gradients of the gated delta rule, by chunks of 16 tokens.
+//   in  q,k:[N,K,P] v:[N,H,V] g:[N,H] or [N,H,P] beta:[N,H] s0?,ds?:[S,H,P,V] do?:[N,H,V] seq,pos:[N]
+//   out dq,dk:[N,K,P] dv:[N,H,V] dg as g, dbeta:[N,H] ds0?:[S,H,P,V]
+//
+// Forward keeps nothing. A run is walked once more for its errors e (gated_delta-inl.h) and for a state at every 256th
+// token; from these the states at the beginning of each chunk of a segment follow by one product per chunk. With S and
+// G the state before and the gradient of the state after a chunk of rows K, Q, E, D = beta E, dO (Yang et al. 2024,
+// "Parallelizing Linear Transformers with the Delta Rule"; for a decay for each channel), for tokens i >= j:
+//   c_ij = product of a_(j+1), ..., a_i;  x_i = c_i0, w_j = c_Cj;  P_ij = q_i.(c_ij k_j),  N_ij = k_i.(c_ij k_j), i > j
+//   Z = (dO through P^T) + (w K) G - (F through N^T), from the last token up;  F = beta Z;  dv = F;  dbeta = Z.E
+//   dP = dO D^T, dN = -F D^T, and what they give to q, k and the gates;  dQ += x (dO S^T);  dK += w (D G^T) - x (F S^T)
+//   G <- x_C G + (x Q)^T dO - (x K)^T F
+// The gradient of a gate collects the products of all factors that it is in. They are added up, never subtracted, so
+// that it is small where decays are strong.
+//
+// A work item is a value head of one run. Value heads that share a key head have parts of dq and dk of their own, which
+// are summed in the order of the heads, behind a barrier. No bit depends on the number of threads.
+#define TOY_TARGET_FILE "backend/cpu/gated_delta_rule_grad.cpp"
+#include "backend/cpu/each_target.h"
+
+#include "backend/cpu/attention_tile-inl.h"
+#include "backend/cpu/gated_delta-inl.h"
+#include "backend/cpu/gated_delta_grad.h"
+#include "backend/cpu/kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace toy::cpu::HWY_NAMESPACE {
+namespace {
+
+// C = A B, or with kInit what is in C as well, for any number of rows. Columns: a multiple of 16.
+template <Init kInit, bool kTransposed = false>
+void product(int64_t rows, int64_t cols, int64_t steps, const float* a, int64_t lda, const float* b, int64_t ldb,
+             float* c, int64_t ldc, const float* alpha = nullptr) {
+  for (int64_t r = 0; r < rows; r += kStrip)
+    multiply<kInit, kTransposed>(
+        HWY_MIN(kStrip, rows - r), cols,
+        {a + (kTransposed ? r : r * lda), lda, {b, ldb}, steps, c + r * ldc, ldc, alpha ? alpha + r : nullptr});
+}
+
+// to[j][i] = from[i][j] for `rows` rows and `cols` columns; zeros for columns of `to` from `rows` to `width`.
+void transpose(const float* from, int64_t ld, int64_t rows, int64_t cols, float* to, int64_t width) {
+  int64_t i = 0;
+  for (; i + 4 <= rows; i += 4) {
+    int64_t j = 0;
+    for (; j + 4 <= cols; j += 4) transpose4x4(from + i * ld + j, ld, to + j * width + i, width);
+    for (; j < cols; ++j)
+      for (int64_t r = i; r < i + 4; ++r) to[j * width + r] = from[r * ld + j];
+  }
+  for (; i < width; ++i)
+    for (int64_t j = 0; j < cols; ++j) to[j * width + i] = i < rows ? from[i * ld + j] : 0.0f;
+}
+
+float dot(const float* a, const float* b, int64_t n) {
+  return sum_over(n, [&](auto io, int64_t i, VF s) HWY_ATTR { return hn::MulAdd(io.load(a + i), io.load(b + i), s); });
+}
+
+// ---- the decays of a chunk
+
+// a, x and w of `count` tokens: rows of wk numbers. The exponents are sums of one sign: nothing cancels.
+void chunk_decays(const DeltaHead& head, bool vector_gate, int64_t count, int64_t P, const DeltaChunk& c) {
+  const int64_t wk = c.wk;
+  if (vector_gate) {
+    for (int64_t i = 0; i < wk; i += kLanes) {
+      const int64_t left = P - i;
+      const auto gate = [&](int64_t t) HWY_ATTR {
+        return left > 0 ? load_first(head.g + t * head.gate_ld + i, left) : hn::Zero(kF32);
+      };
+      VF sum = hn::Zero(kF32);
+      for (int64_t t = 0; t < count; ++t) {
+        const VF g = gate(t);
+        sum = hn::Add(sum, g);
+        hn::StoreU(exp(g), kF32, c.a + t * wk + i);
+        hn::StoreU(exp(sum), kF32, c.x + t * wk + i);
+      }
+      sum = hn::Zero(kF32);
+      for (int64_t t = count - 1; t >= 0; --t) {
+        hn::StoreU(exp(sum), kF32, c.w + t * wk + i);
+        sum = hn::Add(sum, gate(t));
+      }
+    }
+    return;
+  }
+  HWY_ALIGN float a[kDeltaChunk] = {}, x[kDeltaChunk] = {}, w[kDeltaChunk] = {};
+  float sum = 0;
+  for (int64_t t = 0; t < count; ++t) a[t] = head.g[t * head.gate_ld], x[t] = sum += a[t];
+  sum = 0;
+  for (int64_t t = count - 1; t >= 0; --t) w[t] = sum, sum += a[t];
+  for (float* of : {a, x, w})
+    for (int64_t t = 0; t < kDeltaChunk; t += kLanes) hn::Store(exp(hn::Load(kF32, of + t)), kF32, of + t);
+  for (int64_t t = 0; t < count; ++t) {
+    const VF at = set(a[t]), xt = set(x[t]), wt = set(w[t]);
+    for (int64_t i = 0; i < wk; i += kLanes) {
+      hn::StoreU(at, kF32, c.a + t * wk + i);
+      hn::StoreU(xt, kF32, c.x + t * wk + i);
+      hn::StoreU(wt, kF32, c.w + t * wk + i);
+    }
+  }
+}
+
+// ---- pairs of tokens of a chunk
+
+// P and N: rows of 16, zeros where j > i (N: j >= i).
+void pair_products(int64_t count, const DeltaChunk& c) {
+  const int64_t wk = c.wk;
+  std::memset(c.P, 0, sizeof(float) * size_t(2 * kDeltaChunk * kDeltaChunk));
+  for (int64_t j = 0; j < count; ++j) {
+    c.P[j * kDeltaChunk + j] = dot(c.q + j * wk, c.k + j * wk, wk);
+    const float* key = c.k + j * wk;
+    for (int64_t i = j + 1; i < count; ++i, key = c.key) {
+      Lanes16 p, n;
+      for (int64_t at = 0; at < wk; at += 16)
+        for (int64_t part = 0; part < kParts; ++part) {
+          const int64_t d = at + part * kLanes;
+          const VF decayed = hn::Mul(hn::LoadU(kF32, c.a + i * wk + d), hn::LoadU(kF32, key + d));
+          hn::StoreU(decayed, kF32, c.key + d);
+          p.part[part] = hn::MulAdd(hn::LoadU(kF32, c.q + i * wk + d), decayed, p.part[part]);
+          n.part[part] = hn::MulAdd(hn::LoadU(kF32, c.k + i * wk + d), decayed, n.part[part]);
+        }
+      c.P[i * kDeltaChunk + j] = sum_of(p);
+      c.N[i * kDeltaChunk + j] = sum_of(n);
+    }
+  }
+}
+
+// What dP and dN (as [dO; F] D^T, so dN with the other sign) give to the rows of dq, dk and dg.
+void pair_gradients(int64_t count, const DeltaChunk& c) {
+  const int64_t wk = c.wk;
+  const float *dP = c.pairs, *dN = c.pairs + count * kDeltaChunk;
+  for (int64_t d = 0; d < wk; d += kLanes) {
+    VF key[kDeltaChunk];  // k_j at token i
+    for (int64_t j = 0; j < count; ++j) {
+      key[j] = hn::LoadU(kF32, c.k + j * wk + d);
+      for (int64_t i = j + 1; i < count; ++i) key[i] = hn::Mul(hn::LoadU(kF32, c.a + i * wk + d), key[i - 1]);
+      VF back = hn::Zero(kF32);  // the gradient of key[i]
+      for (int64_t i = count - 1; i > j; --i) {
+        const VF p = set(dP[i * kDeltaChunk + j]), n = set(-dN[i * kDeltaChunk + j]);
+        float *dq = c.dq + i * wk + d, *dk = c.dk + i * wk + d, *dg = c.dg + i * wk + d;
+        back = hn::MulAdd(p, hn::LoadU(kF32, c.q + i * wk + d), back);
+        back = hn::MulAdd(n, hn::LoadU(kF32, c.k + i * wk + d), back);
+        hn::StoreU(hn::MulAdd(p, key[i], hn::LoadU(kF32, dq)), kF32, dq);
+        hn::StoreU(hn::MulAdd(n, key[i], hn::LoadU(kF32, dk)), kF32, dk);
+        hn::StoreU(hn::MulAdd(back, key[i], hn::LoadU(kF32, dg)), kF32, dg);
+        back = hn::Mul(back, hn::LoadU(kF32, c.a + i * wk + d));
+      }
+      const VF p = set(dP[j * kDeltaChunk + j]);
+      float *dq = c.dq + j * wk + d, *dk = c.dk + j * wk + d;
+      back = hn::MulAdd(p, hn::LoadU(kF32, c.q + j * wk + d), back);
+      hn::StoreU(hn::MulAdd(p, key[j], hn::LoadU(kF32, dq)), kF32, dq);
+      hn::StoreU(hn::Add(back, hn::LoadU(kF32, dk)), kF32, dk);
+    }
+  }
+}
+
+// ---- one chunk
+
+// Z, from the last token up, and F = beta Z. c.z holds (w K) G, c.both begins with dO and gets F behind it.
+void solve(const DeltaHead& head, int64_t count, const DeltaChunk& c) {
+  const int64_t wv = c.wv;
+  float *d_o = c.both, *f = c.both + count * wv;
+  for (int64_t at = 0; at < wv; at += 16)
+    for (int64_t i = count - 1; i >= 0; --i) {
+      VF z[kParts];
+      for (int64_t part = 0; part < kParts; ++part) z[part] = hn::LoadU(kF32, c.z + i * wv + at + part * kLanes);
+      for (int64_t j = i; j < count; ++j) {
+        const VF p = set(c.P[j * kDeltaChunk + i]), n = set(c.N[j * kDeltaChunk + i]);
+        for (int64_t part = 0; part < kParts; ++part) {
+          const int64_t d = j * wv + at + part * kLanes;
+          z[part] = hn::MulAdd(p, hn::LoadU(kF32, d_o + d), z[part]);
+          if (j > i) z[part] = hn::NegMulAdd(n, hn::LoadU(kF32, f + d), z[part]);
+        }
+      }
+      const VF beta = set(head.beta[i * head.beta_ld]);
+      for (int64_t part = 0; part < kParts; ++part) {
+        const int64_t d = i * wv + at + part * kLanes;
+        hn::StoreU(z[part], kF32, c.z + d);
+        hn::StoreU(hn::Mul(beta, z[part]), kF32, f + d);
+      }
+    }
+}
+
+// c.x_key = [x Q; -x K], and c.w_key = w K.
+void scale_keys(int64_t count, const DeltaChunk& c) {
+  const int64_t n = count * c.wk;
+  for (int64_t i = 0; i < n; i += kLanes) {
+    const VF x = hn::LoadU(kF32, c.x + i), k = hn::LoadU(kF32, c.k + i);
+    hn::StoreU(hn::Mul(x, hn::LoadU(kF32, c.q + i)), kF32, c.x_key + i);
+    hn::StoreU(hn::Neg(hn::Mul(x, k)), kF32, c.x_key + n + i);
+    hn::StoreU(hn::Mul(hn::LoadU(kF32, c.w + i), k), kF32, c.w_key + i);
+  }
+}
+
+// The parts of dq, dk and dg that pass through S and G: c.inter = [dO; F] S^T, c.ext = D G^T.
+void state_gradients(int64_t count, int64_t V, const DeltaChunk& c) {
+  const int64_t wk = c.wk;
+  for (int64_t d = 0; d < wk; d += kLanes) {
+    VF tau = hn::Zero(kF32);  // sum of S G over the values
+    for (int64_t j = 0; j < V; ++j)
+      tau = hn::MulAdd(hn::LoadU(kF32, c.st + j * wk + d), hn::LoadU(kF32, c.gt + j * wk + d), tau);
+    VF later = hn::Mul(tau, hn::LoadU(kF32, c.x + (count - 1) * wk + d));
+    for (int64_t i = count - 1; i >= 0; --i) {
+      const int64_t at = i * wk + d;
+      const VF x = hn::LoadU(kF32, c.x + at), q = hn::LoadU(kF32, c.q + at), k = hn::LoadU(kF32, c.k + at);
+      const VF dq = hn::Mul(x, hn::LoadU(kF32, c.inter + at));
+      const VF dk = hn::Neg(hn::Mul(x, hn::LoadU(kF32, c.inter + count * wk + at)));
+      const VF out = hn::Mul(hn::LoadU(kF32, c.w + at), hn::LoadU(kF32, c.ext + at));
+      later = hn::MulAdd(k, dk, hn::MulAdd(q, dq, later));
+      hn::StoreU(dq, kF32, c.dq + at);
+      hn::StoreU(hn::Add(dk, out), kF32, c.dk + at);
+      hn::StoreU(later, kF32, c.dg + at);
+      hn::StoreU(hn::Mul(k, out), kF32, c.ext + at);
+    }
+    VF before = hn::Zero(kF32);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t at = i * wk + d;
+      hn::StoreU(hn::Add(hn::LoadU(kF32, c.dg + at), before), kF32, c.dg + at);
+      before = hn::Add(before, hn::LoadU(kF32, c.ext + at));
+    }
+  }
+}
+
+// d = beta e
+void writes(const DeltaHead& head, int64_t count, const float* e, const DeltaChunk& c) {
+  for (int64_t i = 0; i < count; ++i) {
+    const VF beta = set(head.beta[i * head.beta_ld]);
+    for (int64_t j = 0; j < c.wv; j += kLanes)
+      hn::StoreU(hn::Mul(beta, hn::LoadU(kF32, e + i * c.wv + j)), kF32, c.d + i * c.wv + j);
+  }
+}
+
+void load_keys(const DeltaHead& head, int64_t count, int64_t P, const DeltaChunk& c) {
+  pack_rows(head.k, head.key_ld, count, P, c.k, c.wk);
+}
+
+// The state after a chunk from the one before it.
+void next_state(const DeltaHead& head, bool vector_gate, int64_t P, const float* e, const float* s, float* next,
+                const DeltaChunk& c) {
+  load_keys(head, kDeltaChunk, P, c);
+  chunk_decays(head, vector_gate, kDeltaChunk, P, c);
+  writes(head, kDeltaChunk, e, c);
+  for (int64_t i = 0; i < kDeltaChunk * c.wk; i += kLanes)
+    hn::StoreU(hn::Mul(hn::LoadU(kF32, c.w + i), hn::LoadU(kF32, c.k + i)), kF32, c.w_key + i);
+  std::memcpy(next, s, size_t(P * c.wv) * sizeof(float));
+  product<Init::scaled, true>(P, c.wv, kDeltaChunk, c.w_key, c.wk, c.d, c.wv, next, c.wv,
+                              c.x + (kDeltaChunk - 1) * c.wk);
+}
+
+// Tokens [0, count) of `head`, whose errors are e and whose first state is s. `to`: the rows of the outputs.
+void grad_chunk(const DeltaHead& head, const DeltaSizes& x, int64_t count, const float* d_o, const float* e,
+                const float* s, const DeltaOut& to, const DeltaChunk& c) {
+  const int64_t P = x.P, V = x.V, wk = c.wk, wv = c.wv;
+  load_keys(head, count, P, c);
+  pack_rows(head.q, head.key_ld, count, P, c.q, wk);
+  if (d_o)
+    pack_rows(d_o, head.value_ld, count, V, c.both, wv);
+  else
+    std::memset(c.both, 0, size_t(count * wv) * sizeof(float));
+  chunk_decays(head, x.vector_gate, count, P, c);
+  writes(head, count, e, c);
+  pair_products(count, c);
+  scale_keys(count, c);
+  product<Init::zero>(count, wv, P, c.w_key, wk, c.g, wv, c.z, wv);
+  solve(head, count, c);
+  const float* f = c.both + count * wv;
+  for (int64_t i = 0; i < count; ++i) {
+    std::memcpy(to.dv + i * head.value_ld, f + i * wv, size_t(V) * sizeof(float));
+    to.dbeta[i * head.beta_ld] = dot(c.z + i * wv, e + i * wv, wv);
+  }
+  transpose(c.d, wv, count, V, c.dt, kDeltaChunk);
+  product<Init::zero>(2 * count, kDeltaChunk, V, c.both, wv, c.dt, kDeltaChunk, c.pairs, kDeltaChunk);
+  transpose(s, wv, P, V, c.st, wk);
+  transpose(c.g, wv, P, V, c.gt, wk);
+  product<Init::zero>(2 * count, wk, V, c.both, wv, c.st, wk, c.inter, wk);
+  product<Init::zero>(count, wk, V, c.d, wv, c.gt, wk, c.ext, wk);
+  state_gradients(count, V, c);
+  pair_gradients(count, c);
+  product<Init::scaled, true>(P, wv, 2 * count, c.x_key, wk, c.both, wv, c.g, wv, c.x + (count - 1) * wk);
+  for (int64_t i = 0; i < count; ++i) {
+    std::memcpy(to.dq + i * to.part_ld, c.dq + i * wk, size_t(P) * sizeof(float));
+    std::memcpy(to.dk + i * to.part_ld, c.dk + i * wk, size_t(P) * sizeof(float));
+    if (x.vector_gate)
+      std::memcpy(to.dg + i * head.gate_ld, c.dg + i * wk, size_t(P) * sizeof(float));
+    else
+      to.dg[i * head.gate_ld] =
+          sum_over(P, [&](auto io, int64_t d, VF sum) HWY_ATTR { return hn::Add(sum, io.load(c.dg + i * wk + d)); });
+  }
+}
+
+// ---- one head of a run
+
+// The errors of all tokens, and the state before each segment.
+void walk_again(const DeltaCall& x, const DeltaRun& run, const DeltaHead& head, const float* s0,
+                const DeltaScratch& ws) {
+  const int64_t wv = padded16(x.V), size = x.P * wv;
+  const SweepScratch sweep(ws.sweep, x.P);
+  const PanelRows panel{sweep.panel, kPanel};
+  for (int64_t at = 0; at < x.V; at += kPanel) {
+    const int64_t width = HWY_MIN(kPanel, x.V - at), whole = HWY_MIN(kPanel, wv - at);
+    load_panel(s0 ? s0 + at : nullptr, x.V, x.P, width, sweep.panel);
+    for (int64_t t = 0; t < run.count; t += kDeltaSegment) {
+      store_panel(sweep.panel, x.P, whole, ws.kept + t / kDeltaSegment * size + at, wv);
+      DeltaHead from = head.from(t);
+      from.v += at;
+      walk_panel<false>(x.vector_gate, from, x.P, HWY_MIN(kDeltaSegment, run.count - t), width, panel, panel, sweep,
+                        {ws.e + t * wv + at, wv});
+    }
+  }
+  for (int64_t t = 0; t < run.count; ++t) std::fill(ws.e + t * wv + x.V, ws.e + (t + 1) * wv, 0.0f);
+}
+
+void grad_run(const DeltaCall& x, const DeltaGrad& grad, const DeltaRun& run, int64_t h, const DeltaScratch& ws) {
+  const int64_t wv = padded16(x.V), size = x.P * wv, state = run.known && x.S >= 0 ? x.state_at(run.begin, h) : 0;
+  const DeltaHead head(x, run.begin, h);
+  walk_again(x, run, head, run.loads ? x.s0 + state : nullptr, ws);
+  if (grad.ds && run.stores())
+    pack_rows(grad.ds + state, x.V, x.P, x.V, ws.chunk.g, wv);
+  else
+    std::memset(ws.chunk.g, 0, size_t(size) * sizeof(float));
+  for (int64_t segment = (run.count - 1) / kDeltaSegment; segment >= 0; --segment) {
+    const int64_t first = segment * kDeltaSegment, last = HWY_MIN(run.count, first + kDeltaSegment);
+    const float* s = ws.kept + segment * size;
+    for (int64_t t = first; t + kDeltaChunk < last; t += kDeltaChunk) {
+      float* next = ws.states + (t - first) / kDeltaChunk * size;
+      next_state(head.from(t), x.vector_gate, x.P, ws.e + t * wv, s, next, ws.chunk);
+      s = next;
+    }
+    for (int64_t t = first + (last - first - 1) / kDeltaChunk * kDeltaChunk; t >= first; t -= kDeltaChunk) {
+      s = t == first ? ws.kept + segment * size : ws.states + ((t - first) / kDeltaChunk - 1) * size;
+      grad_chunk(head.from(t), x, HWY_MIN(kDeltaChunk, last - t),
+                 grad.d_o ? grad.d_o + (head.v - x.v) + t * head.value_ld : nullptr, ws.e + t * wv, s,
+                 grad.rows(x, run.begin + t, h), ws.chunk);
+    }
+  }
+  if (!grad.ds0 || !run.known || !run.first) return;
+  for (int64_t i = 0; i < x.P; ++i)
+    for (int64_t j = 0; j < x.V; ++j) grad.ds0[state + i * x.V + j] = run.loads ? ws.chunk.g[i * wv + j] : 0.0f;
+}
+
+// to = the parts of the value heads that share a key head, in the order of the heads.
+void sum_parts(const DeltaCall& x, Range rows, const float* part, float* to) {
+  const int64_t each = x.H / x.K;
+  for (int64_t n = rows.begin; n < rows.end; ++n)
+    for (int64_t key = 0; key < x.K; ++key) {
+      float* sum = to + (n * x.K + key) * x.P;
+      for (int64_t r = 0; r < each; ++r) {
+        const float* of = part + (n * x.H + (x.tile ? r * x.K + key : key * each + r)) * x.P;
+        for_each_vector(x.P, [&](auto io, int64_t i) HWY_ATTR {
+          io.store(r == 0 ? io.load(of + i) : hn::Add(io.load(sum + i), io.load(of + i)), sum + i);
+        });
+      }
+    }
+}
+
+void gated_delta_rule_grad(const ExecContext& ctx, const KernelArgs& args) {
+  const DeltaCall x(args, 0, 8, args.in[5], nullptr, nullptr);
+  DeltaRuns runs(args.workspace, x.N, x.S);
+  if (ctx.thread == 0)
+    runs.find(x, ctx.error, "gated_delta_rule_grad: row {} has sequence {}",
+              "gated_delta_rule_grad: row {} goes on with sequence {} after other rows of it");
+  ctx.barrier();
+  float* memory = reinterpret_cast<float*>(args.workspace + DeltaRuns::bytes(x.N, x.S));
+  const DeltaGrad grad(x, args, memory);
+  const DeltaScratch ws(memory + DeltaGrad::floats(x) + ctx.thread * DeltaScratch::floats(x), x);
+  for_each_claimed(ctx, runs.count() * x.H,
+                   [&](int64_t item) HWY_ATTR { grad_run(x, grad, runs[item / x.H], item % x.H, ws); });
+  if (grad.ds0) {
+    const Range idle = ctx.share(x.S);
+    const int64_t size = x.H * x.state();
+    for (int64_t i = idle.begin; i < idle.end; ++i)
+      for (int64_t j = i * size; runs.idle(i) && j < (i + 1) * size; ++j) grad.ds0[j] = grad.ds ? grad.ds[j] : 0.0f;
+  }
+  if (x.H == x.K) return;
+  ctx.barrier();
+  const Range rows = share_rows(ctx, x.N, x.H * x.P);
+  sum_parts(x, rows, grad.dq_part, grad.dq);
+  sum_parts(x, rows, grad.dk_part, grad.dk);
+}
+
+}  // namespace
+}  // namespace toy::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace toy::cpu {
+namespace {
+
+HWY_EXPORT(gated_delta_rule_grad);
+
+size_t workspace(const KernelQuery& q) noexcept {
+  const DeltaSizes x(q.in[1].shape, q.in[2].shape, q.in[3].shape, q.in[5].present ? q.in[5].shape[0] : -1);
+  return DeltaRuns::bytes(x.N, x.S) +
+         size_t(DeltaGrad::floats(x) + q.threads * DeltaScratch::floats(x)) * sizeof(float);
+}
+
+}  // namespace
+
+KernelRecord gated_delta_rule_grad_kernel() {
+  return {
+      .op = "gated_delta_rule_grad", .workspace = workspace, .run = best_of<HWY_DISPATCH_TABLE(gated_delta_rule_grad)>};
+}
+
+}  // namespace toy::cpu
+#endif  // HWY_ONCE
