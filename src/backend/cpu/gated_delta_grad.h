@@ -40,6 +40,23 @@ struct DeltaGrad {
   }
 };
 
+/// A matrix in panels of 64 columns, one behind the other: a panel of 128 rows lies in the first-level cache, without
+/// the conflicts of long rows. The number of columns is a multiple of 16.
+struct PanelMatrix {
+  float* at = nullptr;
+  int64_t rows = 0, cols = 0;
+
+  int64_t size() const { return rows * cols; }
+  /// The panel that begins at a column, and the length of its rows.
+  float* panel(int64_t col) const { return at + col * rows; }
+  int64_t ld(int64_t col) const { return std::min(kMostColumns, cols - col); }
+  /// Element (i, j).
+  float& operator()(int64_t i, int64_t j) const {
+    const int64_t col = j / kMostColumns * kMostColumns;
+    return panel(col)[i * ld(col) + j - col];
+  }
+};
+
 /// The matrices of a chunk: rows of wk (P rounded up to 16) or wv (V rounded up to 16) numbers. The numbers behind P
 /// and V are zeros.
 struct DeltaChunk {
@@ -47,12 +64,13 @@ struct DeltaChunk {
   float *k, *q, *a, *x, *w, *x_key, *w_key, *key, *dq, *dk, *dg, *inter, *ext;  ///< wk wide
   float *d, *z, *both;                                                          ///< wv wide; both = [dO; F]
   float *P, *N, *pairs, *dt;                                                    ///< 16 wide
-  float *g, *st, *gt;  ///< gradient of the state [P][wv]; the state and it transposed, [V][wk]
+  PanelMatrix g, st, gt;  ///< gradient of the state [P][wv]; the state and it transposed, [V][wk]
 };
 
 /// One thread's memory.
 struct DeltaScratch {
-  float *sweep, *e, *kept, *states;
+  float *sweep, *e;
+  float *kept, *states;  ///< PanelMatrix [P][wv]: before each segment, and after all chunks of one but the last
   DeltaChunk chunk;
 
   static int64_t floats(const DeltaSizes& x) { return DeltaScratch(nullptr, x).size_; }
@@ -68,7 +86,9 @@ struct DeltaScratch {
     c.key = take(wk);
     c.d = take(C * wv), c.z = take(C * wv), c.both = take(2 * C * wv);
     c.P = take(2 * C * C), c.N = c.P + C * C, c.pairs = take(2 * C * C), c.dt = take(x.V * C);
-    c.g = take(state), c.st = take(x.V * wk), c.gt = take(x.V * wk);
+    c.g = {take(state), x.P, wv};
+    c.st = {take(x.V * wk), x.V, wk};
+    c.gt = {take(x.V * wk), x.V, wk};
   }
 
  private:

@@ -37,17 +37,37 @@ void product(int64_t rows, int64_t cols, int64_t steps, const float* a, int64_t 
         {a + (kTransposed ? r : r * lda), lda, {b, ldb}, steps, c + r * ldc, ldc, alpha ? alpha + r : nullptr});
 }
 
-// to[j][i] = from[i][j] for `rows` rows and `cols` columns; zeros for columns of `to` from `rows` to `width`.
+// to[j][i] = from[i][j] for `rows` rows and `cols` columns; zeros for columns of `to` from `rows` to `width`, a
+// multiple of 16. Lines of `to` are written one after the other.
 void transpose(const float* from, int64_t ld, int64_t rows, int64_t cols, float* to, int64_t width) {
-  int64_t i = 0;
-  for (; i + 4 <= rows; i += 4) {
-    int64_t j = 0;
-    for (; j + 4 <= cols; j += 4) transpose4x4(from + i * ld + j, ld, to + j * width + i, width);
-    for (; j < cols; ++j)
-      for (int64_t r = i; r < i + 4; ++r) to[j * width + r] = from[r * ld + j];
-  }
-  for (; i < width; ++i)
-    for (int64_t j = 0; j < cols; ++j) to[j * width + i] = i < rows ? from[i * ld + j] : 0.0f;
+  for (int64_t line = 0; line < width; line += 16)
+    for (int64_t j = 0; j < cols; j += 4)
+      for (int64_t i = line; i < line + 16; i += 4) {
+        if (i + 4 <= rows && j + 4 <= cols) {
+          transpose4x4(from + i * ld + j, ld, to + j * width + i, width);
+          continue;
+        }
+        for (int64_t p = j; p < HWY_MIN(cols, j + 4); ++p)
+          for (int64_t r = i; r < i + 4; ++r) to[p * width + r] = r < rows ? from[r * ld + p] : 0.0f;
+      }
+}
+HWY_NOINLINE void transpose(const PanelMatrix& from, const PanelMatrix& to) {
+  for (int64_t i = 0; i < to.cols; i += kMostColumns)
+    for (int64_t j = 0; j < to.rows; j += kMostColumns)
+      transpose(from.panel(j) + i * from.ld(j), from.ld(j), from.rows - i, HWY_MIN(kMostColumns, to.rows - j),
+                to.panel(i) + j * to.ld(i), to.ld(i));
+}
+
+// C = A B.
+void product(int64_t rows, const float* a, int64_t lda, const PanelMatrix& b, float* c, int64_t ldc) {
+  for (int64_t col = 0; col < b.cols; col += kMostColumns)
+    product<Init::zero>(rows, b.ld(col), b.rows, a, lda, b.panel(col), b.ld(col), c + col, ldc);
+}
+// C = alpha_row C + A^T B.
+void add_product(int64_t steps, const float* a, int64_t lda, const float* b, int64_t ldb, const float* alpha,
+                 const PanelMatrix& c) {
+  for (int64_t col = 0; col < c.cols; col += kMostColumns)
+    product<Init::scaled, true>(c.rows, c.ld(col), steps, a, lda, b + col, ldb, c.panel(col), c.ld(col), alpha);
 }
 
 float dot(const float* a, const float* b, int64_t n) {
@@ -57,7 +77,7 @@ float dot(const float* a, const float* b, int64_t n) {
 // ---- the decays of a chunk
 
 // a, x and w of `count` tokens: rows of wk numbers. The exponents are sums of one sign: nothing cancels.
-void chunk_decays(const DeltaHead& head, bool vector_gate, int64_t count, int64_t P, const DeltaChunk& c) {
+HWY_NOINLINE void chunk_decays(const DeltaHead& head, bool vector_gate, int64_t count, int64_t P, const DeltaChunk& c) {
   const int64_t wk = c.wk;
   if (vector_gate) {
     for (int64_t i = 0; i < wk; i += kLanes) {
@@ -100,7 +120,7 @@ void chunk_decays(const DeltaHead& head, bool vector_gate, int64_t count, int64_
 // ---- pairs of tokens of a chunk
 
 // P and N: rows of 16, zeros where j > i (N: j >= i).
-void pair_products(int64_t count, const DeltaChunk& c) {
+HWY_NOINLINE void pair_products(int64_t count, const DeltaChunk& c) {
   const int64_t wk = c.wk;
   std::memset(c.P, 0, sizeof(float) * size_t(2 * kDeltaChunk * kDeltaChunk));
   for (int64_t j = 0; j < count; ++j) {
@@ -122,64 +142,78 @@ void pair_products(int64_t count, const DeltaChunk& c) {
   }
 }
 
-// What dP and dN (as [dO; F] D^T, so dN with the other sign) give to the rows of dq, dk and dg.
-void pair_gradients(int64_t count, const DeltaChunk& c) {
+// What dP and dN (as [dO; F] D^T, so dN with the other sign) give to the rows of dq, dk and dg. One vector of channels
+// at a time: every decayed key of a pair stays in the first-level cache.
+HWY_NOINLINE void pair_gradients(int64_t count, const DeltaChunk& c) {
   const int64_t wk = c.wk;
   const float *dP = c.pairs, *dN = c.pairs + count * kDeltaChunk;
+  VF keys[kDeltaChunk][kDeltaChunk], back[kDeltaChunk];  // k_j at token i, and the gradient of that
   for (int64_t d = 0; d < wk; d += kLanes) {
-    VF key[kDeltaChunk];  // k_j at token i
-    for (int64_t j = 0; j < count; ++j) {
-      key[j] = hn::LoadU(kF32, c.k + j * wk + d);
-      for (int64_t i = j + 1; i < count; ++i) key[i] = hn::Mul(hn::LoadU(kF32, c.a + i * wk + d), key[i - 1]);
-      VF back = hn::Zero(kF32);  // the gradient of key[i]
-      for (int64_t i = count - 1; i > j; --i) {
-        const VF p = set(dP[i * kDeltaChunk + j]), n = set(-dN[i * kDeltaChunk + j]);
-        float *dq = c.dq + i * wk + d, *dk = c.dk + i * wk + d, *dg = c.dg + i * wk + d;
-        back = hn::MulAdd(p, hn::LoadU(kF32, c.q + i * wk + d), back);
-        back = hn::MulAdd(n, hn::LoadU(kF32, c.k + i * wk + d), back);
-        hn::StoreU(hn::MulAdd(p, key[i], hn::LoadU(kF32, dq)), kF32, dq);
-        hn::StoreU(hn::MulAdd(n, key[i], hn::LoadU(kF32, dk)), kF32, dk);
-        hn::StoreU(hn::MulAdd(back, key[i], hn::LoadU(kF32, dg)), kF32, dg);
-        back = hn::Mul(back, hn::LoadU(kF32, c.a + i * wk + d));
+    for (int64_t i = 0; i < count; ++i) {
+      const VF a = hn::LoadU(kF32, c.a + i * wk + d);
+      for (int64_t j = 0; j < i; ++j) keys[i][j] = hn::Mul(a, keys[i - 1][j]);
+      keys[i][i] = hn::LoadU(kF32, c.k + i * wk + d);
+      back[i] = hn::Zero(kF32);
+    }
+    for (int64_t i = count - 1; i >= 0; --i) {
+      const int64_t at = i * wk + d;
+      const VF q = hn::LoadU(kF32, c.q + at), k = keys[i][i], a = hn::LoadU(kF32, c.a + at),
+               own = set(dP[i * kDeltaChunk + i]);
+      VF dq = hn::MulAdd(own, k, hn::LoadU(kF32, c.dq + at)), dk = hn::MulAdd(own, q, hn::LoadU(kF32, c.dk + at));
+      VF dg = hn::LoadU(kF32, c.dg + at);
+      dk = hn::Add(dk, back[i]);
+      for (int64_t j = 0; j < i; ++j) {
+        const VF p = set(dP[i * kDeltaChunk + j]), n = set(dN[i * kDeltaChunk + j]), key = keys[i][j];
+        const VF of_key = hn::NegMulAdd(n, k, hn::MulAdd(p, q, back[j]));
+        dq = hn::MulAdd(p, key, dq);
+        dk = hn::NegMulAdd(n, key, dk);
+        dg = hn::MulAdd(of_key, key, dg);
+        back[j] = hn::Mul(of_key, a);
       }
-      const VF p = set(dP[j * kDeltaChunk + j]);
-      float *dq = c.dq + j * wk + d, *dk = c.dk + j * wk + d;
-      back = hn::MulAdd(p, hn::LoadU(kF32, c.q + j * wk + d), back);
-      hn::StoreU(hn::MulAdd(p, key[j], hn::LoadU(kF32, dq)), kF32, dq);
-      hn::StoreU(hn::Add(back, hn::LoadU(kF32, dk)), kF32, dk);
+      hn::StoreU(dq, kF32, c.dq + at);
+      hn::StoreU(dk, kF32, c.dk + at);
+      hn::StoreU(dg, kF32, c.dg + at);
     }
   }
 }
 
 // ---- one chunk
 
-// Z, from the last token up, and F = beta Z. c.z holds (w K) G, c.both begins with dO and gets F behind it.
-void solve(const DeltaHead& head, int64_t count, const DeltaChunk& c) {
+// Z, from the last token up, and F = beta Z, for NV vectors of columns from `at` on. c.z holds (w K) G, c.both begins
+// with dO and gets F behind it.
+template <int NV>
+void solve_columns(const DeltaHead& head, int64_t count, int64_t at, const DeltaChunk& c) {
   const int64_t wv = c.wv;
-  float *d_o = c.both, *f = c.both + count * wv;
-  for (int64_t at = 0; at < wv; at += 16)
-    for (int64_t i = count - 1; i >= 0; --i) {
-      VF z[kParts];
-      for (int64_t part = 0; part < kParts; ++part) z[part] = hn::LoadU(kF32, c.z + i * wv + at + part * kLanes);
-      for (int64_t j = i; j < count; ++j) {
-        const VF p = set(c.P[j * kDeltaChunk + i]), n = set(c.N[j * kDeltaChunk + i]);
-        for (int64_t part = 0; part < kParts; ++part) {
-          const int64_t d = j * wv + at + part * kLanes;
-          z[part] = hn::MulAdd(p, hn::LoadU(kF32, d_o + d), z[part]);
-          if (j > i) z[part] = hn::NegMulAdd(n, hn::LoadU(kF32, f + d), z[part]);
-        }
-      }
-      const VF beta = set(head.beta[i * head.beta_ld]);
-      for (int64_t part = 0; part < kParts; ++part) {
-        const int64_t d = i * wv + at + part * kLanes;
-        hn::StoreU(z[part], kF32, c.z + d);
-        hn::StoreU(hn::Mul(beta, z[part]), kF32, f + d);
+  const float* d_o = c.both + at;
+  float* f = c.both + count * wv + at;
+  for (int64_t i = count - 1; i >= 0; --i) {
+    VF z[NV];
+    const VF beta = set(head.beta[i * head.beta_ld]), own = set(c.P[i * kDeltaChunk + i]);
+    for (int n = 0; n < NV; ++n)
+      z[n] =
+          hn::MulAdd(own, hn::LoadU(kF32, d_o + i * wv + n * kLanes), hn::LoadU(kF32, c.z + i * wv + at + n * kLanes));
+    for (int64_t j = i + 1; j < count; ++j) {
+      const VF p = set(c.P[j * kDeltaChunk + i]), minus = set(-c.N[j * kDeltaChunk + i]);
+#pragma GCC unroll 4
+      for (int n = 0; n < NV; ++n) {
+        z[n] = hn::MulAdd(p, hn::LoadU(kF32, d_o + j * wv + n * kLanes), z[n]);
+        z[n] = hn::MulAdd(minus, hn::LoadU(kF32, f + j * wv + n * kLanes), z[n]);
       }
     }
+    for (int n = 0; n < NV; ++n) {
+      hn::StoreU(z[n], kF32, c.z + i * wv + at + n * kLanes);
+      hn::StoreU(hn::Mul(beta, z[n]), kF32, f + i * wv + n * kLanes);
+    }
+  }
+}
+HWY_NOINLINE void solve(const DeltaHead& head, int64_t count, const DeltaChunk& c) {
+  int64_t at = 0;
+  for (; at + kPanel <= c.wv; at += kPanel) solve_columns<kPanelVecs>(head, count, at, c);
+  for (; at < c.wv; at += kLanes) solve_columns<1>(head, count, at, c);
 }
 
 // c.x_key = [x Q; -x K], and c.w_key = w K.
-void scale_keys(int64_t count, const DeltaChunk& c) {
+HWY_NOINLINE void scale_keys(int64_t count, const DeltaChunk& c) {
   const int64_t n = count * c.wk;
   for (int64_t i = 0; i < n; i += kLanes) {
     const VF x = hn::LoadU(kF32, c.x + i), k = hn::LoadU(kF32, c.k + i);
@@ -189,14 +223,27 @@ void scale_keys(int64_t count, const DeltaChunk& c) {
   }
 }
 
-// The parts of dq, dk and dg that pass through S and G: c.inter = [dO; F] S^T, c.ext = D G^T.
-void state_gradients(int64_t count, int64_t V, const DeltaChunk& c) {
+// Sums of S G over the values, for each channel: to c.key.
+HWY_NOINLINE void state_dots(const DeltaChunk& c) {
+  for (int64_t col = 0; col < c.wk; col += kMostColumns) {
+    const int64_t ld = c.st.ld(col);
+    const float *s = c.st.panel(col), *g = c.gt.panel(col);
+    for (int64_t d = 0; d < ld; d += 16) {
+      VF sum[kParts];
+      for (VF& part : sum) part = hn::Zero(kF32);
+      for (int64_t at = d; at < c.st.rows * ld; at += ld)
+        for (int64_t n = 0; n < kParts; ++n)
+          sum[n] = hn::MulAdd(hn::LoadU(kF32, s + at + n * kLanes), hn::LoadU(kF32, g + at + n * kLanes), sum[n]);
+      for (int64_t n = 0; n < kParts; ++n) hn::StoreU(sum[n], kF32, c.key + col + d + n * kLanes);
+    }
+  }
+}
+
+// The parts of dq, dk and dg that pass through S and G: c.inter = [dO; F] S^T, c.ext = D G^T, c.key the state_dots.
+HWY_NOINLINE void state_gradients(int64_t count, const DeltaChunk& c) {
   const int64_t wk = c.wk;
   for (int64_t d = 0; d < wk; d += kLanes) {
-    VF tau = hn::Zero(kF32);  // sum of S G over the values
-    for (int64_t j = 0; j < V; ++j)
-      tau = hn::MulAdd(hn::LoadU(kF32, c.st + j * wk + d), hn::LoadU(kF32, c.gt + j * wk + d), tau);
-    VF later = hn::Mul(tau, hn::LoadU(kF32, c.x + (count - 1) * wk + d));
+    VF later = hn::Mul(hn::LoadU(kF32, c.key + d), hn::LoadU(kF32, c.x + (count - 1) * wk + d));
     for (int64_t i = count - 1; i >= 0; --i) {
       const int64_t at = i * wk + d;
       const VF x = hn::LoadU(kF32, c.x + at), q = hn::LoadU(kF32, c.q + at), k = hn::LoadU(kF32, c.k + at);
@@ -232,21 +279,20 @@ void load_keys(const DeltaHead& head, int64_t count, int64_t P, const DeltaChunk
 }
 
 // The state after a chunk from the one before it.
-void next_state(const DeltaHead& head, bool vector_gate, int64_t P, const float* e, const float* s, float* next,
-                const DeltaChunk& c) {
+HWY_NOINLINE void next_state(const DeltaHead& head, bool vector_gate, int64_t P, const float* e, const float* s,
+                             float* next, const DeltaChunk& c) {
   load_keys(head, kDeltaChunk, P, c);
   chunk_decays(head, vector_gate, kDeltaChunk, P, c);
   writes(head, kDeltaChunk, e, c);
   for (int64_t i = 0; i < kDeltaChunk * c.wk; i += kLanes)
     hn::StoreU(hn::Mul(hn::LoadU(kF32, c.w + i), hn::LoadU(kF32, c.k + i)), kF32, c.w_key + i);
   std::memcpy(next, s, size_t(P * c.wv) * sizeof(float));
-  product<Init::scaled, true>(P, c.wv, kDeltaChunk, c.w_key, c.wk, c.d, c.wv, next, c.wv,
-                              c.x + (kDeltaChunk - 1) * c.wk);
+  add_product(kDeltaChunk, c.w_key, c.wk, c.d, c.wv, c.x + (kDeltaChunk - 1) * c.wk, {next, P, c.wv});
 }
 
 // Tokens [0, count) of `head`, whose errors are e and whose first state is s. `to`: the rows of the outputs.
 void grad_chunk(const DeltaHead& head, const DeltaSizes& x, int64_t count, const float* d_o, const float* e,
-                const float* s, const DeltaOut& to, const DeltaChunk& c) {
+                const PanelMatrix& s, const DeltaOut& to, const DeltaChunk& c) {
   const int64_t P = x.P, V = x.V, wk = c.wk, wv = c.wv;
   load_keys(head, count, P, c);
   pack_rows(head.q, head.key_ld, count, P, c.q, wk);
@@ -258,7 +304,7 @@ void grad_chunk(const DeltaHead& head, const DeltaSizes& x, int64_t count, const
   writes(head, count, e, c);
   pair_products(count, c);
   scale_keys(count, c);
-  product<Init::zero>(count, wv, P, c.w_key, wk, c.g, wv, c.z, wv);
+  product(count, c.w_key, wk, c.g, c.z, wv);
   solve(head, count, c);
   const float* f = c.both + count * wv;
   for (int64_t i = 0; i < count; ++i) {
@@ -267,13 +313,14 @@ void grad_chunk(const DeltaHead& head, const DeltaSizes& x, int64_t count, const
   }
   transpose(c.d, wv, count, V, c.dt, kDeltaChunk);
   product<Init::zero>(2 * count, kDeltaChunk, V, c.both, wv, c.dt, kDeltaChunk, c.pairs, kDeltaChunk);
-  transpose(s, wv, P, V, c.st, wk);
-  transpose(c.g, wv, P, V, c.gt, wk);
-  product<Init::zero>(2 * count, wk, V, c.both, wv, c.st, wk, c.inter, wk);
-  product<Init::zero>(count, wk, V, c.d, wv, c.gt, wk, c.ext, wk);
-  state_gradients(count, V, c);
+  transpose(s, c.st);
+  transpose(c.g, c.gt);
+  product(2 * count, c.both, wv, c.st, c.inter, wk);
+  product(count, c.d, wv, c.gt, c.ext, wk);
+  state_dots(c);
+  state_gradients(count, c);
   pair_gradients(count, c);
-  product<Init::scaled, true>(P, wv, 2 * count, c.x_key, wk, c.both, wv, c.g, wv, c.x + (count - 1) * wk);
+  add_product(2 * count, c.x_key, wk, c.both, wv, c.x + (count - 1) * wk, c.g);
   for (int64_t i = 0; i < count; ++i) {
     std::memcpy(to.dq + i * to.part_ld, c.dq + i * wk, size_t(P) * sizeof(float));
     std::memcpy(to.dk + i * to.part_ld, c.dk + i * wk, size_t(P) * sizeof(float));
@@ -297,7 +344,9 @@ void walk_again(const DeltaCall& x, const DeltaRun& run, const DeltaHead& head, 
     const int64_t width = HWY_MIN(kPanel, x.V - at), whole = HWY_MIN(kPanel, wv - at);
     load_panel(s0 ? s0 + at : nullptr, x.V, x.P, width, sweep.panel);
     for (int64_t t = 0; t < run.count; t += kDeltaSegment) {
-      store_panel(sweep.panel, x.P, whole, ws.kept + t / kDeltaSegment * size + at, wv);
+      const PanelMatrix kept{ws.kept + t / kDeltaSegment * size, x.P, wv};
+      const int64_t col = at / kMostColumns * kMostColumns;
+      store_panel(sweep.panel, x.P, whole, kept.panel(col) + at - col, kept.ld(col));
       DeltaHead from = head.from(t);
       from.v += at;
       walk_panel<false>(x.vector_gate, from, x.P, HWY_MIN(kDeltaSegment, run.count - t), width, panel, panel, sweep,
@@ -311,13 +360,16 @@ void grad_run(const DeltaCall& x, const DeltaGrad& grad, const DeltaRun& run, in
   const int64_t wv = padded16(x.V), size = x.P * wv, state = run.known && x.S >= 0 ? x.state_at(run.begin, h) : 0;
   const DeltaHead head(x, run.begin, h);
   walk_again(x, run, head, run.loads ? x.s0 + state : nullptr, ws);
-  if (grad.ds && run.stores())
-    pack_rows(grad.ds + state, x.V, x.P, x.V, ws.chunk.g, wv);
-  else
-    std::memset(ws.chunk.g, 0, size_t(size) * sizeof(float));
+  const PanelMatrix& g = ws.chunk.g;
+  if (grad.ds && run.stores()) {
+    for (int64_t col = 0; col < wv; col += kMostColumns)
+      pack_rows(grad.ds + state + col, x.V, x.P, HWY_MIN(g.ld(col), x.V - col), g.panel(col), g.ld(col));
+  } else {
+    std::memset(g.at, 0, size_t(size) * sizeof(float));
+  }
   for (int64_t segment = (run.count - 1) / kDeltaSegment; segment >= 0; --segment) {
     const int64_t first = segment * kDeltaSegment, last = HWY_MIN(run.count, first + kDeltaSegment);
-    const float* s = ws.kept + segment * size;
+    float* s = ws.kept + segment * size;
     for (int64_t t = first; t + kDeltaChunk < last; t += kDeltaChunk) {
       float* next = ws.states + (t - first) / kDeltaChunk * size;
       next_state(head.from(t), x.vector_gate, x.P, ws.e + t * wv, s, next, ws.chunk);
@@ -326,13 +378,13 @@ void grad_run(const DeltaCall& x, const DeltaGrad& grad, const DeltaRun& run, in
     for (int64_t t = first + (last - first - 1) / kDeltaChunk * kDeltaChunk; t >= first; t -= kDeltaChunk) {
       s = t == first ? ws.kept + segment * size : ws.states + ((t - first) / kDeltaChunk - 1) * size;
       grad_chunk(head.from(t), x, HWY_MIN(kDeltaChunk, last - t),
-                 grad.d_o ? grad.d_o + (head.v - x.v) + t * head.value_ld : nullptr, ws.e + t * wv, s,
+                 grad.d_o ? grad.d_o + (head.v - x.v) + t * head.value_ld : nullptr, ws.e + t * wv, {s, x.P, wv},
                  grad.rows(x, run.begin + t, h), ws.chunk);
     }
   }
   if (!grad.ds0 || !run.known || !run.first) return;
   for (int64_t i = 0; i < x.P; ++i)
-    for (int64_t j = 0; j < x.V; ++j) grad.ds0[state + i * x.V + j] = run.loads ? ws.chunk.g[i * wv + j] : 0.0f;
+    for (int64_t j = 0; j < x.V; ++j) grad.ds0[state + i * x.V + j] = run.loads ? g(i, j) : 0.0f;
 }
 
 // to = the parts of the value heads that share a key head, in the order of the heads.
