@@ -170,7 +170,8 @@ void walk_tokens(const DeltaHead& x, int64_t P, int64_t count, int64_t width, Pa
   for (int64_t t = 0; t < count; ++t) {
     const bool last = t + 1 == count;
     const float* k = x.k + t * x.key_ld;
-    Pass pass{k, x.q + t * x.key_ld, k + x.key_ld, 0, nullptr, nullptr, d, o, y};
+    // Nobody reads the y behind the last token.
+    Pass pass{k, x.q + t * x.key_ld, last ? k : k + x.key_ld, 0, nullptr, nullptr, d, o, y};
     const VF a = set(kVector ? 1.0f : scalar.a[t]), beta = set(x.beta[t * x.beta_ld]);
     for (int n = 0; n < NV; ++n) {
       const int64_t left = width - n * kLanes;
@@ -181,13 +182,12 @@ void walk_tokens(const DeltaHead& x, int64_t P, int64_t count, int64_t width, Pa
     }
     if constexpr (kVector) {
       const VectorGates &now = rows[t % 2], &after = rows[(t + 1) % 2];
-      if (!last) after.prepare(x.g + (t + 1) * x.gate_ld, k + x.key_ld, P);
-      pass.factors = now.factor, pass.keep = now.keep, pass.next = after.read;
+      if (!last) after.prepare(x.g + (t + 1) * x.gate_ld, pass.next, P), pass.next = after.read;
+      pass.factors = now.factor, pass.keep = now.keep;
     } else {
       pass.factor = scalar.factor[t];
     }
     const PanelRows goal = last ? to : PanelRows{ws.panel, kPanel};
-    if (last) pass.next = k;  // nobody reads y
     constexpr bool kLastToo = !kOut;
     const auto go = [&](auto decay) HWY_ATTR {
       if (last && !kLastToo)

@@ -5,8 +5,9 @@
 // gated_delta-inl.h states the order of operations. A row's bits depend on the rows before it in its sequence, and not
 // on how they were cut into calls.
 //
-// Error, with u = 2^-24: e and o are chains of P fma, so within (P + 4) u of their terms; a token adds 4 u of an
-// element of the state to its error, 9 u where it decays by more than a half.
+// Error, with u = 2^-24: e and o are chains of P fma, within (P + 4) u of the sum of their terms' magnitudes. A token
+// adds (2 + 8 |expm1(g)| / exp(g)) u of an element of the state to its error, so 2 u where it hardly decays; 4 u where
+// it decays by more than a half.
 #define TOY_TARGET_FILE "backend/cpu/gated_delta_rule.cpp"
 #include "backend/cpu/each_target.h"
 
