@@ -39,8 +39,8 @@ void check_against_tensors(const gguf::File& f, const ModelSpec& spec) {
   for (const FileTensor& t : tensors) known.push_back(t.name);
   const std::unordered_set<std::string> all(known.begin(), known.end());
   const auto is_known = [&](const std::string& name) {
-    return all.contains(name) || std::any_of(extra.begin(), extra.end(),
-                                             [&](const std::string& pattern) { return matches(pattern, name); });
+    return all.contains(name) ||
+           std::any_of(extra.begin(), extra.end(), [&](const std::string& pattern) { return matches(pattern, name); });
   };
   for (const gguf::TensorInfo& info : f.tensors()) {
     found.push_back(info.name);
@@ -75,7 +75,8 @@ void require_memory_for(const gguf::File& f, const ModelSpec& spec, const Device
   for (const FileTensor& t : file_tensors(spec)) {
     const gguf::TensorInfo& info = f.require(t.name);
     if (as_it_lies(info, mode) && device.storage(*info.dtype) == *info.dtype) {
-      const bool by_row = t.shape.rank() > 2 || (t.name == "token_embd.weight" && !spec.tied);  // experts, embeddings
+      const bool by_row = t.shape.rank() > 2 || (t.name == "token_embd.weight" && !spec.tied) ||
+                          t.name == "per_layer_token_embd.weight";  // experts, embeddings
       mapped += by_row ? 0 : info.bytes;
       continue;
     }
