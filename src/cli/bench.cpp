@@ -33,11 +33,14 @@ double median(std::vector<double> v) {
 
 ThreadPool& team_of(Device& device) { return dynamic_cast<HostDevice&>(device).team(); }
 
-double fma_ceiling(ThreadPool& pool) {
+static double best_of_ten(ThreadPool& pool, double (*rate)(ThreadPool&)) {
   double best = 0;
-  for (int i = 0; i < 10; ++i) best = std::max(best, bench::fma_gflops(pool));
+  for (int i = 0; i < 10; ++i) best = std::max(best, rate(pool));
   return best;
 }
+
+double fma_ceiling(ThreadPool& pool) { return best_of_ten(pool, bench::fma_gflops); }
+double int8_ceiling(ThreadPool& pool) { return best_of_ten(pool, bench::int8_dot_gops); }
 
 double read_ceiling(ThreadPool& pool) {
   constexpr size_t kFloats = size_t(64) << 20;

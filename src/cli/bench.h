@@ -19,9 +19,10 @@ double median(std::vector<double> values);
 
 /// The threads of a device of this program.
 ThreadPool& team_of(Device& device);
-/// f32 multiply-add GFLOP/s and GB/s read from memory: the best of several short measurements, which is what the
-/// undisturbed machine can do.
+/// f32 multiply-add GFLOP/s, int8 GOP/s and GB/s read from memory: the best of several short measurements, which is
+/// what the undisturbed machine can do.
 double fma_ceiling(ThreadPool& pool);
+double int8_ceiling(ThreadPool& pool);
 double read_ceiling(ThreadPool& pool);
 
 /// A level of memory, used by all threads.

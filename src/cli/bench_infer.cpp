@@ -176,37 +176,39 @@ struct BenchInfer : Command {
       }
       read_before = read_after;
     }
-    const double fma = fma_ceiling(team),
+    const double fma = fma_ceiling(team), int8 = d.rounds() ? int8_ceiling(team) : 0,
                  gflops = median(prefill_tps) * flops_a_prompt_token(model.spec, prompt) * 1e-9;
-    const ordered_json j{{shape.empty() ? "model" : "shape", name},
-                         {"params", parameter_count(model.spec)},
-                         {"threads", dev->threads()},
-                         {"parallel", parallel},
-                         {"prompt", prompt},
-                         {"decode", decode},
-                         {"products", products_name(d.rounds())},
-                         {"kv", name_of(d.kv())},
-                         {"cache_bytes", d.state().bytes()},
-                         {"prefill_tps", median(prefill_tps)},
-                         {"decode_tps", median(decode_tps)},
-                         {"prefill_gflops", gflops},
-                         {"fma_gflops", fma},
-                         {"fraction_of_fma", gflops / fma},
-                         {"decode_GBps", median(rates)},
-                         {"read_gbs", median(reads)},
-                         {"fraction_of_read", median(of_read)},
-                         {"load_s", load},
-                         {"first_token_s", first_token},
-                         {"peak_rss_mib", peak}};
+    ordered_json j{{shape.empty() ? "model" : "shape", name},
+                   {"params", parameter_count(model.spec)},
+                   {"threads", dev->threads()},
+                   {"parallel", parallel},
+                   {"prompt", prompt},
+                   {"decode", decode},
+                   {"products", products_name(d.rounds())},
+                   {"kv", name_of(d.kv())},
+                   {"cache_bytes", d.state().bytes()},
+                   {"prefill_tps", median(prefill_tps)},
+                   {"decode_tps", median(decode_tps)},
+                   {"prefill_gflops", gflops},
+                   {"fma_gflops", fma},
+                   {"fraction_of_fma", gflops / fma},
+                   {"decode_GBps", median(rates)},
+                   {"read_gbs", median(reads)},
+                   {"fraction_of_read", median(of_read)},
+                   {"load_s", load},
+                   {"first_token_s", first_token},
+                   {"peak_rss_mib", peak}};
+    if (int8 > 0) j["int8_gops"] = int8, j["fraction_of_int8"] = gflops / int8;
     if (profile)
       print_profile(d.session(), fma, plan_of_rows(*dev, model, d.state().shape(), std::min(parallel, d.max_rows())));
     if (json) return print_json(j);
     fmt::print(
-        "{}: prefill {:.1f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}; decode {:.1f} tokens/s, {:.1f} GB/s of "
+        "{}: prefill {:.1f} tokens/s, {:.1f} GFLOP/s = {:.0f}% of {:.0f}{}; decode {:.1f} tokens/s, {:.1f} GB/s of "
         "weights and cache = {:.0f}% of {:.1f}; loaded in {:.1f} ms, first token of a short prompt after {:.1f}; "
         "peak {} MiB\n",
-        name, median(prefill_tps), gflops, 100 * gflops / fma, fma, median(decode_tps), median(rates),
-        100 * median(of_read), median(reads), 1e3 * load, 1e3 * first_token, peak);
+        name, median(prefill_tps), gflops, 100 * gflops / (int8 > 0 ? int8 : fma), int8 > 0 ? int8 : fma,
+        int8 > 0 ? " in int8" : "", median(decode_tps), median(rates), 100 * median(of_read), median(reads), 1e3 * load,
+        1e3 * first_token, peak);
   }
 };
 

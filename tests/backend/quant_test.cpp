@@ -117,42 +117,62 @@ TEST(QuantProduct, ARowHasTheSameBitsAnywhere) {
 
 std::vector<const QuantIsa*> isas() {
   std::vector<const QuantIsa*> list;
-  for (const QuantIsa* isa : {cpu::quant_vnni(), cpu::quant_avx2(), cpu::quant_few(), cpu::quant_plain()})
+  for (const QuantIsa* isa :
+       {cpu::quant_vnni(), cpu::quant_avx2(), cpu::quant_few_vnni(), cpu::quant_few_avx2(), cpu::quant_plain()})
     if (isa) list.push_back(isa);
   return list;
+}
+
+void expect_sets_agree(const Case& c) {
+  const DType type = c.type;
+  const size_t part = type == DType::q2_k || type == DType::q3_k || type == DType::q6_k ? 16 : 32,
+               rows = size_t(c.rows), outs = size_t(c.outs), k = size_t(c.k);
+  std::vector<std::vector<float>> results;
+  for (const QuantIsa* isa : isas()) {
+    Buffer memory(QuantRows::bytes(rows, k) + 64), sums(rows * 32 * sizeof(float));
+    const QuantRows x(memory.data(), rows, k, info_of(type).block, part);
+    cpu::quantize_rows(c.x.data(), 0, rows, isa->offset(type), x);
+    std::vector<float> y(rows * outs);
+    const cpu::QuantProduct p{c.x.data(), c.w.data(), type, rows, outs, k, {}, {}, y.data()};
+    const cpu::QuantPart all{&p, x, 0, rows, reinterpret_cast<float*>(sums.data())};
+    for (size_t s = 0; s * isa->strip < outs; ++s) isa->run(all, s);
+    results.push_back(y);
+  }
+  for (size_t i = 1; i < results.size(); ++i)
+    for (size_t j = 0; j < results[0].size(); ++j)
+      ASSERT_TRUE(same(&results[i][j], &results[0][j], 1) || (std::isnan(results[i][j]) && std::isnan(results[0][j])))
+          << name_of(type) << " set " << i << " at " << j << ": " << results[i][j] << " and " << results[0][j];
 }
 
 // Any bytes are weights: scales and values of every bit pattern.
 TEST(QuantProduct, InstructionSetsAgree) {
   std::mt19937 random(1);
   for (const DType type : quantized_types()) {
-    const int64_t rows = 9, outs = 45, k = info_of(type).block == 32 ? 352 : 768;
-    Case c(type, rows, outs, k);
+    Case c(type, 9, 45, info_of(type).block == 32 ? 352 : 768);
     for (std::byte& b : c.w) b = std::byte(random());
-    const int64_t blocks = int64_t(c.w.size()) / info_of(type).bytes;
-    std::vector<std::byte> whole;  // blocks whose scales are finite
-    for (int64_t b = 0; b < blocks; ++b) {
-      std::byte* block = c.w.data() + b * info_of(type).bytes;
-      while (find_broken_block(type, block, 1) >= 0)
-        for (int i = 0; i < info_of(type).bytes; ++i) block[i] = std::byte(random());
-    }
-    const size_t part = type == DType::q2_k || type == DType::q3_k || type == DType::q6_k ? 16 : 32;
-    std::vector<std::vector<float>> results;
-    for (const QuantIsa* isa : isas()) {
-      Buffer memory(QuantRows::bytes(size_t(rows), size_t(k)) + 64), sums(size_t(rows) * 32 * sizeof(float));
-      const QuantRows x(memory.data(), size_t(rows), size_t(k), info_of(type).block, part);
-      cpu::quantize_rows(c.x.data(), 0, size_t(rows), isa->offset(type), x);
-      std::vector<float> y(size_t(rows * outs));
-      const cpu::QuantProduct p{c.x.data(), c.w.data(), type, size_t(rows), size_t(outs), size_t(k), {}, {}, y.data()};
-      const cpu::QuantPart all{&p, x, 0, size_t(rows), reinterpret_cast<float*>(sums.data())};
-      for (size_t s = 0; s * isa->strip < size_t(outs); ++s) isa->run(all, s);
-      results.push_back(y);
-    }
-    for (size_t i = 1; i < results.size(); ++i)
-      for (size_t j = 0; j < results[0].size(); ++j)
-        ASSERT_TRUE(same(&results[i][j], &results[0][j], 1) || (std::isnan(results[i][j]) && std::isnan(results[0][j])))
-            << name_of(type) << " set " << i << " at " << j << ": " << results[i][j] << " and " << results[0][j];
+    const size_t bytes = info_of(type).bytes;
+    for (std::byte* block = c.w.data(); block < c.w.data() + c.w.size(); block += bytes)
+      while (find_broken_block(type, block, 1) >= 0)  // until its scales are finite
+        for (size_t i = 0; i < bytes; ++i) block[i] = std::byte(random());
+    expect_sets_agree(c);
   }
+}
+
+// Sums of products in 16 bits are largest where all values of x and of the weights are.
+TEST(QuantProduct, InstructionSetsAgreeOnTheLargestValues) {
+  for (const DType type : quantized_types())
+    for (const int fill : {0xff, 0x80, 0x7f, 0x00}) {
+      Case c(type, 4, 32, 256);
+      for (int64_t i = 0; i < c.rows * c.k; ++i) c.x[size_t(i)] = i / c.k % 2 ? -1.0f : 1.0f;
+      const size_t bytes = info_of(type).bytes;
+      for (std::byte* block = c.w.data(); block < c.w.data() + c.w.size(); block += bytes)
+        for (size_t i = 0; i < bytes; ++i) {
+          const std::byte before = block[i];
+          block[i] = std::byte(fill);
+          if (find_broken_block(type, block, 1) >= 0) block[i] = before;  // part of a scale
+        }
+      expect_sets_agree(c);
+    }
 }
 
 TEST(QuantProduct, BiasAndWhatIsAddedComeLast) {

@@ -22,9 +22,9 @@ inline double now() {
 double fma_gflops(ThreadPool& pool);
 /// Exponentials a second (1e9), on values in the first-level cache: the unit of transcendental functions.
 double exp_gops(ThreadPool& pool);
-/// GFLOP/s of the bf16 dot product instruction, and GOP/s of the int8 one (a multiplication and an addition each
-/// count); 0 where the machine has none.
+/// GFLOP/s of the bf16 dot product instruction; 0 where the machine has none.
 double bf16_dot_gflops(ThreadPool& pool);
+/// GOP/s of int8 dot products, with VNNI or AVX2 (a multiplication and an addition each count); 0 on other machines.
 double int8_dot_gops(ThreadPool& pool);
 /// GFLOP/s of products of bf16 tiles (AMX); 0 where the machine has none.
 double bf16_tile_gflops(ThreadPool& pool);

@@ -16,7 +16,8 @@ constexpr size_t kPrivate = 16384;  // values of x that each thread quantizes fo
 constexpr size_t kFewRows = 2;  // up to here a panel costs more than it saves
 
 const QuantIsa& best_isa(size_t rows) {
-  if (const QuantIsa* few = quant_few(); few && rows <= kFewRows) return *few;
+  static const QuantIsa* few = quant_few_vnni() ? quant_few_vnni() : quant_few_avx2();
+  if (few && rows <= kFewRows) return *few;
   static const QuantIsa* best = quant_vnni() ? quant_vnni() : quant_avx2() ? quant_avx2() : quant_plain();
   return *best;
 }

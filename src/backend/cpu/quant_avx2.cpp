@@ -57,10 +57,14 @@ struct Avx2 {
   // Pairs are summed in 16 bits. Unsigned weights are at most 63, so a pair is below 2^15; of signed ones the magnitude
   // is at most 128, and 2 * 128 * 127 is, too.
   template <bool kSigned>
+  static V pairs(V w, V x) {
+    return kSigned ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)) : _mm256_maddubs_epi16(w, x);
+  }
+  static V add_pairs(V a, V b) { return _mm256_add_epi16(a, b); }
+  static V sum_pairs(V pairs) { return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)); }
+  template <bool kSigned>
   static V dot(V sum, V w, V x) {
-    const V pairs =
-        kSigned ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)) : _mm256_maddubs_epi16(w, x);
-    return add(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    return add(sum, sum_pairs(pairs<kSigned>(w, x)));
   }
   static V dot_pairs(V sum, V a, V b) { return add(sum, _mm256_madd_epi16(a, b)); }
 

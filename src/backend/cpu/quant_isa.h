@@ -23,10 +23,11 @@ struct QuantIsa {
 
 /// @{
 /// nullptr where the machine does not have the instructions.
-const QuantIsa* quant_vnni();   ///< AVX-512 with VNNI
-const QuantIsa* quant_avx2();   ///< AVX2, FMA, F16C
-const QuantIsa* quant_few();    ///< AVX2, FMA, F16C, BMI2; for few rows
-const QuantIsa* quant_plain();  ///< any: loops that the compiler may vectorize
+const QuantIsa* quant_vnni();      ///< AVX-512 with VNNI
+const QuantIsa* quant_avx2();      ///< AVX2, FMA, F16C
+const QuantIsa* quant_few_vnni();  ///< AVX-512 with VNNI, BMI2; for few rows
+const QuantIsa* quant_few_avx2();  ///< AVX2, FMA, F16C, BMI2; for few rows
+const QuantIsa* quant_plain();     ///< any: loops that the compiler may vectorize
 /// @}
 
 }  // namespace toy::cpu

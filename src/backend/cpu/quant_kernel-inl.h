@@ -20,6 +20,11 @@ template <class T>
 concept HasParts = requires {
   T::kPart;
 };
+// Products of bytes are summed in 16 bits first.
+template <class Isa>
+concept HasPairs = requires(typename Isa::V v) {
+  Isa::add_pairs(v, v);
+};
 
 template <class Isa, class T>
 class QuantTask {
@@ -90,12 +95,20 @@ class QuantTask {
       for (int g = 0; g < kGroups; ++g) Isa::store(y[i][g], sum(r + i, g));
   }
 
-  // dot[i][g] += the products of 4 n of k.
-  template <int MR>
-  static inline void dots(const Panel<Isa> (&panel)[kGroups], const int8_t* const (&x)[MR], size_t step, int n,
+  // Steps whose pairs of products, of at most 2 * 127 * kMost each, may be added up in 16 bits. 0: Isa has no pairs.
+  static constexpr int steps_of_pairs() {
+    if constexpr (HasPairs<Isa>) return std::min(8, 32767 / (2 * 127 * T::kMost));
+    return 0;
+  }
+
+  // dot[i][g] += the products of 4 N of k, N steps.
+  template <int N, int MR>
+  static inline void dots(const Panel<Isa> (&panel)[kGroups], const int8_t* const (&x)[MR], size_t step,
                           V (&dot)[MR][kGroups]) {
+    constexpr int kRun = std::min(N, steps_of_pairs());
+    V pairs[MR][kGroups];
 #pragma GCC unroll 8
-    for (int s = 0; s < n; ++s) {
+    for (int s = 0; s < N; ++s) {
       V w[kGroups];
       for (int g = 0; g < kGroups; ++g) w[g] = panel[g].q[step + size_t(s)];
 #pragma GCC unroll 8
@@ -104,7 +117,15 @@ class QuantTask {
         std::memcpy(&four, x[i] + 4 * s, 4);
         const V xs = Isa::set1(four);
 #pragma GCC unroll 2
-        for (int g = 0; g < kGroups; ++g) dot[i][g] = Isa::template dot<kSigned>(dot[i][g], w[g], xs);
+        for (int g = 0; g < kGroups; ++g) {
+          if constexpr (kRun > 1) {
+            const V more = Isa::template pairs<kSigned>(w[g], xs);
+            pairs[i][g] = s % kRun == 0 ? more : Isa::add_pairs(pairs[i][g], more);
+            if ((s + 1) % kRun == 0) dot[i][g] = Isa::add(dot[i][g], Isa::sum_pairs(pairs[i][g]));
+          } else {
+            dot[i][g] = Isa::template dot<kSigned>(dot[i][g], w[g], xs);
+          }
+        }
       }
     }
   }
@@ -118,7 +139,7 @@ class QuantTask {
       x[i] = x_.q + (r + i) * p_.k + b * 32;
       for (int g = 0; g < kGroups; ++g) dot[i][g] = Isa::set1(uint32_t(x_.correction[(r + i) * count + b]));
     }
-    dots<MR>(panel, x, at * 8, 8, dot);
+    dots<8>(panel, x, at * 8, dot);
     for (int i = 0; i < MR; ++i) {
       const F xs = Isa::set1f(x_.scale[(r + i) * count + b]);
       for (int g = 0; g < kGroups; ++g)
@@ -146,7 +167,7 @@ class QuantTask {
       V dot[MR][kGroups];
       for (int i = 0; i < MR; ++i)
         for (int g = 0; g < kGroups; ++g) dot[i][g] = Isa::set1(uint32_t(correction[i][s]));
-      dots<MR>(panel, x, s * (T::kPart / 4), T::kPart / 4, dot);
+      dots<T::kPart / 4>(panel, x, s * (T::kPart / 4), dot);
       for (int i = 0; i < MR; ++i) {
         x[i] += T::kPart;
         for (int g = 0; g < kGroups; ++g)

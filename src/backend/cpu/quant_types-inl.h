@@ -66,12 +66,13 @@ inline void nibbles(const BlockRows<Isa>& r, size_t at, typename Isa::V* q) {
   for (int i = 0; i < 4; ++i) q[i] = low_nibbles<Isa>(v[i]), q[i + 4] = high_nibbles<Isa>(v[i]);
 }
 
-// ---- blocks of 32: one scale, perhaps one minimum. kSigned: bytes are signed, else kOffset was added to them.
+// ---- blocks of 32: one scale, perhaps one minimum. kSigned: bytes are signed, else kOffset was added to
+// them. kMost: the largest magnitude of a byte.
 
 struct Q4_0 {
   static constexpr size_t kBytes = 18;
   static constexpr bool kSigned = false, kMin = false;
-  static constexpr int kOffset = 8;
+  static constexpr int kOffset = 8, kMost = 15;
   template <class Isa>
   static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
     nibbles(r, 2, to.q + 8 * b);
@@ -82,7 +83,7 @@ struct Q4_0 {
 struct Q4_1 {
   static constexpr size_t kBytes = 20;
   static constexpr bool kSigned = false, kMin = true;
-  static constexpr int kOffset = 0;
+  static constexpr int kOffset = 0, kMost = 15;
   template <class Isa>
   static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
     nibbles(r, 4, to.q + 8 * b);
@@ -104,7 +105,7 @@ inline void add_fifth_bits(typename Isa::V high, typename Isa::V* q) {
 struct Q5_0 {
   static constexpr size_t kBytes = 22;
   static constexpr bool kSigned = false, kMin = false;
-  static constexpr int kOffset = 16;
+  static constexpr int kOffset = 16, kMost = 31;
   template <class Isa>
   static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
     nibbles(r, 6, to.q + 8 * b);
@@ -116,7 +117,7 @@ struct Q5_0 {
 struct Q5_1 {
   static constexpr size_t kBytes = 24;
   static constexpr bool kSigned = false, kMin = true;
-  static constexpr int kOffset = 0;
+  static constexpr int kOffset = 0, kMost = 31;
   template <class Isa>
   static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
     nibbles(r, 8, to.q + 8 * b);
@@ -129,7 +130,7 @@ struct Q5_1 {
 struct Q8_0 {
   static constexpr size_t kBytes = 34;
   static constexpr bool kSigned = true, kMin = false;
-  static constexpr int kOffset = 0;
+  static constexpr int kOffset = 0, kMost = 128;
   template <class Isa>
   static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
     typename Isa::V v[4];
@@ -149,7 +150,7 @@ inline void look_up(const int8_t (&values)[16], typename Isa::V* q, int n) {
 struct Iq4Nl {
   static constexpr size_t kBytes = 18;
   static constexpr bool kSigned = true, kMin = false;
-  static constexpr int kOffset = 0;
+  static constexpr int kOffset = 0, kMost = 127;
   template <class Isa>
   static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
     nibbles(r, 2, to.q + 8 * b);
@@ -161,7 +162,7 @@ struct Iq4Nl {
 struct Mxfp4 {
   static constexpr size_t kBytes = 17;
   static constexpr bool kSigned = true, kMin = false;
-  static constexpr int kOffset = 0;
+  static constexpr int kOffset = 0, kMost = 12;
   template <class Isa>
   static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
     nibbles(r, 1, to.q + 8 * b);
@@ -194,7 +195,7 @@ inline void six_bit_scales(const BlockRows<Isa>& r, Panel<Isa>& to) {
 struct Q4_K {
   static constexpr size_t kBytes = 144, kPart = 32;
   static constexpr bool kSigned = false, kMin = true;
-  static constexpr int kOffset = 0;
+  static constexpr int kOffset = 0, kMost = 15;
   template <class Isa>
   static inline void unpack(const BlockRows<Isa>& r, Panel<Isa>& to) {
     six_bit_scales(r, to);
@@ -213,7 +214,7 @@ struct Q4_K {
 struct Q5_K {
   static constexpr size_t kBytes = 176, kPart = 32;
   static constexpr bool kSigned = false, kMin = true;
-  static constexpr int kOffset = 0;
+  static constexpr int kOffset = 0, kMost = 31;
   template <class Isa>
   static inline void unpack(const BlockRows<Isa>& r, Panel<Isa>& to) {
     six_bit_scales(r, to);
@@ -237,7 +238,7 @@ struct Q5_K {
 struct Q6_K {
   static constexpr size_t kBytes = 210, kPart = 16;
   static constexpr bool kSigned = false, kMin = false;
-  static constexpr int kOffset = 32;
+  static constexpr int kOffset = 32, kMost = 63;
   template <class Isa>
   static inline void unpack(const BlockRows<Isa>& r, Panel<Isa>& to) {
     to.d[0] = Isa::half_high(r.word(206));
@@ -263,7 +264,7 @@ struct Q6_K {
 struct Q2_K {
   static constexpr size_t kBytes = 84, kPart = 16;
   static constexpr bool kSigned = false, kMin = true;
-  static constexpr int kOffset = 0;
+  static constexpr int kOffset = 0, kMost = 3;
   template <class Isa>
   static inline void unpack(const BlockRows<Isa>& r, Panel<Isa>& to) {
     using V = typename Isa::V;
@@ -289,7 +290,7 @@ struct Q2_K {
 struct Q3_K {
   static constexpr size_t kBytes = 110, kPart = 16;
   static constexpr bool kSigned = false, kMin = false;
-  static constexpr int kOffset = 4;
+  static constexpr int kOffset = 4, kMost = 7;
   template <class Isa>
   static inline void unpack(const BlockRows<Isa>& r, Panel<Isa>& to) {
     using V = typename Isa::V;
@@ -319,7 +320,7 @@ struct Q3_K {
 struct Iq4Xs {
   static constexpr size_t kBytes = 136, kPart = 32;
   static constexpr bool kSigned = true, kMin = false;
-  static constexpr int kOffset = 0;
+  static constexpr int kOffset = 0, kMost = 127;
   template <class Isa>
   static inline void unpack(const BlockRows<Isa>& r, Panel<Isa>& to) {
     using V = typename Isa::V;

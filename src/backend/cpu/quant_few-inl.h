@@ -1,26 +1,21 @@
-// Products on quantized weights for few rows of x, with AVX2: no panels, a block is multiplied as it lies. The sums are
-// those of quant.h, because integers are exact in any order. Blocks of eight outputs give eight vectors of integers,
-// which are added up across together.
-#include "backend/cpu/quant_isa.h"
+// Products on quantized weights for few rows of x: no panels, a block is multiplied as it lies. The sums are those of
+// quant.h, because integers are exact in any order. Blocks of eight outputs give eight vectors of integers, which are
+// added up across together. Included by a file for each instruction set, which defines `Isa`: vectors V of kBlocks
+// times 32 bytes, one or two blocks (or parts of a large block) at a time.
+#pragma once
 
-#if defined(__x86_64__)
 #include <immintrin.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,bmi2"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx2,fma,f16c,bmi2")
-#endif
+#include "backend/cpu/quant_isa.h"
 
 namespace toy::cpu {
 namespace {
 
-using V = __m256i;
+using V = __m256i;  // 32 bytes
 using F = __m256;
 
 constexpr size_t kOutputs = 8;  // of a strip: lanes of F
@@ -41,8 +36,8 @@ inline V bits(V v, int at, int n, int to = 0) {
 }
 // 32 nibbles in 16 bytes: the low ones first.
 inline V nibbles(const uint8_t* p) {
-  const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(v, 4), v), every(15));
+  const V twice = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return _mm256_and_si256(_mm256_srlv_epi64(twice, _mm256_setr_epi64x(0, 0, 4, 4)), every(15));
 }
 // 16 where bit k of the word is set, else 0.
 inline V fifth_bits(const uint8_t* p) {
@@ -62,29 +57,49 @@ struct Small {
   static constexpr int kOffset = offset;
 };
 struct Q8_0 : Small<DType::q8_0, 34, true> {
-  static inline V values(const uint8_t* b, int) { return bytes32(b + 2); }
+  template <class Isa>
+  static inline auto values(const uint8_t* b) {
+    return Isa::bytes(b + 2, kBytes);
+  }
 };
 struct Q4_0 : Small<DType::q4_0, 18, false, 8> {
-  static inline V values(const uint8_t* b, int) { return nibbles(b + 2); }
+  template <class Isa>
+  static inline auto values(const uint8_t* b) {
+    return Isa::nibbles(b + 2, kBytes);
+  }
 };
 struct Q4_1 : Small<DType::q4_1, 20, false, 0, true> {
-  static inline V values(const uint8_t* b, int) { return nibbles(b + 4); }
+  template <class Isa>
+  static inline auto values(const uint8_t* b) {
+    return Isa::nibbles(b + 4, kBytes);
+  }
 };
 struct Q5_0 : Small<DType::q5_0, 22, false, 16> {
-  static inline V values(const uint8_t* b, int) { return _mm256_or_si256(nibbles(b + 6), fifth_bits(b + 2)); }
+  template <class Isa>
+  static inline auto values(const uint8_t* b) {
+    return Isa::either(Isa::nibbles(b + 6, kBytes), Isa::fifth_bits(b + 2, kBytes));
+  }
 };
 struct Q5_1 : Small<DType::q5_1, 24, false, 0, true> {
-  static inline V values(const uint8_t* b, int) { return _mm256_or_si256(nibbles(b + 8), fifth_bits(b + 4)); }
+  template <class Isa>
+  static inline auto values(const uint8_t* b) {
+    return Isa::either(Isa::nibbles(b + 8, kBytes), Isa::fifth_bits(b + 4, kBytes));
+  }
 };
-inline V iq4_values(V index) {
-  return look_up(_mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113), index);
+inline __m128i iq4_table() {
+  return _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
 }
 struct Iq4Nl : Small<DType::iq4_nl, 18, true> {
-  static inline V values(const uint8_t* b, int) { return iq4_values(nibbles(b + 2)); }
+  template <class Isa>
+  static inline auto values(const uint8_t* b) {
+    return Isa::look_up(iq4_table(), Isa::nibbles(b + 2, kBytes));
+  }
 };
 struct Mxfp4 : Small<DType::mxfp4, 17, true> {
-  static inline V values(const uint8_t* b, int) {
-    return look_up(_mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12), nibbles(b + 1));
+  template <class Isa>
+  static inline auto values(const uint8_t* b) {
+    return Isa::look_up(_mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12),
+                        Isa::nibbles(b + 1, kBytes));
   }
 };
 
@@ -151,7 +166,7 @@ struct Q3_K : Large<DType::q3_k, 110, 16, 108, false, 4> {
   }
 };
 struct Iq4Xs : Large<DType::iq4_xs, 136, 32, 0, true> {
-  static inline V values(const uint8_t* b, int i) { return iq4_values(nibbles(b + 8 + 16 * i)); }
+  static inline V values(const uint8_t* b, int i) { return look_up(iq4_table(), nibbles(b + 8 + 16 * i)); }
   static inline Scales scales(const uint8_t* b) {
     const uint64_t low = _pdep_u64(word(b + 4), 0x0f0f0f0f0f0f0f0f), high = _pdep_u64(word(b) >> 16, 0x0303030303030303)
                                                                             << 4;
@@ -181,13 +196,57 @@ inline V pairs(V w, V x) {
   return _mm256_maddubs_epi16(w, x);
 }
 // Lane o: the sum of the lanes of v[o].
-inline V across(const V (&v)[kOutputs]) {
+inline V sums_across(const V (&v)[kOutputs]) {
   const V a = _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3])),
           b = _mm256_hadd_epi32(_mm256_hadd_epi32(v[4], v[5]), _mm256_hadd_epi32(v[6], v[7]));
   return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
 }
+// 16 bits of a part's scale, in all places of half a vector: what shuffles take them from the half that has them.
+constexpr short place_of_scale(int i) { return short(0x0100 + 0x0202 * (i % 8)); }
 
-template <class T>
+// One block at a time, with AVX2.
+struct Single {
+  using V = __m256i;
+  static constexpr size_t kBlocks = 1;
+  static constexpr int kSignedOffset = 0;
+  // Of a block, and of kBlocks blocks a stride apart.
+  static inline V bytes(const uint8_t* p, size_t) { return bytes32(p); }
+  static inline V nibbles(const uint8_t* p, size_t) { return cpu::nibbles(p); }
+  static inline V fifth_bits(const uint8_t* p, size_t) { return cpu::fifth_bits(p); }
+  static inline V look_up(__m128i table, V index) { return cpu::look_up(table, index); }
+  static inline V either(V a, V b) { return _mm256_or_si256(a, b); }
+  template <class T>
+  static inline V parts(const uint8_t* w, int part) {
+    return T::values(w, part);
+  }
+  static inline V load(const int8_t* x) { return _mm256_loadu_si256(reinterpret_cast<const V*>(x)); }
+  template <bool kSigned>
+  static inline V dot(V w, V x) {
+    return _mm256_madd_epi16(pairs<kSigned>(w, x), _mm256_set1_epi16(1));
+  }
+  // What is added to a sum for a part of a large block: dot times its scales.
+  template <bool kSigned>
+  static inline V scaled_dot(V w, V x, V scales) {
+    return _mm256_madd_epi16(pairs<kSigned>(w, x), scales);
+  }
+  // The scale of each pair: in each half of the vector those of its values.
+  template <int kPart>
+  [[gnu::always_inline]] static inline V scales(V all, int part) {
+    constexpr bool kTwo = kPart == 16;
+    const int own = kTwo ? 2 * part : part, next = kTwo ? own + 1 : own;
+    const V half = _mm256_permute4x64_epi64(all, 0x44), other = _mm256_permute4x64_epi64(all, 0xee);
+    return _mm256_shuffle_epi8(own < 8 ? half : other, _mm256_set_m128i(_mm_set1_epi16(place_of_scale(next)),
+                                                                        _mm_set1_epi16(place_of_scale(own))));
+  }
+  static inline V zero() { return _mm256_setzero_si256(); }
+  static inline V add(V a, V b) { return _mm256_add_epi32(a, b); }
+  [[gnu::always_inline]] static inline void across(const V (&v)[kOutputs], __m256i (&sums)[kBlocks]) {
+    sums[0] = sums_across(v);
+  }
+  [[gnu::always_inline]] static inline __m256i across_all(const V (&v)[kOutputs]) { return sums_across(v); }
+};
+
+template <class T, class Isa>
 class FewTask {
  public:
   explicit FewTask(const QuantPart& part)
@@ -211,20 +270,25 @@ class FewTask {
     const size_t blocks = p_.k / block();
     F y[MR];
     for (F& v : y) v = _mm256_setzero_ps();
-    for (size_t b = 0; b < blocks; ++b) {
-      const uint8_t* w = w_ + b * T::kBytes;
-      for (size_t at = 0; at < kOutputs * T::kBytes; at += 64)  // of the next strip, as much as is used of this one
-        _mm_prefetch(reinterpret_cast<const char*>(w_ + kOutputs * (row_bytes_ + b * T::kBytes) + at), _MM_HINT_T0);
-      if constexpr (T::kParts)
-        large<MR>(w, r, b, y);
-      else
-        small<MR>(w, r, b, y);
+    size_t b = 0;
+    if constexpr (T::kParts) {
+      for (; b < blocks; ++b) fetch_next(b, 1), large<MR>(w_ + b * T::kBytes, r, b, y);
+    } else {
+      for (; b + Isa::kBlocks <= blocks; b += Isa::kBlocks)
+        fetch_next(b, Isa::kBlocks), small<Isa, MR>(w_ + b * T::kBytes, r, b, y);
+      for (; b < blocks; ++b) small<Single, MR>(w_ + b * T::kBytes, r, b, y);
     }
     for (int i = 0; i < MR; ++i) store(y[i], r + size_t(i), first);
   }
 
+  // Of the next strip, as much as is used of this one.
+  void fetch_next(size_t b, size_t blocks) const {
+    for (size_t at = 0; at < kOutputs * blocks * T::kBytes; at += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(w_ + kOutputs * (row_bytes_ + b * T::kBytes) + at), _MM_HINT_T0);
+  }
+
   // f16 `at` of each block.
-  F halves(const uint8_t* w, size_t at) const {
+  [[gnu::always_inline]] inline F halves(const uint8_t* w, size_t at) const {
     const auto half = [&](size_t o) {
       uint16_t v;
       std::memcpy(&v, w + o * row_bytes_ + at, 2);
@@ -242,26 +306,31 @@ class FewTask {
     return _mm256_load_ps(d);
   }
 
-  template <int MR>
+  template <class I, int MR>
   inline void small(const uint8_t* w, size_t r, size_t b, F (&y)[MR]) const {
     const size_t count = p_.k / 32;
-    V dot[MR][kOutputs];
+    typename I::V dot[MR][kOutputs];
 #pragma GCC unroll 8
     for (size_t o = 0; o < kOutputs; ++o) {
-      const V values = T::values(w + o * row_bytes_, 0);
+      const auto values = T::template values<I>(w + o * row_bytes_);
 #pragma GCC unroll 2
-      for (int i = 0; i < MR; ++i) {
-        const V x = bytes32(reinterpret_cast<const uint8_t*>(x_.q) + (r + size_t(i)) * p_.k + b * 32);
-        dot[i][o] = _mm256_madd_epi16(pairs<T::kSigned>(values, x), _mm256_set1_epi16(1));
-      }
+      for (int i = 0; i < MR; ++i)
+        dot[i][o] = I::template dot<T::kSigned>(values, I::load(x_.q + (r + size_t(i)) * p_.k + b * 32));
     }
-    const F d = scale(w);
+    F d[I::kBlocks];
+    for (size_t n = 0; n < I::kBlocks; ++n) d[n] = scale(w + n * T::kBytes);
     for (int i = 0; i < MR; ++i) {
-      const size_t at = (r + size_t(i)) * count + b;
-      V all = across(dot[i]);
-      if constexpr (T::kOffset != 0) all = _mm256_add_epi32(all, _mm256_set1_epi32(x_.correction[at]));
-      y[i] = _mm256_fmadd_ps(_mm256_mul_ps(d, _mm256_set1_ps(x_.scale[at])), _mm256_cvtepi32_ps(all), y[i]);
-      if constexpr (T::kMin) y[i] = _mm256_fmadd_ps(halves(w, T::kMinAt), _mm256_set1_ps(x_.scaled_sum[at]), y[i]);
+      V sums[I::kBlocks];
+      I::across(dot[i], sums);
+      for (size_t n = 0; n < I::kBlocks; ++n) {
+        const size_t at = (r + size_t(i)) * count + b + n;
+        V all = sums[n];
+        if constexpr (T::kOffset != 0 || (T::kSigned && I::kSignedOffset != 0))
+          all = _mm256_add_epi32(all, _mm256_set1_epi32(x_.correction[at]));
+        y[i] = _mm256_fmadd_ps(_mm256_mul_ps(d[n], _mm256_set1_ps(x_.scale[at])), _mm256_cvtepi32_ps(all), y[i]);
+        if constexpr (T::kMin)
+          y[i] = _mm256_fmadd_ps(halves(w + n * T::kBytes, T::kMinAt), _mm256_set1_ps(x_.scaled_sum[at]), y[i]);
+      }
     }
   }
 
@@ -277,33 +346,26 @@ class FewTask {
   inline void large(const uint8_t* w, size_t r, size_t b, F (&y)[MR]) const requires(T::kParts) {
     constexpr size_t kParts = 256 / T::kPart;
     const size_t blocks = p_.k / 256;
-    V dot[MR][kOutputs], mins[MR][kOutputs];
+    typename Isa::V dot[MR][kOutputs];
+    V mins[MR][kOutputs], corrections[MR][kOutputs];
     for (size_t o = 0; o < kOutputs; ++o) {
       const uint8_t* from = w + o * row_bytes_;
       const Scales s = T::scales(from);
-      V total[MR];
+      typename Isa::V total[MR];
       for (int i = 0; i < MR; ++i) {
         const int16_t* sums = x_.sum + ((r + size_t(i)) * blocks + b) * kParts;
-        total[i] = _mm256_setzero_si256();
-        if constexpr (T::kOffset != 0)
-          total[i] =
-              _mm256_sub_epi32(total[i], _mm256_slli_epi32(weighted_sums(sums, s.scale), T::kOffset == 4 ? 2 : 5));
+        total[i] = Isa::zero();
+        if constexpr (T::kOffset != 0) corrections[i][o] = weighted_sums(sums, s.scale);
         if constexpr (T::kMin) mins[i][o] = weighted_sums(sums, s.min);
       }
-      const V low = _mm256_permute4x64_epi64(s.scale, 0x44), high = _mm256_permute4x64_epi64(s.scale, 0xee);
 #pragma GCC unroll 8
-      for (int j = 0; j < 8; ++j) {
-        // The scale of each pair: 16 bits, in each half of the vector those of its values.
-        constexpr bool kTwo = T::kPart == 16;
-        const int own = kTwo ? 2 * j % 8 : j, next = kTwo ? own + 1 : j;
-        const auto place = [](int i) { return _mm_set1_epi16(short(0x0100 + 0x0202 * i)); };
-        const V scales = _mm256_shuffle_epi8(kTwo && j >= 4 ? high : low, _mm256_set_m128i(place(next), place(own)));
-        const V values = T::values(from, j);
+      for (int j = 0; j < 8; j += int(Isa::kBlocks)) {
+        const auto scales = Isa::template scales<T::kPart>(s.scale, j);
+        const auto values = Isa::template parts<T>(from, j);
 #pragma GCC unroll 2
         for (int i = 0; i < MR; ++i) {
-          const V x =
-              bytes32(reinterpret_cast<const uint8_t*>(x_.q) + (r + size_t(i)) * p_.k + b * 256 + 32 * size_t(j));
-          total[i] = _mm256_add_epi32(total[i], _mm256_madd_epi16(pairs<T::kSigned>(values, x), scales));
+          const auto x = Isa::load(x_.q + (r + size_t(i)) * p_.k + b * 256 + 32 * size_t(j));
+          total[i] = Isa::add(total[i], Isa::template scaled_dot<T::kSigned>(values, x, scales));
         }
       }
       for (int i = 0; i < MR; ++i) dot[i][o] = total[i];
@@ -311,10 +373,13 @@ class FewTask {
     const F d = halves(w, T::kScaleAt);
     for (int i = 0; i < MR; ++i) {
       const F xs = _mm256_set1_ps(x_.scale[(r + size_t(i)) * blocks + b]);
-      y[i] = _mm256_fmadd_ps(_mm256_mul_ps(d, xs), _mm256_cvtepi32_ps(across(dot[i])), y[i]);
+      V all = Isa::across_all(dot[i]);
+      if constexpr (T::kOffset != 0)
+        all = _mm256_sub_epi32(all, _mm256_slli_epi32(sums_across(corrections[i]), T::kOffset == 4 ? 2 : 5));
+      y[i] = _mm256_fmadd_ps(_mm256_mul_ps(d, xs), _mm256_cvtepi32_ps(all), y[i]);
       if constexpr (T::kMin) {
         const F of_min = _mm256_mul_ps(halves(w, T::kMinAt), xs);
-        y[i] = _mm256_fnmadd_ps(of_min, _mm256_cvtepi32_ps(across(mins[i])), y[i]);
+        y[i] = _mm256_fnmadd_ps(of_min, _mm256_cvtepi32_ps(sums_across(mins[i])), y[i]);
       }
     }
   }
@@ -334,37 +399,17 @@ class FewTask {
   size_t from_ = 0;
 };
 
-}  // namespace
-
-static void run_few(const QuantPart& part, size_t s) {
+template <class Isa>
+void run_few_rows(const QuantPart& part, size_t s) {
   Types::call(part.p->w_type, [&](auto t) {
-    FewTask<decltype(t)>(part).strip(s);
+    FewTask<decltype(t), Isa>(part).strip(s);
     return 0;
   });
 }
-static int offset_of_few(DType type) {
-  return Types::call(type, [](auto t) { return decltype(t)::kOffset; });
+template <class Isa>
+int offset_of_few_rows(DType type) {
+  return Types::call(type, [](auto t) { return decltype(t)::kSigned ? Isa::kSignedOffset : decltype(t)::kOffset; });
 }
 
+}  // namespace
 }  // namespace toy::cpu
-
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
-
-namespace toy::cpu {
-
-const QuantIsa* quant_few() {
-  static const QuantIsa isa{kOutputs, offset_of_few, run_few};
-  const bool there = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-  return there ? &isa : nullptr;
-}
-
-}  // namespace toy::cpu
-#else
-namespace toy::cpu {
-const QuantIsa* quant_few() { return nullptr; }
-}  // namespace toy::cpu
-#endif
