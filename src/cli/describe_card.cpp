@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "cli/console.h"
@@ -61,6 +62,13 @@ std::string ffn_of(const LayerSpec& l) {
   return fmt::format("{} of {} experts ({})", l.experts.used, l.experts.count, name_of(l.ffn));
 }
 
+// "96", or "96 or 192" where layers differ.
+std::string all_of(const ModelSpec& spec, int64_t LayerSpec::*size) {
+  std::set<int64_t> sizes;
+  for (const LayerSpec& l : spec.layers) sizes.insert(l.*size);
+  return fmt::format("{}", fmt::join(sizes, " or "));
+}
+
 std::string windows_of(const ModelSpec& spec) {
   int64_t window = 0, layers = 0;
   for (const LayerSpec& l : spec.layers)
@@ -75,7 +83,8 @@ void print_dimensions(const ModelSpec& spec) {
   fmt::print("{}: {}, {} layers of causal attention and {}, {} output\n", spec.name, spec.architecture,
              spec.layers.size(), ffn_of(l), spec.tied ? "tied" : "untied");
   fmt::print("  D={} (width)  F={} (ffn)  H={} K={} P={} (query heads, kv heads, head width)  V={}  context {}\n",
-             spec.d_model, l.d_ff, l.heads, l.kv_heads, l.d_head, spec.vocab, spec.context);
+             spec.d_model, all_of(spec, &LayerSpec::d_ff), all_of(spec, &LayerSpec::heads),
+             all_of(spec, &LayerSpec::kv_heads), all_of(spec, &LayerSpec::d_head), spec.vocab, spec.context);
   fmt::print("  {}, {} norm epsilon {:g}{}{}{}\n\n", positions_of(spec), spec.norm == NormKind::rms ? "rms" : "layer",
              spec.norm_eps, windows_of(spec), l.qk_norm ? ", QK-norm" : "", biases_of(l));
 }

@@ -36,7 +36,7 @@ std::string last_part(const std::string& folder) {
 // A folder that is renamed when it is complete, and removed otherwise.
 class NewFolder {
  public:
-  explicit NewFolder(std::string path) : path_(std::move(path)), temporary_(path_ + ".part") {
+  explicit NewFolder(std::string path) : path_(std::move(path)) {
     while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
     temporary_ = fmt::format("{}.part{}", path_, getpid());
     std::error_code error;
@@ -45,8 +45,9 @@ class NewFolder {
     const fs::path parent = fs::path(path_).parent_path();
     check(parent.empty() || fs::is_directory(parent), "{}: the folder {} does not exist; create it first (mkdir -p {})",
           path_, parent.string(), parent.string());
-    fs::create_directory(temporary_, error);
-    check(!error, "cannot create the folder '{}': {}", temporary_, error.message());
+    const bool is_new = fs::create_directory(temporary_, error);
+    check(is_new, "cannot create the folder '{}': {}", temporary_,
+          error ? error.message() : "it exists; remove it, if no other command is writing it");
   }
   ~NewFolder() {
     std::error_code error;
@@ -115,7 +116,7 @@ Converted convert_folder(const std::string& folder, const std::string& gguf, con
   Converted done{std::string(model.architecture), std::string(model.class_name), outputs.size(), {}};
   if (const size_t left = shards.of_other_parts(); left > 0)
     done.warnings.push_back(
-        fmt::format("only the text part is converted; {} tensors that see pictures are left out", left));
+        fmt::format("only the text part is converted; {} tensors of other parts (vision, audio) are left out", left));
   gguf::Writer writer(reading.spec.architecture);
   write_dimensions(reading.spec, writer, main_type(outputs));
   if (options.tokenizer)

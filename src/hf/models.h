@@ -13,7 +13,7 @@ namespace toy::hf {
 
 /// A tensor without ".weight" or ".bias" (where `gguf` ends so, `hf` is the complete name): in a layer, `gguf` follows
 /// "blk.N." and `hf` follows HfModel::layers. Where several have the same `hf`, it holds the rows of all of them, in
-/// the order of the table. `*` is the number of an expert; without one the tensor holds the experts one behind the
+/// the order of the table. `*` is the number of an expert; without one the tensor holds the experts one after the
 /// other.
 struct TensorName {
   std::string_view gguf, hf;

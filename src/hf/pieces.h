@@ -26,7 +26,7 @@ struct Piece {
     halves,  ///< the other way
   };
   View rows;                          ///< [R,C], strides as they are; contiguous if quantized
-  std::optional<Packed> packed = {};  ///< in place of `rows`
+  std::optional<Packed> packed = {};  ///< instead of `rows`
   Order order = as_is;
   int64_t heads = 1;
   float scale = 1, add = 0;  ///< of every element
@@ -34,7 +34,7 @@ struct Piece {
 
 /// Rows of a matrix or of a vector.
 View rows_of(const View& tensor, int64_t first, int64_t count);
-/// Every so-manieth of these rows; their number is that of the result.
+/// Every `step`-th row.
 View every(View rows, int64_t step);
 /// Columns of a matrix as rows.
 View columns_of(const View& tensor, int64_t first, int64_t count);
@@ -45,7 +45,8 @@ struct Output {
   Shape shape;
   DType stored = DType::f32;
   std::vector<Piece> pieces;
-  /// Above 0: so many pieces of the same shape are columns of one matrix, in turns: column i n + k is row i of piece k.
+  /// Above 0: this many pieces of the same shape are columns of one matrix, in turns: column i n + k is row i of piece
+  /// k.
   int64_t as_columns = 0;
 
   /// Hands over its bytes.

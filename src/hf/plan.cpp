@@ -53,7 +53,7 @@ bool is_transposed(const HfModel& model, const TensorSpec& t) {
   return model.transposed && t.block >= 0 && t.shape.rank() == 2;
 }
 
-// Does it go as_columns? So many tensors take turns then.
+// Does it go as_columns? Then tensors take turns.
 bool takes_turns(const HfModel& model, const TensorSpec& t) {
   return model.transposed_experts && (t.shape.rank() == 3 || is_expert_bias(t));
 }

@@ -37,7 +37,7 @@ std::set<std::string> files_of_index(const Config& index) {
     check(file.is_string(), "{}: the file of '{}' is not a string", index.path(), tensor);
     const std::string name = file;
     check(!name.empty() && name.find_first_of(std::string_view("/\0", 2)) == name.npos && name != "." && name != "..",
-          "{}: '{}' is not the name of a file beside it", index.path(), name);
+          "{}: '{}' is not the name of a file in the same folder", index.path(), name);
     files.insert(name);
   }
   check(!files.empty(), "{}: 'weight_map' names no files", index.path());
@@ -78,7 +78,10 @@ void Shards::add(safetensors::File file, const HfModel& model) {
   }
   for (const auto& [name, bytes] : file.bytes()) {
     const std::string plain = plain_name(name, model);
-    if (plain.empty()) continue;
+    if (plain.empty()) {
+      ++of_other_parts_;
+      continue;
+    }
     check(bytes_.emplace(plain, bytes).second, "{}: the tensor '{}' is there twice", file.path(), plain);
   }
   files_.push_back(std::move(file));  // the mapping does not move
@@ -101,7 +104,7 @@ const safetensors::Bytes* Shards::find_bytes(const std::string& name) {
 const View& Shards::require(const std::string& name) {
   if (const View* view = find(name)) return *view;
   const std::string near = nearest(name, names());
-  fail("{}: the tensor '{}' is missing, which the class {} has{}", folder_, name, class_name_,
+  fail("the tensor '{}' is missing, which the class {} has{}", name, class_name_,
        near.empty() ? "" : fmt::format("; the nearest is '{}'", near));
 }
 

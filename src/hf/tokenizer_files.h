@@ -26,8 +26,8 @@ struct TokenizerFiles {
   std::string special(const std::string& name) const;
 };
 
-/// The tokenizer for an embedding of `vocab` rows; tokens that the files do not name are filled up. nullptr, with a
-/// warning: there is none. Throws for one that is not supported.
+/// The tokenizer for an embedding of `vocab` rows; tokens that the files do not name are filled up. Returns nullptr and
+/// warns if the folder has none. Throws for one that is not supported.
 std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerFiles& files, int64_t vocab,
                                                 std::vector<std::string>& warnings);
 /// Sets tokenizer.* of a GGUF, "none" without a tokenizer.

@@ -25,10 +25,8 @@ bool all_ones(const std::vector<float>& factors) {
 void read(Metadata& metadata, ModelSpec& m) {
   const gguf::File& file = metadata.file();
   const int64_t experts = metadata.u32("expert_count", 0), layers = int64_t(m.layers.size());
-  check(experts == 0,
-        "{}: {} is {}: Gemma 4 with experts is not supported, only its dense models; the router and the "
-        "ffn beside the experts, with norms of their own, are missing here",
-        file.path(), metadata.key("expert_count"), experts);
+  check(experts == 0, "{}: {} is {}: Gemma 4 with experts is not supported; use one of its dense models", file.path(),
+        metadata.key("expert_count"), experts);
   metadata.u32("expert_feed_forward_length", 0);
   read_llama_like(metadata, m);
   read_windows(metadata, m, metadata.u32("attention.sliding_window"), 6);
@@ -76,6 +74,29 @@ void write(MetadataWriter& w, const ModelSpec& m) {
   write_factors(w, kFactors, m.rope.factors.empty() ? std::span(ones).first(size_t(width / 2)) : m.rope.factors);
 }
 
+// Maps that transformers 4 saved and nothing uses.
+std::vector<std::string> extra_tensors(const ModelSpec& m) {
+  std::vector<std::string> names{kFactors};
+  for (size_t i = 0; i < m.layers.size(); ++i)
+    if (m.layers[i].shared_kv)
+      for (const char* map : {"attn_k", "attn_v", "attn_k_norm"})
+        names.push_back(fmt::format("blk.{}.{}.weight", i, map));
+  return names;
+}
+
+// Files say it with a tensor that is not there, which may also be lost.
+void check_v_is_k(const ModelSpec& m) {
+  const LayerSpec& full = full_layer(m);
+  for (size_t i = 0; i < m.layers.size(); ++i) {
+    const LayerSpec& l = m.layers[i];
+    check(l.window == 0 || !l.v_is_k, "model {}: layer {}: v_is_k (no tensor attn_v), but the layer has a window",
+          m.name, i);
+    check(l.shared_kv || l.window > 0 || l.v_is_k == full.v_is_k,
+          "model {}: layer {}: v_is_k (no tensor attn_v) is {}; in another layer without a window it is {}", m.name, i,
+          l.v_is_k, full.v_is_k);
+  }
+}
+
 void check_layers(const ModelSpec& m) {
   const int64_t layers = int64_t(m.layers.size());
   const int64_t first_shared =
@@ -104,6 +125,7 @@ void check_layers(const ModelSpec& m) {
           "layer {}",
           m.name, i, kv_source(m, i), first_shared - (has_window ? 2 : 1));
   }
+  check_v_is_k(m);
 }
 
 }  // namespace
@@ -115,7 +137,7 @@ Family gemma4_family() {
   std::erase(f.holds, "fused_qkv");
   f.holds.insert(f.holds.end(), {"tied", "window", "rope", "local_rope_base", "rope_factors", "logit_softcap", "v_is_k",
                                  "shared_kv", "output_scale", "layer_embedding"});
-  f.extra_tensors = {gemma4::kFactors, "blk.*.attn_k.weight", "blk.*.attn_v.weight", "blk.*.attn_k_norm.weight"};
+  f.extra_tensors = gemma4::extra_tensors;
   f.defaults.norm_place = NormPlace::both;
   f.defaults.rope.base = 1e6f;
   LayerSpec l = f.defaults.layers.front();

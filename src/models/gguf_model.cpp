@@ -8,7 +8,6 @@
 #include <unordered_set>
 
 #include "models/families.h"
-#include "toy/base/glob.h"
 #include "toy/base/memory.h"
 #include "toy/base/threads.h"
 #include "toy/base/utf8.h"
@@ -34,17 +33,14 @@ void check_against_tensors(const gguf::File& f, const ModelSpec& spec) {
     return near.empty() ? "" : fmt::format("; the nearest is '{}'", near);
   };
   const std::vector<FileTensor> tensors = file_tensors(spec);
-  const std::vector<std::string>& extra = family_of(spec).extra_tensors;
+  const Family& family = family_of(spec);
   std::vector<std::string> known, found, unknown;
+  if (family.extra_tensors) known = family.extra_tensors(spec);
   for (const FileTensor& t : tensors) known.push_back(t.name);
   const std::unordered_set<std::string> all(known.begin(), known.end());
-  const auto is_known = [&](const std::string& name) {
-    return all.contains(name) ||
-           std::any_of(extra.begin(), extra.end(), [&](const std::string& pattern) { return matches(pattern, name); });
-  };
   for (const gguf::TensorInfo& info : f.tensors()) {
     found.push_back(info.name);
-    if (!is_known(info.name)) unknown.push_back(info.name);
+    if (!all.contains(info.name)) unknown.push_back(info.name);
   }
   for (const FileTensor& t : tensors) {
     const gguf::TensorInfo* info = f.find(t.name);

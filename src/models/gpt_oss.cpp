@@ -1,5 +1,6 @@
 // `gpt-oss` (OpenAI 2025): experts with biases and a gate of their own, attention sinks, windows in every other layer.
 #include "models/llama_like.h"
+#include "toy/base/error.h"
 
 namespace toy {
 namespace gpt_oss {
@@ -7,7 +8,10 @@ namespace {
 
 void read(Metadata& metadata, ModelSpec& m) {
   read_llama_like(metadata, m);
-  read_windows(metadata, m, metadata.u32("attention.sliding_window"), 2);
+  const int64_t window = metadata.u32("attention.sliding_window");
+  check(window > 0, "{}: {} is 0, expected at least 1", metadata.file().path(),
+        metadata.key("attention.sliding_window"));
+  read_windows(metadata, m, window, 2);
   metadata.ignore("rope.freq_base_swa", double(m.rope.base));
 }
 

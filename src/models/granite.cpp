@@ -35,7 +35,7 @@ Family family(std::string architecture) {
     require_like_layers(m, kOnceForAll);
     require_like_layers(m, {"rope"});
   };
-  f.extra_tensors = {"rope_freqs.weight"};
+  f.extra_tensors = [](const ModelSpec&) { return std::vector<std::string>{"rope_freqs.weight"}; };
   return f;
 }
 

@@ -37,7 +37,7 @@ Family llama_family() {
     require_like_layers(m, kOnceForAll);
     require_like_layers(m, {"window"});
   };
-  f.extra_tensors = {llama::kFactors};
+  f.extra_tensors = [](const ModelSpec&) { return std::vector<std::string>{llama::kFactors}; };
   return f;
 }
 

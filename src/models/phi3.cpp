@@ -43,7 +43,7 @@ Family phi3_family() {
   Family f = llama_like("phi3", RopePairing::half);
   f.read = phi3::read, f.write = phi3::write, f.check = phi3::check_layers;
   f.holds.insert(f.holds.end(), {"window", "rope_dims", "rope_factors", "rope_long_factors"});
-  f.extra_tensors = {phi3::kShort, phi3::kLong};
+  f.extra_tensors = [](const ModelSpec&) { return std::vector<std::string>{phi3::kShort, phi3::kLong}; };
   f.defaults.layers = {LayerSpec{.fused_qkv = true, .fused_gate_up = true}};
   return f;
 }

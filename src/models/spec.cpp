@@ -94,8 +94,8 @@ void ModelSpec::validate() const {
             "model {}: layer {}: experts_used, shared_d_ff or expert_biases without experts", name, i);
     }
     check(kv_source(*this, int64_t(i)) >= 0,
-          "model {}: layer {}: shared_kv, but no layer before it has keys and values of its own and {} window", name, i,
-          l.window > 0 ? "a" : "no");
+          "model {}: layer {}: shared_kv, but no earlier layer {} a window has its own keys and values", name, i,
+          l.window > 0 ? "with" : "without");
     if (l.shared_kv) {
       const LayerSpec& own = layers[size_t(kv_source(*this, int64_t(i)))];
       check(own.kv_heads == l.kv_heads && own.d_head == l.d_head && own.window == l.window,

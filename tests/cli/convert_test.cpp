@@ -63,6 +63,17 @@ TEST_F(CliConvert, NothingThatIsNotOursIsReplaced) {
   EXPECT_EQ(entries("empty"), 3u);
 }
 
+// A folder of the name that this process writes to first may be there: a process of the same number left it.
+TEST_F(CliConvert, AFolderOfTheTemporaryNameIsLeftAlone) {
+  const std::string out = path("again"),
+                    line = "part=" + out + ".part$$; mkdir $part && echo mine > $part/notes && exec " +
+                           std::string(TOY_BINARY) + " convert " + golden_ + " " + out + " 2> " + path("stderr");
+  EXPECT_EQ(run("bash -c '" + line + "'"), 2);
+  EXPECT_NE(slurp(path("stderr")).find("it exists; remove it"), std::string::npos) << slurp(path("stderr"));
+  EXPECT_FALSE(fs::exists(out));
+  EXPECT_EQ(run("test -f " + out + ".part*/notes"), 0);
+}
+
 // In front of calls that change a file. One that comes after the last tensor ends nothing.
 TEST_F(CliConvert, ASignalLeavesAllOrNothing) {
   fs::create_directory(path("work"));
@@ -106,7 +117,7 @@ TEST_F(CliConvert, ShowsProgressAndCtrlCEndsIt) {
   EXPECT_EQ(entries("work"), 0u);
 }
 
-// A full disk, from some call on. Behind the rename all is there.
+// A full disk, from some call on. After the rename all is there.
 TEST_F(CliConvert, AFullDiskLeavesNothing) {
   fs::create_directory(path("work"));
   for (const bool to_folder : {true, false}) {

@@ -1,4 +1,4 @@
-// What files of gemma4 and gpt-oss hold: refusals name what is wrong, and what older files have beside is let pass.
+// What files of gemma4 and gpt-oss hold: refusals name what is wrong, and what older files have besides is let pass.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -22,7 +22,7 @@ std::string error_with(const char* family, const std::map<std::string, gguf::Val
 
 TEST(Gemma4, ExpertsAreRefusedByName) {
   const std::string text = error_with("gemma4", {{"gemma4.expert_count", uint32_t(128)}});
-  for (const char* part : {"gemma4.expert_count is 128", "Gemma 4 with experts is not supported", "router"})
+  for (const char* part : {"gemma4.expert_count is 128", "Gemma 4 with experts is not supported", "dense"})
     expect_contains(text, part);
 }
 
@@ -55,7 +55,7 @@ TEST(Gemma4, LayersThatAFileCannotHold) {
   expect_contains(text({{"d_head", 16}}), "layer 1: d_head is 16, that of another layer with a window 8");
   expect_contains(text({{"rope", "global"}}), "layers with a window have local rope");
   expect_contains(text({{"shared_kv", true}, {"window", 0}, {"rope", "global"}}),
-                  "layer 1: shared_kv, but no layer before it has keys and values of its own and no window");
+                  "layer 1: shared_kv, but no earlier layer without a window has its own keys and values");
   expect_contains(text({{"shared_kv", true}, {"n_kv", 1}}), "n_kv, d_head or window differ from those of layer 0");
   EXPECT_EQ(text({{"d_head", 16}, {"window", 0}, {"rope", "global"}}), "no error");
 }
@@ -79,6 +79,25 @@ TEST(Gemma4, UnusedMapsOfSharedLayersAreLetPass) {
   EXPECT_TRUE(load_model(g.folder.path("more.gguf"), *device).spec == model.spec);
 }
 
+// Else v would silently be what k's map gives.
+TEST(Gemma4, AMapOfVThatIsMissingOrElsewhereIsRefused) {
+  expect_contains(error_with("gemma4_e", {}, "blk.0.attn_v.weight"),
+                  "layer 0: v_is_k (no tensor attn_v), but the layer has a window");
+  const testing::GoldenFamily g("gemma4_e");
+  const gguf::File file = gguf::File::open(g.write());
+  gguf::Writer w("gemma4");
+  for (const auto& [key, value] : file.metadata())
+    if (key != "general.architecture") w.set(key, value);
+  const auto add = [&](const gguf::TensorInfo& t, const std::string& name) {
+    w.add(name, View(const_cast<std::byte*>(t.data), *t.dtype, t.shape), *t.dtype);
+  };
+  for (const gguf::TensorInfo& t : file.tensors()) add(t, t.name);
+  add(file.require("blk.0.attn_v.weight"), "blk.9.attn_v.weight");
+  w.finish(g.folder.path("more.gguf"));
+  const auto device = make_test_device(1);
+  expect_contains(error_of([&] { load_model(g.folder.path("more.gguf"), *device); }), "blk.9.attn_v.weight");
+}
+
 TEST(Gemma4, ItsSoftcapHasLlamaCppsDefault) {
   const testing::GoldenFamily g("gemma4");
   const auto softcap = [&](const std::string& path) { return spec_from_gguf(gguf::File::open(path)).logit_softcap; };
@@ -89,6 +108,7 @@ TEST(Gemma4, ItsSoftcapHasLlamaCppsDefault) {
 
 TEST(GptOss, NeedsItsWindow) {
   expect_contains(error_with("gpt_oss", {}, "gpt-oss.attention.sliding_window"), "gpt-oss.attention.sliding_window");
+  expect_contains(error_with("gpt_oss", {{"gpt-oss.attention.sliding_window", uint32_t(0)}}), "is 0");
 }
 
 }  // namespace

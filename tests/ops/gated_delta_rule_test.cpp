@@ -208,7 +208,7 @@ TEST(GatedDeltaRule, SequencesWithoutAStateAreNamed) {
     EXPECT_EQ(message("0,1", "0,0", *device), "gated_delta_rule_update: row 1 has sequence 1");
     EXPECT_EQ(message("0,-1", "0,0", *device), "gated_delta_rule_update: row 1 has sequence -1");
     EXPECT_EQ(message("0,0", "0,2", *device),
-              "gated_delta_rule_update: row 1 goes on with sequence 0 after other rows of it");
+              "gated_delta_rule_update: row 1 resumes sequence 0 after a gap; give the rows of a sequence together");
   }
 }
 

@@ -21,16 +21,16 @@ struct Family {
   /// Fills in what the metadata say; name, width, context, vocabulary, tied and the layers (repeated `defaults`) are
   /// there already. Throws naming file and key. A key that it does not ask for causes a warning.
   std::function<void(Metadata&, ModelSpec&)> read;
-  /// Metadata (and tensors that are no weights) beside those that all families share.
+  /// Metadata (and tensors that are no weights) besides those that all families share.
   std::function<void(MetadataWriter&, const ModelSpec&)> write;
-  /// What `read` and `write` handle, as the keys of docs/architecture.md, beside n_heads, n_kv, d_head, d_ff, the
+  /// What `read` and `write` handle, as the keys of docs/architecture.md, besides n_heads, n_kv, d_head, d_ff, the
   /// epsilon of the norms and what all families share. A model that differs from `defaults` in anything else is
   /// refused: the file would not say so.
   std::vector<std::string_view> holds = {};
   /// Throws for a model that its files cannot hold, naming the dimension. ModelSpec::validate() calls it. May be empty.
   std::function<void(const ModelSpec&)> check = {};
-  /// Tensors that a file may have beside tensors_of(): names or patterns (toy/base/glob.h).
-  std::vector<std::string> extra_tensors = {};
+  /// Names of tensors that a file of this model may have besides tensors_of(). May be empty.
+  std::function<std::vector<std::string>(const ModelSpec&)> extra_tensors = {};
 };
 
 /// Those that are built in.

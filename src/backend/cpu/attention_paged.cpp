@@ -49,7 +49,7 @@ void attend_task(const Task& task, const QueryRows& q, const KernelArgs& args, A
   attend_pages<T>(args.in[1], args.in[2], page, task.head, first, last, q, ws);
 }
 
-// nullptr: nobody wants it.
+// nullptr: not requested.
 float* lse_of(const KernelArgs& args) { return args.out.size() > 1 ? args.out[1].as<float>() : nullptr; }
 
 // Rows whose chunks were shared out: the parts join in the order of the chunks, as attend_keys() would have it.

@@ -170,7 +170,7 @@ void walk_tokens(const DeltaHead& x, int64_t P, int64_t count, int64_t width, Pa
   for (int64_t t = 0; t < count; ++t) {
     const bool last = t + 1 == count;
     const float* k = x.k + t * x.key_ld;
-    // Nobody reads the y behind the last token.
+    // The y after the last token is not read.
     Pass pass{k, x.q + t * x.key_ld, last ? k : k + x.key_ld, 0, nullptr, nullptr, d, o, y};
     const VF a = set(kVector ? 1.0f : scalar.a[t]), beta = set(x.beta[t * x.beta_ld]);
     for (int n = 0; n < NV; ++n) {

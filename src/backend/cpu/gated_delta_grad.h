@@ -40,7 +40,7 @@ struct DeltaGrad {
   }
 };
 
-/// A matrix in panels of 64 columns, one behind the other: a panel of 128 rows lies in the first-level cache, without
+/// A matrix in panels of 64 columns, one after the other: a panel of 128 rows lies in the first-level cache, without
 /// the conflicts of long rows. The number of columns is a multiple of 16.
 struct PanelMatrix {
   float* at = nullptr;
@@ -57,7 +57,7 @@ struct PanelMatrix {
   }
 };
 
-/// The matrices of a chunk: rows of wk (P rounded up to 16) or wv (V rounded up to 16) numbers. The numbers behind P
+/// The matrices of a chunk: rows of wk (P rounded up to 16) or wv (V rounded up to 16) numbers. The numbers after P
 /// and V are zeros.
 struct DeltaChunk {
   int64_t wk, wv;

@@ -60,13 +60,13 @@ void forward(const ExecContext& ctx, const KernelArgs& args, const DeltaCall& x,
 void gated_delta_rule(const ExecContext& ctx, const KernelArgs& args) {
   const DeltaCall x(args, 0, 6, args.in[5], args.out[1].as<float>(), args.out[0].as<float>());
   forward(ctx, args, x, "gated_delta_rule: row {} has sequence {}",
-          "gated_delta_rule: row {} goes on with sequence {} after other rows of it");
+          "gated_delta_rule: row {} resumes sequence {} after a gap; give the rows of a sequence together");
 }
 
 void gated_delta_rule_update(const ExecContext& ctx, const KernelArgs& args) {
   const DeltaCall x(args, 1, 6, args.out[0], args.out[0].as<float>(), args.out[1].as<float>());
   forward(ctx, args, x, "gated_delta_rule_update: row {} has sequence {}",
-          "gated_delta_rule_update: row {} goes on with sequence {} after other rows of it");
+          "gated_delta_rule_update: row {} resumes sequence {} after a gap; give the rows of a sequence together");
 }
 
 }  // namespace

@@ -17,7 +17,7 @@
 // allow that); a gate's gradient keeps this precision where its decay is strong.
 //
 // A work item is a value head of one run. Value heads that share a key head have parts of dq and dk of their own, which
-// are summed in the order of the heads, behind a barrier. No bit depends on the number of threads.
+// are summed in the order of the heads, after a barrier. No bit depends on the number of threads.
 #define TOY_TARGET_FILE "backend/cpu/gated_delta_rule_grad.cpp"
 #include "backend/cpu/each_target.h"
 
@@ -140,7 +140,7 @@ HWY_NOINLINE void pair_gradients(int64_t count, const DeltaChunk& c) {
 // ---- one chunk
 
 // Z, from the last token up, and F = beta Z, for NV vectors of columns from `at` on. c.z holds (w K) G, c.both begins
-// with dO and gets F behind it.
+// with dO; F goes after it.
 template <int NV>
 void solve_columns(const DeltaHead& head, int64_t count, int64_t at, const DeltaChunk& c) {
   const int64_t wv = c.wv;
@@ -367,7 +367,7 @@ void gated_delta_rule_grad(const ExecContext& ctx, const KernelArgs& args) {
   DeltaRuns runs(args.workspace, x.N, x.S);
   if (ctx.thread == 0)
     runs.find(x, ctx.error, "gated_delta_rule_grad: row {} has sequence {}",
-              "gated_delta_rule_grad: row {} goes on with sequence {} after other rows of it");
+              "gated_delta_rule_grad: row {} resumes sequence {} after a gap; give the rows of a sequence together");
   ctx.barrier();
   float* memory = reinterpret_cast<float*>(args.workspace + DeltaRuns::bytes(x.N, x.S));
   const DeltaGrad grad(x, args, memory);

@@ -106,6 +106,7 @@ class QuantTask {
   static inline void dots(const Panel<Isa> (&panel)[kGroups], const int8_t* const (&x)[MR], size_t step,
                           V (&dot)[MR][kGroups]) {
     constexpr int kRun = std::min(N, steps_of_pairs());
+    static_assert(kRun == 0 || N % kRun == 0);
     V pairs[MR][kGroups];
 #pragma GCC unroll 8
     for (int s = 0; s < N; ++s) {

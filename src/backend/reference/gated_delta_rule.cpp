@@ -103,14 +103,14 @@ void gated_delta_rule(const ExecContext& ctx, const KernelArgs& args) noexcept {
   double* states = s0.data ? output(args, 1) : nullptr;
   if (states && states != s0.as<const double>()) std::copy_n(s0.as<const double>(), s0.count(), states);
   forward(ctx, args, x, s0, output(args, 0), states, "gated_delta_rule: row {} has sequence {}",
-          "gated_delta_rule: row {} goes on with sequence {} after other rows of it");
+          "gated_delta_rule: row {} resumes sequence {} after a gap; give the rows of a sequence together");
 }
 
 void gated_delta_rule_update(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const Problem x(args, 1, 6, args.in[0]);
   forward(ctx, args, x, args.out[0], output(args, 1), output(args, 0),
           "gated_delta_rule_update: row {} has sequence {}",
-          "gated_delta_rule_update: row {} goes on with sequence {} after other rows of it");
+          "gated_delta_rule_update: row {} resumes sequence {} after a gap; give the rows of a sequence together");
 }
 
 size_t forward_workspace(const KernelQuery& q) noexcept {
@@ -136,7 +136,7 @@ void gated_delta_rule_grad(const ExecContext& ctx, const KernelArgs& args) noexc
     for (int64_t i = 0; i < s0.count(); ++i) ds0[i] = ds.data ? ds.as<const double>()[i] : 0;
   for (DeltaRun r{0, 0, false, false, false}; r.end < x.N;) {
     r = x.run(ctx, r.end, "gated_delta_rule_grad: row {} has sequence {}",
-              "gated_delta_rule_grad: row {} goes on with sequence {} after other rows of it");
+              "gated_delta_rule_grad: row {} resumes sequence {} after a gap; give the rows of a sequence together");
     for (int64_t h = 0; h < x.H; ++h) {
       const int64_t at = (x.seq[r.begin] * x.H + h) * size;
       for (int64_t i = 0; i < size; ++i) s[i] = r.loads ? s0.as<const double>()[at + i] : 0;
