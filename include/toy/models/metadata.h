@@ -20,6 +20,7 @@ class Metadata {
   const gguf::File& file() const { return file_; }
   /// The key in full.
   std::string key(std::string_view name) const { return prefix_ + std::string(name); }
+  /// Is the key there?
   bool has(std::string_view name) const { return file_.has(key(name)); }
 
   /// @{
@@ -67,6 +68,7 @@ class Metadata {
 /// The same on the way into a file.
 class MetadataWriter {
  public:
+  /// `architecture`: the prefix of its keys.
   MetadataWriter(gguf::Writer& file, std::string architecture) : file_(file), prefix_(std::move(architecture) + ".") {}
   gguf::Writer& file() { return file_; }
   /// @{
