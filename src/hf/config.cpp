@@ -47,7 +47,7 @@ Config Config::object(std::string_view key) const {
 void Config::add_defaults(std::string_view defaults) {
   const json more = read_json<json>(path_, defaults);
   for (const auto& [key, value] : more.items())
-    if (!has(key)) values_[key] = value;
+    if (!values_.contains(key)) values_[key] = value;
 }
 
 int64_t Config::integer(std::string_view key) const {

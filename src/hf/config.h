@@ -28,7 +28,7 @@ class Config {
   bool has(std::string_view key) const { return find(key) != nullptr; }
   /// The object of a key, an empty one where it is absent.
   Config object(std::string_view key) const;
-  /// Sets what is absent. `defaults` is JSON.
+  /// Sets what is not there; null stays null, as in transformers. `defaults` is JSON.
   void add_defaults(std::string_view defaults);
 
   /// @{

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,8 @@ void read_widths(const Config& c, ModelSpec& m, std::string_view d_ff) {
 void read_windows(const Config& c, ModelSpec& m, int64_t every) {
   const int64_t window = c.integer("sliding_window", 0);
   const std::vector<bool> has_one = windowed(c, m.layers.size(), every);
+  check(window > 0 || !c.has("layer_types") || std::find(has_one.begin(), has_one.end(), true) == has_one.end(),
+        "{}: 'layer_types' has sliding_attention, but 'sliding_window' is {}", c.path(), window);
   for (size_t i = 0; i < m.layers.size(); ++i) m.layers[i].window = has_one[i] ? window : 0;
 }
 

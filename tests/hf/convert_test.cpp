@@ -154,6 +154,37 @@ TEST(HfMultimodal, TheTextPartIsConverted) {
   }
 }
 
+// Mistral's first files have a window of 4096, or say nothing, which means the same; later ones say null: none.
+TEST(HfMistral, AWindowThatIsNullIsNone) {
+  const testing::GoldenFamily g("llama");
+  const std::string folder = g.folder.path("hf"), out = g.folder.path("out.gguf");
+  hf::convert_gguf(gguf::File::open(g.write()), folder);
+  json config = golden_of("llama").at("config");
+  config["model_type"] = "mistral", config["architectures"] = {"MistralForCausalLM"};
+  const auto window = [&] {
+    write_file(folder + "/config.json", config.dump());
+    hf::convert_folder(folder, out);
+    return spec_from_gguf(gguf::File::open(out)).layers.front().window;
+  };
+  config.erase("sliding_window");
+  EXPECT_EQ(window(), 4096);
+  config["sliding_window"] = 16;
+  EXPECT_EQ(window(), 16);
+  config["sliding_window"] = nullptr;
+  EXPECT_EQ(window(), 0);
+}
+
+TEST(HfGptOss, LayersWithAWindowNeedOne) {
+  const testing::GoldenFamily g("gpt_oss");
+  const std::string folder = g.folder.path("hf");
+  hf::convert_gguf(gguf::File::open(g.write()), folder);
+  json config = golden_of("gpt_oss").at("config");
+  config["sliding_window"] = nullptr;
+  write_file(folder + "/config.json", config.dump());
+  const std::string text = testing::error_of([&] { hf::convert_folder(folder, g.folder.path("out.gguf")); });
+  EXPECT_NE(text.find("'sliding_window' is 0"), std::string::npos) << text;
+}
+
 // tokenizer.model without a tokenizer.json, as folders of Llama 2 and Mistral had it.
 TEST(HfTokenizer, OfASentencePieceFileAlone) {
   const testing::GoldenFamily g("llama");
