@@ -105,7 +105,7 @@ namespace toy::cpu {
 
 const QuantIsa* quant_avx2() {
   static const QuantIsa isa{2 * Avx2::kLanes, offset_of_type<Avx2>, run_avx2};
-  const bool there = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool there = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c();
   return there ? &isa : nullptr;
 }
 

@@ -29,8 +29,8 @@ namespace toy::cpu {
 
 const QuantIsa* quant_few_avx2() {
   static const QuantIsa isa{kOutputs, offset_of_few_rows<Single>, run};
-  const bool there = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                     __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+  const bool there = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c() &&
+                     __builtin_cpu_supports("bmi2");
   return there ? &isa : nullptr;
 }
 

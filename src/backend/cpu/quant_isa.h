@@ -4,7 +4,19 @@
 #include "backend/cpu/quant.h"
 #include "backend/cpu/quant_rows.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace toy::cpu {
+
+#if defined(__x86_64__)
+/// Whether the CPU converts between f16 and f32. (clang 14's __builtin_cpu_supports does not know "f16c".)
+inline bool cpu_has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+}
+#endif
 
 /// Some rows of a product, for one thread.
 struct QuantPart {
