@@ -21,21 +21,17 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
   std::vector<Value> tables;
   for (const PagePool& pool : page_pools(spec, shape))
     tables.push_back(g.input(pool.table(), {DType::i32, {shape.sequences, shape.pages_per_sequence()}, 0}, pool.pages));
-  std::vector<nn::LayerState> layers;
-  const std::vector<StateSlot> slots = state_slots(spec, shape);
-  for (size_t i = 0, at = 0; i < spec.layers.size(); ++i) {
-    nn::LayerState& state = layers.emplace_back();
-    if (spec.layers[i].shared_kv) continue;
-    const StateSlot &k = slots[at++], &v = slots[at++];
-    state.kv = {g.param(k.name, k.type), g.param(v.name, v.type)}, state.page_table = tables[k.pool];
+  std::vector<nn::LayerState> layers(spec.layers.size());
+  for (const StateSlot& s : state_slots(spec, shape)) {
+    layers[s.layer].slots.push_back(g.param(s.name, s.type));
+    if (s.kind == StateSlot::Kind::paged) layers[s.layer].page_table = tables[s.pool];
   }
   const Transformer model(spec, Weights(g, dtype_of), shape.context);
   const Value x = model(tokens, ctx, layers);
   const auto scope = g.scope("logits");
   const Value picked = embedding(x, g.input("logit_rows", g.rows_type(wanted, DType::i32), max_rows));
   d.outputs = {model.logits(picked)};
-  for (const nn::LayerState& l : layers)
-    if (l.kv) d.updates.insert(d.updates.end(), {l.kv->k, l.kv->v});
+  for (const nn::LayerState& l : layers) d.updates.insert(d.updates.end(), l.slots.begin(), l.slots.end());
   return d;
 }
 
@@ -83,7 +79,7 @@ size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& o
 Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& options)
     : vocab_(model.spec.vocab), rounds_(rounds_activations(model, options)) {
   const DecodeShape shape = decode_shape(model, options);
-  require_memory(state_bytes(model.spec, shape, &device), "the cache of keys and values");
+  require_memory(state_bytes(model.spec, shape, &device), "the state of all sequences");
   max_rows_ = shape.rows;
   state_ = std::make_unique<DecodeState>(model.spec, device, shape);
   const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, max_rows_);
@@ -92,6 +88,7 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
   session_ = std::make_unique<Session>(device, plan,
                                        std::initializer_list<const ParamStore*>{model.params.get(), &state_->slots()});
   session_->check_finite(options.check_finite);
+  check_finite_ = options.check_finite;
 }
 
 void Decoder::decode(std::span<const DecodeRow> rows) {
@@ -112,6 +109,11 @@ void Decoder::decode(std::span<const DecodeRow> rows) {
     check(state_->length(s) + more[size_t(s)] <= state_->context(),
           "context: {} positions in use and {} more do not fit into {}; use a larger --ctx, or less text",
           state_->length(s), more[size_t(s)], state_->context());
+  // What cannot be taken back is copied, where a call can fail: all that the others read was checked above.
+  std::vector<std::pair<int, StateSnapshot>> kept;
+  if (check_finite_ && (state_->recurrent() || int64_t(rows.size()) > max_rows_))
+    for (int s = 0; s < state_->sequences(); ++s)
+      if (more[size_t(s)] > 0) kept.emplace_back(s, state_->snapshot(s));
   logits_.clear();
   try {
     for (size_t at = 0; at < rows.size(); at += size_t(max_rows_))
@@ -121,6 +123,7 @@ void Decoder::decode(std::span<const DecodeRow> rows) {
       const int64_t length = std::min(state_->length(s), before[size_t(s)]);
       state_->truncate(s, length >= state_->shortest(s) ? length : 0);
     }
+    for (const auto& [s, snapshot] : kept) state_->restore(s, snapshot);
     logits_.clear();
     throw;
   }

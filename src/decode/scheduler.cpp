@@ -76,10 +76,15 @@ bool Scheduler::step() {
   if (rows_.empty()) return false;
   try {
     decoder_.decode(rows_);
-  } catch (...) {  // the sequences are as they were; so must be what is known of them
+  } catch (...) {  // the sequences are as they were, or empty; so must be what is known of them
     for (Slot& slot : slots_) {
       if (slot.job) slot.job->fed -= slot.rows;
       slot.held.resize(slot.held.size() - slot.rows);
+      if (slot.rows > 0 && decoder_.state().length(slot.sequence) == 0) {
+        slot.held.clear();
+        if (slot.job) slot.job->fed = 0;                // its text is read once more
+        if (slot.job && !slot.known) slot.job.reset();  // what it continued is lost
+      }
       slot.rows = 0;
     }
     throw;
@@ -119,7 +124,8 @@ bool Scheduler::begin(Slot& slot) {
                                         job.history.size() - 1);  // the last one's logits are wanted
   size_t best = 0, promised = 0;
   const Slot* source = nullptr;
-  for (const Slot& s : slots_) {
+  Slot* reader = nullptr;
+  for (Slot& s : slots_) {
     if (!s.known) continue;
     const size_t computed = size_t(state.length(s.sequence));  // the last rows may still be on their way
     const size_t here = std::min(common_prefix(s.held, prompt), computed);
@@ -127,9 +133,13 @@ bool Scheduler::begin(Slot& slot) {
     if (here > best && int64_t(here) >= state.shortest(s.sequence)) best = here, source = &s;
     if (!s.job || !s.begun) continue;
     const size_t to_come = common_prefix(s.job->request.prompt, prompt);
-    if (to_come > computed) promised = std::max(promised, to_come);
+    if (to_come > computed && to_come > promised) promised = to_come, reader = &s;
   }
-  if (promised >= kWorthSharing && promised > best) return false;
+  if (promised >= kWorthSharing && promised > best) {
+    // A recurrent state can be taken over where it is exactly that prefix.
+    if (state.recurrent()) reader->pause = reader->pause > 0 ? std::min(reader->pause, promised) : promised;
+    return false;
+  }
   if (best < kWorthSharing) {
     best = 0;
     state.reset(slot.sequence);
@@ -148,14 +158,19 @@ bool Scheduler::begin(Slot& slot) {
 void Scheduler::collect_rows() {
   rows_.clear();
   answered_.clear();
+  for (Slot& slot : slots_) slot.pause = 0;
+  for (Slot& slot : slots_)
+    if (slot.job && !slot.begun) begin(slot);
   const auto writing =
       std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.job && s.job->writing(); });
   size_t room = size_t(std::max<int64_t>(decoder_.max_rows() - int64_t(writing), 1));
   for (Slot& slot : slots_) {
     slot.rows = 0;
-    if (!slot.job || (!slot.begun && !begin(slot))) continue;
+    if (!slot.job || !slot.begun) continue;
     Job& job = *slot.job;
-    const size_t left = job.history.size() - job.fed, rows = job.writing() ? 1 : std::min(left, room);
+    const size_t left = job.history.size() - job.fed,
+                 until = slot.pause > job.fed ? std::min(left, slot.pause - job.fed) : left,
+                 rows = job.writing() ? 1 : std::min(until, room);
     if (!job.writing()) room -= rows;
     for (size_t i = 0; i < rows; ++i) rows_.push_back({slot.sequence, job.history[job.fed + i], i + 1 == left});
     slot.held.insert(slot.held.end(), job.history.begin() + int64_t(job.fed),

@@ -11,9 +11,11 @@ namespace {
 
 constexpr int64_t kPage = kPagePositions;
 
+using Kind = nn::StateSpec::Kind;
+
 // 0 where a sequence cannot outgrow it.
-int64_t window_of(const LayerSpec& layer, const DecodeShape& shape) {
-  return layer.window < shape.context ? layer.window : 0;
+int64_t window_of(const nn::StateSpec& state, const DecodeShape& shape) {
+  return state.window < shape.context ? state.window : 0;
 }
 
 // The first page that a row at `position` sees.
@@ -31,36 +33,44 @@ double pages_for(int64_t window, const DecodeShape& shape) {
   return std::min(all, sequences * double(kept) + double(growing + (shape.rows - growing) / kPage));
 }
 
-// `pages`: of each pool.
+StateSlot slot_of(const nn::StateSpec& s, size_t layer, const DecodeShape& shape, const std::vector<PagePool>& pools) {
+  const std::string name = fmt::format("blk.{}.state.{}", layer, s.name);
+  if (s.kind == Kind::sequence) {
+    Shape all{shape.sequences};
+    for (const int64_t n : s.shape) all.push_back(n);
+    return {StateSlot::Kind::per_sequence, name, {DType::f32, all, 0}, 0, layer};
+  }
+  const int64_t block = info_of(shape.kv).block, heads = s.shape[0], width = s.shape[1];
+  check(width % block == 0,
+        "decoder: keys and values as {} need heads whose width is a multiple of {}, but layer {} has {}; use f16",
+        name_of(shape.kv), block, layer, width);
+  const auto pool =
+      std::find_if(pools.begin(), pools.end(), [&](const PagePool& p) { return p.window == window_of(s, shape); });
+  const Shape k{pool->pages, heads, width, kPage}, v{pool->pages, heads, kPage, width};
+  return {
+      StateSlot::Kind::paged, name, {shape.kv, s.kind == Kind::keys ? k : v, 0}, size_t(pool - pools.begin()), layer};
+}
+
 std::vector<StateSlot> slots_of(const ModelSpec& spec, const DecodeShape& shape, const std::vector<PagePool>& pools) {
-  const int64_t block = info_of(shape.kv).block;
   check(shape.kv == DType::f32 || shape.kv == DType::f16 || shape.kv == DType::q8_0,
         "decoder: keys and values as {}; use f32, f16 or q8_0", name_of(shape.kv));
+  const std::vector<std::vector<nn::StateSpec>> states = states_of(spec);
   std::vector<StateSlot> slots;
-  for (size_t i = 0; i < spec.layers.size(); ++i) {
-    const LayerSpec& l = spec.layers[i];
-    if (l.shared_kv) continue;
-    check(l.d_head % block == 0,
-          "decoder: keys and values as {} need heads whose width is a multiple of {}, but layer {} has {}; use f16",
-          name_of(shape.kv), block, i, l.d_head);
-    const auto pool =
-        std::find_if(pools.begin(), pools.end(), [&](const PagePool& p) { return p.window == window_of(l, shape); });
-    const Shape k{pool->pages, l.kv_heads, l.d_head, kPage}, v{pool->pages, l.kv_heads, kPage, l.d_head};
-    const size_t index = size_t(pool - pools.begin());
-    slots.push_back({StateSlot::Kind::paged, fmt::format("blk.{}.state.k", i), {shape.kv, k, 0}, index});
-    slots.push_back({StateSlot::Kind::paged, fmt::format("blk.{}.state.v", i), {shape.kv, v, 0}, index});
-  }
+  for (size_t i = 0; i < states.size(); ++i)
+    for (const nn::StateSpec& s : states[i]) slots.push_back(slot_of(s, i, shape, pools));
   return slots;
 }
 
 // With one page each.
 std::vector<PagePool> pools_of(const ModelSpec& spec, const DecodeShape& shape) {
   std::vector<PagePool> pools;
-  for (const LayerSpec& l : spec.layers) {
-    const int64_t window = window_of(l, shape);
-    if (std::none_of(pools.begin(), pools.end(), [&](const PagePool& p) { return p.window == window; }))
-      pools.push_back({window, 1});
-  }
+  for (const std::vector<nn::StateSpec>& layer : states_of(spec))
+    for (const nn::StateSpec& s : layer) {
+      if (s.kind == Kind::sequence) continue;
+      const int64_t window = window_of(s, shape);
+      if (std::none_of(pools.begin(), pools.end(), [&](const PagePool& p) { return p.window == window; }))
+        pools.push_back({window, 1});
+    }
   return pools;
 }
 
@@ -173,8 +183,9 @@ void DecodeState::truncate(int sequence, int64_t length_wanted) {
   check(length_wanted >= 0 && length_wanted <= length(sequence),
         "decoder: sequence {} has {} positions, cannot be cut to {}", sequence, length(sequence), length_wanted);
   check(length_wanted == 0 || length_wanted >= shortest(sequence),
-        "decoder: sequence {} cannot be cut to {} positions: layers with a window need {} or more, or 0", sequence,
-        length_wanted, shortest(sequence));
+        "decoder: sequence {} cannot be cut to {} positions: {} {} or more, or 0", sequence, length_wanted,
+        recurrent() ? "a recurrent state does not go back (restore a snapshot); it needs" : "layers with a window need",
+        shortest(sequence));
   const int64_t had = pages_of(sequence);
   lengths_[size_t(sequence)] = length_wanted;
   for (size_t pool = 0; pool < pools_.size(); ++pool) {
@@ -185,12 +196,17 @@ void DecodeState::truncate(int sequence, int64_t length_wanted) {
 }
 
 int64_t DecodeState::shortest(int sequence) const {
-  int64_t least = 0;
-  check(sequence >= 0 && sequence < sequences(), "decoder: sequence {} of {}", sequence, sequences());
+  const int64_t all = length(sequence);
+  int64_t least = recurrent() ? all : 0;
   for (size_t pool = 0; pool < pools_.size(); ++pool)
     if (const int64_t first = pages_[pool].first[size_t(sequence)]; first > 0)
       least = std::max(least, first * kPage + pools_[pool].window - 1);
   return least;
+}
+
+bool DecodeState::recurrent() const {
+  return std::any_of(slots_.begin(), slots_.end(),
+                     [](const StateSlot& s) { return s.kind == StateSlot::Kind::per_sequence; });
 }
 
 void DecodeState::slide() {
@@ -218,7 +234,7 @@ void DecodeState::fork(int from, int to) {
     }
   }
   for (const StateSlot& slot : slots_)
-    if (slot.kind == StateSlot::Kind::per_sequence) copy_item(slot, from, to);
+    if (slot.kind == StateSlot::Kind::per_sequence && length(from) > 0) copy_item(slot, from, to);
 }
 
 TensorType DecodeState::item_type(const StateSlot& slot) {
@@ -248,11 +264,12 @@ StateSnapshot DecodeState::snapshot(int sequence) const {
       bytes.resize(bytes.size() + item_bytes(slot));
       store_.device().download(bytes.data() + bytes.size() - item_bytes(slot), item(slot, index), item_bytes(slot));
     };
-    if (slot.kind == StateSlot::Kind::per_sequence)
-      append(sequence);
-    else
+    if (slot.kind == StateSlot::Kind::per_sequence) {
+      if (s.length > 0) append(sequence);
+    } else {
       for (int64_t p = first_page(pools_[slot.pool].window, s.length); p < pages_of(sequence); ++p)
         append(page(slot.pool, sequence, p));
+    }
   }
   return s;
 }
@@ -263,7 +280,8 @@ void DecodeState::restore(int sequence, const StateSnapshot& s) {
   const int64_t end = (s.length + kPage - 1) / kPage;
   const auto first_of = [&](size_t pool) { return first_page(pools_[pool].window, s.length); };
   for (size_t i = 0; fits && i < slots_.size(); ++i) {
-    const int64_t items = slots_[i].kind == StateSlot::Kind::per_sequence ? 1 : end - first_of(slots_[i].pool);
+    const bool paged = slots_[i].kind == StateSlot::Kind::paged;
+    const int64_t items = paged ? end - first_of(slots_[i].pool) : s.length > 0 ? 1 : 0;
     fits = s.types[i] == item_type(slots_[i]) && s.slots[i].size() == item_bytes(slots_[i]) * size_t(items);
   }
   check(fits, "decoder: the snapshot was taken from a state of other dimensions or types");  // before anything changes
@@ -279,10 +297,11 @@ void DecodeState::restore(int sequence, const StateSnapshot& s) {
       store_.device().upload(item(slots_[i], index), s.slots[i].data() + at, item_bytes(slots_[i]));
       at += item_bytes(slots_[i]);
     };
-    if (slots_[i].kind == StateSlot::Kind::per_sequence)
-      take(sequence);
-    else
+    if (slots_[i].kind == StateSlot::Kind::per_sequence) {
+      if (s.length > 0) take(sequence);
+    } else {
       for (int64_t p = first_of(slots_[i].pool); p < end; ++p) take(page(slots_[i].pool, sequence, p));
+    }
   }
 }
 

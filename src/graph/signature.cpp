@@ -48,6 +48,7 @@ class Parser {
       else
         more = false;
     }
+    if (o.donated && (o.optional || o.variadic)) broken("a donated operand that is always there, once");
     expect(":");
     skip();
     if (at_ < text_.size() && text_[at_] != '[') dtype(o);

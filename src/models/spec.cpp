@@ -139,6 +139,11 @@ std::vector<TensorSpec> tensors_of(const ModelSpec& spec) {
   return weights.declared();
 }
 
+std::vector<std::vector<nn::StateSpec>> states_of(const ModelSpec& spec) {
+  Graph graph;
+  return Transformer(spec, Weights(graph, [](const std::string&) { return DType::f32; }), 0).states();
+}
+
 std::vector<FileTensor> file_tensors(const ModelSpec& s) {
   std::vector<FileTensor> list;
   std::unordered_map<std::string, size_t> shared;  // names of several, and where they stand

@@ -155,7 +155,7 @@ nn::Block make_block(const ModelSpec& m, const LayerSpec& l, const Weights& w, c
   };
   return {
       .mixer_norm = norm(NormPlace::after, "attn_norm"),
-      .mixer = make_attention(m, l, w.of(ModelPart::attention), rope),
+      .mixer = {make_attention(m, l, w.of(ModelPart::attention), rope)},
       .mixer_out_norm = norm(NormPlace::before, "post_attention_norm"),
       .ffn_norm = norm(NormPlace::after, "ffn_norm", m.ffn_norm_is_post_attention ? "post_attention_norm" : ""),
       .ffn = make_ffn(m, l, w.of(ModelPart::ffn)),
@@ -188,6 +188,12 @@ Transformer::Transformer(const ModelSpec& spec, const Weights& weights, int64_t 
   scale_ = {1 / double(spec.logit_divisor)};
   output_ = spec.tied ? embedding_ : weights({Init::embedding, "output.weight", {spec.vocab, spec.d_model}});
   softcap_ = double(spec.logit_softcap);
+}
+
+std::vector<std::vector<nn::StateSpec>> Transformer::states() const {
+  std::vector<std::vector<nn::StateSpec>> list;
+  for (const nn::Block& b : blocks_) list.push_back(b.mixer.states());
+  return list;
 }
 
 Value Transformer::layer_embeddings(Value tokens, Value x) const {

@@ -4,20 +4,31 @@ namespace toy::nn {
 
 Value Attention::operator()(Value x, LayerState& state, const Context& ctx) const {
   const auto& [sequence, position] = ctx.batch;
+  const bool paged = !state.slots.empty();
   const Value queries = q(x, ctx.batch);
   if (own_kv) {
     const Value mapped = k.map(x), keys = k.of(mapped, ctx.batch);
     const Value values = v.of(v.map.weight ? v.map(x) : mapped, ctx.batch);
-    if (state.kv)
-      state.kv = kv_append(*state.kv, keys, values, sequence, position, state.page_table);
-    else
+    if (paged) {
+      const KvPages kv =
+          kv_append({state.slots[0], state.slots[1]}, keys, values, sequence, position, state.page_table);
+      state.slots = {kv.k, kv.v};
+    } else {
       state.keys = keys, state.values = values;
+    }
   }
-  Value o = state.kv ? attention_paged(queries, *state.kv, sequence, position, state.page_table, attrs)
-                     : attention(queries, state.keys, state.values, sequence, position, attrs);
+  Value o =
+      paged ? attention_paged(queries, {state.slots[0], state.slots[1]}, sequence, position, state.page_table, attrs)
+            : attention(queries, state.keys, state.values, sequence, position, attrs);
   // One more term exp(sink) in the sum below.
   if (sinks) o = o * reshape(sigmoid(attention_lse(o) - sinks), {-1, q.heads, 1});
   return out(reshape(o, {-1, q.heads * q.width}));
+}
+
+std::vector<StateSpec> Attention::states() const {
+  if (!own_kv) return {};
+  return {{StateSpec::Kind::keys, "k", {k.heads, k.width}, attrs.window},
+          {StateSpec::Kind::values, "v", {v.heads, v.width}, attrs.window}};
 }
 
 Value Mixture::operator()(Value x) const {

@@ -42,8 +42,9 @@ class Decoder {
 
   /// Appends each row's token to its sequence (rows of one sequence are consecutive, in order) and computes the logits
   /// asked for. Throws Error{bad_input} for a token outside the vocabulary or a context overrun; nothing has changed
-  /// then. After an error of the computation, positions that it added do not count. A sequence whose rows were computed
-  /// in several pieces of max_rows is empty then, where a window has moved on.
+  /// then. After an error of the computation that check_finite finds, every sequence is as before. After any other (a
+  /// device fails), a sequence whose rows cannot be taken back, because a layer is recurrent or a window has moved on,
+  /// is empty.
   void decode(std::span<const DecodeRow> rows);
   /// Logits [V] of the i-th row of the last call that asked for them.
   std::span<const float> logits(size_t i) const;
@@ -64,6 +65,7 @@ class Decoder {
   void run_piece(std::span<const DecodeRow> rows);
   int64_t vocab_, max_rows_;
   bool rounds_;
+  bool check_finite_ = false;
   std::unique_ptr<DecodeState> state_;
   std::unique_ptr<Session> session_;
   std::vector<float> logits_;

@@ -53,8 +53,8 @@ struct GenerateRequest {
 /// carries one token of each text that is being written and pieces of prompts that wait to be read.
 /// A prefix of 64 tokens or more that two prompts share is computed once: a request waits until the other has read it
 /// and then shares its pages. Finished texts share theirs, too, until their sequence is reused. Where layers have a
-/// window, a prefix can be shared right after it was computed, by requests that wait for it, and not later. A result
-/// has the same bits whatever other requests there are.
+/// window or a recurrent state, a prefix can be shared right after it was computed, by requests that wait for it, and
+/// not later. A result has the same bits whatever other requests there are.
 class Scheduler {
  public:
   /// Uses these sequences of the decoder. The first request of a sequence continues what it holds; it is cleared
@@ -94,6 +94,7 @@ class Scheduler {
     bool known = false;              // is it known which tokens the sequence holds?
     std::vector<int32_t> held = {};  // these
     size_t rows = 0;                 // of the call that is being made
+    size_t pause = 0;                // > 0: the call ends here in the history, where another text takes over
   };
   void fill_slots();
   bool begin(Slot& slot);

@@ -1,4 +1,4 @@
-// What sequences carry from call to call while decoding: one abstraction for paged caches and (later) recurrent states.
+// What sequences carry from call to call while decoding: paged keys and values, and recurrent states.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "toy/models/spec.h"
-#include "toy/nn/weights.h"
+#include "toy/models/transformer.h"
 #include "toy/runtime/session.h"
 
 namespace toy {
@@ -34,19 +33,21 @@ struct PagePool {
 /// The pools of a model, in the order of their first layers. A window that no sequence outgrows keeps all positions.
 std::vector<PagePool> page_pools(const ModelSpec& spec, const DecodeShape& shape);
 
-/// One tensor of state. Dimension 0 counts pages (`paged`: shared out to sequences as they grow) or sequences.
+/// One tensor of state, which a layer has declared. Dimension 0 counts pages (`paged`: shared out to sequences as they
+/// grow) or sequences.
 struct StateSlot {
   enum class Kind { paged, per_sequence } kind = Kind::paged;
   std::string name;
   TensorType type;
-  size_t pool = 0;  ///< where it is paged: the index in page_pools()
+  size_t pool = 0;   ///< where it is paged: the index in page_pools()
+  size_t layer = 0;  ///< that has declared it
 };
 
 /// The type of keys and values where nobody chooses one: f32 for a model whose tensors are all f32, else f16.
 DType default_kv(const ModelSpec& spec, const Weights::DTypeOf& dtype_of);
 
-/// The slots that a model's layers need. Throws Error{bad_input} for another type of keys and values than f32, f16 and
-/// q8_0, and for q8_0 where the width of a head is no multiple of its block.
+/// The slots of a model, in the order of its layers. Throws Error{bad_input} for another type of keys and values than
+/// f32, f16 and q8_0, and for q8_0 where the width of a head is no multiple of its block.
 std::vector<StateSlot> state_slots(const ModelSpec& spec, DecodeShape shape);
 
 /// Bytes of all slots as the device stores them (nullptr: in the slots' own types), asked before they are made.
@@ -60,7 +61,8 @@ struct StateSnapshot {
 };
 
 /// The state of up to `sequences` sequences of up to `context` positions each. Layers with a window keep it, and one
-/// position more, of each sequence; slide() returns the pages before.
+/// position more, of each sequence; slide() returns the pages before. A recurrent state is only that after the last
+/// position: to go back, take a snapshot before.
 class DecodeState {
  public:
   /// Throws as DecodeShape::validate(), and Error{failure} naming the size when there is not enough memory.
@@ -79,9 +81,11 @@ class DecodeState {
   /// Forgets positions from `length` on (a failed or speculative continuation). Throws Error{bad_input} where layers
   /// have forgotten what the next row would see: `length` is neither 0 nor at least shortest().
   void truncate(int sequence, int64_t length);
-  /// The least length above 0 to which a sequence can be cut: without windows 0; with them what slide() found, less
-  /// one position, or less.
+  /// The least length above 0 to which a sequence can be cut: its own with recurrent layers; with windows what slide()
+  /// found, less one position, or less; else 0.
   int64_t shortest(int sequence) const;
+  /// Does a layer keep a recurrent state?
+  bool recurrent() const;
   /// Returns the pages that no later row of any sequence sees, if no more than one position is taken back. For the
   /// beginning of a call.
   void slide();

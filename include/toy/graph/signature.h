@@ -8,8 +8,8 @@
 // Dimensions: a letter or word is bound at its first use; `*` is any number of leading dimensions; a number is itself;
 // `@name` is the integer attribute `name`; `[...]` is left to the op's own rule. Operands: `?` optional (an input may
 // be absent, an output exists only if it is used), `!` donated (the output of that name is the updated input and lies
-// where it lies), `...` one or more. Dtypes: none written: the op's float dtype T, the same for all; `float`, `any`:
-// free; `weight`: any float or quantized type; `f32`, `i32`: that one.
+// where it lies; it is never absent), `...` one or more. Dtypes: none written: the op's float dtype T, the same for
+// all; `float`, `any`: free; `weight`: any float or quantized type; `f32`, `i32`: that one.
 #pragma once
 
 #include <span>

@@ -19,6 +19,8 @@ class Transformer {
   /// tokens: i32[N] -> x_final [N,D], the normed output of the last block. `states`: one for each layer while decoding,
   /// empty in training; updated. Throws Error{bad_input} for another number of them.
   Value operator()(Value tokens, const nn::Context& ctx, std::span<nn::LayerState> states = {}) const;
+  /// What each layer keeps of a sequence while decoding.
+  std::vector<std::vector<nn::StateSpec>> states() const;
   /// Logits of the rows x:[M,D] -> [M,V].
   Value logits(Value x) const { return softcapped(linear(scale_(x), output_), softcap_); }
   /// Their cross-entropy, without ever holding all of them. targets: i32[M] weight:[M].
@@ -42,5 +44,8 @@ class Transformer {
   Value output_;     // [V,D]; the embedding itself where it is tied
   double softcap_;   // 0: none
 };
+
+/// Transformer::states() of a model.
+std::vector<std::vector<nn::StateSpec>> states_of(const ModelSpec& spec);
 
 }  // namespace toy

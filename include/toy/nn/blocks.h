@@ -2,18 +2,34 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <variant>
+#include <vector>
 
 #include "toy/nn/primitives.h"
 
 namespace toy::nn {
 
+/// A tensor that a layer keeps of each sequence from call to call, as the layer declares it.
+struct StateSpec {
+  enum class Kind {
+    keys,      ///< of every position, in pages
+    values,    ///< of every position, in pages
+    sequence,  ///< one f32 tensor of a sequence. It cannot go back to earlier positions. At position 0 it is zeros,
+               ///< whatever it holds
+  } kind;
+  std::string name;    ///< within the layer
+  Shape shape;         ///< keys, values: {heads, width}; sequence: of the tensor
+  int64_t window = 0;  ///< keys, values: how many positions a row sees; 0: all
+};
+
 /// What one layer carries from call to call while decoding, as values of the graph. Absent in training, where a batch
 /// holds complete sequences. A layer replaces what it updates. A layer without keys and values of its own gets the
 /// state of the layer that it takes them from, as that left it.
 struct LayerState {
-  Value keys = {}, values = {};  ///< attention: of the rows, where there are no pages; set by the layer
-  std::optional<KvPages> kv;     ///< attention: pages of keys and values
-  Value page_table = {};         ///< i32[S,G]: which of them each sequence has
+  std::vector<Value> slots = {};  ///< one for each of the layer's states(): [pages,...] or [S,...]; none in training
+  Value page_table = {};          ///< i32[S,G]: which pages each sequence has
+  Value keys = {}, values = {};   ///< attention: those of the rows, where there are no slots; set by the layer
 };
 
 /// What all layers of one graph share.
@@ -31,8 +47,22 @@ struct Attention {
   bool own_kv =
       true;          ///< false: keys and values are those of the state, and k and v are not used (Brandon et al. 2024)
   Value sinks = {};  ///< [H] a score of each head that takes weight and gives nothing (Xiao et al. 2024); or absent
-  /// x:[N,D] -> [N,D]. With `state.kv` the rows are appended to the pages and attend to them.
+  /// x:[N,D] -> [N,D]. With slots the rows are appended to their pages and attend to them.
   Value operator()(Value x, LayerState& state, const Context& ctx) const;
+  std::vector<StateSpec> states() const;
+};
+
+/// The part of a block in which rows see earlier rows of their sequence.
+struct Mixer {
+  std::variant<Attention> kind;
+  /// x:[N,D] -> [N,D].
+  Value operator()(Value x, LayerState& state, const Context& ctx) const {
+    return std::visit([&](const auto& mixer) { return mixer(x, state, ctx); }, kind);
+  }
+  /// What it keeps of a sequence while decoding.
+  std::vector<StateSpec> states() const {
+    return std::visit([](const auto& mixer) { return mixer.states(); }, kind);
+  }
 };
 
 /// What a layer makes of an embedding of its own: x + norm(proj(gelu(gate(x)) * embedding)) (Gemma 3n). x:[N,D]
@@ -50,7 +80,7 @@ struct LayerInput {
 /// 2).
 struct Block {
   Maybe<Norm> mixer_norm;
-  Attention mixer;
+  Mixer mixer;
   Maybe<Norm> mixer_out_norm;
   Maybe<Norm> ffn_norm;
   Ffn ffn;
