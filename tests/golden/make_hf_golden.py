@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Make hf.golden.json: what transformers' save_pretrained writes for the models of make_family_golden.py.
+"""Make hf.golden.json: what transformers' save_pretrained writes for the models of make_family_golden.py
+and make_hybrid_golden.py.
 
   PY=$(scripts/peers.sh) && $PY tests/golden/make_hf_golden.py
 
@@ -18,12 +19,13 @@ import numpy as np
 from safetensors.numpy import load_file
 
 import make_family_golden as golden
+import make_hybrid_golden as hybrid
 from hf_folder import family_model
 
 
 def main():
     out = {}
-    for family in golden.FAMILIES:
+    for family in golden.FAMILIES + hybrid.FAMILIES:
         with tempfile.TemporaryDirectory() as folder:
             family_model(family).save_pretrained(folder)
             config = json.loads((pathlib.Path(folder) / "config.json").read_text())
