@@ -48,12 +48,18 @@ size_t bytes_a_token(const Model& model) {
   return bytes;
 }
 
-// Keys and values that a token reads with `visible` positions before it and itself.
-double cache_bytes_a_token(const ModelSpec& spec, DType stored, double visible) {
-  double values = 0;
-  for (const LayerSpec& l : spec.layers)
-    values += (l.window > 0 ? std::min(double(l.window), visible) : visible) * 2 * double(l.kv_heads * l.d_head);
-  return values * info_of(stored).bytes / info_of(stored).block;
+// State that a token reads with `visible` positions before it and itself: keys and values, and recurrent states, which
+// it writes as well.
+double state_bytes_a_token(const ModelSpec& spec, DType stored, double visible) {
+  double bytes = 0;
+  for (const std::vector<nn::StateSpec>& layer : states_of(spec))
+    for (const nn::StateSpec& s : layer) {
+      const double seen = s.window > 0 ? std::min(double(s.window), visible) : visible;
+      bytes += s.kind == nn::StateSpec::Kind::sequence
+                   ? 2.0 * 4 * double(s.shape.count())
+                   : seen * double(s.shape.count()) * double(info_of(stored).bytes) / double(info_of(stored).block);
+    }
+  return bytes;
 }
 
 // What a call that decodes `rows` costs: the plan of the decoder that is measured has room for a prompt.
@@ -70,7 +76,7 @@ double flops_a_prompt_token(const ModelSpec& spec, int64_t prompt) {
   double flops = 0;
   for (const TensorSpec& t : tensors_of(spec))
     if (t.block >= 0 && t.shape.rank() == 2) flops += 2.0 * double(t.shape.count());
-  for (const LayerSpec& l : spec.layers) flops += 2.0 * double(l.heads * l.d_head) * double(prompt);
+  for (const LayerSpec& l : spec.layers) flops += mixer_flops(l, double(prompt) / 2);
   return flops;
 }
 
@@ -139,7 +145,7 @@ struct BenchInfer : Command {
     const double load = steady_seconds() - begin;
     std::vector<double> prefill_tps, decode_tps, reads, rates, of_read;
     const double read_a_call =
-        double(bytes_a_token(model)) + double(parallel) * cache_bytes_a_token(model.spec, dev->storage(d.kv()),
+        double(bytes_a_token(model)) + double(parallel) * state_bytes_a_token(model.spec, dev->storage(d.kv()),
                                                                               double(prompt) + double(decode + 1) / 2);
     size_t peak = 0;
     double read_before = 0;

@@ -99,10 +99,9 @@ struct BenchTrain : Command {
       loss = engine.step(w, 1e-4).loss;
       if (i >= warmup) times.push_back(steady_seconds() - begin);
     }
-    const LayerSpec& l = model.spec.layers.front();
-    const double attention =
-        12.0 * double(model.spec.layers.size()) * double(l.heads * l.d_head * trainer.tokens) * double(n) / 2;
-    const double gflop = (6.0 * double(params) * double(n) + attention) * 1e-9, seconds = median(times),
+    double mixers = 0;  // forward; half of the positions are visible on average
+    for (const LayerSpec& l : model.spec.layers) mixers += mixer_flops(l, double(trainer.tokens) / 2) * double(n);
+    const double gflop = (6.0 * double(params) * double(n) + 3 * mixers) * 1e-9, seconds = median(times),
                  fma = median(ceilings);
     const ordered_json j{{"shape", name},
                          {"mode", mode},

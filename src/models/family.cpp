@@ -67,7 +67,7 @@ const Family& family_of(const ModelSpec& spec) {
 
 bool holds(const ModelSpec& m, std::string_view key) {
   const std::vector<std::string_view>& keys = family_of(m).holds;
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
+  return family_of(m).holds_all || std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
 std::vector<LayerSpec> repeated(const std::vector<LayerSpec>& pattern, size_t n) {
@@ -96,6 +96,7 @@ void require_full_width(const ModelSpec& m) {
 
 void require_held(const ModelSpec& m) {
   const Family& family = family_of(m);
+  if (family.holds_all) return;
   std::vector<std::string_view> held = family.holds;
   held.insert(held.end(),
               {"d_model", "vocab", "context", "n_heads", "n_kv", "d_head", "d_ff", eps_key(family.defaults)});

@@ -20,6 +20,15 @@ struct NamesOf<FfnKind> {
                                       std::pair("swiglu_oai", FfnKind::swiglu_oai)};
 };
 template <>
+struct NamesOf<MixerKind> {
+  static constexpr std::array list = {std::pair("attention", MixerKind::attention),
+                                      std::pair("gated_delta", MixerKind::gated_delta)};
+};
+template <>
+struct NamesOf<HeadMap> {
+  static constexpr std::array list = {std::pair("interleave", HeadMap::interleave), std::pair("tile", HeadMap::tile)};
+};
+template <>
 struct NamesOf<LayerRope> {
   static constexpr std::array list = {std::pair("global", LayerRope::global), std::pair("local", LayerRope::local),
                                       std::pair("none", LayerRope::none)};
@@ -57,10 +66,14 @@ void visit_fields_of_layer(Layer& l, const Visit& visit) {
   visit("n_heads", l.heads), visit("n_kv", l.kv_heads), visit("d_head", l.d_head), visit("d_ff", l.d_ff);
   visit("window", l.window), visit("qk_norm", l.qk_norm), visit("rope", l.rope);
   visit("attention_scale", l.attention_scale), visit("attention_softcap", l.attention_softcap);
-  visit("attention_sinks", l.sinks);
+  visit("attention_sinks", l.sinks), visit("attention_gate", l.attention_gate);
+  visit("mixer", l.mixer), visit("delta_key_heads", l.delta.key_heads), visit("delta_value_heads", l.delta.value_heads);
+  visit("delta_width", l.delta.width), visit("delta_heads", l.delta.heads), visit("delta_packed", l.delta.packed);
+  visit("conv_width", l.delta.conv);
   visit("biases", l.bias), visit("ffn", l.ffn);
   visit("experts", l.experts.count), visit("experts_used", l.experts.used);
   visit("experts_renormalized", l.experts.renormalized), visit("shared_d_ff", l.experts.shared_d_ff);
+  visit("shared_gate", l.experts.shared_gate);
   visit("expert_biases", l.experts.biases);
   visit("v_norm", l.v_norm), visit("v_is_k", l.v_is_k), visit("shared_kv", l.shared_kv);
   visit("output_scale", l.output_scale);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <deque>
 #include <set>
 #include <unordered_set>
@@ -122,11 +123,26 @@ void load_tensor(const gguf::File& f, const gguf::TensorInfo& info, LoadMode mod
   params.write(info.name, host);
 }
 
+// Rates of decay, of which a file holds -exp.
+void load_logarithms(const gguf::File& f, const gguf::TensorInfo& info, const std::string& name, ParamStore& params) {
+  std::vector<float> values(size_t(info.shape.count()));
+  convert(View(const_cast<std::byte*>(info.data), *info.dtype, info.shape),
+          View(values.data(), DType::f32, info.shape));
+  for (size_t i = 0; i < values.size(); ++i) {
+    check(values[i] < 0 && std::isfinite(values[i]), "{}: tensor '{}': element {} is {}, expected below 0", f.path(),
+          info.name, i, values[i]);
+    values[i] = float(std::log(-double(values[i])));
+  }
+  params.add(name, {DType::f32, info.shape, 0});
+  params.write(name, values);
+}
+
 // Rows of a tensor lie one behind the other, in every type: a part is a tensor of its own.
 void load_parts(const gguf::File& f, const FileTensor& t, LoadMode mode, ThreadPool& threads, ParamStore& params) {
   gguf::TensorInfo part = f.require(t.name);
   const size_t row_bytes = part.bytes / size_t(t.shape[0]);
   for (const TensorSpec& p : t.parts) {
+    if (p.in_file == TensorSpec::InFile::minus_exp) return load_logarithms(f, part, p.name, params);
     part.name = p.name, part.shape = p.shape, part.bytes = row_bytes * size_t(p.shape[0]);
     load_tensor(f, part, mode, threads, params);
     part.data += part.bytes;
@@ -264,8 +280,15 @@ void save_model(const Model& m, const std::string& path, DType stored) {
   for (const auto& [key, value] : m.metadata)
     if (!w.has(key)) w.set(key, value);
   std::deque<HostTensor> kept;  // until they are written
+  std::deque<std::vector<float>> changed;
   for (const FileTensor& t : file_tensors(s)) {
     std::vector<View> parts;
+    if (const TensorSpec& p = t.parts.front(); p.in_file == TensorSpec::InFile::minus_exp) {
+      std::vector<float>& values = changed.emplace_back(m.params->read(p.name));
+      for (float& v : values) v = float(-std::exp(double(v)));
+      w.add(t.name, View(values.data(), DType::f32, p.shape), DType::f32);
+      continue;
+    }
     for (const TensorSpec& p : t.parts) parts.push_back(kept.emplace_back(m.params->host(p.name)).view());
     w.add(t.name, parts, t.parts.front().narrow ? stored : DType::f32);
   }

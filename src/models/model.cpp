@@ -1,5 +1,6 @@
 #include "toy/models/model.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "toy/base/philox.h"
@@ -7,6 +8,18 @@
 #include "toy/tensor/convert.h"
 
 namespace toy {
+
+namespace {
+
+using Init = TensorSpec::Init;
+
+// The logarithm of a rate of decay between 0 and 16; u between 0 and 1.
+double log_rate(double u) { return std::log(16 * std::max(u, 1e-4)); }
+
+// softplus of it is spread evenly in the logarithm between 0.001 and 0.1.
+double step_bias(double u) { return std::log(std::expm1(0.001 * std::pow(100.0, u))); }
+
+}  // namespace
 
 Weights Model::weights(Graph& graph) const {
   return {graph, [store = params.get()](const std::string& name) { return store->type(name).dtype; }};
@@ -18,11 +31,13 @@ Model random_model(const ModelSpec& spec, const Device& device, uint64_t seed, d
   ThreadPool pool;
   for (const TensorSpec& t : tensors_of(spec)) {
     m.params->add(t.name, {DType::f32, t.shape, 0});
-    std::vector<float> values(size_t(t.shape.count()), t.init == TensorSpec::Init::zeros ? 0.0f : 1.0f);
-    if (t.init == TensorSpec::Init::matrix || t.init == TensorSpec::Init::embedding) {
-      const double sigma =
-          t.init == TensorSpec::Init::embedding ? 0.02 : init_scale / std::sqrt(double(t.shape.back()));
-      const Philox random(seed, t.name);
+    std::vector<float> values(size_t(t.shape.count()), t.init == Init::zeros ? 0.0f : 1.0f);
+    const Philox random(seed, t.name);
+    if (t.init == Init::log_rate || t.init == Init::step_bias)
+      for (size_t i = 0; i < values.size(); ++i)
+        values[i] = float(t.init == Init::log_rate ? log_rate(random.uniform(i)) : step_bias(random.uniform(i)));
+    if (t.init == Init::matrix || t.init == Init::embedding) {
+      const double sigma = t.init == Init::embedding ? 0.02 : init_scale / std::sqrt(double(t.shape.back()));
       pool.run([&](int thread) {
         const Range mine = part(int64_t(values.size()), thread, pool.size());
         for (int64_t i = mine.begin; i < mine.end; ++i) values[size_t(i)] = float(sigma * random.normal(uint64_t(i)));

@@ -18,7 +18,8 @@ struct Size {
   double rope_base = 0;  // where positions are rope
 };
 
-// Dimensions of the published models; `tiny`, `small` and `gpt2-tiny` are ours.
+// Dimensions of the published models; `tiny`, `small`, `gpt2-tiny` and the hybrids are ours. In hybrids, three of four
+// layers are Gated DeltaNet with heads like those of attention, and a quarter of each head of attention turns.
 constexpr Size kSizes[] = {
     {"tiny", "llama", 64, 176, 4, 4, 2, 16, 256, 512, 1e4},
     {"small", "llama", 128, 352, 4, 4, 2, 32, 512, 512, 1e4},
@@ -27,6 +28,8 @@ constexpr Size kSizes[] = {
     {"smollm2-360m", "llama", 960, 2560, 32, 15, 5, 64, 49152, 8192, 1e5},
     {"gpt2-tiny", "gpt2", 64, 256, 4, 4, 4, 16, 256, 512},
     {"gpt2-124m", "gpt2", 768, 3072, 12, 12, 12, 64, 50257, 1024},
+    {"hybrid-tiny", "qwen35", 64, 176, 4, 4, 2, 16, 256, 512, 1e4},
+    {"hybrid-60m", "qwen35", 512, 1536, 12, 8, 2, 64, 32000, 8192, 1e4},
     {"gpt2-355m", "gpt2", 1024, 4096, 24, 16, 16, 64, 50257, 1024},
 };
 
@@ -38,7 +41,12 @@ ModelSpec make(const Size& s) {
   m.context = s.context;
   if (m.positions == PositionKind::rope) m.rope.base = float(s.rope_base);
   m.layers = repeated(m.layers, size_t(s.layers));
-  for (LayerSpec& l : m.layers) l.heads = s.heads, l.kv_heads = s.kv_heads, l.d_head = s.d_head, l.d_ff = s.d_ff;
+  for (LayerSpec& l : m.layers) {
+    l.heads = s.heads, l.kv_heads = s.kv_heads, l.d_head = s.d_head, l.d_ff = s.d_ff;
+    if (m.architecture != "qwen35") continue;
+    l.delta.key_heads = l.delta.value_heads = s.heads, l.delta.width = s.d_head;
+    m.rope.dims = s.d_head / 4;
+  }
   return m;
 }
 

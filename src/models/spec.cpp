@@ -44,6 +44,22 @@ void validate_rope(const ModelSpec& m) {
   }
 }
 
+void validate_delta_net(const ModelSpec& m, size_t layer) {
+  const DeltaNet& d = m.layers[layer].delta;
+  const auto in_range = [&](std::string_view what, int64_t v, int64_t least, int64_t most) {
+    check(v >= least && v <= most, "model {}: layer {}: {} is {}, expected {} to {}", m.name, layer, what, v, least,
+          most);
+  };
+  in_range("delta_key_heads", d.key_heads, 1, 4096);
+  in_range("delta_value_heads", d.value_heads, 1, 4096);
+  in_range("delta_width", d.width, 1, kMaxHeadWidth);
+  in_range("conv_width", d.conv, 0, 1024);
+  check(d.value_heads % d.key_heads == 0, "model {}: layer {}: {} value heads are not a multiple of {} key heads",
+        m.name, layer, d.value_heads, d.key_heads);
+  check(!d.packed || d.heads == HeadMap::interleave, "model {}: layer {}: delta_packed needs delta_heads interleave",
+        m.name, layer);
+}
+
 // 0 stands for what is usual.
 void validate_scales(const ModelSpec& m) {
   const auto check_scale = [&](std::string_view what, float v, bool may_be_0) {
@@ -74,6 +90,7 @@ void ModelSpec::validate() const {
   check(norm_eps > 0 && norm_eps < 1, "model {}: epsilon is {}, expected between 0 and 1", name, norm_eps);
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerSpec& l = layers[i];
+    if (l.mixer == MixerKind::gated_delta) validate_delta_net(*this, i);
     in_range("n_heads", l.heads, 4096);
     in_range("n_kv", l.kv_heads, 4096);
     in_range("d_head", l.d_head, kMaxHeadWidth);
@@ -90,8 +107,8 @@ void ModelSpec::validate() const {
       check(e.shared_d_ff >= 0 && e.shared_d_ff <= (1 << 20), "model {}: shared_d_ff is {}, expected 0 (none) to 2^20",
             name, e.shared_d_ff);
     } else {
-      check(e.used == 0 && e.shared_d_ff == 0 && !e.biases,
-            "model {}: layer {}: experts_used, shared_d_ff or expert_biases without experts", name, i);
+      check(e.used == 0 && e.shared_d_ff == 0 && !e.biases && !e.shared_gate,
+            "model {}: layer {}: experts_used, shared_d_ff, shared_gate or expert_biases without experts", name, i);
     }
     check(kv_source(*this, int64_t(i)) >= 0,
           "model {}: layer {}: shared_kv, but no earlier layer {} a window has its own keys and values", name, i,
@@ -124,6 +141,11 @@ int64_t kv_source(const ModelSpec& m, int64_t i) {
   int64_t j = i;
   while (j >= 0 && (m.layers[size_t(j)].shared_kv || has_window(j) != has_window(i))) --j;
   return j;
+}
+
+double mixer_flops(const LayerSpec& l, double visible) {
+  if (l.mixer == MixerKind::gated_delta) return 7.0 * double(l.delta.value_heads * l.delta.width * l.delta.width);
+  return 4.0 * double(l.heads * l.d_head) * (l.window > 0 ? std::min(double(l.window), visible) : visible);
 }
 
 std::optional<RopeSpec> rope_of(const ModelSpec& m, const LayerSpec& l) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "models/families.h"
@@ -191,7 +192,94 @@ std::vector<LayerSpec> read_layers(Reader& r, const ModelSpec& defaults, int64_t
   return layers;
 }
 
+// "gdn*3,attn(window=128,rope=none)" as JSON objects, one for each layer.
+class LayerList {
+ public:
+  explicit LayerList(std::string_view text) : text_(text) {}
+  std::vector<nlohmann::json> read() {
+    std::vector<nlohmann::json> list;
+    do {
+      nlohmann::json layer = mixer();
+      if (take('(')) options(layer);
+      const int64_t times = take('*') ? number() : 1;
+      if (times < 1 || times > 4096) broken("a number from 1 to 4096");
+      list.insert(list.end(), size_t(times), layer);
+      if (list.size() > 4096) broken("at most 4096 layers");
+    } while (take(','));
+    if (at_ < text_.size()) broken("',' or the end");
+    return list;
+  }
+
+ private:
+  nlohmann::json mixer() {
+    const std::string name = word("(*,");
+    if (name == "attn") return {{"mixer", "attention"}};
+    if (name == "gdn") return {{"mixer", "gated_delta"}};
+    at_ -= name.size();
+    broken("attn or gdn");
+  }
+  void options(nlohmann::json& layer) {
+    do {
+      const std::string key = word("=");
+      if (!take('=')) broken("'='");
+      const std::string value = word(",)");
+      const nlohmann::json parsed = parse_json<nlohmann::json>(value);
+      layer[key] = parsed.is_discarded() ? nlohmann::json(value) : parsed;
+    } while (take(','));
+    if (!take(')')) broken("')'");
+  }
+  std::string word(std::string_view ends) {
+    skip();
+    const size_t end = std::min(text_.find_first_of(ends, at_), text_.size());
+    std::string w(text_.substr(at_, end - at_));
+    while (!w.empty() && w.back() == ' ') w.pop_back();
+    at_ = end;
+    return w;
+  }
+  int64_t number() {
+    int64_t n = 0;
+    skip();
+    const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), n);
+    if (error != std::errc()) broken("a number");
+    at_ = size_t(end - text_.data());
+    return n;
+  }
+  bool take(char c) {
+    skip();
+    if (at_ == text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  void skip() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+  [[noreturn]] void broken(std::string_view wanted) {
+    fail("layers '{}': expected {} at character {}", text_, wanted, at_ + 1);
+  }
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
 }  // namespace
+
+void set_layers(ModelSpec& m, std::string_view text) {
+  const std::vector<nlohmann::json> list = LayerList(text).read();
+  check(m.layers.size() % list.size() == 0, "layers '{}': a list of {} layers does not repeat in a model of {} layers",
+        text, list.size(), m.layers.size());
+  for (size_t i = 0; i < m.layers.size(); ++i) {
+    LayerSpec& l = m.layers[i];
+    Reader r(list[i % list.size()], fmt::format("layers '{}': layer {}", text, i));
+    if (l.delta.key_heads == 0) l.delta = {l.heads, l.heads, l.d_head, 4};
+    visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
+    r.done();
+  }
+  try {
+    m.validate();
+  } catch (const Error&) {
+    m.architecture = "toy";
+    m.validate();
+  }
+}
 
 ordered_json fields_of(const LayerSpec& l) {
   ordered_json j;

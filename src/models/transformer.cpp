@@ -66,7 +66,7 @@ nn::Attention make_attention(const ModelSpec& m, const LayerSpec& l, const Weigh
   const auto map = [&](const char* name, int64_t rows, bool bias, bool is_there) -> nn::Linear {
     return is_there ? make_linear(w, name, rows, d, bias, qkv) : nn::Linear{};
   };
-  nn::Heads q{"q", map("attn_q", queries, l.bias.q, true), l.heads, l.d_head};
+  nn::Heads q{"q", map("attn_q", l.attention_gate ? 2 * queries : queries, l.bias.q, true), l.heads, l.d_head};
   nn::Heads k{"k", map("attn_k", keys, l.bias.k, !l.shared_kv), l.kv_heads, l.d_head};
   nn::Heads v{"v", map("attn_v", keys, l.bias.v, !l.shared_kv && !l.v_is_k), l.kv_heads, l.d_head};
   q.rope = k.rope = rope;
@@ -84,7 +84,39 @@ nn::Attention make_attention(const ModelSpec& m, const LayerSpec& l, const Weigh
           .out = make_linear(w, "attn_output", d, queries, l.bias.out),
           .attrs = {.scale = scale, .window = l.window, .softcap = double(l.attention_softcap)},
           .own_kv = !l.shared_kv,
+          .gated = l.attention_gate,
           .sinks = l.sinks ? w({Init::zeros, "attn_sinks.weight", {l.heads}}) : Value{}};
+}
+
+nn::GatedDeltaNet make_delta_net(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
+  const DeltaNet& s = l.delta;
+  const int64_t d = m.d_model, inner = s.value_heads * s.width, channels = 2 * s.key_heads * s.width + inner;
+  TensorSpec filter{Init::matrix, "ssm_conv1d.weight", {channels, s.conv}},
+      rate{Init::log_rate, "ssm_a_log", {s.value_heads}, "ssm_a"};
+  filter.narrow = false;  // as llama.cpp needs it
+  rate.in_file = TensorSpec::InFile::minus_exp;
+  const auto map = [&](const char* name, int64_t rows, bool is_there) -> nn::Linear {
+    return is_there ? make_linear(w, name, rows, d, false) : nn::Linear{};
+  };
+  return {.keys = s.key_heads,
+          .heads = s.value_heads,
+          .width = s.width,
+          .qkv = map("attn_qkv", channels, true),
+          .conv = s.conv > 0 ? std::optional(nn::ShortConv{w(filter)}) : std::nullopt,
+          .gate = map("attn_gate", inner, true),
+          .beta = map("ssm_beta", s.value_heads, !s.packed),
+          .alpha = map("ssm_alpha", s.value_heads, !s.packed),
+          .beta_alpha = map("ssm_ba", 2 * s.value_heads, s.packed),
+          .dt_bias = w({Init::step_bias, "ssm_dt.bias", {s.value_heads}}),
+          .a_log = w(rate),
+          .norm = make_rms_norm(w, "ssm_norm", s.width, m.norm_eps),
+          .out = make_linear(w, "ssm_out", d, inner, false),
+          .attrs = {s.heads}};
+}
+
+nn::Mixer make_mixer(const ModelSpec& m, const LayerSpec& l, const Weights& w, RopeTables& ropes) {
+  if (l.mixer == MixerKind::gated_delta) return {make_delta_net(m, l, w.of(ModelPart::recurrent))};
+  return {make_attention(m, l, w.of(ModelPart::attention), ropes(l))};
 }
 
 nn::Gate gate_of(FfnKind kind) {
@@ -131,6 +163,11 @@ nn::Mixture make_mixture(const ModelSpec& m, const LayerSpec& l, const Weights& 
                       .up_bias = bias("ffn_up_exps.bias", {n, l.d_ff}),
                       .down_bias = bias("ffn_down_exps.bias", {n, d})};
   if (l.experts.shared_d_ff > 0) mixture.shared = {make_gated_mlp(m, l, w, l.experts.shared_d_ff, "_shexp")};
+  if (l.experts.shared_gate) {
+    TensorSpec gate{Init::matrix, "ffn_gate_inp_shexp.weight", {1, d}};
+    gate.narrow = false;
+    mixture.shared_gate = w(gate);
+  }
   return mixture;
 }
 
@@ -148,14 +185,14 @@ std::optional<nn::LayerInput> make_layer_input(const ModelSpec& m, const Weights
                         .norm = make_norm(m, w, "post_norm")};
 }
 
-nn::Block make_block(const ModelSpec& m, const LayerSpec& l, const Weights& w, const nn::Rope& rope) {
+nn::Block make_block(const ModelSpec& m, const LayerSpec& l, const Weights& w, RopeTables& ropes) {
   const auto norm = [&](NormPlace elsewhere, const char* name, const char* in_file = "") -> nn::Maybe<nn::Norm> {
     if (m.norm_place == elsewhere) return {};
     return {make_norm(m, w, name, in_file)};
   };
   return {
       .mixer_norm = norm(NormPlace::after, "attn_norm"),
-      .mixer = {make_attention(m, l, w.of(ModelPart::attention), rope)},
+      .mixer = make_mixer(m, l, w, ropes),
       .mixer_out_norm = norm(NormPlace::before, "post_attention_norm"),
       .ffn_norm = norm(NormPlace::after, "ffn_norm", m.ffn_norm_is_post_attention ? "post_attention_norm" : ""),
       .ffn = make_ffn(m, l, w.of(ModelPart::ffn)),
@@ -183,7 +220,7 @@ Transformer::Transformer(const ModelSpec& spec, const Weights& weights, int64_t 
   RopeTables ropes(*embedding_.graph, spec, positions);
   for (size_t i = 0; i < spec.layers.size(); ++i) kv_source_.push_back(kv_source(spec, int64_t(i)));
   for (size_t i = 0; i < spec.layers.size(); ++i)
-    blocks_.push_back(make_block(spec, spec.layers[i], weights.block(int(i)), ropes(spec.layers[i])));
+    blocks_.push_back(make_block(spec, spec.layers[i], weights.block(int(i)), ropes));
   norm_ = make_norm(spec, weights, "output_norm");
   scale_ = {1 / double(spec.logit_divisor)};
   output_ = spec.tied ? embedding_ : weights({Init::embedding, "output.weight", {spec.vocab, spec.d_model}});

@@ -14,7 +14,7 @@ import make_family_golden as base
 from make_family_golden import Family, f32
 
 STEPS = 10
-ADAMW = {"lr": 1e-2, "betas": (0.9, 0.95), "eps": 1e-3, "weight_decay": 0.0}
+ADAMW = {"lr": 2e-4, "betas": (0.9, 0.95), "eps": 1e-2, "weight_decay": 0.0}
 
 
 class Hybrid(Family):
@@ -23,11 +23,15 @@ class Hybrid(Family):
     rows = sorted({*base.ROWS, 69})  # the last one of 70 tokens
 
     def more_results(self, weights, ids, targets):
-        """The loss before each of ten steps on the file's tensors; f64."""
+        """The loss before each of ten steps on the file's tensors, but for ssm_a, which is -exp of what is trained; f64."""
         peer, ids = base.Peer(self, weights), ids[:base.SHORT]
-        optimizer = torch.optim.AdamW(list(peer.w.values()), **ADAMW)
+        trained = dict(peer.w)
+        logs = {name: (-a.detach()).log().requires_grad_() for name, a in peer.w.items() if name.endswith("ssm_a")}
+        trained |= logs
+        optimizer = torch.optim.AdamW(list(trained.values()), **ADAMW)
         losses = []
         for _ in range(STEPS):
+            peer.w.update({name: -a.exp() for name, a in logs.items()})
             loss = torch.nn.functional.cross_entropy(peer([ids])[0], torch.tensor(targets, dtype=torch.long))
             losses.append(loss.item())
             optimizer.zero_grad()

@@ -27,6 +27,7 @@ struct Family {
   /// epsilon of the norms and what all families share. A model that differs from `defaults` in anything else is
   /// refused: the file would not say so.
   std::vector<std::string_view> holds = {};
+  bool holds_all = false;  ///< every key
   /// Throws for a model that its files cannot hold, naming the dimension. ModelSpec::validate() calls it. May be empty.
   std::function<void(const ModelSpec&)> check = {};
   /// Names of tensors that a file of this model may have besides tensors_of(). May be empty.

@@ -82,6 +82,8 @@ class MetadataWriter {
   void u32s(std::string_view name, const std::vector<int64_t>& values);
   /// The number k if every k-th layer is false and the others are true, else an array of n flags.
   void pattern(std::string_view name, const std::vector<bool>& values);
+  /// An array.
+  void i32s(std::string_view name, const std::vector<int32_t>& values) { set(name, gguf::Array(values)); }
   /// An array of flags.
   void flags(std::string_view name, const std::vector<bool>& values) { set(name, gguf::Array(values)); }
 

@@ -44,7 +44,9 @@ Model load_model(const std::string& path, const Device& device, LoadMode mode = 
                  const Families& more = {});
 
 /// Fresh weights: N(0, init_scale/sqrt(fan_in)) for matrices, N(0, 0.02) for embeddings and untied output, ones for
-/// gains, zeros for biases. The numbers depend only on (seed, tensor name, index).
+/// gains, zeros for biases; log U(0,16) for rates of decay, and for their biases what makes softplus of them
+/// U(0.001,0.1) in the logarithm (Gu and Dao 2023, Yang et al. 2024). The numbers depend only on (seed, tensor name,
+/// index).
 Model random_model(const ModelSpec& spec, const Device& device, uint64_t seed, double init_scale = 1.0);
 
 /// Sets the metadata that state a model's dimensions, and adds tensors that are no weights, such as factors of rope;
@@ -52,7 +54,7 @@ Model random_model(const ModelSpec& spec, const Device& device, uint64_t seed, d
 void write_dimensions(const ModelSpec& spec, gguf::Writer& writer, DType stored);
 
 /// Writes weights, dimensions and tokenizer as llama.cpp reads them. Matrices are stored as `stored` (f32, f16, bf16),
-/// norms and biases always as f32. An f32 round trip is bit-exact.
+/// norms and biases always as f32. An f32 round trip is bit-exact, but for TensorSpec::InFile.
 void save_model(const Model& model, const std::string& path, DType stored = DType::f32);
 
 }  // namespace toy

@@ -10,6 +10,7 @@
 
 #include "toy/models/rope.h"
 #include "toy/nn/tensor_spec.h"
+#include "toy/ops/attrs/structs.h"
 
 namespace toy {
 
@@ -53,13 +54,32 @@ struct Experts {
   int64_t used = 0;          ///< U: experts of a row
   bool renormalized = true;  ///< the weights of those used are divided by their sum
   int64_t shared_d_ff = 0;   ///< width of an ffn that every row uses as well; 0: none
+  bool shared_gate = false;  ///< what that returns is multiplied by sigmoid of a score of the row (Qwen 2)
   bool biases = false;       ///< of the router and of every expert's maps
   bool operator==(const Experts&) const = default;
 };
 
-/// One layer. Kinds to come: gated delta rule.
+/// How the rows of a layer see earlier ones.
+enum class MixerKind {
+  attention,
+  gated_delta,  ///< Gated DeltaNet (Yang et al. 2024)
+};
+
+/// A Gated DeltaNet layer: key and value heads of one width, whose states are matrices of this width.
+struct DeltaNet {
+  int64_t key_heads = 0;                ///< K
+  int64_t value_heads = 0;              ///< H, a multiple of K
+  int64_t width = 0;                    ///< P
+  int64_t conv = 0;                     ///< W: columns of a short convolution of q, k and v; 0: there is none
+  HeadMap heads = HeadMap::interleave;  ///< which key head a value head uses
+  bool packed = false;  ///< beta and alpha are rows of one tensor "ssm_ba", taking turns by key head (Qwen3-Next)
+  bool operator==(const DeltaNet&) const = default;
+};
+
+/// One layer. Of attention and DeltaNet, the dimensions of the other kind mean nothing.
 struct LayerSpec {
-  enum class Kind { attention } kind = Kind::attention;
+  MixerKind mixer = MixerKind::attention;
+  DeltaNet delta;
   int64_t heads = 0;     ///< H query heads
   int64_t kv_heads = 0;  ///< K kv heads; H is a multiple of K
   int64_t d_head = 0;    ///< P; H P may differ from D
@@ -71,6 +91,7 @@ struct LayerSpec {
   LayerRope rope = LayerRope::global;
   float attention_scale = 0;    ///< scores are q.k times this; 0: 1/sqrt(P)
   float attention_softcap = 0;  ///< c: scores become c tanh(score / c) (Gemma 2); 0: they stay
+  bool attention_gate = false;  ///< of each head's output: sigmoid of more rows of q's map (Qwen3-Next)
   bool sinks = false;           ///< each head has one more score, "attn_sinks" [H], whose value is 0 (gpt-oss)
   Biases bias;
   FfnKind ffn = FfnKind::swiglu;
@@ -140,6 +161,8 @@ struct ModelSpec {
 /// The layer whose keys and values layer i uses: itself, or with shared_kv the last one before it that has its own and
 /// a window if this one has a window. -1: there is none.
 int64_t kv_source(const ModelSpec& spec, int64_t i);
+/// Operations of a layer's mixer on one token besides its linear maps, where the token sees `visible` positions.
+double mixer_flops(const LayerSpec& layer, double visible);
 /// The rotary positions of a layer; none where LayerRope::none or positions are learned.
 std::optional<RopeSpec> rope_of(const ModelSpec& spec, const LayerSpec& layer);
 /// Every tensor of a model, in the order in which it is stored: what Transformer asks for.
@@ -161,6 +184,11 @@ std::vector<std::string> size_names();
 /// likewise. A file may name one of `more` as its architecture. Throws naming the nearest size.
 ModelSpec model_spec(const std::string& size_or_file, int64_t vocab = 0, int64_t context = 0,
                      const Families& more = {});
+/// Replaces the layers of a model by a list such as "gdn*3,attn": names of mixers (attn, gdn), maybe with options in
+/// brackets, "attn(window=128,rope=none)*2,gdn"; the keys are those of JSON. The list repeats. A model whose family
+/// cannot hold such layers becomes one of the architecture `toy`. Throws Error{bad_input} naming the position of what
+/// does not parse, and where the number of layers is not a multiple of the list's.
+void set_layers(ModelSpec& spec, std::string_view list);
 /// Dimensions from JSON with the keys of docs/architecture.md. Layers that differ are in a list "layers". Throws naming
 /// `where`, the key and what is wrong.
 ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where, const Families& more = {});

@@ -45,16 +45,38 @@ struct Attention {
   Linear out;  ///< [D,H P]
   AttentionAttrs attrs;
   bool own_kv =
-      true;          ///< false: keys and values are those of the state, and k and v are not used (Brandon et al. 2024)
-  Value sinks = {};  ///< [H] a score of each head that takes weight and gives nothing (Xiao et al. 2024); or absent
+      true;  ///< false: keys and values are those of the state, and k and v are not used (Brandon et al. 2024)
+  bool gated = false;  ///< of each head, the map of q gives P rows of q, then P of a gate of its output (Qwen3-Next)
+  Value sinks = {};    ///< [H] a score of each head that takes weight and gives nothing (Xiao et al. 2024); or absent
   /// x:[N,D] -> [N,D]. With slots the rows are appended to their pages and attend to them.
+  Value operator()(Value x, LayerState& state, const Context& ctx) const;
+  std::vector<StateSpec> states() const;
+
+ private:
+  std::pair<Value, Value> queries_and_gate(Value x, const Batch& batch) const;
+};
+
+/// Gated DeltaNet (Yang et al. 2024): each value head has a state, a matrix that maps keys to values, which every row
+/// forgets a little, corrects and reads. x:[N,D] -> [N,D].
+struct GatedDeltaNet {
+  int64_t keys, heads, width;     ///< K key heads, H value heads, P
+  Linear qkv;                     ///< [(2 K + H) P,D]: rows of q, k and v
+  std::optional<ShortConv> conv;  ///< of q, k and v
+  Linear gate;                    ///< [H P,D] z
+  Linear beta, alpha;             ///< [H,D]
+  Linear beta_alpha;              ///< [2 H,D] instead of both: for each key head the rows of beta, those of alpha
+  Value dt_bias;                  ///< [H]
+  Value a_log;                    ///< [H]
+  RmsNorm norm;                   ///< [P]
+  Linear out;                     ///< [D,H P]
+  DeltaRuleAttrs attrs;
   Value operator()(Value x, LayerState& state, const Context& ctx) const;
   std::vector<StateSpec> states() const;
 };
 
 /// The part of a block in which rows see earlier rows of their sequence.
 struct Mixer {
-  std::variant<Attention> kind;
+  std::variant<Attention, GatedDeltaNet> kind;
   /// x:[N,D] -> [N,D].
   Value operator()(Value x, LayerState& state, const Context& ctx) const {
     return std::visit([&](const auto& mixer) { return mixer(x, state, ctx); }, kind);

@@ -105,11 +105,25 @@ struct Mixture {
   int64_t used;       ///< U experts of each row
   bool renormalized;  ///< weights of those used sum to 1
   Gate f = Gate::silu;
-  Maybe<GatedMlp> shared = {};                         ///< an expert of every row, whose weight is 1
+  Maybe<GatedMlp> shared = {};                         ///< an expert of every row, whose weight is 1,
+  Value shared_gate = {};                              ///< [1,D] or sigmoid of this score; or absent
   Value gate_bias = {}, up_bias = {}, down_bias = {};  ///< [E,F], [E,F], [E,D] or absent
   Value operator()(Value x) const;
 };
 using Ffn = OneOf<GatedMlp, GeluMlp, Mixture>;
+
+/// Short causal convolution of each channel, then silu. x:[N,C] -> [N,C].
+struct ShortConv {
+  Value filter;     ///< [C,W], whose last column meets the row itself
+  Value bias = {};  ///< [C] or absent
+  /// `tail`: [S,W-1,C], the last inputs of each sequence, updated; absent in training.
+  Value operator()(Value x, Value* tail, const Batch& batch) const {
+    const auto& [sequence, position] = batch;
+    const Value y = causal_conv(x, filter, bias, tail ? *tail : Value{}, sequence, position);
+    if (tail) *tail = conv_append(*tail, x, sequence, position);
+    return silu(y);
+  }
+};
 
 /// Rotary positions of a layer. Layers that turn alike share the table.
 struct Rope {
