@@ -246,7 +246,9 @@ struct Recipe {
 
   static std::string architecture_of(const FromScratchOptions& o) {
     constexpr int64_t kAnyVocabulary = 256;  // the tokenizer decides later
-    return model_spec(o.size, kAnyVocabulary).architecture;
+    ModelSpec spec = model_spec(o.size, kAnyVocabulary);
+    if (!o.layers.empty()) set_layers(spec, o.layers);
+    return spec.architecture;
   }
   static std::string architecture_of(const WarmStartOptions& o) {
     return spec_from_gguf(gguf::File::open(o.init)).architecture;
@@ -262,6 +264,8 @@ struct FromScratch : Command {
     begin_group(app, "Model");
     add_option(app, "--size", o.size, fmt::format("Size or JSON file of dimensions: {}", fmt::join(size_names(), ", ")),
                suggested(size_names(), true));
+    add_option(app, "--layers", o.layers,
+               "Other layers than the size's own, as a list that repeats: \"gdn*3,attn\", \"attn(window=128),attn\"");
     add_option(app, "--tokenizer", o.tokenizer, "bytes, or bpe:V, spm:V or unigram:V with V tokens",
                suggested({"bytes", "bpe:", "spm:", "unigram:"}));
     add_option(app, "--tokenizer-bytes", o.data.tokenizer_bytes,

@@ -162,36 +162,6 @@ void read_rope_scaling(Reader& r, ModelSpec& m, int64_t d_head) {
   if (rope.scaling == RopeSpec::Scaling::none) rope.factor = 1;
 }
 
-// What the keys say of all layers, then what "layers" says of each. A window goes where the family's pattern has one;
-// to all layers where it has none.
-std::vector<LayerSpec> read_layers(Reader& r, const ModelSpec& defaults, int64_t n, int64_t d_model) {
-  const auto has_window = [](const LayerSpec& l) { return l.window > 0; };
-  const bool alternate = std::any_of(defaults.layers.begin(), defaults.layers.end(), has_window);
-  std::vector<LayerSpec> layers = repeated(defaults.layers, size_t(n));
-  for (LayerSpec& l : layers) {
-    const bool full = alternate && l.window == 0;
-    r.read("n_heads", l.heads, true);
-    r.read("d_ff", l.d_ff, true);
-    const bool divides = l.heads > 0 && d_model % l.heads == 0;
-    l.kv_heads = l.heads, l.d_head = divides ? d_model / l.heads : 0;
-    visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
-    check(divides || l.heads <= 0 || l.d_head != 0,
-          "{}: d_model {} is not a multiple of n_heads {}, so the width of a head is not plain; give d_head", r.where(),
-          d_model, l.heads);
-    if (full) l.window = 0;
-  }
-  if (!r.has("layers")) return layers;
-  const nlohmann::json& list = r.at("layers");
-  check(list.is_array() && list.size() == layers.size(), "{}: 'layers' is not a list of {} objects, one for each layer",
-        r.where(), layers.size());
-  for (size_t i = 0; i < layers.size(); ++i) {
-    Reader one(list[i], fmt::format("{}: layer {}", r.where(), i));
-    visit_fields_of_layer(layers[i], [&](const char* key, auto& value) { one.read(key, value); });
-    one.done();
-  }
-  return layers;
-}
-
 // "gdn*3,attn(window=128,rope=none)" as JSON objects, one for each layer.
 class LayerList {
  public:
@@ -260,15 +230,54 @@ class LayerList {
   size_t at_ = 0;
 };
 
+// The list for n layers.
+std::vector<nlohmann::json> repeated_list(std::string_view text, size_t n) {
+  const std::vector<nlohmann::json> list = LayerList(text).read();
+  check(n % list.size() == 0, "layers '{}': a list of {} layers does not repeat in a model of {} layers", text,
+        list.size(), n);
+  std::vector<nlohmann::json> all;
+  for (size_t i = 0; i < n; ++i) all.push_back(list[i % list.size()]);
+  return all;
+}
+
+// What the keys say of all layers, then what "layers" says of each. A window goes where the family's pattern has one;
+// to all layers where it has none.
+std::vector<LayerSpec> read_layers(Reader& r, const ModelSpec& defaults, int64_t n, int64_t d_model) {
+  const auto has_window = [](const LayerSpec& l) { return l.window > 0; };
+  const bool alternate = std::any_of(defaults.layers.begin(), defaults.layers.end(), has_window);
+  std::vector<LayerSpec> layers = repeated(defaults.layers, size_t(n));
+  for (LayerSpec& l : layers) {
+    const bool full = alternate && l.window == 0;
+    r.read("n_heads", l.heads, true);
+    r.read("d_ff", l.d_ff, true);
+    const bool divides = l.heads > 0 && d_model % l.heads == 0;
+    l.kv_heads = l.heads, l.d_head = divides ? d_model / l.heads : 0;
+    visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
+    check(divides || l.heads <= 0 || l.d_head != 0,
+          "{}: d_model {} is not a multiple of n_heads {}, so the width of a head is not plain; give d_head", r.where(),
+          d_model, l.heads);
+    if (full) l.window = 0;
+  }
+  if (!r.has("layers")) return layers;
+  nlohmann::json list = r.at("layers");
+  if (list.is_string()) list = repeated_list(list.get<std::string>(), layers.size());
+  check(list.is_array() && list.size() == layers.size(), "{}: 'layers' is not a list of {} objects, one for each layer",
+        r.where(), layers.size());
+  for (size_t i = 0; i < layers.size(); ++i) {
+    Reader one(list[i], fmt::format("{}: layer {}", r.where(), i));
+    visit_fields_of_layer(layers[i], [&](const char* key, auto& value) { one.read(key, value); });
+    one.done();
+  }
+  return layers;
+}
+
 }  // namespace
 
 void set_layers(ModelSpec& m, std::string_view text) {
-  const std::vector<nlohmann::json> list = LayerList(text).read();
-  check(m.layers.size() % list.size() == 0, "layers '{}': a list of {} layers does not repeat in a model of {} layers",
-        text, list.size(), m.layers.size());
+  const std::vector<nlohmann::json> list = repeated_list(text, m.layers.size());
   for (size_t i = 0; i < m.layers.size(); ++i) {
     LayerSpec& l = m.layers[i];
-    Reader r(list[i % list.size()], fmt::format("layers '{}': layer {}", text, i));
+    Reader r(list[i], fmt::format("layers '{}': layer {}", text, i));
     if (l.delta.key_heads == 0) l.delta = {l.heads, l.heads, l.d_head, 4};
     visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
     r.done();

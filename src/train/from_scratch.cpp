@@ -19,7 +19,10 @@ class Fresh final : public ModelSource {
           o.init_scale);
   }
   nlohmann::ordered_json config() const override {
-    return {{"name", "from-scratch"}, {"size", o_.size}, {"tokenizer", o_.tokenizer}, {"init_scale", o_.init_scale}};
+    nlohmann::ordered_json j{{"name", "from-scratch"}, {"size", o_.size}};
+    if (!o_.layers.empty()) j["layers"] = o_.layers;
+    j["tokenizer"] = o_.tokenizer, j["init_scale"] = o_.init_scale;
+    return j;
   }
   std::shared_ptr<const Tokenizer> tokenizer(const std::function<std::string()>& training_text) override {
     check(o_.tokenizer != "bytes" || o_.data.tokenizer_bytes == DataOptions().tokenizer_bytes,
@@ -32,6 +35,7 @@ class Fresh final : public ModelSource {
   }
   ModelSpec spec(const Tokenizer& tokenizer) override {
     ModelSpec spec = model_spec(o_.size, tokenizer.vocab_size(), o_.context);
+    if (!o_.layers.empty()) set_layers(spec, o_.layers);
     spec.context = std::max(spec.context, o_.trainer.tokens);
     spec.name = o_.name.empty() ? "toy" : o_.name;
     return spec;

@@ -11,6 +11,7 @@ namespace toy {
 /// What the recipe is told.
 struct FromScratchOptions : RecipeOptions {
   std::string size = "small";       ///< a named size or a JSON file
+  std::string layers = {};          ///< set_layers() of the size, "" for its own
   std::string tokenizer = "bytes";  ///< as make_tokenizer() takes it: "bytes", "bpe:V", ...
   double init_scale = 1.0;          ///< matrices start as N(0, init_scale / sqrt(fan_in))
 };
