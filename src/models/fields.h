@@ -39,6 +39,11 @@ struct NamesOf<LayerSpec::QkNorm> {
                                       std::pair("heads", LayerSpec::head_norm), std::pair("rows", LayerSpec::row_norm)};
 };
 template <>
+struct NamesOf<LayerSpec::Softmax> {
+  static constexpr std::array list = {std::pair("standard", LayerSpec::standard),
+                                      std::pair("scalable", LayerSpec::scalable)};
+};
+template <>
 struct NamesOf<NormKind> {
   static constexpr std::array list = {std::pair("rms", NormKind::rms), std::pair("layer", NormKind::layer)};
 };
@@ -65,6 +70,8 @@ template <class Layer, class Visit>
 void visit_fields_of_layer(Layer& l, const Visit& visit) {
   visit("n_heads", l.heads), visit("n_kv", l.kv_heads), visit("d_head", l.d_head), visit("d_ff", l.d_ff);
   visit("window", l.window), visit("qk_norm", l.qk_norm), visit("rope", l.rope);
+  visit("rope_dims", l.rope_dims), visit("norm_place", l.norm_place), visit("depth_scale", l.depth_scale);
+  visit("softmax", l.softmax), visit("differential", l.differential);
   visit("attention_scale", l.attention_scale), visit("attention_softcap", l.attention_softcap);
   visit("attention_sinks", l.sinks), visit("attention_gate", l.attention_gate);
   visit("mixer", l.mixer), visit("delta_key_heads", l.delta.key_heads), visit("delta_value_heads", l.delta.value_heads);
@@ -84,13 +91,13 @@ void visit_fields_of_layer(Layer& l, const Visit& visit) {
 template <class Model, class Visit>
 void visit_fields_of_model(Model& m, const Visit& visit) {
   visit("d_model", m.d_model), visit("vocab", m.vocab), visit("context", m.context);
-  visit("norm", m.norm), visit("norm_place", m.norm_place), visit(eps_key(m), m.norm_eps);
+  visit("norm", m.norm), visit(eps_key(m), m.norm_eps);
   visit("positions", m.positions), visit("tied", m.tied);
   visit("embedding_scale", m.embedding_scale), visit("residual_scale", m.residual_scale);
   visit("logit_divisor", m.logit_divisor), visit("logit_softcap", m.logit_softcap);
   visit("layer_embedding", m.layer_embedding);
   if (m.positions == PositionKind::learned) return;
-  visit("rope_pairing", m.rope.pairing), visit("rope_base", m.rope.base), visit("rope_dims", m.rope.dims);
+  visit("rope_pairing", m.rope.pairing), visit("rope_base", m.rope.base);
   visit("rope_attn_factor", m.rope.attn_factor), visit("rope_whole_pairs", m.rope.whole_pairs);
   visit("rope_factors", m.rope.factors);
   visit("rope_long_factors", m.rope.long_factors), visit("local_rope_base", m.local_rope_base);

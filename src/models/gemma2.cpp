@@ -43,12 +43,12 @@ Family gemma2_family() {
   Family f = gemma_like("gemma2");
   f.read = gemma2::read, f.write = gemma2::write, f.check = gemma2::check_layers;
   f.holds.insert(f.holds.end(), {"window", "attention_scale", "attention_softcap", "logit_softcap"});
-  f.defaults.norm_place = NormPlace::both;
   f.defaults.logit_softcap = 30;
   LayerSpec l = f.defaults.layers.front();
   l.attention_softcap = 50;
   f.defaults.layers = {l, l};
   f.defaults.layers.front().window = 4096;
+  for (LayerSpec& layer : f.defaults.layers) layer.norm_place = NormPlace::both;
   return f;
 }
 

@@ -43,12 +43,12 @@ Family gemma3_family() {
   Family f = gemma_like("gemma3");
   f.read = gemma3::read, f.write = gemma3::write, f.check = gemma3::check_layers;
   f.holds.insert(f.holds.end(), {"tied", "window", "rope", "local_rope_base", "attention_scale", "logit_softcap"});
-  f.defaults.norm_place = NormPlace::both;
   f.defaults.rope.base = 1e6f;
   LayerSpec l = f.defaults.layers.front();
   l.qk_norm = LayerSpec::head_norm, l.window = 4096, l.rope = LayerRope::local;
   f.defaults.layers.assign(6, l);
   f.defaults.layers.back().window = 0, f.defaults.layers.back().rope = LayerRope::global;
+  for (LayerSpec& layer : f.defaults.layers) layer.norm_place = NormPlace::both;
   return f;
 }
 

@@ -138,13 +138,13 @@ Family gemma4_family() {
   f.holds.insert(f.holds.end(), {"tied", "window", "rope", "local_rope_base", "rope_factors", "logit_softcap", "v_is_k",
                                  "shared_kv", "output_scale", "layer_embedding"});
   f.extra_tensors = gemma4::extra_tensors;
-  f.defaults.norm_place = NormPlace::both;
   f.defaults.rope.base = 1e6f;
   LayerSpec l = f.defaults.layers.front();
   l.qk_norm = LayerSpec::head_norm, l.v_norm = true, l.attention_scale = 1, l.output_scale = true;
   l.window = 512, l.rope = LayerRope::local;
   f.defaults.layers.assign(6, l);
   f.defaults.layers.back().window = 0, f.defaults.layers.back().rope = LayerRope::global;
+  for (LayerSpec& layer : f.defaults.layers) layer.norm_place = NormPlace::both;
   return f;
 }
 

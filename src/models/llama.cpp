@@ -12,8 +12,7 @@ constexpr const char* kFactors = "rope_freqs.weight";
 
 void read(Metadata& metadata, ModelSpec& m) {
   read_llama_like(metadata, m);
-  m.rope.factors =
-      read_factors(metadata.file(), kFactors, (m.rope.dims > 0 ? m.rope.dims : m.layers.front().d_head) / 2);
+  m.rope.factors = read_factors(metadata.file(), kFactors, turned_of(m.layers.front()) / 2);
   read_windows(metadata, m, 0, 0);
   warn_of_window(metadata, m);
   if (std::any_of(m.layers.begin(), m.layers.end(), [](const LayerSpec& l) { return l.qk_norm; }))

@@ -46,7 +46,7 @@ void read_sizes(Metadata& metadata, ModelSpec& m) {
 void read_rope(Metadata& metadata, ModelSpec& m) {
   RopeSpec& r = m.rope;
   const int64_t width = m.layers.front().d_head, turned = metadata.u32("rope.dimension_count", width);
-  r.dims = turned == width ? 0 : turned;
+  for (LayerSpec& l : m.layers) l.rope_dims = turned == width ? 0 : turned;
   r.base = metadata.f32("rope.freq_base", 10000.0f);
   r.attn_factor = metadata.f32("rope.scaling.attn_factor", 1.0f);
   // llama.cpp: an absent type is linear, the factor has an older name, and 0 means that there is none.
@@ -109,7 +109,7 @@ void write_llama_like(MetadataWriter& w, const ModelSpec& m) {
   const int64_t width = m.layers.front().d_head;
   w.u32("attention.key_length", width);
   w.u32("attention.value_length", width);
-  w.u32("rope.dimension_count", m.rope.dims > 0 ? m.rope.dims : width);
+  w.u32("rope.dimension_count", turned_of(m.layers.front()));
   if (const Experts& e = m.layers.front().experts; e.count > 0) {
     w.u32("expert_count", e.count);
     w.u32("expert_used_count", e.used);

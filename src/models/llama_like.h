@@ -29,6 +29,9 @@ int64_t window_of(const ModelSpec& m);
 /// Warns that only `toy` honours the window.
 void warn_of_window(Metadata& metadata, const ModelSpec& m);
 
+/// How many elements of a head turn.
+inline int64_t turned_of(const LayerSpec& l) { return l.rope_dims > 0 ? l.rope_dims : l.d_head; }
+
 /// The numbers of a tensor [n] of any float type, such as factors of frequencies; none if the file lacks it.
 std::vector<float> read_factors(const gguf::File& file, const char* name, int64_t n);
 /// They have to stay until the file is written.

@@ -31,7 +31,8 @@ Model random_model(const ModelSpec& spec, const Device& device, uint64_t seed, d
   ThreadPool pool;
   for (const TensorSpec& t : tensors_of(spec)) {
     m.params->add(t.name, {DType::f32, t.shape, 0});
-    std::vector<float> values(size_t(t.shape.count()), t.init == Init::zeros ? 0.0f : 1.0f);
+    const float value = t.init == Init::constant ? t.value : t.init == Init::zeros ? 0.0f : 1.0f;
+    std::vector<float> values(size_t(t.shape.count()), value);
     const Philox random(seed, t.name);
     if (t.init == Init::log_rate || t.init == Init::step_bias)
       for (size_t i = 0; i < values.size(); ++i)

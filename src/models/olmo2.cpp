@@ -46,8 +46,8 @@ Family olmo2_family() {
   f.holds.insert(f.holds.end(), {"window", "rope", "local_rope_base"});
   std::erase(f.holds, "tied");
   f.defaults.tied = false;
-  f.defaults.norm_place = NormPlace::after;
   f.defaults.layers = {LayerSpec{.qk_norm = LayerSpec::row_norm}};
+  for (LayerSpec& layer : f.defaults.layers) layer.norm_place = NormPlace::after;
   return f;
 }
 

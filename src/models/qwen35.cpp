@@ -48,7 +48,7 @@ std::vector<std::string> tensors_of_predicting_blocks(const ModelSpec& m) {
 
 // How many pairs take their angle from each of three coordinates, which are the same position in a text.
 std::vector<int32_t> sections_of(const ModelSpec& m) {
-  const auto pairs = int32_t((m.rope.dims > 0 ? m.rope.dims : m.layers.front().d_head) / 2);
+  const auto pairs = int32_t(turned_of(m.layers.front()) / 2);
   return {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
 }
 

@@ -45,7 +45,7 @@ ModelSpec make(const Size& s) {
     l.heads = s.heads, l.kv_heads = s.kv_heads, l.d_head = s.d_head, l.d_ff = s.d_ff;
     if (m.architecture != "qwen35") continue;
     l.delta.key_heads = l.delta.value_heads = s.heads, l.delta.width = s.d_head;
-    m.rope.dims = s.d_head / 4;
+    l.rope_dims = s.d_head / 4;
   }
   return m;
 }

@@ -7,7 +7,7 @@
 #include <limits>
 #include <unordered_map>
 
-#include "models/families.h"
+#include "models/llama_like.h"
 #include "toy/base/error.h"
 #include "toy/models/transformer.h"
 
@@ -34,9 +34,9 @@ void validate_rope(const ModelSpec& m) {
   for (const std::vector<float>* factors : {&r.factors, &r.long_factors})
     for (const float f : *factors) positive("a rope factor", f);
   for (const LayerSpec& l : m.layers) {
-    const int64_t turned = r.dims > 0 ? r.dims : l.d_head;
+    const int64_t turned = turned_of(l);
     check(turned % 2 == 0 && turned <= l.d_head,
-          "model {}: rope_dims is {}, expected an even number of at most d_head, {}, or 0 for all", m.name, r.dims,
+          "model {}: rope_dims is {}, expected an even number of at most d_head, {}, or 0 for all", m.name, l.rope_dims,
           l.d_head);
     for (const std::vector<float>* factors : {&r.factors, &r.long_factors})
       check(factors->empty() || l.rope != LayerRope::global || int64_t(factors->size()) == turned / 2,
@@ -97,7 +97,7 @@ void ModelSpec::validate() const {
     in_range("d_ff", l.d_ff, 1 << 20);
     check(l.heads % l.kv_heads == 0, "model {}: layer {}: {} query heads are not a multiple of {} kv heads", name, i,
           l.heads, l.kv_heads);
-    check(l.d_head % 2 == 0 || !rope_of(*this, l) || rope.dims > 0,
+    check(l.d_head % 2 == 0 || !rope_of(*this, l) || l.rope_dims > 0,
           "model {}: layer {}: d_head is {}, rotary positions need an even width", name, i, l.d_head);
     if (const Experts& e = l.experts; e.count != 0) {
       in_range("experts", e.count, 65536);
@@ -110,6 +110,11 @@ void ModelSpec::validate() const {
       check(e.used == 0 && e.shared_d_ff == 0 && !e.biases && !e.shared_gate,
             "model {}: layer {}: experts_used, shared_d_ff, shared_gate or expert_biases without experts", name, i);
     }
+    check(
+        !l.differential || (l.heads % 2 == 0 && l.kv_heads % 2 == 0 && !l.sinks && !l.shared_kv),
+        "model {}: layer {}: differential attention needs even n_heads and n_kv, {} and {}, and no attention_sinks or "
+        "shared_kv",
+        name, i, l.heads, l.kv_heads);
     check(kv_source(*this, int64_t(i)) >= 0,
           "model {}: layer {}: shared_kv, but no earlier layer {} a window has its own keys and values", name, i,
           l.window > 0 ? "with" : "without");
@@ -150,8 +155,10 @@ double mixer_flops(const LayerSpec& l, double visible) {
 
 std::optional<RopeSpec> rope_of(const ModelSpec& m, const LayerSpec& l) {
   if (m.positions != PositionKind::rope || l.rope == LayerRope::none) return std::nullopt;
-  if (l.rope == LayerRope::global) return m.rope;
-  return RopeSpec{.pairing = m.rope.pairing, .base = m.local_rope_base, .dims = m.rope.dims};
+  RopeSpec rope = m.rope;
+  if (l.rope == LayerRope::local) rope = RopeSpec{.pairing = m.rope.pairing, .base = m.local_rope_base};
+  rope.dims = l.rope_dims;
+  return rope;
 }
 
 std::vector<TensorSpec> tensors_of(const ModelSpec& spec) {

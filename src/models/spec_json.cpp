@@ -5,8 +5,8 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "models/families.h"
 #include "models/fields.h"
+#include "models/llama_like.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 
@@ -127,7 +127,8 @@ class Reader {
 
 // "llama3" is a way to state factors; "yarn", "llama3" and long factors start from rope_original_context (default:
 // context).
-void read_rope_scaling(Reader& r, ModelSpec& m, int64_t d_head) {
+// `turned`: elements of a head that turn.
+void read_rope_scaling(Reader& r, ModelSpec& m, int64_t turned) {
   const std::string& where = r.where();
   RopeSpec& rope = m.rope;
   std::string scaling = "none";
@@ -154,9 +155,9 @@ void read_rope_scaling(Reader& r, ModelSpec& m, int64_t d_head) {
     check(llama3.low > 0 && llama3.high > llama3.low && original >= 1,
           "{}: llama3 needs 0 < rope_low_freq_factor < rope_high_freq_factor and rope_original_context of 1 or more",
           where);
-    check(d_head <= kMaxHeadWidth, "{}: d_head is {}, expected 1 to {}", where, d_head, kMaxHeadWidth);
+    check(turned <= kMaxHeadWidth, "{}: d_head is {}, expected 1 to {}", where, turned, kMaxHeadWidth);
     llama3.factor = rope.factor, llama3.original_context = double(original);
-    rope.factors = llama3_factors(llama3, rope.base, rope.dims > 0 ? rope.dims : d_head);
+    rope.factors = llama3_factors(llama3, rope.base, turned);
   }
   check(scaling != "none" || rope.factor == 1, "{}: rope_factor has no meaning without rope_scaling", where);
   if (rope.scaling == RopeSpec::Scaling::none) rope.factor = 1;
@@ -322,7 +323,7 @@ ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where, c
   check(layers >= 1 && layers <= 4096, "{}: n_layers is {}, expected 1 to 4096", where, layers);
   m.layers = read_layers(r, m, layers, m.d_model);
   visit_fields_of_model(m, [&](const char* key, auto& value) { r.read(key, value); });
-  if (m.positions == PositionKind::rope) read_rope_scaling(r, m, m.layers.front().d_head);
+  if (m.positions == PositionKind::rope) read_rope_scaling(r, m, turned_of(m.layers.front()));
   r.done();
   if (m.name.empty()) m.name = where;
   m.validate();

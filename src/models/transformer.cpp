@@ -60,7 +60,25 @@ class RopeTables {
   std::vector<Table> made_;
 };
 
-nn::Attention make_attention(const ModelSpec& m, const LayerSpec& l, const Weights& w, const nn::Rope& rope) {
+// `layer`: counted from 0.
+nn::DifferentialAttention make_differential(const ModelSpec& m, const LayerSpec& l, const Weights& w, size_t layer) {
+  const auto vector = [&](const char* name) { return w({Init::matrix, name, {l.d_head}}); };
+  return {.q1 = vector("attn_lambda_q1.weight"),
+          .k1 = vector("attn_lambda_k1.weight"),
+          .q2 = vector("attn_lambda_q2.weight"),
+          .k2 = vector("attn_lambda_k2.weight"),
+          .lambda_init = 0.8 - 0.6 * std::exp(-0.3 * double(layer)),
+          .norm = make_rms_norm(w, "attn_pair_norm", 2 * l.d_head, m.norm_eps)};
+}
+
+nn::ScalableSoftmax make_scalable(const LayerSpec& l, const Weights& w) {
+  TensorSpec s{Init::constant, "attn_ssmax.weight", {l.heads}};
+  s.value = 0.168f;
+  return {w(s), l.window};
+}
+
+nn::Attention make_attention(const ModelSpec& m, const LayerSpec& l, const Weights& w, const nn::Rope& rope,
+                             size_t layer) {
   const int64_t d = m.d_model, queries = l.heads * l.d_head, keys = l.kv_heads * l.d_head;
   const char* qkv = l.fused_qkv ? "attn_qkv" : "";
   const auto map = [&](const char* name, int64_t rows, bool bias, bool is_there) -> nn::Linear {
@@ -85,7 +103,9 @@ nn::Attention make_attention(const ModelSpec& m, const LayerSpec& l, const Weigh
           .attrs = {.scale = scale, .window = l.window, .softcap = double(l.attention_softcap)},
           .own_kv = !l.shared_kv,
           .gated = l.attention_gate,
-          .sinks = l.sinks ? w({Init::zeros, "attn_sinks.weight", {l.heads}}) : Value{}};
+          .sinks = l.sinks ? w({Init::zeros, "attn_sinks.weight", {l.heads}}) : Value{},
+          .scalable = l.softmax == LayerSpec::scalable ? std::optional(make_scalable(l, w)) : std::nullopt,
+          .differential = l.differential ? std::optional(make_differential(m, l, w, layer)) : std::nullopt};
 }
 
 nn::GatedDeltaNet make_delta_net(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
@@ -114,9 +134,9 @@ nn::GatedDeltaNet make_delta_net(const ModelSpec& m, const LayerSpec& l, const W
           .attrs = {s.heads}};
 }
 
-nn::Mixer make_mixer(const ModelSpec& m, const LayerSpec& l, const Weights& w, RopeTables& ropes) {
+nn::Mixer make_mixer(const ModelSpec& m, const LayerSpec& l, const Weights& w, RopeTables& ropes, size_t layer) {
   if (l.mixer == MixerKind::gated_delta) return {make_delta_net(m, l, w.of(ModelPart::recurrent))};
-  return {make_attention(m, l, w.of(ModelPart::attention), ropes(l))};
+  return {make_attention(m, l, w.of(ModelPart::attention), ropes(l), layer)};
 }
 
 nn::Gate gate_of(FfnKind kind) {
@@ -185,19 +205,21 @@ std::optional<nn::LayerInput> make_layer_input(const ModelSpec& m, const Weights
                         .norm = make_norm(m, w, "post_norm")};
 }
 
-nn::Block make_block(const ModelSpec& m, const LayerSpec& l, const Weights& w, RopeTables& ropes) {
+nn::Block make_block(const ModelSpec& m, size_t layer, const Weights& w, RopeTables& ropes) {
+  const LayerSpec& l = m.layers[layer];
   const auto norm = [&](NormPlace elsewhere, const char* name, const char* in_file = "") -> nn::Maybe<nn::Norm> {
-    if (m.norm_place == elsewhere) return {};
+    if (l.norm_place == elsewhere) return {};
     return {make_norm(m, w, name, in_file)};
   };
   return {
       .mixer_norm = norm(NormPlace::after, "attn_norm"),
-      .mixer = make_mixer(m, l, w, ropes),
+      .mixer = make_mixer(m, l, w, ropes, layer),
       .mixer_out_norm = norm(NormPlace::before, "post_attention_norm"),
       .ffn_norm = norm(NormPlace::after, "ffn_norm", m.ffn_norm_is_post_attention ? "post_attention_norm" : ""),
       .ffn = make_ffn(m, l, w.of(ModelPart::ffn)),
       .ffn_out_norm = norm(NormPlace::before, "post_ffw_norm"),
       .scale = {double(m.residual_scale)},
+      .norm_scale = {l.depth_scale ? 1 / std::sqrt(double(layer + 1)) : 1},
       .input = make_layer_input(m, w.of(ModelPart::ffn)),
       .output_scale = l.output_scale ? w.of(ModelPart::norm)({Init::ones, "layer_output_scale.weight", {1}}) : Value{}};
 }
@@ -219,8 +241,7 @@ Transformer::Transformer(const ModelSpec& spec, const Weights& weights, int64_t 
   }
   RopeTables ropes(*embedding_.graph, spec, positions);
   for (size_t i = 0; i < spec.layers.size(); ++i) kv_source_.push_back(kv_source(spec, int64_t(i)));
-  for (size_t i = 0; i < spec.layers.size(); ++i)
-    blocks_.push_back(make_block(spec, spec.layers[i], weights.block(int(i)), ropes));
+  for (size_t i = 0; i < spec.layers.size(); ++i) blocks_.push_back(make_block(spec, i, weights.block(int(i)), ropes));
   norm_ = make_norm(spec, weights, "output_norm");
   scale_ = {1 / double(spec.logit_divisor)};
   output_ = spec.tied ? embedding_ : weights({Init::embedding, "output.weight", {spec.vocab, spec.d_model}});

@@ -7,10 +7,13 @@ namespace toy::nn {
 Value Attention::operator()(Value x, LayerState& state, const Context& ctx) const {
   const auto& [sequence, position] = ctx.batch;
   const bool paged = !state.slots.empty();
-  const auto [queries, gate] = queries_and_gate(x, ctx.batch);
+  auto [queries, gate] = queries_and_gate(x, ctx.batch);
+  if (scalable) queries = (*scalable)(queries, ctx.batch);
+  if (differential) queries = DifferentialAttention::queries(queries, k.heads);
   if (own_kv) {
-    const Value mapped = k.map(x), keys = k.of(mapped, ctx.batch);
-    const Value values = v.of(v.map.weight ? v.map(x) : mapped, ctx.batch);
+    const Value mapped = k.map(x);
+    Value keys = k.of(mapped, ctx.batch), values = v.of(v.map.weight ? v.map(x) : mapped, ctx.batch);
+    if (differential) keys = DifferentialAttention::keys(keys), values = DifferentialAttention::values(values);
     if (paged) {
       const KvPages kv =
           kv_append({state.slots[0], state.slots[1]}, keys, values, sequence, position, state.page_table);
@@ -24,6 +27,7 @@ Value Attention::operator()(Value x, LayerState& state, const Context& ctx) cons
             : attention(queries, state.keys, state.values, sequence, position, attrs);
   // One more term exp(sink) in the sum below.
   if (sinks) o = o * reshape(sigmoid(attention_lse(o) - sinks), {-1, q.heads, 1});
+  if (differential) o = (*differential)(o, k.heads);
   if (gate) o = o * sigmoid(gate);
   return out(reshape(o, {-1, q.heads * q.width}));
 }
@@ -37,8 +41,39 @@ std::pair<Value, Value> Attention::queries_and_gate(Value x, const Batch& batch)
 
 std::vector<StateSpec> Attention::states() const {
   if (!own_kv) return {};
-  return {{StateSpec::Kind::keys, "k", {k.heads, k.width}, attrs.window},
-          {StateSpec::Kind::values, "v", {v.heads, v.width}, attrs.window}};
+  const int64_t times = differential ? 2 : 1;
+  return {{StateSpec::Kind::keys, "k", {times * k.heads, k.width}, attrs.window},
+          {StateSpec::Kind::values, "v", {times * v.heads, v.width}, attrs.window}};
+}
+
+Value ScalableSoftmax::operator()(Value queries, const Batch& batch) const {
+  Value n = cast(batch.position, queries.type().dtype) + 1.0;
+  if (window > 0) n = minimum(n, fill(*n.graph, {1}, double(window)));
+  return queries * (reshape(log(n), {-1, 1, 1}) * reshape(s, {1, s.dim(0), 1}));
+}
+
+// Pairs of heads [N,K/2,G,2,P] become [N,K/2,4,G,P]: of the first, the first, the second, the second.
+Value DifferentialAttention::queries(Value q, int64_t kv_heads) {
+  const int64_t pairs = kv_heads / 2, heads = q.dim(1), width = q.dim(2), group = heads / kv_heads;
+  const Value by_map = permute(reshape(q, {-1, pairs, group, 2, width}), {0, 1, 3, 2, 4});
+  return reshape(repeat(reshape(by_map, {-1, kv_heads, 1, group * width}), 2, 2), {-1, 2 * heads, width});
+}
+
+Value DifferentialAttention::keys(Value k) {
+  return reshape(repeat(reshape(k, {-1, k.dim(1), 1, k.dim(2)}), 2, 2), {-1, 2 * k.dim(1), k.dim(2)});
+}
+
+Value DifferentialAttention::values(Value v) {
+  return reshape(repeat(reshape(v, {-1, v.dim(1) / 2, 1, 2 * v.dim(2)}), 2, 2), {-1, 2 * v.dim(1), v.dim(2)});
+}
+
+Value DifferentialAttention::operator()(Value o, int64_t kv_heads) const {
+  const int64_t pairs = kv_heads / 2, heads = o.dim(1) / 2, width = o.dim(2), group = heads / kv_heads;
+  const Value lambda = exp(sum(q1 * k1, 0)) - exp(sum(q2 * k2, 0)) + lambda_init;
+  const Value maps = reshape(o, {-1, pairs, 2, 2 * group * width});
+  const Value difference = slice(maps, 2, 0, 1) - lambda * slice(maps, 2, 1, 1);
+  const Value by_pair = permute(reshape(difference, {-1, pairs, 2, group, width}), {0, 1, 3, 2, 4});
+  return reshape(scale(norm(reshape(by_pair, {-1, heads / 2, 2 * width})), 1 - lambda_init), {-1, heads, width});
 }
 
 Value GatedDeltaNet::operator()(Value x, LayerState& state, const Context& ctx) const {
@@ -91,8 +126,8 @@ Value Mixture::operator()(Value x) const {
 
 // x: [N,D] -> [N,D].
 Value Block::operator()(Value x, LayerState& state, const Context& ctx, Value embedding) const {
-  x = x + scale(ctx.dropout(mixer_out_norm(mixer(mixer_norm(x), state, ctx)), "mixer"));
-  x = x + scale(ctx.dropout(ffn_out_norm(ffn(ffn_norm(x))), "ffn"));
+  x = x + scale(ctx.dropout(mixer_out_norm(mixer(norm_scale(mixer_norm(x)), state, ctx)), "mixer"));
+  x = x + scale(ctx.dropout(ffn_out_norm(ffn(norm_scale(ffn_norm(x)))), "ffn"));
   if (input) x = (*input)(x, embedding);
   return output_scale ? x * output_scale : x;
 }

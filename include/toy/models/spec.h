@@ -59,6 +59,17 @@ struct Experts {
   bool operator==(const Experts&) const = default;
 };
 
+/// What a model normalizes with: around mixers and ffns, and at the end.
+enum class NormKind {
+  rms,    ///< w x / rms(x)
+  layer,  ///< w (x - mean(x)) / sqrt(var(x) + eps) + b
+};
+/// Where the norms of a block are: of what goes into mixer and ffn, or of what comes out and is added to the rows.
+enum class NormPlace {
+  before,  ///< "attn_norm", "ffn_norm"
+  after,   ///< "post_attention_norm", "post_ffw_norm": OLMo 2
+  both,    ///< Gemma 2
+};
 /// How the rows of a layer see earlier ones.
 enum class MixerKind {
   attention,
@@ -89,6 +100,12 @@ struct LayerSpec {
   /// as one, gains [H P] and [K P] (OLMo 2). Gains are in the row order of q and k.
   enum QkNorm { no_qk_norm, head_norm, row_norm } qk_norm = no_qk_norm;
   LayerRope rope = LayerRope::global;
+  int64_t rope_dims = 0;  ///< how many of the P elements of a head turn, the first ones; 0: all
+  enum Softmax { standard, scalable } softmax = standard;  ///< scalable: nn::ScalableSoftmax
+  bool differential = false;                               ///< nn::DifferentialAttention
+  bool depth_scale =
+      false;  ///< norms before mixer and ffn are divided by sqrt(l) in layer l = 1, 2, ... (Sun et al. 2025)
+  NormPlace norm_place = NormPlace::before;
   float attention_scale = 0;    ///< scores are q.k times this; 0: 1/sqrt(P)
   float attention_softcap = 0;  ///< c: scores become c tanh(score / c) (Gemma 2); 0: they stay
   bool attention_gate = false;  ///< of each head's output: sigmoid of more rows of q's map (Qwen3-Next)
@@ -105,17 +122,6 @@ struct LayerSpec {
   bool operator==(const LayerSpec&) const = default;
 };
 
-/// What a model normalizes with: around mixers and ffns, and at the end.
-enum class NormKind {
-  rms,    ///< w x / rms(x)
-  layer,  ///< w (x - mean(x)) / sqrt(var(x) + eps) + b
-};
-/// Where the norms of a block are: of what goes into mixer and ffn, or of what comes out and is added to the rows.
-enum class NormPlace {
-  before,  ///< "attn_norm", "ffn_norm"
-  after,   ///< "post_attention_norm", "post_ffw_norm": OLMo 2
-  both,    ///< Gemma 2
-};
 /// How a model knows the position of a token.
 enum class PositionKind {
   rope,     ///< queries and keys turn (RopeSpec)
@@ -134,7 +140,6 @@ struct ModelSpec {
   int64_t vocab = 0;    ///< V
   int64_t context = 0;  ///< positions the model was made for
   NormKind norm = NormKind::rms;
-  NormPlace norm_place = NormPlace::before;
   float norm_eps = 1e-5f;                   ///< of every norm
   bool ffn_norm_is_post_attention = false;  ///< a file calls "ffn_norm" so: "post_attention_norm" (gpt-oss)
   PositionKind positions = PositionKind::rope;

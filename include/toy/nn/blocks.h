@@ -38,6 +38,32 @@ struct Context {
   Dropout dropout = {};  ///< of the embedding's output, the mixers' and the ffns'; only in training
 };
 
+/// Scalable softmax (Nakanishi 2025): scores times s log(n), where the query sees n keys, so that attention does not
+/// fade as n grows. It is applied to the queries.
+struct ScalableSoftmax {
+  Value s;         ///< [H], begins as 0.168
+  int64_t window;  ///< 0: all positions before
+  /// queries:[N,H,P] -> [N,H,P].
+  Value operator()(Value queries, const Batch& batch) const;
+};
+
+/// Differential attention (Ye et al. 2024): heads come in pairs, whose weights are subtracted, A1 - lambda A2, which
+/// cancels what both give to irrelevant keys. A pair has values of width 2 P:
+///   o = (1 - lambda_init) rms_norm((A1 - lambda A2) [v1 v2])
+///   lambda = exp(q1.k1) - exp(q2.k2) + lambda_init
+struct DifferentialAttention {
+  Value q1, k1, q2, k2;  ///< [P], of lambda
+  double lambda_init;    ///< 0.8 - 0.6 exp(-0.3 l) in layer l = 0, 1, ...
+  RmsNorm norm;          ///< [2 P]
+  /// What attention is given, so that one call makes the four products A1 v1, A1 v2, A2 v1, A2 v2 of each pair: heads
+  /// twice. queries:[N,H,P], of which kv heads are K.
+  static Value queries(Value queries, int64_t kv_heads);
+  static Value keys(Value keys);
+  static Value values(Value values);
+  /// What it returned, o:[N,2 H,P] -> [N,H,P].
+  Value operator()(Value o, int64_t kv_heads) const;
+};
+
 /// Causal self-attention with grouped queries (Ainslie et al. 2023). x:[N,D] -> [N,D].
 struct Attention {
   Heads q;     ///< H of them
@@ -48,6 +74,8 @@ struct Attention {
       true;  ///< false: keys and values are those of the state, and k and v are not used (Brandon et al. 2024)
   bool gated = false;  ///< of each head, the map of q gives P rows of q, then P of a gate of its output (Qwen3-Next)
   Value sinks = {};    ///< [H] a score of each head that takes weight and gives nothing (Xiao et al. 2024); or absent
+  std::optional<ScalableSoftmax> scalable = {};
+  std::optional<DifferentialAttention> differential = {};
   /// x:[N,D] -> [N,D]. With slots the rows are appended to their pages and attend to them.
   Value operator()(Value x, LayerState& state, const Context& ctx) const;
   std::vector<StateSpec> states() const;
@@ -107,7 +135,8 @@ struct Block {
   Maybe<Norm> ffn_norm;
   Ffn ffn;
   Maybe<Norm> ffn_out_norm;
-  Scale scale;  ///< of what is added to the rows (Granite)
+  Scale scale;            ///< of what is added to the rows (Granite)
+  Scale norm_scale = {};  ///< of what goes into mixer and ffn (Sun et al. 2025)
   std::optional<LayerInput> input = {};
   Value output_scale = {};  ///< [1] or absent: of the rows (Gemma 4)
   /// `embedding`: [N,E], where there is an input.

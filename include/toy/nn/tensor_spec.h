@@ -12,13 +12,22 @@ enum class ModelPart { embedding, positions, attention, recurrent, ffn, norm, ou
 
 /// One tensor: what a model needs of it, and how it begins and is stored.
 struct TensorSpec {
-  enum class Init { matrix, embedding, ones, zeros, log_rate, step_bias } init = Init::matrix;  ///< see random_model()
+  enum class Init {
+    matrix,
+    embedding,
+    ones,
+    zeros,
+    constant,
+    log_rate,
+    step_bias
+  } init = Init::matrix;  ///< see random_model()
   std::string name;
   Shape shape;
   std::string file_name = {};       ///< the file's tensor that holds it, after those declared before; "": its own name
   bool narrow = shape.rank() >= 2;  ///< a file may hold it in fewer than 32 bits
   ModelPart part = ModelPart::output;
-  int block = -1;  ///< number of the block that it is in, -1: none
+  float value = 0;  ///< of Init::constant
+  int block = -1;   ///< number of the block that it is in, -1: none
   /// minus_exp: a file holds -exp(w) of a value w. What is read from there and written again may differ by a rounding.
   enum class InFile { same, minus_exp } in_file = InFile::same;
   /// Does weight decay apply to it?
