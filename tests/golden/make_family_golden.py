@@ -686,7 +686,8 @@ class Peer:
         self.family = family
         self.w = {name: torch.tensor(a, dtype=torch.float64, requires_grad=True) for name, a in weights.items()}
         has = {name: tuple(p.shape) for name, p in self.model.named_parameters()}
-        has |= {name: tuple(b.shape) for name, b in self.model.named_buffers() if name.endswith("layer_scalar")}
+        buffers = ("layer_scalar", "e_score_correction_bias", "expert_bias")
+        has |= {name: tuple(b.shape) for name, b in self.model.named_buffers() if name.endswith(buffers)}
         gives = {name: tuple(a.shape) for name, a in family.parameters(self.w).items()}
         if family.tied:
             gives.pop("lm_head.weight"), has.pop("lm_head.weight", None)
@@ -708,7 +709,7 @@ def compute(family, weights, ids, targets):
     # In contexts of up to `original` positions phi3's angles are others.
     out["short_logits"] = logits.detach()[[r for r in family.rows if r < SHORT]].numpy()
     loss = torch.nn.functional.cross_entropy(logits, torch.tensor(targets, dtype=torch.long))
-    grads = torch.autograd.grad(loss, list(peer.w.values()))
+    grads = torch.autograd.grad(loss, list(peer.w.values()), materialize_grads=True)  # what only selects experts: 0
     out["loss"] = loss.detach().reshape(1).numpy()
     out["gradients"] = np.stack([[float((g.flatten().numpy() * uniform(f"{name} {k}", g.numel())).sum())
                                   for k in range(PROJECTIONS)] for name, g in zip(peer.w, grads)])
