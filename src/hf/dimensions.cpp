@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hf/rope.h"
@@ -81,6 +82,8 @@ void read_unused_window(const Config& c, ModelSpec& m) {
 
 void read_model_rope(const Config& c, ModelSpec& m) {
   read_rope(rope_parameters(c, "full_attention"), m.context, m.layers.front().d_head, m.rope);
+  const int64_t turned = std::exchange(m.rope.dims, 0);
+  for (LayerSpec& l : m.layers) l.rope_dims = turned;
 }
 
 void read_biases(const Config& c, ModelSpec& m) {
@@ -114,7 +117,9 @@ void write_llama(ordered_json& c, const ModelSpec& m) {
   c["rms_norm_eps"] = shortest(m.norm_eps), c["tie_word_embeddings"] = m.tied;
   c["hidden_act"] = activation(l);
   c["attention_bias"] = l.bias.out, c["mlp_bias"] = l.bias.down;
-  write_rope(c, m.rope, m.context, l.d_head);
+  RopeSpec rope = m.rope;
+  rope.dims = l.rope_dims;
+  write_rope(c, rope, m.context, l.d_head);
 }
 
 void write_experts(ordered_json& c, const ModelSpec& m, const char* count) {

@@ -14,7 +14,7 @@ void read(Metadata& metadata, ModelSpec& m) {
   read_windows(metadata, m, 0, 0);
   warn_of_window(metadata, m);
   RopeSpec& r = m.rope;
-  const int64_t pairs = (r.dims > 0 ? r.dims : m.layers.front().d_head) / 2;
+  const int64_t pairs = turned_of(m.layers.front()) / 2;
   r.factors = read_factors(metadata.file(), kShort, pairs);
   r.long_factors = read_factors(metadata.file(), kLong, pairs);
   if (!r.long_factors.empty()) r.original_context = metadata.u32("rope.scaling.original_context_length", m.context);
