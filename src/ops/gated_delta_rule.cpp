@@ -1,6 +1,7 @@
 // The gated delta rule: a linear recurrence whose state is a matrix for each head of a sequence (Yang et al. 2024,
 // "Gated Delta Networks"; with a decay for each channel: Kimi Delta Attention, Moonshot AI 2025). One kernel walks over
-// the tokens, its gradient over chunks of them; the decomposition is the recurrence itself, token by token.
+// the tokens, its gradient over chunks of them; the decomposition is the recurrence itself, token by token. Without its
+// delta it is gated linear attention (Yang et al. 2023) and the state space of Mamba-2 (ssm_scan.cpp).
 #include "ops/defs.h"
 
 namespace toy {
@@ -52,9 +53,11 @@ Cost cost_of(const CostQuery& q, const Operands& at, double flops) {
   for (const TensorType& t : q.out) cost.bytes += double(t.bytes());
   return cost;
 }
-Cost cost(const CostQuery& q) { return cost_of(q, {}, 7); }
-Cost cost_update(const CostQuery& q) { return cost_of(q, kUpdate, 7); }
-Cost cost_grad(const CostQuery& q) { return cost_of(q, {}, 19); }  // the states once more, and six products
+double flops(const CostQuery& q) { return q.attrs.as<DeltaRuleAttrs>().delta ? 7 : 5; }
+Cost cost(const CostQuery& q) { return cost_of(q, {}, flops(q)); }
+Cost cost_update(const CostQuery& q) { return cost_of(q, kUpdate, flops(q)); }
+// The states once more, and six products; without the delta the states by products, and four.
+Cost cost_grad(const CostQuery& q) { return cost_of(q, {}, q.attrs.as<DeltaRuleAttrs>().delta ? 19 : 12); }
 
 void vjp(Vjp& c) {
   give_outputs(c, gated_delta_rule_grad_def(),
@@ -104,7 +107,8 @@ std::vector<Value> decompose(Graph& g, std::span<const Value> in, const Attrs& a
     }
     const Value decay = exp(row(gate, n, {heads, gate.shape().rank() == 3 ? width : 1, 1}));
     const Value decayed = before * decay, key = to_heads(row(k, n, {keys, width}), heads, map);
-    const Value error = row(v, n, {heads, 1, values}) - sum(decayed * key, 1);
+    Value error = row(v, n, {heads, 1, values});
+    if (attrs.as<DeltaRuleAttrs>().delta) error = error - sum(decayed * key, 1);
     state = decayed + key * (error * row(beta, n, {heads, 1, 1}));
     outputs.push_back(reshape(sum(state * to_heads(row(q, n, {keys, width}), heads, map), 1), {1, heads, values}));
     if (states) {

@@ -69,30 +69,31 @@ void compare_relative(Comparison& c, const Sizes& z) {
 
 TEST(GatedDeltaRule, AgreesWithReference) {
   for (const Sizes& z : sizes())
-    for (const bool states : {true, false}) {
+    for (const auto& [states, delta] : {std::pair(true, true), {false, true}, {true, false}}) {
       Comparison c{.cpu = cpu::gated_delta_rule_kernel(), .reference = reference::gated_delta_rule_kernel()};
       Sizes own = z;
       if (!states) own.states = 0;
       c.in = operands(own);
       c.out = {{DType::f32, {z.rows, z.heads, z.values}}, {DType::f32, {z.states, z.heads, z.width, z.values}}};
       c.unused = {false, !states};
-      c.attrs = DeltaRuleAttrs{HeadMap::tile};
+      c.attrs = DeltaRuleAttrs{HeadMap::tile, delta};
       compare_relative(c, z);
     }
 }
 
 TEST(GatedDeltaRule, GradientsAgreeWithReference) {
-  for (const Sizes& z : sizes()) {
-    Comparison c{.cpu = cpu::gated_delta_rule_grad_kernel(), .reference = reference::gated_delta_rule_grad_kernel()};
-    c.in = operands(z);
-    std::vector<Tensor> more;
-    more.push_back(random_tensor({z.rows, z.heads, z.values}, 7));
-    more.push_back(random_tensor({z.states, z.heads, z.width, z.values}, 8));
-    c.in.insert(c.in.begin() + 6, std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-    for (const int i : {0, 1, 2, 3, 4, 5}) c.out.emplace_back(DType::f32, c.in[size_t(i)].view.shape);
-    c.attrs = DeltaRuleAttrs{HeadMap::interleave};
-    compare_relative(c, z);
-  }
+  for (const Sizes& z : sizes())
+    for (const bool delta : {true, false}) {
+      Comparison c{.cpu = cpu::gated_delta_rule_grad_kernel(), .reference = reference::gated_delta_rule_grad_kernel()};
+      c.in = operands(z);
+      std::vector<Tensor> more;
+      more.push_back(random_tensor({z.rows, z.heads, z.values}, 7));
+      more.push_back(random_tensor({z.states, z.heads, z.width, z.values}, 8));
+      c.in.insert(c.in.begin() + 6, std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+      for (const int i : {0, 1, 2, 3, 4, 5}) c.out.emplace_back(DType::f32, c.in[size_t(i)].view.shape);
+      c.attrs = DeltaRuleAttrs{HeadMap::interleave, delta};
+      compare_relative(c, z);
+    }
 }
 
 }  // namespace

@@ -70,9 +70,11 @@ inline void normalize_keys(std::vector<OperandData>& operands, const Attrs&) {
 }
 
 inline const DeltaRuleAttrs kInterleave{HeadMap::interleave}, kTile{HeadMap::tile};
+/// Without the delta: Mamba-2's state space.
+inline const DeltaRuleAttrs kPlain{HeadMap::interleave, false}, kPlainTile{HeadMap::tile, false};
 
 /// Cases of every kind: one row, odd widths, runs of several sequences with states and without, shared keys, vector
-/// gates.
+/// gates, with the delta and without.
 inline std::vector<std::pair<DeltaCase, DeltaRuleAttrs>> delta_cases() {
   return {{{1, 1, 1, 1, 0, "1@0"}, kInterleave},
           {{1, 3, 1, 2, 1, "1@4"}, kInterleave},
@@ -86,7 +88,18 @@ inline std::vector<std::pair<DeltaCase, DeltaRuleAttrs>> delta_cases() {
           {{1, 33, 1, 20, 1, "5@3", true}, kInterleave},
           {{1, 4, 1, 5, 0, "31@0"}, kInterleave},
           {{1, 3, 2, 4, 1, "32@1"}, kTile},
-          {{1, 3, 1, 4, 2, "20@0,13@6", true}, kInterleave}};
+          {{1, 3, 1, 4, 2, "20@0,13@6", true}, kInterleave},
+          {{1, 1, 1, 1, 0, "1@0"}, kPlain},
+          {{1, 3, 1, 2, 1, "2@5"}, kPlain},
+          {{2, 5, 4, 3, 3, "3@0,1@7,4@2"}, kPlain},
+          {{2, 5, 4, 3, 4, "3@0,1@7,4@2", true}, kPlainTile},
+          {{1, 4, 1, 5, 0, "31@0"}, kPlain},
+          {{1, 3, 1, 4, 2, "20@0,13@6", true}, kPlain},
+          {{1, 8, 2, 33, 1, "9@3"}, kPlain},
+          {{2, 16, 2, 17, 2, "4@3,5@0"}, kPlainTile},
+          {{1, 64, 2, 5, 1, "5@3"}, kPlain},
+          {{1, 100, 1, 3, 1, "3@1"}, kPlain},
+          {{1, 128, 3, 2, 1, "4@2"}, kPlain}};
 }
 
 /// The cpu's outputs within the suite's bound of the reference's, for cases that finite differences cannot take.

@@ -13,6 +13,8 @@ std::vector<Case> grad_cases() {
   const DeltaCase c{2, 3, 4, 5, 2, "3@4,2@0"};
   cases.push_back({c.backward(true, false), kTile});
   cases.push_back({c.backward(false, true), kTile});
+  cases.push_back({c.backward(true, false), kPlainTile});
+  cases.push_back({c.backward(false, true), kPlainTile});
   return cases;
 }
 
@@ -44,7 +46,8 @@ double largest(const std::vector<double>& v) {
 
 // Gates from none to a reset and keys that are all the same: within the suite's bound.
 TEST(GatedDeltaRuleGrad, GatesAndKeysOfAllKinds) {
-  for (const DeltaCase& c : extreme_cases()) expect_within_bound(kGrad, {c.backward(), kInterleave});
+  for (const DeltaRuleAttrs& attrs : {kInterleave, kPlain})
+    for (const DeltaCase& c : extreme_cases()) expect_within_bound(kGrad, {c.backward(), attrs});
 }
 
 // Many rows, wide heads: error relative to the largest element of each gradient. Terms are random, and each is within
@@ -52,38 +55,40 @@ TEST(GatedDeltaRuleGrad, GatesAndKeysOfAllKinds) {
 TEST(GatedDeltaRuleGrad, ManyRowsAndWideHeads) {
   for (const int rows : {1, 2, 31, 32, 33, 100, 257, 530})
     for (const bool vector_gate : {false, true})
-      for (const char* gate : {"range(-0.2,0)", "const(-1e-4)", "range(-30,0)"}) {
-        const DeltaCase c{
-            2, 40, 4, 70, 2, std::to_string(rows) + "@0," + std::to_string(rows / 2 + 1) + "@5", vector_gate, gate};
-        const Results expected = run(c, kTile, reference_device()), actual = run(c, kTile, cpu_device(2));
-        for (size_t o = 0; o < 6; ++o)
-          expect_close(actual[o], expected[o],
-                       std::vector<double>(expected[o].size(), double(c.values) * 0x1p-24 * largest(expected[o])),
-                       kNames[o] + " of " + c.backward());
-      }
+      for (const char* gate : {"range(-0.2,0)", "const(-1e-4)", "range(-30,0)"})
+        for (const DeltaRuleAttrs& attrs : {kTile, kPlainTile}) {
+          const DeltaCase c{
+              2, 40, 4, 70, 2, std::to_string(rows) + "@0," + std::to_string(rows / 2 + 1) + "@5", vector_gate, gate};
+          const Results expected = run(c, attrs, reference_device()), actual = run(c, attrs, cpu_device(2));
+          for (size_t o = 0; o < 6; ++o)
+            expect_close(actual[o], expected[o],
+                         std::vector<double>(expected[o].size(), double(c.values) * 0x1p-24 * largest(expected[o])),
+                         kNames[o] + " of " + c.backward());
+        }
 }
 
 // Strong decays leave a small gradient of the gate, which no difference of large numbers may hide: relative to itself.
 TEST(GatedDeltaRuleGrad, GradientsOfStrongDecaysKeepTheirPrecision) {
-  for (const bool vector_gate : {false, true}) {
-    const DeltaCase c{1, 24, 2, 32, 1, "40@3", vector_gate, "const(-20)"};
-    const Results expected = run(c, kInterleave, reference_device()), actual = run(c, kInterleave, cpu_device(2));
-    EXPECT_LT(largest(expected[3]), 1e-7);
-    EXPECT_GT(largest(expected[3]), 1e-10);
-    expect_close(actual[3], expected[3], std::vector<double>(expected[3].size(), 64 * 0x1p-24 * largest(expected[3])),
-                 "dg");
-  }
+  for (const bool vector_gate : {false, true})
+    for (const DeltaRuleAttrs& attrs : {kInterleave, kPlain}) {
+      const DeltaCase c{1, 24, 2, 32, 1, "40@3", vector_gate, "const(-20)"};
+      const Results expected = run(c, attrs, reference_device()), actual = run(c, attrs, cpu_device(2));
+      EXPECT_LT(largest(expected[3]), 1e-7);
+      EXPECT_GT(largest(expected[3]), 1e-10);
+      expect_close(actual[3], expected[3], std::vector<double>(expected[3].size(), 64 * 0x1p-24 * largest(expected[3])),
+                   "dg");
+    }
 }
 
 // What holds for any size and needs no second implementation (q.dq = o.do over the heads of a key head; the state is
 // linear in the initial one, so the first gate's gradient is ds0.s0).
-TEST(GatedDeltaRuleGrad, Invariants) {
+void expect_invariants(const DeltaRuleAttrs& attrs) {
   const DeltaCase c{2, 64, 4, 48, 1, "300@1", false, "range(-0.3,0)"};
-  const auto operands = operands_of(kGrad, {c.backward(), kTile});
-  const Results grad = run(c, kTile, cpu_device(2));
+  const auto operands = operands_of(kGrad, {c.backward(), attrs});
+  const Results grad = run(c, attrs, cpu_device(2));
   std::vector<OperandData> forward(operands.begin(), operands.begin() + 6);
   forward.insert(forward.end(), operands.end() - 2, operands.end());
-  const Results y = Program(build_op(*find_op("gated_delta_rule"), forward, kTile), cpu_device(2)).run();
+  const Results y = Program(build_op(*find_op("gated_delta_rule"), forward, attrs), cpu_device(2)).run();
   const auto dots = [](const std::vector<double>& a, const std::vector<double>& b, size_t width, size_t at, double& sum,
                        double& size) {
     for (size_t i = at * width; i < (at + 1) * width; ++i) sum += a[i] * b[i], size += std::fabs(a[i] * b[i]);
@@ -101,13 +106,15 @@ TEST(GatedDeltaRuleGrad, Invariants) {
     EXPECT_NEAR(grad[3][h], sum, 64 * 0x1p-24 * size) << h;
   }
 }
+TEST(GatedDeltaRuleGrad, Invariants) { expect_invariants(kTile); }
+TEST(GatedDeltaRuleGrad, InvariantsWithoutTheDelta) { expect_invariants(kPlainTile); }
 
 // Documents packed into one batch, each a sequence of its own, against each of them alone: equal bits.
 TEST(GatedDeltaRuleGrad, PackedDocumentsEqualUnpackedOnes) {
-  for (const bool vector_gate : {false, true}) {
+  for (const auto& [vector_gate, attrs] : {std::pair(false, kInterleave), {true, kInterleave}, {false, kPlain}}) {
     const DeltaCase packed{2, 8, 4, 20, 0, "37@0,1@0,290@0,16@0", vector_gate};
-    const auto operands = operands_of(kGrad, {packed.backward(), kInterleave});
-    const Results together = run(packed, kInterleave, cpu_device(2));
+    const auto operands = operands_of(kGrad, {packed.backward(), attrs});
+    const Results together = run(packed, attrs, cpu_device(2));
     int64_t at = 0;
     for (const int n : {37, 1, 290, 16}) {
       DeltaCase alone = packed;
@@ -119,7 +126,7 @@ TEST(GatedDeltaRuleGrad, PackedDocumentsEqualUnpackedOnes) {
       };
       for (size_t i = 0; i < own.size(); ++i)
         if (!own[i].absent && own[i].dtype == DType::f32) own[i].values = part(operands[i].values);
-      const Results y = Program(build_op(*find_op(kGrad.op), own, kInterleave), cpu_device(2)).run();
+      const Results y = Program(build_op(*find_op(kGrad.op), own, attrs), cpu_device(2)).run();
       for (size_t o = 0; o < 5; ++o) expect_same(y[o], part(together[o]), kNames[o]);
       at += n;
     }

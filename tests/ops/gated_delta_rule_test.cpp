@@ -57,7 +57,8 @@ const bool kDone = register_suite(kRule) && register_suite(kUpdate);
 
 // Gates from none to a reset, keys that are all the same, states that are flushed: within the suite's bound.
 TEST(GatedDeltaRule, GatesAndKeysOfAllKinds) {
-  for (const DeltaCase& c : extreme_cases()) expect_within_bound(kRule, {c.forward(), kInterleave});
+  for (const DeltaRuleAttrs& attrs : {kInterleave, kPlain})
+    for (const DeltaCase& c : extreme_cases()) expect_within_bound(kRule, {c.forward(), attrs});
 }
 
 // Many rows, wide heads: error relative to the largest element. A token's roundings are random and forgotten, so they
@@ -65,18 +66,19 @@ TEST(GatedDeltaRule, GatesAndKeysOfAllKinds) {
 TEST(GatedDeltaRule, ManyRowsAndWideHeads) {
   for (const int rows : {1, 2, 31, 32, 33, 100, 300})
     for (const bool vector_gate : {false, true})
-      for (const char* gate : {"range(-0.2,0)", "const(-1e-4)", "range(-30,0)"}) {
-        const DeltaCase c{
-            2, 40, 4, 70, 2, std::to_string(rows) + "@0," + std::to_string(rows / 2 + 1) + "@5", vector_gate, gate};
-        const Built b = build_op(*find_op(kRule.op), operands_of(kRule, {c.forward(), kTile}), kTile);
-        const Results expected = Program(b, reference_device()).run(), actual = Program(b, cpu_device(2)).run();
-        for (size_t o = 0; o < 2; ++o) {
-          double largest = 0;
-          for (const double v : expected[o]) largest = std::max(largest, std::fabs(v));
-          expect_close(actual[o], expected[o],
-                       std::vector<double>(expected[o].size(), double(c.width) * 0x1p-24 * largest), c.forward());
+      for (const char* gate : {"range(-0.2,0)", "const(-1e-4)", "range(-30,0)"})
+        for (const DeltaRuleAttrs& attrs : {kTile, kPlainTile}) {
+          const DeltaCase c{
+              2, 40, 4, 70, 2, std::to_string(rows) + "@0," + std::to_string(rows / 2 + 1) + "@5", vector_gate, gate};
+          const Built b = build_op(*find_op(kRule.op), operands_of(kRule, {c.forward(), attrs}), attrs);
+          const Results expected = Program(b, reference_device()).run(), actual = Program(b, cpu_device(2)).run();
+          for (size_t o = 0; o < 2; ++o) {
+            double largest = 0;
+            for (const double v : expected[o]) largest = std::max(largest, std::fabs(v));
+            expect_close(actual[o], expected[o],
+                         std::vector<double>(expected[o].size(), double(c.width) * 0x1p-24 * largest), c.forward());
+          }
         }
-      }
 }
 
 TEST(GatedDeltaRule, DenormalStatesCountAsZeros) {
@@ -110,8 +112,9 @@ Results piece(Device& device, const Feed& all, const Feed& carried, int begin, i
 
 TEST(GatedDeltaRule, TheSameBitsHoweverASequenceIsCut) {
   for (const bool vector_gate : {false, true})
-    for (const DeltaRuleAttrs& attrs : {kInterleave, kTile}) {
+    for (const DeltaRuleAttrs& attrs : {kInterleave, kTile, kPlain}) {
       DeltaCase c{2, kWidth, kHeads, kValues, kStates, "19@0,19@0", vector_gate};
+      c.gate = "range(-1.5,0)";  // decays on both sides of a half, in any order
       const Case test{c.forward(), attrs};
       const Built whole = build_op(*find_op(kRule.op), operands_of(kRule, test), attrs);
       for (Device* device : {&cpu_device(1), &cpu_device(3), &reference_device()}) {
@@ -162,19 +165,40 @@ TEST(GatedDeltaRule, HeadMaps) {
 
 TEST(GatedDeltaRule, OtherSequencesDoNotMatter) {
   const DeltaCase c{1, 4, 2, 5, 3, "4@0,5@3,2@0"};
-  const Built b = build_op(*find_op(kRule.op), operands_of(kRule, {c.forward(), kInterleave}), kInterleave);
-  for (Device* device : {&cpu_device(2), &reference_device()}) {
-    Program program(b, *device);
-    const Results before = program.run();
-    Feed feed = b.feed;
-    for (size_t i = 4 * 4; i < 9 * 4; ++i) feed["k"][i] = NAN;
-    std::fill_n(feed["s0"].begin(), 40, NAN);  // sequence 0 starts at position 0
-    const Results after = program.run(feed);
-    for (size_t i = 0; i < 11 * 10; ++i)
-      EXPECT_TRUE((i >= 40 && i < 90) || after[0][i] == before[0][i]) << device->name() << " " << i;
-    for (size_t i = 0; i < 3 * 40; ++i)
-      EXPECT_TRUE((i >= 40 && i < 80) || after[1][i] == before[1][i]) << device->name() << " state " << i;
+  for (const DeltaRuleAttrs& attrs : {kInterleave, kPlain}) {
+    const Built b = build_op(*find_op(kRule.op), operands_of(kRule, {c.forward(), attrs}), attrs);
+    for (Device* device : {&cpu_device(2), &reference_device()}) {
+      Program program(b, *device);
+      const Results before = program.run();
+      Feed feed = b.feed;
+      for (size_t i = 4 * 4; i < 9 * 4; ++i) feed["k"][i] = NAN;
+      std::fill_n(feed["s0"].begin(), 40, NAN);  // sequence 0 starts at position 0
+      const Results after = program.run(feed);
+      for (size_t i = 0; i < 11 * 10; ++i)
+        EXPECT_TRUE((i >= 40 && i < 90) || after[0][i] == before[0][i]) << device->name() << " " << i;
+      for (size_t i = 0; i < 3 * 40; ++i)
+        EXPECT_TRUE((i >= 40 && i < 80) || after[1][i] == before[1][i]) << device->name() << " state " << i;
+    }
   }
+}
+
+// No rows leave every state as it was, and every gradient of a state.
+TEST(GatedDeltaRule, NoRows) {
+  const std::string rows = "q:[0,1,4] k:[0,1,4] v:[0,2,5] g:[0,2] beta:[0,2] ", ints = " seq:i32[0] pos:i32[0]";
+  for (const DeltaRuleAttrs& attrs : {kInterleave, kPlain})
+    for (Device* device : {&cpu_device(2), &reference_device()}) {
+      const auto run = [&](const std::string& op, const std::string& text) {
+        const auto operands = parse_operands(text);
+        return std::pair(Program(build_op(*find_op(op), operands, attrs), *device).run(), operands);
+      };
+      const auto [y, in] = run("gated_delta_rule", rows + "s0:[3,2,4,5]" + ints);
+      EXPECT_TRUE(y[0].empty());
+      expect_same(y[1], in[5].values, "states");
+      const auto [z, held] = run("gated_delta_rule_update", "s:[3,2,4,5] " + rows + ints);
+      expect_same(z[0], held[0].values, "updated states");
+      const auto [grad, from] = run("gated_delta_rule_grad", rows + "s0:[3,2,4,5] do:[0,2,5] ds:[3,2,4,5]" + ints);
+      expect_same(grad[5], from[7].values, "ds0");
+    }
 }
 
 // A sequence that begins again within a call, and one without rows.

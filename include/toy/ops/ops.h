@@ -202,7 +202,8 @@ struct DeltaRule {
 /// q,k:[N,K,P] v:[N,H,V] beta:[N,H], g:[N,H] or [N,H,P] (a decay for each channel of the key: Kimi Delta Attention).
 /// g is at most 0; -inf clears the state. Keys should have length 1 (l2_norm) and beta should be between 0 and 2, or
 /// the state may grow without bound. q is used as it is: scale it by 1/sqrt(P) where the model does. `attrs` says which
-/// key head a value head uses.
+/// key head a value head uses, and whether there is a correction at all: without the delta, S <- S + beta k v^T (gated
+/// linear attention, Yang et al. 2023).
 ///
 /// seq,pos:i32[N]. Rows of one sequence are consecutive, their positions increase by one. A run of rows that begins at
 /// position 0 starts from zeros; another starts from the state of its sequence in s:[S,H,P,V], or from zeros where
@@ -213,6 +214,14 @@ DeltaRule gated_delta_rule(Value q, Value k, Value v, Value g, Value beta, Value
 /// The same on states that live from call to call and are updated in place. It has no gradient.
 DeltaRule gated_delta_rule_update(Value s, Value q, Value k, Value v, Value g, Value beta, Value seq, Value pos,
                                   DeltaRuleAttrs attrs = {});
+/// The selective state space of Mamba-2 (Dao and Gu 2024): each head has a state S:[P,V] and one decay per row,
+///   S <- exp(dt a) S + dt b x^T;   y = S^T c
+/// x:[N,H,V] dt:[N,H], after its softplus, a:[H], negative, b,c:[N,G,P]; head h uses b and c of group h G/H. The result
+/// is (y, the states after the rows). It is gated_delta_rule(c, b, x, dt a, dt) without the delta, with the same rows
+/// and states [S,H,P,V]. The skip d x is left to the caller.
+DeltaRule ssm_scan(Value x, Value dt, Value a, Value b, Value c, Value s, Value seq, Value pos);
+/// The same on states that are updated in place. It has no gradient.
+DeltaRule ssm_scan_update(Value s, Value x, Value dt, Value a, Value b, Value c, Value seq, Value pos);
 
 // ---- loss
 /// What linear_xent returns.

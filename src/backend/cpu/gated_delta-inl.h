@@ -8,6 +8,9 @@
 // S is decayed by fma(expm1(g), S, S) where g > -0.69, so that the roundings of factors near 1 do not add up, and by
 // a S elsewhere. The passes of two tokens are one: while token t updates an element, its o and the y of token t + 1
 // read it. So the state passes through the registers once per token, and a panel stays in the first-level cache.
+//
+// Without the delta e_j = v_j, so no token waits for the one before it, and two of them share a pass: an element of the
+// state stays in its register from one to the next.
 #if defined(TOY_CPU_GATED_DELTA_INL_H_) == defined(TOY_TARGET_TOGGLE)
 #ifdef TOY_CPU_GATED_DELTA_INL_H_
 #undef TOY_CPU_GATED_DELTA_INL_H_
@@ -97,6 +100,13 @@ struct Pass {
   float *o, *y;
 };
 
+template <Decay kDecay>
+HWY_INLINE VF decayed(VF s, VF factor, VF mask) {
+  if constexpr (kDecay == Decay::near) return hn::MulAdd(factor, s, s);
+  if constexpr (kDecay == Decay::far) return hn::Mul(factor, s);
+  return hn::MulAdd(factor, s, hn::And(s, mask));
+}
+
 // The update of token t; its output and the prediction for the next one on the way.
 template <int NV, Decay kDecay, bool kOut, bool kNext>
 HWY_NOINLINE void sweep(int64_t P, PanelRows from, PanelRows to, const Pass& x) {
@@ -115,10 +125,7 @@ HWY_NOINLINE void sweep(int64_t P, PanelRows from, PanelRows to, const Pass& x) 
     if constexpr (kDecay == Decay::vector) f = set(x.factors[i]), mask = set(x.keep[i]), keep(f), keep(mask);
 #pragma GCC unroll 4
     for (int n = 0; n < NV; ++n) {
-      VF s = hn::LoadU(kF32, from.at + n * kLanes);
-      if constexpr (kDecay == Decay::near) s = hn::MulAdd(f, s, s);
-      if constexpr (kDecay == Decay::far) s = hn::Mul(f, s);
-      if constexpr (kDecay == Decay::vector) s = hn::MulAdd(f, s, hn::And(s, mask));
+      VF s = decayed<kDecay>(hn::LoadU(kF32, from.at + n * kLanes), f, mask);
       s = hn::MulAdd(kv, d[n], s);
       hn::StoreU(s, kF32, to.at + n * kLanes);
       if constexpr (kOut) o[n] = hn::MulAdd(qv, s, o[n]);
@@ -129,6 +136,33 @@ HWY_NOINLINE void sweep(int64_t P, PanelRows from, PanelRows to, const Pass& x) 
   for (int n = 0; n < NV; ++n) {
     if constexpr (kOut) hn::Store(o[n], kF32, x.o + n * kLanes);
     if constexpr (kNext) hn::Store(y[n], kF32, x.y + n * kLanes);
+  }
+}
+
+// The updates and outputs of two tokens without the delta.
+template <int NV, Decay kDecay>
+HWY_NOINLINE void sweep_two(int64_t P, PanelRows from, PanelRows to, const Pass& a, const Pass& b) {
+  VF oa[NV], ob[NV];
+  for (int n = 0; n < NV; ++n) oa[n] = ob[n] = hn::Zero(kF32);
+  const VF none = hn::Zero(kF32), fa = set(a.factor), fb = set(b.factor);
+  for (int64_t i = 0; i < P; ++i) {
+    VF ka = set(a.k[i]), kb = set(b.k[i]), qa = set(a.q[i]), qb = set(b.q[i]);
+    keep(ka), keep(kb), keep(qa), keep(qb);
+#pragma GCC unroll 4
+    for (int n = 0; n < NV; ++n) {
+      VF s = decayed<kDecay>(hn::LoadU(kF32, from.at + n * kLanes), fa, none);
+      s = hn::MulAdd(ka, hn::Load(kF32, a.d + n * kLanes), s);
+      oa[n] = hn::MulAdd(qa, s, oa[n]);
+      s = decayed<kDecay>(s, fb, none);
+      s = hn::MulAdd(kb, hn::Load(kF32, b.d + n * kLanes), s);
+      ob[n] = hn::MulAdd(qb, s, ob[n]);
+      hn::StoreU(s, kF32, to.at + n * kLanes);
+    }
+    from.at += from.ld, to.at += to.ld;
+  }
+  for (int n = 0; n < NV; ++n) {
+    hn::Store(oa[n], kF32, a.o + n * kLanes);
+    hn::Store(ob[n], kF32, b.o + n * kLanes);
   }
 }
 
@@ -208,11 +242,66 @@ void walk_tokens(const DeltaHead& x, int64_t P, int64_t count, int64_t width, Pa
   }
 }
 
-// The same for any number of columns up to a panel.
+// The same without the delta.
+template <bool kVector, int NV>
+void walk_writes(const DeltaHead& x, int64_t P, int64_t count, int64_t width, PanelRows from, PanelRows to,
+                 const SweepScratch& ws, SweepRows out) {
+  HWY_ALIGN float d[2][kPanel], o[2][kPanel];
+  ScalarGates scalar(ws.gates, kVector ? 0 : count);
+  const VectorGates gates(ws.gates, P);
+  if constexpr (!kVector) scalar.prepare(x, count);
+  for (int64_t t = 0, both; t < count; t += both) {
+    const bool near = kVector || scalar.g[t] > kNear;
+    both = !kVector && t + 1 < count && near == (scalar.g[t + 1] > kNear) ? 2 : 1;
+    Pass pass[2];
+    for (int64_t i = 0; i < both; ++i) {
+      const int64_t at = t + i;
+      pass[i] = {x.k + at * x.key_ld,
+                 x.q + at * x.key_ld,
+                 nullptr,
+                 kVector ? 0 : scalar.factor[at],
+                 gates.factor,
+                 gates.keep,
+                 d[i],
+                 o[i],
+                 nullptr};
+      const VF beta = set(x.beta[at * x.beta_ld]);
+      for (int n = 0; n < NV; ++n) {
+        const VF v = load_first(x.v + at * x.value_ld + n * kLanes, width - n * kLanes);
+        hn::Store(hn::Mul(beta, v), kF32, d[i] + n * kLanes);
+      }
+    }
+    const PanelRows goal = t + both == count ? to : PanelRows{ws.panel, kPanel};
+    const auto go = [&](auto decay) HWY_ATTR {
+      if (both == 2)
+        sweep_two<NV, decay.value>(P, from, goal, pass[0], pass[1]);
+      else
+        sweep<NV, decay.value, true, false>(P, from, goal, pass[0]);
+    };
+    if constexpr (kVector) {
+      gates.prepare(x.g + t * x.gate_ld, x.k + t * x.key_ld, P);
+      sweep<NV, Decay::vector, true, false>(P, from, goal, pass[0]);
+    } else if (near) {
+      go(std::integral_constant<Decay, Decay::near>());
+    } else {
+      go(std::integral_constant<Decay, Decay::far>());
+    }
+    from = goal;
+    for (int64_t i = 0; i < both; ++i)
+      for (int n = 0; n < NV; ++n)
+        store_first(hn::Load(kF32, o[i] + n * kLanes), out.at + (t + i) * out.ld + n * kLanes, width - n * kLanes);
+  }
+}
+
+// The same for any number of columns up to a panel. Without the delta: outputs only.
 template <bool kOut>
-void walk_panel(bool vector_gate, const DeltaHead& x, int64_t P, int64_t count, int64_t width, PanelRows from,
-                PanelRows to, const SweepScratch& ws, SweepRows out) {
+void walk_panel(bool vector_gate, bool delta, const DeltaHead& x, int64_t P, int64_t count, int64_t width,
+                PanelRows from, PanelRows to, const SweepScratch& ws, SweepRows out) {
   const auto with = [&](auto vecs) HWY_ATTR {
+    if constexpr (kOut) {
+      if (!delta && vector_gate) return walk_writes<true, vecs.value>(x, P, count, width, from, to, ws, out);
+      if (!delta) return walk_writes<false, vecs.value>(x, P, count, width, from, to, ws, out);
+    }
     if (vector_gate)
       walk_tokens<true, vecs.value, kOut>(x, P, count, width, from, to, ws, out);
     else

@@ -32,7 +32,7 @@ inline int64_t sweep_floats(const DeltaSizes& x) {
 struct DeltaCall : DeltaSizes {
   const float *q, *k, *v, *g, *beta, *s0;
   float *s, *o;
-  bool tile;
+  bool tile, delta;
   SequenceRows rows;
 
   /// q, k, v, g and beta are inputs `at`, at + 1, ..., seq and pos `seq_at` and the one after it.
@@ -48,6 +48,7 @@ struct DeltaCall : DeltaSizes {
         s(before.data ? after : nullptr),
         o(out),
         tile(args.attrs.as<DeltaRuleAttrs>().heads == HeadMap::tile),
+        delta(args.attrs.as<DeltaRuleAttrs>().delta),
         rows(args.in[seq_at], args.in[seq_at + 1]) {}
   int64_t key_head(int64_t h) const { return tile ? h % K : h / (H / K); }
   int64_t state_at(int64_t row, int64_t h) const { return (rows.seq[row] * H + h) * state(); }

@@ -10,6 +10,7 @@
 //   Z = (dO through P^T) + (w K) G - (F through N^T), from the last token up;  F = beta Z;  dv = F;  dbeta = Z.E
 //   dP = dO D^T, dN = -F D^T, and what they give to q, k and the gates;  dQ += x (dO S^T);  dK += w (D G^T) - x (F S^T)
 //   G <- x_C G + (x Q)^T dO - (x K)^T F
+// Without the delta E = V, F and N are zero, and no walk is needed: the same products lead from chunk to chunk.
 // The gradient of a gate collects the products of all factors that it is in. They are added up, never subtracted, so
 // that it is small where decays are strong.
 //
@@ -80,6 +81,7 @@ HWY_NOINLINE void chunk_decays(const DeltaHead& head, bool vector_gate, int64_t 
 // ---- pairs of tokens of a chunk
 
 // P and N: rows of 16, zeros where j > i (N: j >= i).
+template <bool kDelta>
 HWY_NOINLINE void pair_products(int64_t count, const DeltaChunk& c) {
   const int64_t wk = c.wk;
   std::memset(c.P, 0, sizeof(float) * size_t(2 * kDeltaChunk * kDeltaChunk));
@@ -94,16 +96,17 @@ HWY_NOINLINE void pair_products(int64_t count, const DeltaChunk& c) {
           const VF decayed = hn::Mul(hn::LoadU(kF32, c.a + i * wk + d), hn::LoadU(kF32, key + d));
           hn::StoreU(decayed, kF32, c.key + d);
           p.part[part] = hn::MulAdd(hn::LoadU(kF32, c.q + i * wk + d), decayed, p.part[part]);
-          n.part[part] = hn::MulAdd(hn::LoadU(kF32, c.k + i * wk + d), decayed, n.part[part]);
+          if constexpr (kDelta) n.part[part] = hn::MulAdd(hn::LoadU(kF32, c.k + i * wk + d), decayed, n.part[part]);
         }
       c.P[i * kDeltaChunk + j] = sum_of(p);
-      c.N[i * kDeltaChunk + j] = sum_of(n);
+      if constexpr (kDelta) c.N[i * kDeltaChunk + j] = sum_of(n);
     }
   }
 }
 
 // What dP and dN (as [dO; F] D^T, so dN with the other sign) give to the rows of dq, dk and dg. One vector of channels
 // at a time: every decayed key of a pair stays in the first-level cache.
+template <bool kDelta>
 HWY_NOINLINE void pair_gradients(int64_t count, const DeltaChunk& c) {
   const int64_t wk = c.wk;
   const float *dP = c.pairs, *dN = c.pairs + count * kDeltaChunk;
@@ -123,10 +126,14 @@ HWY_NOINLINE void pair_gradients(int64_t count, const DeltaChunk& c) {
       VF dg = hn::LoadU(kF32, c.dg + at);
       dk = hn::Add(dk, back[i]);
       for (int64_t j = 0; j < i; ++j) {
-        const VF p = set(dP[i * kDeltaChunk + j]), n = set(dN[i * kDeltaChunk + j]), key = keys[i][j];
-        const VF of_key = hn::NegMulAdd(n, k, hn::MulAdd(p, q, back[j]));
+        const VF p = set(dP[i * kDeltaChunk + j]), key = keys[i][j];
+        VF of_key = hn::MulAdd(p, q, back[j]);
         dq = hn::MulAdd(p, key, dq);
-        dk = hn::NegMulAdd(n, key, dk);
+        if constexpr (kDelta) {
+          const VF n = set(dN[i * kDeltaChunk + j]);
+          of_key = hn::NegMulAdd(n, k, of_key);
+          dk = hn::NegMulAdd(n, key, dk);
+        }
         dg = hn::MulAdd(of_key, key, dg);
         back[j] = hn::Mul(of_key, a);
       }
@@ -141,7 +148,7 @@ HWY_NOINLINE void pair_gradients(int64_t count, const DeltaChunk& c) {
 
 // Z, from the last token up, and F = beta Z, for NV vectors of columns from `at` on. c.z holds (w K) G, c.both begins
 // with dO; F goes after it.
-template <int NV>
+template <bool kDelta, int NV>
 void solve_columns(const DeltaHead& head, int64_t count, int64_t at, const DeltaChunk& c) {
   const int64_t wv = c.wv;
   const float* d_o = c.both + at;
@@ -153,11 +160,11 @@ void solve_columns(const DeltaHead& head, int64_t count, int64_t at, const Delta
       z[n] =
           hn::MulAdd(own, hn::LoadU(kF32, d_o + i * wv + n * kLanes), hn::LoadU(kF32, c.z + i * wv + at + n * kLanes));
     for (int64_t j = i + 1; j < count; ++j) {
-      const VF p = set(c.P[j * kDeltaChunk + i]), minus = set(-c.N[j * kDeltaChunk + i]);
+      const VF p = set(c.P[j * kDeltaChunk + i]), minus = set(kDelta ? -c.N[j * kDeltaChunk + i] : 0);
 #pragma GCC unroll 4
       for (int n = 0; n < NV; ++n) {
         z[n] = hn::MulAdd(p, hn::LoadU(kF32, d_o + j * wv + n * kLanes), z[n]);
-        z[n] = hn::MulAdd(minus, hn::LoadU(kF32, f + j * wv + n * kLanes), z[n]);
+        if constexpr (kDelta) z[n] = hn::MulAdd(minus, hn::LoadU(kF32, f + j * wv + n * kLanes), z[n]);
       }
     }
     for (int n = 0; n < NV; ++n) {
@@ -166,10 +173,11 @@ void solve_columns(const DeltaHead& head, int64_t count, int64_t at, const Delta
     }
   }
 }
+template <bool kDelta>
 HWY_NOINLINE void solve(const DeltaHead& head, int64_t count, const DeltaChunk& c) {
   int64_t at = 0;
-  for (; at + kPanel <= c.wv; at += kPanel) solve_columns<kPanelVecs>(head, count, at, c);
-  for (; at < c.wv; at += kLanes) solve_columns<1>(head, count, at, c);
+  for (; at + kPanel <= c.wv; at += kPanel) solve_columns<kDelta, kPanelVecs>(head, count, at, c);
+  for (; at < c.wv; at += kLanes) solve_columns<kDelta, 1>(head, count, at, c);
 }
 
 // c.x_key = [x Q; -x K], and c.w_key = w K.
@@ -200,6 +208,7 @@ HWY_NOINLINE void state_dots(const DeltaChunk& c) {
 }
 
 // The parts of dq, dk and dg that pass through S and G: c.inter = [dO; F] S^T, c.ext = D G^T, c.key the state_dots.
+template <bool kDelta>
 HWY_NOINLINE void state_gradients(int64_t count, const DeltaChunk& c) {
   const int64_t wk = c.wk;
   for (int64_t d = 0; d < wk; d += kLanes) {
@@ -208,11 +217,16 @@ HWY_NOINLINE void state_gradients(int64_t count, const DeltaChunk& c) {
       const int64_t at = i * wk + d;
       const VF x = hn::LoadU(kF32, c.x + at), q = hn::LoadU(kF32, c.q + at), k = hn::LoadU(kF32, c.k + at);
       const VF dq = hn::Mul(x, hn::LoadU(kF32, c.inter + at));
-      const VF dk = hn::Neg(hn::Mul(x, hn::LoadU(kF32, c.inter + count * wk + at)));
       const VF out = hn::Mul(hn::LoadU(kF32, c.w + at), hn::LoadU(kF32, c.ext + at));
-      later = hn::MulAdd(k, dk, hn::MulAdd(q, dq, later));
+      VF dk = out;
+      later = hn::MulAdd(q, dq, later);
+      if constexpr (kDelta) {
+        const VF read = hn::Neg(hn::Mul(x, hn::LoadU(kF32, c.inter + count * wk + at)));
+        later = hn::MulAdd(k, read, later);
+        dk = hn::Add(read, out);
+      }
       hn::StoreU(dq, kF32, c.dq + at);
-      hn::StoreU(hn::Add(dk, out), kF32, c.dk + at);
+      hn::StoreU(dk, kF32, c.dk + at);
       hn::StoreU(later, kF32, c.dg + at);
       hn::StoreU(hn::Mul(k, out), kF32, c.ext + at);
     }
@@ -251,9 +265,10 @@ HWY_NOINLINE void next_state(const DeltaHead& head, bool vector_gate, int64_t P,
 }
 
 // Tokens [0, count) of `head`, whose errors are e and whose first state is s. `to`: the rows of the outputs.
+template <bool kDelta>
 void grad_chunk(const DeltaHead& head, const DeltaSizes& x, int64_t count, const float* d_o, const float* e,
                 const PanelMatrix& s, const DeltaOut& to, const DeltaChunk& c) {
-  const int64_t P = x.P, V = x.V, wk = c.wk, wv = c.wv;
+  const int64_t P = x.P, V = x.V, wk = c.wk, wv = c.wv, both = kDelta ? 2 * count : count;  // dO, or dO and F
   load_keys(head, count, P, c);
   pack_rows(head.q, head.key_ld, count, P, c.q, wk);
   if (d_o)
@@ -262,25 +277,25 @@ void grad_chunk(const DeltaHead& head, const DeltaSizes& x, int64_t count, const
     std::memset(c.both, 0, size_t(count * wv) * sizeof(float));
   chunk_decays(head, x.vector_gate, count, P, c);
   writes(head, count, e, c);
-  pair_products(count, c);
+  pair_products<kDelta>(count, c);
   scale_keys(count, c);
   product(count, c.w_key, wk, c.g, c.z, wv);
-  solve(head, count, c);
+  solve<kDelta>(head, count, c);
   const float* f = c.both + count * wv;
   for (int64_t i = 0; i < count; ++i) {
     std::memcpy(to.dv + i * head.value_ld, f + i * wv, size_t(V) * sizeof(float));
     to.dbeta[i * head.beta_ld] = dot(c.z + i * wv, e + i * wv, wv);
   }
   transpose(c.d, wv, count, V, c.dt, kDeltaChunk);
-  product<Init::zero>(2 * count, kDeltaChunk, V, c.both, wv, c.dt, kDeltaChunk, c.pairs, kDeltaChunk);
+  product<Init::zero>(both, kDeltaChunk, V, c.both, wv, c.dt, kDeltaChunk, c.pairs, kDeltaChunk);
   transpose(s, c.st);
   transpose(c.g, c.gt);
-  product(2 * count, c.both, wv, c.st, c.inter, wk);
+  product(both, c.both, wv, c.st, c.inter, wk);
   product(count, c.d, wv, c.gt, c.ext, wk);
   state_dots(c);
-  state_gradients(count, c);
-  pair_gradients(count, c);
-  add_product(2 * count, c.x_key, wk, c.both, wv, c.x + (count - 1) * wk, c.g);
+  state_gradients<kDelta>(count, c);
+  pair_gradients<kDelta>(count, c);
+  add_product(both, c.x_key, wk, c.both, wv, c.x + (count - 1) * wk, c.g);
   for (int64_t i = 0; i < count; ++i) {
     std::memcpy(to.dq + i * to.part_ld, c.dq + i * wk, size_t(P) * sizeof(float));
     std::memcpy(to.dk + i * to.part_ld, c.dk + i * wk, size_t(P) * sizeof(float));
@@ -293,6 +308,16 @@ void grad_chunk(const DeltaHead& head, const DeltaSizes& x, int64_t count, const
 }
 
 // ---- one head of a run
+
+// A state [P,V], or zeros, with zeros from V on.
+void load_state(const float* from, int64_t V, const PanelMatrix& to) {
+  if (!from) {
+    std::memset(to.at, 0, size_t(to.size()) * sizeof(float));
+    return;
+  }
+  for (int64_t col = 0; col < to.cols; col += kMostColumns)
+    pack_rows(from + col, V, to.rows, HWY_MIN(to.ld(col), V - col), to.panel(col), to.ld(col));
+}
 
 // The errors of all tokens, and the state before each segment.
 void walk_again(const DeltaCall& x, const DeltaRun& run, const DeltaHead& head, const float* s0,
@@ -309,24 +334,42 @@ void walk_again(const DeltaCall& x, const DeltaRun& run, const DeltaHead& head, 
       store_panel(sweep.panel, x.P, whole, kept.panel(col) + at - col, kept.ld(col));
       DeltaHead from = head.from(t);
       from.v += at;
-      walk_panel<false>(x.vector_gate, from, x.P, HWY_MIN(kDeltaSegment, run.count - t), width, panel, panel, sweep,
-                        {ws.e + t * wv + at, wv});
+      walk_panel<false>(x.vector_gate, true, from, x.P, HWY_MIN(kDeltaSegment, run.count - t), width, panel, panel,
+                        sweep, {ws.e + t * wv + at, wv});
     }
   }
   for (int64_t t = 0; t < run.count; ++t) std::fill(ws.e + t * wv + x.V, ws.e + (t + 1) * wv, 0.0f);
 }
 
+// The same without the delta: the errors are the values.
+void chunks_again(const DeltaCall& x, const DeltaRun& run, const DeltaHead& head, const float* s0,
+                  const DeltaScratch& ws) {
+  const int64_t wv = padded16(x.V), size = x.P * wv;
+  pack_rows(head.v, head.value_ld, run.count, x.V, ws.e, wv);
+  load_state(s0, x.V, {ws.kept, x.P, wv});
+  for (int64_t t = 0; t + kDeltaSegment < run.count; t += kDeltaSegment) {
+    float* s = ws.kept + t / kDeltaSegment * size;
+    for (int64_t at = t; at < t + kDeltaSegment; at += kDeltaChunk) {
+      const int64_t i = (at - t) / kDeltaChunk;
+      float* next =
+          at + kDeltaChunk < t + kDeltaSegment ? ws.states + i % 2 * size : ws.kept + (t / kDeltaSegment + 1) * size;
+      next_state(head.from(at), x.vector_gate, x.P, ws.e + at * wv, s, next, ws.chunk);
+      s = next;
+    }
+  }
+}
+
+template <bool kDelta>
 void grad_run(const DeltaCall& x, const DeltaGrad& grad, const DeltaRun& run, int64_t h, const DeltaScratch& ws) {
   const int64_t wv = padded16(x.V), size = x.P * wv, state = run.known && x.S >= 0 ? x.state_at(run.begin, h) : 0;
   const DeltaHead head(x, run.begin, h);
-  walk_again(x, run, head, run.loads ? x.s0 + state : nullptr, ws);
+  const float* s0 = run.loads ? x.s0 + state : nullptr;
+  if constexpr (kDelta)
+    walk_again(x, run, head, s0, ws);
+  else
+    chunks_again(x, run, head, s0, ws);
   const PanelMatrix& g = ws.chunk.g;
-  if (grad.ds && run.stores()) {
-    for (int64_t col = 0; col < wv; col += kMostColumns)
-      pack_rows(grad.ds + state + col, x.V, x.P, HWY_MIN(g.ld(col), x.V - col), g.panel(col), g.ld(col));
-  } else {
-    std::memset(g.at, 0, size_t(size) * sizeof(float));
-  }
+  load_state(grad.ds && run.stores() ? grad.ds + state : nullptr, x.V, g);
   for (int64_t segment = (run.count - 1) / kDeltaSegment; segment >= 0; --segment) {
     const int64_t first = segment * kDeltaSegment, last = HWY_MIN(run.count, first + kDeltaSegment);
     float* s = ws.kept + segment * size;
@@ -337,9 +380,9 @@ void grad_run(const DeltaCall& x, const DeltaGrad& grad, const DeltaRun& run, in
     }
     for (int64_t t = first + (last - first - 1) / kDeltaChunk * kDeltaChunk; t >= first; t -= kDeltaChunk) {
       s = t == first ? ws.kept + segment * size : ws.states + ((t - first) / kDeltaChunk - 1) * size;
-      grad_chunk(head.from(t), x, HWY_MIN(kDeltaChunk, last - t),
-                 grad.d_o ? grad.d_o + (head.v - x.v) + t * head.value_ld : nullptr, ws.e + t * wv, {s, x.P, wv},
-                 grad.rows(x, run.begin + t, h), ws.chunk);
+      grad_chunk<kDelta>(head.from(t), x, HWY_MIN(kDeltaChunk, last - t),
+                         grad.d_o ? grad.d_o + (head.v - x.v) + t * head.value_ld : nullptr, ws.e + t * wv,
+                         {s, x.P, wv}, grad.rows(x, run.begin + t, h), ws.chunk);
     }
   }
   if (!grad.ds0 || !run.known || !run.first) return;
@@ -372,8 +415,10 @@ void gated_delta_rule_grad(const ExecContext& ctx, const KernelArgs& args) {
   float* memory = reinterpret_cast<float*>(args.workspace + DeltaRuns::bytes(x.N, x.S));
   const DeltaGrad grad(x, args, memory);
   const DeltaScratch ws(memory + DeltaGrad::floats(x) + ctx.thread * DeltaScratch::floats(x), x);
-  for_each_claimed(ctx, runs.count() * x.H,
-                   [&](int64_t item) HWY_ATTR { grad_run(x, grad, runs[item / x.H], item % x.H, ws); });
+  for_each_claimed(ctx, runs.count() * x.H, [&](int64_t item) HWY_ATTR {
+    const auto& run = x.delta ? grad_run<true> : grad_run<false>;
+    run(x, grad, runs[item / x.H], item % x.H, ws);
+  });
   if (grad.ds0) {
     const Range idle = ctx.share(x.S);
     const int64_t size = x.H * x.state();

@@ -20,7 +20,7 @@ struct Problem {
   const double *q, *k, *v, *g, *beta;
   const int32_t *seq, *pos;
   int64_t N, K, P, H, V, slots = -1;  // -1: no states
-  bool vector_gate, tile;
+  bool vector_gate, tile, delta;
 
   // q, k, v, g, beta are inputs `at`, at + 1, ...
   Problem(const KernelArgs& args, int at, int seq_at, const View& states)
@@ -35,6 +35,7 @@ struct Problem {
     N = keys[0], K = keys[1], P = keys[2], H = values[1], V = values[2];
     vector_gate = args.in[size_t(at) + 3].shape.rank() == 3;
     tile = args.attrs.as<DeltaRuleAttrs>().heads == HeadMap::tile;
+    delta = args.attrs.as<DeltaRuleAttrs>().delta;
     if (states.data) slots = states.shape[0];
   }
   int64_t key_at(int64_t n, int64_t h) const { return (n * K + (tile ? h % K : h / (H / K))) * P; }
@@ -62,14 +63,14 @@ struct Problem {
   }
 };
 
-// One row of one head: u = decayed S^T k, e = v - u, S = decayed S + k (beta e)^T, o = S^T q.
+// One row of one head: u = decayed S^T k, or 0 without the delta; e = v - u, S = decayed S + k (beta e)^T, o = S^T q.
 void step(const Problem& x, int64_t n, int64_t h, double* s, double* decayed, double* e, double* o) {
   const double *q = x.q + x.key_at(n, h), *k = x.k + x.key_at(n, h), *v = x.v + x.value_at(n, h);
   for (int64_t p = 0; p < x.P; ++p)
     for (int64_t j = 0; j < x.V; ++j) decayed[p * x.V + j] = x.decay(n, h, p) * s[p * x.V + j];
   for (int64_t j = 0; j < x.V; ++j) {
     double predicted = 0, read = 0;
-    for (int64_t p = 0; p < x.P; ++p) predicted += decayed[p * x.V + j] * k[p];
+    for (int64_t p = 0; x.delta && p < x.P; ++p) predicted += decayed[p * x.V + j] * k[p];
     e[j] = v[j] - predicted;
     for (int64_t p = 0; p < x.P; ++p) {
       s[p * x.V + j] = decayed[p * x.V + j] + k[p] * x.beta[n * x.H + h] * e[j];
@@ -121,6 +122,7 @@ size_t forward_workspace(const KernelQuery& q) noexcept {
 
 // Backwards through the recurrence, with G = dS and z = G^T k:
 // G += q do^T; dq = S do; dbeta = z.e; dv = f = beta z; dk = G d - decayed f; G -= k f^T; dg = sum G decayed; G *= a
+// Without the delta the terms with f are missing.
 void gated_delta_rule_grad(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const View &s0 = args.in[5], &ds = args.in[7];
   const Problem x(args, 0, 8, s0);
@@ -158,7 +160,8 @@ void gated_delta_rule_grad(const ExecContext& ctx, const KernelArgs& args) noexc
             dq[x.key_at(n, h) + p] += after[p * x.V + j] * read;
           }
           sum_beta += z * error[j];
-          dv[x.value_at(n, h) + j] = f[j] = b * z;
+          dv[x.value_at(n, h) + j] = b * z;
+          f[j] = x.delta ? b * z : 0;
         }
         for (int64_t p = 0; p < x.P; ++p) {
           double channel = 0;

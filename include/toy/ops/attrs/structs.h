@@ -140,10 +140,14 @@ struct AttentionAttrs {
 /// Face, and as in attention), or h mod K (llama.cpp's files).
 enum class HeadMap { interleave, tile };
 
-/// gated_delta_rule: how value heads share key heads.
+/// gated_delta_rule: how value heads share key heads; delta: whether a row writes only what its key does not predict,
+/// or (false) its value as it is.
 struct DeltaRuleAttrs {
   HeadMap heads = HeadMap::interleave;
-  static constexpr auto fields() { return std::tuple(field("heads", &DeltaRuleAttrs::heads)); }
+  bool delta = true;
+  static constexpr auto fields() {
+    return std::tuple(field("heads", &DeltaRuleAttrs::heads), field("delta", &DeltaRuleAttrs::delta));
+  }
 };
 
 /// kv_append: the dtype of the pages, to which keys and values are rounded.
