@@ -1,5 +1,6 @@
-// Depthwise causal convolution along each sequence (in front of linear recurrences: Gu and Dao 2023, Yang et al. 2024),
-// and its state, the last W-1 inputs.
+// Depthwise causal convolution along each sequence, and its state, the last W-1 inputs. Short ones are in front of
+// linear recurrences (Gu and Dao 2023, Yang et al. 2024); one may also be as long as the sequence (Poli et al. 2023,
+// "Hyena").
 #include "ops/defs.h"
 
 namespace toy {
@@ -19,10 +20,12 @@ void vjp(Vjp& c) {
 }
 
 Cost cost(const CostQuery& q) {
-  return {.flops = 2.0 * double(q.out[0].count() * q.in[1]->shape[1]), .bytes = 2.0 * double(q.out[0].bytes())};
+  return {.flops = 2.0 * double(q.out[0].count() * q.in[1]->shape[1]),
+          .bytes = 2.0 * double(q.out[0].bytes()) + double(q.in[1]->bytes())};
 }
 Cost cost_grad(const CostQuery& q) {
-  return {.flops = 4.0 * double(q.out[0].count() * q.in[1]->shape[1]), .bytes = 3.0 * double(q.out[0].bytes())};
+  return {.flops = 4.0 * double(q.out[0].count() * q.in[1]->shape[1]),
+          .bytes = 3.0 * double(q.out[0].bytes()) + 2.0 * double(q.in[1]->bytes())};
 }
 
 }  // namespace

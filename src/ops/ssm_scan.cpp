@@ -1,4 +1,6 @@
 // The selective state space of Mamba-2 (Dao and Gu 2024, "Transformers are SSMs"): gated_delta_rule without its delta.
+// Mamba-1 (Gu and Dao 2023) has a decay for each channel and state. With a gate for each channel of a key and heads of
+// V=1 the same op computes that, but with one lane of each vector.
 #include "toy/ops/ops.h"
 
 namespace toy {

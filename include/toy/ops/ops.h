@@ -186,7 +186,8 @@ Value attention_paged(Value q, KvPages pages, Value seq, Value pos, Value table,
 /// Depthwise causal convolution over the rows of each sequence: y_t = b + sum_i w_i x_(t-W+1+i), a filter for each
 /// channel, whose last column meets the row itself. x:[N,C] w:[C,W] b?:[C] seq,pos:i32[N] -> [N,C]. Rows of one
 /// sequence are consecutive, their positions increase by one. What lies before a run of rows is in `tail`:[S,W-1,C]
-/// (oldest first, by sequence), or nothing where there is none; nothing lies before position 0.
+/// (oldest first, by sequence), or nothing where there is none; nothing lies before position 0. W may be as large as
+/// the sequence is long: the cost is 2 W per element.
 Value causal_conv(Value x, Value w, Value b, Value tail, Value seq, Value pos);
 /// The tail after these rows: the last M inputs of each of their sequences. tail!:[S,M,C] x:[N,C].
 Value conv_append(Value tail, Value x, Value seq, Value pos);

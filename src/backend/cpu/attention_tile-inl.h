@@ -28,6 +28,7 @@
 #include "backend/cpu/attention_product-inl.h"
 #include "backend/cpu/attention_tasks.h"
 #include "backend/cpu/math-inl.h"
+#include "backend/cpu/transpose-inl.h"
 #include "toy/ops/attrs/structs.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -35,19 +36,6 @@ namespace toy::cpu {
 namespace HWY_NAMESPACE {
 
 // ---------------------------------------------------------------- packing
-
-// dst[p + i][j] for i < 4: a 4 x 4 block of rows src, src + stride, ... transposed.
-HWY_INLINE void transpose4x4(const float* src, int64_t stride, float* dst, int64_t ld) {
-  const hn::FixedTag<float, 4> d;
-  const auto r0 = hn::LoadU(d, src), r1 = hn::LoadU(d, src + stride);
-  const auto r2 = hn::LoadU(d, src + 2 * stride), r3 = hn::LoadU(d, src + 3 * stride);
-  const auto lo01 = hn::InterleaveLower(d, r0, r1), hi01 = hn::InterleaveUpper(d, r0, r1);
-  const auto lo23 = hn::InterleaveLower(d, r2, r3), hi23 = hn::InterleaveUpper(d, r2, r3);
-  hn::StoreU(hn::ConcatLowerLower(d, lo23, lo01), d, dst);
-  hn::StoreU(hn::ConcatUpperUpper(d, lo23, lo01), d, dst + ld);
-  hn::StoreU(hn::ConcatLowerLower(d, hi23, hi01), d, dst + 2 * ld);
-  hn::StoreU(hn::ConcatUpperUpper(d, hi23, hi01), d, dst + 3 * ld);
-}
 
 // dst[p][j] = src[j][p], dst with rows of kKeyTile.
 HWY_INLINE void pack_transposed(const float* src, int64_t stride, int64_t rows, int64_t width, float* dst) {
