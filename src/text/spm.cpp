@@ -44,10 +44,17 @@ SpmTokenizer::SpmTokenizer(SpmVocabulary vocabulary) : vocabulary_(std::move(voc
   }
   user_defined_ = Literals(std::move(literals));
   if (vocabulary_.model == SpmModel::unigram) prepare_unigram();
+  if (vocabulary_.model == SpmModel::ranked) prepare_merges();
+}
+
+std::string_view SpmTokenizer::kind() const {
+  constexpr std::string_view kKinds[] = {"spm", "unigram", "gemma4"};
+  return kKinds[size_t(vocabulary_.model)];
 }
 
 void SpmTokenizer::check_scores() const {
   const SpmVocabulary& v = vocabulary_;
+  if (v.model == SpmModel::ranked) return;
   check(v.scores.size() == v.tokens.size(), "{}: {} has {} values for {} tokens", v.source, v.names.scores,
         v.scores.size(), v.tokens.size());
   for (int32_t id = 0; id < v.size(); ++id) {
@@ -69,9 +76,10 @@ void SpmTokenizer::add_token(int32_t id) {
       return add_byte_token(id);
     case TokenType::user_defined:
       texts_[size_t(id)] = token;
+      if (vocabulary_.model == SpmModel::ranked) ids_.emplace(texts_[size_t(id)], id);  // merges may name it
       return;
     case TokenType::unused:
-      has_unused_ = true;
+      has_unused_ = vocabulary_.model != SpmModel::ranked;
       return add_piece(id);
     case TokenType::normal:
       return add_piece(id);
@@ -99,6 +107,7 @@ void SpmTokenizer::add_piece(int32_t id) {
   // A piece with a space of its own is never found by the library, whose texts have U+2581 in its place.
   if (text.empty() || token.find(' ') != std::string::npos) return;
   ids_.emplace(text, id);
+  if (vocabulary_.model == SpmModel::ranked) return;
   longest_piece_ = std::max(longest_piece_, text.size());
   for (size_t i = 1; i < text.size(); ++i) {
     neighbours_.set(size_t(uint8_t(text[i - 1])) << 8 | uint8_t(text[i]));
@@ -124,8 +133,8 @@ size_t SpmTokenizer::encode_text(std::string_view text, bool last, EncodePlace& 
     changed.append(1, ' ').append(text);
   if (!as_it_is() || prefix > 0) text = changed;
   if (text.empty()) return given;
-  const size_t used = v.model == SpmModel::bpe ? encode_bpe(text, prefix, last, place, ids)
-                                               : encode_unigram(text, prefix, last, place, ids);
+  const size_t used = v.model == SpmModel::unigram ? encode_unigram(text, prefix, last, place, ids)
+                                                   : encode_bpe(text, prefix, last, place, ids);
   if (used < prefix) return 0;  // not even that is certain
   place.begun = true;
   return last ? given : used - prefix;
@@ -137,6 +146,7 @@ uint64_t SpmTokenizer::fingerprint() const {
   sum.text(kind());
   for (const std::string& t : v.tokens) sum.text(t);
   sum.bytes(v.scores.data(), v.scores.size() * sizeof(float));
+  for (const std::string& merge : v.merges) sum.text(merge);
   sum.bytes(v.types.data(), v.types.size() * sizeof(int32_t));
   for (const std::optional<int32_t> id : {v.bos, v.eos, v.unknown}) sum.number(id.value_or(-1));
   for (const bool flag : {v.add_bos, v.add_eos, v.add_space_prefix, v.remove_extra_whitespaces}) sum.number(flag);

@@ -1,4 +1,5 @@
-// SentencePiece, BPE and unigram: the vocabulary as GGUF and .model files store it, and the tokenizer on it.
+// SentencePiece, BPE and unigram: the vocabulary as GGUF and .model files store it, and the tokenizer on it. Also BPE
+// on such pieces whose merges are listed, as Gemma 4 has it.
 #pragma once
 
 #include <array>
@@ -13,21 +14,24 @@
 #include <vector>
 
 #include "text/chars_map.h"
+#include "text/merge_table.h"
 #include "text/piece_trie.h"
 #include "text/vocabulary.h"
 #include "toy/text/tokenizer.h"
 
 namespace toy {
 
-/// How a text is cut into pieces: "llama" and "t5" in tokenizer.ggml.model.
-enum class SpmModel { bpe, unigram };
+/// How a text is cut into pieces: "llama", "t5" and "gemma4" in tokenizer.ggml.model. `ranked` is BPE by a list of
+/// merges; in `bpe` the scores of what two pieces become decide.
+enum class SpmModel { bpe, unigram, ranked };
 
-/// The tokenizer.ggml.* keys of models "llama" and "t5". In `tokens` a space is written U+2581, except in
+/// The tokenizer.ggml.* keys of these models. In `tokens` and `merges` a space is written U+2581, except in
 /// user-defined tokens, which are literal text.
 struct SpmVocabulary : Vocabulary {
   SpmVocabulary() { add_bos = true; }
   SpmModel model = SpmModel::bpe;
-  std::vector<float> scores;
+  std::vector<float> scores;        ///< not in `ranked`
+  std::vector<std::string> merges;  ///< `ranked`: "left right", the one that goes first first
   bool add_space_prefix = true, remove_extra_whitespaces = false;
   std::string chars_map;  ///< precompiled_charsmap: replacements before anything else; mostly empty
 };
@@ -42,6 +46,10 @@ struct SpmVocabulary : Vocabulary {
 /// llama.cpp adds its space prefix again after each user-defined token; the library does not, and neither do
 /// we. llama.cpp knows no byte tokens in unigram vocabularies: it gives <unk> where the library and we give bytes.
 ///
+/// `ranked` gives the ids of Hugging Face's tokenizers and of llama.cpp, except that a literal U+2581 is kept here,
+/// too. No merge joins a line break with anything else, and a run of line breaks that is a token is taken whole, as in
+/// llama.cpp.
+///
 /// Control tokens written out in a text ("</s>") are text, as in the library, or what parse_special makes them, as in
 /// llama.cpp: what follows one is a text of its own, with its space prefix.
 class SpmTokenizer final : public VocabularyTokenizer {
@@ -49,7 +57,7 @@ class SpmTokenizer final : public VocabularyTokenizer {
   /// Throws Error{bad_input} naming source, key and reason for a vocabulary that is no vocabulary.
   explicit SpmTokenizer(SpmVocabulary vocabulary);
 
-  std::string_view kind() const override { return vocabulary_.model == SpmModel::bpe ? "spm" : "unigram"; }
+  std::string_view kind() const override;
   uint64_t fingerprint() const override;
   std::string decode(std::span<const int32_t> ids) const override;
   void save(gguf::Writer& writer) const override;
@@ -67,6 +75,7 @@ class SpmTokenizer final : public VocabularyTokenizer {
   void add_byte_token(int32_t id);
   void add_piece(int32_t id);
   void prepare_unigram();
+  void prepare_merges();
   std::string normalized(std::string_view text, uint64_t offset) const;
   EncodeError not_utf8(uint64_t at) const;
   bool as_it_is() const { return !vocabulary_.remove_extra_whitespaces && chars_map_.empty(); }
@@ -81,14 +90,15 @@ class SpmTokenizer final : public VocabularyTokenizer {
   std::array<int32_t, 256> byte_ids_;  ///< -1: no token for this byte
   bool has_all_bytes_ = false;
 
-  // BPE only.
+  // BPE of both kinds.
   std::unordered_map<std::string_view, int32_t> ids_;  ///< of the pieces that merging can make
   bool has_unused_ = false;
   size_t longest_piece_ = 0;
-  /// Pairs of bytes that stand side by side in some piece. Between two others no merge can ever reach across,
-  /// so the text falls apart there into segments that are encoded on their own; in most texts these are the
-  /// words.
+  /// Pairs of bytes that stand side by side in some piece, or where a merge joins two. Between two others no merge can
+  /// ever reach across, so the text falls apart there into segments that are encoded on their own; in most texts these
+  /// are the words.
   std::bitset<65536> neighbours_;
+  std::optional<MergeTable> merges_;  ///< `ranked`: of ids
 
   // Unigram only.
   std::unique_ptr<const PieceTrie> trie_;  ///< of the pieces that a text can be cut into
@@ -100,7 +110,7 @@ class SpmTokenizer final : public VocabularyTokenizer {
 /// The piece as text: with spaces in place of U+2581.
 std::string with_spaces(std::string_view piece);
 
-/// The tokenizer.ggml.* keys of a file with model "llama" or "t5".
+/// The tokenizer.ggml.* keys of a file with model "llama", "t5" or "gemma4".
 std::shared_ptr<const Tokenizer> load_spm(const gguf::File& file, SpmModel model);
 
 /// A SentencePiece model file (ModelProto in the library's sentencepiece_model.proto), BPE or unigram. `source` is its

@@ -1,5 +1,5 @@
 // Encoding: greedy merging by score, as in the sentencepiece library (bpe_model.cc, Model::SampleEncode) and
-// llama.cpp.
+// llama.cpp; or by the rank of merges.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -27,6 +27,7 @@ class SpmEncoder {
  private:
   void put_segment(size_t begin, size_t end);
   void encode_segment(size_t begin, size_t end);
+  void encode_ranked(size_t begin, size_t end);
   MergeChain::Merge find(const MergeChain::Symbol& left, const MergeChain::Symbol& right);
   void emit(std::string_view piece);
   // By the first four bits of the character, whatever follows: an invalid text is grouped as in llama.cpp
@@ -78,8 +79,9 @@ size_t SpmEncoder::run(bool last) {
 
 void SpmEncoder::put_segment(size_t begin, size_t end) {
   if (begin == end) return;
-  if (!seen_) return encode_segment(begin, end);
-  seen_->put(text_.substr(begin, end - begin), all_ids_, [&] { encode_segment(begin, end); });
+  const auto encode = [&] { tokenizer_.merges_ ? encode_ranked(begin, end) : encode_segment(begin, end); };
+  if (!seen_) return encode();
+  seen_->put(text_.substr(begin, end - begin), all_ids_, encode);
 }
 
 void SpmEncoder::encode_segment(size_t begin, size_t end) {
@@ -89,6 +91,29 @@ void SpmEncoder::encode_segment(size_t begin, size_t end) {
   }
   segment_.finish([this](const auto& left, const auto& right) { return find(left, right); },
                   [this](const MergeChain::Symbol& symbol) { emit(text_.substr(symbol.begin, symbol.bytes)); });
+}
+
+// Here symbols are ids; -1 is a character without a token, which no merge takes.
+void SpmEncoder::encode_ranked(size_t begin, size_t end) {
+  const auto id_of = [this](std::string_view piece) {
+    const auto found = tokenizer_.ids_.find(piece);
+    return found == tokenizer_.ids_.end() ? -1 : found->second;
+  };
+  if (text_[begin] == '\n')  // the segment is a complete run of them
+    if (const int32_t id = id_of(text_.substr(begin, end - begin)); id >= 0) return ids_.put(id);
+  for (size_t at = begin, next; at < end; at = next) {
+    next = character_end(at);
+    segment_.add(at, next - at, id_of(text_.substr(at, next - at)));
+  }
+  segment_.finish(
+      [this](const auto& left, const auto& right) -> MergeChain::Merge {
+        const MergeTable::Entry& merge = tokenizer_.merges_->find(left.id, right.id);
+        return {double(merge.rank), merge.merged, merge.left >= 0};
+      },
+      [this](const MergeChain::Symbol& symbol) {
+        if (symbol.id >= 0) return ids_.put(symbol.id);
+        ids_.put_unknown(text_.substr(symbol.begin, symbol.bytes));
+      });
 }
 
 MergeChain::Merge SpmEncoder::find(const MergeChain::Symbol& left, const MergeChain::Symbol& right) {

@@ -1,5 +1,5 @@
 // SentencePiece vocabularies in GGUF, under the keys that llama.cpp reads (llama-vocab.cpp, llama_vocab::impl::load):
-// tokenizer.ggml.model is "llama" for BPE and "t5" for unigram.
+// tokenizer.ggml.model is "llama" for BPE, "t5" for unigram and "gemma4" for BPE with ranked merges.
 #include "text/spm.h"
 #include "toy/base/error.h"
 
@@ -7,6 +7,8 @@ namespace toy {
 namespace {
 
 constexpr const char* kCharsMapKey = "tokenizer.ggml.precompiled_charsmap";
+
+constexpr const char* kMergesKey = "tokenizer.ggml.merges";
 
 /// Bytes are written as uint8, which llama.cpp reads; its converter has written int8, too.
 std::string get_chars_map(const gguf::File& file) {
@@ -19,10 +21,28 @@ std::string get_chars_map(const gguf::File& file) {
   fail("{}: {} is not an array of uint8 or int8", file.path(), kCharsMapKey);
 }
 
+// llama.cpp begins every prompt with bos, whatever the file says: the first files said no, by mistake.
+std::shared_ptr<const Tokenizer> load_ranked(const gguf::File& file) {
+  SpmVocabulary v;
+  v.model = SpmModel::ranked;
+  read_vocabulary(file, {}, v);
+  v.add_bos = v.bos.has_value();
+  v.add_space_prefix = false;
+  v.merges = file.get_strings(kMergesKey);
+  return std::make_shared<const SpmTokenizer>(std::move(v));
+}
+
 }  // namespace
 
 void SpmTokenizer::save(gguf::Writer& writer) const {
   const SpmVocabulary& v = vocabulary_;
+  if (v.model == SpmModel::ranked) {
+    writer.set("tokenizer.ggml.model", gguf::Value(std::string("gemma4")));
+    save_vocabulary(v, writer);
+    writer.set(kMergesKey, gguf::Value(gguf::Array(v.merges)));
+    writer.set("tokenizer.ggml.add_space_prefix", gguf::Value(false));
+    return;
+  }
   writer.set("tokenizer.ggml.model", gguf::Value(std::string(v.model == SpmModel::bpe ? "llama" : "t5")));
   writer.set("tokenizer.ggml.pre", gguf::Value(std::string("default")));
   save_vocabulary(v, writer, v.scores);
@@ -34,6 +54,7 @@ void SpmTokenizer::save(gguf::Writer& writer) const {
 }
 
 std::shared_ptr<const Tokenizer> load_spm(const gguf::File& file, SpmModel model) {
+  if (model == SpmModel::ranked) return load_ranked(file);
   const bool bpe = model == SpmModel::bpe;
   SpmVocabulary v;
   v.model = model;

@@ -34,6 +34,7 @@ constexpr Loader kLoaders[] = {
     {"no_vocab", [](const gguf::File&) { return std::shared_ptr<const Tokenizer>(); }},
     {"llama", [](const gguf::File& file) { return load_spm(file, SpmModel::bpe); }},
     {"t5", [](const gguf::File& file) { return load_spm(file, SpmModel::unigram); }},
+    {"gemma4", [](const gguf::File& file) { return load_spm(file, SpmModel::ranked); }},
     {"gpt2", [](const gguf::File& file) { return is_byte_tokenizer(file) ? make_byte_tokenizer() : load_bpe(file); }},
     {"bert", load_wordpiece},
 };

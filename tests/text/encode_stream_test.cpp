@@ -114,6 +114,26 @@ TEST(EncodeStream, UnknownRunsLiteralsAndThePrefix) {
       }
 }
 
+// Gemma 4's, which takes a run of line breaks as a whole, however it arrives.
+TEST(EncodeStream, RunsOfLineBreaks) {
+  SpmVocabulary v = bare_vocabulary();
+  v.model = SpmModel::ranked;
+  v.scores.clear();
+  v.tokens.insert(v.tokens.end(), {"\n\n", "\n\n\n", "th", "the"});
+  v.types.resize(v.tokens.size(), 1);
+  v.merges = {"t h", "th e", "\u2581 the", "a b", "\n \n"};
+  const SpmTokenizer tokenizer(v);
+  expect_same(tokenizer, "gemma4", Takes::utf8);
+  RandomText random(2);
+  for (int round = 0; round < 50; ++round) {
+    std::string text;
+    for (int i = 0; i < 60; ++i)
+      text += std::vector<std::string>{"\n", "\n\n", " the", "<|x", "<|x|>", "\u00e9", "ab"}[random.below(7)];
+    for (const size_t chunk : {1, 3, 20})
+      ASSERT_EQ(in_parts(tokenizer, text, random, chunk), tokenizer.encode(text)) << text;
+  }
+}
+
 // What is held back is a chunk and no more, where a tokenizer has places to cut in.
 TEST(EncodeStream, GivesIdsAsTheTextComes) {
   const std::string text = training_text(7, 200000);

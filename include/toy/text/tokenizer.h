@@ -53,7 +53,8 @@ struct EncodePlace {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  /// "bytes", "bpe" (byte-level BPE), "spm" (SentencePiece BPE), "unigram" (SentencePiece unigram), "wordpiece".
+  /// "bytes", "bpe" (byte-level BPE), "spm" (SentencePiece BPE), "unigram" (SentencePiece unigram), "gemma4"
+  /// (BPE on SentencePiece's pieces, merges by rank), "wordpiece".
   virtual std::string_view kind() const = 0;
   virtual int32_t vocab_size() const = 0;
   /// Ids of the text, without a beginning-of-sequence token. Any bytes are accepted; what a tokenizer cannot
@@ -91,7 +92,7 @@ std::shared_ptr<const Tokenizer> make_byte_tokenizer();
 
 /// The tokenizers that run today, for messages.
 inline constexpr const char* kSupportedTokenizers =
-    "bytes, SentencePiece BPE and unigram, WordPiece, and byte-level BPE with a known "
+    "bytes, SentencePiece BPE and unigram, WordPiece, Gemma 4's, and byte-level BPE with a known "
     "pre-tokenizer";
 /// Why the file's tokenizer cannot be loaded ("its tokenizer 'rwkv' is not supported"), or "".
 std::string unsupported_tokenizer(const gguf::File& file);

@@ -1,0 +1,43 @@
+// Pieces whose merges are listed by rank (Gemma 4).
+#include <algorithm>
+#include <string>
+#include <unordered_set>
+
+#include "text/spm.h"
+#include "toy/base/error.h"
+
+namespace toy {
+
+// As in llama.cpp, no merge reaches from a line break to anything else. Hence one that joins them is left out, and the
+// text falls apart there. A merge with a control, byte or unknown token is left out, too: texts do not give those.
+void SpmTokenizer::prepare_merges() {
+  const SpmVocabulary& v = vocabulary_;
+  std::unordered_set<std::string_view> others;
+  for (int32_t id = 0; id < v.size(); ++id)
+    if (type(id) == TokenType::control || type(id) == TokenType::unknown || type(id) == TokenType::byte)
+      others.insert(v.tokens[size_t(id)]);
+  merges_.emplace(v.merges.size());
+  const auto pair_of = [](char left, char right) { return size_t(uint8_t(left)) << 8 | uint8_t(right); };
+  for (size_t rank = 0; rank < v.merges.size(); ++rank) {
+    const std::string_view merge = v.merges[rank];
+    const size_t space = std::min(merge.find(' ', 1), merge.size());
+    const std::string_view left = merge.substr(0, space), right = merge.substr(std::min(space + 1, merge.size()));
+    check(!left.empty() && !right.empty(),
+          "{}: tokenizer.ggml.merges[{}] is \"{}\", not two tokens with a space between", v.source, rank, merge);
+    const auto id_of = [&](const std::string& piece) {
+      for (const std::string& text : {with_spaces(piece), piece})  // the latter is a user-defined token's
+        if (const auto found = ids_.find(text); found != ids_.end()) return found->second;
+      check(others.contains(piece), "{}: tokenizer.ggml.merges[{}], \"{}\", names \"{}\", which is no token", v.source,
+            rank, merge, piece);
+      return -1;
+    };
+    const int32_t a = id_of(std::string(left)), b = id_of(std::string(right)),
+                  merged = id_of(std::string(left) + std::string(right));
+    if (a < 0 || b < 0 || merged < 0 || (left.back() == '\n') != (right.front() == '\n')) continue;
+    merges_->add({a, b, int32_t(rank), merged});
+    neighbours_.set(pair_of(texts_[size_t(a)].back(), texts_[size_t(b)].front()));
+  }
+  neighbours_.set(pair_of('\n', '\n'));  // runs of them stay together, in case they are a token
+}
+
+}  // namespace toy
