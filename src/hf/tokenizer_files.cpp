@@ -137,11 +137,39 @@ BpeVocabulary byte_level_vocabulary(const TokenizerJson& t, int64_t vocab) {
   return v;
 }
 
+// Gemma 4's. A token that is found after spaces were marked is found in the text, too; one that is found before is not,
+// where its own spaces are marked: merges make it.
+SpmVocabulary ranked_vocabulary(const TokenizerJson& t, int64_t vocab, std::vector<std::string>& warnings) {
+  check(!t.add_space_prefix, "tokenizer.json: a space before the text is not supported in Gemma 4");
+  SpmVocabulary v;
+  v.source = "tokenizer.json";
+  v.model = SpmModel::ranked;
+  v.add_space_prefix = false;
+  take_tokens(t, vocab, v);
+  for (const AddedToken& token : t.added) {
+    const auto at = size_t(token.id);
+    if (is_shown_in_gemma4(token.text)) v.types[at] = int32_t(TokenType::user_defined);
+    if (token.special || token.normalized || with_spaces(token.text) == token.text) continue;
+    v.tokens[at] = token.text, v.types[at] = int32_t(TokenType::normal);
+  }
+  size_t mixed = 0;
+  for (const auto& [left, right] : t.merges) {
+    if ((left + right).find(' ') != left.npos) continue;  // no text has one: it is marked
+    v.merges.push_back(left + " " + right);
+    mixed += (left.back() == '\n') != (right.front() == '\n');
+  }
+  if (mixed > 0 && !t.cuts_lines)
+    warnings.push_back(fmt::format(
+        "{} merges join a line break with other text, which toy and llama.cpp do not; texts may get other ids", mixed));
+  return v;
+}
+
 // A piece's score is the rank of the merges that make it. They follow each other where SentencePiece made the file;
 // where they do not, scores cannot say the order.
 SpmVocabulary spm_vocabulary(const TokenizerJson& t, int64_t vocab) {
   SpmVocabulary v;
   v.source = "tokenizer.json";
+  check(!t.cuts_lines, "tokenizer.json: cutting texts at line breaks is supported in Gemma 4 only");
   v.add_space_prefix = t.add_space_prefix;
   take_tokens(t, vocab, v);
   std::unordered_map<std::string, float> ranks;
@@ -226,6 +254,12 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerFiles& files, int
     BpeVocabulary v = byte_level_vocabulary(*file, vocab);
     complete(files, &*file, vocab, v, warnings);
     return std::make_shared<const BpeTokenizer>(std::move(v));
+  }
+  if (file && files.config.text("model_type", "").starts_with("gemma4")) {
+    SpmVocabulary v = ranked_vocabulary(*file, vocab, warnings);
+    complete(files, &*file, vocab, v, warnings);
+    v.add_bos = v.bos.has_value();  // tokenizer.json leaves it to chat templates
+    return std::make_shared<const SpmTokenizer>(std::move(v));
   }
   if (!file && !has_model) {
     warnings.push_back("there is neither tokenizer.json nor tokenizer.model; the model takes token ids, but no text");

@@ -50,7 +50,7 @@ void read_tokens(const Config& file, const Config& model, int64_t most, Tokenize
     const std::string text = token.text("content", "");
     check(!text.empty(), "{}: token {} has no 'content'", token.path(), id);
     set_token(file, t.tokens, most, id, text);
-    t.added.push_back({int32_t(id), text, token.flag("special", false)});
+    t.added.push_back({int32_t(id), text, token.flag("special", false), token.flag("normalized", false)});
   }
 }
 
@@ -133,6 +133,11 @@ void read_spaces(const Config& file, const std::vector<Config>& steps, Tokenizer
     const std::string type = step.text("type", "");
     // Gemma's cuts at spaces, of which none are left.
     if (type == "Split" && step.object("pattern").text("String", "") == " ") continue;
+    if (type == "Split" && step.object("pattern").text("Regex", "") == kLineBreaks &&
+        step.text("behavior", "") == "Isolated") {
+      t.cuts_lines = true;
+      continue;
+    }
     check(type == "Metaspace" && step.values().value("replacement", json()) == mark && !step.flag("split", true),
           "{}: a step of type '{}' is not supported: {}", step.path(), type, json_text(step.values()));
     const std::string scheme = step.text("prepend_scheme", step.flag("add_prefix_space", true) ? "always" : "never");
@@ -161,6 +166,12 @@ void read_template(const Config& file, TokenizerJson& t) {
 }
 
 }  // namespace
+
+bool is_shown_in_gemma4(std::string_view token) {
+  constexpr std::string_view kShown[] = {"<|channel>",       "<channel|>",       "<|tool_call>", "<tool_call|>",
+                                         "<|tool_response>", "<tool_response|>", "<|\"|>"};
+  return std::ranges::find(kShown, token) != std::end(kShown);
+}
 
 TokenizerJson read_tokenizer_json(const Config& file, int64_t vocab) {
   TokenizerJson t;

@@ -14,8 +14,11 @@ namespace toy::hf {
 struct AddedToken {
   int32_t id = 0;
   std::string text;
-  bool special = false;
+  bool special = false, normalized = false;  ///< the latter: found after spaces were marked
 };
+
+/// Cuts a text at line breaks: what toy writes for Gemma 4.
+inline constexpr const char* kLineBreaks = R"(\n+)";
 
 /// What a GGUF needs of it.
 struct TokenizerJson {
@@ -26,11 +29,17 @@ struct TokenizerJson {
   std::string pre;                ///< byte_level: the pre-tokenizer as GGUF names it
   std::string unknown;            ///< text of the unknown token, or ""
   std::string first, last;        ///< what is put before and after a text, or ""
-  bool add_space_prefix = false;  ///< not byte_level
+  /// @{
+  /// Not byte_level: a space is put before the text; the text is cut at line breaks.
+  bool add_space_prefix = false, cuts_lines = false;
+  /// @}
 };
 
 /// Throws Error{bad_input} naming the file and what is not supported or not true: a pre-tokenizer that is not known,
 /// two tokens of one id, an id beyond the `vocab` rows of the embedding, a merge whose parts or result are no tokens.
 TokenizerJson read_tokenizer_json(const Config& file, int64_t vocab);
+
+/// Gemma 4's special tokens that answers show: thoughts, calls of tools. llama.cpp's converter makes them user-defined.
+bool is_shown_in_gemma4(std::string_view token);
 
 }  // namespace toy::hf

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "hf/tokenizer_files.h"
+#include "hf/tokenizer_json.h"
 #include "text/bpe.h"
 #include "text/split_rules.h"
 #include "toy/base/atomic_file.h"
@@ -19,13 +20,24 @@ using nlohmann::ordered_json;
 
 constexpr const char* kMark = "\u2581";  // a space, as SentencePiece writes it
 
-// What both kinds have.
+std::string with_marks(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == ' ' ? std::string_view(kMark) : std::string_view(&c, 1);
+  return out;
+}
+
+// What all kinds have. In `ranked`, spaces of user-defined tokens are marked, so that merges can name them.
 struct Tokens {
   std::vector<std::string> text;
   std::vector<int32_t> types;
+  bool ranked;
   explicit Tokens(const gguf::File& file)
-      : text(file.get_strings("tokenizer.ggml.tokens")), types(text.size(), int32_t(TokenType::normal)) {
+      : text(file.get_strings("tokenizer.ggml.tokens")),
+        types(text.size(), int32_t(TokenType::normal)),
+        ranked(file.get_string("tokenizer.ggml.model") == "gemma4") {
     if (file.has("tokenizer.ggml.token_type")) types = file.get_i32s("tokenizer.ggml.token_type");
+    for (size_t id = 0; ranked && id < text.size(); ++id)
+      if (type(id) == TokenType::user_defined) text[id] = with_marks(text[id]);
   }
   TokenType type(size_t id) const { return TokenType(types[id]); }
   bool is_added(size_t id) const {
@@ -49,8 +61,9 @@ ordered_json added_tokens(const Tokens& tokens) {
                       {"single_word", false},
                       {"lstrip", false},
                       {"rstrip", false},
-                      {"normalized", false},
-                      {"special", tokens.type(id) != TokenType::user_defined}});
+                      {"normalized", tokens.ranked && tokens.text[id].find(kMark) != std::string::npos},
+                      {"special", tokens.type(id) != TokenType::user_defined ||
+                                      (tokens.ranked && is_shown_in_gemma4(tokens.text[id]))}});
   return list;
 }
 
@@ -143,10 +156,19 @@ ordered_json merges_of(const gguf::File& file, const Tokens& tokens) {
   return merges;
 }
 
+ordered_json ranked_merges(const gguf::File& file) {
+  ordered_json merges = ordered_json::array();
+  for (const std::string& merge : file.get_strings("tokenizer.ggml.merges")) {
+    const size_t space = merge.find(' ', 1);
+    merges.push_back({merge.substr(0, space), merge.substr(space + 1)});
+  }
+  return merges;
+}
+
 void write_sentencepiece(const gguf::File& file, const Tokens& tokens, ordered_json& t) {
   check(!file.has("tokenizer.ggml.precompiled_charsmap"), "{}: a tokenizer that normalizes texts cannot be written",
         file.path());
-  const bool prefix = file.get_bool("tokenizer.ggml.add_space_prefix", true);
+  const bool prefix = !tokens.ranked && file.get_bool("tokenizer.ggml.add_space_prefix", true);
   ordered_json steps = ordered_json::array(), back = ordered_json::array();
   if (prefix) steps.push_back({{"type", "Prepend"}, {"prepend", kMark}});
   steps.push_back({{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kMark}});
@@ -156,6 +178,9 @@ void write_sentencepiece(const gguf::File& file, const Tokens& tokens, ordered_j
   if (prefix) back.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   t["normalizer"] = {{"type", "Sequence"}, {"normalizers", steps}};
   t["pre_tokenizer"] = nullptr;
+  if (tokens.ranked)
+    t["pre_tokenizer"] = {
+        {"type", "Split"}, {"pattern", {{"Regex", kLineBreaks}}}, {"behavior", "Isolated"}, {"invert", false}};
   t["decoder"] = {{"type", "Sequence"}, {"decoders", back}};
   const std::string unknown = token_of(file, tokens, "unknown_token_id");
   t["model"] = {{"type", "BPE"},
@@ -167,7 +192,7 @@ void write_sentencepiece(const gguf::File& file, const Tokens& tokens, ordered_j
                 {"byte_fallback", true},
                 {"ignore_merges", false},
                 {"vocab", vocabulary(tokens)},
-                {"merges", merges_of(file, tokens)}};
+                {"merges", tokens.ranked ? ranked_merges(file) : merges_of(file, tokens)}};
 }
 
 void write_text(const std::string& path, const std::string& text) {
@@ -198,9 +223,10 @@ bool write_tokenizer_files(const gguf::File& file, const std::string& folder, st
   ordered_json t = {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}};
   t["added_tokens"] = added_tokens(tokens);
   const std::string_view kind = tokenizer->kind();
-  check(kind == "bpe" || kind == "bytes" || kind == "spm", "{}: a tokenizer of the kind {} cannot be written",
-        file.path(), kind);
-  if (kind == "spm")
+  const bool pieces = kind == "spm" || kind == "gemma4";
+  check(kind == "bpe" || kind == "bytes" || pieces, "{}: a tokenizer of the kind {} cannot be written", file.path(),
+        kind);
+  if (pieces)
     write_sentencepiece(file, tokens, t);
   else
     write_byte_level(file, tokens, t);

@@ -9,13 +9,13 @@
 namespace toy {
 
 // As in llama.cpp, no merge reaches from a line break to anything else. Hence one that joins them is left out, and the
-// text falls apart there. A merge with a control, byte or unknown token is left out, too: texts do not give those.
+// text falls apart there. A merge with a control, byte or unknown token is left out, too: texts do not give those. Nor
+// do they give a user-defined token with U+2581, which is literal there.
 void SpmTokenizer::prepare_merges() {
   const SpmVocabulary& v = vocabulary_;
   std::unordered_set<std::string_view> others;
   for (int32_t id = 0; id < v.size(); ++id)
-    if (type(id) == TokenType::control || type(id) == TokenType::unknown || type(id) == TokenType::byte)
-      others.insert(v.tokens[size_t(id)]);
+    if (type(id) != TokenType::normal && type(id) != TokenType::unused) others.insert(v.tokens[size_t(id)]);
   merges_.emplace(v.merges.size());
   const auto pair_of = [](char left, char right) { return size_t(uint8_t(left)) << 8 | uint8_t(right); };
   for (size_t rank = 0; rank < v.merges.size(); ++rank) {
@@ -25,8 +25,7 @@ void SpmTokenizer::prepare_merges() {
     check(!left.empty() && !right.empty(),
           "{}: tokenizer.ggml.merges[{}] is \"{}\", not two tokens with a space between", v.source, rank, merge);
     const auto id_of = [&](const std::string& piece) {
-      for (const std::string& text : {with_spaces(piece), piece})  // the latter is a user-defined token's
-        if (const auto found = ids_.find(text); found != ids_.end()) return found->second;
+      if (const auto found = ids_.find(with_spaces(piece)); found != ids_.end()) return found->second;
       check(others.contains(piece), "{}: tokenizer.ggml.merges[{}], \"{}\", names \"{}\", which is no token", v.source,
             rank, merge, piece);
       return -1;

@@ -124,6 +124,12 @@ def tokenizers():
     whole = byte_level(BYTES, printable() + LETTERS[4:], MERGES, [(258, "<|x|>", True), (259, "<y>", False)])
     small = byte_level(BYTES, LETTERS, MERGES)
 
+    # Merges of one piece that are not together, which SentencePiece BPE cannot hold.
+    gemma4 = pieces(PIECES + ["ba", "aba", "\n", "\n\n"], [["a", "b"], ["ab", "a"], ["b", "a"], ["a", "ba"], ["\n", "\n"]],
+                    normalizer={"type": "Replace", "pattern": {"String": " "}, "content": MARK},
+                    pre_tokenizer={"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious"})
+    lines = {"type": "Split", "pattern": {"Regex": "\\n+"}, "behavior": "Isolated", "invert": False}
+
     def files(t, vocab=300, **more):
         return {"tokenizer.json": t, "vocab": vocab, **{name.replace("_json", ".json"): v for name, v in more.items()}}
     special = {"bos_token": "<|x|>", "eos_token": {"content": "<y>"}, "add_bos_token": True, "chat_template": "{{ x }}"}
@@ -141,6 +147,8 @@ def tokenizers():
         "metaspace": files(pieces(PIECES, PIECE_MERGES, normalizer=None, pre_tokenizer={
             "type": "Metaspace", "replacement": MARK, "prepend_scheme": "first", "split": False})),
         "pieces_added": files(pieces(PIECES, PIECE_MERGES, added_tokens=[{"id": 270, "content": "  "}])),
+        "gemma4": files(gemma4, config_json={"model_type": "gemma4_text"}),
+        "gemma4_lines": files({**gemma4, "pre_tokenizer": lines}, config_json={"model_type": "gemma4_text"}),
         "none": {"vocab": 10},
         "gap": files({**small, "model": {**small["model"], "vocab": {"a": 0, "b": 9, "ab": 5}, "merges": ["a b"]}}),
     }
@@ -167,6 +175,10 @@ def tokenizers():
         "template": files({**small, "post_processor": template("a", "b", None)}),
         "no_bytes": files(pieces(["<unk>", "a"], [], pre_tokenizer={"type": "Whitespace"})),
         "pieces_order": files(pieces(PIECES + ["ba"], PIECE_MERGES + [["b", "a"], ["a", "b"]])),
+        "gemma4_prefix": files(pieces(PIECES, PIECE_MERGES), config_json={"model_type": "gemma4_text"}),
+        "gemma4_merge": files({**gemma4, "model": {**gemma4["model"], "merges": [["a", "c"]]}},
+                              config_json={"model_type": "gemma4_text"}),
+        "pieces_lines": files({**gemma4, "pre_tokenizer": lines}),
         "decoder_id": {"vocab": 300, "tokenizer.model": "\n", "tokenizer_config.json": {"added_tokens_decoder": {"x": {}}}},
     }
     return ok, bad

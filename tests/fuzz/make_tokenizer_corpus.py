@@ -45,6 +45,10 @@ def bpe(tokens, merges, *keys, pre="gpt-2", types=None):
                 strings("merges", merges), *keys)
 
 
+def ranked(merges, *keys):
+    return file("gemma4", strings("tokens", RANKED), numbers("token_type", RANKED_TYPES), strings("merges", merges), *keys, *IDS)
+
+
 LETTERS = ["a", "b", "c", "\u0120", "\u010a", "ab", "\u0120ab", "1", "'", "s"]
 MERGES = ["a b", "\u0120 ab"]
 SPECIAL = ["<s>", "<|x|>", "<|x|>y", "<unk>"]
@@ -52,6 +56,9 @@ KINDS = [CONTROL, USER_DEFINED, CONTROL, UNKNOWN]
 WORDS = ["[UNK]", "[CLS]", "[SEP]", SPACE + "a", "b", SPACE + "ab", SPACE + "!"]
 PIECES = ["<unk>", "<s>", "</s>", SPACE, "a", "b", "ab", SPACE + "ab", "<|x|>"]
 PIECE_TYPES = [UNKNOWN, CONTROL, CONTROL, NORMAL, NORMAL, NORMAL, NORMAL, NORMAL, USER_DEFINED]
+RANKED = ["<unk>", "<s>", "</s>", SPACE, "a", "b", "ab", SPACE + "ab", "<|x|>", "\n", "\n\n", "\n\n\n"]
+RANKED_TYPES = PIECE_TYPES + [NORMAL] * 3
+RANKED_MERGES = ["a b", SPACE + " ab", "\n \n"]
 IDS = [number("unknown", 0), number("bos", 1), number("eos", 2)]
 
 
@@ -75,6 +82,9 @@ def good_files():
                           number("unknown", 0), number("bos", 1), number("seperator", 2)),
         "llama": file("llama", *pieces, *IDS),
         "t5": file("t5", *pieces, *IDS, flag("add_space_prefix", 1), flag("remove_extra_whitespaces", 1)),
+        "gemma4": ranked(RANKED_MERGES),
+        "gemma4_bytes": file("gemma4", strings("tokens", RANKED + [f"<0x{b:02X}>" for b in range(256)]),
+                             numbers("token_type", RANKED_TYPES + [BYTE] * 256), strings("merges", RANKED_MERGES)),
         "none": file("none"),
         "phi3": gguf(keys=[ARCHITECTURE, key("general.name", STRING, string("phi-3")), text("model", "llama"), *pieces, *IDS]),
     }
@@ -100,6 +110,9 @@ def bad_files():
         "bos": bpe(LETTERS, MERGES, number("bos", 10)),
         "add_bos": bpe(LETTERS, MERGES, flag("add_bos_token", 1)),
         "wordpiece_unknown": file("bert", strings("tokens", WORDS)),
+        "gemma4_merge": ranked(["ab"]),
+        "gemma4_merge_names": ranked(["a c"]),
+        "gemma4_no_merges": file("gemma4", strings("tokens", RANKED), numbers("token_type", RANKED_TYPES), *IDS),
         "llama_scores": file("llama", strings("tokens", PIECES), floats("scores", [0.0])),
         "t5_scores": file("t5", strings("tokens", PIECES)),
     }

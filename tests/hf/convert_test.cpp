@@ -219,6 +219,109 @@ TEST(HfTokenizer, OfASentencePieceFileAlone) {
   EXPECT_FALSE(fs::exists(again));
 }
 
+// ---- Gemma 4's tokenizer
+
+const json& gemma4_golden() {
+  static const json golden = read_file(std::string(TOY_SOURCE_DIR) + "/tests/golden/gemma4_tokenizer.golden.json");
+  return golden;
+}
+
+// Its folder with this tokenizer.json.
+struct Gemma4Folder {
+  explicit Gemma4Folder(const json& tokenizer) {
+    hf::convert_gguf(gguf::File::open(g.write()), folder);
+    write_file(folder + "/tokenizer.json", tokenizer.dump());
+    write_file(folder + "/tokenizer_config.json", R"({"bos_token": "<bos>", "eos_token": "<eos>"})");
+  }
+  const testing::GoldenFamily g{"gemma4"};
+  const std::string folder = g.folder.path("hf"), out = g.folder.path("out.gguf");
+};
+
+json small_gemma4() {
+  json t = gemma4_golden().at("tokenizer");
+  t["added_tokens"] = json::array();
+  json& vocab = t["model"]["vocab"] = {{"<unk>", 0}, {"<bos>", 1}, {"<eos>", 2}};
+  const auto add = [&](const std::string& text, bool special, bool normalized) {
+    const size_t id = vocab.size();
+    t["added_tokens"].push_back({{"id", id}, {"content", text}, {"special", special}, {"normalized", normalized}});
+    vocab[text] = id;
+  };
+  for (const char* text : {"a", "b", "\u2581", "\n", "\n\n", "ab", "\u2581ab"}) vocab[text] = vocab.size();
+  add("<|channel>", true, false);
+  add("<turn|>", true, false);
+  add("<unused0>", false, false);
+  add("\u2581\u2581", false, true);
+  add("\u2581\u2581\u2581", false, false);
+  t["model"]["merges"] =
+      json::parse(R"([["a", "b"], ["\u2581", "ab"], ["\u2581", "\u2581"], ["\u2581\u2581", "\u2581"], ["\n", "\n"]])");
+  return t;
+}
+
+TEST(HfGemma4Tokenizer, ThereAndBack) {
+  const Gemma4Folder f(small_gemma4());
+  EXPECT_EQ(hf::convert_folder(f.folder, f.out).warnings, std::vector<std::string>());
+  const gguf::File file = gguf::File::open(f.out);
+  EXPECT_EQ(file.get_string("tokenizer.ggml.model"), "gemma4");
+  const auto tokenizer = load_tokenizer(file);
+  ASSERT_NE(tokenizer, nullptr);
+  EXPECT_EQ(tokenizer->vocab_size(), spec_from_gguf(file).vocab);
+  const auto id = [&](const char* text) {
+    const std::vector<int32_t> ids = tokenizer->encode(text, {.parse_special = true});
+    return ids.size() == 1 ? ids[0] : -1;
+  };
+  EXPECT_EQ(encode_prompt(*tokenizer, "ab ab"), (std::vector<int32_t>{1, 8, 9}));
+  EXPECT_EQ(encode_prompt(*tokenizer, ""), std::vector<int32_t>{1});
+  // Answers show a channel; a turn ends them.
+  EXPECT_EQ(tokenizer->token_bytes(id("<|channel>")), "<|channel>");
+  EXPECT_EQ(tokenizer->token_bytes(id("<turn|>")), "");
+  EXPECT_EQ(tokenizer->end_of_generation(), (std::vector<int32_t>{2, id("<turn|>")}));
+  // Found in a text: the one that is looked for after spaces were marked. The other is what merges make of three
+  // spaces.
+  EXPECT_EQ(tokenizer->encode("   "), (std::vector<int32_t>{id("  "), 5}));
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode("   <unused0>\n\n")), "   <unused0>\n\n");
+
+  const std::string back = f.g.folder.path("back"), again = f.g.folder.path("again.gguf");
+  hf::convert_gguf(file, back);
+  const json written = read_file(back + "/tokenizer.json");
+  EXPECT_EQ(written["model"]["merges"], small_gemma4()["model"]["merges"]);
+  for (const json& token : written["added_tokens"]) {
+    const std::string text = token["content"];
+    EXPECT_EQ(token["special"], text.find("unused") == text.npos && text != "\u2581\u2581") << text;
+    EXPECT_EQ(token["normalized"], text == "\u2581\u2581") << text;
+  }
+  EXPECT_EQ(hf::convert_folder(back, again).warnings, std::vector<std::string>());
+  const gguf::File second = gguf::File::open(again);
+  for (const char* key : {"tokenizer.ggml.tokens", "tokenizer.ggml.merges"})
+    EXPECT_EQ(second.get_strings(key), file.get_strings(key)) << key;
+  const std::vector<int32_t>&types = file.get_i32s("tokenizer.ggml.token_type"),
+        &second_types = second.get_i32s("tokenizer.ggml.token_type");
+  for (size_t i = 0; i < 15; ++i) EXPECT_EQ(second_types[i], types[i]) << i;  // what fills up becomes normal
+  EXPECT_EQ(load_tokenizer(second)->end_of_generation(), tokenizer->end_of_generation());
+}
+
+TEST(HfGemma4Tokenizer, MergesThatNameNoTokenAndMergesAcrossLines) {
+  json t = small_gemma4();
+  t["model"]["merges"].push_back(json::array({"a", "c"}));
+  const Gemma4Folder bad(t);
+  const std::string text = testing::error_of([&] { hf::convert_folder(bad.folder, bad.out); });
+  EXPECT_NE(text.find("merge 5, [\"a\",\"c\"], names 'c', which is no token"), std::string::npos) << text;
+  EXPECT_FALSE(fs::exists(bad.out));
+
+  t = small_gemma4();
+  t["model"].erase("merges");
+  write_file(bad.folder + "/tokenizer.json", t.dump());
+  const std::string missing = testing::error_of([&] { hf::convert_folder(bad.folder, bad.out); });
+  EXPECT_NE(missing.find("tokenizer.json"), std::string::npos) << missing;
+
+  t = small_gemma4();
+  t["model"]["vocab"]["a\n"] = t["model"]["vocab"].size();
+  t["model"]["merges"].push_back(json::array({"a", "\n"}));
+  const Gemma4Folder mixed(t);
+  const auto warnings = hf::convert_folder(mixed.folder, mixed.out).warnings;
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("1 merges join a line break"), std::string::npos) << warnings[0];
+}
+
 // ---- folders that are not right
 
 class HfRefuses : public ::testing::Test {

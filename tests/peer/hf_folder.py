@@ -24,6 +24,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "golden"))
 
 import make_family_golden as golden  # noqa: E402
+import make_gemma4_tokenizer_golden as gemma4_golden
 import numpy as np
 import tokenizers as tk
 import torch
@@ -158,9 +159,14 @@ def sentencepiece(corpus, prefix):
     return t
 
 
-def add_bos(t):
-    t.post_processor = tk.processors.TemplateProcessing(single="<|begin|> $A",
-                                                        special_tokens=[("<|begin|>", t.token_to_id("<|begin|>"))])
+def gemma4(corpus, added=()):
+    t = gemma4_golden.gemma4([corpus], 1500, 150)
+    t.add_tokens([tk.AddedToken(text, normalized=normalized) for text, normalized in added])
+    return add_bos(t, "<bos>")
+
+
+def add_bos(t, bos="<|begin|>"):
+    t.post_processor = tk.processors.TemplateProcessing(single=f"{bos} $A", special_tokens=[(bos, t.token_to_id(bos))])
     return t
 
 
@@ -173,10 +179,17 @@ def texts_of(corpus):
 
 
 def check_tokenizer(a, name, t, texts, folder):
-    config = hf.Qwen2Config(vocab_size=700, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
-                            num_attention_heads=2, num_key_value_heads=1)
-    hf.Qwen2ForCausalLM(config).save_pretrained(folder / "hf")
-    fast = hf.PreTrainedTokenizerFast(tokenizer_object=t, bos_token="<|begin|>", eos_token="<|im_end|>")
+    dimensions = dict(vocab_size=t.get_vocab_size() + 7, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+                      num_attention_heads=2, num_key_value_heads=1)
+    is_gemma4 = name.startswith("gemma4")
+    if is_gemma4:
+        config = hf.Gemma4TextConfig(**dimensions, head_dim=8, global_head_dim=8, hidden_size_per_layer_input=0,
+                                     num_kv_shared_layers=0, layer_types=["full_attention"])
+        hf.Gemma4ForCausalLM(config).save_pretrained(folder / "hf")
+    else:
+        hf.Qwen2ForCausalLM(hf.Qwen2Config(**dimensions)).save_pretrained(folder / "hf")
+    bos, eos = ("<bos>", "<eos>") if is_gemma4 else ("<|begin|>", "<|im_end|>")
+    fast = hf.PreTrainedTokenizerFast(tokenizer_object=t, bos_token=bos, eos_token=eos)
     fast.chat_template = "{{ messages[0].content }}"
     fast.save_pretrained(folder / "hf")
     run(a.toy, "convert", folder / "hf", folder / "model.gguf")
@@ -184,6 +197,7 @@ def check_tokenizer(a, name, t, texts, folder):
     back = hf.PreTrainedTokenizerFast.from_pretrained(folder / "back")  # AutoTokenizer makes every one of a Qwen 2 Qwen's
     if back.chat_template != fast.chat_template:
         sys.exit(f"{name}: the chat template became {back.chat_template!r}")
+    llama_cpp = LlamaCpp(folder / "model.gguf", vocab_only=True) if is_gemma4 else None
     for text in texts:
         (folder / "text").write_bytes(text.encode())
         want = t.encode(text, add_special_tokens=False).ids
@@ -191,6 +205,8 @@ def check_tokenizer(a, name, t, texts, folder):
                              "--json"))
         if got != want:
             sys.exit(f"{name}: {text!r} is {want} in tokenizers and {got} in toy")
+        if llama_cpp and llama_cpp.tokenize(text) != want:
+            sys.exit(f"{name}: {text!r} is {want} in tokenizers and {llama_cpp.tokenize(text)} in llama.cpp")
         for special in (False, True):
             want = t.encode(text, add_special_tokens=special).ids
             got = back(text, add_special_tokens=special).input_ids
@@ -231,7 +247,10 @@ def main():
              "bpe qwen2": lambda: byte_level(cut_by(QWEN2), corpus),
              "bpe smollm": lambda: byte_level(digits, corpus),
              "spm": lambda: add_bos(sentencepiece(corpus, True)),
-             "spm without a space in front": lambda: sentencepiece(corpus, False)}
+             "spm without a space in front": lambda: sentencepiece(corpus, False),
+             "gemma4 tokenizer": lambda: gemma4(corpus),
+             "gemma4 tokenizer with added ones": lambda: gemma4(corpus, [("\u2581\u2581", True), ("\n\n", False), ("toy", False),
+                                                                         ("\u2581the", False), ("<unused0>", False)])}
     for name, tokenizer, folder in each(kinds):
         check_tokenizer(a, name, tokenizer, texts_of(corpus), folder)
 

@@ -10,12 +10,14 @@ if ../shared has it, and a megabyte in other scripts. Random characters are thos
   SentencePiece    the library, with a real model from ../shared and models trained here: BPE and unigram, with and without
                    normalization. Texts have no U+2581, and go to a unigram model line by line (docs/tokenizers.md). Of two
                    cuts with equal scores a unigram model may take either: version 0.2.3 of the library adds floats, 0.2.0 doubles
+  Gemma 4          tokenizers and llama.cpp, with a vocabulary trained here; texts have no U+2581
   WordPiece        tokenizers, which has older tables of Unicode: only characters that Unicode 3.2 has
   vocabularies     llama.cpp, for the files of ../shared/data/vocab
 
 Exit code 0: all ids are equal. 1: a difference.
 """
 import argparse
+import json
 import math
 import os
 import pathlib
@@ -35,6 +37,7 @@ import gguf
 import sentencepiece as spm
 import tokenizers as tk
 
+import make_gemma4_tokenizer_golden as gemma4_golden
 import make_tokenizer_golden as golden
 
 RANDOM_TEXTS, LONG = 10_000, 1_000_000
@@ -152,6 +155,8 @@ def write_gguf(path, model, tokens, types=None, **more):
         w.add_tokenizer_pre(more["pre"])
     if "merges" in more:
         w.add_token_merges(more["merges"])
+    if "bos" in more:
+        w.add_bos_token_id(more["bos"])
     if "unknown" in more:
         w.add_unk_token_id(more["unknown"])
         w.add_bos_token_id(more["unknown"] + 1)
@@ -221,6 +226,29 @@ def check_sentencepiece(toy, only, work, texts):
 
 # --- the others
 
+def check_gemma4(toy, only, work, texts):
+    if only not in "gemma4":
+        return
+    from llama_cpp_greedy import LlamaCpp
+    corpus = [text[:500_000].replace("\0", "") for text in long_texts()]  # llama.cpp ends tokens there
+    t = gemma4_golden.gemma4(corpus, 8000, 700, line_breaks=31)
+    vocab = t.get_vocab()
+    tokens = sorted(vocab, key=vocab.get)
+    is_byte = lambda token: len(token) == 6 and token.startswith("<0x")
+    types = [gguf.TokenType.BYTE if is_byte(token) else gguf.TokenType.NORMAL for token in tokens]
+    types[:len(gemma4_golden.SPECIAL)] = [gguf.TokenType.CONTROL] * len(gemma4_golden.SPECIAL)
+    merges = [" ".join(m) for m in json.loads(t.to_str())["model"]["merges"]]
+    path = work / "gemma4.gguf"
+    write_gguf(path, "gemma4", tokens, types, merges=merges, bos=vocab["<bos>"])
+    runs = ["\n" * n for n in range(70)] + ["a" + "\n" * n + "  b" for n in range(70)]
+    texts = [text.replace(MARK, " ") for text in texts] + runs
+    compare("gemma4", toy, path, texts, [e.ids for e in t.encode_batch_fast(texts)], lossless=True)
+    peer = LlamaCpp(path, vocab_only=True)
+    texts = [text for text in texts if "\0" not in text]
+    compare("gemma4 llama.cpp", toy, path, texts, [peer.tokenize(text) for text in texts], lossless=True)
+    peer.close()
+
+
 def check_wordpiece(toy, only, work, texts):
     if only not in "wordpiece":
         return
@@ -256,6 +284,7 @@ def main():
         work = a.work or pathlib.Path(scratch)
         check_bpe(toy, a.only, work, texts)
         check_sentencepiece(toy, a.only, work, texts)
+        check_gemma4(toy, a.only, work, texts)
         check_wordpiece(toy, a.only, work, texts)
         check_llama_cpp(toy, a.only, texts)
     if failures:
