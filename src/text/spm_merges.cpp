@@ -1,7 +1,7 @@
 // Pieces whose merges are listed by rank (Gemma 4).
 #include <algorithm>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "text/spm.h"
 #include "toy/base/error.h"
@@ -13,25 +13,32 @@ namespace toy {
 // do they give a user-defined token with U+2581, which is literal there.
 void SpmTokenizer::prepare_merges() {
   const SpmVocabulary& v = vocabulary_;
-  std::unordered_set<std::string_view> others;
-  for (int32_t id = 0; id < v.size(); ++id)
-    if (type(id) != TokenType::normal && type(id) != TokenType::unused) others.insert(v.tokens[size_t(id)]);
+  std::unordered_map<std::string_view, int32_t> ids;  // by name; -1: left out
+  ids.reserve(v.tokens.size());
+  for (int32_t id = 0; id < v.size(); ++id) {
+    const std::string& name = v.tokens[size_t(id)];
+    const bool is_piece = type(id) == TokenType::normal || type(id) == TokenType::unused ||
+                          (type(id) == TokenType::user_defined && with_spaces(name) == name);
+    ids.emplace(name, is_piece ? id : -1);
+  }
   merges_.emplace(v.merges.size());
   const auto pair_of = [](char left, char right) { return size_t(uint8_t(left)) << 8 | uint8_t(right); };
+  std::string whole;
   for (size_t rank = 0; rank < v.merges.size(); ++rank) {
     const std::string_view merge = v.merges[rank];
     const size_t space = std::min(merge.find(' ', 1), merge.size());
     const std::string_view left = merge.substr(0, space), right = merge.substr(std::min(space + 1, merge.size()));
     check(!left.empty() && !right.empty(),
           "{}: tokenizer.ggml.merges[{}] is \"{}\", not two tokens with a space between", v.source, rank, merge);
-    const auto id_of = [&](const std::string& piece) {
-      if (const auto found = ids_.find(with_spaces(piece)); found != ids_.end()) return found->second;
-      check(others.contains(piece), "{}: tokenizer.ggml.merges[{}], \"{}\", names \"{}\", which is no token", v.source,
-            rank, merge, piece);
-      return -1;
+    whole.assign(left).append(right);
+    const auto id_of = [&](std::string_view name) {
+      if (const auto found = ids.find(name); found != ids.end()) return found->second;
+      const auto marked = ids_.find(with_spaces(name));  // a user-defined token of spaces
+      check(marked != ids_.end(), "{}: tokenizer.ggml.merges[{}], \"{}\", names \"{}\", which is no token", v.source,
+            rank, merge, name);
+      return marked->second;
     };
-    const int32_t a = id_of(std::string(left)), b = id_of(std::string(right)),
-                  merged = id_of(std::string(left) + std::string(right));
+    const int32_t a = id_of(left), b = id_of(right), merged = id_of(whole);
     if (a < 0 || b < 0 || merged < 0 || (left.back() == '\n') != (right.front() == '\n')) continue;
     merges_->add({a, b, int32_t(rank), merged});
     neighbours_.set(pair_of(texts_[size_t(a)].back(), texts_[size_t(b)].front()));

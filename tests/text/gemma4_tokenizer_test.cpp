@@ -177,6 +177,20 @@ TEST(Gemma4Tokenizer, TokensWrittenOut) {
   EXPECT_EQ(tokenizer.decode(tokenizer.encode("<|turn>a  <bos>", {.parse_special = true})), "a  ");
 }
 
+// Merges may lead to tokens that stand for something else than their names; texts do not give those.
+TEST(Gemma4Tokenizer, MergesThatMakeNoText) {
+  SpmVocabulary v =
+      vocabulary_of({"<", "0", "x", ">", "6", "1", "a", kMark, "<0x", "61>"}, {"< 0", "<0 x", "6 1", "61 >"});
+  v.merges.push_back("<0x 61>");  // "<0x61>", the byte
+  add(v, "a" + kMark, TokenType::user_defined);
+  v.merges.push_back("a " + kMark);
+  EXPECT_EQ(encoded(v, "<0x61>"), "<0x|61>");
+  EXPECT_EQ(encoded(v, "a "), "a|" + kMark);
+  EXPECT_EQ(encoded(v, "a" + kMark), "a" + kMark);
+  for (const std::string& text : {std::string("<0x61>a "), "a" + kMark + " a"})
+    EXPECT_EQ(SpmTokenizer(v).decode(SpmTokenizer(v).encode(text)), text);
+}
+
 TEST(Gemma4Tokenizer, AnyBytesComeBack) {
   RandomText random(7);
   SpmVocabulary v = vocabulary_of({"t", "h", "e", "\n", "\u00e9", "\u0438", "\u043d", "\u0430", kMark},
