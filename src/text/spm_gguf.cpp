@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kCharsMapKey = "tokenizer.ggml.precompiled_charsmap";
 
-constexpr const char* kMergesKey = "tokenizer.ggml.merges";
+constexpr const char* kRankedMergesKey = "tokenizer.ggml.merges";
 
 /// Bytes are written as uint8, which llama.cpp reads; its converter has written int8, too.
 std::string get_chars_map(const gguf::File& file) {
@@ -28,7 +28,7 @@ std::shared_ptr<const Tokenizer> load_ranked(const gguf::File& file) {
   read_vocabulary(file, {}, v);
   v.add_bos = v.bos.has_value();
   v.add_space_prefix = false;
-  v.merges = file.get_strings(kMergesKey);
+  v.merges = file.get_strings(kRankedMergesKey);
   return std::make_shared<const SpmTokenizer>(std::move(v));
 }
 
@@ -39,7 +39,7 @@ void SpmTokenizer::save(gguf::Writer& writer) const {
   if (v.model == SpmModel::ranked) {
     writer.set("tokenizer.ggml.model", gguf::Value(std::string("gemma4")));
     save_vocabulary(v, writer);
-    writer.set(kMergesKey, gguf::Value(gguf::Array(v.merges)));
+    writer.set(kRankedMergesKey, gguf::Value(gguf::Array(v.merges)));
     writer.set("tokenizer.ggml.add_space_prefix", gguf::Value(false));
     return;
   }
