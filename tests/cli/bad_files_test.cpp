@@ -57,6 +57,14 @@ class BadFiles : public Cli {
   }
 };
 
+TEST_F(BadFiles, MergesOfGemma4) {
+  const std::string encode = "tokenizer encode " + golden_ + "../fuzz/corpus/tokenizer/";
+  EXPECT_EQ(toy(encode + "ok_gemma4.gguf --text ' abab' --no-bos").out, "7 6\n");
+  refuses(encode + "bad_gemma4_merge_names.gguf --text a",
+          {"tokenizer.ggml.merges[0]", "names \"c\", which is no token"});
+  refuses(encode + "bad_gemma4_no_merges.gguf --text a", {"'tokenizer.ggml.merges' is missing"});
+}
+
 TEST_F(BadFiles, ATensorPastTheEnd) {
   Header h = header("llama_untied");
   h.offset(q_, uint64_t(1) << 30);
