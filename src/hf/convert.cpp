@@ -117,6 +117,8 @@ Converted convert_folder(const std::string& folder, const std::string& gguf, con
   if (const size_t left = shards.of_other_parts(); left > 0)
     done.warnings.push_back(
         fmt::format("only the text part is converted; {} tensors of other parts (vision, audio) are left out", left));
+  if (const size_t left = shards.predicting(); left > 0)
+    done.warnings.push_back(fmt::format("{} tensors that predict further tokens (mtp) are left out", left));
   gguf::Writer writer(reading.spec.architecture);
   write_dimensions(reading.spec, writer, main_type(outputs));
   if (options.tokenizer)

@@ -24,8 +24,13 @@ const char* activation(const LayerSpec& l) {
   return l.ffn == FfnKind::swiglu || l.ffn == FfnKind::swiglu_oai ? "silu" : "gelu_pytorch_tanh";
 }
 
-// Which layers have a window: `layer_types`, else all but every `every`-th; 0: all.
 std::vector<bool> windowed(const Config& c, size_t layers, int64_t every) {
+  return listed_layers(c, layers, "sliding_attention", every);
+}
+
+}  // namespace
+
+std::vector<bool> listed_layers(const Config& c, size_t layers, std::string_view kind, int64_t every) {
   std::vector<bool> list;
   for (size_t i = 0; i < layers; ++i) list.push_back(every == 0 || (int64_t(i) + 1) % every != 0);
   const json* types = c.find("layer_types");
@@ -33,14 +38,12 @@ std::vector<bool> windowed(const Config& c, size_t layers, int64_t every) {
   check(types->is_array() && types->size() == layers, "{}: 'layer_types' is not a list of {} names", c.path(), layers);
   for (size_t i = 0; i < layers; ++i) {
     const json& type = (*types)[i];
-    check(type == "full_attention" || type == "sliding_attention",
-          "{}: 'layer_types' has {}; supported: full_attention, sliding_attention", c.path(), json_text(type));
-    list[i] = type == "sliding_attention";
+    check(type == "full_attention" || type == kind, "{}: 'layer_types' has {}; supported: full_attention, {}", c.path(),
+          json_text(type), kind);
+    list[i] = type == kind;
   }
   return list;
 }
-
-}  // namespace
 
 double shortest(float v) { return std::stod(fmt::format("{}", v)); }
 

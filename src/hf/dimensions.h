@@ -1,6 +1,8 @@
 // What most classes of transformers say in config.json, and in the same words.
 #pragma once
 
+#include <vector>
+
 #include "hf/config.h"
 #include "hf/models.h"
 #include "toy/models/spec.h"
@@ -13,6 +15,9 @@ double shortest(float v);
 /// @{
 /// From a config into a spec. They throw naming file and key for what is not supported.
 void read_widths(const Config& c, ModelSpec& m, std::string_view d_ff = "intermediate_size");
+/// Which of so many layers are of this kind (the others: full_attention): `layer_types`, else all but every `every`-th;
+/// 0: all.
+std::vector<bool> listed_layers(const Config& c, size_t layers, std::string_view kind, int64_t every);
 /// Windows of the layers in `layer_types`, else of all but every `every`-th; 0: of all.
 void read_windows(const Config& c, ModelSpec& m, int64_t every);
 /// Qwen and SmolLM3 state a window that they mostly do not use.

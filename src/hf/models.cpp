@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "hf/delta_net.h"
 #include "hf/dimensions.h"
 #include "hf/gemmas.h"
+#include "hf/names.h"
 #include "hf/rope.h"
 #include "models/families.h"
 #include "models/fields.h"
@@ -16,83 +18,6 @@ namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
-
-constexpr TensorName kLlamaNames[] = {
-    {"token_embd", "model.embed_tokens"},
-    {"output_norm", "model.norm"},
-    {"output", "lm_head"},
-    {"attn_norm", "input_layernorm"},
-    {"attn_q", "self_attn.q_proj"},
-    {"attn_k", "self_attn.k_proj"},
-    {"attn_v", "self_attn.v_proj"},
-    {"attn_output", "self_attn.o_proj"},
-    {"attn_q_norm", "self_attn.q_norm"},
-    {"attn_k_norm", "self_attn.k_norm"},
-    {"ffn_norm", "post_attention_layernorm"},
-    {"ffn_gate", "mlp.gate_proj"},
-    {"ffn_up", "mlp.up_proj"},
-    {"ffn_down", "mlp.down_proj"},
-    {"ffn_gate_inp", "mlp.gate"},
-    {"ffn_gate_exps", "mlp.experts.*.gate_proj"},
-    {"ffn_up_exps", "mlp.experts.*.up_proj"},
-    {"ffn_down_exps", "mlp.experts.*.down_proj"},
-};
-constexpr TensorName kMixtralNames[] = {
-    {"ffn_gate_inp", "block_sparse_moe.gate"},
-    {"ffn_gate_exps", "block_sparse_moe.experts.*.w1"},
-    {"ffn_up_exps", "block_sparse_moe.experts.*.w3"},
-    {"ffn_down_exps", "block_sparse_moe.experts.*.w2"},
-};
-constexpr TensorName kNormsAroundNames[] = {
-    {"post_attention_norm", "post_attention_layernorm"},
-    {"ffn_norm", "pre_feedforward_layernorm"},
-    {"post_ffw_norm", "post_feedforward_layernorm"},
-};
-constexpr TensorName kGemma4Names[] = {
-    {"post_attention_norm", "post_attention_layernorm"},
-    {"ffn_norm", "pre_feedforward_layernorm"},
-    {"post_ffw_norm", "post_feedforward_layernorm"},
-    {"per_layer_token_embd", "model.embed_tokens_per_layer"},
-    {"per_layer_model_proj", "model.per_layer_model_projection"},
-    {"per_layer_proj_norm", "model.per_layer_projection_norm"},
-    {"inp_gate", "per_layer_input_gate"},
-    {"proj", "per_layer_projection"},
-    {"post_norm", "post_per_layer_input_norm"},
-    {"layer_output_scale.weight", "layer_scalar"},
-};
-constexpr TensorName kPhi3Names[] = {
-    {"attn_q", "self_attn.qkv_proj"}, {"attn_k", "self_attn.qkv_proj"}, {"attn_v", "self_attn.qkv_proj"},
-    {"ffn_gate", "mlp.gate_up_proj"}, {"ffn_up", "mlp.gate_up_proj"},
-};
-constexpr TensorName kGraniteMoeNames[] = {
-    {"ffn_gate_inp", "block_sparse_moe.router.layer"}, {"ffn_gate_exps", "block_sparse_moe.input_linear"},
-    {"ffn_up_exps", "block_sparse_moe.input_linear"},  {"ffn_down_exps", "block_sparse_moe.output_linear"},
-    {"ffn_gate_shexp", "shared_mlp.input_linear"},     {"ffn_up_shexp", "shared_mlp.input_linear"},
-    {"ffn_down_shexp", "shared_mlp.output_linear"},
-};
-constexpr TensorName kGptOssNames[] = {
-    {"attn_sinks.weight", "self_attn.sinks"},
-    {"ffn_gate_inp", "mlp.router"},
-    {"ffn_gate_exps.weight", "mlp.experts.gate_up_proj"},
-    {"ffn_gate_exps.bias", "mlp.experts.gate_up_proj_bias"},
-    {"ffn_up_exps.weight", "mlp.experts.gate_up_proj"},
-    {"ffn_up_exps.bias", "mlp.experts.gate_up_proj_bias"},
-    {"ffn_down_exps.weight", "mlp.experts.down_proj"},
-    {"ffn_down_exps.bias", "mlp.experts.down_proj_bias"},
-};
-constexpr TensorName kGpt2Names[] = {
-    {"token_embd", "transformer.wte"},
-    {"position_embd", "transformer.wpe"},
-    {"output_norm", "transformer.ln_f"},
-    {"attn_norm", "ln_1"},
-    {"ffn_norm", "ln_2"},
-    {"attn_q", "attn.c_attn"},
-    {"attn_k", "attn.c_attn"},
-    {"attn_v", "attn.c_attn"},
-    {"attn_output", "attn.c_proj"},
-    {"ffn_up", "mlp.c_fc"},
-    {"ffn_down", "mlp.c_proj"},
-};
 
 void read_mistral(const Config& c, Reading& r) {
   read_llama(c, r);
@@ -275,6 +200,13 @@ bool has_windows(const ModelSpec& m) {
   return std::any_of(m.layers.begin(), m.layers.end(), [](const LayerSpec& l) { return l.window > 0; });
 }
 
+// What Qwen3-Next and Qwen3.5 have in common.
+constexpr const char* kDeltaNetDefaults =
+    R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 32768, "head_dim": 256, "partial_rotary_factor": 0.25,)"
+    R"("tie_word_embeddings": false, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,)"
+    R"("linear_value_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32,)"
+    R"("moe_intermediate_size": 512, "shared_expert_intermediate_size": 512})";
+
 constexpr HfModel kModels[] = {
     {"llama", "LlamaForCausalLM", "llama", R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048})", read_llama,
      write_llama, [](const ModelSpec& m) { return !has_experts(m) && !has_windows(m); }},
@@ -351,6 +283,44 @@ constexpr HfModel kModels[] = {
      R"("rope_scaling": {"rope_type": "yarn", "factor": 32, "truncate": false,)"
      R"("original_max_position_embeddings": 4096}})",
      read_gpt_oss, write_gpt_oss, is_any, kGptOssNames, "model.layers.", false, false, true},
+    {.type = "qwen3_5_text",
+     .class_name = "Qwen3_5ForCausalLM",
+     .architecture = "qwen35",
+     .defaults = kDeltaNetDefaults,
+     .read = read_qwen35,
+     .write = write_qwen35,
+     .names = with_each_expert(kQwen35Names),
+     .norm_plus_1 = true},
+    {.type = "qwen3_5_moe_text",
+     .class_name = "Qwen3_5MoeForCausalLM",
+     .architecture = "qwen35moe",
+     .defaults = kDeltaNetDefaults,
+     .read = read_qwen35moe,
+     .write = write_qwen35moe,
+     .names = with_each_expert(kQwen35Names),
+     .norm_plus_1 = true,
+     .other_names = kQwen35Names},
+    // A GGUF of Qwen3-Next has experts in every layer; without any it is a Qwen3.5.
+    {.type = "qwen3_next",
+     .class_name = "Qwen3NextForCausalLM",
+     .architecture = "qwen35",
+     .defaults = kDeltaNetDefaults,
+     .read = read_qwen35,
+     .write = write_qwen35,
+     .names = with_each_expert(kQwen3NextNames),
+     .norm_plus_1 = true,
+     .packed_delta_net = true,
+     .takes = is_dense_qwen3next},
+    {.type = "qwen3_next",
+     .class_name = "Qwen3NextForCausalLM",
+     .architecture = "qwen3next",
+     .defaults = kDeltaNetDefaults,
+     .read = read_qwen35moe,
+     .write = write_qwen3next,
+     .names = with_each_expert(kQwen3NextNames),
+     .norm_plus_1 = true,
+     .packed_delta_net = true,
+     .other_names = kQwen3NextNames},
     {"gpt2", "GPT2LMHeadModel", "gpt2", R"({"layer_norm_epsilon": 1e-5})", read_gpt2, write_gpt2, is_any, kGpt2Names,
      "transformer.h.", false, true},
 };
@@ -373,13 +343,14 @@ bool same_angles(const RopeSpec& a, const RopeSpec& b, int64_t width) {
   return true;
 }
 
-// The part of a name between "blk.N." and ".weight".
+// The part of a name between "blk.N." and ".weight", ".bias" or its end.
 struct Parts {
   std::string_view layer, stem, kind;  // layer: "3", or "" outside of layers
 };
 Parts parts_of(std::string_view name) {
   Parts p;
-  p.kind = name.substr(name.rfind('.'));
+  for (const std::string_view kind : {".weight", ".bias"})
+    if (name.ends_with(kind)) p.kind = kind;
   name.remove_suffix(p.kind.size());
   if (name.starts_with("blk.")) {
     name.remove_prefix(4);
@@ -397,18 +368,18 @@ std::span<const HfModel> models() { return kModels; }
 const HfModel& model_of(Config& config) {
   if (config.has("text_config")) {
     Config text = config.object("text_config");
-    for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
-      if (const json* id = config.find(key)) text.add_defaults(json_text(json{{key, *id}}));
+    for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "tie_word_embeddings"})
+      if (const json* value = config.find(key)) text.add_defaults(json_text(json{{key, *value}}));
     config = std::move(text);
   }
   const std::string type = config.text("model_type", "");
   std::string known;
   for (const HfModel& m : kModels) {
-    if (m.type == type) {
+    if (m.type == type && (!m.takes || m.takes(config))) {
       config.add_defaults(m.defaults);
       return m;
     }
-    known.append(known.empty() ? "" : ", ").append(m.type);
+    if (!m.takes) known.append(known.empty() ? "" : ", ").append(m.type);
   }
   fail("{}: model_type '{}' is not supported; supported: {}", config.path(), type, known);
 }
@@ -459,16 +430,17 @@ ordered_json write_config(const HfModel& model, const ModelSpec& spec) {
 
 std::string hf_name(const HfModel& model, std::string_view gguf_name) {
   const Parts p = parts_of(gguf_name);
-  const auto in = [](std::span<const TensorName> names, std::string_view gguf) {
+  const auto in = [&](std::span<const TensorName> names, std::string_view gguf) {
     const auto it = std::find_if(names.begin(), names.end(), [&](const TensorName& n) { return n.gguf == gguf; });
-    return it == names.end() ? std::string_view() : it->hf;
+    return it == names.end() ? std::string() : std::string(it->hf);
   };
-  const std::string_view complete = in(model.names, std::string(p.stem) + std::string(p.kind));
-  std::string_view stem = complete.empty() ? in(model.names, p.stem) : complete;
-  if (stem.empty()) stem = in(kLlamaNames, p.stem);
-  check(!stem.empty(), "tensor '{}': the class {} has no such tensor", gguf_name, model.class_name);
-  const std::string name = fmt::format("{}{}", stem, complete.empty() ? p.kind : "");
-  return p.layer.empty() ? name : fmt::format("{}{}.{}", model.layers, p.layer, name);
+  const std::string start = p.layer.empty() ? "" : fmt::format("{}{}.", model.layers, p.layer);
+  for (const auto names : {model.names, std::span<const TensorName>(kUsualNames)}) {
+    if (const std::string complete = in(names, fmt::format("{}{}", p.stem, p.kind)); !complete.empty())
+      return start + complete;
+    if (const std::string stem = in(names, p.stem); !stem.empty()) return fmt::format("{}{}{}", start, stem, p.kind);
+  }
+  fail("tensor '{}': the class {} has no such tensor", gguf_name, model.class_name);
 }
 
 }  // namespace toy::hf

@@ -36,10 +36,15 @@ struct HfModel {
   bool (*fits)(const ModelSpec&) = [](const ModelSpec&) { return true; };  ///< of models of the architecture
   std::span<const TensorName> names = {};                                  ///< what differs from Llama's
   std::string_view layers = "model.layers.";
-  bool norm_plus_1 = false;  ///< a GGUF holds 1 + w of norms
+  bool norm_plus_1 = false;  ///< a GGUF holds 1 + w of norms, but for those of Gated DeltaNet's heads
   bool transposed = false;   ///< matrices of layers are [in,out]
   /// Those of experts are, or MXFP4; of those with the same `hf`, rows take turns (before they are transposed).
   bool transposed_experts = false;
+  bool packed_delta_net = false;  ///< see rows_of_delta_net()
+  /// `names` of folders that have the experts of the first layer under these names.
+  std::span<const TensorName> other_names = {};
+  bool (*takes)(const Config&) =
+      nullptr;  ///< of several with the same type: is this config one of it? The last has none
 };
 
 /// All that are known.

@@ -1,8 +1,10 @@
 #include "hf/pieces.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
+#include "toy/base/error.h"
 #include "toy/tensor/buffer.h"
 #include "toy/tensor/convert.h"
 
@@ -38,23 +40,47 @@ View reordered(const View& rows, Piece::Order order, int64_t width, std::vector<
   return {bytes.data(), rows.dtype, rows.shape};
 }
 
-void stream_piece(const Piece& piece, DType stored, const gguf::Writer::Sink& sink) {
+// The columns of a matrix in their new order.
+View with_columns(const View& rows, const Piece::Columns& c) {
+  View v = rows;
+  const int64_t in_group = rows.shape[1] / (c.groups * c.width), column = rows.stride[1];
+  v.shape = {rows.shape[0], in_group, c.groups, c.width};
+  v.stride = {rows.stride[0], c.width * column, in_group * c.width * column, column};
+  return v;
+}
+
+void apply(const Piece& piece, const std::string& name, std::span<float> values) {
+  for (float& v : values) {
+    const float x = v;
+    if (piece.function == Piece::minus_exp) {
+      v = float(-std::exp(double(x)));
+      check(v < 0 && std::isfinite(v), "tensor '{}': -exp of {} would be {}, expected below 0", name, x, v);
+    } else if (piece.function == Piece::log_minus) {
+      check(x < 0 && std::isfinite(x), "tensor '{}': the logarithm of minus {}; expected a number below 0", name, x);
+      v = float(std::log(-double(x)));
+    }
+    v = v * piece.scale + piece.add;
+  }
+}
+
+void stream_piece(const Piece& piece, const std::string& name, DType stored, const gguf::Writer::Sink& sink) {
   const int64_t rows = piece.rows.shape[0], width = rows / piece.heads;
   const int64_t unit = piece.order == Piece::as_is ? 1 : width;
   const int64_t step = std::max<int64_t>(1, kElements / (unit * piece.rows.shape[1])) * unit;
-  const bool changes = piece.scale != 1 || piece.add != 0;
+  const bool changes = piece.scale != 1 || piece.add != 0 || piece.function != Piece::identity;
   std::vector<float> values, changed;
   std::vector<std::byte> moved;
   for (int64_t first = 0; first < rows; first += step) {
     View from = slice(piece.rows, first, std::min(step, rows - first), values);
     if (piece.order != Piece::as_is) from = reordered(from, piece.order, width, moved);
+    if (piece.columns.groups > 0) from = with_columns(from, piece.columns);
     const Buffer buffer(bytes_of(stored, from.count()));
     const View to(buffer.data(), stored, from.shape);
     if (changes) {
       changed.resize(size_t(from.count()));
       const View between(changed.data(), DType::f32, from.shape);
       convert(from, between);
-      for (float& v : changed) v = v * piece.scale + piece.add;
+      apply(piece, name, changed);
       convert(between, to);
     } else {
       convert(from, to);
@@ -139,7 +165,7 @@ void Output::stream(const gguf::Writer::Sink& sink) const {
     if (piece.packed)
       stream_packed(*piece.packed, stored, sink);
     else
-      stream_piece(piece, stored, sink);
+      stream_piece(piece, name, stored, sink);
   }
 }
 

@@ -12,7 +12,7 @@
 
 namespace toy::hf {
 
-/// Rows of a matrix (or elements of a vector, as rows of one), in another order.
+/// Rows of a matrix (or elements of a vector, as rows of one), maybe in another order.
 struct Piece {
   /// Rows of MXFP4 as Hugging Face packs them, `groups` of 32 elements each: 16 bytes a group in `blocks`, the exponent
   /// in `scales`. Row r is the one of number r times `step`.
@@ -25,10 +25,19 @@ struct Piece {
     pairs,   ///< of each head, from halves to neighbours: row 2i+b is row b P/2 + i of what is read
     halves,  ///< the other way
   };
+  /// What becomes of an element x. minus_exp: -exp(x), as a GGUF holds rates of decay; log_minus: log(-x), the way
+  /// back.
+  enum Function { identity, minus_exp, log_minus };
+  /// Columns as a matrix of `groups` rows, each of whole heads of this width: it is transposed. 0: they stay.
+  struct Columns {
+    int64_t groups = 0, width = 1;
+  };
   View rows;                          ///< [R,C], strides as they are; contiguous if quantized
   std::optional<Packed> packed = {};  ///< instead of `rows`
   Order order = as_is;
   int64_t heads = 1;
+  Columns columns = {};
+  Function function = identity;
   float scale = 1, add = 0;  ///< of every element
 };
 
@@ -49,7 +58,7 @@ struct Output {
   /// k.
   int64_t as_columns = 0;
 
-  /// Hands over its bytes.
+  /// Hands over its bytes. Throws Error{bad_input} naming the tensor for an element that Piece::function does not take.
   void stream(const gguf::Writer::Sink& sink) const;
 };
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 
+#include "hf/delta_net.h"
 #include "toy/base/error.h"
 
 namespace toy::hf {
@@ -22,16 +24,34 @@ Matrix matrix_of(const TensorSpec& t) {
   return {1, s[0], s.rank() == 2 ? s[1] : 1};
 }
 
+// "attn_q" of "blk.3.attn_q.weight".
+std::string_view stem_of(const TensorSpec& t) {
+  std::string_view name = t.name;
+  if (t.block >= 0) name.remove_prefix(name.find('.', 4) + 1);
+  return name.substr(0, name.find('.'));
+}
+
+// Of a tensor in such a layer.
+const DeltaNet* delta_net_of(const ModelSpec& spec, const TensorSpec& t) {
+  if (t.block < 0) return nullptr;
+  const LayerSpec& l = spec.layers[size_t(t.block)];
+  return l.mixer == MixerKind::gated_delta ? &l.delta : nullptr;
+}
+
+// A filter for each channel; a folder's are [channels,1,W].
+bool is_filter(const TensorSpec& t) { return stem_of(t) == "ssm_conv1d"; }
+
 // A tensor of the model within one of the folder.
 struct Place {
   std::string name;         // with `*` for the number of an expert
   int64_t first_row, rows;  // where it begins, and how many there are of all tensors in it
+  std::vector<Run> runs;    // where its rows are, in their order
 };
 
 // Where tensors of a model are in the folder: several may be rows of one.
 class Places {
  public:
-  Places(const HfModel& model, const ModelSpec& spec) : model_(model) {
+  Places(const HfModel& model, const ModelSpec& spec) : model_(model), spec_(spec) {
     for (const TensorSpec& t : tensors_of(spec)) {
       const std::string name = hf_name(model, t.name);
       int64_t& rows = rows_[name];
@@ -41,11 +61,16 @@ class Places {
   }
   Place of(const TensorSpec& t) const {
     const std::string name = hf_name(model_, t.name);
-    return {name, first_.at(t.name), rows_.at(name)};
+    const int64_t first = first_.at(t.name);
+    std::vector<Run> runs{{first, matrix_of(t).rows}};
+    if (const DeltaNet* d = delta_net_of(spec_, t))
+      if (const auto rows = rows_of_delta_net(*d, stem_of(t), model_.packed_delta_net)) runs = *rows;
+    return {name, first, rows_.at(name), std::move(runs)};
   }
 
  private:
   const HfModel& model_;
+  const ModelSpec& spec_;
   std::map<std::string, int64_t> rows_, first_;
 };
 
@@ -67,6 +92,7 @@ std::string of_expert(std::string name, int64_t expert) {
 Shape folder_shape(const HfModel& model, const TensorSpec& t, const Place& place) {
   const Matrix m = matrix_of(t);
   if (t.shape.rank() == 1) return {place.rows};
+  if (is_filter(t)) return {place.rows, 1, m.columns};
   if (is_expert_bias(t)) return {m.experts, place.rows};
   if (takes_turns(model, t)) return {m.experts, m.columns, place.rows};
   if (is_transposed(model, t)) return {m.columns, place.rows};
@@ -74,9 +100,9 @@ Shape folder_shape(const HfModel& model, const TensorSpec& t, const Place& place
   return {place.rows, m.columns};
 }
 
-// What a GGUF has of a tensor besides its numbers: the order of rows, and factors.
+// What a GGUF has of a tensor besides its numbers: the order within heads and of columns, and functions.
 Piece decorated(const HfModel& model, const Reading& r, const TensorSpec& t, Piece piece) {
-  const auto is = [&](std::string_view name) { return t.name.find("." + std::string(name) + ".") != t.name.npos; };
+  const auto is = [&](std::string_view name) { return stem_of(t) == name; };
   if (t.block >= 0 && r.spec.positions == PositionKind::rope && r.spec.rope.pairing == RopePairing::neighbour &&
       (is("attn_q") || is("attn_k"))) {
     const LayerSpec& l = r.spec.layers[size_t(t.block)];
@@ -84,7 +110,21 @@ Piece decorated(const HfModel& model, const Reading& r, const TensorSpec& t, Pie
   }
   const bool has_q_norm = t.block >= 0 && r.spec.layers[size_t(t.block)].qk_norm != LayerSpec::no_qk_norm;
   if (is(has_q_norm ? "attn_q_norm" : "attn_q")) piece.scale = r.q_scale;
-  if (model.norm_plus_1 && t.part == ModelPart::norm) piece.add = piece.scale;  // s (1 + w)
+  if (model.norm_plus_1 && t.part == ModelPart::norm && !is("ssm_norm")) piece.add = piece.scale;  // s (1 + w)
+  if (t.in_file == TensorSpec::InFile::minus_exp) piece.function = Piece::minus_exp;
+  if (const DeltaNet* d = delta_net_of(r.spec, t); d && is("ssm_out") && d->heads == HeadMap::tile)
+    piece.columns = {d->key_heads, d->width};
+  return piece;
+}
+
+// The way back.
+Piece undecorated(const HfModel& model, const Reading& r, const TensorSpec& t, Piece piece) {
+  piece = decorated(model, r, t, std::move(piece));
+  if (piece.order == Piece::pairs) piece.order = Piece::halves;
+  if (piece.function == Piece::minus_exp) piece.function = Piece::log_minus;
+  if (const DeltaNet* d = delta_net_of(r.spec, t); piece.columns.groups > 0)
+    piece.columns.groups = d->value_heads / d->key_heads;
+  piece.add = -piece.add;
   return piece;
 }
 
@@ -105,6 +145,11 @@ const View& find_view(Shards& shards, const HfModel& model, const ModelSpec& spe
 }
 
 View expert_of(const TensorSpec& t, const View& tensor, int64_t expert) {
+  if (is_filter(t)) {
+    View v = tensor;
+    v.shape = t.shape, v.stride = {tensor.stride[0], tensor.stride[size_t(tensor.shape.rank() - 1)]};
+    return v;
+  }
   if (tensor.shape.rank() != 3 && !is_expert_bias(t)) return tensor;
   View v = tensor;
   v.shape = Shape{};
@@ -155,11 +200,19 @@ void refuse_unknown(const Shards& shards, const HfModel& model, const ModelSpec&
   }
 }
 
+// The model with the names that this folder has.
+HfModel as_in(Shards& shards, const HfModel& model) {
+  HfModel other = model;
+  other.names = model.other_names;
+  return !other.names.empty() && shards.find(hf_name(other, "blk.0.ffn_gate_exps.weight")) ? other : model;
+}
+
 DType stored_as(DType type) { return type == DType::f64 ? DType::f32 : type; }
 
 }  // namespace
 
-std::vector<Output> plan_gguf(const HfModel& model, const Reading& r, Shards& shards, std::optional<DType> stored) {
+std::vector<Output> plan_gguf(const HfModel& of_class, const Reading& r, Shards& shards, std::optional<DType> stored) {
+  const HfModel model = as_in(shards, of_class);
   const Places places(model, r.spec);
   std::vector<Output> outputs;
   for (const FileTensor& file : file_tensors(r.spec)) {
@@ -174,10 +227,12 @@ std::vector<Output> plan_gguf(const HfModel& model, const Reading& r, Shards& sh
           continue;
         }
         const View view = expert_of(t, find_view(shards, model, r.spec, t, place, e), e);
-        Piece piece;
-        piece.rows = is_transposed(model, t) ? columns_of(view, place.first_row, m.rows)
-                                             : rows_of(view, place.first_row, m.rows);
-        out.pieces.push_back(decorated(model, r, t, std::move(piece)));
+        for (const Run& run : place.runs) {
+          Piece piece;
+          piece.rows =
+              is_transposed(model, t) ? columns_of(view, run.first, run.rows) : rows_of(view, run.first, run.rows);
+          out.pieces.push_back(decorated(model, r, t, std::move(piece)));
+        }
         if (t.narrow) out.stored = stored.value_or(stored_as(view.dtype));
       }
     }
@@ -190,8 +245,9 @@ std::vector<Output> plan_folder(const HfModel& model, const ModelSpec& spec, con
   const Places places(model, spec);
   const Reading reading{spec, 1};
   std::vector<Output> outputs;
-  std::map<std::string, size_t> number;                               // of outputs, by name
-  std::map<size_t, std::map<int64_t, std::vector<Piece>>> by_expert;  // pieces of an output that holds all experts
+  std::map<std::string, size_t> number;  // of outputs, by name
+  // Pieces of an output by expert and first row: one holds all experts, or several tensors.
+  std::map<size_t, std::map<int64_t, std::multimap<int64_t, Piece>>> by_expert;
   for (const FileTensor& f : file_tensors(spec)) {
     const gguf::TensorInfo& info = file.require(f.name);
     const View all(const_cast<std::byte*>(info.data), *info.dtype, info.shape);
@@ -202,33 +258,33 @@ std::vector<Output> plan_folder(const HfModel& model, const ModelSpec& spec, con
       for (int64_t e = 0; e < m.experts; ++e) {
         const auto [at, is_new] = number.emplace(of_expert(place.name, e), outputs.size());
         if (is_new) outputs.push_back({at->first, folder_shape(model, t, place), stored, {}});
-        Piece piece;
+        auto& pieces = by_expert[at->second][e];
         if (takes_turns(model, t)) {
           outputs[at->second].as_columns = place.rows / m.rows;
-          piece.rows = rows_of(expert_of(t, all, e), 0, m.rows);
+          pieces.emplace(place.first_row, Piece{.rows = rows_of(expert_of(t, all, e), 0, m.rows)});
         } else if (is_transposed(model, t)) {
           check(!is_quantized(all.dtype),
                 "{}: tensor '{}' is {}, and its columns become rows; use --type on a copy that "
                 "`toy convert` made of floats",
                 file.path(), f.name, info.type_name);
           check(place.rows == all.shape[0], "{}: '{}' would be made of several tensors", file.path(), at->first);
-          if (&t == &f.parts.front())
-            piece.rows = columns_of(all, 0, m.columns);
-          else
-            continue;  // its columns are there already
+          // Those of the other parts are there already.
+          if (&t == &f.parts.front()) pieces.emplace(0, Piece{.rows = columns_of(all, 0, m.columns)});
         } else {
-          piece.rows = rows_of(expert_of(t, all, e), row, m.rows);
+          int64_t from = row;
+          for (const Run& run : place.runs) {
+            Piece piece{.rows = rows_of(expert_of(t, all, e), from, run.rows)};
+            pieces.emplace(run.first, undecorated(model, reading, t, std::move(piece)));
+            from += run.rows;
+          }
         }
-        piece = decorated(model, reading, t, std::move(piece));
-        if (piece.order == Piece::pairs) piece.order = Piece::halves;
-        piece.add = -piece.add;
-        by_expert[at->second][e].push_back(std::move(piece));
       }
       row += m.rows;
     }
   }
   for (auto& [at, experts] : by_expert)
-    for (auto& [e, pieces] : experts) outputs[at].pieces.insert(outputs[at].pieces.end(), pieces.begin(), pieces.end());
+    for (auto& [e, pieces] : experts)
+      for (auto& [row, piece] : pieces) outputs[at].pieces.push_back(std::move(piece));
   return outputs;
 }
 

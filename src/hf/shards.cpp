@@ -11,6 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kPredicting = "mtp.";
+
 // What old versions saved although it is computed.
 bool is_buffer(std::string_view name) {
   constexpr std::array<std::string_view, 3> kEnds{"rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"};
@@ -21,8 +23,9 @@ bool is_buffer(std::string_view name) {
 
 std::string plain_name(std::string_view name, const HfModel& model) {
   for (const std::string_view part :
-       {"vision_tower.", "multi_modal_projector.", "audio_tower.", "embed_vision.", "embed_audio."})
+       {"vision_tower.", "visual.", "multi_modal_projector.", "audio_tower.", "embed_vision.", "embed_audio."})
     if (name.starts_with(part) || (name.starts_with("model.") && name.substr(6).starts_with(part))) return "";
+  if (name.starts_with(kPredicting)) return "";
   if (name.starts_with("model.language_model.")) return "model." + std::string(name.substr(21));
   if (name.starts_with("language_model.")) return std::string(name.substr(15));
   if (model.type == "gpt2" && !name.starts_with("transformer.") && !name.starts_with("lm_head."))
@@ -67,11 +70,13 @@ Shards Shards::open(const std::string& folder, const HfModel& model) {
   return s;
 }
 
+void Shards::leave_out(std::string_view name) { ++(name.starts_with(kPredicting) ? predicting_ : of_other_parts_); }
+
 void Shards::add(safetensors::File file, const HfModel& model) {
   for (const auto& [name, view] : file.tensors()) {
     const std::string plain = plain_name(name, model);
     if (plain.empty()) {
-      ++of_other_parts_;
+      leave_out(name);
       continue;
     }
     check(tensors_.emplace(plain, view).second, "{}: the tensor '{}' is there twice", file.path(), plain);
@@ -79,7 +84,7 @@ void Shards::add(safetensors::File file, const HfModel& model) {
   for (const auto& [name, bytes] : file.bytes()) {
     const std::string plain = plain_name(name, model);
     if (plain.empty()) {
-      ++of_other_parts_;
+      leave_out(name);
       continue;
     }
     check(bytes_.emplace(plain, bytes).second, "{}: the tensor '{}' is there twice", file.path(), plain);

@@ -28,20 +28,23 @@ class Shards {
   std::vector<std::string> names() const;
   /// How many tensors of a multimodal model's other parts were left out.
   size_t of_other_parts() const { return of_other_parts_; }
+  /// The same of layers that predict further tokens ("mtp.").
+  size_t predicting() const { return predicting_; }
 
  private:
   void add(safetensors::File file, const HfModel& model);
+  void leave_out(std::string_view name);
 
   std::string folder_, class_name_;
   std::vector<safetensors::File> files_;
   std::map<std::string, View, std::less<>> tensors_;
   std::map<std::string, safetensors::Bytes, std::less<>> bytes_;
   std::set<std::string, std::less<>> asked_;
-  size_t of_other_parts_ = 0;
+  size_t of_other_parts_ = 0, predicting_ = 0;
 };
 
 /// A name as LlamaForCausalLM has it: of the text part of multimodal models, and of GPT-2 saved without its head. ""
-/// for tensors of other parts.
+/// for tensors of other parts and of layers that predict further tokens.
 std::string plain_name(std::string_view name, const HfModel& model);
 
 /// The files that model.safetensors.index.json names. It is foreign input: throws unless each is a name in the folder.

@@ -39,6 +39,11 @@ def configs():
     ok["linear"] = changed(llama, rope_scaling={"type": "linear", "factor": 2})
     ok["gpt2"] = {"model_type": "gpt2", "vocab_size": 90, "n_embd": 60, "n_layer": 2, "n_head": 6, "n_positions": 64}
     ok["multimodal"] = {"model_type": "gemma3", "text_config": GOLDEN["gemma3"]["config"], "vision_config": {}}
+    hybrid, experts = GOLDEN["qwen35"]["config"], GOLDEN["qwen3next"]["config"]
+    ok["qwen35_multimodal"] = {"model_type": "qwen3_5", "tie_word_embeddings": True,
+                               "text_config": changed(hybrid, tie_word_embeddings=...), "vision_config": {}}
+    ok["qwen35_interval"] = changed(hybrid, layer_types=..., full_attention_interval=3)
+    ok["qwen3next_dense"] = changed(experts, mlp_only_layers=[0, 1, 2])
     qwen3 = GOLDEN["qwen3"]["config"]
     bad = {
         "list": [],
@@ -59,6 +64,15 @@ def configs():
         "longrope": changed(llama, rope_scaling={"rope_type": "longrope", "short_factor": [1], "long_factor": [1]}),
         "layer_types": changed(qwen3, use_sliding_window=True, layer_types=["full_attention"]),
         "experts": changed(GOLDEN["qwen3moe"]["config"], num_experts_per_tok=100),
+        "delta_widths": changed(hybrid, linear_value_head_dim=16),
+        "delta_heads": changed(hybrid, linear_num_value_heads=7),
+        "delta_no_heads": changed(hybrid, linear_num_key_heads=0),
+        "delta_conv": changed(hybrid, linear_conv_kernel_dim=0),
+        "delta_layer_type": changed(hybrid, layer_types=["mamba", "full_attention", "linear_attention"]),
+        "delta_one_kind": changed(hybrid, layer_types=["linear_attention"] * 3),
+        "delta_interval": changed(hybrid, layer_types=..., full_attention_interval=-1),
+        "delta_weights_of_experts": changed(experts, norm_topk_prob=False),
+        "delta_some_dense": changed(experts, mlp_only_layers=[1]),
         "window": changed(GOLDEN["gemma3"]["config"], _sliding_window_pattern=0, layer_types=..., sliding_window=-1),
     }
     return ok, bad

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compare `toy convert` with transformers and llama.cpp, for every family of tests/golden/make_family_golden.py and
-the text part of a multimodal model.
+make_hybrid_golden.py, the text parts of multimodal models, and Qwen3-Next without experts.
 
   PY=$(scripts/peers.sh) && $PY tests/peer/hf_folder.py --toy build/release/toy [--only qwen2,gemma3]
 
@@ -25,6 +25,7 @@ sys.path.insert(0, str(HERE.parent / "golden"))
 
 import make_family_golden as golden  # noqa: E402
 import make_gemma4_tokenizer_golden as gemma4_golden
+import make_hybrid_golden as hybrid
 import numpy as np
 import tokenizers as tk
 import torch
@@ -114,6 +115,32 @@ def multimodal_gemma3():
     return model
 
 
+def multimodal_qwen35(name):
+    """The same of Qwen3.5, dense or with experts."""
+    family = next(f for f in hybrid.FAMILIES if f.name == name)
+    vision = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=family.D, patch_size=2,
+                  num_position_embeddings=16)
+    config = getattr(hf, family.model + "Config")(text_config=family.hf_config().to_dict(), vision_config=vision,
+                                                  attn_implementation="eager", tie_word_embeddings=family.tied)
+    model = getattr(hf, family.model + "ForConditionalGeneration")(config).eval()
+    text = family_model(family)
+    model.model.language_model.load_state_dict(text.model.state_dict())
+    model.lm_head.load_state_dict(text.lm_head.state_dict())
+    return model
+
+
+def dense_qwen3next():
+    """What a GGUF of Qwen3-Next cannot be: it becomes one of Qwen3.5."""
+    config = hybrid.Qwen3Next("qwen3next").hf_config()
+    config.mlp_only_layers = list(range(config.num_hidden_layers))
+    torch.manual_seed(1)
+    model = hf.Qwen3NextForCausalLM(config).eval()
+    for parameter in model.parameters():
+        # Else all logits are nearly equal, and the order of heads makes no difference.
+        parameter.data = parameter.data * 5 if parameter.ndim > 1 else parameter.data + torch.randn_like(parameter) / 5
+    return model
+
+
 # --- tokenizers
 
 def cut_by(regex):
@@ -124,6 +151,7 @@ def cut_by(regex):
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
           r"\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+QWEN35 = QWEN2.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]")
 
 
 def byte_level(pre, corpus, ignore_merges=False):
@@ -231,8 +259,10 @@ def main():
                 with tempfile.TemporaryDirectory() as scratch:
                     yield name, make(), pathlib.Path(scratch)
 
-    families = {f.name: f for f in golden.FAMILIES}
-    makers = {n: lambda f=f: family_model(f) for n, f in families.items()} | {"gemma3 multimodal": multimodal_gemma3}
+    families = {f.name: f for f in golden.FAMILIES + hybrid.FAMILIES}
+    makers = {n: lambda f=f: family_model(f) for n, f in families.items()} | {
+        "gemma3 multimodal": multimodal_gemma3, "qwen35 multimodal": lambda: multimodal_qwen35("qwen35"),
+        "qwen35moe multimodal": lambda: multimodal_qwen35("qwen35moe"), "qwen3next dense": dense_qwen3next}
     for name, model, folder in each(makers):
         # Several files, as of large models.
         model.save_pretrained(folder / "hf", max_shard_size="200KB")
@@ -245,6 +275,7 @@ def main():
     kinds = {"bpe gpt-2": lambda: byte_level(tk.pre_tokenizers.ByteLevel(add_prefix_space=False), corpus),
              "bpe llama-bpe": lambda: add_bos(byte_level(cut_by(LLAMA3), corpus, ignore_merges=True)),
              "bpe qwen2": lambda: byte_level(cut_by(QWEN2), corpus),
+             "bpe qwen35": lambda: byte_level(cut_by(QWEN35), corpus),
              "bpe smollm": lambda: byte_level(digits, corpus),
              "spm": lambda: add_bos(sentencepiece(corpus, True)),
              "spm without a space in front": lambda: sentencepiece(corpus, False),

@@ -1,0 +1,121 @@
+// What the classes of transformers call their tensors.
+#pragma once
+
+#include <span>
+
+#include "hf/models.h"
+
+namespace toy::hf {
+
+/// Llama's, and what no two classes call differently.
+inline constexpr TensorName kUsualNames[] = {
+    {"token_embd", "model.embed_tokens"},
+    {"output_norm", "model.norm"},
+    {"output", "lm_head"},
+    {"attn_norm", "input_layernorm"},
+    {"attn_q", "self_attn.q_proj"},
+    {"attn_k", "self_attn.k_proj"},
+    {"attn_v", "self_attn.v_proj"},
+    {"attn_output", "self_attn.o_proj"},
+    {"attn_q_norm", "self_attn.q_norm"},
+    {"attn_k_norm", "self_attn.k_norm"},
+    {"ffn_norm", "post_attention_layernorm"},
+    {"ffn_gate", "mlp.gate_proj"},
+    {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"},
+    {"ffn_gate_inp", "mlp.gate"},
+    {"ffn_gate_exps", "mlp.experts.*.gate_proj"},
+    {"ffn_up_exps", "mlp.experts.*.up_proj"},
+    {"ffn_down_exps", "mlp.experts.*.down_proj"},
+    {"ffn_gate_inp_shexp", "mlp.shared_expert_gate"},
+    {"ffn_gate_shexp", "mlp.shared_expert.gate_proj"},
+    {"ffn_up_shexp", "mlp.shared_expert.up_proj"},
+    {"ffn_down_shexp", "mlp.shared_expert.down_proj"},
+    {"ssm_conv1d", "linear_attn.conv1d"},
+    {"ssm_dt.bias", "linear_attn.dt_bias"},
+    {"ssm_a_log", "linear_attn.A_log"},
+    {"ssm_norm", "linear_attn.norm"},
+    {"ssm_out", "linear_attn.out_proj"},
+};
+inline constexpr TensorName kMixtralNames[] = {
+    {"ffn_gate_inp", "block_sparse_moe.gate"},
+    {"ffn_gate_exps", "block_sparse_moe.experts.*.w1"},
+    {"ffn_up_exps", "block_sparse_moe.experts.*.w3"},
+    {"ffn_down_exps", "block_sparse_moe.experts.*.w2"},
+};
+inline constexpr TensorName kNormsAroundNames[] = {
+    {"post_attention_norm", "post_attention_layernorm"},
+    {"ffn_norm", "pre_feedforward_layernorm"},
+    {"post_ffw_norm", "post_feedforward_layernorm"},
+};
+inline constexpr TensorName kGemma4Names[] = {
+    {"post_attention_norm", "post_attention_layernorm"},
+    {"ffn_norm", "pre_feedforward_layernorm"},
+    {"post_ffw_norm", "post_feedforward_layernorm"},
+    {"per_layer_token_embd", "model.embed_tokens_per_layer"},
+    {"per_layer_model_proj", "model.per_layer_model_projection"},
+    {"per_layer_proj_norm", "model.per_layer_projection_norm"},
+    {"inp_gate", "per_layer_input_gate"},
+    {"proj", "per_layer_projection"},
+    {"post_norm", "post_per_layer_input_norm"},
+    {"layer_output_scale.weight", "layer_scalar"},
+};
+inline constexpr TensorName kPhi3Names[] = {
+    {"attn_q", "self_attn.qkv_proj"}, {"attn_k", "self_attn.qkv_proj"}, {"attn_v", "self_attn.qkv_proj"},
+    {"ffn_gate", "mlp.gate_up_proj"}, {"ffn_up", "mlp.gate_up_proj"},
+};
+inline constexpr TensorName kGraniteMoeNames[] = {
+    {"ffn_gate_inp", "block_sparse_moe.router.layer"}, {"ffn_gate_exps", "block_sparse_moe.input_linear"},
+    {"ffn_up_exps", "block_sparse_moe.input_linear"},  {"ffn_down_exps", "block_sparse_moe.output_linear"},
+    {"ffn_gate_shexp", "shared_mlp.input_linear"},     {"ffn_up_shexp", "shared_mlp.input_linear"},
+    {"ffn_down_shexp", "shared_mlp.output_linear"},
+};
+inline constexpr TensorName kGptOssNames[] = {
+    {"attn_sinks.weight", "self_attn.sinks"},
+    {"ffn_gate_inp", "mlp.router"},
+    {"ffn_gate_exps.weight", "mlp.experts.gate_up_proj"},
+    {"ffn_gate_exps.bias", "mlp.experts.gate_up_proj_bias"},
+    {"ffn_up_exps.weight", "mlp.experts.gate_up_proj"},
+    {"ffn_up_exps.bias", "mlp.experts.gate_up_proj_bias"},
+    {"ffn_down_exps.weight", "mlp.experts.down_proj"},
+    {"ffn_down_exps.bias", "mlp.experts.down_proj_bias"},
+};
+/// The last three: where a folder has all experts in one tensor.
+inline constexpr TensorName kQwen35Names[] = {
+    {"attn_qkv", "linear_attn.in_proj_qkv"},
+    {"attn_gate", "linear_attn.in_proj_z"},
+    {"ssm_beta", "linear_attn.in_proj_b"},
+    {"ssm_alpha", "linear_attn.in_proj_a"},
+    {"ffn_gate_exps.weight", "mlp.experts.gate_up_proj"},
+    {"ffn_up_exps.weight", "mlp.experts.gate_up_proj"},
+    {"ffn_down_exps.weight", "mlp.experts.down_proj"},
+};
+inline constexpr TensorName kQwen3NextNames[] = {
+    {"attn_qkv", "linear_attn.in_proj_qkvz"},
+    {"attn_gate", "linear_attn.in_proj_qkvz"},
+    {"ssm_ba", "linear_attn.in_proj_ba"},
+    {"ssm_beta", "linear_attn.in_proj_ba"},
+    {"ssm_alpha", "linear_attn.in_proj_ba"},
+    {"ffn_gate_exps.weight", "mlp.experts.gate_up_proj"},
+    {"ffn_up_exps.weight", "mlp.experts.gate_up_proj"},
+    {"ffn_down_exps.weight", "mlp.experts.down_proj"},
+};
+/// Without them.
+constexpr std::span<const TensorName> with_each_expert(std::span<const TensorName> names) {
+  return names.first(names.size() - 3);
+}
+inline constexpr TensorName kGpt2Names[] = {
+    {"token_embd", "transformer.wte"},
+    {"position_embd", "transformer.wpe"},
+    {"output_norm", "transformer.ln_f"},
+    {"attn_norm", "ln_1"},
+    {"ffn_norm", "ln_2"},
+    {"attn_q", "attn.c_attn"},
+    {"attn_k", "attn.c_attn"},
+    {"attn_v", "attn.c_attn"},
+    {"attn_output", "attn.c_proj"},
+    {"ffn_up", "mlp.c_fc"},
+    {"ffn_down", "mlp.c_proj"},
+};
+
+}  // namespace toy::hf
