@@ -39,7 +39,9 @@ struct Describe : Command {
     add_option(app, "--graph", views["graph"], "Print the ops with their costs", graphs);
     add_option(app, "--plan", views["plan"], "Print the steps, kernels and buffers", graphs);
     add_option(app, "--memory", views["memory"], "Show the memory in use over the steps", graphs);
-    add_option(app, "--cost", views["cost"], "Show FLOPs and bytes by layer", graphs);
+    add_option(app, "--cost", views["cost"], "Show FLOPs and bytes by layer; decode also shows state", graphs)
+        ->expected(0, 1)
+        ->default_str("decode");
     add_option(app, "--format", format, "text, json, svg (with --graph or --memory) or mermaid (with --graph)",
                one_of({"text", "json", "svg", "mermaid"}));
     app.add_flag("--json", json, "Same as --format json");
@@ -94,7 +96,10 @@ struct Describe : Command {
     if (view == "graph") print_graph(c, *dev);
     if (view == "plan") format == "json" ? print_json(to_json(c.plan), 2) : fmt::print("{}", to_text(c.plan));
     if (view == "memory") print_memory(c);
-    if (view == "cost") print_costs(c, limits, format == "json");
+    if (view != "cost") return;
+    std::optional<TokenCosts> tokens;
+    if (which == "decode") tokens = token_costs(model, o, *dev, limits);
+    print_costs(c, tokens, limits, format == "json");
   }
 
  private:

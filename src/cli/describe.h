@@ -1,8 +1,11 @@
 // What the parts of `toy describe` share.
 #pragma once
 
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,10 +66,53 @@ Compiled graph_of(const std::string& which, const Described& model, const GraphO
 /// Bytes of everything that running a plan needs.
 size_t held_bytes(const Plan& plan, const Device& device);
 
+/// "attention", as JSON has it, and "Gated DeltaNet", as people say.
+inline const char* key_of(MixerKind kind) { return kind == MixerKind::attention ? "attention" : "gated_delta"; }
+inline const char* title_of(MixerKind kind) { return kind == MixerKind::attention ? "attention" : "Gated DeltaNet"; }
+
+/// What the recurrent layers of a model keep of one sequence.
+struct SequenceState {
+  int layers = 0;
+  size_t recurrent = 0;     ///< bytes
+  size_t as_attention = 0;  ///< bytes of keys and values, if they were attention with their heads and no window
+};
+SequenceState sequence_state(const ModelSpec& spec, const DecodeShape& shape);
+std::string to_text(const SequenceState& state);
+nlohmann::ordered_json to_json(const SequenceState& state);
+
+/// What each layer keeps of a sequence, and does for the token at some positions.
+struct TokenCosts {
+  struct At {
+    size_t state;  ///< bytes; keys and values are in pages
+    double flops, seconds;
+    bool like(const At& o) const { return state == o.state && flops == o.flops; }
+  };
+  struct Layer {
+    std::string layer, last;  ///< of several consecutive ones that are alike, the first and the last
+    int count;
+    MixerKind mixer;
+    std::vector<At> at;  ///< of each of them, by position; seconds are their mean
+    bool like(const Layer& o) const {
+      return mixer == o.mixer && std::equal(at.begin(), at.end(), o.at.begin(), std::mem_fn(&At::like));
+    }
+  };
+  int64_t context = 0;  ///< of the decoder
+  std::vector<int64_t> positions = {};
+  std::vector<Layer> layers = {};
+  SequenceState state = {};
+  int64_t cheaper_from = 0;  ///< position from which recurrent layers are less work than attention; 0: none
+  bool timed = false;        ///< whether there are ceilings: work is their least time, else FLOPs
+};
+TokenCosts token_costs(const Described& model, const GraphOptions& options, Device& device,
+                       const std::optional<Ceilings>& ceilings);
+nlohmann::ordered_json to_json(const TokenCosts& costs);
+void print_token_costs(const TokenCosts& costs);
+
 /// The card: what the model is, its parameters by part, what a training step and a token need, and at best take.
 void print_card(const Described& model, const GraphOptions& options, Device& device,
                 const std::optional<Ceilings>& ceilings, bool json);
-/// FLOPs and bytes of each layer by phase, and the least time where there are ceilings.
-void print_costs(const Compiled& graph, const std::optional<Ceilings>& ceilings, bool json);
+/// FLOPs and bytes of each layer by phase, and the least time where there are ceilings. `tokens`: of a decoder.
+void print_costs(const Compiled& graph, const std::optional<TokenCosts>& tokens,
+                 const std::optional<Ceilings>& ceilings, bool json);
 
 }  // namespace toy::cli

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
@@ -22,16 +24,22 @@ using nlohmann::ordered_json;
 // Parameters of one part of the model.
 struct Part {
   const char* name;
-  int64_t count = 0, each = 0;  // each: of a layer, where all have as many
+  int64_t count = 0, each = 0;     // each: of a layer, where all that have some have as many
+  size_t layers = 0;               // that have some
+  std::map<int, int64_t> of = {};  // each of them
 };
 
 std::vector<Part> parts_of(const ModelSpec& spec) {
-  std::vector<Part> parts{{"embedding"}, {"positions"}, {"attention"}, {"ffn"}, {"norms"}, {"output"}};  // ModelPart
-  const bool alike = std::equal(spec.layers.begin() + 1, spec.layers.end(), spec.layers.begin());
+  std::vector<Part> parts{{"embedding"}, {"positions"}, {"attention"}, {"recurrent"}, {"ffn"}, {"norms"}, {"output"}};
   for (const TensorSpec& t : tensors_of(spec)) {
-    Part& p = parts[size_t(t.part)];
+    Part& p = parts[size_t(t.part)];  // in the order of ModelPart
     p.count += t.shape.count();
-    if (alike && t.block == 0) p.each += t.shape.count();
+    if (t.block >= 0) p.of[t.block] += t.shape.count();
+  }
+  for (Part& p : parts) {
+    p.layers = p.of.size();
+    const auto alike = [&](const auto& layer) { return layer.second == p.of.begin()->second; };
+    if (!p.of.empty() && std::all_of(p.of.begin(), p.of.end(), alike)) p.each = p.of.begin()->second;
   }
   return parts;
 }
@@ -47,7 +55,9 @@ std::string scaling_of(const RopeSpec& r) {
 
 std::string positions_of(const ModelSpec& spec) {
   if (spec.positions == PositionKind::learned) return "learned positions";
-  return fmt::format("rope base {:g}{}", spec.rope.base, scaling_of(spec.rope));
+  const bool partial = spec.rope.dims > 0 && spec.rope.dims < spec.layers.front().d_head;
+  const std::string part = partial ? fmt::format(" on {} elements of a head", spec.rope.dims) : "";
+  return fmt::format("rope base {:g}{}{}", spec.rope.base, part, scaling_of(spec.rope));
 }
 
 std::string biases_of(const LayerSpec& l) {
@@ -62,45 +72,80 @@ std::string ffn_of(const LayerSpec& l) {
   return fmt::format("{} of {} experts ({})", l.experts.used, l.experts.count, name_of(l.ffn));
 }
 
-// "96", or "96 or 192" where layers differ.
-std::string all_of(const ModelSpec& spec, int64_t LayerSpec::*size) {
+using Layers = std::vector<LayerSpec>;
+
+Layers layers_with(const ModelSpec& spec, MixerKind mixer) {
+  Layers list = spec.layers;
+  std::erase_if(list, [&](const LayerSpec& l) { return l.mixer != mixer; });
+  return list;
+}
+
+// "96", or "96 or 192" where layers differ. Size: of a layer.
+template <class Size>
+std::string all_of(const Layers& layers, const Size& size) {
   std::set<int64_t> sizes;
-  for (const LayerSpec& l : spec.layers) sizes.insert(l.*size);
+  for (const LayerSpec& l : layers) sizes.insert(std::invoke(size, l));
   return fmt::format("{}", fmt::join(sizes, " or "));
 }
 
-std::string windows_of(const ModelSpec& spec) {
-  int64_t window = 0, layers = 0;
-  for (const LayerSpec& l : spec.layers)
-    if (l.window > 0) window = l.window, ++layers;
-  if (layers == 0) return "";
-  if (layers == int64_t(spec.layers.size())) return fmt::format(", window {}", window);
-  return fmt::format(", window {} in {} layers", window, layers);
+std::string windows_of(const Layers& layers) {
+  int64_t window = 0;
+  size_t some = 0;
+  for (const LayerSpec& l : layers)
+    if (l.window > 0) window = l.window, ++some;
+  if (some == 0) return "";
+  return fmt::format(", window {}{}", window, some == layers.size() ? "" : fmt::format(" in {} layers", some));
+}
+
+// "4 layers of causal attention and", "12 layers (9 Gated DeltaNet, 3 gated causal attention) with".
+std::string mixers_of(const ModelSpec& spec, const Layers& attention, const Layers& deltas) {
+  const size_t all = spec.layers.size();
+  if (attention.empty()) return fmt::format("{} layers of Gated DeltaNet and", all);
+  const char* kind = attention.front().attention_gate ? "gated causal attention" : "causal attention";
+  if (deltas.empty()) return fmt::format("{} layers of {} and", all, kind);
+  return fmt::format("{} layers ({} Gated DeltaNet, {} {}) with", all, deltas.size(), attention.size(), kind);
+}
+
+void print_delta_net(const Layers& deltas) {
+  const auto all = [&](int64_t DeltaNet::*size) {
+    return all_of(deltas, [&](const LayerSpec& l) { return l.delta.*size; });
+  };
+  fmt::print("  Gated DeltaNet: K={} H={} P={} (key heads, value heads, head width), convolution of {} positions\n",
+             all(&DeltaNet::key_heads), all(&DeltaNet::value_heads), all(&DeltaNet::width), all(&DeltaNet::conv));
 }
 
 void print_dimensions(const ModelSpec& spec) {
-  const LayerSpec& l = spec.layers.front();
-  fmt::print("{}: {}, {} layers of causal attention and {}, {} output\n", spec.name, spec.architecture,
-             spec.layers.size(), ffn_of(l), spec.tied ? "tied" : "untied");
-  fmt::print("  D={} (width)  F={} (ffn)  H={} K={} P={} (query heads, kv heads, head width)  V={}  context {}\n",
-             spec.d_model, all_of(spec, &LayerSpec::d_ff), all_of(spec, &LayerSpec::heads),
-             all_of(spec, &LayerSpec::kv_heads), all_of(spec, &LayerSpec::d_head), spec.vocab, spec.context);
-  fmt::print("  {}, {} norm epsilon {:g}{}{}{}\n\n", positions_of(spec), spec.norm == NormKind::rms ? "rms" : "layer",
-             spec.norm_eps, windows_of(spec), l.qk_norm ? ", QK-norm" : "", biases_of(l));
+  const Layers attention = layers_with(spec, MixerKind::attention), deltas = layers_with(spec, MixerKind::gated_delta);
+  fmt::print("{}: {}, {} {}, {} output\n", spec.name, spec.architecture, mixers_of(spec, attention, deltas),
+             ffn_of(spec.layers.front()), spec.tied ? "tied" : "untied");
+  fmt::print("  D={} (width)  F={} (ffn)  ", spec.d_model, all_of(spec.layers, &LayerSpec::d_ff));
+  if (!attention.empty())
+    fmt::print("H={} K={} P={} (query heads, kv heads, head width)  ", all_of(attention, &LayerSpec::heads),
+               all_of(attention, &LayerSpec::kv_heads), all_of(attention, &LayerSpec::d_head));
+  fmt::print("V={}  context {}\n", spec.vocab, spec.context);
+  if (!deltas.empty()) print_delta_net(deltas);
+  fmt::print("  {}{} norm epsilon {:g}", attention.empty() ? "" : positions_of(spec) + ", ",
+             spec.norm == NormKind::rms ? "rms" : "layer", spec.norm_eps);
+  if (!attention.empty())
+    fmt::print("{}{}{}", windows_of(attention), attention.front().qk_norm ? ", QK-norm" : "",
+               biases_of(attention.front()));
+  fmt::print("\n\n");
 }
 
 void print_parts(const ModelSpec& spec, size_t weight_bytes) {
   const int64_t params = parameter_count(spec);
   fmt::print("parameters\n");
   int64_t each = 0;
+  bool alike = true;
   for (const Part& p : parts_of(spec)) {
     each += p.each;
+    alike = alike && (p.layers == 0 || (p.each > 0 && p.layers == spec.layers.size()));
     if (p.count)
       fmt::print("  {:<10} {:>14} {:5.1f}%{}\n", p.name, p.count, 100.0 * double(p.count) / double(params),
-                 p.each ? fmt::format("  {:>12} in each of {} layers", p.each, spec.layers.size()) : "");
+                 p.each ? fmt::format("  {:>12} in each of {} layers", p.each, p.layers) : "");
   }
   fmt::print("  {:<10} {:>14}  {} as loaded{}\n", "all", params, format_bytes(weight_bytes),
-             each ? fmt::format("; a layer has {}", each) : "");
+             alike ? fmt::format("; a layer has {}", each) : "");
   if (spec.tied) fmt::print("  {:<10} the embedding, once more\n", "output");
   fmt::print("\n");
 }
@@ -119,7 +164,8 @@ double least_seconds(const Plan& plan, const Ceilings& ceilings) {
 
 std::string flops(double n) { return to_text(Cost{n, 0, 0}); }
 
-ordered_json costs_json(const Compiled& c, const std::vector<LayerCost>& layers, bool timed) {
+ordered_json costs_json(const Compiled& c, const std::vector<LayerCost>& layers,
+                        const std::optional<TokenCosts>& tokens, bool timed) {
   ordered_json list = ordered_json::array();
   for (const LayerCost& l : layers) {
     ordered_json j{{"layer", l.layer}, {"last", l.last}, {"count", l.count}};
@@ -129,7 +175,9 @@ ordered_json costs_json(const Compiled& c, const std::vector<LayerCost>& layers,
     }
     list.push_back(std::move(j));
   }
-  return {{"what", c.what}, {"layers", list}, {"total", to_json(c.plan.cost())}};
+  ordered_json j{{"what", c.what}, {"layers", list}, {"total", to_json(c.plan.cost())}};
+  if (tokens) j["token"] = to_json(*tokens);
+  return j;
 }
 
 }  // namespace
@@ -141,7 +189,8 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
   size_t weight_bytes = 0;
   for (const TensorSpec& t : tensors_of(m.spec)) weight_bytes += bytes_of(m.dtype_of(t.name), t.shape);
   const DecodeShape shape = decode_shape(m, o);
-  const size_t cache_bytes = state_bytes(m.spec, shape);
+  const size_t held = state_bytes(m.spec, shape);
+  const SequenceState state = sequence_state(m.spec, shape);
   const double token_flops = 2.0 * double(parameter_count(m.spec));
   double step_seconds = 0, token_seconds = 0;
   if (ceilings) {
@@ -151,7 +200,9 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
     token_seconds = least_seconds(graph_of("decode", m, one, dev).plan, *ceilings);
   }
   if (json) {
-    ordered_json parts, each;
+    ordered_json parts, each, mixers;
+    for (const MixerKind kind : {MixerKind::attention, MixerKind::gated_delta})
+      mixers[key_of(kind)] = layers_with(m.spec, kind).size();
     for (const Part& p : parts_of(m.spec)) {
       parts[p.name] = p.count;
       if (p.each) each[p.name] = p.each;
@@ -160,6 +211,7 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
                    {"parameters", parameter_count(m.spec)},
                    {"parts", parts},
                    {"parts_of_a_layer", each},
+                   {"layers", mixers},
                    {"weight_bytes", weight_bytes},
                    {"warnings", m.warnings},
                    {"train",
@@ -171,11 +223,12 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
                      {"steps", train.steps.size()}}},
                    {"decode",
                     {{"context", o.context},
-                     {"state_bytes", cache_bytes},
+                     {"state_bytes", held},
                      {"kv", name_of(shape.kv)},
                      {"arena_bytes", decode.arena_bytes},
                      {"weight_bytes_per_token", weight_bytes},
                      {"flops_per_token", token_flops}}}};
+    if (state.layers > 0) j["decode"].update(to_json(state));
     if (ceilings) j["train"]["least_seconds"] = step_seconds, j["decode"]["least_seconds_per_token"] = token_seconds;
     return print_json(j, 2);
   }
@@ -190,17 +243,20 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
     fmt::print("  at best {:.2f} ms, {:.0f} tokens/s by the ceilings\n", 1e3 * step_seconds,
                double(o.trainer.batch * o.trainer.tokens) / step_seconds);
   fmt::print("\ndecoding, one sequence of up to {} positions\n", o.context);
-  fmt::print("  {} cache in {}, {} arena; a token reads {} of weights and takes {}\n", format_bytes(cache_bytes),
-             name_of(shape.kv), format_bytes(decode.arena_bytes), format_bytes(weight_bytes), flops(token_flops));
+  fmt::print("  {} cache in {}, {} arena; a token reads {} of weights and takes {}\n",
+             format_bytes(held - state.recurrent), name_of(shape.kv), format_bytes(decode.arena_bytes),
+             format_bytes(weight_bytes), flops(token_flops));
+  if (state.layers > 0) fmt::print("  {}\n", to_text(state));
   if (ceilings)
     fmt::print("  at best {:.3f} ms per token with a full cache, {:.0f} tokens/s by the ceilings\n",
                1e3 * token_seconds, 1 / token_seconds);
 }
 
-void print_costs(const Compiled& c, const std::optional<Ceilings>& ceilings, bool json) {
+void print_costs(const Compiled& c, const std::optional<TokenCosts>& tokens, const std::optional<Ceilings>& ceilings,
+                 bool json) {
   std::vector<LayerCost> layers =
       costs_by_layer(c.plan, ceilings ? least_times(c.plan, *ceilings) : std::vector<double>{});
-  if (json) return print_json(costs_json(c, layers, ceilings.has_value()), 2);
+  if (json) return print_json(costs_json(c, layers, tokens, ceilings.has_value()), 2);
   LayerCost all{.layer = "all", .last = "", .phases = {}};
   for (const LayerCost& l : layers)
     for (size_t p = 0; p < kPhases.size(); ++p) {
@@ -223,6 +279,7 @@ void print_costs(const Compiled& c, const std::optional<Ceilings>& ceilings, boo
   if (ceilings)
     fmt::print("at best {:.3f} ms, the sum of the least times of all steps\n",
                1e3 * (all.seconds[0] + all.seconds[1] + all.seconds[2]));
+  if (tokens) print_token_costs(*tokens);
 }
 
 }  // namespace toy::cli

@@ -200,6 +200,92 @@ TEST_F(CliDescribe, CostsOfLayersAndTheLeastTime) {
   EXPECT_NE(out_of(tiny + "--ceilings " + machine).find("tokens/s by the ceilings"), std::string::npos);
 }
 
+// Three layers of Gated DeltaNet and one of attention, D=64 with heads of width 16: 4 of queries, 2 of keys and values,
+// 4 of each kind in Gated DeltaNet.
+TEST_F(CliDescribe, TheCardOfAHybrid) {
+  const json j = json::parse(out_of("hybrid-tiny --json"));
+  EXPECT_EQ(j.at("layers"), json::parse(R"({"attention": 1, "gated_delta": 3})"));
+  const int64_t attention = 2 * 64 * 64 + 2 * 32 * 64 + 64 * 64;                      // q and its gate, k and v, output
+  const int64_t recurrent = (3 + 1 + 1) * 64 * 64 + 2 * 4 * 64 + 3 * 64 * 4 + 2 * 4;  // maps, beta and alpha, conv
+  EXPECT_EQ(j.at("parts_of_a_layer").at("attention"), attention);
+  EXPECT_EQ(j.at("parts_of_a_layer").at("recurrent"), recurrent);
+  EXPECT_EQ(j.at("parts_of_a_layer").at("ffn"), 3 * 64 * 176);
+  EXPECT_EQ(j.at("parts").at("recurrent"), 3 * recurrent);
+  int64_t sum = 0;
+  for (const auto& [name, n] : j.at("parts").items()) sum += n.get<int64_t>();
+  EXPECT_EQ(sum, j.at("parameters"));
+  const json& decode = j.at("decode");
+  const int64_t state = 3 * 4 * (4 * 16 * 16 + 3 * 3 * 64), cache = 4 * 512 * 2 * 2 * 16;
+  EXPECT_EQ(decode.at("recurrent_layers"), 3);
+  EXPECT_EQ(decode.at("recurrent_state_bytes"), state);
+  EXPECT_EQ(decode.at("recurrent_as_attention_bytes"), 3 * cache);
+  EXPECT_EQ(decode.at("state_bytes"), state + cache);
+  const std::string text = out_of("hybrid-tiny");
+  for (const char* words : {"4 layers (3 Gated DeltaNet, 1 gated causal attention)", "H=4 K=2 P=16", "K=4 H=4 P=16",
+                            "convolution of 4", "on 4 elements of a head", "in each of 3 layers", "384.0 KiB of keys"})
+    EXPECT_NE(text.find(words), std::string::npos) << words;
+  EXPECT_EQ(text.find("a layer has"), std::string::npos);
+  const std::string no_attention = out_of(write("gdn.json", R"({"architecture": "toy", "d_model": 32, "n_layers": 2,
+      "n_heads": 2, "d_ff": 64, "mixer": "gated_delta", "delta_key_heads": 2, "delta_value_heads": 4,
+      "delta_width": 8})"));
+  EXPECT_NE(no_attention.find("2 layers of Gated DeltaNet and swiglu"), std::string::npos);
+  EXPECT_EQ(no_attention.find("query heads"), std::string::npos);
+}
+
+TEST_F(CliDescribe, CostsOfATokenByPosition) {
+  const json j = json::parse(out_of("hybrid-tiny --cost --json"));
+  EXPECT_EQ(j, json::parse(out_of("hybrid-tiny --cost decode --json")));
+  const json& layers = j.at("token").at("layers");
+  ASSERT_EQ(layers.size(), 2u);
+  EXPECT_EQ(layers[0].at("mixer"), "gated_delta");
+  EXPECT_EQ(layers[0].at("count"), 3);
+  EXPECT_EQ(layers[1].at("mixer"), "attention");
+  const auto at = [&](int layer, int i, const char* key) {
+    return layers[size_t(layer)].at("at")[size_t(i)].at(key).get<int64_t>();
+  };
+  const int64_t position = 4 * 2 * 2 * 16, row = 4 * 4 * 16;  // bytes and FLOPs that a position adds
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(at(0, i, "state_bytes"), 4 * (4 * 16 * 16 + 3 * 3 * 64));
+    EXPECT_EQ(at(0, i, "flops"), at(0, 0, "flops"));
+    EXPECT_EQ(at(1, i, "position"), (std::vector<int64_t>{1, 512, 8192})[size_t(i)]);
+    EXPECT_EQ(at(1, i, "flops"), at(1, 0, "flops") + (at(1, i, "position") - 1) * row);
+    EXPECT_EQ(at(1, i, "state_bytes"), std::max<int64_t>(64, at(1, i, "position")) * position);  // a page at least
+  }
+  EXPECT_GT(at(0, 0, "flops"), 2 * (5 * 64 * 64 + 3 * 64 * 176) + 7 * 4 * 16 * 16);  // maps, ffn, rule
+  // The first position from which attention takes more.
+  const int64_t from = j.at("token").at("recurrent_cheaper_from");
+  EXPECT_GT(at(1, 0, "flops") + (from - 1) * row, at(0, 0, "flops"));
+  EXPECT_LE(at(1, 0, "flops") + (from - 2) * row, at(0, 0, "flops"));
+  // Where only FLOPs take time, the time says the same.
+  const json timed = json::parse(out_of("hybrid-tiny --cost --json --ceilings " + slow_machine()));
+  EXPECT_EQ(timed.at("token").at("recurrent_cheaper_from"), from);
+  const json& last = timed.at("token").at("layers")[1].at("at")[2];
+  EXPECT_NEAR(last.at("least_seconds").get<double>(), 1e-9 * double(at(1, 2, "flops")), 1e-18);
+  const std::string text = out_of("hybrid-tiny --cost");
+  EXPECT_NE(text.find("from position " + std::to_string(from) + " on"), std::string::npos);
+  EXPECT_EQ(out_of("hybrid-tiny --cost train").find("position"), std::string::npos);
+  // Within a context that is too short, there is none.
+  EXPECT_TRUE(
+      json::parse(out_of("hybrid-tiny --cost --json --ctx 16")).at("token").at("recurrent_cheaper_from").is_null());
+}
+
+TEST_F(CliDescribe, CostsOfATokenWithoutRecurrentLayers) {
+  const json tiny = json::parse(out_of("tiny --cost --json")).at("token");
+  EXPECT_FALSE(tiny.contains("recurrent_layers"));
+  EXPECT_EQ(tiny.at("layers").size(), 1u);
+  // Learned positions end at the context.
+  EXPECT_EQ(json::parse(out_of("gpt2-tiny --cost --json")).at("token").at("layers")[0].at("at").size(), 2u);
+  // A window is all that a token sees, and with a page or two all that is kept.
+  const json at = json::parse(out_of(write("window.json", R"({"d_model": 64, "n_layers": 2, "n_heads": 4, "d_ff": 64,
+      "window": 128})") + " --cost --json"))
+                      .at("token")
+                      .at("layers")[0]
+                      .at("at");
+  EXPECT_EQ(at[1].at("flops"), at[2].at("flops"));
+  EXPECT_EQ(at[1].at("flops").get<int64_t>(), at[0].at("flops").get<int64_t>() + 127 * 4 * 64);
+  EXPECT_LE(at[2].at("state_bytes").get<int64_t>(), (128 + 3 * 64) * 4 * 2 * 64);
+}
+
 TEST_F(CliDescribe, CeilingsOfABusyMachineAreDoubted) {
   const Result r = toy("describe tiny --ceilings " + write("busy.json", R"({"fma_gflops": 1, "exp_gops": 1, "levels":
       [{"name": "L1", "bytes": 65536, "read_gbs": 1, "copy_gbs": 1},
