@@ -171,7 +171,7 @@ void print_token_costs(const TokenCosts& costs) {
     std::string title = l.count == 1 ? l.layer : fmt::format("{} to {}, each", l.layer, l.last);
     std::string mixer = title_of(l.mixer);
     const auto same = [&](const TokenCosts::At& at) { return at.like(l.at.front()); };
-    const bool any = std::all_of(l.at.begin(), l.at.end(), same);
+    const bool any = !costs.timed && std::all_of(l.at.begin(), l.at.end(), same);
     for (size_t i = any ? l.at.size() - 1 : 0; i < l.at.size(); ++i)
       fmt::print("{:<28} {:<14} {:>8} {:>11} {:>12}{}\n", std::exchange(title, ""), std::exchange(mixer, ""),
                  any ? "any" : std::to_string(costs.positions[i]), format_bytes(l.at[i].state),

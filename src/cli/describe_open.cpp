@@ -39,6 +39,7 @@ int64_t vocabulary_of(const std::string& tokenizer) {
 struct Planned {
   std::string model;               // a size, dimensions, or a GGUF file to begin with
   int64_t vocab = 0, context = 0;  // 0: as the model says
+  std::string layers = {};         // "": as the model says
   RunStep step;
 };
 
@@ -62,7 +63,8 @@ std::optional<Planned> planned(const fs::path& path) {
   std::error_code error;
   if (const fs::path beside = path.parent_path() / p.model; !is_size(p.model) && fs::is_regular_file(beside, error))
     p.model = beside.string();
-  if (init.empty()) p.vocab = vocabulary_of(text("tokenizer")), p.context = number("context", 0).value_or(0);
+  if (init.empty())
+    p.vocab = vocabulary_of(text("tokenizer")), p.context = number("context", 0).value_or(0), p.layers = text("layers");
   // Of another version, maybe: these need not be known here.
   for (const OptimizerInfo& info : optimizers())
     if (info.name == optimizer) p.step.optimizer = optimizer;
@@ -141,6 +143,7 @@ Described open_description(const std::string& what) {
   const std::string file = file_of(what);
   if (const auto p = planned(file)) {
     Described d = open_model(p->model, p->vocab, p->context);
+    if (!p->layers.empty()) set_layers(d.spec, p->layers);
     d.step = p->step;
     return d;
   }

@@ -65,6 +65,10 @@ TEST_F(CliDescribe, ARunToComeIsItsOptions) {
   fs::copy_file(TOY_GOLDEN, path("stopped/checkpoints/step_000002/weights.gguf"));
   fs::copy_file(step, path("stopped/config.json"));
   EXPECT_NE(out_of(path("stopped")).find("B=3 T=40"), std::string::npos) << out_of(path("stopped"));
+  const json layers =
+      json::parse(out_of(write("layers.json", R"({"size": "tiny", "layers": "gdn,attn"})") + " --json"));
+  EXPECT_EQ(layers.at("layers"), json::parse(R"({"attention": 2, "gated_delta": 2})"));
+  EXPECT_EQ(layers.at("model").at("architecture"), "toy");
   refuses("describe " + write("bad.json", R"({"size": "tiny", "batch": -3})"), {"batch is -3"});
   refuses("describe " + write("bad.json", R"({"size": "tiny", "batch": 18446744073709551615})"),
           {"batch is 18446744073709551615"});
