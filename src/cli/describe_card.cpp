@@ -110,8 +110,10 @@ void print_delta_net(const Layers& deltas) {
   const auto all = [&](int64_t DeltaNet::*size) {
     return all_of(deltas, [&](const LayerSpec& l) { return l.delta.*size; });
   };
-  fmt::print("  Gated DeltaNet: K={} H={} P={} (key heads, value heads, head width), convolution of {} positions\n",
-             all(&DeltaNet::key_heads), all(&DeltaNet::value_heads), all(&DeltaNet::width), all(&DeltaNet::conv));
+  const std::string conv = all(&DeltaNet::conv);
+  fmt::print("  Gated DeltaNet: K={} H={} P={} (key heads, value heads, head width), {}\n", all(&DeltaNet::key_heads),
+             all(&DeltaNet::value_heads), all(&DeltaNet::width),
+             conv == "0" ? "no convolution" : fmt::format("convolution of {} positions", conv));
 }
 
 void print_dimensions(const ModelSpec& spec) {
@@ -132,6 +134,8 @@ void print_dimensions(const ModelSpec& spec) {
   fmt::print("\n\n");
 }
 
+std::string of_layers(size_t n) { return n == 1 ? "1 layer" : fmt::format("each of {} layers", n); }
+
 void print_parts(const ModelSpec& spec, size_t weight_bytes) {
   const int64_t params = parameter_count(spec);
   fmt::print("parameters\n");
@@ -142,7 +146,7 @@ void print_parts(const ModelSpec& spec, size_t weight_bytes) {
     alike = alike && (p.layers == 0 || (p.each > 0 && p.layers == spec.layers.size()));
     if (p.count)
       fmt::print("  {:<10} {:>14} {:5.1f}%{}\n", p.name, p.count, 100.0 * double(p.count) / double(params),
-                 p.each ? fmt::format("  {:>12} in each of {} layers", p.each, p.layers) : "");
+                 p.each ? fmt::format("  {:>12} in {}", p.each, of_layers(p.layers)) : "");
   }
   fmt::print("  {:<10} {:>14}  {} as loaded{}\n", "all", params, format_bytes(weight_bytes),
              alike ? fmt::format("; a layer has {}", each) : "");

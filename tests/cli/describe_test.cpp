@@ -233,6 +233,7 @@ TEST_F(CliDescribe, TheCardOfAHybrid) {
       "n_heads": 2, "d_ff": 64, "mixer": "gated_delta", "delta_key_heads": 2, "delta_value_heads": 4,
       "delta_width": 8})"));
   EXPECT_NE(no_attention.find("2 layers of Gated DeltaNet and swiglu"), std::string::npos);
+  EXPECT_NE(no_attention.find("K=2 H=4 P=8 (key heads, value heads, head width), no convolution"), std::string::npos);
   EXPECT_EQ(no_attention.find("query heads"), std::string::npos);
 }
 
