@@ -252,16 +252,15 @@ void load_keys(const DeltaHead& head, int64_t count, int64_t P, const DeltaChunk
   pack_rows(head.k, head.key_ld, count, P, c.k, c.wk);
 }
 
-// The state after a chunk from the one before it.
-HWY_NOINLINE void next_state(const DeltaHead& head, bool vector_gate, int64_t P, const float* e, const float* s,
-                             float* next, const DeltaChunk& c) {
+// The state s before a chunk becomes the one after it.
+HWY_NOINLINE void advance(const DeltaHead& head, bool vector_gate, int64_t P, const float* e, float* s,
+                          const DeltaChunk& c) {
   load_keys(head, kDeltaChunk, P, c);
   chunk_decays(head, vector_gate, kDeltaChunk, P, c);
   writes(head, kDeltaChunk, e, c);
   for (int64_t i = 0; i < kDeltaChunk * c.wk; i += kLanes)
     hn::StoreU(hn::Mul(hn::LoadU(kF32, c.w + i), hn::LoadU(kF32, c.k + i)), kF32, c.w_key + i);
-  std::memcpy(next, s, size_t(P * c.wv) * sizeof(float));
-  add_product(kDeltaChunk, c.w_key, c.wk, c.d, c.wv, c.x + (kDeltaChunk - 1) * c.wk, {next, P, c.wv});
+  add_product(kDeltaChunk, c.w_key, c.wk, c.d, c.wv, c.x + (kDeltaChunk - 1) * c.wk, {s, P, c.wv});
 }
 
 // Tokens [0, count) of `head`, whose errors are e and whose first state is s. `to`: the rows of the outputs.
@@ -348,14 +347,11 @@ void chunks_again(const DeltaCall& x, const DeltaRun& run, const DeltaHead& head
   pack_rows(head.v, head.value_ld, run.count, x.V, ws.e, wv);
   load_state(s0, x.V, {ws.kept, x.P, wv});
   for (int64_t t = 0; t + kDeltaSegment < run.count; t += kDeltaSegment) {
-    float* s = ws.kept + t / kDeltaSegment * size;
-    for (int64_t at = t; at < t + kDeltaSegment; at += kDeltaChunk) {
-      const int64_t i = (at - t) / kDeltaChunk;
-      float* next =
-          at + kDeltaChunk < t + kDeltaSegment ? ws.states + i % 2 * size : ws.kept + (t / kDeltaSegment + 1) * size;
-      next_state(head.from(at), x.vector_gate, x.P, ws.e + at * wv, s, next, ws.chunk);
-      s = next;
-    }
+    const float* s = ws.kept + t / kDeltaSegment * size;
+    float* next = ws.kept + (t / kDeltaSegment + 1) * size;
+    std::memcpy(next, s, size_t(size) * sizeof(float));
+    for (int64_t at = t; at < t + kDeltaSegment; at += kDeltaChunk)
+      advance(head.from(at), x.vector_gate, x.P, ws.e + at * wv, next, ws.chunk);
   }
 }
 
@@ -375,7 +371,8 @@ void grad_run(const DeltaCall& x, const DeltaGrad& grad, const DeltaRun& run, in
     float* s = ws.kept + segment * size;
     for (int64_t t = first; t + kDeltaChunk < last; t += kDeltaChunk) {
       float* next = ws.states + (t - first) / kDeltaChunk * size;
-      next_state(head.from(t), x.vector_gate, x.P, ws.e + t * wv, s, next, ws.chunk);
+      std::memcpy(next, s, size_t(size) * sizeof(float));
+      advance(head.from(t), x.vector_gate, x.P, ws.e + t * wv, next, ws.chunk);
       s = next;
     }
     for (int64_t t = first + (last - first - 1) / kDeltaChunk * kDeltaChunk; t >= first; t -= kDeltaChunk) {
