@@ -11,7 +11,7 @@
 namespace toy::test {
 namespace {
 
-constexpr int64_t kHeads = 4, kWidth = 3, kGroups = 2, kState = 5, kSequences = 2;
+constexpr int64_t kHeads = 4, kWidth = 3, kGroups = 2, kState = 5;
 const char* const kRows = "i32[9]=runs(4@2,5@0)";
 constexpr int64_t kN = 9, kFirst = 4;  // rows of sequence 0, which resumes; those of sequence 1 begin
 
