@@ -67,7 +67,7 @@ void Scheduler::add(GenerateRequest request) {
           decoder_.vocab() - 1);
   const Sampler sampler(request.options.sampler);
   std::vector<int32_t> history = prompt;
-  waiting_.push_back(std::make_unique<Job>(Job{std::move(request), sampler, std::move(history), 0, {}}));
+  waiting_.push_back(std::make_unique<Job>(Job{std::move(request), added_++, sampler, std::move(history), 0, {}}));
 }
 
 bool Scheduler::step() {
@@ -158,9 +158,14 @@ bool Scheduler::begin(Slot& slot) {
 void Scheduler::collect_rows() {
   rows_.clear();
   answered_.clear();
-  for (Slot& slot : slots_) slot.pause = 0;
-  for (Slot& slot : slots_)
-    if (slot.job && !slot.begun) begin(slot);
+  std::vector<Slot*> starting;
+  for (Slot& slot : slots_) {
+    slot.pause = 0;
+    if (slot.job && !slot.begun) starting.push_back(&slot);
+  }
+  // The earliest first: a later one would clear what an earlier one has waited for, again and again.
+  std::ranges::sort(starting, {}, [](const Slot* slot) { return slot->job->number; });
+  for (Slot* slot : starting) begin(*slot);
   const auto writing =
       std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.job && s.job->writing(); });
   size_t room = size_t(std::max<int64_t>(decoder_.max_rows() - int64_t(writing), 1));

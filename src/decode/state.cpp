@@ -23,6 +23,9 @@ int64_t first_page(int64_t window, int64_t position) {
   return window == 0 ? 0 : std::max<int64_t>(0, position - window + 1) / kPage;
 }
 
+// The first page that a sequence keeps: its last position can be taken back.
+int64_t first_kept(int64_t window, int64_t length) { return first_page(window, length - 1); }
+
 // n consecutive positions lie in at most (n + 62) / 64 + 1 pages. A sequence holds `window` positions from slide() and
 // those of the call; of these the first of each sequence may begin a page, the others share pages. In f64: what was
 // asked for may be larger than 64 bits can count.
@@ -105,7 +108,9 @@ void DecodeShape::validate() const {
 size_t state_bytes(const ModelSpec& spec, DecodeShape shape, const Device* device) {
   double bytes = 0;
   const std::vector<PagePool> pools = pools_of(spec, shape);
-  for (const StateSlot& s : slots_of(spec, shape, pools)) {  // one page
+  DecodeShape one = shape;
+  one.sequences = 1;
+  for (const StateSlot& s : slots_of(spec, one, pools)) {  // one page, or that of one sequence
     const DType stored = device ? device->storage(s.type.dtype) : s.type.dtype;
     bytes += double(bytes_of(stored, s.type.count())) *
              (s.kind == StateSlot::Kind::paged ? pages_for(pools[s.pool].window, shape) : double(shape.sequences));
@@ -214,8 +219,7 @@ void DecodeState::slide() {
   for (size_t pool = 0; pool < pools_.size(); ++pool)
     for (int s = 0; s < sequences(); ++s) {
       int64_t& first = pages_[pool].first[size_t(s)];
-      for (; first < first_page(pools_[pool].window, length(s) - 1); ++first)
-        pages_[pool].give_back(page(pool, s, first));
+      for (; first < first_kept(pools_[pool].window, length(s)); ++first) pages_[pool].give_back(page(pool, s, first));
     }
 }
 
@@ -267,7 +271,7 @@ StateSnapshot DecodeState::snapshot(int sequence) const {
     if (slot.kind == StateSlot::Kind::per_sequence) {
       if (s.length > 0) append(sequence);
     } else {
-      for (int64_t p = first_page(pools_[slot.pool].window, s.length); p < pages_of(sequence); ++p)
+      for (int64_t p = first_kept(pools_[slot.pool].window, s.length); p < pages_of(sequence); ++p)
         append(page(slot.pool, sequence, p));
     }
   }
@@ -278,7 +282,7 @@ void DecodeState::restore(int sequence, const StateSnapshot& s) {
   bool fits =
       s.slots.size() == slots_.size() && s.types.size() == slots_.size() && s.length >= 0 && s.length <= context();
   const int64_t end = (s.length + kPage - 1) / kPage;
-  const auto first_of = [&](size_t pool) { return first_page(pools_[pool].window, s.length); };
+  const auto first_of = [&](size_t pool) { return first_kept(pools_[pool].window, s.length); };
   for (size_t i = 0; fits && i < slots_.size(); ++i) {
     const bool paged = slots_[i].kind == StateSlot::Kind::paged;
     const int64_t items = paged ? end - first_of(slots_[i].pool) : s.length > 0 ? 1 : 0;

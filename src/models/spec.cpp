@@ -143,8 +143,12 @@ void ModelSpec::require_positions(int64_t wanted, std::string_view option) const
 
 int64_t kv_source(const ModelSpec& m, int64_t i) {
   const auto has_window = [&](int64_t j) { return m.layers[size_t(j)].window > 0; };
+  const auto has_own = [&](int64_t j) {
+    return m.layers[size_t(j)].mixer == MixerKind::attention && !m.layers[size_t(j)].shared_kv;
+  };
   int64_t j = i;
-  while (j >= 0 && (m.layers[size_t(j)].shared_kv || has_window(j) != has_window(i))) --j;
+  if (m.layers[size_t(i)].mixer != MixerKind::attention) return i;
+  while (j >= 0 && (!has_own(j) || has_window(j) != has_window(i))) --j;
   return j;
 }
 

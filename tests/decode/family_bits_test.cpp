@@ -6,6 +6,7 @@
 
 #include "testing/decoding.h"
 #include "testing/files.h"
+#include "testing/hybrids.h"
 #include "testing/models.h"
 #include "testing/test_device.h"
 #include "toy/base/philox.h"
@@ -24,7 +25,7 @@ struct Case {
   const char* name;
   const char* json;
 };
-constexpr Case kCases[] = {
+const Case kCases[] = {
     {"gpt_oss", R"({"architecture": "gpt-oss", "d_model": 64, "n_layers": 3, "n_heads": 6, "n_kv": 2, "d_head": 32,
       "d_ff": 96, "vocab": 61, "context": 200, "window": 20, "experts": 5, "experts_used": 2, "rope_scaling": "yarn",
       "rope_factor": 4, "rope_original_context": 50})"},
@@ -36,6 +37,11 @@ constexpr Case kCases[] = {
       "d_ff": 96, "vocab": 61, "context": 200, "window": 20, "layer_embedding": 32, "layers": [{}, {}, {},
       {"window": 0, "rope": "global", "d_head": 64}, {"shared_kv": true, "d_ff": 192},
       {"shared_kv": true, "d_ff": 192, "d_head": 64}]})"},
+    {"qwen35", testing::kQwen35},
+    {"qwen3next", testing::kQwen3Next},
+    {"windows", testing::kHybridWithWindows},
+    {"shared_kv", testing::kHybridWithSharedKv},
+    {"recurrent", testing::kOnlyRecurrent},
 };
 
 // No tensor is what it is at the beginning of training: biases and sinks are 0 there.

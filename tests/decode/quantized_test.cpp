@@ -19,24 +19,28 @@ namespace {
 constexpr int64_t kVocab = 61;
 using Logits = std::map<size_t, std::vector<float>>;  // by position
 
+enum class Kind { dense, mixture, hybrid };
+
 // Rows of 256 and 512: whole blocks of every type.
-ModelSpec small(bool mixture) {
+ModelSpec small(Kind kind) {
   ModelSpec s = testing::small_model(
       "tiny", {.vocab = kVocab, .d_model = 256, .context = 160, .heads = 4, .kv_heads = 2, .d_head = 64, .d_ff = 512});
-  if (mixture)
+  if (kind == Kind::mixture)
     for (LayerSpec& l : s.layers) l.d_ff = 256, l.experts = {.count = 4, .used = 2};
+  if (kind == Kind::hybrid) set_layers(s, "gdn(delta_key_heads=2,delta_width=64),attn(window=50)");
   return s;
 }
 
 struct Case {
   DType type;
-  bool mixture;
+  Kind kind;
 };
 std::vector<Case> cases() {
   std::vector<Case> list;
   for (const DTypeInfo& t : kDTypes)
-    if (is_quantized(t.type)) list.push_back({t.type, false});
-  for (const DType t : {DType::q8_0, DType::q4_k, DType::mxfp4}) list.push_back({t, true});
+    if (is_quantized(t.type)) list.push_back({t.type, Kind::dense});
+  for (const DType t : {DType::q8_0, DType::q4_k, DType::mxfp4}) list.push_back({t, Kind::mixture});
+  for (const DType t : {DType::q8_0, DType::q4_k}) list.push_back({t, Kind::hybrid});
   return list;
 }
 
@@ -45,15 +49,17 @@ class QuantizedDecoding : public ::testing::TestWithParam<Case> {
   void SetUp() override {
     const auto device = make_test_device(2);
     const std::string plain = folder_.path("plain.gguf");
-    save_model(random_model(small(GetParam().mixture), *device, 3, 2.0), plain);
+    save_model(random_model(small(GetParam().kind), *device, 3, 2.0), plain);
     const gguf::File file = gguf::File::open(plain);
-    gguf::Writer blocks("llama"), floats("llama");
+    const std::string architecture = file.get_string("general.architecture");
+    gguf::Writer blocks(architecture), floats(architecture);
     std::vector<std::unique_ptr<Buffer>> kept;
     for (const auto& [key, value] : file.metadata())
       if (key != "general.architecture") blocks.set(key, value), floats.set(key, value);
     for (const gguf::TensorInfo& t : file.tensors()) {
       const View from(const_cast<std::byte*>(t.data), *t.dtype, t.shape);
-      const DType stored = t.shape.rank() >= 2 ? GetParam().type : DType::f32;
+      const bool whole = t.shape.rank() >= 2 && t.shape.back() % info_of(GetParam().type).block == 0;
+      const DType stored = whole ? GetParam().type : DType::f32;
       kept.push_back(std::make_unique<Buffer>(bytes_of(stored, t.shape)));
       const View in_blocks(kept.back()->data(), stored, t.shape);
       convert(from, in_blocks);
@@ -114,9 +120,11 @@ TEST_P(QuantizedDecoding, ExactProductsHaveTheBitsOfFloats) {
   for (const int threads : {1, 2, 3}) expect_same(run(blocks_, {100, 1, 1, 38}, threads, 1, true), floats, "exact");
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, QuantizedDecoding, ::testing::ValuesIn(cases()), [](const auto& test) {
-  return std::string(name_of(test.param.type)) + (test.param.mixture ? "_experts" : "");
-});
+std::string name_of_case(const ::testing::TestParamInfo<Case>& test) {
+  const char* const kinds[] = {"", "_experts", "_hybrid"};
+  return std::string(name_of(test.param.type)) + kinds[size_t(test.param.kind)];
+}
+INSTANTIATE_TEST_SUITE_P(Types, QuantizedDecoding, ::testing::ValuesIn(cases()), name_of_case);
 
 }  // namespace
 }  // namespace toy

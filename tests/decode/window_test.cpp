@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "testing/decoding.h"
 #include "testing/errors.h"
@@ -25,6 +26,7 @@ Model windowed(const Device& device) {
   Model model = random_model(testing::small_model("tiny", {.vocab = kVocab,
                                                            .d_model = 40,
                                                            .context = kContext,
+                                                           .tied = false,
                                                            .layers = 4,
                                                            .heads = 6,
                                                            .kv_heads = 2,
@@ -150,6 +152,51 @@ TEST_P(Windows, WhatIsForgottenCannotComeBack) {
   EXPECT_TRUE(std::equal(again.begin(), again.end(), expected.begin() + least * kVocab));
   state.reset(0);
   EXPECT_TRUE(same_bits(all_logits(d, 0, ids_, 40), expected));
+}
+
+// What a snapshot brings back can be cut as before, at any place of a page.
+TEST_P(Windows, TheLastPositionCanBeTakenBackAfterARestore) {
+  Decoder d(*device_, model_, kept({.sequences = 2, .max_rows = 64}));
+  for (size_t at = 0; at < 300; ++at) {
+    d.decode(std::vector<DecodeRow>{{0, ids_[at], true}});
+    const std::vector<float> want(d.logits(0).begin(), d.logits(0).end());
+    const int64_t length = d.state().length(0);
+    d.state().restore(1, d.state().snapshot(0));
+    d.state().truncate(1, length - 1);
+    if (at % 8 != 3 && at < 100) continue;
+    EXPECT_TRUE(same_bits(all_logits(d, 1, {ids_[at]}, 1), want)) << at;
+  }
+}
+
+// In one piece and in several, of which the first have moved the windows on.
+TEST_P(Windows, AFailedCallChangesNothing) {
+  Model broken = windowed(*device_);
+  std::vector<float> table = broken.params->read("token_embd.weight");
+  std::fill_n(table.begin() + (kVocab - 1) * 40, 40, NAN);
+  broken.params->write("token_embd.weight", table);
+  std::vector<int32_t> ids = ids_, spoiled = tokens(150, "b");
+  for (std::vector<int32_t>* list : {&ids, &spoiled})
+    for (int32_t& id : *list) id %= kVocab - 1;
+  spoiled[120] = kVocab - 1;
+  const std::vector<int32_t> head(ids.begin(), ids.begin() + 220), tail(ids.begin() + 220, ids.begin() + 290);
+  Decoder sound(*device_, model_, kept({}));
+  all_logits(sound, 0, head, 64);
+  const std::vector<float> want = all_logits(sound, 0, tail, 64);
+  for (const int64_t rows : {16, 100, 400}) {
+    Decoder d(*device_, broken, kept({.sequences = 2, .max_rows = rows, .check_finite = true}));
+    all_logits(d, 0, head, 50);
+    std::vector<DecodeRow> call;
+    for (const int32_t id : tail) call.push_back({1, id, false});
+    for (const int32_t id : spoiled) call.push_back({0, id, true});
+    EXPECT_NE(testing::error_of([&] { d.decode(call); }).find("decoding: call"), std::string::npos);
+    EXPECT_EQ(d.state().length(0), 220);
+    EXPECT_EQ(d.state().length(1), 0);
+    d.state().truncate(0, 219);
+    all_logits(d, 0, {head.back()}, 1);
+    EXPECT_TRUE(same_bits(all_logits(d, 0, tail, 9), want)) << rows;
+    all_logits(d, 1, head, 64);
+    EXPECT_TRUE(same_bits(all_logits(d, 1, tail, 64), want)) << rows;
+  }
 }
 
 // A prompt that begins like another is told so in time, or computes it again: the same texts.

@@ -80,6 +80,7 @@ class Scheduler {
  private:
   struct Job {
     GenerateRequest request;
+    int64_t number = 0;  // in the order in which they were added
     Sampler sampler;
     std::vector<int32_t> history;  // prompt and text
     size_t fed = 0;                // of the history
@@ -103,7 +104,7 @@ class Scheduler {
 
   Decoder& decoder_;
   std::vector<Slot> slots_;
-  int64_t shared_tokens_ = 0;
+  int64_t shared_tokens_ = 0, added_ = 0;
   std::deque<std::unique_ptr<Job>> waiting_;
   std::vector<DecodeRow> rows_;
   std::vector<Slot*> answered_;  // slots whose logits the call gives, in their order
