@@ -47,18 +47,18 @@ std::vector<std::string> tensors_of_predicting_blocks(const ModelSpec& m) {
 }
 
 // How many pairs take their angle from each of three coordinates, which are the same position in a text.
-std::vector<int32_t> sections_of(const ModelSpec& m) {
-  const auto pairs = int32_t(turned_of(m.layers.front()) / 2);
+std::vector<int64_t> sections_of(const ModelSpec& m) {
+  const int64_t pairs = turned_of(m.layers.front()) / 2;
   return {(pairs + 2) / 3, (pairs + 1) / 3, pairs / 3, 0};
 }
 
 // Pair p belongs to coordinate p mod 3 as long as p < 3 times its section; a pair of none would not turn.
 void check_sections(Metadata& metadata, const ModelSpec& m) {
   const std::vector<int64_t> has = metadata.u32s("rope.dimension_sections", 4);
-  const std::vector<int32_t> needed = sections_of(m);
+  const std::vector<int64_t> needed = sections_of(m);
   for (size_t i = 0; i < 3; ++i)
     check(has[i] >= needed[i], "{}: {}: section {} is {}, but {} pairs turn, which need {}", metadata.file().path(),
-          metadata.key("rope.dimension_sections"), i, has[i], sections_of(m)[0] + needed[1] + needed[2], needed[i]);
+          metadata.key("rope.dimension_sections"), i, has[i], needed[0] + needed[1] + needed[2], needed[i]);
 }
 
 void read(Metadata& metadata, ModelSpec& m) {
@@ -83,6 +83,8 @@ void read(Metadata& metadata, ModelSpec& m) {
                        .value_heads = metadata.u32("ssm.time_step_rank"),
                        .width = metadata.u32("ssm.state_size"),
                        .conv = metadata.u32("ssm.conv_kernel")};
+  check(sizes.width <= kMaxHeadWidth, "{}: {} is {}, expected 1 to {}", path, metadata.key("ssm.state_size"),
+        sizes.width, kMaxHeadWidth);
   metadata.require("ssm.inner_size", sizes.value_heads * sizes.width);
   const bool whole_ffn = m.layers.front().experts.count > 0 && !metadata.has("expert_feed_forward_length");
   for (size_t i = 0; i < m.layers.size(); ++i) {
@@ -111,7 +113,9 @@ void write(MetadataWriter& w, const ModelSpec& m) {
   const auto first = std::find(recurrent.begin(), recurrent.end(), false) - recurrent.begin();
   w.u32("full_attention_interval", first + 1);
   w.flags("attention.recurrent_layers", recurrent);
-  if (m.architecture != "qwen3next") w.i32s("rope.dimension_sections", sections_of(m));
+  if (m.architecture == "qwen3next") return;
+  const std::vector<int64_t> sections = sections_of(m);
+  w.i32s("rope.dimension_sections", {sections.begin(), sections.end()});
 }
 
 void check_model(const ModelSpec& m) {

@@ -173,7 +173,6 @@ class LayerList {
       nlohmann::json layer = mixer();
       if (take('(')) options(layer);
       const int64_t times = take('*') ? number() : 1;
-      if (times < 1 || times > 4096) broken("a number from 1 to 4096");
       list.insert(list.end(), size_t(times), layer);
       if (list.size() > 4096) broken("at most 4096 layers");
     } while (take(','));
@@ -183,15 +182,17 @@ class LayerList {
 
  private:
   nlohmann::json mixer() {
+    skip();
+    const size_t begin = at_;
     const std::string name = word("(*,");
     if (name == "attn") return {{"mixer", "attention"}};
     if (name == "gdn") return {{"mixer", "gated_delta"}};
-    at_ -= name.size();
+    at_ = begin;
     broken("attn or gdn");
   }
   void options(nlohmann::json& layer) {
     do {
-      const std::string key = word("=");
+      const std::string key = word("=,)");
       if (!take('=')) broken("'='");
       const std::string value = word(",)");
       const nlohmann::json parsed = parse_json<nlohmann::json>(value);
@@ -211,7 +212,7 @@ class LayerList {
     int64_t n = 0;
     skip();
     const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), n);
-    if (error != std::errc()) broken("a number");
+    if (error != std::errc() || n < 1 || n > 4096) broken("a number from 1 to 4096");
     at_ = size_t(end - text_.data());
     return n;
   }
@@ -274,21 +275,26 @@ std::vector<LayerSpec> read_layers(Reader& r, const ModelSpec& defaults, int64_t
 
 }  // namespace
 
-void set_layers(ModelSpec& m, std::string_view text) {
+void set_layers(ModelSpec& spec, std::string_view text) {
+  ModelSpec m = spec;
   const std::vector<nlohmann::json> list = repeated_list(text, m.layers.size());
   for (size_t i = 0; i < m.layers.size(); ++i) {
     LayerSpec& l = m.layers[i];
     Reader r(list[i], fmt::format("layers '{}': layer {}", text, i));
-    if (l.delta.key_heads == 0) l.delta = {l.heads, l.heads, l.d_head, 4};
+    if (list[i].at("mixer") == "gated_delta" && l.delta.key_heads == 0) l.delta = {l.heads, l.heads, l.d_head, 4};
     visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
     r.done();
   }
   try {
     m.validate();
   } catch (const Error&) {
-    m.architecture = "toy";
+    const ModelSpec toy = spec_of("toy", {}, m.name);
+    m.architecture = toy.architecture, m.family = nullptr;
+    m.ffn_norm_is_post_attention = toy.ffn_norm_is_post_attention;  // what only files of the old family say
+    if (m.positions == PositionKind::learned) m.rope = toy.rope;
     m.validate();
   }
+  spec = std::move(m);
 }
 
 ordered_json fields_of(const LayerSpec& l) {

@@ -103,6 +103,24 @@ TEST_F(BadFiles, TensorsThatAreMissingOrUnknown) {
   all_refuse(unknown, {"'blk.0.attn_z.bias' is not known", "llama", "nearest is 'blk.0.attn_"});
 }
 
+// Dimensions as JSON: not JSON, and others than those of the other keys.
+TEST_F(BadFiles, DimensionsOfTheArchitectureToy) {
+  const Result run = toy("train from-scratch --corpus " + tiny_corpus() + kSmall +
+                         "--layers 'gdn,attn(window=8)' --steps 1 --out " + path("run"));
+  ASSERT_EQ(run.code, 0) << run.err;
+  const std::string sound = slurp(path("run") + "/model.gguf"), key = "toy.dimensions";
+  const auto refused_with = [&](size_t at, char instead, const std::string& words) {
+    std::string bytes = sound;
+    bytes[at] = instead;
+    all_refuse(Header(bytes), {"bad.gguf", key, words});
+  };
+  const size_t first = sound.find('{', sound.find(key)),
+               context = sound.find_first_of("123456789", sound.find("\"context\"", first));
+  ASSERT_LT(context, sound.size());
+  refused_with(first, 'x', "not JSON");
+  refused_with(context, sound[context] == '9' ? '8' : '9', "other keys say");
+}
+
 // Half a terabyte of nothing, which takes no room on the disk.
 TEST_F(BadFiles, AModelLargerThanMemory) {
   constexpr int64_t kRows = (int64_t(1) << 31) - 64, kBytes = kRows * 24 * 4;
