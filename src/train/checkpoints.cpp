@@ -25,7 +25,7 @@ constexpr const char* kMoments = "state.safetensors";
 constexpr const char* kWeights = "weights.gguf";
 constexpr const char* kBest = "best";
 constexpr const char* kFinished = "finished.json";
-constexpr const char* kWide = "weights/";  // in front of weights that the device holds in more than f32
+constexpr const char* kExact = "weights/";  // in front of weights that kWeights does not hold exactly
 
 void write_text(const std::string& path, const std::string& text) {
   AtomicFile file(path);
@@ -116,7 +116,13 @@ FinishedRun parse_finished(const std::string& out, const std::string& file) {
   return run;
 }
 
-bool is_wide(const ParamStore& weights, const std::string& name) { return weights.stored(name) != DType::f32; }
+// Names of weights that the device holds in more than f32, and of those of which a model file holds another value.
+std::vector<std::string> inexact(const Model& model) {
+  std::vector<std::string> names;
+  for (const TensorSpec& t : tensors_of(model.spec))
+    if (model.params->stored(t.name) != DType::f32 || t.in_file != TensorSpec::InFile::same) names.push_back(t.name);
+  return names;
+}
 
 void copy_tensor(const safetensors::File& file, const std::string& stored, ParamStore& store, const std::string& name) {
   const auto it = file.tensors().find(stored);
@@ -184,8 +190,7 @@ std::string Checkpoints::save(const Model& model, const Trainer& trainer, const 
       tensors.add(stored, kept.emplace_back(store.host(name)).view());
     };
     for (const std::string& name : trainer.moments().names()) add(name, trainer.moments(), name);
-    for (const std::string& name : model.params->names())
-      if (is_wide(*model.params, name)) add(kWide + name, *model.params, name);
+    for (const std::string& name : inexact(model)) add(kExact + name, *model.params, name);
     tensors.finish(writer.path(kMoments));
     save_model(model, writer.path(kWeights));
     newest_ = writer.commit();
@@ -277,8 +282,7 @@ Model checkpoint_model(const std::string& path, const ModelSpec& spec, const Dev
 void restore_trainer(const std::string& path, const RunState& state, const Model& model, Trainer& trainer) {
   const auto file = safetensors::File::open(path + "/" + kMoments);
   for (const std::string& name : trainer.moments().names()) copy_tensor(file, name, trainer.moments(), name);
-  for (const std::string& name : model.params->names())
-    if (is_wide(*model.params, name)) copy_tensor(file, kWide + name, *model.params, name);
+  for (const std::string& name : inexact(model)) copy_tensor(file, kExact + name, *model.params, name);
   trainer.resume(state.step, state.updates);
 }
 
