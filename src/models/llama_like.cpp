@@ -130,6 +130,32 @@ Family llama_like(std::string architecture, RopePairing pairing) {
   return f;
 }
 
+void read_mixers(ModelSpec& m, MixerKind other) {
+  const auto has_heads = [](const LayerSpec& l) { return l.kv_heads > 0; };
+  const auto first = std::find_if(m.layers.begin(), m.layers.end(), has_heads);
+  const int64_t heads = first == m.layers.end() ? m.layers.front().heads : first->kv_heads;
+  for (LayerSpec& l : m.layers) {
+    l.mixer = has_heads(l) ? MixerKind::attention : other;
+    if (!has_heads(l)) l.kv_heads = heads;  // as JSON says it of all layers
+  }
+}
+
+void write_mixers(MetadataWriter& w, const ModelSpec& m) {
+  std::vector<int64_t> heads;
+  for (const LayerSpec& l : m.layers) heads.push_back(l.mixer == MixerKind::attention ? l.kv_heads : 0);
+  w.u32s("attention.head_count_kv", heads);
+}
+
+void require_mixers(const ModelSpec& m, MixerKind other) {
+  const auto count = [&](MixerKind kind) {
+    return std::count_if(m.layers.begin(), m.layers.end(), [&](const LayerSpec& l) { return l.mixer == kind; });
+  };
+  const auto attention = count(MixerKind::attention), others = count(other), all = std::ptrdiff_t(m.layers.size());
+  check(attention > 0 && others > 0 && attention + others == all,
+        "model {}: {} layers of attention and {} {}, of {}; the architecture {} needs both, and has no others", m.name,
+        attention, others, name_of(other), all, m.architecture);
+}
+
 void read_windows(Metadata& metadata, ModelSpec& m, int64_t window, int64_t every) {
   window = metadata.u32("attention.sliding_window", window);
   const std::vector<bool> has_one = metadata.pattern("attention.sliding_window_pattern", m.layers.size(), every);

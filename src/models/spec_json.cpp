@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <ranges>
 
 #include "models/fields.h"
 #include "models/llama_like.h"
@@ -163,6 +164,10 @@ void read_rope_scaling(Reader& r, ModelSpec& m, int64_t turned) {
   if (rope.scaling == RopeSpec::Scaling::none) rope.factor = 1;
 }
 
+// How lists of layers call mixers.
+constexpr std::array kMixerWords = {std::pair("attn", MixerKind::attention), std::pair("gdn", MixerKind::gated_delta),
+                                    std::pair("conv", MixerKind::short_conv)};
+
 // "gdn*3,attn(window=128,rope=none)" as JSON objects, one for each layer.
 class LayerList {
  public:
@@ -184,10 +189,10 @@ class LayerList {
  private:
   nlohmann::json mixer() {
     const std::string name = word("(*,");
-    if (name == "attn") return {{"mixer", "attention"}};
-    if (name == "gdn") return {{"mixer", "gated_delta"}};
+    for (const auto& [word, kind] : kMixerWords)
+      if (name == word) return {{"mixer", name_of(kind)}};
     at_ -= name.size();
-    broken("attn or gdn");
+    broken(fmt::format("one of {}", fmt::join(kMixerWords | std::views::keys, ", ")));
   }
   void options(nlohmann::json& layer) {
     do {
@@ -272,6 +277,8 @@ std::vector<LayerSpec> read_layers(Reader& r, const ModelSpec& defaults, int64_t
   return layers;
 }
 
+int64_t usual_conv(MixerKind kind) { return kind == MixerKind::short_conv ? 3 : 4; }
+
 }  // namespace
 
 void set_layers(ModelSpec& m, std::string_view text) {
@@ -279,7 +286,10 @@ void set_layers(ModelSpec& m, std::string_view text) {
   for (size_t i = 0; i < m.layers.size(); ++i) {
     LayerSpec& l = m.layers[i];
     Reader r(list[i], fmt::format("layers '{}': layer {}", text, i));
-    if (l.delta.key_heads == 0) l.delta = {l.heads, l.heads, l.d_head, 4};
+    if (l.delta.key_heads == 0) l.delta = {l.heads, l.heads, l.d_head};
+    const MixerKind before = l.mixer;
+    r.read("mixer", l.mixer);
+    if (l.mixer != before || l.conv == 0) l.conv = usual_conv(l.mixer);
     visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
     r.done();
   }
@@ -287,6 +297,7 @@ void set_layers(ModelSpec& m, std::string_view text) {
     m.validate();
   } catch (const Error&) {
     m.architecture = "toy";
+    m.ffn_norm_is_post_attention = m.output_norm_is_embedding_norm = false;
     m.validate();
   }
 }
@@ -298,6 +309,7 @@ ordered_json fields_of(const LayerSpec& l) {
 }
 
 std::string_view name_of(FfnKind kind) { return name_of<FfnKind>(kind); }
+std::string_view name_of(MixerKind kind) { return name_of<MixerKind>(kind); }
 
 ordered_json fields_of(const ModelSpec& m) {
   ordered_json j;

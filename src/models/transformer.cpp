@@ -108,12 +108,16 @@ nn::Attention make_attention(const ModelSpec& m, const LayerSpec& l, const Weigh
           .differential = l.differential ? std::optional(make_differential(m, l, w, layer)) : std::nullopt};
 }
 
+nn::CausalConv make_conv(const Weights& w, const std::string& name, int64_t channels, int64_t width, bool bias) {
+  TensorSpec filter{Init::matrix, name + ".weight", {channels, width}};
+  filter.narrow = false;  // as llama.cpp needs it
+  return {w(filter), bias ? w({Init::zeros, name + ".bias", {channels}}) : Value{}};
+}
+
 nn::GatedDeltaNet make_delta_net(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
   const DeltaNet& s = l.delta;
   const int64_t d = m.d_model, inner = s.value_heads * s.width, channels = 2 * s.key_heads * s.width + inner;
-  TensorSpec filter{Init::matrix, "ssm_conv1d.weight", {channels, s.conv}},
-      rate{Init::log_rate, "ssm_a_log", {s.value_heads}, "ssm_a"};
-  filter.narrow = false;  // as llama.cpp needs it
+  TensorSpec rate{Init::log_rate, "ssm_a_log", {s.value_heads}, "ssm_a"};
   rate.in_file = TensorSpec::InFile::minus_exp;
   const auto map = [&](const char* name, int64_t rows, bool is_there) -> nn::Linear {
     return is_there ? make_linear(w, name, rows, d, false) : nn::Linear{};
@@ -122,7 +126,7 @@ nn::GatedDeltaNet make_delta_net(const ModelSpec& m, const LayerSpec& l, const W
           .heads = s.value_heads,
           .width = s.width,
           .qkv = map("attn_qkv", channels, true),
-          .conv = s.conv > 0 ? std::optional(nn::ShortConv{w(filter)}) : std::nullopt,
+          .conv = l.conv > 0 ? std::optional(make_conv(w, "ssm_conv1d", channels, l.conv, false)) : std::nullopt,
           .gate = map("attn_gate", inner, true),
           .beta = map("ssm_beta", s.value_heads, !s.packed),
           .alpha = map("ssm_alpha", s.value_heads, !s.packed),
@@ -134,8 +138,17 @@ nn::GatedDeltaNet make_delta_net(const ModelSpec& m, const LayerSpec& l, const W
           .attrs = {s.heads}};
 }
 
+nn::GatedConv make_gated_conv(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
+  const int64_t d = m.d_model;
+  return {.in = make_linear(w, "shortconv.in_proj", 3 * d, d, false),
+          .conv = make_conv(w, "shortconv.conv", d, l.conv, false),
+          .out = make_linear(w, "shortconv.out_proj", d, d, false)};
+}
+
 nn::Mixer make_mixer(const ModelSpec& m, const LayerSpec& l, const Weights& w, RopeTables& ropes, size_t layer) {
-  if (l.mixer == MixerKind::gated_delta) return {make_delta_net(m, l, w.of(ModelPart::recurrent))};
+  const Weights recurrent = w.of(ModelPart::recurrent);
+  if (l.mixer == MixerKind::gated_delta) return {make_delta_net(m, l, recurrent)};
+  if (l.mixer == MixerKind::short_conv) return {make_gated_conv(m, l, recurrent)};
   return {make_attention(m, l, w.of(ModelPart::attention), ropes(l), layer)};
 }
 
@@ -242,7 +255,7 @@ Transformer::Transformer(const ModelSpec& spec, const Weights& weights, int64_t 
   RopeTables ropes(*embedding_.graph, spec, positions);
   for (size_t i = 0; i < spec.layers.size(); ++i) kv_source_.push_back(kv_source(spec, int64_t(i)));
   for (size_t i = 0; i < spec.layers.size(); ++i) blocks_.push_back(make_block(spec, i, weights.block(int(i)), ropes));
-  norm_ = make_norm(spec, weights, "output_norm");
+  norm_ = make_norm(spec, weights, "output_norm", spec.output_norm_is_embedding_norm ? "token_embd_norm" : "");
   scale_ = {1 / double(spec.logit_divisor)};
   output_ = spec.tied ? embedding_ : weights({Init::embedding, "output.weight", {spec.vocab, spec.d_model}});
   softcap_ = double(spec.logit_softcap);

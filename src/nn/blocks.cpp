@@ -3,6 +3,14 @@
 #include <cmath>
 
 namespace toy::nn {
+namespace {
+
+// The last inputs of a sequence.
+StateSpec tail_of(const CausalConv& conv) {
+  return {StateSpec::Kind::sequence, "conv", {conv.filter.dim(1) - 1, conv.filter.dim(0)}};
+}
+
+}  // namespace
 
 Value Attention::operator()(Value x, LayerState& state, const Context& ctx) const {
   const auto& [sequence, position] = ctx.batch;
@@ -80,7 +88,7 @@ Value GatedDeltaNet::operator()(Value x, LayerState& state, const Context& ctx) 
   const auto& [sequence, position] = ctx.batch;
   const bool decoding = !state.slots.empty();
   Value rows = qkv(x);
-  if (conv) rows = (*conv)(rows, decoding ? &state.slots.back() : nullptr, ctx.batch);
+  if (conv) rows = silu((*conv)(rows, decoding ? &state.slots.back() : nullptr, ctx.batch));
   const auto heads_of = [&](int64_t first, int64_t n) {
     return reshape(slice(rows, 1, first * width, n * width), {-1, n, width});
   };
@@ -105,9 +113,19 @@ Value GatedDeltaNet::operator()(Value x, LayerState& state, const Context& ctx) 
 
 std::vector<StateSpec> GatedDeltaNet::states() const {
   std::vector<StateSpec> list{{StateSpec::Kind::sequence, "delta", {heads, width, width}}};
-  if (conv) list.push_back({StateSpec::Kind::sequence, "conv", {conv->filter.dim(1) - 1, (2 * keys + heads) * width}});
+  if (conv) list.push_back(tail_of(*conv));
   return list;
 }
+
+Value GatedConv::operator()(Value x, LayerState& state, const Context& ctx) const {
+  const Value rows = in(x);
+  const int64_t width = x.dim(1);
+  const auto part = [&](int64_t i) { return slice(rows, 1, i * width, width); };
+  const Value mixed = conv(part(0) * part(2), state.slots.empty() ? nullptr : &state.slots[0], ctx.batch);
+  return out(part(1) * mixed);
+}
+
+std::vector<StateSpec> GatedConv::states() const { return {tail_of(conv)}; }
 
 Value Mixture::operator()(Value x) const {
   const auto [weights, experts] = top_k(softmax(router(x)), used);

@@ -238,7 +238,7 @@ INSTANTIATE_TEST_SUITE_P(Transformers, FamilyGolden,
                                                               "gemma2", "gemma3", "gemma4", "gemma4_e", "phi3",
                                                               "granite", "mixtral", "qwen3moe", "olmoe", "granitemoe",
                                                               "gpt_oss", "qwen35", "qwen35_r1", "qwen35moe",
-                                                              "qwen35moe_r1", "qwen3next", "qwen3next_r1"),
+                                                              "qwen35moe_r1", "qwen3next", "qwen3next_r1", "lfm2"),
                                             ::testing::Values("reference", "cpu")),
                          name_test);
 

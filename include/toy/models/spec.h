@@ -74,23 +74,27 @@ enum class NormPlace {
 enum class MixerKind {
   attention,
   gated_delta,  ///< Gated DeltaNet (Yang et al. 2024)
+  short_conv,   ///< a convolution of a few rows between two gates (LFM2)
 };
+
+/// "attention", ...
+std::string_view name_of(MixerKind kind);
 
 /// A Gated DeltaNet layer: key and value heads of one width, whose states are matrices of this width.
 struct DeltaNet {
   int64_t key_heads = 0;                ///< K
   int64_t value_heads = 0;              ///< H, a multiple of K
   int64_t width = 0;                    ///< P
-  int64_t conv = 0;                     ///< W: columns of a short convolution of q, k and v; 0: there is none
   HeadMap heads = HeadMap::interleave;  ///< which key head a value head uses
   bool packed = false;  ///< beta and alpha are rows of one tensor "ssm_ba", taking turns by key head (Qwen3-Next)
   bool operator==(const DeltaNet&) const = default;
 };
 
-/// One layer. Of attention and DeltaNet, the dimensions of the other kind mean nothing.
+/// One layer. Dimensions of mixers of other kinds than its own mean nothing.
 struct LayerSpec {
   MixerKind mixer = MixerKind::attention;
   DeltaNet delta;
+  int64_t conv = 0;      ///< W: columns of the filter of a recurrent layer; 0: gated_delta has none
   int64_t heads = 0;     ///< H query heads
   int64_t kv_heads = 0;  ///< K kv heads; H is a multiple of K
   int64_t d_head = 0;    ///< P; H P may differ from D
@@ -140,8 +144,9 @@ struct ModelSpec {
   int64_t vocab = 0;    ///< V
   int64_t context = 0;  ///< positions the model was made for
   NormKind norm = NormKind::rms;
-  float norm_eps = 1e-5f;                   ///< of every norm
-  bool ffn_norm_is_post_attention = false;  ///< a file calls "ffn_norm" so: "post_attention_norm" (gpt-oss)
+  float norm_eps = 1e-5f;                      ///< of every norm
+  bool ffn_norm_is_post_attention = false;     ///< a file calls "ffn_norm" so: "post_attention_norm" (gpt-oss)
+  bool output_norm_is_embedding_norm = false;  ///< a file calls "output_norm" so: "token_embd_norm" (LFM2)
   PositionKind positions = PositionKind::rope;
   RopeSpec rope;                  ///< where positions are rope: of layers with LayerRope::global
   float local_rope_base = 10000;  ///< of layers with LayerRope::local, which nothing stretches
@@ -167,7 +172,7 @@ struct ModelSpec {
 /// a window if this one has a window. -1: there is none.
 int64_t kv_source(const ModelSpec& spec, int64_t i);
 /// Operations of a layer's mixer on one token besides its linear maps, where the token sees `visible` positions.
-double mixer_flops(const LayerSpec& layer, double visible);
+double mixer_flops(const ModelSpec& spec, const LayerSpec& layer, double visible);
 /// The rotary positions of a layer; none where LayerRope::none or positions are learned.
 std::optional<RopeSpec> rope_of(const ModelSpec& spec, const LayerSpec& layer);
 /// Every tensor of a model, in the order in which it is stored: what Transformer asks for.

@@ -87,24 +87,33 @@ struct Attention {
 /// Gated DeltaNet (Yang et al. 2024): each value head has a state, a matrix that maps keys to values, which every row
 /// forgets a little, corrects and reads. x:[N,D] -> [N,D].
 struct GatedDeltaNet {
-  int64_t keys, heads, width;     ///< K key heads, H value heads, P
-  Linear qkv;                     ///< [(2 K + H) P,D]: rows of q, k and v
-  std::optional<ShortConv> conv;  ///< of q, k and v
-  Linear gate;                    ///< [H P,D] z
-  Linear beta, alpha;             ///< [H,D]
-  Linear beta_alpha;              ///< [2 H,D] instead of both: for each key head the rows of beta, those of alpha
-  Value dt_bias;                  ///< [H]
-  Value a_log;                    ///< [H]
-  RmsNorm norm;                   ///< [P]
-  Linear out;                     ///< [D,H P]
+  int64_t keys, heads, width;      ///< K key heads, H value heads, P
+  Linear qkv;                      ///< [(2 K + H) P,D]: rows of q, k and v
+  std::optional<CausalConv> conv;  ///< of q, k and v, then silu
+  Linear gate;                     ///< [H P,D] z
+  Linear beta, alpha;              ///< [H,D]
+  Linear beta_alpha;               ///< [2 H,D] instead of both: for each key head the rows of beta, those of alpha
+  Value dt_bias;                   ///< [H]
+  Value a_log;                     ///< [H]
+  RmsNorm norm;                    ///< [P]
+  Linear out;                      ///< [D,H P]
   DeltaRuleAttrs attrs;
+  Value operator()(Value x, LayerState& state, const Context& ctx) const;
+  std::vector<StateSpec> states() const;
+};
+
+/// A short convolution between two gates (Liquid AI 2025): out(c * conv(b * u)). x:[N,D] -> [N,D].
+struct GatedConv {
+  Linear in;        ///< [3 D,D]: rows of b, c and u
+  CausalConv conv;  ///< of b * u
+  Linear out;       ///< [D,D]
   Value operator()(Value x, LayerState& state, const Context& ctx) const;
   std::vector<StateSpec> states() const;
 };
 
 /// The part of a block in which rows see earlier rows of their sequence.
 struct Mixer {
-  std::variant<Attention, GatedDeltaNet> kind;
+  std::variant<Attention, GatedDeltaNet, GatedConv> kind;
   /// x:[N,D] -> [N,D].
   Value operator()(Value x, LayerState& state, const Context& ctx) const {
     return std::visit([&](const auto& mixer) { return mixer(x, state, ctx); }, kind);

@@ -112,8 +112,8 @@ struct Mixture {
 };
 using Ffn = OneOf<GatedMlp, GeluMlp, Mixture>;
 
-/// Short causal convolution of each channel, then silu. x:[N,C] -> [N,C].
-struct ShortConv {
+/// Causal convolution of each channel. x:[N,C] -> [N,C].
+struct CausalConv {
   Value filter;     ///< [C,W], whose last column meets the row itself
   Value bias = {};  ///< [C] or absent
   /// `tail`: [S,W-1,C], the last inputs of each sequence, updated; absent in training.
@@ -121,7 +121,7 @@ struct ShortConv {
     const auto& [sequence, position] = batch;
     const Value y = causal_conv(x, filter, bias, tail ? *tail : Value{}, sequence, position);
     if (tail) *tail = conv_append(*tail, x, sequence, position);
-    return silu(y);
+    return y;
   }
 };
 
