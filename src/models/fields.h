@@ -45,6 +45,10 @@ struct NamesOf<LayerSpec::Softmax> {
                                       std::pair("scalable", LayerSpec::scalable)};
 };
 template <>
+struct NamesOf<Experts::Score> {
+  static constexpr std::array list = {std::pair("softmax", Experts::softmax), std::pair("sigmoid", Experts::sigmoid)};
+};
+template <>
 struct NamesOf<NormKind> {
   static constexpr std::array list = {std::pair("rms", NormKind::rms), std::pair("layer", NormKind::layer)};
 };
@@ -82,7 +86,9 @@ void visit_fields_of_layer(Layer& l, const Visit& visit) {
   visit("experts", l.experts.count), visit("experts_used", l.experts.used);
   visit("experts_renormalized", l.experts.renormalized), visit("shared_d_ff", l.experts.shared_d_ff);
   visit("shared_gate", l.experts.shared_gate);
-  visit("expert_biases", l.experts.biases);
+  visit("expert_biases", l.experts.biases), visit("experts_score", l.experts.score);
+  visit("experts_choice_bias", l.experts.choice_bias), visit("experts_sum_eps", l.experts.sum_eps);
+  visit("experts_scale", l.experts.scale);
   visit("v_norm", l.v_norm), visit("v_is_k", l.v_is_k), visit("shared_kv", l.shared_kv);
   visit("output_scale", l.output_scale);
   visit("fused_qkv", l.fused_qkv), visit("fused_gate_up", l.fused_gate_up);

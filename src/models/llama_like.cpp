@@ -110,7 +110,10 @@ void write_llama_like(MetadataWriter& w, const ModelSpec& m) {
   w.u32("attention.key_length", width);
   w.u32("attention.value_length", width);
   w.u32("rope.dimension_count", turned_of(m.layers.front()));
-  if (const Experts& e = m.layers.front().experts; e.count > 0) {
+  const auto mixed =
+      std::find_if(m.layers.begin(), m.layers.end(), [](const LayerSpec& l) { return l.experts.count > 0; });
+  if (mixed != m.layers.end()) {
+    const Experts& e = mixed->experts;
     w.u32("expert_count", e.count);
     w.u32("expert_used_count", e.used);
     if (e.shared_d_ff > 0) w.u32("expert_shared_feed_forward_length", e.shared_d_ff);

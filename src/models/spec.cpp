@@ -141,6 +141,9 @@ void ModelSpec::validate() const {
       in_range("experts_used", e.used, e.count);
       check(l.ffn != FfnKind::gelu && !l.fused_gate_up && !(l.bias.gate || l.bias.up || l.bias.down),
             "model {}: layer {}: experts are gated ffns without biases", name, i);
+      check(e.sum_eps >= 0 && std::isfinite(e.scale) && e.scale > 0,
+            "model {}: layer {}: experts_sum_eps is {} and experts_scale {}, expected at least 0 and above 0", name, i,
+            e.sum_eps, e.scale);
       check(e.shared_d_ff >= 0 && e.shared_d_ff <= (1 << 20), "model {}: shared_d_ff is {}, expected 0 (none) to 2^20",
             name, e.shared_d_ff);
     } else {

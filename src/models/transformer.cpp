@@ -185,16 +185,21 @@ nn::Mixture make_mixture(const ModelSpec& m, const LayerSpec& l, const Weights& 
     t.narrow = false;
     return w(t);
   };
-  nn::Mixture mixture{.router = {w(router), bias("ffn_gate_inp.bias", {n})},
-                      .gate = w({Init::matrix, "ffn_gate_exps.weight", {n, l.d_ff, d}}),
-                      .up = w({Init::matrix, "ffn_up_exps.weight", {n, l.d_ff, d}}),
-                      .down = w({Init::matrix, "ffn_down_exps.weight", {n, d, l.d_ff}}),
-                      .used = l.experts.used,
-                      .renormalized = l.experts.renormalized,
-                      .f = gate_of(l.ffn),
-                      .gate_bias = bias("ffn_gate_exps.bias", {n, l.d_ff}),
-                      .up_bias = bias("ffn_up_exps.bias", {n, l.d_ff}),
-                      .down_bias = bias("ffn_down_exps.bias", {n, d})};
+  nn::Mixture mixture{
+      .router = {.map = {w(router), bias("ffn_gate_inp.bias", {n})},
+                 .used = l.experts.used,
+                 .renormalized = l.experts.renormalized,
+                 .sum_eps = double(l.experts.sum_eps),
+                 .sigmoid = l.experts.score == Experts::sigmoid,
+                 .choice_bias = l.experts.choice_bias ? w({Init::zeros, "exp_probs_b.bias", {n}}) : Value{},
+                 .scale = double(l.experts.scale)},
+      .gate = w({Init::matrix, "ffn_gate_exps.weight", {n, l.d_ff, d}}),
+      .up = w({Init::matrix, "ffn_up_exps.weight", {n, l.d_ff, d}}),
+      .down = w({Init::matrix, "ffn_down_exps.weight", {n, d, l.d_ff}}),
+      .f = gate_of(l.ffn),
+      .gate_bias = bias("ffn_gate_exps.bias", {n, l.d_ff}),
+      .up_bias = bias("ffn_up_exps.bias", {n, l.d_ff}),
+      .down_bias = bias("ffn_down_exps.bias", {n, d})};
   if (l.experts.shared_d_ff > 0) mixture.shared = {make_gated_mlp(m, l, w, l.experts.shared_d_ff, "_shexp")};
   if (l.experts.shared_gate) {
     TensorSpec gate{Init::matrix, "ffn_gate_inp_shexp.weight", {1, d}};

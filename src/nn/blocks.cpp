@@ -127,9 +127,26 @@ Value GatedConv::operator()(Value x, LayerState& state, const Context& ctx) cons
 
 std::vector<StateSpec> GatedConv::states() const { return {tail_of(conv)}; }
 
+TopK Router::operator()(Value x) const {
+  const Value outputs = map(x), scores = sigmoid ? toy::sigmoid(outputs) : softmax(outputs);
+  TopK chosen = top_k(choice_bias ? scores + choice_bias : scores, used);
+  Value& weights = chosen.values;
+  if (choice_bias) {
+    const int64_t experts = scores.dim(1);
+    const Value is_chosen = cast(one_hot(chosen.ids, experts), scores.type().dtype);
+    weights = reshape(sum(is_chosen * reshape(scores, {-1, 1, experts}), 2), {-1, used});
+  }
+  if (renormalized) {
+    const Value all = sum(weights, 1);
+    weights = weights / (sum_eps > 0 ? all + sum_eps : all);
+  }
+  weights = Scale{scale}(weights);
+  return chosen;
+}
+
 Value Mixture::operator()(Value x) const {
-  const auto [weights, experts] = top_k(softmax(router(x)), used);
-  const Value weight = renormalized ? weights / sum(weights, 1) : weights;
+  const auto [weight, experts] = router(x);
+  const int64_t used = router.used;
   const Value row = reshape(x, {-1, 1, x.dim(1)});
   const auto mapped = [&, ids = experts](Value rows, Value w, Value bias) {
     const Value y = expert_linear(rows, w, ids);

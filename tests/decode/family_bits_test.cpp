@@ -38,6 +38,8 @@ constexpr Case kCases[] = {
       {"shared_kv": true, "d_ff": 192, "d_head": 64}]})"},
     {"lfm2", R"({"architecture": "lfm2", "d_model": 64, "n_layers": 4, "n_heads": 2, "n_kv": 1, "d_ff": 96,
       "vocab": 61, "context": 200, "layers": "conv,conv,attn,conv"})"},
+    {"lfm2moe", R"({"architecture": "lfm2moe", "d_model": 64, "n_layers": 3, "n_heads": 2, "n_kv": 1, "d_ff": 96,
+      "vocab": 61, "context": 200, "experts": 5, "experts_used": 2, "layers": "conv(experts=0,experts_used=0),attn,conv"})"},
 };
 
 // No tensor is what it is at the beginning of training: biases and sinks are 0 there.

@@ -233,14 +233,14 @@ TEST_P(FamilyGolden, MissingTensorsAndUnknownKeysAreNamed) {
 const auto name_test = [](const auto& test) {
   return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param);
 };
-INSTANTIATE_TEST_SUITE_P(Transformers, FamilyGolden,
-                         ::testing::Combine(::testing::Values("qwen2", "qwen3", "smollm3", "olmo2", "olmo3", "gemma",
-                                                              "gemma2", "gemma3", "gemma4", "gemma4_e", "phi3",
-                                                              "granite", "mixtral", "qwen3moe", "olmoe", "granitemoe",
-                                                              "gpt_oss", "qwen35", "qwen35_r1", "qwen35moe",
-                                                              "qwen35moe_r1", "qwen3next", "qwen3next_r1", "lfm2"),
-                                            ::testing::Values("reference", "cpu")),
-                         name_test);
+INSTANTIATE_TEST_SUITE_P(
+    Transformers, FamilyGolden,
+    ::testing::Combine(::testing::Values("qwen2", "qwen3", "smollm3", "olmo2", "olmo3", "gemma", "gemma2", "gemma3",
+                                         "gemma4", "gemma4_e", "phi3", "granite", "mixtral", "qwen3moe", "olmoe",
+                                         "granitemoe", "gpt_oss", "qwen35", "qwen35_r1", "qwen35moe", "qwen35moe_r1",
+                                         "qwen3next", "qwen3next_r1", "lfm2", "lfm2moe"),
+                       ::testing::Values("reference", "cpu")),
+    name_test);
 
 }  // namespace
 }  // namespace toy

@@ -56,6 +56,12 @@ struct Experts {
   int64_t shared_d_ff = 0;   ///< width of an ffn that every row uses as well; 0: none
   bool shared_gate = false;  ///< what that returns is multiplied by sigmoid of a score of the row (Qwen 2)
   bool biases = false;       ///< of the router and of every expert's maps
+  enum Score { softmax, sigmoid } score = softmax;  ///< what the router's outputs become
+  /// "exp_probs_b" [E] is added to the scores that choose, and not to those that weigh (DeepSeek-AI 2024). It has no
+  /// gradient.
+  bool choice_bias = false;
+  float sum_eps = 0;  ///< added to the sum that weights are divided by (LFM2)
+  float scale = 1;    ///< the weights are multiplied by this
   bool operator==(const Experts&) const = default;
 };
 

@@ -96,14 +96,23 @@ struct GeluMlp {
   Value operator()(Value x) const { return down(gelu_tanh(up(x))); }
 };
 
-/// A mixture of experts (Shazeer et al. 2017): sum_u weight_u expert_u(x) over the experts that the router scores
-/// highest, with weights softmax(router(x)). x:[N,D] -> [N,D].
+/// Chooses experts: those that score highest, and what each weighs. x:[N,D] -> [N,U].
+struct Router {
+  Linear map;              ///< [E,D]
+  int64_t used;            ///< U experts of each row
+  bool renormalized;       ///< the weights of those used are divided by their sum,
+  double sum_eps = 0;      ///< to which this is added
+  bool sigmoid = false;    ///< scores are sigmoid of the map, else softmax
+  Value choice_bias = {};  ///< [E] added to the scores that choose, not to the weights; or absent
+  double scale = 1;        ///< of the weights
+  TopK operator()(Value x) const;
+};
+
+/// A mixture of experts (Shazeer et al. 2017): sum_u weight_u expert_u(x). x:[N,D] -> [N,D].
 struct Mixture {
-  Linear router;      ///< [E,D]
-  Value gate, up;     ///< [E,F,D]
-  Value down;         ///< [E,D,F]
-  int64_t used;       ///< U experts of each row
-  bool renormalized;  ///< weights of those used sum to 1
+  Router router;
+  Value gate, up;  ///< [E,F,D]
+  Value down;      ///< [E,D,F]
   Gate f = Gate::silu;
   Maybe<GatedMlp> shared = {};                         ///< an expert of every row, whose weight is 1,
   Value shared_gate = {};                              ///< [1,D] or sigmoid of this score; or absent
