@@ -19,6 +19,8 @@ ModelSpec spec_of(std::string_view architecture, const Families& more, const std
 const Family& family_of(const ModelSpec& spec);
 /// Do files of the model's family state the dimension of this key?
 bool holds(const ModelSpec& spec, std::string_view key);
+/// Can its family have layers without ffn?
+bool may_lack_ffn(const ModelSpec& spec);
 /// n layers that repeat the pattern.
 std::vector<LayerSpec> repeated(const std::vector<LayerSpec>& pattern, size_t n);
 /// Throws for what files of the model's family do not hold, naming layer, key and value.

@@ -70,6 +70,13 @@ bool holds(const ModelSpec& m, std::string_view key) {
   return family_of(m).holds_all || std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
+bool may_lack_ffn(const ModelSpec& m) {
+  const Family& f = family_of(m);
+  const std::vector<LayerSpec>& layers = f.defaults.layers;
+  return f.holds_all ||
+         std::any_of(layers.begin(), layers.end(), [](const LayerSpec& l) { return l.mixer == MixerKind::mamba2; });
+}
+
 std::vector<LayerSpec> repeated(const std::vector<LayerSpec>& pattern, size_t n) {
   std::vector<LayerSpec> layers;
   for (size_t i = 0; i < n; ++i) layers.push_back(pattern[i % pattern.size()]);

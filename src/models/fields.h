@@ -21,9 +21,9 @@ struct NamesOf<FfnKind> {
 };
 template <>
 struct NamesOf<MixerKind> {
-  static constexpr std::array list = {std::pair("attention", MixerKind::attention),
-                                      std::pair("gated_delta", MixerKind::gated_delta),
-                                      std::pair("short_conv", MixerKind::short_conv)};
+  static constexpr std::array list = {
+      std::pair("attention", MixerKind::attention), std::pair("gated_delta", MixerKind::gated_delta),
+      std::pair("short_conv", MixerKind::short_conv), std::pair("mamba2", MixerKind::mamba2)};
 };
 template <>
 struct NamesOf<HeadMap> {
@@ -81,7 +81,8 @@ void visit_fields_of_layer(Layer& l, const Visit& visit) {
   visit("attention_sinks", l.sinks), visit("attention_gate", l.attention_gate);
   visit("mixer", l.mixer), visit("delta_key_heads", l.delta.key_heads), visit("delta_value_heads", l.delta.value_heads);
   visit("delta_width", l.delta.width), visit("delta_heads", l.delta.heads), visit("delta_packed", l.delta.packed);
-  visit("conv_width", l.conv);
+  visit("mamba2_heads", l.mamba2.heads), visit("mamba2_width", l.mamba2.width);
+  visit("mamba2_state", l.mamba2.state), visit("mamba2_groups", l.mamba2.groups), visit("conv_width", l.conv);
   visit("biases", l.bias), visit("ffn", l.ffn);
   visit("experts", l.experts.count), visit("experts_used", l.experts.used);
   visit("experts_renormalized", l.experts.renormalized), visit("shared_d_ff", l.experts.shared_d_ff);

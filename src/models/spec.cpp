@@ -66,6 +66,18 @@ void validate_delta_net(const ModelSpec& m, size_t layer) {
         m.name, layer);
 }
 
+void validate_mamba2(const ModelSpec& m, size_t layer) {
+  const MambaSizes& s = m.layers[layer].mamba2;
+  const auto in_range = range_check(m, layer);
+  in_range("mamba2_heads", s.heads, 1, 4096);
+  in_range("mamba2_width", s.width, 1, kMaxHeadWidth);
+  in_range("mamba2_state", s.state, 1, kMaxHeadWidth);
+  in_range("mamba2_groups", s.groups, 1, 4096);
+  in_range("conv_width", m.layers[layer].conv, 0, kMaxShortConv);
+  check(s.heads % s.groups == 0, "model {}: layer {}: mamba2_heads {} is not a multiple of mamba2_groups {}", m.name,
+        layer, s.heads, s.groups);
+}
+
 void validate_attention(const ModelSpec& m, size_t layer) {
   const LayerSpec& l = m.layers[layer];
   const auto in_range = [&](std::string_view what, int64_t v, int64_t max) {
@@ -99,6 +111,8 @@ void validate_mixer(const ModelSpec& m, size_t layer) {
       return validate_attention(m, layer);
     case MixerKind::gated_delta:
       return validate_delta_net(m, layer);
+    case MixerKind::mamba2:
+      return validate_mamba2(m, layer);
     case MixerKind::short_conv:
       return range_check(m, layer)("conv_width", m.layers[layer].conv, 1, kMaxShortConv);
   }
@@ -135,10 +149,12 @@ void ModelSpec::validate() const {
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerSpec& l = layers[i];
     validate_mixer(*this, i);
-    in_range("d_ff", l.d_ff, 1 << 20);
+    const bool has_ffn = !may_lack_ffn(*this) || l.d_ff != 0;
+    if (has_ffn) in_range("d_ff", l.d_ff, 1 << 20);
     if (const Experts& e = l.experts; e.count != 0) {
       in_range("experts", e.count, 65536);
       in_range("experts_used", e.used, e.count);
+      check(has_ffn, "model {}: layer {}: experts are {}, but d_ff is 0", name, i, e.count);
       check(l.ffn != FfnKind::gelu && !l.fused_gate_up && !(l.bias.gate || l.bias.up || l.bias.down),
             "model {}: layer {}: experts are gated ffns without biases", name, i);
       check(e.sum_eps >= 0 && std::isfinite(e.scale) && e.scale > 0,
@@ -178,6 +194,7 @@ int64_t kv_source(const ModelSpec& m, int64_t i) {
 
 double mixer_flops(const ModelSpec& m, const LayerSpec& l, double visible) {
   if (l.mixer == MixerKind::gated_delta) return 7.0 * double(l.delta.value_heads * l.delta.width * l.delta.width);
+  if (l.mixer == MixerKind::mamba2) return 5.0 * double(l.mamba2.heads * l.mamba2.width * l.mamba2.state);
   if (l.mixer == MixerKind::short_conv) return 2.0 * double(l.conv * m.d_model);
   return 4.0 * double(l.heads * l.d_head) * (l.window > 0 ? std::min(double(l.window), visible) : visible);
 }

@@ -166,7 +166,7 @@ void read_rope_scaling(Reader& r, ModelSpec& m, int64_t turned) {
 
 // How lists of layers call mixers.
 constexpr std::array kMixerWords = {std::pair("attn", MixerKind::attention), std::pair("gdn", MixerKind::gated_delta),
-                                    std::pair("conv", MixerKind::short_conv)};
+                                    std::pair("conv", MixerKind::short_conv), std::pair("mamba2", MixerKind::mamba2)};
 
 // "gdn*3,attn(window=128,rope=none)" as JSON objects, one for each layer.
 class LayerList {
@@ -254,8 +254,10 @@ std::vector<LayerSpec> read_layers(Reader& r, const ModelSpec& defaults, int64_t
   std::vector<LayerSpec> layers = repeated(defaults.layers, size_t(n));
   for (LayerSpec& l : layers) {
     const bool full = alternate && l.window == 0;
-    r.read("n_heads", l.heads, true);
-    r.read("d_ff", l.d_ff, true);
+    r.read("mixer", l.mixer);
+    const bool needed = defaults.layers.size() > 1 || l.mixer == MixerKind::attention;
+    r.read("n_heads", l.heads, needed);
+    r.read("d_ff", l.d_ff, needed);
     const bool divides = l.heads > 0 && d_model % l.heads == 0;
     l.kv_heads = l.heads, l.d_head = divides ? d_model / l.heads : 0;
     visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
@@ -287,6 +289,7 @@ void set_layers(ModelSpec& m, std::string_view text) {
     LayerSpec& l = m.layers[i];
     Reader r(list[i], fmt::format("layers '{}': layer {}", text, i));
     if (l.delta.key_heads == 0) l.delta = {l.heads, l.heads, l.d_head};
+    if (l.mamba2.heads == 0 && l.d_head > 0) l.mamba2 = {(2 * m.d_model + l.d_head - 1) / l.d_head, l.d_head, 64, 1};
     const MixerKind before = l.mixer;
     r.read("mixer", l.mixer);
     if (l.mixer != before || l.conv == 0) l.conv = usual_conv(l.mixer);

@@ -114,11 +114,16 @@ nn::CausalConv make_conv(const Weights& w, const std::string& name, int64_t chan
   return {w(filter), bias ? w({Init::zeros, name + ".bias", {channels}}) : Value{}};
 }
 
+// Logarithms of rates, which a file holds as -exp of them.
+Value make_log_rates(const Weights& w, const Shape& shape) {
+  TensorSpec t{Init::log_rate, "ssm_a_log", shape, "ssm_a"};
+  t.in_file = TensorSpec::InFile::minus_exp, t.narrow = false;
+  return w(t);
+}
+
 nn::GatedDeltaNet make_delta_net(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
   const DeltaNet& s = l.delta;
   const int64_t d = m.d_model, inner = s.value_heads * s.width, channels = 2 * s.key_heads * s.width + inner;
-  TensorSpec rate{Init::log_rate, "ssm_a_log", {s.value_heads}, "ssm_a"};
-  rate.in_file = TensorSpec::InFile::minus_exp;
   const auto map = [&](const char* name, int64_t rows, bool is_there) -> nn::Linear {
     return is_there ? make_linear(w, name, rows, d, false) : nn::Linear{};
   };
@@ -132,10 +137,32 @@ nn::GatedDeltaNet make_delta_net(const ModelSpec& m, const LayerSpec& l, const W
           .alpha = map("ssm_alpha", s.value_heads, !s.packed),
           .beta_alpha = map("ssm_ba", 2 * s.value_heads, s.packed),
           .dt_bias = w({Init::step_bias, "ssm_dt.bias", {s.value_heads}}),
-          .a_log = w(rate),
+          .a_log = make_log_rates(w, {s.value_heads}),
           .norm = make_rms_norm(w, "ssm_norm", s.width, m.norm_eps),
           .out = make_linear(w, "ssm_out", d, inner, false),
           .attrs = {s.heads}};
+}
+
+nn::Mamba2 make_mamba2(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
+  const MambaSizes& s = l.mamba2;
+  const int64_t d = m.d_model, inner = s.heads * s.width, channels = inner + 2 * s.groups * s.state;
+  const auto ones = [](const Weights& part, const char* name, const Shape& shape) {
+    TensorSpec t{Init::ones, name, shape};
+    t.narrow = false;
+    return part(t);
+  };
+  return {.heads = s.heads,
+          .width = s.width,
+          .state_width = s.state,
+          .groups = s.groups,
+          .in = make_linear(w, "ssm_in", inner + channels + s.heads, d, false),
+          .conv = l.conv > 0 ? std::optional(make_conv(w, "ssm_conv1d", channels, l.conv, true)) : std::nullopt,
+          .dt_bias = w({Init::step_bias, "ssm_dt.bias", {s.heads}}),
+          .a_log = make_log_rates(w, {s.heads, 1}),
+          .skip = ones(w, "ssm_d", {s.heads, 1}),
+          .norm = ones(w.of(ModelPart::norm), "ssm_norm.weight", {s.groups, inner / s.groups}),
+          .eps = m.norm_eps,
+          .out = make_linear(w, "ssm_out", d, inner, false)};
 }
 
 nn::GatedConv make_gated_conv(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
@@ -148,6 +175,7 @@ nn::GatedConv make_gated_conv(const ModelSpec& m, const LayerSpec& l, const Weig
 nn::Mixer make_mixer(const ModelSpec& m, const LayerSpec& l, const Weights& w, RopeTables& ropes, size_t layer) {
   const Weights recurrent = w.of(ModelPart::recurrent);
   if (l.mixer == MixerKind::gated_delta) return {make_delta_net(m, l, recurrent)};
+  if (l.mixer == MixerKind::mamba2) return {make_mamba2(m, l, recurrent)};
   if (l.mixer == MixerKind::short_conv) return {make_gated_conv(m, l, recurrent)};
   return {make_attention(m, l, w.of(ModelPart::attention), ropes(l), layer)};
 }
@@ -225,17 +253,20 @@ std::optional<nn::LayerInput> make_layer_input(const ModelSpec& m, const Weights
 
 nn::Block make_block(const ModelSpec& m, size_t layer, const Weights& w, RopeTables& ropes) {
   const LayerSpec& l = m.layers[layer];
-  const auto norm = [&](NormPlace elsewhere, const char* name, const char* in_file = "") -> nn::Maybe<nn::Norm> {
-    if (l.norm_place == elsewhere) return {};
+  const bool has_ffn = l.d_ff > 0;
+  const auto norm = [&](bool there, NormPlace elsewhere, const char* name,
+                        const char* in_file = "") -> nn::Maybe<nn::Norm> {
+    if (!there || l.norm_place == elsewhere) return {};
     return {make_norm(m, w, name, in_file)};
   };
   return {
-      .mixer_norm = norm(NormPlace::after, "attn_norm"),
+      .mixer_norm = norm(true, NormPlace::after, "attn_norm"),
       .mixer = make_mixer(m, l, w, ropes, layer),
-      .mixer_out_norm = norm(NormPlace::before, "post_attention_norm"),
-      .ffn_norm = norm(NormPlace::after, "ffn_norm", m.ffn_norm_is_post_attention ? "post_attention_norm" : ""),
-      .ffn = make_ffn(m, l, w.of(ModelPart::ffn)),
-      .ffn_out_norm = norm(NormPlace::before, "post_ffw_norm"),
+      .mixer_out_norm = norm(true, NormPlace::before, "post_attention_norm"),
+      .ffn_norm =
+          norm(has_ffn, NormPlace::after, "ffn_norm", m.ffn_norm_is_post_attention ? "post_attention_norm" : ""),
+      .ffn = has_ffn ? std::optional(make_ffn(m, l, w.of(ModelPart::ffn))) : std::nullopt,
+      .ffn_out_norm = norm(has_ffn, NormPlace::before, "post_ffw_norm"),
       .scale = {double(m.residual_scale)},
       .norm_scale = {l.depth_scale ? 1 / std::sqrt(double(layer + 1)) : 1},
       .input = make_layer_input(m, w.of(ModelPart::ffn)),
@@ -268,7 +299,7 @@ Transformer::Transformer(const ModelSpec& spec, const Weights& weights, int64_t 
 
 std::vector<std::vector<nn::StateSpec>> Transformer::states() const {
   std::vector<std::vector<nn::StateSpec>> list;
-  for (const nn::Block& b : blocks_) list.push_back(b.mixer.states());
+  for (const nn::Block& b : blocks_) list.push_back(b.mixer->states());
   return list;
 }
 

@@ -127,6 +127,35 @@ Value GatedConv::operator()(Value x, LayerState& state, const Context& ctx) cons
 
 std::vector<StateSpec> GatedConv::states() const { return {tail_of(conv)}; }
 
+Value Mamba2::operator()(Value x, LayerState& state, const Context& ctx) const {
+  const auto& [sequence, position] = ctx.batch;
+  const bool decoding = !state.slots.empty();
+  const int64_t inner = heads * width, shared = groups * state_width, channels = inner + 2 * shared;
+  const Value rows = in(x);
+  Value u = slice(rows, 1, inner, channels);
+  if (conv) u = (*conv)(u, decoding ? &state.slots.back() : nullptr, ctx.batch);
+  u = silu(u);
+  const Value values = reshape(slice(u, 1, 0, inner), {-1, heads, width});
+  const auto of_groups = [&](int64_t first) { return reshape(slice(u, 1, first, shared), {-1, groups, state_width}); };
+  const Value b = of_groups(inner), c = of_groups(inner + shared);
+  const Value dt = softplus(slice(rows, 1, inner + channels, heads) + dt_bias), a = -exp(reshape(a_log, {heads}));
+  const DeltaRule r = decoding ? ssm_scan_update(state.slots[0], values, dt, a, b, c, sequence, position)
+                               : ssm_scan(values, dt, a, b, c, {}, sequence, position);
+  if (decoding) state.slots[0] = r.s;
+  const Value y = r.o + reshape(skip, {1, heads, 1}) * values;
+  const Value gated = swiglu(slice(rows, 1, 0, inner), reshape(y, {-1, inner}));
+  const int64_t each = inner / groups;
+  if (groups == 1) return out(rms_norm(gated, reshape(norm, {inner}), eps));
+  const Value normed = rms_norm(reshape(gated, {-1, groups, each}), fill(*x.graph, {each}, 1), eps);
+  return out(reshape(normed * reshape(norm, {1, groups, each}), {-1, inner}));
+}
+
+std::vector<StateSpec> Mamba2::states() const {
+  std::vector<StateSpec> list{{StateSpec::Kind::sequence, "ssm", {heads, state_width, width}}};
+  if (conv) list.push_back(tail_of(*conv));
+  return list;
+}
+
 TopK Router::operator()(Value x) const {
   const Value outputs = map(x), scores = sigmoid ? toy::sigmoid(outputs) : softmax(outputs);
   TopK chosen = top_k(choice_bias ? scores + choice_bias : scores, used);
@@ -161,8 +190,8 @@ Value Mixture::operator()(Value x) const {
 
 // x: [N,D] -> [N,D].
 Value Block::operator()(Value x, LayerState& state, const Context& ctx, Value embedding) const {
-  x = x + scale(ctx.dropout(mixer_out_norm(mixer(norm_scale(mixer_norm(x)), state, ctx)), "mixer"));
-  x = x + scale(ctx.dropout(ffn_out_norm(ffn(norm_scale(ffn_norm(x)))), "ffn"));
+  if (mixer) x = x + scale(ctx.dropout(mixer_out_norm((*mixer)(norm_scale(mixer_norm(x)), state, ctx)), "mixer"));
+  if (ffn) x = x + scale(ctx.dropout(ffn_out_norm((*ffn)(norm_scale(ffn_norm(x)))), "ffn"));
   if (input) x = (*input)(x, embedding);
   return output_scale ? x * output_scale : x;
 }

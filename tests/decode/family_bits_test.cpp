@@ -36,6 +36,8 @@ constexpr Case kCases[] = {
       "d_ff": 96, "vocab": 61, "context": 200, "window": 20, "layer_embedding": 32, "layers": [{}, {}, {},
       {"window": 0, "rope": "global", "d_head": 64}, {"shared_kv": true, "d_ff": 192},
       {"shared_kv": true, "d_ff": 192, "d_head": 64}]})"},
+    {"mamba2", R"({"architecture": "mamba2", "d_model": 64, "n_layers": 3, "vocab": 61, "context": 200,
+      "mamba2_heads": 8, "mamba2_width": 16, "mamba2_state": 20, "mamba2_groups": 2})"},
     {"lfm2", R"({"architecture": "lfm2", "d_model": 64, "n_layers": 4, "n_heads": 2, "n_kv": 1, "d_ff": 96,
       "vocab": 61, "context": 200, "layers": "conv,conv,attn,conv"})"},
     {"lfm2moe", R"({"architecture": "lfm2moe", "d_model": 64, "n_layers": 3, "n_heads": 2, "n_kv": 1, "d_ff": 96,

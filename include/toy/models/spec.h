@@ -81,6 +81,7 @@ enum class MixerKind {
   attention,
   gated_delta,  ///< Gated DeltaNet (Yang et al. 2024)
   short_conv,   ///< a convolution of a few rows between two gates (LFM2)
+  mamba2,       ///< Mamba-2 (Dao and Gu 2024)
 };
 
 /// "attention", ...
@@ -96,15 +97,25 @@ struct DeltaNet {
   bool operator==(const DeltaNet&) const = default;
 };
 
+/// A Mamba-2 layer: heads whose states are matrices of their width and N.
+struct MambaSizes {
+  int64_t heads = 0;   ///< H
+  int64_t width = 0;   ///< P
+  int64_t state = 0;   ///< N
+  int64_t groups = 1;  ///< G of heads that write and read their states alike; H is a multiple of G
+  bool operator==(const MambaSizes&) const = default;
+};
+
 /// One layer. Dimensions of mixers of other kinds than its own mean nothing.
 struct LayerSpec {
   MixerKind mixer = MixerKind::attention;
   DeltaNet delta;
-  int64_t conv = 0;      ///< W: columns of the filter of a recurrent layer; 0: gated_delta has none
+  MambaSizes mamba2;
+  int64_t conv = 0;      ///< W: columns of the filter of a recurrent layer; 0: gated_delta, mamba2 have none
   int64_t heads = 0;     ///< H query heads
   int64_t kv_heads = 0;  ///< K kv heads; H is a multiple of K
   int64_t d_head = 0;    ///< P; H P may differ from D
-  int64_t d_ff = 0;      ///< F
+  int64_t d_ff = 0;      ///< F; 0: the layer is only a mixer
   int64_t window = 0;    ///< attend to the last `window` positions; 0: to all
   /// An rms norm of q and k before rope. head_norm: of each head, gains [P] (Henry et al. 2020); row_norm: of all heads
   /// as one, gains [H P] and [K P] (OLMo 2). Gains are in the row order of q and k.

@@ -31,7 +31,7 @@ struct TensorSpec {
   /// minus_exp: a file holds -exp(w) of a value w. What is read from there and written again may differ by a rounding.
   enum class InFile { same, minus_exp } in_file = InFile::same;
   /// Does weight decay apply to it?
-  bool decays() const { return shape.rank() >= 2 && init != Init::zeros; }
+  bool decays() const { return shape.rank() >= 2 && (init == Init::matrix || init == Init::embedding); }
 };
 
 }  // namespace toy
