@@ -26,6 +26,8 @@ std::vector<LayerSpec> repeated(const std::vector<LayerSpec>& pattern, size_t n)
 /// Throws for what files of the model's family do not hold, naming layer, key and value.
 void require_held(const ModelSpec& spec);
 
+/// Throws unless every layer has an ffn.
+void require_ffn(const ModelSpec& spec);
 /// Throws unless H P = D.
 void require_full_width(const ModelSpec& spec);
 

@@ -94,6 +94,12 @@ void require_like_layers(const ModelSpec& m, const std::vector<std::string_view>
   }
 }
 
+void require_ffn(const ModelSpec& m) {
+  for (size_t i = 0; i < m.layers.size(); ++i)
+    check(m.layers[i].d_ff > 0, "model {}: layer {}: d_ff is 0; in the architecture {} every layer has an ffn", m.name,
+          i, m.architecture);
+}
+
 void require_full_width(const ModelSpec& m) {
   for (const LayerSpec& l : m.layers)
     check(l.heads * l.d_head == m.d_model,

@@ -240,7 +240,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Combine(::testing::Values("qwen2", "qwen3", "smollm3", "olmo2", "olmo3", "gemma", "gemma2", "gemma3",
                                          "gemma4", "gemma4_e", "phi3", "granite", "mixtral", "qwen3moe", "olmoe",
                                          "granitemoe", "gpt_oss", "qwen35", "qwen35_r1", "qwen35moe", "qwen35moe_r1",
-                                         "qwen3next", "qwen3next_r1", "lfm2", "lfm2moe", "mamba2"),
+                                         "qwen3next", "qwen3next_r1", "lfm2", "lfm2moe", "mamba2", "granitehybrid",
+                                         "granitehybrid_rope"),
                        ::testing::Values("reference", "cpu")),
     name_test);
 
