@@ -15,15 +15,16 @@ template <class E>
 struct NamesOf;
 template <>
 struct NamesOf<FfnKind> {
-  static constexpr std::array list = {std::pair("swiglu", FfnKind::swiglu), std::pair("geglu", FfnKind::geglu),
-                                      std::pair("geglu_erf", FfnKind::geglu_erf), std::pair("gelu", FfnKind::gelu),
-                                      std::pair("swiglu_oai", FfnKind::swiglu_oai)};
+  static constexpr std::array list = {std::pair("swiglu", FfnKind::swiglu),         std::pair("geglu", FfnKind::geglu),
+                                      std::pair("geglu_erf", FfnKind::geglu_erf),   std::pair("gelu", FfnKind::gelu),
+                                      std::pair("swiglu_oai", FfnKind::swiglu_oai), std::pair("relu2", FfnKind::relu2)};
 };
 template <>
 struct NamesOf<MixerKind> {
-  static constexpr std::array list = {
-      std::pair("attention", MixerKind::attention), std::pair("gated_delta", MixerKind::gated_delta),
-      std::pair("short_conv", MixerKind::short_conv), std::pair("mamba2", MixerKind::mamba2)};
+  static constexpr std::array list = {std::pair("attention", MixerKind::attention),
+                                      std::pair("gated_delta", MixerKind::gated_delta),
+                                      std::pair("short_conv", MixerKind::short_conv),
+                                      std::pair("mamba2", MixerKind::mamba2), std::pair("none", MixerKind::none)};
 };
 template <>
 struct NamesOf<HeadMap> {
@@ -89,7 +90,7 @@ void visit_fields_of_layer(Layer& l, const Visit& visit) {
   visit("shared_gate", l.experts.shared_gate);
   visit("expert_biases", l.experts.biases), visit("experts_score", l.experts.score);
   visit("experts_choice_bias", l.experts.choice_bias), visit("experts_sum_eps", l.experts.sum_eps);
-  visit("experts_scale", l.experts.scale);
+  visit("experts_scale", l.experts.scale), visit("experts_latent", l.experts.latent);
   visit("v_norm", l.v_norm), visit("v_is_k", l.v_is_k), visit("shared_kv", l.shared_kv);
   visit("output_scale", l.output_scale);
   visit("fused_qkv", l.fused_qkv), visit("fused_gate_up", l.fused_gate_up);

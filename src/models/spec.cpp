@@ -115,6 +115,9 @@ void validate_mixer(const ModelSpec& m, size_t layer) {
       return validate_mamba2(m, layer);
     case MixerKind::short_conv:
       return range_check(m, layer)("conv_width", m.layers[layer].conv, 1, kMaxShortConv);
+    case MixerKind::none:
+      return check(m.layers[layer].d_ff > 0, "model {}: layer {}: mixer is none and d_ff 0, so it has nothing", m.name,
+                   layer);
   }
 }
 
@@ -156,7 +159,9 @@ void ModelSpec::validate() const {
       in_range("experts_used", e.used, e.count);
       check(has_ffn, "model {}: layer {}: experts are {}, but d_ff is 0", name, i, e.count);
       check(l.ffn != FfnKind::gelu && !l.fused_gate_up && !(l.bias.gate || l.bias.up || l.bias.down),
-            "model {}: layer {}: experts are gated ffns without biases", name, i);
+            "model {}: layer {}: experts are ffns without biases, but not gelu", name, i);
+      check(e.latent >= 0 && e.latent <= (1 << 20),
+            "model {}: layer {}: experts_latent is {}, expected 0 (none) to 2^20", name, i, e.latent);
       check(e.sum_eps >= 0 && std::isfinite(e.scale) && e.scale > 0,
             "model {}: layer {}: experts_sum_eps is {} and experts_scale {}, expected at least 0 and above 0", name, i,
             e.sum_eps, e.scale);
@@ -194,6 +199,7 @@ int64_t kv_source(const ModelSpec& m, int64_t i) {
 
 double mixer_flops(const ModelSpec& m, const LayerSpec& l, double visible) {
   if (l.mixer == MixerKind::gated_delta) return 7.0 * double(l.delta.value_heads * l.delta.width * l.delta.width);
+  if (l.mixer == MixerKind::none) return 0;
   if (l.mixer == MixerKind::mamba2) return 5.0 * double(l.mamba2.heads * l.mamba2.width * l.mamba2.state);
   if (l.mixer == MixerKind::short_conv) return 2.0 * double(l.conv * m.d_model);
   return 4.0 * double(l.heads * l.d_head) * (l.window > 0 ? std::min(double(l.window), visible) : visible);

@@ -166,7 +166,8 @@ void read_rope_scaling(Reader& r, ModelSpec& m, int64_t turned) {
 
 // How lists of layers call mixers.
 constexpr std::array kMixerWords = {std::pair("attn", MixerKind::attention), std::pair("gdn", MixerKind::gated_delta),
-                                    std::pair("conv", MixerKind::short_conv), std::pair("mamba2", MixerKind::mamba2)};
+                                    std::pair("conv", MixerKind::short_conv), std::pair("mamba2", MixerKind::mamba2),
+                                    std::pair("ffn", MixerKind::none)};
 
 // "gdn*3,attn(window=128,rope=none)" as JSON objects, one for each layer.
 class LayerList {

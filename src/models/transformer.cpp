@@ -172,12 +172,22 @@ nn::GatedConv make_gated_conv(const ModelSpec& m, const LayerSpec& l, const Weig
           .out = make_linear(w, "shortconv.out_proj", d, d, false)};
 }
 
-nn::Mixer make_mixer(const ModelSpec& m, const LayerSpec& l, const Weights& w, RopeTables& ropes, size_t layer) {
+std::optional<nn::Mixer> make_mixer(const ModelSpec& m, const LayerSpec& l, const Weights& w, RopeTables& ropes,
+                                    size_t layer) {
   const Weights recurrent = w.of(ModelPart::recurrent);
-  if (l.mixer == MixerKind::gated_delta) return {make_delta_net(m, l, recurrent)};
-  if (l.mixer == MixerKind::mamba2) return {make_mamba2(m, l, recurrent)};
-  if (l.mixer == MixerKind::short_conv) return {make_gated_conv(m, l, recurrent)};
-  return {make_attention(m, l, w.of(ModelPart::attention), ropes(l), layer)};
+  switch (l.mixer) {
+    case MixerKind::attention:
+      return nn::Mixer{make_attention(m, l, w.of(ModelPart::attention), ropes(l), layer)};
+    case MixerKind::gated_delta:
+      return nn::Mixer{make_delta_net(m, l, recurrent)};
+    case MixerKind::short_conv:
+      return nn::Mixer{make_gated_conv(m, l, recurrent)};
+    case MixerKind::mamba2:
+      return nn::Mixer{make_mamba2(m, l, recurrent)};
+    case MixerKind::none:
+      return std::nullopt;
+  }
+  fail_internal("a mixer of kind {}", int(l.mixer));
 }
 
 nn::Gate gate_of(FfnKind kind) {
@@ -203,8 +213,15 @@ nn::GatedMlp make_gated_mlp(const ModelSpec& m, const LayerSpec& l, const Weight
           .f = gate_of(l.ffn)};
 }
 
+nn::Relu2Mlp make_relu2_mlp(const ModelSpec& m, const LayerSpec& l, const Weights& w, int64_t width,
+                            const std::string& suffix = "") {
+  return {.up = make_linear(w, "ffn_up" + suffix, width, m.d_model, l.bias.up),
+          .down = make_linear(w, "ffn_down" + suffix, m.d_model, width, l.bias.down)};
+}
+
 nn::Mixture make_mixture(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
-  const int64_t n = l.experts.count, d = m.d_model;
+  const int64_t n = l.experts.count, z = l.experts.latent, d = m.d_model, width = z > 0 ? z : d;
+  const bool has_gate = l.ffn != FfnKind::relu2;
   TensorSpec router{Init::matrix, "ffn_gate_inp.weight", {n, d}};
   router.narrow = false;  // as llama.cpp's converter writes it
   const auto bias = [&](const char* name, const Shape& shape) -> Value {
@@ -221,14 +238,21 @@ nn::Mixture make_mixture(const ModelSpec& m, const LayerSpec& l, const Weights& 
                  .sigmoid = l.experts.score == Experts::sigmoid,
                  .choice_bias = l.experts.choice_bias ? w({Init::zeros, "exp_probs_b.bias", {n}}) : Value{},
                  .scale = double(l.experts.scale)},
-      .gate = w({Init::matrix, "ffn_gate_exps.weight", {n, l.d_ff, d}}),
-      .up = w({Init::matrix, "ffn_up_exps.weight", {n, l.d_ff, d}}),
-      .down = w({Init::matrix, "ffn_down_exps.weight", {n, d, l.d_ff}}),
+      .gate = has_gate ? w({Init::matrix, "ffn_gate_exps.weight", {n, l.d_ff, width}}) : Value{},
+      .up = w({Init::matrix, "ffn_up_exps.weight", {n, l.d_ff, width}}),
+      .down = w({Init::matrix, "ffn_down_exps.weight", {n, width, l.d_ff}}),
       .f = gate_of(l.ffn),
       .gate_bias = bias("ffn_gate_exps.bias", {n, l.d_ff}),
       .up_bias = bias("ffn_up_exps.bias", {n, l.d_ff}),
-      .down_bias = bias("ffn_down_exps.bias", {n, d})};
-  if (l.experts.shared_d_ff > 0) mixture.shared = {make_gated_mlp(m, l, w, l.experts.shared_d_ff, "_shexp")};
+      .down_bias = bias("ffn_down_exps.bias", {n, width})};
+  if (z > 0) mixture.latent_down = make_linear(w, "ffn_latent_down", z, d, false);
+  if (z > 0) mixture.latent_up = make_linear(w, "ffn_latent_up", d, z, false);
+  if (const int64_t shared = l.experts.shared_d_ff; shared > 0) {
+    if (has_gate)
+      mixture.shared.piece = {make_gated_mlp(m, l, w, shared, "_shexp")};
+    else
+      mixture.shared.piece = {make_relu2_mlp(m, l, w, shared, "_shexp")};
+  }
   if (l.experts.shared_gate) {
     TensorSpec gate{Init::matrix, "ffn_gate_inp_shexp.weight", {1, d}};
     gate.narrow = false;
@@ -239,6 +263,7 @@ nn::Mixture make_mixture(const ModelSpec& m, const LayerSpec& l, const Weights& 
 
 nn::Ffn make_ffn(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
   if (l.experts.count > 0) return {make_mixture(m, l, w)};
+  if (l.ffn == FfnKind::relu2) return {make_relu2_mlp(m, l, w, l.d_ff)};
   if (l.ffn != FfnKind::gelu) return {make_gated_mlp(m, l, w, l.d_ff)};
   return {nn::GeluMlp{.up = make_linear(w, "ffn_up", l.d_ff, m.d_model, l.bias.up),
                       .down = make_linear(w, "ffn_down", m.d_model, l.d_ff, l.bias.down)}};
@@ -253,18 +278,18 @@ std::optional<nn::LayerInput> make_layer_input(const ModelSpec& m, const Weights
 
 nn::Block make_block(const ModelSpec& m, size_t layer, const Weights& w, RopeTables& ropes) {
   const LayerSpec& l = m.layers[layer];
-  const bool has_ffn = l.d_ff > 0;
+  const bool mixes = l.mixer != MixerKind::none, has_ffn = l.d_ff > 0;
+  const char* ffn_norm = mixes ? "ffn_norm" : "attn_norm";  // a layer's only norm is called so
   const auto norm = [&](bool there, NormPlace elsewhere, const char* name,
                         const char* in_file = "") -> nn::Maybe<nn::Norm> {
     if (!there || l.norm_place == elsewhere) return {};
     return {make_norm(m, w, name, in_file)};
   };
   return {
-      .mixer_norm = norm(true, NormPlace::after, "attn_norm"),
+      .mixer_norm = norm(mixes, NormPlace::after, "attn_norm"),
       .mixer = make_mixer(m, l, w, ropes, layer),
-      .mixer_out_norm = norm(true, NormPlace::before, "post_attention_norm"),
-      .ffn_norm =
-          norm(has_ffn, NormPlace::after, "ffn_norm", m.ffn_norm_is_post_attention ? "post_attention_norm" : ""),
+      .mixer_out_norm = norm(mixes, NormPlace::before, "post_attention_norm"),
+      .ffn_norm = norm(has_ffn, NormPlace::after, ffn_norm, m.ffn_norm_is_post_attention ? "post_attention_norm" : ""),
       .ffn = has_ffn ? std::optional(make_ffn(m, l, w.of(ModelPart::ffn))) : std::nullopt,
       .ffn_out_norm = norm(has_ffn, NormPlace::before, "post_ffw_norm"),
       .scale = {double(m.residual_scale)},
@@ -299,7 +324,7 @@ Transformer::Transformer(const ModelSpec& spec, const Weights& weights, int64_t 
 
 std::vector<std::vector<nn::StateSpec>> Transformer::states() const {
   std::vector<std::vector<nn::StateSpec>> list;
-  for (const nn::Block& b : blocks_) list.push_back(b.mixer->states());
+  for (const nn::Block& b : blocks_) list.push_back(b.mixer ? b.mixer->states() : std::vector<nn::StateSpec>{});
   return list;
 }
 

@@ -176,14 +176,18 @@ TopK Router::operator()(Value x) const {
 Value Mixture::operator()(Value x) const {
   const auto [weight, experts] = router(x);
   const int64_t used = router.used;
-  const Value row = reshape(x, {-1, 1, x.dim(1)});
+  const Value inner = latent_down.weight ? latent_down(x) : x;
+  const int64_t width = inner.dim(1);
+  const Value row = reshape(inner, {-1, 1, width});
   const auto mapped = [&, ids = experts](Value rows, Value w, Value bias) {
     const Value y = expert_linear(rows, w, ids);
     return bias ? y + embedding(bias, ids) : y;
   };
-  const Value hidden = gated(f, mapped(row, gate, gate_bias), mapped(row, up, up_bias));
+  const Value raised = mapped(row, up, up_bias);
+  const Value hidden = gate ? gated(f, mapped(row, gate, gate_bias), raised) : sqr(relu(raised));
   const Value each = mapped(hidden, down, down_bias);  // [N,U,D]
-  const Value y = reshape(sum(each * reshape(weight, {-1, used, 1}), 1), {-1, x.dim(1)});
+  Value y = reshape(sum(each * reshape(weight, {-1, used, 1}), 1), {-1, width});
+  if (latent_up.weight) y = latent_up(y);
   if (!shared.piece) return y;
   return y + (shared_gate ? sigmoid(linear(x, shared_gate)) * shared(x) : shared(x));
 }

@@ -36,6 +36,7 @@ enum class FfnKind {
   geglu_erf,   ///< the same with the exact gelu
   gelu,        ///< down(gelu_tanh(up(x))): GPT-2
   swiglu_oai,  ///< down(swiglu_oai(gate(x), up(x))): gpt-oss
+  relu2,       ///< down(relu(up(x))^2): Nemotron-H
 };
 /// "swiglu", ...
 std::string_view name_of(FfnKind kind);
@@ -60,8 +61,9 @@ struct Experts {
   /// "exp_probs_b" [E] is added to the scores that choose, and not to those that weigh (DeepSeek-AI 2024). It has no
   /// gradient.
   bool choice_bias = false;
-  float sum_eps = 0;  ///< added to the sum that weights are divided by (LFM2)
-  float scale = 1;    ///< the weights are multiplied by this
+  int64_t latent = 0;  ///< Z: width that rows are mapped to in front of the experts, and from behind them; 0: D
+  float sum_eps = 0;   ///< added to the sum that weights are divided by (LFM2)
+  float scale = 1;     ///< the weights are multiplied by this
   bool operator==(const Experts&) const = default;
 };
 
@@ -82,6 +84,7 @@ enum class MixerKind {
   gated_delta,  ///< Gated DeltaNet (Yang et al. 2024)
   short_conv,   ///< a convolution of a few rows between two gates (LFM2)
   mamba2,       ///< Mamba-2 (Dao and Gu 2024)
+  none,         ///< the layer is only an ffn (Nemotron-H)
 };
 
 /// "attention", ...

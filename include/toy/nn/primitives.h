@@ -96,6 +96,13 @@ struct GeluMlp {
   Value operator()(Value x) const { return down(gelu_tanh(up(x))); }
 };
 
+/// down(relu(up(x))^2) (So et al. 2021). x:[N,D] -> [N,D].
+struct Relu2Mlp {
+  Linear up;    ///< [F,D]
+  Linear down;  ///< [D,F]
+  Value operator()(Value x) const { return down(sqr(relu(up(x)))); }
+};
+
 /// Chooses experts: those that score highest, and what each weighs. x:[N,D] -> [N,U].
 struct Router {
   Linear map;              ///< [E,D]
@@ -111,15 +118,17 @@ struct Router {
 /// A mixture of experts (Shazeer et al. 2017): sum_u weight_u expert_u(x). x:[N,D] -> [N,D].
 struct Mixture {
   Router router;
-  Value gate, up;  ///< [E,F,D]
+  Value gate, up;  ///< [E,F,D]; without a gate experts are like Relu2Mlp
   Value down;      ///< [E,D,F]
   Gate f = Gate::silu;
-  Maybe<GatedMlp> shared = {};                         ///< an expert of every row, whose weight is 1,
+  Maybe<OneOf<GatedMlp, Relu2Mlp>> shared = {};        ///< an expert of every row, whose weight is 1,
   Value shared_gate = {};                              ///< [1,D] or sigmoid of this score; or absent
   Value gate_bias = {}, up_bias = {}, down_bias = {};  ///< [E,F], [E,F], [E,D] or absent
+  /// [Z,D], [D,Z] or absent: experts, but for the shared one, are of width Z
+  Linear latent_down = {}, latent_up = {};
   Value operator()(Value x) const;
 };
-using Ffn = OneOf<GatedMlp, GeluMlp, Mixture>;
+using Ffn = OneOf<GatedMlp, GeluMlp, Relu2Mlp, Mixture>;
 
 /// Causal convolution of each channel. x:[N,C] -> [N,C].
 struct CausalConv {
