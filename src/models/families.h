@@ -35,5 +35,7 @@ void require_full_width(const ModelSpec& spec);
 inline constexpr int64_t kMaxHeadWidth = 1024;
 /// The widest filter in front of a recurrence, or between two gates.
 inline constexpr int64_t kMaxShortConv = 1024;
+/// The widest filter of a long convolution.
+inline constexpr int64_t kMaxLongConv = 65536;
 
 }  // namespace toy

@@ -21,10 +21,10 @@ struct NamesOf<FfnKind> {
 };
 template <>
 struct NamesOf<MixerKind> {
-  static constexpr std::array list = {std::pair("attention", MixerKind::attention),
-                                      std::pair("gated_delta", MixerKind::gated_delta),
-                                      std::pair("short_conv", MixerKind::short_conv),
-                                      std::pair("mamba2", MixerKind::mamba2), std::pair("none", MixerKind::none)};
+  static constexpr std::array list = {
+      std::pair("attention", MixerKind::attention),   std::pair("gated_delta", MixerKind::gated_delta),
+      std::pair("short_conv", MixerKind::short_conv), std::pair("mamba2", MixerKind::mamba2),
+      std::pair("long_conv", MixerKind::long_conv),   std::pair("none", MixerKind::none)};
 };
 template <>
 struct NamesOf<HeadMap> {

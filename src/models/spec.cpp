@@ -115,6 +115,8 @@ void validate_mixer(const ModelSpec& m, size_t layer) {
       return validate_mamba2(m, layer);
     case MixerKind::short_conv:
       return range_check(m, layer)("conv_width", m.layers[layer].conv, 1, kMaxShortConv);
+    case MixerKind::long_conv:
+      return range_check(m, layer)("conv_width", m.layers[layer].conv, 1, kMaxLongConv);
     case MixerKind::none:
       return check(m.layers[layer].d_ff > 0, "model {}: layer {}: mixer is none and d_ff 0, so it has nothing", m.name,
                    layer);
@@ -201,7 +203,7 @@ double mixer_flops(const ModelSpec& m, const LayerSpec& l, double visible) {
   if (l.mixer == MixerKind::gated_delta) return 7.0 * double(l.delta.value_heads * l.delta.width * l.delta.width);
   if (l.mixer == MixerKind::none) return 0;
   if (l.mixer == MixerKind::mamba2) return 5.0 * double(l.mamba2.heads * l.mamba2.width * l.mamba2.state);
-  if (l.mixer == MixerKind::short_conv) return 2.0 * double(l.conv * m.d_model);
+  if (l.mixer == MixerKind::short_conv || l.mixer == MixerKind::long_conv) return 2.0 * double(l.conv * m.d_model);
   return 4.0 * double(l.heads * l.d_head) * (l.window > 0 ? std::min(double(l.window), visible) : visible);
 }
 

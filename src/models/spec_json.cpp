@@ -165,9 +165,10 @@ void read_rope_scaling(Reader& r, ModelSpec& m, int64_t turned) {
 }
 
 // How lists of layers call mixers.
-constexpr std::array kMixerWords = {std::pair("attn", MixerKind::attention), std::pair("gdn", MixerKind::gated_delta),
-                                    std::pair("conv", MixerKind::short_conv), std::pair("mamba2", MixerKind::mamba2),
-                                    std::pair("ffn", MixerKind::none)};
+constexpr std::array kMixerWords = {
+    std::pair("attn", MixerKind::attention),     std::pair("gdn", MixerKind::gated_delta),
+    std::pair("conv", MixerKind::short_conv),    std::pair("mamba2", MixerKind::mamba2),
+    std::pair("longconv", MixerKind::long_conv), std::pair("ffn", MixerKind::none)};
 
 // "gdn*3,attn(window=128,rope=none)" as JSON objects, one for each layer.
 class LayerList {
@@ -280,7 +281,9 @@ std::vector<LayerSpec> read_layers(Reader& r, const ModelSpec& defaults, int64_t
   return layers;
 }
 
-int64_t usual_conv(MixerKind kind) { return kind == MixerKind::short_conv ? 3 : 4; }
+int64_t usual_conv(MixerKind kind) {
+  return kind == MixerKind::short_conv ? 3 : kind == MixerKind::long_conv ? 1024 : 4;
+}
 
 }  // namespace
 

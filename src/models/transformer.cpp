@@ -172,6 +172,15 @@ nn::GatedConv make_gated_conv(const ModelSpec& m, const LayerSpec& l, const Weig
           .out = make_linear(w, "shortconv.out_proj", d, d, false)};
 }
 
+nn::LongConv make_long_conv(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
+  const int64_t d = m.d_model;
+  TensorSpec filter{Init::fading, "ssm_conv1d.weight", {d, l.conv}};
+  filter.narrow = false;
+  return {.in = make_linear(w, "ssm_in", 2 * d, d, false),
+          .conv = {w(filter)},
+          .out = make_linear(w, "ssm_out", d, d, false)};
+}
+
 std::optional<nn::Mixer> make_mixer(const ModelSpec& m, const LayerSpec& l, const Weights& w, RopeTables& ropes,
                                     size_t layer) {
   const Weights recurrent = w.of(ModelPart::recurrent);
@@ -184,6 +193,8 @@ std::optional<nn::Mixer> make_mixer(const ModelSpec& m, const LayerSpec& l, cons
       return nn::Mixer{make_gated_conv(m, l, recurrent)};
     case MixerKind::mamba2:
       return nn::Mixer{make_mamba2(m, l, recurrent)};
+    case MixerKind::long_conv:
+      return nn::Mixer{make_long_conv(m, l, recurrent)};
     case MixerKind::none:
       return std::nullopt;
   }

@@ -127,6 +127,16 @@ Value GatedConv::operator()(Value x, LayerState& state, const Context& ctx) cons
 
 std::vector<StateSpec> GatedConv::states() const { return {tail_of(conv)}; }
 
+Value LongConv::operator()(Value x, LayerState& state, const Context& ctx) const {
+  const Value rows = in(x);
+  const int64_t width = x.dim(1);
+  const Value u = slice(rows, 1, width, width);
+  const Value mixed = conv(u, state.slots.empty() ? nullptr : &state.slots[0], ctx.batch);
+  return out(swiglu(slice(rows, 1, 0, width), mixed));
+}
+
+std::vector<StateSpec> LongConv::states() const { return {tail_of(conv)}; }
+
 Value Mamba2::operator()(Value x, LayerState& state, const Context& ctx) const {
   const auto& [sequence, position] = ctx.batch;
   const bool decoding = !state.slots.empty();

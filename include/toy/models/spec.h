@@ -84,6 +84,7 @@ enum class MixerKind {
   gated_delta,  ///< Gated DeltaNet (Yang et al. 2024)
   short_conv,   ///< a convolution of a few rows between two gates (LFM2)
   mamba2,       ///< Mamba-2 (Dao and Gu 2024)
+  long_conv,    ///< a convolution as long as the context may be, and a gate (Poli et al. 2023)
   none,         ///< the layer is only an ffn (Nemotron-H)
 };
 

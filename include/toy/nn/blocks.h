@@ -111,6 +111,16 @@ struct GatedConv {
   std::vector<StateSpec> states() const;
 };
 
+/// A convolution with filters as long as the context may be, and a gate: out(silu(gate) * conv(u)), after Hyena (Poli
+/// et al. 2023), whose filters follow from a network. Here they are weights. x:[N,D] -> [N,D].
+struct LongConv {
+  Linear in;        ///< [2 D,D]: rows of the gate and u
+  CausalConv conv;  ///< of u
+  Linear out;       ///< [D,D]
+  Value operator()(Value x, LayerState& state, const Context& ctx) const;
+  std::vector<StateSpec> states() const;
+};
+
 /// Mamba-2 (Dao and Gu 2024): each head has a state, a matrix that every row forgets a little, adds x b^T to and reads
 /// with c; groups of heads share b and c. x:[N,D] -> [N,D].
 struct Mamba2 {
@@ -129,7 +139,7 @@ struct Mamba2 {
 
 /// The part of a block in which rows see earlier rows of their sequence.
 struct Mixer {
-  std::variant<Attention, GatedDeltaNet, GatedConv, Mamba2> kind;
+  std::variant<Attention, GatedDeltaNet, GatedConv, LongConv, Mamba2> kind;
   /// x:[N,D] -> [N,D].
   Value operator()(Value x, LayerState& state, const Context& ctx) const {
     return std::visit([&](const auto& mixer) { return mixer(x, state, ctx); }, kind);

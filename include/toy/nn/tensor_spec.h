@@ -19,7 +19,8 @@ struct TensorSpec {
     zeros,
     constant,
     log_rate,
-    step_bias
+    step_bias,
+    fading
   } init = Init::matrix;  ///< see random_model()
   std::string name;
   Shape shape;
