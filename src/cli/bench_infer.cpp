@@ -76,7 +76,7 @@ double flops_a_prompt_token(const ModelSpec& spec, int64_t prompt) {
   double flops = 0;
   for (const TensorSpec& t : tensors_of(spec))
     if (t.block >= 0 && t.shape.rank() == 2) flops += 2.0 * double(t.shape.count());
-  for (const LayerSpec& l : spec.layers) flops += mixer_flops(l, double(prompt) / 2);
+  for (const LayerSpec& l : spec.layers) flops += mixer_flops(spec, l, double(prompt) / 2);
   return flops;
 }
 

@@ -100,7 +100,8 @@ struct BenchTrain : Command {
       if (i >= warmup) times.push_back(steady_seconds() - begin);
     }
     double mixers = 0;  // forward; half of the positions are visible on average
-    for (const LayerSpec& l : model.spec.layers) mixers += mixer_flops(l, double(trainer.tokens) / 2) * double(n);
+    for (const LayerSpec& l : model.spec.layers)
+      mixers += mixer_flops(model.spec, l, double(trainer.tokens) / 2) * double(n);
     const double gflop = (6.0 * double(params) * double(n) + 3 * mixers) * 1e-9, seconds = median(times),
                  fma = median(ceilings);
     const ordered_json j{{"shape", name},

@@ -264,8 +264,7 @@ struct FromScratch : Command {
     begin_group(app, "Model");
     add_option(app, "--size", o.size, fmt::format("Size or JSON file of dimensions: {}", fmt::join(size_names(), ", ")),
                suggested(size_names(), true));
-    add_option(app, "--layers", o.layers,
-               "Other layers than the size's own, as a list that repeats: \"gdn*3,attn\", \"attn(window=128),attn\"");
+    add_option(app, "--layers", o.layers, "Mixers of the layers, a list that repeats, like \"gdn*3,attn\"");
     add_option(app, "--tokenizer", o.tokenizer, "bytes, or bpe:V, spm:V or unigram:V with V tokens",
                suggested({"bytes", "bpe:", "spm:", "unigram:"}));
     add_option(app, "--tokenizer-bytes", o.data.tokenizer_bytes,

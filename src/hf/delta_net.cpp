@@ -55,7 +55,7 @@ void read_layers(const Config& c, ModelSpec& m, std::string_view d_ff) {
     LayerSpec& l = m.layers[i];
     l.mixer = linear[i] ? MixerKind::gated_delta : MixerKind::attention;
     l.delta.key_heads = c.integer("linear_num_key_heads"), l.delta.value_heads = c.integer("linear_num_value_heads");
-    l.delta.width = width, l.delta.conv = c.integer("linear_conv_kernel_dim");
+    l.delta.width = width, l.conv = c.integer("linear_conv_kernel_dim");
   }
   c.require("attention_bias", false);
   c.require("attn_output_gate", true);
@@ -79,7 +79,7 @@ void write_layers(ordered_json& c, const ModelSpec& m) {
   const DeltaNet& d = m.layers.front().delta;
   c["linear_num_key_heads"] = d.key_heads, c["linear_num_value_heads"] = d.value_heads;
   c["linear_key_head_dim"] = d.width, c["linear_value_head_dim"] = d.width;
-  c["linear_conv_kernel_dim"] = d.conv;
+  c["linear_conv_kernel_dim"] = m.layers.front().conv;
 }
 
 void write_shared_experts(ordered_json& c, const ModelSpec& m) {

@@ -70,6 +70,13 @@ bool holds(const ModelSpec& m, std::string_view key) {
   return family_of(m).holds_all || std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
+bool may_lack_ffn(const ModelSpec& m) {
+  const Family& f = family_of(m);
+  const std::vector<LayerSpec>& layers = f.defaults.layers;
+  return f.holds_all ||
+         std::any_of(layers.begin(), layers.end(), [](const LayerSpec& l) { return l.mixer == MixerKind::mamba2; });
+}
+
 std::vector<LayerSpec> repeated(const std::vector<LayerSpec>& pattern, size_t n) {
   std::vector<LayerSpec> layers;
   for (size_t i = 0; i < n; ++i) layers.push_back(pattern[i % pattern.size()]);
@@ -85,6 +92,12 @@ void require_like_layers(const ModelSpec& m, const std::vector<std::string_view>
             "model {}: layer {}: {} is {}, that of layer 0 is {}; a file of the architecture {} has one for all layers",
             m.name, i, key, json_text(layer.at(key)), json_text(first.at(key)), m.architecture);
   }
+}
+
+void require_ffn(const ModelSpec& m) {
+  for (size_t i = 0; i < m.layers.size(); ++i)
+    check(m.layers[i].d_ff > 0, "model {}: layer {}: d_ff is 0; in the architecture {} every layer has an ffn", m.name,
+          i, m.architecture);
 }
 
 void require_full_width(const ModelSpec& m) {

@@ -15,14 +15,16 @@ template <class E>
 struct NamesOf;
 template <>
 struct NamesOf<FfnKind> {
-  static constexpr std::array list = {std::pair("swiglu", FfnKind::swiglu), std::pair("geglu", FfnKind::geglu),
-                                      std::pair("geglu_erf", FfnKind::geglu_erf), std::pair("gelu", FfnKind::gelu),
-                                      std::pair("swiglu_oai", FfnKind::swiglu_oai)};
+  static constexpr std::array list = {std::pair("swiglu", FfnKind::swiglu),         std::pair("geglu", FfnKind::geglu),
+                                      std::pair("geglu_erf", FfnKind::geglu_erf),   std::pair("gelu", FfnKind::gelu),
+                                      std::pair("swiglu_oai", FfnKind::swiglu_oai), std::pair("relu2", FfnKind::relu2)};
 };
 template <>
 struct NamesOf<MixerKind> {
-  static constexpr std::array list = {std::pair("attention", MixerKind::attention),
-                                      std::pair("gated_delta", MixerKind::gated_delta)};
+  static constexpr std::array list = {
+      std::pair("attention", MixerKind::attention),   std::pair("gated_delta", MixerKind::gated_delta),
+      std::pair("short_conv", MixerKind::short_conv), std::pair("mamba2", MixerKind::mamba2),
+      std::pair("long_conv", MixerKind::long_conv),   std::pair("none", MixerKind::none)};
 };
 template <>
 struct NamesOf<HeadMap> {
@@ -42,6 +44,10 @@ template <>
 struct NamesOf<LayerSpec::Softmax> {
   static constexpr std::array list = {std::pair("standard", LayerSpec::standard),
                                       std::pair("scalable", LayerSpec::scalable)};
+};
+template <>
+struct NamesOf<Experts::Score> {
+  static constexpr std::array list = {std::pair("softmax", Experts::softmax), std::pair("sigmoid", Experts::sigmoid)};
 };
 template <>
 struct NamesOf<NormKind> {
@@ -76,12 +82,15 @@ void visit_fields_of_layer(Layer& l, const Visit& visit) {
   visit("attention_sinks", l.sinks), visit("attention_gate", l.attention_gate);
   visit("mixer", l.mixer), visit("delta_key_heads", l.delta.key_heads), visit("delta_value_heads", l.delta.value_heads);
   visit("delta_width", l.delta.width), visit("delta_heads", l.delta.heads), visit("delta_packed", l.delta.packed);
-  visit("conv_width", l.delta.conv);
+  visit("mamba2_heads", l.mamba2.heads), visit("mamba2_width", l.mamba2.width);
+  visit("mamba2_state", l.mamba2.state), visit("mamba2_groups", l.mamba2.groups), visit("conv_width", l.conv);
   visit("biases", l.bias), visit("ffn", l.ffn);
   visit("experts", l.experts.count), visit("experts_used", l.experts.used);
   visit("experts_renormalized", l.experts.renormalized), visit("shared_d_ff", l.experts.shared_d_ff);
   visit("shared_gate", l.experts.shared_gate);
-  visit("expert_biases", l.experts.biases);
+  visit("expert_biases", l.experts.biases), visit("experts_score", l.experts.score);
+  visit("experts_choice_bias", l.experts.choice_bias), visit("experts_sum_eps", l.experts.sum_eps);
+  visit("experts_scale", l.experts.scale), visit("experts_latent", l.experts.latent);
   visit("v_norm", l.v_norm), visit("v_is_k", l.v_is_k), visit("shared_kv", l.shared_kv);
   visit("output_scale", l.output_scale);
   visit("fused_qkv", l.fused_qkv), visit("fused_gate_up", l.fused_gate_up);

@@ -1,5 +1,5 @@
 // `granite` and `granitemoe` (Granite Team 2024): Llama with factors of embeddings, scores, residuals and logits; the
-// second with experts.
+// second with experts. `granitehybrid` (Granite 4, Bamba): either with Mamba-2 in most layers.
 #include "models/llama_like.h"
 
 namespace toy {
@@ -13,17 +13,38 @@ void read(Metadata& metadata, ModelSpec& m) {
   for (LayerSpec& l : m.layers) l.attention_scale = scale, l.rope = turns ? LayerRope::global : LayerRope::none;
   m.embedding_scale = metadata.f32("embedding_scale", 1);
   m.residual_scale = metadata.f32("residual_scale", 1);
-  m.logit_divisor = metadata.f32("logit_scale");
+  m.logit_divisor = holds(m, "mixer") ? metadata.f32("logit_scale", 1) : metadata.f32("logit_scale");
 }
 
 void write(MetadataWriter& w, const ModelSpec& m) {
   write_llama_like(w, m);
   const LayerSpec& l = m.layers.front();
-  if (l.rope == LayerRope::none) w.flag("rope.scaling.finetuned", false);
+  if (l.rope == LayerRope::none || holds(m, "mixer")) w.flag("rope.scaling.finetuned", l.rope != LayerRope::none);
   if (l.attention_scale > 0) w.f32("attention.scale", l.attention_scale);
   w.f32("embedding_scale", m.embedding_scale);
   w.f32("residual_scale", m.residual_scale);
   w.f32("logit_scale", m.logit_divisor);
+}
+
+void read_hybrid(Metadata& metadata, ModelSpec& m) {
+  read(metadata, m);
+  read_mixers(m, MixerKind::mamba2);
+  read_mamba2(metadata, m);
+}
+
+void write_hybrid(MetadataWriter& w, const ModelSpec& m) {
+  write(w, m);
+  write_mixers(w, m);
+  write_mamba2(w, m);
+}
+
+void check_hybrid(const ModelSpec& m) {
+  require_like_layers(m, kOnceForAll);
+  require_like_layers(m, {"rope"});
+  require_mixers(m, MixerKind::mamba2);
+  require_mamba2(m);
+  require_twice_the_width(m);
+  require_ffn(m);
 }
 
 Family family(std::string architecture) {
@@ -45,6 +66,19 @@ Family family(std::string architecture) {
 Family granite_family() {
   Family f = granite::family("granite");
   f.holds.push_back("biases");
+  return f;
+}
+
+Family granitehybrid_family() {
+  Family f = granite::family("granitehybrid");
+  f.read = granite::read_hybrid, f.write = granite::write_hybrid, f.check = granite::check_hybrid;
+  std::erase(f.holds, "fused_qkv");
+  f.holds.insert(f.holds.end(), {"experts", "experts_used", "shared_d_ff", "mixer", "mamba2_heads", "mamba2_width",
+                                 "mamba2_state", "mamba2_groups", "conv_width"});
+  const LayerSpec attention{.conv = 4, .rope = LayerRope::none};
+  LayerSpec mamba = attention;
+  mamba.mixer = MixerKind::mamba2;
+  f.defaults.layers = {mamba, mamba, mamba, attention};
   return f;
 }
 

@@ -110,7 +110,10 @@ void write_llama_like(MetadataWriter& w, const ModelSpec& m) {
   w.u32("attention.key_length", width);
   w.u32("attention.value_length", width);
   w.u32("rope.dimension_count", turned_of(m.layers.front()));
-  if (const Experts& e = m.layers.front().experts; e.count > 0) {
+  const auto mixed =
+      std::find_if(m.layers.begin(), m.layers.end(), [](const LayerSpec& l) { return l.experts.count > 0; });
+  if (mixed != m.layers.end()) {
+    const Experts& e = mixed->experts;
     w.u32("expert_count", e.count);
     w.u32("expert_used_count", e.used);
     if (e.shared_d_ff > 0) w.u32("expert_shared_feed_forward_length", e.shared_d_ff);
@@ -128,6 +131,65 @@ Family llama_like(std::string architecture, RopePairing pairing) {
   f.defaults.rope.pairing = pairing;
   f.defaults.layers = {LayerSpec{}};
   return f;
+}
+
+void read_mixers(ModelSpec& m, MixerKind other) {
+  const auto has_heads = [](const LayerSpec& l) { return l.kv_heads > 0; };
+  const auto first = std::find_if(m.layers.begin(), m.layers.end(), has_heads);
+  const int64_t heads = first == m.layers.end() ? m.layers.front().heads : first->kv_heads;
+  for (LayerSpec& l : m.layers) {
+    l.mixer = has_heads(l) ? MixerKind::attention : other;
+    if (!has_heads(l)) l.kv_heads = heads;  // as JSON says it of all layers
+  }
+}
+
+void write_mixers(MetadataWriter& w, const ModelSpec& m) {
+  std::vector<int64_t> heads;
+  for (const LayerSpec& l : m.layers) heads.push_back(l.mixer == MixerKind::attention ? l.kv_heads : 0);
+  w.u32s("attention.head_count_kv", heads);
+}
+
+void require_mixers(const ModelSpec& m, MixerKind other) {
+  const auto count = [&](MixerKind kind) {
+    return std::count_if(m.layers.begin(), m.layers.end(), [&](const LayerSpec& l) { return l.mixer == kind; });
+  };
+  const auto attention = count(MixerKind::attention), others = count(other), all = std::ptrdiff_t(m.layers.size());
+  check(attention > 0 && others > 0 && attention + others == all,
+        "model {}: {} layers of attention and {} {}, of {}; the architecture {} needs both, and has no others", m.name,
+        attention, others, name_of(other), all, m.architecture);
+}
+
+void read_mamba2(Metadata& metadata, ModelSpec& m) {
+  MambaSizes s{.heads = metadata.u32("ssm.time_step_rank"),
+               .state = metadata.u32("ssm.state_size"),
+               .groups = metadata.u32("ssm.group_count")};
+  const int64_t inner = metadata.u32("ssm.inner_size"), conv = metadata.u32("ssm.conv_kernel");
+  check(s.heads > 0 && inner % s.heads == 0, "{}: {} is {}, not a multiple of {}, {}", metadata.file().path(),
+        metadata.key("ssm.inner_size"), inner, metadata.key("ssm.time_step_rank"), s.heads);
+  s.width = inner / s.heads;
+  for (LayerSpec& l : m.layers) l.mamba2 = s, l.conv = conv;
+}
+
+void write_mamba2(MetadataWriter& w, const ModelSpec& m) {
+  const LayerSpec& l = m.layers.front();
+  w.u32("ssm.conv_kernel", l.conv);
+  w.u32("ssm.inner_size", l.mamba2.heads * l.mamba2.width);
+  w.u32("ssm.state_size", l.mamba2.state);
+  w.u32("ssm.time_step_rank", l.mamba2.heads);
+  w.u32("ssm.group_count", l.mamba2.groups);
+}
+
+void require_mamba2(const ModelSpec& m) {
+  require_like_layers(m, {"mamba2_heads", "mamba2_width", "mamba2_state", "mamba2_groups", "conv_width"});
+  check(m.layers.front().conv >= 1, "model {}: conv_width is 0; the architecture {} needs a convolution", m.name,
+        m.architecture);
+}
+
+void require_twice_the_width(const ModelSpec& m) {
+  const MambaSizes& s = m.layers.front().mamba2;
+  check(s.heads * s.width == 2 * m.d_model,
+        "model {}: {} mamba2 heads of width {} are not twice d_model, {}, which the architecture {} needs", m.name,
+        s.heads, s.width, m.d_model, m.architecture);
 }
 
 void read_windows(Metadata& metadata, ModelSpec& m, int64_t window, int64_t every) {

@@ -20,6 +20,21 @@ inline const std::vector<std::string_view> kOnceForAll{"d_head",  "attention_sca
 void read_llama_like(Metadata& metadata, ModelSpec& m);
 void write_llama_like(MetadataWriter& w, const ModelSpec& m);
 
+/// Layers that read_llama_like() found without kv heads have this mixer, the others attention.
+void read_mixers(ModelSpec& m, MixerKind other);
+/// The kv heads, 0 where a layer is not attention. After write_llama_like().
+void write_mixers(MetadataWriter& w, const ModelSpec& m);
+/// Throws unless there are layers of attention and of this kind, and no others.
+void require_mixers(const ModelSpec& m, MixerKind other);
+
+/// The sizes of Mamba layers.
+void read_mamba2(Metadata& metadata, ModelSpec& m);
+void write_mamba2(MetadataWriter& w, const ModelSpec& m);
+/// Throws where they differ, or there is no convolution.
+void require_mamba2(const ModelSpec& m);
+/// Throws unless heads have 2 D elements, as llama.cpp needs it in some architectures.
+void require_twice_the_width(const ModelSpec& m);
+
 /// Windows of layers: of all but every `every`-th where the file does not say of which. `window`: where it says no
 /// width. 0: none have one.
 void read_windows(Metadata& metadata, ModelSpec& m, int64_t window, int64_t every);

@@ -81,8 +81,8 @@ void read(Metadata& metadata, ModelSpec& m) {
   if (listed) recurrent = metadata.pattern("attention.recurrent_layers", blocks, 0);
   const DeltaNet sizes{.key_heads = metadata.u32("ssm.group_count"),
                        .value_heads = metadata.u32("ssm.time_step_rank"),
-                       .width = metadata.u32("ssm.state_size"),
-                       .conv = metadata.u32("ssm.conv_kernel")};
+                       .width = metadata.u32("ssm.state_size")};
+  const int64_t conv = metadata.u32("ssm.conv_kernel");
   check(sizes.width <= kMaxHeadWidth, "{}: {} is {}, expected 1 to {}", path, metadata.key("ssm.state_size"),
         sizes.width, kMaxHeadWidth);
   metadata.require("ssm.inner_size", sizes.value_heads * sizes.width);
@@ -92,7 +92,7 @@ void read(Metadata& metadata, ModelSpec& m) {
     const bool delta = listed ? recurrent[i] : int64_t(i + 1) % every != 0;
     l.mixer = delta ? MixerKind::gated_delta : MixerKind::attention;
     const DeltaNet of_family = l.delta;
-    l.delta = sizes, l.delta.heads = of_family.heads, l.delta.packed = of_family.packed;
+    l.conv = conv, l.delta = sizes, l.delta.heads = of_family.heads, l.delta.packed = of_family.packed;
     if (whole_ffn) l.d_ff /= std::max<int64_t>(l.experts.used, 1);  // what all used experts have together
   }
   if (m.architecture != "qwen3next") check_sections(metadata, m);
@@ -101,7 +101,7 @@ void read(Metadata& metadata, ModelSpec& m) {
 void write(MetadataWriter& w, const ModelSpec& m) {
   write_llama_like(w, m);
   const LayerSpec& l = m.layers.front();
-  w.u32("ssm.conv_kernel", l.delta.conv);
+  w.u32("ssm.conv_kernel", l.conv);
   w.u32("ssm.state_size", l.delta.width);
   w.u32("ssm.group_count", l.delta.key_heads);
   w.u32("ssm.time_step_rank", l.delta.value_heads);
@@ -127,8 +127,7 @@ void check_model(const ModelSpec& m) {
         "model {}: {} of {} layers are gated_delta; the architecture {} needs layers of both kinds", m.name, deltas,
         m.layers.size(), m.architecture);
   const LayerSpec& l = m.layers.front();
-  check(l.delta.conv >= 1, "model {}: conv_width is 0; the architecture {} needs a convolution", m.name,
-        m.architecture);
+  check(l.conv >= 1, "model {}: conv_width is 0; the architecture {} needs a convolution", m.name, m.architecture);
   check(!holds(m, "experts") || (l.experts.count > 0 && l.experts.shared_d_ff > 0),
         "model {}: experts is {} and shared_d_ff {}; the architecture {} needs both", m.name, l.experts.count,
         l.experts.shared_d_ff, m.architecture);
@@ -144,7 +143,7 @@ Family family(const char* architecture, bool experts) {
   f.defaults.ffn_norm_is_post_attention = true;
   f.defaults.norm_eps = 1e-6f;
   f.defaults.rope.base = 1e7f;
-  LayerSpec l{.delta = {.conv = 4, .heads = HeadMap::tile}, .qk_norm = LayerSpec::head_norm};
+  LayerSpec l{.delta = {.heads = HeadMap::tile}, .conv = 4, .qk_norm = LayerSpec::head_norm};
   l.attention_gate = true;
   l.experts.shared_gate = experts;
   f.defaults.layers.assign(4, l);

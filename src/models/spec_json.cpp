@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <ranges>
 
 #include "models/fields.h"
 #include "models/llama_like.h"
@@ -163,6 +164,12 @@ void read_rope_scaling(Reader& r, ModelSpec& m, int64_t turned) {
   if (rope.scaling == RopeSpec::Scaling::none) rope.factor = 1;
 }
 
+// How lists of layers call mixers.
+constexpr std::array kMixerWords = {
+    std::pair("attn", MixerKind::attention),     std::pair("gdn", MixerKind::gated_delta),
+    std::pair("conv", MixerKind::short_conv),    std::pair("mamba2", MixerKind::mamba2),
+    std::pair("longconv", MixerKind::long_conv), std::pair("ffn", MixerKind::none)};
+
 // "gdn*3,attn(window=128,rope=none)" as JSON objects, one for each layer.
 class LayerList {
  public:
@@ -185,10 +192,10 @@ class LayerList {
     skip();
     const size_t begin = at_;
     const std::string name = word("(*,");
-    if (name == "attn") return {{"mixer", "attention"}};
-    if (name == "gdn") return {{"mixer", "gated_delta"}};
+    for (const auto& [known, kind] : kMixerWords)
+      if (name == known) return {{"mixer", name_of(kind)}};
     at_ = begin;
-    broken("attn or gdn");
+    broken(fmt::format("one of {}", fmt::join(kMixerWords | std::views::keys, ", ")));
   }
   void options(nlohmann::json& layer) {
     do {
@@ -250,8 +257,10 @@ std::vector<LayerSpec> read_layers(Reader& r, const ModelSpec& defaults, int64_t
   std::vector<LayerSpec> layers = repeated(defaults.layers, size_t(n));
   for (LayerSpec& l : layers) {
     const bool full = alternate && l.window == 0;
-    r.read("n_heads", l.heads, true);
-    r.read("d_ff", l.d_ff, true);
+    r.read("mixer", l.mixer);
+    const bool needed = defaults.layers.size() > 1 || l.mixer == MixerKind::attention;
+    r.read("n_heads", l.heads, needed);
+    r.read("d_ff", l.d_ff, needed);
     const bool divides = l.heads > 0 && d_model % l.heads == 0;
     l.kv_heads = l.heads, l.d_head = divides ? d_model / l.heads : 0;
     visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
@@ -273,6 +282,10 @@ std::vector<LayerSpec> read_layers(Reader& r, const ModelSpec& defaults, int64_t
   return layers;
 }
 
+int64_t usual_conv(MixerKind kind) {
+  return kind == MixerKind::short_conv ? 3 : kind == MixerKind::long_conv ? 1024 : 4;
+}
+
 }  // namespace
 
 void set_layers(ModelSpec& spec, std::string_view text) {
@@ -281,7 +294,13 @@ void set_layers(ModelSpec& spec, std::string_view text) {
   for (size_t i = 0; i < m.layers.size(); ++i) {
     LayerSpec& l = m.layers[i];
     Reader r(list[i], fmt::format("layers '{}': layer {}", text, i));
-    if (list[i].at("mixer") == "gated_delta" && l.delta.key_heads == 0) l.delta = {l.heads, l.heads, l.d_head, 4};
+    const MixerKind before = l.mixer;
+    r.read("mixer", l.mixer);
+    const bool filters = l.mixer != MixerKind::attention && l.mixer != MixerKind::none;
+    if (filters && (l.mixer != before || l.conv == 0)) l.conv = usual_conv(l.mixer);
+    if (l.mixer == MixerKind::gated_delta && l.delta.key_heads == 0) l.delta = {l.heads, l.heads, l.d_head};
+    if (l.mixer == MixerKind::mamba2 && l.mamba2.heads == 0 && l.d_head > 0)
+      l.mamba2 = {(2 * m.d_model + l.d_head - 1) / l.d_head, l.d_head, 64, 1};
     visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
     r.done();
   }
@@ -290,7 +309,9 @@ void set_layers(ModelSpec& spec, std::string_view text) {
   } catch (const Error&) {
     const ModelSpec toy = spec_of("toy", {}, m.name);
     m.architecture = toy.architecture, m.family = nullptr;
-    m.ffn_norm_is_post_attention = toy.ffn_norm_is_post_attention;  // what only files of the old family say
+    // What only files of the old family say.
+    m.ffn_norm_is_post_attention = toy.ffn_norm_is_post_attention;
+    m.output_norm_is_embedding_norm = toy.output_norm_is_embedding_norm;
     if (m.positions == PositionKind::learned) m.rope = toy.rope;
     m.validate();
   }
@@ -304,6 +325,7 @@ ordered_json fields_of(const LayerSpec& l) {
 }
 
 std::string_view name_of(FfnKind kind) { return name_of<FfnKind>(kind); }
+std::string_view name_of(MixerKind kind) { return name_of<MixerKind>(kind); }
 
 ordered_json fields_of(const ModelSpec& m) {
   ordered_json j;

@@ -108,13 +108,22 @@ nn::Attention make_attention(const ModelSpec& m, const LayerSpec& l, const Weigh
           .differential = l.differential ? std::optional(make_differential(m, l, w, layer)) : std::nullopt};
 }
 
+nn::CausalConv make_conv(const Weights& w, const std::string& name, int64_t channels, int64_t width, bool bias) {
+  TensorSpec filter{Init::matrix, name + ".weight", {channels, width}};
+  filter.narrow = false;  // as llama.cpp needs it
+  return {w(filter), bias ? w({Init::zeros, name + ".bias", {channels}}) : Value{}};
+}
+
+// Logarithms of rates, which a file holds as -exp of them.
+Value make_log_rates(const Weights& w, const Shape& shape) {
+  TensorSpec t{Init::log_rate, "ssm_a_log", shape, "ssm_a"};
+  t.in_file = TensorSpec::InFile::minus_exp, t.narrow = false;
+  return w(t);
+}
+
 nn::GatedDeltaNet make_delta_net(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
   const DeltaNet& s = l.delta;
   const int64_t d = m.d_model, inner = s.value_heads * s.width, channels = 2 * s.key_heads * s.width + inner;
-  TensorSpec filter{Init::matrix, "ssm_conv1d.weight", {channels, s.conv}},
-      rate{Init::log_rate, "ssm_a_log", {s.value_heads}, "ssm_a"};
-  filter.narrow = false;  // as llama.cpp needs it
-  rate.in_file = TensorSpec::InFile::minus_exp;
   const auto map = [&](const char* name, int64_t rows, bool is_there) -> nn::Linear {
     return is_there ? make_linear(w, name, rows, d, false) : nn::Linear{};
   };
@@ -122,21 +131,74 @@ nn::GatedDeltaNet make_delta_net(const ModelSpec& m, const LayerSpec& l, const W
           .heads = s.value_heads,
           .width = s.width,
           .qkv = map("attn_qkv", channels, true),
-          .conv = s.conv > 0 ? std::optional(nn::ShortConv{w(filter)}) : std::nullopt,
+          .conv = l.conv > 0 ? std::optional(make_conv(w, "ssm_conv1d", channels, l.conv, false)) : std::nullopt,
           .gate = map("attn_gate", inner, true),
           .beta = map("ssm_beta", s.value_heads, !s.packed),
           .alpha = map("ssm_alpha", s.value_heads, !s.packed),
           .beta_alpha = map("ssm_ba", 2 * s.value_heads, s.packed),
           .dt_bias = w({Init::step_bias, "ssm_dt.bias", {s.value_heads}}),
-          .a_log = w(rate),
+          .a_log = make_log_rates(w, {s.value_heads}),
           .norm = make_rms_norm(w, "ssm_norm", s.width, m.norm_eps),
           .out = make_linear(w, "ssm_out", d, inner, false),
           .attrs = {s.heads}};
 }
 
-nn::Mixer make_mixer(const ModelSpec& m, const LayerSpec& l, const Weights& w, RopeTables& ropes, size_t layer) {
-  if (l.mixer == MixerKind::gated_delta) return {make_delta_net(m, l, w.of(ModelPart::recurrent))};
-  return {make_attention(m, l, w.of(ModelPart::attention), ropes(l), layer)};
+nn::Mamba2 make_mamba2(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
+  const MambaSizes& s = l.mamba2;
+  const int64_t d = m.d_model, inner = s.heads * s.width, channels = inner + 2 * s.groups * s.state;
+  const auto ones = [](const Weights& part, const char* name, const Shape& shape) {
+    TensorSpec t{Init::ones, name, shape};
+    t.narrow = false;
+    return part(t);
+  };
+  return {.heads = s.heads,
+          .width = s.width,
+          .state_width = s.state,
+          .groups = s.groups,
+          .in = make_linear(w, "ssm_in", inner + channels + s.heads, d, false),
+          .conv = l.conv > 0 ? std::optional(make_conv(w, "ssm_conv1d", channels, l.conv, true)) : std::nullopt,
+          .dt_bias = w({Init::step_bias, "ssm_dt.bias", {s.heads}}),
+          .a_log = make_log_rates(w, {s.heads, 1}),
+          .skip = ones(w, "ssm_d", {s.heads, 1}),
+          .norm = ones(w.of(ModelPart::norm), "ssm_norm.weight", {s.groups, inner / s.groups}),
+          .eps = m.norm_eps,
+          .out = make_linear(w, "ssm_out", d, inner, false)};
+}
+
+nn::GatedConv make_gated_conv(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
+  const int64_t d = m.d_model;
+  return {.in = make_linear(w, "shortconv.in_proj", 3 * d, d, false),
+          .conv = make_conv(w, "shortconv.conv", d, l.conv, false),
+          .out = make_linear(w, "shortconv.out_proj", d, d, false)};
+}
+
+nn::LongConv make_long_conv(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
+  const int64_t d = m.d_model;
+  TensorSpec filter{Init::fading, "ssm_conv1d.weight", {d, l.conv}};
+  filter.narrow = false;
+  return {.in = make_linear(w, "ssm_in", 2 * d, d, false),
+          .conv = {w(filter)},
+          .out = make_linear(w, "ssm_out", d, d, false)};
+}
+
+std::optional<nn::Mixer> make_mixer(const ModelSpec& m, const LayerSpec& l, const Weights& w, RopeTables& ropes,
+                                    size_t layer) {
+  const Weights recurrent = w.of(ModelPart::recurrent);
+  switch (l.mixer) {
+    case MixerKind::attention:
+      return nn::Mixer{make_attention(m, l, w.of(ModelPart::attention), ropes(l), layer)};
+    case MixerKind::gated_delta:
+      return nn::Mixer{make_delta_net(m, l, recurrent)};
+    case MixerKind::short_conv:
+      return nn::Mixer{make_gated_conv(m, l, recurrent)};
+    case MixerKind::mamba2:
+      return nn::Mixer{make_mamba2(m, l, recurrent)};
+    case MixerKind::long_conv:
+      return nn::Mixer{make_long_conv(m, l, recurrent)};
+    case MixerKind::none:
+      return std::nullopt;
+  }
+  fail_internal("a mixer of kind {}", int(l.mixer));
 }
 
 nn::Gate gate_of(FfnKind kind) {
@@ -162,8 +224,15 @@ nn::GatedMlp make_gated_mlp(const ModelSpec& m, const LayerSpec& l, const Weight
           .f = gate_of(l.ffn)};
 }
 
+nn::Relu2Mlp make_relu2_mlp(const ModelSpec& m, const LayerSpec& l, const Weights& w, int64_t width,
+                            const std::string& suffix = "") {
+  return {.up = make_linear(w, "ffn_up" + suffix, width, m.d_model, l.bias.up),
+          .down = make_linear(w, "ffn_down" + suffix, m.d_model, width, l.bias.down)};
+}
+
 nn::Mixture make_mixture(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
-  const int64_t n = l.experts.count, d = m.d_model;
+  const int64_t n = l.experts.count, z = l.experts.latent, d = m.d_model, width = z > 0 ? z : d;
+  const bool has_gate = l.ffn != FfnKind::relu2;
   TensorSpec router{Init::matrix, "ffn_gate_inp.weight", {n, d}};
   router.narrow = false;  // as llama.cpp's converter writes it
   const auto bias = [&](const char* name, const Shape& shape) -> Value {
@@ -172,17 +241,29 @@ nn::Mixture make_mixture(const ModelSpec& m, const LayerSpec& l, const Weights& 
     t.narrow = false;
     return w(t);
   };
-  nn::Mixture mixture{.router = {w(router), bias("ffn_gate_inp.bias", {n})},
-                      .gate = w({Init::matrix, "ffn_gate_exps.weight", {n, l.d_ff, d}}),
-                      .up = w({Init::matrix, "ffn_up_exps.weight", {n, l.d_ff, d}}),
-                      .down = w({Init::matrix, "ffn_down_exps.weight", {n, d, l.d_ff}}),
-                      .used = l.experts.used,
-                      .renormalized = l.experts.renormalized,
-                      .f = gate_of(l.ffn),
-                      .gate_bias = bias("ffn_gate_exps.bias", {n, l.d_ff}),
-                      .up_bias = bias("ffn_up_exps.bias", {n, l.d_ff}),
-                      .down_bias = bias("ffn_down_exps.bias", {n, d})};
-  if (l.experts.shared_d_ff > 0) mixture.shared = {make_gated_mlp(m, l, w, l.experts.shared_d_ff, "_shexp")};
+  nn::Mixture mixture{
+      .router = {.map = {w(router), bias("ffn_gate_inp.bias", {n})},
+                 .used = l.experts.used,
+                 .renormalized = l.experts.renormalized,
+                 .sum_eps = double(l.experts.sum_eps),
+                 .sigmoid = l.experts.score == Experts::sigmoid,
+                 .choice_bias = l.experts.choice_bias ? w({Init::zeros, "exp_probs_b.bias", {n}}) : Value{},
+                 .scale = double(l.experts.scale)},
+      .gate = has_gate ? w({Init::matrix, "ffn_gate_exps.weight", {n, l.d_ff, width}}) : Value{},
+      .up = w({Init::matrix, "ffn_up_exps.weight", {n, l.d_ff, width}}),
+      .down = w({Init::matrix, "ffn_down_exps.weight", {n, width, l.d_ff}}),
+      .f = gate_of(l.ffn),
+      .gate_bias = bias("ffn_gate_exps.bias", {n, l.d_ff}),
+      .up_bias = bias("ffn_up_exps.bias", {n, l.d_ff}),
+      .down_bias = bias("ffn_down_exps.bias", {n, width})};
+  if (z > 0) mixture.latent_down = make_linear(w, "ffn_latent_down", z, d, false);
+  if (z > 0) mixture.latent_up = make_linear(w, "ffn_latent_up", d, z, false);
+  if (const int64_t shared = l.experts.shared_d_ff; shared > 0) {
+    if (has_gate)
+      mixture.shared.piece = {make_gated_mlp(m, l, w, shared, "_shexp")};
+    else
+      mixture.shared.piece = {make_relu2_mlp(m, l, w, shared, "_shexp")};
+  }
   if (l.experts.shared_gate) {
     TensorSpec gate{Init::matrix, "ffn_gate_inp_shexp.weight", {1, d}};
     gate.narrow = false;
@@ -193,6 +274,7 @@ nn::Mixture make_mixture(const ModelSpec& m, const LayerSpec& l, const Weights& 
 
 nn::Ffn make_ffn(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
   if (l.experts.count > 0) return {make_mixture(m, l, w)};
+  if (l.ffn == FfnKind::relu2) return {make_relu2_mlp(m, l, w, l.d_ff)};
   if (l.ffn != FfnKind::gelu) return {make_gated_mlp(m, l, w, l.d_ff)};
   return {nn::GeluMlp{.up = make_linear(w, "ffn_up", l.d_ff, m.d_model, l.bias.up),
                       .down = make_linear(w, "ffn_down", m.d_model, l.d_ff, l.bias.down)}};
@@ -207,17 +289,20 @@ std::optional<nn::LayerInput> make_layer_input(const ModelSpec& m, const Weights
 
 nn::Block make_block(const ModelSpec& m, size_t layer, const Weights& w, RopeTables& ropes) {
   const LayerSpec& l = m.layers[layer];
-  const auto norm = [&](NormPlace elsewhere, const char* name, const char* in_file = "") -> nn::Maybe<nn::Norm> {
-    if (l.norm_place == elsewhere) return {};
+  const bool mixes = l.mixer != MixerKind::none, has_ffn = l.d_ff > 0;
+  const char* ffn_norm = mixes ? "ffn_norm" : "attn_norm";  // a layer's only norm is called so
+  const auto norm = [&](bool there, NormPlace elsewhere, const char* name,
+                        const char* in_file = "") -> nn::Maybe<nn::Norm> {
+    if (!there || l.norm_place == elsewhere) return {};
     return {make_norm(m, w, name, in_file)};
   };
   return {
-      .mixer_norm = norm(NormPlace::after, "attn_norm"),
+      .mixer_norm = norm(mixes, NormPlace::after, "attn_norm"),
       .mixer = make_mixer(m, l, w, ropes, layer),
-      .mixer_out_norm = norm(NormPlace::before, "post_attention_norm"),
-      .ffn_norm = norm(NormPlace::after, "ffn_norm", m.ffn_norm_is_post_attention ? "post_attention_norm" : ""),
-      .ffn = make_ffn(m, l, w.of(ModelPart::ffn)),
-      .ffn_out_norm = norm(NormPlace::before, "post_ffw_norm"),
+      .mixer_out_norm = norm(mixes, NormPlace::before, "post_attention_norm"),
+      .ffn_norm = norm(has_ffn, NormPlace::after, ffn_norm, m.ffn_norm_is_post_attention ? "post_attention_norm" : ""),
+      .ffn = has_ffn ? std::optional(make_ffn(m, l, w.of(ModelPart::ffn))) : std::nullopt,
+      .ffn_out_norm = norm(has_ffn, NormPlace::before, "post_ffw_norm"),
       .scale = {double(m.residual_scale)},
       .norm_scale = {l.depth_scale ? 1 / std::sqrt(double(layer + 1)) : 1},
       .input = make_layer_input(m, w.of(ModelPart::ffn)),
@@ -242,7 +327,7 @@ Transformer::Transformer(const ModelSpec& spec, const Weights& weights, int64_t 
   RopeTables ropes(*embedding_.graph, spec, positions);
   for (size_t i = 0; i < spec.layers.size(); ++i) kv_source_.push_back(kv_source(spec, int64_t(i)));
   for (size_t i = 0; i < spec.layers.size(); ++i) blocks_.push_back(make_block(spec, i, weights.block(int(i)), ropes));
-  norm_ = make_norm(spec, weights, "output_norm");
+  norm_ = make_norm(spec, weights, "output_norm", spec.output_norm_is_embedding_norm ? "token_embd_norm" : "");
   scale_ = {1 / double(spec.logit_divisor)};
   output_ = spec.tied ? embedding_ : weights({Init::embedding, "output.weight", {spec.vocab, spec.d_model}});
   softcap_ = double(spec.logit_softcap);
@@ -250,7 +335,7 @@ Transformer::Transformer(const ModelSpec& spec, const Weights& weights, int64_t 
 
 std::vector<std::vector<nn::StateSpec>> Transformer::states() const {
   std::vector<std::vector<nn::StateSpec>> list;
-  for (const nn::Block& b : blocks_) list.push_back(b.mixer.states());
+  for (const nn::Block& b : blocks_) list.push_back(b.mixer ? b.mixer->states() : std::vector<nn::StateSpec>{});
   return list;
 }
 

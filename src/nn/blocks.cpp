@@ -3,6 +3,14 @@
 #include <cmath>
 
 namespace toy::nn {
+namespace {
+
+// The last inputs of a sequence.
+StateSpec tail_of(const CausalConv& conv) {
+  return {StateSpec::Kind::sequence, "conv", {conv.filter.dim(1) - 1, conv.filter.dim(0)}};
+}
+
+}  // namespace
 
 Value Attention::operator()(Value x, LayerState& state, const Context& ctx) const {
   const auto& [sequence, position] = ctx.batch;
@@ -80,7 +88,7 @@ Value GatedDeltaNet::operator()(Value x, LayerState& state, const Context& ctx) 
   const auto& [sequence, position] = ctx.batch;
   const bool decoding = !state.slots.empty();
   Value rows = qkv(x);
-  if (conv) rows = (*conv)(rows, decoding ? &state.slots.back() : nullptr, ctx.batch);
+  if (conv) rows = silu((*conv)(rows, decoding ? &state.slots.back() : nullptr, ctx.batch));
   const auto heads_of = [&](int64_t first, int64_t n) {
     return reshape(slice(rows, 1, first * width, n * width), {-1, n, width});
   };
@@ -105,29 +113,99 @@ Value GatedDeltaNet::operator()(Value x, LayerState& state, const Context& ctx) 
 
 std::vector<StateSpec> GatedDeltaNet::states() const {
   std::vector<StateSpec> list{{StateSpec::Kind::sequence, "delta", {heads, width, width}}};
-  if (conv) list.push_back({StateSpec::Kind::sequence, "conv", {conv->filter.dim(1) - 1, (2 * keys + heads) * width}});
+  if (conv) list.push_back(tail_of(*conv));
   return list;
 }
 
+Value GatedConv::operator()(Value x, LayerState& state, const Context& ctx) const {
+  const Value rows = in(x);
+  const int64_t width = x.dim(1);
+  const auto part = [&](int64_t i) { return slice(rows, 1, i * width, width); };
+  const Value mixed = conv(part(0) * part(2), state.slots.empty() ? nullptr : &state.slots[0], ctx.batch);
+  return out(part(1) * mixed);
+}
+
+std::vector<StateSpec> GatedConv::states() const { return {tail_of(conv)}; }
+
+Value LongConv::operator()(Value x, LayerState& state, const Context& ctx) const {
+  const Value rows = in(x);
+  const int64_t width = x.dim(1);
+  const Value u = slice(rows, 1, width, width);
+  const Value mixed = conv(u, state.slots.empty() ? nullptr : &state.slots[0], ctx.batch);
+  return out(swiglu(slice(rows, 1, 0, width), mixed));
+}
+
+std::vector<StateSpec> LongConv::states() const { return {tail_of(conv)}; }
+
+Value Mamba2::operator()(Value x, LayerState& state, const Context& ctx) const {
+  const auto& [sequence, position] = ctx.batch;
+  const bool decoding = !state.slots.empty();
+  const int64_t inner = heads * width, shared = groups * state_width, channels = inner + 2 * shared;
+  const Value rows = in(x);
+  Value u = slice(rows, 1, inner, channels);
+  if (conv) u = (*conv)(u, decoding ? &state.slots.back() : nullptr, ctx.batch);
+  u = silu(u);
+  const Value values = reshape(slice(u, 1, 0, inner), {-1, heads, width});
+  const auto of_groups = [&](int64_t first) { return reshape(slice(u, 1, first, shared), {-1, groups, state_width}); };
+  const Value b = of_groups(inner), c = of_groups(inner + shared);
+  const Value dt = softplus(slice(rows, 1, inner + channels, heads) + dt_bias), a = -exp(reshape(a_log, {heads}));
+  const DeltaRule r = decoding ? ssm_scan_update(state.slots[0], values, dt, a, b, c, sequence, position)
+                               : ssm_scan(values, dt, a, b, c, {}, sequence, position);
+  if (decoding) state.slots[0] = r.s;
+  const Value y = r.o + reshape(skip, {1, heads, 1}) * values;
+  const Value gated = swiglu(slice(rows, 1, 0, inner), reshape(y, {-1, inner}));
+  const int64_t each = inner / groups;
+  if (groups == 1) return out(rms_norm(gated, reshape(norm, {inner}), eps));
+  const Value normed = rms_norm(reshape(gated, {-1, groups, each}), fill(*x.graph, {each}, 1), eps);
+  return out(reshape(normed * reshape(norm, {1, groups, each}), {-1, inner}));
+}
+
+std::vector<StateSpec> Mamba2::states() const {
+  std::vector<StateSpec> list{{StateSpec::Kind::sequence, "ssm", {heads, state_width, width}}};
+  if (conv) list.push_back(tail_of(*conv));
+  return list;
+}
+
+TopK Router::operator()(Value x) const {
+  const Value outputs = map(x), scores = sigmoid ? toy::sigmoid(outputs) : softmax(outputs);
+  TopK chosen = top_k(choice_bias ? scores + choice_bias : scores, used);
+  Value& weights = chosen.values;
+  if (choice_bias) {
+    const int64_t experts = scores.dim(1);
+    const Value is_chosen = cast(one_hot(chosen.ids, experts), scores.type().dtype);
+    weights = reshape(sum(is_chosen * reshape(scores, {-1, 1, experts}), 2), {-1, used});
+  }
+  if (renormalized) {
+    const Value all = sum(weights, 1);
+    weights = weights / (sum_eps > 0 ? all + sum_eps : all);
+  }
+  weights = Scale{scale}(weights);
+  return chosen;
+}
+
 Value Mixture::operator()(Value x) const {
-  const auto [weights, experts] = top_k(softmax(router(x)), used);
-  const Value weight = renormalized ? weights / sum(weights, 1) : weights;
-  const Value row = reshape(x, {-1, 1, x.dim(1)});
+  const auto [weight, experts] = router(x);
+  const int64_t used = router.used;
+  const Value inner = latent_down.weight ? latent_down(x) : x;
+  const int64_t width = inner.dim(1);
+  const Value row = reshape(inner, {-1, 1, width});
   const auto mapped = [&, ids = experts](Value rows, Value w, Value bias) {
     const Value y = expert_linear(rows, w, ids);
     return bias ? y + embedding(bias, ids) : y;
   };
-  const Value hidden = gated(f, mapped(row, gate, gate_bias), mapped(row, up, up_bias));
+  const Value raised = mapped(row, up, up_bias);
+  const Value hidden = gate ? gated(f, mapped(row, gate, gate_bias), raised) : sqr(relu(raised));
   const Value each = mapped(hidden, down, down_bias);  // [N,U,D]
-  const Value y = reshape(sum(each * reshape(weight, {-1, used, 1}), 1), {-1, x.dim(1)});
+  Value y = reshape(sum(each * reshape(weight, {-1, used, 1}), 1), {-1, width});
+  if (latent_up.weight) y = latent_up(y);
   if (!shared.piece) return y;
   return y + (shared_gate ? sigmoid(linear(x, shared_gate)) * shared(x) : shared(x));
 }
 
 // x: [N,D] -> [N,D].
 Value Block::operator()(Value x, LayerState& state, const Context& ctx, Value embedding) const {
-  x = x + scale(ctx.dropout(mixer_out_norm(mixer(norm_scale(mixer_norm(x)), state, ctx)), "mixer"));
-  x = x + scale(ctx.dropout(ffn_out_norm(ffn(norm_scale(ffn_norm(x)))), "ffn"));
+  if (mixer) x = x + scale(ctx.dropout(mixer_out_norm((*mixer)(norm_scale(mixer_norm(x)), state, ctx)), "mixer"));
+  if (ffn) x = x + scale(ctx.dropout(ffn_out_norm((*ffn)(norm_scale(ffn_norm(x)))), "ffn"));
   if (input) x = (*input)(x, embedding);
   return output_scale ? x * output_scale : x;
 }

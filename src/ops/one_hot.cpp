@@ -3,7 +3,8 @@
 namespace toy {
 
 const OpDef& one_hot_def() {
-  static const OpDef def{.signature = "one_hot(ids:i32[*]) -> y:[*,@classes]"};
+  static const OpDef def{.signature = "one_hot(ids:i32[*]) -> y:[*,@classes]",
+                         .vjp = [](Vjp&) {}};  // ids are whole numbers: nothing flows back
   return def;
 }
 

@@ -42,6 +42,26 @@ const Case kCases[] = {
     {"windows", testing::kHybridWithWindows},
     {"shared_kv", testing::kHybridWithSharedKv},
     {"recurrent", testing::kOnlyRecurrent},
+    {"mamba2", R"({"architecture": "mamba2", "d_model": 64, "n_layers": 3, "vocab": 61, "context": 200,
+      "mamba2_heads": 8, "mamba2_width": 16, "mamba2_state": 20, "mamba2_groups": 2})"},
+    {"granitehybrid", R"({"architecture": "granitehybrid", "d_model": 64, "n_layers": 3, "n_heads": 2, "n_kv": 1,
+      "d_ff": 96, "vocab": 61, "context": 200, "mamba2_heads": 8, "mamba2_width": 16, "mamba2_state": 20,
+      "experts": 5, "experts_used": 2, "shared_d_ff": 64, "embedding_scale": 5, "layers": "mamba2,attn,mamba2"})"},
+    {"nemotron_h", R"({"architecture": "nemotron_h", "d_model": 64, "n_layers": 4, "n_heads": 2, "n_kv": 1,
+      "d_ff": 0, "vocab": 61, "context": 200, "mamba2_heads": 6, "mamba2_width": 16, "mamba2_state": 20,
+      "mamba2_groups": 3, "layers": "mamba2,ffn(d_ff=96),attn,mamba2"})"},
+    {"nemotron_h_moe", R"({"architecture": "nemotron_h_moe", "d_model": 64, "n_layers": 3, "n_heads": 2, "n_kv": 1,
+      "d_ff": 0, "vocab": 61, "context": 200, "mamba2_heads": 6, "mamba2_width": 16, "mamba2_state": 20,
+      "experts_latent": 32, "layers": "mamba2,ffn(d_ff=96,experts=5,experts_used=2,shared_d_ff=32),attn"})"},
+    // Of each kind, and filters of one column, and none.
+    {"toy", R"({"architecture": "toy", "d_model": 64, "n_layers": 8, "n_heads": 2, "n_kv": 1, "d_ff": 96,
+      "vocab": 61, "context": 200, "mamba2_heads": 3, "mamba2_width": 16, "mamba2_state": 20, "conv_width": 4,
+      "delta_key_heads": 2, "delta_value_heads": 4, "delta_width": 16, "layers":
+      "longconv(conv_width=70),attn,mamba2,gdn,conv,longconv(conv_width=1),mamba2(conv_width=1,d_ff=0),mamba2(conv_width=0)*1"})"},
+    {"lfm2", R"({"architecture": "lfm2", "d_model": 64, "n_layers": 4, "n_heads": 2, "n_kv": 1, "d_ff": 96,
+      "vocab": 61, "context": 200, "layers": "conv,conv,attn,conv"})"},
+    {"lfm2moe", R"({"architecture": "lfm2moe", "d_model": 64, "n_layers": 3, "n_heads": 2, "n_kv": 1, "d_ff": 96,
+      "vocab": 61, "context": 200, "experts": 5, "experts_used": 2, "layers": "conv(experts=0,experts_used=0),attn,conv"})"},
 };
 
 // No tensor is what it is at the beginning of training: biases and sinks are 0 there.

@@ -43,7 +43,7 @@ TEST(LayerLists, SayWhatEachLayerIs) {
   EXPECT_EQ(m.architecture, "toy");
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(m.layers[i].mixer, MixerKind::gated_delta) << i;
-    EXPECT_EQ(m.layers[i].delta, (DeltaNet{.key_heads = 4, .value_heads = 4, .width = 8, .conv = 0})) << i;
+    EXPECT_EQ(m.layers[i].delta, (DeltaNet{.key_heads = 4, .value_heads = 4, .width = 8})) << i;
   }
   EXPECT_EQ(m.layers[3].mixer, MixerKind::attention);
   EXPECT_EQ(m.layers[3].window, 128);

@@ -36,5 +36,13 @@ compare "$exact" llama 2 "$experts"
 compare "$exact" qwen3moe 2 "$wide, $experts"
 compare "$exact" gpt-oss 3 "$wide, $experts, \"window\": 32"
 compare "$exact" granitemoe 2 "$granite, $experts, \"shared_d_ff\": 20"
+compare "$exact" lfm2 3 '"layers": "conv,attn,conv"'
+compare "$exact" lfm2moe 3 "$experts, \"layers\": \"conv(experts=0,experts_used=0,d_ff=72),attn,conv\""
+mamba='"mamba2_heads": 12, "mamba2_width": 10, "mamba2_state": 12, "mamba2_groups": 3, "rope_base": 10000'
+compare "$exact" mamba2 3 "$mamba, \"d_ff\": 0"
+compare "$exact" granitehybrid 3 "$granite, $mamba, $experts, \"shared_d_ff\": 20, \"layers\": \"mamba2,attn,mamba2\""
+compare "$exact" granitehybrid 3 "$granite, $mamba, \"rope\": \"global\", \"layers\": \"attn,mamba2,mamba2\""
+compare "$exact" nemotron_h 4 "$wide, $mamba, \"d_ff\": 0, \"layers\": \"mamba2,ffn(d_ff=56),attn,mamba2\""
+compare "$exact" nemotron_h_moe 3 "$wide, $mamba, \"d_ff\": 0, \"experts_latent\": 30, \"experts_scale\": 2.5, \"layers\": \"mamba2,ffn(d_ff=24,experts=5,experts_used=2,shared_d_ff=20),attn\""
 base=${base/\"n_kv\": 2/\"n_kv\": 6}
 compare "$exact" olmoe 2 "$experts"

@@ -36,6 +36,7 @@ enum class FfnKind {
   geglu_erf,   ///< the same with the exact gelu
   gelu,        ///< down(gelu_tanh(up(x))): GPT-2
   swiglu_oai,  ///< down(swiglu_oai(gate(x), up(x))): gpt-oss
+  relu2,       ///< down(relu(up(x))^2): Nemotron-H
 };
 /// "swiglu", ...
 std::string_view name_of(FfnKind kind);
@@ -56,6 +57,13 @@ struct Experts {
   int64_t shared_d_ff = 0;   ///< width of an ffn that every row uses as well; 0: none
   bool shared_gate = false;  ///< what that returns is multiplied by sigmoid of a score of the row (Qwen 2)
   bool biases = false;       ///< of the router and of every expert's maps
+  enum Score { softmax, sigmoid } score = softmax;  ///< what the router's outputs become
+  /// "exp_probs_b" [E] is added to the scores that choose, and not to those that weigh (DeepSeek-AI 2024). It has no
+  /// gradient.
+  bool choice_bias = false;
+  int64_t latent = 0;  ///< Z: width that rows are mapped to in front of the experts, and from behind them; 0: D
+  float sum_eps = 0;   ///< added to the sum that weights are divided by (LFM2)
+  float scale = 1;     ///< the weights are multiplied by this
   bool operator==(const Experts&) const = default;
 };
 
@@ -74,27 +82,44 @@ enum class NormPlace {
 enum class MixerKind {
   attention,
   gated_delta,  ///< Gated DeltaNet (Yang et al. 2024)
+  short_conv,   ///< a convolution of a few rows between two gates (LFM2)
+  mamba2,       ///< Mamba-2 (Dao and Gu 2024)
+  long_conv,    ///< a convolution as long as the context may be, and a gate (Poli et al. 2023)
+  none,         ///< the layer is only an ffn (Nemotron-H)
 };
+
+/// "attention", ...
+std::string_view name_of(MixerKind kind);
 
 /// A Gated DeltaNet layer: key and value heads of one width, whose states are matrices of this width.
 struct DeltaNet {
   int64_t key_heads = 0;                ///< K
   int64_t value_heads = 0;              ///< H, a multiple of K
   int64_t width = 0;                    ///< P
-  int64_t conv = 0;                     ///< W: columns of a short convolution of q, k and v; 0: there is none
   HeadMap heads = HeadMap::interleave;  ///< which key head a value head uses
   bool packed = false;  ///< beta and alpha are rows of one tensor "ssm_ba", taking turns by key head (Qwen3-Next)
   bool operator==(const DeltaNet&) const = default;
 };
 
-/// One layer. Of attention and DeltaNet, the dimensions of the other kind mean nothing.
+/// A Mamba-2 layer: heads whose states are matrices of their width and N.
+struct MambaSizes {
+  int64_t heads = 0;   ///< H
+  int64_t width = 0;   ///< P
+  int64_t state = 0;   ///< N
+  int64_t groups = 1;  ///< G of heads that write and read their states alike; H is a multiple of G
+  bool operator==(const MambaSizes&) const = default;
+};
+
+/// One layer. Dimensions of mixers of other kinds than its own mean nothing.
 struct LayerSpec {
   MixerKind mixer = MixerKind::attention;
   DeltaNet delta;
+  MambaSizes mamba2;
+  int64_t conv = 0;      ///< W: columns of the filter of a recurrent layer; 0: gated_delta, mamba2 have none
   int64_t heads = 0;     ///< H query heads
   int64_t kv_heads = 0;  ///< K kv heads; H is a multiple of K
   int64_t d_head = 0;    ///< P; H P may differ from D
-  int64_t d_ff = 0;      ///< F
+  int64_t d_ff = 0;      ///< F; 0: the layer is only a mixer
   int64_t window = 0;    ///< attend to the last `window` positions; 0: to all
   /// An rms norm of q and k before rope. head_norm: of each head, gains [P] (Henry et al. 2020); row_norm: of all heads
   /// as one, gains [H P] and [K P] (OLMo 2). Gains are in the row order of q and k.
@@ -140,8 +165,9 @@ struct ModelSpec {
   int64_t vocab = 0;    ///< V
   int64_t context = 0;  ///< positions the model was made for
   NormKind norm = NormKind::rms;
-  float norm_eps = 1e-5f;                   ///< of every norm
-  bool ffn_norm_is_post_attention = false;  ///< a file calls "ffn_norm" so: "post_attention_norm" (gpt-oss)
+  float norm_eps = 1e-5f;                      ///< of every norm
+  bool ffn_norm_is_post_attention = false;     ///< a file calls "ffn_norm" so: "post_attention_norm" (gpt-oss)
+  bool output_norm_is_embedding_norm = false;  ///< a file calls "output_norm" so: "token_embd_norm" (LFM2)
   PositionKind positions = PositionKind::rope;
   RopeSpec rope;                  ///< where positions are rope: of layers with LayerRope::global
   float local_rope_base = 10000;  ///< of layers with LayerRope::local, which nothing stretches
@@ -167,7 +193,7 @@ struct ModelSpec {
 /// a window if this one has a window. -1: there is none.
 int64_t kv_source(const ModelSpec& spec, int64_t i);
 /// Operations of a layer's mixer on one token besides its linear maps, where the token sees `visible` positions.
-double mixer_flops(const LayerSpec& layer, double visible);
+double mixer_flops(const ModelSpec& spec, const LayerSpec& layer, double visible);
 /// The rotary positions of a layer; none where LayerRope::none or positions are learned.
 std::optional<RopeSpec> rope_of(const ModelSpec& spec, const LayerSpec& layer);
 /// Every tensor of a model, in the order in which it is stored: what Transformer asks for.

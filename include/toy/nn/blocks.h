@@ -87,24 +87,59 @@ struct Attention {
 /// Gated DeltaNet (Yang et al. 2024): each value head has a state, a matrix that maps keys to values, which every row
 /// forgets a little, corrects and reads. x:[N,D] -> [N,D].
 struct GatedDeltaNet {
-  int64_t keys, heads, width;     ///< K key heads, H value heads, P
-  Linear qkv;                     ///< [(2 K + H) P,D]: rows of q, k and v
-  std::optional<ShortConv> conv;  ///< of q, k and v
-  Linear gate;                    ///< [H P,D] z
-  Linear beta, alpha;             ///< [H,D]
-  Linear beta_alpha;              ///< [2 H,D] instead of both: for each key head the rows of beta, those of alpha
-  Value dt_bias;                  ///< [H]
-  Value a_log;                    ///< [H]
-  RmsNorm norm;                   ///< [P]
-  Linear out;                     ///< [D,H P]
+  int64_t keys, heads, width;      ///< K key heads, H value heads, P
+  Linear qkv;                      ///< [(2 K + H) P,D]: rows of q, k and v
+  std::optional<CausalConv> conv;  ///< of q, k and v, then silu
+  Linear gate;                     ///< [H P,D] z
+  Linear beta, alpha;              ///< [H,D]
+  Linear beta_alpha;               ///< [2 H,D] instead of both: for each key head the rows of beta, those of alpha
+  Value dt_bias;                   ///< [H]
+  Value a_log;                     ///< [H]
+  RmsNorm norm;                    ///< [P]
+  Linear out;                      ///< [D,H P]
   DeltaRuleAttrs attrs;
+  Value operator()(Value x, LayerState& state, const Context& ctx) const;
+  std::vector<StateSpec> states() const;
+};
+
+/// A short convolution between two gates (Liquid AI 2025): out(c * conv(b * u)). x:[N,D] -> [N,D].
+struct GatedConv {
+  Linear in;        ///< [3 D,D]: rows of b, c and u
+  CausalConv conv;  ///< of b * u
+  Linear out;       ///< [D,D]
+  Value operator()(Value x, LayerState& state, const Context& ctx) const;
+  std::vector<StateSpec> states() const;
+};
+
+/// A convolution with filters as long as the context may be, and a gate: out(silu(gate) * conv(u)), after Hyena (Poli
+/// et al. 2023), whose filters follow from a network. Here they are weights. x:[N,D] -> [N,D].
+struct LongConv {
+  Linear in;        ///< [2 D,D]: rows of the gate and u
+  CausalConv conv;  ///< of u
+  Linear out;       ///< [D,D]
+  Value operator()(Value x, LayerState& state, const Context& ctx) const;
+  std::vector<StateSpec> states() const;
+};
+
+/// Mamba-2 (Dao and Gu 2024): each head has a state, a matrix that every row forgets a little, adds x b^T to and reads
+/// with c; groups of heads share b and c. x:[N,D] -> [N,D].
+struct Mamba2 {
+  int64_t heads, width, state_width, groups;  ///< H, P, N, G
+  Linear in;                                  ///< [2 H P + 2 G N + H,D]: rows of z, x, b, c and the step
+  std::optional<CausalConv> conv;             ///< of x, b and c, then silu
+  Value dt_bias;                              ///< [H] of the step, before its softplus
+  Value a_log;                                ///< [H,1]
+  Value skip;                                 ///< [H,1]: times x is added to what is read
+  Value norm;                                 ///< [G,H P / G] gains of an rms norm of each group, after the gate
+  float eps;
+  Linear out;  ///< [D,H P]
   Value operator()(Value x, LayerState& state, const Context& ctx) const;
   std::vector<StateSpec> states() const;
 };
 
 /// The part of a block in which rows see earlier rows of their sequence.
 struct Mixer {
-  std::variant<Attention, GatedDeltaNet> kind;
+  std::variant<Attention, GatedDeltaNet, GatedConv, LongConv, Mamba2> kind;
   /// x:[N,D] -> [N,D].
   Value operator()(Value x, LayerState& state, const Context& ctx) const {
     return std::visit([&](const auto& mixer) { return mixer(x, state, ctx); }, kind);
@@ -127,13 +162,13 @@ struct LayerInput {
 };
 
 /// Transformer block: x + mixer, then x + ffn, with norms before these (GPT-2, Llama), after (OLMo 2), or both (Gemma
-/// 2).
+/// 2). One of the two may be absent, and its norms are.
 struct Block {
   Maybe<Norm> mixer_norm;
-  Mixer mixer;
+  std::optional<Mixer> mixer;
   Maybe<Norm> mixer_out_norm;
   Maybe<Norm> ffn_norm;
-  Ffn ffn;
+  std::optional<Ffn> ffn;
   Maybe<Norm> ffn_out_norm;
   Scale scale;            ///< of what is added to the rows (Granite)
   Scale norm_scale = {};  ///< of what goes into mixer and ffn (Sun et al. 2025)

@@ -96,24 +96,42 @@ struct GeluMlp {
   Value operator()(Value x) const { return down(gelu_tanh(up(x))); }
 };
 
-/// A mixture of experts (Shazeer et al. 2017): sum_u weight_u expert_u(x) over the experts that the router scores
-/// highest, with weights softmax(router(x)). x:[N,D] -> [N,D].
+/// down(relu(up(x))^2) (So et al. 2021). x:[N,D] -> [N,D].
+struct Relu2Mlp {
+  Linear up;    ///< [F,D]
+  Linear down;  ///< [D,F]
+  Value operator()(Value x) const { return down(sqr(relu(up(x)))); }
+};
+
+/// Chooses experts: those that score highest, and what each weighs. x:[N,D] -> [N,U].
+struct Router {
+  Linear map;              ///< [E,D]
+  int64_t used;            ///< U experts of each row
+  bool renormalized;       ///< the weights of those used are divided by their sum,
+  double sum_eps = 0;      ///< to which this is added
+  bool sigmoid = false;    ///< scores are sigmoid of the map, else softmax
+  Value choice_bias = {};  ///< [E] added to the scores that choose, not to the weights; or absent
+  double scale = 1;        ///< of the weights
+  TopK operator()(Value x) const;
+};
+
+/// A mixture of experts (Shazeer et al. 2017): sum_u weight_u expert_u(x). x:[N,D] -> [N,D].
 struct Mixture {
-  Linear router;      ///< [E,D]
-  Value gate, up;     ///< [E,F,D]
-  Value down;         ///< [E,D,F]
-  int64_t used;       ///< U experts of each row
-  bool renormalized;  ///< weights of those used sum to 1
+  Router router;
+  Value gate, up;  ///< [E,F,D]; without a gate experts are like Relu2Mlp
+  Value down;      ///< [E,D,F]
   Gate f = Gate::silu;
-  Maybe<GatedMlp> shared = {};                         ///< an expert of every row, whose weight is 1,
+  Maybe<OneOf<GatedMlp, Relu2Mlp>> shared = {};        ///< an expert of every row, whose weight is 1,
   Value shared_gate = {};                              ///< [1,D] or sigmoid of this score; or absent
   Value gate_bias = {}, up_bias = {}, down_bias = {};  ///< [E,F], [E,F], [E,D] or absent
+  /// [Z,D], [D,Z] or absent: experts, but for the shared one, are of width Z
+  Linear latent_down = {}, latent_up = {};
   Value operator()(Value x) const;
 };
-using Ffn = OneOf<GatedMlp, GeluMlp, Mixture>;
+using Ffn = OneOf<GatedMlp, GeluMlp, Relu2Mlp, Mixture>;
 
-/// Short causal convolution of each channel, then silu. x:[N,C] -> [N,C].
-struct ShortConv {
+/// Causal convolution of each channel. x:[N,C] -> [N,C].
+struct CausalConv {
   Value filter;     ///< [C,W], whose last column meets the row itself
   Value bias = {};  ///< [C] or absent
   /// `tail`: [S,W-1,C], the last inputs of each sequence, updated; absent in training.
@@ -121,7 +139,7 @@ struct ShortConv {
     const auto& [sequence, position] = batch;
     const Value y = causal_conv(x, filter, bias, tail ? *tail : Value{}, sequence, position);
     if (tail) *tail = conv_append(*tail, x, sequence, position);
-    return silu(y);
+    return y;
   }
 };
 

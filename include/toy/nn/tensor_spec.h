@@ -19,7 +19,8 @@ struct TensorSpec {
     zeros,
     constant,
     log_rate,
-    step_bias
+    step_bias,
+    fading
   } init = Init::matrix;  ///< see random_model()
   std::string name;
   Shape shape;
@@ -31,7 +32,7 @@ struct TensorSpec {
   /// minus_exp: a file holds -exp(w) of a value w. What is read from there and written again may differ by a rounding.
   enum class InFile { same, minus_exp } in_file = InFile::same;
   /// Does weight decay apply to it?
-  bool decays() const { return shape.rank() >= 2 && init != Init::zeros; }
+  bool decays() const { return shape.rank() >= 2 && (init == Init::matrix || init == Init::embedding); }
 };
 
 }  // namespace toy
