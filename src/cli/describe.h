@@ -66,15 +66,28 @@ Compiled graph_of(const std::string& which, const Described& model, const GraphO
 /// Bytes of everything that running a plan needs.
 size_t held_bytes(const Plan& plan, const Device& device);
 
-/// "attention", as JSON has it, and "Gated DeltaNet", as people say.
-inline const char* key_of(MixerKind kind) { return kind == MixerKind::attention ? "attention" : "gated_delta"; }
-inline const char* title_of(MixerKind kind) { return kind == MixerKind::attention ? "attention" : "Gated DeltaNet"; }
+/// A kind of mixer as JSON has it, and as people say.
+struct MixerName {
+  MixerKind kind;
+  const char *key, *title;
+};
+inline constexpr MixerName kMixerNames[] = {
+    {MixerKind::attention, "attention", "attention"},         {MixerKind::gated_delta, "gated_delta", "Gated DeltaNet"},
+    {MixerKind::mamba2, "mamba2", "Mamba-2"},                 {MixerKind::short_conv, "short_conv", "short convolution"},
+    {MixerKind::long_conv, "long_conv", "long convolution"},  {MixerKind::none, "none", "ffn alone"},
+};
+inline const MixerName& name_of(MixerKind kind) {
+  for (const MixerName& m : kMixerNames)
+    if (m.kind == kind) return m;
+  return kMixerNames[0];
+}
 
 /// What the recurrent layers of a model keep of one sequence.
 struct SequenceState {
   int layers = 0;
   size_t recurrent = 0;     ///< bytes
-  size_t as_attention = 0;  ///< bytes of keys and values, if they were attention with their heads and no window
+  size_t as_attention = 0;  ///< bytes of keys and values, if they were attention as in other layers, without a window;
+                            ///< 0 where nothing says how many heads that would have
 };
 SequenceState sequence_state(const ModelSpec& spec, const DecodeShape& shape);
 std::string to_text(const SequenceState& state);

@@ -98,19 +98,41 @@ std::string windows_of(const Layers& layers) {
 }
 
 // "4 layers of causal attention and", "12 layers (9 Gated DeltaNet, 3 gated causal attention) with".
-std::string mixers_of(const ModelSpec& spec, const Layers& attention, const Layers& deltas) {
-  const size_t all = spec.layers.size();
-  if (attention.empty()) return fmt::format("{} layers of Gated DeltaNet and", all);
-  const char* kind = attention.front().attention_gate ? "gated causal attention" : "causal attention";
-  if (deltas.empty()) return fmt::format("{} layers of {} and", all, kind);
-  return fmt::format("{} layers ({} Gated DeltaNet, {} {}) with", all, deltas.size(), attention.size(), kind);
+std::string mixers_of(const ModelSpec& spec) {
+  std::vector<std::string> kinds, counted;
+  for (const MixerName& m : kMixerNames) {
+    const Layers layers = layers_with(spec, m.kind);
+    if (layers.empty()) continue;
+    const bool gated = layers.front().attention_gate;
+    kinds.push_back(m.kind != MixerKind::attention ? m.title : gated ? "gated causal attention" : "causal attention");
+    counted.push_back(fmt::format("{} {}", layers.size(), kinds.back()));
+  }
+  std::reverse(counted.begin(), counted.end());  // recurrent ones first: there are more of them
+  if (kinds.size() == 1) return fmt::format("{} layers of {} and", spec.layers.size(), kinds[0]);
+  return fmt::format("{} layers ({}) with", spec.layers.size(), fmt::join(counted, ", "));
+}
+
+// Of the first layer that has one.
+std::string ffn_of(const ModelSpec& spec) {
+  const auto has_one = [](const LayerSpec& l) { return l.d_ff > 0; };
+  const auto first = std::find_if(spec.layers.begin(), spec.layers.end(), has_one);
+  return first == spec.layers.end() ? "no ffn" : ffn_of(*first);
+}
+
+void print_mamba2(const Layers& layers) {
+  const auto all = [&](int64_t Mamba2::*size) {
+    return all_of(layers, [&](const LayerSpec& l) { return l.mamba2.*size; });
+  };
+  fmt::print("  Mamba-2: H={} P={} S={} G={} (heads, head width, columns of a state, groups), convolution of {} positions\n",
+             all(&Mamba2::heads), all(&Mamba2::width), all(&Mamba2::state), all(&Mamba2::groups),
+             all_of(layers, &LayerSpec::conv));
 }
 
 void print_delta_net(const Layers& deltas) {
   const auto all = [&](int64_t DeltaNet::*size) {
     return all_of(deltas, [&](const LayerSpec& l) { return l.delta.*size; });
   };
-  const std::string conv = all(&DeltaNet::conv);
+  const std::string conv = all_of(deltas, &LayerSpec::conv);
   fmt::print("  Gated DeltaNet: K={} H={} P={} (key heads, value heads, head width), {}\n", all(&DeltaNet::key_heads),
              all(&DeltaNet::value_heads), all(&DeltaNet::width),
              conv == "0" ? "no convolution" : fmt::format("convolution of {} positions", conv));
@@ -118,14 +140,15 @@ void print_delta_net(const Layers& deltas) {
 
 void print_dimensions(const ModelSpec& spec) {
   const Layers attention = layers_with(spec, MixerKind::attention), deltas = layers_with(spec, MixerKind::gated_delta);
-  fmt::print("{}: {}, {} {}, {} output\n", spec.name, spec.architecture, mixers_of(spec, attention, deltas),
-             ffn_of(spec.layers.front()), spec.tied ? "tied" : "untied");
+  fmt::print("{}: {}, {} {}, {} output\n", spec.name, spec.architecture, mixers_of(spec),
+             ffn_of(spec), spec.tied ? "tied" : "untied");
   fmt::print("  D={} (width)  F={} (ffn)  ", spec.d_model, all_of(spec.layers, &LayerSpec::d_ff));
   if (!attention.empty())
     fmt::print("H={} K={} P={} (query heads, kv heads, head width)  ", all_of(attention, &LayerSpec::heads),
                all_of(attention, &LayerSpec::kv_heads), all_of(attention, &LayerSpec::d_head));
   fmt::print("V={}  context {}\n", spec.vocab, spec.context);
   if (!deltas.empty()) print_delta_net(deltas);
+  if (const Layers mamba = layers_with(spec, MixerKind::mamba2); !mamba.empty()) print_mamba2(mamba);
   fmt::print("  {}{} norm epsilon {:g}", attention.empty() ? "" : positions_of(spec) + ", ",
              spec.norm == NormKind::rms ? "rms" : "layer", spec.norm_eps);
   if (!attention.empty())
@@ -205,8 +228,8 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
   }
   if (json) {
     ordered_json parts, each, mixers;
-    for (const MixerKind kind : {MixerKind::attention, MixerKind::gated_delta})
-      mixers[key_of(kind)] = layers_with(m.spec, kind).size();
+    for (const MixerName& name : kMixerNames)
+      if (const size_t n = layers_with(m.spec, name.kind).size(); n > 0) mixers[name.key] = n;
     for (const Part& p : parts_of(m.spec)) {
       parts[p.name] = p.count;
       if (p.each) each[p.name] = p.each;

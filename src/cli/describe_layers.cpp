@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "cli/describe.h"
@@ -18,13 +19,20 @@ using nlohmann::ordered_json;
 
 constexpr int64_t kPositions[] = {1, 512, 8192};
 
-bool recurrent(const LayerSpec& l) { return l.mixer != MixerKind::attention; }
+bool recurrent(const LayerSpec& l) { return l.mixer != MixerKind::attention && l.mixer != MixerKind::none; }
 
-// The same model with attention to all positions in the place of its recurrent layers. It need not be one that files
-// can hold.
-ModelSpec with_attention(ModelSpec m) {
-  for (LayerSpec& l : m.layers)
-    if (recurrent(l)) l.mixer = MixerKind::attention, l.window = 0, l.shared_kv = false;
+// The same model with attention to all positions in the place of its recurrent layers, with the heads of the first
+// attention layer or, where there is none, their own. It need not be one that files can hold. None: there are no heads.
+std::optional<ModelSpec> with_attention(ModelSpec m) {
+  const auto is_attention = [](const LayerSpec& l) { return l.mixer == MixerKind::attention; };
+  const auto found = std::find_if(m.layers.begin(), m.layers.end(), is_attention);
+  const LayerSpec model = found == m.layers.end() ? m.layers.front() : *found;
+  if (model.heads < 1 || model.kv_heads < 1 || model.d_head < 1) return std::nullopt;
+  for (LayerSpec& l : m.layers) {
+    if (!recurrent(l)) continue;
+    l.mixer = MixerKind::attention, l.window = 0, l.shared_kv = false;
+    l.heads = model.heads, l.kv_heads = model.kv_heads, l.d_head = model.d_head;
+  }
   return m;
 }
 
@@ -52,7 +60,7 @@ TokenWork token_work(const Described& m, GraphOptions o, int64_t positions, Devi
     Cost cost = s.cost;
     if (s.op == "attention_paged") {  // which states the cost of complete pages, and of what is before a window
       const LayerSpec& l = m.spec.layers[layer];
-      cost.flops = mixer_flops(l, double(positions));
+      cost.flops = mixer_flops(m.spec, l, double(positions));
       cost.transcendentals = double(l.heads * (l.window > 0 ? std::min(l.window, positions) : positions));
     }
     work.flops[layer] += cost.flops;
@@ -75,7 +83,9 @@ double saved(const Described& m, const Described& twin, const GraphOptions& o, i
 
 // The first position from which they are less work than attention, 0 where there is none in the context.
 int64_t cheaper_from(const Described& m, const GraphOptions& o, Device& dev, const std::optional<Ceilings>& ceilings) {
-  const Described twin{with_attention(m.spec), m.stored};
+  const std::optional<ModelSpec> other = with_attention(m.spec);
+  if (!other) return 0;
+  const Described twin{*other, m.stored};
   const auto cheaper = [&](int64_t positions) { return saved(m, twin, o, positions, dev, ceilings) > 0; };
   int64_t below = 0, from = 1;
   while (!cheaper(from)) {
@@ -92,7 +102,9 @@ int64_t cheaper_from(const Described& m, const GraphOptions& o, Device& dev, con
 }  // namespace
 
 SequenceState sequence_state(const ModelSpec& spec, const DecodeShape& shape) {
-  const std::vector<size_t> own = states_by_layer(spec, shape), other = states_by_layer(with_attention(spec), shape);
+  const std::optional<ModelSpec> twin = with_attention(spec);
+  const std::vector<size_t> own = states_by_layer(spec, shape);
+  const std::vector<size_t> other = twin ? states_by_layer(*twin, shape) : std::vector<size_t>(own.size());
   SequenceState s;
   for (size_t i = 0; i < own.size(); ++i) {
     if (!recurrent(spec.layers[i])) continue;
@@ -143,7 +155,7 @@ ordered_json to_json(const TokenCosts& costs) {
       if (costs.timed) at.back()["least_seconds"] = l.at[i].seconds;
     }
     layers.push_back(
-        {{"layer", l.layer}, {"last", l.last}, {"count", l.count}, {"mixer", key_of(l.mixer)}, {"at", at}});
+        {{"layer", l.layer}, {"last", l.last}, {"count", l.count}, {"mixer", name_of(l.mixer).key}, {"at", at}});
   }
   ordered_json j{{"layers", layers}};
   if (costs.state.layers > 0) {
@@ -160,8 +172,10 @@ ordered_json to_json(const SequenceState& s) {
 }
 
 std::string to_text(const SequenceState& s) {
-  return fmt::format("{} recurrent layer{} {}, or {} of keys and values if they were attention", s.layers,
-                     s.layers == 1 ? " keeps" : "s keep", format_bytes(s.recurrent), format_bytes(s.as_attention));
+  const std::string keeps =
+      fmt::format("{} recurrent layer{} {}", s.layers, s.layers == 1 ? " keeps" : "s keep", format_bytes(s.recurrent));
+  if (s.as_attention == 0) return keeps;
+  return fmt::format("{}, or {} of keys and values if they were attention", keeps, format_bytes(s.as_attention));
 }
 
 void print_token_costs(const TokenCosts& costs) {
@@ -169,7 +183,7 @@ void print_token_costs(const TokenCosts& costs) {
              "state", "work", costs.timed ? "      at best" : "");
   for (const TokenCosts::Layer& l : costs.layers) {
     std::string title = l.count == 1 ? l.layer : fmt::format("{} to {}, each", l.layer, l.last);
-    std::string mixer = title_of(l.mixer);
+    std::string mixer = name_of(l.mixer).title;
     const auto same = [&](const TokenCosts::At& at) { return at.like(l.at.front()); };
     const bool any = !costs.timed && std::all_of(l.at.begin(), l.at.end(), same);
     for (size_t i = any ? l.at.size() - 1 : 0; i < l.at.size(); ++i)

@@ -212,7 +212,7 @@ TEST(HfTokenizer, OfASentencePieceFileAlone) {
 // ---- Gemma 4's tokenizer
 
 const json& gemma4_golden() {
-  static const json golden = read_file(std::string(TOY_SOURCE_DIR) + "/tests/golden/gemma4_tokenizer.golden.json");
+  static const json golden = testing::read_json_file(std::string(TOY_SOURCE_DIR) + "/tests/golden/gemma4_tokenizer.golden.json");
   return golden;
 }
 
@@ -220,8 +220,8 @@ const json& gemma4_golden() {
 struct Gemma4Folder {
   explicit Gemma4Folder(const json& tokenizer) {
     hf::convert_gguf(gguf::File::open(g.write()), folder);
-    write_file(folder + "/tokenizer.json", tokenizer.dump());
-    write_file(folder + "/tokenizer_config.json", R"({"bos_token": "<bos>", "eos_token": "<eos>"})");
+    testing::write_text(folder + "/tokenizer.json", tokenizer.dump());
+    testing::write_text(folder + "/tokenizer_config.json", R"({"bos_token": "<bos>", "eos_token": "<eos>"})");
   }
   const testing::GoldenFamily g{"gemma4"};
   const std::string folder = g.folder.path("hf"), out = g.folder.path("out.gguf");
@@ -272,7 +272,7 @@ TEST(HfGemma4Tokenizer, ThereAndBack) {
 
   const std::string back = f.g.folder.path("back"), again = f.g.folder.path("again.gguf");
   hf::convert_gguf(file, back);
-  const json written = read_file(back + "/tokenizer.json");
+  const json written = testing::read_json_file(back + "/tokenizer.json");
   EXPECT_EQ(written["model"]["merges"], small_gemma4()["model"]["merges"]);
   for (const json& token : written["added_tokens"]) {
     const std::string text = token["content"];
@@ -299,7 +299,7 @@ TEST(HfGemma4Tokenizer, MergesThatNameNoTokenAndMergesAcrossLines) {
 
   t = small_gemma4();
   t["model"].erase("merges");
-  write_file(bad.folder + "/tokenizer.json", t.dump());
+  testing::write_text(bad.folder + "/tokenizer.json", t.dump());
   const std::string missing = testing::error_of([&] { hf::convert_folder(bad.folder, bad.out); });
   EXPECT_NE(missing.find("tokenizer.json"), std::string::npos) << missing;
 

@@ -128,7 +128,8 @@ TEST(HybridJson, RoundTrip) {
           "attn(attention_softcap=30.5)*3,gdn"})
       specs.push_back(with_layers(list, size));
   specs.push_back(with_layers("gdn*3,attn"));
-  specs.back().norm_place = NormPlace::both, specs.back().embedding_scale = 0, specs.back().tied = false;
+  for (LayerSpec& l : specs.back().layers) l.norm_place = NormPlace::both;
+  specs.back().embedding_scale = 0, specs.back().tied = false;
   specs.push_back(with_layers("gdn*3,attn(window=9)"));
   specs.back().rope = {.scaling = RopeSpec::Scaling::yarn, .factor = 4, .original_context = 64};
   for (const ModelSpec& m : specs) {
