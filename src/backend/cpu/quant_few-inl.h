@@ -281,10 +281,18 @@ class FewTask {
     for (int i = 0; i < MR; ++i) store(y[i], r + size_t(i), first);
   }
 
-  // Of the next strip, as much as is used of this one.
+  // Of the next strip, as much as is used of this one: the same blocks, or where these are shorter than cache lines,
+  // its bytes in their order.
   void fetch_next(size_t b, size_t blocks) const {
-    for (size_t at = 0; at < kOutputs * blocks * T::kBytes; at += 64)
-      _mm_prefetch(reinterpret_cast<const char*>(w_ + kOutputs * (row_bytes_ + b * T::kBytes) + at), _MM_HINT_T0);
+    const uint8_t* next = w_ + kOutputs * row_bytes_;
+    const size_t bytes = blocks * T::kBytes;
+    const auto fetch = [](const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); };
+    if (bytes >= 64) {
+      for (size_t o = 0; o < kOutputs; ++o)
+        for (size_t at = 0; at < bytes; at += 64) fetch(next + o * row_bytes_ + b * T::kBytes + at);
+    } else {
+      for (size_t at = 0; at < kOutputs * bytes; at += 64) fetch(next + kOutputs * b * T::kBytes + at);
+    }
   }
 
   // f16 `at` of each block.
