@@ -4,7 +4,9 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -44,6 +46,13 @@ size_t meminfo(std::string_view name) {
 }
 
 }  // namespace
+
+void release_mapped(std::span<const std::byte> part) {
+  const size_t page = size_t(::sysconf(_SC_PAGESIZE)), begin = reinterpret_cast<uintptr_t>(part.data()),
+               first = (begin + page - 1) / page * page, last = (begin + part.size()) / page * page;
+  if (first < last) [[maybe_unused]]
+    const int ignored = ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
 
 size_t total_memory() { return std::min(meminfo("MemTotal:"), read_limit("/sys/fs/cgroup/memory.max")); }
 

@@ -84,7 +84,7 @@ struct BenchInfer : Command {
   std::string model_path, shape;
   int64_t prompt = 512, decode = 64, parallel = 1, repeat = 3;
   DeviceOptions device;
-  PrecisionOptions precision;
+  DecodingOptions decoding;
   bool json = false, profile = false;
 
   void add(CLI::App& app) {
@@ -102,7 +102,7 @@ struct BenchInfer : Command {
     begin_group(app, "Output");
     app.add_flag("--profile", profile, "Print the time of each kind of op while decoding, on stderr");
     app.add_flag("--json", json, "Print a JSON object per model");
-    precision.add(app);
+    decoding.add(app);
     device.add(app);
     app.footer("Examples:\n  toy bench infer out/book\n  toy bench infer --shape tiny,small");
   }
@@ -140,8 +140,9 @@ struct BenchInfer : Command {
               {.sequences = int(parallel),
                .context = prompt + decode,
                .max_rows = 512,
-               .kv = precision.type(),
-               .exact = precision.exact});
+               .kv = decoding.type(),
+               .exact = decoding.exact,
+               .repack = decoding.repacks(model, decode * parallel, 0)});
     const double load = steady_seconds() - begin;
     std::vector<double> prefill_tps, decode_tps, reads, rates, of_read;
     const double read_a_call =
@@ -193,6 +194,7 @@ struct BenchInfer : Command {
                    {"products", products_name(d.rounds())},
                    {"kv", name_of(d.kv())},
                    {"cache_bytes", d.state().bytes()},
+                   {"repacked_bytes", d.repacked_bytes()},
                    {"prefill_tps", median(prefill_tps)},
                    {"decode_tps", median(decode_tps)},
                    {"prefill_gflops", gflops},

@@ -253,6 +253,7 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
                      {"state_bytes", held},
                      {"kv", name_of(shape.kv)},
                      {"arena_bytes", decode.arena_bytes},
+                     {"repacked_bytes", decode.repacked_bytes()},
                      {"weight_bytes_per_token", weight_bytes},
                      {"flops_per_token", token_flops}}}};
     if (state.layers > 0) j["decode"].update(to_json(state));
@@ -274,6 +275,9 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
              format_bytes(held - state.recurrent), name_of(shape.kv), format_bytes(decode.arena_bytes),
              format_bytes(weight_bytes), flops(token_flops));
   if (state.layers > 0) fmt::print("  {}\n", to_text(state));
+  if (decode.repacked_bytes() > 0)
+    fmt::print("  {} more for a faster copy of quantized weights, unless --repack off\n",
+               format_bytes(decode.repacked_bytes()));
   if (ceilings)
     fmt::print("  at best {:.3f} ms per token with a full cache, {:.0f} tokens/s by the ceilings\n",
                1e3 * token_seconds, 1 / token_seconds);

@@ -130,7 +130,7 @@ Compiled decode_graph(const Described& m, const GraphOptions& o, Device& dev) {
   const int64_t rows = std::min(o.rows, o.context);
   DecodeGraph d = build_decode_graph(
       m.spec, [&](const std::string& name) { return m.dtype_of(name); }, decode_shape(m, o), rows);
-  Plan p = compile(*d.graph, d.outputs, d.updates, dev);
+  Plan p = compile(*d.graph, d.outputs, d.updates, dev, {.products = DType::q8_0, .repack = true});
   return {fmt::format("decoding, {} of one sequence of up to {} positions",
                       rows == 1 ? "one row" : fmt::format("up to {} rows", rows), o.context),
           std::move(d.graph), joined(d.outputs, d.updates), std::move(p)};

@@ -40,7 +40,7 @@ struct Eval : Command {
   std::string model_path, file, logprobs_out;
   ScoreOptions o;
   DeviceOptions device;
-  PrecisionOptions precision;
+  DecodingOptions decoding;
   bool by_documents = false, no_bos = false, json = false;
 
   void add(CLI::App& app) {
@@ -56,7 +56,7 @@ struct Eval : Command {
     app.add_flag("--json", json, "Print a JSON object");
     add_option(app, "--logprobs-out", logprobs_out, "File for the logprob of each token, as JSON Lines", file_name());
     add_option(app, "--top-logprobs", o.top_logprobs, "With --logprobs-out, also the N likeliest tokens", at_least(0));
-    precision.add(app);
+    decoding.add(app);
     device.add(app);
     add_check_finite(app, o.check_finite);
     show_in_help(app, {"--file", "--by-documents", "--ctx", "--stride", "--json", "--logprobs-out", "--threads"});
@@ -76,7 +76,7 @@ struct Eval : Command {
       refuse_overwriting("logprobs-out", logprobs_out, {{"--file", file}, {"the model", model_path}});
       refuse_replacing("logprobs-out", logprobs_out, begins_with_scores);
     }
-    o.kv = precision.type(), o.exact = precision.exact;
+    o.kv = decoding.type(), o.exact = decoding.exact;
     const std::string text = read_text(file);
     const auto dev = device.make();
     const Model model = load_model(model_path, *dev);
@@ -93,6 +93,7 @@ struct Eval : Command {
     for (const std::vector<int32_t>& document : ids.documents)
       state.total += std::max<int64_t>(0, int64_t(document.size()) - (ids.bos ? 0 : 1));
     std::optional<Progress> progress(std::in_place);
+    o.repack = decoding.repacks(model, 0, state.total);
     const double begin = steady_seconds();
     double nats = 0;
     const TextScore score = score_text(*dev, model, ids, o, [&](const TokenScore& t) {
@@ -123,7 +124,7 @@ struct Eval : Command {
 
   void print(const TextScore& s, int64_t documents, const Model& model) const {
     const int64_t context = o.context > 0 ? o.context : model.spec.context;
-    const DecoderOptions decoding{.kv = o.kv, .exact = o.exact};
+    const DecoderOptions options{.kv = o.kv, .exact = o.exact};
     const int64_t stride = o.stride > 0 ? o.stride : std::max<int64_t>(1, context / 2);
     const std::string over = s.blocks_are_documents ? "documents" : fmt::format("blocks of {} tokens", kScoreBlock);
     if (json)
@@ -142,8 +143,8 @@ struct Eval : Command {
                          {"bits_per_byte_error", s.bits_per_byte_error()},
                          {"error_over", over},
                          {"error_blocks", s.blocks},
-                         {"products", products_name(rounds_activations(model, decoding))},
-                         {"kv", name_of(decode_shape(model, decoding).kv)}});
+                         {"products", products_name(rounds_activations(model, options))},
+                         {"kv", name_of(decode_shape(model, options).kv)}});
     fmt::print("perplexity {}\n{} nats per token\n{} bits per byte\n", with_error(s.perplexity(), s.perplexity_error()),
                with_error(s.nats_per_token(), s.standard_error),
                with_error(s.bits_per_byte(), s.bits_per_byte_error()));

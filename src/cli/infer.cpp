@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -56,7 +57,7 @@ struct Infer : Command {
   GenerateOptions g;
   std::vector<std::string> stops;
   DeviceOptions device;
-  PrecisionOptions precision;
+  DecodingOptions decoding;
   int64_t context = 0, parallel = 16;
   bool json = false, check_finite = false;
 
@@ -74,7 +75,7 @@ struct Infer : Command {
     begin_group(app, "Machine");
     add_context_option(app, context, "Positions to reserve; 0 takes what the prompt and --n need");
     add_option(app, "--parallel", parallel, "Prompts of --prompts to generate at once", from_to(1, 1024));
-    precision.add(app);
+    decoding.add(app);
     device.add(app);
     add_check_finite(app, check_finite);
     show_in_help(app, {"--prompt", "--prompt-file", "--prompts", "--temperature", "--top-k", "--top-p", "--min-p",
@@ -173,8 +174,9 @@ struct Infer : Command {
                      .context = needed,
                      .max_rows = rows,
                      .check_finite = check_finite,
-                     .kv = precision.type(),
-                     .exact = precision.exact});
+                     .kv = decoding.type(),
+                     .exact = decoding.exact,
+                     .repack = decoding.repacks(model, std::accumulate(n.begin(), n.end(), int64_t(0)), 0)});
     generate_all(decoder, model, ids, n);
   }
 
@@ -223,6 +225,7 @@ struct Infer : Command {
     const FinishReason reason = result.reason;
     j["finish_reason"] = reason == FinishReason::length ? "length" : reason == FinishReason::eos ? "eos" : "stop";
     j["products"] = products_name(decoder.rounds()), j["kv"] = name_of(decoder.kv());
+    j["repacked_bytes"] = decoder.repacked_bytes();
     return json_text(j) + "\n";
   }
 };

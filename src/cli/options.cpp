@@ -38,12 +38,23 @@ std::optional<DType> kv_type(const std::string& kv) {
   return std::nullopt;
 }
 
-void PrecisionOptions::add(CLI::App& app) {
+void DecodingOptions::add(CLI::App& app) {
   add_kv_option(app, kv);
   app.add_flag("--exact", exact, "Multiply quantized weights with activations that are not rounded (slower)");
+  add_option(app, "--repack", repack, "Copy quantized weights into a faster order; auto if it pays",
+             one_of({"auto", "off"}));
 }
 
-std::optional<DType> PrecisionOptions::type() const { return kv_type(kv); }
+std::optional<DType> DecodingOptions::type() const { return kv_type(kv); }
+
+bool DecodingOptions::repacks(const Model& model, int64_t generated, int64_t scored) const {
+  constexpr int64_t kLeastGenerated = 64, kLeastScored = 1024;  // below, making the copy takes longer than it saves
+  if (repack == "off" || exact || (generated < kLeastGenerated && scored < kLeastScored)) return false;
+  size_t bytes = 0;
+  for (const TensorSpec& t : tensors_of(model.spec))
+    if (const DType stored = model.params->stored(t.name); is_quantized(stored)) bytes += bytes_of(stored, t.shape);
+  return bytes <= available_memory() / 2;
+}
 
 void ComputeOptions::add(CLI::App& app) {
   begin_group(app, "Machine");

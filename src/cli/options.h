@@ -13,6 +13,7 @@
 
 #include "cli/help.h"
 #include "toy/backend/devices.h"
+#include "toy/models/model.h"
 #include "toy/train/trainer.h"
 
 namespace toy::cli {
@@ -24,13 +25,15 @@ struct DeviceOptions {
   std::unique_ptr<Device> make() const;
 };
 
-/// --kv and --exact of commands that decode.
-struct PrecisionOptions {
-  std::string kv;
+/// --kv, --exact and --repack of commands that decode.
+struct DecodingOptions {
+  std::string kv, repack = "auto";
   bool exact = false;
   void add(CLI::App& app);
   /// None: as the model's weights say.
   std::optional<DType> type() const;
+  /// Should quantized weights be repacked to generate or score so many tokens in all?
+  bool repacks(const Model& model, int64_t generated, int64_t scored) const;
 };
 
 /// --kv.

@@ -45,6 +45,7 @@ Weights::DTypeOf dtypes_of(const Model& model) {
 PlanOptions plan_options(const DecoderOptions& options) {
   PlanOptions o{.fuse = !options.check_finite};
   if (!options.exact) o.products = DType::q8_0;
+  o.repack = options.repack;
   return o;
 }
 
@@ -73,7 +74,7 @@ size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& o
   const DecodeShape shape = decode_shape(model, options);
   const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, shape.rows);
   const Plan plan = compile(*d.graph, d.outputs, d.updates, device, plan_options(options));
-  return state_bytes(model.spec, shape, &device) + plan.arena_bytes + plan.input_bytes(device);
+  return state_bytes(model.spec, shape, &device) + plan.arena_bytes + plan.input_bytes(device) + plan.repacked_bytes();
 }
 
 Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& options)
@@ -85,6 +86,7 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
   const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, max_rows_);
   auto plan = std::make_shared<const Plan>(compile(*d.graph, d.outputs, d.updates, device, plan_options(options)));
   require_memory(plan->arena_bytes + plan->input_bytes(device), "decoding with this context");
+  require_memory(plan->repacked_bytes(), "the repacked weights");
   session_ = std::make_unique<Session>(device, plan,
                                        std::initializer_list<const ParamStore*>{model.params.get(), &state_->slots()});
   session_->check_finite(options.check_finite);

@@ -85,7 +85,8 @@ class Scorer {
                                                         .max_rows = kRows,
                                                         .check_finite = options_.check_finite,
                                                         .kv = options_.kv,
-                                                        .exact = options_.exact});
+                                                        .exact = options_.exact,
+                                                        .repack = options_.repack});
   }
 
   TextScore go() {

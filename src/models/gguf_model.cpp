@@ -117,7 +117,7 @@ void load_quantized(const gguf::File& f, const gguf::TensorInfo& info, ThreadPoo
 void load_tensor(const gguf::File& f, const gguf::TensorInfo& info, LoadMode mode, ThreadPool& threads,
                  ParamStore& params) {
   const View host(const_cast<std::byte*>(info.data), *info.dtype, info.shape);
-  if (as_it_lies(info, mode)) return params.bind(info.name, host, f.keep_alive());
+  if (as_it_lies(info, mode)) return params.bind(info.name, host, f.keep_alive(), true);
   if (is_quantized(*info.dtype)) return load_quantized(f, info, threads, params);
   params.add(info.name, {DType::f32, info.shape, 0});  // gains and biases are always f32
   params.write(info.name, host);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "toy/base/memory.h"
 #include "toy/runtime/session.h"
 #include "toy/tensor/convert.h"
 
@@ -26,7 +27,7 @@ Place ParamStore::allocate(size_t bytes) {
   return shared_.at(std::exchange(used_, used_ + wanted));
 }
 
-void ParamStore::bind(const std::string& name, const View& host, std::shared_ptr<const void> keep_alive) {
+void ParamStore::bind(const std::string& name, const View& host, std::shared_ptr<const void> keep_alive, bool mapped) {
   check(host.data || host.count() == 0, "store: tensor '{}' has no data", name);
   check(host.contiguous(), "store: tensor '{}' is a strided view of {}; give a contiguous one", name, host.shape.str());
   const TensorType type{host.dtype, host.shape, 0};
@@ -35,8 +36,15 @@ void ParamStore::bind(const std::string& name, const View& host, std::shared_ptr
     write(name, host);
   } else {
     check(!has(name), "parameters: the name '{}' is taken", name);
-    entries_.emplace(name, Entry{.type = type, .at = {host.data}, .keep_alive = std::move(keep_alive), .frozen = true});
+    entries_.emplace(
+        name,
+        Entry{.type = type, .at = {host.data}, .keep_alive = std::move(keep_alive), .frozen = true, .mapped = mapped});
   }
+}
+
+void ParamStore::release(std::string_view name) const {
+  const Entry& e = entry(name);
+  if (e.mapped) release_mapped({device_->host(e.at), bytes_of(stored(name), e.type.shape)});
 }
 
 const ParamStore::Entry& ParamStore::entry(std::string_view name) const {

@@ -232,11 +232,27 @@ class Planner {
       if (used) touch(p.storage, step);
     }
     s.cost = cost_of_op(*graph_, n);
+    if (options_.repack && kernel->repacking) repack(s);
     const OperandDescs descs(device_, *graph_, n, used_[size_t(n.id)]);
     if (kernel->workspace)
       s.workspace_bytes = kernel->workspace({descs.in, descs.out, n.attrs, options_.threads, options_.products});
     if (s.workspace_bytes > 0) workspaces_.push_back({step, new_block(s.workspace_bytes, step)});
     plan_.steps.push_back(std::move(s));
+  }
+
+  // The step reads a copy of its parameter, which other steps may share.
+  void repack(PlanStep& s) {
+    const Repacking& how = *s.kernel->repacking;
+    Operand& o = s.in[size_t(how.operand)];
+    if (o.base != Operand::param || o.offset != 0 || o.view.shape != plan_.params[size_t(o.index)].type.shape) return;
+    const size_t bytes = how.bytes(o.view.dtype, o.view.shape);
+    if (bytes == 0) return;
+    size_t i = 0;
+    while (i < plan_.repacked.size() && (plan_.repacked[i].param != o.index || plan_.repacked[i].how != &how)) ++i;
+    if (i == plan_.repacked.size())
+      plan_.repacked.push_back({o.index, &how, (plan_.repacked_bytes() + 63) / 64 * 64, bytes});
+    o.base = Operand::repacked, o.index = int(i);
+    s.kernel = how.kernel;
   }
 
   Operand operand(const Place& p, int rows) const {

@@ -21,6 +21,8 @@ std::string place(const Plan& plan, const Operand& o) {
       return plan.inputs[size_t(o.index)].name;
     case Operand::constant:
       return fmt::format("const{}", o.index);
+    case Operand::repacked:
+      return plan.params[size_t(plan.repacked[size_t(o.index)].param)].name + " (repacked)";
   }
   return "?";
 }
@@ -67,7 +69,10 @@ nlohmann::ordered_json to_json(const Plan& plan) {
                      {"out", to_json(plan, s.out)},
                      {"workspace_bytes", s.workspace_bytes},
                      {"cost", to_json(s.cost)}});
-  return {{"steps", steps}, {"arena_bytes", plan.arena_bytes}, {"notes", plan.notes}};
+  return {{"steps", steps},
+          {"arena_bytes", plan.arena_bytes},
+          {"repacked_bytes", plan.repacked_bytes()},
+          {"notes", plan.notes}};
 }
 
 }  // namespace toy

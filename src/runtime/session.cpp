@@ -44,6 +44,27 @@ Session::Session(Device& device, std::shared_ptr<const Plan> plan, std::initiali
   }
   for (const Graph::Rows& r : plan_->rows) rows_.push_back(r.max);
   times_.resize(plan_->steps.size());
+  repack(stores);
+}
+
+// Makes the copies, and gives mapped originals back as it goes: few steps read them.
+void Session::repack(std::initializer_list<const ParamStore*> stores) {
+  if (plan_->repacked.empty()) return;
+  repacked_ = DeviceBuffer(device_, plan_->repacked_bytes());
+  for (const RepackedParam& r : plan_->repacked) {
+    const PlanLeaf& p = plan_->params[size_t(r.param)];
+    View from(device_.address(params_[size_t(r.param)]), device_.storage(p.type.dtype), p.type.shape), to = from;
+    to.data = device_.address(repacked_.at(r.offset));
+    const Attrs none;
+    const KernelCall call{r.how->write, &none, {&from, 1}, {&to, 1}, nullptr};
+    device_.run({&call, 1}, {});
+    device_.synchronize();
+    for (const ParamStore* s : stores)
+      if (s->has(p.name)) {
+        s->release(p.name);
+        break;
+      }
+  }
 }
 
 Session::~Session() = default;
@@ -105,6 +126,8 @@ Place Session::place_of(const Operand& o) const {
       return inputs_[size_t(o.index)].at(o.offset);
     case Operand::constant:
       return constants_[size_t(o.index)].at(o.offset);
+    case Operand::repacked:
+      return repacked_.at(plan_->repacked[size_t(o.index)].offset + o.offset);
     case Operand::absent:
       break;
   }

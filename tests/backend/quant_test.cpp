@@ -40,6 +40,7 @@ struct Case {
   int64_t rows, outs, k;
   std::vector<std::byte> w;
   Array<float> x;
+  bool repacked = false;
   Case(DType type_in, int64_t rows_in, int64_t outs_in, int64_t k_in)
       : type(type_in), rows(rows_in), outs(outs_in), k(k_in), w(random_weights(type, outs, k, 5)), x({rows, k}) {
     fill_random(x, 3);
@@ -52,8 +53,16 @@ Array<float> product(const Case& c, int threads, int64_t first = 0, int64_t coun
   if (count < 0) count = c.rows;
   Array<float> y({count, c.outs});
   Buffer workspace(cpu::quant_workspace(size_t(count), size_t(c.outs), size_t(c.k), threads));
-  const cpu::QuantProduct p{
-      c.x.data() + first * c.k, c.w.data(), c.type, size_t(count), size_t(c.outs), size_t(c.k), bias, acc, y.data()};
+  const cpu::QuantProduct p{c.x.data() + first * c.k,
+                            c.w.data(),
+                            c.type,
+                            size_t(count),
+                            size_t(c.outs),
+                            size_t(c.k),
+                            bias,
+                            acc,
+                            y.data(),
+                            c.repacked};
   ThreadPool& pool = pool_of(threads);
   pool.run([&](int thread) {
     cpu::quant_product(p, {thread, threads, threads > 1 ? &pool : nullptr}, workspace.data());
@@ -96,6 +105,80 @@ TEST(QuantProduct, IsTheProductOfRoundedRows) {
     }
 }
 
+std::vector<const QuantIsa*> isas() {
+  std::vector<const QuantIsa*> list;
+  for (const QuantIsa* isa :
+       {cpu::quant_vnni(), cpu::quant_avx2(), cpu::quant_few_vnni(), cpu::quant_few_avx2(), cpu::quant_plain()})
+    if (isa) list.push_back(isa);
+  return list;
+}
+
+// One thread, one instruction set. `repacked`: what its repack() wrote; empty: the weights as they are.
+std::vector<float> run_set(const QuantIsa& isa, const Case& c, const std::vector<std::byte>& repacked = {}) {
+  const DType type = c.type;
+  const size_t part = type == DType::q2_k || type == DType::q3_k || type == DType::q6_k ? 16 : 32,
+               rows = size_t(c.rows), outs = size_t(c.outs), k = size_t(c.k);
+  Buffer memory(QuantRows::bytes(rows, k) + 64), sums(rows * 32 * sizeof(float));
+  const QuantRows x(memory.data(), rows, k, info_of(type).block, part);
+  cpu::quantize_rows(c.x.data(), 0, rows, isa.offset(type), x);
+  std::vector<float> y(rows * outs);
+  const cpu::QuantProduct p{
+      c.x.data(),       repacked.empty() ? c.w.data() : repacked.data(), type, rows, outs, k, {}, {}, y.data(),
+      !repacked.empty()};
+  const cpu::QuantPart all{&p, x, 0, rows, reinterpret_cast<float*>(sums.data())};
+  for (size_t s = 0; s * isa.strip < outs; ++s) isa.run(all, s);
+  return y;
+}
+
+// A repacked copy gives the same bits, for any rows and threads, also where the last strip overlaps the one before.
+TEST(QuantProduct, RepackedWeightsGiveTheSameBits) {
+  for (const DType type : quantized_types())
+    for (const auto& [outs, k] : {std::pair<int64_t, int64_t>{32, 256}, {33, 512}, {77, 768}, {101, 288}}) {
+      if (k % info_of(type).block) continue;
+      for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 40}) {
+        Case c(type, rows, outs, k);
+        const Array<float> y = product(c, 1);
+        const size_t bytes = cpu::repacked_bytes(type, size_t(outs), size_t(k));
+        ASSERT_GE(bytes, c.w.size());
+        for (const int threads : {1, 2, 3}) {
+          Case copy(type, rows, outs, k);
+          copy.repacked = true, copy.w.assign(bytes, std::byte(0xee));
+          ThreadPool& pool = pool_of(threads);
+          pool.run([&](int thread) {
+            cpu::repack(type, c.w.data(), size_t(outs), size_t(k), {thread, threads, threads > 1 ? &pool : nullptr},
+                        copy.w.data());
+          });
+          const Array<float> of_copy = product(copy, threads);
+          EXPECT_TRUE(same(of_copy.data(), y.data(), y.size()))
+              << name_of(type) << " " << rows << " rows of " << outs << "x" << k << ", " << threads << " threads";
+        }
+      }
+    }
+}
+
+// Each instruction set reads the order that it writes.
+TEST(QuantProduct, InstructionSetsAgreeOnRepackedWeights) {
+  for (const DType type : quantized_types())
+    for (const int64_t rows : {1, 2, 7}) {
+      const Case c(type, rows, 45, info_of(type).block == 32 ? 352 : 768);
+      const Array<float> want = product(c, 1);
+      const size_t row_bytes = bytes_of(type, c.k);
+      for (const QuantIsa* isa : isas()) {
+        if (!isa->repack) continue;
+        const size_t strips = (size_t(c.outs) + isa->strip - 1) / isa->strip;
+        std::vector<std::byte> copy(strips * isa->strip * row_bytes);
+        for (size_t s = 0; s < strips; ++s)
+          isa->repack(type,
+                      reinterpret_cast<const uint8_t*>(c.w.data()) +
+                          std::min(s * isa->strip, size_t(c.outs) - isa->strip) * row_bytes,
+                      size_t(c.k), reinterpret_cast<uint8_t*>(copy.data()) + s * isa->strip * row_bytes);
+        EXPECT_TRUE(same(run_set(*isa, c, copy).data(), want.data(), want.size())) << name_of(type) << " " << rows;
+      }
+    }
+}
+
+TEST(QuantProduct, FewOutputsAreNotRepacked) { EXPECT_EQ(cpu::repacked_bytes(DType::q8_0, 7, 64), 0u); }
+
 // Alone, among others, in pieces, on any number of threads.
 TEST(QuantProduct, ARowHasTheSameBitsAnywhere) {
   for (const DType type : quantized_types())
@@ -115,33 +198,13 @@ TEST(QuantProduct, ARowHasTheSameBitsAnywhere) {
     }
 }
 
-std::vector<const QuantIsa*> isas() {
-  std::vector<const QuantIsa*> list;
-  for (const QuantIsa* isa :
-       {cpu::quant_vnni(), cpu::quant_avx2(), cpu::quant_few_vnni(), cpu::quant_few_avx2(), cpu::quant_plain()})
-    if (isa) list.push_back(isa);
-  return list;
-}
-
 void expect_sets_agree(const Case& c) {
-  const DType type = c.type;
-  const size_t part = type == DType::q2_k || type == DType::q3_k || type == DType::q6_k ? 16 : 32,
-               rows = size_t(c.rows), outs = size_t(c.outs), k = size_t(c.k);
   std::vector<std::vector<float>> results;
-  for (const QuantIsa* isa : isas()) {
-    Buffer memory(QuantRows::bytes(rows, k) + 64), sums(rows * 32 * sizeof(float));
-    const QuantRows x(memory.data(), rows, k, info_of(type).block, part);
-    cpu::quantize_rows(c.x.data(), 0, rows, isa->offset(type), x);
-    std::vector<float> y(rows * outs);
-    const cpu::QuantProduct p{c.x.data(), c.w.data(), type, rows, outs, k, {}, {}, y.data()};
-    const cpu::QuantPart all{&p, x, 0, rows, reinterpret_cast<float*>(sums.data())};
-    for (size_t s = 0; s * isa->strip < outs; ++s) isa->run(all, s);
-    results.push_back(y);
-  }
+  for (const QuantIsa* isa : isas()) results.push_back(run_set(*isa, c));
   for (size_t i = 1; i < results.size(); ++i)
     for (size_t j = 0; j < results[0].size(); ++j)
       ASSERT_TRUE(same(&results[i][j], &results[0][j], 1) || (std::isnan(results[i][j]) && std::isnan(results[0][j])))
-          << name_of(type) << " set " << i << " at " << j << ": " << results[i][j] << " and " << results[0][j];
+          << name_of(c.type) << " set " << i << " at " << j << ": " << results[i][j] << " and " << results[0][j];
 }
 
 // Any bytes are weights: scales and values of every bit pattern.

@@ -73,10 +73,11 @@ class QuantizedDecoding : public ::testing::TestWithParam<Case> {
 
   // The sequence's logits at some positions, fed in pieces of these sizes, with `others` more sequences of single steps
   // beside it.
-  Logits run(const std::string& path, const std::vector<size_t>& pieces, int threads, int others, bool exact) {
+  Logits run(const std::string& path, const std::vector<size_t>& pieces, int threads, int others, bool exact,
+             bool repack = false) {
     const auto device = make_test_device(threads);
     const Model model = load_model(path, *device);
-    Decoder decoder(*device, model, {.sequences = 1 + others, .kv = DType::f32, .exact = exact});
+    Decoder decoder(*device, model, {.sequences = 1 + others, .kv = DType::f32, .exact = exact, .repack = repack});
     const std::vector<int32_t> ids = testing::random_ids(140, kVocab, Philox(7, "a"));
     Logits logits;
     size_t at = 0;
@@ -113,6 +114,31 @@ TEST_P(QuantizedDecoding, ARowHasTheSameBitsAnywhere) {
   expect_same(run(blocks_, std::vector<size_t>(140, 1), 2, 0, false), whole, "token by token");
   expect_same(run(blocks_, std::vector<size_t>(20, 7), 2, 0, false), whole, "pieces of 7");
   expect_same(run(blocks_, {64, 64, 1, 2, 3, 4, 2}, 2, 7, false), whole, "beside seven others");
+}
+
+TEST_P(QuantizedDecoding, RepackedWeightsGiveTheSameBits) {
+  const Logits whole = run(blocks_, {140}, 2, 0, false);
+  for (const int threads : {1, 2, 3}) expect_same(run(blocks_, {140}, threads, 0, false, true), whole, "repacked");
+  expect_same(run(blocks_, {100, 1, 1, 2, 3, 33}, 2, 7, false, true), whole, "repacked, in pieces, beside others");
+}
+
+// Copies count as a decoder's memory. Exact products have none.
+TEST_P(QuantizedDecoding, TheMemoryPlanCountsRepackedWeights) {
+  const auto device = make_test_device(2);
+  const Model model = load_model(blocks_, *device);
+  DecoderOptions options{.kv = DType::f32};
+  const size_t without = decoder_bytes(*device, model, options);
+  EXPECT_EQ(Decoder(*device, model, options).repacked_bytes(), 0u);
+  options.repack = true;
+  const Decoder decoder(*device, model, options);
+  EXPECT_EQ(decoder_bytes(*device, model, options), without + decoder.repacked_bytes());
+  const bool none = GetParam().type == DType::q6_k || GetParam().type == DType::iq4_xs;
+  size_t largest = 0;
+  for (const TensorSpec& t : tensors_of(model.spec))
+    if (t.shape.rank() == 2) largest = std::max(largest, bytes_of(model.params->stored(t.name), t.shape));
+  EXPECT_TRUE(none ? decoder.repacked_bytes() == 0 : decoder.repacked_bytes() >= largest);
+  options.exact = true;
+  EXPECT_EQ(Decoder(*device, model, options).repacked_bytes(), 0u);
 }
 
 TEST_P(QuantizedDecoding, ExactProductsHaveTheBitsOfFloats) {

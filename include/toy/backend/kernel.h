@@ -81,6 +81,18 @@ struct InPlace {
   int out, in;  ///< output `out` may lie where input `in` lies
 };
 
+struct KernelRecord;
+
+/// A copy of a parameter in the order in which another kernel reads it fastest. That kernel does the same with the same
+/// bits.
+struct Repacking {
+  int operand = 0;  ///< the parameter's place among the kernel's inputs
+  /// Bytes of the copy; 0 where it would not pay.
+  size_t (*bytes)(DType type, const Shape& shape) noexcept = nullptr;
+  const KernelRecord* write = nullptr;  ///< in[0]: the parameter; out[0]: the copy, with the parameter's type and shape
+  const KernelRecord* kernel = nullptr;  ///< takes the copy as its operand
+};
+
 /// One kernel: the op it computes, the operands it takes, and the function that does it.
 struct KernelRecord {
   std::string_view op;
@@ -96,6 +108,8 @@ struct KernelRecord {
   /// The planner fuses chains of such ops; the device's kernel for `fused_elementwise` finds the function by the
   /// number.
   int elementwise = -1;
+  /// What a plan may use instead (PlanOptions::repack); nullptr: nothing.
+  const Repacking* repacking = nullptr;
 };
 
 }  // namespace toy

@@ -23,6 +23,9 @@ struct DecoderOptions {
   /// Products with quantized weights do not round their other operand to 8 bits: slower, and as exact as with the same
   /// weights in f32.
   bool exact = false;
+  /// Products with quantized weights read repacked copies, which decoding made: faster, with the same bits, for
+  /// decoder_bytes() more memory. Not with `exact`.
+  bool repack = false;
 };
 
 /// One row of a call: the next token of a sequence.
@@ -58,6 +61,8 @@ class Decoder {
   bool rounds() const { return rounds_; }
   /// The type of the keys and values that it keeps.
   DType kv() const { return state_->shape().kv; }
+  /// Bytes of the weights' repacked copies.
+  size_t repacked_bytes() const { return session_->plan().repacked_bytes(); }
   const Plan& plan() const { return session_->plan(); }
   Session& session() { return *session_; }
 
@@ -79,7 +84,7 @@ DecodeShape decode_shape(const Model& model, const DecoderOptions& options);
 /// Do products round activations to 8 bits? Those with quantized weights do, unless DecoderOptions::exact.
 bool rounds_activations(const Model& model, const DecoderOptions& options);
 
-/// Bytes that a decoder holds in addition to the weights: state, arena, inputs. Allocates nothing.
+/// Bytes that a decoder holds in addition to the weights: state, arena, inputs, repacked copies. Allocates nothing.
 size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& options);
 
 /// What a decoder compiles, for `describe`.

@@ -36,6 +36,7 @@ struct ScoreOptions {
   bool check_finite = false;     ///< Session::check_finite in every call of the decoder
   std::optional<DType> kv = {};  ///< DecoderOptions::kv
   bool exact = false;            ///< DecoderOptions::exact
+  bool repack = false;           ///< DecoderOptions::repack
 };
 
 /// One token of the text.

@@ -14,10 +14,11 @@
 
 namespace toy {
 
-/// Where the bytes of an operand are: a base (arena, parameter, input, constant) and a strided view from its begin.
+/// Where the bytes of an operand are: a base (arena, parameter, input, constant, repacked copy) and a strided view from
+/// its begin.
 struct Operand {
-  enum Base { absent, arena, param, input, constant } base = absent;
-  int index = 0;      ///< which parameter, input or constant
+  enum Base { absent, arena, param, input, constant, repacked } base = absent;
+  int index = 0;      ///< which parameter, input, constant or copy
   size_t offset = 0;  ///< bytes from the base
   View view;          ///< largest shape and strides; data is null
   int rows = 0;       ///< run-time row count of dimension 0
@@ -44,6 +45,13 @@ struct PlanLeaf {
   bool updated = false;  ///< a parameter that the plan writes
 };
 
+/// A parameter of which a session keeps a copy in a kernel's order, made when the session is created.
+struct RepackedParam {
+  int param = 0;
+  const Repacking* how = nullptr;
+  size_t offset = 0, bytes = 0;  ///< in the memory of all copies
+};
+
 /// How a graph is compiled.
 struct PlanOptions {
   bool strict = false;  ///< an op that the device has no kernel for is an error instead of running its decomposition
@@ -51,6 +59,9 @@ struct PlanOptions {
   /// bf16: dense products round their operands to it and sum in f32, where the device has kernels for that. q8_0:
   /// products with quantized weights round the rows of the other operand to blocks of 8 bits; else they are exact.
   DType products = DType::f32;
+  /// Kernels may read parameters that the plan does not update from copies in an order of their own: faster, with the
+  /// same bits, for Plan::repacked_bytes() more memory.
+  bool repack = false;
   bool fuse = true;  ///< chains of elementwise ops become one step, with the same bits
 };
 
@@ -63,12 +74,15 @@ class Plan {
   std::vector<Operand> outputs;            ///< in the order asked for
   std::vector<Graph::Rows> rows;
   size_t arena_bytes = 0;
+  std::vector<RepackedParam> repacked;
   std::vector<std::string> notes;  ///< what was decomposed, which copies were inserted
 
   /// Bytes of the parameters, or of the inputs, as the device stores them.
   size_t param_bytes(const Device& device) const;
   /// @copydoc param_bytes
   size_t input_bytes(const Device& device) const;
+  /// Bytes of all repacked copies.
+  size_t repacked_bytes() const { return repacked.empty() ? 0 : repacked.back().offset + repacked.back().bytes; }
   Cost cost() const;
 };
 

@@ -25,8 +25,8 @@ class ParamStore {
   void add(const std::string& name, const TensorType& type);
   /// Values of `host` (contiguous). Where the device's memory is the host's and holds their dtype as it is, nothing is
   /// copied and `keep_alive` is held as long as the store; such a tensor is frozen. Throws if the name is taken, and
-  /// for a view that has no data or is not contiguous.
-  void bind(const std::string& name, const View& host, std::shared_ptr<const void> keep_alive);
+  /// for a view that has no data or is not contiguous. `mapped`: it lies in a mapped file.
+  void bind(const std::string& name, const View& host, std::shared_ptr<const void> keep_alive, bool mapped = false);
   /// Is there a tensor of this name?
   bool has(std::string_view name) const { return entries_.find(name) != entries_.end(); }
   /// Its values as the device stores them. Throws naming the tensor, as all functions below.
@@ -51,6 +51,8 @@ class ParamStore {
   std::vector<std::string> names() const;
   /// Bytes of the tensors allocated here (bound ones are not counted).
   size_t bytes() const;
+  /// Gives the memory of a tensor that lies in a mapped file back to the system, which reads it again when needed.
+  void release(std::string_view name) const;
   const Device& device() const { return *device_; }
 
  private:
@@ -59,7 +61,7 @@ class ParamStore {
     Place at;
     size_t bytes = 0;  // allocated here
     std::shared_ptr<const void> keep_alive;
-    bool frozen = false;
+    bool frozen = false, mapped = false;
   };
   const Entry& entry(std::string_view name) const;
   const Entry& writable(std::string_view name) const;
@@ -130,12 +132,14 @@ class Session {
   Place place_of(const PlanLeaf& input) const { return inputs_[size_t(&input - plan_->inputs.data())].at(); }
   Place place_of(const Operand& o) const;
   void run_watched(std::span<double> seconds);
+  void repack(std::initializer_list<const ParamStore*> stores);
 
   Device& device_;
   std::shared_ptr<const Plan> plan_;
   std::shared_ptr<const DeviceBuffer> arena_;
   std::vector<Place> params_;
   std::vector<DeviceBuffer> inputs_, constants_;
+  DeviceBuffer repacked_;
   std::vector<int64_t> rows_;
   std::vector<Operands> operands_;
   std::vector<KernelCall> calls_;

@@ -40,6 +40,36 @@ void run_rounded(const ExecContext& ctx, const KernelArgs& args) noexcept {
   quant_product(product_of(args), ctx, args.workspace);
 }
 
+// ---- the same on a repacked copy of the weights
+
+// Types for which decoding was measured to gain (bench/README.md).
+bool gains(DType t) { return t != DType::q6_k && t != DType::iq4_xs; }
+
+size_t bytes_of_copy(DType type, const Shape& w) noexcept {
+  return is_quantized(type) && w.rank() == 2 && gains(type) ? repacked_bytes(type, size_t(w[0]), size_t(w[1])) : 0;
+}
+
+void run_repacked(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  QuantProduct p = product_of(args);
+  p.repacked = true;
+  quant_product(p, ctx, args.workspace);
+}
+
+void write_repacked(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  const View &w = args.in[0], &to = args.out[0];
+  repack(w.dtype, w.as<std::byte>(), size_t(w.shape[0]), size_t(w.shape[1]), ctx, to.as<std::byte>());
+}
+
+const Repacking* repacking() {
+  static const KernelRecord write{.op = "repack", .run = write_repacked}, kernel{.op = "linear",
+                                                                                 .in_place = {{0, kAcc}},
+                                                                                 .accepts = accepts_rounded,
+                                                                                 .workspace = workspace_rounded,
+                                                                                 .run = run_repacked};
+  static const Repacking how{kW, bytes_of_copy, &write, &kernel};
+  return &how;
+}
+
 // ---- exactly
 
 size_t workspace_exact(const KernelQuery& q) noexcept {
@@ -57,7 +87,8 @@ KernelRecord linear_quantized_kernel() {
           .in_place = {{0, kAcc}},
           .accepts = accepts_rounded,
           .workspace = workspace_rounded,
-          .run = run_rounded};
+          .run = run_rounded,
+          .repacking = repacking()};
 }
 
 KernelRecord linear_exact_kernel() {

@@ -15,11 +15,13 @@ constexpr size_t kPrivate = 16384;  // values of x that each thread quantizes fo
 
 constexpr size_t kFewRows = 2;  // up to here a panel costs more than it saves
 
-const QuantIsa& best_isa(size_t rows) {
-  static const QuantIsa* few = quant_few_vnni() ? quant_few_vnni() : quant_few_avx2();
-  if (few && rows <= kFewRows) return *few;
+const QuantIsa& isa_of_panels() {
   static const QuantIsa* best = quant_vnni() ? quant_vnni() : quant_avx2() ? quant_avx2() : quant_plain();
   return *best;
+}
+const QuantIsa& best_isa(const QuantProduct& p) {
+  static const QuantIsa* few = quant_few_vnni() ? quant_few_vnni() : quant_few_avx2();
+  return few && p.rows <= kFewRows && !p.repacked ? *few : isa_of_panels();
 }
 
 // Values of k that share an integer scale of the weights.
@@ -49,6 +51,20 @@ void narrow_product(const QuantProduct& p, const QuantIsa& isa, std::byte* works
 
 }  // namespace
 
+size_t repacked_bytes(DType type, size_t outs, size_t k) {
+  const size_t strip = isa_of_panels().strip;
+  return outs < strip ? 0 : (outs + strip - 1) / strip * strip * bytes_of(type, int64_t(k));
+}
+
+void repack(DType type, const std::byte* w, size_t outs, size_t k, const TeamMember& team, std::byte* to) {
+  const QuantIsa& isa = isa_of_panels();
+  const size_t row_bytes = bytes_of(type, int64_t(k));
+  const Range mine = team.share(int64_t((outs + isa.strip - 1) / isa.strip));
+  for (size_t s = size_t(mine.begin); s < size_t(mine.end); ++s)
+    isa.repack(type, reinterpret_cast<const uint8_t*>(w) + std::min(s * isa.strip, outs - isa.strip) * row_bytes, k,
+               reinterpret_cast<uint8_t*>(to) + s * isa.strip * row_bytes);
+}
+
 size_t quant_workspace(size_t rows, size_t outs, size_t k, int threads) {
   const size_t narrow = outs < kMostStrip ? kMostStrip * (2 * k + rows * sizeof(float)) + 64 : 0;
   return wide_workspace(rows, k, threads) + narrow;
@@ -56,7 +72,7 @@ size_t quant_workspace(size_t rows, size_t outs, size_t k, int threads) {
 
 void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* workspace) {
   if (p.rows == 0 || p.outs == 0) return;
-  const QuantIsa& isa = best_isa(p.rows);
+  const QuantIsa& isa = best_isa(p);
   if (p.outs < isa.strip) return team.thread == 0 ? narrow_product(p, isa, workspace) : void();
   const bool is_own = is_private(p.rows, p.k);
   std::byte* memory = workspace + size_t(team.threads) * sums_bytes(p.rows);

@@ -31,10 +31,18 @@ struct QuantProduct {
   const float* bias = nullptr;  ///< [outs] or absent
   const float* acc = nullptr;   ///< [rows,outs] or absent. May be y itself
   float* y = nullptr;           ///< [rows,outs]
+  bool repacked = false;        ///< w is what repack() wrote
 };
 /// Bytes for all threads together, enough for any number of rows up to `rows`.
 size_t quant_workspace(size_t rows, size_t outs, size_t k, int threads);
 void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* workspace);
+
+/// Bytes of a repacked copy of weights [outs,k]; 0 where there is none, because there are too few outputs.
+size_t repacked_bytes(DType type, size_t outs, size_t k);
+/// Writes it, this thread its part. Strips of outputs follow each other. In a strip, block by block, the same word of
+/// all of its outputs lies together, so that a product reads one stream and finds vectors as it needs them. The order
+/// depends on the machine.
+void repack(DType type, const std::byte* w, size_t outs, size_t k, const TeamMember& team, std::byte* to);
 
 /// The same with x as it is: weights become f32, some outputs at a time, and sums have the order of dot_product
 /// (gemm.h).

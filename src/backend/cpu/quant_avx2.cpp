@@ -45,6 +45,14 @@ struct Avx2 {
   static V gather(const uint8_t* p, V offset) {
     return _mm256_i32gather_epi32(reinterpret_cast<const int*>(p), offset, 1);
   }
+  static V load(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static void store_words(V v, uint8_t* p) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
+  static V load_halves(const uint8_t* p) {
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static V load_bytes(const uint8_t* p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  }
   static void load_rows(const uint8_t* p, size_t stride, V (&v)[4]) {
     const auto row = [&](size_t i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i * stride)); };
     V z[4];
@@ -92,6 +100,7 @@ struct Avx2 {
 }  // namespace
 
 static void run_avx2(const QuantPart& part, size_t s) { run_strip<Avx2>(part, s); }
+static void repack_avx2(DType type, const uint8_t* w, size_t k, uint8_t* to) { repack_strip<Avx2>(type, w, k, to); }
 
 }  // namespace toy::cpu
 
@@ -104,7 +113,7 @@ static void run_avx2(const QuantPart& part, size_t s) { run_strip<Avx2>(part, s)
 namespace toy::cpu {
 
 const QuantIsa* quant_avx2() {
-  static const QuantIsa isa{2 * Avx2::kLanes, offset_of_type<Avx2>, run_avx2};
+  static const QuantIsa isa{2 * Avx2::kLanes, offset_of_type<Avx2>, run_avx2, repack_avx2};
   const bool there = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c();
   return there ? &isa : nullptr;
 }

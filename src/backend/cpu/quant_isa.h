@@ -31,6 +31,8 @@ struct QuantIsa {
   size_t strip;               ///< outputs that are computed together
   int (*offset)(DType type);  ///< what is added to weights of this type to make them unsigned
   void (*run)(const QuantPart& part, size_t strip);
+  /// Writes the strip of rows of k values that begins at w in the order of RepackedRows. nullptr: it has none.
+  void (*repack)(DType type, const uint8_t* w, size_t k, uint8_t* to) = nullptr;
 };
 
 /// @{

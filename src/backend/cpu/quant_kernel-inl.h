@@ -14,12 +14,9 @@ namespace toy::cpu {
 namespace {
 
 constexpr size_t kPanelK = 256;   // k of a panel
+constexpr size_t kFewRows = 2;    // for them nothing is kept in a panel, where a block is small
 constexpr size_t kManyRows = 16;  // from here on arithmetic takes longer than memory
 
-template <class T>
-concept HasParts = requires {
-  T::kPart;
-};
 // Products of bytes are summed in 16 bits first.
 template <class Isa>
 concept HasPairs = requires(typename Isa::V v) {
@@ -39,28 +36,27 @@ class QuantTask {
 
   // A strip begins earlier where it would end behind the last output; p_.outs is at least a strip.
   void strip(size_t s) {
-    const size_t first = std::min(s * kStrip, p_.outs - kStrip), row_bytes = p_.k / block() * T::kBytes,
-                 all = ceil(p_.k, kPanelK);
-    const auto* w = reinterpret_cast<const uint8_t*>(p_.w) + first * row_bytes;
-    BlockRows<Isa> rows[kGroups];
-    for (size_t g = 0; g < kGroups; ++g)
-      rows[g] = {w + g * Isa::kLanes * row_bytes, row_bytes, Isa::multiples(uint32_t(row_bytes))};
-    // What this thread probably reads next, a part with each panel.
-    const uint8_t* next = w + kStrip * row_bytes;
-    const size_t fetched = s + 1 < p_.outs / kStrip && part_.rows < kManyRows ? ceil(kStrip * row_bytes, all) : 0;
-    Panel<Isa> panel[kGroups];
-    for (size_t c = 0; c < all; ++c) {
-      const size_t blocks = std::min(kPanelK, p_.k - c * kPanelK) / block();
-      for (size_t at = 0; at < fetched; at += 64) __builtin_prefetch(next + c * fetched + at);
-      for (int g = 0; g < kGroups; ++g) {
-        if constexpr (HasParts<T>) {
-          T::unpack(rows[g], panel[g]);
-        } else {
-          for (size_t b = 0; b < blocks; ++b) T::unpack(rows[g].next(b * T::kBytes), b, panel[g]);
-        }
-        rows[g] = rows[g].next(blocks * T::kBytes);
+    const size_t first = std::min(s * kStrip, p_.outs - kStrip), row_bytes = p_.k / block() * T::kBytes;
+    const auto* w = reinterpret_cast<const uint8_t*>(p_.w);
+    if (p_.repacked) {
+      RepackedRows<Isa, T, kStrip> rows[kGroups];
+      for (size_t g = 0; g < kGroups; ++g) rows[g] = {w + s * kStrip * row_bytes, g * Isa::kLanes};
+      if (part_.rows <= kFewRows) {
+        if (part_.rows == 1)
+          few<1>(rows);
+        else
+          few<2>(rows);
+        store(first, s * kStrip);
+        return;
       }
-      pass(panel, c, blocks);
+      panels(rows, rows[0].p, HasParts<T> && part_.rows < kManyRows ? kAhead : 0);
+    } else {
+      w += first * row_bytes;
+      BlockRows<Isa, T> rows[kGroups];
+      for (size_t g = 0; g < kGroups; ++g)
+        rows[g] = {w + g * Isa::kLanes * row_bytes, row_bytes, Isa::multiples(uint32_t(row_bytes))};
+      // What this thread probably reads next, a part with each panel.
+      panels(rows, w, s + 1 < p_.outs / kStrip && part_.rows < kManyRows ? kStrip * row_bytes : 0);
     }
     store(first, s * kStrip);
   }
@@ -68,6 +64,57 @@ class QuantTask {
  private:
   static constexpr size_t ceil(size_t a, size_t b) { return (a + b - 1) / b; }
   static constexpr size_t block() { return HasParts<T> ? kPanelK : 32; }
+
+  // One block after the other for all rows, which are at most two: nothing waits in memory.
+  template <int MR, class Rows>
+  void few(Rows (&rows)[kGroups]) const {
+    if constexpr (HasParts<T>) {
+      constexpr size_t kBytes = kStrip * T::kBytes, kEighth = (kBytes / 8 + 63) / 64 * 64;
+      Panel<Isa> panel[kGroups];
+      for (size_t c = 0; c < p_.k / kPanelK; ++c) {
+        const uint8_t* ahead = rows[0].p + kAhead;
+        for (int g = 0; g < kGroups; ++g) {
+          T::unpack(rows[g], panel[g]), rows[g] = rows[g].next(1);
+          for (size_t at = 0; at < kEighth; at += 64) __builtin_prefetch(ahead + at, 0, 0);
+          ahead += kEighth;
+        }
+        block_of_parts<MR, true>(panel, 0, c, ahead);
+      }
+    } else {
+      F y[MR][kGroups];
+      for (int i = 0; i < MR; ++i)
+        for (int g = 0; g < kGroups; ++g) y[i][g] = Isa::zero();
+      for (size_t b = 0; b < p_.k / 32; ++b) {
+        Panel<Isa> panel[kGroups];
+#pragma GCC unroll 2
+        for (int g = 0; g < kGroups; ++g) T::unpack(rows[g], 0, panel[g]), rows[g] = rows[g].next(1);
+        small_block<MR>(panel, 0, b, 0, y);
+      }
+      for (int i = 0; i < MR; ++i)
+        for (int g = 0; g < kGroups; ++g) Isa::store(y[i][g], sum(size_t(i), g));
+    }
+  }
+
+  // Fetches what lies `ahead` bytes after what is read, which begins at w.
+  template <class Rows>
+  void panels(Rows (&rows)[kGroups], const uint8_t* w, size_t ahead) {
+    Panel<Isa> panel[kGroups];
+    for (size_t c = 0; c * kPanelK < p_.k; ++c) {
+      const size_t blocks = std::min(kPanelK, p_.k - c * kPanelK) / block();
+      if (ahead > 0)
+        for (size_t at = 0; at < blocks * kStrip * T::kBytes; at += 64) __builtin_prefetch(w + ahead + at);
+      w += blocks * kStrip * T::kBytes;
+      for (int g = 0; g < kGroups; ++g) {
+        if constexpr (HasParts<T>) {
+          T::unpack(rows[g], panel[g]);
+        } else {
+          for (size_t b = 0; b < blocks; ++b) T::unpack(rows[g].next(b), b, panel[g]);
+        }
+        rows[g] = rows[g].next(blocks);
+      }
+      pass(panel, c, blocks);
+    }
+  }
 
   // All rows by one panel.
   void pass(const Panel<Isa> (&panel)[kGroups], size_t chunk, size_t blocks) {
@@ -103,8 +150,8 @@ class QuantTask {
 
   // dot[i][g] += the products of 4 N of k, N steps.
   template <int N, int MR>
-  static inline void dots(const Panel<Isa> (&panel)[kGroups], const int8_t* const (&x)[MR], size_t step,
-                          V (&dot)[MR][kGroups]) {
+  [[gnu::always_inline]] static inline void dots(const Panel<Isa> (&panel)[kGroups], const int8_t* const (&x)[MR],
+                                                 size_t step, V (&dot)[MR][kGroups]) {
     constexpr int kRun = std::min(N, steps_of_pairs());
     static_assert(kRun == 0 || N % kRun == 0);
     V pairs[MR][kGroups];
@@ -132,7 +179,8 @@ class QuantTask {
   }
 
   template <int MR>
-  inline void small_block(const Panel<Isa> (&panel)[kGroups], size_t r, size_t b, size_t at, F (&y)[MR][kGroups]) {
+  inline void small_block(const Panel<Isa> (&panel)[kGroups], size_t r, size_t b, size_t at,
+                          F (&y)[MR][kGroups]) const {
     const size_t count = p_.k / 32;
     V dot[MR][kGroups];
     const int8_t* x[MR];
@@ -152,8 +200,9 @@ class QuantTask {
     }
   }
 
-  template <int MR>
-  inline void block_of_parts(const Panel<Isa> (&panel)[kGroups], size_t r, size_t c) requires HasParts<T> {
+  template <int MR, bool kFetch = false>
+  inline void block_of_parts(const Panel<Isa> (&panel)[kGroups], size_t r, size_t c,
+                             const uint8_t* ahead = nullptr) const requires HasParts<T> {
     constexpr size_t kParts = kPanelK / T::kPart;
     const size_t blocks = p_.k / kPanelK;
     V total[MR][kGroups];
@@ -165,6 +214,11 @@ class QuantTask {
       for (int g = 0; g < kGroups; ++g) total[i][g] = Isa::set1(0);
     }
     for (size_t s = 0; s < kParts; ++s) {
+      if constexpr (kFetch) {
+        constexpr size_t n = (kStrip * T::kBytes * 3 / 4 / kParts + 63) / 64 * 64;
+#pragma GCC unroll 20
+        for (size_t at = 0; at < n; at += 64) __builtin_prefetch(ahead + s * n + at, 0, 0);
+      }
       V dot[MR][kGroups];
       for (int i = 0; i < MR; ++i)
         for (int g = 0; g < kGroups; ++g) dot[i][g] = Isa::set1(uint32_t(correction[i][s]));
@@ -249,6 +303,36 @@ int offset_of_type(DType type) {
     using T = decltype(t);
     return T::kSigned ? Isa::kSignedOffset : T::kOffset;
   });
+}
+
+template <class Isa, class T>
+void repack_strip_of(const uint8_t* w, size_t k, uint8_t* to) {
+  constexpr size_t kStrip = 2 * Isa::kLanes, kWords = (T::kBytes - kOdd<T>) / 4;
+  const size_t blocks = k / (HasParts<T> ? kPanelK : 32), row_bytes = blocks * T::kBytes;
+  for (size_t b = 0; b < blocks; ++b, to += kStrip * T::kBytes) {
+    for (size_t at = 0; at < kStrip * T::kBytes; at += 64)
+      __builtin_prefetch(w + kStrip * (row_bytes + b * T::kBytes) + at);
+    for (size_t o = 0; o < kStrip; ++o)
+      std::memcpy(to + o * kOdd<T>, w + o * row_bytes + b * T::kBytes + kOddAt<T>, kOdd<T>);
+    for (size_t from = 0; from < kStrip; from += Isa::kLanes) {
+      const BlockRows<Isa, T> rows{w + from * row_bytes + b * T::kBytes, row_bytes,
+                                   Isa::multiples(uint32_t(row_bytes))};
+      uint8_t* words = to + kStrip * kOdd<T> + 4 * from;
+      constexpr size_t kBegin = kOddAt<T> == 0 ? kOdd<T> : 0;
+      for (size_t i = 0; i < kWords / 4 * 4; i += 4) {
+        typename Isa::V v[4];
+        rows.load(kBegin + 4 * i, v);
+        for (size_t j = 0; j < 4; ++j) Isa::store_words(v[j], words + 4 * kStrip * (i + j));
+      }
+      for (size_t i = kWords / 4 * 4; i < kWords; ++i)
+        Isa::store_words(rows.word(kBegin + 4 * i), words + 4 * kStrip * i);
+    }
+  }
+}
+
+template <class Isa>
+void repack_strip(DType type, const uint8_t* w, size_t k, uint8_t* to) {
+  with_type(type, [&](auto t) { repack_strip_of<Isa, decltype(t)>(w, k, to); });
 }
 
 template <class Isa>

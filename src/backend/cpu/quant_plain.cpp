@@ -72,6 +72,16 @@ struct Plain {
   static V gather(const uint8_t* p, V offset) {
     return each([&](size_t l) { return word(p + offset.lane[l]); });
   }
+  static V load(const uint8_t* p) {
+    return each([&](size_t l) { return word(p + 4 * l); });
+  }
+  static void store_words(V v, uint8_t* p) { std::memcpy(p, v.lane, sizeof(v.lane)); }
+  static V load_halves(const uint8_t* p) {
+    return each([&](size_t l) { return uint32_t(p[2 * l]) | uint32_t(p[2 * l + 1]) << 8; });
+  }
+  static V load_bytes(const uint8_t* p) {
+    return each([&](size_t l) { return uint32_t(p[l]); });
+  }
   static void load_rows(const uint8_t* p, size_t stride, V (&v)[4]) {
     for (int i = 0; i < 4; ++i) v[i] = each([&](size_t l) { return word(p + l * stride + 4 * i); });
   }
@@ -124,9 +134,10 @@ struct Plain {
 }  // namespace
 
 static void run_plain(const QuantPart& part, size_t s) { run_strip<Plain>(part, s); }
+static void repack_plain(DType type, const uint8_t* w, size_t k, uint8_t* to) { repack_strip<Plain>(type, w, k, to); }
 
 const QuantIsa* quant_plain() {
-  static const QuantIsa isa{2 * Plain::kLanes, offset_of_type<Plain>, run_plain};
+  static const QuantIsa isa{2 * Plain::kLanes, offset_of_type<Plain>, run_plain, repack_plain};
   return &isa;
 }
 

@@ -11,8 +11,17 @@
 namespace toy::cpu {
 namespace {
 
-// The same block of several outputs.
-template <class Isa>
+// Bytes of a block that make no 32-bit word, and where they are: a scale, at its begin unless the type says otherwise.
+template <class T>
+constexpr size_t kOdd = T::kBytes % 4;
+template <class T>
+constexpr size_t kOddAt = [] {
+  if constexpr (requires { T::kOddAt; }) return T::kOddAt;
+  return size_t(0);
+}();
+
+// The same block of several outputs, as it lies in a file.
+template <class Isa, class T>
 struct BlockRows {
   const uint8_t* p;         // of output 0
   size_t stride;            // bytes from an output to the next
@@ -22,7 +31,41 @@ struct BlockRows {
   inline void load(size_t at, typename Isa::V (&v)[4]) const { Isa::load_rows(p + at, stride, v); }
   // 4 bytes from `at` on, which must lie in the block.
   inline typename Isa::V word(size_t at) const { return Isa::gather(p + at, offsets); }
-  BlockRows next(size_t bytes) const { return {p + bytes, stride, offsets}; }
+  // The odd bytes, below bits that mean nothing.
+  inline typename Isa::V odd() const {
+    if constexpr (kOddAt<T> == 0) return word(0);
+    return Isa::shift_words(word(kOddAt<T> - 2), 16);
+  }
+  BlockRows next(size_t blocks) const { return {p + blocks * T::kBytes, stride, offsets}; }
+};
+
+template <class T>
+concept HasParts = requires {
+  T::kPart;
+};
+constexpr size_t kAhead = 8192;  // bytes that few rows fetch before they need them
+
+// The same block of several outputs of a strip, repacked: the odd bytes of all outputs, then their first words, their
+// second words, and so on.
+template <class Isa, class T, size_t kStrip>
+struct RepackedRows {
+  const uint8_t* p;  // the strip's block
+  size_t first;      // output
+
+  inline typename Isa::V word(size_t at) const {
+    const uint8_t* from = p + kStrip * (at < kOddAt<T> ? at + kOdd<T> : at) + 4 * first;
+    if constexpr (!HasParts<T>) __builtin_prefetch(from + kAhead, 0, 0);
+    return Isa::load(from);
+  }
+  inline void load(size_t at, typename Isa::V (&v)[4]) const {
+    for (size_t i = 0; i < 4; ++i) v[i] = word(at + 4 * i);
+  }
+  inline typename Isa::V odd() const {
+    if (!HasParts<T> && first == 0) __builtin_prefetch(p + kAhead, 0, 0);
+    if constexpr (kOdd<T> == 1) return Isa::load_bytes(p + first);
+    return Isa::load_halves(p + 2 * first);
+  }
+  RepackedRows next(size_t blocks) const { return {p + blocks * kStrip * T::kBytes, first}; }
 };
 
 // What is unpacked of 256 k (or of as many as there are) for the lanes of one vector.
@@ -59,8 +102,8 @@ inline typename Isa::V pair_to(typename Isa::V v, int from, int to) {
 }
 
 // 32 nibbles in 16 bytes, the first 16 low, the others high: steps 0 to 3 and 4 to 7.
-template <class Isa>
-inline void nibbles(const BlockRows<Isa>& r, size_t at, typename Isa::V* q) {
+template <class Isa, class Rows>
+inline void nibbles(const Rows& r, size_t at, typename Isa::V* q) {
   typename Isa::V v[4];
   r.load(at, v);
   for (int i = 0; i < 4; ++i) q[i] = low_nibbles<Isa>(v[i]), q[i + 4] = high_nibbles<Isa>(v[i]);
@@ -73,10 +116,10 @@ struct Q4_0 {
   static constexpr size_t kBytes = 18;
   static constexpr bool kSigned = false, kMin = false;
   static constexpr int kOffset = 8, kMost = 15;
-  template <class Isa>
-  static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
-    nibbles(r, 2, to.q + 8 * b);
-    to.d[b] = Isa::half_low(r.word(0));
+  template <class Isa, class Rows>
+  static inline void unpack(const Rows& r, size_t b, Panel<Isa>& to) {
+    nibbles<Isa>(r, 2, to.q + 8 * b);
+    to.d[b] = Isa::half_low(r.odd());
   }
 };
 
@@ -84,9 +127,9 @@ struct Q4_1 {
   static constexpr size_t kBytes = 20;
   static constexpr bool kSigned = false, kMin = true;
   static constexpr int kOffset = 0, kMost = 15;
-  template <class Isa>
-  static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
-    nibbles(r, 4, to.q + 8 * b);
+  template <class Isa, class Rows>
+  static inline void unpack(const Rows& r, size_t b, Panel<Isa>& to) {
+    nibbles<Isa>(r, 4, to.q + 8 * b);
     const auto dm = r.word(0);
     to.d[b] = Isa::half_low(dm), to.m[b] = Isa::half_high(dm);
   }
@@ -106,11 +149,11 @@ struct Q5_0 {
   static constexpr size_t kBytes = 22;
   static constexpr bool kSigned = false, kMin = false;
   static constexpr int kOffset = 16, kMost = 31;
-  template <class Isa>
-  static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
-    nibbles(r, 6, to.q + 8 * b);
+  template <class Isa, class Rows>
+  static inline void unpack(const Rows& r, size_t b, Panel<Isa>& to) {
+    nibbles<Isa>(r, 6, to.q + 8 * b);
     add_fifth_bits<Isa>(r.word(2), to.q + 8 * b);
-    to.d[b] = Isa::half_low(r.word(0));
+    to.d[b] = Isa::half_low(r.odd());
   }
 };
 
@@ -118,9 +161,9 @@ struct Q5_1 {
   static constexpr size_t kBytes = 24;
   static constexpr bool kSigned = false, kMin = true;
   static constexpr int kOffset = 0, kMost = 31;
-  template <class Isa>
-  static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
-    nibbles(r, 8, to.q + 8 * b);
+  template <class Isa, class Rows>
+  static inline void unpack(const Rows& r, size_t b, Panel<Isa>& to) {
+    nibbles<Isa>(r, 8, to.q + 8 * b);
     add_fifth_bits<Isa>(r.word(4), to.q + 8 * b);
     const auto dm = r.word(0);
     to.d[b] = Isa::half_low(dm), to.m[b] = Isa::half_high(dm);
@@ -131,14 +174,14 @@ struct Q8_0 {
   static constexpr size_t kBytes = 34;
   static constexpr bool kSigned = true, kMin = false;
   static constexpr int kOffset = 0, kMost = 128;
-  template <class Isa>
-  static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
+  template <class Isa, class Rows>
+  static inline void unpack(const Rows& r, size_t b, Panel<Isa>& to) {
     typename Isa::V v[4];
     for (int half = 0; half < 2; ++half) {
       r.load(2 + 16 * size_t(half), v);
       for (int i = 0; i < 4; ++i) to.q[8 * b + size_t(4 * half + i)] = Isa::from_signed(v[i]);
     }
-    to.d[b] = Isa::half_low(r.word(0));
+    to.d[b] = Isa::half_low(r.odd());
   }
 };
 
@@ -151,11 +194,11 @@ struct Iq4Nl {
   static constexpr size_t kBytes = 18;
   static constexpr bool kSigned = true, kMin = false;
   static constexpr int kOffset = 0, kMost = 127;
-  template <class Isa>
-  static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
-    nibbles(r, 2, to.q + 8 * b);
+  template <class Isa, class Rows>
+  static inline void unpack(const Rows& r, size_t b, Panel<Isa>& to) {
+    nibbles<Isa>(r, 2, to.q + 8 * b);
     look_up<Isa>(kIq4Values, to.q + 8 * b, 8);
-    to.d[b] = Isa::half_low(r.word(0));
+    to.d[b] = Isa::half_low(r.odd());
   }
 };
 
@@ -163,19 +206,19 @@ struct Mxfp4 {
   static constexpr size_t kBytes = 17;
   static constexpr bool kSigned = true, kMin = false;
   static constexpr int kOffset = 0, kMost = 12;
-  template <class Isa>
-  static inline void unpack(const BlockRows<Isa>& r, size_t b, Panel<Isa>& to) {
-    nibbles(r, 1, to.q + 8 * b);
+  template <class Isa, class Rows>
+  static inline void unpack(const Rows& r, size_t b, Panel<Isa>& to) {
+    nibbles<Isa>(r, 1, to.q + 8 * b);
     look_up<Isa>(kMxfp4Values, to.q + 8 * b, 8);
-    to.d[b] = Isa::power_of_two(r.word(0));
+    to.d[b] = Isa::power_of_two(r.odd());
   }
 };
 
 // ---- blocks of 256: parts of kPart elements with integer scales.
 
 // Scales and minimums of 6 bits, in the three words after d and dmin.
-template <class Isa>
-inline void six_bit_scales(const BlockRows<Isa>& r, Panel<Isa>& to) {
+template <class Isa, class Rows>
+inline void six_bit_scales(const Rows& r, Panel<Isa>& to) {
   using V = typename Isa::V;
   V v[4];
   r.load(0, v);
@@ -196,8 +239,8 @@ struct Q4_K {
   static constexpr size_t kBytes = 144, kPart = 32;
   static constexpr bool kSigned = false, kMin = true;
   static constexpr int kOffset = 0, kMost = 15;
-  template <class Isa>
-  static inline void unpack(const BlockRows<Isa>& r, Panel<Isa>& to) {
+  template <class Isa, class Rows>
+  static inline void unpack(const Rows& r, Panel<Isa>& to) {
     six_bit_scales(r, to);
     for (int g = 0; g < 4; ++g)
       for (int h = 0; h < 2; ++h) {
@@ -215,8 +258,8 @@ struct Q5_K {
   static constexpr size_t kBytes = 176, kPart = 32;
   static constexpr bool kSigned = false, kMin = true;
   static constexpr int kOffset = 0, kMost = 31;
-  template <class Isa>
-  static inline void unpack(const BlockRows<Isa>& r, Panel<Isa>& to) {
+  template <class Isa, class Rows>
+  static inline void unpack(const Rows& r, Panel<Isa>& to) {
     six_bit_scales(r, to);
     typename Isa::V high[8], v[4];
     for (int h = 0; h < 2; ++h) {
@@ -236,12 +279,12 @@ struct Q5_K {
 };
 
 struct Q6_K {
-  static constexpr size_t kBytes = 210, kPart = 16;
+  static constexpr size_t kBytes = 210, kOddAt = 208, kPart = 16;
   static constexpr bool kSigned = false, kMin = false;
   static constexpr int kOffset = 32, kMost = 63;
-  template <class Isa>
-  static inline void unpack(const BlockRows<Isa>& r, Panel<Isa>& to) {
-    to.d[0] = Isa::half_high(r.word(206));
+  template <class Isa, class Rows>
+  static inline void unpack(const Rows& r, Panel<Isa>& to) {
+    to.d[0] = Isa::half_low(r.odd());
     typename Isa::V v[4];
     r.load(192, v);
     for (int s = 0; s < 16; ++s) to.scale[s] = Isa::signed_byte(v[s / 4], s % 4);
@@ -265,8 +308,8 @@ struct Q2_K {
   static constexpr size_t kBytes = 84, kPart = 16;
   static constexpr bool kSigned = false, kMin = true;
   static constexpr int kOffset = 0, kMost = 3;
-  template <class Isa>
-  static inline void unpack(const BlockRows<Isa>& r, Panel<Isa>& to) {
+  template <class Isa, class Rows>
+  static inline void unpack(const Rows& r, Panel<Isa>& to) {
     using V = typename Isa::V;
     const V dm = r.word(80);
     to.d[0] = Isa::half_low(dm), to.m[0] = Isa::half_high(dm);
@@ -288,13 +331,13 @@ struct Q2_K {
 };
 
 struct Q3_K {
-  static constexpr size_t kBytes = 110, kPart = 16;
+  static constexpr size_t kBytes = 110, kOddAt = 108, kPart = 16;
   static constexpr bool kSigned = false, kMin = false;
   static constexpr int kOffset = 4, kMost = 7;
-  template <class Isa>
-  static inline void unpack(const BlockRows<Isa>& r, Panel<Isa>& to) {
+  template <class Isa, class Rows>
+  static inline void unpack(const Rows& r, Panel<Isa>& to) {
     using V = typename Isa::V;
-    to.d[0] = Isa::half_high(r.word(106));
+    to.d[0] = Isa::half_low(r.odd());
     const V sc[3] = {r.word(96), r.word(100), r.word(104)};
     for (int s = 0; s < 16; ++s) {
       const V low = Isa::and_(Isa::shift_words(sc[s % 8 / 4], 8 * (s % 4) + 4 * (s / 8)), Isa::set1(15)),
@@ -321,8 +364,8 @@ struct Iq4Xs {
   static constexpr size_t kBytes = 136, kPart = 32;
   static constexpr bool kSigned = true, kMin = false;
   static constexpr int kOffset = 0, kMost = 127;
-  template <class Isa>
-  static inline void unpack(const BlockRows<Isa>& r, Panel<Isa>& to) {
+  template <class Isa, class Rows>
+  static inline void unpack(const Rows& r, Panel<Isa>& to) {
     using V = typename Isa::V;
     const V first = r.word(0), low = r.word(4);
     to.d[0] = Isa::half_low(first);
@@ -330,7 +373,7 @@ struct Iq4Xs {
       const V l = Isa::and_(Isa::shift_words(low, 4 * s), Isa::set1(15)),
               h = Isa::and_(Isa::shift_words(first, 16 + 2 * s), Isa::set1(3));
       to.scale[s] = Isa::sub(Isa::or_(l, Isa::shift_words_left(h, 4)), Isa::set1(32));
-      nibbles(r, size_t(8 + 16 * s), to.q + 8 * s);
+      nibbles<Isa>(r, size_t(8 + 16 * s), to.q + 8 * s);
     }
     look_up<Isa>(kIq4Values, to.q, 64);
   }

@@ -45,6 +45,14 @@ struct Vnni {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(table))), index);
   }
   static V gather(const uint8_t* p, V offset) { return _mm512_i32gather_epi32(offset, p, 1); }
+  static V load(const uint8_t* p) { return _mm512_loadu_si512(p); }
+  static void store_words(V v, uint8_t* p) { _mm512_storeu_si512(p, v); }
+  static V load_halves(const uint8_t* p) {
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static V load_bytes(const uint8_t* p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
   static void load_rows(const uint8_t* p, size_t stride, V (&v)[4]) {
     const auto row = [&](size_t i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i * stride)); };
     V z[4];
@@ -86,6 +94,7 @@ struct Vnni {
 }  // namespace
 
 static void run_vnni(const QuantPart& part, size_t s) { run_strip<Vnni>(part, s); }
+static void repack_vnni(DType type, const uint8_t* w, size_t k, uint8_t* to) { repack_strip<Vnni>(type, w, k, to); }
 
 }  // namespace toy::cpu
 
@@ -98,7 +107,7 @@ static void run_vnni(const QuantPart& part, size_t s) { run_strip<Vnni>(part, s)
 namespace toy::cpu {
 
 const QuantIsa* quant_vnni() {
-  static const QuantIsa isa{2 * Vnni::kLanes, offset_of_type<Vnni>, run_vnni};
+  static const QuantIsa isa{2 * Vnni::kLanes, offset_of_type<Vnni>, run_vnni, repack_vnni};
   const bool there = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                      __builtin_cpu_supports("avx512vnni");
