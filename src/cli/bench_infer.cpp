@@ -142,7 +142,7 @@ struct BenchInfer : Command {
                .max_rows = 512,
                .kv = decoding.type(),
                .exact = decoding.exact,
-               .repack = decoding.repacks(model, decode * parallel, 0)});
+               .repack = decoding.repacks(model, decode * parallel * (repeat + 1), 0)});
     const double load = steady_seconds() - begin;
     std::vector<double> prefill_tps, decode_tps, reads, rates, of_read;
     const double read_a_call =

@@ -48,7 +48,7 @@ void DecodingOptions::add(CLI::App& app) {
 std::optional<DType> DecodingOptions::type() const { return kv_type(kv); }
 
 bool DecodingOptions::repacks(const Model& model, int64_t generated, int64_t scored) const {
-  constexpr int64_t kLeastGenerated = 64, kLeastScored = 1024;  // below, making the copy takes longer than it saves
+  constexpr int64_t kLeastGenerated = 256, kLeastScored = 4096;  // below, making the copy takes longer than it saves
   if (repack == "off" || exact || (generated < kLeastGenerated && scored < kLeastScored)) return false;
   size_t bytes = 0;
   for (const TensorSpec& t : tensors_of(model.spec))

@@ -37,18 +37,19 @@ TEST_F(CliInfer, PromptsFromArgumentFileAndStandardInput) {
 TEST_F(CliInfer, QuantizedWeightsAreRepackedWhereItPays) {
   const std::string dir(TOY_GOLDEN), quantized = dir.substr(0, dir.rfind('/')) + "/llama_q8_0.model.gguf";
   const auto run = [&](const std::string& options) {
-    const Result r = toy("infer " + quantized + " --prompt-ids 1,2,3 --json --seed 3 --ignore-eos " + options);
+    const Result r =
+        toy("infer " + quantized + " --prompt-ids 1,2,3 --json --seed 3 --ignore-eos --ctx 300 " + options);
     EXPECT_EQ(r.code, 0) << r.err;
     return r.code == 0 ? json::parse(r.out) : json();
   };
-  const json usual = run("--n 64"), off = run("--n 64 --repack off");
+  const json usual = run("--n 256"), off = run("--n 256 --repack off");
   EXPECT_GT(usual.at("repacked_bytes"), 0);
   EXPECT_EQ(off.at("repacked_bytes"), 0);
   EXPECT_EQ(usual.at("logprobs"), off.at("logprobs"));
-  EXPECT_EQ(run("--n 63").at("repacked_bytes"), 0);
-  EXPECT_EQ(run("--n 64 --exact").at("repacked_bytes"), 0);
+  EXPECT_EQ(run("--n 255").at("repacked_bytes"), 0);
+  EXPECT_EQ(run("--n 256 --exact").at("repacked_bytes"), 0);
   EXPECT_EQ(toy("infer " + quantized + " --prompt-ids 1 --repack on").code, 2);
-  const Result bench = toy("bench infer " + quantized + " --prompt 4 --decode 64 --repeat 1 --json");
+  const Result bench = toy("bench infer " + quantized + " --prompt 4 --decode 64 --repeat 3 --json");
   EXPECT_EQ(json::parse(bench.out).at("repacked_bytes"), usual.at("repacked_bytes"));
   const Result card = toy("describe " + quantized + " --json");
   EXPECT_EQ(json::parse(card.out).at("decode").at("repacked_bytes"), usual.at("repacked_bytes"));
