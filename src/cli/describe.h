@@ -72,11 +72,14 @@ struct MixerName {
   const char *key, *title;
 };
 inline constexpr MixerName kMixerNames[] = {
-    {MixerKind::attention, "attention", "attention"},         {MixerKind::gated_delta, "gated_delta", "Gated DeltaNet"},
-    {MixerKind::mamba2, "mamba2", "Mamba-2"},                 {MixerKind::short_conv, "short_conv", "short convolution"},
-    {MixerKind::long_conv, "long_conv", "long convolution"},  {MixerKind::none, "none", "ffn alone"},
+    {MixerKind::attention, "attention", "attention"},
+    {MixerKind::gated_delta, "gated_delta", "Gated DeltaNet"},
+    {MixerKind::mamba2, "mamba2", "Mamba-2"},
+    {MixerKind::short_conv, "short_conv", "short convolution"},
+    {MixerKind::long_conv, "long_conv", "long convolution"},
+    {MixerKind::none, "none", "ffn alone"},
 };
-inline const MixerName& name_of(MixerKind kind) {
+inline const MixerName& names_of(MixerKind kind) {
   for (const MixerName& m : kMixerNames)
     if (m.kind == kind) return m;
   return kMixerNames[0];

@@ -120,12 +120,13 @@ std::string ffn_of(const ModelSpec& spec) {
 }
 
 void print_mamba2(const Layers& layers) {
-  const auto all = [&](int64_t Mamba2::*size) {
+  const auto all = [&](int64_t MambaSizes::*size) {
     return all_of(layers, [&](const LayerSpec& l) { return l.mamba2.*size; });
   };
-  fmt::print("  Mamba-2: H={} P={} S={} G={} (heads, head width, columns of a state, groups), convolution of {} positions\n",
-             all(&Mamba2::heads), all(&Mamba2::width), all(&Mamba2::state), all(&Mamba2::groups),
-             all_of(layers, &LayerSpec::conv));
+  fmt::print(
+      "  Mamba-2: H={} P={} S={} G={} (heads, head width, columns of a state, groups), convolution of {} positions\n",
+      all(&MambaSizes::heads), all(&MambaSizes::width), all(&MambaSizes::state), all(&MambaSizes::groups),
+      all_of(layers, &LayerSpec::conv));
 }
 
 void print_delta_net(const Layers& deltas) {
@@ -140,8 +141,8 @@ void print_delta_net(const Layers& deltas) {
 
 void print_dimensions(const ModelSpec& spec) {
   const Layers attention = layers_with(spec, MixerKind::attention), deltas = layers_with(spec, MixerKind::gated_delta);
-  fmt::print("{}: {}, {} {}, {} output\n", spec.name, spec.architecture, mixers_of(spec),
-             ffn_of(spec), spec.tied ? "tied" : "untied");
+  fmt::print("{}: {}, {} {}, {} output\n", spec.name, spec.architecture, mixers_of(spec), ffn_of(spec),
+             spec.tied ? "tied" : "untied");
   fmt::print("  D={} (width)  F={} (ffn)  ", spec.d_model, all_of(spec.layers, &LayerSpec::d_ff));
   if (!attention.empty())
     fmt::print("H={} K={} P={} (query heads, kv heads, head width)  ", all_of(attention, &LayerSpec::heads),

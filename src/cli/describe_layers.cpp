@@ -155,7 +155,7 @@ ordered_json to_json(const TokenCosts& costs) {
       if (costs.timed) at.back()["least_seconds"] = l.at[i].seconds;
     }
     layers.push_back(
-        {{"layer", l.layer}, {"last", l.last}, {"count", l.count}, {"mixer", name_of(l.mixer).key}, {"at", at}});
+        {{"layer", l.layer}, {"last", l.last}, {"count", l.count}, {"mixer", names_of(l.mixer).key}, {"at", at}});
   }
   ordered_json j{{"layers", layers}};
   if (costs.state.layers > 0) {
@@ -183,7 +183,7 @@ void print_token_costs(const TokenCosts& costs) {
              "state", "work", costs.timed ? "      at best" : "");
   for (const TokenCosts::Layer& l : costs.layers) {
     std::string title = l.count == 1 ? l.layer : fmt::format("{} to {}, each", l.layer, l.last);
-    std::string mixer = name_of(l.mixer).title;
+    std::string mixer = names_of(l.mixer).title;
     const auto same = [&](const TokenCosts::At& at) { return at.like(l.at.front()); };
     const bool any = !costs.timed && std::all_of(l.at.begin(), l.at.end(), same);
     for (size_t i = any ? l.at.size() - 1 : 0; i < l.at.size(); ++i)

@@ -66,7 +66,7 @@ TEST(Signature, NamesTheColumnOfADefect) {
   EXPECT_EQ(broken("f(x:[N]) y:[N]"), "signature 'f(x:[N]) y:[N]': expected -> at column 9");
   EXPECT_EQ(broken("f(x:[...,N]) -> y:[N]"), "signature 'f(x:[...,N]) -> y:[N]': expected ] at column 8");
   EXPECT_EQ(broken("f(w!?:[N]) -> w!:[N]"),
-            "signature 'f(w!?:[N]) -> w!:[N]': expected a donated operand that is always there, once at column 4");
+            "signature 'f(w!?:[N]) -> w!:[N]': expected a donated operand that is always there, once at column 5");
   EXPECT_EQ(broken("f(x:[N"), "signature 'f(x:[N': expected a name at column 6");
   EXPECT_EQ(broken("f(x:f64[N]) -> y:[N]"),
             "signature 'f(x:f64[N]) -> y:[N]': expected float, weight, any, f32 or i32 at column 7");

@@ -212,7 +212,8 @@ TEST(HfTokenizer, OfASentencePieceFileAlone) {
 // ---- Gemma 4's tokenizer
 
 const json& gemma4_golden() {
-  static const json golden = testing::read_json_file(std::string(TOY_SOURCE_DIR) + "/tests/golden/gemma4_tokenizer.golden.json");
+  static const json golden =
+      testing::read_json_file(std::string(TOY_SOURCE_DIR) + "/tests/golden/gemma4_tokenizer.golden.json");
   return golden;
 }
 
