@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
-#include <ranges>
 
 #include "models/fields.h"
 #include "models/llama_like.h"
@@ -195,7 +194,9 @@ class LayerList {
     for (const auto& [known, kind] : kMixerWords)
       if (name == known) return {{"mixer", name_of(kind)}};
     at_ = begin;
-    broken(fmt::format("one of {}", fmt::join(kMixerWords | std::views::keys, ", ")));
+    std::vector<std::string_view> words;
+    for (const auto& [known, kind] : kMixerWords) words.push_back(known);
+    broken(fmt::format("one of {}", fmt::join(words, ", ")));
   }
   void options(nlohmann::json& layer) {
     do {

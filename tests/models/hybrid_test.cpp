@@ -66,7 +66,8 @@ TEST(LayerLists, AreRefusedWithTheirPosition) {
     const std::string head = "layers '" + list + "': ";
     return text.starts_with(head) ? text.substr(head.size()) : text;
   };
-  const std::string name = "expected attn or gdn at character ", close = "expected ')' at character ";
+  const std::string name = "expected one of attn, gdn, conv, mamba2, longconv, ffn at character ",
+                    close = "expected ')' at character ";
   EXPECT_EQ(refusal(""), name + "1");
   EXPECT_EQ(refusal("  "), name + "3");
   EXPECT_EQ(refusal("foo"), name + "1");
