@@ -133,7 +133,8 @@ std::vector<float> run_set(const QuantIsa& isa, const Case& c, const std::vector
 // A repacked copy gives the same bits, for any rows and threads, also where the last strip overlaps the one before.
 TEST(QuantProduct, RepackedWeightsGiveTheSameBits) {
   for (const DType type : quantized_types())
-    for (const auto& [outs, k] : {std::pair<int64_t, int64_t>{32, 256}, {33, 512}, {77, 768}, {101, 288}}) {
+    for (const auto& [o, i] : {std::pair<int64_t, int64_t>{32, 256}, {33, 512}, {77, 768}, {101, 288}}) {
+      const int64_t outs = o, k = i;  // clang 14 does not capture structured bindings
       if (k % info_of(type).block) continue;
       for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 40}) {
         Case c(type, rows, outs, k);
