@@ -331,6 +331,7 @@ bool alike(const ordered_json& a, const ordered_json& b) {
   return std::abs(x - y) <= 1e-6 * std::abs(x);
 }
 
+// Whether heads of which `width` elements turn have the same angles.
 bool same_angles(const RopeSpec& a, const RopeSpec& b, int64_t width) {
   const auto same = [](double x, double y) { return std::abs(x - y) <= 1e-6 * std::abs(x); };
   if (a.pairing != b.pairing || a.dims != b.dims || !same(rope_magnitude(a), rope_magnitude(b))) return false;
@@ -409,8 +410,8 @@ ordered_json write_config(const HfModel& model, const ModelSpec& spec) {
   ModelSpec again = read_config(model_of(config), config).spec;
   const auto turned = std::find_if(spec.layers.begin(), spec.layers.end(),
                                    [](const LayerSpec& l) { return l.rope == LayerRope::global; });
-  if (same_angles(again.rope, spec.rope, (turned == spec.layers.end() ? spec.layers.front() : *turned).d_head))
-    again.rope = spec.rope;
+  const LayerSpec& layer = turned == spec.layers.end() ? spec.layers.front() : *turned;
+  if (same_angles(again.rope, spec.rope, layer.rope_dims > 0 ? layer.rope_dims : layer.d_head)) again.rope = spec.rope;
   for (size_t i = 0; i < spec.layers.size(); ++i) {  // how a GGUF holds them
     again.layers[i].fused_qkv = spec.layers[i].fused_qkv;
     again.layers[i].fused_gate_up = spec.layers[i].fused_gate_up;

@@ -24,7 +24,8 @@ struct NamesOf<MixerKind> {
   static constexpr std::array list = {
       std::pair("attention", MixerKind::attention),   std::pair("gated_delta", MixerKind::gated_delta),
       std::pair("short_conv", MixerKind::short_conv), std::pair("mamba2", MixerKind::mamba2),
-      std::pair("long_conv", MixerKind::long_conv),   std::pair("none", MixerKind::none)};
+      std::pair("long_conv", MixerKind::long_conv),   std::pair("kimi_delta", MixerKind::kimi_delta),
+      std::pair("latent", MixerKind::latent),         std::pair("none", MixerKind::none)};
 };
 template <>
 struct NamesOf<HeadMap> {
@@ -84,6 +85,8 @@ void visit_fields_of_layer(Layer& l, const Visit& visit) {
   visit("delta_width", l.delta.width), visit("delta_heads", l.delta.heads), visit("delta_packed", l.delta.packed);
   visit("mamba2_heads", l.mamba2.heads), visit("mamba2_width", l.mamba2.width);
   visit("mamba2_state", l.mamba2.state), visit("mamba2_groups", l.mamba2.groups), visit("conv_width", l.conv);
+  visit("latent_width", l.latent.width), visit("latent_key", l.latent.key);
+  visit("latent_shared_key", l.latent.shared_key), visit("latent_value", l.latent.value);
   visit("biases", l.bias), visit("ffn", l.ffn);
   visit("experts", l.experts.count), visit("experts_used", l.experts.used);
   visit("experts_renormalized", l.experts.renormalized), visit("shared_d_ff", l.experts.shared_d_ff);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "models/llama_like.h"
-#include "toy/base/error.h"
 
 namespace toy {
 namespace lfm2 {
@@ -27,13 +26,6 @@ void check_mixers(const ModelSpec& m) {
   require_full_width(m);
 }
 
-// How many layers at the beginning have no experts.
-size_t dense_layers(const ModelSpec& m) {
-  const auto first =
-      std::find_if(m.layers.begin(), m.layers.end(), [](const LayerSpec& l) { return l.experts.count > 0; });
-  return size_t(first - m.layers.begin());
-}
-
 void read_experts(Metadata& metadata, ModelSpec& m) {
   read(metadata, m);
   metadata.require("expert_gating_func", 2);
@@ -55,17 +47,7 @@ void write_experts(MetadataWriter& w, const ModelSpec& m) {
 
 void check_experts(const ModelSpec& m) {
   check_mixers(m);
-  const size_t dense = dense_layers(m);
-  check(dense < m.layers.size(), "model {}: no layer has experts, which the architecture {} needs", m.name,
-        m.architecture);
-  for (size_t i = 0; i < m.layers.size(); ++i) {
-    const LayerSpec &l = m.layers[i], &like = i < dense ? m.layers.front() : m.layers.back();
-    check(
-        l.experts == like.experts && l.d_ff == like.d_ff,
-        "model {}: layer {}: experts or d_ff differ from other layers; in the architecture {}, layers without experts "
-        "come first and are alike, and so are those with experts",
-        m.name, i, m.architecture);
-  }
+  require_dense_first(m);
 }
 
 }  // namespace

@@ -192,6 +192,26 @@ void require_twice_the_width(const ModelSpec& m) {
         s.heads, s.width, m.d_model, m.architecture);
 }
 
+size_t dense_layers(const ModelSpec& m) {
+  const auto first =
+      std::find_if(m.layers.begin(), m.layers.end(), [](const LayerSpec& l) { return l.experts.count > 0; });
+  return size_t(first - m.layers.begin());
+}
+
+void require_dense_first(const ModelSpec& m) {
+  const size_t dense = dense_layers(m);
+  check(dense < m.layers.size(), "model {}: no layer has experts, which the architecture {} needs", m.name,
+        m.architecture);
+  for (size_t i = 0; i < m.layers.size(); ++i) {
+    const LayerSpec &l = m.layers[i], &like = i < dense ? m.layers.front() : m.layers.back();
+    check(
+        l.experts == like.experts && l.d_ff == like.d_ff,
+        "model {}: layer {}: experts or d_ff differ from other layers; in the architecture {}, layers without experts "
+        "come first and are alike, and so are those with experts",
+        m.name, i, m.architecture);
+  }
+}
+
 void read_windows(Metadata& metadata, ModelSpec& m, int64_t window, int64_t every) {
   window = metadata.u32("attention.sliding_window", window);
   const std::vector<bool> has_one = metadata.pattern("attention.sliding_window_pattern", m.layers.size(), every);

@@ -35,6 +35,11 @@ void require_mamba2(const ModelSpec& m);
 /// Throws unless heads have 2 D elements, as llama.cpp needs it in some architectures.
 void require_twice_the_width(const ModelSpec& m);
 
+/// How many layers at the beginning have no experts.
+size_t dense_layers(const ModelSpec& m);
+/// Throws unless layers without experts come first and are alike, and those with experts are.
+void require_dense_first(const ModelSpec& m);
+
 /// Windows of layers: of all but every `every`-th where the file does not say of which. `window`: where it says no
 /// width. 0: none have one.
 void read_windows(Metadata& metadata, ModelSpec& m, int64_t window, int64_t every);

@@ -105,6 +105,23 @@ void validate_attention(const ModelSpec& m, size_t layer) {
         m.name, layer, l.window);
 }
 
+void validate_kimi_delta(const ModelSpec& m, size_t layer) {
+  const auto in_range = range_check(m, layer);
+  in_range("delta_value_heads", m.layers[layer].delta.value_heads, 1, 4096);
+  in_range("delta_width", m.layers[layer].delta.width, 1, kMaxHeadWidth);
+  in_range("conv_width", m.layers[layer].conv, 1, kMaxShortConv);
+}
+
+void validate_latent(const ModelSpec& m, size_t layer) {
+  const LatentSizes& s = m.layers[layer].latent;
+  const auto in_range = range_check(m, layer);
+  in_range("n_heads", m.layers[layer].heads, 1, 4096);
+  in_range("latent_width", s.width, 1, kMaxHeadWidth);
+  in_range("latent_key", s.key, 1, kMaxHeadWidth);
+  in_range("latent_shared_key", s.shared_key, 0, kMaxHeadWidth - s.width);
+  in_range("latent_value", s.value, 1, kMaxHeadWidth);
+}
+
 void validate_mixer(const ModelSpec& m, size_t layer) {
   switch (m.layers[layer].mixer) {
     case MixerKind::attention:
@@ -117,6 +134,10 @@ void validate_mixer(const ModelSpec& m, size_t layer) {
       return range_check(m, layer)("conv_width", m.layers[layer].conv, 1, kMaxShortConv);
     case MixerKind::long_conv:
       return range_check(m, layer)("conv_width", m.layers[layer].conv, 1, kMaxLongConv);
+    case MixerKind::kimi_delta:
+      return validate_kimi_delta(m, layer);
+    case MixerKind::latent:
+      return validate_latent(m, layer);
     case MixerKind::none:
       return check(m.layers[layer].d_ff > 0, "model {}: layer {}: mixer is none and d_ff 0, so it has nothing", m.name,
                    layer);
@@ -200,7 +221,9 @@ int64_t kv_source(const ModelSpec& m, int64_t i) {
 }
 
 double mixer_flops(const ModelSpec& m, const LayerSpec& l, double visible) {
-  if (l.mixer == MixerKind::gated_delta) return 7.0 * double(l.delta.value_heads * l.delta.width * l.delta.width);
+  if (l.mixer == MixerKind::latent) return 4.0 * double(l.heads * (l.latent.width + l.latent.shared_key)) * visible;
+  if (l.mixer == MixerKind::gated_delta || l.mixer == MixerKind::kimi_delta)
+    return 7.0 * double(l.delta.value_heads * l.delta.width * l.delta.width);
   if (l.mixer == MixerKind::none) return 0;
   if (l.mixer == MixerKind::mamba2) return 5.0 * double(l.mamba2.heads * l.mamba2.width * l.mamba2.state);
   if (l.mixer == MixerKind::short_conv || l.mixer == MixerKind::long_conv) return 2.0 * double(l.conv * m.d_model);

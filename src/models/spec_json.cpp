@@ -167,7 +167,8 @@ void read_rope_scaling(Reader& r, ModelSpec& m, int64_t turned) {
 constexpr std::array kMixerWords = {
     std::pair("attn", MixerKind::attention),     std::pair("gdn", MixerKind::gated_delta),
     std::pair("conv", MixerKind::short_conv),    std::pair("mamba2", MixerKind::mamba2),
-    std::pair("longconv", MixerKind::long_conv), std::pair("ffn", MixerKind::none)};
+    std::pair("longconv", MixerKind::long_conv), std::pair("kda", MixerKind::kimi_delta),
+    std::pair("mla", MixerKind::latent),         std::pair("ffn", MixerKind::none)};
 
 // "gdn*3,attn(window=128,rope=none)" as JSON objects, one for each layer.
 class LayerList {
@@ -250,6 +251,26 @@ std::vector<nlohmann::json> repeated_list(std::string_view text, size_t n) {
   return all;
 }
 
+// Reads what a list of layers says of layer l. Where that gives l another mixer, sizes that nothing gave before are the
+// usual ones: heads like those of attention, filters as in the models that introduced the mixer.
+void read_listed(Reader& r, LayerSpec& l, int64_t d_model, bool conv_is_given) {
+  const MixerKind before = l.mixer;
+  r.read("mixer", l.mixer);
+  if (l.mixer != before) {
+    using enum MixerKind;
+    const bool delta = l.mixer == gated_delta || l.mixer == kimi_delta;
+    if (delta && l.delta.value_heads == 0) l.delta = {l.heads, l.heads, l.d_head};
+    if (l.mixer == latent && l.latent.width == 0)
+      l.latent = {std::min<int64_t>(4 * l.d_head, kMaxHeadWidth), l.d_head, 0, l.d_head};
+    if (l.mixer == mamba2 && l.mamba2.heads == 0 && l.d_head > 0)
+      l.mamba2 = {(2 * d_model + l.d_head - 1) / l.d_head, l.d_head, 64, 1};
+    const bool filters = delta || l.mixer == mamba2 || l.mixer == short_conv || l.mixer == long_conv;
+    if (filters && !conv_is_given) l.conv = l.mixer == short_conv ? 3 : l.mixer == long_conv ? 1024 : 4;
+  }
+  visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
+  r.done();
+}
+
 // What the keys say of all layers, then what "layers" says of each. A window goes where the family's pattern has one;
 // to all layers where it has none.
 std::vector<LayerSpec> read_layers(Reader& r, const ModelSpec& defaults, int64_t n, int64_t d_model) {
@@ -277,14 +298,9 @@ std::vector<LayerSpec> read_layers(Reader& r, const ModelSpec& defaults, int64_t
         r.where(), layers.size());
   for (size_t i = 0; i < layers.size(); ++i) {
     Reader one(list[i], fmt::format("{}: layer {}", r.where(), i));
-    visit_fields_of_layer(layers[i], [&](const char* key, auto& value) { one.read(key, value); });
-    one.done();
+    read_listed(one, layers[i], d_model, r.has("conv_width"));
   }
   return layers;
-}
-
-int64_t usual_conv(MixerKind kind) {
-  return kind == MixerKind::short_conv ? 3 : kind == MixerKind::long_conv ? 1024 : 4;
 }
 
 }  // namespace
@@ -293,17 +309,8 @@ void set_layers(ModelSpec& spec, std::string_view text) {
   ModelSpec m = spec;
   const std::vector<nlohmann::json> list = repeated_list(text, m.layers.size());
   for (size_t i = 0; i < m.layers.size(); ++i) {
-    LayerSpec& l = m.layers[i];
     Reader r(list[i], fmt::format("layers '{}': layer {}", text, i));
-    const MixerKind before = l.mixer;
-    r.read("mixer", l.mixer);
-    const bool filters = l.mixer != MixerKind::attention && l.mixer != MixerKind::none;
-    if (filters && (l.mixer != before || l.conv == 0)) l.conv = usual_conv(l.mixer);
-    if (l.mixer == MixerKind::gated_delta && l.delta.key_heads == 0) l.delta = {l.heads, l.heads, l.d_head};
-    if (l.mixer == MixerKind::mamba2 && l.mamba2.heads == 0 && l.d_head > 0)
-      l.mamba2 = {(2 * m.d_model + l.d_head - 1) / l.d_head, l.d_head, 64, 1};
-    visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
-    r.done();
+    read_listed(r, m.layers[i], m.d_model, false);
   }
   try {
     m.validate();

@@ -172,6 +172,48 @@ nn::GatedConv make_gated_conv(const ModelSpec& m, const LayerSpec& l, const Weig
           .out = make_linear(w, "shortconv.out_proj", d, d, false)};
 }
 
+nn::KimiDelta make_kimi_delta(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
+  const int64_t d = m.d_model, heads = l.delta.value_heads, width = l.delta.width, inner = heads * width;
+  const auto map = [&](const char* name) { return make_linear(w, name, inner, d, false); };
+  const auto conv = [&](const char* name) -> nn::CausalConv {
+    TensorSpec filter{Init::matrix, name, {1, inner, 1, l.conv}};
+    filter.narrow = false;
+    return {reshape(w(filter), {inner, l.conv})};
+  };
+  return {.heads = heads,
+          .width = width,
+          .q = map("attn_q"),
+          .k = map("attn_k"),
+          .v = map("attn_v"),
+          .conv_q = conv("ssm_conv1d_q.weight"),
+          .conv_k = conv("ssm_conv1d_k.weight"),
+          .conv_v = conv("ssm_conv1d_v.weight"),
+          .decay_in = make_linear(w, "ssm_f_a", width, d, false),
+          .decay_out = make_linear(w, "ssm_f_b", inner, width, false),
+          .beta = make_linear(w, "ssm_beta", heads, d, false),
+          .a_log = make_log_rates(w, {1, 1, heads, 1}),
+          .dt_bias = w({Init::step_bias, "ssm_dt.bias", {inner}}),
+          .gate_in = make_linear(w, "ssm_g_a", width, d, false),
+          .gate_out = make_linear(w, "ssm_g_b", inner, width, false),
+          .norm = make_rms_norm(w, "ssm_norm", width, m.norm_eps),
+          .out = make_linear(w, "attn_output", d, inner, false)};
+}
+
+nn::LatentAttention make_latent(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
+  const LatentSizes& s = l.latent;
+  const int64_t d = m.d_model, key = s.key + s.shared_key;
+  return {.heads = l.heads,
+          .width = s.width,
+          .shared_width = s.shared_key,
+          .q = make_linear(w, "attn_q", l.heads * key, d, false),
+          .kv = make_linear(w, "attn_kv_a_mqa", s.width + s.shared_key, d, false),
+          .norm = make_rms_norm(w, "attn_kv_a_norm", s.width, m.norm_eps),
+          .key = w({Init::matrix, "attn_k_b.weight", {l.heads, s.width, s.key}}),
+          .value = w({Init::matrix, "attn_v_b.weight", {l.heads, s.value, s.width}}),
+          .out = make_linear(w, "attn_output", d, l.heads * s.value, false),
+          .attrs = {.scale = 1 / std::sqrt(double(key))}};
+}
+
 nn::LongConv make_long_conv(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
   const int64_t d = m.d_model;
   TensorSpec filter{Init::fading, "ssm_conv1d.weight", {d, l.conv}};
@@ -195,6 +237,10 @@ std::optional<nn::Mixer> make_mixer(const ModelSpec& m, const LayerSpec& l, cons
       return nn::Mixer{make_mamba2(m, l, recurrent)};
     case MixerKind::long_conv:
       return nn::Mixer{make_long_conv(m, l, recurrent)};
+    case MixerKind::kimi_delta:
+      return nn::Mixer{make_kimi_delta(m, l, recurrent)};
+    case MixerKind::latent:
+      return nn::Mixer{make_latent(m, l, w.of(ModelPart::attention))};
     case MixerKind::none:
       return std::nullopt;
   }

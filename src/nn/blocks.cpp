@@ -6,8 +6,8 @@ namespace toy::nn {
 namespace {
 
 // The last inputs of a sequence.
-StateSpec tail_of(const CausalConv& conv) {
-  return {StateSpec::Kind::sequence, "conv", {conv.filter.dim(1) - 1, conv.filter.dim(0)}};
+StateSpec tail_of(const CausalConv& conv, const char* name = "conv") {
+  return {StateSpec::Kind::sequence, name, {conv.filter.dim(1) - 1, conv.filter.dim(0)}};
 }
 
 }  // namespace
@@ -164,6 +164,66 @@ std::vector<StateSpec> Mamba2::states() const {
   std::vector<StateSpec> list{{StateSpec::Kind::sequence, "ssm", {heads, state_width, width}}};
   if (conv) list.push_back(tail_of(*conv));
   return list;
+}
+
+Value KimiDelta::operator()(Value x, LayerState& state, const Context& ctx) const {
+  const auto& [sequence, position] = ctx.batch;
+  const bool decoding = !state.slots.empty();
+  const auto heads_of = [&](Value rows) { return reshape(rows, {-1, heads, width}); };
+  const auto mapped = [&](const Linear& map, const CausalConv& conv, size_t slot) {
+    return heads_of(silu(conv(map(x), decoding ? &state.slots[slot] : nullptr, ctx.batch)));
+  };
+  const Value queries = scale(l2_norm(mapped(q, conv_q, 1), norm.eps), 1 / std::sqrt(double(width)));
+  const Value keys = l2_norm(mapped(k, conv_k, 2), norm.eps), values = mapped(v, conv_v, 3);
+  const Value steps = heads_of(softplus(decay_out(decay_in(x)) + dt_bias));
+  const Value decay = -exp(reshape(a_log, {1, heads, 1})) * steps, b = sigmoid(beta(x));
+  const DeltaRule r = decoding
+                          ? gated_delta_rule_update(state.slots[0], queries, keys, values, decay, b, sequence, position)
+                          : gated_delta_rule(queries, keys, values, decay, b, {}, sequence, position);
+  if (decoding) state.slots[0] = r.s;
+  const Value gate = sigmoid(heads_of(gate_out(gate_in(x))));
+  return out(reshape(norm(r.o) * gate, {-1, heads * width}));
+}
+
+std::vector<StateSpec> KimiDelta::states() const {
+  return {{StateSpec::Kind::sequence, "delta", {heads, width, width}},
+          tail_of(conv_q, "conv_q"),
+          tail_of(conv_k, "conv_k"),
+          tail_of(conv_v, "conv_v")};
+}
+
+Value LatentAttention::operator()(Value x, LayerState& state, const Context& ctx) const {
+  const auto& [sequence, position] = ctx.batch;
+  Graph& g = *x.graph;
+  // expert_linear with all heads as a row's experts maps each head by its own matrix.
+  std::vector<double> numbers;
+  for (int64_t h = 0; h < heads; ++h) numbers.push_back(double(h));
+  const Value zero = scale(cast(position, DType::f32), 0);
+  const Value all = cast(reshape(zero, {-1, 1}) + g.constant({DType::f32, {1, heads}, 0}, numbers), DType::i32);
+  const int64_t own = key.dim(2), both = width + shared_width, values = value.dim(1);
+  const Value queries = reshape(q(x), {-1, heads, own + shared_width});
+  const Value to_latent = expert_linear(slice(queries, 2, 0, own), key, all);
+  const Value rows = kv(x);
+  Value wanted = to_latent, kept = norm(slice(rows, 1, 0, width));
+  if (shared_width > 0) {
+    wanted = concat(std::vector{wanted, slice(queries, 2, own, shared_width)}, 2);
+    kept = concat(std::vector{kept, slice(rows, 1, width, shared_width)}, 1);
+  }
+  kept = reshape(kept, {-1, 1, both});
+  Value o;
+  if (state.slots.empty()) {
+    o = attention(wanted, kept, kept, sequence, position, attrs);
+  } else {
+    const KvPages pages = kv_append({state.slots[0], state.slots[1]}, kept, kept, sequence, position, state.page_table);
+    state.slots = {pages.k, pages.v};
+    o = attention_paged(wanted, pages, sequence, position, state.page_table, attrs);
+  }
+  return out(reshape(expert_linear(slice(o, 2, 0, width), value, all), {-1, heads * values}));
+}
+
+std::vector<StateSpec> LatentAttention::states() const {
+  const Shape one{1, width + shared_width};
+  return {{StateSpec::Kind::keys, "k", one}, {StateSpec::Kind::values, "v", one}};
 }
 
 TopK Router::operator()(Value x) const {

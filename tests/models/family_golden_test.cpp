@@ -241,7 +241,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          "gemma4", "gemma4_e", "phi3", "granite", "mixtral", "qwen3moe", "olmoe",
                                          "granitemoe", "gpt_oss", "qwen35", "qwen35_r1", "qwen35moe", "qwen35moe_r1",
                                          "qwen3next", "qwen3next_r1", "lfm2", "lfm2moe", "mamba2", "granitehybrid",
-                                         "granitehybrid_rope", "nemotron_h", "nemotron_h_moe"),
+                                         "granitehybrid_rope", "nemotron_h", "nemotron_h_moe", "kimi_linear"),
                        ::testing::Values("reference", "cpu")),
     name_test);
 

@@ -58,6 +58,23 @@ TEST(LayerLists, SayWhatEachLayerIs) {
   EXPECT_EQ(with_layers("gdn", "hybrid-tiny").architecture, "toy");
 }
 
+// Sizes that a JSON file does not give are those that --layers takes.
+TEST(LayerLists, InFilesHaveTheUsualSizes) {
+  const std::string list = "gdn,kda,mla,mamba2,conv,longconv,attn,ffn";
+  const nlohmann::json j = {{"name", "x"},   {"architecture", "toy"}, {"n_layers", 8},
+                            {"d_model", 32}, {"n_heads", 2},          {"n_kv", 1},
+                            {"d_ff", 40},    {"vocab", 31},           {"context", 64}};
+  nlohmann::json with_list = j;
+  with_list["layers"] = list;
+  ModelSpec m = spec_from_json(j, "x.json");
+  set_layers(m, list);
+  EXPECT_TRUE(spec_from_json(with_list, "x.json") == m);
+  EXPECT_EQ(m.layers[0].conv, 4);
+  EXPECT_EQ(m.layers[1].delta.width, 16);
+  with_list["conv_width"] = 0, with_list["layers"] = "gdn*8";  // given, so it stays
+  EXPECT_EQ(spec_from_json(with_list, "x.json").layers[0].conv, 0);
+}
+
 TEST(LayerLists, AreRefusedWithTheirPosition) {
   const auto refusal = [](const std::string& list) {
     ModelSpec m = model_spec("tiny");
@@ -66,7 +83,7 @@ TEST(LayerLists, AreRefusedWithTheirPosition) {
     const std::string head = "layers '" + list + "': ";
     return text.starts_with(head) ? text.substr(head.size()) : text;
   };
-  const std::string name = "expected one of attn, gdn, conv, mamba2, longconv, ffn at character ",
+  const std::string name = "expected one of attn, gdn, conv, mamba2, longconv, kda, mla, ffn at character ",
                     close = "expected ')' at character ";
   EXPECT_EQ(refusal(""), name + "1");
   EXPECT_EQ(refusal("  "), name + "3");

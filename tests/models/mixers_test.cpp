@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "testing/errors.h"
+#include "testing/family_golden.h"
 #include "testing/files.h"
 #include "testing/test_device.h"
 #include "toy/base/philox.h"
@@ -19,20 +20,19 @@ namespace {
 
 using nlohmann::json;
 
-json hybrid(const char* architecture, const char* layers, int64_t n) {
-  return {{"architecture", architecture},
-          {"d_model", 32},
-          {"n_layers", n},
-          {"n_heads", 4},
-          {"n_kv", 2},
-          {"d_ff", 40},
-          {"vocab", 31},
-          {"mamba2_heads", 8},
-          {"mamba2_width", 8},
-          {"mamba2_state", 6},
-          {"conv_width", 4},
-          {"context", 64},
-          {"layers", layers}};
+json hybrid(const std::string& architecture, const char* layers, int64_t n) {
+  json j{{"architecture", architecture},
+         {"d_model", 32},
+         {"n_layers", n},
+         {"n_heads", 4},
+         {"n_kv", 2},
+         {"d_ff", 40},
+         {"vocab", 31},
+         {"context", 64},
+         {"layers", layers},
+         {"conv_width", 4}};
+  if (!architecture.starts_with("lfm2")) j["mamba2_heads"] = j["mamba2_width"] = 8, j["mamba2_state"] = 6;
+  return j;
 }
 
 std::string refusal(json j, const json& more = json::object()) {
@@ -43,7 +43,7 @@ std::string refusal(json j, const json& more = json::object()) {
 TEST(Mixers, SizesThatAreRefused) {
   const json toy = hybrid("toy", "mamba2,conv", 2);
   const auto refused = [&](const json& more) { return refusal(toy, more); };
-  EXPECT_EQ(refused({{"mamba2_heads", 0}}), "model x.json: layer 0: mamba2_heads is 0, expected 1 to 4096");
+  EXPECT_EQ(refused({{"mamba2_heads", -1}}), "model x.json: layer 0: mamba2_heads is -1, expected 1 to 4096");
   EXPECT_EQ(refused({{"mamba2_width", 1025}}), "model x.json: layer 0: mamba2_width is 1025, expected 1 to 1024");
   EXPECT_EQ(refused({{"mamba2_state", -1}}), "model x.json: layer 0: mamba2_state is -1, expected 1 to 1024");
   EXPECT_EQ(refused({{"mamba2_groups", 3}}),
@@ -57,7 +57,7 @@ TEST(Mixers, SizesThatAreRefused) {
   EXPECT_EQ(refused({{"experts", 4}, {"experts_used", 2}, {"experts_scale", 0}}),
             "model x.json: layer 0: experts_sum_eps is 0 and experts_scale 0, expected at least 0 and above 0");
   EXPECT_EQ(refused({{"layers", "mamba,conv"}}),
-            "layers 'mamba,conv': expected one of attn, gdn, conv, mamba2, longconv, ffn at character 1");
+            "layers 'mamba,conv': expected one of attn, gdn, conv, mamba2, longconv, kda, mla, ffn at character 1");
   // What only other kinds have is not looked at.
   for (const json& more : {json{{"n_kv", 3}}, json{{"d_head", 5}}, json{{"rope_dims", 99}}, json{{"delta_width", -1}}})
     EXPECT_EQ(refused(more), "no error");
@@ -72,6 +72,12 @@ TEST(Mixers, SizesThatAreRefused) {
 }
 
 TEST(Mixers, ModelsThatFilesCannotHold) {
+  EXPECT_EQ(refusal(hybrid("lfm2", "conv,conv", 2)),
+            "model x.json: 0 layers of attention and 2 short_conv, of 2; the architecture lfm2 needs both, and has no "
+            "others");
+  EXPECT_EQ(refusal(hybrid("lfm2", "conv,attn,ffn", 3)),
+            "model x.json: 1 layers of attention and 1 short_conv, of 3; the architecture lfm2 needs both, and has no "
+            "others");
   EXPECT_EQ(refusal(hybrid("granitehybrid", "mamba2,attn", 2), {{"mamba2_heads", 4}}),
             "model x.json: 4 mamba2 heads of width 8 are not twice d_model, 32, which the architecture granitehybrid "
             "needs");
@@ -86,6 +92,36 @@ TEST(Mixers, ModelsThatFilesCannotHold) {
       refusal(hybrid("nemotron_h", "mamba2(d_ff=0),ffn", 2)),
       "model x.json: layers of mamba2, attention and none are 1, 0 and 1, of 2; the architecture nemotron_h needs "
       "them, and has no others");
+  EXPECT_EQ(
+      refusal(hybrid("lfm2moe", "conv,attn(experts=0,experts_used=0),conv", 3), {{"experts", 4}, {"experts_used", 2}}),
+      "model x.json: layer 1: experts or d_ff differ from other layers; in the architecture lfm2moe, layers "
+      "without experts come first and are alike, and so are those with experts");
+}
+
+TEST(Mixers, FilesThatContradictThemselves) {
+  const auto refused = [](const char* golden, const std::string& key, const gguf::Value& value) {
+    const testing::GoldenFamily family(golden);
+    const std::string text = testing::error_of([&] {
+      spec_from_gguf(gguf::File::open(family.write("", {{key, value}})));
+    });
+    return text.substr(text.find(": ") + 2);  // without the path
+  };
+  EXPECT_EQ(refused("mamba2", "mamba2.ssm.inner_size", uint32_t(121)),
+            "mamba2.ssm.inner_size is 121, not a multiple of mamba2.ssm.time_step_rank, 6");
+  EXPECT_EQ(refused("mamba2", "mamba2.ssm.time_step_rank", uint32_t(0)),
+            "mamba2.ssm.inner_size is 120, not a multiple of mamba2.ssm.time_step_rank, 0");
+  EXPECT_EQ(refused("mamba2", "mamba2.ssm.group_count", uint32_t(4)),
+            "model mamba2: layer 0: mamba2_heads 6 is not a multiple of mamba2_groups 4");
+  EXPECT_EQ(refused("nemotron_h", "nemotron_h.feed_forward_length", uint32_t(56)),
+            "layer 2 has both attention and an ffn; expected one");
+  EXPECT_EQ(refused("nemotron_h_moe", "nemotron_h_moe.expert_group_count", uint32_t(2)),
+            "nemotron_h_moe.expert_group_count is 2; only 1 is supported here");
+  EXPECT_EQ(refused("lfm2moe", "lfm2moe.expert_gating_func", uint32_t(1)),
+            "lfm2moe.expert_gating_func is 1; only 2 is supported here");
+  EXPECT_EQ(refused("kimi_linear", "kimi-linear.attention.key_length", uint32_t(21)),
+            "kimi-linear.attention.key_length is 21; only 22 is supported here");
+  EXPECT_EQ(refused("kimi_linear", "kimi-linear.expert_shared_count", uint32_t(0)),
+            "kimi-linear.expert_shared_count is 0, expected 1 to 4096");
 }
 
 // A list replaces the layers of a size; the file holds them, and training changes every tensor.

@@ -44,5 +44,7 @@ compare "$exact" granitehybrid 3 "$granite, $mamba, $experts, \"shared_d_ff\": 2
 compare "$exact" granitehybrid 3 "$granite, $mamba, \"rope\": \"global\", \"layers\": \"attn,mamba2,mamba2\""
 compare "$exact" nemotron_h 4 "$wide, $mamba, \"d_ff\": 0, \"layers\": \"mamba2,ffn(d_ff=56),attn,mamba2\""
 compare "$exact" nemotron_h_moe 3 "$wide, $mamba, \"d_ff\": 0, \"experts_latent\": 30, \"experts_scale\": 2.5, \"layers\": \"mamba2,ffn(d_ff=24,experts=5,experts_used=2,shared_d_ff=20),attn\""
+kimi='"rope_base": 10000, "tied": false, "delta_value_heads": 6, "delta_width": 10, "latent_width": 18, "latent_key": 12, "latent_shared_key": 4, "latent_value": 10'
+compare "$exact" kimi-linear 3 "$kimi, $experts, \"shared_d_ff\": 56, \"layers\": \"kda(experts=0,experts_used=0,shared_d_ff=0),mla,kda\""
 base=${base/\"n_kv\": 2/\"n_kv\": 6}
 compare "$exact" olmoe 2 "$experts"

@@ -85,6 +85,8 @@ enum class MixerKind {
   short_conv,   ///< a convolution of a few rows between two gates (LFM2)
   mamba2,       ///< Mamba-2 (Dao and Gu 2024)
   long_conv,    ///< a convolution as long as the context may be, and a gate (Poli et al. 2023)
+  kimi_delta,   ///< Kimi Delta Attention (Kimi Team 2025): heads and width as in gated_delta
+  latent,       ///< attention to one latent vector of each position (DeepSeek-AI 2024), without positions
   none,         ///< the layer is only an ffn (Nemotron-H)
 };
 
@@ -110,11 +112,21 @@ struct MambaSizes {
   bool operator==(const MambaSizes&) const = default;
 };
 
+/// Latent attention: what a position keeps for all heads, and the heads' keys and values that follow from it.
+struct LatentSizes {
+  int64_t width = 0;       ///< Z of the latent vector
+  int64_t key = 0;         ///< elements of a head's key that follow from it,
+  int64_t shared_key = 0;  ///< and those after them, which all heads share
+  int64_t value = 0;       ///< elements of a head's value
+  bool operator==(const LatentSizes&) const = default;
+};
+
 /// One layer. Dimensions of mixers of other kinds than its own mean nothing.
 struct LayerSpec {
   MixerKind mixer = MixerKind::attention;
   DeltaNet delta;
   MambaSizes mamba2;
+  LatentSizes latent;
   int64_t conv = 0;      ///< W: columns of the filter of a recurrent layer; 0: gated_delta, mamba2 have none
   int64_t heads = 0;     ///< H query heads
   int64_t kv_heads = 0;  ///< K kv heads; H is a multiple of K

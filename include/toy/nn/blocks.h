@@ -58,8 +58,8 @@ struct DifferentialAttention {
   /// What attention is given, so that one call makes the four products A1 v1, A1 v2, A2 v1, A2 v2 of each pair: heads
   /// twice. queries:[N,H,P], of which kv heads are K.
   static Value queries(Value queries, int64_t kv_heads);
-  static Value keys(Value keys);
-  static Value values(Value values);
+  static Value keys(Value keys);      ///< keys:[N,K,P] -> [N,2 K,P]
+  static Value values(Value values);  ///< values:[N,K,P] -> [N,2 K,P]
   /// What it returned, o:[N,2 H,P] -> [N,H,P].
   Value operator()(Value o, int64_t kv_heads) const;
 };
@@ -137,9 +137,40 @@ struct Mamba2 {
   std::vector<StateSpec> states() const;
 };
 
+/// Kimi Delta Attention (Kimi Team 2025): Gated DeltaNet with a decay of each element of a key. x:[N,D] -> [N,D].
+struct KimiDelta {
+  int64_t heads, width;  ///< H, P
+  Linear q, k, v;        ///< [H P,D]
+  CausalConv conv_q, conv_k, conv_v;
+  Linear decay_in, decay_out;  ///< [P,D], [H P,P]: the decay from x through a narrow map
+  Linear beta;                 ///< [H,D]
+  Value a_log;                 ///< H of them
+  Value dt_bias;               ///< [H P]
+  Linear gate_in, gate_out;    ///< [P,D], [H P,P] the same of the gate
+  RmsNorm norm;                ///< [P]
+  Linear out;                  ///< [D,H P]
+  Value operator()(Value x, LayerState& state, const Context& ctx) const;
+  std::vector<StateSpec> states() const;
+};
+
+/// Latent attention (DeepSeek-AI 2024) without positions. A position keeps [c p], a normed latent vector and a key that
+/// all heads share; head h has the key [key_h^T c, p] and the value value_h c. Queries and outputs are mapped instead
+/// of these: q.(key_h^T c) = (key_h q).c, so all heads attend to the same vectors. x:[N,D] -> [N,D].
+struct LatentAttention {
+  int64_t heads, width, shared_width;  ///< H, Z, of p
+  Linear q;                            ///< rows of each head: those that meet c, those that meet p
+  Linear kv;                           ///< rows of c and p
+  RmsNorm norm;                        ///< [Z] of c
+  Value key, value;                    ///< [H,Z,keys], [H,values,Z]
+  Linear out;
+  AttentionAttrs attrs;
+  Value operator()(Value x, LayerState& state, const Context& ctx) const;
+  std::vector<StateSpec> states() const;
+};
+
 /// The part of a block in which rows see earlier rows of their sequence.
 struct Mixer {
-  std::variant<Attention, GatedDeltaNet, GatedConv, LongConv, Mamba2> kind;
+  std::variant<Attention, GatedDeltaNet, GatedConv, LongConv, Mamba2, KimiDelta, LatentAttention> kind;
   /// x:[N,D] -> [N,D].
   Value operator()(Value x, LayerState& state, const Context& ctx) const {
     return std::visit([&](const auto& mixer) { return mixer(x, state, ctx); }, kind);
