@@ -4,7 +4,7 @@
   PY=$(scripts/peers.sh) && $PY bench/peers/pytorch_step.py --shape smollm2-135m --batch 1 --tokens 256
 
 Forward, mean next-token cross-entropy, backward and fused AdamW, without clipping; f32, or bf16 by autocast. Llama shapes use
-PyTorch's own rms_norm and attention, GPT-2 is transformers' model. --compile: torch.compile.
+PyTorch's own rms_norm and attention, GPT-2 and the hybrids (Qwen3.5) are transformers' models. --compile: torch.compile.
 --checkpoint: activations of a block are recomputed in backward (torch.utils.checkpoint). One JSON line on stdout.
 """
 import argparse
@@ -22,6 +22,8 @@ SHAPES = {  # D, F, L, H, K, P, V
     "smollm2-135m": (576, 1536, 30, 9, 3, 64, 49152),
     "smollm2-360m": (960, 2560, 32, 15, 5, 64, 49152),
     "gpt2-124m": (768, 3072, 12, 12, 12, 64, 50257),
+    "hybrid-tiny": (64, 176, 4, 4, 2, 16, 256),
+    "hybrid-60m": (512, 1536, 12, 8, 2, 64, 32000),
 }
 
 
@@ -79,15 +81,12 @@ def llama(torch, shape, recompute):
     return Llama()
 
 
-def gpt2(torch, shape, recompute):
-    import transformers
-    d_model, _, n_layers, heads, _, _, vocab = shape
-    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
-        vocab_size=vocab, n_embd=d_model, n_layer=n_layers, n_head=heads, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+def of_transformers(torch, shape, recompute, make):
+    model = make(*shape)
     if recompute:
         model.gradient_checkpointing_enable()
 
-    class Gpt2(torch.nn.Module):
+    class Model(torch.nn.Module):
         def __init__(self):
             super().__init__()
             self.model = model
@@ -96,7 +95,21 @@ def gpt2(torch, shape, recompute):
             logits = self.model(input_ids=ids).logits
             return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
-    return Gpt2()
+    return Model()
+
+
+def gpt2(d_model, _, n_layers, heads, __, ___, vocab):
+    import transformers
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        vocab_size=vocab, n_embd=d_model, n_layer=n_layers, n_head=heads, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+
+
+def hybrid(d_model, d_ff, n_layers, heads, kv_heads, d_head, vocab):
+    import transformers
+    return transformers.Qwen3_5ForCausalLM(transformers.Qwen3_5TextConfig(
+        vocab_size=vocab, hidden_size=d_model, intermediate_size=d_ff, num_hidden_layers=n_layers, num_attention_heads=heads,
+        num_key_value_heads=kv_heads, head_dim=d_head, linear_num_key_heads=heads, linear_num_value_heads=heads,
+        linear_key_head_dim=d_head, linear_value_head_dim=d_head, linear_conv_kernel_dim=4, tie_word_embeddings=True))
 
 
 def main():
@@ -116,7 +129,10 @@ def main():
     torch.set_num_threads(a.threads)
     shape = SHAPES[a.shape]
     d_model, _, n_layers, heads, _, d_head, vocab = shape
-    model = (gpt2 if a.shape.startswith("gpt2") else llama)(torch, shape, a.checkpoint).train()
+    if a.shape.startswith(("gpt2", "hybrid")):
+        model = of_transformers(torch, shape, a.checkpoint, gpt2 if a.shape.startswith("gpt2") else hybrid).train()
+    else:
+        model = llama(torch, shape, a.checkpoint).train()
     params = sum(p.numel() for p in model.parameters())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     run = torch.compile(model) if a.compile else model

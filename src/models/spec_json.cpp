@@ -251,24 +251,31 @@ std::vector<nlohmann::json> repeated_list(std::string_view text, size_t n) {
   return all;
 }
 
-// Reads what a list of layers says of layer l. Where that gives l another mixer, sizes that nothing gave before are the
-// usual ones: heads like those of attention, filters as in the models that introduced the mixer.
+// Sizes of a layer whose mixer is new and that nothing gave before: heads like those of attention, filters as in the
+// models that introduced the mixer.
+void usual_sizes(LayerSpec& l, int64_t d_model, bool conv_is_given) {
+  using enum MixerKind;
+  const bool delta = l.mixer == gated_delta || l.mixer == kimi_delta;
+  if (delta && l.delta.value_heads == 0) l.delta = {l.heads, l.heads, l.d_head};
+  if (l.mixer == latent && l.latent.width == 0)
+    l.latent = {std::min<int64_t>(4 * l.d_head, kMaxHeadWidth), l.d_head, 0, l.d_head};
+  if (l.mixer == mamba2 && l.mamba2.heads == 0 && l.d_head > 0)
+    l.mamba2 = {(2 * d_model + l.d_head - 1) / l.d_head, l.d_head, 64, 1};
+  const bool filters = delta || l.mixer == mamba2 || l.mixer == short_conv || l.mixer == long_conv;
+  if (filters && !conv_is_given) l.conv = l.mixer == short_conv ? 3 : l.mixer == long_conv ? 1024 : 4;
+}
+
+void read_fields(Reader& r, LayerSpec& l) {
+  visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
+  r.done();
+}
+
+// Reads what a text says of layer l.
 void read_listed(Reader& r, LayerSpec& l, int64_t d_model, bool conv_is_given) {
   const MixerKind before = l.mixer;
   r.read("mixer", l.mixer);
-  if (l.mixer != before) {
-    using enum MixerKind;
-    const bool delta = l.mixer == gated_delta || l.mixer == kimi_delta;
-    if (delta && l.delta.value_heads == 0) l.delta = {l.heads, l.heads, l.d_head};
-    if (l.mixer == latent && l.latent.width == 0)
-      l.latent = {std::min<int64_t>(4 * l.d_head, kMaxHeadWidth), l.d_head, 0, l.d_head};
-    if (l.mixer == mamba2 && l.mamba2.heads == 0 && l.d_head > 0)
-      l.mamba2 = {(2 * d_model + l.d_head - 1) / l.d_head, l.d_head, 64, 1};
-    const bool filters = delta || l.mixer == mamba2 || l.mixer == short_conv || l.mixer == long_conv;
-    if (filters && !conv_is_given) l.conv = l.mixer == short_conv ? 3 : l.mixer == long_conv ? 1024 : 4;
-  }
-  visit_fields_of_layer(l, [&](const char* key, auto& value) { r.read(key, value); });
-  r.done();
+  if (l.mixer != before) usual_sizes(l, d_model, conv_is_given);
+  read_fields(r, l);
 }
 
 // What the keys say of all layers, then what "layers" says of each. A window goes where the family's pattern has one;
@@ -293,12 +300,17 @@ std::vector<LayerSpec> read_layers(Reader& r, const ModelSpec& defaults, int64_t
   }
   if (!r.has("layers")) return layers;
   nlohmann::json list = r.at("layers");
-  if (list.is_string()) list = repeated_list(list.get<std::string>(), layers.size());
+  const bool text = list.is_string();  // objects say all, so that a file is read as it was written
+  if (text) list = repeated_list(list.get<std::string>(), layers.size());
   check(list.is_array() && list.size() == layers.size(), "{}: 'layers' is not a list of {} objects, one for each layer",
         r.where(), layers.size());
   for (size_t i = 0; i < layers.size(); ++i) {
     Reader one(list[i], fmt::format("{}: layer {}", r.where(), i));
-    read_listed(one, layers[i], d_model, r.has("conv_width"));
+    if (text) {
+      read_listed(one, layers[i], d_model, r.has("conv_width"));
+    } else {
+      read_fields(one, layers[i]);
+    }
   }
   return layers;
 }
