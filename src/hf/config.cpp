@@ -14,6 +14,27 @@ namespace {
 
 constexpr int64_t kMost = int64_t(1) << 40;
 
+// Python writes words for numbers that JSON does not know. They become what transformers 5 writes instead.
+std::string with_words(std::string_view text) {
+  if (text.find("Infinity") == text.npos && text.find("NaN") == text.npos) return std::string(text);
+  std::string out;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') in_string = !in_string;
+    if (in_string && text[i] == '\\' && i + 1 < text.size()) out += text[i++];
+    std::string_view word;
+    for (const std::string_view w : {"-Infinity", "Infinity", "NaN"})
+      if (!in_string && word.empty() && text.substr(i).starts_with(w)) word = w;
+    if (word.empty()) {
+      out += text[i];
+    } else {
+      out += fmt::format(R"({{"__float__": "{}"}})", word);
+      i += word.size() - 1;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 Config::Config(json values, std::string path) : values_(std::move(values)), path_(std::move(path)) {
@@ -22,7 +43,8 @@ Config::Config(json values, std::string path) : values_(std::move(values)), path
 
 Config Config::open(const std::string& path) {
   const MappedFile file = MappedFile::open(path);
-  return {read_json<json>(path, {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}), path};
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  return {read_json<json>(path, with_words(text)), path};
 }
 
 Config Config::open_if_there(const std::string& path) {

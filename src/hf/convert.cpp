@@ -113,7 +113,7 @@ Converted convert_folder(const std::string& folder, const std::string& gguf, con
   } catch (const Error& e) {
     throw Error(e.code(), fmt::format("{}: {}", folder, e.what()));
   }
-  Converted done{std::string(model.architecture), std::string(model.class_name), outputs.size(), {}};
+  Converted done{std::string(model.architecture), std::string(model.class_name), outputs.size(), reading.warnings};
   if (const size_t left = shards.of_other_parts(); left > 0)
     done.warnings.push_back(
         fmt::format("only the text part is converted; {} tensors of other parts (vision, audio) are left out", left));

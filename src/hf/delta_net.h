@@ -6,13 +6,9 @@
 #include <vector>
 
 #include "hf/models.h"
+#include "hf/pieces.h"
 
 namespace toy::hf {
-
-/// Rows that follow each other in a tensor of a folder.
-struct Run {
-  int64_t first, rows;
-};
 
 /// @{
 /// Qwen3.5 and Qwen3-Next, dense and with experts.

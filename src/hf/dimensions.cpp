@@ -47,15 +47,53 @@ std::vector<bool> listed_layers(const Config& c, size_t layers, std::string_view
 
 double shortest(float v) { return std::stod(fmt::format("{}", v)); }
 
-void read_widths(const Config& c, ModelSpec& m, std::string_view d_ff) {
+std::vector<MixerKind> listed_mixers(const Config& c, std::string_view key, size_t layers,
+                                     std::span<const MixerName> names) {
+  const json* list = c.find(key);
+  check(list && list->is_array() && list->size() == layers, "{}: '{}' is not a list of {} names", c.path(), key,
+        layers);
+  std::vector<MixerKind> mixers;
+  for (const json& name : *list) {
+    const auto it = std::find_if(names.begin(), names.end(), [&](const MixerName& n) { return name == n.name; });
+    if (it == names.end()) {
+      std::string known;
+      for (const MixerName& n : names) known.append(known.empty() ? "" : ", ").append(n.name);
+      fail("{}: '{}' has {}; supported: {}", c.path(), key, json_text(name), known);
+    }
+    mixers.push_back(it->mixer);
+  }
+  return mixers;
+}
+
+void require_same_mixers(const Config& c, const std::vector<MixerKind>& a, std::string_view key_a,
+                         const std::vector<MixerKind>& b, std::string_view key_b) {
+  const auto differs = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
+  check(a == b, "{}: '{}' and '{}' contradict each other from layer {} on", c.path(), key_a, key_b,
+        differs - a.begin());
+}
+
+std::vector<std::string> mixer_names(const ModelSpec& m, std::span<const MixerName> names) {
+  std::vector<std::string> list;
+  for (const LayerSpec& l : m.layers) {
+    const auto it = std::find_if(names.begin(), names.end(), [&](const MixerName& n) { return n.mixer == l.mixer; });
+    list.emplace_back(it == names.end() ? name_of(l.mixer) : it->name);
+  }
+  return list;
+}
+
+void read_sizes(const Config& c, ModelSpec& m, int64_t layers, std::string_view eps) {
   m.d_model = c.integer("hidden_size"), m.vocab = c.integer("vocab_size");
-  m.context = c.integer("max_position_embeddings");
-  m.norm_eps = c.number("rms_norm_eps");
+  m.norm_eps = c.number(eps);
   m.tied = c.flag("tie_word_embeddings", m.tied);
-  const int64_t layers = c.integer("num_hidden_layers"), heads = c.integer("num_attention_heads");
   check(layers >= 1 && layers <= 4096, "{}: 'num_hidden_layers' is {}, expected 1 to 4096", c.path(), layers);
-  check(heads >= 1, "{}: 'num_attention_heads' is {}", c.path(), heads);
   m.layers = repeated(m.layers, size_t(layers));
+}
+
+void read_widths(const Config& c, ModelSpec& m, std::string_view d_ff, std::string_view eps) {
+  read_sizes(c, m, c.integer("num_hidden_layers"), eps);
+  m.context = c.integer("max_position_embeddings");
+  const int64_t heads = c.integer("num_attention_heads");
+  check(heads >= 1, "{}: 'num_attention_heads' is {}", c.path(), heads);
   for (LayerSpec& l : m.layers) {
     l.heads = heads, l.kv_heads = c.integer("num_key_value_heads", heads);
     l.d_head = c.integer("head_dim", m.d_model / heads), l.d_ff = c.integer(d_ff);

@@ -6,10 +6,12 @@
 #include "hf/delta_net.h"
 #include "hf/dimensions.h"
 #include "hf/gemmas.h"
+#include "hf/kimi_linear.h"
+#include "hf/lfm2.h"
+#include "hf/mamba.h"
 #include "hf/names.h"
 #include "hf/rope.h"
 #include "models/families.h"
-#include "models/fields.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 
@@ -207,6 +209,17 @@ constexpr const char* kDeltaNetDefaults =
     R"("linear_value_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32,)"
     R"("moe_intermediate_size": 512, "shared_expert_intermediate_size": 512})";
 
+constexpr const char* kGraniteHybridDefaults =
+    R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048, "embedding_multiplier": 1, "logits_scaling": 1,)"
+    R"("residual_multiplier": 1, "attention_multiplier": 1, "num_local_experts": 8, "num_experts_per_tok": 2,)"
+    R"("shared_intermediate_size": 1024, "tie_word_embeddings": false, "mamba_n_heads": 128, "mamba_n_groups": 1,)"
+    R"("mamba_d_state": 256, "mamba_d_head": "auto", "mamba_d_conv": 4})";
+constexpr const char* kNemotronHDefaults =
+    R"({"layer_norm_epsilon": 1e-5, "max_position_embeddings": 4096, "tie_word_embeddings": false,)"
+    R"("num_key_value_heads": 8, "intermediate_size": 21504, "ssm_state_size": 128, "mamba_num_heads": 128,)"
+    R"("mamba_head_dim": 64, "n_groups": 8, "conv_kernel": 4, "n_routed_experts": 8, "num_experts_per_tok": 2,)"
+    R"("moe_intermediate_size": 7688, "moe_shared_expert_intermediate_size": 7688, "routed_scaling_factor": 1})";
+
 constexpr HfModel kModels[] = {
     {"llama", "LlamaForCausalLM", "llama", R"({"rms_norm_eps": 1e-6, "max_position_embeddings": 2048})", read_llama,
      write_llama, [](const ModelSpec& m) { return !has_experts(m) && !has_windows(m); }},
@@ -321,127 +334,88 @@ constexpr HfModel kModels[] = {
      .norm_plus_1 = true,
      .packed_delta_net = true,
      .other_names = kQwen3NextNames},
+    {.type = "mamba2",
+     .class_name = "Mamba2ForCausalLM",
+     .architecture = "mamba2",
+     .defaults = R"({"num_heads": 128, "head_dim": 64, "state_size": 128, "n_groups": 8, "conv_kernel": 4,)"
+                 R"("layer_norm_epsilon": 1e-5, "tie_word_embeddings": false, "max_position_embeddings": 1048576})",
+     .read = read_mamba2,
+     .write = write_mamba2,
+     .names = kMixerNames,
+     .layers = "backbone.layers."},
+    {.type = "granitemoehybrid",
+     .class_name = "GraniteMoeHybridForCausalLM",
+     .architecture = "granite",
+     .defaults = kGraniteHybridDefaults,
+     .read = read_granite_of_hybrid,
+     .write = write_granite,  // never: GraniteForCausalLM is the same
+     .names = kGraniteHybridNames,
+     .takes = is_plain_granite},
+    {.type = "granitemoehybrid",
+     .class_name = "GraniteMoeHybridForCausalLM",
+     .architecture = "granitehybrid",
+     .defaults = kGraniteHybridDefaults,
+     .read = read_granitehybrid,
+     .write = write_granitehybrid,
+     .fits = [](const ModelSpec& m) { return !turns_partly(m); },
+     .names = kGraniteHybridNames},
+    {.type = "bamba",
+     .class_name = "BambaForCausalLM",
+     .architecture = "granitehybrid",
+     .defaults = R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 262144, "tie_word_embeddings": false,)"
+                 R"("num_key_value_heads": 8, "partial_rotary_factor": 0.5, "mamba_n_heads": 128, "mamba_n_groups": 1,)"
+                 R"("mamba_d_state": 256, "mamba_d_head": "auto", "mamba_d_conv": 4})",
+     .read = read_bamba,
+     .write = write_bamba,
+     .names = kBambaNames},
+    {.type = "nemotron_h",
+     .class_name = "NemotronHForCausalLM",
+     .architecture = "nemotron_h",
+     .defaults = kNemotronHDefaults,
+     .read = read_nemotron_h,
+     .write = write_nemotron_h,
+     .names = kMixerNames,
+     .layers = "backbone.layers.",
+     .takes = is_dense_nemotron_h},
+    {.type = "nemotron_h",
+     .class_name = "NemotronHForCausalLM",
+     .architecture = "nemotron_h_moe",
+     .defaults = kNemotronHDefaults,
+     .read = read_nemotron_h,
+     .write = write_nemotron_h,
+     .names = kMixerNames,
+     .layers = "backbone.layers."},
+    {.type = "lfm2",
+     .class_name = "Lfm2ForCausalLM",
+     .architecture = "lfm2",
+     .defaults = R"({"norm_eps": 1e-5, "max_position_embeddings": 128000, "num_key_value_heads": 8,)"
+                 R"("rope_theta": 1e6, "conv_L_cache": 3, "block_multiple_of": 256, "block_ffn_dim_multiplier": 1})",
+     .read = read_lfm2,
+     .write = write_lfm2,
+     .names = kLfm2Names},
+    {.type = "lfm2_moe",
+     .class_name = "Lfm2MoeForCausalLM",
+     .architecture = "lfm2moe",
+     .defaults = R"({"norm_eps": 1e-5, "max_position_embeddings": 128000, "num_key_value_heads": 8,)"
+                 R"("rope_theta": 1e6, "conv_L_cache": 3, "moe_intermediate_size": 1792, "num_dense_layers": 2,)"
+                 R"("num_experts": 32, "num_experts_per_tok": 4})",
+     .read = read_lfm2moe,
+     .write = write_lfm2moe,
+     .names = kLfm2Names},
+    {.type = "kimi_linear",
+     .class_name = "KimiLinearForCausalLM",
+     .architecture = "kimi-linear",
+     .defaults = R"({"rms_norm_eps": 1e-5, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,)"
+                 R"("v_head_dim": 128, "routed_scaling_factor": 2.446, "moe_intermediate_size": 1024})",
+     .read = read_kimi_linear,
+     .write = write_kimi_linear,
+     .names = kKimiLinearNames},
     {"gpt2", "GPT2LMHeadModel", "gpt2", R"({"layer_norm_epsilon": 1e-5})", read_gpt2, write_gpt2, is_any, kGpt2Names,
      "transformer.h.", false, true},
 };
 
-bool alike(const ordered_json& a, const ordered_json& b) {
-  if (!a.is_number() || !b.is_number()) return a == b;
-  const double x = a.get<double>(), y = b.get<double>();
-  return std::abs(x - y) <= 1e-6 * std::abs(x);
-}
-
-// Whether heads of which `width` elements turn have the same angles.
-bool same_angles(const RopeSpec& a, const RopeSpec& b, int64_t width) {
-  const auto same = [](double x, double y) { return std::abs(x - y) <= 1e-6 * std::abs(x); };
-  if (a.pairing != b.pairing || a.dims != b.dims || !same(rope_magnitude(a), rope_magnitude(b))) return false;
-  if (!a.long_factors.empty() && a.original_context != b.original_context) return false;
-  if (a.long_factors.size() != b.long_factors.size()) return false;
-  for (const int64_t positions : {int64_t(1), int64_t(1) << 40}) {
-    const std::vector<double> x = rope_frequencies(a, width, positions), y = rope_frequencies(b, width, positions);
-    if (!std::equal(x.begin(), x.end(), y.begin(), y.end(), same)) return false;
-  }
-  return true;
-}
-
-// The part of a name between "blk.N." and ".weight", ".bias" or its end.
-struct Parts {
-  std::string_view layer, stem, kind;  // layer: "3", or "" outside of layers
-};
-Parts parts_of(std::string_view name) {
-  Parts p;
-  for (const std::string_view kind : {".weight", ".bias"})
-    if (name.ends_with(kind)) p.kind = kind;
-  name.remove_suffix(p.kind.size());
-  if (name.starts_with("blk.")) {
-    name.remove_prefix(4);
-    p.layer = name.substr(0, name.find('.'));
-    name.remove_prefix(p.layer.size() + 1);
-  }
-  p.stem = name;
-  return p;
-}
-
 }  // namespace
 
 std::span<const HfModel> models() { return kModels; }
-
-const HfModel& model_of(Config& config) {
-  if (config.has("text_config")) {
-    Config text = config.object("text_config");
-    for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "tie_word_embeddings"})
-      if (const json* value = config.find(key)) text.add_defaults(json_text(json{{key, *value}}));
-    config = std::move(text);
-  }
-  const std::string type = config.text("model_type", "");
-  std::string known;
-  for (const HfModel& m : kModels) {
-    if (m.type == type && (!m.takes || m.takes(config))) {
-      config.add_defaults(m.defaults);
-      return m;
-    }
-    if (!m.takes) known.append(known.empty() ? "" : ", ").append(m.type);
-  }
-  fail("{}: model_type '{}' is not supported; supported: {}", config.path(), type, known);
-}
-
-const HfModel& model_of(const ModelSpec& spec) {
-  for (const HfModel& m : kModels)
-    if (m.architecture == spec.architecture && m.fits(spec)) return m;
-  fail("model {}: transformers has no class for this model of the architecture {}", spec.name, spec.architecture);
-}
-
-Reading read_config(const HfModel& model, const Config& config) {
-  Reading r{spec_of(model.architecture, {}, config.path()), 1};
-  model.read(config, r);
-  ModelSpec& m = r.spec;
-  m.name = model.type;
-  // Families whose files always hold the output.
-  if (m.tied && !holds(m, "tied") && !family_of(m).defaults.tied) m.tied = false;
-  m.validate();
-  return r;
-}
-
-ordered_json write_config(const HfModel& model, const ModelSpec& spec) {
-  ordered_json c = {{"architectures", {model.class_name}}, {"model_type", model.type}};
-  model.write(c, spec);
-  // What the config does not say would silently be something else.
-  Config config(json(c), "config.json");
-  ModelSpec again = read_config(model_of(config), config).spec;
-  const auto turned = std::find_if(spec.layers.begin(), spec.layers.end(),
-                                   [](const LayerSpec& l) { return l.rope == LayerRope::global; });
-  const LayerSpec& layer = turned == spec.layers.end() ? spec.layers.front() : *turned;
-  if (same_angles(again.rope, spec.rope, layer.rope_dims > 0 ? layer.rope_dims : layer.d_head)) again.rope = spec.rope;
-  for (size_t i = 0; i < spec.layers.size(); ++i) {  // how a GGUF holds them
-    again.layers[i].fused_qkv = spec.layers[i].fused_qkv;
-    again.layers[i].fused_gate_up = spec.layers[i].fused_gate_up;
-  }
-  const auto compare = [&](const std::string& where, const ordered_json& is, const ordered_json& said) {
-    for (const auto& [key, value] : is.items())
-      check(alike(value, said.at(key)), "model {}: {}{} is {}; the class {} of transformers cannot state that",
-            spec.name, where, key, json_text(value), model.class_name);
-  };
-  compare("", fields_of(spec), fields_of(again));
-  check(spec.rope.scaling == again.rope.scaling,
-        "model {}: the class {} of transformers cannot state how rope is scaled", spec.name, model.class_name);
-  for (size_t i = 0; i < spec.layers.size(); ++i)
-    compare(fmt::format("layer {}: ", i), fields_of(spec.layers[i]), fields_of(again.layers[i]));
-  return c;
-}
-
-std::string hf_name(const HfModel& model, std::string_view gguf_name) {
-  const Parts p = parts_of(gguf_name);
-  const auto in = [&](std::span<const TensorName> names, std::string_view gguf) {
-    const auto it = std::find_if(names.begin(), names.end(), [&](const TensorName& n) { return n.gguf == gguf; });
-    return it == names.end() ? std::string() : std::string(it->hf);
-  };
-  const std::string start = p.layer.empty() ? "" : fmt::format("{}{}.", model.layers, p.layer);
-  for (const auto names : {model.names, std::span<const TensorName>(kUsualNames)}) {
-    if (const std::string complete = in(names, fmt::format("{}{}", p.stem, p.kind)); !complete.empty())
-      return start + complete;
-    if (const std::string stem = in(names, p.stem); !stem.empty()) return fmt::format("{}{}{}", start, stem, p.kind);
-  }
-  fail("tensor '{}': the class {} has no such tensor", gguf_name, model.class_name);
-}
 
 }  // namespace toy::hf

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "hf/config.h"
 #include "toy/models/spec.h"
@@ -22,7 +23,8 @@ struct TensorName {
 /// What a config says, and what the tensors have to be multiplied with because a GGUF cannot say it.
 struct Reading {
   ModelSpec spec;
-  float q_scale = 1;  ///< of attn_q, or of attn_q_norm where there is one
+  float q_scale = 1;                       ///< of attn_q, or of attn_q_norm where there is one
+  std::vector<std::string> warnings = {};  ///< about what a GGUF cannot say, and hardly matters
 };
 
 /// One class of transformers.

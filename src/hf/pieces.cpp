@@ -26,14 +26,15 @@ View slice(const View& rows, int64_t first, int64_t count, std::vector<float>& v
   return out;
 }
 
-// Rows of whole heads in their new order, copied to `bytes`.
-View reordered(const View& rows, Piece::Order order, int64_t width, std::vector<std::byte>& bytes) {
+// Rows of whole heads in their new order, copied to `bytes`. Of a head's `width` rows, the first `turned` move.
+View reordered(const View& rows, Piece::Order order, int64_t width, int64_t turned, std::vector<std::byte>& bytes) {
   const size_t row = bytes_of(rows.dtype, rows.shape[1]);
   bytes.resize(row * size_t(rows.shape[0]));
   for (int64_t r = 0; r < rows.shape[0]; ++r) {
-    const int64_t in_head = r % width;
-    const int64_t from = order == Piece::pairs ? in_head % 2 * (width / 2) + in_head / 2
-                                               : in_head % (width / 2) * 2 + in_head / (width / 2);
+    const int64_t in_head = r % width, half = turned / 2;
+    const int64_t from = in_head >= turned       ? in_head
+                         : order == Piece::pairs ? in_head % 2 * half + in_head / 2
+                                                 : in_head % half * 2 + in_head / half;
     const int64_t source = (r - in_head + from) * rows.stride[0];
     std::memcpy(bytes.data() + size_t(r) * row, static_cast<std::byte*>(rows.data) + bytes_of(rows.dtype, source), row);
   }
@@ -46,6 +47,13 @@ View with_columns(const View& rows, const Piece::Columns& c) {
   const int64_t in_group = rows.shape[1] / (c.groups * c.width), column = rows.stride[1];
   v.shape = {rows.shape[0], in_group, c.groups, c.width};
   v.stride = {rows.stride[0], c.width * column, in_group * c.width * column, column};
+  return v;
+}
+
+View transposed(const View& rows) {
+  View v = rows;
+  v.shape = {rows.shape[1], rows.shape[0]};
+  v.stride = {rows.stride[1], rows.stride[0]};
   return v;
 }
 
@@ -65,14 +73,16 @@ void apply(const Piece& piece, const std::string& name, std::span<float> values)
 
 void stream_piece(const Piece& piece, const std::string& name, DType stored, const gguf::Writer::Sink& sink) {
   const int64_t rows = piece.rows.shape[0], width = rows / piece.heads;
-  const int64_t unit = piece.order == Piece::as_is ? 1 : width;
+  const int64_t unit = piece.transposed ? rows : piece.order == Piece::as_is ? 1 : width;
   const int64_t step = std::max<int64_t>(1, kElements / (unit * piece.rows.shape[1])) * unit;
   const bool changes = piece.scale != 1 || piece.add != 0 || piece.function != Piece::identity;
   std::vector<float> values, changed;
   std::vector<std::byte> moved;
   for (int64_t first = 0; first < rows; first += step) {
     View from = slice(piece.rows, first, std::min(step, rows - first), values);
-    if (piece.order != Piece::as_is) from = reordered(from, piece.order, width, moved);
+    if (piece.order != Piece::as_is)
+      from = reordered(from, piece.order, width, piece.turned > 0 ? piece.turned : width, moved);
+    if (piece.transposed) from = transposed(from);
     if (piece.columns.groups > 0) from = with_columns(from, piece.columns);
     const Buffer buffer(bytes_of(stored, from.count()));
     const View to(buffer.data(), stored, from.shape);

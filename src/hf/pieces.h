@@ -12,6 +12,11 @@
 
 namespace toy::hf {
 
+/// Rows that follow each other in a tensor of a folder.
+struct Run {
+  int64_t first, rows;
+};
+
 /// Rows of a matrix (or elements of a vector, as rows of one), maybe in another order.
 struct Piece {
   /// Rows of MXFP4 as Hugging Face packs them, `groups` of 32 elements each: 16 bytes a group in `blocks`, the exponent
@@ -36,7 +41,9 @@ struct Piece {
   std::optional<Packed> packed = {};  ///< instead of `rows`
   Order order = as_is;
   int64_t heads = 1;
+  int64_t turned = 0;  ///< so many rows of a head are in another order, the first ones; 0: all
   Columns columns = {};
+  bool transposed = false;  ///< columns are written as rows
   Function function = identity;
   float scale = 1, add = 0;  ///< of every element
 };

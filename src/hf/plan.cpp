@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "hf/delta_net.h"
+#include "hf/kimi_linear.h"
 #include "toy/base/error.h"
 
 namespace toy::hf {
@@ -12,17 +13,6 @@ namespace {
 
 // A vector for each expert.
 bool is_expert_bias(const TensorSpec& t) { return t.name.ends_with("_exps.bias"); }
-
-// Experts of a tensor, and rows and columns of each; a vector has one column.
-struct Matrix {
-  int64_t experts, rows, columns;
-};
-Matrix matrix_of(const TensorSpec& t) {
-  const Shape& s = t.shape;
-  if (s.rank() == 3) return {s[0], s[1], s[2]};
-  if (is_expert_bias(t)) return {s[0], s[1], 1};
-  return {1, s[0], s.rank() == 2 ? s[1] : 1};
-}
 
 // "attn_q" of "blk.3.attn_q.weight".
 std::string_view stem_of(const TensorSpec& t) {
@@ -39,7 +29,38 @@ const DeltaNet* delta_net_of(const ModelSpec& spec, const TensorSpec& t) {
 }
 
 // A filter for each channel; a folder's are [channels,1,W].
-bool is_filter(const TensorSpec& t) { return stem_of(t) == "ssm_conv1d"; }
+bool is_filter(const TensorSpec& t) {
+  return (stem_of(t).starts_with("ssm_conv1d") || t.name.ends_with(".shortconv.conv.weight")) && t.shape.rank() > 1;
+}
+
+// Of Mamba-2: a GGUF holds vectors as matrices.
+bool is_flat(const TensorSpec& t) {
+  const std::string_view stem = stem_of(t);
+  return t.shape.rank() == 2 && (stem == "ssm_a_log" || stem == "ssm_d" || stem == "ssm_norm");
+}
+
+// Of a latent's heads: a folder has the rows of all in one matrix.
+bool is_of_latent(const TensorSpec& t) { return stem_of(t) == "attn_k_b" || stem_of(t) == "attn_v_b"; }
+
+// Whose matrices of heads are columns in the folder.
+bool is_latent_key(const TensorSpec& t) { return stem_of(t) == "attn_k_b"; }
+
+// Experts of a folder's tensor, and rows and columns of each; a vector has one column.
+struct Matrix {
+  int64_t experts, rows, columns;
+};
+Matrix matrix_of(const TensorSpec& t) {
+  const Shape& s = t.shape;
+  if (is_latent_key(t)) return {1, s[0] * s[2], s[1]};
+  if (is_of_latent(t)) return {1, s[0] * s[1], s[2]};
+  if (s.rank() == 4) return {1, s[1] * s[2], s[3]};
+  if (s.rank() == 3) return {s[0], s[1], s[2]};
+  if (is_expert_bias(t)) return {s[0], s[1], 1};
+  return {1, s[0], s.rank() == 2 ? s[1] : 1};
+}
+
+// Has the folder's tensor another rank?
+bool is_reshaped(const TensorSpec& t) { return is_filter(t) || is_flat(t) || is_of_latent(t) || t.shape.rank() == 4; }
 
 // A tensor of the model within one of the folder.
 struct Place {
@@ -65,6 +86,7 @@ class Places {
     std::vector<Run> runs{{first, matrix_of(t).rows}};
     if (const DeltaNet* d = delta_net_of(spec_, t))
       if (const auto rows = rows_of_delta_net(*d, stem_of(t), model_.packed_delta_net)) runs = *rows;
+    if (is_of_latent(t)) runs = rows_of_latent(spec_.layers[size_t(t.block)], stem_of(t));
     return {name, first, rows_.at(name), std::move(runs)};
   }
 
@@ -93,6 +115,9 @@ Shape folder_shape(const HfModel& model, const TensorSpec& t, const Place& place
   const Matrix m = matrix_of(t);
   if (t.shape.rank() == 1) return {place.rows};
   if (is_filter(t)) return {place.rows, 1, m.columns};
+  if (is_flat(t)) return {place.rows * m.columns};
+  if (is_of_latent(t)) return {place.rows, m.columns};
+  if (t.shape.rank() == 4) return t.shape;
   if (is_expert_bias(t)) return {m.experts, place.rows};
   if (takes_turns(model, t)) return {m.experts, m.columns, place.rows};
   if (is_transposed(model, t)) return {m.columns, place.rows};
@@ -106,8 +131,10 @@ Piece decorated(const HfModel& model, const Reading& r, const TensorSpec& t, Pie
   if (t.block >= 0 && r.spec.positions == PositionKind::rope && r.spec.rope.pairing == RopePairing::neighbour &&
       (is("attn_q") || is("attn_k"))) {
     const LayerSpec& l = r.spec.layers[size_t(t.block)];
-    piece.order = Piece::pairs, piece.heads = is("attn_q") ? l.heads : l.kv_heads;
+    if (l.mixer == MixerKind::attention)
+      piece.order = Piece::pairs, piece.heads = is("attn_q") ? l.heads : l.kv_heads, piece.turned = l.rope_dims;
   }
+  piece.transposed = is_latent_key(t);
   const bool has_q_norm = t.block >= 0 && r.spec.layers[size_t(t.block)].qk_norm != LayerSpec::no_qk_norm;
   if (is(has_q_norm ? "attn_q_norm" : "attn_q")) piece.scale = r.q_scale;
   if (model.norm_plus_1 && t.part == ModelPart::norm && !is("ssm_norm")) piece.add = piece.scale;  // s (1 + w)
@@ -145,10 +172,9 @@ const View& find_view(Shards& shards, const HfModel& model, const ModelSpec& spe
 }
 
 View expert_of(const TensorSpec& t, const View& tensor, int64_t expert) {
-  if (is_filter(t)) {
-    View v = tensor;
-    v.shape = t.shape, v.stride = {tensor.stride[0], tensor.stride[size_t(tensor.shape.rank() - 1)]};
-    return v;
+  if (is_reshaped(t)) {
+    const int64_t columns = tensor.shape.rank() > 1 ? tensor.shape.back() : matrix_of(t).columns;
+    return {tensor.data, tensor.dtype, {tensor.shape.count() / columns, columns}};
   }
   if (tensor.shape.rank() != 3 && !is_expert_bias(t)) return tensor;
   View v = tensor;
@@ -273,9 +299,10 @@ std::vector<Output> plan_folder(const HfModel& model, const ModelSpec& spec, con
         } else {
           int64_t from = row;
           for (const Run& run : place.runs) {
-            Piece piece{.rows = rows_of(expert_of(t, all, e), from, run.rows)};
+            const int64_t rows = is_latent_key(t) ? m.columns : run.rows;
+            Piece piece{.rows = rows_of(expert_of(t, all, e), from, rows)};
             pieces.emplace(run.first, undecorated(model, reading, t, std::move(piece)));
-            from += run.rows;
+            from += rows;
           }
         }
       }

@@ -28,6 +28,12 @@ std::string plain_name(std::string_view name, const HfModel& model) {
   if (name.starts_with(kPredicting)) return "";
   if (name.starts_with("model.language_model.")) return "model." + std::string(name.substr(21));
   if (name.starts_with("language_model.")) return std::string(name.substr(15));
+  if (model.type == "kimi_linear")  // of dense layers, as transformers saves them
+    for (const std::string_view map : {"gate_proj", "up_proj", "down_proj"}) {
+      const std::string saved = fmt::format(".block_sparse_moe.{}.weight", map);
+      if (name.ends_with(saved))
+        return fmt::format("{}.mlp.{}.weight", name.substr(0, name.size() - saved.size()), map);
+    }
   if (model.type == "gpt2" && !name.starts_with("transformer.") && !name.starts_with("lm_head."))
     return "transformer." + std::string(name);
   return std::string(name);

@@ -40,7 +40,7 @@ void write_hybrid(MetadataWriter& w, const ModelSpec& m) {
 
 void check_hybrid(const ModelSpec& m) {
   require_like_layers(m, kOnceForAll);
-  require_like_layers(m, {"rope"});
+  require_like_layers(m, {"rope", "rope_dims"});
   require_mixers(m, MixerKind::mamba2);
   require_mamba2(m);
   require_twice_the_width(m);
@@ -74,7 +74,7 @@ Family granitehybrid_family() {
   f.read = granite::read_hybrid, f.write = granite::write_hybrid, f.check = granite::check_hybrid;
   std::erase(f.holds, "fused_qkv");
   f.holds.insert(f.holds.end(), {"experts", "experts_used", "shared_d_ff", "mixer", "mamba2_heads", "mamba2_width",
-                                 "mamba2_state", "mamba2_groups", "conv_width"});
+                                 "mamba2_state", "mamba2_groups", "conv_width", "rope_dims"});
   const LayerSpec attention{.conv = 4, .rope = LayerRope::none};
   LayerSpec mamba = attention;
   mamba.mixer = MixerKind::mamba2;

@@ -44,6 +44,21 @@ def configs():
                                "text_config": changed(hybrid, tie_word_embeddings=...), "vision_config": {}}
     ok["qwen35_interval"] = changed(hybrid, layer_types=..., full_attention_interval=3)
     ok["qwen3next_dense"] = changed(experts, mlp_only_layers=[0, 1, 2])
+    mamba2, granite, nemotron, lfm2, kimi = (
+        GOLDEN[name]["config"] for name in ("mamba2", "granitehybrid", "nemotron_h", "lfm2", "kimi_linear"))
+    ok["granitehybrid_words"] = changed(granite, layer_types=["mamba", "attention", "mamba"], mamba_d_head="auto",
+                                        position_embedding_type="nope", time_step_limit=...)
+    ok["granitehybrid_dense"] = changed(GOLDEN["granitehybrid_rope"]["config"], layer_types=["full_attention"] * 3)
+    ok["nemotron_h_pattern"] = changed(nemotron, layers_block_type=..., hybrid_override_pattern="M-*M")
+    ok["lfm2_indices"] = changed(lfm2, layer_types=..., full_attn_idxs=[1], block_ff_dim=80, block_multiple_of=8,
+                                 block_auto_adjust_ff_dim=True, tie_embedding=True)
+    linear = {"full_attn_layers": [2], "kda_layers": [1, 3], "head_dim": 8, "num_heads": 4, "short_conv_kernel_size": 4}
+    published = {"layer_types": ..., "mlp_layer_types": ..., "linear_head_dim": ..., "linear_num_heads": ...,
+                 "linear_conv_kernel_dim": ...}
+    ok["kimi_linear_published"] = changed(kimi, linear_attn_config=linear, first_k_dense_replace=1, **published)
+    ok["bamba"] = {"model_type": "bamba", "vocab_size": 90, "hidden_size": 64, "intermediate_size": 56,
+                   "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "attn_layer_indices": [1],
+                   "mamba_n_heads": 8, "mamba_d_state": 12}
     qwen3 = GOLDEN["qwen3"]["config"]
     bad = {
         "list": [],
@@ -73,6 +88,40 @@ def configs():
         "delta_interval": changed(hybrid, layer_types=..., full_attention_interval=-1),
         "delta_weights_of_experts": changed(experts, norm_topk_prob=False),
         "delta_some_dense": changed(experts, mlp_only_layers=[1]),
+        "mamba2_expand": changed(mamba2, expand=3),
+        "mamba2_heads": changed(mamba2, num_heads=0),
+        "mamba2_conv": changed(mamba2, conv_kernel=0),
+        "mamba2_groups": changed(mamba2, n_groups=4),
+        "mamba2_steps": changed(mamba2, time_step_limit=[0.1, 5]),
+        "mamba2_wide": changed(mamba2, num_heads=1 << 40, head_dim=1 << 40),
+        "granitehybrid_kinds": changed(granite, layer_types=["mamba"] * 3),
+        "granitehybrid_names": changed(granite, layer_types=["mamba", "conv", "mamba"]),
+        "granitehybrid_width": changed(granite, mamba_d_head=10),
+        "granitehybrid_positions": changed(granite, position_embedding_type="alibi"),
+        "nemotron_h_pattern": changed(nemotron, hybrid_override_pattern="MM*-"),
+        "nemotron_h_letters": changed(nemotron, layers_block_type=..., hybrid_override_pattern="M-*X"),
+        "nemotron_h_layers": changed(nemotron, num_hidden_layers=5),
+        "nemotron_h_no_layers": changed(nemotron, layers_block_type=...),
+        "nemotron_h_mixed": changed(nemotron, layers_block_type=["mamba", "mlp", "attention", "moe"]),
+        "nemotron_h_empty": changed(nemotron, layers_block_type=[]),
+        "bamba_index": changed(ok["bamba"], attn_layer_indices=[3]),
+        "bamba_rope": changed(ok["bamba"], partial_rotary_factor=0.25),
+        "lfm2_indices": changed(lfm2, full_attn_idxs=[0]),
+        "lfm2_index": changed(ok["lfm2_indices"], full_attn_idxs=[3]),
+        "lfm2_no_layers": changed(lfm2, layer_types=...),
+        "lfm2_multiple": changed(ok["lfm2_indices"], block_multiple_of=0),
+        "lfm2_multiplier": changed(ok["lfm2_indices"], block_ffn_dim_multiplier=1e30),
+        "lfm2_wide": changed(ok["lfm2_indices"], block_ff_dim=1 << 40, block_multiple_of=1 << 40),
+        "lfm2moe_dense": changed(GOLDEN["lfm2moe"]["config"], num_dense_layers=3),
+        "kimi_linear_twice": changed(ok["kimi_linear_published"], linear_attn_config={**linear, "kda_layers": [1, 2, 3]}),
+        "kimi_linear_none": changed(ok["kimi_linear_published"], linear_attn_config={**linear, "kda_layers": [1]}),
+        "kimi_linear_zero": changed(ok["kimi_linear_published"], linear_attn_config={**linear, "kda_layers": [0, 1, 3]}),
+        "kimi_linear_lists": changed(kimi, linear_attn_config={**linear, "full_attn_layers": [1], "kda_layers": [2, 3]}),
+        "kimi_linear_widths": changed(kimi, linear_attn_config={**linear, "head_dim": 16}),
+        "kimi_linear_heads": changed(kimi, linear_num_heads=2),
+        "kimi_linear_dense": changed(kimi, first_k_dense_replace=2),
+        "kimi_linear_sparse": changed(kimi, mlp_layer_types=["sparse", "dense", "sparse"]),
+        "kimi_linear_experts": changed(kimi, num_local_experts=8),
         "window": changed(GOLDEN["gemma3"]["config"], _sliding_window_pattern=0, layer_types=..., sliding_window=-1),
     }
     return ok, bad

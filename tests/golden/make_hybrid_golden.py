@@ -245,7 +245,7 @@ class Mamba2(Hybrid):
 
     def config(self):
         return {"num_heads": self.Hm, "head_dim": self.Pm, "n_groups": self.G, "state_size": self.N, "conv_kernel": self.W,
-                "expand": 2, "layer_norm_epsilon": self.eps, "chunk_size": 32}
+                "expand": 2, "layer_norm_epsilon": self.eps, "chunk_size": 32, "max_position_embeddings": 2**20}
 
     def layer_parameters(self, w, i):
         return {"norm.weight": w["attn_norm.weight"]} | {f"mixer.{n}": a for n, a in self.mamba_parameters(w).items()}

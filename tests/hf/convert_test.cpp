@@ -107,7 +107,9 @@ INSTANTIATE_TEST_SUITE_P(Transformers, HfFamily,
                          ::testing::Values("qwen2", "qwen3", "smollm3", "olmo2", "olmo3", "gemma", "gemma2", "gemma3",
                                            "gemma4", "gemma4_e", "phi3", "granite", "mixtral", "qwen3moe", "olmoe",
                                            "granitemoe", "gpt_oss", "llama", "gpt2", "qwen35", "qwen35_r1", "qwen35moe",
-                                           "qwen35moe_r1", "qwen3next", "qwen3next_r1"),
+                                           "qwen35moe_r1", "qwen3next", "qwen3next_r1", "mamba2", "granitehybrid",
+                                           "granitehybrid_rope", "nemotron_h", "nemotron_h_moe", "lfm2", "lfm2moe",
+                                           "kimi_linear"),
                          [](const auto& test) { return std::string(test.param); });
 
 // ---- other folders

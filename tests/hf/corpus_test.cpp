@@ -40,6 +40,8 @@ TEST(HfCorpus, Configs) {
     const hf::HfModel& model = hf::model_of(config);
     const hf::Reading reading = hf::read_config(model, config);
     for (const FileTensor& t : file_tensors(reading.spec)) hf::hf_name(model, t.parts.front().name);
+    hf::Config again(nlohmann::json(hf::write_config(hf::model_of(reading.spec), reading.spec)), "again");
+    EXPECT_EQ(hf::read_config(hf::model_of(again), again).spec.architecture, reading.spec.architecture);
   });
 }
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "folders.h"
+#include "hybrid_folder.h"
 #include "testing/errors.h"
 #include "testing/family_golden.h"
 #include "toy/backend/devices.h"
@@ -21,68 +21,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-// A family's model as a GGUF, as a folder with transformers' config.json, and as the GGUF that this becomes.
-class Hybrid {
- public:
-  explicit Hybrid(const std::string& family) : g_(family), config(testing::golden_of(family).at("config")) {
-    hf::convert_gguf(gguf::File::open(g_.write()), folder);
-    write();
-    want = testing::slurp(convert());
-  }
-  void write() const { testing::write_text(folder + "/config.json", config.dump()); }
-  std::string convert() {
-    done = hf::convert_folder(folder, out);
-    return out;
-  }
-  // Writes the config as it is now and converts.
-  std::string bytes() {
-    write();
-    return testing::slurp(convert());
-  }
-  std::string error() const {
-    write();
-    return testing::message_of([&] { hf::convert_folder(folder, g_.folder.path("refused.gguf")); });
-  }
-  const std::string& gguf() const { return g_.path; }
-  std::string path(const std::string& name) const { return g_.folder.path(name); }
-
- private:
-  const testing::GoldenFamily g_;
-
- public:
-  json config;
-  hf::Converted done;
-  const std::string folder = g_.folder.path("hf"), out = g_.folder.path("again.gguf");
-  std::string want;
-};
-
-struct Tensor {
-  Shape shape;
-  std::vector<float> values;
-};
-
-// The tensors of a folder, to change them.
-std::map<std::string, Tensor> read_tensors(const std::string& folder) {
-  std::map<std::string, Tensor> tensors;
-  const safetensors::File file = safetensors::File::open(folder + "/model.safetensors");
-  for (const auto& [name, view] : file.tensors())
-    tensors[name] = {view.shape, {view.as<float>(), view.as<float>() + view.count()}};
-  return tensors;
-}
-
-void write_tensors(const std::string& folder, std::map<std::string, Tensor>& tensors) {
-  safetensors::Writer writer;
-  for (auto& [name, t] : tensors) writer.add(name, View(t.values.data(), DType::f32, t.shape));
-  writer.finish(folder + "/model.safetensors");
-}
-
-// Takes a tensor out.
-Tensor take(std::map<std::string, Tensor>& from, const std::string& name) {
-  Tensor t = from.at(name);
-  from.erase(name);
-  return t;
-}
+using testing::Hybrid;
+using testing::read_tensors;
+using testing::take;
+using testing::Tensor;
+using testing::write_tensors;
 
 // Published folders have one tensor for all experts of a layer.
 TEST(HfHybrid, ExpertsMayBeInOneTensor) {

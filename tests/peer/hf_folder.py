@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compare `toy convert` with transformers and llama.cpp, for every family of tests/golden/make_family_golden.py and
-make_hybrid_golden.py, the text parts of multimodal models, and Qwen3-Next without experts.
+make_hybrid_golden.py, the text parts of multimodal models, and classes that become another family's file.
 
   PY=$(scripts/peers.sh) && $PY tests/peer/hf_folder.py --toy build/release/toy [--only qwen2,gemma3]
 
@@ -85,6 +85,7 @@ def check_model(a, name, model, folder, tolerance_of_llama_cpp, as_llama_cpp):
              differ(name, "llama.cpp", of_llama_cpp(gguf, ids), of_transformers(as_llama_cpp, ids), tolerance_of_llama_cpp)]
     run(a.toy, "convert", gguf, back)
     again, info = hf.AutoModelForCausalLM.from_pretrained(back, attn_implementation="eager", dtype="auto",
+                                                          experts_implementation="eager",
                                                           output_loading_info=True)
     left = {k: v for k, v in info.items() if v}
     if left:
@@ -129,16 +130,38 @@ def multimodal_qwen35(name):
     return model
 
 
+def scattered(model):
+    """Else all logits are nearly equal, and an order of rows makes no difference."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data * 5 if parameter.ndim > 1 else parameter.data + torch.randn_like(parameter) / 5
+    return model
+
+
 def dense_qwen3next():
     """What a GGUF of Qwen3-Next cannot be: it becomes one of Qwen3.5."""
     config = hybrid.Qwen3Next("qwen3next").hf_config()
     config.mlp_only_layers = list(range(config.num_hidden_layers))
     torch.manual_seed(1)
     model = hf.Qwen3NextForCausalLM(config).eval()
-    for parameter in model.parameters():
-        # Else all logits are nearly equal, and the order of heads makes no difference.
-        parameter.data = parameter.data * 5 if parameter.ndim > 1 else parameter.data + torch.randn_like(parameter) / 5
-    return model
+    return scattered(model)
+
+
+def bamba():
+    """A GGUF of granitehybrid in which half of each head turns."""
+    torch.manual_seed(2)
+    return scattered(hf.BambaForCausalLM(hf.BambaConfig(
+        vocab_size=90, hidden_size=64, intermediate_size=56, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=2, attn_layer_indices=[1], mamba_n_heads=8, mamba_d_head=16, mamba_n_groups=2, mamba_d_state=12,
+        mamba_chunk_size=32, max_position_embeddings=512, rope_parameters={"rope_type": "default", "rope_theta": 5000.0},
+        pad_token_id=0, attn_implementation="eager")).eval())
+
+
+def granitehybrid_without_mamba():
+    """As small Granite 4 are: in a GGUF a Granite."""
+    config = hybrid.GraniteHybrid("granitehybrid", E=0, U=0, F=56, shared=56, rope=True).hf_config()
+    config.layer_types = ["full_attention"] * config.num_hidden_layers
+    torch.manual_seed(3)
+    return scattered(hf.GraniteMoeHybridForCausalLM(config).eval())
 
 
 # --- tokenizers
@@ -262,7 +285,8 @@ def main():
     families = {f.name: f for f in golden.FAMILIES + hybrid.FAMILIES}
     makers = {n: lambda f=f: family_model(f) for n, f in families.items()} | {
         "gemma3 multimodal": multimodal_gemma3, "qwen35 multimodal": lambda: multimodal_qwen35("qwen35"),
-        "qwen35moe multimodal": lambda: multimodal_qwen35("qwen35moe"), "qwen3next dense": dense_qwen3next}
+        "qwen35moe multimodal": lambda: multimodal_qwen35("qwen35moe"), "qwen3next dense": dense_qwen3next,
+        "granitehybrid bamba": bamba, "granitehybrid without mamba": granitehybrid_without_mamba}
     for name, model, folder in each(makers):
         # Several files, as of large models.
         model.save_pretrained(folder / "hf", max_shard_size="200KB")
