@@ -83,6 +83,7 @@ void visit_fields_of_layer(Layer& l, const Visit& visit) {
   visit("attention_sinks", l.sinks), visit("attention_gate", l.attention_gate);
   visit("mixer", l.mixer), visit("delta_key_heads", l.delta.key_heads), visit("delta_value_heads", l.delta.value_heads);
   visit("delta_width", l.delta.width), visit("delta_heads", l.delta.heads), visit("delta_packed", l.delta.packed);
+  visit("delta_negative_eigenvalues", l.delta.negative_eigenvalues);
   visit("mamba2_heads", l.mamba2.heads), visit("mamba2_width", l.mamba2.width);
   visit("mamba2_state", l.mamba2.state), visit("mamba2_groups", l.mamba2.groups), visit("conv_width", l.conv);
   visit("latent_width", l.latent.width), visit("latent_key", l.latent.key);

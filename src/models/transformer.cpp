@@ -140,7 +140,8 @@ nn::GatedDeltaNet make_delta_net(const ModelSpec& m, const LayerSpec& l, const W
           .a_log = make_log_rates(w, {s.value_heads}),
           .norm = make_rms_norm(w, "ssm_norm", s.width, m.norm_eps),
           .out = make_linear(w, "ssm_out", d, inner, false),
-          .attrs = {s.heads}};
+          .attrs = {s.heads},
+          .rates = {s.negative_eigenvalues ? 2.0 : 1.0}};
 }
 
 nn::Mamba2 make_mamba2(const ModelSpec& m, const LayerSpec& l, const Weights& w) {
@@ -196,7 +197,8 @@ nn::KimiDelta make_kimi_delta(const ModelSpec& m, const LayerSpec& l, const Weig
           .gate_in = make_linear(w, "ssm_g_a", width, d, false),
           .gate_out = make_linear(w, "ssm_g_b", inner, width, false),
           .norm = make_rms_norm(w, "ssm_norm", width, m.norm_eps),
-          .out = make_linear(w, "attn_output", d, inner, false)};
+          .out = make_linear(w, "attn_output", d, inner, false),
+          .rates = {l.delta.negative_eigenvalues ? 2.0 : 1.0}};
 }
 
 nn::LatentAttention make_latent(const ModelSpec& m, const LayerSpec& l, const Weights& w) {

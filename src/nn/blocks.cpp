@@ -102,10 +102,10 @@ Value GatedDeltaNet::operator()(Value x, LayerState& state, const Context& ctx) 
   } else {
     b = beta(x), a = alpha(x);
   }
-  const Value decay = -exp(a_log) * softplus(a + dt_bias);  // of the logarithm; [N,H]
-  const DeltaRule r =
-      decoding ? gated_delta_rule_update(state.slots[0], q, k, v, decay, sigmoid(b), sequence, position, attrs)
-               : gated_delta_rule(q, k, v, decay, sigmoid(b), {}, sequence, position, attrs);
+  const Value decay = -exp(a_log) * softplus(a + dt_bias), rate = rates(sigmoid(b));  // of the logarithm; [N,H]
+  const DeltaRule r = decoding
+                          ? gated_delta_rule_update(state.slots[0], q, k, v, decay, rate, sequence, position, attrs)
+                          : gated_delta_rule(q, k, v, decay, rate, {}, sequence, position, attrs);
   if (decoding) state.slots[0] = r.s;
   const Value z = reshape(gate(x), {-1, heads, width});
   return out(reshape(swiglu(z, norm(r.o)), {-1, heads * width}));
@@ -176,7 +176,7 @@ Value KimiDelta::operator()(Value x, LayerState& state, const Context& ctx) cons
   const Value queries = scale(l2_norm(mapped(q, conv_q, 1), norm.eps), 1 / std::sqrt(double(width)));
   const Value keys = l2_norm(mapped(k, conv_k, 2), norm.eps), values = mapped(v, conv_v, 3);
   const Value steps = heads_of(softplus(decay_out(decay_in(x)) + dt_bias));
-  const Value decay = -exp(reshape(a_log, {1, heads, 1})) * steps, b = sigmoid(beta(x));
+  const Value decay = -exp(reshape(a_log, {1, heads, 1})) * steps, b = rates(sigmoid(beta(x)));
   const DeltaRule r = decoding
                           ? gated_delta_rule_update(state.slots[0], queries, keys, values, decay, b, sequence, position)
                           : gated_delta_rule(queries, keys, values, decay, b, {}, sequence, position);

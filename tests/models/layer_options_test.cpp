@@ -162,6 +162,70 @@ TEST(LayerOptions, DifferentialAttentionIsTheFormula) {
   expect_output(heads, w, got);
 }
 
+// Gated DeltaNet without a convolution, token by token, with rates between 0 and 1 or 2.
+TEST(LayerOptions, NegativeEigenvaluesDoubleTheRates) {
+  for (const bool negative : {false, true}) {
+    Graph g;
+    const Numbers w{g};
+    const auto map = [&](const char* name, int64_t rows) { return nn::Linear{w(name, {rows, kD})}; };
+    const nn::GatedDeltaNet layer{.keys = kK,
+                                  .heads = kH,
+                                  .width = kP,
+                                  .qkv = map("qkv", (2 * kK + kH) * kP),
+                                  .conv = std::nullopt,
+                                  .gate = map("gate", kH * kP),
+                                  .beta = map("beta", kH),
+                                  .alpha = map("alpha", kH),
+                                  .beta_alpha = {},
+                                  .dt_bias = w("dt", {kH}),
+                                  .a_log = w("a", {kH}),
+                                  .norm = {w("norm", {kP}), float(kEps)},
+                                  .out = {w("out", {kD, kH * kP})},
+                                  .attrs = {HeadMap::interleave},
+                                  .rates = {negative ? 2.0 : 1.0}};
+    nn::LayerState state;
+    const std::vector<double> got = evaluate(layer(w("x", {kRows, kD}), state, context(g))).values;
+    const std::vector<double> x = w.values("x", kRows * kD), dt = w.values("dt", kH), a = w.values("a", kH),
+                              gains = w.values("norm", kP);
+    const auto mapped = [&](const char* name, int64_t rows) { return product(x, w.values(name, rows * kD), kD, rows); };
+    const Table rows{mapped("qkv", (2 * kK + kH) * kP), 2 * kK + kH}, z{mapped("gate", kH * kP), kH};
+    const std::vector<double> beta = mapped("beta", kH), alpha = mapped("alpha", kH);
+    const auto unit = [](const double* v) {
+      double squares = float(kEps);
+      for (int64_t p = 0; p < kP; ++p) squares += v[p] * v[p];
+      return 1 / std::sqrt(squares);
+    };
+    std::vector<double> heads, states(static_cast<size_t>(kH * kP * kP));
+    for (int64_t n = 0; n < kRows; ++n) {
+      if (n == kFirst) std::fill(states.begin(), states.end(), 0);
+      for (int64_t h = 0; h < kH; ++h) {
+        const double *q = rows.at(n, h / kG), *k = rows.at(n, kK + h / kG), *v = rows.at(n, 2 * kK + h);
+        const double q_scale = unit(q) / std::sqrt(double(kP)), k_scale = unit(k);
+        const size_t i = size_t(n * kH + h);
+        const double rate = (negative ? 2 : 1) / (1 + std::exp(-beta[i])),
+                     decay = std::exp(-std::exp(a[size_t(h)]) * std::log1p(std::exp(alpha[i] + dt[size_t(h)])));
+        double* s = &states[size_t(h * kP * kP)];  // [key, value]
+        double o[kP] = {}, squares = 0;
+        for (int64_t c = 0; c < kP; ++c) {
+          double held = 0;
+          for (int64_t p = 0; p < kP; ++p) held += (s[p * kP + c] *= decay) * k[p] * k_scale;
+          for (int64_t p = 0; p < kP; ++p) {
+            s[p * kP + c] += k[p] * k_scale * rate * (v[c] - held);
+            o[c] += s[p * kP + c] * q[p] * q_scale;
+          }
+          squares += o[c] * o[c];
+        }
+        const double rms = std::sqrt(squares / double(kP) + double(float(kEps)));
+        for (int64_t c = 0; c < kP; ++c) {
+          const double gate = z.at(n, h)[c];
+          heads.push_back(gains[size_t(c)] * o[c] / rms * gate / (1 + std::exp(-gate)));
+        }
+      }
+    }
+    expect_output(heads, w, got);
+  }
+}
+
 ModelSpec with_layers(const std::string& layers) {
   nlohmann::json j{{"architecture", "toy"}, {"d_model", 24}, {"n_layers", 4}, {"n_heads", 4},  {"n_kv", 2},
                    {"d_head", 8},           {"d_ff", 40},    {"vocab", 61},   {"context", 200}};
@@ -172,7 +236,8 @@ ModelSpec with_layers(const std::string& layers) {
 // Every option somewhere.
 const char* const kAll =
     "attn(differential=true,softmax=scalable,depth_scale=true),"
-    "gdn(delta_key_heads=2,delta_value_heads=4,delta_width=8,conv_width=3,delta_heads=tile),"
+    "gdn(delta_key_heads=2,delta_value_heads=4,delta_width=8,conv_width=3,delta_heads=tile,"
+    "delta_negative_eigenvalues=true),"
     "attn(window=20,rope=none,qk_norm=true,attention_gate=true,norm_place=both,attention_softcap=30,softmax=scalable),"
     "attn(differential=true,window=33,attention_gate=true,rope_dims=4,norm_place=after)";
 
@@ -220,6 +285,20 @@ TEST(LayerOptions, TrainAndDecodeAlike) {
     // f64 rounded once; f32 as in golden_test.cpp.
     for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], trained[i], (reference ? 1 : 64) * 0x1p-24 * top) << i;
   }
+}
+
+// Only files of the architecture `toy` say so.
+TEST(LayerOptions, NegativeEigenvaluesMakeAModelOfTheFamilyToy) {
+  ModelSpec m = model_spec("hybrid-tiny");
+  const std::string family = m.architecture;
+  for (LayerSpec& l : m.layers) l.delta.negative_eigenvalues = true;
+  EXPECT_NE(testing::error_of([&] {
+              m.validate();
+            }).find("delta_negative_eigenvalues is true; in the architecture " + family),
+            std::string::npos);
+  set_layers(m = model_spec("hybrid-tiny"), "gdn(delta_negative_eigenvalues=true)*3,attn");
+  EXPECT_EQ(m.architecture, "toy");
+  EXPECT_TRUE(spec_from_json(nlohmann::json(to_json(m)), "x.json") == m);
 }
 
 TEST(LayerOptions, WhatDoesNotGoTogetherIsRefused) {

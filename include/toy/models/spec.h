@@ -100,6 +100,7 @@ struct DeltaNet {
   int64_t width = 0;                    ///< P
   HeadMap heads = HeadMap::interleave;  ///< which key head a value head uses
   bool packed = false;  ///< beta and alpha are rows of one tensor "ssm_ba", taking turns by key head (Qwen3-Next)
+  bool negative_eigenvalues = false;  ///< beta is between 0 and 2 instead of 1 (Grazzi et al. 2024)
   bool operator==(const DeltaNet&) const = default;
 };
 

@@ -98,6 +98,7 @@ struct GatedDeltaNet {
   RmsNorm norm;                    ///< [P]
   Linear out;                      ///< [D,H P]
   DeltaRuleAttrs attrs;
+  Scale rates = {};  ///< of sigmoid(beta): 2 lets a row turn what the state has for its key around
   Value operator()(Value x, LayerState& state, const Context& ctx) const;
   std::vector<StateSpec> states() const;
 };
@@ -149,6 +150,7 @@ struct KimiDelta {
   Linear gate_in, gate_out;    ///< [P,D], [H P,P] the same of the gate
   RmsNorm norm;                ///< [P]
   Linear out;                  ///< [D,H P]
+  Scale rates = {};            ///< as in GatedDeltaNet
   Value operator()(Value x, LayerState& state, const Context& ctx) const;
   std::vector<StateSpec> states() const;
 };
