@@ -4,19 +4,30 @@
 
 namespace toy {
 
+namespace {
+
+bool counts(const Windows& windows, size_t i) {
+  return windows.targets[i] >= 0 && (windows.sequence.empty() || windows.sequence[i] >= 0);
+}
+
+}  // namespace
+
 int64_t counted_targets(const Windows& windows, size_t first, size_t rows) {
-  if (windows.sequence.empty()) return int64_t(rows);
-  const auto begin = windows.sequence.begin() + int64_t(first);
-  return std::count_if(begin, begin + int64_t(rows), [](int32_t s) { return s >= 0; });
+  int64_t n = 0;
+  for (size_t i = first; i < first + rows; ++i) n += counts(windows, i);
+  return n;
 }
 
 void feed_windows(Session& session, const Windows& windows, size_t first, size_t rows, int64_t tokens, double weight) {
+  std::vector<int32_t> targets;
+  std::vector<float> weights;
+  for (size_t i = first; i < first + rows; ++i) {
+    targets.push_back(std::max(windows.targets[i], 0));
+    weights.push_back(counts(windows, i) ? float(weight) : 0);
+  }
   session.set("tokens", std::span(windows.inputs).subspan(first, rows));
-  session.set("targets", std::span(windows.targets).subspan(first, rows));
-  std::vector<float> weights(rows, float(weight));
+  session.set("targets", targets);
   if (!windows.sequence.empty()) {
-    for (size_t i = 0; i < rows; ++i)
-      if (windows.sequence[first + i] < 0) weights[i] = 0;
     session.set("sequence", std::span(windows.sequence).subspan(first, rows));
     session.set("position", std::span(windows.position).subspan(first, rows));
   } else {

@@ -229,7 +229,7 @@ runs::Step Trainer::step(const Windows& windows, double lr) {
         windows.sequence.size(), windows.position.size(), n);
   // The mean over all targets of a step, however many batches it takes.
   const int64_t counted = counted_targets(windows, 0, size_t(n));
-  check(counted > 0, "trainer: a batch of padding alone");
+  check(counted > 0, "trainer: a batch without a target that counts");
   const double weight = 1.0 / double(counted);
   ++steps_;
   Session& last = update_session_ ? *update_session_ : *session_;

@@ -51,6 +51,42 @@ TEST(Accumulate, FourBatchesOfOneAreABatchOfFour) {
   EXPECT_NEAR(sum.loss, batch.loss, 8 * 0x1p-24 * batch.loss);
 }
 
+// Rows see only earlier ones, so windows whose second halves count in no loss are windows of half the tokens; also
+// where batches of a step have different numbers of targets. In f64; the order of sums differs.
+TEST(Accumulate, NegativeTargetsCountInNoLoss) {
+  Windows half, masked;
+  for (int64_t i = 0; i < 4; ++i) {
+    const int64_t counted = i < 2 ? 4 : 8;
+    Windows w = windows(i, 1, 8);
+    half.inputs.insert(half.inputs.end(), w.inputs.begin(), w.inputs.begin() + counted);
+    half.targets.insert(half.targets.end(), w.targets.begin(), w.targets.begin() + counted);
+    for (int64_t t = 0; t < 8; ++t) {
+      masked.inputs.push_back(w.inputs[size_t(t)]);
+      masked.targets.push_back(t < counted ? w.targets[size_t(t)] : -1);
+      if (t >= counted) continue;
+      half.sequence.push_back(int32_t(i)), half.position.push_back(int32_t(t));
+    }
+  }
+  const auto device = make_reference_device();
+  const Gradient want = testing::gradient(*device, spec(), bare(1, 24), half);  // four sequences in one row
+  for (const int64_t accumulate : {1, 2, 4}) {
+    const Gradient got = testing::gradient(*device, spec(), bare(4 / accumulate, 8, accumulate), masked);
+    EXPECT_NEAR(got.loss, want.loss, 1e-6 * want.loss) << accumulate;
+    for (const auto& [name, g] : want.of) {
+      float top = 0;
+      for (const float x : g) top = std::max(top, std::abs(x));
+      for (size_t i = 0; i < g.size(); ++i)
+        ASSERT_NEAR(got.of.at(name)[i], g[i], 64 * 0x1p-24 * top) << name << " " << i;
+    }
+  }
+}
+
+TEST(Accumulate, ABatchWithoutATargetIsRefused) {
+  Windows none = windows(0, 2, 8);
+  none.targets.assign(none.targets.size(), -1);
+  EXPECT_THROW(gradient(bare(2, 8), none), Error);
+}
+
 // Longer windows, on a device that computes in f64: what is left are roundings of its own, far below f32's. The
 // yardstick is that of whole models (docs/numerics.md): 64 roundings of the largest element.
 TEST(Accumulate, LongerWindowsOnTheReference) {

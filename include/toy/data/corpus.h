@@ -8,7 +8,8 @@
 
 namespace toy {
 
-/// One batch: B windows of T inputs and their next tokens, row-major [B,T].
+/// One batch: B windows of T inputs and their next tokens, row-major [B,T]. A negative target counts in no loss: a
+/// prompt, or whatever else a model need not predict.
 struct Windows {
   std::vector<int32_t> inputs, targets;
   /// Of packed rows: which sequence each place belongs to, unique in the batch, and its position there, from 0. A
