@@ -74,7 +74,7 @@ inline const DeltaRuleAttrs kInterleave{HeadMap::interleave}, kTile{HeadMap::til
 inline const DeltaRuleAttrs kPlain{HeadMap::interleave, false}, kPlainTile{HeadMap::tile, false};
 
 /// Cases of every kind: one row, odd widths, runs of several sequences with states and without, shared keys, vector
-/// gates, with the delta and without.
+/// gates, negative eigenvalues (beta above 1), with the delta and without.
 inline std::vector<std::pair<DeltaCase, DeltaRuleAttrs>> delta_cases() {
   return {{{1, 1, 1, 1, 0, "1@0"}, kInterleave},
           {{1, 3, 1, 2, 1, "1@4"}, kInterleave},
@@ -89,6 +89,8 @@ inline std::vector<std::pair<DeltaCase, DeltaRuleAttrs>> delta_cases() {
           {{1, 4, 1, 5, 0, "31@0"}, kInterleave},
           {{1, 3, 2, 4, 1, "32@1"}, kTile},
           {{1, 3, 1, 4, 2, "20@0,13@6", true}, kInterleave},
+          {{2, 5, 4, 3, 3, "3@0,1@7,4@2", false, "range(-2,0)", "range(0,2)"}, kTile},
+          {{1, 3, 1, 4, 2, "20@0,13@6", true, "range(-0.1,0)", "range(1.5,2)"}, kInterleave},
           {{1, 1, 1, 1, 0, "1@0"}, kPlain},
           {{1, 3, 1, 2, 1, "2@5"}, kPlain},
           {{2, 5, 4, 3, 3, "3@0,1@7,4@2"}, kPlain},
