@@ -410,20 +410,14 @@ ordered_json to_json(const ModelSpec& m) {
     if (always(key) || !others.contains(key) || value != others.at(key)) j[key] = value;
   const nlohmann::json so_far(j);
   Reader reader(so_far, m.name);
-  std::vector<LayerSpec> follows = read_layers(reader, defaults, int64_t(fields.size()), m.d_model);
-  if (fields == all_fields(follows)) return j;
+  const std::vector<ordered_json> follows =
+      all_fields(read_layers(reader, defaults, int64_t(fields.size()), m.d_model));
+  if (fields == follows) return j;
   j["layers"] = ordered_json::array();
   for (size_t i = 0; i < fields.size(); ++i) {
     ordered_json differences = ordered_json::object();
-    if (const MixerKind mixer = m.layers[i].mixer; follows[i].mixer != mixer) {  // sizes that follow from that
-      differences["mixer"] = name_of(mixer);
-      const nlohmann::json so_far_of_layer(differences);
-      Reader of_layer(so_far_of_layer, m.name);
-      read_listed(of_layer, follows[i], m.d_model, reader.has("conv_width"));
-    }
-    const ordered_json usual_fields = fields_of(follows[i]);
     for (const auto& [key, value] : fields[i].items())
-      if (usual_fields.at(key) != value) differences[key] = value;
+      if (follows[i].at(key) != value) differences[key] = value;
     j["layers"].push_back(std::move(differences));
   }
   return j;
