@@ -12,6 +12,7 @@
 #include "toy/base/glob.h"
 #include "toy/base/memory.h"
 #include "toy/graph/op_def.h"
+#include "toy/ops/ops.h"
 #include "train/feed.h"
 
 namespace toy {
@@ -147,6 +148,38 @@ runs::TensorStats stats_of(std::span<const float> values) {
   return s;
 }
 
+namespace {
+
+// What only a watcher makes of each recurrence: the decay of its states, how much a row writes to them, and their norms
+// [batch,H] where a window ends. Documents of one window follow each other in one state, since each begins at position
+// 0. Padding has a state of its own, which is left out.
+std::vector<std::pair<std::string, Value>> recurrence_values(Graph& g, int64_t batch, int64_t tokens) {
+  std::vector<Node> recurrences;
+  for (const Node& n : g.nodes())
+    if (n.kind == NodeKind::op && n.op->name() == "gated_delta_rule" && n.phase == Phase::forward)
+      recurrences.push_back(n);
+  std::vector<std::pair<std::string, Value>> list;
+  for (const Node& n : recurrences) {
+    const Value k = n.inputs[1], v = n.inputs[2], gate = n.inputs[3], beta = n.inputs[4], sequence = n.inputs[6];
+    std::vector<double> windows;
+    for (int64_t i = 0; i < batch * tokens; ++i) windows.push_back(double(i / tokens));
+    const Value padding = greater(g.scalar(-0.5), cast(sequence, DType::f32));
+    const Value window =
+        where(padding, g.scalar(double(batch)), g.constant({DType::f32, {batch * tokens}, 0}, windows));
+    const Value states =
+        gated_delta_rule(n.inputs[0], k, v, gate, beta, fill(g, {batch + 1, v.dim(1), k.dim(2), v.dim(2)}, 0),
+                         cast(window, DType::i32), n.inputs[7], n.attrs.as<DeltaRuleAttrs>())
+            .s;
+    const Value norms = sqrt(sum(sum(states * states, 3), 2));
+    list.emplace_back(n.layer.path + ".decay", exp(gate));
+    list.emplace_back(n.layer.path + ".beta", beta);
+    list.emplace_back(n.layer.path + ".state_norm", slice(norms, 0, 0, batch));
+  }
+  return list;
+}
+
+}  // namespace
+
 struct Watcher::Probe {
   std::vector<std::string> names;
   std::vector<Watch> watches;
@@ -179,6 +212,7 @@ Watcher::Probes Watcher::probes(const WatchOptions& watch, Device& device, const
   one_batch.accumulate = 1, one_batch.updates = TrainerOptions::gathered;
   const TrainGraph t = build_train_graph(spec, dtype_of, one_batch);
   std::vector<std::pair<std::string, Value>> values = named_values(*t.graph), gradients;
+  for (auto& value : recurrence_values(*t.graph, options.batch, options.tokens)) values.push_back(std::move(value));
   if (const auto x = t.graph->find("x_final"); x && any_matches(watch.taps, kLogits))
     values.emplace_back(kLogits, linear(*x, *t.graph->find(spec.tied ? "token_embd.weight" : "output.weight")));
   std::vector<std::string> names = names_of(values);

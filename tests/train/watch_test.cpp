@@ -13,6 +13,8 @@
 #include "testing/test_device.h"
 #include "toy/backend/devices.h"
 #include "toy/base/glob.h"
+#include "toy/graph/op_def.h"
+#include "toy/runtime/session.h"
 #include "train_testing.h"
 
 namespace toy {
@@ -20,10 +22,16 @@ namespace {
 
 using testing::error_of;
 
-ModelSpec small_spec(bool tied = true) {
-  return testing::small_model(
-      "tiny",
-      {.vocab = 61, .d_model = 24, .context = 32, .tied = tied, .heads = 2, .kv_heads = 1, .d_head = 12, .d_ff = 40});
+ModelSpec small_spec(bool tied = true, int64_t layers = 2) {
+  return testing::small_model("tiny", {.vocab = 61,
+                                       .d_model = 24,
+                                       .context = 32,
+                                       .tied = tied,
+                                       .layers = layers,
+                                       .heads = 2,
+                                       .kv_heads = 1,
+                                       .d_head = 12,
+                                       .d_ff = 40});
 }
 
 TEST(Watch, Patterns) {
@@ -90,10 +98,10 @@ struct Told {
 const TrainerOptions kPlain{.batch = 2, .tokens = 16, .optimizer = {}, .seed = 3};
 
 // `first_alone`: of a step that sums over several batches, all but the first are padding.
-Told train(const WatchOptions& watch, const TrainerOptions& options = kPlain, bool tied = true,
+Told train(const WatchOptions& watch, const TrainerOptions& options = kPlain, const ModelSpec& spec = small_spec(),
            bool first_alone = false) {
   const auto device = make_test_device(2);
-  Model model = random_model(small_spec(tied), *device, 9);
+  Model model = random_model(spec, *device, 9);
   const auto ids = testing::random_ids(800, 61, Philox(5, "ids"));
   const WindowSampler sampler(ids, options.batch * options.accumulate, options.tokens, 1);
   Trainer trainer(*device, model, options);
@@ -147,7 +155,7 @@ TEST(Watcher, GradientsAreTheSteps) {
   for (const auto& [dropout, accumulate] : {std::pair(0.0, 1), {0.2, 1}, {0.2, 2}}) {
     TrainerOptions options = kPlain;
     options.dropout = dropout, options.accumulate = accumulate;
-    const Told told = train({.grads = {{"*", 1}}}, options, false, accumulate > 1);
+    const Told told = train({.grads = {{"*", 1}}}, options, small_spec(false), accumulate > 1);
     std::map<int64_t, double> squares;
     std::map<int64_t, double> count;
     for (const runs::Event& e : told.events) {
@@ -187,6 +195,106 @@ TEST(Watcher, TapsSeeTheValues) {
   const double rms = told.events[0].as<runs::Tap>()->rms;
   EXPECT_LE(rms, 1 + 32 * 0x1p-24);
   EXPECT_GT(rms, 0.9);  // epsilon 1e-5 beside a mean square of at least 1e-4
+}
+
+// ---- recurrences
+
+ModelSpec recurrent_spec() {
+  ModelSpec s = small_spec(true, 3);
+  set_layers(s, "gdn(delta_key_heads=1,delta_value_heads=2,delta_width=8),kda(delta_width=8),mamba2");
+  return s;
+}
+
+// Two windows of 16: documents of 9 and 7 tokens, and one of 12 before padding.
+Windows packed() {
+  const auto ids = testing::random_ids(33, 61, Philox(5, "ids"));
+  Windows w{{ids.begin(), ids.end() - 1}, {ids.begin() + 1, ids.end()}};
+  for (const auto& [sequence, count] : {std::pair(0, 9), {1, 7}, {2, 12}, {-4, 4}})
+    for (int32_t i = 0; i < count; ++i) w.sequence.push_back(sequence), w.position.push_back(i);
+  return w;
+}
+
+// The operands of every recurrence of the first step, and what they say of decay, beta and the norms of states: plain
+// loops over tokens, in double.
+std::map<std::string, std::vector<float>> plain_recurrences(Device& device, const Model& model) {
+  const TrainGraph t = build_train_graph(model.spec, testing::all_f32, kPlain);
+  std::vector<Value> outputs;
+  std::vector<std::pair<std::string, DeltaRuleAttrs>> ops;
+  for (const Node& n : t.graph->nodes())
+    if (n.kind == NodeKind::op && n.op->name() == "gated_delta_rule") {
+      ops.emplace_back(n.layer.path, n.attrs.as<DeltaRuleAttrs>());
+      outputs.insert(outputs.end(), n.inputs.begin() + 1, n.inputs.begin() + 5);
+    }
+  Session s(device, std::make_shared<const Plan>(compile(*t.graph, outputs, {}, device, {})), {model.params.get()});
+  const Windows w = packed();
+  s.set("tokens", w.inputs);
+  s.set("sequence", w.sequence);
+  s.set("position", w.position);
+  s.run();
+  std::map<std::string, std::vector<float>> result;
+  for (size_t op = 0; op < ops.size(); ++op) {
+    const auto& [path, attrs] = ops[op];
+    const auto k = s.values(4 * op), v = s.values(4 * op + 1), g = s.values(4 * op + 2), beta = s.values(4 * op + 3);
+    const int64_t K = outputs[4 * op].dim(1), P = outputs[4 * op].dim(2), H = outputs[4 * op + 1].dim(1),
+                  V = outputs[4 * op + 1].dim(2), gates = int64_t(g.size()) / 32 / H;
+    for (const float x : g) result[path + ".decay"].push_back(std::exp(x));
+    result[path + ".beta"].assign(beta.begin(), beta.end());
+    for (int64_t window = 0; window < 2; ++window)
+      for (int64_t h = 0; h < H; ++h) {
+        const int64_t key = attrs.heads == HeadMap::tile ? h % K : h / (H / K);
+        std::vector<double> state(size_t(P * V));
+        for (int64_t n = 16 * window; n < 16 * window + 16 && w.sequence[size_t(n)] >= 0; ++n) {
+          if (w.position[size_t(n)] == 0) std::fill(state.begin(), state.end(), 0);
+          for (int64_t j = 0; j < V; ++j) {
+            double error = v[size_t((n * H + h) * V + j)];
+            for (int64_t i = 0; i < P; ++i) {
+              double& x = state[size_t(i * V + j)];
+              x *= std::exp(double(g[size_t((n * H + h) * gates + i % gates)]));
+              if (attrs.delta) error -= x * k[size_t((n * K + key) * P + i)];
+            }
+            for (int64_t i = 0; i < P; ++i)
+              state[size_t(i * V + j)] += k[size_t((n * K + key) * P + i)] * beta[size_t(n * H + h)] * error;
+          }
+        }
+        double squares = 0;
+        for (const double x : state) squares += x * x;
+        result[path + ".state_norm"].push_back(float(std::sqrt(squares)));
+      }
+  }
+  return result;
+}
+
+TEST(Watcher, RecurrencesAreWhatTheyAreCalled) {
+  const auto device = make_test_device(2);
+  Model model = random_model(recurrent_spec(), *device, 9);
+  const auto expected = plain_recurrences(*device, model);
+  ASSERT_EQ(expected.size(), 9u);
+  Trainer trainer(*device, model, kPlain);
+  Watcher watcher({.taps = {{"blk.*.decay"}, {"blk.*.beta"}, {"blk.*.state_norm"}}}, *device, model, kPlain);
+  std::map<std::string, runs::TensorStats> told;
+  watcher.before(1, packed(), trainer,
+                 [&](const runs::Event& e) { told[e.as<runs::Tap>()->name] = *e.as<runs::Tap>(); });
+  ASSERT_EQ(told.size(), expected.size());
+  for (const auto& [name, values] : expected) {
+    const runs::TensorStats plain = stats_of(values);
+    ASSERT_TRUE(told.contains(name)) << name;
+    const runs::TensorStats& seen = told.at(name);
+    EXPECT_EQ(seen.count, plain.count) << name;
+    // 16 tokens of sums of at most 16 terms, which a state forgets again.
+    const double room = 16 * (16 + 8) * 0x1p-24 * plain.absmax;
+    EXPECT_NEAR(seen.mean, plain.mean, room) << name;
+    EXPECT_NEAR(seen.rms, plain.rms, room) << name;
+    EXPECT_NEAR(seen.min, plain.min, room) << name;
+    EXPECT_NEAR(seen.max, plain.max, room) << name;
+    EXPECT_GT(plain.max - plain.min, 100 * room) << name;
+  }
+}
+
+TEST(Watcher, LookingAtRecurrencesChangesNoBit) {
+  const Told without = train({}, kPlain, recurrent_spec()), with = train(kEverything, kPlain, recurrent_spec());
+  EXPECT_EQ(with.losses, without.losses);
+  EXPECT_EQ(with.norms, without.norms);
+  EXPECT_EQ(with.weights, without.weights);
 }
 
 TEST(Watcher, DriftIsItsDefinition) {

@@ -26,7 +26,8 @@ std::vector<Watch> parse_op_timing(const std::string& text);
 
 /// What is looked at. Nothing by default, which costs nothing: no plan and no step is other than without.
 struct WatchOptions {
-  std::vector<Watch> taps;    ///< values of the forward pass: x_embed, blk.0.attn_q, blk.0.out, x_final, logits, ...
+  std::vector<Watch> taps;    ///< values of the forward pass: x_embed, blk.0.attn_q, blk.0.out, x_final, logits, ...;
+                              ///< of recurrences blk.0.decay, blk.0.beta, blk.0.state_norm
   std::vector<Watch> grads;   ///< gradients of weights
   std::vector<Watch> drifts;  ///< weights; a copy of what they are at the start is kept
   std::vector<Watch> op_timings;  ///< times of ops, by name: linear, adamw, ...
