@@ -54,8 +54,15 @@ std::vector<int64_t> sections_of(const ModelSpec& m) {
 
 // Pair p belongs to coordinate p mod 3 as long as p < 3 times its section; a pair of none would not turn.
 void check_sections(Metadata& metadata, const ModelSpec& m) {
-  const std::vector<int64_t> has = metadata.u32s("rope.dimension_sections", 4);
   const std::vector<int64_t> needed = sections_of(m);
+  const auto& all = metadata.file().metadata();
+  const auto found = all.find(metadata.key("rope.dimension_sections"));
+  const gguf::Array* list = found == all.end() ? nullptr : std::get_if<gguf::Array>(&found->second);
+  const size_t length = list ? std::visit([](const auto& v) { return v.size(); }, *list) : needed.size();
+  check(length == needed.size(), "{}: metadata key '{}' is a list of {}, expected {} sections, at least {}",
+        metadata.file().path(), metadata.key("rope.dimension_sections"), length, needed.size(),
+        fmt::join(needed, ", "));
+  const std::vector<int64_t> has = metadata.u32s("rope.dimension_sections", needed.size());
   for (size_t i = 0; i < 3; ++i)
     check(has[i] >= needed[i], "{}: {}: section {} is {}, but {} pairs turn, which need {}", metadata.file().path(),
           metadata.key("rope.dimension_sections"), i, has[i], needed[0] + needed[1] + needed[2], needed[i]);

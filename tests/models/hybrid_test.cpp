@@ -356,6 +356,8 @@ TEST_F(Qwen35File, SectionsAreThoseOfThePairsThatTurn) {
     expect_contains(with(gguf::Array(short_ones)), "but 2 pairs turn");
   for (const Numbers& odd : {Numbers{}, Numbers{1, 1}, Numbers{1, 1, 0}, Numbers{1, 1, 0, 0, 0}, Numbers{1, -1, 0, 0}})
     expect_contains(with(gguf::Array(odd)), name);
+  expect_contains(with(gguf::Array(Numbers{1, 1})),
+                  name + "' is a list of 2, expected 4 sections, at least 1, 1, 0, 0");
   expect_contains(with(std::string("1,1")), name);
   EXPECT_EQ(error_of([&] {
               load_model(g_.write("", {{name, gguf::Array(Numbers{9, 9, 9, 0})}}), *device_);
