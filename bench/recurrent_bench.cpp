@@ -1,10 +1,12 @@
 // Recurrent layers on this machine: the gated delta rule and Mamba-2's state space in nanoseconds per token and value
 // head, and causal convolutions, forward, backward and in decoding.
 //   recurrent_bench [threads] [cpu]     cpu: the threads' own time, on a busy machine
+//   recurrent_bench [threads] delta     only what bench/peers/gated_delta.py compares
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "backend/cpu/kernels.h"
@@ -130,10 +132,13 @@ struct Bench {
 }  // namespace toy::bench
 
 int main(int argc, char** argv) {
-  toy::bench::cpu_time = argc > 2;
+  const bool delta_only = argc > 2 && argv[2] == std::string_view("delta");
+  toy::bench::cpu_time = argc > 2 && !delta_only;
   toy::bench::Bench bench(argc > 1 ? std::atoi(argv[1]) : 0);
   std::printf("%d threads, fma %.0f GFLOP/s; per token and value head\n", bench.pool.size(),
               toy::bench::fma_gflops(bench.pool));
+  for (const int64_t heads : {8, 16}) bench.run(1, 1024, heads, heads, 128, 128, false, true, true);
+  if (delta_only) return 0;
   for (const bool delta : {true, false}) {
     const auto run = [&](int64_t sequences, int64_t length, int64_t heads, int64_t keys, bool vector_gate,
                          bool backward) {

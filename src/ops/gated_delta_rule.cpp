@@ -56,8 +56,8 @@ Cost cost_of(const CostQuery& q, const Operands& at, double flops) {
 double flops(const CostQuery& q) { return q.attrs.as<DeltaRuleAttrs>().delta ? 7 : 5; }
 Cost cost(const CostQuery& q) { return cost_of(q, {}, flops(q)); }
 Cost cost_update(const CostQuery& q) { return cost_of(q, kUpdate, flops(q)); }
-// The states once more, and six products; without the delta the states by products, and four.
-Cost cost_grad(const CostQuery& q) { return cost_of(q, {}, q.attrs.as<DeltaRuleAttrs>().delta ? 19 : 12); }
+// The states twice and four products; with the delta three more.
+Cost cost_grad(const CostQuery& q) { return cost_of(q, {}, q.attrs.as<DeltaRuleAttrs>().delta ? 18 : 12); }
 
 void vjp(Vjp& c) {
   give_outputs(c, gated_delta_rule_grad_def(),

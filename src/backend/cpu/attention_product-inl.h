@@ -84,8 +84,9 @@ struct ProductOf {
   int64_t steps;
   float* c;
   int64_t ldc;
-  const float* alpha = nullptr;  ///< of each row, for Init::scaled
-  intptr_t ahead = 0;            ///< with kFetch: bytes from a line of B to the one to ask memory for meanwhile
+  const float* alpha = nullptr;   ///< of each row, for Init::scaled
+  const float* before = nullptr;  ///< C before, in rows of ldc, if it is not c: for Init::add and Init::scaled
+  intptr_t ahead = 0;             ///< with kFetch: bytes from a line of B to the one to ask memory for meanwhile
 
   /// `next` will be needed after B. Pages of a cache lie anywhere: the hardware cannot guess which one comes.
   void fetch(const void* next) { ahead = reinterpret_cast<intptr_t>(next) - reinterpret_cast<intptr_t>(b.at); }
@@ -99,13 +100,14 @@ HWY_NOINLINE void micro(const ProductOf<B>& x, int64_t col) {
   B b = x.b.from_column(col);
   float* HWY_RESTRICT c = x.c + col;
   const int64_t lda = x.lda, ldc = x.ldc;
+  const float* before = x.before ? x.before + col : c;
   VF acc[MR][NV];
 #pragma GCC unroll 8
   for (int i = 0; i < MR; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < NV; ++j) {
       if constexpr (kInit == Init::zero) acc[i][j] = hn::Zero(kF32);
-      if constexpr (kInit != Init::zero) acc[i][j] = hn::LoadU(kF32, c + i * ldc + j * kLanes);
+      if constexpr (kInit != Init::zero) acc[i][j] = hn::LoadU(kF32, before + i * ldc + j * kLanes);
       if constexpr (kInit == Init::scaled) acc[i][j] = hn::Mul(acc[i][j], set(x.alpha[i]));
     }
   for (int64_t step = x.steps; step > 0; --step) {

@@ -108,7 +108,7 @@ HWY_INLINE VF decayed(VF s, VF factor, VF mask) {
 }
 
 // The update of token t; its output and the prediction for the next one on the way.
-template <int NV, Decay kDecay, bool kOut, bool kNext>
+template <int NV, Decay kDecay, bool kNext>
 HWY_NOINLINE void sweep(int64_t P, PanelRows from, PanelRows to, const Pass& x) {
   VF d[NV], o[NV], y[NV];
   for (int n = 0; n < NV; ++n) {
@@ -118,9 +118,8 @@ HWY_NOINLINE void sweep(int64_t P, PanelRows from, PanelRows to, const Pass& x) 
   const float *k = x.k, *q = x.q, *next = x.next;
   const VF all = set(x.factor);
   for (int64_t i = 0; i < P; ++i) {
-    VF kv = set(k[i]), qv = hn::Zero(kF32), nv = qv, f = all, mask = qv;
-    keep(kv);
-    if constexpr (kOut) qv = set(q[i]), keep(qv);
+    VF kv = set(k[i]), qv = set(q[i]), nv = hn::Zero(kF32), f = all, mask = nv;
+    keep(kv), keep(qv);
     if constexpr (kNext) nv = set(next[i]), keep(nv);
     if constexpr (kDecay == Decay::vector) f = set(x.factors[i]), mask = set(x.keep[i]), keep(f), keep(mask);
 #pragma GCC unroll 4
@@ -128,13 +127,13 @@ HWY_NOINLINE void sweep(int64_t P, PanelRows from, PanelRows to, const Pass& x) 
       VF s = decayed<kDecay>(hn::LoadU(kF32, from.at + n * kLanes), f, mask);
       s = hn::MulAdd(kv, d[n], s);
       hn::StoreU(s, kF32, to.at + n * kLanes);
-      if constexpr (kOut) o[n] = hn::MulAdd(qv, s, o[n]);
+      o[n] = hn::MulAdd(qv, s, o[n]);
       if constexpr (kNext) y[n] = hn::MulAdd(nv, s, y[n]);
     }
     from.at += from.ld, to.at += to.ld;
   }
   for (int n = 0; n < NV; ++n) {
-    if constexpr (kOut) hn::Store(o[n], kF32, x.o + n * kLanes);
+    hn::Store(o[n], kF32, x.o + n * kLanes);
     if constexpr (kNext) hn::Store(y[n], kF32, x.y + n * kLanes);
   }
 }
@@ -168,6 +167,13 @@ HWY_NOINLINE void sweep_two(int64_t P, PanelRows from, PanelRows to, const Pass&
 
 // ---- the tokens of a run
 
+// Rows of one head lie far apart in a batch, where the hardware does not guess the next one. They go to the
+// second-level cache: in the first they would collide with the panel.
+constexpr int64_t kRowsAhead = 4;
+HWY_INLINE void fetch_row(const float* row, int64_t n) {
+  for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(row + i, 0, 2);
+}
+
 // One thread's memory.
 struct SweepScratch {
   float *panel, *gates;
@@ -189,8 +195,8 @@ HWY_INLINE void store_first(VF v, float* p, int64_t n) {
 }
 
 // Tokens [0, count) of a head whose values are `width` columns, from the panel `from` to `to`; between them it lies in
-// the scratch. kOut: their outputs; else their errors e, in whole vectors.
-template <bool kVector, int NV, bool kOut>
+// the scratch.
+template <bool kVector, int NV>
 void walk_tokens(const DeltaHead& x, int64_t P, int64_t count, int64_t width, PanelRows from, PanelRows to,
                  const SweepScratch& ws, SweepRows out) {
   HWY_ALIGN float d[kPanel], y[kPanel], o[kPanel];
@@ -204,6 +210,11 @@ void walk_tokens(const DeltaHead& x, int64_t P, int64_t count, int64_t width, Pa
   for (int64_t t = 0; t < count; ++t) {
     const bool last = t + 1 == count;
     const float* k = x.k + t * x.key_ld;
+    const DeltaHead soon = x.from(HWY_MIN(t + kRowsAhead, count - 1));
+    fetch_row(soon.k, P);
+    fetch_row(soon.v, width);
+    fetch_row(soon.q, P);
+    if constexpr (kVector) fetch_row(soon.g, P);
     // The y after the last token is not read.
     Pass pass{k, x.q + t * x.key_ld, last ? k : k + x.key_ld, 0, nullptr, nullptr, d, o, y};
     const VF a = set(kVector ? 1.0f : scalar.a[t]), beta = set(x.beta[t * x.beta_ld]);
@@ -212,7 +223,6 @@ void walk_tokens(const DeltaHead& x, int64_t P, int64_t count, int64_t width, Pa
       const VF v = load_first(x.v + t * x.value_ld + n * kLanes, left);
       const VF e = hn::NegMulAdd(a, hn::Load(kF32, y + n * kLanes), v);
       hn::Store(hn::Mul(beta, e), kF32, d + n * kLanes);
-      if constexpr (!kOut) hn::StoreU(e, kF32, out.at + t * out.ld + n * kLanes);
     }
     if constexpr (kVector) {
       const VectorGates &now = rows[t % 2], &after = rows[(t + 1) % 2];
@@ -222,12 +232,11 @@ void walk_tokens(const DeltaHead& x, int64_t P, int64_t count, int64_t width, Pa
       pass.factor = scalar.factor[t];
     }
     const PanelRows goal = last ? to : PanelRows{ws.panel, kPanel};
-    constexpr bool kLastToo = !kOut;
     const auto go = [&](auto decay) HWY_ATTR {
-      if (last && !kLastToo)
-        sweep<NV, decay.value, kOut, kLastToo>(P, from, goal, pass);
+      if (last)
+        sweep<NV, decay.value, false>(P, from, goal, pass);
       else
-        sweep<NV, decay.value, kOut, true>(P, from, goal, pass);
+        sweep<NV, decay.value, true>(P, from, goal, pass);
     };
     if constexpr (kVector)
       go(std::integral_constant<Decay, Decay::vector>());
@@ -236,9 +245,8 @@ void walk_tokens(const DeltaHead& x, int64_t P, int64_t count, int64_t width, Pa
     else
       go(std::integral_constant<Decay, Decay::far>());
     from = goal;
-    if constexpr (kOut)
-      for (int n = 0; n < NV; ++n)
-        store_first(hn::Load(kF32, o + n * kLanes), out.at + t * out.ld + n * kLanes, width - n * kLanes);
+    for (int n = 0; n < NV; ++n)
+      store_first(hn::Load(kF32, o + n * kLanes), out.at + t * out.ld + n * kLanes, width - n * kLanes);
   }
 }
 
@@ -276,11 +284,11 @@ void walk_writes(const DeltaHead& x, int64_t P, int64_t count, int64_t width, Pa
       if (both == 2)
         sweep_two<NV, decay.value>(P, from, goal, pass[0], pass[1]);
       else
-        sweep<NV, decay.value, true, false>(P, from, goal, pass[0]);
+        sweep<NV, decay.value, false>(P, from, goal, pass[0]);
     };
     if constexpr (kVector) {
       gates.prepare(x.g + t * x.gate_ld, x.k + t * x.key_ld, P);
-      sweep<NV, Decay::vector, true, false>(P, from, goal, pass[0]);
+      sweep<NV, Decay::vector, false>(P, from, goal, pass[0]);
     } else if (near) {
       go(std::integral_constant<Decay, Decay::near>());
     } else {
@@ -293,19 +301,16 @@ void walk_writes(const DeltaHead& x, int64_t P, int64_t count, int64_t width, Pa
   }
 }
 
-// The same for any number of columns up to a panel. Without the delta: outputs only.
-template <bool kOut>
-void walk_panel(bool vector_gate, bool delta, const DeltaHead& x, int64_t P, int64_t count, int64_t width,
-                PanelRows from, PanelRows to, const SweepScratch& ws, SweepRows out) {
+// The same for any number of columns up to a panel.
+HWY_INLINE void walk_panel(bool vector_gate, bool delta, const DeltaHead& x, int64_t P, int64_t count, int64_t width,
+                           PanelRows from, PanelRows to, const SweepScratch& ws, SweepRows out) {
   const auto with = [&](auto vecs) HWY_ATTR {
-    if constexpr (kOut) {
-      if (!delta && vector_gate) return walk_writes<true, vecs.value>(x, P, count, width, from, to, ws, out);
-      if (!delta) return walk_writes<false, vecs.value>(x, P, count, width, from, to, ws, out);
-    }
+    if (!delta && vector_gate) return walk_writes<true, vecs.value>(x, P, count, width, from, to, ws, out);
+    if (!delta) return walk_writes<false, vecs.value>(x, P, count, width, from, to, ws, out);
     if (vector_gate)
-      walk_tokens<true, vecs.value, kOut>(x, P, count, width, from, to, ws, out);
+      walk_tokens<true, vecs.value>(x, P, count, width, from, to, ws, out);
     else
-      walk_tokens<false, vecs.value, kOut>(x, P, count, width, from, to, ws, out);
+      walk_tokens<false, vecs.value>(x, P, count, width, from, to, ws, out);
   };
   static_assert(kPanelVecs == 4);
   switch (div_up(width, kLanes)) {

@@ -63,13 +63,14 @@ struct DeltaChunk {
   int64_t wk, wv;
   float *k, *q, *a, *x, *w, *x_key, *w_key, *key, *dq, *dk, *dg, *inter, *ext;  ///< wk wide
   float *d, *z, *both;                                                          ///< wv wide; both = [dO; F]
-  float *P, *N, *pairs, *dt;                                                    ///< 16 wide
-  PanelMatrix g, st, gt;  ///< gradient of the state [P][wv]; the state and it transposed, [V][wk]
+  float *P, *N, *pairs;                                                         ///< 16 wide
+  float *k_t, *both_t, *d_t, *inter_t, *ext_t;                                  ///< transposed: 32 or 16 wide
+  PanelMatrix g;                                                                ///< gradient of the state, [P][wv]
 };
 
 /// One thread's memory.
 struct DeltaScratch {
-  float *sweep, *e;
+  float* e;              ///< the errors of all tokens, wv wide
   float *kept, *states;  ///< PanelMatrix [P][wv]: before each segment, and after all chunks of one but the last
   DeltaChunk chunk;
 
@@ -77,7 +78,6 @@ struct DeltaScratch {
   DeltaScratch(float* memory, const DeltaSizes& x) : memory_(memory) {
     DeltaChunk& c = chunk;
     const int64_t wk = c.wk = padded16(x.P), wv = c.wv = padded16(x.V), C = kDeltaChunk, state = x.P * wv;
-    sweep = take(sweep_floats(x));
     e = take(x.N * wv);
     kept = take(div_up(x.N, kDeltaSegment) * state);
     states = take(std::min(div_up(x.N, C), kDeltaSegment / C) * state);
@@ -85,10 +85,10 @@ struct DeltaScratch {
     for (float** rows : {&c.x_key, &c.inter}) *rows = take(2 * C * wk);
     c.key = take(wk);
     c.d = take(C * wv), c.z = take(C * wv), c.both = take(2 * C * wv);
-    c.P = take(2 * C * C), c.N = c.P + C * C, c.pairs = take(2 * C * C), c.dt = take(x.V * C);
+    c.P = take(2 * C * C), c.N = c.P + C * C, c.pairs = take(2 * C * C);
+    c.k_t = take(C * wk);
+    c.both_t = take(2 * C * x.V), c.d_t = take(C * x.V), c.inter_t = take(2 * C * x.P), c.ext_t = take(C * x.P);
     c.g = {take(state), x.P, wv};
-    c.st = {take(x.V * wk), x.V, wk};
-    c.gt = {take(x.V * wk), x.V, wk};
   }
 
  private:

@@ -33,8 +33,8 @@ void do_run(const DeltaCall& x, const DeltaRun& run, int64_t h, int64_t at, int6
   if (whole && after) to = {after, x.V};
   DeltaHead head(x, run.begin, h);
   head.v += at;
-  walk_panel<true>(x.vector_gate, x.delta, head, x.P, run.count, width, from, to, ws,
-                   {x.o + (int64_t(run.begin) * x.H + h) * x.V + at, head.value_ld});
+  walk_panel(x.vector_gate, x.delta, head, x.P, run.count, width, from, to, ws,
+             {x.o + (int64_t(run.begin) * x.H + h) * x.V + at, head.value_ld});
   if (after && !whole) store_panel(ws.panel, x.P, width, after, x.V);
 }
 

@@ -2,17 +2,19 @@
 //   in  q,k:[N,K,P] v:[N,H,V] g:[N,H] or [N,H,P] beta:[N,H] s0?,ds?:[S,H,P,V] do?:[N,H,V] seq,pos:[N]
 //   out dq,dk:[N,K,P] dv:[N,H,V] dg as g, dbeta:[N,H] ds0?:[S,H,P,V]
 //
-// Forward keeps nothing. A run is walked once more for its errors e (gated_delta-inl.h) and for a state at every 256th
-// token; from these the states at the beginning of each chunk of a segment follow by one product per chunk. With S and
-// G the state before and the gradient of the state after a chunk of rows K, Q, E, D = beta E, dO (Yang et al. 2024,
-// "Parallelizing Linear Transformers with the Delta Rule"; for a decay for each channel), for tokens i >= j:
+// Forward keeps nothing. A run is walked once more, chunk by chunk, for the errors e of its tokens (gated_delta-inl.h)
+// and for a state at every 256th token; from these the states at the beginning of each chunk of a segment follow by one
+// product per chunk. With S and G the state before and the gradient of the state after a chunk of rows K, Q, E,
+// D = beta E, dO (Yang et al. 2024, "Parallelizing Linear Transformers with the Delta Rule"; for a decay for each
+// channel), for tokens i >= j:
 //   c_ij = product of a_(j+1), ..., a_i;  x_i = c_i0, w_j = c_Cj;  P_ij = q_i.(c_ij k_j),  N_ij = k_i.(c_ij k_j), i > j
+//   E = V - (x K) S - N D, from the first token down;  S <- x_C S + (w K)^T D
 //   Z = (dO through P^T) + (w K) G - (F through N^T), from the last token up;  F = beta Z;  dv = F;  dbeta = Z.E
 //   dP = dO D^T, dN = -F D^T, and what they give to q, k and the gates;  dQ += x (dO S^T);  dK += w (D G^T) - x (F S^T)
 //   G <- x_C G + (x Q)^T dO - (x K)^T F
-// Without the delta E = V, F and N are zero, and no walk is needed: the same products lead from chunk to chunk.
-// The gradient of a gate collects the products of all factors that it is in. They are added up, never subtracted, so
-// that it is small where decays are strong.
+// Without the delta E = V, and F and N are zero. A decay that all channels share factors out of P, N and what they
+// give. The gradient of a gate collects the products of all factors that it is in. They are added up, never subtracted,
+// so that it is small where decays are strong.
 //
 // Error, with u = 2^-24: relative to the largest element of a gradient, about max(P, V) u for any gates (the tests
 // allow that); a gate's gradient keeps this precision where its decay is strong.
@@ -24,16 +26,12 @@
 
 #include "backend/cpu/gated_delta-inl.h"
 #include "backend/cpu/gated_delta_grad.h"
-#include "backend/cpu/gated_delta_panels-inl.h"
+#include "backend/cpu/gated_delta_pairs-inl.h"
 #include "backend/cpu/kernels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace toy::cpu::HWY_NAMESPACE {
 namespace {
-
-float dot(const float* a, const float* b, int64_t n) {
-  return sum_over(n, [&](auto io, int64_t i, VF s) HWY_ATTR { return hn::MulAdd(io.load(a + i), io.load(b + i), s); });
-}
 
 // ---- the decays of a chunk
 
@@ -74,72 +72,6 @@ HWY_NOINLINE void chunk_decays(const DeltaHead& head, bool vector_gate, int64_t 
       hn::StoreU(at, kF32, c.a + t * wk + i);
       hn::StoreU(xt, kF32, c.x + t * wk + i);
       hn::StoreU(wt, kF32, c.w + t * wk + i);
-    }
-  }
-}
-
-// ---- pairs of tokens of a chunk
-
-// P and N: rows of 16, zeros where j > i (N: j >= i).
-template <bool kDelta>
-HWY_NOINLINE void pair_products(int64_t count, const DeltaChunk& c) {
-  const int64_t wk = c.wk;
-  std::memset(c.P, 0, sizeof(float) * size_t(2 * kDeltaChunk * kDeltaChunk));
-  for (int64_t j = 0; j < count; ++j) {
-    c.P[j * kDeltaChunk + j] = dot(c.q + j * wk, c.k + j * wk, wk);
-    const float* key = c.k + j * wk;
-    for (int64_t i = j + 1; i < count; ++i, key = c.key) {
-      Lanes16 p, n;
-      for (int64_t at = 0; at < wk; at += 16)
-        for (int64_t part = 0; part < kParts; ++part) {
-          const int64_t d = at + part * kLanes;
-          const VF decayed = hn::Mul(hn::LoadU(kF32, c.a + i * wk + d), hn::LoadU(kF32, key + d));
-          hn::StoreU(decayed, kF32, c.key + d);
-          p.part[part] = hn::MulAdd(hn::LoadU(kF32, c.q + i * wk + d), decayed, p.part[part]);
-          if constexpr (kDelta) n.part[part] = hn::MulAdd(hn::LoadU(kF32, c.k + i * wk + d), decayed, n.part[part]);
-        }
-      c.P[i * kDeltaChunk + j] = sum_of(p);
-      if constexpr (kDelta) c.N[i * kDeltaChunk + j] = sum_of(n);
-    }
-  }
-}
-
-// What dP and dN (as [dO; F] D^T, so dN with the other sign) give to the rows of dq, dk and dg. One vector of channels
-// at a time: every decayed key of a pair stays in the first-level cache.
-template <bool kDelta>
-HWY_NOINLINE void pair_gradients(int64_t count, const DeltaChunk& c) {
-  const int64_t wk = c.wk;
-  const float *dP = c.pairs, *dN = c.pairs + count * kDeltaChunk;
-  VF keys[kDeltaChunk][kDeltaChunk], back[kDeltaChunk];  // k_j at token i, and the gradient of that
-  for (int64_t d = 0; d < wk; d += kLanes) {
-    for (int64_t i = 0; i < count; ++i) {
-      const VF a = hn::LoadU(kF32, c.a + i * wk + d);
-      for (int64_t j = 0; j < i; ++j) keys[i][j] = hn::Mul(a, keys[i - 1][j]);
-      keys[i][i] = hn::LoadU(kF32, c.k + i * wk + d);
-      back[i] = hn::Zero(kF32);
-    }
-    for (int64_t i = count - 1; i >= 0; --i) {
-      const int64_t at = i * wk + d;
-      const VF q = hn::LoadU(kF32, c.q + at), k = keys[i][i], a = hn::LoadU(kF32, c.a + at),
-               own = set(dP[i * kDeltaChunk + i]);
-      VF dq = hn::MulAdd(own, k, hn::LoadU(kF32, c.dq + at)), dk = hn::MulAdd(own, q, hn::LoadU(kF32, c.dk + at));
-      VF dg = hn::LoadU(kF32, c.dg + at);
-      dk = hn::Add(dk, back[i]);
-      for (int64_t j = 0; j < i; ++j) {
-        const VF p = set(dP[i * kDeltaChunk + j]), key = keys[i][j];
-        VF of_key = hn::MulAdd(p, q, back[j]);
-        dq = hn::MulAdd(p, key, dq);
-        if constexpr (kDelta) {
-          const VF n = set(dN[i * kDeltaChunk + j]);
-          of_key = hn::NegMulAdd(n, k, of_key);
-          dk = hn::NegMulAdd(n, key, dk);
-        }
-        dg = hn::MulAdd(of_key, key, dg);
-        back[j] = hn::Mul(of_key, a);
-      }
-      hn::StoreU(dq, kF32, c.dq + at);
-      hn::StoreU(dk, kF32, c.dk + at);
-      hn::StoreU(dg, kF32, c.dg + at);
     }
   }
 }
@@ -192,19 +124,20 @@ HWY_NOINLINE void scale_keys(int64_t count, const DeltaChunk& c) {
 }
 
 // Sums of S G over the values, for each channel: to c.key.
-HWY_NOINLINE void state_dots(const DeltaChunk& c) {
-  for (int64_t col = 0; col < c.wk; col += kMostColumns) {
-    const int64_t ld = c.st.ld(col);
-    const float *s = c.st.panel(col), *g = c.gt.panel(col);
-    for (int64_t d = 0; d < ld; d += 16) {
-      VF sum[kParts];
-      for (VF& part : sum) part = hn::Zero(kF32);
-      for (int64_t at = d; at < c.st.rows * ld; at += ld)
+HWY_NOINLINE void state_dots(const PanelMatrix& s, const DeltaChunk& c) {
+  for (int64_t i = 0; i < s.rows; ++i) {
+    Lanes16 sum;
+    for (int64_t col = 0; col < s.cols; col += kMostColumns) {
+      const int64_t ld = s.ld(col);
+      const float *si = s.panel(col) + i * ld, *gi = c.g.panel(col) + i * ld;
+      for (int64_t at = 0; at < ld; at += 16)
         for (int64_t n = 0; n < kParts; ++n)
-          sum[n] = hn::MulAdd(hn::LoadU(kF32, s + at + n * kLanes), hn::LoadU(kF32, g + at + n * kLanes), sum[n]);
-      for (int64_t n = 0; n < kParts; ++n) hn::StoreU(sum[n], kF32, c.key + col + d + n * kLanes);
+          sum.part[n] =
+              hn::MulAdd(hn::LoadU(kF32, si + at + n * kLanes), hn::LoadU(kF32, gi + at + n * kLanes), sum.part[n]);
     }
+    c.key[i] = sum_of(sum);
   }
+  std::fill(c.key + s.rows, c.key + c.wk, 0.0f);
 }
 
 // The parts of dq, dk and dg that pass through S and G: c.inter = [dO; F] S^T, c.ext = D G^T, c.key the state_dots.
@@ -252,22 +185,64 @@ void load_keys(const DeltaHead& head, int64_t count, int64_t P, const DeltaChunk
   pack_rows(head.k, head.key_ld, count, P, c.k, c.wk);
 }
 
-// The state s before a chunk becomes the one after it.
-HWY_NOINLINE void advance(const DeltaHead& head, bool vector_gate, int64_t P, const float* e, float* s,
-                          const DeltaChunk& c) {
-  load_keys(head, kDeltaChunk, P, c);
-  chunk_decays(head, vector_gate, kDeltaChunk, P, c);
-  writes(head, kDeltaChunk, e, c);
-  for (int64_t i = 0; i < kDeltaChunk * c.wk; i += kLanes)
-    hn::StoreU(hn::Mul(hn::LoadU(kF32, c.w + i), hn::LoadU(kF32, c.k + i)), kF32, c.w_key + i);
-  add_product(kDeltaChunk, c.w_key, c.wk, c.d, c.wv, c.x + (kDeltaChunk - 1) * c.wk, {s, P, c.wv});
+// E for NV vectors of columns from `at` on. c.z holds (x K) S, and c.P is N; e begins as the values.
+template <int NV>
+void solve_errors_columns(const DeltaHead& head, int64_t count, int64_t at, float* e, const DeltaChunk& c) {
+  const int64_t wv = c.wv;
+  for (int64_t i = 0; i < count; ++i) {
+    VF sum[NV];
+    for (int n = 0; n < NV; ++n)
+      sum[n] = hn::Sub(hn::LoadU(kF32, e + i * wv + at + n * kLanes), hn::LoadU(kF32, c.z + i * wv + at + n * kLanes));
+    for (int64_t j = 0; j < i; ++j) {
+      const VF minus = set(-c.P[i * kDeltaChunk + j]);
+#pragma GCC unroll 4
+      for (int n = 0; n < NV; ++n) sum[n] = hn::MulAdd(minus, hn::LoadU(kF32, c.d + j * wv + at + n * kLanes), sum[n]);
+    }
+    const VF beta = set(head.beta[i * head.beta_ld]);
+    for (int n = 0; n < NV; ++n) {
+      hn::StoreU(sum[n], kF32, e + i * wv + at + n * kLanes);
+      hn::StoreU(hn::Mul(beta, sum[n]), kF32, c.d + i * wv + at + n * kLanes);
+    }
+  }
 }
 
-// Tokens [0, count) of `head`, whose errors are e and whose first state is s. `to`: the rows of the outputs.
+// The errors of a chunk that begins with s.
+HWY_NOINLINE void find_errors(const DeltaHead& head, const DeltaSizes& x, int64_t count, const PanelMatrix& s, float* e,
+                              const DeltaChunk& c) {
+  DeltaChunk keys = c;
+  keys.q = c.k;
+  if (x.vector_gate)
+    pair_products<false>(count, keys);
+  else
+    shared_pair_products<false>(count, keys);
+  for (int64_t i = 0; i < count * c.wk; i += kLanes)
+    hn::StoreU(hn::Mul(hn::LoadU(kF32, c.x + i), hn::LoadU(kF32, c.k + i)), kF32, c.x_key + i);
+  product(count, c.x_key, c.wk, s, c.z, c.wv);
+  int64_t at = 0;
+  for (; at + kPanel <= c.wv; at += kPanel) solve_errors_columns<kPanelVecs>(head, count, at, e, c);
+  for (; at < c.wv; at += kLanes) solve_errors_columns<1>(head, count, at, e, c);
+}
+
+// next = the state after a chunk that begins with s. Its keys and decays are loaded.
+HWY_NOINLINE void advance(const DeltaHead& head, int64_t count, const float* e, const PanelMatrix& s,
+                          const PanelMatrix& next, const DeltaChunk& c) {
+  writes(head, count, e, c);
+  for (int64_t i = 0; i < count * c.wk; i += kLanes)
+    hn::StoreU(hn::Mul(hn::LoadU(kF32, c.w + i), hn::LoadU(kF32, c.k + i)), kF32, c.w_key + i);
+  add_product(count, c.w_key, c.wk, c.d, c.wv, c.x + (count - 1) * c.wk, s, next);
+}
+
+// Tokens [0, count) of `head`, with `before` tokens before them, whose errors are e and whose first state is s. `to`:
+// the rows of the outputs.
 template <bool kDelta>
-void grad_chunk(const DeltaHead& head, const DeltaSizes& x, int64_t count, const float* d_o, const float* e,
-                const PanelMatrix& s, const DeltaOut& to, const DeltaChunk& c) {
+void grad_chunk(const DeltaHead& head, const DeltaSizes& x, int64_t before, int64_t count, const float* d_o,
+                const float* e, const PanelMatrix& s, const DeltaOut& to, const DeltaChunk& c) {
   const int64_t P = x.P, V = x.V, wk = c.wk, wv = c.wv, both = kDelta ? 2 * count : count;  // dO, or dO and F
+  for (int64_t i = -HWY_MIN(before, kDeltaChunk); i < 0; ++i) {                             // the next chunk
+    fetch_row(head.k + i * head.key_ld, P);
+    fetch_row(head.q + i * head.key_ld, P);
+    if (d_o) fetch_row(d_o + i * head.value_ld, V);
+  }
   load_keys(head, count, P, c);
   pack_rows(head.q, head.key_ld, count, P, c.q, wk);
   if (d_o)
@@ -276,7 +251,10 @@ void grad_chunk(const DeltaHead& head, const DeltaSizes& x, int64_t count, const
     std::memset(c.both, 0, size_t(count * wv) * sizeof(float));
   chunk_decays(head, x.vector_gate, count, P, c);
   writes(head, count, e, c);
-  pair_products<kDelta>(count, c);
+  if (x.vector_gate)
+    pair_products<kDelta>(count, c);
+  else
+    shared_pair_products<kDelta>(count, c);
   scale_keys(count, c);
   product(count, c.w_key, wk, c.g, c.z, wv);
   solve<kDelta>(head, count, c);
@@ -285,24 +263,31 @@ void grad_chunk(const DeltaHead& head, const DeltaSizes& x, int64_t count, const
     std::memcpy(to.dv + i * head.value_ld, f + i * wv, size_t(V) * sizeof(float));
     to.dbeta[i * head.beta_ld] = dot(c.z + i * wv, e + i * wv, wv);
   }
-  transpose(c.d, wv, count, V, c.dt, kDeltaChunk);
-  product<Init::zero>(both, kDeltaChunk, V, c.both, wv, c.dt, kDeltaChunk, c.pairs, kDeltaChunk);
-  transpose(s, c.st);
-  transpose(c.g, c.gt);
-  product(both, c.both, wv, c.st, c.inter, wk);
-  product(count, c.d, wv, c.gt, c.ext, wk);
-  state_dots(c);
+  transpose(c.d, wv, count, V, c.d_t, kDeltaChunk);
+  product<Init::zero, false, kTall>(both, kDeltaChunk, V, c.both, wv, c.d_t, kDeltaChunk, c.pairs, kDeltaChunk);
+  // [dO; F] S^T as (S [dO; F]^T)^T, and so D G^T: the states are much larger than the rows.
+  const int64_t wide = padded16(both);
+  transpose(c.both, wv, both, V, c.both_t, wide);
+  product(s, V, c.both_t, c.inter_t, wide);
+  product(c.g, V, c.d_t, c.ext_t, kDeltaChunk);
+  transpose(c.inter_t, wide, P, both, c.inter, wk);
+  transpose(c.ext_t, kDeltaChunk, P, count, c.ext, wk);
+  state_dots(s, c);
   state_gradients<kDelta>(count, c);
-  pair_gradients<kDelta>(count, c);
-  add_product(both, c.x_key, wk, c.both, wv, c.x + (count - 1) * wk, c.g);
+  if (x.vector_gate)
+    pair_gradients<kDelta>(count, c);
+  else
+    shared_pair_gradients<kDelta>(count, c);
+  add_product(both, c.x_key, wk, c.both, wv, c.x + (count - 1) * wk, c.g, c.g);
   for (int64_t i = 0; i < count; ++i) {
     std::memcpy(to.dq + i * to.part_ld, c.dq + i * wk, size_t(P) * sizeof(float));
     std::memcpy(to.dk + i * to.part_ld, c.dk + i * wk, size_t(P) * sizeof(float));
     if (x.vector_gate)
       std::memcpy(to.dg + i * head.gate_ld, c.dg + i * wk, size_t(P) * sizeof(float));
     else
-      to.dg[i * head.gate_ld] =
-          sum_over(P, [&](auto io, int64_t d, VF sum) HWY_ATTR { return hn::Add(sum, io.load(c.dg + i * wk + d)); });
+      to.dg[i * head.gate_ld] = c.key[i] + sum_over(P, [&](auto io, int64_t d, VF sum) HWY_ATTR {
+                                  return hn::Add(sum, io.load(c.dg + i * wk + d));
+                                });
   }
 }
 
@@ -318,40 +303,32 @@ void load_state(const float* from, int64_t V, const PanelMatrix& to) {
     pack_rows(from + col, V, to.rows, HWY_MIN(to.ld(col), V - col), to.panel(col), to.ld(col));
 }
 
-// The errors of all tokens, and the state before each segment.
-void walk_again(const DeltaCall& x, const DeltaRun& run, const DeltaHead& head, const float* s0,
-                const DeltaScratch& ws) {
-  const int64_t wv = padded16(x.V), size = x.P * wv;
-  const SweepScratch sweep(ws.sweep, x.P);
-  const PanelRows panel{sweep.panel, kPanel};
-  for (int64_t at = 0; at < x.V; at += kPanel) {
-    const int64_t width = HWY_MIN(kPanel, x.V - at), whole = HWY_MIN(kPanel, wv - at);
-    load_panel(s0 ? s0 + at : nullptr, x.V, x.P, width, sweep.panel);
-    for (int64_t t = 0; t < run.count; t += kDeltaSegment) {
-      const PanelMatrix kept{ws.kept + t / kDeltaSegment * size, x.P, wv};
-      const int64_t col = at / kMostColumns * kMostColumns;
-      store_panel(sweep.panel, x.P, whole, kept.panel(col) + at - col, kept.ld(col));
-      DeltaHead from = head.from(t);
-      from.v += at;
-      walk_panel<false>(x.vector_gate, true, from, x.P, HWY_MIN(kDeltaSegment, run.count - t), width, panel, panel,
-                        sweep, {ws.e + t * wv + at, wv});
-    }
-  }
-  for (int64_t t = 0; t < run.count; ++t) std::fill(ws.e + t * wv + x.V, ws.e + (t + 1) * wv, 0.0f);
-}
-
-// The same without the delta: the errors are the values.
-void chunks_again(const DeltaCall& x, const DeltaRun& run, const DeltaHead& head, const float* s0,
+// From the state before a segment to those after its chunks. The first walk also finds the errors of its tokens and the
+// state before the next segment.
+template <bool kDelta, bool kFirst>
+void walk_segment(const DeltaCall& x, const DeltaRun& run, const DeltaHead& run_head, int64_t segment,
                   const DeltaScratch& ws) {
-  const int64_t wv = padded16(x.V), size = x.P * wv;
-  pack_rows(head.v, head.value_ld, run.count, x.V, ws.e, wv);
-  load_state(s0, x.V, {ws.kept, x.P, wv});
-  for (int64_t t = 0; t + kDeltaSegment < run.count; t += kDeltaSegment) {
-    const float* s = ws.kept + t / kDeltaSegment * size;
-    float* next = ws.kept + (t / kDeltaSegment + 1) * size;
-    std::memcpy(next, s, size_t(size) * sizeof(float));
-    for (int64_t at = t; at < t + kDeltaSegment; at += kDeltaChunk)
-      advance(head.from(at), x.vector_gate, x.P, ws.e + at * wv, next, ws.chunk);
+  const DeltaChunk& c = ws.chunk;
+  const int64_t wv = c.wv, size = x.P * wv, first = segment * kDeltaSegment,
+                last = HWY_MIN(run.count, first + kDeltaSegment);
+  float *s = ws.kept + segment * size, *next = ws.states;
+  for (int64_t t = first; t < last; t += kDeltaChunk, s = next, next += size) {
+    const DeltaHead head = run_head.from(t);
+    const int64_t count = HWY_MIN(kDeltaChunk, last - t);
+    const bool end = t + kDeltaChunk >= last;
+    if (end && !kFirst) return;
+    for (int64_t i = count; i < HWY_MIN(2 * count, run.count - t); ++i) {
+      fetch_row(head.k + i * head.key_ld, x.P);
+      if constexpr (kFirst) fetch_row(head.v + i * head.value_ld, x.V);
+    }
+    load_keys(head, count, x.P, c);
+    chunk_decays(head, x.vector_gate, count, x.P, c);
+    float* e = ws.e + t * wv;
+    if constexpr (kFirst) pack_rows(head.v, head.value_ld, count, x.V, e, wv);
+    if constexpr (kFirst && kDelta) find_errors(head, x, count, {s, x.P, wv}, e, c);
+    if (t + kDeltaChunk >= run.count) return;
+    if (end) next = ws.kept + (segment + 1) * size;
+    advance(head, count, e, {s, x.P, wv}, {next, x.P, wv}, c);
   }
 }
 
@@ -359,25 +336,17 @@ template <bool kDelta>
 void grad_run(const DeltaCall& x, const DeltaGrad& grad, const DeltaRun& run, int64_t h, const DeltaScratch& ws) {
   const int64_t wv = padded16(x.V), size = x.P * wv, state = run.known && x.S >= 0 ? x.state_at(run.begin, h) : 0;
   const DeltaHead head(x, run.begin, h);
-  const float* s0 = run.loads ? x.s0 + state : nullptr;
-  if constexpr (kDelta)
-    walk_again(x, run, head, s0, ws);
-  else
-    chunks_again(x, run, head, s0, ws);
+  const int64_t last_segment = (run.count - 1) / kDeltaSegment;
+  load_state(run.loads ? x.s0 + state : nullptr, x.V, {ws.kept, x.P, wv});
+  for (int64_t segment = 0; segment <= last_segment; ++segment) walk_segment<kDelta, true>(x, run, head, segment, ws);
   const PanelMatrix& g = ws.chunk.g;
   load_state(grad.ds && run.stores() ? grad.ds + state : nullptr, x.V, g);
-  for (int64_t segment = (run.count - 1) / kDeltaSegment; segment >= 0; --segment) {
+  for (int64_t segment = last_segment; segment >= 0; --segment) {
     const int64_t first = segment * kDeltaSegment, last = HWY_MIN(run.count, first + kDeltaSegment);
-    float* s = ws.kept + segment * size;
-    for (int64_t t = first; t + kDeltaChunk < last; t += kDeltaChunk) {
-      float* next = ws.states + (t - first) / kDeltaChunk * size;
-      std::memcpy(next, s, size_t(size) * sizeof(float));
-      advance(head.from(t), x.vector_gate, x.P, ws.e + t * wv, next, ws.chunk);
-      s = next;
-    }
+    if (segment < last_segment) walk_segment<kDelta, false>(x, run, head, segment, ws);
     for (int64_t t = first + (last - first - 1) / kDeltaChunk * kDeltaChunk; t >= first; t -= kDeltaChunk) {
-      s = t == first ? ws.kept + segment * size : ws.states + ((t - first) / kDeltaChunk - 1) * size;
-      grad_chunk<kDelta>(head.from(t), x, HWY_MIN(kDeltaChunk, last - t),
+      float* s = t == first ? ws.kept + segment * size : ws.states + ((t - first) / kDeltaChunk - 1) * size;
+      grad_chunk<kDelta>(head.from(t), x, t, HWY_MIN(kDeltaChunk, last - t),
                          grad.d_o ? grad.d_o + (head.v - x.v) + t * head.value_ld : nullptr, ws.e + t * wv,
                          {s, x.P, wv}, grad.rows(x, run.begin + t, h), ws.chunk);
     }
