@@ -77,12 +77,14 @@ inline constexpr MixerName kMixerNames[] = {
     {MixerKind::mamba2, "mamba2", "Mamba-2"},
     {MixerKind::short_conv, "short_conv", "short convolution"},
     {MixerKind::long_conv, "long_conv", "long convolution"},
+    {MixerKind::kimi_delta, "kimi_delta", "Kimi Delta"},
+    {MixerKind::latent, "latent", "latent attention"},
     {MixerKind::none, "none", "ffn alone"},
 };
 inline const MixerName& names_of(MixerKind kind) {
   for (const MixerName& m : kMixerNames)
     if (m.kind == kind) return m;
-  return kMixerNames[0];
+  fail_internal("describe: mixer {} has no name", int(kind));
 }
 
 /// What the recurrent layers of a model keep of one sequence.

@@ -55,8 +55,9 @@ std::string scaling_of(const RopeSpec& r) {
 
 std::string positions_of(const ModelSpec& spec) {
   if (spec.positions == PositionKind::learned) return "learned positions";
-  const int64_t turned = spec.layers.front().rope_dims;
-  const bool partial = turned > 0 && turned < spec.layers.front().d_head;
+  const LayerSpec& first = first_turning(spec);
+  const int64_t turned = first.rope_dims;
+  const bool partial = turned > 0 && turned < first.d_head;
   const std::string part = partial ? fmt::format(" on {} elements of a head", turned) : "";
   return fmt::format("rope base {:g}{}{}", spec.rope.base, part, scaling_of(spec.rope));
 }

@@ -18,20 +18,33 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr int64_t kPositions[] = {1, 512, 8192};
+constexpr int64_t kMostHeads = 4096, kWidest = 1024;  // of a model
 
-bool recurrent(const LayerSpec& l) { return l.mixer != MixerKind::attention && l.mixer != MixerKind::none; }
+// Its state has the same size after any number of tokens.
+bool recurrent(const LayerSpec& l) {
+  return l.mixer != MixerKind::attention && l.mixer != MixerKind::latent && l.mixer != MixerKind::none;
+}
 
-// The same model with attention to all positions in the place of its recurrent layers, with the heads of the first
-// attention layer or, where there is none, their own. It need not be one that files can hold. None: there are no heads.
-std::optional<ModelSpec> with_attention(ModelSpec m) {
+// The same model with attention to all positions in the place of its recurrent layers: that of the first attention
+// layer or, where there is none, a plain one with their own heads. It need not be one that files can hold. None: there
+// are no such heads, or blocks of keys and values of type kv do not divide their width.
+std::optional<ModelSpec> with_attention(ModelSpec m, DType kv) {
   const auto is_attention = [](const LayerSpec& l) { return l.mixer == MixerKind::attention; };
   const auto found = std::find_if(m.layers.begin(), m.layers.end(), is_attention);
-  const LayerSpec model = found == m.layers.end() ? m.layers.front() : *found;
-  if (model.heads < 1 || model.kv_heads < 1 || model.d_head < 1) return std::nullopt;
+  const LayerSpec& first = m.layers.front();
+  LayerSpec model{.heads = first.heads, .kv_heads = first.kv_heads, .d_head = first.d_head};
+  if (found != m.layers.end()) model = *found;
+  const auto some = [](int64_t n, int64_t most) { return n >= 1 && n <= most; };
+  if (!some(model.heads, kMostHeads) || !some(model.kv_heads, kMostHeads) || !some(model.d_head, kWidest))
+    return std::nullopt;
+  if (model.heads % model.kv_heads != 0 || model.d_head % 2 != 0 || model.d_head % info_of(kv).block != 0)
+    return std::nullopt;
   for (LayerSpec& l : m.layers) {
     if (!recurrent(l)) continue;
-    l.mixer = MixerKind::attention, l.window = 0, l.shared_kv = false;
-    l.heads = model.heads, l.kv_heads = model.kv_heads, l.d_head = model.d_head;
+    const LayerSpec recurrent_one = std::exchange(l, model);
+    l.window = 0, l.shared_kv = false;
+    l.d_ff = recurrent_one.d_ff, l.ffn = recurrent_one.ffn, l.experts = recurrent_one.experts;
+    l.fused_gate_up = recurrent_one.fused_gate_up, l.norm_place = recurrent_one.norm_place;
   }
   return m;
 }
@@ -83,7 +96,7 @@ double saved(const Described& m, const Described& twin, const GraphOptions& o, i
 
 // The first position from which they are less work than attention, 0 where there is none in the context.
 int64_t cheaper_from(const Described& m, const GraphOptions& o, Device& dev, const std::optional<Ceilings>& ceilings) {
-  const std::optional<ModelSpec> other = with_attention(m.spec);
+  const std::optional<ModelSpec> other = with_attention(m.spec, decode_shape(m, o).kv);
   if (!other) return 0;
   const Described twin{*other, m.stored};
   const auto cheaper = [&](int64_t positions) { return saved(m, twin, o, positions, dev, ceilings) > 0; };
@@ -102,7 +115,7 @@ int64_t cheaper_from(const Described& m, const GraphOptions& o, Device& dev, con
 }  // namespace
 
 SequenceState sequence_state(const ModelSpec& spec, const DecodeShape& shape) {
-  const std::optional<ModelSpec> twin = with_attention(spec);
+  const std::optional<ModelSpec> twin = with_attention(spec, shape.kv);
   const std::vector<size_t> own = states_by_layer(spec, shape);
   const std::vector<size_t> other = twin ? states_by_layer(*twin, shape) : std::vector<size_t>(own.size());
   SequenceState s;

@@ -264,7 +264,7 @@ struct FromScratch : Command {
     begin_group(app, "Model");
     add_option(app, "--size", o.size, fmt::format("Size or JSON file of dimensions: {}", fmt::join(size_names(), ", ")),
                suggested(size_names(), true));
-    add_option(app, "--layers", o.layers, "Mixers of the layers, a list that repeats, like \"gdn*3,attn\"");
+    add_option(app, "--layers", o.layers, "Mixers of the layers, like gdn*3,attn (docs/training.md lists them)");
     add_option(app, "--tokenizer", o.tokenizer, "bytes, or bpe:V, spm:V or unigram:V with V tokens",
                suggested({"bytes", "bpe:", "spm:", "unigram:"}));
     add_option(app, "--tokenizer-bytes", o.data.tokenizer_bytes,
@@ -274,7 +274,7 @@ struct FromScratch : Command {
     add_option(app, "--init-scale", o.init_scale, "Scale of the initial weights, N(0, scale / sqrt(columns))",
                above(0));
     add_option(app, "--seed", o.seed, "Seed of weights and shuffling");
-    Recipe::show_common(app, {"--size", "--tokenizer", "--context"});
+    Recipe::show_common(app, {"--size", "--layers", "--tokenizer", "--context"});
     app.footer(
         "Ctrl-C saves a checkpoint and prints the command that resumes. See docs/training.md, docs/data.md, "
         "docs/checkpoints.md and docs/memory.md.\n\n"

@@ -98,9 +98,7 @@ ordered_json write_config(const HfModel& model, const ModelSpec& spec) {
   // What the config does not say would silently be something else.
   Config config(json(c), "config.json");
   ModelSpec again = read_config(model_of(config), config).spec;
-  const auto turned = std::find_if(spec.layers.begin(), spec.layers.end(),
-                                   [](const LayerSpec& l) { return l.rope == LayerRope::global; });
-  const LayerSpec& layer = turned == spec.layers.end() ? spec.layers.front() : *turned;
+  const LayerSpec& layer = first_turning(spec);
   if (same_angles(again.rope, spec.rope, layer.rope_dims > 0 ? layer.rope_dims : layer.d_head)) again.rope = spec.rope;
   for (size_t i = 0; i < spec.layers.size(); ++i) {  // how a GGUF holds them
     again.layers[i].fused_qkv = spec.layers[i].fused_qkv;

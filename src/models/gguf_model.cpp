@@ -61,8 +61,9 @@ void check_against_tensors(const gguf::File& f, const ModelSpec& spec) {
 }
 
 // Weights that the device can use as they lie in the file need no memory of their own.
-bool as_it_lies(const gguf::TensorInfo& info, LoadMode mode) {
+bool as_it_lies(const gguf::TensorInfo& info, const TensorSpec& tensor, LoadMode mode) {
   if (mode == LoadMode::trainable) return false;
+  if (!tensor.narrow && is_float(*info.dtype)) return *info.dtype == DType::f32;  // filters and the like
   return info.shape.rank() >= 2 ? *info.dtype != DType::f64 : *info.dtype == DType::f32;
 }
 
@@ -71,7 +72,7 @@ void require_memory_for(const gguf::File& f, const ModelSpec& spec, const Device
   bool quantized = false;
   for (const FileTensor& t : file_tensors(spec)) {
     const gguf::TensorInfo& info = f.require(t.name);
-    if (as_it_lies(info, mode) && device.storage(*info.dtype) == *info.dtype) {
+    if (as_it_lies(info, t.parts.front(), mode) && device.storage(*info.dtype) == *info.dtype) {
       const bool by_row = t.shape.rank() > 2 || (t.name == "token_embd.weight" && !spec.tied) ||
                           t.name == "per_layer_token_embd.weight";  // experts, embeddings
       mapped += by_row ? 0 : info.bytes;
@@ -114,10 +115,10 @@ void load_quantized(const gguf::File& f, const gguf::TensorInfo& info, ThreadPoo
   params.write(info.name, values);
 }
 
-void load_tensor(const gguf::File& f, const gguf::TensorInfo& info, LoadMode mode, ThreadPool& threads,
-                 ParamStore& params) {
+void load_tensor(const gguf::File& f, const gguf::TensorInfo& info, const TensorSpec& tensor, LoadMode mode,
+                 ThreadPool& threads, ParamStore& params) {
   const View host(const_cast<std::byte*>(info.data), *info.dtype, info.shape);
-  if (as_it_lies(info, mode)) return params.bind(info.name, host, f.keep_alive(), true);
+  if (as_it_lies(info, tensor, mode)) return params.bind(info.name, host, f.keep_alive(), true);
   if (is_quantized(*info.dtype)) return load_quantized(f, info, threads, params);
   params.add(info.name, {DType::f32, info.shape, 0});  // gains and biases are always f32
   params.write(info.name, host);
@@ -144,7 +145,7 @@ void load_parts(const gguf::File& f, const FileTensor& t, LoadMode mode, ThreadP
   for (const TensorSpec& p : t.parts) {
     if (p.in_file == TensorSpec::InFile::minus_exp) return load_logarithms(f, part, p.name, params);
     part.name = p.name, part.shape = p.shape, part.bytes = row_bytes * size_t(p.shape[0]);
-    load_tensor(f, part, mode, threads, params);
+    load_tensor(f, part, p, mode, threads, params);
     part.data += part.bytes;
   }
 }
@@ -285,7 +286,8 @@ void save_model(const Model& m, const std::string& path, DType stored) {
     std::vector<View> parts;
     if (const TensorSpec& p = t.parts.front(); p.in_file == TensorSpec::InFile::minus_exp) {
       std::vector<float>& values = changed.emplace_back(m.params->read(p.name));
-      for (float& v : values) v = float(-std::exp(double(v)));
+      using Float = std::numeric_limits<float>;  // a rate is finite and below 0, also of a training that diverged
+      for (float& v : values) v = float(-std::clamp(std::exp(double(v)), double(Float::min()), double(Float::max())));
       w.add(t.name, View(values.data(), DType::f32, p.shape), DType::f32);
       continue;
     }

@@ -46,6 +46,8 @@ void read_sizes(Metadata& metadata, ModelSpec& m) {
 void read_rope(Metadata& metadata, ModelSpec& m) {
   RopeSpec& r = m.rope;
   const int64_t width = m.layers.front().d_head, turned = metadata.u32("rope.dimension_count", width);
+  check(turned > 0, "{}: {} is 0, expected an even number of at most {}", metadata.file().path(),
+        metadata.key("rope.dimension_count"), width);
   for (LayerSpec& l : m.layers) l.rope_dims = turned == width ? 0 : turned;
   r.base = metadata.f32("rope.freq_base", 10000.0f);
   r.attn_factor = metadata.f32("rope.scaling.attn_factor", 1.0f);

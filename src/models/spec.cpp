@@ -36,7 +36,7 @@ void validate_rope(const ModelSpec& m) {
   for (const LayerSpec& l : m.layers) {
     if (l.mixer != MixerKind::attention) continue;
     const int64_t turned = turned_of(l);
-    check(turned % 2 == 0 && turned <= l.d_head,
+    check(l.rope_dims >= 0 && turned % 2 == 0 && turned <= l.d_head,
           "model {}: rope_dims is {}, expected an even number of at most d_head, {}, or 0 for all", m.name, l.rope_dims,
           l.d_head);
     for (const std::vector<float>* factors : {&r.factors, &r.long_factors})
@@ -236,6 +236,12 @@ std::optional<RopeSpec> rope_of(const ModelSpec& m, const LayerSpec& l) {
   if (l.rope == LayerRope::local) rope = RopeSpec{.pairing = m.rope.pairing, .base = m.local_rope_base};
   rope.dims = l.rope_dims;
   return rope;
+}
+
+const LayerSpec& first_turning(const ModelSpec& m) {
+  for (const LayerSpec& l : m.layers)
+    if (l.mixer == MixerKind::attention && l.rope == LayerRope::global) return l;
+  return m.layers.front();
 }
 
 std::vector<TensorSpec> tensors_of(const ModelSpec& spec) {

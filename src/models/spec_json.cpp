@@ -201,7 +201,9 @@ class LayerList {
   }
   void options(nlohmann::json& layer) {
     do {
+      const size_t begin = at_;
       const std::string key = word("=,)");
+      if (key == "mixer") at_ = begin, broken("an option of the layer, whose mixer is said");
       if (!take('=')) broken("'='");
       const std::string value = word(",)");
       const nlohmann::json parsed = parse_json<nlohmann::json>(value);
@@ -251,18 +253,40 @@ std::vector<nlohmann::json> repeated_list(std::string_view text, size_t n) {
   return all;
 }
 
-// Sizes of a layer whose mixer is new and that nothing gave before: heads like those of attention, filters as in the
-// models that introduced the mixer.
-void usual_sizes(LayerSpec& l, int64_t d_model, bool conv_is_given) {
+bool has_filter(MixerKind m) {
   using enum MixerKind;
-  const bool delta = l.mixer == gated_delta || l.mixer == kimi_delta;
-  if (delta && l.delta.value_heads == 0) l.delta = {l.heads, l.heads, l.d_head};
-  if (l.mixer == latent && l.latent.width == 0)
-    l.latent = {std::min<int64_t>(4 * l.d_head, kMaxHeadWidth), l.d_head, 0, l.d_head};
-  if (l.mixer == mamba2 && l.mamba2.heads == 0 && l.d_head > 0)
-    l.mamba2 = {(2 * d_model + l.d_head - 1) / l.d_head, l.d_head, 64, 1};
-  const bool filters = delta || l.mixer == mamba2 || l.mixer == short_conv || l.mixer == long_conv;
-  if (filters && !conv_is_given) l.conv = l.mixer == short_conv ? 3 : l.mixer == long_conv ? 1024 : 4;
+  return m == gated_delta || m == kimi_delta || m == mamba2 || m == short_conv || m == long_conv;
+}
+
+// Whether a layer with this mixer looks at the key.
+bool looks_at(MixerKind m, std::string_view key) {
+  using enum MixerKind;
+  const auto begins = [&](std::string_view start) { return key.starts_with(start); };
+  if (begins("delta_")) return m == gated_delta || m == kimi_delta;
+  if (begins("mamba2_")) return m == mamba2;
+  if (begins("latent_")) return m == latent;
+  if (key == "conv_width") return has_filter(m);
+  for (const char* of_attention :
+       {"window", "qk_norm", "rope", "softmax", "differential", "attention_", "n_kv", "v_norm", "v_is_k"})
+    if (begins(of_attention)) return m == attention;
+  return true;
+}
+
+// Sizes of the mixer that are still 0: heads like those of attention.
+void fill_sizes(LayerSpec& l, int64_t d_model) {
+  using enum MixerKind;
+  const auto fill = [](int64_t& size, int64_t usual) {
+    if (size == 0) size = usual;
+  };
+  if (l.mixer == gated_delta || l.mixer == kimi_delta) {
+    fill(l.delta.value_heads, l.heads), fill(l.delta.key_heads, l.delta.value_heads), fill(l.delta.width, l.d_head);
+  } else if (l.mixer == latent) {
+    fill(l.latent.width, std::min<int64_t>(4 * l.d_head, kMaxHeadWidth));
+    fill(l.latent.key, l.d_head), fill(l.latent.value, l.d_head);
+  } else if (l.mixer == mamba2) {
+    fill(l.mamba2.width, l.d_head), fill(l.mamba2.state, 64), fill(l.mamba2.groups, 1);
+    if (l.mamba2.width > 0) fill(l.mamba2.heads, (2 * d_model + l.mamba2.width - 1) / l.mamba2.width);
+  }
 }
 
 void read_fields(Reader& r, LayerSpec& l) {
@@ -270,11 +294,20 @@ void read_fields(Reader& r, LayerSpec& l) {
   r.done();
 }
 
-// Reads what a text says of layer l.
-void read_listed(Reader& r, LayerSpec& l, int64_t d_model, bool conv_is_given) {
+// Reads what a text says of layer l, and gives it the usual sizes where nothing was said. No filter (0 columns) may be
+// what was said. A width stays where the mixer before had no filter, or one of the same kind.
+void read_listed(Reader& r, LayerSpec& l, int64_t d_model, bool none_is_said) {
+  using enum MixerKind;
+  const auto alone = [](MixerKind m) { return m == short_conv || m == long_conv; };
   const MixerKind before = l.mixer;
   r.read("mixer", l.mixer);
-  if (l.mixer != before) usual_sizes(l, d_model, conv_is_given);
+  const bool fits = l.mixer == before || !has_filter(before) || (!alone(before) && !alone(l.mixer));
+  if (has_filter(l.mixer) && !(fits && (l.conv > 0 || none_is_said)))
+    l.conv = l.mixer == short_conv ? 3 : l.mixer == long_conv ? 1024 : 4;
+  visit_fields_of_layer(l, [&](const char* key, const auto&) {
+    check(!r.has(key) || looks_at(l.mixer, key), "{}: the mixer {} has no {}", r.where(), name_of(l.mixer), key);
+  });
+  fill_sizes(l, d_model);
   read_fields(r, l);
 }
 
@@ -322,7 +355,7 @@ void set_layers(ModelSpec& spec, std::string_view text) {
   const std::vector<nlohmann::json> list = repeated_list(text, m.layers.size());
   for (size_t i = 0; i < m.layers.size(); ++i) {
     Reader r(list[i], fmt::format("layers '{}': layer {}", text, i));
-    read_listed(r, m.layers[i], m.d_model, false);
+    read_listed(r, m.layers[i], m.d_model, has_filter(m.layers[i].mixer));
   }
   try {
     m.validate();
@@ -371,7 +404,7 @@ ModelSpec spec_from_json(const nlohmann::json& json, const std::string& where, c
   check(layers >= 1 && layers <= 4096, "{}: n_layers is {}, expected 1 to 4096", where, layers);
   m.layers = read_layers(r, m, layers, m.d_model);
   visit_fields_of_model(m, [&](const char* key, auto& value) { r.read(key, value); });
-  if (m.positions == PositionKind::rope) read_rope_scaling(r, m, turned_of(m.layers.front()));
+  if (m.positions == PositionKind::rope) read_rope_scaling(r, m, turned_of(first_turning(m)));
   r.done();
   if (m.name.empty()) m.name = where;
   m.validate();

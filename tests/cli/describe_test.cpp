@@ -206,6 +206,29 @@ TEST_F(CliDescribe, CostsOfLayersAndTheLeastTime) {
 
 // Three layers of Gated DeltaNet and one of attention, D=64 with heads of width 16: 4 of queries, 2 of keys and values,
 // 4 of each kind in Gated DeltaNet.
+TEST_F(CliDescribe, NamesEveryMixer) {
+  const std::string file = write("all.json", R"({"architecture": "toy", "n_layers": 8, "d_model": 32, "n_heads": 2,
+      "n_kv": 1, "d_ff": 40, "vocab": 31, "context": 64, "layers": "gdn,kda,mla,mamba2,conv,longconv,attn,ffn"})");
+  const json j = json::parse(out_of(file + " --json"));
+  EXPECT_EQ(j.at("layers").size(), 8u) << j.at("layers");
+  EXPECT_EQ(j.at("decode").at("recurrent_layers"), 5);  // latent attention keeps all positions
+  const std::string card = out_of(file);
+  for (const char* name : {"Kimi Delta", "latent attention", "Gated DeltaNet", "long convolution"})
+    EXPECT_NE(card.find(name), std::string::npos) << name << "\n" << card;
+}
+
+// Where attention cannot have the dimensions that a recurrent model states and ignores, there is no comparison.
+TEST_F(CliDescribe, DimensionsThatNoLayerUses) {
+  for (const char* ignored :
+       {R"("n_kv": 3)", R"("d_head": 1000000000000)", R"("rope_dims": 1000)", R"("n_heads": 3)"}) {
+    const std::string file = write("ignored.json", std::string(R"({"architecture": "toy", "n_layers": 2, "d_model": 32,
+        "n_heads": 2, "n_kv": 1, "d_head": 16, "d_ff": 40, "vocab": 31, "context": 64, "mixer": "gated_delta",
+        "delta_key_heads": 2, "delta_value_heads": 2, "delta_width": 16, )") +
+                                                       ignored + "}");
+    out_of(file + " --cost");
+  }
+}
+
 TEST_F(CliDescribe, TheCardOfAHybrid) {
   const json j = json::parse(out_of("hybrid-tiny --json"));
   EXPECT_EQ(j.at("layers"), json::parse(R"({"attention": 1, "gated_delta": 3})"));

@@ -71,6 +71,14 @@ TEST(LayerLists, InFilesHaveTheUsualSizes) {
   EXPECT_TRUE(spec_from_json(with_list, "x.json") == m);
   EXPECT_EQ(m.layers[0].conv, 4);
   EXPECT_EQ(m.layers[1].delta.width, 16);
+  // Each size that is given stays; only the others are the usual ones.
+  with_list["layers"] = list, with_list["delta_key_heads"] = 1, with_list["mamba2_width"] = 8;
+  m = spec_from_json(with_list, "x.json");
+  EXPECT_EQ(m.layers[0].delta.key_heads, 1);
+  EXPECT_EQ(m.layers[0].delta.value_heads, 2);
+  EXPECT_EQ(m.layers[3].mamba2.heads, 8);  // twice d_model
+  with_list["mixer"] = "gated_delta", with_list["layers"] = "gdn*7,attn";
+  EXPECT_EQ(spec_from_json(with_list, "x.json").layers[0].conv, 4);
   with_list["conv_width"] = 0, with_list["layers"] = "gdn*8";  // given, so it stays
   EXPECT_EQ(spec_from_json(with_list, "x.json").layers[0].conv, 0);
 }
@@ -83,6 +91,12 @@ TEST(LayerLists, AreRefusedWithTheirPosition) {
     const std::string head = "layers '" + list + "': ";
     return text.starts_with(head) ? text.substr(head.size()) : text;
   };
+  EXPECT_EQ(refusal("attn,gdn(window=128)"), "layer 1: the mixer gated_delta has no window");
+  EXPECT_EQ(refusal("mla(differential=true)"), "layer 0: the mixer latent has no differential");
+  EXPECT_EQ(refusal("kda(latent_width=7)"), "layer 0: the mixer kimi_delta has no latent_width");
+  EXPECT_EQ(refusal("gdn(mixer=attention)"), "expected an option of the layer, whose mixer is said at character 5");
+  EXPECT_EQ(refusal("attn(rope_dims=-2)"),
+            "model tiny: rope_dims is -2, expected an even number of at most d_head, 16, or 0 for all");
   const std::string name = "expected one of attn, gdn, conv, mamba2, longconv, kda, mla, ffn at character ",
                     close = "expected ')' at character ";
   EXPECT_EQ(refusal(""), name + "1");
@@ -414,6 +428,28 @@ TEST_F(Qwen35File, RatesAreNegative) {
     EXPECT_EQ(text, fmt::format("{}: tensor 'blk.2.ssm_a': element 4 is {}, expected below 0",
                                 folder_.path("rates.gguf"), bad));
   }
+}
+
+// Also after a training that diverged, a file can be read again.
+TEST_F(Qwen35File, RatesThatOverflowAreStillRates) {
+  Model m = random_model(model_spec("hybrid-tiny"), *device_, 3);
+  m.params->write("blk.0.ssm_a_log", std::vector<float>{1000, -1000, 0, 88.9f});
+  save_model(m, folder_.path("diverged.gguf"));
+  const Model again = load_model(folder_.path("diverged.gguf"), *device_);
+  for (const float a : again.params->read("blk.0.ssm_a_log")) EXPECT_TRUE(std::isfinite(a)) << a;
+}
+
+TEST_F(Qwen35File, FiltersMayBeStoredInF16) {
+  const gguf::File f = gguf::File::open(g_.write());
+  gguf::Writer w("qwen35");
+  for (const auto& [k, value] : f.metadata())
+    if (k != "general.architecture") w.set(k, value);
+  for (const gguf::TensorInfo& t : f.tensors())
+    w.add(t.name, View(const_cast<std::byte*>(t.data), *t.dtype, t.shape),
+          t.name.find("conv1d") == std::string::npos ? *t.dtype : DType::f16);
+  w.finish(folder_.path("f16.gguf"));
+  const Model m = load_model(folder_.path("f16.gguf"), *device_);
+  EXPECT_EQ(m.params->host("blk.0.ssm_conv1d.weight").view().dtype, DType::f32);
 }
 
 TEST_F(Qwen35File, TensorsOfTheOtherKindAreRefused) {

@@ -209,6 +209,9 @@ int64_t kv_source(const ModelSpec& spec, int64_t i);
 double mixer_flops(const ModelSpec& spec, const LayerSpec& layer, double visible);
 /// The rotary positions of a layer; none where LayerRope::none or positions are learned.
 std::optional<RopeSpec> rope_of(const ModelSpec& spec, const LayerSpec& layer);
+
+/// The first layer whose heads turn by the model's own angles; the very first where none do.
+const LayerSpec& first_turning(const ModelSpec& spec);
 /// Every tensor of a model, in the order in which it is stored: what Transformer asks for.
 std::vector<TensorSpec> tensors_of(const ModelSpec& spec);
 /// A tensor of a file: one of the model's tensors, or several whose rows follow each other.
