@@ -54,8 +54,8 @@ std::vector<TensorSpec> adaptable_tensors(const ModelSpec& spec) {
   }
   names.insert(names.end(), stems.begin(), stems.end());
   const std::string near = nearest(target, names);
-  fail("targets: no linear map fits '{}'{}; there are {}, and {} for all of them", target,
-       near.empty() ? "" : fmt::format("; did you mean '{}'?", near), fmt::join(stems, ", "), kAll);
+  fail("targets: no linear map fits '{}'; there are {}, and {} for all of them{}", target, fmt::join(stems, ", "), kAll,
+       near.empty() ? "" : fmt::format(". Did you mean '{}'?", near));
 }
 
 // One adapter in a file.
@@ -210,6 +210,40 @@ void load_adapter(Model& model, const std::string& path, double scale) {
     model.params->write(names.a, values_of(*pair.a, 0, pair.a->shape[0]));
     model.params->write(names.b, values_of(*pair.b, row, part.shape[0]));
   });
+}
+
+void merge_adapters(Model& model) {
+  ThreadPool pool;
+  for (const TensorSpec& t : tensors_of(model.spec)) {
+    if (!t.adaptable) continue;
+    std::vector<double> sums;
+    for (size_t number = 0; number < model.spec.adapters.size(); ++number) {
+      const auto map = model.spec.adapters[number].maps.find(t.name);
+      if (map == model.spec.adapters[number].maps.end()) continue;
+      check(model.params->type(t.name).dtype == DType::f32, "merge: '{}' is {}; only f32 weights can be changed",
+            t.name, name_of(model.params->type(t.name).dtype));
+      if (sums.empty()) {
+        const std::vector<float> values = model.params->read(t.name);
+        sums.assign(values.begin(), values.end());
+      }
+      const AdapterNames names(t.name, number);
+      const std::vector<float> a = model.params->read(names.a), b = model.params->read(names.b);
+      const int64_t rows = t.shape.back(1), columns = t.shape.back(0), rank = map->second.rank;
+      const double scale = map->second.scale;
+      pool.run([&](int thread) {
+        const Range mine = part(t.shape.count() / columns, thread, pool.size());  // rows of all experts
+        for (int64_t row = mine.begin; row < mine.end; ++row)
+          for (int64_t r = 0; r < rank; ++r) {
+            const double factor = scale * double(b[size_t(row * rank + r)]);
+            const float* from = a.data() + (row / rows * rank + r) * columns;
+            double* to = sums.data() + row * columns;
+            for (int64_t i = 0; i < columns; ++i) to[i] += factor * double(from[i]);
+          }
+      });
+    }
+    if (!sums.empty()) model.params->write(t.name, View(sums.data(), DType::f64, t.shape));
+  }
+  model.spec.adapters.clear();
 }
 
 namespace {

@@ -30,6 +30,7 @@ struct Parts {
 template <int kLow, int kHigh, int kZero = -kLow>
 struct Uniform {
   static constexpr float low = kLow, high = kHigh;
+  static constexpr int zero = kZero;
   static float level(uint8_t code) { return float(int(code) - kZero); }
   static uint8_t code(float v) { return uint8_t(int(std::nearbyint(std::clamp(v, low, high))) + kZero); }
   static Levels levels() { return {low, high}; }
@@ -39,6 +40,7 @@ struct Uniform {
 /// of equal floor(2 v).
 template <const int8_t (&kTable)[16]>
 struct Table {
+  static constexpr const int8_t* table = kTable;
   static constexpr float low = *std::min_element(kTable, kTable + 16), high = *std::max_element(kTable, kTable + 16);
   static float level(uint8_t code) { return kAll.level[code]; }
   static uint8_t code(float v) { return kAll.code[int(2 * (std::clamp(v, low, high) - low))]; }

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "toy/base/atomic_file.h"
+#include "toy/base/json_text.h"
 #include "train/config.h"
 #include "train/publish.h"
 
@@ -89,7 +90,7 @@ void Resume::compare_with_checkpoint(const nlohmann::ordered_json& config) {
         there.contains(base) && there.at(base) == config.at(base),
         "resume: {} belongs to another base than {}, whose length and checksum are {} (there: {}); give the file that "
         "the run began with",
-        from_, source_.file(), config.at(base).dump(), there.contains(base) ? there.at(base).dump() : "none");
+        from_, source_.file(), json_text(config.at(base)), there.contains(base) ? json_text(there.at(base)) : "none");
   check(state_.step <= o_.steps, "resume: {} is after step {}, --steps is {}", from_, state_.step, o_.steps);
   for (const char* measure : {"/texts", "/options/eval_tokens"})  // losses before do not compare with those to come
     if (const nlohmann::ordered_json::json_pointer at(measure); !there.contains(at) || there.at(at) != config.at(at)) {

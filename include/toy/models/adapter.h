@@ -31,6 +31,9 @@ void add_adapter_weights(Model& model, uint64_t seed);
 /// Adds an adapter from a GGUF of llama.cpp's kind, of floats, multiplied by `scale`. Throws Error{bad_input} naming
 /// file and tensor where it is of another model: its architecture, a name or a shape.
 void load_adapter(Model& model, const std::string& path, double scale = 1);
+/// Adds what all adapters do to the weights, w + s b a, summed in f64 and rounded once, and removes the adapters.
+/// Throws Error{bad_input} naming a weight that is not f32: load the model with LoadMode::trainable.
+void merge_adapters(Model& model);
 /// Writes adapter `number` as llama.cpp reads it, in f32, f16 or bf16. An f32 round trip is bit-exact.
 void save_adapter(const Model& model, size_t number, const std::string& path, DType stored = DType::f32);
 
