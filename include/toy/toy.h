@@ -55,6 +55,7 @@
 #include "toy/graph/signature.h"
 #include "toy/graph/verify.h"
 #include "toy/hf/convert.h"
+#include "toy/hf/peft.h"
 #include "toy/models/adapter.h"
 #include "toy/models/family.h"
 #include "toy/models/metadata.h"

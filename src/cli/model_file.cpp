@@ -11,6 +11,7 @@
 #include "toy/base/utf8.h"
 #include "toy/formats/catalog.h"
 #include "toy/formats/checkpoint.h"
+#include "toy/hf/peft.h"
 #include "toy/models/adapter.h"
 #include "toy/runs/run.h"
 
@@ -77,7 +78,7 @@ std::string model_file(const std::string& what) {
 
 void AdapterOptions::add(CLI::App& app) {
   begin_group(app, "Model");
-  add_option(app, "--lora", lora, "Adapter of the model: a GGUF or the folder of a run, maybe times :SCALE; repeatable")
+  add_option(app, "--lora", lora, "Adapter: a GGUF, the folder of a run or of PEFT, maybe times :SCALE; repeatable")
       ->option_text("FILE[:SCALE]");
 }
 
@@ -111,7 +112,10 @@ void AdapterOptions::apply(Model& model) const {
             text, begin);
       what = text.substr(0, colon);
     }
-    load_adapter(model, adapter_file(what), scale);
+    if (hf::is_peft_folder(what))
+      hf::load_peft(model, what, scale);
+    else
+      load_adapter(model, adapter_file(what), scale);
   }
 }
 

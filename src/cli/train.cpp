@@ -18,8 +18,10 @@
 #include "toy/base/error.h"
 #include "toy/base/folder_lock.h"
 #include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
 #include "toy/data/text_files.h"
 #include "toy/formats/checkpoint.h"
+#include "toy/hf/peft.h"
 #include "toy/runs/log.h"
 #include "toy/train/fine_tune.h"
 #include "toy/train/from_scratch.h"
@@ -228,34 +230,38 @@ struct Recipe {
                                                              std::filesystem::canonical(o.init, not_there);
         is_init = (name == kModel || name == kSecondName) && std::filesystem::equivalent(file, o.init, not_there) &&
                   (!by_this_name || std::filesystem::equivalent(out / kModel, o.init, not_there));
-        if (!is_init) refuse_overwriting("out", file, {{"--init", o.init}});
+        if (!is_init) refuse_overwriting("out", file, {{requires { o.roles;
       }
-      check(of_a_run || is_init || name == kLockFile || !there(name),
-            "out: '{}' exists without a run ({}) that wrote it, and would be lost; choose another folder", file,
-            runs::kEventsFile);
+      ? "--model" : "--init", o.init
     }
-  }
+  });
+} check(of_a_run || is_init || name == kLockFile || !there(name),
+        "out: '{}' exists without a run ({}) that wrote it, and would be lost; choose another folder", file,
+        runs::kEventsFile);
+}  // namespace
+}  // namespace toy::cli
 
-  // TensorBoard's folder would take the place of a file that the run writes later.
-  void refuse_tensorboard_at_files(const std::filesystem::path& out) const {
-    std::vector<std::filesystem::path> taken{out / kCheckpoints};
-    for (const std::string_view name : kFiles) taken.push_back(out / name);
-    for (const std::filesystem::path& path : taken)
-      check(run_options.tensorboard.empty() || !is_below(run_options.tensorboard, path),
-            "tensorboard: '{}' is where the run writes {}; choose another folder", run_options.tensorboard,
-            path.string());
-  }
+// TensorBoard's folder would take the place of a file that the run writes later.
+void refuse_tensorboard_at_files(const std::filesystem::path& out) const {
+  std::vector<std::filesystem::path> taken{out / kCheckpoints};
+  for (const std::string_view name : kFiles) taken.push_back(out / name);
+  for (const std::filesystem::path& path : taken)
+    check(run_options.tensorboard.empty() || !is_below(run_options.tensorboard, path),
+          "tensorboard: '{}' is where the run writes {}; choose another folder", run_options.tensorboard,
+          path.string());
+}
 
-  static std::string architecture_of(const FromScratchOptions& o) {
-    constexpr int64_t kAnyVocabulary = 256;  // the tokenizer decides later
-    ModelSpec spec = model_spec(o.size, kAnyVocabulary);
-    if (!o.layers.empty()) set_layers(spec, o.layers);
-    return spec.architecture;
-  }
-  static std::string architecture_of(const WarmStartOptions& o) {
-    return spec_from_gguf(gguf::File::open(o.init)).architecture;
-  }
-};
+static std::string architecture_of(const FromScratchOptions& o) {
+  constexpr int64_t kAnyVocabulary = 256;  // the tokenizer decides later
+  ModelSpec spec = model_spec(o.size, kAnyVocabulary);
+  if (!o.layers.empty()) set_layers(spec, o.layers);
+  return spec.architecture;
+}
+static std::string architecture_of(const WarmStartOptions& o) {
+  return spec_from_gguf(gguf::File::open(o.init)).architecture;
+}
+}
+;
 
 struct FromScratch : Command {
   FromScratchOptions o;
@@ -318,8 +324,7 @@ struct FullFineTune : Command {
 
   void add(CLI::App& app) {
     begin_group(app, "Model");
-    add_option(app, "--model,--init", o.init, "GGUF file, or name in `toy list`, with a tokenizer", file_name())
-        ->required();
+    add_option(app, "--model", o.init, "GGUF file, or name in `toy list`, with a tokenizer", file_name())->required();
     recipe.add(app, o, 0.1);
     begin_group(app, "Model");
     add_option(app, "--train", o.roles.train, "Train only matching tensors, such as 'blk.2[0-9].*' (default: all)")
@@ -350,8 +355,7 @@ struct Lora : Command {
 
   void add(CLI::App& app) {
     begin_group(app, "Model");
-    add_option(app, "--model,--init", o.init, "GGUF file, or name in `toy list`, with a tokenizer", file_name())
-        ->required();
+    add_option(app, "--model", o.init, "GGUF file, or name in `toy list`, with a tokenizer", file_name())->required();
     recipe.add(app, o, 0.2, false);
     begin_group(app, "Adapter");
     add_option(app, "--rank", lora.rank, "Rank of the adapter: columns of B and rows of A", at_least(1));
@@ -377,6 +381,22 @@ struct Lora : Command {
     if (const std::string listed = listed_model(o.init); !listed.empty()) o.init = listed;
     o.lora = lora;
     recipe.run(*parser, o, train_fine_tune, estimate_fine_tune);
+    if (!recipe.dry_run && !recipe.explain) write_peft();
+  }
+
+  // The same adapter for PEFT, where transformers has the model.
+  void write_peft() const {
+    const auto dev = recipe.device.make();
+    Model model = load_model(o.init, *dev);
+    load_adapter(model, o.out + "/adapter.gguf");
+    const std::string folder = o.out + "/peft";
+    try {
+      hf::save_peft(model, 0, folder);
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::bad_input) throw;
+      return to_stderr(fmt::format("toy: not written for PEFT: {}\n", e.what()));
+    }
+    to_stderr(fmt::format("for PEFT: {}\n", one_line(folder)));
   }
 };
 
