@@ -79,6 +79,18 @@ struct Plane {
 
   template <int kBytes>
   static void get(const uint8_t (&bytes)[kBytes], uint8_t* code) {
+    if constexpr (kBits == 1 && kStride == 1 && std::endian::native == std::endian::little) {
+      // Eight bits at a time: byte j of a word keeps bit j, then has it as its lowest bit.
+      for (int n = 0; n < kBytes; ++n) {
+        const uint64_t bits = (bytes[n] * 0x0101010101010101u) & 0x8040201008040201u;
+        const uint64_t field = ((bits + 0x7f7f7f7f7f7f7f7fu) & 0x8080808080808080u) >> 7 << kShift;
+        uint64_t to = 0;
+        if (kShift) std::memcpy(&to, code + n * 8, sizeof to);
+        to |= field;
+        std::memcpy(code + n * 8, &to, sizeof to);
+      }
+      return;
+    }
     for (int n = 0; n < kBytes; n += kStride)
       for (int r = 0; r < kFields; ++r)
         for (int l = 0; l < kStride; ++l) {
