@@ -28,6 +28,15 @@ HWY_INLINE void dequantize_block(const std::byte* from, float* to) {
   std::memcpy(&block, from, sizeof block);
   Parts p;
   get_scales<F>(block, p);
+  if constexpr (F::type == DType::q8_0) {  // levels as they lie
+    const auto scale = hn::Set(d, p.d);
+    const hn::Rebind<int8_t, decltype(d)> levels;
+    for (size_t i = 0; i < size_t(F::kBlock); i += lanes) {
+      const auto level = hn::LoadU(levels, reinterpret_cast<const int8_t*>(block.level) + i);
+      hn::StoreU(hn::Mul(scale, hn::ConvertTo(d, hn::PromoteTo(di, level))), d, to + i);
+    }
+    return;
+  }
   F::get(block, p);
   if constexpr (requires { F::Level::table; }) {
     alignas(16) int8_t level[F::kBlock];

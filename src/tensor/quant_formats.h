@@ -92,12 +92,14 @@ struct Plane {
       return;
     }
     for (int n = 0; n < kBytes; n += kStride)
-      for (int r = 0; r < kFields; ++r)
+      for (int r = 0; r < kFields; ++r) {
+        const uint8_t* __restrict from = bytes + n;  // apart, so that this becomes vectors
+        uint8_t* __restrict to = code + n * kFields + r * kStride;
         for (int l = 0; l < kStride; ++l) {
-          const int field = (bytes[n + l] >> (kBits * r) & kMask) << kShift;
-          uint8_t& to = code[n * kFields + r * kStride + l];
-          to = uint8_t(kShift ? to | field : field);
+          const int field = (from[l] >> (kBits * r) & kMask) << kShift;
+          to[l] = uint8_t(kShift ? to[l] | field : field);
         }
+      }
   }
 
   template <int kBytes>
