@@ -16,6 +16,33 @@ namespace toy::quant::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+alignas(16) constexpr uint8_t kByte[16] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
+alignas(16) constexpr uint8_t kBit[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+
+// F::get() of blocks of 32 whose codes have their lower four bits in `low` and perhaps a fifth in `high`; of a table,
+// what it has for a code.
+template <class F>
+HWY_INLINE void get_nibbles(const typename F::Block& block, uint8_t* code) {
+  const hn::FixedTag<uint8_t, 16> d;
+  const auto both = hn::LoadU(d, block.low);
+  auto first = hn::And(both, hn::Set(d, 15)), second = hn::ShiftRight<4>(both);
+  if constexpr (requires { block.high; }) {
+    uint32_t bits;
+    std::memcpy(&bits, block.high, sizeof bits);
+    const auto all = hn::BitCast(d, hn::Set(hn::FixedTag<uint32_t, 4>(), bits));
+    const auto byte = hn::Load(d, kByte), bit = hn::Load(d, kBit), fifth = hn::Set(d, 16);
+    const auto is_set = [&](auto index) HWY_ATTR { return hn::TestBit(hn::TableLookupBytes(all, index), bit); };
+    first = hn::Or(first, hn::IfThenElseZero(is_set(byte), fifth));
+    second = hn::Or(second, hn::IfThenElseZero(is_set(hn::Add(byte, hn::Set(d, 2))), fifth));
+  }
+  if constexpr (requires { F::Level::table; }) {
+    const auto table = hn::LoadU(d, reinterpret_cast<const uint8_t*>(F::Level::table));
+    first = hn::TableLookupBytes(table, first), second = hn::TableLookupBytes(table, second);
+  }
+  hn::StoreU(first, d, code);
+  hn::StoreU(second, d, code + 16);
+}
+
 // Codes become levels, which are whole, and then values.
 template <class F>
 HWY_INLINE void dequantize_block(const std::byte* from, float* to) {
@@ -37,8 +64,12 @@ HWY_INLINE void dequantize_block(const std::byte* from, float* to) {
     }
     return;
   }
-  F::get(block, p);
-  if constexpr (requires { F::Level::table; }) {
+  constexpr bool kNibbles = F::kBlock == 32 && requires { block.low; };
+  if constexpr (kNibbles)
+    get_nibbles<F>(block, p.code);
+  else
+    F::get(block, p);
+  if constexpr (!kNibbles && requires { F::Level::table; }) {
     alignas(16) int8_t level[F::kBlock];
     const hn::CappedTag<uint8_t, 16> row;
     const auto table = hn::LoadDup128(row, reinterpret_cast<const uint8_t*>(F::Level::table));

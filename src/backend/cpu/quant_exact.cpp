@@ -11,9 +11,10 @@ namespace {
 
 constexpr size_t kPanel = size_t(1) << 19;  // values: 2 MiB
 
-// Outputs of a panel.
+// Outputs of a panel: panels are about equal.
 size_t panel_outputs(size_t outs, size_t k) {
-  return std::min(outs, std::max<size_t>(32, kPanel / std::max<size_t>(1, k) / 8 * 8));
+  const size_t most = std::max<size_t>(32, kPanel / std::max<size_t>(1, k));
+  return std::min(outs, round_up(ceil_div(outs, std::max<size_t>(1, ceil_div(outs, most))), 8));
 }
 size_t panel_bytes(size_t rows, size_t k) { return round_up(rows * k * sizeof(float), 64); }
 
