@@ -43,6 +43,25 @@ HWY_INLINE void get_nibbles(const typename F::Block& block, uint8_t* code) {
   hn::StoreU(second, d, code + 16);
 }
 
+// to_float() by the processor's own instruction, where it has one.
+HWY_INLINE float half_to_float(F16 half) {
+  const hn::FixedTag<float, 4> d;
+  const auto bits = hn::Set(hn::Rebind<uint16_t, decltype(d)>(), half.bits);
+  return hn::GetLane(hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, decltype(d)>(), bits)));
+}
+
+// get_scales() with it.
+template <class F>
+HWY_INLINE void get_halves(const typename F::Block& block, Parts& p) {
+  if constexpr (requires { block.exponent; }) {
+    get_scales<F>(block, p);
+  } else {
+    p.d = half_to_float(block.d);
+    if constexpr (F::minimum != Minimum::none) p.dmin = half_to_float(block.dmin);
+    if constexpr (F::minimum == Minimum::added) p.dmin = -p.dmin;
+  }
+}
+
 // Codes become levels, which are whole, and then values.
 template <class F>
 HWY_INLINE void dequantize_block(const std::byte* from, float* to) {
@@ -54,7 +73,7 @@ HWY_INLINE void dequantize_block(const std::byte* from, float* to) {
   static_assert(sizeof block == info_of(F::type).bytes);
   std::memcpy(&block, from, sizeof block);
   Parts p;
-  get_scales<F>(block, p);
+  get_halves<F>(block, p);
   if constexpr (F::type == DType::q8_0) {  // levels as they lie
     const auto scale = hn::Set(d, p.d);
     const hn::Rebind<int8_t, decltype(d)> levels;
