@@ -7,6 +7,7 @@
 #include <hwy/highway.h>
 
 #include <cmath>
+#include <cstddef>
 
 #include "tensor/quant_formats.h"
 #include "toy/tensor/quantize.h"
@@ -22,13 +23,13 @@ alignas(16) constexpr uint8_t kBit[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 
 // F::get() of blocks of 32 whose codes have their lower four bits in `low` and perhaps a fifth in `high`; of a table,
 // what it has for a code.
 template <class F>
-HWY_INLINE void get_nibbles(const typename F::Block& block, uint8_t* code) {
+HWY_INLINE void get_nibbles(const std::byte* block, uint8_t* code) {
   const hn::FixedTag<uint8_t, 16> d;
-  const auto both = hn::LoadU(d, block.low);
+  const auto both = hn::LoadU(d, reinterpret_cast<const uint8_t*>(block + offsetof(typename F::Block, low)));
   auto first = hn::And(both, hn::Set(d, 15)), second = hn::ShiftRight<4>(both);
-  if constexpr (requires { block.high; }) {
+  if constexpr (requires(typename F::Block b) { b.high; }) {
     uint32_t bits;
-    std::memcpy(&bits, block.high, sizeof bits);
+    std::memcpy(&bits, block + offsetof(typename F::Block, high), sizeof bits);
     const auto all = hn::BitCast(d, hn::Set(hn::FixedTag<uint32_t, 4>(), bits));
     const auto byte = hn::Load(d, kByte), bit = hn::Load(d, kBit), fifth = hn::Set(d, 16);
     const auto is_set = [&](auto index) HWY_ATTR { return hn::TestBit(hn::TableLookupBytes(all, index), bit); };
@@ -77,15 +78,17 @@ HWY_INLINE void dequantize_block(const std::byte* from, float* to) {
   if constexpr (F::type == DType::q8_0) {  // levels as they lie
     const auto scale = hn::Set(d, p.d);
     const hn::Rebind<int8_t, decltype(d)> levels;
+    // From where they lie: vectors of the copy would span its stores, and wait for them.
+    const auto* all = reinterpret_cast<const int8_t*>(from + offsetof(typename F::Block, level));
     for (size_t i = 0; i < size_t(F::kBlock); i += lanes) {
-      const auto level = hn::LoadU(levels, reinterpret_cast<const int8_t*>(block.level) + i);
+      const auto level = hn::LoadU(levels, all + i);
       hn::StoreU(hn::Mul(scale, hn::ConvertTo(d, hn::PromoteTo(di, level))), d, to + i);
     }
     return;
   }
   constexpr bool kNibbles = F::kBlock == 32 && requires { block.low; };
   if constexpr (kNibbles)
-    get_nibbles<F>(block, p.code);
+    get_nibbles<F>(from, p.code);
   else
     F::get(block, p);
   if constexpr (!kNibbles && requires { F::Level::table; }) {
