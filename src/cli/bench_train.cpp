@@ -8,6 +8,8 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "toy/base/memory.h"
+#include "toy/models/adapter.h"
+#include "toy/tensor/quantize.h"
 #include "toy/train/memory.h"
 
 namespace toy::cli {
@@ -15,8 +17,26 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// Blocks of the first rows of a random matrix, again and again: what they hold does not matter, and quantizing takes
+// time. Rows that are no whole blocks of 256 are stored as files have them then.
+void bind_quantized(Model& model, const TensorSpec& t, DType type, ThreadPool& pool) {
+  constexpr int64_t kRows = 64;
+  const int64_t columns = t.shape.back(0), rows = t.shape.count() / columns;
+  if (columns % info_of(type).block != 0) type = DType::q5_0;
+  TensorSpec few = t;
+  few.shape = {std::min(rows, kRows), columns};
+  const std::vector<float> values = initial_values(few, 0, 1, pool);
+  std::vector<std::byte> blocks(bytes_of(type, few.shape.count()));
+  quantize(type, values, std::vector<float>(size_t(columns), 1.0f), blocks.data());
+  const auto all = std::make_shared<std::vector<std::byte>>(bytes_of(type, t.shape.count()));
+  for (size_t at = 0; at < all->size(); at += blocks.size())
+    std::copy_n(blocks.begin(), std::min(blocks.size(), all->size() - at), all->begin() + int64_t(at));
+  model.params->bind(t.name, View(all->data(), type, t.shape), all);
+}
+
 struct BenchTrain : Command {
-  std::string shape = "smollm2-135m", mode = "full";
+  std::string shape = "smollm2-135m", mode = "full", base = "f32";
+  int64_t rank = 16;
   TrainerOptions trainer{.batch = 1, .tokens = 256, .optimizer = {.clip = 0}};
   int64_t steps = 5, warmup = 2;
   DeviceOptions device;
@@ -36,7 +56,11 @@ struct BenchTrain : Command {
     add_option(app, "--tokens", trainer.tokens, "Tokens per sequence", at_least(1));
     add_option(app, "--steps", steps, "Steps to measure", from_to(1, 1e6));
     add_option(app, "--warmup", warmup, "Steps before them", from_to(0, 1e6));
-    add_option(app, "--mode", mode, "Weights to train: full", one_of({"full"}));
+    add_option(app, "--mode", mode, "Weights to train: full, or lora for an adapter of all linear maps",
+               one_of({"full", "lora"}));
+    add_option(app, "--rank", rank, "With --mode lora, the adapter's rank", at_least(1));
+    add_option(app, "--base", base, "With --mode lora, type of the frozen matrices",
+               one_of({"f32", "f16", "bf16", "q8_0", "q4_k", "mxfp4"}));
     begin_group(app, "Output");
     app.add_flag("--profile", profile, "Print the time of each kind of op on stderr");
     app.add_flag("--json", json, "Print a JSON object per shape");
@@ -50,6 +74,9 @@ struct BenchTrain : Command {
 
   void run() const {
     options_of_run().validate();
+    for (const char* of_lora : {"--rank", "--base"})
+      check(mode == "lora" || !given(of_lora), "{} belongs to --mode lora, which is {}; remove one of them", of_lora,
+            mode);
     memory.bytes();
     const std::vector<std::string> shapes = shapes_of(shape);
     for (const std::string& name : shapes) {
@@ -75,11 +102,31 @@ struct BenchTrain : Command {
     require_memory((2 * size_t(parameter_count(spec)) + layers) * sizeof(float), "training this model with this batch");
   }
 
+  // A model of random weights with an adapter, which is to be trained.
+  Model adapted_model(const std::string& name, const Device& dev) const {
+    Model model{model_spec(name), std::make_unique<ParamStore>(dev), nullptr};
+    model.spec.adapters = {lora_adapter(model.spec, {.rank = rank, .alpha = 2 * double(rank)})};
+    model.spec.roles.train = {"*.lora_[ab]"};
+    const DTypeInfo* type =
+        std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const DTypeInfo& t) { return t.name == base; });
+    ThreadPool pool(dev.threads());
+    for (const TensorSpec& t : tensors_of(model.spec)) {
+      const bool narrow = t.adapter < 0 && t.narrow;
+      if (narrow && is_quantized(type->type)) {
+        bind_quantized(model, t, type->type, pool);
+        continue;
+      }
+      model.params->add(t.name, {narrow ? type->type : DType::f32, t.shape, 0});
+      model.params->write(t.name, initial_values(t, 0, 1, pool));
+    }
+    return model;
+  }
+
   void measure(const std::string& name) const {
     const auto dev = device.make();
     TrainerOptions options = options_of_run();
     options.compute = compute.choose(*dev);
-    Model model = random_model(model_spec(name), *dev, 0);
+    Model model = mode == "lora" ? adapted_model(name, *dev) : random_model(model_spec(name), *dev, 0);
     const ParamStore& store = *model.params;
     const MemoryFit fit = fit_memory(
         *dev, model.spec, [&](const std::string& t) { return store.type(t).dtype; }, options, memory.bytes(),
@@ -102,10 +149,13 @@ struct BenchTrain : Command {
     double mixers = 0;  // forward; half of the positions are visible on average
     for (const LayerSpec& l : model.spec.layers)
       mixers += mixer_flops(model.spec, l, double(trainer.tokens) / 2) * double(n);
-    const double gflop = (6.0 * double(params) * double(n) + 3 * mixers) * 1e-9, seconds = median(times),
-                 fma = median(ceilings);
+    // Of frozen weights no gradient is computed.
+    const double products =
+        mode == "lora" ? 4.0 * double(params) + 6.0 * double(trained_count(model.spec)) : 6.0 * double(params);
+    const double gflop = (products * double(n) + 3 * mixers) * 1e-9, seconds = median(times), fma = median(ceilings);
     const ordered_json j{{"shape", name},
                          {"mode", mode},
+                         {"base", base},
                          {"device", dev->name()},
                          {"threads", dev->threads()},
                          {"compute", name_of(options.compute)},
@@ -114,6 +164,7 @@ struct BenchTrain : Command {
                          {"batch", trainer.batch},
                          {"tokens", trainer.tokens},
                          {"params", params},
+                         {"trained", trained_count(model.spec)},
                          {"ms", 1e3 * seconds},
                          {"ms_min", 1e3 * *std::min_element(times.begin(), times.end())},
                          {"tokens_per_s", double(n) / seconds},

@@ -36,6 +36,7 @@ void add_new(CLI::App& app);
 void add_train(CLI::App& app);
 void add_infer(CLI::App& app);
 void add_eval(CLI::App& app);
+void add_merge(CLI::App& app);
 void add_quantize(CLI::App& app);
 void add_list(CLI::App& app);
 void add_fetch(CLI::App& app);

@@ -91,14 +91,14 @@ std::string recipe_of(const CLI::App& train, const ordered_json& options, const 
 }
 
 void require_files(const ordered_json& options, const Words& words, const std::string& file) {
-  for (const std::string key : {"corpus", "val", "init", "size"}) {
+  for (const std::string key : {"corpus", "val", "init", "model", "size"}) {
     if (has(words, "--" + key)) continue;
     const ordered_json value = options.value(key, ordered_json());
     for (const ordered_json& path : value.is_array() ? value : ordered_json::array({value})) {
       const std::string name = path.is_string() ? path.get<std::string>() : "-";
       std::error_code error;
       check(name == "-" || (key == "size" && !name.ends_with(".json")) || fs::exists(name, error) ||
-                (key == "init" && !listed_model(name).empty()),
+                ((key == "init" || key == "model") && !listed_model(name).empty()),
             "{}: '{}' of --{} does not exist. Paths are relative to the folder where the run was started: resume it "
             "there, or give --{} too",
             file, name, key, key);

@@ -41,10 +41,12 @@ struct Eval : Command {
   ScoreOptions o;
   DeviceOptions device;
   DecodingOptions decoding;
+  AdapterOptions adapters;
   bool by_documents = false, no_bos = false, json = false;
 
   void add(CLI::App& app) {
     add_model_option(app, model_path)->required();
+    adapters.add(app);
     begin_group(app, "Data");
     add_option(app, "--file", file, "Text to score; - reads standard input", file_name())->required();
     app.add_flag("--by-documents", by_documents, "Score documents, separated by blank lines, each from a fresh state");
@@ -79,7 +81,8 @@ struct Eval : Command {
     o.kv = decoding.type(), o.exact = decoding.exact;
     const std::string text = read_text(file);
     const auto dev = device.make();
-    const Model model = load_model(model_path, *dev);
+    Model model = load_model(model_path, *dev);
+    adapters.apply(model);
     require_tokenizer(model, model_path);
     print_warnings(model_path, model.warnings);
     model.spec.require_positions(o.context, "ctx");

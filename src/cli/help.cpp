@@ -24,9 +24,9 @@ constexpr const char *kNumber = "number", *kRange = "range", *kWords = "words", 
                      *kFile = "file", *kFolder = "folder";
 constexpr std::string_view kAdvanced = " (advanced)";  // ends the group of an option that only --help-all shows
 // Headings in the order of the help; others follow.
-constexpr const char* kGroups[] = {"Model",    "Quantization", "Prompt",   "Data",        "Batch",
-                                   "Sampling", "Optimizer",    "Schedule", "Checkpoints", "Output",
-                                   "Machine",  "Debugging",    "Options"};
+constexpr const char* kGroups[] = {"Model",  "Adapter",  "Quantization", "Prompt",   "Data",
+                                   "Batch",  "Sampling", "Optimizer",    "Schedule", "Checkpoints",
+                                   "Output", "Machine",  "Debugging",    "Options"};
 
 template <class Accepts>
 CLI::Validator range(const std::string& text, const Accepts& accepts) {

@@ -58,11 +58,13 @@ struct Infer : Command {
   std::vector<std::string> stops;
   DeviceOptions device;
   DecodingOptions decoding;
+  AdapterOptions adapters;
   int64_t context = 0, parallel = 16;
   bool json = false, check_finite = false;
 
   void add(CLI::App& app) {
     add_model_option(app, model_path)->required();
+    adapters.add(app);
     prompts.add(app);
     add_sampling(app);
     begin_group(app, "Output");
@@ -156,7 +158,8 @@ struct Infer : Command {
     prompts.read();
     model_path = model_file(model_path);
     const auto dev = device.make();
-    const Model model = load_model(model_path, *dev);
+    Model model = load_model(model_path, *dev);
+    adapters.apply(model);
     if (!stops.empty()) require_tokenizer(model, model_path, "remove --stop");
     const std::vector<std::vector<int32_t>> ids = prompts.tokens(model, model_path);
     print_warnings(model_path, model.warnings);

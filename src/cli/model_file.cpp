@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "cli/console.h"
@@ -10,6 +11,8 @@
 #include "toy/base/utf8.h"
 #include "toy/formats/catalog.h"
 #include "toy/formats/checkpoint.h"
+#include "toy/hf/peft.h"
+#include "toy/models/adapter.h"
 #include "toy/runs/run.h"
 
 namespace toy::cli {
@@ -65,10 +68,55 @@ std::string model_file(const std::string& what) {
     return listed.empty() ? what : listed;  // a file, or nothing: whoever opens it says so
   }
   const auto [file, note] = model_in(folder);
+  if (std::error_code error; file.empty() && fs::exists(fs::path(folder) / "adapter.gguf", error))
+    fail("{0}: the run made an adapter; give the model that it belongs to, and --lora {0}", folder);
   check(!file.empty(), "{}: the folder has no model.gguf and no checkpoint; train a model first, or give a GGUF file",
         folder);
   if (!note.empty()) to_stderr(fmt::format("toy: {}; using {}\n", note, one_line(file)));
   return file;
+}
+
+void AdapterOptions::add(CLI::App& app) {
+  begin_group(app, "Model");
+  add_option(app, "--lora", lora, "Adapter: a GGUF, the folder of a run or of PEFT, maybe times :SCALE; repeatable")
+      ->option_text("FILE[:SCALE]");
+}
+
+std::string adapter_file(const std::string& what) {
+  const std::string folder = run_folder(what);
+  if (folder.empty()) return what;
+  const fs::path own = fs::path(folder) / "adapter.gguf";
+  std::error_code error;
+  if (fs::exists(own, error)) return own.string();
+  std::string newest;
+  const std::string all = (fs::path(folder) / "checkpoints").string();
+  for (const int64_t step : checkpoint_steps(all))  // ascending
+    if (const fs::path file = fs::path(checkpoint_path(all, step)) / "adapter.gguf"; fs::exists(file, error))
+      newest = file.string();
+  check(!newest.empty(),
+        "lora: the folder {} has no adapter.gguf and no checkpoint with one; train one with toy train lora", folder);
+  to_stderr(fmt::format("toy: the run has not finished; using {}\n", one_line(newest)));
+  return newest;
+}
+
+void AdapterOptions::apply(Model& model) const {
+  std::error_code error;
+  for (const std::string& text : lora) {
+    std::string what = text;
+    double scale = 1;
+    if (const size_t colon = text.rfind(':'); colon != text.npos && colon > 0 && !fs::exists(text, error)) {
+      const char* begin = text.c_str() + colon + 1;
+      char* end = nullptr;
+      scale = std::strtod(begin, &end);
+      check(end != begin && *end == 0, "lora: '{}' is no file, and its scale '{}' is no number; use FILE or FILE:SCALE",
+            text, begin);
+      what = text.substr(0, colon);
+    }
+    if (hf::is_peft_folder(what))
+      hf::load_peft(model, what, scale);
+    else
+      load_adapter(model, adapter_file(what), scale);
+  }
 }
 
 void require_tokenizer(const Model& model, const std::string& path, const char* way_out) {

@@ -31,6 +31,17 @@ std::string listed_model(const std::string& what);
 /// of a run. Throws Error{bad_input} for a folder without a model.
 std::string model_file(const std::string& what);
 
+/// Adapters of a model: `--lora FILE[:SCALE]`.
+struct AdapterOptions {
+  std::vector<std::string> lora;
+  void add(CLI::App& app);
+  /// Adds them to a model, in their order. Throws Error{bad_input} for one that is of another model.
+  void apply(Model& model) const;
+};
+/// The adapter that `what` names: a file, or in the folder of a run or checkpoint the newest. Throws Error{bad_input}
+/// for a folder without one.
+std::string adapter_file(const std::string& what);
+
 /// Throws Error{bad_input} with the reason where the model of this file has no tokenizer; `way_out` ends the message.
 void require_tokenizer(const Model& model, const std::string& path,
                        const char* way_out = "give a model with another tokenizer");

@@ -113,8 +113,9 @@ void Reporter::validating(int64_t batch, int64_t batches) {
   progress_.show(s);
 }
 
-void Reporter::estimated(const RunEstimate& e) {
+void Reporter::estimated(const RunEstimate& e, bool with_roles) {
   clear_status();
+  if (with_roles && !json_) put_line(to_text(e.roles));
   put_line(json_ ? json_text(to_json(e)) + "\n" : to_text(e));
 }
 

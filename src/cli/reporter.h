@@ -38,7 +38,7 @@ class Reporter final : public TrainObserver {
   bool stop() override;
 
   /// The output of a run that is only planned.
-  void estimated(const RunEstimate& estimate);
+  void estimated(const RunEstimate& estimate, bool with_roles = false);
   /// The run has ended, or had before. `how_to_resume`: a command line. Ends the program by the signal that stopped the
   /// run, if one did.
   void done(const TrainResult& result, const std::string& how_to_resume);

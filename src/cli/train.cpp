@@ -18,9 +18,12 @@
 #include "toy/base/error.h"
 #include "toy/base/folder_lock.h"
 #include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
 #include "toy/data/text_files.h"
 #include "toy/formats/checkpoint.h"
+#include "toy/hf/peft.h"
 #include "toy/runs/log.h"
+#include "toy/train/fine_tune.h"
 #include "toy/train/from_scratch.h"
 #include "toy/train/warm_start.h"
 
@@ -30,9 +33,9 @@ namespace {
 constexpr std::string_view kModel = "model.gguf", kSecondName = "weights/latest.gguf", kConfig = "config.json",
                            kCheckpoints = "checkpoints", kPreviousLog = "events.previous.jsonl";
 // The files that a run writes next to its checkpoints.
-constexpr std::string_view kFiles[] = {kModel,       kSecondName,     "model-ema.gguf",
-                                       kConfig,      "flow.json",     runs::kEventsFile,
-                                       kPreviousLog, "finished.json", kLockFile};
+constexpr std::string_view kFiles[] = {kModel,   kSecondName, "model-ema.gguf",  "adapter.gguf", "adapter-ema.gguf",
+                                       kConfig,  "flow.json", runs::kEventsFile, kPreviousLog,   "finished.json",
+                                       kLockFile};
 
 // The last event of a run that is complete; "" where its log is lost.
 std::string end_of_log(const std::string& out) {
@@ -103,12 +106,12 @@ struct Recipe {
   RunOptions run_options;
   MemoryOption memory;
   std::optional<int64_t> log_every;
-  bool json = false, dry_run = false;
+  bool json = false, dry_run = false, explain = false;
   std::string stored = "f32", update = "gathered";
   OptimizerChoice optimizer;
 
-  // `lr_part`: see OptimizerChoice.
-  void add(CLI::App& app, RecipeOptions& o, double lr_part = 1) {
+  // `lr_part`, `decays`: see OptimizerChoice.
+  void add(CLI::App& app, RecipeOptions& o, double lr_part = 1, bool decays = true) {
     add_config_option(app);
     add_data_options(app, o.data);
     begin_group(app, "Batch");
@@ -117,7 +120,7 @@ struct Recipe {
     add_option(app, "--accumulate", o.trainer.accumulate, "Batches per step whose gradients are summed", at_least(1));
     begin_group(app, "Schedule");
     add_option(app, "--steps", o.steps, "Optimizer steps", at_least(1));
-    optimizer.add(app, o, lr_part);
+    optimizer.add(app, o, lr_part, decays);
     add_option(app, "--eval-every", o.eval_every, "Steps between validations; 0 validates only at the end",
                at_least(0));
     add_option(app, "--eval-tokens", o.eval_tokens, "Validation tokens to read per validation; 0 reads all",
@@ -141,6 +144,7 @@ struct Recipe {
                at_least(0));
     begin_group(app, "Debugging");
     app.add_flag("--dry-run", dry_run, "Print the time and memory that the run needs, without running it");
+    app.add_flag("--explain", explain, "Print which tensors are trained, and what --dry-run prints, without training");
     run_options.add(app);
     compute.add(app);
     add_update_option(app, update);
@@ -173,9 +177,9 @@ struct Recipe {
     Results results;
     refuse_losses(o);
     refuse_tensorboard_at_files(o.out);
-    if (dry_run) {
+    if (dry_run || explain) {
       Reporter reporter(results, json, log_every);
-      return reporter.estimated(estimate(o, *dev, reporter));
+      return reporter.estimated(estimate(o, *dev, reporter), explain);
     }
     for (const char* fresh : {"{seq}", "{time}"})
       check(!o.resume || o.out.find(fresh) == std::string::npos,
@@ -226,34 +230,38 @@ struct Recipe {
                                                              std::filesystem::canonical(o.init, not_there);
         is_init = (name == kModel || name == kSecondName) && std::filesystem::equivalent(file, o.init, not_there) &&
                   (!by_this_name || std::filesystem::equivalent(out / kModel, o.init, not_there));
-        if (!is_init) refuse_overwriting("out", file, {{"--init", o.init}});
+        if (!is_init) refuse_overwriting("out", file, {{requires { o.roles;
       }
-      check(of_a_run || is_init || name == kLockFile || !there(name),
-            "out: '{}' exists without a run ({}) that wrote it, and would be lost; choose another folder", file,
-            runs::kEventsFile);
+      ? "--model" : "--init", o.init
     }
-  }
+  });
+} check(of_a_run || is_init || name == kLockFile || !there(name),
+        "out: '{}' exists without a run ({}) that wrote it, and would be lost; choose another folder", file,
+        runs::kEventsFile);
+}  // namespace
+}  // namespace toy::cli
 
-  // TensorBoard's folder would take the place of a file that the run writes later.
-  void refuse_tensorboard_at_files(const std::filesystem::path& out) const {
-    std::vector<std::filesystem::path> taken{out / kCheckpoints};
-    for (const std::string_view name : kFiles) taken.push_back(out / name);
-    for (const std::filesystem::path& path : taken)
-      check(run_options.tensorboard.empty() || !is_below(run_options.tensorboard, path),
-            "tensorboard: '{}' is where the run writes {}; choose another folder", run_options.tensorboard,
-            path.string());
-  }
+// TensorBoard's folder would take the place of a file that the run writes later.
+void refuse_tensorboard_at_files(const std::filesystem::path& out) const {
+  std::vector<std::filesystem::path> taken{out / kCheckpoints};
+  for (const std::string_view name : kFiles) taken.push_back(out / name);
+  for (const std::filesystem::path& path : taken)
+    check(run_options.tensorboard.empty() || !is_below(run_options.tensorboard, path),
+          "tensorboard: '{}' is where the run writes {}; choose another folder", run_options.tensorboard,
+          path.string());
+}
 
-  static std::string architecture_of(const FromScratchOptions& o) {
-    constexpr int64_t kAnyVocabulary = 256;  // the tokenizer decides later
-    ModelSpec spec = model_spec(o.size, kAnyVocabulary);
-    if (!o.layers.empty()) set_layers(spec, o.layers);
-    return spec.architecture;
-  }
-  static std::string architecture_of(const WarmStartOptions& o) {
-    return spec_from_gguf(gguf::File::open(o.init)).architecture;
-  }
-};
+static std::string architecture_of(const FromScratchOptions& o) {
+  constexpr int64_t kAnyVocabulary = 256;  // the tokenizer decides later
+  ModelSpec spec = model_spec(o.size, kAnyVocabulary);
+  if (!o.layers.empty()) set_layers(spec, o.layers);
+  return spec.architecture;
+}
+static std::string architecture_of(const WarmStartOptions& o) {
+  return spec_from_gguf(gguf::File::open(o.init)).architecture;
+}
+}
+;
 
 struct FromScratch : Command {
   FromScratchOptions o;
@@ -309,12 +317,97 @@ struct WarmStart : Command {
   }
 };
 
+// Recipes that change a model which people have.
+struct FullFineTune : Command {
+  FineTuneOptions o;
+  Recipe recipe;
+
+  void add(CLI::App& app) {
+    begin_group(app, "Model");
+    add_option(app, "--model", o.init, "GGUF file, or name in `toy list`, with a tokenizer", file_name())->required();
+    recipe.add(app, o, 0.1);
+    begin_group(app, "Model");
+    add_option(app, "--train", o.roles.train, "Train only matching tensors, such as 'blk.2[0-9].*' (default: all)")
+        ->option_text("PATTERN");
+    add_option(app, "--freeze", o.roles.freeze, "Leave matching tensors as they are, such as 'token_embd.*'")
+        ->option_text("PATTERN");
+    add_option(app, "--context", o.context, "Positions of the new model; 0 keeps those of --model", at_least(0));
+    add_option(app, "--name", o.name, "Name of the model (default: that of --model)");
+    add_option(app, "--seed", o.seed, "Seed of shuffling");
+    Recipe::show_common(app, {"--model", "--train", "--freeze", "--explain"});
+    app.footer(
+        "Frozen tensors stay in the file, as quantized as they are; trained ones are held in f32. --lr-for sets "
+        "learning "
+        "rates by pattern. See docs/fine-tuning.md.\n\n"
+        "Example:\n"
+        "  toy train full-finetune --model base.gguf --corpus letters.txt --freeze 'token_embd.*' --out out/letters");
+  }
+  void run() {
+    if (const std::string listed = listed_model(o.init); !listed.empty()) o.init = listed;
+    recipe.run(*parser, o, train_fine_tune, estimate_fine_tune);
+  }
+};
+
+struct Lora : Command {
+  FineTuneOptions o;
+  LoraOptions lora;
+  Recipe recipe;
+
+  void add(CLI::App& app) {
+    begin_group(app, "Model");
+    add_option(app, "--model", o.init, "GGUF file, or name in `toy list`, with a tokenizer", file_name())->required();
+    recipe.add(app, o, 0.2, false);
+    begin_group(app, "Adapter");
+    add_option(app, "--rank", lora.rank, "Rank of the adapter: columns of B and rows of A", at_least(1));
+    add_option(app, "--alpha", lora.alpha, "What the adapter adds is multiplied by alpha / rank", above(0));
+    add_option(app, "--targets", lora.targets, "Linear maps to adapt: all-linear, or patterns such as 'attn_[qv]'")
+        ->delimiter(',')
+        ->option_text("PATTERN");
+    add_option(app, "--lora-dropout", lora.dropout, "Dropout rate of the adapter's input", from_to_below(0, 1));
+    app.add_flag("--rslora", lora.rslora, "Multiply by alpha / sqrt(rank) instead");
+    begin_group(app, "Model");
+    add_option(app, "--name", o.name, "Name of the adapter (default: that of --model)");
+    add_option(app, "--seed", o.seed, "Seed of the adapter's weights and of shuffling");
+    Recipe::show_common(app, {"--model", "--rank", "--alpha", "--targets", "--explain"});
+    app.footer(
+        "Trains two small matrices for each linear map; the model stays in its file, as quantized as it is. The "
+        "result, "
+        "adapter.gguf, is for `toy infer MODEL --lora`, llama.cpp and Ollama. See docs/fine-tuning.md.\n\n"
+        "Example:\n"
+        "  toy train lora --model base.gguf --corpus letters.txt --rank 16 --out out/letters\n"
+        "  toy infer base.gguf --lora out/letters --prompt \"Dear\"");
+  }
+  void run() {
+    if (const std::string listed = listed_model(o.init); !listed.empty()) o.init = listed;
+    o.lora = lora;
+    recipe.run(*parser, o, train_fine_tune, estimate_fine_tune);
+    if (!recipe.dry_run && !recipe.explain) write_peft();
+  }
+
+  // The same adapter for PEFT, where transformers has the model.
+  void write_peft() const {
+    const auto dev = recipe.device.make();
+    Model model = load_model(o.init, *dev);
+    load_adapter(model, o.out + "/adapter.gguf");
+    const std::string folder = o.out + "/peft";
+    try {
+      hf::save_peft(model, 0, folder);
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::bad_input) throw;
+      return to_stderr(fmt::format("toy: not written for PEFT: {}\n", e.what()));
+    }
+    to_stderr(fmt::format("for PEFT: {}\n", one_line(folder)));
+  }
+};
+
 }  // namespace
 
 void add_train(CLI::App& root) {
   CLI::App& app = add_command_group(root, "train", "Train a model on text and write it as GGUF");
   add_subcommand<FromScratch>(app, "from-scratch", "Train a new model on text");
   add_subcommand<WarmStart>(app, "warm-start", "Train a GGUF model further on text");
+  add_subcommand<FullFineTune>(app, "full-finetune", "Train all or some tensors of a GGUF model");
+  add_subcommand<Lora>(app, "lora", "Train a small adapter of a GGUF model, quantized or not");
 }
 
 }  // namespace toy::cli

@@ -95,8 +95,8 @@ void refuse_overwriting_texts(const std::string& out, const DataOptions& data) {
   for (const std::string& path : data.validation) refuse_overwriting("out", out, {{"--val", path}});
 }
 
-void OptimizerChoice::add(CLI::App& app, RecipeOptions& o, double lr_part) {
-  lr_part_ = lr_part;
+void OptimizerChoice::add(CLI::App& app, RecipeOptions& o, double lr_part, bool decays) {
+  lr_part_ = lr_part, decays_ = decays;
   OptimizerOptions& a = o.trainer.optimizer;
   add_optimizer_option(app, optimizer_);
   const std::string rates = usual("lr", [&](const auto& u) { return u.usual_lr() * lr_part; });
@@ -104,7 +104,8 @@ void OptimizerChoice::add(CLI::App& app, RecipeOptions& o, double lr_part) {
   numbers_.resize(numbers().size());
   for (size_t i = 0; i < numbers_.size(); ++i) {
     const Number& n = numbers()[i];
-    const std::string values = usual(n.name, [&](const auto& u) { return u.*n.field; });
+    const bool no_decay = !decays && n.field == &OptimizerOptions::weight_decay;
+    const std::string values = no_decay ? "0" : usual(n.name, [&](const auto& u) { return u.*n.field; });
     add_option(app, fmt::format("--{}", n.name), numbers_[i], fmt::format("{} (default: {})", n.help, values),
                n.accepts);
   }
@@ -164,6 +165,7 @@ void OptimizerChoice::apply(const CLI::App& app, RecipeOptions& o) const {
   if (muon_scale_ == "match-rms") a.muon_scale = OptimizerOptions::match_rms, a.adamw_factor = 1;
   a.relative_step = relative_step_;
   if (app.count("--nesterov") > 0) a.nesterov = nesterov_;
+  if (!decays_) a.weight_decay = 0;
   for (size_t i = 0; i < numbers().size(); ++i)
     if (numbers_[i]) a.*numbers()[i].field = *numbers_[i];
   if (a.momentum == 0 && app.count("--nesterov") == 0) a.nesterov = false;

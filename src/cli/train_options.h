@@ -20,8 +20,9 @@ void refuse_overwriting_texts(const std::string& out, const DataOptions& data);
 /// that the chosen optimizer or schedule ignores are refused.
 class OptimizerChoice {
  public:
-  /// `lr_part`: the default learning rate as a fraction of the one for a new model.
-  void add(CLI::App& app, RecipeOptions& o, double lr_part = 1);
+  /// `lr_part`: the default learning rate as a fraction of the one for a new model. `decays` false: by default there is
+  /// no weight decay.
+  void add(CLI::App& app, RecipeOptions& o, double lr_part = 1, bool decays = true);
   /// Throws Error{bad_input} naming the option.
   void apply(const CLI::App& app, RecipeOptions& o) const;
 
@@ -35,7 +36,7 @@ class OptimizerChoice {
   std::optional<double> lr_;
   std::vector<std::optional<double>> numbers_;
   std::vector<std::string> lr_for_, no_decay_;
-  bool nesterov_ = false, relative_step_ = false;
+  bool nesterov_ = false, relative_step_ = false, decays_ = true;
   double ema_ = 0, lr_part_ = 1;
 };
 

@@ -267,6 +267,28 @@ std::vector<Output> plan_gguf(const HfModel& of_class, const Reading& r, Shards&
   return outputs;
 }
 
+MapPlace place_of_map(const HfModel& model, const ModelSpec& spec, const TensorSpec& t) {
+  const Place place = Places(model, spec).of(t);
+  MapPlace map{place.name, {}, {}, place.rows};
+  for (const Run& run : place.runs) {
+    const Piece piece = decorated(model, {spec, 1}, t, {});
+    const int64_t width = run.rows / piece.heads;
+    for (int64_t r = 0; r < run.rows; ++r) {
+      const int64_t in_head = r % width;
+      map.rows.push_back(run.first +
+                         (piece.order == Piece::pairs ? r - in_head + in_head % 2 * (width / 2) + in_head / 2 : r));
+    }
+    if (!map.columns.empty()) continue;
+    const int64_t columns = t.shape[1], groups = piece.columns.groups, head = piece.columns.width;
+    for (int64_t c = 0; c < columns; ++c) {
+      const int64_t in_group = groups > 0 ? columns / (groups * head) : 1;  // heads
+      const int64_t j = c / (groups * head + (groups == 0)), g = groups > 0 ? c / head % groups : 0;
+      map.columns.push_back(groups > 0 ? (g * in_group + j) * head + c % head : c);
+    }
+  }
+  return map;
+}
+
 std::vector<Output> plan_folder(const HfModel& model, const ModelSpec& spec, const gguf::File& file, DType stored) {
   const Places places(model, spec);
   const Reading reading{spec, 1};

@@ -61,25 +61,26 @@ void check_against_tensors(const gguf::File& f, const ModelSpec& spec) {
 }
 
 // Weights that the device can use as they lie in the file need no memory of their own.
-bool as_it_lies(const gguf::TensorInfo& info, const TensorSpec& tensor, LoadMode mode) {
-  if (mode == LoadMode::trainable) return false;
-  if (!tensor.narrow && is_float(*info.dtype)) return *info.dtype == DType::f32;  // filters and the like
-  return info.shape.rank() >= 2 ? *info.dtype != DType::f64 : *info.dtype == DType::f32;
+bool as_it_lies(const TensorSpec& t, DType in_file) {
+  if (t.trained || t.in_file != TensorSpec::InFile::same) return false;
+  if (!t.narrow && is_float(in_file)) return in_file == DType::f32;  // filters and the like
+  return t.shape.rank() >= 2 ? in_file != DType::f64 : in_file == DType::f32;
 }
 
-void require_memory_for(const gguf::File& f, const ModelSpec& spec, const Device& device, LoadMode mode) {
+void require_memory_for(const gguf::File& f, const ModelSpec& spec, const Device& device) {
   size_t bytes = 0, mapped = 0;  // mapped: what every token reads
   bool quantized = false;
   for (const FileTensor& t : file_tensors(spec)) {
     const gguf::TensorInfo& info = f.require(t.name);
-    if (as_it_lies(info, t.parts.front(), mode) && device.storage(*info.dtype) == *info.dtype) {
+    const bool trained = std::any_of(t.parts.begin(), t.parts.end(), [](const TensorSpec& p) { return p.trained; });
+    if (!trained && as_it_lies(t.parts.front(), *info.dtype) && device.storage(*info.dtype) == *info.dtype) {
       const bool by_row = t.shape.rank() > 2 || (t.name == "token_embd.weight" && !spec.tied) ||
                           t.name == "per_layer_token_embd.weight";  // experts, embeddings
       mapped += by_row ? 0 : info.bytes;
       continue;
     }
     bytes += size_t(t.shape.count()) * size_of(device.storage(DType::f32));
-    quantized = quantized || (is_quantized(*info.dtype) && mode == LoadMode::trainable);
+    quantized = quantized || (is_quantized(*info.dtype) && trained);
   }
   const size_t total = total_memory();
   check(total == 0 || mapped <= total,
@@ -115,10 +116,10 @@ void load_quantized(const gguf::File& f, const gguf::TensorInfo& info, ThreadPoo
   params.write(info.name, values);
 }
 
-void load_tensor(const gguf::File& f, const gguf::TensorInfo& info, const TensorSpec& tensor, LoadMode mode,
-                 ThreadPool& threads, ParamStore& params) {
+void load_tensor(const gguf::File& f, const gguf::TensorInfo& info, bool as_is, ThreadPool& threads,
+                 ParamStore& params) {
   const View host(const_cast<std::byte*>(info.data), *info.dtype, info.shape);
-  if (as_it_lies(info, tensor, mode)) return params.bind(info.name, host, f.keep_alive(), true);
+  if (as_is) return params.bind(info.name, host, f.keep_alive(), true);
   if (is_quantized(*info.dtype)) return load_quantized(f, info, threads, params);
   params.add(info.name, {DType::f32, info.shape, 0});  // gains and biases are always f32
   params.write(info.name, host);
@@ -139,22 +140,23 @@ void load_logarithms(const gguf::File& f, const gguf::TensorInfo& info, const st
 }
 
 // Rows of a tensor lie one behind the other, in every type: a part is a tensor of its own.
-void load_parts(const gguf::File& f, const FileTensor& t, LoadMode mode, ThreadPool& threads, ParamStore& params) {
+void load_parts(const gguf::File& f, const FileTensor& t, ThreadPool& threads, ParamStore& params) {
   gguf::TensorInfo part = f.require(t.name);
   const size_t row_bytes = part.bytes / size_t(t.shape[0]);
   for (const TensorSpec& p : t.parts) {
     if (p.in_file == TensorSpec::InFile::minus_exp) return load_logarithms(f, part, p.name, params);
     part.name = p.name, part.shape = p.shape, part.bytes = row_bytes * size_t(p.shape[0]);
-    load_tensor(f, part, p, mode, threads, params);
+    load_tensor(f, part, as_it_lies(p, *part.dtype), threads, params);
     part.data += part.bytes;
   }
 }
 
-void warn_of_types(const gguf::File& f, std::vector<std::string>& out) {
+void warn_of_types(const gguf::File& f, const ModelSpec& spec, std::vector<std::string>& out) {
   size_t tensors = 0, stored = 0, loaded = 0;
   std::set<std::string> types;
-  for (const gguf::TensorInfo& t : f.tensors())
-    if (t.dtype && is_quantized(*t.dtype)) {
+  for (const FileTensor& file : file_tensors(spec))
+    if (const gguf::TensorInfo& t = f.require(file.name);
+        is_quantized(*t.dtype) && !as_it_lies(file.parts.front(), *t.dtype)) {
       ++tensors, stored += t.bytes, loaded += size_t(t.shape.count()) * 4;
       types.insert(t.type_name);
     }
@@ -235,21 +237,49 @@ std::vector<std::string> warnings_of(const gguf::File& f, const ModelSpec& m) {
   return out;
 }
 
-Model load_model(const std::string& path, const Device& device, LoadMode mode, const Families& more) {
-  const gguf::File f = gguf::File::open(path);
-  Model m{spec_from_gguf(f, more), std::make_unique<ParamStore>(device), nullptr};
+namespace {
+
+Model load(const gguf::File& f, ModelSpec spec, const Device& device) {
+  const std::string& path = f.path();
+  Model m{std::move(spec), std::make_unique<ParamStore>(device), nullptr};
   if (unsupported_tokenizer(f).empty()) m.tokenizer = load_tokenizer(f);  // else warnings_of() says so
   if (m.tokenizer)
     check(m.tokenizer->vocab_size() == m.spec.vocab, "{}: the tokenizer has {} tokens, token_embd.weight has {} rows",
           path, m.tokenizer->vocab_size(), m.spec.vocab);
   m.warnings = warnings_of(f, m.spec);
-  if (mode == LoadMode::trainable) warn_of_types(f, m.warnings);
+  warn_of_types(f, m.spec, m.warnings);
   for (const auto& [key, value] : f.metadata())
     if (is_for_others(key)) m.metadata.emplace(key, value);
-  require_memory_for(f, m.spec, device, mode);
+  require_memory_for(f, m.spec, device);
   ThreadPool threads(device.threads());
-  for (const FileTensor& t : file_tensors(m.spec)) load_parts(f, t, mode, threads, *m.params);
+  for (const FileTensor& t : file_tensors(m.spec)) load_parts(f, t, threads, *m.params);
   return m;
+}
+
+}  // namespace
+
+Model load_model(const std::string& path, const Device& device, LoadMode mode, const Families& more) {
+  const gguf::File f = gguf::File::open(path);
+  ModelSpec spec = spec_from_gguf(f, more);
+  if (mode == LoadMode::mapped) spec.roles.freeze = {"*"};
+  Model m = load(f, std::move(spec), device);
+  m.spec.roles = {};
+  return m;
+}
+
+Model load_model(const std::string& path, const Device& device, const ModelSpec& spec) {
+  return load(gguf::File::open(path), spec, device);
+}
+
+Weights::DTypeOf held_types(const gguf::File& f, const ModelSpec& spec) {
+  std::map<std::string, DType> types;
+  for (const FileTensor& t : file_tensors(spec))
+    for (const TensorSpec& p : t.parts)
+      if (const DType in_file = *f.require(t.name).dtype; as_it_lies(p, in_file)) types[p.name] = in_file;
+  return [types = std::move(types)](const std::string& name) {
+    const auto it = types.find(name);
+    return it == types.end() ? DType::f32 : it->second;
+  };
 }
 
 void write_dimensions(const ModelSpec& s, gguf::Writer& w, DType stored) {

@@ -35,29 +35,33 @@ Weights Model::weights(Graph& graph) const {
   return {graph, [store = params.get()](const std::string& name) { return store->type(name).dtype; }};
 }
 
+std::vector<float> initial_values(const TensorSpec& t, uint64_t seed, double init_scale, ThreadPool& pool) {
+  const float value = t.init == Init::constant ? t.value : t.init == Init::zeros ? 0.0f : 1.0f;
+  std::vector<float> values(size_t(t.shape.count()), value);
+  const Philox random(seed, t.name);
+  if (t.init == Init::log_rate || t.init == Init::step_bias)
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = float(t.init == Init::log_rate ? log_rate(random.uniform(i)) : step_bias(random.uniform(i)));
+  if (t.init == Init::fading)
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = float(init_scale * fading(t.shape, int64_t(i)) * random.normal(i));
+  if (t.init == Init::matrix || t.init == Init::embedding) {
+    const double sigma = t.init == Init::embedding ? 0.02 : init_scale / std::sqrt(double(t.shape.back()));
+    pool.run([&](int thread) {
+      const Range mine = part(int64_t(values.size()), thread, pool.size());
+      for (int64_t i = mine.begin; i < mine.end; ++i) values[size_t(i)] = float(sigma * random.normal(uint64_t(i)));
+    });
+  }
+  return values;
+}
+
 Model random_model(const ModelSpec& spec, const Device& device, uint64_t seed, double init_scale) {
   spec.validate();
   Model m{spec, std::make_unique<ParamStore>(device), nullptr};
   ThreadPool pool;
   for (const TensorSpec& t : tensors_of(spec)) {
     m.params->add(t.name, {DType::f32, t.shape, 0});
-    const float value = t.init == Init::constant ? t.value : t.init == Init::zeros ? 0.0f : 1.0f;
-    std::vector<float> values(size_t(t.shape.count()), value);
-    const Philox random(seed, t.name);
-    if (t.init == Init::log_rate || t.init == Init::step_bias)
-      for (size_t i = 0; i < values.size(); ++i)
-        values[i] = float(t.init == Init::log_rate ? log_rate(random.uniform(i)) : step_bias(random.uniform(i)));
-    if (t.init == Init::fading)
-      for (size_t i = 0; i < values.size(); ++i)
-        values[i] = float(init_scale * fading(t.shape, int64_t(i)) * random.normal(i));
-    if (t.init == Init::matrix || t.init == Init::embedding) {
-      const double sigma = t.init == Init::embedding ? 0.02 : init_scale / std::sqrt(double(t.shape.back()));
-      pool.run([&](int thread) {
-        const Range mine = part(int64_t(values.size()), thread, pool.size());
-        for (int64_t i = mine.begin; i < mine.end; ++i) values[size_t(i)] = float(sigma * random.normal(uint64_t(i)));
-      });
-    }
-    m.params->write(t.name, values);
+    m.params->write(t.name, initial_values(t, seed, init_scale, pool));
   }
   return m;
 }

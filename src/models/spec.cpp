@@ -9,6 +9,7 @@
 
 #include "models/llama_like.h"
 #include "toy/base/error.h"
+#include "toy/base/glob.h"
 #include "toy/models/transformer.h"
 
 namespace toy {
@@ -248,7 +249,24 @@ std::vector<TensorSpec> tensors_of(const ModelSpec& spec) {
   Graph graph;
   const Weights weights(graph, [](const std::string&) { return DType::f32; });
   const Transformer declares_them(spec, weights, 0);
-  return weights.declared();
+  std::vector<TensorSpec> list = weights.declared();
+  const auto fits = [](const std::vector<std::string>& patterns, const TensorSpec& t) {
+    return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return matches(p, t.name); });
+  };
+  for (TensorSpec& t : list)
+    t.trained = (spec.roles.train.empty() || fits(spec.roles.train, t)) && !fits(spec.roles.freeze, t);
+  return list;
+}
+
+std::vector<TensorSpec> trained_tensors(const ModelSpec& spec) {
+  std::vector<TensorSpec> list = tensors_of(spec);
+  std::erase_if(list, [](const TensorSpec& t) { return !t.trained; });
+  return list;
+}
+
+bool has_frozen(const ModelSpec& spec) {
+  const std::vector<TensorSpec> list = tensors_of(spec);
+  return std::any_of(list.begin(), list.end(), [](const TensorSpec& t) { return !t.trained; });
 }
 
 std::vector<std::vector<nn::StateSpec>> states_of(const ModelSpec& spec) {
@@ -260,6 +278,7 @@ std::vector<FileTensor> file_tensors(const ModelSpec& s) {
   std::vector<FileTensor> list;
   std::unordered_map<std::string, size_t> shared;  // names of several, and where they stand
   for (TensorSpec& t : tensors_of(s)) {
+    if (t.adapter >= 0) continue;
     const std::string name = t.file_name.empty() ? t.name : t.file_name;
     size_t at = list.size();
     if (!t.file_name.empty()) at = shared.emplace(name, at).first->second;
@@ -274,7 +293,14 @@ std::vector<FileTensor> file_tensors(const ModelSpec& s) {
 
 int64_t parameter_count(const ModelSpec& spec) {
   int64_t n = 0;
-  for (const TensorSpec& t : tensors_of(spec)) n += t.shape.count();
+  for (const TensorSpec& t : tensors_of(spec))
+    if (t.adapter < 0) n += t.shape.count();
+  return n;
+}
+
+int64_t trained_count(const ModelSpec& spec) {
+  int64_t n = 0;
+  for (const TensorSpec& t : trained_tensors(spec)) n += t.shape.count();
   return n;
 }
 

@@ -12,12 +12,31 @@ namespace {
 
 using Init = TensorSpec::Init;
 
+// Those of the weight `name`, [O,I], or [E,O,I] of experts.
+std::vector<nn::Adapter> make_adapters(const Weights& w, const std::string& name, const Shape& weight) {
+  std::vector<nn::Adapter> list;
+  for (size_t i = 0; i < w.adapters().size(); ++i) {
+    const AdapterSpec& adapter = w.adapters()[i];
+    const auto map = adapter.maps.find(w.full_name(name));
+    if (map == adapter.maps.end()) continue;
+    const AdapterNames names(name, i);
+    TensorSpec a{Init::matrix, names.a, weight}, b{Init::zeros, names.b, weight};
+    a.shape[weight.rank() - 2] = b.shape[weight.rank() - 1] = map->second.rank;
+    a.adapter = b.adapter = int(i);
+    list.push_back({w(a), w(b), double(map->second.scale), {}, names.a});
+    if (adapter.dropout > 0) list.back().dropout = {w.random(), adapter.dropout};
+  }
+  return list;
+}
+
 // `in_file`: the file's tensor that holds it as some of its rows, "" for one of its own.
 nn::Linear make_linear(const Weights& w, const std::string& name, int64_t rows, int64_t columns, bool bias,
                        const std::string& in_file = {}) {
   const auto in = [&](const char* kind) { return in_file.empty() ? "" : in_file + kind; };
-  return {w({Init::matrix, name + ".weight", {rows, columns}, in(".weight")}),
-          bias ? w({Init::zeros, name + ".bias", {rows}, in(".bias")}) : Value{}};
+  TensorSpec weight{Init::matrix, name + ".weight", {rows, columns}, in(".weight")};
+  weight.adaptable = true;
+  return {w(weight), bias ? w({Init::zeros, name + ".bias", {rows}, in(".bias")}) : Value{},
+          make_adapters(w, weight.name, weight.shape)};
 }
 
 // `in_file`: what a file calls it, "" for the same.
@@ -289,6 +308,11 @@ nn::Mixture make_mixture(const ModelSpec& m, const LayerSpec& l, const Weights& 
     t.narrow = false;
     return w(t);
   };
+  const auto maps = [&](const char* name, int64_t rows, int64_t columns) -> nn::ExpertLinear {
+    TensorSpec weight{Init::matrix, name, {n, rows, columns}};
+    weight.adaptable = true;
+    return {w(weight), {}, make_adapters(w, name, weight.shape)};
+  };
   nn::Mixture mixture{
       .router = {.map = {w(router), bias("ffn_gate_inp.bias", {n})},
                  .used = l.experts.used,
@@ -297,13 +321,13 @@ nn::Mixture make_mixture(const ModelSpec& m, const LayerSpec& l, const Weights& 
                  .sigmoid = l.experts.score == Experts::sigmoid,
                  .choice_bias = l.experts.choice_bias ? w({Init::zeros, "exp_probs_b.bias", {n}}) : Value{},
                  .scale = double(l.experts.scale)},
-      .gate = has_gate ? w({Init::matrix, "ffn_gate_exps.weight", {n, l.d_ff, width}}) : Value{},
-      .up = w({Init::matrix, "ffn_up_exps.weight", {n, l.d_ff, width}}),
-      .down = w({Init::matrix, "ffn_down_exps.weight", {n, width, l.d_ff}}),
-      .f = gate_of(l.ffn),
-      .gate_bias = bias("ffn_gate_exps.bias", {n, l.d_ff}),
-      .up_bias = bias("ffn_up_exps.bias", {n, l.d_ff}),
-      .down_bias = bias("ffn_down_exps.bias", {n, width})};
+      .gate = has_gate ? maps("ffn_gate_exps.weight", l.d_ff, width) : nn::ExpertLinear{},
+      .up = maps("ffn_up_exps.weight", l.d_ff, width),
+      .down = maps("ffn_down_exps.weight", width, l.d_ff),
+      .f = gate_of(l.ffn)};
+  mixture.gate.bias = bias("ffn_gate_exps.bias", {n, l.d_ff});
+  mixture.up.bias = bias("ffn_up_exps.bias", {n, l.d_ff});
+  mixture.down.bias = bias("ffn_down_exps.bias", {n, width});
   if (z > 0) mixture.latent_down = make_linear(w, "ffn_latent_down", z, d, false);
   if (z > 0) mixture.latent_up = make_linear(w, "ffn_latent_up", d, z, false);
   if (const int64_t shared = l.experts.shared_d_ff; shared > 0) {
@@ -360,7 +384,8 @@ nn::Block make_block(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
 }  // namespace
 
 // The one place where a model's tensors are declared; their order is that of files.
-Transformer::Transformer(const ModelSpec& spec, const Weights& weights, int64_t positions) {
+Transformer::Transformer(const ModelSpec& spec, const Weights& of_graph, int64_t positions, Value random) {
+  const Weights weights = of_graph.with(spec.adapters, random);
   embedding_ = weights.of(ModelPart::embedding)({Init::embedding, "token_embd.weight", {spec.vocab, spec.d_model}});
   embedding_scale_ = {spec.embedding_scale > 0 ? double(spec.embedding_scale) : std::sqrt(double(spec.d_model))};
   if (spec.positions == PositionKind::learned)  // f32 in files, as llama.cpp's converter writes it

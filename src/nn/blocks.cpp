@@ -249,13 +249,9 @@ Value Mixture::operator()(Value x) const {
   const Value inner = latent_down.weight ? latent_down(x) : x;
   const int64_t width = inner.dim(1);
   const Value row = reshape(inner, {-1, 1, width});
-  const auto mapped = [&, ids = experts](Value rows, Value w, Value bias) {
-    const Value y = expert_linear(rows, w, ids);
-    return bias ? y + embedding(bias, ids) : y;
-  };
-  const Value raised = mapped(row, up, up_bias);
-  const Value hidden = gate ? gated(f, mapped(row, gate, gate_bias), raised) : sqr(relu(raised));
-  const Value each = mapped(hidden, down, down_bias);  // [N,U,D]
+  const Value raised = up(row, experts);
+  const Value hidden = gate.weight ? gated(f, gate(row, experts), raised) : sqr(relu(raised));
+  const Value each = down(hidden, experts);  // [N,U,D]
   Value y = reshape(sum(each * reshape(weight, {-1, used, 1}), 1), {-1, width});
   if (latent_up.weight) y = latent_up(y);
   if (!shared.piece) return y;

@@ -57,10 +57,11 @@ const OpDef& expert_linear_def() {
 
 const OpDef& expert_linear_grad_x_def() {
   static const OpDef def{
-      .signature = "expert_linear_grad_x(dy:[N,U,O], w:float[E,O,I], ids:i32[N,U]) -> dx:[N,U,I]",
+      .signature = "expert_linear_grad_x(dy:[N,U,O], w:weight[E,O,I], ids:i32[N,U]) -> dx:[N,U,I]",
       .cost = [](const CostQuery& q) { return cost_of(q.out[0], q.in[0]->shape[2]); },
       .decompose =
           [](Graph& g, std::span<const Value> in, const Attrs&) {
+            if (is_quantized(in[1].type().dtype)) return std::vector<Value>{};
             const Value x = fill(g, {in[0].dim(0), in[0].dim(1), in[1].dim(2)}, 0);  // its values do not matter
             return decompose_grad(g, cast(x, in[0].type().dtype), in[1], in[2], in[0], 0);
           }};

@@ -11,9 +11,10 @@ Value plus(Value acc, Value v) { return acc ? acc + v : v; }
 }  // namespace
 
 const OpDef& linear_grad_x_def() {
-  static const OpDef def{.signature = "linear_grad_x(dy:[N,O], w:float[O,I], acc?:[N,I]) -> dx:[N,I]",
+  static const OpDef def{.signature = "linear_grad_x(dy:[N,O], w:weight[O,I], acc?:[N,I]) -> dx:[N,I]",
                          .cost = cost,
                          .decompose = [](Graph&, std::span<const Value> in, const Attrs&) {
+                           if (is_quantized(in[1].type().dtype)) return std::vector<Value>{};
                            return std::vector<Value>{plus(in[2], matmul(in[0], as_type_of(in[0], in[1])))};
                          }};
   return def;

@@ -21,7 +21,12 @@ void vjp(Vjp& c) {
   const Value dloss = c.grad(kLoss);
   const auto scaled = [&](Value v) { return is_one(dloss) ? v : v * dloss; };
   if (c.needs(0)) c.give(0, scaled(c.out(kDx)));
-  if (c.needs(1)) c.give(1, scaled(c.out(kDw)));
+  if (c.needs(1)) {
+    const Value w = c.in(1);
+    check(!is_quantized(w.type().dtype), "linear_xent: the weight '{}' is {}; only float weights can be trained",
+          c.graph().node(w).name, name_of(w.type().dtype));
+    c.give(1, scaled(c.out(kDw)));
+  }
   check(!c.needs(3), "linear_xent: no gradient with respect to the rows' weights");
 }
 
@@ -31,6 +36,7 @@ Cost cost(const CostQuery& q) {
 }
 
 std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& attrs) {
+  if (is_quantized(in[1].type().dtype)) return {};
   const std::vector<Value> wrt = independent(in.first(2));
   const Value x = wrt[0], w = wrt[1], weight = in[3];
   const int64_t rows = x.dim(0), vocab = w.dim(0);
@@ -46,7 +52,7 @@ std::vector<Value> decompose(Graph&, std::span<const Value> in, const Attrs& att
 
 const OpDef& linear_xent_def() {
   static const OpDef def{.signature =
-                             "linear_xent(x:[N,D], w:float[V,D], targets:i32[N], weight:[N]) -> "
+                             "linear_xent(x:[N,D], w:weight[V,D], targets:i32[N], weight:[N]) -> "
                              "loss:[], nll?:[N], dx?:[N,D], dw?:[V,D]",
                          .infer = infer,
                          .vjp = vjp,

@@ -30,6 +30,7 @@ struct Parts {
 template <int kLow, int kHigh, int kZero = -kLow>
 struct Uniform {
   static constexpr float low = kLow, high = kHigh;
+  static constexpr int zero = kZero;
   static float level(uint8_t code) { return float(int(code) - kZero); }
   static uint8_t code(float v) { return uint8_t(int(std::nearbyint(std::clamp(v, low, high))) + kZero); }
   static Levels levels() { return {low, high}; }
@@ -39,6 +40,7 @@ struct Uniform {
 /// of equal floor(2 v).
 template <const int8_t (&kTable)[16]>
 struct Table {
+  static constexpr const int8_t* table = kTable;
   static constexpr float low = *std::min_element(kTable, kTable + 16), high = *std::max_element(kTable, kTable + 16);
   static float level(uint8_t code) { return kAll.level[code]; }
   static uint8_t code(float v) { return kAll.code[int(2 * (std::clamp(v, low, high) - low))]; }
@@ -77,13 +79,27 @@ struct Plane {
 
   template <int kBytes>
   static void get(const uint8_t (&bytes)[kBytes], uint8_t* code) {
+    if constexpr (kBits == 1 && kStride == 1 && std::endian::native == std::endian::little) {
+      // Eight bits at a time: byte j of a word keeps bit j, then has it as its lowest bit.
+      for (int n = 0; n < kBytes; ++n) {
+        const uint64_t bits = (bytes[n] * 0x0101010101010101u) & 0x8040201008040201u;
+        const uint64_t field = ((bits + 0x7f7f7f7f7f7f7f7fu) & 0x8080808080808080u) >> 7 << kShift;
+        uint64_t to = 0;
+        if (kShift) std::memcpy(&to, code + n * 8, sizeof to);
+        to |= field;
+        std::memcpy(code + n * 8, &to, sizeof to);
+      }
+      return;
+    }
     for (int n = 0; n < kBytes; n += kStride)
-      for (int r = 0; r < kFields; ++r)
+      for (int r = 0; r < kFields; ++r) {
+        const uint8_t* __restrict from = bytes + n;  // apart, so that this becomes vectors
+        uint8_t* __restrict to = code + n * kFields + r * kStride;
         for (int l = 0; l < kStride; ++l) {
-          const int field = (bytes[n + l] >> (kBits * r) & kMask) << kShift;
-          uint8_t& to = code[n * kFields + r * kStride + l];
-          to = uint8_t(kShift ? to | field : field);
+          const int field = (from[l] >> (kBits * r) & kMask) << kShift;
+          to[l] = uint8_t(kShift ? to[l] | field : field);
         }
+      }
   }
 
   template <int kBytes>

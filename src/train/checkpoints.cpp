@@ -11,6 +11,7 @@
 #include "toy/base/json_text.h"
 #include "toy/data/text_files.h"
 #include "toy/formats/safetensors.h"
+#include "toy/models/adapter.h"
 #include "train/publish.h"
 
 namespace toy {
@@ -23,6 +24,7 @@ constexpr const char* kConfig = "config.json";
 constexpr const char* kState = "state.json";
 constexpr const char* kMoments = "state.safetensors";
 constexpr const char* kWeights = "weights.gguf";
+constexpr const char* kAdapter = "adapter.gguf";
 constexpr const char* kBest = "best";
 constexpr const char* kFinished = "finished.json";
 constexpr const char* kExact = "weights/";  // in front of weights that kWeights does not hold exactly
@@ -100,11 +102,13 @@ FinishedRun parse_finished(const std::string& out, const std::string& file) {
   constexpr const char* kAdvice = "remove this file";
   const ordered_json j = read_file(file);
   const Fields f(j, file, kAdvice);
-  FinishedRun run{.config = f.at("config"), .result = {.model_path = model_path(out), .step = f.count("step")}};
+  const bool adapter = f.has("adapter") && f.flag("adapter");
+  FinishedRun run{.config = f.at("config"),
+                  .result = {.model_path = model_path(out, adapter), .step = f.count("step")}};
   f.object("config");
   run.result.final_loss = f.number("loss");
   run.result.eval = eval_of(f, "eval");
-  if (f.flag("average")) run.result.average_path = average_path(out);
+  if (f.flag("average")) run.result.average_path = average_path(out, adapter);
   const std::string reason = f.text("reason");
   for (const auto known : {TrainResult::done, TrainResult::patience})
     if (reason == name_of(known)) run.result.reason = known;
@@ -116,11 +120,14 @@ FinishedRun parse_finished(const std::string& out, const std::string& file) {
   return run;
 }
 
-// Names of weights that the device holds in more than f32, and of those of which a model file holds another value.
+// Names of trained weights that the device holds in more than f32, of those of which a model file holds another value,
+// and of all where some are frozen: then there is no model file.
 std::vector<std::string> inexact(const Model& model) {
+  const bool all = has_frozen(model.spec);
   std::vector<std::string> names;
-  for (const TensorSpec& t : tensors_of(model.spec))
-    if (model.params->stored(t.name) != DType::f32 || t.in_file != TensorSpec::InFile::same) names.push_back(t.name);
+  for (const TensorSpec& t : trained_tensors(model.spec))
+    if (all || model.params->stored(t.name) != DType::f32 || t.in_file != TensorSpec::InFile::same)
+      names.push_back(t.name);
   return names;
 }
 
@@ -138,7 +145,8 @@ void copy_tensor(const safetensors::File& file, const std::string& stored, Param
 }  // namespace
 
 size_t Checkpoints::bytes(const ModelSpec& spec, const OptimizerOptions& optimizer) {
-  size_t n = size_t(parameter_count(spec)) * sizeof(float);
+  const size_t copies = spec.adapters.empty() ? 1 : 2;  // an adapter also as a file of its own
+  size_t n = copies * size_t(trained_count(spec)) * sizeof(float);
   for (const auto& [name, type] : moment_types(spec, optimizer)) n += type.bytes();
   return n;
 }
@@ -192,7 +200,10 @@ std::string Checkpoints::save(const Model& model, const Trainer& trainer, const 
     for (const std::string& name : trainer.moments().names()) add(name, trainer.moments(), name);
     for (const std::string& name : inexact(model)) add(kExact + name, *model.params, name);
     tensors.finish(writer.path(kMoments));
-    save_model(model, writer.path(kWeights));
+    if (!model.spec.adapters.empty())
+      save_adapter(model, model.spec.adapters.size() - 1, writer.path(kAdapter));
+    else if (!has_frozen(model.spec))
+      save_model(model, writer.path(kWeights));
     newest_ = writer.commit();
   } catch (const Error& e) {
     std::string rest = "there is no earlier one to resume from";
@@ -229,7 +240,8 @@ void Checkpoints::require_places() const {
 
 size_t disk_bytes(const RecipeOptions& o, const ModelSpec& spec, const Checkpoints& checkpoints, int64_t step) {
   const size_t models = o.trainer.optimizer.ema > 0 ? 2 : 1;
-  const size_t model = models * size_t(parameter_count(spec)) * size_of(o.stored);
+  const int64_t parameters = spec.adapters.empty() ? parameter_count(spec) : trained_count(spec);
+  const size_t model = models * size_t(parameters) * size_of(o.stored);
   if (o.checkpoint_every == 0) return model + (o.time_limit > 0 ? Checkpoints::bytes(spec, o.trainer.optimizer) : 0);
   const int64_t ahead = (o.steps - step) / o.checkpoint_every + 1;
   const size_t most = size_t(std::min<int64_t>(o.keep, ahead)) + 2, there = std::min(checkpoints.count(), most);
@@ -262,6 +274,7 @@ RunState checkpoint_state(const std::string& path) {
 }
 
 std::shared_ptr<const Tokenizer> checkpoint_tokenizer(const std::string& path) {
+  if (std::error_code error; !fs::exists(path + "/" + kWeights, error)) return nullptr;
   auto tokenizer = load_tokenizer(gguf::File::open(path + "/" + kWeights));
   check(tokenizer != nullptr, "{}/{}: there is no tokenizer in it", path, kWeights);
   return tokenizer;
@@ -298,7 +311,8 @@ void write_finished(const std::string& out, const FinishedRun& run) {
   ordered_json j{{"step", r.step}, {"loss", number(r.final_loss)}, {"eval", eval_json(r.eval)}};
   j["reason"] = name_of(r.reason);
   j["average"] = !r.average_path.empty();
-  j["model"] = content_of(model_path(out));
+  if (r.model_path != model_path(out)) j["adapter"] = true;
+  j["model"] = content_of(r.model_path);
   if (!run.init.is_null()) j["init"] = run.init;
   j["config"] = run.config;
   write_text((fs::path(out) / kFinished).string(), json_text(j, 2) + "\n");
@@ -307,12 +321,13 @@ void write_finished(const std::string& out, const FinishedRun& run) {
 std::optional<FinishedRun> read_finished(const std::string& out, const std::string& checkpoint, Teller& tell) {
   const std::string file = (fs::path(out) / kFinished).string();
   std::error_code error;
-  if (!fs::exists(file, error) || !fs::exists(model_path(out), error)) return std::nullopt;
+  const bool there = fs::exists(model_path(out), error) || fs::exists(model_path(out, true), error);
+  if (!fs::exists(file, error) || !there) return std::nullopt;
   try {
     FinishedRun run = parse_finished(out, file);
     const std::string& average = run.result.average_path;
-    const bool whole = average.empty() || fs::exists(average, error);
-    if (whole && run.model == content_of(model_path(out))) return run;
+    const bool whole = fs::exists(run.result.model_path, error) && (average.empty() || fs::exists(average, error));
+    if (whole && run.model == content_of(run.result.model_path)) return run;
   } catch (const Error& e) {
     if (checkpoint.empty()) throw;
     tell.note(fmt::format("{}; resuming from {}", e.what(), checkpoint));

@@ -67,6 +67,7 @@ size_t disk_bytes(const RecipeOptions& options, const ModelSpec& spec, const Che
 /// The parts of the checkpoint in folder `path`. They throw Error{bad_input} naming the file and what is wrong.
 nlohmann::ordered_json checkpoint_config(const std::string& path);
 RunState checkpoint_state(const std::string& path);
+/// nullptr where some weights are frozen: then it is in the file that the run began with.
 std::shared_ptr<const Tokenizer> checkpoint_tokenizer(const std::string& path);
 /// Weights that can be trained, for the dimensions `spec`.
 Model checkpoint_model(const std::string& path, const ModelSpec& spec, const Device& device);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace toy {
@@ -17,8 +18,51 @@ std::string duration(double seconds) {
 
 }  // namespace
 
+std::vector<TensorRole> tensor_roles(const Model& model, const OptimizerOptions& optimizer, double lr) {
+  std::vector<TensorRole> list;
+  const std::vector<TensorUpdate> updates = tensor_updates(model.spec, optimizer);
+  auto update = updates.begin();
+  for (const TensorSpec& t : tensors_of(model.spec)) {
+    TensorRole role{
+        .pattern = t.name, .shape = t.shape, .held = model.params->type(t.name).dtype, .trained = t.trained};
+    if (t.trained) role.lr = lr * (update++)->lr_factor;
+    if (t.block >= 0) role.pattern = "blk.*" + t.name.substr(t.name.find('.', t.name.find('.') + 1));
+    const auto same = [&](const TensorRole& r) {
+      return r.pattern == role.pattern && r.shape == role.shape && r.held == role.held && r.trained == role.trained &&
+             r.lr == role.lr;
+    };
+    auto at = std::find_if(list.begin(), list.end(), same);
+    if (at == list.end()) at = list.insert(list.end(), role);
+    ++at->tensors;
+  }
+  std::stable_sort(list.begin(), list.end(),
+                   [](const TensorRole& a, const TensorRole& b) { return a.trained > b.trained; });
+  return list;
+}
+
+std::string to_text(const std::vector<TensorRole>& roles) {
+  size_t width = 0;
+  for (const TensorRole& r : roles) width = std::max(width, r.pattern.size());
+  std::string s;
+  for (const bool trained : {true, false}) {
+    int64_t parameters = 0, tensors = 0;
+    for (const TensorRole& r : roles)
+      if (r.trained == trained) parameters += r.parameters(), tensors += r.tensors;
+    if (tensors == 0) continue;
+    s += fmt::format("{} {} tensors, {:.2f} M parameters\n", trained ? "trained" : "frozen ", tensors,
+                     double(parameters) * 1e-6);
+    for (const TensorRole& r : roles)
+      if (r.trained == trained)
+        s += fmt::format("  {:{}}  {:>4} x {:<16} {:<5}{}\n", r.pattern, width, r.tensors, r.shape.str(),
+                         name_of(r.held), trained ? fmt::format(" lr {:g}", r.lr) : "");
+  }
+  return s;
+}
+
 std::string to_text(const RunEstimate& e) {
-  std::string s = fmt::format("model   {}, {:.2f} M parameters\n", e.model, double(e.parameters) * 1e-6);
+  std::string s = fmt::format(
+      "model   {}, {:.2f} M parameters{}\n", e.model, double(e.parameters) * 1e-6,
+      e.trained == e.parameters ? "" : fmt::format(", of which {:.2f} M are trained", double(e.trained) * 1e-6));
   if (e.fit.memory.total() > 0) s += fmt::format("memory  {}\n", to_text(e.fit.memory));  // else nothing is left to do
   if (const std::string less = e.fit.text(); !less.empty()) s += fmt::format("        {}\n", less);
   const bool all = e.measured_tokens == e.tokens_per_step;
@@ -33,6 +77,7 @@ std::string to_text(const RunEstimate& e) {
 nlohmann::ordered_json to_json(const RunEstimate& e) {
   return {{"model", e.model},
           {"parameters", e.parameters},
+          {"trained", e.trained},
           {"memory", to_json(e.fit.memory)},
           {"recompute",
            {{"whole", e.fit.recompute.whole},

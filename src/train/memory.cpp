@@ -28,7 +28,7 @@ void visit_parts(const TrainMemory& m, const Visit& visit) {
 }
 
 size_t bytes_of(const PlanLeaf& p, const Device& device) {
-  return size_t(p.type.count()) * size_of(device.storage(p.type.dtype));
+  return bytes_of(device.storage(p.type.dtype), p.type.shape);
 }
 
 // Weights, moments and accumulators.
@@ -38,10 +38,16 @@ void add_parameters(TrainMemory& m, const TrainPlans& plans, const ModelSpec& sp
   if (plans.update)
     for (const PlanLeaf& p : plans.step->params)
       if (!weights.contains(p.name)) accumulators.insert(p.name);
-  for (const PlanLeaf& p : (plans.update ? *plans.update : *plans.step).params) {
-    size_t& part = weights.contains(p.name) ? m.weights : accumulators.contains(p.name) ? m.gradients : m.moments;
-    part += bytes_of(p, device);
+  std::set<std::string, std::less<>> seen;  // what is trained is in both plans
+  for (const Plan* plan : {plans.step.get(), plans.update.get()}) {
+    if (!plan) continue;
+    for (const PlanLeaf& p : plan->params) {
+      if (!seen.insert(p.name).second) continue;
+      size_t& part = weights.contains(p.name) ? m.weights : accumulators.contains(p.name) ? m.gradients : m.moments;
+      part += bytes_of(p, device);
+    }
   }
+  m.weights -= std::min(m.weights, plans.mapped);
 }
 
 // The plans of a training with so many blocks taken.

@@ -156,7 +156,7 @@ void OptimizerOptions::validate() const {
 }
 
 std::vector<TensorUpdate> tensor_updates(const ModelSpec& spec, const OptimizerOptions& o) {
-  return tensor_updates(tensors_of(spec), o);
+  return tensor_updates(trained_tensors(spec), o);
 }
 
 std::vector<TensorUpdate> tensor_updates(std::span<const TensorSpec> tensors, const OptimizerOptions& o) {
@@ -342,7 +342,7 @@ void feed_optimizer(Session& session, const OptimizerOptions& o, int64_t updates
 
 AveragedWeights::AveragedWeights(const ModelSpec& spec, const ParamStore& weights, const ParamStore& moments)
     : device_(weights.device()), between_(device_, size_t(1) << 20) {
-  for (const TensorSpec& t : tensors_of(spec))
+  for (const TensorSpec& t : trained_tensors(spec))
     pairs_.push_back({weights.place(t.name), moments.place(t.name + ".ema"),
                       size_t(t.shape.count()) * size_of(weights.stored(t.name))});
   swap();

@@ -13,13 +13,15 @@
 #include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
+#include "toy/models/adapter.h"
 #include "toy/tensor/convert.h"
 #include "train/checkpoints.h"
 
 namespace toy {
 namespace {
 
-constexpr const char *kModelFile = "model.gguf", *kAverageFile = "model-ema.gguf";
+constexpr const char *kModelFile = "model.gguf", *kAverageFile = "model-ema.gguf", *kAdapterFile = "adapter.gguf",
+                     *kAdapterAverage = "adapter-ema.gguf";
 constexpr const char *kSecondFolder = "weights", *kSecondFile = "/latest.gguf";  // of the model's second name
 
 [[noreturn]] void fail_link(const std::string& link, int error) {
@@ -42,8 +44,17 @@ void make_durable_folder(const std::filesystem::path& folder) {
 
 }  // namespace
 
-std::string model_path(const std::string& out) { return (std::filesystem::path(out) / kModelFile).string(); }
-std::string average_path(const std::string& out) { return (std::filesystem::path(out) / kAverageFile).string(); }
+std::string model_path(const std::string& out, bool adapter) {
+  return (std::filesystem::path(out) / (adapter ? kAdapterFile : kModelFile)).string();
+}
+std::string average_path(const std::string& out, bool adapter) {
+  return (std::filesystem::path(out) / (adapter ? kAdapterAverage : kAverageFile)).string();
+}
+
+void save_result(const Model& model, const std::string& path, DType stored) {
+  if (model.spec.adapters.empty()) return save_model(model, path, stored);
+  save_adapter(model, model.spec.adapters.size() - 1, path, stored);
+}
 
 void prepare_folder(const std::string& out, size_t needed) {
   std::error_code error;
@@ -54,7 +65,8 @@ void prepare_folder(const std::string& out, size_t needed) {
   const std::string second = (std::filesystem::path(out) / kSecondFolder).string();
   check(!std::filesystem::exists(second, error) || std::filesystem::is_directory(second, error),
         "out: '{}' is not a folder; a second name of the model is to be made there", second);
-  for (const std::string& target : {model_path(out), average_path(out), second + kSecondFile})
+  for (const std::string& target :
+       {model_path(out), average_path(out), model_path(out, true), average_path(out, true), second + kSecondFile})
     check(!std::filesystem::is_directory(target, error), "out: '{}' is a folder; the model is to be written there",
           target);
   const auto space = std::filesystem::space(out, error);
@@ -65,8 +77,8 @@ void prepare_folder(const std::string& out, size_t needed) {
 std::optional<Weight> first_beyond(const Model& model, float limit, bool matrices_alone) {
   constexpr int64_t kPiece = 1 << 16;  // a copy of the largest tensor would be the peak of the run
   std::vector<float> piece(static_cast<size_t>(kPiece));
-  for (const TensorSpec& t : tensors_of(model.spec)) {
-    if (matrices_alone && t.shape.rank() < 2) continue;
+  for (const TensorSpec& t : trained_tensors(model.spec)) {
+    if ((matrices_alone && t.shape.rank() < 2) || !model.params->has(t.name)) continue;  // adapters are made later
     const HostTensor weight = model.params->host(t.name);
     const View& v = weight.view();
     for (int64_t at = 0; at < v.count(); at += kPiece) {
@@ -81,8 +93,10 @@ std::optional<Weight> first_beyond(const Model& model, float limit, bool matrice
 }
 
 std::string publish_model(const Model& model, const std::string& out, DType stored) {
-  const std::string path = model_path(out), folder = (std::filesystem::path(out) / kSecondFolder).string(),
-                    link = folder + kSecondFile, temporary = folder + "/.latest.gguf.tmp";
+  const std::string path = model_path(out, !model.spec.adapters.empty());
+  if (!model.spec.adapters.empty()) return save_result(model, path, stored), path;
+  const std::string folder = (std::filesystem::path(out) / kSecondFolder).string(), link = folder + kSecondFile,
+                    temporary = folder + "/.latest.gguf.tmp";
   save_model(model, path, stored);
   std::error_code error;
   if (std::filesystem::create_directory(folder, error)) sync_folder(out, folder);

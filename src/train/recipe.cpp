@@ -35,8 +35,8 @@ void check_options(const RecipeOptions& o) {
 }
 
 void require_room(const ModelSpec& spec, const OptimizerOptions& optimizer) {
-  const auto parameters = double(parameter_count(spec));
-  require_memory(Checkpoints::bytes(spec, optimizer) + size_t(parameters) * sizeof(float),
+  const auto parameters = double(parameter_count(spec)), trained = double(trained_count(spec));
+  require_memory(Checkpoints::bytes(spec, optimizer) + size_t(trained) * sizeof(float),
                  fmt::format("training '{}' ({:.1f} M parameters)", spec.name, parameters * 1e-6));
 }
 

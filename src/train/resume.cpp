@@ -5,11 +5,14 @@
 #include <filesystem>
 
 #include "toy/base/atomic_file.h"
+#include "toy/base/json_text.h"
 #include "train/config.h"
 #include "train/publish.h"
 
 namespace toy {
 namespace fs = std::filesystem;
+
+std::string Resume::result_path() const { return model_path(o_.out, source_.adapts()); }
 
 Resume::Resume(const RecipeOptions& options, ModelSource& source, Teller& tell, bool writes)
     : o_(options), source_(source), tell_(tell), writes_(writes), checkpoints_(o_.out, o_.keep) {
@@ -28,7 +31,7 @@ Resume::Resume(const RecipeOptions& options, ModelSource& source, Teller& tell, 
     return;
   }
   std::error_code unknown;
-  const std::string model = model_path(o_.out);
+  const std::string model = result_path();
   check(finished_ || !fs::exists(model, unknown) || replaces_its_source(),
         "resume: {} is there, but no checkpoint and no record of a complete run. Leave out --resume to start at step 1 "
         "and replace it, or choose another --out",
@@ -38,12 +41,13 @@ Resume::Resume(const RecipeOptions& options, ModelSource& source, Teller& tell, 
 // A warm start from the model that it will replace, which its options name.
 bool Resume::replaces_its_source() const {
   std::error_code not_there;
-  return fs::equivalent(source_.file(), model_path(o_.out), not_there);
+  return fs::equivalent(source_.file(), result_path(), not_there);
 }
 
 std::shared_ptr<const Tokenizer> Resume::tokenizer() const {
   if (!from_.empty()) return checkpoint_tokenizer(from_);
-  return finished_ ? load_tokenizer(gguf::File::open(model_path(o_.out))) : nullptr;
+  if (source_.adapts()) return nullptr;
+  return finished_ ? load_tokenizer(gguf::File::open(result_path())) : nullptr;
 }
 
 void Resume::compare(const nlohmann::ordered_json& config) {
@@ -67,7 +71,7 @@ void Resume::compare_with_finished(const nlohmann::ordered_json& config) {
   check((!from_.empty() && (!other_init || o_.allow_changes)) || replaces_its_source(),
         "resume: {} is the finished model of another run: {}. Leave out --resume to replace it, or choose another "
         "--out",
-        model_path(o_.out), short_list(changed));
+        result_path(), short_list(changed));
 }
 
 void Resume::compare_with_checkpoint(const nlohmann::ordered_json& config) {
@@ -80,6 +84,13 @@ void Resume::compare_with_checkpoint(const nlohmann::ordered_json& config) {
   const nlohmann::ordered_json::json_pointer optimizer("/options/optimizer/kind");
   check(there.at(optimizer) == config.at(optimizer),
         "resume: {} has the state of another optimizer, which this one cannot take over", from_);
+  const nlohmann::ordered_json::json_pointer base("/recipe/base");
+  if (config.contains(base))
+    check(
+        there.contains(base) && there.at(base) == config.at(base),
+        "resume: {} belongs to another base than {}, whose length and checksum are {} (there: {}); give the file that "
+        "the run began with",
+        from_, source_.file(), json_text(config.at(base)), there.contains(base) ? json_text(there.at(base)) : "none");
   check(state_.step <= o_.steps, "resume: {} is after step {}, --steps is {}", from_, state_.step, o_.steps);
   for (const char* measure : {"/texts", "/options/eval_tokens"})  // losses before do not compare with those to come
     if (const nlohmann::ordered_json::json_pointer at(measure); !there.contains(at) || there.at(at) != config.at(at)) {
@@ -105,9 +116,9 @@ void Resume::prepare_to_write(const ModelSpec& spec) {
   clean_checkpoints(checkpoints_.root());
   // Not a refusal: whoever tries things out begins again and again with the same command.
   std::error_code unknown;
-  if (from_.empty() && fs::exists(model_path(o_.out), unknown))
-    tell_.note(fmt::format("out: {} is of an earlier run; this run's model takes its place when it is done",
-                           model_path(o_.out)));
+  if (from_.empty() && fs::exists(result_path(), unknown))
+    tell_.note(
+        fmt::format("out: {} is of an earlier run; this run's model takes its place when it is done", result_path()));
 }
 
 }  // namespace toy

@@ -38,6 +38,7 @@ class Resume {
   Checkpoints& checkpoints() { return checkpoints_; }
 
  private:
+  std::string result_path() const;
   bool replaces_its_source() const;
   void compare_with_finished(const nlohmann::ordered_json& config);
   void compare_with_checkpoint(const nlohmann::ordered_json& config);

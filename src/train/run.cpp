@@ -44,10 +44,12 @@ class Run {
     resume_.compare(config_);
     if (resume_.complete()) return;
     require_room(spec, o.trainer.optimizer);
-    plan_ahead(spec);
+    plan_ahead(spec, source.held(spec));
     resume_.prepare_to_write(spec);
     tell.preparing(fmt::format("{}: {:.2f} M weights", spec.name, double(parameter_count(spec)) * 1e-6));
-    model_ = resumed() ? checkpoint_model(resume_.from(), spec, device) : source.model(spec, device);
+    // What is frozen is in no checkpoint.
+    const bool from_checkpoint = resumed() && !has_frozen(spec);
+    model_ = from_checkpoint ? checkpoint_model(resume_.from(), spec, device) : source.model(spec, device);
     for (const std::string& warning : model_.warnings) tell.warn(warning);
     model_.tokenizer = std::move(tokenizer);
     make_trainer();
@@ -58,6 +60,8 @@ class Run {
 
   RunEstimate estimate() {
     RunEstimate e{.model = model_.spec.name, .parameters = parameter_count(model_.spec), .fit = fit_};
+    e.trained = trained_count(model_.spec);
+    if (model_.params) e.roles = tensor_roles(model_, o_.trainer.optimizer, o_.lr);
     e.preparing_seconds = tell_.seconds();
     if (resume_.complete()) return e;
     e.steps = o_.steps - state_.step;
@@ -118,6 +122,7 @@ class Run {
   }
 
  private:
+  bool adapts() const { return !model_.spec.adapters.empty(); }
   bool resumed() const { return !resume_.from().empty(); }
   double elapsed() const { return tell_.seconds() - begin_; }
   int64_t rows_per_step() const { return o_.trainer.batch * o_.trainer.accumulate; }
@@ -149,6 +154,9 @@ class Run {
       tell_.at(state_.step);
       tell_(runs::Resume{runs::utc_now(), resume_.from(), o_.steps, o_.record.config, o_.record.effective});
     }
+    if (has_frozen(model_.spec))
+      tell_.note(fmt::format("training {:.2f} M of {:.2f} M parameters", double(trained_count(model_.spec)) * 1e-6,
+                             double(parameter_count(model_.spec)) * 1e-6));
     if (const std::string less = fit_.text(); !less.empty()) tell_.note(less);
     for (const std::string& note : trainer_->plan().notes) tell_.note("plan: " + note);
     data_.tell_sources({});
@@ -243,11 +251,11 @@ class Run {
       forget_finished(o_.out);
       if (trainer_->has_average()) {
         const AveragedWeights averaged(model_.spec, *model_.params, trainer_->moments());
-        r.average_path = average_path(o_.out);
-        save_model(model_, r.average_path, o_.stored);
+        r.average_path = average_path(o_.out, adapts());
+        save_result(model_, r.average_path, o_.stored);
       } else {
         std::error_code none;
-        std::filesystem::remove(average_path(o_.out), none);  // of an earlier run here
+        std::filesystem::remove(average_path(o_.out, adapts()), none);  // of an earlier run here
       }
     });
   }
@@ -295,8 +303,7 @@ class Run {
   }
 
   // Refuses what cannot fit before the weights are made, which takes longer than planning.
-  void plan_ahead(const ModelSpec& spec) {
-    const auto dtype_of = [](const std::string&) { return DType::f32; };
+  void plan_ahead(const ModelSpec& spec, const Weights::DTypeOf& dtype_of) {
     if (o_.memory > 0)
       fit(spec, dtype_of, beside_ = bytes_beside());
     else

@@ -23,7 +23,13 @@ class ModelSource {
   virtual ModelSpec spec(const Tokenizer& tokenizer) = 0;
   /// The model file that it begins with, or "".
   virtual std::string file() const { return {}; }
-  /// Weights that can be trained.
+  /// Does the run make an adapter of that file, instead of a model?
+  virtual bool adapts() const { return false; }
+  /// In which type model() holds a tensor.
+  virtual Weights::DTypeOf held(const ModelSpec&) const {
+    return [](const std::string&) { return DType::f32; };
+  }
+  /// Weights of which those that the roles say can be trained.
   virtual Model model(const ModelSpec& spec, const Device& device) = 0;
 };
 

@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <set>
 
 #include "toy/train/memory.h"
 #include "train/feed.h"
@@ -17,18 +19,32 @@ struct LossValues {
   Value loss, nll, logits;
 };
 
+// Bytes of weights that stay in the file: frozen ones that the device can use as they are held.
+size_t mapped_bytes(const Plan& plan, const ModelSpec& spec, const Device& device) {
+  std::set<std::string, std::less<>> frozen;
+  for (const TensorSpec& t : tensors_of(spec))
+    if (!t.trained) frozen.insert(t.name);
+  size_t bytes = 0;
+  for (const PlanLeaf& p : plan.params)
+    if (frozen.contains(p.name) && device.host_visible() && device.storage(p.type.dtype) == p.type.dtype)
+      bytes += bytes_of(p.type.dtype, p.type.shape);
+  return bytes;
+}
+
 // Inputs `tokens`, `targets`, `weight`, `sequence`, `position`, and the loss sum_i weight_i nll_i.
 // With dropout also `random`: its seed and the step. With logits: those of all rows.
 LossValues build_loss(Graph& g, const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t batch, int64_t tokens,
-                      double dropout, bool with_logits) {
+                      double dropout, bool trains, bool with_logits) {
   spec.require_positions(tokens, "tokens");
   const int64_t n = batch * tokens;
   const TensorType ids{DType::i32, {n}, 0};
   const Value inputs = g.input("tokens", ids, spec.vocab), targets = g.input("targets", ids, spec.vocab);
   const Value weight = g.input("weight", {DType::f32, {n}, 0});
-  const nn::Context ctx{.batch = {.sequence = g.input("sequence", ids), .position = g.input("position", ids, tokens)},
-                        .dropout = {dropout > 0 ? g.input("random", {DType::i32, {3}, 0}) : Value{}, dropout}};
-  const Transformer model(spec, Weights(g, dtype_of), tokens);
+  const Value sequence = g.input("sequence", ids), position = g.input("position", ids, tokens);
+  const Value random = trains && drops(spec, dropout) ? g.input("random", {DType::i32, {3}, 0}) : Value{};
+  const nn::Context ctx{.batch = {.sequence = sequence, .position = position},
+                        .dropout = {dropout > 0 ? random : Value{}, dropout}};
+  const Transformer model(spec, Weights(g, dtype_of), tokens, random);
   const Value x = model(inputs, ctx);
   const CrossEntropy ce = model.loss(x, targets, weight);
   return {ce.loss, ce.nll, with_logits ? model.logits(x) : Value{}};
@@ -39,7 +55,7 @@ TensorType accumulator_type(const TensorSpec& s) { return {DType::f32, s.shape, 
 
 // Norm, clipping and the optimizer on gradients that are all there.
 void add_updates(TrainGraph& t, const ModelSpec& spec, std::span<const Value> weights, const OptimizerOptions& o) {
-  OptimizerStep step = clip_and_update(*t.graph, o, tensors_of(spec), weights, std::move(t.gradients));
+  OptimizerStep step = clip_and_update(*t.graph, o, trained_tensors(spec), weights, std::move(t.gradients));
   t.norm = step.norm, t.gradients = std::move(step.gradients), t.updates = std::move(step.updates);
 }
 
@@ -53,6 +69,11 @@ void run_session(Session& session, const char* what, int64_t step) {
 }
 
 }  // namespace
+
+bool drops(const ModelSpec& spec, double dropout) {
+  return dropout > 0 ||
+         std::any_of(spec.adapters.begin(), spec.adapters.end(), [](const AdapterSpec& a) { return a.dropout > 0; });
+}
 
 void TrainerOptions::validate() const {
   constexpr int64_t kMaxRows = (int64_t(1) << 31) - 1;
@@ -82,8 +103,9 @@ TrainGraph build_step(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, c
                       const std::vector<bool>& again) {
   TrainGraph t{std::make_unique<Graph>(), {}, {}, {}, {}};
   Graph& g = *t.graph;
-  t.loss = build_loss(g, spec, dtype_of, options.batch, options.tokens, options.dropout, false).loss;
-  const std::vector<TensorSpec> tensors = tensors_of(spec);
+  t.loss = build_loss(g, spec, dtype_of, options.batch, options.tokens, options.dropout, true, false).loss;
+  const std::vector<TensorSpec> tensors = trained_tensors(spec);
+  check(!tensors.empty(), "train: nothing would be trained: every tensor is frozen");
   std::vector<Value> weights;
   for (const TensorSpec& s : tensors) weights.push_back(*g.find(s.name));
   if (options.updates == TrainerOptions::streaming) {
@@ -117,7 +139,7 @@ TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtyp
 TrainGraph build_update_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
   TrainGraph t{std::make_unique<Graph>(), {}, {}, {}, {}};
   std::vector<Value> weights;
-  for (const TensorSpec& s : tensors_of(spec)) {
+  for (const TensorSpec& s : trained_tensors(spec)) {
     weights.push_back(t.graph->param(s.name, {dtype_of(s.name), s.shape, 0}));
     t.gradients.push_back(t.graph->param(accumulator_name(s), accumulator_type(s)));
   }
@@ -127,7 +149,7 @@ TrainGraph build_update_graph(const ModelSpec& spec, const Weights::DTypeOf& dty
 
 LossGraph build_loss_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, int64_t batch, int64_t tokens) {
   LossGraph l{std::make_unique<Graph>(), {}, {}, {}};
-  const LossValues v = build_loss(*l.graph, spec, dtype_of, batch, tokens, 0, true);
+  const LossValues v = build_loss(*l.graph, spec, dtype_of, batch, tokens, 0, false, true);
   l.loss = v.loss, l.nll = v.nll, l.logits = v.logits;
   return l;
 }
@@ -146,7 +168,8 @@ TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights
       if (v) outputs.push_back(v);
     return std::make_shared<const Plan>(compile(*t.graph, outputs, t.updates, device, o));
   };
-  TrainPlans plans{compiled(build_train_graph(spec, dtype_of, options), step_options), nullptr, nullptr};
+  TrainPlans plans{compiled(build_train_graph(spec, dtype_of, options), step_options), nullptr, nullptr, 0};
+  plans.mapped = mapped_bytes(*plans.step, spec, device);
   if (options.accumulate > 1) plans.update = compiled(build_update_graph(spec, dtype_of, options), plan_options);
   const LossGraph l = build_loss_graph(spec, dtype_of, options.batch, options.tokens);
   plans.eval = std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.nll}, {}, device, plan_options));
@@ -161,8 +184,16 @@ size_t TrainPlans::arena_bytes() const {
 }
 
 size_t TrainPlans::bytes(const Device& device) const {
-  // An update touches every parameter there is, and so does a step that does not accumulate.
-  size_t bytes = (update ? *update : *step).param_bytes(device) + arena_bytes();
+  // An update touches all that is trained, which a step that does not accumulate does, too.
+  std::map<std::string, size_t, std::less<>> params;
+  for (const Plan* p : {step.get(), update.get()})
+    for (size_t i = 0; p && i < p->params.size(); ++i) {
+      const PlanLeaf& leaf = p->params[i];
+      params[leaf.name] = bytes_of(device.storage(leaf.type.dtype), leaf.type.shape);
+    }
+  size_t bytes = arena_bytes();
+  for (const auto& [name, size] : params) bytes += size;
+  bytes -= std::min(bytes, mapped);
   for (const Plan* p : {step.get(), update.get(), eval.get()})
     if (p) bytes += p->input_bytes(device);
   return bytes;
@@ -176,7 +207,7 @@ Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
   require_room(device, model.spec, dtype_of, options, planned_bytes(), store->bytes());
   for (const auto& [name, type] : moment_types(model.spec, options.optimizer)) moments_.add(name, type);
   if (plans_.update)
-    for (const TensorSpec& s : tensors_of(model.spec)) accumulators_.add(accumulator_name(s), accumulator_type(s));
+    for (const TensorSpec& s : trained_tensors(model.spec)) accumulators_.add(accumulator_name(s), accumulator_type(s));
   const std::initializer_list<const ParamStore*> stores{store, &moments_, &accumulators_};
   arena_ = std::make_shared<const DeviceBuffer>(device, plans_.arena_bytes());
   session_ = std::make_unique<Session>(device, plans_.step, stores, arena_);
@@ -212,7 +243,7 @@ void Trainer::clear_accumulators() {
 double Trainer::run_batch(const Windows& windows, int64_t first, int64_t random, double weight) {
   const size_t at = size_t(first * options_.tokens), rows = size_t(options_.batch * options_.tokens);
   feed_windows(*session_, windows, at, rows, options_.tokens, weight);
-  if (options_.dropout > 0)
+  if (drops(model_.spec, options_.dropout))
     session_->set("random",
                   std::array{int32_t(uint32_t(options_.seed)), int32_t(options_.seed >> 32), int32_t(random)});
   run_session(*session_, "step", steps_);

@@ -5,56 +5,44 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "train/loaded.h"
 #include "train/publish.h"
-#include "train/run.h"
 
 namespace toy {
-namespace {
 
-class Loaded final : public ModelSource {
- public:
-  explicit Loaded(const WarmStartOptions& o) : o_(o), file_(gguf::File::open(o.init)) {}
+// Only the path: a resumed run takes its weights from the checkpoint, and --init may be the file that the run replaces.
+nlohmann::ordered_json Loaded::config() const { return {{"name", "warm-start"}, {"init", o_.init}}; }
 
-  // Only the path: a resumed run takes its weights from the checkpoint, and --init may be the file that the run
-  // replaces.
-  nlohmann::ordered_json config() const override { return {{"name", "warm-start"}, {"init", o_.init}}; }
-  std::string file() const override { return o_.init; }
-  std::shared_ptr<const Tokenizer> tokenizer(const std::function<std::string()>&) override {
-    auto t = load_tokenizer(file_);
-    check(t != nullptr, "{}: the file has no tokenizer, so it cannot read a text; give a model that has one", o_.init);
-    return t;
+std::shared_ptr<const Tokenizer> Loaded::tokenizer(const std::function<std::string()>&) {
+  auto t = load_tokenizer(file_);
+  check(t != nullptr, "{}: the file has no tokenizer, so it cannot read a text; give a model that has one", o_.init);
+  return t;
+}
+
+ModelSpec Loaded::spec(const Tokenizer&) {
+  ModelSpec spec = spec_from_gguf(file_);
+  if (spec.positions == PositionKind::learned) {
+    spec.require_positions(o_.trainer.tokens, "tokens");
+    check(o_.context == 0 || o_.context == spec.context,
+          "context is {}: {} has learned {} positions, neither more nor fewer; leave --context out", o_.context,
+          o_.init, spec.context);
   }
-  ModelSpec spec(const Tokenizer&) override {
-    ModelSpec spec = spec_from_gguf(file_);
-    if (spec.positions == PositionKind::learned) {
-      spec.require_positions(o_.trainer.tokens, "tokens");
-      check(o_.context == 0 || o_.context == spec.context,
-            "context is {}: {} has learned {} positions, neither more nor fewer; leave --context out", o_.context,
-            o_.init, spec.context);
-    }
-    if (o_.context > 0) spec.context = o_.context;
-    if (!o_.name.empty()) spec.name = o_.name;
-    check(o_.trainer.tokens <= spec.context,
-          "tokens is {}, and {} was made for {} positions; use a smaller --tokens, or --context {} to extend it",
-          o_.trainer.tokens, o_.init, spec.context, o_.trainer.tokens);
-    return spec;
-  }
-  Model model(const ModelSpec& spec, const Device& device) override {
-    Model model = load_model(o_.init, device, LoadMode::trainable);
-    if (const auto w = first_beyond(model, std::numeric_limits<float>::max()))
-      fail("{}: tensor '{}' holds {}, and nothing can be learned from there; give weights that are finite", o_.init,
-           w->tensor, w->value);
-    for (std::string& w : model.warnings) w = fmt::format("{}: {}", o_.init, w);
-    model.spec = spec;  // context and name may be the caller's
-    return model;
-  }
+  if (o_.context > 0) spec.context = o_.context;
+  if (!o_.name.empty()) spec.name = o_.name;
+  check(o_.trainer.tokens <= spec.context,
+        "tokens is {}, and {} was made for {} positions; use a smaller --tokens, or --context {} to extend it",
+        o_.trainer.tokens, o_.init, spec.context, o_.trainer.tokens);
+  return spec;
+}
 
- private:
-  const WarmStartOptions& o_;
-  gguf::File file_;
-};
-
-}  // namespace
+Model Loaded::model(const ModelSpec& spec, const Device& device) {
+  Model model = load_model(o_.init, device, spec);
+  if (const auto w = first_beyond(model, std::numeric_limits<float>::max()))
+    fail("{}: tensor '{}' holds {}, and nothing can be learned from there; give weights that are finite", o_.init,
+         w->tensor, w->value);
+  for (std::string& w : model.warnings) w = fmt::format("{}: {}", o_.init, w);
+  return model;
+}
 
 TrainResult train_warm_start(const WarmStartOptions& options, Device& device, TrainObserver& observer) {
   Loaded source(options);

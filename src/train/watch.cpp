@@ -201,7 +201,7 @@ struct Watcher::Probes {
 Watcher::Probes Watcher::probes(const WatchOptions& watch, Device& device, const ModelSpec& spec,
                                 const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
   std::vector<std::string> tensors;
-  for (const TensorSpec& t : tensors_of(spec)) tensors.push_back(t.name);
+  for (const TensorSpec& t : trained_tensors(spec)) tensors.push_back(t.name);
   for (const std::vector<Watch>* all : {&watch.taps, &watch.grads, &watch.drifts, &watch.op_timings})
     for (const Watch& w : *all)
       check(w.every >= 1, "'{}' is to be looked at every {} steps, expected at least 1", w.pattern, w.every);
@@ -235,7 +235,7 @@ Watcher::Probes Watcher::probes(const WatchOptions& watch, Device& device, const
 size_t Watcher::bytes(const WatchOptions& watch, Device& device, const ModelSpec& spec,
                       const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
   size_t n = probes(watch, device, spec, dtype_of, options).bytes(device);
-  for (const TensorSpec& t : tensors_of(spec))
+  for (const TensorSpec& t : trained_tensors(spec))
     if (any_matches(watch.drifts, t.name)) n += size_t(t.shape.count()) * sizeof(float);
   return n;
 }
@@ -249,7 +249,7 @@ Watcher::Watcher(const WatchOptions& watch, Device& device, const Model& model, 
   for (Probe* p : {all.taps.get(), all.grads.get()})
     if (p) p->session = std::make_unique<Session>(device, p->plan, std::initializer_list<const ParamStore*>{store});
   taps_ = std::move(all.taps), grads_ = std::move(all.grads);
-  for (const TensorSpec& t : tensors_of(model.spec))
+  for (const TensorSpec& t : trained_tensors(model.spec))
     if (any_matches(watch.drifts, t.name)) initial_.emplace_back(t, model.params->read(t.name));
 }
 
@@ -274,7 +274,7 @@ void Watcher::look(Probe& probe, int64_t step, const Windows& windows, int64_t r
   // Where a step sums over several batches, its first.
   const double weight = 1.0 / double(std::max<int64_t>(1, counted_targets(windows, 0, size_t(rows))));
   feed_windows(s, windows, 0, size_t(rows), options_.tokens, weight);
-  if (options_.dropout > 0)
+  if (drops(model_.spec, options_.dropout))
     s.set("random",
           std::vector<int32_t>{int32_t(uint32_t(options_.seed)), int32_t(options_.seed >> 32), int32_t(random)});
   s.run();

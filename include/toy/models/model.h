@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "toy/base/threads.h"
 #include "toy/formats/gguf.h"
 #include "toy/models/spec.h"
 #include "toy/nn/weights.h"
@@ -43,6 +44,15 @@ enum class LoadMode {
 Model load_model(const std::string& path, const Device& device, LoadMode mode = LoadMode::mapped,
                  const Families& more = {});
 
+/// The same with the roles of `spec`, which is spec_from_gguf() of this file, perhaps with another name and context:
+/// what training changes is an f32 copy, all else is mapped where the device can use it as it lies. Adapters of `spec`
+/// are not in the file; see add_adapter().
+Model load_model(const std::string& path, const Device& device, const ModelSpec& spec);
+/// In which type load_model() with `spec` holds a tensor.
+Weights::DTypeOf held_types(const gguf::File& file, const ModelSpec& spec);
+
+/// The first values of a tensor; see random_model().
+std::vector<float> initial_values(const TensorSpec& tensor, uint64_t seed, double init_scale, ThreadPool& pool);
 /// Fresh weights: N(0, init_scale/sqrt(fan_in)) for matrices, N(0, 0.02) for embeddings and untied output, ones for
 /// gains, zeros for biases; log U(0,16) for rates of decay, and for their biases what makes softplus of them
 /// U(0.001,0.1) in the logarithm (Gu and Dao 2023, Yang et al. 2024). The numbers depend only on (seed, tensor name,

@@ -166,6 +166,13 @@ enum class PositionKind {
   learned,  ///< a table "position_embd" [context,D] is added to the embedding; there is nothing beyond it
 };
 
+/// Which of a model's tensors training changes: those whose name fits a pattern of `train` (all, where there is none)
+/// and none of `freeze`.
+struct Roles {
+  std::vector<std::string> train = {}, freeze = {};
+  bool operator==(const Roles&) const = default;
+};
+
 struct Family;
 /// Families that a program adds to the built-in ones (toy/models/family.h); they go before built-in ones of their name.
 using Families = std::vector<std::shared_ptr<const Family>>;
@@ -192,6 +199,8 @@ struct ModelSpec {
   float logit_softcap = 0;        ///< c: logits become c tanh(logit / c) (Gemma 2); 0: they stay
   std::vector<LayerSpec> layers;
   std::shared_ptr<const Family> family = {};  ///< where it is not a built-in one
+  std::vector<AdapterSpec> adapters = {};     ///< in files of their own (toy/models/adapter.h)
+  Roles roles = {};                           ///< in no file
   bool operator==(const ModelSpec&) const = default;
 
   /// Throws Error{bad_input} naming the dimension, its value and what would do; also for what files of the family
@@ -212,18 +221,25 @@ std::optional<RopeSpec> rope_of(const ModelSpec& spec, const LayerSpec& layer);
 
 /// The first layer whose heads turn by the model's own angles; the very first where none do.
 const LayerSpec& first_turning(const ModelSpec& spec);
-/// Every tensor of a model, in the order in which it is stored: what Transformer asks for.
+/// The one list of a model's tensors: what Transformer asks for, in the order in which it is stored. It says of each
+/// whether training changes it, and whether it is part of an adapter; a ParamStore says in which type it is held.
 std::vector<TensorSpec> tensors_of(const ModelSpec& spec);
+/// Those that training changes.
+std::vector<TensorSpec> trained_tensors(const ModelSpec& spec);
+/// Does training leave some of its tensors as they are?
+bool has_frozen(const ModelSpec& spec);
 /// A tensor of a file: one of the model's tensors, or several whose rows follow each other.
 struct FileTensor {
   std::string name;
   Shape shape;
   std::vector<TensorSpec> parts;
 };
-/// tensors_of() as a file holds them.
+/// tensors_of() as a file holds them, without adapters.
 std::vector<FileTensor> file_tensors(const ModelSpec& spec);
-/// Number of parameters.
+/// Number of parameters, without adapters.
 int64_t parameter_count(const ModelSpec& spec);
+/// Of those that training changes.
+int64_t trained_count(const ModelSpec& spec);
 
 /// Names that --size takes, and their dimensions.
 std::vector<std::string> size_names();

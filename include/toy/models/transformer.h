@@ -13,8 +13,8 @@ namespace toy {
 class Transformer {
  public:
   /// Declares every tensor of the model, in the order of files. `positions`: how many there are in the batches that it
-  /// is called with; 0: it is not called.
-  Transformer(const ModelSpec& spec, const Weights& weights, int64_t positions);
+  /// is called with; 0: it is not called. `random`: i32[3], seed and step of the adapters' dropout; absent: none.
+  Transformer(const ModelSpec& spec, const Weights& weights, int64_t positions, Value random = {});
 
   /// tokens: i32[N] -> x_final [N,D], the normed output of the last block. `states`: one for each layer while decoding,
   /// empty in training; updated. Throws Error{bad_input} for another number of them.

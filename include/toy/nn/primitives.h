@@ -2,7 +2,9 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <variant>
+#include <vector>
 
 #include "toy/base/philox.h"
 #include "toy/nn/weights.h"
@@ -27,11 +29,49 @@ struct Dropout {
   }
 };
 
-/// y = x w^T + bias. x:[N,I] -> [N,O].
+/// factor x.
+struct Scale {
+  double factor = 1;
+  Value operator()(Value x) const { return factor == 1 ? x : toy::scale(x, factor); }
+};
+
+/// A low-rank change of a linear map (Hu et al. 2021): y + s (x a^T) b^T.
+struct Adapter {
+  Value a;                ///< [R,I]; of experts [E,R,I]
+  Value b;                ///< [O,R]; of experts [E,O,R]
+  double scale = 1;       ///< s
+  Dropout dropout = {};   ///< of x
+  std::string name = {};  ///< of the map, for dropout
+  /// x:[N,I] y:[N,O] -> [N,O].
+  Value operator()(Value x, Value y) const { return linear(Scale{scale}(linear(dropout(x, name), a)), b, {}, y); }
+  /// Each row by its experts. x:[N,S,I] y:[N,U,O] ids:i32[N,U] -> [N,U,O].
+  Value operator()(Value x, Value y, Value ids) const {
+    return y + expert_linear(Scale{scale}(expert_linear(dropout(x, name), a, ids)), b, ids);
+  }
+};
+
+/// y = x w^T + bias, and what adapters add. x:[N,I] -> [N,O].
 struct Linear {
-  Value weight;     ///< [O,I]
-  Value bias = {};  ///< [O] or absent
-  Value operator()(Value x) const { return linear(x, weight, bias); }
+  Value weight;                        ///< [O,I]
+  Value bias = {};                     ///< [O] or absent
+  std::vector<Adapter> adapters = {};  ///< in their order
+  Value operator()(Value x) const {
+    Value y = linear(x, weight, bias);
+    for (const Adapter& adapter : adapters) y = adapter(x, y);
+    return y;
+  }
+};
+
+/// The same by the experts of each row. x:[N,S,I] ids:i32[N,U] -> [N,U,O].
+struct ExpertLinear {
+  Value weight = {};                   ///< [E,O,I]
+  Value bias = {};                     ///< [E,O] or absent
+  std::vector<Adapter> adapters = {};  ///< in their order
+  Value operator()(Value x, Value ids) const {
+    Value y = expert_linear(x, weight, ids);
+    for (const Adapter& adapter : adapters) y = adapter(x, y, ids);
+    return bias ? y + embedding(bias, ids) : y;
+  }
 };
 
 /// y = w x / rms(x). x:[N,D] -> [N,D].
@@ -64,12 +104,6 @@ struct OneOf {
   }
 };
 using Norm = OneOf<RmsNorm, LayerNorm>;
-
-/// factor x.
-struct Scale {
-  double factor = 1;
-  Value operator()(Value x) const { return factor == 1 ? x : scale(x, factor); }
-};
 
 /// What a gated ffn does to its gate.
 enum class Gate { silu, gelu_tanh, gelu_erf, oai };
@@ -118,12 +152,11 @@ struct Router {
 /// A mixture of experts (Shazeer et al. 2017): sum_u weight_u expert_u(x). x:[N,D] -> [N,D].
 struct Mixture {
   Router router;
-  Value gate, up;  ///< [E,F,D]; without a gate experts are like Relu2Mlp
-  Value down;      ///< [E,D,F]
+  ExpertLinear gate, up;  ///< [E,F,D]; without a gate experts are like Relu2Mlp
+  ExpertLinear down;      ///< [E,D,F]
   Gate f = Gate::silu;
-  Maybe<OneOf<GatedMlp, Relu2Mlp>> shared = {};        ///< an expert of every row, whose weight is 1,
-  Value shared_gate = {};                              ///< [1,D] or sigmoid of this score; or absent
-  Value gate_bias = {}, up_bias = {}, down_bias = {};  ///< [E,F], [E,F], [E,D] or absent
+  Maybe<OneOf<GatedMlp, Relu2Mlp>> shared = {};  ///< an expert of every row, whose weight is 1,
+  Value shared_gate = {};                        ///< [1,D] or sigmoid of this score; or absent
   /// [Z,D], [D,Z] or absent: experts, but for the shared one, are of width Z
   Linear latent_down = {}, latent_up = {};
   Value operator()(Value x) const;

@@ -1,6 +1,7 @@
 // A model's tensors, as the code that builds its layers declares them.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "toy/tensor/shape.h"
@@ -31,8 +32,33 @@ struct TensorSpec {
   int block = -1;   ///< number of the block that it is in, -1: none
   /// minus_exp: a file holds -exp(w) of a value w. What is read from there and written again may differ by a rounding.
   enum class InFile { same, minus_exp } in_file = InFile::same;
+  bool adaptable = false;  ///< an adapter may change it: the weight of a linear map, or of experts' maps
+  int adapter = -1;        ///< number of the adapter that it is a part of; -1: it is the model's own
+  bool trained = true;     ///< does training change it?
   /// Does weight decay apply to it?
   bool decays() const { return shape.rank() >= 2 && (init == Init::matrix || init == Init::embedding); }
+};
+
+/// A change of some linear maps that is small in memory (LoRA, Hu et al. 2021): a map with the weight w [O,I] becomes
+/// x w^T + s (x a^T) b^T, with a [R,I] and b [O,R]. Experts have an a and a b each.
+struct AdapterSpec {
+  /// Of one map.
+  struct Map {
+    int64_t rank = 0;  ///< R
+    float scale = 1;   ///< s
+    bool operator==(const Map&) const = default;
+  };
+  std::map<std::string, Map> maps;  ///< by name of the weight
+  double dropout = 0;               ///< part of x that training zeroes on its way to a
+  bool operator==(const AdapterSpec&) const = default;
+};
+
+/// Names of an adapter's two tensors for a weight; `adapter`: its number.
+struct AdapterNames {
+  std::string a, b;
+  AdapterNames(const std::string& weight, size_t adapter) : a(weight + ".lora_a"), b(weight + ".lora_b") {
+    if (adapter > 0) a += "." + std::to_string(adapter), b += "." + std::to_string(adapter);
+  }
 };
 
 }  // namespace toy

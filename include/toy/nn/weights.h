@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,17 @@ class Weights {
     inner.part_ = part;
     return inner;
   }
+  /// The same with adapters of linear maps, which must outlive it. `random`: i32[3] of their dropout, or absent.
+  Weights with(const std::vector<AdapterSpec>& adapters, Value random) const {
+    Weights inner = *this;
+    inner.adapters_ = adapters, inner.random_ = random;
+    return inner;
+  }
+  /// Those adapters.
+  std::span<const AdapterSpec> adapters() const { return adapters_; }
+  Value random() const { return random_; }  ///< of their dropout
+  /// The name in full.
+  std::string full_name(const std::string& name) const { return prefix_ + name; }
   /// All tensors that were asked for through this and the views of it, in their order.
   const std::vector<TensorSpec>& declared() const { return *declared_; }
 
@@ -51,6 +63,8 @@ class Weights {
   std::string prefix_;
   ModelPart part_ = ModelPart::output;
   int block_ = -1;
+  std::span<const AdapterSpec> adapters_;
+  Value random_;
   std::shared_ptr<std::vector<TensorSpec>> declared_ = std::make_shared<std::vector<TensorSpec>>();
 };
 

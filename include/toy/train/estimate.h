@@ -8,13 +8,30 @@
 
 namespace toy {
 
+/// Tensors of one name, shape and role in one or several blocks.
+struct TensorRole {
+  std::string pattern;  ///< their name, with `*` for the number of the block
+  Shape shape;
+  int64_t tensors = 0;
+  DType held = DType::f32;
+  bool trained = true;
+  double lr = 0;  ///< peak learning rate, where they are trained
+  int64_t parameters() const { return tensors * shape.count(); }
+};
+/// What training does with each tensor of a model.
+std::vector<TensorRole> tensor_roles(const Model& model, const OptimizerOptions& optimizer, double lr);
+/// A table for people: trained ones, then those that stay as they are.
+std::string to_text(const std::vector<TensorRole>& roles);
+
 /// Memory by plan, time by steps in this process: of that very plan, or, where one would take long, of a plan for fewer
 /// tokens, from which the times are extrapolated.
 struct RunEstimate {
   std::string model;  ///< its name
   int64_t parameters = 0;
-  int64_t steps = 0;  ///< that the run has to make
-  MemoryFit fit;      ///< of the whole process
+  int64_t trained = 0;            ///< parameters that the run changes
+  std::vector<TensorRole> roles;  ///< of all tensors; none where the run is complete
+  int64_t steps = 0;              ///< that the run has to make
+  MemoryFit fit;                  ///< of the whole process
   int64_t tokens_per_step = 0;
   double step_seconds = 0;        ///< median of the steps that were made, or extrapolated from them
   int64_t measured_steps = 0;     ///< made here

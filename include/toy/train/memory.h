@@ -10,7 +10,7 @@ namespace toy {
 
 /// What a training holds at its peak, in bytes.
 struct TrainMemory {
-  size_t weights = 0;
+  size_t weights = 0;      ///< without what stays in a mapped file
   size_t moments = 0;      ///< what the optimizer keeps from step to step
   size_t gradients = 0;    ///< of weights: those that wait for their update, and accumulators
   size_t activations = 0;  ///< what forward leaves for backward and what is being computed

@@ -71,9 +71,10 @@ struct TensorUpdate {
 };
 /// The rule for each tensor, in their order. Throws Error{bad_input} for a pattern that no tensor's name fits.
 std::vector<TensorUpdate> tensor_updates(std::span<const TensorSpec> tensors, const OptimizerOptions& options);
-/// tensor_updates() of tensors_of(spec).
+/// tensor_updates() of trained_tensors(spec).
 std::vector<TensorUpdate> tensor_updates(const ModelSpec& spec, const OptimizerOptions& options);
-/// Names and types of all that the optimizer keeps, in the order of tensors_of(spec): `<tensor>.m` and `.v` (AdamW),
+/// Names and types of all that the optimizer keeps, in the order of trained_tensors(spec): `<tensor>.m` and `.v`
+/// (AdamW),
 /// `.v` (SGD with momentum, Muon, Adafactor of vectors), `.m` (Lion), `.row` and `.col` (Adafactor), `.m8`, `.m_scale`,
 /// `.v8`, `.v_scale` (8-bit AdamW; the codes are i32, four in each), and `.ema`.
 std::vector<std::pair<std::string, TensorType>> moment_types(const ModelSpec& spec, const OptimizerOptions& optimizer);

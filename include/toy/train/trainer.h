@@ -38,11 +38,14 @@ struct TrainerOptions {
   void validate() const;
 };
 
+/// Does training drop anything, so that it reads the input `random`?
+bool drops(const ModelSpec& spec, double dropout);
+
 /// The step as a graph: forward, loss, backward, clipping, the optimizer.
 struct TrainGraph {
   std::unique_ptr<Graph> graph;
   Value loss, norm;
-  std::vector<Value> gradients;  ///< in the order of tensors_of(spec)
+  std::vector<Value> gradients;  ///< in the order of trained_tensors(spec)
   std::vector<Value> updates;
 };
 /// The graph of one step on weights that `dtype_of` describes. With accumulate > 1: forward and backward of one batch
@@ -61,9 +64,10 @@ LossGraph build_loss_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_
 /// The plans of a training, of which one runs at a time, in an arena that they share.
 struct TrainPlans {
   std::shared_ptr<const Plan> step, update, eval;  ///< update: only where a step accumulates
+  size_t mapped = 0;                               ///< bytes of frozen weights that stay in the file
   /// Of the largest arena.
   size_t arena_bytes() const;
-  /// All parameters, the arena, inputs and constants.
+  /// All parameters but mapped ones, the arena, inputs and constants.
   size_t bytes(const Device& device) const;
 };
 /// Compiles them for weights that `dtype_of` describes. Allocates nothing.

@@ -92,12 +92,16 @@ Space forward_space(const Sizes& s) {
   const size_t outs = std::min(kOutputs, s.outs);
   const size_t product = kind == Weights::floats         ? dot_workspace(s.rows(), outs, s.ins, 1)
                          : kind == Weights::rounded_rows ? quant_workspace(s.rows(), outs, s.ins, 1)
-                                                         : exact_workspace(s.rows(), s.ins, 1);
+                                                         : exact_workspace(s.rows(), outs, s.ins, 1);
   return {s.rows() * s.ins, s.rows() * outs, round_up(product, 64)};
 }
+template <Weights kind>
 Space grad_x_space(const Sizes& s) {
-  const size_t ins = std::min(kOutputs, s.ins);
-  return {s.rows() * s.outs, s.rows() * ins, outer_workspace(s.rows(), ins, s.outs, 1)};
+  // Quantized weights are dequantized by the row.
+  const size_t ins = kind == Weights::exact ? s.ins : std::min(kOutputs, s.ins);
+  const size_t product = kind == Weights::exact ? exact_grad_x_workspace(s.rows(), s.outs, ins, 1)
+                                                : outer_workspace(s.rows(), ins, s.outs, 1);
+  return {s.rows() * s.outs, s.rows() * ins, round_up(product, 64)};
 }
 Space grad_w_space(const Sizes& s) {
   const size_t outs = std::min(kOutputs, s.outs);
@@ -188,28 +192,41 @@ void run(const ExecContext& ctx, const KernelArgs& args) noexcept {
   });
 }
 
+template <Weights kind>
 void run_grad_x(const ExecContext& ctx, const KernelArgs& args) noexcept {
   const View& w = args.in[1];
   const Sizes s = forward_sizes(args.in[0].shape, w.shape, args.in[2].shape);
-  const Call c(ctx, args, s, grad_x_space(s));
+  const Call c(ctx, args, s, grad_x_space<kind>(s));
+  const size_t chunk_size = kind == Weights::exact ? std::max<size_t>(1, s.ins) : kOutputs;
   const float* dy = args.in[0].as<const float>();
   float* dx = args.out[0].as<float>();
   sort_pairs(c, args.in[2], "expert_linear_grad_x: row {} has expert {}", dx, s.ins);
   const auto blocks = [&](size_t e) { return blocks_of(c.groups.rows(e)); };
-  for_each_piece(ctx, s.experts, ceil_div(s.ins, kOutputs), blocks, [&](size_t e, size_t b, size_t chunk) {
+  for_each_piece(ctx, s.experts, ceil_div(s.ins, chunk_size), blocks, [&](size_t e, size_t b, size_t chunk) {
     size_t n;
     const int32_t* pairs = c.block(e, b, n);
-    const size_t begin = chunk * kOutputs, count = std::min(kOutputs, s.ins - begin);
+    const size_t begin = chunk * chunk_size, count = std::min(chunk_size, s.ins - begin);
     gather(
         dy, s.outs, 0, s.outs, n, [&](size_t i) { return size_t(pairs[i]); }, c.left);
-    const OuterProduct p{.a = {c.left, s.outs, 1},
-                         .b = {expert_of(w, e) + begin * size_of(w.dtype), s.ins, 1},
-                         .b_type = w.dtype,
-                         .m = n,
-                         .n = count,
-                         .k = s.outs,
-                         .c = c.right};
-    outer_product(p, c.alone, c.product);
+    if constexpr (kind == Weights::exact) {
+      exact_grad_x({.dy = c.left,
+                    .w = expert_of(w, e),
+                    .w_type = w.dtype,
+                    .rows = n,
+                    .outs = s.outs,
+                    .ins = s.ins,
+                    .dx = c.right},
+                   c.alone, c.product);
+    } else {
+      const OuterProduct p{.a = {c.left, s.outs, 1},
+                           .b = {expert_of(w, e) + begin * size_of(w.dtype), s.ins, 1},
+                           .b_type = w.dtype,
+                           .m = n,
+                           .n = count,
+                           .k = s.outs,
+                           .c = c.right};
+      outer_product(p, c.alone, c.product);
+    }
     scatter(c.right, count, n, pairs, dx, s.ins, begin);
   });
 }
@@ -275,13 +292,19 @@ KernelRecord expert_linear_kernel() { return forward_kernel<Weights::floats>(); 
 KernelRecord expert_linear_quantized_kernel() { return forward_kernel<Weights::rounded_rows>(); }
 KernelRecord expert_linear_exact_kernel() { return forward_kernel<Weights::exact>(); }
 
-KernelRecord expert_linear_grad_x_kernel() {
-  const auto accepts = [](const KernelQuery& q) noexcept { return takes(q) && is_weight_type(q.in[1].dtype); };
-  const auto workspace = [](const KernelQuery& q) noexcept {
-    return workspace_for<grad_x_space>(q, q.in[0].shape, q.in[1].shape);
+template <Weights kind>
+KernelRecord grad_x_kernel() {
+  const auto accepts = [](const KernelQuery& q) noexcept {
+    const DType w = q.in[1].dtype;
+    return takes(q) && (kind == Weights::exact ? is_quantized(w) : is_weight_type(w));
   };
-  return {.op = "expert_linear_grad_x", .accepts = accepts, .workspace = workspace, .run = run_grad_x};
+  const auto workspace = [](const KernelQuery& q) noexcept {
+    return workspace_for<grad_x_space<kind>>(q, q.in[0].shape, q.in[1].shape);
+  };
+  return {.op = "expert_linear_grad_x", .accepts = accepts, .workspace = workspace, .run = run_grad_x<kind>};
 }
+KernelRecord expert_linear_grad_x_kernel() { return grad_x_kernel<Weights::floats>(); }
+KernelRecord expert_linear_grad_x_exact_kernel() { return grad_x_kernel<Weights::exact>(); }
 KernelRecord expert_linear_grad_w_kernel() {
   const auto workspace = [](const KernelQuery& q) noexcept {
     return workspace_for<grad_w_space>(q, q.in[1].shape, q.out[0].shape);

@@ -75,9 +75,11 @@ struct DotProduct {
   const void* w = nullptr;   ///< [outs,k], f32, f16 or bf16
   DType w_type = DType::f32;
   size_t rows = 0, outs = 0, k = 0;
+  size_t stride = 0;            ///< from one row of acc and y to the next; 0: outs
   const float* bias = nullptr;  ///< [outs] or absent; added to the finished product
   const float* acc = nullptr;   ///< [rows,outs] or absent; added last. May be y itself
   float* y = nullptr;           ///< [rows,outs]
+  size_t ld() const { return stride > 0 ? stride : outs; }
 };
 /// Bytes for all threads together, enough for any number of rows up to `rows`.
 size_t dot_workspace(size_t rows, size_t outs, size_t k, int threads);

@@ -157,8 +157,8 @@ class DotTask {
           const size_t rows = std::min(row_block, rows_.end - r0), end = std::min<size_t>(g + group, strips_.end);
           pack_x(p_, blocks_, r0, rows, b, x_);
           for (size_t s = g; s < end; ++s) {
-            float* sum = aside ? sums_ + (s - g) * kStrip : p_.y + r0 * p_.outs + s * kStrip;
-            const Store to = store(r0, s, b, sum, aside ? ld_sums_ : p_.outs);
+            float* sum = aside ? sums_ + (s - g) * kStrip : p_.y + r0 * p_.ld() + s * kStrip;
+            const Store to = store(r0, s, b, sum, aside ? ld_sums_ : p_.ld());
             const PackedStrip w = pack_strip(s, b);
             many_rows_unit(x_, rows, steps(b), w, fetch(s + 1 < end ? s + 1 : kNone, b), to);
           }
@@ -184,13 +184,13 @@ class DotTask {
     return {reinterpret_cast<const char*>(w), p_.k * sizeof(T), 16 * sizeof(T)};
   }
   Store store(size_t r0, size_t s, size_t b, float* sum, size_t ld_sum) const {
-    const size_t at = r0 * p_.outs + s * kStrip;
+    const size_t at = r0 * p_.ld() + s * kStrip;
     return {.sum = sum,
             .ld_sum = ld_sum,
             .bias = p_.bias ? p_.bias + s * kStrip : nullptr,
             .acc = p_.acc ? p_.acc + at : nullptr,
             .y = p_.y + at,
-            .ld = p_.outs,
+            .ld = p_.ld(),
             .outs = std::min(kStrip, p_.outs - s * kStrip),
             .first = b == 0,
             .last = b + 1 == blocks_.count};

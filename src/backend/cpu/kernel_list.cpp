@@ -11,11 +11,17 @@ namespace {
 std::vector<KernelRecord> all_kernels() {
   std::vector<KernelRecord> list = {
       // The first record that accepts a node runs it.
-      linear_bf16_kernel(),         linear_grad_x_bf16_kernel(),
-      linear_grad_w_bf16_kernel(),  linear_xent_bf16_kernel(),
-      matmul_bf16_kernel(),         linear_quantized_kernel(),
-      linear_exact_kernel(),        expert_linear_quantized_kernel(),
+      linear_bf16_kernel(),
+      linear_grad_x_bf16_kernel(),
+      linear_grad_w_bf16_kernel(),
+      linear_xent_bf16_kernel(),
+      matmul_bf16_kernel(),
+      linear_quantized_kernel(),
+      linear_exact_kernel(),
+      expert_linear_quantized_kernel(),
       expert_linear_exact_kernel(),
+      linear_grad_x_exact_kernel(),
+      expert_linear_grad_x_exact_kernel(),
 #define TOY_KERNEL(name) name##_kernel(),
 #include "toy/backend/kernels.def"
 #undef TOY_KERNEL

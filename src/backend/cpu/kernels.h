@@ -18,7 +18,9 @@ KernelRecord matmul_bf16_kernel();
 // Weights in blocks: with rows rounded to 8 bits where the plan allows it (quant.h), or exactly.
 KernelRecord linear_quantized_kernel();
 KernelRecord linear_exact_kernel();
+KernelRecord linear_grad_x_exact_kernel();
 KernelRecord expert_linear_quantized_kernel();
 KernelRecord expert_linear_exact_kernel();
+KernelRecord expert_linear_grad_x_exact_kernel();
 
 }  // namespace toy::cpu

@@ -73,14 +73,50 @@ const Repacking* repacking() {
 // ---- exactly
 
 size_t workspace_exact(const KernelQuery& q) noexcept {
-  return exact_workspace(rows_of(q.in[kX].shape), size_t(q.in[kW].shape[1]), q.threads);
+  const Shape& w = q.in[kW].shape;
+  return exact_workspace(rows_of(q.in[kX].shape), size_t(w[0]), size_t(w[1]), q.threads);
 }
 
 void run_exact(const ExecContext& ctx, const KernelArgs& args) noexcept {
   exact_product(product_of(args), ctx, args.workspace);
 }
 
+// ---- linear_grad_x: dx = acc + dy w
+
+enum : int { kDy = 0, kAccX = 2 };
+
+bool accepts_grad_x(const KernelQuery& q) noexcept {
+  if (q.in[kDy].dtype != DType::f32 || q.out[0].dtype != DType::f32) return false;
+  return (!q.in[kAccX].present || q.in[kAccX].dtype == DType::f32) && is_quantized(q.in[kW].dtype);
+}
+
+size_t workspace_grad_x(const KernelQuery& q) noexcept {
+  const Shape& w = q.in[kW].shape;
+  return exact_grad_x_workspace(rows_of(q.in[kDy].shape), size_t(w[0]), size_t(w[1]), q.threads);
+}
+
+void run_grad_x(const ExecContext& ctx, const KernelArgs& args) noexcept {
+  const View& w = args.in[kW];
+  exact_grad_x({.dy = args.in[kDy].as<float>(),
+                .w = w.as<std::byte>(),
+                .w_type = w.dtype,
+                .rows = rows_of(args.in[kDy].shape),
+                .outs = size_t(w.shape[0]),
+                .ins = size_t(w.shape[1]),
+                .init = args.in[kAccX].as<float>(),
+                .dx = args.out[0].as<float>()},
+               ctx, args.workspace);
+}
+
 }  // namespace
+
+KernelRecord linear_grad_x_exact_kernel() {
+  return {.op = "linear_grad_x",
+          .in_place = {{0, kAccX}},
+          .accepts = accepts_grad_x,
+          .workspace = workspace_grad_x,
+          .run = run_grad_x};
+}
 
 KernelRecord linear_quantized_kernel() {
   return {.op = "linear",

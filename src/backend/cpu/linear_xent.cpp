@@ -5,6 +5,7 @@
 
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/quant.h"
 #include "backend/cpu/xent_row.h"
 #include "toy/ops/attrs/structs.h"
 
@@ -21,13 +22,16 @@ size_t chunk_rows(size_t vocab) { return std::max<size_t>(64, (size_t(64) << 20)
 // Parts of the workspace. Products that may run side by side in different threads have parts of their own.
 struct Space {
   size_t logits = 0, nll, slopes, product, bytes;
-  Space(size_t rows, size_t vocab, size_t width, bool want_dx, bool want_dw, int threads, bool bf16, bool softcap) {
+  Space(size_t rows, size_t vocab, size_t width, bool want_dx, bool want_dw, int threads, bool bf16, bool softcap,
+        bool quantized) {
     const size_t chunk = std::min(rows, chunk_rows(vocab));
     const auto outer = [&](size_t m, size_t n, size_t k) {
       return outer_workspace(m, n, k, threads, bf16 ? DType::bf16 : DType::f32);
     };
     size_t most = bf16 ? outer(chunk, vocab, width) : dot_workspace(chunk, vocab, width, threads);
-    if (want_dx) most = std::max(most, outer(chunk, width, vocab));
+    if (quantized) most = exact_workspace(chunk, vocab, width, threads);
+    if (want_dx && quantized) most = std::max(most, exact_grad_x_workspace(chunk, vocab, width, threads));
+    if (want_dx && !quantized) most = std::max(most, outer(chunk, width, vocab));
     if (want_dw) most = std::max(most, outer(vocab, width, chunk));
     nll = logits + round_up(chunk * vocab * sizeof(float), 64);
     slopes = nll + round_up(chunk * sizeof(float), 64);
@@ -39,7 +43,8 @@ struct Space {
 bool accepts_f32(const KernelQuery& q) noexcept {
   if (q.in[kX].dtype != DType::f32 || q.in[kTargets].dtype != DType::i32 || q.in[kWeight].dtype != DType::f32)
     return false;
-  return q.out[kDw].present ? q.in[kW].dtype == DType::f32 : is_weight_type(q.in[kW].dtype);
+  const DType w = q.in[kW].dtype;
+  return q.out[kDw].present ? w == DType::f32 : is_weight_type(w) || is_quantized(w);
 }
 
 bool accepts_bf16(const KernelQuery& q) noexcept {
@@ -50,7 +55,7 @@ template <bool kBf16>
 size_t workspace(const KernelQuery& q) noexcept {
   const Shape& w = q.in[kW].shape;
   return Space(rows_of(q.in[kX].shape), size_t(w[0]), size_t(w[1]), q.out[kDx].present, q.out[kDw].present, q.threads,
-               kBf16, q.attrs.as<LinearXentAttrs>().softcap > 0)
+               kBf16, q.attrs.as<LinearXentAttrs>().softcap > 0, is_quantized(q.in[kW].dtype))
       .bytes;
 }
 
@@ -73,7 +78,8 @@ class Xent {
         dw_(args.out[kDw].as<float>()),
         workspace_(args.workspace),
         softcap_(float(args.attrs.as<LinearXentAttrs>().softcap)),
-        space_(rows_, vocab_, width_, dx_ != nullptr, dw_ != nullptr, ctx.threads, kBf16, softcap_ > 0) {}
+        space_(rows_, vocab_, width_, dx_ != nullptr, dw_ != nullptr, ctx.threads, kBf16, softcap_ > 0,
+               is_quantized(w_.dtype)) {}
 
   void run() {
     double loss = 0;
@@ -131,6 +137,15 @@ class Xent {
       outer_product(p, ctx_, workspace_ + space_.product);
   }
   void compute_logits(size_t begin, size_t rows) const {
+    if (is_quantized(w_.dtype))
+      return exact_product({.x = x_ + begin * width_,
+                            .w = w_.as<std::byte>(),
+                            .w_type = w_.dtype,
+                            .rows = rows,
+                            .outs = vocab_,
+                            .k = width_,
+                            .y = logits()},
+                           ctx_, workspace_ + space_.product);
     if constexpr (kBf16) {
       const OuterProduct p{.a = {x_ + begin * width_, width_, 1},
                            .b = {w_.data, 1, width_},
@@ -150,6 +165,15 @@ class Xent {
     dot_product(p, ctx_, workspace_ + space_.product);
   }
   void compute_dx(size_t begin, size_t rows) const {
+    if (is_quantized(w_.dtype))
+      return exact_grad_x({.dy = logits(),
+                           .w = w_.as<std::byte>(),
+                           .w_type = w_.dtype,
+                           .rows = rows,
+                           .outs = vocab_,
+                           .ins = width_,
+                           .dx = dx_ + begin * width_},
+                          ctx_, workspace_ + space_.product);
     const OuterProduct p{.a = {logits(), vocab_, 1},
                          .b = {w_.data, width_, 1},
                          .b_type = w_.dtype,

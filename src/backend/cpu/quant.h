@@ -45,9 +45,22 @@ size_t repacked_bytes(DType type, size_t outs, size_t k);
 void repack(DType type, const std::byte* w, size_t outs, size_t k, const TeamMember& team, std::byte* to);
 
 /// The same with x as it is: weights become f32, some outputs at a time, and sums have the order of dot_product
-/// (gemm.h).
-size_t exact_workspace(size_t rows, size_t k, int threads);
+/// (gemm.h), so that y is what it would be with these weights in f32.
+size_t exact_workspace(size_t rows, size_t outs, size_t k, int threads);
 void exact_product(const QuantProduct& p, const TeamMember& team, std::byte* workspace);
+
+/// dx = init + dy w on such weights.
+struct QuantGradX {
+  const float* dy = nullptr;     ///< [rows,outs]
+  const std::byte* w = nullptr;  ///< [outs,ins] in blocks
+  DType w_type = DType::q8_0;
+  size_t rows = 0, outs = 0, ins = 0;
+  const float* init = nullptr;  ///< [rows,ins] or absent. May be dx itself
+  float* dx = nullptr;          ///< [rows,ins]
+};
+/// Weights become f32, a block of k of outer_product (gemm.h) at a time, whose order sums have.
+size_t exact_grad_x_workspace(size_t rows, size_t outs, size_t ins, int threads);
+void exact_grad_x(const QuantGradX& p, const TeamMember& team, std::byte* workspace);
 
 /// Writes outputs [first,last) of a row of y: finished sums, with bias and acc added.
 inline void finish_sums(const QuantProduct& p, const float* sums, size_t row, size_t first, size_t last) {

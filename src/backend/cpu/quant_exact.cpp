@@ -1,47 +1,83 @@
-// Products on quantized weights with f32 rows: some outputs at a time, weights become f32 and are multiplied as such.
+// Products on quantized weights with f32 rows: panel by panel, weights become f32 in memory that the team shares, and
+// are multiplied as such.
 #include <algorithm>
 
 #include "backend/cpu/gemm.h"
-#include "backend/cpu/pieces.h"
 #include "backend/cpu/quant.h"
 #include "toy/tensor/quantize.h"
 
 namespace toy::cpu {
 namespace {
 
-constexpr size_t kOutputs = 32;
+constexpr size_t kPanel = size_t(1) << 19;  // values: 2 MiB
 
-// Of one thread: weights as f32, their outputs, the workspace of their product.
-struct ExactSpace {
-  size_t weights, outputs, product;
-  ExactSpace(size_t rows, size_t k)
-      : weights(round_up(kOutputs * k * sizeof(float), 64)),
-        outputs(round_up(rows * kOutputs * sizeof(float), 64)),
-        product(dot_workspace(rows, kOutputs, k, 1)) {}
-  size_t bytes() const { return weights + outputs + product; }
-};
+// Outputs of a panel: panels are about equal.
+size_t panel_outputs(size_t outs, size_t k) {
+  const size_t most = std::max<size_t>(32, kPanel / std::max<size_t>(1, k));
+  return std::min(outs, round_up(ceil_div(outs, std::max<size_t>(1, ceil_div(outs, most))), 8));
+}
+size_t panel_bytes(size_t rows, size_t k) { return round_up(rows * k * sizeof(float), 64); }
+
+// Rows [first, first + count) of w, this thread its share.
+void dequantize_rows(DType type, const std::byte* w, size_t k, size_t first, size_t count, const TeamMember& team,
+                     float* to) {
+  const Range mine = team.share(int64_t(count));
+  dequantize(type, w + (first + size_t(mine.begin)) * bytes_of(type, int64_t(k)),
+             {to + size_t(mine.begin) * k, size_t(mine.size()) * k});
+}
 
 }  // namespace
 
-size_t exact_workspace(size_t rows, size_t k, int threads) { return ExactSpace(rows, k).bytes() * size_t(threads); }
+size_t exact_workspace(size_t rows, size_t outs, size_t k, int threads) {
+  const size_t panel = panel_outputs(outs, k);
+  return panel_bytes(panel, k) + dot_workspace(rows, panel, k, threads);
+}
 
 void exact_product(const QuantProduct& p, const TeamMember& team, std::byte* workspace) {
   if (p.rows == 0) return;
-  const ExactSpace space(p.rows, p.k);
-  std::byte* mine = workspace + size_t(team.thread) * space.bytes();
-  auto* weights = reinterpret_cast<float*>(mine);
-  auto* outputs = reinterpret_cast<float*>(mine + space.weights);
-  const TeamMember alone{};
-  const size_t row_bytes = bytes_of(p.w_type, int64_t(p.k));
-  Pieces claimed(int64_t(ceil_div(p.outs, kOutputs)), 1, team);
-  for (Range piece = claimed.next(); piece.size() > 0; piece = claimed.next())
-    for (int64_t s = piece.begin; s < piece.end; ++s) {
-      const size_t first = size_t(s) * kOutputs, n = std::min(kOutputs, p.outs - first);
-      dequantize(p.w_type, p.w + first * row_bytes, {weights, n * p.k});
-      dot_product({.x = p.x, .w = weights, .rows = p.rows, .outs = n, .k = p.k, .y = outputs}, alone,
-                  mine + space.weights + space.outputs);
-      for (size_t r = 0; r < p.rows; ++r) finish_sums(p, outputs + r * n, r, first, first + n);
-    }
+  const size_t panel = panel_outputs(p.outs, p.k);
+  auto* weights = reinterpret_cast<float*>(workspace);
+  for (size_t first = 0; first < p.outs; first += panel) {
+    const size_t n = std::min(panel, p.outs - first);
+    if (first > 0) team.barrier();  // the last panel is still read
+    dequantize_rows(p.w_type, p.w, p.k, first, n, team, weights);
+    team.barrier();
+    dot_product({.x = p.x,
+                 .w = weights,
+                 .rows = p.rows,
+                 .outs = n,
+                 .k = p.k,
+                 .stride = p.outs,
+                 .bias = p.bias ? p.bias + first : nullptr,
+                 .acc = p.acc ? p.acc + first : nullptr,
+                 .y = p.y + first},
+                team, workspace + panel_bytes(panel, p.k));
+  }
+}
+
+size_t exact_grad_x_workspace(size_t rows, size_t outs, size_t ins, int threads) {
+  const size_t panel = outer_blocks(outs).len;
+  return panel_bytes(panel, ins) + outer_workspace(rows, ins, panel, threads);
+}
+
+void exact_grad_x(const QuantGradX& p, const TeamMember& team, std::byte* workspace) {
+  if (p.rows == 0) return;
+  const KBlocks blocks = outer_blocks(p.outs);
+  auto* weights = reinterpret_cast<float*>(workspace);
+  for (size_t b = 0; b < blocks.count; ++b) {
+    const size_t first = b * blocks.len, n = blocks.size(b);
+    if (b > 0) team.barrier();
+    dequantize_rows(p.w_type, p.w, p.ins, first, n, team, weights);
+    team.barrier();
+    outer_product({.a = {p.dy + first, p.outs, 1},
+                   .b = {weights, p.ins, 1},
+                   .m = p.rows,
+                   .n = p.ins,
+                   .k = n,
+                   .init = b == 0 ? p.init : p.dx,
+                   .c = p.dx},
+                  team, workspace + panel_bytes(blocks.len, p.ins));
+  }
 }
 
 }  // namespace toy::cpu

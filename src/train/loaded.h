@@ -1,0 +1,29 @@
+// A run that begins with the weights and the tokenizer of a GGUF.
+#pragma once
+
+#include "toy/train/warm_start.h"
+#include "train/checkpoints.h"
+#include "train/run.h"
+
+namespace toy {
+
+/// The model of a file, with the roles that spec() gives its tensors: all are trained.
+class Loaded : public ModelSource {
+ public:
+  /// `options` must outlive it.
+  explicit Loaded(const WarmStartOptions& options) : o_(options), file_(gguf::File::open(options.init)) {}
+  nlohmann::ordered_json config() const override;
+  std::string file() const override { return o_.init; }
+  std::shared_ptr<const Tokenizer> tokenizer(const std::function<std::string()>& training_text) override;
+  ModelSpec spec(const Tokenizer& tokenizer) override;
+  Model model(const ModelSpec& spec, const Device& device) override;
+
+ protected:
+  const gguf::File& opened() const { return file_; }
+
+ private:
+  const WarmStartOptions& o_;
+  gguf::File file_;
+};
+
+}  // namespace toy

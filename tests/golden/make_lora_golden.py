@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Make the golden file of LoRA: ten steps of transformers and PEFT on a small random Llama.
+
+  PY=$(scripts/peers.sh) && $PY tests/golden/make_lora_golden.py             # writes beside this script
+
+The base is llama_bias.model.gguf (make_llama_golden.py): grouped queries and biases. All is computed in f64 and rounded once.
+
+  lora_llama.golden.gguf   inputs and targets of ten steps of B=2 sequences of T=12 tokens; by the names of llama.cpp
+                           NAME.lora_a / .lora_b at the start (a), their gradients in the first step, and after the last
+                           step; the loss of every step; the logits of the last inputs with the trained adapter
+  lora_peft/               the trained adapter as PEFT saves it
+
+PEFT adds scaling * B A x to every linear map but the output; here rank 3 and alpha 6, so scaling is 2. The file's rows of q and k
+are in the order of llama.cpp, those of transformers in its own, so rows of B move (`hf_rows`).
+"""
+import argparse
+import os
+import pathlib
+import shutil
+import sys
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import gguf
+import numpy as np
+import torch
+from peft import LoraConfig, get_peft_model
+
+import make_family_golden as family
+import make_llama_golden as llama
+
+RANK, ALPHA, STEPS, B, T, LR = 3, 6, 10, 2, 12, 1e-2
+SHAPE = next(s for s in llama.SHAPES if s.name == "llama_bias")
+
+
+def base_weights():
+    reader = gguf.GGUFReader(HERE / "llama_bias.model.gguf")
+    return {t.name: np.array(t.data, dtype=np.float64).reshape(t.shape[::-1]) for t in reader.tensors}
+
+
+def heads_of(name):
+    return SHAPE.H if "attn_q." in name else SHAPE.K if "attn_k." in name else None
+
+
+def adapted(weights):
+    with family.in_f64():
+        model = llama.hf_model(SHAPE).double()
+        params = dict(model.named_parameters())
+        with torch.no_grad():
+            for name, a in weights.items():
+                if name == "rope_freqs.weight":
+                    continue
+                moved = llama.hf_rows(a, heads_of(name)) if heads_of(name) else a
+                params[llama.hf_name(name)].copy_(torch.tensor(moved))
+        torch.manual_seed(5)
+        config = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM")
+        model = get_peft_model(model, config, autocast_adapter_dtype=False).double()
+        with torch.no_grad():
+            for p in model.parameters():
+                p.copy_(torch.tensor(p.detach().numpy().astype(np.float32)))  # as the file has them
+        return model
+
+
+def adapter_tensors(model, weights, value):
+    """value(parameter) of every adapter tensor, by llama.cpp's names and in its order of rows."""
+    by_hf = {llama.hf_name(n): n for n in weights if n.endswith(".weight") and weights[n].ndim == 2}
+    out = {}
+    for name, p in model.named_parameters():
+        if not p.requires_grad:
+            continue
+        stem, kind = name.removeprefix("base_model.model.").split(".lora_")
+        ours = by_hf[stem + ".weight"]
+        a = value(p).detach().numpy().astype(np.float64)
+        if kind[0] == "B" and heads_of(ours):
+            h, rows = heads_of(ours), a.shape[0]
+            a = a.reshape(h, 2, rows // h // 2, RANK).swapaxes(1, 2).reshape(a.shape)
+        out[f"{ours}.lora_{kind[0].lower()}"] = a
+    return out
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--out", type=pathlib.Path, default=HERE)
+    out = ap.parse_args().out
+    weights = base_weights()
+    model = adapted(weights)
+    rng = np.random.default_rng(11)
+    inputs = rng.integers(0, SHAPE.V, (STEPS, B, T)).astype(np.int32)
+    targets = rng.integers(0, SHAPE.V, (STEPS, B, T)).astype(np.int32)
+    targets[1:] = targets[0]
+    inputs[1:] = inputs[0]  # the same batch, so that the loss falls
+    inputs[5:] = rng.integers(0, SHAPE.V, (STEPS - 5, B, T))
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=LR, betas=(0.9, 0.95), eps=1e-8,
+                                  weight_decay=0)
+    results = {"inputs": inputs.reshape(-1), "targets": targets.reshape(-1)}
+    for name, a in adapter_tensors(model, weights, lambda p: p).items():
+        if name.endswith("_a"):
+            results["start." + name] = a
+    losses = []
+    for step in range(STEPS):
+        with family.in_f64():
+            logits = model(input_ids=torch.tensor(inputs[step], dtype=torch.long), use_cache=False).logits
+            loss = torch.nn.functional.cross_entropy(logits.reshape(-1, SHAPE.V),
+                                                     torch.tensor(targets[step].reshape(-1), dtype=torch.long))
+            optimizer.zero_grad()
+            loss.backward()
+        losses.append(loss.item())
+        if step == 0:
+            results |= {"grad." + n: a for n, a in adapter_tensors(model, weights, lambda p: p.grad).items()}
+        if step == 1:  # only now does A have a gradient: B began as zero
+            results |= {"grad2." + n: a for n, a in adapter_tensors(model, weights, lambda p: p.grad).items()}
+        optimizer.step()
+    assert losses[4] < losses[0], losses
+    results |= {"end." + n: a for n, a in adapter_tensors(model, weights, lambda p: p).items()}
+    with torch.no_grad(), family.in_f64():
+        logits = model(input_ids=torch.tensor(inputs[-1], dtype=torch.long), use_cache=False).logits
+    results["logits"] = logits.reshape(-1, SHAPE.V).numpy()
+    results["losses"] = np.array(losses)
+    writer = gguf.GGUFWriter(out / "lora_llama.golden.gguf", "golden")
+    writer.add_uint32("rank", RANK), writer.add_float32("alpha", ALPHA), writer.add_float32("lr", LR)
+    writer.add_uint32("batch", B), writer.add_uint32("tokens", T), writer.add_uint32("steps", STEPS)
+    for name, a in results.items():
+        writer.add_tensor(name, a if a.dtype == np.int32 else a.astype(np.float32))
+    writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file(), writer.close()
+    folder = out / "lora_peft"
+    model.to(torch.float32).save_pretrained(folder)
+    for extra in ("README.md",):
+        (folder / extra).unlink(missing_ok=True)
+    print("losses", losses)
+
+
+if __name__ == "__main__":
+    main()

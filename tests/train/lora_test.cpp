@@ -1,0 +1,366 @@
+// Adapters: what they compute, what is trained, and over which weights.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "testing/errors.h"
+#include "testing/files.h"
+#include "testing/test_device.h"
+#include "toy/backend/devices.h"
+#include "toy/graph/op_def.h"
+#include "toy/models/adapter.h"
+#include "toy/synth/stories.h"
+#include "toy/tensor/quantize.h"
+#include "toy/train/fine_tune.h"
+#include "toy/train/from_scratch.h"
+#include "train_testing.h"
+
+namespace toy {
+namespace {
+
+using testing::expect_contains;
+using testing::message_of;
+using testing::slurp;
+
+// Rows of 256 hold whole blocks of every type.
+ModelSpec wide_spec() {
+  return testing::small_model(
+      "tiny", {.vocab = 97, .d_model = 256, .context = 64, .heads = 4, .kv_heads = 2, .d_head = 64, .d_ff = 512});
+}
+
+void adapt(Model& model, const LoraOptions& options, uint64_t seed = 5) {
+  model.spec.adapters.push_back(lora_adapter(model.spec, options));
+  model.spec.roles.train = {"*.lora_[ab]"};
+  add_adapter_weights(model, seed);
+}
+
+// b = 0 learns nothing of a.
+void randomize(Model& model, const Device& device, const std::string& end = ".lora_b") {
+  const Philox random(8, "b");
+  for (const TensorSpec& t : tensors_of(model.spec)) {
+    if (!t.name.ends_with(end)) continue;
+    std::vector<float> values(size_t(t.shape.count()));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = float(0.05 * random.normal(i + hash_name(t.name) % 999983));
+    model.params->write(t.name, values);
+  }
+}
+
+Windows windows(int64_t batch, int64_t tokens) {
+  const auto ids = testing::walk(4000);
+  return WindowSampler(ids, batch, tokens, 1).batch(0);
+}
+
+double loss_of(Device& device, Model& model) {
+  const auto ids = testing::walk(200);
+  Trainer trainer(device, model, {.batch = 2, .tokens = 32});
+  return trainer.evaluate(TokenView(ids)).nats;
+}
+
+TEST(Lora, ANewAdapterChangesNoBit) {
+  const auto device = make_test_device(2);
+  for (const ModelSpec& spec : {testing::odd_spec(true), testing::gpt2_spec(), model_spec("hybrid-tiny", 97)}) {
+    Model base = random_model(spec, *device, 3), adapted = random_model(spec, *device, 3);
+    adapt(adapted, {.rank = 4});
+    EXPECT_EQ(loss_of(*device, adapted), loss_of(*device, base)) << spec.architecture;
+    randomize(adapted, *device);
+    EXPECT_NE(loss_of(*device, adapted), loss_of(*device, base)) << spec.architecture;
+  }
+}
+
+// With w' = w + s b a, and dw' the gradient of w': da = s b^T dw' and db = s dw' a^T. In f64.
+TEST(Lora, GradientsAreThoseOfTheMergedWeights) {
+  const auto device = make_reference_device();
+  ModelSpec experts = testing::odd_spec(true);
+  for (LayerSpec& l : experts.layers) l.experts = {.count = 3, .used = 2};
+  for (const ModelSpec& spec : {testing::odd_spec(false), experts, model_spec("hybrid-tiny", 97)}) {
+    const Windows w = windows(2, 16);
+    Model adapted = random_model(spec, *device, 9, 2.0), merged = random_model(spec, *device, 9, 2.0);
+    adapt(adapted, {.rank = 3, .alpha = 6});
+    randomize(adapted, *device);
+    struct Pair {
+      std::vector<float> a, b;
+    };
+    std::map<std::string, Pair> pairs;
+    for (const auto& [name, map] : adapted.spec.adapters[0].maps) {
+      Pair& p = pairs[name];
+      p.a = adapted.params->read(name + ".lora_a"), p.b = adapted.params->read(name + ".lora_b");
+      const Shape shape = adapted.params->type(name).shape;
+      const int64_t rows = shape.back(1), columns = shape.back(0), r = map.rank;
+      std::vector<float> values = merged.params->read(name);
+      std::vector<double> sums(values.begin(), values.end());
+      for (int64_t e = 0; e < shape.count() / (rows * columns); ++e)
+        for (int64_t o = 0; o < rows; ++o)
+          for (int64_t i = 0; i < columns; ++i)
+            for (int64_t k = 0; k < r; ++k)
+              sums[size_t((e * rows + o) * columns + i)] += double(map.scale) *
+                                                            double(p.b[size_t((e * rows + o) * r + k)]) *
+                                                            double(p.a[size_t((e * r + k) * columns + i)]);
+      merged.params->write(name, View(sums.data(), DType::f64, shape));
+    }
+    const auto gradients = [&](Model& model) {
+      Trainer trainer(*device, model, testing::bare(2, 16));
+      testing::Gradient g{{}, trainer.step(w, 1e-9).loss, 0};
+      for (const TensorSpec& t : trained_tensors(model.spec)) {
+        const HostTensor velocity = trainer.moments().host(t.name + ".v");
+        for (int64_t i = 0; i < velocity.view().count(); ++i) g.of[t.name].push_back(element(velocity.view(), i));
+      }
+      return g;
+    };
+    testing::Gradient of_merged = gradients(merged), of_adapter = gradients(adapted);
+    EXPECT_NEAR(of_adapter.loss, of_merged.loss, 1e-12);
+    EXPECT_EQ(of_adapter.of.size(), 2 * pairs.size());
+    double largest = 0;
+    for (const auto& [name, map] : adapted.spec.adapters[0].maps) {
+      const Pair& p = pairs[name];
+      const Shape shape = adapted.params->type(name).shape;
+      const int64_t rows = shape.back(1), columns = shape.back(0), r = map.rank;
+      const std::vector<double>&dw = of_merged.of[name], &da = of_adapter.of[name + ".lora_a"],
+            &db = of_adapter.of[name + ".lora_b"];
+      for (int64_t e = 0; e < shape.count() / (rows * columns); ++e)
+        for (int64_t k = 0; k < r; ++k) {
+          for (int64_t i = 0; i < columns; ++i) {
+            double want = 0;
+            for (int64_t o = 0; o < rows; ++o)
+              want += double(map.scale) * double(p.b[size_t((e * rows + o) * r + k)]) *
+                      dw[size_t((e * rows + o) * columns + i)];
+            EXPECT_NEAR(da[size_t((e * r + k) * columns + i)], want, 1e-12) << name;
+            largest = std::max(largest, std::fabs(want));
+          }
+          for (int64_t o = 0; o < rows; ++o) {
+            double want = 0;
+            for (int64_t i = 0; i < columns; ++i)
+              want += double(map.scale) * double(p.a[size_t((e * r + k) * columns + i)]) *
+                      dw[size_t((e * rows + o) * columns + i)];
+            EXPECT_NEAR(db[size_t((e * rows + o) * r + k)], want, 1e-12) << name;
+          }
+        }
+    }
+    EXPECT_GT(largest, 1e-4);
+  }
+}
+
+// The ops of a step that make gradients of weights, and those below the first block that is trained.
+TEST(Lora, NoGradientOfAFrozenWeight) {
+  ModelSpec spec = testing::odd_spec(false);
+  spec.adapters = {lora_adapter(spec, {.rank = 4, .targets = {"blk.1.attn_[qv]"}})};
+  spec.roles.train = {"*.lora_[ab]"};
+  const TrainGraph t = build_train_graph(spec, testing::all_f32, {.batch = 1, .tokens = 8});
+  std::map<std::string, int> ops;
+  for (const Node& n : t.graph->nodes()) {
+    if (n.kind != NodeKind::op || n.phase != Phase::backward) continue;
+    ++ops[std::string(n.op->name())];
+    EXPECT_EQ(n.layer.path.find("blk.0"), std::string::npos) << n.op->name();
+  }
+  EXPECT_EQ(ops["linear_grad_w"], 4);  // a and b of two maps
+  EXPECT_EQ(ops["embedding_grad"], 0);
+  EXPECT_EQ(t.gradients.size(), 4u);
+}
+
+// An adapter over quantized weights is trained as one over the same weights in f32, bit for bit.
+TEST(Lora, QuantizedBaseIsTheDequantizedOne) {
+  for (const DType type : {DType::q8_0, DType::q4_k, DType::mxfp4, DType::q6_k, DType::q5_0, DType::iq4_nl})
+    for (const int threads : {1, 3}) {
+      const auto device = make_test_device(threads);
+      const ModelSpec spec = wide_spec();
+      const Model source = random_model(spec, *device, 3);
+      Model quantized{spec, std::make_unique<ParamStore>(*device), nullptr}, plain = random_model(spec, *device, 3);
+      for (const TensorSpec& t : tensors_of(spec)) {
+        const std::vector<float> values = source.params->read(t.name);
+        if (t.shape.rank() < 2) {
+          quantized.params->add(t.name, {DType::f32, t.shape, 0});
+          quantized.params->write(t.name, values);
+          continue;
+        }
+        const auto blocks = std::make_shared<std::vector<std::byte>>(bytes_of(type, t.shape.count()));
+        quantize(type, values, std::vector<float>(size_t(t.shape.back(0)), 1.0f), blocks->data());
+        quantized.params->bind(t.name, View(blocks->data(), type, t.shape), blocks);
+        std::vector<float> back(values.size());
+        dequantize(type, blocks->data(), back);
+        plain.params->write(t.name, back);
+      }
+      std::vector<std::vector<double>> losses;
+      for (Model* model : {&quantized, &plain}) {
+        adapt(*model, {.rank = 8});
+        losses.push_back(testing::losses(*device, *model, 4, 2, 24));
+      }
+      EXPECT_EQ(losses[0], losses[1]) << name_of(type) << " " << threads;
+      EXPECT_NE(losses[0].front(), losses[0].back());
+      for (const TensorSpec& t : trained_tensors(plain.spec))
+        EXPECT_EQ(quantized.params->read(t.name), plain.params->read(t.name)) << t.name;
+    }
+}
+
+TEST(Lora, TargetsAndRanks) {
+  const ModelSpec spec = testing::odd_spec(true);
+  EXPECT_EQ(lora_targets(spec, {"all-linear"}).size(), 14u);
+  EXPECT_EQ(lora_targets(spec, {"attn_q", "v_proj"}).size(), 4u);
+  EXPECT_EQ(lora_targets(spec, {"blk.1.ffn_*"}).size(), 3u);
+  expect_contains(message_of([&] { lora_targets(spec, {"attn_kk"}); }), "Did you mean 'attn_k'?");
+  expect_contains(message_of([&] { lora_targets(spec, {"token_embd.weight"}); }), "no linear map fits");
+  expect_contains(message_of([&] { lora_adapter(spec, {.rank = 20}); }), "use a rank of at most 14");
+  EXPECT_FLOAT_EQ(lora_adapter(spec, {.rank = 4, .alpha = 8, .rslora = true}).maps.begin()->second.scale, 4);
+}
+
+TEST(Lora, FilesKeepEveryBit) {
+  const testing::Folder folder;
+  const auto device = make_test_device(2);
+  Model model = random_model(testing::odd_spec(true), *device, 3),
+        other = random_model(testing::odd_spec(true), *device, 3);
+  adapt(model, {.rank = 5, .alpha = 7});
+  randomize(model, *device);
+  const std::string path = folder.path("adapter.gguf");
+  save_adapter(model, 0, path);
+  const gguf::File file = gguf::File::open(path);
+  EXPECT_EQ(file.get_string("general.type"), "adapter");
+  EXPECT_EQ(file.get_string("adapter.type"), "lora");
+  EXPECT_EQ(file.get_f32("adapter.lora.alpha"), 7);
+  EXPECT_EQ(file.require("blk.0.attn_k.weight.lora_a").shape, (Shape{5, 36}));
+  EXPECT_EQ(file.require("blk.0.attn_k.weight.lora_b").shape, (Shape{14, 5}));
+  load_adapter(other, path);
+  EXPECT_EQ(other.spec.adapters, model.spec.adapters);
+  EXPECT_EQ(loss_of(*device, other), loss_of(*device, model));
+  // Twice at half its scale is once, but for rounding.
+  Model twice = random_model(testing::odd_spec(true), *device, 3);
+  load_adapter(twice, path, 0.5), load_adapter(twice, path, 0.5);
+  EXPECT_NEAR(loss_of(*device, twice), loss_of(*device, model), 1e-3);
+  Model small = random_model(
+      testing::small_model(
+          "tiny", {.vocab = 97, .d_model = 32, .context = 64, .heads = 2, .kv_heads = 1, .d_head = 16, .d_ff = 50}),
+      *device, 3);
+  expect_contains(message_of([&] { load_adapter(small, path); }), "tensor 'blk.0.attn_q.weight.lora_a' is [5,36]");
+  Model gpt2 = random_model(testing::gpt2_spec(), *device, 3);
+  expect_contains(message_of([&] { load_adapter(gpt2, path); }), "it is an adapter of a llama, this model is a gpt2");
+}
+
+TEST(Lora, MergedIsUnmerged) {
+  const testing::Folder folder;
+  const auto device = make_test_device(2);
+  Model model = random_model(testing::odd_spec(true), *device, 3),
+        merged = random_model(testing::odd_spec(true), *device, 3);
+  adapt(model, {.rank = 4});
+  randomize(model, *device);
+  save_adapter(model, 0, folder.path("a.gguf"));
+  const double before = loss_of(*device, merged), with = loss_of(*device, model);
+  load_adapter(merged, folder.path("a.gguf")), load_adapter(merged, folder.path("a.gguf"), -0.5);
+  load_adapter(merged, folder.path("a.gguf"), 0.5);
+  merge_adapters(merged);
+  EXPECT_TRUE(merged.spec.adapters.empty());
+  // Rounding of weights, and of sums in another order: about 2^-24 of each of some hundred terms.
+  EXPECT_NEAR(loss_of(*device, merged), with, 1e-4 * std::fabs(with));
+  EXPECT_GT(std::fabs(with - before), 1e-3 * std::fabs(with));
+}
+
+class LoraRun : public ::testing::Test, protected testing::Folder {
+ protected:
+  LoraRun() {
+    write("text.txt", write_stories({.bytes = 2500}));
+    write("size.json", R"({"d_model": 32, "n_layers": 2, "n_heads": 2, "n_kv": 1, "d_head": 16, "d_ff": 64})");
+    FromScratchOptions o;
+    o.data.corpus = {path("text.txt")};
+    o.size = path("size.json"), o.out = path("base");
+    o.trainer.batch = 2, o.trainer.tokens = 32, o.steps = 3;
+    testing::Listener listener;
+    const auto device = make_test_device(2);
+    train_from_scratch(o, *device, listener);
+    // In blocks of 32, as people have them.
+    const gguf::File plain = gguf::File::open(path("base/model.gguf"));
+    gguf::Writer writer(plain.get_string("general.architecture"));
+    for (const auto& [key, value] : plain.metadata()) writer.set(key, value);
+    for (const gguf::TensorInfo& t : plain.tensors())
+      writer.add(t.name, View(const_cast<std::byte*>(t.data), *t.dtype, t.shape),
+                 t.shape.rank() >= 2 ? DType::q8_0 : DType::f32);
+    writer.finish(path("base.gguf"));
+  }
+
+  FineTuneOptions options(const std::string& out) const {
+    FineTuneOptions o;
+    o.init = path("base.gguf");
+    o.data.corpus = {path("text.txt")};
+    o.out = path(out);
+    o.trainer.batch = 2, o.trainer.tokens = 32;
+    o.steps = 9, o.warmup = 3, o.lr = 1e-2, o.seed = 7;
+    o.data.validation_fraction = 0.2;
+    o.eval_every = 3, o.eval_tokens = 40, o.sample_tokens = 6;
+    o.lora = LoraOptions{.rank = 4, .dropout = 0.1};
+    o.resume = true;
+    return o;
+  }
+};
+
+TEST_F(LoraRun, ResumesToTheSameBytes) {
+  for (const bool adapter : {true, false})
+    for (const int threads : {1, 3}) {
+      const auto device = make_test_device(threads);
+      const auto with = [&](const std::string& out) {
+        FineTuneOptions o = options(fmt::format("{}_{}_{}", out, adapter, threads));
+        if (!adapter) o.lora.reset(), o.roles = {{"blk.1.*"}, {"*_norm.weight"}};
+        return o;
+      };
+      testing::Listener whole, parts;
+      const TrainResult end = train_fine_tune(with("whole"), *device, whole);
+      TrainResult r;
+      for (const int64_t stop : {1, 4, 9, -1}) {
+        testing::Listener part(stop);
+        r = train_fine_tune(with("parts"), *device, part);
+        parts.append(part);
+      }
+      EXPECT_EQ(parts.losses, whole.losses);
+      EXPECT_EQ(parts.evals, whole.evals);
+      EXPECT_EQ(parts.samples, whole.samples);
+      EXPECT_EQ(std::filesystem::path(r.model_path).filename(), adapter ? "adapter.gguf" : "model.gguf");
+      EXPECT_TRUE(slurp(r.model_path) == slurp(end.model_path));
+      EXPECT_LT(whole.losses.back(), whole.losses.front());
+      // Complete: nothing is trained again.
+      testing::Listener again;
+      EXPECT_TRUE(train_fine_tune(with("parts"), *device, again).was_complete);
+    }
+}
+
+TEST_F(LoraRun, OnlyWhatIsTrainedChanges) {
+  const auto device = make_test_device(2);
+  FineTuneOptions o = options("some");
+  o.lora.reset(), o.roles = {{"blk.1.*"}, {"*_norm.weight"}};
+  testing::Listener listener;
+  const std::string result = train_fine_tune(o, *device, listener).model_path;
+  const Model before = load_model(path("base.gguf"), *device, LoadMode::trainable), after = load_model(result, *device);
+  size_t changed = 0;
+  for (const TensorSpec& t : tensors_of(before.spec)) {
+    const bool trained = t.block == 1 && !t.name.ends_with("_norm.weight");
+    changed += trained;
+    EXPECT_EQ(after.params->read(t.name) != before.params->read(t.name), trained) << t.name;
+  }
+  EXPECT_EQ(changed, 7u);
+}
+
+TEST_F(LoraRun, ACheckpointHasOnlyWhatIsTrained) {
+  const auto device = make_test_device(2);
+  testing::Listener listener(4);
+  const TrainResult r = train_fine_tune(options("stopped"), *device, listener);
+  EXPECT_FALSE(std::filesystem::exists(r.checkpoint + "/weights.gguf"));
+  Model model = load_model(path("base.gguf"), *device);
+  load_adapter(model, r.checkpoint + "/adapter.gguf");
+  EXPECT_EQ(model.spec.adapters[0].maps.size(), 14u);
+  // Another base, even with the same dimensions, is refused.
+  std::string bytes = slurp(path("base.gguf"));
+  bytes.back() = char(bytes.back() + 1);
+  write("base.gguf", bytes);
+  testing::Listener again;
+  FineTuneOptions o = options("stopped");
+  o.allow_changes = true;
+  expect_contains(message_of([&] { train_fine_tune(o, *device, again); }), "belongs to another base");
+}
+
+TEST_F(LoraRun, PatternsThatFitNothing) {
+  const auto device = make_test_device(2);
+  FineTuneOptions o = options("none");
+  o.lora.reset(), o.roles.freeze = {"blk.0.atn_q.weight"};
+  testing::Listener listener;
+  expect_contains(message_of([&] { train_fine_tune(o, *device, listener); }), "did you mean 'blk.0.attn_q.weight'?");
+  o.roles.freeze = {"*"};
+  expect_contains(message_of([&] { train_fine_tune(o, *device, listener); }), "nothing would be trained");
+}
+
+}  // namespace
+}  // namespace toy
