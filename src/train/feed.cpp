@@ -1,22 +1,20 @@
 #include "train/feed.h"
 
-#include <algorithm>
-
 namespace toy {
 
 int64_t counted_targets(const Windows& windows, size_t first, size_t rows) {
-  if (windows.sequence.empty()) return int64_t(rows);
-  const auto begin = windows.sequence.begin() + int64_t(first);
-  return std::count_if(begin, begin + int64_t(rows), [](int32_t s) { return s >= 0; });
+  int64_t counted = 0;
+  for (size_t i = first; i < first + rows; ++i) counted += windows.counts(i);
+  return counted;
 }
 
 void feed_windows(Session& session, const Windows& windows, size_t first, size_t rows, int64_t tokens, double weight) {
   session.set("tokens", std::span(windows.inputs).subspan(first, rows));
   session.set("targets", std::span(windows.targets).subspan(first, rows));
   std::vector<float> weights(rows, float(weight));
+  for (size_t i = 0; i < rows; ++i)
+    if (!windows.counts(first + i)) weights[i] = 0;
   if (!windows.sequence.empty()) {
-    for (size_t i = 0; i < rows; ++i)
-      if (windows.sequence[first + i] < 0) weights[i] = 0;
     session.set("sequence", std::span(windows.sequence).subspan(first, rows));
     session.set("position", std::span(windows.position).subspan(first, rows));
   } else {

@@ -23,7 +23,7 @@ SMALL = [
     "{{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 / 2 }} {{ 2 ** 10 }} {{ 7.5 % 2 }} {{ 1 + 2 * 3 - -4 }} {{ 'ab' * 3 }}",
     "{{ 'abcdef'[1:4] }} {{ 'abc'[::-1] }} {{ [1,2,3,4][-2:] }} {{ [1,2,3][5:] }} {{ 'héé'[1] }} {{ (1,2,3)[::2] }} {{ 'x'[3] }}",
     "{{ 1 < 2 < 3 }} {{ 1 < 2 > 3 }} {{ 'a' in 'cat' }} {{ 1 not in [1] }} {{ not 1 == 2 }} {{ 1 == 1.0 }} {{ [1] == [1] }}",
-    "{{ '' or 'b' }} {{ 0 and x.y }} {{ 'a' if false }} {{ none }} {{ nothing }} {{ nothing.x is defined if false else 2 }}",
+    "{{ '' or 'b' }} {{ 0 and x.y }} {{ 'a' if false }} {{ none }} {{ nothing }} {{ nothing.x if false else 2 }}",
     "{% for i in range(5) %}{% if i == 1 %}{% continue %}{% elif i == 4 %}{% break %}{% endif %}{{ i }}{{ loop.index }}{% endfor %}",
     "{% for i in [3,4,5] %}{{ loop.index0 }}{{ loop.revindex }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.previtem }}{{ loop.nextitem }}{{ loop.cycle('a','b') }} {% endfor %}",
     "{% for k, v in {'a': 1, 'b': 2}.items() %}{{ k }}={{ v }};{% endfor %}{% for x in [] %}{% else %}none{% endfor %}",
