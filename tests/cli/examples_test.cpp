@@ -30,7 +30,8 @@ TEST_F(Cli, DataShowPrintsRowsWithTheirMask) {
   EXPECT_NE(shown.out.find("<user>say 1</><assistant>[[aa</>]]"), std::string::npos) << shown.out;
   EXPECT_NE(shown.err.find("chats.jsonl:4: it has the fields no"), std::string::npos) << shown.err;
   EXPECT_NE(toy(call + " --rows 1 --train-on all").out.find("[[user>say 0</><assistant>a</>]]"), std::string::npos);
-  refuses(call, {"chats.jsonl:4", "fields no", "--bad-rows skip"});
+  refuses("data show " + write("bad.jsonl", "\n{\"no\": 1}\n") + " --model " + model,
+          {"bad.jsonl:2", "fields no", "--bad-rows skip"});
   refuses("data show " + file + " --model " + model, {"chats.jsonl:1", "chat template", "--chat-template"});
   const auto row = nlohmann::json::parse(toy(call + " --rows 1 --json").out);
   EXPECT_EQ(row.at("line"), 1);
