@@ -44,6 +44,7 @@ void add_convert(CLI::App& app);
 void add_describe(CLI::App& app);
 void add_tokenizer(CLI::App& app);
 void add_corpus(CLI::App& app);
+void add_data(CLI::App& app);
 void add_runs(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_completion(CLI::App& app);

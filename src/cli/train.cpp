@@ -154,9 +154,10 @@ struct Recipe {
 
   // --help shows these, and `own` of the recipe.
   static void show_common(CLI::App& app, std::vector<const char*> own) {
-    own.insert(own.end(), {"--config", "--corpus", "--val", "--batch", "--tokens", "--steps", "--optimizer", "--lr",
-                           "--schedule", "--eval-every", "--out", "--sample", "--checkpoint-every", "--resume",
-                           "--memory", "--threads", "--seed", "--time-limit", "--dry-run"});
+    own.insert(own.end(), {"--config",     "--corpus",           "--data",   "--val",      "--batch",      "--tokens",
+                           "--steps",      "--optimizer",        "--lr",     "--schedule", "--eval-every", "--out",
+                           "--sample",     "--checkpoint-every", "--resume", "--memory",   "--threads",    "--seed",
+                           "--time-limit", "--dry-run"});
     show_in_help(app, own);
   }
 

@@ -74,9 +74,17 @@ std::pair<std::string, double> pattern_and_factor(const std::string& text) {
 
 void add_data_options(CLI::App& app, DataOptions& data) {
   begin_group(app, "Data");
-  add_option(app, "--corpus", data.corpus, "Text file or folder to train on; - reads standard input", file_name())
-      ->required();
-  add_option(app, "--corpus-weight", data.weights, "Share of each --corpus, such as 3 and 1 for 75/25", at_least(0));
+  CLI::Option* corpus =
+      add_option(app, "--corpus", data.corpus, "Text file or folder to train on; - reads standard input", file_name());
+  add_option(app, "--data", data.examples, "JSON Lines file of examples to train on", file_name())->excludes(corpus);
+  add_option(app, "--corpus-weight", data.weights, "Share of each --corpus or --data, such as 3 and 1 for 75/25",
+             at_least(0));
+  add_option(app, "--train-on", data.train_on, "Targets of --data that count in the loss",
+             one_of({"assistant", "all"}));
+  add_option(app, "--bad-rows", data.bad_rows, "What to do with rows of --data that cannot be used",
+             one_of({"fail", "skip"}));
+  add_option(app, "--chat-template", data.chat_template, "File with the chat template of --data (default: the model's)",
+             file_name());
   CLI::Option* texts = add_option(app, "--val", data.validation,
                                   "Text file or folder to validate on (default: the end of each corpus)", file_name());
   add_option(app, "--val-fraction", data.validation_fraction, "Fraction of each corpus to validate on",
@@ -92,6 +100,7 @@ void add_data_options(CLI::App& app, DataOptions& data) {
 
 void refuse_overwriting_texts(const std::string& out, const DataOptions& data) {
   for (const std::string& path : data.corpus) refuse_overwriting("out", out, {{"--corpus", path}});
+  for (const std::string& path : data.examples) refuse_overwriting("out", out, {{"--data", path}});
   for (const std::string& path : data.validation) refuse_overwriting("out", out, {{"--val", path}});
 }
 

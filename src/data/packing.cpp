@@ -9,19 +9,33 @@
 
 namespace toy {
 
-PackedRows::PackedRows(TokenView ids, std::span<const uint64_t> begins, uint64_t end, int64_t tokens, uint64_t seed)
-    : ids_(ids), tokens_(tokens), seed_(seed) {
+PackedRows::PackedRows(TokenView ids, std::span<const uint64_t> begins, uint64_t end, int64_t tokens, uint64_t seed,
+                       std::span<const uint8_t> trained)
+    : ids_(ids), trained_(trained), tokens_(tokens), seed_(seed) {
   check(tokens >= 1, "packed rows of {} tokens; give 1 or more", tokens);
   std::vector<Piece> pieces;
   for (size_t i = 0; i < begins.size(); ++i) {
     const uint64_t stop = i + 1 < begins.size() ? begins[i + 1] : end;
-    if (stop - begins[i] < 2) ++passed_over_;
     if (stop - begins[i] > uint64_t(tokens) + 1) ++cut_;
+    if (!trained.empty()) {
+      const uint64_t length = std::min(stop - begins[i], uint64_t(tokens) + 1);
+      const std::span<const uint8_t> targets = trained.subspan(begins[i] + 1, length - 1);
+      const int64_t count = std::count(targets.begin(), targets.end(), 1);
+      counted_ += count;
+      passed_over_ += count == 0;
+      if (count > 0) pieces.push_back({begins[i], int32_t(length - 1)});
+      continue;
+    }
+    if (stop - begins[i] < 2) ++passed_over_;
     for (uint64_t at = begins[i]; at + 1 < stop; at += uint64_t(tokens))
       pieces.push_back({at, int32_t(std::min<uint64_t>(uint64_t(tokens), stop - 1 - at))});
   }
+  check(!pieces.empty() || trained.empty(),
+        "data: of {} examples none has a target that counts within {} tokens; use a larger --tokens", begins.size(),
+        tokens);
   check(!pieces.empty(), "pack: of {} documents none has two tokens, so there is nothing to learn", begins.size());
   for (const Piece& p : pieces) targets_ += p.inputs;
+  if (trained.empty()) counted_ = targets_;
 
   std::vector<size_t> order(pieces.size());
   std::iota(order.begin(), order.end(), size_t(0));
@@ -62,6 +76,10 @@ void PackedRows::add_row(int64_t row, int64_t sequence, Windows& out) const {
     const Piece& piece = pieces_[size_t(p)];
     ids_.copy(int64_t(piece.begin), piece.inputs, out.inputs);
     ids_.copy(int64_t(piece.begin) + 1, piece.inputs, out.targets);
+    if (!trained_.empty()) {
+      const auto first = trained_.begin() + int64_t(piece.begin) + 1;
+      out.trained.insert(out.trained.end(), first, first + piece.inputs);
+    }
     for (int32_t t = 0; t < piece.inputs; ++t) {
       out.sequence.push_back(int32_t(sequence));
       out.position.push_back(t);
@@ -74,6 +92,7 @@ void PackedRows::add_row(int64_t row, int64_t sequence, Windows& out) const {
     out.sequence.push_back(int32_t(-1 - sequence));
     out.position.push_back(t);
   }
+  if (!trained_.empty()) out.trained.resize(end, 0);
 }
 
 Windows PackedRows::rows(int64_t first, int64_t count) const {

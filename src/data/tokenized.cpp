@@ -74,10 +74,30 @@ uint64_t character_at(const TextFile& file, uint64_t at) {
 struct TokenizedText::Storage {
   MappedFile file;
   std::vector<std::byte> memory;
+  std::vector<int32_t> ids;  // of documents that were tokens already
+  std::vector<uint64_t> begins;
 };
 
+TokenizedText TokenizedText::of_documents(std::vector<int32_t> ids, std::vector<uint64_t> begins, size_t validation,
+                                          std::vector<HashedFile> files) {
+  check(validation <= begins.size(), "{} documents, {} of them for validation", begins.size(), validation);
+  auto storage = std::make_shared<Storage>();
+  storage->ids = std::move(ids);
+  storage->begins = std::move(begins);
+  const std::span<const uint64_t> all = storage->begins;
+  const size_t split = all.size() - validation;
+  const int64_t n = int64_t(storage->ids.size()), border = validation > 0 ? int64_t(all[split]) : n;
+  TokenizedText out;
+  out.ids_ = TokenView(storage->ids);
+  out.training_ = {0, out.ids_.part(0, border), int64_t(split), all.first(split)};
+  out.validation_ = {border, out.ids_.part(border, n - border), int64_t(validation), all.subspan(split)};
+  out.files_ = std::move(files);
+  out.storage_ = std::move(storage);
+  return out;
+}
+
 void TokenizedText::release() const {
-  if (storage_) storage_->file.release();
+  if (storage_ && storage_->ids.empty()) storage_->file.release();
 }
 
 uint64_t validation_begin(const std::vector<TextFile>& files, double fraction, const DocumentRule& documents) {

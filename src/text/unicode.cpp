@@ -20,6 +20,8 @@ bool is_white_space(uint32_t c) { return (c >= 9 && c <= 13) || c == 0x85 || cat
 
 uint32_t lower_case(uint32_t code_point) { return uint32_t(utf8proc_tolower(int32_t(code_point))); }
 
+uint32_t upper_case(uint32_t code_point) { return uint32_t(utf8proc_toupper(int32_t(code_point))); }
+
 std::u32string decomposed(uint32_t code_point) {
   constexpr int kMost = 8;  // the longest canonical decomposition has 4 characters
   int32_t parts[kMost];

@@ -20,8 +20,11 @@ CodePoint first_code_point(std::string_view text);
 std::string_view category_of(uint32_t code_point);
 /// The property White_Space: what \s is for Oniguruma, and so for Hugging Face's tokenizers.
 bool is_white_space(uint32_t code_point);
-/// The simple lower-case mapping.
+/// @{
+/// The simple mappings.
 uint32_t lower_case(uint32_t code_point);
+uint32_t upper_case(uint32_t code_point);
+/// @}
 /// The canonical decomposition, complete (NFD of this character).
 std::u32string decomposed(uint32_t code_point);
 

@@ -163,6 +163,11 @@ const std::string& VocabularyTokenizer::text_of(int32_t id) const {
   return texts_[size_t(id)];
 }
 
+std::string VocabularyTokenizer::written(int32_t id) const {
+  const std::string& text = text_of(id);
+  return vocabulary().type(id) == TokenType::control ? vocabulary().tokens[size_t(id)] : text;
+}
+
 std::string VocabularyTokenizer::decode(std::span<const int32_t> ids) const {
   std::string text;
   for (const int32_t id : ids) text += text_of(id);

@@ -84,6 +84,7 @@ class VocabularyTokenizer : public Tokenizer {
   size_t encode_part(std::string_view text, bool last, EncodePlace& place, std::vector<int32_t>& ids,
                      EncodeOptions options) const final;
   std::string token_bytes(int32_t id) const final { return text_of(id); }
+  std::string written(int32_t id) const final;
   std::string decode(std::span<const int32_t> ids) const override;
   std::optional<int32_t> bos() const final { return vocabulary().bos; }
   std::optional<int32_t> eos() const final { return vocabulary().eos; }

@@ -63,6 +63,7 @@ void append_row(const Windows& row, int64_t at, int64_t tokens, Windows& out) {
   add(row.inputs, out.inputs);
   add(row.targets, out.targets);
   add(row.position, out.position);
+  out.trained.insert(out.trained.end(), row.trained.begin(), row.trained.end());
   const int32_t shift = int32_t(at * tokens);
   for (const int32_t s : row.sequence) out.sequence.push_back(s < 0 ? s - shift : s + shift);
 }
@@ -70,12 +71,21 @@ void append_row(const Windows& row, int64_t at, int64_t tokens, Windows& out) {
 }  // namespace
 
 Dataset::Dataset(const DataOptions& options, const std::string& out, size_t memory, Teller& tell)
-    : o_(options), memory_(memory), tell_(tell), documents_(parse_documents(options.documents)) {
-  check(!o_.corpus.empty(), "corpus: there is none; give a file or a folder with --corpus");
-  check(o_.weights.empty() || o_.weights.size() == o_.corpus.size(),
+    : o_(options),
+      memory_(memory),
+      tell_(tell),
+      documents_(parse_documents(options.documents)),
+      packs_(o_.pack || !o_.examples.empty()) {
+  check(!paths().empty(), "corpus: there is none; give a file or a folder with --corpus, or examples with --data");
+  check(o_.corpus.empty() || o_.examples.empty(), "data: it is given with --corpus; train on one of them");
+  check(o_.weights.empty() || o_.weights.size() == paths().size(),
         "corpus-weight: {} weights for {} of --corpus; give one for each, in the same order", o_.weights.size(),
-        o_.corpus.size());
-  check(!o_.pack || documents_.kind != DocumentRule::none,
+        paths().size());
+  check(o_.examples.empty() || (documents_.kind == DocumentRule::none && !o_.binary),
+        "data: each row of --data is a document; leave out --documents and --binary");
+  check(o_.bad_rows == "fail" || o_.bad_rows == "skip", "bad-rows is '{}', expected fail or skip", o_.bad_rows);
+  parse_train_on(o_.train_on);
+  check(!o_.pack || !o_.examples.empty() || documents_.kind != DocumentRule::none,
         "pack: rows are filled with whole documents; say what a document is with --documents files, blank-lines or "
         "separator:TEXT");
   check(o_.validation_fraction >= 0 && o_.validation_fraction < 1, "val-fraction is {}, expected 0 to below 1",
@@ -87,7 +97,7 @@ Dataset::Dataset(const DataOptions& options, const std::string& out, size_t memo
 
 void Dataset::list(const std::string& out) {
   constexpr const char* kStandardInput = "-";
-  const auto inputs = std::count(o_.corpus.begin(), o_.corpus.end(), kStandardInput) +
+  const auto inputs = std::count(paths().begin(), paths().end(), kStandardInput) +
                       std::count(o_.validation.begin(), o_.validation.end(), kStandardInput);
   check(inputs <= 1, "corpus: '-' is given {} times, and standard input can be read once; name files", inputs);
   std::vector<std::string> except;
@@ -95,16 +105,16 @@ void Dataset::list(const std::string& out) {
   for (const std::string& folder : {out, cache})
     if (!folder.empty()) except.push_back(fs::weakly_canonical(folder).string());
   if (mixture_) {
-    for (size_t i = 0; i < o_.corpus.size(); ++i) {
+    for (size_t i = 0; i < paths().size(); ++i) {
       DataSource& s = sources_.emplace_back();
-      s.name = o_.corpus[i];
+      s.name = paths()[i];
       s.weight = o_.weights[i];
-      s.files = list_text_files(std::span(&o_.corpus[i], 1), except, o_.binary, memory_);
+      s.files = list_text_files(std::span(&paths()[i], 1), except, o_.binary, memory_);
     }
   } else {
     DataSource& s = sources_.emplace_back();
-    s.name = joined(o_.corpus);
-    s.files = list_text_files(o_.corpus, except, o_.binary, memory_);
+    s.name = joined(paths());
+    s.files = list_text_files(paths(), except, o_.binary, memory_);
   }
   if (!o_.validation.empty()) {
     DataSource& s = given_validation_.emplace();
@@ -149,6 +159,7 @@ std::string Dataset::cache_folder() const {
 }
 
 std::string Dataset::tokenizer_text() const {
+  check(o_.examples.empty(), "tokenizer: none is trained on --data; use --tokenizer bytes, or warm-start from a model");
   std::string text;
   uint64_t all = 0;
   for (const DataSource& s : sources_) all += s.files.bytes();
@@ -169,7 +180,31 @@ std::string Dataset::tokenizer_text() const {
   return text;
 }
 
+void Dataset::find_chat_template(const std::string& model_file) {
+  if (o_.examples.empty()) return;
+  if (!o_.chat_template.empty())
+    chat_ = load_chat_template_file(o_.chat_template);
+  else if (!model_file.empty())
+    chat_ = load_chat_template(gguf::File::open(model_file));
+}
+
+void Dataset::load(DataSource& source, const Tokenizer& tokenizer, double fraction) const {
+  const ExampleMaker maker(tokenizer, chat_ ? &*chat_ : nullptr, parse_train_on(o_.train_on));
+  require_below(memory_, 2 * size_t(source.files.bytes()), fmt::format("keeping the tokens of {}", source.name),
+                "fewer examples");
+  constexpr int64_t kShown = 5;
+  int64_t told = 0;
+  ExampleSet set =
+      load_examples(source.files.files, maker, fraction, o_.bad_rows == "skip", [&](const std::string& text) {
+        if (told++ < kShown) tell_.warn(text);
+      });
+  if (set.skipped > kShown) tell_.warn(fmt::format("{}: {} rows are skipped", source.name, set.skipped));
+  source.text = std::move(set.text);
+  source.trained = std::move(set.trained);
+}
+
 void Dataset::tokenize(DataSource& source, const Tokenizer& tokenizer, double fraction) const {
+  if (!o_.examples.empty()) return load(source, tokenizer, fraction);
   TokenizeOptions options{
       .documents = documents_, .validation_fraction = fraction, .cache = cache_folder(), .memory = memory_};
   options.tell = [this](const std::string& text) { tell_.preparing(text); };
@@ -191,10 +226,11 @@ void Dataset::tokenize(const Tokenizer& tokenizer, int64_t tokens, uint64_t seed
     const TokenizedText::Part& part = s.text.training();
     try {
       constexpr size_t kPlanned = 48;  // bytes of a document while rows are planned
-      if (o_.pack)
+      if (packs_)
         require_below(memory_, size_t(part.documents) * kPlanned, fmt::format("packing {}", s.name), "no --pack");
-      if (o_.pack)
-        s.packed = std::make_unique<PackedRows>(s.text.ids(), part.begins, uint64_t(part.ids.size()), tokens, own);
+      if (packs_)
+        s.packed =
+            std::make_unique<PackedRows>(s.text.ids(), part.begins, uint64_t(part.ids.size()), tokens, own, s.trained);
       else
         s.windows = std::make_unique<WindowSampler>(part.ids, 1, tokens, own);
     } catch (const Error& e) {
@@ -230,12 +266,16 @@ void Dataset::add_validation(DataSource& source, double share, const Tokenizer& 
     return;
   }
   ValidationText v{source.name, share, part.ids, nullptr, part.ids.size() - 1, double(part.text_bytes)};
-  if (o_.pack) {
+  if (packs_) {
     const uint64_t end = uint64_t(part.begin + part.ids.size());
-    source.packed_validation = std::make_unique<PackedRows>(source.text.ids(), part.begins, end, tokens, 0);
+    source.packed_validation =
+        std::make_unique<PackedRows>(source.text.ids(), part.begins, end, tokens, 0, source.trained);
     v.rows = source.packed_validation.get();
-    v.tokens = v.rows->targets();
+    v.tokens = v.rows->counted();
     v.bytes -= double(part.first_bytes);
+    if (!source.trained.empty())  // of what counts; examples that lose their end count with it
+      for (int64_t i = part.begin; i < int64_t(end); ++i)
+        if (source.trained[size_t(i)]) v.bytes += double(tokenizer.token_bytes(source.text.ids()[i]).size());
   } else {
     v.bytes -= double(tokenizer.token_bytes(part.ids[0]).size());
   }
@@ -255,6 +295,11 @@ ordered_json Dataset::config() const {
   if (given_validation_) j["validation"] = files_config(given_validation_->name, given_validation_->text.files());
   if (documents_.kind != DocumentRule::none) j["documents"] = documents_.str();
   if (o_.pack) j["pack"] = true;
+  if (!o_.examples.empty()) {
+    j["train_on"] = o_.train_on;
+    j["bad_rows"] = o_.bad_rows;
+    if (chat_) j["chat_template"] = checksum_text(xxh64(chat_->source()));
+  }
   return j;
 }
 
@@ -350,7 +395,11 @@ void Dataset::tell_sources(std::optional<int64_t> rows) const {
         fmt::format("{}: {} documents in {} packed rows, {:.1f}% full{}{}", s.name, part.documents, p.rows(),
                     100 * double(p.targets()) / double(p.rows() * tokens_),
                     p.cut() ? fmt::format("; {} are longer than a row of {} tokens and are cut", p.cut(), tokens_) : "",
-                    p.passed_over() ? fmt::format("; {} of a single token are passed over", p.passed_over()) : ""));
+                    !p.passed_over()    ? ""
+                    : s.trained.empty() ? fmt::format("; {} of a single token are passed over", p.passed_over())
+                                        : fmt::format("; {} teach nothing then and are passed over", p.passed_over())));
+    if (!s.trained.empty())
+      tell_.note(fmt::format("{}: {} of {} targets count in the loss", s.name, p.counted(), p.targets()));
   }
 }
 

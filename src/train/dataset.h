@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "toy/data/examples.h"
 #include "toy/data/mixture.h"
 #include "toy/data/packing.h"
 #include "toy/data/tokenized.h"
@@ -32,6 +33,7 @@ struct DataSource {
   double weight = 1;
   TextFiles files;
   TokenizedText text;
+  std::vector<uint8_t> trained;  ///< of examples: the mask of the ids of `text`
   std::unique_ptr<WindowSampler> windows;
   std::unique_ptr<PackedRows> packed, packed_validation;
   int64_t rows() const { return packed ? packed->rows() : windows->windows_per_epoch(); }
@@ -50,6 +52,9 @@ class Dataset {
 
   /// Training text for a tokenizer.
   std::string tokenizer_text() const;
+  /// Takes the chat template for examples from the options, or from the model file that the run begins with ("": from
+  /// none). Before tokenize().
+  void find_chat_template(const std::string& model_file);
   /// Tokenizes, or opens caches, for rows of `tokens` places.
   void tokenize(const Tokenizer& tokenizer, int64_t tokens, uint64_t seed);
 
@@ -78,6 +83,8 @@ class Dataset {
   void list(const std::string& out);
   std::string cache_folder() const;
   void tokenize(DataSource& source, const Tokenizer& tokenizer, double fraction) const;
+  void load(DataSource& source, const Tokenizer& tokenizer, double fraction) const;
+  const std::vector<std::string>& paths() const { return o_.examples.empty() ? o_.corpus : o_.examples; }
   void add_validation(DataSource& source, double share, const Tokenizer& tokenizer, int64_t tokens);
   void say_left_out() const;
   template <class F>
@@ -90,6 +97,8 @@ class Dataset {
   size_t memory_;
   Teller& tell_;
   DocumentRule documents_;
+  bool packs_;
+  std::optional<ChatTemplate> chat_;
   std::vector<DataSource> sources_;
   std::optional<DataSource> given_validation_;
   std::optional<Mixture> mixture_;

@@ -4,18 +4,10 @@
 
 namespace toy {
 
-namespace {
-
-bool counts(const Windows& windows, size_t i) {
-  return windows.targets[i] >= 0 && (windows.sequence.empty() || windows.sequence[i] >= 0);
-}
-
-}  // namespace
-
 int64_t counted_targets(const Windows& windows, size_t first, size_t rows) {
-  int64_t n = 0;
-  for (size_t i = first; i < first + rows; ++i) n += counts(windows, i);
-  return n;
+  int64_t counted = 0;
+  for (size_t i = first; i < first + rows; ++i) counted += windows.counts(i);
+  return counted;
 }
 
 void feed_windows(Session& session, const Windows& windows, size_t first, size_t rows, int64_t tokens, double weight) {
@@ -23,7 +15,7 @@ void feed_windows(Session& session, const Windows& windows, size_t first, size_t
   std::vector<float> weights;
   for (size_t i = first; i < first + rows; ++i) {
     targets.push_back(std::max(windows.targets[i], 0));
-    weights.push_back(counts(windows, i) ? float(weight) : 0);
+    weights.push_back(windows.counts(i) ? float(weight) : 0);
   }
   session.set("tokens", std::span(windows.inputs).subspan(first, rows));
   session.set("targets", targets);

@@ -299,13 +299,14 @@ EvalResult Trainer::evaluate(const PackedRows& rows, int64_t max_tokens, const s
     Windows w = max_tokens == 0 ? rows.rows(first, count) : rows.windows(first, count);
     const size_t places = size_t(options_.batch * options_.tokens);
     for (std::vector<int32_t>* v : {&w.inputs, &w.targets, &w.position}) v->resize(places, 0);
+    if (!w.trained.empty()) w.trained.resize(places, 0);
     // Rows behind the last: padding, each place a sequence of its own.
     while (w.sequence.size() < places) w.sequence.push_back(-1 - int32_t(places + w.sequence.size()));
     feed_windows(session, w, 0, places, options_.tokens, 1);
     run_session(session, "validation after step", steps_);
     const std::vector<float> nll = session.values(0);
     for (size_t i = 0; i < places; ++i)
-      if (w.sequence[i] >= 0) result.nats += nll[i], ++result.tokens;
+      if (w.counts(i)) result.nats += nll[i], ++result.tokens;
   }
   return result;
 }

@@ -15,6 +15,12 @@ struct Windows {
   /// Of packed rows: which sequence each place belongs to, unique in the batch, and its position there, from 0. A
   /// negative sequence is padding, which counts in no loss. Empty: each row is one sequence.
   std::vector<int32_t> sequence = {}, position = {};
+  /// Which targets count in the loss. Empty: all but padding.
+  std::vector<uint8_t> trained = {};
+  /// Does the target at place `i` count?
+  bool counts(size_t i) const {
+    return targets[i] >= 0 && (sequence.empty() || sequence[i] >= 0) && (trained.empty() || trained[i]);
+  }
 };
 
 /// Shuffled windows of T+1 tokens. Each epoch covers the ids once with windows at stride T from a random start in

@@ -19,11 +19,18 @@ class PackedRows {
  public:
   /// `begins`: first tokens of the documents in `ids`, ascending; the last one ends at `end`. Throws Error{bad_input}
   /// where no document has two tokens. `ids` must outlive the plan.
-  PackedRows(TokenView ids, std::span<const uint64_t> begins, uint64_t end, int64_t tokens, uint64_t seed);
+  PackedRows(TokenView ids, std::span<const uint64_t> begins, uint64_t end, int64_t tokens, uint64_t seed)
+      : PackedRows(ids, begins, end, tokens, seed, {}) {}
+  /// Examples with a mask of what they teach, one for each id. One of more than T + 1 tokens loses its end, and one
+  /// that then has no target that counts is passed over.
+  PackedRows(TokenView ids, std::span<const uint64_t> begins, uint64_t end, int64_t tokens, uint64_t seed,
+             std::span<const uint8_t> trained);
 
   int64_t rows() const { return int64_t(row_begins_.size()) - 1; }
   /// Places that are filled, of rows() * T.
   int64_t targets() const { return targets_; }
+  /// Of them, those whose target counts in the loss.
+  int64_t counted() const { return counted_; }
   /// Documents that are longer than a row, and those that are passed over.
   int64_t cut() const { return cut_; }
   int64_t passed_over() const { return passed_over_; }
@@ -41,7 +48,8 @@ class PackedRows {
   void add_row(int64_t row, int64_t sequence, Windows& out) const;
 
   TokenView ids_;
-  int64_t tokens_, targets_ = 0, cut_ = 0, passed_over_ = 0;
+  std::span<const uint8_t> trained_;
+  int64_t tokens_, targets_ = 0, counted_ = 0, cut_ = 0, passed_over_ = 0;
   uint64_t seed_;
   std::vector<Piece> pieces_;        // by row
   std::vector<int64_t> row_begins_;  // [rows + 1], in pieces_

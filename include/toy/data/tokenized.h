@@ -50,6 +50,9 @@ class TokenizedText {
   const std::string& path() const { return path_; }
   /// Was it there already?
   bool was_cached() const { return was_cached_; }
+  /// Documents that are tokens already: the last `validation` of them are for validation. `begins`: their first tokens.
+  static TokenizedText of_documents(std::vector<int32_t> ids, std::vector<uint64_t> begins, size_t validation,
+                                    std::vector<HashedFile> files);
   /// Gives memory back that the mapping has taken; it takes it again as ids are read.
   void release() const;
 

@@ -69,6 +69,8 @@ class Tokenizer {
   virtual uint64_t fingerprint() const = 0;
   /// The exact bytes of one token in the middle of a text ("" for control tokens).
   virtual std::string token_bytes(int32_t id) const = 0;
+  /// How a text writes the token for EncodeOptions::parse_special: of control tokens their name, else token_bytes().
+  virtual std::string written(int32_t id) const { return token_bytes(id); }
   /// The bytes of a complete sequence (the leading space that some tokenizers add is removed).
   /// Throws Error{bad_input} for an id outside the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;

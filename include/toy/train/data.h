@@ -12,6 +12,11 @@ struct DataOptions {
   std::vector<std::string> corpus;  ///< files and folders; "-" is standard input
   /// Of each path of `corpus`, which is then a source of its own; empty: all of them are one source.
   std::vector<double> weights;
+  /// Instead of `corpus`: JSON Lines files of examples, see toy/data/examples.h. Rows are packed.
+  std::vector<std::string> examples;
+  std::string chat_template;            ///< file; "": the one of the model that the run begins with
+  std::string train_on = "assistant";   ///< assistant or all: parse_train_on()
+  std::string bad_rows = "fail";        ///< fail or skip
   std::vector<std::string> validation;  ///< files and folders; empty: the last `validation_fraction` of every source
   double validation_fraction = 0.05;
   std::string documents = "none";  ///< none, files, blank-lines, separator:TEXT

@@ -1,0 +1,73 @@
+// Chat templates: the Jinja of models, which turns a conversation into the text that the model was trained on.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "toy/formats/gguf.h"
+#include "toy/text/tokenizer.h"
+
+namespace toy {
+
+namespace chat {
+struct Program;
+}
+
+/// What a template may use up. A template that needs more is an error, so that each one ends.
+struct ChatLimits {
+  int64_t steps = 20'000'000;        ///< evaluated nodes, elements of lists and pieces of 16 bytes of text
+  int64_t depth = 400;               ///< of calls, loops and expressions in each other
+  size_t output = size_t(64) << 20;  ///< bytes of a text
+};
+
+/// What a template sees.
+struct ChatInput {
+  nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+  nlohmann::ordered_json tools, documents;  ///< null: none
+  bool add_generation_prompt = false;
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();  ///< others by name, such as bos_token
+  std::optional<std::time_t> now = {};                                  ///< of strftime_now; none: the clock's
+};
+
+/// Bytes [begin, end) of a text.
+struct TextSpan {
+  size_t begin = 0, end = 0;
+};
+
+/// A conversation as text.
+struct RenderedChat {
+  std::string text;
+  std::vector<TextSpan> generated;  ///< what stood between {% generation %} and {% endgeneration %}
+};
+
+/// A template, read once and rendered often. Immutable and cheap to copy. It computes what transformers'
+/// apply_chat_template() does, has no access to files, code or the insides of objects, and every run of it is bounded.
+class ChatTemplate {
+ public:
+  /// Throws Error{bad_input} naming `name`, line and column for what is no template.
+  explicit ChatTemplate(const std::string& source, const std::string& name = "chat template",
+                        const ChatLimits& limits = {});
+  /// Throws Error{bad_input} naming the place and the reason: raise_exception(), a value of a wrong kind, a limit.
+  RenderedChat render(const ChatInput& input) const;
+  /// Has it {% generation %} blocks?
+  bool marks_generation() const;
+  const std::string& source() const;
+
+ private:
+  std::shared_ptr<const chat::Program> program_;
+  ChatLimits limits_;
+};
+
+/// The template in tokenizer.chat_template; nullopt: the file has none.
+std::optional<ChatTemplate> load_chat_template(const gguf::File& file);
+/// A template from a text file.
+ChatTemplate load_chat_template_file(const std::string& path);
+/// bos_token and eos_token as a text writes them, where the tokenizer has them.
+nlohmann::ordered_json chat_variables(const Tokenizer& tokenizer);
+
+}  // namespace toy

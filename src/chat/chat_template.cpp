@@ -1,0 +1,62 @@
+#include "toy/chat/chat_template.h"
+
+#include "chat/interpreter.h"
+#include "toy/base/error.h"
+#include "toy/formats/mapped_file.h"
+
+namespace toy {
+namespace {
+
+using nlohmann::ordered_json;
+
+// What transformers does before a template sees the messages: reasoning is there by all the names that templates use.
+ordered_json with_reasoning(ordered_json messages) {
+  for (ordered_json& message : messages) {
+    if (!message.is_object()) continue;
+    for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+      if (!message.contains(name) || message[name].is_null()) continue;
+      const ordered_json reasoning = message[name];
+      if (!message.contains("thinking")) message["thinking"] = reasoning;
+      message["reasoning_content"] = reasoning;
+      break;
+    }
+  }
+  return messages;
+}
+
+}  // namespace
+
+ChatTemplate::ChatTemplate(const std::string& source, const std::string& name, const ChatLimits& limits)
+    : program_(chat::parse(source, name)), limits_(limits) {}
+
+RenderedChat ChatTemplate::render(const ChatInput& input) const {
+  check(input.messages.is_array(), "{}: the messages are not a list", program_->name);
+  for (const ordered_json& message : input.messages)
+    check(message.is_object(), "{}: a message is not an object with role and content", program_->name);
+  ChatInput seen = input;
+  seen.messages = with_reasoning(std::move(seen.messages));
+  return chat::Interpreter(*program_, limits_, input.now).run(seen);
+}
+
+bool ChatTemplate::marks_generation() const { return program_->marks_generation; }
+const std::string& ChatTemplate::source() const { return program_->source; }
+
+std::optional<ChatTemplate> load_chat_template(const gguf::File& file) {
+  constexpr const char* kKey = "tokenizer.chat_template";
+  if (!file.has(kKey)) return std::nullopt;
+  return ChatTemplate(file.get_string(kKey), file.path() + ": chat template");
+}
+
+ChatTemplate load_chat_template_file(const std::string& path) {
+  const MappedFile file = MappedFile::open(path);
+  return ChatTemplate({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);
+}
+
+ordered_json chat_variables(const Tokenizer& tokenizer) {
+  ordered_json out = ordered_json::object();
+  if (const auto bos = tokenizer.bos()) out["bos_token"] = tokenizer.written(*bos);
+  if (const auto eos = tokenizer.eos()) out["eos_token"] = tokenizer.written(*eos);
+  return out;
+}
+
+}  // namespace toy

@@ -1,0 +1,37 @@
+// Texts as Python sees them: sequences of code points.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace toy::chat {
+
+/// Code points of a text.
+int64_t count_characters(std::string_view text);
+/// The text, cut into them.
+std::vector<std::string_view> characters(std::string_view text);
+/// Python's str.isspace() of one.
+bool is_space(uint32_t code_point);
+/// Where the text ends that begins with white space.
+size_t leading_space(std::string_view text);
+/// @{
+/// str.strip() and its kin; `chars`: which characters, nullptr for white space.
+std::string_view strip(std::string_view text, bool left, bool right, const std::string* chars = nullptr);
+/// @}
+std::string lower(std::string_view text);
+std::string upper(std::string_view text);
+/// The first character in upper case, the others in lower case.
+std::string capitalize(std::string_view text);
+/// Every word capitalized. `by_words`: Jinja's filter, whose words end at white space, - and brackets; else
+/// str.title(), whose words are letters.
+std::string title(std::string_view text, bool by_words);
+/// repr() of a text.
+std::string repr(std::string_view text);
+/// repr() of a number.
+std::string repr(double number);
+/// A JSON string. `ascii`: with \u for all others.
+std::string json_string(std::string_view text, bool ascii);
+
+}  // namespace toy::chat

@@ -1,0 +1,59 @@
+// --data of toy train, and toy data show.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli_fixture.h"
+
+namespace {
+
+const std::string kTemplate =
+    "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '</>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}";
+
+std::string chats(int rows) {
+  std::string out;
+  for (int i = 0; i < rows; ++i)
+    out += R"({"messages": [{"role": "user", "content": "say )" + std::to_string(i % 7) +
+           R"("}, {"role": "assistant", "content": ")" + std::string(size_t(i % 7 + 1), 'a') + "\"}]}\n";
+  return out;
+}
+
+TEST_F(Cli, DataShowPrintsRowsWithTheirMask) {
+  const std::string file = write("chats.jsonl", chats(3) + "{\"no\": 1}\n{\"text\": \"abc\"}\n"),
+                    chat = write("chat.jinja", kTemplate), model = path("start/model.gguf");
+  ASSERT_EQ(toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("start")).code, 0);
+  const std::string call = "data show " + file + " --model " + model + " --chat-template " + chat;
+  const Result shown = toy(call + " --bad-rows skip");
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_NE(shown.out.find("chats.jsonl:2: messages, "), std::string::npos) << shown.out;
+  EXPECT_NE(shown.out.find("<user>say 1</><assistant>[[aa</>]]"), std::string::npos) << shown.out;
+  EXPECT_NE(shown.err.find("chats.jsonl:4: it has the fields no"), std::string::npos) << shown.err;
+  EXPECT_NE(toy(call + " --rows 1 --train-on all").out.find("[[user>say 0</><assistant>a</>]]"), std::string::npos);
+  refuses("data show " + write("bad.jsonl", "\n{\"no\": 1}\n") + " --model " + model,
+          {"bad.jsonl:2", "fields no", "--bad-rows skip"});
+  refuses("data show " + file + " --model " + model, {"chats.jsonl:1", "chat template", "--chat-template"});
+  const auto row = nlohmann::json::parse(toy(call + " --rows 1 --json").out);
+  EXPECT_EQ(row.at("line"), 1);
+  EXPECT_EQ(row.at("ids").size(), row.at("trained").size());
+  EXPECT_EQ(row.at("counted"), 4);
+}
+
+TEST_F(Cli, TrainsOnExamplesToTheSameBytesForAnyThreads) {
+  const std::string file = write("chats.jsonl", chats(60)), chat = write("chat.jinja", kTemplate);
+  const std::string call = "train from-scratch --data " + file + " --chat-template " + chat +
+                           " --size tiny --tokenizer bytes --batch 2 --tokens 64 --lr 3e-3 --seed 1 ";
+  const Result all = toy(call + "--steps 6 --out " + path("all"));
+  ASSERT_EQ(all.code, 0) << all.err;
+  EXPECT_NE(all.err.find("targets count in the loss"), std::string::npos) << all.err;
+  ASSERT_EQ(toy(call + "--steps 6 --threads 2 --out " + path("two")).code, 0);
+  EXPECT_EQ(slurp(path("all/model.gguf")), slurp(path("two/model.gguf")));
+  // Other targets give another model, and a run that learns the prompts too another loss.
+  ASSERT_EQ(toy(call + "--steps 6 --train-on all --out " + path("prompts")).code, 0);
+  EXPECT_NE(slurp(path("all/model.gguf")), slurp(path("prompts/model.gguf")));
+  refuses(call + "--corpus " + tiny_corpus() + " --out " + path("x"), {"--data", "--corpus"});
+  refuses("train from-scratch --data " + file + " --size tiny --out " + path("x"), {"chat template"});
+  refuses("train from-scratch --data " + file + " --size tiny --tokenizer spm:300 --out " + path("x"), {"--data"});
+}
+
+}  // namespace

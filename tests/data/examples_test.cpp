@@ -1,0 +1,183 @@
+#include "toy/data/examples.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "toy/base/error.h"
+#include "toy/data/packing.h"
+
+namespace toy {
+namespace {
+
+const ChatTemplate kChatMl(
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>' + '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}");
+// Thoughts of older turns are dropped; the last turn always has some.
+const ChatTemplate kThinks(
+    "{% set ns = namespace(last=-1) %}{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}"
+    "{% endif %}{% endfor %}{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}"
+    "{% if m.role == 'assistant' and loop.index0 > ns.last %}{{ '<think>' + (m.reasoning_content or '') + '</think>' }}"
+    "{% endif %}{{ (m.content or '') + ('<call>' + m.tool_calls|tojson if m.tool_calls else '') + '<|im_end|>\\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}");
+
+// What counts, with | between parts that do not touch.
+std::string learned(const Tokenizer& t, const Example& e) {
+  std::string out;
+  for (size_t i = 0; i < e.ids.size(); ++i) {
+    if (!e.trained[i]) continue;
+    if (i > 0 && !e.trained[i - 1] && !out.empty()) out += '|';
+    out += t.written(e.ids[i]);
+  }
+  return out;
+}
+std::string whole(const Tokenizer& t, const Example& e) {
+  std::string out;
+  for (const int32_t id : e.ids) out += t.written(id);
+  return out;
+}
+
+class Examples : public ::testing::Test {
+ protected:
+  std::string learned_of(const std::string& row, const ChatTemplate* chat, TrainOn on = TrainOn::assistant) {
+    const ExampleRow r = ExampleMaker(*bytes_, chat, on).make(row);
+    return learned(*bytes_, r.example) + (r.rejected ? " / " + learned(*bytes_, *r.rejected) : "");
+  }
+  std::string error_of(const std::string& row, const ChatTemplate* chat = nullptr) {
+    try {
+      ExampleMaker(*bytes_, chat, TrainOn::assistant).make(row);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  }
+  std::shared_ptr<const Tokenizer> bytes_ = make_byte_tokenizer();
+};
+
+const std::string kTurns =
+    R"({"messages": [{"role": "system", "content": "Be nice."}, {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello\n"}, {"role": "user", "content": "Bye"}, {"role": "assistant", "content": ""}]})";
+
+TEST_F(Examples, TheAssistantsTokensAndTheEndOfTheirTurnsAreLearned) {
+  EXPECT_EQ(learned_of(kTurns, &kChatMl), "Hello\n<|im_end|>|<|im_end|>");
+  const std::string all = learned_of(kTurns, &kChatMl, TrainOn::all);
+  EXPECT_TRUE(all.starts_with("|im_start|>system\nBe nice.")) << all;  // the first token has nothing before it
+}
+
+TEST_F(Examples, TurnsAreFoundWhereOlderOnesLoseTheirThoughtsAndCallsAreMade) {
+  const std::string row =
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "reasoning_content": "old",
+          "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}, {"role": "tool", "content": "r"},
+          {"role": "assistant", "content": "A", "reasoning_content": "old"}, {"role": "user", "content": "b"},
+          {"role": "assistant", "content": "B", "reasoning_content": "new"}]})";
+  EXPECT_EQ(learned_of(row, &kThinks),
+            "<call>[{\"function\": {\"name\": \"f\", \"arguments\": {}}}]<|im_end|>|A<|im_end|>|"
+            "<think>new</think>B<|im_end|>");
+}
+
+TEST_F(Examples, GenerationMarksDecideWhereThereAreSome) {
+  const ChatTemplate chat(
+      "{% for m in messages %}{{ m.role }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }}!{% "
+      "endgeneration %}{% else %}{{ m.content }}{% endif %};{% endfor %}");
+  EXPECT_EQ(learned_of(kTurns, &chat), "Hello\n!|!");
+  EXPECT_EQ(learned_of(R"({"prompt": [{"role": "assistant", "content": "x"}, {"role": "user", "content": "u"}],
+                           "completion": [{"role": "assistant", "content": "y"}]})",
+                       &chat),
+            "y!");
+}
+
+TEST_F(Examples, RowsOfAllKinds) {
+  EXPECT_EQ(learned_of(R"({"text": "abc"})", nullptr), "bc");
+  EXPECT_EQ(learned_of(R"({"prompt": "1+1=", "completion": "2"})", nullptr), "2");
+  EXPECT_EQ(learned_of(R"({"instruction": "Add", "input": "1 1", "output": "2"})", nullptr), "2");
+  EXPECT_EQ(learned_of(R"({"instruction": "Add", "input": "1 1", "output": "2"})", &kChatMl), "2<|im_end|>");
+  EXPECT_EQ(
+      whole(*bytes_,
+            ExampleMaker(*bytes_, nullptr, TrainOn::all).make(R"({"instruction": "Add", "output": "2"})").example),
+      "### Instruction:\nAdd\n\n### Response:\n2");
+  EXPECT_EQ(learned_of(R"({"prompt": "p", "chosen": "good", "rejected": "bad"})", nullptr), "good / bad");
+  const std::string pair = R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": ")";
+  EXPECT_EQ(learned_of("{\"chosen\": " + pair + "good\"}], \"rejected\": " + pair + "bad\"}]}", &kChatMl),
+            "good<|im_end|> / bad<|im_end|>");
+}
+
+// Control tokens, a beginning and an end of sequences, and the space that SentencePiece puts in front.
+TEST_F(Examples, SharedLlamaVocabulary) {
+  const auto spm = load_tokenizer_file(TOY_SHARED_DIR "/data/vocab/ggml-vocab-llama-spm.gguf");
+  const ChatTemplate chat(
+      "{{ bos_token }}{% for m in messages %}{% if m.role == 'assistant' %} {{ m.content }}{{ eos_token }}{% else %}"
+      "[INST] {{ m.content }} [/INST]{% endif %}{% endfor %}");
+  const ExampleMaker maker(*spm, &chat, TrainOn::assistant);
+  const Example e = maker
+                        .make(R"({"messages": [{"role": "user", "content": "Grüße"}, {"role": "assistant", "content":
+      "Hello you"}, {"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]})")
+                        .example;
+  EXPECT_EQ(e.ids.front(), *spm->bos());
+  EXPECT_EQ(e.ids.back(), *spm->eos());
+  EXPECT_EQ(learned(*spm, e), " Hello you</s>| y</s>");
+  const Example c = maker.make(R"({"prompt": "One two", "completion": " three"})").example;
+  EXPECT_EQ(c.ids.front(), *spm->bos());
+  EXPECT_EQ(learned(*spm, c), " three</s>");
+}
+
+TEST_F(Examples, SharedByteLevelVocabulary) {
+  const auto bpe = load_tokenizer_file(TOY_SHARED_DIR "/data/vocab/ggml-vocab-gpt-2.gguf");
+  const ChatTemplate chat(
+      "{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token if m.role == 'assistant' else '' }}\n\n"
+      "{% endfor %}");
+  const Example e = ExampleMaker(*bpe, &chat, TrainOn::assistant).make(kTurns).example;
+  EXPECT_EQ(learned(*bpe, e), " Hello\n<|endoftext|>|<|endoftext|>");  // one token: " Hello"
+}
+
+TEST_F(Examples, BadRowsSayWhy) {
+  EXPECT_NE(error_of("{").find("not JSON"), std::string::npos);
+  EXPECT_NE(error_of("[1]").find("not a JSON object"), std::string::npos);
+  EXPECT_NE(error_of(R"({"txt": "a"})").find("fields txt; needed are text"), std::string::npos);
+  EXPECT_NE(error_of(R"({"text": 1})").find("'text' is not a string"), std::string::npos);
+  EXPECT_NE(error_of(R"({"text": ""})").find("nothing to learn"), std::string::npos);
+  EXPECT_NE(error_of(kTurns).find("need a chat template"), std::string::npos);
+  EXPECT_NE(error_of(R"({"messages": [{"content": "a"}]})", &kChatMl).find("message 1 has no role"), std::string::npos);
+  EXPECT_NE(error_of(R"({"messages": [{"role": "user", "content": "a"}]})", &kChatMl).find("the assistant's"),
+            std::string::npos);
+  EXPECT_NE(error_of(R"({"chosen": "a"})").find("go together"), std::string::npos);
+}
+
+TEST_F(Examples, FilesAndTheirBadRows) {
+  const std::string path = ::testing::TempDir() + "examples.jsonl";
+  std::ofstream(path) << "{\"prompt\": \"a\", \"completion\": \"bc\"}\r\n\n{\"no\": 1}\n{\"text\": \"xyz\"}";
+  const ExampleMaker maker(*bytes_, nullptr, TrainOn::assistant);
+  std::vector<std::string> warnings;
+  const auto load = [&](bool skip) {
+    return load_examples({looked_at(path)}, maker, 0, skip, [&](const std::string& w) { warnings.push_back(w); });
+  };
+  try {
+    load(false);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("examples.jsonl:3: it has the fields no"), std::string::npos) << e.what();
+  }
+  const ExampleSet set = load(true);
+  EXPECT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(set.skipped, 1);
+  EXPECT_EQ(set.text.training().documents, 2);
+  EXPECT_EQ(set.trained, (std::vector<uint8_t>{0, 1, 1, 0, 1, 1}));
+
+  // Packed: each example is a sequence of its own, and the mask follows its targets.
+  const auto& part = set.text.training();
+  const PackedRows rows(set.text.ids(), part.begins, uint64_t(part.ids.size()), 5, 1, set.trained);
+  EXPECT_EQ(rows.rows(), 1);
+  EXPECT_EQ(rows.counted(), 4);
+  const Windows w = rows.rows(0, 1);
+  EXPECT_EQ(w.inputs, (std::vector<int32_t>{'a', 'b', 'x', 'y', 0}));
+  EXPECT_EQ(w.targets, (std::vector<int32_t>{'b', 'c', 'y', 'z', 0}));
+  EXPECT_EQ(w.position, (std::vector<int32_t>{0, 1, 0, 1, 0}));
+  EXPECT_EQ(w.trained, (std::vector<uint8_t>{1, 1, 1, 1, 0}));
+  EXPECT_EQ(w.sequence[0], w.sequence[1]);
+  EXPECT_NE(w.sequence[1], w.sequence[2]);
+  EXPECT_FALSE(w.counts(4));
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace toy
