@@ -26,7 +26,7 @@ struct Example {
 
 /// What a row holds, by its fields.
 enum class RowKind { text, completion, messages, instruction, preference };
-std::string_view name_of(RowKind kind);
+std::string_view name_of(RowKind kind);  ///< the name above
 
 /// A row of a file. Of a preference `example` is the chosen answer.
 struct ExampleRow {
@@ -37,6 +37,7 @@ struct ExampleRow {
 
 /// Which targets of conversations and completions count.
 enum class TrainOn { assistant, all };
+/// "assistant" or "all"; throws Error{bad_input} for others.
 TrainOn parse_train_on(const std::string& text);
 
 /// Turns rows into tokens. docs/data.md says which fields there are, and how the assistant's tokens are found.

@@ -53,9 +53,10 @@ struct AdapterSpec {
   bool operator==(const AdapterSpec&) const = default;
 };
 
-/// Names of an adapter's two tensors for a weight; `adapter`: its number.
+/// Names of an adapter's two tensors for a weight.
 struct AdapterNames {
   std::string a, b;
+  /// `adapter`: its number, from 0.
   AdapterNames(const std::string& weight, size_t adapter) : a(weight + ".lora_a"), b(weight + ".lora_b") {
     if (adapter > 0) a += "." + std::to_string(adapter), b += "." + std::to_string(adapter);
   }
