@@ -169,7 +169,6 @@ HWY_NOINLINE void sweep_two(int64_t P, PanelRows from, PanelRows to, const Pass&
 
 // Rows of one head lie far apart in a batch, where the hardware does not guess the next one. They go to the
 // second-level cache: in the first they would collide with the panel.
-constexpr int64_t kRowsAhead = 4;
 HWY_INLINE void fetch_row(const float* row, int64_t n) {
   for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(row + i, 0, 2);
 }
@@ -182,8 +181,14 @@ struct SweepScratch {
 
 // Where outputs go: rows of `width` columns.
 struct SweepRows {
-  float* at;  // or nullptr
+  float* at;
   int64_t ld;
+
+  // Asks for the row of a token a few after t: else stores wait for memory. Rows that are read need no such hint here.
+  void fetch(int64_t t, int64_t count, int64_t width) const {
+    float* row = at + HWY_MIN(t + 4, count - 1) * ld;
+    for (int64_t i = 0; i < width; i += 16) __builtin_prefetch(row + i, 1);
+  }
 };
 
 HWY_INLINE VF load_first(const float* p, int64_t n) { return n >= kLanes ? Whole().load(p) : FirstLanes{n}.load(p); }
@@ -210,11 +215,7 @@ void walk_tokens(const DeltaHead& x, int64_t P, int64_t count, int64_t width, Pa
   for (int64_t t = 0; t < count; ++t) {
     const bool last = t + 1 == count;
     const float* k = x.k + t * x.key_ld;
-    const DeltaHead soon = x.from(HWY_MIN(t + kRowsAhead, count - 1));
-    fetch_row(soon.k, P);
-    fetch_row(soon.v, width);
-    fetch_row(soon.q, P);
-    if constexpr (kVector) fetch_row(soon.g, P);
+    out.fetch(t, count, width);
     // The y after the last token is not read.
     Pass pass{k, x.q + t * x.key_ld, last ? k : k + x.key_ld, 0, nullptr, nullptr, d, o, y};
     const VF a = set(kVector ? 1.0f : scalar.a[t]), beta = set(x.beta[t * x.beta_ld]);
@@ -264,6 +265,7 @@ void walk_writes(const DeltaHead& x, int64_t P, int64_t count, int64_t width, Pa
     Pass pass[2];
     for (int64_t i = 0; i < both; ++i) {
       const int64_t at = t + i;
+      out.fetch(at, count, width);
       pass[i] = {x.k + at * x.key_ld,
                  x.q + at * x.key_ld,
                  nullptr,
