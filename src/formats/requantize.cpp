@@ -106,7 +106,8 @@ class Conversion {
 
   // Rows of one expert have the same importance.
   void store(int64_t first, int64_t rows, float* values, std::byte* to) const {
-    if (!is_quantized(to_)) return convert(View(values, DType::f32, {rows, width_}), View(to, to_, {rows, width_}));
+    if (!is_quantized(to_))
+      return convert_finite(View(values, DType::f32, {rows, width_}), View(to, to_, {rows, width_}));
     for (int64_t row = first, end = first + rows; row < end;) {
       const int64_t expert = row / rows_of_expert_, next = std::min(end, (expert + 1) * rows_of_expert_);
       const auto count = size_t((next - row) * width_);

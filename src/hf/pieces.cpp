@@ -57,6 +57,12 @@ View transposed(const View& rows) {
   return v;
 }
 
+void store(const std::string& name, const View& from, const View& to) try {
+  convert_finite(from, to);
+} catch (const Error& e) {
+  throw Error(e.code(), fmt::format("tensor '{}': {}", name, e.what()));
+}
+
 void apply(const Piece& piece, const std::string& name, std::span<float> values) {
   for (float& v : values) {
     const float x = v;
@@ -91,9 +97,9 @@ void stream_piece(const Piece& piece, const std::string& name, DType stored, con
       const View between(changed.data(), DType::f32, from.shape);
       convert(from, between);
       apply(piece, name, changed);
-      convert(between, to);
+      store(name, between, to);
     } else {
-      convert(from, to);
+      store(name, from, to);
     }
     sink({static_cast<const std::byte*>(to.data), to.bytes()});
   }
@@ -110,7 +116,7 @@ void pack_row(const Piece::Packed& p, int64_t row, std::byte* to) {
   }
 }
 
-void stream_packed(const Piece::Packed& p, DType stored, const gguf::Writer::Sink& sink) {
+void stream_packed(const Piece::Packed& p, const std::string& name, DType stored, const gguf::Writer::Sink& sink) {
   const int64_t columns = p.groups * info_of(DType::mxfp4).block;
   const size_t row_bytes = bytes_of(DType::mxfp4, columns);
   const int64_t step = std::max<int64_t>(1, kElements / columns);
@@ -121,12 +127,13 @@ void stream_packed(const Piece::Packed& p, DType stored, const gguf::Writer::Sin
     for (int64_t r = 0; r < count; ++r) pack_row(p, first + r, blocks.data() + size_t(r) * row_bytes);
     const Buffer buffer(bytes_of(stored, count * columns));
     const View to(buffer.data(), stored, {count, columns});
-    convert(View(blocks.data(), DType::mxfp4, {count, columns}), to);
+    store(name, View(blocks.data(), DType::mxfp4, {count, columns}), to);
     sink({static_cast<const std::byte*>(to.data), to.bytes()});
   }
 }
 
-void stream_columns(std::span<const Piece> pieces, DType stored, const gguf::Writer::Sink& sink) {
+void stream_columns(std::span<const Piece> pieces, const std::string& name, DType stored,
+                    const gguf::Writer::Sink& sink) {
   const int64_t rows = pieces[0].rows.shape[0], columns = pieces[0].rows.shape[1], n = int64_t(pieces.size());
   std::vector<float> values(size_t(rows * columns)), turned(size_t(n * rows * columns));
   for (int64_t k = 0; k < n; ++k) {
@@ -138,7 +145,7 @@ void stream_columns(std::span<const Piece> pieces, DType stored, const gguf::Wri
   const Shape shape{int64_t(turned.size())};
   const Buffer buffer(bytes_of(stored, shape));
   const View to(buffer.data(), stored, shape);
-  convert(View(turned.data(), DType::f32, shape), to);
+  store(name, View(turned.data(), DType::f32, shape), to);
   sink({static_cast<const std::byte*>(to.data), to.bytes()});
 }
 
@@ -168,12 +175,12 @@ View columns_of(const View& t, int64_t first, int64_t count) {
 void Output::stream(const gguf::Writer::Sink& sink) const {
   if (as_columns > 0) {
     for (size_t i = 0; i < pieces.size(); i += size_t(as_columns))
-      stream_columns({pieces.data() + i, size_t(as_columns)}, stored, sink);
+      stream_columns({pieces.data() + i, size_t(as_columns)}, name, stored, sink);
     return;
   }
   for (const Piece& piece : pieces) {
     if (piece.packed)
-      stream_packed(*piece.packed, stored, sink);
+      stream_packed(*piece.packed, name, stored, sink);
     else
       stream_piece(piece, name, stored, sink);
   }

@@ -1,8 +1,11 @@
 #include "toy/tensor/convert.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <span>
 #include <type_traits>
+#include <vector>
 
 #include "toy/base/error.h"
 #include "toy/tensor/quantize.h"
@@ -108,6 +111,19 @@ void convert(const View& from, const View& to) {
   if (from.contiguous()) return convert_contiguous(from, to);
   int64_t target = 0;
   convert_dim(from, to, 0, 0, target);
+}
+
+void convert_finite(const View& from, const View& to) {
+  convert(from, to);
+  if (to.dtype != DType::f16 || from.dtype == DType::f16) return;
+  const std::span halves(to.as<F16>(), size_t(to.count()));
+  const auto is_infinite = [](F16 h) { return (h.bits & 0x7FFF) == 0x7C00; };
+  if (std::none_of(halves.begin(), halves.end(), is_infinite)) return;
+  std::vector<double> values(halves.size());
+  convert(from, View(values.data(), DType::f64, from.shape));
+  for (size_t i = 0; i < halves.size(); ++i)
+    check(!is_infinite(halves[i]) || !std::isfinite(values[i]), "a value of {} is too large for f16; use bf16 or f32",
+          values[i]);
 }
 
 double element(const View& v, int64_t i) {

@@ -207,6 +207,13 @@ TEST_F(Requantize, Refuses) {
   const File broken = File::open(folder_.path("nan.gguf"));
   expect_contains(error_of([&] { requantize(broken, to_, {.mix = "Q8_0"}); }),
                   "nan.gguf: tensor 'a.weight': quantize: value 700 is nan");
+  values[700] = 70000;
+  Writer large("llama");
+  large.add("a.weight", view(values, {4, 512}), DType::f32);
+  large.finish(folder_.path("nan.gguf"));
+  const File wide = File::open(folder_.path("nan.gguf"));
+  expect_contains(error_of([&] { requantize(wide, to_, {.mix = "F16"}); }),
+                  "nan.gguf: tensor 'a.weight': a value of 70000 is too large for f16; use bf16 or f32");
   EXPECT_THROW(requantize(from, to_, {.mix = "Q8_0"}, [](const RequantizedTensor&) { throw 1; }), int);
   EXPECT_FALSE(std::filesystem::exists(to_));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path("")), {}), 2);

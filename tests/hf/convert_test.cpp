@@ -365,6 +365,27 @@ TEST_F(HfRefuses, AnUnknownTensor) {
   expect({"model.layers.0.self_attn.q_proj.bias", "Qwen3ForCausalLM", "model.layers.0.self_attn.q_proj.weight"});
 }
 
+TEST_F(HfRefuses, ValuesThatAreTooLargeForF16) {
+  const std::string path = folder_ + "/model.safetensors", name = "model.layers.0.mlp.down_proj.weight";
+  {
+    const safetensors::File file = safetensors::File::open(path);
+    std::vector<float> values(size_t(file.tensors().at(name).count()), 65504);
+    safetensors::Writer writer;
+    for (const auto& [n, view] : file.tensors())
+      writer.add(n, n == name ? View(values.data(), DType::f32, view.shape) : view);
+    writer.finish(path);
+    hf::convert_folder(folder_, out_, {.type = DType::f16});
+    fs::remove(out_);
+    values[7] = -70000;
+    writer.finish(path);
+  }
+  const std::string text = testing::error_of([&] { hf::convert_folder(folder_, out_, {.type = DType::f16}); });
+  EXPECT_NE(text.find("tensor 'blk.0.ffn_down.weight': a value of -70000 is too large for f16"), std::string::npos)
+      << text;
+  EXPECT_FALSE(fs::exists(out_));
+  hf::convert_folder(folder_, out_, {.type = DType::bf16});
+}
+
 TEST_F(HfRefuses, AShardThatIsMissingAndAnIndexThatLies) {
   json map;
   const safetensors::File file = safetensors::File::open(folder_ + "/model.safetensors");

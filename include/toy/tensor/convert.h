@@ -10,6 +10,10 @@ namespace toy {
 /// i32 to i32 or a float. Throws as quantize() does.
 void convert(const View& from, const View& to);
 
+/// As convert(). Throws Error{bad_input} for a finite value that is too large for f16 (above 65504), where `to` has
+/// that type: it would become infinite.
+void convert_finite(const View& from, const View& to);
+
 /// Element i of a contiguous view, as f64.
 double element(const View& v, int64_t i);
 
