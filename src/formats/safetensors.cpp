@@ -47,11 +47,21 @@ std::optional<DType> type_of(const std::string& name) {
   return std::nullopt;
 }
 
+// Bytes of an element of types that no View has; 0: not known.
+int64_t other_element(const std::string& type) {
+  for (const auto& [name, bytes] :
+       {std::pair("BOOL", 1), std::pair("U8", 1), std::pair("I8", 1), std::pair("F8_E4M3", 1), std::pair("F8_E5M2", 1),
+        std::pair("I16", 2), std::pair("U16", 2), std::pair("U32", 4), std::pair("I64", 8), std::pair("U64", 8)})
+    if (type == name) return bytes;
+  return 0;
+}
+
 struct Entry {
-  std::optional<DType> type;  // none: bytes
+  std::optional<DType> type;  // none: another one
   Shape shape;
+  std::string type_name;
   int64_t begin = 0, end = 0;
-  int64_t element() const { return type ? int64_t(size_of(*type)) : 1; }
+  int64_t element() const { return type ? int64_t(size_of(*type)) : other_element(type_name); }
 };
 
 Entry parse_entry(const std::string& path, const std::string& name, const json& j, int64_t data_bytes) {
@@ -71,8 +81,8 @@ Entry parse_entry(const std::string& path, const std::string& name, const json& 
         dims.size(), kMaxRank);
   check(j.contains("dtype") && j.at("dtype").is_string(), "{}: tensor '{}' has no dtype", path, name);
   const std::string type = j.at("dtype");
-  Entry e{type_of(type), Shape{std::span<const int64_t>(dims)}};
-  check(e.type || type == "U8", "{}: tensor '{}' has the dtype {}, which is not known", path, name, type);
+  Entry e{type_of(type), Shape{std::span<const int64_t>(dims)}, type};
+  check(e.element() > 0, "{}: tensor '{}' has the dtype {}, which is not known", path, name, type);
   check(offsets.size() == 2 && offsets[0] <= offsets[1] && offsets[1] <= data_bytes &&
             offsets[1] - offsets[0] == bytes_of(e.shape, e.element(), data_bytes),
         "{}: tensor '{}': {} {} does not lie at {} in {} bytes", path, name, type, e.shape.str(),
@@ -156,13 +166,11 @@ File File::parse(std::span<const std::byte> file, const std::string& path) {
   for (const auto& [name, j] : header.items()) {
     if (name == kMetadata) continue;
     const Entry e = parse_entry(path, name, j, int64_t(data.size()));
-    check(e.begin % e.element() == 0 && length % kLength == 0, "{}: tensor '{}' is not aligned to its elements", path,
-          name);
     covered.emplace_back(e.begin, e.end);
     if (e.type)
       f.tensors_.emplace(name, View(const_cast<std::byte*>(data.data()) + e.begin, *e.type, e.shape));
     else
-      f.bytes_.emplace(name, Bytes{data.data() + e.begin, e.shape});
+      f.bytes_.emplace(name, Bytes{data.data() + e.begin, e.shape, e.type_name});
   }
   std::sort(covered.begin(), covered.end());
   int64_t at = 0;
@@ -171,6 +179,12 @@ File File::parse(std::span<const std::byte> file, const std::string& path) {
     at = end;
   }
   check(at == int64_t(data.size()), "{}: {} bytes after the last tensor", path, int64_t(data.size()) - at);
+  for (auto& [name, view] : f.tensors_) {
+    if (reinterpret_cast<uintptr_t>(view.data) % size_of(view.dtype) == 0 || view.count() == 0) continue;
+    const Buffer& copy = f.copies_.emplace_back(view.bytes());
+    std::memcpy(copy.data(), view.data, view.bytes());
+    view.data = copy.data();
+  }
   return f;
 }
 

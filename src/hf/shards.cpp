@@ -15,7 +15,8 @@ constexpr std::string_view kPredicting = "mtp.";
 
 // What old versions saved although it is computed.
 bool is_buffer(std::string_view name) {
-  constexpr std::array<std::string_view, 3> kEnds{"rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"};
+  constexpr std::array<std::string_view, 4> kEnds{"rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias",
+                                                  "position_ids"};
   return std::any_of(kEnds.begin(), kEnds.end(), [&](std::string_view end) { return name.ends_with(end); });
 }
 
@@ -107,13 +108,15 @@ const View* Shards::find(const std::string& name) {
 
 const safetensors::Bytes* Shards::find_bytes(const std::string& name) {
   const auto it = bytes_.find(name);
-  if (it == bytes_.end()) return nullptr;
+  if (it == bytes_.end() || it->second.type != "U8") return nullptr;
   asked_.insert(name);
   return &it->second;
 }
 
 const View& Shards::require(const std::string& name) {
   if (const View* view = find(name)) return *view;
+  if (const auto it = bytes_.find(name); it != bytes_.end())
+    fail("the tensor '{}' is {}; supported: F32, F16, BF16, F64", name, it->second.type);
   const std::string near = nearest(name, names());
   fail("the tensor '{}' is missing, which the class {} has{}", name, class_name_,
        near.empty() ? "" : fmt::format("; the nearest is '{}'", near));
@@ -124,7 +127,7 @@ std::vector<std::string> Shards::left() const {
   for (const auto& [name, view] : tensors_)
     if (!asked_.contains(name) && !is_buffer(name)) list.push_back(name);
   for (const auto& [name, bytes] : bytes_)
-    if (!asked_.contains(name)) list.push_back(name);
+    if (!asked_.contains(name) && !is_buffer(name)) list.push_back(name);
   return list;
 }
 

@@ -365,6 +365,36 @@ TEST_F(HfRefuses, AnUnknownTensor) {
   expect({"model.layers.0.self_attn.q_proj.bias", "Qwen3ForCausalLM", "model.layers.0.self_attn.q_proj.weight"});
 }
 
+// Tensors of types that toy has not, as old versions of transformers saved them, only matter where they are needed.
+TEST_F(HfRefuses, TypesOfTensorsThatAreNeeded) {
+  const std::string path = folder_ + "/model.safetensors", norm = "model.norm.weight";
+  const auto write = [&](const std::string& other, const std::string& without) {
+    const safetensors::File file = safetensors::File::open(path);
+    std::string data = std::string(8, '\0');
+    json header = {{other, {{"dtype", "I64"}, {"shape", {1}}, {"data_offsets", {0, 8}}}}};
+    for (const auto& [name, view] : file.tensors()) {
+      if (name == without) continue;
+      header[name] = {{"dtype", safetensors::type_name(view.dtype)},
+                      {"shape", std::vector<int64_t>(view.shape.begin(), view.shape.end())},
+                      {"data_offsets", {data.size(), data.size() + view.bytes()}}};
+      data.append(static_cast<const char*>(view.data), view.bytes());
+    }
+    const std::string text = header.dump();
+    const uint64_t length = text.size();
+    return std::string(reinterpret_cast<const char*>(&length), 8) + text + data;
+  };
+  for (const char* buffer : {"model.embeddings.position_ids", "model.layers.0.attn.bias"}) {
+    const std::string bytes = write(buffer, "");
+    testing::write_text(path, bytes);
+    hf::convert_folder(folder_, out_);
+    fs::remove(out_);
+  }
+  testing::write_text(path, write("model.layers.0.more", ""));
+  expect({"'model.layers.0.more' is not known"});
+  testing::write_text(path, write(norm, norm));
+  expect({"'model.norm.weight' is I64; supported: F32"});
+}
+
 TEST_F(HfRefuses, ValuesThatAreTooLargeForF16) {
   const std::string path = folder_ + "/model.safetensors", name = "model.layers.0.mlp.down_proj.weight";
   {

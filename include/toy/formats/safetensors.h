@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "toy/formats/mapped_file.h"
+#include "toy/tensor/buffer.h"
 #include "toy/tensor/shape.h"
 
 namespace toy::safetensors {
@@ -44,10 +45,11 @@ class Writer {
   std::vector<Item> items_;
 };
 
-/// A tensor of the type U8, which no View can have: what others pack into bytes, such as MXFP4.
+/// A tensor of a type that no View can have: U8, into which others pack what they like, such as MXFP4; BOOL, I64.
 struct Bytes {
   const std::byte* data = nullptr;
   Shape shape;
+  std::string type;
 };
 
 /// A file, memory-mapped read-only and validated once, when it is opened: header length, JSON, types, overflow-checked
@@ -60,14 +62,16 @@ class File {
   static File parse(std::span<const std::byte> bytes, const std::string& name);
 
   const std::string& path() const { return path_; }
-  /// By name. The views' data are in the mapping, which may not be written, and live as long as the File.
+  /// By name. The views' data may not be written, and live as long as the File: they are in the mapping, or copied
+  /// where they are not aligned there.
   const std::map<std::string, View, std::less<>>& tensors() const { return tensors_; }
-  /// Those of the type U8.
+  /// Those of other types.
   const std::map<std::string, Bytes, std::less<>>& bytes() const { return bytes_; }
 
  private:
   std::string path_;
   MappedFile mapping_;
+  std::vector<Buffer> copies_;
   std::map<std::string, View, std::less<>> tensors_;
   std::map<std::string, Bytes, std::less<>> bytes_;
 };
