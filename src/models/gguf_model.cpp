@@ -167,6 +167,8 @@ void warn_of_types(const gguf::File& f, const ModelSpec& spec, std::vector<std::
 
 // Files with a vocabulary alone are made to test tokenizers; what they say of an architecture has no weights to it.
 void check_holds_weights(const gguf::File& f) {
+  if (const uint32_t parts = f.get_u32("split.count", 1); parts > 1)
+    fail("{}: part {} of {} of a split model; merge the parts first", f.path(), f.get_u32("split.no", 0) + 1, parts);
   if (!f.tensors().empty()) return;
   check(
       !f.has("tokenizer.ggml.tokens"),

@@ -395,6 +395,25 @@ TEST_F(HfRefuses, TypesOfTensorsThatAreNeeded) {
   expect({"'model.norm.weight' is I64; supported: F32"});
 }
 
+// A GGUF again with other metadata.
+void copy_with(const std::string& from, const std::string& to, const std::map<std::string, gguf::Value>& changes) {
+  const gguf::File file = gguf::File::open(from);
+  gguf::Writer w(file.get_string("general.architecture"));
+  for (const auto& [key, value] : changes) w.set(key, value);
+  for (const auto& [key, value] : file.metadata())
+    if (!w.has(key) && key != "general.alignment") w.set(key, value);
+  for (const gguf::TensorInfo& t : file.tensors())
+    w.add(t.name, t.shape, *t.dtype, [&t](const gguf::Writer::Sink& sink) { sink({t.data, t.bytes}); });
+  w.finish(to);
+}
+
+TEST_F(HfRefuses, APartOfAModel) {
+  const std::string other = g_.folder.path("other.gguf"), folder = g_.folder.path("new");
+  const auto refusal = [&] { return testing::error_of([&] { hf::convert_gguf(gguf::File::open(other), folder); }); };
+  copy_with(g_.path, other, {{"split.count", uint16_t(2)}, {"split.no", uint16_t(0)}});
+  EXPECT_NE(refusal().find("part 1 of 2 of a split model; merge the parts first"), std::string::npos) << refusal();
+}
+
 TEST_F(HfRefuses, ValuesThatAreTooLargeForF16) {
   const std::string path = folder_ + "/model.safetensors", name = "model.layers.0.mlp.down_proj.weight";
   {
