@@ -20,6 +20,21 @@ using nlohmann::ordered_json;
 
 constexpr const char* kMark = "\u2581";  // a space, as SentencePiece writes it
 
+// What the files cannot hold: they are left out, with a warning.
+struct Unsupported {
+  std::string why;
+};
+template <class... A>
+void require(bool holds, fmt::format_string<A...> text, A&&... values) {
+  if (!holds) throw Unsupported{fmt::format(text, std::forward<A>(values)...)};
+}
+
+std::shared_ptr<const Tokenizer> load(const gguf::File& file) try {
+  return load_tokenizer(file);
+} catch (const Error& e) {
+  throw Error(e.code(), fmt::format("{}; --no-tokenizer leaves the tokenizer out", e.what()));
+}
+
 std::string with_marks(std::string_view text) {
   std::string out;
   for (const char c : text) out += c == ' ' ? std::string_view(kMark) : std::string_view(&c, 1);
@@ -102,8 +117,7 @@ ordered_json pre_tokenizer(const std::vector<std::string>& regexes) {
 void write_byte_level(const gguf::File& file, const Tokens& tokens, ordered_json& t) {
   const PreTokenizer* pre = pre_tokenizer_of(file);
   const std::vector<std::string> regexes = regexes_of(*pre);
-  check(!regexes.empty(), "{}: the pre-tokenizer '{}' cannot be written as regular expressions", file.path(),
-        first_name(*pre));
+  require(!regexes.empty(), "the pre-tokenizer '{}' cannot be written as regular expressions", first_name(*pre));
   t["normalizer"] = nullptr;
   t["pre_tokenizer"] = pre_tokenizer(regexes);
   t["decoder"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
@@ -123,8 +137,7 @@ void write_byte_level(const gguf::File& file, const Tokens& tokens, ordered_json
   for (const std::string& merge : has_merges ? file.get_strings("tokenizer.ggml.merges") : none) {
     const size_t space = merge.find(' ', 1);
     const std::string left = merge.substr(0, space), right = merge.substr(space + 1);
-    check(known.contains(left + right), "{}: the merge '{}' makes no token, which tokenizer.json cannot hold",
-          file.path(), merge);
+    require(known.contains(left + right), "the merge '{}' makes no token, which tokenizer.json cannot hold", merge);
     t["model"]["merges"].push_back({left, right});
   }
 }
@@ -166,8 +179,7 @@ ordered_json ranked_merges(const gguf::File& file) {
 }
 
 void write_sentencepiece(const gguf::File& file, const Tokens& tokens, ordered_json& t) {
-  check(!file.has("tokenizer.ggml.precompiled_charsmap"), "{}: a tokenizer that normalizes texts cannot be written",
-        file.path());
+  require(!file.has("tokenizer.ggml.precompiled_charsmap"), "a tokenizer that normalizes texts cannot be written");
   const bool prefix = !tokens.ranked && file.get_bool("tokenizer.ggml.add_space_prefix", true);
   ordered_json steps = ordered_json::array(), back = ordered_json::array();
   if (prefix) steps.push_back({{"type", "Prepend"}, {"prepend", kMark}});
@@ -214,7 +226,9 @@ ordered_json tokenizer_config(const gguf::File& file, const Tokenizer& tokenizer
 }  // namespace
 
 bool write_tokenizer_files(const gguf::File& file, const std::string& folder, std::vector<std::string>& warnings) try {
-  const auto tokenizer = load_tokenizer(file);
+  const std::string unsupported = unsupported_tokenizer(file);
+  require(unsupported.empty(), "{}", unsupported);
+  const auto tokenizer = load(file);
   if (!tokenizer) {
     warnings.push_back("there is no tokenizer in the file");
     return false;
@@ -224,8 +238,7 @@ bool write_tokenizer_files(const gguf::File& file, const std::string& folder, st
   t["added_tokens"] = added_tokens(tokens);
   const std::string_view kind = tokenizer->kind();
   const bool pieces = kind == "spm" || kind == "gemma4";
-  check(kind == "bpe" || kind == "bytes" || pieces, "{}: a tokenizer of the kind {} cannot be written", file.path(),
-        kind);
+  require(kind == "bpe" || kind == "bytes" || pieces, "a tokenizer of the kind {} cannot be written", kind);
   if (pieces)
     write_sentencepiece(file, tokens, t);
   else
@@ -236,11 +249,8 @@ bool write_tokenizer_files(const gguf::File& file, const std::string& folder, st
   if (file.has("tokenizer.chat_template"))
     write_text(folder + "chat_template.jinja", file.get_string("tokenizer.chat_template"));
   return true;
-} catch (const DiskFull&) {
-  throw;
-} catch (const Error& e) {
-  if (e.code() != ErrorCode::bad_input) throw;
-  warnings.push_back(fmt::format("without its tokenizer: {}", e.what()));
+} catch (const Unsupported& u) {
+  warnings.push_back("without its tokenizer: " + u.why);
   return false;
 }
 

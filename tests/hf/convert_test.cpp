@@ -407,6 +407,20 @@ void copy_with(const std::string& from, const std::string& to, const std::map<st
   w.finish(to);
 }
 
+TEST_F(HfRefuses, ADamagedTokenizer) {
+  const std::string other = g_.folder.path("other.gguf"), folder = g_.folder.path("new");
+  const auto refusal = [&] { return testing::error_of([&] { hf::convert_gguf(gguf::File::open(other), folder); }); };
+  copy_with(g_.path, other, {{"tokenizer.ggml.model", std::string("gpt2")}});
+  const std::string text = refusal();
+  EXPECT_NE(text.find("tokenizer.ggml.tokens"), std::string::npos) << text;
+  EXPECT_NE(text.find("--no-tokenizer"), std::string::npos) << text;
+  EXPECT_FALSE(fs::exists(folder));
+  copy_with(g_.path, other, {{"tokenizer.ggml.model", std::string("other")}});
+  const auto warnings = hf::convert_gguf(gguf::File::open(other), folder).warnings;
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0], "without its tokenizer: its tokenizer 'other' is not supported");
+}
+
 TEST_F(HfRefuses, APartOfAModel) {
   const std::string other = g_.folder.path("other.gguf"), folder = g_.folder.path("new");
   const auto refusal = [&] { return testing::error_of([&] { hf::convert_gguf(gguf::File::open(other), folder); }); };
