@@ -21,7 +21,8 @@ bool is_hex(const std::string& text, size_t least, size_t most) {
 }
 
 bool is_inside(const std::string& path) {
-  if (path.empty() || path.size() > 1024 || path.find_first_of(std::string("\\\0", 2)) != path.npos) return false;
+  if (path.empty() || path.size() > 1024 || path.find('\\') != path.npos) return false;
+  if (std::any_of(path.begin(), path.end(), [](char c) { return (c >= 0 && c < ' ') || c == 0x7f; })) return false;
   for (size_t begin = 0; begin <= path.size();) {
     const size_t end = std::min(path.find('/', begin), path.size());
     const std::string part = path.substr(begin, end - begin);

@@ -253,7 +253,7 @@ TEST(Hub, ParsesAndChooses) {
   expect_contains(error_of([&] { choose_files(two, "", "r"); }), "r: give one of the files a.gguf (3");
   EXPECT_EQ(names(choose_files(two, "*.gguf", "r")), "a.gguf b.gguf ");
   expect_contains(error_of([&] { choose_files(repo(file("a.bin")), "", "r"); }), "no GGUF and no safetensors");
-  for (const char* name : {"../a", "/a", "a//b", "", "a/..", "a\\\\b", "a/./b", "a\\u0000b"})
+  for (const char* name : {"../a", "/a", "a//b", "", "a/..", "a\\\\b", "a/./b", "a\\u0000b", "a\\u001bb", "a\\nb", "a\\u007fb"})
     expect_contains(error_of([&] { repo(file(name)); }), "which is no path in a folder");
   expect_contains(error_of([&] { repo(R"({"rfilename":"a","size":-3,"blobId":"aa"})"); }),
                   "no size and checksum of 'a'");
