@@ -31,6 +31,12 @@ bool is_name(const std::string& text) {
          text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") == text.npos;
 }
 
+// Names with '/' between them, such as refs/pr/1.
+bool is_revision(const std::string& text) {
+  const size_t slash = text.find('/');
+  return is_name(text.substr(0, slash)) && (slash == text.npos || is_revision(text.substr(slash + 1)));
+}
+
 void check_access(long status, const std::string& what) {
   check(status != 401 && status != 403,
         "{}: the server denies access (status {}); check the name, and set HF_TOKEN if the repository is private or "
@@ -99,7 +105,7 @@ class Fetch {
     const size_t slash = o.repo.find('/');
     check(slash != o.repo.npos && is_name(o.repo.substr(0, slash)) && is_name(o.repo.substr(slash + 1)),
           "'{}' is not the name of a repository; use OWNER/REPO", o.repo);
-    check(is_name(o.revision), "--revision is '{}'; use a branch, a tag or a commit", o.revision);
+    check(is_revision(o.revision), "--revision is '{}'; use a branch, a tag or a commit", o.revision);
     folder_ = fs::path(o.cache) / fmt::format("models--{}--{}", o.repo.substr(0, slash), o.repo.substr(slash + 1));
     while (!endpoint().empty() && endpoint().back() == '/') o_.endpoint.pop_back();
   }
@@ -123,8 +129,9 @@ class Fetch {
       report(0);
       all.push_back({f, link(f, repo.commit), was_there});
     }
-    fs::create_directories(folder_ / "refs");
-    AtomicFile ref((folder_ / "refs" / o_.revision).string());
+    const fs::path at = folder_ / "refs" / o_.revision;
+    fs::create_directories(at.parent_path());
+    AtomicFile ref(at.string());
     ref.write(repo.commit);
     ref.commit();
     return all;
@@ -154,7 +161,9 @@ class Fetch {
   }
 
   Repo read_repo() {
-    const std::string url = fmt::format("{}/api/models/{}/revision/{}?blobs=true", endpoint(), o_.repo, o_.revision);
+    std::string revision = o_.revision;
+    for (size_t at; (at = revision.find('/')) != revision.npos;) revision.replace(at, 1, "%2F");
+    const std::string url = fmt::format("{}/api/models/{}/revision/{}?blobs=true", endpoint(), o_.repo, revision);
     for (int tries = 1;; ++tries) try {
         std::string text;
         check_access(http_.get_text(url, text).status, o_.repo);

@@ -216,8 +216,10 @@ TEST_F(FetchTest, AccessAndNames) {
     o.repo = name;
     expect_contains(error_of([&] { fetch(o); }), "is not the name of a repository; use OWNER/REPO");
   }
-  o = options(*s), o.revision = "../x";
-  expect_contains(error_of([&] { fetch(o); }), "use a branch, a tag or a commit");
+  for (const char* revision : {"../x", "a/../b", "/a", "a/", "a//b", "a/.b", "refs/pr/1?x"}) {
+    o = options(*s), o.revision = revision;
+    expect_contains(error_of([&] { fetch(o); }), "use a branch, a tag or a commit");
+  }
   o = options(*s), o.endpoint = "file:///etc";
   EXPECT_NE(error_of([&] { fetch(o); }), "no error");
   EXPECT_FALSE(fs::exists(path("hub/models--me--it/snapshots")));
@@ -253,7 +255,8 @@ TEST(Hub, ParsesAndChooses) {
   expect_contains(error_of([&] { choose_files(two, "", "r"); }), "r: give one of the files a.gguf (3");
   EXPECT_EQ(names(choose_files(two, "*.gguf", "r")), "a.gguf b.gguf ");
   expect_contains(error_of([&] { choose_files(repo(file("a.bin")), "", "r"); }), "no GGUF and no safetensors");
-  for (const char* name : {"../a", "/a", "a//b", "", "a/..", "a\\\\b", "a/./b", "a\\u0000b", "a\\u001bb", "a\\nb", "a\\u007fb"})
+  for (const char* name :
+       {"../a", "/a", "a//b", "", "a/..", "a\\\\b", "a/./b", "a\\u0000b", "a\\u001bb", "a\\nb", "a\\u007fb"})
     expect_contains(error_of([&] { repo(file(name)); }), "which is no path in a folder");
   expect_contains(error_of([&] { repo(R"({"rfilename":"a","size":-3,"blobId":"aa"})"); }),
                   "no size and checksum of 'a'");
