@@ -34,6 +34,8 @@ Imatrix from_gguf(const File& file) {
     const std::span<const float> counts = floats_of(file, file.require(name + std::string(kCounts)));
     check(sums.size() % counts.size() == 0, "{}: tensor {} has {} sums for {} counts", file.path(), in_quotes(name),
           sums.size(), counts.size());
+    for (const float n : counts)
+      check(n >= 0 && std::isfinite(n), "{}: tensor {}: a count is {}", file.path(), in_quotes(name), n);
     m.counts[name].assign(counts.begin(), counts.end());
     std::vector<float>& means = m.columns[name];
     const size_t width = sums.size() / counts.size();

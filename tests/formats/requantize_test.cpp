@@ -267,7 +267,8 @@ TEST_F(ImatrixFile, ReadsTheBinaryFormat) {
 }
 
 TEST_F(ImatrixFile, ReadsGguf) {
-  const std::vector<float> sums{2, 4, 6, 8, 10, 12}, counts{2, 0, 1};
+  const std::vector<float> sums{2, 4, 6, 8, 10, 12};
+  std::vector<float> counts{2, 0, 1};
   const auto write = [&](const Shape& s, const Shape& c) {
     Writer w("none");
     w.set("general.type", std::string("imatrix"));
@@ -285,6 +286,11 @@ TEST_F(ImatrixFile, ReadsGguf) {
   EXPECT_EQ(m.counts.at("x.weight"), counts);
   write({5}, {2});
   expect_contains(error_of([&] { read_imatrix(path_); }), "'x.weight' has 5 sums for 2 counts");
+  for (const float bad : {-1.0f, std::nanf(""), INFINITY}) {
+    counts[1] = bad;
+    write({3, 2}, {3, 1});
+    expect_contains(error_of([&] { read_imatrix(path_); }), "tensor 'x.weight': a count is");
+  }
   Writer empty("none");
   empty.finish(path_);
   expect_contains(error_of([&] { read_imatrix(path_); }), "it holds no importance matrix");
