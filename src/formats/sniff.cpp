@@ -55,7 +55,8 @@ std::string describe_foreign_file(std::span<const std::byte> bytes) {
     if (text.starts_with(s.start)) return std::string(s.sentence);
   if (text.starts_with("PK\x03\x04")) return fmt::format("it is a zip archive, perhaps a PyTorch model; {}", kConvert);
   if (text.starts_with("\x80\x02")) return fmt::format("it is a Python pickle, perhaps a PyTorch model; {}", kConvert);
-  if (looks_like_safetensors(text)) return fmt::format("it looks like a safetensors file; {}", kConvert);
+  if (looks_like_safetensors(text))
+    return "it looks like a safetensors file; convert its folder first (toy convert FOLDER OUT.gguf)";
   if (looks_like_sentencepiece(text))
     return "it looks like the model of a SentencePiece tokenizer, for 'toy tokenizer'";
   if (looks_like_text(text)) return "it looks like a text file";
