@@ -58,6 +58,9 @@ void check_ids(const Vocabulary& v) {
         v.source);
 }
 
+// Such tokens are looked for at every place of a text.
+constexpr size_t kLongestLiteral = 1024;
+
 void check_tokens(const Vocabulary& v) {
   std::unordered_map<std::string_view, int32_t> seen;
   seen.reserve(v.tokens.size());
@@ -68,6 +71,11 @@ void check_tokens(const Vocabulary& v) {
     check(is_utf8(token), "{}: {}[{}] is not UTF-8", v.source, v.names.tokens, id);
     check(type >= 1 && type <= 6, "{}: {}[{}] (token \"{}\") is {}, not within 1 to 6", v.source, v.names.types, id,
           token, type);
+    const bool literal =
+        v.type(id) == TokenType::user_defined || v.type(id) == TokenType::control || v.type(id) == TokenType::unknown;
+    check(!literal || token.size() <= kLongestLiteral,
+          "{}: {}[{}] has {} bytes; a user-defined or control token has at most {}", v.source, v.names.tokens, id,
+          token.size(), kLongestLiteral);
     bytes += token.size();
     check(bytes < size_t(1) << 31, "{}: {} is 2 GiB or more", v.source, v.names.tokens);
     if (token.empty()) continue;  // a gap: never encoded, decodes to nothing

@@ -269,6 +269,15 @@ TEST(Spm, RefusalsOfFilesNameTheFile) {
   refusal("tokenizer.ggml.add_bos_token", gguf::Value(std::string("yes")));
 }
 
+TEST(Spm, UserDefinedTokensHaveALimit) {
+  SpmVocabulary v = vocabulary_of({std::string(1024, 'x')});
+  v.types.back() = int32_t(TokenType::user_defined);
+  EXPECT_EQ(SpmTokenizer(v).encode(std::string(1024, 'x')).back(), v.size() - 1);
+  v.tokens.back() += 'x';
+  expect_contains(message_of([&] { SpmTokenizer{v}; }),
+                  "has 1025 bytes; a user-defined or control token has at most 1024");
+}
+
 TEST(Spm, LongRunsStayFast) {
   std::vector<std::string> pieces;
   for (size_t n = 1; n <= 64; n *= 2) pieces.push_back(std::string(n, 'a'));
