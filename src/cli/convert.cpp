@@ -40,7 +40,7 @@ struct Convert : Command {
         ->required();
     add_option(app, "out", rewrite.out, "NAME.gguf to write; any other name is a Hugging Face folder", file_name())
         ->required();
-    add_option(app, "--type", rewrite.type, "Type of the matrices; default: as they are",
+    add_option(app, "--type", rewrite.type, "Type of the matrices; default for a folder: as they are",
                one_of({"f32", "f16", "bf16"}));
     app.add_flag("--no-tokenizer", no_tokenizer, "Leave the tokenizer out");
     begin_group(app, "Output");
@@ -64,14 +64,14 @@ struct Convert : Command {
       return convert([&](const hf::ConvertOptions& o) { return hf::convert_folder(rewrite.in, rewrite.out, o); });
     }
     rewrite.in = model_file(rewrite.in);
+    const gguf::File file = gguf::File::open(rewrite.in);
     if (!rewrite.out.ends_with(".gguf") && !std::filesystem::is_regular_file(rewrite.out)) {
-      const gguf::File file = gguf::File::open(rewrite.in);
       return convert([&](const hf::ConvertOptions& o) { return hf::convert_gguf(file, rewrite.out, o); });
     }
     check(!rewrite.type.empty(), "--type is missing; matrices of a GGUF become f32, f16 or bf16");
     check(!no_tokenizer, "--no-tokenizer: '{}' and '{}' are both GGUF files", rewrite.in, rewrite.out);
     rewrite.check_out();
-    rewrite.run(gguf::File::open(rewrite.in), {.mix = rewrite.type, .types = {}, .threads = threads});
+    rewrite.run(file, {.mix = rewrite.type, .types = {}, .threads = threads});
   }
 
  private:
