@@ -86,7 +86,8 @@ struct Collect : Command {
     progress.reset();
     m.datasets = {file};
     gguf::write_imatrix(m, out);
-    to_stderr(fmt::format("{} matrices, {} chunks of {} tokens\n", m.columns.size(), m.chunks, m.chunk_size));
+    to_stderr(fmt::format("{} matrices, {} chunk{} of {} tokens\n", m.columns.size(), m.chunks,
+                          m.chunks == 1 ? "" : "s", m.chunk_size));
     fmt::print("{}\n", out);
   }
 };
@@ -150,9 +151,18 @@ struct Quantize : Command {
 
   // What must be wrong, and what the user should know.
   void check_plan(const std::vector<gguf::RequantizedTensor>& plan, const gguf::RequantizeOptions& o) const {
-    for (size_t i = 0; i < o.types.size(); ++i)
-      check(std::any_of(plan.begin(), plan.end(), [&](const auto& t) { return matches(o.types[i].first, t.name); }),
-            "--tensor is '{}'; no tensor of {} fits the pattern", tensors[i], in);
+    for (size_t i = 0; i < o.types.size(); ++i) {
+      std::vector<std::string> names;
+      bool changes = false;
+      for (const gguf::RequantizedTensor& t : plan)
+        if (matches(o.types[i].first, t.name)) {
+          names.push_back(t.name);
+          changes = changes || t.to != t.from || t.to == o.types[i].second;
+        }
+      check(!names.empty(), "--tensor is '{}'; no tensor of {} fits the pattern", tensors[i], in);
+      check(changes, "--tensor is '{}'; tensors that fit the pattern keep their type: {}", tensors[i],
+            fmt::join(names, ", "));
+    }
     const auto quantized = [](const gguf::RequantizedTensor& t) { return t.to != t.from && is_quantized(t.to); };
     check(!o.imatrix || std::none_of(plan.begin(), plan.end(), quantized) ||
               std::any_of(plan.begin(), plan.end(), [](const auto& t) { return t.weighted; }),

@@ -107,6 +107,7 @@ TEST_F(CliQuantize, RefusesAndLeavesNothing) {
   refuses(q + out_ + " --type q8_0 --tensor ffn", {"--tensor is 'ffn'", "PATTERN=TYPE"});
   refuses(q + out_ + " --type q8_0 --tensor 'ffn=q9'", {"ffn=q9", "Q4_K"});
   refuses(q + out_ + " --type q8_0 --tensor 'fnn*=q4_0'", {"fnn*=q4_0", "no tensor"});
+  refuses(q + out_ + " --type q8_0 --tensor '*attn_norm*=q4_0'", {"blk.0.attn_norm.weight", "keep their type"});
   refuses(q + out_ + " --type q8_0 --imatrix " + other, {"notes.txt"});
   refuses(q + out_ + " --type q8_0 --imatrix " + model_, {"holds no importance matrix"});
   refuses(q + out_ + " --type q8_0 --frob", {"unknown option '--frob'"});
