@@ -79,6 +79,7 @@ std::string file_of(const std::string& what) {
     if (const std::string model = model_in(folder).file; !model.empty()) return model;
     for (const char* options : {"config.json", "train.json"})  // of a run to come
       if (const fs::path file = fs::path(folder) / options; planned(file)) return file.string();
+    refuse_hugging_face(folder);
     fail("{}: the folder has no model.gguf, no checkpoint and no options of a run; give a GGUF file", folder);
   }
   if (const std::string listed = listed_model(what); !listed.empty()) return listed;

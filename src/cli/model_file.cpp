@@ -61,6 +61,12 @@ std::string listed_model(const std::string& what) {
   return path;
 }
 
+void refuse_hugging_face(const std::string& folder) {
+  for (const char* weights : {"model.safetensors", "model.safetensors.index.json"})
+    check(!fs::exists(fs::path(folder) / weights),
+          "{}: a folder from Hugging Face; convert it first (toy convert FOLDER OUT.gguf)", folder);
+}
+
 std::string model_file(const std::string& what) {
   const std::string folder = run_folder(what);
   if (folder.empty()) {
@@ -70,6 +76,7 @@ std::string model_file(const std::string& what) {
   const auto [file, note] = model_in(folder);
   if (std::error_code error; file.empty() && fs::exists(fs::path(folder) / "adapter.gguf", error))
     fail("{0}: the run made an adapter; give the model that it belongs to, and --lora {0}", folder);
+  if (file.empty()) refuse_hugging_face(folder);
   check(!file.empty(), "{}: the folder has no model.gguf and no checkpoint; train a model first, or give a GGUF file",
         folder);
   if (!note.empty()) to_stderr(fmt::format("toy: {}; using {}\n", note, one_line(file)));

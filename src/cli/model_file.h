@@ -14,6 +14,9 @@ inline const std::vector<std::string> kRunRoots{"runs", "out"};
 /// The positional `model` of a command.
 CLI::Option* add_model_option(CLI::App& app, std::string& model);
 
+/// Throws with the way out if the folder holds weights of Hugging Face.
+void refuse_hugging_face(const std::string& folder);
+
 /// The folder of a run that is named by its path or its id (or the beginning of it) below runs or out; "" if none is.
 /// Throws Error{bad_input} where several ids begin so.
 std::string run_folder(const std::string& what);

@@ -53,6 +53,7 @@ TEST_F(CliConvert, NothingThatIsNotOursIsReplaced) {
   refuses("convert " + hf_ + " " + notes, {"notes.gguf", "was not written by this command"});
   refuses("convert " + hf_ + " " + path("none/out.gguf"), {"none", "mkdir -p"});
   refuses("convert " + path("none") + " " + path("o.gguf"), {"none", "no such file"});
+  refuses("describe " + hf_, {"hf", "toy convert FOLDER OUT.gguf"});
   refuses("convert " + golden_ + " " + full, {"full", "not an empty folder"});
   refuses("convert " + golden_ + " " + hf_, {"hf", "not an empty folder"});
   refuses("convert " + golden_ + " " + path("none/hf"), {"none", "mkdir -p"});
