@@ -24,6 +24,14 @@ bool is_vocabulary(std::string_view beginning) {
   return beginning.starts_with(kMagic) && tensors == 0;
 }
 
+std::shared_ptr<const Tokenizer> load_with_warning(const std::string& path) {
+  auto t = load_tokenizer_file(path);
+  if (t->kind() != "bpe") return t;
+  if (const gguf::File file = gguf::File::open(path); !file.has("tokenizer.ggml.pre"))
+    print_warnings(path, {try_load_tokenizer(file).warning});
+  return t;
+}
+
 void add_tokenizer_file(CLI::App& app, std::string& model) {
   add_option(app, "model", model, "GGUF file, name in `toy list`, or SentencePiece .model file", file_name())
       ->required();
@@ -64,7 +72,7 @@ struct Encode : Command {
   }
   void run() const {
     check(given("--text") || given("--file"), "tokenizer encode: give --text TEXT or --file FILE");
-    const auto t = load_tokenizer_file(model_file(model));
+    const auto t = load_with_warning(model_file(model));
     const std::string content = given("--file") ? read_text(file, true) : text;
     const std::vector<int32_t> ids = no_bos ? t->encode(content) : encode_prompt(*t, content);
     if (json) return print_json(ids);
@@ -82,7 +90,7 @@ struct Decode : Command {
     app.add_flag("--json", json, "Print a JSON string (replaces invalid UTF-8)");
   }
   void run() const {
-    const auto t = load_tokenizer_file(model_file(model));
+    const auto t = load_with_warning(model_file(model));
     for (size_t i = 0; i < ids.size(); ++i)
       check(ids[i] >= 0 && ids[i] < t->vocab_size(), "ids: number {} is {}; the ids of {} are 0 to {}", i + 1, ids[i],
             model, t->vocab_size() - 1);

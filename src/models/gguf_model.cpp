@@ -231,6 +231,8 @@ std::vector<std::string> warnings_of(const gguf::File& f, const ModelSpec& m) {
   if (const std::string unsupported = unsupported_tokenizer(f); !unsupported.empty())
     out.push_back(
         fmt::format("{}, only {}; the model takes token ids, but no text", unsupported, kSupportedTokenizers));
+  if (f.get_string("tokenizer.ggml.model", "none") == "gpt2" && !f.has("tokenizer.ggml.pre"))
+    if (const OptionalTokenizer t = try_load_tokenizer(f); t.tokenizer && !t.warning.empty()) out.push_back(t.warning);
   ModelSpec defaults = family_of(m).defaults;
   defaults.family = m.family;
   Metadata metadata(f, m.architecture);

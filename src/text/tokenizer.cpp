@@ -74,9 +74,8 @@ OptionalTokenizer try_load_tokenizer(const gguf::File& file) {
   try {
     OptionalTokenizer result = {load_tokenizer(file), {}};
     if (result.tokenizer && result.tokenizer->kind() == "bpe" && !file.has("tokenizer.ggml.pre"))
-      result.warning = fmt::format(
-          "{}: tokenizer.ggml.pre is missing; texts are cut by llama.cpp's default rules, which may not be the model's",
-          file.path());
+      result.warning =
+          "tokenizer.ggml.pre is missing; texts are cut by llama.cpp's default rules, which may not be the model's";
     return result;
   } catch (const Error& e) {
     if (e.code() != ErrorCode::bad_input) throw;

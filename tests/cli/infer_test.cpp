@@ -172,6 +172,29 @@ TEST_F(CliInfer, BadPromptFiles) {
   refuses("infer " + model() + " --prompts " + write("blank.txt", "a\n\nb\n"), {"blank.txt:2", "empty"});
 }
 
+TEST_F(CliInfer, AMissingPreTokenizerIsToldWhereverTheTokenizerIsUsed) {
+  std::string words;  // with enough pairs to merge
+  for (uint32_t i = 0; i < 20000; ++i) words += i % 6 == 5 ? ' ' : char('a' + (i * 2654435761u >> 16) % 20);
+  const std::string text = write("words.txt", words);
+  const std::string sizes = " --size tiny --tokenizer bpe:300 --batch 2 --tokens 16 --steps 1 ";
+  ASSERT_EQ(toy("train from-scratch --corpus " + text + sizes + "--out " + path("bpe")).code, 0);
+  std::string bytes = slurp(path("bpe/model.gguf"));
+  const std::string key = "tokenizer.ggml.pre";
+  const size_t at = bytes.find(key);
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + key.size() - 1] = 'x';
+  const std::string other = write("pre.gguf", bytes);
+  for (const std::string& call :
+       {"infer " + other + " --prompt a --n 1", "eval " + other + " --file " + text + " --ctx 16",
+        "tokenizer encode " + other + " --text a",
+        "train warm-start --init " + other + " --corpus " + text + " --batch 2 --tokens 16 --steps 1 --out " +
+            path("w")}) {
+    const Result r = toy(call);
+    EXPECT_EQ(r.code, 0) << call << r.err;
+    EXPECT_NE(r.err.find("tokenizer.ggml.pre is missing"), std::string::npos) << call << r.err;
+  }
+}
+
 // The tokenizer of a downloaded file may be unknown: ids work, text does not.
 TEST_F(CliInfer, AnUnsupportedTokenizerLeavesIds) {
   std::string bytes = slurp(model());
