@@ -279,7 +279,8 @@ void fill_sizes(LayerSpec& l, int64_t d_model) {
     if (size == 0) size = usual;
   };
   if (l.mixer == gated_delta || l.mixer == kimi_delta) {
-    fill(l.delta.value_heads, l.heads), fill(l.delta.key_heads, l.delta.value_heads), fill(l.delta.width, l.d_head);
+    fill(l.delta.value_heads, l.heads), fill(l.delta.width, l.d_head);
+    if (l.mixer == gated_delta) fill(l.delta.key_heads, l.delta.value_heads);
   } else if (l.mixer == latent) {
     fill(l.latent.width, std::min<int64_t>(4 * l.d_head, kMaxHeadWidth));
     fill(l.latent.key, l.d_head), fill(l.latent.value, l.d_head);

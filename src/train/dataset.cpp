@@ -76,7 +76,7 @@ Dataset::Dataset(const DataOptions& options, const std::string& out, size_t memo
       tell_(tell),
       documents_(parse_documents(options.documents)),
       packs_(o_.pack || !o_.examples.empty()) {
-  check(!paths().empty(), "corpus: there is none; give a file or a folder with --corpus, or examples with --data");
+  check(!paths().empty(), "--corpus is missing: give a file or a folder of text, or examples with --data");
   check(o_.corpus.empty() || o_.examples.empty(), "data: it is given with --corpus; train on one of them");
   check(o_.weights.empty() || o_.weights.size() == paths().size(),
         "corpus-weight: {} weights for {} of --corpus; give one for each, in the same order", o_.weights.size(),

@@ -155,7 +155,7 @@ TEST_F(CliArguments, WhatTheParserRefusesIsSaidInOurWords) {
   refuses(infer + "--json=maybe", {"--json"});
   refuses(infer + "--prompt a --prompt-ids 1", {"--prompt", "--prompt-ids", "give one of them"});
   refuses("infer", {"model is missing", "GGUF", "toy infer --help"});
-  refuses("train from-scratch", {"--corpus is missing", "toy train from-scratch --help"});
+  refuses("train from-scratch", {"--corpus is missing", "--data"});
   refuses("train", {"no recipe given", "from-scratch, warm-start"});
   refuses("bench", {"no bench command given", "machine, ops, train, infer"});
   refuses("tokenizer", {"no tokenizer command given", "train, encode, decode"});

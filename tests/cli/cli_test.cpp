@@ -215,7 +215,7 @@ TEST_F(Cli, ManifestAndHelp) {
   std::vector<std::string> names;
   for (const auto& c : j.at("commands")) names.push_back(c.at("name"));
   EXPECT_EQ(names,
-            (std::vector<std::string>{"new", "train", "infer", "eval", "list", "fetch", "quantize", "convert",
+            (std::vector<std::string>{"new", "train", "infer", "eval", "list", "fetch", "quantize", "merge", "convert",
                                       "describe", "tokenizer", "corpus", "data", "runs", "bench", "completion"}));
   const auto& leaf = j.at("commands")[1].at("commands")[0];  // train from-scratch
   std::map<std::string, nlohmann::json> options;
@@ -314,6 +314,10 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
   const std::map<std::string, std::string> rest{
       {"train from-scratch", " --steps 1 --corpus " + corpus + kSmall + out},
       {"train warm-start", " --steps 1 --batch 2 --tokens 16 --corpus " + corpus + " --init " + with_tokenizer + out},
+      {"train full-finetune",
+       " --steps 1 --batch 2 --tokens 16 --corpus " + corpus + " --model " + with_tokenizer + out},
+      {"train lora",
+       " --steps 1 --batch 2 --tokens 16 --rank 2 --corpus " + corpus + " --model " + with_tokenizer + out},
       {"infer", " " + golden + " --prompt-ids 1,2 --n 2"},
       {"eval", " " + with_tokenizer + " --ctx 16 --file " + write("little.txt", "the cat sat on the mat again.")},
       {"quantize", " " + golden + " " + path("q.gguf") + " --type q8_0"},

@@ -32,9 +32,9 @@ TEST_F(Completion, Bash) {
                     "if ((${#COMPREPLY[@]})); then printf \"%s\\n\" \"${COMPREPLY[@]}\"; fi'");
   };
   EXPECT_EQ(complete("tr"), Words{"train"});
-  EXPECT_EQ(complete("train \"\""), (Words{"from-scratch", "warm-start"}));
+  EXPECT_EQ(complete("train \"\""), (Words{"from-scratch", "full-finetune", "lora", "warm-start"}));
   EXPECT_EQ(complete("help tr"), Words{"train"});
-  EXPECT_EQ(complete("help train f"), Words{"from-scratch"});
+  EXPECT_EQ(complete("help train f"), (Words{"from-scratch", "full-finetune"}));
   EXPECT_EQ(complete("train from-scratch --optim"), Words{"--optimizer"});
   EXPECT_EQ(complete("train warm-start --size"), Words{});  // an option of the other recipe
   EXPECT_EQ(complete("train from-scratch --optimizer ad"), (Words{"adafactor", "adamw", "adamw8"}));
