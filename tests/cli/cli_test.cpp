@@ -311,13 +311,14 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
   const std::string golden = TOY_GOLDEN, corpus = tiny_corpus(), out = " --out " + path("run");
   const std::string with_tokenizer = path("start/model.gguf");
   ASSERT_EQ(toy("train from-scratch --corpus " + corpus + kSmall + "--steps 1 --out " + path("start")).code, 0);
+  const std::string few = " --steps 1 --batch 2 --tokens 16 --corpus " + corpus + " --model " + with_tokenizer;
+  ASSERT_EQ(toy("train lora --rank 2" + few + " --out " + path("adapter")).code, 0);
   const std::map<std::string, std::string> rest{
       {"train from-scratch", " --steps 1 --corpus " + corpus + kSmall + out},
       {"train warm-start", " --steps 1 --batch 2 --tokens 16 --corpus " + corpus + " --init " + with_tokenizer + out},
-      {"train full-finetune",
-       " --steps 1 --batch 2 --tokens 16 --corpus " + corpus + " --model " + with_tokenizer + out},
-      {"train lora",
-       " --steps 1 --batch 2 --tokens 16 --rank 2 --corpus " + corpus + " --model " + with_tokenizer + out},
+      {"train full-finetune", few + out},
+      {"train lora", " --rank 2" + few + out},
+      {"merge", " " + with_tokenizer + " --lora " + path("adapter") + " --type f32 --out " + path("merged.gguf")},
       {"infer", " " + golden + " --prompt-ids 1,2 --n 2"},
       {"eval", " " + with_tokenizer + " --ctx 16 --file " + write("little.txt", "the cat sat on the mat again.")},
       {"quantize", " " + golden + " " + path("q.gguf") + " --type q8_0"},

@@ -107,7 +107,7 @@ TEST(HybridTraining, EveryOptimizerTrainsEveryTensor) {
 
 TEST(HybridTraining, Learns) {
   for (const ModelSpec& spec : hybrids()) {
-    const Outcome o = train(spec, {}, 2, 150, 3e-3);
+    const Outcome o = train(spec, {}, 2, 300, 1e-2);
     EXPECT_NEAR(o.losses.front(), std::log(97.0), 0.3) << spec.name;
     EXPECT_LT(o.losses.back(), o.losses.front() - 0.5) << spec.name;
   }
