@@ -33,6 +33,7 @@
 #include "toy/data/text_files.h"
 #include "toy/data/token_view.h"
 #include "toy/data/tokenized.h"
+#include "toy/decode/constraint.h"
 #include "toy/decode/decoder.h"
 #include "toy/decode/generate.h"
 #include "toy/decode/sampler.h"
