@@ -97,6 +97,7 @@
 #include "toy/train/from_scratch.h"
 #include "toy/train/memory.h"
 #include "toy/train/optimizer.h"
+#include "toy/train/preference.h"
 #include "toy/train/recipe.h"
 #include "toy/train/schedule.h"
 #include "toy/train/trainer.h"
