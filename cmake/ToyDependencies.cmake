@@ -25,6 +25,7 @@ function(toy_require_pkg target module debian)
 endfunction()
 
 toy_require_pkg(HWY libhwy libhwy-dev)
+toy_require_pkg(EIGEN eigen3 libeigen3-dev)
 toy_require_pkg(SENTENCEPIECE sentencepiece libsentencepiece-dev)
 toy_require_pkg(UTF8PROC libutf8proc libutf8proc-dev)
 toy_require_pkg(CURL libcurl libcurl4-openssl-dev)

@@ -14,7 +14,7 @@ log=$root/build/setup.log
 # name:command counts as installed if the command exists. docs/dependencies.md says what each package is for.
 packages=(
   cmake:cmake ninja-build:ninja g++:g++ pkg-config:pkg-config python3:python3
-  libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libsentencepiece-dev libutf8proc-dev
+  libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libeigen3-dev libsentencepiece-dev libutf8proc-dev
   libcurl4-openssl-dev libssl-dev libgtest-dev
 )
 optional=(ccache:ccache strace:strace)  # faster rebuilds; one test of fsyncs. Both may be missing

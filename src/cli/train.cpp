@@ -234,7 +234,7 @@ struct Recipe {
                   (!by_this_name || std::filesystem::equivalent(out / kModel, o.init, not_there));
         if (!is_init) refuse_overwriting("out", file, {{requires { o.roles;
       }
-      ? "--model" : "--init", o.init
+      ? "--model" : requires { o.copy_blocks; } ? "--donor" : "--init", o.init
     }
   });
 } check(of_a_run || is_init || name == kLockFile || !there(name),
@@ -259,6 +259,7 @@ static std::string architecture_of(const FromScratchOptions& o) {
   if (!o.layers.empty()) set_layers(spec, o.layers);
   return spec.architecture;
 }
+static std::string architecture_of(const GrowOptions& o) { return model_spec(o.size, 1).architecture; }
 static std::string architecture_of(const WarmStartOptions& o) {
   return spec_from_gguf(gguf::File::open(o.init)).architecture;
 }
@@ -296,26 +297,49 @@ struct FromScratch : Command {
 };
 
 struct WarmStart : Command {
-  WarmStartOptions o;
+  GrowOptions o;
+  std::string donor, blocks = "copy";
   Recipe recipe;
 
   void add(CLI::App& app) {
     begin_group(app, "Model");
-    add_option(app, "--init", o.init, "GGUF file, or name in `toy list`, with a tokenizer", file_name())->required();
+    add_option(app, "--init", o.init, "GGUF file, or name in `toy list`, to train further", file_name());
+    add_option(app, "--donor", donor, "GGUF file, or name in `toy list`, to begin a model of --size with", file_name());
     recipe.add(app, o, 0.1);  // a trained model is soon unlearnt
     begin_group(app, "Model");
-    add_option(app, "--context", o.context, "Positions of the new model; 0 keeps those of --init", at_least(0));
-    add_option(app, "--name", o.name, "Name of the model (default: that of --init)");
-    add_option(app, "--seed", o.seed, "Seed of shuffling");
-    Recipe::show_common(app, {"--init"});
+    add_option(app, "--size", o.size,
+               fmt::format("With --donor: size or JSON file of dimensions: {}", fmt::join(size_names(), ", ")),
+               suggested(size_names(), true));
+    add_option(app, "--lens", o.lens, "With --donor: how the map behind its embeddings begins; none copies them",
+               one_of({"random", "pca", "none"}));
+    add_option(app, "--blocks", blocks, "With --donor: begin with its blocks, or with random ones",
+               one_of({"copy", "random"}));
+    add_option(app, "--context", o.context, "Positions of the new model; 0 keeps those of --init, or of --size",
+               at_least(0));
+    add_option(app, "--name", o.name, "Name of the model (default: that of --init, or toy)");
+    add_option(app, "--seed", o.seed, "Seed of shuffling, and of weights that begin at random");
+    Recipe::show_common(app, {"--init", "--donor", "--size", "--lens"});
     app.footer(
-        "Trains all weights in f32 with a new optimizer; --init stays unchanged. See docs/training.md.\n\n"
-        "Example:\n"
-        "  toy train warm-start --init out/book/model.gguf --corpus letters.txt --out out/letters");
+        "With --init, trains all weights of a model in f32. With --donor, trains a model of another width or depth, "
+        "which begins with the donor's embeddings and blocks. See docs/training.md and docs/warm-start.md.\n\n"
+        "Examples:\n"
+        "  toy train warm-start --init out/book/model.gguf --corpus letters.txt --out out/letters\n"
+        "  toy train warm-start --donor base.gguf --size small --lens pca --corpus book.txt --out out/small");
   }
   void run() {
-    if (const std::string listed = listed_model(o.init); !listed.empty()) o.init = listed;
-    recipe.run(*parser, o, train_warm_start, estimate_warm_start);
+    check(o.init.empty() != donor.empty(),
+          "warm-start: {}; use --init to train a model further, or --donor to begin a model of another size",
+          donor.empty() ? "there is no model to begin with" : "there are both --init and --donor");
+    for (const char* of_donor : {"--size", "--lens", "--blocks"})
+      check(!donor.empty() || parser->count(of_donor) == 0, "{} belongs to --donor; with --init, leave it out",
+            of_donor);
+    o.copy_blocks = blocks == "copy";
+    std::string& model = donor.empty() ? o.init : donor;
+    if (const std::string listed = listed_model(model); !listed.empty()) model = listed;
+    WarmStartOptions& further = o;
+    if (donor.empty()) return recipe.run(*parser, further, train_warm_start, estimate_warm_start);
+    o.init = donor;
+    recipe.run(*parser, o, train_from_donor, estimate_from_donor);
   }
 };
 

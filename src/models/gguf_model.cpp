@@ -12,6 +12,7 @@
 #include "toy/base/memory.h"
 #include "toy/base/threads.h"
 #include "toy/base/utf8.h"
+#include "toy/models/grow.h"
 #include "toy/models/model.h"
 #include "toy/tensor/convert.h"
 #include "toy/tensor/quantize.h"
@@ -300,6 +301,25 @@ void write_dimensions(const ModelSpec& s, gguf::Writer& w, DType stored) {
   metadata.u32("vocab_size", s.vocab);
 }
 
+namespace {
+
+// The embedding of a model with a lens, which exists nowhere but in the file, piece by piece.
+void write_folded(const Model& m, DType stored, const gguf::Writer::Sink& sink) {
+  ThreadPool threads(m.params->device().threads());
+  const std::vector<float> lens = m.params->read(kLens);
+  const int64_t rows = m.spec.vocab, width = m.spec.d_model;
+  std::vector<float> values(size_t(std::min(rows, kFoldedRows) * width));
+  std::vector<std::byte> bytes(bytes_of(stored, int64_t(values.size())));
+  for (int64_t first = 0; first < rows; first += kFoldedRows) {
+    const int64_t n = std::min(kFoldedRows, rows - first), count = n * width;
+    folded_rows(m, lens, first, {values.data(), size_t(count)}, threads);
+    convert_finite(View(values.data(), DType::f32, {n, width}), View(bytes.data(), stored, {n, width}));
+    sink({bytes.data(), bytes_of(stored, count)});
+  }
+}
+
+}  // namespace
+
 void save_model(const Model& m, const std::string& path, DType stored) {
   const ModelSpec& s = m.spec;
   check(m.params != nullptr, "save: the model has no weights");
@@ -317,6 +337,10 @@ void save_model(const Model& m, const std::string& path, DType stored) {
   std::deque<HostTensor> kept;  // until they are written
   std::deque<std::vector<float>> changed;
   for (const FileTensor& t : file_tensors(s)) {
+    if (t.parts.front().name == kDonorEmbedding) {
+      w.add(t.name, t.shape, stored, [&m, stored](const gguf::Writer::Sink& sink) { write_folded(m, stored, sink); });
+      continue;
+    }
     std::vector<View> parts;
     if (const TensorSpec& p = t.parts.front(); p.in_file == TensorSpec::InFile::minus_exp) {
       std::vector<float>& values = changed.emplace_back(m.params->read(p.name));

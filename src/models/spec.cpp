@@ -253,8 +253,12 @@ std::vector<TensorSpec> tensors_of(const ModelSpec& spec) {
   const auto fits = [](const std::vector<std::string>& patterns, const TensorSpec& t) {
     return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return matches(p, t.name); });
   };
-  for (TensorSpec& t : list)
+  const int layers = int(spec.layers.size());
+  for (TensorSpec& t : list) {
+    const bool first = t.part == ModelPart::embedding || t.part == ModelPart::positions;
+    t.depth = t.block >= 0 ? layers - t.block : first ? layers + 1 : 0;
     t.trained = (spec.roles.train.empty() || fits(spec.roles.train, t)) && !fits(spec.roles.freeze, t);
+  }
   return list;
 }
 
@@ -279,6 +283,14 @@ std::vector<FileTensor> file_tensors(const ModelSpec& s) {
   std::unordered_map<std::string, size_t> shared;  // names of several, and where they stand
   for (TensorSpec& t : tensors_of(s)) {
     if (t.adapter >= 0) continue;
+    if (t.name == kDonorEmbedding) {
+      list.push_back({"token_embd.weight", {s.vocab, s.d_model}, {std::move(t)}});
+      continue;
+    }
+    if (t.name == kLens) {
+      list.back().parts.push_back(std::move(t));
+      continue;
+    }
     const std::string name = t.file_name.empty() ? t.name : t.file_name;
     size_t at = list.size();
     if (!t.file_name.empty()) at = shared.emplace(name, at).first->second;

@@ -386,7 +386,13 @@ nn::Block make_block(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
 // The one place where a model's tensors are declared; their order is that of files.
 Transformer::Transformer(const ModelSpec& spec, const Weights& of_graph, int64_t positions, Value random) {
   const Weights weights = of_graph.with(spec.adapters, random);
-  embedding_ = weights.of(ModelPart::embedding)({Init::embedding, "token_embd.weight", {spec.vocab, spec.d_model}});
+  if (const Weights w = weights.of(ModelPart::embedding); spec.lens > 0) {
+    embedding_ = w({Init::embedding, kDonorEmbedding, {spec.vocab, spec.lens}});
+    lens_ = w({Init::matrix, kLens, {spec.d_model, spec.lens}});
+    if (spec.tied) output_lens_ = permute(lens_, {1, 0});
+  } else {
+    embedding_ = w({Init::embedding, "token_embd.weight", {spec.vocab, spec.d_model}});
+  }
   embedding_scale_ = {spec.embedding_scale > 0 ? double(spec.embedding_scale) : std::sqrt(double(spec.d_model))};
   if (spec.positions == PositionKind::learned)  // f32 in files, as llama.cpp's converter writes it
     positions_ = weights.of(ModelPart::positions)(
@@ -412,6 +418,16 @@ std::vector<std::vector<nn::StateSpec>> Transformer::states() const {
   return list;
 }
 
+Value Transformer::before_output(Value x) const {
+  return output_lens_ ? linear(scale_(x), output_lens_) : scale_(x);
+}
+
+CrossEntropy Transformer::loss(Value x, Value targets, Value weight) const {
+  const Value y = before_output(x);
+  if (output_lens_) y.graph->set_name(y, kBeforeOutput);
+  return linear_xent(y, output_, targets, weight, {softcap_});
+}
+
 Value Transformer::layer_embeddings(Value tokens, Value x) const {
   const int64_t layers = int64_t(blocks_.size()), width = layer_norm_.weight.dim(0);
   const auto by_layer = [&](Value y) { return reshape(y, {-1, layers, width}); };
@@ -424,7 +440,9 @@ Value Transformer::operator()(Value tokens, const nn::Context& ctx, std::span<nn
   check(states.empty() || states.size() == blocks_.size(),
         "transformer: {} states for {} layers; give one for each, or none", states.size(), blocks_.size());
   Graph& g = *tokens.graph;
-  Value x = embedding_scale_(embedding(embedding_, tokens));
+  Value x = embedding(embedding_, tokens);
+  if (lens_) x = linear(x, lens_);
+  x = embedding_scale_(x);
   const Value of_layers = layer_embedding_ ? layer_embeddings(tokens, x) : Value{};
   if (positions_) x = x + embedding(positions_, ctx.batch.position);
   x = ctx.dropout(x, "embedding");

@@ -240,8 +240,11 @@ void Checkpoints::require_places() const {
 
 size_t disk_bytes(const RecipeOptions& o, const ModelSpec& spec, const Checkpoints& checkpoints, int64_t step) {
   const size_t models = o.trainer.optimizer.ema > 0 ? 2 : 1;
-  const int64_t parameters = spec.adapters.empty() ? parameter_count(spec) : trained_count(spec);
-  const size_t model = models * size_t(parameters) * size_of(o.stored);
+  int64_t parameters = spec.adapters.empty() ? 0 : trained_count(spec);
+  if (spec.adapters.empty())
+    for (const FileTensor& t : file_tensors(spec)) parameters += t.shape.count();
+  // What is quantized is written in f32 first.
+  const size_t model = models * size_t(parameters) * (size_of(o.stored) + (o.mix.empty() ? 0 : size_of(DType::f32)));
   if (o.checkpoint_every == 0) return model + (o.time_limit > 0 ? Checkpoints::bytes(spec, o.trainer.optimizer) : 0);
   const int64_t ahead = (o.steps - step) / o.checkpoint_every + 1;
   const size_t most = size_t(std::min<int64_t>(o.keep, ahead)) + 2, there = std::min(checkpoints.count(), most);

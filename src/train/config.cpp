@@ -14,10 +14,10 @@ using nlohmann::ordered_json;
 // The bindings below name every field of a struct, so that a new field does not compile until it is dealt with here.
 ordered_json optimizer_config(const OptimizerOptions& o) {
   const auto& [kind, beta1, beta2, eps, momentum, nesterov, weight_decay, clip, decay_rate, update_clip, relative_step,
-               muon_scale, adamw_factor, lr_for, no_decay, ema] = o;
+               muon_scale, adamw_factor, lr_for, no_decay, ema, lr_decay] = o;
   const auto info =
       std::find_if(optimizers().begin(), optimizers().end(), [&o](const OptimizerInfo& i) { return i.kind == o.kind; });
-  return {{"kind", info->name},
+  ordered_json j{{"kind", info->name},
           {"beta1", beta1},
           {"beta2", beta2},
           {"eps", eps},
@@ -33,6 +33,8 @@ ordered_json optimizer_config(const OptimizerOptions& o) {
           {"lr_for", lr_for},
           {"no_decay", no_decay},
           {"ema", ema}};
+  if (lr_decay != 1) j["lr_decay"] = lr_decay;
+  return j;
 }
 
 ordered_json trainer_config(const TrainerOptions& o) {
@@ -50,7 +52,7 @@ ordered_json trainer_config(const TrainerOptions& o) {
 
 ordered_json recipe_config(const RecipeOptions& o) {
   const auto& [data, trainer, steps, lr, schedule, warmup, decay_steps, final_lr, max_skipped, patience, min_delta,
-               time_limit, seed, context, eval_every, eval_tokens, sample_tokens, memory, stored, out, name,
+               time_limit, seed, context, eval_every, eval_tokens, sample_tokens, memory, stored, mix, out, name,
                checkpoint_every, keep, resume, allow_changes, watch, record] = o;
   (void)out, (void)checkpoint_every, (void)keep, (void)resume, (void)allow_changes, (void)record;
   (void)max_skipped, (void)time_limit, (void)watch, (void)memory;  // when a run ends early, what is looked at
@@ -72,6 +74,7 @@ ordered_json recipe_config(const RecipeOptions& o) {
   // The rest of the data is in `texts`, but for where it is cached, which changes no number.
   if (data.validation.empty()) j["validation_fraction"] = data.validation_fraction;
   if (data.tokenizer_bytes != DataOptions().tokenizer_bytes) j["tokenizer_bytes"] = data.tokenizer_bytes;
+  if (!mix.empty()) j["mix"] = mix;
   j.update(trainer_config(trainer));
   return j;
 }

@@ -144,6 +144,7 @@ void OptimizerOptions::validate() const {
   below_one("beta2", beta2);
   below_one("momentum", momentum);
   below_one("ema", ema);
+  check(lr_decay > 0 && lr_decay <= 1, "lr-decay is {}, expected above 0, up to 1", lr_decay);
   check(!nesterov || (reads(kind, "nesterov") && momentum > 0),
         "nesterov needs the optimizer sgd or muon with a momentum above 0");
   check(eps > 0 && std::isfinite(eps), "eps is {}, expected a small positive number", eps);
@@ -169,6 +170,7 @@ std::vector<TensorUpdate> tensor_updates(std::span<const TensorSpec> tensors, co
     u.weight_decay = t.decays() && !spared ? o.weight_decay : 0;
     for (const auto& [pattern, factor] : o.lr_for)
       if (matches(pattern, t.name)) u.lr_factor = factor;
+    if (o.lr_decay != 1) u.lr_factor *= std::pow(o.lr_decay, t.depth);
     if (o.kind == Options::muon && u.rule == TensorUpdate::adamw) u.lr_factor *= o.adamw_factor;
     for (const auto& [suffix, type] : state_of(u.rule, t.shape)) u.state.push_back({t.name + suffix, type});
     if (o.ema > 0) u.state.push_back({t.name + ".ema", {DType::f32, t.shape, 0}});

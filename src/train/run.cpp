@@ -9,6 +9,7 @@
 
 #include "toy/base/memory.h"
 #include "toy/decode/decoder.h"
+#include "toy/models/grow.h"
 #include "toy/runs/run.h"
 #include "train/calibrate.h"
 #include "train/config.h"
@@ -52,6 +53,8 @@ class Run {
     const bool from_checkpoint = resumed() && !has_frozen(spec);
     model_ = from_checkpoint ? checkpoint_model(resume_.from(), spec, device) : source.model(spec, device);
     for (const std::string& warning : model_.warnings) tell.warn(warning);
+    if (!resumed())
+      for (const std::string& choice : source.choices()) tell.note(choice);
     model_.tokenizer = std::move(tokenizer);
     make_trainer();
     if (!resumed()) return;
@@ -306,7 +309,7 @@ class Run {
   // Refuses what cannot fit before the weights are made, which takes longer than planning.
   void plan_ahead(const ModelSpec& spec, const Weights::DTypeOf& dtype_of) {
     if (o_.memory > 0)
-      fit(spec, dtype_of, beside_ = bytes_beside());
+      fit(spec, dtype_of, (beside_ = bytes_beside()) + folding_bytes(spec, device_.threads()));
     else
       require_room(device_, spec, dtype_of, o_.trainer,
                    compile_training(device_, spec, dtype_of, o_.trainer).bytes(device_), 0);
@@ -351,7 +354,7 @@ class Run {
   // What the process holds beside the weights, now and later, without trainer and watcher.
   size_t other_bytes() const {
     const size_t samples = o_.sample_tokens > 0 ? decoder_bytes(device_, model_, sample_options(o_, model_.spec)) : 0;
-    return bytes_beside(model_.params->bytes(), beside_) + samples;
+    return bytes_beside(model_.params->bytes(), beside_) + samples + folding_bytes(model_.spec, device_.threads());
   }
 
   const RecipeOptions& o_;

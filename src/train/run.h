@@ -31,6 +31,8 @@ class ModelSource {
   }
   /// Weights of which those that the roles say can be trained.
   virtual Model model(const ModelSpec& spec, const Device& device) = 0;
+  /// What model() chose, for people.
+  virtual std::vector<std::string> choices() const { return {}; }
 };
 
 /// Throws Error{bad_input} naming the option, for one that is impossible by itself.

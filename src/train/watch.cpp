@@ -12,6 +12,7 @@
 #include "toy/base/glob.h"
 #include "toy/base/memory.h"
 #include "toy/graph/op_def.h"
+#include "toy/models/grow.h"
 #include "toy/ops/ops.h"
 #include "train/feed.h"
 
@@ -20,6 +21,7 @@ namespace {
 
 constexpr const char* kLogits = "logits";
 constexpr const char* kWeight = ".weight";
+constexpr const char* kFolded = "token_embd.weight";  // also of a model with a lens, which holds its factors
 
 bool any_matches(const std::vector<Watch>& watches, const std::string& name) {
   return std::any_of(watches.begin(), watches.end(), [&](const Watch& w) { return matches(w.pattern, name); });
@@ -62,18 +64,58 @@ Dots dots(std::span<const float> a, std::span<const float> b) {
   return d;
 }
 
-// The rows that have come farthest.
-std::vector<runs::RowDrift> row_drifts(std::span<const float> now, std::span<const float> init, int64_t columns) {
-  constexpr size_t kMost = 8;
-  std::vector<runs::RowDrift> rows;
-  for (size_t at = 0; at < now.size(); at += size_t(columns)) {
-    const Dots d = dots(now.subspan(at, size_t(columns)), init.subspan(at, size_t(columns)));
-    rows.push_back({int64_t(at) / columns, d.cosine(), std::sqrt(d.difference)});
+// How far a tensor has come, and the rows that have come farthest.
+class RowDrifts {
+ public:
+  /// The next rows.
+  void add(std::span<const float> now, std::span<const float> init, int64_t columns) {
+    constexpr size_t kMost = 8;
+    for (size_t at = 0; at < now.size(); at += size_t(columns)) {
+      const Dots d = dots(now.subspan(at, size_t(columns)), init.subspan(at, size_t(columns)));
+      all_.ab += d.ab, all_.aa += d.aa, all_.bb += d.bb, all_.difference += d.difference;
+      rows_.push_back({count_++, d.cosine(), std::sqrt(d.difference)});
+    }
+    std::stable_sort(rows_.begin(), rows_.end(),
+                     [](const runs::RowDrift& a, const runs::RowDrift& b) { return a.l2_to_init > b.l2_to_init; });
+    if (rows_.size() > kMost) rows_.resize(kMost);
   }
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const runs::RowDrift& a, const runs::RowDrift& b) { return a.l2_to_init > b.l2_to_init; });
-  if (rows.size() > kMost) rows.resize(kMost);
-  return rows;
+  runs::Drift event(const std::string& tensor, bool with_rows) const {
+    runs::Drift drift{tensor, all_.cosine(), std::sqrt(all_.difference), std::sqrt(all_.aa), {}};
+    if (with_rows) drift.rows = rows_;
+    return drift;
+  }
+
+ private:
+  Dots all_;
+  int64_t count_ = 0;
+  std::vector<runs::RowDrift> rows_;
+};
+
+// The embedding that a lens makes of the donor's: of every token, although only the lens changes.
+runs::Drift folded_drift(const Model& model, std::span<const float> lens, std::span<const float> initial) {
+  ThreadPool threads(model.params->device().threads());
+  const int64_t width = model.spec.d_model;
+  std::vector<float> now(size_t(std::min(kFoldedRows, model.spec.vocab) * width)), init(now.size());
+  RowDrifts rows;
+  for (int64_t first = 0; first < model.spec.vocab; first += kFoldedRows) {
+    const auto n = size_t(std::min(kFoldedRows, model.spec.vocab - first) * width);
+    folded_rows(model, lens, first, std::span(now).first(n), threads);
+    folded_rows(model, initial, first, std::span(init).first(n), threads);
+    rows.add(std::span(now).first(n), std::span(init).first(n), width);
+  }
+  return rows.event(kFolded, true);
+}
+
+// Does a look at drift need the first values of a tensor?
+bool is_kept(const std::vector<Watch>& drifts, const TensorSpec& t) {
+  return any_matches(drifts, t.name) || (t.name == kLens && any_matches(drifts, kFolded));
+}
+
+// Logits of the rows x_final.
+Value logits_of(Value x, const ModelSpec& spec) {
+  const Graph& g = *x.graph;
+  if (!spec.tied) return linear(x, *g.find("output.weight"));
+  return spec.lens > 0 ? linear(*g.find(kBeforeOutput), *g.find(kDonorEmbedding)) : linear(x, *g.find(kFolded));
 }
 
 }  // namespace
@@ -202,11 +244,13 @@ Watcher::Probes Watcher::probes(const WatchOptions& watch, Device& device, const
                                 const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
   std::vector<std::string> tensors;
   for (const TensorSpec& t : trained_tensors(spec)) tensors.push_back(t.name);
+  std::vector<std::string> drifting = tensors;
+  if (spec.lens > 0) drifting.emplace_back(kFolded);
   for (const std::vector<Watch>* all : {&watch.taps, &watch.grads, &watch.drifts, &watch.op_timings})
     for (const Watch& w : *all)
       check(w.every >= 1, "'{}' is to be looked at every {} steps, expected at least 1", w.pattern, w.every);
   require_matches("grads", watch.grads, tensors);
-  require_matches("drift", watch.drifts, tensors);
+  require_matches("drift", watch.drifts, drifting);
   if (watch.taps.empty() && watch.grads.empty()) return {};
   TrainerOptions one_batch = options;  // what sums over batches and what updates is not looked at
   one_batch.accumulate = 1, one_batch.updates = TrainerOptions::gathered;
@@ -214,7 +258,7 @@ Watcher::Probes Watcher::probes(const WatchOptions& watch, Device& device, const
   std::vector<std::pair<std::string, Value>> values = named_values(*t.graph), gradients;
   for (auto& value : recurrence_values(*t.graph, options.batch, options.tokens)) values.push_back(std::move(value));
   if (const auto x = t.graph->find("x_final"); x && any_matches(watch.taps, kLogits))
-    values.emplace_back(kLogits, linear(*x, *t.graph->find(spec.tied ? "token_embd.weight" : "output.weight")));
+    values.emplace_back(kLogits, logits_of(*x, spec));
   std::vector<std::string> names = names_of(values);
   if (values.empty() || names.back() != kLogits) names.push_back(kLogits);
   require_matches("tap", watch.taps, names);
@@ -236,7 +280,7 @@ size_t Watcher::bytes(const WatchOptions& watch, Device& device, const ModelSpec
                       const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
   size_t n = probes(watch, device, spec, dtype_of, options).bytes(device);
   for (const TensorSpec& t : trained_tensors(spec))
-    if (any_matches(watch.drifts, t.name)) n += size_t(t.shape.count()) * sizeof(float);
+    if (is_kept(watch.drifts, t)) n += size_t(t.shape.count()) * sizeof(float);
   return n;
 }
 
@@ -250,7 +294,7 @@ Watcher::Watcher(const WatchOptions& watch, Device& device, const Model& model, 
     if (p) p->session = std::make_unique<Session>(device, p->plan, std::initializer_list<const ParamStore*>{store});
   taps_ = std::move(all.taps), grads_ = std::move(all.grads);
   for (const TensorSpec& t : trained_tensors(model.spec))
-    if (any_matches(watch.drifts, t.name)) initial_.emplace_back(t, model.params->read(t.name));
+    if (is_kept(watch.drifts, t)) initial_.emplace_back(t, model.params->read(t.name));
 }
 
 Watcher::~Watcher() = default;
@@ -336,13 +380,14 @@ void Watcher::tell_times(int64_t step, Trainer& trainer, const Tell& tell) {
 
 void Watcher::tell_drift(int64_t step, const Tell& tell) const {
   for (const auto& [tensor, init] : initial_) {
-    if (!any_due(watch_.drifts, tensor.name, step)) continue;
     const std::vector<float> now = model_.params->read(tensor.name);
-    const Dots d = dots(now, init);
-    runs::Drift drift{tensor.name, d.cosine(), std::sqrt(d.difference), std::sqrt(d.aa), {}};
-    if (tensor.part == ModelPart::embedding || tensor.part == ModelPart::output)
-      drift.rows = row_drifts(now, init, tensor.shape.back());
-    tell({0, step, "train", std::move(drift)});
+    if (tensor.name == kLens && any_due(watch_.drifts, kFolded, step))
+      tell({0, step, "train", folded_drift(model_, now, init)});
+    if (!any_due(watch_.drifts, tensor.name, step)) continue;
+    RowDrifts rows;
+    rows.add(now, init, tensor.shape.back());
+    const bool of_tokens = tensor.init == TensorSpec::Init::embedding && tensor.part != ModelPart::positions;
+    tell({0, step, "train", rows.event(tensor.name, of_tokens)});
   }
 }
 

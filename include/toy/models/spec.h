@@ -173,6 +173,10 @@ struct Roles {
   bool operator==(const Roles&) const = default;
 };
 
+/// A projection lens: embeddings [V,E] of another model, which stay as they are, behind a trained map [D,E]. A file has
+/// their product instead, "token_embd.weight" [V,D]. A tied output multiplies by the same product: (x lens) donor^T.
+inline constexpr const char *kDonorEmbedding = "token_embd.donor.weight", *kLens = "token_embd.lens.weight";
+
 struct Family;
 /// Families that a program adds to the built-in ones (toy/models/family.h); they go before built-in ones of their name.
 using Families = std::vector<std::shared_ptr<const Family>>;
@@ -201,6 +205,7 @@ struct ModelSpec {
   std::shared_ptr<const Family> family = {};  ///< where it is not a built-in one
   std::vector<AdapterSpec> adapters = {};     ///< in files of their own (toy/models/adapter.h)
   Roles roles = {};                           ///< in no file
+  int64_t lens = 0;                           ///< E: see kLens; 0: none. In no file
   bool operator==(const ModelSpec&) const = default;
 
   /// Throws Error{bad_input} naming the dimension, its value and what would do; also for what files of the family
@@ -234,7 +239,7 @@ struct FileTensor {
   Shape shape;
   std::vector<TensorSpec> parts;
 };
-/// tensors_of() as a file holds them, without adapters.
+/// tensors_of() as a file holds them, without adapters. Of a lens, parts are the two factors.
 std::vector<FileTensor> file_tensors(const ModelSpec& spec);
 /// Number of parameters, without adapters.
 int64_t parameter_count(const ModelSpec& spec);

@@ -9,6 +9,9 @@
 
 namespace toy {
 
+/// Name of the value that a tied output behind a lens multiplies.
+inline constexpr const char* kBeforeOutput = "x_donor";
+
 /// A model whose weights are values of a graph. Build one for each graph.
 class Transformer {
  public:
@@ -22,17 +25,19 @@ class Transformer {
   /// What each layer keeps of a sequence while decoding.
   std::vector<std::vector<nn::StateSpec>> states() const;
   /// Logits of the rows x:[M,D] -> [M,V].
-  Value logits(Value x) const { return softcapped(linear(scale_(x), output_), softcap_); }
+  Value logits(Value x) const { return softcapped(linear(before_output(x), output_), softcap_); }
   /// Their cross-entropy, without ever holding all of them. targets: i32[M] weight:[M].
-  CrossEntropy loss(Value x, Value targets, Value weight) const {
-    return linear_xent(scale_(x), output_, targets, weight, {softcap_});
-  }
+  CrossEntropy loss(Value x, Value targets, Value weight) const;
 
  private:
   /// The embeddings of each layer [N,L,E], where there are some. x: the embedding of the model, scaled.
   Value layer_embeddings(Value tokens, Value x) const;
 
+  /// Rows as the output multiplies them; [M,E] where a tied output lies behind a lens.
+  Value before_output(Value x) const;
+
   Value embedding_, positions_;  // positions_: where they are learned
+  Value lens_, output_lens_;     // [D,E] and [E,D], or absent; output_lens_: where the output is tied
   Value layer_embedding_;        // [V,L E] or absent
   nn::Linear layer_map_;         // [L E,D]
   nn::RmsNorm layer_norm_;       // [E]

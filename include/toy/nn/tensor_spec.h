@@ -30,6 +30,9 @@ struct TensorSpec {
   ModelPart part = ModelPart::output;
   float value = 0;  ///< of Init::constant
   int block = -1;   ///< number of the block that it is in, -1: none
+  /// Blocks between it and the logits, with its own: 0 of output and final norm, 1 of the last block. Embeddings count
+  /// one more than there are blocks.
+  int depth = 0;
   /// minus_exp: a file holds -exp(w) of a value w. What is read from there and written again may differ by a rounding.
   enum class InFile { same, minus_exp } in_file = InFile::same;
   bool adaptable = false;  ///< an adapter may change it: the weight of a linear map, or of experts' maps

@@ -42,6 +42,7 @@ struct RecipeOptions {
   int64_t sample_tokens = 0;     ///< tokens of the sample that goes with each evaluation
   size_t memory = 0;             ///< bytes that the whole process may hold, see fit_memory(); 0: no limit
   DType stored = DType::f32;     ///< of matrices, in the file
+  std::string mix;               ///< a mix of `toy quantize` that the file is quantized to; "": none
   std::string out = "out";       ///< folder
   std::string name;              ///< of the model; "": as the model's source says
   int64_t checkpoint_every = 0;  ///< steps; 0: only when the run is stopped
