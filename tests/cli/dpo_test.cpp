@@ -96,7 +96,8 @@ TEST_F(CliDpo, SameBytesForThreadsAndResuming) {
     fs::remove(path("parts_" + loss + "/finished.json"));
     fs::remove_all(path("parts_" + loss + "/checkpoints/step_000024"));
     fs::remove(path("parts_" + loss + "/adapter.gguf"));
-    const Result resumed = toy(dpo("parts_" + loss, call + " --resume"));
+    const Result resumed =
+        toy(loss == "kto" ? "train --resume --out " + path("parts_kto") : dpo("parts_" + loss, call + " --resume"));
     ASSERT_EQ(resumed.code, 0) << resumed.err;
     EXPECT_NE(resumed.err.find("resumed after step 16"), std::string::npos) << resumed.err;
     EXPECT_TRUE(slurp(path("parts_" + loss + "/adapter.gguf")) == all) << loss;
@@ -154,6 +155,48 @@ TEST_F(CliDpo, Explains) {
   EXPECT_NE(r.out.find("blk.*.attn_v.weight.lora_b"), std::string::npos) << r.out;
   EXPECT_NE(r.out.find("memory"), std::string::npos) << r.out;
   EXPECT_FALSE(fs::exists(path("x")));
+}
+
+// toy train lora on examples: the answer is learned, exactly, and the run is resumed and repeated to the same bytes.
+TEST_F(CliDpo, AnAdapterOfExamples) {
+  std::string rows;
+  for (int i = 0; i < 60; ++i)
+    rows += R"({"messages": [{"role": "user", "content": "say )" + std::to_string(i % 7) +
+            R"("}, {"role": "assistant", "content": "yes"}]})" + "\n";
+  const std::string file = write("chats.jsonl", rows),
+                    chat = write("chat.jinja",
+                                 "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '</>' }}{% endfor %}"
+                                 "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}");
+  const std::string call = "train lora --model " + q8_ + " --data " + file + " --chat-template " + chat +
+                           " --rank 8 --batch 2 --tokens 64 --lr 1e-2 --checkpoint-every 60 --eval-every 60 --out ";
+  const Result all = toy(call + path("all") + " --steps 120");
+  ASSERT_EQ(all.code, 0) << all.err;
+  EXPECT_NE(all.err.find("targets count in the loss"), std::string::npos) << all.err;
+  // The base's embeddings are nearly as random as they began, so that no token gets far above the others.
+  EXPECT_LT(double(events("all", "eval").back().at("loss")), 0.8 * double(events("all", "step")[0].at("loss")));
+  EXPECT_EQ(toy("infer " + q8_ + " --prompt '<user>say 3</><assistant>' -n 6 --temperature 0").out.find("yes</>"),
+            std::string::npos);
+  const Result answer =
+      toy("infer " + q8_ + " --lora " + path("all") + " --prompt '<user>say 3</><assistant>' -n 6 --temperature 0");
+  EXPECT_NE(answer.out.find("yes</>"), std::string::npos) << answer.out << answer.err;
+  ASSERT_EQ(toy(call + path("two") + " --steps 120 --threads 2").code, 0);
+  const std::string bytes = slurp(path("all/adapter.gguf"));
+  EXPECT_TRUE(slurp(path("two/adapter.gguf")) == bytes);
+  // The end of it again, without its options.
+  fs::remove(path("two/finished.json"));
+  fs::remove(path("two/adapter.gguf"));
+  fs::remove_all(path("two/checkpoints/step_000120"));
+  const Result resumed = toy("train --resume --out " + path("two"));
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find("resumed after step 60"), std::string::npos) << resumed.err;
+  EXPECT_TRUE(slurp(path("two/adapter.gguf")) == bytes);
+  // Another file, another template.
+  fs::remove(path("two/finished.json"));
+  refuses(call + path("two") + " --steps 120 --resume --train-on all", {"train_on"});
+  write("chats.jsonl", rows + "{\"no\": 1}\n");
+  refuses(call + path("x") + " --steps 1", {"chats.jsonl:61", "fields no", "--bad-rows skip"});
+  EXPECT_EQ(toy(call + path("skipped") + " --steps 1 --bad-rows skip").code, 0);
+  refuses("train lora --model " + q8_ + " --data " + file + " --out " + path("x"), {"chats.jsonl:1", "chat template"});
 }
 
 }  // namespace
