@@ -233,7 +233,8 @@ struct Recipe {
                   (!by_this_name || std::filesystem::equivalent(out / kModel, o.init, not_there));
         if (!is_init) refuse_overwriting("out", file, {{requires { o.roles;
       }
-      ? "--model" : requires { o.copy_blocks; } ? "--donor" : "--init", o.init
+      ? "--model" : requires { o.copy_blocks; }
+      ? "--donor" : "--init", o.init
     }
   });
 } check(of_a_run || is_init || name == kLockFile || !there(name),
@@ -330,8 +331,8 @@ struct WarmStart : Command {
           "warm-start: {}; use --init to train a model further, or --donor to begin a model of another size",
           donor.empty() ? "there is no model to begin with" : "there are both --init and --donor");
     for (const char* of_donor : {"--size", "--lens", "--blocks"})
-      check(!donor.empty() || parser->count(of_donor) == 0, "{} belongs to --donor; with --init, leave it out",
-            of_donor);
+      check(!donor.empty() || parser->count(of_donor) == 0,
+            "{} belongs to --donor, or to toy train from-scratch; with --init, leave it out", of_donor);
     o.copy_blocks = blocks == "copy";
     std::string& model = donor.empty() ? o.init : donor;
     if (const std::string listed = listed_model(model); !listed.empty()) model = listed;
