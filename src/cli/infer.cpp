@@ -226,7 +226,10 @@ struct Infer : Command {
     j["prompt_ids"] = prompt, j["ids"] = ids, j["text"] = text, j["logprobs"] = logprobs;
     if (g.top_logprobs > 0) j["top_logprobs"] = top_logprobs;
     const FinishReason reason = result.reason;
-    j["finish_reason"] = reason == FinishReason::length ? "length" : reason == FinishReason::eos ? "eos" : "stop";
+    j["finish_reason"] = reason == FinishReason::length     ? "length"
+                         : reason == FinishReason::eos      ? "eos"
+                         : reason == FinishReason::complete ? "complete"
+                                                            : "stop";
     j["products"] = products_name(decoder.rounds()), j["kv"] = name_of(decoder.kv());
     j["repacked_bytes"] = decoder.repacked_bytes();
     return json_text(j) + "\n";

@@ -17,6 +17,14 @@ namespace {
 
 void say(const std::string& text) { to_stderr(text + "\n"); }
 
+// " margin=0.1234 accuracy=0.750", or "" where there are none.
+std::string to_text(const runs::Rewards& r) {
+  std::string text;
+  if (r.margin) text += fmt::format(" margin={:.4f}", *r.margin);
+  if (r.accuracy) text += fmt::format(" accuracy={:.3f}", *r.accuracy);
+  return text;
+}
+
 }  // namespace
 
 Reporter::Reporter(Results& results, bool json, std::optional<int64_t> log_every, OpenLog open)
@@ -69,9 +77,14 @@ void Reporter::show(const runs::Event& e) {
     show(*step, !last_ || step_ == steps_);
   } else if (const auto* v = e.as<runs::Eval>()) {
     clear_status();
-    say(fmt::format("step {}: validation loss {:.4f} nats per token, {:.4f} nats per byte{}", *e.step, v->loss,
-                    v->nats_per_byte, v->whole ? "" : " (on part of the text)"));
-    if (v->average_loss) say(fmt::format("averaged weights: {:.4f} nats per token", *v->average_loss));
+    const std::string part = v->whole ? "" : " (on part of the text)", rewards = to_text(v->rewards);
+    if (rewards.empty())
+      say(fmt::format("step {}: validation loss {:.4f} nats per token, {:.4f} nats per byte{}", *e.step, v->loss,
+                      v->nats_per_byte, part));
+    else
+      say(fmt::format("step {}: validation loss {:.4f},{}{}", *e.step, v->loss, rewards, part));
+    if (v->average_loss)
+      say(fmt::format("averaged weights: {:.4f}{}", *v->average_loss, rewards.empty() ? " nats per token" : ""));
     if (last_ && progress_.on_terminal()) show_progress(true);
   } else if (const auto* sample = e.as<runs::Sample>()) {
     say("sample: " + printable(sample->text) + "\n");
@@ -91,7 +104,7 @@ void Reporter::show(const runs::Step& s, bool at_once) {
 }
 
 void Reporter::print_loss() {
-  results_.put(fmt::format("step {}: loss={:.6f}\n", step_, last_->loss));
+  results_.put(fmt::format("step {}: loss={:.6f}{}\n", step_, last_->loss, to_text(last_->rewards)));
   last_is_printed_ = true;
 }
 

@@ -109,11 +109,12 @@ struct Recipe {
   bool json = false, dry_run = false, explain = false;
   std::string stored = "f32", update = "gathered";
   OptimizerChoice optimizer;
+  bool preferences = false;  // the data are rows of them
 
   // `lr_part`, `decays`: see OptimizerChoice.
   void add(CLI::App& app, RecipeOptions& o, double lr_part = 1, bool decays = true) {
     add_config_option(app);
-    add_data_options(app, o.data);
+    preferences ? add_preference_data_options(app, o.data) : add_data_options(app, o.data);
     begin_group(app, "Batch");
     add_option(app, "--batch", o.trainer.batch, "Sequences per step", at_least(1));
     add_option(app, "--tokens", o.trainer.tokens, "Tokens per sequence", at_least(1));
@@ -154,10 +155,10 @@ struct Recipe {
 
   // --help shows these, and `own` of the recipe.
   static void show_common(CLI::App& app, std::vector<const char*> own) {
-    own.insert(own.end(), {"--config",     "--corpus",           "--data",   "--val",      "--batch",      "--tokens",
-                           "--steps",      "--optimizer",        "--lr",     "--schedule", "--eval-every", "--out",
-                           "--sample",     "--checkpoint-every", "--resume", "--memory",   "--threads",    "--seed",
-                           "--time-limit", "--dry-run"});
+    if (app.get_option_no_throw("--corpus")) own.push_back("--corpus");
+    own.insert(own.end(), {"--config", "--data", "--val", "--batch", "--tokens", "--steps", "--optimizer", "--lr",
+                           "--schedule", "--eval-every", "--out", "--sample", "--checkpoint-every", "--resume",
+                           "--memory", "--threads", "--seed", "--time-limit", "--dry-run"});
     show_in_help(app, own);
   }
 
@@ -380,9 +381,21 @@ struct Lora : Command {
   Recipe recipe;
 
   void add(CLI::App& app) {
+    add_options(app, 0.2);
+    Recipe::show_common(app, {"--model", "--rank", "--alpha", "--targets", "--explain"});
+    app.footer(
+        "Trains two small matrices for each linear map; the model stays in its file, as quantized as it is. The "
+        "result, "
+        "adapter.gguf, is for `toy infer MODEL --lora`, llama.cpp and Ollama. See docs/fine-tuning.md.\n\n"
+        "Example:\n"
+        "  toy train lora --model base.gguf --corpus letters.txt --rank 16 --out out/letters\n"
+        "  toy infer base.gguf --lora out/letters --prompt \"Dear\"");
+  }
+  // `lr_part`: see OptimizerChoice.
+  void add_options(CLI::App& app, double lr_part) {
     begin_group(app, "Model");
     add_option(app, "--model", o.init, "GGUF file, or name in `toy list`, with a tokenizer", file_name())->required();
-    recipe.add(app, o, 0.2, false);
+    recipe.add(app, o, lr_part, false);
     begin_group(app, "Adapter");
     add_option(app, "--rank", lora.rank, "Rank of the adapter: columns of B and rows of A", at_least(1));
     add_option(app, "--alpha", lora.alpha, "What the adapter adds is multiplied by alpha / rank", above(0));
@@ -394,14 +407,6 @@ struct Lora : Command {
     begin_group(app, "Model");
     add_option(app, "--name", o.name, "Name of the adapter (default: that of --model)");
     add_option(app, "--seed", o.seed, "Seed of the adapter's weights and of shuffling");
-    Recipe::show_common(app, {"--model", "--rank", "--alpha", "--targets", "--explain"});
-    app.footer(
-        "Trains two small matrices for each linear map; the model stays in its file, as quantized as it is. The "
-        "result, "
-        "adapter.gguf, is for `toy infer MODEL --lora`, llama.cpp and Ollama. See docs/fine-tuning.md.\n\n"
-        "Example:\n"
-        "  toy train lora --model base.gguf --corpus letters.txt --rank 16 --out out/letters\n"
-        "  toy infer base.gguf --lora out/letters --prompt \"Dear\"");
   }
   void run() {
     if (const std::string listed = listed_model(o.init); !listed.empty()) o.init = listed;
@@ -426,6 +431,34 @@ struct Lora : Command {
   }
 };
 
+struct Dpo : Lora {
+  std::string loss = "dpo";
+  PreferenceOptions preference;
+
+  void add(CLI::App& app) {
+    recipe.preferences = true;
+    o.trainer.batch = 4, o.trainer.tokens = 512;  // a row has both answers
+    add_options(app, 0.05);
+    begin_group(app, "Preferences");
+    add_option(app, "--loss", loss, "How answers are compared; kto also takes rows with one answer and a label",
+               one_of({"dpo", "ipo", "kto", "orpo"}));
+    add_option(app, "--beta", preference.beta, "Factor of rewards; of orpo the weight of the odds ratio", above(0));
+    Recipe::show_common(app, {"--model", "--loss", "--beta", "--rank", "--alpha", "--targets", "--explain"});
+    app.footer(
+        "Trains an adapter to prefer chosen answers over rejected ones. What it is compared with is the model without "
+        "the adapter. See docs/preferences.md.\n\n"
+        "Example:\n"
+        "  toy train dpo --model chat.gguf --data preferences.jsonl --out out/polite\n"
+        "  toy infer chat.gguf --lora out/polite --prompt \"Dear\"");
+  }
+  void run() {
+    preference.loss = parse_preference_loss(loss);
+    o.trainer.preference = preference;
+    o.data.preferences = takes_pairs(preference.loss) ? Preferences::pairs : Preferences::rated;
+    Lora::run();
+  }
+};
+
 }  // namespace
 
 void add_train(CLI::App& root) {
@@ -434,6 +467,7 @@ void add_train(CLI::App& root) {
   add_subcommand<WarmStart>(app, "warm-start", "Train a GGUF model further on text");
   add_subcommand<FullFineTune>(app, "full-finetune", "Train all or some tensors of a GGUF model");
   add_subcommand<Lora>(app, "lora", "Train a small adapter of a GGUF model, quantized or not");
+  add_subcommand<Dpo>(app, "dpo", "Train an adapter from preferences: DPO, IPO, KTO or ORPO");
 }
 
 }  // namespace toy::cli

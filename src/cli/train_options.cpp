@@ -72,6 +72,17 @@ std::pair<std::string, double> pattern_and_factor(const std::string& text) {
 
 }  // namespace
 
+namespace {
+
+void add_example_options(CLI::App& app, DataOptions& data) {
+  add_option(app, "--bad-rows", data.bad_rows, "What to do with rows of --data that cannot be used",
+             one_of({"fail", "skip"}));
+  add_option(app, "--chat-template", data.chat_template, "File with the chat template of --data (default: the model's)",
+             file_name());
+}
+
+}  // namespace
+
 void add_data_options(CLI::App& app, DataOptions& data) {
   begin_group(app, "Data");
   CLI::Option* corpus =
@@ -81,10 +92,7 @@ void add_data_options(CLI::App& app, DataOptions& data) {
              at_least(0));
   add_option(app, "--train-on", data.train_on, "Targets of --data that count in the loss",
              one_of({"assistant", "all"}));
-  add_option(app, "--bad-rows", data.bad_rows, "What to do with rows of --data that cannot be used",
-             one_of({"fail", "skip"}));
-  add_option(app, "--chat-template", data.chat_template, "File with the chat template of --data (default: the model's)",
-             file_name());
+  add_example_options(app, data);
   CLI::Option* texts = add_option(app, "--val", data.validation,
                                   "Text file or folder to validate on (default: the end of each corpus)", file_name());
   add_option(app, "--val-fraction", data.validation_fraction, "Fraction of each corpus to validate on",
@@ -96,6 +104,18 @@ void add_data_options(CLI::App& app, DataOptions& data) {
   app.add_flag("--binary", data.binary, "Also train on binary files, which have NUL bytes");
   add_option(app, "--data-cache", data.cache, "Folder for tokenized text, or none (default: ~/.cache/toy above 64 MiB)",
              folder_name());
+}
+
+void add_preference_data_options(CLI::App& app, DataOptions& data) {
+  begin_group(app, "Data");
+  add_option(app, "--data", data.examples, "JSON Lines file of chosen and rejected answers", file_name())->required();
+  add_option(app, "--corpus-weight", data.weights, "Share of each --data, such as 3 and 1 for 75/25", at_least(0));
+  add_example_options(app, data);
+  CLI::Option* rows = add_option(app, "--val", data.validation,
+                                 "JSON Lines file to validate on (default: the end of --data)", file_name());
+  add_option(app, "--val-fraction", data.validation_fraction, "Fraction of the rows to validate on",
+             from_to_below(0, 1))
+      ->excludes(rows);
 }
 
 void refuse_overwriting_texts(const std::string& out, const DataOptions& data) {

@@ -11,8 +11,10 @@
 
 namespace toy::cli {
 
-/// --corpus, --corpus-weight, --val, --val-fraction, --documents, --pack and --data-cache.
+/// --corpus, --data, --corpus-weight, --val, --val-fraction, --documents, --pack and --data-cache.
 void add_data_options(CLI::App& app, DataOptions& data);
+/// Those of them that rows of preferences have, where texts do not do.
+void add_preference_data_options(CLI::App& app, DataOptions& data);
 /// Throws Error{bad_input} where `out`, which would be written, is one of the texts.
 void refuse_overwriting_texts(const std::string& out, const DataOptions& data);
 

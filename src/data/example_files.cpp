@@ -7,6 +7,24 @@
 #include "toy/data/examples.h"
 
 namespace toy {
+namespace {
+
+// Throws where a training does not take rows of this kind.
+void require_kind(const ExampleRow& row, Preferences wanted) {
+  const bool is_pair = row.kind == RowKind::preference, is_rated = row.kind == RowKind::rated;
+  check(wanted != Preferences::none || !is_pair,
+        "chosen and rejected are for preference training (toy train dpo); here rows have one answer");
+  check(wanted != Preferences::none || !is_rated,
+        "a completion with a label is for preference training (toy train dpo --loss kto); here all are learned");
+  check(wanted != Preferences::pairs || !is_rated,
+        "a completion with a label is for --loss kto; this loss compares 'chosen' with 'rejected'");
+  check(wanted != Preferences::pairs || is_pair, "it states no preference; needed are 'chosen' and 'rejected'");
+  check(wanted != Preferences::rated || is_pair || is_rated,
+        "it states no preference; needed are 'prompt', 'completion' and 'label' (true or false), or 'chosen' and "
+        "'rejected'");
+}
+
+}  // namespace
 
 int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const ExampleReading& reading) {
   constexpr size_t kLongest = size_t(256) << 20;
@@ -18,6 +36,7 @@ int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const Exa
     ExampleRow row;
     try {
       row = maker.make(text);
+      if (reading.preferences) require_kind(row, *reading.preferences);
     } catch (const Error& e) {
       if (e.code() != ErrorCode::bad_input) throw;
       const std::string what = fmt::format("{}:{}: {}", file.path, line, e.what());
@@ -44,26 +63,32 @@ int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const Exa
 }
 
 ExampleSet load_examples(const std::vector<TextFile>& files, const ExampleMaker& maker, double validation_fraction,
-                         bool skip_bad_rows, const std::function<void(const std::string&)>& warn) {
+                         bool skip_bad_rows, const std::function<void(const std::string&)>& warn,
+                         Preferences preferences) {
   ExampleSet out;
   std::vector<int32_t> ids;
   std::vector<uint64_t> begins;
+  std::vector<size_t> row_begins;  // the first document of each row
   std::vector<HashedFile> hashed;
+  const auto add = [&](const Example& e, bool chosen) {
+    begins.push_back(ids.size());
+    ids.insert(ids.end(), e.ids.begin(), e.ids.end());
+    out.trained.insert(out.trained.end(), e.trained.begin(), e.trained.end());
+    if (preferences != Preferences::none) out.chosen.push_back(chosen);
+  };
   for (const TextFile& file : files) {
-    const ExampleReading reading{
-        skip_bad_rows, warn, [&](const ExampleRow& row, int64_t line) {
-          check(row.kind != RowKind::preference,
-                "{}:{}: chosen and rejected are for preference training; here rows have one answer", file.path, line);
-          begins.push_back(ids.size());
-          ids.insert(ids.end(), row.example.ids.begin(), row.example.ids.end());
-          out.trained.insert(out.trained.end(), row.example.trained.begin(), row.example.trained.end());
-          return true;
-        }};
+    const ExampleReading reading{skip_bad_rows, preferences, warn, [&](const ExampleRow& row, int64_t) {
+                                   row_begins.push_back(begins.size());
+                                   add(row.example, row.good);
+                                   if (row.rejected) add(*row.rejected, false);
+                                   return true;
+                                 }};
     out.skipped += read_examples(file, maker, reading);
     hashed.push_back({file, hash_of(file)});
   }
   check(!begins.empty(), "{}: there is no row to train on", files.empty() ? "data" : files[0].path);
-  const auto held = size_t(double(begins.size()) * std::clamp(validation_fraction, 0.0, 1.0));
+  const auto rows = size_t(double(row_begins.size()) * std::clamp(validation_fraction, 0.0, 1.0));
+  const size_t held = rows == 0 ? 0 : begins.size() - row_begins[row_begins.size() - rows];
   out.text = TokenizedText::of_documents(std::move(ids), std::move(begins), held, std::move(hashed));
   return out;
 }

@@ -28,6 +28,15 @@ size_t common_suffix(std::string_view a, std::string_view b) {
   return size_t(std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend()).first - a.rbegin());
 }
 
+// The prompt of two answers that state none, as TRL finds it: what both begin with, without a space at its end.
+std::string common_prompt(std::string_view chosen, std::string_view rejected) {
+  size_t end = common_prefix(chosen, rejected);
+  while (end > 0 && end < chosen.size() && (uint8_t(chosen[end]) & 0xc0) == 0x80) --end;  // inside a character
+  while (end > 0 && end < rejected.size() && (uint8_t(rejected[end]) & 0xc0) == 0x80) --end;
+  if (end > 0 && chosen[end - 1] == ' ') --end;
+  return std::string(chosen.substr(0, end));
+}
+
 // A rendering, or nothing where the template refuses.
 std::optional<std::string> try_render(const ChatTemplate& chat, const ChatInput& in) {
   try {
@@ -60,7 +69,7 @@ int64_t Example::counted(size_t tokens) const {
 }
 
 std::string_view name_of(RowKind kind) {
-  constexpr std::string_view kNames[] = {"text", "completion", "messages", "instruction", "preference"};
+  constexpr std::string_view kNames[] = {"text", "completion", "messages", "instruction", "preference", "rated"};
   return kNames[size_t(kind)];
 }
 
@@ -94,14 +103,16 @@ ExampleRow ExampleMaker::conversation(const ordered_json& row) const {
     return {RowKind::messages, messages(row, row.at("messages"), 0), {}};
   }
   if (has(row, "prompt") && has(row, "completion")) {
+    const bool rated = has(row, "label") && row.at("label").is_boolean();
+    ExampleRow out{rated ? RowKind::rated : RowKind::completion, {}, {}, !rated || row.at("label").get<bool>()};
     if (row.at("prompt").is_array()) {
       require_messages(row.at("prompt"), "prompt");
       require_messages(row.at("completion"), "completion");
-      return {RowKind::completion,
-              messages(row, joined(row.at("prompt"), row.at("completion")), row.at("prompt").size()),
-              {}};
+      out.example = messages(row, joined(row.at("prompt"), row.at("completion")), row.at("prompt").size());
+    } else {
+      out.example = completion(text_field(row, "prompt"), text_field(row, "completion"));
     }
-    return {RowKind::completion, completion(text_field(row, "prompt"), text_field(row, "completion")), {}};
+    return out;
   }
   if (has(row, "instruction") && has(row, "output")) {
     const std::string &task = text_field(row, "instruction"), &answer = text_field(row, "output");
@@ -133,9 +144,15 @@ ExampleRow ExampleMaker::preference(const ordered_json& row) const {
   ExampleRow out{RowKind::preference, {}, Example()};
   const ordered_json &good = row.at("chosen"), &bad = row.at("rejected");
   if (!good.is_array()) {
-    const std::string prompt = has(row, "prompt") ? text_field(row, "prompt") : "";
-    out.example = completion(prompt, text_field(row, "chosen"));
-    out.rejected = completion(prompt, text_field(row, "rejected"));
+    std::string prompt = has(row, "prompt") ? text_field(row, "prompt") : "";
+    std::string_view chosen = text_field(row, "chosen"), rejected = text_field(row, "rejected");
+    check(chosen != rejected, "'chosen' and 'rejected' are the same");
+    if (prompt.empty()) {
+      prompt = common_prompt(chosen, rejected);
+      chosen.remove_prefix(prompt.size()), rejected.remove_prefix(prompt.size());
+    }
+    out.example = completion(prompt, chosen);
+    out.rejected = completion(prompt, rejected);
     return out;
   }
   require_messages(good, "chosen");
@@ -145,6 +162,7 @@ ExampleRow ExampleMaker::preference(const ordered_json& row) const {
     require_messages(row.at("prompt"), "prompt");
     prompt = row.at("prompt");
   }
+  check(good != bad, "'chosen' and 'rejected' are the same");
   // Without a prompt of its own it is what both begin with.
   size_t from = prompt.size();
   if (from == 0)
@@ -234,9 +252,9 @@ bool ExampleMaker::is_mark(int32_t id) const {
          (written.size() > 2 && written.starts_with('<') && written.ends_with('>'));
 }
 
-Example ExampleMaker::completion(const std::string& prompt, const std::string& completion) const {
+Example ExampleMaker::completion(const std::string& prompt, std::string_view completion) const {
   const size_t begin = train_on_ == TrainOn::all ? 0 : prompt.size();
-  return tokens(prompt + completion, {{begin, prompt.size() + completion.size()}}, true);
+  return tokens(prompt + std::string(completion), {{begin, prompt.size() + completion.size()}}, true);
 }
 
 // `ends`: no template says where it begins and ends, so the tokenizer does.

@@ -9,27 +9,49 @@
 
 namespace toy {
 
-PackedRows::PackedRows(TokenView ids, std::span<const uint64_t> begins, uint64_t end, int64_t tokens, uint64_t seed,
-                       std::span<const uint8_t> trained)
-    : ids_(ids), trained_(trained), tokens_(tokens), seed_(seed) {
-  check(tokens >= 1, "packed rows of {} tokens; give 1 or more", tokens);
+// Documents are cut, examples lose their end.
+std::vector<PackedRows::Piece> PackedRows::pieces_of(std::span<const uint64_t> begins, uint64_t end,
+                                                     const Answers& answers) {
+  const int64_t together = answers.pairs ? 2 : 1;
+  const auto length = [&](size_t i) { return int64_t((i + 1 < begins.size() ? begins[i + 1] : end) - begins[i]); };
   std::vector<Piece> pieces;
-  for (size_t i = 0; i < begins.size(); ++i) {
-    const uint64_t stop = i + 1 < begins.size() ? begins[i + 1] : end;
-    if (stop - begins[i] > uint64_t(tokens) + 1) ++cut_;
-    if (!trained.empty()) {
-      const uint64_t length = std::min(stop - begins[i], uint64_t(tokens) + 1);
-      const std::span<const uint8_t> targets = trained.subspan(begins[i] + 1, length - 1);
-      const int64_t count = std::count(targets.begin(), targets.end(), 1);
-      counted_ += count;
-      passed_over_ += count == 0;
-      if (count > 0) pieces.push_back({begins[i], int32_t(length - 1)});
+  for (size_t i = 0; i < begins.size(); i += size_t(together)) {
+    if (trained_.empty()) {
+      if (length(i) < 2) ++passed_over_;
+      if (length(i) > tokens_ + 1) ++cut_;
+      for (int64_t at = 0; at + 1 < length(i); at += tokens_)
+        pieces.push_back({begins[i] + uint64_t(at), int32_t(std::min(tokens_, length(i) - 1 - at))});
       continue;
     }
-    if (stop - begins[i] < 2) ++passed_over_;
-    for (uint64_t at = begins[i]; at + 1 < stop; at += uint64_t(tokens))
-      pieces.push_back({at, int32_t(std::min<uint64_t>(uint64_t(tokens), stop - 1 - at))});
+    int64_t counted = 0, least = INT64_MAX;
+    std::vector<Piece> one;
+    for (size_t k = i; k < i + size_t(together); ++k) {
+      const int64_t other = together == 2 ? length(k == i ? i + 1 : i) - 1 : 0;
+      const int64_t room = std::max((tokens_ + together - 1 - int64_t(k - i)) / together, tokens_ - other);
+      const int64_t inputs = std::min(length(k) - 1, room);
+      cut_ += length(k) - 1 > room;
+      const std::span<const uint8_t> targets = trained_.subspan(begins[k] + 1, size_t(inputs));
+      const int64_t count = std::count(targets.begin(), targets.end(), 1);
+      counted += count, least = std::min(least, count);
+      const bool is_answer = !answers.chosen.empty();
+      one.push_back({begins[k], int32_t(inputs), is_answer, is_answer && answers.chosen[k]});
+    }
+    if (least == 0) {
+      passed_over_ += together;
+      continue;
+    }
+    counted_ += counted;
+    pieces.insert(pieces.end(), one.begin(), one.end());
   }
+  return pieces;
+}
+
+PackedRows::PackedRows(TokenView ids, std::span<const uint64_t> begins, uint64_t end, int64_t tokens, uint64_t seed,
+                       std::span<const uint8_t> trained, const Answers& answers)
+    : ids_(ids), trained_(trained), tokens_(tokens), seed_(seed) {
+  check(tokens >= 1, "packed rows of {} tokens; give 1 or more", tokens);
+  check(!answers.pairs || begins.size() % 2 == 0, "packed rows: {} answers are no pairs", begins.size());
+  const std::vector<Piece> pieces = pieces_of(begins, end, answers);
   check(!pieces.empty() || trained.empty(),
         "data: of {} examples none has a target that counts within {} tokens; use a larger --tokens", begins.size(),
         tokens);
@@ -37,15 +59,22 @@ PackedRows::PackedRows(TokenView ids, std::span<const uint64_t> begins, uint64_t
   for (const Piece& p : pieces) targets_ += p.inputs;
   if (trained.empty()) counted_ = targets_;
 
-  std::vector<size_t> order(pieces.size());
+  // What goes into a row together.
+  const size_t together = answers.pairs ? 2 : 1, units = pieces.size() / together;
+  const auto inputs = [&](size_t unit) {
+    int64_t n = 0;
+    for (size_t k = 0; k < together; ++k) n += pieces[unit * together + k].inputs;
+    return n;
+  };
+  std::vector<size_t> order(units);
   std::iota(order.begin(), order.end(), size_t(0));
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return pieces[a].inputs > pieces[b].inputs; });
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return inputs(a) > inputs(b); });
   std::vector<std::vector<int64_t>> rows_with(static_cast<size_t>(tokens));  // by the number of free places
   std::set<int64_t> free;                                                    // the numbers that have rows
-  std::vector<int64_t> row_of(pieces.size());
+  std::vector<int64_t> row_of(units);
   int64_t rows = 0;
   for (const size_t i : order) {
-    const int64_t need = pieces[i].inputs;
+    const int64_t need = inputs(i);
     int64_t row = rows, left = tokens - need;
     if (const auto best = free.lower_bound(need); best != free.end()) {
       std::vector<int64_t>& list = rows_with[size_t(*best)];
@@ -63,17 +92,18 @@ PackedRows::PackedRows(TokenView ids, std::span<const uint64_t> begins, uint64_t
     }
   }
   row_begins_.assign(size_t(rows) + 1, 0);
-  for (const int64_t row : row_of) ++row_begins_[size_t(row) + 1];
+  for (const int64_t row : row_of) row_begins_[size_t(row) + 1] += int64_t(together);
   std::partial_sum(row_begins_.begin(), row_begins_.end(), row_begins_.begin());
   pieces_.resize(pieces.size());
   std::vector<int64_t> next(row_begins_.begin(), row_begins_.end() - 1);
-  for (size_t i = 0; i < pieces.size(); ++i) pieces_[size_t(next[size_t(row_of[i])]++)] = pieces[i];
+  for (size_t i = 0; i < pieces.size(); ++i) pieces_[size_t(next[size_t(row_of[i / together])]++)] = pieces[i];
 }
 
 void PackedRows::add_row(int64_t row, int64_t sequence, Windows& out) const {
   const size_t end = out.inputs.size() + size_t(tokens_);
   for (int64_t p = row_begins_[size_t(row)]; p < row_begins_[size_t(row) + 1]; ++p, ++sequence) {
     const Piece& piece = pieces_[size_t(p)];
+    if (piece.answer) out.answers.push_back({int64_t(out.inputs.size()), piece.inputs, piece.chosen});
     ids_.copy(int64_t(piece.begin), piece.inputs, out.inputs);
     ids_.copy(int64_t(piece.begin) + 1, piece.inputs, out.targets);
     if (!trained_.empty()) {

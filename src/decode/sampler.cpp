@@ -67,7 +67,7 @@ std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, int k) {
   return result;
 }
 
-Sampler::Sampler(const SamplerOptions& o) : options_(o) {
+Sampler::Sampler(const SamplerOptions& o) : options_(o), constraint_(o.constraint ? o.constraint->clone() : nullptr) {
   check(o.temperature >= 0 && std::isfinite(o.temperature), "temperature {} is not 0 or more", o.temperature);
   check(o.top_k >= 0, "top-k {} is negative; 0 means all", o.top_k);
   check(o.top_p > 0 && o.top_p <= 1, "top-p {} is not above 0 and at most 1", o.top_p);
@@ -94,6 +94,7 @@ void Sampler::penalize(std::span<float> logits, std::span<const int32_t> history
     ++counts[id];
   }
   for (const auto& [id, count] : counts) {
+    if (std::isinf(logits[size_t(id)])) continue;  // ruled out
     double l = logits[size_t(id)];
     l = l > 0 ? l / o.repeat_penalty : l * o.repeat_penalty;
     l = l - double(count) * o.frequency_penalty - o.presence_penalty;
@@ -102,12 +103,36 @@ void Sampler::penalize(std::span<float> logits, std::span<const int32_t> history
   }
 }
 
-int32_t Sampler::pick(std::span<const float> logits, uint64_t step, std::span<const int32_t> history) const {
+Sampler::Sampler(const Sampler& other)
+    : options_(other.options_), constraint_(other.constraint_ ? other.constraint_->clone() : nullptr) {}
+
+Sampler& Sampler::operator=(const Sampler& other) { return *this = Sampler(other); }
+
+void Sampler::constrain(std::span<float> logits) {
+  std::vector<uint64_t> allowed((logits.size() + 63) / 64);
+  constraint_->mask(allowed);
+  bool any = false;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if ((allowed[i / 64] >> i % 64 & 1) == 0) logits[i] = -std::numeric_limits<float>::infinity();
+    any = any || std::isfinite(logits[i]);
+  }
+  check(any, "constraint: none of the {} tokens can continue the text; the vocabulary cannot spell what must follow",
+        logits.size());
+}
+
+int32_t Sampler::pick(std::span<const float> logits, uint64_t step, std::span<const int32_t> history) {
   check_logits(logits);
-  if (!penalizes() || history.empty()) return draw(logits, step);
-  std::vector<float> changed(logits.begin(), logits.end());
-  penalize(changed, history);
-  return draw(changed, step);
+  std::vector<float> changed;
+  const bool penalized = penalizes() && !history.empty();
+  if (penalized || constraint_) {
+    changed.assign(logits.begin(), logits.end());
+    logits = changed;
+  }
+  if (constraint_) constrain(changed);
+  if (penalized) penalize(changed, history);
+  const int32_t id = draw(logits, step);
+  if (constraint_) constraint_->accept(id);
+  return id;
 }
 
 int32_t Sampler::draw(std::span<const float> logits, uint64_t step) const {

@@ -65,9 +65,10 @@ void Scheduler::add(GenerateRequest request) {
   for (const int32_t id : prompt)
     check(id >= 0 && id < decoder_.vocab(), "prompt: token id {} is outside the vocabulary (0 to {})", id,
           decoder_.vocab() - 1);
-  const Sampler sampler(request.options.sampler);
+  Sampler sampler(request.options.sampler);
   std::vector<int32_t> history = prompt;
-  waiting_.push_back(std::make_unique<Job>(Job{std::move(request), added_++, sampler, std::move(history), 0, {}}));
+  waiting_.push_back(
+      std::make_unique<Job>(Job{std::move(request), added_++, std::move(sampler), std::move(history), 0, {}}));
 }
 
 bool Scheduler::step() {
@@ -207,6 +208,8 @@ void Scheduler::accept(Slot& slot, std::span<const float> logits) {
     reason = FinishReason::stopped;
   else if (!o.ignore_eos && std::ranges::find(job.request.eos, id) != job.request.eos.end())
     reason = FinishReason::eos;
+  else if (job.sampler.finished())
+    reason = FinishReason::complete;
   else if (int64_t(tokens.size()) >= o.max_tokens || decoder_.state().length(slot.sequence) >= decoder_.context())
     reason = FinishReason::length;
   if (reason) {

@@ -21,6 +21,17 @@ std::optional<double> number(const Event& e) {
   return body ? std::optional<double>(body->*Member) : std::nullopt;
 }
 
+template <auto Member>
+std::optional<double> reward(const Event& e) {
+  const Step* s = e.as<Step>();
+  return s ? s->rewards.*Member : std::nullopt;
+}
+
+std::optional<double> validation_accuracy(const Event& e) {
+  const Eval* v = e.as<Eval>();
+  return v ? v->rewards.accuracy : std::nullopt;
+}
+
 std::optional<double> throughput(const Event& e) {
   const Step* s = e.as<Step>();
   return s && s->wall_us > 0 ? std::optional(1e6 * double(s->tokens) / double(s->wall_us)) : std::nullopt;
@@ -37,6 +48,9 @@ struct Metric {
 constexpr Metric kMetrics[] = {
     {"loss", "Loss", "nats per token", kSmooth, Best::lowest, number<Step, &Step::loss>},
     {"validation_loss", "Validation loss", "nats per token", kPlain, Best::lowest, number<Eval, &Eval::loss>},
+    {"reward_margin", "Reward margin", "chosen - rejected", kSmooth, Best::highest, reward<&Rewards::margin>},
+    {"reward_accuracy", "Reward accuracy", "part of the pairs", kSmooth, Best::highest, reward<&Rewards::accuracy>},
+    {"validation_accuracy", "Validation accuracy", "part of the pairs", kPlain, Best::highest, validation_accuracy},
     {"lr", "Learning rate", "", kPlain, Best::neither, number<Step, &Step::lr>},
     {"grad_norm", "Gradient norm", "before clipping", kLog | kSmooth, Best::neither, number<Step, &Step::grad_norm>},
     {"tokens_per_second", "Throughput", "tokens per second", kSmooth, Best::highest, throughput},

@@ -38,6 +38,8 @@ constexpr Column kColumns[] = {
     {"recipe", "recipe", neither, false, cell<&Summary::recipe>},
     {"best_loss", "best loss", less, false, cell<&Summary::best_loss>},
     {"best_validation_loss", "best validation", less, false, cell<&Summary::best_validation_loss>},
+    {"reward_margin", "margin", more, false, [](const Summary& s) -> Column::Cell { return s.rewards.margin; }},
+    {"reward_accuracy", "accuracy", more, false, [](const Summary& s) -> Column::Cell { return s.rewards.accuracy; }},
     {"lr", "lr", neither, false, cell<&Summary::lr>},
     {"tokens", "tokens", neither, false, cell<&Summary::tokens>},
     {"resumes", "resumes", neither, false, cell<&Summary::resumes>},
@@ -79,11 +81,13 @@ void take(Summary& s, const Event& event) {
     s.loss = finite(e->loss);
     keep_less(s.best_loss, e->loss);
     s.lr = finite(e->lr);
+    if (!s.validation_loss) s.rewards = e->rewards;
     if (__builtin_add_overflow(s.tokens, e->tokens, &s.tokens)) s.tokens = INT64_MAX;
     s.tokens_per_second = finite(e->tokens_per_second);
   }
   if (const auto* e = event.as<Eval>()) {
     s.validation_loss = finite(e->loss);
+    s.rewards = e->rewards;
     s.nats_per_byte = finite(e->nats_per_byte);
     // Where validations read a part of the text, those of the whole (at the end, at a time limit) count for nothing.
     if (!e->whole && s.validation_is_whole.value_or(true)) s.best_validation_loss.reset();

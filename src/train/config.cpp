@@ -38,8 +38,9 @@ ordered_json optimizer_config(const OptimizerOptions& o) {
 }
 
 ordered_json trainer_config(const TrainerOptions& o) {
-  const auto& [batch, tokens, accumulate, optimizer, updates, compute, dropout, seed, check_finite, recompute] = o;
-  (void)seed, (void)check_finite, (void)recompute;  // the recipe's; change no number
+  const auto& [batch, tokens, accumulate, optimizer, updates, compute, dropout, seed, check_finite, preference,
+               recompute] = o;
+  (void)seed, (void)check_finite, (void)preference, (void)recompute;  // the recipe's; change no number
   return {{"batch", batch},
           {"tokens", tokens},
           {"accumulate", accumulate},

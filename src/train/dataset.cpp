@@ -65,6 +65,7 @@ void append_row(const Windows& row, int64_t at, int64_t tokens, Windows& out) {
   add(row.position, out.position);
   out.trained.insert(out.trained.end(), row.trained.begin(), row.trained.end());
   const int32_t shift = int32_t(at * tokens);
+  for (const Answer& a : row.answers) out.answers.push_back({a.first + at * tokens, a.places, a.chosen});
   for (const int32_t s : row.sequence) out.sequence.push_back(s < 0 ? s - shift : s + shift);
 }
 
@@ -76,6 +77,8 @@ Dataset::Dataset(const DataOptions& options, const std::string& out, size_t memo
       tell_(tell),
       documents_(parse_documents(options.documents)),
       packs_(o_.pack || !o_.examples.empty()) {
+  check(o_.preferences == Preferences::none || !o_.examples.empty(),
+        "--data is missing: give a JSON Lines file of preferences (docs/preferences.md)");
   check(!paths().empty(), "--corpus is missing: give a file or a folder of text, or examples with --data");
   check(o_.corpus.empty() || o_.examples.empty(), "data: it is given with --corpus; train on one of them");
   check(o_.weights.empty() || o_.weights.size() == paths().size(),
@@ -194,13 +197,16 @@ void Dataset::load(DataSource& source, const Tokenizer& tokenizer, double fracti
                 "fewer examples");
   constexpr int64_t kShown = 5;
   int64_t told = 0;
-  ExampleSet set =
-      load_examples(source.files.files, maker, fraction, o_.bad_rows == "skip", [&](const std::string& text) {
+  ExampleSet set = load_examples(
+      source.files.files, maker, fraction, o_.bad_rows == "skip",
+      [&](const std::string& text) {
         if (told++ < kShown) tell_.warn(text);
-      });
+      },
+      o_.preferences);
   if (set.skipped > kShown) tell_.warn(fmt::format("{}: {} rows are skipped", source.name, set.skipped));
   source.text = std::move(set.text);
   source.trained = std::move(set.trained);
+  source.chosen = std::move(set.chosen);
 }
 
 void Dataset::tokenize(DataSource& source, const Tokenizer& tokenizer, double fraction) const {
@@ -229,8 +235,8 @@ void Dataset::tokenize(const Tokenizer& tokenizer, int64_t tokens, uint64_t seed
       if (packs_)
         require_below(memory_, size_t(part.documents) * kPlanned, fmt::format("packing {}", s.name), "no --pack");
       if (packs_)
-        s.packed =
-            std::make_unique<PackedRows>(s.text.ids(), part.begins, uint64_t(part.ids.size()), tokens, own, s.trained);
+        s.packed = std::make_unique<PackedRows>(s.text.ids(), part.begins, uint64_t(part.ids.size()), tokens, own,
+                                                s.trained, answers(s, 0, part.begins.size()));
       else
         s.windows = std::make_unique<WindowSampler>(part.ids, 1, tokens, own);
     } catch (const Error& e) {
@@ -254,6 +260,12 @@ void Dataset::tokenize(const Tokenizer& tokenizer, int64_t tokens, uint64_t seed
   });
 }
 
+// Of the documents [first, first + count).
+PackedRows::Answers Dataset::answers(const DataSource& source, size_t first, size_t count) const {
+  if (source.chosen.empty()) return {};
+  return {std::span(source.chosen).subspan(first, count), o_.preferences == Preferences::pairs};
+}
+
 void Dataset::add_validation(DataSource& source, double share, const Tokenizer& tokenizer, int64_t tokens) {
   const TokenizedText::Part& part = source.text.validation();
   if (share == 0) return;
@@ -269,13 +281,20 @@ void Dataset::add_validation(DataSource& source, double share, const Tokenizer& 
   if (packs_) {
     const uint64_t end = uint64_t(part.begin + part.ids.size());
     source.packed_validation =
-        std::make_unique<PackedRows>(source.text.ids(), part.begins, end, tokens, 0, source.trained);
+        std::make_unique<PackedRows>(source.text.ids(), part.begins, end, tokens, 0, source.trained,
+                                     answers(source, size_t(source.text.training().documents), part.begins.size()));
     v.rows = source.packed_validation.get();
     v.tokens = v.rows->counted();
     v.bytes -= double(part.first_bytes);
+    const auto rejected = [&](int64_t i) {  // the document of this id is
+      if (source.chosen.empty()) return false;
+      const auto next = std::upper_bound(part.begins.begin(), part.begins.end(), uint64_t(i));
+      return !source.chosen[size_t(source.text.training().documents + (next - part.begins.begin()) - 1)];
+    };
     if (!source.trained.empty())  // of what counts; examples that lose their end count with it
       for (int64_t i = part.begin; i < int64_t(end); ++i)
-        if (source.trained[size_t(i)]) v.bytes += double(tokenizer.token_bytes(source.text.ids()[i]).size());
+        if (source.trained[size_t(i)] && !rejected(i))
+          v.bytes += double(tokenizer.token_bytes(source.text.ids()[i]).size());
   } else {
     v.bytes -= double(tokenizer.token_bytes(part.ids[0]).size());
   }
@@ -298,6 +317,8 @@ ordered_json Dataset::config() const {
   if (!o_.examples.empty()) {
     j["train_on"] = o_.train_on;
     j["bad_rows"] = o_.bad_rows;
+    if (o_.preferences != Preferences::none)
+      j["preferences"] = o_.preferences == Preferences::pairs ? "pairs" : "rated";
     if (chat_) j["chat_template"] = checksum_text(xxh64(chat_->source()));
   }
   return j;
@@ -391,13 +412,13 @@ void Dataset::tell_sources(std::optional<int64_t> rows) const {
                              s.text.files().size() == 1 ? "" : "s", part.ids.size(), s.rows()));
     if (!s.packed) continue;
     const PackedRows& p = *s.packed;
-    tell_.note(
-        fmt::format("{}: {} documents in {} packed rows, {:.1f}% full{}{}", s.name, part.documents, p.rows(),
-                    100 * double(p.targets()) / double(p.rows() * tokens_),
-                    p.cut() ? fmt::format("; {} are longer than a row of {} tokens and are cut", p.cut(), tokens_) : "",
-                    !p.passed_over()    ? ""
-                    : s.trained.empty() ? fmt::format("; {} of a single token are passed over", p.passed_over())
-                                        : fmt::format("; {} teach nothing then and are passed over", p.passed_over())));
+    tell_.note(fmt::format(
+        "{}: {} {} in {} packed rows, {:.1f}% full{}{}", s.name, part.documents,
+        s.chosen.empty() ? "documents" : "answers", p.rows(), 100 * double(p.targets()) / double(p.rows() * tokens_),
+        p.cut() ? fmt::format("; {} are longer than a row of {} tokens and are cut", p.cut(), tokens_) : "",
+        !p.passed_over()    ? ""
+        : s.trained.empty() ? fmt::format("; {} of a single token are passed over", p.passed_over())
+                            : fmt::format("; {} teach nothing then and are passed over", p.passed_over())));
     if (!s.trained.empty())
       tell_.note(fmt::format("{}: {} of {} targets count in the loss", s.name, p.counted(), p.targets()));
   }

@@ -34,6 +34,7 @@ struct DataSource {
   TextFiles files;
   TokenizedText text;
   std::vector<uint8_t> trained;  ///< of examples: the mask of the ids of `text`
+  std::vector<uint8_t> chosen;   ///< of preferences: of each document
   std::unique_ptr<WindowSampler> windows;
   std::unique_ptr<PackedRows> packed, packed_validation;
   int64_t rows() const { return packed ? packed->rows() : windows->windows_per_epoch(); }
@@ -86,6 +87,7 @@ class Dataset {
   void load(DataSource& source, const Tokenizer& tokenizer, double fraction) const;
   const std::vector<std::string>& paths() const { return o_.examples.empty() ? o_.corpus : o_.examples; }
   void add_validation(DataSource& source, double share, const Tokenizer& tokenizer, int64_t tokens);
+  PackedRows::Answers answers(const DataSource& source, size_t first, size_t count) const;
   void say_left_out() const;
   template <class F>
   void each(const F& f) {

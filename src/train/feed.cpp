@@ -10,13 +10,16 @@ int64_t counted_targets(const Windows& windows, size_t first, size_t rows) {
   return counted;
 }
 
-void feed_windows(Session& session, const Windows& windows, size_t first, size_t rows, int64_t tokens, double weight) {
+std::vector<float> equal_weights(const Windows& windows, double weight) {
+  std::vector<float> weights(windows.targets.size());
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = windows.counts(i) ? float(weight) : 0;
+  return weights;
+}
+
+void feed_windows(Session& session, const Windows& windows, size_t first, size_t rows, int64_t tokens,
+                  std::span<const float> weights) {
   std::vector<int32_t> targets;
-  std::vector<float> weights;
-  for (size_t i = first; i < first + rows; ++i) {
-    targets.push_back(std::max(windows.targets[i], 0));
-    weights.push_back(windows.counts(i) ? float(weight) : 0);
-  }
+  for (size_t i = first; i < first + rows; ++i) targets.push_back(std::max(windows.targets[i], 0));
   session.set("tokens", std::span(windows.inputs).subspan(first, rows));
   session.set("targets", targets);
   if (!windows.sequence.empty()) {
@@ -31,7 +34,7 @@ void feed_windows(Session& session, const Windows& windows, size_t first, size_t
     session.set("sequence", sequence);
     session.set("position", position);
   }
-  session.set("weight", weights);
+  session.set("weight", weights.subspan(first, rows));
 }
 
 }  // namespace toy

@@ -1,6 +1,9 @@
 // From windows to the inputs of a training step.
 #pragma once
 
+#include <span>
+#include <vector>
+
 #include "toy/data/corpus.h"
 #include "toy/runtime/session.h"
 
@@ -8,8 +11,11 @@ namespace toy {
 
 /// Targets that count in the loss: not negative ones, those of padding, nor those that a mask leaves out.
 int64_t counted_targets(const Windows& windows, size_t first, size_t rows);
-/// The inputs `tokens`, `targets`, `sequence`, `position` and `weight` of `rows` places from `first` on: each counted
-/// target has `weight`, others 0. Windows that are not packed are sequences of T tokens.
-void feed_windows(Session& session, const Windows& windows, size_t first, size_t rows, int64_t tokens, double weight);
+/// `weight` for each of them among all places, 0 for the others.
+std::vector<float> equal_weights(const Windows& windows, double weight);
+/// The inputs `tokens`, `targets`, `sequence`, `position` and `weight` of `rows` places from `first` on. `weights`: of
+/// all places. Windows that are not packed are sequences of T tokens.
+void feed_windows(Session& session, const Windows& windows, size_t first, size_t rows, int64_t tokens,
+                  std::span<const float> weights);
 
 }  // namespace toy

@@ -29,10 +29,14 @@ void check_patterns(const char* option, const std::vector<std::string>& patterns
 
 class FineTune final : public Loaded {
  public:
-  explicit FineTune(const FineTuneOptions& o) : Loaded(o), o_(o), base_(content_of(o.init)) {}
+  explicit FineTune(const FineTuneOptions& o) : Loaded(o), o_(o), base_(content_of(o.init)) {
+    check(!o.trainer.preference || o.lora, "loss: preferences train an adapter; say which with lora");
+  }
 
   ordered_json config() const override {
-    ordered_json j{{"name", o_.lora ? "lora" : "full-finetune"}, {"base", base_}};
+    const auto& preference = o_.trainer.preference;
+    ordered_json j{{"name", preference ? "dpo" : o_.lora ? "lora" : "full-finetune"}, {"base", base_}};
+    if (preference) j.update(ordered_json{{"loss", name_of(preference->loss)}, {"beta", preference->beta}});
     if (o_.lora)
       j.update(ordered_json{{"rank", o_.lora->rank},
                             {"alpha", o_.lora->alpha},

@@ -119,8 +119,7 @@ TrainMemory memory_of(const TrainPlans& plans, const ModelSpec& spec, const Devi
   TrainMemory m;
   add_parameters(m, plans, spec, device);
   const Plan* largest = plans.step.get();
-  for (const Plan* p : {plans.step.get(), plans.update.get(), plans.eval.get()}) {
-    if (!p) continue;
+  for (const Plan* p : plans.all()) {
     m.inputs += p->input_bytes(device);
     if (p->arena_bytes > largest->arena_bytes) largest = p;
   }

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "toy/train/memory.h"
+#include "train/answers.h"
 #include "train/feed.h"
 
 namespace toy {
@@ -91,6 +92,7 @@ void TrainerOptions::validate() const {
         accumulate);
   check(dropout >= 0 && dropout < 1, "dropout is {}, expected 0 to below 1", dropout);
   optimizer.validate();
+  if (preference) preference->validate();
   check(updates == gathered || optimizer.clip == 0,
         "clip is {}: streaming updates never see all gradients together; use clip 0, or gathered updates",
         optimizer.clip);
@@ -171,15 +173,33 @@ TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights
   TrainPlans plans{compiled(build_train_graph(spec, dtype_of, options), step_options), nullptr, nullptr, 0};
   plans.mapped = mapped_bytes(*plans.step, spec, device);
   if (options.accumulate > 1) plans.update = compiled(build_update_graph(spec, dtype_of, options), plan_options);
-  const LossGraph l = build_loss_graph(spec, dtype_of, options.batch, options.tokens);
-  plans.eval = std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.nll}, {}, device, plan_options));
+  const auto forward = [&](const ModelSpec& of, double dropout, bool trains) {
+    Graph graph;
+    const Value nll = build_loss(graph, of, dtype_of, options.batch, options.tokens, dropout, trains, false).nll;
+    return std::make_shared<const Plan>(compile(graph, std::vector<Value>{nll}, {}, device, plan_options));
+  };
+  plans.eval = forward(spec, 0, false);
+  if (!options.preference) return plans;
+  if (drops(spec, options.dropout)) plans.dropped = forward(spec, options.dropout, true);
+  if (!has_reference(options.preference->loss)) return plans;
+  check(!spec.adapters.empty(), "loss: {} compares with the model without an adapter, and there is none",
+        name_of(options.preference->loss));
+  ModelSpec base = spec;
+  base.adapters.pop_back();
+  plans.reference = forward(base, 0, false);
   return plans;
+}
+
+std::vector<const Plan*> TrainPlans::all() const {
+  std::vector<const Plan*> list;
+  for (const auto& p : {step, update, eval, reference, dropped})
+    if (p) list.push_back(p.get());
+  return list;
 }
 
 size_t TrainPlans::arena_bytes() const {
   size_t bytes = 0;
-  for (const Plan* p : {step.get(), update.get(), eval.get()})
-    if (p) bytes = std::max(bytes, p->arena_bytes);
+  for (const Plan* p : all()) bytes = std::max(bytes, p->arena_bytes);
   return bytes;
 }
 
@@ -194,8 +214,7 @@ size_t TrainPlans::bytes(const Device& device) const {
   size_t bytes = arena_bytes();
   for (const auto& [name, size] : params) bytes += size;
   bytes -= std::min(bytes, mapped);
-  for (const Plan* p : {step.get(), update.get(), eval.get()})
-    if (p) bytes += p->input_bytes(device);
+  for (const Plan* p : all()) bytes += p->input_bytes(device);
   return bytes;
 }
 
@@ -240,14 +259,78 @@ void Trainer::clear_accumulators() {
   for (const std::string& name : accumulators_.names()) accumulators_.clear(name);
 }
 
-double Trainer::run_batch(const Windows& windows, int64_t first, int64_t random, double weight) {
+void Trainer::feed_random(Session& session, int64_t random) const {
+  session.set("random", std::array{int32_t(uint32_t(options_.seed)), int32_t(options_.seed >> 32), int32_t(random)});
+}
+
+double Trainer::run_batch(const Windows& windows, int64_t first, int64_t random, std::span<const float> weights) {
   const size_t at = size_t(first * options_.tokens), rows = size_t(options_.batch * options_.tokens);
-  feed_windows(*session_, windows, at, rows, options_.tokens, weight);
-  if (drops(model_.spec, options_.dropout))
-    session_->set("random",
-                  std::array{int32_t(uint32_t(options_.seed)), int32_t(options_.seed >> 32), int32_t(random)});
+  feed_windows(*session_, windows, at, rows, options_.tokens, weights);
+  if (drops(model_.spec, options_.dropout)) feed_random(*session_, random);
   run_session(*session_, "step", steps_);
   return session_->scalar(0);
+}
+
+std::vector<float> Trainer::nlls(Session& session, const Windows& windows, std::optional<int64_t> random) {
+  const size_t rows = size_t(options_.batch * options_.tokens);
+  const std::vector<float> weights(windows.inputs.size(), 1);
+  std::vector<float> all;
+  for (size_t at = 0; at < windows.inputs.size(); at += rows) {
+    feed_windows(session, windows, at, rows, options_.tokens, weights);
+    if (random) feed_random(session, *random + int64_t(at / rows));
+    run_session(session, "scoring answers in step", steps_);
+    const std::vector<float> some = session.values(0);
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return all;
+}
+
+std::vector<ScoredAnswer> Trainer::score(const Windows& windows, std::optional<int64_t> random, double& kl) {
+  const bool with_reference = has_reference(options_.preference->loss);
+  const bool with_dropout = random && plans_.dropped;
+  Session& session = with_dropout ? forward(dropped_session_, plans_.dropped) : eval_session();
+  const std::vector<float> policy = nlls(session, windows, with_dropout ? random : std::nullopt);
+  std::vector<float> reference;
+  if (with_reference) reference = nlls(forward(reference_session_, plans_.reference), windows);
+  std::vector<ScoredAnswer> out;
+  for (const Answer& a : windows.answers)
+    out.push_back({.policy = log_probability(windows, a, policy),
+                   .reference = with_reference ? log_probability(windows, a, reference) : 0,
+                   .tokens = counted_targets(windows, a),
+                   .chosen = a.chosen});
+  kl = takes_pairs(options_.preference->loss) ? 0 : estimate_kl(windows);
+  return out;
+}
+
+// The mean log ratio of answers to other prompts; no less than 0.
+double Trainer::estimate_kl(const Windows& windows) {
+  const int64_t places = options_.batch * options_.tokens;
+  double sum = 0;
+  int64_t n = 0;
+  for (int64_t at = 0; at < int64_t(windows.inputs.size()); at += places) {
+    const std::span<const Answer> answers = answers_between(windows, at, at + places);
+    if (answers.size() < 2) continue;  // there is no other prompt
+    const Windows w = mismatched(windows, answers, places, options_.tokens);
+    const std::vector<float> policy = nlls(eval_session(), w),
+                             reference = nlls(forward(reference_session_, plans_.reference), w);
+    for (const Answer& a : w.answers) sum += log_probability(w, a, policy) - log_probability(w, a, reference);
+    n += int64_t(answers.size());
+  }
+  return n > 0 ? std::max(0.0, sum / double(n)) : 0;
+}
+
+StepWeights Trainer::weigh(const Windows& windows) {
+  if (!options_.preference) {
+    // The mean over all targets of a step, however many batches it takes.
+    const int64_t counted = counted_targets(windows, 0, windows.targets.size());
+    check(counted > 0, "trainer: a batch without a target that counts");
+    return {equal_weights(windows, 1.0 / double(counted)), {}};
+  }
+  check(!windows.answers.empty(), "trainer: a batch without an answer");
+  double kl = 0;
+  const std::vector<ScoredAnswer> answers = score(windows, updates_ * options_.accumulate, kl);
+  const PreferenceResult r = preference_loss(*options_.preference, answers, kl);
+  return {answer_weights(windows, r.slopes), r.sums};
 }
 
 runs::Step Trainer::step(const Windows& windows, double lr) {
@@ -258,18 +341,19 @@ runs::Step Trainer::step(const Windows& windows, double lr) {
             (windows.sequence.empty() || int64_t(windows.sequence.size()) == n),
         "trainer: {} sequences and {} positions for {} tokens; expected none, or one of each for every token",
         windows.sequence.size(), windows.position.size(), n);
-  // The mean over all targets of a step, however many batches it takes.
-  const int64_t counted = counted_targets(windows, 0, size_t(n));
-  check(counted > 0, "trainer: a batch without a target that counts");
-  const double weight = 1.0 / double(counted);
   ++steps_;
+  const StepWeights weights = weigh(windows);
   Session& last = update_session_ ? *update_session_ : *session_;
   feed_optimizer(last, options_.optimizer, updates_, lr);
   if (update_session_) clear_accumulators();
   runs::Step result;
   result.loss = 0, result.lr = lr, result.tokens = n;
   for (int64_t i = 0; i < options_.accumulate; ++i)
-    result.loss += run_batch(windows, i * options_.batch, updates_ * options_.accumulate + i, weight);
+    result.loss += run_batch(windows, i * options_.batch, updates_ * options_.accumulate + i, weights.targets);
+  if (weights.preference) {
+    result.loss = weights.preference->mean_loss();
+    result.rewards = weights.preference->rewards();
+  }
   if (update_session_) run_session(last, "step", steps_);
   if (options_.updates == TrainerOptions::gathered) result.grad_norm = last.scalar(last.plan().outputs.size() - 1);
   if (std::isfinite(result.grad_norm.value_or(result.loss)))
@@ -279,33 +363,41 @@ runs::Step Trainer::step(const Windows& windows, double lr) {
   return result;
 }
 
-Session& Trainer::eval_session() {
-  if (!eval_session_) {
-    eval_session_ = std::make_unique<Session>(device_, plans_.eval,
-                                              std::initializer_list<const ParamStore*>{model_.params.get()}, arena_);
-    eval_session_->check_finite(options_.check_finite);
+Session& Trainer::forward(std::unique_ptr<Session>& session, const std::shared_ptr<const Plan>& plan) {
+  if (!session) {
+    session =
+        std::make_unique<Session>(device_, plan, std::initializer_list<const ParamStore*>{model_.params.get()}, arena_);
+    session->check_finite(options_.check_finite);
   }
-  return *eval_session_;
+  return *session;
 }
 
 EvalResult Trainer::evaluate(const PackedRows& rows, int64_t max_tokens, const std::function<bool()>& stop) {
   Session& session = eval_session();
   EvalResult result;
+  const int64_t places = options_.batch * options_.tokens;
+  const std::vector<float> weights(static_cast<size_t>(places), 1);
   for (int64_t first = 0; first < rows.rows() && (max_tokens == 0 || result.tokens < max_tokens);
        first += options_.batch) {
     if (stop && stop()) break;
     const int64_t count = std::min(options_.batch, rows.rows() - first);
     // Rows are numbered by length, longest documents first: a part of them is taken from everywhere.
     Windows w = max_tokens == 0 ? rows.rows(first, count) : rows.windows(first, count);
-    const size_t places = size_t(options_.batch * options_.tokens);
-    for (std::vector<int32_t>* v : {&w.inputs, &w.targets, &w.position}) v->resize(places, 0);
-    if (!w.trained.empty()) w.trained.resize(places, 0);
-    // Rows behind the last: padding, each place a sequence of its own.
-    while (w.sequence.size() < places) w.sequence.push_back(-1 - int32_t(places + w.sequence.size()));
-    feed_windows(session, w, 0, places, options_.tokens, 1);
+    pad(w, places);  // behind the last row
+    if (options_.preference) {
+      double kl = 0;
+      const std::vector<ScoredAnswer> answers = score(w, std::nullopt, kl);
+      result.preference.add(preference_loss(*options_.preference, answers, kl).sums);
+      for (const ScoredAnswer& a : answers) {
+        result.tokens += a.tokens;
+        if (a.chosen) result.nats -= a.policy;
+      }
+      continue;
+    }
+    feed_windows(session, w, 0, size_t(places), options_.tokens, weights);
     run_session(session, "validation after step", steps_);
     const std::vector<float> nll = session.values(0);
-    for (size_t i = 0; i < places; ++i)
+    for (size_t i = 0; i < size_t(places); ++i)
       if (w.counts(i)) result.nats += nll[i], ++result.tokens;
   }
   return result;

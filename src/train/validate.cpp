@@ -34,6 +34,7 @@ struct Validator::Losses {
   double nats_per_byte = 0;
   bool whole = true;         ///< all of it was read
   std::vector<double> each;  ///< of each text
+  PreferenceSums preference;
 };
 
 std::optional<Validator::Losses> Validator::losses(int64_t limit) {
@@ -42,7 +43,7 @@ std::optional<Validator::Losses> Validator::losses(int64_t limit) {
     return tell_.stop();
   };
   Losses all;
-  double bytes_a_token = 0;
+  double bytes_a_token = 0, of_chosen = 0;
   for (const ValidationText& text : data_.validation()) {
     const EvalResult r =
         text.rows ? trainer_.evaluate(*text.rows, limit, stop) : trainer_.evaluate(text.ids, limit, stop);
@@ -53,8 +54,10 @@ std::optional<Validator::Losses> Validator::losses(int64_t limit) {
     all.whole &= r.tokens == text.tokens;
     bytes_a_token += text.share * bytes / double(r.tokens);
     all.nats_per_byte = r.nats / bytes;
+    of_chosen += text.share * all.nats_per_byte;
+    all.preference.add(r.preference);
   }
-  if (all.each.size() > 1) all.nats_per_byte = all.loss / bytes_a_token;
+  if (all.each.size() > 1) all.nats_per_byte = o_.trainer.preference ? of_chosen : all.loss / bytes_a_token;
   return all;
 }
 
@@ -111,7 +114,7 @@ std::optional<Evaluation> Validator::validate(int64_t limit, bool with_sample) {
   std::optional<Losses> weights;
   tell_.region("validation", [&] { weights = losses(limit); });
   if (!weights) return std::nullopt;
-  Evaluation e{{weights->loss, weights->nats_per_byte, weights->whole, {}}, state_.step};
+  Evaluation e{{weights->loss, weights->nats_per_byte, weights->whole, {}, weights->preference.rewards()}, state_.step};
   if (trainer_.has_average()) {
     const AveragedWeights averaged(model_.spec, *model_.params, trainer_.moments());
     const std::optional<Losses> average = losses(limit);

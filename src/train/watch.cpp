@@ -308,7 +308,7 @@ size_t Watcher::planned_bytes() const {
 }
 
 // The same batch, weights and dropout as the step that follows.
-void Watcher::look(Probe& probe, int64_t step, const Windows& windows, int64_t random, const Tell& tell) const {
+void Watcher::look(Probe& probe, int64_t step, const Windows& windows, Trainer& trainer, const Tell& tell) const {
   std::vector<size_t> due;
   for (size_t i = 0; i < probe.names.size(); ++i)
     if (any_due(probe.watches, probe.names[i], step)) due.push_back(i);
@@ -317,7 +317,9 @@ void Watcher::look(Probe& probe, int64_t step, const Windows& windows, int64_t r
   Session& s = *probe.session;
   // Where a step sums over several batches, its first.
   const double weight = 1.0 / double(std::max<int64_t>(1, counted_targets(windows, 0, size_t(rows))));
-  feed_windows(s, windows, 0, size_t(rows), options_.tokens, weight);
+  feed_windows(s, windows, 0, size_t(rows), options_.tokens,
+               options_.preference ? trainer.weigh(windows).targets : equal_weights(windows, weight));
+  const int64_t random = trainer.updates() * options_.accumulate;
   if (drops(model_.spec, options_.dropout))
     s.set("random",
           std::vector<int32_t>{int32_t(uint32_t(options_.seed)), int32_t(options_.seed >> 32), int32_t(random)});
@@ -343,7 +345,7 @@ void Watcher::require_ops(Trainer& trainer) const {
 
 void Watcher::before(int64_t step, const Windows& windows, Trainer& trainer, const Tell& tell) {
   for (Probe* p : {taps_.get(), grads_.get()})
-    if (p) look(*p, step, windows, trainer.updates() * options_.accumulate, tell);
+    if (p) look(*p, step, windows, trainer, tell);
   const auto due = [&](const Watch& w) { return w.due(step); };
   if (std::none_of(watch_.op_timings.begin(), watch_.op_timings.end(), due)) return;
   for (Session* session : trainer.sessions()) {

@@ -318,6 +318,8 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
       {"train warm-start", " --steps 1 --batch 2 --tokens 16 --corpus " + corpus + " --init " + with_tokenizer + out},
       {"train full-finetune", few + out},
       {"train lora", " --rank 2" + few + out},
+      {"train dpo", " --rank 2 --steps 1 --batch 2 --tokens 16 --model " + with_tokenizer + out + " --data " +
+                        write("pairs.jsonl", R"({"prompt": "a", "chosen": "b", "rejected": "c"})")},
       {"merge", " " + with_tokenizer + " --lora " + path("adapter") + " --type f32 --out " + path("merged.gguf")},
       {"infer", " " + golden + " --prompt-ids 1,2 --n 2"},
       {"eval", " " + with_tokenizer + " --ctx 16 --file " + write("little.txt", "the cat sat on the mat again.")},

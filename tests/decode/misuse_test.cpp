@@ -101,7 +101,7 @@ TEST_F(DecodeMisuse, LogitsAndHistories) {
   EXPECT_EQ(error_of([] { log_softmax_at({}, 0); }), "token id 0 is outside the 0 logits");
   EXPECT_EQ(error_of([] { Sampler({.temperature = 1}).pick({}, 0); }), "there are no logits to choose from");
   EXPECT_EQ(error_of([] { Sampler({}).pick({}, 0); }), "there are no logits to choose from");
-  const Sampler penalizing({.repeat_penalty = 2});
+  Sampler penalizing({.repeat_penalty = 2});
   EXPECT_EQ(error_of([&] { penalizing.pick(logits, 0, outside); }), "token id 99999999 is outside the 2 logits");
   EXPECT_EQ(error_of([&] { penalizing.pick(logits, 0, negative); }), "token id -4 is outside the 2 logits");
   EXPECT_TRUE(top_logprobs({}, 3).empty());

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 
 #include "toy/base/error.h"
 
@@ -17,7 +18,7 @@ TEST(Sampler, GreedyTakesTheFirstOfTheLikeliest) {
 
 TEST(Sampler, DrawsFollowTheDistribution) {
   const std::vector<float> logits{std::log(0.1f), std::log(0.6f), std::log(0.3f)};
-  const Sampler sampler({.temperature = 1, .seed = 5});
+  Sampler sampler({.temperature = 1, .seed = 5});
   std::vector<int> count(3);
   const int n = 30000;
   for (int i = 0; i < n; ++i) ++count[size_t(sampler.pick(logits, uint64_t(i)))];
@@ -27,7 +28,7 @@ TEST(Sampler, DrawsFollowTheDistribution) {
 
 TEST(Sampler, TemperatureSharpens) {
   const std::vector<float> logits{0, 1};
-  const Sampler cold({.temperature = 0.25, .seed = 1});
+  Sampler cold({.temperature = 0.25, .seed = 1});
   int ones = 0;
   for (int i = 0; i < 10000; ++i) ones += cold.pick(logits, uint64_t(i));
   const double p = 1 / (1 + std::exp(-4.0));
@@ -36,7 +37,7 @@ TEST(Sampler, TemperatureSharpens) {
 
 TEST(Sampler, TopKAndTopPCut) {
   const std::vector<float> logits{std::log(0.5f), std::log(0.3f), std::log(0.15f), std::log(0.05f)};
-  const Sampler k({.temperature = 1, .top_k = 2}), p({.temperature = 1, .top_p = 0.6}),
+  Sampler k({.temperature = 1, .top_k = 2}), p({.temperature = 1, .top_p = 0.6}),
       one({.temperature = 1, .top_p = 1e-9});
   for (uint64_t i = 0; i < 2000; ++i) {
     EXPECT_LT(k.pick(logits, i), 2);
@@ -47,7 +48,7 @@ TEST(Sampler, TopKAndTopPCut) {
 
 TEST(Sampler, DrawsDependOnSeedAndStepAlone) {
   const std::vector<float> logits(100, 0.0f);
-  const Sampler a({.temperature = 1, .seed = 1}), b({.temperature = 1, .seed = 1}), c({.temperature = 1, .seed = 2});
+  Sampler a({.temperature = 1, .seed = 1}), b({.temperature = 1, .seed = 1}), c({.temperature = 1, .seed = 2});
   int differ = 0;
   for (uint64_t i = 0; i < 100; ++i) {
     EXPECT_EQ(a.pick(logits, i), b.pick(logits, i));
@@ -102,7 +103,7 @@ TEST(Logprobs, AreLogSoftmax) {
 TEST(Sampler, MinPCutsRelativeToTheLikeliest) {
   // 0.5 * 0.31 = 0.155: above 0.15, below 0.3.
   const std::vector<float> logits{std::log(0.05f), std::log(0.3f), std::log(0.15f), std::log(0.5f)};
-  const Sampler s({.temperature = 1, .min_p = 0.31}), one({.temperature = 1, .min_p = 1});
+  Sampler s({.temperature = 1, .min_p = 0.31}), one({.temperature = 1, .min_p = 1});
   std::vector<int> count(4);
   const int n = 20000;
   for (int i = 0; i < n; ++i) {
@@ -117,7 +118,7 @@ TEST(Sampler, MinPCutsRelativeToTheLikeliest) {
 TEST(Sampler, MinPIsTakenAtTheTemperature) {
   // The second is 0.6 times as likely at temperature 1 and 0.36 times at one half.
   const std::vector<float> logits{0, std::log(0.6f)};
-  const Sampler warm({.temperature = 1, .min_p = 0.5}), cold({.temperature = 0.5, .min_p = 0.5});
+  Sampler warm({.temperature = 1, .min_p = 0.5}), cold({.temperature = 0.5, .min_p = 0.5});
   int seen = 0;
   for (uint64_t i = 0; i < 1000; ++i) {
     seen += warm.pick(logits, i);
@@ -169,6 +170,51 @@ TEST(Sampler, PenaltiesLookAtTheLastN) {
   EXPECT_EQ(pick(-1), 0);
   EXPECT_EQ(Sampler({.presence_penalty = 10, .penalty_last_n = 2}).pick(logits, 0, std::vector<int32_t>{1, 0, 2}), 1);
   EXPECT_EQ(Sampler({.presence_penalty = 10, .penalty_last_n = -1}).pick(logits, 0, std::vector<int32_t>{1, 0}), 2);
+}
+
+// Digits in ascending order, at most three; token 10 ends the text once it has one.
+class Ascending : public TokenConstraint {
+ public:
+  std::unique_ptr<TokenConstraint> clone() const override { return std::make_unique<Ascending>(*this); }
+  void mask(std::span<uint64_t> allowed) override {
+    std::fill(allowed.begin(), allowed.end(), 0);
+    for (int32_t i = last_ + 1; i < 10; ++i) allowed[0] |= uint64_t(count_ < 3) << i;
+    if (count_ > 0) allowed[0] |= 1u << 10;
+  }
+  void accept(int32_t token) override { last_ = token, ++count_; }
+  bool finished() const override { return count_ == 3 || last_ >= 9; }
+
+ private:
+  int32_t last_ = -1;
+  int count_ = 0;
+};
+
+TEST(Sampler, AConstraintComesFirstAndFollowsTheText) {
+  const SamplerOptions options{.temperature = 1, .top_k = 4, .seed = 3, .constraint = std::make_shared<Ascending>()};
+  const std::vector<float> logits(100, 1.0f);  // without the constraint, the four would be 0 to 3
+  for (uint64_t text = 0; text < 50; ++text) {
+    Sampler s(options);
+    EXPECT_FALSE(s.finished());
+    const int32_t first = s.pick(logits, 3 * text);
+    EXPECT_LT(first, 4);
+    Sampler copy = s;
+    const int32_t second = s.pick(logits, 3 * text + 1);
+    EXPECT_GT(second, first);
+    EXPECT_LE(second, first + 4);
+    EXPECT_EQ(copy.pick(logits, 3 * text + 1), second);  // a copy continues by itself
+    if (second == 10) continue;
+    if (!s.finished()) s.pick(logits, 3 * text + 2);
+    EXPECT_TRUE(s.finished());
+  }
+}
+
+TEST(Sampler, AConstraintThatAllowsNothingIsAnError) {
+  Sampler s({.constraint = std::make_shared<Ascending>()});
+  std::vector<float> logits(20, -INFINITY);
+  logits[15] = 1;  // the only token that the model gives, and no digit
+  EXPECT_THROW(s.pick(logits, 0), Error);
+  logits[7] = -5;
+  EXPECT_EQ(s.pick(logits, 0), 7);
 }
 
 }  // namespace

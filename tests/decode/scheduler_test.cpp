@@ -269,6 +269,8 @@ TEST_F(SchedulerTest, EveryEndHasItsReason) {
       case FinishReason::stopped:
         EXPECT_EQ(tokens.size(), list[i].stop_after) << i;
         break;
+      case FinishReason::complete:
+        ADD_FAILURE() << "there is no constraint";
     }
   }
   EXPECT_GT(count[0], 0);

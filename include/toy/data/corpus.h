@@ -8,6 +8,12 @@
 
 namespace toy {
 
+/// An answer among the places of a batch: one sequence, prompt and answer, whose targets that count are the answer's.
+struct Answer {
+  int64_t first = 0, places = 0;
+  bool chosen = true;  ///< or rejected
+};
+
 /// One batch: B windows of T inputs and their next tokens, row-major [B,T]. A negative target counts in no loss: a
 /// prompt, or whatever else a model need not predict.
 struct Windows {
@@ -17,6 +23,8 @@ struct Windows {
   std::vector<int32_t> sequence = {}, position = {};
   /// Which targets count in the loss. Empty: all but padding.
   std::vector<uint8_t> trained = {};
+  /// Of preference training, in the order of places. Of pairs the chosen answer comes first, then the rejected one.
+  std::vector<Answer> answers = {};
   /// Does the target at place `i` count?
   bool counts(size_t i) const {
     return targets[i] >= 0 && (sequence.empty() || sequence[i] >= 0) && (trained.empty() || trained[i]);

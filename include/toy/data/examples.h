@@ -25,15 +25,20 @@ struct Example {
 };
 
 /// What a row holds, by its fields.
-enum class RowKind { text, completion, messages, instruction, preference };
+enum class RowKind { text, completion, messages, instruction, preference, rated };
 std::string_view name_of(RowKind kind);  ///< the name above
 
-/// A row of a file. Of a preference `example` is the chosen answer.
+/// A row of a file. Of a preference `example` is the chosen answer; of a rated one `good` is its label.
 struct ExampleRow {
   RowKind kind = RowKind::text;
   Example example;
   std::optional<Example> rejected;
+  bool good = true;
 };
+
+/// Which rows a training takes: none that state preferences; pairs of `chosen` and `rejected`; or answers that are
+/// rated one by one: a `completion` with a `label`, or pairs, whose answers are taken apart.
+enum class Preferences { none, pairs, rated };
 
 /// Which targets of conversations and completions count.
 enum class TrainOn { assistant, all };
@@ -53,7 +58,7 @@ class ExampleMaker {
   ExampleRow conversation(const json& row) const;
   ExampleRow preference(const json& row) const;
   Example messages(const json& row, const json& all, size_t from) const;
-  Example completion(const std::string& prompt, const std::string& completion) const;
+  Example completion(const std::string& prompt, std::string_view completion) const;
   Example tokens(const std::string& text, const std::vector<TextSpan>& trained, bool ends) const;
   std::vector<TextSpan> assistant_turns(const ChatInput& in, const std::string& full, size_t from) const;
   bool is_mark(int32_t id) const;
@@ -68,6 +73,7 @@ class ExampleMaker {
 /// What to do with rows.
 struct ExampleReading {
   bool skip_bad_rows = false;                                                ///< else the first one is an error
+  std::optional<Preferences> preferences = {};                               ///< which rows are good; absent: all kinds
   std::function<void(const std::string&)> warn = [](const std::string&) {};  ///< of each row that is skipped
   /// Each row, and its line from 1. Reading ends once it says false.
   std::function<bool(const ExampleRow& row, int64_t line)> take;
@@ -80,11 +86,13 @@ int64_t read_examples(const TextFile& file, const ExampleMaker& maker, const Exa
 struct ExampleSet {
   TokenizedText text;
   std::vector<uint8_t> trained;  ///< [ids]
+  std::vector<uint8_t> chosen;   ///< [documents], of preferences: those of a pair follow each other, the chosen first
   int64_t skipped = 0;
 };
-/// Validation takes the last `validation_fraction` of the examples. Throws Error{bad_input} also for preferences, and
-/// where there is no example.
+/// Validation takes the last `validation_fraction` of the rows. A row of another kind than `preferences` takes is a bad
+/// one. Throws Error{bad_input} also where there is no example.
 ExampleSet load_examples(const std::vector<TextFile>& files, const ExampleMaker& maker, double validation_fraction,
-                         bool skip_bad_rows, const std::function<void(const std::string&)>& warn);
+                         bool skip_bad_rows, const std::function<void(const std::string&)>& warn,
+                         Preferences preferences = Preferences::none);
 
 }  // namespace toy

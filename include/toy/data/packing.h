@@ -15,16 +15,28 @@ namespace toy {
 /// Best fit, longest first (Ding et al. 2024, "Fewer truncations improve language modeling"), with a list of rows for
 /// each number of free places: O(documents log T). Of equal documents the earlier comes first, and of equal rows the
 /// one that was last filled so far takes it. Memory: about 32 bytes a document.
+///
+/// Answers of preference training are examples of which the two of a pair share a row.
 class PackedRows {
  public:
+  /// Which examples are answers: `pairs`: 2 k is chosen over 2 k + 1. `chosen`: of each example; empty: they are none.
+  struct Answers {
+    std::span<const uint8_t> chosen = {};
+    bool pairs = false;
+  };
   /// `begins`: first tokens of the documents in `ids`, ascending; the last one ends at `end`. Throws Error{bad_input}
   /// where no document has two tokens. `ids` must outlive the plan.
   PackedRows(TokenView ids, std::span<const uint64_t> begins, uint64_t end, int64_t tokens, uint64_t seed)
       : PackedRows(ids, begins, end, tokens, seed, {}) {}
   /// Examples with a mask of what they teach, one for each id. One of more than T + 1 tokens loses its end, and one
-  /// that then has no target that counts is passed over.
+  /// that then has no target that counts is passed over. A pair that is too long together loses what the longer one has
+  /// more than half a row; both are passed over where one has no target left.
   PackedRows(TokenView ids, std::span<const uint64_t> begins, uint64_t end, int64_t tokens, uint64_t seed,
-             std::span<const uint8_t> trained);
+             std::span<const uint8_t> trained)
+      : PackedRows(ids, begins, end, tokens, seed, trained, Answers{}) {}
+  /// @copydoc PackedRows
+  PackedRows(TokenView ids, std::span<const uint64_t> begins, uint64_t end, int64_t tokens, uint64_t seed,
+             std::span<const uint8_t> trained, const Answers& answers);
 
   int64_t rows() const { return int64_t(row_begins_.size()) - 1; }
   /// Places that are filled, of rows() * T.
@@ -41,10 +53,13 @@ class PackedRows {
   Windows rows(int64_t first, int64_t count) const;
 
  private:
+  // `answer`: whether it is chosen, where it is an answer.
   struct Piece {
     uint64_t begin;
     int32_t inputs;
+    bool answer = false, chosen = false;
   };
+  std::vector<Piece> pieces_of(std::span<const uint64_t> begins, uint64_t end, const Answers& answers);
   void add_row(int64_t row, int64_t sequence, Windows& out) const;
 
   TokenView ids_;

@@ -27,9 +27,10 @@ struct GeneratedToken {
 
 /// Why a text ended.
 enum class FinishReason {
-  length,   ///< max_tokens, or the context is full
-  eos,      ///< one of GenerateRequest::eos, which is the last of the result
-  stopped,  ///< on_token said so
+  length,    ///< max_tokens, or the context is full
+  eos,       ///< one of GenerateRequest::eos, which is the last of the result
+  stopped,   ///< on_token said so
+  complete,  ///< nothing may follow, as SamplerOptions::constraint says
 };
 
 /// A finished text.

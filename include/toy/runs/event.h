@@ -78,6 +78,18 @@ struct Resume {
   }
 };
 
+/// Of preference training: means over the answers, and how often the better one has the larger reward.
+struct Rewards {
+  std::optional<double> chosen = {}, rejected = {}, margin = {}, accuracy = {};
+  static void fields(auto& e, auto&& f) {
+    f("reward_chosen", e.chosen, "preference training: mean reward of chosen answers");
+    f("reward_rejected", e.rejected, "preference training: mean reward of rejected answers");
+    f("reward_margin", e.margin, "preference training: reward_chosen - reward_rejected");
+    f("reward_accuracy", e.accuracy,
+      "preference training: part of the pairs whose chosen answer has the larger reward");
+  }
+};
+
 /// One step of the optimizer.
 struct Step {
   static constexpr std::string_view kKind = "step";
@@ -88,8 +100,9 @@ struct Step {
   double tokens_per_second = kUnknown;
   std::optional<bool> skipped;
   std::optional<double> seconds_left;
+  Rewards rewards = {};
   static void fields(auto& e, auto&& f) {
-    f("loss", e.loss, "mean over the step's tokens before the update, nats a token");
+    f("loss", e.loss, "mean over the step's tokens before the update, nats a token; of preferences over the answers");
     f("lr", e.lr, "learning rate");
     f("grad_norm", e.grad_norm, "global norm of the gradients before clipping; streaming updates have none");
     f("tokens", e.tokens, "tokens of this step");
@@ -97,6 +110,7 @@ struct Step {
     f("tokens_per_second", e.tokens_per_second, "training alone, mean since the start");
     f("skipped", e.skipped, "true: not finite, nothing has changed; else absent");
     f("seconds_left", e.seconds_left, "estimated time to the end of the run, with its validations");
+    Rewards::fields(e.rewards, f);
   }
 };
 
@@ -209,11 +223,13 @@ struct Eval {
   double loss = kUnknown, nats_per_byte = kUnknown;
   bool whole = false;
   std::optional<double> average_loss;
+  Rewards rewards = {};
   static void fields(auto& e, auto&& f) {
-    f("loss", e.loss, "nats a token");
-    f("nats_per_byte", e.nats_per_byte, "nats a byte");
+    f("loss", e.loss, "nats a token; of preferences the mean over the answers");
+    f("nats_per_byte", e.nats_per_byte, "nats a byte; of preferences of the chosen answers");
     f("whole", e.whole, "all of the validation text was read");
     f("average_loss", e.average_loss, "of the averaged weights, nats a token");
+    Rewards::fields(e.rewards, f);
   }
 };
 

@@ -17,6 +17,7 @@ struct Summary {
   std::string id, folder, model, recipe, started, status;
   int64_t step = 0, steps = 0, parameters = 0, tokens = 0, resumes = 0;
   std::optional<double> loss, best_loss, validation_loss, best_validation_loss, nats_per_byte, lr, tokens_per_second;
+  Rewards rewards;                          ///< of the last validation, before the first of the last step
   std::optional<bool> validation_is_whole;  ///< what best_validation_loss compares: losses on the whole text, or a part
   double seconds = 0;
   std::string error;                                                 ///< why a run failed

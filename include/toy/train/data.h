@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "toy/data/examples.h"
+
 namespace toy {
 
 /// The texts of a run and how rows are made of them; docs/data.md.
@@ -14,9 +16,10 @@ struct DataOptions {
   std::vector<double> weights;
   /// Instead of `corpus`: JSON Lines files of examples, see toy/data/examples.h. Rows are packed.
   std::vector<std::string> examples;
-  std::string chat_template;            ///< file; "": the one of the model that the run begins with
-  std::string train_on = "assistant";   ///< assistant or all: parse_train_on()
-  std::string bad_rows = "fail";        ///< fail or skip
+  Preferences preferences = Preferences::none;  ///< which rows `examples` have
+  std::string chat_template;                    ///< file; "": the one of the model that the run begins with
+  std::string train_on = "assistant";           ///< assistant or all: parse_train_on()
+  std::string bad_rows = "fail";                ///< fail or skip
   std::vector<std::string> validation;  ///< files and folders; empty: the last `validation_fraction` of every source
   double validation_fraction = 0.05;
   std::string documents = "none";  ///< none, files, blank-lines, separator:TEXT

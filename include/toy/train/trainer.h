@@ -15,6 +15,7 @@
 #include "toy/models/transformer.h"
 #include "toy/runs/event.h"
 #include "toy/train/optimizer.h"
+#include "toy/train/preference.h"
 
 namespace toy {
 
@@ -33,7 +34,10 @@ struct TrainerOptions {
   double dropout = 0;  ///< part of the embedding's, the mixers' and the ffns' outputs that a step zeroes, 0 to below 1
   uint64_t seed = 0;   ///< of dropout
   bool check_finite = false;  ///< Session::check_finite in steps and evaluations
-  Recompute recompute;        ///< what backward computes again; changes no bit. See fit_memory() in toy/train/memory.h
+  /// Instead of the mean over all targets: answers are compared, see step(). The reference is the model without its
+  /// last adapter.
+  std::optional<PreferenceOptions> preference = {};
+  Recompute recompute;  ///< what backward computes again; changes no bit. See fit_memory() in toy/train/memory.h
   /// Throws Error{bad_input} naming the option, its value and what would do.
   void validate() const;
 };
@@ -64,7 +68,11 @@ LossGraph build_loss_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_
 /// The plans of a training, of which one runs at a time, in an arena that they share.
 struct TrainPlans {
   std::shared_ptr<const Plan> step, update, eval;  ///< update: only where a step accumulates
-  size_t mapped = 0;                               ///< bytes of frozen weights that stay in the file
+  /// Of preferences: `eval` without the last adapter, and with the dropout of a step where there is some.
+  std::shared_ptr<const Plan> reference, dropped;
+  size_t mapped = 0;  ///< bytes of frozen weights that stay in the file
+  /// Those that there are.
+  std::vector<const Plan*> all() const;
   /// Of the largest arena.
   size_t arena_bytes() const;
   /// All parameters but mapped ones, the arena, inputs and constants.
@@ -74,11 +82,18 @@ struct TrainPlans {
 TrainPlans compile_training(Device& device, const ModelSpec& spec, const Weights::DTypeOf& dtype_of,
                             const TrainerOptions& options);
 
-/// Mean negative log-likelihood of a text.
+/// Mean negative log-likelihood of a text, or the loss over answers.
 struct EvalResult {
-  double nats = 0;  ///< sum over the tokens
+  double nats = 0;  ///< sum over the tokens; of answers over those of the chosen ones
   int64_t tokens = 0;
-  double mean() const { return tokens ? nats / double(tokens) : 0; }
+  PreferenceSums preference = {};
+  double mean() const { return preference.terms > 0 ? preference.mean_loss() : tokens ? nats / double(tokens) : 0; }
+};
+
+/// What the loss of each target of a step is multiplied with.
+struct StepWeights {
+  std::vector<float> targets;                ///< [places]
+  std::optional<PreferenceSums> preference;  ///< of preferences the loss, which is not the sum over targets
 };
 
 /// A model in training. Losses are bit-identical for any number of threads and from run to run.
@@ -90,8 +105,12 @@ class Trainer {
 
   /// One step of the optimizer on B * accumulate windows of T tokens: its loss, gradient norm and whether it was
   /// skipped. With check_finite an error begins with the step, counted from 1. The loss is the mean over the windows'
-  /// targets; padding of packed rows counts in nothing.
+  /// targets; padding of packed rows counts in nothing. Of preferences it is the mean over the windows' answers: their
+  /// log probabilities, with the step's dropout, come before the gradient, which is that of cross-entropy with a weight
+  /// for each answer.
   runs::Step step(const Windows& windows, double lr);
+  /// What the next step multiplies the targets of these windows with. Throws Error{bad_input} where there is none.
+  StepWeights weigh(const Windows& windows);
   /// Loss of a tokenized text in windows of T at stride T/4: every token but the first few is predicted from at
   /// least 3T/4 others. Reads at most `max_tokens` (0: all). `stop` is asked before every batch: once it says true, the
   /// result is that of the batches before.
@@ -123,15 +142,22 @@ class Trainer {
   void feed_batch(Session& session) const;
   void clear_accumulators();
   /// Forward and backward of windows [first, first + B) of a step; returns their share of the loss.
-  double run_batch(const Windows& windows, int64_t first, int64_t random, double weight);
-  Session& eval_session();
+  double run_batch(const Windows& windows, int64_t first, int64_t random, std::span<const float> weights);
+  void feed_random(Session& session, int64_t random) const;
+  Session& eval_session() { return forward(eval_session_, plans_.eval); }
+  Session& forward(std::unique_ptr<Session>& session, const std::shared_ptr<const Plan>& plan);
+  /// Of batches of windows, the negative log-likelihoods of all places. `random`: of the first batch's dropout.
+  std::vector<float> nlls(Session& session, const Windows& windows, std::optional<int64_t> random = {});
+  /// The answers of batches of windows, and for kto the divergence from the reference.
+  std::vector<ScoredAnswer> score(const Windows& windows, std::optional<int64_t> random, double& kl);
+  double estimate_kl(const Windows& windows);
   Device& device_;
   Model& model_;
   TrainerOptions options_;
   ParamStore moments_, accumulators_;
   TrainPlans plans_;
   std::shared_ptr<const DeviceBuffer> arena_;
-  std::unique_ptr<Session> session_, update_session_, eval_session_;
+  std::unique_ptr<Session> session_, update_session_, eval_session_, reference_session_, dropped_session_;
   int64_t steps_ = 0, updates_ = 0;
 };
 

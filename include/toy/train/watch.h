@@ -69,7 +69,7 @@ class Watcher {
   struct Probes;
   static Probes probes(const WatchOptions& watch, Device& device, const ModelSpec& spec,
                        const Weights::DTypeOf& dtype_of, const TrainerOptions& options);
-  void look(Probe& probe, int64_t step, const Windows& windows, int64_t random, const Tell& tell) const;
+  void look(Probe& probe, int64_t step, const Windows& windows, Trainer& trainer, const Tell& tell) const;
   void tell_drift(int64_t step, const Tell& tell) const;
   void tell_times(int64_t step, Trainer& trainer, const Tell& tell);
 

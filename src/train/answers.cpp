@@ -1,0 +1,80 @@
+#include "train/answers.h"
+
+#include <algorithm>
+
+namespace toy {
+namespace {
+
+// The place whose target is the first that counts.
+int64_t answer_begin(const Windows& w, const Answer& a) {
+  int64_t at = a.first;
+  while (at < a.first + a.places && !w.counts(size_t(at))) ++at;
+  return at;
+}
+
+}  // namespace
+
+std::span<const Answer> answers_between(const Windows& windows, int64_t begin, int64_t end) {
+  const auto from = [&](int64_t place) {
+    return std::lower_bound(windows.answers.begin(), windows.answers.end(), place,
+                            [](const Answer& a, int64_t p) { return a.first < p; });
+  };
+  return {from(begin), from(end)};
+}
+
+double log_probability(const Windows& windows, const Answer& answer, std::span<const float> nll) {
+  double sum = 0;
+  for (int64_t i = answer.first; i < answer.first + answer.places; ++i)
+    if (windows.counts(size_t(i))) sum -= double(nll[size_t(i)]);
+  return sum;
+}
+
+int64_t counted_targets(const Windows& windows, const Answer& answer) {
+  int64_t n = 0;
+  for (int64_t i = answer.first; i < answer.first + answer.places; ++i) n += windows.counts(size_t(i));
+  return n;
+}
+
+std::vector<float> answer_weights(const Windows& windows, std::span<const double> slopes) {
+  std::vector<float> out(windows.inputs.size(), 0);
+  for (size_t k = 0; k < slopes.size(); ++k) {
+    const Answer& a = windows.answers[k];
+    for (int64_t i = a.first; i < a.first + a.places; ++i)
+      if (windows.counts(size_t(i))) out[size_t(i)] = float(slopes[k]);
+  }
+  return out;
+}
+
+Windows mismatched(const Windows& w, std::span<const Answer> answers, int64_t places, int64_t tokens) {
+  Windows out;
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const Answer &prompt = answers[i], &answer = answers[(i + answers.size() - 1) % answers.size()];
+    const int64_t asked = answer_begin(w, prompt), begin = answer_begin(w, answer), end = answer.first + answer.places;
+    const auto first = int64_t(out.inputs.size());
+    const auto add = [&](int64_t from, int64_t to, const std::vector<int32_t>& ids, std::vector<int32_t>& list) {
+      list.insert(list.end(), ids.begin() + from, ids.begin() + to);
+    };
+    add(prompt.first, asked + 1, w.inputs, out.inputs), add(begin + 1, end, w.inputs, out.inputs);
+    add(prompt.first, asked, w.targets, out.targets), add(begin, end, w.targets, out.targets);
+    out.trained.resize(size_t(first + asked - prompt.first), 0);
+    for (int64_t k = begin; k < end; ++k) out.trained.push_back(w.counts(size_t(k)));
+    const int64_t n = std::min(tokens, int64_t(out.inputs.size()) - first);
+    for (std::vector<int32_t>* list : {&out.inputs, &out.targets}) list->resize(size_t(first + n));
+    out.trained.resize(size_t(first + n));
+    for (int64_t t = 0; t < n; ++t) {
+      out.sequence.push_back(int32_t(i));
+      out.position.push_back(int32_t(t));
+    }
+    out.answers.push_back({first, n, answer.chosen});
+  }
+  pad(out, places);
+  return out;
+}
+
+void pad(Windows& w, int64_t places) {
+  for (std::vector<int32_t>* v : {&w.inputs, &w.targets, &w.position}) v->resize(size_t(places), 0);
+  if (!w.trained.empty()) w.trained.resize(size_t(places), 0);
+  while (int64_t(w.sequence.size()) < places) w.sequence.push_back(int32_t(-1 - places - int64_t(w.sequence.size())));
+}
+
+}  // namespace toy
