@@ -333,8 +333,8 @@ struct WarmStart : Command {
           "warm-start: {}; use --init to train a model further, or --donor to begin a model of another size",
           donor.empty() ? "there is no model to begin with" : "there are both --init and --donor");
     for (const char* of_donor : {"--size", "--lens", "--blocks"})
-      check(!donor.empty() || parser->count(of_donor) == 0, "{} belongs to --donor; with --init, leave it out",
-            of_donor);
+      check(!donor.empty() || parser->count(of_donor) == 0,
+            "{} belongs to --donor, or to toy train from-scratch; with --init, leave it out", of_donor);
     o.copy_blocks = blocks == "copy";
     std::string& model = donor.empty() ? o.init : donor;
     if (const std::string listed = listed_model(model); !listed.empty()) model = listed;

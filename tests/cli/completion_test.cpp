@@ -36,7 +36,7 @@ TEST_F(Completion, Bash) {
   EXPECT_EQ(complete("help tr"), Words{"train"});
   EXPECT_EQ(complete("help train f"), (Words{"from-scratch", "full-finetune"}));
   EXPECT_EQ(complete("train from-scratch --optim"), Words{"--optimizer"});
-  EXPECT_EQ(complete("train warm-start --size"), Words{});  // an option of the other recipe
+  EXPECT_EQ(complete("train warm-start --tokenizer"), Words{});  // an option of the other recipe
   EXPECT_EQ(complete("train from-scratch --optimizer ad"), (Words{"adafactor", "adamw", "adamw8"}));
   EXPECT_EQ(complete("train from-scratch --dtype = b"), Words{"bf16"});  // bash cuts words at =
   EXPECT_EQ(complete("infer model.gguf --device \"\""), (Words{"cpu", "reference"}));
