@@ -37,6 +37,7 @@
 #include "toy/decode/generate.h"
 #include "toy/decode/sampler.h"
 #include "toy/decode/scheduler.h"
+#include "toy/decode/service.h"
 #include "toy/decode/state.h"
 #include "toy/decode/text_stream.h"
 #include "toy/eval/choices.h"
