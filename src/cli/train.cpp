@@ -234,7 +234,8 @@ struct Recipe {
                   (!by_this_name || std::filesystem::equivalent(out / kModel, o.init, not_there));
         if (!is_init) refuse_overwriting("out", file, {{requires { o.roles;
       }
-      ? "--model" : requires { o.copy_blocks; } ? "--donor" : "--init", o.init
+      ? "--model" : requires { o.copy_blocks; }
+      ? "--donor" : "--init", o.init
     }
   });
 } check(of_a_run || is_init || name == kLockFile || !there(name),

@@ -85,8 +85,8 @@ Origin origin_of(const TensorSpec& t, const ModelSpec& spec, const ModelSpec& do
   if (block >= 0)
     if (const std::string why = difference(t, layer_of(spec, t.block), layer_of(donor, block)); !why.empty())
       return {.reason = why};
-  const bool turns_alike = block < 0 || axes_of(spec, rest, t.block, t.shape)[0].turns ==
-                                            axes_of(donor, rest, block, from->shape)[0].turns;
+  const bool turns_alike =
+      block < 0 || axes_of(spec, rest, t.block, t.shape)[0].turns == axes_of(donor, rest, block, from->shape)[0].turns;
   if (from->shape == t.shape && turns_alike) return {name, Origin::copied};
   if (t.part == ModelPart::recurrent || from->shape.rank() != t.shape.rank())
     return {.reason = fmt::format("the donor's is {}", from->shape.str())};

@@ -418,9 +418,7 @@ std::vector<std::vector<nn::StateSpec>> Transformer::states() const {
   return list;
 }
 
-Value Transformer::before_output(Value x) const {
-  return output_lens_ ? linear(scale_(x), output_lens_) : scale_(x);
-}
+Value Transformer::before_output(Value x) const { return output_lens_ ? linear(scale_(x), output_lens_) : scale_(x); }
 
 CrossEntropy Transformer::loss(Value x, Value targets, Value weight) const {
   const Value y = before_output(x);

@@ -37,8 +37,7 @@ void project_rows(const View& table, int64_t first, std::span<const float> w, st
     Rows<double> x, y;
   };
   std::vector<Piece> pieces(size_t(threads.size()));
-  for (Piece& p : pieces)
-    p.stored.setZero(kRows, columns), p.x.resize(kRows, columns), p.y.resize(kRows, outputs);
+  for (Piece& p : pieces) p.stored.setZero(kRows, columns), p.x.resize(kRows, columns), p.y.resize(kRows, outputs);
   threads.run([&](int thread) {
     Piece& p = pieces[size_t(thread)];
     for (int64_t block = threads.claim(); block < blocks; block = threads.claim()) {

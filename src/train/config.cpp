@@ -18,21 +18,21 @@ ordered_json optimizer_config(const OptimizerOptions& o) {
   const auto info =
       std::find_if(optimizers().begin(), optimizers().end(), [&o](const OptimizerInfo& i) { return i.kind == o.kind; });
   ordered_json j{{"kind", info->name},
-          {"beta1", beta1},
-          {"beta2", beta2},
-          {"eps", eps},
-          {"momentum", momentum},
-          {"nesterov", nesterov},
-          {"weight_decay", weight_decay},
-          {"clip", clip},
-          {"decay_rate", decay_rate},
-          {"update_clip", update_clip},
-          {"relative_step", relative_step},
-          {"muon_scale", muon_scale == OptimizerOptions::match_rms ? "match-rms" : "original"},
-          {"adamw_factor", adamw_factor},
-          {"lr_for", lr_for},
-          {"no_decay", no_decay},
-          {"ema", ema}};
+                 {"beta1", beta1},
+                 {"beta2", beta2},
+                 {"eps", eps},
+                 {"momentum", momentum},
+                 {"nesterov", nesterov},
+                 {"weight_decay", weight_decay},
+                 {"clip", clip},
+                 {"decay_rate", decay_rate},
+                 {"update_clip", update_clip},
+                 {"relative_step", relative_step},
+                 {"muon_scale", muon_scale == OptimizerOptions::match_rms ? "match-rms" : "original"},
+                 {"adamw_factor", adamw_factor},
+                 {"lr_for", lr_for},
+                 {"no_decay", no_decay},
+                 {"ema", ema}};
   if (lr_decay != 1) j["lr_decay"] = lr_decay;
   return j;
 }

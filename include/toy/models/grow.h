@@ -12,9 +12,9 @@ namespace toy {
 
 /// The tensor of `donor` that one of `spec` begins with, and what becomes of it.
 struct Origin {
-  std::string tensor = {};                ///< its name; "": none
+  std::string tensor = {};                         ///< its name; "": none
   enum How { copied, fitted, fresh } how = fresh;  ///< fitted: cut or repeated in each dimension
-  std::string reason = {};                ///< why it is fresh
+  std::string reason = {};                         ///< why it is fresh
 };
 /// Where a tensor's first values come from. Block i begins as block i mod L of the donor's L. Tensors of the same shape
 /// are copied. Others of attention, ffns and norms are cut or repeated: element i of a dimension is element i mod n of
@@ -26,8 +26,8 @@ Origin origin_of(const TensorSpec& tensor, const ModelSpec& spec, const ModelSpe
 std::vector<float> values_from(const Origin& origin, const TensorSpec& tensor, const ModelSpec& spec,
                                const Model& donor);
 
-/// Rows of the token embedding of a model with a lens, from row `first` on, as save_model() stores them in f32: `out` is
-/// [n,D]. `lens`: [D,E].
+/// Rows of the token embedding of a model with a lens, from row `first` on, as save_model() stores them in f32: `out`
+/// is [n,D]. `lens`: [D,E].
 void folded_rows(const Model& model, std::span<const float> lens, int64_t first, std::span<float> out,
                  ThreadPool& threads);
 /// Bytes that folded_rows() takes in calls with kFoldedRows rows, beside the model.
