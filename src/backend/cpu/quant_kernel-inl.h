@@ -32,7 +32,7 @@ class QuantTask {
   static constexpr bool kSigned = T::kSigned;
 
  public:
-  explicit QuantTask(const QuantPart& part) : p_(*part.p), x_(part.x.from(part.row)), part_(part) {}
+  explicit QuantTask(const QuantPart& part) : p_(*part.p), x_(part.x), part_(part) {}
 
   // A strip begins earlier where it would end behind the last output; p_.outs is at least a strip.
   void strip(size_t s) {
@@ -88,7 +88,7 @@ class QuantTask {
         Panel<Isa> panel[kGroups];
 #pragma GCC unroll 2
         for (int g = 0; g < kGroups; ++g) T::unpack(rows[g], 0, panel[g]), rows[g] = rows[g].next(1);
-        small_block<MR>(panel, 0, b, 0, y);
+        small_block<MR>(panel, x_.at(part_.row, b / 8) / 32 + b % 8 * MR, 0, y);
       }
       for (int i = 0; i < MR; ++i)
         for (int g = 0; g < kGroups; ++g) Isa::store(y[i][g], sum(size_t(i), g));
@@ -136,8 +136,9 @@ class QuantTask {
     F y[MR][kGroups];
     for (int i = 0; i < MR; ++i)
       for (int g = 0; g < kGroups; ++g) y[i][g] = chunk == 0 ? Isa::zero() : Isa::load_floats(sum(r + i, g));
+    const size_t first = x_.at(part_.row + r, chunk) / 32;
     if constexpr (!HasParts<T>)
-      for (size_t b = 0; b < blocks; ++b) small_block<MR>(panel, r, chunk * (kPanelK / 32) + b, b, y);
+      for (size_t b = 0; b < blocks; ++b) small_block<MR>(panel, first + b * MR, b, y);
     for (int i = 0; i < MR; ++i)
       for (int g = 0; g < kGroups; ++g) Isa::store(y[i][g], sum(r + i, g));
   }
@@ -178,10 +179,9 @@ class QuantTask {
     }
   }
 
+  // Block `at` of the panel and blocks `first` to first + MR of x.
   template <int MR>
-  inline void small_block(const Panel<Isa> (&panel)[kGroups], size_t r, size_t b, size_t at,
-                          F (&y)[MR][kGroups]) const {
-    const size_t first = r * (p_.k / 32) + b * MR;  // of what the tile's rows have of this block
+  inline void small_block(const Panel<Isa> (&panel)[kGroups], size_t first, size_t at, F (&y)[MR][kGroups]) const {
     V dot[MR][kGroups];
     for (int i = 0; i < MR; ++i)
       for (int g = 0; g < kGroups; ++g) dot[i][g] = Isa::set1(uint32_t(x_.correction[first + i]));
@@ -201,7 +201,7 @@ class QuantTask {
   inline void block_of_parts(const Panel<Isa> (&panel)[kGroups], size_t r, size_t c,
                              const uint8_t* ahead = nullptr) const requires HasParts<T> {
     constexpr size_t kParts = kPanelK / T::kPart;
-    const size_t first = r * (p_.k / kPanelK) + c * MR;  // of what the tile's rows have of this block
+    const size_t first = x_.at(part_.row + r, c) / kPanelK;
     const int32_t* correction = x_.correction + first * kParts;
     const int8_t* x = x_.q + first * kPanelK;
     V total[MR][kGroups];

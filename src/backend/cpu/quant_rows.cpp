@@ -39,34 +39,39 @@ HWY_INLINE int quantize(const float* x, size_t n, float inverse, int8_t* q) {
   return hn::GetLane(hn::SumOfLanes(i32, sum));
 }
 
-// A row of a tile of m rows that begins at `first`: the row is number i in it.
+// n values of row i of a tile of m rows, which begin at `at` (QuantRows::at).
 template <size_t kPart>
-HWY_INLINE void quantize_row(const float* x, size_t first, size_t i, size_t m, int offset, const QuantRows& to) {
-  const size_t parts = to.k / kPart, in_scale = to.scaled / kPart;
-  int8_t* q = to.q + first * to.k + 4 * i;
+HWY_INLINE void quantize_chunk(const float* x, size_t n, size_t at, size_t i, size_t m, int offset,
+                               const QuantRows& to) {
+  const size_t in_scale = to.scaled / kPart;
+  int8_t* q = to.q + at + 4 * i;
   Step step{};
-  for (size_t p = 0; p < parts; ++p, x += kPart) {
+  for (size_t p = 0; p < n / kPart; ++p, x += kPart) {
+    const size_t begin = at / kPart + p * m;
     if (p % in_scale == 0) {
       step = step_of(x, to.scaled);
-      to.scale[(first * parts + p * m) / in_scale + i] = step.value;
+      to.scale[begin / in_scale + i] = step.value;
     }
     alignas(64) int8_t values[kPart];
     const int sum = quantize(x, kPart, step.inverse, values);
     for (size_t j = 0; j < kPart; j += 4, q += 4 * m) std::memcpy(q, values + j, 4);
-    to.correction[first * parts + p * m + i] = -offset * sum;
+    to.correction[begin + i] = -offset * sum;
     if (in_scale == 1)
-      to.scaled_sum[first * parts + p * m + i] = step.value * float(sum);
+      to.scaled_sum[begin + i] = step.value * float(sum);
     else
-      to.sum[first * parts + (p / 2 * m + i) * 2 + p % 2] = int16_t(sum);
+      to.sum[at / kPart + (p / 2 * m + i) * 2 + p % 2] = int16_t(sum);
   }
 }
 
 HWY_MAYBE_UNUSED void quantize_rows_of_target(const float* x, size_t first, size_t last, int offset,
                                               const QuantRows& to) {
+  const auto& quantize = to.part == 16 ? quantize_chunk<16> : quantize_chunk<32>;
   for (size_t tile = first; tile < last; tile += to.tile) {
     const size_t m = std::min(to.tile, last - tile);
-    for (size_t i = 0; i < m; ++i)
-      (to.part == 16 ? quantize_row<16> : quantize_row<32>)(x + (tile + i) * to.k, tile, i, m, offset, to);
+    for (size_t begin = 0; begin < to.k; begin += to.chunk())
+      for (size_t i = 0; i < m; ++i)
+        quantize(x + (tile + i) * to.k + begin, std::min(to.chunk(), to.k - begin), to.at(tile, begin / to.chunk()), i,
+                 m, offset, to);
   }
 }
 
@@ -77,8 +82,8 @@ HWY_AFTER_NAMESPACE();
 namespace toy::cpu {
 HWY_EXPORT(quantize_rows_of_target);
 
-QuantRows::QuantRows(std::byte* memory, size_t rows, size_t k_in, size_t scaled_in, size_t part_in, size_t tile_in)
-    : k(k_in), scaled(scaled_in), part(part_in), tile(tile_in) {
+QuantRows::QuantRows(std::byte* memory, size_t rows_in, size_t k_in, size_t scaled_in, size_t part_in, size_t tile_in)
+    : rows(rows_in), k(k_in), scaled(scaled_in), part(part_in), tile(tile_in) {
   const auto take = [&memory](size_t bytes) {
     std::byte* p = memory;
     memory += (bytes + 63) / 64 * 64;
