@@ -9,8 +9,8 @@
 set -euo pipefail
 
 dir=${TOY_PEERS:-/opt/toy-peers}
-packages=(numpy torch transformers peft gguf tokenizers sentencepiece safetensors llama-cpp-python)
-modules="numpy torch transformers peft gguf tokenizers sentencepiece safetensors llama_cpp"
+packages=(numpy torch transformers peft gguf tokenizers sentencepiece safetensors llama-cpp-python "jsonschema[format-nongpl]")
+modules="numpy torch transformers peft gguf tokenizers sentencepiece safetensors llama_cpp jsonschema"
 stamp=$dir/.complete
 want="v1 ${packages[*]}"
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "decode/candidates.h"
 #include "toy/base/error.h"
 #include "toy/base/philox.h"
 
@@ -54,7 +55,183 @@ void check_logits(std::span<const float> logits) {
         "the model gives -infinity for every token: its weights are broken; use another file or an earlier checkpoint");
 }
 
+constexpr std::pair<std::string_view, SamplerStep> kSteps[] = {
+    {"penalties", SamplerStep::penalties},
+    {"dry", SamplerStep::dry},
+    {"temperature", SamplerStep::temperature},
+    {"top_n_sigma", SamplerStep::top_n_sigma},
+    {"top_k", SamplerStep::top_k},
+    {"typ_p", SamplerStep::typ_p},
+    {"top_p", SamplerStep::top_p},
+    {"min_p", SamplerStep::min_p},
+    {"xtc", SamplerStep::xtc},
+};
+
+std::string_view name_of(SamplerStep step) {
+  return std::find_if(std::begin(kSteps), std::end(kSteps), [&](const auto& s) { return s.second == step; })->first;
+}
+
+std::span<const int32_t> last(std::span<const int32_t> history, int64_t n) {
+  return n >= 0 && uint64_t(n) < history.size() ? history.last(size_t(n)) : history;
+}
+
+void penalize(const SamplerOptions& o, Candidates& candidates, std::span<const int32_t> history) {
+  std::map<int32_t, int64_t> counts;
+  for (const int32_t id : last(history, o.penalty_last_n)) ++counts[id];
+  std::vector<int32_t> ids;
+  for (const auto& [id, count] : counts) ids.push_back(id);
+  candidates.change(ids, [&](Candidates::Item& item) {
+    double l = item.logit;
+    l = l > 0 ? l / o.repeat_penalty : l * o.repeat_penalty;
+    l = l - double(counts[item.id]) * o.frequency_penalty - o.presence_penalty;
+    constexpr double kMost = std::numeric_limits<float>::max();  // an infinity would be no logit
+    item.logit = std::clamp(l, -kMost, kMost);
+  });
+}
+
+// How many tokens at the end of the text came before the last k tokens as well, for each k (the Z-function of the
+// reversed text; Gusfield 1997). Linear in the length of the text.
+std::vector<size_t> repetitions(std::span<const int32_t> text) {
+  const size_t n = text.size();
+  const auto back = [&](size_t i) { return text[n - 1 - i]; };
+  std::vector<size_t> z(n);
+  for (size_t k = 1, begin = 0, end = 0; k < n; ++k) {
+    if (k < end) z[k] = std::min(end - k, z[k - begin]);
+    while (k + z[k] < n && back(z[k]) == back(k + z[k])) ++z[k];
+    if (k + z[k] > end) begin = k, end = k + z[k];
+  }
+  return z;
+}
+
+void penalize_repetition(const SamplerOptions& o, Candidates& candidates, std::span<const int32_t> history) {
+  const std::span<const int32_t> text = last(history, o.dry_penalty_last_n);
+  const auto breaks = [&](int32_t id) { return std::binary_search(o.dry_breakers.begin(), o.dry_breakers.end(), id); };
+  size_t since_break = 0;
+  while (since_break < text.size() && !breaks(text[text.size() - 1 - since_break])) ++since_break;
+  if (int64_t(since_break) < o.dry_allowed_length) return;
+  std::map<int32_t, size_t> longest;  // by the token that would continue it
+  const std::vector<size_t> z = repetitions(text);
+  for (size_t k = 1; k < z.size(); ++k) {
+    const size_t n = std::min(z[k], since_break);
+    const int32_t next = text[text.size() - k];
+    if (n > 0 && int64_t(n) >= o.dry_allowed_length && !breaks(next)) longest[next] = std::max(longest[next], n);
+  }
+  std::vector<int32_t> ids;
+  for (const auto& [id, n] : longest) ids.push_back(id);
+  candidates.change(ids, [&](Candidates::Item& item) {
+    const double n = double(longest[item.id]) - double(o.dry_allowed_length);
+    constexpr double kMost = std::numeric_limits<float>::max();
+    item.logit = std::max(item.logit - std::min(o.dry_multiplier * std::pow(o.dry_base, n), kMost), -kMost);
+  });
+}
+
+// In nats.
+double entropy(const Candidates& candidates) {
+  const double top = candidates.largest(), total = candidates.total();
+  double sum = 0;
+  for (const Candidates::Item& item : candidates.items()) {
+    const double l = item.logit - top;
+    sum -= std::exp(l) * l;
+  }
+  return std::log(total) + sum / total;  // -sum of p log p, p = exp(l) / total
+}
+
+void apply_temperature(const SamplerOptions& o, Candidates& candidates) {
+  double t = o.temperature;
+  if (o.dynatemp_range > 0) {
+    if (candidates.size() < 2) return;
+    const double lo = std::max(0.0, t - o.dynatemp_range), hi = t + o.dynatemp_range;
+    const double share = std::clamp(entropy(candidates) / std::log(double(candidates.size())), 0.0, 1.0);
+    t = lo + (hi - lo) * std::pow(share, o.dynatemp_exponent);
+  }
+  if (t > 0)
+    candidates.scale(t);
+  else
+    candidates.keep_first(1);
+}
+
+void keep_within_sigmas(double n, Candidates& candidates) {
+  double mean = 0, square = 0;
+  for (const Candidates::Item& item : candidates.items()) mean += item.logit;
+  mean /= double(candidates.size());
+  for (const Candidates::Item& item : candidates.items()) square += (item.logit - mean) * (item.logit - mean);
+  const double least = candidates.largest() - n * std::sqrt(square / double(candidates.size()));
+  candidates.keep_if([&](const Candidates::Item& item) { return item.logit >= least; });
+}
+
+void keep_total(double p, Candidates& candidates) {
+  const double top = candidates.largest(), enough = p * candidates.total();
+  double reached = 0;
+  size_t n = 0;
+  while (n < candidates.size() && reached < enough) reached += std::exp(candidates.at(n++).logit - top);
+  candidates.keep_first(std::max<size_t>(n, 1));
+}
+
+// Those whose surprise is nearest to the entropy come first. They are selected like the likeliest elsewhere.
+void keep_typical(double p, Candidates& candidates) {
+  const double top = candidates.largest(), total = candidates.total(), h = entropy(candidates);
+  const auto distance = [&](double logit) { return std::abs(top + std::log(total) - logit - h); };
+  std::vector<float> nearness;
+  for (const Candidates::Item& item : candidates.items()) nearness.push_back(float(-distance(item.logit)));
+  Candidates order(nearness, {});
+  double reached = 0;
+  std::vector<bool> kept(candidates.size());
+  for (size_t i = 0; i < order.size() && reached <= p; ++i) {
+    const size_t k = size_t(order.at(i).id);
+    kept[k] = true;
+    reached += std::exp(candidates.items()[k].logit - top) / total;
+  }
+  size_t k = 0;
+  candidates.keep_if([&](const Candidates::Item&) { return bool(kept[k++]); });
+}
+
+void exclude_top_choices(const SamplerOptions& o, double uniform, Candidates& candidates) {
+  if (uniform >= o.xtc_probability) return;
+  const double top = candidates.largest(), total = candidates.total();
+  size_t above = 0;
+  while (above < candidates.size() && std::exp(candidates.at(above).logit - top) / total >= o.xtc_threshold) ++above;
+  if (above > 1) candidates.drop_first(above - 1);
+}
+
 }  // namespace
+
+std::vector<SamplerStep> default_sampler_steps() {
+  std::vector<SamplerStep> steps;
+  for (const auto& [name, step] : kSteps) steps.push_back(step);
+  return steps;
+}
+
+std::vector<SamplerStep> parse_sampler_steps(std::string_view names) {
+  std::vector<SamplerStep> steps;
+  while (!names.empty()) {
+    const std::string_view name = names.substr(0, names.find(';'));
+    names.remove_prefix(std::min(names.size(), name.size() + 1));
+    const auto* known =
+        std::find_if(std::begin(kSteps), std::end(kSteps), [&](const auto& s) { return s.first == name; });
+    check(known != std::end(kSteps), "samplers: '{}' is unknown; known are {}", name,
+          sampler_step_names(default_sampler_steps()));
+    check(std::find(steps.begin(), steps.end(), known->second) == steps.end(), "samplers: '{}' is there twice", name);
+    steps.push_back(known->second);
+  }
+  return steps;
+}
+
+std::string sampler_step_names(const std::vector<SamplerStep>& steps) {
+  std::string result;
+  for (const SamplerStep step : steps) (result += result.empty() ? "" : ";") += name_of(step);
+  return result;
+}
+
+std::vector<int32_t> tokens_with(const Tokenizer& tokenizer, const std::vector<std::string>& texts) {
+  std::vector<int32_t> ids;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const std::string bytes = tokenizer.token_bytes(id);
+    if (std::any_of(texts.begin(), texts.end(),
+                    [&](const std::string& t) { return bytes.find(t) != std::string::npos; }))
+      ids.push_back(id);
+  }
+  return ids;
+}
 
 double log_softmax_at(std::span<const float> logits, int32_t id) {
   check_id(logits, id);
@@ -69,7 +246,8 @@ std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, int k) {
   return result;
 }
 
-Sampler::Sampler(const SamplerOptions& o) : options_(o), constraint_(o.constraint ? o.constraint->clone() : nullptr) {
+Sampler::Sampler(const SamplerOptions& o)
+    : options_(o), constraint_(o.constraint ? o.constraint->clone() : nullptr), mirostat_mu_(2 * o.mirostat_tau) {
   check(o.temperature >= 0 && std::isfinite(o.temperature), "temperature {} is not 0 or more", o.temperature);
   check(o.top_k >= 0, "top-k {} is negative; 0 means all", o.top_k);
   check(o.top_p > 0 && o.top_p <= 1, "top-p {} is not above 0 and at most 1", o.top_p);
@@ -79,83 +257,158 @@ Sampler::Sampler(const SamplerOptions& o) : options_(o), constraint_(o.constrain
   check(std::isfinite(o.frequency_penalty), "frequency-penalty {} is not a finite number", o.frequency_penalty);
   check(std::isfinite(o.presence_penalty), "presence-penalty {} is not a finite number", o.presence_penalty);
   check(o.penalty_last_n >= -1, "repeat-last-n {} is negative; -1 means all tokens, 0 none", o.penalty_last_n);
-}
-
-bool Sampler::penalizes() const {
-  return options_.penalty_last_n != 0 &&
-         (options_.repeat_penalty != 1 || options_.frequency_penalty != 0 || options_.presence_penalty != 0);
-}
-
-void Sampler::penalize(std::span<float> logits, std::span<const int32_t> history) const {
-  const SamplerOptions& o = options_;
-  if (o.penalty_last_n > 0 && uint64_t(o.penalty_last_n) < history.size())
-    history = history.last(size_t(o.penalty_last_n));
-  std::map<int32_t, int64_t> counts;
-  for (const int32_t id : history) {
-    check_id(logits, id);
-    ++counts[id];
+  for (const auto& [id, bias] : o.logit_bias) {
+    check(id >= 0, "logit-bias: token id {} is negative", id);
+    check(bias < std::numeric_limits<double>::infinity(), "logit-bias of token {} is {}; use a number, or -infinity",
+          id, bias);
   }
-  for (const auto& [id, count] : counts) {
-    if (std::isinf(logits[size_t(id)])) continue;  // ruled out
-    double l = logits[size_t(id)];
-    l = l > 0 ? l / o.repeat_penalty : l * o.repeat_penalty;
-    l = l - double(count) * o.frequency_penalty - o.presence_penalty;
-    constexpr double kMost = std::numeric_limits<float>::max();  // an infinity would be no logit
-    logits[size_t(id)] = float(std::clamp(l, -kMost, kMost));
+  check(o.dynatemp_range >= 0 && std::isfinite(o.dynatemp_range), "dynatemp-range {} is not 0 or more",
+        o.dynatemp_range);
+  check(o.dynatemp_exponent > 0 && std::isfinite(o.dynatemp_exponent), "dynatemp-exp {} is not above 0",
+        o.dynatemp_exponent);
+  check(o.typical_p > 0 && o.typical_p <= 1, "typical {} is not above 0 and at most 1", o.typical_p);
+  check(o.top_n_sigma >= 0 && std::isfinite(o.top_n_sigma), "top-nsigma {} is negative; 0 means all", o.top_n_sigma);
+  check(o.xtc_probability >= 0 && o.xtc_probability <= 1, "xtc-probability {} is not in 0 to 1", o.xtc_probability);
+  check(o.xtc_threshold > 0 && o.xtc_threshold <= 1, "xtc-threshold {} is not above 0 and at most 1", o.xtc_threshold);
+  check(o.dry_multiplier >= 0 && std::isfinite(o.dry_multiplier), "dry-multiplier {} is not 0 or more",
+        o.dry_multiplier);
+  check(o.dry_base >= 1 && std::isfinite(o.dry_base), "dry-base {} is not 1 or more", o.dry_base);
+  check(o.dry_allowed_length >= 0, "dry-allowed-length {} is negative", o.dry_allowed_length);
+  check(o.dry_penalty_last_n >= -1, "dry-penalty-last-n {} is negative; -1 means all tokens, 0 none",
+        o.dry_penalty_last_n);
+  check(o.mirostat_tau > 0 && std::isfinite(o.mirostat_tau), "mirostat-ent {} is not above 0", o.mirostat_tau);
+  check(o.mirostat_eta > 0 && std::isfinite(o.mirostat_eta), "mirostat-lr {} is not above 0", o.mirostat_eta);
+  std::sort(options_.dry_breakers.begin(), options_.dry_breakers.end());
+  for (const auto& [name, step] : kSteps) {
+    if (!has(step)) continue;
+    check(std::find(o.steps.begin(), o.steps.end(), step) != o.steps.end(),
+          "samplers has no '{}', which another option sets; add it, or remove that option", name);
+    check(!o.mirostat || step <= SamplerStep::temperature,
+          "mirostat chooses tokens by itself; remove it, or the option of '{}'", name);
+  }
+}
+
+// Has a step an effect?
+bool Sampler::has(SamplerStep step) const {
+  const SamplerOptions& o = options_;
+  switch (step) {
+    case SamplerStep::penalties:
+      return o.penalty_last_n != 0 && (o.repeat_penalty != 1 || o.frequency_penalty != 0 || o.presence_penalty != 0);
+    case SamplerStep::dry:
+      return o.dry_multiplier > 0 && o.dry_penalty_last_n != 0;
+    case SamplerStep::temperature:
+      return (o.temperature != 1 && o.temperature != 0) || o.dynatemp_range > 0;
+    case SamplerStep::top_n_sigma:
+      return o.top_n_sigma > 0;
+    case SamplerStep::top_k:
+      return o.top_k > 0;
+    case SamplerStep::typ_p:
+      return o.typical_p < 1;
+    case SamplerStep::top_p:
+      return o.top_p < 1;
+    case SamplerStep::min_p:
+      return o.min_p > 0;
+    case SamplerStep::xtc:
+      return o.xtc_probability > 0 && o.xtc_threshold <= 0.5;
+  }
+  return false;
+}
+
+void Sampler::apply(SamplerStep step, Candidates& candidates, uint64_t draw, std::span<const int32_t> history) const {
+  const SamplerOptions& o = options_;
+  switch (step) {
+    case SamplerStep::penalties:
+      return penalize(o, candidates, history);
+    case SamplerStep::dry:
+      return penalize_repetition(o, candidates, history);
+    case SamplerStep::temperature:
+      return apply_temperature(o, candidates);
+    case SamplerStep::top_n_sigma:
+      return keep_within_sigmas(o.top_n_sigma, candidates);
+    case SamplerStep::top_k:
+      return candidates.keep_first(size_t(o.top_k));
+    case SamplerStep::typ_p:
+      return keep_typical(o.typical_p, candidates);
+    case SamplerStep::top_p:
+      return keep_total(o.top_p, candidates);
+    case SamplerStep::min_p: {
+      const double top = candidates.largest();
+      return candidates.keep_if([&](const Candidates::Item& item) { return std::exp(item.logit - top) >= o.min_p; });
+    }
+    case SamplerStep::xtc:
+      return exclude_top_choices(o, Philox(o.seed, "xtc").uniform(draw), candidates);
   }
 }
 
 Sampler::Sampler(const Sampler& other)
-    : options_(other.options_), constraint_(other.constraint_ ? other.constraint_->clone() : nullptr) {}
+    : options_(other.options_),
+      constraint_(other.constraint_ ? other.constraint_->clone() : nullptr),
+      mirostat_mu_(other.mirostat_mu_) {}
 
 Sampler& Sampler::operator=(const Sampler& other) { return *this = Sampler(other); }
 
-void Sampler::constrain(std::span<float> logits) {
-  std::vector<uint64_t> allowed((logits.size() + 63) / 64);
-  constraint_->mask(allowed);
-  bool any = false;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if ((allowed[i / 64] >> i % 64 & 1) == 0) logits[i] = -std::numeric_limits<float>::infinity();
-    any = any || std::isfinite(logits[i]);
-  }
-  check(any, "constraint: none of the {} tokens can continue the text; the vocabulary cannot spell what must follow",
-        logits.size());
-}
-
 int32_t Sampler::pick(std::span<const float> logits, uint64_t step, std::span<const int32_t> history) {
   check_logits(logits);
-  std::vector<float> changed;
-  const bool penalized = penalizes() && !history.empty();
-  if (penalized || constraint_) {
-    changed.assign(logits.begin(), logits.end());
-    logits = changed;
+  const SamplerOptions& o = options_;
+  const bool changes =
+      !o.logit_bias.empty() || ((has(SamplerStep::penalties) || has(SamplerStep::dry)) && !history.empty());
+  if (o.temperature == 0 && o.dynatemp_range == 0 && !changes && !constraint_)
+    return int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  for (const int32_t id : history) check_id(logits, id);
+  std::vector<uint64_t> allowed;
+  if (constraint_) {
+    allowed.resize((logits.size() + 63) / 64);
+    constraint_->mask(allowed);
   }
-  if (constraint_) constrain(changed);
-  if (penalized) penalize(changed, history);
-  const int32_t id = draw(logits, step);
+  Candidates candidates(logits, allowed);
+  if (!o.logit_bias.empty()) {
+    std::map<int32_t, double> bias;
+    std::vector<int32_t> ids;
+    for (const auto& [id, b] : o.logit_bias) {
+      check_id(logits, id);
+      bias[id] += b;
+    }
+    for (const auto& [id, b] : bias) ids.push_back(id);
+    candidates.change(ids, [&](Candidates::Item& item) { item.logit += bias[item.id]; });
+    if (std::any_of(bias.begin(), bias.end(), [](const auto& b) { return std::isinf(b.second); }) &&
+        candidates.size() > 0)
+      candidates.keep_if([](const Candidates::Item& item) { return std::isfinite(item.logit); });
+  }
+  check(
+      candidates.size() > 0 && std::isfinite(candidates.largest()),
+      "no token of {} may come next: the constraint needs a text that the vocabulary cannot spell, or logit-bias rules "
+      "out what it needs",
+      logits.size());
+  const int32_t id = choose(candidates, step, history);
   if (constraint_) constraint_->accept(id);
   return id;
 }
 
-int32_t Sampler::draw(std::span<const float> logits, uint64_t step) const {
-  if (options_.temperature == 0) return int32_t(std::max_element(logits.begin(), logits.end()) - logits.begin());
-  const std::vector<int32_t> ids = ranked(logits, size_t(options_.top_k));
-  std::vector<double> p;
-  const double top = logits[size_t(ids[0])];
-  double total = 0;
-  for (const int32_t id : ids)
-    total += p.emplace_back(std::exp((double(logits[size_t(id)]) - top) / options_.temperature));
-  size_t keep = p.size();
-  if (options_.top_p < 1) {
-    double reached = 0;
-    for (keep = 0; keep < p.size() && reached < options_.top_p * total;) reached += p[keep++];
-  }
-  while (keep > 1 && p[keep - 1] < options_.min_p * p[0]) --keep;  // they are sorted, and p[0] is 1
-  p.resize(std::max<size_t>(keep, 1));
-  double left = Philox(options_.seed, "sample").uniform(step) * std::accumulate(p.begin(), p.end(), 0.0);
-  for (size_t i = 0; i < p.size(); ++i)
-    if ((left -= p[i]) < 0) return ids[i];
-  return ids[p.size() - 1];
+int32_t Sampler::choose(Candidates& candidates, uint64_t step, std::span<const int32_t> history) {
+  const SamplerOptions& o = options_;
+  const bool greedy = o.temperature == 0 && o.dynatemp_range == 0;
+  for (const SamplerStep s : o.steps)
+    if (has(s) && (!greedy || s == SamplerStep::penalties || s == SamplerStep::dry))
+      apply(s, candidates, step, history);
+  if (greedy) return candidates.best_item().id;
+  if (o.mirostat) return draw_mirostat(candidates, step);
+  return candidates.draw(Philox(o.seed, "sample").uniform(step));
+}
+
+int32_t Sampler::draw_mirostat(Candidates& candidates, uint64_t step) {
+  const SamplerOptions& o = options_;
+  const auto surprise = [](double logit, double top, double total) {
+    return (top + std::log(total) - logit) / std::log(2.0);  // in bits
+  };
+  const double top = candidates.largest(), total = candidates.total();
+  size_t n = 0;
+  while (n < candidates.size() && surprise(candidates.at(n).logit, top, total) <= mirostat_mu_) ++n;
+  candidates.keep_first(std::max<size_t>(n, 1));
+  const double kept = candidates.total();
+  const int32_t id = candidates.draw(Philox(o.seed, "sample").uniform(step));
+  for (const Candidates::Item& item : candidates.items())
+    if (item.id == id) mirostat_mu_ -= o.mirostat_eta * (surprise(item.logit, top, kept) - o.mirostat_tau);
+  return id;
 }
 
 }  // namespace toy

@@ -125,7 +125,10 @@ class Compiler {
         count_work();
         const JsonChars j = json_chars(edge.set);
         add_chars(state[s], j.plain, state[size_t(edge.to)]);
-        for (const auto& [c, escape] : j.escaped) join(build(literal(escape), state[s]), state[size_t(edge.to)]);
+        if (j.letters.empty()) continue;
+        const int32_t backslash = add_state();
+        at(state[s]).bytes.push_back({'\\', '\\', backslash});
+        for (const char c : j.letters) at(backslash).bytes.push_back({uint8_t(c), uint8_t(c), state[size_t(edge.to)]});
       }
     }
     return end;

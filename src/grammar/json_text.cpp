@@ -7,24 +7,24 @@
 namespace toy::grammar {
 namespace {
 
-std::string escape(uint32_t c) {
+// The letter after a backslash that stands for a character; 0: there is none.
+char letter_of(uint32_t c) {
   switch (c) {
     case '"':
-      return "\\\"";
     case '\\':
-      return "\\\\";
+      return char(c);
     case '\b':
-      return "\\b";
+      return 'b';
     case '\f':
-      return "\\f";
+      return 'f';
     case '\n':
-      return "\\n";
+      return 'n';
     case '\r':
-      return "\\r";
+      return 'r';
     case '\t':
-      return "\\t";
+      return 't';
     default:
-      return fmt::format("\\u{:04x}", c);
+      return 0;
   }
 }
 
@@ -35,14 +35,20 @@ const CharSet kEscaped{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
 JsonChars json_chars(const CharSet& set) {
   JsonChars result{intersection(set, complement(kEscaped)), {}};
   for (const CharRange r : intersection(set, kEscaped))
-    for (uint32_t c = r.lo; c <= r.hi; ++c) result.escaped[c] = escape(c);
+    for (uint32_t c = r.lo; c <= r.hi; ++c)
+      if (const char letter = letter_of(c); letter != 0) result.letters += letter;
   return result;
 }
 
-std::string json_inside(std::string_view text) {
-  std::string result;
-  for (const uint32_t c : code_points(text, "a text"))
-    result += c < 0x20 || c == '"' || c == '\\' ? escape(c) : utf8_encode(c);
+std::string json_quoted(std::string_view text) {
+  std::string result(1, '"');
+  for (const uint32_t c : code_points(text, "a text")) {
+    if (const char letter = letter_of(c); letter != 0)
+      (result += '\\') += letter;
+    else
+      result += c < 0x20 ? fmt::format("\\u{:04x}", c) : utf8_encode(c);
+  }
+  result += '"';
   return result;
 }
 

@@ -275,4 +275,63 @@ TEST_F(CliInfer, IdsOfRuns) {
   EXPECT_NE(nowhere.out.find("../near"), std::string::npos) << nowhere.out;
 }
 
+// Text of a model that has learnt nothing of JSON, for several prompts at once.
+TEST_F(CliInfer, OutputFollowsASchemaOrAGrammar) {
+  const std::string m = model();
+  const std::string schema = write("s.json", R"({"type": "object", "properties": {
+      "name": {"type": "string", "maxLength": 9}, "n": {"type": "integer", "minimum": 3, "maximum": 40}}, "required": ["name", "n"]})");
+  const std::string prompts = write("p.txt", "the cat\na\n");
+  const Result r =
+      toy("infer " + m + " --prompts " + prompts + " --temperature 1 --n 90 --json --json-schema " + schema);
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.err, "");
+  ASSERT_EQ(lines_of(r.out).size(), 2u);
+  for (const json& line : lines_of(r.out)) {
+    EXPECT_EQ(line.at("finish_reason"), "complete");
+    const json value = json::parse(line.at("text").get<std::string>());
+    EXPECT_EQ(value.size(), 2u);
+    EXPECT_LE(value.at("name").get<std::string>().size(), 36u);
+    EXPECT_GE(value.at("n"), 3);
+    EXPECT_LE(value.at("n"), 40);
+  }
+  const std::string grammar = write("g.gbnf", "root ::= (\"ab\" | \"c\"){5} \"!\"");
+  const Result g = toy("infer " + m + " --prompt x --n 90 --grammar " + grammar);
+  EXPECT_EQ(g.code, 0) << g.err;
+  EXPECT_EQ(g.out.substr(g.out.size() - 2), "!\n");
+  const Result cut = toy("infer " + m + " --prompt x --n 3 --grammar " + grammar);
+  EXPECT_EQ(cut.code, 0);
+  EXPECT_NE(cut.err.find("cut before it was complete; use a larger --n"), std::string::npos) << cut.err;
+}
+
+TEST_F(CliInfer, RefusesSchemasAndGrammarsThatCannotBe) {
+  const std::string infer = "infer " TOY_GOLDEN " --prompt-ids 1 ", m = "infer " + model() + " --prompt x ";
+  const std::string schema = write("s.json", "{\"type\": \"array\", \"uniqueItems\": true}");
+  refuses(m + "--json-schema " + schema, {schema, "/uniqueItems", "cannot be expressed"});
+  refuses(m + "--json-schema " + write("b.json", "{"), {"b.json"});
+  refuses(m + "--json-schema " + path("none.json"), {"none.json"});
+  refuses(m + "--grammar " + write("g.gbnf", "root ::= x"), {"g.gbnf", "line 1", "there is no rule 'x'"});
+  refuses(m + "--grammar " + schema + " --json-schema " + schema, {"--grammar", "--json-schema"});
+  refuses(infer + "--json-schema " + schema, {"--json-schema"});
+}
+
+TEST_F(CliInfer, SamplersAreOptions) {
+  const std::string m = "infer " TOY_GOLDEN " --prompt-ids 1,2,3 --n 20 --ignore-eos --seed 1 --temperature 1 ";
+  const std::string plain = toy(m).out;
+  for (const char* option : {"--typical 0.3", "--top-nsigma 0.5", "--xtc-probability 1 --xtc-threshold 0.001",
+                             "--dynatemp-range 0.9", "--logit-bias 5+30", "--mirostat 2 --mirostat-ent 1",
+                             "--dry-multiplier 100 --dry-allowed-length 1 --top-k 2", "--samplers top_k --top-k 2"}) {
+    const Result r = toy(m + option);
+    EXPECT_EQ(r.code, 0) << option << r.err;
+    EXPECT_NE(r.out, plain) << option;
+  }
+  EXPECT_EQ(toy(m + "--samplers 'xtc;top_k' --dynatemp-exp 2 --dry-base 2 --mirostat 0").out, plain);
+  refuses(m + "--samplers 'top_k;topp'", {"topp", "top_n_sigma"});
+  refuses(m + "--samplers top_k --min-p 0.1", {"samplers", "min_p"});
+  refuses(m + "--mirostat 2 --top-k 4", {"mirostat", "top_k"});
+  refuses(m + "--mirostat 1", {"--mirostat"});
+  refuses(m + "--logit-bias 5", {"--logit-bias", "15043+1"});
+  refuses(m + "--logit-bias 5+x", {"--logit-bias", "5+x"});
+  refuses(m + "--logit-bias 999999+1", {"--logit-bias", "999999"});
+}
+
 }  // namespace

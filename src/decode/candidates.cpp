@@ -1,0 +1,72 @@
+#include "decode/candidates.h"
+
+#include <cmath>
+
+namespace toy {
+namespace {
+
+bool better(const Candidates::Item& a, const Candidates::Item& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+}
+
+}  // namespace
+
+Candidates::Candidates(std::span<const float> logits, std::span<const uint64_t> allowed) {
+  const auto add = [&](size_t i) {
+    if (std::isfinite(logits[i])) items_.push_back({logits[i], int32_t(i)});
+  };
+  if (allowed.empty()) {
+    items_.reserve(logits.size());
+    for (size_t i = 0; i < logits.size(); ++i) add(i);
+    return;
+  }
+  for (size_t w = 0; w < allowed.size(); ++w)
+    for (uint64_t word = allowed[w]; word != 0; word &= word - 1)
+      if (const size_t i = 64 * w + size_t(__builtin_ctzll(word)); i < logits.size()) add(i);
+}
+
+const Candidates::Item& Candidates::best_item() const {
+  if (sorted_ > 0) return items_[0];
+  return *std::min_element(items_.begin(), items_.end(), better);
+}
+
+double Candidates::largest() const { return best_item().logit; }
+
+double Candidates::total() const {
+  const double top = largest();
+  double sum = 0;
+  for (const Item& item : items_) sum += std::exp(item.logit - top);
+  return sum;
+}
+
+void Candidates::sort_first(size_t n) {
+  by_id_ = false;
+  n = std::min(std::max<size_t>({n, 2 * sorted_, 32}), items_.size());
+  const auto begin = items_.begin() + int64_t(sorted_), end = items_.begin() + int64_t(n);
+  if (end != items_.end()) std::nth_element(begin, end, items_.end(), better);
+  std::sort(begin, end, better);
+  sorted_ = n;
+}
+
+void Candidates::keep_first(size_t n) {
+  if (n >= items_.size()) return;
+  if (n > sorted_) sort_first(n);
+  items_.resize(n);
+  sorted_ = std::min(sorted_, n);
+}
+
+void Candidates::drop_first(size_t n) {
+  at(n - 1);
+  items_.erase(items_.begin(), items_.begin() + int64_t(n));
+  sorted_ -= n;
+}
+
+int32_t Candidates::draw(double uniform) {
+  const double top = largest();
+  double left = uniform * total();
+  for (size_t i = 0; i < items_.size(); ++i)
+    if ((left -= std::exp(at(i).logit - top)) < 0) return items_[i].id;
+  return items_.back().id;
+}
+
+}  // namespace toy

@@ -1,0 +1,47 @@
+// Schemas as data: references, what several of them say together, and whether two of them exclude each other.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace toy::grammar {
+
+using Json = nlohmann::ordered_json;
+
+/// A schema and its references. Messages name `name` and JSON pointers.
+class SchemaDocument {
+ public:
+  SchemaDocument(const Json& root, std::string name) : root_(root), name_(std::move(name)) {}
+  const Json& root() const { return root_; }
+  const std::string& name() const { return name_; }
+
+  /// Throws Error{bad_input} "NAME: /pointer: what".
+  [[noreturn]] void refuse(const std::string& pointer, const std::string& what) const;
+  /// The schema that a $ref names. Throws for a reference out of the document, or to nothing.
+  const Json& resolve(const std::string& ref, const std::string& pointer) const;
+  /// Throws for keywords that are unknown or cannot be expressed, naming the first.
+  void check_keywords(const Json& schema, const std::string& pointer) const;
+  /// Has the schema nothing but this keyword, and notes that restrict nothing?
+  bool only(const Json& schema, std::string_view keyword) const;
+  /// The schema without $ref and allOf: what it, the schema it refers to and all parts say together. Throws where that
+  /// cannot be stated as one schema.
+  Json flat(const Json& schema, const std::string& pointer, int depth = 0) const;
+  /// One schema that says what both do. Neither has $ref or allOf.
+  Json merged(const Json& a, const Json& b, const std::string& pointer) const;
+  /// The types that a value may have: those of `type`, or those that other keywords are about.
+  std::vector<std::string> types(const Json& schema, const std::string& pointer) const;
+  /// Is certainly no text that is generated for one of the schemas valid under the other?
+  bool disjoint(const Json& a, const Json& b, const std::string& pointer, int depth = 0) const;
+
+ private:
+  bool excludes(const Json& a, const Json& b, const std::string& pointer, int depth) const;
+  const Json& root_;
+  std::string name_;
+};
+
+/// A keyword as a step of a JSON pointer.
+std::string pointer_to(const std::string& pointer, std::string_view key);
+
+}  // namespace toy::grammar
