@@ -56,6 +56,8 @@ class Dataset {
   /// Takes the chat template for examples from the options, or from the model file that the run begins with ("": from
   /// none). Before tokenize().
   void find_chat_template(const std::string& model_file);
+  /// What find_chat_template() found in the options: the model that learns with it keeps it.
+  const ChatTemplate* given_chat_template() const { return o_.chat_template.empty() || !chat_ ? nullptr : &*chat_; }
   /// Tokenizes, or opens caches, for rows of `tokens` places.
   void tokenize(const Tokenizer& tokenizer, int64_t tokens, uint64_t seed);
 

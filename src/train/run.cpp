@@ -56,6 +56,8 @@ class Run {
     if (!resumed())
       for (const std::string& choice : source.choices()) tell.note(choice);
     model_.tokenizer = std::move(tokenizer);
+    if (const ChatTemplate* chat = data_.given_chat_template())
+      model_.metadata.insert_or_assign("tokenizer.chat_template", gguf::Value(chat->source()));
     make_trainer();
     if (!resumed()) return;
     restore_trainer(resume_.from(), state_, model_, *trainer_);
