@@ -91,7 +91,7 @@ std::string recipe_of(const CLI::App& train, const ordered_json& options, const 
 }
 
 void require_files(const ordered_json& options, const Words& words, const std::string& file) {
-  for (const std::string key : {"corpus", "val", "init", "model", "size"}) {
+  for (const std::string key : {"corpus", "data", "val", "init", "model", "size"}) {
     if (has(words, "--" + key)) continue;
     const ordered_json value = options.value(key, ordered_json());
     for (const ordered_json& path : value.is_array() ? value : ordered_json::array({value})) {
@@ -152,7 +152,8 @@ Words with_resumed_options(const CLI::App& root, Words words) {
   for (const char* other : {"--config", "--help", "--help-all", "-h"})
     if (has(words, other)) return words;
   const bool named = words.size() > 1 && !words[1].starts_with("-");
-  if (named && has(words, "--corpus")) return words;
+  const bool has_data = has(words, "--corpus") || has(words, "--data");
+  if (named && has_data) return words;
   const CLI::App& train = *find_command(root, "train");
   const auto is_recipe = [&](const std::string& word) { return find_command(train, word) != nullptr; };
   if (!named && std::any_of(words.begin(), words.end(), is_recipe)) return words;  // the parser says where it belongs
@@ -166,8 +167,11 @@ Words with_resumed_options(const CLI::App& root, Words words) {
   }
   const ordered_json options = read_options(file);
   if (!named) words.insert(words.begin() + 1, recipe_of(train, options, file));
-  check(options.contains("corpus") || has(words, "--corpus"),
-        "{}: it has no 'corpus', so it is not of a run; give the options of the run, --corpus among them", file);
+  check(
+      options.contains("corpus") || options.contains("data") || has_data,
+      "{}: it has no 'corpus' or 'data', so it is not of a run; give the options of the run, --corpus or --data among "
+      "them",
+      file);
   require_files(options, words, file);
   if (!has(words, "--out")) words.push_back("--out=" + out);
   words.push_back("--config=" + file);

@@ -57,6 +57,7 @@ struct Convert : Command {
   }
 
   void run() {
+    if (const std::string listed = listed_model(rewrite.in, true); !listed.empty()) rewrite.in = listed;
     if (hf::is_model_folder(rewrite.in)) {
       check(rewrite.out.ends_with(".gguf"), "OUT is '{}'; a folder becomes a GGUF, so use a name that ends with .gguf",
             rewrite.out);

@@ -101,6 +101,7 @@ struct Show : Command {
     if (json) {
       ordered_json j{{"file", path}, {"line", line}, {"kind", name_of(row.kind)}};
       j.update(to_json(tokenizer, row.example));
+      if (row.kind == RowKind::rated) j["label"] = row.good;
       if (row.rejected) j["rejected"] = to_json(tokenizer, *row.rejected);
       return print_json(j);
     }
@@ -108,7 +109,8 @@ struct Show : Command {
       fmt::print("{}:{}: {}, {} tokens, {} in the loss\n{}\n\n", path, line, what, e.ids.size(), e.counted(),
                  shown(tokenizer, e, marks));
     };
-    one(row.rejected ? "chosen" : name_of(row.kind), row.example);
+    const bool preference = row.rejected || row.kind == RowKind::rated;
+    one(!preference ? name_of(row.kind) : row.good ? "chosen" : "rejected", row.example);
     if (row.rejected) one("rejected", *row.rejected);
   }
 };

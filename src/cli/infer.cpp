@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 #include "cli/command.h"
@@ -14,8 +13,7 @@
 #include "cli/prompts.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
-#include "toy/decode/scheduler.h"
-#include "toy/decode/text_stream.h"
+#include "toy/decode/service.h"
 
 namespace toy::cli {
 namespace {
@@ -186,30 +184,26 @@ struct Infer : Command {
   void generate_all(Decoder& decoder, const Model& model, const std::vector<std::vector<int32_t>>& ids,
                     const std::vector<int64_t>& n) const {
     InOrder out(ids.size(), prompts.several() && !json);
-    const Tokenizer* t = model.tokenizer.get();  // without one the text is the ids
-    std::vector<std::optional<TextStream>> streams(ids.size());
+    const bool has_text = model.tokenizer != nullptr;  // else it is the ids
     std::vector<std::string> whole(ids.size());
-    Scheduler scheduler(decoder);
+    GenerationService service(decoder, model.tokenizer.get());
     for (size_t i = 0; i < ids.size(); ++i) {
-      if (t) streams[i].emplace(*t, ids[i], stops);
-      GenerateRequest r{.prompt = ids[i], .eos = {}, .options = g, .on_token = {}, .on_done = {}};
-      if (t) r.eos = t->end_of_generation();
+      TextRequest r{.prompt = ids[i], .options = g, .stops = stops};
       r.options.max_tokens = n[i];
-      r.on_token = [&, i](const GeneratedToken& token) {
-        const int32_t id = token.chosen.id;
-        if (const std::string ready = t ? streams[i]->push(id) : fmt::format("{} ", id); json)
-          whole[i] += ready;
+      r.on_text = [&, i](const GeneratedToken& token, const std::string& text) {
+        if (json)
+          whole[i] += text;
         else
-          out.add(i, ready);
-        return !(t && streams[i]->stopped()) && std::ferror(stdout) == 0;
+          out.add(i, has_text ? text : fmt::format("{} ", token.chosen.id));
+        return std::ferror(stdout) == 0;
       };
-      r.on_done = [&, i](const Generated& result) {
-        const std::string rest = t ? streams[i]->finish() : "";
-        out.add(i, json ? line_of(decoder, i, ids[i], result, t ? whole[i] + rest : "") : rest + "\n", true);
+      r.on_end = [&, i](const TextEnd& end) {
+        if (end.error) std::rethrow_exception(end.error);
+        out.add(i, json ? line_of(decoder, i, ids[i], end.generated, whole[i] + end.text) : end.text + "\n", true);
       };
-      scheduler.add(std::move(r));
+      service.submit(std::move(r));
     }
-    scheduler.run();
+    service.run();
   }
 
   std::string line_of(const Decoder& decoder, size_t i, const std::vector<int32_t>& prompt, const Generated& result,

@@ -25,7 +25,8 @@ struct List : Command {
     app.add_flag("--json", json, "Print a JSON array");
     app.footer(
         "Looks in the caches of Hugging Face (HF_HUB_CACHE, HF_HOME), Ollama (OLLAMA_MODELS) and LM Studio, and in the "
-        "folder data. Every command that takes a model also takes a name from this list. See docs/files.md.");
+        "folder data. Every command that takes a model also takes a name from this list. Convert a model in "
+        "safetensors first: toy convert NAME OUT.gguf. See docs/files.md.");
   }
 
   void run() const {
@@ -34,8 +35,12 @@ struct List : Command {
     for (const catalog::Entry& e : catalog::list(catalog::default_places())) {
       std::string family, type, error;
       try {
-        const gguf::File file = gguf::File::open(e.path);
-        family = file.get_string("general.architecture", ""), type = catalog::quantization_of(file);
+        if (e.folder) {
+          family = catalog::family_of_folder(e.path), type = "safetensors";
+        } else {
+          const gguf::File file = gguf::File::open(e.path);
+          family = file.get_string("general.architecture", ""), type = catalog::quantization_of(file);
+        }
       } catch (const Error& broken) {
         error = broken.what();
         to_stderr(fmt::format("toy: {}\n", one_line(error)));

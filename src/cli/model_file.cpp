@@ -53,10 +53,12 @@ ModelIn model_in(const std::string& folder) {
           finished ? "model.gguf is older than the newest checkpoint" : "the run has not finished"};
 }
 
-std::string listed_model(const std::string& what) {
+std::string listed_model(const std::string& what, bool takes_folders) {
   std::error_code error;
   if (what.empty() || what == "-" || fs::exists(what, error)) return {};
   const std::string path = catalog::find(what, catalog::list(catalog::default_places()));
+  check(takes_folders || !fs::is_directory(path, error),
+        "{0}: a repository in safetensors; convert it first: toy convert {0} OUT.gguf", what);
   if (!path.empty()) to_stderr(fmt::format("toy: using {}\n", one_line(path)));
   return path;
 }

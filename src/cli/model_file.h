@@ -28,8 +28,8 @@ struct ModelIn {
 /// `file` is "" if there is none.
 ModelIn model_in(const std::string& folder);
 /// The path of a model that `toy list` shows under this name, "" if there is none or if `what` is a file. Says on
-/// stderr which file it is.
-std::string listed_model(const std::string& what);
+/// stderr which file it is. Throws Error{bad_input} for a repository in safetensors, unless `takes_folders`.
+std::string listed_model(const std::string& what, bool takes_folders = false);
 /// The GGUF file that `what` names: a path, a run, or a model of `toy list`. Says on stderr when it is the checkpoint
 /// of a run. Throws Error{bad_input} for a folder without a model.
 std::string model_file(const std::string& what);

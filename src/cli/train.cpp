@@ -15,6 +15,7 @@
 #include "cli/reporter.h"
 #include "cli/run_files.h"
 #include "cli/train_options.h"
+#include "toy/base/atomic_file.h"
 #include "toy/base/error.h"
 #include "toy/base/folder_lock.h"
 #include "toy/base/json_text.h"
@@ -426,6 +427,7 @@ struct Lora : Command {
     Model model = load_model(o.init, *dev);
     load_adapter(model, o.out + "/adapter.gguf");
     const std::string folder = o.out + "/peft";
+    remove_leftovers(folder);  // of a process that was killed while it wrote
     try {
       hf::save_peft(model, 0, folder);
     } catch (const Error& e) {

@@ -61,6 +61,11 @@ DecodeShape decode_shape(const Model& model, const DecoderOptions& options) {
   model.spec.require_positions(context, "context");  // before there is memory for them
   shape.rows = std::min(options.max_rows, shape.context * shape.sequences);
   state_slots(model.spec, shape);  // can its layers have this type of keys and values?
+  if (const size_t page = shared_page_bytes(model.spec, shape); options.cache > 0 && page > 0) {
+    check(options.cache >= page, "cache: {} is less than one page of {} positions, which takes {}",
+          format_bytes(options.cache), kPagePositions, format_bytes(page));
+    shape.shared_pages = int64_t(std::min<size_t>(options.cache / page, size_t(1) << 31));
+  }
   return shape;
 }
 
@@ -111,6 +116,7 @@ void Decoder::decode(std::span<const DecodeRow> rows) {
     check(state_->length(s) + more[size_t(s)] <= state_->context(),
           "context: {} positions in use and {} more do not fit into {}; use a larger --ctx, or less text",
           state_->length(s), more[size_t(s)], state_->context());
+  if (state_->shape().shared_pages > 0) state_->require_pages(more);
   // What cannot be taken back is copied, where a call can fail: all that the others read was checked above.
   std::vector<std::pair<int, StateSnapshot>> kept;
   if (check_finite_ && (state_->recurrent() || int64_t(rows.size()) > max_rows_))

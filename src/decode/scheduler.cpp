@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <optional>
 
 #include "toy/base/error.h"
 
@@ -56,7 +57,7 @@ Scheduler::Scheduler(Decoder& decoder, std::vector<int> sequences) : decoder_(de
 
 Scheduler::Scheduler(Decoder& decoder) : Scheduler(decoder, all_sequences(decoder)) {}
 
-void Scheduler::add(GenerateRequest request) {
+void Scheduler::require_possible(const GenerateRequest& request) const {
   const std::vector<int32_t>& prompt = request.prompt;
   check(!prompt.empty(), "prompt: there is nothing to continue; give at least one token");
   check(int64_t(prompt.size()) <= decoder_.context(),
@@ -65,13 +66,41 @@ void Scheduler::add(GenerateRequest request) {
   for (const int32_t id : prompt)
     check(id >= 0 && id < decoder_.vocab(), "prompt: token id {} is outside the vocabulary (0 to {})", id,
           decoder_.vocab() - 1);
+  const Sampler options_are_sound(request.options.sampler);
+  if (const int64_t pages = decoder_.state().shape().shared_pages; pages > 0 && decoder_.state().shared_pool()) {
+    // The last token is not fed. Sums cannot overflow: the context bounds them.
+    const int64_t room = decoder_.context() - int64_t(prompt.size()),
+                  positions = int64_t(prompt.size()) + std::clamp<int64_t>(request.options.max_tokens - 1, 0, room);
+    check((positions + kPagePositions - 1) / kPagePositions <= pages,
+          "cache: {} prompt tokens and {} to generate do not fit into {} positions; use a larger --cache, or less text",
+          prompt.size(), request.options.max_tokens, pages * kPagePositions);
+  }
+}
+
+int64_t Scheduler::add(GenerateRequest request) {
+  require_possible(request);
   Sampler sampler(request.options.sampler);
-  std::vector<int32_t> history = prompt;
+  std::vector<int32_t> history = request.prompt;
   waiting_.push_back(
-      std::make_unique<Job>(Job{std::move(request), added_++, std::move(sampler), std::move(history), 0, {}}));
+      std::make_unique<Job>(Job{std::move(request), added_, std::move(sampler), std::move(history), 0, {}}));
+  return added_++;
+}
+
+bool Scheduler::cancel(int64_t number) {
+  for (Slot& slot : slots_)
+    if (slot.job && slot.job->number == number) {
+      slot.job.reset();
+      return true;
+    }
+  return std::erase_if(waiting_, [&](const std::unique_ptr<Job>& job) { return job->number == number; }) > 0;
+}
+
+size_t Scheduler::running() const {
+  return size_t(std::ranges::count_if(slots_, [](const Slot& s) { return s.job != nullptr; }));
 }
 
 bool Scheduler::step() {
+  ++steps_;
   fill_slots();
   collect_rows();
   if (rows_.empty()) return false;
@@ -92,24 +121,32 @@ bool Scheduler::step() {
   }
   // A callback that throws must not cost the other texts their tokens.
   FirstError error;
-  for (size_t i = 0; i < answered_.size(); ++i) error.guard([&] { accept(*answered_[i], decoder_.logits(i)); });
+  for (size_t i = 0; i < answers_.size(); ++i) error.guard([&] { accept(answers_[i], decoder_.logits(i)); });
   error.rethrow();
   return true;
 }
 
 void Scheduler::fill_slots() {
-  for (Slot& slot : slots_) {
-    while (!slot.job && !waiting_.empty()) {
-      std::unique_ptr<Job> job = std::move(waiting_.front());
-      waiting_.pop_front();
-      if (job->request.options.max_tokens <= 0) {  // done before it began
-        if (job->request.on_done) job->request.on_done(job->result);
-        continue;
-      }
-      slot.begun = false;
-      slot.job = std::move(job);
+  while (!waiting_.empty()) {
+    Slot* slot = idle_slot();
+    if (slot == nullptr) return;
+    std::unique_ptr<Job> job = std::move(waiting_.front());
+    waiting_.pop_front();
+    if (job->request.options.max_tokens <= 0 && !job->request.score_prompt) {  // done before it began
+      if (job->request.on_done) job->request.on_done(job->result);
+      continue;
     }
+    slot->begun = false;
+    slot->job = std::move(job);
   }
+}
+
+// The one that has not been used for the longest time: a later text may begin as those in the others.
+Scheduler::Slot* Scheduler::idle_slot() {
+  Slot* oldest = nullptr;
+  for (Slot& slot : slots_)
+    if (!slot.job && (oldest == nullptr || slot.used_at < oldest->used_at)) oldest = &slot;
+  return oldest;
 }
 
 // Takes over what some sequence holds of the prompt. False: an earlier request is about to compute more of it.
@@ -121,8 +158,10 @@ bool Scheduler::begin(Slot& slot) {
     return true;
   }
   slot.used = true;
-  const std::span<const int32_t> prompt(job.history.data(),
-                                        job.history.size() - 1);  // the last one's logits are wanted
+  // The last one's logits are wanted, and those that scores need.
+  const size_t most =
+      job.request.score_prompt ? std::min(job.history.size() - 1, job.result.prompt.size()) : job.history.size() - 1;
+  const std::span<const int32_t> prompt(job.history.data(), most);
   size_t best = 0, promised = 0;
   const Slot* source = nullptr;
   Slot* reader = nullptr;
@@ -155,10 +194,88 @@ bool Scheduler::begin(Slot& slot) {
   return true;
 }
 
-// A row for each text that is being written; the room that is left is for prompts, the earliest sequence first.
+// Is there room in the cache for all of a text so far, beside those that have begun? A text that would be preempted
+// at once had better wait.
+bool Scheduler::has_room(const Slot& slot) const {
+  const DecodeState& state = decoder_.state();
+  const std::optional<size_t> pool = state.shared_pool();
+  if (!pool || state.shape().shared_pages == 0) return true;
+  const auto pages = [](int64_t positions) { return (positions + kPagePositions - 1) / kPagePositions; };
+  int64_t used = 0;
+  bool alone = true;
+  for (const Slot& s : slots_)
+    if (s.job && s.begun) alone = false, used += pages(int64_t(s.job->history.size()));
+  return alone || used + pages(int64_t(slot.job->history.size()) + 1) <= state.pools()[*pool].pages;
+}
+
+void Scheduler::forget(Slot& slot) {
+  decoder_.state().reset(slot.sequence);
+  slot.held.clear();
+  slot.known = false;
+  slot.used = true;
+}
+
+int64_t Scheduler::missing_pages() const {
+  const DecodeState& state = decoder_.state();
+  const std::optional<size_t> pool = state.shared_pool();
+  if (!pool || state.shape().shared_pages == 0) return 0;
+  std::vector<int64_t> more(static_cast<size_t>(state.sequences()));
+  for (const Slot& slot : slots_) more[size_t(slot.sequence)] = int64_t(slot.rows);
+  return std::max<int64_t>(0, state.pages_needed(more) - state.free_pages(*pool));
+}
+
+// Frees pages for the rows of a slot. False: it is the youngest and gets no rows in this call.
+bool Scheduler::make_room(Slot& slot) {
+  while (missing_pages() > 0) {
+    Slot* victim = nullptr;
+    for (Slot& s : slots_)  // prefixes that no text uses, the least recently used first
+      if (!(s.job && s.begun) && s.used && decoder_.state().length(s.sequence) > 0 &&
+          (victim == nullptr || s.used_at < victim->used_at))
+        victim = &s;
+    if (victim == nullptr) {  // the youngest text; one that continues what the sequence held cannot be computed again
+      for (Slot& s : slots_)
+        if (s.job && s.begun && s.known && (victim == nullptr || s.job->number > victim->job->number)) victim = &s;
+      if (victim == nullptr) return true;  // decode() says what is missing
+      if (victim == &slot) {
+        slot.rows = 0;
+        return false;
+      }
+      victim->begun = false;
+      victim->job->fed = 0;
+      ++preemptions_;
+    }
+    forget(*victim);
+  }
+  return true;
+}
+
+// How many rows each slot has in this call: one for each text that is being written; the room that is left is for
+// prompts, the earliest text first.
+void Scheduler::plan_rows() {
+  std::vector<Slot*> begun;
+  int64_t writing = 0;
+  for (Slot& slot : slots_) {
+    slot.rows = 0;
+    if (!slot.job || !slot.begun) continue;
+    begun.push_back(&slot);
+    writing += slot.job->writing();
+  }
+  std::ranges::sort(begun, {}, [](const Slot* slot) { return slot->job->number; });
+  size_t room = size_t(std::max<int64_t>(decoder_.max_rows() - writing, 1));
+  for (Slot* slot : begun) {
+    if (!slot->begun) continue;  // preempted by an earlier one
+    const Job& job = *slot->job;
+    const size_t left = job.history.size() - job.fed,
+                 until = slot->pause > job.fed ? std::min(left, slot->pause - job.fed) : left;
+    slot->rows = job.writing() ? 1 : std::min(until, room);
+    const bool reads = !job.writing();
+    if (make_room(*slot) && reads) room -= slot->rows;
+  }
+}
+
 void Scheduler::collect_rows() {
   rows_.clear();
-  answered_.clear();
+  answers_.clear();
   std::vector<Slot*> starting;
   for (Slot& slot : slots_) {
     slot.pause = 0;
@@ -166,37 +283,55 @@ void Scheduler::collect_rows() {
   }
   // The earliest first: a later one would clear what an earlier one has waited for, again and again.
   std::ranges::sort(starting, {}, [](const Slot* slot) { return slot->job->number; });
-  for (Slot* slot : starting) begin(*slot);
-  const auto writing =
-      std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.job && s.job->writing(); });
-  size_t room = size_t(std::max<int64_t>(decoder_.max_rows() - int64_t(writing), 1));
+  for (Slot* slot : starting) {
+    if (!has_room(*slot)) break;  // nor do later ones begin, or it might never
+    begin(*slot);
+  }
+  plan_rows();
   for (Slot& slot : slots_) {
-    slot.rows = 0;
-    if (!slot.job || !slot.begun) continue;
+    if (slot.rows == 0) continue;
     Job& job = *slot.job;
-    const size_t left = job.history.size() - job.fed,
-                 until = slot.pause > job.fed ? std::min(left, slot.pause - job.fed) : left,
-                 rows = job.writing() ? 1 : std::min(until, room);
-    if (!job.writing()) room -= rows;
-    for (size_t i = 0; i < rows; ++i) rows_.push_back({slot.sequence, job.history[job.fed + i], i + 1 == left});
+    for (size_t at = job.fed; at < job.fed + slot.rows; ++at) {
+      const bool wanted = at + 1 == job.history.size() || job.scores(at);
+      rows_.push_back({slot.sequence, job.history[at], wanted});
+      if (wanted) answers_.push_back({&slot, at});
+    }
     slot.held.insert(slot.held.end(), job.history.begin() + int64_t(job.fed),
-                     job.history.begin() + int64_t(job.fed + rows));
-    job.fed += rows;
-    slot.rows = rows;
-    if (rows > 0 && rows == left) answered_.push_back(&slot);
+                     job.history.begin() + int64_t(job.fed + slot.rows));
+    job.fed += slot.rows;
+    slot.used_at = steps_;
   }
 }
 
-void Scheduler::accept(Slot& slot, std::span<const float> logits) {
+void Scheduler::accept(const Answer& answer, std::span<const float> logits) {
+  Slot& slot = *answer.slot;
+  if (!slot.job) return;  // an earlier answer of this call has ended it
+  Job& job = *slot.job;
+  if (job.scores(answer.position)) {
+    const int32_t id = job.request.prompt[answer.position + 1];
+    job.result.prompt.push_back(
+        {{id, log_softmax_at(logits, id)}, top_logprobs(logits, job.request.options.top_logprobs)});
+  }
+  if (answer.position + 1 == job.history.size()) accept_token(slot, logits);
+}
+
+void Scheduler::accept_token(Slot& slot, std::span<const float> logits) {
   Job& job = *slot.job;
   const GenerateOptions& o = job.request.options;
   std::vector<GeneratedToken>& tokens = job.result.tokens;
+  if (o.max_tokens <= 0) {  // only the prompt's scores are wanted
+    const std::unique_ptr<Job> done = std::move(slot.job);
+    if (done->request.on_done) done->request.on_done(done->result);
+    return;
+  }
   int32_t id = 0;
   try {
     id = job.sampler.pick(logits, tokens.size(), job.history);
   } catch (...) {  // the text cannot go on, and others wait for its sequence
-    slot.job.reset();
-    throw;
+    const std::unique_ptr<Job> ended = std::move(slot.job);
+    if (!ended->request.on_error) throw;
+    ended->request.on_error(std::current_exception());
+    return;
   }
   tokens.push_back({{id, log_softmax_at(logits, id)}, top_logprobs(logits, o.top_logprobs)});
   job.history.push_back(id);

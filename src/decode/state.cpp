@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "toy/base/error.h"
 
@@ -31,7 +32,7 @@ int64_t first_kept(int64_t window, int64_t length) { return first_page(window, l
 // asked for may be larger than 64 bits can count.
 double pages_for(int64_t window, const DecodeShape& shape) {
   const double sequences = shape.sequences, all = sequences * double(shape.pages_per_sequence());
-  if (window == 0) return all;
+  if (window == 0) return shape.shared_pages > 0 ? std::min(all, double(shape.shared_pages)) : all;
   const int64_t kept = (window + kPage - 2) / kPage + 1, growing = std::min<int64_t>(shape.sequences, shape.rows);
   return std::min(all, sequences * double(kept) + double(growing + (shape.rows - growing) / kPage));
 }
@@ -101,8 +102,18 @@ void DecodeShape::validate() const {
   check(sequences >= 1, "decoder: {} sequences, expected at least 1", sequences);
   check(context >= 1, "decoder: a context of {} positions, expected at least 1", context);
   check(rows >= 1, "decoder: {} rows in a call, expected at least 1", rows);
+  check(shared_pages >= 0, "decoder: {} shared pages, expected at least 1, or 0 for as many as all can fill",
+        shared_pages);
   check(context <= kMostPositions / sequences, "decoder: {} sequences of {} positions, expected at most {} in all",
         sequences, context, kMostPositions);
+}
+
+size_t shared_page_bytes(const ModelSpec& spec, DecodeShape shape) {
+  const std::vector<PagePool> pools = pools_of(spec, shape);
+  size_t bytes = 0;
+  for (const StateSlot& s : slots_of(spec, shape, pools))
+    if (s.kind == StateSlot::Kind::paged && pools[s.pool].window == 0) bytes += bytes_of(s.type.dtype, s.type.count());
+  return bytes;
 }
 
 size_t state_bytes(const ModelSpec& spec, DecodeShape shape, const Device* device) {
@@ -161,6 +172,11 @@ int64_t DecodeState::extend(int sequence, int64_t rows) {
   check(!windows || rows <= shape_.rows - added_,
         "decoder: {} positions after {} in one call, but layers with a window were planned for {}", rows, added_,
         shape_.rows);
+  if (shape_.shared_pages > 0) {
+    std::vector<int64_t> more(lengths_.size());
+    more[size_t(sequence)] = rows;
+    require_pages(more);
+  }
   added_ += rows;
   const int64_t had = pages_of(sequence);
   lengths_[size_t(sequence)] += rows;
@@ -169,6 +185,35 @@ int64_t DecodeState::extend(int sequence, int64_t rows) {
     for (int64_t p = had; p < pages_of(sequence); ++p) page(pool, sequence, p) = pages_[pool].take();
   }
   return first;
+}
+
+std::optional<size_t> DecodeState::shared_pool() const {
+  for (size_t pool = 0; pool < pools_.size(); ++pool)
+    if (pools_[pool].window == 0) return pool;
+  return std::nullopt;
+}
+
+int64_t DecodeState::pages_needed(std::span<const int64_t> more) const {
+  const std::optional<size_t> pool = shared_pool();
+  if (!pool) return 0;
+  int64_t pages = 0;
+  std::map<int32_t, int32_t> writers;  // of pages that are not full and that others hold, too
+  for (int s = 0; s < sequences(); ++s) {
+    const int64_t rows = more[size_t(s)], had = length(s);
+    if (rows == 0) continue;
+    pages += (had + rows + kPage - 1) / kPage - pages_of(s);
+    if (had % kPage != 0) ++writers[page(*pool, s, pages_of(s) - 1)];
+  }
+  // The last of a page's users keeps it.
+  for (const auto& [page, count] : writers) pages += std::min(count, pages_[*pool].users[size_t(page)] - 1);
+  return pages;
+}
+
+void DecodeState::require_pages(std::span<const int64_t> more) const {
+  const int64_t needed = pages_needed(more);
+  check(needed == 0 || needed <= free_pages(*shared_pool()),
+        "cache: {} more pages of {} positions are needed, but {} are free; use a larger --cache", needed, kPage,
+        shared_pool() ? free_pages(*shared_pool()) : 0);
 }
 
 // A sequence goes on in this page. Others may hold it, too.
@@ -290,6 +335,9 @@ void DecodeState::restore(int sequence, const StateSnapshot& s) {
   }
   check(fits, "decoder: the snapshot was taken from a state of other dimensions or types");  // before anything changes
   reset(sequence);
+  if (const auto pool = shared_pool(); pool && s.length > 0)
+    check(end <= free_pages(*pool), "cache: a snapshot of {} pages does not fit into {}; use a larger --cache", end,
+          free_pages(*pool));
   lengths_[size_t(sequence)] = s.length;
   for (size_t pool = 0; pool < pools_.size(); ++pool) {
     const int64_t first = pages_[pool].first[size_t(sequence)] = first_of(pool);

@@ -59,6 +59,7 @@ std::vector<fs::path> files_below(const fs::path& folder, Wanted wanted) {
 }
 
 bool is_gguf(const fs::path& path) { return path.extension() == ".gguf"; }
+bool is_safetensors(const fs::path& path) { return path.extension() == ".safetensors"; }
 
 class List {
  public:
@@ -68,6 +69,14 @@ class List {
     const uint64_t bytes = fs::file_size(path, error);
     if (!error && fs::is_regular_file(path, error))
       entries_.push_back({std::move(name), path.string(), source_, bytes});
+  }
+  // A folder of config.json and safetensors.
+  void add_folder(std::string name, const fs::path& folder) {
+    std::error_code error;
+    if (!fs::is_regular_file(folder / "config.json", error)) return;
+    uint64_t bytes = 0;
+    for (const fs::path& file : files_below(folder, is_safetensors)) bytes += fs::file_size(folder / file, error);
+    if (bytes > 0) entries_.push_back({std::move(name), folder.string(), source_, bytes, true});
   }
   std::vector<Entry> entries() && { return std::move(entries_); }
 
@@ -93,6 +102,7 @@ std::vector<Entry> hugging_face(const fs::path& cache) {
     for (const fs::path& snapshot : snapshots)
       for (const fs::path& file : files_below(snapshot, is_gguf))
         if (seen.insert(file).second) list.add(name + "/" + file.generic_string(), snapshot / file);
+    if (seen.empty() && !snapshots.empty()) list.add_folder(name, snapshots.front());
   }
   return std::move(list).entries();
 }
@@ -181,6 +191,12 @@ std::string quantization_of(const gguf::File& file) {
   const auto most =
       std::max_element(values.begin(), values.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == values.end() ? "" : most->first;
+}
+
+std::string family_of_folder(const std::string& folder) {
+  const auto j = parse_json<nlohmann::json>(text_of(fs::path(folder) / "config.json"));
+  const auto it = j.is_object() ? j.find("model_type") : j.end();
+  return j.is_object() && it != j.end() && it->is_string() ? it->get<std::string>() : "";
 }
 
 std::string ollama_blob(std::string_view manifest) {

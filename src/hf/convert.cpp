@@ -97,12 +97,24 @@ void write_ids(const gguf::File& file, ordered_json& config, ordered_json& gener
   if (const auto ends = tokenizer->end_of_generation(); !ends.empty()) generation["eos_token_id"] = ends;
 }
 
+// Weights that GPTQ, AWQ, bitsandbytes, FP8 and the like have packed. gpt-oss's MXFP4 is what a GGUF has, too.
+void refuse_packed_weights(const Config& config) {
+  const Config how = config.object("quantization_config");
+  if (how.values().empty()) return;
+  const std::string method = how.text("quant_method", "");
+  check(method == "mxfp4",
+        "{}: 'quantization_config': weights packed by '{}' are not supported; convert the repository that they were "
+        "made from, then use toy quantize",
+        config.path(), method.empty() ? "an unnamed method" : method);
+}
+
 }  // namespace
 
 bool is_model_folder(const std::string& path) { return std::filesystem::is_regular_file(path + "/config.json"); }
 
 Converted convert_folder(const std::string& folder, const std::string& gguf, const ConvertOptions& options) {
   Config config = Config::open(folder + "/config.json");
+  refuse_packed_weights(config);
   const HfModel& model = model_of(config);
   Reading reading = read_config(model, config);
   reading.spec.name = last_part(folder);

@@ -31,16 +31,30 @@ std::vector<AddedToken> added_tokens(const TokenizerFiles& files) {
     check(
         !id.empty() && id.size() < 9 && std::all_of(id.begin(), id.end(), [](char c) { return c >= '0' && c <= '9'; }),
         "{}: '{}' is not the id of a token", decoder.path(), id);
-    list.push_back({int32_t(std::stol(id)), token.text("content", ""), token.flag("special", false)});
+    list.push_back(added_token(int32_t(std::stol(id)), token));
   }
   std::unordered_set<int32_t> known;
   for (const AddedToken& token : list) known.insert(token.id);
   for (const auto& [text, id] : files.added_tokens.values().items()) {
     const int64_t number = json_number<int64_t>(id, fmt::format("{}: '{}'", files.added_tokens.path(), text), 0,
                                                 std::numeric_limits<int32_t>::max());
-    if (!known.contains(int32_t(number))) list.push_back({int32_t(number), text, false});
+    if (!known.contains(int32_t(number))) list.push_back({.id = int32_t(number), .text = text});
   }
   return list;
+}
+
+// What a GGUF cannot say of added tokens, and llama.cpp does not do.
+void warn_of_flags(const std::vector<AddedToken>& added, std::vector<std::string>& warnings) {
+  const auto warn = [&](bool AddedToken::*flag, std::string_view name, std::string_view what) {
+    const auto has = [&](const AddedToken& t) { return t.*flag; };
+    const auto first = std::ranges::find_if(added, has);
+    if (first == added.end()) return;
+    const auto others = std::ranges::count_if(added, has) - 1;
+    warnings.push_back(fmt::format("'{}'{} {} ({}), which a GGUF cannot say; texts may get other ids there",
+                                   first->text, others > 0 ? fmt::format(" (and {} more)", others) : "", what, name));
+  };
+  warn(&AddedToken::strips, "lstrip, rstrip", "should swallow the spaces next to it");
+  warn(&AddedToken::single_word, "single_word", "should be found as a complete word only");
 }
 
 // They may name a token that is there already, and then say what it is.
@@ -250,6 +264,8 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerFiles& files, int
     } catch (const Error&) {
       if (!has_model) throw;  // else it says the same
     }
+  const std::vector<AddedToken> added = file && !has_model ? file->added : added_tokens(files);
+  warn_of_flags(file ? file->added : added, warnings);
   if (file && file->byte_level) {
     BpeVocabulary v = byte_level_vocabulary(*file, vocab);
     complete(files, &*file, vocab, v, warnings);
@@ -267,7 +283,7 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerFiles& files, int
   }
   SpmVocabulary v = has_model ? parse_spm_model(files.tokenizer_model, files.folder + "/tokenizer.model")
                               : spm_vocabulary(*file, vocab);
-  if (has_model) add(added_tokens(files), vocab, true, v);
+  if (has_model) add(added, vocab, true, v);
   complete(files, file ? &*file : nullptr, vocab, v, warnings);
   v.scores.resize(v.tokens.size(), -1e9f);
   return std::make_shared<const SpmTokenizer>(std::move(v));

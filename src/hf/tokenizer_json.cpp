@@ -50,7 +50,7 @@ void read_tokens(const Config& file, const Config& model, int64_t most, Tokenize
     const std::string text = token.text("content", "");
     check(!text.empty(), "{}: token {} has no 'content'", token.path(), id);
     set_token(file, t.tokens, most, id, text);
-    t.added.push_back({int32_t(id), text, token.flag("special", false), token.flag("normalized", false)});
+    t.added.push_back(added_token(int32_t(id), token));
   }
 }
 
@@ -166,6 +166,15 @@ void read_template(const Config& file, TokenizerJson& t) {
 }
 
 }  // namespace
+
+AddedToken added_token(int32_t id, const Config& entry) {
+  return {.id = id,
+          .text = entry.text("content", ""),
+          .special = entry.flag("special", false),
+          .normalized = entry.flag("normalized", false),
+          .strips = entry.flag("lstrip", false) || entry.flag("rstrip", false),
+          .single_word = entry.flag("single_word", false)};
+}
 
 bool is_shown_in_gemma4(std::string_view token) {
   constexpr std::string_view kShown[] = {"<|channel>",       "<channel|>",       "<|tool_call>", "<tool_call|>",

@@ -15,6 +15,8 @@ struct AddedToken {
   int32_t id = 0;
   std::string text;
   bool special = false, normalized = false;  ///< the latter: found after spaces were marked
+  bool strips = false;                       ///< takes the spaces next to it away (lstrip, rstrip)
+  bool single_word = false;                  ///< is not found inside of a word
 };
 
 /// Cuts a text at line breaks: what toy writes for Gemma 4.
@@ -38,6 +40,9 @@ struct TokenizerJson {
 /// Throws Error{bad_input} naming the file and what is not supported or not true: a pre-tokenizer that is not known,
 /// two tokens of one id, an id beyond the `vocab` rows of the embedding, a merge whose parts or result are no tokens.
 TokenizerJson read_tokenizer_json(const Config& file, int64_t vocab);
+
+/// An entry of `added_tokens` or `added_tokens_decoder`, but for its id.
+AddedToken added_token(int32_t id, const Config& entry);
 
 /// Gemma 4's special tokens that answers show: thoughts, calls of tools. llama.cpp's converter makes them user-defined.
 bool is_shown_in_gemma4(std::string_view token);

@@ -116,9 +116,11 @@ HWY_INLINE void dequantize_block(const std::byte* from, float* to) {
 }
 
 // Not inlined into a function of no target.
-void dequantize_blocks(DType type, const std::byte* from, float* to, size_t count) {
+void dequantize_blocks(DType type, const std::byte* from, size_t stride, size_t rows, float* to, size_t count) {
   with_format(type, [&]<class F>() HWY_ATTR {
-    for (size_t i = 0; i < count; ++i) dequantize_block<F>(from + i * sizeof(typename F::Block), to + i * F::kBlock);
+    for (size_t row = 0; row < rows; ++row)
+      for (size_t i = 0; i < count; ++i, to += F::kBlock)
+        dequantize_block<F>(from + row * stride + i * sizeof(typename F::Block), to);
   });
 }
 
@@ -131,12 +133,15 @@ namespace quant {
 HWY_EXPORT(dequantize_blocks);
 }
 
-void dequantize(DType type, const void* blocks, std::span<float> out) {
+void dequantize(DType type, const void* blocks, std::span<float> out) { dequantize_rows(type, blocks, 0, 1, out); }
+
+void dequantize_rows(DType type, const void* blocks, size_t stride, size_t rows, std::span<float> out) {
   const auto block = size_t(info_of(type).block);
-  if (out.size() % block != 0) fail_internal("dequantize: {} values of {}", out.size(), name_of(type));
+  if (out.size() % (rows * block) != 0)
+    fail_internal("dequantize: {} values of {} in {} rows", out.size(), name_of(type), rows);
   using namespace quant;
   HWY_DYNAMIC_DISPATCH(dequantize_blocks)
-  (type, static_cast<const std::byte*>(blocks), out.data(), out.size() / block);
+  (type, static_cast<const std::byte*>(blocks), stride, rows, out.data(), out.size() / rows / block);
 }
 
 int64_t find_broken_block(DType type, const void* blocks, int64_t count) {

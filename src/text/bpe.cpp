@@ -1,5 +1,7 @@
 #include "text/bpe.h"
 
+#include <algorithm>
+
 #include "text/byte_level.h"
 #include "toy/base/error.h"
 
@@ -28,7 +30,8 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary)
   symbols_.reserve(vocabulary_.tokens.size());
   for (int32_t id = 0; id < vocab_size(); ++id) add_token(id);
   for (int byte = 0; byte < 256; ++byte) byte_symbols_[size_t(byte)] = symbol_of(std::string(1, char(byte)));
-  for (size_t rank = 0; rank < vocabulary_.merges.size(); ++rank) add_merge(rank);
+  const std::unordered_set<std::string_view> names(vocabulary_.tokens.begin(), vocabulary_.tokens.end());
+  for (size_t rank = 0; rank < vocabulary_.merges.size(); ++rank) add_merge(rank, names);
   find_literals(true);
 }
 
@@ -57,16 +60,23 @@ void BpeTokenizer::add_token(int32_t id) {
   }
 }
 
-// A merge may make what is no token, on the way to one or at the end; then its bytes' tokens stand for it.
-void BpeTokenizer::add_merge(size_t rank) {
+// As in Hugging Face's tokenizers, a merge takes two tokens and makes one. Where it makes one that texts do not give (a
+// control token), the tokens of its bytes stand for it.
+void BpeTokenizer::add_merge(size_t rank, const std::unordered_set<std::string_view>& names) {
   const std::string& merge = vocabulary_.merges[rank];
-  const size_t space = merge.find(' ', 1);
-  const auto left = byte_level_text(std::string_view(merge).substr(0, space));
-  const auto right = space < merge.size() ? byte_level_text(std::string_view(merge).substr(space + 1)) : std::nullopt;
-  check(left && right && !left->empty() && !right->empty(),
-        "{}: {}[{}] is \"{}\", not two byte-level tokens with a space between", vocabulary_.source, kMergesKey, rank,
-        merge);
-  merges_.add({symbol_of(*left), symbol_of(*right), int32_t(rank), symbol_of(*left + *right)});
+  const size_t space = std::min(merge.find(' ', 1), merge.size());
+  const std::string left = merge.substr(0, space), right = merge.substr(std::min(space + 1, merge.size()));
+  const auto symbol = [&](const std::string& name) {
+    const auto text = byte_level_text(name);
+    check(text && !text->empty(), "{}: {}[{}] is \"{}\", not two byte-level tokens with a space between",
+          vocabulary_.source, kMergesKey, rank, merge);
+    const int32_t id = symbol_of(*text);
+    check(id < vocab_size() || names.contains(name), "{}: {}[{}], \"{}\", names \"{}\", which is no token",
+          vocabulary_.source, kMergesKey, rank, merge, name);
+    return id;
+  };
+  const int32_t a = symbol(left), b = symbol(right);
+  merges_.add({a, b, int32_t(rank), symbol(left + right)});
 }
 
 int32_t BpeTokenizer::symbol_of(const std::string& text) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "text/merge_table.h"
@@ -42,7 +43,7 @@ class BpeTokenizer final : public VocabularyTokenizer {
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   size_t encode_text(std::string_view text, bool last, EncodePlace& place, std::vector<int32_t>& ids) const override;
   void add_token(int32_t id);
-  void add_merge(size_t rank);
+  void add_merge(size_t rank, const std::unordered_set<std::string_view>& names);
   int32_t symbol_of(const std::string& text);
 
   BpeVocabulary vocabulary_;

@@ -42,13 +42,20 @@ bool same(const Array<float>& a, const Array<float>& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// 2080 x 256 values are more than a panel; 600 outputs more than one block of sums of a gradient.
+// 2080 x 256 values are more than a panel; 600 outputs more than one block of sums of a gradient. 300 rows pass by in
+// parts. Of 4096 columns panels are made. 288 columns end within a tile.
 TEST(QuantExact, HasTheBitsOfF32Weights) {
   for (const DTypeInfo& info : kDTypes) {
     if (!is_quantized(info.type)) continue;
-    for (const auto& [rows, outs, ins] :
-         {std::tuple<int64_t, int64_t, int64_t>{1, 40, 256}, {7, 600, 512}, {100, 33, 768}, {5, 2080, 256}})
+    for (const auto& [rows, outs, ins] : {std::tuple<int64_t, int64_t, int64_t>{1, 40, 256},
+                                          {7, 600, 512},
+                                          {100, 33, 768},
+                                          {5, 2080, 256},
+                                          {300, 37, 1536},
+                                          {60, 40, 4096},
+                                          {9, 530, 288}})
       for (const int threads : {1, 3}) {
+        if (ins % info.block != 0) continue;
         const Weights w(info.type, outs, ins);
         const Array<float> x = random_array(rows, ins, 1), dy = random_array(rows, outs, 2),
                            bias = random_array(1, outs, 3), acc = random_array(rows, outs, 4),

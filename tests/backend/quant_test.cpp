@@ -119,7 +119,7 @@ std::vector<float> run_set(const QuantIsa& isa, const Case& c, const std::vector
   const size_t part = type == DType::q2_k || type == DType::q3_k || type == DType::q6_k ? 16 : 32,
                rows = size_t(c.rows), outs = size_t(c.outs), k = size_t(c.k);
   Buffer memory(QuantRows::bytes(rows, k) + 64), sums(rows * 32 * sizeof(float));
-  const QuantRows x(memory.data(), rows, k, info_of(type).block, part);
+  const QuantRows x(memory.data(), rows, k, info_of(type).block, part, isa.tile);
   cpu::quantize_rows(c.x.data(), 0, rows, isa.offset(type), x);
   std::vector<float> y(rows * outs);
   const cpu::QuantProduct p{

@@ -57,6 +57,11 @@ class BadFiles : public Cli {
   }
 };
 
+TEST_F(BadFiles, MergesThatNameNoToken) {
+  refuses("tokenizer encode " + golden_ + "../fuzz/corpus/tokenizer/bad_merge_no_token.gguf --text a",
+          {"tokenizer.ggml.merges[2], \"b c\", names \"bc\", which is no token"});
+}
+
 TEST_F(BadFiles, MergesOfGemma4) {
   const std::string encode = "tokenizer encode " + golden_ + "../fuzz/corpus/tokenizer/";
   EXPECT_EQ(toy(encode + "ok_gemma4.gguf --text ' abab' --no-bos").out, "7 6\n");
@@ -122,6 +127,17 @@ TEST_F(BadFiles, DimensionsOfTheArchitectureToy) {
 }
 
 // Half a terabyte of nothing, which takes no room on the disk.
+// Of the last tensor in the file.
+TEST_F(BadFiles, WeightsThatAreNaN) {
+  std::string bytes = slurp(TOY_GOLDEN);
+  bytes.replace(bytes.size() - 128, 128, std::string(128, '\xff'));
+  write("nan.gguf", bytes);
+  const std::vector<std::string> says{"NaN", "its weights are broken", "use another file"};
+  refuses("infer " + path("nan.gguf") + " --prompt-ids 1,2 --n 1", says);
+  write("text.txt", "some text to score");
+  refuses("eval " + path("nan.gguf") + " --ctx 8 --file " + path("text.txt"), says);
+}
+
 TEST_F(BadFiles, AModelLargerThanMemory) {
   constexpr int64_t kRows = (int64_t(1) << 31) - 64, kBytes = kRows * 24 * 4;
   if (toy::total_memory() >= size_t(kBytes)) GTEST_SKIP() << "this machine has more memory than the file";

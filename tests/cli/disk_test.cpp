@@ -204,6 +204,74 @@ class RandomKills : public Checkpoints {
 TEST_F(RandomKills, AFew) { kill_at_random(3, 1); }
 TEST_F(RandomKills, SlowFifty) { kill_at_random(50, 2); }
 
+// The same of adapters, trained on text, examples and preferences: half of the kills come at random moments, half in
+// front of a random call that changes a file.
+class AdapterKills : public Disk {
+ protected:
+  void SetUp() override {
+    Checkpoints::SetUp();
+    ASSERT_EQ(toy(train("base")).code, 0);
+    std::string pairs, examples;
+    for (int i = 0; i < 60; ++i) {
+      const std::string prompt = R"({"prompt": "say )" + std::to_string(i % 7) + "\"";
+      pairs += prompt + R"(, "chosen": "yes", "rejected": "no"})" + "\n";
+      examples += prompt + R"(, "completion": "yes"})" + "\n";
+    }
+    commands_ = {"train lora --corpus " + corpus_, "train lora --data " + write("examples.jsonl", examples),
+                 "train dpo --data " + write("pairs.jsonl", pairs),
+                 "train dpo --loss kto --data " + write("pairs.jsonl", pairs)};
+  }
+  std::string command(const std::string& recipe, const std::string& out) const {
+    return recipe + " --model " + path("base/model.gguf") + " --out " + path(out) +
+           " --rank 2 --batch 2 --tokens 32 --steps 24 --checkpoint-every 3 --eval-every 6 --lora-dropout 0.1 "
+           "--accumulate 2 --ema 0.9 --resume --threads 1";
+  }
+  void kill_at_random(const std::string& recipe, int kills, unsigned seed) {
+    const std::string line = command(recipe, "run");
+    fs::remove_all(path("whole")), fs::remove_all(path("run")), fs::remove(path("log"));
+    const auto begin = std::chrono::steady_clock::now();
+    ASSERT_EQ(toy_with(shim("whole", "TOY_SHIM_LOG=" + path("log")), command(recipe, "whole")).code, 0);
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    const auto whole = files("whole");
+    ASSERT_TRUE(whole.contains("adapter.gguf") && whole.contains("peft/adapter_model.safetensors"));
+    const size_t calls = log().size();
+    ASSERT_GT(calls, 50u);
+    std::mt19937 random(seed);
+    int killed = 0;
+    for (int i = 0; i < kills; ++i) {
+      int code = 0;
+      if (i % 2 == 1) {
+        Running run(*this, "killed", line);
+        std::this_thread::sleep_for(
+            std::chrono::duration<double>(std::uniform_real_distribution<double>(0, 0.8 * time.count())(random)));
+        run.send(SIGKILL);
+        code = run.wait().code;
+      } else {
+        const auto call = std::uniform_int_distribution<size_t>(1, calls / 2)(random);
+        code = toy_with(shim("run", "TOY_SHIM_KILL_AT=" + std::to_string(call)), line).code;
+      }
+      ASSERT_TRUE(code == 137 || code == 0) << code << slurp(path("stderr"));
+      killed += code == 137;
+      if (i % 4 != 3 && i + 1 < kills) continue;
+      const Result end = toy(line);
+      ASSERT_EQ(end.code, 0) << end.err;
+      expect_same_files("run", whole, recipe);
+      fs::remove_all(path("run"));
+    }
+    EXPECT_GE(killed, kills / 4);
+  }
+
+  std::vector<std::string> commands_;
+};
+
+TEST_F(AdapterKills, AFew) {
+  for (const std::string& recipe : commands_) kill_at_random(recipe, 4, 1);
+}
+TEST_F(AdapterKills, SlowAHundredOfLora) { kill_at_random(commands_[0], 100, 2); }
+TEST_F(AdapterKills, SlowAHundredOfExamples) { kill_at_random(commands_[1], 100, 3); }
+TEST_F(AdapterKills, SlowAHundredOfDpo) { kill_at_random(commands_[2], 100, 4); }
+TEST_F(AdapterKills, SlowAHundredOfKto) { kill_at_random(commands_[3], 100, 5); }
+
 // Where the file system has no links the run's second names are copies, and it ends as any other.
 TEST_F(Disk, AFileSystemWithoutLinks) {
   const std::string without = shim("run", "TOY_SHIM_NO_LINKS=1");

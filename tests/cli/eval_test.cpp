@@ -72,6 +72,53 @@ TEST_F(CliEval, EqualsTheValidationLossOfTraining) {
   EXPECT_NEAR(json::parse(e.out).at("nats_per_token"), loss, (256 + 8) * 0x1p-24 * loss);
 }
 
+TEST_F(CliEval, ComparesTwoModels) {
+  const std::string m = model(), file = write("t.txt", "the cat sat on mat number 5 and was glad.\n");
+  ASSERT_EQ(
+      toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 20 --seed 2 --out " + path("b")).code, 0);
+  const std::string b = path("b/model.gguf"), text = " --file " + file + " --ctx 16 ";
+  const auto nats = [&](const std::string& which) {
+    return json::parse(toy("eval " + which + text + "--json").out).at("nats_per_token").get<double>();
+  };
+  const Result r = toy("eval kl --base " + m + " --model " + b + text + "--json");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const json j = json::parse(r.out);
+  EXPECT_GT(j.at("kl"), 0);
+  EXPECT_NEAR(j.at("difference"), nats(b) - nats(m), 1e-12);
+  EXPECT_NEAR(j.at("perplexity_ratio"), std::exp(nats(b) - nats(m)), 1e-12);
+  EXPECT_EQ(toy("eval kl --base " + m + " --model " + m + text).out.rfind("KL divergence 0.0000 ", 0), 0u);
+  const Result l = toy("eval lmc --a " + m + " --b " + b + " --alphas 0,.5,1" + text + "--json");
+  ASSERT_EQ(l.code, 0) << l.err;
+  const json points = json::parse(l.out).at("points");
+  ASSERT_EQ(points.size(), 3u);
+  EXPECT_EQ(points[0].at("nats_per_token"), nats(m));  // f32 files: the same products
+  EXPECT_EQ(points[2].at("nats_per_token"), nats(b));
+  EXPECT_GE(json::parse(l.out).at("barrier"), 0);
+  refuses("eval kl --base " + m + text, {"--model or --lora"});
+  refuses("eval kl --base " + m + " --model " + b, {"--file is missing"});
+  refuses("eval kl --base " + m + " --model " + path("none.gguf") + text, {"none.gguf"});
+  refuses("eval lmc --a " + m + " --b " + b + " --alphas 0,x" + text, {"'x' is no number"});
+  refuses("eval lmc --a " + m + " --b " + b + " --alphas 0,,1" + text, {"--alphas"});
+  refuses("eval lmc --a " + m + " --b " + std::string(TOY_GOLDEN) + text, {"the models differ", "token_embd.weight"});
+}
+
+TEST_F(CliEval, AnswersQuestions) {
+  const std::string m = model();
+  const std::string file = write("q.jsonl", R"({"prompt":"the cat sat on mat numb","choices":["er","zq"],"answer":0})"
+                                            "\n"
+                                            R"({"prompt":"and was gl","choices":["qq","ad"],"answer":0})"
+                                            "\n");
+  const Result r = toy("eval choices " + m + " " + file + " --json");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(json::parse(r.out).at("questions"), 2);
+  EXPECT_EQ(json::parse(r.out).at("accuracy"), 0.5);
+  EXPECT_EQ(json::parse(toy("eval choices " + m + " " + file + " --limit 1 --json").out).at("accuracy"), 1);
+  EXPECT_EQ(toy("eval choices " + m + " " + file).out.rfind("accuracy 50 ", 0), 0u);
+  refuses("eval choices " + m + " " + write("b.jsonl", "{}\n"), {"b.jsonl:1", "HellaSwag"});
+  refuses("eval choices " + m + " " + path("none.jsonl"), {"none.jsonl"});
+  refuses("eval choices " + m, {"file"});
+}
+
 TEST_F(CliEval, BadInput) {
   const std::string m = model(), file = write("t.txt", "the cat sat"), eval = "eval " + m + " --file " + file;
   refuses("eval " + m, {"--file"});

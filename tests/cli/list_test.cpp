@@ -49,6 +49,30 @@ TEST_F(CliList, ShowsWhatThereIs) {
   EXPECT_TRUE(j[2].contains("error"));
 }
 
+TEST_F(CliList, ShowsARepositoryInSafetensors) {
+  ASSERT_EQ(toy("convert " + std::string(TOY_GOLDEN) + " " + path("hf")).code, 0);
+  const std::string snapshot = "home/.cache/huggingface/hub/models--org--tensors/snapshots/abc/";
+  for (const auto& file : fs::directory_iterator(path("hf")))
+    copy(file.path().string(), snapshot + file.path().filename().string());
+  const json j = json::parse(toy("list --json").out);
+  ASSERT_EQ(j.size(), 1u);
+  EXPECT_EQ(j[0].at("name"), "org/tensors");
+  EXPECT_EQ(j[0].at("family"), "llama");
+  EXPECT_EQ(j[0].at("type"), "safetensors");
+  EXPECT_EQ(j[0].at("bytes"), fs::file_size(path("hf/model.safetensors")));
+  for (const std::string command : {"infer org/tensors --prompt-ids 1 --n 1", "describe org/tensors",
+                                    "train warm-start --init org/tensors --corpus x --out y"})
+    refuses(command, {"org/tensors: a repository in safetensors", "toy convert org/tensors OUT.gguf"});
+  EXPECT_EQ(toy("convert org/tensors " + path("back.gguf")).code, 0);
+  EXPECT_EQ(toy("infer " + path("back.gguf") + " --prompt-ids 1 --n 3").out,
+            toy("infer " + std::string(TOY_GOLDEN) + " --prompt-ids 1 --n 3").out);
+  write(snapshot + "config.json", "[]");
+  EXPECT_EQ(json::parse(toy("list --json").out)[0].at("family"), "");
+  // With a GGUF in it, the repository is that of its files.
+  copy(TOY_GOLDEN, snapshot + "tiny.gguf");
+  EXPECT_EQ(json::parse(toy("list --json").out)[0].at("name"), "org/tensors/tiny.gguf");
+}
+
 TEST_F(CliList, NamesAreModelsOfEveryCommand) {
   fill();
   const std::string golden = TOY_GOLDEN, ids = " --prompt-ids 1,2 --n 3";

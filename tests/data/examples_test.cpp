@@ -179,5 +179,48 @@ TEST_F(Examples, FilesAndTheirBadRows) {
   std::remove(path.c_str());
 }
 
+// As in TRL: without a prompt it is what both begin with, but for a space.
+TEST_F(Examples, PreferencesAndRatedAnswers) {
+  EXPECT_EQ(learned_of(R"({"prompt": "say ", "chosen": "yes", "rejected": "no"})", nullptr), "yes / no");
+  EXPECT_EQ(learned_of(R"({"chosen": "The sky is blue.", "rejected": "The sky is green."})", nullptr),
+            " blue. /  green.");
+  EXPECT_EQ(learned_of("{\"chosen\": \"a\u00e4b\", \"rejected\": \"a\u00e5b\"}", nullptr), "\u00e4b / \u00e5b");
+  const ExampleMaker maker(*bytes_, nullptr, TrainOn::assistant);
+  const ExampleRow bad = maker.make(R"({"prompt": "a", "completion": "bc", "label": false})");
+  EXPECT_EQ(bad.kind, RowKind::rated);
+  EXPECT_FALSE(bad.good);
+  EXPECT_TRUE(maker.make(R"({"prompt": "a", "completion": "bc", "label": true})").good);
+  EXPECT_NE(error_of(R"({"prompt": "a", "chosen": "b", "rejected": "b"})").find("the same"), std::string::npos);
+  EXPECT_NE(error_of(R"({"prompt": "a", "chosen": "b", "rejected": 3})").find("'rejected' is not a string"),
+            std::string::npos);
+
+  const std::string path = ::testing::TempDir() + "preferences.jsonl";
+  std::ofstream(path) << "{\"prompt\": \"a\", \"chosen\": \"bc\", \"rejected\": \"d\"}\n"
+                      << "{\"prompt\": \"e\", \"completion\": \"f\", \"label\": false}\n{\"text\": \"xyz\"}\n"
+                      << "{\"prompt\": \"g\", \"chosen\": \"h\", \"rejected\": \"ij\"}\n";
+  std::vector<std::string> warnings;
+  const auto load = [&](Preferences p) {
+    warnings.clear();
+    return load_examples(
+        {looked_at(path)}, maker, 0.5, true, [&](const std::string& w) { warnings.push_back(w); }, p);
+  };
+  const ExampleSet pairs = load(Preferences::pairs);
+  EXPECT_EQ(pairs.chosen, (std::vector<uint8_t>{1, 0, 1, 0}));
+  EXPECT_EQ(pairs.text.training().documents, 2);  // a pair is never split
+  EXPECT_EQ(pairs.text.validation().documents, 2);
+  ASSERT_EQ(warnings.size(), 2u);
+  EXPECT_NE(warnings[0].find("preferences.jsonl:2: a completion with a label is for --loss kto"), std::string::npos);
+  EXPECT_NE(warnings[1].find("preferences.jsonl:3: it states no preference"), std::string::npos);
+  const ExampleSet rated = load(Preferences::rated);
+  EXPECT_EQ(rated.chosen, (std::vector<uint8_t>{1, 0, 0, 1, 0}));
+  EXPECT_EQ(rated.text.training().documents, 3);
+  EXPECT_EQ(warnings.size(), 1u);
+  const ExampleSet plain = load(Preferences::none);
+  EXPECT_TRUE(plain.chosen.empty());
+  EXPECT_EQ(warnings.size(), 3u);
+  EXPECT_NE(warnings[1].find("toy train dpo --loss kto"), std::string::npos) << warnings[1];
+  std::remove(path.c_str());
+}
+
 }  // namespace
 }  // namespace toy

@@ -105,6 +105,38 @@ TEST(PackedRows, EpochsDifferAndAnyRowCanBeHadAtOnce) {
   }
 }
 
+// Both answers of a pair are in one row, the chosen one first; one that is too long leaves the other half of the row.
+TEST(PackedRows, PairsShareARow) {
+  const Documents d = documents_of({5, 4, 3, 3, 2, 30, 20, 19, 4, 4});
+  std::vector<uint8_t> trained(d.ids.size(), 1), chosen{1, 0, 1, 0, 1, 0, 1, 0, 1, 0};
+  for (const size_t k : {8u, 9u})  // the last pair: nothing to learn from its second answer
+    std::fill_n(trained.begin() + int64_t(d.begins[k]), 4, uint8_t(k == 8));
+  const PackedRows rows(d.ids, d.begins, d.ids.size(), 12, 1, trained, {chosen, true});
+  EXPECT_EQ(rows.cut(), 3);
+  EXPECT_EQ(rows.passed_over(), 2);
+  EXPECT_EQ(rows.targets(), 7 + 4 + 12 + 12);
+  ASSERT_EQ(rows.rows(), 3);
+  const Windows w = rows.windows(0, 3);
+  ASSERT_EQ(w.answers.size(), 8u);
+  std::map<uint64_t, int64_t> places;  // by the answer's first id
+  for (size_t i = 0; i < w.answers.size(); ++i) {
+    const Answer& a = w.answers[i];
+    EXPECT_EQ(a.chosen, i % 2 == 0);
+    places[uint64_t(w.inputs[size_t(a.first)])] = a.places;
+    if (i % 2 == 0) continue;
+    EXPECT_EQ(a.first / 12, w.answers[i - 1].first / 12);
+    EXPECT_EQ(a.first, w.answers[i - 1].first + w.answers[i - 1].places);
+    EXPECT_NE(w.sequence[size_t(a.first)], w.sequence[size_t(a.first) - 1]);
+    EXPECT_LE(a.first % 12 + a.places, 12);
+  }
+  const std::vector<int64_t> want{4, 3, 2, 2, 1, 11, 6, 6};
+  for (size_t k = 0; k < want.size(); ++k) EXPECT_EQ(places.at(d.begins[k]), want[k]) << k;
+  EXPECT_NE(message_of([&] {
+              PackedRows(d.ids, std::span(d.begins).first(3), d.begins[3], 12, 1, trained, {chosen, true});
+            }).find("no pairs"),
+            std::string::npos);
+}
+
 // 300 000 documents: a search through all rows would take minutes.
 TEST(PackedRows, ManyDocuments) {
   const Documents d = documents_of(random_lengths(300'000, 40));

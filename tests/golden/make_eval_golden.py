@@ -5,7 +5,7 @@
 
 Writes eval_bytes.model.gguf, a random Llama with a tokenizer of bytes that llama.cpp loads, and eval_bytes.golden.json: a
 text and, for several windows and strides and by documents, how many tokens are scored, nats a token, perplexity and bits a
-byte. Everything is computed in f64 from the f32 weights, by the model of make_llama_golden.py. The same versions give the
+byte; the divergence of the model from one whose embeddings are larger; and log p of the answers to questions. Everything is computed in f64 from the f32 weights, by the model of make_llama_golden.py. The same versions give the
 same bytes.
 """
 import argparse
@@ -31,6 +31,11 @@ The last document is short.
 """
 CASES = [{"ctx": 128, "stride": 64}, {"ctx": 64, "stride": 64}, {"ctx": 48, "stride": 7}, {"ctx": 33, "stride": 1},
          {"ctx": 40, "stride": 20, "by_documents": True}]
+# What the embeddings of the second model are multiplied by, exactly in f32.
+LARGER = 1.25
+QUESTIONS = [{"prompt": "The last document is", "choices": [" short.", " long, and a tab.", " s"], "answer": 0},
+             {"prompt": "e to the power of the loss is the ", "choices": ["perplexity", "loss"], "answer": 0},
+             {"prompt": "A model reads a text", "choices": [" from left to right", " from right to left"], "answer": 1}]
 
 
 def byte_names():
@@ -96,6 +101,37 @@ def score(w, ids, context, stride):
     return nll, top
 
 
+def divergence(p_weights, q_weights, ids, context, stride):
+    """Mean over the bytes but the first: KL(p|q), whether the top agrees, log p - log q of the byte, (q - p)^2."""
+    sums, scored, begin = np.zeros(4), 0, 0
+    while scored + 1 < len(ids):
+        length = min(context, len(ids) - 1 - begin)
+        window = torch.tensor(ids[begin:begin + length])[None]
+        p = torch.log_softmax(forward(window, p_weights, SHAPE), -1)
+        q = torch.log_softmax(forward(window, q_weights, SHAPE), -1)
+        for i in range(length):
+            if begin + i + 1 > scored:
+                scored = begin + i + 1
+                a, b = p[i, ids[scored]], q[i, ids[scored]]
+                sums += [(p[i].exp() * (p[i] - q[i])).sum().item(), float(p[i].argmax() == q[i].argmax()),
+                         (a - b).item(), (b.exp() - a.exp()).item()**2]
+        begin += stride
+    kl, same, difference, squares = sums / (len(ids) - 1)
+    return {"kl": kl, "same_top": same, "difference": difference, "probability_rms": float(np.sqrt(squares))}
+
+
+def answer(w, question):
+    """log p of each choice after the prompt, whose spaces at the end count as the choice's."""
+    text = question["prompt"]
+    prompt = list(text.rstrip().encode())
+    result = []
+    for choice in question["choices"]:
+        ids = list((text + choice).encode())
+        p = torch.log_softmax(forward(torch.tensor(ids[:-1])[None], w, SHAPE), -1)
+        result.append(sum(p[i - 1, ids[i]].item() for i in range(len(prompt), len(ids))))
+    return result
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, default=HERE)
@@ -105,6 +141,7 @@ def main():
     model_path = out / "eval_bytes.model.gguf"
     write_model(model_path, SHAPE, weights)
     w = {name: torch.tensor(a, dtype=torch.float64) for name, a in weights.items()}
+    larger = w | {"token_embd.weight": w["token_embd.weight"] * LARGER}
     results, largest = [], 0.0
     for case in CASES:
         parts = documents_of(TEXT) if case.get("by_documents") else [TEXT]
@@ -117,7 +154,9 @@ def main():
         results.append(case | {"tokens": len(nll), "bytes": scored_bytes, "nats_per_token": mean,
                                "perplexity": float(np.exp(mean)),
                                "bits_per_byte": sum(nll) / np.log(2) / scored_bytes})
-    golden = {"made_by": "tests/golden/make_eval_golden.py", "text": TEXT, "largest_logit": largest, "cases": results}
+    golden = {"made_by": "tests/golden/make_eval_golden.py", "text": TEXT, "largest_logit": largest, "cases": results,
+              "larger": LARGER, "divergence": divergence(w, larger, list(TEXT.encode()), 128, 64),
+              "questions": [q | {"logprobs": answer(w, q)} for q in QUESTIONS]}
     (out / "eval_bytes.golden.json").write_text(json.dumps(golden, indent=1) + "\n")
     for r in results:
         print(r)

@@ -292,6 +292,18 @@ TEST(HfGemma4Tokenizer, ThereAndBack) {
   EXPECT_EQ(load_tokenizer(second)->end_of_generation(), tokenizer->end_of_generation());
 }
 
+TEST(HfGemma4Tokenizer, WarnsOfFlagsThatAGgufCannotSay) {
+  json t = small_gemma4();
+  t["added_tokens"][0]["lstrip"] = t["added_tokens"][1]["rstrip"] = true;
+  t["added_tokens"][2]["single_word"] = true, t["added_tokens"][3]["lstrip"] = false;
+  const Gemma4Folder f(t);
+  EXPECT_EQ(hf::convert_folder(f.folder, f.out).warnings,
+            (std::vector<std::string>{"'<|channel>' (and 1 more) should swallow the spaces next to it (lstrip, "
+                                      "rstrip), which a GGUF cannot say; texts may get other ids there",
+                                      "'<unused0>' should be found as a complete word only (single_word), which a GGUF "
+                                      "cannot say; texts may get other ids there"}));
+}
+
 TEST(HfGemma4Tokenizer, MergesThatNameNoTokenAndMergesAcrossLines) {
   json t = small_gemma4();
   t["model"]["merges"].push_back(json::array({"a", "c"}));

@@ -47,6 +47,15 @@ TEST_F(HfRefuses, OtherModels) {
   expect({"mamba", "qwen2", "gemma3_text"});
 }
 
+TEST_F(HfRefuses, WeightsThatAreQuantizedAnotherWay) {
+  change_config([](json& c) { c["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}}; });
+  expect({"config.json", "quantization_config", "packed by 'gptq'", "toy quantize"});
+  change_config([](json& c) { c["quantization_config"] = json{{"load_in_4bit", true}}; });
+  expect({"an unnamed method"});
+  change_config([](json& c) { c["quantization_config"] = nullptr; });
+  EXPECT_GT(hf::convert_folder(folder_, out_).tensors, 0u);
+}
+
 TEST_F(HfRefuses, DimensionsThatAreNotSupportedOrDisagree) {
   change_config([](json& c) { c["hidden_act"] = "relu"; });
   expect({"relu", "silu"});

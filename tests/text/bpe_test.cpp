@@ -75,9 +75,9 @@ TEST(Bpe, IgnoreMerges) {
   EXPECT_EQ(encoded(v, "abc"), "ab|c");
 }
 
-TEST(Bpe, AMergeMayMakeWhatIsNoToken) {
+TEST(Bpe, AMergeMayMakeATokenThatTextsDoNotGive) {
   BpeVocabulary v = vocabulary_of({"a b", "ab c"});
-  v.tokens[256] = "unreachable";  // was ab
+  v.types[256] = int32_t(TokenType::control);  // ab
   EXPECT_EQ(encoded(v, "abc"), "abc");
   EXPECT_EQ(encoded(v, "abd"), "a|b|d");
 }
@@ -276,6 +276,9 @@ TEST(Bpe, RefusesWhatIsNoVocabulary) {
       {[](auto& v) { v.merges.push_back("a "); }, "merges[1] is \"a \""},
       {[](auto& v) { v.merges.push_back("a b c"); }, "merges[1] is \"a b c\""},
       {[](auto& v) { v.merges.push_back("a \xE4\xB8\xAD"); }, "merges[1] is"},
+      {[](auto& v) { v.merges.push_back("ab Ġx"); }, "merges[1], \"ab Ġx\", names \"Ġx\", which is no token"},
+      {[](auto& v) { v.merges.push_back("xy c"); }, "merges[1], \"xy c\", names \"xy\", which is no token"},
+      {[](auto& v) { v.merges.push_back("ab c"); }, "merges[1], \"ab c\", names \"abc\", which is no token"},
       {[](auto& v) { v.tokens[256] = "a"; }, "\"a\" is there twice, with the ids 97 and 256"},
       {[](auto& v) { v.types[3] = 9; }, "token_type[3]"},
       {[](auto& v) { v.eos = 257; }, "tokenizer.ggml.eos_token_id is 257, outside the vocabulary of 257"},

@@ -68,6 +68,7 @@ TEST(EncodeStream, TokensWrittenOut) {
   bpe.source = "small";
   for (int byte = 0; byte < 256; ++byte) bpe.tokens.push_back(byte_level_name(uint8_t(byte)));
   bpe.merges = {"t h", "Ġ th", "Ġth e"};
+  for (const char* made : {"th", "Ġth", "Ġthe"}) bpe.tokens.push_back(made);
   WordPieceVocabulary bert;
   bert.source = "small";
   bert.tokens = {"[UNK]", "\u2581the", "\u2581", "a", "t", "h"};

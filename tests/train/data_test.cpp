@@ -93,6 +93,43 @@ TEST(Packed, IsEachDocumentAloneWeightedByTokens) {
   }
 }
 
+// With a loss mask, as examples have it, a packed batch is each example alone, weighted by the targets that count. The
+// bound is the one above.
+TEST(Packed, IsEachExampleAloneWeightedByWhatCounts) {
+  const Documents d = documents_of({8, 3, 6, 2, 5, 4, 7, 3, 2});
+  std::vector<uint8_t> trained(d.ids.size());
+  for (size_t i = 0; i < trained.size(); ++i) trained[i] = Philox(9, "mask").below(i, 3) > 0;
+  for (const uint64_t begin : d.begins) trained[begin] = 0, trained[begin + 1] = 1;
+  const auto device = make_reference_device();
+  const PackedRows rows(d.ids, d.begins, d.ids.size(), 9, 1, trained);
+  ASSERT_EQ(rows.rows(), 4);
+  ASSERT_LT(rows.counted(), rows.targets());
+  Gradient expected;
+  for (size_t i = 0; i < d.lengths.size(); ++i) {
+    Windows w = alone(d, i);
+    const auto mask = trained.begin() + int64_t(d.begins[i]) + 1;
+    w.trained.assign(mask, mask + d.lengths[i] - 1);
+    const double share = double(std::count(w.trained.begin(), w.trained.end(), 1)) / double(rows.counted());
+    const Gradient g = gradient(*device, spec(), bare(1, d.lengths[i] - 1), w);
+    expected.loss += share * g.loss;
+    for (const auto& [name, values] : g.of) {
+      std::vector<double>& sum = expected.of[name];
+      sum.resize(values.size());
+      for (size_t k = 0; k < values.size(); ++k) sum[k] += share * values[k];
+    }
+  }
+  for (const auto& [batch, accumulate] : {std::pair<int64_t, int64_t>{4, 1}, {2, 2}}) {
+    const Gradient packed = gradient(*device, spec(), bare(batch, 9, accumulate), rows.windows(0, 4));
+    EXPECT_NEAR(packed.loss, expected.loss, (0x1p-23 + 64 * 0x1p-53) * expected.loss);
+    for (const auto& [name, g] : packed.of) {
+      double largest = 0;
+      for (const double x : expected.of.at(name)) largest = std::max(largest, std::abs(x));
+      for (size_t k = 0; k < g.size(); ++k)
+        ASSERT_LE(std::abs(g[k] - expected.of.at(name)[k]), (0x1p-23 + 64 * 0x1p-53) * largest) << name << " " << k;
+    }
+  }
+}
+
 // On the cpu in f32, documents of two tokens: each is one row, whose gradient alone is exactly 4 times its share in a
 // packed row of 4 (a power of two scales exactly). Any order of 4 terms is within 4 u sum |g_i| of the exact sum, so
 // two are within 8 u sum |g_i| of each other; see tests/train/accumulate_test.cpp.

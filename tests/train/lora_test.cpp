@@ -192,6 +192,130 @@ TEST(Lora, QuantizedBaseIsTheDequantizedOne) {
     }
 }
 
+// Answers of some pairs, packed.
+class Pairs {
+ public:
+  PackedRows rows(int64_t tokens, bool pairs = true) const {
+    return {ids_, begins_, ids_.size(), tokens, 1, trained_, {chosen_, pairs}};
+  }
+  Pairs() {
+    for (size_t k = 0; k < 24; ++k) {
+      const size_t n = 4 + k * k % 7;
+      begins_.push_back(ids_.size());
+      for (size_t i = 0; i < n; ++i) {
+        ids_.push_back(int32_t(Philox(6, "pairs").below(ids_.size(), 97)));
+        trained_.push_back(i >= 2);
+      }
+      chosen_.push_back(k % 2 == 0);
+    }
+  }
+
+ private:
+  std::vector<int32_t> ids_;
+  std::vector<uint64_t> begins_;
+  std::vector<uint8_t> trained_, chosen_;
+};
+
+// What is recomputed, and by how many threads, changes no bit of an adapter, trained on text or on preferences.
+TEST(Lora, RecomputationAndThreadsChangeNoBit) {
+  const Pairs pairs;
+  const auto train = [&](const TrainerOptions& options, const Recompute& recompute, int threads) {
+    const auto device = make_test_device(threads);
+    Model model = random_model(testing::odd_spec(false), *device, 9);
+    adapt(model, {.rank = 4, .dropout = 0.1});
+    TrainerOptions o = options;
+    o.batch = 2, o.tokens = 23, o.accumulate = 2, o.seed = 5, o.recompute = recompute;
+    Trainer trainer(*device, model, o);
+    const bool is_pair = o.preference && takes_pairs(o.preference->loss);
+    const PackedRows answers = pairs.rows(o.tokens, is_pair);
+    const auto ids = testing::walk(4000);
+    const WindowSampler sampler(ids, o.batch, o.tokens, 1);
+    std::vector<double> numbers;
+    for (int64_t step = 0; step < 4; ++step) {
+      const Windows w = o.preference ? answers.windows(4 * step, 4) : sampler.windows(4 * step, 4);
+      const runs::Step s = trainer.step(w, 3e-2);
+      numbers.push_back(s.loss), numbers.push_back(s.grad_norm.value());
+      if (o.preference) numbers.push_back(s.rewards.chosen.value_or(0));
+    }
+    for (const TensorSpec& t : trained_tensors(model.spec))
+      for (const float v : model.params->read(t.name)) numbers.push_back(double(v));
+    return numbers;
+  };
+  std::vector<TrainerOptions> cases{{}, {.dropout = 0.2}};
+  for (const PreferenceLoss loss :
+       {PreferenceLoss::dpo, PreferenceLoss::ipo, PreferenceLoss::kto, PreferenceLoss::orpo}) {
+    cases.push_back({});
+    cases.back().preference = PreferenceOptions{loss};
+  }
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const auto kept = train(cases[i], {}, 1);
+    EXPECT_TRUE(train(cases[i], {}, 3) == kept) << i;
+    EXPECT_TRUE(train(cases[i], {.whole = 1, .light = 1}, 2) == kept) << i;
+    EXPECT_TRUE(train(cases[i], {.whole = 2}, 1) == kept) << i;
+    EXPECT_EQ(train(cases[0], {}, 1) == kept, i == 0) << i;
+  }
+}
+
+// The gradient of a step with dropout is that of the loss that it states: both see the same dropped inputs. In f64,
+// against the loss after a small step along the gradient.
+TEST(Lora, PreferencesWithDropoutDescendTheirOwnLoss) {
+  const auto device = make_reference_device();
+  const Windows w = Pairs().rows(40).windows(0, 2);
+  for (const PreferenceLoss loss : {PreferenceLoss::dpo, PreferenceLoss::ipo, PreferenceLoss::orpo}) {
+    // Of a new trainer, whose first step draws the same numbers: the loss of weights moved by -rate times the gradient.
+    std::map<std::string, std::vector<float>> gradient;
+    const auto loss_at = [&](double rate, bool keep) {
+      Model model = random_model(testing::odd_spec(false), *device, 9, 2.0);
+      adapt(model, {.rank = 3, .dropout = 0.3});
+      randomize(model, *device);
+      for (auto& [name, g] : gradient) {
+        std::vector<float> values = model.params->read(name);
+        for (size_t i = 0; i < g.size(); ++i) values[i] = float(double(values[i]) - rate * double(g[i]));
+        model.params->write(name, values);
+      }
+      TrainerOptions o = testing::bare(2, 40);
+      o.preference = PreferenceOptions{loss}, o.seed = 4;
+      Trainer trainer(*device, model, o);
+      const double value = trainer.step(w, 1e-12).loss;
+      for (const TensorSpec& t : trained_tensors(model.spec))
+        if (keep) gradient[t.name] = trainer.moments().read(t.name + ".v");
+      return value;
+    };
+    loss_at(0, true);
+    double squared = 0;
+    for (const auto& [name, g] : gradient)
+      for (const float v : g) squared += double(v) * double(v);
+    ASSERT_GT(squared, 1e-6);
+    // d loss / d rate is -|g|^2. Central differences of two sizes leave an error of the fourth power of the step.
+    const auto slope = [&](double step) {
+      const double rate = step / std::sqrt(squared);
+      return (loss_at(rate, false) - loss_at(-rate, false)) / (2 * rate);
+    };
+    // Log probabilities of about 50 nats are rounded to f32 token by token: some 1e-6 of a loss that moves by 1e-3.
+    EXPECT_NEAR((4 * slope(1e-3) - slope(2e-3)) / 3 / -squared, 1, 2e-3) << name_of(loss);
+  }
+}
+
+// A token of an answer has the bits that it has in any row, so a validation's loss depends on rows only by the order of
+// its sum.
+TEST(Lora, PreferencesAreTheSameInAnyRows) {
+  const auto device = make_test_device(2);
+  Model model = random_model(testing::odd_spec(true), *device, 9);
+  adapt(model, {.rank = 4});
+  randomize(model, *device);
+  std::vector<EvalResult> results;
+  for (const auto& [batch, tokens] : {std::pair<int64_t, int64_t>{1, 20}, {2, 20}, {1, 60}, {3, 41}}) {
+    Trainer trainer(*device, model,
+                    {.batch = batch, .tokens = tokens, .preference = PreferenceOptions{PreferenceLoss::dpo}});
+    results.push_back(trainer.evaluate(Pairs().rows(tokens)));
+    EXPECT_EQ(results.back().preference.pairs, 12);
+    EXPECT_EQ(results.back().tokens, results[0].tokens);
+    EXPECT_NEAR(results.back().mean(), results[0].mean(), 12 * 0x1p-52 * results[0].mean());
+    EXPECT_EQ(results.back().preference.right, results[0].preference.right);
+  }
+  EXPECT_GT(std::fabs(results[0].mean() - std::log(2)), 1e-4);
+}
+
 TEST(Lora, TargetsAndRanks) {
   const ModelSpec spec = testing::odd_spec(true);
   EXPECT_EQ(lora_targets(spec, {"all-linear"}).size(), 14u);

@@ -26,6 +26,9 @@ struct DecoderOptions {
   /// Products with quantized weights read repacked copies, which decoding made: faster, with the same bits, for
   /// decoder_bytes() more memory. Not with `exact`.
   bool repack = false;
+  /// Bytes of keys and values that all sequences share in layers without a window; 0: room for each to be full. A
+  /// Scheduler makes its requests wait for room; without one, decode() throws where there is none.
+  size_t cache = 0;
 };
 
 /// One row of a call: the next token of a sequence.
@@ -44,10 +47,10 @@ class Decoder {
   Decoder(Device& device, const Model& model, const DecoderOptions& options);
 
   /// Appends each row's token to its sequence (rows of one sequence are consecutive, in order) and computes the logits
-  /// asked for. Throws Error{bad_input} for a token outside the vocabulary or a context overrun; nothing has changed
-  /// then. After an error of the computation that check_finite finds, every sequence is as before. After any other (a
-  /// device fails), a sequence whose rows cannot be taken back, because a layer is recurrent or a window has moved on,
-  /// is empty.
+  /// asked for. Throws Error{bad_input} for a token outside the vocabulary, a context overrun or a full cache; nothing
+  /// has changed then. After an error of the computation that check_finite finds, every sequence is as before. After
+  /// any other (a device fails), a sequence whose rows cannot be taken back, because a layer is recurrent or a window
+  /// has moved on, is empty.
   void decode(std::span<const DecodeRow> rows);
   /// Logits [V] of the i-th row of the last call that asked for them.
   std::span<const float> logits(size_t i) const;

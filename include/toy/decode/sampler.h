@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "toy/decode/constraint.h"
+#include "toy/text/constraint.h"
 
 namespace toy {
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -36,6 +37,7 @@ enum class FinishReason {
 /// A finished text.
 struct Generated {
   std::vector<GeneratedToken> tokens;
+  std::vector<GeneratedToken> prompt;  ///< GenerateRequest::score_prompt: its tokens after the first
   FinishReason reason = FinishReason::length;
 };
 
@@ -48,6 +50,11 @@ struct GenerateRequest {
   std::function<bool(const GeneratedToken&)> on_token;
   /// Sees the finished text. May add requests.
   std::function<void(const Generated&)> on_done;
+  /// Sees why the text ended without on_done (its logits are NaN). Without it step() throws the error.
+  std::function<void(std::exception_ptr)> on_error = {};
+  /// Also compute log probabilities of the prompt's tokens. They are needed from each position, so nothing of the
+  /// prompt is taken over from other texts.
+  bool score_prompt = false;
 };
 
 /// Shares the sequences of a decoder among requests, in the order in which they were added. Every call of the decoder
@@ -55,7 +62,13 @@ struct GenerateRequest {
 /// A prefix of 64 tokens or more that two prompts share is computed once: a request waits until the other has read it
 /// and then shares its pages. Finished texts share theirs, too, until their sequence is reused. Where layers have a
 /// window or a recurrent state, a prefix can be shared right after it was computed, by requests that wait for it, and
-/// not later. A result has the same bits whatever other requests there are.
+/// not later.
+///
+/// Where the decoder's cache is smaller than its sequences could fill (DecoderOptions::cache), prefixes that no text
+/// uses are forgotten, the least recently used first. Then the youngest text is preempted: it keeps its tokens and is
+/// computed again once there is room. The earliest text always continues.
+///
+/// A result has the same bits whatever other requests there are.
 class Scheduler {
  public:
   /// Uses these sequences of the decoder. The first request of a sequence continues what it holds; it is cleared
@@ -64,9 +77,13 @@ class Scheduler {
   /// Uses all sequences of the decoder.
   explicit Scheduler(Decoder& decoder);
 
-  /// Throws Error{bad_input} for an empty prompt, one that does not fit into the context, an id outside the vocabulary,
-  /// and impossible sampler options.
-  void add(GenerateRequest request);
+  /// Returns a number for cancel(). Throws as require_possible().
+  int64_t add(GenerateRequest request);
+  /// Throws Error{bad_input} for an empty prompt, one that does not fit into the context, a text that does not fit into
+  /// the cache, an id outside the vocabulary, and impossible sampler options. Any thread may call it.
+  void require_possible(const GenerateRequest& request) const;
+  /// Drops a request, whose callbacks are not called any more. False where it has ended. Not from callbacks.
+  bool cancel(int64_t number);
   /// One call of the decoder. False when there is nothing left to do. An exception of a callback is rethrown once every
   /// text has its token, the first of several. So is the error for logits that are NaN, whose text ends without
   /// on_done. An error of the decoder changes nothing.
@@ -77,6 +94,11 @@ class Scheduler {
   }
   /// Tokens of prompts that were not computed because a sequence held them already.
   int64_t shared_tokens() const { return shared_tokens_; }
+  /// How often a text was preempted because the cache was full.
+  int64_t preemptions() const { return preemptions_; }
+  /// Requests that have not ended: those that have a sequence, and those that wait for one.
+  size_t running() const;
+  size_t waiting() const { return waiting_.size(); }
 
  private:
   struct Job {
@@ -87,6 +109,10 @@ class Scheduler {
     size_t fed = 0;                // of the history
     Generated result;
     bool writing() const { return history.size() - fed == 1; }
+    // Does the score of the token after this position of the prompt have to be computed?
+    bool scores(size_t position) const {
+      return request.score_prompt && position + 1 < request.prompt.size() && position >= result.prompt.size();
+    }
   };
   struct Slot {
     int sequence = 0;
@@ -97,18 +123,31 @@ class Scheduler {
     std::vector<int32_t> held = {};  // these
     size_t rows = 0;                 // of the call that is being made
     size_t pause = 0;                // > 0: the call ends here in the history, where another text takes over
+    int64_t used_at = 0;             // the step that last computed something in it
+  };
+  // The logits that a call gives, in their order: those after a position of a slot's history.
+  struct Answer {
+    Slot* slot;
+    size_t position;
   };
   void fill_slots();
+  Slot* idle_slot();
   bool begin(Slot& slot);
+  bool has_room(const Slot& slot) const;
+  void plan_rows();
+  int64_t missing_pages() const;
+  bool make_room(Slot& slot);
+  void forget(Slot& slot);
   void collect_rows();
-  void accept(Slot& slot, std::span<const float> logits);
+  void accept(const Answer& answer, std::span<const float> logits);
+  void accept_token(Slot& slot, std::span<const float> logits);
 
   Decoder& decoder_;
   std::vector<Slot> slots_;
-  int64_t shared_tokens_ = 0, added_ = 0;
+  int64_t shared_tokens_ = 0, preemptions_ = 0, added_ = 0, steps_ = 0;
   std::deque<std::unique_ptr<Job>> waiting_;
   std::vector<DecodeRow> rows_;
-  std::vector<Slot*> answered_;  // slots whose logits the call gives, in their order
+  std::vector<Answer> answers_;
 };
 
 }  // namespace toy

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@ struct DecodeShape {
   int64_t context = 0;
   DType kv = DType::f32;  ///< of keys and values: f32, f16 or q8_0
   int64_t rows = 256;     ///< positions that one call adds to all sequences together, where layers have a window
+  /// Pages that sequences share in layers without a window; 0: as many as all sequences can fill.
+  int64_t shared_pages = 0;
   int64_t pages_per_sequence() const { return context / kPagePositions + (context % kPagePositions > 0 ? 1 : 0); }
   int64_t pages() const { return sequences * pages_per_sequence(); }
   /// Throws Error{bad_input} unless there are 1 to 2^31 - 1 positions in all.
@@ -26,7 +29,7 @@ struct DecodeShape {
 /// Pages of layers that keep equally much of a sequence: all of it, or the same window.
 struct PagePool {
   int64_t window = 0;  ///< 0: all positions
-  int64_t pages = 0;   ///< enough for all sequences and any calls
+  int64_t pages = 0;   ///< enough for all sequences and any calls, unless DecodeShape::shared_pages says less
   /// The graph's input for the table of its pages, i32[S,G].
   std::string table() const { return window == 0 ? "page_table" : "page_table." + std::to_string(window); }
 };
@@ -53,6 +56,9 @@ std::vector<StateSlot> state_slots(const ModelSpec& spec, DecodeShape shape);
 /// Bytes of all slots as the device stores them (nullptr: in the slots' own types), asked before they are made.
 size_t state_bytes(const ModelSpec& spec, DecodeShape shape, const Device* device = nullptr);
 
+/// Bytes of one page in all layers without a window, in the types of their slots.
+size_t shared_page_bytes(const ModelSpec& spec, DecodeShape shape);
+
 /// Content of one sequence, copied out: independent of the state that it came from.
 struct StateSnapshot {
   int64_t length = 0;
@@ -74,7 +80,8 @@ class DecodeState {
   /// Positions that a sequence holds. Here and below, a sequence that is not there throws Error{bad_input}.
   int64_t length(int sequence) const;
   /// Makes room for `rows` more positions and returns the first of them. Throws Error{bad_input} on a context overrun,
-  /// and where layers have a window for more than DecodeShape::rows in all since the last slide().
+  /// where layers have a window for more than DecodeShape::rows in all since the last slide(), and where the shared
+  /// pages do not suffice.
   int64_t extend(int sequence, int64_t rows);
   /// Forgets a sequence: pages that no other sequence shares are free again.
   void reset(int sequence);
@@ -90,7 +97,8 @@ class DecodeState {
   /// beginning of a call.
   void slide();
   /// `to` becomes what `from` holds, and they are independent from there. Pages are shared, not copied; a page that is
-  /// not full is copied when one of its sequences continues. There is always a page for that: sharing saves one.
+  /// not full is copied when one of its sequences continues. There is always a page for that, because sharing saves
+  /// one, unless DecodeShape::shared_pages limits them.
   void fork(int from, int to);
   /// Copies out what a sequence holds.
   StateSnapshot snapshot(int sequence) const;
@@ -105,6 +113,13 @@ class DecodeState {
   size_t bytes() const { return store_.bytes(); }
   /// Pages of a pool that no sequence holds.
   int64_t free_pages(size_t pool = 0) const { return int64_t(pages_[pool].free.size()); }
+  /// The pool of layers without a window, in which sequences share pages; nullopt: there are no such layers.
+  std::optional<size_t> shared_pool() const;
+  /// Pages of the shared pool that it takes to extend each sequence s by `more[s]` positions, copies of shared pages
+  /// included; 0 without such a pool.
+  int64_t pages_needed(std::span<const int64_t> more) const;
+  /// Throws Error{bad_input} where so many are not free.
+  void require_pages(std::span<const int64_t> more) const;
 
  private:
   // Pages of one pool. A sequence holds those from `first` to the one of its last position.

@@ -1,4 +1,5 @@
 // Models on this machine: GGUF files that Hugging Face's tools, Ollama and LM Studio have downloaded, and own ones.
+// Also repositories in safetensors, which `toy convert` reads.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +24,11 @@ Places default_places();
 
 /// One model.
 struct Entry {
-  std::string name;    ///< "OWNER/REPO/FILE.gguf", "llama3.2:1b", "data/a.gguf"; unique in a list
-  std::string path;    ///< of the GGUF file
-  std::string source;  ///< "Hugging Face", "Ollama", "LM Studio", "data"
-  uint64_t bytes = 0;
+  std::string name;     ///< "OWNER/REPO/FILE.gguf", "llama3.2:1b", "data/a.gguf"; unique in a list
+  std::string path;     ///< of the GGUF file, or the folder of a repository without one
+  std::string source;   ///< "Hugging Face", "Ollama", "LM Studio", "data"
+  uint64_t bytes = 0;   ///< of the weights
+  bool folder = false;  ///< config.json and safetensors, to be converted
 };
 /// All models, by place and name. Opens no model. What cannot be read is left out.
 std::vector<Entry> list(const Places& places);
@@ -38,6 +40,9 @@ std::string find(std::string_view name, const std::vector<Entry>& entries);
 
 /// What a model file is made of, for lists: the mix that its metadata name, or the type of most of its values.
 std::string quantization_of(const gguf::File& file);
+
+/// The family of a folder from Hugging Face: `model_type` of its config.json, or "" if it names none.
+std::string family_of_folder(const std::string& folder);
 
 /// The name of the blob ("sha256-...") that is the model of an Ollama manifest, or "".
 std::string ollama_blob(std::string_view manifest);

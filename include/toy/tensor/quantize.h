@@ -11,6 +11,8 @@ namespace toy {
 /// The values of `blocks`, which hold out.size() elements (whole blocks), with the bits that ggml computes: every
 /// product is exact in f32, so only the one subtraction of a minimum rounds. `blocks` need not be aligned.
 void dequantize(DType type, const void* blocks, std::span<float> out);
+/// The same of `rows` rows that begin `stride` bytes apart, one after the other.
+void dequantize_rows(DType type, const void* blocks, size_t stride, size_t rows, std::span<float> out);
 
 /// The first of `count` blocks whose scale is infinite or no number (for mxfp4: exponent 255), or -1: such a file is
 /// damaged.

@@ -72,7 +72,7 @@ inline bool consumes(size_t k) { return outer_blocks(k).count == 1; }
 
 struct DotProduct {
   const float* x = nullptr;  ///< [rows,k]
-  const void* w = nullptr;   ///< [outs,k], f32, f16 or bf16
+  const void* w = nullptr;   ///< [outs,k], f32, f16, bf16; or quantized, if dot_takes_blocks()
   DType w_type = DType::f32;
   size_t rows = 0, outs = 0, k = 0;
   size_t stride = 0;            ///< from one row of acc and y to the next; 0: outs
@@ -81,8 +81,11 @@ struct DotProduct {
   float* y = nullptr;           ///< [rows,outs]
   size_t ld() const { return stride > 0 ? stride : outs; }
 };
+/// Can w be quantized? Then its rows become f32 on their way to the registers, and y is what it would be with those.
+/// Not where it would have to be read many times.
+bool dot_takes_blocks(size_t rows, size_t k);
 /// Bytes for all threads together, enough for any number of rows up to `rows`.
-size_t dot_workspace(size_t rows, size_t outs, size_t k, int threads);
+size_t dot_workspace(size_t rows, size_t outs, size_t k, int threads, DType w_type = DType::f32);
 void dot_product(const DotProduct& p, const TeamMember& team, std::byte* workspace);
 
 /// A finished block of C: rows from `row` on and columns from `col` on, in memory that holds it only for now.
@@ -105,7 +108,7 @@ struct Matrix {
 };
 struct OuterProduct {
   Matrix a;  ///< [m,k], f32
-  Matrix b;  ///< [k,n], f32, f16 or bf16
+  Matrix b;  ///< [k,n], f32, f16 or bf16; or rows of n in quantized blocks, if outer_takes_blocks()
   DType b_type = DType::f32;
   size_t m = 0, n = 0, k = 0;
   const float* init = nullptr;  ///< [m,n] or absent. May be c itself
@@ -117,6 +120,8 @@ struct OuterProduct {
 };
 /// dw = dy^T x, dy [N,O] and x [N,I]; what is left is where it starts from and goes to.
 OuterProduct product_of_grad_w(const View& dy, const View& x);
+/// Can b be of this quantized type? Panels are packed from the blocks, so these must be short.
+inline bool outer_takes_blocks(DType t) { return info_of(t).block == 32; }
 /// Bytes for all threads together, enough for any m, n and k up to these: of outer_product, or (bf16) of
 /// outer_product_bf16 and each way to do it.
 size_t outer_workspace(size_t m, size_t n, size_t k, int threads, DType products = DType::f32);

@@ -14,6 +14,7 @@
 #include "backend/cpu/gemm_dot_tile-inl.h"
 #include "backend/cpu/pieces.h"
 #include "toy/base/threads.h"
+#include "toy/tensor/quantize.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace toy::cpu::HWY_NAMESPACE {
@@ -61,12 +62,13 @@ class DotTask {
  public:
   DotTask(const DotProduct& p, const DotPart& part, const TeamMember& team, float* workspace)
       : p_(p), blocks_(dot_blocks(p.k)), rows_(part.rows), strips_(part.strips), claim_(part.claim), team_(team) {
-    const DotSpace space(p.rows, p.outs, blocks_);
+    const DotSpace space(p.rows, p.outs, blocks_, p.w_type);
     x_ = workspace;
     strip_ = x_ + space.x;
     sums_ = strip_ + space.strip;
     lanes_ = sums_ + space.sums;
     ld_sums_ = space.ld_sums;
+    if (is_quantized(p.w_type)) decoded_ = lanes_ + space.lanes;
   }
 
   void run() {
@@ -96,14 +98,17 @@ class DotTask {
   // Strip by strip, its K-blocks in turn: w is read once for each block of rows, in the file's order.
   void by_strips() {
     const size_t all = size_t(rows_.size()), most = strip_rows(all, blocks_);
-    if (p_.k > 0 && p_.k % 16 == 0 && all <= kOrdered) return in_order(all);
+    if (!decoded_ && p_.k > 0 && p_.k % 16 == 0 && all <= kOrdered) return in_order(all);
     for (size_t r0 = rows_.begin; r0 < size_t(rows_.end); r0 += most) {
       const size_t rows = std::min(most, rows_.end - r0), step = blocks_.len * rows;  // between K-blocks of packed x
       for (size_t b = 0; b < blocks_.count; ++b) pack_x(p_, blocks_, r0, rows, b, x_ + b * step);
       if (claim_ > 0 && r0 > size_t(rows_.begin)) team_.barrier();
       for_each_strip([&](size_t s, size_t after) {
+        if (decoded_) decode(s);
         for (size_t b = 0; b < blocks_.count; ++b) {
-          const Prefetch next = b + 1 < blocks_.count ? fetch(s, b + 1) : fetch(after, 0);
+          const Prefetch next = decoded_                ? fetch_blocks(after, b)
+                                : b + 1 < blocks_.count ? fetch(s, b + 1)
+                                                        : fetch(after, 0);
           const Store to = store(r0, s, b, sums_, kStrip);
           if (rows <= kFewRows && p_.k % 16 == 0) {
             InPlaceStrip<T> w;
@@ -169,8 +174,15 @@ class DotTask {
 
   // The eight rows of a strip; past the last output it is repeated, and not stored.
   void find_rows(size_t s, size_t b, const T* (&row)[kStrip]) const {
-    const T* w = static_cast<const T*>(p_.w) + b * blocks_.len;
-    for (size_t i = 0; i < kStrip; ++i) row[i] = w + std::min(s * kStrip + i, p_.outs - 1) * p_.k;
+    const T* w = static_cast<const T*>(p_.w);
+    if constexpr (std::is_same_v<T, float>)
+      if (decoded_) w = decoded_ - s * kStrip * p_.k;
+    for (size_t i = 0; i < kStrip; ++i) row[i] = w + std::min(s * kStrip + i, p_.outs - 1) * p_.k + b * blocks_.len;
+  }
+  // Makes the rows of a strip f32.
+  void decode(size_t s) const {
+    const size_t rows = std::min(kStrip, p_.outs - s * kStrip), bytes = bytes_of(p_.w_type, int64_t(p_.k));
+    dequantize(p_.w_type, static_cast<const std::byte*>(p_.w) + s * kStrip * bytes, {decoded_, rows * p_.k});
   }
   PackedStrip pack_strip(size_t s, size_t b) {
     const T* row[kStrip];
@@ -182,6 +194,12 @@ class DotTask {
     if (s == kNone) return {};
     const T* w = static_cast<const T*>(p_.w) + s * kStrip * p_.k + b * blocks_.len;
     return {reinterpret_cast<const char*>(w), p_.k * sizeof(T), 16 * sizeof(T)};
+  }
+  // About the bytes of a K-block; more than there are do no harm.
+  Prefetch fetch_blocks(size_t s, size_t b) const {
+    if (s == kNone) return {};
+    const size_t row = bytes_of(p_.w_type, int64_t(p_.k)), step = ceil_div(16 * row, p_.k);
+    return {static_cast<const char*>(p_.w) + s * kStrip * row + b * blocks_.len / 16 * step, row, step};
   }
   Store store(size_t r0, size_t s, size_t b, float* sum, size_t ld_sum) const {
     const size_t at = r0 * p_.ld() + s * kStrip;
@@ -201,7 +219,7 @@ class DotTask {
   const Range rows_, strips_;
   const size_t claim_;
   const TeamMember& team_;
-  float *x_, *strip_, *sums_, *lanes_;
+  float *x_, *strip_, *sums_, *lanes_, *decoded_ = nullptr;
   size_t ld_sums_;
 };
 
@@ -224,7 +242,7 @@ namespace {
 size_t least_claim(const DotProduct& p, size_t rows) {
   constexpr size_t kMultiplyAdds = 500'000, kWeights = 32'768;
   const size_t of_strip = kStrip * std::max<size_t>(p.k, 1);
-  if (rows <= kFewRows) return ceil_div(kWeights, of_strip * size_of(p.w_type));
+  if (rows <= kFewRows) return ceil_div(kWeights, is_quantized(p.w_type) ? of_strip : of_strip * size_of(p.w_type));
   return ceil_div(kMultiplyAdds, rows * of_strip);
 }
 
@@ -261,15 +279,20 @@ DotPart dot_part(const DotProduct& p, const TeamMember& team) {
 
 }  // namespace
 
-size_t dot_workspace(size_t rows, size_t outs, size_t k, int threads) {
-  return DotSpace(rows, outs, dot_blocks(k)).bytes() * size_t(threads);
+size_t dot_workspace(size_t rows, size_t outs, size_t k, int threads, DType w_type) {
+  return DotSpace(rows, outs, dot_blocks(k), w_type).bytes() * size_t(threads);
+}
+
+bool dot_takes_blocks(size_t rows, size_t k) {
+  const size_t at_once = strip_rows(rows, dot_blocks(k));
+  return at_once > 0 && (at_once >= rows || at_once >= kDecodedRows);
 }
 
 void dot_product(const DotProduct& p, const TeamMember& team, std::byte* workspace) {
   if (p.rows == 0 || p.outs == 0) return;
   const DotPart part = dot_part(p, team);
   if (part.rows.size() <= 0 || part.strips.size() == 0) return;
-  const size_t bytes = DotSpace(p.rows, p.outs, dot_blocks(p.k)).bytes();
+  const size_t bytes = DotSpace(p.rows, p.outs, dot_blocks(p.k), p.w_type).bytes();
   HWY_DYNAMIC_DISPATCH(dot_part_of_thread)
   (p, part, team, reinterpret_cast<float*>(workspace + size_t(team.thread) * bytes));
 }

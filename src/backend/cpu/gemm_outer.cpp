@@ -136,6 +136,7 @@ struct F32Panels {
 };
 
 HWY_MAYBE_UNUSED void outer_part_of_thread(const OuterProduct& p, const TeamMember& team, std::byte* workspace) {
+  if (is_quantized(p.b_type)) return outer_task<F32Panels, Blocks>(p, team, workspace);
   with_weight_type(p.b_type, [&](auto type) HWY_ATTR { outer_task<F32Panels, decltype(type)>(p, team, workspace); });
 }
 

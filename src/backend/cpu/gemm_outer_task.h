@@ -22,6 +22,7 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/lines_ahead.h"
 #include "toy/base/threads.h"
+#include "toy/tensor/quantize.h"
 
 namespace toy::cpu {
 
@@ -109,6 +110,11 @@ void register_tile(const typename E::Panel* a, const typename E::Panel* b, const
   E::template micro<MR, NV>(a, b, fetch, t);
 }
 
+// B in quantized blocks of 32 (outer_takes_blocks()).
+struct Blocks {
+  std::byte block;
+};
+
 // One thread's block of C. One operand is packed a block at a time and held in L2, the other streams by, each of its
 // panels packed just before its use against all that is held.
 template <class E, class T>
@@ -184,6 +190,8 @@ class OuterTask {
     const size_t k = kb * blocks_.len;
     if constexpr (S == Side::a)
       return static_cast<const float*>(p_.a.data) + at * p_.a.row_stride + k * p_.a.col_stride;
+    else if constexpr (std::is_same_v<T, Blocks>)
+      return static_cast<const Blocks*>(p_.b.data) + bytes_of(p_.b_type, int64_t(k * p_.b.row_stride + at));
     else
       return static_cast<const T*>(p_.b.data) + k * p_.b.row_stride + at * p_.b.col_stride;
   }
@@ -197,11 +205,25 @@ class OuterTask {
         E::pack_a_transposed(p, stride<S>(), left, len, out);
       else
         E::pack_a_straight(p, stride<S>(), left, len, out);
+    } else if constexpr (std::is_same_v<T, Blocks>) {
+      pack_blocks(p, at % 32, std::min(left, width), len, width, out);
     } else {
       if (along_k<S>())
         E::pack_transposed(p, stride<S>(), std::min(left, width), len, width, out);
       else
         E::pack_straight(p, stride<S>(), std::min(left, width), len, width, out);
+    }
+  }
+
+  // `len` rows of B, of which `cols` values are taken, `skip` after the beginning of the block at p.
+  void pack_blocks(const Blocks* p, size_t skip, size_t cols, size_t len, size_t width, Panel* out) const {
+    constexpr size_t kRows = 16;
+    alignas(64) float rows[kRows * round_up(31 + kNR, 32)];
+    const size_t each = round_up(skip + cols, 32), stride = bytes_of(p_.b_type, int64_t(p_.b.row_stride));
+    for (size_t k = 0; k < len; k += kRows, out += kRows * width) {
+      const size_t n = std::min(kRows, len - k);
+      dequantize_rows(p_.b_type, p + k * stride, stride, n, {rows, n * each});
+      E::pack_straight(rows + skip, each, cols, n, width, out);
     }
   }
 
@@ -211,7 +233,11 @@ class OuterTask {
     end = std::min(end, size_t(range<S>().end));
     if (begin >= end || p_.k == 0 || !(E::kFetchesLines || along_k<S>())) return {};
     const auto* p = source<S>(kb, begin);
-    const size_t size = sizeof(*p), len = blocks_.size(kb);
+    const size_t len = blocks_.size(kb);
+    if constexpr (S == Side::b && std::is_same_v<T, Blocks>)
+      return LinesAhead(p, bytes_of(p_.b_type, int64_t(p_.b.row_stride)), len,
+                        bytes_of(p_.b_type, int64_t(round_up(end - begin, 32))));
+    const size_t size = sizeof(*p);
     return along_k<S>() ? LinesAhead(p, stride<S>() * size, end - begin, len * size)
                         : LinesAhead(p, stride<S>() * size, len, (end - begin) * size);
   }

@@ -9,7 +9,8 @@
 namespace toy::cpu {
 namespace {
 
-constexpr size_t kRowBlock = 192;  // rows that pass by a panel; their sums for a strip stay in L1
+// Rows that pass by a panel. Unpacking it takes less of the time with many; with fewer, threads share more evenly.
+constexpr size_t kRowBlock = 516, kSmallRowBlock = 192;
 constexpr size_t kMostStrip = 32;
 constexpr size_t kPrivate = 16384;  // values of x that each thread quantizes for itself rather than waiting for others
 
@@ -77,12 +78,15 @@ void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* wor
   const bool is_own = is_private(p.rows, p.k);
   std::byte* memory = workspace + size_t(team.threads) * sums_bytes(p.rows);
   if (is_own) memory += size_t(team.thread) * rows_bytes(p.rows, p.k);
-  const QuantRows x(memory, p.rows, p.k, info_of(p.w_type).block, part_of(p.w_type));
-  const Range mine = is_own ? Range{0, int64_t(p.rows)} : part(int64_t(p.rows), team.thread, team.threads);
-  quantize_rows(p.x, size_t(mine.begin), size_t(mine.end), isa.offset(p.w_type), x);
+  const QuantRows x(memory, p.rows, p.k, info_of(p.w_type).block, part_of(p.w_type), isa.tile);
+  const int64_t tiles = int64_t((p.rows + isa.tile - 1) / isa.tile);
+  const Range mine = is_own ? Range{0, tiles} : team.share(tiles);
+  quantize_rows(p.x, size_t(mine.begin) * isa.tile, std::min(p.rows, size_t(mine.end) * isa.tile), isa.offset(p.w_type),
+                x);
   if (!is_own) team.barrier();
-  const size_t blocks = (p.rows + kRowBlock - 1) / kRowBlock, block = (p.rows + blocks - 1) / blocks,
-               strips = (p.outs + isa.strip - 1) / isa.strip;
+  const size_t strips = (p.outs + isa.strip - 1) / isa.strip;
+  const size_t most = (strips < 8 * size_t(team.threads) ? kSmallRowBlock : kRowBlock) / isa.tile,
+               blocks = (size_t(tiles) + most - 1) / most, block = (size_t(tiles) + blocks - 1) / blocks * isa.tile;
   const size_t strip_bytes = std::max<size_t>(1, isa.strip * bytes_of(p.w_type, int64_t(p.k)));
   // A claim is small beside its work: 16 KiB of weights, or half a million multiplications.
   const size_t least = std::max<size_t>(1, std::min(16384 / strip_bytes, 500'000 / (isa.strip * p.k * block) + 1));

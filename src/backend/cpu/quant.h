@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 
 #include "toy/base/threads.h"
 #include "toy/tensor/dtype.h"
@@ -62,15 +63,14 @@ struct QuantGradX {
 size_t exact_grad_x_workspace(size_t rows, size_t outs, size_t ins, int threads);
 void exact_grad_x(const QuantGradX& p, const TeamMember& team, std::byte* workspace);
 
-/// Writes outputs [first,last) of a row of y: finished sums, with bias and acc added.
-inline void finish_sums(const QuantProduct& p, const float* sums, size_t row, size_t first, size_t last) {
-  const size_t at = row * p.outs;
-  for (size_t o = first; o < last; ++o) {
-    float v = sums[o - first];
-    if (p.bias) v += p.bias[o];
-    if (p.acc) v += p.acc[at + o];
-    p.y[at + o] = v;
-  }
+/// Writes outputs [first,last) of a row of y: finished sums, to which it adds bias and acc.
+inline void finish_sums(const QuantProduct& p, float* sums, size_t row, size_t first, size_t last) {
+  const size_t at = row * p.outs + first, n = last - first;
+  if (p.bias)
+    for (size_t o = 0; o < n; ++o) sums[o] += p.bias[first + o];
+  if (p.acc)
+    for (size_t o = 0; o < n; ++o) sums[o] += p.acc[at + o];
+  std::memcpy(p.y + at, sums, n * sizeof(float));
 }
 
 }  // namespace toy::cpu

@@ -113,7 +113,7 @@ static void repack_avx2(DType type, const uint8_t* w, size_t k, uint8_t* to) { r
 namespace toy::cpu {
 
 const QuantIsa* quant_avx2() {
-  static const QuantIsa isa{2 * Avx2::kLanes, offset_of_type<Avx2>, run_avx2, repack_avx2};
+  static const QuantIsa isa{2 * Avx2::kLanes, Avx2::kTile, offset_of_type<Avx2>, run_avx2, repack_avx2};
   const bool there = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c();
   return there ? &isa : nullptr;
 }

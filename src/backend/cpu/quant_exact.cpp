@@ -1,5 +1,5 @@
-// Products on quantized weights with f32 rows: panel by panel, weights become f32 in memory that the team shares, and
-// are multiplied as such.
+// Products on quantized weights with f32 rows. Weights become f32 where a thread packs them for its own use; or, where
+// that would be done too often, panel by panel in memory that the team shares.
 #include <algorithm>
 
 #include "backend/cpu/gemm.h"
@@ -26,15 +26,31 @@ void dequantize_rows(DType type, const std::byte* w, size_t k, size_t first, siz
              {to + size_t(mine.begin) * k, size_t(mine.size()) * k});
 }
 
-}  // namespace
-
-size_t exact_workspace(size_t rows, size_t outs, size_t k, int threads) {
+size_t panel_workspace(size_t rows, size_t outs, size_t k, int threads) {
   const size_t panel = panel_outputs(outs, k);
   return panel_bytes(panel, k) + dot_workspace(rows, panel, k, threads);
 }
 
+}  // namespace
+
+size_t exact_workspace(size_t rows, size_t outs, size_t k, int threads) {
+  // Rows vary up to `rows`, and with them the way.
+  return std::max(panel_workspace(rows, outs, k, threads), dot_workspace(rows, outs, k, threads, DType::q8_0));
+}
+
 void exact_product(const QuantProduct& p, const TeamMember& team, std::byte* workspace) {
   if (p.rows == 0) return;
+  if (dot_takes_blocks(p.rows, p.k))
+    return dot_product({.x = p.x,
+                        .w = p.w,
+                        .w_type = p.w_type,
+                        .rows = p.rows,
+                        .outs = p.outs,
+                        .k = p.k,
+                        .bias = p.bias,
+                        .acc = p.acc,
+                        .y = p.y},
+                       team, workspace);
   const size_t panel = panel_outputs(p.outs, p.k);
   auto* weights = reinterpret_cast<float*>(workspace);
   for (size_t first = 0; first < p.outs; first += panel) {
@@ -57,11 +73,22 @@ void exact_product(const QuantProduct& p, const TeamMember& team, std::byte* wor
 
 size_t exact_grad_x_workspace(size_t rows, size_t outs, size_t ins, int threads) {
   const size_t panel = outer_blocks(outs).len;
-  return panel_bytes(panel, ins) + outer_workspace(rows, ins, panel, threads);
+  return std::max(panel_bytes(panel, ins) + outer_workspace(rows, ins, panel, threads),
+                  outer_workspace(rows, ins, outs, threads));
 }
 
 void exact_grad_x(const QuantGradX& p, const TeamMember& team, std::byte* workspace) {
   if (p.rows == 0) return;
+  if (outer_takes_blocks(p.w_type))
+    return outer_product({.a = {p.dy, p.outs, 1},
+                          .b = {p.w, p.ins, 1},
+                          .b_type = p.w_type,
+                          .m = p.rows,
+                          .n = p.ins,
+                          .k = p.outs,
+                          .init = p.init,
+                          .c = p.dx},
+                         team, workspace);
   const KBlocks blocks = outer_blocks(p.outs);
   auto* weights = reinterpret_cast<float*>(workspace);
   for (size_t b = 0; b < blocks.count; ++b) {

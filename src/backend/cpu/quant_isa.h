@@ -29,6 +29,7 @@ struct QuantPart {
 /// The kernels of one instruction set.
 struct QuantIsa {
   size_t strip;               ///< outputs that are computed together
+  size_t tile;                ///< rows of x that are interleaved
   int (*offset)(DType type);  ///< what is added to weights of this type to make them unsigned
   void (*run)(const QuantPart& part, size_t strip);
   /// Writes the strip of rows of k values that begins at w in the order of RepackedRows. nullptr: it has none.

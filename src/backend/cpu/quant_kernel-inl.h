@@ -32,7 +32,7 @@ class QuantTask {
   static constexpr bool kSigned = T::kSigned;
 
  public:
-  explicit QuantTask(const QuantPart& part) : p_(*part.p), x_(part.x.from(part.row)), part_(part) {}
+  explicit QuantTask(const QuantPart& part) : p_(*part.p), x_(part.x), part_(part) {}
 
   // A strip begins earlier where it would end behind the last output; p_.outs is at least a strip.
   void strip(size_t s) {
@@ -88,7 +88,7 @@ class QuantTask {
         Panel<Isa> panel[kGroups];
 #pragma GCC unroll 2
         for (int g = 0; g < kGroups; ++g) T::unpack(rows[g], 0, panel[g]), rows[g] = rows[g].next(1);
-        small_block<MR>(panel, 0, b, 0, y);
+        small_block<MR>(panel, x_.at(part_.row, b / 8) / 32 + b % 8 * MR, 0, y);
       }
       for (int i = 0; i < MR; ++i)
         for (int g = 0; g < kGroups; ++g) Isa::store(y[i][g], sum(size_t(i), g));
@@ -136,8 +136,9 @@ class QuantTask {
     F y[MR][kGroups];
     for (int i = 0; i < MR; ++i)
       for (int g = 0; g < kGroups; ++g) y[i][g] = chunk == 0 ? Isa::zero() : Isa::load_floats(sum(r + i, g));
+    const size_t first = x_.at(part_.row + r, chunk) / 32;
     if constexpr (!HasParts<T>)
-      for (size_t b = 0; b < blocks; ++b) small_block<MR>(panel, r, chunk * (kPanelK / 32) + b, b, y);
+      for (size_t b = 0; b < blocks; ++b) small_block<MR>(panel, first + b * MR, b, y);
     for (int i = 0; i < MR; ++i)
       for (int g = 0; g < kGroups; ++g) Isa::store(y[i][g], sum(r + i, g));
   }
@@ -150,8 +151,8 @@ class QuantTask {
 
   // dot[i][g] += the products of 4 N of k, N steps.
   template <int N, int MR>
-  [[gnu::always_inline]] static inline void dots(const Panel<Isa> (&panel)[kGroups], const int8_t* const (&x)[MR],
-                                                 size_t step, V (&dot)[MR][kGroups]) {
+  [[gnu::always_inline]] static inline void dots(const Panel<Isa> (&panel)[kGroups], const int8_t* x, size_t step,
+                                                 V (&dot)[MR][kGroups]) {
     constexpr int kRun = std::min(N, steps_of_pairs());
     static_assert(kRun == 0 || N % kRun == 0);
     V pairs[MR][kGroups];
@@ -162,7 +163,7 @@ class QuantTask {
 #pragma GCC unroll 8
       for (int i = 0; i < MR; ++i) {
         uint32_t four;
-        std::memcpy(&four, x[i] + 4 * s, 4);
+        std::memcpy(&four, x + 4 * (s * MR + i), 4);
         const V xs = Isa::set1(four);
 #pragma GCC unroll 2
         for (int g = 0; g < kGroups; ++g) {
@@ -178,23 +179,19 @@ class QuantTask {
     }
   }
 
+  // Block `at` of the panel and blocks `first` to first + MR of x.
   template <int MR>
-  inline void small_block(const Panel<Isa> (&panel)[kGroups], size_t r, size_t b, size_t at,
-                          F (&y)[MR][kGroups]) const {
-    const size_t count = p_.k / 32;
+  inline void small_block(const Panel<Isa> (&panel)[kGroups], size_t first, size_t at, F (&y)[MR][kGroups]) const {
     V dot[MR][kGroups];
-    const int8_t* x[MR];
+    for (int i = 0; i < MR; ++i)
+      for (int g = 0; g < kGroups; ++g) dot[i][g] = Isa::set1(uint32_t(x_.correction[first + i]));
+    dots<8>(panel, x_.q + first * 32, at * 8, dot);
     for (int i = 0; i < MR; ++i) {
-      x[i] = x_.q + (r + i) * p_.k + b * 32;
-      for (int g = 0; g < kGroups; ++g) dot[i][g] = Isa::set1(uint32_t(x_.correction[(r + i) * count + b]));
-    }
-    dots<8>(panel, x, at * 8, dot);
-    for (int i = 0; i < MR; ++i) {
-      const F xs = Isa::set1f(x_.scale[(r + i) * count + b]);
+      const F xs = Isa::set1f(x_.scale[first + i]);
       for (int g = 0; g < kGroups; ++g)
         y[i][g] = Isa::fma(Isa::mul(panel[g].d[at], xs), Isa::to_float(dot[i][g]), y[i][g]);
       if constexpr (T::kMin) {
-        const F all = Isa::set1f(x_.scaled_sum[(r + i) * count + b]);
+        const F all = Isa::set1f(x_.scaled_sum[first + i]);
         for (int g = 0; g < kGroups; ++g) y[i][g] = Isa::fma(panel[g].m[at], all, y[i][g]);
       }
     }
@@ -204,15 +201,12 @@ class QuantTask {
   inline void block_of_parts(const Panel<Isa> (&panel)[kGroups], size_t r, size_t c,
                              const uint8_t* ahead = nullptr) const requires HasParts<T> {
     constexpr size_t kParts = kPanelK / T::kPart;
-    const size_t blocks = p_.k / kPanelK;
+    const size_t first = x_.at(part_.row + r, c) / kPanelK;
+    const int32_t* correction = x_.correction + first * kParts;
+    const int8_t* x = x_.q + first * kPanelK;
     V total[MR][kGroups];
-    const int32_t* correction[MR];
-    const int8_t* x[MR];
-    for (int i = 0; i < MR; ++i) {
-      x[i] = x_.q + (r + i) * p_.k + c * kPanelK;
-      correction[i] = x_.correction + ((r + i) * blocks + c) * kParts;
+    for (int i = 0; i < MR; ++i)
       for (int g = 0; g < kGroups; ++g) total[i][g] = Isa::set1(0);
-    }
     for (size_t s = 0; s < kParts; ++s) {
       if constexpr (kFetch) {
         constexpr size_t n = (kStrip * T::kBytes * 3 / 4 / kParts + 63) / 64 * 64;
@@ -221,27 +215,25 @@ class QuantTask {
       }
       V dot[MR][kGroups];
       for (int i = 0; i < MR; ++i)
-        for (int g = 0; g < kGroups; ++g) dot[i][g] = Isa::set1(uint32_t(correction[i][s]));
-      dots<T::kPart / 4>(panel, x, s * (T::kPart / 4), dot);
-      for (int i = 0; i < MR; ++i) {
-        x[i] += T::kPart;
+        for (int g = 0; g < kGroups; ++g) dot[i][g] = Isa::set1(uint32_t(correction[s * MR + i]));
+      dots<T::kPart / 4>(panel, x + s * (T::kPart * MR), s * (T::kPart / 4), dot);
+      for (int i = 0; i < MR; ++i)
         for (int g = 0; g < kGroups; ++g)
           total[i][g] = Isa::add(total[i][g], Isa::multiply(dot[i][g], panel[g].scale[s]));
-      }
     }
     for (int i = 0; i < MR; ++i) {
-      const F xs = Isa::set1f(x_.scale[(r + i) * blocks + c]);
+      const F xs = Isa::set1f(x_.scale[first + i]);
       F y[kGroups];
       for (int g = 0; g < kGroups; ++g)
         y[g] = Isa::fma(Isa::mul(panel[g].d[0], xs), Isa::to_float(total[i][g]),
                         c == 0 ? Isa::zero() : Isa::load_floats(sum(r + i, g)));
       if constexpr (T::kMin) {
-        const int16_t* sums = x_.sum + ((r + i) * blocks + c) * kParts;
+        const int16_t* sums = x_.sum + first * kParts + 2 * i;
         V mins[kGroups];
         for (int g = 0; g < kGroups; ++g) mins[g] = Isa::set1(0);
         for (size_t s = 0; s < kParts; s += 2) {
           uint32_t two;
-          std::memcpy(&two, sums + s, 4);
+          std::memcpy(&two, sums + s * MR, 4);
           for (int g = 0; g < kGroups; ++g) mins[g] = Isa::dot_pairs(mins[g], panel[g].min[s / 2], Isa::set1(two));
         }
         for (int g = 0; g < kGroups; ++g)

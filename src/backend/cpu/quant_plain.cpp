@@ -137,7 +137,7 @@ static void run_plain(const QuantPart& part, size_t s) { run_strip<Plain>(part, 
 static void repack_plain(DType type, const uint8_t* w, size_t k, uint8_t* to) { repack_strip<Plain>(type, w, k, to); }
 
 const QuantIsa* quant_plain() {
-  static const QuantIsa isa{2 * Plain::kLanes, offset_of_type<Plain>, run_plain, repack_plain};
+  static const QuantIsa isa{2 * Plain::kLanes, Plain::kTile, offset_of_type<Plain>, run_plain, repack_plain};
   return &isa;
 }
 

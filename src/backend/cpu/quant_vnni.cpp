@@ -107,7 +107,7 @@ static void repack_vnni(DType type, const uint8_t* w, size_t k, uint8_t* to) { r
 namespace toy::cpu {
 
 const QuantIsa* quant_vnni() {
-  static const QuantIsa isa{2 * Vnni::kLanes, offset_of_type<Vnni>, run_vnni, repack_vnni};
+  static const QuantIsa isa{2 * Vnni::kLanes, Vnni::kTile, offset_of_type<Vnni>, run_vnni, repack_vnni};
   const bool there = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                      __builtin_cpu_supports("avx512vnni");

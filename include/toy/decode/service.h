@@ -1,0 +1,110 @@
+// Texts for many users at once: requests come from any thread, one thread computes them.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "toy/decode/scheduler.h"
+#include "toy/decode/text_stream.h"
+
+namespace toy {
+
+/// How a text ended.
+struct TextEnd {
+  std::string text;          ///< what on_text has not seen: characters that were held back
+  Generated generated;       ///< all tokens; FinishReason::stopped: a stop string, or on_text said so
+  std::exception_ptr error;  ///< why there is no text: of this request (its logits are NaN), or of the decoder
+};
+
+/// A text that is wanted. The callbacks run on the service's thread, and may submit and cancel.
+struct TextRequest {
+  std::vector<int32_t> prompt;
+  GenerateOptions options;
+  std::vector<std::string> stops = {};  ///< the text ends before any of them; needs a tokenizer
+  bool score_prompt = false;            ///< as GenerateRequest's
+  /// Sees each token, and the text that is ready to be shown after it. Returning false ends the text.
+  std::function<bool(const GeneratedToken& token, const std::string& text)> on_text = {};
+  /// Sees the end, once, unless the request is cancelled.
+  std::function<void(const TextEnd&)> on_end = {};
+};
+
+/// Thrown by submit() where the service takes no more requests now.
+class ServiceBusy : public Error {
+ public:
+  ServiceBusy(const std::string& text, bool closed) : Error(ErrorCode::failure, text), closed_(closed) {}
+  /// It is being closed, and waiting does not help.
+  bool closed() const { return closed_; }
+
+ private:
+  bool closed_;
+};
+
+/// What a service has done and has to do.
+struct ServiceCounts {
+  int64_t running = 0, waiting = 0;                          ///< requests
+  int64_t steps = 0, preemptions = 0;                        ///< calls of the decoder; texts preempted
+  int64_t prompt_tokens = 0, shared_tokens = 0, tokens = 0;  ///< submitted; not computed again; generated
+  int64_t pages = 0, pages_used = 0;                         ///< of layers without a window
+};
+
+/// Generates texts with a Scheduler. Requests may be submitted and cancelled by any thread; the thread that calls run()
+/// or serve() computes them. Only that thread may use the decoder meanwhile. A text has the same bits whatever other
+/// requests there are.
+class GenerationService {
+ public:
+  /// `tokenizer` may be nullptr: texts are then empty, and only their tokens count. `most_waiting` bounds the requests
+  /// that have no sequence yet. Decoder and tokenizer must outlive the service.
+  GenerationService(Decoder& decoder, const Tokenizer* tokenizer, size_t most_waiting = SIZE_MAX);
+
+  /// Returns a number for cancel(). Throws Error{bad_input} for a request that can never be done, as
+  /// Scheduler::require_possible() and StopFilter do, and ServiceBusy.
+  int64_t submit(TextRequest request);
+  /// The same for several, of which all are taken or none.
+  std::vector<int64_t> submit(std::vector<TextRequest> requests);
+  /// Before the next call of the decoder the request is dropped, whose callbacks are not called any more.
+  void cancel(int64_t number);
+  /// Computes until nothing is left to do. What a callback throws ends all requests with this error, and run().
+  void run();
+  /// Computes and waits for requests, until close(). Callbacks must not throw.
+  void serve();
+  /// Takes no more requests; serve() returns once the others are done, or at once if they are not to be finished.
+  void close(bool finish);
+  /// What was so after the latest call of the decoder. Any thread may ask.
+  ServiceCounts counts() const;
+
+ private:
+  struct Running {
+    TextRequest request;
+    int64_t scheduled = 0;  // the scheduler's number
+    std::unique_ptr<TextStream> stream;
+  };
+  void take_over();
+  void start(int64_t number, TextRequest request);
+  bool step();
+  bool submitted() const;
+  void fail_all(const std::exception_ptr& error);
+  void end(int64_t number, const Generated& generated, const std::exception_ptr& error);
+  void count();
+
+  Decoder& decoder_;
+  const Tokenizer* tokenizer_;
+  size_t most_waiting_;
+  Scheduler scheduler_;
+  std::map<int64_t, Running> running_;  // of the computing thread
+
+  mutable std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  std::vector<std::pair<int64_t, TextRequest>> submitted_;
+  std::vector<int64_t> cancelled_;
+  int64_t numbers_ = 0;
+  bool closed_ = false, finish_ = true;
+  ServiceCounts counts_;
+};
+
+}  // namespace toy

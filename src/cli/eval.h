@@ -1,0 +1,55 @@
+// What the commands below `toy eval` share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+
+#include "cli/progress.h"
+#include "toy/eval/score.h"
+
+namespace toy::cli {
+
+/// A text, and how it is cut into windows.
+struct EvalTextOptions {
+  std::string file;
+  ScoreOptions score;
+  bool by_documents = false, no_bos = false;
+
+  void add(CLI::App& app);
+  /// Reads the text in the tokens of a model that begins with `path` in messages.
+  EvalText read(const Model& model, const std::string& path);
+  int64_t documents() const { return documents_; }
+  /// "documents", or "blocks of 64 tokens".
+  static std::string blocks_name(bool are_documents);
+
+ private:
+  int64_t documents_ = 0;
+};
+
+/// Tokens of a text that a model predicts.
+int64_t predicted_tokens(const EvalText& text);
+
+/// Progress over tokens or questions, with the time that is left.
+class EvalProgress {
+ public:
+  EvalProgress(std::string_view label, int64_t total);
+  /// One more; `loss` so far where there is one.
+  void next(std::optional<double> loss = {});
+  /// Removes the bar, before a result is printed.
+  void end() { progress_.reset(); }
+
+ private:
+  ProgressState state_;
+  double begin_;
+  std::optional<Progress> progress_;
+};
+
+/// A value with the digits that its error leaves, "2.5128 +- 0.0041".
+std::string with_error(double value, double error);
+
+void add_eval_kl(CLI::App& app);
+void add_eval_lmc(CLI::App& app);
+void add_eval_choices(CLI::App& app);
+
+}  // namespace toy::cli

@@ -1,0 +1,161 @@
+#include "toy/decode/service.h"
+
+#include <fmt/format.h>
+
+#include "toy/base/error.h"
+
+namespace toy {
+
+GenerationService::GenerationService(Decoder& decoder, const Tokenizer* tokenizer, size_t most_waiting)
+    : decoder_(decoder), tokenizer_(tokenizer), most_waiting_(most_waiting), scheduler_(decoder) {
+  count();
+}
+
+int64_t GenerationService::submit(TextRequest request) {
+  std::vector<TextRequest> one;
+  one.push_back(std::move(request));
+  return submit(std::move(one)).front();
+}
+
+std::vector<int64_t> GenerationService::submit(std::vector<TextRequest> requests) {
+  for (const TextRequest& r : requests) {
+    check(r.stops.empty() || tokenizer_ != nullptr, "stop: the model has no tokenizer; remove the stop strings");
+    const StopFilter stops_are_sound(r.stops);
+    scheduler_.require_possible({.prompt = r.prompt, .eos = {}, .options = r.options, .on_token = {}, .on_done = {}});
+  }
+  const std::scoped_lock lock(mutex_);
+  if (closed_) throw ServiceBusy("the server is shutting down", true);
+  const size_t waiting = size_t(counts_.waiting) + submitted_.size();
+  if (waiting >= most_waiting_ || requests.size() > most_waiting_ - waiting)
+    throw ServiceBusy(fmt::format("{} requests wait already; try again later", waiting), false);
+  std::vector<int64_t> numbers;
+  for (TextRequest& r : requests) {
+    counts_.prompt_tokens += int64_t(r.prompt.size());
+    submitted_.emplace_back(numbers_, std::move(r));
+    numbers.push_back(numbers_++);
+  }
+  changed_.notify_one();
+  return numbers;
+}
+
+void GenerationService::cancel(int64_t number) {
+  const std::scoped_lock lock(mutex_);
+  cancelled_.push_back(number);
+  changed_.notify_one();
+}
+
+void GenerationService::close(bool finish) {
+  const std::scoped_lock lock(mutex_);
+  closed_ = true;
+  finish_ = finish;
+  changed_.notify_one();
+}
+
+ServiceCounts GenerationService::counts() const {
+  const std::scoped_lock lock(mutex_);
+  ServiceCounts c = counts_;
+  c.waiting += int64_t(submitted_.size());
+  return c;
+}
+
+void GenerationService::run() {
+  do take_over();
+  while (step() || submitted());
+}
+
+bool GenerationService::submitted() const {
+  const std::scoped_lock lock(mutex_);
+  return !submitted_.empty();
+}
+
+void GenerationService::serve() {
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return closed_ || !running_.empty() || !submitted_.empty() || !cancelled_.empty(); });
+      if (closed_ && (!finish_ || (running_.empty() && submitted_.empty()))) return;
+    }
+    take_over();
+    step();
+  }
+}
+
+// Requests and cancellations of other threads become the scheduler's.
+void GenerationService::take_over() {
+  std::vector<std::pair<int64_t, TextRequest>> submitted;
+  std::vector<int64_t> cancelled;
+  {
+    const std::scoped_lock lock(mutex_);
+    submitted.swap(submitted_);
+    cancelled.swap(cancelled_);
+    counts_.waiting += int64_t(submitted.size());
+  }
+  for (auto& [number, request] : submitted) start(number, std::move(request));
+  for (const int64_t number : cancelled)
+    if (const auto it = running_.find(number); it != running_.end()) {
+      scheduler_.cancel(it->second.scheduled);
+      running_.erase(it);
+    }
+}
+
+void GenerationService::start(int64_t number, TextRequest request) {
+  Running& r = running_[number];
+  r.request = std::move(request);
+  if (tokenizer_) r.stream = std::make_unique<TextStream>(*tokenizer_, r.request.prompt, r.request.stops);
+  GenerateRequest g{.prompt = r.request.prompt, .eos = {}, .options = r.request.options, .on_token = {}, .on_done = {}};
+  if (tokenizer_) g.eos = tokenizer_->end_of_generation();
+  g.score_prompt = r.request.score_prompt;
+  g.on_token = [this, number](const GeneratedToken& token) {
+    Running& text = running_.at(number);
+    const std::string ready = text.stream ? text.stream->push(token.chosen.id) : "";
+    const bool go_on = !text.request.on_text || text.request.on_text(token, ready);
+    return go_on && !(text.stream && text.stream->stopped());
+  };
+  g.on_done = [this, number](const Generated& generated) { end(number, generated, nullptr); };
+  g.on_error = [this, number](const std::exception_ptr& error) { end(number, {}, error); };
+  r.scheduled = scheduler_.add(std::move(g));
+}
+
+void GenerationService::end(int64_t number, const Generated& generated, const std::exception_ptr& error) {
+  const Running ended = std::move(running_.extract(number).mapped());  // on_end may submit, and throw
+  {
+    const std::scoped_lock lock(mutex_);
+    counts_.tokens += int64_t(generated.tokens.size());
+  }
+  if (ended.request.on_end)
+    ended.request.on_end({!error && ended.stream ? ended.stream->finish() : "", generated, error});
+}
+
+// False where there was nothing to do.
+bool GenerationService::step() {
+  bool any = true;
+  try {
+    any = scheduler_.step();
+  } catch (...) {
+    if (running_.empty()) throw;
+    fail_all(std::current_exception());
+  }
+  if (any) count();
+  return any;
+}
+
+// The decoder cannot go on: neither can those who wait for it.
+void GenerationService::fail_all(const std::exception_ptr& error) {
+  for (const auto& [number, text] : running_) scheduler_.cancel(text.scheduled);
+  while (!running_.empty()) end(running_.begin()->first, {}, error);
+}
+
+void GenerationService::count() {
+  const std::optional<size_t> pool = decoder_.state().shared_pool();
+  const std::scoped_lock lock(mutex_);
+  counts_.running = int64_t(scheduler_.running());
+  counts_.waiting = int64_t(scheduler_.waiting());
+  counts_.shared_tokens = scheduler_.shared_tokens();
+  counts_.preemptions = scheduler_.preemptions();
+  ++counts_.steps;
+  if (!pool) return;
+  counts_.pages = decoder_.state().pools()[*pool].pages;
+  counts_.pages_used = counts_.pages - decoder_.state().free_pages(*pool);
+}
+
+}  // namespace toy

@@ -1,0 +1,1 @@
+#include "toy/grammar/grammar.h"

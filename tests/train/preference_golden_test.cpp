@@ -1,0 +1,160 @@
+// Ten steps of each preference loss beside PyTorch (tests/golden/make_preference_golden.py).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "testing/test_device.h"
+#include "toy/backend/devices.h"
+#include "toy/models/adapter.h"
+#include "toy/train/trainer.h"
+#include "train_testing.h"
+
+namespace toy {
+namespace {
+
+constexpr const char* kGolden = TOY_SOURCE_DIR "/tests/golden/";
+constexpr int64_t kTokens = 24;  // a row holds one pair
+
+class PreferenceGolden : public ::testing::Test {
+ protected:
+  std::vector<float> floats(const std::string& name) const {
+    const gguf::TensorInfo& t = file_.require(name);
+    const auto* v = reinterpret_cast<const float*>(t.data);
+    return {v, v + t.shape.count()};
+  }
+  std::span<const int32_t> ints(const std::string& name) const {
+    const gguf::TensorInfo& t = file_.require(name);
+    return {reinterpret_cast<const int32_t*>(t.data), size_t(t.shape.count())};
+  }
+  int64_t pairs() const { return file_.get_u32("pairs"); }
+  int64_t steps() const { return file_.get_u32("steps"); }
+
+  // The answers of a step, a pair in each row.
+  Windows windows(int64_t step) const {
+    const auto ids = ints("ids"), lengths = ints("lengths");
+    Windows w;
+    size_t at = 0;
+    const size_t first = size_t(step % 2 * 2 * pairs()), end = first + size_t(2 * pairs());
+    for (size_t i = 0; i < end; ++i) {
+      const auto n = size_t(lengths[2 * i]), prompt = size_t(lengths[2 * i + 1]);
+      const auto answer = ids.subspan(std::exchange(at, at + n), n);
+      if (i < first) continue;
+      w.answers.push_back({int64_t(w.inputs.size()), int64_t(n) - 1, i % 2 == 0});
+      for (size_t t = 0; t + 1 < n; ++t) {
+        w.inputs.push_back(answer[t]), w.targets.push_back(answer[t + 1]);
+        w.sequence.push_back(int32_t(i)), w.position.push_back(int32_t(t));
+        w.trained.push_back(t + 1 >= prompt);
+      }
+      if (i % 2 == 0) continue;
+      while (w.inputs.size() % kTokens != 0) {
+        w.inputs.push_back(0), w.targets.push_back(0), w.sequence.push_back(-1 - int32_t(w.inputs.size()));
+        w.position.push_back(0), w.trained.push_back(0);
+      }
+    }
+    return w;
+  }
+
+  Model model(Device& device) const {
+    Model model = load_model(std::string(kGolden) + "llama_bias.model.gguf", device);
+    model.spec.adapters = {lora_adapter(model.spec, {.rank = file_.get_u32("rank"), .alpha = file_.get_f32("alpha")})};
+    model.spec.roles.train = {"*.lora_[ab]"};
+    add_adapter_weights(model, 1);
+    for (const TensorSpec& t : trained_tensors(model.spec)) model.params->write(t.name, floats("start." + t.name));
+    return model;
+  }
+  TrainerOptions options(PreferenceLoss loss, int64_t accumulate = 1) const {
+    TrainerOptions o{.batch = pairs() / accumulate, .tokens = kTokens, .accumulate = accumulate};
+    o.optimizer.clip = 0, o.optimizer.weight_decay = 0;
+    o.preference = {loss, double(file_.get_f32("beta"))};
+    return o;
+  }
+  double lr() const { return file_.get_f32("lr"); }
+
+  const gguf::File file_ = gguf::File::open(std::string(kGolden) + "preference_llama.golden.gguf");
+};
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double d = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) d = std::max(d, std::fabs(double(a[i]) - double(b[i])));
+  return d;
+}
+
+// Log probabilities of tokens come back in f32: 2^-22 of each is what the loss and its slopes start from, even where
+// all else is f64. A gradient is a slope of at most 2 (ipo) times the gradients of some ten log probabilities.
+TEST_F(PreferenceGolden, TenStepsOfEachLossBesidePyTorch) {
+  for (const bool reference : {true, false})
+    for (const PreferenceLoss loss :
+         {PreferenceLoss::dpo, PreferenceLoss::ipo, PreferenceLoss::kto, PreferenceLoss::orpo}) {
+      const auto device = reference ? make_reference_device() : make_test_device(2);
+      const double exact = reference ? 1e-6 : 2e-5, moved = reference ? 1e-6 : 2e-4;
+      const std::string name(name_of(loss));
+      Model m = model(*device);
+      Trainer trainer(*device, m, options(loss));
+      const std::vector<float> losses = floats(name + ".losses"), margins = floats(name + ".margins");
+      for (int64_t step = 0; step < steps(); ++step) {
+        const runs::Step s = trainer.step(windows(step), lr());
+        EXPECT_NEAR(s.loss, losses[size_t(step)], 5 * exact) << name << " " << step;
+        EXPECT_NEAR(s.rewards.margin.value(), margins[size_t(step)], 5 * exact) << name << " " << step;
+        EXPECT_EQ(s.rewards.accuracy.has_value(), takes_pairs(loss));
+        if (step > 0) continue;
+        EXPECT_NEAR(s.loss, losses[0], exact) << name;
+        for (const TensorSpec& t : trained_tensors(m.spec)) {  // AdamW's m is 0.1 g now
+          std::vector<float> g = trainer.moments().read(t.name + ".m");
+          for (float& v : g) v = float(double(v) / 0.1);
+          const double d = distance(g, floats(name + ".grad." + t.name));
+          EXPECT_LE(d, exact) << name << " " << t.name;
+        }
+      }
+      for (const TensorSpec& t : trained_tensors(m.spec))
+        EXPECT_LE(distance(m.params->read(t.name), floats(name + ".end." + t.name)), moved) << name << " " << t.name;
+    }
+}
+
+// The loss and gradient of a step are those of all its answers, however many batches they come in. KTO's estimate of
+// the divergence is of one batch.
+TEST_F(PreferenceGolden, AccumulatedBatchesAreOneBatch) {
+  const auto device = make_reference_device();
+  for (const PreferenceLoss loss : {PreferenceLoss::dpo, PreferenceLoss::ipo, PreferenceLoss::orpo}) {
+    Model m = model(*device);
+    Trainer trainer(*device, m, options(loss, pairs()));
+    const std::string name(name_of(loss));
+    for (int64_t step = 0; step < steps(); ++step)
+      EXPECT_NEAR(trainer.step(windows(step), lr()).loss, floats(name + ".losses")[size_t(step)], 1e-6);
+    for (const TensorSpec& t : trained_tensors(m.spec))
+      EXPECT_LE(distance(m.params->read(t.name), floats(name + ".end." + t.name)), 1e-6) << name << " " << t.name;
+  }
+}
+
+// Losses alone, against differences of themselves.
+TEST(Preference, SlopesAreDifferencesOfTheLoss) {
+  std::vector<ScoredAnswer> answers{
+      {-12.5, -13, 4, true}, {-9, -8.25, 3, false}, {-2, -2.5, 7, true}, {-6, -7, 2, false}};
+  for (const PreferenceLoss loss :
+       {PreferenceLoss::dpo, PreferenceLoss::ipo, PreferenceLoss::kto, PreferenceLoss::orpo}) {
+    const PreferenceOptions o{loss, 0.4};
+    const PreferenceResult r = preference_loss(o, answers, 0.7);
+    ASSERT_EQ(r.slopes.size(), answers.size());
+    for (size_t i = 0; i < answers.size(); ++i) {
+      constexpr double kStep = 1e-5;  // the error of a central difference is about 1e-10
+      const auto at = [&](double d) {
+        auto moved = answers;
+        moved[i].policy -= d;  // a token's -log p
+        return preference_loss(o, moved, 0.7).sums.mean_loss();
+      };
+      EXPECT_NEAR(r.slopes[i], (at(kStep) - at(-kStep)) / (2 * kStep), 1e-8) << name_of(loss) << " " << i;
+    }
+  }
+  EXPECT_EQ(preference_loss({PreferenceLoss::dpo}, answers).sums.rewards().accuracy, 0.5);
+  // Certain answers: finite, and of a sign that helps.
+  answers[0].policy = 0, answers[1].policy = -1e4;
+  for (const PreferenceLoss loss : {PreferenceLoss::dpo, PreferenceLoss::kto, PreferenceLoss::orpo}) {
+    const PreferenceResult r = preference_loss({loss}, answers);
+    EXPECT_TRUE(std::isfinite(r.sums.loss)) << name_of(loss);
+    for (const double s : r.slopes) EXPECT_TRUE(std::isfinite(s)) << name_of(loss);
+  }
+}
+
+}  // namespace
+}  // namespace toy
