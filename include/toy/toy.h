@@ -68,6 +68,7 @@
 #include "toy/models/metadata.h"
 #include "toy/models/model.h"
 #include "toy/models/rope.h"
+#include "toy/models/save_as.h"
 #include "toy/models/spec.h"
 #include "toy/models/transformer.h"
 #include "toy/nn/blocks.h"

@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <filesystem>
 
 #include "cli/command.h"
 #include "cli/console.h"
@@ -13,18 +11,10 @@
 #include "cli/rewrite.h"
 #include "toy/base/error.h"
 #include "toy/models/adapter.h"
+#include "toy/models/save_as.h"
 
 namespace toy::cli {
 namespace {
-
-// Removed when it goes, whatever happens.
-struct TemporaryFile {
-  std::string path;
-  ~TemporaryFile() {
-    std::error_code none;
-    std::filesystem::remove(path, none);
-  }
-};
 
 struct Merge : Command {
   std::string model_path, out, type = "F32";
@@ -36,9 +26,8 @@ struct Merge : Command {
     add_model_option(app, model_path)->required();
     adapters.add(app);
     begin_group(app, "Output");
-    std::vector<std::string> names{"F32", "BF16"};
-    for (const std::string_view name : gguf::mix_names()) names.emplace_back(name);
-    add_option(app, "--type", type, "Type of the matrices: F32, F16, BF16, or one of `toy quantize`", suggested(names));
+    add_option(app, "--type", type, "Type of the matrices: F32, F16, BF16, or one of `toy quantize`",
+               suggested(stored_names()));
     add_option(app, "--out", out, "GGUF file to write", file_name())->required();
     app.add_flag("--json", json, "With a quantized type, print the errors as a JSON object");
     begin_group(app, "Machine");
@@ -57,28 +46,23 @@ struct Merge : Command {
     model_path = model_file(model_path);
     Rewrite rewrite{.in = model_path, .out = out, .type = type, .json = json};
     rewrite.check_out();
-    std::string upper = type;
-    for (char& c : upper) c = char(std::toupper(static_cast<unsigned char>(c)));
-    const std::optional<DType> plain = upper == "F32"    ? std::optional(DType::f32)
-                                       : upper == "F16"  ? std::optional(DType::f16)
-                                       : upper == "BF16" ? std::optional(DType::bf16)
-                                                         : std::nullopt;
-    gguf::RequantizeOptions o{.mix = upper, .pure = false, .types = {}, .threads = threads};
-    if (!plain) plan_requantize(gguf::File::open(model_path), o);  // refuses an unknown type now
-    TemporaryFile whole{plain ? "" : out + ".merging"};
-    {
-      DeviceOptions device;
-      device.threads = threads;
-      const auto dev = device.make();
-      Model model = load_model(model_path, *dev, LoadMode::trainable);
-      print_warnings(model_path, model.warnings);
-      adapters.apply(model);
-      merge_adapters(model);
-      save_model(model, plain ? out : whole.path, plain.value_or(DType::f32));
+    const StoredAs stored = parse_stored_as("--type", type);
+    DeviceOptions device;
+    device.threads = threads;
+    const auto dev = device.make();
+    Model model = load_model(model_path, *dev, LoadMode::trainable);
+    print_warnings(model_path, model.warnings);
+    adapters.apply(model);
+    merge_adapters(model);
+    if (stored.mix.empty()) {
+      save_model(model, out, stored.plain);
+      return fmt::print("{}\n", out), void();
     }
-    if (plain) return fmt::print("{}\n", out), void();
-    rewrite.in = whole.path;
-    rewrite.run(gguf::File::open(whole.path), o);
+    with_f32_file(model, out, [&](const gguf::File& file) {
+      model = {};  // its memory is needed no more
+      rewrite.in = file.path();
+      rewrite.run(file, {.mix = stored.mix, .threads = threads});
+    });
   }
 };
 

@@ -129,7 +129,10 @@ void Reporter::validating(int64_t batch, int64_t batches) {
 void Reporter::estimated(const RunEstimate& e, bool with_roles) {
   clear_status();
   if (with_roles && !json_) put_line(to_text(e.roles));
-  put_line(json_ ? json_text(to_json(e)) + "\n" : to_text(e));
+  if (!json_) return put_line(to_text(e));
+  nlohmann::ordered_json j = to_json(e);
+  if (with_roles) j["roles"] = to_json(e.roles);
+  put_line(json_text(j) + "\n");
 }
 
 void Reporter::done(const TrainResult& r, const std::string& how_to_resume) {

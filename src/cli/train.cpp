@@ -23,6 +23,7 @@
 #include "toy/data/text_files.h"
 #include "toy/formats/checkpoint.h"
 #include "toy/hf/peft.h"
+#include "toy/models/save_as.h"
 #include "toy/runs/log.h"
 #include "toy/train/fine_tune.h"
 #include "toy/train/from_scratch.h"
@@ -111,6 +112,7 @@ struct Recipe {
   std::string stored = "f32", update = "gathered";
   OptimizerChoice optimizer;
   bool preferences = false;  // the data are rows of them
+  bool adapts = false;       // the result is an adapter
 
   // `lr_part`, `decays`: see OptimizerChoice.
   void add(CLI::App& app, RecipeOptions& o, double lr_part = 1, bool decays = true) {
@@ -131,7 +133,9 @@ struct Recipe {
     add_option(app, "--out", o.out, "Folder for the model and the run; may contain {arch}, {date}, {time} and {seq}",
                folder_name());
     add_option(app, "--sample", o.sample_tokens, "Tokens to generate as a sample at each validation", at_least(0));
-    add_option(app, "--dtype", stored, "Type of the matrices in the model file", one_of({"f32", "f16", "bf16"}));
+    add_option(app, "--dtype", stored,
+               adapts ? "Type of the matrices in the file" : "Type of the matrices in the file, as of `toy quantize`",
+               adapts ? one_of({"f32", "f16", "bf16"}) : suggested(stored_names()));
     app.add_flag("--json", json, "Print the run's events as JSON Lines");
     begin_group(app, "Checkpoints");
     add_option(app, "--checkpoint-every", o.checkpoint_every,
@@ -166,8 +170,8 @@ struct Recipe {
   template <class Options, class Train, class Estimate>
   void run(const CLI::App& app, Options& o, const Train& train, const Estimate& estimate) const {
     optimizer.apply(app, o);
-    if (stored == "f16") o.stored = DType::f16;
-    if (stored == "bf16") o.stored = DType::bf16;
+    const StoredAs as = parse_stored_as("--dtype", stored);
+    o.stored = as.plain, o.mix = as.mix;
     const auto dev = device.make();
     const std::map<std::string, std::string> fields{
         {"arch", o.out.find("{arch}") == std::string::npos ? "" : architecture_of(o)}, {"recipe", app.get_name()}};
@@ -396,6 +400,7 @@ struct Lora : Command {
   void add_options(CLI::App& app, double lr_part) {
     begin_group(app, "Model");
     add_option(app, "--model", o.init, "GGUF file, or name in `toy list`, with a tokenizer", file_name())->required();
+    recipe.adapts = true;
     recipe.add(app, o, lr_part, false);
     begin_group(app, "Adapter");
     add_option(app, "--rank", lora.rank, "Rank of the adapter: columns of B and rows of A", at_least(1));

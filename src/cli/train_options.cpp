@@ -147,6 +147,7 @@ void OptimizerChoice::add(CLI::App& app, RecipeOptions& o, double lr_part, bool 
              from_to_below(0, 1));
   add_option(app, "--lr-for", lr_for_, "Learning rate factor of matching tensors, such as 'blk.0.*=0.5'")
       ->option_text("PATTERN=FACTOR");
+  add_option(app, "--lr-decay", lr_decay_, "Learning rate factor from each layer to the one below it", above(0));
   add_option(app, "--no-decay", no_decay_, "Exclude matching tensors from weight decay")->option_text("PATTERN");
   add_option(app, "--ema", ema_, "Decay of averaged weights, such as 0.999, for model-ema.gguf; 0 turns them off",
              from_to_below(0, 1));
@@ -200,6 +201,7 @@ void OptimizerChoice::apply(const CLI::App& app, RecipeOptions& o) const {
   if (a.momentum == 0 && app.count("--nesterov") == 0) a.nesterov = false;
   a.ema = ema_;
   a.no_decay = no_decay_;
+  a.lr_decay = lr_decay_;
   for (const std::string& text : lr_for_) a.lr_for.push_back(pattern_and_factor(text));
   o.trainer.optimizer = a;
   o.lr = lr_.value_or(a.usual_lr() * lr_part_);

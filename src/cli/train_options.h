@@ -39,7 +39,7 @@ class OptimizerChoice {
   std::vector<std::optional<double>> numbers_;
   std::vector<std::string> lr_for_, no_decay_;
   bool nesterov_ = false, relative_step_ = false, decays_ = true;
-  double ema_ = 0, lr_part_ = 1;
+  double ema_ = 0, lr_part_ = 1, lr_decay_ = 1;
 };
 
 }  // namespace toy::cli

@@ -16,27 +16,45 @@ std::string duration(double seconds) {
   return fmt::format("{} h {} min", minutes / 60, minutes % 60);
 }
 
+std::string rate(const TensorRole& r) {
+  return r.lr == r.last_lr ? fmt::format(" lr {:g}", r.lr) : fmt::format(" lr {:.3g} to {:.3g}", r.lr, r.last_lr);
+}
+
 }  // namespace
 
 std::vector<TensorRole> tensor_roles(const Model& model, const OptimizerOptions& optimizer, double lr) {
   std::vector<TensorRole> list;
   const std::vector<TensorUpdate> updates = tensor_updates(model.spec, optimizer);
   auto update = updates.begin();
+  const bool by_depth = optimizer.lr_decay != 1;
   for (const TensorSpec& t : tensors_of(model.spec)) {
     TensorRole role{
         .pattern = t.name, .shape = t.shape, .held = model.params->type(t.name).dtype, .trained = t.trained};
-    if (t.trained) role.lr = lr * (update++)->lr_factor;
+    if (t.trained) role.lr = role.last_lr = lr * (update++)->lr_factor;
     if (t.block >= 0) role.pattern = "blk.*" + t.name.substr(t.name.find('.', t.name.find('.') + 1));
     const auto same = [&](const TensorRole& r) {
       return r.pattern == role.pattern && r.shape == role.shape && r.held == role.held && r.trained == role.trained &&
-             r.lr == role.lr;
+             (r.lr == role.lr || by_depth);
     };
     auto at = std::find_if(list.begin(), list.end(), same);
     if (at == list.end()) at = list.insert(list.end(), role);
-    ++at->tensors;
+    ++at->tensors, at->last_lr = role.last_lr;
   }
   std::stable_sort(list.begin(), list.end(),
                    [](const TensorRole& a, const TensorRole& b) { return a.trained > b.trained; });
+  return list;
+}
+
+nlohmann::ordered_json to_json(const std::vector<TensorRole>& roles) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const TensorRole& r : roles) {
+    list.push_back({{"name", r.pattern},
+                    {"tensors", r.tensors},
+                    {"shape", std::vector<int64_t>(r.shape.begin(), r.shape.end())},
+                    {"held", name_of(r.held)},
+                    {"trained", r.trained}});
+    if (r.trained) list.back()["lr"] = r.lr, list.back()["last_lr"] = r.last_lr;
+  }
   return list;
 }
 
@@ -54,7 +72,7 @@ std::string to_text(const std::vector<TensorRole>& roles) {
     for (const TensorRole& r : roles)
       if (r.trained == trained)
         s += fmt::format("  {:{}}  {:>4} x {:<16} {:<5}{}\n", r.pattern, width, r.tensors, r.shape.str(),
-                         name_of(r.held), trained ? fmt::format(" lr {:g}", r.lr) : "");
+                         name_of(r.held), trained ? rate(r) : "");
   }
   return s;
 }

@@ -51,9 +51,9 @@ std::string average_path(const std::string& out, bool adapter) {
   return (std::filesystem::path(out) / (adapter ? kAdapterAverage : kAverageFile)).string();
 }
 
-void save_result(const Model& model, const std::string& path, DType stored) {
+void save_result(const Model& model, const std::string& path, const StoredAs& stored) {
   if (model.spec.adapters.empty()) return save_model(model, path, stored);
-  save_adapter(model, model.spec.adapters.size() - 1, path, stored);
+  save_adapter(model, model.spec.adapters.size() - 1, path, stored.plain);
 }
 
 void prepare_folder(const std::string& out, size_t needed) {
@@ -92,7 +92,7 @@ std::optional<Weight> first_beyond(const Model& model, float limit, bool matrice
   return std::nullopt;
 }
 
-std::string publish_model(const Model& model, const std::string& out, DType stored) {
+std::string publish_model(const Model& model, const std::string& out, const StoredAs& stored) {
   const std::string path = model_path(out, !model.spec.adapters.empty());
   if (!model.spec.adapters.empty()) return save_result(model, path, stored), path;
   const std::string folder = (std::filesystem::path(out) / kSecondFolder).string(), link = folder + kSecondFile,

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "toy/models/model.h"
+#include "toy/models/save_as.h"
 
 namespace toy {
 
@@ -14,7 +14,7 @@ std::string model_path(const std::string& out, bool adapter = false);
 /// `<out>/model-ema.gguf`, or `<out>/adapter-ema.gguf`: the averaged weights, where an average is kept.
 std::string average_path(const std::string& out, bool adapter = false);
 /// Writes a model, or its last adapter where it has some.
-void save_result(const Model& model, const std::string& path, DType stored);
+void save_result(const Model& model, const std::string& path, const StoredAs& stored);
 /// Makes the folder and proves, before any time is spent, that it can be written and has room for `needed` bytes.
 /// Throws Error{bad_input} naming --out.
 void prepare_folder(const std::string& out, size_t needed);
@@ -30,6 +30,6 @@ std::optional<Weight> first_beyond(const Model& model, float limit, bool matrice
 /// Writes it, and gives the same file the name `<out>/weights/latest.gguf`: a hard link, so that each can be copied or
 /// moved alone; a relative symbolic link where the file system has no hard links, and a copy where it has neither.
 /// An adapter has one name. Returns model_path(). Throws as save_model() does.
-std::string publish_model(const Model& model, const std::string& out, DType stored);
+std::string publish_model(const Model& model, const std::string& out, const StoredAs& stored);
 
 }  // namespace toy

@@ -253,12 +253,12 @@ class Run {
     tell_.region("save", [&] {
       require_finite();
       require_range();
-      r.model_path = publish_model(model_, o_.out, o_.stored);
+      r.model_path = publish_model(model_, o_.out, {o_.stored, o_.mix});
       forget_finished(o_.out);
       if (trainer_->has_average()) {
         const AveragedWeights averaged(model_.spec, *model_.params, trainer_->moments());
         r.average_path = average_path(o_.out, adapts());
-        save_result(model_, r.average_path, o_.stored);
+        save_result(model_, r.average_path, {o_.stored, o_.mix});
       } else {
         std::error_code none;
         std::filesystem::remove(average_path(o_.out, adapts()), none);  // of an earlier run here

@@ -42,7 +42,8 @@ TEST_F(CliLora, AnAdapterHelpsUnmergedMergedAndFromPeft) {
   ASSERT_EQ(merged.code, 0) << merged.err;
   EXPECT_GT(json::parse(merged.out).at("tensors").at(1).at("bytes"), 0);
   EXPECT_NEAR(perplexity(path("m8.gguf")), with, 1e-2 * with);
-  EXPECT_FALSE(fs::exists(path("m8.gguf.merging")));
+  for (const auto& entry : fs::directory_iterator(fs::path(path("m8.gguf")).parent_path()))
+    EXPECT_NE(entry.path().extension(), ".tmp") << entry.path();
   EXPECT_EQ(toy("infer " + q8_ + " --lora " + path("run") + " --prompt the -n 4").code, 0);
 }
 
@@ -85,6 +86,38 @@ TEST_F(CliLora, FullFineTuneOfAPart) {
                        " --train 'blk.3.*' --batch 2 --tokens 16 --lr 1e-2 --steps 8 --out " + path("part"));
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_LT(perplexity(path("part")), 0.99 * perplexity(q8_));
+}
+
+TEST_F(CliLora, FullFineTuneSavesInAnyTypeOfQuantize) {
+  const std::string train = "train full-finetune --model " + q8_ + " --corpus " + text_ +
+                            " --batch 2 --tokens 16 --lr 1e-2 --steps 4 --ema 0.9 --out ";
+  ASSERT_EQ(toy(train + path("f32")).code, 0);
+  for (const char* type : {"q8_0", "Q4_K_M"}) {
+    ASSERT_EQ(toy(train + path("narrow") + " --dtype " + type).code, 0) << type;
+    for (const char* file : {"model.gguf", "model-ema.gguf"}) {
+      ASSERT_EQ(toy("quantize " + path("f32/") + file + " " + path("again.gguf") + " --type " + type).code, 0);
+      EXPECT_TRUE(slurp(path("again.gguf")) == slurp(path("narrow/") + file)) << type << " " << file;
+    }
+    EXPECT_EQ(toy("infer " + path("narrow") + " --prompt the -n 2").code, 0);
+    fs::remove_all(path("narrow"));
+  }
+  refuses(train + path("x") + " --dtype q4_k_n", {"--dtype is 'q4_k_n'", "Did you mean 'q4_k_"});
+  refuses(lora("x", "--dtype q8_0"), {"--dtype", "q8_0"});  // an adapter has floats
+}
+
+TEST_F(CliLora, RatesByDepthAreExplained) {
+  const std::string train = "train full-finetune --model " + q8_ + " --corpus " + text_ +
+                            " --batch 2 --tokens 16 --lr 1e-3 --steps 4 --explain --out " + path("x");
+  const Result r = toy(train + " --lr-decay 0.5");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("lr 6.25e-05 to 0.0005"), std::string::npos) << r.out;  // of four blocks
+  EXPECT_NE(r.out.find("lr 3.125e-05"), std::string::npos) << r.out;           // of the embedding
+  const json explained = json::parse(toy(train + " --lr-decay 0.5 --json").out);
+  EXPECT_EQ(explained.at("roles").at(1).at("name"), "blk.*.attn_norm.weight");
+  EXPECT_EQ(explained.at("roles").at(1).at("last_lr"), 5e-4);
+  EXPECT_EQ(toy(train).out.find(" to "), std::string::npos);
+  refuses(train + " --lr-decay 2", {"lr-decay is 2", "up to 1"});
+  refuses(train + " --lr-decay 0", {"--lr-decay"});
 }
 
 }  // namespace

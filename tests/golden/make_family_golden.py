@@ -34,6 +34,8 @@ import transformers as hf
 CONTEXT = 512
 LONG, SHORT = 300, 64          # tokens of the sequence; of them, those of the loss
 ROWS = [*range(8), 15, 30, 31, 32, 33, 62, 63, 64, 65, 80, 100, 127, 128, 129, 192, 255, 256, 257, 298, 299]
+STEPS = 10
+ADAMW = {"lr": 2e-4, "betas": (0.9, 0.95), "eps": 1e-2, "weight_decay": 0.0}
 PROJECTIONS = 4                # numbers that stand for the gradient of one tensor
 BASE = 5000.0
 EPS = float(np.float32(2e-3))  # cannot be mistaken for a usual one
@@ -114,6 +116,7 @@ class Family:
     eps = EPS
     rows = ROWS                   # whose logits are kept
     tolerance = EXACT             # of llama.cpp
+    steps = False                 # does the file have ten steps of AdamW?
 
     def __init__(self, name):
         self.name, self.arch = name, self.arch or name
@@ -186,7 +189,7 @@ class Family:
 
     def more_results(self, weights, ids, targets):
         """Name -> array, of what only some files hold."""
-        return {}
+        return ten_steps(self, weights, ids, targets) if self.steps else {}
 
     def check_more(self, path, ids):
         """Compares more with llama.cpp.  Returns the largest difference."""
@@ -295,7 +298,7 @@ class Gpt2(Family):
 
 
 class Qwen2(Family):
-    model, P, biases, tied = "Qwen2", 10, ("attn_q", "attn_k", "attn_v"), False
+    model, P, biases, tied, steps = "Qwen2", 10, ("attn_q", "attn_k", "attn_v"), False, True
 
     def more_metadata(self, w):
         w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
@@ -566,7 +569,7 @@ class Mixtral(Mixture):
 
 
 class Qwen3Moe(Mixture):
-    model, qk_norm, experts_key = "Qwen3Moe", "heads", "num_experts"
+    model, qk_norm, experts_key, steps = "Qwen3Moe", "heads", "num_experts", True
 
     def more_metadata(self, w):
         super().more_metadata(w)
@@ -700,6 +703,34 @@ class Peer:
         return out.logits
 
 
+def projections(tensors):
+    """[tensors,PROJECTIONS], f64."""
+    return np.stack([[float((a.flatten().numpy() * uniform(f"{name} {k}", a.numel())).sum()) for k in range(PROJECTIONS)]
+                     for name, a in tensors.items()])
+
+
+def ten_steps(family, weights, ids, targets):
+    """The loss before each of ten steps on the file's tensors, and how far these have moved after them, projected; but for
+    ssm_a, which is -exp of what is trained and has moved; f64. Not for gpt_oss: the scores of two experts come within 2e-7, so
+    that f32 cannot tell which one a row uses."""
+    peer, ids = Peer(family, weights), ids[:SHORT]
+    trained = dict(peer.w)
+    logs = {name: (-a.detach()).log().requires_grad_() for name, a in peer.w.items() if name.endswith("ssm_a")}
+    trained |= logs
+    first = {name: a.detach().clone() for name, a in trained.items()}
+    optimizer = torch.optim.AdamW(list(trained.values()), **ADAMW)
+    losses = []
+    for _ in range(STEPS):
+        peer.w.update({name: -a.exp() for name, a in logs.items()})
+        loss = torch.nn.functional.cross_entropy(peer([ids])[0], torch.tensor(targets, dtype=torch.long))
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return {"adamw_losses": np.array(losses),
+            "adamw_moved": projections({name: a.detach() - first[name] for name, a in trained.items()})}
+
+
 def compute(family, weights, ids, targets):
     """The golden numbers, in f64."""
     peer = Peer(family, weights)
@@ -711,8 +742,7 @@ def compute(family, weights, ids, targets):
     loss = torch.nn.functional.cross_entropy(logits, torch.tensor(targets, dtype=torch.long))
     grads = torch.autograd.grad(loss, list(peer.w.values()), materialize_grads=True)  # what only selects experts: 0
     out["loss"] = loss.detach().reshape(1).numpy()
-    out["gradients"] = np.stack([[float((g.flatten().numpy() * uniform(f"{name} {k}", g.numel())).sum())
-                                  for k in range(PROJECTIONS)] for name, g in zip(peer.w, grads)])
+    out["gradients"] = projections(dict(zip(peer.w, grads)))
     return out | family.more_results(weights, ids, targets)
 
 

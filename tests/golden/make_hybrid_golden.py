@@ -4,7 +4,7 @@
   PY=$(scripts/peers.sh) && $PY tests/golden/make_hybrid_golden.py              # all, beside this script
   $PY tests/golden/make_hybrid_golden.py --only qwen35,qwen3next --out DIR
 
-docs/hybrid-families.md describes the files. In addition to the other families', a file holds `golden.adamw_losses`. llama.cpp
+docs/hybrid-families.md describes the files. Each file holds ten steps of AdamW. llama.cpp
 must compute the same logits with prompts of 1, 5, 70 and 130 tokens, in pieces, and token by token.
 """
 import numpy as np
@@ -13,31 +13,12 @@ import torch
 import make_family_golden as base
 from make_family_golden import Family, f32
 
-STEPS = 10
-ADAMW = {"lr": 2e-4, "betas": (0.9, 0.95), "eps": 1e-2, "weight_decay": 0.0}
-
 
 class Hybrid(Family):
     """Layers of two kinds."""
     eps = f32(1e-6)
     rows = sorted({*base.ROWS, 69})  # the last one of 70 tokens
-
-    def more_results(self, weights, ids, targets):
-        """The loss before each of ten steps on the file's tensors, but for ssm_a, which is -exp of what is trained; f64."""
-        peer, ids = base.Peer(self, weights), ids[:base.SHORT]
-        trained = dict(peer.w)
-        logs = {name: (-a.detach()).log().requires_grad_() for name, a in peer.w.items() if name.endswith("ssm_a")}
-        trained |= logs
-        optimizer = torch.optim.AdamW(list(trained.values()), **ADAMW)
-        losses = []
-        for _ in range(STEPS):
-            peer.w.update({name: -a.exp() for name, a in logs.items()})
-            loss = torch.nn.functional.cross_entropy(peer([ids])[0], torch.tensor(targets, dtype=torch.long))
-            losses.append(loss.item())
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        return {"adamw_losses": np.array(losses)}
+    steps = True
 
     def check_more(self, path, ids):
         """What states do: prompts of several lengths, in pieces, token by token."""

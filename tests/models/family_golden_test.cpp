@@ -179,7 +179,7 @@ TEST_P(FamilyGolden, LossAndGradients) {
 }
 
 TEST_P(FamilyGolden, TenAdamWSteps) {
-  if (!g_.golden.find("golden.adamw_losses")) return;  // those of recurrent layers have them
+  if (!g_.golden.find("golden.adamw_losses")) return;  // biases, experts and recurrent layers have them
   const auto dev = device();
   Model model = load_model(g_.write(), *dev, LoadMode::trainable);
   const std::vector<float> losses = numbers<float>(g_.golden, "adamw_losses");
@@ -196,6 +196,42 @@ TEST_P(FamilyGolden, TenAdamWSteps) {
     const float loss = float(trainer.step(batch, 2e-4).loss);
     EXPECT_LE(distance(std::vector<float>{loss}, std::vector<float>{losses[step]}), most) << "step " << step;
   }
+  // How far each tensor has moved, projected as gradients are.
+  const std::vector<float> projections = numbers<float>(g_.golden, "adamw_moved");
+  const size_t each = projections.size() / g_.names.size();
+  const Model first = load_model(g_.write(), *dev, LoadMode::trainable);
+  double worst = 0, farthest = 0;
+  for (const TensorSpec& t : tensors_of(model.spec)) {
+    const std::vector<float> before = first.params->read(t.name), now = model.params->read(t.name);
+    for (size_t j = 0; j < now.size(); ++j) farthest = std::max(farthest, std::abs(double(now[j]) - double(before[j])));
+  }
+  for (const FileTensor& file : file_tensors(model.spec)) {
+    const size_t at = size_t(std::find(g_.names.begin(), g_.names.end(), file.name) - g_.names.begin());
+    // As for gradients: what all rows and channels of a head share has gradients whose terms cancel.
+    const TensorSpec& part = file.parts.front();
+    const bool shared = part.part == ModelPart::recurrent && (part.shape.rank() == 1 || part.shape.back() == 1);
+    for (size_t k = 0; k < each; ++k) {
+      const uint64_t hash = hash_of(fmt::format("{} {}", file.name, k));
+      double sum = 0, top = shared ? farthest : 0, weights = 0, size = 0;
+      int64_t i = 0;
+      for (const TensorSpec& t : file.parts) {
+        const std::vector<float> before = first.params->read(t.name), now = model.params->read(t.name);
+        for (size_t j = 0; j < now.size(); ++j) {
+          const double u = uniform(hash, i++), moved = double(now[j]) - double(before[j]);
+          sum += moved * u, weights += std::abs(u);
+          top = std::max(top, std::abs(moved)), size = std::max(size, std::abs(double(now[j])));
+        }
+      }
+      // Each element is off by as many roundings of the farthest move as a loss, and by a rounding of the weight: in
+      // each step, or on the reference only here, where weights are read as f32.
+      const double roundings = reference() ? 1 : double(losses.size());
+      const double unit = 0x1p-24 * weights * (most * top + roundings * size);
+      const double want = double(projections[at * each + k]);
+      worst = std::max(worst, std::abs(sum - want) / (unit + 0x1p-24 * std::abs(want)));
+      EXPECT_LE(std::abs(sum - want), unit + 0x1p-24 * std::abs(want)) << file.name;
+    }
+  }
+  RecordProperty("moved", fmt::format("{:.3f}", worst));
 }
 
 // What was read is written and read again: dimensions and weights, and the keys of the converter.

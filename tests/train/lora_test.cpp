@@ -476,6 +476,19 @@ TEST_F(LoraRun, ACheckpointHasOnlyWhatIsTrained) {
   expect_contains(message_of([&] { train_fine_tune(o, *device, again); }), "belongs to another base");
 }
 
+// Over quantized weights, too: what is trained is held in f32, so that the plan is that of a new model.
+TEST_F(LoraRun, AStepOfFullFineTuningIsThatOfFromScratch) {
+  const auto device = make_test_device(2);
+  const gguf::File file = gguf::File::open(path("base.gguf"));
+  const ModelSpec spec = spec_from_gguf(file);
+  const TrainerOptions o{.batch = 2, .tokens = 32};
+  const TrainPlans tuned = compile_training(*device, spec, held_types(file, spec), o),
+                   fresh = compile_training(*device, spec, testing::all_f32, o);
+  ASSERT_EQ(tuned.step->steps.size(), fresh.step->steps.size());
+  for (size_t i = 0; i < tuned.step->steps.size(); ++i) EXPECT_EQ(tuned.step->steps[i].op, fresh.step->steps[i].op);
+  EXPECT_EQ(tuned.bytes(*device), fresh.bytes(*device));
+}
+
 TEST_F(LoraRun, PatternsThatFitNothing) {
   const auto device = make_test_device(2);
   FineTuneOptions o = options("none");

@@ -205,6 +205,22 @@ TEST(Groups, FactorsAndDecayByName) {
   }
 }
 
+// The last block is one step below the output, embeddings one below the first block; patterns multiply.
+TEST(Groups, RatesDecayByDepth) {
+  const ModelSpec spec = small_spec();
+  const auto tensors = tensors_of(spec);
+  const auto updates = tensor_updates(spec, {.lr_for = {{"blk.1.ffn_up.*", 3}}, .lr_decay = 0.5});
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const std::string& name = tensors[i].name;
+    const double factor = name == "blk.1.ffn_up.weight"    ? 1.5
+                          : name.starts_with("blk.1.")     ? 0.5
+                          : name.starts_with("blk.0.")     ? 0.25
+                          : name.starts_with("token_embd") ? 0.125
+                                                           : 1;
+    EXPECT_EQ(updates[i].lr_factor, factor) << name;
+  }
+}
+
 // lr times factor in the graph is lr times factor outside: one tensor's factor of 1/4 is a run of a quarter of the rate
 // for that tensor, to the bit (a power of two), after one step from the same weights.
 TEST(Groups, AFactorIsALearningRate) {
@@ -283,6 +299,9 @@ TEST(Optimizer, RefusesImpossibleNumbers) {
                                                {.lr_for = {{"*", NAN}}},
                                                {.ema = 1},
                                                {.ema = -0.5},
+                                               {.lr_decay = 0},
+                                               {.lr_decay = 1.5},
+                                               {.lr_decay = NAN},
                                                {.kind = Options::lion, .nesterov = true},
                                                {.kind = Options::muon, .momentum = 0, .nesterov = true}})
     EXPECT_THROW(o.validate(), Error);

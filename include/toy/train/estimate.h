@@ -15,13 +15,16 @@ struct TensorRole {
   int64_t tensors = 0;
   DType held = DType::f32;
   bool trained = true;
-  double lr = 0;  ///< peak learning rate, where they are trained
+  double lr = 0;       ///< peak learning rate, where they are trained
+  double last_lr = 0;  ///< that of the last of them; it differs where rates decay by depth
   int64_t parameters() const { return tensors * shape.count(); }
 };
 /// What training does with each tensor of a model.
 std::vector<TensorRole> tensor_roles(const Model& model, const OptimizerOptions& optimizer, double lr);
 /// A table for people: trained ones, then those that stay as they are.
 std::string to_text(const std::vector<TensorRole>& roles);
+/// A list of objects.
+nlohmann::ordered_json to_json(const std::vector<TensorRole>& roles);
 
 /// Memory by plan, time by steps in this process: of that very plan, or, where one would take long, of a plan for fewer
 /// tokens, from which the times are extrapolated.
