@@ -99,14 +99,21 @@ struct Eval : Command {
     o.repack = decoding.repacks(model, 0, state.total);
     const double begin = steady_seconds();
     double nats = 0;
-    const TextScore score = score_text(*dev, model, ids, o, [&](const TokenScore& t) {
+    const auto take = [&](const TokenScore& t) {
       if (lines) lines->write(line_of(t));
       nats -= t.token.logprob;
       state.loss = nats / double(++state.done);
       state.tokens_per_second = double(state.done) / (steady_seconds() - begin);
       state.seconds_left = double(state.total - state.done) / state.tokens_per_second;
       progress->show(state);
-    });
+    };
+    TextScore score;
+    try {
+      score = score_text(*dev, model, ids, o, take);
+    } catch (const Error& e) {
+      if (e.code() == ErrorCode::failure) refuse_broken_weights(model_path);
+      throw;
+    }
     progress.reset();  // before the result is printed
     if (lines) lines->commit();
     print(score, int64_t(documents.size()), model);

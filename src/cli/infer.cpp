@@ -209,7 +209,12 @@ struct Infer : Command {
       };
       scheduler.add(std::move(r));
     }
-    scheduler.run();
+    try {
+      scheduler.run();
+    } catch (const Error& e) {
+      if (e.code() == ErrorCode::failure) refuse_broken_weights(model_path);
+      throw;
+    }
   }
 
   std::string line_of(const Decoder& decoder, size_t i, const std::vector<int32_t>& prompt, const Generated& result,

@@ -34,6 +34,10 @@ std::string listed_model(const std::string& what, bool takes_folders = false);
 /// of a run. Throws Error{bad_input} for a folder without a model.
 std::string model_file(const std::string& what);
 
+/// For a computation that has failed: throws Error{bad_input} naming the first tensor of the file that holds NaN or
+/// infinity, if there is one. (Quantized tensors are checked when a model is loaded.)
+void refuse_broken_weights(const std::string& path);
+
 /// Adapters of a model: `--lora FILE[:SCALE]`.
 struct AdapterOptions {
   std::vector<std::string> lora;

@@ -152,10 +152,7 @@ class Scorer {
     });
     for (const TokenScore& s : scores_) {
       if (std::isnan(s.token.logprob))
-        fail(
-            "the model gives NaN after token {} of the text: its weights are broken; use another file or an earlier "
-            "checkpoint",
-            s.index);
+        fail_internal("the model gives NaN after token {} of the text: its weights are broken", s.index);
       blocks_.add(s.document, -s.token.logprob);
       if (on_token_) on_token_(s);
     }
