@@ -89,10 +89,12 @@ struct Eval : Command {
     EvalProgress progress("token", total);
     double nats = 0;
     int64_t done = 0;
-    const TextScore score = score_text(*dev, model, ids, o, [&](const TokenScore& t) {
-      if (lines) lines->write(line_of(t));
-      nats -= t.token.logprob;
-      progress.next(nats / double(++done));
+    const TextScore score = with_sound_weights({model_path}, [&] {
+      return score_text(*dev, model, ids, o, [&](const TokenScore& t) {
+        if (lines) lines->write(line_of(t));
+        nats -= t.token.logprob;
+        progress.next(nats / double(++done));
+      });
     });
     progress.end();
     if (lines) lines->commit();

@@ -287,7 +287,7 @@ struct Infer : Command {
       };
       service.submit(std::move(r));
     }
-    service.run();
+    with_sound_weights({model_path}, [&] { service.run(); });
   }
 
   std::string line_of(const Decoder& decoder, size_t i, const std::vector<int32_t>& prompt, const Generated& result,

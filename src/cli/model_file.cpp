@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 
@@ -14,6 +15,7 @@
 #include "toy/hf/peft.h"
 #include "toy/models/adapter.h"
 #include "toy/runs/run.h"
+#include "toy/tensor/convert.h"
 
 namespace toy::cli {
 
@@ -83,6 +85,18 @@ std::string model_file(const std::string& what) {
         folder);
   if (!note.empty()) to_stderr(fmt::format("toy: {}; using {}\n", note, one_line(file)));
   return file;
+}
+
+void refuse_broken_weights(const std::string& path) {
+  const gguf::File file = gguf::File::open(path);
+  for (const gguf::TensorInfo& t : file.tensors()) {
+    if (!t.dtype || is_quantized(*t.dtype)) continue;
+    const View values(const_cast<std::byte*>(t.data), *t.dtype, t.shape);
+    for (int64_t i = 0; i < values.count(); ++i)
+      if (const double v = element(values, i); !std::isfinite(v))
+        fail("{}: tensor '{}' holds {}, so the file is broken; download or convert it again", path, t.name,
+             std::isnan(v) ? "NaN" : "infinity");
+  }
 }
 
 void AdapterOptions::add(CLI::App& app) {

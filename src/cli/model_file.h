@@ -2,9 +2,11 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
+#include "toy/base/error.h"
 #include "toy/models/model.h"
 
 namespace toy::cli {
@@ -33,6 +35,21 @@ std::string listed_model(const std::string& what, bool takes_folders = false);
 /// The GGUF file that `what` names: a path, a run, or a model of `toy list`. Says on stderr when it is the checkpoint
 /// of a run. Throws Error{bad_input} for a folder without a model.
 std::string model_file(const std::string& what);
+
+/// For a computation that has failed: throws Error{bad_input} naming the first tensor of the file that holds NaN or
+/// infinity, if there is one. (Quantized tensors are checked when a model is loaded.)
+void refuse_broken_weights(const std::string& path);
+/// What a computation with the models of these files returns. Where it fails, broken weights are the reason to tell.
+template <class Compute>
+auto with_sound_weights(std::initializer_list<std::string> paths, const Compute& compute) {
+  try {
+    return compute();
+  } catch (const Error& e) {
+    if (e.code() == ErrorCode::failure)
+      for (const std::string& path : paths) refuse_broken_weights(path);
+    throw;
+  }
+}
 
 /// Adapters of a model: `--lora FILE[:SCALE]`.
 struct AdapterOptions {

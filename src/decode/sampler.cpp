@@ -47,12 +47,10 @@ void check_logits(std::span<const float> logits) {
   for (size_t i = 0; i < logits.size(); ++i) {
     const bool nan = std::isnan(logits[i]), finite = std::isfinite(logits[i]);
     if (nan || (!finite && logits[i] > 0))
-      fail("the model gives {} for token {}: its weights are broken; use another file or an earlier checkpoint",
-           nan ? "NaN" : "infinity", i);
+      fail_internal("the model gives {} for token {}: its weights are broken", nan ? "NaN" : "infinity", i);
     any = any || finite;
   }
-  check(any,
-        "the model gives -infinity for every token: its weights are broken; use another file or an earlier checkpoint");
+  if (!any) fail_internal("the model gives -infinity for every token: its weights are broken");
 }
 
 constexpr std::pair<std::string_view, SamplerStep> kSteps[] = {

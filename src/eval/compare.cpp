@@ -64,8 +64,9 @@ Divergence compare_models(Device& device, const Model& base, const Model& model,
     for (size_t i = 0; i < pairs.size(); ++i) {
       const auto& [t, same] = pairs[i];
       const auto& [document, index, id] = p.predicted()[i];
-      check(!std::isnan(t.base) && !std::isnan(t.model), "the {} gives NaN after token {} of the text",
-            std::isnan(t.base) ? "base" : "model", index);
+      if (std::isnan(t.base) || std::isnan(t.model))
+        fail_internal("the {} gives NaN after token {} of the text: its weights are broken",
+                      std::isnan(t.base) ? "base" : "model", index);
       const double moved = std::exp(-t.model) - std::exp(-t.base);
       kl.add(document, t.kl), same_top.add(document, same ? 1 : 0);
       nats_p.add(document, t.base), nats_q.add(document, t.model), difference.add(document, t.model - t.base);

@@ -33,10 +33,7 @@ TextScore score_text(Device& device, const Model& model, const EvalText& text, c
     });
     for (const TokenScore& s : scores) {
       if (std::isnan(s.token.logprob))
-        fail(
-            "the model gives NaN after token {} of the text: its weights are broken; use another file or an earlier "
-            "checkpoint",
-            s.index);
+        fail_internal("the model gives NaN after token {} of the text: its weights are broken", s.index);
       nats.add(s.document, -s.token.logprob);
       if (on_token) on_token(s);
     }

@@ -129,13 +129,14 @@ TEST_F(BadFiles, DimensionsOfTheArchitectureToy) {
 // Half a terabyte of nothing, which takes no room on the disk.
 // Of the last tensor in the file.
 TEST_F(BadFiles, WeightsThatAreNaN) {
-  std::string bytes = slurp(TOY_GOLDEN);
+  const std::string corpus = tiny_corpus();
+  ASSERT_EQ(toy("train from-scratch --corpus " + corpus + kSmall + "--steps 1 --out " + path("run")).code, 0);
+  std::string bytes = slurp(path("run/model.gguf"));
   bytes.replace(bytes.size() - 128, 128, std::string(128, '\xff'));
   write("nan.gguf", bytes);
-  const std::vector<std::string> says{"NaN", "its weights are broken", "use another file"};
-  refuses("infer " + path("nan.gguf") + " --prompt-ids 1,2 --n 1", says);
-  write("text.txt", "some text to score");
-  refuses("eval " + path("nan.gguf") + " --ctx 8 --file " + path("text.txt"), says);
+  const std::vector<std::string> says{"nan.gguf: tensor '", "' holds NaN, so the file is broken"};
+  refuses("infer " + path("nan.gguf") + " --prompt 'the cat' --n 1", says);
+  refuses("eval " + path("nan.gguf") + " --ctx 8 --file " + corpus, says);
 }
 
 TEST_F(BadFiles, AModelLargerThanMemory) {

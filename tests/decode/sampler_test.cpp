@@ -82,14 +82,9 @@ TEST(Sampler, LogitsThatAreNoneAreAFailure) {
     }
   };
   for (const SamplerOptions& o : {SamplerOptions{}, SamplerOptions{.temperature = 1}}) {
-    EXPECT_EQ(message({0, NAN}, o),
-              "the model gives NaN for token 1: its weights are broken; use another file or an earlier checkpoint");
-    EXPECT_EQ(
-        message({0, 1, INFINITY}, o),
-        "the model gives infinity for token 2: its weights are broken; use another file or an earlier checkpoint");
-    EXPECT_EQ(
-        message({-INFINITY, -INFINITY}, o),
-        "the model gives -infinity for every token: its weights are broken; use another file or an earlier checkpoint");
+    EXPECT_EQ(message({0, NAN}, o), "the model gives NaN for token 1: its weights are broken");
+    EXPECT_EQ(message({0, 1, INFINITY}, o), "the model gives infinity for token 2: its weights are broken");
+    EXPECT_EQ(message({-INFINITY, -INFINITY}, o), "the model gives -infinity for every token: its weights are broken");
     EXPECT_EQ(message({-INFINITY, 1, -INFINITY}, o), "picks 1");  // ruled out, and one that is not
   }
 }

@@ -205,8 +205,7 @@ TEST_F(SchedulerTest, ATextWithoutLogitsMakesRoom) {
            .options = {.max_tokens = 1},
            .on_token = {},
            .on_done = [&, n = prompt.size()](const Generated&) { done.push_back(n); }});
-  EXPECT_EQ(testing::error_of([&] { s.step(); }),
-            "the model gives NaN for token 0: its weights are broken; use another file or an earlier checkpoint");
+  EXPECT_EQ(testing::error_of([&] { s.step(); }), "the model gives NaN for token 0: its weights are broken");
   EXPECT_TRUE(s.step());
   EXPECT_FALSE(s.step());
   EXPECT_EQ(done, std::vector<size_t>{3});
