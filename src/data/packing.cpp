@@ -34,7 +34,8 @@ std::vector<PackedRows::Piece> PackedRows::pieces_of(std::span<const uint64_t> b
       const int64_t count = std::count(targets.begin(), targets.end(), 1);
       counted += count, least = std::min(least, count);
       const bool is_answer = !answers.chosen.empty();
-      one.push_back({begins[k], int32_t(inputs), is_answer, is_answer && answers.chosen[k]});
+      one.push_back(
+          {begins[k], int32_t(inputs), is_answer && answers.chosen[k], is_answer ? answers.first_id + int64_t(k) : -1});
     }
     if (least == 0) {
       passed_over_ += together;
@@ -103,7 +104,7 @@ void PackedRows::add_row(int64_t row, int64_t sequence, Windows& out) const {
   const size_t end = out.inputs.size() + size_t(tokens_);
   for (int64_t p = row_begins_[size_t(row)]; p < row_begins_[size_t(row) + 1]; ++p, ++sequence) {
     const Piece& piece = pieces_[size_t(p)];
-    if (piece.answer) out.answers.push_back({int64_t(out.inputs.size()), piece.inputs, piece.chosen});
+    if (piece.id >= 0) out.answers.push_back({int64_t(out.inputs.size()), piece.inputs, piece.chosen, piece.id});
     ids_.copy(int64_t(piece.begin), piece.inputs, out.inputs);
     ids_.copy(int64_t(piece.begin) + 1, piece.inputs, out.targets);
     if (!trained_.empty()) {

@@ -65,7 +65,7 @@ void append_row(const Windows& row, int64_t at, int64_t tokens, Windows& out) {
   add(row.position, out.position);
   out.trained.insert(out.trained.end(), row.trained.begin(), row.trained.end());
   const int32_t shift = int32_t(at * tokens);
-  for (const Answer& a : row.answers) out.answers.push_back({a.first + at * tokens, a.places, a.chosen});
+  for (const Answer& a : row.answers) out.answers.push_back({a.first + at * tokens, a.places, a.chosen, a.id});
   for (const int32_t s : row.sequence) out.sequence.push_back(s < 0 ? s - shift : s + shift);
 }
 
@@ -263,7 +263,11 @@ void Dataset::tokenize(const Tokenizer& tokenizer, int64_t tokens, uint64_t seed
 // Of the documents [first, first + count).
 PackedRows::Answers Dataset::answers(const DataSource& source, size_t first, size_t count) const {
   if (source.chosen.empty()) return {};
-  return {std::span(source.chosen).subspan(first, count), o_.preferences == Preferences::pairs};
+  constexpr int64_t kEach = int64_t(1) << 40;  // more than any file has
+  const bool given = given_validation_ && &source == &*given_validation_;
+  const int64_t number = given ? int64_t(sources_.size()) : &source - sources_.data();
+  return {std::span(source.chosen).subspan(first, count), o_.preferences == Preferences::pairs,
+          number * kEach + int64_t(first)};
 }
 
 void Dataset::add_validation(DataSource& source, double share, const Tokenizer& tokenizer, int64_t tokens) {
@@ -415,7 +419,10 @@ void Dataset::tell_sources(std::optional<int64_t> rows) const {
     tell_.note(fmt::format(
         "{}: {} {} in {} packed rows, {:.1f}% full{}{}", s.name, part.documents,
         s.chosen.empty() ? "documents" : "answers", p.rows(), 100 * double(p.targets()) / double(p.rows() * tokens_),
-        p.cut() ? fmt::format("; {} are longer than a row of {} tokens and are cut", p.cut(), tokens_) : "",
+        !p.cut() ? ""
+        : s.chosen.empty()
+            ? fmt::format("; {} are longer than a row of {} tokens and are cut", p.cut(), tokens_)
+            : fmt::format("; {} lose their end, because a row has {} tokens; use more --tokens", p.cut(), tokens_),
         !p.passed_over()    ? ""
         : s.trained.empty() ? fmt::format("; {} of a single token are passed over", p.passed_over())
                             : fmt::format("; {} teach nothing then and are passed over", p.passed_over())));

@@ -228,6 +228,8 @@ Trainer::Trainer(Device& device, Model& model, const TrainerOptions& options)
   if (plans_.update)
     for (const TensorSpec& s : trained_tensors(model.spec)) accumulators_.add(accumulator_name(s), accumulator_type(s));
   const std::initializer_list<const ParamStore*> stores{store, &moments_, &accumulators_};
+  for (const TensorSpec& t : trained_tensors(model.spec))
+    base_is_frozen_ &= t.adapter + 1 == int(model.spec.adapters.size());
   arena_ = std::make_shared<const DeviceBuffer>(device, plans_.arena_bytes());
   session_ = std::make_unique<Session>(device, plans_.step, stores, arena_);
   session_->check_finite(options.check_finite);
@@ -271,34 +273,60 @@ double Trainer::run_batch(const Windows& windows, int64_t first, int64_t random,
   return session_->scalar(0);
 }
 
-std::vector<float> Trainer::nlls(Session& session, const Windows& windows, std::optional<int64_t> random) {
-  const size_t rows = size_t(options_.batch * options_.tokens);
+std::vector<float> Trainer::nlls(Session& session, const Windows& windows, size_t first,
+                                 std::optional<int64_t> random) {
   const std::vector<float> weights(windows.inputs.size(), 1);
-  std::vector<float> all;
-  for (size_t at = 0; at < windows.inputs.size(); at += rows) {
-    feed_windows(session, windows, at, rows, options_.tokens, weights);
-    if (random) feed_random(session, *random + int64_t(at / rows));
-    run_session(session, "scoring answers in step", steps_);
-    const std::vector<float> some = session.values(0);
-    all.insert(all.end(), some.begin(), some.end());
-  }
-  return all;
+  feed_windows(session, windows, first, size_t(options_.batch * options_.tokens), options_.tokens, weights);
+  if (random) feed_random(session, *random);
+  run_session(session, "scoring answers in step", steps_);
+  return session.values(0);
 }
 
 std::vector<ScoredAnswer> Trainer::score(const Windows& windows, std::optional<int64_t> random, double& kl) {
   const bool with_reference = has_reference(options_.preference->loss);
   const bool with_dropout = random && plans_.dropped;
   Session& session = with_dropout ? forward(dropped_session_, plans_.dropped) : eval_session();
-  const std::vector<float> policy = nlls(session, windows, with_dropout ? random : std::nullopt);
-  std::vector<float> reference;
-  if (with_reference) reference = nlls(forward(reference_session_, plans_.reference), windows);
+  const auto places = size_t(options_.batch * options_.tokens);
+  std::vector<float> policy;
+  for (size_t at = 0; at < windows.inputs.size(); at += places) {
+    const auto batch = int64_t(at / places);
+    const std::vector<float> some =
+        nlls(session, windows, at, with_dropout ? std::optional(*random + batch) : std::nullopt);
+    policy.insert(policy.end(), some.begin(), some.end());
+  }
+  const std::vector<double> reference =
+      with_reference ? references(windows) : std::vector<double>(windows.answers.size(), 0);
   std::vector<ScoredAnswer> out;
-  for (const Answer& a : windows.answers)
+  for (size_t i = 0; i < windows.answers.size(); ++i) {
+    const Answer& a = windows.answers[i];
     out.push_back({.policy = log_probability(windows, a, policy),
-                   .reference = with_reference ? log_probability(windows, a, reference) : 0,
+                   .reference = reference[i],
                    .tokens = counted_targets(windows, a),
                    .chosen = a.chosen});
+  }
   kl = takes_pairs(options_.preference->loss) ? 0 : estimate_kl(windows);
+  return out;
+}
+
+// A token has the same bits in any batch, so it makes no difference what was remembered.
+std::vector<double> Trainer::references(const Windows& windows) {
+  Session& session = forward(reference_session_, plans_.reference);
+  const int64_t places = options_.batch * options_.tokens;
+  const auto known = [&](const Answer& a) { return references_.contains(a.id); };
+  std::vector<double> out;
+  for (int64_t at = 0; at < int64_t(windows.inputs.size()); at += places) {
+    const std::span<const Answer> answers = answers_between(windows, at, at + places);
+    const bool all_known = std::all_of(answers.begin(), answers.end(), known);
+    std::vector<float> nll(windows.inputs.size());
+    if (!all_known) {
+      const std::vector<float> some = nlls(session, windows, size_t(at), std::nullopt);
+      std::copy(some.begin(), some.end(), nll.begin() + at);
+    }
+    for (const Answer& a : answers) {
+      out.push_back(all_known ? references_.at(a.id) : log_probability(windows, a, nll));
+      if (a.id >= 0 && base_is_frozen_) references_[a.id] = out.back();
+    }
+  }
   return out;
 }
 
@@ -311,9 +339,9 @@ double Trainer::estimate_kl(const Windows& windows) {
     const std::span<const Answer> answers = answers_between(windows, at, at + places);
     if (answers.size() < 2) continue;  // there is no other prompt
     const Windows w = mismatched(windows, answers, places, options_.tokens);
-    const std::vector<float> policy = nlls(eval_session(), w),
-                             reference = nlls(forward(reference_session_, plans_.reference), w);
-    for (const Answer& a : w.answers) sum += log_probability(w, a, policy) - log_probability(w, a, reference);
+    const std::vector<float> policy = nlls(eval_session(), w, 0, std::nullopt);
+    const std::vector<double> reference = references(w);
+    for (size_t i = 0; i < w.answers.size(); ++i) sum += log_probability(w, w.answers[i], policy) - reference[i];
     n += int64_t(answers.size());
   }
   return n > 0 ? std::max(0.0, sum / double(n)) : 0;

@@ -127,34 +127,5 @@ TEST_F(PreferenceGolden, AccumulatedBatchesAreOneBatch) {
   }
 }
 
-// Losses alone, against differences of themselves.
-TEST(Preference, SlopesAreDifferencesOfTheLoss) {
-  std::vector<ScoredAnswer> answers{
-      {-12.5, -13, 4, true}, {-9, -8.25, 3, false}, {-2, -2.5, 7, true}, {-6, -7, 2, false}};
-  for (const PreferenceLoss loss :
-       {PreferenceLoss::dpo, PreferenceLoss::ipo, PreferenceLoss::kto, PreferenceLoss::orpo}) {
-    const PreferenceOptions o{loss, 0.4};
-    const PreferenceResult r = preference_loss(o, answers, 0.7);
-    ASSERT_EQ(r.slopes.size(), answers.size());
-    for (size_t i = 0; i < answers.size(); ++i) {
-      constexpr double kStep = 1e-5;  // the error of a central difference is about 1e-10
-      const auto at = [&](double d) {
-        auto moved = answers;
-        moved[i].policy -= d;  // a token's -log p
-        return preference_loss(o, moved, 0.7).sums.mean_loss();
-      };
-      EXPECT_NEAR(r.slopes[i], (at(kStep) - at(-kStep)) / (2 * kStep), 1e-8) << name_of(loss) << " " << i;
-    }
-  }
-  EXPECT_EQ(preference_loss({PreferenceLoss::dpo}, answers).sums.rewards().accuracy, 0.5);
-  // Certain answers: finite, and of a sign that helps.
-  answers[0].policy = 0, answers[1].policy = -1e4;
-  for (const PreferenceLoss loss : {PreferenceLoss::dpo, PreferenceLoss::kto, PreferenceLoss::orpo}) {
-    const PreferenceResult r = preference_loss({loss}, answers);
-    EXPECT_TRUE(std::isfinite(r.sums.loss)) << name_of(loss);
-    for (const double s : r.slopes) EXPECT_TRUE(std::isfinite(s)) << name_of(loss);
-  }
-}
-
 }  // namespace
 }  // namespace toy

@@ -12,6 +12,7 @@ namespace toy {
 struct Answer {
   int64_t first = 0, places = 0;
   bool chosen = true;  ///< or rejected
+  int64_t id = -1;     ///< the same wherever it comes again; -1: it has none
 };
 
 /// One batch: B windows of T inputs and their next tokens, row-major [B,T]. A negative target counts in no loss: a

@@ -20,9 +20,11 @@ namespace toy {
 class PackedRows {
  public:
   /// Which examples are answers: `pairs`: 2 k is chosen over 2 k + 1. `chosen`: of each example; empty: they are none.
+  /// `first_id`: Answer::id of example 0, those of the others follow.
   struct Answers {
     std::span<const uint8_t> chosen = {};
     bool pairs = false;
+    int64_t first_id = 0;
   };
   /// `begins`: first tokens of the documents in `ids`, ascending; the last one ends at `end`. Throws Error{bad_input}
   /// where no document has two tokens. `ids` must outlive the plan.
@@ -53,11 +55,12 @@ class PackedRows {
   Windows rows(int64_t first, int64_t count) const;
 
  private:
-  // `answer`: whether it is chosen, where it is an answer.
+  // `id` and `chosen`: of an answer.
   struct Piece {
     uint64_t begin;
     int32_t inputs;
-    bool answer = false, chosen = false;
+    bool chosen = false;
+    int64_t id = -1;
   };
   std::vector<Piece> pieces_of(std::span<const uint64_t> begins, uint64_t end, const Answers& answers);
   void add_row(int64_t row, int64_t sequence, Windows& out) const;

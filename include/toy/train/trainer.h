@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "toy/data/corpus.h"
@@ -146,10 +147,12 @@ class Trainer {
   void feed_random(Session& session, int64_t random) const;
   Session& eval_session() { return forward(eval_session_, plans_.eval); }
   Session& forward(std::unique_ptr<Session>& session, const std::shared_ptr<const Plan>& plan);
-  /// Of batches of windows, the negative log-likelihoods of all places. `random`: of the first batch's dropout.
-  std::vector<float> nlls(Session& session, const Windows& windows, std::optional<int64_t> random = {});
+  /// Negative log-likelihoods of the places of a batch, from `first` on. `random`: of its dropout.
+  std::vector<float> nlls(Session& session, const Windows& windows, size_t first, std::optional<int64_t> random);
   /// The answers of batches of windows, and for kto the divergence from the reference.
   std::vector<ScoredAnswer> score(const Windows& windows, std::optional<int64_t> random, double& kl);
+  /// Log probabilities of the answers without the last adapter. Those of answers with an id are remembered.
+  std::vector<double> references(const Windows& windows);
   double estimate_kl(const Windows& windows);
   Device& device_;
   Model& model_;
@@ -159,6 +162,8 @@ class Trainer {
   std::shared_ptr<const DeviceBuffer> arena_;
   std::unique_ptr<Session> session_, update_session_, eval_session_, reference_session_, dropped_session_;
   int64_t steps_ = 0, updates_ = 0;
+  bool base_is_frozen_ = true;
+  std::unordered_map<int64_t, double> references_;  // by the answer's id, where the base is frozen
 };
 
 }  // namespace toy
