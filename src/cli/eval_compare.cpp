@@ -170,8 +170,9 @@ struct Lmc : Command {
     std::vector<TextScore> scores;
     for (const double alpha : list) {
       interpolate(a, b, alpha, mixed);
-      scores.push_back(
-          score_text(*dev, mixed, ids, text.score, [&](const TokenScore& t) { progress.next(-t.token.logprob); }));
+      scores.push_back(with_sound_weights({a_path, b_path}, [&] {
+        return score_text(*dev, mixed, ids, text.score, [&](const TokenScore& t) { progress.next(-t.token.logprob); });
+      }));
     }
     progress.end();
     print(list, scores);
@@ -257,8 +258,10 @@ struct Choices : Command {
     model.spec.require_positions(o.context, "ctx");
     o.repack = decoding.repacks(model, 0, 100 * int64_t(questions.size()));
     EvalProgress progress("question", int64_t(questions.size()));
-    const ChoicesScore s =
-        score_choices(*dev, model, questions, o, [&](const Question&, const AnsweredQuestion&) { progress.next(); });
+    const ChoicesScore s = with_sound_weights({model_path}, [&] {
+      return score_choices(*dev, model, questions, o,
+                           [&](const Question&, const AnsweredQuestion&) { progress.next(); });
+    });
     progress.end();
     if (json) {
       ordered_json j{{"model", model_path}, {"file", file}, {"questions", s.questions}};
