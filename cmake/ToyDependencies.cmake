@@ -11,6 +11,7 @@ toy_require(Threads libc6-dev)
 toy_require(fmt libfmt-dev)
 toy_require(nlohmann_json nlohmann-json3-dev)
 toy_require(CLI11 libcli11-dev)
+toy_require(Boost libboost-dev 1.74)
 find_package(PkgConfig QUIET)  # not inside a function: its variables must outlive the call
 if(NOT PkgConfig_FOUND)
   message(FATAL_ERROR "toy needs pkg-config. On Debian: apt-get install pkg-config")

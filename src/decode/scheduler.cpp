@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "decode/prefix_tree.h"
 #include "toy/base/error.h"
 
 namespace toy {
@@ -53,9 +54,13 @@ Scheduler::Scheduler(Decoder& decoder, std::vector<int> sequences) : decoder_(de
           "scheduler: sequence {} is given twice", s);
     slots_.push_back({.sequence = s});
   }
+  if (decoder.state().shape().shared_pages > 0 && PrefixTree::fits(decoder.state()))
+    prefixes_ = std::make_unique<PrefixTree>(decoder.state());
 }
 
 Scheduler::Scheduler(Decoder& decoder) : Scheduler(decoder, all_sequences(decoder)) {}
+
+Scheduler::~Scheduler() = default;
 
 void Scheduler::require_possible(const GenerateRequest& request) const {
   const std::vector<int32_t>& prompt = request.prompt;
@@ -119,6 +124,7 @@ bool Scheduler::step() {
     }
     throw;
   }
+  remember_pages();
   // A callback that throws must not cost the other texts their tokens.
   FirstError error;
   for (size_t i = 0; i < answers_.size(); ++i) error.guard([&] { accept(answers_[i], decoder_.logits(i)); });
@@ -175,6 +181,9 @@ bool Scheduler::begin(Slot& slot) {
     const size_t to_come = common_prefix(s.job->request.prompt, prompt);
     if (to_come > computed && to_come > promised) promised = to_come, reader = &s;
   }
+  const std::vector<int32_t> pages = prefixes_ ? prefixes_->find(prompt) : std::vector<int32_t>();
+  const bool found = pages.size() * size_t(kPagePositions) > best;
+  if (found) best = pages.size() * size_t(kPagePositions);
   if (promised >= kWorthSharing && promised > best) {
     // A recurrent state can be taken over where it is exactly that prefix.
     if (state.recurrent()) reader->pause = reader->pause > 0 ? std::min(reader->pause, promised) : promised;
@@ -183,6 +192,9 @@ bool Scheduler::begin(Slot& slot) {
   if (best < kWorthSharing) {
     best = 0;
     state.reset(slot.sequence);
+  } else if (found) {
+    state.reset(slot.sequence);
+    state.adopt(slot.sequence, pages);
   } else {
     if (source != &slot) state.fork(source->sequence, slot.sequence);
     state.truncate(slot.sequence, int64_t(best));
@@ -232,6 +244,7 @@ bool Scheduler::make_room(Slot& slot) {
       if (!(s.job && s.begun) && s.used && decoder_.state().length(s.sequence) > 0 &&
           (victim == nullptr || s.used_at < victim->used_at))
         victim = &s;
+    if (victim == nullptr && prefixes_ && prefixes_->evict()) continue;
     if (victim == nullptr) {  // the youngest text; one that continues what the sequence held cannot be computed again
       for (Slot& s : slots_)
         if (s.job && s.begun && s.known && (victim == nullptr || s.job->number > victim->job->number)) victim = &s;
@@ -301,6 +314,15 @@ void Scheduler::collect_rows() {
     job.fed += slot.rows;
     slot.used_at = steps_;
   }
+}
+
+// Pages that the call has filled can be found by later texts.
+void Scheduler::remember_pages() {
+  if (!prefixes_) return;
+  const auto full = [](size_t tokens) { return tokens / size_t(kPagePositions); };
+  for (const Slot& slot : slots_)
+    if (slot.known && slot.rows > 0 && full(slot.held.size()) > full(slot.held.size() - slot.rows))
+      prefixes_->insert(slot.held, slot.sequence);
 }
 
 void Scheduler::accept(const Answer& answer, std::span<const float> logits) {

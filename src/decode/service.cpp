@@ -8,16 +8,16 @@ namespace toy {
 
 GenerationService::GenerationService(Decoder& decoder, const Tokenizer* tokenizer, size_t most_waiting)
     : decoder_(decoder), tokenizer_(tokenizer), most_waiting_(most_waiting), scheduler_(decoder) {
-  count();
+  count(false);
 }
 
 int64_t GenerationService::submit(TextRequest request) {
   std::vector<TextRequest> one;
   one.push_back(std::move(request));
-  return submit(std::move(one)).front();
+  return submit_all(std::move(one)).front();
 }
 
-std::vector<int64_t> GenerationService::submit(std::vector<TextRequest> requests) {
+std::vector<int64_t> GenerationService::submit_all(std::vector<TextRequest> requests) {
   for (const TextRequest& r : requests) {
     check(r.stops.empty() || tokenizer_ != nullptr, "stop: the model has no tokenizer; remove the stop strings");
     const StopFilter stops_are_sound(r.stops);
@@ -135,7 +135,7 @@ bool GenerationService::step() {
     if (running_.empty()) throw;
     fail_all(std::current_exception());
   }
-  if (any) count();
+  count(any);
   return any;
 }
 
@@ -145,14 +145,14 @@ void GenerationService::fail_all(const std::exception_ptr& error) {
   while (!running_.empty()) end(running_.begin()->first, {}, error);
 }
 
-void GenerationService::count() {
+void GenerationService::count(bool stepped) {
   const std::optional<size_t> pool = decoder_.state().shared_pool();
   const std::scoped_lock lock(mutex_);
   counts_.running = int64_t(scheduler_.running());
   counts_.waiting = int64_t(scheduler_.waiting());
   counts_.shared_tokens = scheduler_.shared_tokens();
   counts_.preemptions = scheduler_.preemptions();
-  ++counts_.steps;
+  counts_.steps += stepped;
   if (!pool) return;
   counts_.pages = decoder_.state().pools()[*pool].pages;
   counts_.pages_used = counts_.pages - decoder_.state().free_pages(*pool);

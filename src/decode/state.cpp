@@ -286,6 +286,18 @@ void DecodeState::fork(int from, int to) {
     if (slot.kind == StateSlot::Kind::per_sequence && length(from) > 0) copy_item(slot, from, to);
 }
 
+void DecodeState::adopt(int sequence, std::span<const int32_t> pages) {
+  check(length(sequence) == 0 && pools_.size() == 1 && shared_pool() && !recurrent(),
+        "decoder: sequence {} cannot take over pages: it is not empty, or layers keep more than pages", sequence);
+  check(int64_t(pages.size()) * kPage <= context(), "decoder: {} pages are more than a context of {}", pages.size(),
+        context());
+  for (size_t p = 0; p < pages.size(); ++p) {
+    page(0, sequence, int64_t(p)) = pages[p];
+    hold_page(pages[p]);
+  }
+  lengths_[size_t(sequence)] = int64_t(pages.size()) * kPage;
+}
+
 TensorType DecodeState::item_type(const StateSlot& slot) {
   TensorType t = slot.type;
   t.shape[0] = 1;

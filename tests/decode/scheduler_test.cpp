@@ -321,6 +321,26 @@ TEST_F(SchedulerTest, RequestsMayBeAddedWhileOthersRun) {
   expect_same(second.tokens, alone(list[1]), 1);
 }
 
+// However long the prompts are that others bring: each call has a token of a text that is being written, and at most
+// max_rows rows, so its pause is bounded.
+TEST_F(SchedulerTest, LongPromptsDoNotPauseTheOthers) {
+  Decoder d(*device_, model_, {.sequences = 3, .max_rows = 8});
+  Scheduler s(d);
+  size_t written = 0;
+  const auto on_token = [&](const GeneratedToken&) { return ++written > 0; };
+  s.add({.prompt = {1, 2}, .eos = {}, .options = {.max_tokens = 30}, .on_token = on_token, .on_done = {}});
+  ASSERT_TRUE(s.step());
+  for (const int32_t id : {3, 4})
+    s.add({.prompt = std::vector<int32_t>(120, id), .eos = {}, .options = {}, .on_token = {}, .on_done = {}});
+  const auto positions = [&] { return d.state().length(0) + d.state().length(1) + d.state().length(2); };
+  for (size_t token = 2; token < 30; ++token) {
+    const int64_t before = positions();
+    ASSERT_TRUE(s.step());
+    EXPECT_EQ(written, token);
+    EXPECT_EQ(positions() - before, 8);  // the prompts take all room that is left
+  }
+}
+
 TEST_F(SchedulerTest, RefusesWhatCannotBeDone) {
   Decoder d(*device_, model_, {.sequences = 2, .context = 10});
   Scheduler s(d);

@@ -181,6 +181,45 @@ TEST_F(ServiceTest, AStopStringEndsTheText) {
   EXPECT_EQ(cut.end.generated.reason, FinishReason::stopped);
 }
 
+// The second turn of a conversation computes only what is new, although other texts have used its sequence since.
+TEST_F(ServiceTest, PrefixesAreFoundAgain) {
+  const size_t page = shared_page_bytes(model_.spec, decode_shape(model_, {}));
+  TextRequest first{.prompt = prompt(7, 150)};
+  first.options.max_tokens = 20;
+  TextRequest second = first;
+  const Seen expected = alone(first);
+  for (const GeneratedToken& t : expected.end.generated.tokens) second.prompt.push_back(t.chosen.id);
+  for (const int32_t id : prompt(8, 30)) second.prompt.push_back(id);  // 200 tokens, of which 169 were computed
+  const Seen fresh = alone(second);
+  const auto shared = [&](int64_t pages) {
+    Decoder d(*device_, model_, {.sequences = 2, .cache = size_t(pages) * page});
+    int64_t tokens = 0;
+    {
+      GenerationService service(d, tokenizer_.get());
+      Seen one, two;
+      submit(service, first, one);
+      service.run();
+      std::vector<Seen> others(2);
+      for (size_t i = 0; i < others.size(); ++i) {
+        TextRequest other{.prompt = prompt(20 + i, 140)};
+        other.options.max_tokens = 10;
+        submit(service, other, others[i]);
+      }
+      service.run();
+      submit(service, second, two);
+      service.run();
+      expect_same(one, expected, 0);
+      expect_same(two, fresh, 1);
+      tokens = service.counts().shared_tokens;
+    }
+    for (int s = 0; s < 2; ++s) d.state().reset(s);
+    EXPECT_EQ(d.state().free_pages(), d.state().pools()[0].pages) << "pages are lost";
+    return tokens;
+  };
+  EXPECT_EQ(shared(12), 128);  // two full pages
+  EXPECT_EQ(shared(6), 0);     // evicted by the others
+}
+
 TEST_F(ServiceTest, WhatIsRefused) {
   const size_t page = shared_page_bytes(model_.spec, decode_shape(model_, {}));
   Decoder d(*device_, model_, {.sequences = 2, .cache = 3 * page});

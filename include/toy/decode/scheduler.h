@@ -12,6 +12,8 @@
 
 namespace toy {
 
+class PrefixTree;
+
 /// How one text is generated.
 struct GenerateOptions {
   int64_t max_tokens = 128;
@@ -60,9 +62,9 @@ struct GenerateRequest {
 /// Shares the sequences of a decoder among requests, in the order in which they were added. Every call of the decoder
 /// carries one token of each text that is being written and pieces of prompts that wait to be read.
 /// A prefix of 64 tokens or more that two prompts share is computed once: a request waits until the other has read it
-/// and then shares its pages. Finished texts share theirs, too, until their sequence is reused. Where layers have a
-/// window or a recurrent state, a prefix can be shared right after it was computed, by requests that wait for it, and
-/// not later.
+/// and then shares its pages. Finished texts share theirs, too, until their sequence is reused; where the decoder has a
+/// cache (DecoderOptions::cache), full pages are found again until it is full. Where layers have a window or a
+/// recurrent state, a prefix can be shared right after it was computed, by requests that wait for it, and not later.
 ///
 /// Where the decoder's cache is smaller than its sequences could fill (DecoderOptions::cache), prefixes that no text
 /// uses are forgotten, the least recently used first. Then the youngest text is preempted: it keeps its tokens and is
@@ -76,6 +78,8 @@ class Scheduler {
   Scheduler(Decoder& decoder, std::vector<int> sequences);
   /// Uses all sequences of the decoder.
   explicit Scheduler(Decoder& decoder);
+  /// The decoder must still be there.
+  ~Scheduler();
 
   /// Returns a number for cancel(). Throws as require_possible().
   int64_t add(GenerateRequest request);
@@ -139,6 +143,7 @@ class Scheduler {
   bool make_room(Slot& slot);
   void forget(Slot& slot);
   void collect_rows();
+  void remember_pages();
   void accept(const Answer& answer, std::span<const float> logits);
   void accept_token(Slot& slot, std::span<const float> logits);
 
@@ -148,6 +153,7 @@ class Scheduler {
   std::deque<std::unique_ptr<Job>> waiting_;
   std::vector<DecodeRow> rows_;
   std::vector<Answer> answers_;
+  std::unique_ptr<PrefixTree> prefixes_;  // nullptr: pages are not kept beyond their sequence
 };
 
 }  // namespace toy

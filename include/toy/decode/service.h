@@ -66,7 +66,7 @@ class GenerationService {
   /// Scheduler::require_possible() and StopFilter do, and ServiceBusy.
   int64_t submit(TextRequest request);
   /// The same for several, of which all are taken or none.
-  std::vector<int64_t> submit(std::vector<TextRequest> requests);
+  std::vector<int64_t> submit_all(std::vector<TextRequest> requests);
   /// Before the next call of the decoder the request is dropped, whose callbacks are not called any more.
   void cancel(int64_t number);
   /// Computes until nothing is left to do. What a callback throws ends all requests with this error, and run().
@@ -90,7 +90,7 @@ class GenerationService {
   bool submitted() const;
   void fail_all(const std::exception_ptr& error);
   void end(int64_t number, const Generated& generated, const std::exception_ptr& error);
-  void count();
+  void count(bool stepped);
 
   Decoder& decoder_;
   const Tokenizer* tokenizer_;

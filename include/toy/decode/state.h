@@ -118,6 +118,17 @@ class DecodeState {
   /// Pages of the shared pool that it takes to extend each sequence s by `more[s]` positions, copies of shared pages
   /// included; 0 without such a pool.
   int64_t pages_needed(std::span<const int64_t> more) const;
+  /// @{
+  /// Pages of the shared pool by number, for those who keep them beyond their sequence: page p of a sequence; how many
+  /// hold it; one more; one less, the last of whom frees it.
+  int32_t page_of(int sequence, int64_t p) const { return page(*shared_pool(), sequence, p); }
+  int32_t page_users(int32_t page) const { return pages_[*shared_pool()].users[size_t(page)]; }
+  void hold_page(int32_t page) { ++pages_[*shared_pool()].users[size_t(page)]; }
+  void release_page(int32_t page) { pages_[*shared_pool()].give_back(page); }
+  /// @}
+  /// An empty sequence begins with these full pages. Throws Error{bad_input} where it is not empty, or where pages are
+  /// not all that a sequence holds (windows, recurrent layers).
+  void adopt(int sequence, std::span<const int32_t> pages);
   /// Throws Error{bad_input} where so many are not free.
   void require_pages(std::span<const int64_t> more) const;
 

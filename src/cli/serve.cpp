@@ -1,0 +1,121 @@
+// toy serve: answer requests of OpenAI's clients.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/model_file.h"
+#include "cli/options.h"
+#include "cli/prompts.h"
+#include "serve/server.h"
+#include "toy/base/error.h"
+#include "toy/base/memory.h"
+
+namespace toy::cli {
+namespace {
+
+struct Serve : Command {
+  std::string model_path, host = "127.0.0.1", alias, key_file, cache;
+  int port = 8080;
+  int64_t context = 0, parallel = 8, queue = 1024;
+  serve::HttpLimits http;
+  AdapterOptions adapters;
+  DeviceOptions device;
+  DecodingOptions decoding;
+
+  void add(CLI::App& app) {
+    add_model_option(app, model_path)->required();
+    adapters.add(app);
+    add_option(app, "--alias", alias, "Name of the model for clients (default: that of its file or folder)");
+    begin_group(app, "Network");
+    add_option(app, "--host", host, "Address to listen on; 0.0.0.0 lets other machines connect", not_empty());
+    add_option(app, "--port", port, "Port to listen on; 0 takes a free one", from_to(0, 65535));
+    add_option(app, "--api-key-file", key_file, "File of keys, one per line; clients must send one of them",
+               file_name());
+    add_option(app, "--grace", http.grace_seconds, "Seconds to finish requests after Ctrl-C or SIGTERM",
+               from_to(0, 86400));
+    begin_group(app, "Machine");
+    add_context_option(app, context, "Positions of prompt and text; 0 takes the model's own");
+    add_option(app, "--parallel", parallel, "Texts to generate at once; others wait", from_to(1, 1024));
+    add_option(app, "--queue", queue, "Texts that may wait; more are refused", from_to(1, 1000000));
+    add_option(app, "--cache", cache,
+               "Memory that all texts share for keys and values, such as 2G (default: room for all, or half of what is "
+               "free)",
+               not_empty())
+        ->option_text("SIZE");
+    decoding.add(app);
+    device.add(app);
+    show_in_help(app, {"--lora", "--alias", "--host", "--port", "--api-key-file", "--parallel", "--ctx", "--cache",
+                       "--threads"});
+    app.footer(
+        "Endpoints: /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health, /metrics.\n\n"
+        "Examples:\n"
+        "  toy serve chat.gguf\n"
+        "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once upon a time\"}'");
+  }
+
+  std::vector<std::string> keys() const {
+    std::vector<std::string> keys;
+    if (key_file.empty()) return keys;
+    std::istringstream lines(read_text(key_file));
+    for (std::string line; std::getline(lines, line);) {
+      CLI::detail::trim(line);
+      if (!line.empty()) keys.push_back(line);
+    }
+    check(!keys.empty(), "{}: no API keys found; write one per line", key_file);
+    return keys;
+  }
+
+  // What clients call the model: "out/book/model.gguf" is "book".
+  std::string name_of_model(const std::string& file) const {
+    if (!alias.empty()) return alias;
+    const std::filesystem::path path = std::filesystem::absolute(file);
+    return (path.filename() == "model.gguf" ? path.parent_path().filename() : path.stem()).string();
+  }
+
+  size_t cache_bytes(const Model& model, const DecoderOptions& options) const {
+    if (!cache.empty()) return parse_bytes("cache", cache);
+    const DecodeShape shape = decode_shape(model, options);
+    const double all = double(shared_page_bytes(model.spec, shape)) * double(shape.pages());
+    const size_t half = available_memory() / 2;
+    return half > 0 && all > double(half) ? half : size_t(all);
+  }
+
+  void run() {
+    const std::vector<std::string> api_keys = keys();
+    serve::HttpServer server(host, uint16_t(port), http);  // a port in use is told before a model is loaded
+    model_path = model_file(model_path);
+    const auto dev = device.make();
+    Model model = load_model(model_path, *dev);
+    adapters.apply(model);
+    require_tokenizer(model, model_path);
+    const std::optional<ChatTemplate> chat = load_chat_template(gguf::File::open(model_path));
+    print_warnings(model_path, model.warnings);
+    constexpr int64_t kRowsOfCall = 256;  // bounds how long running texts wait for the prompts of others
+    DecoderOptions options{.sequences = int(parallel),
+                           .context = context,
+                           .max_rows = std::max(parallel, kRowsOfCall),
+                           .kv = decoding.type(),
+                           .exact = decoding.exact,
+                           .repack = decoding.repacks(model, INT32_MAX, 0)};
+    options.cache = cache_bytes(model, options);
+    Decoder decoder(*dev, model, options);
+    warn_of_long_context(model_path, model.spec, decoder.context());
+    const serve::ServerOptions o{
+        .name = name_of_model(model_path), .api_keys = api_keys, .most_waiting = size_t(queue), .http = http};
+    const bool v6 = host.find(':') != std::string::npos;
+    to_stderr(fmt::format("toy: serving {} at http://{}{}{}:{}; Ctrl-C stops\n", o.name, v6 ? "[" : "", host,
+                          v6 ? "]" : "", server.port()));
+    serve::serve(server, decoder, model, chat, o);
+    to_stderr("toy: stopped\n");
+  }
+};
+
+}  // namespace
+
+void add_serve(CLI::App& app) { add_subcommand<Serve>(app, "serve", "Serve a model over HTTP, as OpenAI's API"); }
+
+}  // namespace toy::cli

@@ -1,0 +1,306 @@
+#include "serve/api.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
+
+namespace toy::serve {
+namespace {
+
+using nlohmann::ordered_json;
+
+[[noreturn]] void refuse(const std::string& message, const std::string& param, const char* code = "") {
+  throw ApiError(400, message, param, code);
+}
+
+ordered_json parse_body(const std::string& body) {
+  if (!is_utf8(body)) refuse("the request's body is not valid UTF-8", "");
+  ordered_json j;
+  try {
+    j = read_json<ordered_json>("the request's body", body);
+  } catch (const Error& e) {
+    refuse(e.what(), "");
+  }
+  if (!j.is_object()) refuse("the request's body is not a JSON object", "");
+  return j;
+}
+
+// Reads the fields of an object one after the other; what is left at the end is unknown.
+class Fields {
+ public:
+  explicit Fields(const ordered_json& object) {
+    for (const auto& [name, value] : object.items())
+      if (!value.is_null()) values_[name] = &value;
+  }
+  const ordered_json* take(const std::string& name) {
+    const auto it = values_.find(name);
+    if (it == values_.end()) return nullptr;
+    const ordered_json* value = it->second;
+    values_.erase(it);
+    return value;
+  }
+  template <class T>
+  void number(const std::string& name, T& value, T least, T most) {
+    const ordered_json* j = take(name);
+    if (j == nullptr) return;
+    try {
+      if constexpr (std::is_same_v<T, double>)
+        value = json_number<double>(*j, name, least, most);
+      else
+        value = T(json_number<int64_t>(*j, name, int64_t(least), int64_t(most)));
+    } catch (const Error& e) {
+      refuse(e.what(), name);
+    }
+  }
+  bool flag(const std::string& name, bool otherwise) {
+    const ordered_json* j = take(name);
+    if (j == nullptr) return otherwise;
+    if (!j->is_boolean()) refuse(fmt::format("'{}' is not true or false", name), name);
+    return j->get<bool>();
+  }
+  std::string text(const std::string& name) {
+    const ordered_json* j = take(name);
+    if (j == nullptr) return "";
+    if (!j->is_string()) refuse(fmt::format("'{}' is not a string", name), name);
+    return j->get<std::string>();
+  }
+  bool has(const std::string& name) const { return values_.contains(name); }
+  // Refuses what was not taken.
+  void finish() const {
+    if (values_.empty()) return;
+    const std::string& name = values_.begin()->first;
+    refuse(fmt::format("the field '{}' is unknown, or not supported by this server; remove it", one_line(name)), name,
+           "unsupported_parameter");
+  }
+
+ private:
+  std::map<std::string, const ordered_json*> values_;
+};
+
+std::vector<int32_t> ids_of(const ordered_json& j, const std::string& name) {
+  std::vector<int32_t> ids;
+  for (const auto& id : j) {
+    if (!id.is_number_integer() || id < 0 || id > INT32_MAX)
+      refuse(fmt::format("'{}' has an item that is not a token id, a whole number from 0", name), name);
+    ids.push_back(id.get<int32_t>());
+  }
+  return ids;
+}
+
+std::vector<PromptSource> prompts_of(const ordered_json* j) {
+  constexpr const char* kForms = "'prompt' is not a string, an array of strings, of token ids, or of arrays of them";
+  if (j == nullptr) refuse("'prompt' is missing", "prompt", "missing_required_parameter");
+  if (j->is_string()) return {j->get<std::string>()};
+  if (!j->is_array() || j->empty()) refuse(kForms, "prompt");
+  if (j->front().is_number()) return {ids_of(*j, "prompt")};
+  std::vector<PromptSource> prompts;
+  for (const auto& item : *j)
+    if (item.is_string())
+      prompts.emplace_back(item.get<std::string>());
+    else if (item.is_array())
+      prompts.emplace_back(ids_of(item, "prompt"));
+    else
+      refuse(kForms, "prompt");
+  return prompts;
+}
+
+std::vector<std::string> stops_of(const ordered_json* j) {
+  std::vector<std::string> stops;
+  if (j == nullptr) return stops;
+  const auto add = [&](const ordered_json& item) {
+    if (!item.is_string() || item.get_ref<const std::string&>().empty())
+      refuse("'stop' is not a string, or an array of strings that are not empty", "stop");
+    stops.push_back(item.get<std::string>());
+    if (stops.back().size() > kMostStopBytes)
+      refuse(fmt::format("'stop' has a string of {} bytes; use at most {}", stops.back().size(), kMostStopBytes),
+             "stop");
+  };
+  if (j->is_array() && int64_t(j->size()) > kMostStops)
+    refuse(fmt::format("'stop' has {} strings; use at most {}", j->size(), kMostStops), "stop");
+  if (j->is_array())
+    for (const auto& item : *j) add(item);
+  else
+    add(*j);
+  return stops;
+}
+
+// A string, or parts of type text.
+std::string content_of(const ordered_json* j, const std::string& where) {
+  if (j == nullptr) refuse(fmt::format("{}: 'content' is missing", where), "messages");
+  if (j->is_string()) return j->get<std::string>();
+  if (!j->is_array()) refuse(fmt::format("{}: 'content' is not a string or an array of parts", where), "messages");
+  std::string text;
+  for (const auto& part : *j) {
+    if (!part.is_object() || !part.contains("type") || part["type"] != "text" || part.size() != 2 ||
+        !part.contains("text") || !part["text"].is_string())
+      refuse(fmt::format(R"({}: 'content' has a part that is not {{"type": "text", "text": "..."}})", where),
+             "messages");
+    text += part["text"].get<std::string>();
+  }
+  return text;
+}
+
+ordered_json messages_of(const ordered_json* j) {
+  if (j == nullptr) refuse("'messages' is missing", "messages", "missing_required_parameter");
+  if (!j->is_array() || j->empty()) refuse("'messages' is not an array of messages", "messages");
+  ordered_json messages = ordered_json::array();
+  for (const auto& message : *j) {
+    const std::string where = fmt::format("messages[{}]", messages.size());
+    if (!message.is_object()) refuse(fmt::format("{} is not an object", where), "messages");
+    Fields f(message);
+    std::string role = f.text("role");
+    if (role == "developer") role = "system";  // OpenAI's newer word for it
+    if (role != "system" && role != "user" && role != "assistant")
+      refuse(fmt::format("{}: the role '{}' is not system, developer, user or assistant", where, one_line(role)),
+             "messages");
+    const std::string content = content_of(f.take("content"), where);
+    f.finish();
+    messages.push_back({{"role", role}, {"content", content}});
+  }
+  return messages;
+}
+
+void read_sampler(Fields& f, SamplerOptions& s) {
+  s.temperature = 1;
+  s.penalty_last_n = -1;
+  f.number<double>("temperature", s.temperature, 0, 100);
+  f.number<double>("top_p", s.top_p, 0, 1);
+  if (s.top_p == 0) refuse("'top_p' is 0, expected above 0 and at most 1", "top_p");
+  f.number<int>("top_k", s.top_k, 0, INT32_MAX);
+  f.number<double>("min_p", s.min_p, 0, 1);
+  f.number<double>("frequency_penalty", s.frequency_penalty, -2, 2);
+  f.number<double>("presence_penalty", s.presence_penalty, -2, 2);
+  f.number<double>("repeat_penalty", s.repeat_penalty, 0.01, 100);
+  f.number<int64_t>("repeat_last_n", s.penalty_last_n, -1, int64_t(1) << 31);
+}
+
+void read_logprobs(Fields& f, CompletionRequest& r) {
+  int64_t top = 0;
+  if (!r.chat) {
+    if (!f.has("logprobs")) return;
+    f.number<int64_t>("logprobs", top, 0, kMostTopLogprobs);
+    r.logprobs = int(top);
+    return;
+  }
+  const bool wanted = f.flag("logprobs", false);
+  if (f.has("top_logprobs") && !wanted) refuse("'top_logprobs' needs 'logprobs': true", "top_logprobs");
+  f.number<int64_t>("top_logprobs", top, 0, kMostTopLogprobs);
+  if (wanted) r.logprobs = int(top);
+}
+
+void read_stream(Fields& f, CompletionRequest& r) {
+  r.stream = f.flag("stream", false);
+  const ordered_json* options = f.take("stream_options");
+  if (options == nullptr) return;
+  if (!r.stream) refuse("'stream_options' needs 'stream': true", "stream_options");
+  if (!options->is_object()) refuse("'stream_options' is not an object", "stream_options");
+  Fields o(*options);
+  r.include_usage = o.flag("include_usage", false);
+  o.finish();
+}
+
+void read_format(Fields& f) {
+  const ordered_json* format = f.take("response_format");
+  if (format != nullptr && *format != ordered_json{{"type", "text"}})
+    refuse(R"('response_format' is not {"type": "text"}, the only one that this server supports)", "response_format",
+           "unsupported_value");
+}
+
+}  // namespace
+
+std::string error_body(int status, const std::string& message, const std::string& param, const std::string& code) {
+  const char* type = status == 401   ? "authentication_error"
+                     : status == 429 ? "rate_limit_error"
+                     : status >= 500 ? "server_error"
+                                     : "invalid_request_error";
+  const auto or_null = [](const std::string& s) { return s.empty() ? ordered_json() : ordered_json(s); };
+  return json_text(ordered_json{
+      {"error", {{"message", message}, {"type", type}, {"param", or_null(param)}, {"code", or_null(code)}}}});
+}
+
+CompletionRequest parse_completion(const std::string& body, bool chat) {
+  const ordered_json j = parse_body(body);
+  Fields f(j);
+  CompletionRequest r;
+  r.chat = chat;
+  r.model = f.text("model");
+  const auto tokens = [&](const char* name) {
+    int64_t n = 0;
+    if (!f.has(name)) return;
+    if (r.max_tokens) refuse("'max_tokens' and 'max_completion_tokens' are the same; give one of them", name);
+    f.number<int64_t>(name, n, chat ? 1 : 0, int64_t(1) << 31);
+    r.max_tokens = n;
+  };
+  tokens("max_tokens");
+  if (chat) {
+    tokens("max_completion_tokens");
+    r.messages = messages_of(f.take("messages"));
+    read_format(f);
+  } else {
+    r.prompts = prompts_of(f.take("prompt"));
+    r.echo = f.flag("echo", false);
+  }
+  f.number<int64_t>("n", r.n, 1, kMostChoices);
+  if (int64_t(r.prompts.size()) > kMostChoices / r.n)
+    refuse(fmt::format("{} prompts with n = {} are more than {} choices", r.prompts.size(), r.n, kMostChoices), "n");
+  if (f.has("seed")) {
+    int64_t seed = 0;
+    f.number<int64_t>("seed", seed, INT64_MIN, INT64_MAX);
+    r.seed = uint64_t(seed);
+  }
+  read_sampler(f, r.sampler);
+  r.stops = stops_of(f.take("stop"));
+  r.ignore_eos = f.flag("ignore_eos", false);
+  read_stream(f, r);
+  read_logprobs(f, r);
+  if (r.echo && r.stream) refuse("'echo' with 'stream' is not supported; use one of them", "echo");
+  f.finish();
+  return r;
+}
+
+TokenizeRequest parse_tokenize(const std::string& body) {
+  const ordered_json j = parse_body(body);
+  Fields f(j);
+  TokenizeRequest r;
+  if (!f.has("content")) refuse("'content' is missing", "content", "missing_required_parameter");
+  r.content = f.text("content");
+  r.add_special = f.flag("add_special", false);
+  r.parse_special = f.flag("parse_special", true);
+  f.finish();
+  return r;
+}
+
+std::vector<int32_t> parse_detokenize(const std::string& body) {
+  const ordered_json j = parse_body(body);
+  Fields f(j);
+  const ordered_json* tokens = f.take("tokens");
+  if (tokens == nullptr) refuse("'tokens' is missing", "tokens", "missing_required_parameter");
+  if (!tokens->is_array()) refuse("'tokens' is not an array of token ids", "tokens");
+  f.finish();
+  return ids_of(*tokens, "tokens");
+}
+
+bool same_secret(const std::string& given, const std::string& expected) {
+  unsigned difference = given.size() == expected.size() ? 0 : 1;
+  for (size_t i = 0; i < given.size(); ++i)  // as long as what was given
+    difference |= unsigned(static_cast<unsigned char>(given[i])) ^
+                  unsigned(static_cast<unsigned char>(expected.empty() ? '\0' : expected[i % expected.size()]));
+  return difference == 0;
+}
+
+std::string token_text(const std::string& bytes) {
+  if (is_utf8(bytes)) return bytes;
+  std::string text = "bytes:";
+  for (const char c : bytes) text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return text;
+}
+
+}  // namespace toy::serve

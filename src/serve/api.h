@@ -1,0 +1,68 @@
+// What clients ask for in OpenAI's format, checked: every field that is accepted has an effect. No sockets here.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "toy/decode/sampler.h"
+
+namespace toy::serve {
+
+/// What a client did wrong, or the server cannot do, in OpenAI's format.
+class ApiError : public std::runtime_error {
+ public:
+  ApiError(int http_status, const std::string& message, std::string of_param = "", std::string of_code = "")
+      : std::runtime_error(message), status(http_status), param(std::move(of_param)), code(std::move(of_code)) {}
+  int status;
+  std::string param, code;  ///< "": null
+};
+/// {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}
+std::string error_body(int status, const std::string& message, const std::string& param = "",
+                       const std::string& code = "");
+
+/// Limits of one request.
+inline constexpr int64_t kMostChoices = 128, kMostStops = 16, kMostTopLogprobs = 20;
+inline constexpr size_t kMostStopBytes = 1024;
+
+/// A text, or its ids.
+using PromptSource = std::variant<std::string, std::vector<int32_t>>;
+
+/// A request for texts: /v1/completions or /v1/chat/completions.
+struct CompletionRequest {
+  bool chat = false;
+  std::string model;                  ///< "": not said
+  std::vector<PromptSource> prompts;  ///< of completions
+  nlohmann::ordered_json messages;    ///< of chat: role and content, which is a string
+  std::optional<int64_t> max_tokens;  ///< none: 16, or for chat what fits
+  int64_t n = 1;                      ///< choices for each prompt
+  std::optional<uint64_t> seed;       ///< of the first choice; the next ones have the next numbers
+  SamplerOptions sampler;             ///< all but the seed
+  std::vector<std::string> stops;
+  bool stream = false, include_usage = false, echo = false, ignore_eos = false;
+  std::optional<int> logprobs;  ///< how many alternatives; 0: the token's own alone
+};
+
+/// From the body of a request. Throws ApiError naming the field for what is not JSON, for fields that are unknown or
+/// not supported, and for values of a wrong type or out of range. null counts as absent.
+CompletionRequest parse_completion(const std::string& body, bool chat);
+
+/// /tokenize: {"content": TEXT, "add_special": false, "parse_special": true}.
+struct TokenizeRequest {
+  std::string content;
+  bool add_special = false, parse_special = true;
+};
+TokenizeRequest parse_tokenize(const std::string& body);
+/// /detokenize: {"tokens": [1, 2]}.
+std::vector<int32_t> parse_detokenize(const std::string& body);
+
+/// Are two texts the same? Takes as long whatever the first difference.
+bool same_secret(const std::string& given, const std::string& expected);
+
+/// A token as OpenAI writes it: its text, or "bytes:\xe2\x82" where that is not UTF-8.
+std::string token_text(const std::string& bytes);
+
+}  // namespace toy::serve

@@ -1,0 +1,86 @@
+// HTTP/1.1 on a socket, event-driven: one thread waits for all connections, another prepares requests. What a client
+// sends or leaves out costs bounded memory and time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace toy::serve {
+
+/// What a client may take up.
+struct HttpLimits {
+  size_t body = size_t(8) << 20;     ///< bytes of a request's body
+  size_t header = size_t(16) << 10;  ///< bytes of its header
+  size_t unsent = size_t(4) << 20;   ///< bytes of a reply that the client has not taken; beyond, it is cut off
+  size_t connections = 4096;
+  int read_seconds = 30;   ///< to send a request, and to take some bytes of a reply
+  int idle_seconds = 120;  ///< between requests
+  int grace_seconds = 30;  ///< to finish requests after SIGTERM
+};
+
+/// A request that was read completely.
+struct HttpRequest {
+  std::string method, target;  ///< "POST", "/v1/completions" without what follows '?'
+  std::string authorization;   ///< the header's value, or ""
+  std::string body;
+};
+
+/// A complete reply.
+struct HttpReply {
+  int status = 200;
+  std::string body;
+  std::string type = "application/json";
+  std::vector<std::pair<std::string, std::string>> headers = {};
+};
+
+/// A request and the way to answer it. Any thread may call it; what is sent after the client has gone is dropped.
+/// Either send() once, or begin(), any number of write(), and end().
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  const HttpRequest request;
+  virtual void send(HttpReply reply) = 0;
+  /// A reply that comes in parts.
+  virtual void begin(const std::string& type) = 0;
+  virtual void write(std::string part) = 0;
+  virtual void end() = 0;
+  /// Calls this once if the client goes away before the end of the reply, perhaps at once.
+  virtual void on_gone(std::function<void()> call) = 0;
+
+ protected:
+  explicit Exchange(HttpRequest r) : request(std::move(r)) {}
+};
+
+/// The reply to a request that is not HTTP, or beyond a limit.
+using BadRequestReply = std::function<HttpReply(int status, const std::string& message)>;
+
+/// Listens on one address. Throws Error{bad_input} where it cannot be had: a port in use, an unknown host.
+class HttpServer {
+ public:
+  HttpServer(const std::string& host, uint16_t port, const HttpLimits& limits);
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  /// The port that it has: the system's choice for port 0.
+  uint16_t port() const;
+  /// Serves until stop(), or SIGINT or SIGTERM. Then no new connection is taken, requests in progress are finished (a
+  /// second signal, or the end of HttpLimits::grace_seconds, ends them), and it returns. `handle` is called on one
+  /// thread of its own and must not throw. `stopping` is told when it begins to stop.
+  void run(const std::function<void(std::shared_ptr<Exchange>)>& handle, const BadRequestReply& bad,
+           const std::function<void()>& stopping);
+  /// As a first signal. Any thread may call it.
+  void stop();
+
+  struct State;  ///< of its connections
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace toy::serve

@@ -1,0 +1,29 @@
+// What `toy serve` does with a request: OpenAI's endpoints on a GenerationService.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "serve/http_server.h"
+#include "toy/chat/chat_template.h"
+#include "toy/decode/service.h"
+#include "toy/models/model.h"
+
+namespace toy::serve {
+
+/// What a server is told.
+struct ServerOptions {
+  std::string name;                   ///< of the model, for clients
+  std::vector<std::string> api_keys;  ///< one of them is needed; none: no key is
+  size_t most_waiting = 1024;         ///< requests that wait for a sequence; more are refused
+  HttpLimits http;
+};
+
+/// Serves a model until HttpServer::run() returns. `chat`: its chat template, if it has one. Model and decoder must
+/// outlive the call; nothing else may use the decoder.
+void serve(HttpServer& http, Decoder& decoder, const Model& model, const std::optional<ChatTemplate>& chat,
+           const ServerOptions& options);
+
+}  // namespace toy::serve

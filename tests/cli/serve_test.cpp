@@ -1,0 +1,62 @@
+// toy serve: what it refuses to start with, and how it ends. tests/serve has its answers.
+#include "cli_fixture.h"
+
+namespace {
+
+class ServeCli : public Cli {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("run")).code, 0);
+  }
+  // Starts the server as $pid, sets $port, runs the lines, and returns what they print.
+  std::string with_server(const std::string& options, const std::string& lines) const {
+    const std::string script =
+        write("script.sh", std::string(TOY_BINARY) + " serve " + path("run") + " --port 0 " + options + " 2>" +
+                               path("log") + " & pid=$!\nfor i in $(seq 200); do grep -q serving " + path("log") +
+                               " && break; sleep 0.05; done\nport=$(sed -n 's/.*127.0.0.1:\\([0-9]*\\);.*/\\1/p' " +
+                               path("log") + ")\nexec 3<>/dev/tcp/127.0.0.1/$port\n" + lines + "\n");
+    EXPECT_EQ(std::system(("bash " + script + " >" + path("printed") + " 2>" + path("errors")).c_str()), 0)
+        << slurp(path("errors")) << slurp(path("log"));
+    return slurp(path("printed"));
+  }
+  static std::string request(const std::string& body) {
+    return "printf 'POST /v1/completions HTTP/1.1\\r\\nConnection: close\\r\\nContent-Length: " +
+           std::to_string(body.size()) + "\\r\\n\\r\\n%s' '" + body + "' >&3\n";
+  }
+};
+
+TEST_F(ServeCli, RefusesToStart) {
+  const std::string serve = "serve " + path("run");
+  refuses("serve", {"model is missing"});
+  refuses("serve none.gguf", {"none.gguf"});
+  refuses(std::string("serve ") + TOY_GOLDEN + " --port 0", {"tokenizer"});
+  refuses(serve + " --port 65536", {"--port", "0 to 65535"});
+  refuses(serve + " --host no.such.host.invalid", {"no.such.host.invalid", "127.0.0.1"});
+  refuses(serve + " --parallel 0", {"--parallel", "1 to 1024"});
+  refuses(serve + " --port 0 --cache 5X", {"cache", "5X"});
+  refuses(serve + " --port 0 --api-key-file " + write("keys", "\n \n"), {"no API keys"});
+  refuses(serve + " --port 0 --api-key-file " + path("none"), {"none"});
+  EXPECT_EQ(with_server("", std::string(TOY_BINARY) + " serve " + path("run") +
+                                " --port $port 2>&1; echo $?; kill $pid; wait $pid; echo $?")
+                .find("toy: port "),
+            0u);
+  const std::string printed = slurp(path("printed"));
+  EXPECT_NE(printed.find("is in use; choose another with --port\n2\n0\n"), std::string::npos) << printed;
+}
+
+TEST_F(ServeCli, FinishesRequestsAtSigterm) {
+  const std::string printed =
+      with_server("--alias me", request(R"({"prompt": "the", "max_tokens": 60, "ignore_eos": true, "stream": true})") +
+                                    "read -r line <&3\nkill -TERM $pid\ncat <&3\nwait $pid\necho code $?");
+  EXPECT_NE(printed.find("data: [DONE]"), std::string::npos) << printed;
+  EXPECT_NE(printed.find("\"model\":\"me\""), std::string::npos);
+  EXPECT_TRUE(printed.ends_with("code 0\n")) << printed;
+}
+
+TEST_F(ServeCli, ASecondSignalEndsAtOnce) {
+  const std::string printed =
+      with_server("", "kill -INT $pid\nsleep 0.1\nkill -INT $pid 2>/dev/null\nwait $pid\necho code $?");
+  EXPECT_EQ(printed, "code 0\n");
+}
+
+}  // namespace

@@ -1,0 +1,119 @@
+// Requests in OpenAI's format: what is accepted, and the name of the field that is not.
+#include "serve/api.h"
+
+#include <gtest/gtest.h>
+
+namespace toy::serve {
+namespace {
+
+TEST(ServeApi, FieldsReachTheRequest) {
+  const CompletionRequest r = parse_completion(
+      R"({"model": "m", "prompt": ["a", [1, 2]], "max_tokens": 7, "n": 2, "seed": -1, "temperature": 0.5, "top_p": 0.9,
+          "top_k": 40, "min_p": 0.05, "frequency_penalty": -1, "presence_penalty": 1.5, "repeat_penalty": 1.1,
+          "repeat_last_n": 5, "stop": "x", "echo": true, "logprobs": 3, "ignore_eos": true, "suffix": null})",
+      false);
+  EXPECT_EQ(r.model, "m");
+  ASSERT_EQ(r.prompts.size(), 2u);
+  EXPECT_EQ(std::get<std::string>(r.prompts[0]), "a");
+  EXPECT_EQ(std::get<std::vector<int32_t>>(r.prompts[1]), (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(r.max_tokens, 7);
+  EXPECT_EQ(r.n, 2);
+  EXPECT_EQ(r.seed, UINT64_MAX);
+  EXPECT_EQ(r.sampler.temperature, 0.5);
+  EXPECT_EQ(r.sampler.top_p, 0.9);
+  EXPECT_EQ(r.sampler.top_k, 40);
+  EXPECT_EQ(r.sampler.min_p, 0.05);
+  EXPECT_EQ(r.sampler.frequency_penalty, -1);
+  EXPECT_EQ(r.sampler.presence_penalty, 1.5);
+  EXPECT_EQ(r.sampler.repeat_penalty, 1.1);
+  EXPECT_EQ(r.sampler.penalty_last_n, 5);
+  EXPECT_EQ(r.stops, std::vector<std::string>{"x"});
+  EXPECT_EQ(r.logprobs, 3);
+  EXPECT_TRUE(r.echo && r.ignore_eos && !r.stream && !r.include_usage);
+
+  const CompletionRequest c = parse_completion(
+      R"({"messages": [{"role": "developer", "content": "a"},
+                       {"role": "user", "content": [{"type": "text", "text": "b"}, {"type": "text", "text": "c"}]}],
+          "max_completion_tokens": 3, "stream": true, "stream_options": {"include_usage": true}, "logprobs": true,
+          "top_logprobs": 2, "stop": ["x", "y"], "response_format": {"type": "text"}})",
+      true);
+  EXPECT_EQ(c.messages,
+            (nlohmann::ordered_json{{{"role", "system"}, {"content", "a"}}, {{"role", "user"}, {"content", "bc"}}}));
+  EXPECT_EQ(c.max_tokens, 3);
+  EXPECT_TRUE(c.stream && c.include_usage);
+  EXPECT_EQ(c.logprobs, 2);
+  EXPECT_EQ(c.stops.size(), 2u);
+  EXPECT_EQ(parse_completion(R"({"prompt": [1, 2]})", false).prompts.size(), 1u);
+  EXPECT_EQ(parse_completion(R"({"prompt": "a"})", false).sampler.temperature, 1);
+}
+
+TEST(ServeApi, RefusedByName) {
+  const auto param = [](const std::string& body, bool chat) -> std::string {
+    try {
+      parse_completion(body, chat);
+    } catch (const ApiError& e) {
+      EXPECT_EQ(e.status, 400);
+      return e.param.empty() ? std::string("none: ") + e.what() : e.param;
+    }
+    return "accepted";
+  };
+  const std::pair<const char*, const char*> fields[] = {
+      {R"("n": 0)", "n"},
+      {R"("n": 129)", "n"},
+      {R"("n": 1.5)", "n"},
+      {R"("n": "2")", "n"},
+      {R"("max_tokens": -1)", "max_tokens"},
+      {R"("max_tokens": 1e300)", "max_tokens"},
+      {R"("temperature": -0.1)", "temperature"},
+      {R"("temperature": 1e999)", "none: the request's body"},
+      {R"("temperature": true)", "temperature"},
+      {R"("top_p": 0)", "top_p"},
+      {R"("top_p": 1.01)", "top_p"},
+      {R"("seed": 99999999999999999999)", "seed"},
+      {R"("seed": 1.5)", "seed"},
+      {R"("stop": 3)", "stop"},
+      {R"("stop": [""])", "stop"},
+      {R"("stop": ["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"])", "stop"},
+      {R"("stream": 1)", "stream"},
+      {R"("stream_options": {"include_usage": true})", "stream_options"},
+      {R"("stream": true, "stream_options": {"more": 1})", "more"},
+      {R"("tools": [])", "tools"},
+      {R"("best_of": 2)", "best_of"},
+      {R"("user": "me")", "user"},
+      {R"("model": 3)", "model"},
+      {R"("frequency_penalty": 3)", "frequency_penalty"},
+  };
+  for (const auto& [field, name] : fields) {
+    const std::string completion = param(std::string(R"({"prompt": "a", )") + field + "}", false);
+    EXPECT_TRUE(completion.starts_with(name)) << field << ": " << completion;
+    const std::string chat =
+        param(std::string(R"({"messages": [{"role": "user", "content": "a"}], )") + field + "}", true);
+    EXPECT_TRUE(chat.starts_with(name)) << field << ": " << chat;
+  }
+  for (const char* prompt : {"3", "[]", "{}", "[1, \"a\"]", "[[1], 2]", "[-1]", "[1.5]", "[3000000000]", "true"})
+    EXPECT_EQ(param(std::string(R"({"prompt": )") + prompt + "}", false), "prompt") << prompt;
+  EXPECT_EQ(param("{}", false), "prompt");
+  EXPECT_EQ(param("{}", true), "messages");
+  EXPECT_EQ(param(R"({"prompt": "a", "logprobs": 21})", false), "logprobs");
+  EXPECT_EQ(param(R"({"prompt": "a", "echo": true, "stream": true})", false), "echo");
+  EXPECT_EQ(param(R"({"messages": [{"role": "user", "content": "a"}], "top_logprobs": 2})", true), "top_logprobs");
+  for (const char* message :
+       {"3", R"({"role": "king", "content": "a"})", R"({"role": "user"})", R"({"role": "user", "content": 3})",
+        R"({"content": "a"})", R"({"role": "user", "content": [{"type": "image_url", "image_url": "x"}]})"})
+    EXPECT_EQ(param(std::string(R"({"messages": [)") + message + "]}", true), "messages") << message;
+  EXPECT_EQ(param(R"({"messages": [{"role": "user", "content": "a", "tool_calls": []}]})", true), "tool_calls");
+  for (const char* body : {"", "{", "[]", "3", "null", "{\"prompt\": \"\xff\"}"})
+    EXPECT_TRUE(param(body, false).starts_with("none: the request's body")) << body;
+  EXPECT_TRUE(param(std::string(100000, '['), false).starts_with("none: the request's body"));
+}
+
+TEST(ServeApi, SecretsAndTokens) {
+  EXPECT_TRUE(same_secret("abc", "abc"));
+  for (const char* given : {"", "a", "ab", "abcd", "abcabc", "abd", "xbc"}) EXPECT_FALSE(same_secret(given, "abc"));
+  EXPECT_FALSE(same_secret("a", ""));
+  EXPECT_EQ(token_text("a\u20ac"), "a\u20ac");
+  EXPECT_EQ(token_text("\xe2\x82"), "bytes:\\xe2\\x82");
+}
+
+}  // namespace
+}  // namespace toy::serve

@@ -1,0 +1,275 @@
+// The server on a real socket: answers, and clients that misbehave.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+
+#include "loopback.h"
+#include "toy/base/memory.h"
+#include "toy/decode/generate.h"
+
+namespace toy::serve {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string quoted(const ordered_json& j) { return json_text(j); }
+
+// The data of each event.
+std::vector<std::string> events(const std::string& chunked) {
+  std::string text;
+  for (size_t at = 0; at < chunked.size();) {
+    const size_t line = chunked.find("\r\n", at), size = std::stoul(chunked.substr(at, line - at), nullptr, 16);
+    text += chunked.substr(line + 2, size);
+    at = line + 2 + size + 2;
+  }
+  std::vector<std::string> list;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find("\n\n", at);
+    EXPECT_EQ(text.substr(at, 6), "data: ");
+    list.push_back(text.substr(at + 6, end - at - 6));
+    at = end + 2;
+  }
+  return list;
+}
+
+void wait_until(const std::function<bool()>& so) {
+  for (int i = 0; i < 500 && !so(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_TRUE(so());
+}
+
+TEST(Serve, Endpoints) {
+  const Loopback server;
+  EXPECT_EQ(server.get("/health").body, R"({"status":"ok"})");
+  EXPECT_EQ(server.get("/v1/models").json()["data"][0]["id"], "tiny");
+  EXPECT_EQ(server.get("/v1/models/tiny").json()["id"], "tiny");
+  EXPECT_EQ(server.get("/v1/models/other").status, 404);
+  EXPECT_EQ(server.post("/tokenize", R"({"content": "ab"})").json()["tokens"], (ordered_json{97, 98}));
+  EXPECT_EQ(server.post("/detokenize", R"({"tokens": [97, 98]})").json()["content"], "ab");
+  EXPECT_EQ(server.post("/detokenize", R"({"tokens": [256]})").status, 400);
+  EXPECT_EQ(server.get("/nothing").status, 404);
+  EXPECT_EQ(server.get("/v1/completions").status, 405);
+  EXPECT_EQ(server.ask("HEAD /health HTTP/1.1\r\nConnection: close\r\n\r\n").body, "");
+  EXPECT_EQ(server.metric("requests_running"), 0);
+}
+
+// Two requests on one connection.
+TEST(Serve, KeepsTheConnection) {
+  const Loopback server;
+  Client client(server.port());
+  for (int i = 0; i < 2; ++i) {
+    client.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+    EXPECT_NE(client.receive(R"({"status":"ok"})").find("keep-alive"), std::string::npos);
+  }
+}
+
+TEST(Serve, TheTextOfTheScheduler) {
+  const Loopback server;
+  const auto reply = server.post(
+      "/v1/completions", R"({"prompt": [1, 2, 3], "max_tokens": 12, "temperature": 0, "logprobs": 2, "echo": true})");
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const ordered_json j = reply.json(), choice = j["choices"][0];
+  EXPECT_EQ(j["usage"]["prompt_tokens"], 3);
+  EXPECT_EQ(j["usage"]["completion_tokens"], 12);
+  EXPECT_EQ(choice["finish_reason"], "length");
+  EXPECT_EQ(choice["logprobs"]["tokens"].size(), 15u);
+  EXPECT_EQ(choice["logprobs"]["token_logprobs"][0], nullptr);
+
+  const auto device = make_cpu_device(1);
+  const ModelSpec spec = testing::small_model("tiny", {.vocab = 256,
+                                                       .d_model = 40,
+                                                       .context = 512,
+                                                       .tied = false,
+                                                       .heads = 4,
+                                                       .kv_heads = 2,
+                                                       .d_head = 10,
+                                                       .d_ff = 52});
+  const Model model = random_model(spec, *device, 3, 2.0);
+  Decoder decoder(*device, model, {});
+  const auto tokens = generate(decoder, 0, std::vector<int32_t>{1, 2, 3}, {}, {.max_tokens = 12});
+  for (size_t i = 0; i < 12; ++i)
+    EXPECT_EQ(choice["logprobs"]["token_logprobs"][i + 3].get<double>(), tokens[i].chosen.logprob);
+}
+
+// A seeded request alone and among 31 others, streamed or not.
+TEST(Serve, TheSameBytesAmongOthers) {
+  const Loopback server({.sequences = 8, .max_rows = 32});
+  const auto body = [](int i, bool stream) {
+    return quoted(
+        {{"messages", {{{"role", "user"}, {"content", std::string(size_t(10 + i * 7 % 90), char('a' + i % 26))}}}},
+         {"max_tokens", 40},
+         {"seed", i},
+         {"n", 1 + i % 2},
+         {"logprobs", true},
+         {"temperature", i % 4 * 0.4},
+         {"stream", stream}});
+  };
+  const auto content = [](const Reply& r) { return r.json()["choices"]; };
+  const ordered_json alone = content(server.post("/v1/chat/completions", body(5, false)));
+  ASSERT_EQ(alone.size(), 2u);
+  std::vector<std::string> received(32);
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 32; ++i)
+    clients.emplace_back([&, i] {
+      Client c(server.port());
+      c.send(post("/v1/chat/completions", body(i == 20 ? 5 : i, i % 3 == 0 || i == 20)));
+      received[size_t(i)] = c.receive();
+    });
+  for (std::thread& c : clients) c.join();
+  EXPECT_EQ(content(Loopback::parse(received[5])), alone);
+  std::vector<std::string> text(2);
+  std::vector<ordered_json> logprobs(2, ordered_json::array());
+  const std::vector<std::string> streamed = events(Loopback::parse(received[20]).body);
+  EXPECT_EQ(streamed.back(), "[DONE]");
+  for (size_t e = 0; e + 1 < streamed.size(); ++e) {
+    const ordered_json choice = parse_json<ordered_json>(streamed[e])["choices"][0];
+    const size_t index = choice["index"].get<size_t>();
+    if (choice["delta"].contains("content")) text[index] += choice["delta"]["content"].get<std::string>();
+    if (choice["logprobs"].is_object())
+      for (const auto& item : choice["logprobs"]["content"]) logprobs[index].push_back(item);
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(text[i], alone[i]["message"]["content"].get<std::string>());
+    EXPECT_EQ(logprobs[i], alone[i]["logprobs"]["content"]);
+  }
+  EXPECT_NE(alone[0]["message"]["content"], alone[1]["message"]["content"]);  // n differ by their seeds
+}
+
+TEST(Serve, BadRequests) {
+  const Loopback server;
+  const auto refuses = [&](const std::string& target, const std::string& body, int status, const std::string& words) {
+    const Reply r = server.post(target, body);
+    EXPECT_EQ(r.status, status) << body.substr(0, 100) << "\n" << r.body;
+    EXPECT_NE(r.body.find(words), std::string::npos) << r.body;
+    EXPECT_TRUE(r.json()["error"].is_object());
+  };
+  const std::string chat = "/v1/chat/completions", completions = "/v1/completions";
+  refuses(completions, R"({"prompt": "a", "model": "gpt-4"})", 404, "model_not_found");
+  refuses(completions, R"({"prompt": [256]})", 400, "vocabulary");
+  refuses(completions, R"({"prompt": ""})", 400, "empty");
+  refuses(completions, R"({"prompt": "a", "max_tokens": 512})", 400, "context_length_exceeded");
+  refuses(completions, quoted({{"prompt", std::string(513, 'a')}}), 400, "513 in the prompt");
+  refuses(completions, "{\"prompt\": \"\xff\xfe\"}", 400, "UTF-8");
+  refuses(completions, std::string(1000000, '['), 400, "levels");
+  refuses(completions, R"({"prompt": "a", "max_tokens": -1e18})", 400, "max_tokens");
+  refuses(completions, R"({"prompt": "a", "logit_bais": {}})", 400, "logit_bais");
+  refuses(chat, R"({"messages": [{"role": "user", "content": "no"}]})", 400, "not this one");
+  std::string stops;
+  for (int i = 0; i < 1000; ++i) stops += (i ? ",\"" : "\"") + std::to_string(i) + "\"";
+  refuses(completions, R"({"prompt": "a", "stop": [)" + stops + "]}", 400, "1000");
+  EXPECT_EQ(server.ask("nonsense\r\n\r\n").status, 400);
+  EXPECT_EQ(server.ask("POST /v1/completions HTTP/1.1\r\nContent-Length: -5\r\n\r\n").status, 400);
+  EXPECT_EQ(server.ask("GET / HTTP/1.1\r\nX: " + std::string(20000, 'a') + "\r\n\r\n").status, 431);
+  EXPECT_EQ(server.get("/health").status, 200);
+}
+
+// 100 MB, said at once, or in chunks, or after 100-continue.
+TEST(Serve, LargeBodiesTakeNoMemory) {
+  const Loopback server;
+  const size_t before = anonymous_memory();
+  const std::string megabyte(size_t(1) << 20, ' ');
+  for (const std::string head : {"Content-Length: 104857600\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n"}) {
+    Client c(server.port());
+    c.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\n" + head);
+    for (int i = 0; i < 100; ++i) {
+      const std::string part = head.starts_with("T") ? "100000\r\n" + megabyte + "\r\n" : megabyte;
+      if (!c.send(part)) break;
+    }
+    EXPECT_EQ(Loopback::parse(c.receive("}}")).status, 413);
+  }
+  Client waits(server.port());
+  waits.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 104857600\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(Loopback::parse(waits.receive("}}")).status, 413);
+  EXPECT_LT(anonymous_memory(), before + (size_t(64) << 20));
+  EXPECT_EQ(server.get("/health").status, 200);
+}
+
+// A client that goes away frees its sequence; half requests block no others.
+TEST(Serve, ClientsThatDisconnect) {
+  Loopback server({.sequences = 2});
+  const std::string long_one = R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "stream": true})";
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 20; ++i) {
+    clients.push_back(std::make_unique<Client>(server.port()));
+    clients.back()->send(post("/v1/completions", long_one));
+  }
+  clients[0]->receive("data: ");
+  std::vector<std::unique_ptr<Client>> halves;
+  for (const char* half : {"", "POST", "POST /v1/completions HTTP/1.1\r\nContent-Length: 10\r\n\r\n{"}) {
+    halves.push_back(std::make_unique<Client>(server.port()));
+    halves.back()->send(half);
+  }
+  for (auto& c : clients) c->hang_up();
+  wait_until([&] { return server.metric("requests_running") == 0 && server.metric("requests_waiting") == 0; });
+  EXPECT_LT(server.metric("generated_tokens_total"), 500 * 20 / 2);
+  EXPECT_EQ(server.post("/v1/completions", R"({"prompt": "a", "max_tokens": 3})").status, 200);
+}
+
+TEST(Serve, SlowClientsAreCutOff) {
+  ServerOptions options;
+  options.http.read_seconds = 1;
+  const Loopback server({}, options);
+  Client half(server.port());
+  half.send("POST /v1/completions HTTP/1.1\r\nContent-Length: 10\r\n\r\n{");
+  const auto begin = std::chrono::steady_clock::now();
+  half.receive();  // until the server closes
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+TEST(Serve, TooManyRequestsAreToldToWait) {
+  ServerOptions options;
+  options.most_waiting = 2;
+  const Loopback server({.sequences = 1}, options);
+  const std::string long_one = R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "stream": true})";
+  Client first(server.port()), second(server.port()), third(server.port());
+  first.send(post("/v1/completions", long_one));
+  first.receive("data: ");
+  second.send(post("/v1/completions", long_one)), third.send(post("/v1/completions", long_one));
+  wait_until([&] { return server.metric("requests_waiting") == 2; });
+  const Reply r = server.post("/v1/completions", long_one);
+  EXPECT_EQ(r.status, 429);
+  EXPECT_NE(r.header.find("Retry-After:"), std::string::npos);
+  EXPECT_EQ(r.json()["error"]["type"], "rate_limit_error");
+}
+
+TEST(Serve, KeysAreNeeded) {
+  ServerOptions options;
+  options.api_keys = {"secret-1", "secret-2"};
+  const Loopback server({}, options);
+  EXPECT_EQ(server.get("/health").status, 200);
+  for (const std::string target : {"/v1/models", "/metrics"}) {
+    EXPECT_EQ(server.get(target).status, 401);
+    EXPECT_EQ(server.get(target, "Authorization: Bearer secret\r\n").status, 401);
+    EXPECT_EQ(server.get(target, "Authorization: Bearer secret-11\r\n").status, 401);
+    EXPECT_EQ(server.get(target, "Authorization: secret-1\r\n").status, 401);
+    EXPECT_EQ(server.get(target, "Authorization: Bearer secret-2\r\n").status, 200);
+  }
+  EXPECT_EQ(server.get("/v1/models").json()["error"]["code"], "invalid_api_key");
+}
+
+// What runs is finished; nothing new is taken.
+TEST(Serve, StopsInOrder) {
+  Loopback server({.sequences = 2});
+  Client running(server.port()), idle(server.port());
+  running.send(post("/v1/completions", R"({"prompt": "a", "max_tokens": 300, "ignore_eos": true, "stream": true})"));
+  running.receive("data: ");
+  server.http().stop();
+  EXPECT_EQ(idle.receive(), "");  // closed
+  EXPECT_TRUE(running.receive().ends_with("data: [DONE]\n\n\r\n0\r\n\r\n"));
+  server.join();
+}
+
+TEST(Serve, APortInUse) {
+  const HttpServer first("127.0.0.1", 0, {});
+  try {
+    const HttpServer second("127.0.0.1", first.port(), {});
+    ADD_FAILURE() << "two servers on one port";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::bad_input);
+    EXPECT_NE(std::string(e.what()).find(std::to_string(first.port())), std::string::npos);
+  }
+  EXPECT_THROW(HttpServer("no.such.host.invalid", 0, {}), Error);
+}
+
+}  // namespace
+}  // namespace toy::serve
