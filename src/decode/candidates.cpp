@@ -50,7 +50,14 @@ void Candidates::sort_first(size_t n) {
 
 void Candidates::keep_first(size_t n) {
   if (n >= items_.size()) return;
-  if (n > sorted_) sort_first(n);
+  if (n > sorted_) {
+    std::nth_element(items_.begin() + int64_t(sorted_), items_.begin() + int64_t(n), items_.end(), better);
+    by_id_ = false;
+  }
+  keep_front(n);
+}
+
+void Candidates::keep_front(size_t n) {
   items_.resize(n);
   sorted_ = std::min(sorted_, n);
 }
@@ -61,12 +68,37 @@ void Candidates::drop_first(size_t n) {
   sorted_ -= n;
 }
 
-int32_t Candidates::draw(double uniform) {
+size_t Candidates::reach(double mass, bool beyond) {
+  constexpr size_t kWalked = 256;
   const double top = largest();
-  double left = uniform * total();
-  for (size_t i = 0; i < items_.size(); ++i)
-    if ((left -= std::exp(at(i).logit - top)) < 0) return items_[i].id;
-  return items_.back().id;
+  double sum = 0;
+  const auto weight = [&](size_t i) { return std::exp(items_[i].logit - top); };
+  const auto enough = [&](double total) { return beyond ? total > mass : total >= mass; };
+  size_t begin = 0, end = items_.size();
+  while (begin < end && (begin < kWalked || begin < sorted_)) {
+    at(begin);
+    if (enough(sum += weight(begin++))) return begin;
+  }
+  // The better half of the rest, or the other one: halves add up to one pass.
+  while (end - begin > 32) {
+    const size_t middle = begin + (end - begin) / 2;
+    const auto first = items_.begin();
+    std::nth_element(first + int64_t(begin), first + int64_t(middle), first + int64_t(end), better);
+    double half = 0;
+    for (size_t i = begin; i < middle; ++i) half += weight(i);
+    if (enough(sum + half)) {
+      end = middle;
+    } else {
+      sum += half;
+      begin = middle;
+    }
+  }
+  std::sort(items_.begin() + int64_t(begin), items_.begin() + int64_t(end), better);
+  while (begin < end)
+    if (enough(sum += weight(begin++))) break;
+  return begin;
 }
+
+int32_t Candidates::draw(double uniform) { return items_[reach(uniform * total(), true) - 1].id; }
 
 }  // namespace toy

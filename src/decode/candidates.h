@@ -8,8 +8,8 @@
 
 namespace toy {
 
-/// Tokens with their logits. Never sorted as a whole: first(n) puts the likeliest n in front, and twice as many as
-/// before at a time, so a draw costs one selection.
+/// Tokens with their logits. Never sorted as a whole: the likeliest are put in front, twice as many as before at a
+/// time, and where many are needed, they are selected without an order.
 class Candidates {
  public:
   struct Item {
@@ -50,8 +50,13 @@ class Candidates {
   void scale(double divisor) {
     for (Item& item : items_) item.logit /= divisor;
   }
+  /// How many of the likeliest have a total of at least `mass`, or more than it, as total() counts; all of them if none
+  /// do. They are in front then, the least likely of them last.
+  size_t reach(double mass, bool beyond);
   /// Keeps the n likeliest.
   void keep_first(size_t n);
+  /// Keeps the n in front, where reach() has put the likeliest.
+  void keep_front(size_t n);
   /// Removes the n likeliest.
   void drop_first(size_t n);
   /// Keeps those for which keep(item) is true, at least the likeliest.

@@ -158,29 +158,30 @@ void keep_within_sigmas(double n, Candidates& candidates) {
 }
 
 void keep_total(double p, Candidates& candidates) {
-  const double top = candidates.largest(), enough = p * candidates.total();
-  double reached = 0;
-  size_t n = 0;
-  while (n < candidates.size() && reached < enough) reached += std::exp(candidates.at(n++).logit - top);
-  candidates.keep_first(std::max<size_t>(n, 1));
+  candidates.keep_front(candidates.reach(p * candidates.total(), false));
 }
 
-// Those whose surprise is nearest to the entropy come first. They are selected like the likeliest elsewhere.
+// Those whose surprise is nearest to the entropy come first, equal ones by id. They are selected like the likeliest
+// elsewhere.
 void keep_typical(double p, Candidates& candidates) {
   const double top = candidates.largest(), total = candidates.total(), h = entropy(candidates);
-  const auto distance = [&](double logit) { return std::abs(top + std::log(total) - logit - h); };
-  std::vector<float> nearness;
-  for (const Candidates::Item& item : candidates.items()) nearness.push_back(float(-distance(item.logit)));
-  Candidates order(nearness, {});
-  double reached = 0;
-  std::vector<bool> kept(candidates.size());
-  for (size_t i = 0; i < order.size() && reached <= p; ++i) {
-    const size_t k = size_t(order.at(i).id);
-    kept[k] = true;
-    reached += std::exp(candidates.items()[k].logit - top) / total;
+  int32_t last_id = 0;
+  for (const Candidates::Item& item : candidates.items()) last_id = std::max(last_id, item.id);
+  std::vector<float> nearness(size_t(last_id) + 1, -std::numeric_limits<float>::infinity());
+  std::vector<double> share(nearness.size());
+  for (const Candidates::Item& item : candidates.items()) {
+    nearness[size_t(item.id)] = float(-std::abs(top + std::log(total) - item.logit - h));
+    share[size_t(item.id)] = std::exp(item.logit - top) / total;
   }
-  size_t k = 0;
-  candidates.keep_if([&](const Candidates::Item&) { return bool(kept[k++]); });
+  Candidates order(nearness, {});
+  std::vector<bool> kept(nearness.size());
+  double reached = 0;
+  for (size_t i = 0; i < order.size() && reached <= p; ++i) {
+    const size_t id = size_t(order.at(i).id);
+    kept[id] = true;
+    reached += share[id];
+  }
+  candidates.keep_if([&](const Candidates::Item& item) { return bool(kept[size_t(item.id)]); });
 }
 
 void exclude_top_choices(const SamplerOptions& o, double uniform, Candidates& candidates) {
@@ -399,9 +400,7 @@ int32_t Sampler::draw_mirostat(Candidates& candidates, uint64_t step) {
     return (top + std::log(total) - logit) / std::log(2.0);  // in bits
   };
   const double top = candidates.largest(), total = candidates.total();
-  size_t n = 0;
-  while (n < candidates.size() && surprise(candidates.at(n).logit, top, total) <= mirostat_mu_) ++n;
-  candidates.keep_first(std::max<size_t>(n, 1));
+  candidates.keep_if([&](const Candidates::Item& item) { return surprise(item.logit, top, total) <= mirostat_mu_; });
   const double kept = candidates.total();
   const int32_t id = candidates.draw(Philox(o.seed, "sample").uniform(step));
   for (const Candidates::Item& item : candidates.items())

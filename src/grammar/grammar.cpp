@@ -54,6 +54,7 @@ class RuleMasks {
     if (const auto known = masks_.find(nfa_states); known != masks_.end()) return known->second;
     if (masks_.size() * trie_->words() * sizeof(uint64_t) > kMostBytes) masks_.clear();
     if (matcher_.count() > kMostStates) matcher_ = Matcher(*automaton_);
+    matcher_.restart_work();
     auto mask = std::make_shared<RuleMask>();
     mask->allowed.resize(trie_->words());
     walk(matcher_, *trie_, 0, int32_t(trie_->nodes.size()), 0, matcher_.inside(nfa_states),
@@ -79,11 +80,13 @@ class GrammarConstraint : public TokenConstraint {
  public:
   explicit GrammarConstraint(std::shared_ptr<RuleMasks> masks)
       : masks_(std::move(masks)), matcher_(masks_->automaton()), state_(matcher_.start()) {}
+  GrammarConstraint(std::shared_ptr<RuleMasks> masks, Matcher matcher, int32_t state, bool ended)
+      : masks_(std::move(masks)), matcher_(std::move(matcher)), state_(state), ended_(ended) {}
 
   std::unique_ptr<TokenConstraint> clone() const override {
-    auto copy = std::make_unique<GrammarConstraint>(*this);
-    copy->forget();
-    return copy;
+    int32_t state = 0;
+    Matcher matcher = matcher_.reduced(state_, state);
+    return std::make_unique<GrammarConstraint>(masks_, std::move(matcher), state, ended_);
   }
 
   void mask(std::span<uint64_t> allowed) override {
@@ -103,6 +106,7 @@ class GrammarConstraint : public TokenConstraint {
       return;
     }
     const std::string& bytes = trie.bytes[size_t(token)];
+    matcher_.restart_work();
     if (!bytes.empty() && !ended_) {
       next = state_;
       for (const char c : bytes) next = matcher_.step(next, uint8_t(c));
@@ -131,6 +135,7 @@ class GrammarConstraint : public TokenConstraint {
     const size_t s = size_t(state_);
     if (!known_[s].empty()) return known_[s];
     ++mask_count_;
+    matcher_.restart_work();
     return known_[s] = compute_mask();
   }
 
@@ -173,7 +178,7 @@ class GrammarConstraint : public TokenConstraint {
 
 int32_t state_after(Matcher& m, std::string_view text) {
   int32_t state = m.start();
-  for (const char c : text) state = m.step(state, uint8_t(c));
+  for (const char c : text) m.restart_work(), state = m.step(state, uint8_t(c));
   return state;
 }
 

@@ -431,6 +431,7 @@ class SchemaCompiler {
     if (!s["patternProperties"].is_object()) doc_.refuse(at, "it is not an object");
     if (has_extra)
       doc_.refuse(at, "'patternProperties' cannot be combined with additionalProperties; set them to false");
+    if (s["patternProperties"].size() > 50) doc_.refuse(at, "more than 50 patterns cannot be expressed");
     Expr result = alternatives({});
     std::vector<CharAutomaton> before;
     for (const auto& [pattern, value] : s["patternProperties"].items()) {

@@ -62,6 +62,7 @@ int32_t Matcher::after(int32_t frame) {
 int32_t Matcher::compute(int32_t state, uint8_t group) {
   const uint8_t byte = automaton_->byte_of[group];
   std::vector<Return> reached;
+  work_ += states_[size_t(state)].ways.size() + 1;
   for (const Return& way : states_[size_t(state)].ways)
     for (const ByteEdge& e : automaton_->states[size_t(way.state)].bytes)
       if (e.lo <= byte && byte <= e.hi) reached.push_back({e.to, way.frame});
@@ -122,6 +123,8 @@ int32_t Matcher::close(const std::vector<Return>& begin, bool fresh) {
   }
   check(result.ways.size() <= kMaxWays, "grammar: the text can be read in more than {} ways; make it less ambiguous",
         kMaxWays);
+  check((work_ += seen.size()) <= kMostWork,
+        "grammar: it takes too long to find what may follow; make it less ambiguous");
   std::sort(result.ways.begin(), result.ways.end(),
             [](const Return& x, const Return& y) { return std::pair(x.frame, x.state) < std::pair(y.frame, y.state); });
   return result.ways.empty() && !result.done ? kDead : intern(std::move(result));

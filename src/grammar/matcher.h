@@ -44,12 +44,16 @@ class Matcher {
   /// The ways: states that read a byte, with their frames, sorted by frame.
   const std::vector<Return>& ways(int32_t state) const { return states_[size_t(state)].ways; }
 
+  /// Steps that are not look-ups count as work. More than kMostWork since the last call of this is an error, so a mask
+  /// takes seconds at most whatever the grammar.
+  void restart_work() { work_ = 0; }
+
   size_t count() const { return states_.size(); }
   /// A matcher that knows only what this state needs, which is the returned one in it.
   Matcher reduced(int32_t state, int32_t& to) const;
 
  private:
-  static constexpr size_t kMaxWays = 20'000;
+  static constexpr size_t kMaxWays = 20'000, kMostWork = 20'000'000;
   struct State {
     std::vector<Return> ways;
     bool done = false;
@@ -61,7 +65,7 @@ class Matcher {
   int32_t intern_frame(std::vector<Return> returns);
 
   const Automaton* automaton_;
-  size_t classes_;
+  size_t classes_, work_ = 0;
   std::vector<State> states_;
   std::vector<int32_t> next_;  // of each state and class; -1: not known
   std::vector<std::vector<Return>> frames_;

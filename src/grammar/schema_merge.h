@@ -39,6 +39,7 @@ class SchemaDocument {
   bool excludes(const Json& a, const Json& b, const std::string& pointer, int depth) const;
   const Json& root_;
   std::string name_;
+  mutable int64_t work_ = 0;  // schemas that were merged or compared: combinations grow exponentially
 };
 
 /// A keyword as a step of a JSON pointer.

@@ -56,8 +56,9 @@ void typical(List& l, double p) {
   const double h = entropy(q);
   std::vector<size_t> order(l.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return float(std::abs(-std::log(q[a]) - h)) < float(std::abs(-std::log(q[b]) - h));
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const float x = float(std::abs(-std::log(q[a]) - h)), y = float(std::abs(-std::log(q[b]) - h));
+    return x != y ? x < y : l[a].id < l[b].id;  // of those that are equally typical, the first
   });
   List kept;
   double sum = 0;

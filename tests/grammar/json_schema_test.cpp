@@ -235,6 +235,28 @@ TEST(JsonSchema, WhatCannotBeExpressedIsRefusedByName) {
   refuses(R"({"type": "object", "patternProperties": {"a": {}, "b": {}}})", {"two patterns"});
 }
 
+// Combinations that would grow exponentially.
+TEST(JsonSchema, HostileSchemasAreBounded) {
+  Json defs = Json::object();
+  for (int i = 0; i < 60; ++i) {
+    const Json next{{"$ref", "#/$defs/" + std::to_string(i + 1)}};
+    defs[std::to_string(i)] = {{"allOf", {next, next}}};
+  }
+  defs["60"] = {{"type", "string"}};
+  refuses(Json{{"$defs", defs}, {"$ref", "#/$defs/0"}}.dump(), {"schema"});
+  refuses(
+      R"({"$defs": {"x": {"type": "object", "properties": {"c": {"allOf": [{"$ref": "#/$defs/x"}, {"$ref": "#/$defs/y"}]}}},
+                        "y": {"type": "object", "properties": {"c": {"allOf": [{"$ref": "#/$defs/y"}, {"$ref": "#/$defs/x"}]}}}},
+              "allOf": [{"$ref": "#/$defs/x"}, {"$ref": "#/$defs/y"}]})",
+      {"schema"});
+  refuses(Json{{"type", "array"}, {"items", {{"oneOf", {{{"type", "integer"}}, {{"type", "number"}}}}}}}.dump(),
+          {"/items/oneOf"});
+  Json many = Json::array();
+  for (int i = 0; i < 2000; ++i)
+    many.push_back({{"type", "object"}, {"properties", {{"k", {{"const", i}}}}}, {"required", {"k"}}});
+  refuses(Json{{"oneOf", many}}.dump(), {"/oneOf"});
+}
+
 TEST(JsonSchema, AnyObject) {
   const Grammar g = json_object_grammar();
   EXPECT_TRUE(g.matches(R"({"a": [1, {"b": "c"}]})"));
