@@ -405,10 +405,12 @@ struct Lora : Command {
     begin_group(app, "Adapter");
     add_option(app, "--rank", lora.rank, "Rank of the adapter: columns of B and rows of A", at_least(1));
     add_option(app, "--alpha", lora.alpha, "What the adapter adds is multiplied by alpha / rank", above(0));
-    add_option(app, "--targets", lora.targets, "Linear maps to adapt: all-linear, or patterns such as 'attn_[qv]'")
+    add_option(app, "--targets", lora.targets, "Maps to adapt: all-linear, or patterns such as 'attn_[qv]=8:16'")
         ->delimiter(',')
-        ->option_text("PATTERN");
+        ->option_text("PATTERN[=RANK[:ALPHA]]");
+    add_option(app, "--lora-plus", lora.lr_ratio, "Learning rate of B as a multiple of A's", above(0));
     add_option(app, "--lora-dropout", lora.dropout, "Dropout rate of the adapter's input", from_to_below(0, 1));
+    app.add_flag("--dora", lora.dora, "Also train a magnitude for each row of a map (DoRA); slower");
     app.add_flag("--rslora", lora.rslora, "Multiply by alpha / sqrt(rank) instead");
     begin_group(app, "Model");
     add_option(app, "--name", o.name, "Name of the adapter (default: that of --model)");
@@ -418,14 +420,17 @@ struct Lora : Command {
     if (const std::string listed = listed_model(o.init); !listed.empty()) o.init = listed;
     o.lora = lora;
     recipe.run(*parser, o, train_fine_tune, estimate_fine_tune);
-    if (!recipe.dry_run && !recipe.explain) write_peft();
+    if (!recipe.dry_run && !recipe.explain) write_others();
   }
 
-  // The same adapter for PEFT, where transformers has the model.
-  void write_peft() const {
+  // The same adapter for PEFT, where transformers has the model; and what llama.cpp needs instead.
+  void write_others() const {
     const auto dev = recipe.device.make();
     Model model = load_model(o.init, *dev);
     load_adapter(model, o.out + "/adapter.gguf");
+    if (const std::string unknown = unknown_to_llama_cpp(model.spec, model.spec.adapters[0]); !unknown.empty())
+      to_stderr(fmt::format("toy: {}; for it, make one model: toy merge {} --lora {} --out FILE\n", unknown,
+                            one_line(o.init), one_line(o.out)));
     const std::string folder = o.out + "/peft";
     remove_leftovers(folder);  // of a process that was killed while it wrote
     try {

@@ -135,7 +135,7 @@ class Bindings {
         for (const int64_t s : star_->shape) t.shape.push_back(s);
         if (t.shape.rank() == star_->shape.rank() && t.shape.rank() > 0) t.rows = star_->rows;
       } else {
-        const Bound b = lookup(d, spec.name);
+        const Bound b = lookup(d, spec.name, spec.optional);
         if (t.shape.rank() == 0) t.rows = b.rows;
         t.shape.push_back(b.size);
       }
@@ -196,10 +196,11 @@ class Bindings {
     check(size == expected, "{}: {} has {} in dimension {}, expected {}", op_, who, size, at, expected);
   }
 
-  Bound lookup(const DimSpec& d, const std::string& who) const {
+  Bound lookup(const DimSpec& d, const std::string& who, bool optional) const {
     if (d.kind == DimSpec::number) return {d.size, 0, who};
     if (d.kind == DimSpec::attribute) return {attribute(d.name), 0, who};
     const auto it = bound_.find(d.name);
+    if (it == bound_.end() && optional) return {0, 0, who};  // it belongs to an operand that is absent
     if (it == bound_.end()) fail_internal("{}: output {} uses {} which no input binds", op_, who, d.name);
     return it->second;
   }

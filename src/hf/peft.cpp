@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <deque>
 #include <filesystem>
@@ -16,6 +18,7 @@
 #include "toy/base/atomic_file.h"
 #include "toy/base/json_text.h"
 #include "toy/formats/safetensors.h"
+#include "toy/models/adapter.h"
 #include "toy/tensor/convert.h"
 
 namespace toy::hf {
@@ -36,13 +39,58 @@ std::string module_of(const MapPlace& place) {
   constexpr std::string_view kWeight = ".weight";
   return place.name.substr(0, place.name.size() - (place.name.ends_with(kWeight) ? kWeight.size() : 0));
 }
-std::string a_of(const std::string& module) { return std::string(kPrefix) + module + ".lora_A.weight"; }
-std::string b_of(const std::string& module) { return std::string(kPrefix) + module + ".lora_B.weight"; }
+constexpr const char *kEmbedding = "token_embd.weight", *kOutput = "output.weight";
+using Magnitude = AdapterSpec::Magnitude;
+
+// Names of an adapter's tensors.
+struct PeftNames {
+  std::string a, b, m;
+  PeftNames(const std::string& module, bool embedding) {
+    const std::string stem = std::string(kPrefix) + module;
+    a = stem + (embedding ? ".lora_embedding_A" : ".lora_A.weight");
+    b = stem + (embedding ? ".lora_embedding_B" : ".lora_B.weight");
+    m = stem + ".lora_magnitude_vector";
+  }
+};
+
+// Weights that may have an adapter, with the output of a tied model.
+std::vector<TensorSpec> adaptable_tensors(const ModelSpec& spec) {
+  std::vector<TensorSpec> list = tensors_of(spec);
+  if (spec.tied) {
+    list.push_back({TensorSpec::Init::embedding, kOutput, {spec.vocab, spec.d_model}});
+    list.back().adaptable = true;
+  }
+  std::erase_if(list, [](const TensorSpec& t) { return !t.adaptable; });
+  return list;
+}
+
+// Embeddings and output have rows and columns as they are.
+MapPlace place_of(const HfModel& of_class, const ModelSpec& spec, const TensorSpec& t) {
+  if (t.name != kOutput || !spec.tied) return place_of_map(of_class, spec, t);
+  MapPlace place{"lm_head.weight", {}, {}, t.shape[0]};
+  for (int64_t i = 0; i < t.shape[0]; ++i) place.rows.push_back(i);
+  for (int64_t i = 0; i < t.shape[1]; ++i) place.columns.push_back(i);
+  return place;
+}
+
+std::vector<float> transposed(const std::vector<float>& m, int64_t rows, int64_t columns) {
+  std::vector<float> t(m.size());
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) t[size_t(c * rows + r)] = m[size_t(r * columns + c)];
+  return t;
+}
 
 // What a config says that decides numbers.
 struct PeftConfig {
   double alpha = 0;
-  bool rslora = false;
+  bool rslora = false, dora = false;
+  std::vector<std::pair<std::string, double>> alphas = {};  // of modules of this name, or that end in a dot and it
+
+  double alpha_of(const std::string& module) const {
+    for (const auto& [name, value] : alphas)
+      if (module == name || module.ends_with("." + name)) return value;
+    return alpha;
+  }
 
   static PeftConfig read(const std::string& folder) {
     const std::string path = folder + "/" + kConfig;
@@ -54,16 +102,27 @@ struct PeftConfig {
     const auto at = [&](const char* key) { return j.contains(key) ? j.at(key) : ordered_json(nullptr); };
     const ordered_json type = at("peft_type");
     check(type == "LORA", "{}: 'peft_type' is {}; only LORA is supported", path, json_text(type));
-    for (const char* flag : {"use_dora", "lora_bias", "use_qalora", "use_bdlora"})
-      check(at(flag).is_null() || at(flag) == false, "{}: '{}' is {}; only plain LoRA is supported", path, flag,
+    for (const char* flag : {"lora_bias", "use_qalora", "use_bdlora"})
+      check(at(flag).is_null() || at(flag) == false, "{}: '{}' is {}; only LoRA and DoRA are supported", path, flag,
             json_text(at(flag)));
-    for (const char* list : {"modules_to_save", "alpha_pattern", "layer_replication", "trainable_token_indices"})
+    for (const char* list : {"modules_to_save", "layer_replication", "trainable_token_indices"})
       check(at(list).is_null() || at(list).empty(), "{}: '{}' is {}, which is not supported", path, list,
             json_text(at(list)));
     check(at("bias").is_null() || at("bias") == "none", "{}: 'bias' is {}; only none is supported", path,
           json_text(at("bias")));
     check(at("lora_alpha").is_number(), "{}: 'lora_alpha' is {}, expected a number", path, json_text(at("lora_alpha")));
-    return {j.at("lora_alpha").get<double>(), at("use_rslora") == true};
+    PeftConfig config{j.at("lora_alpha").get<double>(), at("use_rslora") == true, at("use_dora") == true};
+    const ordered_json alphas = at("alpha_pattern");
+    check(alphas.is_null() || alphas.is_object(), "{}: 'alpha_pattern' is {}, expected an object", path,
+          json_text(alphas));
+    for (const auto& [name, value] : alphas.items()) {
+      check(value.is_number(), "{}: 'alpha_pattern' has {} for '{}', expected a number", path, json_text(value), name);
+      check(
+          std::all_of(name.begin(), name.end(), [](char c) { return std::isalnum(c & 0xff) || c == '_' || c == '.'; }),
+          "{}: 'alpha_pattern' has '{}'; only names of modules are supported, not other patterns", path, name);
+      config.alphas.emplace_back(name, value.get<double>());
+    }
+    return config;
   }
 };
 
@@ -78,33 +137,54 @@ void load_peft(Model& model, const std::string& folder, double scale) {
   const HfModel& of_class = model_of(spec);
   const size_t number = model.spec.adapters.size();
   struct Values {
-    std::vector<float> a, b;
+    std::vector<float> a, b, m;
   };
   AdapterSpec adapter;
   std::map<std::string, Values> values;  // by weight
   std::set<std::string, std::less<>> used;
   std::vector<std::string> known;
-  for (const TensorSpec& t : tensors_of(spec)) {
-    if (!t.adaptable || t.shape.rank() != 2) continue;
-    const MapPlace place = place_of_map(of_class, spec, t);
+  for (const TensorSpec& t : adaptable_tensors(spec)) {
+    if (t.shape.rank() != 2) continue;
+    const bool embedding = t.name == kEmbedding;
+    const MapPlace place = place_of(of_class, spec, t);
     const std::string module = module_of(place);
-    known.push_back(a_of(module));
-    const auto a = file.tensors().find(a_of(module)), b = file.tensors().find(b_of(module));
+    const PeftNames in_file(module, embedding);
+    known.push_back(in_file.a);
+    const auto a = file.tensors().find(in_file.a), b = file.tensors().find(in_file.b),
+               m = file.tensors().find(in_file.m);
     if (a == file.tensors().end() && b == file.tensors().end()) continue;
     check(a != file.tensors().end() && b != file.tensors().end(), "{}: '{}' has only one of lora_A and lora_B",
           file.path(), module);
     const int64_t rank = a->second.shape.rank() == 2 ? a->second.shape[0] : 0;
-    const Shape want_a{rank, t.shape[1]}, want_b{place.all_rows, rank};
+    Shape want_a{rank, t.shape[1]}, want_b{place.all_rows, rank};
+    if (embedding) want_a[1] = t.shape[0], want_b[0] = t.shape[1];
     check(rank > 0 && a->second.shape == want_a && b->second.shape == want_b,
           "{}: '{}' has lora_A {} and lora_B {}; for this model they would be [r,{}] and [{},r]", file.path(), module,
-          a->second.shape.str(), b->second.shape.str(), t.shape[1], place.all_rows);
-    used.insert({a->first, b->first});
-    const double s = config.alpha / (config.rslora ? std::sqrt(double(rank)) : double(rank)) * scale;
-    adapter.maps[t.name] = {rank, float(s)};
+          a->second.shape.str(), b->second.shape.str(), want_a[1], want_b[0]);
+    used.insert({a->first, b->first, std::string(kPrefix) + module + ".base_layer.weight"});  // the base, once more
+    const bool has_magnitudes = config.dora && m != file.tensors().end();
+    check(has_magnitudes == config.dora && (!config.dora || !embedding),
+          "{}: '{}' should have magnitudes, as 'use_dora' is true; only linear maps can", file.path(), module);
+    if (has_magnitudes) {
+      check(m->second.shape == Shape({place.all_rows}), "{}: tensor '{}' is {}, expected [{}]", file.path(), m->first,
+            m->second.shape.str(), place.all_rows);
+      used.insert(m->first);
+    }
+    const double s = config.alpha_of(module) / (config.rslora ? std::sqrt(double(rank)) : double(rank)) * scale;
+    adapter.maps[t.name] = {rank, float(s), has_magnitudes ? Magnitude::constant : Magnitude::none};
     Values& v = values[t.name];
     std::vector<float> all_a(size_t(a->second.count())), all_b(size_t(b->second.count()));
     convert(a->second, View(all_a.data(), DType::f32, a->second.shape));
     convert(b->second, View(all_b.data(), DType::f32, b->second.shape));
+    if (embedding) {
+      v.a = transposed(all_a, rank, t.shape[0]), v.b = std::move(all_b);
+      continue;
+    }
+    if (has_magnitudes) {
+      std::vector<float> all_m(size_t(place.all_rows));
+      convert(m->second, View(all_m.data(), DType::f32, m->second.shape));
+      for (const int64_t row : place.rows) v.m.push_back(all_m[size_t(row)]);
+    }
     for (int64_t r = 0; r < rank; ++r)
       for (int64_t i = 0; i < t.shape[1]; ++i) v.a.push_back(all_a[size_t(r * t.shape[1] + place.columns[size_t(i)])]);
     for (const int64_t row : place.rows)
@@ -124,7 +204,9 @@ void load_peft(Model& model, const std::string& folder, double scale) {
     const AdapterNames names(weight, number);
     model.params->write(names.a, v.a);
     model.params->write(names.b, v.b);
+    if (!v.m.empty()) model.params->write(names.m, v.m);
   }
+  add_norms(model, number);
 }
 
 void save_peft(const Model& model, size_t number, const std::string& folder, const std::string& base) {
@@ -134,35 +216,48 @@ void save_peft(const Model& model, size_t number, const std::string& folder, con
   check(!adapter.maps.empty(), "peft: the adapter changes nothing");
   const AdapterSpec::Map first = adapter.maps.begin()->second;
   const double alpha = double(first.scale) * double(first.rank);
-  ordered_json modules = ordered_json::array(), ranks = ordered_json::object();
+  ordered_json modules = ordered_json::array(), ranks = ordered_json::object(), alphas = ordered_json::object();
   std::deque<std::vector<float>> kept;  // until they are written
   safetensors::Writer writer;
-  for (const TensorSpec& t : tensors_of(spec)) {
+  bool dora = first.magnitude != Magnitude::none;
+  for (const TensorSpec& t : adaptable_tensors(spec)) {
     const auto map = adapter.maps.find(t.name);
     if (map == adapter.maps.end()) continue;
     check(t.shape.rank() == 2, "peft: '{}' has experts, for which PEFT has no file of this kind", t.name);
-    const MapPlace place = place_of_map(of_class, spec, t);
+    const MapPlace place = place_of(of_class, spec, t);
     check(int64_t(place.rows.size()) == place.all_rows,
           "peft: '{}' is a part of '{}' in transformers, where an adapter of it alone cannot be stated", t.name,
           place.name);
     const int64_t rank = map->second.rank, columns = t.shape[1];
     const AdapterNames names(t.name, number);
     const std::vector<float> a = model.params->read(names.a), b = model.params->read(names.b);
-    const double factor = double(map->second.scale) * double(rank) / alpha;  // 1 where all have the same alpha
+    const double own_alpha = double(map->second.scale) * double(rank);
+    const std::string module = module_of(place);
+    const PeftNames in_file(module, t.name == kEmbedding);
+    modules.push_back(module);
+    if (rank != first.rank) ranks[module] = rank;
+    if (own_alpha != alpha) alphas[module] = own_alpha;
+    check((map->second.magnitude != Magnitude::none) == dora, "peft: only some of the maps have magnitudes");
+    if (t.name == kEmbedding) {
+      const auto& turned = kept.emplace_back(transposed(a, t.shape[0], rank));
+      const auto& same = kept.emplace_back(b);
+      writer.add(in_file.a, View(const_cast<float*>(turned.data()), DType::f32, {rank, t.shape[0]}));
+      writer.add(in_file.b, View(const_cast<float*>(same.data()), DType::f32, {t.shape[1], rank}));
+      continue;
+    }
     std::vector<float>&to_a = kept.emplace_back(a.size()), &to_b = kept.emplace_back(b.size());
     for (int64_t r = 0; r < rank; ++r)
       for (int64_t i = 0; i < columns; ++i)
         to_a[size_t(r * columns + place.columns[size_t(i)])] = a[size_t(r * columns + i)];
     for (size_t row = 0; row < place.rows.size(); ++row)
-      for (int64_t r = 0; r < rank; ++r) {
-        const float v = b[row * size_t(rank) + size_t(r)];
-        to_b[size_t(place.rows[row] * rank + r)] = factor == 1 ? v : float(double(v) * factor);
-      }
-    const std::string module = module_of(place);
-    modules.push_back(module);
-    if (rank != first.rank) ranks[module] = rank;
-    writer.add(a_of(module), View(to_a.data(), DType::f32, {rank, columns}));
-    writer.add(b_of(module), View(to_b.data(), DType::f32, {place.all_rows, rank}));
+      for (int64_t r = 0; r < rank; ++r) to_b[size_t(place.rows[row] * rank + r)] = b[row * size_t(rank) + size_t(r)];
+    writer.add(in_file.a, View(to_a.data(), DType::f32, {rank, columns}));
+    writer.add(in_file.b, View(to_b.data(), DType::f32, {place.all_rows, rank}));
+    if (!dora) continue;
+    std::vector<float>& to_m = kept.emplace_back(place.rows.size());
+    const std::vector<float> m = model.params->read(names.m);
+    for (size_t row = 0; row < m.size(); ++row) to_m[size_t(place.rows[row])] = m[row];
+    writer.add(in_file.m, View(to_m.data(), DType::f32, {place.all_rows}));
   }
   std::error_code error;
   fs::create_directories(folder, error);
@@ -176,9 +271,10 @@ void save_peft(const Model& model, size_t number, const std::string& folder, con
                       {"lora_dropout", adapter.dropout},
                       {"target_modules", modules},
                       {"rank_pattern", ranks},
+                      {"alpha_pattern", alphas},
                       {"bias", "none"},
                       {"use_rslora", false},
-                      {"use_dora", false},
+                      {"use_dora", dora},
                       {"fan_in_fan_out", false},
                       {"inference_mode", true}};
   AtomicFile json(folder + "/" + kConfig);

@@ -12,8 +12,10 @@ namespace {
 
 using Init = TensorSpec::Init;
 
-// Those of the weight `name`, [O,I], or [E,O,I] of experts.
-std::vector<nn::Adapter> make_adapters(const Weights& w, const std::string& name, const Shape& weight) {
+// Those of the weight `name`, [O,I], or [E,O,I] of experts. `rows`: of embeddings, whose rows are taken by number; an
+// adapter's, too.
+std::vector<nn::Adapter> make_adapters(const Weights& w, const std::string& name, const Shape& weight,
+                                       bool rows = false) {
   std::vector<nn::Adapter> list;
   for (size_t i = 0; i < w.adapters().size(); ++i) {
     const AdapterSpec& adapter = w.adapters()[i];
@@ -22,9 +24,15 @@ std::vector<nn::Adapter> make_adapters(const Weights& w, const std::string& name
     const AdapterNames names(name, i);
     TensorSpec a{Init::matrix, names.a, weight}, b{Init::zeros, names.b, weight};
     a.shape[weight.rank() - 2] = b.shape[weight.rank() - 1] = map->second.rank;
+    if (rows) a.init = Init::zeros, b.init = Init::matrix, a.shape = {weight[0], a.shape[0]}, b.shape[0] = weight[1];
     a.adapter = b.adapter = int(i);
     list.push_back({w(a), w(b), double(map->second.scale), {}, names.a});
     if (adapter.dropout > 0) list.back().dropout = {w.random(), adapter.dropout};
+    if (map->second.magnitude == AdapterSpec::Magnitude::none) continue;
+    TensorSpec m{Init::ones, names.m, {weight[0]}}, n{Init::zeros, names.n, {weight[0]}};
+    m.adapter = n.adapter = int(i);
+    list.back().magnitude = w(m), list.back().norm = w(n);
+    list.back().constant_norm = map->second.magnitude == AdapterSpec::Magnitude::constant;
   }
   return list;
 }
@@ -391,7 +399,10 @@ Transformer::Transformer(const ModelSpec& spec, const Weights& of_graph, int64_t
     lens_ = w({Init::matrix, kLens, {spec.d_model, spec.lens}});
     if (spec.tied) output_lens_ = permute(lens_, {1, 0});
   } else {
-    embedding_ = w({Init::embedding, "token_embd.weight", {spec.vocab, spec.d_model}});
+    TensorSpec t{Init::embedding, "token_embd.weight", {spec.vocab, spec.d_model}};
+    t.adaptable = true;
+    embedding_ = w(t);
+    embedding_adapters_ = make_adapters(w, t.name, t.shape, true);
   }
   embedding_scale_ = {spec.embedding_scale > 0 ? double(spec.embedding_scale) : std::sqrt(double(spec.d_model))};
   if (spec.positions == PositionKind::learned)  // f32 in files, as llama.cpp's converter writes it
@@ -408,7 +419,10 @@ Transformer::Transformer(const ModelSpec& spec, const Weights& of_graph, int64_t
   for (size_t i = 0; i < spec.layers.size(); ++i) blocks_.push_back(make_block(spec, i, weights.block(int(i)), ropes));
   norm_ = make_norm(spec, weights, "output_norm", spec.output_norm_is_embedding_norm ? "token_embd_norm" : "");
   scale_ = {1 / double(spec.logit_divisor)};
-  output_ = spec.tied ? embedding_ : weights({Init::embedding, "output.weight", {spec.vocab, spec.d_model}});
+  TensorSpec output{Init::embedding, "output.weight", {spec.vocab, spec.d_model}};
+  output.adaptable = true;
+  output_ = spec.tied ? embedding_ : weights(output);
+  output_adapters_ = make_adapters(weights, output.name, output.shape);
   softcap_ = double(spec.logit_softcap);
 }
 
@@ -420,10 +434,24 @@ std::vector<std::vector<nn::StateSpec>> Transformer::states() const {
 
 Value Transformer::before_output(Value x) const { return output_lens_ ? linear(scale_(x), output_lens_) : scale_(x); }
 
+Value Transformer::logits(Value x) const {
+  const Value y = before_output(x);
+  Value logits = linear(y, output_);
+  for (const nn::Adapter& adapter : output_adapters_) logits = adapter(y, logits);
+  return softcapped(logits, softcap_);
+}
+
 CrossEntropy Transformer::loss(Value x, Value targets, Value weight) const {
   const Value y = before_output(x);
   if (output_lens_) y.graph->set_name(y, kBeforeOutput);
-  return linear_xent(y, output_, targets, weight, {softcap_});
+  if (output_adapters_.empty()) return linear_xent(y, output_, targets, weight, {softcap_});
+  std::vector<Value> z, b;
+  for (const nn::Adapter& o : output_adapters_) {
+    z.push_back(nn::Scale{o.scale}(linear(o.dropout(y, o.name), o.a)));
+    b.push_back(o.b);
+  }
+  const auto side_by_side = [](const std::vector<Value>& v) { return v.size() == 1 ? v[0] : concat(v, 1); };
+  return linear_xent(y, output_, targets, weight, {softcap_}, side_by_side(z), side_by_side(b));
 }
 
 Value Transformer::layer_embeddings(Value tokens, Value x) const {
@@ -439,6 +467,7 @@ Value Transformer::operator()(Value tokens, const nn::Context& ctx, std::span<nn
         "transformer: {} states for {} layers; give one for each, or none", states.size(), blocks_.size());
   Graph& g = *tokens.graph;
   Value x = embedding(embedding_, tokens);
+  for (const nn::Adapter& e : embedding_adapters_) x = linear(nn::Scale{e.scale}(embedding(e.a, tokens)), e.b, {}, x);
   if (lens_) x = linear(x, lens_);
   x = embedding_scale_(x);
   const Value of_layers = layer_embedding_ ? layer_embeddings(tokens, x) : Value{};

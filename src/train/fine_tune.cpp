@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kAdapters = "*.lora_[ab]";
+constexpr const char* kAdapters = "*.lora_[abm]";
 
 void check_patterns(const char* option, const std::vector<std::string>& patterns, const ModelSpec& spec) {
   std::vector<std::string> names;
@@ -41,7 +41,9 @@ class FineTune final : public Loaded {
       j.update(ordered_json{{"rank", o_.lora->rank},
                             {"alpha", o_.lora->alpha},
                             {"rslora", o_.lora->rslora},
+                            {"dora", o_.lora->dora},
                             {"lora_dropout", o_.lora->dropout},
+                            {"lora_plus", o_.lora->lr_ratio},
                             {"targets", o_.lora->targets}});
     else
       j.update(ordered_json{{"train", o_.roles.train}, {"freeze", o_.roles.freeze}});
@@ -73,16 +75,25 @@ class FineTune final : public Loaded {
   const ordered_json base_;
 };
 
+// LoRA+ is a learning rate by name. Those that the user gives come after it and override it.
+FineTuneOptions with_rates(FineTuneOptions o) {
+  auto& rates = o.trainer.optimizer.lr_for;
+  if (o.lora && o.lora->lr_ratio != 1) rates.insert(rates.begin(), {"*.lora_b", o.lora->lr_ratio});
+  return o;
+}
+
 }  // namespace
 
 TrainResult train_fine_tune(const FineTuneOptions& options, Device& device, TrainObserver& observer) {
-  FineTune source(options);
-  return run_recipe(options, source, device, observer);
+  const FineTuneOptions all = with_rates(options);
+  FineTune source(all);
+  return run_recipe(all, source, device, observer);
 }
 
 RunEstimate estimate_fine_tune(const FineTuneOptions& options, Device& device, TrainObserver& observer) {
-  FineTune source(options);
-  return estimate_recipe(options, source, device, observer);
+  const FineTuneOptions all = with_rates(options);
+  FineTune source(all);
+  return estimate_recipe(all, source, device, observer);
 }
 
 }  // namespace toy

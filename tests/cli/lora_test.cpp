@@ -71,6 +71,10 @@ TEST_F(CliLora, ResumesByTheFolderAlone) {
 TEST_F(CliLora, Refuses) {
   refuses(lora("x", "--targets attn_z"), {"targets", "attn_q"});
   refuses("train lora --model " + q8_ + " --corpus " + text_ + " --rank 400 --out " + path("x"), {"rank is 400"});
+  refuses(lora("x", "--targets attn_q=four"), {"attn_q=four", "PATTERN=RANK"});
+  refuses(lora("x", "--lora-plus 0"), {"--lora-plus"});
+  refuses(lora("x", "--dora --targets output"), {"dora", "output.weight"});
+  refuses(lora("x", "--dora --lora-dropout 0.1"), {"lora-dropout", "DoRA"});
   refuses("infer " + q8_ + " --lora " + q8_ + " --prompt a", {"general.type", "adapter"});
   refuses("infer " + q8_ + " --lora " + path("nothing.gguf") + " --prompt a", {"nothing.gguf"});
   refuses("merge " + q8_ + " --out " + path("m.gguf"), {"nothing to merge", "--lora"});

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Make the golden file of LoRA: ten steps of transformers and PEFT on a small random Llama.
+"""Make the golden files of LoRA: ten steps of transformers and PEFT on a small random Llama.
 
   PY=$(scripts/peers.sh) && $PY tests/golden/make_lora_golden.py             # writes beside this script
 
 The base is llama_bias.model.gguf (make_llama_golden.py): grouped queries and biases. All is computed in f64 and rounded once.
+
+One file for each of CASES below, lora_CASE.golden.gguf and lora_CASE_peft/ (those of the first: lora_llama, lora_peft):
 
   lora_llama.golden.gguf   inputs and targets of ten steps of B=2 sequences of T=12 tokens; by the names of llama.cpp
                            NAME.lora_a / .lora_b at the start (a), their gradients in the first step, and after the last
@@ -32,6 +34,15 @@ import make_family_golden as family
 import make_llama_golden as llama
 
 RANK, ALPHA, STEPS, B, T, LR = 3, 6, 10, 2, 12, 1e-2
+# What LoraConfig gets; `ratio`: learning rate of B over that of A; `targets`: the same for toy.
+CASES = {
+    "llama": dict(config=dict(target_modules="all-linear")),
+    "plus": dict(config=dict(target_modules="all-linear", rank_pattern={"q_proj": 2, "down_proj": 4},
+                             alpha_pattern={"q_proj": 5}), ratio=4, targets="all-linear,attn_q=2:5,ffn_down=4"),
+    "dora": dict(config=dict(target_modules="all-linear", use_dora=True), dora=1),
+    "output": dict(config=dict(target_modules=["q_proj", "embed_tokens", "lm_head"]),
+                   targets="attn_q,embed_tokens,lm_head"),
+}
 SHAPE = next(s for s in llama.SHAPES if s.name == "llama_bias")
 
 
@@ -44,7 +55,7 @@ def heads_of(name):
     return SHAPE.H if "attn_q." in name else SHAPE.K if "attn_k." in name else None
 
 
-def adapted(weights):
+def adapted(weights, case):
     with family.in_f64():
         model = llama.hf_model(SHAPE).double()
         params = dict(model.named_parameters())
@@ -55,7 +66,7 @@ def adapted(weights):
                 moved = llama.hf_rows(a, heads_of(name)) if heads_of(name) else a
                 params[llama.hf_name(name)].copy_(torch.tensor(moved))
         torch.manual_seed(5)
-        config = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM")
+        config = LoraConfig(r=RANK, lora_alpha=ALPHA, task_type="CAUSAL_LM", **case["config"])
         model = get_peft_model(model, config, autocast_adapter_dtype=False).double()
         with torch.no_grad():
             for p in model.parameters():
@@ -71,12 +82,15 @@ def adapter_tensors(model, weights, value):
         if not p.requires_grad:
             continue
         stem, kind = name.removeprefix("base_model.model.").split(".lora_")
-        ours = by_hf[stem + ".weight"]
+        ours = "output.weight" if stem == "lm_head" else by_hf[stem + ".weight"]
         a = value(p).detach().numpy().astype(np.float64)
-        if kind[0] == "B" and heads_of(ours):
+        kind = kind.removeprefix("embedding_")[0].lower()
+        if kind in "bm" and heads_of(ours):
             h, rows = heads_of(ours), a.shape[0]
-            a = a.reshape(h, 2, rows // h // 2, RANK).swapaxes(1, 2).reshape(a.shape)
-        out[f"{ours}.lora_{kind[0].lower()}"] = a
+            a = a.reshape(h, 2, rows // h // 2, -1).swapaxes(1, 2).reshape(a.shape)
+        if ours == "token_embd.weight" and kind == "a":
+            a = a.T
+        out[f"{ours}.lora_{kind}"] = np.ascontiguousarray(a)
     return out
 
 
@@ -84,19 +98,28 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--out", type=pathlib.Path, default=HERE)
     out = ap.parse_args().out
+    for name, case in CASES.items():
+        make(out, name, case)
+
+
+def make(out, case_name, case):
     weights = base_weights()
-    model = adapted(weights)
+    model = adapted(weights, case)
     rng = np.random.default_rng(11)
     inputs = rng.integers(0, SHAPE.V, (STEPS, B, T)).astype(np.int32)
     targets = rng.integers(0, SHAPE.V, (STEPS, B, T)).astype(np.int32)
     targets[1:] = targets[0]
     inputs[1:] = inputs[0]  # the same batch, so that the loss falls
     inputs[5:] = rng.integers(0, SHAPE.V, (STEPS - 5, B, T))
-    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=LR, betas=(0.9, 0.95), eps=1e-8,
-                                  weight_decay=0)
+    ratio = case.get("ratio", 1)
+    trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    is_b = lambda n: "lora_B" in n or "lora_embedding_B" in n
+    optimizer = torch.optim.AdamW([{"params": [p for n, p in trained if not is_b(n)], "lr": LR},
+                                   {"params": [p for n, p in trained if is_b(n)], "lr": LR * ratio}],
+                                  betas=(0.9, 0.95), eps=1e-8, weight_decay=0)
     results = {"inputs": inputs.reshape(-1), "targets": targets.reshape(-1)}
     for name, a in adapter_tensors(model, weights, lambda p: p).items():
-        if name.endswith("_a"):
+        if name.endswith("_a") or case_name != "llama":
             results["start." + name] = a
     losses = []
     for step in range(STEPS):
@@ -118,17 +141,20 @@ def main():
         logits = model(input_ids=torch.tensor(inputs[-1], dtype=torch.long), use_cache=False).logits
     results["logits"] = logits.reshape(-1, SHAPE.V).numpy()
     results["losses"] = np.array(losses)
-    writer = gguf.GGUFWriter(out / "lora_llama.golden.gguf", "golden")
+    writer = gguf.GGUFWriter(out / f"lora_{case_name}.golden.gguf", "golden")
     writer.add_uint32("rank", RANK), writer.add_float32("alpha", ALPHA), writer.add_float32("lr", LR)
     writer.add_uint32("batch", B), writer.add_uint32("tokens", T), writer.add_uint32("steps", STEPS)
+    if case_name != "llama":
+        writer.add_float32("ratio", ratio), writer.add_string("targets", case.get("targets", "all-linear"))
+        writer.add_uint32("dora", case.get("dora", 0))
     for name, a in results.items():
         writer.add_tensor(name, a if a.dtype == np.int32 else a.astype(np.float32))
     writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file(), writer.close()
-    folder = out / "lora_peft"
+    folder = out / ("lora_peft" if case_name == "llama" else f"lora_{case_name}_peft")
     model.to(torch.float32).save_pretrained(folder)
     for extra in ("README.md",):
         (folder / extra).unlink(missing_ok=True)
-    print("losses", losses)
+    print(case_name, "losses", losses)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@
 #include "testing/models.h"
 #include "toy/backend/devices.h"
 #include "toy/base/philox.h"
+#include "toy/decode/decoder.h"
 #include "toy/formats/safetensors.h"
 #include "toy/hf/convert.h"
 #include "toy/tensor/convert.h"
@@ -29,34 +30,59 @@ std::vector<float> floats(const View& v) {
   return out;
 }
 
-TEST(Peft, ReadsWhatPeftWrote) {
+class PeftGolden : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(PeftGolden, ReadsWhatPeftWrote) {
+  const std::string kind = GetParam();
   const auto device = make_cpu_device(1);
   Model model = load_model(kGolden + "llama_bias.model.gguf", *device);
-  hf::load_peft(model, kGolden + "lora_peft");
-  const gguf::File golden = gguf::File::open(kGolden + "lora_llama.golden.gguf");
-  size_t compared = 0;
+  const std::string of_peft = kGolden + (kind == "llama" ? "lora_peft" : "lora_" + kind + "_peft");
+  hf::load_peft(model, of_peft);
+  const gguf::File golden = gguf::File::open(kGolden + "lora_" + kind + ".golden.gguf");
+  size_t compared = 0, ends = 0;
   for (const TensorSpec& t : tensors_of(model.spec)) {
-    if (t.adapter < 0) continue;
+    if (t.adapter < 0 || t.name.ends_with(".lora_n")) continue;
     const gguf::TensorInfo& want = golden.require("end." + t.name);
     const auto* values = reinterpret_cast<const float*>(want.data);
     EXPECT_EQ(model.params->read(t.name), std::vector<float>(values, values + want.shape.count())) << t.name;
     ++compared;
   }
-  EXPECT_EQ(compared, 28u);
-  for (const auto& [name, map] : model.spec.adapters[0].maps) EXPECT_EQ(map.scale, 2) << name;
+  for (const gguf::TensorInfo& t : golden.tensors()) ends += t.name.starts_with("end.");
+  EXPECT_EQ(compared, ends);
+  if (kind != "plus")
+    for (const auto& [weight, map] : model.spec.adapters[0].maps) EXPECT_EQ(map.scale, 2) << weight;
+
+  // PEFT's logits with it: f32 sums here, f64 there.
+  const auto* inputs = reinterpret_cast<const int32_t*>(golden.require("inputs").data);
+  const int64_t tokens = golden.get_u32("tokens"),
+                last = (int64_t(golden.get_u32("steps")) - 1) * golden.get_u32("batch") * tokens;
+  const auto* want = reinterpret_cast<const float*>(golden.require("logits").data);
+  Decoder decoder(*device, model, {.exact = true});
+  for (int64_t i = 0; i < tokens; ++i) {
+    decoder.decode(std::vector<DecodeRow>{{0, inputs[last + i], true}});
+    const std::span<const float> logits = decoder.logits(0);
+    for (size_t v = 0; v < logits.size(); ++v)
+      ASSERT_NEAR(logits[v], want[size_t(i) * logits.size() + v], 2e-5) << kind << " " << i << " " << v;
+  }
 
   // And back: the same tensors.
   const testing::Folder folder;
   hf::save_peft(model, 0, folder.path("peft"));
-  const auto before = safetensors::File::open(kGolden + "lora_peft/adapter_model.safetensors"),
+  const auto before = safetensors::File::open(of_peft + "/adapter_model.safetensors"),
              after = safetensors::File::open(folder.path("peft/adapter_model.safetensors"));
-  ASSERT_EQ(after.tensors().size(), before.tensors().size());
+  size_t bases = 0;  // which PEFT writes beside adapters of output and embeddings
+  for (const auto& [name, view] : before.tensors()) bases += name.ends_with(".base_layer.weight");
+  ASSERT_EQ(after.tensors().size() + bases, before.tensors().size());
   for (const auto& [name, view] : before.tensors()) {
+    if (name.ends_with(".base_layer.weight")) continue;
     ASSERT_TRUE(after.tensors().contains(name)) << name;
     EXPECT_EQ(after.tensors().find(name)->second.shape, view.shape) << name;
     EXPECT_EQ(floats(after.tensors().find(name)->second), floats(view)) << name;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, PeftGolden, ::testing::Values("llama", "plus", "dora", "output"),
+                         [](const auto& of) { return std::string(of.param); });
 
 // What an adapter adds to a folder's weights is B A of its PEFT files, in the folder's order of rows and columns.
 TEST(Peft, AddsToTheFoldersWeights) {
@@ -113,6 +139,34 @@ TEST(Peft, AddsToTheFoldersWeights) {
   }
 }
 
+// Rank and alpha of each map: alpha_pattern, by names that end like a module's.
+TEST(Peft, KeepsRanksAndAlphas) {
+  const auto device = make_cpu_device(1);
+  const testing::Folder folder;
+  Model model = random_model(model_spec("tiny", 256), *device, 3);
+  model.spec.adapters = {
+      lora_adapter(model.spec, {.rank = 4, .alpha = 8, .targets = {"all-linear", "attn_q=2:6", "blk.1.ffn_up=3"}})};
+  add_adapter_weights(model, 1);
+  hf::save_peft(model, 0, folder.path("peft"));
+  Model again = random_model(model_spec("tiny", 256), *device, 3);
+  hf::load_peft(again, folder.path("peft"));
+  EXPECT_EQ(again.spec.adapters[0].maps, model.spec.adapters[0].maps);
+
+  std::string json = testing::slurp(folder.path("peft/adapter_config.json"));
+  const size_t from = json.find("\"alpha_pattern\""), to = json.find('}', from);
+  ASSERT_NE(from, std::string::npos);
+  folder.write("peft/adapter_config.json", json.substr(0, from) +
+                                               R"("alpha_pattern": {"q_proj": 20, "layers.0.self_attn.v_proj": 40})" +
+                                               json.substr(to + 1));
+  Model by_name = random_model(model_spec("tiny", 256), *device, 3);
+  hf::load_peft(by_name, folder.path("peft"));
+  const auto& maps = by_name.spec.adapters[0].maps;
+  EXPECT_EQ(maps.at("blk.0.attn_q.weight").scale, 10);
+  EXPECT_EQ(maps.at("blk.1.attn_q.weight").scale, 10);
+  EXPECT_EQ(maps.at("blk.0.attn_v.weight").scale, 10);
+  EXPECT_NE(maps.at("blk.1.attn_v.weight").scale, 10);
+}
+
 TEST(Peft, RefusesWhatItCannotRead) {
   const auto device = make_cpu_device(1);
   const testing::Folder folder;
@@ -125,9 +179,14 @@ TEST(Peft, RefusesWhatItCannotRead) {
   std::filesystem::copy_file(kGolden + "lora_peft/adapter_model.safetensors",
                              folder.path("peft/adapter_model.safetensors"));
   expect_contains(with(R"({"peft_type": "IA3"})"), "only LORA is supported");
-  expect_contains(with(R"({"peft_type": "LORA", "use_dora": true, "lora_alpha": 6})"), "'use_dora' is true");
+  expect_contains(with(R"({"peft_type": "LORA", "use_dora": true, "lora_alpha": 6})"), "should have magnitudes");
+  expect_contains(with(R"({"peft_type": "LORA", "lora_bias": true, "lora_alpha": 6})"), "'lora_bias' is true");
   expect_contains(with(R"({"peft_type": "LORA"})"), "'lora_alpha' is null, expected a number");
   expect_contains(with("[]"), "no JSON object");
+  const std::string plain = R"({"peft_type": "LORA", "lora_alpha": 6, "alpha_pattern": )";
+  expect_contains(with(plain + R"({"q_proj": "x"}})"), R"('alpha_pattern' has "x" for 'q_proj')");
+  expect_contains(with(plain + R"x({"(a|b)": 2}})x"), "only names of modules");
+  expect_contains(with(plain + "[3]}"), "expected an object");
   Model other = random_model(model_spec("tiny"), *device, 1);
   expect_contains(message_of([&] { hf::load_peft(other, kGolden + "lora_peft"); }), "lora_A [3,20]");
 }

@@ -25,6 +25,8 @@ const OpSuite kReshape{
 
 const OpSuite kReshapeRows{.op = "reshape", .cases = {{"x:[6,4]", shape({-1, 2, 2})}}, .rows = {"x"}};
 
+const OpSuite kStopGradient{.op = "stop_gradient", .cases = {{"x:[2,6]"}, {"x:[5,4]@(1,0)"}}, .no_gradient = {"x"}};
+
 const OpSuite kPermute{.op = "permute",
                        .cases = {{"x:[3]", order({0})},
                                  {"x:[3,5]", order({1, 0})},
@@ -75,9 +77,10 @@ const OpSuite kBroadcast{
             {"x:[1,3]", "broadcast_to: [1,3] does not repeat to [3]", shape({3})},
             {"x:[]", "broadcast_to: shape [-1,3]: x is a scalar and has no first dimension to keep", shape({-1, 3})}}};
 
-const bool kDone = register_suite(kReshape) && register_suite(kReshapeRows) && register_suite(kPermute) &&
-                   register_suite(kPermuteRows) && register_suite(kSlice) && register_suite(kSliceRows) &&
-                   register_suite(kConcat) && register_suite(kConcatRows) && register_suite(kBroadcast);
+const bool kDone = register_suite(kReshape) && register_suite(kReshapeRows) && register_suite(kStopGradient) &&
+                   register_suite(kPermute) && register_suite(kPermuteRows) && register_suite(kSlice) &&
+                   register_suite(kSliceRows) && register_suite(kConcat) && register_suite(kConcatRows) &&
+                   register_suite(kBroadcast);
 
 TEST(Views, BroadcastToKeepsRunTimeRowsOrSaysHow) {
   const Built b = build_operands(parse_operands("x:[4,3]"), {"x"});

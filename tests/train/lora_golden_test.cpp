@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "testing/test_device.h"
 #include "toy/backend/devices.h"
@@ -18,6 +19,8 @@ constexpr const char* kGolden = TOY_SOURCE_DIR "/tests/golden/";
 
 class Golden {
  public:
+  explicit Golden(const std::string& name)
+      : file(gguf::File::open(std::string(kGolden) + "lora_" + name + ".golden.gguf")) {}
   std::vector<float> floats(const std::string& name) const {
     const gguf::TensorInfo& t = file.require(name);
     const auto* v = reinterpret_cast<const float*>(t.data);
@@ -30,7 +33,14 @@ class Golden {
     return {v + step * n, v + (step + 1) * n};
   }
   int64_t number(const char* key) const { return file.get_u32(key); }
-  const gguf::File file = gguf::File::open(std::string(kGolden) + "lora_llama.golden.gguf");
+  LoraOptions options() const {
+    LoraOptions o{.rank = number("rank"), .alpha = file.get_f32("alpha"), .dora = file.get_u32("dora", 0) > 0};
+    std::istringstream targets(file.get_string("targets", "all-linear"));
+    o.targets.clear();
+    for (std::string target; std::getline(targets, target, ',');) o.targets.push_back(target);
+    return o;
+  }
+  const gguf::File file;
 };
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
@@ -42,24 +52,28 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 
 // Both compute in f64, from the same f32 weights; rates and bias corrections are f32 here. On the cpu all is f32: AdamW
 // divides gradients by their own size, so that small ones count as much as large ones.
-TEST(LoraGolden, TenStepsBesidePeft) {
-  const Golden golden;
+class LoraGolden : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LoraGolden, TenStepsBesidePeft) {
+  const Golden golden(GetParam());
   for (const bool reference : {true, false}) {
     const auto device = reference ? make_reference_device() : make_test_device(2);
     const double exact = reference ? 2e-7 : 2e-5, moved = reference ? 2e-6 : 2e-3;
     Model model = load_model(std::string(kGolden) + "llama_bias.model.gguf", *device);
-    const int64_t rank = golden.number("rank");
-    model.spec.adapters = {lora_adapter(model.spec, {.rank = rank, .alpha = golden.file.get_f32("alpha")})};
-    model.spec.roles.train = {"*.lora_[ab]"};
+    model.spec.adapters = {lora_adapter(model.spec, golden.options())};
+    model.spec.roles.train = {"*.lora_[abm]"};
     add_adapter_weights(model, 1);
     std::vector<std::string> names;
     for (const TensorSpec& t : trained_tensors(model.spec)) {
       names.push_back(t.name);
-      if (t.name.ends_with("_a")) model.params->write(t.name, golden.floats("start." + t.name));
+      if (golden.file.find("start." + t.name)) model.params->write(t.name, golden.floats("start." + t.name));
     }
-    EXPECT_EQ(names.size(), 28u);
+    size_t ends = 0;
+    for (const gguf::TensorInfo& t : golden.file.tensors()) ends += t.name.starts_with("end.");
+    EXPECT_EQ(names.size(), ends);
     TrainerOptions o{.batch = golden.number("batch"), .tokens = golden.number("tokens")};
     o.optimizer.clip = 0, o.optimizer.weight_decay = 0;
+    o.optimizer.lr_for = {{"*.lora_b", golden.file.get_f32("ratio", 1)}};
     const std::vector<float> losses = golden.floats("losses");
 
     // Gradients of the first two steps: AdamW's m is 0.1 g after one, and 0.9 of that + 0.1 g after two.
@@ -81,6 +95,9 @@ TEST(LoraGolden, TenStepsBesidePeft) {
       EXPECT_LE(distance(model.params->read(name), golden.floats("end." + name)), moved) << name;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, LoraGolden, ::testing::Values("llama", "plus", "dora", "output"),
+                         [](const auto& of) { return std::string(of.param); });
 
 }  // namespace
 }  // namespace toy

@@ -32,7 +32,7 @@ ModelSpec wide_spec() {
 
 void adapt(Model& model, const LoraOptions& options, uint64_t seed = 5) {
   model.spec.adapters.push_back(lora_adapter(model.spec, options));
-  model.spec.roles.train = {"*.lora_[ab]"};
+  model.spec.roles.train = {"*.lora_[abm]"};
   add_adapter_weights(model, seed);
 }
 
@@ -158,9 +158,16 @@ TEST(Lora, NoGradientOfAFrozenWeight) {
   EXPECT_EQ(t.gradients.size(), 4u);
 }
 
+const LoraOptions kDora{.rank = 4, .dora = true}, kOutput{.rank = 4, .targets = {"attn_q", "token_embd", "output"}};
+
 // An adapter over quantized weights is trained as one over the same weights in f32, bit for bit.
 TEST(Lora, QuantizedBaseIsTheDequantizedOne) {
-  for (const DType type : {DType::q8_0, DType::q4_k, DType::mxfp4, DType::q6_k, DType::q5_0, DType::iq4_nl})
+  const LoraOptions all{.rank = 8};
+  for (const auto& [options, type] :
+       {std::pair(all, DType::q8_0), std::pair(all, DType::q4_k), std::pair(all, DType::mxfp4),
+        std::pair(all, DType::q6_k), std::pair(all, DType::q5_0), std::pair(all, DType::iq4_nl),
+        std::pair(kDora, DType::q8_0), std::pair(kDora, DType::q4_k), std::pair(kDora, DType::mxfp4),
+        std::pair(kOutput, DType::q8_0), std::pair(kOutput, DType::q4_k), std::pair(kOutput, DType::mxfp4)})
     for (const int threads : {1, 3}) {
       const auto device = make_test_device(threads);
       const ModelSpec spec = wide_spec();
@@ -182,7 +189,7 @@ TEST(Lora, QuantizedBaseIsTheDequantizedOne) {
       }
       std::vector<std::vector<double>> losses;
       for (Model* model : {&quantized, &plain}) {
-        adapt(*model, {.rank = 8});
+        adapt(*model, options);
         losses.push_back(testing::losses(*device, *model, 4, 2, 24));
       }
       EXPECT_EQ(losses[0], losses[1]) << name_of(type) << " " << threads;
@@ -198,9 +205,27 @@ TEST(Lora, TargetsAndRanks) {
   EXPECT_EQ(lora_targets(spec, {"attn_q", "v_proj"}).size(), 4u);
   EXPECT_EQ(lora_targets(spec, {"blk.1.ffn_*"}).size(), 3u);
   expect_contains(message_of([&] { lora_targets(spec, {"attn_kk"}); }), "Did you mean 'attn_k'?");
-  expect_contains(message_of([&] { lora_targets(spec, {"token_embd.weight"}); }), "no linear map fits");
+  EXPECT_EQ(lora_targets(spec, {"embed_tokens", "lm_head"}).size(), 2u);
+  expect_contains(message_of([&] { lora_targets(spec, {"output_norm.weight"}); }), "no linear map fits");
+  expect_contains(message_of([&] { lora_adapter(spec, {.dora = true, .targets = {"output"}}); }),
+                  "dora: 'output.weight' has none");
+  expect_contains(message_of([&] { lora_adapter(spec, {.dora = true, .dropout = 0.1}); }), "lora-dropout is 0.1");
   expect_contains(message_of([&] { lora_adapter(spec, {.rank = 20}); }), "use a rank of at most 14");
   EXPECT_FLOAT_EQ(lora_adapter(spec, {.rank = 4, .alpha = 8, .rslora = true}).maps.begin()->second.scale, 4);
+
+  // Ranks and alphas by pattern: the last one that fits.
+  const AdapterSpec by_pattern =
+      lora_adapter(spec, {.rank = 4, .alpha = 8, .targets = {"all-linear", "attn_*=2", "blk.1.attn_q=3:12"}});
+  using Map = AdapterSpec::Map;
+  EXPECT_EQ(by_pattern.maps.size(), 14u);
+  EXPECT_EQ(by_pattern.maps.at("blk.1.ffn_up.weight"), (Map{4, 2}));
+  EXPECT_EQ(by_pattern.maps.at("blk.0.attn_q.weight"), (Map{2, 4}));
+  EXPECT_EQ(by_pattern.maps.at("blk.1.attn_q.weight"), (Map{3, 4}));
+  for (const char* bad : {"attn_q=", "attn_q=x", "attn_q=3:", "attn_q=3:y", "attn_q=3:4z", "attn_q=3.5"})
+    expect_contains(message_of([&] { lora_adapter(spec, {.targets = {bad}}); }), "use PATTERN=RANK");
+  expect_contains(message_of([&] { lora_adapter(spec, {.targets = {"attn_q=0"}}); }), "rank is 0");
+  expect_contains(message_of([&] { lora_adapter(spec, {.targets = {"attn_q=2:-1"}}); }), "alpha is -1");
+  expect_contains(message_of([&] { lora_adapter(spec, {.targets = {"ffn_up=999"}}); }), "rank is 999");
 }
 
 TEST(Lora, FilesKeepEveryBit) {
@@ -232,6 +257,44 @@ TEST(Lora, FilesKeepEveryBit) {
   expect_contains(message_of([&] { load_adapter(small, path); }), "tensor 'blk.0.attn_q.weight.lora_a' is [5,36]");
   Model gpt2 = random_model(testing::gpt2_spec(), *device, 3);
   expect_contains(message_of([&] { load_adapter(gpt2, path); }), "it is an adapter of a llama, this model is a gpt2");
+}
+
+// Of magnitudes, and of output and embeddings, tied (then merging makes them two tensors) or not.
+TEST(Lora, EveryKindInFilesAndMerged) {
+  const testing::Folder folder;
+  const auto device = make_test_device(2);
+  for (const bool tied : {true, false})
+    for (const LoraOptions& options : {kDora, kOutput}) {
+      const ModelSpec spec = testing::odd_spec(tied);
+      const std::string path = folder.path("adapter.gguf"), what = options.dora ? "dora" : "output";
+      Model base = random_model(spec, *device, 3), model = random_model(spec, *device, 3),
+            again = random_model(spec, *device, 3);
+      adapt(model, options);
+      EXPECT_EQ(loss_of(*device, model), loss_of(*device, base)) << what;
+      randomize(model, *device), randomize(model, *device, "token_embd.weight.lora_a");
+      for (const TensorSpec& t : tensors_of(model.spec)) {
+        if (!t.name.ends_with(".lora_m")) continue;
+        std::vector<float> m = model.params->read(t.name);
+        for (size_t i = 0; i < m.size(); i += 2) m[i] *= 1.25f;
+        model.params->write(t.name, m);
+      }
+      save_adapter(model, 0, path);
+      EXPECT_EQ(gguf::File::open(path).get_string("adapter.type"), options.dora ? "dora" : "lora");
+      EXPECT_EQ(unknown_to_llama_cpp(spec, model.spec.adapters[0]).empty(), !options.dora && !tied);
+      load_adapter(again, path);
+      for (const TensorSpec& t : tensors_of(model.spec))
+        if (t.adapter == 0 && !t.name.ends_with(".lora_n"))
+          EXPECT_EQ(again.params->read(t.name), model.params->read(t.name)) << t.name;
+      const double before = loss_of(*device, base), with = loss_of(*device, model);
+      EXPECT_NEAR(loss_of(*device, again), with, 1e-5 * std::fabs(with)) << what;
+      EXPECT_GT(std::fabs(with - before), 1e-3 * std::fabs(with)) << what;
+      merge_adapters(again);
+      EXPECT_EQ(again.spec.tied, tied && options.dora) << what;
+      EXPECT_NEAR(loss_of(*device, again), with, 1e-4 * std::fabs(with)) << what;
+      save_model(again, folder.path("merged.gguf"));
+      Model merged = load_model(folder.path("merged.gguf"), *device, LoadMode::trainable);
+      EXPECT_NEAR(loss_of(*device, merged), with, 1e-4 * std::fabs(with)) << what;
+    }
 }
 
 TEST(Lora, MergedIsUnmerged) {
@@ -316,6 +379,29 @@ TEST_F(LoraRun, ResumesToTheSameBytes) {
       testing::Listener again;
       EXPECT_TRUE(train_fine_tune(with("parts"), *device, again).was_complete);
     }
+}
+
+// Each tensor moves by the sign of its gradient times its rate in AdamW's first step.
+TEST_F(LoraRun, LoraPlusIsAFasterB) {
+  const auto moved = [&](double ratio, double own_rate) {
+    const auto device = make_test_device(1);
+    FineTuneOptions o = options(fmt::format("plus_{}_{}", ratio, own_rate));
+    o.lora->lr_ratio = ratio, o.lora->dropout = 0;
+    o.steps = 1, o.warmup = 0;
+    o.trainer.optimizer.clip = 0;
+    if (own_rate > 0) o.trainer.optimizer.lr_for = {{"blk.0.*.lora_b", own_rate}};
+    testing::Listener listener;
+    Model model = load_model(path("base.gguf"), *device);
+    load_adapter(model, train_fine_tune(o, *device, listener).model_path);
+    double largest = 0;
+    for (const float v : model.params->read("blk.0.attn_q.weight.lora_b"))
+      largest = std::max(largest, std::fabs(double(v)));
+    return largest;
+  };
+  const double plain = moved(1, 0);
+  EXPECT_GT(plain, 0);
+  EXPECT_NEAR(moved(16, 0), 16 * plain, 1e-5 * plain);
+  EXPECT_NEAR(moved(16, 3), 3 * plain, 1e-5 * plain);  // the user's own rate
 }
 
 TEST_F(LoraRun, OnlyWhatIsTrainedChanges) {

@@ -12,29 +12,40 @@ namespace toy {
 struct LoraOptions {
   int64_t rank = 16;
   double alpha = 32;                               ///< what the adapter adds is multiplied by alpha / rank
+  bool dora = false;                               ///< with magnitudes (DoRA, Liu et al. 2024)
   bool rslora = false;                             ///< by alpha / sqrt(rank) instead (Kalajdzievski 2023)
   double dropout = 0;                              ///< part of an adapter's input that training zeroes
+  double lr_ratio = 1;                             ///< learning rate of b over that of a (LoRA+, Hayou et al. 2024)
   std::vector<std::string> targets{"all-linear"};  ///< see lora_targets()
 };
 
 /// The weights that these targets name, in the order of tensors_of(). A target is `all-linear` (every linear map and
-/// every expert, but not the output), or a pattern of names, in full ("blk.0.attn_q.weight"), without ".weight" or
-/// without the block ("attn_[qv]"); PEFT's names for those of a Llama ("q_proj") work, too. Throws Error{bad_input}
-/// naming the nearest one for a target that no weight fits.
+/// every expert, but neither output nor embeddings), or a pattern of names, in full ("blk.0.attn_q.weight"), without
+/// ".weight" or without the block ("attn_[qv]"); PEFT's names for those of a Llama ("q_proj") work, too. "=RANK" or
+/// "=RANK:ALPHA" may follow, for lora_adapter(). Throws Error{bad_input} naming the nearest one for a target that no
+/// weight fits.
 std::vector<TensorSpec> lora_targets(const ModelSpec& spec, const std::vector<std::string>& targets);
-/// An adapter of these weights. Throws Error{bad_input} naming the option, or the weight that a rank is too large for.
+/// An adapter of these weights. Where several targets fit a weight, the last of them decides rank and alpha. Throws
+/// Error{bad_input} naming the option, or the weight that a rank is too large for.
 AdapterSpec lora_adapter(const ModelSpec& spec, const LoraOptions& options);
 
+/// What llama.cpp cannot do with an adapter, or "".
+std::string unknown_to_llama_cpp(const ModelSpec& spec, const AdapterSpec& adapter);
+
 /// Adds the tensors of its spec's last adapter to a model: random `a`, as random_model() makes a matrix, and b = 0, so
-/// that the model computes what it did before.
+/// that the model computes what it did before. Of embeddings a = 0 and b is random. Magnitudes are lengths of rows.
 void add_adapter_weights(Model& model, uint64_t seed);
+/// Adds the norms of constant magnitudes, of the weights and the adapter as they are.
+void add_norms(Model& model, size_t number);
 /// Adds an adapter from a GGUF of llama.cpp's kind, of floats, multiplied by `scale`. Throws Error{bad_input} naming
 /// file and tensor where it is of another model: its architecture, a name or a shape.
 void load_adapter(Model& model, const std::string& path, double scale = 1);
-/// Adds what all adapters do to the weights, w + s b a, summed in f64 and rounded once, and removes the adapters.
-/// Throws Error{bad_input} naming a weight that is not f32: load the model with LoadMode::trainable.
+/// Adds what all adapters do to the weights, w + s b a, summed in f64 and rounded once, and removes the adapters. A
+/// tied model gets an output of its own where embeddings or output have an adapter. Throws Error{bad_input} naming a
+/// weight that is not f32: load the model with LoadMode::trainable.
 void merge_adapters(Model& model);
-/// Writes adapter `number` as llama.cpp reads it, in f32, f16 or bf16. An f32 round trip is bit-exact.
+/// Writes adapter `number` as llama.cpp reads it, in f32, f16 or bf16. An f32 round trip is bit-exact. llama.cpp has no
+/// magnitudes: with these the type is "dora", which it refuses.
 void save_adapter(const Model& model, size_t number, const std::string& path, DType stored = DType::f32);
 
 }  // namespace toy

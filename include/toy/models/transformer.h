@@ -25,7 +25,7 @@ class Transformer {
   /// What each layer keeps of a sequence while decoding.
   std::vector<std::vector<nn::StateSpec>> states() const;
   /// Logits of the rows x:[M,D] -> [M,V].
-  Value logits(Value x) const { return softcapped(linear(before_output(x), output_), softcap_); }
+  Value logits(Value x) const;
   /// Their cross-entropy, without ever holding all of them. targets: i32[M] weight:[M].
   CrossEntropy loss(Value x, Value targets, Value weight) const;
 
@@ -48,6 +48,7 @@ class Transformer {
   nn::Scale scale_;  // of logits
   Value output_;     // [V,D]; the embedding itself where it is tied
   double softcap_;   // 0: none
+  std::vector<nn::Adapter> embedding_adapters_, output_adapters_;
 };
 
 /// Transformer::states() of a model.

@@ -1,6 +1,7 @@
 // Named pieces of maths that layers are made of.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <variant>
@@ -42,6 +43,16 @@ struct Adapter {
   double scale = 1;       ///< s
   Dropout dropout = {};   ///< of x
   std::string name = {};  ///< of the map, for dropout
+  Value magnitude = {};   ///< [O], or absent: then the sum is multiplied by magnitude / |w + s b a|, row by row of w
+  Value norm = {};        ///< [O] |w|^2, or that |w + s b a| itself if it is constant
+  bool constant_norm = false;
+  /// What the sum is multiplied by; no gradient flows through the norm. w:[O,I] -> [O].
+  Value gain(Value w) const {
+    if (constant_norm) return magnitude / norm;
+    const auto rows = [&](Value v) { return reshape(sum(v, 1), {b.dim(0)}); };
+    const Value cross = rows(b * permute(linear(a, w), {1, 0})), square = rows(b * linear(b, linear(a, a)));
+    return magnitude / stop_gradient(sqrt(norm + toy::scale(cross, 2 * scale) + toy::scale(square, scale * scale)));
+  }
   /// x:[N,I] y:[N,O] -> [N,O].
   Value operator()(Value x, Value y) const { return linear(Scale{scale}(linear(dropout(x, name), a)), b, {}, y); }
   /// Each row by its experts. x:[N,S,I] y:[N,U,O] ids:i32[N,U] -> [N,U,O].
@@ -56,9 +67,28 @@ struct Linear {
   Value bias = {};                     ///< [O] or absent
   std::vector<Adapter> adapters = {};  ///< in their order
   Value operator()(Value x) const {
+    const auto has_magnitude = [](const Adapter& adapter) { return bool(adapter.magnitude); };
+    if (std::any_of(adapters.begin(), adapters.end(), has_magnitude)) return with_magnitudes(x);
     Value y = linear(x, weight, bias);
     for (const Adapter& adapter : adapters) y = adapter(x, y);
     return y;
+  }
+
+ private:
+  // Each adapter changes what the weight alone gives.
+  Value with_magnitudes(Value x) const {
+    const Value base = linear(x, weight);
+    Value y = base;
+    for (size_t i = 0; i < adapters.size(); ++i) {
+      const Adapter& adapter = adapters[i];
+      if (!adapter.magnitude) {
+        y = adapter(x, y);
+        continue;
+      }
+      const Value changed = adapter(x, base) * adapter.gain(weight);
+      y = i == 0 ? changed : y + (changed - base);
+    }
+    return bias ? y + bias : y;
   }
 };
 

@@ -35,7 +35,7 @@ struct TensorSpec {
   int depth = 0;
   /// minus_exp: a file holds -exp(w) of a value w. What is read from there and written again may differ by a rounding.
   enum class InFile { same, minus_exp } in_file = InFile::same;
-  bool adaptable = false;  ///< an adapter may change it: the weight of a linear map, or of experts' maps
+  bool adaptable = false;  ///< an adapter may change it: the weight of a linear map, of experts' maps, or embeddings
   int adapter = -1;        ///< number of the adapter that it is a part of; -1: it is the model's own
   bool trained = true;     ///< does training change it?
   /// Does weight decay apply to it?
@@ -43,12 +43,17 @@ struct TensorSpec {
 };
 
 /// A change of some linear maps that is small in memory (LoRA, Hu et al. 2021): a map with the weight w [O,I] becomes
-/// x w^T + s (x a^T) b^T, with a [R,I] and b [O,R]. Experts have an a and a b each.
+/// x w^T + s (x a^T) b^T, with a [R,I] and b [O,R]. Experts have an a and a b each. Embeddings w [V,D] become
+/// w + s a b^T, with a [V,R] and b [D,R]. The output of a tied model has an adapter of its own, named output.weight.
 struct AdapterSpec {
+  /// Does a map also have magnitudes m [O] (DoRA, Liu et al. 2024)? Then its weight is m v / |v|, row by row, with
+  /// v = w + s b a. Each row's |v| is computed in every step, or, where b and a stay as they are, once.
+  enum class Magnitude { none, trained, constant };
   /// Of one map.
   struct Map {
     int64_t rank = 0;  ///< R
     float scale = 1;   ///< s
+    Magnitude magnitude = Magnitude::none;
     bool operator==(const Map&) const = default;
   };
   std::map<std::string, Map> maps;  ///< by name of the weight
@@ -56,12 +61,15 @@ struct AdapterSpec {
   bool operator==(const AdapterSpec&) const = default;
 };
 
-/// Names of an adapter's two tensors for a weight.
+/// Names of an adapter's tensors for a weight: a, b, and with magnitudes m and norms n: |w|^2 of each row, or |v| if it
+/// is constant.
 struct AdapterNames {
-  std::string a, b;
+  std::string a, b, m, n;
   /// `adapter`: its number, from 0.
-  AdapterNames(const std::string& weight, size_t adapter) : a(weight + ".lora_a"), b(weight + ".lora_b") {
-    if (adapter > 0) a += "." + std::to_string(adapter), b += "." + std::to_string(adapter);
+  AdapterNames(const std::string& weight, size_t adapter) {
+    const std::string number = adapter > 0 ? "." + std::to_string(adapter) : "";
+    a = weight + ".lora_a" + number, b = weight + ".lora_b" + number;
+    m = weight + ".lora_m" + number, n = weight + ".lora_n" + number;
   }
 };
 

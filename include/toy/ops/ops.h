@@ -225,14 +225,18 @@ DeltaRule ssm_scan(Value x, Value dt, Value a, Value b, Value c, Value s, Value 
 DeltaRule ssm_scan_update(Value s, Value x, Value dt, Value a, Value b, Value c, Value seq, Value pos);
 
 // ---- loss
+/// x, through which no gradient flows.
+Value stop_gradient(Value x);
 /// What linear_xent returns.
 struct CrossEntropy {
   Value loss;  ///< [] = sum_i weight_i nll_i
   Value nll;   ///< [N] -log softmax(logits)_i[target_i], logits = softcapped(x w^T)
 };
 /// Output projection and cross-entropy in one, so the logits [N,V] are never held at once.
-/// x:[N,D] w:[V,D] targets:i32[N] (negative: no target) weight:[N].
-CrossEntropy linear_xent(Value x, Value w, Value targets, Value weight, LinearXentAttrs attrs = {});
+/// x:[N,D] w:[V,D] targets:i32[N] (negative: no target) weight:[N]. z:[N,R] and b:[V,R] may be absent; z b^T is added
+/// to x w^T.
+CrossEntropy linear_xent(Value x, Value w, Value targets, Value weight, LinearXentAttrs attrs = {}, Value z = {},
+                         Value b = {});
 
 // ---- sums over several runs
 /// acc + x, which acc becomes.
