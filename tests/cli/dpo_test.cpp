@@ -133,6 +133,24 @@ TEST_F(CliDpo, RatedAnswersAndBadRows) {
   refuses(dpo("run", " --steps 4 --checkpoint-every 2 --resume --allow-changes"), {"belongs to another base"});
 }
 
+// Within --memory some of it is recomputed; rows may come from several files, and validation from one of its own.
+TEST_F(CliDpo, MemoryMixturesAndValidationFiles) {
+  const std::string more = write("more.jsonl", pairs(30)), held = write("held.jsonl", pairs(12));
+  const std::string call =
+      " --data " + pairs_ + " --data " + more + " --corpus-weight 3 --corpus-weight 1 --val " + held + " --steps 6";
+  ASSERT_EQ(toy(dpo("kept", call + " --batch 16")).code, 0);
+  const json eval = events("kept", "eval").back();
+  EXPECT_EQ(eval.at("whole"), true);
+  EXPECT_GT(eval.at("nats_per_byte"), 0);
+  const json plan = json::parse(toy(dpo("fits", call + " --batch 16 --dry-run --json")).out);
+  const int64_t peak = plan.at("memory").at("peak_bytes"), fits = peak / 1024 - 2048;  // less by 2 MiB
+  const Result r = toy(dpo("fits", call + " --batch 16 --memory " + std::to_string(fits) + "K"));
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("recomputing"), std::string::npos) << r.err;
+  EXPECT_TRUE(slurp(path("fits/adapter.gguf")) == slurp(path("kept/adapter.gguf")));
+  refuses(dpo("x", call + " --memory 1M"), {"memory: 1.0 MiB is not enough", "--memory"});
+}
+
 TEST_F(CliDpo, DataShowMarksBothAnswers) {
   const std::string call = "data show " + pairs_ + " --model " + q8_;
   const Result r = toy(call + " --rows 1");
