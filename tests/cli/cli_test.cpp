@@ -230,7 +230,7 @@ TEST_F(Cli, ManifestAndHelp) {
   EXPECT_EQ(options.at("--beta1").at("advanced"), true);
   EXPECT_FALSE(options.at("--lr").contains("advanced"));
   EXPECT_EQ(options.at("--beta1").at("range"), "0 to below 1");
-  EXPECT_EQ(options.at("--dtype").at("values"), (std::vector<std::string>{"f32", "f16", "bf16"}));
+  EXPECT_EQ(options.at("--compute").at("values"), (std::vector<std::string>{"f32", "bf16", "auto"}));
   EXPECT_EQ(options.at("--corpus").at("repeatable"), true);
   for (const std::string& n : names) {
     const Result r = toy(n + " --help");

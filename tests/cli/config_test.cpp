@@ -43,7 +43,8 @@ TEST_F(Cli, ConfigGivesRequiredOptionsAndFlags) {
       toy("train warm-start --config " + write("w.json", common + R"("init": ")" + path("first.gguf") + "\"}"));
   EXPECT_EQ(warm.code, 0) << warm.err;
   EXPECT_TRUE(fs::exists(path("run/model.gguf")));
-  refuses("train warm-start --config " + write("w.json", common + R"("size": "tiny"})"), {"unknown key 'size'"});
+  refuses("train warm-start --config " + write("w.json", common + R"("tokenizer": "bytes"})"),
+          {"unknown key 'tokenizer'"});
 }
 
 // "no-nesterov" is true where Nesterov's step is not wanted.
