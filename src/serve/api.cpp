@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <charconv>
 #include <functional>
 #include <map>
 #include <set>
@@ -182,6 +182,26 @@ void read_sampler(Fields& f, SamplerOptions& s) {
   f.number<int64_t>("repeat_last_n", s.penalty_last_n, -1, int64_t(1) << 31);
 }
 
+// {"ID": number to add to the logit, ...}
+void read_logit_bias(Fields& f, SamplerOptions& s) {
+  const ordered_json* bias = f.take("logit_bias");
+  if (bias == nullptr) return;
+  if (!bias->is_object()) refuse("'logit_bias' is not an object of token ids and numbers", "logit_bias");
+  if (int64_t(bias->size()) > kMostBiases)
+    refuse(fmt::format("'logit_bias' has {} tokens; use at most {}", bias->size(), kMostBiases), "logit_bias");
+  for (const auto& [key, value] : bias->items()) {
+    int32_t id = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size() || id < 0)
+      refuse(fmt::format("'logit_bias' has the key '{}', which is not a token id", one_line(key)), "logit_bias");
+    try {
+      s.logit_bias.emplace_back(id, json_number<double>(value, fmt::format("logit_bias of {}", id), -100, 100));
+    } catch (const Error& e) {
+      refuse(e.what(), "logit_bias");
+    }
+  }
+}
+
 void read_logprobs(Fields& f, CompletionRequest& r) {
   int64_t top = 0;
   if (!r.chat) {
@@ -257,6 +277,7 @@ CompletionRequest parse_completion(const std::string& body, bool chat) {
     r.seed = uint64_t(seed);
   }
   read_sampler(f, r.sampler);
+  read_logit_bias(f, r.sampler);
   r.stops = stops_of(f.take("stop"));
   r.ignore_eos = f.flag("ignore_eos", false);
   read_stream(f, r);

@@ -25,7 +25,7 @@ std::string error_body(int status, const std::string& message, const std::string
                        const std::string& code = "");
 
 /// Limits of one request.
-inline constexpr int64_t kMostChoices = 128, kMostStops = 16, kMostTopLogprobs = 20;
+inline constexpr int64_t kMostChoices = 128, kMostStops = 16, kMostTopLogprobs = 20, kMostBiases = 1024;
 inline constexpr size_t kMostStopBytes = 1024;
 
 /// A text, or its ids.

@@ -253,6 +253,7 @@ class Server {
                  .model = options_.name,
                  .created = std::time(nullptr),
                  .chat = chat};
+    for (const auto& [id, bias] : r.sampler.logit_bias) require_ids({id}, "logit_bias");
     const uint64_t seed = r.seed ? *r.seed : random_number();
     std::vector<TextRequest> texts;
     for (const std::vector<int32_t>& prompt : prompts(r)) {

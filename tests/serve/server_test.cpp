@@ -135,6 +135,14 @@ TEST(Serve, TheSameBytesAmongOthers) {
   EXPECT_NE(alone[0]["message"]["content"], alone[1]["message"]["content"]);  // n differ by their seeds
 }
 
+TEST(Serve, ABiasChoosesTheToken) {
+  const Loopback server;
+  const std::string ask = R"({"prompt": "a", "max_tokens": 4, "temperature": 0, "logit_bias": )";
+  EXPECT_EQ(server.post("/v1/completions", ask + R"({"120": 100}})").json()["choices"][0]["text"], "xxxx");
+  for (const char* bias : {"3", "[]", R"({"x": 1})", R"({"-1": 1})", R"({"256": 1})", R"({"1": 101})", R"({"1": "2"})"})
+    EXPECT_EQ(server.post("/v1/completions", ask + bias + "}").json()["error"]["param"], "logit_bias") << bias;
+}
+
 TEST(Serve, BadRequests) {
   const Loopback server;
   const auto refuses = [&](const std::string& target, const std::string& body, int status, const std::string& words) {
