@@ -39,6 +39,8 @@
 #include "toy/decode/scheduler.h"
 #include "toy/decode/state.h"
 #include "toy/decode/text_stream.h"
+#include "toy/eval/choices.h"
+#include "toy/eval/compare.h"
 #include "toy/eval/importance.h"
 #include "toy/eval/score.h"
 #include "toy/formats/catalog.h"

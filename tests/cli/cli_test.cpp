@@ -321,6 +321,11 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
       {"merge", " " + with_tokenizer + " --lora " + path("adapter") + " --type f32 --out " + path("merged.gguf")},
       {"infer", " " + golden + " --prompt-ids 1,2 --n 2"},
       {"eval", " " + with_tokenizer + " --ctx 16 --file " + write("little.txt", "the cat sat on the mat again.")},
+      {"eval kl",
+       " --base " + with_tokenizer + " --lora " + path("adapter") + " --ctx 16 --file " + path("little.txt")},
+      {"eval lmc", " --a " + with_tokenizer + " --b " + with_tokenizer + " --ctx 16 --file " + path("little.txt")},
+      {"eval choices", " " + with_tokenizer + " " +
+                           write("little.jsonl", R"({"prompt": "the cat", "choices": [" sat", "xx"], "answer": 0})")},
       {"quantize", " " + golden + " " + path("q.gguf") + " --type q8_0"},
       {"convert", " " + golden + " " + path("c.gguf") + " --type f16"},
       {"quantize imatrix", " " + with_tokenizer + " --file " + corpus + " --ctx 16 --out " + path("q.imatrix")},
