@@ -156,6 +156,7 @@ struct Infer : Command {
   void run() {
     check_options();
     prompts.read();
+    const bool by_prompt = prompts.any_lora(adapters.lora.size());
     model_path = model_file(model_path);
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
@@ -179,6 +180,7 @@ struct Infer : Command {
                      .check_finite = check_finite,
                      .kv = decoding.type(),
                      .exact = decoding.exact,
+                     .adapters_by_sequence = by_prompt,
                      .repack = decoding.repacks(model, std::accumulate(n.begin(), n.end(), int64_t(0)), 0)});
     generate_all(decoder, model, ids, n);
   }
@@ -193,6 +195,7 @@ struct Infer : Command {
     for (size_t i = 0; i < ids.size(); ++i) {
       if (t) streams[i].emplace(*t, ids[i], stops);
       GenerateRequest r{.prompt = ids[i], .eos = {}, .options = g, .on_token = {}, .on_done = {}};
+      r.adapters = prompts.lora(i);
       if (t) r.eos = t->end_of_generation();
       r.options.max_tokens = n[i];
       r.on_token = [&, i](const GeneratedToken& token) {

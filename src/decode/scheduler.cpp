@@ -65,6 +65,7 @@ void Scheduler::add(GenerateRequest request) {
   for (const int32_t id : prompt)
     check(id >= 0 && id < decoder_.vocab(), "prompt: token id {} is outside the vocabulary (0 to {})", id,
           decoder_.vocab() - 1);
+  decoder_.check_adapters(request.adapters);
   const Sampler sampler(request.options.sampler);
   std::vector<int32_t> history = prompt;
   waiting_.push_back(std::make_unique<Job>(Job{std::move(request), added_++, sampler, std::move(history), 0, {}}));
@@ -115,8 +116,14 @@ void Scheduler::fill_slots() {
 bool Scheduler::begin(Slot& slot) {
   Job& job = *slot.job;
   DecodeState& state = decoder_.state();
+  const std::vector<float>& adapters = job.request.adapters;
+  const auto use_adapters = [&] {
+    slot.adapters = adapters;
+    decoder_.use_adapters(slot.sequence, adapters);
+  };
   if (!slot.used && state.length(slot.sequence) > 0) {  // continued, whatever it is
     slot.used = slot.begun = true;
+    use_adapters();
     return true;
   }
   slot.used = true;
@@ -126,7 +133,7 @@ bool Scheduler::begin(Slot& slot) {
   const Slot* source = nullptr;
   Slot* reader = nullptr;
   for (Slot& s : slots_) {
-    if (!s.known) continue;
+    if (!s.known || s.adapters != adapters) continue;
     const size_t computed = size_t(state.length(s.sequence));  // the last rows may still be on their way
     const size_t here = std::min(common_prefix(s.held, prompt), computed);
     // Layers with a window forget what was before: only the latest prefixes can be taken over.
@@ -149,6 +156,7 @@ bool Scheduler::begin(Slot& slot) {
   }
   slot.held.assign(prompt.begin(), prompt.begin() + int64_t(best));
   slot.known = slot.begun = true;
+  use_adapters();
   job.fed = best;
   shared_tokens_ += int64_t(best);
   return true;

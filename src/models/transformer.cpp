@@ -23,7 +23,7 @@ std::vector<nn::Adapter> make_adapters(const Weights& w, const std::string& name
     TensorSpec a{Init::matrix, names.a, weight}, b{Init::zeros, names.b, weight};
     a.shape[weight.rank() - 2] = b.shape[weight.rank() - 1] = map->second.rank;
     a.adapter = b.adapter = int(i);
-    list.push_back({w(a), w(b), double(map->second.scale), {}, names.a});
+    list.push_back({w(a), w(b), double(map->second.scale), {}, names.a, w.factors(i)});
     if (adapter.dropout > 0) list.back().dropout = {w.random(), adapter.dropout};
   }
   return list;

@@ -35,18 +35,24 @@ struct Scale {
   Value operator()(Value x) const { return factor == 1 ? x : toy::scale(x, factor); }
 };
 
-/// A low-rank change of a linear map (Hu et al. 2021): y + s (x a^T) b^T.
+/// A low-rank change of a linear map (Hu et al. 2021): y + s (x a^T) b^T. Where rows have factors of their own, those
+/// of 0 keep the bits of y.
 struct Adapter {
   Value a;                ///< [R,I]; of experts [E,R,I]
   Value b;                ///< [O,R]; of experts [E,O,R]
   double scale = 1;       ///< s
   Dropout dropout = {};   ///< of x
   std::string name = {};  ///< of the map, for dropout
+  Value factors = {};     ///< [N,1] of each row, or absent
   /// x:[N,I] y:[N,O] -> [N,O].
-  Value operator()(Value x, Value y) const { return linear(Scale{scale}(linear(dropout(x, name), a)), b, {}, y); }
+  Value operator()(Value x, Value y) const {
+    const Value low = Scale{scale}(linear(dropout(x, name), a));
+    return linear(factors ? low * factors : low, b, {}, y);
+  }
   /// Each row by its experts. x:[N,S,I] y:[N,U,O] ids:i32[N,U] -> [N,U,O].
   Value operator()(Value x, Value y, Value ids) const {
-    return y + expert_linear(Scale{scale}(expert_linear(dropout(x, name), a, ids)), b, ids);
+    const Value low = Scale{scale}(expert_linear(dropout(x, name), a, ids));
+    return y + expert_linear(factors ? low * reshape(factors, {-1, 1, 1}) : low, b, ids);
   }
 };
 
