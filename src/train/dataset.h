@@ -55,6 +55,8 @@ class Dataset {
   /// Takes the chat template for examples from the options, or from the model file that the run begins with ("": from
   /// none). Before tokenize().
   void find_chat_template(const std::string& model_file);
+  /// The template that the options name, which the model keeps; nullptr for none.
+  const ChatTemplate* own_chat_template() const { return o_.chat_template.empty() || !chat_ ? nullptr : &*chat_; }
   /// Tokenizes, or opens caches, for rows of `tokens` places.
   void tokenize(const Tokenizer& tokenizer, int64_t tokens, uint64_t seed);
 

@@ -53,6 +53,8 @@ class Run {
     model_ = from_checkpoint ? checkpoint_model(resume_.from(), spec, device) : source.model(spec, device);
     for (const std::string& warning : model_.warnings) tell.warn(warning);
     model_.tokenizer = std::move(tokenizer);
+    if (const ChatTemplate* chat = data_.own_chat_template())
+      model_.metadata["tokenizer.chat_template"] = chat->source();
     make_trainer();
     if (!resumed()) return;
     restore_trainer(resume_.from(), state_, model_, *trainer_);
