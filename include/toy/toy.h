@@ -87,6 +87,7 @@
 #include "toy/tensor/buffer.h"
 #include "toy/tensor/convert.h"
 #include "toy/tensor/dtype.h"
+#include "toy/tensor/principal.h"
 #include "toy/tensor/quantize.h"
 #include "toy/tensor/shape.h"
 #include "toy/text/tokenizer.h"

@@ -124,6 +124,7 @@ void AdapterOptions::apply(Model& model) const {
     else
       load_adapter(model, adapter_file(what), scale);
   }
+  fix_magnitudes(model);
 }
 
 void require_tokenizer(const Model& model, const std::string& path, const char* way_out) {

@@ -361,11 +361,14 @@ struct Lora : Command {
     begin_group(app, "Adapter");
     add_option(app, "--rank", lora.rank, "Rank of the adapter: columns of B and rows of A", at_least(1));
     add_option(app, "--alpha", lora.alpha, "What the adapter adds is multiplied by alpha / rank", above(0));
-    add_option(app, "--targets", lora.targets, "Linear maps to adapt: all-linear, or patterns such as 'attn_[qv]'")
+    add_option(app, "--targets", lora.targets, "Maps to adapt: all-linear, or patterns such as 'attn_[qv]=8:16,output'")
         ->delimiter(',')
-        ->option_text("PATTERN");
+        ->option_text("PATTERN[=RANK[:ALPHA]]");
     add_option(app, "--lora-dropout", lora.dropout, "Dropout rate of the adapter's input", from_to_below(0, 1));
     app.add_flag("--rslora", lora.rslora, "Multiply by alpha / sqrt(rank) instead");
+    app.add_flag("--dora", lora.dora, "Train the norms of rows apart from their directions");
+    app.add_flag("--pissa", lora.pissa, "Begin with the principal part of each map instead of zero");
+    add_option(app, "--lora-plus", lora.b_lr, "Learning rate of B, as a multiple of A's", above(0));
     begin_group(app, "Model");
     add_option(app, "--name", o.name, "Name of the adapter (default: that of --model)");
     add_option(app, "--seed", o.seed, "Seed of the adapter's weights and of shuffling");

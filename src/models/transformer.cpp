@@ -12,21 +12,48 @@ namespace {
 
 using Init = TensorSpec::Init;
 
-// Those of the weight `name`, [O,I], or [E,O,I] of experts.
-std::vector<nn::Adapter> make_adapters(const Weights& w, const std::string& name, const Shape& weight) {
+// Norms of the rows of w + s b a, from those of w, n: n^2 + 2 s b.(a w) + s^2 b.(b a a^T). No gradient flows through
+// them (Liu et al. 2024, section 4.3).
+Value row_norms(const nn::Adapter& low, Value weight, Value squares) {
+  const Value of_w = permute(linear(low.a, weight), {1, 0}), of_a = linear(low.b, linear(low.a, low.a));
+  const Value change = sum(low.b * (scale(of_w, 2 * low.scale) + scale(of_a, low.scale * low.scale)), 1);
+  return detach(sqrt(squares + reshape(change, squares.shape())));
+}
+
+// Those of a weight, [O,I], or [E,O,I] of experts, whose name has no prefix yet.
+std::vector<nn::Adapter> make_adapters(const Weights& w, const TensorSpec& weight, Value value) {
   std::vector<nn::Adapter> list;
   for (size_t i = 0; i < w.adapters().size(); ++i) {
     const AdapterSpec& adapter = w.adapters()[i];
-    const auto map = adapter.maps.find(w.full_name(name));
-    if (map == adapter.maps.end()) continue;
-    const AdapterNames names(name, i);
-    TensorSpec a{Init::matrix, names.a, weight}, b{Init::zeros, names.b, weight};
-    a.shape[weight.rank() - 2] = b.shape[weight.rank() - 1] = map->second.rank;
-    a.adapter = b.adapter = int(i);
-    list.push_back({w(a), w(b), double(map->second.scale), {}, names.a});
+    const auto found = adapter.maps.find(w.full_name(weight.name));
+    if (found == adapter.maps.end()) continue;
+    const AdapterSpec::Map& map = found->second;
+    const AdapterNames names(weight.name, i);
+    const AdapterShapes shapes(weight, map.rank);
+    const auto tensor = [&](Init init, const std::string& name, const Shape& shape) {
+      TensorSpec t{init, name, shape};
+      t.adapter = int(i);
+      return w(t);
+    };
+    // What is looked up begins as zero, as in PEFT, so that few rows of a change.
+    const Value a = tensor(weight.lookup ? Init::zeros : Init::matrix, names.a, shapes.a);
+    const Value b = tensor(weight.lookup ? Init::matrix : Init::zeros, names.b, shapes.b);
+    list.push_back({a, b, double(map.scale), {}, names.a});
     if (adapter.dropout > 0) list.back().dropout = {w.random(), adapter.dropout};
+    const Shape rows{weight.shape[0]};
+    if (map.magnitude == AdapterSpec::Map::trained) {
+      const Value m = tensor(Init::ones, names.m, rows), squares = tensor(Init::ones, names.square, rows);
+      list.back().factor = m / row_norms(list.back(), value, squares);
+    }
+    if (map.magnitude == AdapterSpec::Map::fixed) list.back().factor = tensor(Init::ones, names.factor, rows);
   }
   return list;
+}
+
+// A weight that adapters may change.
+nn::Linear with_adapters(const Weights& w, const TensorSpec& weight) {
+  const Value value = w(weight);
+  return {value, {}, make_adapters(w, weight, value)};
 }
 
 // `in_file`: the file's tensor that holds it as some of its rows, "" for one of its own.
@@ -35,8 +62,8 @@ nn::Linear make_linear(const Weights& w, const std::string& name, int64_t rows, 
   const auto in = [&](const char* kind) { return in_file.empty() ? "" : in_file + kind; };
   TensorSpec weight{Init::matrix, name + ".weight", {rows, columns}, in(".weight")};
   weight.adaptable = true;
-  return {w(weight), bias ? w({Init::zeros, name + ".bias", {rows}, in(".bias")}) : Value{},
-          make_adapters(w, weight.name, weight.shape)};
+  const Value value = w(weight), of_bias = bias ? w({Init::zeros, name + ".bias", {rows}, in(".bias")}) : Value{};
+  return {value, of_bias, make_adapters(w, weight, value)};
 }
 
 // `in_file`: what a file calls it, "" for the same.
@@ -311,7 +338,8 @@ nn::Mixture make_mixture(const ModelSpec& m, const LayerSpec& l, const Weights& 
   const auto maps = [&](const char* name, int64_t rows, int64_t columns) -> nn::ExpertLinear {
     TensorSpec weight{Init::matrix, name, {n, rows, columns}};
     weight.adaptable = true;
-    return {w(weight), {}, make_adapters(w, name, weight.shape)};
+    const nn::Linear all = with_adapters(w, weight);
+    return {all.weight, {}, all.adapters};
   };
   nn::Mixture mixture{
       .router = {.map = {w(router), bias("ffn_gate_inp.bias", {n})},
@@ -386,7 +414,11 @@ nn::Block make_block(const ModelSpec& m, size_t layer, const Weights& w, RopeTab
 // The one place where a model's tensors are declared; their order is that of files.
 Transformer::Transformer(const ModelSpec& spec, const Weights& of_graph, int64_t positions, Value random) {
   const Weights weights = of_graph.with(spec.adapters, random);
-  embedding_ = weights.of(ModelPart::embedding)({Init::embedding, "token_embd.weight", {spec.vocab, spec.d_model}});
+  TensorSpec table{Init::embedding, "token_embd.weight", {spec.vocab, spec.d_model}}, output = table;
+  table.adaptable = table.lookup = output.adaptable = true;
+  output.name = "output.weight";
+  const nn::Linear tokens = with_adapters(weights.of(ModelPart::embedding), table);
+  embedding_ = {tokens.weight, tokens.adapters};
   embedding_scale_ = {spec.embedding_scale > 0 ? double(spec.embedding_scale) : std::sqrt(double(spec.d_model))};
   if (spec.positions == PositionKind::learned)  // f32 in files, as llama.cpp's converter writes it
     positions_ = weights.of(ModelPart::positions)(
@@ -397,12 +429,13 @@ Transformer::Transformer(const ModelSpec& spec, const Weights& of_graph, int64_t
     layer_map_ = make_linear(w, "per_layer_model_proj", all, spec.d_model, false);
     layer_norm_ = make_rms_norm(w, "per_layer_proj_norm", width, spec.norm_eps);
   }
-  RopeTables ropes(*embedding_.graph, spec, positions);
+  RopeTables ropes(*embedding_.table.graph, spec, positions);
   for (size_t i = 0; i < spec.layers.size(); ++i) kv_source_.push_back(kv_source(spec, int64_t(i)));
   for (size_t i = 0; i < spec.layers.size(); ++i) blocks_.push_back(make_block(spec, i, weights.block(int(i)), ropes));
   norm_ = make_norm(spec, weights, "output_norm", spec.output_norm_is_embedding_norm ? "token_embd_norm" : "");
   scale_ = {1 / double(spec.logit_divisor)};
-  output_ = spec.tied ? embedding_ : weights({Init::embedding, "output.weight", {spec.vocab, spec.d_model}});
+  const Value unembedding = spec.tied ? embedding_.table : weights(output);
+  output_ = {unembedding, {}, make_adapters(weights, output, unembedding)};
   softcap_ = double(spec.logit_softcap);
 }
 
@@ -424,7 +457,7 @@ Value Transformer::operator()(Value tokens, const nn::Context& ctx, std::span<nn
   check(states.empty() || states.size() == blocks_.size(),
         "transformer: {} states for {} layers; give one for each, or none", states.size(), blocks_.size());
   Graph& g = *tokens.graph;
-  Value x = embedding_scale_(embedding(embedding_, tokens));
+  Value x = embedding_scale_(embedding_(tokens));
   const Value of_layers = layer_embedding_ ? layer_embeddings(tokens, x) : Value{};
   if (positions_) x = x + embedding(positions_, ctx.batch.position);
   x = ctx.dropout(x, "embedding");
@@ -442,6 +475,16 @@ Value Transformer::operator()(Value tokens, const nn::Context& ctx, std::span<nn
   const Value x_final = norm_(x);
   g.set_name(x_final, "x_final");
   return x_final;
+}
+
+CrossEntropy Transformer::loss(Value x, Value targets, Value weight) const {
+  const Value rows = scale_(x);
+  std::vector<Value> low, high;
+  for (const nn::Adapter& adapter : output_.adapters) low.push_back(adapter.low(rows)), high.push_back(adapter.b);
+  const auto all = [](const std::vector<Value>& list) {
+    return list.empty() ? Value{} : list.size() == 1 ? list[0] : concat(list, 1);
+  };
+  return linear_xent(rows, output_.weight, targets, weight, {softcap_}, all(low), all(high));
 }
 
 }  // namespace toy

@@ -201,7 +201,7 @@ std::string Checkpoints::save(const Model& model, const Trainer& trainer, const 
     for (const std::string& name : inexact(model)) add(kExact + name, *model.params, name);
     tensors.finish(writer.path(kMoments));
     if (!model.spec.adapters.empty())
-      save_adapter(model, model.spec.adapters.size() - 1, writer.path(kAdapter));
+      save_adapters(model, writer.path(kAdapter));
     else if (!has_frozen(model.spec))
       save_model(model, writer.path(kWeights));
     newest_ = writer.commit();

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kAdapters = "*.lora_[ab]";
+constexpr const char* kAdapters = "*.lora_[abm]";
 
 void check_patterns(const char* option, const std::vector<std::string>& patterns, const ModelSpec& spec) {
   std::vector<std::string> names;
@@ -38,7 +38,9 @@ class FineTune final : public Loaded {
                             {"alpha", o_.lora->alpha},
                             {"rslora", o_.lora->rslora},
                             {"lora_dropout", o_.lora->dropout},
-                            {"targets", o_.lora->targets}});
+                            {"targets", o_.lora->targets},
+                            {"dora", o_.lora->dora},
+                            {"pissa", o_.lora->pissa}});
     else
       j.update(ordered_json{{"train", o_.roles.train}, {"freeze", o_.roles.freeze}});
     return j;
@@ -48,6 +50,7 @@ class FineTune final : public Loaded {
     ModelSpec spec = Loaded::spec(tokenizer);
     if (o_.lora) {
       spec.adapters = {lora_adapter(spec, *o_.lora)};
+      if (o_.lora->pissa) spec.adapters.push_back(principal_part(spec.adapters[0]));
       spec.roles.train = {kAdapters};
       return spec;
     }
@@ -60,7 +63,10 @@ class FineTune final : public Loaded {
   Weights::DTypeOf held(const ModelSpec& spec) const override { return held_types(opened(), spec); }
   Model model(const ModelSpec& spec, const Device& device) override {
     Model model = Loaded::model(spec, device);
-    if (o_.lora) add_adapter_weights(model, o_.seed);
+    if (o_.lora && o_.lora->pissa)
+      add_principal_weights(model, o_.seed);
+    else if (o_.lora)
+      add_adapter_weights(model, o_.seed);
     return model;
   }
 
@@ -69,14 +75,23 @@ class FineTune final : public Loaded {
   const ordered_json base_;
 };
 
+// With LoRA+'s factor before those of the user, of which the last one counts.
+FineTuneOptions with_rates(FineTuneOptions o) {
+  auto& lr_for = o.trainer.optimizer.lr_for;
+  if (o.lora && o.lora->b_lr != 1) lr_for.insert(lr_for.begin(), {"*.lora_b", o.lora->b_lr});
+  return o;
+}
+
 }  // namespace
 
-TrainResult train_fine_tune(const FineTuneOptions& options, Device& device, TrainObserver& observer) {
+TrainResult train_fine_tune(const FineTuneOptions& given, Device& device, TrainObserver& observer) {
+  const FineTuneOptions options = with_rates(given);
   FineTune source(options);
   return run_recipe(options, source, device, observer);
 }
 
-RunEstimate estimate_fine_tune(const FineTuneOptions& options, Device& device, TrainObserver& observer) {
+RunEstimate estimate_fine_tune(const FineTuneOptions& given, Device& device, TrainObserver& observer) {
+  const FineTuneOptions options = with_rates(given);
   FineTune source(options);
   return estimate_recipe(options, source, device, observer);
 }

@@ -53,7 +53,7 @@ std::string average_path(const std::string& out, bool adapter) {
 
 void save_result(const Model& model, const std::string& path, DType stored) {
   if (model.spec.adapters.empty()) return save_model(model, path, stored);
-  save_adapter(model, model.spec.adapters.size() - 1, path, stored);
+  save_adapters(model, path, stored);
 }
 
 void prepare_folder(const std::string& out, size_t needed) {

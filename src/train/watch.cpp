@@ -197,6 +197,18 @@ struct Watcher::Probes {
   }
 };
 
+// x:[N,D] -> [N,V].
+Value logits_of(const Graph& g, Value x, const ModelSpec& spec) {
+  const std::string output = "output.weight";
+  Value y = linear(x, *g.find(spec.tied ? "token_embd.weight" : output));
+  for (size_t i = 0; i < spec.adapters.size(); ++i)
+    if (const auto map = spec.adapters[i].maps.find(output); map != spec.adapters[i].maps.end()) {
+      const AdapterNames names(output, i);
+      y = nn::Adapter{*g.find(names.a), *g.find(names.b), double(map->second.scale)}(x, y);
+    }
+  return y;
+}
+
 // Compiled, without sessions.
 Watcher::Probes Watcher::probes(const WatchOptions& watch, Device& device, const ModelSpec& spec,
                                 const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
@@ -214,7 +226,7 @@ Watcher::Probes Watcher::probes(const WatchOptions& watch, Device& device, const
   std::vector<std::pair<std::string, Value>> values = named_values(*t.graph), gradients;
   for (auto& value : recurrence_values(*t.graph, options.batch, options.tokens)) values.push_back(std::move(value));
   if (const auto x = t.graph->find("x_final"); x && any_matches(watch.taps, kLogits))
-    values.emplace_back(kLogits, linear(*x, *t.graph->find(spec.tied ? "token_embd.weight" : "output.weight")));
+    values.emplace_back(kLogits, logits_of(*t.graph, *x, spec));
   std::vector<std::string> names = names_of(values);
   if (values.empty() || names.back() != kLogits) names.push_back(kLogits);
   require_matches("tap", watch.taps, names);

@@ -46,6 +46,22 @@ TEST_F(CliLora, AnAdapterHelpsUnmergedMergedAndFromPeft) {
   EXPECT_EQ(toy("infer " + q8_ + " --lora " + path("run") + " --prompt the -n 4").code, 0);
 }
 
+TEST_F(CliLora, EveryKindOfAdapter) {
+  const double before = perplexity(q8_);
+  for (const char* kind : {"--targets all-linear,output=2:8,embed_tokens --lora-plus 4", "--dora", "--pissa"}) {
+    fs::remove_all(path("run"));
+    const Result r = toy(lora("run", kind));
+    ASSERT_EQ(r.code, 0) << kind << r.err;
+    const double with = perplexity(q8_ + " --lora " + path("run"));
+    EXPECT_LT(with, 0.99 * before) << kind;
+    EXPECT_EQ(perplexity(q8_ + " --lora " + path("run/peft")), with) << kind;
+    ASSERT_EQ(toy("merge " + q8_ + " --lora " + path("run") + " --out " + path("m.gguf")).code, 0) << kind;
+    EXPECT_NEAR(perplexity(path("m.gguf")), with, 1e-3 * with) << kind;
+  }
+  const Result r = toy(lora("plus", "--lora-plus 16 --explain"));
+  EXPECT_NE(r.out.find("lr 0.16"), std::string::npos) << r.out;
+}
+
 TEST_F(CliLora, ExplainsWithoutTraining) {
   const Result r = toy(lora("run", "--targets attn_q,v_proj --explain"));
   ASSERT_EQ(r.code, 0) << r.err;
@@ -69,6 +85,10 @@ TEST_F(CliLora, ResumesByTheFolderAlone) {
 
 TEST_F(CliLora, Refuses) {
   refuses(lora("x", "--targets attn_z"), {"targets", "attn_q"});
+  refuses(lora("x", "--targets attn_q=big"), {"targets", "PATTERN=RANK:ALPHA"});
+  refuses(lora("x", "--targets output --dora"), {"dora", "output.weight"});
+  refuses(lora("x", "--dora --pissa"), {"exclude each other"});
+  refuses(lora("x", "--lora-plus 0"), {"lora-plus"});
   refuses("train lora --model " + q8_ + " --corpus " + text_ + " --rank 400 --out " + path("x"), {"rank is 400"});
   refuses("infer " + q8_ + " --lora " + q8_ + " --prompt a", {"general.type", "adapter"});
   refuses("infer " + q8_ + " --lora " + path("nothing.gguf") + " --prompt a", {"nothing.gguf"});

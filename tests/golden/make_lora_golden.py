@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""Make the golden file of LoRA: ten steps of transformers and PEFT on a small random Llama.
+"""Make the golden files of adapters: ten steps of transformers and PEFT on a small random Llama.
 
   PY=$(scripts/peers.sh) && $PY tests/golden/make_lora_golden.py             # writes beside this script
 
-The base is llama_bias.model.gguf (make_llama_golden.py): grouped queries and biases. All is computed in f64 and rounded once.
+The base is llama_bias.model.gguf (make_llama_golden.py): grouped queries, biases, and an output that is the embedding. All is
+computed in f64 and rounded once. There is a pair of files for each of VARIANTS: LoRA of all linear maps (llama, peft); of embedding,
+output and v with ranks and alphas of their own (output); DoRA (dora); PiSSA (pissa, without
+a folder, which would belong to the changed base).
 
-  lora_llama.golden.gguf   inputs and targets of ten steps of B=2 sequences of T=12 tokens; by the names of llama.cpp
-                           NAME.lora_a / .lora_b at the start (a), their gradients in the first step, and after the last
+  lora_NAME.golden.gguf    inputs and targets of ten steps of B=2 sequences of T=12 tokens; by the names of llama.cpp
+                           NAME.lora_a / .lora_b / .lora_m at the start, their gradients in the first step, and after the last
                            step; the loss of every step; the logits of the last inputs with the trained adapter
-  lora_peft/               the trained adapter as PEFT saves it
+  lora_peft/, lora_NAME/   the trained adapter as PEFT saves it
 
-PEFT adds scaling * B A x to every linear map but the output; here rank 3 and alpha 6, so scaling is 2. The file's rows of q and k
+PEFT adds scaling * B A x to every linear map but the output; in lora_llama rank 3 and alpha 6, so scaling is 2. The file's rows of q and k
 are in the order of llama.cpp, those of transformers in its own, so rows of B move (`hf_rows`).
 """
 import argparse
@@ -32,6 +35,14 @@ import make_family_golden as family
 import make_llama_golden as llama
 
 RANK, ALPHA, STEPS, B, T, LR = 3, 6, 10, 2, 12, 1e-2
+ALL = {"target_modules": "all-linear"}
+VARIANTS = {
+    "llama": ALL,
+    "output": {"target_modules": ["embed_tokens", "lm_head", "v_proj"], "rank_pattern": {"lm_head": 2},
+               "alpha_pattern": {"lm_head": 5, "v_proj": 4}},
+    "dora": ALL | {"use_dora": True},
+    "pissa": ALL | {"init_lora_weights": "pissa"},
+}
 SHAPE = next(s for s in llama.SHAPES if s.name == "llama_bias")
 
 
@@ -44,7 +55,7 @@ def heads_of(name):
     return SHAPE.H if "attn_q." in name else SHAPE.K if "attn_k." in name else None
 
 
-def adapted(weights):
+def adapted(weights, options):
     with family.in_f64():
         model = llama.hf_model(SHAPE).double()
         params = dict(model.named_parameters())
@@ -55,7 +66,7 @@ def adapted(weights):
                 moved = llama.hf_rows(a, heads_of(name)) if heads_of(name) else a
                 params[llama.hf_name(name)].copy_(torch.tensor(moved))
         torch.manual_seed(5)
-        config = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM")
+        config = LoraConfig(r=RANK, lora_alpha=ALPHA, task_type="CAUSAL_LM", **options)
         model = get_peft_model(model, config, autocast_adapter_dtype=False).double()
         with torch.no_grad():
             for p in model.parameters():
@@ -71,12 +82,15 @@ def adapter_tensors(model, weights, value):
         if not p.requires_grad:
             continue
         stem, kind = name.removeprefix("base_model.model.").split(".lora_")
-        ours = by_hf[stem + ".weight"]
+        ours = by_hf.get(stem + ".weight", "output.weight")
         a = value(p).detach().numpy().astype(np.float64)
-        if kind[0] == "B" and heads_of(ours):
+        kind = kind.removeprefix("embedding_")[0].lower()
+        if kind != "a" and heads_of(ours):
             h, rows = heads_of(ours), a.shape[0]
-            a = a.reshape(h, 2, rows // h // 2, RANK).swapaxes(1, 2).reshape(a.shape)
-        out[f"{ours}.lora_{kind[0].lower()}"] = a
+            a = a.reshape(h, 2, rows // h // 2, -1).swapaxes(1, 2).reshape(a.shape)
+        if kind == "a" and ours == "token_embd.weight":
+            a = a.T
+        out[f"{ours}.lora_{kind}"] = np.ascontiguousarray(a)
     return out
 
 
@@ -84,8 +98,13 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--out", type=pathlib.Path, default=HERE)
     out = ap.parse_args().out
+    for name, options in VARIANTS.items():
+        make(name, options, out)
+
+
+def make(variant, options, out):
     weights = base_weights()
-    model = adapted(weights)
+    model = adapted(weights, options)
     rng = np.random.default_rng(11)
     inputs = rng.integers(0, SHAPE.V, (STEPS, B, T)).astype(np.int32)
     targets = rng.integers(0, SHAPE.V, (STEPS, B, T)).astype(np.int32)
@@ -96,7 +115,7 @@ def main():
                                   weight_decay=0)
     results = {"inputs": inputs.reshape(-1), "targets": targets.reshape(-1)}
     for name, a in adapter_tensors(model, weights, lambda p: p).items():
-        if name.endswith("_a"):
+        if variant != "llama" or name.endswith("_a"):
             results["start." + name] = a
     losses = []
     for step in range(STEPS):
@@ -118,17 +137,19 @@ def main():
         logits = model(input_ids=torch.tensor(inputs[-1], dtype=torch.long), use_cache=False).logits
     results["logits"] = logits.reshape(-1, SHAPE.V).numpy()
     results["losses"] = np.array(losses)
-    writer = gguf.GGUFWriter(out / "lora_llama.golden.gguf", "golden")
+    writer = gguf.GGUFWriter(out / f"lora_{variant}.golden.gguf", "golden")
     writer.add_uint32("rank", RANK), writer.add_float32("alpha", ALPHA), writer.add_float32("lr", LR)
     writer.add_uint32("batch", B), writer.add_uint32("tokens", T), writer.add_uint32("steps", STEPS)
     for name, a in results.items():
         writer.add_tensor(name, a if a.dtype == np.int32 else a.astype(np.float32))
     writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file(), writer.close()
-    folder = out / "lora_peft"
+    print(variant, "losses", losses)
+    if variant == "pissa":  # a folder would belong to the changed base
+        return
+    folder = out / ("lora_peft" if variant == "llama" else f"lora_{variant}")
     model.to(torch.float32).save_pretrained(folder)
     for extra in ("README.md",):
         (folder / extra).unlink(missing_ok=True)
-    print("losses", losses)
 
 
 if __name__ == "__main__":

@@ -197,7 +197,7 @@ void bad_operands(const OpSuite& s) {
 std::vector<OperandData> first_rows(std::vector<OperandData> operands, const std::vector<std::string>& rows,
                                     int64_t n) {
   for (OperandData& o : operands)
-    if (std::count(rows.begin(), rows.end(), o.name)) {
+    if (std::count(rows.begin(), rows.end(), o.name) && !o.absent) {
       o.stored[0] = n;
       o.values.resize(size_t(o.stored.count()));
     }

@@ -13,24 +13,35 @@ const Attrs kPlain = LinearXentAttrs{};
 
 const OpSuite kXent{
     .op = "linear_xent",
-    .cases = {{"x:[1,1] w:[1,1] targets:i32[1]=list(0) weight:[1]", kPlain},
-              {"x:[5,3] w:[7,3] targets:i32[5]=targets(7) weight:[5]=range(0,1)", kPlain},
-              {"x:[3,5]@(1,0) w:[3,7]@(1,0) targets:i32[5]=below(7) weight:[5]=const(0.2)", kPlain},
-              {"x:[4,6] w:[9,6] targets:i32[4]=list(-1,-1,-1,-1) weight:[4]=const(1)", kPlain},
-              {"x:[131,33] w:[203,33] targets:i32[131]=targets(203) weight:[131]=const(0.0078125)", kPlain},
-              {"x:[5,3] w:[7,3] targets:i32[5]=targets(7) weight:[5]=range(0,1)", LinearXentAttrs{0.7}},
-              {"x:[131,33] w:[203,33] targets:i32[131]=targets(203) weight:[131]=const(0.0078125)",
-               LinearXentAttrs{4}}},
-    .bad = {{"x:[5,3] w:[7,4] targets:i32[5]=below(7) weight:[5]", "linear_xent: w has D=4, x has D=3", kPlain},
-            {"x:[5,3] w:[0,3] targets:i32[5]=const(-1) weight:[5]", "linear_xent: w has V=0, expected at least 1",
+    .cases = {{"x:[1,1] w:[1,1] targets:i32[1]=list(0) weight:[1] u:none b:none", kPlain},
+              {"x:[5,3] w:[7,3] targets:i32[5]=targets(7) weight:[5]=range(0,1) u:none b:none", kPlain},
+              {"x:[3,5]@(1,0) w:[3,7]@(1,0) targets:i32[5]=below(7) weight:[5]=const(0.2) u:none b:none", kPlain},
+              {"x:[4,6] w:[9,6] targets:i32[4]=list(-1,-1,-1,-1) weight:[4]=const(1) u:none b:none", kPlain},
+              {"x:[131,33] w:[203,33] targets:i32[131]=targets(203) weight:[131]=const(0.0078125) u:none b:none",
+               kPlain},
+              {"x:[5,3] w:[7,3] targets:i32[5]=targets(7) weight:[5]=range(0,1) u:none b:none", LinearXentAttrs{0.7}},
+              {"x:[131,33] w:[203,33] targets:i32[131]=targets(203) weight:[131]=const(0.0078125) u:none b:none",
+               LinearXentAttrs{4}},
+              {"x:[5,3] w:[7,3] targets:i32[5]=targets(7) weight:[5]=range(0,1) u:[5,2] b:[7,2]", LinearXentAttrs{0.7}},
+              {"x:[131,33] w:[203,33] targets:i32[131]=targets(203) weight:[131]=const(0.0078125) u:[131,4] b:[203,4]",
+               kPlain}},
+    .bad = {{"x:[5,3] w:[7,4] targets:i32[5]=below(7) weight:[5] u:none b:none", "linear_xent: w has D=4, x has D=3",
              kPlain},
-            {"x:[5,3] w:[7,3] targets:i32[4]=below(7) weight:[5]", "linear_xent: targets has N=4, x has N=5", kPlain},
-            {"x:[5,3] w:[7,3] targets:[5] weight:[5]", "linear_xent: targets is f32, expected i32", kPlain},
-            {"x:[5,3] w:[7,3] targets:i32[5]=below(7) weight:[5]",
-             "linear_xent: softcap is -1, expected 0 (none) or more", LinearXentAttrs{-1}}},
+            {"x:[5,3] w:[0,3] targets:i32[5]=const(-1) weight:[5] u:none b:none",
+             "linear_xent: w has V=0, expected at least 1", kPlain},
+            {"x:[5,3] w:[7,3] targets:i32[4]=below(7) weight:[5] u:none b:none",
+             "linear_xent: targets has N=4, x has N=5", kPlain},
+            {"x:[5,3] w:[7,3] targets:[5] weight:[5] u:none b:none", "linear_xent: targets is f32, expected i32",
+             kPlain},
+            {"x:[5,3] w:[7,3] targets:i32[5]=below(7) weight:[5] u:none b:none",
+             "linear_xent: softcap is -1, expected 0 (none) or more", LinearXentAttrs{-1}},
+            {"x:[5,3] w:[7,3] targets:i32[5]=below(7) weight:[5] u:[5,2] b:none",
+             "linear_xent: one of u and b is absent; give both or none", kPlain},
+            {"x:[5,3] w:[7,3] targets:i32[5]=below(7) weight:[5] u:[5,2] b:[7,4]", "linear_xent: b has R=4, u has R=2",
+             kPlain}},
     .bound = by_sensitivity(),
     .no_gradient = {"weight"},
-    .rows = {"x", "targets", "weight"},
+    .rows = {"x", "targets", "weight", "u"},
     .row_wise = false};
 const bool kDone = register_suite(kXent);
 
@@ -54,9 +65,10 @@ TEST(LinearXent, LossIsTheFormula) {
 
 TEST(LinearXent, NoRowsAndNoTargets) {
   for (Device* device : {&cpu_device(2), &reference_device()}) {
-    const Built b = build_op(*find_op("linear_xent"),
-                             parse_operands("x:[4,6] w:[9,6] targets:i32[4]=list(-1,3,-1,2) weight:[4]=list(1,0,1,0)"),
-                             kPlain, {"x", "targets", "weight"});
+    const Built b = build_op(
+        *find_op("linear_xent"),
+        parse_operands("x:[4,6] w:[9,6] targets:i32[4]=list(-1,3,-1,2) weight:[4]=list(1,0,1,0) u:none b:none"), kPlain,
+        {"x", "targets", "weight"});
     Program program(b, *device);
     for (const int64_t n : {4, 0}) {
       program.set_rows(n);
@@ -70,8 +82,9 @@ TEST(LinearXent, NoRowsAndNoTargets) {
 
 TEST(LinearXent, TargetsBeyondTheVocabularyAreNamed) {
   for (Device* device : {&cpu_device(2), &reference_device()}) {
-    const Built b = build_op(*find_op("linear_xent"),
-                             parse_operands("x:[2,3] w:[7,3] targets:i32[2]=list(0,7) weight:[2]"), kPlain);
+    const Built b =
+        build_op(*find_op("linear_xent"),
+                 parse_operands("x:[2,3] w:[7,3] targets:i32[2]=list(0,7) weight:[2] u:none b:none"), kPlain);
     Program program(b, *device);
     try {
       program.run();

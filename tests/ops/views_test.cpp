@@ -23,6 +23,9 @@ const OpSuite kReshape{
             {"x:[]", "reshape: shape [-1]: x is a scalar and has no first dimension to keep", shape({-1})},
             {"x:[4]", "reshape: shape [2,-2] has a negative dimension", shape({2, -2})}}};
 
+// Its gradient is zero whatever x is, so finite differences are no measure of it.
+const OpSuite kDetach{.op = "detach", .cases = {{"x:[3,5]", {}}, {"x:[3,5]@(1,0)", {}}}, .no_gradient = {"x"}};
+
 const OpSuite kReshapeRows{.op = "reshape", .cases = {{"x:[6,4]", shape({-1, 2, 2})}}, .rows = {"x"}};
 
 const OpSuite kPermute{.op = "permute",
@@ -75,9 +78,10 @@ const OpSuite kBroadcast{
             {"x:[1,3]", "broadcast_to: [1,3] does not repeat to [3]", shape({3})},
             {"x:[]", "broadcast_to: shape [-1,3]: x is a scalar and has no first dimension to keep", shape({-1, 3})}}};
 
-const bool kDone = register_suite(kReshape) && register_suite(kReshapeRows) && register_suite(kPermute) &&
-                   register_suite(kPermuteRows) && register_suite(kSlice) && register_suite(kSliceRows) &&
-                   register_suite(kConcat) && register_suite(kConcatRows) && register_suite(kBroadcast);
+const bool kDone = register_suite(kReshape) && register_suite(kDetach) && register_suite(kReshapeRows) &&
+                   register_suite(kPermute) && register_suite(kPermuteRows) && register_suite(kSlice) &&
+                   register_suite(kSliceRows) && register_suite(kConcat) && register_suite(kConcatRows) &&
+                   register_suite(kBroadcast);
 
 TEST(Views, BroadcastToKeepsRunTimeRowsOrSaysHow) {
   const Built b = build_operands(parse_operands("x:[4,3]"), {"x"});

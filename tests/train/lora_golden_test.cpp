@@ -30,7 +30,10 @@ class Golden {
     return {v + step * n, v + (step + 1) * n};
   }
   int64_t number(const char* key) const { return file.get_u32(key); }
-  const gguf::File file = gguf::File::open(std::string(kGolden) + "lora_llama.golden.gguf");
+  explicit Golden(const std::string& variant)
+      : file(gguf::File::open(std::string(kGolden) + "lora_" + variant + ".golden.gguf")) {}
+  bool has(const std::string& name) const { return file.find(name) != nullptr; }
+  const gguf::File file;
 };
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
@@ -40,24 +43,42 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return d;
 }
 
+struct Variant {
+  std::string name;
+  LoraOptions options;  // but for rank and alpha
+  size_t tensors;
+};
+
+void PrintTo(const Variant& v, std::ostream* out) { *out << v.name; }
+
+class LoraGolden : public ::testing::TestWithParam<Variant> {};
+
+// The model with an adapter as PEFT's script begins with it.
+Model start_of(const Golden& golden, LoraOptions options, const Device& device) {
+  Model model = load_model(std::string(kGolden) + "llama_bias.model.gguf", device);
+  options.rank = golden.number("rank"), options.alpha = golden.file.get_f32("alpha");
+  model.spec.adapters = {lora_adapter(model.spec, options)};
+  if (options.pissa) model.spec.adapters.push_back(principal_part(model.spec.adapters[0]));
+  model.spec.roles.train = {"*.lora_[abm]"};
+  options.pissa ? add_principal_weights(model, 1) : add_adapter_weights(model, 1);
+  for (const TensorSpec& t : tensors_of(model.spec)) {
+    const std::string name = "start." + (t.name.ends_with(".1") ? t.name.substr(0, t.name.size() - 2) : t.name);
+    if (golden.has(name)) model.params->write(t.name, golden.floats(name));
+  }
+  return model;
+}
+
 // Both compute in f64, from the same f32 weights; rates and bias corrections are f32 here. On the cpu all is f32: AdamW
 // divides gradients by their own size, so that small ones count as much as large ones.
-TEST(LoraGolden, TenStepsBesidePeft) {
-  const Golden golden;
+TEST_P(LoraGolden, TenStepsBesidePeft) {
+  const Golden golden(GetParam().name);
   for (const bool reference : {true, false}) {
     const auto device = reference ? make_reference_device() : make_test_device(2);
     const double exact = reference ? 2e-7 : 2e-5, moved = reference ? 2e-6 : 2e-3;
-    Model model = load_model(std::string(kGolden) + "llama_bias.model.gguf", *device);
-    const int64_t rank = golden.number("rank");
-    model.spec.adapters = {lora_adapter(model.spec, {.rank = rank, .alpha = golden.file.get_f32("alpha")})};
-    model.spec.roles.train = {"*.lora_[ab]"};
-    add_adapter_weights(model, 1);
+    Model model = start_of(golden, GetParam().options, *device);
     std::vector<std::string> names;
-    for (const TensorSpec& t : trained_tensors(model.spec)) {
-      names.push_back(t.name);
-      if (t.name.ends_with("_a")) model.params->write(t.name, golden.floats("start." + t.name));
-    }
-    EXPECT_EQ(names.size(), 28u);
+    for (const TensorSpec& t : trained_tensors(model.spec)) names.push_back(t.name);
+    EXPECT_EQ(names.size(), GetParam().tensors);
     TrainerOptions o{.batch = golden.number("batch"), .tokens = golden.number("tokens")};
     o.optimizer.clip = 0, o.optimizer.weight_decay = 0;
     const std::vector<float> losses = golden.floats("losses");
@@ -81,6 +102,13 @@ TEST(LoraGolden, TenStepsBesidePeft) {
       EXPECT_LE(distance(model.params->read(name), golden.floats("end." + name)), moved) << name;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(All, LoraGolden,
+                         ::testing::Values(Variant{"llama", {}, 28},
+                                           Variant{
+                                               "output", {.targets = {"embed_tokens", "lm_head=2:5", "v_proj=3:4"}}, 8},
+                                           Variant{"dora", {.dora = true}, 42}, Variant{"pissa", {.pissa = true}, 28}),
+                         [](const auto& variant) { return variant.param.name; });
 
 }  // namespace
 }  // namespace toy

@@ -36,11 +36,11 @@ void adapt(Model& model, const LoraOptions& options, uint64_t seed = 5) {
   add_adapter_weights(model, seed);
 }
 
-// b = 0 learns nothing of a.
+// b = 0 learns nothing of a, nor the other way round in the embedding.
 void randomize(Model& model, const Device& device, const std::string& end = ".lora_b") {
   const Philox random(8, "b");
   for (const TensorSpec& t : tensors_of(model.spec)) {
-    if (!t.name.ends_with(end)) continue;
+    if (!t.name.ends_with(end) && t.name != "token_embd.weight.lora_a") continue;
     std::vector<float> values(size_t(t.shape.count()));
     for (size_t i = 0; i < values.size(); ++i) values[i] = float(0.05 * random.normal(i + hash_name(t.name) % 999983));
     model.params->write(t.name, values);
@@ -60,13 +60,86 @@ double loss_of(Device& device, Model& model) {
 
 TEST(Lora, ANewAdapterChangesNoBit) {
   const auto device = make_test_device(2);
-  for (const ModelSpec& spec : {testing::odd_spec(true), testing::gpt2_spec(), model_spec("hybrid-tiny", 97)}) {
-    Model base = random_model(spec, *device, 3), adapted = random_model(spec, *device, 3);
-    adapt(adapted, {.rank = 4});
-    EXPECT_EQ(loss_of(*device, adapted), loss_of(*device, base)) << spec.architecture;
-    randomize(adapted, *device);
-    EXPECT_NE(loss_of(*device, adapted), loss_of(*device, base)) << spec.architecture;
-  }
+  for (const ModelSpec& spec : {testing::odd_spec(true), testing::gpt2_spec(), model_spec("hybrid-tiny", 97)})
+    for (const LoraOptions& options :
+         {LoraOptions{.rank = 4}, LoraOptions{.rank = 4, .targets = {"output", "token_embd"}},
+          LoraOptions{.rank = 4, .dora = true}}) {
+      if (options.dora && spec.architecture == "gpt2") continue;  // q, k and v are one tensor in files
+      Model base = random_model(spec, *device, 3), adapted = random_model(spec, *device, 3);
+      adapt(adapted, options);
+      EXPECT_EQ(loss_of(*device, adapted), loss_of(*device, base)) << spec.architecture << options.dora;
+      randomize(adapted, *device);
+      EXPECT_NE(loss_of(*device, adapted), loss_of(*device, base)) << spec.architecture << options.dora;
+    }
+}
+
+// Of a model whose output is its embedding, and of one where it is not: in files, fixed, merged.
+TEST(Lora, EveryKindInFilesAndMerged) {
+  const auto device = make_test_device(2);
+  const testing::Folder folder;
+  for (const bool tied : {true, false})
+    for (const LoraOptions& options :
+         {LoraOptions{.rank = 4, .targets = {"all-linear", "output=2:6", "token_embd=3"}},
+          LoraOptions{.rank = 4, .targets = {"token_embd"}}, LoraOptions{.rank = 4, .dora = true}}) {
+      const ModelSpec spec = testing::odd_spec(tied);
+      EXPECT_EQ(spec.tied, tied);
+      const auto fresh = [&] { return random_model(spec, *device, 3); };
+      Model model = fresh(), loaded = fresh();
+      adapt(model, options);
+      randomize(model, *device), randomize(model, *device, ".lora_m");
+      const double loss = loss_of(*device, model);
+      EXPECT_GT(std::fabs(loss - loss_of(*device, loaded)), 1e-2 * loss);
+      save_adapter(model, 0, folder.path("a.gguf"));
+      load_adapter(loaded, folder.path("a.gguf"));
+      // A file has one alpha: what has another gets it by its b.
+      EXPECT_NEAR(loss_of(*device, loaded), loss, options.targets.size() > 1 ? 1e-6 * loss : 0);
+      fix_magnitudes(loaded);
+      EXPECT_NEAR(loss_of(*device, loaded), loss, 1e-5 * loss);
+      merge_adapters(model);
+      model.spec.roles = {};
+      EXPECT_NEAR(loss_of(*device, model), loss, 1e-5 * loss);
+      save_model(model, folder.path("merged.gguf"));
+      Model merged = load_model(folder.path("merged.gguf"), *device, LoadMode::trainable);
+      EXPECT_EQ(merged.spec.tied, tied && options.dora);  // both uses of the table have changed
+      EXPECT_EQ(loss_of(*device, merged), loss_of(*device, model));
+    }
+}
+
+// A model begins as its base, and what is saved belongs to that base.
+TEST(Lora, PissaIsLoraOfTwiceTheRankInFiles) {
+  const auto device = make_test_device(2);
+  const testing::Folder folder;
+  const ModelSpec spec = testing::odd_spec(true);
+  Model base = random_model(spec, *device, 3), model = random_model(spec, *device, 3);
+  model.spec.adapters = {lora_adapter(spec, {.rank = 4, .pissa = true})};
+  model.spec.adapters.push_back(principal_part(model.spec.adapters[0]));
+  model.spec.roles.train = {"*.lora_[abm]"};
+  add_principal_weights(model, 1);
+  const double before = loss_of(*device, base);
+  EXPECT_NEAR(loss_of(*device, model), before, 1e-5 * before);
+  EXPECT_EQ(trained_tensors(model.spec).size(), 28u);
+  // The largest singular value of what is left is the fifth one: b a is the best of its rank.
+  const std::string name = "blk.0.attn_k.weight";
+  const double scale = model.spec.adapters[0].maps.at(name).scale;
+  std::vector<float> rest = base.params->read(name);
+  const std::vector<float> a = model.params->read(name + ".lora_a"), b = model.params->read(name + ".lora_b");
+  double all = 0, left = 0, taken = 0;
+  for (size_t o = 0; o < 14; ++o)
+    for (size_t i = 0; i < 36; ++i) {
+      double part = 0;
+      for (size_t r = 0; r < 4; ++r) part += scale * double(b[o * 4 + r]) * double(a[r * 36 + i]);
+      const double w = rest[o * 36 + i];
+      all += w * w, left += (w - part) * (w - part), taken += part * part;
+    }
+  EXPECT_NEAR(left + taken, all, 1e-5 * all);  // orthogonal to each other
+  EXPECT_GT(taken, 4.0 / 14 * all);            // more than the mean of its singular values
+  testing::losses(*device, model, 4, 2, 24);
+  const double after = loss_of(*device, model);
+  EXPECT_NE(after, before);
+  save_adapters(model, folder.path("a.gguf"));
+  load_adapter(base, folder.path("a.gguf"));
+  EXPECT_EQ(base.spec.adapters[0].maps.at(name).rank, 8);
+  EXPECT_NEAR(loss_of(*device, base), after, 1e-5 * after);
 }
 
 // With w' = w + s b a, and dw' the gradient of w': da = s b^T dw' and db = s dw' a^T. In f64.
@@ -181,8 +254,9 @@ TEST(Lora, QuantizedBaseIsTheDequantizedOne) {
         plain.params->write(t.name, back);
       }
       std::vector<std::vector<double>> losses;
+      const std::vector<std::string> all{"all-linear", "output", "token_embd"}, maps{"all-linear"};
       for (Model* model : {&quantized, &plain}) {
-        adapt(*model, {.rank = 8});
+        adapt(*model, {.rank = 8, .targets = type == DType::q4_k ? maps : all, .dora = type == DType::q4_k});
         losses.push_back(testing::losses(*device, *model, 4, 2, 24));
       }
       EXPECT_EQ(losses[0], losses[1]) << name_of(type) << " " << threads;
@@ -198,8 +272,21 @@ TEST(Lora, TargetsAndRanks) {
   EXPECT_EQ(lora_targets(spec, {"attn_q", "v_proj"}).size(), 4u);
   EXPECT_EQ(lora_targets(spec, {"blk.1.ffn_*"}).size(), 3u);
   expect_contains(message_of([&] { lora_targets(spec, {"attn_kk"}); }), "Did you mean 'attn_k'?");
-  expect_contains(message_of([&] { lora_targets(spec, {"token_embd.weight"}); }), "no linear map fits");
+  expect_contains(message_of([&] { lora_targets(spec, {"output_norm.weight"}); }), "no linear map fits");
+  EXPECT_EQ(lora_targets(spec, {"lm_head", "embed_tokens"}).size(), 2u);
   expect_contains(message_of([&] { lora_adapter(spec, {.rank = 20}); }), "use a rank of at most 14");
+  const auto maps =
+      lora_adapter(spec, {.rank = 4, .alpha = 8, .targets = {"all-linear", "attn_q=2", "ffn_*=8:32"}}).maps;
+  const AdapterSpec::Map q{2, 4}, k{4, 2}, up{8, 4};
+  EXPECT_EQ(maps.at("blk.1.attn_q.weight"), q);
+  EXPECT_EQ(maps.at("blk.1.attn_k.weight"), k);
+  EXPECT_EQ(maps.at("blk.1.ffn_up.weight"), up);
+  for (const char* bad : {"attn_q=", "attn_q=x", "attn_q=2:", "attn_q=2:3:4", "attn_q=2.5"})
+    expect_contains(message_of([&] { lora_adapter(spec, {.targets = {bad}}); }), "no PATTERN=RANK");
+  expect_contains(message_of([&] { lora_adapter(spec, {.targets = {"attn_q=0"}}); }), "expected at least 1");
+  expect_contains(message_of([&] { lora_adapter(spec, {.rank = 2, .targets = {"output"}, .dora = true}); }),
+                  "dora: 'output.weight' is an embedding or the output");
+  expect_contains(message_of([&] { lora_adapter(spec, {.dora = true, .pissa = true}); }), "exclude each other");
   EXPECT_FLOAT_EQ(lora_adapter(spec, {.rank = 4, .alpha = 8, .rslora = true}).maps.begin()->second.scale, 4);
 }
 

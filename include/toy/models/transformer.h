@@ -22,27 +22,26 @@ class Transformer {
   /// What each layer keeps of a sequence while decoding.
   std::vector<std::vector<nn::StateSpec>> states() const;
   /// Logits of the rows x:[M,D] -> [M,V].
-  Value logits(Value x) const { return softcapped(linear(scale_(x), output_), softcap_); }
+  Value logits(Value x) const { return softcapped(output_(scale_(x)), softcap_); }
   /// Their cross-entropy, without ever holding all of them. targets: i32[M] weight:[M].
-  CrossEntropy loss(Value x, Value targets, Value weight) const {
-    return linear_xent(scale_(x), output_, targets, weight, {softcap_});
-  }
+  CrossEntropy loss(Value x, Value targets, Value weight) const;
 
  private:
   /// The embeddings of each layer [N,L,E], where there are some. x: the embedding of the model, scaled.
   Value layer_embeddings(Value tokens, Value x) const;
 
-  Value embedding_, positions_;  // positions_: where they are learned
-  Value layer_embedding_;        // [V,L E] or absent
-  nn::Linear layer_map_;         // [L E,D]
-  nn::RmsNorm layer_norm_;       // [E]
+  nn::Lookup embedding_;
+  Value positions_;         // where they are learned
+  Value layer_embedding_;   // [V,L E] or absent
+  nn::Linear layer_map_;    // [L E,D]
+  nn::RmsNorm layer_norm_;  // [E]
   std::vector<int64_t> kv_source_;
   nn::Scale embedding_scale_;
   std::vector<nn::Block> blocks_;
   nn::Norm norm_;
-  nn::Scale scale_;  // of logits
-  Value output_;     // [V,D]; the embedding itself where it is tied
-  double softcap_;   // 0: none
+  nn::Scale scale_;    // of logits
+  nn::Linear output_;  // [V,D]; the embedding itself where it is tied
+  double softcap_;     // 0: none
 };
 
 /// Transformer::states() of a model.

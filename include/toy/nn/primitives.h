@@ -35,15 +35,22 @@ struct Scale {
   Value operator()(Value x) const { return factor == 1 ? x : toy::scale(x, factor); }
 };
 
-/// A low-rank change of a linear map (Hu et al. 2021): y + s (x a^T) b^T.
+/// A low-rank change of a linear map (Hu et al. 2021): y + s (x a^T) b^T, and with a factor c (DoRA, Liu et al. 2024)
+/// c times all of this.
 struct Adapter {
   Value a;                ///< [R,I]; of experts [E,R,I]
   Value b;                ///< [O,R]; of experts [E,O,R]
   double scale = 1;       ///< s
   Dropout dropout = {};   ///< of x
   std::string name = {};  ///< of the map, for dropout
+  Value factor = {};      ///< [O] or absent
+  /// s x a^T. x:[N,I] -> [N,R].
+  Value low(Value x) const { return Scale{scale}(linear(dropout(x, name), a)); }
   /// x:[N,I] y:[N,O] -> [N,O].
-  Value operator()(Value x, Value y) const { return linear(Scale{scale}(linear(dropout(x, name), a)), b, {}, y); }
+  Value operator()(Value x, Value y) const {
+    const Value sum = linear(low(x), b, {}, y);
+    return factor ? sum * factor : sum;
+  }
   /// Each row by its experts. x:[N,S,I] y:[N,U,O] ids:i32[N,U] -> [N,U,O].
   Value operator()(Value x, Value y, Value ids) const {
     return y + expert_linear(Scale{scale}(expert_linear(dropout(x, name), a, ids)), b, ids);
@@ -56,8 +63,21 @@ struct Linear {
   Value bias = {};                     ///< [O] or absent
   std::vector<Adapter> adapters = {};  ///< in their order
   Value operator()(Value x) const {
-    Value y = linear(x, weight, bias);
+    bool scaled = false;  // then a bias is added last
+    for (const Adapter& adapter : adapters) scaled |= bool(adapter.factor);
+    Value y = linear(x, weight, scaled ? Value{} : bias);
     for (const Adapter& adapter : adapters) y = adapter(x, y);
+    return scaled && bias ? y + bias : y;
+  }
+};
+
+/// Rows of a table, and what adapters add: s a_id b^T. ids:i32[N] -> [N,D].
+struct Lookup {
+  Value table;                         ///< [V,D]
+  std::vector<Adapter> adapters = {};  ///< in their order; a:[V,R] b:[D,R]
+  Value operator()(Value ids) const {
+    Value y = embedding(table, ids);
+    for (const Adapter& l : adapters) y = linear(Scale{l.scale}(embedding(l.a, ids)), l.b, {}, y);
     return y;
   }
 };

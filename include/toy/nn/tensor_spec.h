@@ -32,7 +32,8 @@ struct TensorSpec {
   int block = -1;   ///< number of the block that it is in, -1: none
   /// minus_exp: a file holds -exp(w) of a value w. What is read from there and written again may differ by a rounding.
   enum class InFile { same, minus_exp } in_file = InFile::same;
-  bool adaptable = false;  ///< an adapter may change it: the weight of a linear map, or of experts' maps
+  bool adaptable = false;  ///< an adapter may change it: the weight of a linear map, of experts' maps, an embedding
+  bool lookup = false;     ///< rows are looked up by token instead of multiplied with
   int adapter = -1;        ///< number of the adapter that it is a part of; -1: it is the model's own
   bool trained = true;     ///< does training change it?
   /// Does weight decay apply to it?
@@ -46,6 +47,9 @@ struct AdapterSpec {
   struct Map {
     int64_t rank = 0;  ///< R
     float scale = 1;   ///< s
+    /// What becomes of the rows of w + s b a (DoRA, Liu et al. 2024). trained: their norms are m; fixed: each is
+    /// multiplied by a factor.
+    enum Magnitude { none, trained, fixed } magnitude = none;
     bool operator==(const Map&) const = default;
   };
   std::map<std::string, Map> maps;  ///< by name of the weight
@@ -53,12 +57,29 @@ struct AdapterSpec {
   bool operator==(const AdapterSpec&) const = default;
 };
 
-/// Names of an adapter's two tensors for a weight.
+/// Names of an adapter's tensors for a weight.
 struct AdapterNames {
   std::string a, b;
+  std::string m;       ///< [O] norms of rows, of Map::trained
+  std::string square;  ///< [O] squares of the norms of w's own rows, which nothing changes, of Map::trained
+  std::string factor;  ///< [O] of Map::fixed
   /// `adapter`: its number, from 0.
-  AdapterNames(const std::string& weight, size_t adapter) : a(weight + ".lora_a"), b(weight + ".lora_b") {
-    if (adapter > 0) a += "." + std::to_string(adapter), b += "." + std::to_string(adapter);
+  AdapterNames(const std::string& weight, size_t adapter) {
+    const std::string number = adapter > 0 ? "." + std::to_string(adapter) : "";
+    a = weight + ".lora_a" + number, b = weight + ".lora_b" + number, m = weight + ".lora_m" + number;
+    square = weight + ".lora_square" + number, factor = weight + ".lora_factor" + number;
+  }
+};
+
+/// Shapes of a and b for a weight. A table [V,D] has a [V,R], of which rows are looked up, and b [D,R].
+struct AdapterShapes {
+  Shape a, b;
+  AdapterShapes(const TensorSpec& weight, int64_t rank) : a(weight.shape), b(weight.shape) {
+    if (weight.lookup) {
+      a = {weight.shape[0], rank}, b = {weight.shape[1], rank};
+      return;
+    }
+    a[a.rank() - 2] = b[b.rank() - 1] = rank;
   }
 };
 

@@ -83,6 +83,8 @@ Value clamp(Value x, float lo, float hi);
 // ---- shape
 /// The same elements in another shape. A first dimension of -1 keeps the input's first dimension (run-time rows).
 Value reshape(Value x, const Shape& shape);
+/// x, through which no gradient flows.
+Value detach(Value x);
 /// Output dimension i is input dimension order[i].
 Value permute(Value x, const Shape& order);
 /// Elements [begin, begin+count) of an axis.
@@ -231,8 +233,10 @@ struct CrossEntropy {
   Value nll;   ///< [N] -log softmax(logits)_i[target_i], logits = softcapped(x w^T)
 };
 /// Output projection and cross-entropy in one, so the logits [N,V] are never held at once.
-/// x:[N,D] w:[V,D] targets:i32[N] (negative: no target) weight:[N].
-CrossEntropy linear_xent(Value x, Value w, Value targets, Value weight, LinearXentAttrs attrs = {});
+/// x:[N,D] w:[V,D] targets:i32[N] (negative: no target) weight:[N]. With u:[N,R] b:[V,R], logits are
+/// softcapped(x w^T + u b^T): a low-rank change of w.
+CrossEntropy linear_xent(Value x, Value w, Value targets, Value weight, LinearXentAttrs attrs = {}, Value u = {},
+                         Value b = {});
 
 // ---- sums over several runs
 /// acc + x, which acc becomes.

@@ -9,15 +9,17 @@ namespace toy::reference {
 namespace {
 
 struct Dims {
-  int64_t N, D, V;  // rows, width, vocabulary
+  int64_t N, D, V, R;  // rows, width, vocabulary, rank of the change of w
   double softcap;
 };
 
-// logits_j = sum_d x_d w_jd, or c tanh of this / c. Returns log(sum_j exp(logits_j)).
-double logits_of_row(const Dims& dim, const double* x, const double* w, double* logits) {
+// logits_j = sum_d x_d w_jd + sum_r u_r b_jr, or c tanh of this / c. Returns log(sum_j exp(logits_j)).
+double logits_of_row(const Dims& dim, const double* x, const double* w, const double* u, const double* b,
+                     double* logits) {
   for (int64_t j = 0; j < dim.V; ++j) {
     logits[j] = 0;
     for (int64_t d = 0; d < dim.D; ++d) logits[j] += x[d] * w[j * dim.D + d];
+    for (int64_t r = 0; r < dim.R; ++r) logits[j] += u[r] * b[j * dim.R + r];
     if (dim.softcap > 0) logits[j] = dim.softcap * std::tanh(logits[j] / dim.softcap);
   }
   const double top = *std::max_element(logits, logits + dim.V);
@@ -26,26 +28,32 @@ double logits_of_row(const Dims& dim, const double* x, const double* w, double* 
   return top + std::log(sum);
 }
 
-// dlogits_j = weight (softmax_j - [j == target]) (1 - (logits_j / c)^2); dx += dlogits w; dw += dlogits^T x. Either
-// gradient may be unused.
-void grad_of_row(const Dims& dim, const double* x, const double* w, const double* logits, double lse, int32_t target,
-                 double weight, double* dx, double* dw) {
+// logits become dlogits_j = weight (softmax_j - [j == target]) (1 - (logits_j / c)^2).
+void grad_of_logits(const Dims& dim, double* logits, double lse, int32_t target, double weight) {
   for (int64_t j = 0; j < dim.V; ++j) {
     const double t = dim.softcap > 0 ? logits[j] / dim.softcap : 0;
-    const double dlogit = weight * (std::exp(logits[j] - lse) - (j == target ? 1 : 0)) * (1 - t * t);
-    for (int64_t d = 0; d < dim.D; ++d) {
-      if (dx) dx[d] += dlogit * w[j * dim.D + d];
-      if (dw) dw[j * dim.D + d] += dlogit * x[d];
-    }
+    logits[j] = weight * (std::exp(logits[j] - lse) - (j == target ? 1 : 0)) * (1 - t * t);
   }
+}
+
+// dx += dlogits w; dw += dlogits^T x. Either gradient may be unused.
+void grad_of_row(const double* dlogits, int64_t V, int64_t D, const double* x, const double* w, double* dx,
+                 double* dw) {
+  for (int64_t j = 0; j < V; ++j)
+    for (int64_t d = 0; d < D; ++d) {
+      if (dx) dx[d] += dlogits[j] * w[j * D + d];
+      if (dw) dw[j * D + d] += dlogits[j] * x[d];
+    }
 }
 
 // nll_n = lse_n - logit_n[target_n]; loss = sum_n weight_n nll_n. A negative target means that there is none.
 void linear_xent(const ExecContext& ctx, const KernelArgs& args) noexcept {
-  const double *x = input(args, 0), *w = input(args, 1), *weight = input(args, 3);
+  const double *x = input(args, 0), *w = input(args, 1), *weight = input(args, 3), *u = input(args, 4),
+               *b = input(args, 5);
   const int32_t* target = indices(args, 2);
-  double *loss = output(args, 0), *nll = output(args, 1), *dx = output(args, 2), *dw = output(args, 3);
-  const Dims dim{args.in[0].shape[0], args.in[0].shape[1], args.in[1].shape[0],
+  double *loss = output(args, 0), *nll = output(args, 1), *dx = output(args, 2), *dw = output(args, 3),
+         *du = output(args, 4), *db = output(args, 5);
+  const Dims dim{args.in[0].shape[0], args.in[0].shape[1], args.in[1].shape[0], u ? args.in[4].shape[1] : 0,
                  args.attrs.as<LinearXentAttrs>().softcap};
   double* logits = reinterpret_cast<double*>(args.workspace);
 
@@ -53,15 +61,19 @@ void linear_xent(const ExecContext& ctx, const KernelArgs& args) noexcept {
   if (nll) std::fill_n(nll, dim.N, 0.0);
   if (dx) std::fill_n(dx, dim.N * dim.D, 0.0);
   if (dw) std::fill_n(dw, dim.V * dim.D, 0.0);
+  if (du) std::fill_n(du, dim.N * dim.R, 0.0);
+  if (db) std::fill_n(db, dim.V * dim.R, 0.0);
   for (int64_t n = 0; n < dim.N; ++n) {
     if (target[n] >= dim.V) report(ctx, "linear_xent: row {} has target {}", n, target[n]);
     if (target[n] < 0 || target[n] >= dim.V) continue;
-    const double lse = logits_of_row(dim, x + n * dim.D, w, logits);
+    const double lse = logits_of_row(dim, x + n * dim.D, w, u + n * dim.R, b, logits);
     const double row_nll = lse - logits[target[n]];
     if (nll) nll[n] = row_nll;
     if (weight[n] == 0) continue;
     total += weight[n] * row_nll;
-    grad_of_row(dim, x + n * dim.D, w, logits, lse, target[n], weight[n], dx ? dx + n * dim.D : nullptr, dw);
+    grad_of_logits(dim, logits, lse, target[n], weight[n]);
+    grad_of_row(logits, dim.V, dim.D, x + n * dim.D, w, dx ? dx + n * dim.D : nullptr, dw);
+    grad_of_row(logits, dim.V, dim.R, u + n * dim.R, b, du ? du + n * dim.R : nullptr, db);
   }
   if (loss) *loss = total;
 }
