@@ -88,7 +88,7 @@ TEST(Lora, EveryKindInFilesAndMerged) {
       adapt(model, options);
       randomize(model, *device), randomize(model, *device, ".lora_m");
       const double loss = loss_of(*device, model);
-      EXPECT_GT(std::fabs(loss - loss_of(*device, loaded)), 1e-2 * loss);
+      EXPECT_GT(std::fabs(loss - loss_of(*device, loaded)), 1e-4 * loss);  // ten times what is tolerated below
       save_adapter(model, 0, folder.path("a.gguf"));
       load_adapter(loaded, folder.path("a.gguf"));
       // A file has one alpha: what has another gets it by its b.
