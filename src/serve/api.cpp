@@ -282,6 +282,8 @@ CompletionRequest parse_completion(const std::string& body, bool chat) {
   r.ignore_eos = f.flag("ignore_eos", false);
   read_stream(f, r);
   read_logprobs(f, r);
+  r.token_ids = f.flag("return_token_ids", false);
+  if (r.token_ids && !r.logprobs) refuse("'return_token_ids' needs 'logprobs'", "return_token_ids");
   if (r.echo && r.stream) refuse("'echo' with 'stream' is not supported; use one of them", "echo");
   f.finish();
   return r;
@@ -297,6 +299,14 @@ TokenizeRequest parse_tokenize(const std::string& body) {
   r.parse_special = f.flag("parse_special", true);
   f.finish();
   return r;
+}
+
+ordered_json parse_apply_template(const std::string& body) {
+  const ordered_json j = parse_body(body);
+  Fields f(j);
+  ordered_json messages = messages_of(f.take("messages"));
+  f.finish();
+  return messages;
 }
 
 std::vector<int32_t> parse_detokenize(const std::string& body) {

@@ -43,6 +43,7 @@ struct CompletionRequest {
   SamplerOptions sampler;             ///< all but the seed
   std::vector<std::string> stops;
   bool stream = false, include_usage = false, echo = false, ignore_eos = false;
+  bool token_ids = false;       ///< logprobs say the ids of tokens
   std::optional<int> logprobs;  ///< how many alternatives; 0: the token's own alone
 };
 
@@ -56,6 +57,8 @@ struct TokenizeRequest {
   bool add_special = false, parse_special = true;
 };
 TokenizeRequest parse_tokenize(const std::string& body);
+/// /apply-template: {"messages": [...]}.
+nlohmann::ordered_json parse_apply_template(const std::string& body);
 /// /detokenize: {"tokens": [1, 2]}.
 std::vector<int32_t> parse_detokenize(const std::string& body);
 

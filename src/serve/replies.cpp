@@ -39,11 +39,13 @@ ordered_json usage(int64_t prompt_tokens, int64_t tokens) {
   return {{"prompt_tokens", prompt_tokens}, {"completion_tokens", tokens}, {"total_tokens", prompt_tokens + tokens}};
 }
 
-ordered_json chat_logprobs(const Tokenizer& tokenizer, const std::vector<GeneratedToken>& tokens) {
+ordered_json chat_logprobs(const Tokenizer& tokenizer, const std::vector<GeneratedToken>& tokens, bool ids) {
   const std::vector<int32_t> ends = tokenizer.end_of_generation();
   const auto item = [&](const TokenLogprob& t) {
     const std::string bytes = tokenizer.written(t.id);
-    return ordered_json{{"token", token_text(bytes)}, {"logprob", t.logprob}, {"bytes", bytes_json(bytes)}};
+    ordered_json j{{"token", token_text(bytes)}, {"logprob", t.logprob}, {"bytes", bytes_json(bytes)}};
+    if (ids) j["id"] = t.id, j["special"] = tokenizer.token_bytes(t.id).empty();
+    return j;
   };
   ordered_json content = ordered_json::array();
   for (const GeneratedToken& t : tokens) {
@@ -89,13 +91,14 @@ std::string reply_body(const ReplyHead& head, const CompletionRequest& request, 
     else
       choice["text"] = c.echoed + c.text;
     choice["logprobs"] = nullptr;
-    if (request.logprobs && head.chat) choice["logprobs"] = chat_logprobs(tokenizer, g.tokens);
+    if (request.logprobs && head.chat) choice["logprobs"] = chat_logprobs(tokenizer, g.tokens, request.token_ids);
     if (request.logprobs && !head.chat) {
       std::vector<GeneratedToken> all = g.prompt;
       all.insert(all.end(), g.tokens.begin(), g.tokens.end());
       int64_t offset = 0;
       choice["logprobs"] =
           completion_logprobs(tokenizer, all, offset, request.echo ? std::optional(c.prompt.front()) : std::nullopt);
+      if (request.token_ids) choice["logprobs"].update(chat_logprobs(tokenizer, g.tokens, true));
     }
     choice["finish_reason"] = finish_reason(g.reason);
     list.push_back(std::move(choice));

@@ -34,8 +34,10 @@ struct Choice {
 std::string finish_reason(FinishReason reason);
 /// {"prompt_tokens": ..., "completion_tokens": ..., "total_tokens": ...}
 nlohmann::ordered_json usage(int64_t prompt_tokens, int64_t tokens);
-/// The "logprobs" of chat: an item for each token but those that end a text.
-nlohmann::ordered_json chat_logprobs(const Tokenizer& tokenizer, const std::vector<GeneratedToken>& tokens);
+/// The "logprobs" of chat: an item for each token but those that end a text. With `ids` each says its id, and whether
+/// it is `special`: no part of the text.
+nlohmann::ordered_json chat_logprobs(const Tokenizer& tokenizer, const std::vector<GeneratedToken>& tokens,
+                                     bool ids = false);
 /// The "logprobs" of completions. `offset`: characters of the text before. The first token of an echoed prompt has
 /// none: `first` is its id.
 nlohmann::ordered_json completion_logprobs(const Tokenizer& tokenizer, const std::vector<GeneratedToken>& tokens,

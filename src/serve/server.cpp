@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "serve/api.h"
+#include "serve/page.h"
 #include "serve/replies.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -50,6 +51,11 @@ class Server {
     const DecodeState& state = decoder.state();
     if (state.shape().shared_pages > 0 && state.shared_pool())
       context_ = std::min(context_, state.shape().shared_pages * kPagePositions);
+    const ModelSpec& spec = model.spec;
+    meta_ = {{"architecture", spec.architecture}, {"parameters", parameter_count(spec)},
+             {"layers", spec.layers.size()},      {"width", spec.d_model},
+             {"vocabulary", spec.vocab},          {"context", context_},
+             {"chat_template", chat.has_value()}};
   }
 
   GenerationService& service() { return service_; }
@@ -90,7 +96,7 @@ class Server {
   }
 
   void require_key(const Exchange& exchange) const {
-    if (options_.api_keys.empty() || exchange.request.target == "/health") return;
+    if (options_.api_keys.empty() || exchange.request.target == "/health" || exchange.request.target == "/") return;
     const std::string& given = exchange.request.authorization;
     constexpr std::string_view kBearer = "Bearer ";
     bool right = false;
@@ -108,9 +114,11 @@ class Server {
       Handler handler;
     };
     static constexpr Route kRoutes[] = {
+        {"GET", "/", &Server::page},
         {"GET", "/health", &Server::health},
         {"GET", "/metrics", &Server::metrics},
         {"GET", "/v1/models", &Server::models},
+        {"POST", "/apply-template", &Server::apply_template},
         {"POST", "/tokenize", &Server::tokenize},
         {"POST", "/detokenize", &Server::detokenize},
         {"POST", "/v1/completions", &Server::completions},
@@ -130,10 +138,18 @@ class Server {
     throw ApiError(404, fmt::format("there is no {}; docs/serving.md lists the endpoints", one_line(target)));
   }
 
+  void page(const std::shared_ptr<Exchange>& exchange) {
+    send(*exchange, {.body = std::string(kPage),
+                     .type = "text/html; charset=utf-8",
+                     .headers = {{"Content-Security-Policy",
+                                  "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+                                  "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}}});
+  }
+
   void health(const std::shared_ptr<Exchange>& exchange) { send_json(*exchange, {{"status", "ok"}}); }
 
   ordered_json model_json() const {
-    return {{"id", options_.name}, {"object", "model"}, {"created", started_}, {"owned_by", "toy"}};
+    return {{"id", options_.name}, {"object", "model"}, {"created", started_}, {"owned_by", "toy"}, {"meta", meta_}};
   }
   void models(const std::shared_ptr<Exchange>& exchange) {
     send_json(*exchange, {{"object", "list"}, {"data", ordered_json::array({model_json()})}});
@@ -142,6 +158,11 @@ class Server {
     if (name != options_.name)
       throw ApiError(404, fmt::format("the model '{}' is not served here; use '{}'", one_line(name), options_.name),
                      "model", "model_not_found");
+  }
+
+  void apply_template(const std::shared_ptr<Exchange>& exchange) {
+    const ChatPrompt prompt = chat_prompt(parse_apply_template(exchange->request.body));
+    send_json(*exchange, {{"prompt", prompt.text}, {"tokens", prompt.ids}});
   }
 
   void tokenize(const std::shared_ptr<Exchange>& exchange) {
@@ -192,7 +213,11 @@ class Server {
   void completions(const std::shared_ptr<Exchange>& exchange) { start(exchange, false); }
   void chat_completions(const std::shared_ptr<Exchange>& exchange) { start(exchange, true); }
 
-  std::vector<int32_t> chat_prompt(const ordered_json& messages) const {
+  struct ChatPrompt {
+    std::string text;
+    std::vector<int32_t> ids;
+  };
+  ChatPrompt chat_prompt(const ordered_json& messages) const {
     if (!chat_)
       throw ApiError(400, "the model has no chat template; use /v1/completions, or a model with one", "messages");
     std::string text;
@@ -210,11 +235,11 @@ class Server {
     std::vector<int32_t> ids = tokenizer_.encode(text, {.parse_special = true});
     const auto bos = tokenizer_.bos();
     if (tokenizer_.adds_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
-    return ids;
+    return {std::move(text), std::move(ids)};
   }
 
   std::vector<std::vector<int32_t>> prompts(const CompletionRequest& r) const {
-    if (r.chat) return {chat_prompt(r.messages)};
+    if (r.chat) return {chat_prompt(r.messages).ids};
     std::vector<std::vector<int32_t>> result;
     for (const PromptSource& p : r.prompts) {
       const auto* ids = std::get_if<std::vector<int32_t>>(&p);
@@ -303,9 +328,11 @@ class Server {
   void stream(Job& job, size_t i, const GeneratedToken& token, const std::string& text) {
     begin(job);
     ordered_json logprobs;
-    if (job.request.logprobs && job.head.chat) logprobs = chat_logprobs(tokenizer_, {token});
-    if (job.request.logprobs && !job.head.chat)
+    if (job.request.logprobs && job.head.chat) logprobs = chat_logprobs(tokenizer_, {token}, job.request.token_ids);
+    if (job.request.logprobs && !job.head.chat) {
       logprobs = completion_logprobs(tokenizer_, {token}, job.choices[i].offset);
+      if (job.request.token_ids) logprobs.update(chat_logprobs(tokenizer_, {token}, true));
+    }
     if (!text.empty() || job.request.logprobs)
       job.exchange->write(stream_event(job.head, int64_t(i), text, "", logprobs, false, job.request.include_usage));
   }
@@ -353,6 +380,7 @@ class Server {
   const std::optional<ChatTemplate>& chat_;
   GenerationService service_;
   int64_t context_, vocab_;
+  ordered_json meta_;      // of the model
   const std::string ids_;  // what the ids of replies begin with
   uint64_t numbers_ = 0;
   const int64_t started_ = std::time(nullptr);

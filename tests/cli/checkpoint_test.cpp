@@ -127,7 +127,7 @@ TEST_F(Checkpoints, ATimeLimitChangesNoByte) {
   EXPECT_EQ(whole.out.find("step 31:"), std::string::npos);  // the first one and two that were no better
   std::string last;
   for (int part = 0; part < 40; ++part) {
-    const Result r = toy(train("run", options + " --time-limit 0.0001s --resume"));
+    const Result r = toy(train("run", options + " --time-limit 0.000001s --resume"));
     ASSERT_EQ(r.code, 0) << r.err;
     if (r.err.find("--time-limit is reached") == std::string::npos) break;
     last = r.err;
@@ -138,7 +138,7 @@ TEST_F(Checkpoints, ATimeLimitChangesNoByte) {
 
 // The command that is printed is one that works.
 TEST_F(Checkpoints, TheWayToGoOnHoldsEmptyValues) {
-  const Result r = toy(train("run/", "--name '' --steps 1000000 --schedule constant --time-limit 0.0001s"));
+  const Result r = toy(train("run/", "--name '' --steps 1000000 --schedule constant --time-limit 0.000001s"));
   ASSERT_EQ(r.code, 0) << r.err;
   const size_t at = r.err.find("toy train ");
   ASSERT_NE(at, std::string::npos) << r.err;

@@ -83,7 +83,7 @@ TEST_F(Resuming, AnotherRunsModelIsNotReplaced) {
 // Whatever replaces the model takes its record away: a part of a run is not complete.
 TEST_F(Resuming, ARecordGoesWithItsModel) {
   ASSERT_EQ(toy(train("run")).code, 0);
-  ASSERT_EQ(toy(train("run", "--time-limit 0.0001s")).code, 0);
+  ASSERT_EQ(toy(train("run", "--time-limit 0.000001s")).code, 0);
   EXPECT_FALSE(fs::exists(path("run/finished.json")));
   const Result r = toy(train("run", "--resume"));
   ASSERT_EQ(r.code, 0) << r.err;
@@ -200,7 +200,7 @@ TEST_F(Resuming, WithTheFolderAlone) {
   ASSERT_EQ(whole.code, 0) << whole.err;
   for (const std::string how : {"train --resume --out=", "train from-scratch --resume --out "}) {
     fs::remove_all(path("run"));
-    ASSERT_EQ(toy(train("run", options + " --time-limit 0.0001s")).code, 0);
+    ASSERT_EQ(toy(train("run", options + " --time-limit 0.000001s")).code, 0);
     for (int part = 0; part < 10 && !fs::exists(path("run/finished.json")); ++part) {
       const Result r = toy(how + path("run"));
       ASSERT_EQ(r.code, 0) << r.err;
@@ -227,7 +227,7 @@ TEST_F(Resuming, AWarmStartWithTheFolderAlone) {
                " --batch 2 --tokens 8 --steps 2 --out " + path(out) + more);
   };
   ASSERT_EQ(warm("whole", "").code, 0);
-  ASSERT_EQ(warm("run", " --time-limit 0.0001s").code, 0);
+  ASSERT_EQ(warm("run", " --time-limit 0.000001s").code, 0);
   const Result r = toy("train --resume --out " + path("run"));
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_TRUE(slurp(path("run/model.gguf")) == slurp(path("whole/model.gguf")));
@@ -241,7 +241,7 @@ TEST_F(Resuming, AFolderAloneThatCannotBeResumed) {
   fs::create_directory(path("elsewhere"));
   ASSERT_EQ(
       std::system((here + "train from-scratch --corpus corpus.txt --size size.json --batch 2 --tokens 8 --steps 2 "
-                          "--time-limit 0.0001s --out run >o 2>e")
+                          "--time-limit 0.000001s --out run >o 2>e")
                       .c_str()),
       0)
       << slurp(path("e"));
@@ -289,7 +289,7 @@ TEST_F(Resuming, TheLastValidationCanBeLimited) {
   rewind("part", 3);
   run("part", " --eval-tokens 40 --checkpoint-every 3 --resume");
   EXPECT_EQ(evals("part").size(), 1u);
-  run("limit", " --eval-tokens 40 --time-limit 0.0001s");
+  run("limit", " --eval-tokens 40 --time-limit 0.000001s");
   ASSERT_EQ(evals("limit").size(), 1u);
   EXPECT_EQ(evals("limit")[0].at("whole"), false);
 }

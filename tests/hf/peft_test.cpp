@@ -49,8 +49,9 @@ TEST_P(PeftGolden, ReadsWhatPeftWrote) {
   }
   for (const gguf::TensorInfo& t : golden.tensors()) ends += t.name.starts_with("end.");
   EXPECT_EQ(compared, ends);
-  if (kind != "plus")
+  if (kind != "plus") {
     for (const auto& [weight, map] : model.spec.adapters[0].maps) EXPECT_EQ(map.scale, 2) << weight;
+  }
 
   // PEFT's logits with it: f32 sums here, f64 there.
   const auto* inputs = reinterpret_cast<const int32_t*>(golden.require("inputs").data);
@@ -104,7 +105,9 @@ TEST(Peft, AddsToTheFoldersWeights) {
     hf::load_peft(again, folder.path("peft"));
     EXPECT_EQ(again.spec.adapters, model.spec.adapters) << size;
     for (const TensorSpec& t : tensors_of(model.spec))
-      if (t.adapter == 0) EXPECT_EQ(again.params->read(t.name), model.params->read(t.name)) << t.name;
+      if (t.adapter == 0) {
+        EXPECT_EQ(again.params->read(t.name), model.params->read(t.name)) << t.name;
+      }
     merge_adapters(model);
     save_model(model, folder.path("merged.gguf"));
     for (const char* name : {"base", "merged"})

@@ -1,4 +1,5 @@
 // The server on a real socket: answers, and clients that misbehave.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -51,6 +52,36 @@ TEST(Serve, Endpoints) {
   EXPECT_EQ(server.get("/v1/completions").status, 405);
   EXPECT_EQ(server.ask("HEAD /health HTTP/1.1\r\nConnection: close\r\n\r\n").body, "");
   EXPECT_EQ(server.metric("requests_running"), 0);
+}
+
+TEST(Serve, ThePageNeedsNothingElse) {
+  const Loopback server;
+  const auto page = server.get("/");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_EQ(page.body.rfind("<!doctype html>", 0), 0u);
+  EXPECT_NE(page.body.find("</html>"), std::string::npos);
+  for (const char* outside : {"http://", "https://", "src=", "@import", "url("})
+    EXPECT_EQ(page.body.find(outside), std::string::npos) << outside;
+  EXPECT_EQ(server.get("/v1/models").json()["data"][0]["meta"]["vocabulary"], 256);
+}
+
+// What the page continues from: the ids of a text's tokens and of the alternatives.
+TEST(Serve, LogprobsSayTheIds) {
+  const Loopback server;
+  const std::string ask = R"(, "max_tokens": 4, "temperature": 0, "logprobs": 3, "return_token_ids": true)";
+  const ordered_json j = server.post("/v1/completions", R"({"prompt": [97])" + ask + "}").json();
+  const ordered_json content = j["choices"][0]["logprobs"]["content"];
+  ASSERT_EQ(content.size(), 4u);
+  EXPECT_EQ(content[0]["top_logprobs"].size(), 3u);
+  EXPECT_EQ(content[0]["top_logprobs"][0]["id"], content[0]["id"]);
+  EXPECT_EQ(content[0]["bytes"], ordered_json::array({content[0]["id"]}));
+  EXPECT_EQ(content[0]["special"], false);
+  // The ids continue where the text was: the fourth token after the first three.
+  const std::string ids = fmt::format("[97,{},{},{}]", content[0]["id"].get<int>(), content[1]["id"].get<int>(),
+                                      content[2]["id"].get<int>());
+  const ordered_json next = server.post("/v1/completions", R"({"prompt": )" + ids + ask + "}").json();
+  EXPECT_EQ(next["choices"][0]["logprobs"]["content"][0], content[3]);
+  EXPECT_EQ(server.post("/v1/completions", R"({"prompt": "a", "return_token_ids": true})").status, 400);
 }
 
 // Two requests on one connection.

@@ -283,8 +283,9 @@ TEST(Lora, EveryKindInFilesAndMerged) {
       EXPECT_EQ(unknown_to_llama_cpp(spec, model.spec.adapters[0]).empty(), !options.dora && !tied);
       load_adapter(again, path);
       for (const TensorSpec& t : tensors_of(model.spec))
-        if (t.adapter == 0 && !t.name.ends_with(".lora_n"))
+        if (t.adapter == 0 && !t.name.ends_with(".lora_n")) {
           EXPECT_EQ(again.params->read(t.name), model.params->read(t.name)) << t.name;
+        }
       const double before = loss_of(*device, base), with = loss_of(*device, model);
       EXPECT_NEAR(loss_of(*device, again), with, 1e-5 * std::fabs(with)) << what;
       EXPECT_GT(std::fabs(with - before), 1e-3 * std::fabs(with)) << what;

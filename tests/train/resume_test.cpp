@@ -150,8 +150,12 @@ TEST_F(Resume, ValidationsTellTheirProgress) {
       last = done;
     }
     void event(const runs::Event& e) override {
-      if (e.as<runs::Eval>()) EXPECT_EQ(last + 1, begins.back());
-      if (const auto* s = e.as<runs::Step>()) EXPECT_GT(s->seconds_left.value(), 0) << *e.step;
+      if (e.as<runs::Eval>()) {
+        EXPECT_EQ(last + 1, begins.back());
+      }
+      if (const auto* s = e.as<runs::Step>()) {
+        EXPECT_GT(s->seconds_left.value(), 0) << *e.step;
+      }
     }
     std::vector<int64_t> begins;
     int64_t last = 0;
