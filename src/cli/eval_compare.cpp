@@ -12,6 +12,7 @@
 #include "cli/options.h"
 #include "cli/tables.h"
 #include "toy/base/error.h"
+#include "toy/base/utf8.h"
 #include "toy/eval/choices.h"
 #include "toy/eval/compare.h"
 
@@ -28,6 +29,15 @@ void put(ordered_json& j, const std::string& name, const MeanError& m) {
 
 std::string percent(const MeanError& m) {
   return (m.error > 0 ? with_error(100 * m.mean, 100 * m.error) : fmt::format("{:.4g}", 100 * m.mean)) + "%";
+}
+
+// The ids of a text mean the same in both.
+void require_same_tokens(const Model& a, const Model& b) {
+  if (!a.tokenizer || !b.tokenizer) return;
+  for (int32_t id = 0; id < int32_t(std::min(a.spec.vocab, b.spec.vocab)); ++id)
+    check(a.tokenizer->written(id) == b.tokenizer->written(id),
+          "the models differ: token {} is '{}' in one and '{}' in the other; compare models of one tokenizer", id,
+          one_line(a.tokenizer->written(id)), one_line(b.tokenizer->written(id)));
 }
 
 struct Kl : Command {
@@ -69,6 +79,7 @@ struct Kl : Command {
     const Model base = load_model(base_path, *dev);
     Model model = load_model(model_path, *dev);
     adapters.apply(model);
+    require_same_tokens(base, model);
     const EvalText ids = text.read(base, base_path);
     print_warnings(model_path, model.warnings);
     model.spec.require_positions(o.context, "ctx");
@@ -77,9 +88,11 @@ struct Kl : Command {
     EvalProgress progress("token", total);
     double nats = 0;
     int64_t done = 0;
-    const Divergence d = compare_models(*dev, base, model, ids, o, [&](const DivergenceOfToken& t) {
-      nats += t.kl;
-      progress.next(nats / double(++done));
+    const Divergence d = with_sound_weights({base_path, model_path}, [&] {
+      return compare_models(*dev, base, model, ids, o, [&](const DivergenceOfToken& t) {
+        nats += t.kl;
+        progress.next(nats / double(++done));
+      });
     });
     progress.end();
     print(d);
@@ -163,6 +176,7 @@ struct Lmc : Command {
     const auto dev = device.make();
     const Model a = load_model(a_path, *dev), b = load_model(b_path, *dev);
     require_same_shape(a.spec, b.spec);
+    require_same_tokens(a, b);
     Model mixed = load_model(a_path, *dev, LoadMode::trainable);
     const EvalText ids = text.read(a, a_path);
     print_warnings(b_path, b.warnings);

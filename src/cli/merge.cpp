@@ -1,6 +1,8 @@
 // toy merge: a model and its adapters as one model.
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include <algorithm>
 
 #include "cli/command.h"
@@ -46,6 +48,11 @@ struct Merge : Command {
     model_path = model_file(model_path);
     Rewrite rewrite{.in = model_path, .out = out, .type = type, .json = json};
     rewrite.check_out();
+    for (const auto& [path, scale] : adapters.given()) {
+      refuse_overwriting("out", out, {{"--lora", path}});
+      for (const char* name : {"adapter_config.json", "adapter_model.safetensors"})
+        refuse_overwriting("out", out, {{"--lora", (std::filesystem::path(path) / name).string()}});
+    }
     const StoredAs stored = parse_stored_as("--type", type);
     DeviceOptions device;
     device.threads = threads;

@@ -110,36 +110,47 @@ std::string adapter_file(const std::string& what) {
   if (folder.empty()) return what;
   const fs::path own = fs::path(folder) / "adapter.gguf";
   std::error_code error;
-  if (fs::exists(own, error)) return own.string();
   std::string newest;
   const std::string all = (fs::path(folder) / "checkpoints").string();
   for (const int64_t step : checkpoint_steps(all))  // ascending
     if (const fs::path file = fs::path(checkpoint_path(all, step)) / "adapter.gguf"; fs::exists(file, error))
       newest = file.string();
+  const bool finished = fs::exists(own, error);
+  if (finished && (newest.empty() || fs::last_write_time(newest, error) <= fs::last_write_time(own, error)))
+    return own.string();
   check(!newest.empty(),
         "lora: the folder {} has no adapter.gguf and no checkpoint with one; train one with toy train lora", folder);
-  to_stderr(fmt::format("toy: the run has not finished; using {}\n", one_line(newest)));
+  to_stderr(fmt::format("toy: {}; using {}\n",
+                        finished ? "adapter.gguf is older than the newest checkpoint" : "the run has not finished",
+                        one_line(newest)));
   return newest;
 }
 
-void AdapterOptions::apply(Model& model) const {
+std::vector<AdapterOptions::Given> AdapterOptions::given() const {
+  std::vector<Given> list;
   std::error_code error;
   for (const std::string& text : lora) {
-    std::string what = text;
-    double scale = 1;
+    Given g{text};
     if (const size_t colon = text.rfind(':'); colon != text.npos && colon > 0 && !fs::exists(text, error)) {
       const char* begin = text.c_str() + colon + 1;
       char* end = nullptr;
-      scale = std::strtod(begin, &end);
-      check(end != begin && *end == 0, "lora: '{}' is no file, and its scale '{}' is no number; use FILE or FILE:SCALE",
-            text, begin);
-      what = text.substr(0, colon);
+      g.scale = std::strtod(begin, &end);
+      check(end != begin && *end == 0 && std::isfinite(g.scale),
+            "lora: '{}' is no file, and its scale '{}' is no number; use FILE or FILE:SCALE", text, begin);
+      g.path = text.substr(0, colon);
     }
-    if (hf::is_peft_folder(what))
-      hf::load_peft(model, what, scale);
-    else
-      load_adapter(model, adapter_file(what), scale);
+    if (!hf::is_peft_folder(g.path)) g.path = adapter_file(g.path);
+    list.push_back(g);
   }
+  return list;
+}
+
+void AdapterOptions::apply(Model& model) const {
+  for (const auto& [path, scale] : given())
+    if (hf::is_peft_folder(path))
+      hf::load_peft(model, path, scale);
+    else
+      load_adapter(model, path, scale);
 }
 
 void require_tokenizer(const Model& model, const std::string& path, const char* way_out) {

@@ -57,6 +57,12 @@ struct AdapterOptions {
   void add(CLI::App& app);
   /// Adds them to a model, in their order. Throws Error{bad_input} for one that is of another model.
   void apply(Model& model) const;
+  /// The file or PEFT folder of each, and its scale.
+  struct Given {
+    std::string path;
+    double scale = 1;
+  };
+  std::vector<Given> given() const;
 };
 /// The adapter that `what` names: a file, or in the folder of a run or checkpoint the newest. Throws Error{bad_input}
 /// for a folder without one.

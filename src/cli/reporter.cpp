@@ -1,7 +1,9 @@
 #include "cli/reporter.h"
 
 #include <fmt/format.h>
+
 #include <unistd.h>
+#include <cmath>
 
 #include <filesystem>
 
@@ -78,11 +80,12 @@ void Reporter::show(const runs::Event& e) {
   } else if (const auto* v = e.as<runs::Eval>()) {
     clear_status();
     const std::string part = v->whole ? "" : " (on part of the text)", rewards = to_text(v->rewards);
-    if (rewards.empty())
+    if (rewards.empty() && std::isfinite(v->nats_per_byte))
       say(fmt::format("step {}: validation loss {:.4f} nats per token, {:.4f} nats per byte{}", *e.step, v->loss,
                       v->nats_per_byte, part));
     else
-      say(fmt::format("step {}: validation loss {:.4f},{}{}", *e.step, v->loss, rewards, part));
+      say(fmt::format("step {}: validation loss {:.4f}{}{}{}", *e.step, v->loss, rewards.empty() ? "" : ",", rewards,
+                      part));
     if (v->average_loss)
       say(fmt::format("averaged weights: {:.4f}{}", *v->average_loss, rewards.empty() ? " nats per token" : ""));
     if (last_ && progress_.on_terminal()) show_progress(true);

@@ -33,7 +33,7 @@ namespace toy::cli {
 namespace {
 
 constexpr std::string_view kModel = "model.gguf", kSecondName = "weights/latest.gguf", kConfig = "config.json",
-                           kCheckpoints = "checkpoints", kPreviousLog = "events.previous.jsonl";
+                           kCheckpoints = "checkpoints", kPreviousLog = "events.previous.jsonl", kPeft = "peft";
 // The files that a run writes next to its checkpoints.
 constexpr std::string_view kFiles[] = {kModel,   kSecondName, "model-ema.gguf",  "adapter.gguf", "adapter-ema.gguf",
                                        kConfig,  "flow.json", runs::kEventsFile, kPreviousLog,   "finished.json",
@@ -224,6 +224,10 @@ struct Recipe {
     const std::filesystem::path out(o.out);
     const auto there = [&](std::string_view name) { return std::filesystem::exists(out / name); };
     const bool of_a_run = is_of_a_run(out);
+    for (const char* name : {"adapter_config.json", "adapter_model.safetensors"})
+      check(of_a_run || !std::filesystem::exists(out / kPeft / name),
+            "out: '{}' exists without a run ({}) that wrote it, and would be lost; choose another folder",
+            (out / kPeft / name).string(), runs::kEventsFile);
     for (const std::string_view name : kFiles) {
       const std::string file = (out / name).string();
       check(!std::filesystem::is_directory(file), "out: '{}' is a folder; the run writes a file of this name", file);
@@ -231,46 +235,45 @@ struct Recipe {
       bool is_init = false;
       if constexpr (requires { o.size; }) refuse_overwriting("out", file, {{"--size", o.size}});
       if constexpr (requires { o.init; }) {
+        const char* base = "--init";
+        if constexpr (requires { o.roles; }) base = "--model";
+        if constexpr (requires { o.copy_blocks; }) base = "--donor";
         std::error_code not_there;
         // The second name is replaced, not written to: a file that it shares stays as it is under its other names.
         const bool by_this_name = name != kSecondName || std::filesystem::canonical(file, not_there) ==
                                                              std::filesystem::canonical(o.init, not_there);
         is_init = (name == kModel || name == kSecondName) && std::filesystem::equivalent(file, o.init, not_there) &&
                   (!by_this_name || std::filesystem::equivalent(out / kModel, o.init, not_there));
-        if (!is_init) refuse_overwriting("out", file, {{requires { o.roles;
+        // Resuming needs the base of a fine-tune and the donor, so these are never replaced.
+        if (!is_init || base != std::string_view("--init")) refuse_overwriting("out", file, {{base, o.init}});
       }
-      ? "--model" : requires { o.copy_blocks; }
-      ? "--donor" : "--init", o.init
+      check(of_a_run || is_init || name == kLockFile || !there(name),
+            "out: '{}' exists without a run ({}) that wrote it, and would be lost; choose another folder", file,
+            runs::kEventsFile);
     }
-  });
-} check(of_a_run || is_init || name == kLockFile || !there(name),
-        "out: '{}' exists without a run ({}) that wrote it, and would be lost; choose another folder", file,
-        runs::kEventsFile);
-}  // namespace
-}  // namespace toy::cli
+  }
 
-// TensorBoard's folder would take the place of a file that the run writes later.
-void refuse_tensorboard_at_files(const std::filesystem::path& out) const {
-  std::vector<std::filesystem::path> taken{out / kCheckpoints};
-  for (const std::string_view name : kFiles) taken.push_back(out / name);
-  for (const std::filesystem::path& path : taken)
-    check(run_options.tensorboard.empty() || !is_below(run_options.tensorboard, path),
-          "tensorboard: '{}' is where the run writes {}; choose another folder", run_options.tensorboard,
-          path.string());
-}
+  // TensorBoard's folder would take the place of a file that the run writes later.
+  void refuse_tensorboard_at_files(const std::filesystem::path& out) const {
+    std::vector<std::filesystem::path> taken{out / kCheckpoints};
+    for (const std::string_view name : kFiles) taken.push_back(out / name);
+    for (const std::filesystem::path& path : taken)
+      check(run_options.tensorboard.empty() || !is_below(run_options.tensorboard, path),
+            "tensorboard: '{}' is where the run writes {}; choose another folder", run_options.tensorboard,
+            path.string());
+  }
 
-static std::string architecture_of(const FromScratchOptions& o) {
-  constexpr int64_t kAnyVocabulary = 256;  // the tokenizer decides later
-  ModelSpec spec = model_spec(o.size, kAnyVocabulary);
-  if (!o.layers.empty()) set_layers(spec, o.layers);
-  return spec.architecture;
-}
-static std::string architecture_of(const GrowOptions& o) { return model_spec(o.size, 1).architecture; }
-static std::string architecture_of(const WarmStartOptions& o) {
-  return spec_from_gguf(gguf::File::open(o.init)).architecture;
-}
-}
-;
+  static std::string architecture_of(const FromScratchOptions& o) {
+    constexpr int64_t kAnyVocabulary = 256;  // the tokenizer decides later
+    ModelSpec spec = model_spec(o.size, kAnyVocabulary);
+    if (!o.layers.empty()) set_layers(spec, o.layers);
+    return spec.architecture;
+  }
+  static std::string architecture_of(const GrowOptions& o) { return model_spec(o.size, 1).architecture; }
+  static std::string architecture_of(const WarmStartOptions& o) {
+    return spec_from_gguf(gguf::File::open(o.init)).architecture;
+  }
+};
 
 struct FromScratch : Command {
   FromScratchOptions o;
@@ -431,12 +434,15 @@ struct Lora : Command {
     if (const std::string unknown = unknown_to_llama_cpp(model.spec, model.spec.adapters[0]); !unknown.empty())
       to_stderr(fmt::format("toy: {}; for it, make one model: toy merge {} --lora {} --out FILE\n", unknown,
                             one_line(o.init), one_line(o.out)));
-    const std::string folder = o.out + "/peft";
+    const std::string folder = (std::filesystem::path(o.out) / kPeft).string();
     remove_leftovers(folder);  // of a process that was killed while it wrote
     try {
       hf::save_peft(model, 0, folder);
     } catch (const Error& e) {
       if (e.code() != ErrorCode::bad_input) throw;
+      std::error_code none;  // of an earlier adapter here
+      for (const char* name : {"adapter_config.json", "adapter_model.safetensors"})
+        std::filesystem::remove(std::filesystem::path(folder) / name, none);
       return to_stderr(fmt::format("toy: not written for PEFT: {}\n", e.what()));
     }
     to_stderr(fmt::format("for PEFT: {}\n", one_line(folder)));

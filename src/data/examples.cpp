@@ -241,7 +241,8 @@ std::vector<TextSpan> ExampleMaker::assistant_turns(const ChatInput& in, const s
     }
     out.push_back({begin, std::max(end, last)});
   }
-  check(!out.empty(), "no message is the assistant's; use --train-on all to learn from all of them");
+  check(!out.empty(),
+        "no message is the assistant's, so there is nothing to learn; add one (toy data show prints rows)");
   return out;
 }
 

@@ -142,7 +142,7 @@ void apply_temperature(const SamplerOptions& o, Candidates& candidates) {
     const double share = std::clamp(entropy(candidates) / std::log(double(candidates.size())), 0.0, 1.0);
     t = lo + (hi - lo) * std::pow(share, o.dynatemp_exponent);
   }
-  if (t > 0)
+  if (t > 0 && std::isfinite(candidates.largest() / t))
     candidates.scale(t);
   else
     candidates.keep_first(1);

@@ -23,6 +23,8 @@ std::vector<int64_t> GenerationService::submit_all(std::vector<TextRequest> requ
     const StopFilter stops_are_sound(r.stops);
     scheduler_.require_possible({.prompt = r.prompt, .eos = {}, .options = r.options, .on_token = {}, .on_done = {}});
   }
+  check(requests.size() <= most_waiting_, "{} texts are asked for at once, and the queue holds {}; ask for fewer",
+        requests.size(), most_waiting_);
   const std::scoped_lock lock(mutex_);
   if (closed_) throw ServiceBusy("the server is shutting down", true);
   const size_t waiting = size_t(counts_.waiting) + submitted_.size();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -43,12 +44,14 @@ const std::string& text_of(const ordered_json& row, const char* name) {
 
 // The number of the right answer, in JSON a number or its digits; from 0.
 size_t index_of(const ordered_json& value, const char* name, size_t first, size_t choices) {
+  check(choices > 0, "there are no choices");
   int64_t n = -1;
   if (value.is_number_integer()) {
     n = value.get<int64_t>();
   } else if (value.is_string()) {
     const auto& digits = value.get_ref<const std::string&>();
-    if (digits.size() == 1 && digits[0] >= '0' && digits[0] <= '9') n = digits[0] - '0';
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+    if (error != std::errc() || end != digits.data() + digits.size()) n = -1;
   }
   check(n >= int64_t(first) && n < int64_t(first + choices), "'{}' is {}, expected {} to {}, the number of a choice",
         name, json_text(value), first, first + choices - 1);
@@ -176,14 +179,28 @@ double standard_error(double p, int64_t n) {
   return n < 2 ? std::numeric_limits<double>::quiet_NaN() : std::sqrt(p * (1 - p) / double(n - 1));
 }
 
+// Says in an error of the input which question it is about.
+template <class F>
+void of_question(int64_t number, const F& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::bad_input) throw;
+    fail("question {}: {}", number, e.what());
+  }
+}
+
 class Answering {
  public:
   Answering(Device& device, const Model& model, const std::vector<Question>& questions, const ChoicesOptions& o)
-      : tokenizer_(*model.tokenizer),
-        context_(o.context > 0 ? o.context : model.spec.context),
-        team_(device.threads()) {
-    size_t most = 1;
-    for (const Question& q : questions) most = std::max(most, q.choices.size());
+      : tokenizer_(*model.tokenizer), team_(device.threads()) {
+    size_t most = 1, longest = 1;
+    for (size_t i = 0; i < questions.size(); ++i)
+      of_question(int64_t(i) + 1, [&] {
+        most = std::max(most, questions[i].choices.size());
+        for (const Choice& c : questions[i].choices) longest = std::max(longest, ids_of(tokenizer_, c).ids.size());
+      });
+    context_ = std::min(o.context > 0 ? o.context : model.spec.context, int64_t(longest));
     decoder_ = std::make_unique<Decoder>(device, model,
                                          DecoderOptions{.sequences = int(most),
                                                         .context = context_,
@@ -266,7 +283,7 @@ class Answering {
   }
 
   const Tokenizer& tokenizer_;
-  const int64_t context_;
+  int64_t context_ = 0;
   std::unique_ptr<Decoder> decoder_;
   ThreadPool team_;
   size_t shared_ = 0;
@@ -323,12 +340,7 @@ ChoicesScore score_choices(Device& device, const Model& model, const std::vector
   for (const Question& q : questions) {
     ++score.questions;
     AnsweredQuestion a;
-    try {
-      a = answer(q);
-    } catch (const Error& e) {
-      if (e.code() != ErrorCode::bad_input) throw;
-      fail("question {}: {}", score.questions, e.what());
-    }
+    of_question(score.questions, [&] { a = answer(q); });
     if (std::any_of(a.logprobs.begin(), a.logprobs.end(), [](double l) { return std::isnan(l); }))
       fail_internal("question {}: the model gives NaN: its weights are broken", score.questions);
     right += a.best == q.right, right_normalized += a.best_normalized == q.right;

@@ -196,6 +196,7 @@ Json SchemaDocument::merged(const Json& a, const Json& b, const std::string& poi
       if (both.empty()) return false;
       r["type"] = both;
     } else if (key == "required") {
+      if (!value.is_array() || !r[key].is_array()) refuse(pointer, "'required' is not an array");
       for (const Json& name : value)
         if (std::find(r[key].begin(), r[key].end(), name) == r[key].end()) r[key].push_back(name);
     } else if (key == "enum" && value.is_array() && a[key].is_array()) {
@@ -228,6 +229,13 @@ Json SchemaDocument::merged(const Json& a, const Json& b, const std::string& poi
   if (a.contains("patternProperties") != b.contains("patternProperties") &&
       (a.contains("properties") || b.contains("properties")))
     refuse(pointer, "'patternProperties' cannot be combined with the properties of another schema");
+  for (const auto& [s, t] : {std::pair(&a, &b), std::pair(&b, &a)}) {
+    if (s->contains("prefixItems") && !t->contains("prefixItems") && t->contains("items"))
+      refuse(pointer, "'prefixItems' cannot be combined with the items of another schema");
+    if (s->contains("patternProperties") && !t->contains("patternProperties") && t->contains("additionalProperties") &&
+        (*t)["additionalProperties"] != true)
+      refuse(pointer, "'patternProperties' cannot be combined with the additionalProperties of another schema");
+  }
   const auto extra = [](const Json& s) {
     return s.contains("additionalProperties") ? s["additionalProperties"] : Json();
   };
@@ -309,7 +317,8 @@ bool SchemaDocument::disjoint(const Json& x, const Json& y, const std::string& p
     if (has_type(ta, t) && has_type(tb, t)) both.push_back(t);
   if (both.empty()) return true;
   if (both.size() == 1 && both[0] == "object") return excludes(a, b, pointer, depth) && excludes(b, a, pointer, depth);
-  if (both[0] == "integer" || both[0] == "number") {
+  const auto numeric = [](const std::string& t) { return t == "integer" || t == "number"; };
+  if (std::all_of(both.begin(), both.end(), numeric)) {
     const auto below = [](const Json& s, const Json& t) {
       return s.contains("maximum") && t.contains("minimum") && s["maximum"].is_number() && s["maximum"] < t["minimum"];
     };
@@ -326,7 +335,9 @@ bool SchemaDocument::excludes(const Json& a, const Json& b, const std::string& p
   const bool open = (a.contains("additionalProperties") && a["additionalProperties"] != false) ||
                     a.contains("patternProperties") || !a.contains("properties");
   for (const Json& name : required_b)
-    if (!open && name.is_string() && property_in(a, name).is_null()) return true;
+    if (!open && name.is_string() && property_in(a, name).is_null() &&
+        std::find(required_a.begin(), required_a.end(), name) == required_a.end())
+      return true;
   for (const Json& name : required_a) {
     if (!name.is_string()) continue;
     const Json pa = property_in(a, name), pb = property_in(b, name);

@@ -110,6 +110,9 @@ struct PeftConfig {
             json_text(at(list)));
     check(at("bias").is_null() || at("bias") == "none", "{}: 'bias' is {}; only none is supported", path,
           json_text(at("bias")));
+    for (const char* flag : {"use_rslora", "use_dora"})
+      check(at(flag).is_null() || at(flag).is_boolean(), "{}: '{}' is {}, expected true or false", path, flag,
+            json_text(at(flag)));
     check(at("lora_alpha").is_number(), "{}: 'lora_alpha' is {}, expected a number", path, json_text(at("lora_alpha")));
     PeftConfig config{j.at("lora_alpha").get<double>(), at("use_rslora") == true, at("use_dora") == true};
     const ordered_json alphas = at("alpha_pattern");
@@ -131,6 +134,7 @@ struct PeftConfig {
 bool is_peft_folder(const std::string& path) { return fs::is_regular_file(fs::path(path) / kConfig); }
 
 void load_peft(Model& model, const std::string& folder, double scale) {
+  check(std::isfinite(scale), "{}: its scale is {}, expected a number", folder, scale);
   const PeftConfig config = PeftConfig::read(folder);
   const safetensors::File file = safetensors::File::open(folder + "/" + kTensors);
   const ModelSpec spec = without_adapters(model.spec);
@@ -176,6 +180,9 @@ void load_peft(Model& model, const std::string& folder, double scale) {
     std::vector<float> all_a(size_t(a->second.count())), all_b(size_t(b->second.count()));
     convert(a->second, View(all_a.data(), DType::f32, a->second.shape));
     convert(b->second, View(all_b.data(), DType::f32, b->second.shape));
+    for (const auto* part : {&all_a, &all_b})
+      check(std::all_of(part->begin(), part->end(), [](float x) { return std::isfinite(x); }),
+            "{}: '{}' holds NaN or infinity, so the file is broken; train or download it again", file.path(), module);
     if (embedding) {
       v.a = transposed(all_a, rank, t.shape[0]), v.b = std::move(all_b);
       continue;

@@ -177,6 +177,8 @@ std::vector<float> values_of(const gguf::TensorInfo& t, int64_t first_row, int64
   std::vector<float> values(size_t(shape.count()));
   convert(View(const_cast<std::byte*>(t.data) + size_t(first_row) * row_bytes, *t.dtype, shape),
           View(values.data(), DType::f32, shape));
+  check(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }),
+        "tensor '{}' of the adapter holds NaN or infinity, so the file is broken; train or download it again", t.name);
   return values;
 }
 
@@ -300,6 +302,8 @@ void add_adapter_weights(Model& model, uint64_t seed) {
     const AdapterNames names(weight, size_t(last));
     std::vector<float> norms, magnitudes;  // of one root, so that their quotient is 1
     for (const double n : squared_norms(model, weight, names, map, false)) {
+      check(n > 0, "dora: row {} of '{}' is all zeros and has no direction; leave the map out of --targets",
+            norms.size(), weight);
       norms.push_back(float(n));
       magnitudes.push_back(std::sqrt(norms.back()));
     }

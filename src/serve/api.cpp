@@ -21,10 +21,18 @@ using nlohmann::ordered_json;
   throw ApiError(400, message, param, code);
 }
 
+// Objects of ordered_json are searched from their beginning for every key.
+bool has_many_keys(const nlohmann::json& j) {
+  return (j.is_object() && j.size() > kMostKeys) ||
+         (j.is_structured() && std::any_of(j.begin(), j.end(), has_many_keys));
+}
+
 ordered_json parse_body(const std::string& body) {
   if (!is_utf8(body)) refuse("the request's body is not valid UTF-8", "");
   ordered_json j;
   try {
+    if (has_many_keys(read_json<nlohmann::json>("the request's body", body)))
+      refuse(fmt::format("an object of the request's body has more than {} keys", kMostKeys), "");
     j = read_json<ordered_json>("the request's body", body);
   } catch (const Error& e) {
     refuse(e.what(), "");

@@ -26,7 +26,9 @@ std::string error_body(int status, const std::string& message, const std::string
 
 /// Limits of one request.
 inline constexpr int64_t kMostChoices = 128, kMostStops = 16, kMostTopLogprobs = 20, kMostBiases = 1024;
-inline constexpr size_t kMostStopBytes = 1024;
+inline constexpr size_t kMostStopBytes = 1024, kMostKeys = 4096;
+/// Log probabilities in the reply to a request: n tokens (1 + logprobs).
+inline constexpr int64_t kMostLogprobs = int64_t(1) << 19;
 
 /// A text, or its ids.
 using PromptSource = std::variant<std::string, std::vector<int32_t>>;

@@ -415,6 +415,7 @@ void HttpServer::run(const std::function<void(std::shared_ptr<Exchange>)>& handl
   s.wait_for_signal();
   s.accept();
   s.io.run();
+  s.worker->stop();  // requests that nobody has looked at: their connections close
   s.worker->join();
   const auto all = s.connections;
   for (const auto& c : all) c->close();

@@ -126,6 +126,9 @@ class Server {
     };
     const std::string method = exchange->request.method == "HEAD" ? "GET" : exchange->request.method;
     if (const std::string prefix = "/v1/models/"; target.starts_with(prefix)) {
+      if (exchange->request.method != "GET" && exchange->request.method != "HEAD")
+        throw ApiError(
+            405, fmt::format("{} does not take {}; use GET", one_line(target), one_line(exchange->request.method)));
       require_model(target.substr(prefix.size()));
       return send_json(*exchange, model_json());
     }
@@ -281,8 +284,16 @@ class Server {
     for (const auto& [id, bias] : r.sampler.logit_bias) require_ids({id}, "logit_bias");
     const uint64_t seed = r.seed ? *r.seed : random_number();
     std::vector<TextRequest> texts;
+    int64_t logprobs = 0;
     for (const std::vector<int32_t>& prompt : prompts(r)) {
       const int64_t n = length(r, int64_t(prompt.size()));
+      logprobs += r.logprobs ? r.n * (n + int64_t(r.echo ? prompt.size() : 0)) * (1 + *r.logprobs) : 0;
+      if (logprobs > kMostLogprobs)
+        throw ApiError(400,
+                       fmt::format("the reply would have more than {} log probabilities; use fewer tokens, choices "
+                                   "or alternatives",
+                                   kMostLogprobs),
+                       "logprobs");
       job->prompt_tokens += int64_t(prompt.size());
       for (int64_t k = 0; k < r.n; ++k) {
         Choice& c = job->choices.emplace_back();

@@ -65,6 +65,14 @@ TEST(Serve, ThePageNeedsNothingElse) {
   EXPECT_EQ(server.get("/v1/models").json()["data"][0]["meta"]["vocabulary"], 256);
 }
 
+TEST(Serve, LimitsOfARequest) {
+  const Loopback server;
+  std::string keys = "{\"content\": \"a\"";
+  for (int i = 0; i < 5000; ++i) keys += fmt::format(", \"k{}\": 0", i);
+  EXPECT_NE(server.post("/tokenize", keys + "}").body.find("4096 keys"), std::string::npos);
+  EXPECT_EQ(server.ask("DELETE /v1/models/tiny HTTP/1.1\r\nConnection: close\r\n\r\n").status, 405);
+}
+
 // What the page continues from: the ids of a text's tokens and of the alternatives.
 TEST(Serve, LogprobsSayTheIds) {
   const Loopback server;
