@@ -1,4 +1,5 @@
 // toy train lora and full-finetune, --lora, toy merge: what a user sees.
+#include <chrono>
 #include <cmath>
 
 #include "cli/cli_fixture.h"
@@ -45,6 +46,37 @@ TEST_F(CliLora, AnAdapterHelpsUnmergedMergedAndFromPeft) {
   for (const auto& entry : fs::directory_iterator(fs::path(path("m8.gguf")).parent_path()))
     EXPECT_NE(entry.path().extension(), ".tmp") << entry.path();
   EXPECT_EQ(toy("infer " + q8_ + " --lora " + path("run") + " --prompt the -n 4").code, 0);
+}
+
+// What resuming needs, what a command reads, and files that no run wrote.
+TEST_F(CliLora, NothingIsLost) {
+  const std::string own = "train full-finetune --model " + model_ + " --corpus " + text_ +
+                          " --batch 2 --tokens 16 --steps 1 --out " + path("base");
+  const std::string before = slurp(model_);
+  refuses(own, {path("base/model.gguf"), "--model"});
+  EXPECT_TRUE(slurp(model_) == before);
+  ASSERT_EQ(toy(lora("run")).code, 0);
+  refuses("merge " + q8_ + " --lora " + path("run") + " --out " + path("run/adapter.gguf"), {"--lora"});
+  write("mine/peft/adapter_config.json", "{}");
+  refuses(lora("mine"), {path("mine/peft/adapter_config.json"), "choose another folder"});
+  EXPECT_EQ(slurp(path("mine/peft/adapter_config.json")), "{}");
+  // A second run in the folder, which is interrupted: its checkpoint is newer than the first one's adapter.
+  ASSERT_EQ(toy(lora("run", "--seed 3 --time-limit 0.000001s")).code, 0);
+  fs::last_write_time(path("run/adapter.gguf"), fs::file_time_type::clock::now() - std::chrono::hours(1));
+  const Result r = toy("infer " + q8_ + " --lora " + path("run") + " --prompt the -n 1");
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("adapter.gguf is older than the newest checkpoint"), std::string::npos) << r.err;
+}
+
+TEST_F(CliLora, BrokenAdaptersAreRefused) {
+  ASSERT_EQ(toy(lora("run")).code, 0);
+  std::string bytes = slurp(path("run/adapter.gguf"));
+  bytes.replace(bytes.size() - 4, 4, std::string("\0\0\xc0\x7f", 4));  // NaN
+  const std::string broken = write("broken.gguf", bytes);
+  refuses("infer " + q8_ + " --lora " + broken + " --prompt a", {"adapter", "NaN"});
+  EXPECT_EQ(toy("merge " + q8_ + " --lora " + broken + " --out " + path("m.gguf")).code, 2);
+  EXPECT_FALSE(fs::exists(path("m.gguf")));
+  refuses("infer " + q8_ + " --lora " + path("run/peft") + ":inf --prompt a", {"'inf' is no number"});
 }
 
 TEST_F(CliLora, ExplainsWithoutTraining) {

@@ -70,6 +70,7 @@ TEST(Choices, BadRowsAreRefusedWithTheReason) {
   EXPECT_EQ(reason(R"({"prompt":"x","choices":["a","b"],"answer":1.5})"),
             "'answer' is 1.5, expected 0 to 1, the number of a choice");
   EXPECT_EQ(reason(R"({"prompt":"x","choices":["a",1],"answer":0})"), "'choices' has something else than texts");
+  EXPECT_EQ(reason(R"({"prompt":"x","choices":[],"answer":0})"), "there are no choices");
   EXPECT_EQ(reason(R"({"sentence":"no gap","option1":"a","option2":"b","answer":"1"})"), "'sentence' has no gap '_'");
   EXPECT_EQ(reason(R"({"question":"x","choices":{"text":["a","b"],"label":["A","B"]},"answerKey":"C"})"),
             "'answerKey' is 'C'; the choices are A, B");

@@ -114,6 +114,13 @@ TEST(JsonSchema, EnumConstAndUnions) {
   expect(one, {R"({"kind":"circle","r":1})", R"({"kind":"square","a":1})"}, {R"({"kind":"circle","a":1})"});
   expect(R"({"oneOf": [{"type": "null"}, {"type": "string"}]})", {"null", "\"\""}, {"1"});
   refuses(R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})", {"/oneOf", "0 and 1"});
+  // `true` and an object with a "y" are valid under both.
+  refuses(
+      R"({"oneOf": [{"type": ["number", "boolean"], "maximum": 1}, {"type": ["number", "boolean"], "minimum": 2}]})",
+      {"/oneOf", "0 and 1"});
+  refuses(R"({"oneOf": [{"type": "object", "properties": {"x": {}}, "required": ["y"]},)"
+          R"( {"type": "object", "properties": {"z": {}}, "required": ["y"]}]})",
+          {"/oneOf", "0 and 1"});
   refuses(R"({"oneOf": [{"type": "object", "properties": {"a": {}}}, {"type": "object", "properties": {"b": {}}}]})",
           {"/oneOf"});
 }
@@ -138,6 +145,10 @@ TEST(JsonSchema, AllOfAndReferences) {
   refuses(R"({"$ref": "https://example.org/s.json"})", {"leads out of the schema"});
   refuses(R"({"$ref": "#"})", {"no text satisfies it"});
   refuses(R"({"allOf": [{"$ref": "#"}]})", {"refer to themselves"});
+  refuses(R"({"allOf": [{"type": "array", "prefixItems": [{}]}, {"items": {"type": "integer"}}]})", {"prefixItems"});
+  refuses(R"({"allOf": [{"type": "object", "patternProperties": {"x": {}}}, {"additionalProperties": false}]})",
+          {"patternProperties"});
+  refuses(R"({"allOf": [{"type": "object", "required": 5}, {"required": ["a"]}]})", {"required"});
   refuses(
       R"({"$defs": {"a": {"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}, "required": ["a"]}}, "$ref": "#/$defs/a"})",
       {"no text satisfies it"});
