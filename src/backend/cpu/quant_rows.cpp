@@ -55,7 +55,8 @@ HWY_INLINE void quantize_chunk(const float* x, size_t n, size_t at, size_t i, si
     alignas(64) int8_t values[kPart];
     const int sum = quantize(x, kPart, step.inverse, values);
     for (size_t j = 0; j < kPart; j += 4, q += 4 * m) std::memcpy(q, values + j, 4);
-    to.correction[begin + i] = -offset * sum;
+    // Of a row with infinities the sum is any number: its step is not finite, either.
+    to.correction[begin + i] = int32_t(uint32_t(-offset) * uint32_t(sum));
     if (in_scale == 1)
       to.scaled_sum[begin + i] = step.value * float(sum);
     else
