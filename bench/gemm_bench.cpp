@@ -177,13 +177,16 @@ class Bench {
     Buffer targets(rows * 4), weight = random_floats(rows);
     const std::vector<View> in{View(x_.data(), DType::f32, {n, d}),
                                View(weights_.next(vocab * width * 4), DType::f32, {v, d}),
-                               View(targets.data(), DType::i32, {n}), View(weight.data(), DType::f32, {n})};
+                               View(targets.data(), DType::i32, {n}),
+                               View(weight.data(), DType::f32, {n}),
+                               View(),
+                               View()};
     Buffer loss(4);
     fmt::print("xent {} rows, ({},{})", rows, vocab, width);
     run({.record = cpu::linear_xent_kernel(),
          .in = in,
          .out = {View(loss.data(), DType::f32, {}), View(), View(dy_.data(), DType::f32, {n, d}),
-                 View(c_.data(), DType::f32, {v, d})},
+                 View(c_.data(), DType::f32, {v, d}), View(), View()},
          .peer = false,
          .flop = 6.0 * rows * vocab * width});
     fmt::print("\n");

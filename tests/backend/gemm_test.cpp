@@ -305,11 +305,11 @@ void check_xent(const XentCase& c, bool gradients, bool bf16 = false) {
   std::vector<float> first;
   for (int threads : {1, 2, 3}) {
     const View none;
-    const auto report = run_kernel(
-        bf16 ? cpu::linear_xent_bf16_kernel() : cpu::linear_xent_kernel(),
-        {x.view(), w.view(), targets.view(), weight.view()},
-        {loss.view(), threads == 2 ? none : nll.view(), gradients ? dx.view() : none, gradients ? dw.view() : none},
-        LinearXentAttrs{}, threads, {}, bf16 ? DType::bf16 : DType::f32);
+    const auto report = run_kernel(bf16 ? cpu::linear_xent_bf16_kernel() : cpu::linear_xent_kernel(),
+                                   {x.view(), w.view(), targets.view(), weight.view(), none, none},
+                                   {loss.view(), threads == 2 ? none : nll.view(), gradients ? dx.view() : none,
+                                    gradients ? dw.view() : none, none, none},
+                                   LinearXentAttrs{}, threads, {}, bf16 ? DType::bf16 : DType::f32);
     EXPECT_FALSE(report);
     double magnitude = 0;
     for (size_t i = 0; i < size_t(rows); ++i) {
@@ -372,8 +372,8 @@ TEST(LinearXent, ExtremeLogitsAndNonFiniteRows) {
     x[16] = std::numeric_limits<float>::quiet_NaN();  // ignored
     weight[4] = 0;
     targets[5] = -1;
-    run_kernel(cpu::linear_xent_kernel(), {x.view(), w.view(), targets.view(), weight.view()},
-               {loss.view(), nll.view(), dx.view(), View()}, LinearXentAttrs{}, 2);
+    run_kernel(cpu::linear_xent_kernel(), {x.view(), w.view(), targets.view(), weight.view(), View(), View()},
+               {loss.view(), nll.view(), dx.view(), View(), View(), View()}, LinearXentAttrs{}, 2);
     EXPECT_EQ(nll[0], 0);
     EXPECT_FLOAT_EQ(nll[1], 39e30f);
     EXPECT_TRUE(std::isnan(nll[2]) && std::isnan(dx[8]) && std::isnan(loss[0]));
@@ -394,8 +394,8 @@ TEST(LinearXent, ReportsTargetsOutOfRangeAndTakesNoRows) {
   fill_random(x, 1), fill_random(w, 2);
   weight[0] = weight[1] = weight[2] = 1;
   targets[1] = 5;
-  const std::vector<View> in{x.view(), w.view(), targets.view(), weight.view()};
-  const std::vector<View> out{loss.view(), View(), View(), dw.view()};
+  const std::vector<View> in{x.view(), w.view(), targets.view(), weight.view(), View(), View()};
+  const std::vector<View> out{loss.view(), View(), View(), dw.view(), View(), View()};
   const auto report = run_kernel(cpu::linear_xent_kernel(), in, out, LinearXentAttrs{}, 2);
   ASSERT_TRUE(report);
   EXPECT_EQ(report->what, "linear_xent: row {} has target {}");
@@ -404,7 +404,8 @@ TEST(LinearXent, ReportsTargetsOutOfRangeAndTakesNoRows) {
   EXPECT_TRUE(std::isfinite(loss[0]));
   for (size_t i = 0; i < dw.size(); ++i) dw[i] = 7;
   loss[0] = 7;
-  run_kernel(cpu::linear_xent_kernel(), {x.first_rows(0), w.view(), targets.first_rows(0), weight.first_rows(0)}, out,
+  run_kernel(cpu::linear_xent_kernel(),
+             {x.first_rows(0), w.view(), targets.first_rows(0), weight.first_rows(0), View(), View()}, out,
              LinearXentAttrs{}, 2, Planned{in, out});
   EXPECT_EQ(loss[0], 0);
   for (size_t i = 0; i < dw.size(); ++i) EXPECT_EQ(dw[i], 0);

@@ -86,8 +86,8 @@ TEST(Reference, LinearXentGradient) {
   const Tensor weight = tensor_of({N}, {0.5, 1, 0, 2, 0.25}, DType::f64);
   const Tensor loss(DType::f64, {}), nll(DType::f64, {N}), dx(DType::f64, {N, D}), dw(DType::f64, {V, D});
   const auto forward = [&] {
-    run_kernel(reference::linear_xent_kernel(), {x.view, w.view, target.view, weight.view},
-               {loss.view, nll.view, dx.view, dw.view}, LinearXentAttrs{});
+    run_kernel(reference::linear_xent_kernel(), {x.view, w.view, target.view, weight.view, View(), View()},
+               {loss.view, nll.view, dx.view, dw.view, View(), View()}, LinearXentAttrs{});
     return value_at(loss.view, 0);
   };
   const double expected = forward();
