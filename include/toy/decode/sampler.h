@@ -89,8 +89,10 @@ class Sampler {
   /// Throws Error{bad_input} naming the option that is out of range, that needs a step which `steps` lacks, or that
   /// mirostat does not go with.
   explicit Sampler(const SamplerOptions& options);
+  /// With a clone of its constraint.
   Sampler(const Sampler& other);
   Sampler& operator=(const Sampler& other);
+  /// As usual.
   Sampler(Sampler&&) = default;
   Sampler& operator=(Sampler&&) = default;
   /// `history` is what penalties look at: prompt and text so far, the latest last. A constraint sees what was picked.

@@ -37,6 +37,7 @@ struct TextRequest {
 /// Thrown by submit() where the service takes no more requests now.
 class ServiceBusy : public Error {
  public:
+  /// `text` is for the client.
   ServiceBusy(const std::string& text, bool closed) : Error(ErrorCode::failure, text), closed_(closed) {}
   /// It is being closed, and waiting does not help.
   bool closed() const { return closed_; }

@@ -20,6 +20,7 @@ struct Trie;
 /// it once per tokenizer.
 class TokenTrie {
  public:
+  /// Takes some ten milliseconds for 50,000 tokens.
   explicit TokenTrie(const Tokenizer& tokenizer);
   const std::shared_ptr<const grammar::Trie>& shared() const { return trie_; }
 

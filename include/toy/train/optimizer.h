@@ -44,7 +44,8 @@ struct OptimizerOptions {
   std::vector<std::pair<std::string, double>> lr_for;
   std::vector<std::string> no_decay;  ///< patterns of tensors without weight decay
   double ema = 0;                     ///< decay of an exponential average of the weights; 0: none is kept
-  /// The learning rate of a tensor is multiplied by lr_decay^TensorSpec::depth (Clark et al. 2020), besides lr_for.
+  /// The learning rate of a tensor is multiplied by lr_decay to the power of TensorSpec's depth (Clark et al. 2020),
+  /// besides lr_for.
   double lr_decay = 1;
 
   /// The numbers that this optimizer is usually run with.

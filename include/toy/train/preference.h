@@ -42,6 +42,7 @@ struct PreferenceSums {
   int64_t terms = 0;  ///< of `loss`: pairs, or answers of kto
   int64_t n_chosen = 0, n_rejected = 0;
   int64_t pairs = 0, right = 0;  ///< pairs, and those whose chosen answer has the larger reward
+  /// Adds the sums over other answers.
   void add(const PreferenceSums& more);
   double mean_loss() const { return terms > 0 ? loss / double(terms) : 0; }
   runs::Rewards rewards() const;
