@@ -93,7 +93,8 @@ TEST_F(CliEval, ComparesTwoModels) {
   ASSERT_EQ(points.size(), 3u);
   EXPECT_EQ(points[0].at("nats_per_token"), nats(m));  // f32 files: the same products
   EXPECT_EQ(points[2].at("nats_per_token"), nats(b));
-  EXPECT_GE(json::parse(l.out).at("barrier"), 0);
+  const double middle = points[1].at("nats_per_token").get<double>() - (nats(m) + nats(b)) / 2;
+  EXPECT_NEAR(json::parse(l.out).at("barrier"), std::max(0.0, middle), 1e-12);
   refuses("eval kl --base " + m + text, {"--model or --lora"});
   refuses("eval kl --base " + m + " --model " + b, {"--file is missing"});
   refuses("eval kl --base " + m + " --model " + path("none.gguf") + text, {"none.gguf"});

@@ -31,7 +31,7 @@ TEST_F(SharedFineTune, ARealModelLearnsAStyle) {
     stories += "Once upon a time" + json::parse(line).at("text").get<std::string>() + "\n\n";
   const std::string old = write("old.txt", stories);
   const std::string options = " --corpus " + learned + " --steps 150 --batch 4 --tokens 256 --log-every 0 ";
-  const Result lora = toy("train lora --model " + base + options + "--rank 4 --lr 1e-3 --out " + path("lora"));
+  const Result lora = toy("train lora --model " + base + options + "--rank 4 --lr 5e-4 --out " + path("lora"));
   ASSERT_EQ(lora.code, 0) << lora.err;
   const Result full = toy("train full-finetune --model " + base + options + "--lr 1e-3 --out " + path("full"));
   ASSERT_EQ(full.code, 0) << full.err;
@@ -42,14 +42,14 @@ TEST_F(SharedFineTune, ARealModelLearnsAStyle) {
   const double style_before = loss(base, style), old_before = loss(base, old);
   const double style_lora = loss(with_adapter, style), style_full = loss(path("full"), style);
   const double old_lora = loss(with_adapter, old), old_full = loss(path("full"), old);
-  // Measured: the style from 4.9 to 3.2 and 3.1; the stories from 1.2 to 2.4 and 2.8.
-  EXPECT_LT(style_lora, style_before - 1.2);
-  EXPECT_LT(style_full, style_before - 1.2);
+  // Measured on Zen 5: the style from 5.04 to 3.23 (LoRA) and 3.01, the stories from 1.33 to 2.19 and 2.70.
+  EXPECT_LT(style_lora, style_before - 1.5);
+  EXPECT_LT(style_full, style_before - 1.5);
   EXPECT_GT(old_lora, old_before);
-  EXPECT_LT(old_lora, old_full - 0.1);
-  // Merged, the adapter changes nothing but roundings.
+  EXPECT_LT(old_lora, old_full - 0.3);
+  // Merged, the adapter changes nothing but roundings: of both, 64 of a logit below 16 (tests/eval/golden_test.cpp).
   ASSERT_EQ(toy("merge " + base + " --lora " + path("lora") + " --type f32 --out " + path("merged.gguf")).code, 0);
-  EXPECT_NEAR(loss(path("merged.gguf"), style), style_lora, 1e-4);
+  EXPECT_NEAR(loss(path("merged.gguf"), style), style_lora, 2 * 2 * 64 * 0x1p-24 * 16);
 }
 
 // A chat model knows how to answer, and not what: which of two digits is larger. It has seen 80 of the 100 pairs.
