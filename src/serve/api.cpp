@@ -244,14 +244,14 @@ void read_format(Fields& f) {
 
 }  // namespace
 
-std::string error_body(int status, const std::string& message, const std::string& param, const std::string& code) {
-  const char* type = status == 401   ? "authentication_error"
-                     : status == 429 ? "rate_limit_error"
-                     : status >= 500 ? "server_error"
-                                     : "invalid_request_error";
+std::string error_body(const ApiError& e) {
+  const char* type = e.status == 401   ? "authentication_error"
+                     : e.status == 429 ? "rate_limit_error"
+                     : e.status >= 500 ? "server_error"
+                                       : "invalid_request_error";
   const auto or_null = [](const std::string& s) { return s.empty() ? ordered_json() : ordered_json(s); };
   return json_text(ordered_json{
-      {"error", {{"message", message}, {"type", type}, {"param", or_null(param)}, {"code", or_null(code)}}}});
+      {"error", {{"message", e.what()}, {"type", type}, {"param", or_null(e.param)}, {"code", or_null(e.code)}}}});
 }
 
 CompletionRequest parse_completion(const std::string& body, bool chat) {

@@ -20,9 +20,8 @@ class ApiError : public std::runtime_error {
   int status;
   std::string param, code;  ///< "": null
 };
-/// {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}
-std::string error_body(int status, const std::string& message, const std::string& param = "",
-                       const std::string& code = "");
+/// OpenAI's body of a reply with an error: {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}
+std::string error_body(const ApiError& e);
 
 /// Limits of one request.
 inline constexpr int64_t kMostChoices = 128, kMostStops = 16, kMostTopLogprobs = 20, kMostBiases = 1024;
