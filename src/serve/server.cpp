@@ -157,7 +157,7 @@ class Server {
   }
 
   void apply_template(const std::shared_ptr<Exchange>& exchange) {
-    const ChatPrompt prompt = prompts_.chat(parse_apply_template(exchange->request.body));
+    const ChatPrompt prompt = prompts_.chat(parse_apply_template(exchange->request.body).messages);
     send_json(*exchange, {{"prompt", prompt.text}, {"tokens", prompt.ids}});
   }
 
@@ -218,6 +218,9 @@ class Server {
   void start(const std::shared_ptr<Exchange>& exchange, const CompletionRequest& r,
              std::unique_ptr<ReplyFormat> format) {
     if (!r.model.empty()) require_model(r.model);
+    if (!r.tools.empty() || r.form.kind != TextForm::any)
+      throw ApiError(400, "tools and structured output are not supported yet",
+                     r.tools.empty() ? r.form.field : "tools");
     for (const auto& [id, bias] : r.sampler.logit_bias) prompts_.require_ids({id}, "logit_bias");
     const auto job =
         std::make_shared<TextJob>(exchange, std::move(format), r.stream, [this](int status) { count(status); });
