@@ -21,7 +21,8 @@ std::vector<int64_t> GenerationService::submit_all(std::vector<TextRequest> requ
   for (const TextRequest& r : requests) {
     check(r.stops.empty() || tokenizer_ != nullptr, "stop: the model has no tokenizer; remove the stop strings");
     const StopFilter stops_are_sound(r.stops);
-    scheduler_.require_possible({.prompt = r.prompt, .eos = {}, .options = r.options, .on_token = {}, .on_done = {}});
+    scheduler_.require_possible(
+        {.prompt = r.prompt, .eos = {}, .options = r.options, .adapters = r.adapters, .on_token = {}, .on_done = {}});
   }
   check(requests.size() <= most_waiting_, "{} texts are asked for at once, and the queue holds {}; ask for fewer",
         requests.size(), most_waiting_);
@@ -106,6 +107,7 @@ void GenerationService::start(int64_t number, TextRequest request) {
   if (tokenizer_) r.stream = std::make_unique<TextStream>(*tokenizer_, r.request.prompt, r.request.stops);
   GenerateRequest g{.prompt = r.request.prompt, .eos = {}, .options = r.request.options, .on_token = {}, .on_done = {}};
   if (tokenizer_) g.eos = tokenizer_->end_of_generation();
+  g.adapters = r.request.adapters;
   g.score_prompt = r.request.score_prompt;
   g.on_token = [this, number](const GeneratedToken& token) {
     Running& text = running_.at(number);

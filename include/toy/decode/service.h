@@ -26,6 +26,7 @@ struct TextEnd {
 struct TextRequest {
   std::vector<int32_t> prompt;
   GenerateOptions options;
+  std::vector<float> adapters = {};     ///< as GenerateRequest's
   std::vector<std::string> stops = {};  ///< the text ends before any of them; needs a tokenizer
   bool score_prompt = false;            ///< as GenerateRequest's
   /// Sees each token, and the text that is ready to be shown after it. Returning false ends the text.
