@@ -234,6 +234,7 @@ struct Infer : Command {
     read_sampling();
     check_options();
     prompts.read();
+    const bool by_prompt = prompts.any_lora(adapters.lora.size());
     model_path = model_file(model_path);
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
@@ -258,6 +259,7 @@ struct Infer : Command {
                      .check_finite = check_finite,
                      .kv = decoding.type(),
                      .exact = decoding.exact,
+                     .adapters_by_sequence = by_prompt,
                      .repack = decoding.repacks(model, std::accumulate(n.begin(), n.end(), int64_t(0)), 0)});
     generate_all(decoder, model, ids, n);
   }
@@ -269,7 +271,7 @@ struct Infer : Command {
     std::vector<std::string> whole(ids.size());
     GenerationService service(decoder, model.tokenizer.get());
     for (size_t i = 0; i < ids.size(); ++i) {
-      TextRequest r{.prompt = ids[i], .options = g, .stops = stops};
+      TextRequest r{.prompt = ids[i], .options = g, .adapters = prompts.lora(i), .stops = stops};
       r.options.max_tokens = n[i];
       r.on_text = [&, i](const GeneratedToken& token, const std::string& text) {
         if (json)

@@ -1,11 +1,15 @@
 #include "decode/prefix_tree.h"
 
+#include <bit>
+
 namespace toy {
 namespace {
 
-std::vector<int32_t> page_of(std::span<const int32_t> tokens, size_t page) {
+std::vector<int32_t> edge_of(std::span<const int32_t> tokens, std::span<const float> adapters, size_t page) {
   const auto part = tokens.subspan(page * size_t(kPagePositions), size_t(kPagePositions));
-  return {part.begin(), part.end()};
+  std::vector<int32_t> edge(part.begin(), part.end());
+  for (size_t i = 0; page == 0 && i < adapters.size(); ++i) edge.push_back(std::bit_cast<int32_t>(adapters[i]));
+  return edge;
 }
 
 size_t full_pages(std::span<const int32_t> tokens) { return tokens.size() / size_t(kPagePositions); }
@@ -26,12 +30,12 @@ void PrefixTree::touch(Node& node) {
   order_.emplace(key(node), &node);
 }
 
-std::vector<int32_t> PrefixTree::find(std::span<const int32_t> tokens) {
+std::vector<int32_t> PrefixTree::find(std::span<const int32_t> tokens, std::span<const float> adapters) {
   ++now_;
   std::vector<int32_t> pages;
   Node* node = &root_;
   for (size_t p = 0; p < full_pages(tokens); ++p) {
-    const auto child = node->children.find(page_of(tokens, p));
+    const auto child = node->children.find(edge_of(tokens, adapters, p));
     if (child == node->children.end()) break;
     node = child->second.get();
     touch(*node);
@@ -40,18 +44,18 @@ std::vector<int32_t> PrefixTree::find(std::span<const int32_t> tokens) {
   return pages;
 }
 
-void PrefixTree::insert(std::span<const int32_t> tokens, int sequence) {
+void PrefixTree::insert(std::span<const int32_t> tokens, std::span<const float> adapters, int sequence) {
   ++now_;
   Node* node = &root_;
   for (size_t p = 0; p < full_pages(tokens); ++p) {
-    std::unique_ptr<Node>& child = node->children[page_of(tokens, p)];
+    std::unique_ptr<Node>& child = node->children[edge_of(tokens, adapters, p)];
     if (!child) {
       child = std::make_unique<Node>();
       child->parent = node;
       child->depth = node->depth + 1;
       child->number = numbers_++;
       child->page = state_.page_of(sequence, int64_t(p));
-      child->tokens = page_of(tokens, p);
+      child->tokens = edge_of(tokens, adapters, p);
       state_.hold_page(child->page);
     }
     node = child.get();

@@ -23,10 +23,11 @@ class PrefixTree {
 
   /// Has the state neither windows nor recurrent layers?
   static bool fits(const DecodeState& state);
-  /// Pages of the longest prefix of these tokens, which count as used now.
-  std::vector<int32_t> find(std::span<const int32_t> tokens);
-  /// The sequence holds these tokens, and perhaps more: its full pages become known.
-  void insert(std::span<const int32_t> tokens, int sequence);
+  /// Pages of the longest prefix of these tokens that was computed with these factors of the adapters. They count as
+  /// used now.
+  std::vector<int32_t> find(std::span<const int32_t> tokens, std::span<const float> adapters);
+  /// The sequence holds these tokens, and perhaps more, computed so: its full pages become known.
+  void insert(std::span<const int32_t> tokens, std::span<const float> adapters, int sequence);
   /// Gives back the page that was not used for the longest time and that no sequence holds. False: there is none.
   bool evict();
   int64_t pages() const { return int64_t(order_.size()); }
@@ -36,7 +37,7 @@ class PrefixTree {
     Node* parent = nullptr;
     int64_t depth = 0, number = 0, used_at = 0;
     int32_t page = 0;
-    std::vector<int32_t> tokens;  // of the edge to it
+    std::vector<int32_t> tokens;  // of the edge to it; of the first edge also the bits of the factors
     std::map<std::vector<int32_t>, std::unique_ptr<Node>> children;
   };
   // A child was not used later than its parent, so the first in this order has no children.

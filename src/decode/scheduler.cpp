@@ -77,6 +77,7 @@ void Scheduler::require_possible(const GenerateRequest& request) const {
             (request.hidden_from < prompt.size() && request.options.max_tokens <= 0 && !request.score_prompt),
         "scheduler: hidden states from position {} of {} tokens come without a text and without scores",
         request.hidden_from, prompt.size());
+  decoder_.check_adapters(request.adapters);
   const Sampler options_are_sound(request.options.sampler);
   if (const int64_t pages = decoder_.state().shape().shared_pages; pages > 0 && decoder_.state().shared_pool()) {
     // The last token is not fed. Sums cannot overflow: the context bounds them.
@@ -167,8 +168,14 @@ Scheduler::Slot* Scheduler::idle_slot() {
 bool Scheduler::begin(Slot& slot) {
   Job& job = *slot.job;
   DecodeState& state = decoder_.state();
+  const std::vector<float>& adapters = job.request.adapters;
+  const auto use_adapters = [&] {
+    slot.adapters = adapters;
+    decoder_.use_adapters(slot.sequence, adapters);
+  };
   if (!slot.used && state.length(slot.sequence) > 0) {  // continued, whatever it is
     slot.used = slot.begun = true;
+    use_adapters();
     return true;
   }
   slot.used = true;
@@ -181,7 +188,7 @@ bool Scheduler::begin(Slot& slot) {
   const Slot* source = nullptr;
   Slot* reader = nullptr;
   for (Slot& s : slots_) {
-    if (!s.known) continue;
+    if (!s.known || s.adapters != adapters) continue;
     const size_t computed = size_t(state.length(s.sequence));  // the last rows may still be on their way
     const size_t here = std::min(common_prefix(s.held, prompt), computed);
     // Layers with a window forget what was before: only the latest prefixes can be taken over.
@@ -190,7 +197,7 @@ bool Scheduler::begin(Slot& slot) {
     const size_t to_come = common_prefix(s.job->request.prompt, prompt);
     if (to_come > computed && to_come > promised) promised = to_come, reader = &s;
   }
-  const std::vector<int32_t> pages = prefixes_ ? prefixes_->find(prompt) : std::vector<int32_t>();
+  const std::vector<int32_t> pages = prefixes_ ? prefixes_->find(prompt, adapters) : std::vector<int32_t>();
   const bool found = pages.size() * size_t(kPagePositions) > best;
   if (found) best = pages.size() * size_t(kPagePositions);
   if (promised >= kWorthSharing && promised > best) {
@@ -210,6 +217,7 @@ bool Scheduler::begin(Slot& slot) {
   }
   slot.held.assign(prompt.begin(), prompt.begin() + int64_t(best));
   slot.known = slot.begun = true;
+  use_adapters();
   job.fed = best;
   shared_tokens_ += int64_t(best);
   return true;
@@ -334,7 +342,7 @@ void Scheduler::remember_pages() {
   const auto full = [](size_t tokens) { return tokens / size_t(kPagePositions); };
   for (const Slot& slot : slots_)
     if (slot.known && slot.rows > 0 && full(slot.held.size()) > full(slot.held.size() - slot.rows))
-      prefixes_->insert(slot.held, slot.sequence);
+      prefixes_->insert(slot.held, slot.adapters, slot.sequence);
 }
 
 void Scheduler::accept(const Answer& answer, std::span<const float> logits) {

@@ -120,6 +120,7 @@ void GenerationService::take_over() {
 GenerateRequest GenerationService::generate_request(const TextRequest& request) const {
   GenerateRequest g{.prompt = request.prompt, .eos = {}, .options = request.options, .on_token = {}, .on_done = {}};
   if (tokenizer_) g.eos = tokenizer_->end_of_generation();
+  g.adapters = request.adapters;
   g.score_prompt = request.score_prompt;
   if (!request.embed) return g;
   // Later tokens change nothing of the first one's state.

@@ -174,8 +174,8 @@ void load_peft(Model& model, const std::string& folder, double scale) {
             m->second.shape.str(), place.all_rows);
       used.insert(m->first);
     }
-    const double s = config.alpha_of(module) / (config.rslora ? std::sqrt(double(rank)) : double(rank)) * scale;
-    adapter.maps[t.name] = {rank, float(s), has_magnitudes ? Magnitude::constant : Magnitude::none};
+    const double s = config.alpha_of(module) / (config.rslora ? std::sqrt(double(rank)) : double(rank));
+    adapter.maps[t.name] = {rank, float(s) * float(scale), has_magnitudes ? Magnitude::constant : Magnitude::none};
     Values& v = values[t.name];
     std::vector<float> all_a(size_t(a->second.count())), all_b(size_t(b->second.count()));
     convert(a->second, View(all_a.data(), DType::f32, a->second.shape));

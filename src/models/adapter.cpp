@@ -318,7 +318,7 @@ void load_adapter(Model& model, const std::string& path, double scale) {
   const size_t number = model.spec.adapters.size();
   AdapterSpec adapter;
   for_each_map(file, model.spec, [&](const TensorSpec& part, const AdapterFile::Pair& pair, int64_t) {
-    adapter.maps[part.name] = {pair.rank(), float(double(file.scale_of(pair)) * scale),
+    adapter.maps[part.name] = {pair.rank(), file.scale_of(pair) * float(scale),
                                pair.m ? Magnitude::constant : Magnitude::none};
   });
   model.spec.adapters.push_back(std::move(adapter));

@@ -100,6 +100,30 @@ TEST_F(CliLora, ResumesByTheFolderAlone) {
   EXPECT_TRUE(slurp(path("parts/adapter.gguf")) == slurp(path("whole/adapter.gguf")));
 }
 
+// Each prompt of a batch with its own adapters has the text that it has alone.
+TEST_F(CliLora, PromptsWithTheirOwnAdapters) {
+  ASSERT_EQ(toy(lora("run")).code, 0);
+  const std::string prompts = write("p.jsonl", R"({"prompt": "the cat", "lora": [0]}
+{"prompt": "the cat", "lora": [1]}
+{"prompt": "the cat"}
+)");
+  const std::string infer = "infer " + q8_ + " -n 8 --json ";
+  const Result r = toy(infer + "--lora " + path("run") + " --prompts " + prompts);
+  ASSERT_EQ(r.code, 0) << r.err;
+  std::istringstream lines(r.out);
+  std::vector<nlohmann::json> got;
+  for (std::string line; std::getline(lines, line);) got.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(got.size(), 3u);
+  const auto base = nlohmann::json::parse(toy(infer + "--prompt 'the cat'").out),
+             with = nlohmann::json::parse(toy(infer + "--prompt 'the cat' --lora " + path("run")).out);
+  EXPECT_EQ(got[0].at("logprobs"), base.at("logprobs"));
+  EXPECT_EQ(got[1].at("logprobs"), with.at("logprobs"));
+  EXPECT_EQ(got[2].at("logprobs"), with.at("logprobs"));
+  EXPECT_NE(base.at("logprobs"), with.at("logprobs"));
+  refuses("infer " + q8_ + " --prompts " + prompts, {"p.jsonl:1", "1 factors", "0 times"});
+  refuses("infer " + q8_ + " --prompts " + write("q.jsonl", R"({"prompt": "a", "lora": 1})"), {"q.jsonl:1", "array"});
+}
+
 TEST_F(CliLora, Refuses) {
   refuses(lora("x", "--targets attn_z"), {"targets", "attn_q"});
   refuses("train lora --model " + q8_ + " --corpus " + text_ + " --rank 400 --out " + path("x"), {"rank is 400"});

@@ -48,6 +48,8 @@ struct GenerateRequest {
   std::vector<int32_t> prompt;
   std::vector<int32_t> eos;  ///< tokens that end the text: Tokenizer::end_of_generation()
   GenerateOptions options;
+  /// Factors of the model's adapters for this text, see Decoder::use_adapters(). None: all of them times 1.
+  std::vector<float> adapters = {};
   /// Sees each token as it comes; returning false ends the text with that token.
   std::function<bool(const GeneratedToken&)> on_token;
   /// Sees the finished text. May add requests.
@@ -129,12 +131,13 @@ class Scheduler {
     int sequence = 0;
     bool used = false;
     std::unique_ptr<Job> job;
-    bool begun = false;              // the job is told what it need not compute
-    bool known = false;              // is it known which tokens the sequence holds?
-    std::vector<int32_t> held = {};  // these
-    size_t rows = 0;                 // of the call that is being made
-    size_t pause = 0;                // > 0: the call ends here in the history, where another text takes over
-    int64_t used_at = 0;             // the step that last computed something in it
+    bool begun = false;                // the job is told what it need not compute
+    bool known = false;                // is it known which tokens the sequence holds?
+    std::vector<int32_t> held = {};    // these,
+    std::vector<float> adapters = {};  // computed with these
+    size_t rows = 0;                   // of the call that is being made
+    size_t pause = 0;                  // > 0: the call ends here in the history, where another text takes over
+    int64_t used_at = 0;               // the step that last computed something in it
   };
   // The logits or hidden states that a call gives, in their order: those after a position of a slot's history.
   struct Answer {

@@ -35,6 +35,7 @@ struct TextEnd {
 struct TextRequest {
   std::vector<int32_t> prompt;
   GenerateOptions options;
+  std::vector<float> adapters = {};     ///< as GenerateRequest's
   std::vector<std::string> stops = {};  ///< the text ends before any of them; needs a tokenizer
   bool score_prompt = false;            ///< as GenerateRequest's
   /// Instead of a text (max_tokens is 0), the embedding [D] of the prompt. Needs DecoderOptions::hidden.

@@ -24,8 +24,9 @@ class Transformer {
   Value operator()(Value tokens, const nn::Context& ctx, std::span<nn::LayerState> states = {}) const;
   /// What each layer keeps of a sequence while decoding.
   std::vector<std::vector<nn::StateSpec>> states() const;
-  /// Logits of the rows x:[M,D] -> [M,V].
-  Value logits(Value x) const;
+  /// Logits of the rows x:[M,D] -> [M,V]. `rows`: i32[M], their numbers in the batch, where adapters have factors of
+  /// each row (Weights::with_factors()); absent: they are the batch.
+  Value logits(Value x, Value rows = {}) const;
   /// Their cross-entropy, without ever holding all of them. targets: i32[M] weight:[M].
   CrossEntropy loss(Value x, Value targets, Value weight) const;
 
