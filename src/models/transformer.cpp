@@ -28,6 +28,10 @@ std::vector<nn::Adapter> make_adapters(const Weights& w, const std::string& name
     a.adapter = b.adapter = int(i);
     list.push_back({w(a), w(b), double(map->second.scale), {}, names.a});
     if (adapter.dropout > 0) list.back().dropout = {w.random(), adapter.dropout};
+    if (map->second.principal) {
+      a.name = names.a0, b.name = names.b0;
+      list.back().first_a = w(a), list.back().first_b = w(b);
+    }
     if (map->second.magnitude == AdapterSpec::Magnitude::none) continue;
     TensorSpec m{Init::ones, names.m, {weight[0]}}, n{Init::zeros, names.n, {weight[0]}};
     m.adapter = n.adapter = int(i);
