@@ -447,7 +447,6 @@ Value Transformer::logits(Value x) const {
 
 CrossEntropy Transformer::loss(Value x, Value targets, Value weight) const {
   const Value y = before_output(x);
-  if (output_lens_) y.graph->set_name(y, kBeforeOutput);
   if (output_adapters_.empty()) return linear_xent(y, output_, targets, weight, {softcap_});
   std::vector<Value> z, b;
   for (const nn::Adapter& o : output_adapters_) {

@@ -330,6 +330,24 @@ TEST(Lora, PissaIsADifferenceInFiles) {
   }
 }
 
+// PEFT divides by zero there.
+TEST(Lora, DoraOfARowOfZerosIsRefused) {
+  const testing::Folder folder;
+  const auto device = make_test_device(2);
+  const ModelSpec spec = testing::odd_spec(false);
+  const std::string name = "blk.1.ffn_up.weight";
+  Model model = random_model(spec, *device, 3), other = random_model(spec, *device, 3);
+  adapt(model, kDora);
+  save_adapter(model, 0, folder.path("a.gguf"));
+  std::vector<float> w = other.params->read(name);
+  std::fill_n(w.begin() + 2 * 36, 36, 0.0f);
+  other.params->write(name, w);
+  expect_contains(message_of([&] { load_adapter(other, folder.path("a.gguf")); }), "row 2 of 'blk.1.ffn_up.weight'");
+  Model fresh = random_model(spec, *device, 3);
+  fresh.params->write(name, w);
+  expect_contains(message_of([&] { adapt(fresh, kDora); }), "row 2 of 'blk.1.ffn_up.weight' is all zeros");
+}
+
 TEST(Lora, MergedIsUnmerged) {
   const testing::Folder folder;
   const auto device = make_test_device(2);
