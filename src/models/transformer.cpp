@@ -28,6 +28,10 @@ std::vector<nn::Adapter> make_adapters(const Weights& w, const std::string& name
     a.adapter = b.adapter = int(i);
     list.push_back({w(a), w(b), double(map->second.scale), {}, names.a, w.factors(i)});
     if (adapter.dropout > 0) list.back().dropout = {w.random(), adapter.dropout};
+    if (map->second.principal) {
+      a.name = names.a0, b.name = names.b0;
+      list.back().first_a = w(a), list.back().first_b = w(b);
+    }
     if (map->second.magnitude == AdapterSpec::Magnitude::none) continue;
     TensorSpec m{Init::ones, names.m, {weight[0]}}, n{Init::zeros, names.n, {weight[0]}};
     m.adapter = n.adapter = int(i);
@@ -446,7 +450,6 @@ Value Transformer::logits(Value x, Value rows) const {
 
 CrossEntropy Transformer::loss(Value x, Value targets, Value weight) const {
   const Value y = before_output(x);
-  if (output_lens_) y.graph->set_name(y, kBeforeOutput);
   if (output_adapters_.empty()) return linear_xent(y, output_, targets, weight, {softcap_});
   std::vector<Value> z, b;
   for (const nn::Adapter& o : output_adapters_) {

@@ -48,6 +48,20 @@ TEST_F(CliLora, AnAdapterHelpsUnmergedMergedAndFromPeft) {
   EXPECT_EQ(toy("infer " + q8_ + " --lora " + path("run") + " --prompt the -n 4").code, 0);
 }
 
+TEST_F(CliLora, EveryKindOfAdapter) {
+  const double before = perplexity(q8_);
+  for (const char* kind : {"--targets all-linear,output=2:8,embed_tokens --lora-plus 4", "--dora", "--pissa"}) {
+    fs::remove_all(path("run"));
+    const Result r = toy(lora("run", kind));
+    ASSERT_EQ(r.code, 0) << kind << r.err;
+    const double with = perplexity(q8_ + " --lora " + path("run"));
+    EXPECT_LT(with, 0.99 * before) << kind;
+    EXPECT_EQ(perplexity(q8_ + " --lora " + path("run/peft")), with) << kind;
+    ASSERT_EQ(toy("merge " + q8_ + " --lora " + path("run") + " --out " + path("m.gguf")).code, 0) << kind;
+    EXPECT_NEAR(perplexity(path("m.gguf")), with, 1e-3 * with) << kind;
+  }
+}
+
 // What resuming needs, what a command reads, and files that no run wrote.
 TEST_F(CliLora, NothingIsLost) {
   const std::string own = "train full-finetune --model " + model_ + " --corpus " + text_ +
@@ -130,6 +144,8 @@ TEST_F(CliLora, Refuses) {
   refuses(lora("x", "--targets attn_q=four"), {"attn_q=four", "PATTERN=RANK"});
   refuses(lora("x", "--lora-plus 0"), {"--lora-plus"});
   refuses(lora("x", "--dora --targets output"), {"dora", "output.weight"});
+  refuses(lora("x", "--dora --pissa"), {"pissa", "dora"});
+  refuses(lora("x", "--pissa --targets output"), {"pissa", "output.weight"});
   refuses(lora("x", "--dora --lora-dropout 0.1"), {"lora-dropout", "DoRA"});
   refuses("infer " + q8_ + " --lora " + q8_ + " --prompt a", {"general.type", "adapter"});
   refuses("infer " + q8_ + " --lora " + path("nothing.gguf") + " --prompt a", {"nothing.gguf"});

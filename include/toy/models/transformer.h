@@ -9,9 +9,6 @@
 
 namespace toy {
 
-/// Name of the value that a tied output behind a lens multiplies.
-inline constexpr const char* kBeforeOutput = "x_donor";
-
 /// A model whose weights are values of a graph. Build one for each graph.
 class Transformer {
  public:

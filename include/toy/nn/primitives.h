@@ -48,6 +48,8 @@ struct Adapter {
   Value magnitude = {};   ///< [O], or absent: then the sum is multiplied by magnitude / |w + s b a|, row by row of w
   Value norm = {};        ///< [O] |w|^2, or that |w + s b a| itself if it is constant
   bool constant_norm = false;
+  Value first_a = {};  ///< as a, or absent: what this and first_b would add is subtracted
+  Value first_b = {};
   /// What the sum is multiplied by; no gradient flows through the norm. w:[O,I] -> [O].
   Value gain(Value w) const {
     if (constant_norm) return magnitude / norm;
@@ -56,9 +58,13 @@ struct Adapter {
     return magnitude / stop_gradient(sqrt(norm + toy::scale(cross, 2 * scale) + toy::scale(square, scale * scale)));
   }
   /// x:[N,I] y:[N,O] -> [N,O].
-  Value operator()(Value x, Value y) const { return linear(scaled(linear(dropout(x, name), a)), b, {}, y); }
+  Value operator()(Value x, Value y) const {
+    if (first_a) y = linear(Scale{-scale}(linear(x, first_a)), first_b, {}, y);
+    return linear(scaled(linear(dropout(x, name), a)), b, {}, y);
+  }
   /// Each row by its experts. x:[N,S,I] y:[N,U,O] ids:i32[N,U] -> [N,U,O].
   Value operator()(Value x, Value y, Value ids) const {
+    if (first_a) y = y - expert_linear(Scale{scale}(expert_linear(x, first_a, ids)), first_b, ids);
     const Value low = expert_linear(dropout(x, name), a, ids);
     return y + expert_linear(factors ? low * reshape(Scale{scale}(factors), {-1, 1, 1}) : Scale{scale}(low), b, ids);
   }
