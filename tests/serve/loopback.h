@@ -59,6 +59,7 @@ class Client {
     }
     return all;
   }
+  int socket() const { return socket_; }
   void hang_up() {
     if (socket_ >= 0) ::close(socket_);
     socket_ = -1;
@@ -84,7 +85,7 @@ inline std::string post(const std::string& target, const std::string& body, cons
 /// A server with a random model on bytes and a chat template.
 class Loopback {
  public:
-  explicit Loopback(DecoderOptions decoder = {.sequences = 4}, ServerOptions options = {})
+  explicit Loopback(DecoderOptions decoder = {.sequences = 4}, ServerOptions options = {}, const TlsFiles& tls = {})
       : device_(make_cpu_device(2)),
         model_(random_model(toy::testing::small_model("tiny", {.vocab = 256,
                                                                .d_model = 40,
@@ -102,7 +103,7 @@ class Loopback {
         "{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this one') }}{% endif %}"
         "<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}");
     decoder_ = std::make_unique<Decoder>(*device_, model_, decoder);
-    http_ = std::make_unique<HttpServer>("127.0.0.1", 0, options_.http);
+    http_ = std::make_unique<HttpServer>("127.0.0.1", 0, options_.http, tls);
     port_ = http_->port();
     thread_ = std::thread([this] { serve(*http_, *decoder_, model_, chat_, options_); });
   }
