@@ -58,7 +58,8 @@ struct Serve : Command {
     show_in_help(app, {"--lora", "--alias", "--host", "--port", "--api-key-file", "--parallel", "--ctx", "--cache",
                        "--threads"});
     app.footer(
-        "Endpoints: /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health, /metrics.\n\n"
+        "Endpoints: /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models, /tokenize, /detokenize, "
+        "/health, /metrics.\n\n"
         "Examples:\n"
         "  toy serve chat.gguf\n"
         "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once upon a time\"}'");
@@ -107,7 +108,8 @@ struct Serve : Command {
                            .max_rows = std::max(parallel, kRowsOfCall),
                            .kv = decoding.type(),
                            .exact = decoding.exact,
-                           .repack = decoding.repacks(model, INT32_MAX, 0)};
+                           .repack = decoding.repacks(model, INT32_MAX, 0),
+                           .hidden = true};
     options.cache = cache_bytes(model, options);
     Decoder decoder(*dev, model, options);
     warn_of_long_context(model_path, model.spec, decoder.context());

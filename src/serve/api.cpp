@@ -29,23 +29,6 @@ std::vector<int32_t> ids_of(const ordered_json& j, const std::string& name) {
   return ids;
 }
 
-std::vector<PromptSource> prompts_of(const ordered_json* j) {
-  constexpr const char* kForms = "'prompt' is not a string, an array of strings, of token ids, or of arrays of them";
-  if (j == nullptr) refuse("'prompt' is missing", "prompt", "missing_required_parameter");
-  if (j->is_string()) return {j->get<std::string>()};
-  if (!j->is_array() || j->empty()) refuse(kForms, "prompt");
-  if (j->front().is_number()) return {ids_of(*j, "prompt")};
-  std::vector<PromptSource> prompts;
-  for (const auto& item : *j)
-    if (item.is_string())
-      prompts.emplace_back(item.get<std::string>());
-    else if (item.is_array())
-      prompts.emplace_back(ids_of(item, "prompt"));
-    else
-      refuse(kForms, "prompt");
-  return prompts;
-}
-
 std::vector<std::string> stops_of(const ordered_json* j) {
   std::vector<std::string> stops;
   if (j == nullptr) return stops;
@@ -173,6 +156,25 @@ void read_tools(Fields& f, CompletionRequest& r) {
 
 }  // namespace
 
+std::vector<PromptSource> sources_of(const ordered_json* j, const std::string& name) {
+  const auto forms = [&]() {
+    refuse(fmt::format("'{}' is not a string, an array of strings, of token ids, or of arrays of them", name), name);
+  };
+  if (j == nullptr) refuse(fmt::format("'{}' is missing", name), name, "missing_required_parameter");
+  if (j->is_string()) return {j->get<std::string>()};
+  if (!j->is_array() || j->empty()) forms();
+  if (j->front().is_number()) return {ids_of(*j, name)};
+  std::vector<PromptSource> sources;
+  for (const auto& item : *j)
+    if (item.is_string())
+      sources.emplace_back(item.get<std::string>());
+    else if (item.is_array())
+      sources.emplace_back(ids_of(item, name));
+    else
+      forms();
+  return sources;
+}
+
 std::string error_body(const ApiError& e) {
   const char* type = e.status == 401   ? "authentication_error"
                      : e.status == 429 ? "rate_limit_error"
@@ -202,7 +204,7 @@ CompletionRequest parse_completion(const std::string& body, bool chat) {
     r.messages = messages_of(f.take("messages"));
     read_tools(f, r);
   } else {
-    r.prompts = prompts_of(f.take("prompt"));
+    r.prompts = sources_of(f.take("prompt"), "prompt");
     r.echo = f.flag("echo", false);
   }
   read_form(f, r);

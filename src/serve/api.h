@@ -32,6 +32,8 @@ inline constexpr int64_t kMostLogprobs = int64_t(1) << 19;
 
 /// A text, or its ids.
 using PromptSource = std::variant<std::string, std::vector<int32_t>>;
+/// The field `name`: a string, an array of strings, of token ids, or of arrays of them. Throws ApiError.
+std::vector<PromptSource> sources_of(const nlohmann::ordered_json* j, const std::string& name);
 
 /// What a text has to be.
 struct TextForm {

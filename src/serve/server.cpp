@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "serve/api.h"
+#include "serve/embeddings.h"
 #include "serve/page.h"
 #include "serve/prompts.h"
 #include "serve/replies.h"
@@ -43,6 +44,7 @@ class Server {
         tokenizer_(*model.tokenizer),
         service_(decoder, model.tokenizer.get(), options.most_waiting),
         prompts_(*model.tokenizer, chat, context_of(decoder), decoder.vocab()),
+        width_(model.spec.d_model),
         ids_(fmt::format("{:016x}", random_number())) {
     const ModelSpec& spec = model.spec;
     meta_ = {{"architecture", spec.architecture}, {"parameters", parameter_count(spec)},
@@ -88,6 +90,7 @@ class Server {
         {"POST", "/tokenize", &Server::tokenize},
         {"POST", "/detokenize", &Server::detokenize},
         {"POST", "/v1/completions", &Server::completions},
+        {"POST", "/v1/embeddings", &Server::embeddings},
         {"POST", "/v1/chat/completions", &Server::chat_completions},
     };
     const auto* r = std::ranges::find(kRoutes, target, &Route::target);
@@ -214,6 +217,24 @@ class Server {
     start(exchange, r, std::make_unique<ChatFormat>(head("chatcmpl-"), r, tokenizer_));
   }
 
+  void embeddings(const std::shared_ptr<Exchange>& exchange) {
+    const EmbeddingsRequest r = parse_embeddings(exchange->request.body);
+    if (!r.model.empty()) require_model(r.model);
+    if (r.dimensions && *r.dimensions != width_)
+      throw ApiError(400, fmt::format("'dimensions' is {}; this model's embeddings have {}", *r.dimensions, width_),
+                     "dimensions");
+    if (int64_t(r.inputs.size()) > kMostNumbers / width_)
+      throw ApiError(400, fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostNumbers / width_),
+                     "input");
+    const auto job = std::make_shared<EmbeddingsJob>(exchange, r, options_.name, [this](int status) { count(status); });
+    std::vector<TextRequest> texts;
+    for (std::vector<int32_t>& ids : prompts_.of(r.inputs, "input")) {
+      prompts_.require_fits(int64_t(ids.size()), "input");
+      texts.push_back(job->add(std::move(ids)));
+    }
+    submit(*exchange, std::move(texts));
+  }
+
   // Submits the texts of a request, whose reply has this form.
   void start(const std::shared_ptr<Exchange>& exchange, const CompletionRequest& r,
              std::unique_ptr<ReplyFormat> format) {
@@ -241,8 +262,13 @@ class Server {
         texts.push_back(
             job->add_choice(text_request(r, prompt, n, seed + uint64_t(k)), r.echo ? tokenizer_.decode(prompt) : ""));
     }
+    submit(*exchange, std::move(texts));
+  }
+
+  // They end when the client goes.
+  void submit(Exchange& exchange, std::vector<TextRequest> texts) {
     const std::vector<int64_t> numbers = service_.submit_all(std::move(texts));
-    exchange->on_gone([this, numbers] {
+    exchange.on_gone([this, numbers] {
       for (const int64_t number : numbers) service_.cancel(number);
       count(499);  // as nginx counts clients that have gone
     });
@@ -262,6 +288,7 @@ class Server {
   const Tokenizer& tokenizer_;
   GenerationService service_;
   const Prompts prompts_;
+  const int64_t width_;
   ordered_json meta_;      // of the model
   const std::string ids_;  // what the ids of replies begin with
   uint64_t numbers_ = 0;

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import openai
 
 TEMPLATE = ("{{ bos_token }}{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this one') }}"
@@ -73,7 +74,21 @@ def check(toy, model, client, url):
     random = {client.chat.completions.create(**{**ask, "seed": None}).choices[0].message.content for _ in range(4)}
     assert len(random) > 1, "requests without a seed give one text"
 
+    # Embeddings: as base64, which the package asks for, and as numbers.
+    texts = ["Once upon a time", "One day"]
+    for pooling in ("mean", "last", "cls"):
+        packed = client.embeddings.create(model=name, input=texts, extra_body={"pooling": pooling})
+        plain = client.embeddings.create(model=name, input=texts, encoding_format="float", extra_body={"pooling": pooling})
+        width = len(plain.data[0].embedding)
+        for i, text in enumerate(texts):
+            a, b = packed.data[i].embedding, plain.data[i].embedding
+            assert len(a) == width and (np.float32(a) == np.float32(b)).all()
+            assert abs(sum(x * x for x in a) - 1) < 2**-22
+            alone = client.embeddings.create(model=name, input=text, dimensions=width, extra_body={"pooling": pooling})
+            assert alone.data[0].embedding == a and alone.usage.total_tokens < packed.usage.total_tokens
+
     # Errors are the package's own kinds.
+    refused(lambda: client.embeddings.create(model=name, input="a", dimensions=7), openai.BadRequestError, "dimensions")
     refused(lambda: client.completions.create(model="gpt-4", prompt="a"), openai.NotFoundError, "gpt-4")
     refused(lambda: client.completions.create(model=name, prompt="a", max_tokens=10000), openai.BadRequestError,
             "maximum context length is 512 tokens")
@@ -115,7 +130,7 @@ def main(toy, source, work):
         server.terminate()
         code = server.wait()
     assert code == 0, code
-    print(f"openai {openai.__version__}: completions, chats, streams, 16 at once, errors")
+    print(f"openai {openai.__version__}: completions, chats, streams, 16 at once, embeddings, errors")
 
 
 if __name__ == "__main__":

@@ -102,6 +102,7 @@ class Loopback {
     chat_.emplace(
         "{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this one') }}{% endif %}"
         "<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}");
+    decoder.hidden = true;
     decoder_ = std::make_unique<Decoder>(*device_, model_, decoder);
     http_ = std::make_unique<HttpServer>("127.0.0.1", 0, options_.http, tls);
     port_ = http_->port();
