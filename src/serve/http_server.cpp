@@ -401,6 +401,8 @@ void Connection::request_is_read() {
   r.target = std::string(message.target());
   r.target = r.target.substr(0, r.target.find('?'));
   r.authorization = std::string(message[http::field::authorization]);
+  r.api_key = std::string(message["x-api-key"]);
+  r.anthropic_version = std::string(message["anthropic-version"]);
   r.body = std::move(message.body());
   watch();
   auto exchange = std::make_shared<ExchangeOf>(std::move(r), shared_from_this(), number_, server_.io);

@@ -10,6 +10,7 @@
 #include <random>
 #include <thread>
 
+#include "serve/anthropic.h"
 #include "serve/api.h"
 #include "serve/embeddings.h"
 #include "serve/page.h"
@@ -91,6 +92,8 @@ class Server {
         {"POST", "/detokenize", &Server::detokenize},
         {"POST", "/v1/completions", &Server::completions},
         {"POST", "/v1/embeddings", &Server::embeddings},
+        {"POST", "/v1/messages", &Server::messages, anthropic_error},
+        {"POST", "/v1/messages/count_tokens", &Server::count_tokens, anthropic_error},
         {"POST", "/v1/chat/completions", &Server::chat_completions},
     };
     const auto* r = std::ranges::find(kRoutes, target, &Route::target);
@@ -110,13 +113,16 @@ class Server {
 
   void require_key(const Exchange& exchange) const {
     if (options_.api_keys.empty() || exchange.request.target == "/health" || exchange.request.target == "/") return;
-    const std::string& given = exchange.request.authorization;
+    const std::string& bearer = exchange.request.authorization;
     constexpr std::string_view kBearer = "Bearer ";
+    const std::string given = !exchange.request.api_key.empty() ? exchange.request.api_key
+                              : bearer.starts_with(kBearer)     ? bearer.substr(kBearer.size())
+                                                                : "";
     bool right = false;
-    for (const std::string& key : options_.api_keys)  // all of them, whichever is right
-      right = (given.starts_with(kBearer) && same_secret(given.substr(kBearer.size()), key)) || right;
+    for (const std::string& key : options_.api_keys) right = same_secret(given, key) || right;  // whichever is right
     if (!right)
-      throw ApiError(401, "the API key is missing or wrong; send 'Authorization: Bearer KEY'", "", "invalid_api_key");
+      throw ApiError(401, "the API key is missing or wrong; send 'Authorization: Bearer KEY' or 'X-Api-Key: KEY'", "",
+                     "invalid_api_key");
   }
 
   void route(const std::shared_ptr<Exchange>& exchange) {
@@ -215,6 +221,19 @@ class Server {
   void chat_completions(const std::shared_ptr<Exchange>& exchange) {
     const CompletionRequest r = parse_completion(exchange->request.body, true);
     start(exchange, r, std::make_unique<ChatFormat>(head("chatcmpl-"), r, tokenizer_));
+  }
+
+  void messages(const std::shared_ptr<Exchange>& exchange) {
+    require_anthropic_version(exchange->request.anthropic_version);
+    const CompletionRequest r = parse_messages(exchange->request.body);
+    start(exchange, r, std::make_unique<MessagesFormat>(head("msg_")));
+  }
+  void count_tokens(const std::shared_ptr<Exchange>& exchange) {
+    require_anthropic_version(exchange->request.anthropic_version);
+    const CompletionRequest r = parse_messages(exchange->request.body, true);
+    if (!r.model.empty()) require_model(r.model);
+    if (!r.tools.empty()) throw ApiError(400, "tools are not supported yet", "tools");
+    send_json(*exchange, {{"input_tokens", prompts_.of(r).front().size()}});
   }
 
   void embeddings(const std::shared_ptr<Exchange>& exchange) {

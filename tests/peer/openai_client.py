@@ -3,6 +3,7 @@
     openai_client.py TOY MODEL.gguf WORK
 """
 import asyncio
+import contextlib
 import re
 import subprocess
 import sys
@@ -15,8 +16,8 @@ TEMPLATE = ("{{ bos_token }}{% for m in messages %}{% if m.content == 'no' %}{{ 
             "{% if add_generation_prompt %}[assistant] {% endif %}")
 
 
-def with_template(source, target):
-    subprocess.run([sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--force", "--chat-template", TEMPLATE,
+def with_template(source, target, template=TEMPLATE):
+    subprocess.run([sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--force", "--chat-template", template,
                     source, target], check=True, capture_output=True)
 
 
@@ -110,9 +111,11 @@ def check(toy, model, client, url):
     assert set(texts[1::2]) == {chat.choices[1].message.content}
 
 
-def main(toy, source, work):
+@contextlib.contextmanager
+def serving(toy, source, work, template=TEMPLATE):
+    """A server with the key "right": its address, and the file of its model."""
     model = f"{work}/chat.gguf"
-    with_template(source, model)
+    with_template(source, model, template)
     with open(f"{work}/keys", "w") as keys:
         keys.write("right\n")
     server = subprocess.Popen([toy, "serve", model, "--port", "0", "--parallel", "4", "--api-key-file", f"{work}/keys"],
@@ -124,12 +127,16 @@ def main(toy, source, work):
                 break
         else:
             raise AssertionError("the server did not start")
-        url = found.group(1) + "/v1"
-        check(toy, model, openai.OpenAI(base_url=url, api_key="right", max_retries=0), url)
+        yield found.group(1), model
     finally:
         server.terminate()
         code = server.wait()
     assert code == 0, code
+
+
+def main(toy, source, work):
+    with serving(toy, source, work) as (url, model):
+        check(toy, model, openai.OpenAI(base_url=url + "/v1", api_key="right", max_retries=0), url + "/v1")
     print(f"openai {openai.__version__}: completions, chats, streams, 16 at once, embeddings, errors")
 
 

@@ -17,7 +17,7 @@ std::vector<float> floats(const ordered_json& j) { return j.get<std::vector<floa
 TEST(Embeddings, TextsIdsAndEncodings) {
   const Loopback server;
   const auto ask = [&](const std::string& fields) { return server.post("/v1/embeddings", "{" + fields + "}"); };
-  const Reply reply = ask(R"("input": "abc", "model": "tiny")");
+  const Answer reply = ask(R"("input": "abc", "model": "tiny")");
   ASSERT_EQ(reply.status, 200) << reply.body;
   const ordered_json j = reply.json();
   EXPECT_EQ(j["object"], "list");
@@ -95,7 +95,7 @@ TEST(Embeddings, BadRequests) {
   options.most_waiting = 8;
   const Loopback server({.sequences = 2}, options);
   const auto refuses = [&](const std::string& fields, const std::string& param, const std::string& words) {
-    const Reply r = server.post("/v1/embeddings", "{" + fields + "}");
+    const Answer r = server.post("/v1/embeddings", "{" + fields + "}");
     EXPECT_EQ(r.status, 400) << fields.substr(0, 100) << r.body;
     EXPECT_NE(r.body.find(words), std::string::npos) << r.body;
     EXPECT_EQ(r.json()["error"]["param"], param.empty() ? ordered_json() : ordered_json(param)) << r.body;

@@ -70,7 +70,7 @@ class Client {
   std::string received_;
 };
 
-struct Reply {
+struct Answer {
   int status = 0;
   std::string header, body;
   nlohmann::ordered_json json() const { return parse_json<nlohmann::ordered_json>(body); }
@@ -119,15 +119,15 @@ class Loopback {
   uint16_t port() const { return port_; }
 
   /// Sends these bytes on a connection of their own.
-  Reply ask(const std::string& bytes) const {
+  Answer ask(const std::string& bytes) const {
     Client client(port_);
     client.send(bytes);
     return parse(client.receive());
   }
-  Reply post(const std::string& target, const std::string& body, const std::string& headers = "") const {
+  Answer post(const std::string& target, const std::string& body, const std::string& headers = "") const {
     return ask(serve::post(target, body, headers));
   }
-  Reply get(const std::string& target, const std::string& headers = "") const {
+  Answer get(const std::string& target, const std::string& headers = "") const {
     return ask("GET " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + "\r\n");
   }
   /// A number of /metrics.
@@ -136,8 +136,8 @@ class Loopback {
     const size_t at = all.find("\ntoy_" + name + " ");
     return at == all.npos ? -1 : std::stoll(all.substr(at + name.size() + 6));
   }
-  static Reply parse(const std::string& all) {
-    Reply r;
+  static Answer parse(const std::string& all) {
+    Answer r;
     const size_t end = all.find("\r\n\r\n");
     if (!all.starts_with("HTTP/1.1 ") || end == all.npos) return r;
     r.status = std::stoi(all.substr(9, 3));
