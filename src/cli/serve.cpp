@@ -19,6 +19,7 @@ namespace {
 
 struct Serve : Command {
   std::string model_path, host = "127.0.0.1", alias, key_file, cache;
+  serve::TlsFiles tls;
   int port = 8080;
   int64_t context = 0, parallel = 8, queue = 1024;
   serve::HttpLimits http;
@@ -35,6 +36,12 @@ struct Serve : Command {
     add_option(app, "--port", port, "Port to listen on; 0 takes a free one", from_to(0, 65535));
     add_option(app, "--api-key-file", key_file, "File of keys, one per line; clients must send one of them",
                file_name());
+    auto* certificate = add_option(app, "--tls-cert", tls.certificate,
+                                   "Speak TLS with this certificate, a PEM file with its chain", file_name());
+    auto* key =
+        add_option(app, "--tls-key", tls.key, "Private key of --tls-cert, a PEM file without a password", file_name());
+    certificate->needs(key);
+    key->needs(certificate);
     add_option(app, "--grace", http.grace_seconds, "Seconds to finish requests after Ctrl-C or SIGTERM",
                from_to(0, 86400));
     begin_group(app, "Machine");
@@ -51,7 +58,9 @@ struct Serve : Command {
     show_in_help(app, {"--lora", "--alias", "--host", "--port", "--api-key-file", "--parallel", "--ctx", "--cache",
                        "--threads"});
     app.footer(
-        "Endpoints: /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health, /metrics.\n\n"
+        "Endpoints: /v1/chat/completions, /v1/completions, /v1/messages, /v1/embeddings, /v1/models, /tokenize, "
+        "/detokenize, "
+        "/health, /metrics.\n\n"
         "Examples:\n"
         "  toy serve chat.gguf\n"
         "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once upon a time\"}'");
@@ -86,7 +95,7 @@ struct Serve : Command {
 
   void run() {
     const std::vector<std::string> api_keys = keys();
-    serve::HttpServer server(host, uint16_t(port), http);  // a port in use is told before a model is loaded
+    serve::HttpServer server(host, uint16_t(port), http, tls);  // a port in use is told before a model is loaded
     model_path = model_file(model_path);
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
@@ -100,15 +109,17 @@ struct Serve : Command {
                            .max_rows = std::max(parallel, kRowsOfCall),
                            .kv = decoding.type(),
                            .exact = decoding.exact,
-                           .repack = decoding.repacks(model, INT32_MAX, 0)};
+                           .repack = decoding.repacks(model, INT32_MAX, 0),
+                           .hidden = true};
     options.cache = cache_bytes(model, options);
     Decoder decoder(*dev, model, options);
     warn_of_long_context(model_path, model.spec, decoder.context());
     const serve::ServerOptions o{
         .name = name_of_model(model_path), .api_keys = api_keys, .most_waiting = size_t(queue), .http = http};
     const bool v6 = host.find(':') != std::string::npos;
-    to_stderr(fmt::format("toy: serving {} at http://{}{}{}:{}; Ctrl-C stops\n", o.name, v6 ? "[" : "", host,
-                          v6 ? "]" : "", server.port()));
+    to_stderr(fmt::format("toy: serving {} at {}://{}{}{}:{}; Ctrl-C stops\n", o.name,
+                          tls.certificate.empty() ? "http" : "https", v6 ? "[" : "", host, v6 ? "]" : "",
+                          server.port()));
     serve::serve(server, decoder, model, chat, o);
     to_stderr("toy: stopped\n");
   }

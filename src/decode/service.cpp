@@ -160,6 +160,7 @@ void GenerationService::end(int64_t number, const Generated& generated, const st
   }
   if (!ended.request.on_end) return;
   TextEnd result{!error && ended.stream ? ended.stream->finish() : "", generated, error};
+  if (ended.stream) result.stop = ended.stream->stop();
   try {
     if (!error && ended.request.embed) result.embedding = normalized(ended.hidden);
   } catch (const Error&) {

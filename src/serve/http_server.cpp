@@ -4,9 +4,12 @@
 #include <sys/resource.h>
 
 #include <boost/asio.hpp>
+#include <boost/asio/ssl.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <set>
 
@@ -40,13 +43,35 @@ void raise_open_files() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+std::unique_ptr<asio::ssl::context> tls_context(const TlsFiles& files) {
+  if (files.certificate.empty()) return nullptr;
+  for (const std::string& file : {files.certificate, files.key})
+    check(std::filesystem::is_regular_file(file) && std::ifstream(file).good(),
+          "{}: cannot be read; give PEM files to --tls-cert and --tls-key", file);
+  using asio::ssl::context;
+  auto c = std::make_unique<context>(context::tls_server);
+  c->set_options(context::default_workarounds | context::no_tlsv1 | context::no_tlsv1_1 | SSL_OP_NO_RENEGOTIATION);
+  SSL_CTX_set_mode(c->native_handle(), SSL_MODE_RELEASE_BUFFERS);                  // of idle connections
+  c->set_password_callback([](size_t, context::password_purpose) { return ""; });  // else OpenSSL asks the terminal
+  error_code error;
+  c->use_certificate_chain_file(files.certificate, error);
+  check(!error, "{}: not a certificate in PEM form ({})", files.certificate, error.message());
+  c->use_private_key_file(files.key, context::pem, error);
+  check(!error, "{}: not the private key of {} in PEM form without a password ({})", files.key, files.certificate,
+        error.message());
+  check(SSL_CTX_check_private_key(c->native_handle()) == 1, "{}: not the private key of {}; they do not match",
+        files.key, files.certificate);
+  return c;
+}
+
 }  // namespace
 
 class Connection;
 
 struct HttpServer::State {
-  explicit State(const HttpLimits& l) : limits(l) {}
+  State(const HttpLimits& l, const TlsFiles& files) : limits(l), tls(tls_context(files)) {}
   HttpLimits limits;
+  std::unique_ptr<asio::ssl::context> tls;  // nullptr: plain HTTP
   asio::io_context io{1};
   tcp::acceptor acceptor{io};
   asio::signal_set signals{io};
@@ -69,10 +94,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, HttpServer::State& server) : stream_(std::move(socket)), server_(server) {}
 
-  void start() {
+  // `full`: there is no room for its request.
+  void start(bool full) {
     error_code ignored;
     stream_.socket().set_option(tcp::no_delay(true), ignored);
-    read_header(seconds(server_.limits.read_seconds));
+    if (!server_.tls) return take_requests(full);
+    stream_.expires_after(seconds(server_.limits.read_seconds));
+    beast::async_detect_ssl(stream_, buffer_, [self = shared_from_this(), full](error_code error, bool is_tls) {
+      if (self->closed_) return;
+      if (error) return self->close();
+      if (!is_tls) return self->refuse(self->server_.bad(400, "this port takes TLS only; use https://"));
+      self->shake_hands(full);
+    });
   }
   // Is a request in progress?
   bool busy() const { return busy_; }
@@ -126,6 +159,33 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
  private:
+  // Calls it with the stream of requests and replies.
+  template <class Call>
+  void with_stream(Call&& call) {
+    if (tls_)
+      call(*tls_);
+    else
+      call(stream_);
+  }
+
+  void shake_hands(bool full) {
+    tls_.emplace(stream_, *server_.tls);
+    tls_->async_handshake(asio::ssl::stream_base::server, buffer_.data(),
+                          [self = shared_from_this(), full](error_code error, size_t used) {
+                            if (self->closed_) return;
+                            if (error) return self->close();
+                            self->buffer_.consume(used);
+                            self->take_requests(full);
+                          });
+  }
+
+  void take_requests(bool full) {
+    if (full)
+      refuse(server_.bad(503, fmt::format("{} clients are connected already", server_.limits.connections)));
+    else
+      read_header(seconds(server_.limits.read_seconds));
+  }
+
   bool current(uint64_t number) const { return !closed_ && busy_ && !finishing_ && number == number_; }
 
   void read_header(seconds limit) {
@@ -133,8 +193,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     parser_->header_limit(std::uint32_t(server_.limits.header));
     parser_->body_limit(server_.limits.body);
     stream_.expires_after(limit);
-    http::async_read_header(stream_, buffer_, *parser_,
-                            [self = shared_from_this()](error_code error, size_t) { self->header_is_read(error); });
+    with_stream([&](auto& stream) {
+      http::async_read_header(stream, buffer_, *parser_,
+                              [self = shared_from_this()](error_code error, size_t) { self->header_is_read(error); });
+    });
   }
 
   void header_is_read(error_code error) {
@@ -145,16 +207,20 @@ class Connection : public std::enable_shared_from_this<Connection> {
       return refuse_what_was_read(http::error::body_limit);
     const auto expected = parser_->get()[http::field::expect];
     if (!beast::iequals(expected, "100-continue")) return read_body();
-    asio::async_write(
-        stream_.socket(), asio::buffer(kContinue.data(), kContinue.size()),
-        [self = shared_from_this()](error_code failed, size_t) { failed ? self->close() : self->read_body(); });
+    with_stream([&](auto& stream) {
+      asio::async_write(
+          stream, asio::buffer(kContinue.data(), kContinue.size()),
+          [self = shared_from_this()](error_code failed, size_t) { failed ? self->close() : self->read_body(); });
+    });
   }
 
   void read_body() {
     if (closed_) return;
-    http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](error_code error, size_t) {
-      if (self->closed_) return;
-      error ? self->refuse_what_was_read(error) : self->request_is_read();
+    with_stream([&](auto& stream) {
+      http::async_read(stream, buffer_, *parser_, [self = shared_from_this()](error_code error, size_t) {
+        if (self->closed_) return;
+        error ? self->refuse_what_was_read(error) : self->request_is_read();
+      });
     });
   }
 
@@ -184,6 +250,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void watch() {
     if (watching_ || closed_) return;
     watching_ = true;
+    if (tls_) return watch_tls();
     stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
       self->watching_ = false;
       if (self->closed_ || !self->busy_) return;
@@ -191,6 +258,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
       const ssize_t got = error ? 0 : recv(self->stream_.socket().native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
       if (got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) self->close();
       // More bytes are the next request, which comes too early to be read: the end of the connection is not seen.
+    });
+  }
+
+  // The end of a TLS stream comes in a record; only reading it tells. The beginning of the next request is kept.
+  void watch_tls() {
+    tls_->async_read_some(buffer_.prepare(4096), [self = shared_from_this()](error_code error, size_t n) {
+      self->watching_ = false;
+      if (self->closed_) return;
+      self->buffer_.commit(n);
+      if (error && error != asio::error::operation_aborted) return self->close();
+      if (!self->busy_) self->reply_is_sent();  // which has stopped this
     });
   }
 
@@ -202,8 +280,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void write_next() {
     stream_.expires_after(seconds(server_.limits.read_seconds));
-    stream_.async_write_some(asio::buffer(out_.front().data() + sent_, out_.front().size() - sent_),
-                             [self = shared_from_this()](error_code error, size_t n) { self->written(error, n); });
+    with_stream([&](auto& stream) {
+      stream.async_write_some(asio::buffer(out_.front().data() + sent_, out_.front().size() - sent_),
+                              [self = shared_from_this()](error_code error, size_t n) { self->written(error, n); });
+    });
   }
 
   void written(error_code error, size_t n) {
@@ -227,12 +307,20 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void reply_is_sent() {
     busy_ = false;
+    if (tls_ && watching_) return stream_.cancel();  // and continue once that read has ended
     if (keep_alive_ && !server_.stopping) return read_header(seconds(server_.limits.idle_seconds));
-    // The client may still be sending: closing now would take the reply from it.
-    error_code ignored;
-    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
     stream_.expires_after(seconds(2));
     server_.end_if_done();
+    if (!tls_) return finish_sending();
+    tls_->async_shutdown([self = shared_from_this()](error_code) {
+      if (!self->closed_) self->finish_sending();
+    });
+  }
+
+  // The client may still be sending: closing now would take the reply from it.
+  void finish_sending() {
+    error_code ignored;
+    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
     drain();
   }
 
@@ -255,6 +343,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
   beast::tcp_stream stream_;
+  std::optional<asio::ssl::stream<beast::tcp_stream&>> tls_;
   HttpServer::State& server_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
@@ -312,6 +401,8 @@ void Connection::request_is_read() {
   r.target = std::string(message.target());
   r.target = r.target.substr(0, r.target.find('?'));
   r.authorization = std::string(message[http::field::authorization]);
+  r.api_key = std::string(message["x-api-key"]);
+  r.anthropic_version = std::string(message["anthropic-version"]);
   r.body = std::move(message.body());
   watch();
   auto exchange = std::make_shared<ExchangeOf>(std::move(r), shared_from_this(), number_, server_.io);
@@ -332,8 +423,7 @@ void HttpServer::State::accept() {
     const bool full = connections.size() >= limits.connections;
     if (connections.size() < limits.connections + 256) {  // those beyond are closed without a word
       connections.insert(connection);
-      full ? connection->refuse(bad(503, fmt::format("{} clients are connected already", limits.connections)))
-           : connection->start();
+      connection->start(full);
     }
     accept();
   });
@@ -375,8 +465,8 @@ void HttpServer::State::end_if_done() {
   });
 }
 
-HttpServer::HttpServer(const std::string& host, uint16_t port, const HttpLimits& limits)
-    : state_(std::make_unique<State>(limits)) {
+HttpServer::HttpServer(const std::string& host, uint16_t port, const HttpLimits& limits, const TlsFiles& tls)
+    : state_(std::make_unique<State>(limits, tls)) {
   raise_open_files();
   error_code error;
   const auto found = tcp::resolver(state_->io).resolve(host, std::to_string(port), tcp::resolver::passive, error);

@@ -28,6 +28,7 @@ struct TextEnd {
   std::string text;                   ///< what on_text has not seen: characters that were held back
   Generated generated;                ///< all tokens; FinishReason::stopped: a stop string, or on_text said so
   std::exception_ptr error;           ///< why there is no text: of this request (its logits are NaN), or of the decoder
+  std::string stop = {};              ///< the stop string that has ended it
   std::vector<float> embedding = {};  ///< TextRequest::embed: of length 1
 };
 
