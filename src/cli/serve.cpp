@@ -87,8 +87,12 @@ struct Serve : Command {
 
   size_t cache_bytes(const Model& model, const DecoderOptions& options) const {
     if (!cache.empty()) return parse_bytes("cache", cache);
+    // Room for all to be full; for models whose layers keep more than pages, as much for snapshots, of which a
+    // conversation needs some.
     const DecodeShape shape = decode_shape(model, options);
-    const double all = double(shared_page_bytes(model.spec, shape)) * double(shape.pages());
+    const double pages = double(shared_page_bytes(model.spec, shape)) * double(shape.pages()),
+                 snapshots = 8.0 * double(parallel) * double(kept_state_bytes(model.spec, shape));
+    const double all = double(state_bytes(model.spec, shape)) + (snapshots > 0 ? std::max(pages, snapshots) : 0);
     const size_t half = available_memory() / 2;
     return half > 0 && all > double(half) ? half : size_t(all);
   }

@@ -63,6 +63,24 @@ PlanOptions plan_options(const DecoderOptions& options) {
   return o;
 }
 
+// A cache holds the states of all sequences and a page. The rest is for pages, and half of it for snapshots where
+// pages are not all that a sequence holds.
+void share_out(DecodeShape& shape, const ModelSpec& spec, size_t cache) {
+  constexpr size_t kMost = size_t(1) << 30;
+  shape.shared_pages = 1;
+  const size_t page = shared_page_bytes(spec, shape), snapshot = kept_state_bytes(spec, shape);
+  if (page == 0) shape.shared_pages = 0;
+  const size_t least = state_bytes(spec, shape);
+  check(cache >= least || snapshot > 0, "cache: {} is less than one page of {} positions, which takes {}",
+        format_bytes(cache), kPagePositions, format_bytes(least));
+  check(cache >= least, "cache: {} is less than {}, the windows and recurrent states of {} sequences; use a larger one",
+        format_bytes(cache), format_bytes(least), shape.sequences);
+  size_t left = cache - least;
+  if (snapshot > 0) shape.snapshots = int64_t(std::min((page > 0 ? left / 2 : left) / snapshot, kMost));
+  left -= size_t(shape.snapshots) * snapshot;
+  if (page > 0) shape.shared_pages += int64_t(std::min(left / page, kMost));
+}
+
 }  // namespace
 
 DecodeShape decode_shape(const Model& model, const DecoderOptions& options) {
@@ -75,11 +93,7 @@ DecodeShape decode_shape(const Model& model, const DecoderOptions& options) {
   model.spec.require_positions(context, "context");  // before there is memory for them
   shape.rows = std::min(options.max_rows, shape.context * shape.sequences);
   state_slots(model.spec, shape);  // can its layers have this type of keys and values?
-  if (const size_t page = shared_page_bytes(model.spec, shape); options.cache > 0 && page > 0) {
-    check(options.cache >= page, "cache: {} is less than one page of {} positions, which takes {}",
-          format_bytes(options.cache), kPagePositions, format_bytes(page));
-    shape.shared_pages = int64_t(std::min<size_t>(options.cache / page, size_t(1) << 31));
-  }
+  if (options.cache > 0) share_out(shape, model.spec, options.cache);
   return shape;
 }
 

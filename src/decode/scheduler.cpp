@@ -43,6 +43,27 @@ class FirstError {
 };
 
 constexpr size_t kWorthSharing = size_t(kPagePositions);
+// Tokens between the snapshots of a prompt: at least, and in long messages.
+constexpr size_t kNearSnapshots = 2 * size_t(kPagePositions), kFarSnapshots = 8 * size_t(kPagePositions);
+
+// Where a prompt is worth a snapshot, in order: after its messages, which these tokens end, before its last token, and
+// at intervals. No more than about `most`, which the ends of messages have first.
+std::vector<size_t> snapshot_positions(std::span<const int32_t> prompt, std::span<const int32_t> eos, size_t most) {
+  const size_t end = prompt.size() - 1, near = std::max(kNearSnapshots, prompt.size() / std::max<size_t>(most, 1)),
+               far = std::max(kFarSnapshots, near / size_t(kPagePositions) * size_t(kPagePositions));
+  std::vector<size_t> ends;  // of messages, from the last to the first
+  for (size_t i = end; i > 0; --i)
+    if (std::ranges::find(eos, prompt[i - 1]) != eos.end() && (ends.empty() || ends.back() - i >= near))
+      ends.push_back(i);
+  if (ends.empty() || end - ends.front() >= kWorthSharing) ends.insert(ends.begin(), end);
+  std::vector<size_t> positions;
+  for (size_t at = 0; !ends.empty(); ends.pop_back()) {
+    for (size_t next = at / far * far + far; next + near <= ends.back(); next += far)
+      if (next - at >= near) positions.push_back(next);
+    positions.push_back(at = ends.back());
+  }
+  return positions;
+}
 
 }  // namespace
 
@@ -54,7 +75,7 @@ Scheduler::Scheduler(Decoder& decoder, std::vector<int> sequences) : decoder_(de
           "scheduler: sequence {} is given twice", s);
     slots_.push_back({.sequence = s});
   }
-  if (decoder.state().shape().shared_pages > 0 && PrefixTree::fits(decoder.state()))
+  if (const DecodeShape& shape = decoder.state().shape(); shape.shared_pages > 0 || shape.snapshots > 0)
     prefixes_ = std::make_unique<PrefixTree>(decoder.state());
 }
 
@@ -94,7 +115,7 @@ int64_t Scheduler::add(GenerateRequest request) {
   Sampler sampler(request.options.sampler);
   std::vector<int32_t> history = request.prompt;
   waiting_.push_back(
-      std::make_unique<Job>(Job{std::move(request), added_, std::move(sampler), std::move(history), 0, {}}));
+      std::make_unique<Job>(Job{std::move(request), added_, std::move(sampler), std::move(history), 0, {}, {}}));
   return added_++;
 }
 
@@ -131,7 +152,7 @@ bool Scheduler::step() {
     }
     throw;
   }
-  remember_pages();
+  remember_prefixes();
   // A callback that throws must not cost the other texts their tokens.
   FirstError error;
   for (size_t i = 0; i < shown_.size(); ++i) error.guard([&] { show(shown_[i], decoder_.hidden(i)); });
@@ -197,21 +218,22 @@ bool Scheduler::begin(Slot& slot) {
     const size_t to_come = common_prefix(s.job->request.prompt, prompt);
     if (to_come > computed && to_come > promised) promised = to_come, reader = &s;
   }
-  const std::vector<int32_t> pages = prefixes_ ? prefixes_->find(prompt, adapters) : std::vector<int32_t>();
-  const bool found = pages.size() * size_t(kPagePositions) > best;
-  if (found) best = pages.size() * size_t(kPagePositions);
+  PrefixTree::Found found = prefixes_ ? prefixes_->find(prompt, adapters) : PrefixTree::Found();
+  const bool kept = found.length > best;
+  best = std::max(best, found.length);
   if (promised >= kWorthSharing && promised > best) {
     // A recurrent state can be taken over where it is exactly that prefix.
     if (state.recurrent()) reader->pause = reader->pause > 0 ? std::min(reader->pause, promised) : promised;
     return false;
   }
-  if (best < kWorthSharing) {
-    best = 0;
-    state.reset(slot.sequence);
-  } else if (found) {
-    state.reset(slot.sequence);
-    state.adopt(slot.sequence, pages);
-  } else {
+  if (best < kWorthSharing) best = 0;
+  if (source != &slot || kept || int64_t(best) < state.length(slot.sequence)) remember(slot);
+  if (kept || best == 0) state.reset(slot.sequence);
+  if (best > 0 && kept) {
+    found = prefixes_->find(prompt, adapters);  // the snapshot of what the sequence held may have taken its place
+    best = found.length;
+    if (best > 0) state.adopt(slot.sequence, int64_t(best), found.pages, found.state);
+  } else if (best > 0) {
     if (source != &slot) state.fork(source->sequence, slot.sequence);
     state.truncate(slot.sequence, int64_t(best));
   }
@@ -220,7 +242,17 @@ bool Scheduler::begin(Slot& slot) {
   use_adapters();
   job.fed = best;
   shared_tokens_ += int64_t(best);
+  if (prefixes_ && !state.only_pages() && job.snapshots.empty()) {
+    const size_t share = size_t(state.shape().snapshots) / 2;  // the others are for other texts
+    job.snapshots = snapshot_positions(job.request.prompt, job.request.eos, share);
+  }
   return true;
+}
+
+// What a sequence holds can be found by later texts, although it is about to hold another.
+void Scheduler::remember(const Slot& slot) {
+  if (prefixes_ && slot.known && slot.held.size() >= kWorthSharing)
+    prefixes_->insert(slot.held, slot.adapters, slot.sequence);
 }
 
 // Is there room in the cache for all of a text so far, beside those that have begun? A text that would be preempted
@@ -273,6 +305,8 @@ bool Scheduler::make_room(Slot& slot) {
       victim->begun = false;
       victim->job->fed = 0;
       ++preemptions_;
+    } else {
+      remember(*victim);
     }
     forget(*victim);
   }
@@ -295,8 +329,10 @@ void Scheduler::plan_rows() {
   for (Slot* slot : begun) {
     if (!slot->begun) continue;  // preempted by an earlier one
     const Job& job = *slot->job;
-    const size_t left = job.history.size() - job.fed,
-                 until = slot->pause > job.fed ? std::min(left, slot->pause - job.fed) : left;
+    size_t until = job.history.size() - job.fed;
+    if (slot->pause > job.fed) until = std::min(until, slot->pause - job.fed);
+    const auto snapshot = std::ranges::upper_bound(job.snapshots, job.fed);
+    if (decoder_.state().recurrent() && snapshot != job.snapshots.end()) until = std::min(until, *snapshot - job.fed);
     slot->rows = job.writing() ? 1 : std::min(until, room);
     const bool reads = !job.writing();
     if (make_room(*slot) && reads) room -= slot->rows;
@@ -336,13 +372,21 @@ void Scheduler::collect_rows() {
   }
 }
 
-// Pages that the call has filled can be found by later texts.
-void Scheduler::remember_pages() {
+// What the call has computed can be found by later texts: pages that it has filled, or snapshots.
+void Scheduler::remember_prefixes() {
   if (!prefixes_) return;
   const auto full = [](size_t tokens) { return tokens / size_t(kPagePositions); };
-  for (const Slot& slot : slots_)
-    if (slot.known && slot.rows > 0 && full(slot.held.size()) > full(slot.held.size() - slot.rows))
-      prefixes_->insert(slot.held, slot.adapters, slot.sequence);
+  for (const Slot& slot : slots_) {
+    if (!slot.known || slot.rows == 0) continue;
+    const size_t had = slot.held.size() - slot.rows;
+    if (!decoder_.state().only_pages()) {
+      for (const size_t at : slot.job->snapshots)
+        if (at > had && at <= slot.held.size())
+          prefixes_->insert(std::span(slot.held).first(at), slot.adapters, slot.sequence);
+    } else if (full(slot.held.size()) > full(had)) {
+      prefixes_->insert_pages(slot.held, slot.adapters, slot.sequence);
+    }
+  }
 }
 
 void Scheduler::accept(const Answer& answer, std::span<const float> logits) {

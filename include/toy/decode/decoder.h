@@ -28,8 +28,9 @@ struct DecoderOptions {
   /// Products with quantized weights read repacked copies, which decoding made: faster, with the same bits, for
   /// decoder_bytes() more memory. Not with `exact`.
   bool repack = false;
-  /// Bytes of keys and values that all sequences share in layers without a window; 0: room for each to be full. A
-  /// Scheduler makes its requests wait for room; without one, decode() throws where there is none.
+  /// Bytes of the state: windows and recurrent states of all sequences, snapshots of them, and the pages that sequences
+  /// share in layers without a window. 0: room for each to be full, and no snapshots. A Scheduler makes its requests
+  /// wait for room; without one, decode() throws where there is none.
   size_t cache = 0;
   /// Calls can give the hidden states of rows; see DecodeRow::hidden. The plan has an output more for them.
   bool hidden = false;

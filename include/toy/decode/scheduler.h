@@ -69,8 +69,10 @@ struct GenerateRequest {
 /// carries one token of each text that is being written and pieces of prompts that wait to be read.
 /// A prefix of 64 tokens or more that two prompts share is computed once: a request waits until the other has read it
 /// and then shares its pages. Finished texts share theirs, too, until their sequence is reused; where the decoder has a
-/// cache (DecoderOptions::cache), full pages are found again until it is full. Where layers have a window or a
-/// recurrent state, a prefix can be shared right after it was computed, by requests that wait for it, and not later.
+/// cache (DecoderOptions::cache), they are found again until it is full. Where layers have a window or a recurrent
+/// state, what is found is a snapshot: of a text when its sequence is reused, and of a prompt before its last token or
+/// the message before, after tokens that end a message (GenerateRequest::eos), and at intervals. Without a cache such a
+/// prefix can only be shared right after it was computed, by requests that wait for it.
 ///
 /// Where the decoder's cache is smaller than its sequences could fill (DecoderOptions::cache), prefixes that no text
 /// uses are forgotten, the least recently used first. Then the youngest text is preempted: it keeps its tokens and is
@@ -121,6 +123,7 @@ class Scheduler {
     size_t hidden_seen = 0;  // position after the last one that on_hidden has seen
     // Where on_hidden continues.
     size_t next_hidden() const { return std::max(request.hidden_from, hidden_seen); }
+    std::vector<size_t> snapshots = {};  // positions after which the prompt's state is worth keeping, in order
     bool writing() const { return history.size() - fed == 1; }
     // Does the score of the token after this position of the prompt have to be computed?
     bool scores(size_t position) const {
@@ -153,7 +156,8 @@ class Scheduler {
   bool make_room(Slot& slot);
   void forget(Slot& slot);
   void collect_rows();
-  void remember_pages();
+  void remember(const Slot& slot);
+  void remember_prefixes();
   void accept(const Answer& answer, std::span<const float> logits);
   void show(const Answer& answer, std::span<const float> hidden);
   void accept_token(Slot& slot, std::span<const float> logits);
