@@ -29,6 +29,7 @@ struct DecoderOptions {
   /// Bytes of keys and values that all sequences share in layers without a window; 0: room for each to be full. A
   /// Scheduler makes its requests wait for room; without one, decode() throws where there is none.
   size_t cache = 0;
+  int64_t take_back = 1;  ///< DecodeShape::take_back
 };
 
 /// One row of a call: the next token of a sequence.
