@@ -44,6 +44,7 @@
 #include "toy/eval/choices.h"
 #include "toy/eval/compare.h"
 #include "toy/eval/importance.h"
+#include "toy/eval/open_questions.h"
 #include "toy/eval/score.h"
 #include "toy/formats/catalog.h"
 #include "toy/formats/checkpoint.h"

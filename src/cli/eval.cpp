@@ -59,10 +59,12 @@ struct Eval : Command {
         "  toy eval out/book --file test.txt\n"
         "  toy eval out/book --file test.txt --logprobs-out tokens.jsonl --top-logprobs 5\n"
         "  toy eval kl --base model.gguf --model small.gguf --file test.txt\n"
-        "  toy eval choices model.gguf hellaswag_val.jsonl");
+        "  toy eval choices model.gguf hellaswag_val.jsonl\n"
+        "  toy eval generate model.gguf questions.jsonl");
     add_eval_kl(app);
     add_eval_lmc(app);
     add_eval_choices(app);
+    add_eval_generate(app);
   }
 
   void run() {
@@ -200,6 +202,10 @@ std::string with_error(double value, double error) {
   if (!std::isfinite(error) || error <= 0) return fmt::format("{:.4f}", value);
   const int digits = std::clamp(1 - int(std::floor(std::log10(error))), 0, 8);
   return fmt::format("{:.{}f} +- {:.{}f}", value, digits, error, digits);
+}
+
+std::string percent(const MeanError& m) {
+  return (m.error > 0 ? with_error(100 * m.mean, 100 * m.error) : fmt::format("{:.4g}", 100 * m.mean)) + "%";
 }
 
 void add_eval(CLI::App& app) { add_subcommand<Eval>(app, "eval", "Score text or questions, or compare two models"); }

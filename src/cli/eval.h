@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/progress.h"
+#include "toy/eval/compare.h"
 #include "toy/eval/score.h"
 
 namespace toy::cli {
@@ -47,9 +48,12 @@ class EvalProgress {
 
 /// A value with the digits that its error leaves, "2.5128 +- 0.0041".
 std::string with_error(double value, double error);
+/// A part of 1 as "50.0 +- 2.3%".
+std::string percent(const MeanError& m);
 
 void add_eval_kl(CLI::App& app);
 void add_eval_lmc(CLI::App& app);
 void add_eval_choices(CLI::App& app);
+void add_eval_generate(CLI::App& app);
 
 }  // namespace toy::cli

@@ -27,10 +27,6 @@ void put(ordered_json& j, const std::string& name, const MeanError& m) {
   if (std::isfinite(m.error)) j[name + "_error"] = m.error;
 }
 
-std::string percent(const MeanError& m) {
-  return (m.error > 0 ? with_error(100 * m.mean, 100 * m.error) : fmt::format("{:.4g}", 100 * m.mean)) + "%";
-}
-
 // The ids of a text mean the same in both.
 void require_same_tokens(const Model& a, const Model& b) {
   if (!a.tokenizer || !b.tokenizer) return;

@@ -78,6 +78,12 @@ void Scheduler::require_possible(const GenerateRequest& request) const {
   for (const int32_t id : prompt)
     check(id >= 0 && id < decoder_.vocab(), "prompt: token id {} is outside the vocabulary (0 to {})", id,
           decoder_.vocab() - 1);
+  check(!request.on_hidden || decoder_.gives_hidden(),
+        "scheduler: hidden states are wanted; make the decoder with `hidden`");
+  check(!request.on_hidden ||
+            (request.hidden_from < prompt.size() && request.options.max_tokens <= 0 && !request.score_prompt),
+        "scheduler: hidden states from position {} of {} tokens come without a text and without scores",
+        request.hidden_from, prompt.size());
   const Sampler options_are_sound(request.options.sampler);
   if (const int64_t pages = decoder_.state().shape().shared_pages; pages > 0 && decoder_.state().shared_pool()) {
     // The last token is not fed. Sums cannot overflow: the context bounds them.
@@ -134,6 +140,7 @@ bool Scheduler::step() {
   }
   // A callback that throws must not cost the other texts their tokens.
   FirstError error;
+  for (size_t i = 0; i < shown_.size(); ++i) error.guard([&] { show(shown_[i], decoder_.hidden(i)); });
   for (size_t i = 0; i < answers_.size(); ++i) error.guard([&] { accept(answers_[i], decoder_.logits(i)); });
   for (Slot& slot : slots_) settle(slot);
   remember_pages();
@@ -147,7 +154,8 @@ void Scheduler::fill_slots() {
     if (slot == nullptr) return;
     std::unique_ptr<Job> job = std::move(waiting_.front());
     waiting_.pop_front();
-    if (job->request.options.max_tokens <= 0 && !job->request.score_prompt) {  // done before it began
+    if (job->request.options.max_tokens <= 0 && !job->request.score_prompt &&
+        !job->request.on_hidden) {  // done before it began
       if (job->request.on_done) job->request.on_done(job->result);
       continue;
     }
@@ -173,9 +181,10 @@ bool Scheduler::begin(Slot& slot) {
     return true;
   }
   slot.used = true;
-  // The last one's logits are wanted, and those that scores need.
-  const size_t most =
-      job.request.score_prompt ? std::min(job.history.size() - 1, job.result.prompt.size()) : job.history.size() - 1;
+  // The last one's logits are wanted, and what scores and on_hidden need.
+  size_t most = job.history.size() - 1;
+  if (job.request.score_prompt) most = std::min(most, job.result.prompt.size());
+  if (job.request.on_hidden) most = std::min(most, job.next_hidden());
   const std::span<const int32_t> prompt(job.history.data(), most);
   size_t best = 0, promised = 0;
   const Slot* source = nullptr;
@@ -369,6 +378,7 @@ void Scheduler::settle(Slot& slot) {
 void Scheduler::collect_rows() {
   rows_.clear();
   answers_.clear();
+  shown_.clear();
   std::vector<Slot*> starting;
   for (Slot& slot : slots_) {
     slot.pause = slot.wrong = 0;
@@ -388,9 +398,11 @@ void Scheduler::collect_rows() {
     const size_t known = job.history.size();
     for (size_t at = job.fed; at < job.fed + slot.rows; ++at) {
       const int32_t token = at < known ? job.history[at] : slot.proposed[at - known];
-      const bool wanted = at + 1 >= known || job.scores(at);
-      rows_.push_back({slot.sequence, token, wanted});
+      const bool shown = job.request.on_hidden && at >= job.next_hidden(),
+                 wanted = !job.request.on_hidden && (at + 1 >= known || job.scores(at));
+      rows_.push_back({slot.sequence, token, wanted, shown});
       if (wanted) answers_.push_back({&slot, at, token});
+      if (shown) shown_.push_back({&slot, at});
       slot.held.push_back(token);
     }
     job.fed += slot.rows;
@@ -425,6 +437,18 @@ void Scheduler::accept(const Answer& answer, std::span<const float> logits) {
   }
   slot.wrong = wrong;
   accept_token(slot, logits);
+}
+
+void Scheduler::show(const Answer& answer, std::span<const float> hidden) {
+  Job& job = *answer.slot->job;
+  job.hidden_seen = answer.position + 1;
+  FirstError error;
+  error.guard([&] { job.request.on_hidden(hidden); });
+  if (job.hidden_seen == job.request.prompt.size()) {
+    const std::unique_ptr<Job> done = std::move(answer.slot->job);
+    if (done->request.on_done) error.guard([&] { done->request.on_done(done->result); });
+  }
+  error.rethrow();
 }
 
 void Scheduler::accept_token(Slot& slot, std::span<const float> logits) {

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "toy/base/error.h"
+#include "toy/base/utf8.h"
+#include "toy/models/model.h"
 
 namespace toy {
 namespace {
@@ -27,6 +29,22 @@ void SpeculationOptions::validate() const {
   check(!ngrams || draft == nullptr, "draft: n-grams and a model cannot both propose; choose one");
   check(most >= 1, "draft: at most {} proposed tokens, expected at least 1", most);
   check(draft_cost > 0 && std::isfinite(draft_cost), "draft: a cost of {}, expected a number above 0", draft_cost);
+}
+
+void require_same_tokens(const Model& model, const Model& draft) {
+  constexpr int64_t kMostPadded = 128;
+  constexpr const char* kWayOut = "use a draft with the vocabulary of the model";
+  const int64_t theirs = model.spec.vocab, own = draft.spec.vocab;
+  check(std::abs(theirs - own) <= kMostPadded, "draft: it has {} tokens and the model has {}; {}", own, theirs,
+        kWayOut);
+  check((model.tokenizer == nullptr) == (draft.tokenizer == nullptr),
+        "draft: only one of both models has a tokenizer, so their tokens cannot be compared; {}", kWayOut);
+  if (!model.tokenizer) return;
+  const int32_t both = std::min(model.tokenizer->vocab_size(), draft.tokenizer->vocab_size());
+  for (int32_t id = 0; id < both; ++id)
+    check(model.tokenizer->written(id) == draft.tokenizer->written(id),
+          "draft: token {} is '{}', but '{}' in the model; {}", id, one_line(draft.tokenizer->written(id)),
+          one_line(model.tokenizer->written(id)), kWayOut);
 }
 
 void AcceptanceRate::learn(size_t proposed, size_t accepted) {

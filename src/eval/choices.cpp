@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "eval/json_rows.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/threads.h"
@@ -26,20 +27,8 @@ int64_t characters_of(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (uint8_t(c) & 0xc0) != 0x80; });
 }
 
-std::string trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(kSpaces);
-  return first == text.npos ? "" : std::string(text.substr(first, text.find_last_not_of(kSpaces) - first + 1));
-}
-
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
   for (size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size()) text.replace(at, from.size(), to);
-}
-
-const std::string& text_of(const ordered_json& row, const char* name) {
-  check(row.contains(name) && row.at(name).is_string(), "'{}' is not a string", name);
-  const auto& text = row.at(name).get_ref<const std::string&>();
-  check(is_utf8(text), "'{}' is not UTF-8", name);
-  return text;
 }
 
 // The number of the right answer, in JSON a number or its digits; from 0.
@@ -56,16 +45,6 @@ size_t index_of(const ordered_json& value, const char* name, size_t first, size_
   check(n >= int64_t(first) && n < int64_t(first + choices), "'{}' is {}, expected {} to {}, the number of a choice",
         name, json_text(value), first, first + choices - 1);
   return size_t(n) - first;
-}
-
-std::vector<std::string> texts_of(const ordered_json& list, const char* name) {
-  check(list.is_array(), "'{}' is not a list", name);
-  std::vector<std::string> texts;
-  for (const ordered_json& t : list) {
-    check(t.is_string() && is_utf8(t.get_ref<const std::string&>()), "'{}' has something else than texts", name);
-    texts.push_back(t.get<std::string>());
-  }
-  return texts;
 }
 
 // WikiHow's articles have marks in brackets.
@@ -173,10 +152,6 @@ Ids ids_of(const Tokenizer& tokenizer, const Choice& c) {
   check(r.ids.size() >= 2, "prompt and choice are one token, and the first token is not predicted");
   r.first = std::clamp<size_t>(r.first, 1, r.ids.size() - 1);
   return r;
-}
-
-double standard_error(double p, int64_t n) {
-  return n < 2 ? std::numeric_limits<double>::quiet_NaN() : std::sqrt(p * (1 - p) / double(n - 1));
 }
 
 // Says in an error of the input which question it is about.
@@ -293,9 +268,7 @@ class Answering {
 }  // namespace
 
 Question parse_question(std::string_view line) {
-  const auto row = parse_json<ordered_json>(line);
-  check(!row.is_discarded(), "not JSON");
-  check(row.is_object(), "not a JSON object");
+  const ordered_json row = parse_row(line);
   Question q = row.contains("endings")                                 ? hellaswag(row)
                : row.contains("sentence") && row.contains("option1")   ? winogrande(row)
                : row.contains("answerKey") && row.contains("question") ? arc(row)
@@ -311,20 +284,8 @@ Question parse_question(std::string_view line) {
 }
 
 std::vector<Question> read_questions(const TextFile& file) {
-  const std::string text = file.text ? *file.text : read_text_file(file.path);
   std::vector<Question> questions;
-  int64_t number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string line = trimmed(std::string_view(text).substr(begin, end - begin));
-    begin = end + 1, ++number;
-    if (line.empty()) continue;
-    try {
-      questions.push_back(parse_question(line));
-    } catch (const Error& e) {
-      fail("{}:{}: {}", file.path, number, e.what());
-    }
-  }
+  for_each_row(file, [&](const std::string& line, const std::string&) { questions.push_back(parse_question(line)); });
   check(!questions.empty(), "{}: there is no question in it", file.path);
   return questions;
 }
@@ -347,9 +308,8 @@ ChoicesScore score_choices(Device& device, const Model& model, const std::vector
     score.cut += a.cut > 0;
     if (on_question) on_question(q, a);
   }
-  const double n = double(score.questions), p = double(right) / n, normalized = double(right_normalized) / n;
-  score.accuracy = {p, standard_error(p, score.questions)};
-  score.accuracy_normalized = {normalized, standard_error(normalized, score.questions)};
+  score.accuracy = part_of(right, score.questions);
+  score.accuracy_normalized = part_of(right_normalized, score.questions);
   return score;
 }
 

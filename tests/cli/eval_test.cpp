@@ -120,6 +120,43 @@ TEST_F(CliEval, AnswersQuestions) {
   refuses("eval choices " + m, {"file"});
 }
 
+TEST_F(CliEval, AnswersInWriting) {
+  ASSERT_EQ(
+      toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--lr 1e-2 --steps 150 --out " + path("run")).code,
+      0);
+  const std::string m = path("run/model.gguf"), ask = R"({"prompt": "the cat sat", )";
+  const std::string written =
+      json::parse(toy("infer " + m + " --prompt \"the cat sat\" --n 4 --json").out).at("text").get<std::string>();
+  std::string shout = written;
+  for (char& c : shout) c = char(std::toupper(c));
+  const auto row = [&](const std::string& answer) { return ask + "\"answer\": " + json(answer).dump() + "}\n"; };
+  const std::string file = write("q.jsonl", row(written) + row("zzz") + row(shout) + row(written));
+  const std::string eval = "eval generate " + m + " " + file + " --n 4";
+  const json j = json::parse(toy(eval + " --json --rows").out);
+  EXPECT_EQ(j.at("questions"), 4);
+  EXPECT_EQ(j.at("accuracy"), 0.5);
+  EXPECT_NEAR(j.at("accuracy_error"), std::sqrt(0.5 * 0.5 / 3), 1e-15);
+  ASSERT_EQ(j.at("rows").size(), 4u);
+  EXPECT_EQ(j.at("rows")[0].at("text"), written);
+  EXPECT_EQ(j.at("rows")[1].at("where"), file + ":2");
+  EXPECT_EQ(j.at("rows")[1].at("right"), false);
+  EXPECT_EQ(json::parse(toy(eval + " --ignore-case --json").out).at("accuracy"), 0.75);
+  EXPECT_EQ(json::parse(toy(eval + " --limit 1 --json").out).at("accuracy"), 1);
+  const Result text = toy(eval);
+  EXPECT_EQ(text.out.rfind("accuracy 50 ", 0), 0u) << text.out;
+  EXPECT_NE(text.out.find("4 questions; 4 answers were cut after 4 tokens"), std::string::npos) << text.out;
+  EXPECT_EQ(toy(eval + " --threads 1 --parallel 1").out, text.out);
+  const std::string plain = "eval generate " + m + " ";
+  refuses(plain + write("b.jsonl", row("x") + "{}\n"), {"b.jsonl:2", "'prompt' and 'messages'"});
+  refuses(plain + write("c.jsonl", R"({"messages": [{"role": "user", "content": "x"}], "answer": "y"})"),
+          {"c.jsonl:1", "no chat template"});
+  refuses(plain + path("none.jsonl"), {"none.jsonl"});
+  refuses(eval + " --rows", {"--json"});
+  refuses(eval + " --n 0", {"--n"});
+  refuses(plain + file + " --n 100000", {"n is 100000", "context"});
+  refuses(eval + " --stop ''", {"stop"});
+}
+
 TEST_F(CliEval, BadInput) {
   const std::string m = model(), file = write("t.txt", "the cat sat"), eval = "eval " + m + " --file " + file;
   refuses("eval " + m, {"--file"});

@@ -60,6 +60,10 @@ struct GenerateRequest {
   /// Also compute log probabilities of the prompt's tokens. They are needed from each position, so nothing of the
   /// prompt is taken over from other texts.
   bool score_prompt = false;
+  /// Instead of a text (max_tokens is 0): sees the hidden states [D] after each token of the prompt from `hidden_from`
+  /// on, once and in order. Needs DecoderOptions::hidden. Nothing from there on is taken over from other texts.
+  std::function<void(std::span<const float>)> on_hidden = {};
+  size_t hidden_from = 0;
 };
 
 /// Shares the sequences of a decoder among requests, in the order in which they were added. Every call of the decoder
@@ -125,6 +129,9 @@ class Scheduler {
     std::vector<int32_t> history;  // prompt and text
     size_t fed = 0;                // of the history
     Generated result;
+    size_t hidden_seen = 0;  // position after the last one that on_hidden has seen
+    // Where on_hidden continues.
+    size_t next_hidden() const { return std::max(request.hidden_from, hidden_seen); }
     bool in_progress = false;  // its sequence has been at the last token; rows that are missing now are few
     AcceptanceRate rate;
     bool writing() const { return in_progress || history.size() - fed == 1; }
@@ -147,7 +154,7 @@ class Scheduler {
     size_t pause = 0;                    // > 0: the call ends here in the history, where another text takes over
     int64_t used_at = 0;                 // the step that last computed something in it
   };
-  // The logits that a call gives, in their order: those after a position of a slot's history.
+  // The logits or hidden states that a call gives, in their order: those after a position of a slot's history.
   struct Answer {
     Slot* slot;
     size_t position;
@@ -167,6 +174,7 @@ class Scheduler {
   void collect_rows();
   void remember_pages();
   void accept(const Answer& answer, std::span<const float> logits);
+  void show(const Answer& answer, std::span<const float> hidden);
   void accept_token(Slot& slot, std::span<const float> logits);
 
   Decoder& decoder_;
@@ -174,7 +182,7 @@ class Scheduler {
   int64_t shared_tokens_ = 0, preemptions_ = 0, added_ = 0, steps_ = 0;
   std::deque<std::unique_ptr<Job>> waiting_;
   std::vector<DecodeRow> rows_;
-  std::vector<Answer> answers_;
+  std::vector<Answer> answers_, shown_;
   SpeculationOptions speculation_;
   SpeculationCounts speculated_;
   std::unique_ptr<DraftModel> draft_;     // nullptr: no model proposes

@@ -7,6 +7,7 @@
 namespace toy {
 
 class Decoder;
+struct Model;
 
 /// Who proposes the next tokens of a text. Texts do not depend on it, to the bit.
 struct SpeculationOptions {
@@ -20,6 +21,10 @@ struct SpeculationOptions {
   /// Throws Error{bad_input} unless one of both proposes, `most` is at least 1 and the cost is a number above 0.
   void validate() const;
 };
+
+/// Throws Error{bad_input} unless both models have the same tokens. Up to 128 may be missing at the end of one of both:
+/// vocabularies are padded to different sizes.
+void require_same_tokens(const Model& model, const Model& draft);
 
 /// How proposals have fared.
 struct SpeculationCounts {

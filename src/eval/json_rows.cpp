@@ -1,0 +1,70 @@
+#include "eval/json_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
+
+namespace toy {
+
+using nlohmann::ordered_json;
+
+std::string trimmed(std::string_view text) {
+  constexpr const char* kSpaces = " \t\n\r\f\v";
+  const auto first = text.find_first_not_of(kSpaces);
+  return first == text.npos ? "" : std::string(text.substr(first, text.find_last_not_of(kSpaces) - first + 1));
+}
+
+ordered_json parse_row(std::string_view line) {
+  auto row = parse_json<ordered_json>(line);
+  check(!row.is_discarded(), "not JSON");
+  check(row.is_object(), "not a JSON object");
+  return row;
+}
+
+const std::string& text_of(const ordered_json& row, const char* name) {
+  check(row.contains(name) && row.at(name).is_string(), "'{}' is not a string", name);
+  const auto& text = row.at(name).get_ref<const std::string&>();
+  check(is_utf8(text), "'{}' is not UTF-8", name);
+  return text;
+}
+
+std::vector<std::string> texts_of(const ordered_json& list, const char* name) {
+  check(list.is_array(), "'{}' is not a list", name);
+  std::vector<std::string> texts;
+  for (const ordered_json& t : list) {
+    check(t.is_string() && is_utf8(t.get_ref<const std::string&>()), "'{}' has something else than texts", name);
+    texts.push_back(t.get<std::string>());
+  }
+  return texts;
+}
+
+void for_each_row(const TextFile& file,
+                  const std::function<void(const std::string& line, const std::string& where)>& take) {
+  const std::string text = file.text ? *file.text : read_text_file(file.path);
+  int64_t number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = trimmed(std::string_view(text).substr(begin, end - begin));
+    begin = end + 1, ++number;
+    if (line.empty()) continue;
+    const std::string where = fmt::format("{}:{}", file.path, number);
+    try {
+      take(line, where);
+    } catch (const Error& e) {
+      fail("{}: {}", where, e.what());
+    }
+  }
+}
+
+MeanError part_of(int64_t right, int64_t n) {
+  const double p = double(right) / double(n);
+  return {p, n < 2 ? std::numeric_limits<double>::quiet_NaN() : std::sqrt(p * (1 - p) / double(n - 1))};
+}
+
+}  // namespace toy

@@ -1,0 +1,164 @@
+#include "toy/eval/open_questions.h"
+
+#include <algorithm>
+
+#include "eval/json_rows.h"
+#include "text/unicode.h"
+#include "toy/base/error.h"
+#include "toy/base/utf8.h"
+
+namespace toy {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int64_t kRows = 512;  // computed together
+
+ordered_json messages_of(const ordered_json& list) {
+  check(list.is_array() && !list.empty(), "'messages' is not a list of messages");
+  for (const ordered_json& m : list) {
+    check(m.is_object(), "'messages' has something else than objects");
+    text_of(m, "role"), text_of(m, "content");
+  }
+  return list;
+}
+
+// Says in an error of the input where the question is.
+template <class F>
+auto at(const OpenQuestion& q, const F& f) {
+  try {
+    return f();
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::bad_input) throw;
+    fail("{}: {}", q.where, e.what());
+  }
+}
+
+std::vector<int32_t> ids_of(const OpenQuestion& q, const Tokenizer& tokenizer,
+                            const std::optional<ChatTemplate>& chat) {
+  std::vector<int32_t> ids;
+  if (q.messages.is_null()) {
+    ids = encode_prompt(tokenizer, q.prompt);
+  } else {
+    check(chat.has_value(), "the model has no chat template; use rows with a prompt, or a model with one");
+    ids = tokenizer.encode(chat->render({.messages = q.messages,
+                                         .tools = {},
+                                         .documents = {},
+                                         .add_generation_prompt = true,
+                                         .variables = chat_variables(tokenizer)})
+                               .text,
+                           {.parse_special = true});
+    const auto bos = tokenizer.bos();
+    if (tokenizer.adds_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
+  }
+  check(!ids.empty(), "the prompt is empty, and no beginning-of-sequence token is added");
+  return ids;
+}
+
+}  // namespace
+
+OpenQuestion parse_open_question(std::string_view line) {
+  const ordered_json row = parse_row(line);
+  const auto one_of = [&](const char* a, const char* b) {
+    check(row.contains(a) != row.contains(b), "there is {} '{}' and '{}'; give one of them",
+          row.contains(a) ? "both" : "neither", a, b);
+    return row.contains(a);
+  };
+  OpenQuestion q;
+  if (one_of("prompt", "messages"))
+    q.prompt = text_of(row, "prompt");
+  else
+    q.messages = messages_of(row.at("messages"));
+  if (one_of("answer", "answers"))
+    q.answers = {text_of(row, "answer")};
+  else
+    q.answers = texts_of(row.at("answers"), "answers");
+  check(!q.answers.empty(), "'answers' is empty");
+  for (const std::string& a : q.answers) check(!trimmed(a).empty(), "an answer is empty");
+  return q;
+}
+
+std::vector<OpenQuestion> read_open_questions(const TextFile& file) {
+  std::vector<OpenQuestion> questions;
+  for_each_row(file, [&](const std::string& line, const std::string& where) {
+    questions.push_back(parse_open_question(line));
+    questions.back().where = where;
+  });
+  check(!questions.empty(), "{}: there is no question in it", file.path);
+  return questions;
+}
+
+std::string normalized_answer(std::string_view text, const MatchOptions& options) {
+  constexpr std::string_view kPunctuation = R"(!"#$%&'()*+,-./:;<=>?@[\]^_`{|}~)";
+  std::string result;
+  for (size_t i = 0; i < text.size();) {
+    const CodePoint c = first_code_point(text.substr(i));
+    const std::string_view bytes = text.substr(i, c.bytes);
+    i += c.bytes;
+    if (options.ignore_punctuation && kPunctuation.find(bytes) != kPunctuation.npos) continue;
+    if (options.ignore_case && is_utf8(bytes))
+      result += utf8_encode(lower_case(c.value));
+    else
+      result += bytes;
+  }
+  return trimmed(result);
+}
+
+OpenScore score_open_questions(Device& device, const Model& model, const std::optional<ChatTemplate>& chat,
+                               const std::vector<OpenQuestion>& questions, const OpenOptions& options,
+                               const std::function<void(size_t, const OpenAnswer&)>& on_answer) {
+  check(!questions.empty(), "there is no question");
+  const int64_t room = options.context > 0 ? options.context : model.spec.context, n = options.generate.max_tokens;
+  check(n > 0 && n < room, "n is {}; use 1 to {}, which leaves room for a prompt in a context of {}", n, room - 1,
+        room);
+  OpenScore score;
+  score.answers.resize(questions.size());
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<std::vector<std::string>> expected;
+  size_t longest = 0;
+  for (size_t i = 0; i < questions.size(); ++i)
+    at(questions[i], [&] {
+      std::vector<int32_t>& ids = prompts.emplace_back(ids_of(questions[i], *model.tokenizer, chat));
+      score.answers[i].cut = std::max<int64_t>(0, int64_t(ids.size()) - (room - n));
+      score.cut += score.answers[i].cut > 0;
+      ids.erase(ids.begin(), ids.begin() + score.answers[i].cut);
+      longest = std::max(longest, ids.size());
+      std::vector<std::string>& right = expected.emplace_back();
+      for (const std::string& a : questions[i].answers) right.push_back(normalized_answer(a, options.match));
+      check(std::ranges::none_of(right, &std::string::empty), "an answer is only punctuation, which is ignored");
+    });
+  const int sequences = int(std::min<int64_t>(options.sequences, int64_t(questions.size())));
+  Decoder decoder(device, model,
+                  {.sequences = sequences,
+                   .context = int64_t(longest) + n,
+                   .max_rows = std::max<int64_t>(sequences, std::min<int64_t>(sequences * int64_t(longest), kRows)),
+                   .kv = options.kv,
+                   .exact = options.exact,
+                   .repack = options.repack});
+  GenerationService service(decoder, model.tokenizer.get());
+  int64_t right = 0;
+  for (size_t i = 0; i < questions.size(); ++i) {
+    TextRequest r{.prompt = std::move(prompts[i]), .options = options.generate, .stops = options.stops};
+    r.options.sampler.seed += i;
+    r.on_text = [&answer = score.answers[i]](const GeneratedToken&, const std::string& text) {
+      answer.text += text;
+      return true;
+    };
+    r.on_end = [&, i](const TextEnd& end) {
+      if (end.error) std::rethrow_exception(end.error);
+      OpenAnswer& a = score.answers[i];
+      a.text += end.text;
+      a.tokens = int64_t(end.generated.tokens.size());
+      a.finished = end.generated.reason != FinishReason::length;
+      a.right = std::ranges::find(expected[i], normalized_answer(a.text, options.match)) != expected[i].end();
+      right += a.right, score.unfinished += !a.finished;
+      if (on_answer) on_answer(i, a);
+    };
+    service.submit(std::move(r));
+  }
+  service.run();
+  score.accuracy = part_of(right, int64_t(questions.size()));
+  return score;
+}
+
+}  // namespace toy
