@@ -28,7 +28,7 @@ void DraftOptions::add(CLI::App& app) {
   add_option(app, "--draft-max", most, "Tokens to propose at once for a text", from_to(1, 64));
 }
 
-Draft DraftOptions::make(Device& device, const Model& model, const Decoder& decoder, const DecodingOptions& decoding,
+Draft DraftOptions::make(Device& device, const Model& model, Decoder& decoder, const DecodingOptions& decoding,
                          int64_t generated) const {
   Draft d;
   d.options.most = most;

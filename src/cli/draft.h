@@ -27,7 +27,7 @@ struct DraftOptions {
   int64_t rows(int64_t sequences) const { return draft.empty() ? sequences : sequences * (most + 1); }
   /// Loads it for texts of `decoder`, which computes `model`. Throws Error{bad_input} where its tokens are others.
   /// `repack`: as DecoderOptions'.
-  Draft make(Device& device, const Model& model, const Decoder& decoder, const DecodingOptions& decoding,
+  Draft make(Device& device, const Model& model, Decoder& decoder, const DecodingOptions& decoding,
              int64_t generated) const;
 };
 
