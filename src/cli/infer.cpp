@@ -254,7 +254,8 @@ struct Infer : Command {
     const int64_t sequences = std::min<int64_t>(parallel, int64_t(ids.size()));
     warn_of_long_context(model_path, model.spec, std::max(context, needed));
     const int64_t rows = std::max(draft.rows(sequences), std::min<int64_t>(sequences * longest, 512));
-    const int64_t all = std::accumulate(n.begin(), n.end(), int64_t(0));
+    int64_t all = std::accumulate(n.begin(), n.end(), int64_t(0));
+    if (!draft.draft.empty()) all *= 4;  // rows, about: proposed ones need fast products as well
     Decoder decoder(*dev, model,
                     {.sequences = int(sequences),
                      .context = needed,

@@ -12,7 +12,7 @@ namespace toy {
 namespace {
 
 // Rows that a call computes in the time in which it reads the weights.
-constexpr double kRowsPerRead = 7;
+constexpr double kRowsPerRead = 5;
 constexpr double kFirstRate = 0.7, kLearning = 0.15, kRecovery = 0.02;
 constexpr size_t kShortestMatch = 2, kLongestMatch = 16;
 
