@@ -9,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/draft.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/prompts.h"
@@ -76,6 +77,7 @@ struct Infer : Command {
   DeviceOptions device;
   DecodingOptions decoding;
   AdapterOptions adapters;
+  DraftOptions draft;
   int64_t context = 0, parallel = 16;
   bool json = false, check_finite = false;
   std::string schema_file, grammar_file, samplers;
@@ -87,6 +89,7 @@ struct Infer : Command {
     adapters.add(app);
     prompts.add(app);
     add_sampling(app);
+    draft.add(app);
     begin_group(app, "Output");
     CLI::Option* schema =
         add_option(app, "--json-schema", schema_file, "File with a JSON Schema that the text follows", file_name());
@@ -251,7 +254,9 @@ struct Infer : Command {
     }
     const int64_t sequences = std::min<int64_t>(parallel, int64_t(ids.size()));
     warn_of_long_context(model_path, model.spec, std::max(context, needed));
-    const int64_t rows = std::max(sequences, std::min<int64_t>(sequences * longest, 512));
+    const int64_t rows = std::max(draft.rows(sequences), std::min<int64_t>(sequences * longest, 512));
+    int64_t all = std::accumulate(n.begin(), n.end(), int64_t(0));
+    if (!draft.draft.empty()) all *= 4;  // rows, about: proposed ones need fast products as well
     Decoder decoder(*dev, model,
                     {.sequences = int(sequences),
                      .context = needed,
@@ -260,16 +265,17 @@ struct Infer : Command {
                      .kv = decoding.type(),
                      .exact = decoding.exact,
                      .adapters_by_sequence = by_prompt,
-                     .repack = decoding.repacks(model, std::accumulate(n.begin(), n.end(), int64_t(0)), 0)});
-    generate_all(decoder, model, ids, n);
+                     .repack = decoding.repacks(model, all, 0)});
+    const Draft proposes = draft.make(*dev, model, decoder, decoding, all);
+    generate_all(decoder, model, ids, n, proposes.options);
   }
 
   void generate_all(Decoder& decoder, const Model& model, const std::vector<std::vector<int32_t>>& ids,
-                    const std::vector<int64_t>& n) const {
+                    const std::vector<int64_t>& n, const SpeculationOptions& speculation) const {
     InOrder out(ids.size(), prompts.several() && !json);
     const bool has_text = model.tokenizer != nullptr;  // else it is the ids
     std::vector<std::string> whole(ids.size());
-    GenerationService service(decoder, model.tokenizer.get());
+    GenerationService service(decoder, model.tokenizer.get(), SIZE_MAX, speculation);
     for (size_t i = 0; i < ids.size(); ++i) {
       TextRequest r{.prompt = ids[i], .options = g, .adapters = prompts.lora(i), .stops = stops};
       r.options.max_tokens = n[i];
@@ -290,6 +296,9 @@ struct Infer : Command {
       service.submit(std::move(r));
     }
     with_sound_weights({model_path}, [&] { service.run(); });
+    if (const ServiceCounts c = service.counts(); speculation.active() && !json && c.tokens > 0)
+      to_stderr(fmt::format("toy: draft: {} of {} proposed tokens accepted, {:.2f} tokens per call and text\n",
+                            c.accepted, c.proposed, double(c.tokens) / double(c.tokens - c.accepted)));
   }
 
   std::string line_of(const Decoder& decoder, size_t i, const std::vector<int32_t>& prompt, const Generated& result,
@@ -310,6 +319,8 @@ struct Infer : Command {
                          : reason == FinishReason::eos      ? "eos"
                          : reason == FinishReason::complete ? "complete"
                                                             : "stop";
+    if (!draft.draft.empty())
+      j["draft"] = {{"proposed", result.speculation.proposed}, {"accepted", result.speculation.accepted}};
     j["products"] = products_name(decoder.rounds()), j["kv"] = name_of(decoder.kv());
     j["repacked_bytes"] = decoder.repacked_bytes();
     return json_text(j) + "\n";

@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/draft.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/prompts.h"
@@ -26,6 +27,7 @@ struct Serve : Command {
   AdapterOptions adapters;
   DeviceOptions device;
   DecodingOptions decoding;
+  DraftOptions draft;
 
   void add(CLI::App& app) {
     add_model_option(app, model_path)->required();
@@ -55,8 +57,9 @@ struct Serve : Command {
         ->option_text("SIZE");
     decoding.add(app);
     device.add(app);
-    show_in_help(app, {"--lora", "--alias", "--host", "--port", "--api-key-file", "--parallel", "--ctx", "--cache",
-                       "--threads"});
+    draft.add(app);
+    show_in_help(app, {"--lora", "--draft", "--alias", "--host", "--port", "--api-key-file", "--parallel", "--ctx",
+                       "--cache", "--threads"});
     app.footer(
         "Endpoints: /v1/chat/completions, /v1/completions, /v1/messages, /v1/embeddings, /v1/models, /tokenize, "
         "/detokenize, "
@@ -110,16 +113,20 @@ struct Serve : Command {
     constexpr int64_t kRowsOfCall = 256;  // bounds how long running texts wait for the prompts of others
     DecoderOptions options{.sequences = int(parallel),
                            .context = context,
-                           .max_rows = std::max(parallel, kRowsOfCall),
+                           .max_rows = std::max(draft.rows(parallel), kRowsOfCall),
                            .kv = decoding.type(),
                            .exact = decoding.exact,
                            .repack = decoding.repacks(model, INT32_MAX, 0),
                            .hidden = true};
     options.cache = cache_bytes(model, options);
     Decoder decoder(*dev, model, options);
+    const Draft proposes = draft.make(*dev, model, decoder, decoding, INT32_MAX);
     warn_of_long_context(model_path, model.spec, decoder.context());
-    const serve::ServerOptions o{
-        .name = name_of_model(model_path), .api_keys = api_keys, .most_waiting = size_t(queue), .http = http};
+    const serve::ServerOptions o{.name = name_of_model(model_path),
+                                 .api_keys = api_keys,
+                                 .most_waiting = size_t(queue),
+                                 .http = http,
+                                 .speculation = proposes.options};
     const bool v6 = host.find(':') != std::string::npos;
     to_stderr(fmt::format("toy: serving {} at {}://{}{}{}:{}; Ctrl-C stops\n", o.name,
                           tls.certificate.empty() ? "http" : "https", v6 ? "[" : "", host, v6 ? "]" : "",

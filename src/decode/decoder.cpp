@@ -89,6 +89,7 @@ DecodeShape decode_shape(const Model& model, const DecoderOptions& options) {
   check(options.max_rows >= 1, "decoder: at most {} rows together, expected at least 1", options.max_rows);
   const int64_t context = options.context > 0 ? options.context : model.spec.context;
   DecodeShape shape{options.sequences, context, options.kv.value_or(default_kv(model.spec, dtypes_of(model)))};
+  shape.take_back = options.take_back;
   shape.validate();
   model.spec.require_positions(context, "context");  // before there is memory for them
   shape.rows = std::min(options.max_rows, shape.context * shape.sequences);

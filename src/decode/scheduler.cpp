@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "decode/prefix_tree.h"
+#include "decode/speculation.h"
 #include "toy/base/error.h"
 
 namespace toy {
@@ -83,6 +84,12 @@ Scheduler::Scheduler(Decoder& decoder) : Scheduler(decoder, all_sequences(decode
 
 Scheduler::~Scheduler() = default;
 
+void Scheduler::speculate(const SpeculationOptions& options) {
+  options.validate();
+  draft_ = options.draft ? std::make_unique<DraftModel>(*options.draft, slots_.size(), decoder_.vocab()) : nullptr;
+  speculation_ = options;
+}
+
 void Scheduler::require_possible(const GenerateRequest& request) const {
   const std::vector<int32_t>& prompt = request.prompt;
   check(!prompt.empty(), "prompt: there is nothing to continue; give at least one token");
@@ -114,8 +121,8 @@ int64_t Scheduler::add(GenerateRequest request) {
   require_possible(request);
   Sampler sampler(request.options.sampler);
   std::vector<int32_t> history = request.prompt;
-  waiting_.push_back(
-      std::make_unique<Job>(Job{std::move(request), added_, std::move(sampler), std::move(history), 0, {}, {}}));
+  waiting_.push_back(std::make_unique<Job>(Job{
+      .request = std::move(request), .number = added_, .sampler = std::move(sampler), .history = std::move(history)}));
   return added_++;
 }
 
@@ -145,18 +152,21 @@ bool Scheduler::step() {
       slot.held.resize(slot.held.size() - slot.rows);
       if (slot.rows > 0 && decoder_.state().length(slot.sequence) == 0) {
         slot.held.clear();
-        if (slot.job) slot.job->fed = 0;                // its text is read once more
-        if (slot.job && !slot.known) slot.job.reset();  // what it continued is lost
+        if (slot.job) slot.job->fed = 0, slot.job->in_progress = false;  // its text is read once more
+        if (slot.job && !slot.known) slot.job.reset();                   // what it continued is lost
       }
       slot.rows = 0;
+      slot.proposed.clear();
     }
     throw;
   }
-  remember_prefixes();
+  remember_snapshots();
   // A callback that throws must not cost the other texts their tokens.
   FirstError error;
   for (size_t i = 0; i < shown_.size(); ++i) error.guard([&] { show(shown_[i], decoder_.hidden(i)); });
   for (size_t i = 0; i < answers_.size(); ++i) error.guard([&] { accept(answers_[i], decoder_.logits(i)); });
+  for (Slot& slot : slots_) settle(slot);
+  remember_pages();
   error.rethrow();
   return true;
 }
@@ -303,7 +313,7 @@ bool Scheduler::make_room(Slot& slot) {
         return false;
       }
       victim->begun = false;
-      victim->job->fed = 0;
+      victim->job->fed = 0, victim->job->in_progress = false;
       ++preemptions_;
     } else {
       remember(*victim);
@@ -322,21 +332,92 @@ void Scheduler::plan_rows() {
     slot.rows = 0;
     if (!slot.job || !slot.begun) continue;
     begun.push_back(&slot);
-    writing += slot.job->writing();
+    if (slot.job->writing()) writing += int64_t(slot.job->history.size() - slot.job->fed);
   }
   std::ranges::sort(begun, {}, [](const Slot* slot) { return slot->job->number; });
   size_t room = size_t(std::max<int64_t>(decoder_.max_rows() - writing, 1));
   for (Slot* slot : begun) {
     if (!slot->begun) continue;  // preempted by an earlier one
     const Job& job = *slot->job;
-    size_t until = job.history.size() - job.fed;
-    if (slot->pause > job.fed) until = std::min(until, slot->pause - job.fed);
+    const size_t left = job.history.size() - job.fed;
+    size_t until = slot->pause > job.fed ? std::min(left, slot->pause - job.fed) : left;
     const auto snapshot = std::ranges::upper_bound(job.snapshots, job.fed);
     if (decoder_.state().recurrent() && snapshot != job.snapshots.end()) until = std::min(until, *snapshot - job.fed);
-    slot->rows = job.writing() ? 1 : std::min(until, room);
+    slot->rows = job.writing() ? left : std::min(until, room);
     const bool reads = !job.writing();
     if (make_room(*slot) && reads) room -= slot->rows;
   }
+}
+
+// How many tokens it pays to propose for a text, of so many that are being written.
+size_t Scheduler::most_proposed(const Slot& slot, size_t texts) const {
+  constexpr size_t kMostRepeated = 8;  // rows after recurrent states were restored; beyond, they are read for good
+  const Job& job = *slot.job;
+  if (!job.in_progress || slot.rows == 0 || slot.rows > kMostRepeated) return 0;
+  // The token after the last proposed one must be wanted, and fit.
+  const int64_t wanted = job.request.options.max_tokens - int64_t(job.result.tokens.size()) - 1,
+                room = decoder_.context() - decoder_.state().length(slot.sequence) - int64_t(slot.rows);
+  return std::min(job.rate.worth(speculation_, texts), size_t(std::max<int64_t>(0, std::min(wanted, room))));
+}
+
+// Proposed tokens take what is left of a call: neither prompts nor other texts wait for them.
+void Scheduler::plan_proposals() {
+  if (!speculation_.active()) return;
+  size_t rows = 0, texts = 0;
+  for (const Slot& slot : slots_) {
+    rows += slot.rows;
+    texts += slot.rows > 0 && slot.job->writing();
+  }
+  std::vector<Proposal> proposals;
+  for (Slot& slot : slots_) {
+    if (!slot.job || !slot.begun) continue;
+    if (const size_t most = most_proposed(slot, texts); most > 0) {
+      proposals.push_back({.sequence = size_t(&slot - slots_.data()),
+                           .history = slot.job->history,
+                           .sampler = &slot.job->sampler,
+                           .step = slot.job->result.tokens.size(),
+                           .most = most});
+    } else if (slot.job->in_progress) {
+      slot.job->rate.learn(0, 0);
+    }
+  }
+  const size_t most_rows = size_t(decoder_.max_rows());
+  if (proposals.empty() || rows >= most_rows) return;
+  const size_t share = (most_rows - rows) / proposals.size();
+  for (Proposal& p : proposals) p.most = std::min(p.most, share);
+  if (share == 0) return;
+  for (Proposal& p : proposals)
+    if (speculation_.ngrams) p.tokens = continue_by_ngrams(p.history, p.most);
+  if (draft_) draft_->propose(proposals);
+  for (Proposal& p : proposals) {
+    Slot& slot = slots_[p.sequence];
+    slot.proposed = std::move(p.tokens);
+    slot.rows += slot.proposed.size();
+    for (; !slot.proposed.empty() && missing_pages() > 0; --slot.rows) slot.proposed.pop_back();
+    slot.wrong = slot.proposed.size();
+    slot.job->result.speculation.proposed += int64_t(slot.proposed.size());
+    speculated_.proposed += int64_t(slot.proposed.size());
+    if (!slot.proposed.empty() && decoder_.state().recurrent()) decoder_.state().save(slot.sequence, slot.before);
+  }
+}
+
+// Takes back the proposed tokens that were wrong.
+void Scheduler::settle(Slot& slot) {
+  if (slot.proposed.empty()) return;
+  if (slot.job) slot.job->rate.learn(slot.proposed.size(), slot.proposed.size() - slot.wrong);
+  if (slot.wrong > 0) {
+    DecodeState& state = decoder_.state();
+    const int64_t had = state.length(slot.sequence);
+    if (state.recurrent())
+      state.rewind(slot.sequence, slot.before);
+    else
+      state.truncate(slot.sequence, had - int64_t(slot.wrong));
+    const size_t back = size_t(had - state.length(slot.sequence));
+    slot.held.resize(slot.held.size() - back);
+    slot.rows -= back;
+    if (slot.job) slot.job->fed -= back;
+  }
+  slot.proposed.clear();
 }
 
 void Scheduler::collect_rows() {
@@ -345,7 +426,7 @@ void Scheduler::collect_rows() {
   shown_.clear();
   std::vector<Slot*> starting;
   for (Slot& slot : slots_) {
-    slot.pause = 0;
+    slot.pause = slot.wrong = 0;
     if (slot.job && !slot.begun) starting.push_back(&slot);
   }
   // The earliest first: a later one would clear what an earlier one has waited for, again and again.
@@ -355,38 +436,43 @@ void Scheduler::collect_rows() {
     begin(*slot);
   }
   plan_rows();
+  plan_proposals();
   for (Slot& slot : slots_) {
     if (slot.rows == 0) continue;
     Job& job = *slot.job;
+    const size_t known = job.history.size();
     for (size_t at = job.fed; at < job.fed + slot.rows; ++at) {
+      const int32_t token = at < known ? job.history[at] : slot.proposed[at - known];
       const bool shown = job.request.on_hidden && at >= job.next_hidden(),
-                 wanted = !job.request.on_hidden && (at + 1 == job.history.size() || job.scores(at));
-      rows_.push_back({slot.sequence, job.history[at], wanted, shown});
-      if (wanted) answers_.push_back({&slot, at});
+                 wanted = !job.request.on_hidden && (at + 1 >= known || job.scores(at));
+      rows_.push_back({slot.sequence, token, wanted, shown});
+      if (wanted) answers_.push_back({&slot, at, token});
       if (shown) shown_.push_back({&slot, at});
+      slot.held.push_back(token);
     }
-    slot.held.insert(slot.held.end(), job.history.begin() + int64_t(job.fed),
-                     job.history.begin() + int64_t(job.fed + slot.rows));
     job.fed += slot.rows;
     slot.used_at = steps_;
   }
 }
 
-// What the call has computed can be found by later texts: pages that it has filled, or snapshots.
-void Scheduler::remember_prefixes() {
-  if (!prefixes_) return;
-  const auto full = [](size_t tokens) { return tokens / size_t(kPagePositions); };
+// States of the prompt that the call has reached can be found by later texts.
+void Scheduler::remember_snapshots() {
+  if (!prefixes_ || decoder_.state().only_pages()) return;
   for (const Slot& slot : slots_) {
     if (!slot.known || slot.rows == 0) continue;
-    const size_t had = slot.held.size() - slot.rows;
-    if (!decoder_.state().only_pages()) {
-      for (const size_t at : slot.job->snapshots)
-        if (at > had && at <= slot.held.size())
-          prefixes_->insert(std::span(slot.held).first(at), slot.adapters, slot.sequence);
-    } else if (full(slot.held.size()) > full(had)) {
-      prefixes_->insert_pages(slot.held, slot.adapters, slot.sequence);
-    }
+    for (const size_t at : slot.job->snapshots)
+      if (at > slot.held.size() - slot.rows && at <= slot.held.size())
+        prefixes_->insert(std::span(slot.held).first(at), slot.adapters, slot.sequence);
   }
+}
+
+// So can pages that it has filled.
+void Scheduler::remember_pages() {
+  if (!prefixes_ || !decoder_.state().only_pages()) return;
+  const auto full = [](size_t tokens) { return tokens / size_t(kPagePositions); };
+  for (const Slot& slot : slots_)
+    if (slot.known && slot.rows > 0 && full(slot.held.size()) > full(slot.held.size() - slot.rows))
+      prefixes_->insert_pages(slot.held, slot.adapters, slot.sequence);
 }
 
 void Scheduler::accept(const Answer& answer, std::span<const float> logits) {
@@ -398,7 +484,15 @@ void Scheduler::accept(const Answer& answer, std::span<const float> logits) {
     job.result.prompt.push_back(
         {{id, log_softmax_at(logits, id)}, top_logprobs(logits, job.request.options.top_logprobs)});
   }
-  if (answer.position + 1 == job.history.size()) accept_token(slot, logits);
+  // Not after a proposed token that is none of the text.
+  if (answer.position + 1 != job.history.size() || job.history[answer.position] != answer.token) return;
+  const size_t wrong = job.fed - job.history.size();
+  if (wrong < slot.wrong) {
+    ++job.result.speculation.accepted;
+    ++speculated_.accepted;
+  }
+  slot.wrong = wrong;
+  accept_token(slot, logits);
 }
 
 void Scheduler::show(const Answer& answer, std::span<const float> hidden) {
@@ -431,6 +525,7 @@ void Scheduler::accept_token(Slot& slot, std::span<const float> logits) {
     ended->request.on_error(std::current_exception());
     return;
   }
+  job.in_progress = true;
   tokens.push_back({{id, log_softmax_at(logits, id)}, top_logprobs(logits, o.top_logprobs)});
   job.history.push_back(id);
   FirstError error;
@@ -443,7 +538,8 @@ void Scheduler::accept_token(Slot& slot, std::span<const float> logits) {
     reason = FinishReason::eos;
   else if (job.sampler.finished())
     reason = FinishReason::complete;
-  else if (int64_t(tokens.size()) >= o.max_tokens || decoder_.state().length(slot.sequence) >= decoder_.context())
+  else if (int64_t(tokens.size()) >= o.max_tokens ||
+           decoder_.state().length(slot.sequence) - int64_t(slot.wrong) >= decoder_.context())
     reason = FinishReason::length;
   if (reason) {
     const std::unique_ptr<Job> done = std::move(slot.job);  // on_done may add requests, and throw

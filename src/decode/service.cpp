@@ -22,8 +22,10 @@ std::vector<float> normalized(const std::vector<double>& v) {
 
 }  // namespace
 
-GenerationService::GenerationService(Decoder& decoder, const Tokenizer* tokenizer, size_t most_waiting)
+GenerationService::GenerationService(Decoder& decoder, const Tokenizer* tokenizer, size_t most_waiting,
+                                     const SpeculationOptions& speculation)
     : decoder_(decoder), tokenizer_(tokenizer), most_waiting_(most_waiting), scheduler_(decoder) {
+  scheduler_.speculate(speculation);
   count(false);
 }
 
@@ -195,6 +197,8 @@ void GenerationService::count(bool stepped) {
   counts_.waiting = int64_t(scheduler_.waiting());
   counts_.shared_tokens = scheduler_.shared_tokens();
   counts_.preemptions = scheduler_.preemptions();
+  counts_.proposed = scheduler_.speculation().proposed;
+  counts_.accepted = scheduler_.speculation().accepted;
   counts_.steps += stepped;
   if (!pool) return;
   counts_.pages = decoder_.state().pools()[*pool].pages;

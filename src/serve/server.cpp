@@ -43,7 +43,7 @@ class Server {
   Server(Decoder& decoder, const Model& model, const std::optional<ChatTemplate>& chat, const ServerOptions& options)
       : options_(options),
         tokenizer_(*model.tokenizer),
-        service_(decoder, model.tokenizer.get(), options.most_waiting),
+        service_(decoder, model.tokenizer.get(), options.most_waiting, options.speculation),
         prompts_(*model.tokenizer, chat, context_of(decoder), decoder.vocab()),
         width_(model.spec.d_model),
         ids_(fmt::format("{:016x}", random_number())) {
@@ -197,6 +197,8 @@ class Server {
     add("prompt_tokens_total", "counter", "Tokens of prompts.", c.prompt_tokens);
     add("prompt_tokens_shared_total", "counter", "Tokens of prompts that were not computed again.", c.shared_tokens);
     add("generated_tokens_total", "counter", "Tokens of texts that have ended.", c.tokens);
+    add("draft_tokens_total", "counter", "Tokens that the draft proposed.", c.proposed);
+    add("draft_tokens_accepted_total", "counter", "Proposed tokens that became part of a text.", c.accepted);
     add("cache_pages", "gauge", "Pages of keys and values.", c.pages);
     add("cache_pages_used", "gauge", "Pages that hold something.", c.pages_used);
     text += "# HELP toy_replies_total Replies by HTTP status.\n# TYPE toy_replies_total counter\n";

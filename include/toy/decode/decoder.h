@@ -32,6 +32,7 @@ struct DecoderOptions {
   /// share in layers without a window. 0: room for each to be full, and no snapshots. A Scheduler makes its requests
   /// wait for room; without one, decode() throws where there is none.
   size_t cache = 0;
+  int64_t take_back = 1;  ///< DecodeShape::take_back
   /// Calls can give the hidden states of rows; see DecodeRow::hidden. The plan has an output more for them.
   bool hidden = false;
 };

@@ -22,6 +22,7 @@ struct DecodeShape {
   int64_t shared_pages = 0;
   /// States of sequences that can be kept beside them (DecodeState::keep()): recurrent states and pages of windows.
   int64_t snapshots = 0;
+  int64_t take_back = 1;  ///< positions that layers with a window keep, beyond it, for truncate() after further calls
   int64_t pages_per_sequence() const { return context / kPagePositions + (context % kPagePositions > 0 ? 1 : 0); }
   int64_t pages() const { return sequences * pages_per_sequence(); }
   /// Throws Error{bad_input} unless there are 1 to 2^31 - 1 positions in all.
@@ -79,9 +80,15 @@ struct KeptState {
   std::vector<std::vector<int32_t>> pages;  ///< of each pool with a window, those that position `length` may see
 };
 
-/// The state of up to `sequences` sequences of up to `context` positions each. Layers with a window keep it, and one
-/// position more, of each sequence; slide() returns the pages before. A recurrent state is only that after the last
-/// position: to go back, take a snapshot before.
+/// The recurrent states of a sequence, copied out, to return to their position.
+struct RecurrentStates {
+  int64_t length = 0;
+  std::vector<std::byte> bytes;
+};
+
+/// The state of up to `sequences` sequences of up to `context` positions each. Layers with a window keep it, and
+/// DecodeShape::take_back positions more, of each sequence; slide() returns the pages before. A recurrent state is only
+/// that after the last position: to go back, take a snapshot before.
 class DecodeState {
  public:
   /// Throws as DecodeShape::validate(), and Error{failure} naming the size when there is not enough memory.
@@ -106,8 +113,13 @@ class DecodeState {
   int64_t shortest(int sequence) const;
   /// Does a layer keep a recurrent state?
   bool recurrent() const;
-  /// Returns the pages that no later row of any sequence sees, if no more than one position is taken back. For the
-  /// beginning of a call.
+  /// Copies out the recurrent states of a sequence, if there are any; `to` keeps its memory.
+  void save(int sequence, RecurrentStates& to) const;
+  /// Returns to the length at which save() was called, where the sequence was only extended since. Throws
+  /// Error{bad_input} as truncate() for layers with a window, and for a length that the sequence does not have.
+  void rewind(int sequence, const RecurrentStates& to);
+  /// Returns the pages that no later row of any sequence sees, if no more than DecodeShape::take_back positions are
+  /// taken back. For the beginning of a call.
   void slide();
   /// `to` becomes what `from` holds, and they are independent from there. Pages are shared, not copied; a page that is
   /// not full is copied when one of its sequences continues. There is always a page for that, because sharing saves
@@ -165,6 +177,8 @@ class DecodeState {
     int32_t take();
     void give_back(int32_t page);
   };
+  void cut(int sequence, int64_t length);
+  int64_t shortest_by_windows(int sequence) const;
   int64_t pages_of(int sequence) const { return (length(sequence) + kPagePositions - 1) / kPagePositions; }
   void own_page(size_t pool, int32_t& entry);
   // Item `index` of dimension 0 of a slot: a page, or a sequence.
