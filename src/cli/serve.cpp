@@ -76,14 +76,6 @@ struct Serve : Command {
     return (path.filename() == "model.gguf" ? path.parent_path().filename() : path.stem()).string();
   }
 
-  size_t cache_bytes(const Model& model, const DecoderOptions& options) const {
-    if (!cache.empty()) return parse_bytes("cache", cache);
-    const DecodeShape shape = decode_shape(model, options);
-    const double all = double(shared_page_bytes(model.spec, shape)) * double(shape.pages());
-    const size_t half = available_memory() / 2;
-    return half > 0 && all > double(half) ? half : size_t(all);
-  }
-
   void run() {
     const std::vector<std::string> api_keys = keys();
     serve::HttpServer server(host, uint16_t(port), http);  // a port in use is told before a model is loaded
@@ -101,7 +93,7 @@ struct Serve : Command {
                            .kv = decoding.type(),
                            .exact = decoding.exact,
                            .repack = decoding.repacks(model, INT32_MAX, 0)};
-    options.cache = cache_bytes(model, options);
+    options.cache = cache.empty() ? likely_cache(model, options) : parse_bytes("cache", cache);
     Decoder decoder(*dev, model, options);
     warn_of_long_context(model_path, model.spec, decoder.context());
     const serve::ServerOptions o{

@@ -235,10 +235,7 @@ class Server {
     } catch (const Error& e) {
       throw ApiError(400, e.what(), "messages");
     }
-    std::vector<int32_t> ids = tokenizer_.encode(text, {.parse_special = true});
-    const auto bos = tokenizer_.bos();
-    if (tokenizer_.adds_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
-    return {std::move(text), std::move(ids)};
+    return {text, encode_chat(tokenizer_, text)};
   }
 
   std::vector<std::vector<int32_t>> prompts(const CompletionRequest& r) const {
