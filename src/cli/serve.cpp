@@ -88,18 +88,6 @@ struct Serve : Command {
     return (path.filename() == "model.gguf" ? path.parent_path().filename() : path.stem()).string();
   }
 
-  size_t cache_bytes(const Model& model, const DecoderOptions& options) const {
-    if (!cache.empty()) return parse_bytes("cache", cache);
-    // Room for all to be full; for models whose layers keep more than pages, as much for snapshots, of which a
-    // conversation needs some.
-    const DecodeShape shape = decode_shape(model, options);
-    const double pages = double(shared_page_bytes(model.spec, shape)) * double(shape.pages()),
-                 snapshots = 8.0 * double(parallel) * double(kept_state_bytes(model.spec, shape));
-    const double all = double(state_bytes(model.spec, shape)) + (snapshots > 0 ? std::max(pages, snapshots) : 0);
-    const size_t half = available_memory() / 2;
-    return half > 0 && all > double(half) ? half : size_t(all);
-  }
-
   void run() {
     const std::vector<std::string> api_keys = keys();
     serve::HttpServer server(host, uint16_t(port), http, tls);  // a port in use is told before a model is loaded
@@ -118,7 +106,7 @@ struct Serve : Command {
                            .exact = decoding.exact,
                            .repack = decoding.repacks(model, INT32_MAX, 0),
                            .hidden = true};
-    options.cache = cache_bytes(model, options);
+    options.cache = cache.empty() ? likely_cache(model, options) : parse_bytes("cache", cache);
     Decoder decoder(*dev, model, options);
     const Draft proposes = draft.make(*dev, model, decoder, decoding, INT32_MAX);
     warn_of_long_context(model_path, model.spec, decoder.context());

@@ -23,9 +23,7 @@ ChatPrompt Prompts::chat(const nlohmann::ordered_json& messages) const {
   } catch (const Error& e) {
     throw ApiError(400, e.what(), "messages");
   }
-  std::vector<int32_t> ids = tokenizer_.encode(text, {.parse_special = true});
-  const auto bos = tokenizer_.bos();
-  if (tokenizer_.adds_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
+  std::vector<int32_t> ids = encode_chat(tokenizer_, text);
   return {std::move(text), std::move(ids)};
 }
 
