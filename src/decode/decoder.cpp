@@ -10,7 +10,7 @@
 namespace toy {
 
 DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, DecodeShape shape,
-                               int64_t max_rows) {
+                               int64_t max_rows, bool hidden) {
   spec.require_positions(shape.context, "context");
   DecodeGraph d{std::make_unique<Graph>(), {}, {}};
   Graph& g = *d.graph;
@@ -31,6 +31,10 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
   const auto scope = g.scope("logits");
   const Value picked = embedding(x, g.input("logit_rows", g.rows_type(wanted, DType::i32), max_rows));
   d.outputs = {model.logits(picked)};
+  if (hidden) {
+    const int asked = g.declare_rows("hidden_rows", max_rows);
+    d.outputs.push_back(embedding(x, g.input("hidden_rows", g.rows_type(asked, DType::i32), max_rows)));
+  }
   for (const nn::LayerState& l : layers) d.updates.insert(d.updates.end(), l.slots.begin(), l.slots.end());
   return d;
 }
@@ -77,18 +81,21 @@ bool rounds_activations(const Model& model, const DecoderOptions& options) {
 
 size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& options) {
   const DecodeShape shape = decode_shape(model, options);
-  const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, shape.rows);
+  const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, shape.rows, options.hidden);
   const Plan plan = compile(*d.graph, d.outputs, d.updates, device, plan_options(options));
   return state_bytes(model.spec, shape, &device) + plan.arena_bytes + plan.input_bytes(device) + plan.repacked_bytes();
 }
 
 Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& options)
-    : vocab_(model.spec.vocab), rounds_(rounds_activations(model, options)) {
+    : vocab_(model.spec.vocab),
+      width_(model.spec.d_model),
+      rounds_(rounds_activations(model, options)),
+      gives_hidden_(options.hidden) {
   const DecodeShape shape = decode_shape(model, options);
   require_memory(state_bytes(model.spec, shape, &device), "the state of all sequences");
   max_rows_ = shape.rows;
   state_ = std::make_unique<DecodeState>(model.spec, device, shape);
-  const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, max_rows_);
+  const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, max_rows_, options.hidden);
   auto plan = std::make_shared<const Plan>(compile(*d.graph, d.outputs, d.updates, device, plan_options(options)));
   require_memory(plan->arena_bytes + plan->input_bytes(device), "decoding with this context");
   require_memory(plan->repacked_bytes(), "the repacked weights");
@@ -106,6 +113,7 @@ void Decoder::decode(std::span<const DecodeRow> rows) {
           state_->sequences());
     check(r.token >= 0 && r.token < vocab_, "token {} at index {} is outside the vocabulary (0 to {})", r.token, i,
           vocab_ - 1);
+    check(!r.hidden || gives_hidden_, "decoder: row {} asks for hidden states; make the decoder with `hidden`", i);
     check(i == 0 || r.sequence == rows[i - 1].sequence || more[size_t(r.sequence)] == 0,
           "decoder: rows of sequence {} do not stand together", r.sequence);
     ++more[size_t(r.sequence)];
@@ -122,7 +130,7 @@ void Decoder::decode(std::span<const DecodeRow> rows) {
   if (check_finite_ && (state_->recurrent() || int64_t(rows.size()) > max_rows_))
     for (int s = 0; s < state_->sequences(); ++s)
       if (more[size_t(s)] > 0) kept.emplace_back(s, state_->snapshot(s));
-  logits_.clear();
+  logits_.clear(), hidden_.clear();
   try {
     for (size_t at = 0; at < rows.size(); at += size_t(max_rows_))
       run_piece(rows.subspan(at, std::min(rows.size() - at, size_t(max_rows_))));
@@ -132,16 +140,17 @@ void Decoder::decode(std::span<const DecodeRow> rows) {
       state_->truncate(s, length >= state_->shortest(s) ? length : 0);
     }
     for (const auto& [s, snapshot] : kept) state_->restore(s, snapshot);
-    logits_.clear();
+    logits_.clear(), hidden_.clear();
     throw;
   }
 }
 
 void Decoder::run_piece(std::span<const DecodeRow> rows) {
-  tokens_.clear(), sequences_.clear(), positions_.clear(), wanted_.clear();
+  tokens_.clear(), sequences_.clear(), positions_.clear(), wanted_.clear(), wanted_hidden_.clear();
   state_->slide();
   for (const DecodeRow& r : rows) {
     if (r.logits) wanted_.push_back(int32_t(tokens_.size()));
+    if (r.hidden) wanted_hidden_.push_back(int32_t(tokens_.size()));
     tokens_.push_back(r.token);
     sequences_.push_back(r.sequence);
     positions_.push_back(int32_t(state_->extend(r.sequence, 1)));
@@ -154,6 +163,10 @@ void Decoder::run_piece(std::span<const DecodeRow> rows) {
   for (size_t pool = 0; pool < state_->pools().size(); ++pool)
     session_->set(state_->pools()[pool].table(), state_->page_table(pool));
   session_->set("logit_rows", wanted_);
+  if (gives_hidden_) {
+    session_->set_rows("hidden_rows", int64_t(wanted_hidden_.size()));
+    session_->set("hidden_rows", wanted_hidden_);
+  }
   ++calls_;
   try {
     session_->run();
@@ -162,11 +175,19 @@ void Decoder::run_piece(std::span<const DecodeRow> rows) {
   }
   const std::vector<float> piece = session_->values(0);
   logits_.insert(logits_.end(), piece.begin(), piece.end());
+  if (wanted_hidden_.empty()) return;
+  const std::vector<float> states = session_->values(1);
+  hidden_.insert(hidden_.end(), states.begin(), states.end());
 }
 
 std::span<const float> Decoder::logits(size_t i) const {
   check(i < logits_count(), "decoder: logits {} of {}", i, logits_count());
   return std::span(logits_).subspan(i * size_t(vocab_), size_t(vocab_));
+}
+
+std::span<const float> Decoder::hidden(size_t i) const {
+  check(i < hidden_count(), "decoder: hidden states {} of {}", i, hidden_count());
+  return std::span(hidden_).subspan(i * size_t(width_), size_t(width_));
 }
 
 }  // namespace toy

@@ -71,6 +71,12 @@ void Scheduler::require_possible(const GenerateRequest& request) const {
   for (const int32_t id : prompt)
     check(id >= 0 && id < decoder_.vocab(), "prompt: token id {} is outside the vocabulary (0 to {})", id,
           decoder_.vocab() - 1);
+  check(!request.on_hidden || decoder_.gives_hidden(),
+        "scheduler: hidden states are wanted; make the decoder with `hidden`");
+  check(!request.on_hidden ||
+            (request.hidden_from < prompt.size() && request.options.max_tokens <= 0 && !request.score_prompt),
+        "scheduler: hidden states from position {} of {} tokens come without a text and without scores",
+        request.hidden_from, prompt.size());
   const Sampler options_are_sound(request.options.sampler);
   if (const int64_t pages = decoder_.state().shape().shared_pages; pages > 0 && decoder_.state().shared_pool()) {
     // The last token is not fed. Sums cannot overflow: the context bounds them.
@@ -127,6 +133,7 @@ bool Scheduler::step() {
   remember_pages();
   // A callback that throws must not cost the other texts their tokens.
   FirstError error;
+  for (size_t i = 0; i < shown_.size(); ++i) error.guard([&] { show(shown_[i], decoder_.hidden(i)); });
   for (size_t i = 0; i < answers_.size(); ++i) error.guard([&] { accept(answers_[i], decoder_.logits(i)); });
   error.rethrow();
   return true;
@@ -138,7 +145,8 @@ void Scheduler::fill_slots() {
     if (slot == nullptr) return;
     std::unique_ptr<Job> job = std::move(waiting_.front());
     waiting_.pop_front();
-    if (job->request.options.max_tokens <= 0 && !job->request.score_prompt) {  // done before it began
+    if (job->request.options.max_tokens <= 0 && !job->request.score_prompt &&
+        !job->request.on_hidden) {  // done before it began
       if (job->request.on_done) job->request.on_done(job->result);
       continue;
     }
@@ -164,9 +172,10 @@ bool Scheduler::begin(Slot& slot) {
     return true;
   }
   slot.used = true;
-  // The last one's logits are wanted, and those that scores need.
-  const size_t most =
-      job.request.score_prompt ? std::min(job.history.size() - 1, job.result.prompt.size()) : job.history.size() - 1;
+  // The last one's logits are wanted, and what scores and on_hidden need.
+  size_t most = job.history.size() - 1;
+  if (job.request.score_prompt) most = std::min(most, job.result.prompt.size());
+  if (job.request.on_hidden) most = std::min(most, job.next_hidden());
   const std::span<const int32_t> prompt(job.history.data(), most);
   size_t best = 0, promised = 0;
   const Slot* source = nullptr;
@@ -289,6 +298,7 @@ void Scheduler::plan_rows() {
 void Scheduler::collect_rows() {
   rows_.clear();
   answers_.clear();
+  shown_.clear();
   std::vector<Slot*> starting;
   for (Slot& slot : slots_) {
     slot.pause = 0;
@@ -305,9 +315,11 @@ void Scheduler::collect_rows() {
     if (slot.rows == 0) continue;
     Job& job = *slot.job;
     for (size_t at = job.fed; at < job.fed + slot.rows; ++at) {
-      const bool wanted = at + 1 == job.history.size() || job.scores(at);
-      rows_.push_back({slot.sequence, job.history[at], wanted});
+      const bool shown = job.request.on_hidden && at >= job.next_hidden(),
+                 wanted = !job.request.on_hidden && (at + 1 == job.history.size() || job.scores(at));
+      rows_.push_back({slot.sequence, job.history[at], wanted, shown});
       if (wanted) answers_.push_back({&slot, at});
+      if (shown) shown_.push_back({&slot, at});
     }
     slot.held.insert(slot.held.end(), job.history.begin() + int64_t(job.fed),
                      job.history.begin() + int64_t(job.fed + slot.rows));
@@ -335,6 +347,18 @@ void Scheduler::accept(const Answer& answer, std::span<const float> logits) {
         {{id, log_softmax_at(logits, id)}, top_logprobs(logits, job.request.options.top_logprobs)});
   }
   if (answer.position + 1 == job.history.size()) accept_token(slot, logits);
+}
+
+void Scheduler::show(const Answer& answer, std::span<const float> hidden) {
+  Job& job = *answer.slot->job;
+  job.hidden_seen = answer.position + 1;
+  FirstError error;
+  error.guard([&] { job.request.on_hidden(hidden); });
+  if (job.hidden_seen == job.request.prompt.size()) {
+    const std::unique_ptr<Job> done = std::move(answer.slot->job);
+    if (done->request.on_done) error.guard([&] { done->request.on_done(done->result); });
+  }
+  error.rethrow();
 }
 
 void Scheduler::accept_token(Slot& slot, std::span<const float> logits) {

@@ -2,9 +2,25 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <numeric>
+
 #include "toy/base/error.h"
 
 namespace toy {
+namespace {
+
+// In f64 and in a fixed order: the same bits in any batch.
+std::vector<float> normalized(const std::vector<double>& v) {
+  const double length = std::sqrt(std::transform_reduce(v.begin(), v.end(), v.begin(), 0.0));
+  if (!(length > 0) || !std::isfinite(length))
+    throw Error(ErrorCode::failure, "the hidden states are zero or not finite; the model's weights may be damaged");
+  std::vector<float> unit;
+  for (const double x : v) unit.push_back(float(x / length));
+  return unit;
+}
+
+}  // namespace
 
 GenerationService::GenerationService(Decoder& decoder, const Tokenizer* tokenizer, size_t most_waiting)
     : decoder_(decoder), tokenizer_(tokenizer), most_waiting_(most_waiting), scheduler_(decoder) {
@@ -21,7 +37,7 @@ std::vector<int64_t> GenerationService::submit_all(std::vector<TextRequest> requ
   for (const TextRequest& r : requests) {
     check(r.stops.empty() || tokenizer_ != nullptr, "stop: the model has no tokenizer; remove the stop strings");
     const StopFilter stops_are_sound(r.stops);
-    scheduler_.require_possible({.prompt = r.prompt, .eos = {}, .options = r.options, .on_token = {}, .on_done = {}});
+    scheduler_.require_possible(generate_request(r));
   }
   check(requests.size() <= most_waiting_, "{} texts are asked for at once, and the queue holds {}; ask for fewer",
         requests.size(), most_waiting_);
@@ -100,13 +116,30 @@ void GenerationService::take_over() {
     }
 }
 
+// What is asked of the scheduler, without the calls that answer.
+GenerateRequest GenerationService::generate_request(const TextRequest& request) const {
+  GenerateRequest g{.prompt = request.prompt, .eos = {}, .options = request.options, .on_token = {}, .on_done = {}};
+  if (tokenizer_) g.eos = tokenizer_->end_of_generation();
+  g.score_prompt = request.score_prompt;
+  if (!request.embed) return g;
+  // Later tokens change nothing of the first one's state.
+  if (*request.embed == Pooling::first && !g.prompt.empty()) g.prompt.resize(1);
+  if (*request.embed == Pooling::last && !g.prompt.empty()) g.hidden_from = g.prompt.size() - 1;
+  g.on_hidden = [](std::span<const float>) {};
+  return g;
+}
+
 void GenerationService::start(int64_t number, TextRequest request) {
   Running& r = running_[number];
   r.request = std::move(request);
   if (tokenizer_) r.stream = std::make_unique<TextStream>(*tokenizer_, r.request.prompt, r.request.stops);
-  GenerateRequest g{.prompt = r.request.prompt, .eos = {}, .options = r.request.options, .on_token = {}, .on_done = {}};
-  if (tokenizer_) g.eos = tokenizer_->end_of_generation();
-  g.score_prompt = r.request.score_prompt;
+  GenerateRequest g = generate_request(r.request);
+  if (g.on_hidden)
+    g.on_hidden = [this, number](std::span<const float> hidden) {
+      std::vector<double>& sum = running_.at(number).hidden;
+      sum.resize(hidden.size());
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += double(hidden[i]);
+    };
   g.on_token = [this, number](const GeneratedToken& token) {
     Running& text = running_.at(number);
     const std::string ready = text.stream ? text.stream->push(token.chosen.id) : "";
@@ -124,8 +157,14 @@ void GenerationService::end(int64_t number, const Generated& generated, const st
     const std::scoped_lock lock(mutex_);
     counts_.tokens += int64_t(generated.tokens.size());
   }
-  if (ended.request.on_end)
-    ended.request.on_end({!error && ended.stream ? ended.stream->finish() : "", generated, error});
+  if (!ended.request.on_end) return;
+  TextEnd result{!error && ended.stream ? ended.stream->finish() : "", generated, error};
+  try {
+    if (!error && ended.request.embed) result.embedding = normalized(ended.hidden);
+  } catch (const Error&) {
+    result.error = std::current_exception();
+  }
+  ended.request.on_end(result);
 }
 
 // False where there was nothing to do.

@@ -8,6 +8,8 @@
 #include <map>
 #include <set>
 
+#include "serve/fields.h"
+#include "serve/messages.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
@@ -16,82 +18,6 @@ namespace toy::serve {
 namespace {
 
 using nlohmann::ordered_json;
-
-[[noreturn]] void refuse(const std::string& message, const std::string& param, const char* code = "") {
-  throw ApiError(400, message, param, code);
-}
-
-// Objects of ordered_json are searched from their beginning for every key.
-bool has_many_keys(const nlohmann::json& j) {
-  return (j.is_object() && j.size() > kMostKeys) ||
-         (j.is_structured() && std::any_of(j.begin(), j.end(), has_many_keys));
-}
-
-ordered_json parse_body(const std::string& body) {
-  if (!is_utf8(body)) refuse("the request's body is not valid UTF-8", "");
-  ordered_json j;
-  try {
-    if (has_many_keys(read_json<nlohmann::json>("the request's body", body)))
-      refuse(fmt::format("an object of the request's body has more than {} keys", kMostKeys), "");
-    j = read_json<ordered_json>("the request's body", body);
-  } catch (const Error& e) {
-    refuse(e.what(), "");
-  }
-  if (!j.is_object()) refuse("the request's body is not a JSON object", "");
-  return j;
-}
-
-// Reads the fields of an object one after the other; what is left at the end is unknown.
-class Fields {
- public:
-  explicit Fields(const ordered_json& object) {
-    for (const auto& [name, value] : object.items())
-      if (!value.is_null()) values_[name] = &value;
-  }
-  const ordered_json* take(const std::string& name) {
-    const auto it = values_.find(name);
-    if (it == values_.end()) return nullptr;
-    const ordered_json* value = it->second;
-    values_.erase(it);
-    return value;
-  }
-  template <class T>
-  void number(const std::string& name, T& value, T least, T most) {
-    const ordered_json* j = take(name);
-    if (j == nullptr) return;
-    try {
-      if constexpr (std::is_same_v<T, double>)
-        value = json_number<double>(*j, name, least, most);
-      else
-        value = T(json_number<int64_t>(*j, name, int64_t(least), int64_t(most)));
-    } catch (const Error& e) {
-      refuse(e.what(), name);
-    }
-  }
-  bool flag(const std::string& name, bool otherwise) {
-    const ordered_json* j = take(name);
-    if (j == nullptr) return otherwise;
-    if (!j->is_boolean()) refuse(fmt::format("'{}' is not true or false", name), name);
-    return j->get<bool>();
-  }
-  std::string text(const std::string& name) {
-    const ordered_json* j = take(name);
-    if (j == nullptr) return "";
-    if (!j->is_string()) refuse(fmt::format("'{}' is not a string", name), name);
-    return j->get<std::string>();
-  }
-  bool has(const std::string& name) const { return values_.contains(name); }
-  // Refuses what was not taken.
-  void finish() const {
-    if (values_.empty()) return;
-    const std::string& name = values_.begin()->first;
-    refuse(fmt::format("the field '{}' is unknown, or not supported by this server; remove it", one_line(name)), name,
-           "unsupported_parameter");
-  }
-
- private:
-  std::map<std::string, const ordered_json*> values_;
-};
 
 std::vector<int32_t> ids_of(const ordered_json& j, const std::string& name) {
   std::vector<int32_t> ids;
@@ -138,42 +64,6 @@ std::vector<std::string> stops_of(const ordered_json* j) {
   else
     add(*j);
   return stops;
-}
-
-// A string, or parts of type text.
-std::string content_of(const ordered_json* j, const std::string& where) {
-  if (j == nullptr) refuse(fmt::format("{}: 'content' is missing", where), "messages");
-  if (j->is_string()) return j->get<std::string>();
-  if (!j->is_array()) refuse(fmt::format("{}: 'content' is not a string or an array of parts", where), "messages");
-  std::string text;
-  for (const auto& part : *j) {
-    if (!part.is_object() || !part.contains("type") || part["type"] != "text" || part.size() != 2 ||
-        !part.contains("text") || !part["text"].is_string())
-      refuse(fmt::format(R"({}: 'content' has a part that is not {{"type": "text", "text": "..."}})", where),
-             "messages");
-    text += part["text"].get<std::string>();
-  }
-  return text;
-}
-
-ordered_json messages_of(const ordered_json* j) {
-  if (j == nullptr) refuse("'messages' is missing", "messages", "missing_required_parameter");
-  if (!j->is_array() || j->empty()) refuse("'messages' is not an array of messages", "messages");
-  ordered_json messages = ordered_json::array();
-  for (const auto& message : *j) {
-    const std::string where = fmt::format("messages[{}]", messages.size());
-    if (!message.is_object()) refuse(fmt::format("{} is not an object", where), "messages");
-    Fields f(message);
-    std::string role = f.text("role");
-    if (role == "developer") role = "system";  // OpenAI's newer word for it
-    if (role != "system" && role != "user" && role != "assistant")
-      refuse(fmt::format("{}: the role '{}' is not system, developer, user or assistant", where, one_line(role)),
-             "messages");
-    const std::string content = content_of(f.take("content"), where);
-    f.finish();
-    messages.push_back({{"role", role}, {"content", content}});
-  }
-  return messages;
 }
 
 void read_sampler(Fields& f, SamplerOptions& s) {
@@ -235,23 +125,62 @@ void read_stream(Fields& f, CompletionRequest& r) {
   o.finish();
 }
 
-void read_format(Fields& f) {
-  const ordered_json* format = f.take("response_format");
-  if (format != nullptr && *format != ordered_json{{"type", "text"}})
-    refuse(R"('response_format' is not {"type": "text"}, the only one that this server supports)", "response_format",
-           "unsupported_value");
+// {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", "json_schema": {"name", "schema", ...}}
+TextForm response_format_of(const ordered_json& format) {
+  constexpr const char* kField = "response_format";
+  if (!format.is_object()) refuse("'response_format' is not an object", kField);
+  Fields f(format);
+  const std::string type = f.text("type");
+  if (type == "json_schema") {
+    const ordered_json* j = f.take("json_schema");
+    if (j == nullptr || !j->is_object()) refuse("'response_format' has no object 'json_schema'", kField);
+    Fields s(*j);
+    s.text("name"), s.text("description"), s.flag("strict", false);  // the text always follows the schema
+    const ordered_json* schema = s.take("schema");
+    if (schema == nullptr) refuse("'response_format': 'json_schema' has no 'schema'", kField);
+    s.finish(), f.finish();
+    return {TextForm::json_schema, *schema, "", kField};
+  }
+  f.finish();
+  if (type == "json_object") return {.kind = TextForm::json_object, .schema = {}, .grammar = "", .field = kField};
+  if (type != "text")
+    refuse(
+        fmt::format("'response_format' has the type '{}', expected text, json_object or json_schema", one_line(type)),
+        kField);
+  return {};
+}
+
+void read_form(Fields& f, CompletionRequest& r) {
+  const auto set = [&](TextForm form) {
+    if (form.kind == TextForm::any) return;
+    if (r.form.kind != TextForm::any)
+      refuse(fmt::format("'{}' and '{}' both say what the text has to be; give one of them", r.form.field, form.field),
+             form.field);
+    r.form = std::move(form);
+  };
+  if (const ordered_json* format = r.chat ? f.take("response_format") : nullptr) set(response_format_of(*format));
+  if (const ordered_json* schema = f.take("json_schema")) set({TextForm::json_schema, *schema, "", "json_schema"});
+  if (f.has("grammar")) set({TextForm::gbnf, {}, f.text("grammar"), "grammar"});
+}
+
+void read_tools(Fields& f, CompletionRequest& r) {
+  r.tools = tools_of(f.take("tools"));
+  r.tool_choice = tool_choice_of(f.take("tool_choice"), r.tools);
+  if (f.has("parallel_tool_calls") && r.tools.empty())
+    refuse("'parallel_tool_calls' needs 'tools'", "parallel_tool_calls");
+  r.parallel_tool_calls = f.flag("parallel_tool_calls", true);
 }
 
 }  // namespace
 
-std::string error_body(int status, const std::string& message, const std::string& param, const std::string& code) {
-  const char* type = status == 401   ? "authentication_error"
-                     : status == 429 ? "rate_limit_error"
-                     : status >= 500 ? "server_error"
-                                     : "invalid_request_error";
+std::string error_body(const ApiError& e) {
+  const char* type = e.status == 401   ? "authentication_error"
+                     : e.status == 429 ? "rate_limit_error"
+                     : e.status >= 500 ? "server_error"
+                                       : "invalid_request_error";
   const auto or_null = [](const std::string& s) { return s.empty() ? ordered_json() : ordered_json(s); };
   return json_text(ordered_json{
-      {"error", {{"message", message}, {"type", type}, {"param", or_null(param)}, {"code", or_null(code)}}}});
+      {"error", {{"message", e.what()}, {"type", type}, {"param", or_null(e.param)}, {"code", or_null(e.code)}}}});
 }
 
 CompletionRequest parse_completion(const std::string& body, bool chat) {
@@ -271,11 +200,12 @@ CompletionRequest parse_completion(const std::string& body, bool chat) {
   if (chat) {
     tokens("max_completion_tokens");
     r.messages = messages_of(f.take("messages"));
-    read_format(f);
+    read_tools(f, r);
   } else {
     r.prompts = prompts_of(f.take("prompt"));
     r.echo = f.flag("echo", false);
   }
+  read_form(f, r);
   f.number<int64_t>("n", r.n, 1, kMostChoices);
   if (int64_t(r.prompts.size()) > kMostChoices / r.n)
     refuse(fmt::format("{} prompts with n = {} are more than {} choices", r.prompts.size(), r.n, kMostChoices), "n");
@@ -309,12 +239,12 @@ TokenizeRequest parse_tokenize(const std::string& body) {
   return r;
 }
 
-ordered_json parse_apply_template(const std::string& body) {
+TemplateRequest parse_apply_template(const std::string& body) {
   const ordered_json j = parse_body(body);
   Fields f(j);
-  ordered_json messages = messages_of(f.take("messages"));
+  TemplateRequest r{messages_of(f.take("messages")), tools_of(f.take("tools"))};
   f.finish();
-  return messages;
+  return r;
 }
 
 std::vector<int32_t> parse_detokenize(const std::string& body) {

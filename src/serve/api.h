@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "serve/messages.h"
 #include "toy/decode/sampler.h"
 
 namespace toy::serve {
@@ -20,25 +21,36 @@ class ApiError : public std::runtime_error {
   int status;
   std::string param, code;  ///< "": null
 };
-/// {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}
-std::string error_body(int status, const std::string& message, const std::string& param = "",
-                       const std::string& code = "");
+/// OpenAI's body of a reply with an error: {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}
+std::string error_body(const ApiError& e);
 
 /// Limits of one request.
 inline constexpr int64_t kMostChoices = 128, kMostStops = 16, kMostTopLogprobs = 20, kMostBiases = 1024;
-inline constexpr size_t kMostStopBytes = 1024, kMostKeys = 4096;
+inline constexpr size_t kMostStopBytes = 1024, kMostKeys = 4096, kMostTools = 128, kMostNameBytes = 64;
 /// Log probabilities in the reply to a request: n tokens (1 + logprobs).
 inline constexpr int64_t kMostLogprobs = int64_t(1) << 19;
 
 /// A text, or its ids.
 using PromptSource = std::variant<std::string, std::vector<int32_t>>;
 
+/// What a text has to be.
+struct TextForm {
+  enum Kind { any, json_object, json_schema, gbnf } kind = any;
+  nlohmann::ordered_json schema;  ///< of json_schema
+  std::string grammar;            ///< of gbnf
+  std::string field;              ///< of the request, for messages
+};
+
 /// A request for texts: /v1/completions or /v1/chat/completions.
 struct CompletionRequest {
   bool chat = false;
   std::string model;                  ///< "": not said
   std::vector<PromptSource> prompts;  ///< of completions
-  nlohmann::ordered_json messages;    ///< of chat: role and content, which is a string
+  nlohmann::ordered_json messages;    ///< of chat: as messages_of()
+  std::vector<Tool> tools;            ///< of chat
+  ToolChoice tool_choice;
+  bool parallel_tool_calls = true;  ///< more than one call in a text
+  TextForm form;
   std::optional<int64_t> max_tokens;  ///< none: 16, or for chat what fits
   int64_t n = 1;                      ///< choices for each prompt
   std::optional<uint64_t> seed;       ///< of the first choice; the next ones have the next numbers
@@ -59,8 +71,12 @@ struct TokenizeRequest {
   bool add_special = false, parse_special = true;
 };
 TokenizeRequest parse_tokenize(const std::string& body);
-/// /apply-template: {"messages": [...]}.
-nlohmann::ordered_json parse_apply_template(const std::string& body);
+/// /apply-template: {"messages": [...], "tools": [...]}.
+struct TemplateRequest {
+  nlohmann::ordered_json messages;
+  std::vector<Tool> tools;
+};
+TemplateRequest parse_apply_template(const std::string& body);
 /// /detokenize: {"tokens": [1, 2]}.
 std::vector<int32_t> parse_detokenize(const std::string& body);
 

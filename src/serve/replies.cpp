@@ -22,21 +22,22 @@ int64_t characters(const std::string& text) {
   return std::ranges::count_if(valid, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
-ordered_json head_json(const ReplyHead& head, const char* chat_object, const char* completion_object) {
-  return {{"id", head.id},
-          {"object", head.chat ? chat_object : completion_object},
-          {"created", head.created},
-          {"model", head.model}};
+std::string event(const ordered_json& j) { return "data: " + json_text(j) + "\n\n"; }
+
+ordered_json finish_reason(const Choice& choice) {
+  if (choice.end.generated.reason == FinishReason::length) return "length";
+  return choice.calls.empty() ? "stop" : "tool_calls";
 }
 
-std::string event(const ordered_json& j) { return "data: " + json_text(j) + "\n\n"; }
+ordered_json call_json(const ToolCall& call) {
+  return {{"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
+}
 
 }  // namespace
 
-std::string finish_reason(FinishReason reason) { return reason == FinishReason::length ? "length" : "stop"; }
-
-ordered_json usage(int64_t prompt_tokens, int64_t tokens) {
-  return {{"prompt_tokens", prompt_tokens}, {"completion_tokens", tokens}, {"total_tokens", prompt_tokens + tokens}};
+ordered_json usage(const Reply& reply) {
+  const int64_t prompt = reply.prompt_tokens, tokens = reply.tokens();
+  return {{"prompt_tokens", prompt}, {"completion_tokens", tokens}, {"total_tokens", prompt + tokens}};
 }
 
 ordered_json chat_logprobs(const Tokenizer& tokenizer, const std::vector<GeneratedToken>& tokens, bool ids) {
@@ -78,59 +79,121 @@ ordered_json completion_logprobs(const Tokenizer& tokenizer, const std::vector<G
   return {{"tokens", names}, {"token_logprobs", logprobs}, {"top_logprobs", best}, {"text_offset", offsets}};
 }
 
-std::string reply_body(const ReplyHead& head, const CompletionRequest& request, const Tokenizer& tokenizer,
-                       const std::vector<Choice>& choices, int64_t prompt_tokens) {
-  ordered_json j = head_json(head, "chat.completion", "text_completion"), list = ordered_json::array();
-  int64_t tokens = 0;
-  for (const Choice& c : choices) {
-    const Generated& g = c.end.generated;
-    tokens += int64_t(g.tokens.size());
+ordered_json OpenAiFormat::head(bool streamed) const {
+  return {{"id", head_.id}, {"object", object(streamed)}, {"created", head_.created}, {"model", head_.model}};
+}
+
+std::string OpenAiFormat::body(const Reply& reply) {
+  ordered_json j = head(false), list = ordered_json::array();
+  for (const Choice& c : reply.choices) {
     ordered_json choice{{"index", c.index}};
-    if (head.chat)
-      choice["message"] = {{"role", "assistant"}, {"content", c.text}};
-    else
-      choice["text"] = c.echoed + c.text;
-    choice["logprobs"] = nullptr;
-    if (request.logprobs && head.chat) choice["logprobs"] = chat_logprobs(tokenizer, g.tokens, request.token_ids);
-    if (request.logprobs && !head.chat) {
-      std::vector<GeneratedToken> all = g.prompt;
-      all.insert(all.end(), g.tokens.begin(), g.tokens.end());
-      int64_t offset = 0;
-      choice["logprobs"] =
-          completion_logprobs(tokenizer, all, offset, request.echo ? std::optional(c.prompt.front()) : std::nullopt);
-      if (request.token_ids) choice["logprobs"].update(chat_logprobs(tokenizer, g.tokens, true));
-    }
-    choice["finish_reason"] = finish_reason(g.reason);
+    fill(choice, c);
+    choice["logprobs"] = logprobs_ ? logprobs(c) : ordered_json();
+    choice["finish_reason"] = finish_reason(c);
     list.push_back(std::move(choice));
   }
   j["choices"] = std::move(list);
-  j["usage"] = usage(prompt_tokens, tokens);
+  j["usage"] = usage(reply);
   return json_text(j);
 }
 
-std::string stream_event(const ReplyHead& head, int64_t index, const std::string& text, const std::string& reason,
-                         const ordered_json& logprobs, bool with_role, bool null_usage) {
-  ordered_json j = head_json(head, "chat.completion.chunk", "text_completion"), choice{{"index", index}};
-  if (head.chat) {
-    ordered_json delta = ordered_json::object();
-    if (with_role) delta["role"] = "assistant";
-    if (with_role || !text.empty()) delta["content"] = text;
-    choice["delta"] = std::move(delta);
-  } else {
-    choice["text"] = text;
-  }
-  choice["logprobs"] = logprobs;
-  choice["finish_reason"] = reason.empty() ? ordered_json() : ordered_json(reason);
-  j["choices"] = ordered_json::array({std::move(choice)});
-  if (null_usage) j["usage"] = nullptr;
+std::string OpenAiFormat::choice_event(const ordered_json& choice) const {
+  ordered_json j = head(true);
+  j["choices"] = ordered_json::array({choice});
+  if (include_usage_) j["usage"] = nullptr;
   return event(j);
 }
 
-std::string usage_event(const ReplyHead& head, int64_t prompt_tokens, int64_t tokens) {
-  ordered_json j = head_json(head, "chat.completion.chunk", "text_completion");
-  j["choices"] = ordered_json::array();
-  j["usage"] = usage(prompt_tokens, tokens);
-  return event(j);
+std::string OpenAiFormat::part_event(int64_t index, const Piece& piece, ordered_json logprobs,
+                                     ordered_json reason) const {
+  ordered_json choice{{"index", index}};
+  fill_part(choice, piece);
+  choice["logprobs"] = std::move(logprobs);
+  choice["finish_reason"] = std::move(reason);
+  return choice_event(choice);
+}
+
+std::string OpenAiFormat::piece(const Choice& choice, const Piece& piece) {
+  if (piece.text.empty() && piece.calls.empty() && !logprobs_) return "";
+  return part_event(choice.index, piece, logprobs_ ? part_logprobs(choice, *piece.token) : ordered_json(), nullptr);
+}
+
+std::string OpenAiFormat::choice_end(const Choice& choice, const Piece& rest) {
+  return part_event(choice.index, rest, nullptr, finish_reason(choice));
+}
+
+std::string OpenAiFormat::end(const Reply& reply) {
+  std::string events;
+  if (include_usage_) {
+    ordered_json j = head(true);
+    j["choices"] = ordered_json::array();
+    j["usage"] = usage(reply);
+    events = event(j);
+  }
+  return events + "data: [DONE]\n\n";
+}
+
+const char* CompletionFormat::object(bool) const { return "text_completion"; }
+
+void CompletionFormat::fill(ordered_json& j, const Choice& choice) const { j["text"] = choice.echoed + choice.text; }
+
+void CompletionFormat::fill_part(ordered_json& j, const Piece& piece) const { j["text"] = piece.text; }
+
+ordered_json CompletionFormat::logprobs(const Choice& choice) const {
+  const Generated& g = choice.end.generated;
+  std::vector<GeneratedToken> all = g.prompt;
+  all.insert(all.end(), g.tokens.begin(), g.tokens.end());
+  int64_t offset = 0;
+  ordered_json j =
+      completion_logprobs(tokenizer_, all, offset, echo_ ? std::optional(choice.prompt.front()) : std::nullopt);
+  if (ids_) j.update(chat_logprobs(tokenizer_, g.tokens, true));
+  return j;
+}
+
+ordered_json CompletionFormat::part_logprobs(const Choice& choice, const GeneratedToken& token) {
+  ordered_json j = completion_logprobs(tokenizer_, {token}, offsets_[choice.index]);
+  if (ids_) j.update(chat_logprobs(tokenizer_, {token}, true));
+  return j;
+}
+
+const char* ChatFormat::object(bool streamed) const { return streamed ? "chat.completion.chunk" : "chat.completion"; }
+
+std::string ChatFormat::begin(const Reply& reply) {
+  std::string events;
+  for (const Choice& c : reply.choices)
+    events += choice_event({{"index", c.index},
+                            {"delta", {{"role", "assistant"}, {"content", ""}}},
+                            {"logprobs", nullptr},
+                            {"finish_reason", nullptr}});
+  return events;
+}
+
+void ChatFormat::fill(ordered_json& j, const Choice& choice) const {
+  ordered_json message{{"role", "assistant"}, {"content", choice.text}};
+  if (!choice.calls.empty()) {
+    if (choice.text.empty()) message["content"] = nullptr;
+    for (const ToolCall& call : choice.calls) message["tool_calls"].push_back(call_json(call));
+  }
+  j["message"] = std::move(message);
+}
+
+void ChatFormat::fill_part(ordered_json& j, const Piece& piece) const {
+  ordered_json delta = ordered_json::object();
+  if (!piece.text.empty()) delta["content"] = piece.text;
+  for (const auto& [index, call] : piece.calls) {
+    ordered_json part{{"index", index}};
+    part.update(call.id.empty() ? ordered_json{{"function", {{"arguments", call.arguments}}}} : call_json(call));
+    delta["tool_calls"].push_back(std::move(part));
+  }
+  j["delta"] = std::move(delta);
+}
+
+ordered_json ChatFormat::logprobs(const Choice& choice) const {
+  return chat_logprobs(tokenizer_, choice.end.generated.tokens, ids_);
+}
+
+ordered_json ChatFormat::part_logprobs(const Choice&, const GeneratedToken& token) {
+  return chat_logprobs(tokenizer_, {token}, ids_);
 }
 
 }  // namespace toy::serve

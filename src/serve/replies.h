@@ -1,39 +1,20 @@
-// The texts of a request, as OpenAI's objects.
+// OpenAI's forms of a reply: completions and chats.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "serve/api.h"
-#include "toy/decode/service.h"
+#include "serve/reply_format.h"
 #include "toy/text/tokenizer.h"
 
 namespace toy::serve {
 
-/// What all parts of a reply have in common.
-struct ReplyHead {
-  std::string id, model;
-  int64_t created = 0;
-  bool chat = false;
-};
-
-/// One text of a request.
-struct Choice {
-  int64_t index = 0;
-  std::vector<int32_t> prompt;
-  std::string echoed;  ///< the prompt's text, with `echo`
-  std::string text;
-  TextEnd end;
-  int64_t offset = 0;  ///< characters that were streamed, of their tokens
-};
-
-/// "stop" or "length".
-std::string finish_reason(FinishReason reason);
 /// {"prompt_tokens": ..., "completion_tokens": ..., "total_tokens": ...}
-nlohmann::ordered_json usage(int64_t prompt_tokens, int64_t tokens);
+nlohmann::ordered_json usage(const Reply& reply);
 /// The "logprobs" of chat: an item for each token but those that end a text. With `ids` each says its id, and whether
 /// it is `special`: no part of the text.
 nlohmann::ordered_json chat_logprobs(const Tokenizer& tokenizer, const std::vector<GeneratedToken>& tokens,
@@ -42,13 +23,72 @@ nlohmann::ordered_json chat_logprobs(const Tokenizer& tokenizer, const std::vect
 /// none: `first` is its id.
 nlohmann::ordered_json completion_logprobs(const Tokenizer& tokenizer, const std::vector<GeneratedToken>& tokens,
                                            int64_t& offset, std::optional<int32_t> first = {});
-/// The complete reply.
-std::string reply_body(const ReplyHead& head, const CompletionRequest& request, const Tokenizer& tokenizer,
-                       const std::vector<Choice>& choices, int64_t prompt_tokens);
-/// One event of a stream: "data: {...}\n\n". `reason` is "" before the end.
-std::string stream_event(const ReplyHead& head, int64_t index, const std::string& text, const std::string& reason,
-                         const nlohmann::ordered_json& logprobs, bool with_role, bool null_usage);
-/// The event that has the usage.
-std::string usage_event(const ReplyHead& head, int64_t prompt_tokens, int64_t tokens);
+
+/// What both forms share. Each choice of theirs is an object with index, logprobs and finish_reason.
+class OpenAiFormat : public ReplyFormat {
+ public:
+  /// `tokenizer` must outlive it.
+  OpenAiFormat(ReplyHead head, const CompletionRequest& request, const Tokenizer& tokenizer)
+      : tokenizer_(tokenizer),
+        head_(std::move(head)),
+        logprobs_(request.logprobs),
+        ids_(request.token_ids),
+        include_usage_(request.include_usage) {}
+  std::string body(const Reply& reply) override;
+  std::string piece(const Choice& choice, const Piece& piece) override;
+  std::string choice_end(const Choice& choice, const Piece& rest) override;
+  std::string end(const Reply& reply) override;
+
+ protected:
+  /// The object's name.
+  virtual const char* object(bool streamed) const = 0;
+  /// Text and calls of a complete choice, or of a part.
+  virtual void fill(nlohmann::ordered_json& j, const Choice& choice) const = 0;
+  virtual void fill_part(nlohmann::ordered_json& j, const Piece& piece) const = 0;
+  /// Only for requests with logprobs.
+  virtual nlohmann::ordered_json logprobs(const Choice& choice) const = 0;
+  virtual nlohmann::ordered_json part_logprobs(const Choice& choice, const GeneratedToken& token) = 0;
+
+  nlohmann::ordered_json head(bool streamed) const;
+  std::string choice_event(const nlohmann::ordered_json& choice) const;
+  std::string part_event(int64_t index, const Piece& piece, nlohmann::ordered_json logprobs,
+                         nlohmann::ordered_json reason) const;
+
+  const Tokenizer& tokenizer_;
+  const ReplyHead head_;
+  const std::optional<int> logprobs_;
+  const bool ids_, include_usage_;
+};
+
+/// /v1/completions
+class CompletionFormat : public OpenAiFormat {
+ public:
+  CompletionFormat(ReplyHead head, const CompletionRequest& request, const Tokenizer& tokenizer)
+      : OpenAiFormat(std::move(head), request, tokenizer), echo_(request.echo) {}
+  std::string begin(const Reply&) override { return ""; }
+
+ private:
+  const char* object(bool streamed) const override;
+  void fill(nlohmann::ordered_json& j, const Choice& choice) const override;
+  void fill_part(nlohmann::ordered_json& j, const Piece& piece) const override;
+  nlohmann::ordered_json logprobs(const Choice& choice) const override;
+  nlohmann::ordered_json part_logprobs(const Choice& choice, const GeneratedToken& token) override;
+  const bool echo_;
+  std::map<int64_t, int64_t> offsets_;  // characters that were streamed, by choice
+};
+
+/// /v1/chat/completions
+class ChatFormat : public OpenAiFormat {
+ public:
+  using OpenAiFormat::OpenAiFormat;
+  std::string begin(const Reply& reply) override;
+
+ private:
+  const char* object(bool streamed) const override;
+  void fill(nlohmann::ordered_json& j, const Choice& choice) const override;
+  void fill_part(nlohmann::ordered_json& j, const Piece& piece) const override;
+  nlohmann::ordered_json logprobs(const Choice& choice) const override;
+  nlohmann::ordered_json part_logprobs(const Choice& choice, const GeneratedToken& token) override;
+};
 
 }  // namespace toy::serve

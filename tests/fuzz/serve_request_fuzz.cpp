@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (data[0] % 4 == 3) parse_detokenize(body);
   } catch (const ApiError& e) {
     require(e.status == 400);
-    require(toy::parse_json<nlohmann::json>(error_body(e.status, e.what(), e.param, e.code)).is_object());
+    require(toy::parse_json<nlohmann::json>(error_body(e)).is_object());
   }
   return 0;
 }

@@ -29,6 +29,8 @@ struct DecoderOptions {
   /// Bytes of keys and values that all sequences share in layers without a window; 0: room for each to be full. A
   /// Scheduler makes its requests wait for room; without one, decode() throws where there is none.
   size_t cache = 0;
+  /// Calls can give the hidden states of rows; see DecodeRow::hidden. The plan has an output more for them.
+  bool hidden = false;
 };
 
 /// One row of a call: the next token of a sequence.
@@ -36,6 +38,7 @@ struct DecodeRow {
   int sequence = 0;
   int32_t token = 0;
   bool logits = false;  ///< are the logits after this token wanted?
+  bool hidden = false;  ///< is the output of the last norm wanted? Needs DecoderOptions::hidden
 };
 
 /// Runs a model token by token. A row's logits have the same bits whatever other sequences there are and however
@@ -47,14 +50,19 @@ class Decoder {
   Decoder(Device& device, const Model& model, const DecoderOptions& options);
 
   /// Appends each row's token to its sequence (rows of one sequence are consecutive, in order) and computes the logits
-  /// asked for. Throws Error{bad_input} for a token outside the vocabulary, a context overrun or a full cache; nothing
-  /// has changed then. After an error of the computation that check_finite finds, every sequence is as before. After
-  /// any other (a device fails), a sequence whose rows cannot be taken back, because a layer is recurrent or a window
-  /// has moved on, is empty.
+  /// and hidden states asked for. Throws Error{bad_input} for a token outside the vocabulary, a context overrun or a
+  /// full cache; nothing has changed then. After an error of the computation that check_finite finds, every sequence is
+  /// as before. After any other (a device fails), a sequence whose rows cannot be taken back, because a layer is
+  /// recurrent or a window has moved on, is empty.
   void decode(std::span<const DecodeRow> rows);
   /// Logits [V] of the i-th row of the last call that asked for them.
   std::span<const float> logits(size_t i) const;
   size_t logits_count() const { return logits_.size() / size_t(vocab_); }
+  /// Hidden states [D] of the i-th row of the last call that asked for them: what the output projection multiplies.
+  std::span<const float> hidden(size_t i) const;
+  size_t hidden_count() const { return hidden_.size() / size_t(width_); }
+  /// Can rows ask for hidden states?
+  bool gives_hidden() const { return gives_hidden_; }
 
   DecodeState& state() { return *state_; }
   int64_t vocab() const { return vocab_; }
@@ -71,14 +79,14 @@ class Decoder {
 
  private:
   void run_piece(std::span<const DecodeRow> rows);
-  int64_t vocab_, max_rows_;
-  bool rounds_;
+  int64_t vocab_, width_, max_rows_;
+  bool rounds_, gives_hidden_;
   bool check_finite_ = false;
   std::unique_ptr<DecodeState> state_;
   std::unique_ptr<Session> session_;
-  std::vector<float> logits_;
+  std::vector<float> logits_, hidden_;
   int64_t calls_ = 0;
-  std::vector<int32_t> tokens_, sequences_, positions_, wanted_;
+  std::vector<int32_t> tokens_, sequences_, positions_, wanted_, wanted_hidden_;
 };
 
 /// The shape of a decoder's state. Throws as its constructor does for options that the model cannot have.
@@ -95,8 +103,8 @@ struct DecodeGraph {
   std::unique_ptr<Graph> graph;
   std::vector<Value> outputs, updates;
 };
-/// One call of a decoder for up to `max_rows` rows. The outputs are the logits.
+/// One call of a decoder for up to `max_rows` rows. The outputs are the logits and, if wanted, the hidden states.
 DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, DecodeShape shape,
-                               int64_t max_rows);
+                               int64_t max_rows, bool hidden = false);
 
 }  // namespace toy

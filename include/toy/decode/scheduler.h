@@ -57,6 +57,10 @@ struct GenerateRequest {
   /// Also compute log probabilities of the prompt's tokens. They are needed from each position, so nothing of the
   /// prompt is taken over from other texts.
   bool score_prompt = false;
+  /// Instead of a text (max_tokens is 0): sees the hidden states [D] after each token of the prompt from `hidden_from`
+  /// on, once and in order. Needs DecoderOptions::hidden. Nothing from there on is taken over from other texts.
+  std::function<void(std::span<const float>)> on_hidden = {};
+  size_t hidden_from = 0;
 };
 
 /// Shares the sequences of a decoder among requests, in the order in which they were added. Every call of the decoder
@@ -112,6 +116,9 @@ class Scheduler {
     std::vector<int32_t> history;  // prompt and text
     size_t fed = 0;                // of the history
     Generated result;
+    size_t hidden_seen = 0;  // position after the last one that on_hidden has seen
+    // Where on_hidden continues.
+    size_t next_hidden() const { return std::max(request.hidden_from, hidden_seen); }
     bool writing() const { return history.size() - fed == 1; }
     // Does the score of the token after this position of the prompt have to be computed?
     bool scores(size_t position) const {
@@ -129,7 +136,7 @@ class Scheduler {
     size_t pause = 0;                // > 0: the call ends here in the history, where another text takes over
     int64_t used_at = 0;             // the step that last computed something in it
   };
-  // The logits that a call gives, in their order: those after a position of a slot's history.
+  // The logits or hidden states that a call gives, in their order: those after a position of a slot's history.
   struct Answer {
     Slot* slot;
     size_t position;
@@ -145,6 +152,7 @@ class Scheduler {
   void collect_rows();
   void remember_pages();
   void accept(const Answer& answer, std::span<const float> logits);
+  void show(const Answer& answer, std::span<const float> hidden);
   void accept_token(Slot& slot, std::span<const float> logits);
 
   Decoder& decoder_;
@@ -152,7 +160,7 @@ class Scheduler {
   int64_t shared_tokens_ = 0, preemptions_ = 0, added_ = 0, steps_ = 0;
   std::deque<std::unique_ptr<Job>> waiting_;
   std::vector<DecodeRow> rows_;
-  std::vector<Answer> answers_;
+  std::vector<Answer> answers_, shown_;
   std::unique_ptr<PrefixTree> prefixes_;  // nullptr: pages are not kept beyond their sequence
 };
 

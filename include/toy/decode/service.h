@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,11 +16,19 @@
 
 namespace toy {
 
+/// Which hidden states of a prompt make its embedding.
+enum class Pooling {
+  mean,   ///< their mean
+  last,   ///< that after the last token
+  first,  ///< that after the first token ("cls")
+};
+
 /// How a text ended.
 struct TextEnd {
-  std::string text;          ///< what on_text has not seen: characters that were held back
-  Generated generated;       ///< all tokens; FinishReason::stopped: a stop string, or on_text said so
-  std::exception_ptr error;  ///< why there is no text: of this request (its logits are NaN), or of the decoder
+  std::string text;                   ///< what on_text has not seen: characters that were held back
+  Generated generated;                ///< all tokens; FinishReason::stopped: a stop string, or on_text said so
+  std::exception_ptr error;           ///< why there is no text: of this request (its logits are NaN), or of the decoder
+  std::vector<float> embedding = {};  ///< TextRequest::embed: of length 1
 };
 
 /// A text that is wanted. The callbacks run on the service's thread, and may submit and cancel.
@@ -28,6 +37,8 @@ struct TextRequest {
   GenerateOptions options;
   std::vector<std::string> stops = {};  ///< the text ends before any of them; needs a tokenizer
   bool score_prompt = false;            ///< as GenerateRequest's
+  /// Instead of a text (max_tokens is 0), the embedding [D] of the prompt. Needs DecoderOptions::hidden.
+  std::optional<Pooling> embed = {};
   /// Sees each token, and the text that is ready to be shown after it. Returning false ends the text.
   std::function<bool(const GeneratedToken& token, const std::string& text)> on_text = {};
   /// Sees the end, once, unless the request is cancelled.
@@ -84,7 +95,9 @@ class GenerationService {
     TextRequest request;
     int64_t scheduled = 0;  // the scheduler's number
     std::unique_ptr<TextStream> stream;
+    std::vector<double> hidden = {};  // the sum of hidden states
   };
+  GenerateRequest generate_request(const TextRequest& request) const;
   void take_over();
   void start(int64_t number, TextRequest request);
   bool step();

@@ -1,0 +1,68 @@
+#include "serve/prompts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "toy/base/error.h"
+
+namespace toy::serve {
+
+ChatPrompt Prompts::chat(const nlohmann::ordered_json& messages) const {
+  if (!chat_)
+    throw ApiError(400, "the model has no chat template; use /v1/completions, or a model with one", "messages");
+  std::string text;
+  try {
+    text = chat_
+               ->render({.messages = messages,
+                         .tools = {},
+                         .documents = {},
+                         .add_generation_prompt = true,
+                         .variables = chat_variables(tokenizer_)})
+               .text;
+  } catch (const Error& e) {
+    throw ApiError(400, e.what(), "messages");
+  }
+  std::vector<int32_t> ids = tokenizer_.encode(text, {.parse_special = true});
+  const auto bos = tokenizer_.bos();
+  if (tokenizer_.adds_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
+  return {std::move(text), std::move(ids)};
+}
+
+std::vector<std::vector<int32_t>> Prompts::of(const CompletionRequest& r) const {
+  if (r.chat) return {chat(r.messages).ids};
+  std::vector<std::vector<int32_t>> result;
+  for (const PromptSource& p : r.prompts) {
+    const auto* ids = std::get_if<std::vector<int32_t>>(&p);
+    if (ids) require_ids(*ids, "prompt");
+    result.push_back(ids ? *ids : encode_prompt(tokenizer_, std::get<std::string>(p)));
+    if (result.back().empty())
+      throw ApiError(400, "the prompt is empty, and no beginning-of-sequence token is added", "prompt");
+  }
+  return result;
+}
+
+// How many tokens follow a prompt.
+int64_t Prompts::length(const CompletionRequest& r, int64_t prompt) const {
+  constexpr int64_t kUnsaid = 16;  // as OpenAI's
+  const int64_t room = context_ - prompt, unsaid = r.chat ? room : std::min(room, kUnsaid);
+  const int64_t wanted = r.max_tokens ? *r.max_tokens : std::max<int64_t>(unsaid, 1);
+  if (wanted > room)
+    throw ApiError(
+        400,
+        fmt::format("This model's maximum context length is {} tokens. However, you requested {} tokens ({} in the {}, "
+                    "{} in the completion). Please reduce the length of the {} or completion.",
+                    context_, prompt + wanted, prompt, r.chat ? "messages" : "prompt", wanted,
+                    r.chat ? "messages" : "prompt"),
+        r.chat ? "messages" : "prompt", "context_length_exceeded");
+  return wanted;
+}
+
+void Prompts::require_ids(const std::vector<int32_t>& ids, const char* param) const {
+  for (const int32_t id : ids)
+    if (id >= vocab_)
+      throw ApiError(
+          400, fmt::format("'{}': token id {} is outside the vocabulary; use 0 to {}", param, id, vocab_ - 1), param);
+}
+
+}  // namespace toy::serve

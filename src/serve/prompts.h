@@ -1,0 +1,43 @@
+// From what a request says to the tokens that a text continues.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "serve/api.h"
+#include "toy/chat/chat_template.h"
+#include "toy/text/tokenizer.h"
+
+namespace toy::serve {
+
+/// A conversation as the model reads it.
+struct ChatPrompt {
+  std::string text;
+  std::vector<int32_t> ids;
+};
+
+/// The model's side of prompts: tokenizer, chat template and limits. What does not fit it is an ApiError with status
+/// 400.
+class Prompts {
+ public:
+  /// `context`: positions of one text. `vocab`: token ids are below. Tokenizer and template must outlive it.
+  Prompts(const Tokenizer& tokenizer, const std::optional<ChatTemplate>& chat, int64_t context, int64_t vocab)
+      : tokenizer_(tokenizer), chat_(chat), context_(context), vocab_(vocab) {}
+
+  /// The prompts of a request; none is empty.
+  std::vector<std::vector<int32_t>> of(const CompletionRequest& r) const;
+  /// Messages, and the beginning of the answer. Throws for a model without a chat template, and what the template says.
+  ChatPrompt chat(const nlohmann::ordered_json& messages) const;
+  /// How many tokens follow a prompt of this many, at most.
+  int64_t length(const CompletionRequest& r, int64_t prompt) const;
+  void require_ids(const std::vector<int32_t>& ids, const char* param) const;
+
+ private:
+  const Tokenizer& tokenizer_;
+  const std::optional<ChatTemplate>& chat_;
+  int64_t context_, vocab_;
+};
+
+}  // namespace toy::serve

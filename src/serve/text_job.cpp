@@ -1,0 +1,69 @@
+#include "serve/text_job.h"
+
+#include <utility>
+
+namespace toy::serve {
+
+TextRequest TextJob::add_choice(TextRequest text, std::string echoed) {
+  const size_t i = reply_.choices.size();
+  Choice& choice = reply_.choices.emplace_back();
+  choice.index = int64_t(i);
+  choice.prompt = text.prompt;
+  choice.echoed = std::move(echoed);
+  text.on_text = [job = shared_from_this(), i](const GeneratedToken& token, const std::string& t) {
+    return job->text(i, token, t);
+  };
+  text.on_end = [job = shared_from_this(), i](const TextEnd& end) { job->finish(i, end); };
+  return text;
+}
+
+void TextJob::write(std::string part) {
+  if (!part.empty()) exchange_->write(std::move(part));
+}
+
+void TextJob::begin() {
+  if (std::exchange(begun_, true)) return;
+  exchange_->begin("text/event-stream");
+  write(format_->begin(reply_));
+}
+
+bool TextJob::text(size_t i, const GeneratedToken& token, const std::string& text) {
+  Choice& choice = reply_.choices[i];
+  if (stream_) begin();
+  choice.text += text;
+  if (stream_) write(format_->piece(choice, {.text = text, .token = &token}));
+  return !failed_;
+}
+
+void TextJob::finish(size_t i, const TextEnd& end) {
+  ++done_;
+  if (failed_) return;
+  if (end.error) return fail(end.error);
+  Choice& choice = reply_.choices[i];
+  if (stream_) begin();
+  choice.end = end;
+  choice.text += end.text;
+  if (stream_) write(format_->choice_end(choice, {.text = end.text}));
+  if (done_ < reply_.choices.size()) return;
+  count_(200);
+  if (!stream_) return exchange_->send({.body = format_->body(reply_)});
+  write(format_->end(reply_));
+  exchange_->end();
+}
+
+void TextJob::fail(const std::exception_ptr& error) {
+  failed_ = true;  // the other choices end with their next token
+  std::string message = "the text could not be computed";
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    message = e.what();
+  }
+  count_(500);
+  const ApiError e(500, message);
+  if (!begun_) return exchange_->send(error_reply(e, format_->error_body()));
+  write(format_->error(e));
+  exchange_->end();
+}
+
+}  // namespace toy::serve

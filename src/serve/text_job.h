@@ -1,0 +1,43 @@
+// The texts of one request on their way to its client.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "serve/http_server.h"
+#include "serve/reply_format.h"
+
+namespace toy::serve {
+
+/// Collects the texts that a GenerationService writes for a request and sends them in its form, as they come or at the
+/// end. After its texts were submitted, only the service's thread changes it.
+class TextJob : public std::enable_shared_from_this<TextJob> {
+ public:
+  /// `count` is told the status of the reply.
+  TextJob(std::shared_ptr<Exchange> exchange, std::unique_ptr<ReplyFormat> format, bool stream,
+          std::function<void(int status)> count)
+      : exchange_(std::move(exchange)), format_(std::move(format)), stream_(stream), count_(std::move(count)) {}
+
+  /// The texts that follow are of a prompt of this many tokens.
+  void add_prompt(int64_t tokens) { reply_.prompt_tokens += tokens; }
+  /// One more choice: `text` with its callbacks set, to be submitted. `echoed`: the prompt's text, if it is wanted.
+  TextRequest add_choice(TextRequest text, std::string echoed);
+
+ private:
+  void begin();
+  void write(std::string part);
+  bool text(size_t i, const GeneratedToken& token, const std::string& text);
+  void finish(size_t i, const TextEnd& end);
+  void fail(const std::exception_ptr& error);
+
+  std::shared_ptr<Exchange> exchange_;
+  std::unique_ptr<ReplyFormat> format_;
+  const bool stream_;
+  std::function<void(int)> count_;
+  Reply reply_;
+  size_t done_ = 0;  // choices
+  bool begun_ = false, failed_ = false;
+};
+
+}  // namespace toy::serve
