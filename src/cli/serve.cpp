@@ -41,10 +41,11 @@ struct Serve : Command {
     add_context_option(app, context, "Positions of prompt and text; 0 takes the model's own");
     add_option(app, "--parallel", parallel, "Texts to generate at once; others wait", from_to(1, 1024));
     add_option(app, "--queue", queue, "Texts that may wait; more are refused", from_to(1, 1000000));
-    add_option(app, "--cache", cache,
-               "Memory that all texts share for keys and values, such as 2G (default: room for all, or half of what is "
-               "free)",
-               not_empty())
+    add_option(
+        app, "--cache", cache,
+        "Memory that all texts share, with snapshots of them, such as 2G (default: room for all, or half of what "
+        "is free)",
+        not_empty())
         ->option_text("SIZE");
     decoding.add(app);
     device.add(app);
@@ -88,6 +89,22 @@ struct Serve : Command {
     return half > 0 && all > double(half) ? half : size_t(all);
   }
 
+  // What the cache holds.
+  static std::string cache_text(const ModelSpec& spec, const DecodeState& state) {
+    const DecodeShape& shape = state.shape();
+    DecodeShape fixed = shape;  // what does not depend on --cache
+    fixed.shared_pages = 1, fixed.snapshots = 0;
+    const size_t states = state_bytes(spec, fixed) - shared_page_bytes(spec, fixed),
+                 snapshot = kept_state_bytes(spec, shape);
+    std::string text = fmt::format("toy: cache of {}:", format_bytes(state.bytes()));
+    if (shape.shared_pages > 0) text += fmt::format(" {} pages of {} positions", shape.shared_pages, kPagePositions);
+    if (snapshot > 0)
+      text += fmt::format("{} {} snapshots of {}, {} for windows and recurrent states of {} texts",
+                          shape.shared_pages > 0 ? "," : "", shape.snapshots, format_bytes(snapshot),
+                          format_bytes(states), shape.sequences);
+    return text + "\n";
+  }
+
   void run() {
     const std::vector<std::string> api_keys = keys();
     serve::HttpServer server(host, uint16_t(port), http);  // a port in use is told before a model is loaded
@@ -110,6 +127,7 @@ struct Serve : Command {
     warn_of_long_context(model_path, model.spec, decoder.context());
     const serve::ServerOptions o{
         .name = name_of_model(model_path), .api_keys = api_keys, .most_waiting = size_t(queue), .http = http};
+    to_stderr(cache_text(model.spec, decoder.state()));
     const bool v6 = host.find(':') != std::string::npos;
     to_stderr(fmt::format("toy: serving {} at http://{}{}{}:{}; Ctrl-C stops\n", o.name, v6 ? "[" : "", host,
                           v6 ? "]" : "", server.port()));

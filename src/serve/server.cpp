@@ -47,6 +47,7 @@ class Server {
         service_(decoder, model.tokenizer.get(), options.most_waiting),
         context_(decoder.context()),
         vocab_(decoder.vocab()),
+        cache_bytes_(int64_t(decoder.state().bytes())),
         ids_(fmt::format("{:016x}", random_number())) {
     const DecodeState& state = decoder.state();
     if (state.shape().shared_pages > 0 && state.shared_pool())
@@ -202,8 +203,11 @@ class Server {
     add("prompt_tokens_total", "counter", "Tokens of prompts.", c.prompt_tokens);
     add("prompt_tokens_shared_total", "counter", "Tokens of prompts that were not computed again.", c.shared_tokens);
     add("generated_tokens_total", "counter", "Tokens of texts that have ended.", c.tokens);
+    add("cache_bytes", "gauge", "Bytes of pages, snapshots, and states of texts.", cache_bytes_);
     add("cache_pages", "gauge", "Pages of keys and values.", c.pages);
     add("cache_pages_used", "gauge", "Pages that hold something.", c.pages_used);
+    add("cache_snapshots", "gauge", "Snapshots of windows and recurrent states that fit.", c.snapshots);
+    add("cache_snapshots_used", "gauge", "Snapshots that are kept.", c.snapshots_used);
     text += "# HELP toy_replies_total Replies by HTTP status.\n# TYPE toy_replies_total counter\n";
     {
       const std::scoped_lock lock(mutex_);
@@ -390,7 +394,7 @@ class Server {
   const Tokenizer& tokenizer_;
   const std::optional<ChatTemplate>& chat_;
   GenerationService service_;
-  int64_t context_, vocab_;
+  int64_t context_, vocab_, cache_bytes_;
   ordered_json meta_;      // of the model
   const std::string ids_;  // what the ids of replies begin with
   uint64_t numbers_ = 0;
