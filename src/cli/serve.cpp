@@ -1,5 +1,6 @@
 // toy serve: answer requests of OpenAI's clients.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -84,7 +85,8 @@ struct Serve : Command {
     const DecodeShape shape = decode_shape(model, options);
     const double pages = double(shared_page_bytes(model.spec, shape)) * double(shape.pages()),
                  snapshots = 8.0 * double(parallel) * double(kept_state_bytes(model.spec, shape));
-    const double all = double(state_bytes(model.spec, shape)) + (snapshots > 0 ? std::max(pages, snapshots) : 0);
+    const double more = snapshots > 0 ? 2 * std::max(pages, snapshots) - pages : 0,
+                 all = double(state_bytes(model.spec, shape)) + more;
     const size_t half = available_memory() / 2;
     return half > 0 && all > double(half) ? half : size_t(all);
   }
@@ -96,13 +98,14 @@ struct Serve : Command {
     fixed.shared_pages = 1, fixed.snapshots = 0;
     const size_t states = state_bytes(spec, fixed) - shared_page_bytes(spec, fixed),
                  snapshot = kept_state_bytes(spec, shape);
-    std::string text = fmt::format("toy: cache of {}:", format_bytes(state.bytes()));
-    if (shape.shared_pages > 0) text += fmt::format(" {} pages of {} positions", shape.shared_pages, kPagePositions);
-    if (snapshot > 0)
-      text += fmt::format("{} {} snapshots of {}, {} for windows and recurrent states of {} texts",
-                          shape.shared_pages > 0 ? "," : "", shape.snapshots, format_bytes(snapshot),
-                          format_bytes(states), shape.sequences);
-    return text + "\n";
+    std::vector<std::string> parts;
+    if (shape.shared_pages > 0)
+      parts.push_back(fmt::format("{} pages of {} positions", shape.shared_pages, kPagePositions));
+    if (snapshot > 0) {
+      parts.push_back(fmt::format("{} snapshots of {}", shape.snapshots, format_bytes(snapshot)));
+      parts.push_back(format_bytes(states) + " for windows and recurrent states");
+    }
+    return fmt::format("toy: cache of {}: {}\n", format_bytes(state.bytes()), fmt::join(parts, ", "));
   }
 
   void run() {
