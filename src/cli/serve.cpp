@@ -1,5 +1,6 @@
 // toy serve: answer requests of OpenAI's clients.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -50,10 +51,11 @@ struct Serve : Command {
     add_context_option(app, context, "Positions of prompt and text; 0 takes the model's own");
     add_option(app, "--parallel", parallel, "Texts to generate at once; others wait", from_to(1, 1024));
     add_option(app, "--queue", queue, "Texts that may wait; more are refused", from_to(1, 1000000));
-    add_option(app, "--cache", cache,
-               "Memory that all texts share for keys and values, such as 2G (default: room for all, or half of what is "
-               "free)",
-               not_empty())
+    add_option(
+        app, "--cache", cache,
+        "Memory that all texts share, with snapshots of them, such as 2G (default: room for all, or half of what "
+        "is free)",
+        not_empty())
         ->option_text("SIZE");
     decoding.add(app);
     device.add(app);
@@ -88,6 +90,23 @@ struct Serve : Command {
     return (path.filename() == "model.gguf" ? path.parent_path().filename() : path.stem()).string();
   }
 
+  // What the cache holds.
+  static std::string cache_text(const ModelSpec& spec, const DecodeState& state) {
+    const DecodeShape& shape = state.shape();
+    DecodeShape fixed = shape;  // what does not depend on --cache
+    fixed.shared_pages = 1, fixed.snapshots = 0;
+    const size_t states = state_bytes(spec, fixed) - shared_page_bytes(spec, fixed),
+                 snapshot = kept_state_bytes(spec, shape);
+    std::vector<std::string> parts;
+    if (shape.shared_pages > 0)
+      parts.push_back(fmt::format("{} pages of {} positions", shape.shared_pages, kPagePositions));
+    if (snapshot > 0) {
+      parts.push_back(fmt::format("{} snapshots of {}", shape.snapshots, format_bytes(snapshot)));
+      parts.push_back(format_bytes(states) + " for windows and recurrent states");
+    }
+    return fmt::format("toy: cache of {}: {}\n", format_bytes(state.bytes()), fmt::join(parts, ", "));
+  }
+
   void run() {
     const std::vector<std::string> api_keys = keys();
     serve::HttpServer server(host, uint16_t(port), http, tls);  // a port in use is told before a model is loaded
@@ -115,6 +134,7 @@ struct Serve : Command {
                                  .most_waiting = size_t(queue),
                                  .http = http,
                                  .speculation = proposes.options};
+    to_stderr(cache_text(model.spec, decoder.state()));
     const bool v6 = host.find(':') != std::string::npos;
     to_stderr(fmt::format("toy: serving {} at {}://{}{}{}:{}; Ctrl-C stops\n", o.name,
                           tls.certificate.empty() ? "http" : "https", v6 ? "[" : "", host, v6 ? "]" : "",

@@ -200,6 +200,8 @@ void GenerationService::count(bool stepped) {
   counts_.proposed = scheduler_.speculation().proposed;
   counts_.accepted = scheduler_.speculation().accepted;
   counts_.steps += stepped;
+  counts_.snapshots = decoder_.state().shape().snapshots;
+  counts_.snapshots_used = scheduler_.snapshots();
   if (!pool) return;
   counts_.pages = decoder_.state().pools()[*pool].pages;
   counts_.pages_used = counts_.pages - decoder_.state().free_pages(*pool);

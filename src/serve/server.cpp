@@ -46,6 +46,7 @@ class Server {
         service_(decoder, model.tokenizer.get(), options.most_waiting, options.speculation),
         prompts_(*model.tokenizer, chat, context_of(decoder), decoder.vocab()),
         width_(model.spec.d_model),
+        cache_bytes_(int64_t(decoder.state().bytes())),
         ids_(fmt::format("{:016x}", random_number())) {
     const ModelSpec& spec = model.spec;
     meta_ = {{"architecture", spec.architecture}, {"parameters", parameter_count(spec)},
@@ -199,8 +200,11 @@ class Server {
     add("generated_tokens_total", "counter", "Tokens of texts that have ended.", c.tokens);
     add("draft_tokens_total", "counter", "Tokens that the draft proposed.", c.proposed);
     add("draft_tokens_accepted_total", "counter", "Proposed tokens that became part of a text.", c.accepted);
+    add("cache_bytes", "gauge", "Bytes of pages, snapshots, and states of texts.", cache_bytes_);
     add("cache_pages", "gauge", "Pages of keys and values.", c.pages);
     add("cache_pages_used", "gauge", "Pages that hold something.", c.pages_used);
+    add("cache_snapshots", "gauge", "Snapshots of windows and recurrent states that fit.", c.snapshots);
+    add("cache_snapshots_used", "gauge", "Snapshots that are kept.", c.snapshots_used);
     text += "# HELP toy_replies_total Replies by HTTP status.\n# TYPE toy_replies_total counter\n";
     {
       const std::scoped_lock lock(mutex_);
@@ -309,7 +313,7 @@ class Server {
   const Tokenizer& tokenizer_;
   GenerationService service_;
   const Prompts prompts_;
-  const int64_t width_;
+  const int64_t width_, cache_bytes_;
   ordered_json meta_;      // of the model
   const std::string ids_;  // what the ids of replies begin with
   uint64_t numbers_ = 0;

@@ -85,7 +85,8 @@ inline std::string post(const std::string& target, const std::string& body, cons
 /// A server with a random model on bytes and a chat template.
 class Loopback {
  public:
-  explicit Loopback(DecoderOptions decoder = {.sequences = 4}, ServerOptions options = {}, const TlsFiles& tls = {})
+  explicit Loopback(DecoderOptions decoder = {.sequences = 4}, ServerOptions options = {}, const TlsFiles& tls = {},
+                    int64_t window = 0)
       : device_(make_cpu_device(2)),
         model_(random_model(toy::testing::small_model("tiny", {.vocab = 256,
                                                                .d_model = 40,
@@ -97,6 +98,7 @@ class Loopback {
                                                                .d_ff = 52}),
                             *device_, 3, 2.0)),
         options_(std::move(options)) {
+    model_.spec.layers.back().window = window;
     model_.tokenizer = make_byte_tokenizer();
     options_.name = "tiny";
     chat_.emplace(

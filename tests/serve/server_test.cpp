@@ -175,6 +175,32 @@ TEST(Serve, TheSameBytesAmongOthers) {
   EXPECT_NE(alone[0]["message"]["content"], alone[1]["message"]["content"]);  // n differ by their seeds
 }
 
+// Although another conversation has used the only sequence since, and layers with a window forget.
+TEST(Serve, TheNextTurnComputesOnlyWhatIsNew) {
+  for (const int64_t window : {0, 80}) {
+    const Loopback server({.sequences = 1, .cache = 1000000}, {}, {}, window);
+    EXPECT_EQ(server.metric("cache_snapshots") > 0, window > 0);
+    EXPECT_GT(server.metric("cache_bytes"), 900000);
+    EXPECT_LE(server.metric("cache_bytes"), 1000000);
+    const auto ask = [&](const std::string& user, const std::vector<std::string>& more) {
+      ordered_json messages{{{"role", "user"}, {"content", user}}};
+      for (const std::string& text : more)
+        messages.push_back({{"role", messages.size() % 2 ? "assistant" : "user"}, {"content", text}});
+      const int64_t before = server.metric("prompt_tokens_shared_total");
+      const Reply reply =
+          server.post("/v1/chat/completions", quoted({{"messages", messages}, {"max_tokens", 5}, {"seed", 1}}));
+      EXPECT_EQ(reply.status, 200) << reply.body;
+      return server.metric("prompt_tokens_shared_total") - before;
+    };
+    const std::string first(150, 'a');
+    EXPECT_EQ(ask(first, {}), 0);
+    EXPECT_EQ(ask(std::string(150, 'b'), {}), 0);
+    // The prompt was "<user>", 150 letters and "<assistant>". Its last token has a snapshot before it.
+    EXPECT_EQ(ask(first, {"Hello", "And then?"}), window > 0 ? 166 : 167);
+    EXPECT_EQ(server.metric("cache_snapshots_used") > 0, window > 0);
+  }
+}
+
 TEST(Serve, ABiasChoosesTheToken) {
   const Loopback server;
   const std::string ask = R"({"prompt": "a", "max_tokens": 4, "temperature": 0, "logit_bias": )";
