@@ -32,7 +32,7 @@ struct Serve : Command {
 
   void add(CLI::App& app) {
     add_model_option(app, model_path)->required();
-    adapters.add(app);
+    adapters.add(app, true);
     add_option(app, "--alias", alias, "Name of the model for clients (default: that of its file or folder)");
     begin_group(app, "Network");
     add_option(app, "--host", host, "Address to listen on; 0.0.0.0 lets other machines connect", not_empty());
@@ -68,6 +68,7 @@ struct Serve : Command {
         "/health, /metrics.\n\n"
         "Examples:\n"
         "  toy serve chat.gguf\n"
+        "  toy serve chat.gguf --lora out/letters --lora poems=poems.gguf:0.5\n"
         "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once upon a time\"}'");
   }
 
@@ -107,13 +108,28 @@ struct Serve : Command {
     return fmt::format("toy: cache of {}: {}\n", format_bytes(state.bytes()), fmt::join(parts, ", "));
   }
 
+  // What clients call the adapters.
+  std::vector<std::string> adapter_names(const std::vector<AdapterOptions::Given>& given,
+                                         const std::string& base) const {
+    std::vector<std::string> names;
+    for (const AdapterOptions::Given& g : given) {
+      check(g.name != base && std::ranges::find(names, g.name) == names.end(),
+            "lora: two models are called '{}'; name this one with --lora NAME={}", g.name, g.path);
+      names.push_back(g.name);
+    }
+    return names;
+  }
+
   void run() {
     const std::vector<std::string> api_keys = keys();
     serve::HttpServer server(host, uint16_t(port), http, tls);  // a port in use is told before a model is loaded
     model_path = model_file(model_path);
+    const std::vector<AdapterOptions::Given> given = adapters.given();
+    const std::string name = name_of_model(model_path);
+    const std::vector<std::string> names = adapter_names(given, name);
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
-    adapters.apply(model);
+    AdapterOptions::apply(model, given);
     require_tokenizer(model, model_path);
     const std::optional<ChatTemplate> chat = load_chat_template(gguf::File::open(model_path));
     print_warnings(model_path, model.warnings);
@@ -123,13 +139,15 @@ struct Serve : Command {
                            .max_rows = std::max(draft.rows(parallel), kRowsOfCall),
                            .kv = decoding.type(),
                            .exact = decoding.exact,
+                           .adapters_by_sequence = !names.empty(),
                            .repack = decoding.repacks(model, INT32_MAX, 0),
                            .hidden = true};
     options.cache = cache.empty() ? likely_cache(model, options) : parse_bytes("cache", cache);
     Decoder decoder(*dev, model, options);
     const Draft proposes = draft.make(*dev, model, decoder, decoding, INT32_MAX);
     warn_of_long_context(model_path, model.spec, decoder.context());
-    const serve::ServerOptions o{.name = name_of_model(model_path),
+    const serve::ServerOptions o{.name = name,
+                                 .adapters = names,
                                  .api_keys = api_keys,
                                  .most_waiting = size_t(queue),
                                  .http = http,

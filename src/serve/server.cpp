@@ -133,8 +133,9 @@ class Server {
       if (exchange->request.method != "GET" && exchange->request.method != "HEAD")
         throw ApiError(
             405, fmt::format("{} does not take {}; use GET", one_line(target), one_line(exchange->request.method)));
-      require_model(target.substr(prefix.size()));
-      return send_json(*exchange, model_json());
+      const std::string name = target.substr(prefix.size());
+      require_model(name);
+      return send_json(*exchange, model_json(name));
     }
     const Route* r = route_of(target);
     if (r == nullptr)
@@ -154,17 +155,44 @@ class Server {
 
   void health(const std::shared_ptr<Exchange>& exchange) { send_json(*exchange, {{"status", "ok"}}); }
 
-  ordered_json model_json() const {
-    return {{"id", options_.name}, {"object", "model"}, {"created", started_}, {"owned_by", "toy"}, {"meta", meta_}};
+  ordered_json model_json(const std::string& name) const {
+    ordered_json j{{"id", name}, {"object", "model"}, {"created", started_}, {"owned_by", "toy"}, {"meta", meta_}};
+    if (name != options_.name) j["parent"] = options_.name;
+    return j;
   }
   void models(const std::shared_ptr<Exchange>& exchange) {
-    send_json(*exchange, {{"object", "list"}, {"data", ordered_json::array({model_json()})}});
+    ordered_json list{model_json(options_.name)};
+    for (const std::string& name : options_.adapters) list.push_back(model_json(name));
+    send_json(*exchange, {{"object", "list"}, {"data", list}});
   }
-  void require_model(const std::string& name) const {
-    if (name != options_.name)
-      throw ApiError(404, fmt::format("the model '{}' is not served here; use '{}'", one_line(name), options_.name),
-                     "model", "model_not_found");
+  // Factors of the adapters for a model; "": the base.
+  std::vector<float> adapters_of(const std::string& model) const {
+    std::vector<float> factors(options_.adapters.size());
+    if (model.empty() || model == options_.name) return factors;
+    const auto adapter = std::ranges::find(options_.adapters, model);
+    if (adapter == options_.adapters.end()) {
+      const std::string others = factors.empty() ? "" : fmt::format(", '{}'", fmt::join(options_.adapters, "', '"));
+      throw ApiError(
+          404, fmt::format("the model '{}' is not served here; use '{}'{}", one_line(model), options_.name, others),
+          "model", "model_not_found");
+    }
+    factors[size_t(adapter - options_.adapters.begin())] = 1;
+    return factors;
   }
+  std::vector<float> adapters_of(const CompletionRequest& r) const {
+    std::vector<float> factors = adapters_of(r.model);
+    if (!r.lora) return factors;
+    if (name_of(r.model) != options_.name)
+      throw ApiError(400, fmt::format("'lora' is for the model '{}'; remove 'lora' or 'model'", options_.name), "lora");
+    for (const auto& [id, factor] : *r.lora) {
+      if (size_t(id) >= factors.size())
+        throw ApiError(400, fmt::format("'lora' has the id {}; there are {} adapters", id, factors.size()), "lora");
+      factors[size_t(id)] = float(factor);
+    }
+    return factors;
+  }
+  void require_model(const std::string& name) const { adapters_of(name); }
+  const std::string& name_of(const std::string& model) const { return model.empty() ? options_.name : model; }
 
   void apply_template(const std::shared_ptr<Exchange>& exchange) {
     const ChatPrompt prompt = prompts_.chat(parse_apply_template(exchange->request.body).messages);
@@ -214,48 +242,50 @@ class Server {
     send(*exchange, {.body = text, .type = "text/plain; version=0.0.4"});
   }
 
-  ReplyHead head(const char* prefix) {
+  ReplyHead head(const char* prefix, const CompletionRequest& r) {
     return {.id = fmt::format("{}{}{:08x}", prefix, ids_, numbers_++),
-            .model = options_.name,
+            .model = name_of(r.model),
             .created = std::time(nullptr)};
   }
 
   void completions(const std::shared_ptr<Exchange>& exchange) {
     const CompletionRequest r = parse_completion(exchange->request.body, false);
-    start(exchange, r, std::make_unique<CompletionFormat>(head("cmpl-"), r, tokenizer_));
+    start(exchange, r, std::make_unique<CompletionFormat>(head("cmpl-", r), r, tokenizer_));
   }
   void chat_completions(const std::shared_ptr<Exchange>& exchange) {
     const CompletionRequest r = parse_completion(exchange->request.body, true);
-    start(exchange, r, std::make_unique<ChatFormat>(head("chatcmpl-"), r, tokenizer_));
+    start(exchange, r, std::make_unique<ChatFormat>(head("chatcmpl-", r), r, tokenizer_));
   }
 
   void messages(const std::shared_ptr<Exchange>& exchange) {
     require_anthropic_version(exchange->request.anthropic_version);
     const CompletionRequest r = parse_messages(exchange->request.body);
-    start(exchange, r, std::make_unique<MessagesFormat>(head("msg_")));
+    start(exchange, r, std::make_unique<MessagesFormat>(head("msg_", r)));
   }
   void count_tokens(const std::shared_ptr<Exchange>& exchange) {
     require_anthropic_version(exchange->request.anthropic_version);
     const CompletionRequest r = parse_messages(exchange->request.body, true);
-    if (!r.model.empty()) require_model(r.model);
+    require_model(r.model);
     if (!r.tools.empty()) throw ApiError(400, "tools are not supported yet", "tools");
     send_json(*exchange, {{"input_tokens", prompts_.of(r).front().size()}});
   }
 
   void embeddings(const std::shared_ptr<Exchange>& exchange) {
     const EmbeddingsRequest r = parse_embeddings(exchange->request.body);
-    if (!r.model.empty()) require_model(r.model);
+    require_model(r.model);
     if (r.dimensions && *r.dimensions != width_)
       throw ApiError(400, fmt::format("'dimensions' is {}; this model's embeddings have {}", *r.dimensions, width_),
                      "dimensions");
     if (int64_t(r.inputs.size()) > kMostNumbers / width_)
       throw ApiError(400, fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostNumbers / width_),
                      "input");
-    const auto job = std::make_shared<EmbeddingsJob>(exchange, r, options_.name, [this](int status) { count(status); });
+    const auto job =
+        std::make_shared<EmbeddingsJob>(exchange, r, name_of(r.model), [this](int status) { count(status); });
     std::vector<TextRequest> texts;
     for (std::vector<int32_t>& ids : prompts_.of(r.inputs, "input")) {
       prompts_.require_fits(int64_t(ids.size()), "input");
       texts.push_back(job->add(std::move(ids)));
+      texts.back().adapters = adapters_of(r.model);
     }
     submit(*exchange, std::move(texts));
   }
@@ -263,7 +293,7 @@ class Server {
   // Submits the texts of a request, whose reply has this form.
   void start(const std::shared_ptr<Exchange>& exchange, const CompletionRequest& r,
              std::unique_ptr<ReplyFormat> format) {
-    if (!r.model.empty()) require_model(r.model);
+    require_model(r.model);
     if (!r.tools.empty() || r.form.kind != TextForm::any)
       throw ApiError(400, "tools and structured output are not supported yet",
                      r.tools.empty() ? r.form.field : "tools");
@@ -299,9 +329,10 @@ class Server {
     });
   }
 
-  static TextRequest text_request(const CompletionRequest& r, const std::vector<int32_t>& prompt, int64_t n,
-                                  uint64_t seed) {
+  TextRequest text_request(const CompletionRequest& r, const std::vector<int32_t>& prompt, int64_t n,
+                           uint64_t seed) const {
     TextRequest t{.prompt = prompt, .options = {.max_tokens = n, .sampler = r.sampler}, .stops = r.stops};
+    t.adapters = adapters_of(r);
     t.options.sampler.seed = seed;
     t.options.top_logprobs = r.logprobs.value_or(0);
     t.options.ignore_eos = r.ignore_eos;

@@ -131,6 +131,66 @@ TEST(Serve, TheTextOfTheScheduler) {
     EXPECT_EQ(choice["logprobs"]["token_logprobs"][i + 3].get<double>(), tokens[i].chosen.logprob);
 }
 
+// Adapters are models of their own: requests of all of them at once have the bits of each alone.
+TEST(Serve, EachAdapterIsAModel) {
+  const Loopback server({.sequences = 4, .hidden = true}, {.adapters = {"letters", "poems"}});
+  const ordered_json list = server.get("/v1/models").json()["data"];
+  ASSERT_EQ(list.size(), 3u);
+  EXPECT_EQ(list[0]["id"], "tiny");
+  EXPECT_FALSE(list[0].contains("parent"));
+  EXPECT_EQ(list[2]["id"], "poems");
+  EXPECT_EQ(list[2]["parent"], "tiny");
+  EXPECT_EQ(server.get("/v1/models/letters").json()["parent"], "tiny");
+  const std::string text(100, 'x');
+  const auto ask = [&](const std::string& model) {
+    ordered_json body{{"prompt", text}, {"max_tokens", 30}, {"temperature", 0}, {"logprobs", 0}};
+    if (!model.empty()) body["model"] = model;
+    return server.post("/v1/completions", quoted(body)).json();
+  };
+  const std::vector<std::string> models{"tiny", "letters", "poems", "", "poems", "letters", "tiny"};
+  std::vector<ordered_json> replies(models.size());
+  std::vector<std::thread> clients;
+  for (size_t i = 0; i < models.size(); ++i) clients.emplace_back([&, i] { replies[i] = ask(models[i]); });
+  for (std::thread& c : clients) c.join();
+  for (size_t i = 0; i < models.size(); ++i) {
+    EXPECT_EQ(replies[i]["model"], models[i].empty() ? "tiny" : models[i]);
+    const auto device = make_cpu_device(1);
+    Model model = random_model(Loopback::spec(), *device, 3, 2.0);
+    if (models[i] == "letters") add_adapter(model, 0);
+    if (models[i] == "poems") add_adapter(model, 1);
+    Decoder decoder(*device, model, {});
+    const auto tokens = generate(decoder, 0, make_byte_tokenizer()->encode(text), {}, {.max_tokens = 30});
+    const ordered_json logprobs = replies[i]["choices"][0]["logprobs"]["token_logprobs"];
+    ASSERT_EQ(logprobs.size(), tokens.size());
+    for (size_t t = 0; t < tokens.size(); ++t) EXPECT_EQ(logprobs[t].get<double>(), tokens[t].chosen.logprob) << i;
+  }
+  EXPECT_NE(replies[0]["choices"], replies[1]["choices"]);
+  EXPECT_NE(replies[1]["choices"], replies[2]["choices"]);
+  // The same by number, as llama-server has it, and by half.
+  const auto lora = [&](const std::string& factors, const std::string& more = "") {
+    return server.post("/v1/completions", R"({"prompt": ")" + text +
+                                              R"(", "max_tokens": 30, "temperature": 0, "logprobs": 0, "lora": )" +
+                                              factors + more + "}");
+  };
+  EXPECT_EQ(lora(R"([{"id": 1, "scale": 1}])").json()["choices"], replies[2]["choices"]);
+  EXPECT_EQ(lora("[]").json()["choices"], replies[0]["choices"]);
+  const ordered_json half = lora(R"([{"id": 1, "scale": 0.5}])").json()["choices"];
+  EXPECT_EQ(half.size(), 1u);
+  EXPECT_NE(half, replies[2]["choices"]);
+  EXPECT_NE(half, replies[0]["choices"]);
+  EXPECT_EQ(lora("[]", R"(, "model": "poems")").status, 400);
+  for (const char* bad : {"{}", "[1]", R"([{"id": 2, "scale": 1}])", R"([{"id": 0}])", R"([{"id": 0, "scale": "a"}])",
+                          R"([{"id": 0, "scale": 1, "x": 1}])", R"([{"id": 0, "scale": 1}, {"id": 0, "scale": 1}])"})
+    EXPECT_EQ(lora(bad).status, 400) << bad;
+  const auto embed = [&](const std::string& model) {
+    return server.post("/v1/embeddings", quoted({{"input", "abc"}, {"model", model}})).json()["data"][0]["embedding"];
+  };
+  EXPECT_NE(embed("tiny"), embed("poems"));
+  const auto other = server.post("/v1/completions", R"({"prompt": "a", "model": "other"})");
+  EXPECT_EQ(other.status, 404);
+  EXPECT_NE(other.error().find("use 'tiny', 'letters', 'poems'"), std::string::npos) << other.error();
+}
+
 // A seeded request alone and among 31 others, streamed or not.
 TEST(Serve, TheSameBytesAmongOthers) {
   const Loopback server({.sequences = 8, .max_rows = 32});

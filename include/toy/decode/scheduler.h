@@ -140,7 +140,7 @@ class Scheduler {
     // Where on_hidden continues.
     size_t next_hidden() const { return std::max(request.hidden_from, hidden_seen); }
     std::vector<size_t> snapshots = {};  // positions after which the prompt's state is worth keeping, in order
-    bool in_progress = false;  // its sequence has been at the last token; rows that are missing now are few
+    bool in_progress = false;            // its sequence has been at the last token; rows that are missing now are few
     AcceptanceRate rate;
     bool writing() const { return in_progress || history.size() - fed == 1; }
     // Does the score of the token after this position of the prompt have to be computed?
