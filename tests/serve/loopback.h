@@ -81,10 +81,15 @@ inline std::string post(const std::string& target, const std::string& body, cons
          "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
+inline const std::string kChat =
+    "{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this one') }}{% endif %}"
+    "<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+
 /// A server with a random model on bytes and a chat template.
 class Loopback {
  public:
-  explicit Loopback(DecoderOptions decoder = {.sequences = 4}, ServerOptions options = {})
+  explicit Loopback(DecoderOptions decoder = {.sequences = 4}, ServerOptions options = {},
+                    const std::string& chat = kChat)
       : device_(make_cpu_device(2)),
         model_(random_model(toy::testing::small_model("tiny", {.vocab = 256,
                                                                .d_model = 40,
@@ -98,9 +103,7 @@ class Loopback {
         options_(std::move(options)) {
     model_.tokenizer = make_byte_tokenizer();
     options_.name = "tiny";
-    chat_.emplace(
-        "{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this one') }}{% endif %}"
-        "<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}");
+    chat_.emplace(chat);
     decoder_ = std::make_unique<Decoder>(*device_, model_, decoder);
     http_ = std::make_unique<HttpServer>("127.0.0.1", 0, options_.http);
     port_ = http_->port();
