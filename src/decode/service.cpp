@@ -135,7 +135,8 @@ GenerateRequest GenerationService::generate_request(const TextRequest& request) 
 void GenerationService::start(int64_t number, TextRequest request) {
   Running& r = running_[number];
   r.request = std::move(request);
-  if (tokenizer_) r.stream = std::make_unique<TextStream>(*tokenizer_, r.request.prompt, r.request.stops);
+  if (tokenizer_)
+    r.stream = std::make_unique<TextStream>(*tokenizer_, r.request.prompt, r.request.stops, r.request.named);
   GenerateRequest g = generate_request(r.request);
   if (g.on_hidden)
     g.on_hidden = [this, number](std::span<const float> hidden) {

@@ -12,6 +12,7 @@
 
 #include "serve/anthropic.h"
 #include "serve/api.h"
+#include "serve/constraints.h"
 #include "serve/embeddings.h"
 #include "serve/page.h"
 #include "serve/prompts.h"
@@ -47,6 +48,8 @@ class Server {
         prompts_(*model.tokenizer, chat, context_of(decoder), decoder.vocab()),
         width_(model.spec.d_model),
         cache_bytes_(int64_t(decoder.state().bytes())),
+        form_(chat ? call_form_of(chat->source()) : nullptr),
+        constraints_(*model.tokenizer, form_),
         ids_(fmt::format("{:016x}", random_number())) {
     const ModelSpec& spec = model.spec;
     meta_ = {{"architecture", spec.architecture}, {"parameters", parameter_count(spec)},
@@ -195,7 +198,8 @@ class Server {
   const std::string& name_of(const std::string& model) const { return model.empty() ? options_.name : model; }
 
   void apply_template(const std::shared_ptr<Exchange>& exchange) {
-    const ChatPrompt prompt = prompts_.chat(parse_apply_template(exchange->request.body).messages);
+    const TemplateRequest r = parse_apply_template(exchange->request.body);
+    const ChatPrompt prompt = prompts_.chat(r.messages, r.tools);
     send_json(*exchange, {{"prompt", prompt.text}, {"tokens", prompt.ids}});
   }
 
@@ -294,13 +298,12 @@ class Server {
   void start(const std::shared_ptr<Exchange>& exchange, const CompletionRequest& r,
              std::unique_ptr<ReplyFormat> format) {
     require_model(r.model);
-    if (!r.tools.empty() || r.form.kind != TextForm::any)
-      throw ApiError(400, "tools and structured output are not supported yet",
-                     r.tools.empty() ? r.form.field : "tools");
     for (const auto& [id, bias] : r.sampler.logit_bias) prompts_.require_ids({id}, "logit_bias");
     const auto job =
         std::make_shared<TextJob>(exchange, std::move(format), r.stream, [this](int status) { count(status); });
     const uint64_t seed = r.seed ? *r.seed : random_number();
+    const auto constraint = constraints_.of(r);
+    const auto tools = calls_tools(r) ? std::make_shared<std::vector<Tool>>(r.tools) : nullptr;
     std::vector<TextRequest> texts;
     int64_t logprobs = 0;
     for (const std::vector<int32_t>& prompt : prompts_.of(r)) {
@@ -313,9 +316,16 @@ class Server {
                                    kMostLogprobs),
                        "logprobs");
       job->add_prompt(int64_t(prompt.size()));
-      for (int64_t k = 0; k < r.n; ++k)
-        texts.push_back(
-            job->add_choice(text_request(r, prompt, n, seed + uint64_t(k)), r.echo ? tokenizer_.decode(prompt) : ""));
+      for (int64_t k = 0; k < r.n; ++k) {
+        TextRequest text = text_request(r, prompt, n, seed + uint64_t(k));
+        text.options.sampler.constraint = constraint;
+        std::unique_ptr<CallParser> calls;
+        if (tools) {
+          text.named = constraints_.marks();
+          calls = std::make_unique<CallParser>(*form_, tools, salt(prompt, k));
+        }
+        texts.push_back(job->add_choice(std::move(text), r.echo ? tokenizer_.decode(prompt) : "", std::move(calls)));
+      }
     }
     submit(*exchange, std::move(texts));
   }
@@ -327,6 +337,12 @@ class Server {
       for (const int64_t number : numbers) service_.cancel(number);
       count(499);  // as nginx counts clients that have gone
     });
+  }
+
+  // Makes the ids of calls follow from the prompt, so that an answer does not depend on others.
+  static std::string salt(const std::vector<int32_t>& prompt, int64_t choice) {
+    return std::string(reinterpret_cast<const char*>(prompt.data()), prompt.size() * sizeof(int32_t)) +
+           std::to_string(choice);
   }
 
   TextRequest text_request(const CompletionRequest& r, const std::vector<int32_t>& prompt, int64_t n,
@@ -345,8 +361,10 @@ class Server {
   GenerationService service_;
   const Prompts prompts_;
   const int64_t width_, cache_bytes_;
-  ordered_json meta_;      // of the model
-  const std::string ids_;  // what the ids of replies begin with
+  const CallForm* form_;     // of calls; nullptr: none is known
+  Constraints constraints_;  // of the thread that handles requests
+  ordered_json meta_;        // of the model
+  const std::string ids_;    // what the ids of replies begin with
   uint64_t numbers_ = 0;
   const int64_t started_ = std::time(nullptr);
   std::mutex mutex_;

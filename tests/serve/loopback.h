@@ -84,6 +84,10 @@ inline std::string post(const std::string& target, const std::string& body, cons
          "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
+inline const std::string kChat =
+    "{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this one') }}{% endif %}"
+    "<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+
 /// Adds a random adapter of all linear maps; equal seeds give the same one.
 inline void add_adapter(Model& model, uint64_t seed) {
   model.spec.adapters.push_back(lora_adapter(model.spec, {.rank = 3, .alpha = 6}));
@@ -102,16 +106,14 @@ inline void add_adapter(Model& model, uint64_t seed) {
 class Loopback {
  public:
   explicit Loopback(DecoderOptions decoder = {.sequences = 4}, ServerOptions options = {}, const TlsFiles& tls = {},
-                    int64_t window = 0)
+                    int64_t window = 0, const std::string& chat = kChat)
       : device_(make_cpu_device(2)), model_(random_model(spec(), *device_, 3, 2.0)), options_(std::move(options)) {
     model_.spec.layers.back().window = window;
     model_.tokenizer = make_byte_tokenizer();
     options_.name = "tiny";
     for (size_t i = 0; i < options_.adapters.size(); ++i) add_adapter(model_, i);
     decoder.adapters_by_sequence = !options_.adapters.empty();
-    chat_.emplace(
-        "{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this one') }}{% endif %}"
-        "<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}");
+    chat_.emplace(chat);
     decoder.hidden = true;
     decoder_ = std::make_unique<Decoder>(*device_, model_, decoder);
     http_ = std::make_unique<HttpServer>("127.0.0.1", 0, options_.http, tls);

@@ -38,6 +38,7 @@ struct TextRequest {
   GenerateOptions options;
   std::vector<float> adapters = {};     ///< as GenerateRequest's
   std::vector<std::string> stops = {};  ///< the text ends before any of them; needs a tokenizer
+  std::vector<int32_t> named = {};      ///< control tokens whose names are in the text
   bool score_prompt = false;            ///< as GenerateRequest's
   /// Instead of a text (max_tokens is 0), the embedding [D] of the prompt. Needs DecoderOptions::hidden.
   std::optional<Pooling> embed = {};
