@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <map>
@@ -59,6 +60,11 @@ class Server {
   }
 
   GenerationService& service() { return service_; }
+  // Finishes the texts that there are and refuses others.
+  void stop() {
+    stopping_ = true;
+    service_.close(true);
+  }
 
   void handle(const std::shared_ptr<Exchange>& exchange) {
     const auto refuse = [&](const ApiError& e) {
@@ -156,7 +162,10 @@ class Server {
                                   "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}}});
   }
 
-  void health(const std::shared_ptr<Exchange>& exchange) { send_json(*exchange, {{"status", "ok"}}); }
+  void health(const std::shared_ptr<Exchange>& exchange) {
+    if (stopping_) throw ApiError(503, "the server is shutting down");
+    send_json(*exchange, {{"status", "ok"}});
+  }
 
   ordered_json model_json(const std::string& name) const {
     ordered_json j{{"id", name}, {"object", "model"}, {"created", started_}, {"owned_by", "toy"}, {"meta", meta_}};
@@ -366,6 +375,7 @@ class Server {
   ordered_json meta_;        // of the model
   const std::string ids_;    // what the ids of replies begin with
   uint64_t numbers_ = 0;
+  std::atomic<bool> stopping_ = false;
   const int64_t started_ = std::time(nullptr);
   std::mutex mutex_;
   std::map<int, int64_t> replies_;  // by status
@@ -389,7 +399,7 @@ void serve(HttpServer& http, Decoder& decoder, const Model& model, const std::op
   });
   http.run([&](const std::shared_ptr<Exchange>& exchange) { server.handle(exchange); },
            [](int status, const std::string& message) { return error_reply(ApiError(status, message)); },
-           [&] { server.service().close(true); });
+           [&] { server.stop(); });
   server.service().close(false);
   computing.join();
   if (broken) std::rethrow_exception(broken);

@@ -75,6 +75,22 @@ TEST_F(ServeCli, FinishesRequestsAtSigterm) {
   EXPECT_TRUE(printed.ends_with("code 0\n")) << printed;
 }
 
+// The weights that were loaded stay: what another program puts in their place is for the next start.
+TEST_F(ServeCli, AModelThatIsReplacedWhileServing) {
+  const std::string ask = request(R"({"prompt": "the", "max_tokens": 8, "temperature": 0})") + "cat <&3 >",
+                    again = "\nexec 3<>/dev/tcp/127.0.0.1/$port\n";
+  with_server("", ask + path("before") + "\nmv " + write("other.gguf", "no model") + " " + path("run/model.gguf") +
+                      again + ask + path("after") + "\nrm " + path("run/model.gguf") + again + ask + path("removed") +
+                      "\nkill -TERM $pid\nwait $pid");
+  const auto text = [&](const char* name) {
+    const std::string all = slurp(path(name)), part = all.substr(std::min(all.find("\"choices\""), all.size()));
+    return part.substr(0, part.find("\"usage\""));
+  };
+  EXPECT_FALSE(text("before").empty());
+  EXPECT_EQ(text("after"), text("before"));
+  EXPECT_EQ(text("removed"), text("before"));
+}
+
 TEST_F(ServeCli, ASecondSignalEndsAtOnce) {
   const std::string printed =
       with_server("", "kill -INT $pid\nsleep 0.1\nkill -INT $pid 2>/dev/null\nwait $pid\necho code $?");
