@@ -163,10 +163,10 @@ TEST(Load, RequestsDuringShutdownAreTold) {
       post("/v1/completions", R"({"prompt": "a", "n": 16, "max_tokens": 500, "ignore_eos": true, "stream": true})"));
   running.receive("data: ");
   server.http().stop();
-  Reply health;
+  Answer health;
   for (int i = 0; i < 100 && health.status != 503; ++i) health = server.get("/health");
   EXPECT_EQ(health.status, 503);
-  const Reply refused = server.post("/v1/completions", completion(1, 2, false));
+  const Answer refused = server.post("/v1/completions", completion(1, 2, false));
   EXPECT_EQ(refused.status, 503) << refused.body;
   EXPECT_NE(refused.header.find("Retry-After:"), std::string::npos);
   EXPECT_NE(refused.error().find("shutting down"), std::string::npos);

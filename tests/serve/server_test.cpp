@@ -247,7 +247,7 @@ TEST(Serve, TheNextTurnComputesOnlyWhatIsNew) {
       for (const std::string& text : more)
         messages.push_back({{"role", messages.size() % 2 ? "assistant" : "user"}, {"content", text}});
       const int64_t before = server.metric("prompt_tokens_shared_total");
-      const Reply reply =
+      const Answer reply =
           server.post("/v1/chat/completions", quoted({{"messages", messages}, {"max_tokens", 5}, {"seed", 1}}));
       EXPECT_EQ(reply.status, 200) << reply.body;
       return server.metric("prompt_tokens_shared_total") - before;
@@ -305,7 +305,7 @@ TEST(Serve, ToolsThatMustBeCalled) {
   const ordered_json named{{"type", "function"}, {"function", {{"name", "weather"}}}};
   for (int seed = 0; seed < 6; ++seed) {
     const bool is_named = seed % 2 == 0;
-    const Reply reply =
+    const Answer reply =
         server.post("/v1/chat/completions", ask(is_named ? named : ordered_json("required"), false, seed));
     ASSERT_EQ(reply.status, 200) << reply.body;
     const ordered_json choice = reply.json()["choices"][0], message = choice["message"];
@@ -368,7 +368,7 @@ TEST(Serve, ToolsThatMayBeCalled) {
   EXPECT_EQ(message["content"], nullptr);
   EXPECT_FALSE(message["tool_calls"].empty());
   // What was called and answered before is in the prompt.
-  const Reply prompt = server.post(
+  const Answer prompt = server.post(
       "/apply-template", quoted({{"messages",
                                   {{{"role", "assistant"},
                                     {"content", nullptr},
@@ -391,7 +391,7 @@ TEST(Serve, StructuredOutput) {
       ask["messages"] = {{{"role", "user"}, {"content", "a"}}};
     else
       ask["prompt"] = "a";
-    const Reply r = server.post(target, quoted(ask));
+    const Answer r = server.post(target, quoted(ask));
     EXPECT_EQ(r.status, 200) << r.body;
     const ordered_json c = r.json()["choices"][0];
     EXPECT_EQ(c["finish_reason"], "stop");
@@ -413,7 +413,7 @@ TEST(Serve, StructuredOutput) {
 
   const auto refuses = [&](ordered_json ask, const std::string& param, const std::string& words) {
     ask["messages"] = {{{"role", "user"}, {"content", "a"}}};
-    const Reply r = server.post("/v1/chat/completions", quoted(ask));
+    const Answer r = server.post("/v1/chat/completions", quoted(ask));
     EXPECT_EQ(r.status, 400) << r.body;
     EXPECT_EQ(r.json()["error"]["param"], param) << r.body;
     EXPECT_NE(r.error().find(words), std::string::npos) << r.body;
