@@ -212,6 +212,7 @@ bool Scheduler::begin(Slot& slot) {
   slot.known = slot.begun = true;
   job.fed = best;
   shared_tokens_ += int64_t(best);
+  if (job.result.tokens.empty()) job.result.shared = int64_t(best);
   return true;
 }
 

@@ -41,6 +41,7 @@ struct Generated {
   std::vector<GeneratedToken> tokens;
   std::vector<GeneratedToken> prompt;  ///< GenerateRequest::score_prompt: its tokens after the first
   FinishReason reason = FinishReason::length;
+  int64_t shared = 0;  ///< tokens of the prompt that were not computed, because a sequence or the cache held them
 };
 
 /// One prompt and what is wanted of it.
