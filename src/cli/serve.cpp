@@ -63,7 +63,8 @@ struct Serve : Command {
     show_in_help(app, {"--lora", "--draft", "--alias", "--host", "--port", "--api-key-file", "--parallel", "--ctx",
                        "--cache", "--threads"});
     app.footer(
-        "Endpoints: /v1/chat/completions, /v1/completions, /v1/messages, /v1/embeddings, /v1/models, /tokenize, "
+        "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings, /v1/models, "
+        "/tokenize, "
         "/detokenize, "
         "/health, /metrics.\n\n"
         "Examples:\n"

@@ -254,6 +254,7 @@ bool Scheduler::begin(Slot& slot) {
   use_adapters();
   job.fed = best;
   shared_tokens_ += int64_t(best);
+  if (job.result.tokens.empty()) job.result.shared = int64_t(best);
   if (state.shape().snapshots > 0 && job.snapshots.empty()) {
     const size_t share = size_t(state.shape().snapshots) / 2;  // the others are for other texts
     job.snapshots = snapshot_positions(job.request.prompt, job.request.eos, share);

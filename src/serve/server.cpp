@@ -18,6 +18,7 @@
 #include "serve/page.h"
 #include "serve/prompts.h"
 #include "serve/replies.h"
+#include "serve/responses.h"
 #include "serve/text_job.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -102,6 +103,7 @@ class Server {
         {"POST", "/detokenize", &Server::detokenize},
         {"POST", "/v1/completions", &Server::completions},
         {"POST", "/v1/embeddings", &Server::embeddings},
+        {"POST", "/v1/responses", &Server::responses},
         {"POST", "/v1/messages", &Server::messages, anthropic_error},
         {"POST", "/v1/messages/count_tokens", &Server::count_tokens, anthropic_error},
         {"POST", "/v1/chat/completions", &Server::chat_completions},
@@ -270,6 +272,10 @@ class Server {
     start(exchange, r, std::make_unique<ChatFormat>(head("chatcmpl-", r), r, tokenizer_));
   }
 
+  void responses(const std::shared_ptr<Exchange>& exchange) {
+    const ResponsesRequest r = parse_responses(exchange->request.body);
+    start(exchange, r.completion, std::make_unique<ResponsesFormat>(head(""), r.settings));
+  }
   void messages(const std::shared_ptr<Exchange>& exchange) {
     require_anthropic_version(exchange->request.anthropic_version);
     const CompletionRequest r = parse_messages(exchange->request.body);

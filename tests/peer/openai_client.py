@@ -88,6 +88,41 @@ def check(toy, model, client, url):
             alone = client.embeddings.create(model=name, input=text, dimensions=width, extra_body={"pooling": pooling})
             assert alone.data[0].embedding == a and alone.usage.total_tokens < packed.usage.total_tokens
 
+    # Responses are the chats' texts; the events of a stream come in order.
+    turn = dict(model=name, instructions="Tell", input="a story", max_output_tokens=24, temperature=0)
+    response = client.responses.create(**turn)
+    wanted_text = client.chat.completions.create(model=name, max_tokens=24, temperature=0, messages=[
+        {"role": "system", "content": "Tell"}, {"role": "user", "content": "a story"}]).choices[0].message.content
+    assert response.output_text == wanted_text
+    assert response.status == "incomplete" and response.incomplete_details.reason == "max_output_tokens"
+    assert response.usage.output_tokens == 24 and response.store is False
+    events = list(client.responses.create(**turn, stream=True))
+    assert [e.sequence_number for e in events] == list(range(len(events)))
+    kinds = [e.type for e in events]
+    assert kinds[:4] == ["response.created", "response.in_progress", "response.output_item.added",
+                         "response.content_part.added"]
+    assert kinds[-4:] == ["response.output_text.done", "response.content_part.done", "response.output_item.done",
+                          "response.incomplete"]
+    assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == wanted_text
+    assert events[-1].response.output_text == wanted_text
+    assert events[-1].response.usage.output_tokens == response.usage.output_tokens
+    with client.responses.stream(**turn) as stream:
+        assert list(stream)[-1].response.output_text == wanted_text
+    # The output of one turn is input of the next.
+    items = [{"role": "user", "content": "a story"}, *(o.model_dump(exclude_none=True) for o in response.output),
+             {"role": "user", "content": "more"}]
+    assert client.responses.create(**{**turn, "input": items}).usage.input_tokens > response.usage.input_tokens
+
+    async def many_responses():
+        async with openai.AsyncOpenAI(base_url=url, api_key="right", max_retries=0) as parallel:
+            return await asyncio.gather(*(parallel.responses.create(**turn) for _ in range(8)))
+    assert {r.output_text for r in asyncio.run(many_responses())} == {wanted_text}
+    bad = openai.BadRequestError
+    refused(lambda: client.responses.create(**turn, store=True), bad, "stores no responses")
+    refused(lambda: client.responses.create(**turn, previous_response_id="resp_1"), bad, "previous_response_id")
+    refused(lambda: client.responses.create(**turn, metadata={"a": "b"}), bad, "metadata")
+    refused(lambda: client.responses.create(**{**turn, "model": "gpt-4"}), openai.NotFoundError, "gpt-4")
+
     # Errors are the package's own kinds.
     refused(lambda: client.embeddings.create(model=name, input="a", dimensions=7), openai.BadRequestError, "dimensions")
     refused(lambda: client.completions.create(model="gpt-4", prompt="a"), openai.NotFoundError, "gpt-4")
@@ -137,7 +172,7 @@ def serving(toy, source, work, template=TEMPLATE):
 def main(toy, source, work):
     with serving(toy, source, work) as (url, model):
         check(toy, model, openai.OpenAI(base_url=url + "/v1", api_key="right", max_retries=0), url + "/v1")
-    print(f"openai {openai.__version__}: completions, chats, streams, 16 at once, embeddings, errors")
+    print(f"openai {openai.__version__}: completions, chats, responses, streams, 16 at once, embeddings, errors")
 
 
 if __name__ == "__main__":

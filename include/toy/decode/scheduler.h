@@ -44,6 +44,7 @@ struct Generated {
   std::vector<GeneratedToken> prompt;  ///< GenerateRequest::score_prompt: its tokens after the first
   FinishReason reason = FinishReason::length;
   SpeculationCounts speculation;  ///< of its tokens
+  int64_t shared = 0;  ///< tokens of the prompt that were not computed, because a sequence or the cache held them
 };
 
 /// One prompt and what is wanted of it.
