@@ -274,7 +274,7 @@ class Server {
 
   void responses(const std::shared_ptr<Exchange>& exchange) {
     const ResponsesRequest r = parse_responses(exchange->request.body);
-    start(exchange, r.completion, std::make_unique<ResponsesFormat>(head(""), r.settings));
+    start(exchange, r.completion, std::make_unique<ResponsesFormat>(head("", r.completion), r.settings));
   }
   void messages(const std::shared_ptr<Exchange>& exchange) {
     require_anthropic_version(exchange->request.anthropic_version);
