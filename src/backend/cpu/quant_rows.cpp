@@ -57,9 +57,9 @@ HWY_INLINE void choose_shifts(const float* x, size_t tile, size_t i, size_t m, c
   to.row_scale[tile + i] = counts ? most / (127.0f * kMostScale) : finite ? 0 : std::numeric_limits<float>::quiet_NaN();
   const float per_unit = counts ? kMostScale / most : 0;
   each_block([&](const float*, size_t at) {
-    const float units = counts ? std::min(kMostScale, to.scale[at] * per_unit) : 0;
-    const auto whole = uint32_t(units), least = whole + uint32_t(float(whole) < units);
-    to.shift[at] = std::bit_width(least - uint32_t(least > 0));
+    // The smallest power of two from 1 on that is not less, by the exponent of the number.
+    const auto units = std::bit_cast<uint32_t>(counts ? to.scale[at] * per_unit : 0.0f);
+    to.shift[at] = std::clamp(int32_t((units + 0x7fffff) >> 23) - 127, 0, kMostShift);
     to.scale[at] = float(1 << to.shift[at]);
   });
 }
