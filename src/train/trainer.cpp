@@ -24,7 +24,7 @@ struct LossValues {
 size_t mapped_bytes(const Plan& plan, const ModelSpec& spec, const Device& device) {
   std::set<std::string, std::less<>> frozen;
   for (const TensorSpec& t : tensors_of(spec))
-    if (!t.trained) frozen.insert(t.name);
+    if (!t.trained && t.adapter < 0) frozen.insert(t.name);  // an adapter's are made, not mapped
   size_t bytes = 0;
   for (const PlanLeaf& p : plan.params)
     if (frozen.contains(p.name) && device.host_visible() && device.storage(p.type.dtype) == p.type.dtype)
