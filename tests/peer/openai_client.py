@@ -1,16 +1,22 @@
-"""OpenAI's Python package against `toy serve`: completions, chats, streams, async, errors.
+"""OpenAI's Python package against `toy serve`: completions, chats, streams, schemas, tools, async, errors.
 
     openai_client.py TOY MODEL.gguf WORK
 """
 import asyncio
+import json
 import re
 import subprocess
 import sys
+from typing import Annotated, Literal
 
 import openai
+import pydantic
 
-TEMPLATE = ("{{ bos_token }}{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this one') }}"
-            "{% endif %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
+# Calls are written as Hermes does.
+TEMPLATE = ("{{ bos_token }}{% if tools %}{% for t in tools %}{{ t.function.name }} {% endfor %}{# <tool_call> #}{% endif %}"
+            "{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this one') }}"
+            "{% endif %}[{{ m.role }}] {{ m.content }}"
+            "{% for c in m.tool_calls or [] %}{{ c.function.name }}: {{ c.function.arguments.city }}{% endfor %}\n{% endfor %}"
             "{% if add_generation_prompt %}[assistant] {% endif %}")
 
 
@@ -26,6 +32,80 @@ def refused(call, kind, words):
         assert words in str(error), error
         return
     raise AssertionError(f"accepted, expected {kind.__name__} with {words!r}")
+
+
+class Badger(pydantic.BaseModel):
+    name: Annotated[str, pydantic.StringConstraints(max_length=8)]
+    age: Annotated[int, pydantic.Field(ge=0, le=30)]
+    mood: Literal["happy", "tired"]
+    friends: Annotated[list[Annotated[str, pydantic.StringConstraints(max_length=4)]], pydantic.Field(max_length=2)]
+
+
+def check_schemas(client, name):
+    ask = dict(model=name, messages=[{"role": "user", "content": "a badger"}], temperature=0.7, max_tokens=450)
+    for seed in range(8):
+        done = client.chat.completions.parse(**ask, seed=seed, response_format=Badger)
+        badger = done.choices[0].message.parsed
+        assert isinstance(badger, Badger) and 0 <= badger.age <= 30, done
+        assert done.choices[0].finish_reason == "stop"
+    text = client.chat.completions.create(**ask, seed=1, response_format={"type": "json_object"}).choices[0].message
+    assert isinstance(json.loads(text.content), dict), text
+    spelled = client.chat.completions.create(**ask, extra_body={"grammar": 'root ::= "yes" | "no"'})
+    assert spelled.choices[0].message.content in ("yes", "no")
+    refused(lambda: client.chat.completions.create(**ask, response_format={"type": "json_schema", "json_schema": {
+        "name": "list", "schema": {"type": "array", "uniqueItems": True}}}), openai.BadRequestError, "uniqueItems")
+
+
+def weather(strict=True, **more):
+    properties = {"city": {"type": "string", "maxLength": 6}, "days": {"type": "integer", "minimum": 1, "maximum": 9}, **more}
+    return {"type": "function", "function": {"name": "weather", "description": "What it will be like.", "strict": strict,
+            "parameters": {"type": "object", "properties": properties, "required": list(properties),
+                           "additionalProperties": False}}}
+
+
+def check_tools(client, name):
+    now = {"type": "function", "function": {"name": "now"}}
+    messages = [{"role": "user", "content": "the weather"}]
+    ask = dict(model=name, messages=messages, tools=[weather(), now], temperature=0.7, max_tokens=450)
+    named = {"type": "function", "function": {"name": "weather"}}
+    for seed in range(6):
+        choice = client.chat.completions.create(**ask, tool_choice=named, seed=seed).choices[0]
+        call = choice.message.tool_calls[0]
+        arguments = json.loads(call.function.arguments)
+        assert choice.finish_reason == "tool_calls" and choice.message.content is None, choice
+        assert len(choice.message.tool_calls) == 1 and call.function.name == "weather" and call.type == "function", choice
+        assert sorted(arguments) == ["city", "days"] and 1 <= arguments["days"] <= 9, arguments
+        # The package puts a stream together.
+        with client.chat.completions.stream(**ask, tool_choice=named, seed=seed) as stream:
+            kinds = {event.type for event in stream}
+            whole = stream.get_final_completion().choices[0]
+        assert "tool_calls.function.arguments.delta" in kinds, kinds
+        assert whole.finish_reason == "tool_calls"
+        assert whole.message.tool_calls[0].function.arguments == call.function.arguments
+        assert whole.message.tool_calls[0].id == call.id
+    several = client.chat.completions.create(**ask, tool_choice="required", seed=3).choices[0].message.tool_calls
+    assert several and all(c.function.name in ("weather", "now") for c in several)
+    assert len({c.id for c in several}) == len(several)
+    one = client.chat.completions.create(**ask, tool_choice="required", parallel_tool_calls=False, seed=3)
+    assert len(one.choices[0].message.tool_calls) == 1
+    parsed = client.chat.completions.parse(model=name, messages=messages, tool_choice="required", max_tokens=450, seed=2, parallel_tool_calls=False,
+                                           tools=[openai.pydantic_function_tool(Badger, name="badger")])
+    assert isinstance(parsed.choices[0].message.tool_calls[0].function.parsed_arguments, Badger), parsed
+
+    # The answer of a tool, and an answer without calls.
+    call = client.chat.completions.create(**ask, tool_choice=named, seed=1).choices[0].message
+    answer = {"role": "tool", "tool_call_id": call.tool_calls[0].id, "content": "rain"}
+    after = client.chat.completions.create(**{**ask, "messages": [*messages, call, answer]}, tool_choice="none", seed=1)
+    assert after.choices[0].message.tool_calls is None and after.choices[0].message.content
+    auto = client.chat.completions.create(**ask, seed=1).choices[0]
+    assert auto.finish_reason in ("stop", "length", "tool_calls")
+
+    unique = {"list": {"type": "array", "uniqueItems": True}}
+    refused(lambda: client.chat.completions.create(**{**ask, "tools": [weather(**unique)]}), openai.BadRequestError,
+            "weather: /properties/list/uniqueItems")
+    client.chat.completions.create(**{**ask, "tools": [weather(False, **unique)], "max_tokens": 1})
+    refused(lambda: client.chat.completions.create(**ask, tool_choice={"type": "function", "function": {"name": "x"}}),
+            openai.BadRequestError, "'x'")
 
 
 def check(toy, model, client, url):
@@ -73,6 +153,9 @@ def check(toy, model, client, url):
     random = {client.chat.completions.create(**{**ask, "seed": None}).choices[0].message.content for _ in range(4)}
     assert len(random) > 1, "requests without a seed give one text"
 
+    check_schemas(client, name)
+    check_tools(client, name)
+
     # Errors are the package's own kinds.
     refused(lambda: client.completions.create(model="gpt-4", prompt="a"), openai.NotFoundError, "gpt-4")
     refused(lambda: client.completions.create(model=name, prompt="a", max_tokens=10000), openai.BadRequestError,
@@ -115,7 +198,7 @@ def main(toy, source, work):
         server.terminate()
         code = server.wait()
     assert code == 0, code
-    print(f"openai {openai.__version__}: completions, chats, streams, 16 at once, errors")
+    print(f"openai {openai.__version__}: completions, chats, streams, schemas, tools, 16 at once, errors")
 
 
 if __name__ == "__main__":
