@@ -13,10 +13,11 @@ import openai
 import pydantic
 
 # Calls are written as Hermes does.
-TEMPLATE = ("{{ bos_token }}{% if tools %}{% for t in tools %}{{ t.function.name }} {% endfor %}{# <tool_call> #}{% endif %}"
+TEMPLATE = ("{{ bos_token }}{% for t in tools or [] %}{{ t.function.name }} {% endfor %}{# <tool_call> #}"
             "{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this one') }}"
             "{% endif %}[{{ m.role }}] {{ m.content }}"
-            "{% for c in m.tool_calls or [] %}{{ c.function.name }}: {{ c.function.arguments.city }}{% endfor %}\n{% endfor %}"
+            "{% for c in m.tool_calls or [] %}{{ c.function.name }}: {{ c.function.arguments.city }}{% endfor %}"
+            "\n{% endfor %}"
             "{% if add_generation_prompt %}[assistant] {% endif %}")
 
 
@@ -57,7 +58,8 @@ def check_schemas(client, name):
 
 
 def weather(strict=True, **more):
-    properties = {"city": {"type": "string", "maxLength": 6}, "days": {"type": "integer", "minimum": 1, "maximum": 9}, **more}
+    properties = {"city": {"type": "string", "maxLength": 6}, "days": {"type": "integer", "minimum": 1, "maximum": 9},
+                  **more}
     return {"type": "function", "function": {"name": "weather", "description": "What it will be like.", "strict": strict,
             "parameters": {"type": "object", "properties": properties, "required": list(properties),
                            "additionalProperties": False}}}
@@ -88,7 +90,8 @@ def check_tools(client, name):
     assert len({c.id for c in several}) == len(several)
     one = client.chat.completions.create(**ask, tool_choice="required", parallel_tool_calls=False, seed=3)
     assert len(one.choices[0].message.tool_calls) == 1
-    parsed = client.chat.completions.parse(model=name, messages=messages, tool_choice="required", max_tokens=450, seed=2, parallel_tool_calls=False,
+    parsed = client.chat.completions.parse(model=name, messages=messages, tool_choice="required", max_tokens=450, seed=2,
+                                           parallel_tool_calls=False,
                                            tools=[openai.pydantic_function_tool(Badger, name="badger")])
     assert isinstance(parsed.choices[0].message.tool_calls[0].function.parsed_arguments, Badger), parsed
 
