@@ -14,13 +14,17 @@ using nlohmann::ordered_json;
 // In the order in which templates are searched: what a form contains may be a part of another's.
 constexpr CallForm kForms[] = {
     // Qwen3-Coder, Qwen 3.5, Nemotron 3
-    {.in_template = "<function=",
+    {.in_template = "<parameter=",
      .kind = CallForm::parameters,
      .open = "<tool_call>",
      .close = "</tool_call>",
      .between = "\n"},
     // Hermes, Qwen 2.5 and 3, SmolLM3, Granite 4
-    {.in_template = "<tool_call>", .open = "<tool_call>", .close = "</tool_call>", .between = "\n"},
+    {.in_template = "<tool_call>",
+     .not_in_template = "<arg_key>",  // GLM
+     .open = "<tool_call>",
+     .close = "</tool_call>",
+     .between = "\n"},
     // Mistral since Small 3.2
     {.in_template = "[ARGS]", .kind = CallForm::named, .open = "[TOOL_CALLS]", .short_ids = true},
     // Mistral 7B v0.3, Nemo, Small
@@ -30,7 +34,10 @@ constexpr CallForm kForms[] = {
     // Nemotron-H, Nemotron Nano 2
     {.in_template = "<TOOLCALL>", .open = "<TOOLCALL>", .close = "</TOOLCALL>", .list = true},
     // Llama 3.1 to 3.3
-    {.in_template = R"("parameters": )", .open = "<|python_tag|>", .at_start = true, .arguments = "parameters"},
+    {.in_template = R"({"name": function name, "parameters": )",
+     .open = "<|python_tag|>",
+     .at_start = true,
+     .arguments = "parameters"},
 };
 
 // A text as GBNF writes it.
@@ -164,8 +171,11 @@ std::string CallForm::gbnf(std::span<const Tool> tools, bool parallel, std::vect
 
 const CallForm* call_form_of(const std::string& chat_template) {
   if (chat_template.find("tools") == std::string::npos) return nullptr;
-  const auto* form = std::ranges::find_if(
-      kForms, [&](const CallForm& f) { return chat_template.find(f.in_template) != std::string::npos; });
+  const auto contains = [&](std::string_view mark) { return chat_template.find(mark) != std::string::npos; };
+  const auto* form = std::ranges::find_if(kForms, [&](const CallForm& f) {
+    return contains(f.in_template) && (f.at_start || contains(f.open)) &&
+           (f.not_in_template.empty() || !contains(f.not_in_template));
+  });
   return form == std::end(kForms) ? nullptr : form;
 }
 

@@ -18,7 +18,8 @@ struct CallForm {
     parameters,  ///< <function=NAME> <parameter=KEY> VALUE </parameter> </function>
     named,       ///< NAME[ARGS]{...}
   };
-  std::string_view in_template;  ///< what a template of this form contains
+  std::string_view in_template;           ///< what a template of this form contains, besides `open`
+  std::string_view not_in_template = {};  ///< what one of another form does
   Kind kind = json;
   std::string_view open, close = {};         ///< around a call, or around a list; `close` may be missing
   bool list = false;                         ///< json: an array of calls

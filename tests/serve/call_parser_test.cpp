@@ -3,8 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include <map>
 #include <set>
+
+#include "fuzz/tool_calls_fuzz.h"
+#include "testing/files.h"
 
 namespace toy::serve {
 namespace {
@@ -133,7 +138,7 @@ TEST(CallParser, MistralsArguments) {
 }
 
 TEST(CallParser, Llama) {
-  const CallForm& f = form(R"("parameters": )");
+  const CallForm& f = form(R"(<|python_tag|> {"name": function name, "parameters": )");
   EXPECT_EQ(shown(f, R"({"name": "now", "parameters": {"a": 1}})"), R"(|now({"a": 1}))");
   EXPECT_EQ(shown(f, R"(<|python_tag|>{"name": "now", "parameters": {}})"), "|now({})");
   for (const char* text : {R"(Hello {"name": "now", "parameters": {}})", R"({"name": "Bob", "age": 3})",
@@ -142,7 +147,7 @@ TEST(CallParser, Llama) {
 }
 
 TEST(CallParser, Tags) {
-  const CallForm& f = form("<tool_call> <function=");
+  const CallForm& f = form("<tool_call> <parameter=");
   EXPECT_EQ(f.kind, CallForm::parameters);
   EXPECT_EQ(shown(f,
                   "<tool_call>\n<function=weather>\n<parameter=city>\n12\n\n</x>\n</parameter>\n<parameter=days>\n3\n"
@@ -155,9 +160,23 @@ TEST(CallParser, Tags) {
   EXPECT_EQ(shown(f, "<tool_call>{\"name\""), "<tool_call>{\"name\"");
 }
 
+// The fuzzer's inputs, without a fuzzer.
+TEST(CallParser, Corpus) {
+  int count = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(TOY_SOURCE_DIR) / "tests/fuzz/corpus/tool_calls")) {
+    const std::string input = testing::slurp(entry.path());
+    fuzz::tool_calls(reinterpret_cast<const uint8_t*>(input.data()), input.size());
+    ++count;
+  }
+  EXPECT_GE(count, 14);
+}
+
 TEST(CallForms, TemplatesWithoutToolsHaveNone) {
   EXPECT_EQ(call_form_of("{{ messages }} <tool_call>"), nullptr);
   EXPECT_EQ(call_form_of("{{ tools }}"), nullptr);
+  EXPECT_EQ(call_form_of("{{ tools }} <tool_call> <arg_key>"), nullptr);
+  EXPECT_EQ(call_form_of("{{ tools }} <seed:tool_call> <parameter="), nullptr);
 }
 
 std::string quoted_call(const CallForm& f) {
@@ -173,8 +192,8 @@ std::string quoted_call(const CallForm& f) {
 
 // The grammar of each form has the calls that the parser reads, and no others.
 TEST(CallForms, GrammarsOfCalls) {
-  for (const char* mark :
-       {"<function=", "<tool_call>", "[ARGS]", "[TOOL_CALLS]", "<|tool_call|>", "<TOOLCALL>", R"("parameters": )"}) {
+  for (const char* mark : {"<tool_call> <parameter=", "<tool_call>", "[TOOL_CALLS] [ARGS]", "[TOOL_CALLS]",
+                           "<|tool_call|>", "<TOOLCALL>", R"(<|python_tag|> {"name": function name, "parameters": )"}) {
     const CallForm& f = form(mark);
     std::vector<SchemaRule> rules;
     const std::string text = f.gbnf(*tools(), true, rules);
