@@ -135,8 +135,8 @@ class ChatTerminal : public ChatCli {
     ChatCli::SetUp();
   }
   std::string line(const std::string& options, const std::string& variables = "") const {
-    return "LC_ALL=C.UTF-8 TERM=xterm XDG_STATE_HOME=" + path("state") + " " + variables + " " + TOY_BINARY + " " +
-           chat(options);
+    return "exec env LC_ALL=C.UTF-8 TERM=xterm XDG_STATE_HOME=" + path("state") + " " + variables + " " + TOY_BINARY +
+           " " + chat(options);
   }
 };
 
