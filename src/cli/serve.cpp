@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/draft.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/prompts.h"
@@ -19,12 +20,14 @@ namespace {
 
 struct Serve : Command {
   std::string model_path, host = "127.0.0.1", alias, key_file, cache;
+  serve::TlsFiles tls;
   int port = 8080;
   int64_t context = 0, parallel = 8, queue = 1024;
   serve::HttpLimits http;
   AdapterOptions adapters;
   DeviceOptions device;
   DecodingOptions decoding;
+  DraftOptions draft;
 
   void add(CLI::App& app) {
     add_model_option(app, model_path)->required();
@@ -35,6 +38,12 @@ struct Serve : Command {
     add_option(app, "--port", port, "Port to listen on; 0 takes a free one", from_to(0, 65535));
     add_option(app, "--api-key-file", key_file, "File of keys, one per line; clients must send one of them",
                file_name());
+    auto* certificate = add_option(app, "--tls-cert", tls.certificate,
+                                   "Speak TLS with this certificate, a PEM file with its chain", file_name());
+    auto* key =
+        add_option(app, "--tls-key", tls.key, "Private key of --tls-cert, a PEM file without a password", file_name());
+    certificate->needs(key);
+    key->needs(certificate);
     add_option(app, "--grace", http.grace_seconds, "Seconds to finish requests after Ctrl-C or SIGTERM",
                from_to(0, 86400));
     begin_group(app, "Machine");
@@ -48,10 +57,13 @@ struct Serve : Command {
         ->option_text("SIZE");
     decoding.add(app);
     device.add(app);
-    show_in_help(app, {"--lora", "--alias", "--host", "--port", "--api-key-file", "--parallel", "--ctx", "--cache",
-                       "--threads"});
+    draft.add(app);
+    show_in_help(app, {"--lora", "--draft", "--alias", "--host", "--port", "--api-key-file", "--parallel", "--ctx",
+                       "--cache", "--threads"});
     app.footer(
-        "Endpoints: /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health, /metrics.\n\n"
+        "Endpoints: /v1/chat/completions, /v1/completions, /v1/messages, /v1/embeddings, /v1/models, /tokenize, "
+        "/detokenize, "
+        "/health, /metrics.\n\n"
         "Examples:\n"
         "  toy serve chat.gguf\n"
         "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once upon a time\"}'");
@@ -76,17 +88,9 @@ struct Serve : Command {
     return (path.filename() == "model.gguf" ? path.parent_path().filename() : path.stem()).string();
   }
 
-  size_t cache_bytes(const Model& model, const DecoderOptions& options) const {
-    if (!cache.empty()) return parse_bytes("cache", cache);
-    const DecodeShape shape = decode_shape(model, options);
-    const double all = double(shared_page_bytes(model.spec, shape)) * double(shape.pages());
-    const size_t half = available_memory() / 2;
-    return half > 0 && all > double(half) ? half : size_t(all);
-  }
-
   void run() {
     const std::vector<std::string> api_keys = keys();
-    serve::HttpServer server(host, uint16_t(port), http);  // a port in use is told before a model is loaded
+    serve::HttpServer server(host, uint16_t(port), http, tls);  // a port in use is told before a model is loaded
     model_path = model_file(model_path);
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
@@ -97,18 +101,24 @@ struct Serve : Command {
     constexpr int64_t kRowsOfCall = 256;  // bounds how long running texts wait for the prompts of others
     DecoderOptions options{.sequences = int(parallel),
                            .context = context,
-                           .max_rows = std::max(parallel, kRowsOfCall),
+                           .max_rows = std::max(draft.rows(parallel), kRowsOfCall),
                            .kv = decoding.type(),
                            .exact = decoding.exact,
-                           .repack = decoding.repacks(model, INT32_MAX, 0)};
-    options.cache = cache_bytes(model, options);
+                           .repack = decoding.repacks(model, INT32_MAX, 0),
+                           .hidden = true};
+    options.cache = cache.empty() ? likely_cache(model, options) : parse_bytes("cache", cache);
     Decoder decoder(*dev, model, options);
+    const Draft proposes = draft.make(*dev, model, decoder, decoding, INT32_MAX);
     warn_of_long_context(model_path, model.spec, decoder.context());
-    const serve::ServerOptions o{
-        .name = name_of_model(model_path), .api_keys = api_keys, .most_waiting = size_t(queue), .http = http};
+    const serve::ServerOptions o{.name = name_of_model(model_path),
+                                 .api_keys = api_keys,
+                                 .most_waiting = size_t(queue),
+                                 .http = http,
+                                 .speculation = proposes.options};
     const bool v6 = host.find(':') != std::string::npos;
-    to_stderr(fmt::format("toy: serving {} at http://{}{}{}:{}; Ctrl-C stops\n", o.name, v6 ? "[" : "", host,
-                          v6 ? "]" : "", server.port()));
+    to_stderr(fmt::format("toy: serving {} at {}://{}{}{}:{}; Ctrl-C stops\n", o.name,
+                          tls.certificate.empty() ? "http" : "https", v6 ? "[" : "", host, v6 ? "]" : "",
+                          server.port()));
     serve::serve(server, decoder, model, chat, o);
     to_stderr("toy: stopped\n");
   }

@@ -22,8 +22,10 @@ std::vector<float> normalized(const std::vector<double>& v) {
 
 }  // namespace
 
-GenerationService::GenerationService(Decoder& decoder, const Tokenizer* tokenizer, size_t most_waiting)
+GenerationService::GenerationService(Decoder& decoder, const Tokenizer* tokenizer, size_t most_waiting,
+                                     const SpeculationOptions& speculation)
     : decoder_(decoder), tokenizer_(tokenizer), most_waiting_(most_waiting), scheduler_(decoder) {
+  scheduler_.speculate(speculation);
   count(false);
 }
 
@@ -120,6 +122,7 @@ void GenerationService::take_over() {
 GenerateRequest GenerationService::generate_request(const TextRequest& request) const {
   GenerateRequest g{.prompt = request.prompt, .eos = {}, .options = request.options, .on_token = {}, .on_done = {}};
   if (tokenizer_) g.eos = tokenizer_->end_of_generation();
+  g.adapters = request.adapters;
   g.score_prompt = request.score_prompt;
   if (!request.embed) return g;
   // Later tokens change nothing of the first one's state.
@@ -159,6 +162,7 @@ void GenerationService::end(int64_t number, const Generated& generated, const st
   }
   if (!ended.request.on_end) return;
   TextEnd result{!error && ended.stream ? ended.stream->finish() : "", generated, error};
+  if (ended.stream) result.stop = ended.stream->stop();
   try {
     if (!error && ended.request.embed) result.embedding = normalized(ended.hidden);
   } catch (const Error&) {
@@ -193,6 +197,8 @@ void GenerationService::count(bool stepped) {
   counts_.waiting = int64_t(scheduler_.waiting());
   counts_.shared_tokens = scheduler_.shared_tokens();
   counts_.preemptions = scheduler_.preemptions();
+  counts_.proposed = scheduler_.speculation().proposed;
+  counts_.accepted = scheduler_.speculation().accepted;
   counts_.steps += stepped;
   if (!pool) return;
   counts_.pages = decoder_.state().pools()[*pool].pages;

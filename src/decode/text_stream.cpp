@@ -13,15 +13,13 @@ StopFilter::StopFilter(std::vector<std::string> stops) : stops_(std::move(stops)
 std::string StopFilter::push(std::string_view bytes) {
   std::string ready;
   for (const char c : bytes) {
-    if (stopped_) break;
+    if (stopped()) break;
     held_ += c;
-    size_t longest = 0;
     for (const std::string& s : stops_)
-      if (held_.ends_with(s)) longest = std::max(longest, s.size());
-    if (longest > 0) {
-      ready += held_.substr(0, held_.size() - longest);
+      if (held_.ends_with(s) && s.size() > found_.size()) found_ = s;
+    if (stopped()) {
+      ready += held_.substr(0, held_.size() - found_.size());
       held_.clear();
-      stopped_ = true;
       break;
     }
     // The longest end of what is held that a stop string begins with stays; it is shorter than the string.

@@ -29,43 +29,6 @@ std::vector<int32_t> ids_of(const ordered_json& j, const std::string& name) {
   return ids;
 }
 
-std::vector<PromptSource> prompts_of(const ordered_json* j) {
-  constexpr const char* kForms = "'prompt' is not a string, an array of strings, of token ids, or of arrays of them";
-  if (j == nullptr) refuse("'prompt' is missing", "prompt", "missing_required_parameter");
-  if (j->is_string()) return {j->get<std::string>()};
-  if (!j->is_array() || j->empty()) refuse(kForms, "prompt");
-  if (j->front().is_number()) return {ids_of(*j, "prompt")};
-  std::vector<PromptSource> prompts;
-  for (const auto& item : *j)
-    if (item.is_string())
-      prompts.emplace_back(item.get<std::string>());
-    else if (item.is_array())
-      prompts.emplace_back(ids_of(item, "prompt"));
-    else
-      refuse(kForms, "prompt");
-  return prompts;
-}
-
-std::vector<std::string> stops_of(const ordered_json* j) {
-  std::vector<std::string> stops;
-  if (j == nullptr) return stops;
-  const auto add = [&](const ordered_json& item) {
-    if (!item.is_string() || item.get_ref<const std::string&>().empty())
-      refuse("'stop' is not a string, or an array of strings that are not empty", "stop");
-    stops.push_back(item.get<std::string>());
-    if (stops.back().size() > kMostStopBytes)
-      refuse(fmt::format("'stop' has a string of {} bytes; use at most {}", stops.back().size(), kMostStopBytes),
-             "stop");
-  };
-  if (j->is_array() && int64_t(j->size()) > kMostStops)
-    refuse(fmt::format("'stop' has {} strings; use at most {}", j->size(), kMostStops), "stop");
-  if (j->is_array())
-    for (const auto& item : *j) add(item);
-  else
-    add(*j);
-  return stops;
-}
-
 void read_sampler(Fields& f, SamplerOptions& s) {
   s.temperature = 1;
   s.penalty_last_n = -1;
@@ -173,6 +136,45 @@ void read_tools(Fields& f, CompletionRequest& r) {
 
 }  // namespace
 
+std::vector<PromptSource> sources_of(const ordered_json* j, const std::string& name) {
+  const auto forms = [&]() {
+    refuse(fmt::format("'{}' is not a string, an array of strings, of token ids, or of arrays of them", name), name);
+  };
+  if (j == nullptr) refuse(fmt::format("'{}' is missing", name), name, "missing_required_parameter");
+  if (j->is_string()) return {j->get<std::string>()};
+  if (!j->is_array() || j->empty()) forms();
+  if (j->front().is_number()) return {ids_of(*j, name)};
+  std::vector<PromptSource> sources;
+  for (const auto& item : *j)
+    if (item.is_string())
+      sources.emplace_back(item.get<std::string>());
+    else if (item.is_array())
+      sources.emplace_back(ids_of(item, name));
+    else
+      forms();
+  return sources;
+}
+
+std::vector<std::string> stops_of(const ordered_json* j, const std::string& name) {
+  std::vector<std::string> stops;
+  if (j == nullptr) return stops;
+  const auto add = [&](const ordered_json& item) {
+    if (!item.is_string() || item.get_ref<const std::string&>().empty())
+      refuse(fmt::format("'{}' is not a string, or an array of strings that are not empty", name), name);
+    stops.push_back(item.get<std::string>());
+    if (stops.back().size() > kMostStopBytes)
+      refuse(fmt::format("'{}' has a string of {} bytes; use at most {}", name, stops.back().size(), kMostStopBytes),
+             name);
+  };
+  if (j->is_array() && int64_t(j->size()) > kMostStops)
+    refuse(fmt::format("'{}' has {} strings; use at most {}", name, j->size(), kMostStops), name);
+  if (j->is_array())
+    for (const auto& item : *j) add(item);
+  else
+    add(*j);
+  return stops;
+}
+
 std::string error_body(const ApiError& e) {
   const char* type = e.status == 401   ? "authentication_error"
                      : e.status == 429 ? "rate_limit_error"
@@ -202,7 +204,7 @@ CompletionRequest parse_completion(const std::string& body, bool chat) {
     r.messages = messages_of(f.take("messages"));
     read_tools(f, r);
   } else {
-    r.prompts = prompts_of(f.take("prompt"));
+    r.prompts = sources_of(f.take("prompt"), "prompt");
     r.echo = f.flag("echo", false);
   }
   read_form(f, r);
@@ -216,7 +218,7 @@ CompletionRequest parse_completion(const std::string& body, bool chat) {
   }
   read_sampler(f, r.sampler);
   read_logit_bias(f, r.sampler);
-  r.stops = stops_of(f.take("stop"));
+  r.stops = stops_of(f.take("stop"), "stop");
   r.ignore_eos = f.flag("ignore_eos", false);
   read_stream(f, r);
   read_logprobs(f, r);

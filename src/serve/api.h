@@ -32,6 +32,8 @@ inline constexpr int64_t kMostLogprobs = int64_t(1) << 19;
 
 /// A text, or its ids.
 using PromptSource = std::variant<std::string, std::vector<int32_t>>;
+/// The field `name`: a string, an array of strings, of token ids, or of arrays of them. Throws ApiError.
+std::vector<PromptSource> sources_of(const nlohmann::ordered_json* j, const std::string& name);
 
 /// What a text has to be.
 struct TextForm {
@@ -60,6 +62,9 @@ struct CompletionRequest {
   bool token_ids = false;       ///< logprobs say the ids of tokens
   std::optional<int> logprobs;  ///< how many alternatives; 0: the token's own alone
 };
+
+/// The field `name`: a string, or up to kMostStops. Throws ApiError.
+std::vector<std::string> stops_of(const nlohmann::ordered_json* j, const std::string& name);
 
 /// From the body of a request. Throws ApiError naming the field for what is not JSON, for fields that are unknown or
 /// not supported, and for values of a wrong type or out of range. null counts as absent.

@@ -4,9 +4,12 @@
 #include <sys/resource.h>
 
 #include <boost/asio.hpp>
+#include <boost/asio/ssl.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <set>
 
@@ -40,13 +43,35 @@ void raise_open_files() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+std::unique_ptr<asio::ssl::context> tls_context(const TlsFiles& files) {
+  if (files.certificate.empty()) return nullptr;
+  for (const std::string& file : {files.certificate, files.key})
+    check(std::filesystem::is_regular_file(file) && std::ifstream(file).good(),
+          "{}: cannot be read; give PEM files to --tls-cert and --tls-key", file);
+  using asio::ssl::context;
+  auto c = std::make_unique<context>(context::tls_server);
+  c->set_options(context::default_workarounds | context::no_tlsv1 | context::no_tlsv1_1 | SSL_OP_NO_RENEGOTIATION);
+  SSL_CTX_set_mode(c->native_handle(), SSL_MODE_RELEASE_BUFFERS);                  // of idle connections
+  c->set_password_callback([](size_t, context::password_purpose) { return ""; });  // else OpenSSL asks the terminal
+  error_code error;
+  c->use_certificate_chain_file(files.certificate, error);
+  check(!error, "{}: not a certificate in PEM form ({})", files.certificate, error.message());
+  c->use_private_key_file(files.key, context::pem, error);
+  check(!error, "{}: not the private key of {} in PEM form without a password ({})", files.key, files.certificate,
+        error.message());
+  check(SSL_CTX_check_private_key(c->native_handle()) == 1, "{}: not the private key of {}; they do not match",
+        files.key, files.certificate);
+  return c;
+}
+
 }  // namespace
 
 class Connection;
 
 struct HttpServer::State {
-  explicit State(const HttpLimits& l) : limits(l) {}
+  State(const HttpLimits& l, const TlsFiles& files) : limits(l), tls(tls_context(files)) {}
   HttpLimits limits;
+  std::unique_ptr<asio::ssl::context> tls;  // nullptr: plain HTTP
   asio::io_context io{1};
   tcp::acceptor acceptor{io};
   asio::signal_set signals{io};
@@ -55,8 +80,8 @@ struct HttpServer::State {
   BadRequestReply bad;
   std::function<void()> on_stop;
   std::set<std::shared_ptr<Connection>> connections;
-  bool stopping = false;
-  size_t unsent = 0, bodies = 0;  // bytes of all connections
+  bool stopping = false, ending = false;  // ending: all requests are answered
+  size_t unsent = 0, bodies = 0;          // bytes of all connections
   std::unique_ptr<asio::thread_pool> worker;
 
   void accept();
@@ -71,10 +96,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, HttpServer::State& server) : stream_(std::move(socket)), server_(server) {}
 
-  void start() {
+  // `full`: there is no room for its request.
+  void start(bool full) {
     error_code ignored;
     stream_.socket().set_option(tcp::no_delay(true), ignored);
-    read_header(seconds(server_.limits.read_seconds));
+    if (!server_.tls) return take_requests(full);
+    stream_.expires_after(seconds(server_.limits.read_seconds));
+    beast::async_detect_ssl(stream_, buffer_, [self = shared_from_this(), full](error_code error, bool is_tls) {
+      if (self->closed_) return;
+      if (error) return self->close();
+      if (!is_tls) return self->refuse(self->server_.bad(400, "this port takes TLS only; use https://"));
+      self->shake_hands(full);
+    });
   }
   // Is a request in progress?
   bool busy() const { return busy_; }
@@ -137,6 +170,33 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
  private:
+  // Calls it with the stream of requests and replies.
+  template <class Call>
+  void with_stream(Call&& call) {
+    if (tls_)
+      call(*tls_);
+    else
+      call(stream_);
+  }
+
+  void shake_hands(bool full) {
+    tls_.emplace(stream_, *server_.tls);
+    tls_->async_handshake(asio::ssl::stream_base::server, buffer_.data(),
+                          [self = shared_from_this(), full](error_code error, size_t used) {
+                            if (self->closed_) return;
+                            if (error) return self->close();
+                            self->buffer_.consume(used);
+                            self->take_requests(full);
+                          });
+  }
+
+  void take_requests(bool full) {
+    if (full)
+      refuse(server_.bad(503, fmt::format("{} clients are connected already", server_.limits.connections)));
+    else
+      read_header(seconds(server_.limits.read_seconds));
+  }
+
   bool current(uint64_t number) const { return !closed_ && busy_ && !finishing_ && number == number_; }
 
   void read_header(seconds limit) {
@@ -144,8 +204,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     parser_->header_limit(std::uint32_t(server_.limits.header));
     parser_->body_limit(server_.limits.body);
     stream_.expires_after(limit);
-    http::async_read_header(stream_, buffer_, *parser_,
-                            [self = shared_from_this()](error_code error, size_t) { self->header_is_read(error); });
+    with_stream([&](auto& stream) {
+      http::async_read_header(stream, buffer_, *parser_,
+                              [self = shared_from_this()](error_code error, size_t) { self->header_is_read(error); });
+    });
   }
 
   void header_is_read(error_code error) {
@@ -160,16 +222,20 @@ class Connection : public std::enable_shared_from_this<Connection> {
     server_.bodies += body, body_ = body;
     const auto expected = parser_->get()[http::field::expect];
     if (!beast::iequals(expected, "100-continue")) return read_body();
-    asio::async_write(
-        stream_.socket(), asio::buffer(kContinue.data(), kContinue.size()),
-        [self = shared_from_this()](error_code failed, size_t) { failed ? self->close() : self->read_body(); });
+    with_stream([&](auto& stream) {
+      asio::async_write(
+          stream, asio::buffer(kContinue.data(), kContinue.size()),
+          [self = shared_from_this()](error_code failed, size_t) { failed ? self->close() : self->read_body(); });
+    });
   }
 
   void read_body() {
     if (closed_) return;
-    http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](error_code error, size_t) {
-      if (self->closed_) return;
-      error ? self->refuse_what_was_read(error) : self->request_is_read();
+    with_stream([&](auto& stream) {
+      http::async_read(stream, buffer_, *parser_, [self = shared_from_this()](error_code error, size_t) {
+        if (self->closed_) return;
+        error ? self->refuse_what_was_read(error) : self->request_is_read();
+      });
     });
   }
 
@@ -199,6 +265,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void watch() {
     if (watching_ || closed_) return;
     watching_ = true;
+    if (tls_) return watch_tls();
     stream_.socket().async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
       self->watching_ = false;
       if (self->closed_ || !self->busy_) return;
@@ -211,6 +278,17 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void release_body() { server_.bodies -= std::exchange(body_, 0); }
 
+  // The end of a TLS stream comes in a record; only reading it tells. The beginning of the next request is kept.
+  void watch_tls() {
+    tls_->async_read_some(buffer_.prepare(4096), [self = shared_from_this()](error_code error, size_t n) {
+      self->watching_ = false;
+      if (self->closed_) return;
+      self->buffer_.commit(n);
+      if (error && error != asio::error::operation_aborted) return self->close();
+      if (!self->busy_) self->reply_is_sent();  // which has stopped this
+    });
+  }
+
   void put(std::string text) {
     if (unsent_ == 0) taken_at_ = std::chrono::steady_clock::now();
     unsent_ += text.size(), server_.unsent += text.size();
@@ -221,8 +299,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void write_next() {
     stream_.expires_after(seconds(server_.limits.read_seconds));
-    stream_.async_write_some(asio::buffer(out_.front().data() + sent_, out_.front().size() - sent_),
-                             [self = shared_from_this()](error_code error, size_t n) { self->written(error, n); });
+    with_stream([&](auto& stream) {
+      stream.async_write_some(asio::buffer(out_.front().data() + sent_, out_.front().size() - sent_),
+                              [self = shared_from_this()](error_code error, size_t n) { self->written(error, n); });
+    });
   }
 
   void written(error_code error, size_t n) {
@@ -248,12 +328,20 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void reply_is_sent() {
     busy_ = false;
     release_body();
+    if (tls_ && watching_) return stream_.cancel();  // and continue once that read has ended
     if (keep_alive_ && !server_.stopping) return read_header(seconds(server_.limits.idle_seconds));
-    // The client may still be sending: closing now would take the reply from it.
-    error_code ignored;
-    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
     stream_.expires_after(seconds(2));
     server_.end_if_done();
+    if (!tls_) return finish_sending();
+    tls_->async_shutdown([self = shared_from_this()](error_code) {
+      if (!self->closed_) self->finish_sending();
+    });
+  }
+
+  // The client may still be sending: closing now would take the reply from it.
+  void finish_sending() {
+    error_code ignored;
+    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
     drain();
   }
 
@@ -276,6 +364,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
   beast::tcp_stream stream_;
+  std::optional<asio::ssl::stream<beast::tcp_stream&>> tls_;
   HttpServer::State& server_;
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
@@ -335,6 +424,8 @@ void Connection::request_is_read() {
   r.target = std::string(message.target());
   r.target = r.target.substr(0, r.target.find('?'));
   r.authorization = std::string(message[http::field::authorization]);
+  r.api_key = std::string(message["x-api-key"]);
+  r.anthropic_version = std::string(message["anthropic-version"]);
   r.body = std::move(message.body());
   watch();
   auto exchange = std::make_shared<ExchangeOf>(std::move(r), shared_from_this(), number_, server_.io);
@@ -355,8 +446,7 @@ void HttpServer::State::accept() {
     const bool full = connections.size() >= limits.connections;
     if (connections.size() < limits.connections + 256) {  // those beyond are closed without a word
       connections.insert(connection);
-      full ? connection->refuse(bad(503, fmt::format("{} clients are connected already", limits.connections)))
-           : connection->start();
+      connection->start(full);
     }
     accept();
   });
@@ -386,9 +476,10 @@ void HttpServer::State::begin_stop() {
 }
 
 void HttpServer::State::end_if_done() {
-  if (!stopping) return;
+  if (!stopping || ending) return;
   for (const auto& c : connections)
     if (c->busy()) return;
+  ending = true;
   grace.expires_after(milliseconds(200));  // what was sent last is on its way
   grace.async_wait([this](error_code cancelled) {
     if (!cancelled) io.stop();
@@ -405,8 +496,8 @@ void HttpServer::State::bound_unsent() {
   }
 }
 
-HttpServer::HttpServer(const std::string& host, uint16_t port, const HttpLimits& limits)
-    : state_(std::make_unique<State>(limits)) {
+HttpServer::HttpServer(const std::string& host, uint16_t port, const HttpLimits& limits, const TlsFiles& tls)
+    : state_(std::make_unique<State>(limits, tls)) {
   raise_open_files();
   error_code error;
   const auto found = tcp::resolver(state_->io).resolve(host, std::to_string(port), tcp::resolver::passive, error);

@@ -1,5 +1,5 @@
-// HTTP/1.1 on a socket, event-driven: one thread waits for all connections, another prepares requests. What a client
-// sends or leaves out costs bounded memory and time.
+// HTTP/1.1 on a socket, with or without TLS, event-driven: one thread waits for all connections, another prepares
+// requests. What a client sends or leaves out costs bounded memory and time.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ struct HttpLimits {
 
 /// A request that was read completely.
 struct HttpRequest {
-  std::string method, target;  ///< "POST", "/v1/completions" without what follows '?'
-  std::string authorization;   ///< the header's value, or ""
+  std::string method, target;                             ///< "POST", "/v1/completions" without what follows '?'
+  std::string authorization, api_key, anthropic_version;  ///< headers (the second is X-Api-Key), or ""
   std::string body;
 };
 
@@ -62,10 +62,17 @@ class Exchange {
 /// The reply to a request that is not HTTP, or beyond a limit.
 using BadRequestReply = std::function<HttpReply(int status, const std::string& message)>;
 
-/// Listens on one address. Throws Error{bad_input} where it cannot be had: a port in use, an unknown host.
+/// The PEM files of a server that speaks TLS.
+struct TlsFiles {
+  std::string certificate;  ///< the server's, and those that lead to a known authority; "": plain HTTP
+  std::string key;          ///< its private key, not encrypted
+};
+
+/// Listens on one address. Throws Error{bad_input} where it cannot be had: a port in use, an unknown host; and for
+/// files that are not a certificate and its key.
 class HttpServer {
  public:
-  HttpServer(const std::string& host, uint16_t port, const HttpLimits& limits);
+  HttpServer(const std::string& host, uint16_t port, const HttpLimits& limits, const TlsFiles& tls = {});
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

@@ -23,23 +23,34 @@ ChatPrompt Prompts::chat(const nlohmann::ordered_json& messages) const {
   } catch (const Error& e) {
     throw ApiError(400, e.what(), "messages");
   }
-  std::vector<int32_t> ids = tokenizer_.encode(text, {.parse_special = true});
-  const auto bos = tokenizer_.bos();
-  if (tokenizer_.adds_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
+  std::vector<int32_t> ids = encode_chat(tokenizer_, text);
   return {std::move(text), std::move(ids)};
 }
 
 std::vector<std::vector<int32_t>> Prompts::of(const CompletionRequest& r) const {
   if (r.chat) return {chat(r.messages).ids};
+  return of(r.prompts, "prompt");
+}
+
+std::vector<std::vector<int32_t>> Prompts::of(const std::vector<PromptSource>& sources, const char* name) const {
   std::vector<std::vector<int32_t>> result;
-  for (const PromptSource& p : r.prompts) {
+  for (const PromptSource& p : sources) {
     const auto* ids = std::get_if<std::vector<int32_t>>(&p);
-    if (ids) require_ids(*ids, "prompt");
+    if (ids) require_ids(*ids, name);
     result.push_back(ids ? *ids : encode_prompt(tokenizer_, std::get<std::string>(p)));
     if (result.back().empty())
-      throw ApiError(400, "the prompt is empty, and no beginning-of-sequence token is added", "prompt");
+      throw ApiError(400, fmt::format("the {} is empty, and no beginning-of-sequence token is added", name), name);
   }
   return result;
+}
+
+void Prompts::require_fits(int64_t tokens, const char* name) const {
+  if (tokens > context_)
+    throw ApiError(400,
+                   fmt::format("This model's maximum context length is {} tokens. However, the {} has {} tokens. "
+                               "Please reduce its length.",
+                               context_, name, tokens),
+                   name, "context_length_exceeded");
 }
 
 // How many tokens follow a prompt.

@@ -28,6 +28,10 @@ class Prompts {
 
   /// The prompts of a request; none is empty.
   std::vector<std::vector<int32_t>> of(const CompletionRequest& r) const;
+  /// Those of the field `name`.
+  std::vector<std::vector<int32_t>> of(const std::vector<PromptSource>& sources, const char* name) const;
+  /// Throws for more tokens than the context holds.
+  void require_fits(int64_t tokens, const char* name) const;
   /// Messages, and the beginning of the answer. Throws for a model without a chat template, and what the template says.
   ChatPrompt chat(const nlohmann::ordered_json& messages) const;
   /// How many tokens follow a prompt of this many, at most.

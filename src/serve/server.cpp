@@ -11,7 +11,9 @@
 #include <random>
 #include <thread>
 
+#include "serve/anthropic.h"
 #include "serve/api.h"
+#include "serve/embeddings.h"
 #include "serve/page.h"
 #include "serve/prompts.h"
 #include "serve/replies.h"
@@ -42,8 +44,9 @@ class Server {
   Server(Decoder& decoder, const Model& model, const std::optional<ChatTemplate>& chat, const ServerOptions& options)
       : options_(options),
         tokenizer_(*model.tokenizer),
-        service_(decoder, model.tokenizer.get(), options.most_waiting),
+        service_(decoder, model.tokenizer.get(), options.most_waiting, options.speculation),
         prompts_(*model.tokenizer, chat, context_of(decoder), decoder.vocab()),
+        width_(model.spec.d_model),
         ids_(fmt::format("{:016x}", random_number())) {
     const ModelSpec& spec = model.spec;
     meta_ = {{"architecture", spec.architecture}, {"parameters", parameter_count(spec)},
@@ -94,6 +97,9 @@ class Server {
         {"POST", "/tokenize", &Server::tokenize},
         {"POST", "/detokenize", &Server::detokenize},
         {"POST", "/v1/completions", &Server::completions},
+        {"POST", "/v1/embeddings", &Server::embeddings},
+        {"POST", "/v1/messages", &Server::messages, anthropic_error},
+        {"POST", "/v1/messages/count_tokens", &Server::count_tokens, anthropic_error},
         {"POST", "/v1/chat/completions", &Server::chat_completions},
     };
     const auto* r = std::ranges::find(kRoutes, target, &Route::target);
@@ -113,13 +119,16 @@ class Server {
 
   void require_key(const Exchange& exchange) const {
     if (options_.api_keys.empty() || exchange.request.target == "/health" || exchange.request.target == "/") return;
-    const std::string& given = exchange.request.authorization;
+    const std::string& bearer = exchange.request.authorization;
     constexpr std::string_view kBearer = "Bearer ";
+    const std::string given = !exchange.request.api_key.empty() ? exchange.request.api_key
+                              : bearer.starts_with(kBearer)     ? bearer.substr(kBearer.size())
+                                                                : "";
     bool right = false;
-    for (const std::string& key : options_.api_keys)  // all of them, whichever is right
-      right = (given.starts_with(kBearer) && same_secret(given.substr(kBearer.size()), key)) || right;
+    for (const std::string& key : options_.api_keys) right = same_secret(given, key) || right;  // whichever is right
     if (!right)
-      throw ApiError(401, "the API key is missing or wrong; send 'Authorization: Bearer KEY'", "", "invalid_api_key");
+      throw ApiError(401, "the API key is missing or wrong; send 'Authorization: Bearer KEY' or 'X-Api-Key: KEY'", "",
+                     "invalid_api_key");
   }
 
   void route(const std::shared_ptr<Exchange>& exchange) {
@@ -197,6 +206,8 @@ class Server {
     add("prompt_tokens_total", "counter", "Tokens of prompts.", c.prompt_tokens);
     add("prompt_tokens_shared_total", "counter", "Tokens of prompts that were not computed again.", c.shared_tokens);
     add("generated_tokens_total", "counter", "Tokens of texts that have ended.", c.tokens);
+    add("draft_tokens_total", "counter", "Tokens that the draft proposed.", c.proposed);
+    add("draft_tokens_accepted_total", "counter", "Proposed tokens that became part of a text.", c.accepted);
     add("cache_pages", "gauge", "Pages of keys and values.", c.pages);
     add("cache_pages_used", "gauge", "Pages that hold something.", c.pages_used);
     text += "# HELP toy_replies_total Replies by HTTP status.\n# TYPE toy_replies_total counter\n";
@@ -221,6 +232,37 @@ class Server {
   void chat_completions(const std::shared_ptr<Exchange>& exchange) {
     const CompletionRequest r = parse_completion(exchange->request.body, true);
     start(exchange, r, std::make_unique<ChatFormat>(head("chatcmpl-"), r, tokenizer_));
+  }
+
+  void messages(const std::shared_ptr<Exchange>& exchange) {
+    require_anthropic_version(exchange->request.anthropic_version);
+    const CompletionRequest r = parse_messages(exchange->request.body);
+    start(exchange, r, std::make_unique<MessagesFormat>(head("msg_")));
+  }
+  void count_tokens(const std::shared_ptr<Exchange>& exchange) {
+    require_anthropic_version(exchange->request.anthropic_version);
+    const CompletionRequest r = parse_messages(exchange->request.body, true);
+    if (!r.model.empty()) require_model(r.model);
+    if (!r.tools.empty()) throw ApiError(400, "tools are not supported yet", "tools");
+    send_json(*exchange, {{"input_tokens", prompts_.of(r).front().size()}});
+  }
+
+  void embeddings(const std::shared_ptr<Exchange>& exchange) {
+    const EmbeddingsRequest r = parse_embeddings(exchange->request.body);
+    if (!r.model.empty()) require_model(r.model);
+    if (r.dimensions && *r.dimensions != width_)
+      throw ApiError(400, fmt::format("'dimensions' is {}; this model's embeddings have {}", *r.dimensions, width_),
+                     "dimensions");
+    if (int64_t(r.inputs.size()) > kMostNumbers / width_)
+      throw ApiError(400, fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostNumbers / width_),
+                     "input");
+    const auto job = std::make_shared<EmbeddingsJob>(exchange, r, options_.name, [this](int status) { count(status); });
+    std::vector<TextRequest> texts;
+    for (std::vector<int32_t>& ids : prompts_.of(r.inputs, "input")) {
+      prompts_.require_fits(int64_t(ids.size()), "input");
+      texts.push_back(job->add(std::move(ids)));
+    }
+    submit(*exchange, std::move(texts));
   }
 
   // Submits the texts of a request, whose reply has this form.
@@ -250,8 +292,13 @@ class Server {
         texts.push_back(
             job->add_choice(text_request(r, prompt, n, seed + uint64_t(k)), r.echo ? tokenizer_.decode(prompt) : ""));
     }
+    submit(*exchange, std::move(texts));
+  }
+
+  // They end when the client goes.
+  void submit(Exchange& exchange, std::vector<TextRequest> texts) {
     const std::vector<int64_t> numbers = service_.submit_all(std::move(texts));
-    exchange->on_gone([this, numbers] {
+    exchange.on_gone([this, numbers] {
       for (const int64_t number : numbers) service_.cancel(number);
       count(499);  // as nginx counts clients that have gone
     });
@@ -271,6 +318,7 @@ class Server {
   const Tokenizer& tokenizer_;
   GenerationService service_;
   const Prompts prompts_;
+  const int64_t width_;
   ordered_json meta_;      // of the model
   const std::string ids_;  // what the ids of replies begin with
   uint64_t numbers_ = 0;

@@ -19,6 +19,7 @@ struct ServerOptions {
   std::vector<std::string> api_keys;  ///< one of them is needed; none: no key is
   size_t most_waiting = 1024;         ///< requests that wait for a sequence; more are refused
   HttpLimits http;
+  SpeculationOptions speculation = {};  ///< who proposes tokens
 };
 
 /// Serves a model until HttpServer::run() returns. `chat`: its chat template, if it has one. Model and decoder must

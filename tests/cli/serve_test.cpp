@@ -36,6 +36,11 @@ TEST_F(ServeCli, RefusesToStart) {
   refuses(serve + " --port 0 --cache 5X", {"cache", "5X"});
   refuses(serve + " --port 0 --api-key-file " + write("keys", "\n \n"), {"no API keys"});
   refuses(serve + " --port 0 --api-key-file " + path("none"), {"none"});
+  const std::string text = write("text.pem", "text");
+  refuses(serve + " --port 0 --tls-cert " + text, {"--tls-key"});
+  refuses(serve + " --port 0 --tls-key " + text, {"--tls-cert"});
+  refuses(serve + " --port 0 --tls-cert " + path("none.pem") + " --tls-key " + text, {"none.pem", "cannot be read"});
+  refuses(serve + " --port 0 --tls-cert " + text + " --tls-key " + text, {"text.pem", "PEM"});
   EXPECT_EQ(with_server("", std::string(TOY_BINARY) + " serve " + path("run") +
                                 " --port $port 2>&1; echo $?; kill $pid; wait $pid; echo $?")
                 .find("toy: port "),

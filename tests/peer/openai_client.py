@@ -3,10 +3,12 @@
     openai_client.py TOY MODEL.gguf WORK
 """
 import asyncio
+import contextlib
 import re
 import subprocess
 import sys
 
+import numpy as np
 import openai
 
 TEMPLATE = ("{{ bos_token }}{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this one') }}"
@@ -14,8 +16,8 @@ TEMPLATE = ("{{ bos_token }}{% for m in messages %}{% if m.content == 'no' %}{{ 
             "{% if add_generation_prompt %}[assistant] {% endif %}")
 
 
-def with_template(source, target):
-    subprocess.run([sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--force", "--chat-template", TEMPLATE,
+def with_template(source, target, template=TEMPLATE):
+    subprocess.run([sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--force", "--chat-template", template,
                     source, target], check=True, capture_output=True)
 
 
@@ -73,7 +75,21 @@ def check(toy, model, client, url):
     random = {client.chat.completions.create(**{**ask, "seed": None}).choices[0].message.content for _ in range(4)}
     assert len(random) > 1, "requests without a seed give one text"
 
+    # Embeddings: as base64, which the package asks for, and as numbers.
+    texts = ["Once upon a time", "One day"]
+    for pooling in ("mean", "last", "cls"):
+        packed = client.embeddings.create(model=name, input=texts, extra_body={"pooling": pooling})
+        plain = client.embeddings.create(model=name, input=texts, encoding_format="float", extra_body={"pooling": pooling})
+        width = len(plain.data[0].embedding)
+        for i, text in enumerate(texts):
+            a, b = packed.data[i].embedding, plain.data[i].embedding
+            assert len(a) == width and (np.float32(a) == np.float32(b)).all()
+            assert abs(sum(x * x for x in a) - 1) < 2**-22
+            alone = client.embeddings.create(model=name, input=text, dimensions=width, extra_body={"pooling": pooling})
+            assert alone.data[0].embedding == a and alone.usage.total_tokens < packed.usage.total_tokens
+
     # Errors are the package's own kinds.
+    refused(lambda: client.embeddings.create(model=name, input="a", dimensions=7), openai.BadRequestError, "dimensions")
     refused(lambda: client.completions.create(model="gpt-4", prompt="a"), openai.NotFoundError, "gpt-4")
     refused(lambda: client.completions.create(model=name, prompt="a", max_tokens=10000), openai.BadRequestError,
             "maximum context length is 512 tokens")
@@ -95,9 +111,11 @@ def check(toy, model, client, url):
     assert set(texts[1::2]) == {chat.choices[1].message.content}
 
 
-def main(toy, source, work):
+@contextlib.contextmanager
+def serving(toy, source, work, template=TEMPLATE):
+    """A server with the key "right": its address, and the file of its model."""
     model = f"{work}/chat.gguf"
-    with_template(source, model)
+    with_template(source, model, template)
     with open(f"{work}/keys", "w") as keys:
         keys.write("right\n")
     server = subprocess.Popen([toy, "serve", model, "--port", "0", "--parallel", "4", "--api-key-file", f"{work}/keys"],
@@ -109,13 +127,17 @@ def main(toy, source, work):
                 break
         else:
             raise AssertionError("the server did not start")
-        url = found.group(1) + "/v1"
-        check(toy, model, openai.OpenAI(base_url=url, api_key="right", max_retries=0), url)
+        yield found.group(1), model
     finally:
         server.terminate()
         code = server.wait()
     assert code == 0, code
-    print(f"openai {openai.__version__}: completions, chats, streams, 16 at once, errors")
+
+
+def main(toy, source, work):
+    with serving(toy, source, work) as (url, model):
+        check(toy, model, openai.OpenAI(base_url=url + "/v1", api_key="right", max_retries=0), url + "/v1")
+    print(f"openai {openai.__version__}: completions, chats, streams, 16 at once, embeddings, errors")
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ class Client {
     }
     return all;
   }
+  int socket() const { return socket_; }
   void hang_up() {
     if (socket_ >= 0) ::close(socket_);
     socket_ = -1;
@@ -69,7 +70,7 @@ class Client {
   std::string received_;
 };
 
-struct Reply {
+struct Answer {
   int status = 0;
   std::string header, body;
   nlohmann::ordered_json json() const { return parse_json<nlohmann::ordered_json>(body); }
@@ -84,7 +85,7 @@ inline std::string post(const std::string& target, const std::string& body, cons
 /// A server with a random model on bytes and a chat template.
 class Loopback {
  public:
-  explicit Loopback(DecoderOptions decoder = {.sequences = 4}, ServerOptions options = {})
+  explicit Loopback(DecoderOptions decoder = {.sequences = 4}, ServerOptions options = {}, const TlsFiles& tls = {})
       : device_(make_cpu_device(2)),
         model_(random_model(toy::testing::small_model("tiny", {.vocab = 256,
                                                                .d_model = 40,
@@ -101,8 +102,9 @@ class Loopback {
     chat_.emplace(
         "{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this one') }}{% endif %}"
         "<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}");
+    decoder.hidden = true;
     decoder_ = std::make_unique<Decoder>(*device_, model_, decoder);
-    http_ = std::make_unique<HttpServer>("127.0.0.1", 0, options_.http);
+    http_ = std::make_unique<HttpServer>("127.0.0.1", 0, options_.http, tls);
     port_ = http_->port();
     thread_ = std::thread([this] { serve(*http_, *decoder_, model_, chat_, options_); });
   }
@@ -117,15 +119,15 @@ class Loopback {
   uint16_t port() const { return port_; }
 
   /// Sends these bytes on a connection of their own.
-  Reply ask(const std::string& bytes) const {
+  Answer ask(const std::string& bytes) const {
     Client client(port_);
     client.send(bytes);
     return parse(client.receive());
   }
-  Reply post(const std::string& target, const std::string& body, const std::string& headers = "") const {
+  Answer post(const std::string& target, const std::string& body, const std::string& headers = "") const {
     return ask(serve::post(target, body, headers));
   }
-  Reply get(const std::string& target, const std::string& headers = "") const {
+  Answer get(const std::string& target, const std::string& headers = "") const {
     return ask("GET " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + "\r\n");
   }
   /// A number of /metrics.
@@ -134,8 +136,8 @@ class Loopback {
     const size_t at = all.find("\ntoy_" + name + " ");
     return at == all.npos ? -1 : std::stoll(all.substr(at + name.size() + 6));
   }
-  static Reply parse(const std::string& all) {
-    Reply r;
+  static Answer parse(const std::string& all) {
+    Answer r;
     const size_t end = all.find("\r\n\r\n");
     if (!all.starts_with("HTTP/1.1 ") || end == all.npos) return r;
     r.status = std::stoi(all.substr(9, 3));

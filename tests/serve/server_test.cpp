@@ -144,7 +144,7 @@ TEST(Serve, TheSameBytesAmongOthers) {
          {"temperature", i % 4 * 0.4},
          {"stream", stream}});
   };
-  const auto content = [](const Reply& r) { return r.json()["choices"]; };
+  const auto content = [](const Answer& r) { return r.json()["choices"]; };
   const ordered_json alone = content(server.post("/v1/chat/completions", body(5, false)));
   ASSERT_EQ(alone.size(), 2u);
   std::vector<std::string> received(32);
@@ -186,7 +186,7 @@ TEST(Serve, ABiasChoosesTheToken) {
 TEST(Serve, BadRequests) {
   const Loopback server;
   const auto refuses = [&](const std::string& target, const std::string& body, int status, const std::string& words) {
-    const Reply r = server.post(target, body);
+    const Answer r = server.post(target, body);
     EXPECT_EQ(r.status, status) << body.substr(0, 100) << "\n" << r.body;
     EXPECT_NE(r.body.find(words), std::string::npos) << r.body;
     EXPECT_TRUE(r.json()["error"].is_object());
@@ -277,7 +277,7 @@ TEST(Serve, TooManyRequestsAreToldToWait) {
   first.receive("data: ");
   second.send(post("/v1/completions", long_one)), third.send(post("/v1/completions", long_one));
   wait_until([&] { return server.metric("requests_waiting") == 2; });
-  const Reply r = server.post("/v1/completions", long_one);
+  const Answer r = server.post("/v1/completions", long_one);
   EXPECT_EQ(r.status, 429);
   EXPECT_NE(r.header.find("Retry-After:"), std::string::npos);
   EXPECT_EQ(r.json()["error"]["type"], "rate_limit_error");

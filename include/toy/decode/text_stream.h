@@ -21,12 +21,13 @@ class StopFilter {
   std::string push(std::string_view bytes);
   /// What was held back when the stream ends without a stop string.
   std::string finish();
-  bool stopped() const { return stopped_; }
+  bool stopped() const { return !found_.empty(); }
+  /// The stop string that has ended it, or "".
+  const std::string& found() const { return found_; }
 
  private:
   std::vector<std::string> stops_;
-  std::string held_;
-  bool stopped_ = false;
+  std::string held_, found_;
 };
 
 /// The text of generated tokens: begins as the prompt ends (where a tokenizer puts a space in front of a text, the
@@ -41,6 +42,8 @@ class TextStream {
   /// The remainder at the end: held back characters, unless a stop string has cut them off.
   std::string finish();
   bool stopped() const { return stop_.stopped(); }
+  /// The stop string that has ended it, or "".
+  const std::string& stop() const { return stop_.found(); }
 
  private:
   const Tokenizer& tokenizer_;

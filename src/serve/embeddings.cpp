@@ -1,0 +1,104 @@
+#include "serve/embeddings.h"
+
+#include <fmt/format.h>
+#include <openssl/evp.h>
+
+#include <bit>
+#include <iterator>
+
+#include "serve/fields.h"
+#include "serve/reply_format.h"
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
+
+namespace toy::serve {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "base64 holds little-endian numbers");
+
+std::string base64_of(const std::vector<float>& v) {
+  const size_t bytes = v.size() * sizeof(float);
+  std::string text((bytes + 2) / 3 * 4 + 1, '\0');  // EVP_EncodeBlock ends it with a zero
+  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()), reinterpret_cast<const unsigned char*>(v.data()),
+                  int(bytes));
+  text.pop_back();
+  return text;
+}
+
+Pooling pooling_of(const std::string& name) {
+  if (name.empty() || name == "mean") return Pooling::mean;
+  if (name == "last") return Pooling::last;
+  if (name == "cls") return Pooling::first;
+  refuse(fmt::format("'pooling' is '{}', expected mean, last or cls", one_line(name)), "pooling");
+}
+
+}  // namespace
+
+EmbeddingsRequest parse_embeddings(const std::string& body) {
+  const nlohmann::ordered_json j = parse_body(body);
+  Fields f(j);
+  EmbeddingsRequest r;
+  r.model = f.text("model");
+  r.inputs = sources_of(f.take("input"), "input");
+  if (int64_t(r.inputs.size()) > kMostInputs)
+    refuse(fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostInputs), "input");
+  r.pooling = pooling_of(f.text("pooling"));
+  const std::string encoding = f.text("encoding_format");
+  if (!encoding.empty() && encoding != "float" && encoding != "base64")
+    refuse(fmt::format("'encoding_format' is '{}', expected float or base64", one_line(encoding)), "encoding_format");
+  r.base64 = encoding == "base64";
+  if (f.has("dimensions")) {
+    int64_t n = 0;
+    f.number<int64_t>("dimensions", n, 1, INT32_MAX);
+    r.dimensions = n;
+  }
+  f.finish();
+  return r;
+}
+
+std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, const std::string& model, bool base64,
+                            int64_t prompt_tokens) {
+  std::string text = R"({"object":"list","data":[)";
+  for (size_t i = 0; i < embeddings.size(); ++i) {
+    text += fmt::format(R"({}{{"object":"embedding","index":{},"embedding":)", i > 0 ? "," : "", i);
+    if (base64)
+      text += '"' + base64_of(embeddings[i]) + '"';
+    else  // the shortest digits that are this number
+      fmt::format_to(std::back_inserter(text), "[{}]", fmt::join(embeddings[i], ","));
+    text += '}';
+  }
+  return text + fmt::format(R"(],"model":{},"usage":{{"prompt_tokens":{},"total_tokens":{}}}}})",
+                            json_text(nlohmann::ordered_json(model)), prompt_tokens, prompt_tokens);
+}
+
+TextRequest EmbeddingsJob::add(std::vector<int32_t> ids) {
+  const size_t i = embeddings_.size();
+  embeddings_.emplace_back();
+  prompt_tokens_ += int64_t(ids.size());
+  TextRequest t{.prompt = std::move(ids), .options = {.max_tokens = 0}};
+  t.embed = pooling_;
+  t.on_end = [job = shared_from_this(), i](const TextEnd& end) { job->finish(i, end); };
+  return t;
+}
+
+void EmbeddingsJob::finish(size_t i, const TextEnd& end) {
+  ++done_;
+  if (failed_) return;
+  if (end.error) {
+    failed_ = true;
+    std::string message = "the embedding could not be computed";
+    try {
+      std::rethrow_exception(end.error);
+    } catch (const std::exception& e) {
+      message = e.what();
+    }
+    count_(500);
+    return exchange_->send(error_reply(ApiError(500, message)));
+  }
+  embeddings_[i] = end.embedding;
+  if (done_ < embeddings_.size()) return;
+  count_(200);
+  exchange_->send({.body = embeddings_body(embeddings_, model_, base64_, prompt_tokens_)});
+}
+
+}  // namespace toy::serve

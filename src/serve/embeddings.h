@@ -1,0 +1,64 @@
+// /v1/embeddings: texts to vectors.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "serve/api.h"
+#include "serve/http_server.h"
+#include "toy/decode/service.h"
+
+namespace toy::serve {
+
+/// Limits of one request: its texts, and the numbers of the reply.
+inline constexpr int64_t kMostInputs = 2048, kMostNumbers = int64_t(1) << 22;
+
+/// A request for embeddings.
+struct EmbeddingsRequest {
+  std::string model;  ///< "": not said
+  std::vector<PromptSource> inputs;
+  Pooling pooling = Pooling::mean;
+  bool base64 = false;                ///< little-endian f32 instead of numbers
+  std::optional<int64_t> dimensions;  ///< has to be the model's width
+};
+/// From the body of a request. Throws ApiError as parse_completion().
+EmbeddingsRequest parse_embeddings(const std::string& body);
+
+/// OpenAI's list of embeddings, each in `numbers` or base64.
+std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, const std::string& model, bool base64,
+                            int64_t prompt_tokens);
+
+/// Collects the embeddings of one request and sends them. After its texts were submitted, only the service's thread
+/// changes it.
+class EmbeddingsJob : public std::enable_shared_from_this<EmbeddingsJob> {
+ public:
+  /// `count` is told the status of the reply.
+  EmbeddingsJob(std::shared_ptr<Exchange> exchange, const EmbeddingsRequest& request, std::string model,
+                std::function<void(int status)> count)
+      : exchange_(std::move(exchange)),
+        model_(std::move(model)),
+        pooling_(request.pooling),
+        base64_(request.base64),
+        count_(std::move(count)) {}
+  /// One more text, to be submitted.
+  TextRequest add(std::vector<int32_t> ids);
+
+ private:
+  void finish(size_t i, const TextEnd& end);
+
+  std::shared_ptr<Exchange> exchange_;
+  const std::string model_;
+  const Pooling pooling_;
+  const bool base64_;
+  std::function<void(int)> count_;
+  std::vector<std::vector<float>> embeddings_;
+  int64_t prompt_tokens_ = 0;
+  size_t done_ = 0;
+  bool failed_ = false;
+};
+
+}  // namespace toy::serve
