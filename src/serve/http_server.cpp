@@ -80,8 +80,8 @@ struct HttpServer::State {
   BadRequestReply bad;
   std::function<void()> on_stop;
   std::set<std::shared_ptr<Connection>> connections;
-  bool stopping = false;
-  size_t unsent = 0, bodies = 0;  // bytes of all connections
+  bool stopping = false, ending = false;  // ending: all requests are answered
+  size_t unsent = 0, bodies = 0;          // bytes of all connections
   std::unique_ptr<asio::thread_pool> worker;
 
   void accept();
@@ -276,6 +276,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     });
   }
 
+  void release_body() { server_.bodies -= std::exchange(body_, 0); }
+
   // The end of a TLS stream comes in a record; only reading it tells. The beginning of the next request is kept.
   void watch_tls() {
     tls_->async_read_some(buffer_.prepare(4096), [self = shared_from_this()](error_code error, size_t n) {
@@ -286,8 +288,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
       if (!self->busy_) self->reply_is_sent();  // which has stopped this
     });
   }
-
-  void release_body() { server_.bodies -= std::exchange(body_, 0); }
 
   void put(std::string text) {
     if (unsent_ == 0) taken_at_ = std::chrono::steady_clock::now();
@@ -476,9 +476,10 @@ void HttpServer::State::begin_stop() {
 }
 
 void HttpServer::State::end_if_done() {
-  if (!stopping) return;
+  if (!stopping || ending) return;
   for (const auto& c : connections)
     if (c->busy()) return;
+  ending = true;
   grace.expires_after(milliseconds(200));  // what was sent last is on its way
   grace.async_wait([this](error_code cancelled) {
     if (!cancelled) io.stop();
