@@ -73,7 +73,8 @@ void share_out(DecodeShape& shape, const ModelSpec& spec, size_t cache) {
   const size_t least = state_bytes(spec, shape);
   check(cache >= least || snapshot > 0, "cache: {} is less than one page of {} positions, which takes {}",
         format_bytes(cache), kPagePositions, format_bytes(least));
-  check(cache >= least, "cache: {} is less than {}, the windows and recurrent states of {} sequences; use a larger one",
+  check(cache >= least,
+        "cache: {} is less than {} for windows and recurrent states of {} sequences; use a larger --cache",
         format_bytes(cache), format_bytes(least), shape.sequences);
   size_t left = cache - least;
   if (snapshot > 0) shape.snapshots = int64_t(std::min((page > 0 ? left / 2 : left) / snapshot, kMost));
