@@ -84,7 +84,7 @@ struct GenerateRequest {
 /// With SpeculationOptions a call also carries tokens that are proposed for the texts that are being written. A text
 /// gains those that its sampler draws as well, with the logits of the same call; the others are taken back. Where
 /// layers are recurrent, the sequence returns to the states before the call, and the next one reads what was right
-/// again; so it may end shorter than its text.
+/// again.
 ///
 /// A result has the same bits whatever other requests there are and whatever is proposed.
 class Scheduler {
@@ -137,7 +137,7 @@ class Scheduler {
     // Where on_hidden continues.
     size_t next_hidden() const { return std::max(request.hidden_from, hidden_seen); }
     std::vector<size_t> snapshots = {};  // positions after which the prompt's state is worth keeping, in order
-    bool in_progress = false;  // its sequence has been at the last token; rows that are missing now are few
+    bool in_progress = false;            // its sequence has been at the last token; rows that are missing now are few
     AcceptanceRate rate;
     bool writing() const { return in_progress || history.size() - fed == 1; }
     // Does the score of the token after this position of the prompt have to be computed?
@@ -177,6 +177,7 @@ class Scheduler {
   void plan_proposals();
   size_t most_proposed(const Slot& slot, size_t texts) const;
   void settle(Slot& slot);
+  void read_again(Slot& slot, std::span<const int32_t> tokens);
   void collect_rows();
   void remember(const Slot& slot);
   void remember_snapshots();
