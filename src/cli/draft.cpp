@@ -42,15 +42,18 @@ Draft DraftOptions::make(Device& device, const Model& model, Decoder& decoder, c
   print_warnings(path, d.model->warnings);
   require_same_tokens(model, *d.model);
   const ModelSpec& spec = d.model->spec;
+  const bool ends = spec.positions == PositionKind::learned;
+  const int64_t longest = ends ? spec.context : std::max(decoder.context(), spec.context);
   DecoderOptions o{.sequences = decoder.state().sequences(),
-                   .context = decoder.context() + most,
+                   .context = std::min(decoder.context() + most, longest),
                    .max_rows = decoder.max_rows(),
                    .exact = decoding.exact,
                    .repack = decoding.repacks(*d.model, generated, 0),
                    .take_back = most + 1};
-  if (spec.positions == PositionKind::learned) o.context = std::min(o.context, spec.context);
-  if (const int64_t pages = decoder.state().shape().shared_pages; pages > 0)
-    o.cache = size_t(pages) * shared_page_bytes(spec, decode_shape(*d.model, o));
+  // As many positions as the model's cache has.
+  const DecodeShape shape = decode_shape(*d.model, o);
+  if (const int64_t pages = decoder.state().shape().shared_pages; pages > 0 && kept_state_bytes(spec, shape) == 0)
+    o.cache = size_t(std::min(pages, shape.pages())) * shared_page_bytes(spec, shape);
   d.decoder = std::make_unique<Decoder>(device, *d.model, o);
   d.options.draft = d.decoder.get();
   d.options.draft_cost = bytes_of_weights(*d.model) / bytes_of_weights(model);

@@ -408,6 +408,20 @@ void Scheduler::plan_proposals() {
   }
 }
 
+// The text has ended; its sequence holds it completely for those who continue it.
+void Scheduler::read_again(Slot& slot, std::span<const int32_t> tokens) {
+  std::vector<DecodeRow> rows;
+  for (const int32_t id : tokens) rows.push_back({slot.sequence, id});
+  try {
+    decoder_.decode(rows);
+  } catch (const Error&) {  // the text is complete: what fails is the next one's beginning
+    forget(slot);
+    return;
+  }
+  slot.held.insert(slot.held.end(), tokens.begin(), tokens.end());
+  slot.rows += tokens.size();
+}
+
 // Takes back the proposed tokens that were wrong.
 void Scheduler::settle(Slot& slot) {
   if (slot.proposed.empty()) return;
@@ -420,9 +434,13 @@ void Scheduler::settle(Slot& slot) {
     else
       state.truncate(slot.sequence, had - int64_t(slot.wrong));
     const size_t back = size_t(had - state.length(slot.sequence));
+    const std::vector<int32_t> right(slot.held.end() - int64_t(back), slot.held.end() - int64_t(slot.wrong));
     slot.held.resize(slot.held.size() - back);
     slot.rows -= back;
-    if (slot.job) slot.job->fed -= back;
+    if (slot.job)
+      slot.job->fed -= back;  // the next call reads again what was right
+    else if (!right.empty())
+      read_again(slot, right);
   }
   slot.proposed.clear();
 }

@@ -91,6 +91,22 @@ TEST_F(ServeCli, AModelThatIsReplacedWhileServing) {
   EXPECT_EQ(text("removed"), text("before"));
 }
 
+// --draft: the text stays the same, and /metrics counts.
+TEST_F(ServeCli, ProposedTokensChangeNoText) {
+  const std::string ask =
+      request(
+          R"({"prompt": "aaaaaa", "max_tokens": 50, "temperature": 0, "ignore_eos": true, "logit_bias": {"97": 50}})") +
+      "cat <&3\nexec 4<>/dev/tcp/127.0.0.1/$port\nprintf 'GET /metrics HTTP/1.1\\r\\nConnection: close\\r\\n\\r\\n' "
+      ">&4\ncat <&4\nkill -TERM $pid\nwait $pid\n";
+  for (const std::string draft : {"", "--draft ngram", "--draft ngram --draft-max 3"}) {
+    const std::string printed = with_server(draft, ask);
+    EXPECT_NE(printed.find("\"text\":\"" + std::string(50, 'a') + "\""), std::string::npos) << printed;
+    EXPECT_EQ(printed.find("\ntoy_draft_tokens_total 0\n") == std::string::npos, !draft.empty()) << printed;
+    EXPECT_EQ(printed.find("\ntoy_draft_tokens_accepted_total 0\n") == std::string::npos, !draft.empty()) << printed;
+  }
+  refuses("serve " + path("run") + " --port 0 --draft none.gguf", {"none.gguf"});
+}
+
 TEST_F(ServeCli, ASecondSignalEndsAtOnce) {
   const std::string printed =
       with_server("", "kill -INT $pid\nsleep 0.1\nkill -INT $pid 2>/dev/null\nwait $pid\necho code $?");

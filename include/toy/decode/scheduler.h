@@ -86,7 +86,7 @@ struct GenerateRequest {
 /// With SpeculationOptions a call also carries tokens that are proposed for the texts that are being written. A text
 /// gains those that its sampler draws as well, with the logits of the same call; the others are taken back. Where
 /// layers are recurrent, the sequence returns to the states before the call, and the next one reads what was right
-/// again; so it may end shorter than its text.
+/// again.
 ///
 /// A result has the same bits whatever other requests there are and whatever is proposed.
 class Scheduler {
@@ -181,6 +181,7 @@ class Scheduler {
   void plan_proposals();
   size_t most_proposed(const Slot& slot, size_t texts) const;
   void settle(Slot& slot);
+  void read_again(Slot& slot, std::span<const int32_t> tokens);
   void collect_rows();
   void remember(const Slot& slot);
   void remember_snapshots();
