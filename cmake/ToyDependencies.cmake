@@ -32,6 +32,7 @@ toy_require_pkg(UTF8PROC libutf8proc libutf8proc-dev)
 toy_require_pkg(CURL libcurl libcurl4-openssl-dev)
 toy_require_pkg(CRYPTO libcrypto libssl-dev)
 toy_require_pkg(SSL libssl libssl-dev)
+toy_require_pkg(EDIT libedit libedit-dev)
 
 if(TOY_BUILD_TESTS)
   toy_require(GTest libgtest-dev)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs PyTorch, transformers, llama.cpp and the clients of OpenAI and Anthropic, which golden files and comparisons
-# need, into a Python environment.
+# Installs PyTorch, transformers, llama.cpp, lm-evaluation-harness, selenium and the clients of OpenAI and Anthropic,
+# which golden files and comparisons need, into a Python environment.
 #
 #   scripts/peers.sh            # into ${TOY_PEERS:-/opt/toy-peers}
 #   scripts/peers.sh --force    # install and check again
@@ -10,8 +10,8 @@
 set -euo pipefail
 
 dir=${TOY_PEERS:-/opt/toy-peers}
-packages=(numpy torch transformers peft gguf tokenizers sentencepiece safetensors llama-cpp-python "jsonschema[format-nongpl]" openai anthropic)
-modules="numpy torch transformers peft gguf tokenizers sentencepiece safetensors llama_cpp jsonschema openai anthropic"
+packages=(numpy torch transformers peft gguf tokenizers sentencepiece safetensors llama-cpp-python "jsonschema[format-nongpl]" openai anthropic "lm_eval[api]" selenium)
+modules="numpy torch transformers peft gguf tokenizers sentencepiece safetensors llama_cpp jsonschema openai anthropic lm_eval selenium"
 stamp=$dir/.complete
 want="v1 ${packages[*]}"
 

@@ -15,7 +15,7 @@ log=$root/build/setup.log
 packages=(
   cmake:cmake ninja-build:ninja g++:g++ pkg-config:pkg-config python3:python3
   libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libeigen3-dev libsentencepiece-dev libutf8proc-dev
-  libcurl4-openssl-dev libssl-dev libboost-dev libgtest-dev
+  libcurl4-openssl-dev libssl-dev libedit-dev libboost-dev libgtest-dev
 )
 optional=(ccache:ccache strace:strace)  # faster rebuilds; one test of fsyncs. Both may be missing
 # Debian's clang only recommends the sanitizers' runtime. Debian 12 has clang 14.

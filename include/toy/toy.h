@@ -38,6 +38,7 @@
 #include "toy/decode/sampler.h"
 #include "toy/decode/scheduler.h"
 #include "toy/decode/service.h"
+#include "toy/decode/speculation.h"
 #include "toy/decode/state.h"
 #include "toy/decode/text_stream.h"
 #include "toy/eval/choices.h"

@@ -35,6 +35,7 @@ const CLI::App* find_command(const CLI::App& app, const std::string& name);
 void add_new(CLI::App& app);
 void add_train(CLI::App& app);
 void add_infer(CLI::App& app);
+void add_chat(CLI::App& app);
 void add_serve(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_merge(CLI::App& app);

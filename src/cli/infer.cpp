@@ -2,16 +2,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/draft.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/prompts.h"
+#include "cli/sampling.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/decode/service.h"
@@ -51,42 +52,26 @@ class InOrder {
   size_t at_ = 0;
 };
 
-// "15043+1.5", "15043-1", "15043-inf": a token id and what is added to its logit.
-std::pair<int32_t, double> parse_bias(const std::string& text) {
-  const size_t sign = text.find_first_of("+-");
-  int32_t id = -1;
-  double bias = 0;
-  bool sound = sign != std::string::npos && sign > 0;
-  if (sound) {
-    const auto [id_end, id_error] = std::from_chars(text.data(), text.data() + sign, id);
-    sound = id_error == std::errc() && id_end == text.data() + sign;
-    const char* begin = text.data() + sign + (text[sign] == '+');
-    const auto [end, error] = std::from_chars(begin, text.data() + text.size(), bias);
-    sound = sound && error == std::errc() && end == text.data() + text.size() && !std::isnan(bias);
-  }
-  check(sound, "--logit-bias is '{}'; write a token id, + or -, and a number, such as 15043+1 or 15043-inf", text);
-  return {id, bias};
-}
-
 struct Infer : Command {
   std::string model_path;
   PromptOptions prompts;
+  SamplingOptions sampling;
   GenerateOptions g;
   std::vector<std::string> stops;
   DeviceOptions device;
   DecodingOptions decoding;
   AdapterOptions adapters;
+  DraftOptions draft;
   int64_t context = 0, parallel = 16;
   bool json = false, check_finite = false;
-  std::string schema_file, grammar_file, samplers;
-  std::vector<std::string> biases, breakers{"\n", ":", "\"", "*"};
-  int mirostat = 0;
+  std::string schema_file, grammar_file;
 
   void add(CLI::App& app) {
     add_model_option(app, model_path)->required();
     adapters.add(app);
     prompts.add(app);
-    add_sampling(app);
+    sampling.add(app);
+    draft.add(app);
     begin_group(app, "Output");
     CLI::Option* schema =
         add_option(app, "--json-schema", schema_file, "File with a JSON Schema that the text follows", file_name());
@@ -114,95 +99,23 @@ struct Infer : Command {
         "  toy infer out/book --prompts questions.txt --json > answers.jsonl");
   }
 
-  void add_sampling(CLI::App& app) {
-    SamplerOptions& s = g.sampler;
-    begin_group(app, "Sampling");
-    add_option(app, "--temperature,--temp", s.temperature, "Sampling temperature; 0 always takes the likeliest token",
-               at_least(0));
-    add_option(app, "--top-k", s.top_k, "Choose among the N likeliest tokens; 0 keeps all", from_to(0, INT32_MAX));
-    add_option(app, "--top-p", s.top_p, "Choose among the likeliest tokens of this total probability", above_to(0, 1));
-    add_option(app, "--min-p", s.min_p, "Drop tokens below this fraction of the likeliest one's probability",
-               from_to(0, 1));
-    add_option(app, "--repeat-penalty", s.repeat_penalty, "Penalty factor for tokens that occurred; 1 turns it off",
-               above(0));
-    add_option(app, "--frequency-penalty", s.frequency_penalty,
-               "Logit penalty per occurrence of a token; 0 turns it off");
-    add_option(app, "--presence-penalty", s.presence_penalty, "Logit penalty for tokens that occurred; 0 turns it off");
-    add_option(app, "--repeat-last-n", s.penalty_last_n,
-               "Latest tokens that penalties count; -1 takes all, 0 turns penalties off", at_least(-1));
-    add_option(app, "--seed", s.seed, "Seed of the random choices");
-    add_more_sampling(app);
-  }
-
-  // With llama.cpp's names.
-  void add_more_sampling(CLI::App& app) {
-    SamplerOptions& s = g.sampler;
-    add_option(app, "--samplers", samplers, "Samplers in their order, separated by ';'", not_empty());
-    add_option(app, "--logit-bias", biases, "Add to a token's logit, such as 15043+1 or 15043-inf", not_empty());
-    add_option(app, "--dynatemp-range", s.dynatemp_range,
-               "Vary the temperature by up to this with the entropy; 0 turns it off", at_least(0));
-    add_option(app, "--dynatemp-exp", s.dynatemp_exponent, "Exponent of the dynamic temperature", above(0));
-    add_option(app, "--typical", s.typical_p, "Choose among the most typical tokens of this probability",
-               above_to(0, 1));
-    add_option(app, "--top-nsigma", s.top_n_sigma,
-               "Keep logits within N standard deviations of the largest; 0 keeps all", at_least(0));
-    add_option(app, "--xtc-probability", s.xtc_probability, "Probability of excluding the top choices", from_to(0, 1));
-    add_option(app, "--xtc-threshold", s.xtc_threshold, "Probability from which a token is a top choice",
-               above_to(0, 1));
-    add_option(app, "--dry-multiplier", s.dry_multiplier, "Penalty factor for repeated sequences; 0 turns it off",
-               at_least(0));
-    add_option(app, "--dry-base", s.dry_base, "Growth of that penalty per repeated token", at_least(1));
-    add_option(app, "--dry-allowed-length", s.dry_allowed_length, "Repeated tokens without a penalty", at_least(0));
-    add_option(app, "--dry-penalty-last-n", s.dry_penalty_last_n, "Latest tokens that are searched; -1 takes all",
-               at_least(-1));
-    add_text_option(app, "--dry-sequence-breaker", breakers, "Text that ends a repetition; \"none\" for no such text");
-    add_option(app, "--mirostat", mirostat, "2 keeps the surprise of the text near --mirostat-ent; 0 turns it off")
-        ->check(CLI::IsMember({0, 2}));
-    add_option(app, "--mirostat-ent", s.mirostat_tau, "Mirostat's surprise per token in bits", above(0));
-    add_option(app, "--mirostat-lr", s.mirostat_eta, "Mirostat's learning rate", above(0));
-  }
-
-  // Options whose values are texts.
-  void read_sampling() {
-    if (given("--samplers")) g.sampler.steps = parse_sampler_steps(samplers);
-    for (const std::string& b : biases) g.sampler.logit_bias.push_back(parse_bias(b));
-    g.sampler.mirostat = mirostat == 2;
-  }
-
   // What needs the model's tokenizer.
   void add_to_sampler(const Model& model) {
-    SamplerOptions& s = g.sampler;
-    for (const auto& [id, bias] : s.logit_bias)
-      check(id < model.spec.vocab, "--logit-bias: token {} is outside the vocabulary (0 to {})", id,
-            model.spec.vocab - 1);
-    if (s.dry_multiplier > 0 && breakers != std::vector<std::string>{"none"} && model.tokenizer)
-      s.dry_breakers = tokens_with(*model.tokenizer, breakers);
+    g.sampler = sampling.of(model);
     if (grammar_file.empty() && schema_file.empty()) return;
     require_tokenizer(model, model_path, schema_file.empty() ? "remove --grammar" : "remove --json-schema");
     const std::string& path = schema_file.empty() ? grammar_file : schema_file;
     const std::string text = read_text(path);
     const Grammar grammar =
         schema_file.empty() ? parse_gbnf(text, path) : json_schema_grammar(read_json<ordered_json>(path, text), path);
-    s.constraint = grammar.constraint(TokenTrie(*model.tokenizer));
+    g.sampler.constraint = grammar.constraint(TokenTrie(*model.tokenizer));
   }
 
   void check_options() const {
     check(json || g.top_logprobs == 0, "--top-logprobs needs JSON; add --json");
     check(prompts.several() || !given("--parallel"),
           "--parallel needs several prompts; add --prompts FILE or remove it");
-    const Sampler options_are_sound(g.sampler);
-    std::vector<std::string> unused;  // no error: greedy runs of scripts that always give a seed are what they seem
-    for (const char* of_chance :
-         {"--top-k", "--top-p", "--min-p", "--seed", "--typical", "--top-nsigma", "--xtc-probability", "--mirostat"})
-      if (given(of_chance) && g.sampler.temperature == 0 && g.sampler.dynatemp_range == 0) unused.push_back(of_chance);
-    if (!unused.empty())
-      to_stderr(
-          fmt::format("toy: {} changes nothing at temperature 0, which takes the likeliest token; add e.g. "
-                      "--temperature 0.8\n",
-                      fmt::join(unused, ", ")));
-    const SamplerOptions& s = g.sampler;
-    if (given("--repeat-last-n") && s.repeat_penalty == 1 && s.frequency_penalty == 0 && s.presence_penalty == 0)
-      to_stderr("toy: --repeat-last-n changes nothing without a penalty; add e.g. --repeat-penalty 1.1\n");
+    sampling.check_together(*parser);
     const StopFilter stops_are_sound(stops);
   }
 
@@ -231,9 +144,10 @@ struct Infer : Command {
   }
 
   void run() {
-    read_sampling();
+    sampling.read();
     check_options();
     prompts.read();
+    const bool by_prompt = prompts.any_lora(adapters.lora.size());
     model_path = model_file(model_path);
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
@@ -250,7 +164,9 @@ struct Infer : Command {
     }
     const int64_t sequences = std::min<int64_t>(parallel, int64_t(ids.size()));
     warn_of_long_context(model_path, model.spec, std::max(context, needed));
-    const int64_t rows = std::max(sequences, std::min<int64_t>(sequences * longest, 512));
+    const int64_t rows = std::max(draft.rows(sequences), std::min<int64_t>(sequences * longest, 512));
+    int64_t all = std::accumulate(n.begin(), n.end(), int64_t(0));
+    if (!draft.draft.empty()) all *= 4;  // rows, about: proposed ones need fast products as well
     Decoder decoder(*dev, model,
                     {.sequences = int(sequences),
                      .context = needed,
@@ -258,18 +174,20 @@ struct Infer : Command {
                      .check_finite = check_finite,
                      .kv = decoding.type(),
                      .exact = decoding.exact,
-                     .repack = decoding.repacks(model, std::accumulate(n.begin(), n.end(), int64_t(0)), 0)});
-    generate_all(decoder, model, ids, n);
+                     .adapters_by_sequence = by_prompt,
+                     .repack = decoding.repacks(model, all, 0)});
+    const Draft proposes = draft.make(*dev, model, decoder, decoding, all);
+    generate_all(decoder, model, ids, n, proposes.options);
   }
 
   void generate_all(Decoder& decoder, const Model& model, const std::vector<std::vector<int32_t>>& ids,
-                    const std::vector<int64_t>& n) const {
+                    const std::vector<int64_t>& n, const SpeculationOptions& speculation) const {
     InOrder out(ids.size(), prompts.several() && !json);
     const bool has_text = model.tokenizer != nullptr;  // else it is the ids
     std::vector<std::string> whole(ids.size());
-    GenerationService service(decoder, model.tokenizer.get());
+    GenerationService service(decoder, model.tokenizer.get(), SIZE_MAX, speculation);
     for (size_t i = 0; i < ids.size(); ++i) {
-      TextRequest r{.prompt = ids[i], .options = g, .stops = stops};
+      TextRequest r{.prompt = ids[i], .options = g, .adapters = prompts.lora(i), .stops = stops};
       r.options.max_tokens = n[i];
       r.on_text = [&, i](const GeneratedToken& token, const std::string& text) {
         if (json)
@@ -288,6 +206,9 @@ struct Infer : Command {
       service.submit(std::move(r));
     }
     with_sound_weights({model_path}, [&] { service.run(); });
+    if (const ServiceCounts c = service.counts(); speculation.active() && !json && c.tokens > 0)
+      to_stderr(fmt::format("toy: draft: {} of {} proposed tokens accepted, {:.2f} tokens per call and text\n",
+                            c.accepted, c.proposed, double(c.tokens) / double(c.tokens - c.accepted)));
   }
 
   std::string line_of(const Decoder& decoder, size_t i, const std::vector<int32_t>& prompt, const Generated& result,
@@ -308,6 +229,8 @@ struct Infer : Command {
                          : reason == FinishReason::eos      ? "eos"
                          : reason == FinishReason::complete ? "complete"
                                                             : "stop";
+    if (!draft.draft.empty())
+      j["draft"] = {{"proposed", result.speculation.proposed}, {"accepted", result.speculation.accepted}};
     j["products"] = products_name(decoder.rounds()), j["kv"] = name_of(decoder.kv());
     j["repacked_bytes"] = decoder.repacked_bytes();
     return json_text(j) + "\n";

@@ -89,8 +89,8 @@ int main(int argc, char** argv) {
       },
       "Print all commands and options as JSON");
   for (const auto add :
-       {add_new, add_train, add_infer, add_serve, add_eval, add_list, add_fetch, add_quantize, add_merge, add_convert,
-        add_describe, add_tokenizer, add_corpus, add_data, add_runs, add_bench, add_completion})
+       {add_new, add_train, add_infer, add_chat, add_serve, add_eval, add_list, add_fetch, add_quantize, add_merge,
+        add_convert, add_describe, add_tokenizer, add_corpus, add_data, add_runs, add_bench, add_completion})
     add(app);
   app.footer(  // last, because commands inherit it
       "toy help COMMAND shows the options of a command.\n\n"

@@ -56,6 +56,16 @@ bool DecodingOptions::repacks(const Model& model, int64_t generated, int64_t sco
   return bytes <= available_memory() / 2;
 }
 
+size_t likely_cache(const Model& model, const DecoderOptions& options) {
+  const DecodeShape shape = decode_shape(model, options);
+  const double pages = double(shared_page_bytes(model.spec, shape)) * double(shape.pages()),
+               snapshots = 8.0 * double(shape.sequences) * double(kept_state_bytes(model.spec, shape));
+  const double more = snapshots > 0 ? 2 * std::max(pages, snapshots) - pages : 0,
+               all = double(state_bytes(model.spec, shape)) + more;
+  const size_t half = available_memory() / 2;
+  return half > 0 && all > double(half) ? half : size_t(all);
+}
+
 void ComputeOptions::add(CLI::App& app) {
   begin_group(app, "Machine");
   add_option(app, "--compute", compute, "Type of matrix products; auto measures and takes the faster",
@@ -150,8 +160,9 @@ void print_warnings(const std::string& path, const std::vector<std::string>& war
 
 namespace {
 
-constexpr const char* kTextOptions[] = {"--prompt", "--text", "--stop"};  // without letters, see protect_texts
-constexpr char kMark = '\x01';  // protect_texts puts it before a value, the option removes it
+constexpr const char* kTextOptions[] = {"--prompt", "--text", "--stop",
+                                        "--system"};  // without letters, see protect_texts
+constexpr char kMark = '\x01';                        // protect_texts puts it before a value, the option removes it
 
 }  // namespace
 

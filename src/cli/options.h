@@ -13,6 +13,7 @@
 
 #include "cli/help.h"
 #include "toy/backend/devices.h"
+#include "toy/decode/decoder.h"
 #include "toy/models/model.h"
 #include "toy/train/trainer.h"
 
@@ -35,6 +36,10 @@ struct DecodingOptions {
   /// Should quantized weights be repacked to generate or score so many tokens in all?
   bool repacks(const Model& model, int64_t generated, int64_t scored) const;
 };
+
+/// Bytes for DecoderOptions::cache where nobody says: room for every sequence to be full and, where layers keep more
+/// than pages, as much for snapshots, of which a conversation needs some; or half of what is free.
+size_t likely_cache(const Model& model, const DecoderOptions& options);
 
 /// --kv.
 CLI::Option* add_kv_option(CLI::App& app, std::string& kv);

@@ -40,24 +40,30 @@ void drop_line_break(std::string& text) {
   if (text.ends_with('\r')) text.pop_back();
 }
 
-// A line of a file: {"prompt": "..."}, {"prompt_ids": [1, 2]}, or any other text.
+// A line of a file: {"prompt": "..."}, {"prompt_ids": [1, 2]}, maybe with "lora": [1, 0], or any other text.
 Prompt parse_line(const std::string& where, const std::string& line) {
   if (!line.starts_with('{')) return {.where = where, .text = line, .ids = {}};
   constexpr const char* kForms = R"(use {"prompt": "text"} or {"prompt_ids": [1, 2]})";
-  const auto j = read_json<nlohmann::json>(where, line);
+  auto j = read_json<nlohmann::json>(where, line);
+  std::vector<float> lora;
+  if (const auto factors = j.find("lora"); factors != j.end()) {
+    check(factors->is_array() && !factors->empty(), "{}: 'lora' is not an array; give a factor for each --lora", where);
+    for (const auto& f : *factors) lora.push_back(json_number<float>(f, where + ": a factor of 'lora'"));
+    j.erase(factors);
+  }
   check(j.size() == 1, "{}: the object has {} keys; {}", where, j.size(), kForms);
   const std::string key = j.begin().key();
   const nlohmann::json& value = *j.begin();
   if (key == "prompt") {
     check(value.is_string(), "{}: 'prompt' is not a string; {}", where, kForms);
-    return {.where = where, .text = value.get<std::string>(), .ids = {}};
+    return {.where = where, .text = value.get<std::string>(), .ids = {}, .lora = lora};
   }
   check(key == "prompt_ids", "{}: unknown key '{}'; {}", where, key, kForms);
   check(value.is_array() && !value.empty(), "{}: 'prompt_ids' is not an array of ids; {}", where, kForms);
   for (const auto& id : value)
     check(id.is_number_integer() && id >= 0 && id <= INT32_MAX, "{}: 'prompt_ids' has {}; use token ids, 0 or more",
           where, json_text(id));
-  return {.where = where, .text = {}, .ids = value.get<std::vector<int32_t>>()};
+  return {.where = where, .text = {}, .ids = value.get<std::vector<int32_t>>(), .lora = lora};
 }
 
 }  // namespace
@@ -78,6 +84,16 @@ void PromptOptions::add(CLI::App& app) {
     for (CLI::Option* b : all)
       if (a != b) a->excludes(b);
   app.add_flag("--no-bos", no_bos, "Omit the beginning-of-sequence token");
+}
+
+bool PromptOptions::any_lora(size_t adapters) const {
+  bool any = false;
+  for (const Prompt& p : prompts_) {
+    check(p.lora.empty() || p.lora.size() == adapters, "{}: 'lora' has {} factors, but --lora is given {} times",
+          p.where, p.lora.size(), adapters);
+    any = any || !p.lora.empty();
+  }
+  return any;
 }
 
 void PromptOptions::read() {

@@ -18,6 +18,7 @@ struct Prompt {
   std::string where;                ///< for messages: "prompt", "stories.txt:3"
   std::optional<std::string> text;  ///< to be encoded; else it is the ids
   std::vector<int32_t> ids;
+  std::vector<float> lora = {};  ///< a factor for each --lora; empty: 1
 };
 
 /// --prompt, --prompt-file, --prompts, --prompt-ids: one of them, or none (an empty text).
@@ -30,6 +31,10 @@ struct PromptOptions {
   /// Was --prompts given?
   bool several() const { return !lines_.empty(); }
   const std::string& where(size_t i) const { return prompts_[i].where; }
+  /// Factors of a prompt's adapters, empty where it has none.
+  const std::vector<float>& lora(size_t i) const { return prompts_[i].lora; }
+  /// Has any prompt factors? Throws Error{bad_input} for one that does not have `adapters` of them.
+  bool any_lora(size_t adapters) const;
   /// Token ids of each prompt, with the beginning-of-sequence token where the tokenizer asks for it. Throws naming the
   /// prompt (the line, for --prompts) for ids outside the vocabulary, an empty prompt, or text without a tokenizer.
   std::vector<std::vector<int32_t>> tokens(const Model& model, const std::string& model_path) const;

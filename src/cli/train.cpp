@@ -414,6 +414,7 @@ struct Lora : Command {
     add_option(app, "--lora-plus", lora.lr_ratio, "Learning rate of B as a multiple of A's", above(0));
     add_option(app, "--lora-dropout", lora.dropout, "Dropout rate of the adapter's input", from_to_below(0, 1));
     app.add_flag("--dora", lora.dora, "Also train a magnitude for each row of a map (DoRA); slower");
+    app.add_flag("--pissa", lora.pissa, "Begin A and B with the largest singular values of each map (PiSSA)");
     app.add_flag("--rslora", lora.rslora, "Multiply by alpha / sqrt(rank) instead");
     begin_group(app, "Model");
     add_option(app, "--name", o.name, "Name of the adapter (default: that of --model)");

@@ -3,14 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "toy/base/memory.h"
 #include "toy/models/transformer.h"
 
 namespace toy {
+namespace {
+
+// The input for what each row multiplies an adapter with.
+std::string factors_name(size_t adapter) { return fmt::format("adapter.{}", adapter); }
+
+}  // namespace
 
 DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, DecodeShape shape,
-                               int64_t max_rows, bool hidden) {
+                               int64_t max_rows, bool hidden, bool adapters_by_sequence) {
   spec.require_positions(shape.context, "context");
   DecodeGraph d{std::make_unique<Graph>(), {}, {}};
   Graph& g = *d.graph;
@@ -26,11 +33,14 @@ DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dt
     layers[s.layer].slots.push_back(g.param(s.name, s.type));
     if (s.kind == StateSlot::Kind::paged) layers[s.layer].page_table = tables[s.pool];
   }
-  const Transformer model(spec, Weights(g, dtype_of), shape.context);
+  std::vector<Value> factors;
+  for (size_t i = 0; adapters_by_sequence && i < spec.adapters.size(); ++i)
+    factors.push_back(g.input(factors_name(i), g.rows_type(rows, DType::f32, {1})));
+  const Transformer model(spec, Weights(g, dtype_of).with_factors(factors), shape.context);
   const Value x = model(tokens, ctx, layers);
   const auto scope = g.scope("logits");
-  const Value picked = embedding(x, g.input("logit_rows", g.rows_type(wanted, DType::i32), max_rows));
-  d.outputs = {model.logits(picked)};
+  const Value picked = g.input("logit_rows", g.rows_type(wanted, DType::i32), max_rows);
+  d.outputs = {model.logits(embedding(x, picked), picked)};
   if (hidden) {
     const int asked = g.declare_rows("hidden_rows", max_rows);
     d.outputs.push_back(embedding(x, g.input("hidden_rows", g.rows_type(asked, DType::i32), max_rows)));
@@ -53,6 +63,24 @@ PlanOptions plan_options(const DecoderOptions& options) {
   return o;
 }
 
+// A cache holds the states of all sequences and a page. The rest is for pages, and half of it for snapshots where
+// pages are not all that a sequence holds.
+void share_out(DecodeShape& shape, const ModelSpec& spec, size_t cache) {
+  constexpr size_t kMost = size_t(1) << 30;
+  shape.shared_pages = 1;
+  const size_t page = shared_page_bytes(spec, shape), snapshot = kept_state_bytes(spec, shape);
+  if (page == 0) shape.shared_pages = 0;
+  const size_t least = state_bytes(spec, shape);
+  check(cache >= least || snapshot > 0, "cache: {} is less than one page of {} positions, which takes {}",
+        format_bytes(cache), kPagePositions, format_bytes(least));
+  check(cache >= least, "cache: {} is less than {}, the windows and recurrent states of {} sequences; use a larger one",
+        format_bytes(cache), format_bytes(least), shape.sequences);
+  size_t left = cache - least;
+  if (snapshot > 0) shape.snapshots = int64_t(std::min((page > 0 ? left / 2 : left) / snapshot, kMost));
+  left -= size_t(shape.snapshots) * snapshot;
+  if (page > 0) shape.shared_pages += int64_t(std::min(left / page, kMost));
+}
+
 }  // namespace
 
 DecodeShape decode_shape(const Model& model, const DecoderOptions& options) {
@@ -61,15 +89,12 @@ DecodeShape decode_shape(const Model& model, const DecoderOptions& options) {
   check(options.max_rows >= 1, "decoder: at most {} rows together, expected at least 1", options.max_rows);
   const int64_t context = options.context > 0 ? options.context : model.spec.context;
   DecodeShape shape{options.sequences, context, options.kv.value_or(default_kv(model.spec, dtypes_of(model)))};
+  shape.take_back = options.take_back;
   shape.validate();
   model.spec.require_positions(context, "context");  // before there is memory for them
   shape.rows = std::min(options.max_rows, shape.context * shape.sequences);
   state_slots(model.spec, shape);  // can its layers have this type of keys and values?
-  if (const size_t page = shared_page_bytes(model.spec, shape); options.cache > 0 && page > 0) {
-    check(options.cache >= page, "cache: {} is less than one page of {} positions, which takes {}",
-          format_bytes(options.cache), kPagePositions, format_bytes(page));
-    shape.shared_pages = int64_t(std::min<size_t>(options.cache / page, size_t(1) << 31));
-  }
+  if (options.cache > 0) share_out(shape, model.spec, options.cache);
   return shape;
 }
 
@@ -81,7 +106,8 @@ bool rounds_activations(const Model& model, const DecoderOptions& options) {
 
 size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& options) {
   const DecodeShape shape = decode_shape(model, options);
-  const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, shape.rows, options.hidden);
+  const DecodeGraph d =
+      build_decode_graph(model.spec, dtypes_of(model), shape, shape.rows, options.hidden, options.adapters_by_sequence);
   const Plan plan = compile(*d.graph, d.outputs, d.updates, device, plan_options(options));
   return state_bytes(model.spec, shape, &device) + plan.arena_bytes + plan.input_bytes(device) + plan.repacked_bytes();
 }
@@ -95,7 +121,14 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
   require_memory(state_bytes(model.spec, shape, &device), "the state of all sequences");
   max_rows_ = shape.rows;
   state_ = std::make_unique<DecodeState>(model.spec, device, shape);
-  const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, max_rows_, options.hidden);
+  if (options.adapters_by_sequence)
+    for (const AdapterSpec& adapter : model.spec.adapters) {
+      factors_.emplace_back(size_t(shape.sequences), 1.0f);
+      magnitudes_.push_back(std::ranges::any_of(
+          adapter.maps, [](const auto& map) { return map.second.magnitude != AdapterSpec::Magnitude::none; }));
+    }
+  const DecodeGraph d =
+      build_decode_graph(model.spec, dtypes_of(model), shape, max_rows_, options.hidden, options.adapters_by_sequence);
   auto plan = std::make_shared<const Plan>(compile(*d.graph, d.outputs, d.updates, device, plan_options(options)));
   require_memory(plan->arena_bytes + plan->input_bytes(device), "decoding with this context");
   require_memory(plan->repacked_bytes(), "the repacked weights");
@@ -145,6 +178,25 @@ void Decoder::decode(std::span<const DecodeRow> rows) {
   }
 }
 
+void Decoder::check_adapters(std::span<const float> factors) const {
+  if (factors.empty()) return;
+  check(!factors_.empty(), "adapters: {} factors for a decoder whose sequences all use the same adapters",
+        factors.size());
+  check(factors.size() == factors_.size(), "adapters: {} factors for {} adapters", factors.size(), factors_.size());
+  for (size_t i = 0; i < factors.size(); ++i) {
+    check(std::isfinite(factors[i]), "adapters: a factor is {}, expected a number", factors[i]);
+    check(!magnitudes_[i] || factors[i] == 0 || factors[i] == 1,
+          "adapters: adapter {} has magnitudes (DoRA), and its factor is {}; use 0 or 1, or load it with another scale",
+          i, factors[i]);
+  }
+}
+
+void Decoder::use_adapters(int sequence, std::span<const float> factors) {
+  check(sequence >= 0 && sequence < state_->sequences(), "decoder: sequence {} of {}", sequence, state_->sequences());
+  check_adapters(factors);
+  for (size_t i = 0; i < factors_.size(); ++i) factors_[i][size_t(sequence)] = factors.empty() ? 1 : factors[i];
+}
+
 void Decoder::run_piece(std::span<const DecodeRow> rows) {
   tokens_.clear(), sequences_.clear(), positions_.clear(), wanted_.clear(), wanted_hidden_.clear();
   state_->slide();
@@ -166,6 +218,11 @@ void Decoder::run_piece(std::span<const DecodeRow> rows) {
   if (gives_hidden_) {
     session_->set_rows("hidden_rows", int64_t(wanted_hidden_.size()));
     session_->set("hidden_rows", wanted_hidden_);
+  }
+  for (size_t i = 0; i < factors_.size(); ++i) {
+    std::vector<float> of_rows;
+    for (const int32_t s : sequences_) of_rows.push_back(factors_[i][size_t(s)]);
+    session_->set(factors_name(i), of_rows);
   }
   ++calls_;
   try {

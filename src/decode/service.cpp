@@ -22,8 +22,10 @@ std::vector<float> normalized(const std::vector<double>& v) {
 
 }  // namespace
 
-GenerationService::GenerationService(Decoder& decoder, const Tokenizer* tokenizer, size_t most_waiting)
+GenerationService::GenerationService(Decoder& decoder, const Tokenizer* tokenizer, size_t most_waiting,
+                                     const SpeculationOptions& speculation)
     : decoder_(decoder), tokenizer_(tokenizer), most_waiting_(most_waiting), scheduler_(decoder) {
+  scheduler_.speculate(speculation);
   count(false);
 }
 
@@ -120,6 +122,7 @@ void GenerationService::take_over() {
 GenerateRequest GenerationService::generate_request(const TextRequest& request) const {
   GenerateRequest g{.prompt = request.prompt, .eos = {}, .options = request.options, .on_token = {}, .on_done = {}};
   if (tokenizer_) g.eos = tokenizer_->end_of_generation();
+  g.adapters = request.adapters;
   g.score_prompt = request.score_prompt;
   if (!request.embed) return g;
   // Later tokens change nothing of the first one's state.
@@ -132,7 +135,8 @@ GenerateRequest GenerationService::generate_request(const TextRequest& request) 
 void GenerationService::start(int64_t number, TextRequest request) {
   Running& r = running_[number];
   r.request = std::move(request);
-  if (tokenizer_) r.stream = std::make_unique<TextStream>(*tokenizer_, r.request.prompt, r.request.stops);
+  if (tokenizer_)
+    r.stream = std::make_unique<TextStream>(*tokenizer_, r.request.prompt, r.request.stops, r.request.named);
   GenerateRequest g = generate_request(r.request);
   if (g.on_hidden)
     g.on_hidden = [this, number](std::span<const float> hidden) {
@@ -194,7 +198,11 @@ void GenerationService::count(bool stepped) {
   counts_.waiting = int64_t(scheduler_.waiting());
   counts_.shared_tokens = scheduler_.shared_tokens();
   counts_.preemptions = scheduler_.preemptions();
+  counts_.proposed = scheduler_.speculation().proposed;
+  counts_.accepted = scheduler_.speculation().accepted;
   counts_.steps += stepped;
+  counts_.snapshots = decoder_.state().shape().snapshots;
+  counts_.snapshots_used = scheduler_.snapshots();
   if (!pool) return;
   counts_.pages = decoder_.state().pools()[*pool].pages;
   counts_.pages_used = counts_.pages - decoder_.state().free_pages(*pool);

@@ -24,23 +24,34 @@ int64_t first_page(int64_t window, int64_t position) {
   return window == 0 ? 0 : std::max<int64_t>(0, position - window + 1) / kPage;
 }
 
-// The first page that a sequence keeps: its last position can be taken back.
-int64_t first_kept(int64_t window, int64_t length) { return first_page(window, length - 1); }
+// The first page that a sequence keeps: its last positions can be taken back.
+int64_t first_kept(int64_t window, int64_t length, const DecodeShape& shape) {
+  return first_page(window, length - shape.take_back);
+}
 
-// n consecutive positions lie in at most (n + 62) / 64 + 1 pages. A sequence holds `window` positions from slide() and
-// those of the call; of these the first of each sequence may begin a page, the others share pages. In f64: what was
-// asked for may be larger than 64 bits can count.
+// The end of the pages of so many positions.
+int64_t end_page(int64_t length) { return (length + kPage - 1) / kPage; }
+
+// Pages in which the positions may lie that a sequence keeps.
+int64_t window_pages(int64_t window, const DecodeShape& shape) {
+  return (window + shape.take_back + kPage - 3) / kPage + 1;
+}
+
+// n consecutive positions lie in at most (n + 62) / 64 + 1 pages. A sequence holds `window` + `take_back` - 1 positions
+// from slide() and those of the call; of these the first of each sequence may begin a page, the others share pages. In
+// f64: what was asked for may be larger than 64 bits can count.
 double pages_for(int64_t window, const DecodeShape& shape) {
   const double sequences = shape.sequences, all = sequences * double(shape.pages_per_sequence());
-  if (window == 0) return shape.shared_pages > 0 ? std::min(all, double(shape.shared_pages)) : all;
-  const int64_t kept = (window + kPage - 2) / kPage + 1, growing = std::min<int64_t>(shape.sequences, shape.rows);
-  return std::min(all, sequences * double(kept) + double(growing + (shape.rows - growing) / kPage));
+  if (window == 0) return shape.shared_pages > 0 ? double(shape.shared_pages) : all;
+  const int64_t kept = window_pages(window, shape), growing = std::min<int64_t>(shape.sequences, shape.rows);
+  return std::min(all, sequences * double(kept) + double(growing + (shape.rows - growing) / kPage)) +
+         double(shape.snapshots) * double(kept);
 }
 
 StateSlot slot_of(const nn::StateSpec& s, size_t layer, const DecodeShape& shape, const std::vector<PagePool>& pools) {
   const std::string name = fmt::format("blk.{}.state.{}", layer, s.name);
   if (s.kind == Kind::sequence) {
-    Shape all{shape.sequences};
+    Shape all{shape.sequences + shape.snapshots};
     for (const int64_t n : s.shape) all.push_back(n);
     return {StateSlot::Kind::per_sequence, name, {DType::f32, all, 0}, 0, layer};
   }
@@ -102,6 +113,10 @@ void DecodeShape::validate() const {
   check(sequences >= 1, "decoder: {} sequences, expected at least 1", sequences);
   check(context >= 1, "decoder: a context of {} positions, expected at least 1", context);
   check(rows >= 1, "decoder: {} rows in a call, expected at least 1", rows);
+  check(snapshots >= 0 && snapshots <= kMostPositions - sequences, "decoder: {} snapshots, expected at least 0",
+        snapshots);
+  check(take_back >= 1 && take_back <= kMostPositions, "decoder: {} positions to take back, expected at least 1",
+        take_back);
   check(shared_pages >= 0, "decoder: {} shared pages, expected at least 1, or 0 for as many as all can fill",
         shared_pages);
   check(context <= kMostPositions / sequences, "decoder: {} sequences of {} positions, expected at most {} in all",
@@ -116,15 +131,30 @@ size_t shared_page_bytes(const ModelSpec& spec, DecodeShape shape) {
   return bytes;
 }
 
+size_t kept_state_bytes(const ModelSpec& spec, DecodeShape shape) {
+  const std::vector<PagePool> pools = pools_of(spec, shape);
+  shape.sequences = 1, shape.snapshots = 0;
+  double bytes = 0;
+  for (const StateSlot& s : slots_of(spec, shape, pools)) {
+    const int64_t window = s.kind == StateSlot::Kind::paged ? pools[s.pool].window : 0;
+    const double items = s.kind == StateSlot::Kind::per_sequence ? 1
+                         : window > 0                            ? double(window_pages(window, shape))
+                                                                 : 0;
+    bytes += items * double(bytes_of(s.type.dtype, s.type.count()));
+  }
+  return size_t(bytes);
+}
+
 size_t state_bytes(const ModelSpec& spec, DecodeShape shape, const Device* device) {
   double bytes = 0;
   const std::vector<PagePool> pools = pools_of(spec, shape);
   DecodeShape one = shape;
-  one.sequences = 1;
+  one.sequences = 1, one.snapshots = 0;
   for (const StateSlot& s : slots_of(spec, one, pools)) {  // one page, or that of one sequence
     const DType stored = device ? device->storage(s.type.dtype) : s.type.dtype;
-    bytes += double(bytes_of(stored, s.type.count())) *
-             (s.kind == StateSlot::Kind::paged ? pages_for(pools[s.pool].window, shape) : double(shape.sequences));
+    bytes += double(bytes_of(stored, s.type.count())) * (s.kind == StateSlot::Kind::paged
+                                                             ? pages_for(pools[s.pool].window, shape)
+                                                             : double(shape.sequences) + double(shape.snapshots));
   }
   return bytes < 0x1p62 ? size_t(bytes) : size_t(1) << 62;
 }
@@ -141,8 +171,12 @@ DecodeState::DecodeState(const ModelSpec& spec, const Device& device, DecodeShap
     p.table.assign(size_t(shape.pages()), 0);
     p.users.assign(size_t(pool.pages), 0);
     p.first.assign(size_t(shape.sequences), 0);
+    p.kept.assign(size_t(pool.pages), 0);
+    p.most_kept = pool.window > 0 ? shape.snapshots * window_pages(pool.window, shape) : 0;
     for (int64_t i = pool.pages; i-- > 0;) p.free.push_back(int32_t(i));
   }
+  if (recurrent())
+    for (int64_t i = shape.snapshots; i-- > 0;) free_items_.push_back(int32_t(shape.sequences + i));
 }
 
 int64_t DecodeState::length(int sequence) const {
@@ -236,6 +270,10 @@ void DecodeState::truncate(int sequence, int64_t length_wanted) {
         "decoder: sequence {} cannot be cut to {} positions: {} {} or more, or 0", sequence, length_wanted,
         recurrent() ? "a recurrent state does not go back (restore a snapshot); it needs" : "layers with a window need",
         shortest(sequence));
+  cut(sequence, length_wanted);
+}
+
+void DecodeState::cut(int sequence, int64_t length_wanted) {
   const int64_t had = pages_of(sequence);
   lengths_[size_t(sequence)] = length_wanted;
   for (size_t pool = 0; pool < pools_.size(); ++pool) {
@@ -246,8 +284,11 @@ void DecodeState::truncate(int sequence, int64_t length_wanted) {
 }
 
 int64_t DecodeState::shortest(int sequence) const {
-  const int64_t all = length(sequence);
-  int64_t least = recurrent() ? all : 0;
+  return recurrent() ? length(sequence) : shortest_by_windows(sequence);
+}
+
+int64_t DecodeState::shortest_by_windows(int sequence) const {
+  int64_t least = 0;
   for (size_t pool = 0; pool < pools_.size(); ++pool)
     if (const int64_t first = pages_[pool].first[size_t(sequence)]; first > 0)
       least = std::max(least, first * kPage + pools_[pool].window - 1);
@@ -259,12 +300,43 @@ bool DecodeState::recurrent() const {
                      [](const StateSlot& s) { return s.kind == StateSlot::Kind::per_sequence; });
 }
 
+void DecodeState::save(int sequence, RecurrentStates& to) const {
+  to.length = length(sequence);
+  to.bytes.clear();
+  for (const StateSlot& slot : slots_) {
+    if (slot.kind != StateSlot::Kind::per_sequence || to.length == 0) continue;
+    to.bytes.resize(to.bytes.size() + item_bytes(slot));
+    store_.device().download(to.bytes.data() + to.bytes.size() - item_bytes(slot), item(slot, sequence),
+                             item_bytes(slot));
+  }
+}
+
+void DecodeState::rewind(int sequence, const RecurrentStates& to) {
+  size_t bytes = 0;
+  for (const StateSlot& slot : slots_)
+    if (slot.kind == StateSlot::Kind::per_sequence && to.length > 0) bytes += item_bytes(slot);
+  check(to.length >= 0 && to.length <= length(sequence) && to.bytes.size() == bytes,
+        "decoder: sequence {} of {} positions cannot return to the recurrent states of position {}", sequence,
+        length(sequence), to.length);
+  check(to.length == 0 || to.length >= shortest_by_windows(sequence),
+        "decoder: sequence {} cannot be cut to {} positions: layers with a window need {} or more, or 0", sequence,
+        to.length, shortest_by_windows(sequence));
+  cut(sequence, to.length);
+  size_t at = 0;
+  for (const StateSlot& slot : slots_) {
+    if (slot.kind != StateSlot::Kind::per_sequence || to.length == 0) continue;
+    store_.device().upload(item(slot, sequence), to.bytes.data() + at, item_bytes(slot));
+    at += item_bytes(slot);
+  }
+}
+
 void DecodeState::slide() {
   added_ = 0;
   for (size_t pool = 0; pool < pools_.size(); ++pool)
     for (int s = 0; s < sequences(); ++s) {
       int64_t& first = pages_[pool].first[size_t(s)];
-      for (; first < first_kept(pools_[pool].window, length(s)); ++first) pages_[pool].give_back(page(pool, s, first));
+      for (; first < first_kept(pools_[pool].window, length(s), shape_); ++first)
+        pages_[pool].give_back(page(pool, s, first));
     }
 }
 
@@ -286,16 +358,67 @@ void DecodeState::fork(int from, int to) {
     if (slot.kind == StateSlot::Kind::per_sequence && length(from) > 0) copy_item(slot, from, to);
 }
 
-void DecodeState::adopt(int sequence, std::span<const int32_t> pages) {
-  check(length(sequence) == 0 && pools_.size() == 1 && shared_pool() && !recurrent(),
-        "decoder: sequence {} cannot take over pages: it is not empty, or layers keep more than pages", sequence);
-  check(int64_t(pages.size()) * kPage <= context(), "decoder: {} pages are more than a context of {}", pages.size(),
-        context());
-  for (size_t p = 0; p < pages.size(); ++p) {
-    page(0, sequence, int64_t(p)) = pages[p];
-    hold_page(pages[p]);
+std::optional<KeptState> DecodeState::keep(int sequence, int64_t kept_length) {
+  check(kept_length > 0 && kept_length <= length(sequence) && (!recurrent() || kept_length == length(sequence)),
+        "decoder: sequence {} has {} positions, and its state after {} cannot be kept", sequence, length(sequence),
+        kept_length);
+  if (recurrent() && free_items_.empty()) return std::nullopt;
+  KeptState kept{kept_length, -1, std::vector<std::vector<int32_t>>(pools_.size())};
+  for (size_t pool = 0; pool < pools_.size(); ++pool) {
+    if (pools_[pool].window == 0) continue;
+    const Pages& pages = pages_[pool];
+    const int64_t first = first_kept(pools_[pool].window, kept_length, shape_);
+    check(pages.first[size_t(sequence)] <= first, "decoder: sequence {} has forgotten what its position {} sees",
+          sequence, kept_length);
+    int64_t more = 0;
+    for (int64_t p = first; p < end_page(kept_length); ++p) {
+      kept.pages[pool].push_back(page(pool, sequence, p));
+      more += pages.kept[size_t(kept.pages[pool].back())] == 0;
+    }
+    if (pages.kept_pages + more > pages.most_kept) return std::nullopt;
   }
-  lengths_[size_t(sequence)] = int64_t(pages.size()) * kPage;
+  for (size_t pool = 0; pool < pools_.size(); ++pool)
+    for (const int32_t p : kept.pages[pool]) {
+      ++pages_[pool].users[size_t(p)];
+      pages_[pool].kept_pages += pages_[pool].kept[size_t(p)]++ == 0;
+    }
+  if (!recurrent()) return kept;
+  kept.item = free_items_.back();
+  free_items_.pop_back();
+  for (const StateSlot& slot : slots_)
+    if (slot.kind == StateSlot::Kind::per_sequence) copy_item(slot, sequence, kept.item);
+  return kept;
+}
+
+void DecodeState::drop(const KeptState& kept) {
+  for (size_t pool = 0; pool < pools_.size(); ++pool)
+    for (const int32_t p : kept.pages[pool]) {
+      pages_[pool].kept_pages -= --pages_[pool].kept[size_t(p)] == 0;
+      pages_[pool].give_back(p);
+    }
+  if (kept.item >= 0) free_items_.push_back(kept.item);
+}
+
+void DecodeState::adopt(int sequence, int64_t new_length, std::span<const int32_t> pages, const KeptState* kept) {
+  check(length(sequence) == 0, "decoder: sequence {} is not empty and cannot take over pages", sequence);
+  check(new_length >= 0 && new_length <= context(), "decoder: {} positions are more than a context of {}", new_length,
+        context());
+  check(kept ? kept->length == new_length : only_pages(), "decoder: the state after {} positions is not there",
+        new_length);
+  check(int64_t(pages.size()) == (shared_pool() ? end_page(new_length) : 0),
+        "decoder: {} pages do not hold {} positions", pages.size(), new_length);
+  lengths_[size_t(sequence)] = new_length;
+  for (size_t pool = 0; pool < pools_.size(); ++pool) {
+    const int64_t window = pools_[pool].window;
+    const std::span<const int32_t> from = window == 0 ? pages : std::span<const int32_t>(kept->pages[pool]);
+    const int64_t first = pages_[pool].first[size_t(sequence)] = first_kept(window, new_length, shape_);
+    for (size_t p = 0; p < from.size(); ++p) {
+      page(pool, sequence, first + int64_t(p)) = from[p];
+      ++pages_[pool].users[size_t(from[p])];
+    }
+  }
+  for (const StateSlot& slot : slots_)
+    if (slot.kind == StateSlot::Kind::per_sequence) copy_item(slot, kept->item, sequence);
 }
 
 TensorType DecodeState::item_type(const StateSlot& slot) {
@@ -328,7 +451,7 @@ StateSnapshot DecodeState::snapshot(int sequence) const {
     if (slot.kind == StateSlot::Kind::per_sequence) {
       if (s.length > 0) append(sequence);
     } else {
-      for (int64_t p = first_kept(pools_[slot.pool].window, s.length); p < pages_of(sequence); ++p)
+      for (int64_t p = first_kept(pools_[slot.pool].window, s.length, shape_); p < pages_of(sequence); ++p)
         append(page(slot.pool, sequence, p));
     }
   }
@@ -338,8 +461,8 @@ StateSnapshot DecodeState::snapshot(int sequence) const {
 void DecodeState::restore(int sequence, const StateSnapshot& s) {
   bool fits =
       s.slots.size() == slots_.size() && s.types.size() == slots_.size() && s.length >= 0 && s.length <= context();
-  const int64_t end = (s.length + kPage - 1) / kPage;
-  const auto first_of = [&](size_t pool) { return first_kept(pools_[pool].window, s.length); };
+  const int64_t end = end_page(s.length);
+  const auto first_of = [&](size_t pool) { return first_kept(pools_[pool].window, s.length, shape_); };
   for (size_t i = 0; fits && i < slots_.size(); ++i) {
     const bool paged = slots_[i].kind == StateSlot::Kind::paged;
     const int64_t items = paged ? end - first_of(slots_[i].pool) : s.length > 0 ? 1 : 0;

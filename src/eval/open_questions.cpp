@@ -41,15 +41,12 @@ std::vector<int32_t> ids_of(const OpenQuestion& q, const Tokenizer& tokenizer,
     ids = encode_prompt(tokenizer, q.prompt);
   } else {
     check(chat.has_value(), "the model has no chat template; use rows with a prompt, or a model with one");
-    ids = tokenizer.encode(chat->render({.messages = q.messages,
-                                         .tools = {},
-                                         .documents = {},
-                                         .add_generation_prompt = true,
-                                         .variables = chat_variables(tokenizer)})
-                               .text,
-                           {.parse_special = true});
-    const auto bos = tokenizer.bos();
-    if (tokenizer.adds_bos() && bos && (ids.empty() || ids.front() != *bos)) ids.insert(ids.begin(), *bos);
+    ids = encode_chat(tokenizer, chat->render({.messages = q.messages,
+                                               .tools = {},
+                                               .documents = {},
+                                               .add_generation_prompt = true,
+                                               .variables = chat_variables(tokenizer)})
+                                     .text);
   }
   check(!ids.empty(), "the prompt is empty, and no beginning-of-sequence token is added");
   return ids;

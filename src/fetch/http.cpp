@@ -90,13 +90,11 @@ Http::Http(std::string token, std::function<bool()> stop) : state_(std::make_uni
 
 Http::~Http() = default;
 
-Answer Http::get(const std::string& url, uint64_t begin, const OnBytes& on_bytes) {
+void Http::prepare(const std::string& url, const OnBytes& on_bytes) {
   State& s = *state_;
   CURL* c = s.curl;
   s.answer = {}, s.on_bytes = &on_bytes, s.thrown = nullptr;
   curl_easy_reset(c);  // keeps the connection
-  char reason[CURL_ERROR_SIZE] = "";
-  curl_easy_setopt(c, CURLOPT_ERRORBUFFER, reason);
   curl_easy_setopt(c, CURLOPT_URL, url.c_str());
   curl_easy_setopt(c, CURLOPT_USERAGENT, "toy");
   curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
@@ -105,14 +103,10 @@ Answer Http::get(const std::string& url, uint64_t begin, const OnBytes& on_bytes
   curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, url.starts_with("https:") ? "https" : "http,https");
   curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
-  curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, 1L);
-  curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, kSilentSeconds);
   if (!s.token.empty()) {  // libcurl keeps it from other hosts
     curl_easy_setopt(c, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
     curl_easy_setopt(c, CURLOPT_XOAUTH2_BEARER, s.token.c_str());
   }
-  const std::string range = fmt::format("{}-", begin);
-  if (begin > 0) curl_easy_setopt(c, CURLOPT_RANGE, range.c_str());
   curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, State::on_header);
   curl_easy_setopt(c, CURLOPT_HEADERDATA, &s);
   curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, State::on_body);
@@ -120,17 +114,46 @@ Answer Http::get(const std::string& url, uint64_t begin, const OnBytes& on_bytes
   curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
   curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, State::on_progress);
   curl_easy_setopt(c, CURLOPT_XFERINFODATA, &s);
-  const CURLcode code = curl_easy_perform(c);
-  curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &s.answer.status);
+}
+
+void Http::perform(const std::string& url) {
+  State& s = *state_;
+  char reason[CURL_ERROR_SIZE] = "";
+  curl_easy_setopt(s.curl, CURLOPT_ERRORBUFFER, reason);
+  const CURLcode code = curl_easy_perform(s.curl);
+  curl_easy_setopt(s.curl, CURLOPT_ERRORBUFFER, nullptr);
+  curl_easy_getinfo(s.curl, CURLINFO_RESPONSE_CODE, &s.answer.status);
   if (s.thrown) std::rethrow_exception(s.thrown);
   if (code == CURLE_ABORTED_BY_CALLBACK) throw Stopped();
-  if (code != CURLE_OK) {
-    const std::string text = fmt::format("{}: {}", url, *reason ? reason : curl_easy_strerror(code));
-    if (may_pass(code)) throw Transient(text);
-    fail("{}", text);
-  }
+  if (code == CURLE_OK) return;
+  const std::string text = fmt::format("{}: {}", url, *reason ? reason : curl_easy_strerror(code));
+  if (may_pass(code)) throw Transient(text);
+  fail("{}", text);
+}
+
+Answer Http::get(const std::string& url, uint64_t begin, const OnBytes& on_bytes) {
+  prepare(url, on_bytes);
+  const State& s = *state_;
+  curl_easy_setopt(s.curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  curl_easy_setopt(s.curl, CURLOPT_LOW_SPEED_TIME, kSilentSeconds);
+  const std::string range = fmt::format("{}-", begin);
+  if (begin > 0) curl_easy_setopt(s.curl, CURLOPT_RANGE, range.c_str());
+  perform(url);
   if (s.answer.status == 429 || s.answer.status >= 500)
     throw Transient(fmt::format("{}: the server answers with status {}; try again later", url, s.answer.status));
+  return s.answer;
+}
+
+Answer Http::post_json(const std::string& url, const std::string& json, const OnBytes& on_bytes) {
+  prepare(url, on_bytes);
+  const State& s = *state_;
+  const auto free = [](curl_slist* list) { curl_slist_free_all(list); };
+  const std::unique_ptr<curl_slist, decltype(free)> headers(
+      curl_slist_append(nullptr, "Content-Type: application/json"), free);
+  curl_easy_setopt(s.curl, CURLOPT_HTTPHEADER, headers.get());
+  curl_easy_setopt(s.curl, CURLOPT_POSTFIELDSIZE_LARGE, curl_off_t(json.size()));
+  curl_easy_setopt(s.curl, CURLOPT_POSTFIELDS, json.data());
+  perform(url);
   return s.answer;
 }
 

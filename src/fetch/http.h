@@ -1,4 +1,4 @@
-// GET over HTTP, by libcurl. Proxies come from the environment (http_proxy, https_proxy, no_proxy).
+// GET and POST over HTTP, by libcurl. Proxies come from the environment (http_proxy, https_proxy, no_proxy).
 #pragma once
 
 #include <cstdint>
@@ -41,9 +41,14 @@ class Http {
   Answer get(const std::string& url, uint64_t begin, const OnBytes& on_bytes);
   /// The same for a short text.
   Answer get_text(const std::string& url, std::string& text);
+  /// Sends a JSON text and hands over the body of the answer, whatever its status, as it arrives; the server may think
+  /// for as long as it likes. Throws as get(), but for no status.
+  Answer post_json(const std::string& url, const std::string& json, const OnBytes& on_bytes);
 
  private:
   struct State;
+  void prepare(const std::string& url, const OnBytes& on_bytes);
+  void perform(const std::string& url);
   std::unique_ptr<State> state_;
 };
 

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "grammar/automaton.h"
+#include "grammar/schema_rules.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
 #include "toy/grammar/grammar.h"
@@ -18,8 +19,9 @@ class GbnfParser {
     check(is_utf8(text), "{}: it is not UTF-8 text", name);
   }
 
-  std::vector<Rule> parse() {
+  std::vector<Rule> parse(const std::vector<SchemaRule>& schemas) {
     rule_index("root");
+    for (const SchemaRule& s : schemas) add_schema(s);
     for (skip_space(true); !at_end(); skip_space(true)) parse_rule();
     check(defined_[0], "{}: there is no rule 'root', which is the complete text; add root ::= ...", name_);
     for (size_t i = 0; i < rules_.size(); ++i)
@@ -31,6 +33,23 @@ class GbnfParser {
   }
 
  private:
+  void add_schema(const SchemaRule& s) {
+    std::vector<Rule> rules = schema_rules(*s.schema, s.name);
+    const size_t index = size_t(rule_index(s.rule)), first = rules_.size();
+    defined_[index] = true;
+    for (Rule& r : rules) {
+      move_rules(r.expr, int32_t(first));
+      rules_.push_back(std::move(r));
+      defined_.push_back(true);
+      first_use_.push_back(at_);
+    }
+    rules_[index].expr = rule(int32_t(first));
+  }
+  static void move_rules(Expr& e, int32_t by) {
+    if (e.kind == Expr::rule) e.rule_index += by;
+    for (Expr& part : e.parts) move_rules(part, by);
+  }
+
   bool at_end() const { return at_ >= text_.size(); }
   char peek(size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
   bool take(std::string_view word) {
@@ -273,8 +292,9 @@ class GbnfParser {
 }  // namespace
 }  // namespace grammar
 
-Grammar parse_gbnf(std::string_view text, const std::string& name) {
-  return Grammar(std::make_shared<grammar::Automaton>(grammar::compile(grammar::GbnfParser(text, name).parse(), name)));
+Grammar parse_gbnf(std::string_view text, const std::string& name, const std::vector<SchemaRule>& schemas) {
+  return Grammar(
+      std::make_shared<grammar::Automaton>(grammar::compile(grammar::GbnfParser(text, name).parse(schemas), name)));
 }
 
 }  // namespace toy

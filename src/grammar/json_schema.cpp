@@ -12,6 +12,7 @@
 #include "grammar/numbers.h"
 #include "grammar/regex.h"
 #include "grammar/schema_merge.h"
+#include "grammar/schema_rules.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/grammar/grammar.h"
@@ -501,9 +502,13 @@ Grammar compiled(const std::vector<Rule>& rules, const std::string& name) {
 }  // namespace
 }  // namespace grammar
 
+std::vector<grammar::Rule> grammar::schema_rules(const nlohmann::ordered_json& schema, const std::string& name) {
+  const SchemaDocument document(schema, name);
+  return SchemaCompiler(document).compile();
+}
+
 Grammar json_schema_grammar(const nlohmann::ordered_json& schema, const std::string& name) {
-  const grammar::SchemaDocument document(schema, name);
-  return grammar::compiled(grammar::SchemaCompiler(document).compile(), name);
+  return grammar::compiled(grammar::schema_rules(schema, name), name);
 }
 
 Grammar json_object_grammar() {

@@ -123,11 +123,14 @@ int32_t Matcher::close(const std::vector<Return>& begin, bool fresh) {
   }
   check(result.ways.size() <= kMaxWays, "grammar: the text can be read in more than {} ways; make it less ambiguous",
         kMaxWays);
-  check((work_ += seen.size()) <= kMostWork,
-        "grammar: it takes too long to find what may follow; make it less ambiguous");
+  spend(seen.size());
   std::sort(result.ways.begin(), result.ways.end(),
             [](const Return& x, const Return& y) { return std::pair(x.frame, x.state) < std::pair(y.frame, y.state); });
   return result.ways.empty() && !result.done ? kDead : intern(std::move(result));
+}
+
+void Matcher::spend(size_t work) {
+  check((work_ += work) <= kMostWork, "grammar: it takes too long to find what may follow; make it less ambiguous");
 }
 
 Matcher Matcher::reduced(int32_t state, int32_t& to) const {

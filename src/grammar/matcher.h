@@ -44,9 +44,12 @@ class Matcher {
   /// The ways: states that read a byte, with their frames, sorted by frame.
   const std::vector<Return>& ways(int32_t state) const { return states_[size_t(state)].ways; }
 
-  /// Steps that are not look-ups count as work. More than kMostWork since the last call of this is an error, so a mask
-  /// takes seconds at most whatever the grammar.
-  void restart_work() { work_ = 0; }
+  /// Ways that are followed count as work. More than kMostWork since the last call of this is an error, so a mask takes
+  /// a bounded time whatever the grammar. `spent`: what was done for the same mask elsewhere.
+  void restart_work(size_t spent = 0) { work_ = spent; }
+  size_t work() const { return work_; }
+  /// Further work.
+  void spend(size_t work);
 
   size_t count() const { return states_.size(); }
   /// A matcher that knows only what this state needs, which is the returned one in it.

@@ -7,9 +7,10 @@
 
 namespace toy::grammar {
 
-Trie::Trie(const Tokenizer& tokenizer) : ends_of_text(tokenizer.end_of_generation()) {
+Trie::Trie(const Tokenizer& tokenizer, std::span<const int32_t> named) : ends_of_text(tokenizer.end_of_generation()) {
   const int32_t size = tokenizer.vocab_size();
   for (int32_t id = 0; id < size; ++id) bytes.push_back(tokenizer.token_bytes(id));
+  for (const int32_t id : named) bytes[size_t(id)] = tokenizer.written(id);
   for (const int32_t id : ends_of_text) bytes[size_t(id)].clear();
   std::vector<int32_t> order;
   for (int32_t id = 0; id < size; ++id)
@@ -47,6 +48,7 @@ Trie::Trie(const Tokenizer& tokenizer) : ends_of_text(tokenizer.end_of_generatio
 
 namespace toy {
 
-TokenTrie::TokenTrie(const Tokenizer& tokenizer) : trie_(std::make_shared<grammar::Trie>(tokenizer)) {}
+TokenTrie::TokenTrie(const Tokenizer& tokenizer, std::span<const int32_t> named)
+    : trie_(std::make_shared<grammar::Trie>(tokenizer, named)) {}
 
 }  // namespace toy

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,8 @@ struct Trie {
   std::vector<int32_t> ends_of_text;  ///< Tokenizer::end_of_generation()
   size_t words() const { return (bytes.size() + 63) / 64; }
 
-  explicit Trie(const Tokenizer& tokenizer);
+  /// `named` as TokenTrie's.
+  explicit Trie(const Tokenizer& tokenizer, std::span<const int32_t> named = {});
 };
 
 }  // namespace toy::grammar

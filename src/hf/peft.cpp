@@ -174,8 +174,8 @@ void load_peft(Model& model, const std::string& folder, double scale) {
             m->second.shape.str(), place.all_rows);
       used.insert(m->first);
     }
-    const double s = config.alpha_of(module) / (config.rslora ? std::sqrt(double(rank)) : double(rank)) * scale;
-    adapter.maps[t.name] = {rank, float(s), has_magnitudes ? Magnitude::constant : Magnitude::none};
+    const double s = config.alpha_of(module) / (config.rslora ? std::sqrt(double(rank)) : double(rank));
+    adapter.maps[t.name] = {rank, float(s) * float(scale), has_magnitudes ? Magnitude::constant : Magnitude::none};
     Values& v = values[t.name];
     std::vector<float> all_a(size_t(a->second.count())), all_b(size_t(b->second.count()));
     convert(a->second, View(all_a.data(), DType::f32, a->second.shape));
@@ -222,7 +222,8 @@ void save_peft(const Model& model, size_t number, const std::string& folder, con
   const AdapterSpec& adapter = model.spec.adapters.at(number);
   check(!adapter.maps.empty(), "peft: the adapter changes nothing");
   const AdapterSpec::Map first = adapter.maps.begin()->second;
-  const double alpha = double(first.scale) * double(first.rank);
+  const int64_t first_rank = factors_of(model, adapter.maps.begin()->first, number).rank;
+  const double alpha = double(first.scale) * double(first_rank);
   ordered_json modules = ordered_json::array(), ranks = ordered_json::object(), alphas = ordered_json::object();
   std::deque<std::vector<float>> kept;  // until they are written
   safetensors::Writer writer;
@@ -235,14 +236,14 @@ void save_peft(const Model& model, size_t number, const std::string& folder, con
     check(int64_t(place.rows.size()) == place.all_rows,
           "peft: '{}' is a part of '{}' in transformers, where an adapter of it alone cannot be stated", t.name,
           place.name);
-    const int64_t rank = map->second.rank, columns = t.shape[1];
+    const int64_t columns = t.shape[1];
     const AdapterNames names(t.name, number);
-    const std::vector<float> a = model.params->read(names.a), b = model.params->read(names.b);
+    const auto [a, b, rank] = factors_of(model, t.name, number);
     const double own_alpha = double(map->second.scale) * double(rank);
     const std::string module = module_of(place);
     const PeftNames in_file(module, t.name == kEmbedding);
     modules.push_back(module);
-    if (rank != first.rank) ranks[module] = rank;
+    if (rank != first_rank) ranks[module] = rank;
     if (own_alpha != alpha) alphas[module] = own_alpha;
     check((map->second.magnitude != Magnitude::none) == dora, "peft: only some of the maps have magnitudes");
     if (t.name == kEmbedding) {
@@ -273,7 +274,7 @@ void save_peft(const Model& model, size_t number, const std::string& folder, con
   ordered_json config{{"peft_type", "LORA"},
                       {"task_type", "CAUSAL_LM"},
                       {"base_model_name_or_path", base.empty() ? ordered_json(nullptr) : ordered_json(base)},
-                      {"r", first.rank},
+                      {"r", first_rank},
                       {"lora_alpha", alpha},
                       {"lora_dropout", adapter.dropout},
                       {"target_modules", modules},

@@ -26,8 +26,12 @@ std::vector<nn::Adapter> make_adapters(const Weights& w, const std::string& name
     a.shape[weight.rank() - 2] = b.shape[weight.rank() - 1] = map->second.rank;
     if (rows) a.init = Init::zeros, b.init = Init::matrix, a.shape = {weight[0], a.shape[0]}, b.shape[0] = weight[1];
     a.adapter = b.adapter = int(i);
-    list.push_back({w(a), w(b), double(map->second.scale), {}, names.a});
+    list.push_back({w(a), w(b), double(map->second.scale), {}, names.a, w.factors(i)});
     if (adapter.dropout > 0) list.back().dropout = {w.random(), adapter.dropout};
+    if (map->second.principal) {
+      a.name = names.a0, b.name = names.b0;
+      list.back().first_a = w(a), list.back().first_b = w(b);
+    }
     if (map->second.magnitude == AdapterSpec::Magnitude::none) continue;
     TensorSpec m{Init::ones, names.m, {weight[0]}}, n{Init::zeros, names.n, {weight[0]}};
     m.adapter = n.adapter = int(i);
@@ -434,16 +438,18 @@ std::vector<std::vector<nn::StateSpec>> Transformer::states() const {
 
 Value Transformer::before_output(Value x) const { return output_lens_ ? linear(scale_(x), output_lens_) : scale_(x); }
 
-Value Transformer::logits(Value x) const {
+Value Transformer::logits(Value x, Value rows) const {
   const Value y = before_output(x);
   Value logits = linear(y, output_);
-  for (const nn::Adapter& adapter : output_adapters_) logits = adapter(y, logits);
+  for (nn::Adapter adapter : output_adapters_) {
+    if (adapter.factors && rows) adapter.factors = embedding(adapter.factors, rows);
+    logits = adapter(y, logits);
+  }
   return softcapped(logits, softcap_);
 }
 
 CrossEntropy Transformer::loss(Value x, Value targets, Value weight) const {
   const Value y = before_output(x);
-  if (output_lens_) y.graph->set_name(y, kBeforeOutput);
   if (output_adapters_.empty()) return linear_xent(y, output_, targets, weight, {softcap_});
   std::vector<Value> z, b;
   for (const nn::Adapter& o : output_adapters_) {
@@ -467,7 +473,7 @@ Value Transformer::operator()(Value tokens, const nn::Context& ctx, std::span<nn
         "transformer: {} states for {} layers; give one for each, or none", states.size(), blocks_.size());
   Graph& g = *tokens.graph;
   Value x = embedding(embedding_, tokens);
-  for (const nn::Adapter& e : embedding_adapters_) x = linear(nn::Scale{e.scale}(embedding(e.a, tokens)), e.b, {}, x);
+  for (const nn::Adapter& e : embedding_adapters_) x = linear(e.scaled(embedding(e.a, tokens)), e.b, {}, x);
   if (lens_) x = linear(x, lens_);
   x = embedding_scale_(x);
   const Value of_layers = layer_embedding_ ? layer_embeddings(tokens, x) : Value{};

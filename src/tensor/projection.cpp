@@ -2,6 +2,7 @@
 
 #include <Eigen/Dense>
 #include <algorithm>
+#include <cmath>
 
 #include "toy/base/error.h"
 #include "toy/tensor/convert.h"
@@ -93,6 +94,64 @@ std::vector<float> principal_components(const View& table, int64_t count, Thread
     Eigen::Map<Eigen::VectorXf>(directions.data() + i * columns, columns) = v.cast<float>();
   }
   return directions;
+}
+
+namespace {
+
+// Columns of length 1 that are orthogonal to each other and span what these do.
+void orthonormalize(Eigen::MatrixXd& v) {
+  const Eigen::HouseholderQR<Eigen::MatrixXd> qr(v);
+  v = qr.householderQ() * Eigen::MatrixXd::Identity(v.rows(), v.cols());
+}
+
+// f(first, count) of all blocks of up to 64 of `size` numbers.
+template <class F>
+void for_each_block(int64_t size, ThreadPool& threads, const F& f) {
+  threads.run([&](int) {
+    for (int64_t at = threads.claim() * kRows; at < size; at = threads.claim() * kRows)
+      f(at, std::min(kRows, size - at));
+  });
+}
+
+}  // namespace
+
+LowRank best_low_rank(std::span<const float> w, int64_t columns, int64_t rank, double scale, const Philox& random,
+                      ThreadPool& threads) {
+  constexpr int64_t kMore = 8, kIterations = 4;
+  const int64_t rows = int64_t(w.size()) / columns, n = std::min({rank + kMore, rows, columns});
+  check(rank <= n, "a matrix of {} rows and {} columns has no rank of {}", rows, columns, rank);
+  const Eigen::Map<const Rows<float>> matrix(w.data(), rows, columns);
+  check(matrix.allFinite(), "singular values: the matrix holds values that are not finite");
+  Eigen::MatrixXd left(rows, n), right(columns, n);
+  const auto to_left = [&] {
+    for_each_block(rows, threads, [&](int64_t at, int64_t count) {
+      left.middleRows(at, count).noalias() = matrix.middleRows(at, count).cast<double>() * right;
+    });
+  };
+  const auto to_right = [&] {
+    for_each_block(columns, threads, [&](int64_t at, int64_t count) {
+      right.middleRows(at, count).noalias() = matrix.middleCols(at, count).cast<double>().transpose() * left;
+    });
+  };
+  for (int64_t i = 0; i < right.size(); ++i) right.data()[i] = random.normal(uint64_t(i));
+  orthonormalize(right);
+  for (int64_t i = 0; i < kIterations; ++i) {
+    to_left(), orthonormalize(left);
+    to_right(), orthonormalize(right);
+  }
+  to_left();  // now left right^T is nearly w
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(left.transpose() * left);
+  check(solver.info() == Eigen::Success, "singular values: none were found");
+  LowRank result{std::vector<float>(size_t(rank * columns)), std::vector<float>(size_t(rows * rank))};
+  Eigen::Map<Rows<float>> a(result.a.data(), rank, columns), b(result.b.data(), rows, rank);
+  for (int64_t r = 0; r < rank; ++r) {  // eigenvalues rise
+    const Eigen::VectorXd v = solver.eigenvectors().col(n - 1 - r);
+    const double sigma = std::sqrt(std::max(0.0, solver.eigenvalues()[n - 1 - r]));
+    if (sigma == 0) continue;
+    a.row(r) = (std::sqrt(sigma / scale) * (right * v)).cast<float>();
+    b.col(r) = (left * v / std::sqrt(sigma * scale)).cast<float>();
+  }
+  return result;
 }
 
 }  // namespace toy

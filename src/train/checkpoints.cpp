@@ -131,6 +131,14 @@ std::vector<std::string> inexact(const Model& model) {
   return names;
 }
 
+// Numbers in the file of the adapter that is trained.
+int64_t adapter_count(const ModelSpec& spec) {
+  int64_t n = 0;
+  for (const TensorSpec& t : tensors_of(spec))
+    if (t.adapter >= 0 && t.adapter + 1 == int(spec.adapters.size())) n += t.shape.count();
+  return n;
+}
+
 void copy_tensor(const safetensors::File& file, const std::string& stored, ParamStore& store, const std::string& name) {
   const auto it = file.tensors().find(stored);
   check(it != file.tensors().end(), "{}: there is no tensor '{}': optimizer, average or device was another",
@@ -145,8 +153,7 @@ void copy_tensor(const safetensors::File& file, const std::string& stored, Param
 }  // namespace
 
 size_t Checkpoints::bytes(const ModelSpec& spec, const OptimizerOptions& optimizer) {
-  const size_t copies = spec.adapters.empty() ? 1 : 2;  // an adapter also as a file of its own
-  size_t n = copies * size_t(trained_count(spec)) * sizeof(float);
+  size_t n = size_t(trained_count(spec) + adapter_count(spec)) * sizeof(float);
   for (const auto& [name, type] : moment_types(spec, optimizer)) n += type.bytes();
   return n;
 }
@@ -240,7 +247,7 @@ void Checkpoints::require_places() const {
 
 size_t disk_bytes(const RecipeOptions& o, const ModelSpec& spec, const Checkpoints& checkpoints, int64_t step) {
   const size_t models = o.trainer.optimizer.ema > 0 ? 2 : 1;
-  int64_t parameters = spec.adapters.empty() ? 0 : trained_count(spec);
+  int64_t parameters = adapter_count(spec);
   if (spec.adapters.empty())
     for (const FileTensor& t : file_tensors(spec)) parameters += t.shape.count();
   // What is quantized is written in f32 first.

@@ -42,6 +42,7 @@ class FineTune final : public Loaded {
                             {"alpha", o_.lora->alpha},
                             {"rslora", o_.lora->rslora},
                             {"dora", o_.lora->dora},
+                            {"pissa", o_.lora->pissa},
                             {"lora_dropout", o_.lora->dropout},
                             {"lora_plus", o_.lora->lr_ratio},
                             {"targets", o_.lora->targets}});

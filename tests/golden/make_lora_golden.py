@@ -10,7 +10,7 @@ One file for each of CASES below, lora_CASE.golden.gguf and lora_CASE_peft/ (tho
   lora_llama.golden.gguf   inputs and targets of ten steps of B=2 sequences of T=12 tokens; by the names of llama.cpp
                            NAME.lora_a / .lora_b at the start (a), their gradients in the first step, and after the last
                            step; the loss of every step; the logits of the last inputs with the trained adapter
-  lora_peft/               the trained adapter as PEFT saves it
+  lora_peft/               the trained adapter as PEFT saves it; of PiSSA as a difference on the original base
 
 PEFT adds scaling * B A x to every linear map but the output; here rank 3 and alpha 6, so scaling is 2. The file's rows of q and k
 are in the order of llama.cpp, those of transformers in its own, so rows of B move (`hf_rows`).
@@ -18,8 +18,8 @@ are in the order of llama.cpp, those of transformers in its own, so rows of B mo
 import argparse
 import os
 import pathlib
-import shutil
 import sys
+import tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 HERE = pathlib.Path(__file__).resolve().parent
@@ -40,6 +40,7 @@ CASES = {
     "plus": dict(config=dict(target_modules="all-linear", rank_pattern={"q_proj": 2, "down_proj": 4},
                              alpha_pattern={"q_proj": 5}), ratio=4, targets="all-linear,attn_q=2:5,ffn_down=4"),
     "dora": dict(config=dict(target_modules="all-linear", use_dora=True), dora=1),
+    "pissa": dict(config=dict(target_modules="all-linear", init_lora_weights="pissa"), pissa=1),
     "output": dict(config=dict(target_modules=["q_proj", "embed_tokens", "lm_head"]),
                    targets="attn_q,embed_tokens,lm_head"),
 }
@@ -71,7 +72,21 @@ def adapted(weights, case):
         with torch.no_grad():
             for p in model.parameters():
                 p.copy_(torch.tensor(p.detach().numpy().astype(np.float32)))  # as the file has them
+            if case.get("pissa"):
+                subtract(model, weights)
         return model
+
+
+def subtract(model, weights):
+    """Makes the base of PiSSA again, of the rounded A and B: W - scaling B A."""
+    by_hf = {llama.hf_name(n): n for n in weights if n.endswith(".weight") and weights[n].ndim == 2}
+    for name, module in model.named_modules():
+        if not hasattr(module, "lora_A"):
+            continue
+        ours = by_hf[name.removeprefix("base_model.model.") + ".weight"]
+        w = llama.hf_rows(weights[ours], heads_of(ours)) if heads_of(ours) else weights[ours]
+        a, b = module.lora_A["default"].weight, module.lora_B["default"].weight
+        module.base_layer.weight.copy_(torch.tensor(w) - module.scaling["default"] * b @ a)
 
 
 def adapter_tensors(model, weights, value):
@@ -105,6 +120,10 @@ def main():
 def make(out, case_name, case):
     weights = base_weights()
     model = adapted(weights, case)
+    folder = out / ("lora_peft" if case_name == "llama" else f"lora_{case_name}_peft")
+    if case.get("pissa"):  # what PEFT subtracts when it saves
+        start = pathlib.Path(tempfile.mkdtemp())
+        save(model, start)
     rng = np.random.default_rng(11)
     inputs = rng.integers(0, SHAPE.V, (STEPS, B, T)).astype(np.int32)
     targets = rng.integers(0, SHAPE.V, (STEPS, B, T)).astype(np.int32)
@@ -147,14 +166,18 @@ def make(out, case_name, case):
     if case_name != "llama":
         writer.add_float32("ratio", ratio), writer.add_string("targets", case.get("targets", "all-linear"))
         writer.add_uint32("dora", case.get("dora", 0))
+    if case.get("pissa"):
+        writer.add_uint32("pissa", 1)
     for name, a in results.items():
         writer.add_tensor(name, a if a.dtype == np.int32 else a.astype(np.float32))
     writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file(), writer.close()
-    folder = out / ("lora_peft" if case_name == "llama" else f"lora_{case_name}_peft")
-    model.to(torch.float32).save_pretrained(folder)
-    for extra in ("README.md",):
-        (folder / extra).unlink(missing_ok=True)
+    save(model.to(torch.float32), folder, **({"path_initial_model_for_weight_conversion": start} if case.get("pissa") else {}))
     print(case_name, "losses", losses)
+
+
+def save(model, folder, **options):
+    model.save_pretrained(folder, **options)
+    (folder / "README.md").unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

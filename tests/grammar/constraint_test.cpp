@@ -1,10 +1,12 @@
 // The masks of tokens under a grammar, against trying every token.
 #include "toy/text/constraint.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
+#include "toy/base/error.h"
 #include "toy/base/philox.h"
 #include "toy/grammar/grammar.h"
 
@@ -123,6 +125,71 @@ TEST(GrammarConstraint, LongTextsStayBounded) {
     c->accept(';');
   }
   EXPECT_TRUE(c->finished());
+}
+
+// Which bytes may come next, of a tokenizer on bytes.
+std::string next_of(TokenConstraint& c) {
+  std::vector<uint64_t> mask(4);
+  c.mask(mask);
+  std::string bytes;
+  for (int32_t id = 0; id < 256; ++id)
+    if (allowed(mask, id)) bytes += char(id);
+  return bytes;
+}
+
+void accept_all(TokenConstraint& c, const std::string& text) {
+  for (const char byte : text) c.accept(uint8_t(byte));
+}
+
+TEST(LazyConstraint, FollowsFromTheTriggerOn) {
+  const auto t = make_byte_tokenizer();
+  const Grammar g = parse_gbnf("root ::= \"<<x>\" [0-9] \";\"");
+  const auto begin = g.constraint(TokenTrie(*t), {{"<<x>"}}, false);
+  const auto c = begin->clone();
+  EXPECT_EQ(next_of(*c).size(), 256u);
+  accept_all(*c, "a <<<x");  // the last two of three begin it
+  EXPECT_EQ(next_of(*c).size(), 256u);
+  accept_all(*c, ">");
+  EXPECT_EQ(next_of(*c), "0123456789");
+  const auto other = c->clone();
+  accept_all(*c, "7");
+  EXPECT_EQ(next_of(*c), ";");
+  EXPECT_THROW(accept_all(*c->clone(), "7<<x>"), Error);
+  accept_all(*c, ";");
+  EXPECT_FALSE(c->finished());
+  EXPECT_EQ(next_of(*c).size(), 256u);
+  accept_all(*c, "free <<x>");
+  EXPECT_EQ(next_of(*c), "0123456789");
+  EXPECT_EQ(next_of(*other), "0123456789");
+
+  const auto once = g.constraint(TokenTrie(*t), {{"<<x>"}}, true)->clone();
+  accept_all(*once, "<<x>1;");
+  EXPECT_TRUE(once->finished());
+  EXPECT_EQ(next_of(*once), "");
+
+  const auto at_start = g.constraint(TokenTrie(*t), {{"<<x>", true}}, false)->clone();
+  accept_all(*at_start->clone(), "a<<x>b");  // free
+  accept_all(*at_start, "<<x>");
+  EXPECT_EQ(next_of(*at_start), "0123456789");
+  accept_all(*at_start, "1;<<x>");
+  EXPECT_EQ(next_of(*at_start).size(), 256u);
+  EXPECT_THROW(g.constraint(TokenTrie(*t), {{"y"}}, false), Error);
+}
+
+// A token that goes on after the trigger in a way that the grammar does not know leaves the text free.
+TEST(LazyConstraint, TokensThatGoOnAfterTheTrigger) {
+  const auto t = tokenizer();
+  int32_t long_one = -1;
+  for (int32_t id = 0; id < t->vocab_size(); ++id)
+    if (t->token_bytes(id).size() >= 3 && t->eos() != id) long_one = id;
+  ASSERT_GE(long_one, 0);
+  const std::string bytes = t->token_bytes(long_one);
+  const Grammar g = parse_gbnf(fmt::format("root ::= \"\\x{:02x}\\x00\"", uint8_t(bytes[0])));
+  const auto c = g.constraint(TokenTrie(*t), {{bytes.substr(0, 1)}}, false)->clone();
+  c->accept(long_one);
+  std::vector<uint64_t> mask(size_t(t->vocab_size() + 63) / 64);
+  c->mask(mask);
+  EXPECT_TRUE(allowed(mask, long_one));
 }
 
 }  // namespace

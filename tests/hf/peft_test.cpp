@@ -30,6 +30,25 @@ std::vector<float> floats(const View& v) {
   return out;
 }
 
+// What PEFT has of a tensor in the end; of PiSSA with what it subtracts.
+std::vector<float> trained(const gguf::File& golden, const std::string& name) {
+  const auto read = [&](const char* when) {
+    const gguf::TensorInfo& t = golden.require(when + name);
+    const auto* v = reinterpret_cast<const float*>(t.data);
+    return std::vector<float>(v, v + t.shape.count());
+  };
+  const std::vector<float> end = read("end.");
+  if (golden.get_u32("pissa", 0) == 0) return end;
+  const std::vector<float> start = read("start.");
+  const bool is_b = name.ends_with(".lora_b");
+  const size_t row = is_b ? golden.get_u32("rank") : end.size();
+  std::vector<float> both;
+  for (size_t at = 0; at < end.size(); at += row)
+    for (const auto* part : {&end, &start})
+      for (size_t i = at; i < at + row; ++i) both.push_back((*part)[i] * (part == &start && is_b ? -1.0f : 1.0f));
+  return both;
+}
+
 class PeftGolden : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(PeftGolden, ReadsWhatPeftWrote) {
@@ -42,9 +61,7 @@ TEST_P(PeftGolden, ReadsWhatPeftWrote) {
   size_t compared = 0, ends = 0;
   for (const TensorSpec& t : tensors_of(model.spec)) {
     if (t.adapter < 0 || t.name.ends_with(".lora_n")) continue;
-    const gguf::TensorInfo& want = golden.require("end." + t.name);
-    const auto* values = reinterpret_cast<const float*>(want.data);
-    EXPECT_EQ(model.params->read(t.name), std::vector<float>(values, values + want.shape.count())) << t.name;
+    EXPECT_EQ(model.params->read(t.name), trained(golden, t.name)) << t.name;
     ++compared;
   }
   for (const gguf::TensorInfo& t : golden.tensors()) ends += t.name.starts_with("end.");
@@ -82,7 +99,7 @@ TEST_P(PeftGolden, ReadsWhatPeftWrote) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, PeftGolden, ::testing::Values("llama", "plus", "dora", "output"),
+INSTANTIATE_TEST_SUITE_P(Kinds, PeftGolden, ::testing::Values("llama", "plus", "dora", "pissa", "output"),
                          [](const auto& of) { return std::string(of.param); });
 
 // What an adapter adds to a folder's weights is B A of its PEFT files, in the folder's order of rows and columns.

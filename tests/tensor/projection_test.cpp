@@ -101,5 +101,70 @@ TEST(PrincipalComponents, RefusesWhatCannotBe) {
   EXPECT_THROW(principal_components(view, 2, pool), Error);
 }
 
+// w = u diag(sigma) v^T with sigma known: what is left has the other singular values, whatever the vectors are.
+TEST(BestLowRank, LeavesTheSmallSingularValues) {
+  constexpr int64_t kRows = 90, kColumns = 70, kRank = 6;
+  // Reflections are orthogonal, so entries are u_ij = [i=j] - 2 x_i x_j / |x|^2.
+  const auto reflection = [](const char* name, int64_t n) {
+    std::vector<double> x;
+    double square = 0;
+    for (const float v : normal(name, size_t(n))) x.push_back(v), square += double(v) * v;
+    return [x, square](int64_t i, int64_t j) { return (i == j) - 2 * x[size_t(i)] * x[size_t(j)] / square; };
+  };
+  const auto u = reflection("u", kRows), v = reflection("v", kColumns);
+  const auto sigma = [](int64_t k) { return 4 * std::pow(0.8, double(k)); };
+  std::vector<float> w(kRows * kColumns);
+  double least = 0, square = 0;  // squares of what the best of rank 6 leaves, and of all
+  for (int64_t k = 0; k < kColumns; ++k) {
+    square += sigma(k) * sigma(k);
+    if (k >= kRank) least += sigma(k) * sigma(k);
+    for (int64_t o = 0; o < kRows; ++o)
+      for (int64_t i = 0; i < kColumns; ++i) w[size_t(o * kColumns + i)] += float(sigma(k) * u(o, k) * v(i, k));
+  }
+  std::vector<LowRank> all;
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    all.push_back(best_low_rank(w, kColumns, kRank, 2, Philox(1), pool));
+  }
+  EXPECT_EQ(all[0].a, all[1].a);
+  EXPECT_EQ(all[0].b, all[1].b);
+  const auto& [a, b] = all[0];
+  double left = 0;
+  for (int64_t o = 0; o < kRows; ++o)
+    for (int64_t i = 0; i < kColumns; ++i) {
+      double rest = w[size_t(o * kColumns + i)];
+      for (int64_t r = 0; r < kRank; ++r)
+        rest -= 2 * double(b[size_t(o * kRank + r)]) * double(a[size_t(r * kColumns + i)]);
+      left += rest * rest;
+    }
+  // What the iteration misses falls by 0.8^8 in each of eight products, twice in squares; f32 entries of w and ba add
+  // 2^-24 each.
+  EXPECT_NEAR(left, least, square * (std::pow(0.8, 2 * 8 * 8) + 0x1p-20));
+  for (int64_t r = 0; r < kRank; ++r) {  // both share the root of sigma / 2
+    double of_a = 0, of_b = 0;
+    for (int64_t i = 0; i < kColumns; ++i) of_a += std::pow(a[size_t(r * kColumns + i)], 2);
+    for (int64_t o = 0; o < kRows; ++o) of_b += std::pow(b[size_t(o * kRank + r)], 2);
+    EXPECT_NEAR(of_a, sigma(r) / 2, 1e-5);
+    EXPECT_NEAR(of_b, sigma(r) / 2, 1e-5);
+  }
+}
+
+TEST(BestLowRank, OfLittleAndOfBadMatrices) {
+  ThreadPool pool(2);
+  // Of rank 1, asked for 2; nothing is left.
+  std::vector<float> w;
+  for (int o = 1; o <= 3; ++o)
+    for (int i = 1; i <= 4; ++i) w.push_back(float(o * i));
+  const auto [a, b] = best_low_rank(w, 4, 2, 1, Philox(1), pool);
+  for (size_t o = 0; o < 3; ++o)
+    for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(b[o * 2] * a[i] + b[o * 2 + 1] * a[4 + i], w[o * 4 + i], 1e-5);
+  const LowRank none = best_low_rank(std::vector<float>(12), 4, 2, 1, Philox(1), pool);
+  for (const auto* part : {&none.a, &none.b})
+    for (const float v : *part) EXPECT_EQ(v, 0);
+  EXPECT_THROW(best_low_rank(w, 4, 4, 1, Philox(1), pool), Error);
+  w[5] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THROW(best_low_rank(w, 4, 2, 1, Philox(1), pool), Error);
+}
+
 }  // namespace
 }  // namespace toy

@@ -34,7 +34,10 @@ class Golden {
   }
   int64_t number(const char* key) const { return file.get_u32(key); }
   LoraOptions options() const {
-    LoraOptions o{.rank = number("rank"), .alpha = file.get_f32("alpha"), .dora = file.get_u32("dora", 0) > 0};
+    LoraOptions o{.rank = number("rank"),
+                  .alpha = file.get_f32("alpha"),
+                  .dora = file.get_u32("dora", 0) > 0,
+                  .pissa = file.get_u32("pissa", 0) > 0};
     std::istringstream targets(file.get_string("targets", "all-linear"));
     o.targets.clear();
     for (std::string target; std::getline(targets, target, ',');) o.targets.push_back(target);
@@ -48,6 +51,19 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   double d = 0;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) d = std::max(d, std::fabs(double(a[i]) - double(b[i])));
   return d;
+}
+
+// Sum of squares of b a.
+double energy(const std::vector<float>& a, const std::vector<float>& b, int64_t rank) {
+  const size_t r = size_t(rank), columns = a.size() / r;
+  double sum = 0;
+  for (size_t o = 0; o < b.size() / r; ++o)
+    for (size_t i = 0; i < columns; ++i) {
+      double v = 0;
+      for (size_t k = 0; k < r; ++k) v += double(b[o * r + k]) * double(a[k * columns + i]);
+      sum += v * v;
+    }
+  return sum;
 }
 
 // Both compute in f64, from the same f32 weights; rates and bias corrections are f32 here. On the cpu all is f32: AdamW
@@ -67,6 +83,14 @@ TEST_P(LoraGolden, TenStepsBesidePeft) {
     for (const TensorSpec& t : trained_tensors(model.spec)) {
       names.push_back(t.name);
       if (golden.file.find("start." + t.name)) model.params->write(t.name, golden.floats("start." + t.name));
+    }
+    for (const auto& [weight, map] : model.spec.adapters[0].maps) {
+      if (!map.principal) continue;
+      const AdapterNames n(weight, 0);
+      const std::vector<float> a = golden.floats("start." + n.a), b = golden.floats("start." + n.b);
+      const double ours = energy(model.params->read(n.a0), model.params->read(n.b0), map.rank);
+      EXPECT_NEAR(ours / energy(a, b, map.rank), 1, 1e-4) << weight;  // four iterations, and PEFT's exact values
+      model.params->write(n.a0, a), model.params->write(n.b0, b);
     }
     size_t ends = 0;
     for (const gguf::TensorInfo& t : golden.file.tensors()) ends += t.name.starts_with("end.");
@@ -96,7 +120,7 @@ TEST_P(LoraGolden, TenStepsBesidePeft) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, LoraGolden, ::testing::Values("llama", "plus", "dora", "output"),
+INSTANTIATE_TEST_SUITE_P(Kinds, LoraGolden, ::testing::Values("llama", "plus", "dora", "pissa", "output"),
                          [](const auto& of) { return std::string(of.param); });
 
 }  // namespace

@@ -158,7 +158,8 @@ TEST(Lora, NoGradientOfAFrozenWeight) {
   EXPECT_EQ(t.gradients.size(), 4u);
 }
 
-const LoraOptions kDora{.rank = 4, .dora = true}, kOutput{.rank = 4, .targets = {"attn_q", "token_embd", "output"}};
+const LoraOptions kPissa{.rank = 4, .pissa = true}, kDora{.rank = 4, .dora = true},
+    kOutput{.rank = 4, .targets = {"attn_q", "token_embd", "output"}};
 
 // An adapter over quantized weights is trained as one over the same weights in f32, bit for bit.
 TEST(Lora, QuantizedBaseIsTheDequantizedOne) {
@@ -166,8 +167,9 @@ TEST(Lora, QuantizedBaseIsTheDequantizedOne) {
   for (const auto& [options, type] :
        {std::pair(all, DType::q8_0), std::pair(all, DType::q4_k), std::pair(all, DType::mxfp4),
         std::pair(all, DType::q6_k), std::pair(all, DType::q5_0), std::pair(all, DType::iq4_nl),
-        std::pair(kDora, DType::q8_0), std::pair(kDora, DType::q4_k), std::pair(kDora, DType::mxfp4),
-        std::pair(kOutput, DType::q8_0), std::pair(kOutput, DType::q4_k), std::pair(kOutput, DType::mxfp4)})
+        std::pair(kPissa, DType::q8_0), std::pair(kPissa, DType::q4_k), std::pair(kDora, DType::q8_0),
+        std::pair(kDora, DType::q4_k), std::pair(kDora, DType::mxfp4), std::pair(kOutput, DType::q8_0),
+        std::pair(kOutput, DType::q4_k), std::pair(kOutput, DType::mxfp4)})
     for (const int threads : {1, 3}) {
       const auto device = make_test_device(threads);
       const ModelSpec spec = wide_spec();
@@ -211,6 +213,9 @@ TEST(Lora, TargetsAndRanks) {
                   "dora: 'output.weight' has none");
   expect_contains(message_of([&] { lora_adapter(spec, {.dora = true, .dropout = 0.1}); }), "lora-dropout is 0.1");
   expect_contains(message_of([&] { lora_adapter(spec, {.rank = 20}); }), "use a rank of at most 14");
+  expect_contains(message_of([&] { lora_adapter(spec, {.dora = true, .pissa = true}); }), "pissa");
+  expect_contains(message_of([&] { lora_adapter(spec, {.pissa = true, .targets = {"output"}}); }),
+                  "pissa: 'output.weight' has none");
   EXPECT_FLOAT_EQ(lora_adapter(spec, {.rank = 4, .alpha = 8, .rslora = true}).maps.begin()->second.scale, 4);
 
   // Ranks and alphas by pattern: the last one that fits.
@@ -298,6 +303,51 @@ TEST(Lora, EveryKindInFilesAndMerged) {
     }
 }
 
+// A model begins as its base, and what is saved belongs to that base: a difference of twice the rank. With experts, and
+// with maps that are parts of a file's tensor.
+TEST(Lora, PissaIsADifferenceInFiles) {
+  const testing::Folder folder;
+  const auto device = make_test_device(2);
+  ModelSpec experts = testing::odd_spec(true);
+  for (LayerSpec& l : experts.layers) l.experts = {.count = 3, .used = 2};
+  for (const ModelSpec& spec : {testing::odd_spec(false), experts, testing::gpt2_spec()}) {
+    Model base = random_model(spec, *device, 3), model = random_model(spec, *device, 3);
+    adapt(model, kPissa);
+    const double before = loss_of(*device, base);
+    EXPECT_NEAR(loss_of(*device, model), before, 1e-5 * before);
+    testing::losses(*device, model, 4, 2, 24);
+    const double after = loss_of(*device, model);
+    EXPECT_GT(std::fabs(after - before), 2e-4 * before);
+    save_adapter(model, 0, folder.path("a.gguf"));
+    Model loaded = random_model(spec, *device, 3);
+    load_adapter(loaded, folder.path("a.gguf"));
+    const auto& [weight, map] = *loaded.spec.adapters[0].maps.begin();
+    EXPECT_EQ(map.rank % 8, 0) << weight;
+    EXPECT_FALSE(map.principal);
+    EXPECT_NEAR(loss_of(*device, loaded), after, 1e-5 * after);
+    merge_adapters(model), model.spec.roles = {};
+    EXPECT_NEAR(loss_of(*device, model), after, 1e-5 * after);
+  }
+}
+
+// PEFT divides by zero there.
+TEST(Lora, DoraOfARowOfZerosIsRefused) {
+  const testing::Folder folder;
+  const auto device = make_test_device(2);
+  const ModelSpec spec = testing::odd_spec(false);
+  const std::string name = "blk.1.ffn_up.weight";
+  Model model = random_model(spec, *device, 3), other = random_model(spec, *device, 3);
+  adapt(model, kDora);
+  save_adapter(model, 0, folder.path("a.gguf"));
+  std::vector<float> w = other.params->read(name);
+  std::fill_n(w.begin() + 2 * 36, 36, 0.0f);
+  other.params->write(name, w);
+  expect_contains(message_of([&] { load_adapter(other, folder.path("a.gguf")); }), "row 2 of 'blk.1.ffn_up.weight'");
+  Model fresh = random_model(spec, *device, 3);
+  fresh.params->write(name, w);
+  expect_contains(message_of([&] { adapt(fresh, kDora); }), "row 2 of 'blk.1.ffn_up.weight' is all zeros");
+}
+
 TEST(Lora, MergedIsUnmerged) {
   const testing::Folder folder;
   const auto device = make_test_device(2);
@@ -354,12 +404,14 @@ class LoraRun : public ::testing::Test, protected testing::Folder {
 };
 
 TEST_F(LoraRun, ResumesToTheSameBytes) {
-  for (const bool adapter : {true, false})
+  std::map<std::string, std::string> results;  // of any number of threads
+  for (const std::string kind : {"lora", "pissa", "part"})
     for (const int threads : {1, 3}) {
       const auto device = make_test_device(threads);
       const auto with = [&](const std::string& out) {
-        FineTuneOptions o = options(fmt::format("{}_{}_{}", out, adapter, threads));
-        if (!adapter) o.lora.reset(), o.roles = {{"blk.1.*"}, {"*_norm.weight"}};
+        FineTuneOptions o = options(fmt::format("{}_{}_{}", out, kind, threads));
+        if (kind == "pissa") o.lora->pissa = true;
+        if (kind == "part") o.lora.reset(), o.roles = {{"blk.1.*"}, {"*_norm.weight"}};
         return o;
       };
       testing::Listener whole, parts;
@@ -373,8 +425,9 @@ TEST_F(LoraRun, ResumesToTheSameBytes) {
       EXPECT_EQ(parts.losses, whole.losses);
       EXPECT_EQ(parts.evals, whole.evals);
       EXPECT_EQ(parts.samples, whole.samples);
-      EXPECT_EQ(std::filesystem::path(r.model_path).filename(), adapter ? "adapter.gguf" : "model.gguf");
+      EXPECT_EQ(std::filesystem::path(r.model_path).filename(), kind == "part" ? "model.gguf" : "adapter.gguf");
       EXPECT_TRUE(slurp(r.model_path) == slurp(end.model_path));
+      EXPECT_TRUE(results.emplace(kind, slurp(r.model_path)).first->second == slurp(r.model_path)) << kind;
       EXPECT_LT(whole.losses.back(), whole.losses.front());
       // Complete: nothing is trained again.
       testing::Listener again;

@@ -14,6 +14,7 @@
 #include "toy/backend/devices.h"
 #include "toy/base/glob.h"
 #include "toy/graph/op_def.h"
+#include "toy/models/adapter.h"
 #include "toy/runtime/session.h"
 #include "train_testing.h"
 
@@ -186,6 +187,45 @@ TEST(Watcher, EachPatternHasItsPeriod) {
   }
   EXPECT_EQ(steps["x_final"], (std::vector<int64_t>{1, 2, 4, 6}));
   EXPECT_EQ(steps["logits"], (std::vector<int64_t>{1, 5}));
+}
+
+// With an adapter of the output, a divisor and a softcap: the logits of the first step are those of the forward pass.
+TEST(Watcher, LogitsAreTheModels) {
+  const auto device = make_test_device(2);
+  ModelSpec spec = small_spec();
+  spec.architecture = "toy", spec.logit_divisor = 3, spec.logit_softcap = 2;
+  Model model = random_model(spec, *device, 9, 4);
+  model.spec.adapters = {lora_adapter(model.spec, {.rank = 4, .targets = {"output", "attn_q"}})};
+  model.spec.roles.train = {"*.lora_[ab]"};
+  add_adapter_weights(model, 5);
+  const Philox random(3, "b");
+  std::vector<float> b = model.params->read("output.weight.lora_b");
+  for (size_t i = 0; i < b.size(); ++i) b[i] = float(random.normal(i));
+  model.params->write("output.weight.lora_b", b);
+
+  const auto ids = testing::random_ids(800, 61, Philox(5, "ids"));
+  const Windows w = WindowSampler(ids, kPlain.batch, kPlain.tokens, 1).batch(0);
+  const LossGraph l = build_loss_graph(model.spec, testing::all_f32, kPlain.batch, kPlain.tokens);
+  Session session(*device, std::make_shared<const Plan>(compile(*l.graph, std::vector<Value>{l.logits}, {}, *device)),
+                  {model.params.get()});
+  std::vector<int32_t> sequence, position;
+  for (int32_t i = 0; i < 32; ++i) sequence.push_back(i / 16), position.push_back(i % 16);
+  session.set("tokens", w.inputs), session.set("sequence", sequence), session.set("position", position);
+  session.run();
+  const runs::TensorStats want = stats_of(session.values(0));
+
+  Trainer trainer(*device, model, kPlain);
+  Watcher watcher({.taps = {{"logits", 1}}}, *device, model, kPlain);
+  std::vector<runs::Event> events;
+  watcher.before(1, w, trainer, [&](const runs::Event& e) { events.push_back(e); });
+  ASSERT_EQ(events.size(), 1u);
+  const runs::Tap& tap = *events[0].as<runs::Tap>();
+  EXPECT_EQ(tap.count, 2 * 16 * 61);
+  EXPECT_EQ(tap.rms, want.rms);
+  EXPECT_EQ(tap.min, want.min);
+  EXPECT_EQ(tap.max, want.max);
+  EXPECT_LE(want.absmax, 2);
+  EXPECT_GT(want.absmax, 1);
 }
 
 // x_final is an rms_norm with gains of one: at the first step its rms is 1, but for epsilon and rounding.

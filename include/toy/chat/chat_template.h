@@ -69,5 +69,8 @@ std::optional<ChatTemplate> load_chat_template(const gguf::File& file);
 ChatTemplate load_chat_template_file(const std::string& path);
 /// bos_token and eos_token as a text writes them, where the tokenizer has them.
 nlohmann::ordered_json chat_variables(const Tokenizer& tokenizer);
+/// The ids of a rendered conversation: names of control tokens become these tokens, and the beginning-of-sequence token
+/// comes first where the tokenizer adds one and the text has none.
+std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const std::string& text);
 
 }  // namespace toy

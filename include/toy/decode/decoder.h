@@ -23,12 +23,16 @@ struct DecoderOptions {
   /// Products with quantized weights do not round their other operand to 8 bits: slower, and as exact as with the same
   /// weights in f32.
   bool exact = false;
+  /// Sequences may differ in what adapters they use (Decoder::use_adapters()).
+  bool adapters_by_sequence = false;
   /// Products with quantized weights read repacked copies, which decoding made: faster, with the same bits, for
   /// decoder_bytes() more memory. Not with `exact`.
   bool repack = false;
-  /// Bytes of keys and values that all sequences share in layers without a window; 0: room for each to be full. A
-  /// Scheduler makes its requests wait for room; without one, decode() throws where there is none.
+  /// Bytes of the state: windows and recurrent states of all sequences, snapshots of them, and the pages that sequences
+  /// share in layers without a window. 0: room for each to be full, and no snapshots. A Scheduler makes its requests
+  /// wait for room; without one, decode() throws where there is none.
   size_t cache = 0;
+  int64_t take_back = 1;  ///< DecodeShape::take_back
   /// Calls can give the hidden states of rows; see DecodeRow::hidden. The plan has an output more for them.
   bool hidden = false;
 };
@@ -64,6 +68,14 @@ class Decoder {
   /// Can rows ask for hidden states?
   bool gives_hidden() const { return gives_hidden_; }
 
+  /// From now on rows of this sequence use the model's adapters times these factors; 0: not at all, with the bits of a
+  /// model without it. None: all of them times 1, as at first. What the sequence holds already stays as it was
+  /// computed. Throws Error{bad_input} without DecoderOptions::adapters_by_sequence, for another number of factors, for
+  /// one that is not finite, and for one that is neither 0 nor 1 where the adapter has magnitudes (DoRA).
+  void use_adapters(int sequence, std::span<const float> factors);
+  /// Throws as use_adapters() does for such factors.
+  void check_adapters(std::span<const float> factors) const;
+
   DecodeState& state() { return *state_; }
   int64_t vocab() const { return vocab_; }
   int64_t context() const { return state_->context(); }
@@ -82,6 +94,8 @@ class Decoder {
   int64_t vocab_, width_, max_rows_;
   bool rounds_, gives_hidden_;
   bool check_finite_ = false;
+  std::vector<std::vector<float>> factors_;  // of each adapter, by sequence; empty unless sequences may differ
+  std::vector<bool> magnitudes_;             // has the adapter some?
   std::unique_ptr<DecodeState> state_;
   std::unique_ptr<Session> session_;
   std::vector<float> logits_, hidden_;
@@ -104,7 +118,8 @@ struct DecodeGraph {
   std::vector<Value> outputs, updates;
 };
 /// One call of a decoder for up to `max_rows` rows. The outputs are the logits and, if wanted, the hidden states.
+/// `adapters_by_sequence`: as for DecoderOptions.
 DecodeGraph build_decode_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, DecodeShape shape,
-                               int64_t max_rows, bool hidden = false);
+                               int64_t max_rows, bool hidden = false, bool adapters_by_sequence = false);
 
 }  // namespace toy

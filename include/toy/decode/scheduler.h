@@ -9,9 +9,11 @@
 
 #include "toy/decode/decoder.h"
 #include "toy/decode/sampler.h"
+#include "toy/decode/speculation.h"
 
 namespace toy {
 
+class DraftModel;
 class PrefixTree;
 
 /// How one text is generated.
@@ -42,6 +44,7 @@ struct Generated {
   std::vector<GeneratedToken> prompt;  ///< GenerateRequest::score_prompt: its tokens after the first
   FinishReason reason = FinishReason::length;
   int64_t shared = 0;  ///< tokens of the prompt that were not computed, because a sequence or the cache held them
+  SpeculationCounts speculation;  ///< of its tokens
 };
 
 /// One prompt and what is wanted of it.
@@ -49,6 +52,8 @@ struct GenerateRequest {
   std::vector<int32_t> prompt;
   std::vector<int32_t> eos;  ///< tokens that end the text: Tokenizer::end_of_generation()
   GenerateOptions options;
+  /// Factors of the model's adapters for this text, see Decoder::use_adapters(). None: all of them times 1.
+  std::vector<float> adapters = {};
   /// Sees each token as it comes; returning false ends the text with that token.
   std::function<bool(const GeneratedToken&)> on_token;
   /// Sees the finished text. May add requests.
@@ -68,14 +73,22 @@ struct GenerateRequest {
 /// carries one token of each text that is being written and pieces of prompts that wait to be read.
 /// A prefix of 64 tokens or more that two prompts share is computed once: a request waits until the other has read it
 /// and then shares its pages. Finished texts share theirs, too, until their sequence is reused; where the decoder has a
-/// cache (DecoderOptions::cache), full pages are found again until it is full. Where layers have a window or a
-/// recurrent state, a prefix can be shared right after it was computed, by requests that wait for it, and not later.
+/// cache (DecoderOptions::cache), they are found again until it is full. Where layers have a window or a recurrent
+/// state, what is found is a snapshot. Snapshots are taken of a text when its sequence is reused, and of a prompt after
+/// tokens that end a message (GenerateRequest::eos), before its last token, where it leaves an earlier prompt, and at
+/// intervals. Without a cache such a prefix can only be shared right after it was computed, by requests that wait for
+/// it.
 ///
 /// Where the decoder's cache is smaller than its sequences could fill (DecoderOptions::cache), prefixes that no text
 /// uses are forgotten, the least recently used first. Then the youngest text is preempted: it keeps its tokens and is
 /// computed again once there is room. The earliest text always continues.
 ///
-/// A result has the same bits whatever other requests there are.
+/// With SpeculationOptions a call also carries tokens that are proposed for the texts that are being written. A text
+/// gains those that its sampler draws as well, with the logits of the same call; the others are taken back. Where
+/// layers are recurrent, the sequence returns to the states before the call, and the next one reads what was right
+/// again; so it may end shorter than its text.
+///
+/// A result has the same bits whatever other requests there are and whatever is proposed.
 class Scheduler {
  public:
   /// Uses these sequences of the decoder. The first request of a sequence continues what it holds; it is cleared
@@ -86,6 +99,9 @@ class Scheduler {
   /// The decoder must still be there.
   ~Scheduler();
 
+  /// From the next call on, tokens are proposed. Throws Error{bad_input} as SpeculationOptions::validate(), and where
+  /// the draft has too few sequences. It must outlive the scheduler.
+  void speculate(const SpeculationOptions& options);
   /// Returns a number for cancel(). Throws as require_possible().
   int64_t add(GenerateRequest request);
   /// Throws Error{bad_input} for an empty prompt, one that does not fit into the context, a text that does not fit into
@@ -105,6 +121,10 @@ class Scheduler {
   int64_t shared_tokens() const { return shared_tokens_; }
   /// How often a text was preempted because the cache was full.
   int64_t preemptions() const { return preemptions_; }
+  /// Tokens that were proposed, and those of them that the texts have.
+  const SpeculationCounts& speculation() const { return speculated_; }
+  /// Snapshots that are kept, from which later texts can continue.
+  int64_t snapshots() const;
   /// Requests that have not ended: those that have a sequence, and those that wait for one.
   size_t running() const;
   size_t waiting() const { return waiting_.size(); }
@@ -120,7 +140,10 @@ class Scheduler {
     size_t hidden_seen = 0;  // position after the last one that on_hidden has seen
     // Where on_hidden continues.
     size_t next_hidden() const { return std::max(request.hidden_from, hidden_seen); }
-    bool writing() const { return history.size() - fed == 1; }
+    std::vector<size_t> snapshots = {};  // positions after which the prompt's state is worth keeping, in order
+    bool in_progress = false;            // its sequence has been at the last token; rows that are missing now are few
+    AcceptanceRate rate;
+    bool writing() const { return in_progress || history.size() - fed == 1; }
     // Does the score of the token after this position of the prompt have to be computed?
     bool scores(size_t position) const {
       return request.score_prompt && position + 1 < request.prompt.size() && position >= result.prompt.size();
@@ -130,17 +153,22 @@ class Scheduler {
     int sequence = 0;
     bool used = false;
     std::unique_ptr<Job> job;
-    bool begun = false;              // the job is told what it need not compute
-    bool known = false;              // is it known which tokens the sequence holds?
-    std::vector<int32_t> held = {};  // these
-    size_t rows = 0;                 // of the call that is being made
-    size_t pause = 0;                // > 0: the call ends here in the history, where another text takes over
-    int64_t used_at = 0;             // the step that last computed something in it
+    bool begun = false;                  // the job is told what it need not compute
+    bool known = false;                  // is it known which tokens the sequence holds?
+    std::vector<int32_t> held = {};      // these,
+    std::vector<float> adapters = {};    // computed with these
+    size_t rows = 0;                     // of the call that is being made, proposed ones included
+    std::vector<int32_t> proposed = {};  // tokens after the history in this call
+    size_t wrong = 0;                    // of these, as far as known
+    RecurrentStates before = {};         // at the beginning of a call with proposed tokens
+    size_t pause = 0;                    // > 0: the call ends here in the history, where another text takes over
+    int64_t used_at = 0;                 // the step that last computed something in it
   };
   // The logits or hidden states that a call gives, in their order: those after a position of a slot's history.
   struct Answer {
     Slot* slot;
     size_t position;
+    int32_t token = 0;  // that the call has there
   };
   void fill_slots();
   Slot* idle_slot();
@@ -150,7 +178,12 @@ class Scheduler {
   int64_t missing_pages() const;
   bool make_room(Slot& slot);
   void forget(Slot& slot);
+  void plan_proposals();
+  size_t most_proposed(const Slot& slot, size_t texts) const;
+  void settle(Slot& slot);
   void collect_rows();
+  void remember(const Slot& slot);
+  void remember_snapshots();
   void remember_pages();
   void accept(const Answer& answer, std::span<const float> logits);
   void show(const Answer& answer, std::span<const float> hidden);
@@ -162,6 +195,9 @@ class Scheduler {
   std::deque<std::unique_ptr<Job>> waiting_;
   std::vector<DecodeRow> rows_;
   std::vector<Answer> answers_, shown_;
+  SpeculationOptions speculation_;
+  SpeculationCounts speculated_;
+  std::unique_ptr<DraftModel> draft_;     // nullptr: no model proposes
   std::unique_ptr<PrefixTree> prefixes_;  // nullptr: pages are not kept beyond their sequence
 };
 

@@ -36,7 +36,9 @@ struct TextEnd {
 struct TextRequest {
   std::vector<int32_t> prompt;
   GenerateOptions options;
+  std::vector<float> adapters = {};     ///< as GenerateRequest's
   std::vector<std::string> stops = {};  ///< the text ends before any of them; needs a tokenizer
+  std::vector<int32_t> named = {};      ///< control tokens whose names are in the text
   bool score_prompt = false;            ///< as GenerateRequest's
   /// Instead of a text (max_tokens is 0), the embedding [D] of the prompt. Needs DecoderOptions::hidden.
   std::optional<Pooling> embed = {};
@@ -63,7 +65,9 @@ struct ServiceCounts {
   int64_t running = 0, waiting = 0;                          ///< requests
   int64_t steps = 0, preemptions = 0;                        ///< calls of the decoder; texts preempted
   int64_t prompt_tokens = 0, shared_tokens = 0, tokens = 0;  ///< submitted; not computed again; generated
+  int64_t proposed = 0, accepted = 0;                        ///< tokens, by SpeculationOptions
   int64_t pages = 0, pages_used = 0;                         ///< of layers without a window
+  int64_t snapshots = 0, snapshots_used = 0;                 ///< room for at least so many; kept
 };
 
 /// Generates texts with a Scheduler. Requests may be submitted and cancelled by any thread; the thread that calls run()
@@ -72,8 +76,9 @@ struct ServiceCounts {
 class GenerationService {
  public:
   /// `tokenizer` may be nullptr: texts are then empty, and only their tokens count. `most_waiting` bounds the requests
-  /// that have no sequence yet. Decoder and tokenizer must outlive the service.
-  GenerationService(Decoder& decoder, const Tokenizer* tokenizer, size_t most_waiting = SIZE_MAX);
+  /// that have no sequence yet. Decoder, tokenizer and the draft of `speculation` must outlive the service.
+  GenerationService(Decoder& decoder, const Tokenizer* tokenizer, size_t most_waiting = SIZE_MAX,
+                    const SpeculationOptions& speculation = {});
 
   /// Returns a number for cancel(). Throws Error{bad_input} for a request that can never be done, as
   /// Scheduler::require_possible() and StopFilter do, and ServiceBusy.

@@ -20,6 +20,9 @@ struct DecodeShape {
   int64_t rows = 256;     ///< positions that one call adds to all sequences together, where layers have a window
   /// Pages that sequences share in layers without a window; 0: as many as all sequences can fill.
   int64_t shared_pages = 0;
+  /// States of sequences that can be kept beside them (DecodeState::keep()): recurrent states and pages of windows.
+  int64_t snapshots = 0;
+  int64_t take_back = 1;  ///< positions that layers with a window keep, beyond it, for truncate() after further calls
   int64_t pages_per_sequence() const { return context / kPagePositions + (context % kPagePositions > 0 ? 1 : 0); }
   int64_t pages() const { return sequences * pages_per_sequence(); }
   /// Throws Error{bad_input} unless there are 1 to 2^31 - 1 positions in all.
@@ -29,7 +32,7 @@ struct DecodeShape {
 /// Pages of layers that keep equally much of a sequence: all of it, or the same window.
 struct PagePool {
   int64_t window = 0;  ///< 0: all positions
-  int64_t pages = 0;   ///< enough for all sequences and any calls, unless DecodeShape::shared_pages says less
+  int64_t pages = 0;   ///< enough for all sequences and any calls, unless DecodeShape::shared_pages says otherwise
   /// The graph's input for the table of its pages, i32[S,G].
   std::string table() const { return window == 0 ? "page_table" : "page_table." + std::to_string(window); }
 };
@@ -37,7 +40,7 @@ struct PagePool {
 std::vector<PagePool> page_pools(const ModelSpec& spec, const DecodeShape& shape);
 
 /// One tensor of state, which a layer has declared. Dimension 0 counts pages (`paged`: shared out to sequences as they
-/// grow) or sequences.
+/// grow) or sequences, behind which are the states of DecodeShape::snapshots.
 struct StateSlot {
   enum class Kind { paged, per_sequence } kind = Kind::paged;
   std::string name;
@@ -59,6 +62,10 @@ size_t state_bytes(const ModelSpec& spec, DecodeShape shape, const Device* devic
 /// Bytes of one page in all layers without a window, in the types of their slots.
 size_t shared_page_bytes(const ModelSpec& spec, DecodeShape shape);
 
+/// Bytes of what DecodeState::keep() keeps, at most: recurrent states and windows of one sequence, in the types of
+/// their slots. 0: the model has neither.
+size_t kept_state_bytes(const ModelSpec& spec, DecodeShape shape);
+
 /// Content of one sequence, copied out: independent of the state that it came from.
 struct StateSnapshot {
   int64_t length = 0;
@@ -66,9 +73,22 @@ struct StateSnapshot {
   std::vector<std::vector<std::byte>> slots;
 };
 
-/// The state of up to `sequences` sequences of up to `context` positions each. Layers with a window keep it, and one
-/// position more, of each sequence; slide() returns the pages before. A recurrent state is only that after the last
-/// position: to go back, take a snapshot before.
+/// What a sequence held after some position besides pages of the shared pool, kept in the state itself.
+struct KeptState {
+  int64_t length = 0;
+  int32_t item = -1;                        ///< where recurrent states were copied to; -1: there are none
+  std::vector<std::vector<int32_t>> pages;  ///< of each pool with a window, those that position `length` may see
+};
+
+/// The recurrent states of a sequence, copied out, to return to their position.
+struct RecurrentStates {
+  int64_t length = 0;
+  std::vector<std::byte> bytes;
+};
+
+/// The state of up to `sequences` sequences of up to `context` positions each. Layers with a window keep it, and
+/// DecodeShape::take_back positions more, of each sequence; slide() returns the pages before. A recurrent state is only
+/// that after the last position: to go back, take a snapshot before.
 class DecodeState {
  public:
   /// Throws as DecodeShape::validate(), and Error{failure} naming the size when there is not enough memory.
@@ -93,8 +113,13 @@ class DecodeState {
   int64_t shortest(int sequence) const;
   /// Does a layer keep a recurrent state?
   bool recurrent() const;
-  /// Returns the pages that no later row of any sequence sees, if no more than one position is taken back. For the
-  /// beginning of a call.
+  /// Copies out the recurrent states of a sequence, if there are any; `to` keeps its memory.
+  void save(int sequence, RecurrentStates& to) const;
+  /// Returns to the length at which save() was called, where the sequence was only extended since. Throws
+  /// Error{bad_input} as truncate() for layers with a window, and for a length that the sequence does not have.
+  void rewind(int sequence, const RecurrentStates& to);
+  /// Returns the pages that no later row of any sequence sees, if no more than DecodeShape::take_back positions are
+  /// taken back. For the beginning of a call.
   void slide();
   /// `to` becomes what `from` holds, and they are independent from there. Pages are shared, not copied; a page that is
   /// not full is copied when one of its sequences continues. There is always a page for that, because sharing saves
@@ -126,9 +151,18 @@ class DecodeState {
   void hold_page(int32_t page) { ++pages_[*shared_pool()].users[size_t(page)]; }
   void release_page(int32_t page) { pages_[*shared_pool()].give_back(page); }
   /// @}
-  /// An empty sequence begins with these full pages. Throws Error{bad_input} where it is not empty, or where pages are
-  /// not all that a sequence holds (windows, recurrent layers).
-  void adopt(int sequence, std::span<const int32_t> pages);
+  /// Are pages of the shared pool all that a sequence holds? There are neither windows nor recurrent layers.
+  bool only_pages() const { return pools_.size() == 1 && shared_pool() && !recurrent(); }
+  /// Keeps what a sequence held after `length` positions, for adopt(): its own length where layers are recurrent, else
+  /// one that slide() has not passed. nullopt: there is no room (DecodeShape::snapshots).
+  std::optional<KeptState> keep(int sequence, int64_t length);
+  /// Makes room for another.
+  void drop(const KeptState& kept);
+  /// An empty sequence becomes one of `length` positions, which are in these pages of the shared pool. `kept`, of the
+  /// same length, is what else it held; nullptr where only_pages(). Throws Error{bad_input} where they do not fit.
+  void adopt(int sequence, int64_t length, std::span<const int32_t> pages, const KeptState* kept = nullptr);
+  /// Recurrent states that keep() has room for.
+  int64_t free_snapshots() const { return int64_t(free_items_.size()); }
   /// Throws Error{bad_input} where so many are not free.
   void require_pages(std::span<const int64_t> more) const;
 
@@ -136,11 +170,15 @@ class DecodeState {
   // Pages of one pool. A sequence holds those from `first` to the one of its last position.
   struct Pages {
     std::vector<int32_t> table, free;
-    std::vector<int32_t> users;  // sequences that hold a page
-    std::vector<int64_t> first;  // of each sequence
+    std::vector<int32_t> users;             // sequences that hold a page
+    std::vector<int64_t> first;             // of each sequence
+    std::vector<int32_t> kept;              // KeptStates that hold a page
+    int64_t kept_pages = 0, most_kept = 0;  // pages that any of them holds
     int32_t take();
     void give_back(int32_t page);
   };
+  void cut(int sequence, int64_t length);
+  int64_t shortest_by_windows(int sequence) const;
   int64_t pages_of(int sequence) const { return (length(sequence) + kPagePositions - 1) / kPagePositions; }
   void own_page(size_t pool, int32_t& entry);
   // Item `index` of dimension 0 of a slot: a page, or a sequence.
@@ -160,8 +198,9 @@ class DecodeState {
   std::vector<StateSlot> slots_;
   ParamStore store_;
   std::vector<int64_t> lengths_;
-  std::vector<Pages> pages_;  // of each pool
-  int64_t added_ = 0;         // positions since slide()
+  std::vector<Pages> pages_;         // of each pool
+  std::vector<int32_t> free_items_;  // behind the sequences, in slots that are per sequence
+  int64_t added_ = 0;                // positions since slide()
 };
 
 }  // namespace toy

@@ -3,8 +3,10 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "toy/text/constraint.h"
 #include "toy/text/tokenizer.h"
@@ -20,12 +22,19 @@ struct Trie;
 /// it once per tokenizer.
 class TokenTrie {
  public:
-  /// Takes some ten milliseconds for 50,000 tokens.
-  explicit TokenTrie(const Tokenizer& tokenizer);
+  /// Takes some ten milliseconds for 50,000 tokens. `named`: control tokens that stand for their names
+  /// (Tokenizer::written()) in the texts of a grammar, as TextRequest::named.
+  explicit TokenTrie(const Tokenizer& tokenizer, std::span<const int32_t> named = {});
   const std::shared_ptr<const grammar::Trie>& shared() const { return trie_; }
 
  private:
   std::shared_ptr<const grammar::Trie> trie_;
+};
+
+/// Where a text of a language begins within another text.
+struct Trigger {
+  std::string text;       ///< its first bytes
+  bool at_start = false;  ///< only at the beginning of the other text
 };
 
 /// A language of texts. Immutable and cheap to copy.
@@ -38,6 +47,11 @@ class Grammar {
   /// For SamplerOptions::constraint: tokens whose bytes continue a text of the language. Masks that were computed once
   /// are shared by all clones.
   std::shared_ptr<const TokenConstraint> constraint(const TokenTrie& tokens) const;
+  /// The same for parts of a text. The text is free until a trigger comes. What begins with the trigger is a text of
+  /// the language, and what follows it is free again; with `once` the text ends there. Throws Error{bad_input} for a
+  /// trigger that begins no text of the language.
+  std::shared_ptr<const TokenConstraint> constraint(const TokenTrie& tokens, std::vector<Trigger> triggers,
+                                                    bool once) const;
 
   /// Made by parse_gbnf() and json_schema_grammar().
   explicit Grammar(std::shared_ptr<const grammar::Automaton> automaton) : automaton_(std::move(automaton)) {}
@@ -46,10 +60,19 @@ class Grammar {
   std::shared_ptr<const grammar::Automaton> automaton_;
 };
 
+/// A rule of a grammar that is a JSON Schema.
+struct SchemaRule {
+  std::string rule;
+  std::shared_ptr<const nlohmann::ordered_json> schema;
+  std::string name;  ///< for messages
+};
+
 /// A grammar in GBNF, as llama.cpp's guide documents it; the rule `root` is the complete text. Throws Error{bad_input}
 /// "NAME: ..." with line and column for what is no grammar, for left recursion, for rules that no text can complete,
 /// for grammars that are too large, and for tokens (`<think>`), which are not supported.
-Grammar parse_gbnf(std::string_view text, const std::string& name = "grammar");
+/// A rule of `schemas` is the JSON texts of its schema, as json_schema_grammar().
+Grammar parse_gbnf(std::string_view text, const std::string& name = "grammar",
+                   const std::vector<SchemaRule>& schemas = {});
 
 /// The JSON texts of a schema (docs/structured-output.md lists the keywords). All of them are valid; where a schema
 /// leaves the form open, one is chosen: properties in the order of the schema, and no others unless

@@ -13,6 +13,7 @@ struct LoraOptions {
   int64_t rank = 16;
   double alpha = 32;                               ///< what the adapter adds is multiplied by alpha / rank
   bool dora = false;                               ///< with magnitudes (DoRA, Liu et al. 2024)
+  bool pissa = false;                              ///< a and b begin as the principal part of the weight (PiSSA)
   bool rslora = false;                             ///< by alpha / sqrt(rank) instead (Kalajdzievski 2023)
   double dropout = 0;                              ///< part of an adapter's input that training zeroes
   double lr_ratio = 1;                             ///< learning rate of b over that of a (LoRA+, Hayou et al. 2024)
@@ -34,7 +35,16 @@ std::string unknown_to_llama_cpp(const ModelSpec& spec, const AdapterSpec& adapt
 
 /// Adds the tensors of its spec's last adapter to a model: random `a`, as random_model() makes a matrix, and b = 0, so
 /// that the model computes what it did before. Of embeddings a = 0 and b is random. Magnitudes are lengths of rows.
+/// Where a map begins as the principal part of its weight, s b a is best_low_rank() of it, and the model computes what
+/// it did but for rounding.
 void add_adapter_weights(Model& model, uint64_t seed);
+/// One change of a weight, w + s b a.
+struct AdapterFactors {
+  std::vector<float> a, b;
+  int64_t rank = 0;
+};
+/// What an adapter does to a weight. With a principal part to subtract the rank is twice that of the map.
+AdapterFactors factors_of(const Model& model, const std::string& weight, size_t number);
 /// Adds the norms of constant magnitudes, of the weights and the adapter as they are.
 void add_norms(Model& model, size_t number);
 /// Adds an adapter from a GGUF of llama.cpp's kind, of floats, multiplied by `scale`. Throws Error{bad_input} naming
@@ -45,7 +55,8 @@ void load_adapter(Model& model, const std::string& path, double scale = 1);
 /// weight that is not f32: load the model with LoadMode::trainable.
 void merge_adapters(Model& model);
 /// Writes adapter `number` as llama.cpp reads it, in f32, f16 or bf16. An f32 round trip is bit-exact. llama.cpp has no
-/// magnitudes: with these the type is "dora", which it refuses.
+/// magnitudes: with these the type is "dora", which it refuses. Principal parts are subtracted in it, as factors_of()
+/// does, so that it belongs to the model as it is.
 void save_adapter(const Model& model, size_t number, const std::string& path, DType stored = DType::f32);
 
 }  // namespace toy

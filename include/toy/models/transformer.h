@@ -9,9 +9,6 @@
 
 namespace toy {
 
-/// Name of the value that a tied output behind a lens multiplies.
-inline constexpr const char* kBeforeOutput = "x_donor";
-
 /// A model whose weights are values of a graph. Build one for each graph.
 class Transformer {
  public:
@@ -24,8 +21,9 @@ class Transformer {
   Value operator()(Value tokens, const nn::Context& ctx, std::span<nn::LayerState> states = {}) const;
   /// What each layer keeps of a sequence while decoding.
   std::vector<std::vector<nn::StateSpec>> states() const;
-  /// Logits of the rows x:[M,D] -> [M,V].
-  Value logits(Value x) const;
+  /// Logits of the rows x:[M,D] -> [M,V]. `rows`: i32[M], their numbers in the batch, where adapters have factors of
+  /// each row (Weights::with_factors()); absent: they are the batch.
+  Value logits(Value x, Value rows = {}) const;
   /// Their cross-entropy, without ever holding all of them. targets: i32[M] weight:[M].
   CrossEntropy loss(Value x, Value targets, Value weight) const;
 

@@ -36,16 +36,20 @@ struct Scale {
   Value operator()(Value x) const { return factor == 1 ? x : toy::scale(x, factor); }
 };
 
-/// A low-rank change of a linear map (Hu et al. 2021): y + s (x a^T) b^T.
+/// A low-rank change of a linear map (Hu et al. 2021): y + s (x a^T) b^T. Where rows have factors of their own, those
+/// of 0 keep the bits of y.
 struct Adapter {
   Value a;                ///< [R,I]; of experts [E,R,I]
   Value b;                ///< [O,R]; of experts [E,O,R]
   double scale = 1;       ///< s
   Dropout dropout = {};   ///< of x
   std::string name = {};  ///< of the map, for dropout
+  Value factors = {};     ///< [N,1] what each row multiplies s by, 0 or 1 with a magnitude; or absent
   Value magnitude = {};   ///< [O], or absent: then the sum is multiplied by magnitude / |w + s b a|, row by row of w
   Value norm = {};        ///< [O] |w|^2, or that |w + s b a| itself if it is constant
   bool constant_norm = false;
+  Value first_a = {};  ///< as a, or absent: what this and first_b would add is subtracted
+  Value first_b = {};
   /// What the sum is multiplied by; no gradient flows through the norm. w:[O,I] -> [O].
   Value gain(Value w) const {
     if (constant_norm) return magnitude / norm;
@@ -54,11 +58,18 @@ struct Adapter {
     return magnitude / stop_gradient(sqrt(norm + toy::scale(cross, 2 * scale) + toy::scale(square, scale * scale)));
   }
   /// x:[N,I] y:[N,O] -> [N,O].
-  Value operator()(Value x, Value y) const { return linear(Scale{scale}(linear(dropout(x, name), a)), b, {}, y); }
+  Value operator()(Value x, Value y) const {
+    if (first_a) y = linear(Scale{-scale}(linear(x, first_a)), first_b, {}, y);
+    return linear(scaled(linear(dropout(x, name), a)), b, {}, y);
+  }
   /// Each row by its experts. x:[N,S,I] y:[N,U,O] ids:i32[N,U] -> [N,U,O].
   Value operator()(Value x, Value y, Value ids) const {
-    return y + expert_linear(Scale{scale}(expert_linear(dropout(x, name), a, ids)), b, ids);
+    if (first_a) y = y - expert_linear(Scale{scale}(expert_linear(x, first_a, ids)), first_b, ids);
+    const Value low = expert_linear(dropout(x, name), a, ids);
+    return y + expert_linear(factors ? low * reshape(Scale{scale}(factors), {-1, 1, 1}) : Scale{scale}(low), b, ids);
   }
+  /// s x a^T, where low:[N,R] is x a^T.
+  Value scaled(Value low) const { return factors ? low * Scale{scale}(factors) : Scale{scale}(low); }
 };
 
 /// y = x w^T + bias, and what adapters add. x:[N,I] -> [N,O].
@@ -68,7 +79,8 @@ struct Linear {
   std::vector<Adapter> adapters = {};  ///< in their order
   Value operator()(Value x) const {
     const auto has_magnitude = [](const Adapter& adapter) { return bool(adapter.magnitude); };
-    if (std::any_of(adapters.begin(), adapters.end(), has_magnitude)) return with_magnitudes(x);
+    if (std::any_of(adapters.begin(), adapters.end(), has_magnitude))
+      return adapters.front().factors ? with_magnitudes_by_row(x) : with_magnitudes(x);
     Value y = linear(x, weight, bias);
     for (const Adapter& adapter : adapters) y = adapter(x, y);
     return y;
@@ -89,6 +101,26 @@ struct Linear {
       y = i == 0 ? changed : y + (changed - base);
     }
     return bias ? y + bias : y;
+  }
+  // The same, and the plain sum, where rows differ: each has the sum, in its order, of the adapters that it uses.
+  Value with_magnitudes_by_row(Value x) const {
+    const Value base = linear(x, weight), zero = fill(*x.graph, {1}, 0);
+    Value y = base, plain = bias ? base + bias : Value{};
+    Value used = zero,
+          magnitudes = zero;  // > 0: the row uses one of the adapters so far; one of those with a magnitude
+    for (const Adapter& adapter : adapters) {
+      const Value factor = abs(adapter.factors);
+      if (adapter.magnitude) {
+        const Value changed = adapter(x, base) * adapter.gain(weight);
+        y = where(greater(factor, zero), where(greater(used, zero), y + (changed - base), changed), y);
+        magnitudes = maximum(magnitudes, factor);
+      } else {
+        y = adapter(x, y);
+        if (bias) plain = adapter(x, plain);
+      }
+      used = maximum(used, factor);
+    }
+    return bias ? where(greater(magnitudes, zero), y + bias, plain) : y;
   }
 };
 

@@ -54,6 +54,9 @@ struct AdapterSpec {
     int64_t rank = 0;  ///< R
     float scale = 1;   ///< s
     Magnitude magnitude = Magnitude::none;
+    /// Is s b a as training began subtracted (PiSSA, Meng et al. 2024)? Then a and b begin as the principal part of w,
+    /// and the weight w - s b0 a0 + s b a as w.
+    bool principal = false;
     bool operator==(const Map&) const = default;
   };
   std::map<std::string, Map> maps;  ///< by name of the weight
@@ -62,14 +65,15 @@ struct AdapterSpec {
 };
 
 /// Names of an adapter's tensors for a weight: a, b, and with magnitudes m and norms n: |w|^2 of each row, or |v| if it
-/// is constant.
+/// is constant. a0 and b0 are the first a and b of a map that begins as a principal part.
 struct AdapterNames {
-  std::string a, b, m, n;
+  std::string a, b, m, n, a0, b0;
   /// `adapter`: its number, from 0.
   AdapterNames(const std::string& weight, size_t adapter) {
     const std::string number = adapter > 0 ? "." + std::to_string(adapter) : "";
     a = weight + ".lora_a" + number, b = weight + ".lora_b" + number;
     m = weight + ".lora_m" + number, n = weight + ".lora_n" + number;
+    a0 = weight + ".lora_a0" + number, b0 = weight + ".lora_b0" + number;
   }
 };
 

@@ -49,6 +49,14 @@ class Weights {
     inner.adapters_ = adapters, inner.random_ = random;
     return inner;
   }
+  /// The same where rows have factors of their own for each adapter.
+  Weights with_factors(std::vector<Value> factors) const {
+    Weights inner = *this;
+    inner.factors_ = std::move(factors);
+    return inner;
+  }
+  /// [N,1] for an adapter, or absent.
+  Value factors(size_t adapter) const { return adapter < factors_.size() ? factors_[adapter] : Value{}; }
   /// Those adapters.
   std::span<const AdapterSpec> adapters() const { return adapters_; }
   Value random() const { return random_; }  ///< of their dropout
@@ -65,6 +73,7 @@ class Weights {
   int block_ = -1;
   std::span<const AdapterSpec> adapters_;
   Value random_;
+  std::vector<Value> factors_;
   std::shared_ptr<std::vector<TensorSpec>> declared_ = std::make_shared<std::vector<TensorSpec>>();
 };
 

@@ -52,10 +52,13 @@ struct TrainGraph {
   Value loss, norm;
   std::vector<Value> gradients;  ///< in the order of trained_tensors(spec)
   std::vector<Value> updates;
+  Value logits = {};  ///< [N,V], if they were asked for
 };
 /// The graph of one step on weights that `dtype_of` describes. With accumulate > 1: forward and backward of one batch
 /// of the step; its updates are accumulators, `<tensor>.grad`, which have taken the gradients in, and there is no norm.
-TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options);
+/// `with_logits`: the step does without them.
+TrainGraph build_train_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options,
+                             bool with_logits = false);
 /// The rest of a step that accumulates: norm, clipping and the optimizer, on the accumulators. No loss.
 TrainGraph build_update_graph(const ModelSpec& spec, const Weights::DTypeOf& dtype_of, const TrainerOptions& options);
 /// Forward and loss only. Outputs: nll [N].

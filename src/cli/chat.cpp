@@ -1,0 +1,271 @@
+// toy chat: talk to a model.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/model_file.h"
+#include "cli/options.h"
+#include "cli/sampling.h"
+#include "talk/history.h"
+#include "talk/local.h"
+#include "talk/plain_screen.h"
+#include "talk/remote.h"
+#include "talk/session.h"
+#include "talk/terminal_screen.h"
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
+#include "toy/decode/text_stream.h"
+#include "toy/models/spec.h"
+
+namespace toy::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Options of answers, which /set changes: a parser that starts again from all that was given.
+struct AnswerOptions {
+  SamplingOptions sampling;
+  std::vector<std::string> stops;
+  int64_t n = -1;
+
+  AnswerOptions() { sampling.sampler.temperature = 0.8; }
+  void add(CLI::App& app) {
+    sampling.add(app);
+    add_option(app, "-n,--n", n, "Tokens of an answer at most (default: as many as fit)", at_least(1));
+    add_text_option(app, "--stop", stops, "End an answer before this string");
+  }
+};
+
+struct Given {
+  std::vector<std::pair<std::string, std::string>> values;  // "--temperature", "0.7"
+
+  static bool is_list(const CLI::Option& o) { return o.get_items_expected_max() > 1; }
+
+  void take(const CLI::App& parser) {
+    AnswerOptions known;
+    CLI::App app;
+    known.add(app);
+    for (const CLI::Option* o : app.get_options())
+      if (const CLI::Option* here = parser.get_option_no_throw(name_of(*o)); here && !is_help(*o))
+        for (const std::string& value : here->results()) values.emplace_back(name_of(*o), value);
+  }
+  static std::string name_of(const CLI::Option& o) { return "--" + o.get_lnames().at(0); }
+
+  void set(const std::string& name, const std::string& value) {
+    AnswerOptions known;
+    CLI::App app;
+    known.add(app);
+    std::vector<std::string> names;
+    for (const CLI::Option* o : app.get_options())
+      if (!is_help(*o)) names.insert(names.end(), o->get_lnames().begin(), o->get_lnames().end());
+    const CLI::Option* option = std::count(names.begin(), names.end(), name) ? app.get_option("--" + name) : nullptr;
+    if (option == nullptr) {
+      const std::string near = nearest(name, names);
+      fail("/set: unknown option '{}'; {}", one_line(name),
+           near.empty() ? "/set lists them" : fmt::format("did you mean '{}'?", near));
+    }
+    Given changed = *this;
+    if (!is_list(*option)) std::erase_if(changed.values, [&](const auto& v) { return v.first == name_of(*option); });
+    changed.values.emplace_back(name_of(*option), value);
+    changed.parsed();
+    *this = changed;
+  }
+
+  // As OpenAI's API has them, and llama-server what that lacks.
+  ordered_json fields() const {
+    static const std::map<std::string, std::string> kOthers{{"--n", "max_tokens"},
+                                                            {"--typical", "typical_p"},
+                                                            {"--top-nsigma", "top_n_sigma"},
+                                                            {"--dynatemp-exp", "dynatemp_exponent"},
+                                                            {"--dry-sequence-breaker", "dry_sequence_breakers"},
+                                                            {"--mirostat-ent", "mirostat_tau"},
+                                                            {"--mirostat-lr", "mirostat_eta"}};
+    ordered_json all = ordered_json::object();
+    for (const auto& [name, value] : values) {
+      const auto other = kOthers.find(name);
+      std::string key = other != kOthers.end() ? other->second : name.substr(2);
+      std::replace(key.begin(), key.end(), '-', '_');
+      if (name == "--stop" || name == "--dry-sequence-breaker")
+        all[key].push_back(value);
+      else if (name == "--samplers")
+        all[key] = CLI::detail::split(value, ';');
+      else if (name == "--logit-bias")
+        all[key][value.substr(0, value.find_first_of("+-"))] =
+            parse_json<ordered_json>(value.substr(value.find_first_of("+-") + (value.find('+') != value.npos)));
+      else
+        all[key] = parse_json<ordered_json>(value);
+    }
+    return all;
+  }
+
+  AnswerOptions parsed() const {
+    AnswerOptions o;
+    CLI::App app;
+    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    o.add(app);
+    std::vector<std::string> words;
+    for (const auto& [name, value] : values) {
+      const std::string wrong = violation(*app.get_option(name), value);
+      check(wrong.empty(), "{} {}", name, wrong);
+      words.push_back(name + "=" + value);
+    }
+    std::reverse(words.begin(), words.end());
+    try {
+      app.parse(words);
+    } catch (const CLI::ParseError& e) {
+      fail("{}", e.what());
+    }
+    o.sampling.read();
+    const Sampler options_are_sound(o.sampling.sampler);
+    const StopFilter stops_are_sound(o.stops);
+    return o;
+  }
+};
+
+struct Chat : Command {
+  std::string model_path, url, system, chat_template;
+  int64_t context = 0;
+  AnswerOptions answers;
+  AdapterOptions adapters;
+  DeviceOptions device;
+  DecodingOptions decoding;
+
+  void add(CLI::App& app) {
+    add_model_option(app, model_path);
+    add_option(app, "--url", url, "Talk to the model of a server instead, such as http://127.0.0.1:8080", not_empty());
+    adapters.add(app);
+    add_option(app, "--chat-template", chat_template, "File with another chat template (default: the model's)",
+               file_name());
+    begin_group(app, "Conversation");
+    add_text_option(app, "--system", system, "System message: what the model is told first");
+    answers.add(app);
+    begin_group(app, "Machine");
+    add_context_option(app, context, "Positions of the conversation; 0 takes the model's own");
+    decoding.add(app);
+    device.add(app);
+    show_in_help(app, {"--url", "--lora", "--chat-template", "--system", "--temperature", "--top-p", "--seed", "--n",
+                       "--ctx", "--threads"});
+    app.footer(
+        "/help lists the commands of a chat. Without a terminal, each line of standard input is a message. With --url, "
+        "the key comes from TOY_API_KEY or OPENAI_API_KEY.\n\n"
+        "Examples:\n"
+        "  toy chat chat.gguf --system \"Answer in one sentence.\"\n"
+        "  echo \"What is a badger?\" | toy chat chat.gguf --temperature 0\n"
+        "  toy chat --url http://127.0.0.1:8080");
+  }
+
+  ChatTemplate the_template() const {
+    if (!chat_template.empty()) return load_chat_template_file(chat_template);
+    std::optional<ChatTemplate> own = load_chat_template(gguf::File::open(model_path));
+    check(own.has_value(), "{}: the model has no chat template; give one with --chat-template FILE, or use toy infer",
+          model_path);
+    return *std::move(own);
+  }
+
+  void run() {
+    Given given;
+    given.take(*parser);
+    given.parsed();
+    answers.sampling.read();
+    if (!url.empty()) return talk_to_server(given);
+    check(!model_path.empty(), "model is missing; name a file, or a server with --url");
+    answers.sampling.check_together(*parser);
+    talk_to_model(given);
+  }
+
+  void talk_to_server(Given& given) const {
+    for (const char* local :
+         {"--lora", "--chat-template", "--ctx", "--kv", "--exact", "--repack", "--device", "--threads"})
+      check(!parser->count(local), "{} is up to the server; remove it, or --url", local);
+    talk::RemoteModel replier(url, model_path, api_key());
+    if (is_terminal(STDERR_FILENO)) to_stderr(fmt::format("toy: talking to {}\n", one_line(replier.model())));
+    talk_to(replier, given, [&](const AnswerOptions& o) {
+      talk::ReplySettings settings{.fields = given.fields()};
+      settings.generate.sampler.seed = o.sampling.sampler.seed;
+      return settings;
+    });
+  }
+
+  static std::string api_key() {
+    for (const char* name : {"TOY_API_KEY", "OPENAI_API_KEY"})
+      if (const char* key = std::getenv(name); key && *key) return key;
+    return {};
+  }
+
+  void talk_to_model(Given& given) {
+    model_path = model_file(model_path);
+    const auto dev = device.make();
+    Model model = load_model(model_path, *dev);
+    adapters.apply(model);
+    require_tokenizer(model, model_path);
+    const ChatTemplate chat = the_template();
+    print_warnings(model_path, model.warnings);
+    constexpr int64_t kRowsOfCall = 256;  // bounds how long Ctrl-C waits while a prompt is computed
+    DecoderOptions options{.context = context,
+                           .max_rows = kRowsOfCall,
+                           .kv = decoding.type(),
+                           .exact = decoding.exact,
+                           .repack = decoding.repacks(model, INT32_MAX, 0)};
+    options.cache = likely_cache(model, options);
+    Decoder decoder(*dev, model, options);
+    warn_of_long_context(model_path, model.spec, decoder.context());
+    talk::LocalModel replier(decoder, model, chat);
+    talk_to(replier, given, [&](const AnswerOptions& o) {
+      return talk::ReplySettings{.generate = {.max_tokens = o.n, .sampler = o.sampling.of(model)}, .stops = o.stops};
+    });
+  }
+
+  static std::unique_ptr<talk::Screen> make_screen() {
+    if (!is_terminal(STDIN_FILENO) || !is_terminal(STDOUT_FILENO)) return std::make_unique<talk::PlainScreen>();
+    return std::make_unique<talk::TerminalScreen>(
+        talk::Look{.color = has_color(STDOUT_FILENO), .unicode = has_unicode()}, talk::default_history_path());
+  }
+
+  void talk_to(talk::Replier& replier, Given& given,
+               const std::function<talk::ReplySettings(const AnswerOptions&)>& settings_of) const {
+    talk::Settings settings;
+    settings.get = [&] { return settings_of(given.parsed()); };
+    settings.set = [&](const std::string& name, const std::string& value) {
+      Given changed = given;
+      changed.set(name, value);
+      settings_of(changed.parsed());
+      given = changed;
+    };
+    settings.list = [&] { return list(given); };
+    talk::Conversation conversation;
+    conversation.set_system(system);
+    const auto screen = make_screen();
+    talk::Session session(*screen, replier, settings, std::move(conversation));
+    session.run();
+  }
+
+  std::string list(const Given& given) const {
+    AnswerOptions known;
+    CLI::App app;
+    known.add(app);
+    std::string text;
+    for (const CLI::Option* o : app.get_options()) {
+      if (is_help(*o)) continue;
+      std::string value = url.empty() ? o->get_default_str() : "";  // a server has its own defaults
+      for (const auto& [name, v] : given.values)
+        if (name == Given::name_of(*o)) value = v;
+      if (value.empty()) value = "-";
+      text += fmt::format("{:<21} {:<8} {}\n", o->get_lnames()[0], one_line(value), o->get_description());
+    }
+    return text;
+  }
+};
+
+}  // namespace
+
+void add_chat(CLI::App& app) { add_subcommand<Chat>(app, "chat", "Talk to a model"); }
+
+}  // namespace toy::cli

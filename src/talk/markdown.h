@@ -1,0 +1,72 @@
+// Markdown of an answer for a terminal, as it comes.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace toy::talk {
+
+/// Styles bold, italic and code, code blocks, headings, lists, quotes and rules with escape sequences (ECMA-48).
+/// Everything else stays as it is. A span is held back until it ends, so a lone asterisk is shown as one. The result
+/// does not depend on how the text is split.
+class Markdown {
+ public:
+  /// `unicode`: bullets and lines may be drawn with characters beyond ASCII.
+  explicit Markdown(bool unicode) : unicode_(unicode) {}
+  /// What can be shown after this part of the text.
+  std::string push(std::string_view text);
+  /// The remainder at the end of the text; styles are reset.
+  std::string finish();
+
+ private:
+  void end_line(std::string& out);
+  bool begin_line(std::string& out, bool whole);
+  void drain(std::string& out, bool whole);
+
+  bool unicode_;
+  std::string line_;    // what was not shown of the line
+  bool begun_ = false;  // the kind of the line is known
+  bool heading_ = false;
+  std::string fence_;      // of the code block that has begun
+  bool is_fence_ = false;  // the line begins or ends a code block
+  char before_ = ' ';      // the character before line_
+};
+
+/// A part of an answer.
+struct ThoughtPart {
+  std::string text;
+  bool thought = false;
+};
+
+/// Takes thoughts, between <think> at the beginning of an answer and </think>, from the answer.
+class ThoughtSplitter {
+ public:
+  std::vector<ThoughtPart> push(std::string_view text);
+  std::vector<ThoughtPart> finish();
+
+ private:
+  enum { beginning, thinking, answering } at_ = beginning;
+  std::string held_;
+};
+
+/// An answer for a terminal: thoughts dim, the rest as Markdown; without colors as it is. Control characters become ?.
+class AnswerView {
+ public:
+  AnswerView(bool color, bool unicode) : color_(color), markdown_(unicode) {}
+  /// `thought`: it is known to be one.
+  std::string push(std::string_view text, bool thought);
+  std::string finish();
+
+ private:
+  std::string styled(const std::vector<ThoughtPart>& parts);
+  bool color_;
+  ThoughtSplitter thoughts_;
+  Markdown markdown_;
+  bool thinking_ = false, any_ = false;
+};
+
+/// The text dimmed, for a terminal with colors.
+std::string dimmed(std::string_view text);
+
+}  // namespace toy::talk

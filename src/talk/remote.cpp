@@ -1,0 +1,184 @@
+#include "talk/remote.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <span>
+
+#include "fetch/http.h"
+#include "toy/base/clock.h"
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
+
+namespace toy::talk {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr size_t kMostBytes = size_t(64) << 20;  // of a line, an error, or an answer
+
+// The text of a member, "" where there is none.
+std::string text_of(const ordered_json& object, const char* key) {
+  return object.is_object() && object.contains(key) && object.at(key).is_string() ? object.at(key).get<std::string>()
+                                                                                  : "";
+}
+
+// The address in front of "/chat/completions".
+std::string base_of(std::string url) {
+  check(url.starts_with("http://") || url.starts_with("https://"), "--url is '{}'; write it as http://127.0.0.1:8080",
+        one_line(url));
+  while (url.ends_with('/')) url.pop_back();
+  return url.ends_with("/v1") ? url : url + "/v1";
+}
+
+// Messages as every server takes them; thoughts of earlier answers are not sent.
+ordered_json plain(const ordered_json& messages) {
+  ordered_json list = ordered_json::array();
+  for (const ordered_json& m : messages) list.push_back({{"role", m.at("role")}, {"content", m.at("content")}});
+  return list;
+}
+
+// An answer that is arriving.
+struct Arriving {
+  std::string text, thoughts, error, body;
+  std::string finish;
+  int64_t chunks = 0;
+  std::optional<int64_t> tokens, prompt_tokens, cached;
+  double first = 0, last = 0;
+
+  void take(std::string_view data, const std::function<void(const ReplyPart&)>& on_part) {
+    const auto j = parse_json<ordered_json>(data);
+    if (!j.is_object()) return;  // [DONE]
+    if (j.contains("error")) error = error_text(0, data);
+    if (j.contains("usage") && j.at("usage").is_object()) take_usage(j.at("usage"));
+    if (!j.contains("choices") || !j.at("choices").is_array() || j.at("choices").empty()) return;
+    const ordered_json& choice = j.at("choices")[0];
+    if (const std::string why = text_of(choice, "finish_reason"); !why.empty()) finish = why;
+    const ordered_json delta = choice.is_object() && choice.contains("delta") ? choice.at("delta") : ordered_json();
+    std::string thought = text_of(delta, "reasoning_content");
+    if (thought.empty()) thought = text_of(delta, "reasoning");
+    const std::string part = text_of(delta, "content");
+    if (thought.empty() && part.empty()) return;
+    last = steady_seconds();
+    if (chunks++ == 0) first = last;
+    check(text.size() + thoughts.size() < kMostBytes, "the server's answer is longer than {} bytes", kMostBytes);
+    thoughts += thought;
+    text += part;
+    if (!thought.empty()) on_part({.text = thought, .thought = true});
+    if (!part.empty()) on_part({.text = part});
+  }
+
+  void take_usage(const ordered_json& usage) {
+    const auto number = [](const ordered_json& object, const char* key) {
+      return object.is_object() && object.contains(key) && object.at(key).is_number_integer()
+                 ? std::optional(object.at(key).get<int64_t>())
+                 : std::nullopt;
+    };
+    tokens = number(usage, "completion_tokens");
+    prompt_tokens = number(usage, "prompt_tokens");
+    if (usage.contains("prompt_tokens_details")) cached = number(usage.at("prompt_tokens_details"), "cached_tokens");
+  }
+};
+
+}  // namespace
+
+void EventReader::push(std::string_view bytes) {
+  for (size_t end; (end = bytes.find('\n')) != bytes.npos; bytes.remove_prefix(end + 1)) {
+    line_ += bytes.substr(0, end);
+    if (line_.ends_with('\r')) line_.pop_back();
+    if (std::string_view data = line_; data.starts_with("data:")) {
+      data.remove_prefix(5);
+      if (data.starts_with(' ')) data.remove_prefix(1);
+      on_data_(data);
+    }
+    line_.clear();
+  }
+  line_ += bytes;
+  check(line_.size() <= kMostBytes, "the server sends a line of more than {} bytes", kMostBytes);
+}
+
+std::string error_text(long status, std::string_view body) {
+  constexpr size_t kShown = 300;
+  const auto j = parse_json<ordered_json>(body);
+  std::string text;
+  if (j.is_object() && j.contains("error"))
+    text = j.at("error").is_string() ? j.at("error").get<std::string>() : text_of(j.at("error"), "message");
+  if (text.empty() && j.is_object()) text = text_of(j, "message");
+  if (text.empty()) text = std::string(body.substr(0, kShown));
+  text = one_line(text);
+  if (status == 0) return text;
+  return text.empty() ? fmt::format("status {}", status) : fmt::format("status {}: {}", status, text);
+}
+
+struct RemoteModel::State {
+  std::string base, model;
+  const std::function<bool()>* stop = nullptr;
+  fetch::Http http;
+
+  State(const std::string& url, std::string name, const std::string& key)
+      : base(base_of(url)), model(std::move(name)), http(key, [this] { return stop && (*stop)(); }) {}
+};
+
+RemoteModel::RemoteModel(const std::string& url, std::string model, const std::string& api_key)
+    : state_(std::make_unique<State>(url, std::move(model), api_key)) {
+  State& s = *state_;
+  if (!s.model.empty()) return;
+  const std::string where = s.base + "/models";
+  std::string text;
+  const fetch::Answer answer = s.http.get_text(where, text);
+  check(answer.status == 200, "{}: {}", where, error_text(answer.status, text));
+  const auto j = parse_json<ordered_json>(text);
+  if (j.is_object() && j.contains("data") && j.at("data").is_array() && !j.at("data").empty())
+    s.model = text_of(j.at("data")[0], "id");
+  check(!s.model.empty(), "{}: the server names no model; name one: toy chat MODEL --url {}", where, url);
+}
+
+RemoteModel::~RemoteModel() = default;
+
+const std::string& RemoteModel::model() const { return state_->model; }
+
+Reply RemoteModel::reply(const ordered_json& messages, const ReplySettings& settings, uint64_t again,
+                         const std::function<void(const ReplyPart&)>& on_part, const std::function<bool()>& stop) {
+  State& s = *state_;
+  ordered_json body = settings.fields;
+  body["model"] = s.model, body["messages"] = plain(messages), body["stream"] = true;
+  body["stream_options"] = {{"include_usage", true}};
+  if (again > 0) body["seed"] = settings.generate.sampler.seed + again;
+  const std::string where = s.base + "/chat/completions";
+  Arriving a;
+  EventReader events([&](std::string_view data) { a.take(data, on_part); });
+  s.stop = &stop;
+  bool stopped = false;
+  fetch::Answer answer;
+  try {
+    answer = s.http.post_json(where, json_text(body), [&](const fetch::Answer& head, std::span<const std::byte> bytes) {
+      const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      if (head.status == 200)
+        events.push(text);
+      else if (a.body.size() < kMostBytes)
+        a.body += text;
+    });
+    check(answer.status == 200, "{}: {}", where, error_text(answer.status, a.body));
+  } catch (const fetch::Stopped&) {
+    stopped = true;
+  } catch (...) {
+    s.stop = nullptr;
+    throw;
+  }
+  s.stop = nullptr;
+  check(a.error.empty(), "{}: {}", where, a.error);
+  check(stopped || a.chunks > 0 || !a.finish.empty(), "{}: the answer is no stream of OpenAI's API", where);
+  ordered_json message{{"role", "assistant"}, {"content", a.text}};
+  if (!a.thoughts.empty()) message["reasoning_content"] = a.thoughts;
+  return {.message = message,
+          .end = stopped                ? ReplyEnd::stopped
+                 : a.finish == "length" ? ReplyEnd::length
+                                        : ReplyEnd::done,
+          .tokens = a.tokens.value_or(a.chunks),
+          .prompt_tokens = a.prompt_tokens.value_or(0),
+          .computed = a.prompt_tokens && a.cached ? *a.prompt_tokens - *a.cached : -1,
+          .seconds = a.last - a.first};
+}
+
+}  // namespace toy::talk

@@ -1,0 +1,43 @@
+// Answers of a server with OpenAI's API: toy serve, llama-server, Ollama, and others.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "talk/replier.h"
+
+namespace toy::talk {
+
+/// The data of server-sent events, from bytes that come in any parts.
+class EventReader {
+ public:
+  /// `on_data` sees what follows "data:" in each line.
+  explicit EventReader(std::function<void(std::string_view)> on_data) : on_data_(std::move(on_data)) {}
+  void push(std::string_view bytes);
+
+ private:
+  std::function<void(std::string_view)> on_data_;
+  std::string line_;
+};
+
+/// What is wrong, in one line, from the body of an answer with this status.
+std::string error_text(long status, std::string_view body);
+
+class RemoteModel : public Replier {
+ public:
+  /// `url`: "http://host:port", perhaps with "/v1". `model`: "" takes the first of /v1/models. Throws Error{bad_input}
+  /// where there is no such server.
+  RemoteModel(const std::string& url, std::string model, const std::string& api_key);
+  ~RemoteModel() override;
+  const std::string& model() const;
+  Reply reply(const nlohmann::ordered_json& messages, const ReplySettings& settings, uint64_t again,
+              const std::function<void(const ReplyPart&)>& on_part, const std::function<bool()>& stop) override;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace toy::talk

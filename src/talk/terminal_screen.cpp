@@ -1,0 +1,201 @@
+#include "talk/terminal_screen.h"
+
+#include <fmt/format.h>
+#include <histedit.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <clocale>
+#include <cstdio>
+#include <cwchar>
+#include <optional>
+
+#include "talk/history.h"
+#include "talk/markdown.h"
+#include "toy/base/utf8.h"
+
+namespace toy::talk {
+namespace {
+
+// What a handler may touch has to be global and lock-free.
+std::atomic<bool> caught{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+extern "C" void on_sigint(int) { caught = true; }
+
+constexpr int kHistory = 1000;
+constexpr const wchar_t* kPasteEnd = L"\x1b[201~";  // what a terminal sends around what is pasted (bracketed paste)
+
+void write_out(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+// As keys that insert it: control characters, line breaks among them, after Ctrl-V.
+std::string as_keys(const std::string& text) {
+  std::string keys;
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 32 || c == 127) keys += '\x16';
+    keys += c;
+  }
+  return keys;
+}
+
+}  // namespace
+
+struct TerminalScreen::Editor {
+  EditLine* el = nullptr;
+  History* past = nullptr;
+  HistoryFile file;
+  std::string prompt;
+  bool interrupted = false;
+  std::optional<AnswerView> view;  // of the answer that comes
+  struct sigaction before = {};
+
+  explicit Editor(const std::string& history) : file(history) {
+    el = el_init("toy", stdin, stdout, stderr);
+    past = history_init();
+    HistEvent event;
+    ::history(past, &event, H_SETSIZE, kHistory);
+    el_set(el, EL_CLIENTDATA, this);
+    el_set(el, EL_PROMPT_ESC, shown_prompt, '\1');
+    el_set(el, EL_HIST, ::history, past);
+    el_set(el, EL_EDITOR, "emacs");
+    el_set(el, EL_SIGNAL, 1);                   // it restores the terminal where a signal ends or stops the program
+    el_set(el, EL_SETTY, "-d", "-isig", NULL);  // Ctrl-C and Ctrl-Z are keys while a line is edited
+    el_set(el, EL_ADDFN, "toy-interrupt", "Discard the line", on_interrupt);
+    el_set(el, EL_ADDFN, "toy-suspend", "Stop the program", on_suspend);
+    el_set(el, EL_ADDFN, "toy-paste", "Insert what is pasted", on_paste);
+    el_set(el, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_set(el, EL_BIND, "\x1b[1;5C", "em-next-word", NULL);
+    el_set(el, EL_BIND, "\x1b[1;5D", "ed-prev-word", NULL);
+    el_source(el, nullptr);  // the user's own ~/.editrc
+    el_set(el, EL_BIND, "^C", "toy-interrupt", NULL);
+    el_set(el, EL_BIND, "^Z", "toy-suspend", NULL);
+    el_set(el, EL_BIND, "\x1b[200~", "toy-paste", NULL);
+    for (const std::string& entry : file.entries()) remember(entry);
+  }
+  ~Editor() {
+    el_end(el);
+    history_end(past);
+  }
+  Editor(const Editor&) = delete;
+  Editor& operator=(const Editor&) = delete;
+
+  void remember(const std::string& entry) {
+    HistEvent event;
+    ::history(past, &event, H_ENTER, entry.c_str());
+  }
+
+  static Editor& of(EditLine* el) {
+    void* self = nullptr;
+    el_get(el, EL_CLIENTDATA, &self);
+    return *static_cast<Editor*>(self);
+  }
+  static char* shown_prompt(EditLine* el) { return of(el).prompt.data(); }
+  static unsigned char on_interrupt(EditLine* el, int) {
+    of(el).interrupted = true;
+    return CC_EOF;
+  }
+  static unsigned char on_suspend(EditLine*, int) {
+    raise(SIGTSTP);
+    return CC_REDISPLAY;
+  }
+  static unsigned char on_paste(EditLine* el, int) {
+    std::wstring text;
+    const std::wstring end = kPasteEnd;
+    for (wchar_t c; !text.ends_with(end) && el_wgetc(el, &c) == 1;) text += c == L'\r' ? L'\n' : c;
+    if (text.ends_with(end)) text.resize(text.size() - end.size());
+    while (text.ends_with(L'\n')) text.pop_back();  // pasting is not sending
+    return text.empty() || el_winsertstr(el, text.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
+  }
+};
+
+TerminalScreen::TerminalScreen(const Look& look, const std::string& history) : look_(look) {
+  std::setlocale(LC_CTYPE, "");
+  editor_ = std::make_unique<Editor>(history);
+  struct sigaction ours = {};
+  ours.sa_handler = on_sigint;
+  ours.sa_flags = SA_RESTART;
+  sigemptyset(&ours.sa_mask);
+  sigaction(SIGINT, &ours, &editor_->before);
+  if (!editor_->file.warning().empty()) note(editor_->file.warning());
+}
+
+TerminalScreen::~TerminalScreen() {
+  sigaction(SIGINT, &editor_->before, nullptr);
+  editor_.reset();
+  std::setlocale(LC_CTYPE, "C");
+}
+
+LineRead TerminalScreen::read_line(const std::string& prompt, const std::string& old) {
+  Editor& e = *editor_;
+  e.prompt = prompt;
+  e.interrupted = false;
+  if (!old.empty()) el_push(e.el, as_keys(old).c_str());
+  write_out("\x1b[?2004h");
+  int count = 0;
+  const char* text = el_gets(e.el, &count);
+  write_out("\x1b[?2004l");
+  const LineInfo* info = el_line(e.el);
+  if (e.interrupted) {
+    write_out("\n");
+    return {LineRead::interrupted, std::string(info->buffer, info->lastchar)};
+  }
+  if (text == nullptr || count <= 0) {
+    write_out("\n");
+    return {LineRead::end, {}};
+  }
+  std::string line(text, size_t(count));
+  if (line.ends_with('\n')) line.pop_back();
+  return {LineRead::text, line};
+}
+
+LineRead TerminalScreen::read(bool continued, const std::string& old) {
+  const std::string mark = continued ? "." : ">";
+  return read_line(look_.color ? "\1\x1b[1m\1" + mark + "\1\x1b[0m\1 " : mark + " ", old);
+}
+
+void TerminalScreen::remember(const std::string& message) {
+  editor_->file.add(message);
+  editor_->remember(message);
+}
+
+void TerminalScreen::begin_reply() {
+  caught = false;
+  editor_->view.emplace(look_.color, look_.unicode);
+}
+
+void TerminalScreen::show(const ReplyPart& part) { write_out(editor_->view->push(part.text, part.thought)); }
+
+void TerminalScreen::end_reply(const Reply* reply) {
+  write_out(editor_->view->finish());
+  editor_->view.reset();
+  if (reply == nullptr) return;
+  const std::string text = "[" + summary(*reply) + "]";
+  write_out("\n" + (look_.color ? dimmed(text) : text) + "\n");
+}
+
+bool TerminalScreen::interrupted() { return caught; }
+
+void TerminalScreen::print(const std::string& text) { write_out(printable(text)); }
+
+void TerminalScreen::note(const std::string& text) { write_out("toy: " + printable(text) + "\n"); }
+
+bool TerminalScreen::confirm(const std::string& question) {
+  const LineRead answer = read_line(question + " [y/N] ", {});
+  return answer.kind == LineRead::text && (answer.line == "y" || answer.line == "Y" || answer.line == "yes");
+}
+
+std::string summary(const Reply& reply) {
+  std::string text = fmt::format("{} token{}", reply.tokens, reply.tokens == 1 ? "" : "s");
+  if (reply.tokens > 1 && reply.seconds > 0)
+    text += fmt::format(", {:.1f} tokens/s", double(reply.tokens - 1) / reply.seconds);
+  if (reply.computed >= 0)
+    text += fmt::format("; {} of {} prompt tokens computed", reply.computed, reply.prompt_tokens);
+  if (reply.end == ReplyEnd::length) text += "; cut at its largest length";
+  if (reply.end == ReplyEnd::stopped) text += "; stopped";
+  return text;
+}
+
+}  // namespace toy::talk

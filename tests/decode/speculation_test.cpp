@@ -1,0 +1,306 @@
+// Speculative decoding: whatever is proposed, by whom, among whom, a text has the bits that it has without.
+#include "toy/decode/speculation.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "decode/speculation.h"
+#include "testing/errors.h"
+#include "testing/hybrids.h"
+#include "testing/models.h"
+#include "testing/test_device.h"
+#include "toy/base/philox.h"
+#include "toy/decode/generate.h"
+#include "toy/decode/service.h"
+
+namespace toy {
+namespace {
+
+constexpr int32_t kVocab = 61;
+
+std::vector<int32_t> ids(std::initializer_list<int32_t> list) { return list; }
+
+TEST(Ngrams, TheLongestEndsLatestOccurrenceIsContinued) {
+  const auto next = [](const std::vector<int32_t>& text, size_t most) { return continue_by_ngrams(text, most); };
+  EXPECT_EQ(next({}, 3), ids({}));
+  EXPECT_EQ(next({1}, 3), ids({}));
+  EXPECT_EQ(next({1, 2, 3, 4}, 3), ids({}));
+  EXPECT_EQ(next({7, 2, 9, 2}, 3), ids({}));                     // one token is no n-gram
+  EXPECT_EQ(next({1, 2, 3, 4, 1, 2}, 2), ids({3, 4}));           // the first pair
+  EXPECT_EQ(next({1, 2, 3, 1, 2, 4, 1, 2}, 1), ids({4}));        // the latest
+  EXPECT_EQ(next({9, 1, 2, 3, 1, 2, 4, 9, 1, 2}, 1), ids({3}));  // the longest
+  EXPECT_EQ(next({1, 2, 3, 1, 2}, 5), ids({3, 1, 2, 3, 1}));     // what is in between repeats
+  EXPECT_EQ(next({5, 5, 5}, 4), ids({5, 5, 5, 5}));
+  EXPECT_EQ(next({1, 2, 3, 1, 2}, 0), ids({}));
+}
+
+TEST(Acceptance, RightProposalsBecomeLongerAndWrongOnesStop) {
+  const SpeculationOptions o{.ngrams = true, .most = 12};
+  AcceptanceRate good, bad;
+  const size_t first = good.worth(o, 1);
+  EXPECT_GT(first, 1u);
+  EXPECT_LT(first, 12u);
+  for (int i = 0; i < 15; ++i) good.learn(4, 4), bad.learn(4, 0);
+  EXPECT_EQ(good.worth(o, 1), 12u);
+  EXPECT_EQ(bad.worth(o, 1), 0u);
+  // The more texts, the fewer; and none that is not nearly certain.
+  EXPECT_LE(good.worth(o, 64), good.worth(o, 8));
+  EXPECT_EQ(AcceptanceRate().worth(o, 32), 0u);
+  // After a while it is tried again, with a few.
+  for (int i = 0; i < 200; ++i) bad.learn(0, 0);
+  EXPECT_GT(bad.worth(o, 1), 0u);
+  // A draft that costs as much as the model never pays.
+  Decoder* const some = reinterpret_cast<Decoder*>(size_t(64));
+  EXPECT_EQ(good.worth({.draft = some, .draft_cost = 1}, 1), 0u);
+}
+
+TEST(Acceptance, RefusesWhatCannotBe) {
+  EXPECT_THROW((SpeculationOptions{.ngrams = true, .most = 0}).validate(), Error);
+  EXPECT_THROW((SpeculationOptions{.draft_cost = 0}).validate(), Error);
+  EXPECT_THROW((SpeculationOptions{.draft_cost = NAN}).validate(), Error);
+  EXPECT_THROW((SpeculationOptions{.ngrams = true, .draft = reinterpret_cast<Decoder*>(size_t(64))}).validate(), Error);
+}
+
+// Allows every third token, another third after each; complete after 40.
+class Thirds final : public TokenConstraint {
+ public:
+  std::unique_ptr<TokenConstraint> clone() const override { return std::make_unique<Thirds>(*this); }
+  void mask(std::span<uint64_t> allowed) override {
+    std::ranges::fill(allowed, 0);
+    for (int32_t id = 0; id < kVocab; ++id)
+      if ((id + last_) % 3 == 0) allowed[size_t(id) / 64] |= uint64_t(1) << (id % 64);
+  }
+  void accept(int32_t token) override {
+    check((token + last_) % 3 == 0, "token {} is not allowed", token);
+    last_ = token, ++seen_;
+  }
+  bool finished() const override { return seen_ >= 40; }
+
+ private:
+  int32_t last_ = 0;
+  int seen_ = 0;
+};
+
+struct Case {
+  std::vector<int32_t> prompt;
+  GenerateOptions options;
+  std::vector<int32_t> eos;
+  size_t stop_after = 0;
+  bool score_prompt = false;
+};
+
+// All kinds of sampling and of ends, with prompts that repeat themselves and texts that do at low temperature.
+std::vector<Case> cases() {
+  const Philox random(5, "speculation");
+  uint64_t at = 0;
+  const auto below = [&](uint64_t n) { return random.below(at++, n); };
+  std::vector<Case> list;
+  for (int i = 0; i < 14; ++i) {
+    Case c;
+    const uint64_t length = i == 3 ? 100 : 1 + below(40), period = 3 + below(9);
+    for (uint64_t k = 0; k < length; ++k)
+      c.prompt.push_back(k >= period ? c.prompt[k - period] : int32_t(below(uint64_t(kVocab))));
+    c.options.max_tokens = i == 7 ? 1 : int64_t(20 + below(70));
+    c.options.top_logprobs = 2;
+    if (i % 3 == 1) c.options.sampler = {.temperature = 0.3, .top_k = 40, .top_p = 0.95, .min_p = 0.01, .seed = 9};
+    if (i % 3 == 2) c.options.sampler = {.temperature = 1.2, .seed = uint64_t(i)};
+    if (i == 4 || i == 9) c.options.sampler.constraint = std::make_shared<Thirds>();
+    if (i == 6) c.options.sampler.repeat_penalty = 1.3, c.options.sampler.frequency_penalty = 0.2;
+    if (i == 8) c.options.sampler.mirostat = true, c.options.sampler.mirostat_tau = 2;
+    if (i == 12) c.options.sampler.logit_bias = {{5, 0.5}, {7, -INFINITY}};
+    if (i % 5 == 2) c.eos = {int32_t(below(kVocab)), int32_t(below(kVocab)), int32_t(below(kVocab))};
+    if (i % 6 == 4) c.stop_after = 13;
+    c.score_prompt = i == 10;
+    list.push_back(c);
+  }
+  return list;
+}
+
+void expect_same(const std::vector<GeneratedToken>& a, const std::vector<GeneratedToken>& b, size_t which) {
+  ASSERT_EQ(a.size(), b.size()) << which;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(a[i].chosen.id, b[i].chosen.id) << which << " at " << i;
+    ASSERT_EQ(a[i].chosen.logprob, b[i].chosen.logprob) << which << " at " << i;  // to the bit
+    for (size_t k = 0; k < a[i].best.size(); ++k) {
+      EXPECT_EQ(a[i].best[k].id, b[i].best[k].id);
+      EXPECT_EQ(a[i].best[k].logprob, b[i].best[k].logprob);
+    }
+  }
+}
+
+struct Family {
+  const char* name;
+  const char* json;
+};
+const Family kFamilies[] = {
+    {"llama", R"({"architecture": "llama", "d_model": 64, "n_layers": 2, "n_heads": 4, "n_kv": 2, "d_head": 16,
+      "d_ff": 96, "vocab": 61, "context": 200, "tied": false})"},
+    {"windows", R"({"architecture": "toy", "d_model": 64, "n_layers": 4, "n_heads": 4, "n_kv": 2, "d_head": 32,
+      "d_ff": 96, "vocab": 61, "context": 200, "tied": false, "layers": "attn(window=24)*3,attn"})"},
+    {"qwen35", testing::kQwen35},
+    {"hybrid_windows", testing::kHybridWithWindows},
+    {"recurrent", testing::kOnlyRecurrent},
+    {"mamba2", R"({"architecture": "mamba2", "d_model": 64, "n_layers": 3, "vocab": 61, "context": 200,
+      "mamba2_heads": 8, "mamba2_width": 16, "mamba2_state": 20, "mamba2_groups": 2})"},
+};
+
+// A very small model of other weights.
+constexpr const char* kDraft =
+    R"({"architecture": "toy", "d_model": 32, "n_layers": 1, "n_heads": 2, "n_kv": 1, "d_head": 16,
+    "d_ff": 32, "vocab": 61, "context": 200, "tied": false})";
+
+Model model_of(const char* json, const Device& device, uint64_t seed = 3) {
+  return random_model(spec_from_json(nlohmann::json::parse(json), "test"), device, seed, 2.0);
+}
+
+std::vector<Generated> texts(Decoder& d, const std::vector<Case>& list, const SpeculationOptions& o,
+                             SpeculationCounts* counts = nullptr, int64_t* preemptions = nullptr) {
+  std::vector<Generated> results(list.size());
+  std::vector<size_t> seen(list.size()), done(list.size());
+  Scheduler s(d);
+  s.speculate(o);
+  for (size_t i = 0; i < list.size(); ++i)
+    s.add({.prompt = list[i].prompt,
+           .eos = list[i].eos,
+           .options = list[i].options,
+           .on_token = [&, i](const GeneratedToken&) { return ++seen[i] != list[i].stop_after; },
+           .on_done =
+               [&, i](const Generated& g) {
+                 results[i] = g;
+                 ++done[i];
+               },
+           .score_prompt = list[i].score_prompt});
+  s.run();
+  EXPECT_EQ(done, std::vector<size_t>(list.size(), 1));
+  if (counts) *counts = s.speculation();
+  if (preemptions) *preemptions = s.preemptions();
+  return results;
+}
+
+void expect_same(const std::vector<Generated>& a, const std::vector<Generated>& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    expect_same(a[i].tokens, b[i].tokens, i);
+    expect_same(a[i].prompt, b[i].prompt, i);
+    EXPECT_EQ(a[i].reason, b[i].reason) << i;
+  }
+}
+
+class Speculation : public ::testing::TestWithParam<Family> {
+ protected:
+  // Each by itself, without proposals.
+  std::vector<Generated> alone(const std::vector<Case>& list) {
+    std::vector<Generated> results;
+    for (const Case& c : list) {
+      Decoder d(*device_, model_, {});
+      results.push_back(texts(d, {c}, {}).front());
+    }
+    return results;
+  }
+  static void expect_pages_back(DecodeState& state) {
+    for (int s = 0; s < state.sequences(); ++s) state.reset(s);
+    for (size_t p = 0; p < state.pools().size(); ++p) EXPECT_EQ(state.free_pages(p), state.pools()[p].pages) << p;
+  }
+  std::unique_ptr<Device> device_ = make_test_device(2);
+  Model model_ = model_of(GetParam().json, *device_);
+};
+
+TEST_P(Speculation, NgramsChangeNoBit) {
+  const std::vector<Case> list = cases();
+  const std::vector<Generated> expected = alone(list);
+  for (const int sequences : {1, 3, 16})
+    for (const int64_t rows : {5, 256}) {
+      SCOPED_TRACE(std::to_string(sequences) + " sequences, " + std::to_string(rows) + " rows");
+      Decoder d(*device_, model_, {.sequences = sequences, .max_rows = rows});
+      SpeculationCounts counts;
+      expect_same(texts(d, list, {.ngrams = true}, &counts), expected);
+      if (sequences == 1) {
+        EXPECT_GT(counts.accepted, 0);
+      }
+      EXPECT_GE(counts.proposed, counts.accepted);
+      expect_pages_back(d.state());
+    }
+}
+
+TEST_P(Speculation, AnotherModelChangesNoBit) {
+  const std::vector<Case> list = cases();
+  const std::vector<Generated> expected = alone(list);
+  const Model draft = model_of(kDraft, *device_, 8);
+  for (const int sequences : {1, 3}) {
+    Decoder d(*device_, model_, {.sequences = sequences});
+    Decoder small(*device_, draft, {.sequences = sequences, .max_rows = 32});
+    SpeculationCounts counts;
+    expect_same(texts(d, list, {.draft = &small}, &counts), expected);
+    EXPECT_GT(counts.proposed, counts.accepted);
+  }
+}
+
+// Each token that it proposes is the text's, greedy or drawn: the random numbers are the same.
+TEST_P(Speculation, TheSameModelIsAlwaysRight) {
+  std::vector<Case> list = cases();
+  for (Case& c : list) c.eos.clear(), c.stop_after = 0;  // what is proposed beyond an end is not accepted
+  for (const size_t i : {4, 9}) list[i].options.sampler.constraint = nullptr;
+  const std::vector<Generated> expected = alone(list);
+  for (const int threads : {1, 2})
+    for (const int sequences : {1, 3}) {
+      const auto device = make_test_device(threads);
+      const Model model = model_of(GetParam().json, *device);
+      Decoder d(*device, model, {.sequences = sequences});
+      Decoder same(*device, model, {.sequences = sequences, .take_back = 9});
+      SpeculationCounts counts;
+      expect_same(texts(d, list, {.draft = &same, .most = 8}, &counts), expected);
+      EXPECT_GT(counts.proposed, 300);
+      EXPECT_EQ(counts.proposed, counts.accepted);
+    }
+}
+
+// Each token that it proposes is wrong.
+TEST_P(Speculation, ADraftThatIsAlwaysWrong) {
+  std::vector<Case> list = cases();
+  std::erase_if(list, [](const Case& c) {
+    const SamplerOptions& s = c.options.sampler;
+    return s.temperature > 0 || s.constraint || s.repeat_penalty != 1 || !s.logit_bias.empty();
+  });
+  // The model's weights with the output of each token at the next one.
+  Model wrong = model_of(GetParam().json, *device_);
+  if (wrong.spec.tied) GTEST_SKIP() << "the output is the embedding";
+  std::vector<float> output = wrong.params->read("output.weight");
+  std::rotate(output.begin(), output.begin() + wrong.spec.d_model, output.end());
+  wrong.params->write("output.weight", output);
+  Decoder d(*device_, model_, {.sequences = 2}), small(*device_, wrong, {.sequences = 2, .take_back = 17});
+  SpeculationCounts counts;
+  expect_same(texts(d, list, {.draft = &small}, &counts), alone(list));
+  EXPECT_GT(counts.proposed, 20);
+  EXPECT_EQ(counts.accepted, 0);
+}
+
+// A cache that is too small for all: texts wait, and are preempted and read again.
+TEST_P(Speculation, PreemptionChangesNoBit) {
+  std::vector<Case> list = cases();
+  const std::vector<Generated> expected = alone(list);
+  for (const bool ngrams : {true, false}) {
+    DecoderOptions o{.sequences = 6, .max_rows = 64};
+    DecodeShape shape = decode_shape(model_, o);
+    if (const size_t page = shared_page_bytes(model_.spec, shape)) o.cache = 5 * page;
+    Decoder d(*device_, model_, o), same(*device_, model_, {.sequences = 6});
+    SpeculationCounts counts;
+    int64_t preemptions = 0;
+    SpeculationOptions s{.ngrams = ngrams};
+    if (!ngrams) s.draft = &same;
+    expect_same(texts(d, list, s, &counts, &preemptions), expected);
+    EXPECT_GT(counts.accepted, 0);
+    if (o.cache > 0) {
+      EXPECT_GT(preemptions, 0);
+    }
+    expect_pages_back(d.state());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Speculation, ::testing::ValuesIn(kFamilies),
+                         [](const auto& family) { return std::string(family.param.name); });
+
+}  // namespace
+}  // namespace toy

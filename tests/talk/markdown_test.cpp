@@ -1,0 +1,121 @@
+#include "talk/markdown.h"
+
+#include <gtest/gtest.h>
+
+namespace toy::talk {
+namespace {
+
+// Escape sequences as <n>, and <> for reset.
+std::string readable(const std::string& text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\x1b') {
+      out += text[i];
+      continue;
+    }
+    const size_t end = text.find('m', i);
+    const std::string number = text.substr(i + 2, end - i - 2);
+    out += "<" + (number == "0" ? "" : number) + ">";
+    i = end;
+  }
+  return out;
+}
+
+std::string shown(const std::string& text) {
+  Markdown whole(false), single(false);
+  std::string at_once = whole.push(text), in_parts;
+  at_once += whole.finish();
+  for (const char c : text) in_parts += single.push({&c, 1});
+  in_parts += single.finish();
+  EXPECT_EQ(readable(in_parts), readable(at_once)) << text;
+  return readable(at_once);
+}
+
+TEST(Markdown, Spans) {
+  EXPECT_EQ(shown("a **bold** word"), "a <1>bold<> word");
+  EXPECT_EQ(shown("*it* and _it_"), "<3>it<> and <3>it<>");
+  EXPECT_EQ(shown("***both***."), "<1><3>both<>.");
+  EXPECT_EQ(shown("use `a*b*c` and ``x`y``"), "use <36>a*b*c<> and <36>x`y<>");
+  EXPECT_EQ(shown("**bold with *it* in it**"), "<1>bold with <3>it<><1> in it<>");
+  EXPECT_EQ(shown("**a `**` b**"), "<1>a <36>**<><1> b<>");
+}
+
+TEST(Markdown, WhatIsNoSpanStaysAsItIs) {
+  for (const char* text :
+       {"2 * 3 * 4", "snake_case_name", "a ** b", "5*3 = 15", "**open", "`open", "a ****", "* ", "a_", "x*"})
+    EXPECT_EQ(shown(text), text);
+  EXPECT_EQ(shown("\\*not\\* \\n \\_"), "*not* \\n _");
+  EXPECT_EQ(shown("**open\nnext**"), "**open\nnext**");  // a span ends in its line
+}
+
+TEST(Markdown, Lines) {
+  EXPECT_EQ(shown("# Title\ntext"), "<1><4>Title<>\ntext");
+  EXPECT_EQ(shown("### Small *it*\n"), "<1>Small <3>it<><1><>\n");
+  EXPECT_EQ(shown("#hashtag"), "#hashtag");
+  EXPECT_EQ(shown("* one\n  * two\n+ three\n- four"), "- one\n  - two\n- three\n- four");
+  EXPECT_EQ(shown("1. one\n12) **two**"), "1. one\n12) <1>two<>");
+  EXPECT_EQ(shown("> quoted"), "<2>><> quoted");
+  EXPECT_EQ(shown("---\n- - -"), "<2>--------------------<>\n- - -");
+  EXPECT_EQ(shown("**Bold** begins"), "<1>Bold<> begins");
+  EXPECT_EQ(shown("-5 is a number\n\n"), "-5 is a number\n\n");
+  EXPECT_EQ(shown(""), "");
+}
+
+TEST(Markdown, CodeBlocks) {
+  EXPECT_EQ(shown("```c\nint *a, *b;\n# no title\n```\n*it*"),
+            "<2>```c<>\n<36>int *a, *b;<>\n<36># no title<>\n<2>```<>\n<3>it<>");
+  EXPECT_EQ(shown("````\n```\n````\n"), "<2>````<>\n<36>```<>\n<2>````<>\n");
+  EXPECT_EQ(shown("~~~\nx\n"), "<2>~~~<>\n<36>x<>\n<36><>");  // the end of the text ends the block
+}
+
+TEST(Markdown, ShowsAllThatIsCertain) {
+  Markdown m(false);
+  EXPECT_EQ(m.push("Hello wo"), "Hello wo");
+  EXPECT_EQ(m.push("rld **im"), "rld ");
+  EXPECT_EQ(readable(m.push("portant**, she")), "<1>important<>, she");
+  const std::string lone = "*" + std::string(1000, 'x');
+  EXPECT_EQ(Markdown(false).push(lone), lone) << "a mark that no other follows does not hold back the text";
+}
+
+std::string parts(const std::vector<ThoughtPart>& list) {
+  std::string out;
+  for (const ThoughtPart& p : list) out += p.thought ? "(" + p.text + ")" : p.text;
+  return out;
+}
+
+TEST(Thoughts, AreTakenFromTheBeginning) {
+  const auto split = [](const std::string& text) {
+    ThoughtSplitter s, one;
+    std::string at_once = parts(s.push(text)), in_parts;
+    at_once += parts(s.finish());
+    for (const char c : text) in_parts += parts(one.push({&c, 1}));
+    in_parts += parts(one.finish());
+    for (size_t at; (at = in_parts.find(")(")) != in_parts.npos;) in_parts.erase(at, 2);
+    EXPECT_EQ(in_parts, at_once);
+    return at_once;
+  };
+  EXPECT_EQ(split("<think>\nhm</think>\n\nYes"), "(\nhm)\n\nYes");
+  EXPECT_EQ(split("\n<think>a </thin b</think>c"), "(a </thin b)c");
+  EXPECT_EQ(split("<think>never ends"), "(never ends)");
+  EXPECT_EQ(split("<thinking> is <think> a word"), "<thinking> is <think> a word");
+  EXPECT_EQ(split("<thi"), "<thi");
+  EXPECT_EQ(split("no thought </think>"), "no thought </think>");
+}
+
+TEST(AnswerView, ThoughtsAreDimAndControlCharactersHarmless) {
+  AnswerView color(true, false);
+  std::string out;
+  for (const char* part : {"<think>\nhm", "</think>\n\n**Y", "es**\x1b[2J"}) out += color.push(part, false);
+  out += color.finish();
+  EXPECT_EQ(readable(out), "<2>hm<>\n\n<1>Yes<>?[2J");
+  AnswerView server(true, false);
+  out = server.push("hm", true);
+  out += server.push("Yes", false);
+  EXPECT_EQ(readable(out += server.finish()), "<2>hm<>\n\nYes");
+  AnswerView plain(false, false);
+  out = plain.push("<think>a</think> **b**\x1b", false);
+  EXPECT_EQ(out += plain.finish(), "<think>a</think> **b**?");
+}
+
+}  // namespace
+}  // namespace toy::talk
