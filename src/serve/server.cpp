@@ -285,7 +285,6 @@ class Server {
     require_anthropic_version(exchange->request.anthropic_version);
     const CompletionRequest r = parse_messages(exchange->request.body, true);
     require_model(r.model);
-    if (!r.tools.empty()) throw ApiError(400, "tools are not supported yet", "tools");
     send_json(*exchange, {{"input_tokens", prompts_.of(r).front().size()}});
   }
 

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "testing/errors.h"
 #include "testing/family_golden.h"
 #include "testing/test_device.h"
@@ -83,7 +85,10 @@ TEST_P(EmbeddingGolden, TheSameBitsInAnyBatch) {
       DecoderOptions o{.sequences = sequences, .context = 200, .max_rows = 33, .hidden = true};
       EXPECT_EQ(embed(*device, model, ids, pooling, o, true), alone);
       // Too small for all: the youngest are preempted and computed again.
-      if (const size_t page = shared_page_bytes(model.spec, decode_shape(model, o)); page > 0) o.cache = 4 * page;
+      const DecodeShape shape = decode_shape(model, o);
+      const auto paged = [](const StateSlot& slot) { return slot.kind == StateSlot::Kind::paged && slot.pool == 0; };
+      if (std::ranges::all_of(state_slots(model.spec, shape), paged) && page_pools(model.spec, shape)[0].window == 0)
+        o.cache = 4 * shared_page_bytes(model.spec, shape);
       EXPECT_EQ(embed(*device, model, ids, pooling, o, true), alone);
     }
   }

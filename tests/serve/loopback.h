@@ -88,6 +88,16 @@ inline const std::string kChat =
     "{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this one') }}{% endif %}"
     "<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
 
+/// A template of a model that writes calls of tools as JSON between tags.
+inline const std::string kCallingChat =
+    "{% for t in tools or [] %}[{{ t.function.name }}]{% endfor %}{# <tool_call> #}"
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif "
+    "%}";
+/// A schema whose values are short.
+inline const std::string kShortSchema =
+    R"({"type": "object", "properties": {"days": {"type": "integer", "minimum": 1, "maximum": 9}},)"
+    R"( "required": ["days"], "additionalProperties": false})";
+
 /// Adds a random adapter of all linear maps; equal seeds give the same one.
 inline void add_adapter(Model& model, uint64_t seed) {
   model.spec.adapters.push_back(lora_adapter(model.spec, {.rank = 3, .alpha = 6}));

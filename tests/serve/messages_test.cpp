@@ -114,6 +114,43 @@ TEST(Messages, EventsOfTextAndCalls) {
             (ordered_json{{"type", "api_error"}, {"message", "broken"}}));
 }
 
+// A random model that has to call, and to write JSON.
+TEST(Messages, CallsAndSchemas) {
+  const Loopback server({.sequences = 4}, {}, {}, 0, kCallingChat);
+  const std::string ask = R"({"max_tokens": 200, "messages": [{"role": "user", "content": "q"}], )";
+  const std::string calls = R"("tools": [{"name": "weather", "input_schema": )" + kShortSchema + R"(}, {"name": "now",
+    "input_schema": {"type": "object"}}], "tool_choice": {"type": "tool", "name": "weather",
+    "disable_parallel_tool_use": true})";
+  const Answer reply = server.post("/v1/messages", ask + calls + "}");
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const ordered_json j = reply.json();
+  EXPECT_EQ(j["stop_reason"], "tool_use");
+  ASSERT_EQ(j["content"].size(), 1u) << reply.body;
+  EXPECT_EQ(j["content"][0]["type"], "tool_use");
+  EXPECT_EQ(j["content"][0]["name"], "weather");
+  EXPECT_GE(j["content"][0]["input"]["days"], 1);
+  EXPECT_NE(j["content"][0]["id"], "");
+  const std::string stream = server.post("/v1/messages", ask + calls + R"(, "stream": true})").body;
+  std::string json;
+  for (size_t at = stream.find("data: "); at != stream.npos; at = stream.find("data: ", at + 1)) {
+    const ordered_json e = parse_json<ordered_json>(stream.substr(at + 6, stream.find("\n\n", at) - at - 6));
+    if (e["type"] == "content_block_delta") json += e["delta"]["partial_json"].get<std::string>();
+  }
+  EXPECT_GE(parse_json<ordered_json>(json)["days"], 1) << stream;
+  const ordered_json formed =
+      server
+          .post("/v1/messages",
+                ask + R"("output_config": {"format": {"type": "json_schema", "schema": )" + kShortSchema + "}}}")
+          .json();
+  EXPECT_GE(parse_json<ordered_json>(formed["content"][0]["text"].get<std::string>())["days"], 1);
+  const auto count = [&](const std::string& tools) {
+    return server.post("/v1/messages/count_tokens", R"({"messages": [{"role": "user", "content": "q"}])" + tools + "}")
+        .json()["input_tokens"]
+        .get<int64_t>();
+  };
+  EXPECT_EQ(count(R"(, "tools": [{"name": "now", "input_schema": {"type": "object"}}])"), count("") + 5);
+}
+
 // No text at all is one empty block, for clients that read the first.
 TEST(Messages, AnEmptyText) {
   MessagesFormat format({.id = "msg_1", .model = "m", .created = 0});

@@ -137,6 +137,34 @@ TEST(Responses, ABodyAndAStream) {
   EXPECT_NE(stream.find("event: response.incomplete\n"), std::string::npos);
 }
 
+// A random model that has to call, and to write JSON.
+TEST(Responses, CallsAndSchemas) {
+  const Loopback server({.sequences = 4}, {}, {}, 0, kCallingChat);
+  const std::string calls = R"({"input": "q", "max_output_tokens": 200, "parallel_tool_calls": false,
+    "tool_choice": "required", "tools": [{"type": "function", "name": "weather", "strict": true, "parameters": )" +
+                            kShortSchema + "}]";
+  const Answer reply = server.post("/v1/responses", calls + "}");
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const ordered_json j = reply.json();
+  EXPECT_EQ(j["status"], "completed");
+  ASSERT_EQ(j["output"].size(), 1u) << reply.body;
+  EXPECT_EQ(j["output"][0]["type"], "function_call");
+  EXPECT_EQ(j["output"][0]["name"], "weather");
+  EXPECT_NE(j["output"][0]["call_id"], "");
+  EXPECT_GE(parse_json<ordered_json>(j["output"][0]["arguments"].get<std::string>())["days"], 1);
+  const std::string stream = server.post("/v1/responses", calls + R"(, "stream": true})").body;
+  EXPECT_NE(stream.find("event: response.function_call_arguments.done\n"), std::string::npos);
+  EXPECT_NE(stream.find("event: response.completed\n"), std::string::npos);
+  const ordered_json formed =
+      server
+          .post("/v1/responses",
+                R"({"input": "q", "text": {"format": {"type": "json_schema", "name": "n", "schema": )" + kShortSchema +
+                    "}}}")
+          .json();
+  EXPECT_GE(parse_json<ordered_json>(formed["output"][0]["content"][0]["text"].get<std::string>())["days"], 1)
+      << formed;
+}
+
 // A prompt that was computed before is counted.
 TEST(Responses, CachedTokens) {
   const Loopback server;
