@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Load for `toy serve` from this machine: streams at once, then short requests, with slow readers and clients that hang
-up among them. Prints counts, seconds and the server's memory; fails if a request stays without an answer.
+up among them. Prints counts, seconds and the server's memory; fails if a request stays without an answer. With
+--long-prompt, instead: how long 8 streams pause when a prompt of that many words arrives.
 
     serve_load.py TOY MODEL.gguf [--streams 1000] [--short 10000] [--tokens 16] [--serve "--parallel 32"]
+    serve_load.py TOY MODEL.gguf --long-prompt 2000
 """
 import argparse
 import asyncio
@@ -101,6 +103,38 @@ async def load(port, pid, options):
     assert complete == options.streams and statuses == {"200": options.short}, "requests without their answer"
 
 
+async def gaps(port, i, tokens):
+    """When each token of a stream came."""
+    reader, writer = await connect(port)
+    writer.write(request({"prompt": f"Once upon a time {i}", "max_tokens": tokens, "stream": True, "ignore_eos": True,
+                          "logprobs": 0}))
+    times = []
+    while line := await reader.readline():
+        if line.startswith(b"data: {"):
+            times.append(time.monotonic())
+    writer.close()
+    return times
+
+
+async def long_prompt(port, words):
+    """Prints the longest time between two tokens of 8 streams, before and while a long prompt is read."""
+    streams = [asyncio.create_task(gaps(port, i, 200)) for i in range(8)]
+    await asyncio.sleep(3)
+    begin = time.monotonic()
+    reader, writer = await connect(port)
+    writer.write(request({"prompt": " ".join(str(i) for i in range(words)), "max_tokens": 1}))
+    answer = json.loads((await reader.read()).split(b"\r\n\r\n", 1)[1])
+    end = time.monotonic()
+    writer.close()
+    before, during = [], []
+    for times in await asyncio.gather(*streams):
+        for a, b in zip(times[1:], times[2:]):
+            (before if b < begin else during if a < end else []).append(b - a)
+    assert during, "the streams ended before the prompt was read; use a shorter one"
+    print(f"prompt of {answer['usage']['prompt_tokens']} tokens answered in {end - begin:.2f} s; longest pause of 8 streams "
+          f"{1000 * max(before):.0f} ms before, {1000 * max(during):.0f} ms meanwhile")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("toy")
@@ -108,6 +142,7 @@ def main():
     parser.add_argument("--streams", type=int, default=1000)
     parser.add_argument("--short", type=int, default=10000)
     parser.add_argument("--tokens", type=int, default=16)
+    parser.add_argument("--long-prompt", type=int, default=0)
     parser.add_argument("--serve", default="--parallel 32")
     options = parser.parse_args()
     server = subprocess.Popen([options.toy, "serve", options.model, "--port", "0", *options.serve.split()],
@@ -116,7 +151,8 @@ def main():
         for line in server.stderr:
             if found := re.search(r":(\d+);", line):
                 break
-        asyncio.run(load(int(found.group(1)), server.pid, options))
+        port = int(found.group(1))
+        asyncio.run(long_prompt(port, options.long_prompt) if options.long_prompt else load(port, server.pid, options))
     finally:
         server.terminate()
         print("exit code", server.wait())

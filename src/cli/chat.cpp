@@ -98,8 +98,8 @@ struct Given {
       else if (name == "--samplers")
         all[key] = CLI::detail::split(value, ';');
       else if (name == "--logit-bias")
-        all[key][value.substr(0, value.find_first_of("+-"))] =
-            parse_json<ordered_json>(value.substr(value.find_first_of("+-") + (value.find('+') != value.npos)));
+        for (const auto& [id, bias] : parsed().sampling.sampler.logit_bias)
+          all[key][std::to_string(id)] = std::max(bias, -100.0);  // which forbids a token there
       else
         all[key] = parse_json<ordered_json>(value);
     }

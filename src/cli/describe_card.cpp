@@ -219,7 +219,7 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
   size_t weight_bytes = 0;
   for (const TensorSpec& t : tensors_of(m.spec)) weight_bytes += bytes_of(m.dtype_of(t.name), t.shape);
   const DecodeShape shape = decode_shape(m, o);
-  const size_t held = state_bytes(m.spec, shape);
+  const size_t held = state_bytes(m.spec, shape), snapshot = kept_state_bytes(m.spec, shape);
   const SequenceState state = sequence_state(m.spec, shape);
   const double token_flops = 2.0 * double(parameter_count(m.spec));
   double step_seconds = 0, token_seconds = 0;
@@ -254,6 +254,7 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
                    {"decode",
                     {{"context", o.context},
                      {"state_bytes", held},
+                     {"snapshot_bytes", snapshot},
                      {"kv", name_of(shape.kv)},
                      {"arena_bytes", decode.arena_bytes},
                      {"repacked_bytes", decode.repacked_bytes()},
@@ -278,6 +279,7 @@ void print_card(const Described& m, const GraphOptions& o, Device& dev, const st
              format_bytes(held - state.recurrent), name_of(shape.kv), format_bytes(decode.arena_bytes),
              format_bytes(weight_bytes), flops(token_flops));
   if (state.layers > 0) fmt::print("  {}\n", to_text(state));
+  if (snapshot > 0) fmt::print("  a snapshot takes {} and the pages of its prefix\n", format_bytes(snapshot));
   if (decode.repacked_bytes() > 0)
     fmt::print("  {} more for a faster copy of quantized weights, unless --repack off\n",
                format_bytes(decode.repacked_bytes()));

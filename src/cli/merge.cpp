@@ -48,7 +48,7 @@ struct Merge : Command {
     model_path = model_file(model_path);
     Rewrite rewrite{.in = model_path, .out = out, .type = type, .json = json};
     rewrite.check_out();
-    for (const auto& [path, scale] : adapters.given()) {
+    for (const auto& [path, scale, name] : adapters.given()) {
       refuse_overwriting("out", out, {{"--lora", path}});
       for (const char* name : {"adapter_config.json", "adapter_model.safetensors"})
         refuse_overwriting("out", out, {{"--lora", (std::filesystem::path(path) / name).string()}});

@@ -99,11 +99,28 @@ void refuse_broken_weights(const std::string& path) {
   }
 }
 
-void AdapterOptions::add(CLI::App& app) {
+void AdapterOptions::add(CLI::App& app, bool named) {
+  named_ = named;
   begin_group(app, "Model");
-  add_option(app, "--lora", lora, "Adapter: a GGUF, the folder of a run or of PEFT, maybe times :SCALE; repeatable")
-      ->option_text("FILE[:SCALE]");
+  if (named)
+    add_option(app, "--lora", lora, "Adapter as a model of its own, maybe times :SCALE")
+        ->option_text("[NAME=]FILE[:SCALE]");
+  else
+    add_option(app, "--lora", lora, "Adapter: a GGUF, the folder of a run or of PEFT, maybe times :SCALE")
+        ->option_text("FILE[:SCALE]");
 }
+
+namespace {
+
+// "out/letters", "out/letters/adapter.gguf", "out/letters/peft" and "letters.gguf" are "letters".
+std::string name_of_adapter(const std::string& given) {
+  fs::path path = fs::absolute(given).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  if (path.filename() == "adapter.gguf" || path.filename() == "peft") path = path.parent_path();
+  return (path.extension() == ".gguf" ? path.stem() : path.filename()).string();
+}
+
+}  // namespace
 
 std::string adapter_file(const std::string& what) {
   const std::string folder = run_folder(what);
@@ -131,26 +148,31 @@ std::vector<AdapterOptions::Given> AdapterOptions::given() const {
   std::error_code error;
   for (const std::string& text : lora) {
     Given g{text};
-    if (const size_t colon = text.rfind(':'); colon != text.npos && colon > 0 && !fs::exists(text, error)) {
-      const char* begin = text.c_str() + colon + 1;
+    const size_t sign = text.find('=');
+    const bool says_name = named_ && sign != text.npos && sign > 0 && !fs::exists(text, error);
+    if (says_name) g.name = text.substr(0, sign), g.path = text.substr(sign + 1);
+    const std::string given = g.path;
+    if (const size_t colon = given.rfind(':'); colon != given.npos && colon > 0 && !fs::exists(given, error)) {
+      const char* begin = given.c_str() + colon + 1;
       char* end = nullptr;
       g.scale = std::strtod(begin, &end);
       check(end != begin && *end == 0 && std::isfinite(g.scale),
-            "lora: '{}' is no file, and its scale '{}' is no number; use FILE or FILE:SCALE", text, begin);
-      g.path = text.substr(0, colon);
+            "lora: '{}' is no file, and its scale '{}' is no number; use FILE or FILE:SCALE", given, begin);
+      g.path = given.substr(0, colon);
     }
+    if (!says_name) g.name = name_of_adapter(g.path);
     if (!hf::is_peft_folder(g.path)) g.path = adapter_file(g.path);
     list.push_back(g);
   }
   return list;
 }
 
-void AdapterOptions::apply(Model& model) const {
-  for (const auto& [path, scale] : given())
-    if (hf::is_peft_folder(path))
-      hf::load_peft(model, path, scale);
+void AdapterOptions::apply(Model& model, const std::vector<Given>& given) {
+  for (const Given& g : given)
+    if (hf::is_peft_folder(g.path))
+      hf::load_peft(model, g.path, g.scale);
     else
-      load_adapter(model, path, scale);
+      load_adapter(model, g.path, g.scale);
 }
 
 void require_tokenizer(const Model& model, const std::string& path, const char* way_out) {

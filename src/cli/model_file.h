@@ -54,15 +54,21 @@ auto with_sound_weights(std::initializer_list<std::string> paths, const Compute&
 /// Adapters of a model: `--lora FILE[:SCALE]`.
 struct AdapterOptions {
   std::vector<std::string> lora;
-  void add(CLI::App& app);
-  /// Adds them to a model, in their order. Throws Error{bad_input} for one that is of another model.
-  void apply(Model& model) const;
-  /// The file or PEFT folder of each, and its scale.
+  /// `named`: `--lora [NAME=]FILE[:SCALE]`.
+  void add(CLI::App& app, bool named = false);
+  /// The file or PEFT folder of each, its scale, and its name: by default that of the file or folder.
   struct Given {
     std::string path;
     double scale = 1;
+    std::string name = {};
   };
   std::vector<Given> given() const;
+  /// Adds them to a model, in their order. Throws Error{bad_input} for one that is of another model.
+  static void apply(Model& model, const std::vector<Given>& given);
+  void apply(Model& model) const { apply(model, given()); }
+
+ private:
+  bool named_ = false;
 };
 /// The adapter that `what` names: a file, or in the folder of a run or checkpoint the newest. Throws Error{bad_input}
 /// for a folder without one.

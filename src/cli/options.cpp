@@ -60,7 +60,8 @@ size_t likely_cache(const Model& model, const DecoderOptions& options) {
   const DecodeShape shape = decode_shape(model, options);
   const double pages = double(shared_page_bytes(model.spec, shape)) * double(shape.pages()),
                snapshots = 8.0 * double(shape.sequences) * double(kept_state_bytes(model.spec, shape));
-  const double all = double(state_bytes(model.spec, shape)) + (snapshots > 0 ? std::max(pages, snapshots) : 0);
+  const double more = snapshots > 0 ? 2 * std::max(pages, snapshots) - pages : 0,
+               all = double(state_bytes(model.spec, shape)) + more;
   const size_t half = available_memory() / 2;
   return half > 0 && all > double(half) ? half : size_t(all);
 }

@@ -1,5 +1,6 @@
 // toy serve: answer requests of OpenAI's clients.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -31,7 +32,7 @@ struct Serve : Command {
 
   void add(CLI::App& app) {
     add_model_option(app, model_path)->required();
-    adapters.add(app);
+    adapters.add(app, true);
     add_option(app, "--alias", alias, "Name of the model for clients (default: that of its file or folder)");
     begin_group(app, "Network");
     add_option(app, "--host", host, "Address to listen on; 0.0.0.0 lets other machines connect", not_empty());
@@ -50,10 +51,11 @@ struct Serve : Command {
     add_context_option(app, context, "Positions of prompt and text; 0 takes the model's own");
     add_option(app, "--parallel", parallel, "Texts to generate at once; others wait", from_to(1, 1024));
     add_option(app, "--queue", queue, "Texts that may wait; more are refused", from_to(1, 1000000));
-    add_option(app, "--cache", cache,
-               "Memory that all texts share for keys and values, such as 2G (default: room for all, or half of what is "
-               "free)",
-               not_empty())
+    add_option(
+        app, "--cache", cache,
+        "Memory that all texts share, with snapshots of them, such as 2G (default: room for all, or half of what "
+        "is free)",
+        not_empty())
         ->option_text("SIZE");
     decoding.add(app);
     device.add(app);
@@ -61,11 +63,13 @@ struct Serve : Command {
     show_in_help(app, {"--lora", "--draft", "--alias", "--host", "--port", "--api-key-file", "--parallel", "--ctx",
                        "--cache", "--threads"});
     app.footer(
-        "Endpoints: /v1/chat/completions, /v1/completions, /v1/messages, /v1/embeddings, /v1/models, /tokenize, "
+        "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings, /v1/models, "
+        "/tokenize, "
         "/detokenize, "
         "/health, /metrics.\n\n"
         "Examples:\n"
         "  toy serve chat.gguf\n"
+        "  toy serve chat.gguf --lora out/letters --lora poems=poems.gguf:0.5\n"
         "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once upon a time\"}'");
   }
 
@@ -88,13 +92,45 @@ struct Serve : Command {
     return (path.filename() == "model.gguf" ? path.parent_path().filename() : path.stem()).string();
   }
 
+  // What the cache holds.
+  static std::string cache_text(const ModelSpec& spec, const DecodeState& state) {
+    const DecodeShape& shape = state.shape();
+    DecodeShape fixed = shape;  // what does not depend on --cache
+    fixed.shared_pages = 1, fixed.snapshots = 0;
+    const size_t states = state_bytes(spec, fixed) - shared_page_bytes(spec, fixed),
+                 snapshot = kept_state_bytes(spec, shape);
+    std::vector<std::string> parts;
+    if (shape.shared_pages > 0)
+      parts.push_back(fmt::format("{} pages of {} positions", shape.shared_pages, kPagePositions));
+    if (snapshot > 0) {
+      parts.push_back(fmt::format("{} snapshots of {}", shape.snapshots, format_bytes(snapshot)));
+      parts.push_back(format_bytes(states) + " for windows and recurrent states");
+    }
+    return fmt::format("toy: cache of {}: {}\n", format_bytes(state.bytes()), fmt::join(parts, ", "));
+  }
+
+  // What clients call the adapters.
+  std::vector<std::string> adapter_names(const std::vector<AdapterOptions::Given>& given,
+                                         const std::string& base) const {
+    std::vector<std::string> names;
+    for (const AdapterOptions::Given& g : given) {
+      check(g.name != base && std::ranges::find(names, g.name) == names.end(),
+            "lora: two models are called '{}'; name this one with --lora NAME={}", g.name, g.path);
+      names.push_back(g.name);
+    }
+    return names;
+  }
+
   void run() {
     const std::vector<std::string> api_keys = keys();
     serve::HttpServer server(host, uint16_t(port), http, tls);  // a port in use is told before a model is loaded
     model_path = model_file(model_path);
+    const std::vector<AdapterOptions::Given> given = adapters.given();
+    const std::string name = name_of_model(model_path);
+    const std::vector<std::string> names = adapter_names(given, name);
     const auto dev = device.make();
     Model model = load_model(model_path, *dev);
-    adapters.apply(model);
+    AdapterOptions::apply(model, given);
     require_tokenizer(model, model_path);
     const std::optional<ChatTemplate> chat = load_chat_template(gguf::File::open(model_path));
     print_warnings(model_path, model.warnings);
@@ -104,17 +140,20 @@ struct Serve : Command {
                            .max_rows = std::max(draft.rows(parallel), kRowsOfCall),
                            .kv = decoding.type(),
                            .exact = decoding.exact,
+                           .adapters_by_sequence = !names.empty(),
                            .repack = decoding.repacks(model, INT32_MAX, 0),
                            .hidden = true};
     options.cache = cache.empty() ? likely_cache(model, options) : parse_bytes("cache", cache);
     Decoder decoder(*dev, model, options);
     const Draft proposes = draft.make(*dev, model, decoder, decoding, INT32_MAX);
     warn_of_long_context(model_path, model.spec, decoder.context());
-    const serve::ServerOptions o{.name = name_of_model(model_path),
+    const serve::ServerOptions o{.name = name,
+                                 .adapters = names,
                                  .api_keys = api_keys,
                                  .most_waiting = size_t(queue),
                                  .http = http,
                                  .speculation = proposes.options};
+    to_stderr(cache_text(model.spec, decoder.state()));
     const bool v6 = host.find(':') != std::string::npos;
     to_stderr(fmt::format("toy: serving {} at {}://{}{}{}:{}; Ctrl-C stops\n", o.name,
                           tls.certificate.empty() ? "http" : "https", v6 ? "[" : "", host, v6 ? "]" : "",

@@ -73,7 +73,8 @@ void share_out(DecodeShape& shape, const ModelSpec& spec, size_t cache) {
   const size_t least = state_bytes(spec, shape);
   check(cache >= least || snapshot > 0, "cache: {} is less than one page of {} positions, which takes {}",
         format_bytes(cache), kPagePositions, format_bytes(least));
-  check(cache >= least, "cache: {} is less than {}, the windows and recurrent states of {} sequences; use a larger one",
+  check(cache >= least,
+        "cache: {} is less than {} for windows and recurrent states of {} sequences; use a larger --cache",
         format_bytes(cache), format_bytes(least), shape.sequences);
   size_t left = cache - least;
   if (snapshot > 0) shape.snapshots = int64_t(std::min((page > 0 ? left / 2 : left) / snapshot, kMost));
@@ -106,8 +107,8 @@ bool rounds_activations(const Model& model, const DecoderOptions& options) {
 
 size_t decoder_bytes(Device& device, const Model& model, const DecoderOptions& options) {
   const DecodeShape shape = decode_shape(model, options);
-  const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, shape.rows, options.hidden,
-                                           options.adapters_by_sequence);
+  const DecodeGraph d =
+      build_decode_graph(model.spec, dtypes_of(model), shape, shape.rows, options.hidden, options.adapters_by_sequence);
   const Plan plan = compile(*d.graph, d.outputs, d.updates, device, plan_options(options));
   return state_bytes(model.spec, shape, &device) + plan.arena_bytes + plan.input_bytes(device) + plan.repacked_bytes();
 }
@@ -127,8 +128,8 @@ Decoder::Decoder(Device& device, const Model& model, const DecoderOptions& optio
       magnitudes_.push_back(std::ranges::any_of(
           adapter.maps, [](const auto& map) { return map.second.magnitude != AdapterSpec::Magnitude::none; }));
     }
-  const DecodeGraph d = build_decode_graph(model.spec, dtypes_of(model), shape, max_rows_, options.hidden,
-                                           options.adapters_by_sequence);
+  const DecodeGraph d =
+      build_decode_graph(model.spec, dtypes_of(model), shape, max_rows_, options.hidden, options.adapters_by_sequence);
   auto plan = std::make_shared<const Plan>(compile(*d.graph, d.outputs, d.updates, device, plan_options(options)));
   require_memory(plan->arena_bytes + plan->input_bytes(device), "decoding with this context");
   require_memory(plan->repacked_bytes(), "the repacked weights");

@@ -52,18 +52,21 @@ PrefixTree::Found PrefixTree::find(std::span<const int32_t> tokens, std::span<co
   }
   // From there back, the first whose state is there: its own, or that of a child that ends in these tokens.
   const bool only_pages = state_.only_pages();
+  size_t known = 0;
   for (; true; node = node->parent) {
     const size_t at = size_t(node->depth) * kPage;
     const std::span<const int32_t> rest = tokens.subspan(at);
     Node* best = nullptr;
     size_t most = 0;
-    for (const auto& [edge, next] : node->children)
-      if (const size_t n = common(edge, rest); n > most && (only_pages || (n == edge.size() && next->state)))
-        best = next.get(), most = n;
+    for (const auto& [edge, next] : node->children) {
+      const size_t n = common(edge, rest);
+      known = std::max(known, at + n);
+      if (n > most && (only_pages || (n == edge.size() && next->state))) best = next.get(), most = n;
+    }
     if (best == nullptr && (only_pages || node->state)) best = node;
     if (best == nullptr && node->parent) continue;
-    if (best == nullptr || !best->parent) return {};
-    Found found{.length = at + most, .pages = {}, .state = best->state ? &*best->state : nullptr};
+    if (best == nullptr || !best->parent) return {.length = 0, .known = known, .pages = {}, .state = nullptr};
+    Found found{.length = at + most, .known = known, .pages = {}, .state = best->state ? &*best->state : nullptr};
     touch(*best);
     if (best->state) touch_state(*best);
     for (const Node* n = best; n->parent; n = n->parent)

@@ -22,6 +22,7 @@ class PrefixTree {
   /// A prefix of a text, until the tree changes.
   struct Found {
     size_t length = 0;
+    size_t known = 0;                  ///< length of the longest prefix in the tree, also without its state
     std::vector<int32_t> pages;        ///< of the shared pool
     const KeptState* state = nullptr;  ///< the rest, where there is one
   };

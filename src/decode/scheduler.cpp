@@ -53,10 +53,10 @@ std::vector<size_t> snapshot_positions(std::span<const int32_t> prompt, std::spa
   const size_t end = prompt.size() - 1, near = std::max(kNearSnapshots, prompt.size() / std::max<size_t>(most, 1)),
                far = std::max(kFarSnapshots, near / size_t(kPagePositions) * size_t(kPagePositions));
   std::vector<size_t> ends;  // of messages, from the last to the first
-  for (size_t i = end; i > 0; --i)
+  for (size_t i = end; i >= kWorthSharing; --i)
     if (std::ranges::find(eos, prompt[i - 1]) != eos.end() && (ends.empty() || ends.back() - i >= near))
       ends.push_back(i);
-  if (ends.empty() || end - ends.front() >= kWorthSharing) ends.insert(ends.begin(), end);
+  if (end >= kWorthSharing && (ends.empty() || end - ends.front() >= kWorthSharing)) ends.insert(ends.begin(), end);
   std::vector<size_t> positions;
   for (size_t at = 0; !ends.empty(); ends.pop_back()) {
     for (size_t next = at / far * far + far; next + near <= ends.back(); next += far)
@@ -134,6 +134,8 @@ bool Scheduler::cancel(int64_t number) {
     }
   return std::erase_if(waiting_, [&](const std::unique_ptr<Job>& job) { return job->number == number; }) > 0;
 }
+
+int64_t Scheduler::snapshots() const { return prefixes_ ? prefixes_->snapshots() : 0; }
 
 size_t Scheduler::running() const {
   return size_t(std::ranges::count_if(slots_, [](const Slot& s) { return s.job != nullptr; }));
@@ -252,9 +254,14 @@ bool Scheduler::begin(Slot& slot) {
   use_adapters();
   job.fed = best;
   shared_tokens_ += int64_t(best);
-  if (prefixes_ && !state.only_pages() && job.snapshots.empty()) {
+  if (job.result.tokens.empty()) job.result.shared = int64_t(best);
+  if (state.shape().snapshots > 0 && job.snapshots.empty()) {
     const size_t share = size_t(state.shape().snapshots) / 2;  // the others are for other texts
     job.snapshots = snapshot_positions(job.request.prompt, job.request.eos, share);
+    // Where this text leaves an earlier one, others may leave it, too.
+    const auto next = std::ranges::lower_bound(job.snapshots, found.known);
+    if (found.known >= best + kNearSnapshots && (next == job.snapshots.end() || *next > found.known))
+      job.snapshots.insert(next, found.known);
   }
   return true;
 }

@@ -135,7 +135,8 @@ GenerateRequest GenerationService::generate_request(const TextRequest& request) 
 void GenerationService::start(int64_t number, TextRequest request) {
   Running& r = running_[number];
   r.request = std::move(request);
-  if (tokenizer_) r.stream = std::make_unique<TextStream>(*tokenizer_, r.request.prompt, r.request.stops);
+  if (tokenizer_)
+    r.stream = std::make_unique<TextStream>(*tokenizer_, r.request.prompt, r.request.stops, r.request.named);
   GenerateRequest g = generate_request(r.request);
   if (g.on_hidden)
     g.on_hidden = [this, number](std::span<const float> hidden) {
@@ -200,6 +201,8 @@ void GenerationService::count(bool stepped) {
   counts_.proposed = scheduler_.speculation().proposed;
   counts_.accepted = scheduler_.speculation().accepted;
   counts_.steps += stepped;
+  counts_.snapshots = decoder_.state().shape().snapshots;
+  counts_.snapshots_used = scheduler_.snapshots();
   if (!pool) return;
   counts_.pages = decoder_.state().pools()[*pool].pages;
   counts_.pages_used = counts_.pages - decoder_.state().free_pages(*pool);

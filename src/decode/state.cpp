@@ -137,7 +137,9 @@ size_t kept_state_bytes(const ModelSpec& spec, DecodeShape shape) {
   double bytes = 0;
   for (const StateSlot& s : slots_of(spec, shape, pools)) {
     const int64_t window = s.kind == StateSlot::Kind::paged ? pools[s.pool].window : 0;
-    const double items = s.kind == StateSlot::Kind::per_sequence ? 1 : window > 0 ? double(window_pages(window, shape)) : 0;
+    const double items = s.kind == StateSlot::Kind::per_sequence ? 1
+                         : window > 0                            ? double(window_pages(window, shape))
+                                                                 : 0;
     bytes += items * double(bytes_of(s.type.dtype, s.type.count()));
   }
   return size_t(bytes);

@@ -39,15 +39,20 @@ std::string StopFilter::finish() {
   return rest;
 }
 
-TextStream::TextStream(const Tokenizer& tokenizer, std::span<const int32_t> prompt, std::vector<std::string> stops)
+TextStream::TextStream(const Tokenizer& tokenizer, std::span<const int32_t> prompt, std::vector<std::string> stops,
+                       std::vector<int32_t> named)
     : tokenizer_(tokenizer),
       ends_(tokenizer.end_of_generation()),
+      named_(std::move(named)),
       begun_(!tokenizer.decode(prompt).empty()),
       stop_(std::move(stops)) {}
 
 std::string TextStream::push(int32_t id) {
   if (std::ranges::find(ends_, id) != ends_.end()) return {};
-  const std::string bytes = begun_ ? tokenizer_.token_bytes(id) : tokenizer_.decode(std::span(&id, 1));
+  const bool is_named = std::ranges::find(named_, id) != named_.end();
+  const std::string bytes = is_named ? tokenizer_.written(id)
+                            : begun_ ? tokenizer_.token_bytes(id)
+                                     : tokenizer_.decode(std::span(&id, 1));
   begun_ = begun_ || !bytes.empty();
   return characters_.push(stop_.push(bytes));
 }

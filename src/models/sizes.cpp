@@ -16,6 +16,7 @@ struct Size {
   const char *name, *architecture;
   int64_t d_model, d_ff, layers, heads, kv_heads, d_head, vocab, context;
   double rope_base = 0;  // where positions are rope
+  bool own_output = false;
 };
 
 // Dimensions of the published models; `tiny`, `small`, `gpt2-tiny` and the hybrids are ours. In hybrids, three of four
@@ -25,7 +26,7 @@ constexpr Size kSizes[] = {
     {"small", "llama", 128, 352, 4, 4, 2, 32, 512, 512, 1e4},
     {"stories15m", "llama", 288, 768, 6, 6, 6, 48, 32000, 1024, 1e4},
     {"smollm2-135m", "llama", 576, 1536, 30, 9, 3, 64, 49152, 8192, 1e5},
-    {"tinyllama-1b", "llama", 2048, 5632, 22, 32, 4, 64, 32000, 2048, 1e4},
+    {"tinyllama-1b", "llama", 2048, 5632, 22, 32, 4, 64, 32000, 2048, 1e4, true},
     {"smollm2-360m", "llama", 960, 2560, 32, 15, 5, 64, 49152, 8192, 1e5},
     {"gpt2-tiny", "gpt2", 64, 256, 4, 4, 4, 16, 256, 512},
     {"gpt2-124m", "gpt2", 768, 3072, 12, 12, 12, 64, 50257, 1024},
@@ -40,6 +41,7 @@ ModelSpec make(const Size& s) {
   m.d_model = s.d_model;
   m.vocab = s.vocab;
   m.context = s.context;
+  if (s.own_output) m.tied = false;
   if (m.positions == PositionKind::rope) m.rope.base = float(s.rope_base);
   m.layers = repeated(m.layers, size_t(s.layers));
   for (LayerSpec& l : m.layers) {

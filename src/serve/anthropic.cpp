@@ -299,7 +299,10 @@ std::string MessagesFormat::piece(const Choice&, const Piece& piece) {
     events += event("content_block_delta", {{"index", blocks_ - 1}, {"delta", std::move(j)}});
   };
   if (!piece.text.empty()) {
-    if (open_ != Block::text) events += close_block() + open_block(text_json(""));
+    if (open_ != Block::text) {
+      events += close_block();
+      events += open_block(text_json(""));
+    }
     open_ = Block::text;
     delta({{"type", "text_delta"}, {"text", piece.text}});
   }
@@ -320,7 +323,7 @@ std::string MessagesFormat::choice_end(const Choice& choice, const Piece& rest) 
     events += open_block(text_json(""));
     open_ = Block::text;
   }
-  return events + close_block();
+  return events += close_block();
 }
 
 std::string MessagesFormat::end(const Reply& reply) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -46,7 +47,9 @@ struct TextForm {
 /// A request for texts: /v1/completions or /v1/chat/completions.
 struct CompletionRequest {
   bool chat = false;
-  std::string model;                  ///< "": not said
+  std::string model;  ///< "": not said
+  /// Factors of the base's adapters, by number; others 0. Absent: as `model` says.
+  std::optional<std::map<int64_t, double>> lora;
   std::vector<PromptSource> prompts;  ///< of completions
   nlohmann::ordered_json messages;    ///< of chat: as messages_of()
   std::vector<Tool> tools;            ///< of chat

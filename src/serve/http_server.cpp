@@ -80,13 +80,15 @@ struct HttpServer::State {
   BadRequestReply bad;
   std::function<void()> on_stop;
   std::set<std::shared_ptr<Connection>> connections;
-  bool stopping = false;
+  bool stopping = false, ending = false;  // ending: all requests are answered
+  size_t unsent = 0, bodies = 0;          // bytes of all connections
   std::unique_ptr<asio::thread_pool> worker;
 
   void accept();
   void wait_for_signal();
   void begin_stop();
   void end_if_done();
+  void bound_unsent();
 };
 
 // One client. Everything runs on the thread of the io_context.
@@ -109,6 +111,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   // Is a request in progress?
   bool busy() const { return busy_; }
+  // Since when has the client taken nothing of what is there for it? None: nothing is.
+  std::optional<std::chrono::steady_clock::time_point> behind_since() const {
+    return unsent_ > 0 && !closed_ ? std::optional(taken_at_) : std::nullopt;
+  }
   // Answers at once, whatever the client asks for.
   void refuse(const HttpReply& reply) {
     begin_exchange(false);
@@ -117,6 +123,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void close() {
     if (closed_) return;
     closed_ = true;
+    server_.unsent -= std::exchange(unsent_, 0);
+    release_body();
     error_code ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
     stream_.socket().close(ignored);
@@ -127,13 +135,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   // ---- The reply to request `number`; that of an earlier one is dropped.
-  void send(const HttpReply& reply, uint64_t number) {
+  void send(HttpReply reply, uint64_t number) {
     if (!current(number)) return;
     std::string text = header_of(reply.status, reply.type, keep_alive_);
     for (const auto& [name, value] : reply.headers) text += fmt::format("{}: {}\r\n", name, value);
     text += fmt::format("Content-Length: {}\r\n\r\n", reply.body.size());
-    if (!head_) text += reply.body;
-    finish_reply(std::move(text));
+    constexpr size_t kWorthNoCopy = size_t(64) << 10;
+    if (head_) return finish_reply(std::move(text));
+    if (reply.body.size() < kWorthNoCopy) return finish_reply(text + reply.body);
+    put(std::move(text));
+    if (!closed_) finish_reply(std::move(reply.body));
   }
   void begin(const std::string& type, uint64_t number) {
     if (!current(number)) return;
@@ -205,6 +216,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     stream_.expires_after(seconds(server_.limits.read_seconds));
     if (const auto length = parser_->content_length(); length && *length > server_.limits.body)
       return refuse_what_was_read(http::error::body_limit);
+    const size_t body = parser_->chunked() ? server_.limits.body : size_t(parser_->content_length().value_or(0));
+    if (server_.bodies + body > server_.limits.all_bodies)
+      return refuse(server_.bad(503, "the server holds too many large requests; try again later"));
+    server_.bodies += body, body_ = body;
     const auto expected = parser_->get()[http::field::expect];
     if (!beast::iequals(expected, "100-continue")) return read_body();
     with_stream([&](auto& stream) {
@@ -241,7 +256,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     busy_ = true;
     finishing_ = false;
     chunked_ = false;
-    keep_alive_ = keep_alive;
+    keep_alive_ = keep_alive && !server_.stopping;
     ++number_;
     stream_.expires_never();
   }
@@ -261,6 +276,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     });
   }
 
+  void release_body() { server_.bodies -= std::exchange(body_, 0); }
+
   // The end of a TLS stream comes in a record; only reading it tells. The beginning of the next request is kept.
   void watch_tls() {
     tls_->async_read_some(buffer_.prepare(4096), [self = shared_from_this()](error_code error, size_t n) {
@@ -273,9 +290,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void put(std::string text) {
-    unsent_ += text.size();
+    if (unsent_ == 0) taken_at_ = std::chrono::steady_clock::now();
+    unsent_ += text.size(), server_.unsent += text.size();
     out_.push_back(std::move(text));
     if (out_.size() == 1) write_next();
+    server_.bound_unsent();  // may close this one
   }
 
   void write_next() {
@@ -289,7 +308,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void written(error_code error, size_t n) {
     if (closed_) return;
     if (error) return close();
-    sent_ += n, unsent_ -= n;
+    sent_ += n, unsent_ -= n, server_.unsent -= n;
+    taken_at_ = std::chrono::steady_clock::now();
     if (sent_ == out_.front().size()) out_.pop_front(), sent_ = 0;
     if (!out_.empty()) return write_next();
     stream_.expires_never();
@@ -307,6 +327,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void reply_is_sent() {
     busy_ = false;
+    release_body();
     if (tls_ && watching_) return stream_.cancel();  // and continue once that read has ended
     if (keep_alive_ && !server_.stopping) return read_header(seconds(server_.limits.idle_seconds));
     stream_.expires_after(seconds(2));
@@ -352,6 +373,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool keep_alive_ = false, chunked_ = false, http11_ = true, head_ = false;
   std::deque<std::string> out_;
   size_t sent_ = 0, unsent_ = 0, drained_ = 0;  // of the first of `out_`; of all; after the reply
+  size_t body_ = 0;                             // counted in State::bodies
+  std::chrono::steady_clock::time_point taken_at_;
   std::vector<char> scrap_;
   std::vector<std::function<void()>> gone_;
 };
@@ -364,7 +387,7 @@ class ExchangeOf : public Exchange {
   ExchangeOf(HttpRequest r, std::shared_ptr<Connection> connection, uint64_t number, asio::io_context& io)
       : Exchange(std::move(r)), connection_(std::move(connection)), number_(number), io_(io) {}
   void send(HttpReply reply) override {
-    post([reply = std::move(reply)](Connection& c, uint64_t n) { c.send(reply, n); });
+    post([reply = std::move(reply)](Connection& c, uint64_t n) mutable { c.send(std::move(reply), n); });
   }
   void begin(const std::string& type) override {
     post([type](Connection& c, uint64_t n) { c.begin(type, n); });
@@ -382,7 +405,7 @@ class ExchangeOf : public Exchange {
  private:
   template <class Call>
   void post(Call call) {
-    asio::post(io_, [c = connection_, n = number_, call = std::move(call)] { call(*c, n); });
+    asio::post(io_, [c = connection_, n = number_, call = std::move(call)]() mutable { call(*c, n); });
   }
   std::shared_ptr<Connection> connection_;
   uint64_t number_;
@@ -411,7 +434,7 @@ void Connection::request_is_read() {
 
 void HttpServer::State::accept() {
   acceptor.async_accept([this](error_code error, tcp::socket socket) {
-    if (stopping) return;
+    if (error == asio::error::operation_aborted) return;
     if (error) {  // no file descriptor is left: others will be closed
       retry.expires_after(milliseconds(100));
       retry.async_wait([this](error_code stopped) {
@@ -441,9 +464,6 @@ void HttpServer::State::wait_for_signal() {
 void HttpServer::State::begin_stop() {
   if (stopping) return;
   stopping = true;
-  error_code ignored;
-  acceptor.close(ignored);
-  retry.cancel();
   on_stop();
   const auto all = connections;  // closing removes from it
   for (const auto& c : all)
@@ -456,13 +476,24 @@ void HttpServer::State::begin_stop() {
 }
 
 void HttpServer::State::end_if_done() {
-  if (!stopping) return;
+  if (!stopping || ending) return;
   for (const auto& c : connections)
     if (c->busy()) return;
+  ending = true;
   grace.expires_after(milliseconds(200));  // what was sent last is on its way
   grace.async_wait([this](error_code cancelled) {
     if (!cancelled) io.stop();
   });
+}
+
+void HttpServer::State::bound_unsent() {
+  while (unsent > limits.all_unsent) {
+    std::shared_ptr<Connection> slowest;
+    for (const auto& c : connections)
+      if (c->behind_since() && (!slowest || *c->behind_since() < *slowest->behind_since())) slowest = c;
+    if (!slowest) return;
+    slowest->close();
+  }
 }
 
 HttpServer::HttpServer(const std::string& host, uint16_t port, const HttpLimits& limits, const TlsFiles& tls)

@@ -16,7 +16,10 @@ namespace toy::serve {
 struct HttpLimits {
   size_t body = size_t(8) << 20;     ///< bytes of a request's body
   size_t header = size_t(16) << 10;  ///< bytes of its header
-  size_t unsent = size_t(4) << 20;   ///< bytes of a reply that the client has not taken; beyond, it is cut off
+  size_t unsent = size_t(4) << 20;   ///< bytes of a stream that the client has not taken; beyond, it is cut off
+  /// Bytes of all replies that clients have not taken; beyond, those are cut off who took nothing for the longest time.
+  size_t all_unsent = size_t(256) << 20;
+  size_t all_bodies = size_t(256) << 20;  ///< bytes of all requests' bodies until their replies end; beyond: 503
   size_t connections = 4096;
   int read_seconds = 30;   ///< to send a request, and to take some bytes of a reply
   int idle_seconds = 120;  ///< between requests
@@ -76,8 +79,9 @@ class HttpServer {
 
   /// The port that it has: the system's choice for port 0.
   uint16_t port() const;
-  /// Serves until stop(), or SIGINT or SIGTERM. Then no new connection is taken, requests in progress are finished (a
-  /// second signal, or the end of HttpLimits::grace_seconds, ends them), and it returns. `handle` is called on one
+  /// Serves until stop(), or SIGINT or SIGTERM. Then idle connections are closed, requests in progress are finished (a
+  /// second signal, or the end of HttpLimits::grace_seconds, ends them), and it returns. New ones are still handed on
+  /// meanwhile: `handle` has to refuse them. `handle` is called on one
   /// thread of its own and must not throw. `stopping` is told when it begins to stop.
   void run(const std::function<void(std::shared_ptr<Exchange>)>& handle, const BadRequestReply& bad,
            const std::function<void()>& stopping);

@@ -117,9 +117,13 @@ Tool make_tool(const std::string& name, const std::string& description, ordered_
   if (parameters.is_null()) parameters = {{"type", "object"}, {"properties", ordered_json::object()}};
   if (!parameters.is_object())
     refuse(fmt::format("'tools': 'parameters' of {} is not a JSON Schema, which is an object", name), "tools");
+  if (parameters.value("type", ordered_json("object")) != "object")
+    refuse(fmt::format("'tools': 'parameters' of {} is not a schema of an object; use \"type\": \"object\"", name),
+           "tools");
   ordered_json function{{"name", name}};
   if (!description.empty()) function["description"] = description;
   function["parameters"] = parameters;
+  if (!parameters.contains("type")) parameters["type"] = "object";
   return {name, std::move(parameters), strict, {{"type", "function"}, {"function", std::move(function)}}};
 }
 

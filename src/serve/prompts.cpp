@@ -4,31 +4,59 @@
 
 #include <algorithm>
 
+#include "serve/constraints.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 
 namespace toy::serve {
+namespace {
 
-ChatPrompt Prompts::chat(const nlohmann::ordered_json& messages) const {
+using nlohmann::ordered_json;
+
+ordered_json with_text_arguments(ordered_json messages) {
+  for (ordered_json& message : messages)
+    if (message.contains("tool_calls"))
+      for (ordered_json& call : message["tool_calls"]) {
+        ordered_json& arguments = call["function"]["arguments"];
+        if (!arguments.is_string()) arguments = json_text(arguments);
+      }
+  return messages;
+}
+
+}  // namespace
+
+std::string Prompts::rendered(const ordered_json& messages, const std::vector<Tool>& tools) const {
+  ordered_json list;
+  for (const Tool& tool : tools) list.push_back(tool.json);
+  return chat_
+      ->render({.messages = messages,
+                .tools = list,
+                .documents = {},
+                .add_generation_prompt = true,
+                .variables = chat_variables(tokenizer_)})
+      .text;
+}
+
+ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools) const {
   if (!chat_)
     throw ApiError(400, "the model has no chat template; use /v1/completions, or a model with one", "messages");
   std::string text;
   try {
-    text = chat_
-               ->render({.messages = messages,
-                         .tools = {},
-                         .documents = {},
-                         .add_generation_prompt = true,
-                         .variables = chat_variables(tokenizer_)})
-               .text;
+    text = rendered(messages, tools);
   } catch (const Error& e) {
-    throw ApiError(400, e.what(), "messages");
+    // Few templates want the arguments of earlier calls as text.
+    try {
+      text = rendered(with_text_arguments(messages), tools);
+    } catch (const Error&) {
+      throw ApiError(400, e.what(), "messages");
+    }
   }
   std::vector<int32_t> ids = encode_chat(tokenizer_, text);
   return {std::move(text), std::move(ids)};
 }
 
 std::vector<std::vector<int32_t>> Prompts::of(const CompletionRequest& r) const {
-  if (r.chat) return {chat(r.messages).ids};
+  if (r.chat) return {chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>()).ids};
   return of(r.prompts, "prompt");
 }
 

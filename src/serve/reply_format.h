@@ -19,8 +19,8 @@ struct ToolCall {
   std::string arguments;  ///< JSON, as the model wrote it
 };
 
-/// What a part of the text adds to a call. The first part of a call has its id and name, the others have arguments
-/// alone.
+/// What a part of the text adds to a call. The first part of a call has its id and name, perhaps with the beginning of
+/// the arguments; the others have arguments alone.
 struct ToolCallPart {
   size_t index = 0;  ///< of the call, in its choice
   ToolCall added;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <map>
@@ -12,10 +13,12 @@
 
 #include "serve/anthropic.h"
 #include "serve/api.h"
+#include "serve/constraints.h"
 #include "serve/embeddings.h"
 #include "serve/page.h"
 #include "serve/prompts.h"
 #include "serve/replies.h"
+#include "serve/responses.h"
 #include "serve/text_job.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -46,6 +49,9 @@ class Server {
         service_(decoder, model.tokenizer.get(), options.most_waiting, options.speculation),
         prompts_(*model.tokenizer, chat, context_of(decoder), decoder.vocab()),
         width_(model.spec.d_model),
+        cache_bytes_(int64_t(decoder.state().bytes())),
+        form_(chat ? call_form_of(chat->source()) : nullptr),
+        constraints_(*model.tokenizer, form_),
         ids_(fmt::format("{:016x}", random_number())) {
     const ModelSpec& spec = model.spec;
     meta_ = {{"architecture", spec.architecture}, {"parameters", parameter_count(spec)},
@@ -55,6 +61,11 @@ class Server {
   }
 
   GenerationService& service() { return service_; }
+  // Finishes the texts that there are and refuses others.
+  void stop() {
+    stopping_ = true;
+    service_.close(true);
+  }
 
   void handle(const std::shared_ptr<Exchange>& exchange) {
     const auto refuse = [&](const ApiError& e) {
@@ -92,6 +103,7 @@ class Server {
         {"POST", "/detokenize", &Server::detokenize},
         {"POST", "/v1/completions", &Server::completions},
         {"POST", "/v1/embeddings", &Server::embeddings},
+        {"POST", "/v1/responses", &Server::responses},
         {"POST", "/v1/messages", &Server::messages, anthropic_error},
         {"POST", "/v1/messages/count_tokens", &Server::count_tokens, anthropic_error},
         {"POST", "/v1/chat/completions", &Server::chat_completions},
@@ -132,8 +144,9 @@ class Server {
       if (exchange->request.method != "GET" && exchange->request.method != "HEAD")
         throw ApiError(
             405, fmt::format("{} does not take {}; use GET", one_line(target), one_line(exchange->request.method)));
-      require_model(target.substr(prefix.size()));
-      return send_json(*exchange, model_json());
+      const std::string name = target.substr(prefix.size());
+      require_model(name);
+      return send_json(*exchange, model_json(name));
     }
     const Route* r = route_of(target);
     if (r == nullptr)
@@ -151,22 +164,53 @@ class Server {
                                   "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}}});
   }
 
-  void health(const std::shared_ptr<Exchange>& exchange) { send_json(*exchange, {{"status", "ok"}}); }
+  void health(const std::shared_ptr<Exchange>& exchange) {
+    if (stopping_) throw ApiError(503, "the server is shutting down");
+    send_json(*exchange, {{"status", "ok"}});
+  }
 
-  ordered_json model_json() const {
-    return {{"id", options_.name}, {"object", "model"}, {"created", started_}, {"owned_by", "toy"}, {"meta", meta_}};
+  ordered_json model_json(const std::string& name) const {
+    ordered_json j{{"id", name}, {"object", "model"}, {"created", started_}, {"owned_by", "toy"}, {"meta", meta_}};
+    if (name != options_.name) j["parent"] = options_.name;
+    return j;
   }
   void models(const std::shared_ptr<Exchange>& exchange) {
-    send_json(*exchange, {{"object", "list"}, {"data", ordered_json::array({model_json()})}});
+    ordered_json list{model_json(options_.name)};
+    for (const std::string& name : options_.adapters) list.push_back(model_json(name));
+    send_json(*exchange, {{"object", "list"}, {"data", list}});
   }
-  void require_model(const std::string& name) const {
-    if (name != options_.name)
-      throw ApiError(404, fmt::format("the model '{}' is not served here; use '{}'", one_line(name), options_.name),
-                     "model", "model_not_found");
+  // Factors of the adapters for a model; "": the base.
+  std::vector<float> adapters_of(const std::string& model) const {
+    std::vector<float> factors(options_.adapters.size());
+    if (model.empty() || model == options_.name) return factors;
+    const auto adapter = std::ranges::find(options_.adapters, model);
+    if (adapter == options_.adapters.end()) {
+      const std::string others = factors.empty() ? "" : fmt::format(", '{}'", fmt::join(options_.adapters, "', '"));
+      throw ApiError(
+          404, fmt::format("the model '{}' is not served here; use '{}'{}", one_line(model), options_.name, others),
+          "model", "model_not_found");
+    }
+    factors[size_t(adapter - options_.adapters.begin())] = 1;
+    return factors;
   }
+  std::vector<float> adapters_of(const CompletionRequest& r) const {
+    std::vector<float> factors = adapters_of(r.model);
+    if (!r.lora) return factors;
+    if (name_of(r.model) != options_.name)
+      throw ApiError(400, fmt::format("'lora' is for the model '{}'; remove 'lora' or 'model'", options_.name), "lora");
+    for (const auto& [id, factor] : *r.lora) {
+      if (size_t(id) >= factors.size())
+        throw ApiError(400, fmt::format("'lora' has the id {}; there are {} adapters", id, factors.size()), "lora");
+      factors[size_t(id)] = float(factor);
+    }
+    return factors;
+  }
+  void require_model(const std::string& name) const { adapters_of(name); }
+  const std::string& name_of(const std::string& model) const { return model.empty() ? options_.name : model; }
 
   void apply_template(const std::shared_ptr<Exchange>& exchange) {
-    const ChatPrompt prompt = prompts_.chat(parse_apply_template(exchange->request.body).messages);
+    const TemplateRequest r = parse_apply_template(exchange->request.body);
+    const ChatPrompt prompt = prompts_.chat(r.messages, r.tools);
     send_json(*exchange, {{"prompt", prompt.text}, {"tokens", prompt.ids}});
   }
 
@@ -199,8 +243,11 @@ class Server {
     add("generated_tokens_total", "counter", "Tokens of texts that have ended.", c.tokens);
     add("draft_tokens_total", "counter", "Tokens that the draft proposed.", c.proposed);
     add("draft_tokens_accepted_total", "counter", "Proposed tokens that became part of a text.", c.accepted);
+    add("cache_bytes", "gauge", "Bytes of pages, snapshots, and states of texts.", cache_bytes_);
     add("cache_pages", "gauge", "Pages of keys and values.", c.pages);
     add("cache_pages_used", "gauge", "Pages that hold something.", c.pages_used);
+    add("cache_snapshots", "gauge", "Snapshots of windows and recurrent states that fit.", c.snapshots);
+    add("cache_snapshots_used", "gauge", "Snapshots that are kept.", c.snapshots_used);
     text += "# HELP toy_replies_total Replies by HTTP status.\n# TYPE toy_replies_total counter\n";
     {
       const std::scoped_lock lock(mutex_);
@@ -210,48 +257,54 @@ class Server {
     send(*exchange, {.body = text, .type = "text/plain; version=0.0.4"});
   }
 
-  ReplyHead head(const char* prefix) {
+  ReplyHead head(const char* prefix, const CompletionRequest& r) {
     return {.id = fmt::format("{}{}{:08x}", prefix, ids_, numbers_++),
-            .model = options_.name,
+            .model = name_of(r.model),
             .created = std::time(nullptr)};
   }
 
   void completions(const std::shared_ptr<Exchange>& exchange) {
     const CompletionRequest r = parse_completion(exchange->request.body, false);
-    start(exchange, r, std::make_unique<CompletionFormat>(head("cmpl-"), r, tokenizer_));
+    start(exchange, r, std::make_unique<CompletionFormat>(head("cmpl-", r), r, tokenizer_));
   }
   void chat_completions(const std::shared_ptr<Exchange>& exchange) {
     const CompletionRequest r = parse_completion(exchange->request.body, true);
-    start(exchange, r, std::make_unique<ChatFormat>(head("chatcmpl-"), r, tokenizer_));
+    start(exchange, r, std::make_unique<ChatFormat>(head("chatcmpl-", r), r, tokenizer_));
   }
 
+  void responses(const std::shared_ptr<Exchange>& exchange) {
+    const ResponsesRequest r = parse_responses(exchange->request.body);
+    start(exchange, r.completion, std::make_unique<ResponsesFormat>(head("", r.completion), r.settings));
+  }
   void messages(const std::shared_ptr<Exchange>& exchange) {
     require_anthropic_version(exchange->request.anthropic_version);
     const CompletionRequest r = parse_messages(exchange->request.body);
-    start(exchange, r, std::make_unique<MessagesFormat>(head("msg_")));
+    start(exchange, r, std::make_unique<MessagesFormat>(head("msg_", r)));
   }
   void count_tokens(const std::shared_ptr<Exchange>& exchange) {
     require_anthropic_version(exchange->request.anthropic_version);
     const CompletionRequest r = parse_messages(exchange->request.body, true);
-    if (!r.model.empty()) require_model(r.model);
+    require_model(r.model);
     if (!r.tools.empty()) throw ApiError(400, "tools are not supported yet", "tools");
     send_json(*exchange, {{"input_tokens", prompts_.of(r).front().size()}});
   }
 
   void embeddings(const std::shared_ptr<Exchange>& exchange) {
     const EmbeddingsRequest r = parse_embeddings(exchange->request.body);
-    if (!r.model.empty()) require_model(r.model);
+    require_model(r.model);
     if (r.dimensions && *r.dimensions != width_)
       throw ApiError(400, fmt::format("'dimensions' is {}; this model's embeddings have {}", *r.dimensions, width_),
                      "dimensions");
     if (int64_t(r.inputs.size()) > kMostNumbers / width_)
       throw ApiError(400, fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostNumbers / width_),
                      "input");
-    const auto job = std::make_shared<EmbeddingsJob>(exchange, r, options_.name, [this](int status) { count(status); });
+    const auto job =
+        std::make_shared<EmbeddingsJob>(exchange, r, name_of(r.model), [this](int status) { count(status); });
     std::vector<TextRequest> texts;
     for (std::vector<int32_t>& ids : prompts_.of(r.inputs, "input")) {
       prompts_.require_fits(int64_t(ids.size()), "input");
       texts.push_back(job->add(std::move(ids)));
+      texts.back().adapters = adapters_of(r.model);
     }
     submit(*exchange, std::move(texts));
   }
@@ -259,14 +312,13 @@ class Server {
   // Submits the texts of a request, whose reply has this form.
   void start(const std::shared_ptr<Exchange>& exchange, const CompletionRequest& r,
              std::unique_ptr<ReplyFormat> format) {
-    if (!r.model.empty()) require_model(r.model);
-    if (!r.tools.empty() || r.form.kind != TextForm::any)
-      throw ApiError(400, "tools and structured output are not supported yet",
-                     r.tools.empty() ? r.form.field : "tools");
+    require_model(r.model);
     for (const auto& [id, bias] : r.sampler.logit_bias) prompts_.require_ids({id}, "logit_bias");
     const auto job =
         std::make_shared<TextJob>(exchange, std::move(format), r.stream, [this](int status) { count(status); });
     const uint64_t seed = r.seed ? *r.seed : random_number();
+    const auto constraint = constraints_.of(r);
+    const auto tools = calls_tools(r) ? std::make_shared<std::vector<Tool>>(r.tools) : nullptr;
     std::vector<TextRequest> texts;
     int64_t logprobs = 0;
     for (const std::vector<int32_t>& prompt : prompts_.of(r)) {
@@ -279,9 +331,16 @@ class Server {
                                    kMostLogprobs),
                        "logprobs");
       job->add_prompt(int64_t(prompt.size()));
-      for (int64_t k = 0; k < r.n; ++k)
-        texts.push_back(
-            job->add_choice(text_request(r, prompt, n, seed + uint64_t(k)), r.echo ? tokenizer_.decode(prompt) : ""));
+      for (int64_t k = 0; k < r.n; ++k) {
+        TextRequest text = text_request(r, prompt, n, seed + uint64_t(k));
+        text.options.sampler.constraint = constraint;
+        std::unique_ptr<CallParser> calls;
+        if (tools) {
+          text.named = constraints_.marks();
+          calls = std::make_unique<CallParser>(*form_, tools, salt(prompt, k));
+        }
+        texts.push_back(job->add_choice(std::move(text), r.echo ? tokenizer_.decode(prompt) : "", std::move(calls)));
+      }
     }
     submit(*exchange, std::move(texts));
   }
@@ -295,9 +354,16 @@ class Server {
     });
   }
 
-  static TextRequest text_request(const CompletionRequest& r, const std::vector<int32_t>& prompt, int64_t n,
-                                  uint64_t seed) {
+  // Makes the ids of calls follow from the prompt, so that an answer does not depend on others.
+  static std::string salt(const std::vector<int32_t>& prompt, int64_t choice) {
+    return std::string(reinterpret_cast<const char*>(prompt.data()), prompt.size() * sizeof(int32_t)) +
+           std::to_string(choice);
+  }
+
+  TextRequest text_request(const CompletionRequest& r, const std::vector<int32_t>& prompt, int64_t n,
+                           uint64_t seed) const {
     TextRequest t{.prompt = prompt, .options = {.max_tokens = n, .sampler = r.sampler}, .stops = r.stops};
+    t.adapters = adapters_of(r);
     t.options.sampler.seed = seed;
     t.options.top_logprobs = r.logprobs.value_or(0);
     t.options.ignore_eos = r.ignore_eos;
@@ -309,10 +375,13 @@ class Server {
   const Tokenizer& tokenizer_;
   GenerationService service_;
   const Prompts prompts_;
-  const int64_t width_;
-  ordered_json meta_;      // of the model
-  const std::string ids_;  // what the ids of replies begin with
+  const int64_t width_, cache_bytes_;
+  const CallForm* form_;     // of calls; nullptr: none is known
+  Constraints constraints_;  // of the thread that handles requests
+  ordered_json meta_;        // of the model
+  const std::string ids_;    // what the ids of replies begin with
   uint64_t numbers_ = 0;
+  std::atomic<bool> stopping_ = false;
   const int64_t started_ = std::time(nullptr);
   std::mutex mutex_;
   std::map<int, int64_t> replies_;  // by status
@@ -336,7 +405,7 @@ void serve(HttpServer& http, Decoder& decoder, const Model& model, const std::op
   });
   http.run([&](const std::shared_ptr<Exchange>& exchange) { server.handle(exchange); },
            [](int status, const std::string& message) { return error_reply(ApiError(status, message)); },
-           [&] { server.service().close(true); });
+           [&] { server.stop(); });
   server.service().close(false);
   computing.join();
   if (broken) std::rethrow_exception(broken);

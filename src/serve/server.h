@@ -16,6 +16,7 @@ namespace toy::serve {
 /// What a server is told.
 struct ServerOptions {
   std::string name;                   ///< of the model, for clients
+  std::vector<std::string> adapters;  ///< names of the model's adapters: each is a model for clients, too
   std::vector<std::string> api_keys;  ///< one of them is needed; none: no key is
   size_t most_waiting = 1024;         ///< requests that wait for a sequence; more are refused
   HttpLimits http;
@@ -23,7 +24,8 @@ struct ServerOptions {
 };
 
 /// Serves a model until HttpServer::run() returns. `chat`: its chat template, if it has one. Model and decoder must
-/// outlive the call; nothing else may use the decoder.
+/// outlive the call; nothing else may use the decoder, which has DecoderOptions::adapters_by_sequence if the model has
+/// adapters.
 void serve(HttpServer& http, Decoder& decoder, const Model& model, const std::optional<ChatTemplate>& chat,
            const ServerOptions& options);
 

@@ -4,7 +4,8 @@
 
 namespace toy::serve {
 
-TextRequest TextJob::add_choice(TextRequest text, std::string echoed) {
+TextRequest TextJob::add_choice(TextRequest text, std::string echoed, std::unique_ptr<CallParser> calls) {
+  parsers_.push_back(std::move(calls));
   const size_t i = reply_.choices.size();
   Choice& choice = reply_.choices.emplace_back();
   choice.index = int64_t(i);
@@ -27,11 +28,22 @@ void TextJob::begin() {
   write(format_->begin(reply_));
 }
 
+void TextJob::add(Choice& choice, const Piece& piece) {
+  choice.text += piece.text;
+  for (const auto& [index, part] : piece.calls) {
+    if (index == choice.calls.size()) choice.calls.emplace_back();
+    ToolCall& call = choice.calls[index];
+    call.id += part.id, call.name += part.name, call.arguments += part.arguments;
+  }
+}
+
 bool TextJob::text(size_t i, const GeneratedToken& token, const std::string& text) {
   Choice& choice = reply_.choices[i];
   if (stream_) begin();
-  choice.text += text;
-  if (stream_) write(format_->piece(choice, {.text = text, .token = &token}));
+  Piece piece = parsers_[i] ? parsers_[i]->push(text) : Piece{.text = text};
+  piece.token = &token;
+  add(choice, piece);
+  if (stream_) write(format_->piece(choice, piece));
   return !failed_;
 }
 
@@ -42,8 +54,18 @@ void TextJob::finish(size_t i, const TextEnd& end) {
   Choice& choice = reply_.choices[i];
   if (stream_) begin();
   choice.end = end;
-  choice.text += end.text;
-  if (stream_) write(format_->choice_end(choice, {.text = end.text}));
+  Piece rest{.text = end.text};
+  if (parsers_[i]) {
+    rest = parsers_[i]->push(end.text);
+    add(choice, rest);
+    Piece last = parsers_[i]->finish();
+    add(choice, last);
+    rest.text += last.text;
+    rest.calls.insert(rest.calls.end(), last.calls.begin(), last.calls.end());
+  } else {
+    add(choice, rest);
+  }
+  if (stream_) write(format_->choice_end(choice, rest));
   if (done_ < reply_.choices.size()) return;
   count_(200);
   if (!stream_) return exchange_->send({.body = format_->body(reply_)});

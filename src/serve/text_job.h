@@ -4,7 +4,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "serve/call_parser.h"
 #include "serve/http_server.h"
 #include "serve/reply_format.h"
 
@@ -22,11 +24,13 @@ class TextJob : public std::enable_shared_from_this<TextJob> {
   /// The texts that follow are of a prompt of this many tokens.
   void add_prompt(int64_t tokens) { reply_.prompt_tokens += tokens; }
   /// One more choice: `text` with its callbacks set, to be submitted. `echoed`: the prompt's text, if it is wanted.
-  TextRequest add_choice(TextRequest text, std::string echoed);
+  /// `calls` finds calls in the text; nullptr: there are none.
+  TextRequest add_choice(TextRequest text, std::string echoed, std::unique_ptr<CallParser> calls = nullptr);
 
  private:
   void begin();
   void write(std::string part);
+  void add(Choice& choice, const Piece& piece);
   bool text(size_t i, const GeneratedToken& token, const std::string& text);
   void finish(size_t i, const TextEnd& end);
   void fail(const std::exception_ptr& error);
@@ -36,7 +40,8 @@ class TextJob : public std::enable_shared_from_this<TextJob> {
   const bool stream_;
   std::function<void(int)> count_;
   Reply reply_;
-  size_t done_ = 0;  // choices
+  std::vector<std::unique_ptr<CallParser>> parsers_;  // of each choice
+  size_t done_ = 0;                                   // choices
   bool begun_ = false, failed_ = false;
 };
 

@@ -32,13 +32,6 @@ std::string base_of(std::string url) {
   return url.ends_with("/v1") ? url : url + "/v1";
 }
 
-// Messages as every server takes them; thoughts of earlier answers are not sent.
-ordered_json plain(const ordered_json& messages) {
-  ordered_json list = ordered_json::array();
-  for (const ordered_json& m : messages) list.push_back({{"role", m.at("role")}, {"content", m.at("content")}});
-  return list;
-}
-
 // An answer that is arriving.
 struct Arriving {
   std::string text, thoughts, error, body;
@@ -111,6 +104,17 @@ std::string error_text(long status, std::string_view body) {
   return text.empty() ? fmt::format("status {}", status) : fmt::format("status {}: {}", status, text);
 }
 
+ordered_json request_body(const std::string& model, const ordered_json& messages, const ReplySettings& settings,
+                          uint64_t again) {
+  ordered_json body{{"model", model}, {"messages", ordered_json::array()}, {"stream", true}};
+  for (const ordered_json& m : messages)
+    body["messages"].push_back({{"role", m.at("role")}, {"content", m.at("content")}});
+  body["stream_options"] = {{"include_usage", true}};
+  body.update(settings.fields);
+  if (again > 0) body["seed"] = settings.generate.sampler.seed + again;
+  return body;
+}
+
 struct RemoteModel::State {
   std::string base, model;
   const std::function<bool()>* stop = nullptr;
@@ -141,10 +145,7 @@ const std::string& RemoteModel::model() const { return state_->model; }
 Reply RemoteModel::reply(const ordered_json& messages, const ReplySettings& settings, uint64_t again,
                          const std::function<void(const ReplyPart&)>& on_part, const std::function<bool()>& stop) {
   State& s = *state_;
-  ordered_json body = settings.fields;
-  body["model"] = s.model, body["messages"] = plain(messages), body["stream"] = true;
-  body["stream_options"] = {{"include_usage", true}};
-  if (again > 0) body["seed"] = settings.generate.sampler.seed + again;
+  const ordered_json body = request_body(s.model, messages, settings, again);
   const std::string where = s.base + "/chat/completions";
   Arriving a;
   EventReader events([&](std::string_view data) { a.take(data, on_part); });

@@ -25,6 +25,10 @@ class EventReader {
 /// What is wrong, in one line, from the body of an answer with this status.
 std::string error_text(long status, std::string_view body);
 
+/// The body of a request: /v1/chat/completions, streamed. Thoughts of earlier answers are left out.
+nlohmann::ordered_json request_body(const std::string& model, const nlohmann::ordered_json& messages,
+                                    const ReplySettings& settings, uint64_t again);
+
 class RemoteModel : public Replier {
  public:
   /// `url`: "http://host:port", perhaps with "/v1". `model`: "" takes the first of /v1/models. Throws Error{bad_input}

@@ -29,18 +29,25 @@ double log_probability(const Windows& windows, const Answer& answer, std::span<c
   return sum;
 }
 
+double text_log_probability(const Answer& answer, std::span<const float> nll) {
+  double sum = 0;
+  for (int64_t i = answer.first; i < answer.first + answer.places; ++i) sum -= double(nll[size_t(i)]);
+  return sum;
+}
+
 int64_t counted_targets(const Windows& windows, const Answer& answer) {
   int64_t n = 0;
   for (int64_t i = answer.first; i < answer.first + answer.places; ++i) n += windows.counts(size_t(i));
   return n;
 }
 
-std::vector<float> answer_weights(const Windows& windows, std::span<const double> slopes) {
+std::vector<float> answer_weights(const Windows& windows, const PreferenceResult& loss) {
   std::vector<float> out(windows.inputs.size(), 0);
-  for (size_t k = 0; k < slopes.size(); ++k) {
+  for (size_t k = 0; k < loss.slopes.size(); ++k) {
     const Answer& a = windows.answers[k];
+    const double of_text = a.chosen ? loss.text_slope : 0;
     for (int64_t i = a.first; i < a.first + a.places; ++i)
-      if (windows.counts(size_t(i))) out[size_t(i)] = float(slopes[k]);
+      out[size_t(i)] = float(of_text + (windows.counts(size_t(i)) ? loss.slopes[k] : 0));
   }
   return out;
 }

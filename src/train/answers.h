@@ -13,10 +13,12 @@ namespace toy {
 std::span<const Answer> answers_between(const Windows& windows, int64_t begin, int64_t end);
 /// Minus the sum of `nll`, of all places, over the targets of an answer that count.
 double log_probability(const Windows& windows, const Answer& answer, std::span<const float> nll);
+/// The same over those of its prompt, too, of which there are `places`.
+double text_log_probability(const Answer& answer, std::span<const float> nll);
 /// How many count.
 int64_t counted_targets(const Windows& windows, const Answer& answer);
-/// What each target is multiplied with: `slopes` of its answer where it counts, else 0. [places]
-std::vector<float> answer_weights(const Windows& windows, std::span<const double> slopes);
+/// What each target is multiplied with: the slopes of its answer and text. [places]
+std::vector<float> answer_weights(const Windows& windows, const PreferenceResult& loss);
 /// Each prompt with the answer before its own, the first with the last, as TRL's KTO has them: one after the other in
 /// `places` places, each cut to `tokens`. `answers`: of these windows; at least two.
 Windows mismatched(const Windows& windows, std::span<const Answer> answers, int64_t places, int64_t tokens);

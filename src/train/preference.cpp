@@ -96,8 +96,9 @@ PreferenceResult preference_loss(const PreferenceOptions& o, std::span<const Sco
   if (o.loss == PreferenceLoss::kto) return kto(o.beta, answers, kl);
   PreferenceResult r;
   const auto pairs = int64_t(answers.size() / 2);
-  int64_t chosen_tokens = 0;  // the first part of orpo is the mean over all of them
-  for (size_t i = 0; i < answers.size(); i += 2) chosen_tokens += answers[i].tokens;
+  int64_t text_tokens = 0;  // the first part of orpo is the mean over all of them
+  for (size_t i = 0; i < answers.size(); i += 2) text_tokens += answers[i].text_tokens;
+  if (o.loss == PreferenceLoss::orpo) r.text_slope = 1 / double(text_tokens);
   for (size_t i = 0; i + 1 < answers.size(); i += 2) {
     const ScoredAnswer &c = answers[i], &d = answers[i + 1];
     const bool sums = o.loss == PreferenceLoss::dpo;
@@ -112,10 +113,7 @@ PreferenceResult preference_loss(const PreferenceOptions& o, std::span<const Sco
     r.sums.loss += t.loss;
     r.slopes.push_back(-t.by_chosen / double(pairs) / (sums ? 1 : double(c.tokens)));
     r.slopes.push_back(-t.by_rejected / double(pairs) / (sums ? 1 : double(d.tokens)));
-    if (o.loss == PreferenceLoss::orpo) {
-      r.sums.loss -= c.policy * double(pairs) / double(chosen_tokens);
-      r.slopes[i] += 1 / double(chosen_tokens);
-    }
+    r.sums.loss -= r.text_slope * c.text * double(pairs);
     add_reward(r.sums, c, o.beta * chosen);
     add_reward(r.sums, d, o.beta * rejected);
     r.sums.right += chosen > rejected;

@@ -24,7 +24,7 @@ struct LossValues {
 size_t mapped_bytes(const Plan& plan, const ModelSpec& spec, const Device& device) {
   std::set<std::string, std::less<>> frozen;
   for (const TensorSpec& t : tensors_of(spec))
-    if (!t.trained) frozen.insert(t.name);
+    if (!t.trained && t.adapter < 0) frozen.insert(t.name);  // an adapter's are made, not mapped
   size_t bytes = 0;
   for (const PlanLeaf& p : plan.params)
     if (frozen.contains(p.name) && device.host_visible() && device.storage(p.type.dtype) == p.type.dtype)
@@ -306,7 +306,9 @@ std::vector<ScoredAnswer> Trainer::score(const Windows& windows, std::optional<i
     out.push_back({.policy = log_probability(windows, a, policy),
                    .reference = reference[i],
                    .tokens = counted_targets(windows, a),
-                   .chosen = a.chosen});
+                   .chosen = a.chosen,
+                   .text = text_log_probability(a, policy),
+                   .text_tokens = a.places});
   }
   kl = takes_pairs(options_.preference->loss) ? 0 : estimate_kl(windows);
   return out;
@@ -362,7 +364,7 @@ StepWeights Trainer::weigh(const Windows& windows) {
   double kl = 0;
   const std::vector<ScoredAnswer> answers = score(windows, updates_ * options_.accumulate, kl);
   const PreferenceResult r = preference_loss(*options_.preference, answers, kl);
-  return {answer_weights(windows, r.slopes), r.sums};
+  return {answer_weights(windows, r), r.sums};
 }
 
 runs::Step Trainer::step(const Windows& windows, double lr) {

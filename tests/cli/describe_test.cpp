@@ -247,9 +247,11 @@ TEST_F(CliDescribe, TheCardOfAHybrid) {
   EXPECT_EQ(decode.at("recurrent_state_bytes"), state);
   EXPECT_EQ(decode.at("recurrent_as_attention_bytes"), 3 * cache);
   EXPECT_EQ(decode.at("state_bytes"), state + cache);
+  EXPECT_EQ(decode.at("snapshot_bytes"), state);
   const std::string text = out_of("hybrid-tiny");
-  for (const char* words : {"4 layers (3 Gated DeltaNet, 1 gated causal attention)", "H=4 K=2 P=16", "K=4 H=4 P=16",
-                            "convolution of 4", "on 4 elements of a head", "in each of 3 layers", "384.0 KiB of keys"})
+  for (const char* words :
+       {"4 layers (3 Gated DeltaNet, 1 gated causal attention)", "H=4 K=2 P=16", "K=4 H=4 P=16", "convolution of 4",
+        "on 4 elements of a head", "in each of 3 layers", "384.0 KiB of keys", "a snapshot takes"})
     EXPECT_NE(text.find(words), std::string::npos) << words;
   EXPECT_EQ(text.find("a layer has"), std::string::npos);
   const std::string no_attention = out_of(write("gdn.json", R"({"architecture": "toy", "d_model": 32, "n_layers": 2,

@@ -49,6 +49,23 @@ TEST_F(ServeCli, RefusesToStart) {
   EXPECT_NE(printed.find("is in use; choose another with --port\n2\n0\n"), std::string::npos) << printed;
 }
 
+TEST_F(ServeCli, AdaptersAreModels) {
+  const std::string lora = path("letters"), serve = "serve " + path("run") + " --port 0 --lora ";
+  ASSERT_EQ(toy("train lora --model " + path("run/model.gguf") + " --corpus " + tiny_corpus() +
+                " --rank 2 --batch 2 --tokens 16 --steps 1 --out " + lora)
+                .code,
+            0);
+  const std::string list = "printf 'GET /v1/models HTTP/1.1\r\nConnection: close\r\n\r\n' >&3\ncat <&3\n";
+  const std::string printed =
+      with_server("--lora " + lora + " --lora half=" + lora + ":0.5", list + "kill $pid; wait $pid");
+  for (const char* id : {R"("id":"run")", R"("id":"letters")", R"("id":"half")", R"("parent":"run")"})
+    EXPECT_NE(printed.find(id), std::string::npos) << id << printed;
+  refuses(serve + lora + " --lora " + lora + ":0.5", {"two models are called 'letters'", "NAME="});
+  refuses(serve + "run=" + lora, {"two models are called 'run'"});
+  refuses(serve + "a=" + path("none.gguf"), {"none.gguf"});
+  refuses("infer " + path("run") + " --prompt a --lora a=" + lora, {"a=" + lora});
+}
+
 TEST_F(ServeCli, FinishesRequestsAtSigterm) {
   const std::string printed =
       with_server("--alias me", request(R"({"prompt": "the", "max_tokens": 60, "ignore_eos": true, "stream": true})") +
@@ -72,6 +89,22 @@ TEST_F(ServeCli, ProposedTokensChangeNoText) {
     EXPECT_EQ(printed.find("\ntoy_draft_tokens_accepted_total 0\n") == std::string::npos, !draft.empty()) << printed;
   }
   refuses("serve " + path("run") + " --port 0 --draft none.gguf", {"none.gguf"});
+}
+
+// The weights that were loaded stay: what another program puts in their place is for the next start.
+TEST_F(ServeCli, AModelThatIsReplacedWhileServing) {
+  const std::string ask = request(R"({"prompt": "the", "max_tokens": 8, "temperature": 0})") + "cat <&3 >",
+                    again = "\nexec 3<>/dev/tcp/127.0.0.1/$port\n";
+  with_server("", ask + path("before") + "\nmv " + write("other.gguf", "no model") + " " + path("run/model.gguf") +
+                      again + ask + path("after") + "\nrm " + path("run/model.gguf") + again + ask + path("removed") +
+                      "\nkill -TERM $pid\nwait $pid");
+  const auto text = [&](const char* name) {
+    const std::string all = slurp(path(name)), part = all.substr(std::min(all.find("\"choices\""), all.size()));
+    return part.substr(0, part.find("\"usage\""));
+  };
+  EXPECT_FALSE(text("before").empty());
+  EXPECT_EQ(text("after"), text("before"));
+  EXPECT_EQ(text("removed"), text("before"));
 }
 
 TEST_F(ServeCli, ASecondSignalEndsAtOnce) {

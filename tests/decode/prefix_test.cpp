@@ -71,11 +71,13 @@ class Prefixes : public ::testing::TestWithParam<Case> {
     return o;
   }
   std::vector<GeneratedToken> fresh(const Tokens& prompt, const GenerateOptions& o) {
-    Decoder d(*device_, model_, {.kv = GetParam().kv});
-    return generate(d, 0, prompt, {}, o);
+    if (!alone_) alone_ = std::make_unique<Decoder>(*device_, model_, DecoderOptions{.kv = GetParam().kv});
+    alone_->state().reset(0);
+    return generate(*alone_, 0, prompt, {}, o);
   }
   // Runs one text to its end.
-  static Result run(Scheduler& s, const Tokens& prompt, const GenerateOptions& o) {
+  static Result run(Scheduler& s, const Tokens& prompt, GenerateOptions o) {
+    o.ignore_eos = true;
     Result r;
     const int64_t before = s.shared_tokens();
     s.add({.prompt = prompt, .eos = {kEnd}, .options = o, .on_token = {}, .on_done = [&](const Generated& g) {
@@ -92,8 +94,7 @@ class Prefixes : public ::testing::TestWithParam<Case> {
       EXPECT_EQ(a[i].chosen.logprob, b[i].chosen.logprob) << i;  // to the bit
     }
   }
-  void expect_fresh(const Result& r, const Tokens& prompt, GenerateOptions o) {
-    o.ignore_eos = true;
+  void expect_fresh(const Result& r, const Tokens& prompt, const GenerateOptions& o) {
     expect_same(r.text.tokens, fresh(prompt, o));
   }
   static Tokens ids_of(const Generated& g) {
@@ -110,7 +111,8 @@ class Prefixes : public ::testing::TestWithParam<Case> {
 
   std::unique_ptr<Device> device_ = make_test_device(2);
   Model model_ = random_model(spec(), *device_, 3, 2.0);
-  const GenerateOptions options_{.max_tokens = 20, .ignore_eos = true};
+  std::unique_ptr<Decoder> alone_;
+  const GenerateOptions options_{.max_tokens = 20};
 };
 
 // Although other texts have used all sequences since.
@@ -132,7 +134,7 @@ TEST_P(Prefixes, TheNextTurnComputesOnlyWhatIsNew) {
         prompt = prompt + ids_of(r.text) + Tokens{kEnd} + message(17, turn) + header;
       }
       // Another version of the latest answer. A snapshot is at the end of the last message.
-      const GenerateOptions again{.max_tokens = 9, .sampler = {.temperature = 1.5, .seed = 4}, .ignore_eos = true};
+      const GenerateOptions again{.max_tokens = 9, .sampler = {.temperature = 1.5, .seed = 4}};
       const Result r = run(s, before, again);
       EXPECT_EQ(r.shared, int64_t(before.size()) - (only_pages() ? 1 : 3));
       expect_fresh(r, before, again);
@@ -170,13 +172,97 @@ TEST_P(Prefixes, AChangeInTheMiddleComputesTheRest) {
   }
 }
 
+// Nothing says where the part that they share ends: the second to leave it makes a snapshot there.
+TEST_P(Prefixes, WherePromptsPart) {
+  const Tokens system = tokens(300, "system");
+  Decoder d(*device_, model_, options(1, 20, 40));
+  Scheduler s(d);
+  int64_t expected[] = {0, only_pages() ? 300 : 0, 300, 300};
+  for (int i = 0; i < 4; ++i) {
+    const Tokens prompt = system + Tokens{i} + tokens(90, std::to_string(i));
+    const Result r = run(s, prompt, options_);
+    EXPECT_EQ(r.shared, expected[i]) << i;
+    expect_fresh(r, prompt, options_);
+  }
+}
+
+// What is allocated is what was allowed, however little or much.
+TEST_P(Prefixes, TheCacheCountsEverything) {
+  DecodeShape shape = decode_shape(model_, options(2, 0, 1));
+  const size_t least = state_bytes(model_.spec, shape), page = shared_page_bytes(model_.spec, shape),
+               snapshot = kept_state_bytes(model_.spec, shape);
+  EXPECT_EQ(snapshot == 0, only_pages());
+  DecoderOptions o{.sequences = 2, .kv = GetParam().kv, .cache = least - 1};
+  EXPECT_EQ(testing::error_of([&] { decode_shape(model_, o); }).find("cache: "), 0u);
+  const Tokens prompt = message(80, "a") + tokens(30, "b");
+  for (const size_t more : {size_t(0), page, 2 * snapshot, 3 * page, 3 * (page + snapshot), 20 * (page + snapshot)}) {
+    o.cache = least + more;
+    Decoder d(*device_, model_, o);
+    EXPECT_EQ(d.state().bytes(), state_bytes(model_.spec, d.state().shape(), device_.get()));
+    const size_t bytes = state_bytes(model_.spec, d.state().shape());
+    EXPECT_LE(bytes, o.cache);
+    EXPECT_GT(bytes + (page > 0 ? page : snapshot), o.cache);
+    if (const int64_t pages = d.state().shape().shared_pages; pages == 1) continue;  // too short
+    {
+      Scheduler s(d);
+      for (const std::string other : {"x", "y", "z"}) {
+        expect_fresh(run(s, prompt, {.max_tokens = 5}), prompt, {.max_tokens = 5});
+        run(s, message(90, other), {.max_tokens = 5});
+      }
+    }
+    expect_all_free(d.state());
+  }
+}
+
+TEST_P(Prefixes, StatesThatAreNotThere) {
+  Decoder d(*device_, model_, options(2, 3, 12));
+  DecodeState& state = d.state();
+  std::vector<DecodeRow> rows;
+  for (const int32_t id : tokens(150, "a")) rows.push_back({0, id});
+  d.decode(rows);
+  EXPECT_THROW(state.keep(0, 0), Error);
+  EXPECT_THROW(state.keep(0, 151), Error);
+  EXPECT_THROW(state.keep(1, 1), Error);
+  if (state.recurrent()) {
+    EXPECT_THROW(state.keep(0, 149), Error);
+  }
+  const std::optional<KeptState> kept = state.keep(0, 150);
+  ASSERT_TRUE(kept);
+  Tokens pages;
+  for (int64_t p = 0; state.shared_pool() && p < 3; ++p) pages.push_back(state.page_of(0, p));
+  EXPECT_THROW(state.adopt(0, 150, pages, &*kept), Error);  // it is not empty
+  EXPECT_THROW(state.adopt(1, 149, pages, &*kept), Error);
+  EXPECT_THROW(state.adopt(1, 3001, pages, &*kept), Error);
+  if (!only_pages()) {
+    EXPECT_THROW(state.adopt(1, 150, pages), Error);
+  }
+  EXPECT_THROW(state.adopt(1, 150, tokens(7, "pages"), &*kept), Error);
+  EXPECT_EQ(state.length(1), 0);
+  state.adopt(1, 150, pages, &*kept);
+  for (int i = 0; i < 20; ++i) {  // each goes on in pages of its own
+    d.decode(std::vector<DecodeRow>{{0, i, true}, {1, i, true}});
+    EXPECT_TRUE(std::ranges::equal(d.logits(0), d.logits(1))) << i;
+  }
+  state.reset(1);
+  state.adopt(1, 150, pages, &*kept);
+  d.decode(std::vector<DecodeRow>{{1, 5, true}});
+  const std::vector<float> logits(d.logits(0).begin(), d.logits(0).end());
+  rows.push_back({0, 5, true});
+  state.reset(0);
+  d.decode(rows);
+  EXPECT_TRUE(std::ranges::equal(d.logits(0), logits));
+  state.drop(*kept);
+  expect_all_free(state);
+}
+
 // Texts at once that begin alike, come at any time and do not fit: whatever is evicted or preempted.
 TEST_P(Prefixes, SmallCaches) {
   const Philox random(12, "requests");
   uint64_t at = 0;
   const auto below = [&](uint64_t n) { return random.below(at++, n); };
-  int64_t shared = 0;
-  for (int round = 0; round < 12; ++round) {
+  int64_t shared = 0, preempted = 0;
+  bool paged = false;
+  for (int round = 0; round < 6; ++round) {
     std::vector<Tokens> nodes{message(70 + below(20), "root")};
     std::vector<Tokens> prompts;
     for (int i = 0; i < 14; ++i) {
@@ -205,11 +291,15 @@ TEST_P(Prefixes, SmallCaches) {
       }
       s.run();
       for (size_t i = 0; i < prompts.size(); ++i) expect_same(results[i].tokens, fresh(prompts[i], how[i]));
-      shared += s.shared_tokens();
+      shared += s.shared_tokens(), preempted += s.preemptions();
+      paged = d.state().shared_pool().has_value();
     }
     expect_all_free(d.state());
   }
-  EXPECT_GT(shared, 64 * 12);
+  EXPECT_GT(shared, 64 * 6);
+  if (!GetParam().windows) {  // else room for a snapshot means more pages than the texts fill
+    EXPECT_EQ(preempted > 0, paged);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Prefixes,

@@ -4,8 +4,7 @@
   PY=$(scripts/peers.sh) && $PY tests/golden/make_preference_golden.py       # writes beside this script
 
 Base and adapter are those of make_lora_golden.py, but B does not begin as zero. All is computed in f64 and rounded once. The losses
-are TRL's formulas, written out here (trl/trainer: dpo_trainer.py, kto_trainer.py, orpo_trainer.py), with one difference: the first
-part of ORPO counts the chosen answers, not their prompts.
+are TRL's formulas with its defaults, written out here (dpo_trainer.py, kto_trainer.py, orpo_trainer.py).
 
   preference_llama.golden.gguf   two batches of three pairs that take turns: `ids` of their answers with prompts, chosen and rejected
                                  in turn, `lengths` of each and of its prompt; the adapter at the start; of each loss the values and
@@ -84,7 +83,9 @@ def loss_and_margin(name, model, answers):
         mean = policy / n
         rewards = BETA * mean
         odds = mean - torch.log1p(-torch.exp(mean))
-        loss = -policy[chosen].sum() / n[chosen].sum() - BETA * F.logsigmoid(odds[chosen] - odds[rejected]).mean()
+        texts = [log_probability(model, ids, 1) for ids, _ in answers[chosen]]  # prompts, too
+        nll = -sum(p for p, _ in texts) / sum(n for _, n in texts)
+        loss = nll - BETA * F.logsigmoid(odds[chosen] - odds[rejected]).mean()
     rewards = rewards.detach()
     return loss, (rewards[chosen].mean() - rewards[rejected].mean()).item()
 
@@ -94,7 +95,7 @@ def main():
     ap.add_argument("--out", type=pathlib.Path, default=HERE)
     out = ap.parse_args().out
     weights = lora.base_weights()
-    model = lora.adapted(weights)
+    model = lora.adapted(weights, lora.CASES["llama"])
     rng = np.random.default_rng(12)
     trained = [p for p in model.parameters() if p.requires_grad]
     with torch.no_grad():

@@ -99,16 +99,17 @@ TEST(Gbnf, WhatNeverEndsOrNeverBeginsIsRefused) {
 
 // A schema as a rule, with rules of its own that have no names here.
 TEST(Gbnf, RulesThatAreSchemas) {
+  const auto shared = [](const nlohmann::ordered_json& j) { return std::make_shared<nlohmann::ordered_json>(j); };
   const nlohmann::ordered_json a{
       {"type", "object"}, {"properties", {{"n", {{"type", "integer"}}}}}, {"required", {"n"}}},
       b{{"$defs", {{"list", {{"type", "array"}, {"items", {{"$ref", "#/$defs/list"}}}}}}}, {"$ref", "#/$defs/list"}};
-  const Grammar g =
-      parse_gbnf("root ::= \"a:\" first | \"b:\" second \";\" first", "g", {{"first", &a, "A"}, {"second", &b, "B"}});
+  const Grammar g = parse_gbnf("root ::= \"a:\" first | \"b:\" second \";\" first", "g",
+                               {{"first", shared(a), "A"}, {"second", shared(b), "B"}});
   for (const char* text : {R"(a:{"n": 3})", R"(b:[[],[[]]];{"n":1})"}) EXPECT_TRUE(g.matches(text)) << text;
   for (const char* text : {R"(a:[])", R"(b:{"n":1};{"n":1})", "a:{}"}) EXPECT_FALSE(g.matches(text)) << text;
   const nlohmann::ordered_json bad{{"type", "array"}, {"uniqueItems", true}};
   try {
-    parse_gbnf("root ::= x", "g", {{"x", &bad, "the tool"}});
+    parse_gbnf("root ::= x", "g", {{"x", shared(bad), "the tool"}});
     ADD_FAILURE();
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("the tool: /uniqueItems"), std::string::npos) << e.what();

@@ -224,6 +224,7 @@ TEST(Gpt2, SizesAreThePublishedOnes) {
   // Radford et al. 2019 say 117M and 345M; these are the numbers of the weights that were published.
   EXPECT_EQ(parameter_count(model_spec("gpt2-124m")), 124439808);
   EXPECT_EQ(parameter_count(model_spec("gpt2-355m")), 354823168);
+  EXPECT_EQ(parameter_count(model_spec("tinyllama-1b")), 1100048384);
 }
 
 TEST(Gpt2, JsonRoundTrip) {

@@ -17,3 +17,5 @@ head -c 100000 "$text" > "$work/new.txt"
 for model in "$work/merged.gguf" "$work/full/model.gguf"; do
   "$python" "$here/check_against_llama_cpp.py" --toy "$toy" "$model" --ids 1,403,407 --n 64 --tolerance 2e-3 --margin 1e-3
 done
+# Adapters of every kind, from toy to PEFT and llama.cpp, and from PEFT to toy.
+"$python" "$here/adapters.py" --toy "$toy" --base "$base" --corpus "$work/new.txt" 2> "$work/errors" || { cat "$work/errors"; exit 1; }

@@ -52,8 +52,8 @@ def of_transformers(model, ids):
         return logprobs_of(model(torch.tensor([ids])).logits[0, -1])
 
 
-def of_toy(toy, gguf, ids):
-    answer = json.loads(run(toy, "infer", gguf, "--prompt-ids", ",".join(map(str, ids)), "--n", 1, "--json", "--kv", "f32",
+def of_toy(toy, gguf, ids, *options):
+    answer = json.loads(run(toy, "infer", gguf, *options, "--prompt-ids", ",".join(map(str, ids)), "--n", 1, "--json", "--kv", "f32",
                             "--exact", "--temperature", 0, "--ignore-eos", "--top-logprobs", 1 << 20))
     out = np.full(len(answer["top_logprobs"][0]), np.nan)
     for token in answer["top_logprobs"][0]:

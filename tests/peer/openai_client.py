@@ -1,18 +1,25 @@
-"""OpenAI's Python package against `toy serve`: completions, chats, streams, async, errors.
+"""OpenAI's Python package against `toy serve`: completions, chats, streams, schemas, tools, async, errors.
 
     openai_client.py TOY MODEL.gguf WORK
 """
 import asyncio
 import contextlib
+import json
 import re
 import subprocess
 import sys
+from typing import Annotated, Literal
 
 import numpy as np
 import openai
+import pydantic
 
-TEMPLATE = ("{{ bos_token }}{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this one') }}"
-            "{% endif %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
+# Calls are written as Hermes does.
+TEMPLATE = ("{{ bos_token }}{% for t in tools or [] %}{{ t.function.name }} {% endfor %}{# <tool_call> #}"
+            "{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this one') }}"
+            "{% endif %}[{{ m.role }}] {{ m.content }}"
+            "{% for c in m.tool_calls or [] %}{{ c.function.name }}: {{ c.function.arguments.city }}{% endfor %}"
+            "\n{% endfor %}"
             "{% if add_generation_prompt %}[assistant] {% endif %}")
 
 
@@ -28,6 +35,82 @@ def refused(call, kind, words):
         assert words in str(error), error
         return
     raise AssertionError(f"accepted, expected {kind.__name__} with {words!r}")
+
+
+class Badger(pydantic.BaseModel):
+    name: Annotated[str, pydantic.StringConstraints(max_length=8)]
+    age: Annotated[int, pydantic.Field(ge=0, le=30)]
+    mood: Literal["happy", "tired"]
+    friends: Annotated[list[Annotated[str, pydantic.StringConstraints(max_length=4)]], pydantic.Field(max_length=2)]
+
+
+def check_schemas(client, name):
+    ask = dict(model=name, messages=[{"role": "user", "content": "a badger"}], temperature=0.7, max_tokens=450)
+    for seed in range(8):
+        done = client.chat.completions.parse(**ask, seed=seed, response_format=Badger)
+        badger = done.choices[0].message.parsed
+        assert isinstance(badger, Badger) and 0 <= badger.age <= 30, done
+        assert done.choices[0].finish_reason == "stop"
+    text = client.chat.completions.create(**ask, seed=1, response_format={"type": "json_object"}).choices[0].message
+    assert isinstance(json.loads(text.content), dict), text
+    spelled = client.chat.completions.create(**ask, extra_body={"grammar": 'root ::= "yes" | "no"'})
+    assert spelled.choices[0].message.content in ("yes", "no")
+    refused(lambda: client.chat.completions.create(**ask, response_format={"type": "json_schema", "json_schema": {
+        "name": "list", "schema": {"type": "array", "uniqueItems": True}}}), openai.BadRequestError, "uniqueItems")
+
+
+def weather(strict=True, **more):
+    properties = {"city": {"type": "string", "maxLength": 6}, "days": {"type": "integer", "minimum": 1, "maximum": 9},
+                  **more}
+    return {"type": "function", "function": {"name": "weather", "description": "What it will be like.", "strict": strict,
+            "parameters": {"type": "object", "properties": properties, "required": list(properties),
+                           "additionalProperties": False}}}
+
+
+def check_tools(client, name):
+    now = {"type": "function", "function": {"name": "now"}}
+    messages = [{"role": "user", "content": "the weather"}]
+    ask = dict(model=name, messages=messages, tools=[weather(), now], temperature=0.7, max_tokens=450)
+    named = {"type": "function", "function": {"name": "weather"}}
+    for seed in range(6):
+        choice = client.chat.completions.create(**ask, tool_choice=named, seed=seed).choices[0]
+        call = choice.message.tool_calls[0]
+        arguments = json.loads(call.function.arguments)
+        assert choice.finish_reason == "tool_calls" and choice.message.content is None, choice
+        assert len(choice.message.tool_calls) == 1 and call.function.name == "weather" and call.type == "function", choice
+        assert sorted(arguments) == ["city", "days"] and 1 <= arguments["days"] <= 9, arguments
+        # The package puts a stream together.
+        with client.chat.completions.stream(**ask, tool_choice=named, seed=seed) as stream:
+            kinds = {event.type for event in stream}
+            whole = stream.get_final_completion().choices[0]
+        assert "tool_calls.function.arguments.delta" in kinds, kinds
+        assert whole.finish_reason == "tool_calls"
+        assert whole.message.tool_calls[0].function.arguments == call.function.arguments
+        assert whole.message.tool_calls[0].id == call.id
+    several = client.chat.completions.create(**ask, tool_choice="required", seed=3).choices[0].message.tool_calls
+    assert several and all(c.function.name in ("weather", "now") for c in several)
+    assert len({c.id for c in several}) == len(several)
+    one = client.chat.completions.create(**ask, tool_choice="required", parallel_tool_calls=False, seed=3)
+    assert len(one.choices[0].message.tool_calls) == 1
+    parsed = client.chat.completions.parse(model=name, messages=messages, tool_choice="required", max_tokens=450, seed=2,
+                                           parallel_tool_calls=False,
+                                           tools=[openai.pydantic_function_tool(Badger, name="badger")])
+    assert isinstance(parsed.choices[0].message.tool_calls[0].function.parsed_arguments, Badger), parsed
+
+    # The answer of a tool, and an answer without calls.
+    call = client.chat.completions.create(**ask, tool_choice=named, seed=1).choices[0].message
+    answer = {"role": "tool", "tool_call_id": call.tool_calls[0].id, "content": "rain"}
+    after = client.chat.completions.create(**{**ask, "messages": [*messages, call, answer]}, tool_choice="none", seed=1)
+    assert after.choices[0].message.tool_calls is None and after.choices[0].message.content
+    auto = client.chat.completions.create(**ask, seed=1).choices[0]
+    assert auto.finish_reason in ("stop", "length", "tool_calls")
+
+    unique = {"list": {"type": "array", "uniqueItems": True}}
+    refused(lambda: client.chat.completions.create(**{**ask, "tools": [weather(**unique)]}), openai.BadRequestError,
+            "weather: /properties/list/uniqueItems")
+    client.chat.completions.create(**{**ask, "tools": [weather(False, **unique)], "max_tokens": 1})
+    refused(lambda: client.chat.completions.create(**ask, tool_choice={"type": "function", "function": {"name": "x"}}),
+            openai.BadRequestError, "'x'")
 
 
 def check(toy, model, client, url):
@@ -88,6 +171,43 @@ def check(toy, model, client, url):
             alone = client.embeddings.create(model=name, input=text, dimensions=width, extra_body={"pooling": pooling})
             assert alone.data[0].embedding == a and alone.usage.total_tokens < packed.usage.total_tokens
 
+    # Responses are the chats' texts; the events of a stream come in order.
+    turn = dict(model=name, instructions="Tell", input="a story", max_output_tokens=24, temperature=0)
+    response = client.responses.create(**turn)
+    wanted_text = client.chat.completions.create(model=name, max_tokens=24, temperature=0, messages=[
+        {"role": "system", "content": "Tell"}, {"role": "user", "content": "a story"}]).choices[0].message.content
+    assert response.output_text == wanted_text
+    assert response.status == "incomplete" and response.incomplete_details.reason == "max_output_tokens"
+    assert response.usage.output_tokens == 24 and response.store is False
+    events = list(client.responses.create(**turn, stream=True))
+    assert [e.sequence_number for e in events] == list(range(len(events)))
+    kinds = [e.type for e in events]
+    assert kinds[:4] == ["response.created", "response.in_progress", "response.output_item.added",
+                         "response.content_part.added"]
+    assert kinds[-4:] == ["response.output_text.done", "response.content_part.done", "response.output_item.done",
+                          "response.incomplete"]
+    assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == wanted_text
+    assert events[-1].response.output_text == wanted_text
+    assert events[-1].response.usage.output_tokens == response.usage.output_tokens
+    with client.responses.stream(**turn) as stream:
+        assert list(stream)[-1].response.output_text == wanted_text
+    # The output of one turn is input of the next.
+    items = [{"role": "user", "content": "a story"}, *(o.model_dump(exclude_none=True) for o in response.output),
+             {"role": "user", "content": "more"}]
+    assert client.responses.create(**{**turn, "input": items}).usage.input_tokens > response.usage.input_tokens
+
+    async def many_responses():
+        async with openai.AsyncOpenAI(base_url=url, api_key="right", max_retries=0) as parallel:
+            return await asyncio.gather(*(parallel.responses.create(**turn) for _ in range(8)))
+    assert {r.output_text for r in asyncio.run(many_responses())} == {wanted_text}
+    bad = openai.BadRequestError
+    refused(lambda: client.responses.create(**turn, store=True), bad, "stores no responses")
+    refused(lambda: client.responses.create(**turn, previous_response_id="resp_1"), bad, "previous_response_id")
+    refused(lambda: client.responses.create(**turn, metadata={"a": "b"}), bad, "metadata")
+    refused(lambda: client.responses.create(**{**turn, "model": "gpt-4"}), openai.NotFoundError, "gpt-4")
+    check_schemas(client, name)
+    check_tools(client, name)
+
     # Errors are the package's own kinds.
     refused(lambda: client.embeddings.create(model=name, input="a", dimensions=7), openai.BadRequestError, "dimensions")
     refused(lambda: client.completions.create(model="gpt-4", prompt="a"), openai.NotFoundError, "gpt-4")
@@ -137,7 +257,7 @@ def serving(toy, source, work, template=TEMPLATE):
 def main(toy, source, work):
     with serving(toy, source, work) as (url, model):
         check(toy, model, openai.OpenAI(base_url=url + "/v1", api_key="right", max_retries=0), url + "/v1")
-    print(f"openai {openai.__version__}: completions, chats, streams, 16 at once, embeddings, errors")
+    print(f"openai {openai.__version__}: completions, chats, responses, streams, schemas, tools, 16 at once, embeddings, errors")
 
 
 if __name__ == "__main__":

@@ -102,9 +102,77 @@ TEST(ServeApi, RefusedByName) {
         R"({"content": "a"})", R"({"role": "user", "content": [{"type": "image_url", "image_url": "x"}]})"})
     EXPECT_EQ(param(std::string(R"({"messages": [)") + message + "]}", true), "messages") << message;
   EXPECT_EQ(param(R"({"messages": [{"role": "user", "content": "a", "tool_calls": []}]})", true), "tool_calls");
+  for (const char* message :
+       {R"({"role": "tool", "content": "a"})", R"({"role": "tool", "tool_call_id": "a"})",
+        R"({"role": "assistant", "tool_calls": []})", R"({"role": "assistant", "tool_calls": [{"id": "a"}]})",
+        R"({"role": "assistant", "tool_calls": [{"type": "x", "function": {"name": "f"}}]})",
+        R"({"role": "assistant", "tool_calls": [{"function": {"arguments": "{}"}}]})", R"({"role": "assistant"})"})
+    EXPECT_EQ(param(std::string(R"({"messages": [)") + message + "]}", true), "messages") << message;
   for (const char* body : {"", "{", "[]", "3", "null", "{\"prompt\": \"\xff\"}"})
     EXPECT_TRUE(param(body, false).starts_with("none: the request's body")) << body;
   EXPECT_TRUE(param(std::string(100000, '['), false).starts_with("none: the request's body"));
+}
+
+TEST(ServeApi, ToolsAndForms) {
+  const auto parse = [](const std::string& fields) {
+    return parse_completion(R"({"messages": [{"role": "user", "content": "a"}], )" + fields + "}", true);
+  };
+  const std::string tools =
+      R"("tools": [{"type": "function", "function": {"name": "f", "description": "d", "strict": true,
+                    "parameters": {"type": "object", "properties": {}}}},
+                   {"type": "function", "function": {"name": "g"}}])";
+  const CompletionRequest r = parse(
+      tools + R"(, "tool_choice": {"type": "function", "function": {"name": "g"}}, "parallel_tool_calls": false)");
+  ASSERT_EQ(r.tools.size(), 2u);
+  EXPECT_TRUE(r.tools[0].strict && !r.tools[1].strict && !r.parallel_tool_calls);
+  EXPECT_EQ(r.tools[0].json["function"]["description"], "d");
+  EXPECT_EQ(r.tools[1].parameters["type"], "object");
+  EXPECT_EQ(r.tool_choice.kind, ToolChoice::required);
+  EXPECT_EQ(r.tool_choice.name, "g");
+  EXPECT_EQ(parse(tools + R"(, "tool_choice": "none")").tool_choice.kind, ToolChoice::none);
+  EXPECT_EQ(parse(tools).tool_choice.kind, ToolChoice::automatic);
+  EXPECT_EQ(parse(R"("response_format": {"type": "json_object"})").form.kind, TextForm::json_object);
+  EXPECT_EQ(
+      parse(R"("response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": true, "schema": {}}})")
+          .form.kind,
+      TextForm::json_schema);
+  EXPECT_EQ(parse(R"("grammar": "root ::= \"a\"")").form.grammar, "root ::= \"a\"");
+  EXPECT_EQ(parse(R"("json_schema": {"type": "null"})").form.schema["type"], "null");
+
+  const std::pair<std::string, const char*> refused[] = {
+      {R"("tools": 3)", "tools"},
+      {R"("tools": [{"type": "function"}])", "tools"},
+      {R"("tools": [{"type": "web_search", "function": {"name": "f"}}])", "tools"},
+      {R"("tools": [{"type": "function", "function": {"name": "a b"}}])", "tools"},
+      {R"("tools": [{"type": "function", "function": {"name": "f"}}, {"type": "function", "function": {"name": "f"}}])",
+       "tools"},
+      {R"("tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "array"}}}])", "tools"},
+      {R"("tools": [{"type": "function", "function": {"name": "f", "more": 1}}])", "more"},
+      {tools + R"(, "tool_choice": "maybe")", "tool_choice"},
+      {tools + R"(, "tool_choice": {"type": "function", "function": {"name": "h"}})", "tool_choice"},
+      {R"("tool_choice": "auto")", "tool_choice"},
+      {R"("parallel_tool_calls": true)", "parallel_tool_calls"},
+      {R"("response_format": "json")", "response_format"},
+      {R"("response_format": {"type": "xml"})", "response_format"},
+      {R"("response_format": {"type": "json_schema"})", "response_format"},
+      {R"("response_format": {"type": "json_schema", "json_schema": {"name": "n"}})", "response_format"},
+      {R"("response_format": {"type": "json_object"}, "grammar": "root ::= \"a\"")", "grammar"},
+  };
+  for (const auto& [fields, name] : refused) try {
+      parse(fields);
+      ADD_FAILURE() << fields;
+    } catch (const ApiError& e) {
+      EXPECT_EQ(e.param, name) << fields << e.what();
+    }
+
+  const CompletionRequest c = parse_completion(
+      R"({"messages": [{"role": "user", "content": "a"},
+          {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{\"x\": [1]}"}}]},
+          {"role": "tool", "tool_call_id": "1", "content": "b"}]})",
+      true);
+  EXPECT_EQ(c.messages[1]["content"], "");
+  EXPECT_EQ(c.messages[1]["tool_calls"][0]["function"]["arguments"]["x"][0], 1);
+  EXPECT_EQ(c.messages[2]["name"], "f");
 }
 
 TEST(ServeApi, SecretsAndTokens) {

@@ -17,6 +17,8 @@
 #include "testing/models.h"
 #include "toy/backend/devices.h"
 #include "toy/base/json_text.h"
+#include "toy/base/philox.h"
+#include "toy/models/adapter.h"
 
 namespace toy::serve {
 
@@ -82,26 +84,36 @@ inline std::string post(const std::string& target, const std::string& body, cons
          "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
-/// A server with a random model on bytes and a chat template.
+inline const std::string kChat =
+    "{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this one') }}{% endif %}"
+    "<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+
+/// Adds a random adapter of all linear maps; equal seeds give the same one.
+inline void add_adapter(Model& model, uint64_t seed) {
+  model.spec.adapters.push_back(lora_adapter(model.spec, {.rank = 3, .alpha = 6}));
+  const int number = int(model.spec.adapters.size()) - 1;
+  add_adapter_weights(model, seed);
+  for (const TensorSpec& t : tensors_of(model.spec)) {
+    if (t.adapter != number) continue;
+    const Philox random(seed, t.name.substr(0, t.name.find(".lora_") + 7));  // whatever number it has in the model
+    std::vector<float> values(size_t(t.shape.count()));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = float(0.3 * random.normal(i));
+    model.params->write(t.name, values);
+  }
+}
+
+/// A server with a random model on bytes and a chat template. Adapter i of its options is add_adapter() with seed i.
 class Loopback {
  public:
-  explicit Loopback(DecoderOptions decoder = {.sequences = 4}, ServerOptions options = {}, const TlsFiles& tls = {})
-      : device_(make_cpu_device(2)),
-        model_(random_model(toy::testing::small_model("tiny", {.vocab = 256,
-                                                               .d_model = 40,
-                                                               .context = 512,
-                                                               .tied = false,
-                                                               .heads = 4,
-                                                               .kv_heads = 2,
-                                                               .d_head = 10,
-                                                               .d_ff = 52}),
-                            *device_, 3, 2.0)),
-        options_(std::move(options)) {
+  explicit Loopback(DecoderOptions decoder = {.sequences = 4}, ServerOptions options = {}, const TlsFiles& tls = {},
+                    int64_t window = 0, const std::string& chat = kChat)
+      : device_(make_cpu_device(2)), model_(random_model(spec(), *device_, 3, 2.0)), options_(std::move(options)) {
+    model_.spec.layers.back().window = window;
     model_.tokenizer = make_byte_tokenizer();
     options_.name = "tiny";
-    chat_.emplace(
-        "{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this one') }}{% endif %}"
-        "<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}");
+    for (size_t i = 0; i < options_.adapters.size(); ++i) add_adapter(model_, i);
+    decoder.adapters_by_sequence = !options_.adapters.empty();
+    chat_.emplace(chat);
     decoder.hidden = true;
     decoder_ = std::make_unique<Decoder>(*device_, model_, decoder);
     http_ = std::make_unique<HttpServer>("127.0.0.1", 0, options_.http, tls);
@@ -109,6 +121,16 @@ class Loopback {
     thread_ = std::thread([this] { serve(*http_, *decoder_, model_, chat_, options_); });
   }
   ~Loopback() { stop(); }
+  static ModelSpec spec() {
+    return toy::testing::small_model("tiny", {.vocab = 256,
+                                              .d_model = 40,
+                                              .context = 512,
+                                              .tied = false,
+                                              .heads = 4,
+                                              .kv_heads = 2,
+                                              .d_head = 10,
+                                              .d_ff = 52});
+  }
   void stop() {
     if (!thread_.joinable()) return;
     http_->stop();

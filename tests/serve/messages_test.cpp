@@ -118,7 +118,10 @@ TEST(Messages, EventsOfTextAndCalls) {
 TEST(Messages, AnEmptyText) {
   MessagesFormat format({.id = "msg_1", .model = "m", .created = 0});
   Reply reply{.choices = {{}}, .prompt_tokens = 5};
-  const auto events = events_of(format.begin(reply) + format.choice_end(reply.choices[0], {}) + format.end(reply));
+  std::string all = format.begin(reply);
+  all += format.choice_end(reply.choices[0], {});
+  all += format.end(reply);
+  const auto events = events_of(all);
   ASSERT_EQ(events.size(), 5u);
   EXPECT_EQ(events[1].second["content_block"]["text"], "");
   EXPECT_EQ(parse_json<ordered_json>(format.body(reply))["content"][0]["text"], "");

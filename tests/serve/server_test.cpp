@@ -131,6 +131,66 @@ TEST(Serve, TheTextOfTheScheduler) {
     EXPECT_EQ(choice["logprobs"]["token_logprobs"][i + 3].get<double>(), tokens[i].chosen.logprob);
 }
 
+// Adapters are models of their own: requests of all of them at once have the bits of each alone.
+TEST(Serve, EachAdapterIsAModel) {
+  const Loopback server({.sequences = 4, .hidden = true}, {.adapters = {"letters", "poems"}});
+  const ordered_json list = server.get("/v1/models").json()["data"];
+  ASSERT_EQ(list.size(), 3u);
+  EXPECT_EQ(list[0]["id"], "tiny");
+  EXPECT_FALSE(list[0].contains("parent"));
+  EXPECT_EQ(list[2]["id"], "poems");
+  EXPECT_EQ(list[2]["parent"], "tiny");
+  EXPECT_EQ(server.get("/v1/models/letters").json()["parent"], "tiny");
+  const std::string text(100, 'x');
+  const auto ask = [&](const std::string& model) {
+    ordered_json body{{"prompt", text}, {"max_tokens", 30}, {"temperature", 0}, {"logprobs", 0}};
+    if (!model.empty()) body["model"] = model;
+    return server.post("/v1/completions", quoted(body)).json();
+  };
+  const std::vector<std::string> models{"tiny", "letters", "poems", "", "poems", "letters", "tiny"};
+  std::vector<ordered_json> replies(models.size());
+  std::vector<std::thread> clients;
+  for (size_t i = 0; i < models.size(); ++i) clients.emplace_back([&, i] { replies[i] = ask(models[i]); });
+  for (std::thread& c : clients) c.join();
+  for (size_t i = 0; i < models.size(); ++i) {
+    EXPECT_EQ(replies[i]["model"], models[i].empty() ? "tiny" : models[i]);
+    const auto device = make_cpu_device(1);
+    Model model = random_model(Loopback::spec(), *device, 3, 2.0);
+    if (models[i] == "letters") add_adapter(model, 0);
+    if (models[i] == "poems") add_adapter(model, 1);
+    Decoder decoder(*device, model, {});
+    const auto tokens = generate(decoder, 0, make_byte_tokenizer()->encode(text), {}, {.max_tokens = 30});
+    const ordered_json logprobs = replies[i]["choices"][0]["logprobs"]["token_logprobs"];
+    ASSERT_EQ(logprobs.size(), tokens.size());
+    for (size_t t = 0; t < tokens.size(); ++t) EXPECT_EQ(logprobs[t].get<double>(), tokens[t].chosen.logprob) << i;
+  }
+  EXPECT_NE(replies[0]["choices"], replies[1]["choices"]);
+  EXPECT_NE(replies[1]["choices"], replies[2]["choices"]);
+  // The same by number, as llama-server has it, and by half.
+  const auto lora = [&](const std::string& factors, const std::string& more = "") {
+    return server.post("/v1/completions", R"({"prompt": ")" + text +
+                                              R"(", "max_tokens": 30, "temperature": 0, "logprobs": 0, "lora": )" +
+                                              factors + more + "}");
+  };
+  EXPECT_EQ(lora(R"([{"id": 1, "scale": 1}])").json()["choices"], replies[2]["choices"]);
+  EXPECT_EQ(lora("[]").json()["choices"], replies[0]["choices"]);
+  const ordered_json half = lora(R"([{"id": 1, "scale": 0.5}])").json()["choices"];
+  EXPECT_EQ(half.size(), 1u);
+  EXPECT_NE(half, replies[2]["choices"]);
+  EXPECT_NE(half, replies[0]["choices"]);
+  EXPECT_EQ(lora("[]", R"(, "model": "poems")").status, 400);
+  for (const char* bad : {"{}", "[1]", R"([{"id": 2, "scale": 1}])", R"([{"id": 0}])", R"([{"id": 0, "scale": "a"}])",
+                          R"([{"id": 0, "scale": 1, "x": 1}])", R"([{"id": 0, "scale": 1}, {"id": 0, "scale": 1}])"})
+    EXPECT_EQ(lora(bad).status, 400) << bad;
+  const auto embed = [&](const std::string& model) {
+    return server.post("/v1/embeddings", quoted({{"input", "abc"}, {"model", model}})).json()["data"][0]["embedding"];
+  };
+  EXPECT_NE(embed("tiny"), embed("poems"));
+  const auto other = server.post("/v1/completions", R"({"prompt": "a", "model": "other"})");
+  EXPECT_EQ(other.status, 404);
+  EXPECT_NE(other.error().find("use 'tiny', 'letters', 'poems'"), std::string::npos) << other.error();
+}
+
 // A seeded request alone and among 31 others, streamed or not.
 TEST(Serve, TheSameBytesAmongOthers) {
   const Loopback server({.sequences = 8, .max_rows = 32});
@@ -175,12 +235,212 @@ TEST(Serve, TheSameBytesAmongOthers) {
   EXPECT_NE(alone[0]["message"]["content"], alone[1]["message"]["content"]);  // n differ by their seeds
 }
 
+// Although another conversation has used the only sequence since, and layers with a window forget.
+TEST(Serve, TheNextTurnComputesOnlyWhatIsNew) {
+  for (const int64_t window : {0, 80}) {
+    const Loopback server({.sequences = 1, .cache = 1000000}, {}, {}, window);
+    EXPECT_EQ(server.metric("cache_snapshots") > 0, window > 0);
+    EXPECT_GT(server.metric("cache_bytes"), 900000);
+    EXPECT_LE(server.metric("cache_bytes"), 1000000);
+    const auto ask = [&](const std::string& user, const std::vector<std::string>& more) {
+      ordered_json messages{{{"role", "user"}, {"content", user}}};
+      for (const std::string& text : more)
+        messages.push_back({{"role", messages.size() % 2 ? "assistant" : "user"}, {"content", text}});
+      const int64_t before = server.metric("prompt_tokens_shared_total");
+      const Answer reply =
+          server.post("/v1/chat/completions", quoted({{"messages", messages}, {"max_tokens", 5}, {"seed", 1}}));
+      EXPECT_EQ(reply.status, 200) << reply.body;
+      return server.metric("prompt_tokens_shared_total") - before;
+    };
+    const std::string first(150, 'a');
+    EXPECT_EQ(ask(first, {}), 0);
+    EXPECT_EQ(ask(std::string(150, 'b'), {}), 0);
+    // The prompt was "<user>", 150 letters and "<assistant>". Its last token has a snapshot before it.
+    EXPECT_EQ(ask(first, {"Hello", "And then?"}), window > 0 ? 166 : 167);
+    EXPECT_EQ(server.metric("cache_snapshots_used") > 0, window > 0);
+  }
+}
+
 TEST(Serve, ABiasChoosesTheToken) {
   const Loopback server;
   const std::string ask = R"({"prompt": "a", "max_tokens": 4, "temperature": 0, "logit_bias": )";
   EXPECT_EQ(server.post("/v1/completions", ask + R"({"120": 100}})").json()["choices"][0]["text"], "xxxx");
   for (const char* bias : {"3", "[]", R"({"x": 1})", R"({"-1": 1})", R"({"256": 1})", R"({"1": 101})", R"({"1": "2"})"})
     EXPECT_EQ(server.post("/v1/completions", ask + bias + "}").json()["error"]["param"], "logit_bias") << bias;
+}
+
+const std::string kToolChat =
+    "{% for t in tools or [] %}[{{ t.function.name }}{{ t.strict }}{{ t.function.strict }}]{% endfor %}{# <tool_call> "
+    "#}{% for m in messages %}<{{ m.role }}>{{ m.content }}"
+    "{% if m.tool_calls %}{% for c in m.tool_calls %}{{ c.function.name }}={{ c.function.arguments.city }};{% endfor %}"
+    "{% endif %}{% if m.role == 'tool' %}{{ m.name }}{% endif %}{% endfor %}{% if add_generation_prompt "
+    "%}<assistant>{% endif %}";
+
+const ordered_json kTools = {{{"type", "function"},
+                              {"function",
+                               {{"name", "weather"},
+                                {"strict", true},
+                                {"parameters",
+                                 {{"type", "object"},
+                                  {"properties",
+                                   {{"city", {{"type", "string"}, {"maxLength", 5}}},
+                                    {"days", {{"type", "integer"}, {"minimum", 1}, {"maximum", 9}}}}},
+                                  {"required", {"city", "days"}},
+                                  {"additionalProperties", false}}}}}},
+                             {{"type", "function"}, {"function", {{"name", "now"}}}}};
+
+// A random model whose reply is forced to be calls: streamed or not, they are valid and the same.
+TEST(Serve, ToolsThatMustBeCalled) {
+  const Loopback server({.sequences = 4}, {}, {}, 0, kToolChat);
+  const auto ask = [&](ordered_json choice, bool stream, int seed, bool parallel = false) {
+    return quoted({{"messages", {{{"role", "user"}, {"content", "a"}}}},
+                   {"tools", kTools},
+                   {"tool_choice", choice},
+                   {"parallel_tool_calls", parallel},
+                   {"seed", seed},
+                   {"temperature", 1.5},
+                   {"stream", stream},
+                   {"max_tokens", 200}});
+  };
+  const ordered_json named{{"type", "function"}, {"function", {{"name", "weather"}}}};
+  for (int seed = 0; seed < 6; ++seed) {
+    const bool is_named = seed % 2 == 0;
+    const Answer reply =
+        server.post("/v1/chat/completions", ask(is_named ? named : ordered_json("required"), false, seed));
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    const ordered_json choice = reply.json()["choices"][0], message = choice["message"];
+    EXPECT_EQ(choice["finish_reason"], "tool_calls");
+    EXPECT_EQ(message["content"], nullptr);
+    ASSERT_EQ(message["tool_calls"].size(), 1u) << reply.body;
+    const ordered_json function = message["tool_calls"][0]["function"];
+    const ordered_json arguments = parse_json<ordered_json>(function["arguments"].get<std::string>());
+    if (function["name"] == "weather") {
+      EXPECT_TRUE(arguments["city"].is_string());
+      EXPECT_GE(arguments["days"], 1);
+      EXPECT_EQ(arguments.size(), 2u);
+    } else {
+      EXPECT_FALSE(is_named);
+      EXPECT_EQ(arguments, ordered_json::object());
+    }
+    ordered_json call;
+    std::string text, reason;
+    for (const std::string& e : events(
+             server.post("/v1/chat/completions", ask(is_named ? named : ordered_json("required"), true, seed)).body)) {
+      if (e == "[DONE]") break;
+      const ordered_json part = parse_json<ordered_json>(e)["choices"][0];
+      if (part["finish_reason"].is_string()) reason = part["finish_reason"];
+      if (part["delta"].contains("content")) text += part["delta"]["content"].get<std::string>();
+      if (!part["delta"].contains("tool_calls")) continue;
+      const ordered_json delta = part["delta"]["tool_calls"][0];
+      EXPECT_EQ(delta["index"], 0);
+      if (call.is_null()) {
+        call = delta;
+        call.erase("index");
+      } else {
+        EXPECT_FALSE(delta.contains("id"));
+        call["function"]["arguments"] =
+            call["function"]["arguments"].get<std::string>() + delta["function"]["arguments"].get<std::string>();
+      }
+    }
+    EXPECT_EQ(call, message["tool_calls"][0]);
+    EXPECT_EQ(text, "");
+    EXPECT_EQ(reason, "tool_calls");
+  }
+}
+
+// `auto`: a text is free, a call in it is right, and one that is not begun is none.
+TEST(Serve, ToolsThatMayBeCalled) {
+  const Loopback server({.sequences = 4}, {}, {}, 0, kToolChat);
+  ordered_json ask{{"messages", {{{"role", "user"}, {"content", "a"}}}}, {"max_tokens", 60}, {"seed", 3}};
+  const std::string plain = server.post("/v1/chat/completions", quoted(ask)).json()["choices"][0]["message"]["content"];
+  ask["tools"] = kTools, ask["tool_choice"] = "none";
+  EXPECT_EQ(server.post("/v1/chat/completions", quoted(ask)).json()["choices"][0]["message"]["content"], plain);
+  // The model is made to begin a call by a schema that is one of the two.
+  ask["tool_choice"] = "auto";
+  ask["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"name", "n"}, {"schema", {{"const", 7}}}}}};
+  ask["max_tokens"] = 200;
+  ask["logit_bias"] = {{"55", 100}};
+  ordered_json message = server.post("/v1/chat/completions", quoted(ask)).json()["choices"][0]["message"];
+  EXPECT_EQ(message["content"], "7");
+  EXPECT_FALSE(message.contains("tool_calls"));
+  ask["logit_bias"] = {{"60", 100}};  // '<'
+  message = server.post("/v1/chat/completions", quoted(ask)).json()["choices"][0]["message"];
+  EXPECT_EQ(message["content"], nullptr);
+  EXPECT_FALSE(message["tool_calls"].empty());
+  // What was called and answered before is in the prompt.
+  const Answer prompt = server.post(
+      "/apply-template", quoted({{"messages",
+                                  {{{"role", "assistant"},
+                                    {"content", nullptr},
+                                    {"tool_calls",
+                                     {{{"id", "1"},
+                                       {"type", "function"},
+                                       {"function", {{"name", "weather"}, {"arguments", R"({"city": "Ulm"})"}}}}}}},
+                                   {{"role", "tool"}, {"tool_call_id", "1"}, {"content", "rain"}}}},
+                                 {"tools", kTools}}));
+  const std::string text = prompt.json()["prompt"];
+  EXPECT_NE(text.find("<assistant>weather=Ulm;<tool>rainweather<assistant>"), std::string::npos) << text;
+  EXPECT_TRUE(text.starts_with("[weather][now]")) << text;
+}
+
+TEST(Serve, StructuredOutput) {
+  const Loopback server({.sequences = 4}, {}, {}, 0, kToolChat);
+  const auto text = [&](const std::string& target, ordered_json ask) {
+    ask["max_tokens"] = 200, ask["temperature"] = 1.2, ask["seed"] = 1;
+    if (target.find("chat") != target.npos)
+      ask["messages"] = {{{"role", "user"}, {"content", "a"}}};
+    else
+      ask["prompt"] = "a";
+    const Answer r = server.post(target, quoted(ask));
+    EXPECT_EQ(r.status, 200) << r.body;
+    const ordered_json c = r.json()["choices"][0];
+    EXPECT_EQ(c["finish_reason"], "stop");
+    return (c.contains("text") ? c["text"] : c["message"]["content"]).get<std::string>();
+  };
+  const ordered_json schema{{"type", "object"},
+                            {"properties", {{"a", {{"enum", {"x", "y"}}}}, {"b", {{"type", "boolean"}}}}},
+                            {"required", {"a", "b"}}};
+  for (int i = 0; i < 2; ++i) {
+    const ordered_json j = parse_json<ordered_json>(
+        text("/v1/chat/completions",
+             {{"response_format",
+               {{"type", "json_schema"}, {"json_schema", {{"name", "n"}, {"strict", true}, {"schema", schema}}}}}}));
+    EXPECT_TRUE(j["a"].is_string() && j["b"].is_boolean());
+  }
+  EXPECT_TRUE(parse_json<ordered_json>(text("/v1/completions", {{"json_schema", schema}})).contains("b"));
+  EXPECT_EQ(text("/v1/completions", {{"grammar", "root ::= \"yes\""}}), "yes");
+  EXPECT_EQ(text("/v1/chat/completions", {{"grammar", "root ::= \"yes\""}}), "yes");
+
+  const auto refuses = [&](ordered_json ask, const std::string& param, const std::string& words) {
+    ask["messages"] = {{{"role", "user"}, {"content", "a"}}};
+    const Answer r = server.post("/v1/chat/completions", quoted(ask));
+    EXPECT_EQ(r.status, 400) << r.body;
+    EXPECT_EQ(r.json()["error"]["param"], param) << r.body;
+    EXPECT_NE(r.error().find(words), std::string::npos) << r.body;
+  };
+  refuses({{"json_schema", {{"type", "array"}, {"uniqueItems", true}}}}, "json_schema", "/uniqueItems");
+  refuses({{"response_format",
+            {{"type", "json_schema"},
+             {"json_schema", {{"name", "n"}, {"schema", {{"minimum", 3}, {"maximum", 2}, {"type", "integer"}}}}}}}},
+          "response_format", "response_format");
+  refuses({{"grammar", "root ::= x"}}, "grammar", "no rule 'x'");
+  ordered_json tools = kTools;
+  tools[0]["function"]["parameters"]["properties"]["list"] = {{"type", "array"}, {"uniqueItems", true}};
+  refuses({{"tools", tools}}, "tools", "weather: /properties/list/uniqueItems");
+  tools[0]["function"]["strict"] = false;
+  EXPECT_EQ(
+      server
+          .post("/v1/chat/completions",
+                quoted({{"messages", {{{"role", "user"}, {"content", "a"}}}}, {"tools", tools}, {"max_tokens", 2}}))
+          .status,
+      200);
+  refuses({{"tools", tools}, {"grammar", "root ::= \"a\""}}, "grammar", "tools");
+  const Loopback without;
+  EXPECT_EQ(without
+                .post("/v1/chat/completions",
+                      quoted({{"messages", {{{"role", "user"}, {"content", "a"}}}}, {"tools", kTools}}))
+                .json()["error"]["param"],
+            "tools");
 }
 
 TEST(Serve, BadRequests) {

@@ -29,8 +29,10 @@ Model adapted(const ModelSpec& spec, const Device& device, const LoraOptions& op
 
 // Losses alone, against differences of themselves.
 TEST(Preference, SlopesAreDifferencesOfTheLoss) {
-  std::vector<ScoredAnswer> answers{
-      {-12.5, -13, 4, true}, {-9, -8.25, 3, false}, {-2, -2.5, 7, true}, {-6, -7, 2, false}};
+  std::vector<ScoredAnswer> answers{{-12.5, -13, 4, true, -15.5, 6},
+                                    {-9, -8.25, 3, false, -12, 5},
+                                    {-2, -2.5, 7, true, -9, 12},
+                                    {-6, -7, 2, false, -7, 3}};
   for (const PreferenceLoss loss :
        {PreferenceLoss::dpo, PreferenceLoss::ipo, PreferenceLoss::kto, PreferenceLoss::orpo}) {
     const PreferenceOptions o{loss, 0.4};
@@ -38,12 +40,18 @@ TEST(Preference, SlopesAreDifferencesOfTheLoss) {
     ASSERT_EQ(r.slopes.size(), answers.size());
     for (size_t i = 0; i < answers.size(); ++i) {
       constexpr double kStep = 1e-5;  // the error of a central difference is about 1e-10
-      const auto at = [&](double d) {
-        auto moved = answers;
-        moved[i].policy -= d;  // a token's -log p
-        return preference_loss(o, moved, 0.7).sums.mean_loss();
-      };
-      EXPECT_NEAR(r.slopes[i], (at(kStep) - at(-kStep)) / (2 * kStep), 1e-8) << name_of(loss) << " " << i;
+      const double of_text = answers[i].chosen ? r.text_slope : 0;
+      EXPECT_EQ(of_text > 0, answers[i].chosen && loss == PreferenceLoss::orpo);
+      for (const bool in_prompt : {false, true}) {
+        const auto at = [&](double d) {  // a token's -log p is larger by it
+          auto moved = answers;
+          moved[i].text -= d;
+          if (!in_prompt) moved[i].policy -= d;
+          return preference_loss(o, moved, 0.7).sums.mean_loss();
+        };
+        EXPECT_NEAR(of_text + (in_prompt ? 0 : r.slopes[i]), (at(kStep) - at(-kStep)) / (2 * kStep), 1e-8)
+            << name_of(loss) << " " << i;
+      }
     }
   }
   EXPECT_EQ(preference_loss({PreferenceLoss::dpo}, answers).sums.rewards().accuracy, 0.5);

@@ -44,6 +44,7 @@ struct Generated {
   std::vector<GeneratedToken> prompt;  ///< GenerateRequest::score_prompt: its tokens after the first
   FinishReason reason = FinishReason::length;
   SpeculationCounts speculation;  ///< of its tokens
+  int64_t shared = 0;  ///< tokens of the prompt that were not computed, because a sequence or the cache held them
 };
 
 /// One prompt and what is wanted of it.
@@ -73,9 +74,10 @@ struct GenerateRequest {
 /// A prefix of 64 tokens or more that two prompts share is computed once: a request waits until the other has read it
 /// and then shares its pages. Finished texts share theirs, too, until their sequence is reused; where the decoder has a
 /// cache (DecoderOptions::cache), they are found again until it is full. Where layers have a window or a recurrent
-/// state, what is found is a snapshot: of a text when its sequence is reused, and of a prompt before its last token or
-/// the message before, after tokens that end a message (GenerateRequest::eos), and at intervals. Without a cache such a
-/// prefix can only be shared right after it was computed, by requests that wait for it.
+/// state, what is found is a snapshot. Snapshots are taken of a text when its sequence is reused, and of a prompt after
+/// tokens that end a message (GenerateRequest::eos), before its last token, where it leaves an earlier prompt, and at
+/// intervals. Without a cache such a prefix can only be shared right after it was computed, by requests that wait for
+/// it.
 ///
 /// Where the decoder's cache is smaller than its sequences could fill (DecoderOptions::cache), prefixes that no text
 /// uses are forgotten, the least recently used first. Then the youngest text is preempted: it keeps its tokens and is
@@ -121,6 +123,8 @@ class Scheduler {
   int64_t preemptions() const { return preemptions_; }
   /// Tokens that were proposed, and those of them that the texts have.
   const SpeculationCounts& speculation() const { return speculated_; }
+  /// Snapshots that are kept, from which later texts can continue.
+  int64_t snapshots() const;
   /// Requests that have not ended: those that have a sequence, and those that wait for one.
   size_t running() const;
   size_t waiting() const { return waiting_.size(); }

@@ -38,6 +38,7 @@ struct TextRequest {
   GenerateOptions options;
   std::vector<float> adapters = {};     ///< as GenerateRequest's
   std::vector<std::string> stops = {};  ///< the text ends before any of them; needs a tokenizer
+  std::vector<int32_t> named = {};      ///< control tokens whose names are in the text
   bool score_prompt = false;            ///< as GenerateRequest's
   /// Instead of a text (max_tokens is 0), the embedding [D] of the prompt. Needs DecoderOptions::hidden.
   std::optional<Pooling> embed = {};
@@ -66,6 +67,7 @@ struct ServiceCounts {
   int64_t prompt_tokens = 0, shared_tokens = 0, tokens = 0;  ///< submitted; not computed again; generated
   int64_t proposed = 0, accepted = 0;                        ///< tokens, by SpeculationOptions
   int64_t pages = 0, pages_used = 0;                         ///< of layers without a window
+  int64_t snapshots = 0, snapshots_used = 0;                 ///< room for at least so many; kept
 };
 
 /// Generates texts with a Scheduler. Requests may be submitted and cancelled by any thread; the thread that calls run()

@@ -35,8 +35,10 @@ class StopFilter {
 /// end a text have none.
 class TextStream {
  public:
-  /// `tokenizer` must outlive the stream; `prompt` decides how the text begins; `stops` as for StopFilter.
-  TextStream(const Tokenizer& tokenizer, std::span<const int32_t> prompt, std::vector<std::string> stops = {});
+  /// `tokenizer` must outlive the stream; `prompt` decides how the text begins; `stops` as for StopFilter. `named`:
+  /// control tokens whose names are text (Tokenizer::written()).
+  TextStream(const Tokenizer& tokenizer, std::span<const int32_t> prompt, std::vector<std::string> stops = {},
+             std::vector<int32_t> named = {});
   /// Text that is ready to be shown after this token.
   std::string push(int32_t id);
   /// The remainder at the end: held back characters, unless a stop string has cut them off.
@@ -47,7 +49,7 @@ class TextStream {
 
  private:
   const Tokenizer& tokenizer_;
-  std::vector<int32_t> ends_;
+  std::vector<int32_t> ends_, named_;
   bool begun_;
   StopFilter stop_;
   Utf8Stream characters_;

@@ -63,7 +63,7 @@ class Grammar {
 /// A rule of a grammar that is a JSON Schema.
 struct SchemaRule {
   std::string rule;
-  const nlohmann::ordered_json* schema = nullptr;
+  std::shared_ptr<const nlohmann::ordered_json> schema;
   std::string name;  ///< for messages
 };
 

@@ -34,6 +34,8 @@ struct ScoredAnswer {
   double policy = 0, reference = 0;
   int64_t tokens = 0;
   bool chosen = true;
+  double text = 0;  ///< of the prompt and the answer under the model; for orpo
+  int64_t text_tokens = 0;
 };
 
 /// Sums over answers, from which means follow: those of several batches can be added.
@@ -53,6 +55,7 @@ struct PreferenceResult {
   PreferenceSums sums;
   /// d mean loss / d (-log p) of each token of an answer. What a training step multiplies its cross-entropy with.
   std::vector<double> slopes;
+  double text_slope = 0;  ///< what is added for each token of a chosen answer and of its prompt; of orpo
 };
 /// Computed in f64. Of pairs answers 2 k and 2 k + 1 are the chosen and the rejected one. `kl`: of kto, an estimate of
 /// the divergence from the reference that answers are compared with; no gradient flows through it.

@@ -335,7 +335,7 @@ class FewTask {
         V all = sums[n];
         if constexpr (T::kOffset != 0 || (T::kSigned && I::kSignedOffset != 0))
           all = _mm256_add_epi32(all, _mm256_set1_epi32(x_.correction[at]));
-        y[i] = _mm256_fmadd_ps(_mm256_mul_ps(d[n], _mm256_set1_ps(x_.scale[at])), _mm256_cvtepi32_ps(all), y[i]);
+        y[i] = _mm256_fmadd_ps(d[n], _mm256_mul_ps(_mm256_cvtepi32_ps(all), _mm256_set1_ps(x_.scale[at])), y[i]);
         if constexpr (T::kMin)
           y[i] = _mm256_fmadd_ps(halves(w + n * T::kBytes, T::kMinAt), _mm256_set1_ps(x_.scaled_sum[at]), y[i]);
       }
@@ -396,7 +396,7 @@ class FewTask {
   void store(F sums, size_t r, size_t first) const {
     alignas(32) float all[kOutputs];
     _mm256_store_ps(all, sums);
-    finish_sums(p_, all + (from_ - first), part_.row + r, from_, first + kOutputs);
+    finish_row(part_, all + (from_ - first), part_.row + r, from_, first + kOutputs);
   }
 
   const QuantProduct& p_;

@@ -23,6 +23,12 @@ concept HasPairs = requires(typename Isa::V v) {
   Isa::add_pairs(v, v);
 };
 
+// All lanes are shifted as fast as they are added.
+template <class Isa>
+concept HasShifts = requires(typename Isa::V v) {
+  Isa::shift_all(v, 1);
+};
+
 template <class Isa, class T>
 class QuantTask {
   using V = typename Isa::V;
@@ -179,6 +185,14 @@ class QuantTask {
     }
   }
 
+  // A sum in units of the row's scale, which is exact. Shifts do not wait for the pipes of the dot products.
+  inline F in_units(V sum, size_t block) const {
+    if constexpr (HasShifts<Isa>)
+      return Isa::to_float(Isa::shift_all(sum, x_.shift[block]));
+    else
+      return Isa::mul(Isa::to_float(sum), Isa::set1f(x_.scale[block]));
+  }
+
   // Block `at` of the panel and blocks `first` to first + MR of x.
   template <int MR>
   inline void small_block(const Panel<Isa> (&panel)[kGroups], size_t first, size_t at, F (&y)[MR][kGroups]) const {
@@ -187,9 +201,7 @@ class QuantTask {
       for (int g = 0; g < kGroups; ++g) dot[i][g] = Isa::set1(uint32_t(x_.correction[first + i]));
     dots<8>(panel, x_.q + first * 32, at * 8, dot);
     for (int i = 0; i < MR; ++i) {
-      const F xs = Isa::set1f(x_.scale[first + i]);
-      for (int g = 0; g < kGroups; ++g)
-        y[i][g] = Isa::fma(Isa::mul(panel[g].d[at], xs), Isa::to_float(dot[i][g]), y[i][g]);
+      for (int g = 0; g < kGroups; ++g) y[i][g] = Isa::fma(panel[g].d[at], in_units(dot[i][g], first + i), y[i][g]);
       if constexpr (T::kMin) {
         const F all = Isa::set1f(x_.scaled_sum[first + i]);
         for (int g = 0; g < kGroups; ++g) y[i][g] = Isa::fma(panel[g].m[at], all, y[i][g]);
@@ -248,7 +260,7 @@ class QuantTask {
   // Outputs from `from` on of the strip that begins at `first`.
   void store(size_t first, size_t from) const {
     for (size_t r = 0; r < part_.rows; ++r)
-      finish_sums(p_, part_.sums + r * kStrip + (from - first), part_.row + r, from, first + kStrip);
+      finish_row(part_, part_.sums + r * kStrip + (from - first), part_.row + r, from, first + kStrip);
   }
 
   const QuantProduct& p_;

@@ -11,25 +11,30 @@ namespace toy::cpu {
 /// 256. Of these, tiles of `tile` rows follow each other (the last may have fewer), and in a tile the rows are
 /// interleaved: all of them have 4 values, then the next 4. The other arrays are interleaved in the same way, item by
 /// item, and `sum` two by two.
+///
+/// Blocks of 256 have a scale of their own. Blocks of 32 have their row's scale times a power of two, so that a product
+/// can shift its integers: a multiplication would take the place of a dot product.
 struct QuantRows {
   size_t rows = 0, k = 0;
   size_t scaled = 32;  ///< values that share a scale
   size_t part = 32;    ///< values that are summed up: those that share a scale of the weights
   size_t tile = 1;     ///< 1: complete rows follow each other
   int8_t* q = nullptr;
-  float* scale = nullptr;         ///< [k / scaled] for each row
+  float* scale = nullptr;         ///< [k / scaled] for each row. Of blocks of 32: 2^shift
+  int32_t* shift = nullptr;       ///< [k / 32]: 0 to 12. Blocks of 32 only
+  float* row_scale = nullptr;     ///< one for each row, in their order. Blocks of 32 only
   float* scaled_sum = nullptr;    ///< [k / scaled]: scale times the sum of the quantized values. Where part is scaled
   int32_t* correction = nullptr;  ///< [k / part]: minus the weights' offset times the sum of the quantized values
   int16_t* sum = nullptr;         ///< [k / part]. Where part is less than scaled
 
   /// Bytes of memory for `rows` rows in any division.
-  static size_t bytes(size_t rows, size_t k) { return rows * (k + k / 32 * 8 + k / 16 * 6) + 5 * 64; }
+  static size_t bytes(size_t rows, size_t k) { return rows * (k + k / 32 * 8 + k / 16 * 6 + 4) + 7 * 64; }
   /// Lays the arrays out in memory that is 64-byte aligned.
   QuantRows(std::byte* memory, size_t rows, size_t k, size_t scaled, size_t part, size_t tile);
   /// Row `r` and those after it, where complete rows follow each other.
   QuantRows from(size_t r) const {
     QuantRows s = *this;
-    s.rows -= r, s.q += r * k, s.scale += r * (k / scaled), s.scaled_sum += r * (k / scaled);
+    s.rows -= r, s.q += r * k, s.scale += r * (k / scaled), s.scaled_sum += r * (k / scaled), s.row_scale += r;
     s.correction += r * (k / part), s.sum += r * (k / part);
     return s;
   }
@@ -38,6 +43,7 @@ struct QuantRows {
   /// Where in q chunk `c` of the tile that begins with row `first` is. In the other arrays this is divided by the
   /// values that share an item.
   size_t at(size_t first, size_t c) const { return c * chunk() * rows + first * std::min(chunk(), k - c * chunk()); }
+  bool has_shifts() const { return scaled == 32; }
 };
 
 /// Quantizes rows [first, last) of x, which are complete tiles. `offset`: what was added to the weights to make them

@@ -1,0 +1,113 @@
+#include "serve/constraints.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+
+namespace toy::serve {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Everything that a constraint follows from.
+std::string key_of(const CompletionRequest& r) {
+  ordered_json tools = ordered_json::array();
+  if (calls_tools(r))
+    for (const Tool& t : r.tools) tools.push_back({t.name, t.parameters, t.strict});
+  return json_text(ordered_json{tools, int(r.tool_choice.kind), r.tool_choice.name, r.parallel_tool_calls,
+                                int(r.form.kind), r.form.schema, r.form.grammar});
+}
+
+// The tools that may be called. What a schema says that cannot be expressed is left out, unless it is strict.
+std::vector<Tool> callable(const CompletionRequest& r) {
+  std::vector<Tool> tools;
+  for (const Tool& t : r.tools) {
+    if (!r.tool_choice.name.empty() && t.name != r.tool_choice.name) continue;
+    tools.push_back(t);
+    try {
+      json_schema_grammar(t.parameters, fmt::format("tools: the parameters of {}", t.name));
+    } catch (const Error&) {
+      if (t.strict) throw;
+      tools.back().parameters = {{"type", "object"}};
+    }
+  }
+  return tools;
+}
+
+}  // namespace
+
+bool calls_tools(const CompletionRequest& r) { return !r.tools.empty() && r.tool_choice.kind != ToolChoice::none; }
+
+Constraints::Constraints(const Tokenizer& tokenizer, const CallForm* form) : tokenizer_(tokenizer), form_(form) {
+  if (form == nullptr) return;
+  const std::vector<int32_t> ends = tokenizer.end_of_generation();
+  for (const std::string_view mark : form->markers()) {
+    const std::vector<int32_t> ids = tokenizer.encode(mark, {.parse_special = true});
+    if (ids.size() == 1 && tokenizer.token_bytes(ids[0]).empty() && std::ranges::find(ends, ids[0]) == ends.end())
+      marks_.push_back(ids[0]);
+  }
+}
+
+const TokenTrie& Constraints::tokens(bool with_marks) {
+  std::optional<TokenTrie>& trie = with_marks && !marks_.empty() ? marked_ : plain_;
+  if (!trie)
+    trie.emplace(tokenizer_, &trie == &marked_ ? std::span<const int32_t>(marks_) : std::span<const int32_t>());
+  return *trie;
+}
+
+std::shared_ptr<const TokenConstraint> Constraints::of(const CompletionRequest& r) {
+  if (!calls_tools(r) && r.form.kind == TextForm::any) return nullptr;
+  if (calls_tools(r) && form_ == nullptr)
+    throw ApiError(
+        400,
+        "the model's chat template knows no tools, or writes calls in a form that this server does not read; "
+        "remove 'tools'",
+        "tools", "unsupported_parameter");
+  const std::string key = key_of(r);
+  const auto known = std::ranges::find(kept_, key, [](const auto& entry) { return entry.first; });
+  if (known != kept_.end()) {
+    kept_.splice(kept_.begin(), kept_, known);
+  } else {
+    kept_.emplace_front(key, make(r));
+    if (kept_.size() > kMostKept) kept_.pop_back();
+  }
+  return kept_.front().second;
+}
+
+std::shared_ptr<const TokenConstraint> Constraints::make(const CompletionRequest& r) {
+  const bool calls = calls_tools(r);
+  try {
+    return calls ? make_calls(r) : make_form(r.form);
+  } catch (const Error& e) {
+    throw ApiError(400, e.what(), calls ? "tools" : r.form.field);
+  }
+}
+
+std::shared_ptr<const TokenConstraint> Constraints::make_form(const TextForm& form) {
+  const Grammar g = form.kind == TextForm::json_object ? json_object_grammar()
+                    : form.kind == TextForm::gbnf      ? parse_gbnf(form.grammar, form.field)
+                                                       : json_schema_grammar(form.schema, form.field);
+  return g.constraint(tokens(false));
+}
+
+// Calls that are forced, or an answer in a form or calls, or any text in which calls are right.
+std::shared_ptr<const TokenConstraint> Constraints::make_calls(const CompletionRequest& r) {
+  if (r.form.kind == TextForm::gbnf)
+    throw ApiError(400, "'grammar' with 'tools' is not supported; use one of them", "grammar");
+  std::vector<SchemaRule> rules;
+  const bool forced = r.tool_choice.kind == ToolChoice::required,
+             parallel = r.parallel_tool_calls && r.tool_choice.name.empty();
+  std::string text = form_->gbnf(callable(r), parallel, rules);
+  if (forced) return parse_gbnf("root ::= calls\n" + text, "tools", rules).constraint(tokens(true));
+  if (r.form.kind == TextForm::any)
+    return parse_gbnf("root ::= unit\n" + text, "tools", rules).constraint(tokens(true), form_->triggers(), !parallel);
+  const ordered_json any_object{{"type", "object"}};
+  const ordered_json& schema = r.form.kind == TextForm::json_object ? any_object : r.form.schema;
+  rules.push_back({"answer", std::make_shared<ordered_json>(schema), r.form.field});
+  return parse_gbnf("root ::= answer | calls\n" + text, "tools", rules).constraint(tokens(true));
+}
+
+}  // namespace toy::serve

@@ -1,0 +1,331 @@
+#include "serve/responses.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "serve/fields.h"
+#include "serve/messages.h"
+#include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
+
+namespace toy::serve {
+namespace {
+
+using nlohmann::ordered_json;
+
+// ---- Requests.
+
+// A string, or parts whose type is one of the texts. Parts of earlier replies have empty lists as well.
+std::string content_of(const ordered_json* j, const std::string& where) {
+  if (j == nullptr) refuse(fmt::format("{}: 'content' is missing", where), "input");
+  if (j->is_string()) return j->get<std::string>();
+  if (!j->is_array()) refuse(fmt::format("{}: 'content' is not a string or an array of parts", where), "input");
+  std::string text;
+  for (const auto& part : *j) {
+    if (!part.is_object()) refuse(fmt::format("{}: 'content' has a part that is not an object", where), "input");
+    Fields f(part);
+    const std::string type = f.text("type");
+    if (type != "input_text" && type != "output_text")
+      refuse(fmt::format("{}: 'content' has a part of type '{}', expected input_text or output_text", where,
+                         one_line(type)),
+             "input");
+    if (!f.has("text")) refuse(fmt::format("{}: 'content' has a part without 'text'", where), "input");
+    text += f.text("text");
+    for (const char* list : {"annotations", "logprobs"})
+      if (const ordered_json* empty = f.take(list); empty && !(empty->is_array() && empty->empty()))
+        refuse(fmt::format("{}: '{}' is not an empty array", where, list), "input");
+    f.finish();
+  }
+  return text;
+}
+
+// Adds an item as a message in OpenAI's older format.
+void add_item(ordered_json& list, const ordered_json& item, const std::string& where) {
+  if (!item.is_object()) refuse(fmt::format("{} is not an object", where), "input");
+  Fields f(item);
+  const std::string type = f.has("type") ? f.text("type") : "message";
+  f.text("id"), f.text("status");  // of items of earlier replies
+  if (type == "message") {
+    const std::string role = f.text("role");
+    list.push_back({{"role", role}, {"content", content_of(f.take("content"), where)}});
+  } else if (type == "function_call") {
+    if (list.empty() || list.back()["role"] != "assistant") list.push_back({{"role", "assistant"}, {"content", ""}});
+    const std::string id = f.text("call_id"), name = f.text("name"), arguments = f.text("arguments");
+    list.back()["tool_calls"].push_back(
+        {{"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", arguments}}}});
+  } else if (type == "function_call_output") {
+    const std::string id = f.text("call_id");
+    list.push_back({{"role", "tool"}, {"content", content_of(f.take("output"), where)}, {"tool_call_id", id}});
+  } else {
+    refuse(fmt::format("{} has the type '{}', expected message, function_call or function_call_output", where,
+                       one_line(type)),
+           "input");
+  }
+  f.finish();
+}
+
+ordered_json conversation(Fields& f, const std::string& instructions) {
+  ordered_json list = ordered_json::array();
+  if (!instructions.empty()) list.push_back({{"role", "system"}, {"content", instructions}});
+  const ordered_json* input = f.take("input");
+  if (input == nullptr) refuse("'input' is missing", "input", "missing_required_parameter");
+  if (input->is_string()) {
+    list.push_back({{"role", "user"}, {"content", *input}});
+  } else {
+    if (!input->is_array() || input->empty()) refuse("'input' is not a string or an array of items", "input");
+    for (size_t i = 0; i < input->size(); ++i) add_item(list, (*input)[i], fmt::format("input[{}]", i));
+  }
+  return messages_of(&list);
+}
+
+// {"format": {"type": "text"}}, of type json_object, or {"type": "json_schema", "name", "schema", ...}
+void read_text(const ordered_json& text, ResponsesRequest& r) {
+  if (!text.is_object()) refuse("'text' is not an object", "text");
+  Fields f(text);
+  const ordered_json* format = f.take("format");
+  f.finish();
+  if (format == nullptr) return;
+  if (!format->is_object()) refuse("'text': 'format' is not an object", "text");
+  r.settings["text"]["format"] = *format;
+  Fields g(*format);
+  const std::string type = g.text("type");
+  TextForm form{.kind = TextForm::any, .schema = {}, .grammar = "", .field = "text"};
+  if (type == "json_schema") {
+    g.text("name"), g.text("description"), g.flag("strict", false);  // the text always follows the schema
+    const ordered_json* schema = g.take("schema");
+    if (schema == nullptr) refuse("'text': 'format' has no 'schema'", "text");
+    form.kind = TextForm::json_schema, form.schema = *schema;
+  } else if (type == "json_object") {
+    form.kind = TextForm::json_object;
+  } else if (type != "text") {
+    refuse(fmt::format("'text': 'format' has the type '{}', expected text, json_object or json_schema", one_line(type)),
+           "text");
+  }
+  g.finish();
+  if (form.kind != TextForm::any) r.completion.form = std::move(form);
+}
+
+void read_tools(Fields& f, ResponsesRequest& r) {
+  if (const ordered_json* tools = f.take("tools"); tools && !(tools->is_array() && tools->empty())) {
+    ordered_json list = ordered_json::array();
+    if (!tools->is_array()) refuse("'tools' is not an array of tools", "tools");
+    for (const auto& tool : *tools) {
+      if (!tool.is_object() || tool.value("type", ordered_json()) != "function")
+        refuse("'tools' has an item whose type is not function, the only one that this server supports", "tools");
+      ordered_json function = tool;
+      function.erase("type");
+      list.push_back({{"type", "function"}, {"function", std::move(function)}});
+    }
+    r.completion.tools = tools_of(&list);
+    r.settings["tools"] = *tools;
+  }
+  if (const ordered_json* choice = f.take("tool_choice")) {
+    r.settings["tool_choice"] = *choice;
+    ordered_json older = *choice;
+    if (choice->is_object() && choice->size() == 2 && choice->contains("name"))
+      older = {{"type", choice->value("type", ordered_json())}, {"function", {{"name", (*choice)["name"]}}}};
+    if (!r.completion.tools.empty() || (older != "auto" && older != "none"))
+      r.completion.tool_choice = tool_choice_of(&older, r.completion.tools);
+  }
+  r.completion.parallel_tool_calls = f.flag("parallel_tool_calls", true);
+  r.settings["parallel_tool_calls"] = r.completion.parallel_tool_calls;
+}
+
+// What only servers that store can do.
+void refuse_store(Fields& f) {
+  constexpr const char* kNothing = "this server stores no responses";
+  if (f.flag("store", false)) refuse(fmt::format("'store' is true, but {}; send false", kNothing), "store");
+  for (const char* name : {"previous_response_id", "conversation"})
+    if (f.take(name) != nullptr)
+      refuse(fmt::format("'{}' is given, but {}; send all items of the conversation as 'input'", name, kNothing), name,
+             "unsupported_parameter");
+  if (f.flag("background", false))
+    refuse(fmt::format("'background' is true, but {}; wait for the reply, or stream it", kNothing), "background");
+}
+
+// ---- Replies.
+
+ordered_json text_part(const std::string& text) {
+  return {{"type", "output_text"},
+          {"text", text},
+          {"annotations", ordered_json::array()},
+          {"logprobs", ordered_json::array()}};
+}
+
+}  // namespace
+
+ResponsesRequest parse_responses(const std::string& body) {
+  const ordered_json j = parse_body(body);
+  Fields f(j);
+  ResponsesRequest r;
+  CompletionRequest& c = r.completion;
+  c.chat = true;
+  c.model = f.text("model");
+  refuse_store(f);
+  const std::string instructions = f.text("instructions");
+  r.settings = {{"instructions", instructions.empty() ? ordered_json() : ordered_json(instructions)},
+                {"max_output_tokens", nullptr},
+                {"text", {{"format", {{"type", "text"}}}}},
+                {"tools", ordered_json::array()},
+                {"tool_choice", "auto"}};
+  c.messages = conversation(f, instructions);
+  if (f.has("max_output_tokens")) {
+    int64_t n = 0;
+    f.number<int64_t>("max_output_tokens", n, 1, int64_t(1) << 31);
+    c.max_tokens = n;
+    r.settings["max_output_tokens"] = n;
+  }
+  c.sampler.temperature = 1;
+  f.number<double>("temperature", c.sampler.temperature, 0, 100);
+  f.number<double>("top_p", c.sampler.top_p, 0, 1);
+  if (c.sampler.top_p == 0) refuse("'top_p' is 0, expected above 0 and at most 1", "top_p");
+  r.settings["temperature"] = c.sampler.temperature, r.settings["top_p"] = c.sampler.top_p;
+  if (const ordered_json* text = f.take("text")) read_text(*text, r);
+  read_tools(f, r);
+  if (const std::string truncation = f.text("truncation"); !truncation.empty() && truncation != "disabled")
+    refuse(fmt::format("'truncation' is '{}'; only disabled is supported", one_line(truncation)), "truncation");
+  r.settings["truncation"] = "disabled";
+  c.stream = f.flag("stream", false);
+  f.finish();
+  return r;
+}
+
+std::string ResponsesFormat::event(const std::string& type, const ordered_json& rest) {
+  ordered_json j{{"type", type}, {"sequence_number", events_++}};
+  j.update(rest);
+  return fmt::format("event: {}\ndata: {}\n\n", type, json_text(j));
+}
+
+// Of the item that is open.
+std::string ResponsesFormat::item_event(const std::string& type, const ordered_json& rest) {
+  ordered_json j{{"item_id", items_.back()["id"]}, {"output_index", items_.size() - 1}};
+  if (open_ == Item::message) j["content_index"] = 0;
+  j.update(rest);
+  return event("response." + type, j);
+}
+
+std::string ResponsesFormat::open_message() {
+  ordered_json item{{"id", fmt::format("msg_{}_{}", head_.id, items_.size())},
+                    {"type", "message"},
+                    {"status", "in_progress"},
+                    {"role", "assistant"},
+                    {"content", ordered_json::array()}};
+  items_.push_back(item);
+  open_ = Item::message;
+  std::string events =
+      event("response.output_item.added", {{"output_index", items_.size() - 1}, {"item", std::move(item)}});
+  items_.back()["content"].push_back(text_part(""));
+  return events += item_event("content_part.added", {{"part", text_part("")}});
+}
+
+std::string ResponsesFormat::open_call(const ToolCall& call) {
+  items_.push_back({{"id", fmt::format("fc_{}_{}", head_.id, items_.size())},
+                    {"type", "function_call"},
+                    {"status", "in_progress"},
+                    {"call_id", call.id},
+                    {"name", call.name},
+                    {"arguments", ""}});
+  open_ = Item::call;
+  return event("response.output_item.added", {{"output_index", items_.size() - 1}, {"item", items_.back()}});
+}
+
+std::string ResponsesFormat::close_item(const char* status) {
+  if (open_ == Item::none) return "";
+  ordered_json& item = items_.back();
+  item["status"] = status;
+  std::string events;
+  if (open_ == Item::message) {
+    const ordered_json& part = item["content"][0];
+    events = item_event("output_text.done", {{"text", part["text"]}, {"logprobs", ordered_json::array()}});
+    events += item_event("content_part.done", {{"part", part}});
+  } else {
+    events = item_event("function_call_arguments.done", {{"name", item["name"]}, {"arguments", item["arguments"]}});
+  }
+  open_ = Item::none;
+  return events += event("response.output_item.done", {{"output_index", items_.size() - 1}, {"item", item}});
+}
+
+const char* ResponsesFormat::status(const Reply& reply) const {
+  return reply.choices.front().end.generated.reason == FinishReason::length ? "incomplete" : "completed";
+}
+
+ordered_json ResponsesFormat::response(const Reply& reply, const char* status) const {
+  const bool incomplete = std::string_view(status) == "incomplete";
+  ordered_json j{{"id", "resp_" + head_.id},
+                 {"object", "response"},
+                 {"created_at", head_.created},
+                 {"status", status},
+                 {"error", nullptr},
+                 {"incomplete_details", incomplete ? ordered_json{{"reason", "max_output_tokens"}} : ordered_json()},
+                 {"model", head_.model},
+                 {"output", items_}};
+  j.update(settings_);
+  j["store"] = false, j["background"] = false;
+  j["previous_response_id"] = nullptr;
+  j["metadata"] = ordered_json::object();
+  j["usage"] = nullptr;
+  if (std::string_view(status) == "in_progress") return j;
+  const int64_t prompt = reply.prompt_tokens, tokens = reply.tokens();
+  j["usage"] = {{"input_tokens", prompt},
+                {"input_tokens_details", {{"cached_tokens", reply.choices.front().end.generated.shared}}},
+                {"output_tokens", tokens},
+                {"output_tokens_details", {{"reasoning_tokens", 0}}},
+                {"total_tokens", prompt + tokens}};
+  return j;
+}
+
+std::string ResponsesFormat::body(const Reply& reply) {
+  const Choice& c = reply.choices.front();
+  Piece all{.text = c.text};
+  for (size_t i = 0; i < c.calls.size(); ++i) all.calls.push_back({i, c.calls[i]});
+  choice_end(c, all);
+  return json_text(response(reply, status(reply)));
+}
+
+std::string ResponsesFormat::begin(const Reply& reply) {
+  const ordered_json j{{"response", response(reply, "in_progress")}};
+  std::string events = event("response.created", j);
+  return events += event("response.in_progress", j);
+}
+
+std::string ResponsesFormat::piece(const Choice&, const Piece& piece) {
+  std::string events;
+  if (!piece.text.empty()) {
+    if (open_ != Item::message) {
+      events += close_item("completed");
+      events += open_message();
+    }
+    ordered_json& text = items_.back()["content"][0]["text"];
+    text = text.get<std::string>() + piece.text;
+    events += item_event("output_text.delta", {{"delta", piece.text}, {"logprobs", ordered_json::array()}});
+  }
+  for (const auto& [index, added] : piece.calls) {
+    if (!added.id.empty()) {
+      events += close_item("completed");
+      events += open_call(added);
+    }
+    if (added.arguments.empty()) continue;
+    ordered_json& arguments = items_.back()["arguments"];
+    arguments = arguments.get<std::string>() + added.arguments;
+    events += item_event("function_call_arguments.delta", {{"delta", added.arguments}});
+  }
+  return events;
+}
+
+std::string ResponsesFormat::choice_end(const Choice& choice, const Piece& rest) {
+  std::string events = piece(choice, rest);
+  if (items_.empty()) events += open_message();
+  return events += close_item(choice.end.generated.reason == FinishReason::length ? "incomplete" : "completed");
+}
+
+std::string ResponsesFormat::end(const Reply& reply) {
+  const std::string how = status(reply);
+  return event("response." + how, {{"response", response(reply, how.c_str())}});
+}
+
+std::string ResponsesFormat::error(const ApiError& e) {
+  return event("error", {{"code", "server_error"}, {"message", e.what()}, {"param", nullptr}});
+}
+
+}  // namespace toy::serve

@@ -1,0 +1,214 @@
+// toy chat: through pipes, on a terminal, and with a server. tests/talk has what needs no program.
+#include "cli_fixture.h"
+#include "terminal.h"
+
+namespace {
+
+class ChatCli : public Cli {
+ protected:
+  void SetUp() override {
+    const std::string jinja =
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}";
+    ASSERT_EQ(
+        toy("train from-scratch --size tiny --tokenizer bytes --batch 2 --tokens 64 --steps 1 --data " +
+            write("rows.jsonl", R"({"messages": [{"role": "user", "content": "hi"},)"
+                                R"( {"role": "assistant", "content": "hello"}]})"
+                                "\n") +
+            " --val-fraction 0 --eval-every 0 --chat-template " + write("chat.jinja", jinja) + " --out " + path("run"))
+            .code,
+        0)
+        << slurp(path("stderr"));
+  }
+  std::string chat(const std::string& options = "") const { return "chat " + path("run") + " -n 8 " + options; }
+  Result talk(const std::string& lines, const std::string& options = "") const {
+    return toy(chat(options), write("lines", lines));
+  }
+};
+
+// Bytes 128 to 255 never come, so that texts survive a round trip through UTF-8.
+std::string ascii() {
+  std::string options;
+  for (int id = 128; id < 256; ++id) options += " --logit-bias " + std::to_string(id) + "-inf";
+  return options;
+}
+
+TEST_F(ChatCli, RefusesWhatCannotBe) {
+  refuses("chat", {"model is missing", "--url"});
+  refuses("chat none.gguf", {"none.gguf"});
+  refuses(std::string("chat ") + TOY_GOLDEN, {"tokenizer"});
+  refuses(chat("--temperature -1"), {"--temperature", "0"});
+  refuses(chat("--chat-template " + path("none")), {"none"});
+  refuses(chat("--chat-template " + write("bad.jinja", "{% if %}")), {"bad.jinja", "line 1"});
+  refuses(chat("--url ftp://x"), {"ftp://x", "http://"});
+  refuses(chat("--url http://127.0.0.1:1 --threads 2"), {"--threads", "server"});
+  refuses("chat --url http://127.0.0.1:1", {"127.0.0.1:1/v1/models"});
+  ASSERT_EQ(toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("plain")).code, 0);
+  refuses("chat " + path("plain"), {"no chat template", "--chat-template FILE"});
+}
+
+TEST_F(ChatCli, EachLineIsAMessageAndAnswersAreThoseOfInfer) {
+  const Result r = talk("hi\nmore\n", "--temperature 0" + ascii());
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.err, "");
+  const auto infer = [&](const std::string& prompt) {
+    return toy("infer " + path("run") + " -n 8 --no-bos --prompt-file " + write("prompt", prompt) + ascii()).out;
+  };
+  const std::string first = infer("<user>hi\n<assistant>");
+  std::string text = first;
+  text.pop_back();  // the line break after an answer
+  const std::string second = infer("<user>hi\n<assistant>" + text + "\n<user>more\n<assistant>");
+  EXPECT_EQ(r.out, first + second);
+}
+
+TEST_F(ChatCli, CommandsInAScript) {
+  const std::string file = path("c.jsonl");
+  const Result r = talk("/set temperature 0\n/system S\nhi\n/save " + file + "\n/undo\n/load " + file +
+                            "\n\"\"\"two\nlines\"\"\"\n/save\n/quit\nnever\n",
+                        "--seed 3" + ascii());
+  ASSERT_EQ(r.code, 0) << r.err;
+  const auto row = nlohmann::json::parse(slurp(file));
+  ASSERT_EQ(row.at("messages").size(), 5u);
+  EXPECT_EQ(row["messages"][0]["content"], "S");
+  EXPECT_EQ(row["messages"][3]["content"], "two\nlines");
+  EXPECT_EQ(r.out, row["messages"][2]["content"].get<std::string>() + "\n" +
+                       row["messages"][4]["content"].get<std::string>() + "\n");
+  // What is saved can be learned.
+  const Result shown = toy("data show " + file + " --model " + path("run/model.gguf"));
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_NE(shown.out.find("messages"), std::string::npos) << shown.out;
+  const Result same = talk("hi\n", "--temperature 0 --system S" + ascii());
+  EXPECT_EQ(same.out, row["messages"][2]["content"].get<std::string>() + "\n");
+}
+
+TEST_F(ChatCli, AnErrorEndsAScriptAndLosesNothing) {
+  const std::string novel = write("novel", "It was a dark night.\n");
+  const Result r = talk("hi\n/save " + novel + "\nmore\n");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+  EXPECT_NE(r.err.find("novel"), std::string::npos) << r.err;
+  EXPECT_EQ(slurp(novel), "It was a dark night.\n");
+  EXPECT_EQ(talk("hi\n").out, r.out);
+  for (const auto& [line, word] :
+       std::vector<std::pair<std::string, std::string>>{{"/regenerat\n", "/regenerate"},
+                                                        {"/set temprature 1\n", "'temperature'"},
+                                                        {"/set top-p 2\n", "--top-p is 2"},
+                                                        {"/set logit-bias 5\n", "--logit-bias is '5'"},
+                                                        {"/set logit-bias 5000+1\n", "outside the vocabulary"},
+                                                        {"/edit\n", "no message yet"},
+                                                        {"/load " + path("none") + "\n", "none"},
+                                                        {std::string(3000, 'x') + "\n", "context"}}) {
+    const Result bad = talk(line);
+    EXPECT_EQ(bad.code, 2) << line;
+    EXPECT_EQ(bad.out, "") << line;
+    EXPECT_NE(bad.err.find(word), std::string::npos) << line << bad.err;
+  }
+}
+
+TEST_F(ChatCli, AServerAnswersAsTheModel) {
+  const std::string options = " -n 8 --temperature 0" + ascii();
+  const std::string script =
+      write("script.sh", std::string(TOY_BINARY) + " serve " + path("run") + " --port 0 --api-key-file " +
+                             write("keys", "secret\n") + " 2>" + path("log") +
+                             " & pid=$!\nfor i in $(seq 200); do grep -q serving " + path("log") +
+                             " && break; sleep 0.05; done\nport=$(sed -n 's/.*127.0.0.1:\\([0-9]*\\);.*/\\1/p' " +
+                             path("log") + ")\nchat() { " + TOY_BINARY +
+                             " chat --url http://127.0.0.1:$port \"$@\" 2>&1; echo code $?; }\n"
+                             "printf 'hi\\nmore\\n' | TOY_API_KEY=secret chat" +
+                             options + "\nprintf 'hi\\n' | OPENAI_API_KEY=wrong chat\n" +
+                             "printf 'hi\\n' | OPENAI_API_KEY=secret chat other\nkill $pid\nwait $pid\n");
+  ASSERT_EQ(std::system(("bash " + script + " >" + path("printed")).c_str()), 0) << slurp(path("log"));
+  const std::string printed = slurp(path("printed"));
+  const std::string local = talk("hi\nmore\n", "--temperature 0" + ascii()).out;
+  EXPECT_EQ(printed.find(local + "code 0\n"), 0u) << printed << local;
+  EXPECT_NE(printed.find("status 401"), std::string::npos) << printed;
+  EXPECT_NE(printed.find("status 404"), std::string::npos) << printed;
+  EXPECT_TRUE(printed.ends_with("code 2\n")) << printed;
+}
+
+constexpr const char* kPrompt = "\x1b[?2004h\x1b[1m>\x1b[0m ";
+
+class ChatTerminal : public ChatCli {
+ protected:
+  void SetUp() override {
+    if (!Terminal::is_available()) GTEST_SKIP() << "no pseudo terminals here";
+    ChatCli::SetUp();
+  }
+  std::string line(const std::string& options, const std::string& variables = "") const {
+    return "exec env LC_ALL=C.UTF-8 TERM=xterm XDG_STATE_HOME=" + path("state") + " " + variables + " " + TOY_BINARY +
+           " " + chat(options);
+  }
+};
+
+TEST_F(ChatTerminal, EditsLinesAndKeepsAHistory) {
+  Terminal t(line("--temperature 0" + ascii()), 100);
+  t.until(kPrompt);
+  t.type("hxi\x1b[D\x7f\x1b[C!\r");  // left, backspace, right
+  const std::string answer = t.until(kPrompt);
+  EXPECT_NE(answer.find("8 tokens, "), std::string::npos) << answer;
+  EXPECT_NE(answer.find("\x1b[2m["), std::string::npos) << answer;
+  t.type("/edit\r");
+  EXPECT_NE(t.until("hi!").find("hi!"), std::string::npos);
+  t.type("?\r");
+  t.until(kPrompt);
+  t.type("\x1b[200~a\rb\x1b[201~");  // pasted lines are one message
+  t.until("b");
+  t.type("\r");
+  t.until(kPrompt);
+  t.type("/save " + path("c.jsonl") + "\r");
+  EXPECT_NE(t.until(kPrompt).find("saved"), std::string::npos);
+  t.type("\x04");
+  t.rest();
+  EXPECT_EQ(t.code, 0);
+  const auto row = nlohmann::json::parse(slurp(path("c.jsonl")));
+  EXPECT_EQ(row["messages"][0]["content"], "hi!?");
+  EXPECT_EQ(row["messages"][2]["content"], "a\nb");
+  EXPECT_EQ(slurp(path("state/toy/chat_history")),
+            "\"hi!\"\n\"/edit\"\n\"hi!?\"\n\"a\\nb\"\n\"/save " + path("c.jsonl") + "\"\n");
+  Terminal next(line(""), 100);
+  next.until(kPrompt);
+  next.type("\x1b[A\x1b[A\x1b[A");  // up
+  EXPECT_NE(next.until("hi!?").find("hi!?"), std::string::npos);
+  next.type("\x03");
+  next.until(kPrompt);
+  next.type("\x03");
+  EXPECT_NE(next.until(kPrompt).find("Ctrl-C again"), std::string::npos);
+  next.type("\x03");
+  next.rest();
+  EXPECT_EQ(next.code, 0);
+}
+
+TEST_F(ChatTerminal, CtrlCStopsAnAnswerAndKeepsIt) {
+  // Long enough to be interrupted.
+  Terminal t(line("--device reference --temperature 0 --ctx 100000" + ascii()) + " -n 90000", 100);
+  t.until(kPrompt);
+  t.type("hi\r");
+  t.until("\x1b[?2004l");  // the answer begins
+  usleep(300000);
+  t.type("\x03");
+  const std::string end = t.until(kPrompt);
+  EXPECT_NE(end.find("; stopped]"), std::string::npos) << end;
+  t.type("/save " + path("c.jsonl") + "\r");
+  t.until(kPrompt);
+  t.type("/nosuch\r");
+  EXPECT_NE(t.until(kPrompt).find("unknown command"), std::string::npos);
+  t.type("/quit\r");
+  t.rest();
+  EXPECT_EQ(t.code, 0);
+  const auto row = nlohmann::json::parse(slurp(path("c.jsonl")));
+  ASSERT_EQ(row["messages"].size(), 2u);
+  EXPECT_GT(row["messages"][1]["content"].get<std::string>().size(), 0u);
+}
+
+TEST_F(ChatTerminal, NoColorIsPlain) {
+  Terminal t(line("--temperature 0" + ascii(), "NO_COLOR=1"), 100);
+  t.until("> ");
+  t.type("hi\r");
+  std::string all = t.until("tokens/s");
+  t.type("\x04");
+  all += t.rest();
+  EXPECT_EQ(all.find("\x1b[2m"), std::string::npos) << all;
+  EXPECT_EQ(all.find("\x1b[1m"), std::string::npos) << all;
+}
+
+}  // namespace

@@ -1,0 +1,77 @@
+// libFuzzer: any bytes on a connection to the server of `toy serve` are answered as HTTP, or the connection is closed,
+// and the next client is served. Complete requests are parsed as the endpoints' bodies.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "serve/api.h"
+#include "serve/http_server.h"
+
+namespace {
+
+using namespace toy::serve;
+
+void require(bool so) {
+  if (!so) std::abort();
+}
+
+void handle(const std::shared_ptr<Exchange>& exchange) {
+  try {
+    parse_completion(exchange->request.body, exchange->request.target == "/v1/chat/completions");
+    exchange->begin("text/event-stream");
+    exchange->write("data: {}\n\n");
+    exchange->end();
+  } catch (const ApiError& e) {
+    exchange->send({.status = e.status, .body = error_body(e.status, e.what(), e.param, e.code)});
+  }
+}
+
+uint16_t start() {
+  static HttpServer server("127.0.0.1", 0, {.body = 65536, .read_seconds = 2, .idle_seconds = 2});
+  std::thread([] {
+    server.run(
+        handle, [](int status, const std::string& text) { return HttpReply{.status = status, .body = text}; }, [] {});
+    std::_Exit(0);
+  }).detach();
+  return server.port();
+}
+
+// What comes back, until the server closes.
+std::string answer_to(uint16_t port, std::string_view bytes) {
+  const int s = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  require(s >= 0 && ::connect(s, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  while (!bytes.empty()) {
+    const ssize_t n = ::send(s, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n <= 0) break;
+    bytes.remove_prefix(size_t(n));
+  }
+  ::shutdown(s, SHUT_WR);
+  std::string all(4096, 0);
+  size_t got = 0;
+  for (ssize_t n = 0; got < all.size() && (n = ::recv(s, all.data() + got, all.size() - got, 0)) > 0;
+       got += size_t(n)) {
+  }
+  ::close(s);
+  all.resize(got);
+  return all;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const uint16_t port = start();
+  const std::string all = answer_to(port, {reinterpret_cast<const char*>(data), size});
+  require(all.empty() || all.starts_with("HTTP/1.1 "));
+  return 0;
+}

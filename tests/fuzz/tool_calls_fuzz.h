@@ -1,0 +1,61 @@
+// What fuzz_tool_calls requires, and a unit test of its inputs.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+
+#include "serve/call_parser.h"
+
+namespace toy::serve::fuzz {
+
+inline void require(bool so) {
+  if (!so) std::abort();
+}
+
+struct Parsed {
+  std::string text;
+  std::vector<ToolCall> calls;
+};
+
+inline Parsed parse(const CallForm& form, const std::shared_ptr<const std::vector<Tool>>& tools, std::string_view all,
+                    size_t step) {
+  CallParser parser(form, tools, "salt");
+  Parsed p;
+  const auto add = [&](const Piece& piece) {
+    p.text += piece.text;
+    for (const auto& [index, part] : piece.calls) {
+      require(index <= p.calls.size() && part.id.empty() == (index < p.calls.size()));
+      if (index == p.calls.size()) p.calls.emplace_back();
+      p.calls[index].id += part.id, p.calls[index].name += part.name, p.calls[index].arguments += part.arguments;
+    }
+  };
+  for (size_t at = 0; at < all.size(); at += step) add(parser.push(all.substr(at, step)));
+  add(parser.finish());
+  return p;
+}
+
+/// The first byte says which form, the second how long the pieces are.
+inline void tool_calls(const uint8_t* data, size_t size) {
+  if (size < 2) return;
+  static const char* const kMarks[] = {"<tool_call> <parameter=",
+                                       "<tool_call>",
+                                       "[TOOL_CALLS] [ARGS]",
+                                       "[TOOL_CALLS]",
+                                       "<|tool_call|>",
+                                       "<TOOLCALL>",
+                                       R"(<|python_tag|> {"name": function name, "parameters": )"};
+  static const auto tools = std::make_shared<std::vector<Tool>>(std::vector<Tool>{
+      make_tool("f", "", {{"properties", {{"a", {{"type", "string"}}}, {"b", {{"type", "integer"}}}}}}, false),
+      make_tool("g", "", nullptr, false)});
+  const CallForm& form = *call_form_of(std::string("tools ") + kMarks[data[0] % std::size(kMarks)]);
+  const std::string_view text(reinterpret_cast<const char*>(data + 2), size - 2);
+  const Parsed whole = parse(form, tools, text, text.size() + 1), parts = parse(form, tools, text, 1 + data[1] % 16);
+  require(whole.text == parts.text && whole.calls.size() == parts.calls.size());
+  for (size_t i = 0; i < whole.calls.size(); ++i) {
+    require(whole.calls[i].arguments == parts.calls[i].arguments && whole.calls[i].id == parts.calls[i].id);
+    require(whole.calls[i].name == "f" || whole.calls[i].name == "g");
+  }
+  if (whole.calls.empty()) require(whole.text == text);
+}
+
+}  // namespace toy::serve::fuzz

@@ -1,0 +1,136 @@
+#include "talk/remote.h"
+
+#include <gtest/gtest.h>
+
+#include "chat_model.h"
+#include "serve/loopback.h"
+#include "talk/conversation.h"
+#include "testing/errors.h"
+#include "testing/http_server.h"
+
+namespace toy::talk {
+namespace {
+
+using toy::testing::expect_contains;
+using toy::testing::http_answer;
+using toy::testing::HttpRequest;
+using toy::testing::message_of;
+
+TEST(EventReader, TakesDataOutOfBytesInAnyParts) {
+  const std::string text = ": a comment\n\ndata: {\"a\": 1}\r\n\r\nevent: x\ndata:two\n\ndata: [DONE]\n\n";
+  for (const size_t size : {size_t(1), size_t(7), text.size()}) {
+    std::vector<std::string> seen;
+    EventReader reader([&](std::string_view data) { seen.emplace_back(data); });
+    for (size_t at = 0; at < text.size(); at += size) reader.push(std::string_view(text).substr(at, size));
+    EXPECT_EQ(seen, (std::vector<std::string>{"{\"a\": 1}", "two", "[DONE]"}));
+  }
+}
+
+TEST(ErrorText, IsOneLineInEveryFormat) {
+  EXPECT_EQ(error_text(400, R"({"error": {"message": "too\nlong"}})"), "status 400: too?long");
+  EXPECT_EQ(error_text(404, R"({"error": "no model"})"), "status 404: no model");
+  EXPECT_EQ(error_text(500, R"({"message": "broken"})"), "status 500: broken");
+  EXPECT_EQ(error_text(502, "<html>\nBad Gateway"), "status 502: <html>?Bad Gateway");
+  EXPECT_EQ(error_text(401, ""), "status 401");
+  EXPECT_LT(error_text(500, std::string(5000, 'x')).size(), 400u);
+}
+
+TEST(RequestBody, HasWhatWasGivenAndNoMore) {
+  ReplySettings s{.fields = {{"temperature", 0.5}, {"max_tokens", 9}}};
+  s.generate.sampler.seed = 7;
+  const ordered_json messages = {{{"role", "assistant"}, {"content", "x"}, {"reasoning_content", "secret"}}};
+  ordered_json body = request_body("m", messages, s, 0);
+  EXPECT_EQ(body, (ordered_json{{"model", "m"},
+                                {"messages", {{{"role", "assistant"}, {"content", "x"}}}},
+                                {"stream", true},
+                                {"stream_options", {{"include_usage", true}}},
+                                {"temperature", 0.5},
+                                {"max_tokens", 9}}));
+  EXPECT_EQ(request_body("m", messages, s, 2).at("seed"), 9);
+}
+
+Reply ask(
+    Replier& replier, const Conversation& c, const ReplySettings& s,
+    const std::function<bool()>& stop = [] { return false; }) {
+  std::string shown;
+  const Reply r = replier.reply(
+      c.messages(), s, 0, [&](const ReplyPart& p) { shown += p.thought ? "" : std::string(p.text); }, stop);
+  EXPECT_EQ(shown, r.message.at("content"));
+  return r;
+}
+
+Conversation hello(const std::string& text = "hello") {
+  Conversation c;
+  c.add_user(text);
+  return c;
+}
+
+TEST(RemoteModel, ToyServeAnswersAsTheModelItself) {
+  serve::Loopback server({.sequences = 4}, {.api_keys = {"key"}});
+  const std::string url = "http://127.0.0.1:" + std::to_string(server.port());
+  RemoteModel remote(url + "/", "", "key");
+  EXPECT_EQ(remote.model(), "tiny");
+  ReplySettings s = ascii(30);
+  s.fields = {{"max_tokens", 30}, {"temperature", 0}};
+  for (int id = 128; id < 256; ++id) s.fields["logit_bias"][std::to_string(id)] = -100;
+  ChatModel local;
+  const Reply there = ask(remote, hello(), s), here = ask(*local.local, hello(), s);
+  EXPECT_EQ(there.message, here.message);
+  EXPECT_EQ(there.tokens, 30);
+  EXPECT_EQ(there.prompt_tokens, here.prompt_tokens);
+  EXPECT_EQ(there.end, ReplyEnd::length);
+  expect_contains(message_of([&] { ask(remote, hello("no"), s); }), "status 400");
+  expect_contains(message_of([&] { ask(remote, hello("no"), s); }), "not this one");
+  EXPECT_EQ(ask(remote, hello(), s).message, here.message);
+  RemoteModel other(url + "/v1", "other", "key");
+  expect_contains(message_of([&] { ask(other, hello(), s); }), "use 'tiny'");
+  expect_contains(message_of([&] { RemoteModel(url, "", "wrong"); }), "status 401");
+  EXPECT_EQ(ask(remote, hello(), s, [] { return true; }).end, ReplyEnd::stopped);
+  s.fields["max_tokens"] = 5000;
+  expect_contains(message_of([&] { ask(remote, hello(), s); }), "maximum context length");
+}
+
+std::string event(const std::string& delta, const std::string& finish = "null") {
+  return "data: {\"choices\": [{\"delta\": " + delta + ", \"finish_reason\": " + finish + "}]}\n\n";
+}
+
+TEST(RemoteModel, OtherServers) {
+  std::string answer;
+  const toy::testing::HttpServer server([&](const HttpRequest& r) {
+    if (r.target == "/v1/models") return http_answer("200 OK", "", R"({"data": [{"id": "it"}]})");
+    return answer;
+  });
+  RemoteModel remote(server.url(), "", "");
+  EXPECT_EQ(remote.model(), "it");
+  EXPECT_EQ(server.requests()[0].head.find("authorization"), std::string::npos);
+  const auto stream = [&](const std::string& events) { answer = http_answer("200 OK", "", events); };
+  const ReplySettings s;
+  stream(event(R"({"role": "assistant", "content": null})") + event(R"({"reasoning": "hm"})") +
+         event(R"({"reasoning_content": "m"})") + event(R"({"content": "Y"})") + event(R"({"content": "es"})") +
+         event("{}", "\"stop\"") +
+         "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 9, \"completion_tokens\": 5, "
+         "\"prompt_tokens_details\": {\"cached_tokens\": 4}}}\n\ndata: [DONE]\n\n");
+  const Reply r = ask(remote, hello(), s);
+  EXPECT_EQ(r.message, (ordered_json{{"role", "assistant"}, {"content", "Yes"}, {"reasoning_content", "hmm"}}));
+  EXPECT_EQ(r.tokens, 5);
+  EXPECT_EQ(r.computed, 5);
+  EXPECT_EQ(r.end, ReplyEnd::done);
+  stream(event(R"({"content": "Y"})") + "data: {\"error\": {\"message\": \"out of memory\"}}\n\n");
+  expect_contains(message_of([&] { ask(remote, hello(), s); }), "out of memory");
+  answer = http_answer("503 Service Unavailable", "", R"({"error": {"message": "loading"}})");
+  expect_contains(message_of([&] { ask(remote, hello(), s); }), "status 503: loading");
+  stream("<html>hello</html>");
+  expect_contains(message_of([&] { ask(remote, hello(), s); }), "no stream");
+  answer = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + event(R"({"content": "Y"})");
+  expect_contains(message_of([&] { ask(remote, hello(), s); }), server.url());
+}
+
+TEST(RemoteModel, NoServer) {
+  expect_contains(message_of([] { RemoteModel("127.0.0.1:8080", "", ""); }), "http://");
+  expect_contains(message_of([] { RemoteModel("http://127.0.0.1:1", "", ""); }), "127.0.0.1:1");
+  const toy::testing::HttpServer empty([](const HttpRequest&) { return http_answer("200 OK", "", R"({"data": []})"); });
+  expect_contains(message_of([&] { RemoteModel(empty.url(), "", ""); }), "names no model");
+}
+
+}  // namespace
+}  // namespace toy::talk
