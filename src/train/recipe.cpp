@@ -45,12 +45,12 @@ void require_room(const ModelSpec& spec, const OptimizerOptions& optimizer) {
 // accident.
 void require_success(const TrainResult& r, int64_t updates) {
   if (2 * updates < r.step)
-    fail_internal(
+    fail(
         "training failed: {} of {} steps were not finite and changed no weight. The weights are in {}. Try a smaller "
         "--lr, or others to start from",
         r.step - updates, r.step, r.model_path);
   if (r.eval && r.eval->step == r.step && !std::isfinite(r.eval->loss))
-    fail_internal(
+    fail(
         "training diverged: the validation loss after step {} is {}. The weights are in {}. Try a smaller "
         "--lr",
         r.step, r.eval->loss, r.model_path);

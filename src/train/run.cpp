@@ -270,7 +270,7 @@ class Run {
   void require_finite() {
     const std::string& newest = resume_.checkpoints().newest();
     if (const auto w = first_beyond(model_, std::numeric_limits<float>::max()))
-      fail_internal("training diverged: '{}' holds {}; nothing was saved{}. Try a smaller --lr", w->tensor, w->value,
+      fail("training diverged: '{}' holds {}; nothing was saved{}. Try a smaller --lr", w->tensor, w->value,
                     newest.empty() ? "" : " since " + newest);
   }
 
@@ -292,7 +292,7 @@ class Run {
   void give_up() {
     TrainResult r;
     publish(r);
-    fail_internal(
+    fail(
         "training diverged: the {} of {} steps in a row, up to step {}, was not finite, and these steps were skipped. "
         "The weights before them are in {}. Try a smaller --lr",
         o_.trainer.updates == TrainerOptions::gathered ? "gradient" : "loss", state_.skipped, state_.step,

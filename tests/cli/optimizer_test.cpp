@@ -174,7 +174,7 @@ TEST_F(CliOptimizer, ATimeLimitEndsARun) {
 TEST_F(CliOptimizer, TooManySkippedStepsAreFatal) {
   const std::string broken = train(50) + "--optimizer sgd --lr 1e30 --clip 0 --schedule constant --warmup 0 ";
   const Result r = toy(broken + "--max-skipped 3");
-  EXPECT_EQ(r.code, 1);
+  EXPECT_EQ(r.code, 2);
   EXPECT_NE(r.err.find("training diverged: the gradient of 3 steps in a row, up to step 4,"), std::string::npos)
       << r.err;
   EXPECT_TRUE(fs::exists(path("run/model.gguf")));  // the weights before the skipped steps
@@ -186,7 +186,7 @@ TEST_F(CliOptimizer, ARunThatDivergesMissesItsSamplesAlone) {
   const Result r = toy(train(3) +
                        "--optimizer sgd --lr 1e13 --clip 0 --schedule constant --warmup 0 --eval-every 1 "
                        "--sample 4");
-  EXPECT_EQ(r.code, 1);
+  EXPECT_EQ(r.code, 2);
   EXPECT_NE(r.err.find("step 1: there is no sample: the model gives "), std::string::npos) << r.err;
   EXPECT_NE(r.err.find("training failed: "), std::string::npos) << r.err;
   EXPECT_TRUE(fs::exists(path("run/model.gguf")));

@@ -286,14 +286,14 @@ TEST_F(CliRuns, TornLogsAreReadAndSaid) {
 
 TEST_F(CliRuns, AFailedRunSaysWhy) {
   const Result r = toy(train("run", "--lr 1e30 --clip 0 --optimizer sgd --momentum 0 --max-skipped 3"));
-  EXPECT_EQ(r.code, 1) << r.err;
+  EXPECT_EQ(r.code, 2) << r.err;
   const json end = lines_of(slurp(path("run/events.jsonl"))).back();
   EXPECT_EQ(end.at("kind"), "run_end");
-  EXPECT_EQ(end.at("exit_code"), 1);
+  EXPECT_EQ(end.at("exit_code"), 2);
   EXPECT_NE(end.at("error").get<std::string>().find("diverged"), std::string::npos);
   const json shown = json::parse(toy("runs show " + path("run") + " --json").out);
   EXPECT_EQ(shown.at("status"), "failed");
-  EXPECT_EQ(shown.at("exit_code"), 1);
+  EXPECT_EQ(shown.at("exit_code"), 2);
   EXPECT_EQ(shown.at("error"), end.at("error"));
   const std::string text = toy("runs show " + path("run")).out;
   EXPECT_NE(text.find(end.at("error").get<std::string>()), std::string::npos) << text;

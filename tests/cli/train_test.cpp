@@ -119,7 +119,7 @@ TEST_F(CliTrain, ARunThatLearnsNothingFails) {
         {"--size tiny --steps 3 --lr 1e30 --warmup 0 --clip 0", "2 of 3 steps"},
         {"--size gpt2-tiny --steps 1 --lr 1e30 --warmup 0", "the validation loss after"}}) {
     const Result r = toy(train + options);
-    EXPECT_EQ(r.code, 1) << options << r.err;
+    EXPECT_EQ(r.code, 2) << options << r.err;
     EXPECT_NE(r.err.find(said), std::string::npos) << options << r.err;
     const nlohmann::json shown = nlohmann::json::parse(toy("runs show " + path("run") + " --json").out);
     EXPECT_EQ(shown.at("status"), "failed") << options;
