@@ -465,13 +465,13 @@ void HttpServer::State::begin_stop() {
   if (stopping) return;
   stopping = true;
   on_stop();
-  const auto all = connections;  // closing removes from it
-  for (const auto& c : all)
-    if (!c->busy()) c->close();
   grace.expires_after(seconds(limits.grace_seconds));
   grace.async_wait([this](error_code cancelled) {
     if (!cancelled) io.stop();
   });
+  const auto all = connections;  // closing removes from it
+  for (const auto& c : all)
+    if (!c->busy()) c->close();
   end_if_done();
 }
 
