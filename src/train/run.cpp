@@ -271,7 +271,7 @@ class Run {
     const std::string& newest = resume_.checkpoints().newest();
     if (const auto w = first_beyond(model_, std::numeric_limits<float>::max()))
       fail("training diverged: '{}' holds {}; nothing was saved{}. Try a smaller --lr", w->tensor, w->value,
-                    newest.empty() ? "" : " since " + newest);
+           newest.empty() ? "" : " since " + newest);
   }
 
   // f16 would make infinities of large weights.

@@ -49,7 +49,7 @@ TEST_F(CliCheckFinite, ChangesNothingWhereAllIsFinite) {
 
 TEST_F(CliCheckFinite, InferEvalAndWarmStart) {
   const Result r = toy(train("--steps 1 --init-scale 1e30"));  // a failure, whose finite weights are kept
-  ASSERT_EQ(r.code, 1) << r.err;
+  ASSERT_EQ(r.code, 2) << r.err;
   ASSERT_NE(r.err.find("The weights are in"), std::string::npos) << r.err;
   const std::string rest = path("run/model.gguf") + " --check-finite";
   ends_with(toy("infer --prompt 'the cat' --n 4 " + rest), "toy: decoding: call 1, 7 rows: " + kOp + kFind);

@@ -330,6 +330,7 @@ TEST_F(Cli, ThreadsDevicesAndSeedsOfEveryCommand) {
       {"eval lmc", " --a " + with_tokenizer + " --b " + with_tokenizer + " --ctx 16 --file " + path("little.txt")},
       {"eval choices",
        " " + with_tokenizer + " " + write("q.jsonl", R"({"prompt": "a", "choices": ["b", "c"], "answer": 0})")},
+      {"eval generate", " " + with_tokenizer + " " + write("a.jsonl", R"({"prompt": "a", "answer": "b"})")},
       {"quantize", " " + golden + " " + path("q.gguf") + " --type q8_0"},
       {"convert", " " + golden + " " + path("c.gguf") + " --type f16"},
       {"quantize imatrix", " " + with_tokenizer + " --file " + corpus + " --ctx 16 --out " + path("q.imatrix")},
