@@ -45,7 +45,7 @@ def harness(toy, model, folder):
     from lm_eval.tasks import TaskManager
     server = subprocess.Popen([toy, "serve", model, "--port", "0"], stderr=subprocess.PIPE, text=True)
     try:
-        port = re.search(r":(\d+);", server.stderr.readline()).group(1)
+        port = next(found for line in server.stderr if (found := re.search(r":(\d+);", line))).group(1)
         results = lm_eval.simple_evaluate(
             model="local-completions", tasks=["toy_choices", "toy_generate"], log_samples=True,
             task_manager=TaskManager(include_path=str(HERE / "lm_eval_tasks"), include_defaults=False),
