@@ -43,6 +43,16 @@ struct Merge : Command {
         "  toy merge base.gguf --lora out/letters --type Q8_0 --out letters.gguf");
   }
 
+  // What was added may be too much for f16.
+  static void require_range(const Model& model, std::optional<DType> stored) {
+    if (stored != DType::f16) return;
+    constexpr float kMost = 65504;
+    for (const TensorSpec& t : tensors_of(model.spec))
+      for (const float v : model.params->read(t.name))
+        check(std::fabs(v) <= kMost, "merge: '{}' holds {}, and f16 goes to {}; use --type BF16 or a smaller scale",
+              t.name, v, kMost);
+  }
+
   void run() {
     check(!adapters.lora.empty(), "merge: there is nothing to merge; add --lora FILE");
     model_path = model_file(model_path);
@@ -62,6 +72,7 @@ struct Merge : Command {
     adapters.apply(model);
     merge_adapters(model);
     if (stored.mix.empty()) {
+      require_range(model, stored.plain);
       save_model(model, out, stored.plain);
       return fmt::print("{}\n", out), void();
     }

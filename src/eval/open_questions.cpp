@@ -57,8 +57,8 @@ std::vector<int32_t> ids_of(const OpenQuestion& q, const Tokenizer& tokenizer,
 OpenQuestion parse_open_question(std::string_view line) {
   const ordered_json row = parse_row(line);
   const auto one_of = [&](const char* a, const char* b) {
-    check(row.contains(a) != row.contains(b), "there is {} '{}' and '{}'; give one of them",
-          row.contains(a) ? "both" : "neither", a, b);
+    check(row.contains(a) != row.contains(b), "there is {} '{}' {} '{}'; give one of them",
+          row.contains(a) ? "both" : "neither", a, row.contains(a) ? "and" : "nor", b);
     return row.contains(a);
   };
   OpenQuestion q;

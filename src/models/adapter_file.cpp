@@ -131,6 +131,8 @@ void load_adapter(Model& model, const std::string& path, double scale) {
     adapter.maps[part.name] = {pair.rank(), file.scale_of(pair) * float(scale),
                                pair.m ? Magnitude::constant : Magnitude::none};
   });
+  for (const auto& [name, map] : adapter.maps)
+    check(std::isfinite(map.scale), "{}: its scale of '{}' is {}; give a smaller one", path, name, map.scale);
   model.spec.adapters.push_back(std::move(adapter));
   for (const TensorSpec& t : tensors_of(model.spec))
     if (t.adapter == int(number)) model.params->add(t.name, {DType::f32, t.shape, 0});

@@ -96,7 +96,8 @@ void add_adapter_weights(Model& model, uint64_t seed) {
     const AdapterNames names(weight, size_t(last));
     std::vector<float> norms, magnitudes;  // of one root, so that their quotient is 1
     for (const double n : squared_norms(model, weight, names, map, false)) {
-      check(n > 0, "dora: row {} of '{}' is all zeros and has no direction; leave the map out of --targets",
+      check(std::isfinite(n), "dora: row {} of '{}' holds what is no number", norms.size(), weight);
+      check(float(n) > 0, "dora: row {} of '{}' is all zeros and has no direction; leave the map out of --targets",
             norms.size(), weight);
       norms.push_back(float(n));
       magnitudes.push_back(std::sqrt(norms.back()));
@@ -200,6 +201,8 @@ void merge_adapters(Model& model) {
       apply_magnitudes(change, values, model.params->read(AdapterNames(t.name, number).m));
       for (size_t i = 0; i < sums.size(); ++i) sums[i] += change[i];
     }
+    for (const double v : sums)
+      check(std::isfinite(float(v)), "merge: '{}' would hold {}; give the adapter a smaller scale", t.name, v);
     if (!sums.empty()) model.params->write(t.name, View(sums.data(), DType::f64, t.shape));
   }
   model.spec.adapters.clear();

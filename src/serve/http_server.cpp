@@ -416,6 +416,8 @@ class ExchangeOf : public Exchange {
 
 void Connection::request_is_read() {
   auto message = parser_->release();
+  server_.bodies -= body_ - std::min(body_, message.body().size());  // no more than it took
+  body_ = std::min(body_, message.body().size());
   begin_exchange(message.keep_alive());
   http11_ = message.version() >= 11;
   head_ = message.method() == http::verb::head;

@@ -84,6 +84,13 @@ void Resume::compare_with_checkpoint(const nlohmann::ordered_json& config) {
   const nlohmann::ordered_json::json_pointer optimizer("/options/optimizer/kind");
   check(there.at(optimizer) == config.at(optimizer),
         "resume: {} has the state of another optimizer, which this one cannot take over", from_);
+  // A and B are differences from what these say they began with.
+  for (const char* part : {"pissa", "alpha", "rslora", "targets"}) {
+    const nlohmann::ordered_json::json_pointer at(fmt::format("/recipe/{}", part)), pissa("/recipe/pissa");
+    const bool matters = part == std::string_view("pissa") || config.value(pissa, false);
+    check(!matters || there.value(at, nlohmann::ordered_json()) == config.value(at, nlohmann::ordered_json()),
+          "resume: {} has another --{}, which its adapter cannot take over with PiSSA", from_, part);
+  }
   const nlohmann::ordered_json::json_pointer base("/recipe/base");
   if (config.contains(base))
     check(

@@ -35,7 +35,7 @@ TEST(OpenQuestions, Rows) {
   const auto reason = [](const char* row) { return testing::message_of([&] { parse_open_question(row); }); };
   EXPECT_EQ(reason("{"), "not JSON");
   EXPECT_EQ(reason("3"), "not a JSON object");
-  EXPECT_EQ(reason(R"({"answer": "4"})"), "there is neither 'prompt' and 'messages'; give one of them");
+  EXPECT_EQ(reason(R"({"answer": "4"})"), "there is neither 'prompt' nor 'messages'; give one of them");
   EXPECT_EQ(reason(R"({"prompt": "x"})"), "there is neither 'answer' and 'answers'; give one of them");
   EXPECT_EQ(reason(R"({"prompt": "x", "answer": "4", "answers": ["4"]})"),
             "there is both 'answer' and 'answers'; give one of them");
