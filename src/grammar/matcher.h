@@ -56,7 +56,7 @@ class Matcher {
   Matcher reduced(int32_t state, int32_t& to) const;
 
  private:
-  static constexpr size_t kMaxWays = 20'000, kMostWork = 20'000'000;
+  static constexpr size_t kMaxWays = 1'000, kMostWork = 2'000'000;
   struct State {
     std::vector<Return> ways;
     bool done = false;
