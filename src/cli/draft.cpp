@@ -23,8 +23,9 @@ double bytes_of_weights(const Model& model) {
 
 void DraftOptions::add(CLI::App& app) {
   begin_group(app, "Speculation");
-  CLI::Option* model = add_option(app, "--draft", draft, "Small model of the same vocabulary that proposes tokens, or 'ngram'", not_empty())
-      ->option_text("MODEL");
+  CLI::Option* model = add_option(app, "--draft", draft,
+                                  "Small model of the same vocabulary that proposes tokens, or 'ngram'", not_empty())
+                           ->option_text("MODEL");
   add_option(app, "--draft-max", most, "Tokens to propose at once for a text", from_to(1, 64))->needs(model);
 }
 
