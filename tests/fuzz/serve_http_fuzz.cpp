@@ -29,7 +29,7 @@ void handle(const std::shared_ptr<Exchange>& exchange) {
     exchange->write("data: {}\n\n");
     exchange->end();
   } catch (const ApiError& e) {
-    exchange->send({.status = e.status, .body = error_body(e.status, e.what(), e.param, e.code)});
+    exchange->send({.status = e.status, .body = error_body(e)});
   }
 }
 
