@@ -92,7 +92,7 @@ TEST(ModelSpec, LayersAreDescribedTogetherOrEachByItself) {
   EXPECT_EQ(m.layers[0].d_ff, 40);
   EXPECT_EQ(m.layers[1].d_ff, 28);
   EXPECT_EQ(m.layers[0].kv_heads, 2);
-  EXPECT_EQ(to_json(m).at("layers"), nlohmann::json::parse(R"([{}, {"d_ff": 28}])"));
+  EXPECT_EQ(to_json(m).at("layers"), nlohmann::ordered_json::parse(R"([{}, {"d_ff": 28}])"));
   j["layers"].push_back({{"d_ff", 40}});
   EXPECT_EQ(refusal(j), "x.json: 'layers' is not a list of 2 objects, one for each layer");
   j["layers"] = {{{"d_ff", 40}}, {{"d_fff", 40}}};
