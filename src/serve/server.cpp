@@ -175,7 +175,7 @@ class Server {
     return j;
   }
   void models(const std::shared_ptr<Exchange>& exchange) {
-    ordered_json list{model_json(options_.name)};
+    ordered_json list = ordered_json::array({model_json(options_.name)});
     for (const std::string& name : options_.adapters) list.push_back(model_json(name));
     send_json(*exchange, {{"object", "list"}, {"data", list}});
   }
