@@ -34,7 +34,8 @@ void handle(const std::shared_ptr<Exchange>& exchange) {
 }
 
 uint16_t start() {
-  static HttpServer server("127.0.0.1", 0, {.body = 65536, .read_seconds = 2, .idle_seconds = 2});
+  // Never destroyed: its thread runs until the end.
+  static HttpServer& server = *new HttpServer("127.0.0.1", 0, {.body = 65536, .read_seconds = 2, .idle_seconds = 2});
   std::thread([] {
     server.run(
         handle, [](int status, const std::string& text) { return HttpReply{.status = status, .body = text}; }, [] {});
