@@ -147,7 +147,7 @@ TEST_F(CliEval, AnswersInWriting) {
   EXPECT_NE(text.out.find("4 questions; 4 answers were cut after 4 tokens"), std::string::npos) << text.out;
   EXPECT_EQ(toy(eval + " --threads 1 --parallel 1").out, text.out);
   const std::string plain = "eval generate " + m + " ";
-  refuses(plain + write("b.jsonl", row("x") + "{}\n"), {"b.jsonl:2", "'prompt' and 'messages'"});
+  refuses(plain + write("b.jsonl", row("x") + "{}\n"), {"b.jsonl:2", "'prompt' nor 'messages'"});
   refuses(plain + write("c.jsonl", R"({"messages": [{"role": "user", "content": "x"}], "answer": "y"})"),
           {"c.jsonl:1", "no chat template"});
   refuses(plain + path("none.jsonl"), {"none.jsonl"});

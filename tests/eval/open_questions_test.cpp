@@ -36,7 +36,7 @@ TEST(OpenQuestions, Rows) {
   EXPECT_EQ(reason("{"), "not JSON");
   EXPECT_EQ(reason("3"), "not a JSON object");
   EXPECT_EQ(reason(R"({"answer": "4"})"), "there is neither 'prompt' nor 'messages'; give one of them");
-  EXPECT_EQ(reason(R"({"prompt": "x"})"), "there is neither 'answer' and 'answers'; give one of them");
+  EXPECT_EQ(reason(R"({"prompt": "x"})"), "there is neither 'answer' nor 'answers'; give one of them");
   EXPECT_EQ(reason(R"({"prompt": "x", "answer": "4", "answers": ["4"]})"),
             "there is both 'answer' and 'answers'; give one of them");
   EXPECT_EQ(reason(R"({"prompt": 3, "answer": "4"})"), "'prompt' is not a string");
