@@ -39,7 +39,7 @@ std::shared_ptr<const RuleMask> RuleMasks::find(const std::vector<int32_t>& nfa_
   const std::lock_guard lock(mutex_);
   if (const auto known = masks_.find(nfa_states); known != masks_.end()) return known->second;
   if (masks_.size() * trie_->words() * sizeof(uint64_t) > kMostBytes) masks_.clear();
-  if (matcher_.count() > kMostStates) matcher_ = Matcher(*automaton_);
+  if (matcher_.count() > kMostStates || matcher_.size() > Matcher::kMostSize) matcher_ = Matcher(*automaton_);
   matcher_.restart_work(work);
   auto mask = std::make_shared<RuleMask>();
   mask->allowed.resize(trie_->words());
@@ -57,7 +57,7 @@ std::shared_ptr<const RuleMask> RuleMasks::find(const std::vector<int32_t>& nfa_
 std::unique_ptr<GrammarConstraint> GrammarConstraint::copy() const {
   int32_t state = 0;
   Matcher matcher = matcher_.reduced(state_, state);
-  return std::unique_ptr<GrammarConstraint>(new GrammarConstraint(masks_, std::move(matcher), state, ended_));
+  return std::unique_ptr<GrammarConstraint>(new GrammarConstraint(masks_, std::move(matcher), state, ended_, debt_));
 }
 
 void GrammarConstraint::mask(std::span<uint64_t> allowed) {
@@ -69,11 +69,12 @@ void GrammarConstraint::mask(std::span<uint64_t> allowed) {
 
 bool GrammarConstraint::push(std::string_view bytes) {
   int32_t next = ended_ ? Matcher::kDead : state_;
-  matcher_.restart_work();
+  matcher_.restart_work(debt_);
   for (const char c : bytes) next = matcher_.step(next, uint8_t(c));
   if (next == Matcher::kDead) return false;
   state_ = next;
-  if (matcher_.count() > kMostStates || mask_count_ * trie().words() * sizeof(uint64_t) > kMostBytes) forget();
+  debt_ = matcher_.work() - std::min(matcher_.work(), bytes.size() * kWorkOfByte);
+  if (matcher_.count() > kMostStates || matcher_.size() > Matcher::kMostSize || mask_count_ * trie().words() * sizeof(uint64_t) > kMostBytes) forget();
   return true;
 }
 
@@ -102,8 +103,10 @@ const TokenBits& GrammarConstraint::known_mask() {
   const size_t s = size_t(state_);
   if (!known_[s].empty()) return known_[s];
   ++mask_count_;
-  matcher_.restart_work();
-  return known_[s] = compute_mask();
+  matcher_.restart_work(debt_);
+  known_[s] = compute_mask();
+  debt_ = matcher_.work();
+  return known_[s];
 }
 
 TokenBits GrammarConstraint::compute_mask() {

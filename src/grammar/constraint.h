@@ -59,8 +59,9 @@ class GrammarConstraint : public TokenConstraint {
 
  private:
   static constexpr size_t kMostStates = 10'000, kMostBytes = size_t(8) << 20;
-  GrammarConstraint(std::shared_ptr<RuleMasks> masks, Matcher matcher, int32_t state, bool ended)
-      : masks_(std::move(masks)), matcher_(std::move(matcher)), state_(state), ended_(ended) {}
+  static constexpr size_t kWorkOfByte = 1'000;  // what a byte may cost on average
+  GrammarConstraint(std::shared_ptr<RuleMasks> masks, Matcher matcher, int32_t state, bool ended, size_t debt)
+      : masks_(std::move(masks)), matcher_(std::move(matcher)), state_(state), ended_(ended), debt_(debt) {}
   void forget();
   const TokenBits& known_mask();
   TokenBits compute_mask();
@@ -70,6 +71,7 @@ class GrammarConstraint : public TokenConstraint {
   Matcher matcher_;
   int32_t state_;
   bool ended_ = false;
+  size_t debt_ = 0;  // work beyond what the text's bytes may cost
   std::vector<TokenBits> known_;  // of each state of the matcher; empty: not computed
   size_t mask_count_ = 0;
 };

@@ -21,6 +21,7 @@ Matcher::Matcher(const Automaton& automaton) : automaton_(&automaton), classes_(
 int32_t Matcher::intern(State state) {
   const auto [found, is_new] = state_ids_.try_emplace(std::move(state), int32_t(states_.size()));
   if (is_new) {
+    size_ += found->first.ways.size();
     states_.push_back(found->first);
     next_.resize(next_.size() + classes_, -1);
   }
@@ -30,6 +31,7 @@ int32_t Matcher::intern(State state) {
 int32_t Matcher::intern_frame(std::vector<Return> returns) {
   const auto [found, is_new] = frame_ids_.try_emplace(std::move(returns), int32_t(frames_.size()));
   if (is_new) {
+    size_ += found->first.size();
     frames_.push_back(found->first);
     after_.push_back(-1);
   }

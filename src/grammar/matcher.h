@@ -22,6 +22,7 @@ struct Return {
 /// made once is a look-up.
 class Matcher {
  public:
+  static constexpr size_t kMostSize = 500'000;  ///< size() from which a matcher is made anew
   static constexpr int32_t kDead = 0, kBottom = 0;  ///< the state without ways; the frame that ends the text
   explicit Matcher(const Automaton& automaton);
 
@@ -44,19 +45,21 @@ class Matcher {
   /// The ways: states that read a byte, with their frames, sorted by frame.
   const std::vector<Return>& ways(int32_t state) const { return states_[size_t(state)].ways; }
 
-  /// Ways that are followed count as work. More than kMostWork since the last call of this is an error, so a mask takes
-  /// a bounded time whatever the grammar. `spent`: what was done for the same mask elsewhere.
+  /// Ways that are followed count as work. More than kMostWork is an error, so a mask takes a bounded time whatever the
+  /// grammar. `spent`: what was done before and still counts.
   void restart_work(size_t spent = 0) { work_ = spent; }
   size_t work() const { return work_; }
   /// Further work.
   void spend(size_t work);
 
   size_t count() const { return states_.size(); }
+  /// Ways of all states, and places of all frames: what the matcher's memory grows with.
+  size_t size() const { return size_; }
   /// A matcher that knows only what this state needs, which is the returned one in it.
   Matcher reduced(int32_t state, int32_t& to) const;
 
  private:
-  static constexpr size_t kMaxWays = 1'000, kMostWork = 2'000'000;
+  static constexpr size_t kMaxWays = 1'000, kMostWork = 400'000;
   struct State {
     std::vector<Return> ways;
     bool done = false;
@@ -68,7 +71,7 @@ class Matcher {
   int32_t intern_frame(std::vector<Return> returns);
 
   const Automaton* automaton_;
-  size_t classes_, work_ = 0;
+  size_t classes_, work_ = 0, size_ = 0;
   std::vector<State> states_;
   std::vector<int32_t> next_;  // of each state and class; -1: not known
   std::vector<std::vector<Return>> frames_;
