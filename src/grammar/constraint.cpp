@@ -74,7 +74,9 @@ bool GrammarConstraint::push(std::string_view bytes) {
   if (next == Matcher::kDead) return false;
   state_ = next;
   debt_ = matcher_.work() - std::min(matcher_.work(), bytes.size() * kWorkOfByte);
-  if (matcher_.count() > kMostStates || matcher_.size() > Matcher::kMostSize || mask_count_ * trie().words() * sizeof(uint64_t) > kMostBytes) forget();
+  if (matcher_.count() > kMostStates || matcher_.size() > Matcher::kMostSize ||
+      mask_count_ * trie().words() * sizeof(uint64_t) > kMostBytes)
+    forget();
   return true;
 }
 

@@ -71,7 +71,7 @@ class GrammarConstraint : public TokenConstraint {
   Matcher matcher_;
   int32_t state_;
   bool ended_ = false;
-  size_t debt_ = 0;  // work beyond what the text's bytes may cost
+  size_t debt_ = 0;               // work beyond what the text's bytes may cost
   std::vector<TokenBits> known_;  // of each state of the matcher; empty: not computed
   size_t mask_count_ = 0;
 };

@@ -22,7 +22,7 @@ struct Return {
 /// made once is a look-up.
 class Matcher {
  public:
-  static constexpr size_t kMostSize = 500'000;  ///< size() from which a matcher is made anew
+  static constexpr size_t kMostSize = 500'000;      ///< size() from which a matcher is made anew
   static constexpr int32_t kDead = 0, kBottom = 0;  ///< the state without ways; the frame that ends the text
   explicit Matcher(const Automaton& automaton);
 

@@ -1,5 +1,7 @@
 #include "serve/text_job.h"
 
+#include "toy/base/error.h"
+
 #include <utility>
 
 namespace toy::serve {
@@ -75,14 +77,18 @@ void TextJob::finish(size_t i, const TextEnd& end) {
 
 void TextJob::fail(const std::exception_ptr& error) {
   failed_ = true;  // the other choices end with their next token
+  int status = 500;
   std::string message = "the text could not be computed";
   try {
     std::rethrow_exception(error);
+  } catch (const Error& e) {  // of the request: a grammar that takes too long
+    status = e.code() == ErrorCode::bad_input ? 400 : 500;
+    message = e.what();
   } catch (const std::exception& e) {
     message = e.what();
   }
-  count_(500);
-  const ApiError e(500, message);
+  count_(status);
+  const ApiError e(status, message);
   if (!begun_) return exchange_->send(error_reply(e, format_->error_body()));
   write(format_->error(e));
   exchange_->end();
