@@ -133,6 +133,7 @@ LineRead TerminalScreen::read_line(const std::string& prompt, const std::string&
   e.prompt = prompt;
   e.interrupted = false;
   if (!old.empty()) el_push(e.el, as_keys(old).c_str());
+  el_set(e.el, EL_PREP_TERM, 1);  // before the prompt: whoever sees it may press any key
   write_out("\x1b[?2004h");
   int count = 0;
   const char* text = el_gets(e.el, &count);

@@ -202,9 +202,10 @@ TEST_F(ChatTerminal, CtrlCStopsAnAnswerAndKeepsIt) {
 
 TEST_F(ChatTerminal, NoColorIsPlain) {
   Terminal t(line("--temperature 0" + ascii(), "NO_COLOR=1"), 100);
-  t.until("> ");
+  t.until("\x1b[?2004h> ");
   t.type("hi\r");
-  std::string all = t.until("tokens/s");
+  std::string all = t.until("\x1b[?2004h> ");
+  EXPECT_NE(all.find("tokens/s"), std::string::npos) << all;
   t.type("\x04");
   all += t.rest();
   EXPECT_EQ(all.find("\x1b[2m"), std::string::npos) << all;
