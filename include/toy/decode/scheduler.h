@@ -13,8 +13,12 @@
 
 namespace toy {
 
-class DraftModel;
-class PrefixTree;
+struct Job;
+struct RowResult;
+struct Slot;
+class RowPlan;
+class SharedPrefixes;
+class Speculator;
 
 /// How one text is generated.
 struct GenerateOptions {
@@ -118,11 +122,11 @@ class Scheduler {
     }
   }
   /// Tokens of prompts that were not computed because a sequence held them already.
-  int64_t shared_tokens() const { return shared_tokens_; }
+  int64_t shared_tokens() const;
   /// How often a text was preempted because the cache was full.
-  int64_t preemptions() const { return preemptions_; }
+  int64_t preemptions() const;
   /// Tokens that were proposed, and those of them that the texts have.
-  const SpeculationCounts& speculation() const { return speculated_; }
+  const SpeculationCounts& speculation() const;
   /// Snapshots that are kept, from which later texts can continue.
   int64_t snapshots() const;
   /// Requests that have not ended: those that have a sequence, and those that wait for one.
@@ -130,76 +134,21 @@ class Scheduler {
   size_t waiting() const { return waiting_.size(); }
 
  private:
-  struct Job {
-    GenerateRequest request;
-    int64_t number = 0;  // in the order in which they were added
-    Sampler sampler;
-    std::vector<int32_t> history;  // prompt and text
-    size_t fed = 0;                // of the history
-    Generated result;
-    size_t hidden_seen = 0;  // position after the last one that on_hidden has seen
-    // Where on_hidden continues.
-    size_t next_hidden() const { return std::max(request.hidden_from, hidden_seen); }
-    std::vector<size_t> snapshots = {};  // positions after which the prompt's state is worth keeping, in order
-    bool in_progress = false;            // its sequence has been at the last token; rows that are missing now are few
-    AcceptanceRate rate;
-    bool writing() const { return in_progress || history.size() - fed == 1; }
-    // Does the score of the token after this position of the prompt have to be computed?
-    bool scores(size_t position) const {
-      return request.score_prompt && position + 1 < request.prompt.size() && position >= result.prompt.size();
-    }
-  };
-  struct Slot {
-    int sequence = 0;
-    bool used = false;
-    std::unique_ptr<Job> job;
-    bool begun = false;                  // the job is told what it need not compute
-    bool known = false;                  // is it known which tokens the sequence holds?
-    std::vector<int32_t> held = {};      // these,
-    std::vector<float> adapters = {};    // computed with these
-    size_t rows = 0;                     // of the call that is being made, proposed ones included
-    std::vector<int32_t> proposed = {};  // tokens after the history in this call
-    size_t wrong = 0;                    // of these, as far as known
-    RecurrentStates before = {};         // at the beginning of a call with proposed tokens
-    size_t pause = 0;                    // > 0: the call ends here in the history, where another text takes over
-    int64_t used_at = 0;                 // the step that last computed something in it
-  };
-  // The logits or hidden states that a call gives, in their order: those after a position of a slot's history.
-  struct Answer {
-    Slot* slot;
-    size_t position;
-    int32_t token = 0;  // that the call has there
-  };
   void fill_slots();
   Slot* idle_slot();
-  bool begin(Slot& slot);
-  bool has_room(const Slot& slot) const;
-  void plan_rows();
-  int64_t missing_pages() const;
-  bool make_room(Slot& slot);
-  void forget(Slot& slot);
-  void plan_proposals();
-  size_t most_proposed(const Slot& slot, size_t texts) const;
-  void settle(Slot& slot);
-  void read_again(Slot& slot, std::span<const int32_t> tokens);
   void collect_rows();
-  void remember(const Slot& slot);
-  void remember_snapshots();
-  void remember_pages();
-  void accept(const Answer& answer, std::span<const float> logits);
-  void show(const Answer& answer, std::span<const float> hidden);
-  void accept_token(Slot& slot, std::span<const float> logits);
+  void take_back(Slot& slot);
+  void accept(const RowResult& row, std::span<const float> logits);
 
   Decoder& decoder_;
   std::vector<Slot> slots_;
-  int64_t shared_tokens_ = 0, preemptions_ = 0, added_ = 0, steps_ = 0;
+  int64_t added_ = 0, steps_ = 0;
   std::deque<std::unique_ptr<Job>> waiting_;
   std::vector<DecodeRow> rows_;
-  std::vector<Answer> answers_, shown_;
-  SpeculationOptions speculation_;
-  SpeculationCounts speculated_;
-  std::unique_ptr<DraftModel> draft_;     // nullptr: no model proposes
-  std::unique_ptr<PrefixTree> prefixes_;  // nullptr: pages are not kept beyond their sequence
+  std::vector<RowResult> answers_, shown_;  // of the rows that give logits or hidden states, in their order
+  std::unique_ptr<SharedPrefixes> prefixes_;
+  std::unique_ptr<RowPlan> plan_;
+  std::unique_ptr<Speculator> speculator_;
 };
 
 }  // namespace toy
