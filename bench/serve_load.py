@@ -103,22 +103,24 @@ async def load(port, pid, options):
     assert complete == options.streams and statuses == {"200": options.short}, "requests without their answer"
 
 
-async def gaps(port, i, tokens):
-    """When each token of a stream came."""
+async def gaps(port, i, times):
+    """Notes when each token of a stream came, until it is cancelled."""
     reader, writer = await connect(port)
-    writer.write(request({"prompt": f"Once upon a time {i}", "max_tokens": tokens, "stream": True, "ignore_eos": True,
+    writer.write(request({"prompt": f"Once upon a time {i}", "max_tokens": 2000, "stream": True, "ignore_eos": True,
                           "logprobs": 0}))
-    times = []
-    while line := await reader.readline():
-        if line.startswith(b"data: {"):
-            times.append(time.monotonic())
-    writer.close()
-    return times
+    try:
+        while line := await reader.readline():
+            if line.startswith(b"data: {"):
+                times.append(time.monotonic())
+    finally:
+        writer.close()
 
 
 async def long_prompt(port, words):
-    """Prints the longest time between two tokens of 8 streams, before and while a long prompt is read."""
-    streams = [asyncio.create_task(gaps(port, i, 200)) for i in range(8)]
+    """Prints pauses between two tokens of 8 streams, before and while a long prompt is read, and the tokens per second of
+    both together meanwhile."""
+    streams = [[] for _ in range(8)]
+    tasks = [asyncio.create_task(gaps(port, i, times)) for i, times in enumerate(streams)]
     await asyncio.sleep(3)
     begin = time.monotonic()
     reader, writer = await connect(port)
@@ -126,13 +128,19 @@ async def long_prompt(port, words):
     answer = json.loads((await reader.read()).split(b"\r\n\r\n", 1)[1])
     end = time.monotonic()
     writer.close()
+    assert not any(task.done() for task in tasks), "a stream ended before the prompt was read; use a shorter one"
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
     before, during = [], []
-    for times in await asyncio.gather(*streams):
+    for times in streams:
         for a, b in zip(times[1:], times[2:]):
-            (before if b < begin else during if a < end else []).append(b - a)
-    assert during, "the streams ended before the prompt was read; use a shorter one"
-    print(f"prompt of {answer['usage']['prompt_tokens']} tokens answered in {end - begin:.2f} s; longest pause of 8 streams "
-          f"{1000 * max(before):.0f} ms before, {1000 * max(during):.0f} ms meanwhile")
+            (before if b < begin else during).append(b - a)
+    during.sort()
+    tokens = answer["usage"]["prompt_tokens"]
+    print(f"prompt of {tokens} tokens answered in {end - begin:.2f} s; longest pause of 8 streams "
+          f"{1000 * max(before):.0f} ms before, meanwhile {1000 * during[-1]:.0f} ms (median "
+          f"{1000 * during[len(during) // 2]:.0f} ms); {(tokens + len(during)) / (end - begin):.0f} tokens/s in all")
 
 
 def main():

@@ -1,6 +1,7 @@
 #include "toy/decode/scheduler.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 
 #include "decode/accept.h"
@@ -42,6 +43,11 @@ void Scheduler::speculate(const SpeculationOptions& options) {
   speculator_ = std::make_unique<Speculator>(decoder_, slots_, options);
 }
 
+void Scheduler::limit_pause(double seconds) {
+  check(seconds > 0, "pause: it is {} seconds, expected a number above 0", seconds);
+  plan_->limit_pause(seconds);
+}
+
 void Scheduler::require_possible(const GenerateRequest& request) const {
   const std::vector<int32_t>& prompt = request.prompt;
   check(!prompt.empty(), "prompt: there is nothing to continue; give at least one token");
@@ -73,8 +79,11 @@ int64_t Scheduler::add(GenerateRequest request) {
   require_possible(request);
   Sampler sampler(request.options.sampler);
   std::vector<int32_t> history = request.prompt;
-  waiting_.push_back(std::make_unique<Job>(Job{
-      .request = std::move(request), .number = added_, .sampler = std::move(sampler), .history = std::move(history)}));
+  deadlines_ = deadlines_ || request.deadline;
+  auto job = std::make_unique<Job>(Job{
+      .request = std::move(request), .number = added_, .sampler = std::move(sampler), .history = std::move(history)});
+  const auto order = job->order();
+  waiting_.emplace(order, std::move(job));
   return added_++;
 }
 
@@ -84,7 +93,7 @@ bool Scheduler::cancel(int64_t number) {
       slot.job.reset();
       return true;
     }
-  return std::erase_if(waiting_, [&](const std::unique_ptr<Job>& job) { return job->number == number; }) > 0;
+  return std::erase_if(waiting_, [&](const auto& entry) { return entry.second->number == number; }) > 0;
 }
 
 int64_t Scheduler::shared_tokens() const { return prefixes_->shared_tokens(); }
@@ -97,19 +106,26 @@ size_t Scheduler::running() const {
 }
 
 bool Scheduler::step() {
+  using Clock = std::chrono::steady_clock;
+  FirstError error;
   ++steps_;
+  end_late(error);
   fill_slots();
   collect_rows();
-  if (rows_.empty()) return false;
+  if (rows_.empty()) {
+    error.rethrow();
+    return false;
+  }
+  const Clock::time_point begin = Clock::now();
   try {
     decoder_.decode(rows_);
   } catch (...) {
     for (Slot& slot : slots_) take_back(slot);
     throw;
   }
+  plan_->learn(std::chrono::duration<double>(Clock::now() - begin).count());
   prefixes_->remember_snapshots();
   // A callback that throws must not cost the other texts their tokens.
-  FirstError error;
   for (size_t i = 0; i < shown_.size(); ++i)
     error.guard([&] { show_hidden(*shown_[i].slot, shown_[i].position, decoder_.hidden(i)); });
   for (size_t i = 0; i < answers_.size(); ++i) error.guard([&] { accept(answers_[i], decoder_.logits(i)); });
@@ -132,12 +148,29 @@ void Scheduler::take_back(Slot& slot) {
   slot.proposed.clear();
 }
 
+// Texts whose deadline has passed end with what they have.
+void Scheduler::end_late(FirstError& error) {
+  if (!deadlines_) return;
+  const auto now = std::chrono::steady_clock::now();
+  std::vector<std::unique_ptr<Job>> late;  // on_done may add requests
+  const auto take = [&](std::unique_ptr<Job>& job) {
+    if (!job || !job->request.deadline || *job->request.deadline > now) return false;
+    late.push_back(std::move(job));
+    return true;
+  };
+  for (Slot& slot : slots_) take(slot.job);
+  for (auto it = waiting_.begin(); it != waiting_.end();) it = take(it->second) ? waiting_.erase(it) : std::next(it);
+  for (const std::unique_ptr<Job>& job : late) {
+    job->result.reason = FinishReason::deadline;
+    if (job->request.on_done) error.guard([&] { job->request.on_done(job->result); });
+  }
+}
+
 void Scheduler::fill_slots() {
   while (!waiting_.empty()) {
     Slot* slot = idle_slot();
     if (slot == nullptr) return;
-    std::unique_ptr<Job> job = std::move(waiting_.front());
-    waiting_.pop_front();
+    std::unique_ptr<Job> job = std::move(waiting_.extract(waiting_.begin()).mapped());
     if (job->request.options.max_tokens <= 0 && !job->request.score_prompt &&
         !job->request.on_hidden) {  // done before it began
       if (job->request.on_done) job->request.on_done(job->result);

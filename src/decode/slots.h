@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "toy/decode/scheduler.h"
@@ -24,6 +25,8 @@ struct Job {
   bool in_progress = false;            ///< its sequence has been at the last token; rows that are missing now are few
   AcceptanceRate rate = {};
 
+  /// Smaller ones come first.
+  std::pair<int, int64_t> order() const { return {request.priority, number}; }
   /// Where on_hidden continues.
   size_t next_hidden() const { return std::max(request.hidden_from, hidden_seen); }
   /// Tokens that no call has computed.

@@ -1,10 +1,13 @@
 // Generating for many prompts at once: a finished one makes room for the next.
 #pragma once
 
-#include <deque>
+#include <chrono>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "toy/decode/decoder.h"
@@ -13,6 +16,7 @@
 
 namespace toy {
 
+class FirstError;
 struct Job;
 struct RowResult;
 struct Slot;
@@ -40,6 +44,7 @@ enum class FinishReason {
   eos,       ///< one of GenerateRequest::eos, which is the last of the result
   stopped,   ///< on_token said so
   complete,  ///< nothing may follow, as SamplerOptions::constraint says
+  deadline,  ///< GenerateRequest::deadline has passed
 };
 
 /// A finished text.
@@ -71,10 +76,17 @@ struct GenerateRequest {
   /// on, once and in order. Needs DecoderOptions::hidden. Nothing from there on is taken over from other texts.
   std::function<void(std::span<const float>)> on_hidden = {};
   size_t hidden_from = 0;
+  /// Requests with a lower value are handled earlier, of equal ones those that were added earlier. A lower value also
+  /// gets the room of calls first, and is preempted last.
+  int priority = 0;
+  /// When it ends with what it has, before the next call of the decoder.
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};
 };
 
-/// Shares the sequences of a decoder among requests, in the order in which they were added. Every call of the decoder
-/// carries one token of each text that is being written and pieces of prompts that wait to be read.
+/// Shares the sequences of a decoder among requests, in order of their priority and then of their arrival. Every call
+/// of the decoder carries one token of each text that is being written and pieces of prompts that wait to be read. The
+/// first prompt in that order gets half of the room, and those of the same priority with the fewest tokens left the
+/// other half: so none starves, and a short one does not wait for a long one.
 /// A prefix of 64 tokens or more that two prompts share is computed once: a request waits until the other has read it
 /// and then shares its pages. Finished texts share theirs, too, until their sequence is reused; where the decoder has a
 /// cache (DecoderOptions::cache), they are found again until it is full. Where layers have a window or a recurrent
@@ -84,8 +96,8 @@ struct GenerateRequest {
 /// it.
 ///
 /// Where the decoder's cache is smaller than its sequences could fill (DecoderOptions::cache), prefixes that no text
-/// uses are forgotten, the least recently used first. Then the youngest text is preempted: it keeps its tokens and is
-/// computed again once there is room. The earliest text always continues.
+/// uses are forgotten, the least recently used first. Then the last text in the order is preempted: it keeps its
+/// tokens and is computed again once there is room. The first text always continues.
 ///
 /// With SpeculationOptions a call also carries tokens that are proposed for the texts that are being written. A text
 /// gains those that its sampler draws as well, with the logits of the same call; the others are taken back. Where
@@ -106,6 +118,10 @@ class Scheduler {
   /// From the next call on, tokens are proposed. Throws Error{bad_input} as SpeculationOptions::validate(), and where
   /// the draft has too few sequences. It must outlive the scheduler.
   void speculate(const SpeculationOptions& options);
+  /// From the next call on, while texts are being written, a call has as many rows of prompts as to take about this
+  /// long, measured by the calls before; at least 8, and as many as there are texts. Bits do not depend on it. Throws
+  /// Error{bad_input} unless above 0.
+  void limit_pause(double seconds);
   /// Returns a number for cancel(). Throws as require_possible().
   int64_t add(GenerateRequest request);
   /// Throws Error{bad_input} for an empty prompt, one that does not fit into the context, a text that does not fit into
@@ -134,6 +150,7 @@ class Scheduler {
   size_t waiting() const { return waiting_.size(); }
 
  private:
+  void end_late(FirstError& error);
   void fill_slots();
   Slot* idle_slot();
   void collect_rows();
@@ -143,7 +160,8 @@ class Scheduler {
   Decoder& decoder_;
   std::vector<Slot> slots_;
   int64_t added_ = 0, steps_ = 0;
-  std::deque<std::unique_ptr<Job>> waiting_;
+  std::map<std::pair<int, int64_t>, std::unique_ptr<Job>> waiting_;  // by Job::order()
+  bool deadlines_ = false;                                           // has any request had one?
   std::vector<DecodeRow> rows_;
   std::vector<RowResult> answers_, shown_;  // of the rows that give logits or hidden states, in their order
   std::unique_ptr<SharedPrefixes> prefixes_;
