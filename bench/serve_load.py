@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Load for `toy serve` from this machine: streams at once, then short requests, with slow readers and clients that hang
 up among them. Prints counts, seconds and the server's memory; fails if a request stays without an answer. With
---long-prompt, instead: how long 8 streams pause when a prompt of that many words arrives.
+--long-prompt, instead: how long 8 streams pause when a prompt of that many tokens arrives.
 
     serve_load.py TOY MODEL.gguf [--streams 1000] [--short 10000] [--tokens 16] [--serve "--parallel 32"]
     serve_load.py TOY MODEL.gguf --long-prompt 2000
@@ -116,7 +116,7 @@ async def gaps(port, i, times):
         writer.close()
 
 
-async def long_prompt(port, words):
+async def long_prompt(port, tokens):
     """Prints pauses between two tokens of 8 streams, before and while a long prompt is read, and the tokens per second of
     both together meanwhile."""
     streams = [[] for _ in range(8)]
@@ -124,7 +124,7 @@ async def long_prompt(port, words):
     await asyncio.sleep(3)
     begin = time.monotonic()
     reader, writer = await connect(port)
-    writer.write(request({"prompt": " ".join(str(i) for i in range(words)), "max_tokens": 1}))
+    writer.write(request({"prompt": [(i * 37 + 11) % 250 for i in range(tokens)], "max_tokens": 1}))
     answer = json.loads((await reader.read()).split(b"\r\n\r\n", 1)[1])
     end = time.monotonic()
     writer.close()
@@ -137,7 +137,7 @@ async def long_prompt(port, words):
         for a, b in zip(times[1:], times[2:]):
             (before if b < begin else during).append(b - a)
     during.sort()
-    tokens = answer["usage"]["prompt_tokens"]
+    assert answer["usage"]["prompt_tokens"] == tokens
     print(f"prompt of {tokens} tokens answered in {end - begin:.2f} s; longest pause of 8 streams "
           f"{1000 * max(before):.0f} ms before, meanwhile {1000 * during[-1]:.0f} ms (median "
           f"{1000 * during[len(during) // 2]:.0f} ms); {(tokens + len(during)) / (end - begin):.0f} tokens/s in all")

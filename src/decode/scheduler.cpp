@@ -123,7 +123,6 @@ bool Scheduler::step() {
     for (Slot& slot : slots_) take_back(slot);
     throw;
   }
-  plan_->learn(std::chrono::duration<double>(Clock::now() - begin).count());
   prefixes_->remember_snapshots();
   // A callback that throws must not cost the other texts their tokens.
   for (size_t i = 0; i < shown_.size(); ++i)
@@ -131,6 +130,7 @@ bool Scheduler::step() {
   for (size_t i = 0; i < answers_.size(); ++i) error.guard([&] { accept(answers_[i], decoder_.logits(i)); });
   for (Slot& slot : slots_) speculator_->settle(slot);
   prefixes_->remember_pages();
+  plan_->learn(std::chrono::duration<double>(Clock::now() - begin).count());
   error.rethrow();
   return true;
 }
