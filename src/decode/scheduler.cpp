@@ -107,6 +107,7 @@ size_t Scheduler::running() const {
 
 bool Scheduler::step() {
   using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
   FirstError error;
   ++steps_;
   end_late(error);
@@ -116,7 +117,6 @@ bool Scheduler::step() {
     error.rethrow();
     return false;
   }
-  const Clock::time_point begin = Clock::now();
   try {
     decoder_.decode(rows_);
   } catch (...) {

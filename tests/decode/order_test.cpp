@@ -204,6 +204,36 @@ TEST_F(OrderTest, TheSameBitsWithAnyPause) {
   }
 }
 
+// Priorities, a full cache, proposed tokens and small pieces at once: whoever is preempted or passed, the bits stay.
+TEST_F(OrderTest, TheSameBitsInAnyOrder) {
+  const auto prompt = [](size_t i) { return tokens(i % 3 == 0 ? 150 : 5 + 9 * i, i % 4 == 3 ? 3 : i); };
+  std::vector<std::vector<GeneratedToken>> expected;
+  for (size_t i = 0; i < 12; ++i) expected.push_back(alone(prompt(i), int64_t(10 + 3 * i)));
+  int64_t preemptions = 0;
+  for (const double pause : {1e-12, 3e-4})
+    for (const uint64_t seed : {1, 2, 3}) {
+      Decoder d(*device_, model_, paged(4, 5));
+      Scheduler s(d);
+      s.limit_pause(pause);
+      s.speculate({.ngrams = true});
+      const Philox random(seed, "priorities");
+      const auto add = [&](size_t i) {
+        GenerateRequest r = request(std::to_string(i), prompt(i), int64_t(10 + 3 * i));
+        r.priority = int(random.below(i, 5)) - 2;
+        s.add(std::move(r));
+      };
+      for (size_t i = 0; i < 12; ++i) {  // they come while others run
+        add(i);
+        for (int call = 0; call < 4; ++call) s.step();
+      }
+      s.run();
+      for (size_t i = 0; i < 12; ++i) expect_same(results_.at(std::to_string(i)).tokens, expected[i]);
+      results_.clear();
+      preemptions += s.preemptions();
+    }
+  EXPECT_GT(preemptions, 0);
+}
+
 // Half of a call is for the first prompt, the other half for the shortest ones: a short prompt does not wait for a long
 // one, and the long one is not slower than half, however many short ones come.
 TEST_F(OrderTest, ShortPromptsPassLongOnes) {
