@@ -5,18 +5,45 @@
 
 namespace toy {
 
-void RowPlan::begin_texts() {
+bool RowPlan::begin_texts() {
   std::vector<Slot*> starting;
   for (Slot& slot : slots_) {
-    slot.pause = 0;
+    slot.pause = slot.rows = 0;
     if (slot.job && !slot.begun) starting.push_back(&slot);
   }
   // The earliest first: a later one would clear what an earlier one has waited for, again and again.
   std::ranges::sort(starting, {}, [](const Slot* slot) { return slot->job->number; });
+  bool failed = false;
   for (Slot* slot : starting) {
     if (!has_room(*slot)) break;  // nor do later ones begin, or it might never
-    prefixes_.begin(*slot);
+    if (slot->job->request.state)
+      failed = !restore(*slot) || failed;
+    else
+      prefixes_.begin(*slot);
   }
+  return failed;
+}
+
+// All pages of a state are needed at once, and no text is preempted for them. False: it has ended with an error.
+bool RowPlan::restore(Slot& slot) {
+  prefixes_.remember(slot);
+  slot.forget(decoder_.state());
+  slot.rows = slot.job->history.size();
+  while (missing_pages() > 0 && forget_prefix()) {
+  }
+  const bool fits = missing_pages() == 0;
+  slot.rows = 0;
+  if (!fits && std::ranges::any_of(slots_, &Slot::busy)) return true;  // later
+  try {
+    prefixes_.restore(slot);
+  } catch (...) {
+    const std::unique_ptr<Job> ended = std::move(slot.job);
+    slot.forget(decoder_.state());
+    if (!ended->request.on_error) throw;
+    ended->request.on_error(std::current_exception());
+    return false;
+  }
+  return true;
 }
 
 // Is there room in the cache for all of a text so far, beside those that have begun? A text that would be preempted
@@ -60,26 +87,29 @@ Slot* RowPlan::youngest_text() {
   return youngest;
 }
 
+// Gives back pages of what no text uses. False: there are none.
+bool RowPlan::forget_prefix() {
+  Slot* oldest = oldest_prefix();
+  if (oldest == nullptr) return prefixes_.evict();
+  prefixes_.remember(*oldest);
+  oldest->forget(decoder_.state());
+  return true;
+}
+
 // Frees pages for the rows of a slot: of prefixes that no text uses, then of the youngest text. False: it is the
 // youngest and gets no rows in this call.
 bool RowPlan::make_room(Slot& slot) {
   while (missing_pages() > 0) {
-    Slot* victim = oldest_prefix();
-    if (victim != nullptr) {
-      prefixes_.remember(*victim);
-    } else if (prefixes_.evict()) {
-      continue;
-    } else {
-      victim = youngest_text();
-      if (victim == nullptr) return true;  // decode() says what is missing
-      if (victim == &slot) {
-        slot.rows = 0;
-        return false;
-      }
-      victim->begun = false;
-      victim->job->fed = 0, victim->job->in_progress = false;
-      ++preemptions_;
+    if (forget_prefix()) continue;
+    Slot* victim = youngest_text();
+    if (victim == nullptr) return true;  // decode() says what is missing
+    if (victim == &slot) {
+      slot.rows = 0;
+      return false;
     }
+    victim->begun = false;
+    victim->job->fed = 0, victim->job->in_progress = false;
+    ++preemptions_;
     victim->forget(decoder_.state());
   }
   return true;

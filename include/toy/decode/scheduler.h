@@ -71,6 +71,11 @@ struct GenerateRequest {
   /// on, once and in order. Needs DecoderOptions::hidden. Nothing from there on is taken over from other texts.
   std::function<void(std::span<const float>)> on_hidden = {};
   size_t hidden_from = 0;
+  /// Instead of a text (max_tokens is 0): sees what the sequence holds after the prompt, once.
+  std::function<void(StateSnapshot)> on_state = {};
+  /// Instead of a text (max_tokens is 0): the prompt is not computed but was held by this snapshot, of its length.
+  /// Texts find it from then on, as if it had been computed. It waits until texts leave room for it.
+  std::shared_ptr<const StateSnapshot> state = {};
 };
 
 /// Shares the sequences of a decoder among requests, in the order in which they were added. Every call of the decoder
@@ -136,7 +141,8 @@ class Scheduler {
  private:
   void fill_slots();
   Slot* idle_slot();
-  void collect_rows();
+  bool collect_rows();
+  bool end_states();
   void take_back(Slot& slot);
   void accept(const RowResult& row, std::span<const float> logits);
 
