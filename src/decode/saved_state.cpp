@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "toy/base/checksum.h"
 #include "toy/base/error.h"
+#include "toy/base/json_text.h"
 
 namespace toy {
 namespace {
@@ -22,12 +24,14 @@ std::span<const std::byte> bytes_of_tokens(const std::vector<int32_t>& tokens) {
   return std::as_bytes(std::span(tokens));
 }
 
+void add_text(Xxh64& sum, std::string_view text) { sum.update(std::as_bytes(std::span(text))); }
+
 // Of all that decides about what follows the tokens.
 uint64_t checksum_of(const SavedState& s) {
   Xxh64 sum;
-  const auto add = [&](const std::string& text) { sum.update(std::as_bytes(std::span(text))); };
-  for (const auto& [name, value] : s.card.made_with) add(fmt::format("{}={}\n", name, value));
-  for (const StateAdapter& a : s.card.adapters) add(fmt::format("{}*{}\n", a.id, std::bit_cast<uint32_t>(a.factor)));
+  for (const auto& [name, value] : s.card.made_with) add_text(sum, fmt::format("{}={}\n", name, value));
+  for (const StateAdapter& a : s.card.adapters)
+    add_text(sum, fmt::format("{}*{}\n", a.id, std::bit_cast<uint32_t>(a.factor)));
   sum.update(bytes_of_tokens(s.tokens));
   for (const std::vector<std::byte>& slot : s.snapshot.slots) sum.update(slot);
   return sum.digest();
@@ -49,11 +53,46 @@ std::span<const std::byte> words(const gguf::File& file, const std::string& name
   return {t->data, t->bytes};
 }
 
+// Tensors of an adapter, or of the model itself (-1), in the model's order.
+void add_tensors(Xxh64& sum, const Model& model, int adapter) {
+  for (const TensorSpec& t : tensors_of(model.spec)) {
+    if (t.adapter != adapter) continue;
+    const HostTensor values = model.params->host(t.name);
+    add_text(sum, name_of(values.view().dtype));
+    sum.update({values.view().as<const std::byte>(), values.view().bytes()});
+  }
+}
+
+// Not of the name: a file may move.
+std::string weights_checksum(const Model& model) {
+  Xxh64 sum;
+  nlohmann::ordered_json dimensions = to_json(model.spec);
+  dimensions.erase("name");
+  add_text(sum, json_text(dimensions));
+  add_tensors(sum, model, -1);
+  return checksum_text(sum.digest());
+}
+
 }  // namespace
 
-std::map<std::string, std::string> made_with(const ModelSpec& spec, Decoder& decoder) {
+std::vector<std::string> adapter_checksums(const Model& model) {
+  std::vector<std::string> list;
+  for (const AdapterSpec& adapter : model.spec.adapters) {
+    Xxh64 sum;
+    for (const auto& [name, map] : adapter.maps)
+      add_text(sum, fmt::format("{} {} {} {} {}\n", name, map.rank, std::bit_cast<uint32_t>(map.scale),
+                                int(map.magnitude), map.principal));
+    add_tensors(sum, model, int(list.size()));
+    list.push_back(checksum_text(sum.digest()));
+  }
+  return list;
+}
+
+std::map<std::string, std::string> made_with(const Model& model, Decoder& decoder) {
+  const ModelSpec& spec = model.spec;
   const DecodeState& state = decoder.state();
-  std::map<std::string, std::string> m{{"kv", std::string(name_of(decoder.kv()))},
+  std::map<std::string, std::string> m{{"model", weights_checksum(model)},
+                                       {"kv", std::string(name_of(decoder.kv()))},
                                        {"activations", decoder.rounds() ? "rounded" : "exact"},
                                        {"device", std::string(state.slots().device().name())}};
   std::vector<int64_t> windows;

@@ -70,7 +70,7 @@ class SavedStates : public ::testing::TestWithParam<Case>, protected testing::Fo
     return all;
   }
   SavedState saved(Decoder& d, const Tokens& ids) {
-    return {.card = {.made_with = made_with(model_.spec, d),
+    return {.card = {.made_with = made_with(model_, d),
                      .adapters = {{"poems", "12ab:1", 0.5f}},
                      .tokens = int64_t(ids.size())},
             .tokens = ids,
@@ -95,7 +95,7 @@ TEST_P(SavedStates, TheBitsAfterARestart) {
     Decoder d(*device_, model_, options(100));
     const gguf::File opened = gguf::File::open(file);
     const StateCard card = read_state_card(opened);
-    EXPECT_EQ(card.made_with, made_with(model_.spec, d));
+    EXPECT_EQ(card.made_with, made_with(model_, d));
     EXPECT_EQ(card.tokens, int64_t(n));
     ASSERT_EQ(card.adapters.size(), 1u);
     EXPECT_EQ(card.adapters[0].name + card.adapters[0].id, "poems12ab:1");
@@ -158,6 +158,22 @@ TEST_P(SavedStates, FilesOfOthers) {
   newer.set("state.version", uint32_t(1));
   newer.finish(path("f.state"));
   expect_contains(refused(d), "tokens");
+}
+
+TEST_P(SavedStates, WhatTellsModelsApart) {
+  Decoder d(*device_, model_, options());
+  const std::map<std::string, std::string> mine = made_with(model_, d);
+  Model same = random_model(model_.spec, *device_, 3, 2.0), other = random_model(model_.spec, *device_, 4, 2.0);
+  same.spec.name = "renamed";
+  EXPECT_EQ(made_with(same, d), mine);
+  EXPECT_NE(made_with(other, d).at("model"), mine.at("model"));
+  same.spec.norm_eps *= 2;
+  EXPECT_NE(made_with(same, d).at("model"), mine.at("model"));
+  Decoder exact(*device_, model_, {.kv = GetParam().kv == DType::f32 ? DType::f16 : DType::f32, .take_back = 3});
+  EXPECT_NE(made_with(model_, exact).at("kv"), mine.at("kv"));
+  EXPECT_EQ(mine.contains("take_back"), mine.contains("windows"));
+  EXPECT_EQ(mine.contains("take_back"),
+            mine != made_with(model_, exact) && made_with(model_, exact).contains("take_back"));
 }
 
 // A cache with room for some snapshots and pages.

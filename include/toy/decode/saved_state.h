@@ -20,8 +20,7 @@ struct StateAdapter {
 
 /// What a file says about a state, without the state.
 struct StateCard {
-  /// What a decoder must have in common to continue it with the same bits: made_with(), and what the caller adds for
-  /// the weights. Names have letters, digits and '_'.
+  /// What a decoder must have in common to continue it with the same bits: made_with().
   std::map<std::string, std::string> made_with;
   std::vector<StateAdapter> adapters;
   int64_t tokens = 0;  ///< that the sequence holds
@@ -34,9 +33,12 @@ struct SavedState {
   StateSnapshot snapshot;
 };
 
-/// What of a decoder, besides the weights, decides about the bits and the layout of its state: "kv", "activations",
-/// "device", and where the model has them "windows", "take_back" and "rope_factors".
-std::map<std::string, std::string> made_with(const ModelSpec& spec, Decoder& decoder);
+/// What decides about the bits and the layout of a decoder's state: "model", a checksum of dimensions and weights
+/// without adapters; "kv", "activations", "device", and where the model has them "windows", "take_back" and
+/// "rope_factors". Reads all weights.
+std::map<std::string, std::string> made_with(const Model& model, Decoder& decoder);
+/// A checksum of each adapter of a model, whatever its name and number. Reads their weights.
+std::vector<std::string> adapter_checksums(const Model& model);
 
 /// Writes a GGUF file (architecture "toy-state"), atomically. `state`: that the snapshot was taken from. Throws
 /// Error{bad_input} for an unwritable folder or a full disk.
