@@ -6,18 +6,45 @@
 
 namespace toy {
 
-void RowPlan::begin_texts() {
+bool RowPlan::begin_texts() {
   std::vector<Slot*> starting;
   for (Slot& slot : slots_) {
-    slot.pause = 0;
+    slot.pause = slot.rows = 0;
     if (slot.job && !slot.begun) starting.push_back(&slot);
   }
   // The first in order first: a later one would clear what it has waited for, again and again.
   std::ranges::sort(starting, {}, [](const Slot* slot) { return slot->job->order(); });
+  bool failed = false;
   for (Slot* slot : starting) {
     if (!has_room(*slot)) break;  // nor do later ones begin, or it might never
-    prefixes_.begin(*slot);
+    if (slot->job->request.state)
+      failed = !restore(*slot) || failed;
+    else
+      prefixes_.begin(*slot);
   }
+  return failed;
+}
+
+// All pages of a state are needed at once, and no text is preempted for them. False: it has ended with an error.
+bool RowPlan::restore(Slot& slot) {
+  prefixes_.remember(slot);
+  slot.forget(decoder_.state());
+  slot.rows = slot.job->history.size();
+  while (missing_pages() > 0 && forget_prefix()) {
+  }
+  const bool fits = missing_pages() == 0;
+  slot.rows = 0;
+  if (!fits && std::ranges::any_of(slots_, &Slot::busy)) return true;  // later
+  try {
+    prefixes_.restore(slot);
+  } catch (...) {
+    const std::unique_ptr<Job> ended = std::move(slot.job);
+    slot.forget(decoder_.state());
+    if (!ended->request.on_error) throw;
+    ended->request.on_error(std::current_exception());
+    return false;
+  }
+  return true;
 }
 
 // Is there room in the cache for all of a text so far, beside those that have begun? A text that would be preempted
@@ -62,26 +89,29 @@ Slot* RowPlan::last_text() {
   return last;
 }
 
+// Gives back pages of what no text uses. False: there are none.
+bool RowPlan::forget_prefix() {
+  Slot* oldest = oldest_prefix();
+  if (oldest == nullptr) return prefixes_.evict();
+  prefixes_.remember(*oldest);
+  oldest->forget(decoder_.state());
+  return true;
+}
+
 // Frees pages for the rows of a slot: of prefixes that no text uses, then of the last text in order. False: it is
 // the last and gets no rows in this call.
 bool RowPlan::make_room(Slot& slot) {
   while (missing_pages() > 0) {
-    Slot* victim = oldest_prefix();
-    if (victim != nullptr) {
-      prefixes_.remember(*victim);
-    } else if (prefixes_.evict()) {
-      continue;
-    } else {
-      victim = last_text();
-      if (victim == nullptr) return true;  // decode() says what is missing
-      if (victim == &slot) {
-        slot.rows = 0;
-        return false;
-      }
-      victim->begun = false;
-      victim->job->fed = 0, victim->job->in_progress = false;
-      ++preemptions_;
+    if (forget_prefix()) continue;
+    Slot* victim = last_text();
+    if (victim == nullptr) return true;  // decode() says what is missing
+    if (victim == &slot) {
+      slot.rows = 0;
+      return false;
     }
+    victim->begun = false;
+    victim->job->fed = 0, victim->job->in_progress = false;
+    ++preemptions_;
     victim->forget(decoder_.state());
   }
   return true;

@@ -16,8 +16,8 @@ class RowPlan {
  public:
   RowPlan(Decoder& decoder, std::vector<Slot>& slots, SharedPrefixes& prefixes)
       : decoder_(decoder), slots_(slots), prefixes_(prefixes) {}
-  /// Lets the texts begin that can: in a sequence, and with room in the cache.
-  void begin_texts();
+  /// Lets the texts begin that can: in a sequence, and with room in the cache. Has one ended with an error?
+  bool begin_texts();
   /// How many rows each slot has in the next call.
   void plan();
   /// The planned call has taken so long.
@@ -31,6 +31,8 @@ class RowPlan {
 
  private:
   bool has_room(const Slot& slot) const;
+  bool restore(Slot& slot);
+  bool forget_prefix();
   bool make_room(Slot& slot);
   size_t room() const;
   size_t readable(const Slot& slot) const;

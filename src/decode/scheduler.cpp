@@ -63,6 +63,12 @@ void Scheduler::require_possible(const GenerateRequest& request) const {
             (request.hidden_from < prompt.size() && request.options.max_tokens <= 0 && !request.score_prompt),
         "scheduler: hidden states from position {} of {} tokens come without a text and without scores",
         request.hidden_from, prompt.size());
+  const bool state = request.on_state || request.state;
+  check(!state || (request.options.max_tokens <= 0 && !request.score_prompt && !request.on_hidden),
+        "scheduler: a state comes without a text, scores and hidden states");
+  check(!request.state || request.state->length == int64_t(prompt.size()),
+        "scheduler: a state of {} positions for a prompt of {} tokens", request.state ? request.state->length : 0,
+        prompt.size());
   decoder_.check_adapters(request.adapters);
   const Sampler options_are_sound(request.options.sampler);
   if (const int64_t pages = decoder_.state().shape().shared_pages; pages > 0 && decoder_.state().shared_pool()) {
@@ -112,10 +118,10 @@ bool Scheduler::step() {
   ++steps_;
   end_late(error);
   fill_slots();
-  collect_rows();
+  const bool ended = collect_rows();
   if (rows_.empty()) {
     error.rethrow();
-    return false;
+    return ended;
   }
   try {
     decoder_.decode(rows_);
@@ -128,6 +134,7 @@ bool Scheduler::step() {
   for (size_t i = 0; i < shown_.size(); ++i)
     error.guard([&] { show_hidden(*shown_[i].slot, shown_[i].position, decoder_.hidden(i)); });
   for (size_t i = 0; i < answers_.size(); ++i) error.guard([&] { accept(answers_[i], decoder_.logits(i)); });
+  error.guard([&] { end_states(); });
   for (Slot& slot : slots_) speculator_->settle(slot);
   prefixes_->remember_pages();
   plan_->learn(std::chrono::duration<double>(Clock::now() - begin).count());
@@ -171,8 +178,8 @@ void Scheduler::fill_slots() {
     Slot* slot = idle_slot();
     if (slot == nullptr) return;
     std::unique_ptr<Job> job = std::move(waiting_.extract(waiting_.begin()).mapped());
-    if (job->request.options.max_tokens <= 0 && !job->request.score_prompt &&
-        !job->request.on_hidden) {  // done before it began
+    if (job->request.options.max_tokens <= 0 && !job->request.score_prompt && !job->request.on_hidden &&
+        !job->is_state()) {  // done before it began
       if (job->request.on_done) job->request.on_done(job->result);
       continue;
     }
@@ -189,12 +196,36 @@ Slot* Scheduler::idle_slot() {
   return oldest;
 }
 
-void Scheduler::collect_rows() {
+// Requests for states that are complete. Have any ended?
+bool Scheduler::end_states() {
+  bool any = false;
+  FirstError error;
+  for (Slot& slot : slots_) {
+    if (!slot.busy() || !slot.job->is_state() || slot.job->left() > 0) continue;
+    any = true;
+    const std::unique_ptr<Job> done = std::move(slot.job);
+    error.guard([&] {
+      try {
+        if (done->request.on_state) done->request.on_state(decoder_.state().snapshot(slot.sequence));
+      } catch (...) {  // there is no memory for it
+        if (!done->request.on_error) throw;
+        return done->request.on_error(std::current_exception());
+      }
+      if (done->request.on_done) done->request.on_done(done->result);
+    });
+  }
+  error.rethrow();
+  return any;
+}
+
+// False: there are none, and no request has ended.
+bool Scheduler::collect_rows() {
   rows_.clear();
   answers_.clear();
   shown_.clear();
   for (Slot& slot : slots_) slot.wrong = 0;
-  plan_->begin_texts();
+  bool any = plan_->begin_texts();
+  any = end_states() || any;
   plan_->plan();
   speculator_->propose(*plan_);
   for (Slot& slot : slots_) {
@@ -204,7 +235,7 @@ void Scheduler::collect_rows() {
     for (size_t at = job.fed; at < job.fed + slot.rows; ++at) {
       const int32_t token = at < known ? job.history[at] : slot.proposed[at - known];
       const bool shown = job.request.on_hidden && at >= job.next_hidden(),
-                 wanted = !job.request.on_hidden && (at + 1 >= known || job.scores(at));
+                 wanted = !job.request.on_hidden && !job.request.on_state && (at + 1 >= known || job.scores(at));
       rows_.push_back({slot.sequence, token, wanted, shown});
       if (wanted) answers_.push_back({&slot, at, token});
       if (shown) shown_.push_back({&slot, at});
@@ -213,6 +244,7 @@ void Scheduler::collect_rows() {
     job.fed += slot.rows;
     slot.used_at = steps_;
   }
+  return any || !rows_.empty();
 }
 
 void Scheduler::accept(const RowResult& row, std::span<const float> logits) {

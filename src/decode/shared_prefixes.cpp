@@ -75,22 +75,32 @@ void SharedPrefixes::plan_snapshots(Job& job, size_t shared, size_t known) const
     job.snapshots.insert(next, known);
 }
 
+void SharedPrefixes::use_adapters(Slot& slot) {
+  slot.adapters = slot.job->request.adapters;
+  decoder_.use_adapters(slot.sequence, slot.adapters);
+}
+
+void SharedPrefixes::restore(Slot& slot) {
+  decoder_.state().restore(slot.sequence, *slot.job->request.state);
+  slot.held = slot.job->history;
+  slot.known = slot.begun = true;
+  slot.job->fed = slot.held.size();
+  use_adapters(slot);
+  remember(slot);
+}
+
 bool SharedPrefixes::begin(Slot& slot) {
   Job& job = *slot.job;
   DecodeState& state = decoder_.state();
   const std::vector<float>& adapters = job.request.adapters;
-  const auto use_adapters = [&] {
-    slot.adapters = adapters;
-    decoder_.use_adapters(slot.sequence, adapters);
-  };
   if (!slot.used && state.length(slot.sequence) > 0) {  // continued, whatever it is
     slot.used = slot.begun = true;
-    use_adapters();
+    use_adapters(slot);
     return true;
   }
   slot.used = true;
   // The last one's logits are wanted, and what scores and on_hidden need.
-  size_t most = job.history.size() - 1;
+  size_t most = job.history.size() - (job.request.on_state ? 0 : 1);
   if (job.request.score_prompt) most = std::min(most, job.result.prompt.size());
   if (job.request.on_hidden) most = std::min(most, job.next_hidden());
   const std::span<const int32_t> prompt(job.history.data(), most);
@@ -116,7 +126,7 @@ bool SharedPrefixes::begin(Slot& slot) {
   }
   slot.held.assign(prompt.begin(), prompt.begin() + int64_t(best));
   slot.known = slot.begun = true;
-  use_adapters();
+  use_adapters(slot);
   job.fed = best;
   shared_tokens_ += int64_t(best);
   if (job.result.tokens.empty()) job.result.shared = int64_t(best);

@@ -18,6 +18,8 @@ class SharedPrefixes {
   /// Takes over what some sequence or the cache holds of the text in a slot, which computes from there. False: an
   /// earlier text is about to compute more of it.
   bool begin(Slot& slot);
+  /// The same from GenerateRequest::state, in a sequence that is empty. Throws as DecodeState::restore().
+  void restore(Slot& slot);
   /// What a sequence holds can be found by later texts, although it is about to hold another.
   void remember(const Slot& slot);
   /// States of the prompts that the call has reached can be found by later texts.
@@ -33,6 +35,7 @@ class SharedPrefixes {
 
  private:
   struct Source;
+  void use_adapters(Slot& slot);
   Source find_source(const Job& job, std::span<const int32_t> prompt);
   void plan_snapshots(Job& job, size_t shared, size_t known) const;
 

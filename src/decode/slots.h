@@ -32,6 +32,8 @@ struct Job {
   /// Tokens that no call has computed.
   size_t left() const { return history.size() - fed; }
   bool writing() const { return in_progress || left() == 1; }
+  /// Is there no text, but a state to take or to give?
+  bool is_state() const { return request.on_state || request.state; }
   /// Does the score of the token after this position of the prompt have to be computed?
   bool scores(size_t position) const {
     return request.score_prompt && position + 1 < request.prompt.size() && position >= result.prompt.size();

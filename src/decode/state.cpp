@@ -441,9 +441,11 @@ void DecodeState::copy_item(const StateSlot& slot, int64_t from, int64_t to) {
 
 StateSnapshot DecodeState::snapshot(int sequence) const {
   StateSnapshot s{length(sequence), {}, {}};
+  const std::vector<size_t> sizes = snapshot_bytes(s.length);
   for (const StateSlot& slot : slots_) {
     s.types.push_back(item_type(slot));
     std::vector<std::byte>& bytes = s.slots.emplace_back();
+    bytes.reserve(sizes[s.slots.size() - 1]);
     const auto append = [&](int64_t index) {
       bytes.resize(bytes.size() + item_bytes(slot));
       store_.device().download(bytes.data() + bytes.size() - item_bytes(slot), item(slot, index), item_bytes(slot));
@@ -458,18 +460,28 @@ StateSnapshot DecodeState::snapshot(int sequence) const {
   return s;
 }
 
+std::vector<size_t> DecodeState::snapshot_bytes(int64_t length) const {
+  std::vector<size_t> bytes;
+  for (const StateSlot& slot : slots_) {
+    const bool paged = slot.kind == StateSlot::Kind::paged;
+    const int64_t items = paged        ? end_page(length) - first_kept(pools_[slot.pool].window, length, shape_)
+                          : length > 0 ? 1
+                                       : 0;
+    bytes.push_back(item_bytes(slot) * size_t(items));
+  }
+  return bytes;
+}
+
 void DecodeState::restore(int sequence, const StateSnapshot& s) {
   bool fits =
       s.slots.size() == slots_.size() && s.types.size() == slots_.size() && s.length >= 0 && s.length <= context();
-  const int64_t end = end_page(s.length);
-  const auto first_of = [&](size_t pool) { return first_kept(pools_[pool].window, s.length, shape_); };
-  for (size_t i = 0; fits && i < slots_.size(); ++i) {
-    const bool paged = slots_[i].kind == StateSlot::Kind::paged;
-    const int64_t items = paged ? end - first_of(slots_[i].pool) : s.length > 0 ? 1 : 0;
-    fits = s.types[i] == item_type(slots_[i]) && s.slots[i].size() == item_bytes(slots_[i]) * size_t(items);
-  }
+  const std::vector<size_t> bytes = fits ? snapshot_bytes(s.length) : std::vector<size_t>();
+  for (size_t i = 0; fits && i < slots_.size(); ++i)
+    fits = s.types[i] == item_type(slots_[i]) && s.slots[i].size() == bytes[i];
   check(fits, "decoder: the snapshot was taken from a state of other dimensions or types");  // before anything changes
   reset(sequence);
+  const int64_t end = end_page(s.length);
+  const auto first_of = [&](size_t pool) { return first_kept(pools_[pool].window, s.length, shape_); };
   if (const auto pool = shared_pool(); pool && s.length > 0)
     check(end <= free_pages(*pool), "cache: a snapshot of {} pages does not fit into {}; use a larger --cache", end,
           free_pages(*pool));

@@ -63,26 +63,6 @@ void read_logit_bias(Fields& f, SamplerOptions& s) {
   }
 }
 
-// [{"id": NUMBER, "scale": FACTOR}, ...], as llama-server's.
-void read_lora(Fields& f, CompletionRequest& r) {
-  const ordered_json* list = f.take("lora");
-  if (list == nullptr) return;
-  if (!list->is_array() || int64_t(list->size()) > kMostBiases)
-    refuse(R"('lora' is not an array of objects, {"id": 0, "scale": 1})", "lora");
-  r.lora.emplace();
-  for (const auto& item : *list) {
-    if (!item.is_object() || !item.contains("id") || !item.contains("scale"))
-      refuse(R"('lora' has an item that is not {"id": NUMBER, "scale": FACTOR})", "lora");
-    Fields o(item);
-    int64_t id = 0;
-    double scale = 0;
-    o.number<int64_t>("id", id, 0, INT32_MAX);
-    o.number<double>("scale", scale, -1e6, 1e6);
-    o.finish();
-    if (!r.lora->emplace(id, scale).second) refuse(fmt::format("'lora' has the id {} twice", id), "lora");
-  }
-}
-
 void read_logprobs(Fields& f, CompletionRequest& r) {
   int64_t top = 0;
   if (!r.chat) {
@@ -248,7 +228,7 @@ CompletionRequest parse_completion(const std::string& body, bool chat) {
   read_order(f, r);
   read_sampler(f, r.sampler);
   read_logit_bias(f, r.sampler);
-  read_lora(f, r);
+  r.lora = lora_of(f.take("lora"));
   r.stops = stops_of(f.take("stop"), "stop");
   r.ignore_eos = f.flag("ignore_eos", false);
   read_stream(f, r);
@@ -258,6 +238,25 @@ CompletionRequest parse_completion(const std::string& body, bool chat) {
   if (r.echo && r.stream) refuse("'echo' with 'stream' is not supported; use one of them", "echo");
   f.finish();
   return r;
+}
+
+std::optional<std::map<int64_t, double>> lora_of(const ordered_json* j) {
+  if (j == nullptr) return std::nullopt;
+  if (!j->is_array() || int64_t(j->size()) > kMostBiases)
+    refuse(R"('lora' is not an array of objects, {"id": 0, "scale": 1})", "lora");
+  std::map<int64_t, double> factors;
+  for (const auto& item : *j) {
+    if (!item.is_object() || !item.contains("id") || !item.contains("scale"))
+      refuse(R"('lora' has an item that is not {"id": NUMBER, "scale": FACTOR})", "lora");
+    Fields o(item);
+    int64_t id = 0;
+    double scale = 0;
+    o.number<int64_t>("id", id, 0, INT32_MAX);
+    o.number<double>("scale", scale, -1e6, 1e6);
+    o.finish();
+    if (!factors.emplace(id, scale).second) refuse(fmt::format("'lora' has the id {} twice", id), "lora");
+  }
+  return factors;
 }
 
 TokenizeRequest parse_tokenize(const std::string& body) {

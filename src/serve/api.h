@@ -71,6 +71,9 @@ struct CompletionRequest {
 /// The field `name`: a string, or up to kMostStops. Throws ApiError.
 std::vector<std::string> stops_of(const nlohmann::ordered_json* j, const std::string& name);
 
+/// The field `lora`, as llama-server's: [{"id": NUMBER, "scale": FACTOR}, ...]. Throws ApiError.
+std::optional<std::map<int64_t, double>> lora_of(const nlohmann::ordered_json* j);
+
 /// From the body of a request. Throws ApiError naming the field for what is not JSON, for fields that are unknown or
 /// not supported, and for values of a wrong type or out of range. null counts as absent.
 CompletionRequest parse_completion(const std::string& body, bool chat);

@@ -25,28 +25,28 @@ ordered_json with_text_arguments(ordered_json messages) {
 
 }  // namespace
 
-std::string Prompts::rendered(const ordered_json& messages, const std::vector<Tool>& tools) const {
+std::string Prompts::rendered(const ordered_json& messages, const std::vector<Tool>& tools, bool answered) const {
   ordered_json list;
   for (const Tool& tool : tools) list.push_back(tool.json);
   return chat_
       ->render({.messages = messages,
                 .tools = list,
                 .documents = {},
-                .add_generation_prompt = true,
+                .add_generation_prompt = !answered,
                 .variables = chat_variables(tokenizer_)})
       .text;
 }
 
-ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools) const {
+ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools, bool answered) const {
   if (!chat_)
     throw ApiError(400, "the model has no chat template; use /v1/completions, or a model with one", "messages");
   std::string text;
   try {
-    text = rendered(messages, tools);
+    text = rendered(messages, tools, answered);
   } catch (const Error& e) {
     // Few templates want the arguments of earlier calls as text.
     try {
-      text = rendered(with_text_arguments(messages), tools);
+      text = rendered(with_text_arguments(messages), tools, answered);
     } catch (const Error&) {
       throw ApiError(400, e.what(), "messages");
     }

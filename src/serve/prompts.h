@@ -32,15 +32,16 @@ class Prompts {
   std::vector<std::vector<int32_t>> of(const std::vector<PromptSource>& sources, const char* name) const;
   /// Throws for more tokens than the context holds.
   void require_fits(int64_t tokens, const char* name) const;
-  /// Messages, tools, and the beginning of the answer. Throws for a model without a chat template, and what the
-  /// template says.
-  ChatPrompt chat(const nlohmann::ordered_json& messages, const std::vector<Tool>& tools = {}) const;
+  /// Messages, tools, and the beginning of the answer unless they are `answered`. Throws for a model without a chat
+  /// template, and what the template says.
+  ChatPrompt chat(const nlohmann::ordered_json& messages, const std::vector<Tool>& tools = {},
+                  bool answered = false) const;
   /// How many tokens follow a prompt of this many, at most.
   int64_t length(const CompletionRequest& r, int64_t prompt) const;
   void require_ids(const std::vector<int32_t>& ids, const char* param) const;
 
  private:
-  std::string rendered(const nlohmann::ordered_json& messages, const std::vector<Tool>& tools) const;
+  std::string rendered(const nlohmann::ordered_json& messages, const std::vector<Tool>& tools, bool answered) const;
   const Tokenizer& tokenizer_;
   const std::optional<ChatTemplate>& chat_;
   int64_t context_, vocab_;

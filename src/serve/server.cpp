@@ -19,6 +19,7 @@
 #include "serve/prompts.h"
 #include "serve/replies.h"
 #include "serve/responses.h"
+#include "serve/states.h"
 #include "serve/text_job.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -57,6 +58,8 @@ class Server {
         constraints_(*model.tokenizer, form_),
         ids_(fmt::format("{:016x}", random_number())) {
     service_.limit_pause(kLongestPause);
+    if (!options.state_folder.empty())
+      states_ = std::make_unique<States>(options.state_folder, options.adapters, model, decoder);
     const ModelSpec& spec = model.spec;
     meta_ = {{"architecture", spec.architecture}, {"parameters", parameter_count(spec)},
              {"layers", spec.layers.size()},      {"width", spec.d_model},
@@ -72,13 +75,22 @@ class Server {
   }
 
   void handle(const std::shared_ptr<Exchange>& exchange) {
+    answer(exchange, [&] {
+      require_key(*exchange);
+      route(exchange);
+    });
+  }
+
+ private:
+  // Sends what `call` throws.
+  template <class Call>
+  void answer(const std::shared_ptr<Exchange>& exchange, Call&& call) {
     const auto refuse = [&](const ApiError& e) {
       const Route* r = route_of(exchange->request.target);
       send(*exchange, error_reply(e, r ? r->errors : error_body));
     };
     try {
-      require_key(*exchange);
-      route(exchange);
+      call();
     } catch (const ApiError& e) {
       refuse(e);
     } catch (const ServiceBusy& e) {
@@ -90,13 +102,13 @@ class Server {
     }
   }
 
- private:
   struct Route {
     const char *method, *target;
     void (Server::*handler)(const std::shared_ptr<Exchange>&);
     ErrorBody errors = error_body;
   };
-  static const Route* route_of(const std::string& target) {
+  // That of another method where there is none of this one.
+  static const Route* route_of(const std::string& target, const std::string& method = "") {
     static constexpr Route kRoutes[] = {
         {"GET", "/", &Server::page},
         {"GET", "/health", &Server::health},
@@ -111,9 +123,14 @@ class Server {
         {"POST", "/v1/messages", &Server::messages, anthropic_error},
         {"POST", "/v1/messages/count_tokens", &Server::count_tokens, anthropic_error},
         {"POST", "/v1/chat/completions", &Server::chat_completions},
+        {"POST", "/v1/state", &Server::state},
+        {"GET", "/v1/state", &Server::list_states},
     };
     const auto* r = std::ranges::find(kRoutes, target, &Route::target);
-    return r == std::end(kRoutes) ? nullptr : r;
+    if (r == std::end(kRoutes)) return nullptr;
+    for (const auto* other = r; other != std::end(kRoutes); ++other)  // few have several methods
+      if (target == other->target && method == other->method) return other;
+    return r;
   }
 
   void send(Exchange& exchange, HttpReply reply) {
@@ -152,7 +169,7 @@ class Server {
       require_model(name);
       return send_json(*exchange, model_json(name));
     }
-    const Route* r = route_of(target);
+    const Route* r = route_of(target, method);
     if (r == nullptr)
       throw ApiError(404, fmt::format("there is no {}; docs/serving.md lists the endpoints", one_line(target)));
     if (method != r->method)
@@ -312,6 +329,83 @@ class Server {
     submit(*exchange, std::move(texts));
   }
 
+  States& states() {
+    if (!states_) throw ApiError(404, "this server keeps no states; start it with --state DIR");
+    return *states_;
+  }
+  void list_states(const std::shared_ptr<Exchange>& exchange) { send_json(*exchange, states().list()); }
+  void state(const std::shared_ptr<Exchange>& exchange) {
+    States& states = this->states();
+    const StateRequest r = parse_state(exchange->request.body);
+    switch (r.action) {
+      case StateRequest::save:
+        return save_state(exchange, r);
+      case StateRequest::restore:
+        return restore_state(exchange, r.name);
+      case StateRequest::fork:
+        return send_json(*exchange, states.fork(r.name, r.to));
+      case StateRequest::remove:
+        return send_json(*exchange, states.remove(r.name));
+    }
+  }
+  // All tokens but the last, whose logits those who continue need.
+  std::vector<int32_t> tokens_to_save(const StateRequest& r) const {
+    const char* field = r.prompt.chat ? "messages" : "prompt";
+    std::vector<int32_t> tokens = r.prompt.chat ? prompts_.chat(r.prompt.messages, r.prompt.tools, r.answered).ids
+                                                : prompts_.of(r.prompt.prompts, field).front();
+    prompts_.require_fits(int64_t(tokens.size()), field);
+    if (int64_t(tokens.size()) <= kLeastStateTokens)
+      throw ApiError(400,
+                     fmt::format("'{}' has {} tokens; a state is worth saving from {} on", field, tokens.size(),
+                                 kLeastStateTokens + 1),
+                     field);
+    tokens.pop_back();
+    return tokens;
+  }
+  void save_state(const std::shared_ptr<Exchange>& exchange, const StateRequest& r) {
+    TextRequest t{.prompt = tokens_to_save(r), .options = {.max_tokens = 0}};
+    t.adapters = adapters_of(r.prompt);
+    t.keep_state = true;
+    t.on_end = [this, exchange, turn = states_->take_turn(), name = r.name, tokens = t.prompt,
+                adapters = t.adapters](const TextEnd& end) {
+      if (end.error) return answer(exchange, [&] { std::rethrow_exception(end.error); });
+      states_->run([=, this, state = end.state] {
+        answer(exchange, [&] {
+          const auto written = [&] {
+            const States::TurnEnd before_the_answer(*turn);
+            return states_->write(name, tokens, adapters, std::move(*state));
+          };
+          send_json(*exchange, written());
+        });
+      });
+    };
+    std::vector<TextRequest> one;
+    one.push_back(std::move(t));
+    submit(*exchange, std::move(one));
+  }
+  void restore_state(const std::shared_ptr<Exchange>& exchange, const std::string& name) {
+    states_->describe(name);  // is it there?
+    states_->run([this, exchange, name, turn = states_->take_turn()] {
+      answer(exchange, [&] {
+        try {
+          std::vector<TextRequest> one;
+          one.push_back(states_->read(name));
+          one.back().on_end = [this, exchange, turn, description = states_->describe(name)](const TextEnd& end) {
+            turn->end();
+            answer(exchange, [&] {
+              if (end.error) std::rethrow_exception(end.error);
+              send_json(*exchange, description);
+            });
+          };
+          submit(*exchange, std::move(one));
+        } catch (...) {
+          turn->end();
+          throw;
+        }
+      });
+    });
+  }
+
   // Submits the texts of a request, whose reply has this form.
   void start(const std::shared_ptr<Exchange>& exchange, const CompletionRequest& r,
              std::unique_ptr<ReplyFormat> format) {
@@ -397,6 +491,7 @@ class Server {
   const int64_t started_ = std::time(nullptr);
   std::mutex mutex_;
   std::map<int, int64_t> replies_;  // by status
+  std::unique_ptr<States> states_;  // nullptr: none are kept. Its thread ends before the rest is gone
 };
 
 }  // namespace

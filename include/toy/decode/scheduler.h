@@ -81,6 +81,11 @@ struct GenerateRequest {
   int priority = 0;
   /// When it ends with what it has, before the next call of the decoder.
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
+  /// Instead of a text (max_tokens is 0): sees what the sequence holds after the prompt, once.
+  std::function<void(StateSnapshot)> on_state = {};
+  /// Instead of a text (max_tokens is 0): the prompt is not computed but was held by this snapshot, of its length.
+  /// Texts find it from then on, as if it had been computed. It waits until texts leave room for it.
+  std::shared_ptr<const StateSnapshot> state = {};
 };
 
 /// Shares the sequences of a decoder among requests, in order of their priority and then of their arrival. Every call
@@ -153,7 +158,8 @@ class Scheduler {
   void end_late(FirstError& error);
   void fill_slots();
   Slot* idle_slot();
-  void collect_rows();
+  bool collect_rows();
+  bool end_states();
   void take_back(Slot& slot);
   void accept(const RowResult& row, std::span<const float> logits);
 

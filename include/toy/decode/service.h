@@ -30,6 +30,7 @@ struct TextEnd {
   std::exception_ptr error;           ///< why there is no text: of this request (its logits are NaN), or of the decoder
   std::string stop = {};              ///< the stop string that has ended it
   std::vector<float> embedding = {};  ///< TextRequest::embed: of length 1
+  std::shared_ptr<StateSnapshot> state = {};  ///< TextRequest::keep_state
 };
 
 /// A text that is wanted. The callbacks run on the service's thread, and may submit and cancel.
@@ -44,6 +45,8 @@ struct TextRequest {
   std::optional<Pooling> embed = {};
   int priority = 0;                                                    ///< as GenerateRequest's
   std::optional<std::chrono::steady_clock::time_point> deadline = {};  ///< as GenerateRequest's
+  bool keep_state = false;                          ///< as GenerateRequest::on_state
+  std::shared_ptr<const StateSnapshot> state = {};  ///< as GenerateRequest's
   /// Sees each token, and the text that is ready to be shown after it. Returning false ends the text.
   std::function<bool(const GeneratedToken& token, const std::string& text)> on_text = {};
   /// Sees the end, once, unless the request is cancelled.
@@ -106,6 +109,7 @@ class GenerationService {
     int64_t scheduled = 0;  // the scheduler's number
     std::unique_ptr<TextStream> stream;
     std::vector<double> hidden = {};  // the sum of hidden states
+    std::shared_ptr<StateSnapshot> state = {};
   };
   GenerateRequest generate_request(const TextRequest& request) const;
   void take_over();
