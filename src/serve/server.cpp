@@ -348,34 +348,22 @@ class Server {
         return send_json(*exchange, states.remove(r.name));
     }
   }
-  // All tokens but the last, whose logits those who continue need.
-  std::vector<int32_t> tokens_to_save(const StateRequest& r) const {
-    const char* field = r.prompt.chat ? "messages" : "prompt";
-    std::vector<int32_t> tokens = r.prompt.chat ? prompts_.chat(r.prompt.messages, r.prompt.tools, r.answered).ids
-                                                : prompts_.of(r.prompt.prompts, field).front();
-    prompts_.require_fits(int64_t(tokens.size()), field);
-    if (int64_t(tokens.size()) <= kLeastStateTokens)
-      throw ApiError(400,
-                     fmt::format("'{}' has {} tokens; a state is worth saving from {} on", field, tokens.size(),
-                                 kLeastStateTokens + 1),
-                     field);
-    tokens.pop_back();
-    return tokens;
-  }
   void save_state(const std::shared_ptr<Exchange>& exchange, const StateRequest& r) {
-    TextRequest t{.prompt = tokens_to_save(r), .options = {.max_tokens = 0}};
+    TextRequest t{.prompt = tokens_to_save(r, prompts_), .options = {.max_tokens = 0}};
     t.adapters = adapters_of(r.prompt);
     t.keep_state = true;
     t.on_end = [this, exchange, turn = states_->take_turn(), name = r.name, tokens = t.prompt,
                 adapters = t.adapters](const TextEnd& end) {
-      if (end.error) return answer(exchange, [&] { std::rethrow_exception(end.error); });
-      states_->run([=, this, state = end.state] {
-        answer(exchange, [&] {
-          const auto written = [&] {
-            const States::TurnEnd before_the_answer(*turn);
-            return states_->write(name, tokens, adapters, std::move(*state));
-          };
-          send_json(*exchange, written());
+      answer(exchange, [&] {
+        if (end.error) std::rethrow_exception(end.error);
+        states_->run([=, this, state = end.state] {
+          answer(exchange, [&] {
+            const auto written = [&] {
+              const States::TurnEnd before_the_answer(*turn);
+              return states_->write(name, tokens, adapters, std::move(*state));
+            };
+            send_json(*exchange, written());
+          });
         });
       });
     };

@@ -95,6 +95,19 @@ StateRequest parse_state(const std::string& body) {
   return r;
 }
 
+std::vector<int32_t> tokens_to_save(const StateRequest& r, const Prompts& prompts) {
+  const char* field = r.prompt.chat ? "messages" : "prompt";
+  std::vector<int32_t> tokens = r.prompt.chat ? prompts.chat(r.prompt.messages, r.prompt.tools, r.answered).ids
+                                              : prompts.of(r.prompt.prompts, field).front();
+  prompts.require_fits(int64_t(tokens.size()), field);
+  if (int64_t(tokens.size()) <= kLeastStateTokens)
+    refuse(fmt::format("'{}' has {} tokens; a state is worth saving from {} on", field, tokens.size(),
+                       kLeastStateTokens + 1),
+           field);
+  tokens.pop_back();
+  return tokens;
+}
+
 StateFolder::StateFolder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
@@ -124,7 +137,8 @@ ordered_json States::describe(const std::string& name) const {
 
 ordered_json States::list() const {
   std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_))
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error))
     if (entry.path().extension() == kExtension) names.push_back(entry.path().stem().string());
   std::ranges::sort(names);
   ordered_json data = ordered_json::array();
@@ -170,7 +184,13 @@ ordered_json States::write(const std::string& name, std::vector<int32_t> tokens,
                    .snapshot = std::move(snapshot)};
   for (size_t i = 0; i < adapters.size(); ++i)
     if (adapters[i] != 0) saved.card.adapters.push_back({adapters_[i], checksums_[i], adapters[i]});
-  write_state(saved, state_, path(name));
+  try {
+    write_state(saved, state_, path(name));
+  } catch (const DiskFull&) {
+    throw ApiError(507, fmt::format("the state '{}' does not fit on the server's disk; delete others", name));
+  } catch (const Error&) {  // the message has the server's path
+    throw ApiError(500, fmt::format("the state '{}' could not be written; look at the folder of --state", name));
+  }
   return describe(name);
 }
 

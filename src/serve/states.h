@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "serve/api.h"
+#include "serve/prompts.h"
 #include "toy/base/folder_lock.h"
 #include "toy/decode/saved_state.h"
 #include "toy/decode/service.h"
@@ -32,6 +33,10 @@ struct StateRequest {
 };
 /// From the body of a request. Throws ApiError as parse_completion().
 StateRequest parse_state(const std::string& body);
+
+/// All tokens of what is to be saved but the last, whose logits those who continue need. Throws ApiError for fewer than
+/// kLeastStateTokens, and as Prompts does.
+std::vector<int32_t> tokens_to_save(const StateRequest& r, const Prompts& prompts);
 
 /// A folder of states, which no other server uses.
 class StateFolder {

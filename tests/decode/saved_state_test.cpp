@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "fuzz/saved_state_fuzz.h"
 #include "testing/aligned.h"
 #include "testing/errors.h"
 #include "testing/files.h"
@@ -163,7 +164,8 @@ TEST_P(SavedStates, FilesOfOthers) {
 TEST_P(SavedStates, WhatTellsModelsApart) {
   Decoder d(*device_, model_, options());
   const std::map<std::string, std::string> mine = made_with(model_, d);
-  Model same = random_model(model_.spec, *device_, 3, 2.0), other = random_model(model_.spec, *device_, 4, 2.0);
+  Model same = random_model(spec(), *device_, 3, 2.0), other = random_model(spec(), *device_, 4, 2.0);
+  same.spec = other.spec = model_.spec;
   same.spec.name = "renamed";
   EXPECT_EQ(made_with(same, d), mine);
   EXPECT_NE(made_with(other, d).at("model"), mine.at("model"));
@@ -325,6 +327,17 @@ TEST_P(SavedStates, AStateOfAnotherModel) {
   GenerateRequest both = restoring(prompt, state, done, error);
   both.options.max_tokens = 1;
   EXPECT_THROW(s.add(both), Error);
+}
+
+TEST(SavedStateFuzz, Corpus) {
+  int good = 0, bad = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(TOY_SOURCE_DIR "/tests/fuzz/corpus/saved_state")) {
+    const bool taken = fuzz::saved_state(testing::slurp(entry.path()));
+    EXPECT_EQ(taken, entry.path().filename().string().starts_with("ok_")) << entry.path();
+    ++(taken ? good : bad);
+  }
+  EXPECT_GE(good, 1);
+  EXPECT_GE(bad, 5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, SavedStates,

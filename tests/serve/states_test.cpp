@@ -211,6 +211,12 @@ TEST_F(SavedConversations, WhatThisServerCannotContinue) {
   std::ofstream(path("states/flipped.state"), std::ios::binary) << flipped;
   expect_contains(named(server, "restore", "flipped").error(), "checksum");
   EXPECT_EQ(named(server, "restore", "book").status, 200);
+  std::filesystem::remove_all(path("states"));
+  const Answer r = act(server, {{"action", "save"}, {"name", "book"}, {"prompt", text()}});
+  EXPECT_EQ(r.status, 500);
+  expect_contains(r.error(), "the state 'book' could not be written");
+  EXPECT_EQ(server.get("/v1/state").json()["data"].size(), 0u);
+  EXPECT_EQ(server.get("/health").status, 200);
 }
 
 TEST_F(SavedConversations, BadRequests) {
