@@ -21,16 +21,18 @@ std::string key_of(const CompletionRequest& r) {
                                 int(r.form.kind), r.form.schema, r.form.grammar});
 }
 
-// The tools that may be called. What a schema says that cannot be expressed is left out, unless it is strict.
+// The tools that may be called. What a schema says that cannot be expressed is left out, unless it is strict. All of
+// them together may be too large.
 std::vector<Tool> callable(const CompletionRequest& r) {
   std::vector<Tool> tools;
+  GrammarBudget budget;
   for (const Tool& t : r.tools) {
     if (!r.tool_choice.name.empty() && t.name != r.tool_choice.name) continue;
     tools.push_back(t);
     try {
-      json_schema_grammar(t.parameters, fmt::format("tools: the parameters of {}", t.name));
+      json_schema_grammar(t.parameters, fmt::format("tools: the parameters of {}", t.name), &budget);
     } catch (const Error&) {
-      if (t.strict) throw;
+      if (t.strict || budget.exceeded()) throw;
       tools.back().parameters = {{"type", "object"}};
     }
   }
