@@ -82,7 +82,7 @@ struct HttpServer::State {
   std::set<std::shared_ptr<Connection>> connections;
   bool stopping = false, ending = false;  // ending: all requests are answered
   size_t unsent = 0, bodies = 0;          // bytes of all connections
-  std::unique_ptr<asio::thread_pool> worker;
+  std::unique_ptr<asio::thread_pool> handlers;
 
   void accept();
   void wait_for_signal();
@@ -431,7 +431,8 @@ void Connection::request_is_read() {
   r.body = std::move(message.body());
   watch();
   auto exchange = std::make_shared<ExchangeOf>(std::move(r), shared_from_this(), number_, server_.io);
-  asio::post(*server_.worker, [&server = server_, exchange] { server.handle(exchange); });
+  if (message.method() == http::verb::get || head_) return server_.handle(exchange);
+  asio::post(*server_.handlers, [&server = server_, exchange] { server.handle(exchange); });
 }
 
 void HttpServer::State::accept() {
@@ -532,14 +533,14 @@ void HttpServer::run(const std::function<void(std::shared_ptr<Exchange>)>& handl
   s.handle = handle;
   s.bad = bad;
   s.on_stop = stopping;
-  s.worker = std::make_unique<asio::thread_pool>(1);
+  s.handlers = std::make_unique<asio::thread_pool>(kHandlers);
   s.signals.add(SIGINT);
   s.signals.add(SIGTERM);
   s.wait_for_signal();
   s.accept();
   s.io.run();
-  s.worker->stop();  // requests that nobody has looked at: their connections close
-  s.worker->join();
+  s.handlers->stop();  // requests that nobody has looked at: their connections close
+  s.handlers->join();
   const auto all = s.connections;
   for (const auto& c : all) c->close();
 }

@@ -1,4 +1,4 @@
-// HTTP/1.1 on a socket, with or without TLS, event-driven: one thread waits for all connections, another prepares
+// HTTP/1.1 on a socket, with or without TLS, event-driven: one thread waits for all connections, a few others handle
 // requests. What a client sends or leaves out costs bounded memory and time.
 #pragma once
 
@@ -81,12 +81,14 @@ class HttpServer {
   uint16_t port() const;
   /// Serves until stop(), or SIGINT or SIGTERM. Then idle connections are closed, requests in progress are finished (a
   /// second signal, or the end of HttpLimits::grace_seconds, ends them), and it returns. New ones are still handed on
-  /// meanwhile: `handle` has to refuse them. `handle` is called on one
-  /// thread of its own and must not throw. `stopping` is told when it begins to stop.
+  /// meanwhile: `handle` has to refuse them. `handle` must not throw. It is called for GET and HEAD on the thread of
+  /// the connections, where it must be quick, and for other methods on kHandlers threads at once. `stopping` is told
+  /// when it begins to stop.
   void run(const std::function<void(std::shared_ptr<Exchange>)>& handle, const BadRequestReply& bad,
            const std::function<void()>& stopping);
   /// As a first signal. Any thread may call it.
   void stop();
+  static constexpr int kHandlers = 2;  ///< one goes on while a large request keeps the other busy
 
   struct State;  ///< of its connections
 

@@ -67,6 +67,7 @@ class Server {
     service_.close(true);
   }
 
+  // Any thread may call it.
   void handle(const std::shared_ptr<Exchange>& exchange) {
     const auto refuse = [&](const ApiError& e) {
       const Route* r = route_of(exchange->request.target);
@@ -375,11 +376,11 @@ class Server {
   GenerationService service_;
   const Prompts prompts_;
   const int64_t width_, cache_bytes_;
-  const CallForm* form_;     // of calls; nullptr: none is known
-  Constraints constraints_;  // of the thread that handles requests
-  ordered_json meta_;        // of the model
-  const std::string ids_;    // what the ids of replies begin with
-  uint64_t numbers_ = 0;
+  const CallForm* form_;  // of calls; nullptr: none is known
+  Constraints constraints_;
+  ordered_json meta_;      // of the model
+  const std::string ids_;  // what the ids of replies begin with
+  std::atomic<uint64_t> numbers_ = 0;
   std::atomic<bool> stopping_ = false;
   const int64_t started_ = std::time(nullptr);
   std::mutex mutex_;
