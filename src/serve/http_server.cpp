@@ -78,7 +78,7 @@ struct HttpServer::State {
   asio::steady_timer retry{io}, grace{io};
   std::function<void(std::shared_ptr<Exchange>)> handle;
   BadRequestReply bad;
-  std::function<void()> on_stop;
+  std::function<void()> on_stop, on_grace_end;
   std::set<std::shared_ptr<Connection>> connections;
   bool stopping = false, ending = false;  // ending: all requests are answered
   size_t unsent = 0, bodies = 0;          // bytes of all connections
@@ -87,6 +87,7 @@ struct HttpServer::State {
   void accept();
   void wait_for_signal();
   void begin_stop();
+  void end_grace();
   void end_if_done();
   void bound_unsent();
 };
@@ -470,12 +471,20 @@ void HttpServer::State::begin_stop() {
   on_stop();
   grace.expires_after(seconds(limits.grace_seconds));
   grace.async_wait([this](error_code cancelled) {
-    if (!cancelled) io.stop();
+    if (!cancelled) end_grace();
   });
   const auto all = connections;  // closing removes from it
   for (const auto& c : all)
     if (!c->busy()) c->close();
   end_if_done();
+}
+
+void HttpServer::State::end_grace() {
+  if (on_grace_end) on_grace_end();
+  grace.expires_after(seconds(on_grace_end ? limits.last_seconds : 0));
+  grace.async_wait([this](error_code cancelled) {
+    if (!cancelled) io.stop();
+  });
 }
 
 void HttpServer::State::end_if_done() {
@@ -528,11 +537,12 @@ void HttpServer::stop() {
 }
 
 void HttpServer::run(const std::function<void(std::shared_ptr<Exchange>)>& handle, const BadRequestReply& bad,
-                     const std::function<void()>& stopping) {
+                     const std::function<void()>& stopping, const std::function<void()>& ending) {
   State& s = *state_;
   s.handle = handle;
   s.bad = bad;
   s.on_stop = stopping;
+  s.on_grace_end = ending;
   s.handlers = std::make_unique<asio::thread_pool>(kHandlers);
   s.signals.add(SIGINT);
   s.signals.add(SIGTERM);

@@ -69,21 +69,12 @@ class Server {
 
   // Any thread may call it.
   void handle(const std::shared_ptr<Exchange>& exchange) {
-    const auto refuse = [&](const ApiError& e) {
-      const Route* r = route_of(exchange->request.target);
-      send(*exchange, error_reply(e, r ? r->errors : error_body));
-    };
     try {
       require_key(*exchange);
       route(exchange);
-    } catch (const ApiError& e) {
-      refuse(e);
-    } catch (const ServiceBusy& e) {
-      refuse(ApiError(e.closed() ? 503 : 429, e.what(), "", e.closed() ? "" : "overloaded"));
-    } catch (const Error& e) {
-      refuse(ApiError(e.code() == ErrorCode::bad_input ? 400 : 500, e.what()));
-    } catch (const std::exception& e) {
-      refuse(ApiError(500, e.what()));
+    } catch (...) {
+      const Route* r = route_of(exchange->request.target);
+      send(*exchange, error_reply(api_error(std::current_exception()), r ? r->errors : error_body));
     }
   }
 
@@ -405,7 +396,7 @@ void serve(HttpServer& http, Decoder& decoder, const Model& model, const std::op
   });
   http.run([&](const std::shared_ptr<Exchange>& exchange) { server.handle(exchange); },
            [](int status, const std::string& message) { return error_reply(ApiError(status, message)); },
-           [&] { server.stop(); });
+           [&] { server.stop(); }, [&] { server.service().close(false); });
   server.service().close(false);
   computing.join();
   if (broken) std::rethrow_exception(broken);

@@ -76,19 +76,9 @@ void TextJob::finish(size_t i, const TextEnd& end) {
 }
 
 void TextJob::fail(const std::exception_ptr& error) {
-  failed_ = true;  // the other choices end with their next token
-  int status = 500;
-  std::string message = "the text could not be computed";
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& e) {  // of the request: a grammar that takes too long
-    status = e.code() == ErrorCode::bad_input ? 400 : 500;
-    message = e.what();
-  } catch (const std::exception& e) {
-    message = e.what();
-  }
-  count_(status);
-  const ApiError e(status, message);
+  failed_ = true;                       // the other choices end with their next token
+  const ApiError e = api_error(error);  // of the request: a grammar that takes too long
+  count_(e.status);
   if (!begun_) return exchange_->send(error_reply(e, format_->error_body()));
   write(format_->error(e));
   exchange_->end();

@@ -62,5 +62,37 @@ TEST(Handlers, CompileSchemasAtTheSameTime) {
   }
 }
 
+// When the time for requests in progress is over, all of them are told: those that run, wait, or stream.
+TEST(Handlers, TheEndOfGraceAnswersAll) {
+  Loopback server({.sequences = 2}, {.http = {.grace_seconds = 0}});
+  const auto ask = [](const char* target, const std::string& prompt, const char* more) {
+    return post(target, "{" + prompt + R"(, "max_tokens": 400, "n": 64, "ignore_eos": true)" + more + "}",
+                "anthropic-version: 2023-06-01\r\n");
+  };
+  const std::string prompt = R"("prompt": "a")", messages = R"("messages": [{"role": "user", "content": "a"}])";
+  Client stream(server.port()), chat(server.port()), running(server.port()), waiting(server.port()),
+      embedding(server.port());
+  stream.send(ask("/v1/completions", prompt, R"(, "stream": true)"));
+  chat.send(ask("/v1/chat/completions", messages, R"(, "stream": true)"));
+  stream.receive("data: ");
+  running.send(ask("/v1/completions", prompt, ""));
+  waiting.send(ask("/v1/chat/completions", messages, ""));
+  embedding.send(post("/v1/embeddings", R"({"input": ["a", "b"]})"));
+  while (server.metric("prompt_tokens_total") < 64 * 2 * (1 + 18) + 2) std::this_thread::yield();  // all have come
+  server.http().stop();
+  for (Client* c : {&running, &waiting, &embedding}) {
+    const Answer r = Loopback::parse(c->receive());
+    EXPECT_EQ(r.status, 503) << r.header << r.body;
+    EXPECT_NE(r.header.find("Retry-After: 1"), std::string::npos) << r.header;
+    EXPECT_EQ(r.error(), "the server is shutting down");
+    EXPECT_EQ(r.json()["error"]["type"], "server_error");
+  }
+  const std::string all = stream.receive(), event = all.substr(all.rfind("data: "));
+  EXPECT_NE(event.find(R"("message":"the server is shutting down")"), std::string::npos) << event;
+  EXPECT_TRUE(all.ends_with("0\r\n\r\n")) << event;
+  EXPECT_NE(chat.receive().find("the server is shutting down"), std::string::npos);
+  server.join();
+}
+
 }  // namespace
 }  // namespace toy::serve
