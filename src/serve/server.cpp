@@ -34,6 +34,16 @@ uint64_t random_number() {
   return (uint64_t(device()) << 32) | device();
 }
 
+// The key in "Bearer KEY", or "". The name of a scheme may have any case (RFC 9110).
+std::string bearer_of(const std::string& authorization) {
+  constexpr std::string_view kBearer = "bearer ";
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? char(c + ('a' - 'A')) : c; };
+  const std::string scheme = authorization.substr(0, kBearer.size());
+  if (!std::ranges::equal(scheme, kBearer, {}, lower)) return "";
+  const size_t key = authorization.find_first_not_of(' ', kBearer.size());
+  return key == authorization.npos ? "" : authorization.substr(key);
+}
+
 // Positions of one text: the shared pages bound them, too.
 int64_t context_of(Decoder& decoder) {
   const DecodeState& state = decoder.state();
@@ -117,11 +127,8 @@ class Server {
 
   void require_key(const Exchange& exchange) const {
     if (options_.api_keys.empty() || exchange.request.target == "/health" || exchange.request.target == "/") return;
-    const std::string& bearer = exchange.request.authorization;
-    constexpr std::string_view kBearer = "Bearer ";
-    const std::string given = !exchange.request.api_key.empty() ? exchange.request.api_key
-                              : bearer.starts_with(kBearer)     ? bearer.substr(kBearer.size())
-                                                                : "";
+    const HttpRequest& r = exchange.request;
+    const std::string given = r.api_key.empty() ? bearer_of(r.authorization) : r.api_key;
     bool right = false;
     for (const std::string& key : options_.api_keys) right = same_secret(given, key) || right;  // whichever is right
     if (!right)

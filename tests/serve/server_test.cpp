@@ -559,7 +559,10 @@ TEST(Serve, KeysAreNeeded) {
     EXPECT_EQ(server.get(target, "Authorization: Bearer secret\r\n").status, 401);
     EXPECT_EQ(server.get(target, "Authorization: Bearer secret-11\r\n").status, 401);
     EXPECT_EQ(server.get(target, "Authorization: secret-1\r\n").status, 401);
-    EXPECT_EQ(server.get(target, "Authorization: Bearer secret-2\r\n").status, 200);
+    EXPECT_EQ(server.get(target, "Authorization: Basic secret-1\r\n").status, 401);
+    EXPECT_EQ(server.get(target, "Authorization: Bearer\r\n").status, 401);
+    for (const char* scheme : {"Bearer ", "bearer ", "BEARER  "})
+      EXPECT_EQ(server.get(target, std::string("Authorization: ") + scheme + "secret-2\r\n").status, 200) << scheme;
   }
   EXPECT_EQ(server.get("/v1/models").json()["error"]["code"], "invalid_api_key");
 }
