@@ -94,6 +94,15 @@ struct Serve : Command {
     return (path.filename() == "model.gguf" ? path.parent_path().filename() : path.stem()).string();
   }
 
+  // Of --cache.
+  size_t cache_bytes() const {
+    const size_t bytes = parse_bytes("cache", cache), have = available_memory();
+    check(have == 0 || bytes <= have,
+          "cache: '{}' is more than the {} of memory that are free; use --cache {}M or less", cache, format_bytes(have),
+          (have >> 20) * 9 / 10);
+    return bytes;
+  }
+
   // What the cache holds.
   static std::string cache_text(const ModelSpec& spec, const DecodeState& state) {
     const DecodeShape& shape = state.shape();
@@ -147,7 +156,7 @@ struct Serve : Command {
                            .adapters_by_sequence = !names.empty(),
                            .repack = decoding.repacks(model, INT32_MAX, 0),
                            .hidden = true};
-    options.cache = cache.empty() ? likely_cache(model, options) : parse_bytes("cache", cache);
+    options.cache = cache.empty() ? likely_cache(model, options) : cache_bytes();
     Decoder decoder(*dev, model, options);
     const Draft proposes = draft.make(*dev, model, decoder, decoding, INT32_MAX);
     warn_of_long_context(model_path, model.spec, decoder.context());

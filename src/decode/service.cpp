@@ -93,11 +93,13 @@ void GenerationService::serve() {
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return closed_ || !running_.empty() || !submitted_.empty() || !cancelled_.empty(); });
-      if (closed_ && (!finish_ || (running_.empty() && submitted_.empty()))) return;
+      if (closed_ && (!finish_ || (running_.empty() && submitted_.empty()))) break;
     }
     take_over();
     step();
   }
+  take_over();
+  fail_all(std::make_exception_ptr(ServiceBusy("the server is shutting down", true)));
 }
 
 // Requests and cancellations of other threads become the scheduler's.
@@ -195,7 +197,7 @@ bool GenerationService::step() {
   return any;
 }
 
-// The decoder cannot go on: neither can those who wait for it.
+// Neither texts in progress nor those that wait are computed any more.
 void GenerationService::fail_all(const std::exception_ptr& error) {
   for (const auto& [number, text] : running_) scheduler_.cancel(text.scheduled);
   while (!running_.empty()) end(running_.begin()->first, {}, error);

@@ -39,7 +39,8 @@ class Utf8Ranges {
 
 class Compiler {
  public:
-  Compiler(const std::vector<Rule>& rules, const std::string& name) : name_(name) {
+  Compiler(const std::vector<Rule>& rules, const std::string& name, GrammarBudget& budget)
+      : name_(name), budget_(budget) {
     for (const Rule& r : rules) {
       a_.names.push_back(r.name);
       a_.starts.push_back(add_state());
@@ -54,12 +55,10 @@ class Compiler {
   Automaton take() { return std::move(a_); }
 
  private:
-  void count_work() {
-    check(++work_ <= 10 * kMaxStates, "{}: the grammar is too large; repeat less, or use smaller counts", name_);
-  }
   int32_t add_state() {
     check(a_.states.size() < kMaxStates,
           "{}: the grammar needs more than {} states; use smaller counts, or fewer alternatives", name_, kMaxStates);
+    budget_.spend(kState, name_);
     a_.states.emplace_back();
     return int32_t(a_.states.size()) - 1;
   }
@@ -68,7 +67,7 @@ class Compiler {
 
   // Adds what `e` needs behind the state `from`, into which nothing new leads. Returns the state after it.
   int32_t build(const Expr& e, int32_t from) {
-    count_work();
+    budget_.spend(1, name_);
     switch (e.kind) {
       case Expr::chars: {
         const int32_t end = add_state();
@@ -122,7 +121,7 @@ class Compiler {
     for (size_t s = 0; s < chars.states.size(); ++s) {
       if (chars.states[s].accept) join(state[s], end);
       for (const CharEdge& edge : chars.states[s].edges) {
-        count_work();
+        budget_.spend(edge.set.size() * kRange, name_);
         const JsonChars j = json_chars(edge.set);
         add_chars(state[s], j.plain, state[size_t(edge.to)]);
         if (j.letters.empty()) continue;
@@ -136,7 +135,9 @@ class Compiler {
 
   void add_chars(int32_t from, const CharSet& set, int32_t to) {
     std::map<std::vector<uint32_t>, int32_t> shared;  // what leads to `to` by the same bytes
+    budget_.spend(set.size() * kRange, name_);
     for (const Utf8Ranges::Sequence& bytes : Utf8Ranges(set).sequences) {
+      budget_.spend(kRange, name_);
       int32_t next = to;
       std::vector<uint32_t> key;
       for (size_t i = bytes.size(); i-- > 0;) {
@@ -232,17 +233,20 @@ class Compiler {
   void find_tails() {
     const auto into = backwards(false);
     std::vector<int32_t> todo;
-    const auto is_tail = [&](const NfaState& s) {
-      if (!s.bytes.empty() || s.call >= 0) return false;
-      return std::all_of(s.free.begin(), s.free.end(), [&](int32_t to) { return at(to).tail; });
+    std::vector<size_t> others(a_.states.size());  // free edges to what is no tail
+    const auto visit = [&](int32_t s) {
+      if (others[size_t(s)] > 0 || !at(s).alive || !at(s).bytes.empty() || at(s).call >= 0) return;
+      at(s).tail = true;
+      todo.push_back(s);
     };
+    for (size_t s = 0; s < a_.states.size(); ++s) others[s] = a_.states[s].free.size();
     for (size_t s = 0; s < a_.states.size(); ++s)
-      if (a_.states[s].accept && is_tail(a_.states[s])) todo.push_back(int32_t(s)), a_.states[s].tail = true;
+      if (a_.states[s].accept && others[s] == 0) visit(int32_t(s));
     while (!todo.empty()) {
       const int32_t s = todo.back();
       todo.pop_back();
       for (const int32_t p : into[size_t(s)])
-        if (!at(p).tail && at(p).alive && is_tail(at(p))) at(p).tail = true, todo.push_back(p);
+        if (--others[size_t(p)] == 0) visit(p);
     }
   }
 
@@ -253,7 +257,7 @@ class Compiler {
     for (size_t r = 0; r < n; ++r) {
       if (!at(a_.starts[r]).alive) continue;
       for (const int32_t s : reached(a_.starts[r])) {
-        count_work();
+        budget_.spend(1 + at(s).free.size(), name_);
         if (at(s).call >= 0) begins[r].push_back(at(s).call);
       }
       std::sort(begins[r].begin(), begins[r].end());
@@ -304,15 +308,18 @@ class Compiler {
     }
   }
 
+  static constexpr size_t kState = 20, kRange = 10;  // steps of the budget
   const std::string& name_;
+  GrammarBudget& budget_;
   Automaton a_;
-  size_t work_ = 0;
   std::vector<int32_t> seen_;
   int32_t turn_ = -1;
 };
 
 }  // namespace
 
-Automaton compile(const std::vector<Rule>& rules, const std::string& name) { return Compiler(rules, name).take(); }
+Automaton compile(const std::vector<Rule>& rules, const std::string& name, GrammarBudget& budget) {
+  return Compiler(rules, name, budget).take();
+}
 
 }  // namespace toy::grammar

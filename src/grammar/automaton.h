@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "grammar/expr.h"
+#include "toy/grammar/grammar.h"
 
 namespace toy::grammar {
 
@@ -42,7 +43,7 @@ struct Automaton {
 inline constexpr size_t kMaxStates = 200'000;
 
 /// Compiles rules; the first is the complete text. Throws Error{bad_input} "NAME: ..." for left recursion, a grammar
-/// of more than kMaxStates states, and one that no text satisfies.
-Automaton compile(const std::vector<Rule>& rules, const std::string& name);
+/// of more than kMaxStates states or beyond the budget, and one that no text satisfies.
+Automaton compile(const std::vector<Rule>& rules, const std::string& name, GrammarBudget& budget);
 
 }  // namespace toy::grammar

@@ -8,6 +8,10 @@
 namespace toy::grammar {
 namespace {
 
+// Steps of the budget: for a state, for an edge with its ranges, for two edges that are compared.
+constexpr size_t kState = 20, kEdge = 16, kPair = 2;
+size_t edge_cost(const CharSet& set) { return kEdge + set.size(); }
+
 void check_size(size_t states, const std::string& name) {
   check(states <= kMaxCharStates, "{}: it needs more than {} states; use smaller counts, or a shorter pattern", name,
         kMaxCharStates);
@@ -16,7 +20,7 @@ void check_size(size_t states, const std::string& name) {
 // With edges that take no code point, as expressions become automata (Thompson 1968).
 class Builder {
  public:
-  explicit Builder(const std::string& name) : name_(name) {}
+  explicit Builder(const Payer& payer) : payer_(payer) {}
 
   CharAutomaton build(const Expr& e) {
     const int32_t first = add();
@@ -35,7 +39,8 @@ class Builder {
             todo.push_back(edge.to);
             result.states.emplace_back();
           }
-          check_size(++edges_ / 10, name_);
+          check_size(++edges_ / 10, payer_.name);
+          payer_.spend(edge_cost(edge.set));
           result.states[i].edges.push_back({edge.set, found->second});
         }
       }
@@ -49,17 +54,19 @@ class Builder {
     std::vector<int32_t> free;
   };
   int32_t add() {
-    check_size(states_.size() + 1, name_);
+    check_size(states_.size() + 1, payer_.name);
+    payer_.spend(kState);
     states_.emplace_back();
     return int32_t(states_.size()) - 1;
   }
   void join(int32_t from, int32_t to) { states_[size_t(from)].free.push_back(to); }
 
   int32_t add_expr(const Expr& e, int32_t from) {
-    check_size(++work_ / 20, name_);
+    payer_.spend(1);
     switch (e.kind) {
       case Expr::chars: {
         const int32_t to = add();
+        payer_.spend(edge_cost(e.set));
         states_[size_t(from)].edges.push_back({e.set, to});
         return to;
       }
@@ -90,7 +97,7 @@ class Builder {
       case Expr::json_string_of:
         break;
     }
-    fail_internal("{}: an expression of code points has no rules", name_);
+    fail_internal("{}: an expression of code points has no rules", payer_.name);
   }
 
   std::vector<int32_t> closure(int32_t from) {
@@ -100,7 +107,7 @@ class Builder {
     seen_[size_t(from)] = turn;
     for (size_t i = 0; i < list.size(); ++i) {
       for (const int32_t to : states_[size_t(list[i])].free) {
-        check_size(++work_ / 200, name_);
+        payer_.spend(1);
         if (seen_[size_t(to)] == turn) continue;
         seen_[size_t(to)] = turn;
         list.push_back(to);
@@ -109,11 +116,11 @@ class Builder {
     return list;
   }
 
-  const std::string& name_;
+  const Payer& payer_;
   std::vector<State> states_;
   std::vector<int32_t> seen_;
   int32_t last_ = 0, turn_ = -1;
-  size_t edges_ = 0, work_ = 0;
+  size_t edges_ = 0;
 };
 
 // Without the states from which no text can end.
@@ -152,9 +159,9 @@ bool CharAutomaton::empty() const {
   return t.states.size() == 1 && !t.states[0].accept && t.states[0].edges.empty();
 }
 
-CharAutomaton char_automaton(const Expr& e, const std::string& name) { return trimmed(Builder(name).build(e)); }
+CharAutomaton char_automaton(const Expr& e, const Payer& payer) { return trimmed(Builder(payer).build(e)); }
 
-CharAutomaton intersection(const CharAutomaton& a, const CharAutomaton& b, const std::string& name) {
+CharAutomaton intersection(const CharAutomaton& a, const CharAutomaton& b, const Payer& payer) {
   CharAutomaton result;
   std::map<std::pair<int32_t, int32_t>, int32_t> number{{{0, 0}, 0}};
   std::vector<std::pair<int32_t, int32_t>> todo{{0, 0}};
@@ -165,12 +172,15 @@ CharAutomaton intersection(const CharAutomaton& a, const CharAutomaton& b, const
     result.states[i].accept = x.accept && y.accept;
     for (const CharEdge& e : x.edges) {
       for (const CharEdge& f : y.edges) {
-        check_size(++edges / 10, name);
+        payer.spend(kPair + e.set.size() + f.set.size());
         CharSet both = intersection(e.set, f.set);
         if (both.empty()) continue;
+        check_size(++edges / 10, payer.name);
+        payer.spend(edge_cost(both));
         const auto [found, is_new] = number.try_emplace({e.to, f.to}, int32_t(todo.size()));
         if (is_new) {
-          check_size(todo.size() + 1, name);
+          check_size(todo.size() + 1, payer.name);
+          payer.spend(kState);
           todo.push_back({e.to, f.to});
           result.states.emplace_back();
         }
@@ -181,10 +191,11 @@ CharAutomaton intersection(const CharAutomaton& a, const CharAutomaton& b, const
   return trimmed(result);
 }
 
-CharAutomaton length_automaton(int64_t least, int64_t most, const std::string& name) {
+CharAutomaton length_automaton(int64_t least, int64_t most, const Payer& payer) {
   const CharSet any{{0, kLastCodePoint}};
   const int64_t count = most < 0 ? least : most;
-  check_size(count < 0 || count > int64_t(kMaxCharStates) ? kMaxCharStates + 1 : size_t(count) + 1, name);
+  check_size(count < 0 || count > int64_t(kMaxCharStates) ? kMaxCharStates + 1 : size_t(count) + 1, payer.name);
+  payer.spend(size_t(count + 1) * (kState + kEdge));
   CharAutomaton a;
   for (int64_t i = 0; i <= count; ++i) {
     a.states.push_back({.edges = {}, .accept = i >= least});
@@ -194,7 +205,7 @@ CharAutomaton length_automaton(int64_t least, int64_t most, const std::string& n
   return trimmed(a);
 }
 
-CharAutomaton all_but(const std::vector<std::string>& texts) {
+CharAutomaton all_but(const std::vector<std::string>& texts, const Payer& payer) {
   CharAutomaton a;
   const CharSet any{{0, kLastCodePoint}};
   a.states.resize(2);  // the root of a tree of the texts, and what is in none of them
@@ -202,6 +213,7 @@ CharAutomaton all_but(const std::vector<std::string>& texts) {
   std::vector<std::map<uint32_t, int32_t>> tree(2);
   std::vector<bool> ends(2);
   for (const std::string& text : texts) {
+    payer.spend(text.size() * 2 * (kState + kEdge));
     int32_t at = 0;
     for (const uint32_t c : code_points(text, "a name")) {
       const auto [found, is_new] = tree[size_t(at)].try_emplace(c, int32_t(tree.size()));

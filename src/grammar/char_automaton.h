@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "grammar/expr.h"
+#include "toy/grammar/grammar.h"
 
 namespace toy::grammar {
 
@@ -30,13 +31,20 @@ struct CharAutomaton {
 /// Most states of an automaton, and ten times as many edges.
 inline constexpr size_t kMaxCharStates = 50'000;
 
-/// The texts of an expression without rules. `name` is for messages. Throws Error{bad_input} where it is too large.
-CharAutomaton char_automaton(const Expr& e, const std::string& name);
-/// The texts that are in both. Throws Error{bad_input} where the result is too large.
-CharAutomaton intersection(const CharAutomaton& a, const CharAutomaton& b, const std::string& name);
+/// Who pays for an automaton. Each function below throws Error{bad_input} "NAME: ..." where it would be too large.
+struct Payer {
+  const std::string& name;
+  GrammarBudget& budget;
+  void spend(size_t steps) const { budget.spend(steps, name); }
+};
+
+/// The texts of an expression without rules.
+CharAutomaton char_automaton(const Expr& e, const Payer& payer);
+/// The texts that are in both.
+CharAutomaton intersection(const CharAutomaton& a, const CharAutomaton& b, const Payer& payer);
 /// Texts of `least` to `most` code points; most -1: any number above.
-CharAutomaton length_automaton(int64_t least, int64_t most, const std::string& name);
+CharAutomaton length_automaton(int64_t least, int64_t most, const Payer& payer);
 /// All texts but these.
-CharAutomaton all_but(const std::vector<std::string>& texts);
+CharAutomaton all_but(const std::vector<std::string>& texts, const Payer& payer);
 
 }  // namespace toy::grammar

@@ -15,7 +15,8 @@ constexpr int kMaxDepth = 100;  // of parentheses
 
 class GbnfParser {
  public:
-  GbnfParser(std::string_view text, const std::string& name) : text_(text), name_(name) {
+  GbnfParser(std::string_view text, const std::string& name, GrammarBudget& budget)
+      : text_(text), name_(name), budget_(budget) {
     check(is_utf8(text), "{}: it is not UTF-8 text", name);
   }
 
@@ -34,7 +35,7 @@ class GbnfParser {
 
  private:
   void add_schema(const SchemaRule& s) {
-    std::vector<Rule> rules = schema_rules(*s.schema, s.name);
+    std::vector<Rule> rules = schema_rules(*s.schema, s.name, budget_, s.property);
     const size_t index = size_t(rule_index(s.rule)), first = rules_.size();
     defined_[index] = true;
     for (Rule& r : rules) {
@@ -125,6 +126,7 @@ class GbnfParser {
   Expr parse_sequence(int depth) {
     Expr result;
     for (;;) {
+      budget_.spend(kItem, name_);
       skip_space(depth > 0);
       Expr item;
       if (at_end()) {
@@ -257,6 +259,7 @@ class GbnfParser {
   Expr parse_literal() {
     Expr result;
     while (!take("\"")) {
+      budget_.spend(kItem, name_);
       const uint32_t c = parse_char();
       result.parts.push_back(chars({{c, c}}));
     }
@@ -267,6 +270,7 @@ class GbnfParser {
     const bool negated = take("^");
     CharSet set;
     while (!take("]")) {
+      budget_.spend(kItem, name_);
       const uint32_t lo = parse_char();
       uint32_t hi = lo;
       if (peek() == '-' && peek(1) != ']') {
@@ -280,8 +284,10 @@ class GbnfParser {
     return chars(negated ? complement(set) : set);
   }
 
+  static constexpr size_t kItem = 15;  // steps of the budget
   std::string_view text_;
   const std::string& name_;
+  GrammarBudget& budget_;
   size_t at_ = 0;
   std::vector<Rule> rules_;
   std::vector<bool> defined_;
@@ -292,9 +298,12 @@ class GbnfParser {
 }  // namespace
 }  // namespace grammar
 
-Grammar parse_gbnf(std::string_view text, const std::string& name, const std::vector<SchemaRule>& schemas) {
-  return Grammar(
-      std::make_shared<grammar::Automaton>(grammar::compile(grammar::GbnfParser(text, name).parse(schemas), name)));
+Grammar parse_gbnf(std::string_view text, const std::string& name, const std::vector<SchemaRule>& schemas,
+                   GrammarBudget* budget) {
+  GrammarBudget own;
+  GrammarBudget& b = budget ? *budget : own;
+  const std::vector<grammar::Rule> rules = grammar::GbnfParser(text, name, b).parse(schemas);
+  return Grammar(std::make_shared<grammar::Automaton>(grammar::compile(rules, name, b)));
 }
 
 }  // namespace toy

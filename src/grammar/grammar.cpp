@@ -16,6 +16,14 @@ int32_t state_after(Matcher& m, std::string_view text) {
 }  // namespace
 }  // namespace grammar
 
+void GrammarBudget::refuse(std::string_view what) {
+  exceeded_ = true;
+  fail(
+      "{}: it is too large, together with what comes before it; use fewer or shorter patterns, names and values, or "
+      "smaller counts",
+      what);
+}
+
 bool Grammar::matches(std::string_view text) const {
   grammar::Matcher m(*automaton_);
   return m.done(grammar::state_after(m, text));

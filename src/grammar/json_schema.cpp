@@ -1,10 +1,11 @@
 // JSON Schema to rules. The keywords are those of draft 2020-12; items as a list is that of older drafts.
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "grammar/automaton.h"
 #include "grammar/char_automaton.h"
@@ -13,6 +14,7 @@
 #include "grammar/regex.h"
 #include "grammar/schema_merge.h"
 #include "grammar/schema_rules.h"
+#include "grammar/schema_scalars.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/grammar/grammar.h"
@@ -23,15 +25,17 @@ namespace {
 
 constexpr int kMaxDepth = 100;
 constexpr size_t kMaxRules = 20'000;
+constexpr size_t kStepsOfRule = 20, kStepsOfChar = 20, kBytesOfStep = 16;  // of a budget
 
 class SchemaCompiler {
  public:
   explicit SchemaCompiler(const SchemaDocument& document) : doc_(document) {}
 
-  std::vector<Rule> compile() {
+  std::vector<Rule> compile(const std::optional<std::string>& property) {
     rules_.push_back({"the schema", {}});
-    refs_["#"] = 0;
-    Expr root = value_of(doc_.root(), "", 0);
+    if (!property) refs_["#"] = 0;
+    Expr root = property ? value_of(doc_.root().at("properties").at(*property), pointer_to("/properties", *property), 0)
+                         : value_of(doc_.root(), "", 0);
     rules_[0].expr = std::move(root);
     while (!pending_.empty()) {
       const auto [index, ref] = pending_.front();
@@ -41,17 +45,12 @@ class SchemaCompiler {
     }
     return std::move(rules_);
   }
-  std::vector<Rule> compile_any_object() {
-    rules_.push_back({"an object", {}});
-    Expr root = rule(named("object"));
-    rules_[0].expr = std::move(root);
-    return std::move(rules_);
-  }
 
  private:
   int32_t add_rule(std::string name, Expr e = {}) {
-    check(rules_.size() < kMaxRules, "{}: the schema is too large: it needs more than {} rules", doc_.name(),
-          kMaxRules);
+    if (rules_.size() >= kMaxRules)
+      doc_.refuse("", fmt::format("the schema is too large: it needs more than {} rules", kMaxRules));
+    doc_.spend(kStepsOfRule + name.size() / kBytesOfStep, name);
     rules_.push_back({std::move(name), std::move(e)});
     return int32_t(rules_.size()) - 1;
   }
@@ -112,16 +111,21 @@ class SchemaCompiler {
   Expr brackets(Expr inside) { return sequence({literal("["), space(), std::move(inside), space(), literal("]")}); }
   Expr comma() { return sequence({literal(","), space()}); }
 
+  Expr quoted(const std::string& text, const std::string& pointer) {
+    doc_.spend(text.size() * kStepsOfChar, pointer);
+    return literal(json_quoted(text));
+  }
   // The text of one value.
-  Expr exactly(const Json& v) {
+  Expr exactly(const Json& v, const std::string& pointer) {
     Expr result;
-    if (v.is_string()) return literal(json_quoted(v.get<std::string>()));
+    doc_.spend(kStepsOfChar, pointer);
+    if (v.is_string()) return quoted(v.get_ref<const std::string&>(), pointer);
     if (!v.is_structured()) return literal(json_text(v));
     bool first = true;
     for (const auto& [key, value] : v.items()) {
       if (!std::exchange(first, false)) result.parts.push_back(comma());
-      if (v.is_object()) result.parts.push_back(sequence({literal(json_quoted(key)), literal(":"), space()}));
-      result.parts.push_back(exactly(value));
+      if (v.is_object()) result.parts.push_back(sequence({quoted(key, pointer), literal(":"), space()}));
+      result.parts.push_back(exactly(value, pointer));
     }
     return v.is_object() ? braces(std::move(result)) : brackets(std::move(result));
   }
@@ -130,6 +134,7 @@ class SchemaCompiler {
   Expr value_of(const Json& schema, const std::string& pointer, int depth) {
     if (depth > kMaxDepth || ++work_ > int64_t(kMaxRules))
       doc_.refuse(pointer, "the schema is too large, or allOf combines recursive schemas");
+    doc_.spend(kStepsOfRule + pointer.size() / kBytesOfStep, pointer);
     doc_.check_keywords(schema, pointer);
     if (doc_.only(schema, "$ref") && schema["$ref"].is_string()) return rule(reference(schema["$ref"], pointer));
     const Json s = doc_.flat(schema, pointer);
@@ -182,11 +187,12 @@ class SchemaCompiler {
             pointer_to(pointer, key),
             fmt::format("'{}' cannot be combined with enum or const; leave out the values that it forbids", key));
     if (s.contains("enum") && !s["enum"].is_array()) doc_.refuse(pointer_to(pointer, "enum"), "it is not an array");
+    const std::vector<std::string> types = doc_.types(s, pointer);
     Expr result = alternatives({});
     for (const Json& v : s.contains("enum") ? s["enum"] : Json::array({s["const"]})) {
       if (s.contains("const") && s["const"] != v) continue;
-      if (s.contains("type") && doc_.disjoint({{"const", v}}, {{"type", s["type"]}}, pointer)) continue;
-      result.parts.push_back(exactly(v));
+      if (s.contains("type") && !has_type(types, type_of(v))) continue;
+      result.parts.push_back(exactly(v, pointer));
     }
     return result;
   }
@@ -194,140 +200,11 @@ class SchemaCompiler {
   Expr of_type(const Json& s, const std::string& type, const std::string& pointer, int depth) {
     if (type == "null") return literal("null");
     if (type == "boolean") return alternatives({literal("true"), literal("false")});
-    if (type == "string") return string_of(s, pointer);
-    if (type == "integer") return integer_of(s, pointer);
-    if (type == "number") return number_of(s, pointer);
+    if (type == "string") return string_texts(doc_, s, pointer).value_or(rule(named("string")));
+    if (type == "integer") return integer_texts(doc_, s, pointer);
+    if (type == "number") return number_texts(doc_, s, pointer).value_or(rule(named("number")));
     if (type == "array") return array_of(s, pointer, depth);
     return object_of(s, pointer, depth);
-  }
-
-  // A count such as minLength; `otherwise` where it is absent.
-  int64_t count(const Json& s, const char* key, int64_t otherwise, const std::string& pointer) {
-    if (!s.contains(key)) return otherwise;
-    const Json& v = s[key];
-    const std::string at = pointer_to(pointer, key);
-    if (!v.is_number() || v.get<double>() < 0 || v.get<double>() != std::floor(v.get<double>()) ||
-        v.get<double>() > 1e9)
-      doc_.refuse(at, fmt::format("it is {}; use a whole number from 0 to 1000000000", json_text(v)));
-    return int64_t(v.get<double>());
-  }
-
-  std::string where(const std::string& pointer, const char* key) {
-    return doc_.name() + ": " + pointer_to(pointer, key);
-  }
-
-  Expr string_of(const Json& s, const std::string& pointer) {
-    std::optional<CharAutomaton> all;
-    const auto add = [&](const CharAutomaton& a, const char* key) {
-      all = all ? intersection(*all, a, where(pointer, key)) : a;
-    };
-    const auto each = [&](const char* key, auto&& use) {
-      if (!s.contains(key)) return;
-      for (const Json& v : s[key].is_array() ? s[key] : Json::array({s[key]})) {
-        if (!v.is_string()) doc_.refuse(pointer_to(pointer, key), "it is not a string");
-        use(v.template get<std::string>());
-      }
-    };
-    each("pattern", [&](const std::string& v) {
-      add(char_automaton(parse_regex(v, where(pointer, "pattern")), where(pointer, "pattern")), "pattern");
-    });
-    each("format", [&](const std::string& v) {
-      const char* pattern = format_pattern(v);
-      if (!pattern)
-        doc_.refuse(pointer_to(pointer, "format"), fmt::format("the format '{}' cannot be expressed; use pattern", v));
-      add(char_automaton(parse_regex(pattern, where(pointer, "format")), where(pointer, "format")), "format");
-    });
-    if (s.contains("minLength") || s.contains("maxLength")) {
-      const int64_t least = count(s, "minLength", 0, pointer), most = count(s, "maxLength", -1, pointer);
-      const char* key = s.contains("maxLength") ? "maxLength" : "minLength";
-      if (most >= 0 && most < least) return alternatives({});
-      add(length_automaton(least, most, where(pointer, key)), key);
-    }
-    if (!all) return rule(named("string"));
-    return sequence({literal("\""), json_string(std::move(*all)), literal("\"")});
-  }
-  static Expr json_string(CharAutomaton a) {
-    return {.kind = Expr::json_string_of, .automaton = std::make_shared<CharAutomaton>(std::move(a))};
-  }
-
-  // The bounds of numbers: minimum or exclusiveMinimum, whichever is above, and likewise below.
-  struct Limit {
-    double value = 0;
-    bool exclusive = false;
-    std::string key;
-  };
-  std::optional<Limit> limit(const Json& s, bool is_lower, const std::string& pointer) {
-    std::optional<Limit> result;
-    for (const char* key : {is_lower ? "minimum" : "maximum", is_lower ? "exclusiveMinimum" : "exclusiveMaximum"}) {
-      if (!s.contains(key)) continue;
-      if (!s[key].is_number())
-        doc_.refuse(pointer_to(pointer, key), fmt::format("it is {}; use a number", json_text(s[key])));
-      const Limit l{s[key].get<double>(), std::string_view(key).starts_with("ex"), key};
-      const bool tighter = !result || (is_lower ? l.value >= result->value : l.value <= result->value);
-      if (tighter) result = l;
-    }
-    return result;
-  }
-
-  static void tighten(const std::string& format, double& lo, double& hi) {
-    if (format == "int32") lo = std::max(lo, -2147483648.0), hi = std::min(hi, 2147483647.0);
-  }
-  void check_number_format(const Json& s, const std::string& pointer, double& lo, double& hi) {
-    if (!s.contains("format")) return;
-    const std::string f = s["format"].is_string() ? s["format"].get<std::string>() : "";
-    if (f != "int32" && f != "int64" && f != "float" && f != "double")
-      doc_.refuse(pointer_to(pointer, "format"),
-                  fmt::format("the format {} of a number is unknown; remove it", json_text(s["format"])));
-    tighten(f, lo, hi);
-  }
-
-  std::optional<int64_t> multiple(const Json& s, const std::string& pointer) {
-    if (!s.contains("multipleOf")) return std::nullopt;
-    const Json& v = s["multipleOf"];
-    const double m = v.is_number() ? v.get<double>() : 0;
-    if (m < 1 || m > double(kMaxMultiple) || m != std::floor(m))
-      doc_.refuse(
-          pointer_to(pointer, "multipleOf"),
-          fmt::format("it is {}; only whole numbers from 1 to {} can be expressed", json_text(v), kMaxMultiple));
-    return int64_t(m);
-  }
-
-  Expr integer_of(const Json& s, const std::string& pointer) {
-    double lo = -double(kMaxInteger), hi = double(kMaxInteger);
-    check_number_format(s, pointer, lo, hi);
-    if (const auto l = limit(s, true, pointer))
-      lo = std::max(lo, l->exclusive ? std::floor(l->value) + 1 : std::ceil(l->value));
-    if (const auto l = limit(s, false, pointer))
-      hi = std::min(hi, l->exclusive ? std::ceil(l->value) - 1 : std::floor(l->value));
-    if (lo > hi) return alternatives({});
-    Expr range = integers(int64_t(lo), int64_t(hi));
-    const auto m = multiple(s, pointer);
-    if (!m || *m == 1) return range;
-    const std::string name = where(pointer, "multipleOf");
-    return json_string(intersection(char_automaton(range, name), multiples(*m), name));
-  }
-
-  Expr number_of(const Json& s, const std::string& pointer) {
-    if (s.contains("multipleOf")) return integer_of(s, pointer);
-    double lo = -1e300, hi = 1e300;
-    check_number_format(s, pointer, lo, hi);
-    const auto lower = limit(s, true, pointer), upper = limit(s, false, pointer);
-    if (!lower && !upper) return rule(named("number"));
-    std::optional<Bound> from, to;
-    int digits = 6;
-    if (lower) {
-      from = bound_of(lower->value, lower->exclusive, where(pointer, lower->key.c_str()));
-      digits = std::min(digits, safe_digits(*from));
-    }
-    if (upper) {
-      to = bound_of(upper->value, upper->exclusive, where(pointer, upper->key.c_str()));
-      digits = std::min(digits, safe_digits(*to));
-    }
-    const std::string name = where(pointer, (lower ? lower : upper)->key.c_str());
-    if (!to) return numbers_from(*from, digits);
-    if (!from) return numbers_to(*to, digits);
-    return json_string(intersection(char_automaton(numbers_from(*from, digits), name),
-                                    char_automaton(numbers_to(*to, digits), name), name));
   }
 
   Expr array_of(const Json& s, const std::string& pointer, int depth) {
@@ -338,8 +215,8 @@ class SchemaCompiler {
     const char* items_key = old || !s.contains("items") ? "additionalItems" : "items";
     const Json prefix = s.contains(prefix_key) ? s[prefix_key] : Json::array();
     if (!prefix.is_array()) doc_.refuse(pointer_to(pointer, prefix_key), "it is not an array");
-    const int64_t least = count(s, "minItems", 0, pointer), n = int64_t(prefix.size());
-    int64_t most = count(s, "maxItems", -1, pointer);
+    const int64_t least = count_of(doc_, s, "minItems", 0, pointer), n = int64_t(prefix.size());
+    int64_t most = count_of(doc_, s, "maxItems", -1, pointer);
     if (n > 0 && !s.contains(items_key) && least <= n) most = most < 0 ? n : std::min(most, n);
     if (s.contains(items_key) && s[items_key] == false) most = most < 0 ? n : std::min(most, n);
     if (most >= 0 && most < least) return alternatives({});
@@ -376,7 +253,8 @@ class SchemaCompiler {
   };
 
   Expr object_of(const Json& s, const std::string& pointer, int depth) {
-    std::vector<std::string> names, required;
+    std::vector<std::string> names;
+    std::set<std::string> required, known;
     const Json none = Json::object();
     const Json& properties = s.contains("properties") ? s["properties"] : none;
     if (!properties.is_object()) doc_.refuse(pointer_to(pointer, "properties"), "it is not an object");
@@ -384,7 +262,7 @@ class SchemaCompiler {
       if (!s["required"].is_array()) doc_.refuse(pointer_to(pointer, "required"), "it is not an array of names");
       for (const Json& name : s["required"]) {
         if (!name.is_string()) doc_.refuse(pointer_to(pointer, "required"), "it is not an array of names");
-        required.push_back(name);
+        required.insert(name);
       }
     }
     const bool has_extra = s.contains("additionalProperties")
@@ -394,13 +272,14 @@ class SchemaCompiler {
     const std::string at = pointer_to(pointer, "properties");
     const auto pair = [&](const std::string& name, const Json& value, const std::string& where_it_is) {
       names.push_back(name);
-      Expr e = sequence({literal(json_quoted(name)), literal(":"), space(), value_of(value, where_it_is, depth + 1)});
-      pairs.push_back({rule(add_rule(where_it_is, std::move(e))),
-                       std::find(required.begin(), required.end(), name) != required.end()});
+      known.insert(name);
+      Expr e = sequence({quoted(name, where_it_is), literal(":"), space(), value_of(value, where_it_is, depth + 1)});
+      pairs.push_back({rule(add_rule(where_it_is, std::move(e))), required.contains(name)});
     };
     for (const auto& [name, value] : properties.items()) pair(name, value, pointer_to(at, name));
-    for (const std::string& name : required) {
-      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    for (const Json& entry : s.contains("required") ? s["required"] : Json::array()) {
+      const std::string name = entry;
+      if (known.contains(name)) continue;
       if (s.contains("patternProperties"))
         doc_.refuse(
             pointer_to(pointer, "required"),
@@ -411,6 +290,7 @@ class SchemaCompiler {
       pair(name, s.contains("additionalProperties") ? s["additionalProperties"] : any, pointer_to(pointer, "required"));
     }
     std::optional<Expr> extra = extra_pair(s, names, has_extra, pointer, depth);
+    if (extra) extra = rule(add_rule(pointer, std::move(*extra)));
     return braces(rule(members(pairs, extra, s, pointer)));
   }
 
@@ -425,8 +305,9 @@ class SchemaCompiler {
       const Json any = true;
       Expr value = value_of(s.contains("additionalProperties") ? s["additionalProperties"] : any,
                             pointer_to(pointer, "additionalProperties"), depth + 1);
+      const std::string place = doc_.place(pointer_to(pointer, "additionalProperties"));
       if (names.empty()) return sequence({rule(named("string")), literal(":"), space(), std::move(value)});
-      return pair(json_string(all_but(names)), std::move(value));
+      return pair(json_string_of(all_but(names, {place, doc_.budget()})), std::move(value));
     }
     const std::string at = pointer_to(pointer, "patternProperties");
     if (!s["patternProperties"].is_object()) doc_.refuse(at, "it is not an object");
@@ -436,16 +317,17 @@ class SchemaCompiler {
     Expr result = alternatives({});
     std::vector<CharAutomaton> before;
     for (const auto& [pattern, value] : s["patternProperties"].items()) {
-      const std::string here = pointer_to(at, pattern), name = doc_.name() + ": " + here;
-      CharAutomaton keys = char_automaton(parse_regex(pattern, name), name);
+      const std::string here = pointer_to(at, pattern), place = doc_.place(here);
+      const Payer payer{place, doc_.budget()};
+      CharAutomaton keys = char_automaton(parse_regex(pattern, payer), payer);
       for (const CharAutomaton& other : before)
-        if (!intersection(keys, other, name).empty())
+        if (!intersection(keys, other, payer).empty())
           doc_.refuse(here, "a name may match two patterns, which cannot be expressed");
       for (const std::string& n : names)
-        if (!intersection(keys, char_automaton(literal(n), name), name).empty())
+        if (!intersection(keys, char_automaton(literal(n), payer), payer).empty())
           doc_.refuse(here, fmt::format("the property '{}' matches this pattern, which cannot be expressed", n));
       before.push_back(keys);
-      result.parts.push_back(pair(json_string(std::move(keys)), value_of(value, here, depth + 1)));
+      result.parts.push_back(pair(json_string_of(std::move(keys)), value_of(value, here, depth + 1)));
     }
     return result;
   }
@@ -454,7 +336,8 @@ class SchemaCompiler {
   // far as that matters: whether there is one, and minProperties and maxProperties.
   int32_t members(const std::vector<Pair>& pairs, const std::optional<Expr>& extra, const Json& s,
                   const std::string& pointer) {
-    const int64_t least = count(s, "minProperties", 0, pointer), most = count(s, "maxProperties", -1, pointer);
+    const int64_t least = count_of(doc_, s, "minProperties", 0, pointer),
+                  most = count_of(doc_, s, "maxProperties", -1, pointer);
     const int64_t n = int64_t(pairs.size());
     const int64_t required = std::count_if(pairs.begin(), pairs.end(), [](const Pair& p) { return p.required; });
     // The names of further pairs may be equal, so that there are fewer of them than it seems.
@@ -495,26 +378,25 @@ class SchemaCompiler {
   int64_t work_ = 0;
 };
 
-Grammar compiled(const std::vector<Rule>& rules, const std::string& name) {
-  return Grammar(std::make_shared<Automaton>(compile(rules, name)));
-}
-
 }  // namespace
 }  // namespace grammar
 
-std::vector<grammar::Rule> grammar::schema_rules(const nlohmann::ordered_json& schema, const std::string& name) {
-  const SchemaDocument document(schema, name);
-  return SchemaCompiler(document).compile();
+std::vector<grammar::Rule> grammar::schema_rules(const nlohmann::ordered_json& schema, const std::string& name,
+                                                 GrammarBudget& budget, const std::optional<std::string>& property) {
+  const SchemaDocument document(schema, name, budget);
+  return SchemaCompiler(document).compile(property);
 }
 
-Grammar json_schema_grammar(const nlohmann::ordered_json& schema, const std::string& name) {
-  return grammar::compiled(grammar::schema_rules(schema, name), name);
+Grammar json_schema_grammar(const nlohmann::ordered_json& schema, const std::string& name, GrammarBudget* budget) {
+  GrammarBudget own;
+  GrammarBudget& b = budget ? *budget : own;
+  const std::vector<grammar::Rule> rules = grammar::schema_rules(schema, name, b);
+  return Grammar(std::make_shared<grammar::Automaton>(grammar::compile(rules, name, b)));
 }
 
 Grammar json_object_grammar() {
-  const nlohmann::ordered_json none;
-  const grammar::SchemaDocument document(none, "JSON");
-  return grammar::compiled(grammar::SchemaCompiler(document).compile_any_object(), "JSON");
+  const nlohmann::ordered_json any{{"type", "object"}};
+  return json_schema_grammar(any, "JSON");
 }
 
 }  // namespace toy

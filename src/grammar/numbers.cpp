@@ -15,16 +15,21 @@ Expr digits(int64_t least, int64_t most) { return repeat(digit(0, 9), least, mos
 Expr one(char c) { return chars({{uint32_t(c), uint32_t(c)}}); }
 int value(char c) { return c - '0'; }
 
+// Are the digits from i on all `c`?
+bool only(char c, const std::string& s, size_t i) { return s.find_first_not_of(c, i) == s.npos; }
+
 // Digits of the length of `s` that are at least, or at most, s.
 Expr at_least(const std::string& s, size_t i) {
   if (i == s.size()) return {};
   const int64_t rest = int64_t(s.size() - i) - 1;
+  if (only('0', s, i)) return digits(rest + 1, rest + 1);
   return alternatives(
       {sequence({one(s[i]), at_least(s, i + 1)}), sequence({digit(value(s[i]) + 1, 9), digits(rest, rest)})});
 }
 Expr at_most(const std::string& s, size_t i) {
   if (i == s.size()) return {};
   const int64_t rest = int64_t(s.size() - i) - 1;
+  if (only('9', s, i)) return digits(rest + 1, rest + 1);
   return alternatives(
       {sequence({one(s[i]), at_most(s, i + 1)}), sequence({digit(0, value(s[i]) - 1), digits(rest, rest)})});
 }
@@ -33,6 +38,8 @@ Expr between(const std::string& a, const std::string& b, size_t i) {
   if (i == a.size()) return {};
   if (a[i] == b[i]) return sequence({one(a[i]), between(a, b, i + 1)});
   const int64_t rest = int64_t(a.size() - i) - 1;
+  if (only('0', a, i + 1) && only('9', b, i + 1))
+    return sequence({digit(value(a[i]), value(b[i])), digits(rest, rest)});
   return alternatives({sequence({one(a[i]), at_least(a, i + 1)}),
                        sequence({digit(value(a[i]) + 1, value(b[i]) - 1), digits(rest, rest)}),
                        sequence({one(b[i]), at_most(b, i + 1)})});

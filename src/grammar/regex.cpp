@@ -248,7 +248,11 @@ class RegexParser {
 
 }  // namespace
 
-Expr parse_regex(std::string_view pattern, const std::string& name) { return RegexParser(pattern, name).parse(); }
+Expr parse_regex(std::string_view pattern, const Payer& payer) {
+  constexpr size_t kCharacter = 10;  // steps of the budget
+  payer.spend(pattern.size() * kCharacter);
+  return RegexParser(pattern, payer.name).parse();
+}
 
 const char* format_pattern(std::string_view format) {
   static constexpr std::pair<std::string_view, const char*> kFormats[] = {

@@ -70,6 +70,40 @@ std::string_view type_of_keyword(std::string_view key) {
   return "";
 }
 
+// The values of enum and const; null: neither.
+Json listed(const Json& schema) {
+  if (schema.contains("const")) return Json::array({schema["const"]});
+  return schema.contains("enum") ? schema["enum"] : Json();
+}
+
+Json all_of(const Json& a, const Json& b) {
+  if (a == b) return a;
+  return {{"allOf", Json::array({a, b})}};
+}
+
+// nullptr: there is none.
+const Json* property_in(const Json& schema, const std::string& name) {
+  if (!schema.contains("properties")) return nullptr;
+  const auto found = schema["properties"].find(name);
+  return found == schema["properties"].end() ? nullptr : &*found;
+}
+
+size_t count_in(const Json& schema, const char* key) { return schema.contains(key) ? schema[key].size() : 0; }
+
+// Steps of a budget for a copy.
+size_t copy_steps(const Json& value) {
+  constexpr size_t kValue = 10, kBytes = 16;
+  if (value.is_string()) return kValue + value.get_ref<const std::string&>().size() / kBytes;
+  size_t steps = kValue;
+  if (value.is_array())
+    for (const Json& part : value) steps += copy_steps(part);
+  if (value.is_object())
+    for (const auto& [key, part] : value.items()) steps += key.size() / kBytes + copy_steps(part);
+  return steps;
+}
+
+}  // namespace
+
 std::string type_of(const Json& value) {
   if (value.is_object()) return "object";
   if (value.is_array()) return "array";
@@ -85,24 +119,6 @@ bool has_type(const std::vector<std::string>& types, const std::string& type) {
   return contains(types, type) || (type == "integer" && contains(types, "number"));
 }
 
-// The values of enum and const; null: neither.
-Json listed(const Json& schema) {
-  if (schema.contains("const")) return Json::array({schema["const"]});
-  return schema.contains("enum") ? schema["enum"] : Json();
-}
-
-Json all_of(const Json& a, const Json& b) {
-  if (a == b) return a;
-  return {{"allOf", Json::array({a, b})}};
-}
-
-Json property_in(const Json& schema, const std::string& name) {
-  if (schema.contains("properties") && schema["properties"].contains(name)) return schema["properties"][name];
-  return Json();
-}
-
-}  // namespace
-
 std::string pointer_to(const std::string& pointer, std::string_view key) {
   std::string result = pointer + "/";
   for (const char c : key) {
@@ -116,8 +132,12 @@ std::string pointer_to(const std::string& pointer, std::string_view key) {
   return result;
 }
 
+std::string SchemaDocument::place(const std::string& pointer) const {
+  return fmt::format("{}: {}", name_, pointer.empty() ? "the schema" : pointer);
+}
+
 void SchemaDocument::refuse(const std::string& pointer, const std::string& what) const {
-  fail("{}: {}: {}", name_, pointer.empty() ? "the schema" : pointer, what);
+  fail("{}: {}", place(pointer), what);
 }
 
 const Json& SchemaDocument::resolve(const std::string& ref, const std::string& pointer) const {
@@ -135,7 +155,13 @@ const Json& SchemaDocument::resolve(const std::string& ref, const std::string& p
   }
   if (!path.empty() && path[0] != '/') refuse(pointer, fmt::format("$ref '{}' is an anchor; use a JSON pointer", ref));
   try {
-    return root_.at(nlohmann::json_pointer<std::string>(path));
+    const Json* at = &root_;
+    for (size_t begin = 0, end = 0; begin < path.size(); begin = end) {
+      end = std::min(path.find('/', begin + 1), path.size());
+      spend(10 + at->size(), pointer);
+      at = &at->at(nlohmann::json_pointer<std::string>(path.substr(begin, end - begin)));
+    }
+    return *at;
   } catch (const nlohmann::json::exception&) {
     refuse(pointer, fmt::format("$ref '{}' leads to nothing", ref));
   }
@@ -145,6 +171,7 @@ void SchemaDocument::check_keywords(const Json& schema, const std::string& point
   if (schema.is_boolean()) return;
   if (!schema.is_object())
     refuse(pointer, fmt::format("a schema is an object or a boolean, not {}", json_text(schema)));
+  spend(schema.size() * 10, pointer);
   for (const auto& [key, value] : schema.items())
     if (!contains(kKnown, key) && !is_note(key))
       refuse(pointer_to(pointer, key), fmt::format("the keyword '{}' cannot be expressed; remove it", key));
@@ -164,7 +191,7 @@ Json SchemaDocument::flat(const Json& schema, const std::string& pointer, int de
   if (schema.is_boolean()) return schema;
   Json result = Json::object();
   for (const auto& [key, value] : schema.items())
-    if (!is_note(key) && key != "$ref" && key != "allOf") result[key] = value;
+    if (!is_note(key) && key != "$ref" && key != "allOf") spend(copy_steps(value), pointer), result[key] = value;
   if (schema.contains("$ref")) {
     if (!schema["$ref"].is_string()) refuse(pointer_to(pointer, "$ref"), "it is not a string");
     const std::string ref = schema["$ref"];
@@ -182,6 +209,9 @@ Json SchemaDocument::merged(const Json& a, const Json& b, const std::string& poi
   if (a.is_boolean()) return a.get<bool>() ? b : a;
   if (b.is_boolean()) return b.get<bool>() ? a : b;
   if (a.empty()) return b;
+  spend(copy_steps(a) + copy_steps(b), pointer);
+  for (const char* key : {"required", "enum"})  // each of one list is looked for in the other
+    if (a.contains(key) && b.contains(key)) spend(copy_steps(a[key]) * b[key].size() / 8, pointer);
   Json r = a;
   for (const auto& [key, value] : b.items()) {
     if (key == "properties" || key == "additionalProperties") continue;
@@ -218,9 +248,10 @@ Json SchemaDocument::merged(const Json& a, const Json& b, const std::string& poi
       r[key] = all_of(a[key], value);
     } else if (key == "anyOf" && value.is_array() && a[key].is_array()) {
       Json list = Json::array();
+      if (a[key].size() * value.size() > 1000) refuse(pointer, "too many combinations of anyOf");
+      spend(copy_steps(a[key]) * value.size() + copy_steps(value) * a[key].size(), pointer);
       for (const Json& x : a[key])
         for (const Json& y : value) list.push_back(all_of(x, y));
-      if (list.size() > 1000) refuse(pointer, "too many combinations of anyOf");
       r[key] = list;
     } else {
       refuse(pointer, fmt::format("'{}' is stated twice (allOf, $ref) and cannot be combined", key));
@@ -243,11 +274,12 @@ Json SchemaDocument::merged(const Json& a, const Json& b, const std::string& poi
   Json properties = Json::object();
   const auto add = [&](const Json& from, const Json& other, const Json& other_extra) {
     if (!from.contains("properties")) return;
+    spend(from["properties"].size() * (from["properties"].size() + properties.size() + copy_steps(other_extra)),
+          pointer);
     for (const auto& [name, value] : from["properties"].items()) {
       if (properties.contains(name)) continue;
-      const Json there = property_in(other, name);
-      if (!there.is_null())
-        properties[name] = all_of(value, there);
+      if (const Json* there = property_in(other, name))
+        properties[name] = all_of(value, *there);
       else
         properties[name] = other_extra.is_null() || other_extra == true ? value : all_of(value, other_extra);
     }
@@ -301,6 +333,7 @@ bool SchemaDocument::disjoint(const Json& x, const Json& y, const std::string& p
                          [&](const Json& s) { return disjoint(a, s, pointer, depth + 1); });
   }
   const Json va = listed(a), vb = listed(b);
+  spend(copy_steps(va) * vb.size() / 8, pointer);
   // Types that are stated: a schema without them allows all values of other types.
   const auto stated = [&](const Json& s) { return s.contains("type") ? types(s, pointer) : kAllTypes; };
   const auto ta = stated(a), tb = stated(b);
@@ -329,20 +362,23 @@ bool SchemaDocument::disjoint(const Json& x, const Json& y, const std::string& p
 
 // Is no object that is generated for `a` valid under `b`?
 bool SchemaDocument::excludes(const Json& a, const Json& b, const std::string& pointer, int depth) const {
+  const size_t in_a = count_in(a, "required"), in_b = count_in(b, "required");
+  spend(in_b * (in_a + count_in(a, "properties")) + in_a * (count_in(a, "properties") + count_in(b, "properties")),
+        pointer);
   const Json none = Json::array();
   const Json required_a = a.contains("required") ? a["required"] : none,
              required_b = b.contains("required") ? b["required"] : none;
   const bool open = (a.contains("additionalProperties") && a["additionalProperties"] != false) ||
                     a.contains("patternProperties") || !a.contains("properties");
   for (const Json& name : required_b)
-    if (!open && name.is_string() && property_in(a, name).is_null() &&
+    if (!open && name.is_string() && property_in(a, name) == nullptr &&
         std::find(required_a.begin(), required_a.end(), name) == required_a.end())
       return true;
   for (const Json& name : required_a) {
     if (!name.is_string()) continue;
-    const Json pa = property_in(a, name), pb = property_in(b, name);
-    if (!pa.is_null() && !pb.is_null() && disjoint(pa, pb, pointer, depth + 1)) return true;
-    if (pb.is_null() && !b.contains("patternProperties") && b.contains("additionalProperties") &&
+    const Json *pa = property_in(a, name), *pb = property_in(b, name);
+    if (pa && pb && disjoint(*pa, *pb, pointer, depth + 1)) return true;
+    if (!pb && !b.contains("patternProperties") && b.contains("additionalProperties") &&
         b["additionalProperties"] == false)
       return true;
   }

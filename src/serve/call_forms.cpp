@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "toy/base/json_text.h"
 
@@ -51,8 +52,11 @@ std::string literal(std::string_view text) {
   return quoted + "\"";
 }
 
-bool has(const ordered_json& names, const std::string& name) {
-  return std::any_of(names.begin(), names.end(), [&](const auto& n) { return n == name; });
+std::set<std::string> names_of(const ordered_json& list) {
+  std::set<std::string> names;
+  for (const auto& name : list)
+    if (name.is_string()) names.insert(name);
+  return names;
 }
 
 // Names that GBNF does not take are numbers here.
@@ -74,12 +78,13 @@ std::string text_until(std::string_view mark) {
 class ParameterRules {
  public:
   ParameterRules(const Tool& tool, size_t index, std::vector<SchemaRule>& schemas)
-      : tool_(tool), index_(index), schemas_(schemas) {}
+      : tool_(tool), index_(index), schemas_(schemas), schema_(std::make_shared<ordered_json>(tool.parameters)) {}
 
   // The rules, of which the last is the tool's.
   std::string make() {
     const ordered_json& s = tool_.parameters;
     const ordered_json properties = s.value("properties", ordered_json::object());
+    const std::set<std::string> required = names_of(s.value("required", ordered_json::array()));
     std::string rules;
     size_t k = properties.size();
     const bool open =
@@ -88,11 +93,10 @@ class ParameterRules {
                          open ? R"(("<parameter=" [a-zA-Z0-9_.-]{1,64} ">\n" raw-0 "\n")*)" : R"("")");
     for (auto it = properties.rbegin(); it != properties.rend(); ++it) {
       --k;
-      const bool required = s.contains("required") && has(s["required"], it.key());
-      rules +=
-          fmt::format("{0} ::= {1} {2} \"\\n\" {3}{4}\n", rule_name("after", index_, k),
-                      literal("<parameter=" + it.key() + ">\n"), value(it.value(), k),
-                      rule_name("after", index_, k + 1), required ? "" : " | " + rule_name("after", index_, k + 1));
+      rules += fmt::format("{0} ::= {1} {2} \"\\n\" {3}{4}\n", rule_name("after", index_, k),
+                           literal("<parameter=" + it.key() + ">\n"), value(it.key(), it.value(), k),
+                           rule_name("after", index_, k + 1),
+                           required.contains(it.key()) ? "" : " | " + rule_name("after", index_, k + 1));
     }
     return rules + fmt::format("{} ::= {} {} \"</function>\"\n", rule_name("call", index_),
                                literal("<function=" + tool_.name + ">\n"), rule_name("after", index_));
@@ -100,7 +104,7 @@ class ParameterRules {
 
  private:
   // A value and the end of its tag.
-  std::string value(const ordered_json& property, size_t k) {
+  std::string value(const std::string& name, const ordered_json& property, size_t k) {
     if (property.is_object() && property.contains("enum") && property["enum"].is_array() &&
         std::ranges::all_of(property["enum"], [](const auto& v) { return v.is_string(); })) {
       std::string any;
@@ -110,16 +114,14 @@ class ParameterRules {
     const std::vector<std::string> types = types_of(property);
     if (types.empty() || std::ranges::find(types, "string") != types.end()) return "raw-0";
     const std::string rule = rule_name("value", index_, k);
-    const auto schema = std::make_shared<ordered_json>(property);
-    for (const char* key : {"$defs", "definitions"})
-      if (tool_.parameters.contains(key)) (*schema)[key] = tool_.parameters[key];
-    schemas_.push_back({rule, schema, fmt::format("tools: {}: parameter {}", tool_.name, k)});
+    schemas_.push_back({rule, schema_, fmt::format("tools: the parameters of {}", tool_.name), name});
     return fmt::format("{} {}", rule, literal("\n</parameter>"));
   }
 
   const Tool& tool_;
   size_t index_;
   std::vector<SchemaRule>& schemas_;
+  std::shared_ptr<const ordered_json> schema_;
 };
 
 }  // namespace

@@ -21,16 +21,18 @@ std::string key_of(const CompletionRequest& r) {
                                 int(r.form.kind), r.form.schema, r.form.grammar});
 }
 
-// The tools that may be called. What a schema says that cannot be expressed is left out, unless it is strict.
+// The tools that may be called. What a schema says that cannot be expressed is left out, unless it is strict. All of
+// them together may be too large.
 std::vector<Tool> callable(const CompletionRequest& r) {
   std::vector<Tool> tools;
+  GrammarBudget budget;
   for (const Tool& t : r.tools) {
     if (!r.tool_choice.name.empty() && t.name != r.tool_choice.name) continue;
     tools.push_back(t);
     try {
-      json_schema_grammar(t.parameters, fmt::format("tools: the parameters of {}", t.name));
+      json_schema_grammar(t.parameters, fmt::format("tools: the parameters of {}", t.name), &budget);
     } catch (const Error&) {
-      if (t.strict) throw;
+      if (t.strict || budget.exceeded()) throw;
       tools.back().parameters = {{"type", "object"}};
     }
   }
@@ -52,6 +54,7 @@ Constraints::Constraints(const Tokenizer& tokenizer, const CallForm* form) : tok
 }
 
 const TokenTrie& Constraints::tokens(bool with_marks) {
+  const std::scoped_lock lock(mutex_);
   std::optional<TokenTrie>& trie = with_marks && !marks_.empty() ? marked_ : plain_;
   if (!trie)
     trie.emplace(tokenizer_, &trie == &marked_ ? std::span<const int32_t>(marks_) : std::span<const int32_t>());
@@ -67,14 +70,24 @@ std::shared_ptr<const TokenConstraint> Constraints::of(const CompletionRequest& 
         "remove 'tools'",
         "tools", "unsupported_parameter");
   const std::string key = key_of(r);
+  Known known = find(key);
+  return known ? known : keep(key, make(r));
+}
+
+std::shared_ptr<const TokenConstraint> Constraints::find(const std::string& key) {
+  const std::scoped_lock lock(mutex_);
   const auto known = std::ranges::find(kept_, key, [](const auto& entry) { return entry.first; });
-  if (known != kept_.end()) {
-    kept_.splice(kept_.begin(), kept_, known);
-  } else {
-    kept_.emplace_front(key, make(r));
-    if (kept_.size() > kMostKept) kept_.pop_back();
-  }
-  return kept_.front().second;
+  if (known == kept_.end()) return nullptr;
+  kept_.splice(kept_.begin(), kept_, known);
+  return known->second;
+}
+
+// Another thread may have made the same meanwhile; then both are right.
+std::shared_ptr<const TokenConstraint> Constraints::keep(const std::string& key, Known made) {
+  const std::scoped_lock lock(mutex_);
+  kept_.emplace_front(key, made);
+  if (kept_.size() > kMostKept) kept_.pop_back();
+  return made;
 }
 
 std::shared_ptr<const TokenConstraint> Constraints::make(const CompletionRequest& r) {

@@ -3,6 +3,7 @@
 
 #include <list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,7 +17,7 @@
 namespace toy::serve {
 
 /// Makes the constraints of requests, and remembers the latest. All share one tree of the vocabulary, which is made
-/// when it is first needed. One thread at a time.
+/// when it is first needed. Any thread may ask.
 class Constraints {
  public:
   /// `form`: how the model writes calls; nullptr: in no known way. The tokenizer must outlive it.
@@ -28,7 +29,10 @@ class Constraints {
 
  private:
   static constexpr size_t kMostKept = 16;
+  using Known = std::shared_ptr<const TokenConstraint>;
   const TokenTrie& tokens(bool with_marks);
+  Known find(const std::string& key);
+  Known keep(const std::string& key, Known made);
   std::shared_ptr<const TokenConstraint> make(const CompletionRequest& r);
   std::shared_ptr<const TokenConstraint> make_calls(const CompletionRequest& r);
   std::shared_ptr<const TokenConstraint> make_form(const TextForm& form);
@@ -36,8 +40,9 @@ class Constraints {
   const Tokenizer& tokenizer_;
   const CallForm* form_;
   std::vector<int32_t> marks_;
+  std::mutex mutex_;  // of what follows
   std::optional<TokenTrie> plain_, marked_;
-  std::list<std::pair<std::string, std::shared_ptr<const TokenConstraint>>> kept_;  // the latest first
+  std::list<std::pair<std::string, Known>> kept_;  // the latest first
 };
 
 /// May the model call the tools of a request?

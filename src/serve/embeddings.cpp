@@ -86,14 +86,9 @@ void EmbeddingsJob::finish(size_t i, const TextEnd& end) {
   if (failed_) return;
   if (end.error) {
     failed_ = true;
-    std::string message = "the embedding could not be computed";
-    try {
-      std::rethrow_exception(end.error);
-    } catch (const std::exception& e) {
-      message = e.what();
-    }
-    count_(500);
-    return exchange_->send(error_reply(ApiError(500, message)));
+    const ApiError e = api_error(end.error);
+    count_(e.status);
+    return exchange_->send(error_reply(e));
   }
   embeddings_[i] = end.embedding;
   if (done_ < embeddings_.size()) return;

@@ -1,4 +1,4 @@
-// HTTP/1.1 on a socket, with or without TLS, event-driven: one thread waits for all connections, another prepares
+// HTTP/1.1 on a socket, with or without TLS, event-driven: one thread waits for all connections, a few others handle
 // requests. What a client sends or leaves out costs bounded memory and time.
 #pragma once
 
@@ -24,6 +24,7 @@ struct HttpLimits {
   int read_seconds = 30;   ///< to send a request, and to take some bytes of a reply
   int idle_seconds = 120;  ///< between requests
   int grace_seconds = 30;  ///< to finish requests after SIGTERM
+  int last_seconds = 5;    ///< to answer the others after that
 };
 
 /// A request that was read completely.
@@ -80,13 +81,15 @@ class HttpServer {
   /// The port that it has: the system's choice for port 0.
   uint16_t port() const;
   /// Serves until stop(), or SIGINT or SIGTERM. Then idle connections are closed, requests in progress are finished (a
-  /// second signal, or the end of HttpLimits::grace_seconds, ends them), and it returns. New ones are still handed on
-  /// meanwhile: `handle` has to refuse them. `handle` is called on one
-  /// thread of its own and must not throw. `stopping` is told when it begins to stop.
+  /// second signal ends them), and it returns. New ones are still handed on
+  /// meanwhile: `handle` has to refuse them. `handle` must not throw. It is called for GET and HEAD on the thread of
+  /// the connections, where it must be quick, and for other methods on kHandlers threads at once. `stopping` is told
+  /// when it begins to stop, and `ending` when HttpLimits::grace_seconds are over: then all have to be answered.
   void run(const std::function<void(std::shared_ptr<Exchange>)>& handle, const BadRequestReply& bad,
-           const std::function<void()>& stopping);
+           const std::function<void()>& stopping, const std::function<void()>& ending = {});
   /// As a first signal. Any thread may call it.
   void stop();
+  static constexpr int kHandlers = 2;  ///< one goes on while a large request keeps the other busy
 
   struct State;  ///< of its connections
 

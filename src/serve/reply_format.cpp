@@ -1,6 +1,23 @@
 #include "serve/reply_format.h"
 
+#include "toy/base/error.h"
+#include "toy/decode/service.h"
+
 namespace toy::serve {
+
+ApiError api_error(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const ApiError& e) {
+    return e;
+  } catch (const ServiceBusy& e) {
+    return ApiError(e.closed() ? 503 : 429, e.what(), "", e.closed() ? "" : "overloaded");
+  } catch (const Error& e) {
+    return ApiError(e.code() == ErrorCode::bad_input ? 400 : 500, e.what());
+  } catch (const std::exception& e) {
+    return ApiError(500, e.what());
+  }
+}
 
 HttpReply error_reply(const ApiError& e, ErrorBody body) {
   HttpReply reply{.status = e.status, .body = body(e)};

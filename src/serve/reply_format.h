@@ -62,6 +62,8 @@ struct ReplyHead {
 
 /// The form of an error.
 using ErrorBody = std::string (*)(const ApiError& e);
+/// What a client is told about an exception: status 503 or 429 for ServiceBusy, 400 for Error{bad_input}, else 500.
+ApiError api_error(const std::exception_ptr& error);
 /// A complete reply for an error, with the headers that its status needs.
 HttpReply error_reply(const ApiError& e, ErrorBody body = error_body);
 

@@ -38,6 +38,16 @@ uint64_t random_number() {
   return (uint64_t(device()) << 32) | device();
 }
 
+// The key in "Bearer KEY", or "". The name of a scheme may have any case (RFC 9110).
+std::string bearer_of(const std::string& authorization) {
+  constexpr std::string_view kBearer = "bearer ";
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? char(c + ('a' - 'A')) : c; };
+  const std::string scheme = authorization.substr(0, kBearer.size());
+  if (!std::ranges::equal(scheme, kBearer, {}, lower)) return "";
+  const size_t key = authorization.find_first_not_of(' ', kBearer.size());
+  return key == authorization.npos ? "" : authorization.substr(key);
+}
+
 // Positions of one text: the shared pages bound them, too.
 int64_t context_of(Decoder& decoder) {
   const DecodeState& state = decoder.state();
@@ -74,6 +84,7 @@ class Server {
     service_.close(true);
   }
 
+  // Any thread may call it.
   void handle(const std::shared_ptr<Exchange>& exchange) {
     answer(exchange, [&] {
       require_key(*exchange);
@@ -85,20 +96,11 @@ class Server {
   // Sends what `call` throws.
   template <class Call>
   void answer(const std::shared_ptr<Exchange>& exchange, Call&& call) {
-    const auto refuse = [&](const ApiError& e) {
-      const Route* r = route_of(exchange->request.target);
-      send(*exchange, error_reply(e, r ? r->errors : error_body));
-    };
     try {
       call();
-    } catch (const ApiError& e) {
-      refuse(e);
-    } catch (const ServiceBusy& e) {
-      refuse(ApiError(e.closed() ? 503 : 429, e.what(), "", e.closed() ? "" : "overloaded"));
-    } catch (const Error& e) {
-      refuse(ApiError(e.code() == ErrorCode::bad_input ? 400 : 500, e.what()));
-    } catch (const std::exception& e) {
-      refuse(ApiError(500, e.what()));
+    } catch (...) {
+      const Route* r = route_of(exchange->request.target);
+      send(*exchange, error_reply(api_error(std::current_exception()), r ? r->errors : error_body));
     }
   }
 
@@ -146,11 +148,8 @@ class Server {
 
   void require_key(const Exchange& exchange) const {
     if (options_.api_keys.empty() || exchange.request.target == "/health" || exchange.request.target == "/") return;
-    const std::string& bearer = exchange.request.authorization;
-    constexpr std::string_view kBearer = "Bearer ";
-    const std::string given = !exchange.request.api_key.empty() ? exchange.request.api_key
-                              : bearer.starts_with(kBearer)     ? bearer.substr(kBearer.size())
-                                                                : "";
+    const HttpRequest& r = exchange.request;
+    const std::string given = r.api_key.empty() ? bearer_of(r.authorization) : r.api_key;
     bool right = false;
     for (const std::string& key : options_.api_keys) right = same_secret(given, key) || right;  // whichever is right
     if (!right)
@@ -470,11 +469,11 @@ class Server {
   GenerationService service_;
   const Prompts prompts_;
   const int64_t width_, cache_bytes_;
-  const CallForm* form_;     // of calls; nullptr: none is known
-  Constraints constraints_;  // of the thread that handles requests
-  ordered_json meta_;        // of the model
-  const std::string ids_;    // what the ids of replies begin with
-  uint64_t numbers_ = 0;
+  const CallForm* form_;  // of calls; nullptr: none is known
+  Constraints constraints_;
+  ordered_json meta_;      // of the model
+  const std::string ids_;  // what the ids of replies begin with
+  std::atomic<uint64_t> numbers_ = 0;
   std::atomic<bool> stopping_ = false;
   const int64_t started_ = std::time(nullptr);
   std::mutex mutex_;
@@ -500,7 +499,7 @@ void serve(HttpServer& http, Decoder& decoder, const Model& model, const std::op
   });
   http.run([&](const std::shared_ptr<Exchange>& exchange) { server.handle(exchange); },
            [](int status, const std::string& message) { return error_reply(ApiError(status, message)); },
-           [&] { server.stop(); });
+           [&] { server.stop(); }, [&] { server.service().close(false); });
   server.service().close(false);
   computing.join();
   if (broken) std::rethrow_exception(broken);

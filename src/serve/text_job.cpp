@@ -80,17 +80,7 @@ void TextJob::finish(size_t i, const TextEnd& end) {
 }
 
 void TextJob::fail(const std::exception_ptr& error) {
-  int status = 500;
-  std::string message = "the text could not be computed";
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& e) {  // of the request: a grammar that takes too long
-    status = e.code() == ErrorCode::bad_input ? 400 : 500;
-    message = e.what();
-  } catch (const std::exception& e) {
-    message = e.what();
-  }
-  refuse(ApiError(status, message));
+  refuse(api_error(error));  // of the request: a grammar that takes too long
 }
 
 void TextJob::refuse(const ApiError& e) {

@@ -76,6 +76,16 @@ TEST_F(ServeCli, FinishesRequestsAtSigterm) {
   EXPECT_TRUE(printed.ends_with("code 0\n")) << printed;
 }
 
+// Requests that take longer than --grace are told, and the server has done what it was asked to.
+TEST_F(ServeCli, TellsRequestsWhenTheGraceIsOver) {
+  const std::string printed =
+      with_server("--grace 0 --parallel 1",
+                  request(R"({"prompt": "the", "max_tokens": 60, "n": 128, "ignore_eos": true, "stream": true})") +
+                      "read -r line <&3\nkill -TERM $pid\ncat <&3\nwait $pid\necho code $?");
+  EXPECT_NE(printed.find("\"message\":\"the server is shutting down\""), std::string::npos) << printed;
+  EXPECT_TRUE(printed.ends_with("0\r\n\r\ncode 0\n")) << printed;
+}
+
 // The weights that were loaded stay: what another program puts in their place is for the next start.
 TEST_F(ServeCli, AModelThatIsReplacedWhileServing) {
   const std::string ask = request(R"({"prompt": "the", "max_tokens": 8, "temperature": 0})") + "cat <&3 >",

@@ -254,6 +254,35 @@ TEST_F(ServiceTest, WhatIsRefused) {
   }
 }
 
+// What is not to be finished is told: texts in progress, and those that wait.
+TEST_F(ServiceTest, ClosingEndsAll) {
+  Decoder d(*device_, model_, {.sequences = 1});
+  GenerationService service(d, tokenizer_.get());
+  int ended = 0;
+  const auto submit = [&](std::function<bool(const GeneratedToken&, const std::string&)> on_text) {
+    service.submit({.prompt = {1},
+                    .options = {.max_tokens = 300, .ignore_eos = true},
+                    .on_text = std::move(on_text),
+                    .on_end = [&](const TextEnd& end) {
+                      ++ended;
+                      try {
+                        if (end.error) std::rethrow_exception(end.error);
+                        ADD_FAILURE() << "a text is complete";
+                      } catch (const ServiceBusy& busy) {
+                        EXPECT_TRUE(busy.closed());
+                      }
+                    }});
+  };
+  submit([&](const GeneratedToken&, const std::string&) {
+    EXPECT_EQ(ended, 0);
+    service.close(false);
+    return true;
+  });
+  for (int i = 0; i < 2; ++i) submit({});
+  service.serve();
+  EXPECT_EQ(ended, 3);
+}
+
 // Logits that are NaN are the error of the text that has them, and the others go on.
 TEST_F(ServiceTest, AnErrorReachesItsRequest) {
   std::vector<float> table = model_.params->read("token_embd.weight");

@@ -107,6 +107,13 @@ TEST(Gbnf, RulesThatAreSchemas) {
                                {{"first", shared(a), "A"}, {"second", shared(b), "B"}});
   for (const char* text : {R"(a:{"n": 3})", R"(b:[[],[[]]];{"n":1})"}) EXPECT_TRUE(g.matches(text)) << text;
   for (const char* text : {R"(a:[])", R"(b:{"n":1};{"n":1})", "a:{}"}) EXPECT_FALSE(g.matches(text)) << text;
+  const nlohmann::ordered_json with_property{
+      {"$defs", {{"small", {{"maximum", 9}}}}},
+      {"properties", {{"a/b%", {{"type", "integer"}, {"minimum", 0}, {"$ref", "#/$defs/small"}}}}}};
+  const Grammar value = parse_gbnf("root ::= x", "g", {{"x", shared(with_property), "the tool", "a/b%"}});
+  EXPECT_TRUE(value.matches("7"));
+  EXPECT_FALSE(value.matches("10"));
+  EXPECT_FALSE(value.matches("{}"));
   const nlohmann::ordered_json bad{{"type", "array"}, {"uniqueItems", true}};
   try {
     parse_gbnf("root ::= x", "g", {{"x", shared(bad), "the tool"}});

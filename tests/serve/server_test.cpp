@@ -419,6 +419,10 @@ TEST(Serve, StructuredOutput) {
              {"json_schema", {{"name", "n"}, {"schema", {{"minimum", 3}, {"maximum", 2}, {"type", "integer"}}}}}}}},
           "response_format", "response_format");
   refuses({{"grammar", "root ::= x"}}, "grammar", "no rule 'x'");
+  ordered_json many = ordered_json::object(), large{{"type", "object"}};
+  for (int i = 0; i < 900; ++i) many[std::to_string(i)] = {{"type", "string"}, {"pattern", "^([a-z]{1,200}){1,100}$"}};
+  large["properties"] = many;
+  refuses({{"json_schema", large}}, "json_schema", "use fewer or shorter patterns");
   ordered_json tools = kTools;
   tools[0]["function"]["parameters"]["properties"]["list"] = {{"type", "array"}, {"uniqueItems", true}};
   refuses({{"tools", tools}}, "tools", "weather: /properties/list/uniqueItems");
@@ -430,6 +434,8 @@ TEST(Serve, StructuredOutput) {
           .status,
       200);
   refuses({{"tools", tools}, {"grammar", "root ::= \"a\""}}, "grammar", "tools");
+  tools[1]["function"]["parameters"] = large;
+  refuses({{"tools", tools}}, "tools", "use fewer or shorter patterns");
   const Loopback without;
   EXPECT_EQ(without
                 .post("/v1/chat/completions",
@@ -548,7 +554,10 @@ TEST(Serve, KeysAreNeeded) {
     EXPECT_EQ(server.get(target, "Authorization: Bearer secret\r\n").status, 401);
     EXPECT_EQ(server.get(target, "Authorization: Bearer secret-11\r\n").status, 401);
     EXPECT_EQ(server.get(target, "Authorization: secret-1\r\n").status, 401);
-    EXPECT_EQ(server.get(target, "Authorization: Bearer secret-2\r\n").status, 200);
+    EXPECT_EQ(server.get(target, "Authorization: Basic secret-1\r\n").status, 401);
+    EXPECT_EQ(server.get(target, "Authorization: Bearer\r\n").status, 401);
+    for (const char* scheme : {"Bearer ", "bearer ", "BEARER  "})
+      EXPECT_EQ(server.get(target, std::string("Authorization: ") + scheme + "secret-2\r\n").status, 200) << scheme;
   }
   EXPECT_EQ(server.get("/v1/models").json()["error"]["code"], "invalid_api_key");
 }

@@ -98,7 +98,8 @@ class GenerationService {
   void run();
   /// Computes and waits for requests, until close(). Callbacks must not throw.
   void serve();
-  /// Takes no more requests; serve() returns once the others are done, or at once if they are not to be finished.
+  /// Takes no more requests; serve() returns once the others are done. If they are not to be finished, they end with
+  /// ServiceBusy after the current call of the decoder.
   void close(bool finish);
   /// What was so after the latest call of the decoder. Any thread may ask.
   ServiceCounts counts() const;

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -60,25 +61,47 @@ class Grammar {
   std::shared_ptr<const grammar::Automaton> automaton_;
 };
 
+/// What all grammars that are compiled with it may cost together. It counts steps, not seconds, so the same grammars
+/// are refused on every machine. One thread at a time.
+class GrammarBudget {
+ public:
+  /// Throws Error{bad_input} "WHAT: ..." where fewer steps are left. A step is about ten nanoseconds, or sixteen bytes.
+  void spend(size_t steps, std::string_view what) {
+    if (steps > left_) refuse(what);
+    left_ -= steps;
+  }
+  size_t left() const { return left_; }
+  /// Was something refused?
+  bool exceeded() const { return exceeded_; }
+
+ private:
+  [[noreturn]] void refuse(std::string_view what);
+  size_t left_ = 40'000'000;
+  bool exceeded_ = false;
+};
+
 /// A rule of a grammar that is a JSON Schema.
 struct SchemaRule {
   std::string rule;
   std::shared_ptr<const nlohmann::ordered_json> schema;
-  std::string name;  ///< for messages
+  std::string name;                          ///< for messages
+  std::optional<std::string> property = {};  ///< only the values of this property of the schema
 };
 
 /// A grammar in GBNF, as llama.cpp's guide documents it; the rule `root` is the complete text. Throws Error{bad_input}
 /// "NAME: ..." with line and column for what is no grammar, for left recursion, for rules that no text can complete,
 /// for grammars that are too large, and for tokens (`<think>`), which are not supported.
-/// A rule of `schemas` is the JSON texts of its schema, as json_schema_grammar().
+/// A rule of `schemas` is the JSON texts of its schema, as json_schema_grammar(). `budget` bounds what several grammars
+/// cost together; nullptr: each has one of its own.
 Grammar parse_gbnf(std::string_view text, const std::string& name = "grammar",
-                   const std::vector<SchemaRule>& schemas = {});
+                   const std::vector<SchemaRule>& schemas = {}, GrammarBudget* budget = nullptr);
 
 /// The JSON texts of a schema (docs/structured-output.md lists the keywords). All of them are valid; where a schema
 /// leaves the form open, one is chosen: properties in the order of the schema, and no others unless
 /// additionalProperties says so. Throws Error{bad_input} "NAME: ..." with keyword and JSON pointer for what cannot be
-/// expressed, and for a schema that no text satisfies.
-Grammar json_schema_grammar(const nlohmann::ordered_json& schema, const std::string& name = "schema");
+/// expressed, for a schema that is too large, and for one that no text satisfies. `budget` as parse_gbnf()'s.
+Grammar json_schema_grammar(const nlohmann::ordered_json& schema, const std::string& name = "schema",
+                            GrammarBudget* budget = nullptr);
 
 /// Any JSON object, as OpenAI's response_format json_object asks for.
 Grammar json_object_grammar();
