@@ -35,6 +35,7 @@ TEST_F(ServeCli, RefusesToStart) {
   refuses(serve + " --parallel 0", {"--parallel", "1 to 1024"});
   refuses(serve + " --port 0 --cache 5X", {"cache", "5X"});
   refuses(serve + " --port 0 --state " + write("file", "text"), {"state", "file"});
+  refuses(serve + " --port 0 --cache 100T", {"cache: '100T' is more than", "free; use --cache ", "M or less"});
   refuses(serve + " --port 0 --api-key-file " + write("keys", "\n \n"), {"no API keys"});
   refuses(serve + " --port 0 --api-key-file " + path("none"), {"none"});
   const std::string text = write("text.pem", "text");
