@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
@@ -50,6 +51,31 @@ class InOrder {
   std::vector<Part> parts_;
   bool headings_;
   size_t at_ = 0;
+};
+
+// Texts that cannot go on, while others do.
+class Failures {
+ public:
+  void add(size_t i, const std::exception_ptr& error) {
+    if (count_++ == 0) at_ = i, first_ = error;
+    of_all_ = of_all_ || (count_ > 1 && error == first_);  // an error of the decoder, not of a text
+  }
+  // The first one, with the name of its prompt.
+  void rethrow(const PromptOptions& prompts) const {
+    if (!first_) return;
+    if (of_all_ || !prompts.several()) std::rethrow_exception(first_);
+    try {
+      std::rethrow_exception(first_);
+    } catch (const Error& e) {
+      throw Error(e.code(), fmt::format("{}: {}{}", prompts.where(at_), e.what(),
+                                        count_ > 1 ? fmt::format(" ({} more failed)", count_ - 1) : ""));
+    }
+  }
+
+ private:
+  std::exception_ptr first_;
+  size_t at_ = 0, count_ = 0;
+  bool of_all_ = false;
 };
 
 struct Infer : Command {
@@ -185,6 +211,7 @@ struct Infer : Command {
     InOrder out(ids.size(), prompts.several() && !json);
     const bool has_text = model.tokenizer != nullptr;  // else it is the ids
     std::vector<std::string> whole(ids.size());
+    Failures failures;
     GenerationService service(decoder, model.tokenizer.get(), SIZE_MAX, speculation);
     for (size_t i = 0; i < ids.size(); ++i) {
       TextRequest r{.prompt = ids[i], .options = g, .adapters = prompts.lora(i), .stops = stops};
@@ -197,7 +224,11 @@ struct Infer : Command {
         return std::ferror(stdout) == 0;
       };
       r.on_end = [&, i](const TextEnd& end) {
-        if (end.error) std::rethrow_exception(end.error);
+        if (end.error) {
+          failures.add(i, end.error);
+          if (prompts.several()) out.add(i, json ? failed_line(i, end.error) : "\n", true);
+          return;
+        }
         if (g.sampler.constraint && end.generated.reason == FinishReason::length)
           to_stderr(fmt::format("toy: the text{} was cut before it was complete; use a larger --n\n",
                                 prompts.several() ? fmt::format(" of prompt {}", i + 1) : ""));
@@ -205,10 +236,21 @@ struct Infer : Command {
       };
       service.submit(std::move(r));
     }
-    with_sound_weights({model_path}, [&] { service.run(); });
+    with_sound_weights({model_path}, [&] {
+      service.run();
+      failures.rethrow(prompts);
+    });
     if (const ServiceCounts c = service.counts(); speculation.active() && !json && c.tokens > 0)
       to_stderr(fmt::format("toy: draft: {} of {} proposed tokens accepted, {:.2f} tokens per call and text\n",
                             c.accepted, c.proposed, double(c.tokens) / double(c.tokens - c.accepted)));
+  }
+
+  static std::string failed_line(size_t i, const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& e) {
+      return json_text(ordered_json{{"index", i}, {"error", e.what()}}) + "\n";
+    }
   }
 
   std::string line_of(const Decoder& decoder, size_t i, const std::vector<int32_t>& prompt, const Generated& result,

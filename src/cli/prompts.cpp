@@ -5,12 +5,14 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 #include <sstream>
 
 #include "cli/model_file.h"
 #include "cli/options.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
 #include "toy/data/text_files.h"
 
 namespace toy::cli {
@@ -40,15 +42,22 @@ void drop_line_break(std::string& text) {
   if (text.ends_with('\r')) text.pop_back();
 }
 
+constexpr float kMostFactor = 1e6f;  // of an adapter; as in requests of toy serve
+
 // A line of a file: {"prompt": "..."}, {"prompt_ids": [1, 2]}, maybe with "lora": [1, 0], or any other text.
 Prompt parse_line(const std::string& where, const std::string& line) {
   if (!line.starts_with('{')) return {.where = where, .text = line, .ids = {}};
   constexpr const char* kForms = R"(use {"prompt": "text"} or {"prompt_ids": [1, 2]})";
-  auto j = read_json<nlohmann::json>(where, line);
+  std::set<std::string> keys;
+  auto j = read_json<nlohmann::json>(where, line, [&](const std::string& key) {
+    check(keys.insert(key).second, "{}: the object has the key '{}' twice; remove one", where, one_line(key));
+  });
   std::vector<float> lora;
   if (const auto factors = j.find("lora"); factors != j.end()) {
-    check(factors->is_array() && !factors->empty(), "{}: 'lora' is not an array; give a factor for each --lora", where);
-    for (const auto& f : *factors) lora.push_back(json_number<float>(f, where + ": a factor of 'lora'"));
+    check(factors->is_array(), "{}: 'lora' is not an array; give a factor for each --lora", where);
+    check(!factors->empty(), "{}: 'lora' is empty; give a factor for each --lora, or remove it", where);
+    for (const auto& f : *factors)
+      lora.push_back(json_number<float>(f, where + ": a factor of 'lora'", -kMostFactor, kMostFactor));
     j.erase(factors);
   }
   check(j.size() == 1, "{}: the object has {} keys; {}", where, j.size(), kForms);

@@ -60,7 +60,8 @@ std::vector<float> side_by_side(const std::vector<float>& x, const std::vector<f
   return both;
 }
 
-// s b a of a map becomes the principal part of its weight, and so does what is subtracted.
+// s b a of a map becomes the principal part of its weight, and so does what is subtracted. Where a singular value is 0,
+// of a weight of zeros all of them, `a` keeps its random row and b is 0: of two zeros neither would ever learn.
 void begin_as_principal_parts(Model& model, size_t number, uint64_t seed, ThreadPool& pool) {
   for (const TensorSpec& t : tensors_of(model.spec)) {
     const auto map = model.spec.adapters[number].maps.find(t.name);
@@ -68,12 +69,14 @@ void begin_as_principal_parts(Model& model, size_t number, uint64_t seed, Thread
     const AdapterNames names(t.name, number);
     const int64_t rows = t.shape.back(1), columns = t.shape.back(0);
     const std::vector<float> w = model.params->read(t.name);
-    std::vector<float> a, b;
+    std::vector<float> a = model.params->read(names.a), b;
     for (int64_t i = 0; i < t.shape.count() / (rows * columns); ++i) {  // of each expert
       const auto matrix = std::span(w).subspan(size_t(i * rows * columns), size_t(rows * columns));
       const LowRank part =
           best_low_rank(matrix, columns, map->second.rank, double(map->second.scale), Philox(seed, t.name), pool);
-      a.insert(a.end(), part.a.begin(), part.a.end());
+      auto to = a.begin() + i * int64_t(part.a.size());
+      for (auto from = part.a.begin(); from < part.a.end(); from += columns, to += columns)
+        if (std::any_of(from, from + columns, [](float v) { return v != 0; })) std::copy_n(from, columns, to);
       b.insert(b.end(), part.b.begin(), part.b.end());
     }
     model.params->write(names.a, a), model.params->write(names.a0, a);

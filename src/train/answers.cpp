@@ -52,11 +52,15 @@ std::vector<float> answer_weights(const Windows& windows, const PreferenceResult
   return out;
 }
 
-Windows mismatched(const Windows& w, std::span<const Answer> answers, int64_t places, int64_t tokens) {
-  Windows out;
-  for (size_t i = 0; i < answers.size(); ++i) {
-    const Answer &prompt = answers[i], &answer = answers[(i + answers.size() - 1) % answers.size()];
+std::vector<Windows> mismatched(const Windows& w, std::span<const Answer> prompts, std::span<const Answer> others,
+                                int64_t places, int64_t tokens) {
+  std::vector<Windows> batches;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const Answer &prompt = prompts[i], &answer = others[i];
     const int64_t asked = answer_begin(w, prompt), begin = answer_begin(w, answer), end = answer.first + answer.places;
+    const int64_t n = std::min(tokens, asked - prompt.first + end - begin);
+    if (batches.empty() || int64_t(batches.back().inputs.size()) + n > places) batches.emplace_back();
+    Windows& out = batches.back();
     const auto first = int64_t(out.inputs.size());
     const auto add = [&](int64_t from, int64_t to, const std::vector<int32_t>& ids, std::vector<int32_t>& list) {
       list.insert(list.end(), ids.begin() + from, ids.begin() + to);
@@ -65,7 +69,6 @@ Windows mismatched(const Windows& w, std::span<const Answer> answers, int64_t pl
     add(prompt.first, asked, w.targets, out.targets), add(begin, end, w.targets, out.targets);
     out.trained.resize(size_t(first + asked - prompt.first), 0);
     for (int64_t k = begin; k < end; ++k) out.trained.push_back(w.counts(size_t(k)));
-    const int64_t n = std::min(tokens, int64_t(out.inputs.size()) - first);
     for (std::vector<int32_t>* list : {&out.inputs, &out.targets}) list->resize(size_t(first + n));
     out.trained.resize(size_t(first + n));
     for (int64_t t = 0; t < n; ++t) {
@@ -74,8 +77,8 @@ Windows mismatched(const Windows& w, std::span<const Answer> answers, int64_t pl
     }
     out.answers.push_back({first, n, answer.chosen});
   }
-  pad(out, places);
-  return out;
+  for (Windows& batch : batches) pad(batch, places);
+  return batches;
 }
 
 void pad(Windows& w, int64_t places) {

@@ -19,9 +19,9 @@ double text_log_probability(const Answer& answer, std::span<const float> nll);
 int64_t counted_targets(const Windows& windows, const Answer& answer);
 /// What each target is multiplied with: the slopes of its answer and text. [places]
 std::vector<float> answer_weights(const Windows& windows, const PreferenceResult& loss);
-/// Each prompt with the answer before its own, the first with the last, as TRL's KTO has them: one after the other in
-/// `places` places, each cut to `tokens`. `answers`: of these windows; at least two.
-Windows mismatched(const Windows& windows, std::span<const Answer> answers, int64_t places, int64_t tokens);
+/// Prompt k with the answer of others[k], each cut to `tokens`: one after the other in batches of `places` places.
+std::vector<Windows> mismatched(const Windows& windows, std::span<const Answer> prompts, std::span<const Answer> others,
+                                int64_t places, int64_t tokens);
 /// Fills up with padding, each place a sequence of its own.
 void pad(Windows& windows, int64_t places);
 

@@ -80,6 +80,7 @@ void PreferenceOptions::validate() const {
 
 void PreferenceSums::add(const PreferenceSums& m) {
   loss += m.loss, chosen += m.chosen, rejected += m.rejected;
+  text_nats += m.text_nats, text_tokens += m.text_tokens;
   terms += m.terms, n_chosen += m.n_chosen, n_rejected += m.n_rejected, pairs += m.pairs, right += m.right;
 }
 
@@ -96,9 +97,6 @@ PreferenceResult preference_loss(const PreferenceOptions& o, std::span<const Sco
   if (o.loss == PreferenceLoss::kto) return kto(o.beta, answers, kl);
   PreferenceResult r;
   const auto pairs = int64_t(answers.size() / 2);
-  int64_t text_tokens = 0;  // the first part of orpo is the mean over all of them
-  for (size_t i = 0; i < answers.size(); i += 2) text_tokens += answers[i].text_tokens;
-  if (o.loss == PreferenceLoss::orpo) r.text_slope = 1 / double(text_tokens);
   for (size_t i = 0; i + 1 < answers.size(); i += 2) {
     const ScoredAnswer &c = answers[i], &d = answers[i + 1];
     const bool sums = o.loss == PreferenceLoss::dpo;
@@ -113,12 +111,13 @@ PreferenceResult preference_loss(const PreferenceOptions& o, std::span<const Sco
     r.sums.loss += t.loss;
     r.slopes.push_back(-t.by_chosen / double(pairs) / (sums ? 1 : double(c.tokens)));
     r.slopes.push_back(-t.by_rejected / double(pairs) / (sums ? 1 : double(d.tokens)));
-    r.sums.loss -= r.text_slope * c.text * double(pairs);
+    if (o.loss == PreferenceLoss::orpo) r.sums.text_nats -= c.text, r.sums.text_tokens += c.text_tokens;
     add_reward(r.sums, c, o.beta * chosen);
     add_reward(r.sums, d, o.beta * rejected);
     r.sums.right += chosen > rejected;
   }
   r.sums.terms = r.sums.pairs = pairs;
+  if (r.sums.text_tokens > 0) r.text_slope = 1 / double(r.sums.text_tokens);
   return r;
 }
 

@@ -135,7 +135,34 @@ TEST_F(CliLora, PromptsWithTheirOwnAdapters) {
   EXPECT_EQ(got[2].at("logprobs"), with.at("logprobs"));
   EXPECT_NE(base.at("logprobs"), with.at("logprobs"));
   refuses("infer " + q8_ + " --prompts " + prompts, {"p.jsonl:1", "1 factors", "0 times"});
-  refuses("infer " + q8_ + " --prompts " + write("q.jsonl", R"({"prompt": "a", "lora": 1})"), {"q.jsonl:1", "array"});
+  const auto refuses_line = [&](const std::string& line, const std::vector<std::string>& facts) {
+    refuses("infer " + q8_ + " --lora " + path("run") + " --prompts " + write("q.jsonl", line), facts);
+  };
+  refuses_line(R"({"prompt": "a", "lora": 1})", {"q.jsonl:1", "not an array"});
+  refuses_line(R"({"prompt": "a", "lora": []})", {"q.jsonl:1", "'lora' is empty"});
+  refuses_line(R"({"prompt": "a", "lora": [0], "lora": [1]})", {"q.jsonl:1", "'lora' twice"});
+  refuses_line(R"({"prompt": "a", "prompt": "b"})", {"q.jsonl:1", "'prompt' twice"});
+  refuses_line(R"({"prompt": "a", "lora": [1e38]})", {"q.jsonl:1", "1e+38", "1000000"});
+}
+
+// A prompt whose adapter is too much for floats ends alone: the others have the bits that they have without it.
+TEST_F(CliLora, APromptThatFailsCostsNoOther) {
+  ASSERT_EQ(toy(lora("run")).code, 0);
+  const std::string fine = R"({"prompt": "the cat", "lora": [0]}
+{"prompt": "a dog", "lora": [1e-33]}
+)",
+                    bad = R"({"prompt": "the cat", "lora": [1e6]}
+)";
+  const std::string infer = "infer " + q8_ + " -n 8 --lora " + path("run") + ":1e33 --prompts ";
+  for (const std::string more : {" --json", ""}) {
+    const Result alone = toy(infer + write("fine.jsonl", fine) + more),
+                 with = toy(infer + write("p.jsonl", fine + bad) + more);
+    EXPECT_EQ(alone.code, 0) << alone.err;
+    EXPECT_EQ(with.code, 1) << with.err;
+    EXPECT_NE(with.err.find("p.jsonl:3: the model gives"), std::string::npos) << with.err;
+    EXPECT_TRUE(with.out.starts_with(alone.out)) << with.out << alone.out;
+    EXPECT_EQ(with.out.find("\"index\":2,\"error\"") != std::string::npos, !more.empty()) << with.out;
+  }
 }
 
 TEST_F(CliLora, Refuses) {

@@ -54,7 +54,24 @@ const OpSuite kGradW{.op = "linear_grad_w",
                      .bound = of_magnitudes([](const Run& r) { return double(r.shape(0)[0]) + 2; }),
                      .rows = {"dy", "x"}};
 
-const bool kDone = register_suite(kLinear) && register_suite(kGradX) && register_suite(kGradW);
+// Rows with a factor lie together, apart, or in several blocks of the kernel.
+const OpSuite kLowRank{
+    .op = "low_rank",
+    .cases = {{"x:[1,1] a:[1,1] b:[1,1] acc:[1,1] factor:[1]", ScaleAttrs{2}},
+              {"x:[3,5] a:[2,5] b:[7,2] acc:[3,7] factor:[3]=list(0,0,0)", ScaleAttrs{1}},
+              {"x:[5,40] a:f16[3,40] b:bf16[9,3] acc:[5,9] factor:[5]=list(0,1,-2,1,0)", ScaleAttrs{0.5}},
+              {"x:[5,645] a:[16,645] b:[33,16] acc:[33,5]@(1,0) factor:[5]=list(1,0,0,3,0)", ScaleAttrs{2}},
+              {"x:[300,9] a:[4,9] b:[11,4] acc:[300,11] factor:[300]=below(2)", ScaleAttrs{1}},
+              {"x:[300,9] a:[4,9] b:[11,4] acc:[300,11] factor:[300]", ScaleAttrs{0.25}}},
+    .bad = {{"x:[3,5] a:[2,4] b:[7,2] acc:[3,7] factor:[3]", "low_rank: a has I=4, x has I=5", ScaleAttrs{1}},
+            {"x:[3,5] a:[2,5] b:[7,3] acc:[3,7] factor:[3]", "low_rank: b has R=3, a has R=2", ScaleAttrs{1}},
+            {"x:[3,5] a:[2,5] b:[7,2] acc:[3,7] factor:[2]", "low_rank: factor has N=2, x has N=3", ScaleAttrs{1}}},
+    .bound = of_magnitudes([](const Run& r) { return double(r.shape(0)[1] + r.shape(1)[0]) + 6; }),
+    .loss_outputs = {},
+    .rows = {"x", "acc", "factor"}};
+
+const bool kDone =
+    register_suite(kLinear) && register_suite(kGradX) && register_suite(kGradW) && register_suite(kLowRank);
 
 // Without rows the gradient of a weight is what was there before, or zero.
 TEST(LinearGradW, OfNoRows) {

@@ -175,7 +175,8 @@ TEST(Serve, EachAdapterIsAModel) {
   EXPECT_NE(half, replies[0]["choices"]);
   EXPECT_EQ(lora("[]", R"(, "model": "poems")").status, 400);
   for (const char* bad : {"{}", "[1]", R"([{"id": 2, "scale": 1}])", R"([{"id": 0}])", R"([{"id": 0, "scale": "a"}])",
-                          R"([{"id": 0, "scale": 1, "x": 1}])", R"([{"id": 0, "scale": 1}, {"id": 0, "scale": 1}])"})
+                          R"([{"id": 0, "scale": 1, "x": 1}])", R"([{"id": 0, "scale": 1e38}])",
+                          R"([{"id": 0, "scale": 1}, {"id": 0, "scale": 1}])"})
     EXPECT_EQ(lora(bad).status, 400) << bad;
   const auto embed = [&](const std::string& model) {
     return server.post("/v1/embeddings", quoted({{"input", "abc"}, {"model", model}})).json()["data"][0]["embedding"];

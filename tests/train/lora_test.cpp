@@ -326,6 +326,53 @@ TEST(Lora, PissaIsADifferenceInFiles) {
   }
 }
 
+// A weight of zeros, one of rank 1 and an expert of zeros have no singular values to begin with; they learn all the
+// same, from a random `a`.
+TEST(Lora, PissaTrainsWeightsOfZeros) {
+  const testing::Folder folder;
+  const auto device = make_test_device(2);
+  ModelSpec spec = testing::odd_spec(true);
+  for (LayerSpec& l : spec.layers) l.experts = {.count = 3, .used = 2};
+  const std::string zeros = "blk.0.attn_output.weight", thin = "blk.1.attn_output.weight",
+                    experts = "blk.0.ffn_down_exps.weight";
+  const auto make = [&] {
+    Model model = random_model(spec, *device, 3);
+    model.params->write(zeros, std::vector<float>(model.params->read(zeros).size()));
+    std::vector<float> one_column = model.params->read(thin), one_expert = model.params->read(experts);
+    const size_t columns = size_t(model.params->type(thin).shape.back(0));
+    for (size_t i = 0; i < one_column.size(); ++i) one_column[i] = i % columns == 0 ? one_column[i] : 0;
+    std::fill_n(one_expert.begin(), one_expert.size() / 3, 0.0f);
+    model.params->write(thin, one_column), model.params->write(experts, one_expert);
+    return model;
+  };
+  Model base = make(), model = make();
+  adapt(model, kPissa);
+  const auto b_of = [&](const std::string& name) { return model.params->read(AdapterNames(name, 0).b); };
+  for (const std::string& name : {zeros, thin, experts}) {
+    const std::vector<float> a = model.params->read(AdapterNames(name, 0).a);
+    const size_t width = size_t(model.params->type(name).shape.back(0));
+    for (size_t at = 0; at < a.size(); at += width)
+      EXPECT_TRUE(std::any_of(&a[at], &a[at] + width, [](float v) { return v != 0; })) << name << " " << at / width;
+  }
+  for (const float v : b_of(zeros)) EXPECT_EQ(v, 0);
+  const double before = loss_of(*device, base);
+  EXPECT_NEAR(loss_of(*device, model), before, 1e-5 * before);
+  const std::vector<float> thin_b = b_of(thin), experts_b = b_of(experts);
+  testing::losses(*device, model, 4, 2, 24);
+  const auto learned = [&](const std::string& name, const std::vector<float>& from, size_t begin, size_t end) {
+    const std::vector<float> b = b_of(name);
+    for (size_t i = begin; i < end; ++i) EXPECT_NE(b[i], from[i]) << name << " " << i;
+  };
+  learned(zeros, std::vector<float>(b_of(zeros).size()), 0, b_of(zeros).size());
+  learned(thin, thin_b, 0, thin_b.size());
+  learned(experts, experts_b, 0, experts_b.size() / 3);
+  const double after = loss_of(*device, model);
+  save_adapter(model, 0, folder.path("a.gguf"));
+  Model loaded = make();
+  load_adapter(loaded, folder.path("a.gguf"));
+  EXPECT_NEAR(loss_of(*device, loaded), after, 1e-5 * after);
+}
+
 TEST(Lora, WhatPissaSubtractsIsInThePlan) {
   const auto device = make_cpu_device(1);
   const auto bytes = [&](bool pissa) {

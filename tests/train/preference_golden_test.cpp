@@ -112,11 +112,11 @@ TEST_F(PreferenceGolden, TenStepsOfEachLossBesidePyTorch) {
     }
 }
 
-// The loss and gradient of a step are those of all its answers, however many batches they come in. KTO's estimate of
-// the divergence is of one batch.
+// The loss and gradient of a step are those of all its answers, however many batches they come in.
 TEST_F(PreferenceGolden, AccumulatedBatchesAreOneBatch) {
   const auto device = make_reference_device();
-  for (const PreferenceLoss loss : {PreferenceLoss::dpo, PreferenceLoss::ipo, PreferenceLoss::orpo}) {
+  for (const PreferenceLoss loss :
+       {PreferenceLoss::dpo, PreferenceLoss::ipo, PreferenceLoss::kto, PreferenceLoss::orpo}) {
     Model m = model(*device);
     Trainer trainer(*device, m, options(loss, pairs()));
     const std::string name(name_of(loss));

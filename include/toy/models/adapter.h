@@ -36,7 +36,7 @@ std::string unknown_to_llama_cpp(const ModelSpec& spec, const AdapterSpec& adapt
 /// Adds the tensors of its spec's last adapter to a model: random `a`, as random_model() makes a matrix, and b = 0, so
 /// that the model computes what it did before. Of embeddings a = 0 and b is random. Magnitudes are lengths of rows.
 /// Where a map begins as the principal part of its weight, s b a is best_low_rank() of it, and the model computes what
-/// it did but for rounding.
+/// it did but for rounding. Where that is 0, `a` is random and b = 0 as elsewhere.
 void add_adapter_weights(Model& model, uint64_t seed);
 /// One change of a weight, w + s b a.
 struct AdapterFactors {

@@ -60,7 +60,8 @@ struct Adapter {
   /// x:[N,I] y:[N,O] -> [N,O].
   Value operator()(Value x, Value y) const {
     if (first_a) y = linear(Scale{-scale}(linear(x, first_a)), first_b, {}, y);
-    return linear(scaled(linear(dropout(x, name), a)), b, {}, y);
+    if (factors) return low_rank(x, a, b, y, reshape(factors, {-1}), scale);  // of decoding, which drops nothing
+    return linear(Scale{scale}(linear(dropout(x, name), a)), b, {}, y);
   }
   /// Each row by its experts. x:[N,S,I] y:[N,U,O] ids:i32[N,U] -> [N,U,O].
   Value operator()(Value x, Value y, Value ids) const {

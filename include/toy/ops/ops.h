@@ -126,6 +126,9 @@ Value linear(Value x, Value w, Value bias = {}, Value acc = {});
 Value linear_grad_x(Value dy, Value w, Value acc = {});
 /// dw = acc + dy^T x. dy:[N,O] x:[N,I] acc?:[O,I] -> [O,I].
 Value linear_grad_w(Value dy, Value x, Value acc = {});
+/// y = acc + scale factor (x a^T) b^T, row by row: rows whose factor is 0 cost nothing. No gradient. x:[N,I] a:[R,I]
+/// b:[O,R] acc:[N,O] factor:[N] -> [N,O].
+Value low_rank(Value x, Value a, Value b, Value acc, Value factor, double scale);
 
 // ---- mixtures of experts
 /// What top_k returns: values in decreasing order, equal ones by index, and where they were. Both [N,k].

@@ -41,12 +41,16 @@ struct ScoredAnswer {
 /// Sums over answers, from which means follow: those of several batches can be added.
 struct PreferenceSums {
   double loss = 0, chosen = 0, rejected = 0;
-  int64_t terms = 0;  ///< of `loss`: pairs, or answers of kto
+  int64_t terms = 0;        ///< of `loss`: pairs, or answers of kto
+  double text_nats = 0;     ///< of orpo: -log p of the chosen texts, a loss of its own,
+  int64_t text_tokens = 0;  ///< and its terms
   int64_t n_chosen = 0, n_rejected = 0;
   int64_t pairs = 0, right = 0;  ///< pairs, and those whose chosen answer has the larger reward
   /// Adds the sums over other answers.
   void add(const PreferenceSums& more);
-  double mean_loss() const { return terms > 0 ? loss / double(terms) : 0; }
+  double mean_loss() const {
+    return (terms > 0 ? loss / double(terms) : 0) + (text_tokens > 0 ? text_nats / double(text_tokens) : 0);
+  }
   runs::Rewards rewards() const;
 };
 

@@ -120,7 +120,7 @@ class Trainer {
   /// result is that of the batches before.
   EvalResult evaluate(TokenView ids, int64_t max_tokens = 0, const std::function<bool()>& stop = {});
   /// Loss of packed documents, each read alone from its beginning. Reads the plan's first rows, until `max_tokens` are
-  /// counted (0: all).
+  /// counted (0: all). Without that limit the loss has the same bits for any batch.
   EvalResult evaluate(const PackedRows& rows, int64_t max_tokens = 0, const std::function<bool()>& stop = {});
 
   /// Updates made: steps whose gradient was finite.
@@ -152,11 +152,14 @@ class Trainer {
   Session& forward(std::unique_ptr<Session>& session, const std::shared_ptr<const Plan>& plan);
   /// Negative log-likelihoods of the places of a batch, from `first` on. `random`: of its dropout.
   std::vector<float> nlls(Session& session, const Windows& windows, size_t first, std::optional<int64_t> random);
-  /// The answers of batches of windows, and for kto the divergence from the reference.
-  std::vector<ScoredAnswer> score(const Windows& windows, std::optional<int64_t> random, double& kl);
+  /// The answers of batches of windows.
+  std::vector<ScoredAnswer> score(const Windows& windows, std::optional<int64_t> random);
   /// Log probabilities of the answers without the last adapter. Those of answers with an id are remembered.
   std::vector<double> references(const Windows& windows);
-  double estimate_kl(const Windows& windows);
+  /// Of prompts with the answers of others: the log probability's difference from the reference.
+  std::vector<double> log_ratios(const Windows& windows, std::span<const Answer> prompts,
+                                 std::span<const Answer> others);
+  EvalResult evaluate_answers(const PackedRows& rows, int64_t max_tokens, const std::function<bool()>& stop);
   Device& device_;
   Model& model_;
   TrainerOptions options_;
