@@ -124,6 +124,8 @@ GenerateRequest GenerationService::generate_request(const TextRequest& request) 
   if (tokenizer_) g.eos = tokenizer_->end_of_generation();
   g.adapters = request.adapters;
   g.score_prompt = request.score_prompt;
+  g.priority = request.priority;
+  g.deadline = request.deadline;
   if (!request.embed) return g;
   // Later tokens change nothing of the first one's state.
   if (*request.embed == Pooling::first && !g.prompt.empty()) g.prompt.resize(1);
@@ -165,7 +167,8 @@ void GenerationService::end(int64_t number, const Generated& generated, const st
   TextEnd result{!error && ended.stream ? ended.stream->finish() : "", generated, error};
   if (ended.stream) result.stop = ended.stream->stop();
   try {
-    if (!error && ended.request.embed) result.embedding = normalized(ended.hidden);
+    if (!error && ended.request.embed && generated.reason != FinishReason::deadline)
+      result.embedding = normalized(ended.hidden);
   } catch (const Error&) {
     result.error = std::current_exception();
   }

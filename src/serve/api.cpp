@@ -146,6 +146,15 @@ void read_form(Fields& f, CompletionRequest& r) {
   if (f.has("grammar")) set({TextForm::gbnf, {}, f.text("grammar"), "grammar"});
 }
 
+void read_order(Fields& f, CompletionRequest& r) {
+  f.number<int>("priority", r.priority, INT32_MIN, INT32_MAX);
+  if (!f.has("timeout")) return;
+  double seconds = 0;
+  f.number<double>("timeout", seconds, 0, 1e6);
+  if (seconds == 0) refuse("'timeout' is 0, expected seconds above 0", "timeout");
+  r.timeout = seconds;
+}
+
 void read_tools(Fields& f, CompletionRequest& r) {
   r.tools = tools_of(f.take("tools"));
   r.tool_choice = tool_choice_of(f.take("tool_choice"), r.tools);
@@ -236,6 +245,7 @@ CompletionRequest parse_completion(const std::string& body, bool chat) {
     f.number<int64_t>("seed", seed, INT64_MIN, INT64_MAX);
     r.seed = uint64_t(seed);
   }
+  read_order(f, r);
   read_sampler(f, r.sampler);
   read_logit_bias(f, r.sampler);
   read_lora(f, r);

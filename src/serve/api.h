@@ -58,6 +58,8 @@ struct CompletionRequest {
   TextForm form;
   std::optional<int64_t> max_tokens;  ///< none: 16, or for chat what fits
   int64_t n = 1;                      ///< choices for each prompt
+  int priority = 0;                   ///< lower values are handled earlier
+  std::optional<double> timeout;      ///< seconds until the texts end with what they have
   std::optional<uint64_t> seed;       ///< of the first choice; the next ones have the next numbers
   SamplerOptions sampler;             ///< all but the seed
   std::vector<std::string> stops;

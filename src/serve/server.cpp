@@ -29,6 +29,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
+// Seconds that streams pause, about, for the prompts of others.
+constexpr double kLongestPause = 0.15;
+
 uint64_t random_number() {
   std::random_device device;
   return (uint64_t(device()) << 32) | device();
@@ -53,6 +56,7 @@ class Server {
         form_(chat ? call_form_of(chat->source()) : nullptr),
         constraints_(*model.tokenizer, form_),
         ids_(fmt::format("{:016x}", random_number())) {
+    service_.limit_pause(kLongestPause);
     const ModelSpec& spec = model.spec;
     meta_ = {{"architecture", spec.architecture}, {"parameters", parameter_count(spec)},
              {"layers", spec.layers.size()},      {"width", spec.d_model},
@@ -316,6 +320,7 @@ class Server {
     const auto job =
         std::make_shared<TextJob>(exchange, std::move(format), r.stream, [this](int status) { count(status); });
     const uint64_t seed = r.seed ? *r.seed : random_number();
+    const auto deadline = deadline_of(r);
     const auto constraint = constraints_.of(r);
     const auto tools = calls_tools(r) ? std::make_shared<std::vector<Tool>>(r.tools) : nullptr;
     std::vector<TextRequest> texts;
@@ -333,6 +338,7 @@ class Server {
       for (int64_t k = 0; k < r.n; ++k) {
         TextRequest text = text_request(r, prompt, n, seed + uint64_t(k));
         text.options.sampler.constraint = constraint;
+        text.deadline = deadline;
         std::unique_ptr<CallParser> calls;
         if (tools) {
           text.named = constraints_.marks();
@@ -359,6 +365,12 @@ class Server {
            std::to_string(choice);
   }
 
+  static std::optional<std::chrono::steady_clock::time_point> deadline_of(const CompletionRequest& r) {
+    using Clock = std::chrono::steady_clock;
+    if (!r.timeout) return {};
+    return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*r.timeout));
+  }
+
   TextRequest text_request(const CompletionRequest& r, const std::vector<int32_t>& prompt, int64_t n,
                            uint64_t seed) const {
     TextRequest t{.prompt = prompt, .options = {.max_tokens = n, .sampler = r.sampler}, .stops = r.stops};
@@ -367,6 +379,7 @@ class Server {
     t.options.top_logprobs = r.logprobs.value_or(0);
     t.options.ignore_eos = r.ignore_eos;
     t.score_prompt = r.echo && r.logprobs;
+    t.priority = r.priority;
     return t;
   }
 

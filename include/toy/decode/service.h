@@ -42,6 +42,8 @@ struct TextRequest {
   bool score_prompt = false;            ///< as GenerateRequest's
   /// Instead of a text (max_tokens is 0), the embedding [D] of the prompt. Needs DecoderOptions::hidden.
   std::optional<Pooling> embed = {};
+  int priority = 0;                                                    ///< as GenerateRequest's
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};  ///< as GenerateRequest's
   /// Sees each token, and the text that is ready to be shown after it. Returning false ends the text.
   std::function<bool(const GeneratedToken& token, const std::string& text)> on_text = {};
   /// Sees the end, once, unless the request is cancelled.
@@ -80,6 +82,8 @@ class GenerationService {
   GenerationService(Decoder& decoder, const Tokenizer* tokenizer, size_t most_waiting = SIZE_MAX,
                     const SpeculationOptions& speculation = {});
 
+  /// As Scheduler::limit_pause(). Before run() and serve().
+  void limit_pause(double seconds) { scheduler_.limit_pause(seconds); }
   /// Returns a number for cancel(). Throws Error{bad_input} for a request that can never be done, as
   /// Scheduler::require_possible() and StopFilter do, and ServiceBusy.
   int64_t submit(TextRequest request);
