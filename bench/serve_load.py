@@ -100,6 +100,7 @@ async def load(port, pid, options):
     for task in readers:
         task.cancel()
     await asyncio.gather(*readers, return_exceptions=True)
+    print(f"memory of the server: {before:.1f} MiB before, {memory(pid):.1f} MiB after")
     assert complete == options.streams and statuses == {"200": options.short}, "requests without their answer"
 
 

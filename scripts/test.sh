@@ -6,7 +6,8 @@
 #   scripts/test.sh --slow         # also label slow
 #   scripts/test.sh --asan         # also the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer (needs
 #                                  # clang), and the team of threads under ThreadSanitizer
-#   scripts/test.sh --tsan         # also kernels, every op and training with several threads under ThreadSanitizer
+#   scripts/test.sh --tsan         # also kernels, every op, training, the scheduler, the generation service and the server
+#                                  # under ThreadSanitizer
 #   scripts/test.sh --fuzz [S]     # also each fuzzer: its corpus, then S seconds (default 30) of new inputs; needs clang
 #
 # Runs from any folder, with or without a folder ../shared of test data. Skipped tests are named with the reason. The
@@ -154,7 +155,8 @@ fi
 if [[ -n $asan$tsan ]]; then
   suites=("test_base ThreadPool.*")
   if [[ -n $tsan ]]; then
-    suites+=("test_backend *" "test_ops *.Threads" "test_runtime *" "test_train Trainer*:Accumulat*")
+    suites+=("test_backend *" "test_ops *.Threads" "test_runtime *" "test_train Trainer*:Accumulat*"
+             "test_decode SchedulerTest.*:ServiceTest.*:SpeculationOfServices.*" "test_serve *")
   fi
   export TSAN_OPTIONS=halt_on_error=1
   if configure tsan && build tsan --target "${suites[@]%% *}"; then

@@ -3,14 +3,15 @@
 
   PY=$(scripts/peers.sh) && $PY bench/peers/random_gguf.py out.gguf --dtype f16
 
-The vocabulary is a stand-in: feed token ids.
+The vocabulary is a stand-in: feed token ids. Or take that of a GGUF with byte-level BPE (--tokenizer), for texts.
 """
 import argparse
 
 import gguf
 import numpy as np
 
-D, F, L, H, K, P, V = 576, 1536, 30, 9, 3, 64, 49152
+D, F, L, H, K, P = 576, 1536, 30, 9, 3, 64
+V = 49152  # without --tokenizer
 DTYPES = {"f32": np.float32, "f16": np.float16}
 
 
@@ -18,7 +19,12 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("out")
     ap.add_argument("--dtype", default="f32", choices=DTYPES)
+    ap.add_argument("--tokenizer", metavar="FILE.gguf")
     a = ap.parse_args()
+    tokens, types = [b"<unk>", b"<s>", b"</s>"] + [b"t%d" % i for i in range(3, V)], [2, 3, 3] + [1] * (V - 3)
+    if a.tokenizer:
+        known = {k: f.contents() for k, f in gguf.GGUFReader(a.tokenizer).fields.items() if k.startswith("tokenizer.")}
+        tokens, types = known["tokenizer.ggml.tokens"], known["tokenizer.ggml.token_type"]
     random = np.random.default_rng(0)
     out = gguf.GGUFWriter(a.out, "llama")
     out.add_name("random")
@@ -31,11 +37,17 @@ def main():
     out.add_rope_dimension_count(P)
     out.add_rope_freq_base(1e5)
     out.add_layer_norm_rms_eps(1e-5)
-    out.add_vocab_size(V)
-    out.add_tokenizer_model("llama")
-    out.add_token_list([b"<unk>", b"<s>", b"</s>"] + [b"t%d" % i for i in range(3, V)])
-    out.add_token_scores([0.0] * V)
-    out.add_token_types([2, 3, 3] + [1] * (V - 3))
+    out.add_vocab_size(len(tokens))
+    out.add_token_list(tokens)
+    out.add_token_types(types)
+    if a.tokenizer:
+        out.add_tokenizer_model("gpt2")
+        out.add_tokenizer_pre(known.get("tokenizer.ggml.pre", "default"))
+        out.add_token_merges(known["tokenizer.ggml.merges"])
+        out.add_eos_token_id(known["tokenizer.ggml.eos_token_id"])
+    else:
+        out.add_tokenizer_model("llama")
+        out.add_token_scores([0.0] * V)
 
     def matrix(name, rows, columns):
         values = random.standard_normal((rows, columns), dtype=np.float32) * np.float32(columns**-0.5)
@@ -44,7 +56,7 @@ def main():
     def gain(name):
         out.add_tensor(name, np.ones(D, np.float32))
 
-    matrix("token_embd.weight", V, D)
+    matrix("token_embd.weight", len(tokens), D)
     gain("output_norm.weight")
     for i in range(L):
         b = f"blk.{i}."

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "decode/speculation.h"
+#include "testing/decoding.h"
 #include "testing/errors.h"
 #include "testing/hybrids.h"
 #include "testing/models.h"
@@ -157,17 +158,6 @@ Model model_of(const char* json, const Device& device, uint64_t seed = 3) {
   return random_model(spec_from_json(nlohmann::json::parse(json), "test"), device, seed, 2.0);
 }
 
-// Bytes of a cache with so many pages, beside states and snapshots; 0 where there are no pages that sequences share.
-size_t cache_of(const Model& model, DecoderOptions o, int64_t pages) {
-  DecodeShape one = decode_shape(model, o);
-  one.shared_pages = 1;
-  const size_t page = shared_page_bytes(model.spec, one);
-  if (page == 0) return 0;
-  for (o.cache = state_bytes(model.spec, one); decode_shape(model, o).shared_pages < pages; o.cache += page) {
-  }
-  return o.cache;
-}
-
 std::vector<Generated> texts(Decoder& d, const std::vector<Case>& list, const SpeculationOptions& o,
                              SpeculationCounts* counts = nullptr, int64_t* preemptions = nullptr) {
   std::vector<Generated> results(list.size());
@@ -293,7 +283,7 @@ TEST_P(Speculation, PreemptionChangesNoBit) {
   const std::vector<Generated> expected = alone(list);
   for (const bool ngrams : {true, false}) {
     DecoderOptions o{.sequences = 6, .max_rows = 64};
-    o.cache = cache_of(model_, o, 5);
+    o.cache = testing::cache_of(model_, o, 5);
     Decoder d(*device_, model_, o), same(*device_, model_, {.sequences = 6});
     SpeculationCounts counts;
     int64_t preemptions = 0;
@@ -321,7 +311,7 @@ TEST_P(Speculation, DraftsOfEachKindAndTooSmallOnes) {
   for (const DecoderOptions& o :
        {DecoderOptions{.sequences = 3, .take_back = 17}, DecoderOptions{.sequences = 4, .max_rows = 5},
         DecoderOptions{.sequences = 3, .context = 50},
-        DecoderOptions{.sequences = 3, .cache = cache_of(draft, {.sequences = 3}, 2)}}) {
+        DecoderOptions{.sequences = 3, .cache = testing::cache_of(draft, {.sequences = 3}, 2)}}) {
     Decoder d(*device, target, {.sequences = 3}), small(*device, draft, o);
     SpeculationCounts counts;
     expect_same(texts(d, list, {.draft = &small}, &counts), expected);

@@ -16,11 +16,10 @@
 #include <thread>
 
 #include "serve/server.h"
+#include "testing/adapters.h"
 #include "testing/models.h"
 #include "toy/backend/devices.h"
 #include "toy/base/json_text.h"
-#include "toy/base/philox.h"
-#include "toy/models/adapter.h"
 
 namespace toy::serve {
 
@@ -106,21 +105,8 @@ inline const std::string kShortSchema =
     R"({"type": "object", "properties": {"days": {"type": "integer", "minimum": 1, "maximum": 9}},)"
     R"( "required": ["days"], "additionalProperties": false})";
 
-/// Adds a random adapter of all linear maps; equal seeds give the same one.
-inline void add_adapter(Model& model, uint64_t seed) {
-  model.spec.adapters.push_back(lora_adapter(model.spec, {.rank = 3, .alpha = 6}));
-  const int number = int(model.spec.adapters.size()) - 1;
-  add_adapter_weights(model, seed);
-  for (const TensorSpec& t : tensors_of(model.spec)) {
-    if (t.adapter != number) continue;
-    const Philox random(seed, t.name.substr(0, t.name.find(".lora_") + 7));  // whatever number it has in the model
-    std::vector<float> values(size_t(t.shape.count()));
-    for (size_t i = 0; i < values.size(); ++i) values[i] = float(0.3 * random.normal(i));
-    model.params->write(t.name, values);
-  }
-}
-
-/// A server with a random model on bytes and a chat template. Adapter i of its options is add_adapter() with seed i.
+/// A server with a random model on bytes and a chat template. Adapter i of its options is testing::add_adapter() with
+/// seed i.
 class Loopback {
  public:
   explicit Loopback(DecoderOptions decoder = {.sequences = 4}, ServerOptions options = {}, const TlsFiles& tls = {},
@@ -129,7 +115,7 @@ class Loopback {
     model_.spec.layers.back().window = window;
     model_.tokenizer = make_byte_tokenizer();
     options_.name = "tiny";
-    for (size_t i = 0; i < options_.adapters.size(); ++i) add_adapter(model_, i);
+    for (size_t i = 0; i < options_.adapters.size(); ++i) testing::add_adapter(model_, i);
     decoder.adapters_by_sequence = !options_.adapters.empty();
     chat_.emplace(chat);
     decoder.hidden = true;

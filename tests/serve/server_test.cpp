@@ -151,8 +151,8 @@ TEST(Serve, EachAdapterIsAModel) {
     EXPECT_EQ(replies[i]["model"], models[i].empty() ? "tiny" : models[i]);
     const auto device = make_cpu_device(1);
     Model model = random_model(Loopback::spec(), *device, 3, 2.0);
-    if (models[i] == "letters") add_adapter(model, 0);
-    if (models[i] == "poems") add_adapter(model, 1);
+    if (models[i] == "letters") testing::add_adapter(model, 0);
+    if (models[i] == "poems") testing::add_adapter(model, 1);
     Decoder decoder(*device, model, {});
     const auto tokens = generate(decoder, 0, make_byte_tokenizer()->encode(text), {}, {.max_tokens = 30});
     const ordered_json logprobs = replies[i]["choices"][0]["logprobs"]["token_logprobs"];
@@ -229,6 +229,50 @@ TEST(Serve, TheSameBytesAmongOthers) {
     EXPECT_EQ(logprobs[i], alone[i]["logprobs"]["content"]);
   }
   EXPECT_NE(alone[0]["message"]["content"], alone[1]["message"]["content"]);  // n differ by their seeds
+}
+
+// Adapters, schemas and grammars among each other, with proposed tokens, in a cache that is too small for all.
+TEST(Serve, TheSameBytesWithEverythingAtOnce) {
+  const std::vector<std::string> models{"tiny", "letters", "poems"};
+  std::vector<std::string> bodies;
+  for (int i = 0; i < 36; ++i) {
+    ordered_json body{{"model", models[size_t(i % 3)]},
+                      {"prompt", std::string(120, 'a') + std::string(5 + i, 'b')},
+                      {"max_tokens", 50},
+                      {"temperature", i % 2 * 0.8},
+                      {"seed", i},
+                      {"logprobs", 1}};
+    if (i / 3 % 3 == 1) body["grammar"] = "root ::= ((\"ha\" | [x-z]) \" \")+";
+    if (i / 3 % 3 == 2)
+      body["json_schema"] = {{"type", "array"}, {"items", {{"enum", {"one", "two"}}}}, {"minItems", 4}};
+    bodies.push_back(quoted(body));
+  }
+  const auto choices = [](const Answer& r) {
+    EXPECT_EQ(r.status, 200) << r.body;
+    return r.json()["choices"];
+  };
+  std::vector<ordered_json> alone;
+  {
+    const Loopback server({.sequences = 1}, {.adapters = {"letters", "poems"}});
+    for (const std::string& body : bodies) alone.push_back(choices(server.post("/v1/completions", body)));
+  }
+  const auto device = make_cpu_device(1);
+  const Model model = random_model(Loopback::spec(), *device, 3, 2.0);
+  Decoder draft(*device, model, {.sequences = 6, .take_back = 16});
+  const size_t page = shared_page_bytes(model.spec, decode_shape(model, {}));
+  for (const SpeculationOptions& speculation : {SpeculationOptions{.ngrams = true}, {.draft = &draft}}) {
+    const Loopback server({.sequences = 6, .max_rows = 64, .cache = 9 * page},
+                          {.adapters = {"letters", "poems"}, .speculation = speculation});
+    std::vector<ordered_json> got(bodies.size());
+    std::vector<std::thread> clients;
+    for (size_t i = 0; i < bodies.size(); ++i)
+      clients.emplace_back([&, i] { got[i] = choices(server.post("/v1/completions", bodies[i])); });
+    for (std::thread& c : clients) c.join();
+    for (size_t i = 0; i < bodies.size(); ++i) EXPECT_EQ(got[i], alone[i]) << i;
+    EXPECT_GT(server.metric("preemptions_total"), 0);
+    EXPECT_GT(server.metric("prompt_tokens_shared_total"), 0);
+    EXPECT_GT(server.metric("draft_tokens_accepted_total"), 0);
+  }
 }
 
 // Although another conversation has used the only sequence since, and layers with a window forget.

@@ -26,4 +26,15 @@ inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) 
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+/// Bytes of a cache with so many pages, beside states and snapshots; 0 where there are no pages that sequences share.
+inline size_t cache_of(const Model& model, DecoderOptions o, int64_t pages) {
+  DecodeShape one = decode_shape(model, o);
+  one.shared_pages = 1;
+  const size_t page = shared_page_bytes(model.spec, one);
+  if (page == 0) return 0;
+  for (o.cache = state_bytes(model.spec, one); decode_shape(model, o).shared_pages < pages; o.cache += page) {
+  }
+  return o.cache;
+}
+
 }  // namespace toy::testing
