@@ -28,9 +28,9 @@ std::vector<Tool> callable(const CompletionRequest& r) {
     if (!r.tool_choice.name.empty() && t.name != r.tool_choice.name) continue;
     tools.push_back(t);
     try {
-      json_schema_grammar(t.parameters, fmt::format("tools: the parameters of {}", t.name));
-    } catch (const Error&) {
-      if (t.strict) throw;
+      json_schema_grammar(t.parameters, fmt::format("'{}' of {}", t.field, t.name));
+    } catch (const Error& e) {
+      if (t.strict) throw ApiError(400, e.what(), t.field);
       tools.back().parameters = {{"type", "object"}};
     }
   }
@@ -106,6 +106,11 @@ std::shared_ptr<const TokenConstraint> Constraints::make_calls(const CompletionR
     return parse_gbnf("root ::= unit\n" + text, "tools", rules).constraint(tokens(true), form_->triggers(), !parallel);
   const ordered_json any_object{{"type", "object"}};
   const ordered_json& schema = r.form.kind == TextForm::json_object ? any_object : r.form.schema;
+  try {
+    json_schema_grammar(schema, r.form.field);
+  } catch (const Error& e) {
+    throw ApiError(400, e.what(), r.form.field);
+  }
   rules.push_back({"answer", std::make_shared<ordered_json>(schema), r.form.field});
   return parse_gbnf("root ::= answer | calls\n" + text, "tools", rules).constraint(tokens(true));
 }

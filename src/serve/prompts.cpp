@@ -37,9 +37,8 @@ std::string Prompts::rendered(const ordered_json& messages, const std::vector<To
       .text;
 }
 
-ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools) const {
-  if (!chat_)
-    throw ApiError(400, "the model has no chat template; use /v1/completions, or a model with one", "messages");
+ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools, const char* source) const {
+  if (!chat_) throw ApiError(400, "the model has no chat template; use /v1/completions, or a model with one", source);
   std::string text;
   try {
     text = rendered(messages, tools);
@@ -48,7 +47,7 @@ ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& 
     try {
       text = rendered(with_text_arguments(messages), tools);
     } catch (const Error&) {
-      throw ApiError(400, e.what(), "messages");
+      throw ApiError(400, e.what(), source);
     }
   }
   std::vector<int32_t> ids = encode_chat(tokenizer_, text);
@@ -56,7 +55,7 @@ ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& 
 }
 
 std::vector<std::vector<int32_t>> Prompts::of(const CompletionRequest& r) const {
-  if (r.chat) return {chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>()).ids};
+  if (r.chat) return {chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>(), r.source).ids};
   return of(r.prompts, "prompt");
 }
 
@@ -91,9 +90,8 @@ int64_t Prompts::length(const CompletionRequest& r, int64_t prompt) const {
         400,
         fmt::format("This model's maximum context length is {} tokens. However, you requested {} tokens ({} in the {}, "
                     "{} in the completion). Please reduce the length of the {} or completion.",
-                    context_, prompt + wanted, prompt, r.chat ? "messages" : "prompt", wanted,
-                    r.chat ? "messages" : "prompt"),
-        r.chat ? "messages" : "prompt", "context_length_exceeded");
+                    context_, prompt + wanted, prompt, r.source, wanted, r.source),
+        r.source, "context_length_exceeded");
   return wanted;
 }
 
