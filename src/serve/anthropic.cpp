@@ -62,6 +62,16 @@ void add_tool_result(MessageList& list, const ordered_json& block, const std::st
   list.add_result(id, text);
 }
 
+std::string thinking(const ordered_json& block, const std::string& path) {
+  Fields f(block, path);
+  f.take("type");
+  f.text("signature");  // of ours it is empty
+  if (!f.has("thinking")) refuse_at(f.path("thinking"), "is missing");
+  std::string text = f.text("thinking");
+  f.finish();
+  return text;
+}
+
 // Id, name and arguments.
 ToolCall tool_use(const ordered_json& block, const std::string& path) {
   Fields f(block, path);
@@ -87,7 +97,7 @@ void add_message(MessageList& list, const ordered_json& message, const std::stri
   f.finish();
   if (content == nullptr) refuse_at(where, "is missing");
   if (!content->is_array()) return list.add(role, texts_of(*content, where));
-  std::string text;
+  std::string text, thought;
   bool has_text = false;
   std::vector<ToolCall> calls;
   for (size_t i = 0; i < content->size(); ++i) {
@@ -96,15 +106,18 @@ void add_message(MessageList& list, const ordered_json& message, const std::stri
     if (type == "tool_result" && role == "user") {
       if (has_text) refuse_at(at(where, i), "is a tool_result after a text; put it before");
       add_tool_result(list, block, at(where, i));
+    } else if (type == "thinking" && role == "assistant") {
+      add_line(thought, thinking(block, at(where, i)));
     } else if (type == "tool_use" && role == "assistant") {
       calls.push_back(tool_use(block, at(where, i)));
     } else {
-      add_line(text, text_block(block, at(where, i), role == "user" ? "text or tool_result" : "text or tool_use"));
+      add_line(text,
+               text_block(block, at(where, i), role == "user" ? "text or tool_result" : "text, thinking or tool_use"));
       has_text = true;
     }
   }
   if (!has_text && role == "user" && !content->empty()) return;  // only results
-  list.add(role, text);
+  list.add(role, text, thought);
   for (const ToolCall& call : calls) list.add_call(call.id, call.name, call.arguments);
 }
 
@@ -179,6 +192,11 @@ std::string event(const std::string& type, ordered_json rest) {
 
 ordered_json text_json(const std::string& text) { return {{"type", "text"}, {"text", text}}; }
 
+// Nothing is signed here: the client sends back the text itself.
+ordered_json thought_json(const std::string& text) {
+  return {{"type", "thinking"}, {"thinking", text}, {"signature", ""}};
+}
+
 ordered_json call_json(const ToolCall& call) {
   ordered_json input = call.arguments.empty() ? ordered_json() : parse_json<ordered_json>(call.arguments);
   if (!input.is_object()) input = ordered_json::object();  // it was cut off, as the stop reason says
@@ -194,15 +212,21 @@ ordered_json stop_of(const Choice& c) {
   return {{"stop_reason", name}, {"stop_sequence", c.end.stop.empty() ? ordered_json() : ordered_json(c.end.stop)}};
 }
 
-ordered_json message_json(const ReplyHead& head, ordered_json content, const ordered_json& stop, int64_t input,
-                          int64_t output) {
+ordered_json usage_json(const Reply& reply) {
+  ordered_json j{{"input_tokens", reply.prompt_tokens}, {"output_tokens", reply.tokens()}};
+  if (const int64_t thoughts = reply.thought_tokens(); thoughts > 0)
+    j["output_tokens_details"] = {{"thinking_tokens", thoughts}};
+  return j;
+}
+
+ordered_json message_json(const ReplyHead& head, ordered_json content, const ordered_json& stop, ordered_json usage) {
   ordered_json j{{"id", head.id},
                  {"type", "message"},
                  {"role", "assistant"},
                  {"model", head.model},
                  {"content", std::move(content)}};
   j.update(stop);
-  j["usage"] = {{"input_tokens", input}, {"output_tokens", output}};
+  j["usage"] = std::move(usage);
   return j;
 }
 
@@ -224,8 +248,11 @@ CompletionRequest parse_messages(const std::string& body, bool counts) {
   r.messages = conversation(f);
   r.tools = read_tools(f.take("tools"));
   read_tool_choice(f.take("tool_choice"), r);
-  if (const ordered_json* thinking = f.take("thinking"); thinking && *thinking != ordered_json{{"type", "disabled"}})
-    refuse(R"('thinking' is not {"type": "disabled"}, the only one that this server supports)", "thinking");
+  if (const ordered_json* thinking = f.take("thinking")) {
+    r.no_thoughts = *thinking == ordered_json{{"type", "disabled"}};
+    if (!r.no_thoughts && *thinking != ordered_json{{"type", "adaptive"}})
+      refuse_at("thinking", R"(is not {"type": "disabled"} or {"type": "adaptive"}; thoughts have no budget here)");
+  }
   take_cache_control(f);
   if (!counts) {
     if (const ordered_json* config = f.take("output_config")) r.form = output_config_of(*config);
@@ -259,15 +286,15 @@ std::string anthropic_error(const ApiError& e) {
 std::string MessagesFormat::body(const Reply& reply) {
   const Choice& c = reply.choices.front();
   ordered_json content = ordered_json::array();
-  if (!c.text.empty() || c.calls.empty()) content.push_back(text_json(c.text));
+  if (!c.thought.empty()) content.push_back(thought_json(c.thought));
+  if (!c.text.empty() || (c.calls.empty() && c.thought.empty())) content.push_back(text_json(c.text));
   for (const ToolCall& call : c.calls) content.push_back(call_json(call));
-  return json_text(message_json(head_, std::move(content), stop_of(c), reply.prompt_tokens, reply.tokens()));
+  return json_text(message_json(head_, std::move(content), stop_of(c), usage_json(reply)));
 }
 
 std::string MessagesFormat::begin(const Reply& reply) {
   const ordered_json stop{{"stop_reason", nullptr}, {"stop_sequence", nullptr}};
-  return event("message_start",
-               {{"message", message_json(head_, ordered_json::array(), stop, reply.prompt_tokens, 0)}});
+  return event("message_start", {{"message", message_json(head_, ordered_json::array(), stop, usage_json(reply))}});
 }
 
 std::string MessagesFormat::open_block(ordered_json block) {
@@ -276,8 +303,12 @@ std::string MessagesFormat::open_block(ordered_json block) {
 
 std::string MessagesFormat::close_block() {
   if (open_ == Block::none) return "";
+  std::string events;
+  if (open_ == Block::thought)
+    events = event("content_block_delta",
+                   {{"index", blocks_ - 1}, {"delta", {{"type", "signature_delta"}, {"signature", ""}}}});
   open_ = Block::none;
-  return event("content_block_stop", {{"index", blocks_ - 1}});
+  return events + event("content_block_stop", {{"index", blocks_ - 1}});
 }
 
 std::string MessagesFormat::piece(const Choice&, const Piece& piece) {
@@ -285,6 +316,14 @@ std::string MessagesFormat::piece(const Choice&, const Piece& piece) {
   const auto delta = [&](ordered_json j) {
     events += event("content_block_delta", {{"index", blocks_ - 1}, {"delta", std::move(j)}});
   };
+  if (!piece.thought.empty()) {
+    if (open_ != Block::thought) {
+      events += close_block();
+      events += open_block(thought_json(""));
+    }
+    open_ = Block::thought;
+    delta({{"type", "thinking_delta"}, {"thinking", piece.thought}});
+  }
   if (!piece.text.empty()) {
     if (open_ != Block::text) {
       events += close_block();
@@ -314,8 +353,9 @@ std::string MessagesFormat::choice_end(const Choice& choice, const Piece& rest) 
 }
 
 std::string MessagesFormat::end(const Reply& reply) {
-  return event("message_delta",
-               {{"delta", stop_of(reply.choices.front())}, {"usage", {{"output_tokens", reply.tokens()}}}}) +
+  ordered_json usage = usage_json(reply);
+  usage.erase("input_tokens");  // as in message_start
+  return event("message_delta", {{"delta", stop_of(reply.choices.front())}, {"usage", std::move(usage)}}) +
          event("message_stop", ordered_json::object());
 }
 

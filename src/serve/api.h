@@ -53,6 +53,7 @@ struct CompletionRequest {
   std::optional<std::map<int64_t, double>> lora;
   std::vector<PromptSource> prompts;  ///< of completions
   nlohmann::ordered_json messages;    ///< of chat: as messages_of()
+  bool no_thoughts = false;           ///< of chat: the template is told that no thought is wanted
   std::vector<Tool> tools;            ///< of chat
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;  ///< more than one call in a text

@@ -25,27 +25,26 @@ ordered_json with_text_arguments(ordered_json messages) {
 
 }  // namespace
 
-std::string Prompts::rendered(const ordered_json& messages, const std::vector<Tool>& tools) const {
-  ordered_json list;
+std::string Prompts::rendered(const ordered_json& messages, const std::vector<Tool>& tools, bool no_thoughts) const {
+  ordered_json list, variables = chat_variables(tokenizer_);
+  if (no_thoughts) variables["enable_thinking"] = false;
   for (const Tool& tool : tools) list.push_back(tool.json);
   return chat_
-      ->render({.messages = messages,
-                .tools = list,
-                .documents = {},
-                .add_generation_prompt = true,
-                .variables = chat_variables(tokenizer_)})
+      ->render(
+          {.messages = messages, .tools = list, .documents = {}, .add_generation_prompt = true, .variables = variables})
       .text;
 }
 
-ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools, const char* source) const {
+ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools, const char* source,
+                         bool no_thoughts) const {
   if (!chat_) throw ApiError(400, "the model has no chat template; use /v1/completions, or a model with one", source);
   std::string text;
   try {
-    text = rendered(messages, tools);
+    text = rendered(messages, tools, no_thoughts);
   } catch (const Error& e) {
     // Few templates want the arguments of earlier calls as text.
     try {
-      text = rendered(with_text_arguments(messages), tools);
+      text = rendered(with_text_arguments(messages), tools, no_thoughts);
     } catch (const Error&) {
       throw ApiError(400, e.what(), source);
     }
@@ -55,7 +54,7 @@ ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& 
 }
 
 std::vector<std::vector<int32_t>> Prompts::of(const CompletionRequest& r) const {
-  if (r.chat) return {chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>(), r.source).ids};
+  if (r.chat) return {chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>(), r.source, r.no_thoughts).ids};
   return of(r.prompts, "prompt");
 }
 

@@ -37,29 +37,73 @@ std::string content_of(const ordered_json* j, const std::string& path) {
   return text;
 }
 
-void add_message(MessageList& list, Fields& f) {
+// The texts of an array of parts of this type.
+std::string parts_of(const ordered_json* j, const std::string& path, const char* type) {
+  std::string text;
+  if (j == nullptr) return text;
+  if (!j->is_array()) refuse_at(path, "is not an array of parts");
+  for (size_t i = 0; i < j->size(); ++i) {
+    Fields f((*j)[i], fmt::format("{}[{}]", path, i));
+    if (const std::string given = f.text("type"); given != type)
+      refuse_at(f.path("type"), fmt::format("is '{}', expected {}", one_line(given), type));
+    text += f.text("text");
+    f.finish();
+  }
+  return text;
+}
+
+// The text of a thought; the summary is for servers that do not show it.
+std::string thought_of(Fields& f) {
+  const std::string summary = parts_of(f.take("summary"), f.path("summary"), "summary_text"),
+                    text = parts_of(f.take("content"), f.path("content"), "reasoning_text");
+  return text.empty() ? summary : text;
+}
+
+// Items of an earlier reply: a thought belongs to the message or the calls after it.
+class ItemReader {
+ public:
+  explicit ItemReader(MessageList& list) : list_(list) {}
+  void add(const ordered_json& item, const std::string& path);
+  // A thought that nothing follows: the reply was cut off.
+  void end_thought() {
+    if (!thought_.empty()) list_.add("assistant", "", std::exchange(thought_, ""));
+  }
+
+ private:
+  void add_message(Fields& f);
+  MessageList& list_;
+  std::string thought_;
+};
+
+void ItemReader::add_message(Fields& f) {
   std::string role = f.text("role");
   if (role == "developer") role = "system";  // OpenAI's newer word for it
   if (role != "system" && role != "user" && role != "assistant")
     refuse_at(f.path("role"), fmt::format("is '{}', expected system, developer, user or assistant", one_line(role)));
-  list.add(role, content_of(f.take("content"), f.path("content")));
+  if (role != "assistant") end_thought();
+  list_.add(role, content_of(f.take("content"), f.path("content")), std::exchange(thought_, ""));
 }
 
-void add_item(MessageList& list, const ordered_json& item, const std::string& path) {
+void ItemReader::add(const ordered_json& item, const std::string& path) {
   Fields f(item, path);
   const std::string type = f.has("type") ? f.text("type") : "message";
   f.text("id"), f.text("status");  // of items of earlier replies
   if (type == "message") {
-    add_message(list, f);
+    add_message(f);
+  } else if (type == "reasoning") {
+    end_thought();
+    thought_ = thought_of(f);
   } else if (type == "function_call") {
     const std::string id = f.needed_text("call_id"), name = f.needed_text("name");
-    list.add_call(id, name, f.text("arguments"));
+    end_thought();
+    list_.add_call(id, name, f.text("arguments"));
   } else if (type == "function_call_output") {
     const std::string id = f.needed_text("call_id");
-    list.add_result(id, content_of(f.take("output"), f.path("output")));
+    end_thought();
+    list_.add_result(id, content_of(f.take("output"), f.path("output")));
   } else {
-    refuse_at(f.path("type"),
-              fmt::format("is '{}', expected message, function_call or function_call_output", one_line(type)));
+    refuse_at(f.path("type"), fmt::format("is '{}', expected message, reasoning, function_call or function_call_output",
+                                          one_line(type)));
   }
   f.finish();
 }
@@ -73,7 +117,9 @@ ordered_json conversation(Fields& f, const std::string& instructions) {
     list.add("user", *input);
   } else {
     if (!input->is_array() || input->empty()) refuse_at("input", "is not a string or an array of items");
-    for (size_t i = 0; i < input->size(); ++i) add_item(list, (*input)[i], fmt::format("input[{}]", i));
+    ItemReader items(list);
+    for (size_t i = 0; i < input->size(); ++i) items.add((*input)[i], fmt::format("input[{}]", i));
+    items.end_thought();
   }
   return list.messages();
 }
@@ -159,6 +205,8 @@ ordered_json text_part(const std::string& text) {
           {"logprobs", ordered_json::array()}};
 }
 
+ordered_json thought_part(const std::string& text) { return {{"type", "reasoning_text"}, {"text", text}}; }
+
 }  // namespace
 
 ResponsesRequest parse_responses(const std::string& body) {
@@ -206,9 +254,22 @@ std::string ResponsesFormat::event(const std::string& type, const ordered_json& 
 // Of the item that is open.
 std::string ResponsesFormat::item_event(const std::string& type, const ordered_json& rest) {
   ordered_json j{{"item_id", items_.back()["id"]}, {"output_index", items_.size() - 1}};
-  if (open_ == Item::message) j["content_index"] = 0;
+  if (open_ != Item::call) j["content_index"] = 0;
   j.update(rest);
   return event("response." + type, j);
+}
+
+std::string ResponsesFormat::open_thought() {
+  items_.push_back({{"id", fmt::format("rs_{}_{}", head_.id, items_.size())},
+                    {"type", "reasoning"},
+                    {"status", "in_progress"},
+                    {"summary", ordered_json::array()},
+                    {"content", ordered_json::array()}});
+  open_ = Item::thought;
+  std::string events =
+      event("response.output_item.added", {{"output_index", items_.size() - 1}, {"item", items_.back()}});
+  items_.back()["content"].push_back(thought_part(""));
+  return events += item_event("content_part.added", {{"part", thought_part("")}});
 }
 
 std::string ResponsesFormat::open_message() {
@@ -241,9 +302,11 @@ std::string ResponsesFormat::close_item(const char* status) {
   ordered_json& item = items_.back();
   item["status"] = status;
   std::string events;
-  if (open_ == Item::message) {
+  if (open_ != Item::call) {
     const ordered_json& part = item["content"][0];
-    events = item_event("output_text.done", {{"text", part["text"]}, {"logprobs", ordered_json::array()}});
+    events = open_ == Item::thought
+                 ? item_event("reasoning_text.done", {{"text", part["text"]}})
+                 : item_event("output_text.done", {{"text", part["text"]}, {"logprobs", ordered_json::array()}});
     events += item_event("content_part.done", {{"part", part}});
   } else {
     events = item_event("function_call_arguments.done", {{"name", item["name"]}, {"arguments", item["arguments"]}});
@@ -276,14 +339,14 @@ ordered_json ResponsesFormat::response(const Reply& reply, const char* status) c
   j["usage"] = {{"input_tokens", prompt},
                 {"input_tokens_details", {{"cached_tokens", reply.choices.front().end.generated.shared}}},
                 {"output_tokens", tokens},
-                {"output_tokens_details", {{"reasoning_tokens", 0}}},
+                {"output_tokens_details", {{"reasoning_tokens", reply.thought_tokens()}}},
                 {"total_tokens", prompt + tokens}};
   return j;
 }
 
 std::string ResponsesFormat::body(const Reply& reply) {
   const Choice& c = reply.choices.front();
-  Piece all{.text = c.text};
+  Piece all{.text = c.text, .thought = c.thought};
   for (size_t i = 0; i < c.calls.size(); ++i) all.calls.push_back({i, c.calls[i]});
   choice_end(c, all);
   return json_text(response(reply, status(reply)));
@@ -297,13 +360,24 @@ std::string ResponsesFormat::begin(const Reply& reply) {
 
 std::string ResponsesFormat::piece(const Choice&, const Piece& piece) {
   std::string events;
+  const auto add_text = [&](const std::string& added) {
+    ordered_json& text = items_.back()["content"][0]["text"];
+    text = text.get<std::string>() + added;
+  };
+  if (!piece.thought.empty()) {
+    if (open_ != Item::thought) {
+      events += close_item("completed");
+      events += open_thought();
+    }
+    add_text(piece.thought);
+    events += item_event("reasoning_text.delta", {{"delta", piece.thought}});
+  }
   if (!piece.text.empty()) {
     if (open_ != Item::message) {
       events += close_item("completed");
       events += open_message();
     }
-    ordered_json& text = items_.back()["content"][0]["text"];
-    text = text.get<std::string>() + piece.text;
+    add_text(piece.text);
     events += item_event("output_text.delta", {{"delta", piece.text}, {"logprobs", ordered_json::array()}});
   }
   for (const auto& [index, added] : piece.calls) {
