@@ -17,7 +17,7 @@ std::string key_of(const CompletionRequest& r) {
   ordered_json tools = ordered_json::array();
   if (calls_tools(r))
     for (const Tool& t : r.tools) tools.push_back({t.name, t.parameters, t.strict});
-  return json_text(ordered_json{tools, int(r.tool_choice.kind), r.tool_choice.name, r.parallel_tool_calls,
+  return json_text(ordered_json{tools, int(r.tool_choice.kind), r.tool_choice.name, r.parallel_tool_calls, r.chat,
                                 int(r.form.kind), r.form.schema, r.form.grammar});
 }
 
@@ -35,6 +35,13 @@ std::vector<Tool> callable(const CompletionRequest& r) {
     }
   }
   return tools;
+}
+
+// The rule for an answer in a form that is JSON.
+SchemaRule answer(const TextForm& form) {
+  const ordered_json any_object{{"type", "object"}};
+  const ordered_json& schema = form.kind == TextForm::json_object ? any_object : form.schema;
+  return {"answer", std::make_shared<ordered_json>(schema), form.field};
 }
 
 }  // namespace
@@ -80,16 +87,20 @@ std::shared_ptr<const TokenConstraint> Constraints::of(const CompletionRequest& 
 std::shared_ptr<const TokenConstraint> Constraints::make(const CompletionRequest& r) {
   const bool calls = calls_tools(r);
   try {
-    return calls ? make_calls(r) : make_form(r.form);
+    return calls ? make_calls(r) : make_form(r);
   } catch (const Error& e) {
     throw ApiError(400, e.what(), calls ? "tools" : r.form.field);
   }
 }
 
-std::shared_ptr<const TokenConstraint> Constraints::make_form(const TextForm& form) {
-  const Grammar g = form.kind == TextForm::json_object ? json_object_grammar()
-                    : form.kind == TextForm::gbnf      ? parse_gbnf(form.grammar, form.field)
-                                                       : json_schema_grammar(form.schema, form.field);
+std::shared_ptr<const TokenConstraint> Constraints::make_form(const CompletionRequest& r) {
+  const TextForm& form = r.form;
+  if (form.kind == TextForm::gbnf) return parse_gbnf(form.grammar, form.field).constraint(tokens(false));
+  if (r.chat && form_ != nullptr && form_->kind == CallForm::channels)
+    return parse_gbnf("root ::= " + form_->answer("answer") + "\n" + form_->common_rules(), form.field, {answer(form)})
+        .constraint(tokens(true));
+  const Grammar g =
+      form.kind == TextForm::json_object ? json_object_grammar() : json_schema_grammar(form.schema, form.field);
   return g.constraint(tokens(false));
 }
 
@@ -99,15 +110,14 @@ std::shared_ptr<const TokenConstraint> Constraints::make_calls(const CompletionR
     throw ApiError(400, "'grammar' with 'tools' is not supported; use one of them", "grammar");
   std::vector<SchemaRule> rules;
   const bool forced = r.tool_choice.kind == ToolChoice::required,
-             parallel = r.parallel_tool_calls && r.tool_choice.name.empty();
+             parallel = r.parallel_tool_calls && r.tool_choice.name.empty() && form_->parallel();
   std::string text = form_->gbnf(callable(r), parallel, rules);
   if (forced) return parse_gbnf("root ::= calls\n" + text, "tools", rules).constraint(tokens(true));
   if (r.form.kind == TextForm::any)
     return parse_gbnf("root ::= unit\n" + text, "tools", rules).constraint(tokens(true), form_->triggers(), !parallel);
-  const ordered_json any_object{{"type", "object"}};
-  const ordered_json& schema = r.form.kind == TextForm::json_object ? any_object : r.form.schema;
-  rules.push_back({"answer", std::make_shared<ordered_json>(schema), r.form.field});
-  return parse_gbnf("root ::= answer | calls\n" + text, "tools", rules).constraint(tokens(true));
+  rules.push_back(answer(r.form));
+  return parse_gbnf("root ::= " + form_->answer("answer") + " | calls\n" + text, "tools", rules)
+      .constraint(tokens(true));
 }
 
 }  // namespace toy::serve

@@ -31,7 +31,7 @@ class Constraints {
   const TokenTrie& tokens(bool with_marks);
   std::shared_ptr<const TokenConstraint> make(const CompletionRequest& r);
   std::shared_ptr<const TokenConstraint> make_calls(const CompletionRequest& r);
-  std::shared_ptr<const TokenConstraint> make_form(const TextForm& form);
+  std::shared_ptr<const TokenConstraint> make_form(const CompletionRequest& r);
 
   const Tokenizer& tokenizer_;
   const CallForm* form_;

@@ -29,6 +29,7 @@ struct ToolCallPart {
 /// What a token adds to a choice, or what was held back until the end.
 struct Piece {
   std::string text;                       ///< for the reader
+  std::string thought = {};               ///< what the model thinks before its answer
   std::vector<ToolCallPart> calls = {};   ///< instead of text
   const GeneratedToken* token = nullptr;  ///< none at the end
 };

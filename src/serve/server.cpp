@@ -50,7 +50,7 @@ class Server {
         prompts_(*model.tokenizer, chat, context_of(decoder), decoder.vocab()),
         width_(model.spec.d_model),
         cache_bytes_(int64_t(decoder.state().bytes())),
-        form_(chat ? call_form_of(chat->source()) : nullptr),
+        form_(chat ? call_form_of(chat->source(), model.tokenizer.get()) : nullptr),
         constraints_(*model.tokenizer, form_),
         ids_(fmt::format("{:016x}", random_number())) {
     const ModelSpec& spec = model.spec;
@@ -334,9 +334,10 @@ class Server {
         TextRequest text = text_request(r, prompt, n, seed + uint64_t(k));
         text.options.sampler.constraint = constraint;
         std::unique_ptr<CallParser> calls;
-        if (tools) {
+        if (tools || (r.chat && form_ && form_->kind == CallForm::channels)) {
           text.named = constraints_.marks();
-          calls = std::make_unique<CallParser>(*form_, tools, salt(prompt, k));
+          calls = std::make_unique<CallParser>(*form_, tools ? tools : std::make_shared<std::vector<Tool>>(),
+                                               salt(prompt, k));
         }
         texts.push_back(job->add_choice(std::move(text), r.echo ? tokenizer_.decode(prompt) : "", std::move(calls)));
       }
