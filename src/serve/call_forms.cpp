@@ -1,6 +1,7 @@
 #include "serve/call_forms.h"
 
 #include <algorithm>
+#include <cctype>
 
 namespace toy::serve {
 namespace {
@@ -48,6 +49,7 @@ constexpr CallForm kForms[] = {
      .begin = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
      .before_arguments = "\n```json\n",
      .end = "\n```<｜tool▁call▁end｜>",
+     .tools_in_system = true,
      .inner_marks = kDeepSeek},
     // DeepSeek V3.1
     {.in_template = "<｜tool▁sep｜>",
@@ -58,6 +60,7 @@ constexpr CallForm kForms[] = {
      .begin = "<｜tool▁call▁begin｜>",
      .before_arguments = "<｜tool▁sep｜>",
      .end = "<｜tool▁call▁end｜>",
+     .tools_in_system = true,
      .inner_marks = kDeepSeek},
     // Gemma 4
     {.in_template = "call:",
@@ -123,10 +126,21 @@ std::vector<Trigger> CallForm::triggers() const {
   return {{std::string(open), true}, {R"({"name")", true}};
 }
 
+// "tools" as a name, not as a part of another.
+bool knows_tools(const std::string& chat_template) {
+  const auto is_part = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
+  for (size_t at = 0; (at = chat_template.find("tools", at)) != std::string::npos; at += 5) {
+    const bool before = at > 0 && is_part(chat_template[at - 1]);
+    const bool after = at + 5 < chat_template.size() && is_part(chat_template[at + 5]);
+    if (!before && !after) return true;
+  }
+  return false;
+}
+
 const CallForm* call_form_of(const std::string& chat_template, const Tokenizer* tokenizer) {
   const auto contains = [&](std::string_view mark) { return chat_template.find(mark) != std::string::npos; };
   const auto* form = std::ranges::find_if(kForms, [&](const CallForm& f) {
-    return contains("tools") && contains(f.in_template) &&
+    return (f.tools_in_system || knows_tools(chat_template)) && contains(f.in_template) &&
            (f.at_start || contains(f.open) || (f.open_in_vocabulary && is_token(tokenizer, f.open))) &&
            (f.not_in_template.empty() || !contains(f.not_in_template));
   });

@@ -35,7 +35,8 @@ struct CallForm {
   /// What separates two calls that follow each other.
   std::string_view between = {};
   std::string_view begin = {}, before_arguments = {}, end = {};  ///< named: around the name, after the arguments
-  bool numbered = false;  ///< named: the name is functions.NAME:NUMBER, and is the id of the call
+  bool numbered = false;         ///< named: the name is functions.NAME:NUMBER, and is the id of the call
+  bool tools_in_system = false;  ///< a template that leaves out tools has them in the system message
   std::span<const std::string_view> inner_marks = {};  ///< texts besides `open` and `close` that may be control tokens
 
   /// Texts that the vocabulary may have as control tokens.
@@ -63,6 +64,9 @@ inline constexpr std::string_view kBareQuote = "<|\"|>";
 /// The form of a template; nullptr: it knows no tools, or writes calls in a way that is not read here. `tokenizer`: of
 /// the model; without it, only what the template shows counts.
 const CallForm* call_form_of(const std::string& chat_template, const Tokenizer* tokenizer = nullptr);
+
+/// Does the template write the tools that there are?
+bool knows_tools(const std::string& chat_template);
 
 /// The types that the values of a schema's property may have, by its "type"; empty: any.
 std::vector<std::string> types_of(const nlohmann::ordered_json& property);

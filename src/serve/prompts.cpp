@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "serve/call_history.h"
 #include "serve/constraints.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -26,11 +27,12 @@ ordered_json with_text_arguments(ordered_json messages) {
 }  // namespace
 
 std::string Prompts::rendered(const ordered_json& messages, const std::vector<Tool>& tools) const {
-  ordered_json list;
-  for (const Tool& tool : tools) list.push_back(tool.json);
+  TemplateInput input{messages, {}};
+  for (const Tool& tool : tools) input.tools.push_back(tool.json);
+  if (form_) input = input_for(*form_, chat_->source(), std::move(input));
   return chat_
-      ->render({.messages = messages,
-                .tools = list,
+      ->render({.messages = std::move(input.messages),
+                .tools = std::move(input.tools),
                 .documents = {},
                 .add_generation_prompt = true,
                 .variables = chat_variables(tokenizer_)})

@@ -47,10 +47,10 @@ class Server {
       : options_(options),
         tokenizer_(*model.tokenizer),
         service_(decoder, model.tokenizer.get(), options.most_waiting, options.speculation),
-        prompts_(*model.tokenizer, chat, context_of(decoder), decoder.vocab()),
+        form_(chat ? call_form_of(chat->source(), model.tokenizer.get()) : nullptr),
+        prompts_(*model.tokenizer, chat, form_, context_of(decoder), decoder.vocab()),
         width_(model.spec.d_model),
         cache_bytes_(int64_t(decoder.state().bytes())),
-        form_(chat ? call_form_of(chat->source(), model.tokenizer.get()) : nullptr),
         constraints_(*model.tokenizer, form_),
         ids_(fmt::format("{:016x}", random_number())) {
     const ModelSpec& spec = model.spec;
@@ -374,9 +374,9 @@ class Server {
   const ServerOptions& options_;
   const Tokenizer& tokenizer_;
   GenerationService service_;
+  const CallForm* const form_;  // of calls; nullptr: none is known
   const Prompts prompts_;
   const int64_t width_, cache_bytes_;
-  const CallForm* form_;     // of calls; nullptr: none is known
   Constraints constraints_;  // of the thread that handles requests
   ordered_json meta_;        // of the model
   const std::string ids_;    // what the ids of replies begin with
