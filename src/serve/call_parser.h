@@ -24,6 +24,8 @@ class CallParser {
   Piece push(std::string_view bytes);
   /// The remainder at the end of the text. A call that was cut off keeps the arguments that came.
   Piece finish();
+  /// Is the present message of CallForm::channels a thought?
+  bool in_thought() const { return state_ == in_message && is_thought_; }
 
  private:
   enum State {

@@ -26,31 +26,33 @@ ordered_json with_text_arguments(ordered_json messages) {
 
 }  // namespace
 
-std::string Prompts::rendered(const ordered_json& messages, const std::vector<Tool>& tools) const {
+std::string Prompts::rendered(const ordered_json& messages, const std::vector<Tool>& tools, bool no_thoughts) const {
   TemplateInput input{messages, {}};
   for (const Tool& tool : tools) input.tools.push_back(tool.json);
   if (form_) input = input_for(*form_, chat_->source(), std::move(input));
+  ordered_json variables = chat_variables(tokenizer_);
+  if (no_thoughts) variables["enable_thinking"] = false;
   return chat_
       ->render({.messages = std::move(input.messages),
                 .tools = std::move(input.tools),
                 .documents = {},
                 .add_generation_prompt = true,
-                .variables = chat_variables(tokenizer_)})
+                .variables = std::move(variables)})
       .text;
 }
 
-ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools) const {
-  if (!chat_)
-    throw ApiError(400, "the model has no chat template; use /v1/completions, or a model with one", "messages");
+ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools, const char* source,
+                         bool no_thoughts) const {
+  if (!chat_) throw ApiError(400, "the model has no chat template; use /v1/completions, or a model with one", source);
   std::string text;
   try {
-    text = rendered(messages, tools);
+    text = rendered(messages, tools, no_thoughts);
   } catch (const Error& e) {
     // Few templates want the arguments of earlier calls as text.
     try {
-      text = rendered(with_text_arguments(messages), tools);
+      text = rendered(with_text_arguments(messages), tools, no_thoughts);
     } catch (const Error&) {
-      throw ApiError(400, e.what(), "messages");
+      throw ApiError(400, e.what(), source);
     }
   }
   std::vector<int32_t> ids = encode_chat(tokenizer_, text);
@@ -58,7 +60,7 @@ ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& 
 }
 
 std::vector<std::vector<int32_t>> Prompts::of(const CompletionRequest& r) const {
-  if (r.chat) return {chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>()).ids};
+  if (r.chat) return {chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>(), r.source, r.no_thoughts).ids};
   return of(r.prompts, "prompt");
 }
 
@@ -93,9 +95,8 @@ int64_t Prompts::length(const CompletionRequest& r, int64_t prompt) const {
         400,
         fmt::format("This model's maximum context length is {} tokens. However, you requested {} tokens ({} in the {}, "
                     "{} in the completion). Please reduce the length of the {} or completion.",
-                    context_, prompt + wanted, prompt, r.chat ? "messages" : "prompt", wanted,
-                    r.chat ? "messages" : "prompt"),
-        r.chat ? "messages" : "prompt", "context_length_exceeded");
+                    context_, prompt + wanted, prompt, r.source, wanted, r.source),
+        r.source, "context_length_exceeded");
   return wanted;
 }
 

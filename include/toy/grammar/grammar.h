@@ -67,12 +67,12 @@ struct SchemaRule {
   std::string name;  ///< for messages
 };
 
-/// A grammar in GBNF, as llama.cpp's guide documents it; the rule `root` is the complete text. Throws Error{bad_input}
-/// "NAME: ..." with line and column for what is no grammar, for left recursion, for rules that no text can complete,
-/// for grammars that are too large, and for tokens (`<think>`), which are not supported.
-/// A rule of `schemas` is the JSON texts of its schema, as json_schema_grammar().
+/// A grammar in GBNF, as llama.cpp's guide documents it; the rule named by `root` is the complete text. Throws
+/// Error{bad_input} "NAME: ..." with line and column for what is no grammar, for left recursion, for rules that no text
+/// can complete, for grammars that are too large, and for tokens (`<think>`), which are not supported. A rule of
+/// `schemas` is the JSON texts of its schema, as json_schema_grammar().
 Grammar parse_gbnf(std::string_view text, const std::string& name = "grammar",
-                   const std::vector<SchemaRule>& schemas = {});
+                   const std::vector<SchemaRule>& schemas = {}, const std::string& root = "root");
 
 /// The JSON texts of a schema (docs/structured-output.md lists the keywords). All of them are valid; where a schema
 /// leaves the form open, one is chosen: properties in the order of the schema, and no others unless
