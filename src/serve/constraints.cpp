@@ -17,7 +17,7 @@ std::string key_of(const CompletionRequest& r, chat::ThoughtState state) {
   ordered_json tools = ordered_json::array();
   if (calls_tools(r))
     for (const Tool& t : r.tools) tools.push_back({t.name, t.parameters, t.strict});
-  return json_text(ordered_json{tools, int(r.tool_choice.kind), r.tool_choice.name, r.parallel_tool_calls,
+  return json_text(ordered_json{tools, int(r.tool_choice.kind), r.tool_choice.name, r.parallel_tool_calls, r.chat,
                                 int(r.form.kind), r.form.schema, r.form.grammar, int(state)});
 }
 
@@ -35,6 +35,13 @@ std::vector<Tool> callable(const CompletionRequest& r) {
     }
   }
   return tools;
+}
+
+// The rule for an answer in a form that is JSON.
+SchemaRule answer(const TextForm& form) {
+  const ordered_json any_object{{"type", "object"}};
+  const ordered_json& schema = form.kind == TextForm::json_object ? any_object : form.schema;
+  return {"answer", std::make_shared<ordered_json>(schema), form.field};
 }
 
 // Rules for a thought in front of the rule root: toy-0 is its text with the mark at its end, which has its first byte
@@ -122,11 +129,11 @@ std::shared_ptr<const TokenConstraint> Constraints::make_form(const CompletionRe
   const TextForm& form = r.form;
   if (state != chat::ThoughtState::ended) {
     if (form.kind == TextForm::gbnf) return after_thought(form.grammar, form.field, {}, state);
-    const ordered_json any_object{{"type", "object"}};
-    const ordered_json& schema = form.kind == TextForm::json_object ? any_object : form.schema;
-    return after_thought("root ::= answer", form.field,
-                         {{"answer", std::make_shared<ordered_json>(schema), form.field}}, state);
+    return after_thought("root ::= answer", form.field, {answer(form)}, state);
   }
+  if (r.chat && form_ != nullptr && form_->kind == CallForm::channels && form.kind != TextForm::gbnf)
+    return parse_gbnf("root ::= " + form_->answer("answer") + "\n" + form_->common_rules(), form.field, {answer(form)})
+        .constraint(tokens(true));
   const Grammar g = form.kind == TextForm::json_object ? json_object_grammar()
                     : form.kind == TextForm::gbnf      ? parse_gbnf(form.grammar, form.field)
                                                        : json_schema_grammar(form.schema, form.field);
@@ -139,20 +146,19 @@ std::shared_ptr<const TokenConstraint> Constraints::make_calls(const CompletionR
     throw ApiError(400, "'grammar' with 'tools' is not supported; use one of them", "grammar");
   std::vector<SchemaRule> rules;
   const bool forced = r.tool_choice.kind == ToolChoice::required,
-             parallel = r.parallel_tool_calls && r.tool_choice.name.empty();
+             parallel = r.parallel_tool_calls && r.tool_choice.name.empty() && form_->parallel();
   std::string text = form_->gbnf(callable(r), parallel, rules);
   if (forced) return after_thought("root ::= calls\n" + text, "tools", rules, state);
   if (r.form.kind == TextForm::any)
     return parse_gbnf("root ::= unit\n" + text, "tools", rules).constraint(tokens(true), form_->triggers(), !parallel);
-  const ordered_json any_object{{"type", "object"}};
-  const ordered_json& schema = r.form.kind == TextForm::json_object ? any_object : r.form.schema;
+  const SchemaRule one = answer(r.form);
   try {
-    json_schema_grammar(schema, r.form.field);
+    json_schema_grammar(*one.schema, r.form.field);
   } catch (const Error& e) {
     throw ApiError(400, e.what(), r.form.field);
   }
-  rules.push_back({"answer", std::make_shared<ordered_json>(schema), r.form.field});
-  return after_thought("root ::= answer | calls\n" + text, "tools", rules, state);
+  rules.push_back(one);
+  return after_thought("root ::= " + form_->answer("answer") + " | calls\n" + text, "tools", rules, state);
 }
 
 }  // namespace toy::serve

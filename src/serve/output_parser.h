@@ -21,7 +21,7 @@ class OutputParser {
   Piece push(std::string_view bytes);
   /// The remainder at the end of the text.
   Piece finish();
-  bool in_thought() const { return thoughts_ && thoughts_->in_thought(); }
+  bool in_thought() const { return (thoughts_ && thoughts_->in_thought()) || (calls_ && calls_->in_thought()); }
 
  private:
   void add(Piece& to, const std::vector<chat::ThoughtPart>& parts);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "serve/call_history.h"
 #include "serve/constraints.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -26,12 +27,17 @@ ordered_json with_text_arguments(ordered_json messages) {
 }  // namespace
 
 std::string Prompts::rendered(const ordered_json& messages, const std::vector<Tool>& tools, bool no_thoughts) const {
-  ordered_json list, variables = chat_variables(tokenizer_);
+  TemplateInput input{messages, {}};
+  for (const Tool& tool : tools) input.tools.push_back(tool.json);
+  if (form_) input = input_for(*form_, chat_->source(), std::move(input));
+  ordered_json variables = chat_variables(tokenizer_);
   if (no_thoughts) variables["enable_thinking"] = false;
-  for (const Tool& tool : tools) list.push_back(tool.json);
   return chat_
-      ->render(
-          {.messages = messages, .tools = list, .documents = {}, .add_generation_prompt = true, .variables = variables})
+      ->render({.messages = std::move(input.messages),
+                .tools = std::move(input.tools),
+                .documents = {},
+                .add_generation_prompt = true,
+                .variables = std::move(variables)})
       .text;
 }
 

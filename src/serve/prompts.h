@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "serve/api.h"
+#include "serve/call_forms.h"
 #include "toy/chat/chat_template.h"
 #include "toy/text/tokenizer.h"
 
@@ -22,9 +23,11 @@ struct ChatPrompt {
 /// 400.
 class Prompts {
  public:
-  /// `context`: positions of one text. `vocab`: token ids are below. Tokenizer and template must outlive it.
-  Prompts(const Tokenizer& tokenizer, const std::optional<ChatTemplate>& chat, int64_t context, int64_t vocab)
-      : tokenizer_(tokenizer), chat_(chat), context_(context), vocab_(vocab) {}
+  /// `form`: of calls; nullptr: none is known. `context`: positions of one text. `vocab`: token ids are below.
+  /// Tokenizer and template must outlive it.
+  Prompts(const Tokenizer& tokenizer, const std::optional<ChatTemplate>& chat, const CallForm* form, int64_t context,
+          int64_t vocab)
+      : tokenizer_(tokenizer), chat_(chat), form_(form), context_(context), vocab_(vocab) {}
 
   /// The prompts of a request; none is empty.
   std::vector<std::vector<int32_t>> of(const CompletionRequest& r) const;
@@ -45,6 +48,7 @@ class Prompts {
   std::string rendered(const nlohmann::ordered_json& messages, const std::vector<Tool>& tools, bool no_thoughts) const;
   const Tokenizer& tokenizer_;
   const std::optional<ChatTemplate>& chat_;
+  const CallForm* form_;
   int64_t context_, vocab_;
 };
 

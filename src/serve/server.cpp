@@ -48,10 +48,10 @@ class Server {
       : options_(options),
         tokenizer_(*model.tokenizer),
         service_(decoder, model.tokenizer.get(), options.most_waiting, options.speculation),
-        prompts_(*model.tokenizer, chat, context_of(decoder), decoder.vocab()),
+        form_(chat ? call_form_of(chat->source(), model.tokenizer.get()) : nullptr),
+        prompts_(*model.tokenizer, chat, form_, context_of(decoder), decoder.vocab()),
         width_(model.spec.d_model),
         cache_bytes_(int64_t(decoder.state().bytes())),
-        form_(chat ? call_form_of(chat->source()) : nullptr),
         template_(chat ? chat->source() : ""),
         thoughts_(chat::thought_marks(template_)),
         constraints_(*model.tokenizer, form_, thoughts_),
@@ -342,11 +342,14 @@ class Server {
         text.options.sampler.constraint = constraint;
         std::optional<chat::ThoughtSplitter> thoughts;
         std::unique_ptr<CallParser> calls;
+        const bool channels = form_ && form_->kind == CallForm::channels;  // which have the thoughts
         if (r.chat) {
-          text.named = constraints_.marks(tools != nullptr);
-          thoughts.emplace(thoughts_, thinks == chat::ThoughtState::begun);
+          text.named = constraints_.marks(tools != nullptr || channels);
+          if (!channels) thoughts.emplace(thoughts_, thinks == chat::ThoughtState::begun);
         }
-        if (tools) calls = std::make_unique<CallParser>(*form_, tools, salt(prompt, k));
+        if (tools || (r.chat && channels))
+          calls = std::make_unique<CallParser>(*form_, tools ? tools : std::make_shared<std::vector<Tool>>(),
+                                               salt(prompt, k));
         texts.push_back(job->add_choice(std::move(text), r.echo ? tokenizer_.decode(prompt) : "",
                                         OutputParser(std::move(thoughts), std::move(calls))));
       }
@@ -395,9 +398,9 @@ class Server {
   const ServerOptions& options_;
   const Tokenizer& tokenizer_;
   GenerationService service_;
+  const CallForm* const form_;  // of calls; nullptr: none is known
   const Prompts prompts_;
   const int64_t width_, cache_bytes_;
-  const CallForm* form_;        // of calls; nullptr: none is known
   const std::string template_;  // of chats
   const chat::ThoughtMarks thoughts_;
   Constraints constraints_;  // of the thread that handles requests
