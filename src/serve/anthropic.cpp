@@ -249,8 +249,9 @@ CompletionRequest parse_messages(const std::string& body, bool counts) {
   r.tools = read_tools(f.take("tools"));
   read_tool_choice(f.take("tool_choice"), r);
   if (const ordered_json* thinking = f.take("thinking")) {
-    r.no_thoughts = *thinking == ordered_json{{"type", "disabled"}};
-    if (!r.no_thoughts && *thinking != ordered_json{{"type", "adaptive"}})
+    if (*thinking == ordered_json{{"type", "disabled"}})
+      r.variables["enable_thinking"] = false;
+    else if (*thinking != ordered_json{{"type", "adaptive"}})
       refuse_at("thinking", R"(is not {"type": "disabled"} or {"type": "adaptive"}; thoughts have no budget here)");
   }
   take_cache_control(f);

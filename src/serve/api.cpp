@@ -220,6 +220,13 @@ CompletionRequest parse_completion(const std::string& body, bool chat) {
     r.source = "messages";
     r.messages = messages_of(f.take("messages"));
     read_tools(f, r);
+    if (const ordered_json* variables = f.take("chat_template_kwargs")) {
+      if (!variables->is_object()) refuse_at("chat_template_kwargs", "is not an object of variables");
+      for (const char* own : {"messages", "tools", "documents", "add_generation_prompt"})
+        if (variables->contains(own))
+          refuse_at(fmt::format("chat_template_kwargs.{}", own), "is set by the server; remove it");
+      r.variables = *variables;
+    }
   } else {
     r.prompts = sources_of(f.take("prompt"), "prompt");
     r.echo = f.flag("echo", false);

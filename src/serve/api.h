@@ -51,10 +51,10 @@ struct CompletionRequest {
   const char* source = "prompt";  ///< the field of what is continued, for messages
   /// Factors of the base's adapters, by number; others 0. Absent: as `model` says.
   std::optional<std::map<int64_t, double>> lora;
-  std::vector<PromptSource> prompts;  ///< of completions
-  nlohmann::ordered_json messages;    ///< of chat: as messages_of()
-  bool no_thoughts = false;           ///< of chat: the template is told that no thought is wanted
-  std::vector<Tool> tools;            ///< of chat
+  std::vector<PromptSource> prompts;                                    ///< of completions
+  nlohmann::ordered_json messages;                                      ///< of chat: as messages_of()
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();  ///< of chat: for the template
+  std::vector<Tool> tools;                                              ///< of chat
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;  ///< more than one call in a text
   TextForm form;

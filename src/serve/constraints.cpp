@@ -140,6 +140,12 @@ std::shared_ptr<const TokenConstraint> Constraints::make_form(const CompletionRe
   return g.constraint(tokens(false));
 }
 
+// Nothing in a thought is a call.
+Untriggered Constraints::untriggered(chat::ThoughtState state) const {
+  if (state == chat::ThoughtState::ended) return {};
+  return {std::string(thoughts_.open), std::string(thoughts_.close), state == chat::ThoughtState::begun};
+}
+
 // Calls that are forced, or an answer in a form or calls, or any text in which calls are right.
 std::shared_ptr<const TokenConstraint> Constraints::make_calls(const CompletionRequest& r, chat::ThoughtState state) {
   if (r.form.kind == TextForm::gbnf)
@@ -150,7 +156,8 @@ std::shared_ptr<const TokenConstraint> Constraints::make_calls(const CompletionR
   std::string text = form_->gbnf(callable(r), parallel, rules);
   if (forced) return after_thought("root ::= calls\n" + text, "tools", rules, state);
   if (r.form.kind == TextForm::any)
-    return parse_gbnf("root ::= unit\n" + text, "tools", rules).constraint(tokens(true), form_->triggers(), !parallel);
+    return parse_gbnf("root ::= unit\n" + text, "tools", rules)
+        .constraint(tokens(true), form_->triggers(), !parallel, untriggered(state));
   const SchemaRule one = answer(r.form);
   try {
     json_schema_grammar(*one.schema, r.form.field);

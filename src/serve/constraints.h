@@ -38,6 +38,8 @@ class Constraints {
   std::shared_ptr<const TokenConstraint> after_thought(const std::string& gbnf, const std::string& name,
                                                        const std::vector<SchemaRule>& rules, chat::ThoughtState state);
 
+  Untriggered untriggered(chat::ThoughtState state) const;
+
   const Tokenizer& tokenizer_;
   const CallForm* form_;
   const chat::ThoughtMarks thoughts_;

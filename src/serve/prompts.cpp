@@ -26,12 +26,13 @@ ordered_json with_text_arguments(ordered_json messages) {
 
 }  // namespace
 
-std::string Prompts::rendered(const ordered_json& messages, const std::vector<Tool>& tools, bool no_thoughts) const {
+std::string Prompts::rendered(const ordered_json& messages, const std::vector<Tool>& tools,
+                              const nlohmann::ordered_json& more) const {
   TemplateInput input{messages, {}};
   for (const Tool& tool : tools) input.tools.push_back(tool.json);
   if (form_) input = input_for(*form_, chat_->source(), std::move(input));
   ordered_json variables = chat_variables(tokenizer_);
-  if (no_thoughts) variables["enable_thinking"] = false;
+  variables.update(more);
   return chat_
       ->render({.messages = std::move(input.messages),
                 .tools = std::move(input.tools),
@@ -42,15 +43,15 @@ std::string Prompts::rendered(const ordered_json& messages, const std::vector<To
 }
 
 ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools, const char* source,
-                         bool no_thoughts) const {
+                         const ordered_json& more) const {
   if (!chat_) throw ApiError(400, "the model has no chat template; use /v1/completions, or a model with one", source);
   std::string text;
   try {
-    text = rendered(messages, tools, no_thoughts);
+    text = rendered(messages, tools, more);
   } catch (const Error& e) {
     // Few templates want the arguments of earlier calls as text.
     try {
-      text = rendered(with_text_arguments(messages), tools, no_thoughts);
+      text = rendered(with_text_arguments(messages), tools, more);
     } catch (const Error&) {
       throw ApiError(400, e.what(), source);
     }
@@ -60,7 +61,7 @@ ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& 
 }
 
 std::vector<std::vector<int32_t>> Prompts::of(const CompletionRequest& r) const {
-  if (r.chat) return {chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>(), r.source, r.no_thoughts).ids};
+  if (r.chat) return {chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>(), r.source, r.variables).ids};
   return of(r.prompts, "prompt");
 }
 

@@ -36,16 +36,18 @@ class Prompts {
   /// Throws for more tokens than the context holds.
   void require_fits(int64_t tokens, const char* name) const;
   /// Messages, tools, and the beginning of the answer. Throws for a model without a chat template, and what the
-  /// template says. `source`: the field that has the messages. `no_thoughts`: the variable
-  /// enable_thinking is false.
+  /// template says. `source`: the field that has the messages. `more`: variables of the
+  /// template.
   ChatPrompt chat(const nlohmann::ordered_json& messages, const std::vector<Tool>& tools = {},
-                  const char* source = "messages", bool no_thoughts = false) const;
+                  const char* source = "messages",
+                  const nlohmann::ordered_json& more = nlohmann::ordered_json::object()) const;
   /// How many tokens follow a prompt of this many, at most.
   int64_t length(const CompletionRequest& r, int64_t prompt) const;
   void require_ids(const std::vector<int32_t>& ids, const char* param) const;
 
  private:
-  std::string rendered(const nlohmann::ordered_json& messages, const std::vector<Tool>& tools, bool no_thoughts) const;
+  std::string rendered(const nlohmann::ordered_json& messages, const std::vector<Tool>& tools,
+                       const nlohmann::ordered_json& more) const;
   const Tokenizer& tokenizer_;
   const std::optional<ChatTemplate>& chat_;
   const CallForm* form_;

@@ -321,8 +321,9 @@ class Server {
     const uint64_t seed = r.seed ? *r.seed : random_number();
     const std::vector<std::vector<int32_t>> prompts = prompts_.of(r);
     const chat::ThoughtState thinks = thought_state(r, prompts.front());
-    if (r.no_thoughts && thinks == chat::ThoughtState::begun)
-      throw ApiError(400, "'thinking' is disabled, but the model's chat template always begins a thought", "thinking");
+    if (r.variables.value("enable_thinking", ordered_json()) == false && thinks == chat::ThoughtState::begun)
+      throw ApiError(400, "thinking is switched off, but the model's chat template begins a thought all the same",
+                     "chat_template_kwargs");
     const auto constraint = constraints_.of(r, thinks);
     const auto tools = calls_tools(r) ? std::make_shared<std::vector<Tool>>(r.tools) : nullptr;
     std::vector<TextRequest> texts;
@@ -344,7 +345,7 @@ class Server {
         std::unique_ptr<CallParser> calls;
         const bool channels = form_ && form_->kind == CallForm::channels;  // which have the thoughts
         if (r.chat) {
-          text.named = constraints_.marks(tools != nullptr || channels);
+          text.named = constraints_.marks(tools != nullptr || channels || r.form.kind != TextForm::any);
           if (!channels) thoughts.emplace(thoughts_, thinks == chat::ThoughtState::begun);
         }
         if (tools || (r.chat && channels))

@@ -10,7 +10,7 @@ import sys
 import anthropic
 import openai
 
-from openai_client import serving
+from openai_client import refused, serving
 
 THOUGHT, ANSWER = "Hm, so.", "Yes, I do."
 TEXT = f"<think>\n{THOUGHT}\n</think>\n\n{ANSWER}"
@@ -44,6 +44,11 @@ def check_chat(client, length):
     # A schema is for the answer: the model may think before it.
     schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"const": "Yes, I do."}}}
     formed = client.chat.completions.create(**{**ask, "max_tokens": 200}, response_format=schema).choices[0]
+    off = {"chat_template_kwargs": {"enable_thinking": False}}  # templates without the variable ignore it
+    if length == len(TEXT):
+        assert client.chat.completions.create(**ask, extra_body=off).choices[0].message.content == ANSWER
+    else:
+        refused(lambda: client.chat.completions.create(**ask, extra_body=off), openai.BadRequestError, "switched off")
     assert json.loads(formed.message.content) == ANSWER and formed.message.reasoning_content == THOUGHT, formed
 
 

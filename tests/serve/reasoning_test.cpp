@@ -115,7 +115,7 @@ TEST(Reasoning, ThatTheTemplateBegins) {
   const Answer off = server.post("/v1/messages", R"({"max_tokens": 2, "messages": [{"role": "user", "content": "q"}],
                                                      "thinking": {"type": "disabled"}})");
   EXPECT_EQ(off.status, 400) << off.body;
-  EXPECT_NE(off.error().find("'thinking'"), std::string::npos) << off.body;
+  EXPECT_NE(off.error().find("thinking is switched off"), std::string::npos) << off.body;
 }
 
 // Which texts a constraint allows: bytes are tokens.
@@ -161,6 +161,28 @@ TEST(Reasoning, ConstraintsHoldAfterIt) {
     EXPECT_TRUE(allows(possible, answer, false));
     EXPECT_TRUE(allows(begun, "a", false));
   }
+}
+
+// A call begins after the thought; what looks like one before that is free.
+TEST(Reasoning, NothingInItTriggers) {
+  const auto tokenizer = make_byte_tokenizer();
+  Constraints constraints(*tokenizer, call_form_of(kThinkingChat), chat::ThoughtMarks());
+  const CompletionRequest r =
+      parse_completion(std::string(kAsk) + R"(, "tools": [{"type": "function", "function": {"name": "f"}}],
+                                               "parallel_tool_calls": false})",
+                       true);
+  const std::string call = R"(<tool_call>{"name":"f","arguments":{}}</tool_call>)", no_call = "<tool_call>x";
+  const auto begun = constraints.of(r, ThoughtState::begun), possible = constraints.of(r, ThoughtState::possible),
+             ended = constraints.of(r, ThoughtState::ended);
+  EXPECT_TRUE(allows(begun, no_call + "</think>\n\na" + call));
+  EXPECT_FALSE(allows(begun, no_call + "</think>\n\na" + no_call, false));
+  EXPECT_FALSE(allows(begun, call + "</thin"));  // the text has not ended
+  EXPECT_TRUE(allows(possible, "\n<think>" + no_call + "</think>" + call));
+  EXPECT_FALSE(allows(possible, "<think>" + no_call + "</think>" + no_call, false));
+  EXPECT_FALSE(allows(possible, no_call, false));
+  EXPECT_TRUE(allows(possible, call));
+  EXPECT_FALSE(allows(possible, "a <think>" + no_call, false));
+  EXPECT_FALSE(allows(ended, "<think>" + no_call, false));
 }
 
 TEST(Reasoning, CallsComeAfterIt) {
@@ -304,6 +326,14 @@ TEST(Reasoning, CanBeSwitchedOff) {
   };
   EXPECT_EQ(tokens(R"(, "thinking": {"type": "disabled"})"), tokens("") + 15);
   EXPECT_EQ(tokens(R"(, "thinking": {"type": "adaptive"})"), tokens(""));
+  const auto chat = [&](const std::string& more) {
+    return server.post("/v1/chat/completions", kAsk + more + R"(, "max_tokens": 1})").json();
+  };
+  const ordered_json on = chat(R"(, "chat_template_kwargs": {"enable_thinking": true})"),
+                     off = chat(R"(, "chat_template_kwargs": {"enable_thinking": false, "other": [1]})");
+  EXPECT_EQ(off["usage"]["prompt_tokens"].get<int>(), on["usage"]["prompt_tokens"].get<int>() + 15);
+  EXPECT_EQ(chat(R"(, "chat_template_kwargs": [1])")["error"]["param"], "chat_template_kwargs");
+  EXPECT_EQ(chat(R"(, "chat_template_kwargs": {"messages": []})")["error"]["param"], "chat_template_kwargs.messages");
 }
 
 }  // namespace

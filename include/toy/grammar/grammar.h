@@ -37,6 +37,12 @@ struct Trigger {
   bool at_start = false;  ///< only at the beginning of the other text
 };
 
+/// A part at the beginning of a text in which nothing triggers: from `open` to `close`.
+struct Untriggered {
+  std::string open, close;
+  bool begun = false;  ///< the text begins inside of it
+};
+
 /// A language of texts. Immutable and cheap to copy.
 class Grammar {
  public:
@@ -48,10 +54,11 @@ class Grammar {
   /// are shared by all clones.
   std::shared_ptr<const TokenConstraint> constraint(const TokenTrie& tokens) const;
   /// The same for parts of a text. The text is free until a trigger comes. What begins with the trigger is a text of
-  /// the language, and what follows it is free again; with `once` the text ends there. Throws Error{bad_input} for a
-  /// trigger that begins no text of the language.
-  std::shared_ptr<const TokenConstraint> constraint(const TokenTrie& tokens, std::vector<Trigger> triggers,
-                                                    bool once) const;
+  /// the language, and what follows it is free again; with `once` the text ends there. Nothing triggers in
+  /// `untriggered` at the beginning; both its texts are "" where there is none. Throws Error{bad_input} for a trigger
+  /// that begins no text of the language.
+  std::shared_ptr<const TokenConstraint> constraint(const TokenTrie& tokens, std::vector<Trigger> triggers, bool once,
+                                                    const Untriggered& untriggered = {}) const;
 
   /// Made by parse_gbnf() and json_schema_grammar().
   explicit Grammar(std::shared_ptr<const grammar::Automaton> automaton) : automaton_(std::move(automaton)) {}
