@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Load for `toy serve` from this machine: streams at once, then short requests, with slow readers and clients that hang
 up among them. Prints counts, seconds and the server's memory; fails if a request stays without an answer. With
---long-prompt, instead: how long 8 streams pause when a prompt of that many words arrives.
+--long-prompt, instead: how long 8 streams pause when a prompt of that many tokens arrives.
 
     serve_load.py TOY MODEL.gguf [--streams 1000] [--short 10000] [--tokens 16] [--serve "--parallel 32"]
     serve_load.py TOY MODEL.gguf --long-prompt 2000
@@ -103,36 +103,44 @@ async def load(port, pid, options):
     assert complete == options.streams and statuses == {"200": options.short}, "requests without their answer"
 
 
-async def gaps(port, i, tokens):
-    """When each token of a stream came."""
+async def gaps(port, i, times):
+    """Notes when each token of a stream came, until it is cancelled."""
     reader, writer = await connect(port)
-    writer.write(request({"prompt": f"Once upon a time {i}", "max_tokens": tokens, "stream": True, "ignore_eos": True,
+    writer.write(request({"prompt": f"Once upon a time {i}", "max_tokens": 2000, "stream": True, "ignore_eos": True,
                           "logprobs": 0}))
-    times = []
-    while line := await reader.readline():
-        if line.startswith(b"data: {"):
-            times.append(time.monotonic())
-    writer.close()
-    return times
+    try:
+        while line := await reader.readline():
+            if line.startswith(b"data: {"):
+                times.append(time.monotonic())
+    finally:
+        writer.close()
 
 
-async def long_prompt(port, words):
-    """Prints the longest time between two tokens of 8 streams, before and while a long prompt is read."""
-    streams = [asyncio.create_task(gaps(port, i, 200)) for i in range(8)]
+async def long_prompt(port, tokens):
+    """Prints pauses between two tokens of 8 streams, before and while a long prompt is read, and the tokens per second of
+    both together meanwhile."""
+    streams = [[] for _ in range(8)]
+    tasks = [asyncio.create_task(gaps(port, i, times)) for i, times in enumerate(streams)]
     await asyncio.sleep(3)
     begin = time.monotonic()
     reader, writer = await connect(port)
-    writer.write(request({"prompt": " ".join(str(i) for i in range(words)), "max_tokens": 1}))
+    writer.write(request({"prompt": [(i * 37 + 11) % 250 for i in range(tokens)], "max_tokens": 1}))
     answer = json.loads((await reader.read()).split(b"\r\n\r\n", 1)[1])
     end = time.monotonic()
     writer.close()
+    assert not any(task.done() for task in tasks), "a stream ended before the prompt was read; use a shorter one"
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
     before, during = [], []
-    for times in await asyncio.gather(*streams):
+    for times in streams:
         for a, b in zip(times[1:], times[2:]):
-            (before if b < begin else during if a < end else []).append(b - a)
-    assert during, "the streams ended before the prompt was read; use a shorter one"
-    print(f"prompt of {answer['usage']['prompt_tokens']} tokens answered in {end - begin:.2f} s; longest pause of 8 streams "
-          f"{1000 * max(before):.0f} ms before, {1000 * max(during):.0f} ms meanwhile")
+            (before if b < begin else during).append(b - a)
+    during.sort()
+    assert answer["usage"]["prompt_tokens"] == tokens
+    print(f"prompt of {tokens} tokens answered in {end - begin:.2f} s; longest pause of 8 streams "
+          f"{1000 * max(before):.0f} ms before, meanwhile {1000 * during[-1]:.0f} ms (median "
+          f"{1000 * during[len(during) // 2]:.0f} ms); {(tokens + len(during)) / (end - begin):.0f} tokens/s in all")
 
 
 def main():

@@ -36,6 +36,7 @@
 #include "toy/decode/decoder.h"
 #include "toy/decode/generate.h"
 #include "toy/decode/sampler.h"
+#include "toy/decode/saved_state.h"
 #include "toy/decode/scheduler.h"
 #include "toy/decode/service.h"
 #include "toy/decode/speculation.h"

@@ -60,8 +60,8 @@ struct Merge : Command {
     rewrite.check_out();
     for (const auto& [path, scale, name] : adapters.given()) {
       refuse_overwriting("out", out, {{"--lora", path}});
-      for (const char* name : {"adapter_config.json", "adapter_model.safetensors"})
-        refuse_overwriting("out", out, {{"--lora", (std::filesystem::path(path) / name).string()}});
+      for (const char* part : {"adapter_config.json", "adapter_model.safetensors"})
+        refuse_overwriting("out", out, {{"--lora", (std::filesystem::path(path) / part).string()}});
     }
     const StoredAs stored = parse_stored_as("--type", type);
     DeviceOptions device;

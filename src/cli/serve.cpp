@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 
 #include "cli/chat_template_option.h"
@@ -14,6 +15,7 @@
 #include "cli/options.h"
 #include "cli/prompts.h"
 #include "serve/server.h"
+#include "serve/states.h"
 #include "toy/base/error.h"
 #include "toy/base/memory.h"
 
@@ -21,7 +23,7 @@ namespace toy::cli {
 namespace {
 
 struct Serve : Command {
-  std::string model_path, host = "127.0.0.1", alias, key_file, cache;
+  std::string model_path, host = "127.0.0.1", alias, key_file, cache, state_folder;
   serve::TlsFiles tls;
   int port = 8080;
   int64_t context = 0, parallel = 8, queue = 1024;
@@ -60,16 +62,16 @@ struct Serve : Command {
         "is free)",
         not_empty())
         ->option_text("SIZE");
+    add_option(app, "--state", state_folder, "Folder where clients may save conversations (/v1/state)", not_empty())
+        ->option_text("DIR");
     decoding.add(app);
     device.add(app);
     draft.add(app);
     show_in_help(app, {"--lora", "--draft", "--alias", "--chat-template", "--host", "--port", "--api-key-file",
-                       "--parallel", "--ctx", "--cache", "--threads"});
+                       "--parallel", "--ctx", "--cache", "--state", "--threads"});
     app.footer(
         "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings, /v1/models, "
-        "/tokenize, "
-        "/detokenize, "
-        "/health, /metrics.\n\n"
+        "/v1/state, /tokenize, /detokenize, /health, /metrics.\n\n"
         "Examples:\n"
         "  toy serve chat.gguf\n"
         "  toy serve chat.gguf --lora out/letters --lora poems=poems.gguf:0.5\n"
@@ -127,6 +129,8 @@ struct Serve : Command {
   void run() {
     const std::vector<std::string> api_keys = keys();
     serve::HttpServer server(host, uint16_t(port), http, tls);  // a port in use is told before a model is loaded
+    std::optional<serve::StateFolder> states;
+    if (!state_folder.empty()) states.emplace(state_folder);
     model_path = model_file(model_path);
     const std::vector<AdapterOptions::Given> given = adapters.given();
     const std::string name = name_of_model(model_path);
@@ -155,7 +159,8 @@ struct Serve : Command {
                                  .api_keys = api_keys,
                                  .most_waiting = size_t(queue),
                                  .http = http,
-                                 .speculation = proposes.options};
+                                 .speculation = proposes.options,
+                                 .state_folder = state_folder};
     to_stderr(cache_text(model.spec, decoder.state()));
     const bool v6 = host.find(':') != std::string::npos;
     to_stderr(fmt::format("toy: serving {} at {}://{}{}{}:{}; Ctrl-C stops\n", o.name,

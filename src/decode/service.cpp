@@ -50,7 +50,7 @@ std::vector<int64_t> GenerationService::submit_all(std::vector<TextRequest> requ
     throw ServiceBusy(fmt::format("{} requests wait already; try again later", waiting), false);
   std::vector<int64_t> numbers;
   for (TextRequest& r : requests) {
-    counts_.prompt_tokens += int64_t(r.prompt.size());
+    if (!r.state) counts_.prompt_tokens += int64_t(r.prompt.size());
     submitted_.emplace_back(numbers_, std::move(r));
     numbers.push_back(numbers_++);
   }
@@ -124,6 +124,10 @@ GenerateRequest GenerationService::generate_request(const TextRequest& request) 
   if (tokenizer_) g.eos = tokenizer_->end_of_generation();
   g.adapters = request.adapters;
   g.score_prompt = request.score_prompt;
+  g.priority = request.priority;
+  g.deadline = request.deadline;
+  g.state = request.state;
+  if (request.keep_state) g.on_state = [](const StateSnapshot&) {};
   if (!request.embed) return g;
   // Later tokens change nothing of the first one's state.
   if (*request.embed == Pooling::first && !g.prompt.empty()) g.prompt.resize(1);
@@ -143,6 +147,10 @@ void GenerationService::start(int64_t number, TextRequest request) {
       std::vector<double>& sum = running_.at(number).hidden;
       sum.resize(hidden.size());
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += double(hidden[i]);
+    };
+  if (g.on_state)
+    g.on_state = [this, number](StateSnapshot state) {
+      running_.at(number).state = std::make_shared<StateSnapshot>(std::move(state));
     };
   g.on_token = [this, number](const GeneratedToken& token) {
     Running& text = running_.at(number);
@@ -164,8 +172,10 @@ void GenerationService::end(int64_t number, const Generated& generated, const st
   if (!ended.request.on_end) return;
   TextEnd result{!error && ended.stream ? ended.stream->finish() : "", generated, error};
   if (ended.stream) result.stop = ended.stream->stop();
+  result.state = ended.state;
   try {
-    if (!error && ended.request.embed) result.embedding = normalized(ended.hidden);
+    if (!error && ended.request.embed && generated.reason != FinishReason::deadline)
+      result.embedding = normalized(ended.hidden);
   } catch (const Error&) {
     result.error = std::current_exception();
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "decode/pages.h"
 #include "toy/base/error.h"
 
 namespace toy {
@@ -18,19 +19,6 @@ using Kind = nn::StateSpec::Kind;
 int64_t window_of(const nn::StateSpec& state, const DecodeShape& shape) {
   return state.window < shape.context ? state.window : 0;
 }
-
-// The first page that a row at `position` sees.
-int64_t first_page(int64_t window, int64_t position) {
-  return window == 0 ? 0 : std::max<int64_t>(0, position - window + 1) / kPage;
-}
-
-// The first page that a sequence keeps: its last positions can be taken back.
-int64_t first_kept(int64_t window, int64_t length, const DecodeShape& shape) {
-  return first_page(window, length - shape.take_back);
-}
-
-// The end of the pages of so many positions.
-int64_t end_page(int64_t length) { return (length + kPage - 1) / kPage; }
 
 // Pages in which the positions may lie that a sequence keeps.
 int64_t window_pages(int64_t window, const DecodeShape& shape) {
@@ -437,59 +425,6 @@ Place DecodeState::item(const StateSlot& slot, int64_t index) const {
 
 void DecodeState::copy_item(const StateSlot& slot, int64_t from, int64_t to) {
   store_.device().copy(item(slot, to), item(slot, from), item_bytes(slot));
-}
-
-StateSnapshot DecodeState::snapshot(int sequence) const {
-  StateSnapshot s{length(sequence), {}, {}};
-  for (const StateSlot& slot : slots_) {
-    s.types.push_back(item_type(slot));
-    std::vector<std::byte>& bytes = s.slots.emplace_back();
-    const auto append = [&](int64_t index) {
-      bytes.resize(bytes.size() + item_bytes(slot));
-      store_.device().download(bytes.data() + bytes.size() - item_bytes(slot), item(slot, index), item_bytes(slot));
-    };
-    if (slot.kind == StateSlot::Kind::per_sequence) {
-      if (s.length > 0) append(sequence);
-    } else {
-      for (int64_t p = first_kept(pools_[slot.pool].window, s.length, shape_); p < pages_of(sequence); ++p)
-        append(page(slot.pool, sequence, p));
-    }
-  }
-  return s;
-}
-
-void DecodeState::restore(int sequence, const StateSnapshot& s) {
-  bool fits =
-      s.slots.size() == slots_.size() && s.types.size() == slots_.size() && s.length >= 0 && s.length <= context();
-  const int64_t end = end_page(s.length);
-  const auto first_of = [&](size_t pool) { return first_kept(pools_[pool].window, s.length, shape_); };
-  for (size_t i = 0; fits && i < slots_.size(); ++i) {
-    const bool paged = slots_[i].kind == StateSlot::Kind::paged;
-    const int64_t items = paged ? end - first_of(slots_[i].pool) : s.length > 0 ? 1 : 0;
-    fits = s.types[i] == item_type(slots_[i]) && s.slots[i].size() == item_bytes(slots_[i]) * size_t(items);
-  }
-  check(fits, "decoder: the snapshot was taken from a state of other dimensions or types");  // before anything changes
-  reset(sequence);
-  if (const auto pool = shared_pool(); pool && s.length > 0)
-    check(end <= free_pages(*pool), "cache: a snapshot of {} pages does not fit into {}; use a larger --cache", end,
-          free_pages(*pool));
-  lengths_[size_t(sequence)] = s.length;
-  for (size_t pool = 0; pool < pools_.size(); ++pool) {
-    const int64_t first = pages_[pool].first[size_t(sequence)] = first_of(pool);
-    for (int64_t p = first; p < end; ++p) page(pool, sequence, p) = pages_[pool].take();
-  }
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    size_t at = 0;
-    const auto take = [&](int64_t index) {
-      store_.device().upload(item(slots_[i], index), s.slots[i].data() + at, item_bytes(slots_[i]));
-      at += item_bytes(slots_[i]);
-    };
-    if (slots_[i].kind == StateSlot::Kind::per_sequence) {
-      if (s.length > 0) take(sequence);
-    } else {
-      for (int64_t p = first_of(slots_[i].pool); p < end; ++p) take(page(slots_[i].pool, sequence, p));
-    }
-  }
 }
 
 }  // namespace toy

@@ -16,6 +16,7 @@ struct File::Impl {
   std::span<const std::byte> bytes;
   Contents contents;
   std::unordered_map<std::string_view, size_t> index;  ///< tensor by name; the names are those of `contents`
+  std::optional<PagesAhead> ahead;                     ///< goes before the mapping
 
   void parse() {
     contents = parse_contents(bytes, path);
@@ -101,6 +102,7 @@ const std::string& File::path() const { return impl_->path; }
 size_t File::file_bytes() const { return impl_->bytes.size(); }
 const std::map<std::string, Value, std::less<>>& File::metadata() const { return impl_->contents.metadata; }
 const std::vector<TensorInfo>& File::tensors() const { return impl_->contents.tensors; }
+void File::map_ahead() const { impl_->ahead.emplace(impl_->mapping); }
 std::shared_ptr<const void> File::keep_alive() const { return impl_; }
 
 const TensorInfo* File::find(std::string_view name) const {

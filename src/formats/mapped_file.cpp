@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -68,6 +69,24 @@ void MappedFile::release() const {
   // Only a hint: where the system refuses it, pages stay until it wants them.
   if (data_) [[maybe_unused]]
     const int ignored = ::madvise(const_cast<std::byte*>(data_), bytes_, MADV_DONTNEED);
+}
+
+PagesAhead::PagesAhead(const MappedFile& file) {
+#ifdef MADV_POPULATE_READ
+  thread_ = std::jthread([bytes = file.bytes()](const std::stop_token& stop) {
+    constexpr size_t kPiece = size_t(512) << 10;  // during a call other threads cannot map memory
+    for (size_t at = 0; at < bytes.size() && !stop.stop_requested(); at += kPiece) {
+      void* piece = const_cast<std::byte*>(bytes.data()) + at;
+      unsigned char resident = 0;  // of one page: files are read and forgotten in pieces larger than this
+      if (::mincore(piece, 1, &resident) != 0) return;
+      if ((resident & 1) == 0) continue;
+      const size_t n = std::min(kPiece, bytes.size() - at);
+      if (::madvise(piece, n, MADV_POPULATE_READ) != 0) return;  // an older kernel, or a file that was truncated
+    }
+  });
+#else
+  (void)file;
+#endif
 }
 
 void install_sigbus_message() {

@@ -265,6 +265,7 @@ Model load(const gguf::File& f, ModelSpec spec, const Device& device) {
 
 Model load_model(const std::string& path, const Device& device, LoadMode mode, const Families& more) {
   const gguf::File f = gguf::File::open(path);
+  f.map_ahead();
   ModelSpec spec = spec_from_gguf(f, more);
   if (mode == LoadMode::mapped) spec.roles.freeze = {"*"};
   Model m = load(f, std::move(spec), device);

@@ -63,26 +63,6 @@ void read_logit_bias(Fields& f, SamplerOptions& s) {
   }
 }
 
-// [{"id": NUMBER, "scale": FACTOR}, ...], as llama-server's.
-void read_lora(Fields& f, CompletionRequest& r) {
-  const ordered_json* list = f.take("lora");
-  if (list == nullptr) return;
-  if (!list->is_array() || int64_t(list->size()) > kMostBiases)
-    refuse(R"('lora' is not an array of objects, {"id": 0, "scale": 1})", "lora");
-  r.lora.emplace();
-  for (size_t i = 0; i < list->size(); ++i) {
-    Fields o((*list)[i], fmt::format("lora[{}]", i));
-    for (const char* name : {"id", "scale"})
-      if (!o.has(name)) refuse_at(o.path(name), R"(is missing, expected {"id": NUMBER, "scale": FACTOR})");
-    int64_t id = 0;
-    double scale = 0;
-    o.number<int64_t>("id", id, 0, INT32_MAX);
-    o.number<double>("scale", scale, -1e6, 1e6);
-    o.finish();
-    if (!r.lora->emplace(id, scale).second) refuse(fmt::format("'lora' has the id {} twice", id), "lora");
-  }
-}
-
 void read_logprobs(Fields& f, CompletionRequest& r) {
   int64_t top = 0;
   if (!r.chat) {
@@ -140,6 +120,15 @@ void read_form(Fields& f, CompletionRequest& r) {
   if (const ordered_json* format = r.chat ? f.take("response_format") : nullptr) set(response_format_of(*format));
   if (const ordered_json* schema = f.take("json_schema")) set({TextForm::json_schema, *schema, "", "json_schema"});
   if (f.has("grammar")) set({TextForm::gbnf, {}, f.text("grammar"), "grammar"});
+}
+
+void read_order(Fields& f, CompletionRequest& r) {
+  f.number<int>("priority", r.priority, INT32_MIN, INT32_MAX);
+  if (!f.has("timeout")) return;
+  double seconds = 0;
+  f.number<double>("timeout", seconds, 0, 1e6);
+  if (seconds == 0) refuse("'timeout' is 0, expected seconds above 0", "timeout");
+  r.timeout = seconds;
 }
 
 void read_tools(Fields& f, CompletionRequest& r) {
@@ -240,9 +229,10 @@ CompletionRequest parse_completion(const std::string& body, bool chat) {
     f.number<int64_t>("seed", seed, INT64_MIN, INT64_MAX);
     r.seed = uint64_t(seed);
   }
+  read_order(f, r);
   read_sampler(f, r.sampler);
   read_logit_bias(f, r.sampler);
-  read_lora(f, r);
+  r.lora = lora_of(f.take("lora"));
   r.stops = stops_of(f.take("stop"), "stop");
   r.ignore_eos = f.flag("ignore_eos", false);
   read_stream(f, r);
@@ -252,6 +242,25 @@ CompletionRequest parse_completion(const std::string& body, bool chat) {
   if (r.echo && r.stream) refuse("'echo' with 'stream' is not supported; use one of them", "echo");
   f.finish();
   return r;
+}
+
+std::optional<std::map<int64_t, double>> lora_of(const ordered_json* j) {
+  if (j == nullptr) return std::nullopt;
+  if (!j->is_array() || int64_t(j->size()) > kMostBiases)
+    refuse(R"('lora' is not an array of objects, {"id": 0, "scale": 1})", "lora");
+  std::map<int64_t, double> factors;
+  for (size_t i = 0; i < j->size(); ++i) {
+    Fields o((*j)[i], fmt::format("lora[{}]", i));
+    for (const char* name : {"id", "scale"})
+      if (!o.has(name)) refuse_at(o.path(name), R"(is missing, expected {"id": NUMBER, "scale": FACTOR})");
+    int64_t id = 0;
+    double scale = 0;
+    o.number<int64_t>("id", id, 0, INT32_MAX);
+    o.number<double>("scale", scale, -1e6, 1e6);
+    o.finish();
+    if (!factors.emplace(id, scale).second) refuse(fmt::format("'lora' has the id {} twice", id), "lora");
+  }
+  return factors;
 }
 
 TokenizeRequest parse_tokenize(const std::string& body) {

@@ -60,6 +60,8 @@ struct CompletionRequest {
   TextForm form;
   std::optional<int64_t> max_tokens;  ///< none: 16, or for chat what fits
   int64_t n = 1;                      ///< choices for each prompt
+  int priority = 0;                   ///< lower values are handled earlier
+  std::optional<double> timeout;      ///< seconds until the texts end with what they have
   std::optional<uint64_t> seed;       ///< of the first choice; the next ones have the next numbers
   SamplerOptions sampler;             ///< all but the seed
   std::vector<std::string> stops;
@@ -70,6 +72,9 @@ struct CompletionRequest {
 
 /// The field `name`: a string, or up to kMostStops. Throws ApiError.
 std::vector<std::string> stops_of(const nlohmann::ordered_json* j, const std::string& name);
+
+/// The field `lora`, as llama-server's: [{"id": NUMBER, "scale": FACTOR}, ...]. Throws ApiError.
+std::optional<std::map<int64_t, double>> lora_of(const nlohmann::ordered_json* j);
 
 /// From the body of a request. Throws ApiError naming the field for what is not JSON, for fields that are unknown or
 /// not supported, and for values of a wrong type or out of range. null counts as absent.

@@ -27,33 +27,34 @@ ordered_json with_text_arguments(ordered_json messages) {
 }  // namespace
 
 std::string Prompts::rendered(const ordered_json& messages, const std::vector<Tool>& tools,
-                              const nlohmann::ordered_json& more) const {
+                              const ChatContext& context) const {
   TemplateInput input{messages, {}};
   for (const Tool& tool : tools) input.tools.push_back(tool.json);
   if (form_) input = input_for(*form_, chat_->source(), std::move(input));
   ordered_json variables = chat_variables(tokenizer_);
-  variables.update(more);
+  variables.update(context.variables);
   return chat_
       ->render({.messages = std::move(input.messages),
                 .tools = std::move(input.tools),
                 .documents = {},
-                .add_generation_prompt = true,
+                .add_generation_prompt = !context.answered,
                 .variables = std::move(variables)})
       .text;
 }
 
-ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools, const char* source,
-                         const ordered_json& more) const {
-  if (!chat_) throw ApiError(400, "the model has no chat template; use /v1/completions, or a model with one", source);
+ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools,
+                         const ChatContext& context) const {
+  if (!chat_)
+    throw ApiError(400, "the model has no chat template; use /v1/completions, or a model with one", context.field);
   std::string text;
   try {
-    text = rendered(messages, tools, more);
+    text = rendered(messages, tools, context);
   } catch (const Error& e) {
     // Few templates want the arguments of earlier calls as text.
     try {
-      text = rendered(with_text_arguments(messages), tools, more);
+      text = rendered(with_text_arguments(messages), tools, context);
     } catch (const Error&) {
-      throw ApiError(400, e.what(), source);
+      throw ApiError(400, e.what(), context.field);
     }
   }
   std::vector<int32_t> ids = encode_chat(tokenizer_, text);
@@ -61,7 +62,10 @@ ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& 
 }
 
 std::vector<std::vector<int32_t>> Prompts::of(const CompletionRequest& r) const {
-  if (r.chat) return {chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>(), r.source, r.variables).ids};
+  if (r.chat)
+    return {
+        chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>(), {.field = r.source, .variables = r.variables})
+            .ids};
   return of(r.prompts, "prompt");
 }
 

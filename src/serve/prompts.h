@@ -19,6 +19,13 @@ struct ChatPrompt {
   std::vector<int32_t> ids;
 };
 
+/// What else a conversation is rendered with.
+struct ChatContext {
+  const char* field = "messages";                                       ///< of the request, for messages
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();  ///< more ones of the template
+  bool answered = false;  ///< the last message is an answer: no other one begins
+};
+
 /// The model's side of prompts: tokenizer, chat template and limits. What does not fit it is an ApiError with status
 /// 400.
 class Prompts {
@@ -36,18 +43,16 @@ class Prompts {
   /// Throws for more tokens than the context holds.
   void require_fits(int64_t tokens, const char* name) const;
   /// Messages, tools, and the beginning of the answer. Throws for a model without a chat template, and what the
-  /// template says. `source`: the field that has the messages. `more`: variables of the
-  /// template.
+  /// template says.
   ChatPrompt chat(const nlohmann::ordered_json& messages, const std::vector<Tool>& tools = {},
-                  const char* source = "messages",
-                  const nlohmann::ordered_json& more = nlohmann::ordered_json::object()) const;
+                  const ChatContext& context = {}) const;
   /// How many tokens follow a prompt of this many, at most.
   int64_t length(const CompletionRequest& r, int64_t prompt) const;
   void require_ids(const std::vector<int32_t>& ids, const char* param) const;
 
  private:
   std::string rendered(const nlohmann::ordered_json& messages, const std::vector<Tool>& tools,
-                       const nlohmann::ordered_json& more) const;
+                       const ChatContext& context) const;
   const Tokenizer& tokenizer_;
   const std::optional<ChatTemplate>& chat_;
   const CallForm* form_;

@@ -25,7 +25,8 @@ int64_t characters(const std::string& text) {
 std::string event(const ordered_json& j) { return "data: " + json_text(j) + "\n\n"; }
 
 ordered_json finish_reason(const Choice& choice) {
-  if (choice.end.generated.reason == FinishReason::length) return "length";
+  const FinishReason reason = choice.end.generated.reason;
+  if (reason == FinishReason::length || reason == FinishReason::deadline) return "length";
   return choice.calls.empty() ? "stop" : "tool_calls";
 }
 

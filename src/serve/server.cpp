@@ -20,6 +20,7 @@
 #include "serve/prompts.h"
 #include "serve/replies.h"
 #include "serve/responses.h"
+#include "serve/states.h"
 #include "serve/text_job.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -29,6 +30,9 @@ namespace toy::serve {
 namespace {
 
 using nlohmann::ordered_json;
+
+// Seconds that streams pause, about, for the prompts of others.
+constexpr double kLongestPause = 0.15;
 
 uint64_t random_number() {
   std::random_device device;
@@ -56,6 +60,9 @@ class Server {
         thoughts_(chat::thought_marks(template_)),
         constraints_(*model.tokenizer, form_, thoughts_),
         ids_(fmt::format("{:016x}", random_number())) {
+    service_.limit_pause(kLongestPause);
+    if (!options.state_folder.empty())
+      states_ = std::make_unique<States>(options.state_folder, options.adapters, model, decoder);
     const ModelSpec& spec = model.spec;
     meta_ = {{"architecture", spec.architecture}, {"parameters", parameter_count(spec)},
              {"layers", spec.layers.size()},      {"width", spec.d_model},
@@ -71,13 +78,22 @@ class Server {
   }
 
   void handle(const std::shared_ptr<Exchange>& exchange) {
+    answer(exchange, [&] {
+      require_key(*exchange);
+      route(exchange);
+    });
+  }
+
+ private:
+  // Sends what `call` throws.
+  template <class Call>
+  void answer(const std::shared_ptr<Exchange>& exchange, Call&& call) {
     const auto refuse = [&](const ApiError& e) {
       const Route* r = route_of(exchange->request.target);
       send(*exchange, error_reply(e, r ? r->errors : error_body));
     };
     try {
-      require_key(*exchange);
-      route(exchange);
+      call();
     } catch (const ApiError& e) {
       refuse(e);
     } catch (const ServiceBusy& e) {
@@ -89,13 +105,13 @@ class Server {
     }
   }
 
- private:
   struct Route {
     const char *method, *target;
     void (Server::*handler)(const std::shared_ptr<Exchange>&);
     ErrorBody errors = error_body;
   };
-  static const Route* route_of(const std::string& target) {
+  // That of another method where there is none of this one.
+  static const Route* route_of(const std::string& target, const std::string& method = "") {
     static constexpr Route kRoutes[] = {
         {"GET", "/", &Server::page},
         {"GET", "/health", &Server::health},
@@ -110,9 +126,14 @@ class Server {
         {"POST", "/v1/messages", &Server::messages, anthropic_error},
         {"POST", "/v1/messages/count_tokens", &Server::count_tokens, anthropic_error},
         {"POST", "/v1/chat/completions", &Server::chat_completions},
+        {"POST", "/v1/state", &Server::state},
+        {"GET", "/v1/state", &Server::list_states},
     };
     const auto* r = std::ranges::find(kRoutes, target, &Route::target);
-    return r == std::end(kRoutes) ? nullptr : r;
+    if (r == std::end(kRoutes)) return nullptr;
+    for (const auto* other = r; other != std::end(kRoutes); ++other)  // few have several methods
+      if (target == other->target && method == other->method) return other;
+    return r;
   }
 
   void send(Exchange& exchange, HttpReply reply) {
@@ -151,7 +172,7 @@ class Server {
       require_model(name);
       return send_json(*exchange, model_json(name));
     }
-    const Route* r = route_of(target);
+    const Route* r = route_of(target, method);
     if (r == nullptr)
       throw ApiError(404, fmt::format("there is no {}; docs/serving.md lists the endpoints", one_line(target)));
     if (method != r->method)
@@ -311,6 +332,71 @@ class Server {
     submit(*exchange, std::move(texts));
   }
 
+  States& states() {
+    if (!states_) throw ApiError(404, "this server keeps no states; start it with --state DIR");
+    return *states_;
+  }
+  void list_states(const std::shared_ptr<Exchange>& exchange) { send_json(*exchange, states().list()); }
+  void state(const std::shared_ptr<Exchange>& exchange) {
+    States& states = this->states();
+    const StateRequest r = parse_state(exchange->request.body);
+    switch (r.action) {
+      case StateRequest::save:
+        return save_state(exchange, r);
+      case StateRequest::restore:
+        return restore_state(exchange, r.name);
+      case StateRequest::fork:
+        return send_json(*exchange, states.fork(r.name, r.to));
+      case StateRequest::remove:
+        return send_json(*exchange, states.remove(r.name));
+    }
+  }
+  void save_state(const std::shared_ptr<Exchange>& exchange, const StateRequest& r) {
+    TextRequest t{.prompt = tokens_to_save(r, prompts_), .options = {.max_tokens = 0}};
+    t.adapters = adapters_of(r.prompt);
+    t.keep_state = true;
+    t.on_end = [this, exchange, turn = states_->take_turn(), name = r.name, tokens = t.prompt,
+                adapters = t.adapters](const TextEnd& end) {
+      answer(exchange, [&] {
+        if (end.error) std::rethrow_exception(end.error);
+        states_->run([=, this, state = end.state] {
+          answer(exchange, [&] {
+            const auto written = [&] {
+              const States::TurnEnd before_the_answer(*turn);
+              return states_->write(name, tokens, adapters, std::move(*state));
+            };
+            send_json(*exchange, written());
+          });
+        });
+      });
+    };
+    std::vector<TextRequest> one;
+    one.push_back(std::move(t));
+    submit(*exchange, std::move(one));
+  }
+  void restore_state(const std::shared_ptr<Exchange>& exchange, const std::string& name) {
+    states_->describe(name);  // is it there?
+    states_->run([this, exchange, name, turn = states_->take_turn()] {
+      answer(exchange, [&] {
+        try {
+          std::vector<TextRequest> one;
+          one.push_back(states_->read(name));
+          one.back().on_end = [this, exchange, turn, description = states_->describe(name)](const TextEnd& end) {
+            turn->end();
+            answer(exchange, [&] {
+              if (end.error) std::rethrow_exception(end.error);
+              send_json(*exchange, description);
+            });
+          };
+          submit(*exchange, std::move(one));
+        } catch (...) {
+          turn->end();
+          throw;
+        }
+      });
+    });
+  }
+
   // Submits the texts of a request, whose reply has this form.
   void start(const std::shared_ptr<Exchange>& exchange, const CompletionRequest& r,
              std::unique_ptr<ReplyFormat> format) {
@@ -319,6 +405,7 @@ class Server {
     const auto job =
         std::make_shared<TextJob>(exchange, std::move(format), r.stream, [this](int status) { count(status); });
     const uint64_t seed = r.seed ? *r.seed : random_number();
+    const auto deadline = deadline_of(r);
     const std::vector<std::vector<int32_t>> prompts = prompts_.of(r);
     const chat::ThoughtState thinks = thought_state(r, prompts.front());
     if (r.variables.value("enable_thinking", ordered_json()) == false && thinks == chat::ThoughtState::begun)
@@ -341,6 +428,7 @@ class Server {
       for (int64_t k = 0; k < r.n; ++k) {
         TextRequest text = text_request(r, prompt, n, seed + uint64_t(k));
         text.options.sampler.constraint = constraint;
+        text.deadline = deadline;
         std::optional<chat::ThoughtSplitter> thoughts;
         std::unique_ptr<CallParser> calls;
         const bool channels = form_ && form_->kind == CallForm::channels;  // which have the thoughts
@@ -385,6 +473,12 @@ class Server {
            std::to_string(choice);
   }
 
+  static std::optional<std::chrono::steady_clock::time_point> deadline_of(const CompletionRequest& r) {
+    using Clock = std::chrono::steady_clock;
+    if (!r.timeout) return {};
+    return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*r.timeout));
+  }
+
   TextRequest text_request(const CompletionRequest& r, const std::vector<int32_t>& prompt, int64_t n,
                            uint64_t seed) const {
     TextRequest t{.prompt = prompt, .options = {.max_tokens = n, .sampler = r.sampler}, .stops = r.stops};
@@ -393,6 +487,7 @@ class Server {
     t.options.top_logprobs = r.logprobs.value_or(0);
     t.options.ignore_eos = r.ignore_eos;
     t.score_prompt = r.echo && r.logprobs;
+    t.priority = r.priority;
     return t;
   }
 
@@ -412,6 +507,7 @@ class Server {
   const int64_t started_ = std::time(nullptr);
   std::mutex mutex_;
   std::map<int, int64_t> replies_;  // by status
+  std::unique_ptr<States> states_;  // nullptr: none are kept. Its thread ends before the rest is gone
 };
 
 }  // namespace

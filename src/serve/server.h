@@ -21,6 +21,7 @@ struct ServerOptions {
   size_t most_waiting = 1024;         ///< requests that wait for a sequence; more are refused
   HttpLimits http;
   SpeculationOptions speculation = {};  ///< who proposes tokens
+  std::string state_folder = {};        ///< of /v1/state, a StateFolder; "": there is none
 };
 
 /// Serves a model until HttpServer::run() returns. `chat`: its chat template, if it has one. Model and decoder must

@@ -42,6 +42,7 @@ void TextJob::add(Choice& choice, const Piece& piece) {
 
 bool TextJob::text(size_t i, const GeneratedToken& token, const std::string& text) {
   Choice& choice = reply_.choices[i];
+  ++tokens_;
   if (stream_) begin();
   const bool thinks = parsers_[i].in_thought();
   Piece piece = parsers_[i].push(text);
@@ -56,6 +57,9 @@ void TextJob::finish(size_t i, const TextEnd& end) {
   ++done_;
   if (failed_) return;
   if (end.error) return fail(end.error);
+  if (end.generated.reason == FinishReason::deadline && tokens_ == 0)
+    return refuse(ApiError(504, "the time of 'timeout' has passed before the first token; allow more, or ask later",
+                           "timeout", "timeout"));
   Choice& choice = reply_.choices[i];
   if (stream_) begin();
   choice.end = end;
@@ -71,7 +75,6 @@ void TextJob::finish(size_t i, const TextEnd& end) {
 }
 
 void TextJob::fail(const std::exception_ptr& error) {
-  failed_ = true;  // the other choices end with their next token
   int status = 500;
   std::string message = "the text could not be computed";
   try {
@@ -82,8 +85,12 @@ void TextJob::fail(const std::exception_ptr& error) {
   } catch (const std::exception& e) {
     message = e.what();
   }
-  count_(status);
-  const ApiError e(status, message);
+  refuse(ApiError(status, message));
+}
+
+void TextJob::refuse(const ApiError& e) {
+  failed_ = true;  // the other choices end with their next token
+  count_(e.status);
   if (!begun_) return exchange_->send(error_reply(e, format_->error_body()));
   write(format_->error(e));
   exchange_->end();

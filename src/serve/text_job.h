@@ -34,6 +34,7 @@ class TextJob : public std::enable_shared_from_this<TextJob> {
   bool text(size_t i, const GeneratedToken& token, const std::string& text);
   void finish(size_t i, const TextEnd& end);
   void fail(const std::exception_ptr& error);
+  void refuse(const ApiError& e);
 
   std::shared_ptr<Exchange> exchange_;
   std::unique_ptr<ReplyFormat> format_;
@@ -41,7 +42,7 @@ class TextJob : public std::enable_shared_from_this<TextJob> {
   std::function<void(int)> count_;
   Reply reply_;
   std::vector<OutputParser> parsers_;  // of each choice
-  size_t done_ = 0;                    // choices
+  size_t done_ = 0, tokens_ = 0;       // choices; tokens that came
   bool begun_ = false, failed_ = false;
 };
 

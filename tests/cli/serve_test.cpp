@@ -35,6 +35,7 @@ TEST_F(ServeCli, RefusesToStart) {
   refuses(serve + " --host no.such.host.invalid", {"no.such.host.invalid", "127.0.0.1"});
   refuses(serve + " --parallel 0", {"--parallel", "1 to 1024"});
   refuses(serve + " --port 0 --cache 5X", {"cache", "5X"});
+  refuses(serve + " --port 0 --state " + write("file", "text"), {"state", "file"});
   refuses(serve + " --port 0 --api-key-file " + write("keys", "\n \n"), {"no API keys"});
   refuses(serve + " --port 0 --api-key-file " + path("none"), {"none"});
   refuses(serve + " --port 0 --chat-template " + path("none.jinja"), {"none.jinja"});
@@ -119,6 +120,36 @@ TEST_F(ServeCli, ProposedTokensChangeNoText) {
     EXPECT_EQ(printed.find("\ntoy_draft_tokens_accepted_total 0\n") == std::string::npos, !draft.empty()) << printed;
   }
   refuses("serve " + path("run") + " --port 0 --draft none.gguf", {"none.gguf"});
+}
+
+// A state outlives the server: the next one computes one token of the prompt, and writes the same text.
+TEST_F(ServeCli, StatesOutliveTheServer) {
+  const auto send = [](const std::string& target, const std::string& body) {
+    return "exec 3<>/dev/tcp/127.0.0.1/$port\nprintf 'POST " + target +
+           " HTTP/1.1\\r\\nConnection: close\\r\\nContent-Length: " + std::to_string(body.size()) +
+           "\\r\\n\\r\\n%s' '" + body + "' >&3\ncat <&3\n";
+  };
+  const std::string prompt = "\"prompt\": \"" + std::string(100, 'e') + "\"", end = "kill -TERM $pid\nwait $pid\n",
+                    write = send("/v1/completions", "{" + prompt + R"(, "max_tokens": 8, "temperature": 0})"),
+                    state = "--state " + path("states");
+  const auto text_of = [](const std::string& printed) {
+    const size_t at = printed.find("\"choices\"");
+    return at == printed.npos ? printed : printed.substr(at, printed.find("\"usage\"") - at);
+  };
+  const std::string before =
+      with_server(state, send("/v1/state", R"({"action": "save", "name": "e", )" + prompt + "}") + write + end);
+  EXPECT_NE(before.find(R"("name":"e")"), std::string::npos) << before;
+  const std::string after =
+      with_server(state, send("/v1/state", R"({"action": "restore", "name": "e"})") + write +
+                             "exec 3<>/dev/tcp/127.0.0.1/$port\nprintf 'GET /metrics HTTP/1.1\\r\\nConnection: "
+                             "close\\r\\n\\r\\n' >&3\ncat <&3\n" +
+                             end);
+  EXPECT_EQ(text_of(after), text_of(before));
+  EXPECT_NE(after.find("\ntoy_prompt_tokens_total 100\n"), std::string::npos) << after;
+  EXPECT_NE(after.find("\ntoy_prompt_tokens_shared_total 99\n"), std::string::npos) << after;
+  const std::string other =
+      with_server(state + " --kv f16", send("/v1/state", R"({"action": "restore", "name": "e"})") + end);
+  EXPECT_NE(other.find(" 409 "), std::string::npos) << other;
 }
 
 TEST_F(ServeCli, ASecondSignalEndsAtOnce) {

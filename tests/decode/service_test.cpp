@@ -150,7 +150,9 @@ TEST_F(ServiceTest, CancelledWhileWaitingReadingAndWriting) {
   TextRequest canceller{.prompt = {1, 2}};
   Seen writing;
   canceller.options.max_tokens = 30;
-  const int64_t last = submit(service, list[2], writing);
+  TextRequest long_one = list[2];
+  long_one.options.max_tokens = 250;  // it outlasts those before it, so the canceller has a sequence
+  const int64_t last = submit(service, long_one, writing);
   canceller.on_text = [&](const GeneratedToken&, const std::string&) {
     service.cancel(last);
     return true;

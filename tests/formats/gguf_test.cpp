@@ -406,6 +406,19 @@ TEST_F(GgufFile, MappingOutlivesTheFile) {
   EXPECT_EQ(data[5], std::byte(5));
 }
 
+TEST_F(GgufFile, MappedAheadItHoldsTheSame) {
+  const std::vector<float> values(1 << 20, 2.5f);  // several pieces, the last one not whole
+  Writer w("test");
+  w.add("t", View(const_cast<float*>(values.data()), DType::f32, {1 << 20}), DType::f32);
+  w.finish(path("m.gguf"));
+  for (int i = 0; i < 20; ++i) {
+    File f = File::open(path("m.gguf"));
+    f.map_ahead();
+    if (i % 2) continue;  // closed while the thread maps
+    EXPECT_EQ(std::memcmp(f.require("t").data, values.data(), values.size() * 4), 0);
+  }
+}
+
 TEST_F(GgufFile, TruncatedWhileMapped) {
   write("a.gguf", std::string(1 << 16, 'x'));
   const auto touch = [&] {

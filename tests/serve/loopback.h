@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -87,6 +89,12 @@ inline std::string post(const std::string& target, const std::string& body, cons
 inline const std::string kChat =
     "{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this one') }}{% endif %}"
     "<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+
+/// Waits until it is so, or fails after some seconds.
+inline void wait_until(const std::function<bool()>& so) {
+  for (int i = 0; i < 500 && !so(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_TRUE(so());
+}
 
 /// A template of a model that writes calls of tools as JSON between tags.
 inline const std::string kCallingChat =

@@ -35,11 +35,6 @@ std::vector<std::string> events(const std::string& chunked) {
   return list;
 }
 
-void wait_until(const std::function<bool()>& so) {
-  for (int i = 0; i < 500 && !so(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  EXPECT_TRUE(so());
-}
-
 TEST(Serve, Endpoints) {
   const Loopback server;
   EXPECT_EQ(server.get("/health").body, R"({"status":"ok"})");

@@ -1,10 +1,13 @@
 // Generating for many prompts at once: a finished one makes room for the next.
 #pragma once
 
-#include <deque>
+#include <chrono>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "toy/decode/decoder.h"
@@ -13,8 +16,13 @@
 
 namespace toy {
 
-class DraftModel;
-class PrefixTree;
+class FirstError;
+struct Job;
+struct RowResult;
+struct Slot;
+class RowPlan;
+class SharedPrefixes;
+class Speculator;
 
 /// How one text is generated.
 struct GenerateOptions {
@@ -36,6 +44,7 @@ enum class FinishReason {
   eos,       ///< one of GenerateRequest::eos, which is the last of the result
   stopped,   ///< on_token said so
   complete,  ///< nothing may follow, as SamplerOptions::constraint says
+  deadline,  ///< GenerateRequest::deadline has passed
 };
 
 /// A finished text.
@@ -67,10 +76,22 @@ struct GenerateRequest {
   /// on, once and in order. Needs DecoderOptions::hidden. Nothing from there on is taken over from other texts.
   std::function<void(std::span<const float>)> on_hidden = {};
   size_t hidden_from = 0;
+  /// Requests with a lower value are handled earlier, of equal ones those that were added earlier. A lower value also
+  /// gets the room of calls first, and is preempted last.
+  int priority = 0;
+  /// When it ends with what it has, before the next call of the decoder.
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};
+  /// Instead of a text (max_tokens is 0): sees what the sequence holds after the prompt, once.
+  std::function<void(StateSnapshot)> on_state = {};
+  /// Instead of a text (max_tokens is 0): the prompt is not computed but was held by this snapshot, of its length.
+  /// Texts find it from then on, as if it had been computed. It waits until texts leave room for it.
+  std::shared_ptr<const StateSnapshot> state = {};
 };
 
-/// Shares the sequences of a decoder among requests, in the order in which they were added. Every call of the decoder
-/// carries one token of each text that is being written and pieces of prompts that wait to be read.
+/// Shares the sequences of a decoder among requests, in order of their priority and then of their arrival. Every call
+/// of the decoder carries one token of each text that is being written and pieces of prompts that wait to be read. The
+/// first prompt in that order gets half of the room, and those of the same priority with the fewest tokens left the
+/// other half: so none starves, and a short one does not wait for a long one.
 /// A prefix of 64 tokens or more that two prompts share is computed once: a request waits until the other has read it
 /// and then shares its pages. Finished texts share theirs, too, until their sequence is reused; where the decoder has a
 /// cache (DecoderOptions::cache), they are found again until it is full. Where layers have a window or a recurrent
@@ -80,8 +101,8 @@ struct GenerateRequest {
 /// it.
 ///
 /// Where the decoder's cache is smaller than its sequences could fill (DecoderOptions::cache), prefixes that no text
-/// uses are forgotten, the least recently used first. Then the youngest text is preempted: it keeps its tokens and is
-/// computed again once there is room. The earliest text always continues.
+/// uses are forgotten, the least recently used first. Then the last text in the order is preempted: it keeps its
+/// tokens and is computed again once there is room. The first text always continues.
 ///
 /// With SpeculationOptions a call also carries tokens that are proposed for the texts that are being written. A text
 /// gains those that its sampler draws as well, with the logits of the same call; the others are taken back. Where
@@ -102,6 +123,10 @@ class Scheduler {
   /// From the next call on, tokens are proposed. Throws Error{bad_input} as SpeculationOptions::validate(), and where
   /// the draft has too few sequences. It must outlive the scheduler.
   void speculate(const SpeculationOptions& options);
+  /// From the next call on, while texts are being written, a call has as many rows of prompts as to take about this
+  /// long, measured by the calls before; at least 8, and as many as there are texts. Bits do not depend on it. Throws
+  /// Error{bad_input} unless above 0.
+  void limit_pause(double seconds);
   /// Returns a number for cancel(). Throws as require_possible().
   int64_t add(GenerateRequest request);
   /// Throws Error{bad_input} for an empty prompt, one that does not fit into the context, a text that does not fit into
@@ -118,11 +143,11 @@ class Scheduler {
     }
   }
   /// Tokens of prompts that were not computed because a sequence held them already.
-  int64_t shared_tokens() const { return shared_tokens_; }
+  int64_t shared_tokens() const;
   /// How often a text was preempted because the cache was full.
-  int64_t preemptions() const { return preemptions_; }
+  int64_t preemptions() const;
   /// Tokens that were proposed, and those of them that the texts have.
-  const SpeculationCounts& speculation() const { return speculated_; }
+  const SpeculationCounts& speculation() const;
   /// Snapshots that are kept, from which later texts can continue.
   int64_t snapshots() const;
   /// Requests that have not ended: those that have a sequence, and those that wait for one.
@@ -130,76 +155,24 @@ class Scheduler {
   size_t waiting() const { return waiting_.size(); }
 
  private:
-  struct Job {
-    GenerateRequest request;
-    int64_t number = 0;  // in the order in which they were added
-    Sampler sampler;
-    std::vector<int32_t> history;  // prompt and text
-    size_t fed = 0;                // of the history
-    Generated result;
-    size_t hidden_seen = 0;  // position after the last one that on_hidden has seen
-    // Where on_hidden continues.
-    size_t next_hidden() const { return std::max(request.hidden_from, hidden_seen); }
-    std::vector<size_t> snapshots = {};  // positions after which the prompt's state is worth keeping, in order
-    bool in_progress = false;            // its sequence has been at the last token; rows that are missing now are few
-    AcceptanceRate rate;
-    bool writing() const { return in_progress || history.size() - fed == 1; }
-    // Does the score of the token after this position of the prompt have to be computed?
-    bool scores(size_t position) const {
-      return request.score_prompt && position + 1 < request.prompt.size() && position >= result.prompt.size();
-    }
-  };
-  struct Slot {
-    int sequence = 0;
-    bool used = false;
-    std::unique_ptr<Job> job;
-    bool begun = false;                  // the job is told what it need not compute
-    bool known = false;                  // is it known which tokens the sequence holds?
-    std::vector<int32_t> held = {};      // these,
-    std::vector<float> adapters = {};    // computed with these
-    size_t rows = 0;                     // of the call that is being made, proposed ones included
-    std::vector<int32_t> proposed = {};  // tokens after the history in this call
-    size_t wrong = 0;                    // of these, as far as known
-    RecurrentStates before = {};         // at the beginning of a call with proposed tokens
-    size_t pause = 0;                    // > 0: the call ends here in the history, where another text takes over
-    int64_t used_at = 0;                 // the step that last computed something in it
-  };
-  // The logits or hidden states that a call gives, in their order: those after a position of a slot's history.
-  struct Answer {
-    Slot* slot;
-    size_t position;
-    int32_t token = 0;  // that the call has there
-  };
+  void end_late(FirstError& error);
   void fill_slots();
   Slot* idle_slot();
-  bool begin(Slot& slot);
-  bool has_room(const Slot& slot) const;
-  void plan_rows();
-  int64_t missing_pages() const;
-  bool make_room(Slot& slot);
-  void forget(Slot& slot);
-  void plan_proposals();
-  size_t most_proposed(const Slot& slot, size_t texts) const;
-  void settle(Slot& slot);
-  void read_again(Slot& slot, std::span<const int32_t> tokens);
-  void collect_rows();
-  void remember(const Slot& slot);
-  void remember_snapshots();
-  void remember_pages();
-  void accept(const Answer& answer, std::span<const float> logits);
-  void show(const Answer& answer, std::span<const float> hidden);
-  void accept_token(Slot& slot, std::span<const float> logits);
+  bool collect_rows();
+  bool end_states();
+  void take_back(Slot& slot);
+  void accept(const RowResult& row, std::span<const float> logits);
 
   Decoder& decoder_;
   std::vector<Slot> slots_;
-  int64_t shared_tokens_ = 0, preemptions_ = 0, added_ = 0, steps_ = 0;
-  std::deque<std::unique_ptr<Job>> waiting_;
+  int64_t added_ = 0, steps_ = 0;
+  std::map<std::pair<int, int64_t>, std::unique_ptr<Job>> waiting_;  // by Job::order()
+  bool deadlines_ = false;                                           // has any request had one?
   std::vector<DecodeRow> rows_;
-  std::vector<Answer> answers_, shown_;
-  SpeculationOptions speculation_;
-  SpeculationCounts speculated_;
-  std::unique_ptr<DraftModel> draft_;     // nullptr: no model proposes
-  std::unique_ptr<PrefixTree> prefixes_;  // nullptr: pages are not kept beyond their sequence
+  std::vector<RowResult> answers_, shown_;  // of the rows that give logits or hidden states, in their order
+  std::unique_ptr<SharedPrefixes> prefixes_;
+  std::unique_ptr<RowPlan> plan_;
+  std::unique_ptr<Speculator> speculator_;
 };
 
 }  // namespace toy

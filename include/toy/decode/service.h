@@ -30,6 +30,7 @@ struct TextEnd {
   std::exception_ptr error;           ///< why there is no text: of this request (its logits are NaN), or of the decoder
   std::string stop = {};              ///< the stop string that has ended it
   std::vector<float> embedding = {};  ///< TextRequest::embed: of length 1
+  std::shared_ptr<StateSnapshot> state = {};  ///< TextRequest::keep_state
 };
 
 /// A text that is wanted. The callbacks run on the service's thread, and may submit and cancel.
@@ -42,6 +43,10 @@ struct TextRequest {
   bool score_prompt = false;            ///< as GenerateRequest's
   /// Instead of a text (max_tokens is 0), the embedding [D] of the prompt. Needs DecoderOptions::hidden.
   std::optional<Pooling> embed = {};
+  int priority = 0;                                                    ///< as GenerateRequest's
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};  ///< as GenerateRequest's
+  bool keep_state = false;                                             ///< as GenerateRequest::on_state
+  std::shared_ptr<const StateSnapshot> state = {};                     ///< as GenerateRequest's
   /// Sees each token, and the text that is ready to be shown after it. Returning false ends the text.
   std::function<bool(const GeneratedToken& token, const std::string& text)> on_text = {};
   /// Sees the end, once, unless the request is cancelled.
@@ -80,6 +85,8 @@ class GenerationService {
   GenerationService(Decoder& decoder, const Tokenizer* tokenizer, size_t most_waiting = SIZE_MAX,
                     const SpeculationOptions& speculation = {});
 
+  /// As Scheduler::limit_pause(). Before run() and serve().
+  void limit_pause(double seconds) { scheduler_.limit_pause(seconds); }
   /// Returns a number for cancel(). Throws Error{bad_input} for a request that can never be done, as
   /// Scheduler::require_possible() and StopFilter do, and ServiceBusy.
   int64_t submit(TextRequest request);
@@ -102,6 +109,7 @@ class GenerationService {
     int64_t scheduled = 0;  // the scheduler's number
     std::unique_ptr<TextStream> stream;
     std::vector<double> hidden = {};  // the sum of hidden states
+    std::shared_ptr<StateSnapshot> state = {};
   };
   GenerateRequest generate_request(const TextRequest& request) const;
   void take_over();

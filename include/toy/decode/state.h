@@ -127,6 +127,8 @@ class DecodeState {
   void fork(int from, int to);
   /// Copies out what a sequence holds.
   StateSnapshot snapshot(int sequence) const;
+  /// Bytes of each slot in a snapshot of so many positions.
+  std::vector<size_t> snapshot_bytes(int64_t length) const;
   /// The sequence becomes what the snapshot holds. Throws if it was taken from a state of other dimensions or types.
   void restore(int sequence, const StateSnapshot& snapshot);
 

@@ -75,12 +75,14 @@ class File {
   const std::vector<int32_t>& get_i32s(std::string_view key) const;
   /// @}
 
+  /// Maps what of the file is in memory already, in a thread of its own: for whoever is going to read most of it.
+  void map_ahead() const;
   /// Shares ownership of the mapping, for views that outlive the File.
   std::shared_ptr<const void> keep_alive() const;
 
  private:
   struct Impl;
-  std::shared_ptr<const Impl> impl_;
+  std::shared_ptr<Impl> impl_;
 };
 
 /// Writes a file atomically: a temporary file next to it, fsync, rename, fsync of the folder. Metadata first, then all

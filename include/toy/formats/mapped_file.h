@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace toy {
@@ -32,6 +33,17 @@ class MappedFile {
  private:
   const std::byte* data_ = nullptr;
   size_t bytes_ = 0;
+};
+
+/// A thread that maps pages of a file before they are touched, from the first to the last, for whoever will read most
+/// of it: one call maps many pages in a third of the time that touching each takes. Only what is in memory already;
+/// reading a file from disk is left to those who need it. Ends with its file or earlier.
+class PagesAhead {
+ public:
+  explicit PagesAhead(const MappedFile& file);
+
+ private:
+  std::jthread thread_;
 };
 
 /// From now on, touching a page that a mapped file has lost (it was truncated) writes one line to stderr

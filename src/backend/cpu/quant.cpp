@@ -14,15 +14,17 @@ constexpr size_t kRowBlock = 516, kSmallRowBlock = 192;
 constexpr size_t kMostStrip = 32;
 constexpr size_t kPrivate = 16384;  // values of x that each thread quantizes for itself rather than waiting for others
 
-constexpr size_t kFewRows = 2;  // up to here a panel costs more than it saves
-
 const QuantIsa& isa_of_panels() {
   static const QuantIsa* best = quant_vnni() ? quant_vnni() : quant_avx2() ? quant_avx2() : quant_plain();
   return *best;
 }
+// Up to here a panel costs more than it saves, longest where there is little to unpack.
+size_t few_rows(const QuantIsa& isa, DType t) {
+  return t == DType::q8_0 ? 8 : t == DType::q6_k || t == DType::q5_0 ? 4 : isa.few_rows;
+}
 const QuantIsa& best_isa(const QuantProduct& p) {
   static const QuantIsa* few = quant_few_vnni() ? quant_few_vnni() : quant_few_avx2();
-  return few && p.rows <= kFewRows && !p.repacked ? *few : isa_of_panels();
+  return few && !p.repacked && p.rows <= few_rows(*few, p.w_type) ? *few : isa_of_panels();
 }
 
 // Values of k that share an integer scale of the weights.

@@ -258,8 +258,10 @@ class FewTask {
     w_ = reinterpret_cast<const uint8_t*>(p_.w) + first * row_bytes_;
     from_ = s * kOutputs;
     size_t r = 0;
-    for (; r + 2 <= part_.rows; r += 2) rows<2>(r, first);
-    if (r < part_.rows) rows<1>(r, first);
+    for (; r + 4 <= part_.rows; r += 4) rows<4>(r, first);
+    if (part_.rows - r == 3) return rows<3>(r, first);
+    if (part_.rows - r == 2) return rows<2>(r, first);
+    if (part_.rows - r == 1) rows<1>(r, first);
   }
 
  private:
@@ -321,7 +323,7 @@ class FewTask {
 #pragma GCC unroll 8
     for (size_t o = 0; o < kOutputs; ++o) {
       const auto values = T::template values<I>(w + o * row_bytes_);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int i = 0; i < MR; ++i)
         dot[i][o] = I::template dot<T::kSigned>(values, I::load(x_.q + (r + size_t(i)) * p_.k + b * 32));
     }
@@ -370,7 +372,7 @@ class FewTask {
       for (int j = 0; j < 8; j += int(Isa::kBlocks)) {
         const auto scales = Isa::template scales<T::kPart>(s.scale, j);
         const auto values = Isa::template parts<T>(from, j);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int i = 0; i < MR; ++i) {
           const auto x = Isa::load(x_.q + (r + size_t(i)) * p_.k + b * 256 + 32 * size_t(j));
           total[i] = Isa::add(total[i], Isa::template scaled_dot<T::kSigned>(values, x, scales));

@@ -28,7 +28,7 @@ static void run(const QuantPart& part, size_t s) { run_few_rows<Single>(part, s)
 namespace toy::cpu {
 
 const QuantIsa* quant_few_avx2() {
-  static const QuantIsa isa{kOutputs, 1, offset_of_few_rows<Single>, run};
+  static const QuantIsa isa{kOutputs, 1, offset_of_few_rows<Single>, run, nullptr, 2};
   const bool there = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c() &&
                      __builtin_cpu_supports("bmi2");
   return there ? &isa : nullptr;

@@ -100,7 +100,7 @@ static void run(const QuantPart& part, size_t s) { run_few_rows<Double>(part, s)
 namespace toy::cpu {
 
 const QuantIsa* quant_few_vnni() {
-  static const QuantIsa isa{kOutputs, 1, offset_of_few_rows<Double>, run};
+  static const QuantIsa isa{kOutputs, 1, offset_of_few_rows<Double>, run, nullptr, 3};
   const bool there = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                      __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("bmi2") && cpu_has_f16c();

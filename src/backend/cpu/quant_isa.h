@@ -41,6 +41,7 @@ struct QuantIsa {
   void (*run)(const QuantPart& part, size_t strip);
   /// Writes the strip of rows of k values that begins at w in the order of RepackedRows. nullptr: it has none.
   void (*repack)(DType type, const uint8_t* w, size_t k, uint8_t* to) = nullptr;
+  size_t few_rows = 0;  ///< of kernels for few rows: how many they are best for, where the type matters little
 };
 
 /// @{

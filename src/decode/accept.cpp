@@ -1,0 +1,69 @@
+#include "decode/accept.h"
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+
+namespace toy {
+
+void score_prompt(Job& job, size_t position, std::span<const float> logits) {
+  if (!job.scores(position)) return;
+  const int32_t id = job.request.prompt[position + 1];
+  job.result.prompt.push_back(
+      {{id, log_softmax_at(logits, id)}, top_logprobs(logits, job.request.options.top_logprobs)});
+}
+
+void show_hidden(Slot& slot, size_t position, std::span<const float> hidden) {
+  Job& job = *slot.job;
+  job.hidden_seen = position + 1;
+  FirstError error;
+  error.guard([&] { job.request.on_hidden(hidden); });
+  if (job.hidden_seen == job.request.prompt.size()) {
+    const std::unique_ptr<Job> done = std::move(slot.job);
+    if (done->request.on_done) error.guard([&] { done->request.on_done(done->result); });
+  }
+  error.rethrow();
+}
+
+void accept_token(Slot& slot, std::span<const float> logits, int64_t length, int64_t context) {
+  Job& job = *slot.job;
+  const GenerateOptions& o = job.request.options;
+  std::vector<GeneratedToken>& tokens = job.result.tokens;
+  if (o.max_tokens <= 0) {  // only the prompt's scores are wanted
+    const std::unique_ptr<Job> done = std::move(slot.job);
+    if (done->request.on_done) done->request.on_done(done->result);
+    return;
+  }
+  int32_t id = 0;
+  try {
+    id = job.sampler.pick(logits, tokens.size(), job.history);
+  } catch (...) {  // the text cannot go on, and others wait for its sequence
+    const std::unique_ptr<Job> ended = std::move(slot.job);
+    if (!ended->request.on_error) throw;
+    ended->request.on_error(std::current_exception());
+    return;
+  }
+  job.in_progress = true;
+  tokens.push_back({{id, log_softmax_at(logits, id)}, top_logprobs(logits, o.top_logprobs)});
+  job.history.push_back(id);
+  FirstError error;
+  bool go_on = true;  // also where the callback throws: its error ends the step, not the text
+  error.guard([&] { go_on = !job.request.on_token || job.request.on_token(tokens.back()); });
+  std::optional<FinishReason> reason;
+  if (!go_on)
+    reason = FinishReason::stopped;
+  else if (!o.ignore_eos && std::ranges::find(job.request.eos, id) != job.request.eos.end())
+    reason = FinishReason::eos;
+  else if (job.sampler.finished())
+    reason = FinishReason::complete;
+  else if (int64_t(tokens.size()) >= o.max_tokens || length >= context)
+    reason = FinishReason::length;
+  if (reason) {
+    const std::unique_ptr<Job> done = std::move(slot.job);  // on_done may add requests, and throw
+    done->result.reason = *reason;
+    if (done->request.on_done) error.guard([&] { done->request.on_done(done->result); });
+  }
+  error.rethrow();
+}
+
+}  // namespace toy
