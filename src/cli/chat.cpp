@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "cli/chat_template_option.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/model_file.h"
@@ -131,7 +132,8 @@ struct Given {
 };
 
 struct Chat : Command {
-  std::string model_path, url, system, chat_template;
+  std::string model_path, url, system;
+  ChatTemplateOption chat_template;
   int64_t context = 0;
   AnswerOptions answers;
   AdapterOptions adapters;
@@ -142,8 +144,7 @@ struct Chat : Command {
     add_model_option(app, model_path);
     add_option(app, "--url", url, "Talk to the model of a server instead, such as http://127.0.0.1:8080", not_empty());
     adapters.add(app);
-    add_option(app, "--chat-template", chat_template, "File with another chat template (default: the model's)",
-               file_name());
+    chat_template.add(app);
     begin_group(app, "Conversation");
     add_text_option(app, "--system", system, "System message: what the model is told first");
     answers.add(app);
@@ -163,11 +164,10 @@ struct Chat : Command {
   }
 
   ChatTemplate the_template() const {
-    if (!chat_template.empty()) return load_chat_template_file(chat_template);
-    std::optional<ChatTemplate> own = load_chat_template(gguf::File::open(model_path));
-    check(own.has_value(), "{}: the model has no chat template; give one with --chat-template FILE, or use toy infer",
+    std::optional<ChatTemplate> found = chat_template.load(model_path);
+    check(found.has_value(), "{}: the model has no chat template; give one with --chat-template FILE, or use toy infer",
           model_path);
-    return *std::move(own);
+    return *std::move(found);
   }
 
   void run() {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <sstream>
 
+#include "cli/chat_template_option.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/draft.h"
@@ -28,6 +29,7 @@ struct Serve : Command {
   int64_t context = 0, parallel = 8, queue = 1024;
   serve::HttpLimits http;
   AdapterOptions adapters;
+  ChatTemplateOption chat_template;
   DeviceOptions device;
   DecodingOptions decoding;
   DraftOptions draft;
@@ -35,6 +37,7 @@ struct Serve : Command {
   void add(CLI::App& app) {
     add_model_option(app, model_path)->required();
     adapters.add(app, true);
+    chat_template.add(app);
     add_option(app, "--alias", alias, "Name of the model for clients (default: that of its file or folder)");
     begin_group(app, "Network");
     add_option(app, "--host", host, "Address to listen on; 0.0.0.0 lets other machines connect", not_empty());
@@ -64,8 +67,8 @@ struct Serve : Command {
     decoding.add(app);
     device.add(app);
     draft.add(app);
-    show_in_help(app, {"--lora", "--draft", "--alias", "--host", "--port", "--api-key-file", "--parallel", "--ctx",
-                       "--cache", "--state", "--threads"});
+    show_in_help(app, {"--lora", "--draft", "--alias", "--chat-template", "--host", "--port", "--api-key-file",
+                       "--parallel", "--ctx", "--cache", "--state", "--threads"});
     app.footer(
         "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages, /v1/embeddings, /v1/models, "
         "/v1/state, /tokenize, /detokenize, /health, /metrics.\n\n"
@@ -145,7 +148,7 @@ struct Serve : Command {
     Model model = load_model(model_path, *dev);
     AdapterOptions::apply(model, given);
     require_tokenizer(model, model_path);
-    const std::optional<ChatTemplate> chat = load_chat_template(gguf::File::open(model_path));
+    const std::optional<ChatTemplate> chat = chat_template.load(model_path);
     print_warnings(model_path, model.warnings);
     constexpr int64_t kRowsOfCall = 256;  // bounds how long running texts wait for the prompts of others
     DecoderOptions options{.sequences = int(parallel),

@@ -103,6 +103,8 @@ void Http::prepare(const std::string& url, const OnBytes& on_bytes) {
   curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, url.starts_with("https:") ? "https" : "http,https");
   curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+  if (const char* trusted = std::getenv("SSL_CERT_FILE"); trusted && *trusted)  // as OpenSSL's programs have it
+    curl_easy_setopt(c, CURLOPT_CAINFO, trusted);
   if (!s.token.empty()) {  // libcurl keeps it from other hosts
     curl_easy_setopt(c, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
     curl_easy_setopt(c, CURLOPT_XOAUTH2_BEARER, s.token.c_str());
@@ -126,7 +128,8 @@ void Http::perform(const std::string& url) {
   if (s.thrown) std::rethrow_exception(s.thrown);
   if (code == CURLE_ABORTED_BY_CALLBACK) throw Stopped();
   if (code == CURLE_OK) return;
-  const std::string text = fmt::format("{}: {}", url, *reason ? reason : curl_easy_strerror(code));
+  std::string text = fmt::format("{}: {}", url, *reason ? reason : curl_easy_strerror(code));
+  if (code == CURLE_PEER_FAILED_VERIFICATION) text += "; SSL_CERT_FILE names a file of certificates to trust";
   if (may_pass(code)) throw Transient(text);
   fail("{}", text);
 }

@@ -1,4 +1,5 @@
-// GET and POST over HTTP, by libcurl. Proxies come from the environment (http_proxy, https_proxy, no_proxy).
+// GET and POST over HTTP, by libcurl. Proxies come from the environment (http_proxy, https_proxy, no_proxy), and so do
+// the certificates to trust (SSL_CERT_FILE).
 #pragma once
 
 #include <cstdint>

@@ -147,6 +147,9 @@ LazyConstraint::LazyConstraint(const LazyConstraint& other)
       triggers_(other.triggers_),
       once_(other.once_),
       finished_(other.finished_),
+      untriggered_(other.untriggered_),
+      place_(other.place_),
+      begun_(other.begun_),
       free_(other.free_),
       from_start_(other.from_start_),
       inside_(other.inside_ ? other.inside_->copy() : nullptr) {}
@@ -171,8 +174,30 @@ void LazyConstraint::accept(int32_t token) {
   finished_ = finished_ || ends;
 }
 
+// Is this byte a part of what stands at the beginning, in which nothing triggers?
+bool LazyConstraint::is_untriggered(char c) {
+  const bool blank = c == ' ' || c == '\n';
+  if (place_ == after_untriggered || (place_ == before_untriggered && begun_.empty() && blank)) return false;
+  begun_ += c;
+  if (place_ == before_untriggered) {
+    if (begun_ == untriggered_.open)
+      place_ = in_untriggered, begun_.clear();
+    else if (!untriggered_.open.starts_with(begun_))
+      place_ = after_untriggered;
+    return place_ == in_untriggered;
+  }
+  if (begun_.ends_with(untriggered_.close)) {
+    place_ = after_untriggered;
+    free_.clear(), from_start_ = true;
+  } else if (begun_.size() > untriggered_.close.size()) {
+    begun_.erase(0, 1);
+  }
+  return true;
+}
+
 // After a byte of a token that began outside.
 void LazyConstraint::push(char c) {
+  if (is_untriggered(c)) return;
   // It may go on after the trigger in a way that the grammar does not know: then it was none.
   if (inside_ && !inside_->push({&c, 1})) inside_.reset();
   if (inside_) return leave();

@@ -79,8 +79,15 @@ class GrammarConstraint : public TokenConstraint {
 /// Any text, until a trigger comes; then a text of a grammar from the trigger's beginning on, then any text again.
 class LazyConstraint : public TokenConstraint {
  public:
-  LazyConstraint(std::shared_ptr<const GrammarConstraint> begin, std::vector<Trigger> triggers, bool once)
-      : begin_(std::move(begin)), triggers_(std::move(triggers)), once_(once) {}
+  LazyConstraint(std::shared_ptr<const GrammarConstraint> begin, std::vector<Trigger> triggers, bool once,
+                 Untriggered untriggered)
+      : begin_(std::move(begin)),
+        triggers_(std::move(triggers)),
+        once_(once),
+        untriggered_(std::move(untriggered)),
+        place_(untriggered_.begun          ? in_untriggered
+               : untriggered_.open.empty() ? after_untriggered
+                                           : before_untriggered) {}
   LazyConstraint(const LazyConstraint& other);
   std::unique_ptr<TokenConstraint> clone() const override { return std::make_unique<LazyConstraint>(*this); }
   void mask(std::span<uint64_t> allowed) override;
@@ -89,12 +96,16 @@ class LazyConstraint : public TokenConstraint {
 
  private:
   void push(char c);
+  bool is_untriggered(char c);
   void leave();
   bool trigger(const Trigger& t) const;
 
   std::shared_ptr<const GrammarConstraint> begin_;
   std::vector<Trigger> triggers_;
   bool once_, finished_ = false;
+  Untriggered untriggered_;
+  enum Place { before_untriggered, in_untriggered, after_untriggered } place_;
+  std::string begun_;                          // of untriggered_: what may be its beginning, or its end
   std::string free_;                           // the end of the text outside of the grammar
   bool from_start_ = true;                     // free_ is all of the text
   std::unique_ptr<GrammarConstraint> inside_;  // none: the text is free

@@ -20,11 +20,11 @@ class GbnfParser {
     check(is_utf8(text), "{}: it is not UTF-8 text", name);
   }
 
-  std::vector<Rule> parse(const std::vector<SchemaRule>& schemas) {
-    rule_index("root");
+  std::vector<Rule> parse(const std::vector<SchemaRule>& schemas, const std::string& root) {
+    rule_index(root);
     for (const SchemaRule& s : schemas) add_schema(s);
     for (skip_space(true); !at_end(); skip_space(true)) parse_rule();
-    check(defined_[0], "{}: there is no rule 'root', which is the complete text; add root ::= ...", name_);
+    check(defined_[0], "{0}: there is no rule '{1}', which is the complete text; add {1} ::= ...", name_, root);
     for (size_t i = 0; i < rules_.size(); ++i)
       if (!defined_[i]) {
         at_ = first_use_[i];
@@ -299,10 +299,10 @@ class GbnfParser {
 }  // namespace grammar
 
 Grammar parse_gbnf(std::string_view text, const std::string& name, const std::vector<SchemaRule>& schemas,
-                   GrammarBudget* budget) {
+                   const std::string& root, GrammarBudget* budget) {
   GrammarBudget own;
   GrammarBudget& b = budget ? *budget : own;
-  const std::vector<grammar::Rule> rules = grammar::GbnfParser(text, name, b).parse(schemas);
+  const std::vector<grammar::Rule> rules = grammar::GbnfParser(text, name, b).parse(schemas, root);
   return Grammar(std::make_shared<grammar::Automaton>(grammar::compile(rules, name, b)));
 }
 

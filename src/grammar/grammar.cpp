@@ -40,12 +40,12 @@ std::shared_ptr<const TokenConstraint> Grammar::constraint(const TokenTrie& toke
 }
 
 std::shared_ptr<const TokenConstraint> Grammar::constraint(const TokenTrie& tokens, std::vector<Trigger> triggers,
-                                                           bool once) const {
+                                                           bool once, const Untriggered& untriggered) const {
   for (const Trigger& t : triggers)
     check(!t.text.empty() && begins(t.text), "grammar: no text of it begins with the trigger '{}'", t.text);
   auto begin =
       std::make_shared<grammar::GrammarConstraint>(std::make_shared<grammar::RuleMasks>(automaton_, tokens.shared()));
-  return std::make_shared<grammar::LazyConstraint>(std::move(begin), std::move(triggers), once);
+  return std::make_shared<grammar::LazyConstraint>(std::move(begin), std::move(triggers), once, untriggered);
 }
 
 }  // namespace toy

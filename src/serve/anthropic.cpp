@@ -18,17 +18,18 @@ using nlohmann::ordered_json;
 void take_cache_control(Fields& f) {
   const ordered_json* j = f.take("cache_control");
   if (j != nullptr && *j != ordered_json{{"type", "ephemeral"}})
-    refuse(R"('cache_control' is not {"type": "ephemeral"}; prefixes are kept while the cache has room)",
-           "cache_control");
+    refuse_at(f.path("cache_control"), R"(is not {"type": "ephemeral"}; prefixes are kept while the cache has room)");
 }
 
-// A block of type text, as text.
-std::string text_block(const ordered_json& block, const std::string& where) {
-  if (!block.is_object()) refuse(fmt::format("{} has a block that is not an object", where), "messages");
-  Fields f(block);
+std::string at(const std::string& path, size_t i) { return fmt::format("{}[{}]", path, i); }
+
+// A block of type text, as text. `expected`: the types of blocks that may stand here.
+std::string text_block(const ordered_json& block, const std::string& path, const char* expected = "text") {
+  Fields f(block, path);
   if (const std::string type = f.text("type"); type != "text")
-    refuse(fmt::format("{} has a block of type '{}', which is not supported here", where, one_line(type)), "messages");
-  if (!f.has("text")) refuse(fmt::format("{} has a block without 'text'", where), "messages");
+    refuse_at(f.path("type"),
+              fmt::format("is '{}', which is not supported here; expected {}", one_line(type), expected));
+  if (!f.has("text")) refuse_at(f.path("text"), "is missing");
   std::string text = f.text("text");
   take_cache_control(f);
   f.finish();
@@ -41,107 +42,108 @@ void add_line(std::string& text, const std::string& line) {
 }
 
 // A string, or blocks of type text, a line each.
-std::string texts_of(const ordered_json& j, const std::string& where) {
+std::string texts_of(const ordered_json& j, const std::string& path) {
   if (j.is_string()) return j.get<std::string>();
-  if (!j.is_array()) refuse(fmt::format("{} is not a string or an array of blocks", where), "messages");
+  if (!j.is_array()) refuse_at(path, "is not a string or an array of blocks");
   std::string text;
-  for (const auto& block : j) add_line(text, text_block(block, where));
+  for (size_t i = 0; i < j.size(); ++i) add_line(text, text_block(j[i], at(path, i)));
   return text;
 }
 
-ordered_json tool_result(const ordered_json& block, const std::string& where) {
-  Fields f(block);
+void add_tool_result(MessageList& list, const ordered_json& block, const std::string& path) {
+  Fields f(block, path);
   f.take("type");
-  const std::string id = f.text("tool_use_id");
-  if (id.empty()) refuse(fmt::format("{} has a tool_result without 'tool_use_id'", where), "messages");
+  const std::string id = f.needed_text("tool_use_id");
   const ordered_json* content = f.take("content");
-  std::string text = content ? texts_of(*content, where) : "";
+  std::string text = content ? texts_of(*content, f.path("content")) : "";
   if (f.flag("is_error", false)) text = "Error: " + text;
   take_cache_control(f);
   f.finish();
-  return {{"role", "tool"}, {"tool_call_id", id}, {"content", text}};
+  list.add_result(id, text);
 }
 
-ordered_json tool_use(const ordered_json& block, const std::string& where) {
-  Fields f(block);
+std::string thinking(const ordered_json& block, const std::string& path) {
+  Fields f(block, path);
   f.take("type");
-  const std::string id = f.text("id"), name = f.text("name");
+  f.text("signature");  // of ours it is empty
+  if (!f.has("thinking")) refuse_at(f.path("thinking"), "is missing");
+  std::string text = f.text("thinking");
+  f.finish();
+  return text;
+}
+
+// Id, name and arguments.
+ToolCall tool_use(const ordered_json& block, const std::string& path) {
+  Fields f(block, path);
+  f.take("type");
+  const std::string id = f.needed_text("id"), name = f.needed_text("name");
   const ordered_json* input = f.take("input");
-  if (id.empty() || name.empty() || input == nullptr || !input->is_object())
-    refuse(fmt::format("{} has a tool_use without 'id', 'name' or 'input', which is an object", where), "messages");
+  if (input == nullptr || !input->is_object()) refuse_at(f.path("input"), input ? "is not an object" : "is missing");
   take_cache_control(f);
   f.finish();
-  return {{"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", json_text(*input)}}}};
+  return {id, name, json_text(*input)};
 }
 
-// Adds a message in OpenAI's format: results of tools become messages of their own.
-void add_message(ordered_json& list, const ordered_json& message, const std::string& where) {
-  if (!message.is_object()) refuse(fmt::format("{} is not an object", where), "messages");
-  Fields f(message);
+// Results of tools become messages of their own.
+void add_message(MessageList& list, const ordered_json& message, const std::string& path) {
+  Fields f(message, path);
   const std::string role = f.text("role");
   if (role != "user" && role != "assistant")
-    refuse(fmt::format("{}: the role '{}' is not user or assistant; the field 'system' has the system's text", where,
-                       one_line(role)),
-           "messages");
+    refuse_at(
+        f.path("role"),
+        fmt::format("is '{}', expected user or assistant; the field 'system' has the system's text", one_line(role)));
   const ordered_json* content = f.take("content");
+  const std::string where = f.path("content");
   f.finish();
-  if (content == nullptr) refuse(fmt::format("{}: 'content' is missing", where), "messages");
-  if (!content->is_array()) {
-    list.push_back({{"role", role}, {"content", texts_of(*content, where)}});
-    return;
-  }
-  std::string text;
+  if (content == nullptr) refuse_at(where, "is missing");
+  if (!content->is_array()) return list.add(role, texts_of(*content, where));
+  std::string text, thought;
   bool has_text = false;
-  ordered_json calls = ordered_json::array();
-  for (const auto& block : *content) {
-    const std::string type = block.is_object() && block.contains("type") && block["type"].is_string()
-                                 ? block["type"].get<std::string>()
-                                 : "";
+  std::vector<ToolCall> calls;
+  for (size_t i = 0; i < content->size(); ++i) {
+    const ordered_json& block = (*content)[i];
+    const ordered_json type = block.is_object() ? block.value("type", ordered_json()) : ordered_json();
     if (type == "tool_result" && role == "user") {
-      if (has_text) refuse(fmt::format("{} has a tool_result after a text; put it before", where), "messages");
-      list.push_back(tool_result(block, where));
+      if (has_text) refuse_at(at(where, i), "is a tool_result after a text; put it before");
+      add_tool_result(list, block, at(where, i));
+    } else if (type == "thinking" && role == "assistant") {
+      add_line(thought, thinking(block, at(where, i)));
     } else if (type == "tool_use" && role == "assistant") {
-      calls.push_back(tool_use(block, where));
+      calls.push_back(tool_use(block, at(where, i)));
     } else {
-      add_line(text, text_block(block, where));
+      add_line(text,
+               text_block(block, at(where, i), role == "user" ? "text or tool_result" : "text, thinking or tool_use"));
       has_text = true;
     }
   }
   if (!has_text && role == "user" && !content->empty()) return;  // only results
-  ordered_json result{{"role", role}, {"content", text}};
-  if (!calls.empty()) result["tool_calls"] = calls;
-  list.push_back(std::move(result));
+  list.add(role, text, thought);
+  for (const ToolCall& call : calls) list.add_call(call.id, call.name, call.arguments);
 }
 
 ordered_json conversation(Fields& f) {
-  ordered_json list = ordered_json::array();
-  if (const ordered_json* system = f.take("system"))
-    list.push_back({{"role", "system"}, {"content", texts_of(*system, "'system'")}});
+  MessageList list;
+  if (const ordered_json* system = f.take("system")) list.add("system", texts_of(*system, "system"));
   const ordered_json* messages = f.take("messages");
-  if (messages == nullptr) refuse("'messages' is missing", "messages");
-  if (!messages->is_array() || messages->empty()) refuse("'messages' is not an array of messages", "messages");
-  for (size_t i = 0; i < messages->size(); ++i) add_message(list, (*messages)[i], fmt::format("messages[{}]", i));
-  if (list.back()["role"] == "assistant")
+  if (messages == nullptr) refuse_at("messages", "is missing");
+  if (!messages->is_array() || messages->empty()) refuse_at("messages", "is not an array of messages");
+  for (size_t i = 0; i < messages->size(); ++i) add_message(list, (*messages)[i], at("messages", i));
+  if (list.ends_with_assistant())
     refuse("the last message is of the assistant; continuing it is not supported, so end with one of the user",
            "messages");
-  return messages_of(&list);
+  return list.messages();
 }
 
 std::vector<Tool> read_tools(const ordered_json* j) {
   std::vector<Tool> tools;
   if (j == nullptr) return tools;
-  if (!j->is_array()) refuse("'tools' is not an array of tools", "tools");
-  if (j->size() > kMostTools)
-    refuse(fmt::format("'tools' has {} tools; use at most {}", j->size(), kMostTools), "tools");
-  for (const auto& item : *j) {
-    if (!item.is_object()) refuse("'tools' has an item that is not an object", "tools");
-    Fields f(item);
+  if (!j->is_array()) refuse_at("tools", "is not an array of tools");
+  for (size_t i = 0; i < j->size(); ++i) {
+    Fields f((*j)[i], at("tools", i));
     if (const std::string type = f.text("type"); !type.empty() && type != "custom")
-      refuse(fmt::format("'tools' has the type '{}'; only custom tools are supported", one_line(type)), "tools");
-    const std::string name = f.text("name"), description = f.text("description");
-    const ordered_json* schema = f.take("input_schema");
-    if (schema == nullptr) refuse(fmt::format("'tools': {} has no 'input_schema'", one_line(name)), "tools");
-    tools.push_back(make_tool(name, description, *schema, f.flag("strict", false)));
+      refuse_at(f.path("type"), fmt::format("is '{}'; only custom tools are supported", one_line(type)));
+    if (!f.has("input_schema")) refuse_at(f.path("input_schema"), "is missing");
+    add_tool(tools, f, "input_schema");
     take_cache_control(f);
     f.finish();
   }
@@ -150,36 +152,34 @@ std::vector<Tool> read_tools(const ordered_json* j) {
 
 void read_tool_choice(const ordered_json* j, CompletionRequest& r) {
   if (j == nullptr) return;
-  if (!j->is_object()) refuse("'tool_choice' is not an object", "tool_choice");
-  Fields f(*j);
+  Fields f(*j, "tool_choice");
   const std::string type = f.text("type");
-  ordered_json choice = type;
-  if (type == "any") choice = "required";
-  if (type == "tool") choice = {{"type", "function"}, {"function", {{"name", f.text("name")}}}};
   if (type != "auto" && type != "any" && type != "tool" && type != "none")
-    refuse(fmt::format("'tool_choice' has the type '{}', expected auto, any, tool or none", one_line(type)),
-           "tool_choice");
-  r.tool_choice = tool_choice_of(&choice, r.tools);
+    refuse_at(f.path("type"), fmt::format("is '{}', expected auto, any, tool or none", one_line(type)));
+  if (r.tools.empty()) refuse_at("tool_choice", "needs 'tools'");
+  if (type == "none") r.tool_choice = {ToolChoice::none, ""};
+  if (type == "any") r.tool_choice = {ToolChoice::required, ""};
+  if (type == "tool") {
+    r.tool_choice = {ToolChoice::required, f.needed_text("name")};
+    require_tool(r.tools, r.tool_choice.name, f.path("name"));
+  }
   r.parallel_tool_calls = !f.flag("disable_parallel_tool_use", false);
   f.finish();
 }
 
 // {"format": {"type": "json_schema", "schema": {...}}}
 TextForm output_config_of(const ordered_json& config) {
-  constexpr const char* kField = "output_config";
-  if (!config.is_object()) refuse("'output_config' is not an object", kField);
-  Fields f(config);
+  Fields f(config, "output_config");
   const ordered_json* format = f.take("format");
   f.finish();
   if (format == nullptr) return {};
-  if (!format->is_object()) refuse("'output_config': 'format' is not an object", kField);
-  Fields g(*format);
+  Fields g(*format, f.path("format"));
   const std::string type = g.text("type");
   const ordered_json* schema = g.take("schema");
   g.finish();
-  if (type != "json_schema" || schema == nullptr)
-    refuse(R"('output_config': 'format' is not {"type": "json_schema", "schema": {...}})", kField);
-  return {TextForm::json_schema, *schema, "", kField};
+  if (type != "json_schema") refuse_at(g.path("type"), fmt::format("is '{}', expected json_schema", one_line(type)));
+  if (schema == nullptr) refuse_at(g.path("schema"), "is missing");
+  return {TextForm::json_schema, *schema, "", g.path("schema")};
 }
 
 // ---- Replies.
@@ -191,6 +191,11 @@ std::string event(const std::string& type, ordered_json rest) {
 }
 
 ordered_json text_json(const std::string& text) { return {{"type", "text"}, {"text", text}}; }
+
+// Nothing is signed here: the client sends back the text itself.
+ordered_json thought_json(const std::string& text) {
+  return {{"type", "thinking"}, {"thinking", text}, {"signature", ""}};
+}
 
 ordered_json call_json(const ToolCall& call) {
   ordered_json input = call.arguments.empty() ? ordered_json() : parse_json<ordered_json>(call.arguments);
@@ -207,15 +212,21 @@ ordered_json stop_of(const Choice& c) {
   return {{"stop_reason", name}, {"stop_sequence", c.end.stop.empty() ? ordered_json() : ordered_json(c.end.stop)}};
 }
 
-ordered_json message_json(const ReplyHead& head, ordered_json content, const ordered_json& stop, int64_t input,
-                          int64_t output) {
+ordered_json usage_json(const Reply& reply) {
+  ordered_json j{{"input_tokens", reply.prompt_tokens}, {"output_tokens", reply.tokens()}};
+  if (const int64_t thoughts = reply.thought_tokens(); thoughts > 0)
+    j["output_tokens_details"] = {{"thinking_tokens", thoughts}};
+  return j;
+}
+
+ordered_json message_json(const ReplyHead& head, ordered_json content, const ordered_json& stop, ordered_json usage) {
   ordered_json j{{"id", head.id},
                  {"type", "message"},
                  {"role", "assistant"},
                  {"model", head.model},
                  {"content", std::move(content)}};
   j.update(stop);
-  j["usage"] = {{"input_tokens", input}, {"output_tokens", output}};
+  j["usage"] = std::move(usage);
   return j;
 }
 
@@ -232,13 +243,17 @@ CompletionRequest parse_messages(const std::string& body, bool counts) {
   const ordered_json j = parse_body(body);
   Fields f(j);
   CompletionRequest r;
-  r.chat = true;
+  r.chat = true, r.source = "messages";
   r.model = f.text("model");
   r.messages = conversation(f);
   r.tools = read_tools(f.take("tools"));
   read_tool_choice(f.take("tool_choice"), r);
-  if (const ordered_json* thinking = f.take("thinking"); thinking && *thinking != ordered_json{{"type", "disabled"}})
-    refuse(R"('thinking' is not {"type": "disabled"}, the only one that this server supports)", "thinking");
+  if (const ordered_json* thinking = f.take("thinking")) {
+    if (*thinking == ordered_json{{"type", "disabled"}})
+      r.variables["enable_thinking"] = false;
+    else if (*thinking != ordered_json{{"type", "adaptive"}})
+      refuse_at("thinking", R"(is not {"type": "disabled"} or {"type": "adaptive"}; thoughts have no budget here)");
+  }
   take_cache_control(f);
   if (!counts) {
     if (const ordered_json* config = f.take("output_config")) r.form = output_config_of(*config);
@@ -272,15 +287,15 @@ std::string anthropic_error(const ApiError& e) {
 std::string MessagesFormat::body(const Reply& reply) {
   const Choice& c = reply.choices.front();
   ordered_json content = ordered_json::array();
-  if (!c.text.empty() || c.calls.empty()) content.push_back(text_json(c.text));
+  if (!c.thought.empty()) content.push_back(thought_json(c.thought));
+  if (!c.text.empty() || (c.calls.empty() && c.thought.empty())) content.push_back(text_json(c.text));
   for (const ToolCall& call : c.calls) content.push_back(call_json(call));
-  return json_text(message_json(head_, std::move(content), stop_of(c), reply.prompt_tokens, reply.tokens()));
+  return json_text(message_json(head_, std::move(content), stop_of(c), usage_json(reply)));
 }
 
 std::string MessagesFormat::begin(const Reply& reply) {
   const ordered_json stop{{"stop_reason", nullptr}, {"stop_sequence", nullptr}};
-  return event("message_start",
-               {{"message", message_json(head_, ordered_json::array(), stop, reply.prompt_tokens, 0)}});
+  return event("message_start", {{"message", message_json(head_, ordered_json::array(), stop, usage_json(reply))}});
 }
 
 std::string MessagesFormat::open_block(ordered_json block) {
@@ -289,8 +304,12 @@ std::string MessagesFormat::open_block(ordered_json block) {
 
 std::string MessagesFormat::close_block() {
   if (open_ == Block::none) return "";
+  std::string events;
+  if (open_ == Block::thought)
+    events = event("content_block_delta",
+                   {{"index", blocks_ - 1}, {"delta", {{"type", "signature_delta"}, {"signature", ""}}}});
   open_ = Block::none;
-  return event("content_block_stop", {{"index", blocks_ - 1}});
+  return events + event("content_block_stop", {{"index", blocks_ - 1}});
 }
 
 std::string MessagesFormat::piece(const Choice&, const Piece& piece) {
@@ -298,6 +317,14 @@ std::string MessagesFormat::piece(const Choice&, const Piece& piece) {
   const auto delta = [&](ordered_json j) {
     events += event("content_block_delta", {{"index", blocks_ - 1}, {"delta", std::move(j)}});
   };
+  if (!piece.thought.empty()) {
+    if (open_ != Block::thought) {
+      events += close_block();
+      events += open_block(thought_json(""));
+    }
+    open_ = Block::thought;
+    delta({{"type", "thinking_delta"}, {"thinking", piece.thought}});
+  }
   if (!piece.text.empty()) {
     if (open_ != Block::text) {
       events += close_block();
@@ -327,8 +354,9 @@ std::string MessagesFormat::choice_end(const Choice& choice, const Piece& rest) 
 }
 
 std::string MessagesFormat::end(const Reply& reply) {
-  return event("message_delta",
-               {{"delta", stop_of(reply.choices.front())}, {"usage", {{"output_tokens", reply.tokens()}}}}) +
+  ordered_json usage = usage_json(reply);
+  usage.erase("input_tokens");  // as in message_start
+  return event("message_delta", {{"delta", stop_of(reply.choices.front())}, {"usage", std::move(usage)}}) +
          event("message_stop", ordered_json::object());
 }
 

@@ -34,7 +34,7 @@ class MessagesFormat : public ReplyFormat {
 
   const ReplyHead head_;
   int64_t blocks_ = 0;  // that were begun
-  enum class Block { none, text, call } open_ = Block::none;
+  enum class Block { none, thought, text, call } open_ = Block::none;
 };
 
 }  // namespace toy::serve

@@ -82,8 +82,7 @@ void read_stream(Fields& f, CompletionRequest& r) {
   const ordered_json* options = f.take("stream_options");
   if (options == nullptr) return;
   if (!r.stream) refuse("'stream_options' needs 'stream': true", "stream_options");
-  if (!options->is_object()) refuse("'stream_options' is not an object", "stream_options");
-  Fields o(*options);
+  Fields o(*options, "stream_options");
   r.include_usage = o.flag("include_usage", false);
   o.finish();
 }
@@ -91,25 +90,22 @@ void read_stream(Fields& f, CompletionRequest& r) {
 // {"type": "text"}, {"type": "json_object"} or {"type": "json_schema", "json_schema": {"name", "schema", ...}}
 TextForm response_format_of(const ordered_json& format) {
   constexpr const char* kField = "response_format";
-  if (!format.is_object()) refuse("'response_format' is not an object", kField);
-  Fields f(format);
+  Fields f(format, kField);
   const std::string type = f.text("type");
   if (type == "json_schema") {
     const ordered_json* j = f.take("json_schema");
-    if (j == nullptr || !j->is_object()) refuse("'response_format' has no object 'json_schema'", kField);
-    Fields s(*j);
+    if (j == nullptr) refuse_at(f.path("json_schema"), "is missing");
+    Fields s(*j, f.path("json_schema"));
     s.text("name"), s.text("description"), s.flag("strict", false);  // the text always follows the schema
     const ordered_json* schema = s.take("schema");
-    if (schema == nullptr) refuse("'response_format': 'json_schema' has no 'schema'", kField);
+    if (schema == nullptr) refuse_at(s.path("schema"), "is missing");
     s.finish(), f.finish();
-    return {TextForm::json_schema, *schema, "", kField};
+    return {TextForm::json_schema, *schema, "", s.path("schema")};
   }
   f.finish();
   if (type == "json_object") return {.kind = TextForm::json_object, .schema = {}, .grammar = "", .field = kField};
   if (type != "text")
-    refuse(
-        fmt::format("'response_format' has the type '{}', expected text, json_object or json_schema", one_line(type)),
-        kField);
+    refuse_at(f.path("type"), fmt::format("is '{}', expected text, json_object or json_schema", one_line(type)));
   return {};
 }
 
@@ -210,8 +206,16 @@ CompletionRequest parse_completion(const std::string& body, bool chat) {
   tokens("max_tokens");
   if (chat) {
     tokens("max_completion_tokens");
+    r.source = "messages";
     r.messages = messages_of(f.take("messages"));
     read_tools(f, r);
+    if (const ordered_json* variables = f.take("chat_template_kwargs")) {
+      if (!variables->is_object()) refuse_at("chat_template_kwargs", "is not an object of variables");
+      for (const char* own : {"messages", "tools", "documents", "add_generation_prompt"})
+        if (variables->contains(own))
+          refuse_at(fmt::format("chat_template_kwargs.{}", own), "is set by the server; remove it");
+      r.variables = *variables;
+    }
   } else {
     r.prompts = sources_of(f.take("prompt"), "prompt");
     r.echo = f.flag("echo", false);
@@ -245,10 +249,10 @@ std::optional<std::map<int64_t, double>> lora_of(const ordered_json* j) {
   if (!j->is_array() || int64_t(j->size()) > kMostBiases)
     refuse(R"('lora' is not an array of objects, {"id": 0, "scale": 1})", "lora");
   std::map<int64_t, double> factors;
-  for (const auto& item : *j) {
-    if (!item.is_object() || !item.contains("id") || !item.contains("scale"))
-      refuse(R"('lora' has an item that is not {"id": NUMBER, "scale": FACTOR})", "lora");
-    Fields o(item);
+  for (size_t i = 0; i < j->size(); ++i) {
+    Fields o((*j)[i], fmt::format("lora[{}]", i));
+    for (const char* name : {"id", "scale"})
+      if (!o.has(name)) refuse_at(o.path(name), R"(is missing, expected {"id": NUMBER, "scale": FACTOR})");
     int64_t id = 0;
     double scale = 0;
     o.number<int64_t>("id", id, 0, INT32_MAX);

@@ -41,18 +41,20 @@ struct TextForm {
   enum Kind { any, json_object, json_schema, gbnf } kind = any;
   nlohmann::ordered_json schema;  ///< of json_schema
   std::string grammar;            ///< of gbnf
-  std::string field;              ///< of the request, for messages
+  std::string field;              ///< path in the request, for messages
 };
 
 /// A request for texts: /v1/completions or /v1/chat/completions.
 struct CompletionRequest {
   bool chat = false;
-  std::string model;  ///< "": not said
+  std::string model;              ///< "": not said
+  const char* source = "prompt";  ///< the field of what is continued, for messages
   /// Factors of the base's adapters, by number; others 0. Absent: as `model` says.
   std::optional<std::map<int64_t, double>> lora;
-  std::vector<PromptSource> prompts;  ///< of completions
-  nlohmann::ordered_json messages;    ///< of chat: as messages_of()
-  std::vector<Tool> tools;            ///< of chat
+  std::vector<PromptSource> prompts;                                    ///< of completions
+  nlohmann::ordered_json messages;                                      ///< of chat: as messages_of()
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();  ///< of chat: for the template
+  std::vector<Tool> tools;                                              ///< of chat
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;  ///< more than one call in a text
   TextForm form;

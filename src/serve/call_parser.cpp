@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "toy/base/error.h"
-#include "toy/base/json_text.h"
+#include "serve/call_text.h"
 #include "toy/base/philox.h"
 
 namespace toy::serve {
@@ -14,26 +13,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kSpaces = " \n\t\r";
-
-bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
-// The text without spaces at both ends.
-std::string trimmed(std::string_view text) {
-  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-  return std::string(text);
-}
-
 bool begins(std::string_view whole, std::string_view part) { return whole.substr(0, part.size()) == part; }
-
-std::optional<ordered_json> json_of(std::string_view text) {
-  try {
-    return read_json<ordered_json>("a value", text);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
 
 const char* type_of(const ordered_json& j) {
   if (j.is_number()) return j.is_number_float() ? "number" : "integer";
@@ -47,120 +27,40 @@ const char* type_of(const ordered_json& j) {
 // Spaces that may be followed by a call; more are text.
 constexpr size_t kMostSpaces = 64;
 
+// Of CallForm::channels. What ends a text usually ends a message, and is not seen.
+constexpr std::string_view kStartOfMessage = "<|start|>", kStart = "<|start|>assistant", kMessage = "<|message|>",
+                           kFunctions = "functions.";
+constexpr std::string_view kEndsOfMessage[] = {"<|end|>", "<|return|>", "<|call|>", kStartOfMessage, "<|channel|>"};
+constexpr size_t kMostHeader = 300;
+
 }  // namespace
 
-CallObject::Result CallObject::push(char c) {
-  switch (place_) {
-    case begin:
-      if (is_space(c)) return more;
-      place_ = before_key;
-      return c == '{' ? more : broken;
-    case before_key:
-      if (is_space(c)) return more;
-      if (c == '}' && first_) return broken;  // a call without a name
-      if (c != '"') return broken;
-      place_ = in_key;
-      present_ = c;
-      in_string_ = true, escaped_ = false, first_ = false;
-      return more;
-    case in_key:
-      present_ += c;
-      if (!escaped_ && c == '"') {
-        const auto key = json_of(present_);
-        if (!key) return broken;
-        present_ = key->get<std::string>();
-        place_ = colon;
-      }
-      escaped_ = !escaped_ && c == '\\';
-      return more;
-    case colon:
-      if (is_space(c)) return more;
-      place_ = before_value;
-      return c == ':' ? more : broken;
-    case before_value:
-      if (is_space(c)) return more;
-      if (c == ',' || c == '}' || c == ']' || c == ':') return broken;
-      place_ = inside_value;
-      value_.clear();
-      depth_ = 0, in_string_ = escaped_ = false;
-      [[fallthrough]];
-    case inside_value:
-      if (!ends_word(c)) {
-        take(c);
-        if (!is_complete()) return more;
-        place_ = after_value;
-        return end_value() ? more : broken;
-      }
-      if (!end_value()) return broken;
-      place_ = after_value;
-      [[fallthrough]];
-    case after_value:
-      if (is_space(c)) return more;
-      if (c == '}') return name_ ? done : broken;
-      place_ = before_key;
-      return c == ',' ? more : broken;
-  }
-  return broken;
-}
-
-// Is this byte after a value that has no last byte of its own: a number, true, false, null?
-bool CallObject::ends_word(char c) const {
-  const bool word = !value_.empty() && value_[0] != '"' && value_[0] != '{' && value_[0] != '[';
-  return word && (is_space(c) || c == ',' || c == '}' || c == ']');
-}
-
-void CallObject::take(char c) {
-  value_ += c;
-  if (present_ == key_ && value_[0] == '{') arguments_ += c;
-  if (in_string_) {
-    in_string_ = escaped_ || c != '"';
-    escaped_ = !escaped_ && c == '\\';
-  } else if (c == '"') {
-    in_string_ = true;
-  } else if (c == '{' || c == '[') {
-    ++depth_;
-  } else if (c == '}' || c == ']') {
-    --depth_;
-  }
-}
-
-// Was that the last byte of a string, an object or an array?
-bool CallObject::is_complete() const {
-  return depth_ == 0 && !in_string_ && (value_[0] == '"' || value_[0] == '{' || value_[0] == '[');
-}
-
-bool CallObject::end_value() {
-  if (present_ == "name") {
-    const auto name = json_of(value_);
-    if (!name || !name->is_string() || name_) return false;
-    name_ = name->get<std::string>();
-  } else if (present_ == key_ && value_.front() != '{') {
-    const auto text = json_of(value_);  // some models write the object as a string
-    if (!text) return false;
-    arguments_ += text->is_string() ? text->get<std::string>() : value_;
-  }
-  return true;
-}
-
-std::string CallObject::take_arguments() {
-  if (!name_) return "";
-  return std::exchange(arguments_, "");
-}
-
 CallParser::CallParser(const CallForm& form, std::shared_ptr<const std::vector<Tool>> tools, std::string salt)
-    : form_(form), tools_(std::move(tools)), salt_(std::move(salt)) {}
+    : form_(form), tools_(std::move(tools)), salt_(std::move(salt)), state_(initial()) {}
 
 Piece CallParser::push(std::string_view bytes) {
   for (const char c : bytes) push(c);
   return std::exchange(out_, {});
 }
 
+// Of a message that has no more than this: nothing is lost. Spaces between messages are none of theirs.
+bool CallParser::is_header(std::string_view held) const {
+  const std::string_view rest = left_trimmed(held);
+  if (rest.empty()) return has_text_[0] || has_text_[1] || calls_ > 0;
+  return begins(rest, kStartOfMessage) || begins(rest, form_.open);
+}
+
 Piece CallParser::finish() {
+  const bool is_later = raw_.starts_with(',') || (form_.kind == CallForm::named && form_.list && calls_ > 0);
   if (state_ == text && !(calls_ > 0 && trimmed(held_).empty()))
     out_.text += held_;
-  else if (state_ != text && state_ != after_call && state_ != before_close && tool_ == nullptr &&
-           !raw_.starts_with(','))
+  else if ((state_ == before_call || state_ == in_object || state_ == in_named || state_ == in_tags) &&
+           tool_ == nullptr && !is_later)
     out_.text += raw_;
+  else if (state_ == in_message)
+    write(held_);
+  else if (state_ == in_header && !is_header(held_))
+    write(held_);
   held_.clear(), raw_.clear();
   state_ = text;
   return std::exchange(out_, {});
@@ -175,10 +75,9 @@ void CallParser::push(char c) {
     case before_call:  // of a list, perhaps its bracket
       if (is_space(c)) return;
       if (c == '[' && form_.list && !raw_.starts_with(',') &&
-          trimmed(raw_.substr(raw_.find(form_.open) + form_.open.size())) == "[")
+          trimmed(std::string_view(raw_).substr(raw_.find(form_.open) + form_.open.size())) == "[")
         return;
-      object_.emplace(form_.arguments);
-      state_ = in_object;
+      begin_object(c);
       [[fallthrough]];
     case in_object:
       return in_call_object(c);
@@ -188,24 +87,41 @@ void CallParser::push(char c) {
       held_ += c;
       if (!tags()) give_back(c);
       return;
-    case after_call:  // of a list
-      if (is_space(c)) return;
-      held_.clear();
-      raw_ = c;
-      state_ = c == ',' ? before_call : c == ']' && !form_.close.empty() ? before_close : text;
-      if (c != ',' && c != ']') in_text(c);
-      return;
+    case after_call:
+      return in_section(c);
+    case before_end:
     case before_close:
       return in_close(c);
+    case in_header:
+      return header(c);
+    case in_message:
+      return message(c);
+    case in_arguments:
+      return message_arguments(c);
+    case after_arguments:
+      if (is_space(c)) return;
+      state_ = in_message;
+      return message(c);
   }
 }
 
+// Its first byte is c.
+void CallParser::begin_object(char c) {
+  if (form_.kind == CallForm::bare)
+    reader_ = std::make_unique<LiteralCall>(LiteralCall::bare);
+  else if (form_.kind == CallForm::python && c != '{')
+    reader_ = std::make_unique<LiteralCall>(LiteralCall::python);
+  else  // LFM2 writes JSON, too, where its system message asks for it
+    reader_ = std::make_unique<CallObject>(form_.arguments);
+  state_ = in_object;
+}
+
 void CallParser::in_call_object(char c) {
-  const CallObject::Result r = object_->push(c);
-  if (r == CallObject::broken) return give_back(c);
-  if (object_->name() && tool_ == nullptr && !announce(*object_->name())) return give_back(c);
-  if (tool_ != nullptr) argue(object_->take_arguments());
-  if (r == CallObject::done) end_call();
+  const CallReader::Result r = reader_->push(c);
+  if (r == CallReader::broken) return give_back(c);
+  if (reader_->name() && tool_ == nullptr && !announce(*reader_->name())) return give_back(c);
+  if (tool_ != nullptr) argue(reader_->take_arguments());
+  if (r == CallReader::done) end_call();
 }
 
 void CallParser::in_named_call(char c) {
@@ -217,32 +133,77 @@ void CallParser::in_named_call(char c) {
     return;
   }
   held_ += c;
-  if (held_.size() > 4 * kMostNameBytes) return give_back(c);
-  if (!held_.ends_with("[ARGS]")) return;
-  if (!announce(trimmed(std::string_view(held_).substr(0, held_.find('['))))) return give_back(c);
-  object_.emplace("arguments");  // its braces and keys are not written
+  const std::string_view rest = left_trimmed(held_);
+  if (held_.size() > 4 * kMostNameBytes || (!begins(rest, form_.begin) && !begins(form_.begin, rest)))
+    return give_back(c);
+  if (rest.size() < form_.begin.size() + form_.before_arguments.size() || !rest.ends_with(form_.before_arguments))
+    return;
+  std::string_view name = rest.substr(form_.begin.size());
+  name.remove_suffix(form_.before_arguments.size());
+  name = trimmed(name.substr(0, name.find('[')));
+  if (!(form_.numbered ? announce_numbered(name) : announce(std::string(name)))) return give_back(c);
+  begin_arguments();
+}
+
+// Arguments follow, whose object has no braces and keys around it.
+void CallParser::begin_arguments() {
+  object_.emplace("arguments");
   for (const char o : std::string_view(R"({"name":"","arguments":)")) object_->push(o);
 }
 
 void CallParser::in_close(char c) {
+  const bool is_end = state_ == before_end;
+  const std::string_view mark = left_trimmed(is_end ? form_.end : form_.close);
   held_ += c;
-  const std::string rest = held_.substr(std::min(held_.find_first_not_of(kSpaces), held_.size()));
-  if (!rest.empty() && rest != form_.close && begins(form_.close, rest)) return;
+  const std::string_view rest = left_trimmed(held_);
+  if (!rest.empty() && rest != mark && begins(mark, rest)) return;
   if (rest.empty() && held_.size() < kMostSpaces) return;
-  state_ = text;
-  const std::string text_again = std::exchange(held_, "");
-  if (rest == form_.close) return;
-  for (const char h : text_again) push(h);  // the mark is missing
+  state_ = is_end && form_.list ? after_call : text;
+  if (rest != mark) return again();  // the mark is missing
+  held_.clear();
+}
+
+// What was held is read in another state.
+void CallParser::again() {
+  const std::string held = std::exchange(held_, "");
+  for (const char h : held) push(h);
+}
+
+// After a call of a list.
+void CallParser::in_section(char c) {
+  held_ += c;
+  const std::string_view rest = left_trimmed(held_);
+  if (rest.empty() && held_.size() < kMostSpaces) return;
+  const bool is_named = form_.kind == CallForm::named;
+  const std::string_view next = is_named ? left_trimmed(form_.begin) : ",";
+  if (rest == next) {
+    raw_ = rest;
+    if (!is_named) held_.clear();
+    state_ = is_named ? in_named : before_call;
+  } else if (!is_named && rest == "]" && !form_.close.empty()) {
+    held_.clear();
+    state_ = before_close;
+  } else if (!is_named && rest == "]") {
+    held_.clear();
+    state_ = text;
+  } else if (!form_.close.empty() && rest == form_.close) {
+    held_.clear();
+    state_ = text;
+  } else if (rest.empty() || (!begins(next, rest) && !begins(form_.close, rest))) {
+    held_ = std::string(rest);
+    state_ = text;
+    again();
+  }
 }
 
 void CallParser::in_text(char c) {
   held_ += c;
   if (form_.at_start) return at_beginning();
   if (held_.ends_with(form_.open)) {
-    const size_t n = held_.size() - form_.open.size(), last = held_.substr(0, n).find_last_not_of(kSpaces);
-    const size_t spaces = last == held_.npos ? 0 : last + 1;
-    out_.text += held_.substr(0, spaces);
-    raw_ = held_.substr(spaces);
+    std::string_view before = std::string_view(held_).substr(0, held_.size() - form_.open.size());
+    while (!before.empty() && is_space(before.back())) before.remove_suffix(1);
+    out_.text += before;
+    raw_ = held_.substr(before.size());
     return open_unit();
   }
   // What stays: the longest end that may begin the mark, and the spaces in front of it.
@@ -257,14 +218,15 @@ void CallParser::in_text(char c) {
 
 // A call can only be the complete text.
 void CallParser::at_beginning() {
-  const std::string rest = held_.substr(std::min(held_.find_first_not_of(kSpaces), held_.size()));
+  const std::string_view rest = left_trimmed(held_);
   if (calls_ > 0 || !first_) {
     if (calls_ > 0 && rest.empty()) return;  // spaces after it
     out_.text += std::exchange(held_, "");
   } else if (rest == form_.open || rest == "{") {
+    const bool is_open = rest == "{";
     raw_ = held_;
     open_unit();
-    if (rest == "{") object_.emplace(form_.arguments), object_->push('{'), state_ = in_object;
+    if (is_open) begin_object('{'), reader_->push('{');
   } else if (!begins(form_.open, rest) || held_.size() > kMostSpaces) {
     first_ = false;
     out_.text += std::exchange(held_, "");
@@ -274,7 +236,7 @@ void CallParser::at_beginning() {
 void CallParser::open_unit() {
   held_.clear();
   tool_ = nullptr;
-  state_ = form_.kind == CallForm::json ? before_call : form_.kind == CallForm::named ? in_named : in_tags;
+  state_ = form_.kind == CallForm::named ? in_named : form_.kind == CallForm::parameters ? in_tags : before_call;
 }
 
 // It is no call: what was not announced is text, and what follows.
@@ -292,15 +254,36 @@ void CallParser::give_back(char last) {
 bool CallParser::announce(const std::string& name) {
   const auto found = std::ranges::find(*tools_, name, &Tool::name);
   if (found == tools_->end()) return false;
-  tool_ = &*found;
-  raw_.clear();
-  parameters_ = false;
   const Philox random(0, salt_);
   std::string id = form_.short_ids ? "" : "call_";
   for (size_t i = 0; i < (form_.short_ids ? 9u : 24u); ++i)
     id += "abcdefghijklmnopqrstuvwxyz0123456789"[random.below(calls_ * 24 + i, 36)];
-  out_.calls.push_back({calls_, {id, name, ""}});
+  begin_call(*found, id);
   return true;
+}
+
+// functions.NAME:NUMBER, which is the id, unless another call has it.
+bool CallParser::announce_numbered(std::string_view id) {
+  if (id.starts_with(kFunctions)) id.remove_prefix(kFunctions.size());
+  const std::string name(id.substr(0, id.find(':')));
+  const auto found = std::ranges::find(*tools_, name, &Tool::name);
+  if (found == tools_->end()) return false;
+  size_t number = 0;
+  for (const char c : id.substr(std::min(id.size(), name.size() + 1), 9))
+    if (c >= '0' && c <= '9') number = number * 10 + size_t(c - '0');
+  std::string unique;
+  do unique = fmt::format("{}{}:{}", kFunctions, name, number++);
+  while (std::ranges::find(ids_, unique) != ids_.end());
+  ids_.push_back(unique);
+  begin_call(*found, unique);
+  return true;
+}
+
+void CallParser::begin_call(const Tool& tool, const std::string& id) {
+  tool_ = &tool;
+  raw_.clear();
+  parameters_ = false;
+  out_.calls.push_back({calls_, {id, tool.name, ""}});
 }
 
 void CallParser::argue(std::string arguments) {
@@ -315,12 +298,101 @@ void CallParser::end_call() {
   ++calls_;
   tool_ = nullptr;
   raw_.clear(), held_.clear();
-  state_ = form_.list ? after_call : form_.close.empty() || form_.at_start ? text : before_close;
+  state_ = !form_.end.empty()                      ? before_end
+           : form_.list                            ? after_call
+           : form_.close.empty() || form_.at_start ? text
+                                                   : before_close;
+}
+
+// The beginning of a message of CallForm::channels, up to <|message|>.
+void CallParser::header(char c) {
+  held_ += c;
+  if (held_.ends_with(kMessage)) return begin_message();
+  std::string_view rest = left_trimmed(held_);
+  if (begins(kStart, rest)) return;
+  if (begins(rest, kStart)) rest = left_trimmed(rest.substr(kStart.size()));
+  for (const std::string_view part : {form_.open, kMessage, std::string_view("to=")})
+    if (begins(part, rest) || (begins(rest, part) && rest.size() < kMostHeader)) return;
+  // It is none.
+  is_thought_ = false;
+  separator_ = has_text_[0] ? "\n\n" : "";
+  state_ = in_message;
+  raw_.clear();
+  again();
+}
+
+// Its header is held: a channel, and a recipient in front of that or after it.
+void CallParser::begin_message() {
+  const std::string all = std::exchange(held_, "");
+  raw_.clear();
+  const std::string_view head = std::string_view(all).substr(0, all.size() - kMessage.size());
+  const auto word_after = [&](std::string_view mark) {
+    const size_t at = head.find(mark);
+    if (at == head.npos) return std::string_view();
+    const std::string_view rest = head.substr(at + mark.size());
+    return rest.substr(0, std::min(rest.find_first_of(" <\n"), rest.size()));
+  };
+  std::string_view recipient = word_after(" to="), channel = word_after(form_.open);
+  if (recipient.empty() && head.starts_with("to=")) recipient = word_after("to=");
+  if (recipient.starts_with(kFunctions)) recipient.remove_prefix(kFunctions.size());
+  if (!recipient.empty() && announce(std::string(recipient))) {
+    begin_arguments();
+    state_ = in_arguments;
+    return;
+  }
+  is_thought_ = channel == "analysis";
+  separator_ = has_text_[is_thought_] ? "\n\n" : "";
+  if (!recipient.empty() && !is_thought_) write(all);  // it calls nothing that there is
+  state_ = in_message;
+}
+
+// The content of a message, up to a mark.
+void CallParser::message(char c) {
+  raw_.clear();
+  held_ += c;
+  for (const std::string_view mark : kEndsOfMessage) {
+    if (!held_.ends_with(mark)) continue;
+    write(std::string_view(held_).substr(0, held_.size() - mark.size()));
+    held_ = mark == kStartOfMessage || mark == form_.open ? std::string(mark) : "";
+    state_ = in_header;
+    return;
+  }
+  size_t keep = 0;
+  for (const std::string_view mark : kEndsOfMessage)
+    for (size_t n = std::min(mark.size() - 1, held_.size()); n > keep; --n)
+      if (held_.ends_with(mark.substr(0, n))) keep = n;
+  write(std::string_view(held_).substr(0, held_.size() - keep));
+  held_.erase(0, held_.size() - keep);
+}
+
+// A part of the present message.
+void CallParser::write(std::string_view bytes) {
+  if (bytes.empty()) return;
+  std::string& to = is_thought_ ? out_.thought : out_.text;
+  to += std::exchange(separator_, {});
+  to += bytes;
+  has_text_[is_thought_] = true;
+}
+
+void CallParser::message_arguments(char c) {
+  const bool is_other = !object_->in_value() && !is_space(c) && c != '{';
+  if (!is_other) {
+    object_->push(c);
+    argue(object_->take_arguments());
+    if (!object_->has_value()) return;
+  }
+  if (!is_other && !parameters_) argue("{}");
+  ++calls_;
+  tool_ = nullptr;
+  raw_.clear(), held_.clear();
+  is_thought_ = false;
+  separator_ = has_text_[0] ? "\n\n" : "";
+  state_ = after_arguments;
+  if (is_other) push(c);
 }
 
 // The tags in held_, of which the last is perhaps not complete. False: they are none.
 bool CallParser::tags() {
-  const std::string rest = held_.substr(std::min(held_.find_first_not_of(kSpaces), held_.size()));
   if (!parameter_.empty()) {
     constexpr std::string_view kEnd = "</parameter>";
     if (!held_.ends_with(kEnd)) return true;
@@ -331,7 +403,7 @@ bool CallParser::tags() {
     held_.clear();
     return true;
   }
-  const std::string_view tag = tool_ == nullptr ? "<function=" : "<parameter=";
+  const std::string_view rest = left_trimmed(held_), tag = tool_ == nullptr ? "<function=" : "<parameter=";
   if (tool_ != nullptr && rest == "</function>") {
     if (parameters_) argue("}");
     end_call();
@@ -339,7 +411,7 @@ bool CallParser::tags() {
   }
   if (!begins(tag, rest) && !begins(rest, tag)) return tool_ != nullptr && begins("</function>", rest);
   if (rest.size() <= tag.size() || !rest.ends_with('>')) return rest.size() < 1000;
-  const std::string name = rest.substr(tag.size(), rest.size() - tag.size() - 1);
+  const std::string name(rest.substr(tag.size(), rest.size() - tag.size() - 1));
   held_.clear();
   if (tool_ == nullptr) return announce(name);
   parameter_ = name;

@@ -8,42 +8,14 @@
 #include <vector>
 
 #include "serve/call_forms.h"
+#include "serve/call_readers.h"
 #include "serve/reply_format.h"
 
 namespace toy::serve {
 
-/// Follows one JSON object that has a name and arguments, byte by byte.
-class CallObject {
- public:
-  /// `key` is that of the arguments.
-  explicit CallObject(std::string_view key) : key_(key) {}
-  enum Result { more, done, broken };
-  Result push(char c);
-  /// Once it is known.
-  const std::optional<std::string>& name() const { return name_; }
-  /// What has come of the arguments since the last call of this; nothing before the name is known.
-  std::string take_arguments();
-  /// Is a value being read, or was the last byte that of a value?
-  bool in_value() const { return place_ == inside_value; }
-  bool has_value() const { return place_ == after_value; }
-
- private:
-  enum Place { begin, before_key, in_key, colon, before_value, inside_value, after_value };
-  bool ends_word(char c) const;
-  void take(char c);
-  bool is_complete() const;
-  bool end_value();
-
-  std::string key_, present_, value_;
-  Place place_ = begin;
-  std::optional<std::string> name_;
-  std::string arguments_;
-  bool first_ = true, in_string_ = false, escaped_ = false;
-  int depth_ = 0;
-};
-
-/// Splits a text into what is for the reader and calls, in one form. The result does not depend on how the text is cut.
-/// What looks like a call and is none, or calls an unknown function, stays text. Spaces around calls are dropped.
+/// Splits a text into what is for the reader, thoughts (of CallForm::channels) and calls, in one form. The result does
+/// not depend on how the text is cut. What looks like a call and is none, or calls an unknown function, stays text.
+/// Spaces around calls are dropped.
 class CallParser {
  public:
   /// `tools` are the functions that may be called. `salt` makes the ids of calls differ from those of other texts.
@@ -52,18 +24,46 @@ class CallParser {
   Piece push(std::string_view bytes);
   /// The remainder at the end of the text. A call that was cut off keeps the arguments that came.
   Piece finish();
+  /// Is the present message of CallForm::channels a thought?
+  bool in_thought() const { return state_ == in_message && is_thought_; }
 
  private:
-  enum State { text, before_call, in_object, in_named, in_tags, after_call, before_close };
+  enum State {
+    text,
+    before_call,
+    in_object,
+    in_named,
+    in_tags,
+    before_end,
+    after_call,
+    before_close,
+    in_header,
+    in_message,
+    in_arguments,
+    after_arguments
+  };
+  State initial() const { return form_.kind == CallForm::channels ? in_header : text; }
   void push(char c);
   void in_text(char c);
   void at_beginning();
   void open_unit();
   void in_call_object(char c);
   void in_named_call(char c);
+  void begin_object(char c);
   void in_close(char c);
+  void in_section(char c);
+  void again();
+  bool is_header(std::string_view held) const;
+  void header(char c);
+  void begin_message();
+  void message(char c);
+  void message_arguments(char c);
+  void write(std::string_view bytes);
   void give_back(char last);
   bool announce(const std::string& name);
+  bool announce_numbered(std::string_view id);
+  void begin_call(const Tool& tool, const std::string& id);
+  void begin_arguments();
   void argue(std::string arguments);
   void end_call();
   bool tags();
@@ -72,15 +72,20 @@ class CallParser {
   const CallForm& form_;
   std::shared_ptr<const std::vector<Tool>> tools_;
   std::string salt_;
-  State state_ = text;
+  State state_;
   std::string held_;  // text that may begin a call, or spaces in front of one; of tags: what is not complete
   std::string raw_;   // of a call that is not announced: all of it
-  std::optional<CallObject> object_;
-  const Tool* tool_ = nullptr;  // that is being called
-  bool first_ = true;           // nothing but spaces has come
-  bool parameters_ = false;     // the present call has some
-  std::string parameter_;       // whose value comes
+  std::unique_ptr<CallReader> reader_;
+  std::optional<CallObject> object_;  // of which the model writes the arguments alone
+  const Tool* tool_ = nullptr;        // that is being called
+  bool first_ = true;                 // nothing but spaces has come
+  bool parameters_ = false;           // the present call has some
+  std::string parameter_;             // whose value comes
   size_t calls_ = 0;
+  std::vector<std::string> ids_;     // of the calls
+  bool is_thought_ = false;          // the present message
+  bool has_text_[2] = {};            // some message has, and some thought
+  std::string_view separator_ = {};  // before what comes of the present message
   Piece out_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "serve/percent.h"
+
 namespace toy::serve {
 namespace {
 
@@ -309,7 +311,7 @@ void Connection::request_is_read() {
   HttpRequest r;
   r.method = std::string(message.method_string());
   r.target = std::string(message.target());
-  r.target = r.target.substr(0, r.target.find('?'));
+  r.target = percent_decoded(r.target.substr(0, r.target.find('?')));
   r.authorization = std::string(message[http::field::authorization]);
   r.api_key = std::string(message["x-api-key"]);
   r.anthropic_version = std::string(message["anthropic-version"]);

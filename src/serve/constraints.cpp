@@ -13,12 +13,12 @@ namespace {
 using nlohmann::ordered_json;
 
 // Everything that a constraint follows from.
-std::string key_of(const CompletionRequest& r) {
+std::string key_of(const CompletionRequest& r, chat::ThoughtState state) {
   ordered_json tools = ordered_json::array();
   if (calls_tools(r))
     for (const Tool& t : r.tools) tools.push_back({t.name, t.parameters, t.strict});
-  return json_text(ordered_json{tools, int(r.tool_choice.kind), r.tool_choice.name, r.parallel_tool_calls,
-                                int(r.form.kind), r.form.schema, r.form.grammar});
+  return json_text(ordered_json{tools, int(r.tool_choice.kind), r.tool_choice.name, r.parallel_tool_calls, r.chat,
+                                int(r.form.kind), r.form.schema, r.form.grammar, int(state)});
 }
 
 // The tools that may be called. What a schema says that cannot be expressed is left out, unless it is strict. All of
@@ -30,27 +30,58 @@ std::vector<Tool> callable(const CompletionRequest& r) {
     if (!r.tool_choice.name.empty() && t.name != r.tool_choice.name) continue;
     tools.push_back(t);
     try {
-      json_schema_grammar(t.parameters, fmt::format("tools: the parameters of {}", t.name), &budget);
-    } catch (const Error&) {
-      if (t.strict || budget.exceeded()) throw;
+      json_schema_grammar(t.parameters, fmt::format("'{}' of {}", t.field, t.name), &budget);
+    } catch (const Error& e) {
+      if (t.strict || budget.exceeded()) throw ApiError(400, e.what(), t.field);
       tools.back().parameters = {{"type", "object"}};
     }
   }
   return tools;
 }
 
+// The rule for an answer in a form that is JSON.
+SchemaRule answer(const TextForm& form) {
+  const ordered_json any_object{{"type", "object"}};
+  const ordered_json& schema = form.kind == TextForm::json_object ? any_object : form.schema;
+  return {"answer", std::make_shared<ordered_json>(schema), form.field};
+}
+
+// Rules for a thought in front of the rule root: toy-0 is its text with the mark at its end, which has its first byte
+// once. toy-K has read K bytes of the mark.
+std::string thought_rules(const chat::ThoughtMarks& marks, chat::ThoughtState state) {
+  const auto byte = [](char c) { return fmt::format("\\x{:02x}", int(static_cast<unsigned char>(c))); };
+  const std::string_view close = marks.close;
+  std::string rules, open;
+  for (size_t k = 0; k < close.size(); ++k) {
+    rules += fmt::format("toy-{} ::= \"{}\" {}", k, byte(close[k]),
+                         k + 1 < close.size() ? fmt::format("toy-{}", k + 1) : "[ \\n]{0,8}");
+    if (k > 0) rules += fmt::format(" | \"{}\" toy-1", byte(close[0]));
+    rules += fmt::format(" | [^{}{}] toy-0\n", byte(close[0]), byte(close[k]));
+  }
+  for (const char c : marks.open) open += byte(c);
+  return rules + (state == chat::ThoughtState::begun ? "toy-root ::= toy-0 root\n"
+                                                     : fmt::format("toy-root ::= (\"{}\" toy-0)? root\n", open));
+}
+
+// Control tokens among these texts; those that end a text are none.
+void add_marks(const Tokenizer& tokenizer, const std::vector<std::string_view>& texts, std::vector<int32_t>& marks) {
+  const std::vector<int32_t> ends = tokenizer.end_of_generation();
+  for (const std::string_view mark : texts) {
+    const std::vector<int32_t> ids = tokenizer.encode(mark, {.parse_special = true});
+    if (ids.size() == 1 && tokenizer.token_bytes(ids[0]).empty() && std::ranges::find(ends, ids[0]) == ends.end())
+      marks.push_back(ids[0]);
+  }
+}
+
 }  // namespace
 
 bool calls_tools(const CompletionRequest& r) { return !r.tools.empty() && r.tool_choice.kind != ToolChoice::none; }
 
-Constraints::Constraints(const Tokenizer& tokenizer, const CallForm* form) : tokenizer_(tokenizer), form_(form) {
-  if (form == nullptr) return;
-  const std::vector<int32_t> ends = tokenizer.end_of_generation();
-  for (const std::string_view mark : form->markers()) {
-    const std::vector<int32_t> ids = tokenizer.encode(mark, {.parse_special = true});
-    if (ids.size() == 1 && tokenizer.token_bytes(ids[0]).empty() && std::ranges::find(ends, ids[0]) == ends.end())
-      marks_.push_back(ids[0]);
-  }
+Constraints::Constraints(const Tokenizer& tokenizer, const CallForm* form, const chat::ThoughtMarks& thoughts)
+    : tokenizer_(tokenizer), form_(form), thoughts_(thoughts) {
+  add_marks(tokenizer, thoughts.tokens, thought_marks_);
+  marks_ = thought_marks_;
+  if (form) add_marks(tokenizer, form->markers(), marks_);
 }
 
 const TokenTrie& Constraints::tokens(bool with_marks) {
@@ -61,7 +92,7 @@ const TokenTrie& Constraints::tokens(bool with_marks) {
   return *trie;
 }
 
-std::shared_ptr<const TokenConstraint> Constraints::of(const CompletionRequest& r) {
+std::shared_ptr<const TokenConstraint> Constraints::of(const CompletionRequest& r, chat::ThoughtState state) {
   if (!calls_tools(r) && r.form.kind == TextForm::any) return nullptr;
   if (calls_tools(r) && form_ == nullptr)
     throw ApiError(
@@ -69,9 +100,9 @@ std::shared_ptr<const TokenConstraint> Constraints::of(const CompletionRequest& 
         "the model's chat template knows no tools, or writes calls in a form that this server does not read; "
         "remove 'tools'",
         "tools", "unsupported_parameter");
-  const std::string key = key_of(r);
+  const std::string key = key_of(r, state);
   Known known = find(key);
-  return known ? known : keep(key, make(r));
+  return known ? known : keep(key, make(r, state));
 }
 
 std::shared_ptr<const TokenConstraint> Constraints::find(const std::string& key) {
@@ -90,37 +121,64 @@ std::shared_ptr<const TokenConstraint> Constraints::keep(const std::string& key,
   return made;
 }
 
-std::shared_ptr<const TokenConstraint> Constraints::make(const CompletionRequest& r) {
+std::shared_ptr<const TokenConstraint> Constraints::make(const CompletionRequest& r, chat::ThoughtState state) {
   const bool calls = calls_tools(r);
   try {
-    return calls ? make_calls(r) : make_form(r.form);
+    return calls ? make_calls(r, state) : make_form(r, state);
   } catch (const Error& e) {
     throw ApiError(400, e.what(), calls ? "tools" : r.form.field);
   }
 }
 
-std::shared_ptr<const TokenConstraint> Constraints::make_form(const TextForm& form) {
+// Of a grammar whose rule root is what follows a thought.
+std::shared_ptr<const TokenConstraint> Constraints::after_thought(const std::string& gbnf, const std::string& name,
+                                                                  const std::vector<SchemaRule>& rules,
+                                                                  chat::ThoughtState state) {
+  if (state == chat::ThoughtState::ended) return parse_gbnf(gbnf, name, rules).constraint(tokens(true));
+  return parse_gbnf(gbnf + "\n" + thought_rules(thoughts_, state), name, rules, "toy-root").constraint(tokens(true));
+}
+
+std::shared_ptr<const TokenConstraint> Constraints::make_form(const CompletionRequest& r, chat::ThoughtState state) {
+  const TextForm& form = r.form;
+  if (state != chat::ThoughtState::ended) {
+    if (form.kind == TextForm::gbnf) return after_thought(form.grammar, form.field, {}, state);
+    return after_thought("root ::= answer", form.field, {answer(form)}, state);
+  }
+  if (r.chat && form_ != nullptr && form_->kind == CallForm::channels && form.kind != TextForm::gbnf)
+    return parse_gbnf("root ::= " + form_->answer("answer") + "\n" + form_->common_rules(), form.field, {answer(form)})
+        .constraint(tokens(true));
   const Grammar g = form.kind == TextForm::json_object ? json_object_grammar()
                     : form.kind == TextForm::gbnf      ? parse_gbnf(form.grammar, form.field)
                                                        : json_schema_grammar(form.schema, form.field);
   return g.constraint(tokens(false));
 }
 
+// Nothing in a thought is a call.
+Untriggered Constraints::untriggered(chat::ThoughtState state) const {
+  if (state == chat::ThoughtState::ended) return {};
+  return {std::string(thoughts_.open), std::string(thoughts_.close), state == chat::ThoughtState::begun};
+}
+
 // Calls that are forced, or an answer in a form or calls, or any text in which calls are right.
-std::shared_ptr<const TokenConstraint> Constraints::make_calls(const CompletionRequest& r) {
+std::shared_ptr<const TokenConstraint> Constraints::make_calls(const CompletionRequest& r, chat::ThoughtState state) {
   if (r.form.kind == TextForm::gbnf)
     throw ApiError(400, "'grammar' with 'tools' is not supported; use one of them", "grammar");
   std::vector<SchemaRule> rules;
   const bool forced = r.tool_choice.kind == ToolChoice::required,
-             parallel = r.parallel_tool_calls && r.tool_choice.name.empty();
+             parallel = r.parallel_tool_calls && r.tool_choice.name.empty() && form_->parallel();
   std::string text = form_->gbnf(callable(r), parallel, rules);
-  if (forced) return parse_gbnf("root ::= calls\n" + text, "tools", rules).constraint(tokens(true));
+  if (forced) return after_thought("root ::= calls\n" + text, "tools", rules, state);
   if (r.form.kind == TextForm::any)
-    return parse_gbnf("root ::= unit\n" + text, "tools", rules).constraint(tokens(true), form_->triggers(), !parallel);
-  const ordered_json any_object{{"type", "object"}};
-  const ordered_json& schema = r.form.kind == TextForm::json_object ? any_object : r.form.schema;
-  rules.push_back({"answer", std::make_shared<ordered_json>(schema), r.form.field});
-  return parse_gbnf("root ::= answer | calls\n" + text, "tools", rules).constraint(tokens(true));
+    return parse_gbnf("root ::= unit\n" + text, "tools", rules)
+        .constraint(tokens(true), form_->triggers(), !parallel, untriggered(state));
+  const SchemaRule one = answer(r.form);
+  try {
+    json_schema_grammar(*one.schema, r.form.field);
+  } catch (const Error& e) {
+    throw ApiError(400, e.what(), r.form.field);
+  }
+  rules.push_back(one);
+  return after_thought("root ::= " + form_->answer("answer") + " | calls\n" + text, "tools", rules, state);
 }
 
 }  // namespace toy::serve

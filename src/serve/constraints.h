@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "chat/thoughts.h"
 #include "serve/api.h"
 #include "serve/call_forms.h"
 #include "toy/grammar/grammar.h"
@@ -20,12 +21,14 @@ namespace toy::serve {
 /// when it is first needed. Any thread may ask.
 class Constraints {
  public:
-  /// `form`: how the model writes calls; nullptr: in no known way. The tokenizer must outlive it.
-  Constraints(const Tokenizer& tokenizer, const CallForm* form);
-  /// nullptr: none. Throws ApiError for what cannot be expressed, and for tools that the model cannot call.
-  std::shared_ptr<const TokenConstraint> of(const CompletionRequest& r);
-  /// Control tokens that are marks of calls.
-  const std::vector<int32_t>& marks() const { return marks_; }
+  /// `form`: how the model writes calls; nullptr: in no known way. `thoughts`: around its thoughts. The tokenizer must
+  /// outlive it.
+  Constraints(const Tokenizer& tokenizer, const CallForm* form, const chat::ThoughtMarks& thoughts);
+  /// nullptr: none. A constraint holds after the thought of a text, whose beginning is in this state. Throws ApiError
+  /// for what cannot be expressed, and for tools that the model cannot call.
+  std::shared_ptr<const TokenConstraint> of(const CompletionRequest& r, chat::ThoughtState state);
+  /// Control tokens that are marks of thoughts, and with `calls` those of calls.
+  const std::vector<int32_t>& marks(bool calls) const { return calls ? marks_ : thought_marks_; }
 
  private:
   static constexpr size_t kMostKept = 16;
@@ -33,14 +36,19 @@ class Constraints {
   const TokenTrie& tokens(bool with_marks);
   Known find(const std::string& key);
   Known keep(const std::string& key, Known made);
-  std::shared_ptr<const TokenConstraint> make(const CompletionRequest& r);
-  std::shared_ptr<const TokenConstraint> make_calls(const CompletionRequest& r);
-  std::shared_ptr<const TokenConstraint> make_form(const TextForm& form);
+  std::shared_ptr<const TokenConstraint> make(const CompletionRequest& r, chat::ThoughtState state);
+  std::shared_ptr<const TokenConstraint> make_calls(const CompletionRequest& r, chat::ThoughtState state);
+  std::shared_ptr<const TokenConstraint> make_form(const CompletionRequest& r, chat::ThoughtState state);
+  std::shared_ptr<const TokenConstraint> after_thought(const std::string& gbnf, const std::string& name,
+                                                       const std::vector<SchemaRule>& rules, chat::ThoughtState state);
+
+  Untriggered untriggered(chat::ThoughtState state) const;
 
   const Tokenizer& tokenizer_;
   const CallForm* form_;
-  std::vector<int32_t> marks_;
-  std::mutex mutex_;  // of what follows
+  const chat::ThoughtMarks thoughts_;
+  std::vector<int32_t> thought_marks_, marks_;  // the second ones are all
+  std::mutex mutex_;                            // of what follows
   std::optional<TokenTrie> plain_, marked_;
   std::list<std::pair<std::string, Known>> kept_;  // the latest first
 };

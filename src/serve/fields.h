@@ -14,15 +14,20 @@ namespace toy::serve {
 
 /// Throws ApiError with status 400.
 [[noreturn]] void refuse(const std::string& message, const std::string& param, const char* code = "");
+/// Refuses the value at a path of the request, such as input[2].content, with "'PATH' WHAT".
+[[noreturn]] void refuse_at(const std::string& path, const std::string& what, const char* code = "");
 
 /// The object that a body is. Throws ApiError for anything else, and for an object of too many keys.
 nlohmann::ordered_json parse_body(const std::string& body);
 
 /// Reads the fields of an object one after the other; what is left at the end is unknown. null counts as absent. What
-/// it refuses is an ApiError that names the field. The object must outlive it.
+/// it refuses is an ApiError that names the field by its path. The object must outlive it.
 class Fields {
  public:
-  explicit Fields(const nlohmann::ordered_json& object);
+  /// `path`: of the object in the request, such as input[2]; "" is the body. Refuses what is no object.
+  explicit Fields(const nlohmann::ordered_json& object, std::string path = "");
+  /// That of a field: input[2].content
+  std::string path(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
   /// nullptr: absent.
   const nlohmann::ordered_json* take(const std::string& name);
   /// Leaves `value` where the field is absent.
@@ -32,20 +37,23 @@ class Fields {
     if (j == nullptr) return;
     try {
       if constexpr (std::is_same_v<T, double>)
-        value = json_number<double>(*j, name, least, most);
+        value = json_number<double>(*j, path(name), least, most);
       else
-        value = T(json_number<int64_t>(*j, name, int64_t(least), int64_t(most)));
+        value = T(json_number<int64_t>(*j, path(name), int64_t(least), int64_t(most)));
     } catch (const Error& e) {
-      refuse(e.what(), name);
+      refuse(e.what(), path(name));
     }
   }
   bool flag(const std::string& name, bool otherwise);
   std::string text(const std::string& name);
+  /// Refuses a text that is missing or empty.
+  std::string needed_text(const std::string& name);
   bool has(const std::string& name) const { return values_.contains(name); }
   /// Refuses what was not taken.
   void finish() const;
 
  private:
+  std::string path_;
   std::map<std::string, const nlohmann::ordered_json*> values_;
 };
 

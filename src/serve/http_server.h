@@ -29,7 +29,7 @@ struct HttpLimits {
 
 /// A request that was read completely.
 struct HttpRequest {
-  std::string method, target;                             ///< "POST", "/v1/completions" without what follows '?'
+  std::string method, target;  ///< "POST", "/v1/completions" decoded, without what follows '?'
   std::string authorization, api_key, anthropic_version;  ///< headers (the second is X-Api-Key), or ""
   std::string body;
 };

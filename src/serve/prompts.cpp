@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "serve/call_history.h"
 #include "serve/constraints.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
@@ -25,30 +26,35 @@ ordered_json with_text_arguments(ordered_json messages) {
 
 }  // namespace
 
-std::string Prompts::rendered(const ordered_json& messages, const std::vector<Tool>& tools, bool answered) const {
-  ordered_json list;
-  for (const Tool& tool : tools) list.push_back(tool.json);
+std::string Prompts::rendered(const ordered_json& messages, const std::vector<Tool>& tools,
+                              const ChatContext& context) const {
+  TemplateInput input{messages, {}};
+  for (const Tool& tool : tools) input.tools.push_back(tool.json);
+  if (form_) input = input_for(*form_, chat_->source(), std::move(input));
+  ordered_json variables = chat_variables(tokenizer_);
+  variables.update(context.variables);
   return chat_
-      ->render({.messages = messages,
-                .tools = list,
+      ->render({.messages = std::move(input.messages),
+                .tools = std::move(input.tools),
                 .documents = {},
-                .add_generation_prompt = !answered,
-                .variables = chat_variables(tokenizer_)})
+                .add_generation_prompt = !context.answered,
+                .variables = std::move(variables)})
       .text;
 }
 
-ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools, bool answered) const {
+ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools,
+                         const ChatContext& context) const {
   if (!chat_)
-    throw ApiError(400, "the model has no chat template; use /v1/completions, or a model with one", "messages");
+    throw ApiError(400, "the model has no chat template; use /v1/completions, or a model with one", context.field);
   std::string text;
   try {
-    text = rendered(messages, tools, answered);
+    text = rendered(messages, tools, context);
   } catch (const Error& e) {
     // Few templates want the arguments of earlier calls as text.
     try {
-      text = rendered(with_text_arguments(messages), tools, answered);
+      text = rendered(with_text_arguments(messages), tools, context);
     } catch (const Error&) {
-      throw ApiError(400, e.what(), "messages");
+      throw ApiError(400, e.what(), context.field);
     }
   }
   std::vector<int32_t> ids = encode_chat(tokenizer_, text);
@@ -56,7 +62,10 @@ ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& 
 }
 
 std::vector<std::vector<int32_t>> Prompts::of(const CompletionRequest& r) const {
-  if (r.chat) return {chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>()).ids};
+  if (r.chat)
+    return {
+        chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>(), {.field = r.source, .variables = r.variables})
+            .ids};
   return of(r.prompts, "prompt");
 }
 
@@ -91,9 +100,8 @@ int64_t Prompts::length(const CompletionRequest& r, int64_t prompt) const {
         400,
         fmt::format("This model's maximum context length is {} tokens. However, you requested {} tokens ({} in the {}, "
                     "{} in the completion). Please reduce the length of the {} or completion.",
-                    context_, prompt + wanted, prompt, r.chat ? "messages" : "prompt", wanted,
-                    r.chat ? "messages" : "prompt"),
-        r.chat ? "messages" : "prompt", "context_length_exceeded");
+                    context_, prompt + wanted, prompt, r.source, wanted, r.source),
+        r.source, "context_length_exceeded");
   return wanted;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "serve/api.h"
+#include "serve/call_forms.h"
 #include "toy/chat/chat_template.h"
 #include "toy/text/tokenizer.h"
 
@@ -18,13 +19,22 @@ struct ChatPrompt {
   std::vector<int32_t> ids;
 };
 
+/// What else a conversation is rendered with.
+struct ChatContext {
+  const char* field = "messages";                                       ///< of the request, for messages
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();  ///< more ones of the template
+  bool answered = false;  ///< the last message is an answer: no other one begins
+};
+
 /// The model's side of prompts: tokenizer, chat template and limits. What does not fit it is an ApiError with status
 /// 400.
 class Prompts {
  public:
-  /// `context`: positions of one text. `vocab`: token ids are below. Tokenizer and template must outlive it.
-  Prompts(const Tokenizer& tokenizer, const std::optional<ChatTemplate>& chat, int64_t context, int64_t vocab)
-      : tokenizer_(tokenizer), chat_(chat), context_(context), vocab_(vocab) {}
+  /// `form`: of calls; nullptr: none is known. `context`: positions of one text. `vocab`: token ids are below.
+  /// Tokenizer and template must outlive it.
+  Prompts(const Tokenizer& tokenizer, const std::optional<ChatTemplate>& chat, const CallForm* form, int64_t context,
+          int64_t vocab)
+      : tokenizer_(tokenizer), chat_(chat), form_(form), context_(context), vocab_(vocab) {}
 
   /// The prompts of a request; none is empty.
   std::vector<std::vector<int32_t>> of(const CompletionRequest& r) const;
@@ -32,18 +42,20 @@ class Prompts {
   std::vector<std::vector<int32_t>> of(const std::vector<PromptSource>& sources, const char* name) const;
   /// Throws for more tokens than the context holds.
   void require_fits(int64_t tokens, const char* name) const;
-  /// Messages, tools, and the beginning of the answer unless they are `answered`. Throws for a model without a chat
-  /// template, and what the template says.
+  /// Messages, tools, and the beginning of the answer. Throws for a model without a chat template, and what the
+  /// template says.
   ChatPrompt chat(const nlohmann::ordered_json& messages, const std::vector<Tool>& tools = {},
-                  bool answered = false) const;
+                  const ChatContext& context = {}) const;
   /// How many tokens follow a prompt of this many, at most.
   int64_t length(const CompletionRequest& r, int64_t prompt) const;
   void require_ids(const std::vector<int32_t>& ids, const char* param) const;
 
  private:
-  std::string rendered(const nlohmann::ordered_json& messages, const std::vector<Tool>& tools, bool answered) const;
+  std::string rendered(const nlohmann::ordered_json& messages, const std::vector<Tool>& tools,
+                       const ChatContext& context) const;
   const Tokenizer& tokenizer_;
   const std::optional<ChatTemplate>& chat_;
+  const CallForm* form_;
   int64_t context_, vocab_;
 };
 

@@ -38,7 +38,10 @@ ordered_json call_json(const ToolCall& call) {
 
 ordered_json usage(const Reply& reply) {
   const int64_t prompt = reply.prompt_tokens, tokens = reply.tokens();
-  return {{"prompt_tokens", prompt}, {"completion_tokens", tokens}, {"total_tokens", prompt + tokens}};
+  ordered_json j{{"prompt_tokens", prompt}, {"completion_tokens", tokens}, {"total_tokens", prompt + tokens}};
+  if (const int64_t thoughts = reply.thought_tokens(); thoughts > 0)
+    j["completion_tokens_details"] = {{"reasoning_tokens", thoughts}};
+  return j;
 }
 
 ordered_json chat_logprobs(const Tokenizer& tokenizer, const std::vector<GeneratedToken>& tokens, bool ids) {
@@ -115,7 +118,7 @@ std::string OpenAiFormat::part_event(int64_t index, const Piece& piece, ordered_
 }
 
 std::string OpenAiFormat::piece(const Choice& choice, const Piece& piece) {
-  if (piece.text.empty() && piece.calls.empty() && !logprobs_) return "";
+  if (piece.text.empty() && piece.thought.empty() && piece.calls.empty() && !logprobs_) return "";
   return part_event(choice.index, piece, logprobs_ ? part_logprobs(choice, *piece.token) : ordered_json(), nullptr);
 }
 
@@ -171,6 +174,7 @@ std::string ChatFormat::begin(const Reply& reply) {
 
 void ChatFormat::fill(ordered_json& j, const Choice& choice) const {
   ordered_json message{{"role", "assistant"}, {"content", choice.text}};
+  if (!choice.thought.empty()) message["reasoning_content"] = choice.thought;
   if (!choice.calls.empty()) {
     if (choice.text.empty()) message["content"] = nullptr;
     for (const ToolCall& call : choice.calls) message["tool_calls"].push_back(call_json(call));
@@ -180,6 +184,7 @@ void ChatFormat::fill(ordered_json& j, const Choice& choice) const {
 
 void ChatFormat::fill_part(ordered_json& j, const Piece& piece) const {
   ordered_json delta = ordered_json::object();
+  if (!piece.thought.empty()) delta["reasoning_content"] = piece.thought;
   if (!piece.text.empty()) delta["content"] = piece.text;
   for (const auto& [index, call] : piece.calls) {
     ordered_json part{{"index", index}};

@@ -29,8 +29,15 @@ struct ToolCallPart {
 /// What a token adds to a choice, or what was held back until the end.
 struct Piece {
   std::string text;                       ///< for the reader
+  std::string thought = {};               ///< what the model thinks before its answer
   std::vector<ToolCallPart> calls = {};   ///< instead of text
   const GeneratedToken* token = nullptr;  ///< none at the end
+
+  /// Adds what follows, but its token.
+  void append(const Piece& more) {
+    text += more.text, thought += more.thought;
+    calls.insert(calls.end(), more.calls.begin(), more.calls.end());
+  }
 };
 
 /// One text of a request. After the end of the text everything is set.
@@ -39,6 +46,8 @@ struct Choice {
   std::vector<int32_t> prompt;
   std::string echoed;  ///< the prompt's text, with `echo`
   std::string text;    ///< for the reader, so far
+  std::string thought;
+  int64_t thought_tokens = 0;
   std::vector<ToolCall> calls;
   TextEnd end;  ///< its `text` is a part of `text`
 };
@@ -47,7 +56,12 @@ struct Choice {
 struct Reply {
   std::vector<Choice> choices;
   int64_t prompt_tokens = 0;  ///< of each prompt once
-  int64_t tokens() const {    ///< generated, of the choices that have ended
+  int64_t thought_tokens() const {
+    int64_t n = 0;
+    for (const Choice& c : choices) n += c.thought_tokens;
+    return n;
+  }
+  int64_t tokens() const {  ///< generated, of the choices that have ended
     int64_t n = 0;
     for (const Choice& c : choices) n += int64_t(c.end.generated.tokens.size());
     return n;

@@ -17,116 +17,168 @@ using nlohmann::ordered_json;
 // ---- Requests.
 
 // A string, or parts whose type is one of the texts. Parts of earlier replies have empty lists as well.
-std::string content_of(const ordered_json* j, const std::string& where) {
-  if (j == nullptr) refuse(fmt::format("{}: 'content' is missing", where), "input");
+std::string content_of(const ordered_json* j, const std::string& path) {
+  if (j == nullptr) refuse_at(path, "is missing");
   if (j->is_string()) return j->get<std::string>();
-  if (!j->is_array()) refuse(fmt::format("{}: 'content' is not a string or an array of parts", where), "input");
+  if (!j->is_array()) refuse_at(path, "is not a string or an array of parts");
   std::string text;
-  for (const auto& part : *j) {
-    if (!part.is_object()) refuse(fmt::format("{}: 'content' has a part that is not an object", where), "input");
-    Fields f(part);
+  for (size_t i = 0; i < j->size(); ++i) {
+    Fields f((*j)[i], fmt::format("{}[{}]", path, i));
     const std::string type = f.text("type");
     if (type != "input_text" && type != "output_text")
-      refuse(fmt::format("{}: 'content' has a part of type '{}', expected input_text or output_text", where,
-                         one_line(type)),
-             "input");
-    if (!f.has("text")) refuse(fmt::format("{}: 'content' has a part without 'text'", where), "input");
+      refuse_at(f.path("type"), fmt::format("is '{}', expected input_text or output_text", one_line(type)));
+    if (!f.has("text")) refuse_at(f.path("text"), "is missing");
     text += f.text("text");
     for (const char* list : {"annotations", "logprobs"})
       if (const ordered_json* empty = f.take(list); empty && !(empty->is_array() && empty->empty()))
-        refuse(fmt::format("{}: '{}' is not an empty array", where, list), "input");
+        refuse_at(f.path(list), "is not an empty array");
     f.finish();
   }
   return text;
 }
 
-// Adds an item as a message in OpenAI's older format.
-void add_item(ordered_json& list, const ordered_json& item, const std::string& where) {
-  if (!item.is_object()) refuse(fmt::format("{} is not an object", where), "input");
-  Fields f(item);
+// The texts of an array of parts of this type.
+std::string parts_of(const ordered_json* j, const std::string& path, const char* type) {
+  std::string text;
+  if (j == nullptr) return text;
+  if (!j->is_array()) refuse_at(path, "is not an array of parts");
+  for (size_t i = 0; i < j->size(); ++i) {
+    Fields f((*j)[i], fmt::format("{}[{}]", path, i));
+    if (const std::string given = f.text("type"); given != type)
+      refuse_at(f.path("type"), fmt::format("is '{}', expected {}", one_line(given), type));
+    text += f.text("text");
+    f.finish();
+  }
+  return text;
+}
+
+// The text of a thought; the summary is for servers that do not show it.
+std::string thought_of(Fields& f) {
+  const std::string summary = parts_of(f.take("summary"), f.path("summary"), "summary_text"),
+                    text = parts_of(f.take("content"), f.path("content"), "reasoning_text");
+  return text.empty() ? summary : text;
+}
+
+// Items of an earlier reply: a thought belongs to the message or the calls after it.
+class ItemReader {
+ public:
+  explicit ItemReader(MessageList& list) : list_(list) {}
+  void add(const ordered_json& item, const std::string& path);
+  // A thought that nothing follows: the reply was cut off.
+  void end_thought() {
+    if (!thought_.empty()) list_.add("assistant", "", std::exchange(thought_, ""));
+  }
+
+ private:
+  void add_message(Fields& f);
+  MessageList& list_;
+  std::string thought_;
+};
+
+void ItemReader::add_message(Fields& f) {
+  std::string role = f.text("role");
+  if (role == "developer") role = "system";  // OpenAI's newer word for it
+  if (role != "system" && role != "user" && role != "assistant")
+    refuse_at(f.path("role"), fmt::format("is '{}', expected system, developer, user or assistant", one_line(role)));
+  if (role != "assistant") end_thought();
+  list_.add(role, content_of(f.take("content"), f.path("content")), std::exchange(thought_, ""));
+}
+
+void ItemReader::add(const ordered_json& item, const std::string& path) {
+  Fields f(item, path);
   const std::string type = f.has("type") ? f.text("type") : "message";
   f.text("id"), f.text("status");  // of items of earlier replies
   if (type == "message") {
-    const std::string role = f.text("role");
-    list.push_back({{"role", role}, {"content", content_of(f.take("content"), where)}});
+    add_message(f);
+  } else if (type == "reasoning") {
+    end_thought();
+    thought_ = thought_of(f);
   } else if (type == "function_call") {
-    if (list.empty() || list.back()["role"] != "assistant") list.push_back({{"role", "assistant"}, {"content", ""}});
-    const std::string id = f.text("call_id"), name = f.text("name"), arguments = f.text("arguments");
-    list.back()["tool_calls"].push_back(
-        {{"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", arguments}}}});
+    const std::string id = f.needed_text("call_id"), name = f.needed_text("name");
+    end_thought();
+    list_.add_call(id, name, f.text("arguments"));
   } else if (type == "function_call_output") {
-    const std::string id = f.text("call_id");
-    list.push_back({{"role", "tool"}, {"content", content_of(f.take("output"), where)}, {"tool_call_id", id}});
+    const std::string id = f.needed_text("call_id");
+    end_thought();
+    list_.add_result(id, content_of(f.take("output"), f.path("output")));
   } else {
-    refuse(fmt::format("{} has the type '{}', expected message, function_call or function_call_output", where,
-                       one_line(type)),
-           "input");
+    refuse_at(f.path("type"), fmt::format("is '{}', expected message, reasoning, function_call or function_call_output",
+                                          one_line(type)));
   }
   f.finish();
 }
 
 ordered_json conversation(Fields& f, const std::string& instructions) {
-  ordered_json list = ordered_json::array();
-  if (!instructions.empty()) list.push_back({{"role", "system"}, {"content", instructions}});
+  MessageList list;
+  if (!instructions.empty()) list.add("system", instructions);
   const ordered_json* input = f.take("input");
-  if (input == nullptr) refuse("'input' is missing", "input", "missing_required_parameter");
+  if (input == nullptr) refuse_at("input", "is missing", "missing_required_parameter");
   if (input->is_string()) {
-    list.push_back({{"role", "user"}, {"content", *input}});
+    list.add("user", *input);
   } else {
-    if (!input->is_array() || input->empty()) refuse("'input' is not a string or an array of items", "input");
-    for (size_t i = 0; i < input->size(); ++i) add_item(list, (*input)[i], fmt::format("input[{}]", i));
+    if (!input->is_array() || input->empty()) refuse_at("input", "is not a string or an array of items");
+    ItemReader items(list);
+    for (size_t i = 0; i < input->size(); ++i) items.add((*input)[i], fmt::format("input[{}]", i));
+    items.end_thought();
   }
-  return messages_of(&list);
+  return list.messages();
 }
 
 // {"format": {"type": "text"}}, of type json_object, or {"type": "json_schema", "name", "schema", ...}
 void read_text(const ordered_json& text, ResponsesRequest& r) {
-  if (!text.is_object()) refuse("'text' is not an object", "text");
-  Fields f(text);
+  Fields f(text, "text");
   const ordered_json* format = f.take("format");
   f.finish();
   if (format == nullptr) return;
-  if (!format->is_object()) refuse("'text': 'format' is not an object", "text");
+  Fields g(*format, f.path("format"));
   r.settings["text"]["format"] = *format;
-  Fields g(*format);
   const std::string type = g.text("type");
-  TextForm form{.kind = TextForm::any, .schema = {}, .grammar = "", .field = "text"};
+  TextForm form{.kind = TextForm::any, .schema = {}, .grammar = "", .field = f.path("format")};
   if (type == "json_schema") {
     g.text("name"), g.text("description"), g.flag("strict", false);  // the text always follows the schema
     const ordered_json* schema = g.take("schema");
-    if (schema == nullptr) refuse("'text': 'format' has no 'schema'", "text");
-    form.kind = TextForm::json_schema, form.schema = *schema;
+    if (schema == nullptr) refuse_at(g.path("schema"), "is missing");
+    form.kind = TextForm::json_schema, form.schema = *schema, form.field = g.path("schema");
   } else if (type == "json_object") {
     form.kind = TextForm::json_object;
   } else if (type != "text") {
-    refuse(fmt::format("'text': 'format' has the type '{}', expected text, json_object or json_schema", one_line(type)),
-           "text");
+    refuse_at(g.path("type"), fmt::format("is '{}', expected text, json_object or json_schema", one_line(type)));
   }
   g.finish();
   if (form.kind != TextForm::any) r.completion.form = std::move(form);
 }
 
+// "none", "auto", "required", or {"type": "function", "name": ...}
+ToolChoice tool_choice_of(const ordered_json& choice, const std::vector<Tool>& tools) {
+  if (choice == "auto") return {};
+  if (choice == "none") return {ToolChoice::none, ""};
+  if (tools.empty()) refuse_at("tool_choice", "needs 'tools'");
+  if (choice == "required") return {ToolChoice::required, ""};
+  if (!choice.is_object() || choice.value("type", ordered_json()) != "function")
+    refuse_at("tool_choice", R"(is not "none", "auto", "required" or {"type": "function", "name": "..."})");
+  Fields f(choice, "tool_choice");
+  f.take("type");
+  const std::string name = f.needed_text("name");
+  f.finish();
+  require_tool(tools, name, f.path("name"));
+  return {ToolChoice::required, name};
+}
+
 void read_tools(Fields& f, ResponsesRequest& r) {
-  if (const ordered_json* tools = f.take("tools"); tools && !(tools->is_array() && tools->empty())) {
-    ordered_json list = ordered_json::array();
-    if (!tools->is_array()) refuse("'tools' is not an array of tools", "tools");
-    for (const auto& tool : *tools) {
-      if (!tool.is_object() || tool.value("type", ordered_json()) != "function")
-        refuse("'tools' has an item whose type is not function, the only one that this server supports", "tools");
-      ordered_json function = tool;
-      function.erase("type");
-      list.push_back({{"type", "function"}, {"function", std::move(function)}});
+  if (const ordered_json* tools = f.take("tools")) {
+    if (!tools->is_array()) refuse_at("tools", "is not an array of tools");
+    for (size_t i = 0; i < tools->size(); ++i) {
+      Fields tool((*tools)[i], fmt::format("tools[{}]", i));
+      if (const std::string type = tool.text("type"); type != "function")
+        refuse_at(tool.path("type"), fmt::format("is '{}'; only tools of type function are supported", one_line(type)));
+      add_tool(r.completion.tools, tool, "parameters");
+      tool.finish();
     }
-    r.completion.tools = tools_of(&list);
     r.settings["tools"] = *tools;
   }
   if (const ordered_json* choice = f.take("tool_choice")) {
+    r.completion.tool_choice = tool_choice_of(*choice, r.completion.tools);
     r.settings["tool_choice"] = *choice;
-    ordered_json older = *choice;
-    if (choice->is_object() && choice->size() == 2 && choice->contains("name"))
-      older = {{"type", choice->value("type", ordered_json())}, {"function", {{"name", (*choice)["name"]}}}};
-    if (!r.completion.tools.empty() || (older != "auto" && older != "none"))
-      r.completion.tool_choice = tool_choice_of(&older, r.completion.tools);
   }
   r.completion.parallel_tool_calls = f.flag("parallel_tool_calls", true);
   r.settings["parallel_tool_calls"] = r.completion.parallel_tool_calls;
@@ -153,6 +205,8 @@ ordered_json text_part(const std::string& text) {
           {"logprobs", ordered_json::array()}};
 }
 
+ordered_json thought_part(const std::string& text) { return {{"type", "reasoning_text"}, {"text", text}}; }
+
 }  // namespace
 
 ResponsesRequest parse_responses(const std::string& body) {
@@ -160,7 +214,7 @@ ResponsesRequest parse_responses(const std::string& body) {
   Fields f(j);
   ResponsesRequest r;
   CompletionRequest& c = r.completion;
-  c.chat = true;
+  c.chat = true, c.source = "input";
   c.model = f.text("model");
   refuse_store(f);
   const std::string instructions = f.text("instructions");
@@ -200,9 +254,22 @@ std::string ResponsesFormat::event(const std::string& type, const ordered_json& 
 // Of the item that is open.
 std::string ResponsesFormat::item_event(const std::string& type, const ordered_json& rest) {
   ordered_json j{{"item_id", items_.back()["id"]}, {"output_index", items_.size() - 1}};
-  if (open_ == Item::message) j["content_index"] = 0;
+  if (open_ != Item::call) j["content_index"] = 0;
   j.update(rest);
   return event("response." + type, j);
+}
+
+std::string ResponsesFormat::open_thought() {
+  items_.push_back({{"id", fmt::format("rs_{}_{}", head_.id, items_.size())},
+                    {"type", "reasoning"},
+                    {"status", "in_progress"},
+                    {"summary", ordered_json::array()},
+                    {"content", ordered_json::array()}});
+  open_ = Item::thought;
+  std::string events =
+      event("response.output_item.added", {{"output_index", items_.size() - 1}, {"item", items_.back()}});
+  items_.back()["content"].push_back(thought_part(""));
+  return events += item_event("content_part.added", {{"part", thought_part("")}});
 }
 
 std::string ResponsesFormat::open_message() {
@@ -235,9 +302,11 @@ std::string ResponsesFormat::close_item(const char* status) {
   ordered_json& item = items_.back();
   item["status"] = status;
   std::string events;
-  if (open_ == Item::message) {
+  if (open_ != Item::call) {
     const ordered_json& part = item["content"][0];
-    events = item_event("output_text.done", {{"text", part["text"]}, {"logprobs", ordered_json::array()}});
+    events = open_ == Item::thought
+                 ? item_event("reasoning_text.done", {{"text", part["text"]}})
+                 : item_event("output_text.done", {{"text", part["text"]}, {"logprobs", ordered_json::array()}});
     events += item_event("content_part.done", {{"part", part}});
   } else {
     events = item_event("function_call_arguments.done", {{"name", item["name"]}, {"arguments", item["arguments"]}});
@@ -270,14 +339,14 @@ ordered_json ResponsesFormat::response(const Reply& reply, const char* status) c
   j["usage"] = {{"input_tokens", prompt},
                 {"input_tokens_details", {{"cached_tokens", reply.choices.front().end.generated.shared}}},
                 {"output_tokens", tokens},
-                {"output_tokens_details", {{"reasoning_tokens", 0}}},
+                {"output_tokens_details", {{"reasoning_tokens", reply.thought_tokens()}}},
                 {"total_tokens", prompt + tokens}};
   return j;
 }
 
 std::string ResponsesFormat::body(const Reply& reply) {
   const Choice& c = reply.choices.front();
-  Piece all{.text = c.text};
+  Piece all{.text = c.text, .thought = c.thought};
   for (size_t i = 0; i < c.calls.size(); ++i) all.calls.push_back({i, c.calls[i]});
   choice_end(c, all);
   return json_text(response(reply, status(reply)));
@@ -291,13 +360,24 @@ std::string ResponsesFormat::begin(const Reply& reply) {
 
 std::string ResponsesFormat::piece(const Choice&, const Piece& piece) {
   std::string events;
+  const auto add_text = [&](const std::string& added) {
+    ordered_json& text = items_.back()["content"][0]["text"];
+    text = text.get<std::string>() + added;
+  };
+  if (!piece.thought.empty()) {
+    if (open_ != Item::thought) {
+      events += close_item("completed");
+      events += open_thought();
+    }
+    add_text(piece.thought);
+    events += item_event("reasoning_text.delta", {{"delta", piece.thought}});
+  }
   if (!piece.text.empty()) {
     if (open_ != Item::message) {
       events += close_item("completed");
       events += open_message();
     }
-    ordered_json& text = items_.back()["content"][0]["text"];
-    text = text.get<std::string>() + piece.text;
+    add_text(piece.text);
     events += item_event("output_text.delta", {{"delta", piece.text}, {"logprobs", ordered_json::array()}});
   }
   for (const auto& [index, added] : piece.calls) {

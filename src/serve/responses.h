@@ -32,6 +32,7 @@ class ResponsesFormat : public ReplyFormat {
  private:
   std::string event(const std::string& type, const nlohmann::ordered_json& rest);
   std::string item_event(const std::string& type, const nlohmann::ordered_json& rest);
+  std::string open_thought();
   std::string open_message();
   std::string open_call(const ToolCall& call);
   std::string close_item(const char* status);
@@ -41,7 +42,7 @@ class ResponsesFormat : public ReplyFormat {
   const ReplyHead head_;
   const nlohmann::ordered_json settings_;
   std::vector<nlohmann::ordered_json> items_;  // of the output; the last one may be open
-  enum class Item { none, message, call } open_ = Item::none;
+  enum class Item { none, thought, message, call } open_ = Item::none;
   int64_t events_ = 0;
 };
 

@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "chat/thoughts.h"
 #include "serve/anthropic.h"
 #include "serve/api.h"
 #include "serve/constraints.h"
@@ -61,11 +62,13 @@ class Server {
       : options_(options),
         tokenizer_(*model.tokenizer),
         service_(decoder, model.tokenizer.get(), options.most_waiting, options.speculation),
-        prompts_(*model.tokenizer, chat, context_of(decoder), decoder.vocab()),
+        form_(chat ? call_form_of(chat->source(), model.tokenizer.get()) : nullptr),
+        prompts_(*model.tokenizer, chat, form_, context_of(decoder), decoder.vocab()),
         width_(model.spec.d_model),
         cache_bytes_(int64_t(decoder.state().bytes())),
-        form_(chat ? call_form_of(chat->source()) : nullptr),
-        constraints_(*model.tokenizer, form_),
+        template_(chat ? chat->source() : ""),
+        thoughts_(chat::thought_marks(template_)),
+        constraints_(*model.tokenizer, form_, thoughts_),
         ids_(fmt::format("{:016x}", random_number())) {
     service_.limit_pause(kLongestPause);
     if (!options.state_folder.empty())
@@ -402,11 +405,16 @@ class Server {
         std::make_shared<TextJob>(exchange, std::move(format), r.stream, [this](int status) { count(status); });
     const uint64_t seed = r.seed ? *r.seed : random_number();
     const auto deadline = deadline_of(r);
-    const auto constraint = constraints_.of(r);
+    const std::vector<std::vector<int32_t>> prompts = prompts_.of(r);
+    const chat::ThoughtState thinks = thought_state(r, prompts.front());
+    if (r.variables.value("enable_thinking", ordered_json()) == false && thinks == chat::ThoughtState::begun)
+      throw ApiError(400, "thinking is switched off, but the model's chat template begins a thought all the same",
+                     "chat_template_kwargs");
+    const auto constraint = constraints_.of(r, thinks);
     const auto tools = calls_tools(r) ? std::make_shared<std::vector<Tool>>(r.tools) : nullptr;
     std::vector<TextRequest> texts;
     int64_t logprobs = 0;
-    for (const std::vector<int32_t>& prompt : prompts_.of(r)) {
+    for (const std::vector<int32_t>& prompt : prompts) {
       const int64_t n = prompts_.length(r, int64_t(prompt.size()));
       logprobs += r.logprobs ? r.n * (n + int64_t(r.echo ? prompt.size() : 0)) * (1 + *r.logprobs) : 0;
       if (logprobs > kMostLogprobs)
@@ -420,15 +428,33 @@ class Server {
         TextRequest text = text_request(r, prompt, n, seed + uint64_t(k));
         text.options.sampler.constraint = constraint;
         text.deadline = deadline;
+        std::optional<chat::ThoughtSplitter> thoughts;
         std::unique_ptr<CallParser> calls;
-        if (tools) {
-          text.named = constraints_.marks();
-          calls = std::make_unique<CallParser>(*form_, tools, salt(prompt, k));
+        const bool channels = form_ && form_->kind == CallForm::channels;  // which have the thoughts
+        if (r.chat) {
+          text.named = constraints_.marks(tools != nullptr || channels || r.form.kind != TextForm::any);
+          if (!channels) thoughts.emplace(thoughts_, thinks == chat::ThoughtState::begun);
         }
-        texts.push_back(job->add_choice(std::move(text), r.echo ? tokenizer_.decode(prompt) : "", std::move(calls)));
+        if (tools || (r.chat && channels))
+          calls = std::make_unique<CallParser>(*form_, tools ? tools : std::make_shared<std::vector<Tool>>(),
+                                               salt(prompt, k));
+        texts.push_back(job->add_choice(std::move(text), r.echo ? tokenizer_.decode(prompt) : "",
+                                        OutputParser(std::move(thoughts), std::move(calls))));
       }
     }
     submit(*exchange, std::move(texts));
+  }
+
+  // How a text after this prompt begins.
+  chat::ThoughtState thought_state(const CompletionRequest& r, std::span<const int32_t> prompt) const {
+    constexpr size_t kMostTokens = 64;  // of a mark and blanks
+    if (!r.chat) return chat::ThoughtState::ended;
+    std::string end;
+    for (const int32_t id : prompt.last(std::min(prompt.size(), kMostTokens))) {
+      const std::string bytes = tokenizer_.token_bytes(id);
+      end += bytes.empty() ? tokenizer_.written(id) : bytes;
+    }
+    return chat::thought_state(end, template_);
   }
 
   // They end when the client goes.
@@ -467,9 +493,11 @@ class Server {
   const ServerOptions& options_;
   const Tokenizer& tokenizer_;
   GenerationService service_;
+  const CallForm* const form_;  // of calls; nullptr: none is known
   const Prompts prompts_;
   const int64_t width_, cache_bytes_;
-  const CallForm* form_;  // of calls; nullptr: none is known
+  const std::string template_;  // of chats
+  const chat::ThoughtMarks thoughts_;
   Constraints constraints_;
   ordered_json meta_;      // of the model
   const std::string ids_;  // what the ids of replies begin with

@@ -6,8 +6,8 @@
 
 namespace toy::serve {
 
-TextRequest TextJob::add_choice(TextRequest text, std::string echoed, std::unique_ptr<CallParser> calls) {
-  parsers_.push_back(std::move(calls));
+TextRequest TextJob::add_choice(TextRequest text, std::string echoed, OutputParser parser) {
+  parsers_.push_back(std::move(parser));
   const size_t i = reply_.choices.size();
   Choice& choice = reply_.choices.emplace_back();
   choice.index = int64_t(i);
@@ -32,6 +32,7 @@ void TextJob::begin() {
 
 void TextJob::add(Choice& choice, const Piece& piece) {
   choice.text += piece.text;
+  choice.thought += piece.thought;
   for (const auto& [index, part] : piece.calls) {
     if (index == choice.calls.size()) choice.calls.emplace_back();
     ToolCall& call = choice.calls[index];
@@ -43,7 +44,9 @@ bool TextJob::text(size_t i, const GeneratedToken& token, const std::string& tex
   Choice& choice = reply_.choices[i];
   ++tokens_;
   if (stream_) begin();
-  Piece piece = parsers_[i] ? parsers_[i]->push(text) : Piece{.text = text};
+  const bool thinks = parsers_[i].in_thought();
+  Piece piece = parsers_[i].push(text);
+  choice.thought_tokens += thinks || parsers_[i].in_thought() || !piece.thought.empty();
   piece.token = &token;
   add(choice, piece);
   if (stream_) write(format_->piece(choice, piece));
@@ -60,17 +63,9 @@ void TextJob::finish(size_t i, const TextEnd& end) {
   Choice& choice = reply_.choices[i];
   if (stream_) begin();
   choice.end = end;
-  Piece rest{.text = end.text};
-  if (parsers_[i]) {
-    rest = parsers_[i]->push(end.text);
-    add(choice, rest);
-    Piece last = parsers_[i]->finish();
-    add(choice, last);
-    rest.text += last.text;
-    rest.calls.insert(rest.calls.end(), last.calls.begin(), last.calls.end());
-  } else {
-    add(choice, rest);
-  }
+  Piece rest = parsers_[i].push(end.text);
+  rest.append(parsers_[i].finish());
+  add(choice, rest);
   if (stream_) write(format_->choice_end(choice, rest));
   if (done_ < reply_.choices.size()) return;
   count_(200);

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "serve/call_parser.h"
 #include "serve/http_server.h"
+#include "serve/output_parser.h"
 #include "serve/reply_format.h"
 
 namespace toy::serve {
@@ -24,8 +24,8 @@ class TextJob : public std::enable_shared_from_this<TextJob> {
   /// The texts that follow are of a prompt of this many tokens.
   void add_prompt(int64_t tokens) { reply_.prompt_tokens += tokens; }
   /// One more choice: `text` with its callbacks set, to be submitted. `echoed`: the prompt's text, if it is wanted.
-  /// `calls` finds calls in the text; nullptr: there are none.
-  TextRequest add_choice(TextRequest text, std::string echoed, std::unique_ptr<CallParser> calls = nullptr);
+  /// `parser` finds thoughts and calls in the text.
+  TextRequest add_choice(TextRequest text, std::string echoed, OutputParser parser = OutputParser());
 
  private:
   void begin();
@@ -41,8 +41,8 @@ class TextJob : public std::enable_shared_from_this<TextJob> {
   const bool stream_;
   std::function<void(int)> count_;
   Reply reply_;
-  std::vector<std::unique_ptr<CallParser>> parsers_;  // of each choice
-  size_t done_ = 0, tokens_ = 0;                      // choices; tokens that came
+  std::vector<OutputParser> parsers_;  // of each choice
+  size_t done_ = 0, tokens_ = 0;       // choices; tokens that came
   bool begun_ = false, failed_ = false;
 };
 

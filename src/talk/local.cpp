@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "chat/thoughts.h"
 #include "talk/conversation.h"
 #include "talk/input.h"
 #include "toy/base/clock.h"
@@ -20,7 +21,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr auto kBetweenStops = std::chrono::milliseconds(20), kBetweenCounts = std::chrono::milliseconds(1);
-constexpr std::string_view kThinks = "<think>";
 
 // An answer while it is written: the service's thread writes, the other waits.
 struct Writing {
@@ -110,7 +110,8 @@ Reply LocalModel::reply(const ordered_json& messages, const ReplySettings& setti
 
   const auto w = std::make_shared<Writing>();
   // Where the template has begun a thought, the text of the message has its beginning, too.
-  if (trimmed(rendered).ends_with(kThinks)) w->text = std::string(kThinks) + "\n";
+  if (chat::thought_state(rendered, s.chat.source()) == chat::ThoughtState::begun)
+    w->text = std::string(chat::thought_marks(s.chat.source()).open) + "\n";
   if (!w->text.empty()) on_part({.text = w->text});
   request.on_text = [w, &on_part](const GeneratedToken&, const std::string& text) {
     const std::scoped_lock lock(w->mutex);

@@ -11,7 +11,6 @@ namespace {
 constexpr std::string_view kReset = "\x1b[0m", kDim = "\x1b[2m", kBold = "\x1b[1m", kItalic = "\x1b[3m",
                            kCode = "\x1b[36m", kUnderline = "\x1b[4m";
 constexpr size_t kLongestSpan = 400;  // what is longer is no span, but a lone mark
-constexpr std::string_view kOpen = "<think>", kClose = "</think>";
 
 bool is_word(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || static_cast<signed char>(c) < 0;
@@ -199,46 +198,10 @@ std::string Markdown::finish() {
   return out;
 }
 
-std::vector<ThoughtPart> ThoughtSplitter::push(std::string_view text) {
-  held_ += text;
-  std::vector<ThoughtPart> parts;
-  const auto take = [&](size_t bytes) {
-    if (bytes > 0) parts.push_back({held_.substr(0, bytes), at_ == thinking});
-    held_.erase(0, bytes);
-  };
-  if (at_ == beginning) {
-    const size_t begin = std::min(held_.find_first_not_of(" \n"), held_.size());
-    const std::string_view rest = std::string_view(held_).substr(begin);
-    if (kOpen.starts_with(rest) && rest.size() < kOpen.size()) return parts;
-    at_ = rest.starts_with(kOpen) ? thinking : answering;
-    if (at_ == thinking) held_.erase(0, begin + kOpen.size());
-  }
-  if (at_ == thinking) {
-    if (const size_t end = held_.find(kClose); end != held_.npos) {
-      take(end);
-      held_.erase(0, kClose.size());
-      at_ = answering;
-    } else {
-      size_t kept = std::min(kClose.size() - 1, held_.size());
-      while (kept > 0 && !kClose.starts_with(std::string_view(held_).substr(held_.size() - kept))) --kept;
-      take(held_.size() - kept);
-    }
-  }
-  if (at_ == answering) take(held_.size());
-  return parts;
-}
-
-std::vector<ThoughtPart> ThoughtSplitter::finish() {
-  std::vector<ThoughtPart> parts;
-  if (!held_.empty()) parts.push_back({std::move(held_), at_ == thinking});
-  held_.clear();
-  return parts;
-}
-
 // Of a thought and the answer after it the blank lines at the border become one.
-std::string AnswerView::styled(const std::vector<ThoughtPart>& parts) {
+std::string AnswerView::styled(const std::vector<chat::ThoughtPart>& parts) {
   std::string out;
-  for (const ThoughtPart& part : parts) {
+  for (const chat::ThoughtPart& part : parts) {
     std::string_view text = part.text;
     if (part.thought != thinking_) {
       if (thinking_) out += "\n\n";
@@ -256,7 +219,7 @@ std::string AnswerView::styled(const std::vector<ThoughtPart>& parts) {
 std::string AnswerView::push(std::string_view text, bool thought) {
   const std::string clean = printable(text);
   if (!color_) return clean;
-  return styled(thought ? std::vector<ThoughtPart>{{clean, true}} : thoughts_.push(clean));
+  return styled(thought ? std::vector<chat::ThoughtPart>{{clean, true}} : thoughts_.push(clean));
 }
 
 std::string AnswerView::finish() {

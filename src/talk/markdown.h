@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "chat/thoughts.h"
+
 namespace toy::talk {
 
 /// Styles bold, italic and code, code blocks, headings, lists, quotes and rules with escape sequences (ECMA-48).
@@ -33,23 +35,6 @@ class Markdown {
   char before_ = ' ';      // the character before line_
 };
 
-/// A part of an answer.
-struct ThoughtPart {
-  std::string text;
-  bool thought = false;
-};
-
-/// Takes thoughts, between <think> at the beginning of an answer and </think>, from the answer.
-class ThoughtSplitter {
- public:
-  std::vector<ThoughtPart> push(std::string_view text);
-  std::vector<ThoughtPart> finish();
-
- private:
-  enum { beginning, thinking, answering } at_ = beginning;
-  std::string held_;
-};
-
 /// An answer for a terminal: thoughts dim, the rest as Markdown; without colors as it is. Control characters become ?.
 class AnswerView {
  public:
@@ -59,9 +44,9 @@ class AnswerView {
   std::string finish();
 
  private:
-  std::string styled(const std::vector<ThoughtPart>& parts);
+  std::string styled(const std::vector<chat::ThoughtPart>& parts);
   bool color_;
-  ThoughtSplitter thoughts_;
+  chat::ThoughtSplitter thoughts_;
   Markdown markdown_;
   bool thinking_ = false, any_ = false;
 };

@@ -126,6 +126,29 @@ TEST_F(ChatCli, AServerAnswersAsTheModel) {
   EXPECT_TRUE(printed.ends_with("code 2\n")) << printed;
 }
 
+TEST_F(ChatCli, AServerWithItsOwnCertificate) {
+  const std::string cert = path("cert.pem"), key = path("key.pem");
+  if (std::system(("openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext "
+                   "subjectAltName=IP:127.0.0.1 -keyout " +
+                   key + " -out " + cert + " >/dev/null 2>&1")
+                      .c_str()) != 0)
+    GTEST_SKIP() << "no openssl";
+  const std::string script =
+      write("script.sh",
+            std::string(TOY_BINARY) + " serve " + path("run") + " --port 0 --tls-cert " + cert + " --tls-key " + key +
+                " 2>" + path("log") + " & pid=$!\nfor i in $(seq 200); do grep -q serving " + path("log") +
+                " && break; sleep 0.05; done\nport=$(sed -n 's/.*127.0.0.1:\\([0-9]*\\);.*/\\1/p' " + path("log") +
+                ")\nchat() { echo hi | " + TOY_BINARY + " chat --url https://127.0.0.1:$port -n 4 --temperature 0" +
+                ascii() + " 2>&1; echo code $?; }\nSSL_CERT_FILE=" + cert +
+                " chat\nchat\nSSL_CERT_FILE=" + path("none") + " chat\nkill $pid\nwait $pid\n");
+  ASSERT_EQ(std::system(("bash " + script + " >" + path("printed")).c_str()), 0) << slurp(path("log"));
+  const std::string printed = slurp(path("printed"));
+  const std::string local = toy("chat " + path("run") + " -n 4 --temperature 0" + ascii(), write("lines", "hi\n")).out;
+  EXPECT_EQ(printed.find(local + "code 0\n"), 0u) << printed << local;
+  EXPECT_NE(printed.find("SSL_CERT_FILE names a file"), std::string::npos) << printed;
+  EXPECT_TRUE(printed.ends_with("code 2\n")) << printed;
+}
+
 constexpr const char* kPrompt = "\x1b[?2004h\x1b[1m>\x1b[0m ";
 
 class ChatTerminal : public ChatCli {

@@ -19,9 +19,10 @@ class ServeCli : public Cli {
         << slurp(path("errors")) << slurp(path("log"));
     return slurp(path("printed"));
   }
-  static std::string request(const std::string& body) {
-    return "printf 'POST /v1/completions HTTP/1.1\\r\\nConnection: close\\r\\nContent-Length: " +
-           std::to_string(body.size()) + "\\r\\n\\r\\n%s' '" + body + "' >&3\n";
+  static std::string request(const std::string& body, const std::string& target = "/v1/completions") {
+    return "printf 'POST " + target +
+           " HTTP/1.1\\r\\nConnection: close\\r\\nContent-Length: " + std::to_string(body.size()) +
+           "\\r\\n\\r\\n%s' '" + body + "' >&3\n";
   }
 };
 
@@ -38,6 +39,8 @@ TEST_F(ServeCli, RefusesToStart) {
   refuses(serve + " --port 0 --cache 100T", {"cache: '100T' is more than", "free; use --cache ", "M or less"});
   refuses(serve + " --port 0 --api-key-file " + write("keys", "\n \n"), {"no API keys"});
   refuses(serve + " --port 0 --api-key-file " + path("none"), {"none"});
+  refuses(serve + " --port 0 --chat-template " + path("none.jinja"), {"none.jinja"});
+  refuses(serve + " --port 0 --chat-template " + write("bad.jinja", "{% if %}"), {"bad.jinja", "line 1"});
   const std::string text = write("text.pem", "text");
   refuses(serve + " --port 0 --tls-cert " + text, {"--tls-key"});
   refuses(serve + " --port 0 --tls-key " + text, {"--tls-cert"});
@@ -66,6 +69,17 @@ TEST_F(ServeCli, AdaptersAreModels) {
   refuses(serve + "run=" + lora, {"two models are called 'run'"});
   refuses(serve + "a=" + path("none.gguf"), {"none.gguf"});
   refuses("infer " + path("run") + " --prompt a --lora a=" + lora, {"a=" + lora});
+}
+
+// The model has none of its own.
+TEST_F(ServeCli, AChatTemplateFromAFile) {
+  const std::string ask =
+      request(R"({"messages": [{"role": "user", "content": "a"}], "max_tokens": 2})", "/v1/chat/completions") +
+      "cat <&3\nkill $pid; wait $pid";
+  EXPECT_NE(with_server("", ask).find("no chat template"), std::string::npos) << slurp(path("printed"));
+  const std::string jinja = write("chat.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
+  EXPECT_NE(with_server("--chat-template " + jinja, ask).find("\"completion_tokens\":2"), std::string::npos)
+      << slurp(path("printed"));
 }
 
 TEST_F(ServeCli, FinishesRequestsAtSigterm) {

@@ -13,7 +13,7 @@ inline void require(bool so) {
 }
 
 struct Parsed {
-  std::string text;
+  std::string text, thought;
   std::vector<ToolCall> calls;
 };
 
@@ -22,7 +22,7 @@ inline Parsed parse(const CallForm& form, const std::shared_ptr<const std::vecto
   CallParser parser(form, tools, "salt");
   Parsed p;
   const auto add = [&](const Piece& piece) {
-    p.text += piece.text;
+    p.text += piece.text, p.thought += piece.thought;
     for (const auto& [index, part] : piece.calls) {
       require(index <= p.calls.size() && part.id.empty() == (index < p.calls.size()));
       if (index == p.calls.size()) p.calls.emplace_back();
@@ -43,19 +43,28 @@ inline void tool_calls(const uint8_t* data, size_t size) {
                                        "[TOOL_CALLS]",
                                        "<|tool_call|>",
                                        "<TOOLCALL>",
-                                       R"(<|python_tag|> {"name": function name, "parameters": )"};
+                                       R"(<|python_tag|> {"name": function name, "parameters": )",
+                                       "<|tool_calls_section_begin|> <|tool_call_argument_begin|>",
+                                       "<｜tool▁calls▁begin｜> ```json",
+                                       "<｜tool▁calls▁begin｜> <｜tool▁sep｜>",
+                                       "<|tool_call_start|>",
+                                       "<|tool_call> call:",
+                                       "<|channel|> <|message|>"};
   static const auto tools = std::make_shared<std::vector<Tool>>(std::vector<Tool>{
       make_tool("f", "", {{"properties", {{"a", {{"type", "string"}}}, {"b", {{"type", "integer"}}}}}}, false),
       make_tool("g", "", nullptr, false)});
   const CallForm& form = *call_form_of(std::string("tools ") + kMarks[data[0] % std::size(kMarks)]);
   const std::string_view text(reinterpret_cast<const char*>(data + 2), size - 2);
   const Parsed whole = parse(form, tools, text, text.size() + 1), parts = parse(form, tools, text, 1 + data[1] % 16);
-  require(whole.text == parts.text && whole.calls.size() == parts.calls.size());
+  require(whole.text == parts.text && whole.thought == parts.thought && whole.calls.size() == parts.calls.size());
   for (size_t i = 0; i < whole.calls.size(); ++i) {
     require(whole.calls[i].arguments == parts.calls[i].arguments && whole.calls[i].id == parts.calls[i].id);
     require(whole.calls[i].name == "f" || whole.calls[i].name == "g");
   }
-  if (whole.calls.empty()) require(whole.text == text);
+  if (form.kind == CallForm::channels)  // headers are not shown, and two messages are two paragraphs
+    require(whole.text.size() + whole.thought.size() <= text.size());
+  else if (whole.calls.empty())
+    require(whole.text == text && whole.thought.empty());
 }
 
 }  // namespace toy::serve::fuzz

@@ -105,7 +105,7 @@ TEST(GrammarBudget, SeveralGrammarsShareIt) {
   EXPECT_LT(done, 100);
   EXPECT_TRUE(budget.exceeded());
   GrammarBudget other;
-  parse_gbnf("root ::= x", "g", {{"x", std::make_shared<Json>(schema), "schema"}}, &other);
+  parse_gbnf("root ::= x", "g", {{"x", std::make_shared<Json>(schema), "schema"}}, "root", &other);
   EXPECT_LT(other.left(), kAll);
   EXPECT_FALSE(other.exceeded());
 }

@@ -94,7 +94,7 @@ def check(url):
 
 
 def main(toy, source, work):
-    with serving(toy, source, work, TEMPLATE) as (url, _):
+    with serving(toy, source, work, TEMPLATE) as url:
         check(url)
     print(f"anthropic {anthropic.__version__}: messages, streams, 8 at once, counts, errors")
 

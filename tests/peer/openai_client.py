@@ -233,12 +233,13 @@ def check(toy, model, client, url):
 
 @contextlib.contextmanager
 def serving(toy, source, work, template=TEMPLATE):
-    """A server with the key "right": its address, and the file of its model."""
-    model = f"{work}/chat.gguf"
-    with_template(source, model, template)
+    """A server of "chat" with the key "right": its address."""
+    with open(f"{work}/chat.jinja", "w") as jinja:
+        jinja.write(template)
     with open(f"{work}/keys", "w") as keys:
         keys.write("right\n")
-    server = subprocess.Popen([toy, "serve", model, "--port", "0", "--parallel", "4", "--api-key-file", f"{work}/keys"],
+    server = subprocess.Popen([toy, "serve", source, "--alias", "chat", "--chat-template", f"{work}/chat.jinja",
+                               "--port", "0", "--parallel", "4", "--api-key-file", f"{work}/keys"],
                               stderr=subprocess.PIPE, text=True)
     try:
         for line in server.stderr:
@@ -247,7 +248,7 @@ def serving(toy, source, work, template=TEMPLATE):
                 break
         else:
             raise AssertionError("the server did not start")
-        yield found.group(1), model
+        yield found.group(1)
     finally:
         server.terminate()
         code = server.wait()
@@ -255,8 +256,8 @@ def serving(toy, source, work, template=TEMPLATE):
 
 
 def main(toy, source, work):
-    with serving(toy, source, work) as (url, model):
-        check(toy, model, openai.OpenAI(base_url=url + "/v1", api_key="right", max_retries=0), url + "/v1")
+    with serving(toy, source, work) as url:
+        check(toy, source, openai.OpenAI(base_url=url + "/v1", api_key="right", max_retries=0), url + "/v1")
     print(f"openai {openai.__version__}: completions, chats, responses, streams, schemas, tools, 16 at once, embeddings, errors")
 
 

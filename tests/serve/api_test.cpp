@@ -76,7 +76,7 @@ TEST(ServeApi, RefusedByName) {
       {R"("stop": ["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"])", "stop"},
       {R"("stream": 1)", "stream"},
       {R"("stream_options": {"include_usage": true})", "stream_options"},
-      {R"("stream": true, "stream_options": {"more": 1})", "more"},
+      {R"("stream": true, "stream_options": {"more": 1})", "stream_options.more"},
       {R"("tools": [])", "tools"},
       {R"("best_of": 2)", "best_of"},
       {R"("user": "me")", "user"},
@@ -97,17 +97,28 @@ TEST(ServeApi, RefusedByName) {
   EXPECT_EQ(param(R"({"prompt": "a", "logprobs": 21})", false), "logprobs");
   EXPECT_EQ(param(R"({"prompt": "a", "echo": true, "stream": true})", false), "echo");
   EXPECT_EQ(param(R"({"messages": [{"role": "user", "content": "a"}], "top_logprobs": 2})", true), "top_logprobs");
-  for (const char* message :
-       {"3", R"({"role": "king", "content": "a"})", R"({"role": "user"})", R"({"role": "user", "content": 3})",
-        R"({"content": "a"})", R"({"role": "user", "content": [{"type": "image_url", "image_url": "x"}]})"})
-    EXPECT_EQ(param(std::string(R"({"messages": [)") + message + "]}", true), "messages") << message;
-  EXPECT_EQ(param(R"({"messages": [{"role": "user", "content": "a", "tool_calls": []}]})", true), "tool_calls");
-  for (const char* message :
-       {R"({"role": "tool", "content": "a"})", R"({"role": "tool", "tool_call_id": "a"})",
-        R"({"role": "assistant", "tool_calls": []})", R"({"role": "assistant", "tool_calls": [{"id": "a"}]})",
-        R"({"role": "assistant", "tool_calls": [{"type": "x", "function": {"name": "f"}}]})",
-        R"({"role": "assistant", "tool_calls": [{"function": {"arguments": "{}"}}]})", R"({"role": "assistant"})"})
-    EXPECT_EQ(param(std::string(R"({"messages": [)") + message + "]}", true), "messages") << message;
+  const std::pair<const char*, const char*> messages[] = {
+      {"3", ""},
+      {R"({"role": "king", "content": "a"})", ".role"},
+      {R"({"role": "user"})", ".content"},
+      {R"({"role": "user", "content": 3})", ".content"},
+      {R"({"content": "a"})", ".role"},
+      {R"({"role": "user", "content": [{"type": "image_url", "image_url": "x"}]})", ".content[0]"},
+      {R"({"role": "user", "content": "a", "tool_calls": []})", ".tool_calls"},
+      {R"({"role": "user", "content": "a", "reasoning_content": "b"})", ".reasoning_content"},
+      {R"({"role": "assistant", "content": "a", "reasoning_content": 1})", ".reasoning_content"},
+      {R"({"role": "tool", "content": "a"})", ".tool_call_id"},
+      {R"({"role": "tool", "tool_call_id": "a"})", ".content"},
+      {R"({"role": "assistant", "tool_calls": []})", ".tool_calls"},
+      {R"({"role": "assistant", "tool_calls": [{"id": "a"}]})", ".tool_calls[0].function"},
+      {R"({"role": "assistant", "tool_calls": [{"type": "x", "function": {"name": "f"}}]})", ".tool_calls[0].type"},
+      {R"({"role": "assistant", "tool_calls": [{"function": {"arguments": "{}"}}]})", ".tool_calls[0].function.name"},
+      {R"({"role": "assistant"})", ".content"},
+  };
+  for (const auto& [message, path] : messages)
+    EXPECT_EQ(param(std::string(R"({"messages": [{"role": "user", "content": "a"}, )") + message + "]}", true),
+              std::string("messages[1]") + path)
+        << message;
   for (const char* body : {"", "{", "[]", "3", "null", "{\"prompt\": \"\xff\"}"})
     EXPECT_TRUE(param(body, false).starts_with("none: the request's body")) << body;
   EXPECT_TRUE(param(std::string(100000, '['), false).starts_with("none: the request's body"));
@@ -141,21 +152,23 @@ TEST(ServeApi, ToolsAndForms) {
 
   const std::pair<std::string, const char*> refused[] = {
       {R"("tools": 3)", "tools"},
-      {R"("tools": [{"type": "function"}])", "tools"},
-      {R"("tools": [{"type": "web_search", "function": {"name": "f"}}])", "tools"},
-      {R"("tools": [{"type": "function", "function": {"name": "a b"}}])", "tools"},
+      {R"("tools": [{"type": "function"}])", "tools[0].function"},
+      {R"("tools": [{"type": "web_search", "function": {"name": "f"}}])", "tools[0].type"},
+      {R"("tools": [{"type": "function", "function": {"name": "a b"}}])", "tools[0].function.name"},
       {R"("tools": [{"type": "function", "function": {"name": "f"}}, {"type": "function", "function": {"name": "f"}}])",
-       "tools"},
-      {R"("tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "array"}}}])", "tools"},
-      {R"("tools": [{"type": "function", "function": {"name": "f", "more": 1}}])", "more"},
+       "tools[1].function.name"},
+      {R"("tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "array"}}}])",
+       "tools[0].function.parameters"},
+      {R"("tools": [{"type": "function", "function": {"name": "f", "more": 1}}])", "tools[0].function.more"},
       {tools + R"(, "tool_choice": "maybe")", "tool_choice"},
-      {tools + R"(, "tool_choice": {"type": "function", "function": {"name": "h"}})", "tool_choice"},
+      {tools + R"(, "tool_choice": {"type": "function", "function": {"name": "h"}})", "tool_choice.function.name"},
       {R"("tool_choice": "auto")", "tool_choice"},
       {R"("parallel_tool_calls": true)", "parallel_tool_calls"},
       {R"("response_format": "json")", "response_format"},
-      {R"("response_format": {"type": "xml"})", "response_format"},
-      {R"("response_format": {"type": "json_schema"})", "response_format"},
-      {R"("response_format": {"type": "json_schema", "json_schema": {"name": "n"}})", "response_format"},
+      {R"("response_format": {"type": "xml"})", "response_format.type"},
+      {R"("response_format": {"type": "json_schema"})", "response_format.json_schema"},
+      {R"("response_format": {"type": "json_schema", "json_schema": {"name": "n"}})",
+       "response_format.json_schema.schema"},
       {R"("response_format": {"type": "json_object"}, "grammar": "root ::= \"a\"")", "grammar"},
   };
   for (const auto& [fields, name] : refused) try {

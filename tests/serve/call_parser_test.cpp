@@ -34,7 +34,7 @@ const CallForm& form(const std::string& mark) {
 }
 
 struct Parsed {
-  std::string text;
+  std::string text, thought;
   std::vector<ToolCall> calls;
 };
 
@@ -43,7 +43,7 @@ Parsed parse(const CallForm& f, const std::string& all, size_t step) {
   CallParser p(f, tools(), "salt");
   Parsed r;
   const auto add = [&](const Piece& piece) {
-    r.text += piece.text;
+    r.text += piece.text, r.thought += piece.thought;
     for (const auto& [index, part] : piece.calls) {
       EXPECT_LE(index, r.calls.size());
       if (index == r.calls.size()) {
@@ -61,12 +61,12 @@ Parsed parse(const CallForm& f, const std::string& all, size_t step) {
   return r;
 }
 
-// "TEXT|name(arguments)|..."
+// "TEXT|name(arguments)|...", after "(THOUGHT)" where there is one
 std::string shown(const CallForm& f, const std::string& all) {
   std::string whole;
   for (const size_t step : {size_t(1), size_t(2), size_t(7), all.size() + 1}) {
     const Parsed r = parse(f, all, step);
-    std::string s = r.text;
+    std::string s = (r.thought.empty() ? "" : "(" + r.thought + ")") + r.text;
     for (const ToolCall& c : r.calls) s += "|" + c.name + "(" + c.arguments + ")";
     if (step == 1)
       whole = s;
@@ -160,6 +160,118 @@ TEST(CallParser, Tags) {
   EXPECT_EQ(shown(f, "<tool_call>{\"name\""), "<tool_call>{\"name\"");
 }
 
+TEST(CallParser, Kimi) {
+  const CallForm& f = form("<|tool_calls_section_begin|> <|tool_call_argument_begin|>");
+  const auto call = [](const std::string& id, const std::string& arguments) {
+    return "<|tool_call_begin|>" + id + "<|tool_call_argument_begin|>" + arguments + "<|tool_call_end|>";
+  };
+  const auto section = [](const std::string& calls) {
+    return "<|tool_calls_section_begin|>" + calls + "<|tool_calls_section_end|>";
+  };
+  const std::string first = call("functions.weather:0", R"({"city": "<|tool_call_end|>"})");
+  EXPECT_EQ(shown(f, "I look." + section(first)), R"(I look.|weather({"city": "<|tool_call_end|>"}))");
+  EXPECT_EQ(shown(f, section(first + "\n" + call("functions.now:1", "{}")) + "\nThen"),
+            "\nThen|weather({\"city\": \"<|tool_call_end|>\"})|now({})");
+  // The id is the model's, unless it is not one of its own.
+  const Parsed two = parse(f, section(call("functions.now:3", "{}") + call("functions.now:3", "{}")), 1);
+  EXPECT_EQ(two.calls[0].id, "functions.now:3");
+  EXPECT_EQ(two.calls[1].id, "functions.now:4");
+  EXPECT_EQ(parse(f, section(call("now", "{}")), 1).calls[0].id, "functions.now:0");
+  for (const std::string& text : {section(call("functions.other:0", "{}")), section(""),
+                                  std::string("<|tool_calls_section_begin|><|tool_call_begin|>functions.no")})
+    EXPECT_EQ(shown(f, text), text);
+  // Cut off: no part of a mark is text.
+  const std::string whole = section(first + call("functions.now:1", "{}"));
+  for (size_t n = whole.find("</"); n < whole.size(); ++n)
+    EXPECT_EQ(parse(f, whole.substr(0, n), 1).text, "") << whole.substr(0, n);
+}
+
+TEST(CallParser, DeepSeek) {
+  const CallForm& v3 = form("<｜tool▁calls▁begin｜> <｜tool▁sep｜> ```json");
+  const std::string call =
+      "<｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n{\"city\": \"```\"}\n```"
+      "<｜tool▁call▁end｜>";
+  EXPECT_EQ(shown(v3, "Yes.\n<｜tool▁calls▁begin｜>" + call + "\n" + call + "<｜tool▁calls▁end｜>"),
+            R"(Yes.|weather({"city": "```"})|weather({"city": "```"}))");
+  const CallForm& v31 = form("<｜tool▁calls▁begin｜> <｜tool▁sep｜>");
+  EXPECT_EQ(shown(v31,
+                  "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{\"city\": \"x\"}<｜tool▁call▁end｜>"
+                  "<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
+            R"(|weather({"city": "x"})|now({}))");
+  for (const std::string& text : {"<｜tool▁calls▁begin｜>" + call, std::string("a <｜tool▁calls")})
+    EXPECT_EQ(shown(v31, text), text);
+}
+
+TEST(CallParser, Python) {
+  const CallForm& f = form("<|tool_call_start|>");
+  const auto calls = [](const std::string& list) { return "<|tool_call_start|>[" + list + "]<|tool_call_end|>"; };
+  EXPECT_EQ(shown(f, calls(R"x(weather(city="Ulm, \"a\" (b)", days=3), now())x") + "Checking."),
+            R"x(Checking.|weather({"city": "Ulm, \"a\" (b)", "days": 3})|now({}))x");
+  EXPECT_EQ(
+      shown(f, calls(R"(now(a=True, b=None,c=[1, -2.5, 'x\n\u00e9\ud83d\ude00'], d={'k': (False, [])}, e=word,))")),
+      R"(|now({"a": true, "b": null, "c": [1,-2.5,"x\né😀"], "d": {"k":[false,[]]}, "e": "word"}))");
+  // A template of LFM2 writes strings without escapes.
+  EXPECT_EQ(shown(f, calls("weather(city='it's here')")), R"(|weather({"city": "it's here"}))");
+  EXPECT_EQ(shown(f, calls(R"({"name": "now", "arguments": {"a": 1}}, {"name": "now"})")), R"(|now({"a": 1})|now({}))");
+  for (const std::string& text : {calls("other()"), calls("print"), std::string("<|tool_call_start|>[weath"),
+                                  std::string("<|tool_call_start|>hello")})
+    EXPECT_EQ(shown(f, text), text);
+  EXPECT_EQ(shown(f, calls("now(a=[1)")), "|now()");
+  EXPECT_EQ(shown(f, calls("now(3)")), ")]<|tool_call_end|>|now()");
+  EXPECT_EQ(shown(f, "<|tool_call_start|>[weather(city='x', da"), R"x(|weather({"city": "x"))x");
+}
+
+TEST(CallParser, Gemma) {
+  const CallForm& f = form("<|tool_call> call:");
+  EXPECT_EQ(f.kind, CallForm::bare);
+  const auto call = [](const std::string& inside) { return "<|tool_call>call:" + inside + "<tool_call|>"; };
+  EXPECT_EQ(shown(f, call(R"(weather{city:<|"|>a}, "b":c<|"|>,days:3})") + call("now{}")),
+            R"(|weather({"city": "a}, \"b\":c", "days": 3})|now({}))");
+  EXPECT_EQ(shown(f, "Yes. " + call(R"(now{a:{k:[true,null,<|"|><|"|>],n:-1.5},b:bare word})")),
+            R"(Yes.|now({"a": {"k":[true,null,""],"n":-1.5}, "b": "bare word"}))");
+  for (const std::string& text : {call("other{}"), call("weather"), std::string("<|tool_call>weather{}<tool_call|>"),
+                                  std::string("<|tool_call>call:wea")})
+    EXPECT_EQ(shown(f, text), text);
+}
+
+TEST(CallParser, Harmony) {
+  const CallForm& f = form("<|channel|> <|message|>");
+  const std::string thought = "<|channel|>analysis<|message|>Let me see.<|end|>";
+  EXPECT_EQ(shown(f, thought + "<|start|>assistant<|channel|>final<|message|>Hi <|there|>"),
+            "(Let me see.)Hi <|there|>");
+  // The recipient stands after the channel, or in front of it.
+  for (const char* head :
+       {"<|channel|>commentary to=functions.weather <|constrain|>json",
+        " to=functions.weather<|channel|>commentary json", "<|channel|>commentary to=functions.weather",
+        "<|channel|>analysis to=functions.weather code"}) {
+    const std::string call = std::string(head) + R"(<|message|>{"city": "<|end|>"})";
+    EXPECT_EQ(shown(f, call), R"(|weather({"city": "<|end|>"}))") << head;
+    EXPECT_EQ(shown(f, thought + "<|start|>assistant" + call + "<|call|>"),
+              R"((Let me see.)|weather({"city": "<|end|>"}))");
+  }
+  // A preamble is for the reader.
+  EXPECT_EQ(shown(f, thought + "<|start|>assistant<|channel|>commentary<|message|>I look.<|end|><|start|>assistant"
+                               "<|channel|>commentary to=functions.now<|constrain|>json<|message|>{}"),
+            "(Let me see.)I look.|now({})");
+  EXPECT_EQ(shown(f, thought + "<|start|>assistant" + thought +
+                         "\n<|start|>assistant<|channel|>final<|message|>a<|end|>"
+                         "<|start|>assistant<|channel|>final<|message|>b"),
+            "(Let me see.\n\nLet me see.)a\n\nb");
+  EXPECT_EQ(shown(f, "<|channel|>analysis<|message|>a<|channel|>final<|message|>b"), "(a)b");  // no end
+  EXPECT_EQ(shown(f, "<|channel|>commentary to=functions.other<|message|>{}<|end|>"),
+            "<|channel|>commentary to=functions.other<|message|>{}");
+  for (const char* text : {"", "plain", "  plain <|text", "to go"}) EXPECT_EQ(shown(f, text), text);
+  EXPECT_EQ(shown(f, "<|channel|>commentary to=functions.now<|message|>no<|end|>"), "no|now()");
+  // Cut off anywhere, no mark is text.
+  const std::string whole =
+      thought + "<|start|>assistant<|channel|>commentary to=functions.now <|constrain|>json<|message|>{";
+  for (const char* mark : {"<|start|>", "<|channel|>", "<|message|>", "<|end|>"})
+    for (size_t n = 0; n < whole.size(); ++n) {
+      const Parsed r = parse(f, whole.substr(0, n), 1);
+      EXPECT_EQ((r.text + r.thought).find(mark), std::string::npos) << whole.substr(0, n);
+    }
+}
+
 // The fuzzer's inputs, without a fuzzer.
 TEST(CallParser, Corpus) {
   int count = 0;
@@ -169,7 +281,7 @@ TEST(CallParser, Corpus) {
     fuzz::tool_calls(reinterpret_cast<const uint8_t*>(input.data()), input.size());
     ++count;
   }
-  EXPECT_GE(count, 14);
+  EXPECT_GE(count, 26);
 }
 
 TEST(CallForms, TemplatesWithoutToolsHaveNone) {
@@ -179,28 +291,67 @@ TEST(CallForms, TemplatesWithoutToolsHaveNone) {
   EXPECT_EQ(call_form_of("{{ tools }} <seed:tool_call> <parameter="), nullptr);
 }
 
-std::string quoted_call(const CallForm& f) {
-  const std::string call = R"({"name": "weather", ")" + std::string(f.arguments) + R"(": {"city": "x", "days": 2}})";
-  if (f.kind == CallForm::parameters)
-    return "<tool_call>\n<function=weather>\n<parameter=city>\nx\n</param\n</parameter>\n<parameter=days>\n2\n</"
-           "parameter>\n"
-           "</function>\n</tool_call>";
-  if (f.kind == CallForm::named) return R"([TOOL_CALLS]weather[ARGS]{"city": "x", "days": 2})";
-  if (f.at_start) return call;
-  return std::string(f.open) + (f.list ? "[" + call + "]" : "\n" + call + "\n") + std::string(f.close);
+// Two calls, of weather with x and 2, in one unit.
+std::string quoted_calls(const CallForm& f, int count) {
+  const std::string arguments = R"({"city": "x", "days": 2})";
+  const std::string call = R"({"name": "weather", ")" + std::string(f.arguments) + R"(": )" + arguments + "}";
+  std::string all;
+  const auto list = [&](const std::string& one, const std::string& between) {
+    for (int i = 0; i < count; ++i) all += (i > 0 ? between : "") + one;
+    return all;
+  };
+  const std::string open(f.open), close(f.close), between(f.between);
+  switch (f.kind) {
+    case CallForm::parameters:
+      return list(
+          "<tool_call>\n<function=weather>\n<parameter=city>\nx\n</param\n</parameter>\n<parameter=days>\n2\n</"
+          "parameter>\n</function>\n</tool_call>",
+          between);
+    case CallForm::named:
+      if (!f.list) return list("[TOOL_CALLS]weather[ARGS]" + arguments, between);
+      return open +
+             list(std::string(f.begin) + (f.numbered ? "functions.weather:0" : "weather") +
+                      std::string(f.before_arguments) + arguments + std::string(f.end),
+                  between) +
+             close;
+    case CallForm::python:
+      return open + "[" + list(R"(weather(city="x", days=2))", ", ") + "]" + close;
+    case CallForm::bare:
+      return list(open + R"(call:weather{city:<|"|>x<|"|>,days:2})" + close, "");
+    case CallForm::channels:
+      return list("<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" + arguments, "");
+    case CallForm::json:
+      if (f.at_start) return list(call, "");
+      return f.list ? open + "[" + list(call, ", ") + "]" + close : list(open + "\n" + call + "\n" + close, between);
+  }
+  return "";
 }
+
+constexpr const char* kMarks[] = {"<tool_call> <parameter=",
+                                  "<tool_call>",
+                                  "[TOOL_CALLS] [ARGS]",
+                                  "[TOOL_CALLS]",
+                                  "<|tool_call|>",
+                                  "<TOOLCALL>",
+                                  R"(<|python_tag|> {"name": function name, "parameters": )",
+                                  "<|tool_calls_section_begin|> <|tool_call_argument_begin|>",
+                                  "<｜tool▁calls▁begin｜> <｜tool▁sep｜> ```json",
+                                  "<｜tool▁calls▁begin｜> <｜tool▁sep｜>",
+                                  "<|tool_call_start|>",
+                                  "<|tool_call> call:",
+                                  "<|channel|> <|message|>"};
 
 // The grammar of each form has the calls that the parser reads, and no others.
 TEST(CallForms, GrammarsOfCalls) {
-  for (const char* mark : {"<tool_call> <parameter=", "<tool_call>", "[TOOL_CALLS] [ARGS]", "[TOOL_CALLS]",
-                           "<|tool_call|>", "<TOOLCALL>", R"(<|python_tag|> {"name": function name, "parameters": )"}) {
+  for (const char* mark : kMarks) {
     const CallForm& f = form(mark);
     std::vector<SchemaRule> rules;
     const std::string text = f.gbnf(*tools(), true, rules);
     const Grammar g = parse_gbnf("root ::= calls\n" + text, "calls", rules);
-    const std::string call = quoted_call(f);
+    const std::string call = quoted_calls(f, 1);
     EXPECT_TRUE(g.matches(call)) << mark << "\n" << call << "\n" << text;
     EXPECT_EQ(parse(f, call, 1).calls.size(), 1u) << call;
+    EXPECT_EQ(parse(f, call, 1).text, "") << call;
     for (const Trigger& t : f.triggers()) EXPECT_TRUE(g.begins(t.text)) << t.text;
     for (const auto& [from, to] :
          std::map<std::string, std::string>{{"weather", "other"}, {"days", "dayz"}, {"2", "\"2\""}}) {
@@ -208,11 +359,91 @@ TEST(CallForms, GrammarsOfCalls) {
       wrong.replace(wrong.find(from), from.size(), to);
       EXPECT_FALSE(g.matches(wrong)) << wrong;
     }
-    const std::string two = call + std::string(f.between) + call;
-    EXPECT_EQ(g.matches(two), !f.list && !f.at_start) << two;
+    EXPECT_TRUE(f.close.empty() || !g.matches(call.substr(0, call.size() - f.close.size()))) << call;
+    const std::string two = quoted_calls(f, 2);
+    EXPECT_EQ(g.matches(two), f.parallel() && !f.at_start) << two;
+    if (g.matches(two)) {
+      EXPECT_EQ(parse(f, two, 1).calls.size(), 2u) << two;
+      EXPECT_EQ(parse(f, two, 1).text, "") << two;
+    }
     std::vector<SchemaRule> again;
     EXPECT_FALSE(parse_gbnf("root ::= calls\n" + f.gbnf(*tools(), false, again), "calls", again).matches(two)) << two;
   }
+}
+
+// Literals of Python and Gemma's have the values of a schema.
+TEST(CallForms, GrammarsOfLiterals) {
+  const ordered_json parameters{
+      {"type", "object"},
+      {"properties",
+       {{"Zip", {{"type", "string"}}},
+        {"all", {{"type", {"boolean", "null"}}}},
+        {"list", {{"type", "array"}, {"items", {{"$ref", "#/$defs/unit"}}}, {"minItems", 1}, {"maxItems", 2}}},
+        {"at", {{"type", "object"}, {"properties", {{"x", {{"type", "number"}}}}}, {"required", {"x"}}}},
+        {"n", {{"anyOf", {{{"type", "integer"}, {"minimum", 1}}, {{"const", "no"}}}}}},
+        {"any", ordered_json::object()}}},
+      {"$defs", {{"unit", {{"enum", {"C", 7}}}}}}};
+  const std::vector<Tool> one{make_tool("f", "", parameters, false)};
+  const auto grammar = [&](const CallForm& f) {
+    std::vector<SchemaRule> rules;
+    const std::string text = f.gbnf(one, true, rules);
+    return parse_gbnf("root ::= calls\n" + text, "calls", rules);
+  };
+  const Grammar python = grammar(form("<|tool_call_start|>")), bare = grammar(form("<|tool_call> call:"));
+  const auto in_python = [&](const std::string& s) {
+    return python.matches("<|tool_call_start|>[f(" + s + ")]<|tool_call_end|>");
+  };
+  const auto in_bare = [&](const std::string& s) { return bare.matches("<|tool_call>call:f{" + s + "}<tool_call|>"); };
+  for (const char* s : {"", R"(Zip="a\"b", all=True)", "all=None,list=[7]", R"(list=["C", 7], at={"x": 1.5}, n=3)",
+                        R"(n="no")", R"(any=[{"a": null}])"})
+    EXPECT_TRUE(in_python(s)) << s;
+  for (const char* s :
+       {"Zip=3", "all=true", "list=[]", "list=[7,7,7]", "at={}", "n=0", "n=\"yes\"", "all=True,Zip=\"\"", "x=1", ","})
+    EXPECT_FALSE(in_python(s)) << s;
+  // In the order of Gemma's template: without regard to case.
+  for (const char* s : {"", R"(all:null,any:[{a:null}],at:{x:1.5})", R"(list:[<|"|>C<|"|>,7],n:3,Zip:<|"|>a"}<|<|"|>)",
+                        R"(n:<|"|>no<|"|>)", "any:-1.5e3"})
+    EXPECT_TRUE(in_bare(s)) << s;
+  for (const char* s :
+       {"all:True", "list:[]", "list:[7,7,7]", "at:{}", "n:0", "Zip:a", R"(Zip:<|"|><|"|>,all:true)", "x:1", ","})
+    EXPECT_FALSE(in_bare(s)) << s;
+  // Names that would end in the middle are refused.
+  const std::vector<Tool> odd{make_tool("f", "", {{"properties", {{"a=b", ordered_json::object()}}}}, false)};
+  for (const char* mark : {"<|tool_call_start|>", "<|tool_call> call:"}) {
+    std::vector<SchemaRule> rules;
+    try {
+      form(mark).gbnf(odd, true, rules);
+      FAIL();
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("'a=b'"), std::string::npos) << e.what();
+    }
+  }
+  // A schema that refers to itself.
+  const ordered_json tree{{"properties", {{"t", {{"$ref", "#"}}}}}};
+  const std::vector<Tool> deep{make_tool("f", "", tree, false)};
+  std::vector<SchemaRule> rules;
+  const std::string text = form("<|tool_call> call:").gbnf(deep, true, rules);
+  EXPECT_TRUE(
+      parse_gbnf("root ::= calls\n" + text, "calls", rules).matches("<|tool_call>call:f{t:{t:{}}}<tool_call|>"));
+}
+
+// Thoughts and headers stand around answers and calls.
+TEST(CallForms, GrammarsOfChannels) {
+  const CallForm& f = form("<|channel|> <|message|>");
+  std::vector<SchemaRule> rules;
+  const std::string text = f.gbnf(*tools(), true, rules);
+  const Grammar calls = parse_gbnf("root ::= calls\n" + text, "calls", rules);
+  const std::string call = "<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}",
+                    thought = "<|channel|>analysis<|message|>a <|x <|end|>";
+  EXPECT_TRUE(calls.matches(call));
+  EXPECT_TRUE(calls.matches(" to=functions.now<|channel|>commentary json<|message|>{}"));
+  EXPECT_TRUE(calls.matches(thought + "<|start|>assistant" + call));
+  EXPECT_FALSE(calls.matches(thought));
+  const Grammar answer = parse_gbnf("root ::= " + f.answer("\"7\"") + "\n" + f.common_rules());
+  EXPECT_TRUE(answer.matches("<|channel|>final <|constrain|>json<|message|>7"));
+  EXPECT_TRUE(answer.matches(thought + "<|start|>assistant<|channel|>final<|message|>7"));
+  EXPECT_FALSE(answer.matches("7"));
+  EXPECT_EQ(form("<tool_call>").answer("x"), "x");
 }
 
 }  // namespace

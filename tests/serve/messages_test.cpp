@@ -216,6 +216,56 @@ TEST(Messages, KeysVersionsAndErrors) {
       R"({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "tool_result", "tool_use_id": "1"}]})",
       "before");
   refuses_message(R"({"role": "user", "content": "no"})", "not this one");
+
+  // Every path is that of this API, with the index that the client knows.
+  const auto refuses_block = [&](const std::string& role, const std::string& block, const std::string& words) {
+    refuses(R"({"max_tokens": 1, "system": "s", "messages": [{"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "1"}, {"type": "tool_result", "tool_use_id": "2"}]},
+                {"role": ")" +
+                role + R"(", "content": [{"type": "text", "text": "a"}, )" + block + "]}]}",
+            words);
+  };
+  refuses_block("user", "3", "'messages[1].content[1]' is not an object");
+  refuses_block("user", R"({"text": "a"})", "'messages[1].content[1].type' is ''");
+  refuses_block("user", R"({"type": "text"})", "'messages[1].content[1].text' is missing");
+  refuses_block("user", R"({"type": "text", "text": 1})", "'messages[1].content[1].text' is not a string");
+  refuses_block("user", R"({"type": "text", "text": "a", "more": 1})", "'messages[1].content[1].more'");
+  refuses_block("user", R"({"type": "text", "text": "a", "cache_control": 1})",
+                "'messages[1].content[1].cache_control'");
+  refuses_block("user", R"({"type": "tool_use", "id": "1"})", "'messages[1].content[1].type' is 'tool_use'");
+  refuses_block("user", R"({"type": "tool_result", "tool_use_id": "1"})", "'messages[1].content[1]' is a tool_result");
+  refuses_block("assistant", R"({"type": "tool_use", "name": "f"})", "'messages[1].content[1].id' is missing");
+  refuses_block("assistant", R"({"type": "tool_use", "id": "1", "input": {}})", "'messages[1].content[1].name'");
+  refuses_block("assistant", R"({"type": "tool_use", "id": "1", "name": "f", "input": 1})",
+                "'messages[1].content[1].input' is not an object");
+  refuses_message(R"({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": [1]}]})",
+                  "'messages[0].content[0].content[0]' is not an object");
+  refuses_message(R"({"role": "king", "content": "a"})", "'messages[0].role' is 'king'");
+  refuses_message(R"({"role": "user", "content": "a", "name": "b"})", "'messages[0].name'");
+  refuses_message(R"({"role": "user", "content": 1})", "'messages[0].content' is not");
+  refuses(R"({"max_tokens": 1, "system": [{"type": "image"}], "messages": [{"role": "user", "content": "q"}]})",
+          "'system[0].type' is 'image'");
+  const auto refuses_tool = [&](const std::string& tool, const std::string& words) {
+    refuses(ask + R"(, "tools": [{"name": "f", "input_schema": {"type": "object"}}, )" + tool + "]}", words);
+  };
+  refuses_tool("3", "'tools[1]' is not an object");
+  refuses_tool(R"({"name": "g"})", "'tools[1].input_schema' is missing");
+  refuses_tool(R"({"name": "g", "input_schema": 3})", "'tools[1].input_schema' is not");
+  refuses_tool(R"({"name": "g", "input_schema": {"type": "array"}})", "'tools[1].input_schema' is not a schema");
+  refuses_tool(R"({"name": "a b", "input_schema": {}})", "'tools[1].name' is 'a b'");
+  refuses_tool(R"({"name": "f", "input_schema": {}})", "'tools[1].name' is 'f', the name of another tool");
+  refuses_tool(R"({"name": "g", "input_schema": {}, "more": 1})", "'tools[1].more'");
+  const std::string choice = ask + R"(, "tools": [{"name": "f", "input_schema": {"type": "object"}}], "tool_choice": )";
+  refuses(choice + R"("any"})", "'tool_choice' is not an object");
+  refuses(choice + R"({"type": "maybe"}})", "'tool_choice.type' is 'maybe'");
+  refuses(choice + R"({"type": "tool"}})", "'tool_choice.name' is missing");
+  refuses(choice + R"({"type": "tool", "name": "g"}})", "'tool_choice.name' is 'g'");
+  const std::string config = ask + R"(, "output_config": )";
+  refuses(config + R"({"format": {"type": "text"}}})", "'output_config.format.type' is 'text'");
+  refuses(config + R"({"format": {"type": "json_schema"}}})", "'output_config.format.schema' is missing");
+  refuses(config + R"({"format": {"type": "json_schema", "schema": {"uniqueItems": true}}}})",
+          "output_config.format.schema: ");
+  refuses(config + R"({"effort": "low"}})", "'output_config.effort'");
 }
 
 }  // namespace

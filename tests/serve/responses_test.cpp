@@ -165,6 +165,22 @@ TEST(Responses, CallsAndSchemas) {
       << formed;
 }
 
+// A schema that cannot be expressed has the name of its field.
+TEST(Responses, SchemasOfToolsAreNamed) {
+  const Loopback server({}, {}, {}, 0, kCallingChat);
+  const std::string schema = R"({"type": "object", "properties": {"a": {"type": "array", "uniqueItems": true}}})";
+  const Answer tool = server.post(
+      "/v1/responses", R"({"input": "q", "tools": [{"type": "function", "name": "f"}, {"type": "function", "name": "g",
+                           "strict": true, "parameters": )" +
+                           schema + "}]}");
+  EXPECT_EQ(tool.json()["error"]["param"], "tools[1].parameters") << tool.body;
+  const Answer form = server.post("/v1/responses",
+                                  R"({"input": "q", "tools": [{"type": "function", "name": "f"}], "text": {"format": {
+                           "type": "json_schema", "name": "n", "schema": )" +
+                                      schema + "}}}");
+  EXPECT_EQ(form.json()["error"]["param"], "text.format.schema") << form.body;
+}
+
 // A prompt that was computed before is counted.
 TEST(Responses, CachedTokens) {
   const Loopback server;
@@ -192,18 +208,60 @@ TEST(Responses, BadRequests) {
   refuses(ask + R"("truncation": "auto")", "truncation", "disabled");
   for (const char* field : {"metadata", "include", "reasoning", "service_tier", "prompt", "seed", "user"})
     refuses(ask + "\"" + field + "\": {}", field, field);
-  refuses(ask + R"("text": {"verbosity": "low"})", "verbosity", "verbosity");
-  refuses(ask + R"("text": {"format": {"type": "xml"}})", "text", "xml");
-  refuses(ask + R"("text": {"format": {"type": "json_schema", "name": "a"}})", "text", "schema");
-  refuses(ask + R"("tools": [{"type": "web_search"}])", "tools", "function");
-  refuses(ask + R"("tool_choice": "required")", "tool_choice", "tools");
+  refuses(ask + R"("text": {"verbosity": "low"})", "text.verbosity", "verbosity");
+  refuses(ask + R"("text": {"format": {"type": "xml"}})", "text.format.type", "xml");
+  refuses(ask + R"("text": {"format": {"type": "json_schema", "name": "a"}})", "text.format.schema", "missing");
+  refuses(ask + R"("tools": [{"type": "web_search"}])", "tools[0].type", "function");
+  refuses(ask + R"("tool_choice": "required")", "tool_choice", "needs 'tools'");
   refuses(ask + R"("max_output_tokens": 0)", "max_output_tokens", "max_output_tokens");
   refuses("", "input", "missing");
   refuses(R"("input": [])", "input", "array");
-  refuses(R"("input": [{"type": "reasoning"}])", "input", "reasoning");
-  refuses(R"("input": [{"role": "user", "content": [{"type": "input_image"}]}])", "input", "input_image");
-  refuses(R"("input": [{"role": "judge", "content": "a"}])", "messages", "judge");
-  refuses(R"("input": "no")", "messages", "not this one");
+  refuses(R"("input": "no")", "input", "not this one");
+  refuses(R"("input": ")" + std::string(600, 'a') + "\"", "input", "in the input");
+
+  // Every path is that of this API, with the index that the client knows.
+  const auto refuses_item = [&](const std::string& item, const std::string& path, const std::string& words) {
+    refuses(R"("instructions": "s", "input": [{"role": "user", "content": "a"},
+               {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}, )" +
+                item + "]",
+            "input[2]" + path, words);
+  };
+  refuses_item("3", "", "is not an object");
+  refuses_item(R"({"type": "item_reference"})", ".type", "item_reference");
+  refuses_item(R"({"type": 1})", ".type", "is not a string");
+  refuses_item(R"({"role": "judge", "content": "a"})", ".role", "judge");
+  refuses_item(R"({"role": "tool", "content": "a"})", ".role", "tool");
+  refuses_item(R"({"role": "user"})", ".content", "missing");
+  refuses_item(R"({"role": "user", "content": "a", "name": "b"})", ".name", "unknown");
+  refuses_item(R"({"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_image"}]})",
+               ".content[1].type", "input_image");
+  refuses_item(R"({"role": "user", "content": [{"type": "input_text"}]})", ".content[0].text", "missing");
+  refuses_item(R"({"role": "user", "content": [{"type": "input_text", "text": 1}]})", ".content[0].text", "string");
+  refuses_item(R"({"role": "assistant", "content": [{"type": "output_text", "text": "a", "annotations": [1]}]})",
+               ".content[0].annotations", "empty array");
+  refuses_item(R"({"type": "function_call", "name": "f", "arguments": "{}"})", ".call_id", "missing");
+  refuses_item(R"({"type": "function_call", "call_id": "1", "arguments": "{}"})", ".name", "missing");
+  refuses_item(R"({"type": "function_call", "call_id": "1", "name": "f", "arguments": {}})", ".arguments", "string");
+  refuses_item(R"({"type": "function_call_output", "output": "a"})", ".call_id", "missing");
+  refuses_item(R"({"type": "function_call_output", "call_id": "1"})", ".output", "missing");
+  refuses_item(R"({"type": "function_call_output", "call_id": "1", "output": [{"type": "input_file"}]})",
+               ".output[0].type", "input_file");
+  const auto refuses_tool = [&](const std::string& tool, const std::string& path, const std::string& words) {
+    refuses(ask + R"("tools": [{"type": "function", "name": "f"}, )" + tool + "]", "tools[1]" + path, words);
+  };
+  refuses_tool("3", "", "is not an object");
+  refuses_tool(R"({"type": "function"})", ".name", "1 to 64");
+  refuses_tool(R"({"type": "function", "name": "a b"})", ".name", "a b");
+  refuses_tool(R"({"type": "function", "name": "f"})", ".name", "another tool");
+  refuses_tool(R"({"type": "function", "name": "g", "parameters": 3})", ".parameters", "JSON Schema");
+  refuses_tool(R"({"type": "function", "name": "g", "parameters": {"type": "array"}})", ".parameters", "object");
+  refuses_tool(R"({"type": "function", "name": "g", "more": 1})", ".more", "unknown");
+  const std::string tools = ask + R"("tools": [{"type": "function", "name": "f"}], "tool_choice": )";
+  refuses(tools + R"("maybe")", "tool_choice", R"({"type": "function", "name": "..."})");
+  refuses(tools + R"({"type": "function"})", "tool_choice.name", "missing");
+  refuses(tools + R"({"type": "function", "name": "g"})", "tool_choice.name", "not among");
+  refuses(ask + R"("text": {"format": {"type": "json_schema", "name": "a", "schema": {"uniqueItems": true}}})",
+          "text.format.schema", "uniqueItems");
 }
 
 }  // namespace

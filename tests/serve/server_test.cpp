@@ -187,6 +187,23 @@ TEST(Serve, EachAdapterIsAModel) {
   EXPECT_NE(other.error().find("use 'tiny', 'letters', 'poems'"), std::string::npos) << other.error();
 }
 
+TEST(Serve, PathsArePercentDecoded) {
+  ServerOptions options;
+  options.adapters = {"a/b \u00e4", "50%"};
+  const Loopback server({}, options);
+  for (const char* path : {"a/b%20%C3%A4", "a%2Fb%20%c3%a4", "%61%2fb%20%C3%A4?x=%zz"})
+    EXPECT_EQ(server.get(std::string("/v1/models/") + path).json()["id"], "a/b \u00e4") << path;
+  for (const char* path : {"50%", "50%25"})
+    EXPECT_EQ(server.get(std::string("/v1/models/") + path).json()["id"], "50%") << path;
+  EXPECT_EQ(server.get("/v1%2Fmodels").status, 200);
+  EXPECT_EQ(server.get("/%68ealth").json()["status"], "ok");
+  for (const char* path : {"%2", "%zz", "a%00b", "%ff"}) {
+    const Answer r = server.get(std::string("/v1/models/") + path);
+    EXPECT_EQ(r.status, 404) << path;
+    EXPECT_EQ(r.json()["error"]["code"], "model_not_found") << r.body;
+  }
+}
+
 // A seeded request alone and among 31 others, streamed or not.
 TEST(Serve, TheSameBytesAmongOthers) {
   const Loopback server({.sequences = 8, .max_rows = 32});
@@ -462,7 +479,7 @@ TEST(Serve, StructuredOutput) {
   refuses({{"response_format",
             {{"type", "json_schema"},
              {"json_schema", {{"name", "n"}, {"schema", {{"minimum", 3}, {"maximum", 2}, {"type", "integer"}}}}}}}},
-          "response_format", "response_format");
+          "response_format.json_schema.schema", "response_format.json_schema.schema");
   refuses({{"grammar", "root ::= x"}}, "grammar", "no rule 'x'");
   ordered_json many = ordered_json::object(), large{{"type", "object"}};
   for (int i = 0; i < 900; ++i) many[std::to_string(i)] = {{"type", "string"}, {"pattern", "^([a-z]{1,200}){1,100}$"}};
@@ -470,7 +487,7 @@ TEST(Serve, StructuredOutput) {
   refuses({{"json_schema", large}}, "json_schema", "use fewer or shorter patterns");
   ordered_json tools = kTools;
   tools[0]["function"]["parameters"]["properties"]["list"] = {{"type", "array"}, {"uniqueItems", true}};
-  refuses({{"tools", tools}}, "tools", "weather: /properties/list/uniqueItems");
+  refuses({{"tools", tools}}, "tools[0].function.parameters", "weather: /properties/list/uniqueItems");
   tools[0]["function"]["strict"] = false;
   EXPECT_EQ(
       server

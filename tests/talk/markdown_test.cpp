@@ -77,31 +77,6 @@ TEST(Markdown, ShowsAllThatIsCertain) {
   EXPECT_EQ(Markdown(false).push(lone), lone) << "a mark that no other follows does not hold back the text";
 }
 
-std::string parts(const std::vector<ThoughtPart>& list) {
-  std::string out;
-  for (const ThoughtPart& p : list) out += p.thought ? "(" + p.text + ")" : p.text;
-  return out;
-}
-
-TEST(Thoughts, AreTakenFromTheBeginning) {
-  const auto split = [](const std::string& text) {
-    ThoughtSplitter s, one;
-    std::string at_once = parts(s.push(text)), in_parts;
-    at_once += parts(s.finish());
-    for (const char c : text) in_parts += parts(one.push({&c, 1}));
-    in_parts += parts(one.finish());
-    for (size_t at; (at = in_parts.find(")(")) != in_parts.npos;) in_parts.erase(at, 2);
-    EXPECT_EQ(in_parts, at_once);
-    return at_once;
-  };
-  EXPECT_EQ(split("<think>\nhm</think>\n\nYes"), "(\nhm)\n\nYes");
-  EXPECT_EQ(split("\n<think>a </thin b</think>c"), "(a </thin b)c");
-  EXPECT_EQ(split("<think>never ends"), "(never ends)");
-  EXPECT_EQ(split("<thinking> is <think> a word"), "<thinking> is <think> a word");
-  EXPECT_EQ(split("<thi"), "<thi");
-  EXPECT_EQ(split("no thought </think>"), "no thought </think>");
-}
-
 TEST(AnswerView, ThoughtsAreDimAndControlCharactersHarmless) {
   AnswerView color(true, false);
   std::string out;

@@ -45,8 +45,8 @@ struct TextRequest {
   std::optional<Pooling> embed = {};
   int priority = 0;                                                    ///< as GenerateRequest's
   std::optional<std::chrono::steady_clock::time_point> deadline = {};  ///< as GenerateRequest's
-  bool keep_state = false;                          ///< as GenerateRequest::on_state
-  std::shared_ptr<const StateSnapshot> state = {};  ///< as GenerateRequest's
+  bool keep_state = false;                                             ///< as GenerateRequest::on_state
+  std::shared_ptr<const StateSnapshot> state = {};                     ///< as GenerateRequest's
   /// Sees each token, and the text that is ready to be shown after it. Returning false ends the text.
   std::function<bool(const GeneratedToken& token, const std::string& text)> on_text = {};
   /// Sees the end, once, unless the request is cancelled.

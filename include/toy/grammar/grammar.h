@@ -38,6 +38,12 @@ struct Trigger {
   bool at_start = false;  ///< only at the beginning of the other text
 };
 
+/// A part at the beginning of a text in which nothing triggers: from `open` to `close`.
+struct Untriggered {
+  std::string open, close;
+  bool begun = false;  ///< the text begins inside of it
+};
+
 /// A language of texts. Immutable and cheap to copy.
 class Grammar {
  public:
@@ -49,10 +55,11 @@ class Grammar {
   /// are shared by all clones.
   std::shared_ptr<const TokenConstraint> constraint(const TokenTrie& tokens) const;
   /// The same for parts of a text. The text is free until a trigger comes. What begins with the trigger is a text of
-  /// the language, and what follows it is free again; with `once` the text ends there. Throws Error{bad_input} for a
-  /// trigger that begins no text of the language.
-  std::shared_ptr<const TokenConstraint> constraint(const TokenTrie& tokens, std::vector<Trigger> triggers,
-                                                    bool once) const;
+  /// the language, and what follows it is free again; with `once` the text ends there. Nothing triggers in
+  /// `untriggered` at the beginning; both its texts are "" where there is none. Throws Error{bad_input} for a trigger
+  /// that begins no text of the language.
+  std::shared_ptr<const TokenConstraint> constraint(const TokenTrie& tokens, std::vector<Trigger> triggers, bool once,
+                                                    const Untriggered& untriggered = {}) const;
 
   /// Made by parse_gbnf() and json_schema_grammar().
   explicit Grammar(std::shared_ptr<const grammar::Automaton> automaton) : automaton_(std::move(automaton)) {}
@@ -88,13 +95,14 @@ struct SchemaRule {
   std::optional<std::string> property = {};  ///< only the values of this property of the schema
 };
 
-/// A grammar in GBNF, as llama.cpp's guide documents it; the rule `root` is the complete text. Throws Error{bad_input}
-/// "NAME: ..." with line and column for what is no grammar, for left recursion, for rules that no text can complete,
-/// for grammars that are too large, and for tokens (`<think>`), which are not supported.
-/// A rule of `schemas` is the JSON texts of its schema, as json_schema_grammar(). `budget` bounds what several grammars
-/// cost together; nullptr: each has one of its own.
+/// A grammar in GBNF, as llama.cpp's guide documents it; the rule named by `root` is the complete text. Throws
+/// Error{bad_input} "NAME: ..." with line and column for what is no grammar, for left recursion, for rules that no text
+/// can complete, for grammars that are too large, and for tokens (`<think>`), which are not supported. A rule of
+/// `schemas` is the JSON texts of its schema, as json_schema_grammar(). `budget` bounds what several grammars cost
+/// together; nullptr: each has one of its own.
 Grammar parse_gbnf(std::string_view text, const std::string& name = "grammar",
-                   const std::vector<SchemaRule>& schemas = {}, GrammarBudget* budget = nullptr);
+                   const std::vector<SchemaRule>& schemas = {}, const std::string& root = "root",
+                   GrammarBudget* budget = nullptr);
 
 /// The JSON texts of a schema (docs/structured-output.md lists the keywords). All of them are valid; where a schema
 /// leaves the form open, one is chosen: properties in the order of the schema, and no others unless
