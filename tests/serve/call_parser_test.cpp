@@ -260,7 +260,10 @@ TEST(CallParser, Harmony) {
   EXPECT_EQ(shown(f, "<|channel|>analysis<|message|>a<|channel|>final<|message|>b"), "(a)b");  // no end
   EXPECT_EQ(shown(f, "<|channel|>commentary to=functions.other<|message|>{}<|end|>"),
             "<|channel|>commentary to=functions.other<|message|>{}");
-  for (const char* text : {"", "plain", "  plain <|text", "to go"}) EXPECT_EQ(shown(f, text), text);
+  for (const char* text : {"", "plain", "  plain <|text", "to go", "<|start|>user", "<|channel|>a<|channel|>b"})
+    EXPECT_EQ(shown(f, text), std::string(text).starts_with("<|channel|>") ? "" : text);
+  const std::string long_header = "<|channel|>" + std::string(400, 'a');
+  EXPECT_EQ(shown(f, long_header), long_header);
   EXPECT_EQ(shown(f, "<|channel|>commentary to=functions.now<|message|>no<|end|>"), "no|now()");
   // Cut off anywhere, no mark is text.
   const std::string whole =
