@@ -318,6 +318,8 @@ void CallParser::header(char c) {
   separator_ = has_text_[0] ? "\n\n" : "";
   state_ = in_message;
   raw_.clear();
+  write(std::string_view(held_).substr(0, 1));  // the others may hold a mark
+  held_.erase(0, 1);
   again();
 }
 

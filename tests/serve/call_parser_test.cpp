@@ -10,6 +10,9 @@
 
 #include "fuzz/tool_calls_fuzz.h"
 #include "testing/files.h"
+#include "text/byte_level.h"
+#include "text/text_testing.h"
+#include "text/vocabulary.h"
 
 namespace toy::serve {
 namespace {
@@ -260,7 +263,10 @@ TEST(CallParser, Harmony) {
   EXPECT_EQ(shown(f, "<|channel|>analysis<|message|>a<|channel|>final<|message|>b"), "(a)b");  // no end
   EXPECT_EQ(shown(f, "<|channel|>commentary to=functions.other<|message|>{}<|end|>"),
             "<|channel|>commentary to=functions.other<|message|>{}");
-  for (const char* text : {"", "plain", "  plain <|text", "to go"}) EXPECT_EQ(shown(f, text), text);
+  for (const char* text : {"", "plain", "  plain <|text", "to go", "<|start|>user", "<|channel|>a<|channel|>b"})
+    EXPECT_EQ(shown(f, text), std::string(text).starts_with("<|channel|>") ? "" : text);
+  const std::string long_header = "<|channel|>" + std::string(400, 'a');
+  EXPECT_EQ(shown(f, long_header), long_header);
   EXPECT_EQ(shown(f, "<|channel|>commentary to=functions.now<|message|>no<|end|>"), "no|now()");
   // Cut off anywhere, no mark is text.
   const std::string whole =
@@ -289,6 +295,35 @@ TEST(CallForms, TemplatesWithoutToolsHaveNone) {
   EXPECT_EQ(call_form_of("{{ tools }}"), nullptr);
   EXPECT_EQ(call_form_of("{{ tools }} <tool_call> <arg_key>"), nullptr);
   EXPECT_EQ(call_form_of("{{ tools }} <seed:tool_call> <parameter="), nullptr);
+}
+
+// Bytes, and these control tokens.
+std::shared_ptr<const Tokenizer> with_control_tokens(const std::vector<std::string>& marks) {
+  const testing::TemporaryGguf file([&](gguf::Writer& writer) {
+    std::vector<std::string> names;
+    std::vector<int32_t> types(256, int32_t(TokenType::normal));
+    for (int byte = 0; byte < 256; ++byte) names.push_back(byte_level_name(uint8_t(byte)));
+    for (const std::string& mark : marks) names.push_back(mark), types.push_back(int32_t(TokenType::control));
+    writer.set("tokenizer.ggml.model", gguf::Value(std::string("gpt2")));
+    writer.set("tokenizer.ggml.pre", gguf::Value(std::string("gpt-2")));
+    writer.set("tokenizer.ggml.tokens", gguf::Value(gguf::Array(names)));
+    writer.set("tokenizer.ggml.token_type", gguf::Value(gguf::Array(types)));
+    writer.set("tokenizer.ggml.merges", gguf::Value(gguf::Array(std::vector<std::string>())));
+  });
+  return load_tokenizer(file.open());
+}
+
+// Templates of LFM2 that show no call.
+TEST(CallForms, TheVocabularyShowsTheMark) {
+  const auto tokenizer = with_control_tokens({"<|tool_call_start|>", "<|tool_call_end|>"});
+  const auto bytes = with_control_tokens({});
+  for (const char* text : {"{{ tools }} List of tools: [", "{{ tools }} List of tools: <|tool_list_start|>["}) {
+    EXPECT_EQ(call_form_of(text), nullptr);
+    EXPECT_EQ(call_form_of(text, bytes.get()), nullptr);
+    ASSERT_NE(call_form_of(text, tokenizer.get()), nullptr);
+    EXPECT_EQ(call_form_of(text, tokenizer.get())->kind, CallForm::python);
+  }
+  EXPECT_EQ(call_form_of("{{ tools }}", tokenizer.get()), nullptr);
 }
 
 // Two calls, of weather with x and 2, in one unit.
