@@ -270,7 +270,8 @@ TEST_F(SchedulerTest, EveryEndHasItsReason) {
         EXPECT_EQ(tokens.size(), list[i].stop_after) << i;
         break;
       case FinishReason::complete:
-        ADD_FAILURE() << "there is no constraint";
+      case FinishReason::deadline:
+        ADD_FAILURE() << "there is neither a constraint nor a deadline";
     }
   }
   EXPECT_GT(count[0], 0);

@@ -497,7 +497,7 @@ TEST(Serve, StructuredOutput) {
       200);
   refuses({{"tools", tools}, {"grammar", "root ::= \"a\""}}, "grammar", "tools");
   tools[1]["function"]["parameters"] = large;
-  refuses({{"tools", tools}}, "tools", "use fewer or shorter patterns");
+  refuses({{"tools", tools}}, "tools[1].function.parameters", "use fewer or shorter patterns");
   const Loopback without;
   EXPECT_EQ(without
                 .post("/v1/chat/completions",
