@@ -40,6 +40,7 @@ class MappedFile {
 /// reading a file from disk is left to those who need it. Ends with its file or earlier.
 class PagesAhead {
  public:
+  /// Starts the thread.
   explicit PagesAhead(const MappedFile& file);
 
  private:
