@@ -1,6 +1,7 @@
 #include "decode/prefix_tree.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace toy {
 namespace {
@@ -133,6 +134,25 @@ bool PrefixTree::evict() {
       return true;
     }
   return false;
+}
+
+bool PrefixTree::exchange(std::span<const int32_t> tokens, std::span<const float> adapters, int sequence) {
+  const auto root = roots_.find({adapters.begin(), adapters.end()});
+  if (root == roots_.end() || !state_.shared_pool()) return false;
+  bool any = false;
+  Node* node = &root->second;
+  for (size_t at = 0; at + kPage <= tokens.size(); at += kPage) {
+    const std::span<const int32_t> edge = edge_at(tokens, at);
+    const auto next = node->children.find({edge.begin(), edge.end()});
+    if (next == node->children.end()) break;
+    const int32_t own = state_.page_of(sequence, node->depth);
+    node = next->second.get();
+    if (node->page == own || state_.page_users(node->page) > 1) continue;
+    state_.hold_page(own);
+    state_.release_page(std::exchange(node->page, own));
+    any = true;
+  }
+  return any;
 }
 
 // The one that was not used for the longest time.

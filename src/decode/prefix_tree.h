@@ -43,6 +43,9 @@ class PrefixTree {
   /// Gives back a page that no sequence holds, the one that was not used for the longest time, or its share of one that
   /// is not full, so that its sequence need not copy it. False: there is none.
   bool evict();
+  /// The sequence computed these tokens itself: pages of the tree that hold the same and that no sequence uses give way
+  /// to its own, of which later tokens follow. False: there are none.
+  bool exchange(std::span<const int32_t> tokens, std::span<const float> adapters, int sequence);
   int64_t pages() const { return int64_t(order_.size()); }
   int64_t snapshots() const { return int64_t(snapshots_.size()); }
 

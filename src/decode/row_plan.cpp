@@ -98,11 +98,12 @@ bool RowPlan::forget_prefix() {
   return true;
 }
 
-// Frees pages for the rows of a slot: of prefixes that no text uses, then of the last text in order. False: it is
+// Frees pages for the rows of a slot: of prefixes that no text uses, of what it computed although the tree holds it,
+// then of the last text in order. False: it is
 // the last and gets no rows in this call.
 bool RowPlan::make_room(Slot& slot) {
   while (missing_pages() > 0) {
-    if (forget_prefix()) continue;
+    if (forget_prefix() || prefixes_.exchange(slot)) continue;
     Slot* victim = last_text();
     if (victim == nullptr) return true;  // decode() says what is missing
     if (victim == &slot) {

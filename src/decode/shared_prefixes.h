@@ -28,6 +28,10 @@ class SharedPrefixes {
   void remember_pages();
   /// As PrefixTree::evict().
   bool evict() { return tree_ && tree_->evict(); }
+  /// As PrefixTree::exchange(), for what the sequence holds.
+  bool exchange(const Slot& slot) {
+    return tree_ && slot.known && tree_->exchange(slot.held, slot.adapters, slot.sequence);
+  }
   /// Snapshots that are kept.
   int64_t snapshots() const { return tree_ ? tree_->snapshots() : 0; }
   /// Tokens that were not computed because a sequence or the cache held them.

@@ -302,6 +302,25 @@ TEST_P(Prefixes, SmallCaches) {
   }
 }
 
+// Too short a prompt to be looked for, so the same pages are computed once more; then the text is longer than before,
+// and fills the cache.
+TEST_P(Prefixes, TheSameTextAgainFillsTheCache) {
+  Decoder d(*device_, model_, options(1, 1, 8));
+  {
+    Scheduler s(d);
+    const Tokens prompt = tokens(10, "prompt");
+    for (const int64_t n : {300, 480, 480}) {
+      const GenerateOptions o{.max_tokens = n, .ignore_eos = true};
+      Generated result;
+      s.add({.prompt = prompt, .options = o, .on_token = {}, .on_done = [&](const Generated& g) { result = g; }});
+      int steps = 0;
+      while (s.step() && steps < 2000) ++steps;
+      expect_same(result.tokens, fresh(prompt, o));
+    }
+  }
+  expect_all_free(d.state());
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, Prefixes,
                          ::testing::Values(Case{"attention", nullptr}, Case{"windows", nullptr, true},
                                            Case{"qwen35", testing::kQwen35}, Case{"qwen3next", testing::kQwen3Next},
