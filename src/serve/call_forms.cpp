@@ -158,4 +158,47 @@ std::vector<std::string> types_of(const ordered_json& property) {
   return types;
 }
 
+const char* type_of(const ordered_json& j) {
+  if (j.is_number()) return j.is_number_float() ? "number" : "integer";
+  return j.is_object()    ? "object"
+         : j.is_array()   ? "array"
+         : j.is_string()  ? "string"
+         : j.is_boolean() ? "boolean"
+                          : "null";
+}
+
+const ordered_json& referred(const ordered_json& schema, const ordered_json& property) {
+  const ordered_json* p = &property;
+  for (int i = 0; i < 20 && p->is_object() && p->contains("$ref") && (*p)["$ref"].is_string(); ++i) {
+    const std::string to = (*p)["$ref"];
+    if (!to.starts_with('#')) break;
+    try {
+      p = &schema.at(ordered_json::json_pointer(to.substr(1)));
+    } catch (const ordered_json::exception&) {
+      break;
+    }
+  }
+  return *p;
+}
+
+std::vector<std::string> all_types_of(const ordered_json& schema, const ordered_json& property) {
+  const ordered_json& p = referred(schema, property);
+  if (std::vector<std::string> types = types_of(p); !types.empty() || !p.is_object()) return types;
+  std::vector<std::string> types;
+  if (p.contains("const")) return {type_of(p["const"])};
+  if (p.contains("enum") && p["enum"].is_array())
+    for (const auto& v : p["enum"]) types.push_back(type_of(v));
+  for (const char* key : {"anyOf", "oneOf"})
+    if (p.contains(key) && p[key].is_array())
+      for (const auto& branch : p[key]) {
+        // Deeper ones could be any.
+        const ordered_json& b = referred(schema, branch);
+        const std::vector<std::string> more =
+            b.is_object() && (b.contains("const") || b.contains("enum")) ? all_types_of(schema, b) : types_of(b);
+        if (more.empty()) return {};
+        types.insert(types.end(), more.begin(), more.end());
+      }
+  return types;
+}
+
 }  // namespace toy::serve

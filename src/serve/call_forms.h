@@ -70,5 +70,11 @@ bool knows_tools(const std::string& chat_template);
 
 /// The types that the values of a schema's property may have, by its "type"; empty: any.
 std::vector<std::string> types_of(const nlohmann::ordered_json& property);
+/// The same, also by its references into the complete schema, "const", "enum", "anyOf" and "oneOf".
+std::vector<std::string> all_types_of(const nlohmann::ordered_json& schema, const nlohmann::ordered_json& property);
+/// The property, or what it refers to in the complete schema.
+const nlohmann::ordered_json& referred(const nlohmann::ordered_json& schema, const nlohmann::ordered_json& property);
+/// The type of a value.
+const char* type_of(const nlohmann::ordered_json& value);
 
 }  // namespace toy::serve

@@ -70,11 +70,18 @@ class ParameterRules {
     std::string rules;
     size_t k = properties.size();
     const bool open =
-        !s.contains("properties") || (s.contains("additionalProperties") && s["additionalProperties"] != false);
+        s.contains("additionalProperties") ? s["additionalProperties"] != false : !s.contains("properties");
     rules += fmt::format("{} ::= {}\n", rule_name("after", index_, k),
                          open ? R"(("<parameter=" [a-zA-Z0-9_.-]{1,64} ">\n" raw-0 "\n")*)" : R"("")");
     for (auto it = properties.rbegin(); it != properties.rend(); ++it) {
       --k;
+      check(it.key().find_first_of(">\n") == std::string::npos,
+            "tools: {}: the model's form of calls cannot write the property '{}'; use letters, digits and _",
+            tool_.name, it.key());
+      if (it.value() == false) {  // it must not be there
+        rules += fmt::format("{} ::= {}\n", rule_name("after", index_, k), rule_name("after", index_, k + 1));
+        continue;
+      }
       rules += fmt::format("{0} ::= {1} {2} \"\\n\" {3}{4}\n", rule_name("after", index_, k),
                            literal("<parameter=" + it.key() + ">\n"), value(it.key(), it.value(), k),
                            rule_name("after", index_, k + 1),
@@ -87,13 +94,16 @@ class ParameterRules {
  private:
   // A value and the end of its tag.
   std::string value(const std::string& name, const ordered_json& property, size_t k) {
-    if (property.is_object() && property.contains("enum") && property["enum"].is_array() &&
-        std::ranges::all_of(property["enum"], [](const auto& v) { return v.is_string(); })) {
+    const ordered_json& p = referred(tool_.parameters, property);
+    ordered_json values = p.is_object() ? p.value("enum", ordered_json::array()) : ordered_json::array();
+    if (p.is_object() && p.contains("const")) values = ordered_json::array({p["const"]});
+    if (values.is_array() && !values.empty()) {
       std::string any;
-      for (const auto& v : property["enum"]) any += (any.empty() ? "" : " | ") + literal(v.get<std::string>());
+      for (const auto& v : values)
+        any += (any.empty() ? "" : " | ") + literal(v.is_string() ? v.get<std::string>() : json_text(v));
       return fmt::format("({}) {}", any, literal("\n</parameter>"));
     }
-    const std::vector<std::string> types = types_of(property);
+    const std::vector<std::string> types = all_types_of(tool_.parameters, property);
     if (types.empty() || std::ranges::find(types, "string") != types.end()) return "raw-0";
     const std::string rule = rule_name("value", index_, k);
     schemas_.push_back({rule, schema_, fmt::format("tools: the parameters of {}", tool_.name), name});
@@ -130,7 +140,8 @@ class LiteralRules {
   std::string pairs(const ordered_json& s, int depth) {
     const ordered_json properties = s.value("properties", ordered_json::object());
     std::vector<std::string> keys;
-    for (const auto& [key, value] : properties.items()) keys.push_back(key);
+    for (const auto& [key, value] : properties.items())
+      if (value != false) keys.push_back(key);  // else it must not be there
     // Gemma's template sorts them, without regard to case.
     const auto before = [](unsigned char a, unsigned char b) { return std::tolower(a) < std::tolower(b); };
     if (!is_python_)
@@ -138,7 +149,7 @@ class LiteralRules {
         return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), before);
       });
     const bool open =
-        !s.contains("properties") || (s.contains("additionalProperties") && s["additionalProperties"] != false);
+        s.contains("additionalProperties") ? s["additionalProperties"] != false : !s.contains("properties");
     const std::string other =
         fmt::format(R"([a-zA-Z_] [a-zA-Z0-9_]{{0,63}} "{}" {})", is_python_ ? "=" : ":", any_value());
     const std::set<std::string> names = names_of(s.value("required", ordered_json::array()));

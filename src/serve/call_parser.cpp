@@ -15,15 +15,6 @@ using nlohmann::ordered_json;
 
 bool begins(std::string_view whole, std::string_view part) { return whole.substr(0, part.size()) == part; }
 
-const char* type_of(const ordered_json& j) {
-  if (j.is_number()) return j.is_number_float() ? "number" : "integer";
-  return j.is_object()    ? "object"
-         : j.is_array()   ? "array"
-         : j.is_string()  ? "string"
-         : j.is_boolean() ? "boolean"
-                          : "null";
-}
-
 // Spaces that may be followed by a call; more are text.
 constexpr size_t kMostSpaces = 64;
 
@@ -424,9 +415,7 @@ bool CallParser::tags() {
 void CallParser::end_parameter(const std::string& name, const std::string& value) {
   const ordered_json properties = tool_->parameters.value("properties", ordered_json::object());
   const ordered_json property = properties.is_object() ? properties.value(name, ordered_json()) : ordered_json();
-  std::vector<std::string> types = types_of(property);
-  if (types.empty() && property.is_object() && property.contains("enum") && property["enum"].is_array())
-    for (const auto& v : property["enum"]) types.push_back(type_of(v));
+  const std::vector<std::string> types = all_types_of(tool_->parameters, property);
   std::optional<ordered_json> j = json_of(value);
   const auto is = [&](const char* type) { return std::ranges::find(types, type) != types.end(); };
   if (j && !types.empty() && !is(type_of(*j)) && !(j->is_number() && (is("number") || is("integer")))) j.reset();

@@ -127,6 +127,8 @@ void Connection::header_is_read(error_code error) {
   if (closed_) return;
   if (error) return refuse_what_was_read(error);
   stream_.expires_after(seconds(server_.limits.read_seconds));
+  if (parser_->get().count(http::field::transfer_encoding) > 0 && !parser_->chunked())
+    return refuse(server_.bad(501, "Transfer-Encoding: only chunked is supported"));
   if (const auto length = parser_->content_length(); length && *length > server_.limits.body)
     return refuse_what_was_read(http::error::body_limit);
   const size_t body = parser_->chunked() ? server_.limits.body : size_t(parser_->content_length().value_or(0));

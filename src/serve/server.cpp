@@ -168,6 +168,7 @@ class Server {
         throw ApiError(
             405, fmt::format("{} does not take {}; use GET", one_line(target), one_line(exchange->request.method)));
       const std::string name = target.substr(prefix.size());
+      if (name.empty()) throw ApiError(404, "there is no model without a name; GET /v1/models lists them");
       require_model(name);
       return send_json(*exchange, model_json(name));
     }

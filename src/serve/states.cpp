@@ -143,7 +143,13 @@ ordered_json States::list() const {
     if (entry.path().extension() == kExtension) names.push_back(entry.path().stem().string());
   std::ranges::sort(names);
   ordered_json data = ordered_json::array();
-  for (const std::string& name : names) data.push_back(describe(name));
+  for (const std::string& name : names) {
+    try {
+      data.push_back(describe(name));
+    } catch (const ApiError& e) {
+      if (e.status != 404) throw;  // else it was deleted meanwhile
+    }
+  }
   return {{"object", "list"}, {"data", data}};
 }
 

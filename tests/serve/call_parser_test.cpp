@@ -462,6 +462,37 @@ TEST(CallForms, GrammarsOfLiterals) {
       parse_gbnf("root ::= calls\n" + text, "calls", rules).matches("<|tool_call>call:f{t:{t:{}}}<tool_call|>"));
 }
 
+// What is no string follows its schema, also where the schema says so elsewhere.
+TEST(CallForms, GrammarsOfParameters) {
+  const ordered_json parameters{{"properties",
+                                 {{"unit", {{"$ref", "#/$defs/unit"}}},
+                                  {"n", {{"anyOf", {{{"type", "integer"}, {"minimum", 1}}, {{"type", "null"}}}}}},
+                                  {"two", {{"const", 2}}},
+                                  {"none", false},
+                                  {"word", {{"anyOf", {{{"type", "string"}}, {{"type", "null"}}}}}}}},
+                                {"$defs", {{"unit", {{"enum", {"C", 7}}}}}}};
+  const CallForm& f = form("<tool_call> <parameter=");
+  const auto matches = [&](const ordered_json& schema, const std::string& name, const std::string& value) {
+    std::vector<SchemaRule> rules;
+    const std::string text = f.gbnf(std::vector<Tool>{make_tool("f", "", schema, false)}, true, rules);
+    const std::string inside = name.empty() ? "" : "<parameter=" + name + ">\n" + value + "\n</parameter>\n";
+    return parse_gbnf("root ::= calls\n" + text, "calls", rules)
+        .matches("<tool_call>\n<function=f>\n" + inside + "</function>\n</tool_call>");
+  };
+  EXPECT_TRUE(matches(parameters, "", ""));
+  for (const auto& [name, value] :
+       {std::pair{"unit", "C"}, {"unit", "7"}, {"n", "3"}, {"n", "null"}, {"two", "2"}, {"word", "123"}})
+    EXPECT_TRUE(matches(parameters, name, value)) << name << value;
+  for (const auto& [name, value] : {std::pair{"unit", "K"}, {"n", "0"}, {"n", "a"}, {"two", "3"}, {"none", "1"}})
+    EXPECT_FALSE(matches(parameters, name, value)) << name << value;
+  EXPECT_TRUE(matches({{"type", "object"}}, "any", "1"));
+  EXPECT_FALSE(matches({{"type", "object"}, {"additionalProperties", false}}, "any", "1"));
+  EXPECT_THROW(matches({{"properties", {{"a>b", {{"type", "string"}}}}}}, "", ""), Error);
+  EXPECT_EQ(all_types_of(parameters, parameters["properties"]["word"]), (std::vector<std::string>{"string", "null"}));
+  EXPECT_EQ(all_types_of(parameters, parameters["properties"]["unit"]),
+            (std::vector<std::string>{"string", "integer"}));
+}
+
 // Thoughts and headers stand around answers and calls.
 TEST(CallForms, GrammarsOfChannels) {
   const CallForm& f = form("<|channel|> <|message|>");

@@ -67,6 +67,10 @@ TEST(Serve, LimitsOfARequest) {
   for (int i = 0; i < 5000; ++i) keys += fmt::format(", \"k{}\": 0", i);
   EXPECT_NE(server.post("/tokenize", keys + "}").body.find("4096 keys"), std::string::npos);
   EXPECT_EQ(server.ask("DELETE /v1/models/tiny HTTP/1.1\r\nConnection: close\r\n\r\n").status, 405);
+  EXPECT_EQ(server.get("/v1/models/").status, 404);
+  // What follows would be read as the next request.
+  EXPECT_EQ(server.ask("POST /tokenize HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\nGET /health HTTP/1.1\r\n\r\n").status,
+            501);
 }
 
 // What the page continues from: the ids of a text's tokens and of the alternatives.
