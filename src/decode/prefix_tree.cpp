@@ -111,7 +111,7 @@ void PrefixTree::insert(std::span<const int32_t> tokens, std::span<const float> 
   ++now_;
   const int64_t length = int64_t(tokens.size());
   if (length == 0) return;
-  if (length < state_.length(sequence) && length < state_.shortest(sequence) + state_.shape().take_back) return;
+  if (!state_.can_keep(sequence, length)) return;
   std::optional<KeptState> kept;
   const std::vector<float> factors(adapters.begin(), adapters.end());
   const Node* known = lookup(roots_[factors], tokens);

@@ -48,7 +48,7 @@ bool RowPlan::restore(Slot& slot) {
 }
 
 // Is there room in the cache for all of a text so far, beside those that have begun? A text that would be preempted
-// at once had better wait. Those of later priorities make room for it.
+// at once had better wait. Those of later priorities make room for it, but not for a state, which comes whole.
 bool RowPlan::has_room(const Slot& slot) const {
   const DecodeState& state = decoder_.state();
   const std::optional<size_t> pool = state.shared_pool();
@@ -57,7 +57,7 @@ bool RowPlan::has_room(const Slot& slot) const {
   int64_t used = 0;
   bool alone = true;
   for (const Slot& s : slots_)
-    if (s.busy() && (!s.known || s.job->request.priority <= slot.job->request.priority))
+    if (s.busy() && (!s.known || slot.job->request.state || s.job->request.priority <= slot.job->request.priority))
       alone = false, used += pages(int64_t(s.job->history.size()));
   return alone || used + pages(int64_t(slot.job->history.size()) + 1) <= state.pools()[*pool].pages;
 }

@@ -176,7 +176,12 @@ void Scheduler::end_late(FirstError& error) {
 void Scheduler::fill_slots() {
   while (!waiting_.empty()) {
     Slot* slot = idle_slot();
-    if (slot == nullptr) return;
+    if (slot == nullptr) {
+      slot = last_not_begun();
+      if (slot == nullptr || slot->job->order() < waiting_.begin()->first) return;
+      const auto order = slot->job->order();
+      waiting_.emplace(order, std::move(slot->job));
+    }
     std::unique_ptr<Job> job = std::move(waiting_.extract(waiting_.begin()).mapped());
     if (job->request.options.max_tokens <= 0 && !job->request.score_prompt && !job->request.on_hidden &&
         !job->is_state()) {  // done before it began
@@ -194,6 +199,15 @@ Slot* Scheduler::idle_slot() {
   for (Slot& slot : slots_)
     if (!slot.job && (oldest == nullptr || slot.used_at < oldest->used_at)) oldest = &slot;
   return oldest;
+}
+
+// The last in order of those that wait in a sequence, unless it is to continue what that holds.
+Slot* Scheduler::last_not_begun() {
+  Slot* last = nullptr;
+  for (Slot& slot : slots_)
+    if (slot.job && !slot.begun && slot.used && (last == nullptr || last->job->order() < slot.job->order()))
+      last = &slot;
+  return last;
 }
 
 // Requests for states that are complete. Have any ended?

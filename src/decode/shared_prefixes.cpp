@@ -56,7 +56,9 @@ SharedPrefixes::Source SharedPrefixes::find_source(const Job& job, std::span<con
     const size_t computed = size_t(state.length(s.sequence));  // the last rows may still be on their way
     const size_t here = std::min(common_prefix(s.held, prompt), computed);
     // Layers with a window forget what was before: only the latest prefixes can be taken over.
-    if (here > source.length && int64_t(here) >= state.shortest(s.sequence)) source.length = here, source.slot = &s;
+    const bool holds =
+        job.request.on_state ? state.can_keep(s.sequence, int64_t(here)) : int64_t(here) >= state.shortest(s.sequence);
+    if (here > source.length && holds) source.length = here, source.slot = &s;
     // Who comes first does not wait for one of a later priority, which may have to wait itself.
     if (!s.busy() || s.job->request.priority > job.request.priority) continue;
     const size_t to_come = common_prefix(s.job->request.prompt, prompt);

@@ -7,6 +7,7 @@ namespace toy {
 
 StateSnapshot DecodeState::snapshot(int sequence) const {
   StateSnapshot s{length(sequence), {}, {}};
+  if (!can_keep(sequence, s.length)) fail_internal("decoder: sequence {} has forgotten what it would save", sequence);
   const std::vector<size_t> sizes = snapshot_bytes(s.length);
   for (const StateSlot& slot : slots_) {
     s.types.push_back(item_type(slot));

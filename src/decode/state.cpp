@@ -346,6 +346,13 @@ void DecodeState::fork(int from, int to) {
     if (slot.kind == StateSlot::Kind::per_sequence && length(from) > 0) copy_item(slot, from, to);
 }
 
+bool DecodeState::can_keep(int sequence, int64_t kept_length) const {
+  if (recurrent() && kept_length != length(sequence)) return false;
+  for (size_t pool = 0; pool < pools_.size(); ++pool)
+    if (pages_[pool].first[size_t(sequence)] > first_kept(pools_[pool].window, kept_length, shape_)) return false;
+  return true;
+}
+
 std::optional<KeptState> DecodeState::keep(int sequence, int64_t kept_length) {
   check(kept_length > 0 && kept_length <= length(sequence) && (!recurrent() || kept_length == length(sequence)),
         "decoder: sequence {} has {} positions, and its state after {} cannot be kept", sequence, length(sequence),

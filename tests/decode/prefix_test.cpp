@@ -321,6 +321,35 @@ TEST_P(Prefixes, TheSameTextAgainFillsTheCache) {
   expect_all_free(d.state());
 }
 
+// A state of any prefix of what a sequence held: it is whole, and what is asked later is not disturbed.
+TEST_P(Prefixes, StatesAfterLongerTexts) {
+  Decoder d(*device_, model_, options(1, 3, 40));
+  {
+    Scheduler s(d);
+    const Tokens prompt = tokens(250, "prompt"), other = tokens(90, "other");
+    const GenerateOptions none{.max_tokens = 0};
+    for (const size_t n : {249, 245, 228, 200, 171}) {
+      SCOPED_TRACE(n);
+      run(s, prompt, options_);
+      const Tokens part(prompt.begin(), prompt.begin() + int64_t(n));
+      auto state = std::make_shared<StateSnapshot>();
+      s.add(
+          {.prompt = part, .options = none, .on_token = {}, .on_state = [&](const StateSnapshot& of) { *state = of; }});
+      s.run();
+      ASSERT_EQ(state->length, int64_t(n));
+      expect_fresh(run(s, other, options_), other, options_);
+      Decoder fresh_decoder(*device_, model_, options(1, 3, 40));
+      Scheduler t(fresh_decoder);
+      t.add({.prompt = part, .options = none, .on_token = {}, .state = state});
+      t.run();
+      const Result r = run(t, prompt, options_);
+      EXPECT_EQ(r.shared, int64_t(n));
+      expect_fresh(r, prompt, options_);
+    }
+  }
+  expect_all_free(d.state());
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, Prefixes,
                          ::testing::Values(Case{"attention", nullptr}, Case{"windows", nullptr, true},
                                            Case{"qwen35", testing::kQwen35}, Case{"qwen3next", testing::kQwen3Next},

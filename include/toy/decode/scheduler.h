@@ -158,6 +158,7 @@ class Scheduler {
   void end_late(FirstError& error);
   void fill_slots();
   Slot* idle_slot();
+  Slot* last_not_begun();
   bool collect_rows();
   bool end_states();
   void take_back(Slot& slot);

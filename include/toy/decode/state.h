@@ -158,6 +158,9 @@ class DecodeState {
   /// Keeps what a sequence held after `length` positions, for adopt(): its own length where layers are recurrent, else
   /// one that slide() has not passed. nullopt: there is no room (DecodeShape::snapshots).
   std::optional<KeptState> keep(int sequence, int64_t length);
+  /// Does the sequence still hold all that keep() and snapshot() take after so many of its positions? Not so soon after
+  /// truncate(), with windows.
+  bool can_keep(int sequence, int64_t length) const;
   /// Makes room for another.
   void drop(const KeptState& kept);
   /// An empty sequence becomes one of `length` positions, which are in these pages of the shared pool. `kept`, of the
