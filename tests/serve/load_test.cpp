@@ -159,8 +159,10 @@ TEST(Load, ManyClientsAtOnce) {
 TEST(Load, RequestsDuringShutdownAreTold) {
   Loopback server({.sequences = 2});
   Client running(server.port());
+  const int tokens = testing::kAddressSanitizer || testing::kThreadSanitizer ? 50 : 500;  // fewer than --grace allows
   running.send(
-      post("/v1/completions", R"({"prompt": "a", "n": 16, "max_tokens": 500, "ignore_eos": true, "stream": true})"));
+      post("/v1/completions",
+           fmt::format(R"({{"prompt": "a", "n": 16, "max_tokens": {}, "ignore_eos": true, "stream": true}})", tokens)));
   running.receive("data: ");
   server.http().stop();
   Answer health;
