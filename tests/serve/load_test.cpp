@@ -159,7 +159,7 @@ TEST(Load, ManyClientsAtOnce) {
 TEST(Load, RequestsDuringShutdownAreTold) {
   Loopback server({.sequences = 2});
   Client running(server.port());
-  const int tokens = testing::kAddressSanitizer || testing::kThreadSanitizer ? 50 : 500;  // fewer than --grace allows
+  const int tokens = testing::kAddressSanitizer || testing::kThreadSanitizer ? 50 : 250;  // fewer than --grace allows
   running.send(
       post("/v1/completions",
            fmt::format(R"({{"prompt": "a", "n": 16, "max_tokens": {}, "ignore_eos": true, "stream": true}})", tokens)));
