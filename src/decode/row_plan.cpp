@@ -99,8 +99,7 @@ bool RowPlan::forget_prefix() {
 }
 
 // Frees pages for the rows of a slot: of prefixes that no text uses, of what it computed although the tree holds it,
-// then of the last text in order. False: it is
-// the last and gets no rows in this call.
+// then of the last text in order. False: it is the last and gets no rows in this call.
 bool RowPlan::make_room(Slot& slot) {
   while (missing_pages() > 0) {
     if (forget_prefix() || prefixes_.exchange(slot)) continue;

@@ -293,14 +293,6 @@ std::vector<int32_t> parse_detokenize(const std::string& body) {
   return ids_of(*tokens, "tokens");
 }
 
-bool same_secret(const std::string& given, const std::string& expected) {
-  unsigned difference = given.size() == expected.size() ? 0 : 1;
-  for (size_t i = 0; i < given.size(); ++i)  // as long as what was given
-    difference |= unsigned(static_cast<unsigned char>(given[i])) ^
-                  unsigned(static_cast<unsigned char>(expected.empty() ? '\0' : expected[i % expected.size()]));
-  return difference == 0;
-}
-
 std::string token_text(const std::string& bytes) {
   if (is_utf8(bytes)) return bytes;
   std::string text = "bytes:";

@@ -95,9 +95,6 @@ TemplateRequest parse_apply_template(const std::string& body);
 /// /detokenize: {"tokens": [1, 2]}.
 std::vector<int32_t> parse_detokenize(const std::string& body);
 
-/// Are two texts the same? Takes as long whatever the first difference.
-bool same_secret(const std::string& given, const std::string& expected);
-
 /// A token as OpenAI writes it: its text, or "bytes:\xe2\x82" where that is not UTF-8.
 std::string token_text(const std::string& bytes);
 

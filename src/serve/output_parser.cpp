@@ -1,5 +1,7 @@
 #include "serve/output_parser.h"
 
+#include <algorithm>
+
 namespace toy::serve {
 
 void OutputParser::add(Piece& to, const std::vector<chat::ThoughtPart>& parts) {
@@ -23,6 +25,17 @@ Piece OutputParser::finish() {
   if (thoughts_) add(piece, thoughts_->finish());
   if (calls_) piece.append(calls_->finish());
   return piece;
+}
+
+chat::ThoughtState thought_state_after(std::span<const int32_t> prompt, const Tokenizer& tokenizer,
+                                       const std::string& chat_template) {
+  constexpr size_t kMostTokens = 64;  // of a mark and blanks
+  std::string end;
+  for (const int32_t id : prompt.last(std::min(prompt.size(), kMostTokens))) {
+    const std::string bytes = tokenizer.token_bytes(id);
+    end += bytes.empty() ? tokenizer.written(id) : bytes;
+  }
+  return chat::thought_state(end, chat_template);
 }
 
 }  // namespace toy::serve

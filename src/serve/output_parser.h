@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "chat/thoughts.h"
@@ -28,5 +29,9 @@ class OutputParser {
   std::optional<chat::ThoughtSplitter> thoughts_;
   std::unique_ptr<CallParser> calls_;
 };
+
+/// How a text after this prompt begins, by the marks of its chat template.
+chat::ThoughtState thought_state_after(std::span<const int32_t> prompt, const Tokenizer& tokenizer,
+                                       const std::string& chat_template);
 
 }  // namespace toy::serve

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "serve/call_text.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
 
@@ -27,7 +28,10 @@ std::string event(const ordered_json& j) { return "data: " + json_text(j) + "\n\
 ordered_json finish_reason(const Choice& choice) {
   const FinishReason reason = choice.end.generated.reason;
   if (reason == FinishReason::length || reason == FinishReason::deadline) return "length";
-  return choice.calls.empty() ? "stop" : "tool_calls";
+  if (choice.calls.empty()) return "stop";
+  // A stop string may have cut the last one off.
+  const bool whole = choice.end.stop.empty() || json_of(choice.calls.back().arguments);
+  return whole ? "tool_calls" : "stop";
 }
 
 ordered_json call_json(const ToolCall& call) {

@@ -16,6 +16,8 @@
 #include "serve/api.h"
 #include "serve/constraints.h"
 #include "serve/embeddings.h"
+#include "serve/keys.h"
+#include "serve/metrics.h"
 #include "serve/page.h"
 #include "serve/prompts.h"
 #include "serve/replies.h"
@@ -37,16 +39,6 @@ constexpr double kLongestPause = 0.15;
 uint64_t random_number() {
   std::random_device device;
   return (uint64_t(device()) << 32) | device();
-}
-
-// The key in "Bearer KEY", or "". The name of a scheme may have any case (RFC 9110).
-std::string bearer_of(const std::string& authorization) {
-  constexpr std::string_view kBearer = "bearer ";
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? char(c + ('a' - 'A')) : c; };
-  const std::string scheme = authorization.substr(0, kBearer.size());
-  if (!std::ranges::equal(scheme, kBearer, {}, lower)) return "";
-  const size_t key = authorization.find_first_not_of(' ', kBearer.size());
-  return key == authorization.npos ? "" : authorization.substr(key);
 }
 
 // Positions of one text: the shared pages bound them, too.
@@ -151,11 +143,7 @@ class Server {
 
   void require_key(const Exchange& exchange) const {
     if (options_.api_keys.empty() || exchange.request.target == "/health" || exchange.request.target == "/") return;
-    const HttpRequest& r = exchange.request;
-    const std::string given = r.api_key.empty() ? bearer_of(r.authorization) : r.api_key;
-    bool right = false;
-    for (const std::string& key : options_.api_keys) right = same_secret(given, key) || right;  // whichever is right
-    if (!right)
+    if (!has_key(exchange.request, options_.api_keys))
       throw ApiError(401, "the API key is missing or wrong; send 'Authorization: Bearer KEY' or 'X-Api-Key: KEY'", "",
                      "invalid_api_key");
   }
@@ -253,32 +241,13 @@ class Server {
   }
 
   void metrics(const std::shared_ptr<Exchange>& exchange) {
-    const ServiceCounts c = service_.counts();
-    std::string text;
-    const auto add = [&](const char* name, const char* type, const char* help, int64_t value) {
-      text += fmt::format("# HELP toy_{0} {1}\n# TYPE toy_{0} {2}\ntoy_{0} {3}\n", name, help, type, value);
-    };
-    add("requests_running", "gauge", "Texts that have a sequence.", c.running);
-    add("requests_waiting", "gauge", "Texts that wait for a sequence.", c.waiting);
-    add("steps_total", "counter", "Calls of the decoder.", c.steps);
-    add("preemptions_total", "counter", "Texts preempted because the cache was full.", c.preemptions);
-    add("prompt_tokens_total", "counter", "Tokens of prompts.", c.prompt_tokens);
-    add("prompt_tokens_shared_total", "counter", "Tokens of prompts that were not computed again.", c.shared_tokens);
-    add("generated_tokens_total", "counter", "Tokens of texts that have ended.", c.tokens);
-    add("draft_tokens_total", "counter", "Tokens that the draft proposed.", c.proposed);
-    add("draft_tokens_accepted_total", "counter", "Proposed tokens that became part of a text.", c.accepted);
-    add("cache_bytes", "gauge", "Bytes of pages, snapshots, and states of texts.", cache_bytes_);
-    add("cache_pages", "gauge", "Pages of keys and values.", c.pages);
-    add("cache_pages_used", "gauge", "Pages that hold something.", c.pages_used);
-    add("cache_snapshots", "gauge", "Snapshots of windows and recurrent states that fit.", c.snapshots);
-    add("cache_snapshots_used", "gauge", "Snapshots that are kept.", c.snapshots_used);
-    text += "# HELP toy_replies_total Replies by HTTP status.\n# TYPE toy_replies_total counter\n";
+    std::map<int, int64_t> replies;
     {
       const std::scoped_lock lock(mutex_);
-      for (const auto& [status, n] : replies_)
-        text += fmt::format("toy_replies_total{{status=\"{}\"}} {}\n", status, n);
+      replies = replies_;
     }
-    send(*exchange, {.body = text, .type = "text/plain; version=0.0.4"});
+    send(*exchange,
+         {.body = metrics_text(service_.counts(), cache_bytes_, replies), .type = "text/plain; version=0.0.4"});
   }
 
   ReplyHead head(const char* prefix, const CompletionRequest& r) {
@@ -407,7 +376,8 @@ class Server {
     const uint64_t seed = r.seed ? *r.seed : random_number();
     const auto deadline = deadline_of(r);
     const std::vector<std::vector<int32_t>> prompts = prompts_.of(r);
-    const chat::ThoughtState thinks = thought_state(r, prompts.front());
+    const chat::ThoughtState thinks =
+        r.chat ? thought_state_after(prompts.front(), tokenizer_, template_) : chat::ThoughtState::ended;
     if (r.variables.value("enable_thinking", ordered_json()) == false && thinks == chat::ThoughtState::begun)
       throw ApiError(400, "thinking is switched off, but the model's chat template begins a thought all the same",
                      "chat_template_kwargs");
@@ -444,18 +414,6 @@ class Server {
       }
     }
     submit(*exchange, std::move(texts));
-  }
-
-  // How a text after this prompt begins.
-  chat::ThoughtState thought_state(const CompletionRequest& r, std::span<const int32_t> prompt) const {
-    constexpr size_t kMostTokens = 64;  // of a mark and blanks
-    if (!r.chat) return chat::ThoughtState::ended;
-    std::string end;
-    for (const int32_t id : prompt.last(std::min(prompt.size(), kMostTokens))) {
-      const std::string bytes = tokenizer_.token_bytes(id);
-      end += bytes.empty() ? tokenizer_.written(id) : bytes;
-    }
-    return chat::thought_state(end, template_);
   }
 
   // They end when the client goes.

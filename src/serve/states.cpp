@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
 #include "serve/fields.h"
 #include "toy/base/atomic_file.h"
@@ -217,14 +218,17 @@ std::vector<float> States::factors_of(const std::string& name, const StateCard& 
                      "name", "state_mismatch");
   std::vector<float> factors(adapters_.size());
   for (const StateAdapter& a : card.adapters) {
-    const auto found = std::ranges::find(checksums_, a.id);
-    if (found == checksums_.end())
+    // Of several with the same weights each once, those of the same name first.
+    std::optional<size_t> found;
+    for (size_t i = 0; i < checksums_.size(); ++i)
+      if (checksums_[i] == a.id && factors[i] == 0 && (!found || adapters_[i] == a.name)) found = i;
+    if (!found)
       throw ApiError(409,
                      fmt::format("the state '{}' was saved with the adapter '{}' ({}), which is not loaded here; use "
                                  "--lora",
                                  name, one_line(a.name), one_line(a.id)),
                      "name", "state_mismatch");
-    factors[size_t(found - checksums_.begin())] = a.factor;
+    factors[*found] = a.factor;
   }
   return factors;
 }

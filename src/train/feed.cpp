@@ -37,4 +37,9 @@ void feed_windows(Session& session, const Windows& windows, size_t first, size_t
   session.set("weight", weights.subspan(first, rows));
 }
 
+// Rows are numbered by length, longest documents first: a part of them is taken from everywhere.
+Windows rows_for_evaluation(const PackedRows& rows, int64_t first, int64_t count, int64_t max_tokens) {
+  return max_tokens == 0 ? rows.rows(first, count) : rows.windows(first, count);
+}
+
 }  // namespace toy

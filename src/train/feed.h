@@ -18,4 +18,7 @@ std::vector<float> equal_weights(const Windows& windows, double weight);
 void feed_windows(Session& session, const Windows& windows, size_t first, size_t rows, int64_t tokens,
                   std::span<const float> weights);
 
+/// Rows of a validation; `max_tokens` as in Trainer::evaluate().
+Windows rows_for_evaluation(const PackedRows& rows, int64_t first, int64_t count, int64_t max_tokens);
+
 }  // namespace toy

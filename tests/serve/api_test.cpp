@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "serve/keys.h"
+
 namespace toy::serve {
 namespace {
 

@@ -183,4 +183,25 @@ class Loopback {
   std::thread thread_;
 };
 
+/// The text of a body.
+inline std::string quoted(const nlohmann::ordered_json& j) { return json_text(j); }
+
+/// The data of each event.
+inline std::vector<std::string> events(const std::string& chunked) {
+  std::string text;
+  for (size_t at = 0; at < chunked.size();) {
+    const size_t line = chunked.find("\r\n", at), size = std::stoul(chunked.substr(at, line - at), nullptr, 16);
+    text += chunked.substr(line + 2, size);
+    at = line + 2 + size + 2;
+  }
+  std::vector<std::string> list;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find("\n\n", at);
+    EXPECT_EQ(text.substr(at, 6), "data: ");
+    list.push_back(text.substr(at + 6, end - at - 6));
+    at = end + 2;
+  }
+  return list;
+}
+
 }  // namespace toy::serve
