@@ -115,7 +115,6 @@ class Trainer {
   runs::Step step(const Windows& windows, double lr);
   /// What the next step multiplies the targets of these windows with. Throws Error{bad_input} where there is none.
   StepWeights weigh(const Windows& windows);
-  StepWeights weigh_answers(const Windows& windows);
   /// Loss of a tokenized text in windows of T at stride T/4: every token but the first few is predicted from at
   /// least 3T/4 others. Reads at most `max_tokens` (0: all). `stop` is asked before every batch: once it says true, the
   /// result is that of the batches before.
@@ -160,6 +159,7 @@ class Trainer {
   /// Of prompts with the answers of others: the log probability's difference from the reference.
   std::vector<double> log_ratios(const Windows& windows, std::span<const Answer> prompts,
                                  std::span<const Answer> others);
+  StepWeights weigh_answers(const Windows& windows);
   EvalResult evaluate_answers(const PackedRows& rows, int64_t max_tokens, const std::function<bool()>& stop);
   Device& device_;
   Model& model_;
