@@ -171,6 +171,7 @@ void GenerationService::end(int64_t number, const Generated& generated, const st
     const std::scoped_lock lock(mutex_);
     counts_.tokens += int64_t(generated.tokens.size());
   }
+  count(false);  // who has the answer sees that the text has gone
   if (!ended.request.on_end) return;
   TextEnd result{!error && ended.stream ? ended.stream->finish() : "", generated, error};
   if (ended.stream) result.stop = ended.stream->stop();
