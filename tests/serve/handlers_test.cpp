@@ -66,7 +66,7 @@ TEST(Handlers, CompileSchemasAtTheSameTime) {
 TEST(Handlers, TheEndOfGraceAnswersAll) {
   Loopback server({.sequences = 2}, {.http = {.grace_seconds = 0}});
   const auto ask = [](const char* target, const std::string& prompt, const char* more) {
-    return post(target, "{" + prompt + R"(, "max_tokens": 400, "n": 64, "ignore_eos": true)" + more + "}",
+    return post(target, "{" + prompt + R"(, "max_tokens": 400, "n": 128, "ignore_eos": true)" + more + "}",
                 "anthropic-version: 2023-06-01\r\n");
   };
   const std::string prompt = R"("prompt": "a")", messages = R"("messages": [{"role": "user", "content": "a"}])";
@@ -78,7 +78,7 @@ TEST(Handlers, TheEndOfGraceAnswersAll) {
   running.send(ask("/v1/completions", prompt, ""));
   waiting.send(ask("/v1/chat/completions", messages, ""));
   embedding.send(post("/v1/embeddings", R"({"input": ["a", "b"]})"));
-  while (server.metric("prompt_tokens_total") < 64 * 2 * (1 + 18) + 2) std::this_thread::yield();  // all have come
+  while (server.metric("prompt_tokens_total") < 128 * 2 * (1 + 18) + 2) std::this_thread::yield();  // all have come
   server.http().stop();
   for (Client* c : {&running, &waiting, &embedding}) {
     const Answer r = Loopback::parse(c->receive());
@@ -90,7 +90,8 @@ TEST(Handlers, TheEndOfGraceAnswersAll) {
   const std::string all = stream.receive(), event = all.substr(all.rfind("data: "));
   EXPECT_NE(event.find(R"("message":"the server is shutting down")"), std::string::npos) << event;
   EXPECT_TRUE(all.ends_with("0\r\n\r\n")) << event;
-  EXPECT_NE(chat.receive().find("the server is shutting down"), std::string::npos);
+  const std::string told = chat.receive();
+  EXPECT_NE(told.find("the server is shutting down"), std::string::npos) << told;
   server.join();
 }
 
