@@ -66,9 +66,12 @@ std::string listed_model(const std::string& what, bool takes_folders) {
 }
 
 void refuse_hugging_face(const std::string& folder) {
-  for (const char* weights : {"model.safetensors", "model.safetensors.index.json"})
-    check(!fs::exists(fs::path(folder) / weights),
-          "{}: a folder from Hugging Face; convert it first (toy convert FOLDER OUT.gguf)", folder);
+  for (const char* weights : {"model.safetensors", "model.safetensors.index.json"}) {
+    if (!fs::exists(fs::path(folder) / weights)) continue;
+    check(fs::exists(fs::path(folder) / "config.json"),
+          "{}: the folder has {}, but no config.json; download the complete repository", folder, weights);
+    fail("{}: a folder from Hugging Face; convert it first (toy convert FOLDER OUT.gguf)", folder);
+  }
 }
 
 std::string model_file(const std::string& what) {

@@ -50,24 +50,26 @@ Imatrix from_gguf(const File& file) {
 Imatrix from_dat(std::span<const std::byte> bytes, const std::string& file) {
   Imatrix m;
   Cursor in(bytes, file);
-  const auto read_count = [&](std::string_view what, size_t least) {
+  const auto read_count = [&](std::string_view things, size_t least) {
+    const std::string what = fmt::format("the number of {}", things);
     const auto n = in.read<int32_t>(what);
     if (n < 0) in.fail("{} is {}; neither an imatrix nor a GGUF file", what, n);
-    in.check_count(uint64_t(n), least, what);
+    in.check_count(uint64_t(n), least, things);
     return size_t(n);
   };
   const auto read_text = [&](std::string_view what) {
-    std::string text(read_count(what, 1), '\0');
+    std::string text(read_count(fmt::format("characters of {}", what), 1), '\0');
     in.read_into(text.data(), text.size(), what);
     return text;
   };
-  const size_t entries = read_count("the number of entries", 16);
+  in.set_context("imatrix in the older format");
+  const size_t entries = read_count("entries", 16);
   for (size_t i = 0; i < entries; ++i) {
     in.set_context(fmt::format("entry {} of {}", i + 1, entries));
-    const std::string name = read_text("the length of the name");
+    const std::string name = read_text("the name");
     in.set_context(fmt::format("entry {}", in_quotes(name)));
     const auto calls = in.read<int32_t>("the number of calls");
-    std::vector<float> values(read_count("the number of values", sizeof(float)));
+    std::vector<float> values(read_count("values", sizeof(float)));
     in.read_into(values.data(), values.size(), "the values");
     if (calls > 0)
       for (float& v : values) v /= float(calls);

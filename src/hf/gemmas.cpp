@@ -1,6 +1,7 @@
 #include "hf/gemmas.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "hf/dimensions.h"
@@ -30,9 +31,23 @@ void write_query_scale(ordered_json& c, const ModelSpec& m) {
   c["query_pre_attn_scalar"] = scale > 0 ? std::llround(1 / (scale * scale)) : l.d_head;
 }
 
+// Of each layer that differs. transformers pads the numbers of layers with zeros, so that all have as many digits.
+std::vector<Config> per_layer_configs(const Config& c, size_t layers) {
+  std::vector<Config> list(layers);
+  const Config each = c.object("per_layer_config");
+  for (const auto& [key, value] : each.values().items()) {
+    size_t layer = layers;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), layer);
+    check(error == std::errc() && end == key.data() + key.size() && layer < layers,
+          "{}: '{}' is not the number of a layer, 0 to {}", each.path(), key, layers - 1);
+    list[layer] = each.object(key);
+  }
+  return list;
+}
+
 // What layers without a window have: of each such layer in `per_layer_config`, or once for all of them.
 void read_full_layers(const Config& c, ModelSpec& m, bool k_is_v) {
-  const Config each = c.object("per_layer_config");
+  const std::vector<Config> each = per_layer_configs(c, m.layers.size());
   const int64_t width = c.integer("global_head_dim", 512);
   for (size_t i = 0; i < m.layers.size(); ++i) {
     LayerSpec& l = m.layers[i];
@@ -40,7 +55,7 @@ void read_full_layers(const Config& c, ModelSpec& m, bool k_is_v) {
       l.d_head = width;
       if (k_is_v) l.kv_heads = c.integer("num_global_key_value_heads", l.kv_heads);
     }
-    const Config own = each.object(std::to_string(i));
+    const Config& own = each[i];
     for (const auto& [key, value] : own.values().items())
       check(key == "head_dim" || key == "num_key_value_heads", "{}: '{}' is not supported there", own.path(), key);
     l.d_head = own.integer("head_dim", l.d_head), l.kv_heads = own.integer("num_key_value_heads", l.kv_heads);

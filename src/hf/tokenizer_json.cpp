@@ -186,8 +186,8 @@ TokenizerJson read_tokenizer_json(const Config& file, int64_t vocab) {
   TokenizerJson t;
   const Config model = file.object("model");
   const std::string type = model.text("type", "BPE");
-  check(type == "BPE" && model.has("merges"), "{}: a model of type '{}' is not supported; supported: BPE", file.path(),
-        type);
+  check(type == "BPE", "{}: a model of type '{}' is not supported; supported: BPE", file.path(), type);
+  check(model.has("merges"), "{} has no 'merges'; it is not a tokenizer of the kind BPE", model.path());
   read_tokens(file, model, vocab, t);
   read_merges(model, t);
   t.unknown = model.text("unk_token", "");

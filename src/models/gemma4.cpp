@@ -10,8 +10,6 @@ namespace toy {
 namespace gemma4 {
 namespace {
 
-constexpr const char* kFactors = "rope_freqs.weight";
-
 // Those without a window; where all have one, the first layer.
 const LayerSpec& full_layer(const ModelSpec& m) {
   const auto it = std::find_if(m.layers.begin(), m.layers.end(), [](const LayerSpec& l) { return l.window == 0; });
@@ -47,7 +45,7 @@ void read(Metadata& metadata, ModelSpec& m) {
     l.v_is_k = !l.shared_kv && !has("attn_v");
     l.output_scale = has("layer_output_scale");
   }
-  m.rope.factors = read_factors(file, kFactors, width / 2);
+  m.rope.factors = read_factors(file, kRopeFactors, width / 2);
   if (all_ones(m.rope.factors)) m.rope.factors.clear();
 }
 
@@ -71,12 +69,12 @@ void write(MetadataWriter& w, const ModelSpec& m) {
   w.u32("embedding_length_per_layer_input", m.layer_embedding);
   w.f32("final_logit_softcapping", m.logit_softcap);
   static const std::vector<float> ones(kMaxHeadWidth / 2, 1.0f);  // llama.cpp wants them
-  write_factors(w, kFactors, m.rope.factors.empty() ? std::span(ones).first(size_t(width / 2)) : m.rope.factors);
+  write_factors(w, kRopeFactors, m.rope.factors.empty() ? std::span(ones).first(size_t(width / 2)) : m.rope.factors);
 }
 
 // Maps that transformers 4 saved and nothing uses.
 std::vector<std::string> extra_tensors(const ModelSpec& m) {
-  std::vector<std::string> names{kFactors};
+  std::vector<std::string> names{kRopeFactors};
   for (size_t i = 0; i < m.layers.size(); ++i)
     if (m.layers[i].shared_kv)
       for (const char* map : {"attn_k", "attn_v", "attn_k_norm"})

@@ -8,6 +8,7 @@ namespace {
 
 void read(Metadata& metadata, ModelSpec& m) {
   read_llama_like(metadata, m);
+  m.rope.factors = read_factors(metadata.file(), kRopeFactors, turned_of(m.layers.front()) / 2);
   const bool turns = metadata.flag("rope.scaling.finetuned", true);
   const float scale = metadata.f32("attention.scale", 0);
   for (LayerSpec& l : m.layers) l.attention_scale = scale, l.rope = turns ? LayerRope::global : LayerRope::none;
@@ -24,6 +25,7 @@ void write(MetadataWriter& w, const ModelSpec& m) {
   w.f32("embedding_scale", m.embedding_scale);
   w.f32("residual_scale", m.residual_scale);
   w.f32("logit_scale", m.logit_divisor);
+  write_factors(w, kRopeFactors, m.rope.factors);
 }
 
 void read_hybrid(Metadata& metadata, ModelSpec& m) {
@@ -56,7 +58,7 @@ Family family(std::string architecture) {
     require_like_layers(m, kOnceForAll);
     require_like_layers(m, {"rope"});
   };
-  f.extra_tensors = [](const ModelSpec&) { return std::vector<std::string>{"rope_freqs.weight"}; };
+  f.extra_tensors = [](const ModelSpec&) { return std::vector<std::string>{kRopeFactors}; };
   return f;
 }
 

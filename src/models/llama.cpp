@@ -8,11 +8,9 @@ namespace toy {
 namespace llama {
 namespace {
 
-constexpr const char* kFactors = "rope_freqs.weight";
-
 void read(Metadata& metadata, ModelSpec& m) {
   read_llama_like(metadata, m);
-  m.rope.factors = read_factors(metadata.file(), kFactors, turned_of(m.layers.front()) / 2);
+  m.rope.factors = read_factors(metadata.file(), kRopeFactors, turned_of(m.layers.front()) / 2);
   read_windows(metadata, m, 0, 0);
   warn_of_window(metadata, m);
   if (std::any_of(m.layers.begin(), m.layers.end(), [](const LayerSpec& l) { return l.qk_norm; }))
@@ -22,7 +20,7 @@ void read(Metadata& metadata, ModelSpec& m) {
 void write(MetadataWriter& w, const ModelSpec& m) {
   write_llama_like(w, m);
   if (window_of(m)) w.u32("attention.sliding_window", window_of(m));
-  write_factors(w, kFactors, m.rope.factors);
+  write_factors(w, kRopeFactors, m.rope.factors);
 }
 
 }  // namespace
@@ -36,7 +34,7 @@ Family llama_family() {
     require_like_layers(m, kOnceForAll);
     require_like_layers(m, {"window"});
   };
-  f.extra_tensors = [](const ModelSpec&) { return std::vector<std::string>{llama::kFactors}; };
+  f.extra_tensors = [](const ModelSpec&) { return std::vector<std::string>{kRopeFactors}; };
   return f;
 }
 

@@ -52,6 +52,8 @@ void warn_of_window(Metadata& metadata, const ModelSpec& m);
 /// How many elements of a head turn.
 inline int64_t turned_of(const LayerSpec& l) { return l.rope_dims > 0 ? l.rope_dims : l.d_head; }
 
+/// Llama 3's factors of frequencies, which `llama`, `granite` and `gemma4` may have.
+constexpr const char* kRopeFactors = "rope_freqs.weight";
 /// The numbers of a tensor [n] of any float type, such as factors of frequencies; none if the file lacks it.
 std::vector<float> read_factors(const gguf::File& file, const char* name, int64_t n);
 /// They have to stay until the file is written.

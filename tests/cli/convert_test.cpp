@@ -54,6 +54,9 @@ TEST_F(CliConvert, NothingThatIsNotOursIsReplaced) {
   refuses("convert " + hf_ + " " + path("none/out.gguf"), {"none", "mkdir -p"});
   refuses("convert " + path("none") + " " + path("o.gguf"), {"none", "no such file"});
   refuses("describe " + hf_, {"hf", "toy convert FOLDER OUT.gguf"});
+  write("full/model.safetensors", "");
+  refuses("convert " + full + " " + path("o.gguf"), {"full", "no config.json"});
+  fs::remove(full + "/model.safetensors");
   refuses("convert " + golden_ + " " + full, {"full", "not an empty folder"});
   refuses("convert " + golden_ + " " + hf_, {"hf", "not an empty folder"});
   refuses("convert " + golden_ + " " + path("none/hf"), {"none", "mkdir -p"});

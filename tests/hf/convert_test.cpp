@@ -147,6 +147,32 @@ TEST(HfMultimodal, TheTextPartIsConverted) {
 }
 
 // Mistral's first files have a window of 4096, or say nothing, which means the same; later ones say null: none.
+// transformers writes them so where there are ten layers or more.
+TEST(HfGemma4, NumbersOfLayersMayHaveZerosInFront) {
+  const testing::GoldenFamily g("gemma4_e");
+  const std::string folder = g.folder.path("hf"), out = g.folder.path("out.gguf"), file = folder + "/config.json";
+  const gguf::File want = gguf::File::open(g.write());
+  hf::convert_gguf(want, folder);
+  json config = testing::golden_of("gemma4_e").at("config");
+  const json each = config.at("per_layer_config");
+  ASSERT_FALSE(each.empty());
+  json& padded = config["per_layer_config"] = json::object();
+  for (const auto& [layer, values] : each.items()) padded["0" + layer] = values;
+  testing::write_text(file, config.dump());
+  hf::convert_folder(folder, out);
+  ModelSpec got = spec_from_gguf(gguf::File::open(out)), asked = spec_from_gguf(want);
+  got.name = asked.name;
+  EXPECT_TRUE(got == asked);
+
+  for (const char* layer : {"06", "-1", "x", ""}) {
+    config["per_layer_config"] = {{layer, {{"head_dim", 16}}}};
+    testing::write_text(file, config.dump());
+    const std::string error = testing::error_of([&] { hf::convert_folder(folder, out); });
+    for (const std::string fact : {"per_layer_config", "is not the number of a layer, 0 to 5"})
+      EXPECT_NE(error.find(fact), std::string::npos) << error;
+  }
+}
+
 TEST(HfMistral, AWindowThatIsNullIsNone) {
   const testing::GoldenFamily g("llama");
   const std::string folder = g.folder.path("hf"), out = g.folder.path("out.gguf");

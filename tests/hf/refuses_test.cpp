@@ -201,6 +201,8 @@ TEST_F(HfRefuses, TokenizersThatLie) {
   const json cut = {{"type", "Split"}, {"pattern", {{"Regex", "x+|y"}}}, {"behavior", "Isolated"}};
   tokenizer({"a b"}, {{"type", "Sequence"}, {"pretokenizers", {cut, {{"type", "ByteLevel"}, {"use_regex", false}}}}});
   expect({"pre_tokenizer", "x+|y"});
+  testing::write_text(folder_ + "/tokenizer.json", R"({"version": "1.0"})");
+  expect({"tokenizer.json: 'model'", "no 'merges'"});
 }
 
 TEST_F(HfRefuses, ToReplaceAFolder) {

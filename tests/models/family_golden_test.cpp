@@ -252,6 +252,36 @@ TEST_P(FamilyGolden, RoundTripOfFileAndJson) {
   EXPECT_TRUE(from_json == model.spec) << to_json(model.spec).dump();
 }
 
+// A file holds how rope is stretched, or the family refuses it.
+TEST_P(FamilyGolden, StretchedRopeIsSavedOrRefused) {
+  if (!reference()) return;
+  const auto dev = make_test_device(1);
+  Model model = load_model(g_.write(), *dev, LoadMode::trainable);
+  const RopeSpec& in_file = model.spec.rope;
+  const RopeSpec own{.pairing = in_file.pairing, .base = in_file.base, .whole_pairs = in_file.whole_pairs};
+  const auto turning =
+      std::ranges::find_if(model.spec.layers, [](const LayerSpec& l) { return l.rope == LayerRope::global; });
+  if (turning == model.spec.layers.end()) return;
+  const int64_t turned = turning->rope_dims > 0 ? turning->rope_dims : turning->d_head;
+  RopeSpec factors = own, longer = own, linear = own, yarn = own, louder = own;
+  factors.factors.assign(size_t(turned / 2), 2.5f);
+  longer.factors = factors.factors, longer.long_factors.assign(size_t(turned / 2), 4.0f), longer.original_context = 64;
+  linear.scaling = RopeSpec::Scaling::linear, linear.factor = 3;
+  yarn.scaling = RopeSpec::Scaling::yarn, yarn.factor = 4, yarn.original_context = 64;
+  louder.attn_factor = 1.25f;
+  for (const RopeSpec& rope : {factors, longer, linear, yarn, louder}) {
+    model.spec.rope = rope;
+    try {
+      model.spec.validate();
+    } catch (const Error&) {
+      continue;
+    }
+    const std::string path = g_.folder.path("stretched.gguf");
+    save_model(model, path);
+    EXPECT_EQ(load_model(path, *dev).spec.rope, rope);
+  }
+}
+
 TEST_P(FamilyGolden, MissingTensorsAndUnknownKeysAreNamed) {
   if (!reference()) return;
   const std::string architecture = g_.golden.get_string("general.architecture");
