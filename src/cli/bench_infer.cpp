@@ -85,10 +85,12 @@ struct BenchInfer : Command {
   int64_t prompt = 512, decode = 64, parallel = 1, repeat = 3;
   DeviceOptions device;
   DecodingOptions decoding;
+  AdapterOptions adapters;
   bool json = false, profile = false;
 
   void add(CLI::App& app) {
     add_model_option(app, model_path);
+    adapters.add(app);
     begin_group(app, "Model");
     add_option(app, "--shape", shape,
                fmt::format("Sizes with random weights instead of a file, separated by commas: {}, or JSON files",
@@ -111,8 +113,13 @@ struct BenchInfer : Command {
     check(model_path.empty() != shape.empty(), "bench infer: give either a GGUF file or --shape");
     if (shape.empty()) {
       const std::string file = model_file(model_path);
-      return measure(file, [&](const Device& dev) { return load_model(file, dev); });
+      return measure(file, [&](const Device& dev) {
+        Model model = load_model(file, dev);
+        adapters.apply(model);
+        return model;
+      });
     }
+    check(adapters.lora.empty(), "bench infer: --lora needs a GGUF file; --shape has random weights");
     const std::vector<std::string> shapes = shapes_of(shape);
     for (const std::string& name : shapes) model_spec(name).require_positions(prompt + decode, "prompt + decode");
     for_each_shape(shapes, [this](const std::string& name) {

@@ -88,8 +88,8 @@ ExampleMaker::ExampleMaker(const Tokenizer& tokenizer, const ChatTemplate* chat,
 ExampleRow ExampleMaker::make(std::string_view line) const {
   check(is_utf8(line), "not UTF-8");
   const auto row = parse_json<ordered_json>(line);
-  check(!row.is_discarded(), "not JSON");
-  check(row.is_object(), "not a JSON object");
+  check(!row.is_discarded(), "not JSON; each line must be a JSON object");
+  check(row.is_object(), "not a JSON object; each line must be one");
   ExampleRow out = conversation(row);
   for (const Example* e : {&out.example, out.rejected ? &*out.rejected : nullptr})
     if (e) check(e->counted() > 0, "it has nothing to learn: no token counts in the loss");
@@ -132,11 +132,11 @@ ExampleRow ExampleMaker::conversation(const ordered_json& row) const {
     return {RowKind::text, tokens(text, {{0, text.size()}}, true), {}};
   }
   std::vector<std::string> fields;
-  for (const auto& [name, value] : row.items()) fields.push_back(one_line(name));
+  for (const auto& [name, value] : row.items()) fields.push_back(one_line(name) + (value.is_null() ? " (null)" : ""));
   fail(
-      "it has the fields {}; needed are text, or prompt and completion, or messages, or instruction and output, or "
-      "chosen and rejected",
-      fields.empty() ? "of nothing" : fmt::format("{}", fmt::join(fields, ", ")));
+      "it has {}; needed are text, or prompt and completion, or messages, or instruction and output, or chosen and "
+      "rejected",
+      fields.empty() ? "no fields" : fmt::format("the fields {}", fmt::join(fields, ", ")));
 }
 
 ExampleRow ExampleMaker::preference(const ordered_json& row) const {
@@ -180,10 +180,13 @@ Example ExampleMaker::messages(const ordered_json& row, const ordered_json& all,
     if (!has(row, name)) continue;
     ordered_json value = row.at(name);
     if (value.is_string()) value = parse_json<ordered_json>(value.get_ref<const std::string&>());
+    check(value.is_array(), "'{}' is not a list", name);
     (std::string_view(name) == "tools" ? in.tools : in.documents) = std::move(value);
   }
-  if (has(row, "chat_template_kwargs"))
+  if (has(row, "chat_template_kwargs")) {
+    check(row.at("chat_template_kwargs").is_object(), "'chat_template_kwargs' is not an object");
     for (const auto& [name, value] : row.at("chat_template_kwargs").items()) in.variables[name] = value;
+  }
   const RenderedChat full = chat_->render(in);
   if (train_on_ == TrainOn::all) return tokens(full.text, {{0, full.text.size()}}, false);
   if (!chat_->marks_generation()) return tokens(full.text, assistant_turns(in, full.text, from), false);

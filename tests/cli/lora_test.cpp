@@ -48,6 +48,19 @@ TEST_F(CliLora, AnAdapterHelpsUnmergedMergedAndFromPeft) {
   EXPECT_EQ(toy("infer " + q8_ + " --lora " + path("run") + " --prompt the -n 4").code, 0);
 }
 
+TEST_F(CliLora, BenchReadsTheAdaptersToo) {
+  ASSERT_EQ(toy(lora("run")).code, 0);
+  const auto bench = [this](const std::string& model) {
+    const Result r = toy("bench infer " + model + " --prompt 4 --decode 4 --repeat 1 --json");
+    EXPECT_EQ(r.code, 0) << r.err;
+    const json j = json::parse(r.out);
+    return j.at("decode_GBps").get<double>() / j.at("decode_tps").get<double>();  // that a token reads
+  };
+  EXPECT_GT(bench(q8_ + " --lora " + path("run") + " --lora " + path("run:0.5")), 1.01 * bench(q8_));
+  refuses("bench infer " + q8_ + " --lora " + path("none.gguf"), {"none.gguf"});
+  refuses("bench infer --shape tiny --lora " + path("run"), {"--lora", "--shape"});
+}
+
 TEST_F(CliLora, EveryKindOfAdapter) {
   const double before = perplexity(q8_);
   for (const char* kind : {"--targets all-linear,output=2:8,embed_tokens --lora-plus 4", "--dora", "--pissa"}) {

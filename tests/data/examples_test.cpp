@@ -1,5 +1,6 @@
 #include "toy/data/examples.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -141,6 +142,14 @@ TEST_F(Examples, BadRowsSayWhy) {
   EXPECT_NE(error_of(R"({"messages": [{"role": "user", "content": "a"}]})", &kChatMl).find("the assistant's"),
             std::string::npos);
   EXPECT_NE(error_of(R"({"chosen": "a"})").find("go together"), std::string::npos);
+  EXPECT_NE(error_of(R"({"text": null})").find("the fields text (null); needed"), std::string::npos);
+  EXPECT_NE(error_of("{}").find("it has no fields; needed"), std::string::npos);
+  for (const auto& [extra, why] : {std::pair(R"("tools": "not json")", "'tools' is not a list"),
+                                   std::pair(R"("tools": 5)", "'tools' is not a list"),
+                                   std::pair(R"("documents": {})", "'documents' is not a list"),
+                                   std::pair(R"("chat_template_kwargs": [1])", "'chat_template_kwargs' is not an obj")})
+    EXPECT_NE(error_of(fmt::format("{{{}, {}", extra, kTurns.substr(1)), &kChatMl).find(why), std::string::npos)
+        << extra;
 }
 
 TEST_F(Examples, FilesAndTheirBadRows) {
