@@ -63,7 +63,8 @@ struct CompletionRequest {
   int priority = 0;                   ///< lower values are handled earlier
   std::optional<double> timeout;      ///< seconds until the texts end with what they have
   std::optional<uint64_t> seed;       ///< of the first choice; the next ones have the next numbers
-  SamplerOptions sampler;             ///< all but the seed
+  SamplerOptions sampler;             ///< all but the seed and what ends repetitions for DRY
+  std::vector<std::string> dry_breakers{"\n", ":", "\"", "*"};  ///< texts; "none" for no such text
   std::vector<std::string> stops;
   bool stream = false, include_usage = false, echo = false, ignore_eos = false;
   bool token_ids = false;       ///< logprobs say the ids of tokens

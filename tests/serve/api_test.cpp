@@ -49,6 +49,33 @@ TEST(ServeApi, FieldsReachTheRequest) {
   EXPECT_EQ(parse_completion(R"({"prompt": "a"})", false).sampler.temperature, 1);
 }
 
+TEST(ServeApi, TheChainOfSamplersIsLlamaServers) {
+  const CompletionRequest r = parse_completion(
+      R"({"prompt": "a", "dynatemp_range": 0.25, "dynatemp_exponent": 2, "typical_p": 0.5, "top_n_sigma": 1.5,
+          "xtc_probability": 0.75, "xtc_threshold": 0.2, "dry_multiplier": 0.8, "dry_base": 3, "dry_allowed_length": 4,
+          "dry_penalty_last_n": 64, "dry_sequence_breakers": ["x", "y"],
+          "samplers": ["dry", "top_n_sigma", "typ_p", "xtc", "temperature"]})",
+      false);
+  const SamplerOptions& s = r.sampler;
+  EXPECT_EQ(s.dynatemp_range, 0.25);
+  EXPECT_EQ(s.dynatemp_exponent, 2);
+  EXPECT_EQ(s.typical_p, 0.5);
+  EXPECT_EQ(s.top_n_sigma, 1.5);
+  EXPECT_EQ(s.xtc_probability, 0.75);
+  EXPECT_EQ(s.xtc_threshold, 0.2);
+  EXPECT_EQ(s.dry_multiplier, 0.8);
+  EXPECT_EQ(s.dry_base, 3);
+  EXPECT_EQ(s.dry_allowed_length, 4);
+  EXPECT_EQ(s.dry_penalty_last_n, 64);
+  EXPECT_EQ(r.dry_breakers, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(sampler_step_names(s.steps), "dry;top_n_sigma;typ_p;xtc;temperature");
+  const CompletionRequest m =
+      parse_completion(R"({"prompt": "a", "mirostat": 2, "mirostat_tau": 3, "mirostat_eta": 0.5})", false);
+  EXPECT_TRUE(m.sampler.mirostat);
+  EXPECT_EQ(m.sampler.mirostat_tau, 3);
+  EXPECT_EQ(m.sampler.mirostat_eta, 0.5);
+}
+
 TEST(ServeApi, RefusedByName) {
   const auto param = [](const std::string& body, bool chat) -> std::string {
     try {
@@ -84,6 +111,17 @@ TEST(ServeApi, RefusedByName) {
       {R"("user": "me")", "user"},
       {R"("model": 3)", "model"},
       {R"("frequency_penalty": 3)", "frequency_penalty"},
+      {R"("typical_p": 0)", "typical_p"},
+      {R"("xtc_probability": 2)", "xtc_probability"},
+      {R"("dry_base": 0.5)", "dry_base"},
+      {R"("dry_sequence_breakers": "")", "dry_sequence_breakers"},
+      {R"("mirostat": 1)", "mirostat"},
+      {R"("mirostat": 2, "top_k": 5)", "mirostat"},
+      {R"("samplers": "top_k")", "samplers"},
+      {R"("samplers": [1])", "samplers"},
+      {R"("samplers": ["top_kk"])", "samplers"},
+      {R"("samplers": ["top_k", "top_k"])", "samplers"},
+      {R"("samplers": ["top_k"], "min_p": 0.1)", "samplers"},
   };
   for (const auto& [field, name] : fields) {
     const std::string completion = param(std::string(R"({"prompt": "a", )") + field + "}", false);
