@@ -12,7 +12,7 @@ class ServeCli : public Cli {
   std::string with_server(const std::string& options, const std::string& lines) const {
     const std::string script = write(
         "script.sh", "rm -f " + path("log") + "\n" + TOY_BINARY + " serve " + path("run") + " --port 0 " + options +
-                         " 2>" + path("log") + " & pid=$!\nfor i in $(seq 200); do grep -q serving " + path("log") +
+                         " 2>" + path("log") + " & pid=$!\nfor i in $(seq 1200); do grep -q serving " + path("log") +
                          " && break; sleep 0.05; done\nport=$(sed -n 's/.*127.0.0.1:\\([0-9]*\\);.*/\\1/p' " +
                          path("log") + ")\nexec 3<>/dev/tcp/127.0.0.1/$port\n" + lines + "\n");
     EXPECT_EQ(std::system(("bash " + script + " >" + path("printed") + " 2>" + path("errors")).c_str()), 0)
