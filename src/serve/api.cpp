@@ -229,6 +229,16 @@ std::vector<std::string> stops_of(const ordered_json* j, const std::string& name
   return stops;
 }
 
+std::string shortened(std::string text) {
+  constexpr size_t kBegin = 600, kEnd = 390;
+  if (text.size() <= 1000) return text;
+  const auto begins_character = [&](size_t i) { return (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80; };
+  size_t begin = kBegin, end = text.size() - kEnd;
+  while (begin > 0 && !begins_character(begin)) --begin;
+  while (end < text.size() && !begins_character(end)) ++end;
+  return text.substr(0, begin) + " ... " + text.substr(end);
+}
+
 std::string error_body(const ApiError& e) {
   const char* type = e.status == 401   ? "authentication_error"
                      : e.status == 429 ? "rate_limit_error"

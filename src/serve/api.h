@@ -14,11 +14,18 @@
 
 namespace toy::serve {
 
+/// What a request holds may be as long as the request: a message that repeats it loses its middle. At most 1000 bytes,
+/// and valid UTF-8 if `text` is.
+std::string shortened(std::string text);
+
 /// What a client did wrong, or the server cannot do, in OpenAI's format.
 class ApiError : public std::runtime_error {
  public:
   ApiError(int http_status, const std::string& message, std::string of_param = "", std::string of_code = "")
-      : std::runtime_error(message), status(http_status), param(std::move(of_param)), code(std::move(of_code)) {}
+      : std::runtime_error(shortened(message)),
+        status(http_status),
+        param(shortened(std::move(of_param))),
+        code(std::move(of_code)) {}
   int status;
   std::string param, code;  ///< "": null
 };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "serve/keys.h"
+#include "toy/base/utf8.h"
 
 namespace toy::serve {
 namespace {
@@ -162,6 +163,34 @@ TEST(ServeApi, RefusedByName) {
   for (const char* body : {"", "{", "[]", "3", "null", "{\"prompt\": \"\xff\"}"})
     EXPECT_TRUE(param(body, false).starts_with("none: the request's body")) << body;
   EXPECT_TRUE(param(std::string(100000, '['), false).starts_with("none: the request's body"));
+}
+
+// However long a value is, its message begins with the field and ends with what to do.
+TEST(ServeApi, MessagesAreShort) {
+  const std::string badgers = [] {
+    std::string all;
+    for (int i = 0; i < 1000; ++i) all += "\xf0\x9f\xa6\xa1";
+    return all;
+  }();
+  for (size_t blanks = 0; blanks < 4; ++blanks) {
+    try {
+      parse_completion(R"({"prompt": "a", "temperature": ")" + std::string(blanks, ' ') + badgers + "\"}", false);
+      ADD_FAILURE();
+    } catch (const ApiError& e) {
+      const std::string message = e.what();
+      EXPECT_TRUE(message.starts_with("temperature is \"")) << message;
+      EXPECT_TRUE(message.ends_with("expected a number from 0 to 100")) << message;
+      EXPECT_LE(message.size(), 1000u);
+      EXPECT_TRUE(is_utf8(message)) << message;
+    }
+  }
+  try {
+    parse_completion(R"({"prompt": "a", ")" + badgers + R"(": 1})", false);
+    ADD_FAILURE();
+  } catch (const ApiError& e) {
+    EXPECT_LE(e.param.size(), 1000u);
+    EXPECT_TRUE(std::string(e.what()).ends_with("remove it")) << e.what();
+  }
 }
 
 TEST(ServeApi, ToolsAndForms) {
