@@ -8,6 +8,7 @@
 #include <atomic>
 #include <clocale>
 #include <cstdio>
+#include <cstdlib>
 #include <cwchar>
 #include <optional>
 
@@ -29,6 +30,11 @@ constexpr const wchar_t* kPasteEnd = L"\x1b[201~";  // what a terminal sends aro
 void write_out(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
+}
+
+bool brackets_pastes() {
+  const char* term = std::getenv("TERM");
+  return term != nullptr && std::string_view(term) != "dumb";
 }
 
 // As keys that insert it: control characters, line breaks among them, after Ctrl-V.
@@ -113,6 +119,8 @@ struct TerminalScreen::Editor {
 
 TerminalScreen::TerminalScreen(const Look& look, const std::string& history) : look_(look) {
   std::setlocale(LC_CTYPE, "");
+  if (MB_CUR_MAX == 1 && std::string_view(std::setlocale(LC_CTYPE, nullptr)) == "C")
+    std::setlocale(LC_CTYPE, "C.UTF-8");  // of containers without a locale: keys beyond ASCII would be lost
   editor_ = std::make_unique<Editor>(history);
   struct sigaction ours = {};
   ours.sa_handler = on_sigint;
@@ -134,10 +142,10 @@ LineRead TerminalScreen::read_line(const std::string& prompt, const std::string&
   e.interrupted = false;
   if (!old.empty()) el_push(e.el, as_keys(old).c_str());
   el_set(e.el, EL_PREP_TERM, 1);  // before the prompt: whoever sees it may press any key
-  write_out("\x1b[?2004h");
+  if (brackets_pastes()) write_out("\x1b[?2004h");
   int count = 0;
   const char* text = el_gets(e.el, &count);
-  write_out("\x1b[?2004l");
+  if (brackets_pastes()) write_out("\x1b[?2004l");
   const LineInfo* info = el_line(e.el);
   if (e.interrupted) {
     write_out("\n");

@@ -225,6 +225,24 @@ TEST_F(ChatTerminal, CtrlCStopsAnAnswerAndKeepsIt) {
   EXPECT_TRUE(row["messages"][1]["content"].get<std::string>().starts_with("aaa"));
 }
 
+// As in many containers, and in editors that run programs.
+TEST_F(ChatTerminal, WithoutALocaleOrCapabilities) {
+  for (const char* locale : {"C", "none_NONE.UTF-8"}) {
+    Terminal t(line("--temperature 0" + ascii(), std::string("TERM=dumb LC_ALL=") + locale), 100);
+    std::string all = t.until("> ");
+    t.type("h\u00e4\u65e5!\r");
+    all += t.until("]\r\n> ");
+    t.type("/save " + path("c.jsonl") + "\r");
+    all += t.until("> ");
+    t.type("\x04");
+    all += t.rest();
+    EXPECT_EQ(t.code, 0);
+    EXPECT_EQ(all.find('\x1b'), std::string::npos) << all;
+    EXPECT_EQ(nlohmann::json::parse(slurp(path("c.jsonl")))["messages"][0]["content"], "h\u00e4\u65e5!") << locale;
+    std::remove(path("c.jsonl").c_str());
+  }
+}
+
 TEST_F(ChatTerminal, NoColorIsPlain) {
   Terminal t(line("--temperature 0" + ascii(), "NO_COLOR=1"), 100);
   t.until("\x1b[?2004h> ");
