@@ -33,6 +33,7 @@ TEST_F(ServeCli, RefusesToStart) {
   refuses(std::string("serve ") + TOY_GOLDEN + " --port 0", {"tokenizer"});
   refuses(serve + " --port 65536", {"--port", "0 to 65535"});
   refuses(serve + " --host no.such.host.invalid", {"no.such.host.invalid", "127.0.0.1"});
+  refuses(serve + " --port 0 --alias ''", {"--alias"});
   refuses(serve + " --parallel 0", {"--parallel", "1 to 1024"});
   refuses(serve + " --port 0 --cache 5X", {"cache", "5X"});
   refuses(serve + " --port 0 --state " + write("file", "text"), {"state", "file"});
