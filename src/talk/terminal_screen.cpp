@@ -56,6 +56,7 @@ struct TerminalScreen::Editor {
   std::string prompt;
   bool interrupted = false;
   std::optional<AnswerView> view;  // of the answer that comes
+  bool shown = false;              // some of it
   struct sigaction before = {};
 
   explicit Editor(const std::string& history) : file(history) {
@@ -172,15 +173,19 @@ void TerminalScreen::remember(const std::string& message) {
 
 void TerminalScreen::begin_reply() {
   caught = false;
+  editor_->shown = false;
   editor_->view.emplace(look_.color, look_.unicode);
 }
 
-void TerminalScreen::show(const ReplyPart& part) { write_out(editor_->view->push(part.text, part.thought)); }
+void TerminalScreen::show(const ReplyPart& part) {
+  editor_->shown = true;
+  write_out(editor_->view->push(part.text, part.thought));
+}
 
 void TerminalScreen::end_reply(const Reply* reply) {
   write_out(editor_->view->finish());
   editor_->view.reset();
-  if (reply == nullptr) return;
+  if (reply == nullptr) return write_out(editor_->shown ? "\n" : "");
   const std::string text = "[" + summary(*reply) + "]";
   write_out("\n" + (look_.color ? dimmed(text) : text) + "\n");
 }

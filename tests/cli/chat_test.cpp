@@ -225,6 +225,24 @@ TEST_F(ChatTerminal, CtrlCStopsAnAnswerAndKeepsIt) {
   EXPECT_TRUE(row["messages"][1]["content"].get<std::string>().starts_with("aaa"));
 }
 
+TEST_F(ChatTerminal, AnErrorInsideAnAnswerHasItsOwnLine) {
+  Terminal t(std::string(TOY_BINARY) + " serve " + path("run") + " --device reference --ctx 100000 --port 0 2>" +
+                 path("log") + " & echo $! >" + path("pid") + "; for i in $(seq 1200); do grep -q serving " +
+                 path("log") + " && break; sleep 0.05; done; url=$(sed -n 's/.* at \\(.*\\);.*/\\1/p' " + path("log") +
+                 "); exec env LC_ALL=C.UTF-8 TERM=xterm XDG_STATE_HOME=" + path("state") + " " + TOY_BINARY +
+                 " chat --url $url --temperature 0 --logit-bias 97+100 -n 90000",
+             100);
+  t.until(kPrompt);
+  t.type("hi\r");
+  t.until("aaa");
+  ASSERT_EQ(std::system(("kill -KILL $(cat " + path("pid") + ")").c_str()), 0);
+  const std::string end = t.until(kPrompt);
+  EXPECT_NE(end.find("\r\ntoy: http://"), std::string::npos) << end;
+  t.type("\x04");
+  t.rest();
+  EXPECT_EQ(t.code, 0);
+}
+
 // As in many containers, and in editors that run programs.
 TEST_F(ChatTerminal, WithoutALocaleOrCapabilities) {
   for (const char* locale : {"C", "none_NONE.UTF-8"}) {
