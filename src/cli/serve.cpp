@@ -38,7 +38,8 @@ struct Serve : Command {
     add_model_option(app, model_path)->required();
     adapters.add(app, true);
     chat_template.add(app);
-    add_option(app, "--alias", alias, "Name of the model for clients (default: that of its file or folder)");
+    add_option(app, "--alias", alias, "Name of the model for clients (default: that of its file or folder)",
+               not_empty());
     begin_group(app, "Network");
     add_option(app, "--host", host, "Address to listen on; 0.0.0.0 lets other machines connect", not_empty());
     add_option(app, "--port", port, "Port to listen on; 0 takes a free one", from_to(0, 65535));

@@ -8,6 +8,7 @@
 
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
+#include "toy/base/utf8.h"
 
 namespace toy::grammar {
 namespace {
@@ -137,7 +138,7 @@ std::string SchemaDocument::place(const std::string& pointer) const {
 }
 
 void SchemaDocument::refuse(const std::string& pointer, const std::string& what) const {
-  fail("{}: {}", place(pointer), what);
+  fail("{}", one_line(fmt::format("{}: {}", place(pointer), what)));
 }
 
 const Json& SchemaDocument::resolve(const std::string& ref, const std::string& pointer) const {

@@ -126,7 +126,7 @@ ordered_json conversation(Fields& f) {
   if (const ordered_json* system = f.take("system")) list.add("system", texts_of(*system, "system"));
   const ordered_json* messages = f.take("messages");
   if (messages == nullptr) refuse_at("messages", "is missing");
-  if (!messages->is_array() || messages->empty()) refuse_at("messages", "is not an array of messages");
+  if (!messages->is_array() || messages->empty()) refuse_at("messages", "is not an array of one or more messages");
   for (size_t i = 0; i < messages->size(); ++i) add_message(list, (*messages)[i], at("messages", i));
   if (list.ends_with_assistant())
     refuse("the last message is of the assistant; continuing it is not supported, so end with one of the user",

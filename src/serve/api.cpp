@@ -43,6 +43,55 @@ void read_sampler(Fields& f, SamplerOptions& s) {
   f.number<int64_t>("repeat_last_n", s.penalty_last_n, -1, int64_t(1) << 31);
 }
 
+std::vector<SamplerStep> sampler_steps_of(const ordered_json& names) {
+  std::string all;
+  if (!names.is_array()) refuse(R"('samplers' is not an array of names, such as ["top_k", "temperature"])", "samplers");
+  for (const ordered_json& name : names) {
+    if (!name.is_string()) refuse(R"('samplers' has an item that is not a name, such as "top_k")", "samplers");
+    all += (all.empty() ? "" : ";") + name.get<std::string>();
+  }
+  try {
+    return parse_sampler_steps(all);
+  } catch (const Error& e) {
+    refuse(one_line(e.what()), "samplers");
+  }
+}
+
+// Names and values of llama-server.
+void read_sampler_chain(Fields& f, CompletionRequest& r) {
+  SamplerOptions& s = r.sampler;
+  constexpr double kMost = 1e6;
+  constexpr int64_t kMostTokens = int64_t(1) << 31;
+  const auto above_0 = [&](const char* name, double& value, double most) {
+    f.number<double>(name, value, 0, most);
+    if (value == 0) refuse(fmt::format("'{}' is 0, expected above 0 and at most {:g}", name, most), name);
+  };
+  f.number<double>("dynatemp_range", s.dynatemp_range, 0, 100);
+  above_0("dynatemp_exponent", s.dynatemp_exponent, kMost);
+  above_0("typical_p", s.typical_p, 1);
+  f.number<double>("top_n_sigma", s.top_n_sigma, 0, kMost);
+  f.number<double>("xtc_probability", s.xtc_probability, 0, 1);
+  above_0("xtc_threshold", s.xtc_threshold, 1);
+  f.number<double>("dry_multiplier", s.dry_multiplier, 0, kMost);
+  f.number<double>("dry_base", s.dry_base, 1, kMost);
+  f.number<int64_t>("dry_allowed_length", s.dry_allowed_length, 0, kMostTokens);
+  f.number<int64_t>("dry_penalty_last_n", s.dry_penalty_last_n, -1, kMostTokens);
+  if (f.has("dry_sequence_breakers"))
+    r.dry_breakers = stops_of(f.take("dry_sequence_breakers"), "dry_sequence_breakers");
+  int mirostat = 0;
+  f.number<int>("mirostat", mirostat, 0, 2);
+  if (mirostat == 1) refuse("'mirostat' is 1, expected 2, or 0 to turn it off", "mirostat");
+  s.mirostat = mirostat == 2;
+  above_0("mirostat_tau", s.mirostat_tau, kMost);
+  above_0("mirostat_eta", s.mirostat_eta, kMost);
+  if (const ordered_json* names = f.take("samplers")) s.steps = sampler_steps_of(*names);
+  try {
+    const Sampler options_go_together(s);
+  } catch (const Error& e) {
+    refuse(e.what(), s.mirostat ? "mirostat" : "samplers");
+  }
+}
+
 // {"ID": number to add to the logit, ...}
 void read_logit_bias(Fields& f, SamplerOptions& s) {
   const ordered_json* bias = f.take("logit_bias");
@@ -180,6 +229,16 @@ std::vector<std::string> stops_of(const ordered_json* j, const std::string& name
   return stops;
 }
 
+std::string shortened(std::string text) {
+  constexpr size_t kBegin = 600, kEnd = 390;
+  if (text.size() <= 1000) return text;
+  const auto begins_character = [&](size_t i) { return (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80; };
+  size_t begin = kBegin, end = text.size() - kEnd;
+  while (begin > 0 && !begins_character(begin)) --begin;
+  while (end < text.size() && !begins_character(end)) ++end;
+  return text.substr(0, begin) + " ... " + text.substr(end);
+}
+
 std::string error_body(const ApiError& e) {
   const char* type = e.status == 401   ? "authentication_error"
                      : e.status == 429 ? "rate_limit_error"
@@ -232,6 +291,7 @@ CompletionRequest parse_completion(const std::string& body, bool chat) {
   read_order(f, r);
   read_sampler(f, r.sampler);
   read_logit_bias(f, r.sampler);
+  read_sampler_chain(f, r);
   r.lora = lora_of(f.take("lora"));
   r.stops = stops_of(f.take("stop"), "stop");
   r.ignore_eos = f.flag("ignore_eos", false);

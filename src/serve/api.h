@@ -14,11 +14,18 @@
 
 namespace toy::serve {
 
+/// What a request holds may be as long as the request: a message that repeats it loses its middle. At most 1000 bytes,
+/// and valid UTF-8 if `text` is.
+std::string shortened(std::string text);
+
 /// What a client did wrong, or the server cannot do, in OpenAI's format.
 class ApiError : public std::runtime_error {
  public:
   ApiError(int http_status, const std::string& message, std::string of_param = "", std::string of_code = "")
-      : std::runtime_error(message), status(http_status), param(std::move(of_param)), code(std::move(of_code)) {}
+      : std::runtime_error(shortened(message)),
+        status(http_status),
+        param(shortened(std::move(of_param))),
+        code(std::move(of_code)) {}
   int status;
   std::string param, code;  ///< "": null
 };
@@ -63,7 +70,8 @@ struct CompletionRequest {
   int priority = 0;                   ///< lower values are handled earlier
   std::optional<double> timeout;      ///< seconds until the texts end with what they have
   std::optional<uint64_t> seed;       ///< of the first choice; the next ones have the next numbers
-  SamplerOptions sampler;             ///< all but the seed
+  SamplerOptions sampler;             ///< all but the seed and what ends repetitions for DRY
+  std::vector<std::string> dry_breakers{"\n", ":", "\"", "*"};  ///< texts; "none" for no such text
   std::vector<std::string> stops;
   bool stream = false, include_usage = false, echo = false, ignore_eos = false;
   bool token_ids = false;       ///< logprobs say the ids of tokens

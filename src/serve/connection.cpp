@@ -131,10 +131,6 @@ void Connection::header_is_read(error_code error) {
     return refuse(server_.bad(501, "Transfer-Encoding: only chunked is supported"));
   if (const auto length = parser_->content_length(); length && *length > server_.limits.body)
     return refuse_what_was_read(http::error::body_limit);
-  const size_t body = parser_->chunked() ? server_.limits.body : size_t(parser_->content_length().value_or(0));
-  if (server_.bodies + body > server_.limits.all_bodies)
-    return refuse(server_.bad(503, "the server holds too many large requests; try again later"));
-  server_.bodies += body, body_ = body;
   const auto expected = parser_->get()[http::field::expect];
   if (!beast::iequals(expected, "100-continue")) return read_body();
   with_stream([&](auto& stream) {
@@ -146,12 +142,24 @@ void Connection::header_is_read(error_code error) {
 
 void Connection::read_body() {
   if (closed_) return;
+  if (parser_->is_done()) return request_is_read();
+  parser_->eager(true);  // as many chunks at once as there are
   with_stream([&](auto& stream) {
-    http::async_read(stream, buffer_, *parser_, [self = shared_from_this()](error_code error, size_t) {
+    http::async_read_some(stream, buffer_, *parser_, [self = shared_from_this()](error_code error, size_t) {
       if (self->closed_) return;
-      error ? self->refuse_what_was_read(error) : self->request_is_read();
+      error ? self->refuse_what_was_read(error) : self->part_is_read();
     });
   });
+}
+
+// Only what has arrived counts: announcing a large body takes no room from others.
+void Connection::part_is_read() {
+  const size_t body = parser_->get().body().size();
+  server_.bodies += body - body_, body_ = body;
+  if (server_.bodies <= server_.limits.all_bodies) return read_body();
+  parser_.reset();
+  release_body();
+  refuse(server_.bad(503, "the server holds too many large requests; try again later"));
 }
 
 void Connection::refuse_what_was_read(error_code error) {
@@ -235,6 +243,7 @@ void Connection::finish_reply(std::string last) {
 
 void Connection::reply_is_sent() {
   busy_ = false;
+  parser_.reset();
   release_body();
   if (tls_ && watching_) return stream_.cancel();  // and continue once that read has ended
   if (keep_alive_ && !server_.stopping) return read_header(seconds(server_.limits.idle_seconds));
@@ -305,8 +314,6 @@ class ExchangeOf : public Exchange {
 
 void Connection::request_is_read() {
   auto message = parser_->release();
-  server_.bodies -= body_ - std::min(body_, message.body().size());  // no more than it took
-  body_ = std::min(body_, message.body().size());
   begin_exchange(message.keep_alive());
   http11_ = message.version() >= 11;
   head_ = message.method() == http::verb::head;

@@ -22,6 +22,14 @@ using boost::system::error_code;
 
 class Connection;
 
+/// A string that has room for what has arrived only, whatever length the header announces.
+struct ArrivingBody : http::string_body {
+  struct reader : http::string_body::reader {
+    using http::string_body::reader::reader;
+    void init(const boost::optional<std::uint64_t>&, error_code& error) { error = {}; }
+  };
+};
+
 /// What the connections of a server share.
 struct HttpServer::State {
   State(const HttpLimits& l, std::unique_ptr<asio::ssl::context> t) : limits(l), tls(std::move(t)) {}
@@ -85,6 +93,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read_header(std::chrono::seconds limit);
   void header_is_read(error_code error);
   void read_body();
+  void part_is_read();
   void refuse_what_was_read(error_code error);
   void request_is_read();
   void begin_exchange(bool keep_alive);
@@ -109,7 +118,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<asio::ssl::stream<beast::tcp_stream&>> tls_;
   HttpServer::State& server_;
   beast::flat_buffer buffer_;
-  std::optional<http::request_parser<http::string_body>> parser_;
+  std::optional<http::request_parser<ArrivingBody>> parser_;
   uint64_t number_ = 0;  // of the request
   bool busy_ = false, finishing_ = false, closed_ = false, watching_ = false;
   bool keep_alive_ = false, chunked_ = false, http11_ = true, head_ = false;

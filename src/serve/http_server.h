@@ -19,7 +19,7 @@ struct HttpLimits {
   size_t unsent = size_t(4) << 20;   ///< bytes of a stream that the client has not taken; beyond, it is cut off
   /// Bytes of all replies that clients have not taken; beyond, those are cut off who took nothing for the longest time.
   size_t all_unsent = size_t(256) << 20;
-  size_t all_bodies = size_t(256) << 20;  ///< bytes of all requests' bodies until their replies end; beyond: 503
+  size_t all_bodies = size_t(256) << 20;  ///< bytes that arrived of all bodies, until their replies end; beyond: 503
   size_t connections = 4096;
   int read_seconds = 30;   ///< to send a request, and to take some bytes of a reply
   int idle_seconds = 120;  ///< between requests

@@ -107,7 +107,7 @@ bool MessageList::ends_with_assistant() const { return !messages_.empty() && mes
 ordered_json messages_of(const ordered_json* j) {
   constexpr const char* kField = "messages";
   if (j == nullptr) refuse_at(kField, "is missing", "missing_required_parameter");
-  if (!j->is_array() || j->empty()) refuse_at(kField, "is not an array of messages");
+  if (!j->is_array() || j->empty()) refuse_at(kField, "is not an array of one or more messages");
   MessageList list;
   for (size_t i = 0; i < j->size(); ++i) add_message(list, (*j)[i], at(kField, i));
   return list.messages();

@@ -382,6 +382,9 @@ class Server {
       throw ApiError(400, "thinking is switched off, but the model's chat template begins a thought all the same",
                      "chat_template_kwargs");
     const auto constraint = constraints_.of(r, thinks);
+    std::vector<int32_t> dry_breakers;
+    if (r.sampler.dry_multiplier > 0 && r.dry_breakers != std::vector<std::string>{"none"})
+      dry_breakers = tokens_with(tokenizer_, r.dry_breakers);
     const auto tools = calls_tools(r) ? std::make_shared<std::vector<Tool>>(r.tools) : nullptr;
     std::vector<TextRequest> texts;
     int64_t logprobs = 0;
@@ -398,6 +401,7 @@ class Server {
       for (int64_t k = 0; k < r.n; ++k) {
         TextRequest text = text_request(r, prompt, n, seed + uint64_t(k));
         text.options.sampler.constraint = constraint;
+        text.options.sampler.dry_breakers = dry_breakers;
         text.deadline = deadline;
         std::optional<chat::ThoughtSplitter> thoughts;
         std::unique_ptr<CallParser> calls;

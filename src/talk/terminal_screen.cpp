@@ -8,6 +8,7 @@
 #include <atomic>
 #include <clocale>
 #include <cstdio>
+#include <cstdlib>
 #include <cwchar>
 #include <optional>
 
@@ -31,6 +32,11 @@ void write_out(std::string_view text) {
   std::fflush(stdout);
 }
 
+bool brackets_pastes() {
+  const char* term = std::getenv("TERM");
+  return term != nullptr && std::string_view(term) != "dumb";
+}
+
 // As keys that insert it: control characters, line breaks among them, after Ctrl-V.
 std::string as_keys(const std::string& text) {
   std::string keys;
@@ -50,6 +56,7 @@ struct TerminalScreen::Editor {
   std::string prompt;
   bool interrupted = false;
   std::optional<AnswerView> view;  // of the answer that comes
+  bool shown = false;              // some of it
   struct sigaction before = {};
 
   explicit Editor(const std::string& history) : file(history) {
@@ -113,6 +120,8 @@ struct TerminalScreen::Editor {
 
 TerminalScreen::TerminalScreen(const Look& look, const std::string& history) : look_(look) {
   std::setlocale(LC_CTYPE, "");
+  if (MB_CUR_MAX == 1 && std::string_view(std::setlocale(LC_CTYPE, nullptr)) == "C")
+    std::setlocale(LC_CTYPE, "C.UTF-8");  // of containers without a locale: keys beyond ASCII would be lost
   editor_ = std::make_unique<Editor>(history);
   struct sigaction ours = {};
   ours.sa_handler = on_sigint;
@@ -134,10 +143,10 @@ LineRead TerminalScreen::read_line(const std::string& prompt, const std::string&
   e.interrupted = false;
   if (!old.empty()) el_push(e.el, as_keys(old).c_str());
   el_set(e.el, EL_PREP_TERM, 1);  // before the prompt: whoever sees it may press any key
-  write_out("\x1b[?2004h");
+  if (brackets_pastes()) write_out("\x1b[?2004h");
   int count = 0;
   const char* text = el_gets(e.el, &count);
-  write_out("\x1b[?2004l");
+  if (brackets_pastes()) write_out("\x1b[?2004l");
   const LineInfo* info = el_line(e.el);
   if (e.interrupted) {
     write_out("\n");
@@ -164,15 +173,19 @@ void TerminalScreen::remember(const std::string& message) {
 
 void TerminalScreen::begin_reply() {
   caught = false;
+  editor_->shown = false;
   editor_->view.emplace(look_.color, look_.unicode);
 }
 
-void TerminalScreen::show(const ReplyPart& part) { write_out(editor_->view->push(part.text, part.thought)); }
+void TerminalScreen::show(const ReplyPart& part) {
+  editor_->shown = true;
+  write_out(editor_->view->push(part.text, part.thought));
+}
 
 void TerminalScreen::end_reply(const Reply* reply) {
   write_out(editor_->view->finish());
   editor_->view.reset();
-  if (reply == nullptr) return;
+  if (reply == nullptr) return write_out(editor_->shown ? "\n" : "");
   const std::string text = "[" + summary(*reply) + "]";
   write_out("\n" + (look_.color ? dimmed(text) : text) + "\n");
 }

@@ -106,11 +106,14 @@ TEST_F(ChatCli, AnErrorEndsAScriptAndLosesNothing) {
 }
 
 TEST_F(ChatCli, AServerAnswersAsTheModel) {
-  const std::string options = " -n 8 --temperature 0" + ascii();
+  const std::string sampling =
+                        "--temperature 0.7 --samplers 'dry;temperature;typ_p;xtc' --typical 0.9 --seed 5 "
+                        "--xtc-probability 0.5 --dry-multiplier 0.8 --dry-sequence-breaker none",
+                    options = " -n 8 " + sampling + ascii();
   const std::string script =
       write("script.sh", std::string(TOY_BINARY) + " serve " + path("run") + " --port 0 --api-key-file " +
                              write("keys", "secret\n") + " 2>" + path("log") +
-                             " & pid=$!\nfor i in $(seq 200); do grep -q serving " + path("log") +
+                             " & pid=$!\nfor i in $(seq 1200); do grep -q serving " + path("log") +
                              " && break; sleep 0.05; done\nport=$(sed -n 's/.*127.0.0.1:\\([0-9]*\\);.*/\\1/p' " +
                              path("log") + ")\nchat() { " + TOY_BINARY +
                              " chat --url http://127.0.0.1:$port \"$@\" 2>&1; echo code $?; }\n"
@@ -119,7 +122,7 @@ TEST_F(ChatCli, AServerAnswersAsTheModel) {
                              "printf 'hi\\n' | OPENAI_API_KEY=secret chat other\nkill $pid\nwait $pid\n");
   ASSERT_EQ(std::system(("bash " + script + " >" + path("printed")).c_str()), 0) << slurp(path("log"));
   const std::string printed = slurp(path("printed"));
-  const std::string local = talk("hi\nmore\n", "--temperature 0" + ascii()).out;
+  const std::string local = talk("hi\nmore\n", sampling + ascii()).out;
   EXPECT_EQ(printed.find(local + "code 0\n"), 0u) << printed << local;
   EXPECT_NE(printed.find("status 401"), std::string::npos) << printed;
   EXPECT_NE(printed.find("status 404"), std::string::npos) << printed;
@@ -136,7 +139,7 @@ TEST_F(ChatCli, AServerWithItsOwnCertificate) {
   const std::string script =
       write("script.sh",
             std::string(TOY_BINARY) + " serve " + path("run") + " --port 0 --tls-cert " + cert + " --tls-key " + key +
-                " 2>" + path("log") + " & pid=$!\nfor i in $(seq 200); do grep -q serving " + path("log") +
+                " 2>" + path("log") + " & pid=$!\nfor i in $(seq 1200); do grep -q serving " + path("log") +
                 " && break; sleep 0.05; done\nport=$(sed -n 's/.*127.0.0.1:\\([0-9]*\\);.*/\\1/p' " + path("log") +
                 ")\nchat() { echo hi | " + TOY_BINARY + " chat --url https://127.0.0.1:$port -n 4 --temperature 0" +
                 ascii() + " 2>&1; echo code $?; }\nSSL_CERT_FILE=" + cert +
@@ -203,11 +206,10 @@ TEST_F(ChatTerminal, EditsLinesAndKeepsAHistory) {
 
 TEST_F(ChatTerminal, CtrlCStopsAnAnswerAndKeepsIt) {
   // Long enough to be interrupted.
-  Terminal t(line("--device reference --temperature 0 --ctx 100000" + ascii()) + " -n 90000", 100);
+  Terminal t(line("--device reference --temperature 0 --ctx 100000 --logit-bias 97+1000") + " -n 90000", 100);
   t.until(kPrompt);
   t.type("hi\r");
-  t.until("\x1b[?2004l");  // the answer begins
-  usleep(300000);
+  t.until("aaa");  // the answer has begun
   t.type("\x03");
   const std::string end = t.until(kPrompt);
   EXPECT_NE(end.find("; stopped]"), std::string::npos) << end;
@@ -220,7 +222,43 @@ TEST_F(ChatTerminal, CtrlCStopsAnAnswerAndKeepsIt) {
   EXPECT_EQ(t.code, 0);
   const auto row = nlohmann::json::parse(slurp(path("c.jsonl")));
   ASSERT_EQ(row["messages"].size(), 2u);
-  EXPECT_GT(row["messages"][1]["content"].get<std::string>().size(), 0u);
+  EXPECT_TRUE(row["messages"][1]["content"].get<std::string>().starts_with("aaa"));
+}
+
+TEST_F(ChatTerminal, AnErrorInsideAnAnswerHasItsOwnLine) {
+  Terminal t(std::string(TOY_BINARY) + " serve " + path("run") + " --device reference --ctx 100000 --port 0 2>" +
+                 path("log") + " & echo $! >" + path("pid") + "; for i in $(seq 1200); do grep -q serving " +
+                 path("log") + " && break; sleep 0.05; done; url=$(sed -n 's/.* at \\(.*\\);.*/\\1/p' " + path("log") +
+                 "); exec env LC_ALL=C.UTF-8 TERM=xterm XDG_STATE_HOME=" + path("state") + " " + TOY_BINARY +
+                 " chat --url $url --temperature 0 --logit-bias 97+100 -n 90000",
+             100);
+  t.until(kPrompt);
+  t.type("hi\r");
+  t.until("aaa");
+  ASSERT_EQ(std::system(("kill -KILL $(cat " + path("pid") + ")").c_str()), 0);
+  const std::string end = t.until(kPrompt);
+  EXPECT_NE(end.find("\r\ntoy: http://"), std::string::npos) << end;
+  t.type("\x04");
+  t.rest();
+  EXPECT_EQ(t.code, 0);
+}
+
+// As in many containers, and in editors that run programs.
+TEST_F(ChatTerminal, WithoutALocaleOrCapabilities) {
+  for (const char* locale : {"C", "none_NONE.UTF-8"}) {
+    Terminal t(line("--temperature 0" + ascii(), std::string("TERM=dumb LC_ALL=") + locale), 100);
+    std::string all = t.until("> ");
+    t.type("h\u00e4\u65e5!\r");
+    all += t.until("]\r\n> ");
+    t.type("/save " + path("c.jsonl") + "\r");
+    all += t.until("> ");
+    t.type("\x04");
+    all += t.rest();
+    EXPECT_EQ(t.code, 0);
+    EXPECT_EQ(all.find('\x1b'), std::string::npos) << all;
+    EXPECT_EQ(nlohmann::json::parse(slurp(path("c.jsonl")))["messages"][0]["content"], "h\u00e4\u65e5!") << locale;
+    std::remove(path("c.jsonl").c_str());
+  }
 }
 
 TEST_F(ChatTerminal, NoColorIsPlain) {

@@ -12,7 +12,7 @@ class ServeCli : public Cli {
   std::string with_server(const std::string& options, const std::string& lines) const {
     const std::string script = write(
         "script.sh", "rm -f " + path("log") + "\n" + TOY_BINARY + " serve " + path("run") + " --port 0 " + options +
-                         " 2>" + path("log") + " & pid=$!\nfor i in $(seq 200); do grep -q serving " + path("log") +
+                         " 2>" + path("log") + " & pid=$!\nfor i in $(seq 1200); do grep -q serving " + path("log") +
                          " && break; sleep 0.05; done\nport=$(sed -n 's/.*127.0.0.1:\\([0-9]*\\);.*/\\1/p' " +
                          path("log") + ")\nexec 3<>/dev/tcp/127.0.0.1/$port\n" + lines + "\n");
     EXPECT_EQ(std::system(("bash " + script + " >" + path("printed") + " 2>" + path("errors")).c_str()), 0)
@@ -33,6 +33,7 @@ TEST_F(ServeCli, RefusesToStart) {
   refuses(std::string("serve ") + TOY_GOLDEN + " --port 0", {"tokenizer"});
   refuses(serve + " --port 65536", {"--port", "0 to 65535"});
   refuses(serve + " --host no.such.host.invalid", {"no.such.host.invalid", "127.0.0.1"});
+  refuses(serve + " --port 0 --alias ''", {"--alias"});
   refuses(serve + " --parallel 0", {"--parallel", "1 to 1024"});
   refuses(serve + " --port 0 --cache 5X", {"cache", "5X"});
   refuses(serve + " --port 0 --state " + write("file", "text"), {"state", "file"});

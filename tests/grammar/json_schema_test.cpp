@@ -143,6 +143,7 @@ TEST(JsonSchema, AllOfAndReferences) {
          {R"({"id":1,"name":"x"})"}, {R"({"id":1})"});
   refuses(R"({"$ref": "#/$defs/none"})", {"'#/$defs/none' leads to nothing"});
   refuses(R"({"$ref": "https://example.org/s.json"})", {"leads out of the schema"});
+  refuses("{\"$ref\": \"a\\n\\u001b[31m\"}", {"$ref 'a??[31m' leads out of the schema"});
   refuses(R"({"$ref": "#"})", {"no text satisfies it"});
   refuses(R"({"allOf": [{"$ref": "#"}]})", {"refer to themselves"});
   refuses(R"({"allOf": [{"type": "array", "prefixItems": [{}]}, {"items": {"type": "integer"}}]})", {"prefixItems"});

@@ -94,10 +94,10 @@ class Page:
         with urllib.request.urlopen(self.url + "/metrics") as reply:
             return int(re.search(rf"^toy_{name} (\d+)", reply.read().decode(), re.M).group(1))
 
-    def count_ids(self, messages):
-        request = urllib.request.Request(self.url + "/apply-template", json.dumps({"messages": messages}).encode())
+    def ids(self, path, **fields):
+        request = urllib.request.Request(self.url + path, json.dumps(fields).encode())
         with urllib.request.urlopen(request) as reply:
-            return len(json.load(reply)["tokens"])
+            return json.load(reply)["tokens"]
 
     def require_names(self):
         """Every control that assistive technology sees has a name."""
@@ -148,7 +148,7 @@ def continues_from_an_alternative(page):
     assert page.texts()[:at] == before[:at] and "chosen" in after[at].get_attribute("class")
     assert not page.id("choices").is_displayed() and "2 of 2" in page.all(".foot")[-1].text
     # The cache has the conversation and the tokens before the new one; only that one is computed.
-    held = page.count_ids([{"role": "user", "content": MESSAGE}]) + at
+    held = len(page.ids("/apply-template", messages=[{"role": "user", "content": MESSAGE}])) + at
     assert held >= 64, "too short to be shared"
     assert page.metric("prompt_tokens_total") - computed == held + 1
     assert page.metric("prompt_tokens_shared_total") - shared == held
@@ -251,6 +251,18 @@ def stops(page):
     page.wait(lambda: page.metric("requests_running") == 0)
 
 
+def joins_tokens_of_a_character(page):
+    page.set("max_tokens", "5")
+    letter = "\u00e4"
+    ids = page.ids("/tokenize", content=letter)[-2:]
+    for at, (token, byte) in enumerate(zip(ids, letter.encode())):
+        other = dict(id=token, bytes=[byte], token="", logprob=-1, special=False)
+        page.d.execute_script("const turn = turns.at(-1);"
+                              "continueFrom(turn, turn.replies.length - 1, arguments[0], arguments[1])", at, other)
+        page.wait_for_answer()
+    assert page.texts()[:2] == ["", letter], page.texts()
+
+
 def main():
     toy, model, work = sys.argv[1:4]
     pictures = pathlib.Path(sys.argv[4]) if len(sys.argv) > 4 else None
@@ -268,7 +280,8 @@ def main():
         page.require_names()
         page.require_contrast("empty")
         page.picture("empty")
-        for part in (converses, continues_from_an_alternative, compares_two, is_dark_and_narrow, works_by_keyboard, stops):
+        for part in (converses, continues_from_an_alternative, compares_two, is_dark_and_narrow, works_by_keyboard, stops,
+                     joins_tokens_of_a_character):
             part(page)
             print(part.__name__.replace("_", " "))
         errors = [e for e in driver.get_log("browser") if e["level"] in ("SEVERE", "WARNING")]

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "serve/keys.h"
+#include "toy/base/utf8.h"
 
 namespace toy::serve {
 namespace {
@@ -49,6 +50,33 @@ TEST(ServeApi, FieldsReachTheRequest) {
   EXPECT_EQ(parse_completion(R"({"prompt": "a"})", false).sampler.temperature, 1);
 }
 
+TEST(ServeApi, TheChainOfSamplersIsLlamaServers) {
+  const CompletionRequest r = parse_completion(
+      R"({"prompt": "a", "dynatemp_range": 0.25, "dynatemp_exponent": 2, "typical_p": 0.5, "top_n_sigma": 1.5,
+          "xtc_probability": 0.75, "xtc_threshold": 0.2, "dry_multiplier": 0.8, "dry_base": 3, "dry_allowed_length": 4,
+          "dry_penalty_last_n": 64, "dry_sequence_breakers": ["x", "y"],
+          "samplers": ["dry", "top_n_sigma", "typ_p", "xtc", "temperature"]})",
+      false);
+  const SamplerOptions& s = r.sampler;
+  EXPECT_EQ(s.dynatemp_range, 0.25);
+  EXPECT_EQ(s.dynatemp_exponent, 2);
+  EXPECT_EQ(s.typical_p, 0.5);
+  EXPECT_EQ(s.top_n_sigma, 1.5);
+  EXPECT_EQ(s.xtc_probability, 0.75);
+  EXPECT_EQ(s.xtc_threshold, 0.2);
+  EXPECT_EQ(s.dry_multiplier, 0.8);
+  EXPECT_EQ(s.dry_base, 3);
+  EXPECT_EQ(s.dry_allowed_length, 4);
+  EXPECT_EQ(s.dry_penalty_last_n, 64);
+  EXPECT_EQ(r.dry_breakers, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(sampler_step_names(s.steps), "dry;top_n_sigma;typ_p;xtc;temperature");
+  const CompletionRequest m =
+      parse_completion(R"({"prompt": "a", "mirostat": 2, "mirostat_tau": 3, "mirostat_eta": 0.5})", false);
+  EXPECT_TRUE(m.sampler.mirostat);
+  EXPECT_EQ(m.sampler.mirostat_tau, 3);
+  EXPECT_EQ(m.sampler.mirostat_eta, 0.5);
+}
+
 TEST(ServeApi, RefusedByName) {
   const auto param = [](const std::string& body, bool chat) -> std::string {
     try {
@@ -84,6 +112,17 @@ TEST(ServeApi, RefusedByName) {
       {R"("user": "me")", "user"},
       {R"("model": 3)", "model"},
       {R"("frequency_penalty": 3)", "frequency_penalty"},
+      {R"("typical_p": 0)", "typical_p"},
+      {R"("xtc_probability": 2)", "xtc_probability"},
+      {R"("dry_base": 0.5)", "dry_base"},
+      {R"("dry_sequence_breakers": "")", "dry_sequence_breakers"},
+      {R"("mirostat": 1)", "mirostat"},
+      {R"("mirostat": 2, "top_k": 5)", "mirostat"},
+      {R"("samplers": "top_k")", "samplers"},
+      {R"("samplers": [1])", "samplers"},
+      {R"("samplers": ["top_kk"])", "samplers"},
+      {R"("samplers": ["top_k", "top_k"])", "samplers"},
+      {R"("samplers": ["top_k"], "min_p": 0.1)", "samplers"},
   };
   for (const auto& [field, name] : fields) {
     const std::string completion = param(std::string(R"({"prompt": "a", )") + field + "}", false);
@@ -124,6 +163,34 @@ TEST(ServeApi, RefusedByName) {
   for (const char* body : {"", "{", "[]", "3", "null", "{\"prompt\": \"\xff\"}"})
     EXPECT_TRUE(param(body, false).starts_with("none: the request's body")) << body;
   EXPECT_TRUE(param(std::string(100000, '['), false).starts_with("none: the request's body"));
+}
+
+// However long a value is, its message begins with the field and ends with what to do.
+TEST(ServeApi, MessagesAreShort) {
+  const std::string badgers = [] {
+    std::string all;
+    for (int i = 0; i < 1000; ++i) all += "\xf0\x9f\xa6\xa1";
+    return all;
+  }();
+  for (size_t blanks = 0; blanks < 4; ++blanks) {
+    try {
+      parse_completion(R"({"prompt": "a", "temperature": ")" + std::string(blanks, ' ') + badgers + "\"}", false);
+      ADD_FAILURE();
+    } catch (const ApiError& e) {
+      const std::string message = e.what();
+      EXPECT_TRUE(message.starts_with("temperature is \"")) << message;
+      EXPECT_TRUE(message.ends_with("expected a number from 0 to 100")) << message;
+      EXPECT_LE(message.size(), 1000u);
+      EXPECT_TRUE(is_utf8(message)) << message;
+    }
+  }
+  try {
+    parse_completion(R"({"prompt": "a", ")" + badgers + R"(": 1})", false);
+    ADD_FAILURE();
+  } catch (const ApiError& e) {
+    EXPECT_LE(e.param.size(), 1000u);
+    EXPECT_TRUE(std::string(e.what()).ends_with("remove it")) << e.what();
+  }
 }
 
 TEST(ServeApi, ToolsAndForms) {

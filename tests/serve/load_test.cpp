@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -76,27 +77,46 @@ TEST(Load, RepliesThatAreNotReadAreBoundedTogether) {
   EXPECT_LT(slow.front()->receive().size(), kReply);  // what the system's buffers held of it
 }
 
+// A body that is announced and does not come takes no room from others.
+TEST(Load, AnnouncedBodiesTakeNoRoom) {
+  const Replies server({.body = 4 * kMegabyte, .all_bodies = 10 * kMegabyte});
+  std::vector<std::unique_ptr<Client>> half;
+  for (int i = 0; i < 20; ++i) {
+    half.push_back(std::make_unique<Client>(server.port()));
+    half.back()->send("POST /5 HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n" +
+                      (i % 2 ? fmt::format("Content-Length: {}\r\n\r\n", 4 * kMegabyte)
+                             : std::string("Transfer-Encoding: chunked\r\n\r\n")));
+    EXPECT_NE(half.back()->receive("100 Continue").find("100 Continue"), std::string::npos);  // its header was read
+  }
+  Client whole(server.port());
+  whole.send(fmt::format("POST /5 HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", kMegabyte) +
+             std::string(kMegabyte, ' '));
+  EXPECT_EQ(Loopback::parse(whole.receive("xxxxx")).status, 200);
+}
+
 // Requests whose bodies are not complete take up room, too.
 TEST(Load, BodiesAreBoundedTogether) {
   const Replies server({.body = 4 * kMegabyte, .all_bodies = 10 * kMegabyte});
   const std::string head = fmt::format("POST /5 HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", 4 * kMegabyte),
                     body(4 * kMegabyte, ' ');
-  Client first(server.port()), second(server.port()), third(server.port());
-  first.send(head + body.substr(1)), second.send(head + body.substr(1));
-  for (int i = 0; i < 200; ++i) {  // until both were read
-    Client probe(server.port());
-    probe.send(head);
-    if (probe.receive("later").find("503 ") != std::string::npos) break;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  std::vector<std::unique_ptr<Client>> clients;
+  std::vector<pollfd> polled;
+  for (int i = 0; i < 3; ++i) {  // two fit
+    clients.push_back(std::make_unique<Client>(server.port()));
+    clients.back()->send(head + body.substr(1));
+    polled.push_back({clients.back()->socket(), POLLIN, 0});
   }
-  third.send(head);
-  EXPECT_EQ(Loopback::parse(third.receive("later")).status, 503);
+  ASSERT_EQ(::poll(polled.data(), polled.size(), 20000), 1);
+  const auto refused = std::ranges::find(polled, POLLIN, &pollfd::revents) - polled.begin();
+  EXPECT_EQ(Loopback::parse(clients[size_t(refused)]->receive("later")).status, 503);
+  clients.erase(clients.begin() + refused);
   Client small(server.port());
   small.send("GET /3 HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_EQ(Loopback::parse(small.receive("xxx")).status, 200);
-  first.send(" "), second.send(" ");
-  EXPECT_EQ(Loopback::parse(first.receive("xxxxx")).status, 200);
-  EXPECT_EQ(Loopback::parse(second.receive("xxxxx")).status, 200);
+  for (const auto& c : clients) {
+    c->send(" ");
+    EXPECT_EQ(Loopback::parse(c->receive("xxxxx")).status, 200);
+  }
   Client fourth(server.port());
   fourth.send(head + body);
   EXPECT_EQ(Loopback::parse(fourth.receive("xxxxx")).status, 200);
@@ -157,12 +177,12 @@ TEST(Load, ManyClientsAtOnce) {
 
 // While running requests are finished, new ones are told so.
 TEST(Load, RequestsDuringShutdownAreTold) {
-  Loopback server({.sequences = 2});
+  Loopback server({.sequences = 2}, {.http = {.grace_seconds = 600}});
   Client running(server.port());
-  const int tokens = testing::kAddressSanitizer || testing::kThreadSanitizer ? 50 : 250;  // fewer than --grace allows
-  running.send(
-      post("/v1/completions",
-           fmt::format(R"({{"prompt": "a", "n": 16, "max_tokens": {}, "ignore_eos": true, "stream": true}})", tokens)));
+  const int tokens = testing::kAddressSanitizer || testing::kThreadSanitizer ? 25 : 250;
+  running.send(post(
+      "/v1/completions",
+      fmt::format(R"({{"prompt": "a", "n": 128, "max_tokens": {}, "ignore_eos": true, "stream": true}})", tokens)));
   running.receive("data: ");
   server.http().stop();
   Answer health;

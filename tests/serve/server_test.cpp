@@ -310,6 +310,27 @@ TEST(Serve, ABiasChoosesTheToken) {
     EXPECT_EQ(server.post("/v1/completions", ask + bias + "}").json()["error"]["param"], "logit_bias") << bias;
 }
 
+TEST(Serve, SamplersChangeTheText) {
+  const Loopback server;
+  const auto text = [&](const std::string& fields) {
+    return server
+        .post("/v1/completions",
+              R"({"prompt": "abcabcab", "max_tokens": 24, "ignore_eos": true, "seed": 3, )" + fields + "}")
+        .json()["choices"][0]["text"]
+        .get<std::string>();
+  };
+  const std::string greedy = text(R"("temperature": 0)"), free = text(R"("temperature": 1)");
+  EXPECT_NE(greedy, free);
+  EXPECT_EQ(text(R"("temperature": 1, "top_n_sigma": 1e-9)"), greedy);
+  EXPECT_NE(text(R"("temperature": 1, "mirostat": 2, "mirostat_tau": 0.1)"), free);
+  EXPECT_NE(text(R"("temperature": 1, "xtc_probability": 1, "xtc_threshold": 1e-6)"), free);
+  const std::string bias = R"("temperature": 0, "logit_bias": {"97": 100, "122": 50})",
+                    dry = R"(, "dry_multiplier": 80, "dry_base": 1, "dry_allowed_length": 1)";
+  EXPECT_EQ(text(bias), std::string(24, 'a'));
+  EXPECT_NE(text(bias + dry), std::string(24, 'a'));
+  EXPECT_EQ(text(bias + dry + R"(, "dry_sequence_breakers": ["a"])"), std::string(24, 'a'));
+}
+
 TEST(Serve, BadRequests) {
   const Loopback server;
   const auto refuses = [&](const std::string& target, const std::string& body, int status, const std::string& words) {
@@ -365,7 +386,7 @@ TEST(Serve, LargeBodiesTakeNoMemory) {
 // A client that goes away frees its sequence; half requests block no others.
 TEST(Serve, ClientsThatDisconnect) {
   Loopback server({.sequences = 2});
-  const std::string long_one = R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "stream": true})";
+  const std::string long_one = R"({"prompt": "a", "max_tokens": 500, "n": 40, "ignore_eos": true, "stream": true})";
   std::vector<std::unique_ptr<Client>> clients;
   for (int i = 0; i < 20; ++i) {
     clients.push_back(std::make_unique<Client>(server.port()));
@@ -379,7 +400,7 @@ TEST(Serve, ClientsThatDisconnect) {
   }
   for (auto& c : clients) c->hang_up();
   wait_until([&] { return server.metric("requests_running") == 0 && server.metric("requests_waiting") == 0; });
-  EXPECT_LT(server.metric("generated_tokens_total"), 500 * 20 / 2);
+  EXPECT_LT(server.metric("generated_tokens_total"), 500 * 40 * 20 / 2);
   EXPECT_EQ(server.post("/v1/completions", R"({"prompt": "a", "max_tokens": 3})").status, 200);
 }
 
@@ -396,15 +417,17 @@ TEST(Serve, SlowClientsAreCutOff) {
 
 TEST(Serve, TooManyRequestsAreToldToWait) {
   ServerOptions options;
-  options.most_waiting = 2;
+  options.most_waiting = 100;
   const Loopback server({.sequences = 1}, options);
-  const std::string long_one = R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "stream": true})";
-  Client first(server.port()), second(server.port()), third(server.port());
-  first.send(post("/v1/completions", long_one));
+  const auto ask = [](int n) {  // each of its texts takes a while
+    return post("/v1/completions", R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "stream": true, "n": )" +
+                                       std::to_string(n) + "}");
+  };
+  Client first(server.port()), second(server.port());
+  first.send(ask(100));
   first.receive("data: ");
-  second.send(post("/v1/completions", long_one)), third.send(post("/v1/completions", long_one));
-  wait_until([&] { return server.metric("requests_waiting") == 2; });
-  const Answer r = server.post("/v1/completions", long_one);
+  second.send(ask(90));  // for which most of those before would have to end
+  const Answer r = Loopback::parse(second.receive());
   EXPECT_EQ(r.status, 429);
   EXPECT_NE(r.header.find("Retry-After:"), std::string::npos);
   EXPECT_EQ(r.json()["error"]["type"], "rate_limit_error");
