@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -46,13 +47,15 @@ class Client {
     }
     return true;
   }
-  /// What has come until `end` is in it, the other side closes, or nothing comes for some seconds.
+  /// What has come until `end` is in it, the other side closes, or nothing comes for a minute.
   std::string receive(std::string_view end = {}) {
     std::string& all = received_;
     char buffer[65536];
     while (end.empty() || all.find(end) == all.npos) {
       pollfd p{socket_, POLLIN, 0};
-      if (::poll(&p, 1, 20000) <= 0) {
+      const int ready = ::poll(&p, 1, 60000);
+      if (ready < 0 && errno == EINTR) continue;
+      if (ready <= 0) {
         ADD_FAILURE() << "nothing came";
         break;
       }
