@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <new>
+#include <string_view>
 
 #include "cli/command.h"
 #include "cli/config.h"
@@ -38,6 +39,35 @@ void run(CLI::App& app, std::vector<std::string> given) {
     check(wrong.empty(), "{}", wrong);
     app.exit(e);
   }
+}
+
+// The options of all commands take milliseconds to declare. A command line that begins with a command needs only its.
+void add_commands(CLI::App& app, std::string_view first) {
+  struct Entry {
+    std::string_view name;
+    void (*add)(CLI::App&);
+  };
+  constexpr Entry kCommands[] = {{"new", add_new},
+                                 {"train", add_train},
+                                 {"infer", add_infer},
+                                 {"chat", add_chat},
+                                 {"serve", add_serve},
+                                 {"eval", add_eval},
+                                 {"list", add_list},
+                                 {"fetch", add_fetch},
+                                 {"quantize", add_quantize},
+                                 {"merge", add_merge},
+                                 {"convert", add_convert},
+                                 {"describe", add_describe},
+                                 {"tokenizer", add_tokenizer},
+                                 {"corpus", add_corpus},
+                                 {"data", add_data},
+                                 {"runs", add_runs},
+                                 {"bench", add_bench},
+                                 {"completion", add_completion}};
+  const bool one = std::ranges::any_of(kCommands, [&](const Entry& e) { return e.name == first; });
+  for (const Entry& e : kCommands)
+    if (!one || e.name == first) e.add(app);
 }
 
 }  // namespace
@@ -88,10 +118,7 @@ int main(int argc, char** argv) {
         throw CLI::Success();
       },
       "Print all commands and options as JSON");
-  for (const auto add :
-       {add_new, add_train, add_infer, add_chat, add_serve, add_eval, add_list, add_fetch, add_quantize, add_merge,
-        add_convert, add_describe, add_tokenizer, add_corpus, add_data, add_runs, add_bench, add_completion})
-    add(app);
+  add_commands(app, argc > 1 ? argv[1] : "");
   app.footer(  // last, because commands inherit it
       "toy help COMMAND shows the options of a command.\n\n"
       "Examples:\n"

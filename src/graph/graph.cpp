@@ -43,11 +43,13 @@ const TensorType& Value::type() const {
 void Graph::check_type(const TensorType& t, std::string_view maker) const {
   check(t.rows >= 0 && size_t(t.rows) < rows_.size(), "{}: no row count number {} is declared", maker, t.rows);
   double bytes = double(info_of(t.dtype).bytes) / info_of(t.dtype).block;
+  bool negative = false;
   for (const int64_t d : t.shape) {
-    check(d >= 0, "{}: a tensor of {} has a negative dimension", maker, t.str());
+    negative |= d < 0;
     bytes *= double(d);
   }
-  check(bytes < 0x1p60, "{}: a tensor of {} is larger than any memory", maker, t.str());
+  if (!negative && bytes < 0x1p60) return;  // before the text of the message: every tensor of a model comes here
+  fail("{}: a tensor of {} {}", maker, t.str(), negative ? "has a negative dimension" : "is larger than any memory");
 }
 
 Value Graph::add_leaf(Node node) {

@@ -27,7 +27,7 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary)
       merges_(vocabulary_.merges.size()) {
   check_vocabulary(vocabulary_);
   texts_.resize(vocabulary_.tokens.size());
-  symbols_.reserve(vocabulary_.tokens.size());
+  symbols_ = TokenIds(vocabulary_.tokens.size());
   for (int32_t id = 0; id < vocab_size(); ++id) add_token(id);
   for (int byte = 0; byte < 256; ++byte) byte_symbols_[size_t(byte)] = symbol_of(std::string(1, char(byte)));
   const std::unordered_set<std::string_view> names(vocabulary_.tokens.begin(), vocabulary_.tokens.end());
@@ -54,7 +54,7 @@ void BpeTokenizer::add_token(int32_t id) {
   }
   if (const auto bytes = byte_level_text(token)) {
     text = *bytes;
-    if (!text.empty()) symbols_.emplace(text, id);
+    if (!text.empty()) symbols_.add(text, id);
   } else {
     text = token;  // no merge makes it
   }
@@ -80,10 +80,10 @@ void BpeTokenizer::add_merge(size_t rank, const std::unordered_set<std::string_v
 }
 
 int32_t BpeTokenizer::symbol_of(const std::string& text) {
-  if (const auto found = symbols_.find(text); found != symbols_.end()) return found->second;
+  if (const int32_t* found = symbols_.find(text)) return *found;
   const int32_t symbol = vocab_size() + int32_t(more_texts_.size());
   more_texts_.push_back(std::make_unique<const std::string>(text));
-  symbols_.emplace(*more_texts_.back(), symbol);
+  symbols_.add(*more_texts_.back(), symbol);
   return symbol;
 }
 

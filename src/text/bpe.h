@@ -6,12 +6,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "text/merge_table.h"
 #include "text/splitter.h"
+#include "text/token_ids.h"
 #include "text/vocabulary.h"
 
 namespace toy {
@@ -51,7 +51,7 @@ class BpeTokenizer final : public VocabularyTokenizer {
   Splitter splitter_;
   MergeTable merges_;
   /// What merging works on: symbol i is token i, or beyond the tokens a text that has none.
-  std::unordered_map<std::string_view, int32_t> symbols_;
+  TokenIds symbols_;
   std::vector<std::unique_ptr<const std::string>> more_texts_;
   std::array<int32_t, 256> byte_symbols_;
 };

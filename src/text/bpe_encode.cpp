@@ -21,9 +21,8 @@ class BpeEncoder {
  private:
   void encode(std::string_view word) {
     if (tokenizer_.rules_->flags & PreTokenizer::kIgnoreMerges) {
-      const auto found = tokenizer_.symbols_.find(word);
-      if (found != tokenizer_.symbols_.end() && found->second < tokenizer_.vocab_size())
-        return ids_.push_back(found->second);
+      const int32_t* found = tokenizer_.symbols_.find(word);
+      if (found && *found < tokenizer_.vocab_size()) return ids_.push_back(*found);
     }
     const size_t begin = size_t(word.data() - text_.data());
     for (size_t i = 0; i < word.size(); ++i) chain_.add(begin + i, 1, tokenizer_.byte_symbols_[uint8_t(word[i])]);

@@ -34,7 +34,7 @@ SpmTokenizer::SpmTokenizer(SpmVocabulary vocabulary) : vocabulary_(std::move(voc
   chars_map_ = CharsMap(vocabulary_.chars_map, vocabulary_.source);
   byte_ids_.fill(-1);
   texts_.resize(vocabulary_.tokens.size());
-  ids_.reserve(vocabulary_.tokens.size());
+  ids_ = TokenIds(vocabulary_.tokens.size());
   for (int32_t id = 0; id < vocab_size(); ++id) add_token(id);
   has_all_bytes_ = std::find(byte_ids_.begin(), byte_ids_.end(), -1) == byte_ids_.end();
   find_literals(false);
@@ -76,7 +76,7 @@ void SpmTokenizer::add_token(int32_t id) {
       return add_byte_token(id);
     case TokenType::user_defined:
       texts_[size_t(id)] = token;
-      if (vocabulary_.model == SpmModel::ranked) ids_.emplace(texts_[size_t(id)], id);  // merges may name it
+      if (vocabulary_.model == SpmModel::ranked) ids_.add(texts_[size_t(id)], id);  // merges may name it
       return;
     case TokenType::unused:
       has_unused_ = vocabulary_.model != SpmModel::ranked;
@@ -106,7 +106,7 @@ void SpmTokenizer::add_piece(int32_t id) {
   if (vocabulary_.model == SpmModel::unigram) return;
   // A piece with a space of its own is never found by the library, whose texts have U+2581 in its place.
   if (text.empty() || token.find(' ') != std::string::npos) return;
-  ids_.emplace(text, id);
+  ids_.add(text, id);
   if (vocabulary_.model == SpmModel::ranked) return;
   longest_piece_ = std::max(longest_piece_, text.size());
   for (size_t i = 1; i < text.size(); ++i) {

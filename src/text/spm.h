@@ -10,12 +10,12 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "text/chars_map.h"
 #include "text/merge_table.h"
 #include "text/piece_trie.h"
+#include "text/token_ids.h"
 #include "text/vocabulary.h"
 #include "toy/text/tokenizer.h"
 
@@ -91,7 +91,7 @@ class SpmTokenizer final : public VocabularyTokenizer {
   bool has_all_bytes_ = false;
 
   // BPE of both kinds.
-  std::unordered_map<std::string_view, int32_t> ids_;  ///< of the pieces that merging can make
+  TokenIds ids_;  ///< of the pieces that merging can make
   bool has_unused_ = false;
   size_t longest_piece_ = 0;
   /// Pairs of bytes that stand side by side in some piece, or where a merge joins two. Between two others no merge can

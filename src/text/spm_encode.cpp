@@ -96,8 +96,8 @@ void SpmEncoder::encode_segment(size_t begin, size_t end) {
 // Here symbols are ids; -1 is a character without a token, which no merge takes.
 void SpmEncoder::encode_ranked(size_t begin, size_t end) {
   const auto id_of = [this](std::string_view piece) {
-    const auto found = tokenizer_.ids_.find(piece);
-    return found == tokenizer_.ids_.end() ? -1 : found->second;
+    const int32_t* found = tokenizer_.ids_.find(piece);
+    return found ? *found : -1;
   };
   if (text_[begin] == '\n')  // the segment is a complete run of them
     if (const int32_t id = id_of(text_.substr(begin, end - begin)); id >= 0) return ids_.put(id);
@@ -121,9 +121,9 @@ MergeChain::Merge SpmEncoder::find(const MergeChain::Symbol& left, const MergeCh
   const size_t bytes = left.bytes + right.bytes;
   if (bytes > tokenizer_.longest_piece_) return kNone;
   const std::string_view piece = text_.substr(left.begin, bytes);
-  const auto found = tokenizer_.ids_.find(piece);
-  if (found == tokenizer_.ids_.end()) return kNone;
-  const int32_t id = found->second;
+  const int32_t* found = tokenizer_.ids_.find(piece);
+  if (!found) return kNone;
+  const int32_t id = *found;
   if (tokenizer_.has_unused_ && tokenizer_.type(id) == TokenType::unused) splits_[piece] = left.bytes;
   return {-double(tokenizer_.vocabulary_.scores[size_t(id)]), id};
 }
@@ -133,8 +133,8 @@ void SpmEncoder::emit(std::string_view piece) {
   while (!to_emit_.empty()) {
     piece = to_emit_.back();
     to_emit_.pop_back();
-    const auto found = tokenizer_.ids_.find(piece);
-    if (found == tokenizer_.ids_.end()) {
+    const int32_t* found = tokenizer_.ids_.find(piece);
+    if (!found) {
       ids_.put_unknown(piece);
       continue;
     }
@@ -142,7 +142,7 @@ void SpmEncoder::emit(std::string_view piece) {
     // resegmentation).
     const auto split = splits_.empty() ? splits_.end() : splits_.find(piece);
     if (split == splits_.end()) {
-      ids_.put(found->second);
+      ids_.put(*found);
     } else {
       to_emit_.push_back(piece.substr(split->second));
       to_emit_.push_back(piece.substr(0, split->second));

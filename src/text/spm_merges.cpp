@@ -1,7 +1,6 @@
 // Pieces whose merges are listed by rank (Gemma 4).
 #include <algorithm>
 #include <string>
-#include <unordered_map>
 
 #include "text/spm.h"
 #include "toy/base/error.h"
@@ -13,13 +12,12 @@ namespace toy {
 // do they give a user-defined token with U+2581, which is literal there.
 void SpmTokenizer::prepare_merges() {
   const SpmVocabulary& v = vocabulary_;
-  std::unordered_map<std::string_view, int32_t> ids;  // by name; -1: left out
-  ids.reserve(v.tokens.size());
+  TokenIds ids(v.tokens.size());  // by name; -1: left out
   for (int32_t id = 0; id < v.size(); ++id) {
     const std::string& name = v.tokens[size_t(id)];
     const bool is_piece = type(id) == TokenType::normal || type(id) == TokenType::unused ||
                           (type(id) == TokenType::user_defined && with_spaces(name) == name);
-    ids.emplace(name, is_piece ? id : -1);
+    ids.add(name, is_piece ? id : -1);
   }
   merges_.emplace(v.merges.size());
   const auto pair_of = [](char left, char right) { return size_t(uint8_t(left)) << 8 | uint8_t(right); };
@@ -32,11 +30,11 @@ void SpmTokenizer::prepare_merges() {
           "{}: tokenizer.ggml.merges[{}] is \"{}\", not two tokens with a space between", v.source, rank, merge);
     whole.assign(left).append(right);
     const auto id_of = [&](std::string_view name) {
-      if (const auto found = ids.find(name); found != ids.end()) return found->second;
-      const auto marked = ids_.find(with_spaces(name));  // a user-defined token of spaces
-      check(marked != ids_.end(), "{}: tokenizer.ggml.merges[{}], \"{}\", names \"{}\", which is no token", v.source,
-            rank, merge, name);
-      return marked->second;
+      if (const int32_t* found = ids.find(name)) return *found;
+      const int32_t* marked = ids_.find(with_spaces(name));  // a user-defined token of spaces
+      check(marked, "{}: tokenizer.ggml.merges[{}], \"{}\", names \"{}\", which is no token", v.source, rank, merge,
+            name);
+      return *marked;
     };
     const int32_t a = id_of(left), b = id_of(right), merged = id_of(whole);
     if (a < 0 || b < 0 || merged < 0 || (left.back() == '\n') != (right.front() == '\n')) continue;

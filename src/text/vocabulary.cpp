@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
-#include <unordered_map>
 
 #include "text/special_tokens.h"
+#include "text/token_ids.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
 
@@ -62,8 +62,7 @@ void check_ids(const Vocabulary& v) {
 constexpr size_t kLongestLiteral = 1024;
 
 void check_tokens(const Vocabulary& v) {
-  std::unordered_map<std::string_view, int32_t> seen;
-  seen.reserve(v.tokens.size());
+  TokenIds seen(v.tokens.size());
   size_t bytes = 0;
   for (int32_t id = 0; id < v.size(); ++id) {
     const std::string& token = v.tokens[size_t(id)];
@@ -79,9 +78,9 @@ void check_tokens(const Vocabulary& v) {
     bytes += token.size();
     check(bytes < size_t(1) << 31, "{}: {} is 2 GiB or more", v.source, v.names.tokens);
     if (token.empty()) continue;  // a gap: never encoded, decodes to nothing
-    const auto [earlier, is_new] = seen.emplace(token, id);
-    check(is_new, "{}: {}: \"{}\" is there twice, with the ids {} and {}", v.source, v.names.tokens, token,
-          earlier->second, id);
+    const int32_t* earlier = seen.add(token, id);
+    check(!earlier, "{}: {}: \"{}\" is there twice, with the ids {} and {}", v.source, v.names.tokens, token,
+          earlier ? *earlier : -1, id);
   }
 }
 
