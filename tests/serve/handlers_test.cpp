@@ -73,8 +73,8 @@ TEST(Handlers, TheEndOfGraceAnswersAll) {
   Client stream(server.port()), chat(server.port()), running(server.port()), waiting(server.port()),
       embedding(server.port());
   stream.send(ask("/v1/completions", prompt, R"(, "stream": true)"));
+  stream.receive("data: ");  // before the next request, which would go first if it came first
   chat.send(ask("/v1/chat/completions", messages, R"(, "stream": true)"));
-  stream.receive("data: ");
   running.send(ask("/v1/completions", prompt, ""));
   waiting.send(ask("/v1/chat/completions", messages, ""));
   embedding.send(post("/v1/embeddings", R"({"input": ["a", "b"]})"));
