@@ -25,58 +25,62 @@ BpeTokenizer::BpeTokenizer(BpeVocabulary vocabulary)
       rules_(&require_rules(vocabulary_)),
       splitter_(*rules_),
       merges_(vocabulary_.merges.size()) {
-  check_vocabulary(vocabulary_);
+  const TokenIds names = check_vocabulary(vocabulary_);
   texts_.resize(vocabulary_.tokens.size());
   symbols_ = TokenIds(vocabulary_.tokens.size());
-  for (int32_t id = 0; id < vocab_size(); ++id) add_token(id);
+  std::vector<bool> is_symbol(vocabulary_.tokens.size());
+  for (int32_t id = 0; id < vocab_size(); ++id) is_symbol[size_t(id)] = add_token(id);
   for (int byte = 0; byte < 256; ++byte) byte_symbols_[size_t(byte)] = symbol_of(std::string(1, char(byte)));
-  const std::unordered_set<std::string_view> names(vocabulary_.tokens.begin(), vocabulary_.tokens.end());
-  for (size_t rank = 0; rank < vocabulary_.merges.size(); ++rank) add_merge(rank, names);
+  for (size_t rank = 0; rank < vocabulary_.merges.size(); ++rank) add_merge(rank, names, is_symbol);
   find_literals(true);
 }
 
-void BpeTokenizer::add_token(int32_t id) {
+// Whether merges may make it.
+bool BpeTokenizer::add_token(int32_t id) {
   const std::string& token = vocabulary_.tokens[size_t(id)];
   std::string& text = texts_[size_t(id)];
   switch (vocabulary_.type(id)) {
     case TokenType::unknown:
     case TokenType::control:
     case TokenType::unused:
-      return;
+      return false;
     case TokenType::byte:
       if (const auto byte = byte_of_name(token)) text = std::string(1, char(*byte));
-      return;
+      return false;
     case TokenType::user_defined:
       text = token;
-      return;
+      return false;
     case TokenType::normal:
       break;
   }
   if (const auto bytes = byte_level_text(token)) {
     text = *bytes;
     if (!text.empty()) symbols_.add(text, id);
-  } else {
-    text = token;  // no merge makes it
+    return !text.empty();
   }
+  text = token;
+  return false;
 }
 
 // As in Hugging Face's tokenizers, a merge takes two tokens and makes one. Where it makes one that texts do not give (a
 // control token), the tokens of its bytes stand for it.
-void BpeTokenizer::add_merge(size_t rank, const std::unordered_set<std::string_view>& names) {
-  const std::string& merge = vocabulary_.merges[rank];
+void BpeTokenizer::add_merge(size_t rank, const TokenIds& names, const std::vector<bool>& is_symbol) {
+  const std::string_view merge = vocabulary_.merges[rank];
   const size_t space = std::min(merge.find(' ', 1), merge.size());
-  const std::string left = merge.substr(0, space), right = merge.substr(std::min(space + 1, merge.size()));
-  const auto symbol = [&](const std::string& name) {
+  const std::string_view left = merge.substr(0, space), right = merge.substr(std::min(space + 1, merge.size()));
+  const auto symbol = [&](std::string_view name) {
+    const int32_t* named = names.find(name);
+    if (named && is_symbol[size_t(*named)]) return *named;
     const auto text = byte_level_text(name);
     check(text && !text->empty(), "{}: {}[{}] is \"{}\", not two byte-level tokens with a space between",
           vocabulary_.source, kMergesKey, rank, merge);
     const int32_t id = symbol_of(*text);
-    check(id < vocab_size() || names.contains(name), "{}: {}[{}], \"{}\", names \"{}\", which is no token",
-          vocabulary_.source, kMergesKey, rank, merge, name);
+    check(id < vocab_size() || named, "{}: {}[{}], \"{}\", names \"{}\", which is no token", vocabulary_.source,
+          kMergesKey, rank, merge, name);
     return id;
   };
   const int32_t a = symbol(left), b = symbol(right);
-  merges_.add({a, b, int32_t(rank), symbol(left + right)});
+  merges_.add({a, b, int32_t(rank), symbol(std::string(left).append(right))});
 }
 
 int32_t BpeTokenizer::symbol_of(const std::string& text) {

@@ -6,12 +6,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <vector>
 
 #include "text/merge_table.h"
 #include "text/splitter.h"
-#include "text/token_ids.h"
 #include "text/vocabulary.h"
 
 namespace toy {
@@ -42,8 +40,8 @@ class BpeTokenizer final : public VocabularyTokenizer {
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   size_t encode_text(std::string_view text, bool last, EncodePlace& place, std::vector<int32_t>& ids) const override;
-  void add_token(int32_t id);
-  void add_merge(size_t rank, const std::unordered_set<std::string_view>& names);
+  bool add_token(int32_t id);
+  void add_merge(size_t rank, const TokenIds& names, const std::vector<bool>& is_symbol);
   int32_t symbol_of(const std::string& text);
 
   BpeVocabulary vocabulary_;

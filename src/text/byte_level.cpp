@@ -33,8 +33,10 @@ std::string byte_level_name(uint8_t byte) { return utf8_encode(kByteCodePoints[b
 
 std::optional<std::string> byte_level_text(std::string_view name) {
   std::string text;
+  text.reserve(name.size());
   while (!name.empty()) {
-    const CodePoint c = first_code_point(name);
+    const bool ascii = uint8_t(name[0]) < 0x80;  // most are
+    const CodePoint c = ascii ? CodePoint{uint32_t(name[0]), 1} : first_code_point(name);
     if (c.value >= kCodePointBytes.size() || kCodePointBytes[c.value] < 0) return std::nullopt;
     text += char(kCodePointBytes[c.value]);
     name.remove_prefix(c.bytes);

@@ -16,6 +16,8 @@ struct CodeRange {
 /// What is in a class by its number, not by its category.
 constexpr CodeRange kCodeRanges[] = {
     {' ', ' ', kBlank},
+    {'\t', '\r', kSpace},
+    {0x85, 0x85, kSpace},
     {'\r', '\r', kCr},
     {'\n', '\n', kLf},
     {'/', '/', kSlash},
@@ -84,6 +86,8 @@ uint32_t class_of_category(std::string_view category) {
       return kPunctuation;
     case 'S':
       return kSymbol;
+    case 'Z':
+      return kSpace;
     default:
       return 0;
   }
@@ -100,7 +104,7 @@ CharClasses::CharClasses() {
   constexpr uint32_t kCodePoints = 0x110000;
   std::vector<uint32_t> all(kCodePoints, kAnyChar);  // as it stays where nothing is assigned, or for private use
   for (uint32_t c = 0; c < 0xE1000; c += c == 0x3FFFF ? 0xA0001 : 1)
-    all[c] = kAnyChar | class_of_category(category_of(c)) | (is_white_space(c) ? uint32_t(kSpace) : 0);
+    all[c] = kAnyChar | class_of_category(category_of(c));
   const auto add = [&](uint32_t first, uint32_t last, uint32_t classes) {
     for (uint32_t c = first; c <= last; ++c) all[c] |= classes;
   };

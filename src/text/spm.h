@@ -15,7 +15,6 @@
 #include "text/chars_map.h"
 #include "text/merge_table.h"
 #include "text/piece_trie.h"
-#include "text/token_ids.h"
 #include "text/vocabulary.h"
 #include "toy/text/tokenizer.h"
 

@@ -16,11 +16,11 @@ namespace toy {
 class TokenIds {
  public:
   /// Room for so many, and for more.
-  explicit TokenIds(size_t texts = 0) : slots_(std::bit_ceil(2 * texts + 2)) {}
+  explicit TokenIds(size_t texts = 0) : slots_(std::bit_ceil(texts + texts / 3 + 2)) {}
 
   /// The first id of a text counts. Returns that one, or nullptr where the text is new.
   const int32_t* add(std::string_view text, int32_t id) {
-    if (2 * (used_ + 1) > slots_.size()) grow();
+    if (4 * (used_ + 1) > 3 * slots_.size()) grow();
     const uint32_t hash = hash_of(text);
     Slot& slot = slots_[place(text, hash)];
     if (slot.text.data()) return &slot.id;

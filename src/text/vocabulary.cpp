@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "text/special_tokens.h"
-#include "text/token_ids.h"
 #include "toy/base/error.h"
 #include "toy/base/utf8.h"
 
@@ -61,7 +60,7 @@ void check_ids(const Vocabulary& v) {
 // Such tokens are looked for at every place of a text.
 constexpr size_t kLongestLiteral = 1024;
 
-void check_tokens(const Vocabulary& v) {
+TokenIds check_tokens(const Vocabulary& v) {
   TokenIds seen(v.tokens.size());
   size_t bytes = 0;
   for (int32_t id = 0; id < v.size(); ++id) {
@@ -82,6 +81,7 @@ void check_tokens(const Vocabulary& v) {
     check(!earlier, "{}: {}: \"{}\" is there twice, with the ids {} and {}", v.source, v.names.tokens, token,
           earlier ? *earlier : -1, id);
   }
+  return seen;
 }
 
 }  // namespace
@@ -95,10 +95,10 @@ std::optional<uint8_t> byte_of_name(std::string_view token) {
   return byte;
 }
 
-void check_vocabulary(const Vocabulary& v) {
+TokenIds check_vocabulary(const Vocabulary& v) {
   check_sizes(v);
   check_ids(v);
-  check_tokens(v);
+  return check_tokens(v);
 }
 
 void read_vocabulary(const gguf::File& file, const VocabularyDefaults& otherwise, Vocabulary& v) {

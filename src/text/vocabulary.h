@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "text/literals.h"
+#include "text/token_ids.h"
 #include "toy/base/checksum.h"
 #include "toy/text/tokenizer.h"
 
@@ -52,8 +53,8 @@ void read_vocabulary(const gguf::File& file, const VocabularyDefaults& otherwise
 /// The same keys, and the tokens' scores, where there are some.
 void save_vocabulary(const Vocabulary& v, gguf::Writer& writer, const std::vector<float>& scores = {});
 /// Throws Error{bad_input} naming source, key and reason for what is no vocabulary: sizes, types, ids, tokens that are
-/// not UTF-8 or there twice.
-void check_vocabulary(const Vocabulary& v);
+/// not UTF-8 or there twice. Returns the ids by token, as long as `v` lives; empty tokens are not among them.
+TokenIds check_vocabulary(const Vocabulary& v);
 
 /// The byte that "<0x0A>" stands for; none for what is not the name of a byte token.
 std::optional<uint8_t> byte_of_name(std::string_view token);
