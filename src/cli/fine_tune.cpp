@@ -90,9 +90,13 @@ struct Lora : Command {
     const auto dev = recipe.device.make();
     Model model = load_model(o.init, *dev);
     load_adapter(model, o.out + "/adapter.gguf");
-    if (const std::string unknown = unknown_to_llama_cpp(model.spec, model.spec.adapters[0]); !unknown.empty())
-      to_stderr(fmt::format("toy: {}; for it, make one model: toy merge {} --lora {} --out FILE\n", unknown,
-                            one_line(o.init), one_line(o.out)));
+    const AdapterSpec& adapter = model.spec.adapters[0];
+    if (const std::string unknown = unknown_to_llama_cpp(model.spec, adapter); !unknown.empty())
+      to_stderr(fmt::format("toy: {}{}\n", unknown,
+                            can_be_merged(model.spec, adapter)
+                                ? fmt::format("; for it, make one model: toy merge {} --lora {} --out FILE",
+                                              one_line(o.init), one_line(o.out))
+                                : ""));
     const std::string folder = (std::filesystem::path(o.out) / kPeft).string();
     remove_leftovers(folder);  // of a process that was killed while it wrote
     try {

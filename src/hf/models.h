@@ -20,6 +20,11 @@ struct TensorName {
   std::string_view gguf, hf;
 };
 
+/// A piece of a tensor's name in a folder, and what transformers makes of it while it loads. Adapters go by the latter.
+struct Renamed {
+  std::string_view in_folder, loaded;
+};
+
 /// What a config says, and what the tensors have to be multiplied with because a GGUF cannot say it.
 struct Reading {
   ModelSpec spec;
@@ -47,6 +52,9 @@ struct HfModel {
   std::span<const TensorName> other_names = {};
   bool (*takes)(const Config&) =
       nullptr;  ///< of several with the same type: is this config one of it? The last has none
+  std::span<const Renamed> renamed = {};
+  /// Pieces of names of maps whose adapters PEFT refuses, or takes for those of other maps.
+  std::span<const std::string_view> not_in_peft = {};
 };
 
 /// All that are known.

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "hf/models.h"
@@ -35,9 +36,12 @@ ModelSpec without_adapters(ModelSpec spec) {
   return spec;
 }
 
-std::string module_of(const MapPlace& place) {
+std::string module_of(const HfModel& of_class, const MapPlace& place) {
   constexpr std::string_view kWeight = ".weight";
-  return place.name.substr(0, place.name.size() - (place.name.ends_with(kWeight) ? kWeight.size() : 0));
+  std::string name = place.name.substr(0, place.name.size() - (place.name.ends_with(kWeight) ? kWeight.size() : 0));
+  for (const Renamed& r : of_class.renamed)
+    if (const size_t at = name.find(r.in_folder); at != name.npos) name.replace(at, r.in_folder.size(), r.loaded);
+  return name;
 }
 constexpr const char *kEmbedding = "token_embd.weight", *kOutput = "output.weight";
 using Magnitude = AdapterSpec::Magnitude;
@@ -151,7 +155,7 @@ void load_peft(Model& model, const std::string& folder, double scale) {
     if (t.shape.rank() != 2) continue;
     const bool embedding = t.name == kEmbedding;
     const MapPlace place = place_of(of_class, spec, t);
-    const std::string module = module_of(place);
+    const std::string module = module_of(of_class, place);
     const PeftNames in_file(module, embedding);
     known.push_back(in_file.a);
     const auto a = file.tensors().find(in_file.a), b = file.tensors().find(in_file.b),
@@ -216,56 +220,101 @@ void load_peft(Model& model, const std::string& folder, double scale) {
   add_norms(model, number);
 }
 
-void save_peft(const Model& model, size_t number, const std::string& folder, const std::string& base) {
+namespace {
+
+// A weight with an adapter, and where transformers has it.
+struct Adapted {
+  TensorSpec weight;
+  AdapterSpec::Map map;
+  MapPlace place;
+  AdapterFactors factors;
+};
+
+// The weights of each module of transformers, which may hold the rows of several.
+std::vector<std::pair<std::string, std::vector<Adapted>>> adapted_modules(const Model& model, size_t number) {
   const ModelSpec spec = without_adapters(model.spec);
   const HfModel& of_class = model_of(spec);
+  std::vector<std::pair<std::string, std::vector<Adapted>>> list;
+  for (const TensorSpec& t : adaptable_tensors(spec)) {
+    const auto& maps = model.spec.adapters.at(number).maps;
+    const auto map = maps.find(t.name);
+    if (map == maps.end()) continue;
+    check(t.shape.rank() == 2, "'{}' has experts, whose adapters are written as GGUF only", t.name);
+    const MapPlace place = place_of(of_class, spec, t);
+    const std::string module = module_of(of_class, place);
+    for (const std::string_view piece : of_class.not_in_peft)
+      check(module.find(piece) == module.npos, "PEFT has no adapter of '{}' ({}); leave it out of the targets", t.name,
+            module);
+    check(map->second.magnitude == Magnitude::none || int64_t(place.rows.size()) == place.all_rows,
+          "'{}' is a part of '{}' in transformers, where its magnitudes cannot be stated", t.name, module);
+    auto at = std::find_if(list.begin(), list.end(), [&](const auto& m) { return m.first == module; });
+    if (at == list.end()) at = list.insert(at, {module, {}});
+    at->second.push_back({t, map->second, place, factors_of(model, t.name, number)});
+  }
+  return list;
+}
+
+// Those of a module's weights as one: rows of `a` follow each other, and b has a block for each, times its scale by
+// that of the first.
+AdapterFactors fused(const std::vector<Adapted>& parts) {
+  AdapterFactors f;
+  for (const Adapted& part : parts) f.rank += part.factors.rank;
+  f.b.resize(size_t(parts[0].place.all_rows * f.rank));
+  int64_t first = 0;
+  for (const auto& [weight, map, place, from] : parts) {
+    const int64_t rank = from.rank, columns = weight.shape[1];
+    f.a.resize(f.a.size() + from.a.size());
+    for (int64_t r = 0; r < rank; ++r)
+      for (int64_t i = 0; i < columns; ++i)
+        f.a[size_t((first + r) * columns + place.columns[size_t(i)])] = from.a[size_t(r * columns + i)];
+    const double factor = double(map.scale) / double(parts[0].map.scale);
+    for (size_t row = 0; row < place.rows.size(); ++row)
+      for (int64_t r = 0; r < rank; ++r)
+        f.b[size_t(place.rows[row] * f.rank + first + r)] =
+            float(factor * double(from.b[row * size_t(rank) + size_t(r)]));
+    first += rank;
+  }
+  return f;
+}
+
+}  // namespace
+
+void save_peft(const Model& model, size_t number, const std::string& folder, const std::string& base) {
   const AdapterSpec& adapter = model.spec.adapters.at(number);
   check(!adapter.maps.empty(), "peft: the adapter changes nothing");
-  const AdapterSpec::Map first = adapter.maps.begin()->second;
-  const int64_t first_rank = factors_of(model, adapter.maps.begin()->first, number).rank;
-  const double alpha = double(first.scale) * double(first_rank);
+  const auto all = adapted_modules(model, number);
+  std::optional<int64_t> first_rank;
+  double alpha = 0;
   ordered_json modules = ordered_json::array(), ranks = ordered_json::object(), alphas = ordered_json::object();
   std::deque<std::vector<float>> kept;  // until they are written
   safetensors::Writer writer;
-  bool dora = first.magnitude != Magnitude::none;
-  for (const TensorSpec& t : adaptable_tensors(spec)) {
-    const auto map = adapter.maps.find(t.name);
-    if (map == adapter.maps.end()) continue;
-    check(t.shape.rank() == 2, "peft: '{}' has experts, for which PEFT has no file of this kind", t.name);
-    const MapPlace place = place_of(of_class, spec, t);
-    check(int64_t(place.rows.size()) == place.all_rows,
-          "peft: '{}' is a part of '{}' in transformers, where an adapter of it alone cannot be stated", t.name,
-          place.name);
-    const int64_t columns = t.shape[1];
-    const AdapterNames names(t.name, number);
-    const auto [a, b, rank] = factors_of(model, t.name, number);
-    const double own_alpha = double(map->second.scale) * double(rank);
-    const std::string module = module_of(place);
-    const PeftNames in_file(module, t.name == kEmbedding);
+  const auto add = [&](const std::string& name, std::vector<float> values, const Shape& shape) {
+    writer.add(name, View(kept.emplace_back(std::move(values)).data(), DType::f32, shape));
+  };
+  const bool dora = all[0].second[0].map.magnitude != Magnitude::none;
+  for (const auto& [module, parts] : all) {
+    const auto& [weight, map, place, factors] = parts[0];
+    const bool embedding = weight.name == kEmbedding;
+    AdapterFactors f = embedding ? factors : fused(parts);
+    const double own_alpha = double(map.scale) * double(f.rank);
+    if (!first_rank) first_rank = f.rank, alpha = own_alpha;
+    const PeftNames in_file(module, embedding);
     modules.push_back(module);
-    if (rank != first_rank) ranks[module] = rank;
+    if (f.rank != *first_rank) ranks[module] = f.rank;
     if (own_alpha != alpha) alphas[module] = own_alpha;
-    check((map->second.magnitude != Magnitude::none) == dora, "peft: only some of the maps have magnitudes");
-    if (t.name == kEmbedding) {
-      const auto& turned = kept.emplace_back(transposed(a, t.shape[0], rank));
-      const auto& same = kept.emplace_back(b);
-      writer.add(in_file.a, View(const_cast<float*>(turned.data()), DType::f32, {rank, t.shape[0]}));
-      writer.add(in_file.b, View(const_cast<float*>(same.data()), DType::f32, {t.shape[1], rank}));
+    check((map.magnitude != Magnitude::none) == dora, "only some of the maps have magnitudes");
+    if (embedding) {
+      add(in_file.a, transposed(f.a, weight.shape[0], f.rank), {f.rank, weight.shape[0]});
+      add(in_file.b, std::move(f.b), {weight.shape[1], f.rank});
       continue;
     }
-    std::vector<float>&to_a = kept.emplace_back(a.size()), &to_b = kept.emplace_back(b.size());
-    for (int64_t r = 0; r < rank; ++r)
-      for (int64_t i = 0; i < columns; ++i)
-        to_a[size_t(r * columns + place.columns[size_t(i)])] = a[size_t(r * columns + i)];
-    for (size_t row = 0; row < place.rows.size(); ++row)
-      for (int64_t r = 0; r < rank; ++r) to_b[size_t(place.rows[row] * rank + r)] = b[row * size_t(rank) + size_t(r)];
-    writer.add(in_file.a, View(to_a.data(), DType::f32, {rank, columns}));
-    writer.add(in_file.b, View(to_b.data(), DType::f32, {place.all_rows, rank}));
+    add(in_file.a, std::move(f.a), {f.rank, weight.shape[1]});
+    add(in_file.b, std::move(f.b), {place.all_rows, f.rank});
     if (!dora) continue;
-    std::vector<float>& to_m = kept.emplace_back(place.rows.size());
-    const std::vector<float> m = model.params->read(names.m);
+    const std::vector<float> m = model.params->read(AdapterNames(weight.name, number).m);
+    std::vector<float> to_m(m.size());
     for (size_t row = 0; row < m.size(); ++row) to_m[size_t(place.rows[row])] = m[row];
-    writer.add(in_file.m, View(to_m.data(), DType::f32, {place.all_rows}));
+    add(in_file.m, std::move(to_m), {place.all_rows});
   }
   std::error_code error;
   fs::create_directories(folder, error);
@@ -274,7 +323,7 @@ void save_peft(const Model& model, size_t number, const std::string& folder, con
   ordered_json config{{"peft_type", "LORA"},
                       {"task_type", "CAUSAL_LM"},
                       {"base_model_name_or_path", base.empty() ? ordered_json(nullptr) : ordered_json(base)},
-                      {"r", first_rank},
+                      {"r", *first_rank},
                       {"lora_alpha", alpha},
                       {"lora_dropout", adapter.dropout},
                       {"target_modules", modules},

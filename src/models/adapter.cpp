@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "models/adapter_parts.h"
+#include "models/families.h"
 #include "toy/base/glob.h"
 
 namespace toy {
@@ -139,11 +140,37 @@ AdapterSpec lora_adapter(const ModelSpec& spec, const LoraOptions& o) {
   return adapter;
 }
 
+namespace {
+
+// Maps that llama.cpp multiplies with without a look at adapters.
+bool ignored_by_llama_cpp(const ModelSpec& spec, const std::string& name) {
+  static constexpr std::pair<std::string_view, std::string_view> kIgnored[] = {{"gemma4", "per_layer_model_proj.*"},
+                                                                               {"nemotron_h_moe", "*.ffn_latent_*"},
+                                                                               {"kimi-linear", "*.attn_[qkv].*"},
+                                                                               {"kimi-linear", "*.attn_kv_a_mqa.*"},
+                                                                               {"kimi-linear", "*.ssm_*"}};
+  const auto listed = [&](const auto& i) {
+    return spec.architecture == i.first && matches(std::string(i.second), name);
+  };
+  if (std::any_of(std::begin(kIgnored), std::end(kIgnored), listed)) return true;
+  for (size_t i = 0; i < spec.layers.size(); ++i)
+    if (spec.layers[i].mixer == MixerKind::kimi_delta && name == fmt::format("blk.{}.attn_output.weight", i))
+      return true;
+  return false;
+}
+
+}  // namespace
+
+bool can_be_merged(const ModelSpec& spec, const AdapterSpec& adapter) {
+  return !spec.tied || holds(spec, "tied") || (!adapter.maps.contains(kEmbedding) && !adapter.maps.contains(kOutput));
+}
+
 std::string unknown_to_llama_cpp(const ModelSpec& spec, const AdapterSpec& adapter) {
   for (const auto& [name, map] : adapter.maps) {
     if (map.magnitude != Magnitude::none) return "llama.cpp has no DoRA";
     if (spec.tied && (name == kOutput || name == kEmbedding))
       return fmt::format("llama.cpp cannot change '{}' of a model whose output is its embeddings", name);
+    if (ignored_by_llama_cpp(spec, name)) return fmt::format("llama.cpp ignores what an adapter changes in '{}'", name);
   }
   return "";
 }

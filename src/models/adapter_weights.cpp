@@ -132,9 +132,11 @@ void untie(Model& model) {
                        [&](const AdapterSpec& a) { return a.maps.contains(name); });
   };
   if (!model.spec.tied || (!changes(kEmbedding) && !changes(kOutput))) return;
-  check(holds(model.spec, "tied"),
-        "merge: a {} has one tensor for embeddings and output, and the adapter changes one of them alone",
-        model.spec.architecture);
+  for (const AdapterSpec& a : model.spec.adapters)
+    check(can_be_merged(model.spec, a),
+          "merge: files of {} have one tensor for embeddings and output, and the adapter changes one of them; use it "
+          "with --lora",
+          model.spec.architecture);
   model.params->add(kOutput, {DType::f32, {model.spec.vocab, model.spec.d_model}, 0});
   model.params->write(kOutput, model.params->read(kEmbedding));
   model.spec.tied = false;

@@ -2,6 +2,7 @@
 // are.
 #include "toy/hf/peft.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -157,6 +158,88 @@ TEST(Peft, AddsToTheFoldersWeights) {
     EXPECT_EQ(maps, peft.tensors().size() / 2) << size;
     EXPECT_GT(maps, 0u);
   }
+}
+
+constexpr const char* kDense = R"("d_model": 32, "n_heads": 2, "d_head": 16, "context": 64)";
+
+Model adapted_model(const testing::Folder& folder, const std::string& sizes, const LoraOptions& options,
+                    const Device& device) {
+  folder.write("size.json", "{" + sizes + ", " + kDense + "}");
+  Model model = random_model(model_spec(folder.path("size.json"), 256), device, 3);
+  model.spec.adapters = {lora_adapter(model.spec, options)};
+  add_adapter_weights(model, 1);
+  for (const auto& [name, map] : model.spec.adapters[0].maps) {
+    std::vector<float> b = model.params->read(name + ".lora_b");
+    const Philox random(4, name);
+    for (size_t i = 0; i < b.size(); ++i) b[i] = float(random.normal(i));
+    model.params->write(name + ".lora_b", b);
+  }
+  return model;
+}
+
+constexpr const char* kMamba =
+    R"("mamba2_heads": 4, "mamba2_width": 16, "mamba2_state": 8, "mamba2_groups": 2, "d_ff": 0)";
+
+// A module may hold the rows of several weights, whose adapters are then one, and be called otherwise than its tensors.
+TEST(Peft, ModulesAsTransformersLoadsThem) {
+  const auto device = make_cpu_device(1);
+  const std::string nemotron = fmt::format(
+      R"x("architecture": "nemotron_h", "n_layers": 3, "n_kv": 1, {}, "layers": "mamba2,ffn(d_ff=48),attn")x", kMamba);
+  const std::string kimi =
+      R"("architecture": "kimi-linear", "n_layers": 2, "tied": false, "delta_value_heads": 2, "delta_width": 8,)"
+      R"("latent_width": 18, "latent_key": 12, "latent_shared_key": 4, "latent_value": 10,)"
+      R"x("d_ff": 48, "experts": 4, "experts_used": 2, "shared_d_ff": 48, "layers": "kda(experts=0,experts_used=0,shared_d_ff=0),mla")x";
+  struct Case {
+    std::string sizes;
+    std::vector<std::string> targets;
+    std::string module;
+    int64_t rank;
+  };
+  for (const auto& [sizes, targets, module, rank] :
+       std::vector<Case>{{R"("architecture": "phi3", "n_layers": 2, "n_kv": 1, "d_ff": 48)",
+                          {"all-linear", "attn_q=3:5"},
+                          "model.layers.1.self_attn.qkv_proj",
+                          7},
+                         {R"("architecture": "phi3", "n_layers": 2, "n_kv": 1, "d_ff": 48)",
+                          {"ffn_up"},
+                          "model.layers.0.mlp.gate_up_proj",
+                          2},
+                         {R"("architecture": "gpt2", "n_layers": 2, "d_ff": 48)",
+                          {"attn_[qv]", "ffn_*"},
+                          "transformer.h.0.attn.c_attn",
+                          4},
+                         {nemotron, {"ssm_in", "ffn_up"}, "model.layers.0.mixer.in_proj", 2},
+                         {kimi, {"ssm_*", "attn_*"}, "model.layers.0.self_attn.forget_gate.f_a_proj", 2}}) {
+    const testing::Folder folder;
+    Model model = adapted_model(folder, sizes, {.rank = 2, .alpha = 3, .targets = targets}, *device);
+    hf::save_peft(model, 0, folder.path("peft"));
+    const auto peft = safetensors::File::open(folder.path("peft/adapter_model.safetensors"));
+    const auto a = peft.tensors().find("base_model.model." + module + ".lora_A.weight");
+    ASSERT_NE(a, peft.tensors().end()) << module;
+    EXPECT_EQ(a->second.shape, (Shape{rank, 32})) << module;
+    Model again = random_model(model_spec(folder.path("size.json"), 256), *device, 3);
+    hf::load_peft(again, folder.path("peft"));
+    merge_adapters(model), merge_adapters(again);
+    for (const TensorSpec& t : tensors_of(model.spec)) {
+      const std::vector<float> one = model.params->read(t.name), other = again.params->read(t.name);
+      for (size_t i = 0; i < one.size(); ++i)
+        ASSERT_NEAR(one[i], other[i], 1e-6 * (1 + std::fabs(one[i]))) << t.name << " " << i;
+    }
+  }
+}
+
+TEST(Peft, RefusesWhatPeftCannotHave) {
+  const auto device = make_cpu_device(1);
+  const auto refused = [&](const std::string& sizes, const std::vector<std::string>& targets) {
+    const testing::Folder folder;
+    const Model model = adapted_model(folder, sizes, {.rank = 2, .alpha = 3, .targets = targets}, *device);
+    return message_of([&] { hf::save_peft(model, 0, folder.path("peft")); });
+  };
+  expect_contains(refused(fmt::format(R"("architecture": "mamba2", "n_layers": 1, {})", kMamba), {"all-linear"}),
+                  "PEFT has no adapter of 'blk.0.ssm_out.weight' (backbone.layers.0.mixer.out_proj)");
+  expect_contains(
+      refused(R"("architecture": "llama", "n_layers": 1, "d_ff": 48, "experts": 4, "experts_used": 2)", {"all-linear"}),
+      "'blk.0.ffn_gate_exps.weight' has experts");
 }
 
 // Rank and alpha of each map: alpha_pattern, by names that end like a module's.

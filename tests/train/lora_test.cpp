@@ -301,6 +301,38 @@ TEST(Lora, EveryKindInFilesAndMerged) {
 
 // A model begins as its base, and what is saved belongs to that base: a difference of twice the rank. With experts, and
 // with maps that are parts of a file's tensor.
+// As llama-cpp-python 0.3.36 does.
+TEST(Lora, WhatLlamaCppIgnoresIsSaid) {
+  const testing::Folder folder;
+  const auto unknown = [&](const std::string& sizes, const std::string& target) {
+    folder.write("size.json", "{" + sizes + R"(, "d_model": 32, "n_heads": 2, "n_kv": 1, "d_head": 16, "d_ff": 48})");
+    const ModelSpec spec = model_spec(folder.path("size.json"), 90);
+    return unknown_to_llama_cpp(spec, lora_adapter(spec, {.rank = 2, .targets = {target}}));
+  };
+  const std::string kimi =
+      R"("architecture": "kimi-linear", "n_layers": 2, "tied": false, "delta_value_heads": 2, "delta_width": 8,)"
+      R"("latent_width": 18, "latent_key": 12, "latent_shared_key": 4, "latent_value": 10,)"
+      R"x("experts": 4, "experts_used": 2, "shared_d_ff": 48, "layers": "kda(experts=0,experts_used=0,shared_d_ff=0),mla")x";
+  expect_contains(unknown(kimi, "attn_[qkv]"), "llama.cpp ignores what an adapter changes in 'blk.0.attn_k.weight'");
+  expect_contains(unknown(kimi, "attn_output"), "'blk.0.attn_output.weight'");
+  EXPECT_EQ(unknown(kimi, "blk.1.attn_output"), "");
+  EXPECT_EQ(unknown(kimi, "ffn_*"), "");
+}
+
+// A family whose files cannot say that embeddings and output differ.
+TEST(Lora, WhereTiedTensorsCannotBeTwo) {
+  const testing::Folder folder;
+  folder.write("size.json", R"({"architecture": "gemma", "n_layers": 1, "d_model": 32, "n_heads": 2, "d_ff": 48})");
+  const auto device = make_test_device(1);
+  Model model = random_model(model_spec(folder.path("size.json"), 90), *device, 3);
+  adapt(model, {.rank = 2, .targets = {"all-linear"}});
+  EXPECT_TRUE(can_be_merged(model.spec, model.spec.adapters[0]));
+  model.spec.adapters.clear();
+  adapt(model, {.rank = 2, .targets = {"output", "token_embd"}});
+  EXPECT_FALSE(can_be_merged(model.spec, model.spec.adapters[0]));
+  expect_contains(message_of([&] { merge_adapters(model); }), "use it with --lora");
+}
+
 TEST(Lora, PissaIsADifferenceInFiles) {
   const testing::Folder folder;
   const auto device = make_test_device(2);

@@ -30,6 +30,8 @@ std::vector<TensorSpec> lora_targets(const ModelSpec& spec, const std::vector<st
 /// Error{bad_input} naming the option, or the weight that a rank is too large for.
 AdapterSpec lora_adapter(const ModelSpec& spec, const LoraOptions& options);
 
+/// Can merge_adapters() fold it in? Where a family has one tensor for embeddings and output, one alone cannot change.
+bool can_be_merged(const ModelSpec& spec, const AdapterSpec& adapter);
 /// What llama.cpp cannot do with an adapter, or "".
 std::string unknown_to_llama_cpp(const ModelSpec& spec, const AdapterSpec& adapter);
 
