@@ -33,6 +33,8 @@ toy_require_pkg(CURL libcurl libcurl4-openssl-dev)
 toy_require_pkg(CRYPTO libcrypto libssl-dev)
 toy_require_pkg(SSL libssl libssl-dev)
 toy_require_pkg(EDIT libedit libedit-dev)
+# Headers alone: linking them makes every start of the program longer (src/base/simd_targets.cpp, src/fetch/curl.h).
+set_property(TARGET PkgConfig::HWY PkgConfig::CURL PROPERTY INTERFACE_LINK_LIBRARIES)
 
 if(TOY_BUILD_TESTS)
   toy_require(GTest libgtest-dev)

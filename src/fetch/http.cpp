@@ -1,12 +1,13 @@
 #include "fetch/http.h"
 
-#include <curl/curl.h>
 #include <fmt/format.h>
 
 #include <charconv>
 #include <cstdlib>
 #include <exception>
 #include <string_view>
+
+#include "fetch/curl.h"
 
 namespace toy::fetch {
 namespace {
@@ -38,7 +39,7 @@ bool may_pass(CURLcode code) {
 }  // namespace
 
 struct Http::State {
-  CURL* curl = nullptr;
+  CURL* handle = nullptr;
   std::string token;
   std::function<bool()> stop;
   // Of the request that is under way.
@@ -46,7 +47,9 @@ struct Http::State {
   const OnBytes* on_bytes = nullptr;
   std::exception_ptr thrown;
 
-  ~State() { curl_easy_cleanup(curl); }
+  ~State() {
+    if (handle) curl().easy_cleanup(handle);
+  }
 
   static size_t on_header(char* data, size_t, size_t size, void* self) {
     Answer& a = static_cast<State*>(self)->answer;
@@ -65,7 +68,7 @@ struct Http::State {
 
   static size_t on_body(char* data, size_t, size_t size, void* self) {
     State& s = *static_cast<State*>(self);
-    curl_easy_getinfo(s.curl, CURLINFO_RESPONSE_CODE, &s.answer.status);
+    curl().easy_getinfo(s.handle, CURLINFO_RESPONSE_CODE, &s.answer.status);
     try {
       (*s.on_bytes)(s.answer, std::as_bytes(std::span(data, size)));
       return size;
@@ -82,9 +85,8 @@ struct Http::State {
 };
 
 Http::Http(std::string token, std::function<bool()> stop) : state_(std::make_unique<State>()) {
-  static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
-  state_->curl = curl_easy_init();
-  if (ready != CURLE_OK || !state_->curl) fail_internal("libcurl cannot start");
+  state_->handle = curl().easy_init();
+  if (!state_->handle) fail_internal("libcurl cannot start");
   state_->token = std::move(token), state_->stop = std::move(stop);
 }
 
@@ -92,43 +94,44 @@ Http::~Http() = default;
 
 void Http::prepare(const std::string& url, const OnBytes& on_bytes) {
   State& s = *state_;
-  CURL* c = s.curl;
+  CURL* c = s.handle;
   s.answer = {}, s.on_bytes = &on_bytes, s.thrown = nullptr;
-  curl_easy_reset(c);  // keeps the connection
-  curl_easy_setopt(c, CURLOPT_URL, url.c_str());
-  curl_easy_setopt(c, CURLOPT_USERAGENT, "toy");
-  curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 1L);
-  curl_easy_setopt(c, CURLOPT_MAXREDIRS, 10L);
-  curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, url.starts_with("https:") ? "https" : "http,https");
-  curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+  const auto set = curl().easy_setopt;
+  curl().easy_reset(c);  // keeps the connection
+  set(c, CURLOPT_URL, url.c_str());
+  set(c, CURLOPT_USERAGENT, "toy");
+  set(c, CURLOPT_NOSIGNAL, 1L);
+  set(c, CURLOPT_FOLLOWLOCATION, 1L);
+  set(c, CURLOPT_MAXREDIRS, 10L);
+  set(c, CURLOPT_PROTOCOLS_STR, "http,https");
+  set(c, CURLOPT_REDIR_PROTOCOLS_STR, url.starts_with("https:") ? "https" : "http,https");
+  set(c, CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
   if (const char* trusted = std::getenv("SSL_CERT_FILE"); trusted && *trusted)  // as OpenSSL's programs have it
-    curl_easy_setopt(c, CURLOPT_CAINFO, trusted);
+    set(c, CURLOPT_CAINFO, trusted);
   if (!s.token.empty()) {  // libcurl keeps it from other hosts
-    curl_easy_setopt(c, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
-    curl_easy_setopt(c, CURLOPT_XOAUTH2_BEARER, s.token.c_str());
+    set(c, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+    set(c, CURLOPT_XOAUTH2_BEARER, s.token.c_str());
   }
-  curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, State::on_header);
-  curl_easy_setopt(c, CURLOPT_HEADERDATA, &s);
-  curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, State::on_body);
-  curl_easy_setopt(c, CURLOPT_WRITEDATA, &s);
-  curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
-  curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, State::on_progress);
-  curl_easy_setopt(c, CURLOPT_XFERINFODATA, &s);
+  set(c, CURLOPT_HEADERFUNCTION, State::on_header);
+  set(c, CURLOPT_HEADERDATA, &s);
+  set(c, CURLOPT_WRITEFUNCTION, State::on_body);
+  set(c, CURLOPT_WRITEDATA, &s);
+  set(c, CURLOPT_NOPROGRESS, 0L);
+  set(c, CURLOPT_XFERINFOFUNCTION, State::on_progress);
+  set(c, CURLOPT_XFERINFODATA, &s);
 }
 
 void Http::perform(const std::string& url) {
   State& s = *state_;
   char reason[CURL_ERROR_SIZE] = "";
-  curl_easy_setopt(s.curl, CURLOPT_ERRORBUFFER, reason);
-  const CURLcode code = curl_easy_perform(s.curl);
-  curl_easy_setopt(s.curl, CURLOPT_ERRORBUFFER, nullptr);
-  curl_easy_getinfo(s.curl, CURLINFO_RESPONSE_CODE, &s.answer.status);
+  curl().easy_setopt(s.handle, CURLOPT_ERRORBUFFER, reason);
+  const CURLcode code = curl().easy_perform(s.handle);
+  curl().easy_setopt(s.handle, CURLOPT_ERRORBUFFER, nullptr);
+  curl().easy_getinfo(s.handle, CURLINFO_RESPONSE_CODE, &s.answer.status);
   if (s.thrown) std::rethrow_exception(s.thrown);
   if (code == CURLE_ABORTED_BY_CALLBACK) throw Stopped();
   if (code == CURLE_OK) return;
-  std::string text = fmt::format("{}: {}", url, *reason ? reason : curl_easy_strerror(code));
+  std::string text = fmt::format("{}: {}", url, *reason ? reason : curl().easy_strerror(code));
   if (code == CURLE_PEER_FAILED_VERIFICATION) text += "; SSL_CERT_FILE names a file of certificates to trust";
   if (may_pass(code)) throw Transient(text);
   fail("{}", text);
@@ -137,10 +140,10 @@ void Http::perform(const std::string& url) {
 Answer Http::get(const std::string& url, uint64_t begin, const OnBytes& on_bytes) {
   prepare(url, on_bytes);
   const State& s = *state_;
-  curl_easy_setopt(s.curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-  curl_easy_setopt(s.curl, CURLOPT_LOW_SPEED_TIME, kSilentSeconds);
+  curl().easy_setopt(s.handle, CURLOPT_LOW_SPEED_LIMIT, 1L);
+  curl().easy_setopt(s.handle, CURLOPT_LOW_SPEED_TIME, kSilentSeconds);
   const std::string range = fmt::format("{}-", begin);
-  if (begin > 0) curl_easy_setopt(s.curl, CURLOPT_RANGE, range.c_str());
+  if (begin > 0) curl().easy_setopt(s.handle, CURLOPT_RANGE, range.c_str());
   perform(url);
   if (s.answer.status == 429 || s.answer.status >= 500)
     throw Transient(fmt::format("{}: the server answers with status {}; try again later", url, s.answer.status));
@@ -150,12 +153,12 @@ Answer Http::get(const std::string& url, uint64_t begin, const OnBytes& on_bytes
 Answer Http::post_json(const std::string& url, const std::string& json, const OnBytes& on_bytes) {
   prepare(url, on_bytes);
   const State& s = *state_;
-  const auto free = [](curl_slist* list) { curl_slist_free_all(list); };
+  const auto free = [](curl_slist* list) { curl().slist_free_all(list); };
   const std::unique_ptr<curl_slist, decltype(free)> headers(
-      curl_slist_append(nullptr, "Content-Type: application/json"), free);
-  curl_easy_setopt(s.curl, CURLOPT_HTTPHEADER, headers.get());
-  curl_easy_setopt(s.curl, CURLOPT_POSTFIELDSIZE_LARGE, curl_off_t(json.size()));
-  curl_easy_setopt(s.curl, CURLOPT_POSTFIELDS, json.data());
+      curl().slist_append(nullptr, "Content-Type: application/json"), free);
+  curl().easy_setopt(s.handle, CURLOPT_HTTPHEADER, headers.get());
+  curl().easy_setopt(s.handle, CURLOPT_POSTFIELDSIZE_LARGE, curl_off_t(json.size()));
+  curl().easy_setopt(s.handle, CURLOPT_POSTFIELDS, json.data());
   perform(url);
   return s.answer;
 }
