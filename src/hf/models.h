@@ -53,8 +53,10 @@ struct HfModel {
   bool (*takes)(const Config&) =
       nullptr;  ///< of several with the same type: is this config one of it? The last has none
   std::span<const Renamed> renamed = {};
-  /// Pieces of names of maps whose adapters PEFT refuses, or takes for those of other maps.
+  /// Pieces of names of maps whose adapters PEFT refuses.
   std::span<const std::string_view> not_in_peft = {};
+  /// Pieces of names of maps that PEFT takes for those of experts, unless they are stated as parameters.
+  std::span<const std::string_view> parameters_in_peft = {};
 };
 
 /// All that are known.

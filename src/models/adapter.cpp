@@ -144,11 +144,9 @@ namespace {
 
 // Maps that llama.cpp multiplies with without a look at adapters.
 bool ignored_by_llama_cpp(const ModelSpec& spec, const std::string& name) {
-  static constexpr std::pair<std::string_view, std::string_view> kIgnored[] = {{"gemma4", "per_layer_model_proj.*"},
-                                                                               {"nemotron_h_moe", "*.ffn_latent_*"},
-                                                                               {"kimi-linear", "*.attn_[qkv].*"},
-                                                                               {"kimi-linear", "*.attn_kv_a_mqa.*"},
-                                                                               {"kimi-linear", "*.ssm_*"}};
+  static constexpr std::pair<std::string_view, std::string_view> kIgnored[] = {
+      {"gemma4", "per_layer_model_proj.*"}, {"nemotron_h_moe", "*.ffn_latent_*"}, {"kimi-linear", "*.attn_[qkv].*"},
+      {"kimi-linear", "*.attn_kv_a_mqa.*"}, {"kimi-linear", "*.ssm_*"},           {"kimi-linear", kOutput}};
   const auto listed = [&](const auto& i) {
     return spec.architecture == i.first && matches(std::string(i.second), name);
   };

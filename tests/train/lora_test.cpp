@@ -316,6 +316,7 @@ TEST(Lora, WhatLlamaCppIgnoresIsSaid) {
   expect_contains(unknown(kimi, "attn_[qkv]"), "llama.cpp ignores what an adapter changes in 'blk.0.attn_k.weight'");
   expect_contains(unknown(kimi, "attn_output"), "'blk.0.attn_output.weight'");
   EXPECT_EQ(unknown(kimi, "blk.1.attn_output"), "");
+  expect_contains(unknown(kimi, "output"), "'output.weight'");
   EXPECT_EQ(unknown(kimi, "ffn_*"), "");
 }
 
