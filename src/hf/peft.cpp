@@ -339,6 +339,7 @@ void load_peft(Model& model, const std::string& folder, double scale) {
     const std::string in_folder = without_weight(home.place.name);
     if (!v && in_folder.find('*') != in_folder.npos) v = file.find_each(in_folder, t);
     if (!v) continue;
+    if (scale == 0) v->m.clear();  // magnitudes alone would change the model
     adapter.maps[t.name] = {v->rank, float(v->scale) * float(scale),
                             v->m.empty() ? Magnitude::none : Magnitude::constant};
     values[t.name] = std::move(*v);

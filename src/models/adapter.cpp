@@ -167,7 +167,8 @@ std::string unknown_to_llama_cpp(const ModelSpec& spec, const AdapterSpec& adapt
   for (const auto& [name, map] : adapter.maps) {
     if (map.magnitude != Magnitude::none) return "llama.cpp has no DoRA";
     if (spec.tied && (name == kOutput || name == kEmbedding))
-      return fmt::format("llama.cpp cannot change '{}' of a model whose output is its embeddings", name);
+      return fmt::format("llama.cpp {} of a model whose output is its embeddings",
+                         name == kOutput ? "refuses an adapter of the output" : "aborts with an adapter of embeddings");
     if (ignored_by_llama_cpp(spec, name)) return fmt::format("llama.cpp ignores what an adapter changes in '{}'", name);
   }
   return "";

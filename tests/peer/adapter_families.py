@@ -6,7 +6,7 @@
 For each family toy trains a small model, then an adapter of all maps that PEFT can have, with ranks that differ by block.
 PEFT must give toy's log probabilities on the same base as a Hugging Face folder, each kind of module must matter there, and
 toy must read the folder back. Then the adapter of each kind of map by itself must give the same in llama.cpp, or be ignored
-where toy says so. Where DoRA is possible, PEFT is compared once more.
+where toy says so. Where DoRA is possible, PEFT is compared once more, also at a scale of 0.5.
 
 Exit code 0: equal. 1: a difference.
 """
@@ -171,7 +171,15 @@ def compare(c, toy, corpus, name, layers, keys, work):
         c.check(d <= EXACT, f"{name}: {kind} in PEFT {d:.1e}")
         d = np.abs(of_toy(toy, base, IDS, "--lora", out / "peft") - wanted).max()
         c.check(d <= EXACT, f"{name}: {kind} for PEFT in toy {d:.1e}")
-        if kind == "lora":
+        if kind == "dora":
+            for module in model.modules():
+                if hasattr(module, "lora_A"):
+                    module.set_scale("default", 0.5)
+                    for part in module.lora_magnitude_vector.values():
+                        part.train().eval()  # the norm is another one now
+            d = np.abs(of_transformers(model, IDS) - of_toy(toy, base, IDS, "--lora", f"{out}:0.5")).max()
+            c.check(d <= EXACT, f"{name}: half of {kind} in PEFT {d:.1e}")
+        else:
             check_modules(c, name, model, wanted)
             tolerance = TABLE if name in ("gpt2", "gemma2", "gemma3", "gemma4") else EXACT
             compare_llama_cpp(c, name, toy, base, out / "adapter.gguf", said, tied, tolerance, work)
