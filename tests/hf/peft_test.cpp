@@ -248,7 +248,7 @@ TEST(Peft, ModulesAsTransformersLoadsThem) {
   }
 }
 
-TEST(Peft, RefusesWhatPeftCannotHave) {
+TEST(Peft, WhatPeftCannotHaveOrMistakes) {
   const auto device = make_cpu_device(1);
   const auto refused = [&](const std::string& sizes, const std::vector<std::string>& targets) {
     const testing::Folder folder;
@@ -257,6 +257,22 @@ TEST(Peft, RefusesWhatPeftCannotHave) {
   };
   expect_contains(refused(fmt::format(R"("architecture": "mamba2", "n_layers": 1, {})", kMamba), {"all-linear"}),
                   "PEFT has no adapter of 'blk.0.ssm_out.weight' (backbone.layers.0.mixer.out_proj)");
+  // PEFT takes modules of this name for experts, unless they are parameters, which have no magnitudes.
+  const std::string next =
+      R"x("architecture": "qwen3next", "n_layers": 2, "layers": "gdn,attn", "d_ff": 48, "experts": 4, )x"
+      R"("experts_used": 2, "shared_d_ff": 24, "delta_key_heads": 2, "delta_value_heads": 4, "delta_width": 8)";
+  const testing::Folder folder;
+  const auto shared = [&](bool dora) {
+    return adapted_model(folder, next, {.rank = 2, .dora = dora, .targets = {"ffn_up_shexp"}}, *device);
+  };
+  hf::save_peft(shared(false), 0, folder.path("peft"));
+  expect_contains(testing::slurp(folder.path("peft/adapter_config.json")),
+                  R"("model.layers.1.mlp.shared_expert.up_proj.weight")");
+  Model again = shared(false);
+  hf::load_peft(again, folder.path("peft"));
+  EXPECT_EQ(again.spec.adapters[1].maps, again.spec.adapters[0].maps);
+  expect_contains(message_of([&] { hf::save_peft(shared(true), 0, folder.path("dora")); }),
+                  "PEFT has no DoRA of 'blk.0.ffn_up_shexp.weight'");
 }
 
 // The experts of a layer are two parameters of a module in transformers, and PEFT wraps the last one outermost: its
