@@ -119,6 +119,7 @@ Converted convert_folder(const std::string& folder, const std::string& gguf, con
   Reading reading = read_config(model, config);
   reading.spec.name = last_part(folder);
   Shards shards = Shards::open(folder, model);
+  if (model.never_ties && shards.find("lm_head.weight")) reading.spec.tied = false;
   std::vector<Output> outputs;
   try {
     outputs = plan_gguf(model, reading, shards, options.type);
@@ -148,9 +149,10 @@ Converted convert_folder(const std::string& folder, const std::string& gguf, con
 }
 
 Converted convert_gguf(const gguf::File& file, const std::string& folder, const ConvertOptions& options) {
-  const ModelSpec spec = spec_from_gguf(file);
+  ModelSpec spec = spec_from_gguf(file);
   const HfModel& model = model_of(spec);
   const DType type = options.type.value_or(folder_type(file, spec));
+  if (model.never_ties) spec.tied = false;
   ordered_json config = write_config(model, spec), generation = {{"_from_model_config", false}};
   config["dtype"] = config["torch_dtype"] = type == DType::f32   ? "float32"
                                             : type == DType::f16 ? "float16"

@@ -51,10 +51,13 @@ struct HfModel {
   /// `names` of folders that have the experts of the first layer under these names.
   std::span<const TensorName> other_names = {};
   bool (*takes)(const Config&) =
-      nullptr;  ///< of several with the same type: is this config one of it? The last has none
+      nullptr;              ///< of several with the same type: is this config one of it? The last has none
+  bool never_ties = false;  ///< transformers ignores tie_word_embeddings: its output is always a tensor of its own
   std::span<const Renamed> renamed = {};
-  /// Pieces of names of maps whose adapters PEFT refuses, or takes for those of other maps.
+  /// Pieces of names of maps whose adapters PEFT refuses.
   std::span<const std::string_view> not_in_peft = {};
+  /// Pieces of names of maps that PEFT takes for those of experts, unless they are stated as parameters.
+  std::span<const std::string_view> parameters_in_peft = {};
 };
 
 /// All that are known.

@@ -105,7 +105,8 @@ inline constexpr TensorName kBambaNames[] = {
 };
 inline constexpr Renamed kNemotronHRenamed[] = {{"backbone.", "model."}};
 inline constexpr std::string_view kNotInPeftOfMamba[] = {"mixer.out_proj"};
-inline constexpr std::string_view kNotInPeftOfQwen3Next[] = {"mlp.shared_expert."};
+inline constexpr std::string_view kParametersOfQwen3Next[] = {"mlp.shared_expert."};
+inline constexpr Renamed kMixtralRenamed[] = {{".block_sparse_moe.", ".mlp."}};
 inline constexpr Renamed kKimiLinearRenamed[] = {
     {".f_a_proj", ".forget_gate.f_a_proj"}, {".f_b_proj", ".forget_gate.f_b_proj"}, {".block_sparse_moe.", ".mlp."}};
 /// Mamba 2 and Nemotron-H, whose layers are all a "mixer".

@@ -36,9 +36,13 @@ ModelSpec without_adapters(ModelSpec spec) {
   return spec;
 }
 
-std::string module_of(const HfModel& of_class, const MapPlace& place) {
+std::string without_weight(const std::string& name) {
   constexpr std::string_view kWeight = ".weight";
-  std::string name = place.name.substr(0, place.name.size() - (place.name.ends_with(kWeight) ? kWeight.size() : 0));
+  return name.substr(0, name.size() - (name.ends_with(kWeight) ? kWeight.size() : 0));
+}
+
+std::string module_of(const HfModel& of_class, const MapPlace& place) {
+  std::string name = without_weight(place.name);
   for (const Renamed& r : of_class.renamed)
     if (const size_t at = name.find(r.in_folder); at != name.npos) name.replace(at, r.in_folder.size(), r.loaded);
   return name;
@@ -49,7 +53,7 @@ using Magnitude = AdapterSpec::Magnitude;
 // Names of an adapter's tensors.
 struct PeftNames {
   std::string a, b, m;
-  PeftNames(const std::string& module, bool embedding) {
+  explicit PeftNames(const std::string& module, bool embedding = false) {
     const std::string stem = std::string(kPrefix) + module;
     a = stem + (embedding ? ".lora_embedding_A" : ".lora_A.weight");
     b = stem + (embedding ? ".lora_embedding_B" : ".lora_B.weight");
@@ -68,13 +72,55 @@ std::vector<TensorSpec> adaptable_tensors(const ModelSpec& spec) {
   return list;
 }
 
+std::vector<int64_t> numbers(int64_t first, int64_t count, int64_t step = 1) {
+  std::vector<int64_t> list;
+  for (int64_t i = 0; i < count; ++i) list.push_back(first + i * step);
+  return list;
+}
+
+// Where transformers has a weight: in a module, or as one of its parameters, which PEFT wraps otherwise.
+struct Home {
+  std::string module;
+  std::string parameter;  // or ""
+  MapPlace place;         // of each expert
+  int64_t experts = 1;
+
+  // What patterns of ranks and alphas are matched with.
+  std::string target() const { return parameter.empty() ? module : module + "." + parameter; }
+  bool is_of_experts() const { return !parameter.empty() && parameter != "weight"; }
+  // PEFT wraps the parameters of a module one around the other. The last one is outermost.
+  bool is_last() const { return parameter == "down_proj"; }
+};
+
+// The class of transformers has the experts of a layer in one parameter, gate and up one after the other or in turns.
+Home home_of_experts(const HfModel& of_class, const ModelSpec& spec, const TensorSpec& t) {
+  constexpr std::string_view kExperts = ".experts";
+  const MapPlace named{hf_name(of_class, t.name), {}, {}, 0};
+  std::string module = module_of(of_class, named);
+  const size_t at = module.find(kExperts);
+  module = module.substr(0, at == module.npos ? module.rfind('.') : at) + std::string(kExperts);
+  const bool is_down = t.name.ends_with("ffn_down_exps.weight"), is_up = t.name.ends_with("ffn_up_exps.weight");
+  const bool is_half = !is_down && spec.layers[size_t(t.block)].ffn != FfnKind::relu2;
+  const int64_t rows = t.shape[1], second = is_half && is_up;
+  const bool in_turns = of_class.transposed_experts && is_half;
+  return {module,
+          is_down   ? "down_proj"
+          : is_half ? "gate_up_proj"
+                    : "up_proj",
+          {named.name, numbers(in_turns ? second : second * rows, rows, in_turns ? 2 : 1), numbers(0, t.shape[2]),
+           is_half ? 2 * rows : rows},
+          t.shape[0]};
+}
+
 // Embeddings and output have rows and columns as they are.
-MapPlace place_of(const HfModel& of_class, const ModelSpec& spec, const TensorSpec& t) {
-  if (t.name != kOutput || !spec.tied) return place_of_map(of_class, spec, t);
-  MapPlace place{"lm_head.weight", {}, {}, t.shape[0]};
-  for (int64_t i = 0; i < t.shape[0]; ++i) place.rows.push_back(i);
-  for (int64_t i = 0; i < t.shape[1]; ++i) place.columns.push_back(i);
-  return place;
+Home home_of(const HfModel& of_class, const ModelSpec& spec, const TensorSpec& t) {
+  if (t.shape.rank() == 3) return home_of_experts(of_class, spec, t);
+  Home home{"", "", {"lm_head.weight", numbers(0, t.shape[0]), numbers(0, t.shape[1]), t.shape[0]}};
+  if (t.name != kOutput || !spec.tied) home.place = place_of_map(of_class, spec, t);
+  home.module = module_of(of_class, home.place);
+  for (const std::string_view piece : of_class.parameters_in_peft)
+    if (home.module.find(piece) != home.module.npos) home.parameter = "weight";
+  return home;
 }
 
 std::vector<float> transposed(const std::vector<float>& m, int64_t rows, int64_t columns) {
@@ -88,12 +134,20 @@ std::vector<float> transposed(const std::vector<float>& m, int64_t rows, int64_t
 struct PeftConfig {
   double alpha = 0;
   bool rslora = false, dora = false;
-  std::vector<std::pair<std::string, double>> alphas = {};  // of modules of this name, or that end in a dot and it
+  std::vector<std::pair<std::string, double>> alphas = {};  // of what has this name, or ends in a dot and it
+  std::vector<std::string> parameters = {};                 // the same
 
-  double alpha_of(const std::string& module) const {
-    for (const auto& [name, value] : alphas)
-      if (module == name || module.ends_with("." + name)) return value;
-    return alpha;
+  static bool is_named(const std::string& target, const std::string& name) {
+    return target == name || target.ends_with("." + name);
+  }
+  double scale_of(const std::string& target, int64_t rank) const {
+    const auto own =
+        std::find_if(alphas.begin(), alphas.end(), [&](const auto& a) { return is_named(target, a.first); });
+    return (own == alphas.end() ? alpha : own->second) / (rslora ? std::sqrt(double(rank)) : double(rank));
+  }
+  bool has_parameter(const std::string& target) const {
+    return std::any_of(parameters.begin(), parameters.end(),
+                       [&](const std::string& name) { return is_named(target, name); });
   }
 
   static PeftConfig read(const std::string& folder) {
@@ -122,16 +176,149 @@ struct PeftConfig {
     const ordered_json alphas = at("alpha_pattern");
     check(alphas.is_null() || alphas.is_object(), "{}: 'alpha_pattern' is {}, expected an object", path,
           json_text(alphas));
-    for (const auto& [name, value] : alphas.items()) {
+    for (const auto& [pattern, value] : alphas.items()) {
+      constexpr std::string_view kAny = R"(.*\.)";  // PEFT writes it for experts
+      const std::string name = pattern.substr(pattern.starts_with(kAny) ? kAny.size() : 0);
       check(value.is_number(), "{}: 'alpha_pattern' has {} for '{}', expected a number", path, json_text(value), name);
       check(
           std::all_of(name.begin(), name.end(), [](char c) { return std::isalnum(c & 0xff) || c == '_' || c == '.'; }),
           "{}: 'alpha_pattern' has '{}'; only names of modules are supported, not other patterns", path, name);
       config.alphas.emplace_back(name, value.get<double>());
     }
+    const ordered_json parameters = at("target_parameters");
+    check(parameters.is_null() || parameters.is_array(), "{}: 'target_parameters' is {}, expected a list", path,
+          json_text(parameters));
+    for (const ordered_json& name : parameters) {
+      check(name.is_string(), "{}: 'target_parameters' has {}, expected names", path, json_text(name));
+      config.parameters.push_back(name.get<std::string>());
+    }
     return config;
   }
 };
+
+// An adapter's file, and which of its tensors belong to a weight.
+class PeftFile {
+ public:
+  // [E,R,I], [E,O,R] and [O]; of embeddings a is [V,R].
+  struct Values {
+    std::vector<float> a, b, m = {};
+    int64_t rank = 0;
+    double scale = 0;
+  };
+
+  explicit PeftFile(const std::string& folder)
+      : config_(PeftConfig::read(folder)), file_(safetensors::File::open(folder + "/" + kTensors)) {}
+
+  // What it has of a weight [O,I], with the class's order of rows and columns.
+  std::optional<Values> find(const Home& home, const TensorSpec& t) {
+    const bool embedding = t.name == kEmbedding;
+    known_.push_back(PeftNames(home.module, embedding).a);
+    const PeftNames names(holder_of(home), embedding);
+    if (!has(names.a) && !has(names.b)) return {};
+    used_.insert(std::string(kPrefix) + home.module + ".base_layer.weight");  // the base, once more
+    const int64_t all = home.place.all_rows, columns = t.shape.back(0);
+    Values v = pair(names, home.module, home.experts, embedding ? Shape{columns, t.shape[0]} : Shape{all, columns});
+    v.scale = config_.scale_of(home.target(), v.rank);
+    if (embedding) v.a = transposed(v.a, v.rank, t.shape[0]);
+    // Columns of b are all experts' first ones, then their second ones.
+    if (home.experts > 1) v.b = transposed(v.b, all * v.rank, home.experts);
+    const bool has_magnitudes = config_.dora && has(names.m);
+    check(has_magnitudes == config_.dora && (!config_.dora || !embedding),
+          "{}: '{}' should have magnitudes, as 'use_dora' is true; only linear maps can", file_.path(), home.module);
+    if (!has_magnitudes) return v;
+    const View& m = take(names.m);
+    check(m.shape == Shape({all}), "{}: tensor '{}' is {}, expected [{}]", file_.path(), names.m, m.shape.str(), all);
+    v.m = floats(m);
+    return v;
+  }
+
+  // The same of experts that are modules of their own, as before transformers 5. `module` has `*` for their number.
+  std::optional<Values> find_each(const std::string& module, const TensorSpec& t) {
+    const auto of_expert = [&](int64_t e) {
+      std::string name = module;
+      return name.replace(name.find('*'), 1, std::to_string(e));
+    };
+    if (!has(PeftNames(of_expert(0)).a)) return {};
+    Values v;
+    for (int64_t e = 0; e < t.shape[0]; ++e) {
+      const Values one = pair(PeftNames(of_expert(e)), of_expert(e), 1, {t.shape[1], t.shape[2]});
+      const double scale = config_.scale_of(of_expert(e), one.rank);
+      if (e == 0) v.rank = one.rank, v.scale = scale;
+      check(one.rank == v.rank && scale == v.scale, "{}: '{}' has another rank or alpha than the first expert",
+            file_.path(), of_expert(e));
+      v.a.insert(v.a.end(), one.a.begin(), one.a.end()), v.b.insert(v.b.end(), one.b.begin(), one.b.end());
+    }
+    return v;
+  }
+
+  void refuse_unused() const {
+    for (const auto& [name, view] : file_.tensors())
+      if (!used_.contains(name)) {
+        check(std::find(known_.begin(), known_.end(), name) == known_.end(),
+              "{}: 'target_parameters' of its config does not say which one the tensor '{}' belongs to", path(), name);
+        const std::string near = nearest(name, known_);
+        fail("{}: the tensor '{}' belongs to no linear map of this model{}", file_.path(), name,
+             near.empty() ? "" : fmt::format("; the nearest is '{}'", near));
+      }
+  }
+  const std::string& path() const { return file_.path(); }
+
+ private:
+  bool has(const std::string& name) const { return file_.tensors().contains(name); }
+  const View& take(const std::string& name) { return file_.tensors().find(*used_.insert(name).first)->second; }
+
+  // The module, or the one within it that holds a parameter; "" for none.
+  std::string holder_of(const Home& home) const {
+    const std::string inner = home.module + ".base_layer";
+    if (!home.is_of_experts()) return home.module;
+    if (has(PeftNames(inner).a)) return home.is_last() ? home.module : inner;
+    return config_.has_parameter(home.target()) ? home.module : "";
+  }
+
+  // Both, a [E R,I] and b [O,R E] of `shape` [O,I], as they are.
+  Values pair(const PeftNames& names, const std::string& module, int64_t experts, const Shape& shape) {
+    check(has(names.a) && has(names.b), "{}: '{}' has only one of lora_A and lora_B", path(), module);
+    const View &a = take(names.a), &b = take(names.b);
+    const int64_t ranks = a.shape.rank() == 2 ? a.shape[0] : 0;
+    check(
+        ranks > 0 && ranks % experts == 0 && a.shape == Shape({ranks, shape[1]}) && b.shape == Shape({shape[0], ranks}),
+        "{}: '{}' has lora_A {} and lora_B {}; for this model they would be [r,{}] and [{},r]{}", path(), module,
+        a.shape.str(), b.shape.str(), shape[1], shape[0],
+        experts > 1 ? fmt::format(", with r a multiple of {} experts", experts) : "");
+    Values v{.a = floats(a), .b = floats(b), .rank = ranks / experts};
+    for (const auto* part : {&v.a, &v.b})
+      check(std::all_of(part->begin(), part->end(), [](float x) { return std::isfinite(x); }),
+            "{}: '{}' holds NaN or infinity, so the file is broken; train or download it again", path(), module);
+    return v;
+  }
+
+  static std::vector<float> floats(const View& v) {
+    std::vector<float> values(size_t(v.count()));
+    convert(v, View(values.data(), DType::f32, v.shape));
+    return values;
+  }
+
+  PeftConfig config_;
+  safetensors::File file_;
+  std::set<std::string, std::less<>> used_;
+  std::vector<std::string> known_;
+};
+
+// From the class's order of rows and columns to that of the weight.
+void reorder(PeftFile::Values& v, const MapPlace& place, int64_t experts) {
+  PeftFile::Values from = std::move(v);
+  v = {.rank = from.rank, .scale = from.scale};
+  const int64_t columns = int64_t(place.columns.size());
+  for (int64_t r = 0; r < experts * from.rank; ++r)
+    for (const int64_t column : place.columns) v.a.push_back(from.a[size_t(r * columns + column)]);
+  for (int64_t e = 0; e < experts; ++e)
+    for (const int64_t row : place.rows) {
+      const auto at = from.b.begin() + (e * place.all_rows + row) * from.rank;
+      v.b.insert(v.b.end(), at, at + from.rank);
+    }
+  if (!from.m.empty())
+    for (const int64_t row : place.rows) v.m.push_back(from.m[size_t(row)]);
+}
 
 }  // namespace
 
@@ -139,74 +326,25 @@ bool is_peft_folder(const std::string& path) { return fs::is_regular_file(fs::pa
 
 void load_peft(Model& model, const std::string& folder, double scale) {
   check(std::isfinite(scale), "{}: its scale is {}, expected a number", folder, scale);
-  const PeftConfig config = PeftConfig::read(folder);
-  const safetensors::File file = safetensors::File::open(folder + "/" + kTensors);
+  PeftFile file(folder);
   const ModelSpec spec = without_adapters(model.spec);
   const HfModel& of_class = model_of(spec);
   const size_t number = model.spec.adapters.size();
-  struct Values {
-    std::vector<float> a, b, m;
-  };
   AdapterSpec adapter;
-  std::map<std::string, Values> values;  // by weight
-  std::set<std::string, std::less<>> used;
-  std::vector<std::string> known;
+  std::map<std::string, PeftFile::Values> values;  // by weight
   for (const TensorSpec& t : adaptable_tensors(spec)) {
-    if (t.shape.rank() != 2) continue;
-    const bool embedding = t.name == kEmbedding;
-    const MapPlace place = place_of(of_class, spec, t);
-    const std::string module = module_of(of_class, place);
-    const PeftNames in_file(module, embedding);
-    known.push_back(in_file.a);
-    const auto a = file.tensors().find(in_file.a), b = file.tensors().find(in_file.b),
-               m = file.tensors().find(in_file.m);
-    if (a == file.tensors().end() && b == file.tensors().end()) continue;
-    check(a != file.tensors().end() && b != file.tensors().end(), "{}: '{}' has only one of lora_A and lora_B",
-          file.path(), module);
-    const int64_t rank = a->second.shape.rank() == 2 ? a->second.shape[0] : 0;
-    Shape want_a{rank, t.shape[1]}, want_b{place.all_rows, rank};
-    if (embedding) want_a[1] = t.shape[0], want_b[0] = t.shape[1];
-    check(rank > 0 && a->second.shape == want_a && b->second.shape == want_b,
-          "{}: '{}' has lora_A {} and lora_B {}; for this model they would be [r,{}] and [{},r]", file.path(), module,
-          a->second.shape.str(), b->second.shape.str(), want_a[1], want_b[0]);
-    used.insert({a->first, b->first, std::string(kPrefix) + module + ".base_layer.weight"});  // the base, once more
-    const bool has_magnitudes = config.dora && m != file.tensors().end();
-    check(has_magnitudes == config.dora && (!config.dora || !embedding),
-          "{}: '{}' should have magnitudes, as 'use_dora' is true; only linear maps can", file.path(), module);
-    if (has_magnitudes) {
-      check(m->second.shape == Shape({place.all_rows}), "{}: tensor '{}' is {}, expected [{}]", file.path(), m->first,
-            m->second.shape.str(), place.all_rows);
-      used.insert(m->first);
-    }
-    const double s = config.alpha_of(module) / (config.rslora ? std::sqrt(double(rank)) : double(rank));
-    adapter.maps[t.name] = {rank, float(s) * float(scale), has_magnitudes ? Magnitude::constant : Magnitude::none};
-    Values& v = values[t.name];
-    std::vector<float> all_a(size_t(a->second.count())), all_b(size_t(b->second.count()));
-    convert(a->second, View(all_a.data(), DType::f32, a->second.shape));
-    convert(b->second, View(all_b.data(), DType::f32, b->second.shape));
-    for (const auto* part : {&all_a, &all_b})
-      check(std::all_of(part->begin(), part->end(), [](float x) { return std::isfinite(x); }),
-            "{}: '{}' holds NaN or infinity, so the file is broken; train or download it again", file.path(), module);
-    if (embedding) {
-      v.a = transposed(all_a, rank, t.shape[0]), v.b = std::move(all_b);
-      continue;
-    }
-    if (has_magnitudes) {
-      std::vector<float> all_m(size_t(place.all_rows));
-      convert(m->second, View(all_m.data(), DType::f32, m->second.shape));
-      for (const int64_t row : place.rows) v.m.push_back(all_m[size_t(row)]);
-    }
-    for (int64_t r = 0; r < rank; ++r)
-      for (int64_t i = 0; i < t.shape[1]; ++i) v.a.push_back(all_a[size_t(r * t.shape[1] + place.columns[size_t(i)])]);
-    for (const int64_t row : place.rows)
-      v.b.insert(v.b.end(), all_b.begin() + row * rank, all_b.begin() + (row + 1) * rank);
+    const Home home = home_of(of_class, spec, t);
+    std::optional<PeftFile::Values> v = file.find(home, t);
+    if (v && t.name != kEmbedding) reorder(*v, home.place, home.experts);
+    const std::string in_folder = without_weight(home.place.name);
+    if (!v && in_folder.find('*') != in_folder.npos) v = file.find_each(in_folder, t);
+    if (!v) continue;
+    if (scale == 0) v->m.clear();  // magnitudes alone would change the model
+    adapter.maps[t.name] = {v->rank, float(v->scale) * float(scale),
+                            v->m.empty() ? Magnitude::none : Magnitude::constant};
+    values[t.name] = std::move(*v);
   }
-  for (const auto& [name, view] : file.tensors())
-    if (!used.contains(name)) {
-      const std::string near = nearest(name, known);
-      fail("{}: the tensor '{}' belongs to no linear map of this model{}", file.path(), name,
-           near.empty() ? "" : fmt::format("; the nearest is '{}'", near));
-    }
+  file.refuse_unused();
   check(!adapter.maps.empty(), "{}: there is no tensor in it", file.path());
   model.spec.adapters.push_back(std::move(adapter));
   for (const TensorSpec& t : tensors_of(model.spec))
@@ -226,53 +364,59 @@ namespace {
 struct Adapted {
   TensorSpec weight;
   AdapterSpec::Map map;
-  MapPlace place;
+  Home home;
   AdapterFactors factors;
 };
 
-// The weights of each module of transformers, which may hold the rows of several.
-std::vector<std::pair<std::string, std::vector<Adapted>>> adapted_modules(const Model& model, size_t number) {
+// The weights of each module or parameter of transformers, which may hold the rows of several.
+std::vector<std::vector<Adapted>> adapted_modules(const Model& model, size_t number) {
   const ModelSpec spec = without_adapters(model.spec);
   const HfModel& of_class = model_of(spec);
-  std::vector<std::pair<std::string, std::vector<Adapted>>> list;
+  std::vector<std::vector<Adapted>> list;
   for (const TensorSpec& t : adaptable_tensors(spec)) {
     const auto& maps = model.spec.adapters.at(number).maps;
     const auto map = maps.find(t.name);
     if (map == maps.end()) continue;
-    check(t.shape.rank() == 2, "'{}' has experts, whose adapters are written as GGUF only", t.name);
-    const MapPlace place = place_of(of_class, spec, t);
-    const std::string module = module_of(of_class, place);
+    const Home home = home_of(of_class, spec, t);
+    const std::string target = home.target();
     for (const std::string_view piece : of_class.not_in_peft)
-      check(module.find(piece) == module.npos, "PEFT has no adapter of '{}' ({}); leave it out of the targets", t.name,
-            module);
-    check(map->second.magnitude == Magnitude::none || int64_t(place.rows.size()) == place.all_rows,
-          "'{}' is a part of '{}' in transformers, where its magnitudes cannot be stated", t.name, module);
-    auto at = std::find_if(list.begin(), list.end(), [&](const auto& m) { return m.first == module; });
-    if (at == list.end()) at = list.insert(at, {module, {}});
-    at->second.push_back({t, map->second, place, factors_of(model, t.name, number)});
+      check(target.find(piece) == target.npos, "PEFT has no adapter of '{}' ({}); leave it out of the targets", t.name,
+            target);
+    if (map->second.magnitude != Magnitude::none) {
+      check(int64_t(home.place.rows.size()) == home.place.all_rows,
+            "'{}' is a part of '{}' in transformers, where its magnitudes cannot be stated", t.name, target);
+      check(home.parameter.empty(), "PEFT has no DoRA of '{}' ({}); leave it out of the targets", t.name, target);
+    }
+    auto at = std::find_if(list.begin(), list.end(), [&](const auto& m) { return m[0].home.target() == target; });
+    if (at == list.end()) at = list.insert(at, std::vector<Adapted>());
+    at->push_back({t, map->second, home, factors_of(model, t.name, number)});
   }
   return list;
 }
 
 // Those of a module's weights as one: rows of `a` follow each other, and b has a block for each, times its scale by
-// that of the first.
+// that of the first. Of E experts a is [E R,I] and b [O,R E].
 AdapterFactors fused(const std::vector<Adapted>& parts) {
   AdapterFactors f;
+  const int64_t experts = parts[0].home.experts, columns = parts[0].weight.shape.back(0);
   for (const Adapted& part : parts) f.rank += part.factors.rank;
-  f.b.resize(size_t(parts[0].place.all_rows * f.rank));
+  f.a.resize(size_t(experts * f.rank * columns));
+  f.b.resize(size_t(parts[0].home.place.all_rows * f.rank * experts));
   int64_t first = 0;
-  for (const auto& [weight, map, place, from] : parts) {
-    const int64_t rank = from.rank, columns = weight.shape[1];
-    f.a.resize(f.a.size() + from.a.size());
-    for (int64_t r = 0; r < rank; ++r)
-      for (int64_t i = 0; i < columns; ++i)
-        f.a[size_t((first + r) * columns + place.columns[size_t(i)])] = from.a[size_t(r * columns + i)];
+  for (const auto& [weight, map, home, from] : parts) {
+    const MapPlace& place = home.place;
+    const auto rows = int64_t(place.rows.size());
     const double factor = double(map.scale) / double(parts[0].map.scale);
-    for (size_t row = 0; row < place.rows.size(); ++row)
-      for (int64_t r = 0; r < rank; ++r)
-        f.b[size_t(place.rows[row] * f.rank + first + r)] =
-            float(factor * double(from.b[row * size_t(rank) + size_t(r)]));
-    first += rank;
+    for (int64_t e = 0; e < experts; ++e)
+      for (int64_t r = 0; r < from.rank; ++r) {
+        for (int64_t i = 0; i < columns; ++i)
+          f.a[size_t((e * f.rank + first + r) * columns + place.columns[size_t(i)])] =
+              from.a[size_t((e * from.rank + r) * columns + i)];
+        for (int64_t row = 0; row < rows; ++row)
+          f.b[size_t((place.rows[size_t(row)] * f.rank + first + r) * experts + e)] =
+              float(factor * double(from.b[size_t((e * rows + row) * from.rank + r)]));
+      }
+    first += from.rank;
   }
   return f;
 }
@@ -283,38 +427,43 @@ void save_peft(const Model& model, size_t number, const std::string& folder, con
   const AdapterSpec& adapter = model.spec.adapters.at(number);
   check(!adapter.maps.empty(), "peft: the adapter changes nothing");
   const auto all = adapted_modules(model, number);
+  std::set<std::string> targets;
+  for (const auto& parts : all) targets.insert(parts[0].home.target());
   std::optional<int64_t> first_rank;
   double alpha = 0;
-  ordered_json modules = ordered_json::array(), ranks = ordered_json::object(), alphas = ordered_json::object();
+  ordered_json modules = ordered_json::array(), parameters = ordered_json::array();
+  ordered_json ranks = ordered_json::object(), alphas = ordered_json::object();
   std::deque<std::vector<float>> kept;  // until they are written
   safetensors::Writer writer;
   const auto add = [&](const std::string& name, std::vector<float> values, const Shape& shape) {
     writer.add(name, View(kept.emplace_back(std::move(values)).data(), DType::f32, shape));
   };
-  const bool dora = all[0].second[0].map.magnitude != Magnitude::none;
-  for (const auto& [module, parts] : all) {
-    const auto& [weight, map, place, factors] = parts[0];
+  const bool dora = all[0][0].map.magnitude != Magnitude::none;
+  for (const auto& parts : all) {
+    const auto& [weight, map, home, factors] = parts[0];
+    const std::string target = home.target();
     const bool embedding = weight.name == kEmbedding;
     AdapterFactors f = embedding ? factors : fused(parts);
     const double own_alpha = double(map.scale) * double(f.rank);
     if (!first_rank) first_rank = f.rank, alpha = own_alpha;
-    const PeftNames in_file(module, embedding);
-    modules.push_back(module);
-    if (f.rank != *first_rank) ranks[module] = f.rank;
-    if (own_alpha != alpha) alphas[module] = own_alpha;
+    const bool inner = home.is_of_experts() && !home.is_last() && targets.contains(home.module + ".down_proj");
+    const PeftNames in_file(home.module + (inner ? ".base_layer" : ""), embedding);
+    (home.parameter.empty() ? modules : parameters).push_back(target);
+    if (f.rank != *first_rank) ranks[target] = f.rank;
+    if (own_alpha != alpha) alphas[target] = own_alpha;
     check((map.magnitude != Magnitude::none) == dora, "only some of the maps have magnitudes");
     if (embedding) {
       add(in_file.a, transposed(f.a, weight.shape[0], f.rank), {f.rank, weight.shape[0]});
       add(in_file.b, std::move(f.b), {weight.shape[1], f.rank});
       continue;
     }
-    add(in_file.a, std::move(f.a), {f.rank, weight.shape[1]});
-    add(in_file.b, std::move(f.b), {place.all_rows, f.rank});
+    add(in_file.a, std::move(f.a), {home.experts * f.rank, weight.shape.back(0)});
+    add(in_file.b, std::move(f.b), {home.place.all_rows, f.rank * home.experts});
     if (!dora) continue;
     const std::vector<float> m = model.params->read(AdapterNames(weight.name, number).m);
     std::vector<float> to_m(m.size());
-    for (size_t row = 0; row < m.size(); ++row) to_m[size_t(place.rows[row])] = m[row];
-    add(in_file.m, std::move(to_m), {place.all_rows});
+    for (size_t row = 0; row < m.size(); ++row) to_m[size_t(home.place.rows[row])] = m[row];
+    add(in_file.m, std::move(to_m), {home.place.all_rows});
   }
   std::error_code error;
   fs::create_directories(folder, error);
@@ -325,7 +474,7 @@ void save_peft(const Model& model, size_t number, const std::string& folder, con
                       {"base_model_name_or_path", base.empty() ? ordered_json(nullptr) : ordered_json(base)},
                       {"r", *first_rank},
                       {"lora_alpha", alpha},
-                      {"lora_dropout", adapter.dropout},
+                      {"lora_dropout", parameters.empty() ? adapter.dropout : 0},  // PEFT has none for these
                       {"target_modules", modules},
                       {"rank_pattern", ranks},
                       {"alpha_pattern", alphas},
@@ -334,6 +483,7 @@ void save_peft(const Model& model, size_t number, const std::string& folder, con
                       {"use_dora", dora},
                       {"fan_in_fan_out", false},
                       {"inference_mode", true}};
+  if (!parameters.empty()) config["target_parameters"] = parameters;
   AtomicFile json(folder + "/" + kConfig);
   json.write(json_text(config, 2) + "\n");
   json.commit();

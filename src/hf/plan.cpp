@@ -297,7 +297,10 @@ std::vector<Output> plan_folder(const HfModel& model, const ModelSpec& spec, con
   // Pieces of an output by expert and first row: one holds all experts, or several tensors.
   std::map<size_t, std::map<int64_t, std::multimap<int64_t, Piece>>> by_expert;
   for (const FileTensor& f : file_tensors(spec)) {
-    const gguf::TensorInfo& info = file.require(f.name);
+    const gguf::TensorInfo* own = file.find(f.name);
+    // Of a model whose output is its embedding, in a class that does not tie them.
+    const gguf::TensorInfo& info =
+        own || f.name != "output.weight" ? file.require(f.name) : file.require("token_embd.weight");
     const View all(const_cast<std::byte*>(info.data), *info.dtype, info.shape);
     int64_t row = 0;  // within the file's tensor
     for (const TensorSpec& t : f.parts) {

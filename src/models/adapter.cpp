@@ -144,11 +144,9 @@ namespace {
 
 // Maps that llama.cpp multiplies with without a look at adapters.
 bool ignored_by_llama_cpp(const ModelSpec& spec, const std::string& name) {
-  static constexpr std::pair<std::string_view, std::string_view> kIgnored[] = {{"gemma4", "per_layer_model_proj.*"},
-                                                                               {"nemotron_h_moe", "*.ffn_latent_*"},
-                                                                               {"kimi-linear", "*.attn_[qkv].*"},
-                                                                               {"kimi-linear", "*.attn_kv_a_mqa.*"},
-                                                                               {"kimi-linear", "*.ssm_*"}};
+  static constexpr std::pair<std::string_view, std::string_view> kIgnored[] = {
+      {"gemma4", "per_layer_model_proj.*"}, {"nemotron_h_moe", "*.ffn_latent_*"}, {"kimi-linear", "*.attn_[qkv].*"},
+      {"kimi-linear", "*.attn_kv_a_mqa.*"}, {"kimi-linear", "*.ssm_*"},           {"kimi-linear", kOutput}};
   const auto listed = [&](const auto& i) {
     return spec.architecture == i.first && matches(std::string(i.second), name);
   };
@@ -169,7 +167,8 @@ std::string unknown_to_llama_cpp(const ModelSpec& spec, const AdapterSpec& adapt
   for (const auto& [name, map] : adapter.maps) {
     if (map.magnitude != Magnitude::none) return "llama.cpp has no DoRA";
     if (spec.tied && (name == kOutput || name == kEmbedding))
-      return fmt::format("llama.cpp cannot change '{}' of a model whose output is its embeddings", name);
+      return fmt::format("llama.cpp {} of a model whose output is its embeddings",
+                         name == kOutput ? "refuses an adapter of the output" : "aborts with an adapter of embeddings");
     if (ignored_by_llama_cpp(spec, name)) return fmt::format("llama.cpp ignores what an adapter changes in '{}'", name);
   }
   return "";

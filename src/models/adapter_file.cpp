@@ -128,8 +128,9 @@ void load_adapter(Model& model, const std::string& path, double scale) {
   const size_t number = model.spec.adapters.size();
   AdapterSpec adapter;
   for_each_map(file, model.spec, [&](const TensorSpec& part, const AdapterFile::Pair& pair, int64_t) {
+    const bool is_on = scale != 0;  // magnitudes alone would change the model
     adapter.maps[part.name] = {pair.rank(), file.scale_of(pair) * float(scale),
-                               pair.m ? Magnitude::constant : Magnitude::none};
+                               pair.m && is_on ? Magnitude::constant : Magnitude::none};
   });
   for (const auto& [name, map] : adapter.maps)
     check(std::isfinite(map.scale), "{}: its scale of '{}' is {}; give a smaller one", path, name, map.scale);
@@ -140,7 +141,7 @@ void load_adapter(Model& model, const std::string& path, double scale) {
     const AdapterNames names(part.name, number);
     model.params->write(names.a, values_of(*pair.a, 0, pair.a->shape[0]));
     model.params->write(names.b, values_of(*pair.b, row, part.name == kEmbedding ? part.shape[1] : part.shape[0]));
-    if (pair.m) model.params->write(names.m, values_of(*pair.m, 0, part.shape[0]));
+    if (pair.m && scale != 0) model.params->write(names.m, values_of(*pair.m, 0, part.shape[0]));
   });
   add_norms(model, number);
 }

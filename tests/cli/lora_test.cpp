@@ -70,6 +70,8 @@ TEST_F(CliLora, EveryKindOfAdapter) {
     const double with = perplexity(q8_ + " --lora " + path("run"));
     EXPECT_LT(with, 0.99 * before) << kind;
     EXPECT_EQ(perplexity(q8_ + " --lora " + path("run/peft")), with) << kind;
+    EXPECT_NE(perplexity(q8_ + " --lora " + path("run:0.5")), with) << kind;
+    for (const char* off : {"run:0", "run/peft:0"}) EXPECT_EQ(perplexity(q8_ + " --lora " + path(off)), before) << kind;
     ASSERT_EQ(toy("merge " + q8_ + " --lora " + path("run") + " --out " + path("m.gguf")).code, 0) << kind;
     EXPECT_NEAR(perplexity(path("m.gguf")), with, 1e-3 * with) << kind;
   }

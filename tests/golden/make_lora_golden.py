@@ -12,6 +12,9 @@ One file for each of CASES below, lora_CASE.golden.gguf and lora_CASE_peft/ (tho
                            step; the loss of every step; the logits of the last inputs with the trained adapter
   lora_peft/               the trained adapter as PEFT saves it; of PiSSA as a difference on the original base
 
+And of experts, where PEFT's adapter is random, on models of make_family_golden.py: lora_experts_CASE.golden.gguf has ids and
+logits of PEFT, and lora_experts_CASE_peft/ the adapter. In `mixtral_modules` each expert is a module, as before transformers 5.
+
 PEFT adds scaling * B A x to every linear map but the output; here rank 3 and alpha 6, so scaling is 2. The file's rows of q and k
 are in the order of llama.cpp, those of transformers in its own, so rows of B move (`hf_rows`).
 """
@@ -28,7 +31,9 @@ sys.path.insert(0, str(HERE))
 import gguf
 import numpy as np
 import torch
-from peft import LoraConfig, get_peft_model
+import transformers
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import save_file
 
 import make_family_golden as family
 import make_llama_golden as llama
@@ -43,6 +48,13 @@ CASES = {
     "pissa": dict(config=dict(target_modules="all-linear", init_lora_weights="pissa"), pissa=1),
     "output": dict(config=dict(target_modules=["q_proj", "embed_tokens", "lm_head"]),
                    targets="attn_q,embed_tokens,lm_head"),
+}
+# The family, and what LoraConfig gets. Without parameters: experts as modules, of rank RANK.
+EXPERTS = {
+    "mixtral": ("mixtral", dict(target_parameters=["experts.gate_up_proj", "experts.down_proj"], target_modules=["q_proj"],
+                                rank_pattern={"experts.down_proj": 2}, alpha_pattern={"gate_up_proj": 5})),
+    "gpt_oss": ("gpt_oss", dict(target_parameters=["mlp.experts.gate_up_proj"], target_modules=[])),
+    "mixtral_modules": ("mixtral", dict(target_modules=["w1", "w2", "w3"])),
 }
 SHAPE = next(s for s in llama.SHAPES if s.name == "llama_bias")
 
@@ -64,8 +76,7 @@ def adapted(weights, case):
             for name, a in weights.items():
                 if name == "rope_freqs.weight":
                     continue
-                moved = llama.hf_rows(a, heads_of(name)) if heads_of(name) else a
-                params[llama.hf_name(name)].copy_(torch.tensor(moved))
+                    params[llama.hf_name(name)].copy_(torch.tensor(moved))
         torch.manual_seed(5)
         config = LoraConfig(r=RANK, lora_alpha=ALPHA, task_type="CAUSAL_LM", **case["config"])
         model = get_peft_model(model, config, autocast_adapter_dtype=False).double()
@@ -112,9 +123,55 @@ def adapter_tensors(model, weights, value):
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--out", type=pathlib.Path, default=HERE)
-    out = ap.parse_args().out
+    ap.add_argument("--only", default="", help="cases, comma separated")
+    a = ap.parse_args()
+    out, only = a.out, a.only.split(",") if a.only else [*CASES, *EXPERTS]
     for name, case in CASES.items():
-        make(out, name, case)
+        if name in only:
+            make(out, name, case)
+    for name, (base, config) in EXPERTS.items():
+        if name in only:
+            make_experts(out, name, next(f for f in family.FAMILIES if f.name == base), config)
+
+
+def family_model(base):
+    w = {n: torch.tensor(v, dtype=torch.float64) for n, v in family.weights_of(base.shapes()).items()}
+    model = getattr(transformers, base.model + "ForCausalLM")(base.hf_config()).double().eval()
+    left = model.load_state_dict({n: torch.as_tensor(v) for n, v in base.parameters(w).items()}, strict=False)
+    assert not left.unexpected_keys, left
+    return model
+
+
+def make_experts(out, name, base, config):
+    folder, ids = out / f"lora_experts_{name}_peft", family.hashes("ids", 24) % np.uint64(base.V)
+    config = LoraConfig(r=RANK, lora_alpha=ALPHA, task_type="CAUSAL_LM", init_lora_weights=False, **config)
+    torch.manual_seed(7)
+    with family.in_f64():
+        if config.target_parameters:
+            save(get_peft_model(family_model(base), config).to(torch.float32), folder)
+        else:
+            config.save_pretrained(folder)
+            save_file(modules_of_experts(base, config), folder / "adapter_model.safetensors")
+        model = PeftModel.from_pretrained(family_model(base), folder, autocast_adapter_dtype=False).double()
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor(ids.astype(np.int64))[None], use_cache=False).logits[0].numpy()
+    writer = gguf.GGUFWriter(out / f"lora_experts_{name}.golden.gguf", "golden")
+    writer.add_tensor("ids", ids.astype(np.int32)), writer.add_tensor("logits", logits.astype(np.float32))
+    writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file(), writer.close()
+    print(name, "experts", logits.std())
+
+
+def modules_of_experts(base, config):
+    """Of Mixtral before transformers 5, random."""
+    tensors = {}
+    for layer in range(base.L):
+        for expert in range(base.E):
+            for module in sorted(config.target_modules):
+                stem = f"base_model.model.model.layers.{layer}.block_sparse_moe.experts.{expert}.{module}"
+                rows, columns = (base.D, base.F) if module == "w2" else (base.F, base.D)
+                tensors[f"{stem}.lora_A.weight"] = torch.randn(RANK, columns) / columns**0.5
+                tensors[f"{stem}.lora_B.weight"] = torch.randn(rows, RANK) / RANK**0.5 / 4
+    return tensors
 
 
 def make(out, case_name, case):

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "testing/errors.h"
+#include "testing/family_golden.h"
 #include "testing/files.h"
 #include "testing/models.h"
 #include "toy/backend/devices.h"
@@ -102,6 +103,25 @@ TEST_P(PeftGolden, ReadsWhatPeftWrote) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, PeftGolden, ::testing::Values("llama", "plus", "dora", "pissa", "output"),
                          [](const auto& of) { return std::string(of.param); });
+
+// Adapters of experts, as parameters (one after the other, and in turns) and as modules: PEFT's logits, in f64 there.
+TEST(Peft, ReadsExperts) {
+  const auto device = make_cpu_device(1);
+  for (const auto& [name, family, maps] : {std::tuple("mixtral", "mixtral", 4), std::tuple("gpt_oss", "gpt_oss", 2),
+                                           std::tuple("mixtral_modules", "mixtral", 3)}) {
+    Model model = load_model(testing::GoldenFamily(family).write(), *device);
+    hf::load_peft(model, kGolden + "lora_experts_" + name + "_peft");
+    EXPECT_EQ(model.spec.adapters[0].maps.size(), model.spec.layers.size() * size_t(maps)) << name;
+    const gguf::File golden = gguf::File::open(kGolden + "lora_experts_" + name + ".golden.gguf");
+    const gguf::TensorInfo& ids = golden.require("ids");
+    const auto* want = reinterpret_cast<const float*>(golden.require("logits").data);
+    Decoder decoder(*device, model, {.exact = true});
+    for (int64_t i = 0; i < ids.shape.count(); ++i) {
+      decoder.decode(std::vector<DecodeRow>{{0, reinterpret_cast<const int32_t*>(ids.data)[i], true}});
+      for (const float logit : decoder.logits(0)) ASSERT_NEAR(logit, *want++, 2e-5) << name;
+    }
+  }
+}
 
 // What an adapter adds to a folder's weights is B A of its PEFT files, in the folder's order of rows and columns.
 TEST(Peft, AddsToTheFoldersWeights) {
@@ -228,7 +248,7 @@ TEST(Peft, ModulesAsTransformersLoadsThem) {
   }
 }
 
-TEST(Peft, RefusesWhatPeftCannotHave) {
+TEST(Peft, WhatPeftCannotHaveOrMistakes) {
   const auto device = make_cpu_device(1);
   const auto refused = [&](const std::string& sizes, const std::vector<std::string>& targets) {
     const testing::Folder folder;
@@ -237,9 +257,91 @@ TEST(Peft, RefusesWhatPeftCannotHave) {
   };
   expect_contains(refused(fmt::format(R"("architecture": "mamba2", "n_layers": 1, {})", kMamba), {"all-linear"}),
                   "PEFT has no adapter of 'blk.0.ssm_out.weight' (backbone.layers.0.mixer.out_proj)");
-  expect_contains(
-      refused(R"("architecture": "llama", "n_layers": 1, "d_ff": 48, "experts": 4, "experts_used": 2)", {"all-linear"}),
-      "'blk.0.ffn_gate_exps.weight' has experts");
+  // PEFT takes modules of this name for experts, unless they are parameters, which have no magnitudes.
+  const std::string next =
+      R"x("architecture": "qwen3next", "n_layers": 2, "layers": "gdn,attn", "d_ff": 48, "experts": 4, )x"
+      R"("experts_used": 2, "shared_d_ff": 24, "delta_key_heads": 2, "delta_value_heads": 4, "delta_width": 8)";
+  const testing::Folder folder;
+  const auto shared = [&](bool dora) {
+    return adapted_model(folder, next, {.rank = 2, .dora = dora, .targets = {"ffn_up_shexp"}}, *device);
+  };
+  hf::save_peft(shared(false), 0, folder.path("peft"));
+  expect_contains(testing::slurp(folder.path("peft/adapter_config.json")),
+                  R"("model.layers.1.mlp.shared_expert.up_proj.weight")");
+  Model again = shared(false);
+  hf::load_peft(again, folder.path("peft"));
+  EXPECT_EQ(again.spec.adapters[1].maps, again.spec.adapters[0].maps);
+  expect_contains(message_of([&] { hf::save_peft(shared(true), 0, folder.path("dora")); }),
+                  "PEFT has no DoRA of 'blk.0.ffn_up_shexp.weight'");
+}
+
+// The experts of a layer are two parameters of a module in transformers, and PEFT wraps the last one outermost: its
+// tensors are a [E R,I] and b [O,R E].
+TEST(Peft, ExpertsAreParameters) {
+  const auto device = make_cpu_device(1);
+  const std::string experts = R"("n_layers": 2, "d_ff": 48, "experts": 4, "experts_used": 2)";
+  const std::string nemotron =
+      fmt::format(R"("architecture": "nemotron_h_moe", "n_layers": 3, "n_kv": 1, {}, "experts_latent": 24, "layers": )"
+                  R"x("mamba2,ffn(d_ff=40,experts=4,experts_used=2,shared_d_ff=20),attn")x",
+                  kMamba);
+  struct Case {
+    std::string sizes;
+    std::vector<std::string> targets;
+    std::string module;
+    std::vector<std::string> parameters;
+    Shape inner, outer;  // b of the two, where there are two
+  };
+  for (const auto& [sizes, targets, module, parameters, inner, outer] : std::vector<Case>{
+           {R"("architecture": "llama", )" + experts,
+            {"all-linear", "ffn_up_exps=3:5"},
+            "model.layers.1.mlp.experts",
+            {"gate_up_proj", "down_proj"},
+            {96, 4 * 5},
+            {32, 4 * 2}},
+           {R"("architecture": "gpt-oss", "window": 32, )" + experts,
+            {"ffn_*_exps"},
+            "model.layers.0.mlp.experts",
+            {"gate_up_proj", "down_proj"},
+            {96, 4 * 4},
+            {32, 4 * 2}},
+           {R"("architecture": "gpt-oss", "window": 32, )" + experts,
+            {"ffn_up_exps"},
+            "model.layers.0.mlp.experts",
+            {"gate_up_proj"},
+            {},
+            {96, 4 * 2}},
+           {R"("architecture": "granitemoe", )" + experts,
+            {"ffn_down_exps"},
+            "model.layers.0.block_sparse_moe.experts",
+            {"down_proj"},
+            {},
+            {32, 4 * 2}},
+           {nemotron, {"ffn_*_exps"}, "model.layers.1.mixer.experts", {"up_proj", "down_proj"}, {40, 8}, {24, 8}}}) {
+    const testing::Folder folder;
+    Model model = adapted_model(folder, sizes, {.rank = 2, .alpha = 3, .dropout = 0.1, .targets = targets}, *device);
+    hf::save_peft(model, 0, folder.path("peft"));
+    const auto peft = safetensors::File::open(folder.path("peft/adapter_model.safetensors"));
+    const std::string stem = "base_model.model." + module;
+    const auto b = peft.tensors().find(stem + ".lora_B.weight");
+    ASSERT_NE(b, peft.tensors().end()) << module;
+    EXPECT_EQ(b->second.shape, outer) << module;
+    const auto b_of_inner = peft.tensors().find(stem + ".base_layer.lora_B.weight");
+    ASSERT_EQ(b_of_inner != peft.tensors().end(), inner.rank() > 0) << module;
+    if (inner.rank() > 0) {
+      EXPECT_EQ(b_of_inner->second.shape, inner) << module;
+    }
+    const std::string config = testing::slurp(folder.path("peft/adapter_config.json"));
+    for (const std::string& p : parameters) expect_contains(config, "\"" + module + "." + p + "\"");
+    expect_contains(config, R"("lora_dropout": 0.0)");  // PEFT refuses another one for parameters
+    Model again = random_model(model_spec(folder.path("size.json"), 256), *device, 3);
+    hf::load_peft(again, folder.path("peft"));
+    merge_adapters(model), merge_adapters(again);
+    for (const TensorSpec& t : tensors_of(model.spec)) {
+      const std::vector<float> one = model.params->read(t.name), other = again.params->read(t.name);
+      for (size_t i = 0; i < one.size(); ++i)
+        ASSERT_NEAR(one[i], other[i], 1e-6 * (1 + std::fabs(one[i]))) << t.name << " " << i;
+    }
+  }
 }
 
 // Rank and alpha of each map: alpha_pattern, by names that end like a module's.
@@ -290,8 +392,22 @@ TEST(Peft, RefusesWhatItCannotRead) {
   expect_contains(with(plain + R"({"q_proj": "x"}})"), R"('alpha_pattern' has "x" for 'q_proj')");
   expect_contains(with(plain + R"x({"(a|b)": 2}})x"), "only names of modules");
   expect_contains(with(plain + "[3]}"), "expected an object");
+  expect_contains(with(R"({"peft_type": "LORA", "lora_alpha": 6, "target_parameters": "x"})"), "expected a list");
   Model other = random_model(model_spec("tiny"), *device, 1);
   expect_contains(message_of([&] { hf::load_peft(other, kGolden + "lora_peft"); }), "lora_A [3,20]");
+
+  const std::string experts = kGolden + "lora_experts_gpt_oss_peft/";
+  std::filesystem::copy_file(experts + "adapter_model.safetensors", folder.path("peft/adapter_model.safetensors"),
+                             std::filesystem::copy_options::overwrite_existing);
+  const auto of_experts = [&](const std::string& parameters, const char* family) {
+    folder.write("peft/adapter_config.json",
+                 R"({"peft_type": "LORA", "lora_alpha": 6, "target_parameters": )" + parameters + "}");
+    Model model = load_model(testing::GoldenFamily(family).write(), *device);
+    return message_of([&] { hf::load_peft(model, folder.path("peft")); });
+  };
+  expect_contains(of_experts(R"(["experts.other"])", "gpt_oss"), "'target_parameters' of its config does not say");
+  expect_contains(of_experts(R"(["down_proj"])", "gpt_oss"), "'model.layers.0.mlp.experts' has lora_A");
+  expect_contains(of_experts(R"(["down_proj"])", "llama"), "belongs to no linear map of this model");
 }
 
 }  // namespace

@@ -267,6 +267,36 @@ TEST(HfRecurrent, ConfigsThatContradictThemselvesOrThatAGgufCannotState) {
 // ---- quantized weights
 
 // Also keys of a latent, whose columns become rows.
+// transformers ignores tie_word_embeddings of Nemotron-H: the output is always a tensor, or random.
+TEST(HfRecurrent, ATiedNemotronHasItsOutputTwice) {
+  const auto device = make_cpu_device(1);
+  const testing::Folder folder;
+  folder.write("size.json", R"({"architecture": "nemotron_h", "n_layers": 3, "n_kv": 1, "d_model": 32, "n_heads": 2,)"
+                            R"("d_head": 16, "d_ff": 0, "mamba2_heads": 4, "mamba2_width": 16, "mamba2_state": 8,)"
+                            R"x("mamba2_groups": 2, "tied": true, "layers": "mamba2,ffn(d_ff=48),attn"})x");
+  const Model model = random_model(model_spec(folder.path("size.json"), 90), *device, 3);
+  ASSERT_TRUE(model.spec.tied);
+  const std::string base = folder.path("base.gguf"), hf = folder.path("hf"), again = folder.path("again.gguf");
+  save_model(model, base);
+  hf::convert_gguf(gguf::File::open(base), hf, {.tokenizer = false});
+  EXPECT_EQ(testing::read_json_file(hf + "/config.json").at("tie_word_embeddings"), false);
+  auto tensors = testing::read_tensors(hf);
+  EXPECT_EQ(tensors.at("lm_head.weight").values, tensors.at("backbone.embeddings.weight").values);
+  EXPECT_EQ(tensors.at("lm_head.weight").values, model.params->read("token_embd.weight"));
+
+  // A config that says otherwise changes nothing, unless there is no output.
+  nlohmann::json config = testing::read_json_file(hf + "/config.json");
+  config["tie_word_embeddings"] = true;
+  testing::write_text(hf + "/config.json", config.dump());
+  hf::convert_folder(hf, again, {.tokenizer = false});
+  const Model untied = load_model(again, *device);
+  EXPECT_FALSE(untied.spec.tied);
+  EXPECT_EQ(untied.params->read("output.weight"), model.params->read("token_embd.weight"));
+  testing::change_tensors(hf, [](const std::string& name) { return name == "lm_head.weight" ? "" : name; });
+  hf::convert_folder(hf, again, {.tokenizer = false});
+  EXPECT_TRUE(load_model(again, *device).spec.tied);
+}
+
 TEST(HfRecurrent, QuantizedWeightsKeepTheirValues) {
   const testing::Folder folder;
   const json size = {{"architecture", "kimi-linear"},

@@ -58,8 +58,8 @@ class LlamaWithAdapter:
         if lc.llama_set_adapters_lora(self.llama.ctx, one, 1, (ctypes.c_float * 1)(1.0)):
             sys.exit(f"llama.cpp loads {adapter}, but does not use it")
 
-    def logprobs(self):
-        return logprobs_of(self.llama.decode(IDS, 0)[0])
+    def logprobs(self, ids=IDS):
+        return logprobs_of(self.llama.decode(ids, 0)[0])
 
 
 def transformers_model(folder):

@@ -316,6 +316,12 @@ TEST(Lora, WhatLlamaCppIgnoresIsSaid) {
   expect_contains(unknown(kimi, "attn_[qkv]"), "llama.cpp ignores what an adapter changes in 'blk.0.attn_k.weight'");
   expect_contains(unknown(kimi, "attn_output"), "'blk.0.attn_output.weight'");
   EXPECT_EQ(unknown(kimi, "blk.1.attn_output"), "");
+  expect_contains(unknown(kimi, "output"), "'output.weight'");
+  const std::string gemma4 = R"("architecture": "gemma4", "n_layers": 2, "tied": true, "layer_embedding": 8)";
+  expect_contains(unknown(gemma4, "token_embd"), "llama.cpp aborts with an adapter of embeddings");
+  expect_contains(unknown(gemma4, "output"), "llama.cpp refuses an adapter of the output");
+  expect_contains(unknown(gemma4, "per_layer_model_proj"), "'per_layer_model_proj.weight'");
+  EXPECT_EQ(unknown(gemma4, "attn_q"), "");
   EXPECT_EQ(unknown(kimi, "ffn_*"), "");
 }
 

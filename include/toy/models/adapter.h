@@ -49,7 +49,8 @@ struct AdapterFactors {
 AdapterFactors factors_of(const Model& model, const std::string& weight, size_t number);
 /// Adds the norms of constant magnitudes, of the weights and the adapter as they are.
 void add_norms(Model& model, size_t number);
-/// Adds an adapter from a GGUF of llama.cpp's kind, of floats, multiplied by `scale`. Throws Error{bad_input} naming
+/// Adds an adapter from a GGUF of llama.cpp's kind, of floats, multiplied by `scale`; 0 leaves
+/// the model as it is, also with magnitudes. Throws Error{bad_input} naming
 /// file and tensor where it is of another model: its architecture, a name or a shape.
 void load_adapter(Model& model, const std::string& path, double scale = 1);
 /// Adds what all adapters do to the weights, w + s b a, summed in f64 and rounded once, and removes the adapters. A
