@@ -94,6 +94,7 @@ struct Show : Command {
       read_examples(one, maker, reading);
       if (rows > 0 && done == rows) return;
     }
+    check(done > 0, "{}: there is no row to show", file);
   }
 
   void print(const Tokenizer& tokenizer, const std::string& path, int64_t line, const ExampleRow& row,

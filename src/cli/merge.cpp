@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/help.h"
+#include "cli/interrupt.h"
 #include "cli/model_file.h"
 #include "cli/options.h"
 #include "cli/rewrite.h"
@@ -71,6 +72,7 @@ struct Merge : Command {
     print_warnings(model_path, model.warnings);
     adapters.apply(model);
     merge_adapters(model);
+    Interrupt interrupt;  // a file is written to its end, or removed
     if (stored.mix.empty()) {
       require_range(model, stored.plain);
       save_model(model, out, stored.plain);
@@ -78,7 +80,7 @@ struct Merge : Command {
     }
     with_f32_file(model, out, [&](const gguf::File& file) {
       model = {};  // its memory is needed no more
-      rewrite.in = file.path();
+      interrupt.end_by_signal();
       rewrite.run(file, {.mix = stored.mix, .threads = threads});
     });
   }

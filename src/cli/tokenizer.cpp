@@ -50,7 +50,7 @@ struct Train : Command {
     refuse_overwriting("out", out, {{"--corpus", corpus}});
     refuse_replacing("out", out, is_vocabulary);
     const std::string text = read_text_file(corpus);
-    check(!is_binary(text), "{}: {}", corpus, kNotText);
+    check(!is_binary(text), "{}: {}", corpus, why_not_text(text));
     const auto t = make_tokenizer(spec, text);
     gguf::Writer w("llama");
     t->save(w);

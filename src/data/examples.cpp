@@ -212,8 +212,17 @@ std::vector<TextSpan> ExampleMaker::assistant_turns(const ChatInput& in, const s
     if (in.messages[i].at("role") != "assistant") continue;
     ChatInput other = in, before = in;
     other.messages[i] = {{"role", "assistant"}, {"content", kOther}};
-    const auto changed = try_render(*chat_, other);
-    check(changed && *changed != full,
+    auto changed = try_render(*chat_, other);
+    std::string compared = full;
+    if (!changed) {  // what a tool answers may need its call, so compare conversations that stop here
+      for (ChatInput* c : {&before, &other}) c->messages.erase(c->messages.begin() + int64_t(i + 1), c->messages.end());
+      compared = try_render(*chat_, before).value_or("");
+      changed = try_render(*chat_, other);
+    }
+    const size_t differs = changed ? common_prefix(compared, *changed) : 0;
+    const size_t same = changed ? std::min(compared.size() - differs, common_suffix(compared, *changed)) : 0;
+    const size_t last = compared.size() - same;
+    check(changed && *changed != compared && full.starts_with(std::string_view(compared).substr(0, last)),
           "message {}: its place cannot be found in what the template renders; use a template with {{% generation %}}, "
           "or --train-on all",
           i + 1);
@@ -221,10 +230,9 @@ std::vector<TextSpan> ExampleMaker::assistant_turns(const ChatInput& in, const s
     before.add_generation_prompt = true;
     const auto asked = try_render(*chat_, before);
     before.add_generation_prompt = false;
-    size_t begin = common_prefix(full, *changed);
+    size_t begin = differs;
     if (asked && full.starts_with(*asked) && asked != try_render(*chat_, before))
       begin = std::min(begin, asked->size());
-    const size_t last = std::max(begin, full.size() - std::min(full.size(), common_suffix(full, *changed)));
     size_t token = size_t(std::lower_bound(begins.begin(), begins.end() - 1, last) - begins.begin());
     size_t end = 0;
     for (size_t t = token; t < ids.size() && end == 0; ++t) {

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -70,12 +69,19 @@ TextFile described(const std::string& path, const struct stat& st) {
   return {path, uint64_t(st.st_size), nanoseconds(st.st_mtim), nanoseconds(st.st_ctim)};
 }
 
-bool looks_binary(const std::string& path) {
+std::string start_of(const std::string& path) {
   const OpenFile file(path);
-  std::array<char, kSniffed> start;
+  std::string start(kSniffed, '\0');
   const ssize_t got = ::read(file.fd, start.data(), start.size());
   if (got < 0) fail_reading(path, errno);
-  return is_binary({start.data(), size_t(got)});
+  start.resize(size_t(got));
+  return start;
+}
+
+void require_text(const std::string& name, std::string_view start, BinaryFiles binary) {
+  if (binary == BinaryFiles::taken || !is_binary(start)) return;
+  fail("{}: {}{}", name, why_not_text(start),
+       binary == BinaryFiles::offered ? ", or use --binary to train on its bytes" : "");
 }
 
 bool lies_below(const fs::path& path, const std::string& folder) {
@@ -94,7 +100,8 @@ bool is_of_run(const fs::path& entry) {
 }
 
 // Why a file or folder is no text of the corpus; "" if it is one, or may have some.
-std::string reason_against(const fs::path& path, bool is_folder, std::span<const std::string> except, bool binary) {
+std::string reason_against(const fs::path& path, bool is_folder, std::span<const std::string> except,
+                           BinaryFiles binary) {
   if (path.filename().string().starts_with(".")) return "hidden";
   if (is_of_run(path)) return "written by a run";
   if (is_folder) return "";
@@ -105,10 +112,11 @@ std::string reason_against(const fs::path& path, bool is_folder, std::span<const
   if (st.st_size == 0) return "empty";
   for (const std::string& folder : except)
     if (!folder.empty() && lies_below(fs::weakly_canonical(path), folder)) return "written by toy itself";
-  return !binary && looks_binary(path) ? "no text (it has NUL bytes)" : "";
+  return binary != BinaryFiles::taken && is_binary(start_of(path)) ? "no text (it has NUL bytes)" : "";
 }
 
-void add_folder(const std::string& folder, std::span<const std::string> all_except, bool binary, TextFiles& out) {
+void add_folder(const std::string& folder, std::span<const std::string> all_except, BinaryFiles binary,
+                TextFiles& out) {
   // A folder that holds this one, or is it, does not empty it.
   std::vector<std::string> except(all_except.begin(), all_except.end());
   std::erase_if(except, [&](const std::string& e) { return lies_below(fs::weakly_canonical(folder), e); });
@@ -177,9 +185,18 @@ bool is_untouched(const TextFile& before, const TextFile& now) {
   return before.bytes == now.bytes && before.modified == now.modified && before.changed == now.changed;
 }
 
-TextFiles list_text_files(std::span<const std::string> paths, std::span<const std::string> except, bool binary,
+const char* why_not_text(std::string_view start) {
+  using namespace std::string_view_literals;
+  for (const std::string_view magic : {"\x1f\x8b"sv, "\x28\xb5\x2f\xfd"sv,
+                                       "\xfd"
+                                       "7zXZ\0"sv,
+                                       "BZh"sv, "PK\x03\x04"sv})
+    if (start.starts_with(magic)) return "it is compressed; decompress it first";
+  return "not a text, for it has NUL bytes; convert it to UTF-8";
+}
+
+TextFiles list_text_files(std::span<const std::string> paths, std::span<const std::string> except, BinaryFiles binary,
                           size_t memory) {
-  constexpr const char* kTold = "{}: {}, or use --binary to train on its bytes";
   TextFiles out;
   for (const std::string& path : paths) {
     const bool standard_input = path == kStandardInput;
@@ -189,11 +206,11 @@ TextFiles list_text_files(std::span<const std::string> paths, std::span<const st
       add_folder(path, except, binary, out);
     } else if (S_ISREG(st.st_mode)) {
       check(st.st_size > 0, "{}: the file is empty; a text is needed", path);
-      check(binary || !looks_binary(path), kTold, path, kNotText);
+      require_text(path, start_of(path), binary);
       out.files.push_back(described(path, st));
     } else {
       const TextFile& all = out.files.emplace_back(taken_whole(path, memory));
-      check(binary || !is_binary(*all.text), kTold, standard_input ? "standard input" : path, kNotText);
+      require_text(standard_input ? "standard input" : path, *all.text, binary);
     }
   }
   return out;

@@ -50,10 +50,13 @@ StoredAs parse_stored_as(std::string_view option, const std::string& text) {
 }
 
 void with_f32_file(const Model& model, const std::string& path, const std::function<void(const gguf::File&)>& use) {
-  // A name that remove_leftovers() knows, should the process be killed.
-  const TemporaryFile whole{fmt::format("{}.f32.{}-0.tmp", path, ::getpid())};
-  save_model(model, whole.path);
-  use(gguf::File::open(whole.path));
+  const auto nameless = [&] {  // mapped, so that nothing is left behind should the process end
+    // A name that remove_leftovers() knows.
+    const TemporaryFile whole{fmt::format("{}.f32.{}-0.tmp", path, ::getpid())};
+    save_model(model, whole.path);
+    return gguf::File::open(whole.path);
+  };
+  use(nameless());
 }
 
 void save_model(const Model& model, const std::string& path, const StoredAs& stored) {

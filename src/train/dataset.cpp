@@ -107,22 +107,25 @@ void Dataset::list(const std::string& out) {
   const std::string cache = o_.cache.empty() ? users_cache() : o_.cache == kNoCache ? "" : o_.cache;
   for (const std::string& folder : {out, cache})
     if (!folder.empty()) except.push_back(fs::weakly_canonical(folder).string());
+  const BinaryFiles binary = !o_.examples.empty() ? BinaryFiles::refused
+                             : o_.binary          ? BinaryFiles::taken
+                                                  : BinaryFiles::offered;
   if (mixture_) {
     for (size_t i = 0; i < paths().size(); ++i) {
       DataSource& s = sources_.emplace_back();
       s.name = paths()[i];
       s.weight = o_.weights[i];
-      s.files = list_text_files(std::span(&paths()[i], 1), except, o_.binary, memory_);
+      s.files = list_text_files(std::span(&paths()[i], 1), except, binary, memory_);
     }
   } else {
     DataSource& s = sources_.emplace_back();
     s.name = joined(paths());
-    s.files = list_text_files(paths(), except, o_.binary, memory_);
+    s.files = list_text_files(paths(), except, binary, memory_);
   }
   if (!o_.validation.empty()) {
     DataSource& s = given_validation_.emplace();
     s.name = joined(o_.validation);
-    s.files = list_text_files(o_.validation, except, o_.binary, memory_);
+    s.files = list_text_files(o_.validation, except, binary, memory_);
   }
   say_left_out();
 }

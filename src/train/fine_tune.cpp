@@ -6,8 +6,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "toy/base/glob.h"
 #include "train/loaded.h"
+#include "train/tensor_pattern.h"
 
 namespace toy {
 namespace {
@@ -19,12 +19,7 @@ constexpr const char* kAdapters = "*.lora_[abm]";
 void check_patterns(const char* option, const std::vector<std::string>& patterns, const ModelSpec& spec) {
   std::vector<std::string> names;
   for (const TensorSpec& t : tensors_of(spec)) names.push_back(t.name);
-  for (const std::string& pattern : patterns) {
-    if (std::any_of(names.begin(), names.end(), [&](const std::string& n) { return matches(pattern, n); })) continue;
-    const std::string near = nearest(pattern, names);
-    fail("{}: no tensor's name fits '{}'{}; toy describe lists them", option, pattern,
-         near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
-  }
+  for (const std::string& pattern : patterns) require_match(option, pattern, names);
 }
 
 class FineTune final : public Loaded {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "toy/base/glob.h"
+#include "train/tensor_pattern.h"
 
 namespace toy {
 namespace {
@@ -13,16 +14,11 @@ using Options = OptimizerOptions;
 
 constexpr int64_t kSmallestCoded = 4096;  // smaller tensors keep f32 moments (Dettmers et al. 2021, section 2)
 
-void check_pattern(std::string_view option, const std::string& pattern, std::span<const TensorSpec> tensors,
-                   const char* where_to_look) {
-  const auto fitting = [&](const TensorSpec& t) { return matches(pattern, t.name); };
-  check(std::any_of(tensors.begin(), tensors.end(), fitting), "{}: no tensor's name fits '{}'; names are like '{}'{}",
-        option, pattern, tensors.back().name, where_to_look);
-}
-
-void check_patterns(const Options& o, std::span<const TensorSpec> tensors, const char* where_to_look) {
-  for (const auto& [pattern, factor] : o.lr_for) check_pattern("lr-for", pattern, tensors, where_to_look);
-  for (const std::string& pattern : o.no_decay) check_pattern("no-decay", pattern, tensors, where_to_look);
+void check_patterns(const Options& o, std::span<const TensorSpec> tensors, std::string_view what) {
+  std::vector<std::string> names;
+  for (const TensorSpec& t : tensors) names.push_back(t.name);
+  for (const auto& [pattern, factor] : o.lr_for) require_match("lr-for", pattern, names, what);
+  for (const std::string& pattern : o.no_decay) require_match("no-decay", pattern, names, what);
 }
 
 // Does the tensor lie between embedding and output, where Muon was made for (Jordan et al. 2024)?
@@ -161,7 +157,7 @@ std::vector<TensorUpdate> tensor_updates(const ModelSpec& spec, const OptimizerO
 }
 
 std::vector<TensorUpdate> tensor_updates(std::span<const TensorSpec> tensors, const OptimizerOptions& o) {
-  check_patterns(o, tensors, ", and toy describe lists them");
+  check_patterns(o, tensors, "trained tensor");
   std::vector<TensorUpdate> list;
   for (const TensorSpec& t : tensors) {
     TensorUpdate u{.rule = rule_for(t, o)};
@@ -320,7 +316,7 @@ OptimizerStep minimize(Value loss, std::span<const Value> params, const Optimize
     using Init = TensorSpec::Init;
     tensors.push_back({p.shape().rank() >= 2 ? Init::matrix : Init::zeros, node.name, p.shape()});
   }
-  check_patterns(options, tensors, "");
+  check_patterns(options, tensors, "parameter");
   check_names_are_free(*loss.graph, options, tensors);
   const OptimizerStep step = clip_and_update(*loss.graph, options, tensors, params, gradients(loss, params));
   for (const std::string& name : inputs_of(options))  // fed also where no update reads it: muon without a vector

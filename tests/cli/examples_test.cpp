@@ -39,6 +39,21 @@ TEST_F(Cli, DataShowPrintsRowsWithTheirMask) {
   EXPECT_EQ(row.at("counted"), 4);
 }
 
+TEST_F(Cli, ExamplesMustBeTextWithRows) {
+  ASSERT_EQ(toy("train from-scratch --corpus " + tiny_corpus() + kSmall + "--steps 1 --out " + path("start")).code, 0);
+  const std::string model = path("start/model.gguf"), blank = write("blank.jsonl", "\n  \n"),
+                    zip = write("rows.jsonl.gz", std::string("\x1f\x8b\x08\0\0\0", 6)),
+                    nul = write("nul.jsonl", std::string("{\0}", 3));
+  for (const std::string& call :
+       {"data show --model " + model + " ", "train lora --model " + model + " --out " + path("x") + " --data "}) {
+    refuses(call + blank, {"blank.jsonl: there is no row"});
+    refuses(call + write("empty.jsonl", ""), {"empty.jsonl: the file is empty"});
+    refuses(call + zip, {"rows.jsonl.gz: it is compressed; decompress it first"});
+    refuses(call + nul, {"nul.jsonl: not a text, for it has NUL bytes; convert it to UTF-8"});
+    for (const std::string& file : {zip, nul}) EXPECT_EQ(toy(call + file).err.find("--binary"), std::string::npos);
+  }
+}
+
 TEST_F(Cli, TrainsOnExamplesToTheSameBytesForAnyThreads) {
   const std::string file = write("chats.jsonl", chats(60)), chat = write("chat.jinja", kTemplate);
   const std::string call = "train from-scratch --data " + file + " --chat-template " + chat +

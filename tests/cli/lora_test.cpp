@@ -1,6 +1,9 @@
 // toy train lora and full-finetune, --lora, toy merge: what a user sees.
+#include <sys/wait.h>
+
 #include <chrono>
 #include <cmath>
+#include <csignal>
 
 #include "cli/cli_fixture.h"
 
@@ -42,10 +45,42 @@ TEST_F(CliLora, AnAdapterHelpsUnmergedMergedAndFromPeft) {
   const Result merged = toy("merge " + q8_ + " --lora " + path("run") + " --type q8_0 --json --out " + path("m8.gguf"));
   ASSERT_EQ(merged.code, 0) << merged.err;
   EXPECT_GT(json::parse(merged.out).at("tensors").at(1).at("bytes"), 0);
+  EXPECT_EQ(json::parse(merged.out).at("model"), q8_);
   EXPECT_NEAR(perplexity(path("m8.gguf")), with, 1e-2 * with);
   for (const auto& entry : fs::directory_iterator(fs::path(path("m8.gguf")).parent_path()))
     EXPECT_NE(entry.path().extension(), ".tmp") << entry.path();
   EXPECT_EQ(toy("infer " + q8_ + " --lora " + path("run") + " --prompt the -n 4").code, 0);
+}
+
+TEST_F(CliLora, AnInterruptedMergeLeavesNothing) {
+  ASSERT_EQ(toy(lora("run", "--steps 1")).code, 0);
+  fs::create_directory(path("work"));
+  const auto run = [this](const std::string& type, const std::string& shim) {
+    const std::string line = std::string("LD_PRELOAD=") + TOY_DISK_SHIM + " TOY_SHIM_ROOT=" + path("work") + " " +
+                             shim + " " + TOY_BINARY + " merge " + q8_ + " --lora " + path("run") + " --type " + type +
+                             " --out " + path("work/m.gguf") + " >/dev/null 2>" + path("stderr");
+    const int status = std::system(line.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  };
+  for (const std::string type : {"F32", "Q8_0"}) {
+    fs::remove(path("log"));
+    ASSERT_EQ(run(type, "TOY_SHIM_LOG=" + path("log")), 0) << slurp(path("stderr"));
+    const std::string log = slurp(path("log")), whole = slurp(path("work/m.gguf"));
+    int ended = 0;
+    for (int64_t k = 1; k <= std::count(log.begin(), log.end(), '\n'); k += 3) {
+      fs::remove(path("work/m.gguf"));
+      const std::string at = " TOY_SHIM_SIGNAL_AT=" + std::to_string(k);
+      const int code = run(type, "TOY_SHIM_SIGNAL=" + std::to_string(SIGINT) + at);
+      ASSERT_TRUE(code == 0 || code == 128 + SIGINT) << code << at;
+      ended += code != 0;
+      for (const auto& entry : fs::directory_iterator(path("work"))) EXPECT_EQ(entry.path().filename(), "m.gguf") << at;
+      EXPECT_EQ(fs::exists(path("work/m.gguf")), code == 0) << at;
+      if (code == 0) {
+        EXPECT_TRUE(slurp(path("work/m.gguf")) == whole) << at;
+      }
+    }
+    EXPECT_EQ(ended > 0, type == "Q8_0");  // the only file is written to its end
+  }
 }
 
 TEST_F(CliLora, BenchReadsTheAdaptersToo) {

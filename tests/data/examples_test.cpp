@@ -77,6 +77,26 @@ TEST_F(Examples, TurnsAreFoundWhereOlderOnesLoseTheirThoughtsAndCallsAreMade) {
             "<think>new</think>B<|im_end|>");
 }
 
+// As gpt-oss and Mistral: an answer of a tool without its call is an error, and with Mistral nothing asks for a turn.
+TEST_F(Examples, ACallIsFoundThoughTheTemplateRefusesItsAnswerWithoutIt) {
+  const auto with = [](const std::string& begin, const std::string& asks) {
+    return ChatTemplate(
+        "{% set ns = namespace(called=false) %}{% for m in messages %}{% if m.role == 'tool' %}{% if not ns.called %}"
+        "{{ raise_exception('no call') }}{% endif %}{{ '[RESULT]' + m.content }}{% elif m.role == 'user' %}"
+        "{{ '[INST]' + m.content + '[/INST]' }}{% elif m.tool_calls %}{% set ns.called = true %}{{ '" +
+        begin + " [CALLS]' + m.tool_calls[0].function.name + '</s>' }}{% else %}{{ '" + begin +
+        "' + m.content + '</s>' }}{% endif %}{% endfor %}" + asks);
+  };
+  const ChatTemplate mistral = with("", ""),
+                     asking = with("<bot>", "{% if add_generation_prompt %}{{ '<bot>' }}{% endif %}");
+  const std::string row =
+      R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "",
+          "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}, {"role": "tool", "content": "r"},
+          {"role": "assistant", "content": "A"}]})";
+  EXPECT_EQ(learned_of(row, &mistral), " [CALLS]f</s>|A</s>");
+  EXPECT_EQ(learned_of(row, &asking), " [CALLS]f</s>|A</s>");
+}
+
 TEST_F(Examples, GenerationMarksDecideWhereThereAreSome) {
   const ChatTemplate chat(
       "{% for m in messages %}{{ m.role }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }}!{% "

@@ -245,8 +245,14 @@ TEST(Groups, AFactorIsALearningRate) {
 
 TEST(Groups, APatternThatFitsNothingIsAnError) {
   const auto message = [](const Options& o) { return testing::message_of([&] { tensor_updates(small_spec(), o); }); };
-  EXPECT_EQ(message({.lr_for = {{"blk.7.*", 0.5}}}).find("lr-for: no tensor's name fits 'blk.7.*'"), 0u);
-  EXPECT_EQ(message({.no_decay = {"embd"}}).find("no-decay: no tensor's name fits 'embd'"), 0u);
+  EXPECT_EQ(message({.lr_for = {{"blk.7.*", 0.5}}}),
+            "lr-for: no trained tensor's name fits 'blk.7.*'; did you mean 'blk.0.*'?");
+  EXPECT_EQ(message({.no_decay = {"ffn_up"}}),
+            "no-decay: no trained tensor's name fits 'ffn_up'; did you mean '*ffn_up*'?");
+  EXPECT_EQ(message({.no_decay = {"ffn_upp"}}),
+            "no-decay: no trained tensor's name fits 'ffn_upp'; did you mean 'blk.*.ffn_up.*'?");
+  EXPECT_EQ(message({.no_decay = {"completely different"}}),
+            "no-decay: no trained tensor's name fits 'completely different'; names are like 'output.weight'");
 }
 
 // ---- averages

@@ -41,20 +41,22 @@ struct TextFiles {
   uint64_t bytes() const { return bytes_of(files); }
 };
 
+/// Files with NUL bytes: refused where they are named, or taken like texts. `offered` refuses and mentions --binary.
+enum class BinaryFiles { refused, offered, taken };
+
 /// The files of `paths` in their order; a folder stands for the files in it and below, ordered by path, byte by byte.
 /// Of a folder are left out: hidden names, empty files, files with a NUL byte among the first 8192, links to folders,
 /// what is no regular file, and what lies below one of `except`. Throws Error{bad_input} naming the path for one that
 /// is missing, empty or cannot be read, and for a folder without a text.
-/// "-" is standard input. `binary`: files with NUL bytes are taken, too; else one that is named itself is an error.
-/// What can be read only once is kept in memory: an error where the process would hold more than `memory` (0: no
-/// limit).
+/// "-" is standard input. What can be read only once is kept in memory: an error where the process would hold more than
+/// `memory` (0: no limit).
 TextFiles list_text_files(std::span<const std::string> paths, std::span<const std::string> except = {},
-                          bool binary = false, size_t memory = 0);
+                          BinaryFiles binary = BinaryFiles::refused, size_t memory = 0);
 
 /// Is there a NUL byte among the first 8192?
 bool is_binary(std::string_view text);
-/// What to say of such a file.
-inline constexpr const char* kNotText = "not a text, for it has NUL bytes; convert it to UTF-8";
+/// What to say of such a file that begins like this: it is compressed, or what else to do.
+const char* why_not_text(std::string_view start);
 
 /// Reads bytes [begin, end) of a file and hands them on in pieces of at most 1 MiB, in order, until `take` says false.
 /// Throws Error{bad_input} where the file cannot be read or ends before.

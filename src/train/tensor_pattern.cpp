@@ -1,0 +1,46 @@
+#include "train/tensor_pattern.h"
+
+#include <algorithm>
+#include <map>
+
+#include "toy/base/error.h"
+#include "toy/base/glob.h"
+#include "toy/models/spec.h"
+
+namespace toy {
+namespace {
+
+bool fits_any(const std::string& pattern, const std::vector<std::string>& names) {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& n) { return matches(pattern, n); });
+}
+
+// A part of a name needs stars around it. Other words may be a name, a block or what a name has in all blocks,
+// mistyped.
+std::string near_pattern(const std::string& pattern, const std::vector<std::string>& names) {
+  if (const std::string inside = "*" + pattern + "*"; fits_any(inside, names)) return inside;
+  std::map<std::string, std::string> meant;  // word to pattern
+  for (const std::string& name : names) {
+    meant[name] = name;
+    const size_t dot = name.starts_with("blk.") ? name.find('.', 4) : name.npos;
+    if (dot == name.npos) continue;
+    const std::string rest = name.substr(dot), stem = rest.substr(1, rest.find('.', 1) - 1);
+    for (const std::string& p : {name.substr(0, dot) + ".*", "blk.*" + rest}) meant[p] = p;
+    meant[stem] = "blk.*." + stem + ".*";
+  }
+  std::vector<std::string> words;
+  for (const auto& [word, p] : meant) words.push_back(word);
+  const std::string word = nearest(pattern, words);
+  return word.empty() ? "" : meant[word];
+}
+
+}  // namespace
+
+void require_match(std::string_view option, const std::string& pattern, const std::vector<std::string>& names,
+                   std::string_view what) {
+  if (fits_any(pattern, names)) return;
+  const std::string near = near_pattern(pattern, names);
+  fail("{}: no {}'s name fits '{}'; {}", option, what, pattern,
+       near.empty() ? "names are like '" + names.back() + "'" : "did you mean '" + near + "'?");
+}
+
+}  // namespace toy
