@@ -31,7 +31,6 @@ std::optional<DType> float_type(const std::string& name) {
 struct Convert : Command {
   Rewrite rewrite;
   bool no_tokenizer = false;
-  int threads = 0;
 
   void add(CLI::App& app) {
     rewrite.brief = true;
@@ -45,8 +44,6 @@ struct Convert : Command {
     app.add_flag("--no-tokenizer", no_tokenizer, "Leave the tokenizer out");
     begin_group(app, "Output");
     app.add_flag("--json", rewrite.json, "Print a JSON object");
-    begin_group(app, "Machine");
-    add_option(app, "--threads", threads, "Number of threads; 0 uses every core", from_to(0, 1024));
     app.footer(
         "A folder from Hugging Face (config.json, safetensors, tokenizer) becomes a GGUF, and a GGUF such a folder.\n"
         "With --type, quantized matrices of a GGUF become floats with the values that they stand for.\n\n"
@@ -72,7 +69,7 @@ struct Convert : Command {
     check(!rewrite.type.empty(), "--type is missing; matrices of a GGUF become f32, f16 or bf16");
     check(!no_tokenizer, "--no-tokenizer: '{}' and '{}' are both GGUF files", rewrite.in, rewrite.out);
     rewrite.check_out();
-    rewrite.run(file, {.mix = rewrite.type, .types = {}, .threads = threads});
+    rewrite.run(file, {.mix = rewrite.type, .types = {}});
   }
 
  private:

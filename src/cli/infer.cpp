@@ -159,10 +159,11 @@ struct Infer : Command {
     std::vector<int64_t> result;
     for (size_t i = 0; i < ids.size(); ++i) {
       const int64_t tokens = int64_t(ids[i].size());
-      int64_t n = std::min<int64_t>(g.max_tokens, int64_t(1) << 40);  // beyond any context, and sums do not overflow
-      if (!given("--n")) n = std::clamp<int64_t>(room - tokens, 1, n);
-      check(tokens + n <= room, "context: {} prompt tokens{} and {} to generate need {} positions of {}; use a {}{}",
-            tokens, prompts.several() ? fmt::format(" ({})", prompts.where(i)) : "", n, tokens + n, room,
+      const int64_t n = given("--n") ? g.max_tokens : std::clamp<int64_t>(room - tokens, 1, g.max_tokens);
+      const uint64_t needed = uint64_t(tokens) + uint64_t(n);
+      check(needed <= uint64_t(room),
+            "context: {} prompt tokens{} and {} to generate need {} positions of {}; use a {}{}", tokens,
+            prompts.several() ? fmt::format(" ({})", prompts.where(i)) : "", n, needed, room,
             tokens < room ? "smaller --n" : "shorter prompt", room_to_grow(model.spec));
       result.push_back(n);
     }

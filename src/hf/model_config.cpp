@@ -88,7 +88,11 @@ Reading read_config(const HfModel& model, const Config& config) {
   m.name = model.type;
   // Families whose files always hold the output.
   if (m.tied && !holds(m, "tied") && !family_of(m).defaults.tied) m.tied = false;
-  m.validate();
+  try {
+    m.validate();
+  } catch (const Error& e) {
+    fail("{}: a GGUF cannot hold this model: {}", config.path(), e.what());
+  }
   return r;
 }
 

@@ -83,6 +83,7 @@ TEST_F(CliGpt2, NothingBeyondTheLearnedPositions) {
   EXPECT_EQ(toy(infer + "--n 41").code, 0);  // 7 + 41 = 48
   EXPECT_EQ(toy(infer).code, 0);             // as many as fit
   refuses(infer + "--n 42", {"49 positions of 48", "no more positions"});
+  refuses(infer + "--n 9223372036854775807", {"and 9223372036854775807 to generate", "9223372036854775814 positions"});
   refuses(infer + "--ctx 64", {"ctx is 64", "48 positions"});
   refuses("eval " + first + " --file " + tiny_corpus() + " --ctx 49", {"ctx is 49", "48 positions"});
   const std::string warm = "train warm-start --steps 1 --batch 1 --corpus " + tiny_corpus() + " --out " +

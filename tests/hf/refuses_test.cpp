@@ -65,6 +65,8 @@ TEST_F(HfRefuses, DimensionsThatAreNotSupportedOrDisagree) {
   expect({"num_hidden_layers", "many"});
   change_config([](json& c) { c["num_hidden_layers"] = 3, c["intermediate_size"] = 57; });
   expect({"gate_proj", "[56,60]", "[57,60]"});
+  change_config([](json& c) { c["intermediate_size"] = 56, c["attention_bias"] = true; });
+  expect({"config.json", "a GGUF cannot hold this model", "biases", "qwen3"});
 }
 
 TEST_F(HfRefuses, TensorsThatAreMissingOrUnknown) {
