@@ -1,5 +1,8 @@
 // What Highway's headers ask its library for: the instruction sets of this processor, and the one in use. The library
 // itself measures its timers when it is loaded, which made every start of the program 3 ms longer.
+// The same sets as src/backend/cpu/simd_targets.h; with -march=native on a new processor clang 14 needs them, too.
+#define HWY_WANT_SSSE3 1
+#define HWY_DISABLED_TARGETS (HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #include <hwy/targets.h>
 
 #include <atomic>

@@ -160,17 +160,22 @@ struct PeftConfig {
     const auto at = [&](const char* key) { return j.contains(key) ? j.at(key) : ordered_json(nullptr); };
     const ordered_json type = at("peft_type");
     check(type == "LORA", "{}: 'peft_type' is {}; only LORA is supported", path, json_text(type));
-    for (const char* flag : {"lora_bias", "use_qalora", "use_bdlora"})
-      check(at(flag).is_null() || at(flag) == false, "{}: '{}' is {}; only LoRA and DoRA are supported", path, flag,
-            json_text(at(flag)));
-    for (const char* list : {"modules_to_save", "layer_replication", "trainable_token_indices"})
-      check(at(list).is_null() || at(list).empty(), "{}: '{}' is {}, which is not supported", path, list,
-            json_text(at(list)));
+    for (const char* key :
+         {"lora_bias", "use_qalora", "use_bdlora", "arrow_config", "kasa_config", "monteclora_config",
+          "modules_to_save", "layer_replication", "trainable_token_indices", "alora_invocation_tokens"})
+      check(at(key).is_null() || at(key) == false || at(key).empty(), "{}: '{}' is {}, which is not supported", path,
+            key, json_text(at(key)));
     check(at("bias").is_null() || at("bias") == "none", "{}: 'bias' is {}; only none is supported", path,
           json_text(at("bias")));
     for (const char* flag : {"use_rslora", "use_dora"})
       check(at(flag).is_null() || at(flag).is_boolean(), "{}: '{}' is {}, expected true or false", path, flag,
             json_text(at(flag)));
+    const ordered_json start = at("init_lora_weights");
+    for (const char* kind : {"pissa", "olora", "corda", "loftq"})
+      check(!start.is_string() || !start.get<std::string>().starts_with(kind),
+            "{}: 'init_lora_weights' is {}, so PEFT changed the base; save the adapter with "
+            "path_initial_model_for_weight_conversion",
+            path, json_text(start));
     check(at("lora_alpha").is_number(), "{}: 'lora_alpha' is {}, expected a number", path, json_text(at("lora_alpha")));
     PeftConfig config{j.at("lora_alpha").get<double>(), at("use_rslora") == true, at("use_dora") == true};
     const ordered_json alphas = at("alpha_pattern");
@@ -207,7 +212,10 @@ class PeftFile {
   };
 
   explicit PeftFile(const std::string& folder)
-      : config_(PeftConfig::read(folder)), file_(safetensors::File::open(folder + "/" + kTensors)) {}
+      : config_(PeftConfig::read(folder)), file_(safetensors::File::open(folder + "/" + kTensors)) {
+    for (const auto& [name, bytes] : file_.bytes())
+      fail("{}: tensor '{}' is {}; adapters of F32, F16 or BF16 are supported", path(), name, bytes.type);
+  }
 
   // What it has of a weight [O,I], with the class's order of rows and columns.
   std::optional<Values> find(const Home& home, const TensorSpec& t) {
@@ -228,7 +236,7 @@ class PeftFile {
     if (!has_magnitudes) return v;
     const View& m = take(names.m);
     check(m.shape == Shape({all}), "{}: tensor '{}' is {}, expected [{}]", file_.path(), names.m, m.shape.str(), all);
-    v.m = floats(m);
+    v.m = floats(m, home.module);
     return v;
   }
 
@@ -238,7 +246,10 @@ class PeftFile {
       std::string name = module;
       return name.replace(name.find('*'), 1, std::to_string(e));
     };
-    if (!has(PeftNames(of_expert(0)).a)) return {};
+    int64_t count = 0;
+    for (int64_t e = 0; e < t.shape[0]; ++e) count += has(PeftNames(of_expert(e)).a);
+    if (count == 0) return {};
+    check(!config_.dora, "{}: '{}' has DoRA, which experts cannot have", path(), of_expert(0));
     Values v;
     for (int64_t e = 0; e < t.shape[0]; ++e) {
       const Values one = pair(PeftNames(of_expert(e)), of_expert(e), 1, {t.shape[1], t.shape[2]});
@@ -277,7 +288,7 @@ class PeftFile {
 
   // Both, a [E R,I] and b [O,R E] of `shape` [O,I], as they are.
   Values pair(const PeftNames& names, const std::string& module, int64_t experts, const Shape& shape) {
-    check(has(names.a) && has(names.b), "{}: '{}' has only one of lora_A and lora_B", path(), module);
+    for (const std::string& name : {names.a, names.b}) check(has(name), "{}: there is no tensor '{}'", path(), name);
     const View &a = take(names.a), &b = take(names.b);
     const int64_t ranks = a.shape.rank() == 2 ? a.shape[0] : 0;
     check(
@@ -285,16 +296,14 @@ class PeftFile {
         "{}: '{}' has lora_A {} and lora_B {}; for this model they would be [r,{}] and [{},r]{}", path(), module,
         a.shape.str(), b.shape.str(), shape[1], shape[0],
         experts > 1 ? fmt::format(", with r a multiple of {} experts", experts) : "");
-    Values v{.a = floats(a), .b = floats(b), .rank = ranks / experts};
-    for (const auto* part : {&v.a, &v.b})
-      check(std::all_of(part->begin(), part->end(), [](float x) { return std::isfinite(x); }),
-            "{}: '{}' holds NaN or infinity, so the file is broken; train or download it again", path(), module);
-    return v;
+    return {.a = floats(a, module), .b = floats(b, module), .rank = ranks / experts};
   }
 
-  static std::vector<float> floats(const View& v) {
+  std::vector<float> floats(const View& v, const std::string& module) const {
     std::vector<float> values(size_t(v.count()));
     convert(v, View(values.data(), DType::f32, v.shape));
+    check(std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }),
+          "{}: '{}' holds NaN or infinity, so the file is broken; train or download it again", path(), module);
     return values;
   }
 
@@ -340,8 +349,9 @@ void load_peft(Model& model, const std::string& folder, double scale) {
     if (!v && in_folder.find('*') != in_folder.npos) v = file.find_each(in_folder, t);
     if (!v) continue;
     if (scale == 0) v->m.clear();  // magnitudes alone would change the model
-    adapter.maps[t.name] = {v->rank, float(v->scale) * float(scale),
-                            v->m.empty() ? Magnitude::none : Magnitude::constant};
+    const float both = float(v->scale) * float(scale);
+    check(std::isfinite(both), "{}: its scale of '{}' is {}; give a smaller one", folder, t.name, both);
+    adapter.maps[t.name] = {v->rank, both, v->m.empty() ? Magnitude::none : Magnitude::constant};
     values[t.name] = std::move(*v);
   }
   file.refuse_unused();

@@ -334,8 +334,10 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   // A third of the letters wrong is a typing mistake, more is another word.
   const size_t letters = word.size() - std::min(word.find_first_not_of('-'), word.size());
   size_t least = letters / 3 + 2;
-  for (const std::string& c : candidates)
+  for (const std::string& c : candidates) {
+    if (std::max(c.size(), word.size()) - std::min(c.size(), word.size()) >= least) continue;  // may be long, of a file
     if (const size_t d = distance(word, c); d < least) least = d, best = c;
+  }
   return best;
 }
 

@@ -17,7 +17,9 @@ bool fits_any(const std::string& pattern, const std::vector<std::string>& names)
 // A part of a name needs stars around it. Other words may be a name, a block or what a name has in all blocks,
 // mistyped.
 std::string near_pattern(const std::string& pattern, const std::vector<std::string>& names) {
-  if (const std::string inside = "*" + pattern + "*"; fits_any(inside, names)) return inside;
+  const size_t first = std::min(pattern.find_first_not_of('*'), pattern.size());
+  const std::string part = pattern.substr(first, pattern.find_last_not_of('*') + 1 - first);
+  if (const std::string inside = "*" + part + "*"; !part.empty() && fits_any(inside, names)) return inside;
   std::map<std::string, std::string> meant;  // word to pattern
   for (const std::string& name : names) {
     meant[name] = name;

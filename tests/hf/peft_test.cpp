@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "testing/errors.h"
 #include "testing/family_golden.h"
@@ -393,8 +395,30 @@ TEST(Peft, RefusesWhatItCannotRead) {
   expect_contains(with(plain + R"x({"(a|b)": 2}})x"), "only names of modules");
   expect_contains(with(plain + "[3]}"), "expected an object");
   expect_contains(with(R"({"peft_type": "LORA", "lora_alpha": 6, "target_parameters": "x"})"), "expected a list");
+  expect_contains(with(R"({"peft_type": "LORA", "lora_alpha": 1e40})"), "is inf; give a smaller one");
+  expect_contains(with(plain + R"({"v_proj": 1e300}})"), "its scale of 'blk.0.attn_v.weight' is inf");
+  // The base is another one, or the adapter is not in use everywhere.
+  expect_contains(with(R"({"peft_type": "LORA", "lora_alpha": 6, "init_lora_weights": "pissa_niter_4"})"),
+                  "so PEFT changed the base");
+  expect_contains(with(R"({"peft_type": "LORA", "lora_alpha": 6, "alora_invocation_tokens": [1]})"), "not supported");
   Model other = random_model(model_spec("tiny"), *device, 1);
   expect_contains(message_of([&] { hf::load_peft(other, kGolden + "lora_peft"); }), "lora_A [3,20]");
+
+  const std::string dora = kGolden + "lora_dora_peft/";
+  std::string bytes = testing::slurp(dora + "adapter_model.safetensors");
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const nlohmann::json tensors = nlohmann::json::parse(bytes.substr(sizeof header, header));
+  const std::string magnitudes = "base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector";
+  const size_t at = sizeof header + header + tensors.at(magnitudes).at("data_offsets").at(0).get<size_t>();
+  bytes.replace(at, 4, std::string_view("\0\0\xc0\x7f", 4));  // NaN
+  folder.write("peft/adapter_model.safetensors", bytes);
+  expect_contains(with(testing::slurp(dora + "adapter_config.json")), "q_proj' holds NaN");
+  const std::string f8 = R"({"x.lora_A.weight": {"dtype": "F8_E4M3", "shape": [1, 8], "data_offsets": [0, 8]}})";
+  const uint64_t length = f8.size();
+  folder.write("peft/adapter_model.safetensors",
+               std::string(reinterpret_cast<const char*>(&length), sizeof length) + f8 + std::string(8, '\1'));
+  expect_contains(with(R"({"peft_type": "LORA", "lora_alpha": 6})"), "tensor 'x.lora_A.weight' is F8_E4M3");
 
   const std::string experts = kGolden + "lora_experts_gpt_oss_peft/";
   std::filesystem::copy_file(experts + "adapter_model.safetensors", folder.path("peft/adapter_model.safetensors"),
@@ -408,6 +432,24 @@ TEST(Peft, RefusesWhatItCannotRead) {
   expect_contains(of_experts(R"(["experts.other"])", "gpt_oss"), "'target_parameters' of its config does not say");
   expect_contains(of_experts(R"(["down_proj"])", "gpt_oss"), "'model.layers.0.mlp.experts' has lora_A");
   expect_contains(of_experts(R"(["down_proj"])", "llama"), "belongs to no linear map of this model");
+
+  // Experts as modules: all of them, and without DoRA.
+  const std::string modules = kGolden + "lora_experts_mixtral_modules_peft/";
+  const auto of_modules = [&](const std::string& missing, const char* config) {
+    const auto file = safetensors::File::open(modules + "adapter_model.safetensors");
+    safetensors::Writer writer;
+    for (const auto& [name, view] : file.tensors())
+      if (name.find(missing) == name.npos) writer.add(name, view);
+    writer.finish(folder.path("peft/adapter_model.safetensors"));
+    folder.write("peft/adapter_config.json", config);
+    Model model = load_model(testing::GoldenFamily("mixtral").write(), *device);
+    return message_of([&] { hf::load_peft(model, folder.path("peft")); });
+  };
+  constexpr const char* kPlain = R"({"peft_type": "LORA", "lora_alpha": 6})";
+  for (const char* missing : {"experts.0.w1.lora_A", "experts.0.w1.", "experts.2.w3.lora_B"})
+    expect_contains(of_modules(missing, kPlain),
+                    "there is no tensor 'base_model.model.model.layers.0.block_sparse_moe");
+  expect_contains(of_modules("nothing", R"({"peft_type": "LORA", "lora_alpha": 6, "use_dora": true})"), "has DoRA");
 }
 
 }  // namespace

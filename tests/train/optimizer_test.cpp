@@ -249,6 +249,9 @@ TEST(Groups, APatternThatFitsNothingIsAnError) {
             "lr-for: no trained tensor's name fits 'blk.7.*'; did you mean 'blk.0.*'?");
   EXPECT_EQ(message({.no_decay = {"ffn_up"}}),
             "no-decay: no trained tensor's name fits 'ffn_up'; did you mean '*ffn_up*'?");
+  EXPECT_EQ(message({.no_decay = {"ffn_up*"}}),
+            "no-decay: no trained tensor's name fits 'ffn_up*'; did you mean '*ffn_up*'?");
+  EXPECT_EQ(message({.no_decay = {""}}), "no-decay: no trained tensor's name fits ''; names are like 'output.weight'");
   EXPECT_EQ(message({.no_decay = {"ffn_upp"}}),
             "no-decay: no trained tensor's name fits 'ffn_upp'; did you mean 'blk.*.ffn_up.*'?");
   EXPECT_EQ(message({.no_decay = {"completely different"}}),
