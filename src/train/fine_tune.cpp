@@ -1,8 +1,5 @@
 #include "toy/train/fine_tune.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
