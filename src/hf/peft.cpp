@@ -3,18 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <deque>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
 #include "hf/models.h"
+#include "hf/peft_config.h"
 #include "hf/plan.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/json_text.h"
@@ -28,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr const char *kConfig = "adapter_config.json", *kTensors = "adapter_model.safetensors";
+constexpr const char* kTensors = "adapter_model.safetensors";
 constexpr std::string_view kPrefix = "base_model.model.";
 
 ModelSpec without_adapters(ModelSpec spec) {
@@ -129,77 +127,6 @@ std::vector<float> transposed(const std::vector<float>& m, int64_t rows, int64_t
     for (int64_t c = 0; c < columns; ++c) t[size_t(c * rows + r)] = m[size_t(r * columns + c)];
   return t;
 }
-
-// What a config says that decides numbers.
-struct PeftConfig {
-  double alpha = 0;
-  bool rslora = false, dora = false;
-  std::vector<std::pair<std::string, double>> alphas = {};  // of what has this name, or ends in a dot and it
-  std::vector<std::string> parameters = {};                 // the same
-
-  static bool is_named(const std::string& target, const std::string& name) {
-    return target == name || target.ends_with("." + name);
-  }
-  double scale_of(const std::string& target, int64_t rank) const {
-    const auto own =
-        std::find_if(alphas.begin(), alphas.end(), [&](const auto& a) { return is_named(target, a.first); });
-    return (own == alphas.end() ? alpha : own->second) / (rslora ? std::sqrt(double(rank)) : double(rank));
-  }
-  bool has_parameter(const std::string& target) const {
-    return std::any_of(parameters.begin(), parameters.end(),
-                       [&](const std::string& name) { return is_named(target, name); });
-  }
-
-  static PeftConfig read(const std::string& folder) {
-    const std::string path = folder + "/" + kConfig;
-    std::ifstream in(path, std::ios::binary);
-    check(bool(in), "{}: cannot be read", path);
-    const std::string text(std::istreambuf_iterator<char>(in), {});
-    const ordered_json j = parse_json<ordered_json>(text);
-    check(j.is_object(), "{}: it is no JSON object", path);
-    const auto at = [&](const char* key) { return j.contains(key) ? j.at(key) : ordered_json(nullptr); };
-    const ordered_json type = at("peft_type");
-    check(type == "LORA", "{}: 'peft_type' is {}; only LORA is supported", path, json_text(type));
-    for (const char* key :
-         {"lora_bias", "use_qalora", "use_bdlora", "arrow_config", "kasa_config", "monteclora_config",
-          "modules_to_save", "layer_replication", "trainable_token_indices", "alora_invocation_tokens"})
-      check(at(key).is_null() || at(key) == false || at(key).empty(), "{}: '{}' is {}, which is not supported", path,
-            key, json_text(at(key)));
-    check(at("bias").is_null() || at("bias") == "none", "{}: 'bias' is {}; only none is supported", path,
-          json_text(at("bias")));
-    for (const char* flag : {"use_rslora", "use_dora"})
-      check(at(flag).is_null() || at(flag).is_boolean(), "{}: '{}' is {}, expected true or false", path, flag,
-            json_text(at(flag)));
-    const ordered_json start = at("init_lora_weights");
-    for (const char* kind : {"pissa", "olora", "corda", "loftq"})
-      check(!start.is_string() || !start.get<std::string>().starts_with(kind),
-            "{}: 'init_lora_weights' is {}, so PEFT changed the base; save the adapter with "
-            "path_initial_model_for_weight_conversion",
-            path, json_text(start));
-    check(at("lora_alpha").is_number(), "{}: 'lora_alpha' is {}, expected a number", path, json_text(at("lora_alpha")));
-    PeftConfig config{j.at("lora_alpha").get<double>(), at("use_rslora") == true, at("use_dora") == true};
-    const ordered_json alphas = at("alpha_pattern");
-    check(alphas.is_null() || alphas.is_object(), "{}: 'alpha_pattern' is {}, expected an object", path,
-          json_text(alphas));
-    for (const auto& [pattern, value] : alphas.items()) {
-      constexpr std::string_view kAny = R"(.*\.)";  // PEFT writes it for experts
-      const std::string name = pattern.substr(pattern.starts_with(kAny) ? kAny.size() : 0);
-      check(value.is_number(), "{}: 'alpha_pattern' has {} for '{}', expected a number", path, json_text(value), name);
-      check(
-          std::all_of(name.begin(), name.end(), [](char c) { return std::isalnum(c & 0xff) || c == '_' || c == '.'; }),
-          "{}: 'alpha_pattern' has '{}'; only names of modules are supported, not other patterns", path, name);
-      config.alphas.emplace_back(name, value.get<double>());
-    }
-    const ordered_json parameters = at("target_parameters");
-    check(parameters.is_null() || parameters.is_array(), "{}: 'target_parameters' is {}, expected a list", path,
-          json_text(parameters));
-    for (const ordered_json& name : parameters) {
-      check(name.is_string(), "{}: 'target_parameters' has {}, expected names", path, json_text(name));
-      config.parameters.push_back(name.get<std::string>());
-    }
-    return config;
-  }
-};
 
 // An adapter's file, and which of its tensors belong to a weight.
 class PeftFile {
@@ -331,7 +258,7 @@ void reorder(PeftFile::Values& v, const MapPlace& place, int64_t experts) {
 
 }  // namespace
 
-bool is_peft_folder(const std::string& path) { return fs::is_regular_file(fs::path(path) / kConfig); }
+bool is_peft_folder(const std::string& path) { return fs::is_regular_file(fs::path(path) / kPeftConfig); }
 
 void load_peft(Model& model, const std::string& folder, double scale) {
   check(std::isfinite(scale), "{}: its scale is {}, expected a number", folder, scale);
@@ -494,7 +421,7 @@ void save_peft(const Model& model, size_t number, const std::string& folder, con
                       {"fan_in_fan_out", false},
                       {"inference_mode", true}};
   if (!parameters.empty()) config["target_parameters"] = parameters;
-  AtomicFile json(folder + "/" + kConfig);
+  AtomicFile json(folder + "/" + kPeftConfig);
   json.write(json_text(config, 2) + "\n");
   json.commit();
 }

@@ -129,10 +129,10 @@ AdapterSpec lora_adapter(const ModelSpec& spec, const LoraOptions& o) {
     const double alpha = target.alpha.value_or(o.alpha);
     check(rank >= 1, "rank is {}, expected at least 1", rank);
     check(alpha > 0 && std::isfinite(alpha), "alpha is {}, expected a positive number", alpha);
-    check(rank <= most,
-          "rank is {}, and '{}' is {}: use a rank of at most {}, or give such maps a smaller one with --targets "
-          "'{},{}={}'",
-          rank, t.name, t.shape.str(), most, fmt::join(o.targets, ","), stem_of(t), most);
+    check(rank <= most, "rank is {}, and '{}' is {}: use a rank of at most {}{}", rank, t.name, t.shape.str(), most,
+          target.pattern == kAll
+              ? fmt::format(", or give such maps a smaller one with --targets '{},{}={}'", kAll, stem_of(t), most)
+              : "");
     if (o.dora) require_magnitudes(t);
     check(!o.pissa || t.init != TensorSpec::Init::embedding,
           "pissa: '{}' has none, only linear maps do; leave it out of the targets", t.name);
