@@ -14,7 +14,6 @@ namespace toy::cpu {
 namespace {
 
 constexpr size_t kPanelK = 256;   // k of a panel
-constexpr size_t kFewRows = 2;    // for them nothing is kept in a panel, where a block is small
 constexpr size_t kManyRows = 16;  // from here on arithmetic takes longer than memory
 
 // Products of bytes are summed in 16 bits first.
@@ -27,6 +26,36 @@ concept HasPairs = requires(typename Isa::V v) {
 template <class Isa>
 concept HasShifts = requires(typename Isa::V v) {
   Isa::shift_all(v, 1);
+};
+
+// Registers enough to multiply bytes as they are unpacked.
+template <class Isa>
+concept HasRegisters = HasShifts<Isa> && !HasPairs<Isa>;
+
+// What blocks of 256 become for MR rows of x: their bytes are multiplied at once, and wait in no panel.
+template <class Isa, class T, int MR>
+struct RowDots : Scales<Isa> {
+  using V = typename Isa::V;
+  static constexpr int kSteps = int(T::kPart) / 4;
+
+  const int8_t* x;            // of the block
+  const int32_t* correction;  // of its parts
+  V dot[MR][kPanelK / T::kPart], total[MR][1];
+
+  [[gnu::always_inline]] inline void put(int step, V w) {
+    const int part = step / kSteps;
+#pragma GCC unroll 2
+    for (int i = 0; i < MR; ++i) {
+      uint32_t four;
+      std::memcpy(&four, x + 4 * (step * MR + i), 4);
+      V& sum = dot[i][part];
+      if (step % kSteps == 0) sum = Isa::set1(uint32_t(correction[part * MR + i]));
+      sum = Isa::template dot<T::kSigned>(sum, w, Isa::set1(four));
+      if (step % kSteps < kSteps - 1) continue;
+      const V scaled = Isa::multiply(sum, this->scale[part]);
+      total[i][0] = part == 0 ? scaled : Isa::add(total[i][0], scaled);
+    }
+  }
 };
 
 template <class Isa, class T>
@@ -45,17 +74,16 @@ class QuantTask {
     const size_t first = std::min(s * kStrip, p_.outs - kStrip), row_bytes = p_.k / block() * T::kBytes;
     const auto* w = reinterpret_cast<const uint8_t*>(p_.w);
     if (p_.repacked) {
-      RepackedRows<Isa, T, kStrip> rows[kGroups];
-      for (size_t g = 0; g < kGroups; ++g) rows[g] = {w + s * kStrip * row_bytes, g * Isa::kLanes};
-      if (part_.rows <= kFewRows) {
-        if (part_.rows == 1)
-          few<1>(rows);
-        else
-          few<2>(rows);
-        store(first, s * kStrip);
-        return;
+      w += s * kStrip * row_bytes;
+      if constexpr (HasParts<T>) {
+        StreamRows<Isa> rows[kGroups];
+        for (size_t g = 0; g < kGroups; ++g) rows[g] = {w + g * Isa::kLanes * row_bytes};
+        few_or_many(rows);
+      } else {
+        RepackedRows<Isa, T, kStrip> rows[kGroups];
+        for (size_t g = 0; g < kGroups; ++g) rows[g] = {w, g * Isa::kLanes};
+        few_or_many(rows);
       }
-      panels(rows, rows[0].p, HasParts<T> && part_.rows < kManyRows ? kAhead : 0);
     } else {
       w += first * row_bytes;
       BlockRows<Isa, T> rows[kGroups];
@@ -71,20 +99,32 @@ class QuantTask {
   static constexpr size_t ceil(size_t a, size_t b) { return (a + b - 1) / b; }
   static constexpr size_t block() { return HasParts<T> ? kPanelK : 32; }
 
+  template <class Rows>
+  void few_or_many(Rows (&rows)[kGroups]) {
+    if constexpr (!HasParts<T> || HasRegisters<Isa>) {
+      if (part_.rows == 1) return few<1>(rows);
+      if (part_.rows == 2) return few<2>(rows);
+    }
+    panels(rows, nullptr, 0);
+  }
+
   // One block after the other for all rows, which are at most two: nothing waits in memory.
   template <int MR, class Rows>
-  void few(Rows (&rows)[kGroups]) const {
+  [[gnu::flatten]] void few(Rows (&rows)[kGroups]) const {
     if constexpr (HasParts<T>) {
-      constexpr size_t kBytes = kStrip * T::kBytes, kEighth = (kBytes / 8 + 63) / 64 * 64;
-      Panel<Isa> panel[kGroups];
-      for (size_t c = 0; c < p_.k / kPanelK; ++c) {
-        const uint8_t* ahead = rows[0].p + kAhead;
-        for (int g = 0; g < kGroups; ++g) {
-          T::unpack(rows[g], panel[g]), rows[g] = rows[g].next(1);
-          for (size_t at = 0; at < kEighth; at += 64) __builtin_prefetch(ahead + at, 0, 0);
-          ahead += kEighth;
+      constexpr size_t kParts = kPanelK / T::kPart;
+      for (int g = 0; g < kGroups; ++g) {
+        F y[MR][1];
+        for (int i = 0; i < MR; ++i) y[i][0] = Isa::zero();
+        for (size_t c = 0; c < p_.k / kPanelK; ++c) {
+          const size_t first = x_.at(part_.row, c) / kPanelK;
+          RowDots<Isa, T, MR> block[1];
+          block[0].x = x_.q + first * kPanelK;
+          block[0].correction = x_.correction + first * kParts;
+          T::template unpack<Isa>(rows[g], block[0]);
+          for (int i = 0; i < MR; ++i) add_block<MR>(block, block[0].total[i], first, i, y[i]);
         }
-        block_of_parts<MR, true>(panel, 0, c, ahead);
+        for (int i = 0; i < MR; ++i) Isa::store(y[i][0], sum(size_t(i), g));
       }
     } else {
       F y[MR][kGroups];
@@ -93,7 +133,7 @@ class QuantTask {
       for (size_t b = 0; b < p_.k / 32; ++b) {
         Panel<Isa> panel[kGroups];
 #pragma GCC unroll 2
-        for (int g = 0; g < kGroups; ++g) T::unpack(rows[g], 0, panel[g]), rows[g] = rows[g].next(1);
+        for (int g = 0; g < kGroups; ++g) T::template unpack<Isa>(rows[g], 0, panel[g]), rows[g] = rows[g].next(1);
         small_block<MR>(panel, x_.at(part_.row, b / 8) / 32 + b % 8 * MR, 0, y);
       }
       for (int i = 0; i < MR; ++i)
@@ -112,9 +152,9 @@ class QuantTask {
       w += blocks * kStrip * T::kBytes;
       for (int g = 0; g < kGroups; ++g) {
         if constexpr (HasParts<T>) {
-          T::unpack(rows[g], panel[g]);
+          T::template unpack<Isa>(rows[g], panel[g]);
         } else {
-          for (size_t b = 0; b < blocks; ++b) T::unpack(rows[g].next(b), b, panel[g]);
+          for (size_t b = 0; b < blocks; ++b) T::template unpack<Isa>(rows[g].next(b), b, panel[g]);
         }
         rows[g] = rows[g].next(blocks);
       }
@@ -209,9 +249,8 @@ class QuantTask {
     }
   }
 
-  template <int MR, bool kFetch = false>
-  inline void block_of_parts(const Panel<Isa> (&panel)[kGroups], size_t r, size_t c,
-                             const uint8_t* ahead = nullptr) const requires HasParts<T> {
+  template <int MR>
+  inline void block_of_parts(const Panel<Isa> (&panel)[kGroups], size_t r, size_t c) const requires HasParts<T> {
     constexpr size_t kParts = kPanelK / T::kPart;
     const size_t first = x_.at(part_.row + r, c) / kPanelK;
     const int32_t* correction = x_.correction + first * kParts;
@@ -220,11 +259,6 @@ class QuantTask {
     for (int i = 0; i < MR; ++i)
       for (int g = 0; g < kGroups; ++g) total[i][g] = Isa::set1(0);
     for (size_t s = 0; s < kParts; ++s) {
-      if constexpr (kFetch) {
-        constexpr size_t n = (kStrip * T::kBytes * 3 / 4 / kParts + 63) / 64 * 64;
-#pragma GCC unroll 20
-        for (size_t at = 0; at < n; at += 64) __builtin_prefetch(ahead + s * n + at, 0, 0);
-      }
       V dot[MR][kGroups];
       for (int i = 0; i < MR; ++i)
         for (int g = 0; g < kGroups; ++g) dot[i][g] = Isa::set1(uint32_t(correction[s * MR + i]));
@@ -234,24 +268,30 @@ class QuantTask {
           total[i][g] = Isa::add(total[i][g], Isa::multiply(dot[i][g], panel[g].scale[s]));
     }
     for (int i = 0; i < MR; ++i) {
-      const F xs = Isa::set1f(x_.scale[first + i]);
       F y[kGroups];
-      for (int g = 0; g < kGroups; ++g)
-        y[g] = Isa::fma(Isa::mul(panel[g].d[0], xs), Isa::to_float(total[i][g]),
-                        c == 0 ? Isa::zero() : Isa::load_floats(sum(r + i, g)));
-      if constexpr (T::kMin) {
-        const int16_t* sums = x_.sum + first * kParts + 2 * i;
-        V mins[kGroups];
-        for (int g = 0; g < kGroups; ++g) mins[g] = Isa::set1(0);
-        for (size_t s = 0; s < kParts; s += 2) {
-          uint32_t two;
-          std::memcpy(&two, sums + s * MR, 4);
-          for (int g = 0; g < kGroups; ++g) mins[g] = Isa::dot_pairs(mins[g], panel[g].min[s / 2], Isa::set1(two));
-        }
-        for (int g = 0; g < kGroups; ++g)
-          y[g] = Isa::fma(Isa::negative(Isa::mul(panel[g].m[0], xs)), Isa::to_float(mins[g]), y[g]);
-      }
+      for (int g = 0; g < kGroups; ++g) y[g] = c == 0 ? Isa::zero() : Isa::load_floats(sum(r + i, g));
+      add_block<MR>(panel, total[i], first, i, y);
       for (int g = 0; g < kGroups; ++g) Isa::store(y[g], sum(r + i, g));
+    }
+  }
+
+  // Adds a block of weights, of integer sum `total`, for row i of MR whose blocks of x begin with block `first`.
+  template <int MR, class Block, size_t N>
+  inline void add_block(const Block (&w)[N], const V (&total)[N], size_t first, int i, F (&y)[N]) const {
+    const F xs = Isa::set1f(x_.scale[first + size_t(i)]);
+    for (size_t g = 0; g < N; ++g) y[g] = Isa::fma(Isa::mul(w[g].d[0], xs), Isa::to_float(total[g]), y[g]);
+    if constexpr (T::kMin) {
+      constexpr size_t kParts = kPanelK / T::kPart;
+      const int16_t* sums = x_.sum + first * kParts + 2 * i;
+      V mins[N];
+      for (size_t g = 0; g < N; ++g) mins[g] = Isa::set1(0);
+      for (size_t s = 0; s < kParts; s += 2) {
+        uint32_t two;
+        std::memcpy(&two, sums + s * MR, 4);
+        for (size_t g = 0; g < N; ++g) mins[g] = Isa::dot_pairs(mins[g], w[g].min[s / 2], Isa::set1(two));
+      }
+      for (size_t g = 0; g < N; ++g)
+        y[g] = Isa::fma(Isa::negative(Isa::mul(w[g].m[0], xs)), Isa::to_float(mins[g]), y[g]);
     }
   }
 
@@ -311,25 +351,40 @@ int offset_of_type(DType type) {
 
 template <class Isa, class T>
 void repack_strip_of(const uint8_t* w, size_t k, uint8_t* to) {
-  constexpr size_t kStrip = 2 * Isa::kLanes, kWords = (T::kBytes - kOdd<T>) / 4;
+  constexpr size_t kStrip = 2 * Isa::kLanes;
   const size_t blocks = k / (HasParts<T> ? kPanelK : 32), row_bytes = blocks * T::kBytes;
-  for (size_t b = 0; b < blocks; ++b, to += kStrip * T::kBytes) {
-    for (size_t at = 0; at < kStrip * T::kBytes; at += 64)
-      __builtin_prefetch(w + kStrip * (row_bytes + b * T::kBytes) + at);
-    for (size_t o = 0; o < kStrip; ++o)
-      std::memcpy(to + o * kOdd<T>, w + o * row_bytes + b * T::kBytes + kOddAt<T>, kOdd<T>);
-    for (size_t from = 0; from < kStrip; from += Isa::kLanes) {
-      const BlockRows<Isa, T> rows{w + from * row_bytes + b * T::kBytes, row_bytes,
-                                   Isa::multiples(uint32_t(row_bytes))};
-      uint8_t* words = to + kStrip * kOdd<T> + 4 * from;
-      constexpr size_t kBegin = kOddAt<T> == 0 ? kOdd<T> : 0;
-      for (size_t i = 0; i < kWords / 4 * 4; i += 4) {
-        typename Isa::V v[4];
-        rows.load(kBegin + 4 * i, v);
-        for (size_t j = 0; j < 4; ++j) Isa::store_words(v[j], words + 4 * kStrip * (i + j));
+  const auto rows_from = [&](size_t o, size_t block) {
+    return BlockRows<Isa, T>{w + o * row_bytes + block * T::kBytes, row_bytes, Isa::multiples(uint32_t(row_bytes))};
+  };
+  if constexpr (HasParts<T>) {
+    struct : Scales<Isa> {
+      void put(int, typename Isa::V) {}
+    } nowhere;
+    const uint8_t* ahead = w + kStrip * row_bytes;
+    for (size_t from = 0; from < kStrip; from += Isa::kLanes)
+      for (size_t b = 0; b < blocks; ++b, ahead += Isa::kLanes * T::kBytes) {
+        for (size_t at = 0; at < Isa::kLanes * T::kBytes; at += 64) __builtin_prefetch(ahead + at);
+        StreamWriter<Isa, T> writer{rows_from(from, b), to};
+        T::template unpack<Isa>(writer, nowhere);
+        to = writer.to;
       }
-      for (size_t i = kWords / 4 * 4; i < kWords; ++i)
-        Isa::store_words(rows.word(kBegin + 4 * i), words + 4 * kStrip * i);
+  } else {
+    constexpr size_t kWords = (T::kBytes - kOdd<T>) / 4;
+    for (size_t b = 0; b < blocks; ++b, to += kStrip * T::kBytes) {
+      for (size_t at = 0; at < kStrip * T::kBytes; at += 64)
+        __builtin_prefetch(w + kStrip * (row_bytes + b * T::kBytes) + at);
+      for (size_t o = 0; o < kStrip; ++o) std::memcpy(to + o * kOdd<T>, w + o * row_bytes + b * T::kBytes, kOdd<T>);
+      for (size_t from = 0; from < kStrip; from += Isa::kLanes) {
+        const auto rows = rows_from(from, b);
+        uint8_t* words = to + kStrip * kOdd<T> + 4 * from;
+        for (size_t i = 0; i < kWords / 4 * 4; i += 4) {
+          typename Isa::V v[4];
+          rows.load(kOdd<T> + 4 * i, v);
+          for (size_t j = 0; j < 4; ++j) Isa::store_words(v[j], words + 4 * kStrip * (i + j));
+        }
+        for (size_t i = kWords / 4 * 4; i < kWords; ++i)
+          Isa::store_words(rows.word(kOdd<T> + 4 * i), words + 4 * kStrip * i);
+      }
     }
   }
 }

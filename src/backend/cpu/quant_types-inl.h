@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace toy::cpu {
 namespace {
@@ -43,7 +44,7 @@ template <class T>
 concept HasParts = requires {
   T::kPart;
 };
-constexpr size_t kAhead = 8192;  // bytes that few rows fetch before they need them
+constexpr size_t kAhead = 8192;  // bytes that rows of small blocks fetch before they need them
 
 // The same block of several outputs of a strip, repacked: the odd bytes of all outputs, then their first words, their
 // second words, and so on.
@@ -53,29 +54,79 @@ struct RepackedRows {
   size_t first;      // output
 
   inline typename Isa::V word(size_t at) const {
-    const uint8_t* from = p + kStrip * (at < kOddAt<T> ? at + kOdd<T> : at) + 4 * first;
-    if constexpr (!HasParts<T>) __builtin_prefetch(from + kAhead, 0, 0);
+    const uint8_t* from = p + kStrip * at + 4 * first;
+    __builtin_prefetch(from + kAhead, 0, 0);
     return Isa::load(from);
   }
   inline void load(size_t at, typename Isa::V (&v)[4]) const {
     for (size_t i = 0; i < 4; ++i) v[i] = word(at + 4 * i);
   }
   inline typename Isa::V odd() const {
-    if (!HasParts<T> && first == 0) __builtin_prefetch(p + kAhead, 0, 0);
+    if (first == 0) __builtin_prefetch(p + kAhead, 0, 0);
     if constexpr (kOdd<T> == 1) return Isa::load_bytes(p + first);
     return Isa::load_halves(p + 2 * first);
   }
   RepackedRows next(size_t blocks) const { return {p + blocks * kStrip * T::kBytes, first}; }
 };
 
-// What is unpacked of 256 k (or of as many as there are) for the lanes of one vector.
+// Blocks of 256 of the outputs of one vector, repacked: what unpack() reads of each, in its order, so that the machine
+// finds a stream that it fetches by itself.
 template <class Isa>
-struct Panel {
-  typename Isa::V q[64];      // 4 k each
+struct StreamRows {
+  const uint8_t* p;
+
+  inline typename Isa::V word(size_t) {
+    const auto v = Isa::load(p);
+    p += 4 * Isa::kLanes;
+    return v;
+  }
+  inline void load(size_t at, typename Isa::V (&v)[4]) {
+    for (size_t i = 0; i < 4; ++i) v[i] = word(at + 4 * i);
+  }
+  inline typename Isa::V odd() {
+    const auto v = Isa::load_halves(p);
+    p += 2 * Isa::kLanes;
+    return v;
+  }
+  StreamRows next(size_t) const { return *this; }  // reading has moved it
+};
+
+// Writes such a stream while unpack() reads blocks as they lie in a file.
+template <class Isa, class T>
+struct StreamWriter {
+  BlockRows<Isa, T> from;
+  uint8_t* to;
+
+  inline typename Isa::V word(size_t at) {
+    const auto v = from.word(at);
+    Isa::store_words(v, to);
+    to += 4 * Isa::kLanes;
+    return v;
+  }
+  inline void load(size_t at, typename Isa::V (&v)[4]) {
+    from.load(at, v);
+    for (size_t i = 0; i < 4; ++i, to += 4 * Isa::kLanes) Isa::store_words(v[i], to);
+  }
+  inline typename Isa::V odd() {
+    for (size_t o = 0; o < Isa::kLanes; ++o, to += 2) std::memcpy(to, from.p + o * from.stride + kOddAt<T>, 2);
+    return from.odd();
+  }
+};
+
+// The scales of 256 k (or of as many as there are) for the lanes of one vector.
+template <class Isa>
+struct Scales {
   typename Isa::F d[8];       // of blocks of 32; [0] of a block of 256
   typename Isa::F m[8];       // minimums, or [0] their scale
   typename Isa::V scale[16];  // integer scales of the parts of a block of 256
   typename Isa::V min[8];     // their integer minimums, two parts in a lane
+};
+
+// All that is unpacked of them.
+template <class Isa>
+struct Panel : Scales<Isa> {
+  typename Isa::V q[64];  // 4 k each
+  inline void put(int i, typename Isa::V v) { q[i] = v; }
 };
 
 // N of quant-formats: the values of IQ4; M: those of MXFP4.
@@ -103,7 +154,7 @@ inline typename Isa::V pair_to(typename Isa::V v, int from, int to) {
 
 // 32 nibbles in 16 bytes, the first 16 low, the others high: steps 0 to 3 and 4 to 7.
 template <class Isa, class Rows>
-inline void nibbles(const Rows& r, size_t at, typename Isa::V* q) {
+inline void nibbles(Rows& r, size_t at, typename Isa::V* q) {
   typename Isa::V v[4];
   r.load(at, v);
   for (int i = 0; i < 4; ++i) q[i] = low_nibbles<Isa>(v[i]), q[i + 4] = high_nibbles<Isa>(v[i]);
@@ -214,11 +265,12 @@ struct Mxfp4 {
   }
 };
 
-// ---- blocks of 256: parts of kPart elements with integer scales.
+// ---- blocks of 256: parts of kPart elements with integer scales. unpack() reads every byte once. It sets the
+// scales of `to` first; then it puts vectors of 4 k each, in any order in which those of a part ascend.
 
 // Scales and minimums of 6 bits, in the three words after d and dmin.
 template <class Isa, class Rows>
-inline void six_bit_scales(const Rows& r, Panel<Isa>& to) {
+inline void six_bit_scales(Rows& r, Scales<Isa>& to) {
   using V = typename Isa::V;
   V v[4];
   r.load(0, v);
@@ -239,16 +291,19 @@ struct Q4_K {
   static constexpr size_t kBytes = 144, kPart = 32;
   static constexpr bool kSigned = false, kMin = true;
   static constexpr int kOffset = 0, kMost = 15;
-  template <class Isa, class Rows>
-  static inline void unpack(const Rows& r, Panel<Isa>& to) {
-    six_bit_scales(r, to);
+  template <class Isa, class Rows, class To>
+  static inline void unpack(Rows& r, To& to) {
+    six_bit_scales<Isa>(r, to);
+#pragma GCC unroll 4
     for (int g = 0; g < 4; ++g)
+#pragma GCC unroll 2
       for (int h = 0; h < 2; ++h) {
         typename Isa::V v[4];
         r.load(size_t(16 + 32 * g + 16 * h), v);
+#pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
-          to.q[16 * g + 4 * h + i] = low_nibbles<Isa>(v[i]);
-          to.q[16 * g + 8 + 4 * h + i] = high_nibbles<Isa>(v[i]);
+          to.put(16 * g + 4 * h + i, low_nibbles<Isa>(v[i]));
+          to.put(16 * g + 8 + 4 * h + i, high_nibbles<Isa>(v[i]));
         }
       }
   }
@@ -258,21 +313,24 @@ struct Q5_K {
   static constexpr size_t kBytes = 176, kPart = 32;
   static constexpr bool kSigned = false, kMin = true;
   static constexpr int kOffset = 0, kMost = 31;
-  template <class Isa, class Rows>
-  static inline void unpack(const Rows& r, Panel<Isa>& to) {
-    six_bit_scales(r, to);
+  template <class Isa, class Rows, class To>
+  static inline void unpack(Rows& r, To& to) {
+    six_bit_scales<Isa>(r, to);
     typename Isa::V high[8], v[4];
     for (int h = 0; h < 2; ++h) {
       r.load(size_t(16 + 16 * h), v);
       for (int i = 0; i < 4; ++i) high[4 * h + i] = v[i];
     }
+#pragma GCC unroll 4
     for (int g = 0; g < 4; ++g)
+#pragma GCC unroll 2
       for (int h = 0; h < 2; ++h) {
         r.load(size_t(48 + 32 * g + 16 * h), v);
+#pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
           const auto bits = high[4 * h + i];
-          to.q[16 * g + 4 * h + i] = Isa::or_(low_nibbles<Isa>(v[i]), bit_to<Isa>(bits, 2 * g, 4));
-          to.q[16 * g + 8 + 4 * h + i] = Isa::or_(high_nibbles<Isa>(v[i]), bit_to<Isa>(bits, 2 * g + 1, 4));
+          to.put(16 * g + 4 * h + i, Isa::or_(low_nibbles<Isa>(v[i]), bit_to<Isa>(bits, 2 * g, 4)));
+          to.put(16 * g + 8 + 4 * h + i, Isa::or_(high_nibbles<Isa>(v[i]), bit_to<Isa>(bits, 2 * g + 1, 4)));
         }
       }
   }
@@ -282,22 +340,26 @@ struct Q6_K {
   static constexpr size_t kBytes = 210, kOddAt = 208, kPart = 16;
   static constexpr bool kSigned = false, kMin = false;
   static constexpr int kOffset = 32, kMost = 63;
-  template <class Isa, class Rows>
-  static inline void unpack(const Rows& r, Panel<Isa>& to) {
+  template <class Isa, class Rows, class To>
+  static inline void unpack(Rows& r, To& to) {
     to.d[0] = Isa::half_low(r.odd());
     typename Isa::V v[4];
     r.load(192, v);
     for (int s = 0; s < 16; ++s) to.scale[s] = Isa::signed_byte(v[s / 4], s % 4);
+#pragma GCC unroll 2
     for (int n = 0; n < 2; ++n)
+#pragma GCC unroll 2
       for (int h = 0; h < 2; ++h) {  // l from 16 h on
         typename Isa::V high[4];
         r.load(size_t(128 + 32 * n + 16 * h), high);
+#pragma GCC unroll 2
         for (int low = 0; low < 2; ++low) {  // r = low and low + 2
           r.load(size_t(64 * n + 32 * low + 16 * h), v);
+#pragma GCC unroll 4
           for (int i = 0; i < 4; ++i) {
-            to.q[32 * n + 8 * low + 4 * h + i] = Isa::or_(low_nibbles<Isa>(v[i]), pair_to<Isa>(high[i], 2 * low, 4));
-            to.q[32 * n + 8 * (low + 2) + 4 * h + i] =
-                Isa::or_(high_nibbles<Isa>(v[i]), pair_to<Isa>(high[i], 2 * low + 4, 4));
+            const int at = 32 * n + 8 * low + 4 * h + i;
+            to.put(at, Isa::or_(low_nibbles<Isa>(v[i]), pair_to<Isa>(high[i], 2 * low, 4)));
+            to.put(at + 16, Isa::or_(high_nibbles<Isa>(v[i]), pair_to<Isa>(high[i], 2 * low + 4, 4)));
           }
         }
       }
@@ -308,8 +370,8 @@ struct Q2_K {
   static constexpr size_t kBytes = 84, kPart = 16;
   static constexpr bool kSigned = false, kMin = true;
   static constexpr int kOffset = 0, kMost = 3;
-  template <class Isa, class Rows>
-  static inline void unpack(const Rows& r, Panel<Isa>& to) {
+  template <class Isa, class Rows, class To>
+  static inline void unpack(Rows& r, To& to) {
     using V = typename Isa::V;
     const V dm = r.word(80);
     to.d[0] = Isa::half_low(dm), to.m[0] = Isa::half_high(dm);
@@ -321,11 +383,15 @@ struct Q2_K {
               second = Isa::and_(Isa::shift_words(v[p / 2], 16 * (p % 2) + 12), Isa::set1(15));
       to.min[p] = Isa::or_(first, Isa::shift_words_left(second, 16));
     }
+#pragma GCC unroll 2
     for (int n = 0; n < 2; ++n)
+#pragma GCC unroll 2
       for (int h = 0; h < 2; ++h) {
         r.load(size_t(16 + 32 * n + 16 * h), v);
+#pragma GCC unroll 4
         for (int i = 0; i < 4; ++i)
-          for (int k = 0; k < 4; ++k) to.q[32 * n + 8 * k + 4 * h + i] = pair_to<Isa>(v[i], 2 * k, 0);
+#pragma GCC unroll 4
+          for (int k = 0; k < 4; ++k) to.put(32 * n + 8 * k + 4 * h + i, pair_to<Isa>(v[i], 2 * k, 0));
       }
   }
 };
@@ -334,8 +400,8 @@ struct Q3_K {
   static constexpr size_t kBytes = 110, kOddAt = 108, kPart = 16;
   static constexpr bool kSigned = false, kMin = false;
   static constexpr int kOffset = 4, kMost = 7;
-  template <class Isa, class Rows>
-  static inline void unpack(const Rows& r, Panel<Isa>& to) {
+  template <class Isa, class Rows, class To>
+  static inline void unpack(Rows& r, To& to) {
     using V = typename Isa::V;
     to.d[0] = Isa::half_low(r.odd());
     const V sc[3] = {r.word(96), r.word(100), r.word(104)};
@@ -349,13 +415,17 @@ struct Q3_K {
       r.load(size_t(16 * h), v);
       for (int i = 0; i < 4; ++i) high[4 * h + i] = v[i];
     }
+#pragma GCC unroll 2
     for (int n = 0; n < 2; ++n)
+#pragma GCC unroll 2
       for (int h = 0; h < 2; ++h) {
         r.load(size_t(32 + 32 * n + 16 * h), v);
+#pragma GCC unroll 4
         for (int i = 0; i < 4; ++i)
+#pragma GCC unroll 4
           for (int k = 0; k < 4; ++k)
-            to.q[32 * n + 8 * k + 4 * h + i] =
-                Isa::or_(pair_to<Isa>(v[i], 2 * k, 0), bit_to<Isa>(high[4 * h + i], 4 * n + k, 2));
+            to.put(32 * n + 8 * k + 4 * h + i,
+                   Isa::or_(pair_to<Isa>(v[i], 2 * k, 0), bit_to<Isa>(high[4 * h + i], 4 * n + k, 2)));
       }
   }
 };
@@ -364,8 +434,8 @@ struct Iq4Xs {
   static constexpr size_t kBytes = 136, kPart = 32;
   static constexpr bool kSigned = true, kMin = false;
   static constexpr int kOffset = 0, kMost = 127;
-  template <class Isa, class Rows>
-  static inline void unpack(const Rows& r, Panel<Isa>& to) {
+  template <class Isa, class Rows, class To>
+  static inline void unpack(Rows& r, To& to) {
     using V = typename Isa::V;
     const V first = r.word(0), low = r.word(4);
     to.d[0] = Isa::half_low(first);
@@ -373,9 +443,15 @@ struct Iq4Xs {
       const V l = Isa::and_(Isa::shift_words(low, 4 * s), Isa::set1(15)),
               h = Isa::and_(Isa::shift_words(first, 16 + 2 * s), Isa::set1(3));
       to.scale[s] = Isa::sub(Isa::or_(l, Isa::shift_words_left(h, 4)), Isa::set1(32));
-      nibbles<Isa>(r, size_t(8 + 16 * s), to.q + 8 * s);
     }
-    look_up<Isa>(kIq4Values, to.q, 64);
+#pragma GCC unroll 8
+    for (int s = 0; s < 8; ++s) {
+      V q[8];
+      nibbles<Isa>(r, size_t(8 + 16 * s), q);
+      look_up<Isa>(kIq4Values, q, 8);
+#pragma GCC unroll 8
+      for (int i = 0; i < 8; ++i) to.put(8 * s + i, q[i]);
+    }
   }
 };
 
