@@ -42,11 +42,8 @@ void run_rounded(const ExecContext& ctx, const KernelArgs& args) noexcept {
 
 // ---- the same on a repacked copy of the weights
 
-// Types for which decoding was measured to gain (bench/README.md).
-bool gains(DType t) { return t != DType::q6_k && t != DType::iq4_xs; }
-
 size_t bytes_of_copy(DType type, const Shape& w) noexcept {
-  return is_quantized(type) && w.rank() == 2 && gains(type) ? repacked_bytes(type, size_t(w[0]), size_t(w[1])) : 0;
+  return is_quantized(type) && w.rank() == 2 ? repacked_bytes(type, size_t(w[0]), size_t(w[1])) : 0;
 }
 
 void run_repacked(const ExecContext& ctx, const KernelArgs& args) noexcept {

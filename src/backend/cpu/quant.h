@@ -41,9 +41,9 @@ void quant_product(const QuantProduct& p, const TeamMember& team, std::byte* wor
 
 /// Bytes of a repacked copy of weights [outs,k]; 0 where there is none, because there are too few outputs.
 size_t repacked_bytes(DType type, size_t outs, size_t k);
-/// Writes it, this thread its part. Strips of outputs follow each other. In a strip, block by block, the same word of
-/// all of its outputs lies together, so that a product reads one stream and finds vectors as it needs them. The order
-/// depends on the machine.
+/// Writes it, this thread its part. The outputs of one vector after the other; of these, block by block, the same word
+/// of all outputs lies together. Words have the order in which they are unpacked, so that a product reads one stream
+/// and finds vectors as it needs them. The order depends on the machine.
 void repack(DType type, const std::byte* w, size_t outs, size_t k, const TeamMember& team, std::byte* to);
 
 /// The same with x as it is: weights become f32, some outputs at a time, and sums have the order of dot_product

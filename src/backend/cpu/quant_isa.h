@@ -39,7 +39,7 @@ struct QuantIsa {
   size_t tile;                ///< rows of x that are interleaved
   int (*offset)(DType type);  ///< what is added to weights of this type to make them unsigned
   void (*run)(const QuantPart& part, size_t strip);
-  /// Writes the strip of rows of k values that begins at w in the order of RepackedRows. nullptr: it has none.
+  /// Writes the strip of rows of k values that begins at w as StreamRows. nullptr: it has none.
   void (*repack)(DType type, const uint8_t* w, size_t k, uint8_t* to) = nullptr;
   size_t few_rows = 0;  ///< of kernels for few rows: how many they are best for, where the type matters little
 };

@@ -28,29 +28,35 @@ concept HasShifts = requires(typename Isa::V v) {
   Isa::shift_all(v, 1);
 };
 
-// Registers enough to multiply bytes as they are unpacked.
-template <class Isa>
-concept HasRegisters = HasShifts<Isa> && !HasPairs<Isa>;
+// Steps whose pairs of products, of at most 2 * 127 * kMost each, may be added up in 16 bits. 0: Isa has no pairs.
+template <class Isa, class T>
+constexpr int kStepsOfPairs = HasPairs<Isa> ? std::min(8, 32767 / (2 * 127 * T::kMost)) : 0;
 
 // What blocks of 256 become for MR rows of x: their bytes are multiplied at once, and wait in no panel.
 template <class Isa, class T, int MR>
 struct RowDots : Scales<Isa> {
   using V = typename Isa::V;
-  static constexpr int kSteps = int(T::kPart) / 4;
+  static constexpr int kSteps = int(T::kPart) / 4, kRun = std::min(kSteps, kStepsOfPairs<Isa, T>);
 
   const int8_t* x;            // of the block
   const int32_t* correction;  // of its parts
-  V dot[MR][kPanelK / T::kPart], total[MR][1];
+  V dot[MR][kPanelK / T::kPart], pairs[MR][kPanelK / T::kPart], total[MR][1];
 
   [[gnu::always_inline]] inline void put(int step, V w) {
     const int part = step / kSteps;
-#pragma GCC unroll 2
+#pragma GCC unroll 8
     for (int i = 0; i < MR; ++i) {
       uint32_t four;
       std::memcpy(&four, x + 4 * (step * MR + i), 4);
       V& sum = dot[i][part];
       if (step % kSteps == 0) sum = Isa::set1(uint32_t(correction[part * MR + i]));
-      sum = Isa::template dot<T::kSigned>(sum, w, Isa::set1(four));
+      if constexpr (kRun > 1) {
+        V &run = pairs[i][part], more = Isa::template pairs<T::kSigned>(w, Isa::set1(four));
+        run = step % kRun == 0 ? more : Isa::add_pairs(run, more);
+        if ((step + 1) % kRun == 0) sum = Isa::add(sum, Isa::sum_pairs(run));
+      } else {
+        sum = Isa::template dot<T::kSigned>(sum, w, Isa::set1(four));
+      }
       if (step % kSteps < kSteps - 1) continue;
       const V scaled = Isa::multiply(sum, this->scale[part]);
       total[i][0] = part == 0 ? scaled : Isa::add(total[i][0], scaled);
@@ -75,15 +81,9 @@ class QuantTask {
     const auto* w = reinterpret_cast<const uint8_t*>(p_.w);
     if (p_.repacked) {
       w += s * kStrip * row_bytes;
-      if constexpr (HasParts<T>) {
-        StreamRows<Isa> rows[kGroups];
-        for (size_t g = 0; g < kGroups; ++g) rows[g] = {w + g * Isa::kLanes * row_bytes};
-        few_or_many(rows);
-      } else {
-        RepackedRows<Isa, T, kStrip> rows[kGroups];
-        for (size_t g = 0; g < kGroups; ++g) rows[g] = {w, g * Isa::kLanes};
-        few_or_many(rows);
-      }
+      StreamRows<Isa, T> rows[kGroups];
+      for (size_t g = 0; g < kGroups; ++g) rows[g] = {w + g * Isa::kLanes * row_bytes};
+      few_or_many(rows);
     } else {
       w += first * row_bytes;
       BlockRows<Isa, T> rows[kGroups];
@@ -99,46 +99,48 @@ class QuantTask {
   static constexpr size_t ceil(size_t a, size_t b) { return (a + b - 1) / b; }
   static constexpr size_t block() { return HasParts<T> ? kPanelK : 32; }
 
+  // Rows for which a panel costs more than it saves. That depends on what there is to unpack.
+  static constexpr size_t kFewRows = HasShifts<Isa>                  ? (T::kLight ? 2 * Isa::kTile : 4)
+                                     : HasPairs<Isa> || !HasParts<T> ? 2
+                                                                     : 0;
+
   template <class Rows>
   void few_or_many(Rows (&rows)[kGroups]) {
-    if constexpr (!HasParts<T> || HasRegisters<Isa>) {
-      if (part_.rows == 1) return few<1>(rows);
-      if (part_.rows == 2) return few<2>(rows);
-    }
-    panels(rows, nullptr, 0);
+    if (part_.rows > kFewRows) return panels(rows, nullptr, 0);
+    if constexpr (kFewRows > 0)
+      for (size_t r = 0; r < part_.rows; r += Isa::kTile) few<std::min(int(kFewRows), Isa::kTile)>(rows, r);
   }
 
-  // One block after the other for all rows, which are at most two: nothing waits in memory.
+  // Rows from r on, at most MR: one vector of outputs after the other, and nothing waits in memory.
   template <int MR, class Rows>
-  [[gnu::flatten]] void few(Rows (&rows)[kGroups]) const {
-    if constexpr (HasParts<T>) {
-      constexpr size_t kParts = kPanelK / T::kPart;
-      for (int g = 0; g < kGroups; ++g) {
-        F y[MR][1];
-        for (int i = 0; i < MR; ++i) y[i][0] = Isa::zero();
-        for (size_t c = 0; c < p_.k / kPanelK; ++c) {
-          const size_t first = x_.at(part_.row, c) / kPanelK;
-          RowDots<Isa, T, MR> block[1];
-          block[0].x = x_.q + first * kPanelK;
-          block[0].correction = x_.correction + first * kParts;
-          T::template unpack<Isa>(rows[g], block[0]);
-          for (int i = 0; i < MR; ++i) add_block<MR>(block, block[0].total[i], first, i, y[i]);
-        }
-        for (int i = 0; i < MR; ++i) Isa::store(y[i][0], sum(size_t(i), g));
-      }
-    } else {
-      F y[MR][kGroups];
-      for (int i = 0; i < MR; ++i)
-        for (int g = 0; g < kGroups; ++g) y[i][g] = Isa::zero();
-      for (size_t b = 0; b < p_.k / 32; ++b) {
-        Panel<Isa> panel[kGroups];
-#pragma GCC unroll 2
-        for (int g = 0; g < kGroups; ++g) T::template unpack<Isa>(rows[g], 0, panel[g]), rows[g] = rows[g].next(1);
-        small_block<MR>(panel, x_.at(part_.row, b / 8) / 32 + b % 8 * MR, 0, y);
-      }
-      for (int i = 0; i < MR; ++i)
-        for (int g = 0; g < kGroups; ++g) Isa::store(y[i][g], sum(size_t(i), g));
+  void few(const Rows (&rows)[kGroups], size_t r) const {
+    if constexpr (MR > 1) {
+      if (part_.rows - r < MR) return few<MR - 1>(rows, r);
     }
+    for (int g = 0; g < kGroups; ++g) {
+      Rows own = rows[g];
+      few_by_vector<MR>(own, r, g);
+    }
+  }
+  template <int MR, class Rows>
+  [[gnu::noinline, gnu::flatten]] void few_by_vector(Rows& rows, size_t r, int g) const {
+    F y[MR][1];
+    for (int i = 0; i < MR; ++i) y[i][0] = Isa::zero();
+    for (size_t b = 0; b < p_.k / block(); ++b) {
+      if constexpr (HasParts<T>) {
+        const size_t first = x_.at(part_.row + r, b) / kPanelK;
+        RowDots<Isa, T, MR> dots[1];
+        dots[0].x = x_.q + first * kPanelK;
+        dots[0].correction = x_.correction + first * (kPanelK / T::kPart);
+        T::template unpack<Isa>(rows, dots[0]);
+        for (int i = 0; i < MR; ++i) add_block<MR>(dots, dots[0].total[i], first, i, y[i]);
+      } else {
+        Panel<Isa> panel[1];
+        T::template unpack<Isa>(rows, 0, panel[0]);
+        small_block<MR>(panel, x_.at(part_.row + r, b / 8) / 32 + b % 8 * MR, 0, y);
+      }
+    }
+    for (int i = 0; i < MR; ++i) Isa::store(y[i][0], sum(r + size_t(i), g));
   }
 
   // Fetches what lies `ahead` bytes after what is read, which begins at w.
@@ -152,11 +154,10 @@ class QuantTask {
       w += blocks * kStrip * T::kBytes;
       for (int g = 0; g < kGroups; ++g) {
         if constexpr (HasParts<T>) {
-          T::template unpack<Isa>(rows[g], panel[g]);
+          T::template unpack<Isa>(rows[g], panel[g]), rows[g] = rows[g].next(1);
         } else {
-          for (size_t b = 0; b < blocks; ++b) T::template unpack<Isa>(rows[g].next(b), b, panel[g]);
+          for (size_t b = 0; b < blocks; ++b) T::template unpack<Isa>(rows[g], b, panel[g]), rows[g] = rows[g].next(1);
         }
-        rows[g] = rows[g].next(blocks);
       }
       pass(panel, c, blocks);
     }
@@ -189,30 +190,24 @@ class QuantTask {
       for (int g = 0; g < kGroups; ++g) Isa::store(y[i][g], sum(r + i, g));
   }
 
-  // Steps whose pairs of products, of at most 2 * 127 * kMost each, may be added up in 16 bits. 0: Isa has no pairs.
-  static constexpr int steps_of_pairs() {
-    if constexpr (HasPairs<Isa>) return std::min(8, 32767 / (2 * 127 * T::kMost));
-    return 0;
-  }
-
   // dot[i][g] += the products of 4 N of k, N steps.
-  template <int N, int MR>
-  [[gnu::always_inline]] static inline void dots(const Panel<Isa> (&panel)[kGroups], const int8_t* x, size_t step,
-                                                 V (&dot)[MR][kGroups]) {
-    constexpr int kRun = std::min(N, steps_of_pairs());
+  template <int N, int MR, size_t G>
+  [[gnu::always_inline]] static inline void dots(const Panel<Isa> (&panel)[G], const int8_t* x, size_t step,
+                                                 V (&dot)[MR][G]) {
+    constexpr int kRun = std::min(N, kStepsOfPairs<Isa, T>);
     static_assert(kRun == 0 || N % kRun == 0);
-    V pairs[MR][kGroups];
+    V pairs[MR][G];
 #pragma GCC unroll 8
     for (int s = 0; s < N; ++s) {
-      V w[kGroups];
-      for (int g = 0; g < kGroups; ++g) w[g] = panel[g].q[step + size_t(s)];
+      V w[G];
+      for (size_t g = 0; g < G; ++g) w[g] = panel[g].q[step + size_t(s)];
 #pragma GCC unroll 8
       for (int i = 0; i < MR; ++i) {
         uint32_t four;
         std::memcpy(&four, x + 4 * (s * MR + i), 4);
         const V xs = Isa::set1(four);
 #pragma GCC unroll 2
-        for (int g = 0; g < kGroups; ++g) {
+        for (size_t g = 0; g < G; ++g) {
           if constexpr (kRun > 1) {
             const V more = Isa::template pairs<kSigned>(w[g], xs);
             pairs[i][g] = s % kRun == 0 ? more : Isa::add_pairs(pairs[i][g], more);
@@ -234,17 +229,17 @@ class QuantTask {
   }
 
   // Block `at` of the panel and blocks `first` to first + MR of x.
-  template <int MR>
-  inline void small_block(const Panel<Isa> (&panel)[kGroups], size_t first, size_t at, F (&y)[MR][kGroups]) const {
-    V dot[MR][kGroups];
+  template <int MR, size_t G>
+  inline void small_block(const Panel<Isa> (&panel)[G], size_t first, size_t at, F (&y)[MR][G]) const {
+    V dot[MR][G];
     for (int i = 0; i < MR; ++i)
-      for (int g = 0; g < kGroups; ++g) dot[i][g] = Isa::set1(uint32_t(x_.correction[first + i]));
+      for (size_t g = 0; g < G; ++g) dot[i][g] = Isa::set1(uint32_t(x_.correction[first + i]));
     dots<8>(panel, x_.q + first * 32, at * 8, dot);
     for (int i = 0; i < MR; ++i) {
-      for (int g = 0; g < kGroups; ++g) y[i][g] = Isa::fma(panel[g].d[at], in_units(dot[i][g], first + i), y[i][g]);
+      for (size_t g = 0; g < G; ++g) y[i][g] = Isa::fma(panel[g].d[at], in_units(dot[i][g], first + i), y[i][g]);
       if constexpr (T::kMin) {
         const F all = Isa::set1f(x_.scaled_sum[first + i]);
-        for (int g = 0; g < kGroups; ++g) y[i][g] = Isa::fma(panel[g].m[at], all, y[i][g]);
+        for (size_t g = 0; g < G; ++g) y[i][g] = Isa::fma(panel[g].m[at], all, y[i][g]);
       }
     }
   }
@@ -351,42 +346,21 @@ int offset_of_type(DType type) {
 
 template <class Isa, class T>
 void repack_strip_of(const uint8_t* w, size_t k, uint8_t* to) {
-  constexpr size_t kStrip = 2 * Isa::kLanes;
+  constexpr size_t kStrip = 2 * Isa::kLanes, kBytes = Isa::kLanes * T::kBytes;
   const size_t blocks = k / (HasParts<T> ? kPanelK : 32), row_bytes = blocks * T::kBytes;
-  const auto rows_from = [&](size_t o, size_t block) {
-    return BlockRows<Isa, T>{w + o * row_bytes + block * T::kBytes, row_bytes, Isa::multiples(uint32_t(row_bytes))};
-  };
-  if constexpr (HasParts<T>) {
-    struct : Scales<Isa> {
-      void put(int, typename Isa::V) {}
-    } nowhere;
-    const uint8_t* ahead = w + kStrip * row_bytes;
-    for (size_t from = 0; from < kStrip; from += Isa::kLanes)
-      for (size_t b = 0; b < blocks; ++b, ahead += Isa::kLanes * T::kBytes) {
-        for (size_t at = 0; at < Isa::kLanes * T::kBytes; at += 64) __builtin_prefetch(ahead + at);
-        StreamWriter<Isa, T> writer{rows_from(from, b), to};
+  const uint8_t* ahead = w + kStrip * row_bytes;
+  Panel<Isa> nowhere;
+  for (size_t from = 0; from < kStrip; from += Isa::kLanes)
+    for (size_t b = 0; b < blocks; ++b, ahead += kBytes) {
+      for (size_t at = 0; at < kBytes; at += 64) __builtin_prefetch(ahead + at);
+      StreamWriter<Isa, T> writer{
+          {w + from * row_bytes + b * T::kBytes, row_bytes, Isa::multiples(uint32_t(row_bytes))}, to};
+      if constexpr (HasParts<T>)
         T::template unpack<Isa>(writer, nowhere);
-        to = writer.to;
-      }
-  } else {
-    constexpr size_t kWords = (T::kBytes - kOdd<T>) / 4;
-    for (size_t b = 0; b < blocks; ++b, to += kStrip * T::kBytes) {
-      for (size_t at = 0; at < kStrip * T::kBytes; at += 64)
-        __builtin_prefetch(w + kStrip * (row_bytes + b * T::kBytes) + at);
-      for (size_t o = 0; o < kStrip; ++o) std::memcpy(to + o * kOdd<T>, w + o * row_bytes + b * T::kBytes, kOdd<T>);
-      for (size_t from = 0; from < kStrip; from += Isa::kLanes) {
-        const auto rows = rows_from(from, b);
-        uint8_t* words = to + kStrip * kOdd<T> + 4 * from;
-        for (size_t i = 0; i < kWords / 4 * 4; i += 4) {
-          typename Isa::V v[4];
-          rows.load(kOdd<T> + 4 * i, v);
-          for (size_t j = 0; j < 4; ++j) Isa::store_words(v[j], words + 4 * kStrip * (i + j));
-        }
-        for (size_t i = kWords / 4 * 4; i < kWords; ++i)
-          Isa::store_words(rows.word(kOdd<T> + 4 * i), words + 4 * kStrip * i);
-      }
+      else
+        T::template unpack<Isa>(writer, 0, nowhere);
+      to = writer.to;
     }
-  }
 }
 
 template <class Isa>

@@ -44,34 +44,10 @@ template <class T>
 concept HasParts = requires {
   T::kPart;
 };
-constexpr size_t kAhead = 8192;  // bytes that rows of small blocks fetch before they need them
 
-// The same block of several outputs of a strip, repacked: the odd bytes of all outputs, then their first words, their
-// second words, and so on.
-template <class Isa, class T, size_t kStrip>
-struct RepackedRows {
-  const uint8_t* p;  // the strip's block
-  size_t first;      // output
-
-  inline typename Isa::V word(size_t at) const {
-    const uint8_t* from = p + kStrip * at + 4 * first;
-    __builtin_prefetch(from + kAhead, 0, 0);
-    return Isa::load(from);
-  }
-  inline void load(size_t at, typename Isa::V (&v)[4]) const {
-    for (size_t i = 0; i < 4; ++i) v[i] = word(at + 4 * i);
-  }
-  inline typename Isa::V odd() const {
-    if (first == 0) __builtin_prefetch(p + kAhead, 0, 0);
-    if constexpr (kOdd<T> == 1) return Isa::load_bytes(p + first);
-    return Isa::load_halves(p + 2 * first);
-  }
-  RepackedRows next(size_t blocks) const { return {p + blocks * kStrip * T::kBytes, first}; }
-};
-
-// Blocks of 256 of the outputs of one vector, repacked: what unpack() reads of each, in its order, so that the machine
+// Blocks of the outputs of one vector, repacked: what unpack() reads of each, in its order, so that the machine
 // finds a stream that it fetches by itself.
-template <class Isa>
+template <class Isa, class T>
 struct StreamRows {
   const uint8_t* p;
 
@@ -84,9 +60,10 @@ struct StreamRows {
     for (size_t i = 0; i < 4; ++i) v[i] = word(at + 4 * i);
   }
   inline typename Isa::V odd() {
-    const auto v = Isa::load_halves(p);
-    p += 2 * Isa::kLanes;
-    return v;
+    const auto* from = p;
+    p += kOdd<T> * Isa::kLanes;
+    if constexpr (kOdd<T> == 1) return Isa::load_bytes(from);
+    return Isa::load_halves(from);
   }
   StreamRows next(size_t) const { return *this; }  // reading has moved it
 };
@@ -108,7 +85,8 @@ struct StreamWriter {
     for (size_t i = 0; i < 4; ++i, to += 4 * Isa::kLanes) Isa::store_words(v[i], to);
   }
   inline typename Isa::V odd() {
-    for (size_t o = 0; o < Isa::kLanes; ++o, to += 2) std::memcpy(to, from.p + o * from.stride + kOddAt<T>, 2);
+    for (size_t o = 0; o < Isa::kLanes; ++o, to += kOdd<T>)
+      std::memcpy(to, from.p + o * from.stride + kOddAt<T>, kOdd<T>);
     return from.odd();
   }
 };
@@ -161,14 +139,14 @@ inline void nibbles(Rows& r, size_t at, typename Isa::V* q) {
 }
 
 // ---- blocks of 32: one scale, perhaps one minimum. kSigned: bytes are signed, else kOffset was added to
-// them. kMost: the largest magnitude of a byte.
+// them. kMost: the largest magnitude of a byte. kLight: a mask and a shift make the bytes.
 
 struct Q4_0 {
   static constexpr size_t kBytes = 18;
-  static constexpr bool kSigned = false, kMin = false;
+  static constexpr bool kSigned = false, kMin = false, kLight = true;
   static constexpr int kOffset = 8, kMost = 15;
   template <class Isa, class Rows>
-  static inline void unpack(const Rows& r, size_t b, Panel<Isa>& to) {
+  static inline void unpack(Rows& r, size_t b, Panel<Isa>& to) {
     nibbles<Isa>(r, 2, to.q + 8 * b);
     to.d[b] = Isa::half_low(r.odd());
   }
@@ -176,12 +154,12 @@ struct Q4_0 {
 
 struct Q4_1 {
   static constexpr size_t kBytes = 20;
-  static constexpr bool kSigned = false, kMin = true;
+  static constexpr bool kSigned = false, kMin = true, kLight = true;
   static constexpr int kOffset = 0, kMost = 15;
   template <class Isa, class Rows>
-  static inline void unpack(const Rows& r, size_t b, Panel<Isa>& to) {
-    nibbles<Isa>(r, 4, to.q + 8 * b);
+  static inline void unpack(Rows& r, size_t b, Panel<Isa>& to) {
     const auto dm = r.word(0);
+    nibbles<Isa>(r, 4, to.q + 8 * b);
     to.d[b] = Isa::half_low(dm), to.m[b] = Isa::half_high(dm);
   }
 };
@@ -191,17 +169,17 @@ template <class Isa>
 inline void add_fifth_bits(typename Isa::V high, typename Isa::V* q) {
   for (int i = 0; i < 8; ++i) {
     const auto four = Isa::and_(Isa::shift_words(high, 4 * i), Isa::set1(15));
-    const auto spread = Isa::and_(Isa::multiply(four, Isa::set1(0x00204081)), Isa::set1(0x01010101));  // one in a byte
-    q[i] = Isa::or_(q[i], Isa::shift_words_left(spread, 4));
+    q[i] =
+        Isa::or_(q[i], Isa::and_(Isa::multiply(four, Isa::set1(0x02040810)), Isa::set1(0x10101010)));  // one in a byte
   }
 }
 
 struct Q5_0 {
   static constexpr size_t kBytes = 22;
-  static constexpr bool kSigned = false, kMin = false;
+  static constexpr bool kSigned = false, kMin = false, kLight = false;
   static constexpr int kOffset = 16, kMost = 31;
   template <class Isa, class Rows>
-  static inline void unpack(const Rows& r, size_t b, Panel<Isa>& to) {
+  static inline void unpack(Rows& r, size_t b, Panel<Isa>& to) {
     nibbles<Isa>(r, 6, to.q + 8 * b);
     add_fifth_bits<Isa>(r.word(2), to.q + 8 * b);
     to.d[b] = Isa::half_low(r.odd());
@@ -210,10 +188,10 @@ struct Q5_0 {
 
 struct Q5_1 {
   static constexpr size_t kBytes = 24;
-  static constexpr bool kSigned = false, kMin = true;
+  static constexpr bool kSigned = false, kMin = true, kLight = false;
   static constexpr int kOffset = 0, kMost = 31;
   template <class Isa, class Rows>
-  static inline void unpack(const Rows& r, size_t b, Panel<Isa>& to) {
+  static inline void unpack(Rows& r, size_t b, Panel<Isa>& to) {
     nibbles<Isa>(r, 8, to.q + 8 * b);
     add_fifth_bits<Isa>(r.word(4), to.q + 8 * b);
     const auto dm = r.word(0);
@@ -223,10 +201,10 @@ struct Q5_1 {
 
 struct Q8_0 {
   static constexpr size_t kBytes = 34;
-  static constexpr bool kSigned = true, kMin = false;
+  static constexpr bool kSigned = true, kMin = false, kLight = true;
   static constexpr int kOffset = 0, kMost = 128;
   template <class Isa, class Rows>
-  static inline void unpack(const Rows& r, size_t b, Panel<Isa>& to) {
+  static inline void unpack(Rows& r, size_t b, Panel<Isa>& to) {
     typename Isa::V v[4];
     for (int half = 0; half < 2; ++half) {
       r.load(2 + 16 * size_t(half), v);
@@ -243,10 +221,10 @@ inline void look_up(const int8_t (&values)[16], typename Isa::V* q, int n) {
 
 struct Iq4Nl {
   static constexpr size_t kBytes = 18;
-  static constexpr bool kSigned = true, kMin = false;
+  static constexpr bool kSigned = true, kMin = false, kLight = false;
   static constexpr int kOffset = 0, kMost = 127;
   template <class Isa, class Rows>
-  static inline void unpack(const Rows& r, size_t b, Panel<Isa>& to) {
+  static inline void unpack(Rows& r, size_t b, Panel<Isa>& to) {
     nibbles<Isa>(r, 2, to.q + 8 * b);
     look_up<Isa>(kIq4Values, to.q + 8 * b, 8);
     to.d[b] = Isa::half_low(r.odd());
@@ -255,10 +233,10 @@ struct Iq4Nl {
 
 struct Mxfp4 {
   static constexpr size_t kBytes = 17;
-  static constexpr bool kSigned = true, kMin = false;
+  static constexpr bool kSigned = true, kMin = false, kLight = false;
   static constexpr int kOffset = 0, kMost = 12;
   template <class Isa, class Rows>
-  static inline void unpack(const Rows& r, size_t b, Panel<Isa>& to) {
+  static inline void unpack(Rows& r, size_t b, Panel<Isa>& to) {
     nibbles<Isa>(r, 1, to.q + 8 * b);
     look_up<Isa>(kMxfp4Values, to.q + 8 * b, 8);
     to.d[b] = Isa::power_of_two(r.odd());
@@ -289,7 +267,7 @@ inline void six_bit_scales(Rows& r, Scales<Isa>& to) {
 
 struct Q4_K {
   static constexpr size_t kBytes = 144, kPart = 32;
-  static constexpr bool kSigned = false, kMin = true;
+  static constexpr bool kSigned = false, kMin = true, kLight = true;
   static constexpr int kOffset = 0, kMost = 15;
   template <class Isa, class Rows, class To>
   static inline void unpack(Rows& r, To& to) {
@@ -311,7 +289,7 @@ struct Q4_K {
 
 struct Q5_K {
   static constexpr size_t kBytes = 176, kPart = 32;
-  static constexpr bool kSigned = false, kMin = true;
+  static constexpr bool kSigned = false, kMin = true, kLight = false;
   static constexpr int kOffset = 0, kMost = 31;
   template <class Isa, class Rows, class To>
   static inline void unpack(Rows& r, To& to) {
@@ -338,7 +316,7 @@ struct Q5_K {
 
 struct Q6_K {
   static constexpr size_t kBytes = 210, kOddAt = 208, kPart = 16;
-  static constexpr bool kSigned = false, kMin = false;
+  static constexpr bool kSigned = false, kMin = false, kLight = false;
   static constexpr int kOffset = 32, kMost = 63;
   template <class Isa, class Rows, class To>
   static inline void unpack(Rows& r, To& to) {
@@ -368,7 +346,7 @@ struct Q6_K {
 
 struct Q2_K {
   static constexpr size_t kBytes = 84, kPart = 16;
-  static constexpr bool kSigned = false, kMin = true;
+  static constexpr bool kSigned = false, kMin = true, kLight = false;
   static constexpr int kOffset = 0, kMost = 3;
   template <class Isa, class Rows, class To>
   static inline void unpack(Rows& r, To& to) {
@@ -398,7 +376,7 @@ struct Q2_K {
 
 struct Q3_K {
   static constexpr size_t kBytes = 110, kOddAt = 108, kPart = 16;
-  static constexpr bool kSigned = false, kMin = false;
+  static constexpr bool kSigned = false, kMin = false, kLight = false;
   static constexpr int kOffset = 4, kMost = 7;
   template <class Isa, class Rows, class To>
   static inline void unpack(Rows& r, To& to) {
@@ -432,7 +410,7 @@ struct Q3_K {
 
 struct Iq4Xs {
   static constexpr size_t kBytes = 136, kPart = 32;
-  static constexpr bool kSigned = true, kMin = false;
+  static constexpr bool kSigned = true, kMin = false, kLight = false;
   static constexpr int kOffset = 0, kMost = 127;
   template <class Isa, class Rows, class To>
   static inline void unpack(Rows& r, To& to) {
