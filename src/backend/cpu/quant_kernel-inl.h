@@ -36,30 +36,29 @@ constexpr int kStepsOfPairs = HasPairs<Isa> ? std::min(8, 32767 / (2 * 127 * T::
 template <class Isa, class T, int MR>
 struct RowDots : Scales<Isa> {
   using V = typename Isa::V;
-  static constexpr int kSteps = int(T::kPart) / 4, kRun = std::min(kSteps, kStepsOfPairs<Isa, T>);
+  static constexpr unsigned kSteps = T::kPart / 4, kRun = std::min(kSteps, unsigned(kStepsOfPairs<Isa, T>));
 
-  const int8_t* x;            // of the block
-  const int32_t* correction;  // of its parts
-  V dot[MR][kPanelK / T::kPart], pairs[MR][kPanelK / T::kPart], total[MR][1];
+  const int8_t* x;             // of the block
+  const int32_t* correction;   // of its parts
+  V dot[MR][4], pairs[MR][4];  // of the parts that are mixed
+  V total[MR][1];
 
-  [[gnu::always_inline]] inline void put(int step, V w) {
-    const int part = step / kSteps;
+  [[gnu::always_inline]] inline void put(int number, int at, V w) {
+    const unsigned step = unsigned(at) % kSteps, part = unsigned(at) / kSteps;
 #pragma GCC unroll 8
     for (int i = 0; i < MR; ++i) {
       uint32_t four;
-      std::memcpy(&four, x + 4 * (step * MR + i), 4);
-      V& sum = dot[i][part];
-      if (step % kSteps == 0) sum = Isa::set1(uint32_t(correction[part * MR + i]));
+      std::memcpy(&four, x + 4 * (at * MR + i), 4);
+      V& sum = dot[i][number];
+      if (step == 0) sum = Isa::set1(uint32_t(correction[part * MR + unsigned(i)]));
       if constexpr (kRun > 1) {
-        V &run = pairs[i][part], more = Isa::template pairs<T::kSigned>(w, Isa::set1(four));
+        V &run = pairs[i][number], more = Isa::template pairs<T::kSigned>(w, Isa::set1(four));
         run = step % kRun == 0 ? more : Isa::add_pairs(run, more);
         if ((step + 1) % kRun == 0) sum = Isa::add(sum, Isa::sum_pairs(run));
       } else {
         sum = Isa::template dot<T::kSigned>(sum, w, Isa::set1(four));
       }
-      if (step % kSteps < kSteps - 1) continue;
-      const V scaled = Isa::multiply(sum, this->scale[part]);
-      total[i][0] = part == 0 ? scaled : Isa::add(total[i][0], scaled);
+      if (step == kSteps - 1) total[i][0] = Isa::add(total[i][0], Isa::multiply(sum, this->scale[part]));
     }
   }
 };
@@ -132,6 +131,7 @@ class QuantTask {
         RowDots<Isa, T, MR> dots[1];
         dots[0].x = x_.q + first * kPanelK;
         dots[0].correction = x_.correction + first * (kPanelK / T::kPart);
+        for (int i = 0; i < MR; ++i) dots[0].total[i][0] = Isa::set1(0);
         T::template unpack<Isa>(rows, dots[0]);
         for (int i = 0; i < MR; ++i) add_block<MR>(dots, dots[0].total[i], first, i, y[i]);
       } else {

@@ -104,7 +104,7 @@ struct Scales {
 template <class Isa>
 struct Panel : Scales<Isa> {
   typename Isa::V q[64];  // 4 k each
-  inline void put(int i, typename Isa::V v) { q[i] = v; }
+  inline void put(int, int at, typename Isa::V v) { q[at] = v; }
 };
 
 // N of quant-formats: the values of IQ4; M: those of MXFP4.
@@ -244,7 +244,8 @@ struct Mxfp4 {
 };
 
 // ---- blocks of 256: parts of kPart elements with integer scales. unpack() reads every byte once. It sets the
-// scales of `to` first; then it puts vectors of 4 k each, in any order in which those of a part ascend.
+// scales of `to` first. Then it puts vectors of 4 k each, those of a part in order; of the parts that it mixes, the
+// first is number 0.
 
 // Scales and minimums of 6 bits, in the three words after d and dmin.
 template <class Isa, class Rows>
@@ -272,7 +273,7 @@ struct Q4_K {
   template <class Isa, class Rows, class To>
   static inline void unpack(Rows& r, To& to) {
     six_bit_scales<Isa>(r, to);
-#pragma GCC unroll 4
+#pragma GCC unroll 1
     for (int g = 0; g < 4; ++g)
 #pragma GCC unroll 2
       for (int h = 0; h < 2; ++h) {
@@ -280,8 +281,8 @@ struct Q4_K {
         r.load(size_t(16 + 32 * g + 16 * h), v);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
-          to.put(16 * g + 4 * h + i, low_nibbles<Isa>(v[i]));
-          to.put(16 * g + 8 + 4 * h + i, high_nibbles<Isa>(v[i]));
+          to.put(0, 16 * g + 4 * h + i, low_nibbles<Isa>(v[i]));
+          to.put(1, 16 * g + 8 + 4 * h + i, high_nibbles<Isa>(v[i]));
         }
       }
   }
@@ -299,7 +300,7 @@ struct Q5_K {
       r.load(size_t(16 + 16 * h), v);
       for (int i = 0; i < 4; ++i) high[4 * h + i] = v[i];
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 1
     for (int g = 0; g < 4; ++g)
 #pragma GCC unroll 2
       for (int h = 0; h < 2; ++h) {
@@ -307,8 +308,8 @@ struct Q5_K {
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
           const auto bits = high[4 * h + i];
-          to.put(16 * g + 4 * h + i, Isa::or_(low_nibbles<Isa>(v[i]), bit_to<Isa>(bits, 2 * g, 4)));
-          to.put(16 * g + 8 + 4 * h + i, Isa::or_(high_nibbles<Isa>(v[i]), bit_to<Isa>(bits, 2 * g + 1, 4)));
+          to.put(0, 16 * g + 4 * h + i, Isa::or_(low_nibbles<Isa>(v[i]), bit_to<Isa>(bits, 2 * g, 4)));
+          to.put(1, 16 * g + 8 + 4 * h + i, Isa::or_(high_nibbles<Isa>(v[i]), bit_to<Isa>(bits, 2 * g + 1, 4)));
         }
       }
   }
@@ -324,9 +325,9 @@ struct Q6_K {
     typename Isa::V v[4];
     r.load(192, v);
     for (int s = 0; s < 16; ++s) to.scale[s] = Isa::signed_byte(v[s / 4], s % 4);
-#pragma GCC unroll 2
+#pragma GCC unroll 1
     for (int n = 0; n < 2; ++n)
-#pragma GCC unroll 2
+#pragma GCC unroll 1
       for (int h = 0; h < 2; ++h) {  // l from 16 h on
         typename Isa::V high[4];
         r.load(size_t(128 + 32 * n + 16 * h), high);
@@ -336,8 +337,8 @@ struct Q6_K {
 #pragma GCC unroll 4
           for (int i = 0; i < 4; ++i) {
             const int at = 32 * n + 8 * low + 4 * h + i;
-            to.put(at, Isa::or_(low_nibbles<Isa>(v[i]), pair_to<Isa>(high[i], 2 * low, 4)));
-            to.put(at + 16, Isa::or_(high_nibbles<Isa>(v[i]), pair_to<Isa>(high[i], 2 * low + 4, 4)));
+            to.put(0, at, Isa::or_(low_nibbles<Isa>(v[i]), pair_to<Isa>(high[i], 2 * low, 4)));
+            to.put(1, at + 16, Isa::or_(high_nibbles<Isa>(v[i]), pair_to<Isa>(high[i], 2 * low + 4, 4)));
           }
         }
       }
@@ -361,15 +362,15 @@ struct Q2_K {
               second = Isa::and_(Isa::shift_words(v[p / 2], 16 * (p % 2) + 12), Isa::set1(15));
       to.min[p] = Isa::or_(first, Isa::shift_words_left(second, 16));
     }
-#pragma GCC unroll 2
+#pragma GCC unroll 1
     for (int n = 0; n < 2; ++n)
-#pragma GCC unroll 2
+#pragma GCC unroll 1
       for (int h = 0; h < 2; ++h) {
         r.load(size_t(16 + 32 * n + 16 * h), v);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i)
 #pragma GCC unroll 4
-          for (int k = 0; k < 4; ++k) to.put(32 * n + 8 * k + 4 * h + i, pair_to<Isa>(v[i], 2 * k, 0));
+          for (int k = 0; k < 4; ++k) to.put(k, 32 * n + 8 * k + 4 * h + i, pair_to<Isa>(v[i], 2 * k, 0));
       }
   }
 };
@@ -393,16 +394,16 @@ struct Q3_K {
       r.load(size_t(16 * h), v);
       for (int i = 0; i < 4; ++i) high[4 * h + i] = v[i];
     }
-#pragma GCC unroll 2
+#pragma GCC unroll 1
     for (int n = 0; n < 2; ++n)
-#pragma GCC unroll 2
+#pragma GCC unroll 1
       for (int h = 0; h < 2; ++h) {
         r.load(size_t(32 + 32 * n + 16 * h), v);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i)
 #pragma GCC unroll 4
           for (int k = 0; k < 4; ++k)
-            to.put(32 * n + 8 * k + 4 * h + i,
+            to.put(k, 32 * n + 8 * k + 4 * h + i,
                    Isa::or_(pair_to<Isa>(v[i], 2 * k, 0), bit_to<Isa>(high[4 * h + i], 4 * n + k, 2)));
       }
   }
@@ -422,13 +423,13 @@ struct Iq4Xs {
               h = Isa::and_(Isa::shift_words(first, 16 + 2 * s), Isa::set1(3));
       to.scale[s] = Isa::sub(Isa::or_(l, Isa::shift_words_left(h, 4)), Isa::set1(32));
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 1
     for (int s = 0; s < 8; ++s) {
       V q[8];
       nibbles<Isa>(r, size_t(8 + 16 * s), q);
       look_up<Isa>(kIq4Values, q, 8);
 #pragma GCC unroll 8
-      for (int i = 0; i < 8; ++i) to.put(8 * s + i, q[i]);
+      for (int i = 0; i < 8; ++i) to.put(0, 8 * s + i, q[i]);
     }
   }
 };
