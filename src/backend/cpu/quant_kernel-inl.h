@@ -95,7 +95,6 @@ class QuantTask {
   }
 
  private:
-  static constexpr size_t ceil(size_t a, size_t b) { return (a + b - 1) / b; }
   static constexpr size_t block() { return HasParts<T> ? kPanelK : 32; }
 
   // Rows for which a panel costs more than it saves. That depends on what there is to unpack.
