@@ -1,5 +1,5 @@
-// The product of quant.h for one instruction set: panels of weights, and tiles of rows that pass by them. An `Isa` is
-// defined by the file that includes this.
+// The product of quant.h for one instruction set: panels of weights, and tiles of rows that pass by them; few rows need
+// no panel. An `Isa` is defined by the file that includes this.
 #pragma once
 
 #include <algorithm>
@@ -28,19 +28,30 @@ concept HasShifts = requires(typename Isa::V v) {
   Isa::shift_all(v, 1);
 };
 
-// Steps whose pairs of products, of at most 2 * 127 * kMost each, may be added up in 16 bits. 0: Isa has no pairs.
-template <class Isa, class T>
-constexpr int kStepsOfPairs = HasPairs<Isa> ? std::min(8, 32767 / (2 * 127 * T::kMost)) : 0;
+// Step `step` of N: sum += w x, 4 k in each lane. Pairs of products are at most 2 * 127 * kMost, so that some steps of
+// them may be added up in 16 bits first: in `run`.
+template <class Isa, class T, unsigned N, class V>
+[[gnu::always_inline]] inline void add_step(unsigned step, V w, V x, V& run, V& sum) {
+  constexpr unsigned kRun = HasPairs<Isa> ? std::min({N, 8u, 32767u / (2 * 127 * T::kMost)}) : 1;
+  static_assert(N % kRun == 0);
+  if constexpr (kRun > 1) {
+    const V more = Isa::template pairs<T::kSigned>(w, x);
+    run = step % kRun == 0 ? more : Isa::add_pairs(run, more);
+    if ((step + 1) % kRun == 0) sum = Isa::add(sum, Isa::sum_pairs(run));
+  } else {
+    sum = Isa::template dot<T::kSigned>(sum, w, x);
+  }
+}
 
 // What blocks of 256 become for MR rows of x: their bytes are multiplied at once, and wait in no panel.
 template <class Isa, class T, int MR>
 struct RowDots : Scales<Isa> {
   using V = typename Isa::V;
-  static constexpr unsigned kSteps = T::kPart / 4, kRun = std::min(kSteps, unsigned(kStepsOfPairs<Isa, T>));
+  static constexpr unsigned kSteps = T::kPart / 4;
 
-  const int8_t* x;             // of the block
-  const int32_t* correction;   // of its parts
-  V dot[MR][4], pairs[MR][4];  // of the parts that are mixed
+  const int8_t* x;            // of the block
+  const int32_t* correction;  // of its parts
+  V dot[MR][4], run[MR][4];   // of the parts that are mixed
   V total[MR][1];
 
   [[gnu::always_inline]] inline void put(int number, int at, V w) {
@@ -51,13 +62,7 @@ struct RowDots : Scales<Isa> {
       std::memcpy(&four, x + 4 * (at * MR + i), 4);
       V& sum = dot[i][number];
       if (step == 0) sum = Isa::set1(uint32_t(correction[part * MR + unsigned(i)]));
-      if constexpr (kRun > 1) {
-        V &run = pairs[i][number], more = Isa::template pairs<T::kSigned>(w, Isa::set1(four));
-        run = step % kRun == 0 ? more : Isa::add_pairs(run, more);
-        if ((step + 1) % kRun == 0) sum = Isa::add(sum, Isa::sum_pairs(run));
-      } else {
-        sum = Isa::template dot<T::kSigned>(sum, w, Isa::set1(four));
-      }
+      add_step<Isa, T, kSteps>(step, w, Isa::set1(four), run[i][number], sum);
       if (step == kSteps - 1) total[i][0] = Isa::add(total[i][0], Isa::multiply(sum, this->scale[part]));
     }
   }
@@ -69,7 +74,6 @@ class QuantTask {
   using F = typename Isa::F;
   static constexpr int kGroups = 2;  // vectors of outputs
   static constexpr size_t kStrip = size_t(kGroups) * Isa::kLanes;
-  static constexpr bool kSigned = T::kSigned;
 
  public:
   explicit QuantTask(const QuantPart& part) : p_(*part.p), x_(part.x), part_(part) {}
@@ -89,7 +93,7 @@ class QuantTask {
       for (size_t g = 0; g < kGroups; ++g)
         rows[g] = {w + g * Isa::kLanes * row_bytes, row_bytes, Isa::multiples(uint32_t(row_bytes))};
       // What this thread probably reads next, a part with each panel.
-      panels(rows, w, s + 1 < p_.outs / kStrip && part_.rows < kManyRows ? kStrip * row_bytes : 0);
+      panels(rows, s + 1 < p_.outs / kStrip && part_.rows < kManyRows ? w + kStrip * row_bytes : nullptr);
     }
     store(first, s * kStrip);
   }
@@ -97,32 +101,35 @@ class QuantTask {
  private:
   static constexpr size_t block() { return HasParts<T> ? kPanelK : 32; }
 
-  // Rows for which a panel costs more than it saves. That depends on what there is to unpack.
+  // Up to so many rows a panel costs more than it saves (measured): with the 32 registers of AVX-512, more.
   static constexpr size_t kFewRows = HasShifts<Isa>                  ? (T::kLight ? 2 * Isa::kTile : 4)
                                      : HasPairs<Isa> || !HasParts<T> ? 2
                                                                      : 0;
 
   template <class Rows>
   void few_or_many(Rows (&rows)[kGroups]) {
-    if (part_.rows > kFewRows) return panels(rows, nullptr, 0);
+    if (part_.rows > kFewRows) return panels(rows, nullptr);
     if constexpr (kFewRows > 0)
-      for (size_t r = 0; r < part_.rows; r += Isa::kTile) few<std::min(int(kFewRows), Isa::kTile)>(rows, r);
+      for (int g = 0; g < kGroups; ++g)
+        for (size_t r = 0; r < part_.rows; r += Isa::kTile) {
+          Rows own = rows[g];  // the next tile finds them in a cache
+          few<std::min(int(kFewRows), Isa::kTile)>(own, r, g);
+        }
   }
 
-  // Rows from r on, at most MR: one vector of outputs after the other, and nothing waits in memory.
+  // A tile of x, of at most MR rows from r on, by vector g of the outputs: nothing waits in memory. A part begins with
+  // a tile, so only the last tile has fewer rows than Isa::kTile.
   template <int MR, class Rows>
-  void few(const Rows (&rows)[kGroups], size_t r) const {
+  void few(Rows& rows, size_t r, int g) const {
     if constexpr (MR > 1) {
-      if (part_.rows - r < MR) return few<MR - 1>(rows, r);
+      if (part_.rows - r < MR) return few<MR - 1>(rows, r, g);
     }
-    for (int g = 0; g < kGroups; ++g) {
-      Rows own = rows[g];
-      few_by_vector<MR>(own, r, g);
-    }
+    tile_of_few<MR>(rows, r, g);
   }
+  // Inlined into its callers it would read from memory more slowly.
   template <int MR, class Rows>
-  [[gnu::noinline, gnu::flatten]] void few_by_vector(Rows& rows, size_t r, int g) const {
-    F y[MR][1];
+  [[gnu::noinline, gnu::flatten]] void tile_of_few(Rows& rows, size_t r, int g) const {
+    F y[MR][1];  // of one vector
     for (int i = 0; i < MR; ++i) y[i][0] = Isa::zero();
     for (size_t b = 0; b < p_.k / block(); ++b) {
       if constexpr (HasParts<T>) {
@@ -132,32 +139,36 @@ class QuantTask {
         dots[0].correction = x_.correction + first * (kPanelK / T::kPart);
         for (int i = 0; i < MR; ++i) dots[0].total[i][0] = Isa::set1(0);
         T::template unpack<Isa>(rows, dots[0]);
+        rows.advance();
         for (int i = 0; i < MR; ++i) add_block<MR>(dots, dots[0].total[i], first, i, y[i]);
       } else {
         Panel<Isa> panel[1];
         T::template unpack<Isa>(rows, 0, panel[0]);
+        rows.advance();
         small_block<MR>(panel, x_.at(part_.row + r, b / 8) / 32 + b % 8 * MR, 0, y);
       }
     }
     for (int i = 0; i < MR; ++i) Isa::store(y[i][0], sum(r + size_t(i), g));
   }
 
-  // Fetches what lies `ahead` bytes after what is read, which begins at w.
+  // Fetches as many bytes from `next` on as it reads, unless that is nullptr.
   template <class Rows>
-  void panels(Rows (&rows)[kGroups], const uint8_t* w, size_t ahead) {
+  void panels(Rows (&rows)[kGroups], const uint8_t* next) {
     Panel<Isa> panel[kGroups];
     for (size_t c = 0; c * kPanelK < p_.k; ++c) {
       const size_t blocks = std::min(kPanelK, p_.k - c * kPanelK) / block();
-      if (ahead > 0)
-        for (size_t at = 0; at < blocks * kStrip * T::kBytes; at += 64) __builtin_prefetch(w + ahead + at);
-      w += blocks * kStrip * T::kBytes;
-      for (int g = 0; g < kGroups; ++g) {
-        if constexpr (HasParts<T>) {
-          T::template unpack<Isa>(rows[g], panel[g]), rows[g] = rows[g].next(1);
-        } else {
-          for (size_t b = 0; b < blocks; ++b) T::template unpack<Isa>(rows[g], b, panel[g]), rows[g] = rows[g].next(1);
-        }
+      if (next != nullptr) {
+        for (size_t at = 0; at < blocks * kStrip * T::kBytes; at += 64) __builtin_prefetch(next + at);
+        next += blocks * kStrip * T::kBytes;
       }
+      for (int g = 0; g < kGroups; ++g)
+        for (size_t b = 0; b < blocks; ++b) {
+          if constexpr (HasParts<T>)
+            T::template unpack<Isa>(rows[g], panel[g]);
+          else
+            T::template unpack<Isa>(rows[g], b, panel[g]);
+          rows[g].advance();
+        }
       pass(panel, c, blocks);
     }
   }
@@ -193,9 +204,7 @@ class QuantTask {
   template <int N, int MR, size_t G>
   [[gnu::always_inline]] static inline void dots(const Panel<Isa> (&panel)[G], const int8_t* x, size_t step,
                                                  V (&dot)[MR][G]) {
-    constexpr int kRun = std::min(N, kStepsOfPairs<Isa, T>);
-    static_assert(kRun == 0 || N % kRun == 0);
-    V pairs[MR][G];
+    V run[MR][G];
 #pragma GCC unroll 8
     for (int s = 0; s < N; ++s) {
       V w[G];
@@ -206,15 +215,7 @@ class QuantTask {
         std::memcpy(&four, x + 4 * (s * MR + i), 4);
         const V xs = Isa::set1(four);
 #pragma GCC unroll 2
-        for (size_t g = 0; g < G; ++g) {
-          if constexpr (kRun > 1) {
-            const V more = Isa::template pairs<kSigned>(w[g], xs);
-            pairs[i][g] = s % kRun == 0 ? more : Isa::add_pairs(pairs[i][g], more);
-            if ((s + 1) % kRun == 0) dot[i][g] = Isa::add(dot[i][g], Isa::sum_pairs(pairs[i][g]));
-          } else {
-            dot[i][g] = Isa::template dot<kSigned>(dot[i][g], w[g], xs);
-          }
-        }
+        for (size_t g = 0; g < G; ++g) add_step<Isa, T, unsigned(N)>(unsigned(s), w[g], xs, run[i][g], dot[i][g]);
       }
     }
   }

@@ -2,7 +2,8 @@
 // signed bytes. The layouts are those of GGUF; a type states where its bits lie, once for all instruction sets.
 //
 // `Isa` has vectors V of 32-bit lanes, one lane for each output, and F of floats. `Rows` are the same block of kLanes
-// outputs.
+// outputs: an object that unpack() reads word by word. It reads all bytes of a block once, always in the same order,
+// because repacked weights have that order.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +12,12 @@
 
 namespace toy::cpu {
 namespace {
+
+// Blocks of 256, of parts with integer scales.
+template <class T>
+concept HasParts = requires {
+  T::kPart;
+};
 
 // Bytes of a block that make no 32-bit word, and where they are: a scale, at its begin unless the type says otherwise.
 template <class T>
@@ -37,12 +44,7 @@ struct BlockRows {
     if constexpr (kOddAt<T> == 0) return word(0);
     return Isa::shift_words(word(kOddAt<T> - 2), 16);
   }
-  BlockRows next(size_t blocks) const { return {p + blocks * T::kBytes, stride, offsets}; }
-};
-
-template <class T>
-concept HasParts = requires {
-  T::kPart;
+  void advance() { p += T::kBytes; }  // to the next block
 };
 
 // Blocks of the outputs of one vector, repacked: what unpack() reads of each, in its order, so that the machine
@@ -65,7 +67,7 @@ struct StreamRows {
     if constexpr (kOdd<T> == 1) return Isa::load_bytes(from);
     return Isa::load_halves(from);
   }
-  StreamRows next(size_t) const { return *this; }  // reading has moved it
+  void advance() {}  // reading has moved it
 };
 
 // Writes such a stream while unpack() reads blocks as they lie in a file.
@@ -139,7 +141,7 @@ inline void nibbles(Rows& r, size_t at, typename Isa::V* q) {
 }
 
 // ---- blocks of 32: one scale, perhaps one minimum. kSigned: bytes are signed, else kOffset was added to
-// them. kMost: the largest magnitude of a byte. kLight: a mask and a shift make the bytes.
+// them. kMost: the largest magnitude of a byte. kLight: there is little to unpack.
 
 struct Q4_0 {
   static constexpr size_t kBytes = 18;
@@ -243,7 +245,7 @@ struct Mxfp4 {
   }
 };
 
-// ---- blocks of 256: parts of kPart elements with integer scales. unpack() reads every byte once. It sets the
+// ---- blocks of 256: parts of kPart elements with integer scales. unpack() sets the
 // scales of `to` first. Then it puts vectors of 4 k each, those of a part in order; of the parts that it mixes, the
 // first is number 0.
 
