@@ -283,18 +283,12 @@ class FewTask {
     for (int i = 0; i < MR; ++i) store(y[i], r + size_t(i), first);
   }
 
-  // Of the next strip, as much as is used of this one: the same blocks, or where these are shorter than cache lines,
-  // its bytes in their order.
+  // Of the next strip, the same blocks, to L2: L1 can wait for too few lines at once.
   void fetch_next(size_t b, size_t blocks) const {
-    const uint8_t* next = w_ + kOutputs * row_bytes_;
-    const size_t bytes = blocks * T::kBytes;
-    const auto fetch = [](const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0); };
-    if (bytes >= 64) {
-      for (size_t o = 0; o < kOutputs; ++o)
-        for (size_t at = 0; at < bytes; at += 64) fetch(next + o * row_bytes_ + b * T::kBytes + at);
-    } else {
-      for (size_t at = 0; at < kOutputs * bytes; at += 64) fetch(next + kOutputs * b * T::kBytes + at);
-    }
+    const uint8_t* next = w_ + kOutputs * row_bytes_ + b * T::kBytes;
+    for (size_t o = 0; o < kOutputs; ++o, next += row_bytes_)
+      for (size_t at = 0; at < blocks * T::kBytes; at += 64)
+        _mm_prefetch(reinterpret_cast<const char*>(next + at), _MM_HINT_T1);
   }
 
   // f16 `at` of each block.
