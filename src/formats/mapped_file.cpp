@@ -72,21 +72,19 @@ void MappedFile::release() const {
 }
 
 PagesAhead::PagesAhead(const MappedFile& file) {
-#ifdef MADV_POPULATE_READ
   thread_ = std::jthread([bytes = file.bytes()](const std::stop_token& stop) {
-    constexpr size_t kPiece = size_t(512) << 10;  // during a call other threads cannot map memory
+    constexpr size_t kPiece = size_t(512) << 10, kFault = size_t(64) << 10;
     for (size_t at = 0; at < bytes.size() && !stop.stop_requested(); at += kPiece) {
-      void* piece = const_cast<std::byte*>(bytes.data()) + at;
       unsigned char resident = 0;  // of one page: files are read and forgotten in pieces larger than this
-      if (::mincore(piece, 1, &resident) != 0) return;
+      if (::mincore(const_cast<std::byte*>(bytes.data()) + at, 1, &resident) != 0) return;
       if ((resident & 1) == 0) continue;
-      const size_t n = std::min(kPiece, bytes.size() - at);
-      if (::madvise(piece, n, MADV_POPULATE_READ) != 0) return;  // an older kernel, or a file that was truncated
+      // A fault maps its neighbours too, and costs half of what MADV_POPULATE_READ does for as many pages.
+      const size_t end = std::min(at + kPiece, bytes.size());
+      for (size_t i = at; i < end; i += kFault) {
+        [[maybe_unused]] const std::byte touched = *static_cast<const volatile std::byte*>(bytes.data() + i);
+      }
     }
   });
-#else
-  (void)file;
-#endif
 }
 
 void install_sigbus_message() {
