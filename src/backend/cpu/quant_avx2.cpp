@@ -24,13 +24,14 @@ namespace {
 
 struct Avx2 {
   static constexpr size_t kLanes = 8;
-  static constexpr int kTile = 3, kSignedOffset = 0;
+  static constexpr int kTile = 4, kSignedOffset = 0;
   using V = __m256i;
   using F = __m256;
   static V set1(uint32_t v) { return _mm256_set1_epi32(int(v)); }
   static V multiples(uint32_t n) { return _mm256_mullo_epi32(_mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0), set1(n)); }
   static V and_(V a, V b) { return _mm256_and_si256(a, b); }
   static V or_(V a, V b) { return _mm256_or_si256(a, b); }
+  static V xor_(V a, V b) { return _mm256_xor_si256(a, b); }
   static V add(V a, V b) { return _mm256_add_epi32(a, b); }
   static V sub(V a, V b) { return _mm256_sub_epi32(a, b); }
   static V multiply(V a, V b) { return _mm256_mullo_epi32(a, b); }
@@ -62,8 +63,10 @@ struct Avx2 {
     v[0] = _mm256_unpacklo_epi64(a, c), v[1] = _mm256_unpackhi_epi64(a, c);
     v[2] = _mm256_unpacklo_epi64(b, d), v[3] = _mm256_unpackhi_epi64(b, d);
   }
-  // Pairs are summed in 16 bits. Unsigned weights are at most 63, so a pair is below 2^15; of signed ones the magnitude
-  // is at most 128, and 2 * 128 * 127 is, too.
+  static V negative_bytes(V v) { return _mm256_cmpgt_epi8(_mm256_setzero_si256(), v); }
+  static V magnitudes(V v) { return _mm256_abs_epi8(v); }
+  // Pairs are summed in 16 bits. Unsigned weights are at most 63, so a pair is below 2^15. The magnitude of signed ones
+  // is at most 128; of their x two are from -128 to 127, so a pair is at least -2^15.
   template <bool kSigned>
   static V pairs(V w, V x) {
     return kSigned ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w)) : _mm256_maddubs_epi16(w, x);

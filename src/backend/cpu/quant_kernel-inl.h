@@ -13,8 +13,9 @@
 namespace toy::cpu {
 namespace {
 
-constexpr size_t kPanelK = 256;   // k of a panel
-constexpr size_t kManyRows = 16;  // from here on arithmetic takes longer than memory
+constexpr size_t kPanelK = 256;    // k of a panel
+constexpr size_t kManyRows = 16;   // from here on arithmetic takes longer than memory
+constexpr size_t kSplitRows = 12;  // from here on a SplitPanel pays (measured)
 
 // Products of bytes are summed in 16 bits first.
 template <class Isa>
@@ -28,20 +29,37 @@ concept HasShifts = requires(typename Isa::V v) {
   Isa::shift_all(v, 1);
 };
 
-// Step `step` of N: sum += w x, 4 k in each lane. Pairs of products are at most 2 * 127 * kMost, so that some steps of
+// Step `step` of N: sum += w x, 4 k in each lane. Pairs of products are at most 2 * 128 * kMost, so that some steps of
 // them may be added up in 16 bits first: in `run`.
-template <class Isa, class T, unsigned N, class V>
+template <class Isa, class T, unsigned N, bool kSigned = T::kSigned, class V>
 [[gnu::always_inline]] inline void add_step(unsigned step, V w, V x, V& run, V& sum) {
-  constexpr unsigned kRun = HasPairs<Isa> ? std::min({N, 8u, 32767u / (2 * 127 * T::kMost)}) : 1;
+  constexpr unsigned kRun = HasPairs<Isa> ? std::clamp(32767u / (2 * 128 * T::kMost), 1u, std::min(N, 8u)) : 1;
   static_assert(N % kRun == 0);
   if constexpr (kRun > 1) {
-    const V more = Isa::template pairs<T::kSigned>(w, x);
+    const V more = Isa::template pairs<kSigned>(w, x);
     run = step % kRun == 0 ? more : Isa::add_pairs(run, more);
     if ((step + 1) % kRun == 0) sum = Isa::add(sum, Isa::sum_pairs(run));
   } else {
-    sum = Isa::template dot<T::kSigned>(sum, w, x);
+    sum = Isa::template dot<kSigned>(sum, w, x);
   }
 }
+
+// A panel of signed bytes for instructions that multiply unsigned by signed ones. A negative weight -a becomes a, and
+// its x becomes ~x: -a x = a ~x + a. The sum of these a begins the sum of each row. Any pipe inverts bits; only those
+// that multiply change signs.
+template <class Isa>
+struct SplitPanel : Panel<Isa> {
+  typename Isa::V negative[64];  // bytes of ones where a weight is negative
+  typename Isa::V begin[8];      // of each block or part of 32
+  void split(size_t steps) {
+    for (size_t s = 0; s < steps; ++s) {
+      auto& w = this->q[s];
+      negative[s] = Isa::negative_bytes(w), w = Isa::magnitudes(w);
+      const auto more = Isa::sum_pairs(Isa::template pairs<false>(Isa::and_(w, negative[s]), Isa::set1(0x01010101)));
+      begin[s / 8] = s % 8 == 0 ? more : Isa::add(begin[s / 8], more);
+    }
+  }
+};
 
 // What blocks of 256 become for MR rows of x: their bytes are multiplied at once, and wait in no panel.
 template <class Isa, class T, int MR>
@@ -93,7 +111,7 @@ class QuantTask {
       for (size_t g = 0; g < kGroups; ++g)
         rows[g] = {w + g * Isa::kLanes * row_bytes, row_bytes, Isa::multiples(uint32_t(row_bytes))};
       // What this thread probably reads next, a part with each panel.
-      panels(rows, s + 1 < p_.outs / kStrip && part_.rows < kManyRows ? w + kStrip * row_bytes : nullptr);
+      many(rows, s + 1 < p_.outs / kStrip && part_.rows < kManyRows ? w + kStrip * row_bytes : nullptr);
     }
     store(first, s * kStrip);
   }
@@ -102,13 +120,14 @@ class QuantTask {
   static constexpr size_t block() { return HasParts<T> ? kPanelK : 32; }
 
   // Up to so many rows a panel costs more than it saves (measured): with the 32 registers of AVX-512, more.
-  static constexpr size_t kFewRows = HasShifts<Isa>                  ? (T::kLight ? 2 * Isa::kTile : 4)
-                                     : HasPairs<Isa> || !HasParts<T> ? 2
-                                                                     : 0;
+  static constexpr size_t kFewRows = HasShifts<Isa>  ? (T::kLight ? 2 * Isa::kTile : 4)
+                                     : HasPairs<Isa> ? (T::kSigned ? 4 : 2)
+                                     : HasParts<T>   ? 0
+                                                     : 2;
 
   template <class Rows>
   void few_or_many(Rows (&rows)[kGroups]) {
-    if (part_.rows > kFewRows) return panels(rows, nullptr);
+    if (part_.rows > kFewRows) return many(rows, nullptr);
     if constexpr (kFewRows > 0)
       for (int g = 0; g < kGroups; ++g)
         for (size_t r = 0; r < part_.rows; r += Isa::kTile) {
@@ -153,15 +172,21 @@ class QuantTask {
 
   // Fetches as many bytes from `next` on as it reads, unless that is nullptr.
   template <class Rows>
+  void many(Rows (&rows)[kGroups], const uint8_t* next) {
+    if constexpr (T::kSigned && HasPairs<Isa>)
+      if (part_.rows >= kSplitRows) return panels<SplitPanel<Isa>>(rows, next);
+    panels<Panel<Isa>>(rows, next);
+  }
+  template <class P, class Rows>
   void panels(Rows (&rows)[kGroups], const uint8_t* next) {
-    Panel<Isa> panel[kGroups];
+    P panel[kGroups];
     for (size_t c = 0; c * kPanelK < p_.k; ++c) {
       const size_t blocks = std::min(kPanelK, p_.k - c * kPanelK) / block();
       if (next != nullptr) {
         for (size_t at = 0; at < blocks * kStrip * T::kBytes; at += 64) __builtin_prefetch(next + at);
         next += blocks * kStrip * T::kBytes;
       }
-      for (int g = 0; g < kGroups; ++g)
+      for (int g = 0; g < kGroups; ++g) {
         for (size_t b = 0; b < blocks; ++b) {
           if constexpr (HasParts<T>)
             T::template unpack<Isa>(rows[g], panel[g]);
@@ -169,26 +194,29 @@ class QuantTask {
             T::template unpack<Isa>(rows[g], b, panel[g]);
           rows[g].advance();
         }
+        if constexpr (std::is_same_v<P, SplitPanel<Isa>>) panel[g].split(blocks * block() / 4);
+      }
       pass(panel, c, blocks);
     }
   }
 
   // All rows by one panel.
-  void pass(const Panel<Isa> (&panel)[kGroups], size_t chunk, size_t blocks) {
+  template <class P>
+  void pass(const P (&panel)[kGroups], size_t chunk, size_t blocks) {
     size_t r = 0;
     for (; r + Isa::kTile <= part_.rows; r += Isa::kTile) tile<Isa::kTile>(panel, r, chunk, blocks);
     if (r < part_.rows) last_tile<Isa::kTile - 1>(panel, r, chunk, blocks);
   }
-  template <int MR>
-  void last_tile(const Panel<Isa> (&panel)[kGroups], size_t r, size_t chunk, size_t blocks) {
+  template <int MR, class P>
+  void last_tile(const P (&panel)[kGroups], size_t r, size_t chunk, size_t blocks) {
     if constexpr (MR > 1) {
       if (part_.rows - r < MR) return last_tile<MR - 1>(panel, r, chunk, blocks);
     }
     tile<MR>(panel, r, chunk, blocks);
   }
 
-  template <int MR>
-  void tile(const Panel<Isa> (&panel)[kGroups], size_t r, size_t chunk, size_t blocks) {
+  template <int MR, class P>
+  void tile(const P (&panel)[kGroups], size_t r, size_t chunk, size_t blocks) {
     if constexpr (HasParts<T>) return block_of_parts<MR>(panel, r, chunk);
     F y[MR][kGroups];
     for (int i = 0; i < MR; ++i)
@@ -200,10 +228,19 @@ class QuantTask {
       for (int g = 0; g < kGroups; ++g) Isa::store(y[i][g], sum(r + i, g));
   }
 
-  // dot[i][g] += the products of 4 N of k, N steps.
-  template <int N, int MR, size_t G>
-  [[gnu::always_inline]] static inline void dots(const Panel<Isa> (&panel)[G], const int8_t* x, size_t step,
-                                                 V (&dot)[MR][G]) {
+  // dot[i][g] = the products of 4 N of k, N steps, for the block or part `at`. `correction`: of each row.
+  template <int N, int MR, class P, size_t G>
+  [[gnu::always_inline]] static inline void dots(const P (&panel)[G], const int8_t* x, const int32_t* correction,
+                                                 size_t at, V (&dot)[MR][G]) {
+    constexpr bool kHasSplit = std::is_same_v<P, SplitPanel<Isa>>;
+    const size_t step = at * N;
+    for (int i = 0; i < MR; ++i)
+      for (size_t g = 0; g < G; ++g) {
+        if constexpr (kHasSplit)
+          dot[i][g] = panel[g].begin[at];  // nothing was added to signed weights
+        else
+          dot[i][g] = Isa::set1(uint32_t(correction[i]));
+      }
     V run[MR][G];
 #pragma GCC unroll 8
     for (int s = 0; s < N; ++s) {
@@ -215,7 +252,11 @@ class QuantTask {
         std::memcpy(&four, x + 4 * (s * MR + i), 4);
         const V xs = Isa::set1(four);
 #pragma GCC unroll 2
-        for (size_t g = 0; g < G; ++g) add_step<Isa, T, unsigned(N)>(unsigned(s), w[g], xs, run[i][g], dot[i][g]);
+        for (size_t g = 0; g < G; ++g) {
+          V xg = xs;
+          if constexpr (kHasSplit) xg = Isa::xor_(xs, panel[g].negative[step + size_t(s)]);
+          add_step<Isa, T, unsigned(N), T::kSigned && !kHasSplit>(unsigned(s), w[g], xg, run[i][g], dot[i][g]);
+        }
       }
     }
   }
@@ -229,12 +270,10 @@ class QuantTask {
   }
 
   // Block `at` of the panel and blocks `first` to first + MR of x.
-  template <int MR, size_t G>
-  inline void small_block(const Panel<Isa> (&panel)[G], size_t first, size_t at, F (&y)[MR][G]) const {
+  template <int MR, class P, size_t G>
+  inline void small_block(const P (&panel)[G], size_t first, size_t at, F (&y)[MR][G]) const {
     V dot[MR][G];
-    for (int i = 0; i < MR; ++i)
-      for (size_t g = 0; g < G; ++g) dot[i][g] = Isa::set1(uint32_t(x_.correction[first + i]));
-    dots<8>(panel, x_.q + first * 32, at * 8, dot);
+    dots<8>(panel, x_.q + first * 32, x_.correction + first, at, dot);
     for (int i = 0; i < MR; ++i) {
       for (size_t g = 0; g < G; ++g) y[i][g] = Isa::fma(panel[g].d[at], in_units(dot[i][g], first + i), y[i][g]);
       if constexpr (T::kMin) {
@@ -244,8 +283,8 @@ class QuantTask {
     }
   }
 
-  template <int MR>
-  inline void block_of_parts(const Panel<Isa> (&panel)[kGroups], size_t r, size_t c) const requires HasParts<T> {
+  template <int MR, class P>
+  inline void block_of_parts(const P (&panel)[kGroups], size_t r, size_t c) const requires HasParts<T> {
     constexpr size_t kParts = kPanelK / T::kPart;
     const size_t first = x_.at(part_.row + r, c) / kPanelK;
     const int32_t* correction = x_.correction + first * kParts;
@@ -255,9 +294,7 @@ class QuantTask {
       for (int g = 0; g < kGroups; ++g) total[i][g] = Isa::set1(0);
     for (size_t s = 0; s < kParts; ++s) {
       V dot[MR][kGroups];
-      for (int i = 0; i < MR; ++i)
-        for (int g = 0; g < kGroups; ++g) dot[i][g] = Isa::set1(uint32_t(correction[s * MR + i]));
-      dots<T::kPart / 4>(panel, x + s * (T::kPart * MR), s * (T::kPart / 4), dot);
+      dots<T::kPart / 4>(panel, x + s * (T::kPart * MR), correction + s * MR, s, dot);
       for (int i = 0; i < MR; ++i)
         for (int g = 0; g < kGroups; ++g)
           total[i][g] = Isa::add(total[i][g], Isa::multiply(dot[i][g], panel[g].scale[s]));
