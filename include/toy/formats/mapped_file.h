@@ -35,9 +35,10 @@ class MappedFile {
   size_t bytes_ = 0;
 };
 
-/// A thread that maps pages of a file before they are touched, from the first to the last, for whoever will read most
-/// of it: one call maps many pages in a third of the time that touching each takes. Only what is in memory already;
-/// reading a file from disk is left to those who need it. Ends with its file or earlier.
+/// A thread that maps pages of a file before they are needed, from the first to the last, for whoever will read most of
+/// it. It reads a byte in every 64 KiB, and the kernel maps the pages around it. Only where a piece of 512 KiB begins
+/// with a page in memory: reading a file from disk is left to those who need it. Pages that the file has lost since are
+/// a SIGBUS, as for every reader. Ends with its file or earlier.
 class PagesAhead {
  public:
   /// Starts the thread.

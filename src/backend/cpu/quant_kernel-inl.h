@@ -233,11 +233,12 @@ class QuantTask {
   [[gnu::always_inline]] static inline void dots(const P (&panel)[G], const int8_t* x, const int32_t* correction,
                                                  size_t at, V (&dot)[MR][G]) {
     constexpr bool kHasSplit = std::is_same_v<P, SplitPanel<Isa>>;
+    static_assert(!kHasSplit || (N == 8 && Isa::kSignedOffset == 0));
     const size_t step = at * N;
     for (int i = 0; i < MR; ++i)
       for (size_t g = 0; g < G; ++g) {
         if constexpr (kHasSplit)
-          dot[i][g] = panel[g].begin[at];  // nothing was added to signed weights
+          dot[i][g] = panel[g].begin[at];
         else
           dot[i][g] = Isa::set1(uint32_t(correction[i]));
       }
