@@ -81,8 +81,9 @@ struct Avx2 {
 
   static F zero() { return _mm256_setzero_ps(); }
   static F set1f(float v) { return _mm256_set1_ps(v); }
-  static F load_floats(const float* p) { return _mm256_load_ps(p); }
-  static void store(F v, float* p) { _mm256_store_ps(p, v); }
+  static F load_floats(const float* p) { return _mm256_loadu_ps(p); }
+  static void store(F v, float* p) { _mm256_storeu_ps(p, v); }
+  static F add(F a, F b) { return _mm256_add_ps(a, b); }
   static F mul(F a, F b) { return _mm256_mul_ps(a, b); }
   static F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
   static F negative(F v) { return _mm256_xor_ps(v, set1f(-0.0f)); }

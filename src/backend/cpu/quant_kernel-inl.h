@@ -98,22 +98,22 @@ class QuantTask {
 
   // A strip begins earlier where it would end behind the last output; p_.outs is at least a strip.
   void strip(size_t s) {
-    const size_t first = std::min(s * kStrip, p_.outs - kStrip), row_bytes = p_.k / block() * T::kBytes;
+    from_ = s * kStrip, first_ = std::min(from_, p_.outs - kStrip);
+    const size_t row_bytes = p_.k / block() * T::kBytes;
     const auto* w = reinterpret_cast<const uint8_t*>(p_.w);
     if (p_.repacked) {
-      w += s * kStrip * row_bytes;
+      w += from_ * row_bytes;
       StreamRows<Isa, T> rows[kGroups];
       for (size_t g = 0; g < kGroups; ++g) rows[g] = {w + g * Isa::kLanes * row_bytes};
       few_or_many(rows);
     } else {
-      w += first * row_bytes;
+      w += first_ * row_bytes;
       BlockRows<Isa, T> rows[kGroups];
       for (size_t g = 0; g < kGroups; ++g)
         rows[g] = {w + g * Isa::kLanes * row_bytes, row_bytes, Isa::multiples(uint32_t(row_bytes))};
       // What this thread probably reads next, a part with each panel.
       many(rows, s + 1 < p_.outs / kStrip && part_.rows < kManyRows ? w + kStrip * row_bytes : nullptr);
     }
-    store(first, s * kStrip);
   }
 
  private:
@@ -134,6 +134,7 @@ class QuantTask {
           Rows own = rows[g];  // the next tile finds them in a cache
           few<std::min(int(kFewRows), Isa::kTile)>(own, r, g);
         }
+    finish(0, part_.rows);
   }
 
   // A tile of x, of at most MR rows from r on, by vector g of the outputs: nothing waits in memory. A part begins with
@@ -204,8 +205,17 @@ class QuantTask {
   template <class P>
   void pass(const P (&panel)[kGroups], size_t chunk, size_t blocks) {
     size_t r = 0;
-    for (; r + Isa::kTile <= part_.rows; r += Isa::kTile) tile<Isa::kTile>(panel, r, chunk, blocks);
-    if (r < part_.rows) last_tile<Isa::kTile - 1>(panel, r, chunk, blocks);
+    const bool is_last = (chunk + 1) * kPanelK >= p_.k;
+    for (; r + Isa::kTile <= part_.rows; r += Isa::kTile) {
+      if (is_last)
+        for (size_t i = r; i < r + Isa::kTile; ++i)
+          for (size_t o = 0; o < kStrip; o += 16) __builtin_prefetch(p_.y + (part_.row + i) * p_.outs + first_ + o, 1);
+      tile<Isa::kTile>(panel, r, chunk, blocks);
+      if (is_last) finish(r, Isa::kTile);
+    }
+    if (r == part_.rows) return;
+    last_tile<Isa::kTile - 1>(panel, r, chunk, blocks);
+    if (is_last) finish(r, part_.rows - r);
   }
   template <int MR, class P>
   void last_tile(const P (&panel)[kGroups], size_t r, size_t chunk, size_t blocks) {
@@ -330,15 +340,32 @@ class QuantTask {
 
   float* sum(size_t r, int g) const { return part_.sums + r * kStrip + size_t(g) * Isa::kLanes; }
 
-  // Outputs from `from` on of the strip that begins at `first`.
-  void store(size_t first, size_t from) const {
-    for (size_t r = 0; r < part_.rows; ++r)
-      finish_row(part_, part_.sums + r * kStrip + (from - first), part_.row + r, from, first + kStrip);
+  // Writes `rows` rows of the part to y, from row r on: finish_row, most often without a detour through memory.
+  [[gnu::noinline]] void finish(size_t r, size_t rows) const {
+    const float *bias = p_.bias ? p_.bias + first_ : nullptr, *acc = p_.acc;
+    for (size_t row = part_.row + r; rows > 0; ++r, ++row, --rows) {
+      if (from_ != first_) {
+        finish_row(part_, sum(r, 0) + (from_ - first_), row, from_, first_ + kStrip);
+        continue;
+      }
+      const size_t at = row * p_.outs + first_;
+      float* to = p_.y + at;
+      F y[kGroups];
+      for (int g = 0; g < kGroups; ++g) {
+        const size_t o = size_t(g) * Isa::kLanes;
+        y[g] = Isa::load_floats(sum(r, g));
+        if constexpr (!HasParts<T>) y[g] = Isa::mul(y[g], Isa::set1f(x_.row_scale[row]));
+        if (bias) y[g] = Isa::add(y[g], Isa::load_floats(bias + o));
+        if (acc) y[g] = Isa::add(y[g], Isa::load_floats(acc + at + o));
+      }
+      for (int g = 0; g < kGroups; ++g) Isa::store(y[g], to + size_t(g) * Isa::kLanes);
+    }
   }
 
   const QuantProduct& p_;
   const QuantRows x_;
   const QuantPart& part_;
+  size_t from_ = 0, first_ = 0;  // outputs from `from_` on are written; those that are computed begin at `first_`
 };
 
 // Calls f(T()) for the type.

@@ -109,6 +109,9 @@ struct Plain {
     return each<F>([&](size_t l) { return p[l]; });
   }
   static void store(F v, float* p) { std::memcpy(p, v.lane, sizeof(v.lane)); }
+  static F add(F a, F b) {
+    return each<F>([&](size_t l) { return a.lane[l] + b.lane[l]; });
+  }
   static F mul(F a, F b) {
     return each<F>([&](size_t l) { return a.lane[l] * b.lane[l]; });
   }

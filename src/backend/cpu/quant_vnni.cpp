@@ -76,8 +76,9 @@ struct Vnni {
 
   static F zero() { return _mm512_setzero_ps(); }
   static F set1f(float v) { return _mm512_set1_ps(v); }
-  static F load_floats(const float* p) { return _mm512_load_ps(p); }
-  static void store(F v, float* p) { _mm512_store_ps(p, v); }
+  static F load_floats(const float* p) { return _mm512_loadu_ps(p); }
+  static void store(F v, float* p) { _mm512_storeu_ps(p, v); }
+  static F add(F a, F b) { return _mm512_add_ps(a, b); }
   static F mul(F a, F b) { return _mm512_mul_ps(a, b); }
   static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
   static F negative(F v) { return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(v), set1(0x80000000))); }
