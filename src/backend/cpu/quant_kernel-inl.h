@@ -13,7 +13,7 @@
 namespace toy::cpu {
 namespace {
 
-constexpr size_t kPanelK = 256;    // k of a panel
+constexpr size_t kBlockK = 256;    // k of the blocks that have parts
 constexpr size_t kManyRows = 16;   // from here on arithmetic takes longer than memory
 constexpr size_t kSplitRows = 12;  // from here on a SplitPanel pays (measured)
 
@@ -49,8 +49,8 @@ template <class Isa, class T, unsigned N, bool kSigned = T::kSigned, class V>
 // that multiply change signs.
 template <class Isa>
 struct SplitPanel : Panel<Isa> {
-  typename Isa::V negative[64];  // bytes of ones where a weight is negative
-  typename Isa::V begin[8];      // of each block or part of 32
+  typename Isa::V negative[kMostChunk / 4];  // bytes of ones where a weight is negative
+  typename Isa::V begin[kMostChunk / 32];    // of each block or part of 32
   void split(size_t steps) {
     for (size_t s = 0; s < steps; ++s) {
       auto& w = this->q[s];
@@ -117,7 +117,7 @@ class QuantTask {
   }
 
  private:
-  static constexpr size_t block() { return HasParts<T> ? kPanelK : 32; }
+  static constexpr size_t block() { return HasParts<T> ? kBlockK : 32; }
 
   // Up to so many rows a panel costs more than it saves (measured): with the 32 registers of AVX-512, more.
   static constexpr size_t kFewRows = HasShifts<Isa>  ? (T::kLight ? 2 * Isa::kTile : 4)
@@ -151,12 +151,13 @@ class QuantTask {
   [[gnu::noinline, gnu::flatten]] void tile_of_few(Rows& rows, size_t r, int g) const {
     F y[MR][1];  // of one vector
     for (int i = 0; i < MR; ++i) y[i][0] = Isa::zero();
+    size_t c = 0, at = 0;  // the chunk, and the block of 32 in it
     for (size_t b = 0; b < p_.k / block(); ++b) {
       if constexpr (HasParts<T>) {
-        const size_t first = x_.at(part_.row + r, b) / kPanelK;
+        const size_t first = x_.at(part_.row + r, b) / kBlockK;
         RowDots<Isa, T, MR> dots[1];
-        dots[0].x = x_.q + first * kPanelK;
-        dots[0].correction = x_.correction + first * (kPanelK / T::kPart);
+        dots[0].x = x_.q + first * kBlockK;
+        dots[0].correction = x_.correction + first * (kBlockK / T::kPart);
         for (int i = 0; i < MR; ++i) dots[0].total[i][0] = Isa::set1(0);
         T::template unpack<Isa>(rows, dots[0]);
         rows.advance();
@@ -165,7 +166,8 @@ class QuantTask {
         Panel<Isa> panel[1];
         T::template unpack<Isa>(rows, 0, panel[0]);
         rows.advance();
-        small_block<MR>(panel, x_.at(part_.row + r, b / 8) / 32 + b % 8 * MR, 0, y);
+        small_block<MR>(panel, x_.at(part_.row + r, c) / 32 + at * MR, 0, y);
+        if (++at == x_.chunk / 32) at = 0, ++c;
       }
     }
     for (int i = 0; i < MR; ++i) Isa::store(y[i][0], sum(r + size_t(i), g));
@@ -181,8 +183,8 @@ class QuantTask {
   template <class P, class Rows>
   void panels(Rows (&rows)[kGroups], const uint8_t* next) {
     P panel[kGroups];
-    for (size_t c = 0; c * kPanelK < p_.k; ++c) {
-      const size_t blocks = std::min(kPanelK, p_.k - c * kPanelK) / block();
+    for (size_t c = 0; c * x_.chunk < p_.k; ++c) {
+      const size_t blocks = std::min(x_.chunk, p_.k - c * x_.chunk) / block();
       if (next != nullptr) {
         for (size_t at = 0; at < blocks * kStrip * T::kBytes; at += 64) __builtin_prefetch(next + at);
         next += blocks * kStrip * T::kBytes;
@@ -205,7 +207,7 @@ class QuantTask {
   template <class P>
   void pass(const P (&panel)[kGroups], size_t chunk, size_t blocks) {
     size_t r = 0;
-    const bool is_last = (chunk + 1) * kPanelK >= p_.k;
+    const bool is_last = (chunk + 1) * x_.chunk >= p_.k;
     for (; r + Isa::kTile <= part_.rows; r += Isa::kTile) {
       if (is_last)
         for (size_t i = r; i < r + Isa::kTile; ++i)
@@ -296,10 +298,10 @@ class QuantTask {
 
   template <int MR, class P>
   inline void block_of_parts(const P (&panel)[kGroups], size_t r, size_t c) const requires HasParts<T> {
-    constexpr size_t kParts = kPanelK / T::kPart;
-    const size_t first = x_.at(part_.row + r, c) / kPanelK;
+    constexpr size_t kParts = kBlockK / T::kPart;
+    const size_t first = x_.at(part_.row + r, c) / kBlockK;
     const int32_t* correction = x_.correction + first * kParts;
-    const int8_t* x = x_.q + first * kPanelK;
+    const int8_t* x = x_.q + first * kBlockK;
     V total[MR][kGroups];
     for (int i = 0; i < MR; ++i)
       for (int g = 0; g < kGroups; ++g) total[i][g] = Isa::set1(0);
@@ -324,7 +326,7 @@ class QuantTask {
     const F xs = Isa::set1f(x_.scale[first + size_t(i)]);
     for (size_t g = 0; g < N; ++g) y[g] = Isa::fma(Isa::mul(w[g].d[0], xs), Isa::to_float(total[g]), y[g]);
     if constexpr (T::kMin) {
-      constexpr size_t kParts = kPanelK / T::kPart;
+      constexpr size_t kParts = kBlockK / T::kPart;
       const int16_t* sums = x_.sum + first * kParts + 2 * i;
       V mins[N];
       for (size_t g = 0; g < N; ++g) mins[g] = Isa::set1(0);
@@ -412,7 +414,7 @@ int offset_of_type(DType type) {
 template <class Isa, class T>
 void repack_strip_of(const uint8_t* w, size_t k, uint8_t* to) {
   constexpr size_t kStrip = 2 * Isa::kLanes, kBytes = Isa::kLanes * T::kBytes;
-  const size_t blocks = k / (HasParts<T> ? kPanelK : 32), row_bytes = blocks * T::kBytes;
+  const size_t blocks = k / (HasParts<T> ? kBlockK : 32), row_bytes = blocks * T::kBytes;
   const uint8_t* ahead = w + kStrip * row_bytes;
   Panel<Isa> nowhere;
   for (size_t from = 0; from < kStrip; from += Isa::kLanes)

@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "backend/cpu/gemm.h"
 #include "backend/cpu/quant_rows.h"
 #include "backend/cpu/vec-inl.h"
 
@@ -42,8 +43,8 @@ HWY_INLINE int quantize(const float* x, size_t n, float inverse, int8_t* q) {
 // unless the block is below 2^-12 of the row's largest.
 HWY_INLINE void choose_shifts(const float* x, size_t tile, size_t i, size_t m, const QuantRows& to) {
   const auto each_block = [&](const auto& f) {  // its place in x and in the arrays
-    for (size_t begin = 0; begin < to.k; begin += to.chunk()) {
-      const size_t n = std::min(to.chunk(), to.k - begin) / 32, at = to.at(tile, begin / to.chunk()) / 32 + i;
+    for (size_t begin = 0; begin < to.k; begin += to.chunk) {
+      const size_t n = std::min(to.chunk, to.k - begin) / 32, at = to.at(tile, begin / to.chunk) / 32 + i;
       for (size_t b = 0; b < n; ++b) f(x + begin + 32 * b, at + b * m);
     }
   };
@@ -103,10 +104,10 @@ HWY_MAYBE_UNUSED void quantize_rows_of_target(const float* x, size_t first, size
     const size_t m = std::min(to.tile, last - tile);
     if (to.has_shifts())
       for (size_t i = 0; i < m; ++i) choose_shifts(x + (tile + i) * to.k, tile, i, m, to);
-    for (size_t begin = 0; begin < to.k; begin += to.chunk())
+    for (size_t begin = 0; begin < to.k; begin += to.chunk)
       for (size_t i = 0; i < m; ++i)
-        quantize(x + (tile + i) * to.k + begin, std::min(to.chunk(), to.k - begin), to.at(tile, begin / to.chunk()), i,
-                 m, tile + i, offset, to);
+        quantize(x + (tile + i) * to.k + begin, std::min(to.chunk, to.k - begin), to.at(tile, begin / to.chunk), i, m,
+                 tile + i, offset, to);
   }
 }
 
@@ -124,6 +125,10 @@ QuantRows::QuantRows(std::byte* memory, size_t rows_in, size_t k_in, size_t scal
     memory += (bytes + 63) / 64 * 64;
     return p;
   };
+  if (tile == 1)
+    chunk = k;
+  else if (has_shifts() && k > 0)  // equal ones: each costs the kernels some time
+    chunk = round_up(ceil_div(k, ceil_div(k, kMostChunk)), 32);
   q = reinterpret_cast<int8_t*>(take(rows * k));
   scale = reinterpret_cast<float*>(take(rows * (k / scaled) * sizeof(float)));
   scaled_sum = reinterpret_cast<float*>(take(rows * (k / scaled) * sizeof(float)));

@@ -7,8 +7,10 @@
 
 namespace toy::cpu {
 
-/// Rows of int8 with what products need of them, in the order in which products read: 256 k of all rows, then the next
-/// 256. Of these, tiles of `tile` rows follow each other (the last may have fewer), and in a tile the rows are
+constexpr size_t kMostChunk = 384;  ///< k of a chunk, unless it is a complete row
+
+/// Rows of int8 with what products need of them, in the order in which products read: a chunk of k of all rows, then
+/// the next. Of these, tiles of `tile` rows follow each other (the last may have fewer), and in a tile the rows are
 /// interleaved: all of them have 4 values, then the next 4. The other arrays are interleaved in the same way, item by
 /// item, and `sum` two by two.
 ///
@@ -19,6 +21,7 @@ struct QuantRows {
   size_t scaled = 32;  ///< values that share a scale
   size_t part = 32;    ///< values that are summed up: those that share a scale of the weights
   size_t tile = 1;     ///< 1: complete rows follow each other
+  size_t chunk = 256;  ///< k that follow each other before the next rows have theirs; the last chunk may have fewer
   int8_t* q = nullptr;
   float* scale = nullptr;         ///< [k / scaled] for each row. Of blocks of 32: 2^shift
   int32_t* shift = nullptr;       ///< [k / 32]: 0 to 12. Blocks of 32 only
@@ -38,11 +41,9 @@ struct QuantRows {
     s.correction += r * (k / part), s.sum += r * (k / part);
     return s;
   }
-  /// k that follow each other before the next rows have theirs.
-  size_t chunk() const { return tile == 1 ? k : 256; }
   /// Where in q chunk `c` of the tile that begins with row `first` is. In the other arrays this is divided by the
   /// values that share an item.
-  size_t at(size_t first, size_t c) const { return c * chunk() * rows + first * std::min(chunk(), k - c * chunk()); }
+  size_t at(size_t first, size_t c) const { return c * chunk * rows + first * std::min(chunk, k - c * chunk); }
   bool has_shifts() const { return scaled == 32; }
 };
 

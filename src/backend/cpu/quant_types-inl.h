@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "backend/cpu/quant_rows.h"
+
 namespace toy::cpu {
 namespace {
 
@@ -93,19 +95,19 @@ struct StreamWriter {
   }
 };
 
-// The scales of 256 k (or of as many as there are) for the lanes of one vector.
+// The scales of a chunk of k for the lanes of one vector.
 template <class Isa>
 struct Scales {
-  typename Isa::F d[8];       // of blocks of 32; [0] of a block of 256
-  typename Isa::F m[8];       // minimums, or [0] their scale
-  typename Isa::V scale[16];  // integer scales of the parts of a block of 256
-  typename Isa::V min[8];     // their integer minimums, two parts in a lane
+  typename Isa::F d[kMostChunk / 32];  // of blocks of 32; [0] of a block of 256
+  typename Isa::F m[kMostChunk / 32];  // minimums, or [0] their scale
+  typename Isa::V scale[16];           // integer scales of the parts of a block of 256
+  typename Isa::V min[8];              // their integer minimums, two parts in a lane
 };
 
 // All that is unpacked of them.
 template <class Isa>
 struct Panel : Scales<Isa> {
-  typename Isa::V q[64];  // 4 k each
+  typename Isa::V q[kMostChunk / 4];  // 4 k each
   inline void put(int, int at, typename Isa::V v) { q[at] = v; }
 };
 
