@@ -44,7 +44,8 @@ struct Case {
   Case(DType type_in, int64_t rows_in, int64_t outs_in, int64_t k_in)
       : type(type_in), rows(rows_in), outs(outs_in), k(k_in), w(random_weights(type, outs, k, 5)), x({rows, k}) {
     fill_random(x, 3);
-    for (size_t i = 0; i < x.size(); ++i) x[i] *= std::exp(float(i % 7) - 3);
+    // Blocks of 32 have each shift from 0 to 12, and more.
+    for (size_t i = 0; i < x.size(); ++i) x[i] *= std::exp(float(i % 7) - 3) * std::ldexp(1.0f, -int(i / 32 * 5 % 15));
   }
 };
 
@@ -230,8 +231,8 @@ void expect_sets_agree(const Case& c) {
 TEST(QuantProduct, InstructionSetsAgree) {
   std::mt19937 random(1);
   for (const DType type : quantized_types())
-    for (const int64_t rows : {9, 15}) {
-      Case c(type, rows, 45, info_of(type).block == 32 ? 352 : 768);
+    for (const int64_t rows : {9, 15, 70}) {
+      Case c(type, rows, 45, info_of(type).block == 32 ? 864 : 768);
       for (std::byte& b : c.w) b = std::byte(random());
       const size_t bytes = info_of(type).bytes;
       for (std::byte* block = c.w.data(); block < c.w.data() + c.w.size(); block += bytes)
@@ -267,11 +268,14 @@ TEST(QuantProduct, InstructionSetsAgreeOnTheLargestValues) {
 }
 
 TEST(QuantProduct, BiasAndWhatIsAddedComeLast) {
-  const Case c(DType::q4_k, 5, 40, 512);
-  Array<float> bias({40}), acc({5, 40});
-  fill_random(bias, 8), fill_random(acc, 9);
-  const Array<float> plain = product(c, 1), y = product(c, 2, 0, 5, bias.data(), acc.data());
-  for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], plain[i] + bias[i % 40] + acc[i]);
+  for (const DType type : {DType::q4_k, DType::q8_0})
+    for (const int64_t rows : {1, 5, 70}) {
+      const Case c(type, rows, 40, 512);
+      Array<float> bias({40}), acc({rows, 40});
+      fill_random(bias, 8), fill_random(acc, 9);
+      const Array<float> plain = product(c, 1), y = product(c, 2, 0, rows, bias.data(), acc.data());
+      for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], plain[i] + bias[i % 40] + acc[i]);
+    }
 }
 
 // Rows of zeros, and rows that are not finite, which must show.
