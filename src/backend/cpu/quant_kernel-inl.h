@@ -15,6 +15,7 @@ namespace {
 
 constexpr size_t kBlockK = 256;    // k of the blocks that have parts
 constexpr size_t kManyRows = 16;   // from here on arithmetic takes longer than memory
+constexpr size_t kFetchRows = 64;  // from here on lines for the next panel come in time if they are fetched with tiles
 constexpr size_t kSplitRows = 12;  // from here on a SplitPanel pays (measured)
 
 // Products of bytes are summed in 16 bits first.
@@ -111,8 +112,7 @@ class QuantTask {
       BlockRows<Isa, T> rows[kGroups];
       for (size_t g = 0; g < kGroups; ++g)
         rows[g] = {w + g * Isa::kLanes * row_bytes, row_bytes, Isa::multiples(uint32_t(row_bytes))};
-      // What this thread probably reads next, a part with each panel.
-      many(rows, s + 1 < p_.outs / kStrip && part_.rows < kManyRows ? w + kStrip * row_bytes : nullptr);
+      many(rows, s + 1 < p_.outs / kStrip ? w + kStrip * row_bytes : nullptr);
     }
   }
 
@@ -173,7 +173,7 @@ class QuantTask {
     for (int i = 0; i < MR; ++i) Isa::store(y[i][0], sum(r + size_t(i), g));
   }
 
-  // Fetches as many bytes from `next` on as it reads, unless that is nullptr.
+  // `next`: the strip that this thread probably unpacks after this one, to be fetched; or nullptr.
   template <class Rows>
   void many(Rows (&rows)[kGroups], const uint8_t* next) {
     if constexpr (T::kSigned && HasPairs<Isa>)
@@ -183,11 +183,12 @@ class QuantTask {
   template <class P, class Rows>
   void panels(Rows (&rows)[kGroups], const uint8_t* next) {
     P panel[kGroups];
+    const uint8_t* fetched = next;
     for (size_t c = 0; c * x_.chunk < p_.k; ++c) {
       const size_t blocks = std::min(x_.chunk, p_.k - c * x_.chunk) / block();
-      if (next != nullptr) {
-        for (size_t at = 0; at < blocks * kStrip * T::kBytes; at += 64) __builtin_prefetch(next + at);
-        next += blocks * kStrip * T::kBytes;
+      if (next != nullptr && part_.rows < kManyRows) {  // long before
+        for (size_t at = 0; at < blocks * kStrip * T::kBytes; at += 64) __builtin_prefetch(fetched + at);
+        fetched += blocks * kStrip * T::kBytes;
       }
       for (int g = 0; g < kGroups; ++g) {
         for (size_t b = 0; b < blocks; ++b) {
@@ -199,19 +200,35 @@ class QuantTask {
         }
         if constexpr (std::is_same_v<P, SplitPanel<Isa>>) panel[g].split(blocks * block() / 4);
       }
-      pass(panel, c, blocks);
+      Ahead ahead;
+      if constexpr (requires { rows[0].stride; })
+        if (part_.rows >= kFetchRows)
+          ahead = {(c + 1) * x_.chunk < p_.k ? rows[0].p : next, rows[0].stride, blocks * T::kBytes / 64 + 1};
+      pass(panel, c, blocks, ahead);
     }
   }
 
-  // All rows by one panel.
+  // What the next panel is unpacked from, or nullptr.
+  struct Ahead {
+    const uint8_t* p = nullptr;
+    size_t stride = 0, lines = 0;  // bytes from an output to the next; cache lines of each
+    void fetch(size_t begin, size_t end) const {
+      for (size_t i = begin; i < end; ++i) __builtin_prefetch(p + i / lines * stride + i % lines * 64);
+    }
+  };
+
+  // All rows by one panel. While a tile is computed, lines come that are needed later.
   template <class P>
-  void pass(const P (&panel)[kGroups], size_t chunk, size_t blocks) {
-    size_t r = 0;
+  void pass(const P (&panel)[kGroups], size_t chunk, size_t blocks, const Ahead& ahead) {
+    size_t r = 0, fetched = 0;
+    const size_t lines = ahead.p ? kStrip * ahead.lines : 0, of_a_tile = lines * Isa::kTile / part_.rows + 1;
     const bool is_last = (chunk + 1) * x_.chunk >= p_.k;
     for (; r + Isa::kTile <= part_.rows; r += Isa::kTile) {
       if (is_last)
         for (size_t i = r; i < r + Isa::kTile; ++i)
           for (size_t o = 0; o < kStrip; o += 16) __builtin_prefetch(p_.y + (part_.row + i) * p_.outs + first_ + o, 1);
+      const size_t end = std::min(lines, fetched + of_a_tile);
+      ahead.fetch(fetched, end), fetched = end;
       tile<Isa::kTile>(panel, r, chunk, blocks);
       if (is_last) finish(r, Isa::kTile);
     }
