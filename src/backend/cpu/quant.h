@@ -13,8 +13,8 @@
 // finished sum. So a row of y has the same bits whatever the other rows, the number of threads, the instruction set.
 // A row of x that is not finite makes its row of y NaN.
 //
-// One thread unpacks a strip of outputs, some 256 values of k at a time, into a panel in L1 in which 4 neighbouring k of an
-// output are one 32-bit lane: the layout of the dot product instructions. Then all rows of x pass by. Few rows by
+// One thread unpacks a strip of outputs, some 256 values of k at a time, into a panel in L1 in which 4 neighbouring k
+// of an output are one 32-bit lane: the layout of the dot product instructions. Then all rows of x pass by. Few rows by
 // repacked weights need no panel: vectors are multiplied as they are unpacked.
 #pragma once
 
