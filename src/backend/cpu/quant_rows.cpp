@@ -14,29 +14,41 @@ constexpr float kLeast = 0x1p-100f;  // what is smaller counts as 0: the inverse
 constexpr int kMostShift = 12;       // 32 products of 127 and 128, times 2^12, are below 2^31
 constexpr float kMostScale = 1 << kMostShift;
 
-// The largest magnitude of n values, a multiple of 16. `times_zero` becomes NaN where one is not finite.
-HWY_INLINE float largest_of(const float* x, size_t n, VF& times_zero) {
-  VF largest = hn::Zero(kF32);
-  for (size_t i = 0; i < n; i += kLanes) {
-    const VF v = hn::LoadU(kF32, x + i);
-    largest = hn::Max(largest, hn::Abs(v));
-    times_zero = hn::MulAdd(v, hn::Zero(kF32), times_zero);
-  }
-  return hn::GetLane(hn::MaxOfLanes(kF32, largest));
-}
-HWY_INLINE bool is_finite(VF times_zero) { return hn::AllFalse(kF32, hn::IsNaN(times_zero)); }
+// Eight lanes at most: the sum or maximum of 32 values takes longer with more.
+using D8 = hn::CappedTag<float, 8>;
+constexpr D8 kF32x8;
+constexpr hn::RebindToSigned<D8> kI32x8;
+constexpr size_t kLanes8 = hn::MaxLanes(D8());
 
-// n values, a multiple of 16, as 8 bits; returns their sum.
-HWY_INLINE int quantize(const float* x, size_t n, float inverse, int8_t* q) {
-  const hn::Rebind<int8_t, DF> i8;
-  const hn::Rebind<int32_t, DF> i32;
-  auto sum = hn::Zero(i32);
-  for (size_t i = 0; i < n; i += kLanes) {
-    const auto v = hn::NearestInt(hn::Mul(hn::LoadU(kF32, x + i), set(inverse)));
+constexpr uint32_t kInfinityBits = 0x7f800000;
+
+// The bits of the largest magnitude of n values, a multiple of 8. As integers magnitudes have the same order, and what
+// is not finite comes last.
+template <size_t n>
+HWY_INLINE uint32_t largest_of(const float* x) {
+  auto largest = hn::Zero(kI32x8);
+#pragma GCC unroll 8
+  for (size_t i = 0; i < n; i += kLanes8)
+    largest = hn::Max(largest, hn::BitCast(kI32x8, hn::Abs(hn::LoadU(kF32x8, x + i))));
+  return uint32_t(hn::GetLane(hn::MaxOfLanes(kI32x8, largest)));
+}
+
+// n values, a multiple of 8, as 8 bits; returns their sum. When kRounder is added a number is rounded, and stands in
+// the lowest bits.
+template <size_t n>
+HWY_INLINE int quantize(const float* x, float inverse, int8_t* q) {
+  constexpr float kRounder = 0x1.8p23f;
+  const hn::Rebind<int8_t, D8> i8;
+  const auto rounder = hn::Set(kF32x8, kRounder), factor = hn::Set(kF32x8, inverse);
+  const auto zero = hn::BitCast(kI32x8, rounder);
+  auto sum = hn::Zero(kI32x8);
+#pragma GCC unroll 8
+  for (size_t i = 0; i < n; i += kLanes8) {
+    const auto v = hn::Sub(hn::BitCast(kI32x8, hn::Add(hn::Mul(hn::LoadU(kF32x8, x + i), factor), rounder)), zero);
     hn::StoreU(hn::DemoteTo(i8, v), i8, q + i);
     sum = hn::Add(sum, v);
   }
-  return hn::GetLane(hn::SumOfLanes(i32, sum));
+  return hn::GetLane(hn::SumOfLanes(kI32x8, sum));
 }
 
 // The scales of row i of a tile of m rows that begins with row `tile`. The largest values of a block become 64 to 127,
@@ -48,18 +60,19 @@ HWY_INLINE void choose_shifts(const float* x, size_t tile, size_t i, size_t m, c
       for (size_t b = 0; b < n; ++b) f(x + begin + 32 * b, at + b * m);
     }
   };
-  VF times_zero = hn::Zero(kF32);
-  float most = 0;
+  uint32_t most_bits = 0;
   each_block([&](const float* block, size_t at) {
-    to.scale[at] = largest_of(block, 32, times_zero);
-    most = std::max(most, to.scale[at]);
+    const uint32_t bits = largest_of<32>(block);
+    to.shift[at] = int32_t(bits);
+    most_bits = std::max(most_bits, bits);
   });
-  const bool finite = is_finite(times_zero), counts = finite && most > kLeast;
+  const float most = std::bit_cast<float>(most_bits);
+  const bool finite = most_bits < kInfinityBits, counts = finite && most > kLeast;
   to.row_scale[tile + i] = counts ? most / (127.0f * kMostScale) : finite ? 0 : std::numeric_limits<float>::quiet_NaN();
   const float per_unit = counts ? kMostScale / most : 0;
   each_block([&](const float*, size_t at) {
     // The smallest power of two from 1 on that is not less, by the exponent of the number.
-    const auto units = std::bit_cast<uint32_t>(counts ? to.scale[at] * per_unit : 0.0f);
+    const auto units = std::bit_cast<uint32_t>(std::bit_cast<float>(to.shift[at]) * per_unit);
     to.shift[at] = std::clamp(int32_t((units + 0x7fffff) >> 23) - 127, 0, kMostShift);
     to.scale[at] = float(1 << to.shift[at]);
   });
@@ -79,14 +92,14 @@ HWY_INLINE void quantize_chunk(const float* x, size_t n, size_t at, size_t i, si
     if (to.has_shifts()) {
       inverse = of_row * float(1 << (kMostShift - to.shift[begin + i]));
     } else if (p % in_scale == 0) {
-      VF times_zero = hn::Zero(kF32);
-      const float most = largest_of(x, to.scaled, times_zero);
-      const bool finite = is_finite(times_zero), counts = finite && most > kLeast;
+      const uint32_t bits = largest_of<256>(x);
+      const float most = std::bit_cast<float>(bits);
+      const bool finite = bits < kInfinityBits, counts = finite && most > kLeast;
       to.scale[begin / in_scale + i] = counts ? most / 127.0f : finite ? 0 : std::numeric_limits<float>::quiet_NaN();
       inverse = counts ? 127.0f / most : 0;
     }
     alignas(64) int8_t values[kPart];
-    const int sum = quantize(x, kPart, inverse, values);
+    const int sum = quantize<kPart>(x, inverse, values);
     for (size_t j = 0; j < kPart; j += 4, q += 4 * m) std::memcpy(q, values + j, 4);
     // Of a row with infinities the sum is any number: its scale is not finite, either.
     to.correction[begin + i] = int32_t(uint32_t(-offset) * uint32_t(sum));
