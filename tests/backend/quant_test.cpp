@@ -44,8 +44,11 @@ struct Case {
   Case(DType type_in, int64_t rows_in, int64_t outs_in, int64_t k_in)
       : type(type_in), rows(rows_in), outs(outs_in), k(k_in), w(random_weights(type, outs, k, 5)), x({rows, k}) {
     fill_random(x, 3);
-    // Blocks of 32 have each shift from 0 to 12, and more.
-    for (size_t i = 0; i < x.size(); ++i) x[i] *= std::exp(float(i % 7) - 3) * std::ldexp(1.0f, -int(i / 32 * 5 % 15));
+    // Blocks of 32 have each shift from 0 to 12, and less than the smallest can hold; one is zero.
+    for (size_t i = 0; i < x.size(); ++i) {
+      x[i] *= std::exp(float(i % 7) - 3) * std::ldexp(1.0f, -int(i / 32 * 7 % 15));
+      if (i % size_t(k) / 32 == 3) x[i] = 0;
+    }
   }
 };
 
@@ -91,7 +94,7 @@ float scale_of_block(const float* row, int64_t k, int64_t begin, int64_t block) 
 // Products in f64 of the dequantized weights and the rounded rows.
 TEST(QuantProduct, IsTheProductOfRoundedRows) {
   for (const DType type : quantized_types())
-    for (const auto& [outs, k] : {std::pair<int64_t, int64_t>{5, 256}, {70, 512}, {33, 768}, {32, 288}, {7, 32}}) {
+    for (const auto& [outs, k] : {std::pair<int64_t, int64_t>{5, 256}, {70, 512}, {33, 768}, {32, 416}, {7, 32}}) {
       const int64_t block = info_of(type).block;
       if (k % block) continue;
       const Case c(type, 3, outs, k);
@@ -145,7 +148,7 @@ std::vector<float> run_set(const QuantIsa& isa, const Case& c, const std::vector
 // A repacked copy gives the same bits, for any rows and threads, also where the last strip overlaps the one before.
 TEST(QuantProduct, RepackedWeightsGiveTheSameBits) {
   for (const DType type : quantized_types())
-    for (const auto& [o, i] : {std::pair<int64_t, int64_t>{32, 256}, {33, 512}, {77, 768}, {101, 288}}) {
+    for (const auto& [o, i] : {std::pair<int64_t, int64_t>{32, 256}, {33, 512}, {77, 768}, {101, 416}}) {
       const int64_t outs = o, k = i;  // clang 14 does not capture structured bindings
       if (k % info_of(type).block) continue;
       for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 40}) {
@@ -199,7 +202,8 @@ TEST(QuantProduct, FewOutputsAreNotRepacked) { EXPECT_EQ(cpu::repacked_bytes(DTy
 // Alone, among others, in pieces, on any number of threads.
 TEST(QuantProduct, ARowHasTheSameBitsAnywhere) {
   for (const DType type : quantized_types())
-    for (const auto& [outs, k] : {std::pair<int64_t, int64_t>{70, 768}, {32, 2304}}) {
+    for (const auto& [outs, k] : {std::pair<int64_t, int64_t>{70, 768}, {70, 896}, {32, 2304}}) {
+      if (k % info_of(type).block) continue;
       const Case c(type, 217, outs, k);
       const Array<float> all = product(c, 1);
       for (const int threads : {2, 3}) {
@@ -232,7 +236,7 @@ TEST(QuantProduct, InstructionSetsAgree) {
   std::mt19937 random(1);
   for (const DType type : quantized_types())
     for (const int64_t rows : {9, 15, 70}) {
-      Case c(type, rows, 45, info_of(type).block == 32 ? 864 : 768);
+      Case c(type, rows, 45, info_of(type).block == 32 ? 896 : 768);
       for (std::byte& b : c.w) b = std::byte(random());
       const size_t bytes = info_of(type).bytes;
       for (std::byte* block = c.w.data(); block < c.w.data() + c.w.size(); block += bytes)
@@ -278,20 +282,41 @@ TEST(QuantProduct, BiasAndWhatIsAddedComeLast) {
     }
 }
 
-// Rows of zeros, and rows that are not finite, which must show.
+// Rows of zeros, tiny and huge ones, and rows that are not finite, which must show: also at the end of a row.
 TEST(QuantProduct, SpecialRows) {
   for (const DType type : {DType::q8_0, DType::q4_k, DType::q5_1}) {
-    Case c(type, 4, 8, 256);
-    for (int64_t i = 0; i < c.k; ++i) c.x[size_t(i)] = 0, c.x[size_t(c.k + i)] *= 1e-36f;
-    c.x[size_t(2 * c.k + 5)] = INFINITY, c.x[size_t(3 * c.k + 200)] = NAN;
+    Case c(type, 7, 33, 768);
+    for (int64_t i = 0; i < c.k; ++i) {
+      c.x[size_t(i)] = 0;
+      c.x[size_t(c.k + i)] *= 1e-36f;
+      c.x[size_t(2 * c.k + i)] = i % 3 ? 1e-30f : 1e30f;
+    }
+    c.x[size_t(3 * c.k + 5)] = INFINITY, c.x[size_t(4 * c.k + 700)] = -INFINITY;
+    c.x[size_t(5 * c.k + 200)] = NAN, c.x[size_t(6 * c.k + 767)] = std::copysign(NAN, -1.0f);
     const Array<float> y = product(c, 1);
     for (int64_t o = 0; o < c.outs; ++o) {
       EXPECT_EQ(y[size_t(o)], 0);
-      EXPECT_TRUE(std::isfinite(y[size_t(c.outs + o)]));
-      EXPECT_TRUE(std::isnan(y[size_t(2 * c.outs + o)])) << name_of(type);
-      EXPECT_TRUE(std::isnan(y[size_t(3 * c.outs + o)]));
+      for (const int64_t row : {1, 2}) EXPECT_TRUE(std::isfinite(y[size_t(row * c.outs + o)])) << row;
+      for (const int64_t row : {3, 4, 5, 6}) EXPECT_TRUE(std::isnan(y[size_t(row * c.outs + o)])) << row;
     }
   }
+}
+
+// Rounded rows, whatever the instruction set that rounds them.
+TEST(QuantProduct, RowsAreRoundedToTheSameBits) {
+  for (const auto& [type, part] : {std::pair<DType, size_t>{DType::q8_0, 32}, {DType::q4_k, 32}, {DType::q6_k, 16}})
+    for (const size_t tile : {1, 4, 6}) {
+      const Case c(type, 13, 1, 768);
+      const size_t rows = size_t(c.rows), k = size_t(c.k), scaled = info_of(type).block;
+      std::vector<std::vector<std::byte>> results;
+      for_each_target([&, part = part, scaled] {
+        Buffer memory(QuantRows::bytes(rows, k));
+        std::memset(memory.data(), 0, QuantRows::bytes(rows, k));
+        cpu::quantize_rows(c.x.data(), 0, rows, 128, QuantRows(memory.data(), rows, k, scaled, part, tile));
+        results.emplace_back(memory.data(), memory.data() + QuantRows::bytes(rows, k));
+      });
+      for (const auto& result : results) EXPECT_TRUE(result == results[0]) << name_of(type) << " tile " << tile;
+    }
 }
 
 }  // namespace

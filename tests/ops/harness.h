@@ -9,7 +9,7 @@
 // What follows from it, each as a test of its own:
 //   CpuMatchesReference      every output of the cpu within the bound of the reference's f64
 //   FiniteDifferences        gradients() against central differences of the reference
-//   Decomposition            the op's decomposition against its kernel, values and gradients, in f64
+//   Decomposition            the op's decomposition against its reference kernel, values and gradients, in f64
 //   CpuGradients             gradients() on the cpu against the same graph on the reference
 //   Threads                  1, 2 and 3 threads: equal bits, outputs and gradients
 //   Guards                   kernels called directly: nothing written outside of the outputs and the

@@ -359,7 +359,7 @@ class QuantTask {
 
   float* sum(size_t r, int g) const { return part_.sums + r * kStrip + size_t(g) * Isa::kLanes; }
 
-  // Writes `rows` rows of the part to y, from row r on: finish_row, most often without a detour through memory.
+  // Writes `rows` rows of the part to y, from row r on: finish_row, most often without changing the sums in memory.
   [[gnu::noinline]] void finish(size_t r, size_t rows) const {
     const float *bias = p_.bias ? p_.bias + first_ : nullptr, *acc = p_.acc;
     for (size_t row = part_.row + r; rows > 0; ++r, ++row, --rows) {
