@@ -302,7 +302,7 @@ TEST(QuantProduct, SpecialRows) {
   }
 }
 
-// Rounded rows, whatever the instruction set that rounds them.
+// Rounded rows are as defined, whatever the instruction set that rounds them.
 TEST(QuantProduct, RowsAreRoundedToTheSameBits) {
   for (const auto& [type, part] : {std::pair<DType, size_t>{DType::q8_0, 32}, {DType::q4_k, 32}, {DType::q6_k, 16}})
     for (const size_t tile : {1, 4, 6}) {
@@ -312,7 +312,15 @@ TEST(QuantProduct, RowsAreRoundedToTheSameBits) {
       for_each_target([&, part = part, scaled] {
         Buffer memory(QuantRows::bytes(rows, k));
         std::memset(memory.data(), 0, QuantRows::bytes(rows, k));
-        cpu::quantize_rows(c.x.data(), 0, rows, 128, QuantRows(memory.data(), rows, k, scaled, part, tile));
+        const QuantRows x(memory.data(), rows, k, scaled, part, tile);
+        cpu::quantize_rows(c.x.data(), 0, rows, 128, x);
+        if (tile == 1 && x.has_shifts())  // complete rows follow each other
+          for (size_t i = 0; i < rows * k; ++i) {
+            const float* row = &c.x[i / k * k];
+            const float scale = scale_of_block(row, c.k, int64_t(i % k / 32 * 32), 32);
+            ASSERT_EQ(x.row_scale[i / k] * x.scale[i / 32], scale) << i;
+            ASSERT_EQ(x.q[i], std::nearbyint(c.x[i] * (1 / scale))) << i;
+          }
         results.emplace_back(memory.data(), memory.data() + QuantRows::bytes(rows, k));
       });
       for (const auto& result : results) EXPECT_TRUE(result == results[0]) << name_of(type) << " tile " << tile;
