@@ -22,20 +22,20 @@ constexpr size_t kLanes8 = hn::MaxLanes(D8());
 
 constexpr uint32_t kInfinityBits = 0x7f800000;
 
-// The bits of the largest magnitude of n values, a multiple of 8. As integers magnitudes have the same order, and what
+// The bits of the largest magnitude of N values, a multiple of 8. As integers magnitudes have the same order, and what
 // is not finite comes last.
-template <size_t n>
+template <size_t N>
 HWY_INLINE uint32_t largest_of(const float* x) {
   auto largest = hn::Zero(kI32x8);
 #pragma GCC unroll 8
-  for (size_t i = 0; i < n; i += kLanes8)
+  for (size_t i = 0; i < N; i += kLanes8)
     largest = hn::Max(largest, hn::BitCast(kI32x8, hn::Abs(hn::LoadU(kF32x8, x + i))));
   return uint32_t(hn::GetLane(hn::MaxOfLanes(kI32x8, largest)));
 }
 
-// n values, a multiple of 8, as 8 bits; returns their sum. When kRounder is added a number is rounded, and stands in
-// the lowest bits.
-template <size_t n>
+// N values, a multiple of 8, as 8 bits; returns their sum. Adding kRounder rounds a number and puts it into the lowest
+// bits.
+template <size_t N>
 HWY_INLINE int quantize(const float* x, float inverse, int8_t* q) {
   constexpr float kRounder = 0x1.8p23f;
   const hn::Rebind<int8_t, D8> i8;
@@ -43,7 +43,7 @@ HWY_INLINE int quantize(const float* x, float inverse, int8_t* q) {
   const auto zero = hn::BitCast(kI32x8, rounder);
   auto sum = hn::Zero(kI32x8);
 #pragma GCC unroll 8
-  for (size_t i = 0; i < n; i += kLanes8) {
+  for (size_t i = 0; i < N; i += kLanes8) {
     const auto v = hn::Sub(hn::BitCast(kI32x8, hn::Add(hn::Mul(hn::LoadU(kF32x8, x + i), factor), rounder)), zero);
     hn::StoreU(hn::DemoteTo(i8, v), i8, q + i);
     sum = hn::Add(sum, v);
@@ -63,7 +63,7 @@ HWY_INLINE void choose_shifts(const float* x, size_t tile, size_t i, size_t m, c
   uint32_t most_bits = 0;
   each_block([&](const float* block, size_t at) {
     const uint32_t bits = largest_of<32>(block);
-    to.shift[at] = int32_t(bits);
+    to.shift[at] = int32_t(bits);  // for now
     most_bits = std::max(most_bits, bits);
   });
   const float most = std::bit_cast<float>(most_bits);
