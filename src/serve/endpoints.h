@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "chat/thoughts.h"
+#include "dialog/constraints.h"
+#include "dialog/thoughts.h"
 #include "serve/api.h"
-#include "serve/constraints.h"
 #include "serve/http_server.h"
 #include "serve/prompts.h"
 #include "serve/reply_format.h"
@@ -105,7 +105,7 @@ class Server {
   const Prompts prompts_;
   const int64_t width_, cache_bytes_;
   const std::string template_;  // of chats
-  const chat::ThoughtMarks thoughts_;
+  const ThoughtMarks thoughts_;
   Constraints constraints_;
   nlohmann::ordered_json meta_;  // of the model
   const std::string ids_;        // what the ids of replies begin with

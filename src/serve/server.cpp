@@ -42,7 +42,7 @@ Server::Server(Decoder& decoder, const Model& model, const std::optional<ChatTem
       width_(model.spec.d_model),
       cache_bytes_(int64_t(decoder.state().bytes())),
       template_(chat ? chat->source() : ""),
-      thoughts_(chat::thought_marks(template_)),
+      thoughts_(thought_marks(template_)),
       constraints_(*model.tokenizer, form_, thoughts_),
       ids_(fmt::format("{:016x}", random_number())),
       started_(std::time(nullptr)) {

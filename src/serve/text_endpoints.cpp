@@ -123,9 +123,9 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
   const uint64_t seed = r.seed ? *r.seed : random_number();
   const auto deadline = deadline_of(r);
   const std::vector<std::vector<int32_t>> prompts = prompts_.of(r);
-  const chat::ThoughtState thinks =
-      r.chat ? thought_state_after(prompts.front(), tokenizer_, template_) : chat::ThoughtState::ended;
-  if (r.variables.value("enable_thinking", ordered_json()) == false && thinks == chat::ThoughtState::begun)
+  const ThoughtState thinks =
+      r.chat ? thought_state_after(prompts.front(), tokenizer_, template_) : ThoughtState::ended;
+  if (r.variables.value("enable_thinking", ordered_json()) == false && thinks == ThoughtState::begun)
     throw ApiError(400, "thinking is switched off, but the model's chat template begins a thought all the same",
                    "chat_template_kwargs");
   const auto constraint = constraints_.of(r, thinks);
@@ -150,12 +150,12 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
       text.options.sampler.constraint = constraint;
       text.options.sampler.dry_breakers = dry_breakers;
       text.deadline = deadline;
-      std::optional<chat::ThoughtSplitter> thoughts;
+      std::optional<ThoughtSplitter> thoughts;
       std::unique_ptr<CallParser> calls;
       const bool channels = form_ && form_->kind == CallForm::channels;  // which have the thoughts
       if (r.chat) {
         text.named = constraints_.marks(tools != nullptr || channels || r.form.kind != TextForm::any);
-        if (!channels) thoughts.emplace(thoughts_, thinks == chat::ThoughtState::begun);
+        if (!channels) thoughts.emplace(thoughts_, thinks == ThoughtState::begun);
       }
       if (tools || (r.chat && channels))
         calls = std::make_unique<CallParser>(*form_, tools ? tools : std::make_shared<std::vector<Tool>>(),
