@@ -100,6 +100,7 @@
 #include "toy/tensor/quantize.h"
 #include "toy/tensor/shape.h"
 #include "toy/text/constraint.h"
+#include "toy/text/fill_tokens.h"
 #include "toy/text/tokenizer.h"
 #include "toy/train/data.h"
 #include "toy/train/estimate.h"

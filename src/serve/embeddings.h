@@ -22,12 +22,15 @@ struct EmbeddingsRequest {
   std::string model;  ///< "": not said
   std::vector<PromptSource> inputs;
   Pooling pooling = Pooling::mean;
-  bool base64 = false;                ///< little-endian f32 instead of numbers
-  std::optional<int64_t> dimensions;  ///< has to be the model's width
+  bool base64 = false;                                     ///< little-endian f32 instead of numbers
+  enum Form { openai, ollama, ollama_one } form = openai;  ///< of the reply
+  std::optional<int64_t> dimensions;                       ///< has to be the model's width
 };
 /// From the body of a request. Throws ApiError as parse_completion().
 EmbeddingsRequest parse_embeddings(const std::string& body);
 
+/// Appends numbers as a list of JSON, with the shortest digits that are the same f32.
+void append_numbers(std::string& text, const std::vector<float>& numbers);
 /// OpenAI's list of embeddings, each in `numbers` or base64.
 std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, const std::string& model, bool base64,
                             int64_t prompt_tokens);
@@ -43,6 +46,7 @@ class EmbeddingsJob : public std::enable_shared_from_this<EmbeddingsJob> {
         model_(std::move(model)),
         pooling_(request.pooling),
         base64_(request.base64),
+        form_(request.form),
         count_(std::move(count)) {}
   /// One more text, to be submitted.
   TextRequest add(std::vector<int32_t> ids);
@@ -54,6 +58,7 @@ class EmbeddingsJob : public std::enable_shared_from_this<EmbeddingsJob> {
   const std::string model_;
   const Pooling pooling_;
   const bool base64_;
+  const EmbeddingsRequest::Form form_;
   std::function<void(int)> count_;
   std::vector<std::vector<float>> embeddings_;
   int64_t prompt_tokens_ = 0;

@@ -23,7 +23,8 @@ struct ChatPrompt {
 struct ChatContext {
   const char* field = "messages";                                       ///< of the request, for messages
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();  ///< more ones of the template
-  bool answered = false;  ///< the last message is an answer: no other one begins
+  bool answered = false;   ///< the last message is an answer: no other one begins
+  bool continues = false;  ///< the last message is the beginning of an answer, which goes on
 };
 
 /// The model's side of prompts: tokenizer, chat template and limits. What does not fit it is an ApiError with status
@@ -46,11 +47,13 @@ class Prompts {
   /// template says.
   ChatPrompt chat(const nlohmann::ordered_json& messages, const std::vector<Tool>& tools = {},
                   const ChatContext& context = {}) const;
-  /// How many tokens follow a prompt of this many, at most.
+  /// How many tokens follow a prompt of this many, at most: what is asked for, or what fits. Throws for a prompt that
+  /// leaves no room.
   int64_t length(const CompletionRequest& r, int64_t prompt) const;
   void require_ids(const std::vector<int32_t>& ids, const char* param) const;
 
  private:
+  std::vector<std::vector<int32_t>> filled(const CompletionRequest& r) const;
   std::string rendered(const nlohmann::ordered_json& messages, const std::vector<Tool>& tools,
                        const ChatContext& context) const;
   const Tokenizer& tokenizer_;
