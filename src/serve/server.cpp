@@ -54,8 +54,9 @@ class Server {
       : options_(options),
         tokenizer_(*model.tokenizer),
         service_(decoder, model.tokenizer.get(), options.most_waiting, options.speculation),
-        form_(chat ? call_form_of(chat->source(), model.tokenizer.get()) : nullptr),
-        prompts_(*model.tokenizer, chat, form_, context_of(decoder), decoder.vocab()),
+        dialog_(chat ? std::make_unique<Dialog>(*model.tokenizer, *chat) : nullptr),
+        form_(dialog_ ? dialog_->form() : nullptr),
+        prompts_(*model.tokenizer, dialog_.get(), context_of(decoder), decoder.vocab()),
         width_(model.spec.d_model),
         cache_bytes_(int64_t(decoder.state().bytes())),
         template_(chat ? chat->source() : ""),
@@ -222,7 +223,7 @@ class Server {
 
   void apply_template(const std::shared_ptr<Exchange>& exchange) {
     const TemplateRequest r = parse_apply_template(exchange->request.body);
-    const ChatPrompt prompt = prompts_.chat(r.messages, r.tools);
+    const DialogText prompt = prompts_.chat(r.messages, r.tools);
     send_json(*exchange, {{"prompt", prompt.text}, {"tokens", prompt.ids}});
   }
 
@@ -456,7 +457,8 @@ class Server {
   const ServerOptions& options_;
   const Tokenizer& tokenizer_;
   GenerationService service_;
-  const CallForm* const form_;  // of calls; nullptr: none is known
+  const std::unique_ptr<const Dialog> dialog_;  // nullptr: no chat template
+  const CallForm* const form_;                  // of calls; nullptr: none is known
   const Prompts prompts_;
   const int64_t width_, cache_bytes_;
   const std::string template_;  // of chats

@@ -39,6 +39,9 @@ struct EncodeOptions {
   /// A control token written out in the text ("<|im_start|>", "</s>") becomes that token. Leave it off for what users
   /// write: then it is text. User-defined tokens are found either way.
   bool parse_special = false;
+  /// Offsets in the complete text, sorted, where the name of a control token is letters all the same: those of
+  /// Tokenizer::control_names() in parts of the text that somebody else wrote.
+  std::span<const size_t> letters = {};
 };
 
 /// The position in the encoding of a text that comes in parts, at first its beginning.
@@ -65,6 +68,8 @@ class Tokenizer {
   /// number of bytes, which may be 0 unless `last`. See EncodeStream.
   virtual size_t encode_part(std::string_view text, bool last, EncodePlace& place, std::vector<int32_t>& ids,
                              EncodeOptions options) const = 0;
+  /// Offsets in the text where a token begins that parse_special finds and that is letters without it.
+  virtual std::vector<size_t> control_names(std::string_view text) const { return {}; }
   /// Two tokenizers with the same fingerprint encode every text alike.
   virtual uint64_t fingerprint() const = 0;
   /// The exact bytes of one token in the middle of a text ("" for control tokens).
