@@ -203,8 +203,8 @@ TEST_F(Dialogs, ManyTurnsAreFoundAsFewAre) {
     const std::string few = learned(chat, of(30)), many = learned(chat, of(300));
     EXPECT_EQ(many.substr(0, few.size() / 2), few.substr(0, few.size() / 2));
     EXPECT_EQ(std::count(many.begin(), many.end(), ']'),
-              std::count(few.begin(), few.end(), ']') + (chat == spaced ? 270 * 3 : 270 * 2));
-    EXPECT_EQ(learned(chat, of(3000)).size() > many.size() * 9, true);
+              std::count(few.begin(), few.end(), ']') + (chat == spaced ? 270 * 4 : 270 * 2));
+    EXPECT_EQ(learned(chat, of(1500)).size() > many.size() * 4, true);
   }
 }
 
