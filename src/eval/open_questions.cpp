@@ -34,11 +34,11 @@ auto at(const OpenQuestion& q, const F& f) {
   }
 }
 
-std::vector<int32_t> ids_of(const OpenQuestion& q, const Tokenizer& tokenizer,
-                            const std::optional<ChatTemplate>& chat) {
+std::vector<int32_t> ids_of(const OpenQuestion& q, const Tokenizer& tokenizer, const std::optional<ChatTemplate>& chat,
+                            EncodeOptions options) {
   std::vector<int32_t> ids;
   if (q.messages.is_null()) {
-    ids = encode_prompt(tokenizer, q.prompt);
+    ids = encode_prompt(tokenizer, q.prompt, options);
   } else {
     check(chat.has_value(), "the model has no chat template; use rows with a prompt, or a model with one");
     ids = encode_chat(tokenizer, chat->render({.messages = q.messages,
@@ -115,7 +115,8 @@ OpenScore score_open_questions(Device& device, const Model& model, const std::op
   size_t longest = 0;
   for (size_t i = 0; i < questions.size(); ++i)
     at(questions[i], [&] {
-      std::vector<int32_t>& ids = prompts.emplace_back(ids_of(questions[i], *model.tokenizer, chat));
+      std::vector<int32_t>& ids =
+          prompts.emplace_back(ids_of(questions[i], *model.tokenizer, chat, {.parse_special = options.parse_special}));
       score.answers[i].cut = std::max<int64_t>(0, int64_t(ids.size()) - (room - n));
       score.cut += score.answers[i].cut > 0;
       ids.erase(ids.begin(), ids.begin() + score.answers[i].cut);
