@@ -26,7 +26,7 @@ std::string base64_of(const std::vector<float>& v) {
 }
 
 Pooling pooling_of(const std::string& name) {
-  if (name.empty() || name == "mean") return Pooling::mean;
+  if (name == "mean") return Pooling::mean;
   if (name == "last") return Pooling::last;
   if (name == "cls") return Pooling::first;
   refuse(fmt::format("'pooling' is '{}', expected mean, last or cls", one_line(name)), "pooling");
@@ -42,7 +42,7 @@ EmbeddingsRequest parse_embeddings(const std::string& body) {
   r.inputs = sources_of(f.take("input"), "input");
   if (int64_t(r.inputs.size()) > kMostInputs)
     refuse(fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostInputs), "input");
-  r.pooling = pooling_of(f.text("pooling"));
+  if (const std::string pooling = f.text("pooling"); !pooling.empty()) r.pooling = pooling_of(pooling);
   const std::string encoding = f.text("encoding_format");
   if (!encoding.empty() && encoding != "float" && encoding != "base64")
     refuse(fmt::format("'encoding_format' is '{}', expected float or base64", one_line(encoding)), "encoding_format");

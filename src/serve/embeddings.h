@@ -21,9 +21,9 @@ inline constexpr int64_t kMostInputs = 2048, kMostNumbers = int64_t(1) << 22;
 struct EmbeddingsRequest {
   std::string model;  ///< "": not said
   std::vector<PromptSource> inputs;
-  Pooling pooling = Pooling::mean;
-  bool base64 = false;                ///< little-endian f32 instead of numbers
-  std::optional<int64_t> dimensions;  ///< has to be the model's width
+  std::optional<Pooling> pooling = {};  ///< none: that of the model
+  bool base64 = false;                  ///< little-endian f32 instead of numbers
+  std::optional<int64_t> dimensions;    ///< has to be the model's width
 };
 /// From the body of a request. Throws ApiError as parse_completion().
 EmbeddingsRequest parse_embeddings(const std::string& body);
@@ -36,12 +36,12 @@ std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, c
 /// changes it.
 class EmbeddingsJob : public std::enable_shared_from_this<EmbeddingsJob> {
  public:
-  /// `count` is told the status of the reply.
-  EmbeddingsJob(std::shared_ptr<Exchange> exchange, const EmbeddingsRequest& request, std::string model,
-                std::function<void(int status)> count)
+  /// `count` is told the status of the reply; `pooling` counts where the request does not say.
+  EmbeddingsJob(std::shared_ptr<Exchange> exchange, const EmbeddingsRequest& request, Pooling pooling,
+                std::string model, std::function<void(int status)> count)
       : exchange_(std::move(exchange)),
         model_(std::move(model)),
-        pooling_(request.pooling),
+        pooling_(request.pooling.value_or(pooling)),
         base64_(request.base64),
         count_(std::move(count)) {}
   /// One more text, to be submitted.
