@@ -8,8 +8,9 @@
 #include <map>
 #include <set>
 
-#include "serve/fields.h"
-#include "serve/messages.h"
+#include "dialog/fields.h"
+#include "dialog/messages.h"
+#include "serve/request_body.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"

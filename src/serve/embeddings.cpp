@@ -6,8 +6,9 @@
 #include <bit>
 #include <iterator>
 
-#include "serve/fields.h"
+#include "dialog/fields.h"
 #include "serve/reply_format.h"
+#include "serve/request_body.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
 

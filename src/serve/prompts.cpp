@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "serve/call_history.h"
-#include "serve/constraints.h"
+#include "dialog/call_history.h"
+#include "dialog/constraints.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 

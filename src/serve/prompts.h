@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "dialog/call_forms.h"
 #include "serve/api.h"
-#include "serve/call_forms.h"
 #include "toy/chat/chat_template.h"
 #include "toy/text/tokenizer.h"
 

@@ -11,10 +11,10 @@
 #include <random>
 #include <thread>
 
-#include "chat/thoughts.h"
+#include "dialog/constraints.h"
+#include "dialog/thoughts.h"
 #include "serve/anthropic.h"
 #include "serve/api.h"
-#include "serve/constraints.h"
 #include "serve/embeddings.h"
 #include "serve/keys.h"
 #include "serve/metrics.h"
@@ -59,7 +59,7 @@ class Server {
         width_(model.spec.d_model),
         cache_bytes_(int64_t(decoder.state().bytes())),
         template_(chat ? chat->source() : ""),
-        thoughts_(chat::thought_marks(template_)),
+        thoughts_(thought_marks(template_)),
         constraints_(*model.tokenizer, form_, thoughts_),
         ids_(fmt::format("{:016x}", random_number())) {
     service_.limit_pause(kLongestPause);
@@ -376,9 +376,9 @@ class Server {
     const uint64_t seed = r.seed ? *r.seed : random_number();
     const auto deadline = deadline_of(r);
     const std::vector<std::vector<int32_t>> prompts = prompts_.of(r);
-    const chat::ThoughtState thinks =
-        r.chat ? thought_state_after(prompts.front(), tokenizer_, template_) : chat::ThoughtState::ended;
-    if (r.variables.value("enable_thinking", ordered_json()) == false && thinks == chat::ThoughtState::begun)
+    const ThoughtState thinks =
+        r.chat ? thought_state_after(prompts.front(), tokenizer_, template_) : ThoughtState::ended;
+    if (r.variables.value("enable_thinking", ordered_json()) == false && thinks == ThoughtState::begun)
       throw ApiError(400, "thinking is switched off, but the model's chat template begins a thought all the same",
                      "chat_template_kwargs");
     const auto constraint = constraints_.of(r, thinks);
@@ -403,12 +403,12 @@ class Server {
         text.options.sampler.constraint = constraint;
         text.options.sampler.dry_breakers = dry_breakers;
         text.deadline = deadline;
-        std::optional<chat::ThoughtSplitter> thoughts;
+        std::optional<ThoughtSplitter> thoughts;
         std::unique_ptr<CallParser> calls;
         const bool channels = form_ && form_->kind == CallForm::channels;  // which have the thoughts
         if (r.chat) {
           text.named = constraints_.marks(tools != nullptr || channels || r.form.kind != TextForm::any);
-          if (!channels) thoughts.emplace(thoughts_, thinks == chat::ThoughtState::begun);
+          if (!channels) thoughts.emplace(thoughts_, thinks == ThoughtState::begun);
         }
         if (tools || (r.chat && channels))
           calls = std::make_unique<CallParser>(*form_, tools ? tools : std::make_shared<std::vector<Tool>>(),
@@ -460,7 +460,7 @@ class Server {
   const Prompts prompts_;
   const int64_t width_, cache_bytes_;
   const std::string template_;  // of chats
-  const chat::ThoughtMarks thoughts_;
+  const ThoughtMarks thoughts_;
   Constraints constraints_;
   ordered_json meta_;      // of the model
   const std::string ids_;  // what the ids of replies begin with

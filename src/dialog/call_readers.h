@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace toy::serve {
+namespace toy::dialog {
 
 /// One call of a function.
 class CallReader {
@@ -68,4 +68,4 @@ class LiteralCall : public CallReader {
   bool first_ = true;
 };
 
-}  // namespace toy::serve
+}  // namespace toy::dialog

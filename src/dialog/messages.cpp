@@ -1,14 +1,14 @@
-#include "serve/messages.h"
+#include "dialog/messages.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
 
-#include "serve/fields.h"
+#include "dialog/fields.h"
 #include "toy/base/utf8.h"
 
-namespace toy::serve {
+namespace toy::dialog {
 namespace {
 
 using nlohmann::ordered_json;
@@ -182,4 +182,4 @@ ToolChoice tool_choice_of(const ordered_json* j, const std::vector<Tool>& tools)
   return {ToolChoice::required, name};
 }
 
-}  // namespace toy::serve
+}  // namespace toy::dialog

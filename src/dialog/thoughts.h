@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace toy::chat {
+namespace toy::dialog {
 
 /// What stands around a thought.
 struct ThoughtMarks {
@@ -49,4 +49,4 @@ class ThoughtSplitter {
   bool any_ = false;  // some of the thought was given
 };
 
-}  // namespace toy::chat
+}  // namespace toy::dialog

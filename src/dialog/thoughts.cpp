@@ -1,10 +1,10 @@
-#include "chat/thoughts.h"
+#include "dialog/thoughts.h"
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
-namespace toy::chat {
+namespace toy::dialog {
 namespace {
 
 constexpr std::string_view kBlanks = " \n\r\t";
@@ -99,4 +99,4 @@ std::vector<ThoughtPart> ThoughtSplitter::finish() {
   return {{std::move(rest), at_ == thinking}};
 }
 
-}  // namespace toy::chat
+}  // namespace toy::dialog

@@ -1,14 +1,13 @@
-#include "serve/call_readers.h"
+#include "dialog/call_readers.h"
 
 #include <cstdint>
 #include <utility>
 
-#include "serve/api.h"
-#include "serve/call_forms.h"
-#include "serve/call_text.h"
+#include "dialog/call_forms.h"
+#include "dialog/call_text.h"
 #include "toy/base/utf8.h"
 
-namespace toy::serve {
+namespace toy::dialog {
 namespace {
 
 using nlohmann::ordered_json;
@@ -349,4 +348,4 @@ CallReader::Result LiteralCall::push(char c) {
   return more;
 }
 
-}  // namespace toy::serve
+}  // namespace toy::dialog

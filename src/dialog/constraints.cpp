@@ -1,4 +1,4 @@
-#include "serve/constraints.h"
+#include "dialog/constraints.h"
 
 #include <fmt/format.h>
 
@@ -7,13 +7,13 @@
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 
-namespace toy::serve {
+namespace toy::dialog {
 namespace {
 
 using nlohmann::ordered_json;
 
 // Everything that a constraint follows from.
-std::string key_of(const CompletionRequest& r, chat::ThoughtState state) {
+std::string key_of(const AnswerRules& r, ThoughtState state) {
   ordered_json tools = ordered_json::array();
   if (calls_tools(r))
     for (const Tool& t : r.tools) tools.push_back({t.name, t.parameters, t.strict});
@@ -23,7 +23,7 @@ std::string key_of(const CompletionRequest& r, chat::ThoughtState state) {
 
 // The tools that may be called. What a schema says that cannot be expressed is left out, unless it is strict. All of
 // them together may be too large.
-std::vector<Tool> callable(const CompletionRequest& r) {
+std::vector<Tool> callable(const AnswerRules& r) {
   std::vector<Tool> tools;
   GrammarBudget budget;
   for (const Tool& t : r.tools) {
@@ -32,7 +32,7 @@ std::vector<Tool> callable(const CompletionRequest& r) {
     try {
       json_schema_grammar(t.parameters, fmt::format("'{}' of {}", t.field, t.name), &budget);
     } catch (const Error& e) {
-      if (t.strict || budget.exceeded()) throw ApiError(400, e.what(), t.field);
+      if (t.strict || budget.exceeded()) throw FieldError(e.what(), t.field);
       tools.back().parameters = {{"type", "object"}};
     }
   }
@@ -48,7 +48,7 @@ SchemaRule answer(const TextForm& form) {
 
 // Rules for a thought in front of the rule root: toy-0 is its text with the mark at its end, which has its first byte
 // once. toy-K has read K bytes of the mark.
-std::string thought_rules(const chat::ThoughtMarks& marks, chat::ThoughtState state) {
+std::string thought_rules(const ThoughtMarks& marks, ThoughtState state) {
   const auto byte = [](char c) { return fmt::format("\\x{:02x}", int(static_cast<unsigned char>(c))); };
   const std::string_view close = marks.close;
   std::string rules, open;
@@ -59,8 +59,8 @@ std::string thought_rules(const chat::ThoughtMarks& marks, chat::ThoughtState st
     rules += fmt::format(" | [^{}{}] toy-0\n", byte(close[0]), byte(close[k]));
   }
   for (const char c : marks.open) open += byte(c);
-  return rules + (state == chat::ThoughtState::begun ? "toy-root ::= toy-0 root\n"
-                                                     : fmt::format("toy-root ::= (\"{}\" toy-0)? root\n", open));
+  return rules + (state == ThoughtState::begun ? "toy-root ::= toy-0 root\n"
+                                               : fmt::format("toy-root ::= (\"{}\" toy-0)? root\n", open));
 }
 
 // Control tokens among these texts; those that end a text are none.
@@ -75,9 +75,9 @@ void add_marks(const Tokenizer& tokenizer, const std::vector<std::string_view>& 
 
 }  // namespace
 
-bool calls_tools(const CompletionRequest& r) { return !r.tools.empty() && r.tool_choice.kind != ToolChoice::none; }
+bool calls_tools(const AnswerRules& r) { return !r.tools.empty() && r.tool_choice.kind != ToolChoice::none; }
 
-Constraints::Constraints(const Tokenizer& tokenizer, const CallForm* form, const chat::ThoughtMarks& thoughts)
+Constraints::Constraints(const Tokenizer& tokenizer, const CallForm* form, const ThoughtMarks& thoughts)
     : tokenizer_(tokenizer), form_(form), thoughts_(thoughts) {
   add_marks(tokenizer, thoughts.tokens, thought_marks_);
   marks_ = thought_marks_;
@@ -92,11 +92,10 @@ const TokenTrie& Constraints::tokens(bool with_marks) {
   return *trie;
 }
 
-std::shared_ptr<const TokenConstraint> Constraints::of(const CompletionRequest& r, chat::ThoughtState state) {
+std::shared_ptr<const TokenConstraint> Constraints::of(const AnswerRules& r, ThoughtState state) {
   if (!calls_tools(r) && r.form.kind == TextForm::any) return nullptr;
   if (calls_tools(r) && form_ == nullptr)
-    throw ApiError(
-        400,
+    throw FieldError(
         "the model's chat template knows no tools, or writes calls in a form that this server does not read; "
         "remove 'tools'",
         "tools", "unsupported_parameter");
@@ -121,26 +120,26 @@ std::shared_ptr<const TokenConstraint> Constraints::keep(const std::string& key,
   return made;
 }
 
-std::shared_ptr<const TokenConstraint> Constraints::make(const CompletionRequest& r, chat::ThoughtState state) {
+std::shared_ptr<const TokenConstraint> Constraints::make(const AnswerRules& r, ThoughtState state) {
   const bool calls = calls_tools(r);
   try {
     return calls ? make_calls(r, state) : make_form(r, state);
   } catch (const Error& e) {
-    throw ApiError(400, e.what(), calls ? "tools" : r.form.field);
+    throw FieldError(e.what(), calls ? "tools" : r.form.field);
   }
 }
 
 // Of a grammar whose rule root is what follows a thought.
 std::shared_ptr<const TokenConstraint> Constraints::after_thought(const std::string& gbnf, const std::string& name,
                                                                   const std::vector<SchemaRule>& rules,
-                                                                  chat::ThoughtState state) {
-  if (state == chat::ThoughtState::ended) return parse_gbnf(gbnf, name, rules).constraint(tokens(true));
+                                                                  ThoughtState state) {
+  if (state == ThoughtState::ended) return parse_gbnf(gbnf, name, rules).constraint(tokens(true));
   return parse_gbnf(gbnf + "\n" + thought_rules(thoughts_, state), name, rules, "toy-root").constraint(tokens(true));
 }
 
-std::shared_ptr<const TokenConstraint> Constraints::make_form(const CompletionRequest& r, chat::ThoughtState state) {
+std::shared_ptr<const TokenConstraint> Constraints::make_form(const AnswerRules& r, ThoughtState state) {
   const TextForm& form = r.form;
-  if (state != chat::ThoughtState::ended) {
+  if (state != ThoughtState::ended) {
     if (form.kind == TextForm::gbnf) return after_thought(form.grammar, form.field, {}, state);
     return after_thought("root ::= answer", form.field, {answer(form)}, state);
   }
@@ -154,15 +153,15 @@ std::shared_ptr<const TokenConstraint> Constraints::make_form(const CompletionRe
 }
 
 // Nothing in a thought is a call.
-Untriggered Constraints::untriggered(chat::ThoughtState state) const {
-  if (state == chat::ThoughtState::ended) return {};
-  return {std::string(thoughts_.open), std::string(thoughts_.close), state == chat::ThoughtState::begun};
+Untriggered Constraints::untriggered(ThoughtState state) const {
+  if (state == ThoughtState::ended) return {};
+  return {std::string(thoughts_.open), std::string(thoughts_.close), state == ThoughtState::begun};
 }
 
 // Calls that are forced, or an answer in a form or calls, or any text in which calls are right.
-std::shared_ptr<const TokenConstraint> Constraints::make_calls(const CompletionRequest& r, chat::ThoughtState state) {
+std::shared_ptr<const TokenConstraint> Constraints::make_calls(const AnswerRules& r, ThoughtState state) {
   if (r.form.kind == TextForm::gbnf)
-    throw ApiError(400, "'grammar' with 'tools' is not supported; use one of them", "grammar");
+    throw FieldError("'grammar' with 'tools' is not supported; use one of them", "grammar");
   std::vector<SchemaRule> rules;
   const bool forced = r.tool_choice.kind == ToolChoice::required,
              parallel = r.parallel_tool_calls && r.tool_choice.name.empty() && form_->parallel();
@@ -175,10 +174,10 @@ std::shared_ptr<const TokenConstraint> Constraints::make_calls(const CompletionR
   try {
     json_schema_grammar(*one.schema, r.form.field);
   } catch (const Error& e) {
-    throw ApiError(400, e.what(), r.form.field);
+    throw FieldError(e.what(), r.form.field);
   }
   rules.push_back(one);
   return after_thought("root ::= " + form_->answer("answer") + " | calls\n" + text, "tools", rules, state);
 }
 
-}  // namespace toy::serve
+}  // namespace toy::dialog

@@ -1,17 +1,17 @@
 // The forms in which models write calls: how they are recognized, and their grammars.
-#include "serve/call_forms.h"
+#include "dialog/call_forms.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "serve/call_parser.h"
-#include "serve/forms.h"
+#include "dialog/call_parser.h"
+#include "dialog/forms.h"
 #include "text/byte_level.h"
 #include "text/text_testing.h"
 #include "text/vocabulary.h"
 
-namespace toy::serve {
+namespace toy::dialog {
 namespace {
 
 using nlohmann::ordered_json;
@@ -239,4 +239,4 @@ TEST(CallForms, GrammarsOfChannels) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::dialog

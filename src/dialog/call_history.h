@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "serve/call_forms.h"
+#include "dialog/call_forms.h"
 
-namespace toy::serve {
+namespace toy::dialog {
 
 /// What a template gets.
 struct TemplateInput {
@@ -23,4 +23,4 @@ struct TemplateInput {
 /// - DeepSeek, templates that leave out tools: the system message has them. Calls have no content.
 TemplateInput input_for(const CallForm& form, const std::string& chat_template, TemplateInput input);
 
-}  // namespace toy::serve
+}  // namespace toy::dialog

@@ -1,11 +1,11 @@
-#include "serve/output_parser.h"
+#include "dialog/output_parser.h"
 
 #include <algorithm>
 
-namespace toy::serve {
+namespace toy::dialog {
 
-void OutputParser::add(Piece& to, const std::vector<chat::ThoughtPart>& parts) {
-  for (const chat::ThoughtPart& part : parts)
+void OutputParser::add(Piece& to, const std::vector<ThoughtPart>& parts) {
+  for (const ThoughtPart& part : parts)
     if (part.thought)
       to.thought += part.text;
     else if (calls_)
@@ -16,7 +16,7 @@ void OutputParser::add(Piece& to, const std::vector<chat::ThoughtPart>& parts) {
 
 Piece OutputParser::push(std::string_view bytes) {
   Piece piece;
-  add(piece, thoughts_ ? thoughts_->push(bytes) : std::vector<chat::ThoughtPart>{{std::string(bytes), false}});
+  add(piece, thoughts_ ? thoughts_->push(bytes) : std::vector<ThoughtPart>{{std::string(bytes), false}});
   return piece;
 }
 
@@ -27,15 +27,15 @@ Piece OutputParser::finish() {
   return piece;
 }
 
-chat::ThoughtState thought_state_after(std::span<const int32_t> prompt, const Tokenizer& tokenizer,
-                                       const std::string& chat_template) {
+ThoughtState thought_state_after(std::span<const int32_t> prompt, const Tokenizer& tokenizer,
+                                 const std::string& chat_template) {
   constexpr size_t kMostTokens = 64;  // of a mark and blanks
   std::string end;
   for (const int32_t id : prompt.last(std::min(prompt.size(), kMostTokens))) {
     const std::string bytes = tokenizer.token_bytes(id);
     end += bytes.empty() ? tokenizer.written(id) : bytes;
   }
-  return chat::thought_state(end, chat_template);
+  return thought_state(end, chat_template);
 }
 
-}  // namespace toy::serve
+}  // namespace toy::dialog

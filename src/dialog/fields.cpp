@@ -1,44 +1,19 @@
-#include "serve/fields.h"
+#include "dialog/fields.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "toy/base/utf8.h"
 
-namespace toy::serve {
-namespace {
+namespace toy::dialog {
 
 using nlohmann::ordered_json;
 
-// Objects of ordered_json are searched from their beginning for every key.
-bool has_many_keys(const nlohmann::json& j) {
-  return (j.is_object() && j.size() > kMostKeys) ||
-         (j.is_structured() && std::any_of(j.begin(), j.end(), has_many_keys));
-}
-
-}  // namespace
-
 void refuse(const std::string& message, const std::string& param, const char* code) {
-  throw ApiError(400, message, param, code);
+  throw FieldError(message, param, code);
 }
 
 void refuse_at(const std::string& path, const std::string& what, const char* code) {
   refuse(fmt::format("'{}' {}", one_line(path), what), path, code);
-}
-
-ordered_json parse_body(const std::string& body) {
-  if (!is_utf8(body)) refuse("the request's body is not valid UTF-8", "");
-  ordered_json j;
-  try {
-    if (has_many_keys(read_json<nlohmann::json>("the request's body", body)))
-      refuse(fmt::format("an object of the request's body has more than {} keys", kMostKeys), "");
-    j = read_json<ordered_json>("the request's body", body);
-  } catch (const Error& e) {
-    refuse(e.what(), "");
-  }
-  if (!j.is_object()) refuse("the request's body is not a JSON object", "");
-  return j;
 }
 
 Fields::Fields(const ordered_json& object, std::string path) : path_(std::move(path)) {
@@ -83,4 +58,4 @@ void Fields::finish() const {
          "unsupported_parameter");
 }
 
-}  // namespace toy::serve
+}  // namespace toy::dialog

@@ -1,9 +1,9 @@
-#include "serve/call_forms.h"
+#include "dialog/call_forms.h"
 
 #include <algorithm>
 #include <cctype>
 
-namespace toy::serve {
+namespace toy::dialog {
 namespace {
 
 using nlohmann::ordered_json;
@@ -201,4 +201,4 @@ std::vector<std::string> all_types_of(const ordered_json& schema, const ordered_
   return types;
 }
 
-}  // namespace toy::serve
+}  // namespace toy::dialog

@@ -1,14 +1,14 @@
-#include "serve/call_parser.h"
+#include "dialog/call_parser.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "serve/call_text.h"
+#include "dialog/call_text.h"
 #include "toy/base/philox.h"
 
-namespace toy::serve {
+namespace toy::dialog {
 namespace {
 
 using nlohmann::ordered_json;
@@ -423,4 +423,4 @@ void CallParser::end_parameter(const std::string& name, const std::string& value
                     json_text(j ? *j : ordered_json(value))));
 }
 
-}  // namespace toy::serve
+}  // namespace toy::dialog

@@ -1,12 +1,12 @@
 // What templates get of earlier calls. The templates are ours; they take calls and results as those of the models do.
-#include "serve/call_history.h"
+#include "dialog/call_history.h"
 
 #include <gtest/gtest.h>
 
 #include "toy/base/error.h"
 #include "toy/chat/chat_template.h"
 
-namespace toy::serve {
+namespace toy::dialog {
 namespace {
 
 using nlohmann::ordered_json;
@@ -145,4 +145,4 @@ TEST(CallHistory, DeepSeeksToolsAreInTheSystemMessage) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::dialog

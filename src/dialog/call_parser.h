@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "serve/call_forms.h"
-#include "serve/call_readers.h"
-#include "serve/reply_format.h"
+#include "dialog/call_forms.h"
+#include "dialog/call_readers.h"
+#include "dialog/output.h"
 
-namespace toy::serve {
+namespace toy::dialog {
 
 /// Splits a text into what is for the reader, thoughts (of CallForm::channels) and calls, in one form. The result does
 /// not depend on how the text is cut. What looks like a call and is none, or calls an unknown function, stays text.
@@ -89,4 +89,4 @@ class CallParser {
   Piece out_;
 };
 
-}  // namespace toy::serve
+}  // namespace toy::dialog

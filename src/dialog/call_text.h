@@ -7,7 +7,7 @@
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 
-namespace toy::serve {
+namespace toy::dialog {
 
 inline bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
@@ -32,4 +32,4 @@ inline std::optional<nlohmann::ordered_json> json_of(std::string_view text) {
   }
 }
 
-}  // namespace toy::serve
+}  // namespace toy::dialog

@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
-#include "serve/messages.h"
+#include "dialog/messages.h"
 #include "toy/grammar/grammar.h"
 #include "toy/text/tokenizer.h"
 
-namespace toy::serve {
+namespace toy::dialog {
 
 /// One such form.
 struct CallForm {
@@ -77,4 +77,4 @@ const nlohmann::ordered_json& referred(const nlohmann::ordered_json& schema, con
 /// The type of a value.
 const char* type_of(const nlohmann::ordered_json& value);
 
-}  // namespace toy::serve
+}  // namespace toy::dialog

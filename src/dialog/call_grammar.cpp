@@ -6,11 +6,11 @@
 #include <map>
 #include <set>
 
-#include "serve/call_forms.h"
+#include "dialog/call_forms.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 
-namespace toy::serve {
+namespace toy::dialog {
 namespace {
 
 using nlohmann::ordered_json;
@@ -355,4 +355,4 @@ std::string CallForm::gbnf(std::span<const Tool> tools, bool parallel, std::vect
   return text + (repeats ? fmt::format("calls ::= unit ({} unit)*\n", literal(between)) : "calls ::= unit\n");
 }
 
-}  // namespace toy::serve
+}  // namespace toy::dialog

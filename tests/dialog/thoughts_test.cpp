@@ -1,9 +1,9 @@
 // Thoughts and answers: marks of families, blanks, texts in any pieces.
-#include "chat/thoughts.h"
+#include "dialog/thoughts.h"
 
 #include <gtest/gtest.h>
 
-namespace toy::chat {
+namespace toy::dialog {
 namespace {
 
 std::string shown(ThoughtSplitter s, const std::string& text, size_t step) {
@@ -65,4 +65,4 @@ TEST(Thoughts, MarksOfFamilies) {
 }
 
 }  // namespace
-}  // namespace toy::chat
+}  // namespace toy::dialog

@@ -1,5 +1,5 @@
 // Calls in what a model writes: the same from any pieces, and text where there is none.
-#include "serve/call_parser.h"
+#include "dialog/call_parser.h"
 
 #include <gtest/gtest.h>
 
@@ -8,14 +8,14 @@
 #include <map>
 #include <set>
 
+#include "dialog/forms.h"
 #include "fuzz/tool_calls_fuzz.h"
-#include "serve/forms.h"
 #include "testing/files.h"
 #include "text/byte_level.h"
 #include "text/text_testing.h"
 #include "text/vocabulary.h"
 
-namespace toy::serve {
+namespace toy::dialog {
 namespace {
 
 using nlohmann::ordered_json;
@@ -247,4 +247,4 @@ TEST(CallParser, Corpus) {
 }
 
 }  // namespace
-}  // namespace toy::serve
+}  // namespace toy::dialog

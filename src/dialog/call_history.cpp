@@ -1,4 +1,4 @@
-#include "serve/call_history.h"
+#include "dialog/call_history.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <cctype>
 #include <map>
 
-#include "serve/call_text.h"
+#include "dialog/call_text.h"
 
-namespace toy::serve {
+namespace toy::dialog {
 namespace {
 
 using nlohmann::ordered_json;
@@ -206,4 +206,4 @@ TemplateInput input_for(const CallForm& form, const std::string& chat_template, 
   return input;
 }
 
-}  // namespace toy::serve
+}  // namespace toy::dialog

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "serve/call_forms.h"
-#include "serve/call_parser.h"
-#include "serve/messages.h"
+#include "dialog/call_forms.h"
+#include "dialog/call_parser.h"
+#include "dialog/messages.h"
 
-namespace toy::serve {
+namespace toy::dialog {
 
 inline std::shared_ptr<const std::vector<Tool>> tools() {
   return std::make_shared<std::vector<Tool>>(std::vector<Tool>{
@@ -58,4 +58,4 @@ inline Parsed parse(const CallForm& f, const std::string& all, size_t step) {
   return r;
 }
 
-}  // namespace toy::serve
+}  // namespace toy::dialog

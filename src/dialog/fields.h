@@ -1,27 +1,34 @@
-// The fields of a request, one after the other: each is taken, or refused by its name.
+// The fields of an object, one after the other: each is taken, or refused by its name.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <type_traits>
+#include <utility>
 
-#include "serve/api.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 
-namespace toy::serve {
+namespace toy::dialog {
 
-/// Throws ApiError with status 400.
+/// Something that cannot be accepted, and the field that says it.
+class FieldError : public Error {
+ public:
+  /// `of_field`: a path such as messages[2].content; "": none. `of_code`: OpenAI's word for the kind of error.
+  explicit FieldError(const std::string& message, std::string of_field = "", std::string of_code = "")
+      : Error(ErrorCode::bad_input, message), field(std::move(of_field)), code(std::move(of_code)) {}
+  std::string field, code;
+};
+
+/// Throws FieldError.
 [[noreturn]] void refuse(const std::string& message, const std::string& param, const char* code = "");
 /// Refuses the value at a path of the request, such as input[2].content, with "'PATH' WHAT".
 [[noreturn]] void refuse_at(const std::string& path, const std::string& what, const char* code = "");
 
-/// The object that a body is. Throws ApiError for anything else, and for an object of too many keys.
-nlohmann::ordered_json parse_body(const std::string& body);
-
 /// Reads the fields of an object one after the other; what is left at the end is unknown. null counts as absent. What
-/// it refuses is an ApiError that names the field by its path. The object must outlive it.
+/// it refuses is a FieldError that names the field by its path. The object must outlive it.
 class Fields {
  public:
   /// `path`: of the object in the request, such as input[2]; "" is the body. Refuses what is no object.
@@ -57,4 +64,4 @@ class Fields {
   std::map<std::string, const nlohmann::ordered_json*> values_;
 };
 
-}  // namespace toy::serve
+}  // namespace toy::dialog

@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
-namespace toy::serve {
+namespace toy::dialog {
 
 class Fields;
+
+inline constexpr size_t kMostTools = 128, kMostNameBytes = 64;  ///< tools of a request; bytes of a name
 
 /// A function that the model may call.
 struct Tool {
@@ -45,20 +47,20 @@ class MessageList {
   std::map<std::string, std::string> names_;  // of functions, by the ids of their calls
 };
 
-/// Messages in OpenAI's format: role system, developer (which becomes system), user, assistant or tool. Throws ApiError
-/// naming the field.
+/// Messages in OpenAI's format: role system, developer (which becomes system), user, assistant or tool. Throws
+/// FieldError naming the field.
 nlohmann::ordered_json messages_of(const nlohmann::ordered_json* j);
 /// Tools in OpenAI's format: [{"type": "function", "function": {"name", "description", "parameters", "strict"}}].
 std::vector<Tool> tools_of(const nlohmann::ordered_json* j);
 /// A tool. Its schema is an object, or null for a function without arguments.
 Tool make_tool(const std::string& name, const std::string& description, nlohmann::ordered_json parameters, bool strict);
 /// Adds the tool with these fields: name, description, strict, and its schema, which is called `schema`. Throws
-/// ApiError for a name that is none or that another tool has.
+/// FieldError for a name that is none or that another tool has.
 void add_tool(std::vector<Tool>& tools, Fields& f, const std::string& schema);
-/// "none", "auto", "required" or {"type": "function", "function": {"name": ...}}. Throws ApiError for a function that
+/// "none", "auto", "required" or {"type": "function", "function": {"name": ...}}. Throws FieldError for a function that
 /// is no tool, and for a choice without tools.
 ToolChoice tool_choice_of(const nlohmann::ordered_json* j, const std::vector<Tool>& tools);
-/// Throws ApiError for a name, at `path`, that no tool has.
+/// Throws FieldError for a name, at `path`, that no tool has.
 void require_tool(const std::vector<Tool>& tools, const std::string& name, const std::string& path);
 
-}  // namespace toy::serve
+}  // namespace toy::dialog
