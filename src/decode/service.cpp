@@ -22,12 +22,6 @@ std::vector<float> normalized(const std::vector<double>& v) {
 
 }  // namespace
 
-Pooling pooling_of(const Model& model) {
-  const std::string name = stated_pooling(model.metadata);
-  check(name != "rank", "the model ranks texts (its pooling is 'rank') and has no embeddings by itself");
-  return name == "last" ? Pooling::last : name == "cls" ? Pooling::first : Pooling::mean;
-}
-
 GenerationService::GenerationService(Decoder& decoder, const Tokenizer* tokenizer, size_t most_waiting,
                                      const SpeculationOptions& speculation)
     : decoder_(decoder), tokenizer_(tokenizer), most_waiting_(most_waiting), scheduler_(decoder) {

@@ -57,6 +57,12 @@ EmbeddingsRequest parse_embeddings(const std::string& body) {
   return r;
 }
 
+Pooling pooling_of(const EmbeddingsRequest& request, const std::string& states) {
+  if (request.pooling) return *request.pooling;
+  if (states == "rank") refuse("the model ranks texts and has no pooling of its own; give one in 'pooling'", "pooling");
+  return states.empty() ? Pooling::mean : pooling_of(states);
+}
+
 std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, const std::string& model, bool base64,
                             int64_t prompt_tokens) {
   std::string text = R"({"object":"list","data":[)";

@@ -28,6 +28,10 @@ struct EmbeddingsRequest {
 /// From the body of a request. Throws ApiError as parse_completion().
 EmbeddingsRequest parse_embeddings(const std::string& body);
 
+/// What the request says, else what the model's file `states` (stated_pooling()), else mean. Throws ApiError for a
+/// model that ranks texts.
+Pooling pooling_of(const EmbeddingsRequest& request, const std::string& states);
+
 /// OpenAI's list of embeddings, each in `numbers` or base64.
 std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, const std::string& model, bool base64,
                             int64_t prompt_tokens);
@@ -36,12 +40,12 @@ std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, c
 /// changes it.
 class EmbeddingsJob : public std::enable_shared_from_this<EmbeddingsJob> {
  public:
-  /// `count` is told the status of the reply; `pooling` counts where the request does not say.
+  /// `count` is told the status of the reply.
   EmbeddingsJob(std::shared_ptr<Exchange> exchange, const EmbeddingsRequest& request, Pooling pooling,
                 std::string model, std::function<void(int status)> count)
       : exchange_(std::move(exchange)),
         model_(std::move(model)),
-        pooling_(request.pooling.value_or(pooling)),
+        pooling_(pooling),
         base64_(request.base64),
         count_(std::move(count)) {}
   /// One more text, to be submitted.

@@ -58,6 +58,7 @@ class Server {
         prompts_(*model.tokenizer, chat, form_, context_of(decoder), decoder.vocab()),
         width_(model.spec.d_model),
         cache_bytes_(int64_t(decoder.state().bytes())),
+        pooling_(stated_pooling(model.metadata)),
         template_(chat ? chat->source() : ""),
         thoughts_(thought_marks(template_)),
         constraints_(*model.tokenizer, form_, thoughts_),
@@ -285,15 +286,13 @@ class Server {
     const EmbeddingsRequest r = parse_embeddings(exchange->request.body);
     require_model(r.model);
     if (r.dimensions && *r.dimensions != width_)
-      throw ApiError(400, fmt::format("'dimensions' is {}; this model's embeddings have {}", *r.dimensions, width_),
-                     "dimensions");
+      refuse(fmt::format("'dimensions' is {}; this model's embeddings have {}", *r.dimensions, width_), "dimensions");
     if (int64_t(r.inputs.size()) > kMostNumbers / width_)
-      throw ApiError(400, fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostNumbers / width_),
-                     "input");
-    const auto job =
-        std::make_shared<EmbeddingsJob>(exchange, r, name_of(r.model), [this](int status) { count(status); });
+      refuse(fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostNumbers / width_), "input");
+    const auto job = std::make_shared<EmbeddingsJob>(exchange, r, pooling_of(r, pooling_), name_of(r.model),
+                                                     [this](int status) { count(status); });
     std::vector<TextRequest> texts;
-    for (std::vector<int32_t>& ids : prompts_.of(r.inputs, "input")) {
+    for (std::vector<int32_t>& ids : prompts_.complete(r.inputs)) {
       prompts_.require_fits(int64_t(ids.size()), "input");
       texts.push_back(job->add(std::move(ids)));
       texts.back().adapters = adapters_of(r.model);
@@ -459,6 +458,7 @@ class Server {
   const CallForm* const form_;  // of calls; nullptr: none is known
   const Prompts prompts_;
   const int64_t width_, cache_bytes_;
+  const std::string pooling_;   // stated_pooling() of the model
   const std::string template_;  // of chats
   const ThoughtMarks thoughts_;
   Constraints constraints_;

@@ -221,7 +221,9 @@ constexpr RuleText kRuleTexts[] = {
     {R"(\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N})))", kTriple},
     {R"(\d{1,3}(?=(?:\d{3})*\b))", kTripleOfWord},
     {R"((?=(\d{3})+(?!\d)))", kToTriple},
-    {"[一-鿿㐀-䶿\uf900-\uFAFF\u3040-ゟ゠-ヿ･-ﾟ⼀-\u2FDFเ-\u0E7F\u0E80-\u0EFFក-\u17FFက-႟ꩠ-ꩿꧠ-\uA9FF가-\uD7AFᄀ-"
+    {"[一-鿿㐀-䶿\uf900-\uFAFF\u3040-ゟ゠-ヿ･-ﾟ⼀-\u2FDFเ-\u0E7F\u0E80-\u0EFFក-\u17FFက-႟ꩠ-ꩿꧠ-"
+     "\uA9FF가-"
+     "\uD7AFᄀ-"
      "ᇿ]+",
      runs_of(kAfmoeScript)},
     {"[가-힣ㄱ-ㆎ]+", runs_of(kYoutuHangul)},

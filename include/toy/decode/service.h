@@ -23,9 +23,6 @@ enum class Pooling {
   first,  ///< that after the first token ("cls")
 };
 
-/// What the model's file says; mean where it does not. Throws Error{bad_input} for a model that ranks texts.
-Pooling pooling_of(const Model& model);
-
 /// How a text ended.
 struct TextEnd {
   std::string text;                   ///< what on_text has not seen: characters that were held back
