@@ -27,10 +27,11 @@ auto at(const OpenQuestion& q, const F& f) {
   }
 }
 
-std::vector<int32_t> ids_of(const OpenQuestion& q, const Tokenizer& tokenizer, const std::optional<Dialog>& dialog) {
+std::vector<int32_t> ids_of(const OpenQuestion& q, const Tokenizer& tokenizer, const std::optional<Dialog>& dialog,
+                            EncodeOptions options) {
   std::vector<int32_t> ids;
   if (q.messages.is_null()) {
-    ids = encode_prompt(tokenizer, q.prompt);
+    ids = encode_prompt(tokenizer, q.prompt, options);
   } else {
     check(dialog.has_value(), "the model has no chat template; use rows with a prompt, or a model with one");
     ids = dialog->render({.messages = q.messages, .tools = q.tools}).ids;
@@ -108,7 +109,8 @@ OpenScore score_open_questions(Device& device, const Model& model, const std::op
   size_t longest = 0;
   for (size_t i = 0; i < questions.size(); ++i)
     at(questions[i], [&] {
-      std::vector<int32_t>& ids = prompts.emplace_back(ids_of(questions[i], *model.tokenizer, dialog));
+      std::vector<int32_t>& ids = prompts.emplace_back(
+          ids_of(questions[i], *model.tokenizer, dialog, {.parse_special = options.parse_special}));
       score.answers[i].cut = std::max<int64_t>(0, int64_t(ids.size()) - (room - n));
       score.cut += score.answers[i].cut > 0;
       ids.erase(ids.begin(), ids.begin() + score.answers[i].cut);

@@ -278,6 +278,7 @@ CompletionRequest parse_completion(const std::string& body, bool chat) {
     }
   } else {
     r.prompts = sources_of(f.take("prompt"), "prompt");
+    r.parse_special = f.flag("parse_special", true);
     r.echo = f.flag("echo", false);
   }
   read_form(f, r);

@@ -53,6 +53,7 @@ struct CompletionRequest : AnswerRules {
   /// Factors of the base's adapters, by number; others 0. Absent: as `model` says.
   std::optional<std::map<int64_t, double>> lora;
   std::vector<PromptSource> prompts;                                    ///< of completions
+  bool parse_special = true;                                            ///< EncodeOptions' of those
   nlohmann::ordered_json messages;                                      ///< of chat: as messages_of()
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();  ///< of chat: for the template
   std::optional<int64_t> max_tokens;                                    ///< none: 16, or for chat what fits

@@ -105,6 +105,7 @@ class Server {
   const CallForm* const form_;                  // of calls; nullptr: none is known
   const Prompts prompts_;
   const int64_t width_, cache_bytes_;
+  const std::string pooling_;   // stated_pooling() of the model
   const std::string template_;  // of chats
   const ThoughtMarks thoughts_;
   Constraints constraints_;

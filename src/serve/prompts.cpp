@@ -35,15 +35,20 @@ std::vector<std::vector<int32_t>> Prompts::of(const CompletionRequest& r) const 
     return {
         chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>(), {.field = r.source, .variables = r.variables})
             .ids};
-  return of(r.prompts, "prompt");
+  return of(r.prompts, "prompt", encode_prompt, {.parse_special = r.parse_special});
 }
 
-std::vector<std::vector<int32_t>> Prompts::of(const std::vector<PromptSource>& sources, const char* name) const {
+std::vector<std::vector<int32_t>> Prompts::complete(const std::vector<PromptSource>& sources) const {
+  return of(sources, "input", encode_complete, {.parse_special = true});
+}
+
+std::vector<std::vector<int32_t>> Prompts::of(const std::vector<PromptSource>& sources, const char* name, Encode encode,
+                                              EncodeOptions options) const {
   std::vector<std::vector<int32_t>> result;
   for (const PromptSource& p : sources) {
     const auto* ids = std::get_if<std::vector<int32_t>>(&p);
     if (ids) require_ids(*ids, name);
-    result.push_back(ids ? *ids : encode_prompt(tokenizer_, std::get<std::string>(p)));
+    result.push_back(ids ? *ids : encode(tokenizer_, std::get<std::string>(p), options));
     if (result.back().empty())
       throw ApiError(400, fmt::format("the {} is empty, and no beginning-of-sequence token is added", name), name);
   }

@@ -30,8 +30,8 @@ class Prompts {
 
   /// The prompts of a request; none is empty.
   std::vector<std::vector<int32_t>> of(const CompletionRequest& r) const;
-  /// Those of the field `name`.
-  std::vector<std::vector<int32_t>> of(const std::vector<PromptSource>& sources, const char* name) const;
+  /// Texts of the field `input`, which nothing continues.
+  std::vector<std::vector<int32_t>> complete(const std::vector<PromptSource>& sources) const;
   /// Throws for more tokens than the context holds.
   void require_fits(int64_t tokens, const char* name) const;
   /// Messages, tools, and the beginning of the answer. Throws for a model without a chat template, and what the
@@ -43,6 +43,9 @@ class Prompts {
   void require_ids(const std::vector<int32_t>& ids, const char* param) const;
 
  private:
+  using Encode = std::vector<int32_t> (*)(const Tokenizer&, std::string_view, EncodeOptions);
+  std::vector<std::vector<int32_t>> of(const std::vector<PromptSource>& sources, const char* name, Encode encode,
+                                       EncodeOptions options) const;
   const Tokenizer& tokenizer_;
   const Dialog* dialog_;
   int64_t context_, vocab_;

@@ -42,6 +42,7 @@ Server::Server(Decoder& decoder, const Model& model, const std::optional<ChatTem
       prompts_(*model.tokenizer, dialog_.get(), context_of(decoder), decoder.vocab()),
       width_(model.spec.d_model),
       cache_bytes_(int64_t(decoder.state().bytes())),
+      pooling_(stated_pooling(model.metadata)),
       template_(chat ? chat->source() : ""),
       thoughts_(thought_marks(template_)),
       constraints_(*model.tokenizer, form_, thoughts_),
