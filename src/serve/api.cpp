@@ -285,6 +285,7 @@ CompletionRequest parse_completion(const std::string& body, bool chat) {
     r.prompts = sources_of(&f.needed("prompt"), "prompt");
     r.suffix = f.text("suffix");
     r.hole = !r.suffix.empty();
+    r.parse_special = f.flag("parse_special", true);
     r.echo = f.flag("echo", false);
   }
   read_common_fields(f, r);

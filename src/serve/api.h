@@ -59,6 +59,7 @@ struct CompletionRequest : AnswerRules {
   /// Factors of the base's adapters, by number; others 0. Absent: as `model` says.
   std::optional<std::map<int64_t, double>> lora;
   std::vector<PromptSource> prompts;  ///< of completions
+  bool parse_special = true;          ///< EncodeOptions' of those
   bool hole = false;                  ///< the text stands between a prompt and `suffix`
   std::string suffix;                 ///< with `hole`
   std::vector<FillFile> files;        ///< with `hole`: others of the project

@@ -114,7 +114,7 @@ void Server::models(const std::shared_ptr<Exchange>& exchange) {
 
 void Server::apply_template(const std::shared_ptr<Exchange>& exchange) {
   const TemplateRequest r = read(exchange, parse_apply_template);
-  const ChatPrompt prompt =
+  const DialogText prompt =
       prompts_.chat(r.messages, r.tools, {.variables = r.variables, .answered = !r.add_generation_prompt});
   send_json(*exchange, {{"prompt", prompt.text}, {"tokens", prompt.ids}});
 }

@@ -144,9 +144,11 @@ class Server {
   const ServerOptions& options_;
   const Tokenizer& tokenizer_;
   GenerationService service_;
-  const CallForm* const form_;  // of calls; nullptr: none is known
+  const std::unique_ptr<const Dialog> dialog_;  // nullptr: no chat template
+  const CallForm* const form_;                  // of calls; nullptr: none is known
   const Prompts prompts_;
   const int64_t width_, cache_bytes_, parallel_;
+  const std::string pooling_;   // stated_pooling() of the model
   const std::string template_;  // of chats
   const ThoughtMarks thoughts_;
   Constraints constraints_;

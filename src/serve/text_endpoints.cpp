@@ -137,15 +137,13 @@ void Server::embed(const std::shared_ptr<Exchange>& exchange, const EmbeddingsRe
   require_model(r.model);
   note_model(exchange, r.model);
   if (r.dimensions && *r.dimensions != width_)
-    throw ApiError(400, fmt::format("'dimensions' is {}; this model's embeddings have {}", *r.dimensions, width_),
-                   "dimensions");
+    refuse(fmt::format("'dimensions' is {}; this model's embeddings have {}", *r.dimensions, width_), "dimensions");
   if (int64_t(r.inputs.size()) > kMostNumbers / width_)
-    throw ApiError(400, fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostNumbers / width_),
-                   "input");
-  const auto job =
-      std::make_shared<EmbeddingsJob>(exchange, r, name_of(r.model), [this](int status) { count(status); });
+    refuse(fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostNumbers / width_), "input");
+  const auto job = std::make_shared<EmbeddingsJob>(exchange, r, pooling_of(r, pooling_), name_of(r.model),
+                                                   [this](int status) { count(status); });
   std::vector<TextRequest> texts;
-  for (std::vector<int32_t>& ids : prompts_.of(r.inputs, "input")) {
+  for (std::vector<int32_t>& ids : prompts_.complete(r.inputs)) {
     prompts_.require_fits(int64_t(ids.size()), "input");
     texts.push_back(job->add(std::move(ids)));
     texts.back().adapters = adapters_of(r.model);

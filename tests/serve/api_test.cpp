@@ -81,9 +81,8 @@ TEST(ServeApi, RefusedByName) {
   const auto param = [](const std::string& body, bool chat) -> std::string {
     try {
       parse_completion(body, chat);
-    } catch (const ApiError& e) {
-      EXPECT_EQ(e.status, 400);
-      return e.param.empty() ? std::string("none: ") + e.what() : e.param;
+    } catch (const FieldError& e) {
+      return e.field.empty() ? std::string("none: ") + e.what() : e.field;
     }
     return "accepted";
   };
@@ -176,7 +175,7 @@ TEST(ServeApi, MessagesAreShort) {
     try {
       parse_completion(R"({"prompt": "a", "temperature": ")" + std::string(blanks, ' ') + badgers + "\"}", false);
       ADD_FAILURE();
-    } catch (const ApiError& e) {
+    } catch (const FieldError& e) {
       const std::string message = e.what();
       EXPECT_TRUE(message.starts_with("temperature is \"")) << message;
       EXPECT_TRUE(message.ends_with("expected a number from 0 to 100")) << message;
@@ -187,8 +186,8 @@ TEST(ServeApi, MessagesAreShort) {
   try {
     parse_completion(R"({"prompt": "a", ")" + badgers + R"(": 1})", false);
     ADD_FAILURE();
-  } catch (const ApiError& e) {
-    EXPECT_LE(e.param.size(), 1000u);
+  } catch (const FieldError& e) {
+    EXPECT_LE(e.field.size(), 1000u);
     EXPECT_TRUE(std::string(e.what()).ends_with("remove it")) << e.what();
   }
 }
@@ -242,8 +241,8 @@ TEST(ServeApi, ToolsAndForms) {
   for (const auto& [fields, name] : refused) try {
       parse(fields);
       ADD_FAILURE() << fields;
-    } catch (const ApiError& e) {
-      EXPECT_EQ(e.param, name) << fields << e.what();
+    } catch (const FieldError& e) {
+      EXPECT_EQ(e.field, name) << fields << e.what();
     }
 
   const CompletionRequest c = parse_completion(
