@@ -41,11 +41,10 @@ struct Serve : Command {
     adapters.add(app, true);
     chat_template.add(app);
     add_option(app, "--alias", aliases,
-               "Name of the model for clients, or several with commas (default: that of its file or folder)",
-               not_empty())
+               "Names of the model for clients, separated by commas (default: its file or folder)", not_empty())
         ->delimiter(',')
         ->option_text("NAME");
-    app.add_flag("--strict", strict, "Refuse fields of requests that have no effect, and unknown names of models");
+    app.add_flag("--strict", strict, "Refuse request fields without an effect, and unknown models");
     begin_group(app, "Network");
     add_option(app, "--host", host, "Address to listen on; 0.0.0.0 lets other machines connect", not_empty());
     add_option(app, "--port", port, "Port to listen on; 0 takes a free one", from_to(0, 65535));

@@ -231,6 +231,11 @@ ToolChoice tool_choice_of(const ordered_json* j, std::vector<Tool>& tools) {
   if (!j->is_object()) refuse_at("tool_choice", kForms);
   Fields choice(*j, "tool_choice");
   const std::string type = choice.text("type");
+  if (type == "auto" || type == "none" || type == "required" || type == "any") {
+    choice.finish();
+    const ordered_json word = type;
+    return tool_choice_of(&word, tools);
+  }
   if (type == "allowed_tools") {
     const ordered_json* inner = choice.take("allowed_tools");  // /v1/responses has its fields here
     Fields allowed(inner ? *inner : *j, inner ? choice.path("allowed_tools") : "tool_choice");

@@ -192,6 +192,7 @@ TEST(Tools, ChoicesInAllTheirForms) {
   EXPECT_EQ(choice(R"("any")", tools).kind, ToolChoice::required);
   EXPECT_EQ(choice(R"({"type": "function", "function": {"name": "g"}})", tools).name, "g");
   EXPECT_EQ(choice(R"({"type": "function", "name": "g"})", tools).name, "g");
+  EXPECT_EQ(choice(R"({"type": "any"})", tools).kind, ToolChoice::required);
   EXPECT_EQ(choice(R"("auto")", none).kind, ToolChoice::automatic);
   EXPECT_EQ(choice(R"("none")", none).kind, ToolChoice::none);
   EXPECT_THROW(choice(R"("required")", none), FieldError);

@@ -1,5 +1,6 @@
 // Requests in OpenAI's format: what is accepted, and the name of the field that is not.
 #include "serve/api.h"
+#include "serve/reply_format.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +12,7 @@ namespace {
 
 TEST(ServeApi, FieldsReachTheRequest) {
   const CompletionRequest r = parse_completion(
-      R"({"model": "m", "prompt": ["a", [1, 2]], "max_tokens": 7, "n": 2, "seed": -1, "temperature": 0.5, "top_p": 0.9,
+      R"({"model": "m", "prompt": ["a", [1, 2]], "max_tokens": 7, "n": 2, "seed": -2, "temperature": 0.5, "top_p": 0.9,
           "top_k": 40, "min_p": 0.05, "frequency_penalty": -1, "presence_penalty": 1.5, "repeat_penalty": 1.1,
           "repeat_last_n": 5, "stop": "x", "echo": true, "logprobs": 3, "ignore_eos": true, "suffix": null})",
       false);
@@ -21,7 +22,7 @@ TEST(ServeApi, FieldsReachTheRequest) {
   EXPECT_EQ(std::get<std::vector<int32_t>>(r.prompts[1]), (std::vector<int32_t>{1, 2}));
   EXPECT_EQ(r.max_tokens, 7);
   EXPECT_EQ(r.n, 2);
-  EXPECT_EQ(r.seed, UINT64_MAX);
+  EXPECT_EQ(r.seed, UINT64_MAX - 1);
   EXPECT_EQ(r.sampler.temperature, 0.5);
   EXPECT_EQ(r.sampler.top_p, 0.9);
   EXPECT_EQ(r.sampler.top_k, 40);
@@ -175,7 +176,8 @@ TEST(ServeApi, MessagesAreShort) {
     try {
       parse_completion(R"({"prompt": "a", "temperature": ")" + std::string(blanks, ' ') + badgers + "\"}", false);
       ADD_FAILURE();
-    } catch (const FieldError& e) {
+    } catch (...) {
+      const ApiError e = api_error(std::current_exception());
       const std::string message = e.what();
       EXPECT_TRUE(message.starts_with("temperature is \"")) << message;
       EXPECT_TRUE(message.ends_with("expected a number from 0 to 100")) << message;
@@ -186,8 +188,9 @@ TEST(ServeApi, MessagesAreShort) {
   try {
     parse_completion(R"({"prompt": "a", ")" + badgers + R"(": 1})", false);
     ADD_FAILURE();
-  } catch (const FieldError& e) {
-    EXPECT_LE(e.field.size(), 1000u);
+  } catch (...) {
+    const ApiError e = api_error(std::current_exception());
+    EXPECT_LE(e.param.size(), 1000u);
     EXPECT_TRUE(std::string(e.what()).ends_with("remove it")) << e.what();
   }
 }

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "loopback.h"
 #include "serve/api.h"
 #include "toy/decode/decoder.h"
