@@ -17,6 +17,7 @@
 #include "toy/base/clock.h"
 #include "toy/base/error.h"
 #include "toy/base/folder_lock.h"
+#include "toy/base/gguf_name.h"
 #include "toy/base/glob.h"
 #include "toy/base/json_text.h"
 #include "toy/base/memory.h"

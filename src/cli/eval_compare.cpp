@@ -240,6 +240,7 @@ struct Choices : Command {
     begin_group(app, "Data");
     add_option(app, "file", file, "Questions, one JSON object per line", file_name())->required();
     add_option(app, "--limit", limit, "Read only the first questions; 0 reads all", at_least(0));
+    add_parse_special(app, o.parse_special);
     begin_group(app, "Batch");
     add_context_option(app, o.context, "Tokens of a question at most; 0 takes the model's context");
     begin_group(app, "Output");

@@ -35,6 +35,7 @@ struct EvalGenerate : Command {
     begin_group(app, "Data");
     add_option(app, "file", file, "Questions, one JSON object per line", file_name())->required();
     add_option(app, "--limit", limit, "Read only the first questions; 0 reads all", at_least(0));
+    add_parse_special(app, o.parse_special);
     begin_group(app, "Sampling");
     add_option(app, "--temperature,--temp", o.generate.sampler.temperature,
                "Sampling temperature; 0 always takes the likeliest token", at_least(0));

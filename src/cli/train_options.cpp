@@ -77,6 +77,7 @@ namespace {
 void add_example_options(CLI::App& app, DataOptions& data) {
   add_option(app, "--bad-rows", data.bad_rows, "What to do with rows of --data that cannot be used",
              one_of({"fail", "skip"}));
+  add_option(app, "--map", data.map, "Fields of --data with other names, such as prompt=question,completion=reply");
   add_option(app, "--chat-template", data.chat_template, "File with the chat template of --data (default: the model's)",
              file_name());
 }

@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "serve/fields.h"
-#include "serve/messages.h"
+#include "dialog/fields.h"
+#include "dialog/messages.h"
+#include "serve/request_body.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
 

@@ -8,8 +8,9 @@
 #include <map>
 #include <set>
 
-#include "serve/fields.h"
-#include "serve/messages.h"
+#include "dialog/fields.h"
+#include "dialog/messages.h"
+#include "serve/request_body.h"
 #include "toy/base/error.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
@@ -277,6 +278,7 @@ CompletionRequest parse_completion(const std::string& body, bool chat) {
     }
   } else {
     r.prompts = sources_of(f.take("prompt"), "prompt");
+    r.parse_special = f.flag("parse_special", true);
     r.echo = f.flag("echo", false);
   }
   read_form(f, r);

@@ -9,10 +9,13 @@
 #include <variant>
 #include <vector>
 
-#include "serve/messages.h"
+#include "dialog/answer_rules.h"
+#include "dialog/messages.h"
 #include "toy/decode/sampler.h"
 
 namespace toy::serve {
+
+using namespace dialog;  // messages, tools, calls and thoughts
 
 /// What a request holds may be as long as the request: a message that repeats it loses its middle. At most 1000 bytes,
 /// and valid UTF-8 if `text` is.
@@ -34,7 +37,7 @@ std::string error_body(const ApiError& e);
 
 /// Limits of one request.
 inline constexpr int64_t kMostChoices = 128, kMostStops = 16, kMostTopLogprobs = 20, kMostBiases = 1024;
-inline constexpr size_t kMostStopBytes = 1024, kMostKeys = 4096, kMostTools = 128, kMostNameBytes = 64;
+inline constexpr size_t kMostStopBytes = 1024, kMostKeys = 4096;
 /// Log probabilities in the reply to a request: n tokens (1 + logprobs).
 inline constexpr int64_t kMostLogprobs = int64_t(1) << 19;
 
@@ -43,34 +46,22 @@ using PromptSource = std::variant<std::string, std::vector<int32_t>>;
 /// The field `name`: a string, an array of strings, of token ids, or of arrays of them. Throws ApiError.
 std::vector<PromptSource> sources_of(const nlohmann::ordered_json* j, const std::string& name);
 
-/// What a text has to be.
-struct TextForm {
-  enum Kind { any, json_object, json_schema, gbnf } kind = any;
-  nlohmann::ordered_json schema;  ///< of json_schema
-  std::string grammar;            ///< of gbnf
-  std::string field;              ///< path in the request, for messages
-};
-
 /// A request for texts: /v1/completions or /v1/chat/completions.
-struct CompletionRequest {
-  bool chat = false;
+struct CompletionRequest : AnswerRules {
   std::string model;              ///< "": not said
   const char* source = "prompt";  ///< the field of what is continued, for messages
   /// Factors of the base's adapters, by number; others 0. Absent: as `model` says.
   std::optional<std::map<int64_t, double>> lora;
   std::vector<PromptSource> prompts;                                    ///< of completions
+  bool parse_special = true;                                            ///< EncodeOptions' of those
   nlohmann::ordered_json messages;                                      ///< of chat: as messages_of()
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();  ///< of chat: for the template
-  std::vector<Tool> tools;                                              ///< of chat
-  ToolChoice tool_choice;
-  bool parallel_tool_calls = true;  ///< more than one call in a text
-  TextForm form;
-  std::optional<int64_t> max_tokens;  ///< none: 16, or for chat what fits
-  int64_t n = 1;                      ///< choices for each prompt
-  int priority = 0;                   ///< lower values are handled earlier
-  std::optional<double> timeout;      ///< seconds until the texts end with what they have
-  std::optional<uint64_t> seed;       ///< of the first choice; the next ones have the next numbers
-  SamplerOptions sampler;             ///< all but the seed and what ends repetitions for DRY
+  std::optional<int64_t> max_tokens;                                    ///< none: 16, or for chat what fits
+  int64_t n = 1;                                                        ///< choices for each prompt
+  int priority = 0;                                                     ///< lower values are handled earlier
+  std::optional<double> timeout;  ///< seconds until the texts end with what they have
+  std::optional<uint64_t> seed;   ///< of the first choice; the next ones have the next numbers
+  SamplerOptions sampler;         ///< all but the seed and what ends repetitions for DRY
   std::vector<std::string> dry_breakers{"\n", ":", "\"", "*"};  ///< texts; "none" for no such text
   std::vector<std::string> stops;
   bool stream = false, include_usage = false, echo = false, ignore_eos = false;

@@ -6,8 +6,9 @@
 #include <bit>
 #include <iterator>
 
-#include "serve/fields.h"
+#include "dialog/fields.h"
 #include "serve/reply_format.h"
+#include "serve/request_body.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
 
@@ -26,7 +27,7 @@ std::string base64_of(const std::vector<float>& v) {
 }
 
 Pooling pooling_of(const std::string& name) {
-  if (name.empty() || name == "mean") return Pooling::mean;
+  if (name == "mean") return Pooling::mean;
   if (name == "last") return Pooling::last;
   if (name == "cls") return Pooling::first;
   refuse(fmt::format("'pooling' is '{}', expected mean, last or cls", one_line(name)), "pooling");
@@ -42,7 +43,7 @@ EmbeddingsRequest parse_embeddings(const std::string& body) {
   r.inputs = sources_of(f.take("input"), "input");
   if (int64_t(r.inputs.size()) > kMostInputs)
     refuse(fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostInputs), "input");
-  r.pooling = pooling_of(f.text("pooling"));
+  if (const std::string pooling = f.text("pooling"); !pooling.empty()) r.pooling = pooling_of(pooling);
   const std::string encoding = f.text("encoding_format");
   if (!encoding.empty() && encoding != "float" && encoding != "base64")
     refuse(fmt::format("'encoding_format' is '{}', expected float or base64", one_line(encoding)), "encoding_format");
@@ -54,6 +55,12 @@ EmbeddingsRequest parse_embeddings(const std::string& body) {
   }
   f.finish();
   return r;
+}
+
+Pooling pooling_of(const EmbeddingsRequest& request, const std::string& states) {
+  if (request.pooling) return *request.pooling;
+  if (states == "rank") refuse("the model ranks texts and has no pooling of its own; give one in 'pooling'", "pooling");
+  return states.empty() ? Pooling::mean : pooling_of(states);
 }
 
 std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, const std::string& model, bool base64,

@@ -21,12 +21,16 @@ inline constexpr int64_t kMostInputs = 2048, kMostNumbers = int64_t(1) << 22;
 struct EmbeddingsRequest {
   std::string model;  ///< "": not said
   std::vector<PromptSource> inputs;
-  Pooling pooling = Pooling::mean;
-  bool base64 = false;                ///< little-endian f32 instead of numbers
-  std::optional<int64_t> dimensions;  ///< has to be the model's width
+  std::optional<Pooling> pooling = {};  ///< none: that of the model
+  bool base64 = false;                  ///< little-endian f32 instead of numbers
+  std::optional<int64_t> dimensions;    ///< has to be the model's width
 };
 /// From the body of a request. Throws ApiError as parse_completion().
 EmbeddingsRequest parse_embeddings(const std::string& body);
+
+/// What the request says, else what the model's file `states` (stated_pooling()), else mean. Throws ApiError for a
+/// model that ranks texts.
+Pooling pooling_of(const EmbeddingsRequest& request, const std::string& states);
 
 /// OpenAI's list of embeddings, each in `numbers` or base64.
 std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, const std::string& model, bool base64,
@@ -37,11 +41,11 @@ std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, c
 class EmbeddingsJob : public std::enable_shared_from_this<EmbeddingsJob> {
  public:
   /// `count` is told the status of the reply.
-  EmbeddingsJob(std::shared_ptr<Exchange> exchange, const EmbeddingsRequest& request, std::string model,
-                std::function<void(int status)> count)
+  EmbeddingsJob(std::shared_ptr<Exchange> exchange, const EmbeddingsRequest& request, Pooling pooling,
+                std::string model, std::function<void(int status)> count)
       : exchange_(std::move(exchange)),
         model_(std::move(model)),
-        pooling_(request.pooling),
+        pooling_(pooling),
         base64_(request.base64),
         count_(std::move(count)) {}
   /// One more text, to be submitted.

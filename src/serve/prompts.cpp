@@ -4,61 +4,30 @@
 
 #include <algorithm>
 
-#include "serve/call_history.h"
-#include "serve/constraints.h"
+#include "dialog/fields.h"
 #include "toy/base/error.h"
-#include "toy/base/json_text.h"
 
 namespace toy::serve {
-namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json with_text_arguments(ordered_json messages) {
-  for (ordered_json& message : messages)
-    if (message.contains("tool_calls"))
-      for (ordered_json& call : message["tool_calls"]) {
-        ordered_json& arguments = call["function"]["arguments"];
-        if (!arguments.is_string()) arguments = json_text(arguments);
-      }
-  return messages;
-}
-
-}  // namespace
-
-std::string Prompts::rendered(const ordered_json& messages, const std::vector<Tool>& tools,
-                              const ChatContext& context) const {
-  TemplateInput input{messages, {}};
-  for (const Tool& tool : tools) input.tools.push_back(tool.json);
-  if (form_) input = input_for(*form_, chat_->source(), std::move(input));
-  ordered_json variables = chat_variables(tokenizer_);
-  variables.update(context.variables);
-  return chat_
-      ->render({.messages = std::move(input.messages),
-                .tools = std::move(input.tools),
-                .documents = {},
-                .add_generation_prompt = !context.answered,
-                .variables = std::move(variables)})
-      .text;
-}
-
-ChatPrompt Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools,
+DialogText Prompts::chat(const ordered_json& messages, const std::vector<Tool>& tools,
                          const ChatContext& context) const {
-  if (!chat_)
+  if (dialog_ == nullptr)
     throw ApiError(400, "the model has no chat template; use /v1/completions, or a model with one", context.field);
-  std::string text;
+  DialogInput input{.messages = messages,
+                    .variables = context.variables,
+                    .answered = context.answered,
+                    .continues = context.continues};
+  for (const Tool& tool : tools) input.tools.push_back(tool.json);
   try {
-    text = rendered(messages, tools, context);
+    return dialog_->render(input);
+  } catch (const FieldError&) {
+    throw;
   } catch (const Error& e) {
-    // Few templates want the arguments of earlier calls as text.
-    try {
-      text = rendered(with_text_arguments(messages), tools, context);
-    } catch (const Error&) {
-      throw ApiError(400, e.what(), context.field);
-    }
+    if (e.code() != ErrorCode::bad_input) throw;
+    throw ApiError(400, e.what(), context.field);
   }
-  std::vector<int32_t> ids = encode_chat(tokenizer_, text);
-  return {std::move(text), std::move(ids)};
 }
 
 std::vector<std::vector<int32_t>> Prompts::of(const CompletionRequest& r) const {
@@ -66,15 +35,20 @@ std::vector<std::vector<int32_t>> Prompts::of(const CompletionRequest& r) const 
     return {
         chat(r.messages, calls_tools(r) ? r.tools : std::vector<Tool>(), {.field = r.source, .variables = r.variables})
             .ids};
-  return of(r.prompts, "prompt");
+  return of(r.prompts, "prompt", encode_prompt, {.parse_special = r.parse_special});
 }
 
-std::vector<std::vector<int32_t>> Prompts::of(const std::vector<PromptSource>& sources, const char* name) const {
+std::vector<std::vector<int32_t>> Prompts::complete(const std::vector<PromptSource>& sources) const {
+  return of(sources, "input", encode_complete, {.parse_special = true});
+}
+
+std::vector<std::vector<int32_t>> Prompts::of(const std::vector<PromptSource>& sources, const char* name, Encode encode,
+                                              EncodeOptions options) const {
   std::vector<std::vector<int32_t>> result;
   for (const PromptSource& p : sources) {
     const auto* ids = std::get_if<std::vector<int32_t>>(&p);
     if (ids) require_ids(*ids, name);
-    result.push_back(ids ? *ids : encode_prompt(tokenizer_, std::get<std::string>(p)));
+    result.push_back(ids ? *ids : encode(tokenizer_, std::get<std::string>(p), options));
     if (result.back().empty())
       throw ApiError(400, fmt::format("the {} is empty, and no beginning-of-sequence token is added", name), name);
   }

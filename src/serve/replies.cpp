@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "serve/call_text.h"
+#include "dialog/call_text.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
 

@@ -1,5 +1,6 @@
 #include "serve/reply_format.h"
 
+#include "dialog/fields.h"
 #include "toy/base/error.h"
 #include "toy/decode/service.h"
 
@@ -10,6 +11,8 @@ ApiError api_error(const std::exception_ptr& error) {
     std::rethrow_exception(error);
   } catch (const ApiError& e) {
     return e;
+  } catch (const FieldError& e) {
+    return ApiError(400, e.what(), e.field, e.code);
   } catch (const ServiceBusy& e) {
     return ApiError(e.closed() ? 503 : 429, e.what(), "", e.closed() ? "" : "overloaded");
   } catch (const Error& e) {

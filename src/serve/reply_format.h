@@ -7,38 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "dialog/output.h"
 #include "serve/api.h"
 #include "serve/http_server.h"
 #include "toy/decode/service.h"
 
 namespace toy::serve {
-
-/// A function that the model calls.
-struct ToolCall {
-  std::string id, name;
-  std::string arguments;  ///< JSON, as the model wrote it
-};
-
-/// What a part of the text adds to a call. The first part of a call has its id and name, perhaps with the beginning of
-/// the arguments; the others have arguments alone.
-struct ToolCallPart {
-  size_t index = 0;  ///< of the call, in its choice
-  ToolCall added;
-};
-
-/// What a token adds to a choice, or what was held back until the end.
-struct Piece {
-  std::string text;                       ///< for the reader
-  std::string thought = {};               ///< what the model thinks before its answer
-  std::vector<ToolCallPart> calls = {};   ///< instead of text
-  const GeneratedToken* token = nullptr;  ///< none at the end
-
-  /// Adds what follows, but its token.
-  void append(const Piece& more) {
-    text += more.text, thought += more.thought;
-    calls.insert(calls.end(), more.calls.begin(), more.calls.end());
-  }
-};
 
 /// One text of a request. After the end of the text everything is set.
 struct Choice {

@@ -4,8 +4,9 @@
 
 #include <utility>
 
-#include "serve/fields.h"
-#include "serve/messages.h"
+#include "dialog/fields.h"
+#include "dialog/messages.h"
+#include "serve/request_body.h"
 #include "toy/base/json_text.h"
 #include "toy/base/utf8.h"
 

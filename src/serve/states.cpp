@@ -10,7 +10,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "serve/fields.h"
+#include "dialog/fields.h"
+#include "serve/request_body.h"
 #include "toy/base/atomic_file.h"
 #include "toy/base/memory.h"
 #include "toy/base/utf8.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "dialog/output_parser.h"
 #include "serve/http_server.h"
-#include "serve/output_parser.h"
 #include "serve/reply_format.h"
 
 namespace toy::serve {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-#include "chat/thoughts.h"
+#include "dialog/thoughts.h"
 #include "talk/conversation.h"
 #include "talk/input.h"
 #include "toy/base/clock.h"
@@ -110,8 +110,8 @@ Reply LocalModel::reply(const ordered_json& messages, const ReplySettings& setti
 
   const auto w = std::make_shared<Writing>();
   // Where the template has begun a thought, the text of the message has its beginning, too.
-  if (chat::thought_state(rendered, s.chat.source()) == chat::ThoughtState::begun)
-    w->text = std::string(chat::thought_marks(s.chat.source()).open) + "\n";
+  if (dialog::thought_state(rendered, s.chat.source()) == dialog::ThoughtState::begun)
+    w->text = std::string(dialog::thought_marks(s.chat.source()).open) + "\n";
   if (!w->text.empty()) on_part({.text = w->text});
   request.on_text = [w, &on_part](const GeneratedToken&, const std::string& text) {
     const std::scoped_lock lock(w->mutex);

@@ -199,9 +199,9 @@ std::string Markdown::finish() {
 }
 
 // Of a thought and the answer after it the blank lines at the border become one.
-std::string AnswerView::styled(const std::vector<chat::ThoughtPart>& parts) {
+std::string AnswerView::styled(const std::vector<dialog::ThoughtPart>& parts) {
   std::string out;
-  for (const chat::ThoughtPart& part : parts) {
+  for (const dialog::ThoughtPart& part : parts) {
     std::string_view text = part.text;
     if (part.thought != thinking_) {
       if (thinking_) out += "\n\n";
@@ -219,7 +219,7 @@ std::string AnswerView::styled(const std::vector<chat::ThoughtPart>& parts) {
 std::string AnswerView::push(std::string_view text, bool thought) {
   const std::string clean = printable(text);
   if (!color_) return clean;
-  return styled(thought ? std::vector<chat::ThoughtPart>{{clean, true}} : thoughts_.push(clean));
+  return styled(thought ? std::vector<dialog::ThoughtPart>{{clean, true}} : thoughts_.push(clean));
 }
 
 std::string AnswerView::finish() {

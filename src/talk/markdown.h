@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "chat/thoughts.h"
+#include "dialog/thoughts.h"
 
 namespace toy::talk {
 
@@ -44,9 +44,9 @@ class AnswerView {
   std::string finish();
 
  private:
-  std::string styled(const std::vector<chat::ThoughtPart>& parts);
+  std::string styled(const std::vector<dialog::ThoughtPart>& parts);
   bool color_;
-  chat::ThoughtSplitter thoughts_;
+  dialog::ThoughtSplitter thoughts_;
   Markdown markdown_;
   bool thinking_ = false, any_ = false;
 };

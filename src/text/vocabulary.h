@@ -84,6 +84,7 @@ class VocabularyTokenizer : public Tokenizer {
   int32_t vocab_size() const final { return vocabulary().size(); }
   size_t encode_part(std::string_view text, bool last, EncodePlace& place, std::vector<int32_t>& ids,
                      EncodeOptions options) const final;
+  std::vector<size_t> control_names(std::string_view text) const final;
   std::string token_bytes(int32_t id) const final { return text_of(id); }
   std::string written(int32_t id) const final;
   std::string decode(std::span<const int32_t> ids) const override;
@@ -105,6 +106,9 @@ class VocabularyTokenizer : public Tokenizer {
   std::vector<std::string> texts_;  ///< what each token decodes to
 
  private:
+  Literals::Match find_literal(std::string_view text, size_t from, bool last, size_t offset,
+                               const EncodeOptions& options) const;
+
   Literals always_, on_request_;  ///< the latter holds the former, too
 };
 

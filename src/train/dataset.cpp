@@ -88,6 +88,7 @@ Dataset::Dataset(const DataOptions& options, const std::string& out, size_t memo
         "data: each row of --data is a document; leave out --documents and --binary");
   check(o_.bad_rows == "fail" || o_.bad_rows == "skip", "bad-rows is '{}', expected fail or skip", o_.bad_rows);
   parse_train_on(o_.train_on);
+  parse_field_map(o_.map);
   check(!o_.pack || !o_.examples.empty() || documents_.kind != DocumentRule::none,
         "pack: rows are filled with whole documents; say what a document is with --documents files, blank-lines or "
         "separator:TEXT");
@@ -186,16 +187,20 @@ std::string Dataset::tokenizer_text() const {
   return text;
 }
 
-void Dataset::find_chat_template(const std::string& model_file) {
+void Dataset::find_chat_template(const std::string& model_file, const ordered_json& earlier_time) {
   if (o_.examples.empty()) return;
   if (!o_.chat_template.empty())
     chat_ = load_chat_template_file(o_.chat_template);
   else if (!model_file.empty())
     chat_ = load_chat_template(gguf::File::open(model_file));
+  // All rows of a run see one time, also after it is resumed on another day.
+  if (chat_ && chat_->source().find("strftime_now") != std::string::npos)
+    chat_time_ = earlier_time.is_number_integer() ? earlier_time.get<int64_t>() : std::time(nullptr);
 }
 
 void Dataset::load(DataSource& source, const Tokenizer& tokenizer, double fraction) const {
-  const ExampleMaker maker(tokenizer, chat_ ? &*chat_ : nullptr, parse_train_on(o_.train_on));
+  const ExampleMaker maker(tokenizer, chat_ ? &*chat_ : nullptr, parse_train_on(o_.train_on),
+                           {.renamed = parse_field_map(o_.map), .now = chat_time_});
   require_below(memory_, 2 * size_t(source.files.bytes()), fmt::format("keeping the tokens of {}", source.name),
                 "fewer examples");
   constexpr int64_t kShown = 5;
@@ -293,15 +298,10 @@ void Dataset::add_validation(DataSource& source, double share, const Tokenizer& 
     v.rows = source.packed_validation.get();
     v.tokens = v.rows->counted();
     v.bytes -= double(part.first_bytes);
-    const auto rejected = [&](int64_t i) {  // the document of this id is
-      if (source.chosen.empty()) return false;
-      const auto next = std::upper_bound(part.begins.begin(), part.begins.end(), uint64_t(i));
-      return !source.chosen[size_t(source.text.training().documents + (next - part.begins.begin()) - 1)];
-    };
-    if (!source.trained.empty())  // of what counts; examples that lose their end count with it
-      for (int64_t i = part.begin; i < int64_t(end); ++i)
-        if (source.trained[size_t(i)] && !rejected(i))
-          v.bytes += double(tokenizer.token_bytes(source.text.ids()[i]).size());
+    if (!source.trained.empty()) {  // of what counts; examples that lose their end count without it
+      v.bytes = 0;
+      v.rows->each_counted([&](int64_t i) { v.bytes += double(tokenizer.token_bytes(source.text.ids()[i]).size()); });
+    }
   } else {
     v.bytes -= double(tokenizer.token_bytes(part.ids[0]).size());
   }
@@ -324,9 +324,11 @@ ordered_json Dataset::config() const {
   if (!o_.examples.empty()) {
     j["train_on"] = o_.train_on;
     j["bad_rows"] = o_.bad_rows;
+    if (!o_.map.empty()) j["map"] = o_.map;
     if (o_.preferences != Preferences::none)
       j["preferences"] = o_.preferences == Preferences::pairs ? "pairs" : "rated";
     if (chat_) j["chat_template"] = checksum_text(xxh64(chat_->source()));
+    if (chat_time_) j["chat_time"] = int64_t(*chat_time_);
   }
   return j;
 }

@@ -1,6 +1,7 @@
 // The data of a run: sources, their samplers, and the order of rows. docs/data.md says what a row is.
 #pragma once
 
+#include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -54,8 +55,8 @@ class Dataset {
   /// Training text for a tokenizer.
   std::string tokenizer_text() const;
   /// Takes the chat template for examples from the options, or from the model file that the run begins with ("": from
-  /// none). Before tokenize().
-  void find_chat_template(const std::string& model_file);
+  /// none). `earlier_time`: the chat_time of the config of a run that is resumed, or null. Before tokenize().
+  void find_chat_template(const std::string& model_file, const nlohmann::ordered_json& earlier_time);
   /// What find_chat_template() found in the options: the model that learns with it keeps it.
   const ChatTemplate* given_chat_template() const { return o_.chat_template.empty() || !chat_ ? nullptr : &*chat_; }
   /// Tokenizes, or opens caches, for rows of `tokens` places.
@@ -103,6 +104,7 @@ class Dataset {
   DocumentRule documents_;
   bool packs_;
   std::optional<ChatTemplate> chat_;
+  std::optional<std::time_t> chat_time_;  // that the template tells, if it tells any
   std::vector<DataSource> sources_;
   std::optional<DataSource> given_validation_;
   std::optional<Mixture> mixture_;

@@ -38,7 +38,7 @@ class Run {
     auto tokenizer = resume_.tokenizer();
     if (!tokenizer) tokenizer = source.tokenizer([this] { return data_.tokenizer_text(); });
     const ModelSpec spec = source.spec(*tokenizer);
-    data_.find_chat_template(source.file());
+    data_.find_chat_template(source.file(), resume_.earlier("/texts/chat_time"));
     data_.tokenize(*tokenizer, o.trainer.tokens, o.seed);
     require_validation(o, data_, tell);
     config_ = config_of(o, source, device, spec, data_.config());

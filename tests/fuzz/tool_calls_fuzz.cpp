@@ -3,6 +3,6 @@
 #include "fuzz/tool_calls_fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  toy::serve::fuzz::tool_calls(data, size);
+  toy::dialog::fuzz::tool_calls(data, size);
   return 0;
 }

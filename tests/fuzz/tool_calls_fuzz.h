@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "serve/call_parser.h"
+#include "dialog/call_parser.h"
 
-namespace toy::serve::fuzz {
+namespace toy::dialog::fuzz {
 
 inline void require(bool so) {
   if (!so) std::abort();
@@ -70,4 +70,4 @@ inline void tool_calls(const uint8_t* data, size_t size) {
   }
 }
 
-}  // namespace toy::serve::fuzz
+}  // namespace toy::dialog::fuzz

@@ -1,16 +1,15 @@
 // Thoughts in all APIs. A grammar makes the random model write one.
 #include <gtest/gtest.h>
 
+#include "dialog/constraints.h"
+#include "dialog/output_parser.h"
 #include "loopback.h"
 #include "serve/anthropic.h"
-#include "serve/constraints.h"
-#include "serve/output_parser.h"
 #include "serve/responses.h"
 
 namespace toy::serve {
 namespace {
 
-using chat::ThoughtState;
 using nlohmann::ordered_json;
 
 /// A template that knows thoughts, and one that begins them.
@@ -97,7 +96,7 @@ TEST(Reasoning, ThatTheTemplateBegins) {
       server.post("/v1/completions", R"({"prompt": "<user>q<assistant><think>\n", "temperature": 0, "max_tokens": 12})")
           .json();
   const ordered_json& message = chat["choices"][0]["message"];
-  chat::ThoughtSplitter trims({}, true);
+  ThoughtSplitter trims({}, true);
   std::string thought;
   for (const auto& p : trims.push(plain["choices"][0]["text"].get<std::string>())) thought += p.text;
   for (const auto& p : trims.finish()) thought += p.text;
@@ -137,7 +136,7 @@ TEST(Reasoning, ConstraintsHoldAfterIt) {
   const auto tokenizer = make_byte_tokenizer();
   const CallForm* form = call_form_of(kThinkingChat);
   ASSERT_NE(form, nullptr);
-  Constraints constraints(*tokenizer, form, chat::ThoughtMarks());
+  Constraints constraints(*tokenizer, form, ThoughtMarks());
   const auto request = [](const std::string& more) { return parse_completion(kAsk + more + "}", true); };
   const std::string
       schema = R"(, "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"const": 7}}})",
@@ -166,7 +165,7 @@ TEST(Reasoning, ConstraintsHoldAfterIt) {
 // A call begins after the thought; what looks like one before that is free.
 TEST(Reasoning, NothingInItTriggers) {
   const auto tokenizer = make_byte_tokenizer();
-  Constraints constraints(*tokenizer, call_form_of(kThinkingChat), chat::ThoughtMarks());
+  Constraints constraints(*tokenizer, call_form_of(kThinkingChat), ThoughtMarks());
   const CompletionRequest r =
       parse_completion(std::string(kAsk) + R"(, "tools": [{"type": "function", "function": {"name": "f"}}],
                                                "parallel_tool_calls": false})",
@@ -191,7 +190,7 @@ TEST(Reasoning, CallsComeAfterIt) {
   const std::string call = R"(<tool_call>{"name":"f","arguments":{}}</tool_call>)",
                     text = "\nI " + call + "\n</think>\nSo: " + call;
   for (size_t step = 1; step < 20; ++step) {
-    OutputParser parser(chat::ThoughtSplitter({}, true), std::make_unique<CallParser>(*form, tools, "salt"));
+    OutputParser parser(ThoughtSplitter({}, true), std::make_unique<CallParser>(*form, tools, "salt"));
     Piece all;
     for (size_t at = 0; at < text.size(); at += step) all.append(parser.push(text.substr(at, step)));
     all.append(parser.finish());

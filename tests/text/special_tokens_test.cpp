@@ -88,6 +88,27 @@ SpmVocabulary spm_vocabulary() {
   return v;
 }
 
+// What a text gets in front and behind, whichever way it says so itself.
+TEST(Prompts, BosAndEosAreThereOnce) {
+  SpmVocabulary v = spm_vocabulary();
+  v.add_bos = v.add_eos = true;
+  const SpmTokenizer both(v);
+  v.add_bos = v.add_eos = false;
+  const SpmTokenizer none(v);
+  for (const char* text : {"a", "<s>a"}) {
+    EXPECT_EQ(encode_prompt(both, text), (Ids{1, 4})) << text;
+    EXPECT_EQ(encode_complete(both, text), (Ids{1, 4, 2})) << text;
+  }
+  EXPECT_EQ(encode_complete(both, "<s>a</s>"), (Ids{1, 4, 2}));
+  EXPECT_EQ(encode_prompt(both, "a</s>"), (Ids{1, 4, 2}));  // what the user writes stays
+  EXPECT_EQ(encode_prompt(both, ""), Ids{1});
+  EXPECT_EQ(encode_complete(both, ""), (Ids{1, 2}));
+  EXPECT_EQ(encode_prompt(none, "<s>a"), (Ids{1, 4}));
+  EXPECT_EQ(encode_complete(none, "a"), Ids{4});
+  // As text, "<s>" is no beginning of a sequence.
+  EXPECT_EQ(encode_prompt(both, "<s>a", {}), (Ids{1, 3, 7, 8, 9, 5}));
+}
+
 // After a control token the text begins anew, with its space; after a user-defined one it goes on.
 TEST(SpecialTokens, Spm) {
   for (const SpmModel model : {SpmModel::bpe, SpmModel::unigram}) {

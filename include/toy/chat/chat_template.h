@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,8 @@ ChatTemplate load_chat_template_file(const std::string& path);
 nlohmann::ordered_json chat_variables(const Tokenizer& tokenizer);
 /// The ids of a rendered conversation: names of control tokens become these tokens, and the beginning-of-sequence token
 /// comes first where the tokenizer adds one and the text has none.
-std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const std::string& text);
+/// `letters`: where such a name stays letters, as in EncodeOptions.
+std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const std::string& text,
+                                 std::span<const size_t> letters = {});
 
 }  // namespace toy

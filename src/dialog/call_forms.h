@@ -1,0 +1,80 @@
+// How families of models write the calls of functions, which their chat templates show.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dialog/messages.h"
+#include "toy/grammar/grammar.h"
+#include "toy/text/tokenizer.h"
+
+namespace toy::dialog {
+
+/// One such form.
+struct CallForm {
+  enum Kind {
+    json,        ///< {"name": NAME, "arguments": {...}}
+    parameters,  ///< <function=NAME> <parameter=KEY> VALUE </parameter> </function>
+    named,       ///< NAME[ARGS]{...}, with other marks in other families
+    python,      ///< NAME(KEY=VALUE, ...), with the literals of Python
+    bare,        ///< call:NAME{KEY:VALUE,...}, where keys have no quotes and strings have their own
+    channels,    ///< messages with a channel and perhaps a recipient, which is the function
+  };
+  std::string_view in_template;           ///< what a template of this form contains, besides `open`
+  std::string_view not_in_template = {};  ///< what one of another form does
+  /// The vocabulary shows `open`, the template need not.
+  bool open_in_vocabulary = false;
+  Kind kind = json;
+  std::string_view open, close = {};         ///< around a call, or around a list; `close` may be missing
+  bool list = false;                         ///< several calls in one unit: an array, or one after the other (named)
+  bool at_start = false;                     ///< json: a call is the complete text; `open` is optional
+  std::string_view arguments = "arguments";  ///< json: the key
+  bool short_ids = false;                    ///< the template takes ids of nine letters and digits only
+  /// What separates two calls that follow each other.
+  std::string_view between = {};
+  std::string_view begin = {}, before_arguments = {}, end = {};  ///< named: around the name, after the arguments
+  bool numbered = false;         ///< named: the name is functions.NAME:NUMBER, and is the id of the call
+  bool tools_in_system = false;  ///< a template that leaves out tools has them in the system message
+  std::span<const std::string_view> inner_marks = {};  ///< texts besides `open` and `close` that may be control tokens
+
+  /// Texts that the vocabulary may have as control tokens.
+  std::vector<std::string_view> markers() const;
+  /// What a call begins with in a text.
+  std::vector<Trigger> triggers() const;
+  /// May a text have several calls?
+  bool parallel() const { return kind != channels; }
+  /// A grammar in GBNF, without root: `calls` is a call, or with `parallel` one or more in one unit. `rules` name the
+  /// arguments of each tool in the grammar.
+  std::string gbnf(std::span<const Tool> tools, bool parallel, std::vector<SchemaRule>& rules) const;
+  /// The rules of gbnf() that do not depend on tools.
+  std::string common_rules() const;
+  /// The expression of a complete text whose content is `rule`, with common_rules().
+  std::string answer(std::string_view rule) const;
+  /// The name of the rule that is one call or list.
+  static constexpr const char* kUnit = "unit";
+  /// The name of the rule for a complete text of calls.
+  static constexpr const char* kCalls = "calls";
+};
+
+/// What encloses the strings of CallForm::bare.
+inline constexpr std::string_view kBareQuote = "<|\"|>";
+
+/// The form of a template; nullptr: it knows no tools, or writes calls in a way that is not read here. `tokenizer`: of
+/// the model; without it, only what the template shows counts.
+const CallForm* call_form_of(const std::string& chat_template, const Tokenizer* tokenizer = nullptr);
+
+/// Does the template write the tools that there are?
+bool knows_tools(const std::string& chat_template);
+
+/// The types that the values of a schema's property may have, by its "type"; empty: any.
+std::vector<std::string> types_of(const nlohmann::ordered_json& property);
+/// The same, also by its references into the complete schema, "const", "enum", "anyOf" and "oneOf".
+std::vector<std::string> all_types_of(const nlohmann::ordered_json& schema, const nlohmann::ordered_json& property);
+/// The property, or what it refers to in the complete schema.
+const nlohmann::ordered_json& referred(const nlohmann::ordered_json& schema, const nlohmann::ordered_json& property);
+/// The type of a value.
+const char* type_of(const nlohmann::ordered_json& value);
+
+}  // namespace toy::dialog

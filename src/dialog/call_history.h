@@ -1,0 +1,26 @@
+// How calls and results of earlier turns are given to a chat template.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "dialog/call_forms.h"
+
+namespace toy::dialog {
+
+/// What a template gets.
+struct TemplateInput {
+  nlohmann::ordered_json messages;  ///< as MessageList makes them
+  nlohmann::ordered_json tools;     ///< null: none
+};
+
+/// Changes what the templates of a form take in another way than others do:
+/// - gpt-oss: one call a message, and the thought in front of it is `thinking`. Functions have a description.
+/// - Kimi: ids are functions.NAME:NUMBER.
+/// - Gemma 4, old templates: results are `tool_responses` of the message with the calls.
+/// - LFM2, templates that leave out calls: they are a part of the content.
+/// - DeepSeek, templates that leave out tools: the system message has them. Calls have no content.
+TemplateInput input_for(const CallForm& form, const std::string& chat_template, TemplateInput input);
+
+}  // namespace toy::dialog

@@ -1,0 +1,92 @@
+// What the model writes, as text and calls.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dialog/call_forms.h"
+#include "dialog/call_readers.h"
+#include "dialog/output.h"
+
+namespace toy::dialog {
+
+/// Splits a text into what is for the reader, thoughts (of CallForm::channels) and calls, in one form. The result does
+/// not depend on how the text is cut. What looks like a call and is none, or calls an unknown function, stays text.
+/// Spaces around calls are dropped.
+class CallParser {
+ public:
+  /// `tools` are the functions that may be called. `salt` makes the ids of calls differ from those of other texts.
+  CallParser(const CallForm& form, std::shared_ptr<const std::vector<Tool>> tools, std::string salt);
+  /// What these bytes add.
+  Piece push(std::string_view bytes);
+  /// The remainder at the end of the text. A call that was cut off keeps the arguments that came.
+  Piece finish();
+  /// Is the present message of CallForm::channels a thought?
+  bool in_thought() const { return state_ == in_message && is_thought_; }
+
+ private:
+  enum State {
+    text,
+    before_call,
+    in_object,
+    in_named,
+    in_tags,
+    before_end,
+    after_call,
+    before_close,
+    in_header,
+    in_message,
+    in_arguments,
+    after_arguments
+  };
+  State initial() const { return form_.kind == CallForm::channels ? in_header : text; }
+  void push(char c);
+  void in_text(char c);
+  void at_beginning();
+  void open_unit();
+  void in_call_object(char c);
+  void in_named_call(char c);
+  void begin_object(char c);
+  void in_close(char c);
+  void in_section(char c);
+  void again();
+  bool is_header(std::string_view held) const;
+  void header(char c);
+  void begin_message();
+  void message(char c);
+  void message_arguments(char c);
+  void write(std::string_view bytes);
+  void give_back(char last);
+  bool announce(const std::string& name);
+  bool announce_numbered(std::string_view id);
+  void begin_call(const Tool& tool, const std::string& id);
+  void begin_arguments();
+  void argue(std::string arguments);
+  void end_call();
+  bool tags();
+  void end_parameter(const std::string& name, const std::string& value);
+
+  const CallForm& form_;
+  std::shared_ptr<const std::vector<Tool>> tools_;
+  std::string salt_;
+  State state_;
+  std::string held_;  // text that may begin a call, or spaces in front of one; of tags: what is not complete
+  std::string raw_;   // of a call that is not announced: all of it
+  std::unique_ptr<CallReader> reader_;
+  std::optional<CallObject> object_;  // of which the model writes the arguments alone
+  const Tool* tool_ = nullptr;        // that is being called
+  bool first_ = true;                 // nothing but spaces has come
+  bool parameters_ = false;           // the present call has some
+  std::string parameter_;             // whose value comes
+  size_t calls_ = 0;
+  std::vector<std::string> ids_;     // of the calls
+  bool is_thought_ = false;          // the present message
+  bool has_text_[2] = {};            // some message has, and some thought
+  std::string_view separator_ = {};  // before what comes of the present message
+  Piece out_;
+};
+
+}  // namespace toy::dialog

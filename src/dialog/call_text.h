@@ -1,0 +1,35 @@
+// What the readers of calls share.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+
+namespace toy::dialog {
+
+inline bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+
+/// The text without spaces at its beginning.
+inline std::string_view left_trimmed(std::string_view text) {
+  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+  return text;
+}
+/// The text without spaces at both ends.
+inline std::string_view trimmed(std::string_view text) {
+  text = left_trimmed(text);
+  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+/// nullopt: it is no JSON.
+inline std::optional<nlohmann::ordered_json> json_of(std::string_view text) {
+  try {
+    return read_json<nlohmann::ordered_json>("a value", text);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace toy::dialog

@@ -1,0 +1,183 @@
+#include "dialog/constraints.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+
+namespace toy::dialog {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Everything that a constraint follows from.
+std::string key_of(const AnswerRules& r, ThoughtState state) {
+  ordered_json tools = ordered_json::array();
+  if (calls_tools(r))
+    for (const Tool& t : r.tools) tools.push_back({t.name, t.parameters, t.strict});
+  return json_text(ordered_json{tools, int(r.tool_choice.kind), r.tool_choice.name, r.parallel_tool_calls, r.chat,
+                                int(r.form.kind), r.form.schema, r.form.grammar, int(state)});
+}
+
+// The tools that may be called. What a schema says that cannot be expressed is left out, unless it is strict. All of
+// them together may be too large.
+std::vector<Tool> callable(const AnswerRules& r) {
+  std::vector<Tool> tools;
+  GrammarBudget budget;
+  for (const Tool& t : r.tools) {
+    if (!r.tool_choice.name.empty() && t.name != r.tool_choice.name) continue;
+    tools.push_back(t);
+    try {
+      json_schema_grammar(t.parameters, fmt::format("'{}' of {}", t.field, t.name), &budget);
+    } catch (const Error& e) {
+      if (t.strict || budget.exceeded()) throw FieldError(e.what(), t.field);
+      tools.back().parameters = {{"type", "object"}};
+    }
+  }
+  return tools;
+}
+
+// The rule for an answer in a form that is JSON.
+SchemaRule answer(const TextForm& form) {
+  const ordered_json any_object{{"type", "object"}};
+  const ordered_json& schema = form.kind == TextForm::json_object ? any_object : form.schema;
+  return {"answer", std::make_shared<ordered_json>(schema), form.field};
+}
+
+// Rules for a thought in front of the rule root: toy-0 is its text with the mark at its end, which has its first byte
+// once. toy-K has read K bytes of the mark.
+std::string thought_rules(const ThoughtMarks& marks, ThoughtState state) {
+  const auto byte = [](char c) { return fmt::format("\\x{:02x}", int(static_cast<unsigned char>(c))); };
+  const std::string_view close = marks.close;
+  std::string rules, open;
+  for (size_t k = 0; k < close.size(); ++k) {
+    rules += fmt::format("toy-{} ::= \"{}\" {}", k, byte(close[k]),
+                         k + 1 < close.size() ? fmt::format("toy-{}", k + 1) : "[ \\n]{0,8}");
+    if (k > 0) rules += fmt::format(" | \"{}\" toy-1", byte(close[0]));
+    rules += fmt::format(" | [^{}{}] toy-0\n", byte(close[0]), byte(close[k]));
+  }
+  for (const char c : marks.open) open += byte(c);
+  return rules + (state == ThoughtState::begun ? "toy-root ::= toy-0 root\n"
+                                               : fmt::format("toy-root ::= (\"{}\" toy-0)? root\n", open));
+}
+
+// Control tokens among these texts; those that end a text are none.
+void add_marks(const Tokenizer& tokenizer, const std::vector<std::string_view>& texts, std::vector<int32_t>& marks) {
+  const std::vector<int32_t> ends = tokenizer.end_of_generation();
+  for (const std::string_view mark : texts) {
+    const std::vector<int32_t> ids = tokenizer.encode(mark, {.parse_special = true});
+    if (ids.size() == 1 && tokenizer.token_bytes(ids[0]).empty() && std::ranges::find(ends, ids[0]) == ends.end())
+      marks.push_back(ids[0]);
+  }
+}
+
+}  // namespace
+
+bool calls_tools(const AnswerRules& r) { return !r.tools.empty() && r.tool_choice.kind != ToolChoice::none; }
+
+Constraints::Constraints(const Tokenizer& tokenizer, const CallForm* form, const ThoughtMarks& thoughts)
+    : tokenizer_(tokenizer), form_(form), thoughts_(thoughts) {
+  add_marks(tokenizer, thoughts.tokens, thought_marks_);
+  marks_ = thought_marks_;
+  if (form) add_marks(tokenizer, form->markers(), marks_);
+}
+
+const TokenTrie& Constraints::tokens(bool with_marks) {
+  const std::scoped_lock lock(mutex_);
+  std::optional<TokenTrie>& trie = with_marks && !marks_.empty() ? marked_ : plain_;
+  if (!trie)
+    trie.emplace(tokenizer_, &trie == &marked_ ? std::span<const int32_t>(marks_) : std::span<const int32_t>());
+  return *trie;
+}
+
+std::shared_ptr<const TokenConstraint> Constraints::of(const AnswerRules& r, ThoughtState state) {
+  if (!calls_tools(r) && r.form.kind == TextForm::any) return nullptr;
+  if (calls_tools(r) && form_ == nullptr)
+    throw FieldError(
+        "the model's chat template knows no tools, or writes calls in a form that this server does not read; "
+        "remove 'tools'",
+        "tools", "unsupported_parameter");
+  const std::string key = key_of(r, state);
+  Known known = find(key);
+  return known ? known : keep(key, make(r, state));
+}
+
+std::shared_ptr<const TokenConstraint> Constraints::find(const std::string& key) {
+  const std::scoped_lock lock(mutex_);
+  const auto known = std::ranges::find(kept_, key, [](const auto& entry) { return entry.first; });
+  if (known == kept_.end()) return nullptr;
+  kept_.splice(kept_.begin(), kept_, known);
+  return known->second;
+}
+
+// Another thread may have made the same meanwhile; then both are right.
+std::shared_ptr<const TokenConstraint> Constraints::keep(const std::string& key, Known made) {
+  const std::scoped_lock lock(mutex_);
+  kept_.emplace_front(key, made);
+  if (kept_.size() > kMostKept) kept_.pop_back();
+  return made;
+}
+
+std::shared_ptr<const TokenConstraint> Constraints::make(const AnswerRules& r, ThoughtState state) {
+  const bool calls = calls_tools(r);
+  try {
+    return calls ? make_calls(r, state) : make_form(r, state);
+  } catch (const Error& e) {
+    throw FieldError(e.what(), calls ? "tools" : r.form.field);
+  }
+}
+
+// Of a grammar whose rule root is what follows a thought.
+std::shared_ptr<const TokenConstraint> Constraints::after_thought(const std::string& gbnf, const std::string& name,
+                                                                  const std::vector<SchemaRule>& rules,
+                                                                  ThoughtState state) {
+  if (state == ThoughtState::ended) return parse_gbnf(gbnf, name, rules).constraint(tokens(true));
+  return parse_gbnf(gbnf + "\n" + thought_rules(thoughts_, state), name, rules, "toy-root").constraint(tokens(true));
+}
+
+std::shared_ptr<const TokenConstraint> Constraints::make_form(const AnswerRules& r, ThoughtState state) {
+  const TextForm& form = r.form;
+  if (state != ThoughtState::ended) {
+    if (form.kind == TextForm::gbnf) return after_thought(form.grammar, form.field, {}, state);
+    return after_thought("root ::= answer", form.field, {answer(form)}, state);
+  }
+  if (r.chat && form_ != nullptr && form_->kind == CallForm::channels && form.kind != TextForm::gbnf)
+    return parse_gbnf("root ::= " + form_->answer("answer") + "\n" + form_->common_rules(), form.field, {answer(form)})
+        .constraint(tokens(true));
+  const Grammar g = form.kind == TextForm::json_object ? json_object_grammar()
+                    : form.kind == TextForm::gbnf      ? parse_gbnf(form.grammar, form.field)
+                                                       : json_schema_grammar(form.schema, form.field);
+  return g.constraint(tokens(false));
+}
+
+// Nothing in a thought is a call.
+Untriggered Constraints::untriggered(ThoughtState state) const {
+  if (state == ThoughtState::ended) return {};
+  return {std::string(thoughts_.open), std::string(thoughts_.close), state == ThoughtState::begun};
+}
+
+// Calls that are forced, or an answer in a form or calls, or any text in which calls are right.
+std::shared_ptr<const TokenConstraint> Constraints::make_calls(const AnswerRules& r, ThoughtState state) {
+  if (r.form.kind == TextForm::gbnf)
+    throw FieldError("'grammar' with 'tools' is not supported; use one of them", "grammar");
+  std::vector<SchemaRule> rules;
+  const bool forced = r.tool_choice.kind == ToolChoice::required,
+             parallel = r.parallel_tool_calls && r.tool_choice.name.empty() && form_->parallel();
+  std::string text = form_->gbnf(callable(r), parallel, rules);
+  if (forced) return after_thought("root ::= calls\n" + text, "tools", rules, state);
+  if (r.form.kind == TextForm::any)
+    return parse_gbnf("root ::= unit\n" + text, "tools", rules)
+        .constraint(tokens(true), form_->triggers(), !parallel, untriggered(state));
+  const SchemaRule one = answer(r.form);
+  try {
+    json_schema_grammar(*one.schema, r.form.field);
+  } catch (const Error& e) {
+    throw FieldError(e.what(), r.form.field);
+  }
+  rules.push_back(one);
+  return after_thought("root ::= " + form_->answer("answer") + " | calls\n" + text, "tools", rules, state);
+}
+
+}  // namespace toy::dialog

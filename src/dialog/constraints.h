@@ -1,0 +1,57 @@
+// What the texts of requests have to be: schemas, grammars and forced calls.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dialog/answer_rules.h"
+#include "dialog/call_forms.h"
+#include "dialog/fields.h"
+#include "dialog/thoughts.h"
+#include "toy/grammar/grammar.h"
+#include "toy/text/constraint.h"
+
+namespace toy::dialog {
+
+/// Makes the constraints of requests, and remembers the latest. All share one tree of the vocabulary, which is made
+/// when it is first needed. Any thread may ask.
+class Constraints {
+ public:
+  /// `form`: how the model writes calls; nullptr: in no known way. `thoughts`: around its thoughts. The tokenizer must
+  /// outlive it.
+  Constraints(const Tokenizer& tokenizer, const CallForm* form, const ThoughtMarks& thoughts);
+  /// nullptr: none. A constraint holds after the thought of a text, whose beginning is in this state. Throws ApiError
+  /// for what cannot be expressed, and for tools that the model cannot call.
+  std::shared_ptr<const TokenConstraint> of(const AnswerRules& r, ThoughtState state);
+  /// Control tokens that are marks of thoughts, and with `calls` those of calls.
+  const std::vector<int32_t>& marks(bool calls) const { return calls ? marks_ : thought_marks_; }
+
+ private:
+  static constexpr size_t kMostKept = 16;
+  using Known = std::shared_ptr<const TokenConstraint>;
+  const TokenTrie& tokens(bool with_marks);
+  Known find(const std::string& key);
+  Known keep(const std::string& key, Known made);
+  std::shared_ptr<const TokenConstraint> make(const AnswerRules& r, ThoughtState state);
+  std::shared_ptr<const TokenConstraint> make_calls(const AnswerRules& r, ThoughtState state);
+  std::shared_ptr<const TokenConstraint> make_form(const AnswerRules& r, ThoughtState state);
+  std::shared_ptr<const TokenConstraint> after_thought(const std::string& gbnf, const std::string& name,
+                                                       const std::vector<SchemaRule>& rules, ThoughtState state);
+
+  Untriggered untriggered(ThoughtState state) const;
+
+  const Tokenizer& tokenizer_;
+  const CallForm* form_;
+  const ThoughtMarks thoughts_;
+  std::vector<int32_t> thought_marks_, marks_;  // the second ones are all
+  std::mutex mutex_;                            // of what follows
+  std::optional<TokenTrie> plain_, marked_;
+  std::list<std::pair<std::string, Known>> kept_;  // the latest first
+};
+
+}  // namespace toy::dialog

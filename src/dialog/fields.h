@@ -1,0 +1,67 @@
+// The fields of an object, one after the other: each is taken, or refused by its name.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "toy/base/error.h"
+#include "toy/base/json_text.h"
+
+namespace toy::dialog {
+
+/// Something that cannot be accepted, and the field that says it.
+class FieldError : public Error {
+ public:
+  /// `of_field`: a path such as messages[2].content; "": none. `of_code`: OpenAI's word for the kind of error.
+  explicit FieldError(const std::string& message, std::string of_field = "", std::string of_code = "")
+      : Error(ErrorCode::bad_input, message), field(std::move(of_field)), code(std::move(of_code)) {}
+  std::string field, code;
+};
+
+/// Throws FieldError.
+[[noreturn]] void refuse(const std::string& message, const std::string& param, const char* code = "");
+/// Refuses the value at a path of the request, such as input[2].content, with "'PATH' WHAT".
+[[noreturn]] void refuse_at(const std::string& path, const std::string& what, const char* code = "");
+
+/// Reads the fields of an object one after the other; what is left at the end is unknown. null counts as absent. What
+/// it refuses is a FieldError that names the field by its path. The object must outlive it.
+class Fields {
+ public:
+  /// `path`: of the object in the request, such as input[2]; "" is the body. Refuses what is no object.
+  explicit Fields(const nlohmann::ordered_json& object, std::string path = "");
+  /// That of a field: input[2].content
+  std::string path(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
+  /// nullptr: absent.
+  const nlohmann::ordered_json* take(const std::string& name);
+  /// Leaves `value` where the field is absent.
+  template <class T>
+  void number(const std::string& name, T& value, T least, T most) {
+    const nlohmann::ordered_json* j = take(name);
+    if (j == nullptr) return;
+    try {
+      if constexpr (std::is_same_v<T, double>)
+        value = json_number<double>(*j, path(name), least, most);
+      else
+        value = T(json_number<int64_t>(*j, path(name), int64_t(least), int64_t(most)));
+    } catch (const Error& e) {
+      refuse(e.what(), path(name));
+    }
+  }
+  bool flag(const std::string& name, bool otherwise);
+  std::string text(const std::string& name);
+  /// Refuses a text that is missing or empty.
+  std::string needed_text(const std::string& name);
+  bool has(const std::string& name) const { return values_.contains(name); }
+  /// Refuses what was not taken.
+  void finish() const;
+
+ private:
+  std::string path_;
+  std::map<std::string, const nlohmann::ordered_json*> values_;
+};
+
+}  // namespace toy::dialog

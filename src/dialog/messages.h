@@ -1,0 +1,66 @@
+// Messages and tools of a conversation, checked, as chat templates see them.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace toy::dialog {
+
+class Fields;
+
+inline constexpr size_t kMostTools = 128, kMostNameBytes = 64;  ///< tools of a request; bytes of a name
+
+/// A function that the model may call.
+struct Tool {
+  std::string name;
+  nlohmann::ordered_json parameters;  ///< JSON Schema of its arguments
+  bool strict = false;                ///< arguments follow the schema, or the request is refused
+  nlohmann::ordered_json json;        ///< {"type": "function", "function": {...}}, as chat templates see it
+  std::string field = "tools";        ///< path of the schema in the request, for messages
+};
+
+/// Whether the model may or must call.
+struct ToolChoice {
+  enum Kind { automatic, none, required } kind = automatic;
+  std::string name;  ///< required: this one; "": any
+};
+
+/// Makes the messages that chat templates see. The parser of each API fills one, and names the API's own fields in what
+/// it refuses. Messages have role and content, which is a string; those of the assistant perhaps reasoning_content, and
+/// tool_calls, whose arguments are objects; those of a tool also tool_call_id and name.
+class MessageList {
+ public:
+  /// `role`: system, user or assistant. `thought`: of the assistant.
+  void add(const std::string& role, const std::string& content, const std::string& thought = "");
+  /// Adds a call to the assistant's message, which is the latest one or begins here. `arguments`: JSON; of a call that
+  /// was cut off, the text as the model wrote it.
+  void add_call(const std::string& id, const std::string& name, const std::string& arguments);
+  /// The result of a call. `name`: of the function; "": that of the call.
+  void add_result(const std::string& id, const std::string& content, const std::string& name = "");
+  bool ends_with_assistant() const;
+  const nlohmann::ordered_json& messages() const { return messages_; }
+
+ private:
+  nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();
+  std::map<std::string, std::string> names_;  // of functions, by the ids of their calls
+};
+
+/// Messages in OpenAI's format: role system, developer (which becomes system), user, assistant or tool. Throws
+/// FieldError naming the field.
+nlohmann::ordered_json messages_of(const nlohmann::ordered_json* j);
+/// Tools in OpenAI's format: [{"type": "function", "function": {"name", "description", "parameters", "strict"}}].
+std::vector<Tool> tools_of(const nlohmann::ordered_json* j);
+/// A tool. Its schema is an object, or null for a function without arguments.
+Tool make_tool(const std::string& name, const std::string& description, nlohmann::ordered_json parameters, bool strict);
+/// Adds the tool with these fields: name, description, strict, and its schema, which is called `schema`. Throws
+/// FieldError for a name that is none or that another tool has.
+void add_tool(std::vector<Tool>& tools, Fields& f, const std::string& schema);
+/// "none", "auto", "required" or {"type": "function", "function": {"name": ...}}. Throws FieldError for a function that
+/// is no tool, and for a choice without tools.
+ToolChoice tool_choice_of(const nlohmann::ordered_json* j, const std::vector<Tool>& tools);
+/// Throws FieldError for a name, at `path`, that no tool has.
+void require_tool(const std::vector<Tool>& tools, const std::string& name, const std::string& path);
+
+}  // namespace toy::dialog

@@ -1,0 +1,125 @@
+// The endpoints of `toy serve`: from a request to what it does, and its reply.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dialog/constraints.h"
+#include "dialog/thoughts.h"
+#include "serve/api.h"
+#include "serve/http_server.h"
+#include "serve/prompts.h"
+#include "serve/reply_format.h"
+#include "serve/server.h"
+#include "serve/states.h"
+#include "toy/decode/service.h"
+
+namespace toy::serve {
+
+/// Answers requests with a GenerationService. Any thread may call handle(), one computes: service().serve().
+class Server {
+ public:
+  Server(Decoder& decoder, const Model& model, const std::optional<ChatTemplate>& chat, const ServerOptions& options);
+
+  GenerationService& service() { return service_; }
+  /// Finishes the texts that there are and refuses others.
+  void stop();
+  void handle(const std::shared_ptr<Exchange>& exchange);
+
+ private:
+  using ExchangePointer = const std::shared_ptr<Exchange>&;
+
+  // ---- Replies (server.cpp).
+  // Sends what `call` throws.
+  template <class Call>
+  void answer(ExchangePointer exchange, Call&& call) {
+    try {
+      call();
+    } catch (...) {
+      send_error(*exchange, std::current_exception());
+    }
+  }
+  void send_error(Exchange& exchange, const std::exception_ptr& error);
+  void send(Exchange& exchange, HttpReply reply);
+  void send_json(Exchange& exchange, const nlohmann::ordered_json& j);
+  void count(int status);
+
+  // ---- What is asked for (endpoints.cpp).
+  struct Route {
+    const char *method, *target;
+    void (Server::*handler)(ExchangePointer);
+    ErrorBody errors = error_body;
+  };
+  // That of another method where there is none of this one.
+  static const Route* route_of(const std::string& target, const std::string& method = "");
+  void require_key(const Exchange& exchange) const;
+  void route(ExchangePointer exchange);
+
+  void page(ExchangePointer exchange);
+  void health(ExchangePointer exchange);
+  void metrics(ExchangePointer exchange);
+  void models(ExchangePointer exchange);
+  void apply_template(ExchangePointer exchange);
+  void tokenize(ExchangePointer exchange);
+  void detokenize(ExchangePointer exchange);
+  nlohmann::ordered_json model_json(const std::string& name) const;
+
+  // ---- Texts (text_endpoints.cpp).
+  void completions(ExchangePointer exchange);
+  void chat_completions(ExchangePointer exchange);
+  void responses(ExchangePointer exchange);
+  void messages(ExchangePointer exchange);
+  void count_tokens(ExchangePointer exchange);
+  void embeddings(ExchangePointer exchange);
+  // Factors of the adapters for a model; "": the base.
+  std::vector<float> adapters_of(const std::string& model) const;
+  std::vector<float> adapters_of(const CompletionRequest& r) const;
+  void require_model(const std::string& name) const { adapters_of(name); }
+  const std::string& name_of(const std::string& model) const { return model.empty() ? options_.name : model; }
+  ReplyHead head(const char* prefix, const CompletionRequest& r);
+  // Submits the texts of a request, whose reply has this form.
+  void start(ExchangePointer exchange, const CompletionRequest& r, std::unique_ptr<ReplyFormat> format);
+  // They end when the client goes.
+  void submit(Exchange& exchange, std::vector<TextRequest> texts);
+  TextRequest text_request(const CompletionRequest& r, const std::vector<int32_t>& prompt, int64_t n,
+                           uint64_t seed) const;
+
+  // ---- Saved conversations (state_endpoints.cpp).
+  States& states();
+  void list_states(ExchangePointer exchange);
+  void state(ExchangePointer exchange);
+  void save_state(ExchangePointer exchange, const StateRequest& r);
+  void restore_state(ExchangePointer exchange, const std::string& name);
+
+  const ServerOptions& options_;
+  const Tokenizer& tokenizer_;
+  GenerationService service_;
+  const std::unique_ptr<const Dialog> dialog_;  // nullptr: no chat template
+  const CallForm* const form_;                  // of calls; nullptr: none is known
+  const Prompts prompts_;
+  const int64_t width_, cache_bytes_;
+  const std::string pooling_;   // stated_pooling() of the model
+  const std::string template_;  // of chats
+  const ThoughtMarks thoughts_;
+  Constraints constraints_;
+  nlohmann::ordered_json meta_;  // of the model
+  const std::string ids_;        // what the ids of replies begin with
+  std::atomic<uint64_t> numbers_ = 0;
+  std::atomic<bool> stopping_ = false;
+  const int64_t started_;
+  std::mutex mutex_;
+  std::map<int, int64_t> replies_;  // by status
+  std::unique_ptr<States> states_;  // nullptr: none are kept. Its thread ends before the rest is gone
+};
+
+/// Of the system.
+uint64_t random_number();
+
+}  // namespace toy::serve

@@ -1,0 +1,188 @@
+// Endpoints whose answers the model computes.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+
+#include "serve/anthropic.h"
+#include "serve/embeddings.h"
+#include "serve/endpoints.h"
+#include "serve/replies.h"
+#include "serve/responses.h"
+#include "serve/text_job.h"
+#include "toy/base/utf8.h"
+
+namespace toy::serve {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Makes the ids of calls follow from the prompt, so that an answer does not depend on others.
+std::string salt(const std::vector<int32_t>& prompt, int64_t choice) {
+  return std::string(reinterpret_cast<const char*>(prompt.data()), prompt.size() * sizeof(int32_t)) +
+         std::to_string(choice);
+}
+
+std::optional<std::chrono::steady_clock::time_point> deadline_of(const CompletionRequest& r) {
+  using Clock = std::chrono::steady_clock;
+  if (!r.timeout) return {};
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*r.timeout));
+}
+
+}  // namespace
+
+std::vector<float> Server::adapters_of(const std::string& model) const {
+  std::vector<float> factors(options_.adapters.size());
+  if (model.empty() || model == options_.name) return factors;
+  const auto adapter = std::ranges::find(options_.adapters, model);
+  if (adapter == options_.adapters.end()) {
+    const std::string others = factors.empty() ? "" : fmt::format(", '{}'", fmt::join(options_.adapters, "', '"));
+    throw ApiError(404,
+                   fmt::format("the model '{}' is not served here; use '{}'{}", one_line(model), options_.name, others),
+                   "model", "model_not_found");
+  }
+  factors[size_t(adapter - options_.adapters.begin())] = 1;
+  return factors;
+}
+
+std::vector<float> Server::adapters_of(const CompletionRequest& r) const {
+  std::vector<float> factors = adapters_of(r.model);
+  if (!r.lora) return factors;
+  if (name_of(r.model) != options_.name)
+    throw ApiError(400, fmt::format("'lora' is for the model '{}'; remove 'lora' or 'model'", options_.name), "lora");
+  for (const auto& [id, factor] : *r.lora) {
+    if (size_t(id) >= factors.size())
+      throw ApiError(400, fmt::format("'lora' has the id {}; there are {} adapters", id, factors.size()), "lora");
+    factors[size_t(id)] = float(factor);
+  }
+  return factors;
+}
+
+ReplyHead Server::head(const char* prefix, const CompletionRequest& r) {
+  return {.id = fmt::format("{}{}{:08x}", prefix, ids_, numbers_++),
+          .model = name_of(r.model),
+          .created = std::time(nullptr)};
+}
+
+void Server::completions(const std::shared_ptr<Exchange>& exchange) {
+  const CompletionRequest r = parse_completion(exchange->request.body, false);
+  start(exchange, r, std::make_unique<CompletionFormat>(head("cmpl-", r), r, tokenizer_));
+}
+
+void Server::chat_completions(const std::shared_ptr<Exchange>& exchange) {
+  const CompletionRequest r = parse_completion(exchange->request.body, true);
+  start(exchange, r, std::make_unique<ChatFormat>(head("chatcmpl-", r), r, tokenizer_));
+}
+
+void Server::responses(const std::shared_ptr<Exchange>& exchange) {
+  const ResponsesRequest r = parse_responses(exchange->request.body);
+  start(exchange, r.completion, std::make_unique<ResponsesFormat>(head("", r.completion), r.settings));
+}
+
+void Server::messages(const std::shared_ptr<Exchange>& exchange) {
+  require_anthropic_version(exchange->request.anthropic_version);
+  const CompletionRequest r = parse_messages(exchange->request.body);
+  start(exchange, r, std::make_unique<MessagesFormat>(head("msg_", r)));
+}
+
+void Server::count_tokens(const std::shared_ptr<Exchange>& exchange) {
+  require_anthropic_version(exchange->request.anthropic_version);
+  const CompletionRequest r = parse_messages(exchange->request.body, true);
+  require_model(r.model);
+  send_json(*exchange, {{"input_tokens", prompts_.of(r).front().size()}});
+}
+
+void Server::embeddings(const std::shared_ptr<Exchange>& exchange) {
+  const EmbeddingsRequest r = parse_embeddings(exchange->request.body);
+  require_model(r.model);
+  if (r.dimensions && *r.dimensions != width_)
+    refuse(fmt::format("'dimensions' is {}; this model's embeddings have {}", *r.dimensions, width_), "dimensions");
+  if (int64_t(r.inputs.size()) > kMostNumbers / width_)
+    refuse(fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostNumbers / width_), "input");
+  const auto job = std::make_shared<EmbeddingsJob>(exchange, r, pooling_of(r, pooling_), name_of(r.model),
+                                                   [this](int status) { count(status); });
+  std::vector<TextRequest> texts;
+  for (std::vector<int32_t>& ids : prompts_.complete(r.inputs)) {
+    prompts_.require_fits(int64_t(ids.size()), "input");
+    texts.push_back(job->add(std::move(ids)));
+    texts.back().adapters = adapters_of(r.model);
+  }
+  submit(*exchange, std::move(texts));
+}
+
+void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRequest& r,
+                   std::unique_ptr<ReplyFormat> format) {
+  require_model(r.model);
+  for (const auto& [id, bias] : r.sampler.logit_bias) prompts_.require_ids({id}, "logit_bias");
+  const auto job =
+      std::make_shared<TextJob>(exchange, std::move(format), r.stream, [this](int status) { count(status); });
+  const uint64_t seed = r.seed ? *r.seed : random_number();
+  const auto deadline = deadline_of(r);
+  const std::vector<std::vector<int32_t>> prompts = prompts_.of(r);
+  const ThoughtState thinks =
+      r.chat ? thought_state_after(prompts.front(), tokenizer_, template_) : ThoughtState::ended;
+  if (r.variables.value("enable_thinking", ordered_json()) == false && thinks == ThoughtState::begun)
+    throw ApiError(400, "thinking is switched off, but the model's chat template begins a thought all the same",
+                   "chat_template_kwargs");
+  const auto constraint = constraints_.of(r, thinks);
+  std::vector<int32_t> dry_breakers;
+  if (r.sampler.dry_multiplier > 0 && r.dry_breakers != std::vector<std::string>{"none"})
+    dry_breakers = tokens_with(tokenizer_, r.dry_breakers);
+  const auto tools = calls_tools(r) ? std::make_shared<std::vector<Tool>>(r.tools) : nullptr;
+  std::vector<TextRequest> texts;
+  int64_t logprobs = 0;
+  for (const std::vector<int32_t>& prompt : prompts) {
+    const int64_t n = prompts_.length(r, int64_t(prompt.size()));
+    logprobs += r.logprobs ? r.n * (n + int64_t(r.echo ? prompt.size() : 0)) * (1 + *r.logprobs) : 0;
+    if (logprobs > kMostLogprobs)
+      throw ApiError(400,
+                     fmt::format("the reply would have more than {} log probabilities; use fewer tokens, choices "
+                                 "or alternatives",
+                                 kMostLogprobs),
+                     "logprobs");
+    job->add_prompt(int64_t(prompt.size()));
+    for (int64_t k = 0; k < r.n; ++k) {
+      TextRequest text = text_request(r, prompt, n, seed + uint64_t(k));
+      text.options.sampler.constraint = constraint;
+      text.options.sampler.dry_breakers = dry_breakers;
+      text.deadline = deadline;
+      std::optional<ThoughtSplitter> thoughts;
+      std::unique_ptr<CallParser> calls;
+      const bool channels = form_ && form_->kind == CallForm::channels;  // which have the thoughts
+      if (r.chat) {
+        text.named = constraints_.marks(tools != nullptr || channels || r.form.kind != TextForm::any);
+        if (!channels) thoughts.emplace(thoughts_, thinks == ThoughtState::begun);
+      }
+      if (tools || (r.chat && channels))
+        calls = std::make_unique<CallParser>(*form_, tools ? tools : std::make_shared<std::vector<Tool>>(),
+                                             salt(prompt, k));
+      texts.push_back(job->add_choice(std::move(text), r.echo ? tokenizer_.decode(prompt) : "",
+                                      OutputParser(std::move(thoughts), std::move(calls))));
+    }
+  }
+  submit(*exchange, std::move(texts));
+}
+
+void Server::submit(Exchange& exchange, std::vector<TextRequest> texts) {
+  const std::vector<int64_t> numbers = service_.submit_all(std::move(texts));
+  exchange.on_gone([this, numbers] {
+    for (const int64_t number : numbers) service_.cancel(number);
+    count(499);  // as nginx counts clients that have gone
+  });
+}
+
+TextRequest Server::text_request(const CompletionRequest& r, const std::vector<int32_t>& prompt, int64_t n,
+                                 uint64_t seed) const {
+  TextRequest t{.prompt = prompt, .options = {.max_tokens = n, .sampler = r.sampler}, .stops = r.stops};
+  t.adapters = adapters_of(r);
+  t.options.sampler.seed = seed;
+  t.options.top_logprobs = r.logprobs.value_or(0);
+  t.options.ignore_eos = r.ignore_eos;
+  t.score_prompt = r.echo && r.logprobs;
+  t.priority = r.priority;
+  return t;
+}
+
+}  // namespace toy::serve
