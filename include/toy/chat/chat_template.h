@@ -27,7 +27,7 @@ struct Program;
 /// messages for each message, in conversations of thousands.
 struct ChatLimits {
   int64_t steps = 20'000'000;        ///< for any input
-  int64_t steps_per_value = 20'000;  ///< more for each value of the input
+  int64_t steps_per_value = 10'000;  ///< more for each value of the input
   int64_t depth = 400;               ///< of calls, loops and expressions in each other
   size_t output = size_t(64) << 20;  ///< bytes of a text
 };
