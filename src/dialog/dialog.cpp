@@ -7,6 +7,7 @@
 #include "dialog/call_forms.h"
 #include "dialog/call_history.h"
 #include "dialog/fields.h"
+#include "dialog/left_out.h"
 #include "dialog/letters.h"
 #include "dialog/normalized.h"
 #include "dialog/thoughts.h"
@@ -66,16 +67,47 @@ struct Dialog::Rendering {
 };
 
 Dialog::Dialog(const Tokenizer& tokenizer, ChatTemplate chat)
-    : tokenizer_(tokenizer), chat_(std::move(chat)), form_(dialog::call_form_of(chat_.source(), &tokenizer)) {}
+    : tokenizer_(tokenizer),
+      chat_(std::move(chat)),
+      form_(dialog::call_form_of(chat_.one(true).source(), &tokenizer)),
+      shown_(std::make_unique<dialog::Shown[]>(2)) {
+  const ordered_json variables = chat_variables(tokenizer_);
+  const auto render = [&](dialog::TemplateInput in) -> std::optional<std::string> {
+    in = input_for(std::move(in));
+    for (const bool as_text : {false, true}) try {
+        if (as_text) write_arguments(in.messages);
+        return chat_.render({.messages = in.messages,
+                             .tools = in.tools,
+                             .documents = {},
+                             .add_generation_prompt = true,
+                             .variables = variables})
+            .text;
+      } catch (const Error& e) {
+        if (e.code() != ErrorCode::bad_input) throw;
+      }
+    return std::nullopt;
+  };
+  for (const bool with_tools : {false, true}) shown_[with_tools] = dialog::shown_by(render, with_tools);
+  if (!form_ && !shown_[true].tools) form_ = &dialog::general_form();
+}
 
 Dialog::~Dialog() = default;
+
+// What templates of the form take in another way.
+dialog::TemplateInput Dialog::input_for(dialog::TemplateInput in) const {
+  if (!form_) return in;
+  const std::string source = chat_.one(!in.tools.is_null()).source();
+  return dialog::input_for(*form_, source, std::move(in));
+}
 
 Dialog::Prepared Dialog::prepare(const DialogInput& input) const {
   ordered_json messages = dialog::normalized_messages(input.messages);
   for (size_t i = 0; i < messages.size(); ++i)
     if (take_unlearned(messages[i], fmt::format("messages[{}]", i))) messages[i][kUnlearned] = true;
   dialog::TemplateInput in{std::move(messages), dialog::normalized_tools(input.tools)};
-  if (form_) in = dialog::input_for(*form_, chat_.source(), std::move(in));
+  const bool with_tools = !in.tools.is_null() && !in.tools.empty();
+  const dialog::CallForm& form = form_ ? *form_ : dialog::general_form();
+  in = input_for(dialog::with_left_out(form, shown_[with_tools], std::move(in)));
   Prepared p{.messages = std::move(in.messages),
              .tools = std::move(in.tools),
              .documents = input.documents,
