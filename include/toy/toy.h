@@ -25,6 +25,7 @@
 #include "toy/base/svg.h"
 #include "toy/base/threads.h"
 #include "toy/base/utf8.h"
+#include "toy/chat/builtin.h"
 #include "toy/chat/chat_template.h"
 #include "toy/data/corpus.h"
 #include "toy/data/documents.h"
