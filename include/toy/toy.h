@@ -44,6 +44,7 @@
 #include "toy/decode/speculation.h"
 #include "toy/decode/state.h"
 #include "toy/decode/text_stream.h"
+#include "toy/dialog/dialog.h"
 #include "toy/eval/choices.h"
 #include "toy/eval/compare.h"
 #include "toy/eval/importance.h"
