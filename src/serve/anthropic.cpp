@@ -38,10 +38,6 @@ std::string text_block(const ordered_json& block, const std::string& path, const
   Fields f(block, path);
   const std::string type = f.text("type");
   if (type == "document") return document_text(f);
-  if (type == "server_tool_use" || type.ends_with("_tool_result")) {
-    ignore_at(f.path("type"), fmt::format("is '{}', a tool that this server does not have", one_line(type)));
-    return "";
-  }
   if (type != "text")
     refuse_at(f.path("type"),
               fmt::format("is '{}', which is not supported here; expected {}", one_line(type), expected));
@@ -97,6 +93,12 @@ ToolCall tool_use(const ordered_json& block, const std::string& path) {
   return {id, name, json_text(input)};
 }
 
+// A block that only the server which wrote it can use.
+bool is_of_a_provider(const std::string& type) {
+  return type == "redacted_thinking" || type == "server_tool_use" || type.starts_with("mcp_tool_") ||
+         type.ends_with("_tool_result");  // such as web_search_tool_result
+}
+
 // Results of tools become messages of their own, in front of the text.
 void add_message(MessageList& list, const ordered_json& message, const std::string& path) {
   Fields f(message, path);
@@ -119,8 +121,8 @@ void add_message(MessageList& list, const ordered_json& message, const std::stri
       add_tool_result(list, block, at(where, i));
     } else if (type == "thinking" && role == "assistant") {
       add_line(thought, thinking(block, at(where, i)));
-    } else if (type == "redacted_thinking" && role == "assistant") {
-      ignore_at(at(where, i) + ".type", "is 'redacted_thinking', which only its provider can read");
+    } else if (is_of_a_provider(type)) {
+      ignore_at(at(where, i) + ".type", fmt::format("is '{}', which only its provider can read", one_line(type)));
     } else if (type == "tool_use" && role == "assistant") {
       calls.push_back(tool_use(block, at(where, i)));
     } else {
