@@ -118,7 +118,6 @@ struct Kl : Command {
       j["error_over"] = over, j["error_blocks"] = d.blocks;
       return print_json(j);
     }
-    if (d.quantiles.back() == 0) fmt::print("the models are equal on this text: every prediction is the same\n");
     fmt::print("KL divergence {} nats per token\n", with_error(d.kl.mean, d.kl.error));
     fmt::print("  median {:.3g}, 90% {:.3g}, 95% {:.3g}, 99% {:.3g}, 99.9% {:.3g}, largest {:.3g}\n", d.quantiles[0],
                d.quantiles[1], d.quantiles[2], d.quantiles[3], d.quantiles[4], d.quantiles[5]);
@@ -128,6 +127,7 @@ struct Kl : Command {
     fmt::print("probability of the text's tokens {}{}, root mean square {:.3g}%\n", d.probability.mean >= 0 ? "+" : "",
                percent(d.probability), 100 * d.probability_rms);
     fmt::print("{} tokens; +- is the standard error over {} {}\n", d.tokens, d.blocks, over);
+    if (d.quantiles.back() == 0) fmt::print("the models are equal on this text: every prediction is the same\n");
   }
 };
 
