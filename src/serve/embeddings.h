@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,25 +35,20 @@ std::string embeddings_body(const std::vector<std::vector<float>>& embeddings, c
 /// changes it.
 class EmbeddingsJob : public std::enable_shared_from_this<EmbeddingsJob> {
  public:
-  /// `count` is told the status of the reply.
-  EmbeddingsJob(std::shared_ptr<Exchange> exchange, const EmbeddingsRequest& request, std::string model,
-                std::function<void(int status)> count)
-      : exchange_(std::move(exchange)),
-        model_(std::move(model)),
-        pooling_(request.pooling),
-        base64_(request.base64),
-        count_(std::move(count)) {}
+  EmbeddingsJob(std::shared_ptr<Exchange> exchange, const EmbeddingsRequest& request, std::string model)
+      : exchange_(std::move(exchange)), model_(std::move(model)), pooling_(request.pooling), base64_(request.base64) {}
   /// One more text, to be submitted.
   TextRequest add(std::vector<int32_t> ids);
 
  private:
   void finish(size_t i, const TextEnd& end);
+  // The callbacks of a service must not throw.
+  void fail(const std::exception_ptr& error) noexcept;
 
   std::shared_ptr<Exchange> exchange_;
   const std::string model_;
   const Pooling pooling_;
   const bool base64_;
-  std::function<void(int)> count_;
   std::vector<std::vector<float>> embeddings_;
   int64_t prompt_tokens_ = 0;
   size_t done_ = 0;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "serve/access_log.h"
 #include "serve/http_server.h"
 #include "toy/chat/chat_template.h"
 #include "toy/decode/service.h"
@@ -22,6 +23,12 @@ struct ServerOptions {
   HttpLimits http;
   SpeculationOptions speculation = {};  ///< who proposes tokens
   std::string state_folder = {};        ///< of /v1/state, a StateFolder; "": there is none
+  std::string host = "127.0.0.1";       ///< that the HttpServer listens on
+  bool tls = false;                     ///< does it speak TLS?
+  std::vector<std::string> cors = {};   ///< origins of other pages that may use it: of origin_of()
+  LogForm log = LogForm::off;           ///< a line for each request
+  bool share_prefixes = false;          ///< keys see each other's states, and what was computed for others
+  std::function<void()> stuck = {};     ///< as HttpCalls
 };
 
 /// Serves a model until HttpServer::run() returns. `chat`: its chat template, if it has one. Model and decoder must

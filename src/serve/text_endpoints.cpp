@@ -66,6 +66,10 @@ ReplyHead Server::head(const char* prefix, const CompletionRequest& r) {
           .created = std::time(nullptr)};
 }
 
+int64_t Server::prefix_owner(const Exchange& exchange) const {
+  return options_.share_prefixes ? 0 : exchange.request.key;
+}
+
 void Server::completions(const std::shared_ptr<Exchange>& exchange) {
   const CompletionRequest r = parse_completion(exchange->request.body, false);
   start(exchange, r, std::make_unique<CompletionFormat>(head("cmpl-", r), r, tokenizer_));
@@ -103,13 +107,13 @@ void Server::embeddings(const std::shared_ptr<Exchange>& exchange) {
   if (int64_t(r.inputs.size()) > kMostNumbers / width_)
     throw ApiError(400, fmt::format("'input' has {} texts; use at most {}", r.inputs.size(), kMostNumbers / width_),
                    "input");
-  const auto job =
-      std::make_shared<EmbeddingsJob>(exchange, r, name_of(r.model), [this](int status) { count(status); });
+  const auto job = std::make_shared<EmbeddingsJob>(exchange, r, name_of(r.model));
   std::vector<TextRequest> texts;
   for (std::vector<int32_t>& ids : prompts_.of(r.inputs, "input")) {
     prompts_.require_fits(int64_t(ids.size()), "input");
     texts.push_back(job->add(std::move(ids)));
     texts.back().adapters = adapters_of(r.model);
+    texts.back().owner = prefix_owner(*exchange);
   }
   submit(*exchange, std::move(texts));
 }
@@ -118,8 +122,7 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
                    std::unique_ptr<ReplyFormat> format) {
   require_model(r.model);
   for (const auto& [id, bias] : r.sampler.logit_bias) prompts_.require_ids({id}, "logit_bias");
-  const auto job =
-      std::make_shared<TextJob>(exchange, std::move(format), r.stream, [this](int status) { count(status); });
+  const auto job = std::make_shared<TextJob>(exchange, std::move(format), r.stream, timings_);
   const uint64_t seed = r.seed ? *r.seed : random_number();
   const auto deadline = deadline_of(r);
   const std::vector<std::vector<int32_t>> prompts = prompts_.of(r);
@@ -150,6 +153,7 @@ void Server::start(const std::shared_ptr<Exchange>& exchange, const CompletionRe
       text.options.sampler.constraint = constraint;
       text.options.sampler.dry_breakers = dry_breakers;
       text.deadline = deadline;
+      text.owner = prefix_owner(*exchange);
       std::optional<ThoughtSplitter> thoughts;
       std::unique_ptr<CallParser> calls;
       const bool channels = form_ && form_->kind == CallForm::channels;  // which have the thoughts
@@ -171,7 +175,6 @@ void Server::submit(Exchange& exchange, std::vector<TextRequest> texts) {
   const std::vector<int64_t> numbers = service_.submit_all(std::move(texts));
   exchange.on_gone([this, numbers] {
     for (const int64_t number : numbers) service_.cancel(number);
-    count(499);  // as nginx counts clients that have gone
   });
 }
 
