@@ -8,6 +8,8 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "toy/base/json_text.h"
+
 namespace toy::serve {
 namespace {
 
@@ -47,7 +49,7 @@ std::string log_line(const Answered& a, LogForm form, int64_t unix_milliseconds)
     if (n.prompt >= 0) j["prompt_tokens"] = n.prompt, j["cached_tokens"] = n.cached, j["completion_tokens"] = n.tokens;
     if (n.first >= 0) j["first_token_seconds"] = rounded(n.first);
     if (!n.ignored.empty()) j["ignored"] = plain(n.ignored);
-    return j.dump();
+    return json_text(j);
   }
   std::string line = fmt::format("{} {} {} {} {} {:.3f}s", time_text(unix_milliseconds), plain(r.client),
                                  plain(r.method), plain(r.target), a.status, a.seconds);
