@@ -141,7 +141,7 @@ void Connection::header_is_read() {
   if (server_.calls.admit) {
     Admission a = server_.calls.admit(request_);
     reply_headers_ = std::move(a.headers);
-    if (a.reply) return refuse(std::move(*a.reply));
+    if (a.reply) return refuse(std::move(*a.reply), true);
   }
   if (const auto length = parser_->content_length(); length && *length > server_.limits.body)
     return refuse_what_was_read(http::error::body_limit);
@@ -184,8 +184,8 @@ void Connection::refuse_what_was_read(error_code error) {
   bad(400, "the request is not valid HTTP: " + error.message());
 }
 
-void Connection::refuse(HttpReply reply) {
-  const bool complete = parser_ && parser_->is_header_done() && parser_->is_done();
+void Connection::refuse(HttpReply reply, bool whole) {
+  const bool complete = whole && parser_->is_done();
   begin_exchange(complete && parser_->keep_alive());
   parser_.reset();
   release_body();

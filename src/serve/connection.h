@@ -142,8 +142,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void header_is_read();
   void note_header();
   void parse_body();
-  // Answers before the request is complete.
-  void refuse(HttpReply reply);
+  // Answers before the request is complete. `whole`: it is understood, and others may follow if it has no body.
+  void refuse(HttpReply reply, bool whole = false);
   void refuse_what_was_read(error_code error);
   void request_is_read();
   void begin_exchange(bool keep_alive);
