@@ -5,6 +5,7 @@
 #include <poll.h>
 
 #include <iterator>
+#include <limits>
 
 #include "serve/percent.h"
 
@@ -60,7 +61,7 @@ void Connection::take_requests(bool full) {
 void Connection::read_request(seconds limit) {
   parser_.emplace();
   parser_->header_limit(std::uint32_t(server_.limits.header));
-  parser_->body_limit(server_.limits.body);
+  parser_->body_limit(std::numeric_limits<std::uint64_t>::max());  // until it is known who asks
   parser_->on_chunk_header(on_chunk_);
   header_bytes_ = chunk_bytes_ = 0;
   stream_.expires_after(limit);
@@ -140,11 +141,12 @@ void Connection::header_is_read() {
   if (server_.calls.admit) {
     Admission a = server_.calls.admit(request_);
     reply_headers_ = std::move(a.headers);
-    if (a.reply) return refuse(std::move(*a.reply));
+    if (a.reply) return refuse(std::move(*a.reply), true);
   }
   if (const auto length = parser_->content_length(); length && *length > server_.limits.body)
     return refuse_what_was_read(http::error::body_limit);
   if (parser_->is_done()) return request_is_read();
+  parser_->body_limit(server_.limits.body);
   parser_->eager(true);  // as many chunks at once as there are
   if (!beast::iequals(fields[http::field::expect], "100-continue")) return parse();
   with_stream([&](auto& stream) {
@@ -182,8 +184,8 @@ void Connection::refuse_what_was_read(error_code error) {
   bad(400, "the request is not valid HTTP: " + error.message());
 }
 
-void Connection::refuse(HttpReply reply) {
-  const bool complete = parser_ && parser_->is_header_done() && parser_->is_done();
+void Connection::refuse(HttpReply reply, bool whole) {
+  const bool complete = whole && parser_->is_done();
   begin_exchange(complete && parser_->keep_alive());
   parser_.reset();
   release_body();
@@ -194,6 +196,7 @@ void Connection::begin_exchange(bool keep_alive) {
   busy_ = true;
   finishing_ = chunked_ = begun_ = false;
   status_ = 0;
+  full_since_.reset();
   notes_ = std::make_shared<Notepad>();
   keep_alive_ = keep_alive && !server_.stopping;
   ++number_;
@@ -205,6 +208,7 @@ void Connection::watch() {
   watching_ = true;
   const size_t room = std::min(beast::read_size(buffer_, 4096), buffer_.max_size() - buffer_.size());
   if (room == 0) return watch_for_hang_up();
+  full_since_.reset();
   with_stream([&](auto& stream) {
     stream.async_read_some(buffer_.prepare(room), mine([](Connection& c, error_code error, size_t n) {
                              c.watching_ = false;
@@ -216,8 +220,12 @@ void Connection::watch() {
   });
 }
 
-// There is no room for more requests that come too early: only the system knows.
+// There is no room for more requests that come too early. The end of the connection comes after them, so at some time
+// they are dropped, and the connection ends with this reply.
 void Connection::watch_for_hang_up() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!full_since_) full_since_ = now;
+  if (now - *full_since_ >= kEarly) return drop_what_comes();
   hang_up_.expires_after(std::chrono::milliseconds(250));
   hang_up_.async_wait(mine([](Connection& c, error_code) {
     c.watching_ = false;
@@ -226,6 +234,19 @@ void Connection::watch_for_hang_up() {
     if (::poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR))) return c.close();
     c.busy_ ? c.watch() : c.reply_is_sent();
   }));
+}
+
+void Connection::drop_what_comes() {
+  keep_alive_ = false;
+  scrap_.resize(kScrap);
+  with_stream([&](auto& stream) {
+    stream.async_read_some(asio::buffer(scrap_), mine([](Connection& c, error_code error, size_t) {
+                             c.watching_ = false;
+                             if (c.closed_) return;
+                             if (error && error != asio::error::operation_aborted) return c.close();
+                             c.busy_ ? c.watch() : c.reply_is_sent();
+                           }));
+  });
 }
 
 void Connection::stop_watching() {

@@ -142,14 +142,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void header_is_read();
   void note_header();
   void parse_body();
-  // Answers before the request is complete.
-  void refuse(HttpReply reply);
+  // Answers before the request is complete. `whole`: it is understood, and others may follow if it has no body.
+  void refuse(HttpReply reply, bool whole = false);
   void refuse_what_was_read(error_code error);
   void request_is_read();
   void begin_exchange(bool keep_alive);
   // A client that closes its side while it waits has gone. The beginning of the next request is kept.
   void watch();
   void watch_for_hang_up();
+  void drop_what_comes();
   void stop_watching();
   void release_body() { server_.bodies -= std::exchange(body_, 0); }
 
@@ -166,6 +167,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void client_is_gone() noexcept;
   void answered(int status) noexcept;
 
+  static constexpr size_t kScrap = size_t(16) << 10;
+  static constexpr std::chrono::seconds kEarly{10};  // for requests that fill all room before their time
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
   beast::tcp_stream stream_;
@@ -188,7 +191,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   size_t sent_ = 0, unsent_ = 0, drained_ = 0;  // of the first of `out_`; of all; after the reply
   size_t body_ = 0;                             // counted in State::bodies
   std::chrono::steady_clock::time_point taken_at_;
-  std::optional<std::chrono::steady_clock::time_point> header_at_;  // of the request
+  std::optional<std::chrono::steady_clock::time_point> full_since_;  // of requests that came too early
+  std::optional<std::chrono::steady_clock::time_point> header_at_;   // of the request
   std::string client_;
   std::vector<char> scrap_;
   std::vector<std::function<void()>> gone_;

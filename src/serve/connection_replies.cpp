@@ -192,7 +192,7 @@ void Connection::finish_sending() {
 }
 
 void Connection::drain() {
-  scrap_.resize(size_t(16) << 10);
+  scrap_.resize(kScrap);
   stream_.async_read_some(asio::buffer(scrap_), mine([](Connection& c, error_code error, size_t n) {
                             if (c.closed_) return;
                             c.drained_ += n;
