@@ -158,7 +158,7 @@ struct Serve : Command {
     Model model = load_model(model_path, *dev);
     AdapterOptions::apply(model, given);
     require_tokenizer(model, model_path);
-    const std::optional<ChatTemplate> chat = chat_template.load(model_path);
+    const std::optional<ChatTemplate> chat = chat_template.load(model, model_path);
     print_warnings(model_path, model.warnings);
     constexpr int64_t kRowsOfCall = 256;  // bounds how long running texts wait for the prompts of others
     DecoderOptions options{.sequences = int(parallel),
