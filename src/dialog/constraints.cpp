@@ -158,6 +158,8 @@ std::shared_ptr<const TokenConstraint> Constraints::make(const AnswerRules& r, T
   const bool calls = calls_tools(r);
   try {
     return calls ? make_calls(r, state) : make_form(r, state);
+  } catch (const FieldError&) {
+    throw;
   } catch (const Error& e) {
     throw FieldError(e.what(), calls ? "tools" : r.form.field);
   }
