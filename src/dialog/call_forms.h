@@ -48,7 +48,7 @@ struct CallForm {
   /// What separates two calls that follow each other.
   std::string_view between = {};
   std::string_view begin = {}, before_arguments = {}, end = {};  ///< named: around the name, after the arguments
-  CallTags tags = {};            ///< parameters
+  CallTags tags = {};                                            ///< parameters
   bool numbered = false;         ///< named: the name is functions.NAME:NUMBER, and is the id of the call
   bool tools_in_system = false;  ///< a template that leaves out tools has them in the system message
   std::span<const std::string_view> inner_marks = {};  ///< texts besides `open` and `close` that may be control tokens

@@ -60,7 +60,11 @@ std::shared_ptr<const ordered_json> part_of(const ordered_json& schema, const or
 class ParameterRules {
  public:
   ParameterRules(const CallTags& tags, const Tool& tool, size_t index, std::vector<SchemaRule>& schemas)
-      : tags_(tags), tool_(tool), index_(index), schemas_(schemas), schema_(std::make_shared<ordered_json>(tool.parameters)) {}
+      : tags_(tags),
+        tool_(tool),
+        index_(index),
+        schemas_(schemas),
+        schema_(std::make_shared<ordered_json>(tool.parameters)) {}
 
   // The rules, of which the last is the tool's.
   std::string make() {
@@ -84,11 +88,11 @@ class ParameterRules {
         rules += fmt::format("{} ::= {}\n", rule_name("after", index_, k), rule_name("after", index_, k + 1));
         continue;
       }
-      rules += fmt::format("{0} ::= {1} {2} {3} {4}{5}\n", rule_name("after", index_, k),
-                           literal(std::string(tags_.key) + it.key() + std::string(tags_.after_key)),
-                           value(it.key(), it.value(), k), literal(tags_.value_blanks()),
-                           rule_name("after", index_, k + 1),
-                           required.contains(it.key()) ? "" : " | " + rule_name("after", index_, k + 1));
+      rules +=
+          fmt::format("{0} ::= {1} {2} {3} {4}{5}\n", rule_name("after", index_, k),
+                      literal(std::string(tags_.key) + it.key() + std::string(tags_.after_key)),
+                      value(it.key(), it.value(), k), literal(tags_.value_blanks()), rule_name("after", index_, k + 1),
+                      required.contains(it.key()) ? "" : " | " + rule_name("after", index_, k + 1));
     }
     return rules + fmt::format("{} ::= {} {} {}\n", rule_name("call", index_),
                                literal(std::string(tags_.name) + tool_.name + std::string(tags_.after_name)),
@@ -337,14 +341,13 @@ std::string CallForm::gbnf(std::span<const Tool> tools, bool parallel, std::vect
   }
   text += "call ::= " + any + "\n";
   const std::string last = close.empty() ? "" : " s " + literal(close);
-  if (kind == channels)
-    return text + "unit ::= call\ncalls ::= thought? unit\n";
+  if (kind == channels) return text + "unit ::= call\ncalls ::= thought? unit\n";
   const std::string after_open = std::string(open) + std::string(tags.around),
                     before_close = std::string(tags.around) + std::string(close);
   if (kind == parameters)
-    text += fmt::format("unit ::= {} call{} {}\n", literal(after_open),
-                        list && parallel ? fmt::format(" ({} call)*", literal(tags.around)) : "",
-                        literal(before_close));
+    text +=
+        fmt::format("unit ::= {} call{} {}\n", literal(after_open),
+                    list && parallel ? fmt::format(" ({} call)*", literal(tags.around)) : "", literal(before_close));
   else if (kind == named && list)
     text += fmt::format("unit ::= {} call{} {}\n", literal(open),
                         parallel ? fmt::format(" ({} call)*", literal(between)) : "", literal(close));

@@ -44,7 +44,8 @@ bool CallParser::is_header(std::string_view held) const {
 }
 
 Piece CallParser::finish() {
-  const bool is_later = raw_.starts_with(',') || 
+  const bool is_later =
+      raw_.starts_with(',') ||
       ((form_.kind == CallForm::named || form_.kind == CallForm::parameters) && form_.list && calls_ > 0);
   if (state_ == text && !(calls_ > 0 && trimmed(held_).empty()))
     out_.text += held_;
@@ -411,7 +412,8 @@ bool CallParser::tags() {
     held_ = at_tag ? "<" : "";
     return announce(known);
   }
-  if (!name.ends_with(after.substr(after.rfind('<') == after.npos ? 0 : after.rfind('<')))) return rest.size() < kMostTag;
+  if (!name.ends_with(after.substr(after.rfind('<') == after.npos ? 0 : after.rfind('<'))))
+    return rest.size() < kMostTag;
   const std::string key(name.substr(0, name.find(after.substr(0, after.find('>') + 1))));
   held_.clear();
   if (tool_ == nullptr) return announce(key);
@@ -438,7 +440,8 @@ void CallParser::end_parameter(const std::string& name, const std::string& value
   const std::vector<std::string> types = all_types_of(tool_->parameters, property);
   std::optional<ordered_json> j = json_of(value);
   for (const auto& [name_in_python, meant] :
-       {std::pair("True", ordered_json(true)), std::pair("False", ordered_json(false)), std::pair("None", ordered_json())})
+       {std::pair("True", ordered_json(true)), std::pair("False", ordered_json(false)),
+        std::pair("None", ordered_json())})
     if (!types.empty() && value == name_in_python) j = meant;
   const auto is = [&](const char* type) { return std::ranges::find(types, type) != types.end(); };
   if (j && !types.empty() && !is(type_of(*j)) && !(j->is_number() && (is("number") || is("integer")))) j.reset();

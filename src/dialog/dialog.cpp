@@ -76,11 +76,12 @@ Dialog::Dialog(const Tokenizer& tokenizer, ChatTemplate chat)
     in = input_for(std::move(in));
     for (const bool as_text : {false, true}) try {
         if (as_text) write_arguments(in.messages);
-        return chat_.render({.messages = in.messages,
-                             .tools = in.tools,
-                             .documents = {},
-                             .add_generation_prompt = true,
-                             .variables = variables})
+        return chat_
+            .render({.messages = in.messages,
+                     .tools = in.tools,
+                     .documents = {},
+                     .add_generation_prompt = true,
+                     .variables = variables})
             .text;
       } catch (const Error& e) {
         if (e.code() != ErrorCode::bad_input) throw;

@@ -44,7 +44,8 @@ std::string calls_text(const CallForm& form, const ordered_json& calls) {
   for (const ordered_json& call : calls) {
     const ordered_json& function = call["function"];
     const ordered_json arguments = function.value("arguments", ordered_json::object());
-    const std::string name = function["name"], text = arguments.is_string() ? arguments.get<std::string>() : json_text(arguments);
+    const std::string name = function["name"],
+                      text = arguments.is_string() ? arguments.get<std::string>() : json_text(arguments);
     const std::string object =
         fmt::format("{{\"name\": {}, \"{}\": {}}}", json_text(ordered_json(name)), form.arguments, text);
     if (form.kind == CallForm::named && form.list)
@@ -64,7 +65,8 @@ std::string calls_text(const CallForm& form, const ordered_json& calls) {
 
 ordered_json with_calls_as_text(const CallForm& given, ordered_json messages) {
   // Templates of the other forms show their calls; if one does not, it is not of the family.
-  const bool is_written = given.kind == CallForm::json || given.kind == CallForm::named || given.kind == CallForm::python;
+  const bool is_written =
+      given.kind == CallForm::json || given.kind == CallForm::named || given.kind == CallForm::python;
   const CallForm& form = is_written ? given : general_form();
   for (ordered_json& message : messages) {
     if (!message.contains("tool_calls") || !message["tool_calls"].is_array() || message["tool_calls"].empty()) continue;
@@ -102,7 +104,8 @@ std::string tools_text(const ordered_json& tools) {
   return fmt::format(
       "# Tools\n\nYou can call these functions. Each line is a JSON object with the name, the description and the "
       "parameters of one:\n<tools>\n{}</tools>\n\nTo call a function, write a JSON object with its name and arguments "
-      "between tags:\n<tool_call>\n{{\"name\": \"NAME\", \"arguments\": {{\"KEY\": VALUE}}}}\n</tool_call>\nWrite nothing "
+      "between tags:\n<tool_call>\n{{\"name\": \"NAME\", \"arguments\": {{\"KEY\": VALUE}}}}\n</tool_call>\nWrite "
+      "nothing "
       "after your calls. Their results come between <tool_response> and </tool_response>.",
       list);
 }

@@ -18,7 +18,7 @@ namespace dialog {
 struct CallForm;
 struct Shown;
 struct TemplateInput;
-}
+}  // namespace dialog
 
 /// A conversation. Messages and tools may be as OpenAI's API has them or as templates do: arguments of calls as an
 /// object or as its text, content as a text, null, or parts of type text. Fields of messages that are not known here
