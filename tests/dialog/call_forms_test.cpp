@@ -65,6 +65,11 @@ std::string tagged_calls(const CallForm& f, int count) {
         "<arg_value>2</arg_value>\n";
   else if (f.open == "<seed:tool_call>")
     call = "<function=weather>\n<parameter=city>x\n</param</parameter>\n<parameter=days>2</parameter>\n</function>";
+  else if (!f.tags.is_string.empty())
+    call =
+        "<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">x\n</param"
+        "</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" "
+        "string=\"false\">2</｜DSML｜parameter>\n</｜DSML｜invoke>";
   else if (f.open == "<minimax:tool_call>")
     call =
         "<invoke name=\"weather\">\n<parameter name=\"city\">x\n</param</parameter>\n"
@@ -117,6 +122,7 @@ constexpr const char* kMarks[] = {"<tool_call> <parameter=",
                                   "<tool_call> </arg_key><arg_value>",
                                   "<seed:tool_call> <parameter=",
                                   "<minimax:tool_call> <invoke name=",
+                                  "｜DSML｜ function_calls>",
                                   "<tool_call>",
                                   "[TOOL_CALLS] [ARGS]",
                                   "[TOOL_CALLS]",

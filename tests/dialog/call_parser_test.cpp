@@ -164,6 +164,26 @@ TEST(CallParser, SeedAndMiniMax) {
     EXPECT_EQ(parse(minimax, whole.substr(0, n), 1).text, "") << whole.substr(0, n);
 }
 
+// Tags say which values are strings.
+TEST(CallParser, DeepSeekTags) {
+  const CallForm& f = form("｜DSML｜ function_calls>");
+  const auto parameter = [](const std::string& key, bool is_string, const std::string& value) {
+    return "<｜DSML｜parameter name=\"" + key + "\" string=\"" + (is_string ? "true" : "false") + "\">" + value +
+           "</｜DSML｜parameter>\n";
+  };
+  const auto unit = [](const std::string& calls) {
+    return "<｜DSML｜function_calls>\n" + calls + "</｜DSML｜function_calls>";
+  };
+  const auto invoke = [](const std::string& name, const std::string& inside) {
+    return "<｜DSML｜invoke name=\"" + name + "\">\n" + inside + "</｜DSML｜invoke>\n";
+  };
+  const std::string weather = invoke("weather", parameter("city", true, "12") + parameter("days", false, "3") +
+                                                    parameter("other", true, "[1]") + parameter("more", false, "[1]"));
+  EXPECT_EQ(shown(f, "I look.\n\n" + unit(weather + invoke("now", "\n"))),
+            R"(I look.|weather({"city": "12", "days": 3, "other": "[1]", "more": [1]})|now({}))");
+  EXPECT_EQ(shown(f, unit(invoke("other", ""))), unit(invoke("other", "")));
+}
+
 // Templates of Seed-OSS write earlier values as Python does, so models may, too.
 TEST(CallParser, ValuesOfPythonInTags) {
   const CallForm& f = form("<seed:tool_call> <parameter=");
