@@ -40,14 +40,18 @@ bool take_unlearned(ordered_json& message, const std::string& path) {
   return unlearned;
 }
 
-// Few templates want the arguments of earlier calls as text.
-void write_arguments(ordered_json& messages) {
+// Arguments of calls as text; false: there are none.
+bool write_arguments(ordered_json& messages) {
+  bool any = false;
   for (ordered_json& message : messages)
     if (message.contains("tool_calls"))
       for (ordered_json& call : message["tool_calls"]) {
         ordered_json& arguments = call["function"]["arguments"];
-        if (!arguments.is_string()) arguments = json_text(arguments);
+        if (arguments.is_string()) continue;
+        arguments = json_text(arguments);
+        any = true;
       }
+  return any;
 }
 
 }  // namespace
@@ -58,7 +62,6 @@ struct Dialog::Prepared {
   std::vector<bool> learned;  // messages
   LetterMarks marks;
   std::optional<std::time_t> now;
-  bool writes_arguments = false;
 };
 
 struct Dialog::Rendering {
@@ -146,6 +149,20 @@ Dialog::Rendering Dialog::rendering(const Prepared& p, bool asks) const {
   return r;
 }
 
+// Few templates want the arguments of calls as text, and refuse them otherwise.
+Dialog::Rendering Dialog::fitted(Prepared& p, bool asks) const {
+  try {
+    return rendering(p, asks);
+  } catch (const Error& e) {
+    if (e.code() != ErrorCode::bad_input || !write_arguments(p.messages)) throw;
+    try {
+      return rendering(p, asks);
+    } catch (const Error&) {
+      throw e;
+    }
+  }
+}
+
 DialogText Dialog::render(const DialogInput& input) const {
   Prepared p = prepare(input);
   const bool asks = !input.answered && !input.continues;
@@ -156,19 +173,8 @@ DialogText Dialog::render(const DialogInput& input) const {
     stop = p.marks.unused();
     p.messages.back()["content"] = p.messages.back().value("content", "") + stop;
   }
-  std::optional<Rendering> r;
-  try {
-    r = rendering(p, asks);
-  } catch (const Error& e) {
-    if (e.code() != ErrorCode::bad_input) throw;
-    write_arguments(p.messages);
-    try {
-      r = rendering(p, asks);
-    } catch (const Error&) {
-      throw e;
-    }
-  }
-  dialog::Unmarked& out = r->unmarked;
+  Rendering r = fitted(p, asks);
+  dialog::Unmarked& out = r.unmarked;
   if (!stop.empty()) {
     const size_t end = out.text.rfind(stop);
     check(end != out.text.npos, "the chat template does not show the last message, so it cannot be continued");
@@ -185,19 +191,8 @@ LearnedDialog Dialog::learned(const DialogInput& input, const LearnOptions& opti
   for (size_t i = 0; i < std::min(options.from, marked.messages.size()); ++i)
     if (marked.messages[i].is_object()) marked.messages[i]["train"] = false;
   Prepared p = prepare(marked);
-  std::optional<Rendering> full;
-  try {
-    full = rendering(p, false);
-  } catch (const Error& e) {
-    if (e.code() != ErrorCode::bad_input) throw;
-    write_arguments(p.messages);
-    try {
-      full = rendering(p, false);
-    } catch (const Error&) {
-      throw e;
-    }
-  }
-  const dialog::Unmarked& text = full->unmarked;
+  const Rendering full = fitted(p, false);
+  const dialog::Unmarked& text = full.unmarked;
   LearnedDialog out;
   out.ids = encode_chat(tokenizer_, text.text, text.letters);
   const std::vector<int32_t> plain = tokenizer_.encode(text.text, {.parse_special = true, .letters = text.letters});
@@ -219,7 +214,7 @@ LearnedDialog Dialog::learned(const DialogInput& input, const LearnOptions& opti
       }
     };
     dialog::TurnFinder finder(tokenizer_, {p.messages, p.learned, text.text, plain, begins}, render);
-    spans = chat_.marks_generation() ? finder.generated(full->generated) : finder.turns();
+    spans = chat_.marks_generation() ? finder.generated(full.generated) : finder.turns();
     out.notes = finder.notes();
   }
   out.trained.assign(bos, 0);

@@ -328,12 +328,16 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerFiles& files, int
   return std::make_shared<const SpmTokenizer>(std::move(v));
 }
 
-void write_tokenizer_keys(const TokenizerFiles& files, int64_t vocab, gguf::Writer& writer,
-                          std::vector<std::string>& warnings) {
-  const auto tokenizer = read_tokenizer(files, vocab, warnings);
-  if (!tokenizer) return writer.set("tokenizer.ggml.model", std::string("none"));
+std::shared_ptr<const Tokenizer> write_tokenizer_keys(const TokenizerFiles& files, int64_t vocab, gguf::Writer& writer,
+                                                      std::vector<std::string>& warnings) {
+  auto tokenizer = read_tokenizer(files, vocab, warnings);
+  if (!tokenizer) {
+    writer.set("tokenizer.ggml.model", std::string("none"));
+    return nullptr;
+  }
   tokenizer->save(writer);
   write_chat_templates(read_chat_templates(files.folder, files.tokenizer_config), writer);
+  return tokenizer;
 }
 
 }  // namespace toy::hf

@@ -30,9 +30,9 @@ struct TokenizerFiles {
 /// warns if the folder has none. Throws for one that is not supported.
 std::shared_ptr<const Tokenizer> read_tokenizer(const TokenizerFiles& files, int64_t vocab,
                                                 std::vector<std::string>& warnings);
-/// Sets tokenizer.* of a GGUF, "none" without a tokenizer.
-void write_tokenizer_keys(const TokenizerFiles& files, int64_t vocab, gguf::Writer& writer,
-                          std::vector<std::string>& warnings);
+/// Sets tokenizer.* of a GGUF, "none" without a tokenizer, which is returned.
+std::shared_ptr<const Tokenizer> write_tokenizer_keys(const TokenizerFiles& files, int64_t vocab, gguf::Writer& writer,
+                                                      std::vector<std::string>& warnings);
 
 /// Writes tokenizer.json, tokenizer_config.json and the chat templates from tokenizer.* of a GGUF. What they cannot
 /// say becomes a warning. Returns false, with a warning, where there is no tokenizer that they can hold.
