@@ -1,8 +1,9 @@
 #include "serve/text_job.h"
 
-#include "toy/base/error.h"
-
 #include <utility>
+
+#include "dialog/answer_reader.h"
+#include "toy/base/error.h"
 
 namespace toy::serve {
 
@@ -33,11 +34,7 @@ void TextJob::begin() {
 void TextJob::add(Choice& choice, const Piece& piece) {
   choice.text += piece.text;
   choice.thought += piece.thought;
-  for (const auto& [index, part] : piece.calls) {
-    if (index == choice.calls.size()) choice.calls.emplace_back();
-    ToolCall& call = choice.calls[index];
-    call.id += part.id, call.name += part.name, call.arguments += part.arguments;
-  }
+  for (const ToolCallPart& part : piece.calls) add_part(choice.calls, part);
 }
 
 bool TextJob::text(size_t i, const GeneratedToken& token, const std::string& text) {
