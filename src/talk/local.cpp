@@ -126,7 +126,7 @@ Reply LocalModel::reply(const ordered_json& messages, const ReplySettings& setti
 
   const auto state = dialog::thought_state_after(request.prompt, s.tokenizer, s.dialog.chat().source());
   const dialog::AnswerRules rules{.chat = true, .tools = callable_tools(settings.tools), .form = settings.form};
-  request.options.sampler.constraint = s.constraints.of(rules, state);
+  if (auto constraint = s.constraints.of(rules, state)) request.options.sampler.constraint = std::move(constraint);
   const bool calls = dialog::calls_tools(rules);
   dialog::AnswerReader reader =
       dialog::answer_reader({.form = s.dialog.form(),
